@@ -10,8 +10,8 @@
 #include "bench/page_snapshot.h"
 #include "names/dialect.h"
 #include "wire/exposition/exposition_page.h"
-#include "wire/gzip.h"
 #include "wire/exposition/text_page.h"
+#include "wire/gzip.h"
 
 namespace gpulens {
 namespace {

@@ -4,7 +4,7 @@ if(NOT GPULENS_BENCHES)
 endif()
 
 add_library(bench_pages STATIC bench/page_snapshot.cc)
-target_link_libraries(bench_pages PUBLIC gpulens_flags gpulens_wire gpulens_dialects)
+target_link_libraries(bench_pages PUBLIC gpulens_flags gpulens_wire_exposition gpulens_names)
 target_include_directories(bench_pages PUBLIC ${CMAKE_SOURCE_DIR})
 
 add_executable(page_bench bench/page_bench.cc)

@@ -59,12 +59,18 @@ add_dependencies(tests unit_tests e2e_programs)
 # Sources that their folder's library leaves to another one.
 set(gpulens_elsewhere)
 
-# add_gpulens_library(name [DIR folder] [DEPS targets…] [PRIVATE_DEPS targets…] [TEST_DEPS targets…])
+# add_gpulens_library(name [DIR folder] [TESTS_APART] [DEPS targets…] [PRIVATE_DEPS targets…] [TEST_DEPS targets…])
 # `name` is the folder below src/ with "/" as "_"; its target is gpulens_<name>.
+# TESTS_APART: its tests are compiled one by one, since names of their anonymous namespaces are equal.
 function(add_gpulens_library name)
-  cmake_parse_arguments(ARG "" "DIR" "DEPS;PRIVATE_DEPS;TEST_DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "TESTS_APART" "DIR" "DEPS;PRIVATE_DEPS;TEST_DEPS" ${ARGN})
   if(NOT ARG_DIR)
     set(ARG_DIR src/${name})
+  endif()
+  # What tests of every folder may use.
+  list(APPEND ARG_TEST_DEPS gpulens_base_testing)
+  if(TARGET rapidcheck)
+    list(APPEND ARG_TEST_DEPS rapidcheck)
   endif()
   file(GLOB sources CONFIGURE_DEPENDS ${ARG_DIR}/*.cc)
   file(GLOB headers CONFIGURE_DEPENDS ${ARG_DIR}/*.h)
@@ -92,6 +98,9 @@ function(add_gpulens_library name)
   gpulens_has_threads(threads ${ARG_DIR})
   if(threads OR NOT GPULENS_SANITIZE STREQUAL "thread")
     gpulens_tests(${name} ${target} "${tests}" "${ARG_TEST_DEPS}")
+    if(TARGET ${name}_test AND NOT ARG_TESTS_APART)
+      set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${name}_test)
+    endif()
   endif()
   gpulens_benches(${name} ${target} "${benchs}")
   gpulens_fuzzers(${name} ${target} "${fuzzs}")
@@ -117,7 +126,6 @@ function(gpulens_tests name target tests deps)
     return()
   endif()
   add_executable(${name}_test ${tests})
-  set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${name}_test)
   target_compile_options(${name}_test PRIVATE ${gpulens_test_options})
   target_link_libraries(${name}_test PRIVATE gpulens_flags ${target} ${deps} GTest::gmock GTest::gtest_main)
   if(GPULENS_PRECOMPILE)
@@ -176,30 +184,20 @@ function(gpulens_test_costs)
   endforeach()
 endfunction()
 
-# gpulens_plugins(kind [DEPS targets…]): one library per line NAME(x) of src/agent/<kind>.def, from
-# src/<kind>/x; the same list makes the C++ table. Sets <kind>_TARGETS for the caller. What a plugin
-# needs beyond DEPS stands in src/<kind>/x/deps.cmake as gpulens_link(targets…), what only its tests need as
-# gpulens_test_link(targets…).
+# gpulens_plugins(kind [DEPS targets…] [TEST_DEPS targets…]): one library per line NAME(x) of src/plugins/<kind>.def, from
+# src/plugins/<kind>/x; the same list makes the C++ table. All plugins of a kind have the same dependencies. Sets
+# <kind>_TARGETS for the caller.
 function(gpulens_plugins kind)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
-  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/agent/${kind}.def)
-  file(STRINGS src/agent/${kind}.def lines REGEX "^GPULENS_PLUGIN\\(")
+  cmake_parse_arguments(ARG "" "" "DEPS;TEST_DEPS" ${ARGN})
+  set(list src/plugins/${kind}.def)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/${list})
+  file(STRINGS ${list} lines REGEX "^GPULENS_PLUGIN\\(")
   set(targets)
   foreach(line ${lines})
     string(REGEX REPLACE "^GPULENS_PLUGIN\\(([a-z0-9_]+)\\).*" "\\1" plugin "${line}")
-    set(gpulens_extra_deps)
-    set(gpulens_extra_test_deps)
-    include(src/${kind}/${plugin}/deps.cmake OPTIONAL)
-    add_gpulens_library(${kind}_${plugin} DIR src/${kind}/${plugin} DEPS ${ARG_DEPS} ${gpulens_extra_deps}
-                  TEST_DEPS ${gpulens_extra_test_deps})
+    add_gpulens_library(${kind}_${plugin} DIR src/plugins/${kind}/${plugin} DEPS gpulens_pipeline ${ARG_DEPS}
+                        TEST_DEPS gpulens_net_testing ${ARG_TEST_DEPS})
     list(APPEND targets gpulens_${kind}_${plugin})
   endforeach()
   set(${kind}_TARGETS ${targets} PARENT_SCOPE)
 endfunction()
-
-macro(gpulens_link)
-  list(APPEND gpulens_extra_deps ${ARGN})
-endmacro()
-macro(gpulens_test_link)
-  list(APPEND gpulens_extra_test_deps ${ARGN})
-endmacro()

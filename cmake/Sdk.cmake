@@ -38,9 +38,8 @@ endfunction()
 
 # What stands here is in the archive, with all that it needs. A program takes what it names out of it, so what is not
 # used costs nothing.
-set(GPULENS_SDK_PARTS gpulens_instruments gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_energy gpulens_sdk_export
-    gpulens_sdk_c gpulens_sdk_experiment gpulens_sdk_experiment_energy gpulens_sdk_inference gpulens_sdk_ring gpulens_sdk_ring_resident
-    gpulens_sdk_training)
+set(GPULENS_SDK_PARTS gpulens_instruments gpulens_sdk_energy gpulens_sdk_export gpulens_sdk_c gpulens_sdk_experiment
+    gpulens_sdk_inference gpulens_sdk_ring gpulens_sdk_ring_resident gpulens_sdk_training)
 
 gpulens_closure(sdk_own sdk_foreign ${GPULENS_SDK_PARTS})
 # Its sources are compiled once more, each alone and for shared objects: a program takes whole objects out of an archive, and the

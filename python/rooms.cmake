@@ -1,25 +1,22 @@
 # The folders of src/ that the Python package is made of. The repository's own build compiles the archive of the SDK with the
 # same flags, source by source, so that ccache has them when the package is built: docs/adr/0034-python-package.md.
 set(GPULENS_PYTHON_ROOMS
-  base base base base base
-  core core
-  driver reader reader/process
+  base
+  core
   energy
   instruments
-  sdk/training
-  sdk/energy sdk/energy sdk/energy/feed sdk/energy/processes sdk/energy/sources
-  sdk/experiment sdk/experiment sdk/inference
+  reader reader/process
+  sdk/energy sdk/energy/feed sdk/energy/processes sdk/energy/sources
+  sdk/experiment sdk/inference
   sdk/ring/record
-  base
-  sdk/export
   sdk/training
   sdk/vllm
   sources/amdsmi sources/amdsmi/reader
   sources/host sources/host/parse
-  sources/nvml sources/nvml/reader sources/nvml/reader sources/nvml/reader
+  sources/nvml sources/nvml/reader
   store/clickhouse store/experiments store/postgres store/sketch store/sqlite
   store/telemetry store/telemetry/clickhouse store/telemetry/postgres store/telemetry/servers store/telemetry/summary
-  wire/exposition wire/exposition wire/otlp
+  wire/exposition
 )
 # TLS and gRPC, in a shared object of their own; only where OpenSSL, nghttp2 and libdeflate are found.
 set(GPULENS_PYTHON_SECURE_FILES
@@ -40,8 +37,9 @@ set(GPULENS_PYTHON_FILES
   net/http/http_message.cc net/http/http_parser.cc net/accept/visitor.cc
   net/plain/plain_post.cc net/plain/plain_server.cc net/plain/secure_post.cc
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
+  sdk/export/export_otlp.cc sdk/export/key_values.cc sdk/export/metrics_page.cc sdk/export/resource.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc
   wire/json/json_text.cc
-  wire/exposition/layout_text.cc wire/exposition/negotiation.cc wire/number_text.cc wire/exposition/text_page.cc
-  wire/otlp/otlp_answer.cc wire/otlp/otlp_fields.cc
+  wire/number_text.cc
+  wire/otlp/exponential_bounds.cc wire/otlp/otlp_answer.cc wire/otlp/otlp_fields.cc wire/otlp/otlp_samples.cc
 )

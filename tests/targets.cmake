@@ -92,7 +92,7 @@ add_test(NAME peers_telemetry_clickhouse COMMAND ${e2e_python} -m unittest -v te
 set_tests_properties(peers_telemetry_clickhouse PROPERTIES LABELS peers TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;INFERENCE_PROGRAM=$<TARGET_FILE:inference_program>")
 add_executable(sdk_program tests/sdk/sdk_program_main.cc)
-target_link_libraries(sdk_program PRIVATE gpulens_flags gpulens_sdk_stats gpulens_sdk_efficiency gpulens_sdk_export gpulens_sdk_energy
+target_link_libraries(sdk_program PRIVATE gpulens_flags gpulens_base gpulens_sdk_training gpulens_sdk_export gpulens_sdk_energy
                       gpulens_sdk_training)
 target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
 add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_feed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)

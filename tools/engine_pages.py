@@ -18,7 +18,7 @@ import sys
 
 import engine_tables
 
-TABLES = pathlib.Path(__file__).resolve().parent.parent / "src" / "scraping" / "engine" / "tables"
+TABLES = pathlib.Path(__file__).resolve().parent.parent / "src" / "scrape" / "engine" / "tables"
 FIRST_LINE = "# generated from the table, not recorded"
 SECONDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 POWERS = tuple(2 ** i for i in range(0, 15))

@@ -26,7 +26,7 @@ import sys
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
-KEPT = HERE.parent / "src" / "scraping" / "engine" / "testdata" / "releases"
+KEPT = HERE.parent / "src" / "scrape" / "engine" / "testdata" / "releases"
 WHEELS = HERE.parent / "build" / "engine_wheels"
 DEFAULT = ("vllm", "sglang", "lmcache", "litellm")
 # engine: the package, how the names of its families begin in the sources, and what is the name of one wherever it stands.

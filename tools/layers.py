@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Fails when a file includes a floor that it may not see.
+"""Fails when a file includes a floor that it may not see, or when folders include each other.
 
 The tables are the architecture (docs/ARCHITECTURE.md draws it). To change it, change them, the page
 and write a page under docs/adr/ in the same commit. A star stands for "each folder below is a module of its
@@ -16,37 +16,38 @@ FLOORS = {
     "base": (0, ()),
     "core": (1, ("base",)),
     "net": (1, ("base",)),
-    "driver": (1, ("base",)),
-    "sources/*": (1, ("base", "net", "driver")),
+    "reader": (1, ("base",)),
+    "sources/*": (1, ("base", "net", "reader")),
     "catalog": (2, ("base", "core")),
     "wire": (2, ("base", "core")),
-    "dialects": (2, ("base", "core", "catalog")),
-    "instruments": (2, ("base", "core")),
-    "energy": (2, ("base", "core")),
+    "names": (2, ("core", "catalog")),
+    "instruments": (2, ("base",)),
+    "energy": (2, ("base",)),
     "store": (2, ("base", "core", "net", "wire")),
     "delivery": (2, ("base", "net")),
-    "pipeline": (3, ("base", "core", "net", "catalog", "instruments", "delivery")),
-    "naming": (3, ("base", "core", "catalog", "dialects", "pipeline")),
-    "driver_metrics": (3, ("base", "core", "driver", "catalog")),
-    "sending": (3, ("base", "core", "net", "wire", "pipeline")),
-    "receiving": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
-    "scraping": (3, ("base", "core", "net", "catalog", "wire", "pipeline")),
-    "collectors/*": (
-        4,
-        ("base", "core", "net", "driver", "driver_metrics", "sources/*", "catalog", "wire", "instruments", "pipeline", "scraping"),
+    "plugins": (3, ("base", "core", "net")),
+    "quality": (4, ("base", "core", "catalog", "plugins")),
+    "pipeline": (5, ("base", "core", "net", "reader", "catalog", "delivery", "plugins", "quality")),
+    "export": (6, ("base", "core", "net", "catalog", "wire", "names", "plugins", "pipeline")),
+    "ingest": (6, ("base", "net", "wire", "plugins", "pipeline")),
+    "scrape": (6, ("base", "core", "net", "catalog", "wire", "plugins", "quality", "pipeline")),
+    "plugins/collectors/*": (
+        7,
+        ("base", "core", "net", "reader", "sources/*", "catalog", "wire", "instruments", "plugins", "quality", "pipeline", "scrape"),
     ),
-    "analyzers/*": (4, ("base", "core", "catalog", "instruments", "energy", "store", "pipeline")),
-    "enrichers/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline")),
-    "discovery/*": (4, ("base", "core", "net", "sources/*", "catalog", "instruments", "pipeline", "scraping")),
-    "sinks/*": (
-        4,
-        ("base", "core", "net", "catalog", "wire", "dialects", "naming", "instruments", "store", "delivery", "pipeline", "sending"),
+    "plugins/analyzers/*": (7, ("base", "core", "catalog", "energy", "store", "plugins")),
+    "plugins/enrichers/*": (7, ("base", "core", "net", "sources/*", "catalog", "plugins")),
+    "plugins/discovery/*": (7, ("base", "core", "net", "sources/*", "catalog", "plugins", "scrape")),
+    "plugins/sinks/*": (
+        7,
+        ("base", "core", "net", "catalog", "wire", "names", "store", "delivery", "plugins", "pipeline", "export"),
     ),
-    "receivers/*": (4, ("base", "core", "net", "catalog", "wire", "instruments", "pipeline", "receiving")),
-    "loadgen": (4, ("base", "core", "net")),
-    "sdk": (4, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "energy", "store")),
-    "proxy": (4, ("base", "core", "net", "catalog", "wire", "dialects", "instruments", "energy", "store")),
-    "agent": (5, ("*",)),
+    "plugins/receivers/*": (7, ("base", "core", "net", "catalog", "wire", "plugins", "ingest")),
+    "sdk": (7, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "energy", "store")),
+    "proxy": (7, ("base", "core", "net", "catalog", "wire", "names", "instruments", "energy", "store")),
+    "config": (7, ("base", "net", "plugins", "export")),
+    "agent": (8, ("*",)),
+    "cli": (9, ("*",)),
 }
 # Where a foreign header may be included at all.
 FOREIGN = {
@@ -57,8 +58,8 @@ FOREIGN = {
     "protozero/": ("wire", "net", "sources/*"),
     "snappy-c.h": ("wire",),
     "sqlite3.h": ("store",),
-    "CLI/": ("agent",),
-    "yaml-cpp/": ("net", "agent", "sources/*", "discovery/*"),
+    "CLI/": ("cli",),
+    "yaml-cpp/": ("net", "config", "sources/*", "plugins/discovery/*"),
     "libdeflate.h": ("net", "wire", "delivery"),
     "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),
@@ -66,7 +67,7 @@ FOREIGN = {
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
 # wire/ turns values into bytes and back; whoever calls it reads and writes.
-NO_IO = ("wire", "dialects", "catalog", "energy")
+NO_IO = ("wire", "names", "catalog", "energy")
 IO_HEADERS = re.compile(
     r"<(fstream|unistd\.h|fcntl\.h|filesystem|thread|sys/(socket|stat|epoll|uio)\.h|netdb\.h|netinet/.*)>"
     r'|"base/(files|fd|process)\.h"'
@@ -78,13 +79,15 @@ INCLUDE = re.compile(r'^\s*#\s*include\s+(?:"([^"]+)"|<([^>]+)>)')
 def module_of(path):
     """The module of a path below src/: "net", or "plugins/sinks/file" where each folder is one."""
     parts = str(path).split("/")
-    if parts[0] in STARRED and len(parts) > 2:
-        return "/".join(parts[:2])
+    for depth in (1, 2):
+        if "/".join(parts[:depth]) in STARRED and len(parts) > depth + 1:
+            return "/".join(parts[: depth + 1])
     return parts[0]
 
 
 def rule_of(module):
-    return module.split("/")[0] + "/*" if module.split("/")[0] in STARRED else module
+    parent = module.rpartition("/")[0]
+    return parent + "/*" if parent in STARRED else module
 
 
 def may_include(here, there, test):
@@ -95,7 +98,7 @@ def may_include(here, there, test):
     if other not in FLOORS:
         return f"'{there}' is on no floor; give it a row in FLOORS of tools/layers.py"
     floor, allowed = FLOORS[rule]
-    if "*" in allowed or other in allowed and other != rule:
+    if "*" in allowed and FLOORS[other][0] < floor or other in allowed and other != rule:
         return None
     if test and FLOORS[other][0] < floor:
         return None
@@ -107,7 +110,7 @@ def may_include(here, there, test):
 
 
 def check_foreign(here, header, name, test):
-    if test or here == "agent" and not header:
+    if test or here in ("agent", "cli") and not header:
         return None
     for prefix, modules in FOREIGN.items():
         if not name.startswith(prefix):
@@ -154,12 +157,48 @@ def check_file(path, text):
     return errors
 
 
+def cycles(includes):
+    """Groups of folders that include each other, directly or round about; `includes` has the folders that each folder includes."""
+    index, low, stack, found = {}, {}, [], []
+
+    def visit(folder):
+        index[folder] = low[folder] = len(index)
+        stack.append(folder)
+        for other in sorted(includes.get(folder, ())):
+            if other not in index:
+                visit(other)
+                low[folder] = min(low[folder], low[other])
+            elif other in stack:
+                low[folder] = min(low[folder], index[other])
+        if low[folder] == index[folder]:
+            group = []
+            while not group or group[-1] != folder:
+                group.append(stack.pop())
+            if len(group) > 1:
+                found.append(sorted(group))
+
+    for folder in sorted(includes):
+        if folder not in index:
+            visit(folder)
+    return found
+
+
+def folders_included(path, text):
+    """The folders below src/ whose headers a file includes."""
+    names = (match.group(1) for match in map(INCLUDE.match, tree.code_of(text).splitlines()) if match and match.group(1))
+    return {name.rpartition("/")[0] for name in names if "/" in name} - {str(path.parent.relative_to("src"))}
+
+
 def main():
-    errors, count = [], 0
+    errors, count, includes = [], 0, {}
     for path in tree.files():
         if path.suffix in (".h", ".cc") and path.parts[0] in ("src", "include") and "testdata" not in path.parts:
             count += 1
-            errors += check_file(path, (tree.ROOT / path).read_text(encoding="utf-8"))
+            text = (tree.ROOT / path).read_text(encoding="utf-8")
+            errors += check_file(path, text)
+            if path.parts[0] == "src" and not tree.is_test(path):
+                includes.setdefault(str(path.parent.relative_to("src")), set()).update(folders_included(path, text))
+    errors += [f"src/{group[0]}: these folders include each other: {', '.join(group)}" for group in cycles(includes)]
     print("\n".join(errors) if errors else f"layers: {count} files include only what is below them")
     return 1 if errors else 0
 

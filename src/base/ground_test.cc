@@ -16,11 +16,11 @@
 #include "base/check.h"
 #include "base/clock.h"
 #include "base/fd.h"
+#include "base/no_threads_testing.h"
 #include "base/parse.h"
 #include "base/ref.h"
 #include "base/result.h"
 #include "base/ring.h"
-#include "base/no_threads_testing.h"
 #include "base/workers.h"
 
 namespace gpulens {

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/parse.h"
 #include "base/log_fork.h"
+#include "base/parse.h"
 #include "base/text.h"
 
 namespace gpulens {

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <thread>
 
-#include "cli/check/check_report.h"
-#include "cli/check/check_source.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "cli/check/check_report.h"
+#include "cli/check/check_source.h"
 #include "net/address.h"
 
 namespace gpulens {

@@ -11,6 +11,11 @@
 #include <string>
 #include <vector>
 
+#include "agent/plugin_tables.h"
+#include "agent/run/agent.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "base/version.h"
 #include "cli/bench/bench_command.h"
 #include "cli/check_command.h"
 #include "cli/cli_texts.h"
@@ -36,11 +41,6 @@
 #include "cli/slurm/slurm_command.h"
 #include "cli/table/text_table.h"
 #include "cli/telemetry/telemetry_command.h"
-#include "agent/plugin_tables.h"
-#include "agent/run/agent.h"
-#include "base/log.h"
-#include "base/text.h"
-#include "base/version.h"
 #include "names/dialect.h"
 
 namespace gpulens {

@@ -8,13 +8,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cli/table/text_table.h"
-#include "config/print.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/run/refusals.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
+#include "config/print.h"
 
 namespace gpulens {
 namespace {

@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/driver_release.h"
-#include "cli/table/text_table.h"
 #include "agent/control/driver_finding.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -14,6 +12,8 @@
 #include "agent/status/ask_status.h"
 #include "agent/status/queue_findings.h"
 #include "base/text.h"
+#include "cli/driver_release.h"
+#include "cli/table/text_table.h"
 
 namespace gpulens {
 namespace {

@@ -4,11 +4,11 @@
 
 #include <cstdio>
 
-#include "cli/fake/ask_agent.h"
-#include "cli/table/text_table.h"
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "base/text.h"
+#include "cli/fake/ask_agent.h"
+#include "cli/table/text_table.h"
 
 namespace gpulens {
 namespace {

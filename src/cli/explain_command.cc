@@ -4,6 +4,8 @@
 
 #include <cstdio>
 
+#include "base/text.h"
+#include "catalog/codes/codes.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_table.h"
 #include "cli/collect/page_target_name.h"
@@ -11,8 +13,6 @@
 #include "cli/events/events_command.h"
 #include "cli/metrics_command.h"
 #include "cli/table/text_table.h"
-#include "base/text.h"
-#include "catalog/codes/codes.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens {

@@ -7,8 +7,6 @@
 #include <set>
 #include <vector>
 
-#include "cli/help/help.h"
-#include "cli/table/text_table.h"
 #include "agent/plugin_tables.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -16,6 +14,8 @@
 #include "catalog/events.h"
 #include "catalog/quality.h"
 #include "catalog/spelling.h"
+#include "cli/help/help.h"
+#include "cli/table/text_table.h"
 #include "names/dialect.h"
 #include "pipeline/self_metrics.h"
 

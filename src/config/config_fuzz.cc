@@ -3,9 +3,9 @@
 // Fuzz inputs: 10'000 (each reads a whole configuration with all plugins)
 #include <cstdlib>
 
+#include "base/check.h"
 #include "config/print.h"
 #include "config/schema_for_test.h"
-#include "base/check.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/text.h"
 #include "config/diagnostic.h"
 #include "config/renamed.h"
-#include "base/text.h"
 
 namespace gpulens {
 namespace {

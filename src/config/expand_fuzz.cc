@@ -1,7 +1,7 @@
 // Any text as a value: nothing crashes, and what is escaped comes back.
-#include "config/expand.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "config/expand.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens;

@@ -6,9 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/files.h"
 #include "config/print.h"
 #include "config/schema_for_test.h"
-#include "base/files.h"
 
 namespace gpulens {
 namespace {

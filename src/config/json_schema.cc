@@ -5,10 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "config/print.h"
-#include "config/convert.h"
-#include "config/value_parse.h"
 #include "base/text.h"
+#include "config/convert.h"
+#include "config/print.h"
+#include "config/value_parse.h"
 
 namespace gpulens {
 namespace {

@@ -4,11 +4,11 @@
 #include <unordered_set>
 #include <utility>
 
-#include "config/overlay.h"
 #include "config/convert.h"
-#include "config/yaml_tree.h"
+#include "config/overlay.h"
 #include "config/validate.h"
 #include "config/walk.h"
+#include "config/yaml_tree.h"
 
 namespace gpulens {
 namespace {

@@ -13,9 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "config/schema.h"
 #include "config/diagnostic.h"
 #include "config/expand.h"
+#include "config/schema.h"
 #include "plugins/config.h"
 
 namespace gpulens {

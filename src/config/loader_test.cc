@@ -7,10 +7,10 @@
 
 #include <filesystem>
 
+#include "base/files.h"
 #include "config/print.h"
 #include "config/schema_for_test.h"
 #include "config/validate.h"
-#include "base/files.h"
 
 namespace gpulens {
 namespace {

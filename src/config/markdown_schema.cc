@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "config/print.h"
-#include "config/convert.h"
 #include "base/parse.h"
+#include "config/convert.h"
+#include "config/print.h"
 
 namespace gpulens {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "config/convert.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "config/convert.h"
 
 namespace gpulens {
 namespace {

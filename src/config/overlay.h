@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
+#include "config/diagnostic.h"
 #include "config/loader.h"
 #include "config/schema.h"
-#include "config/diagnostic.h"
 #include "plugins/config.h"
 
 namespace gpulens {

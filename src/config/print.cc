@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/parse.h"
+#include "base/text.h"
 #include "config/convert.h"
 #include "config/expand.h"
 #include "config/value_parse.h"
-#include "base/parse.h"
-#include "base/text.h"
 
 namespace gpulens {
 namespace {

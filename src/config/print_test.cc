@@ -7,8 +7,8 @@
 #include <random>
 #include <set>
 
-#include "config/schema_for_test.h"
 #include "base/parse.h"
+#include "config/schema_for_test.h"
 
 namespace gpulens {
 namespace {

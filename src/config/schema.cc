@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/check.h"
 #include "config/root_options.h"
 #include "config/value_parse.h"
-#include "base/check.h"
 
 namespace gpulens {
 namespace {

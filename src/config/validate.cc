@@ -14,9 +14,9 @@
 #include <cstdio>
 #include <cstring>
 
-#include "config/value_parse.h"
 #include "base/fd.h"
 #include "base/parse.h"
+#include "config/value_parse.h"
 #include "net/address.h"
 
 namespace gpulens {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "config/loader.h"
 #include "config/diagnostic.h"
+#include "config/loader.h"
 #include "config/value_parse.h"
 #include "plugins/config.h"
 

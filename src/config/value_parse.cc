@@ -8,9 +8,9 @@
 #include <cmath>
 #include <vector>
 
-#include "config/diagnostic.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "config/diagnostic.h"
 
 namespace gpulens {
 namespace {

@@ -5,10 +5,10 @@
 #include <unordered_map>
 #include <utility>
 
-#include "config/convert.h"
-#include "config/renamed.h"
 #include "base/check.h"
 #include "base/parse.h"
+#include "config/convert.h"
+#include "config/renamed.h"
 #include "net/http/http_message.h"
 
 namespace gpulens {

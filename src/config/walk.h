@@ -4,11 +4,11 @@
 #include <string>
 #include <utility>
 
+#include "config/diagnostic.h"
 #include "config/overlay.h"
 #include "config/schema.h"
-#include "config/diagnostic.h"
-#include "config/yaml_tree.h"
 #include "config/validate.h"
+#include "config/yaml_tree.h"
 #include "plugins/config.h"
 
 namespace gpulens {

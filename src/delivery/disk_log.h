@@ -19,9 +19,9 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "delivery/log_folder.h"
 #include "delivery/record.h"
 #include "delivery/record_age.h"
-#include "delivery/log_folder.h"
 #include "delivery/segment_file.h"
 
 namespace gpulens {

@@ -11,10 +11,10 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "delivery/lock_holder.h"
-#include "delivery/queue_folders.h"
-#include "delivery/request_log.h"
 #include "delivery/log_folder.h"
 #include "delivery/position_file.h"
+#include "delivery/queue_folders.h"
+#include "delivery/request_log.h"
 
 namespace gpulens {
 namespace {

@@ -38,9 +38,9 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "delivery/disk_log.h"
 #include "delivery/record.h"
 #include "delivery/record_age.h"
-#include "delivery/disk_log.h"
 
 namespace gpulens {
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "delivery/log_reader.h"
-#include "delivery/request_log.h"
 #include "delivery/position_file.h"
+#include "delivery/request_log.h"
 
 namespace gpulens {
 

@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "delivery/request_log_testing.h"
 #include "delivery/position_file.h"
+#include "delivery/request_log_testing.h"
 
 namespace gpulens {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/stable_hash.h"
 #include "base/log.h"
+#include "base/stable_hash.h"
 #include "delivery/request_sender_internal.h"
 #include "net/client/retry_after.h"
 

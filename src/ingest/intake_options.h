@@ -4,10 +4,10 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/config.h"
-#include "plugins/receiver.h"
 #include "ingest/otlp_intake.h"
 #include "ingest/receiver_http.h"
+#include "plugins/config.h"
+#include "plugins/receiver.h"
 
 namespace gpulens {
 

@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "net/address.h"
-#include "plugins/receiver.h"
 #include "ingest/memory_limiter.h"
 #include "ingest/received_identity.h"
+#include "net/address.h"
+#include "plugins/receiver.h"
 #include "wire/otlp/otlp_batch.h"
 #include "wire/otlp/otlp_packing.h"
 

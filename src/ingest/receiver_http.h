@@ -7,8 +7,8 @@
 
 #include <gpulens/status.h>
 
-#include "net/http/http_server.h"
 #include "ingest/listening.h"
+#include "net/http/http_server.h"
 
 namespace gpulens {
 

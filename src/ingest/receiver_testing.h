@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "ingest/otlp_intake.h"
 #include "net/io_loop.h"
 #include "plugins/receiver.h"
-#include "ingest/otlp_intake.h"
 
 namespace gpulens::receiver_testing {
 

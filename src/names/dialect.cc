@@ -7,10 +7,10 @@
 #include "catalog/spelling.h"
 #include "names/dcgm.h"
 #include "names/genai.h"
-#include "names/zumik.h"
 #include "names/hw.h"
 #include "names/l9gpu.h"
 #include "names/zernel.h"
+#include "names/zumik.h"
 
 namespace gpulens {
 namespace {

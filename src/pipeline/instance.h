@@ -10,9 +10,9 @@
 #include <optional>
 #include <string>
 
+#include "plugins/plugin.h"
 #include "quality/gpu_quality.h"
 #include "quality/quality_events.h"
-#include "plugins/plugin.h"
 
 namespace gpulens {
 

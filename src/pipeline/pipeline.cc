@@ -8,9 +8,9 @@
 #include "base/process.h"
 #include "base/threads.h"
 #include "net/io_loop.h"
+#include "pipeline/running_analyzer.h"
 #include "plugins/agent_stats.h"
 #include "plugins/event_queue.h"
-#include "pipeline/running_analyzer.h"
 
 namespace gpulens {
 namespace {

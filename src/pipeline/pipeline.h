@@ -17,11 +17,11 @@
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/enricher_set.h"
 #include "pipeline/instance.h"
-#include "plugins/latest_snapshot.h"
-#include "quality/gpu_overlap.h"
 #include "pipeline/scheduler.h"
 #include "pipeline/self_metrics.h"
 #include "pipeline/sink_runner.h"
+#include "plugins/latest_snapshot.h"
+#include "quality/gpu_overlap.h"
 
 namespace gpulens {
 

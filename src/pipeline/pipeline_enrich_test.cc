@@ -6,8 +6,8 @@
 #include <atomic>
 
 #include "net/io_loop.h"
-#include "plugins/event_queue.h"
 #include "pipeline/pipeline.h"
+#include "plugins/event_queue.h"
 
 namespace gpulens {
 namespace {

@@ -6,9 +6,9 @@
 #include <mutex>
 
 #include "base/no_threads_testing.h"
+#include "pipeline/sink_runner.h"
 #include "plugins/event_queue.h"
 #include "plugins/receiver.h"
-#include "pipeline/sink_runner.h"
 
 namespace gpulens {
 namespace {

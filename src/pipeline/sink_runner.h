@@ -11,9 +11,9 @@
 
 #include "base/ring.h"
 #include "pipeline/delivery/snapshot_selector.h"
+#include "pipeline/rollup/rollup.h"
 #include "plugins/latest_snapshot.h"
 #include "plugins/plugin.h"
-#include "pipeline/rollup/rollup.h"
 
 namespace gpulens {
 

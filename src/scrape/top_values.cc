@@ -9,14 +9,14 @@
 namespace gpulens {
 namespace {
 
-constexpr uint32_t kNone = UINT32_MAX;
+constexpr uint32_t kNoValue = UINT32_MAX;
 
 }  // namespace
 
 void TopValues::Appear(uint32_t series, uint32_t family, std::string_view value, double weight) {
   std::string key(reinterpret_cast<const char*>(&family), sizeof family);
   key += value;
-  auto [found, made] = by_key_.try_emplace(std::move(key), kNone);
+  auto [found, made] = by_key_.try_emplace(std::move(key), kNoValue);
   if (made) {
     if (free_.empty()) {
       found->second = static_cast<uint32_t>(values_.size());
@@ -33,14 +33,14 @@ void TopValues::Appear(uint32_t series, uint32_t family, std::string_view value,
   Value& at = values_[found->second];
   if (std::isfinite(weight)) at.weight += weight;
   ++at.series;
-  if (of_series_.size() <= series) of_series_.resize(series + 1, kNone);
+  if (of_series_.size() <= series) of_series_.resize(series + 1, kNoValue);
   of_series_[series] = found->second;
 }
 
 void TopValues::Vanish(uint32_t series) {
-  if (series >= of_series_.size() || of_series_[series] == kNone) return;
+  if (series >= of_series_.size() || of_series_[series] == kNoValue) return;
   uint32_t id = of_series_[series];
-  of_series_[series] = kNone;
+  of_series_[series] = kNoValue;
   Value& value = values_[id];
   if (--value.series > 0) return;
   if (value.state == State::kKept && --kept_[value.family] == 0) kept_.erase(value.family);
@@ -65,7 +65,7 @@ void TopValues::Rank() {
 }
 
 bool TopValues::Folds(uint32_t series) const noexcept {
-  return series < of_series_.size() && of_series_[series] != kNone &&
+  return series < of_series_.size() && of_series_[series] != kNoValue &&
          values_[of_series_[series]].state == State::kOther;
 }
 

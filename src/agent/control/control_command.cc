@@ -4,9 +4,9 @@
 
 #include <cstdlib>
 
-#include "config/value_parse.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "config/value_parse.h"
 
 namespace gpulens {
 namespace {

@@ -13,8 +13,6 @@
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/control/fault_file.h"
-#include "agent/targets/discovery_runner.h"
-#include "agent/targets/found_targets.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/banner.h"
 #include "agent/run/config_file.h"
@@ -23,6 +21,8 @@
 #include "agent/run/plan.h"
 #include "agent/run/refusals.h"
 #include "agent/status/agent_watch.h"
+#include "agent/targets/discovery_runner.h"
+#include "agent/targets/found_targets.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -31,8 +31,8 @@
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
 #include "plugins/agent_stats.h"
-#include "plugins/gpu_pod_table.h"
 #include "plugins/event_queue.h"
+#include "plugins/gpu_pod_table.h"
 
 namespace gpulens {
 namespace {

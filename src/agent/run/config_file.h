@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "config/loader.h"
 #include "base/log.h"
+#include "config/loader.h"
 
 namespace gpulens {
 

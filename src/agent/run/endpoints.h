@@ -11,8 +11,8 @@
 
 #include "net/http/http_router.h"
 #include "net/http/http_server.h"
-#include "plugins/page_registry.h"
 #include "pipeline/pipeline.h"
+#include "plugins/page_registry.h"
 
 namespace gpulens {
 

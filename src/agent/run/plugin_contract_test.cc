@@ -15,7 +15,6 @@
 #include <set>
 #include <thread>
 
-#include "config/loader.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/plan.h"
 #include "base/files.h"
@@ -24,13 +23,14 @@
 #include "base/workers.h"
 #include "catalog/all.h"
 #include "catalog/roles.h"
+#include "config/loader.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "pipeline/delivery/whole_sink.h"
+#include "pipeline/self_metrics.h"
 #include "plugins/event_queue.h"
 #include "plugins/latest_snapshot.h"
 #include "plugins/page_registry.h"
-#include "pipeline/self_metrics.h"
 
 namespace gpulens {
 namespace {
@@ -347,15 +347,16 @@ class Mentions {
 
   // By the name of the constant.
   const std::map<std::string, std::string>& rows() const { return rows_; }
-  // Whether the plugin's own folder ("plugins/collectors/nvidia"), or one in which plugins of its kind are at home,
-  // has the row elsewhere than in a list: to be in a list is no writing. A role of an engine's table is
+  // Whether the plugin's own folder ("plugins/collectors/nvidia"), or one in which plugins of its kind are at
+  // home, has the row elsewhere than in a list: to be in a list is no writing. A role of an engine's table is
   // written by what reads that table.
   bool Writes(const std::string& folder, std::string_view metric) const {
     if (roles_.contains(metric)) return true;
     for (const auto& [constant, name] : rows_) {
       if (name != metric) continue;
-      for (const std::string& place : {folder, std::string("scraping"), std::string("driver_metrics"),
-                                       std::string("pipeline"), std::string("receiving")}) {
+      for (const std::string& place :
+           {folder, std::string("scrape"), std::string("plugins"), std::string("pipeline"),
+            std::string("quality"), std::string("ingest")}) {
         const auto found = used_.find(place);
         if (found != used_.end() && found->second.contains(constant)) return true;
       }
@@ -384,9 +385,12 @@ class Mentions {
   void TakeCode(const std::string& path, std::string text) {
     Erase(text, "//", "\n");
     Erase(text, "constexpr const MetricDesc* ", "};");
-    const bool of_plugin = path.starts_with("collectors/") || path.starts_with("analyzers/");
-    const size_t slash = path.find('/');
-    AddWords(text, used_[path.substr(0, of_plugin ? path.find('/', slash + 1) : slash)]);
+    // "plugins/collectors/host" of a plugin, else "pipeline".
+    size_t end = path.find('/');
+    if (const size_t kind = path.find('/', end + 1);
+        path.starts_with("plugins/") && kind != std::string::npos)
+      end = path.find('/', kind + 1);
+    AddWords(text, used_[path.substr(0, end)]);
   }
 
   std::map<std::string, std::string> rows_;
@@ -406,8 +410,9 @@ TEST(CatalogueWriters, EveryRowIsWrittenByThePluginsThatListIt) {
     }
   };
   for (const CollectorSpec* spec : AllCollectors())
-    take("collectors/" + std::string(spec->name), spec->metrics);
-  for (const AnalyzerSpec* spec : AllAnalyzers()) take("analyzers/" + std::string(spec->name), spec->metrics);
+    take("plugins/collectors/" + std::string(spec->name), spec->metrics);
+  for (const AnalyzerSpec* spec : AllAnalyzers())
+    take("plugins/analyzers/" + std::string(spec->name), spec->metrics);
   take("pipeline", SelfMetricRows());
   for (const auto& [constant, name] : mentions.rows()) {
     const MetricDesc* metric = FindMetric(name);

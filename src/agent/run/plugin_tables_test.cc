@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <set>
 
-#include "config/loader.h"
 #include "agent/run/plan.h"
 #include "catalog/all.h"
+#include "config/loader.h"
 
 namespace gpulens {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "agent/targets/own_pages.h"
 #include "agent/plugin_tables.h"
+#include "agent/targets/own_pages.h"
 #include "base/result.h"
 #include "net/address.h"
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "agent/targets/discovery_runner.h"
 #include "agent/plugin_tables.h"
 #include "agent/status/queue_findings.h"
+#include "agent/targets/discovery_runner.h"
 #include "base/version.h"
 #include "plugins/agent_stats.h"
 

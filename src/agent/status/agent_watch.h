@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "agent/status/status_report.h"
-#include "plugins/analyzers/fleet_health/driver_failures.h"
 #include "pipeline/pipeline.h"
+#include "plugins/analyzers/fleet_health/driver_failures.h"
 
 namespace gpulens {
 

@@ -10,7 +10,6 @@
 
 #include "agent/status/agent_watch.h"
 #include "agent/status/queue_findings.h"
-#include "plugins/analyzers/fleet_health/health_score.h"
 #include "base/files.h"
 #include "catalog/gpu_health.h"
 #include "catalog/gpu_identity.h"
@@ -18,6 +17,7 @@
 #include "catalog/self.h"
 #include "catalog/self_events.h"
 #include "catalog/self_io.h"
+#include "plugins/analyzers/fleet_health/health_score.h"
 
 namespace gpulens {
 namespace {

@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "config/loader.h"
 #include "agent/targets/own_pages.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/loader.h"
 #include "net/client/http_url.h"
 #include "scrape/page_target.h"
 

@@ -5,12 +5,12 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "config/loader.h"
+#include "agent/run/plan.h"
 #include "agent/targets/discovery_runner.h"
 #include "agent/targets/found_targets.h"
 #include "agent/targets/own_pages.h"
-#include "agent/run/plan.h"
 #include "base/workers.h"
+#include "config/loader.h"
 
 namespace gpulens {
 namespace {

@@ -8,13 +8,13 @@
 #include <cstdio>
 #include <ctime>
 
-#include "cli/capture/capture_session.h"
-#include "config/value_parse.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/capture/capture_session.h"
+#include "config/value_parse.h"
 
 namespace gpulens {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "cli/check/check_table.h"
 #include "catalog/gpu_health.h"
 #include "catalog/gpu_readings.h"
+#include "cli/check/check_table.h"
 #include "core/frame_writer.h"
 
 namespace gpulens {

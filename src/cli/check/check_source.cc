@@ -4,12 +4,12 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "cli/check/check_table.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/plan.h"
 #include "agent/status/ask_status.h"
 #include "base/result.h"
 #include "base/workers.h"
+#include "cli/check/check_table.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 

@@ -6,8 +6,8 @@
 
 #include <gpulens/status.h>
 
-#include "cli/check/check_data.h"
 #include "base/clock.h"
+#include "cli/check/check_data.h"
 #include "plugins/config.h"
 
 namespace gpulens {

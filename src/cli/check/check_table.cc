@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/check/check_special.h"
 #include "catalog/gpu_board.h"
 #include "catalog/gpu_errors.h"
 #include "catalog/gpu_health.h"
@@ -10,6 +9,7 @@
 #include "catalog/gpu_links.h"
 #include "catalog/gpu_readings.h"
 #include "catalog/gpu_score.h"
+#include "cli/check/check_special.h"
 
 namespace gpulens {
 namespace {

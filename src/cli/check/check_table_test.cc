@@ -5,7 +5,6 @@
 
 #include <set>
 
-#include "cli/check/check_report.h"
 #include "catalog/gpu_board.h"
 #include "catalog/gpu_errors.h"
 #include "catalog/gpu_health.h"
@@ -13,6 +12,7 @@
 #include "catalog/gpu_links.h"
 #include "catalog/gpu_readings.h"
 #include "catalog/gpu_score.h"
+#include "cli/check/check_report.h"
 
 namespace gpulens {
 namespace {

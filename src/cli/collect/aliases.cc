@@ -10,13 +10,13 @@
 #include <string>
 #include <utility>
 
+#include "agent/plugin_tables.h"
+#include "base/log.h"
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
 #include "cli/collect/page_target_name.h"
 #include "cli/table/text_table.h"
 #include "config/value_parse.h"
-#include "agent/plugin_tables.h"
-#include "base/log.h"
 
 namespace gpulens {
 namespace {

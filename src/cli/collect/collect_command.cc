@@ -8,17 +8,17 @@
 #include <set>
 #include <string>
 
-#include "cli/collect/collect_session.h"
-#include "cli/collect/older_options.h"
-#include "cli/collect/page_target_name.h"
-#include "cli/table/text_table.h"
-#include "config/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "catalog/gpu_readings.h"
+#include "cli/collect/collect_session.h"
+#include "cli/collect/older_options.h"
+#include "cli/collect/page_target_name.h"
+#include "cli/table/text_table.h"
+#include "config/value_parse.h"
 #include "pipeline/delivery/whole_sink.h"
 
 namespace gpulens {

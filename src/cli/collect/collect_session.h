@@ -13,8 +13,8 @@
 #include "base/workers.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "plugins/event_queue.h"
 #include "pipeline/pipeline.h"
+#include "plugins/event_queue.h"
 
 namespace gpulens {
 

@@ -5,17 +5,17 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 
-#include "cli/collect/collect_session.h"
-#include "cli/compare/compare_report.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
+#include "base/bounded_run.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/bounded_run.h"
 #include "base/text.h"
+#include "cli/collect/collect_session.h"
+#include "cli/compare/compare_report.h"
 
 namespace gpulens {
 namespace compare {

@@ -4,8 +4,8 @@
 #include <initializer_list>
 #include <iterator>
 
-#include "cli/table/text_table.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
 
 namespace gpulens::compare {
 namespace {

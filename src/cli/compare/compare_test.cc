@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/files.h"
 #include "cli/compare/compare_report.h"
 #include "cli/compare/tools/xml_reader.h"
-#include "base/files.h"
 
 namespace gpulens::compare {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/compare/comparison.h"
 #include "base/parse.h"
+#include "cli/compare/comparison.h"
 
 namespace gpulens::compare {
 namespace {

@@ -1,10 +1,10 @@
 #include <cstdint>
 #include <string_view>
 
-#include "cli/compare/comparison.h"
-#include "cli/compare/tools/xml_reader.h"
 #include "base/check.h"
 #include "base/text.h"
+#include "cli/compare/comparison.h"
+#include "cli/compare/tools/xml_reader.h"
 
 namespace {
 

@@ -7,8 +7,8 @@
 #include "catalog/inference_cache.h"
 #include "catalog/inference_latency.h"
 #include "catalog/inference_requests.h"
-#include "catalog/roles.h"
 #include "catalog/inference_router.h"
+#include "catalog/roles.h"
 
 namespace gpulens {
 namespace {

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/engines/engine_reading.h"
 #include "base/text.h"
 #include "catalog/inference_cache.h"
+#include "cli/engines/engine_reading.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -7,13 +7,13 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
+#include "base/text.h"
 #include "cli/engines/engine_reading.h"
 #include "cli/engines/engines_list.h"
 #include "cli/engines/page_check.h"
 #include "cli/table/text_table.h"
 #include "config/value_parse.h"
-#include "base/log.h"
-#include "base/text.h"
 #include "scrape/engine/engine_page_series.h"
 
 namespace gpulens {

@@ -8,9 +8,6 @@
 #include <cstdio>
 #include <vector>
 
-#include "cli/events/events_text.h"
-#include "cli/table/text_table.h"
-#include "config/value_parse.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/status/ask_status.h"
@@ -19,6 +16,9 @@
 #include "base/text.h"
 #include "catalog/codes/codes.h"
 #include "catalog/events.h"
+#include "cli/events/events_text.h"
+#include "cli/table/text_table.h"
+#include "config/value_parse.h"
 #include "store/incident_store.h"
 
 namespace gpulens {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <iterator>
 
-#include "cli/table/text_table.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
 #include "store/experiments/run_files.h"
 #include "store/experiments/run_writer.h"
 

@@ -6,8 +6,8 @@
 
 #include <gpulens/status.h>
 
-#include "cli/exp/exp_text.h"
 #include "base/clock.h"
+#include "cli/exp/exp_text.h"
 #include "store/experiments/run_reader.h"
 
 namespace CLI {

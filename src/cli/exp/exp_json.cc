@@ -1,8 +1,8 @@
 // Runs as JSON: base units, stable keys, what is not known is null or not there.
 #include <cmath>
 
-#include "cli/exp/exp_text.h"
 #include "base/text.h"
+#include "cli/exp/exp_text.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <filesystem>
 
-#include "cli/exp/mlflow_export.h"
 #include "base/files.h"
 #include "base/testing/temp_folder.h"
+#include "cli/exp/mlflow_export.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "cli/exp/exp_text.h"
 #include "base/parse.h"
+#include "cli/exp/exp_text.h"
 
 namespace gpulens {
 namespace {

@@ -4,15 +4,15 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/files.h"
+#include "base/result.h"
+#include "base/text.h"
 #include "cli/exp/exp_command.h"
 #include "cli/exp/mlflow_export.h"
 #include "cli/plot/svg_plot.h"
 #include "cli/plot/text_plot.h"
 #include "cli/table/terminal.h"
 #include "cli/table/text_table.h"
-#include "base/files.h"
-#include "base/result.h"
-#include "base/text.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <cstdio>
 
+#include "base/text.h"
 #include "cli/exp/exp_command.h"
 #include "cli/table/text_table.h"
-#include "base/text.h"
 #include "store/experiments/run_query.h"
 #include "wire/json/json_text.h"
 

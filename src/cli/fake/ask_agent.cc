@@ -4,13 +4,13 @@
 
 #include <cstdio>
 
-#include "cli/table/text_table.h"
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
 
 namespace gpulens {
 namespace {

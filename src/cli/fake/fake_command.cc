@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
-#include "cli/fake/ask_agent.h"
 #include "agent/control/control_command.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "sources/nvml/simulated/live_fault.h"
+#include "cli/fake/ask_agent.h"
 #include "sources/nvml/recording/recording.h"
+#include "sources/nvml/simulated/live_fault.h"
 
 namespace gpulens {
 namespace {

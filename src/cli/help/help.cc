@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/table/terminal.h"
 #include "base/text.h"
+#include "cli/table/terminal.h"
 
 namespace gpulens {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdio>
 #include <limits>
 
-#include "cli/plot/plot_axis.h"
 #include "base/text.h"
+#include "cli/plot/plot_axis.h"
 
 namespace gpulens {
 namespace {

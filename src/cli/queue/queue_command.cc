@@ -8,8 +8,6 @@
 #include <memory>
 #include <vector>
 
-#include "cli/queue/queue_text.h"
-#include "cli/table/text_table.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/status/ask_status.h"
@@ -17,6 +15,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/queue/queue_text.h"
+#include "cli/table/text_table.h"
 #include "delivery/queue_drop.h"
 
 namespace gpulens {

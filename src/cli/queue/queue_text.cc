@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "cli/table/text_table.h"
 #include "agent/status/queue_findings.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -9,11 +9,11 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "cli/exp/exp_command.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "cli/exp/exp_command.h"
 #include "store/experiments/run_files.h"
 
 namespace gpulens {

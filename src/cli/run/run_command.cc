@@ -13,20 +13,20 @@
 
 #include <gpulens/experiment_energy.h>
 
-#include "cli/exp/exp_text.h"
-#include "cli/run/child_run.h"
+#include "base/bounded_run.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/process.h"
 #include "base/result.h"
-#include "base/bounded_run.h"
 #include "base/text.h"
+#include "cli/exp/exp_text.h"
+#include "cli/run/child_run.h"
+#include "sdk/experiment/metric_tracker.h"
 #include "sdk/experiment/recorder.h"
 #include "sdk/experiment/run_context.h"
 #include "sdk/experiment/run_energy.h"
-#include "sdk/experiment/metric_tracker.h"
 #include "store/experiments/run_files.h"
 #include "store/experiments/run_reader.h"
 

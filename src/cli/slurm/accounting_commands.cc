@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <optional>
 
-#include "cli/slurm/record_commands.h"
-#include "config/value_parse.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "cli/slurm/record_commands.h"
+#include "config/value_parse.h"
 #include "sources/slurm/parse/table.h"
 #include "sources/slurm/parse/when.h"
 #include "sources/slurm/parse/words.h"

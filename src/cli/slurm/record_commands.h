@@ -9,9 +9,9 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "cli/slurm/record_maker.h"
 #include "cli/slurm/record_sender.h"
-#include "base/clock.h"
 #include "sources/slurm/delimiter.h"
 #include "sources/slurm/programs.h"
 

@@ -10,8 +10,6 @@
 #include <map>
 #include <memory>
 
-#include "cli/collect/older_options.h"
-#include "config/value_parse.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -19,6 +17,8 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/workers.h"
+#include "cli/collect/older_options.h"
+#include "config/value_parse.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "pipeline/delivery/whole_sink.h"

@@ -8,11 +8,11 @@
 #include <string>
 #include <utility>
 
+#include "base/log.h"
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
 #include "cli/slurm/record_session.h"
 #include "cli/table/text_table.h"
-#include "base/log.h"
 
 namespace gpulens {
 namespace {

@@ -3,11 +3,11 @@
 
 #include <array>
 
-#include "cli/slurm/record_commands.h"
+#include "base/bounded_run.h"
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/bounded_run.h"
+#include "cli/slurm/record_commands.h"
 #include "net/json/json_document.h"
 #include "sources/slurm/parse/words.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "cli/table/terminal.h"
 #include "base/text.h"
+#include "cli/table/terminal.h"
 
 namespace gpulens {
 namespace {

@@ -1,5 +1,5 @@
-#include "cli/telemetry/stats_text.h"
 #include "base/text.h"
+#include "cli/telemetry/stats_text.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

@@ -5,9 +5,9 @@
 #include <cstdio>
 #include <functional>
 
-#include "cli/table/text_table.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

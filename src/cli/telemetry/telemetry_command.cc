@@ -9,12 +9,12 @@
 #include <cstdlib>
 #include <iterator>
 
-#include "cli/table/text_table.h"
-#include "config/value_parse.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
+#include "config/value_parse.h"
 #include "net/plain/secure_post.h"
 #include "sources/kubelet/parse/rfc3339.h"
 #include "store/telemetry/schema.h"

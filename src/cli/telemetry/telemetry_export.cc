@@ -5,13 +5,13 @@
 #include <cstdio>
 #include <memory>
 
-#include "cli/table/text_table.h"
-#include "cli/telemetry/row_cells.h"
-#include "cli/telemetry/telemetry_command.h"
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
+#include "cli/telemetry/row_cells.h"
+#include "cli/telemetry/telemetry_command.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary/call_scan.h"

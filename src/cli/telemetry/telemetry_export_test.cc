@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/telemetry/telemetry_command.h"
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/testing/temp_folder.h"
+#include "cli/telemetry/telemetry_command.h"
 #include "sdk/inference/core.h"
 #include "sdk/inference/record_json.h"
 #include "store/telemetry/schema.h"

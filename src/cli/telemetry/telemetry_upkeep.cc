@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <limits>
 
-#include "cli/table/text_table.h"
-#include "cli/telemetry/telemetry_command.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "cli/table/text_table.h"
+#include "cli/telemetry/telemetry_command.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary/rollup_keeper.h"

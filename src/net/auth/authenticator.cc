@@ -12,11 +12,11 @@
 #include <deque>
 
 #include "base/check.h"
+#include "base/file_mark.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/file_mark.h"
 
 namespace gpulens {
 namespace {

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "reader/protocol.h"
 #include "reader/process/ending_call.h"
+#include "reader/protocol.h"
 
 namespace gpulens::driver {
 

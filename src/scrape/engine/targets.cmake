@@ -1,17 +1,16 @@
 # The tables of LLM engines, compiled in: tables/*.tsv → rows of C++.
 include_guard()
 find_package(Python3 REQUIRED COMPONENTS Interpreter)
-set(engine_folder ${CMAKE_SOURCE_DIR}/src/scraping/engine)
-set(engine_rows ${CMAKE_BINARY_DIR}/generated/scraping/engine/engine_tables.inc)
+set(engine_folder ${CMAKE_SOURCE_DIR}/src/scrape/engine)
+set(engine_rows ${CMAKE_BINARY_DIR}/generated/scrape/engine/engine_tables.inc)
 file(GLOB engine_tables CONFIGURE_DEPENDS ${engine_folder}/tables/*.tsv)
 add_custom_command(OUTPUT ${engine_rows}
   COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_folder}/tables
-          ${CMAKE_SOURCE_DIR}/src/catalog/inference ${engine_rows}
-  DEPENDS ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_tables} ${CMAKE_SOURCE_DIR}/src/catalog/inference/roles.cc
+          ${CMAKE_SOURCE_DIR}/src/catalog ${engine_rows}
+  DEPENDS ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_tables} ${CMAKE_SOURCE_DIR}/src/catalog/roles.cc
   COMMENT "Tables of LLM engines" VERBATIM)
-add_gpulens_library(scraping_engine DIR src/scrape/engine DEPS gpulens_scraping gpulens_scraping_governor gpulens_catalog_inference gpulens_net_json
-              TEST_DEPS gpulens_base_testing gpulens_dialects gpulens_net_testing)
-target_sources(gpulens_scraping_engine PRIVATE ${engine_rows})
-target_include_directories(gpulens_scraping_engine PRIVATE ${CMAKE_BINARY_DIR}/generated)
+add_gpulens_library(scrape_engine DIR src/scrape/engine DEPS gpulens_scrape gpulens_net_json TEST_DEPS gpulens_names gpulens_net_testing)
+target_sources(gpulens_scrape_engine PRIVATE ${engine_rows})
+target_include_directories(gpulens_scrape_engine PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_custom_target(generated_engines DEPENDS ${engine_rows})
 add_dependencies(generated generated_engines)

@@ -15,8 +15,8 @@
 #include <gpulens/energy.h>
 
 #include "base/clock.h"
-#include "sdk/energy/own_account.h"
 #include "sdk/energy/device_ledger.h"
+#include "sdk/energy/own_account.h"
 #include "sdk/energy/track.h"
 #include "sdk/energy/window_pool.h"
 

@@ -2,8 +2,8 @@
 // was reset, the agent was restarted. What lies in between is a gap of its curve.
 #include <algorithm>
 
-#include "sdk/energy/verdict.h"
 #include "sdk/energy/engine.h"
+#include "sdk/energy/verdict.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -6,8 +6,8 @@
 #include "base/result.h"
 #include "net/plain/plain_server.h"
 #include "sdk/export/exporter_seat.h"
-#include "sdk/export/otlp_plan.h"
 #include "sdk/export/metrics_page.h"
+#include "sdk/export/otlp_plan.h"
 #include "sdk/export/resource.h"
 #include "wire/exposition/negotiation.h"
 

@@ -6,8 +6,8 @@
 #include "catalog/self_io.h"
 #include "catalog/spelling.h"
 #include "core/frame_writer.h"
-#include "wire/otlp/exponential_bounds.h"
 #include "wire/exposition/text_page.h"
+#include "wire/otlp/exponential_bounds.h"
 
 namespace gpulens::sdk {
 namespace {

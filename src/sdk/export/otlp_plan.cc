@@ -6,9 +6,9 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "net/client/http_client.h"
+#include "sdk/export/key_values.h"
 #include "sdk/export/plain_transport.h"
 #include "sdk/export/push_job.h"
-#include "sdk/export/key_values.h"
 
 namespace gpulens::sdk {
 

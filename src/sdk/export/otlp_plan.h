@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "net/client/http_url.h"
-#include "sdk/export/transport.h"
 #include "sdk/export/resource.h"
+#include "sdk/export/transport.h"
 
 namespace gpulens::sdk {
 

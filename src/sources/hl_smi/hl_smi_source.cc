@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/result.h"
 #include "base/bounded_run.h"
+#include "base/result.h"
 
 namespace gpulens::hl_smi {
 namespace {

@@ -7,8 +7,8 @@
 
 #include <filesystem>
 
-#include "base/files.h"
 #include "base/bounded_run.h"
+#include "base/files.h"
 
 namespace gpulens::hl_smi {
 namespace {

@@ -9,7 +9,7 @@
 
 namespace gpulens {
 
-using otlp_in::Shape;
+using otlp_in::MessageShape;
 
 namespace {
 
@@ -165,7 +165,7 @@ void OtlpBatch::WalkData(const ProtoField& data) {
   CloseFrom(kData);
 }
 
-void OtlpBatch::WriteItem(size_t below, Shape shape, const ProtoField& item) {
+void OtlpBatch::WriteItem(size_t below, MessageShape shape, const ProtoField& item) {
   if (MustCut()) Cut();
   Open(below);
   ++items_;

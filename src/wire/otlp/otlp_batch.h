@@ -57,7 +57,7 @@ class OtlpBatch {
   void WalkScopes(const ProtoField& list);
   void WalkMetric(const ProtoField& metric);
   void WalkData(const ProtoField& data);
-  void WriteItem(size_t below, otlp_in::Shape shape, const ProtoField& item);
+  void WriteItem(size_t below, otlp_in::MessageShape shape, const ProtoField& item);
   void Enter(size_t level, const ProtoField& message);
   void Open(size_t level);
   void CloseFrom(size_t level);

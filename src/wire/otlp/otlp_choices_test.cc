@@ -5,8 +5,8 @@
 #include <random>
 
 #include "base/testing/allocations.h"
-#include "wire/json/json_testing.h"
 #include "wire/exposition/naming_testing.h"
+#include "wire/json/json_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/otlp/otlp_testing.h"
 

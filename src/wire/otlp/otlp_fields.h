@@ -30,6 +30,7 @@ enum MetricField : uint32_t {
   kHistogram = 9,
   kExponentialHistogram = 10,
   kSummary = 11,
+  kMetricMetadata = 12,
 };
 // Gauge, Sum, both histograms and Summary.
 enum DataField : uint32_t { kPoints = 1, kTemporality = 2, kMonotonic = 3 };

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto signal = static_cast<gpulens::OtlpSignal>(data[0] % 3);
   const std::string_view request(reinterpret_cast<const char*>(data) + 2, size - 2);
   if (const std::string_view key = gpulens::otlp_in::UsualPair(request); !key.empty()) {
-    CHECK(gpulens::otlp_in::CheckMessage(gpulens::otlp_in::Shape::kKeyValue, request).good());
+    CHECK(gpulens::otlp_in::CheckMessage(gpulens::otlp_in::MessageShape::kKeyValue, request).good());
     CHECK(gpulens::KeyOf(request) == key);
   }
   const std::vector<std::string> patterns = {"go_*"};

@@ -97,22 +97,22 @@ class Maker {
       }
     }
   }
-  std::string Item(otlp_in::Shape shape) {
+  std::string Item(otlp_in::MessageShape shape) {
     const uint32_t field = otlp_in::AttributesField(shape);
     std::vector<std::string> parts;
     for (int i = Below(4); i > 0; --i) parts.push_back(In(field, Attribute()));
     std::string number;
     pbf_writer writer(number);
-    if (shape == otlp_in::Shape::kLogRecord) {
+    if (shape == otlp_in::MessageShape::kLogRecord) {
       writer.add_fixed64(1, random_());
       parts.push_back(In(5, Text(1, "a line")));
-    } else if (shape == otlp_in::Shape::kSpan) {
+    } else if (shape == otlp_in::MessageShape::kSpan) {
       writer.add_string(1, "0123456789abcdef");
       writer.add_string(2, "01234567");
       parts.push_back(In(11, Text(2, "event") + In(3, Attribute())));
     } else {
       writer.add_fixed64(3, random_());
-      if (shape == otlp_in::Shape::kHistogramPoint) {
+      if (shape == otlp_in::MessageShape::kHistogramPoint) {
         const uint64_t counts[] = {1, 2, 3};
         const double bounds[] = {0.5, 1};
         writer.add_packed_fixed64(6, counts, counts + 3);

@@ -25,7 +25,7 @@ enum class Kind : uint8_t {
 
 struct Rule {
   Kind kind = Kind::kUnknown;
-  Shape child = Shape::kResource;
+  MessageShape child = MessageShape::kResource;
 };
 
 constexpr size_t kFields = 17;
@@ -34,7 +34,7 @@ using Rules = std::array<Rule, kFields>;
 struct Row {
   uint32_t number;
   Kind kind;
-  Shape child = Shape::kResource;
+  MessageShape child = MessageShape::kResource;
 };
 
 constexpr Rules Make(std::initializer_list<Row> rows) {
@@ -44,9 +44,9 @@ constexpr Rules Make(std::initializer_list<Row> rows) {
 }
 
 using enum Kind;
-using enum Shape;
+using enum MessageShape;
 
-// In the order of Shape. The numbers are those of opentelemetry-proto 1.x.
+// In the order of MessageShape. The numbers are those of opentelemetry-proto 1.x.
 constexpr Rules kTable[kShapes] = {
     // kResource
     Make({{1, kMessage, kKeyValue}, {2, kVarint}, {3, kMessage, kEntityRef}}),
@@ -259,7 +259,7 @@ std::string_view UsualPair(std::string_view pair) noexcept {
   return IsAscii(is_text ? pair : key) ? key : std::string_view();
 }
 
-uint32_t AttributesField(Shape item) noexcept {
+uint32_t AttributesField(MessageShape item) noexcept {
   switch (item) {
     case kHistogramPoint:
     case kSpan: return 9;
@@ -269,7 +269,7 @@ uint32_t AttributesField(Shape item) noexcept {
   }
 }
 
-Finding CheckField(Shape shape, const ProtoField& field, int depth) noexcept {
+Finding CheckField(MessageShape shape, const ProtoField& field, int depth) noexcept {
   if (field.number >= kFields) return {};
   const Rule rule = kTable[static_cast<size_t>(shape)][field.number];
   switch (rule.kind) {
@@ -298,7 +298,7 @@ Finding CheckField(Shape shape, const ProtoField& field, int depth) noexcept {
   return CheckMessage(rule.child, field.bytes, depth - 1);
 }
 
-Finding CheckMessage(Shape shape, std::string_view bytes, int depth) noexcept {
+Finding CheckMessage(MessageShape shape, std::string_view bytes, int depth) noexcept {
   ProtoCursor cursor(bytes);
   ProtoField field;
   Finding worst;

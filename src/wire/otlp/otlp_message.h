@@ -14,7 +14,7 @@ namespace gpulens::otlp_in {
 
 // Messages that are leaves of the walk over a request: everything below an item, and what stands beside
 // items.
-enum class Shape : uint8_t {
+enum class MessageShape : uint8_t {
   kResource,
   kScope,
   kKeyValue,
@@ -59,19 +59,19 @@ struct Finding {
 };
 
 // Of a whole message, with all that it holds.
-Finding CheckMessage(Shape shape, std::string_view bytes, int depth = kDeepest) noexcept;
+Finding CheckMessage(MessageShape shape, std::string_view bytes, int depth = kDeepest) noexcept;
 // Of one field of a message, with all that it holds.
-Finding CheckField(Shape shape, const ProtoField& field, int depth = kDeepest) noexcept;
+Finding CheckField(MessageShape shape, const ProtoField& field, int depth = kDeepest) noexcept;
 
 // Whether it is one of the times and numbers of a NumberDataPoint, as they are written: nothing to check.
-constexpr bool IsNumberOfPoint(Shape shape, const ProtoField& field) noexcept {
+constexpr bool IsNumberOfPoint(MessageShape shape, const ProtoField& field) noexcept {
   constexpr uint32_t kTimesAndNumbers = 1u << 2 | 1u << 3 | 1u << 4 | 1u << 6;
-  return shape == Shape::kNumberPoint && field.wire == WireType::kFixed64 && field.number < 8 &&
+  return shape == MessageShape::kNumberPoint && field.wire == WireType::kFixed64 && field.number < 8 &&
          (kTimesAndNumbers >> field.number & 1) != 0;
 }
 
 // The field that holds an item's attributes.
-uint32_t AttributesField(Shape item) noexcept;
+uint32_t AttributesField(MessageShape item) noexcept;
 
 // UTF-8, quickly where it is ASCII.
 bool IsText(std::string_view text) noexcept;
@@ -98,16 +98,16 @@ constexpr bool IsData(uint32_t metric_field) noexcept {
   return metric_field == kGaugeData || metric_field == kSumData || metric_field == kHistogramData ||
          metric_field == kExponentialData || metric_field == kSummaryData;
 }
-constexpr Shape PointShape(uint32_t data_field) noexcept {
+constexpr MessageShape PointShape(uint32_t data_field) noexcept {
   switch (data_field) {
-    case kHistogramData: return Shape::kHistogramPoint;
-    case kExponentialData: return Shape::kExponentialPoint;
-    case kSummaryData: return Shape::kSummaryPoint;
-    default: return Shape::kNumberPoint;
+    case kHistogramData: return MessageShape::kHistogramPoint;
+    case kExponentialData: return MessageShape::kExponentialPoint;
+    case kSummaryData: return MessageShape::kSummaryPoint;
+    default: return MessageShape::kNumberPoint;
   }
 }
-constexpr Shape ItemShape(OtlpSignal signal) noexcept {
-  return signal == OtlpSignal::kLogs ? Shape::kLogRecord : Shape::kSpan;
+constexpr MessageShape ItemShape(OtlpSignal signal) noexcept {
+  return signal == OtlpSignal::kLogs ? MessageShape::kLogRecord : MessageShape::kSpan;
 }
 
 }  // namespace gpulens::otlp_in

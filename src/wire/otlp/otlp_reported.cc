@@ -49,7 +49,7 @@ void ClearSame(std::vector<uint8_t>& slots, const Layout& of, const Layout& in, 
 }
 
 // As DropDuplicates compares them: the family's name and the attributes.
-std::string KeyOf(const OtlpLayout& text, const OtlpFamily& family, const OtlpPoint& point) {
+std::string SeriesKeyOf(const OtlpLayout& text, const OtlpFamily& family, const OtlpPoint& point) {
   std::string key = family.name;
   key += '\0';
   return key.append(text.arena, point.attributes, point.values - point.attributes);
@@ -57,7 +57,7 @@ std::string KeyOf(const OtlpLayout& text, const OtlpFamily& family, const OtlpPo
 
 // With the kind: other cells are another base.
 std::string NameOf(const OtlpLayout& text, const OtlpFamily& family, const OtlpPoint& point) {
-  return KeyOf(text, family, point) += static_cast<char>(family.form);
+  return SeriesKeyOf(text, family, point) += static_cast<char>(family.form);
 }
 
 }  // namespace
@@ -214,13 +214,13 @@ void OtlpMetrics::SpareToldElsewhere(const Snapshot& snapshot, const Frame* own,
       for (uint32_t p = family.first; p < family.first + family.count; ++p) {
         const bool dropped = !plan_[i].dropped.empty() && plan_[i].dropped[p];
         if (!dropped && other.Shows(frame, other.points[p].slot))
-          elsewhere.insert(KeyOf(other, family, other.points[p]));
+          elsewhere.insert(SeriesKeyOf(other, family, other.points[p]));
       }
     }
   }
   if (elsewhere.empty()) return;
   for_ended([&](const OtlpFamily& family, const OtlpPoint& point) {
-    if (elsewhere.contains(KeyOf(text, family, point))) ended_[point.slot] = 0;
+    if (elsewhere.contains(SeriesKeyOf(text, family, point))) ended_[point.slot] = 0;
   });
 }
 

@@ -11,7 +11,7 @@ namespace {
 using otlp_in::CheckField;
 using otlp_in::Finding;
 using otlp_in::Judgement;
-using otlp_in::Shape;
+using otlp_in::MessageShape;
 
 constexpr std::string_view kCutOff = "the request is not a protobuf message";
 constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
@@ -70,7 +70,7 @@ class Scanner {
     ProtoCursor cursor(list.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      const Finding found = CheckField(Shape::kResourceList, field);
+      const Finding found = CheckField(MessageShape::kResourceList, field);
       if (found.judgement == Judgement::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number == otlp_in::kScopeList && !ScanScope(field)) return false;
@@ -97,7 +97,7 @@ class Scanner {
     ProtoCursor cursor(list.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      const Finding found = CheckField(Shape::kScopeList, field);
+      const Finding found = CheckField(MessageShape::kScopeList, field);
       if (found.judgement == Judgement::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number != otlp_in::kItems) continue;
@@ -118,7 +118,7 @@ class Scanner {
     ProtoCursor cursor(metric.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      const Finding found = CheckField(Shape::kMetric, field);
+      const Finding found = CheckField(MessageShape::kMetric, field);
       if (found.judgement == Judgement::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number == otlp_in::kMetricName) name = field.bytes;
@@ -132,7 +132,7 @@ class Scanner {
   }
 
   bool ScanData(const ProtoField& data) {
-    const Shape point = otlp_in::PointShape(data.number);
+    const MessageShape point = otlp_in::PointShape(data.number);
     const bool has_temporality = data.number != otlp_in::kGaugeData && data.number != otlp_in::kSummaryData;
     const bool may_be_monotonic = data.number == otlp_in::kSumData;
     ProtoCursor cursor(data.bytes);
@@ -148,10 +148,10 @@ class Scanner {
     return !cursor.broken() || Broken(kCutOff);
   }
 
-  bool ScanItem(Shape shape, const ProtoField& item) {
+  bool ScanItem(MessageShape shape, const ProtoField& item) {
     const Mark begin = Here();
     const uint32_t attributes = otlp_in::AttributesField(shape);
-    const bool histogram = shape == Shape::kHistogramPoint;
+    const bool histogram = shape == MessageShape::kHistogramPoint;
     size_t buckets = 0, bounds = 0;
     Finding worst;
     ProtoCursor cursor(item.bytes);

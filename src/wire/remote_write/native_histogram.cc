@@ -4,8 +4,8 @@
 #include <type_traits>
 
 #include "wire/otlp/proto_cursor.h"
-#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/proto_numbers.h"
+#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
 

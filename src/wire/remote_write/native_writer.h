@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "wire/remote_write/remote_write_request.h"
 #include "wire/remote_write/otlp_point.h"
 #include "wire/remote_write/remote_write_out_fault.h"
+#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens::remote_write_out {
 

@@ -116,7 +116,7 @@ void AppendJson(std::string& out, std::string_view message) {
 
 }  // namespace
 
-bool IsGood(otlp_in::Shape shape, std::string_view message, bool& readable) noexcept {
+bool IsGood(otlp_in::MessageShape shape, std::string_view message, bool& readable) noexcept {
   const otlp_in::Finding finding = otlp_in::CheckMessage(shape, message);
   readable = finding.judgement != otlp_in::Judgement::kBroken;
   return finding.good();

@@ -9,7 +9,7 @@
 namespace gpulens::remote_write_out {
 
 // Whether a message can be used; `readable` is false when it is no message at all.
-bool IsGood(otlp_in::Shape shape, std::string_view message, bool& readable) noexcept;
+bool IsGood(otlp_in::MessageShape shape, std::string_view message, bool& readable) noexcept;
 
 // The parts of a KeyValue; `value` is an AnyValue. False: it has no key.
 bool ReadKeyValue(std::string_view message, std::string_view& key, std::string_view& value) noexcept;

@@ -1,8 +1,8 @@
 // Requests byte for byte, put together by hand from the protocols' definitions.
 #include <gtest/gtest.h>
 
-#include "wire/json/json_testing.h"
 #include "wire/exposition/naming_testing.h"
+#include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
 

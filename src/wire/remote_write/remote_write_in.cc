@@ -23,7 +23,7 @@ constexpr uint64_t kPerPoint = 48, kPerMetric = 192;
 // Of an explicit histogram: a bound and a count.
 constexpr uint64_t kPerBound = 16;
 
-const Status& NoMessage() {
+const Status& NotRemoteWrite() {
   static const Status kStatus{Code::kInvalidArgument, "the request is not a remote write message"};
   return kStatus;
 }
@@ -76,12 +76,12 @@ Status RemoteWriteIn::ReadHead(std::string_view request) {
   ProtoField field;
   while (cursor.Next(field)) {
     if (field.number != wanted) continue;
-    if (field.wire != WireType::kBytes || (first && !Learn(field.bytes))) return NoMessage();
+    if (field.wire != WireType::kBytes || (first && !Learn(field.bytes))) return NotRemoteWrite();
     if (!first && !reader_.AddSymbol(field.bytes))
       return {Code::kExhausted, "the request has more than " +
                                     std::to_string(remote_write_in::LabelReader::kMostSymbols) + " symbols"};
   }
-  return cursor.broken() ? NoMessage() : Ok();
+  return cursor.broken() ? NotRemoteWrite() : Ok();
 }
 
 bool RemoteWriteIn::Learn(std::string_view metadata) {
@@ -113,7 +113,7 @@ Status RemoteWriteIn::Plan(std::string_view request) {
   uint32_t count = 0;
   while (cursor.Next(field)) {
     if (field.number != wanted) continue;
-    if (field.wire != WireType::kBytes) return NoMessage();
+    if (field.wire != WireType::kBytes) return NotRemoteWrite();
     if (count++ == limits_.series)
       return {Code::kExhausted, "the request has more than " + std::to_string(limits_.series) + " series"};
     if (Status planned = PlanSeries(field.bytes); !planned.ok()) return planned;
@@ -130,7 +130,7 @@ Status RemoteWriteIn::PlanSeries(std::string_view series) {
   Parts parts;
   Item item;
   const uint64_t before = reader_.spent();
-  if (!reader_.Read(series, labels_, fault)) return NoMessage();
+  if (!reader_.Read(series, labels_, fault)) return NotRemoteWrite();
   const uint64_t label_bytes = reader_.spent() - before;
   for (const Label& label : labels_) {
     if (label.name == "__name__") item.name = label.value;
@@ -141,7 +141,7 @@ Status RemoteWriteIn::PlanSeries(std::string_view series) {
     else if (label.name == "otel_scope_version") item.scope_version = label.value;
   }
   if (fault == RemoteWriteFault::kNone && item.name.empty()) fault = RemoteWriteFault::kNoName;
-  if (!CountParts(series, fault, about, parts)) return NoMessage();
+  if (!CountParts(series, fault, about, parts)) return NotRemoteWrite();
   const uint64_t points = uint64_t{parts.samples} + parts.exponential + parts.bounded;
   if (fault != RemoteWriteFault::kNone) return Ok();
   item.series = series;

@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "wire/otlp/otlp_scan.h"
-#include "wire/remote_write/snappy_block.h"
 #include "wire/remote_write/remote_write_in.h"
+#include "wire/remote_write/snappy_block.h"
 
 // Any bytes are refused or made into OTLP, within bounds; what is made can be read, nothing in it is bad, and
 // it holds as many points as promised. The first byte says the version and whether the rest is packed.

@@ -6,10 +6,10 @@
 
 #include "wire/json/json_testing.h"
 #include "wire/otlp/otlp_scan.h"
-#include "wire/remote_write/remote_write.h"
-#include "wire/remote_write/remote_write_testing.h"
 #include "wire/remote_write/otlp_metrics_text_testing.h"
+#include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_in.h"
+#include "wire/remote_write/remote_write_testing.h"
 
 namespace gpulens {
 namespace {

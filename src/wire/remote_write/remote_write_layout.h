@@ -1,8 +1,8 @@
 // The parts of remote write that do not change from tick to tick: for one layout, every time series with its
 // labels, and where its number lies. Made once per layout, then only read.
 //
-// How a series is called is the caller's business, as for pages (wire/exposition/layout_text.h); bounds and suffixes
-// are those of an OpenMetrics page, names are without UTF-8.
+// How a series is called is the caller's business, as for pages (wire/exposition/layout_text.h); bounds and
+// suffixes are those of an OpenMetrics page, names are without UTF-8.
 #pragma once
 
 #include <cstdint>

@@ -5,10 +5,10 @@
 #include "base/keyed_hash.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_message.h"
-#include "wire/remote_write/remote_write_marks.h"
-#include "wire/remote_write/remote_write_words.h"
 #include "wire/remote_write/otlp_value_text.h"
 #include "wire/remote_write/prometheus_names.h"
+#include "wire/remote_write/remote_write_marks.h"
+#include "wire/remote_write/remote_write_words.h"
 
 namespace gpulens {
 
@@ -23,9 +23,7 @@ using remote_write_out::ValueText;
 
 namespace {
 
-constexpr uint32_t kMetricMetadata = 12;
-
-const Status& NoMessage() {
+const Status& NotOtlp() {
   static const Status kStatus{Code::kDataLoss, "the request is not OTLP metrics"};
   return kStatus;
 }
@@ -90,10 +88,10 @@ Status RemoteWriteOut::Convert(std::string_view request, Instant now, const Take
   ProtoCursor cursor(request);
   for (ProtoField field; cursor.Next(field);) {
     if (field.number != otlp_in::kResourceList) continue;
-    if (field.wire != WireType::kBytes) return NoMessage();
+    if (field.wire != WireType::kBytes) return NotOtlp();
     if (Status read = ReadResourceMetrics(field.bytes); !read.ok()) return read;
   }
-  if (cursor.broken()) return NoMessage();
+  if (cursor.broken()) return NotOtlp();
   // What was not taken has to be said again.
   if (!Drain().ok()) sent_.clear();
   return status_;
@@ -106,11 +104,11 @@ Status RemoteWriteOut::ReadResourceMetrics(std::string_view message) {
   ProtoCursor first(message);
   while (first.Next(field)) {
     if (field.number > otlp_in::kScopeList) continue;
-    if (field.wire != WireType::kBytes) return NoMessage();
+    if (field.wire != WireType::kBytes) return NotOtlp();
     if (field.number == otlp_in::kResourceField) resource = field.bytes;
   }
-  if (first.broken()) return NoMessage();
-  if (!ReadResource(resource)) return NoMessage();
+  if (first.broken()) return NotOtlp();
+  if (!ReadResource(resource)) return NotOtlp();
   ProtoCursor second(message);
   while (second.Next(field)) {
     if (field.number != otlp_in::kScopeList) continue;
@@ -127,18 +125,18 @@ Status RemoteWriteOut::ReadScopeMetrics(std::string_view message) {
   ProtoCursor first(message);
   while (first.Next(field)) {
     if (field.number > otlp_in::kItems) continue;
-    if (field.wire != WireType::kBytes) return NoMessage();
+    if (field.wire != WireType::kBytes) return NotOtlp();
     if (field.number != otlp::kScope) continue;
     bool readable = true;
-    if (!IsGood(otlp_in::Shape::kScope, field.bytes, readable)) fault = Fault::kMalformed;
-    if (!readable) return NoMessage();
+    if (!IsGood(otlp_in::MessageShape::kScope, field.bytes, readable)) fault = Fault::kMalformed;
+    if (!readable) return NotOtlp();
     ProtoCursor scope(field.bytes);
     for (ProtoField part; scope.Next(part);) {
       if (part.number == otlp::kScopeName) scope_name_ = part.bytes;
       else if (part.number == otlp::kScopeVersion) scope_version_ = part.bytes;
     }
   }
-  if (first.broken()) return NoMessage();
+  if (first.broken()) return NotOtlp();
   const Fault above =
       std::exchange(resource_fault_, resource_fault_ != Fault::kNone ? resource_fault_ : fault);
   ProtoCursor second(message);
@@ -169,8 +167,8 @@ void RemoteWriteOut::ReadMetricMetadata(std::string_view pair, Metric& metric) {
 Status RemoteWriteOut::ReadMetric(std::string_view message) {
   bool readable = true;
   Metric metric;
-  if (!IsGood(otlp_in::Shape::kMetric, message, readable)) metric.fault = Fault::kMalformed;
-  if (!readable) return NoMessage();
+  if (!IsGood(otlp_in::MessageShape::kMetric, message, readable)) metric.fault = Fault::kMalformed;
+  if (!readable) return NotOtlp();
   std::string_view unit;
   bool typed = false;
   ProtoCursor cursor(message);
@@ -179,7 +177,7 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
       case otlp::kName: metric.name = field.bytes; break;
       case otlp::kDescription: metric.help = field.bytes; break;
       case otlp::kUnit: unit = field.bytes; break;
-      case kMetricMetadata:
+      case otlp::kMetricMetadata:
         ReadMetricMetadata(field.bytes, metric);
         typed = true;
         break;
@@ -191,12 +189,12 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
   }
   ProtoCursor data(metric.data);
   for (ProtoField field; data.Next(field);) {
-    if (field.number == otlp::kPoints && field.wire != WireType::kBytes) return NoMessage();
+    if (field.number == otlp::kPoints && field.wire != WireType::kBytes) return NotOtlp();
     if (field.wire != WireType::kVarint) continue;
     if (field.number == otlp::kTemporality) metric.temporality = field.value;
     else if (field.number == otlp::kMonotonic) metric.monotonic = field.value != 0;
   }
-  if (data.broken()) return NoMessage();
+  if (data.broken()) return NotOtlp();
   if (!metric.verbatim) {
     const Type told = typed ? metric.type : Type::kGauge;
     metric.unit = unit;
@@ -255,7 +253,7 @@ Status RemoteWriteOut::ReadPoints(const Metric& metric) {
     if (field.number != otlp::kPoints) continue;
     bool readable = true;
     const bool good = IsGood(otlp_in::PointShape(metric.data_field), field.bytes, readable);
-    if (!readable) return NoMessage();
+    if (!readable) return NotOtlp();
     Fault fault = metric.fault != Fault::kNone ? metric.fault : good ? Fault::kNone : Fault::kMalformed;
     if (fault == Fault::kNone) {
       point_.Read(metric.data_field, field.bytes);

@@ -3,9 +3,9 @@
 #include <benchmark/benchmark.h>
 
 #include "base/check.h"
+#include "wire/remote_write/otlp_writer_testing.h"
 #include "wire/remote_write/remote_write_in.h"
 #include "wire/remote_write/remote_write_in_testing.h"
-#include "wire/remote_write/otlp_writer_testing.h"
 #include "wire/remote_write/remote_write_out.h"
 
 namespace gpulens {

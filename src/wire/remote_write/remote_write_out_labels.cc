@@ -5,9 +5,9 @@
 #include "wire/exposition/name_escaping.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_message.h"
-#include "wire/remote_write/remote_write_marks.h"
 #include "wire/remote_write/otlp_value_text.h"
 #include "wire/remote_write/prometheus_names.h"
+#include "wire/remote_write/remote_write_marks.h"
 #include "wire/remote_write/remote_write_out.h"
 
 namespace gpulens {
@@ -46,7 +46,8 @@ bool RemoteWriteOut::IsPromoted(std::string_view key) const {
 
 bool RemoteWriteOut::ReadResource(std::string_view message) {
   bool readable = true;
-  resource_fault_ = IsGood(otlp_in::Shape::kResource, message, readable) ? Fault::kNone : Fault::kMalformed;
+  resource_fault_ =
+      IsGood(otlp_in::MessageShape::kResource, message, readable) ? Fault::kNone : Fault::kMalformed;
   if (!readable) return false;
   job_.clear();
   plain_job_.clear();

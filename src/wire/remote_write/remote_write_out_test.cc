@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include "wire/remote_write/otlp_metrics_text_testing.h"
-#include "wire/remote_write/remote_write_in_testing.h"
 #include "wire/remote_write/otlp_value_text.h"
 #include "wire/remote_write/otlp_writer_testing.h"
 #include "wire/remote_write/prometheus_names.h"
+#include "wire/remote_write/remote_write_in_testing.h"
 #include "wire/remote_write/request_text_testing.h"
 
 namespace gpulens {

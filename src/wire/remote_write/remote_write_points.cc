@@ -19,7 +19,6 @@ using remote_write_in::Sample;
 
 namespace {
 
-constexpr uint32_t kMetricMetadata = 12;
 constexpr size_t kTraceIdSize = 16, kSpanIdSize = 8;
 constexpr uint32_t kNegative = 9;
 
@@ -132,9 +131,9 @@ void RemoteWriteIn::Leave(std::string& out, const Item& item, const Item* next) 
   if (item.form != Form::kGauge) AppendNumber(out, otlp::kTemporality, otlp::kCumulative);
   if (item.form == Form::kCounter) AppendNumber(out, otlp::kMonotonic, 1);
   nesting.Close(place_.data);
-  AppendPair(out, kMetricMetadata, remote_write_in::kTypeKey, PrometheusTypeName(item.type));
-  AppendPair(out, kMetricMetadata, remote_write_in::kFamilyKey, item.family);
-  if (!item.unit.empty()) AppendPair(out, kMetricMetadata, remote_write_in::kUnitKey, item.unit);
+  AppendPair(out, otlp::kMetricMetadata, remote_write_in::kTypeKey, PrometheusTypeName(item.type));
+  AppendPair(out, otlp::kMetricMetadata, remote_write_in::kFamilyKey, item.family);
+  if (!item.unit.empty()) AppendPair(out, otlp::kMetricMetadata, remote_write_in::kUnitKey, item.unit);
   nesting.Close(place_.metric);
   if (same_scope) return;
   nesting.Close(place_.scope);

@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "wire/json/json_testing.h"
 #include "wire/exposition/naming_testing.h"
+#include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "wire/otlp/otlp_message.h"
-#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/proto_numbers.h"
+#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens::remote_write_in {
 

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "wire/otlp/proto_cursor.h"
-#include "wire/remote_write/remote_write_request.h"
 #include "wire/remote_write/remote_write_fault.h"
+#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens::remote_write_in {
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "wire/json/json_testing.h"
 #include "wire/exposition/naming_testing.h"
+#include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write_downgrade.h"
 #include "wire/remote_write/remote_write_testing.h"
 

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "wire/remote_write/remote_write_request.h"
 #include "wire/remote_write/histogram_text_testing.h"
+#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens::remote_write_out_testing {
 

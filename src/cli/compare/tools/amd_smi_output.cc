@@ -1,8 +1,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "cli/compare/tools/tool_output.h"
 #include "base/result.h"
+#include "cli/compare/tools/tool_output.h"
 #include "net/json/json_document.h"
 
 namespace gpulens::compare {

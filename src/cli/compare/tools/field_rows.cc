@@ -1,5 +1,5 @@
-#include "cli/compare/tools/field_row.h"
 #include "base/text.h"
+#include "cli/compare/tools/field_row.h"
 
 namespace gpulens::compare {
 

@@ -1,6 +1,6 @@
-#include "cli/compare/tools/tool_output.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "cli/compare/tools/tool_output.h"
 #include "sources/hl_smi/hl_smi_parse.h"
 
 namespace gpulens::compare {

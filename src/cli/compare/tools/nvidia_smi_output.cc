@@ -1,10 +1,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "cli/compare/tools/tool_output.h"
-#include "cli/compare/tools/xml_reader.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "cli/compare/tools/tool_output.h"
+#include "cli/compare/tools/xml_reader.h"
 
 namespace gpulens::compare {
 namespace {

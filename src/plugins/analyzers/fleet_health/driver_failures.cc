@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "plugins/analyzers/fleet_health/gpu_inputs.h"
 #include "catalog/self.h"
+#include "plugins/analyzers/fleet_health/gpu_inputs.h"
 
 namespace gpulens {
 namespace {

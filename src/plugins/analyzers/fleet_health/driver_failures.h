@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/analyzers/fleet_health/health_window.h"
 #include "core/series_finder.h"
+#include "plugins/analyzers/fleet_health/health_window.h"
 
 namespace gpulens {
 

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "plugins/analyzers/fleet_health/gpu_health.h"
-#include "plugins/analyzers/fleet_health/gpu_inputs.h"
-#include "plugins/analyzers/fleet_health/health_state.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "catalog/gpu_score.h"
+#include "plugins/analyzers/fleet_health/gpu_health.h"
+#include "plugins/analyzers/fleet_health/gpu_inputs.h"
+#include "plugins/analyzers/fleet_health/health_state.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {

@@ -6,8 +6,6 @@
 #include <filesystem>
 #include <map>
 
-#include "plugins/analyzers/fleet_health/health_score.h"
-#include "plugins/analyzers/fleet_health/health_world_testing.h"
 #include "base/files.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu_board.h"
@@ -18,6 +16,8 @@
 #include "catalog/gpu_readings.h"
 #include "catalog/gpu_score.h"
 #include "catalog/self.h"
+#include "plugins/analyzers/fleet_health/health_score.h"
+#include "plugins/analyzers/fleet_health/health_world_testing.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 

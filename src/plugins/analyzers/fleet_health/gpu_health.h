@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "core/frame_writer.h"
 #include "plugins/analyzers/fleet_health/gpu_inputs.h"
 #include "plugins/analyzers/fleet_health/health_score.h"
 #include "plugins/analyzers/fleet_health/health_window.h"
-#include "core/frame_writer.h"
 
 namespace gpulens {
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/analyzers/fleet_health/driver_failures.h"
 #include "core/series_finder.h"
+#include "plugins/analyzers/fleet_health/driver_failures.h"
 
 namespace gpulens {
 

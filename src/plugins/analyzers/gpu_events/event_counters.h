@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "catalog/events.h"
 #include "core/frame_writer.h"
+#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 
 namespace gpulens {
 

@@ -3,6 +3,11 @@
 
 #include <unistd.h>
 
+#include "base/log.h"
+#include "base/parse.h"
+#include "catalog/gpu_errors.h"
+#include "catalog/gpu_score.h"
+#include "catalog/self_events.h"
 #include "plugins/analyzers/gpu_events/event_counters.h"
 #include "plugins/analyzers/gpu_events/event_facts.h"
 #include "plugins/analyzers/gpu_events/event_follow.h"
@@ -10,11 +15,6 @@
 #include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "plugins/analyzers/gpu_events/reading_ring.h"
 #include "plugins/analyzers/gpu_events/recent_xids.h"
-#include "base/log.h"
-#include "base/parse.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_score.h"
-#include "catalog/self_events.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 #include "store/incident_writer.h"

@@ -4,15 +4,15 @@
 #include <filesystem>
 #include <mutex>
 
-#include "plugins/analyzers/gpu_events/event_counters.h"
-#include "plugins/analyzers/gpu_events/event_facts.h"
-#include "plugins/analyzers/gpu_events/event_join.h"
-#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "base/testing/allocations.h"
 #include "catalog/gpu_errors.h"
 #include "catalog/gpu_readings.h"
 #include "catalog/gpu_score.h"
 #include "catalog/self_events.h"
+#include "plugins/analyzers/gpu_events/event_counters.h"
+#include "plugins/analyzers/gpu_events/event_facts.h"
+#include "plugins/analyzers/gpu_events/event_join.h"
+#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 #include "store/incident_store.h"

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "core/frame.h"
+#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "store/incident.h"
 
 namespace gpulens {

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "core/frame_writer.h"
+#include "plugins/analyzers/gpu_events/gpu_event_table.h"
 
 namespace gpulens {
 

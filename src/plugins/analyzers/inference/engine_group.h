@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/analyzers/inference/feed.h"
 #include "core/frame_writer.h"
+#include "plugins/analyzers/inference/feed.h"
 
 namespace gpulens::windows {
 

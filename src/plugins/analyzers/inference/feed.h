@@ -29,10 +29,10 @@
 #include <span>
 #include <vector>
 
-#include "plugins/analyzers/inference/native_table.h"
 #include "catalog/roles.h"
 #include "core/histogram.h"
 #include "core/sliding_rows.h"
+#include "plugins/analyzers/inference/native_table.h"
 
 namespace gpulens::windows {
 

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "plugins/analyzers/inference/feed.h"
 #include "base/parse.h"
+#include "plugins/analyzers/inference/feed.h"
 
 namespace gpulens::windows {
 namespace {

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include "plugins/analyzers/inference/engine_source.h"
+#include "catalog/join_rows.h"
 #include "catalog/native_nim.h"
 #include "catalog/native_sglang.h"
 #include "catalog/native_tgi.h"
 #include "catalog/native_triton.h"
 #include "catalog/native_vllm.h"
-#include "catalog/join_rows.h"
+#include "plugins/analyzers/inference/engine_source.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {

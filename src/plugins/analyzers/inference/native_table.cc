@@ -5,13 +5,13 @@
 
 #include "catalog/inference_cache.h"
 #include "catalog/inference_latency.h"
+#include "catalog/inference_requests.h"
+#include "catalog/inference_scheduler.h"
 #include "catalog/native_nim.h"
 #include "catalog/native_sglang.h"
 #include "catalog/native_tgi.h"
 #include "catalog/native_triton.h"
 #include "catalog/native_vllm.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_scheduler.h"
 
 namespace gpulens::windows {
 namespace {

@@ -1,15 +1,15 @@
 // The rules of a window: resets, label sets that come and go, gaps, and what is known of what is new.
 #include <gtest/gtest.h>
 
-#include "plugins/analyzers/inference/engine_source.h"
-#include "plugins/analyzers/inference/engine_testing.h"
 #include "base/testing/allocations.h"
 #include "catalog/inference_cache.h"
 #include "catalog/inference_latency.h"
+#include "catalog/inference_requests.h"
 #include "catalog/native_sglang.h"
 #include "catalog/native_triton.h"
 #include "catalog/native_vllm.h"
-#include "catalog/inference_requests.h"
+#include "plugins/analyzers/inference/engine_source.h"
+#include "plugins/analyzers/inference/engine_testing.h"
 
 namespace gpulens::windows {
 namespace {

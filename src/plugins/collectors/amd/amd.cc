@@ -7,10 +7,10 @@
 
 #include "base/version.h"
 #include "catalog/self.h"
-#include "plugins/collectors/amd/amd_events.h"
-#include "plugins/collectors/amd/amd_series.h"
 #include "pipeline/reader_series.h"
 #include "plugins/agent_stats.h"
+#include "plugins/collectors/amd/amd_events.h"
+#include "plugins/collectors/amd/amd_series.h"
 #include "plugins/plugin.h"
 #include "sources/amdsmi/probe/amd_probe.h"
 

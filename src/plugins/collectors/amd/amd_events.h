@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "plugins/collectors/amd/amd_series.h"
-#include "reader/source.h"
 #include "plugins/plugin.h"
+#include "reader/source.h"
 
 namespace gpulens::amd {
 

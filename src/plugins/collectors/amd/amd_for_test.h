@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/collectors/amd/amd_series.h"
 #include "names/dialect.h"
+#include "plugins/collectors/amd/amd_series.h"
 #include "reader/device_table.h"
 #include "sources/amdsmi/reader/amdsmi_reader.h"
 #include "sources/amdsmi/simulated/fake_amdsmi.h"

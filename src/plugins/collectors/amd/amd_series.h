@@ -7,8 +7,8 @@
 #include <iterator>
 #include <map>
 
-#include "plugins/collectors/amd/field_rows.h"
 #include "core/frame_writer.h"
+#include "plugins/collectors/amd/field_rows.h"
 #include "reader/source.h"
 
 namespace gpulens::amd {

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "base/result.h"
 #include "base/bounded_run.h"
+#include "base/result.h"
 #include "catalog/gpu_board.h"
 #include "catalog/gpu_health.h"
 #include "catalog/gpu_links.h"

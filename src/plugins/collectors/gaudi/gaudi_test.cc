@@ -9,9 +9,9 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "plugins/collectors/gaudi/gaudi_series.h"
 #include "names/dialect.h"
 #include "pipeline/instance.h"
+#include "plugins/collectors/gaudi/gaudi_series.h"
 #include "wire/exposition/text_page.h"
 
 namespace gpulens {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "base/files.h"
-#include "plugins/collectors/host/host_part.h"
 #include "core/series_table.h"
 #include "names/dialect.h"
+#include "plugins/collectors/host/host_part.h"
 #include "wire/exposition/text_page.h"
 
 namespace gpulens {

@@ -8,8 +8,8 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "catalog/kubernetes_state.h"
-#include "plugins/collectors/k8s_cluster/pod_state_series.h"
 #include "net/io_loop.h"
+#include "plugins/collectors/k8s_cluster/pod_state_series.h"
 #include "plugins/plugin.h"
 #include "sources/kubelet/api/api_call.h"
 

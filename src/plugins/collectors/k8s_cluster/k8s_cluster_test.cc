@@ -6,8 +6,8 @@
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
 #include "base/workers.h"
-#include "plugins/collectors/k8s_cluster/pod_state_series.h"
 #include "net/testing/scripted_server.h"
+#include "plugins/collectors/k8s_cluster/pod_state_series.h"
 #include "scrape/collector_testing.h"
 
 namespace gpulens {

@@ -5,13 +5,13 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/file_mark.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "base/file_mark.h"
 #include "base/workers.h"
 #include "catalog/kubernetes_usage.h"
-#include "plugins/collectors/kubelet_stats/usage_series.h"
 #include "net/address.h"
+#include "plugins/collectors/kubelet_stats/usage_series.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_options.h"
 #include "sources/kubelet/api/api_call.h"

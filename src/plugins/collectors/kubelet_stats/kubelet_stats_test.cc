@@ -3,8 +3,8 @@
 
 #include "base/testing/allocations.h"
 #include "base/workers.h"
-#include "plugins/collectors/kubelet_stats/usage_series.h"
 #include "net/testing/scripted_server.h"
+#include "plugins/collectors/kubelet_stats/usage_series.h"
 #include "scrape/collector_testing.h"
 
 namespace gpulens {

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <iterator>
 
+#include "core/frame_writer.h"
 #include "plugins/collectors/nvidia/board_series.h"
 #include "plugins/collectors/nvidia/field_rows.h"
 #include "plugins/collectors/nvidia/gpu_run.h"
 #include "plugins/collectors/nvidia/link_series.h"
 #include "plugins/collectors/nvidia/part_series.h"
 #include "plugins/collectors/nvidia/process_series.h"
-#include "core/frame_writer.h"
 #include "sources/nvml/nvml_source.h"
 
 namespace gpulens {

@@ -7,8 +7,8 @@
 #include <iterator>
 #include <vector>
 
-#include "plugins/collectors/nvidia/part_more_rows.h"
 #include "core/frame_writer.h"
+#include "plugins/collectors/nvidia/part_more_rows.h"
 #include "sources/nvml/nvml_source.h"
 
 namespace gpulens {

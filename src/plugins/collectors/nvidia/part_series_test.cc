@@ -11,8 +11,8 @@
 
 #include "base/testing/allocations.h"
 #include "catalog/gpu_health.h"
-#include "plugins/collectors/nvidia/gpu_series.h"
 #include "names/dialect.h"
+#include "plugins/collectors/nvidia/gpu_series.h"
 
 namespace gpulens {
 namespace {

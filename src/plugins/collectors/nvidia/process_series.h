@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <map>
 
-#include "plugins/collectors/nvidia/part_series.h"
 #include "core/frame_writer.h"
+#include "plugins/collectors/nvidia/part_series.h"
 #include "plugins/event_queue.h"
 #include "sources/nvml/nvml_source.h"
 #include "sources/nvml/processes/process_table.h"

@@ -8,12 +8,12 @@
 
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "plugins/collectors/programs/program_registry.h"
-#include "plugins/collectors/programs/program_socket.h"
 #include "names/dialect.h"
 #include "net/plain/plain_post.h"
-#include "wire/otlp/otlp_samples.h"
+#include "plugins/collectors/programs/program_registry.h"
+#include "plugins/collectors/programs/program_socket.h"
 #include "wire/exposition/text_page.h"
+#include "wire/otlp/otlp_samples.h"
 
 namespace gpulens {
 namespace {

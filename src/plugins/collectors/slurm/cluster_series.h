@@ -4,8 +4,8 @@
 #include <map>
 #include <string>
 
-#include "plugins/collectors/slurm/cluster_reader.h"
 #include "core/frame_writer.h"
+#include "plugins/collectors/slurm/cluster_reader.h"
 
 namespace gpulens {
 

@@ -5,9 +5,9 @@
 
 #include "plugins/plugin.h"
 #include "scrape/engine/engine_row.h"
-#include "scrape/series_rules.h"
 #include "scrape/gpu/page_row.h"
 #include "scrape/page_target.h"
+#include "scrape/series_rules.h"
 
 namespace gpulens::targets {
 

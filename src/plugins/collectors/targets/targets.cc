@@ -15,7 +15,6 @@
 #include "catalog/self_io.h"
 #include "plugins/collectors/targets/target_page.h"
 #include "plugins/remote_options.h"
-#include "scrape/series_options.h"
 #include "scrape/gpu/amd_exporter.h"
 #include "scrape/gpu/dcgm.h"
 #include "scrape/gpu/dcgm_errors.h"
@@ -24,6 +23,7 @@
 #include "scrape/gpu/habana.h"
 #include "scrape/gpu/page_metrics.h"
 #include "scrape/gpu/xpum.h"
+#include "scrape/series_options.h"
 
 namespace gpulens {
 namespace {

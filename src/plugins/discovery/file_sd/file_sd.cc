@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <map>
 
+#include "base/file_mark.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "base/file_mark.h"
 #include "base/workers.h"
 #include "plugins/discovery/file_sd/file_sd_text.h"
 #include "plugins/plugin.h"

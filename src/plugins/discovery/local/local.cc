@@ -12,10 +12,10 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/workers.h"
-#include "plugins/discovery/local/listener_marks.h"
-#include "plugins/discovery/local/listener_scan.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
+#include "plugins/discovery/local/listener_marks.h"
+#include "plugins/discovery/local/listener_scan.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {

@@ -10,10 +10,10 @@
 
 #include "base/files.h"
 #include "base/workers.h"
-#include "plugins/discovery/local/listener_marks.h"
-#include "plugins/discovery/local/listener_scan.h"
 #include "net/client/http_client.h"
 #include "net/testing/scripted_server.h"
+#include "plugins/discovery/local/listener_marks.h"
+#include "plugins/discovery/local/listener_scan.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {

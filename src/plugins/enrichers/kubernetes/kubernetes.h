@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "net/grpc/grpc_client.h"
 #include "plugins/enrichers/kubernetes/entity_lookup.h"
 #include "plugins/enrichers/kubernetes/workloads.h"
-#include "net/grpc/grpc_client.h"
 #include "plugins/plugin.h"
 #include "sources/kubelet/api/api_call.h"
 #include "sources/kubelet/api/pod_watch.h"

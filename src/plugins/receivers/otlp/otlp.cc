@@ -1,10 +1,10 @@
 // The receiver otlp: takes in what OpenTelemetry SDKs and Collectors send, and hands it to the sinks.
 
 #include "base/result.h"
-#include "plugins/receivers/otlp/otlp_grpc.h"
-#include "plugins/receivers/otlp/otlp_http.h"
 #include "ingest/intake_options.h"
 #include "ingest/intake_receiver.h"
+#include "plugins/receivers/otlp/otlp_grpc.h"
+#include "plugins/receivers/otlp/otlp_http.h"
 
 namespace gpulens {
 namespace {

@@ -7,9 +7,9 @@
 
 #include <gpulens/status.h>
 
-#include "net/grpc/grpc_server.h"
 #include "ingest/listening.h"
 #include "ingest/otlp_intake.h"
+#include "net/grpc/grpc_server.h"
 
 namespace gpulens {
 

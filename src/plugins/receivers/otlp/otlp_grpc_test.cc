@@ -7,9 +7,9 @@
 
 #include <future>
 
+#include "ingest/receiver_testing.h"
 #include "net/grpc/grpc_client.h"
 #include "net/io_loop.h"
-#include "ingest/receiver_testing.h"
 #include "wire/gzip.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/otlp/otlp_in_testing.h"

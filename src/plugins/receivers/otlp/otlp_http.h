@@ -8,10 +8,10 @@
 
 #include <gpulens/status.h>
 
-#include "net/http/http_router.h"
-#include "plugins/receivers/otlp/otlp_decoder.h"
 #include "ingest/otlp_intake.h"
 #include "ingest/receiver_http.h"
+#include "net/http/http_router.h"
+#include "plugins/receivers/otlp/otlp_decoder.h"
 
 namespace gpulens {
 

@@ -1,9 +1,9 @@
 // The receiver remote_write: takes in what Prometheus and its like send, and hands it to the sinks as OTLP.
 
 #include "base/result.h"
-#include "plugins/receivers/remote_write/remote_write_http.h"
 #include "ingest/intake_options.h"
 #include "ingest/intake_receiver.h"
+#include "plugins/receivers/remote_write/remote_write_http.h"
 
 namespace gpulens {
 namespace {

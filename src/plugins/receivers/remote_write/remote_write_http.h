@@ -6,9 +6,9 @@
 
 #include <gpulens/status.h>
 
-#include "net/http/http_router.h"
 #include "ingest/otlp_intake.h"
 #include "ingest/receiver_http.h"
+#include "net/http/http_router.h"
 #include "wire/remote_write/remote_write_in.h"
 
 namespace gpulens {

@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "ingest/receiver_testing.h"
 #include "net/io_loop.h"
 #include "net/testing/test_client.h"
 #include "plugins/receivers/remote_write/remote_write_http.h"
-#include "ingest/receiver_testing.h"
-#include "wire/remote_write/snappy_block.h"
 #include "wire/remote_write/otlp_metrics_text_testing.h"
 #include "wire/remote_write/remote_write_in_testing.h"
+#include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {
 namespace {

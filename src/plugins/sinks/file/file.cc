@@ -2,8 +2,8 @@
 
 #include "base/result.h"
 #include "export/sink_names.h"
-#include "plugins/plugin.h"
 #include "pipeline/rollup/rollup_rule.h"
+#include "plugins/plugin.h"
 #include "plugins/sinks/file/log_file.h"
 #include "plugins/sinks/file/otlp_lines.h"
 #include "wire/json/json_event.h"

@@ -2,8 +2,8 @@
 
 #include "base/result.h"
 #include "base/version.h"
-#include "wire/otlp/otlp_logs.h"
 #include "wire/otlp/otlp_json.h"
+#include "wire/otlp/otlp_logs.h"
 
 namespace gpulens {
 namespace {

@@ -10,13 +10,13 @@
 #include <gpulens/status.h>
 
 #include "core/otlp_encoding.h"
-#include "plugins/config.h"
-#include "pipeline/delivery/send_setup.h"
 #include "export/part_rule.h"
 #include "export/received_parts.h"
+#include "pipeline/delivery/send_setup.h"
+#include "plugins/config.h"
 #include "wire/otlp/otlp_layout.h"
-#include "wire/otlp/otlp_schema.h"
 #include "wire/otlp/otlp_packing.h"
+#include "wire/otlp/otlp_schema.h"
 
 namespace gpulens {
 

@@ -7,10 +7,10 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "plugins/config.h"
-#include "pipeline/delivery/send_setup.h"
 #include "export/part_rule.h"
 #include "export/received_parts.h"
+#include "pipeline/delivery/send_setup.h"
+#include "plugins/config.h"
 #include "plugins/sinks/remote_write/remote_write_answer.h"
 #include "wire/remote_write/remote_write_out.h"
 #include "wire/split/remote_write_splitter.h"

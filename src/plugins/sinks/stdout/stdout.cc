@@ -14,8 +14,8 @@
 
 #include "base/files.h"
 #include "export/sink_names.h"
-#include "plugins/plugin.h"
 #include "pipeline/rollup/rollup_rule.h"
+#include "plugins/plugin.h"
 #include "plugins/sinks/stdout/collect_json.h"
 #include "plugins/sinks/stdout/collect_table.h"
 #include "wire/json/json_event.h"

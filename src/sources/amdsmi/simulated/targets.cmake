@@ -1,12 +1,5 @@
-# The parts of the AMD SMI source that are not plain libraries of one folder. Included by the top.
+# The simulated AMD SMI library as a file, for whatever opens libamd_smi.so itself.
 include_guard()
-add_gpulens_library(sources_amdsmi_probe DIR src/sources/amdsmi/probe DEPS gpulens_driver_probe)
-add_gpulens_library(sources_amdsmi_driver DIR src/sources/amdsmi/reader DEPS gpulens_sources_amdsmi gpulens_driver_side
-              PRIVATE_DEPS ${CMAKE_DL_LIBS} TEST_DEPS gpulens_sources_amdsmi_fake gpulens_base_testing)
-add_gpulens_library(sources_amdsmi_fake DIR src/sources/amdsmi/simulated DEPS gpulens_sources_amdsmi
-              PRIVATE_DEPS dep_yaml TEST_DEPS gpulens_sources_amdsmi_driver)
-
-# The simulated library as a file, for whatever opens libamd_smi.so itself.
 file(GLOB fake_amdsmi_sources CONFIGURE_DEPENDS src/sources/amdsmi/simulated/*.cc)
 list(FILTER fake_amdsmi_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_amdsmi SHARED ${fake_amdsmi_sources} src/sources/amdsmi/amdsmi_names.cc src/base/clock.cc
@@ -25,9 +18,9 @@ set_target_properties(fake_amdsmi PROPERTIES OUTPUT_NAME amd_smi
 if(GPULENS_TESTS)
   # The reader process alone, so that the supervisor is tested against real processes.
   add_executable(amdsmi_driver_main tests/fake_amdsmi/amdsmi_driver_main.cc)
-  target_link_libraries(amdsmi_driver_main PRIVATE gpulens_flags gpulens_sources_amdsmi_driver
-                        gpulens_sources_amdsmi_fake)
-  foreach(test driver_test sources_amdsmi_test sources_amdsmi_driver_test collectors_amd_test)
+  target_link_libraries(amdsmi_driver_main PRIVATE gpulens_flags gpulens_sources_amdsmi_reader
+                        gpulens_sources_amdsmi_simulated)
+  foreach(test reader_test sources_amdsmi_test sources_amdsmi_reader_test collectors_amd_test)
     if(TARGET ${test})
       target_compile_definitions(${test} PRIVATE GPULENS_AMDSMI_DRIVER="$<TARGET_FILE:amdsmi_driver_main>"
         GPULENS_FAKE_AMDSMI_LIBRARY="$<TARGET_FILE:fake_amdsmi>")

@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "sources/nvml/capture/spool.h"
-#include "sources/nvml/reader/parts_abi.h"
 #include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/reader/parts_abi.h"
 
 namespace gpulens::nvml {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <mutex>
 
-#include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/nvml_parts.h"
+#include "sources/nvml/reader/nvml_library.h"
 
 namespace gpulens::nvml {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <iterator>
 
-#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/nvml_fields.h"
+#include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "reader/process/reader.h"
-#include "sources/nvml/reader/nvml_reader.h"
 #include "sources/nvml/reader/event_waiter.h"
+#include "sources/nvml/reader/nvml_reader.h"
 #include "sources/nvml/reader/parts_reader.h"
 
 namespace gpulens::nvml {

@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <span>
 
-#include "sources/nvml/reader/gpu_identity.h"
-#include "sources/nvml/reader/read_status.h"
 #include "sources/nvml/nvml_fields.h"
 #include "sources/nvml/nvml_link_fields.h"
+#include "sources/nvml/reader/gpu_identity.h"
+#include "sources/nvml/reader/read_status.h"
 
 namespace gpulens::nvml {
 

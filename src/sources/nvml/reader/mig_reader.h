@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "sources/nvml/nvml_parts.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/parts_abi.h"
-#include "sources/nvml/nvml_parts.h"
 
 namespace gpulens::nvml {
 

@@ -6,9 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "sources/nvml/reader/abi_more.h"
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_link_fields.h"
+#include "sources/nvml/reader/abi_more.h"
 
 namespace gpulens::nvml {
 

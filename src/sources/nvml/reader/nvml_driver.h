@@ -9,9 +9,9 @@
 #include <gpulens/status.h>
 
 #include "reader/process/driver_loop.h"
+#include "sources/nvml/reader/event_waiter.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/nvml_reader.h"
-#include "sources/nvml/reader/event_waiter.h"
 
 namespace gpulens::nvml {
 

@@ -9,13 +9,13 @@
 #include <vector>
 
 #include "reader/process/ask_again.h"
-#include "sources/nvml/reader/gpu_identity.h"
+#include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/reader/field_ids.h"
+#include "sources/nvml/reader/gpu_identity.h"
 #include "sources/nvml/reader/link_reader.h"
-#include "sources/nvml/reader/sample_reader.h"
 #include "sources/nvml/reader/mig_reader.h"
 #include "sources/nvml/reader/process_list.h"
-#include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/reader/sample_reader.h"
 
 namespace gpulens::nvml {
 

@@ -6,11 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/reader/gpm_reader.h"
 #include "sources/nvml/reader/mig_reader.h"
 #include "sources/nvml/reader/share_reader.h"
 #include "sources/nvml/reader/vgpu_reader.h"
-#include "sources/nvml/driver_protocol.h"
 
 namespace gpulens::nvml {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/reader/nvml_library.h"
 
 namespace gpulens::nvml {
 

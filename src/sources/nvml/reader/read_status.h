@@ -1,8 +1,8 @@
 // What a return code of the library means for a reading.
 #pragma once
 
-#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/nvml_fields.h"
+#include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
 

@@ -7,14 +7,14 @@ namespace {
 
 constexpr unsigned kMostSamples = 4096;
 
-struct Kind {
+struct SampleKind {
   SamplingType type;
   std::array<Field, 3> fields;  // min, mean, max
   uint64_t highest;             // Greater ones are no samples: left out.
   int64_t scale;                // Of a field's unit in one of the library's.
 };
 using F = Field;
-constexpr std::array<Kind, SampleReader::kKinds> kTable = {{
+constexpr std::array<SampleKind, SampleReader::kKinds> kTable = {{
     {kSamplePower, {F::kSampledPowerMin, F::kSampledPowerMean, F::kSampledPowerMax}, 5'000'000, 1},
     {kSampleGpuUtilization, {F::kSampledGpuMin, F::kSampledGpuMean, F::kSampledGpuMax}, 100, 1000},
     {kSampleMemoryUtilization,
@@ -28,7 +28,7 @@ constexpr std::array<Kind, SampleReader::kKinds> kTable = {{
      1},
 }};
 
-void EmitAll(const ItemContext& in, const Kind& kind, ReadStatus status) {
+void EmitAll(const ItemContext& in, const SampleKind& kind, ReadStatus status) {
   for (Field field : kind.fields) in.Emit(field, status, 0);
 }
 
@@ -54,7 +54,7 @@ int SampleReader::Read(const ItemContext& in, bool again) {
 }
 
 int SampleReader::ReadKind(const ItemContext& in, size_t index) {
-  const Kind& kind = kTable[index];
+  const SampleKind& kind = kTable[index];
   Memory& memory = memory_[index];
   auto ask = [&](unsigned& type, unsigned& count, Sample* samples) {
     return in.caller.Do(Call::kSamples, in.caller.fn().Samples, in.identity.device, unsigned{kind.type},

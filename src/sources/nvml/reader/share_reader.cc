@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "sources/nvml/reader/read_status.h"
 #include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/reader/read_status.h"
 
 namespace gpulens::nvml {
 namespace {

@@ -5,9 +5,9 @@
 #include <vector>
 
 #include "reader/process/ask_again.h"
+#include "sources/nvml/nvml_parts.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/parts_abi.h"
-#include "sources/nvml/nvml_parts.h"
 
 namespace gpulens::nvml {
 

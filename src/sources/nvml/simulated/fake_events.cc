@@ -6,9 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "sources/nvml/nvml_parts.h"
 #include "sources/nvml/reader/parts_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
-#include "sources/nvml/nvml_parts.h"
 
 using namespace gpulens::nvml;
 

@@ -9,7 +9,7 @@
 namespace gpulens::nvml {
 namespace {
 
-constexpr int64_t kLookEveryNs = 20'000'000;
+constexpr int64_t kFaultPollNs = 20'000'000;
 // Return codes of the library, and event types.
 constexpr int kInsufficientPowerCode = 8, kLostCode = 15, kResetCode = 16;
 constexpr uint64_t kEccCorrectedEvent = 0x1, kEccUncorrectedEvent = 0x2, kXidEvent = 0x8;
@@ -48,7 +48,7 @@ void FaultWatch::Use(std::vector<LiveFault> faults) {
 }
 
 void FaultWatch::Look(int64_t now_ns) {
-  if (path_.empty() || (last_look_ns_ != 0 && now_ns - last_look_ns_ < kLookEveryNs)) return;
+  if (path_.empty() || (last_look_ns_ != 0 && now_ns - last_look_ns_ < kFaultPollNs)) return;
   last_look_ns_ = now_ns;
   FileMark seen = MarkOf(path_);
   if (!seen.there() || seen == seen_) return;

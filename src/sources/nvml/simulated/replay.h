@@ -6,10 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "sources/nvml/simulated/fake_world.h"
 #include "sources/nvml/recording/call_text.h"
 #include "sources/nvml/recording/recording.h"
 #include "sources/nvml/recording/value_text.h"
+#include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
 

@@ -1,0 +1,13 @@
+# The running agent.
+include_guard()
+add_gpulens_library(agent DEPS ${collectors_TARGETS} ${analyzers_TARGETS} ${discovery_TARGETS} ${enrichers_TARGETS}
+  ${sinks_TARGETS} ${receivers_TARGETS})
+add_gpulens_library(agent_targets DIR src/agent/targets DEPS gpulens_config gpulens_net_client gpulens_scrape
+  TEST_DEPS gpulens_agent_run gpulens_net_testing)
+add_gpulens_library(agent_control DIR src/agent/control DEPS gpulens_pipeline gpulens_config gpulens_net_accept
+  gpulens_sources_nvml_simulated TEST_DEPS gpulens_net_testing)
+add_gpulens_library(agent_pages DIR src/agent/pages DEPS gpulens_pipeline gpulens_catalog)
+add_gpulens_library(agent_status DIR src/agent/status DEPS gpulens_agent gpulens_agent_control gpulens_agent_targets
+  gpulens_net_client gpulens_net_json)
+add_gpulens_library(agent_run DIR src/agent/run DEPS gpulens_agent gpulens_config gpulens_agent_pages gpulens_net_client
+  gpulens_agent_control gpulens_agent_targets gpulens_agent_status gpulens_scrape)

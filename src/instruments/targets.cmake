@@ -1,0 +1,3 @@
+# Counters, gauges and histograms of programs.
+include_guard()
+add_gpulens_library(instruments DEPS gpulens_base)

@@ -1,1 +1,0 @@
-gpulens_test_link(gpulens_base_testing)

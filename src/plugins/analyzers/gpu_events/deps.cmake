@@ -1,2 +1,0 @@
-gpulens_link(gpulens_pipeline_events gpulens_catalog_codes gpulens_store)
-gpulens_test_link(gpulens_base_testing)

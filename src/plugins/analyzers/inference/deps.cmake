@@ -1,2 +1,0 @@
-gpulens_link(gpulens_catalog_inference)
-gpulens_test_link(gpulens_base_testing rapidcheck)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_amdsmi gpulens_driver_metrics gpulens_sources_amdsmi_probe)
-gpulens_test_link(gpulens_sources_amdsmi_driver gpulens_sources_amdsmi_fake gpulens_wire gpulens_dialects gpulens_base_testing)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_host)
-gpulens_test_link(gpulens_base_testing gpulens_wire gpulens_dialects)

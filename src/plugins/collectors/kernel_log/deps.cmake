@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_kernel_log gpulens_pipeline_events)
-gpulens_test_link(gpulens_base_testing)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_kubelet_api gpulens_net_client gpulens_pipeline_remote)
-gpulens_test_link(gpulens_scraping gpulens_net_testing gpulens_base_testing gpulens_dialects)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_catalog_guest gpulens_net_http gpulens_wire gpulens_wire_otlp_in gpulens_wire_otlp_points gpulens_wire_samples)
-gpulens_test_link(gpulens_base_testing gpulens_dialects gpulens_net_plain gpulens_net_client gpulens_instruments)

@@ -1,1 +1,0 @@
-gpulens_link(gpulens_sources_host)

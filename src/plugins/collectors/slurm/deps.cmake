@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_slurm)
-gpulens_test_link(gpulens_base_testing)

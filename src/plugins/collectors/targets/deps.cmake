@@ -1,2 +1,0 @@
-gpulens_link(gpulens_scraping_engine gpulens_scraping_gpu)
-gpulens_test_link(gpulens_dialects gpulens_net_testing gpulens_base_testing rapidcheck)

@@ -1,1 +1,0 @@
-gpulens_link(gpulens_net_client gpulens_scraping_engine dep_yaml)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_listening gpulens_scraping_engine gpulens_net_client)
-gpulens_test_link(gpulens_net_testing)

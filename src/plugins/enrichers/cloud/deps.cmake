@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_cloud gpulens_net_client)
-gpulens_test_link(gpulens_net_testing gpulens_base_testing)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_sources_kubelet_api gpulens_sources_kubelet_node gpulens_net_grpc)
-gpulens_test_link(gpulens_net_testing gpulens_base_testing)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_receiving gpulens_wire_remote_write_in)
-gpulens_test_link(gpulens_net_testing gpulens_base_testing)

@@ -1,1 +1,0 @@
-gpulens_link(gpulens_wire_otlp gpulens_wire_otlp_json)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_wire_otlp gpulens_wire_otlp_json gpulens_sending)
-gpulens_test_link(gpulens_net_testing)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_wire_remote_write gpulens_wire_remote_write_out gpulens_sending)
-gpulens_test_link(gpulens_net_testing)

@@ -1,2 +1,0 @@
-gpulens_link(gpulens_pipeline_delivery)
-gpulens_test_link(gpulens_net_testing)
