@@ -35,7 +35,7 @@ Status Declare(SeriesTable& table, const ScrapedPage& page, std::vector<Feed>& f
     row.name = family.name;
     row.help = family.help;
     row.kind = KindOf(family.type);
-    row.spelling = Spelling::kVerbatim;
+    row.naming = Naming::kVerbatim;
     page.Labels(id, labels);
     page.Cells(id, cells);
     std::vector<AttributeSet::Attribute> attributes;

@@ -30,7 +30,7 @@ set(GPULENS_PYTHON_SECURE_FILES
 )
 # Single files of folders that hold more than is wanted here.
 set(GPULENS_PYTHON_FILES
-  catalog/spelling.cc
+  catalog/prometheus_name.cc
   net/accept/listening_socket.cc net/accept/port_owner.cc
   net/address.cc
   net/client/http_response.cc net/client/http_url.cc net/client/request_fields.cc net/client/retry_after.cc

@@ -34,6 +34,6 @@ T Take(Result<T> result) {
 
 inline nb::str ToPython(std::string_view text) { return nb::str(text.data(), text.size()); }
 // As repr() writes a float: "nan", "0.25".
-std::string Spell(double value);
+std::string MakeNames(double value);
 
 }  // namespace gpulens::python

@@ -24,14 +24,15 @@ double Seconds(Duration span) { return std::chrono::duration<double>(span).count
 Duration Span(double seconds, const char* name) {
   if (!(seconds > 0 && seconds < 1e9))
     Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a positive number of seconds; got " + Spell(seconds)});
+           std::string(name) + " must be a positive number of seconds; got " + MakeNames(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
 // Of time.monotonic(): the same clock.
 TimePoint At(double seconds) {
   if (!(std::abs(seconds) < 9e9))
-    Raise({Code::kInvalidArgument, "a time must be in seconds of time.monotonic(); got " + Spell(seconds)});
+    Raise(
+        {Code::kInvalidArgument, "a time must be in seconds of time.monotonic(); got " + MakeNames(seconds)});
   return TimePoint(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
 }
 

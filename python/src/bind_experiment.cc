@@ -19,7 +19,7 @@ namespace {
 std::chrono::nanoseconds Span(double seconds, const char* name) {
   if (!(seconds > 0 && seconds < 1e9))
     Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a positive number of seconds; got " + Spell(seconds)});
+           std::string(name) + " must be a positive number of seconds; got " + MakeNames(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
@@ -171,7 +171,7 @@ void BindEnergyOfRun(nb::module_& m) {
               "Memory of the run's processes; peak_memory_used_bytes likewise.")
       .def_ro("peak_memory_used_bytes", &E::peak_memory_used_bytes)
       .def("__repr__", [](const E& self) {
-        return "ExperimentEnergy(energy_joules=" + Spell(self.energy_joules) + ", validity='" +
+        return "ExperimentEnergy(energy_joules=" + MakeNames(self.energy_joules) + ", validity='" +
                self.validity + "')";
       });
 }

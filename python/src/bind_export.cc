@@ -21,7 +21,7 @@ std::chrono::nanoseconds Span(const std::optional<double>& seconds, const char* 
   if (!seconds) return {};
   if (!(*seconds > 0 && *seconds < 1e9))
     Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a positive number of seconds; got " + Spell(*seconds)});
+           std::string(name) + " must be a positive number of seconds; got " + MakeNames(*seconds)});
   return std::chrono::nanoseconds(std::llround(*seconds * 1e9));
 }
 

@@ -28,8 +28,8 @@ namespace {
 
 std::chrono::nanoseconds Span(double seconds, const char* name) {
   if (!(seconds >= 0 && seconds < 9e9))
-    Raise(
-        {Code::kInvalidArgument, std::string(name) + " must be a number of seconds; got " + Spell(seconds)});
+    Raise({Code::kInvalidArgument,
+           std::string(name) + " must be a number of seconds; got " + MakeNames(seconds)});
   return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
@@ -225,7 +225,7 @@ void BindInference(nb::module_& m) {
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<Store> store(m, "InferenceStore", nb::type_slots(slots), kStoreDoc);
   BindRecording(store);
-  BindAsking(store);
+  BindQuerying(store);
   m.def("_close_inference_stores", &CloseAll);
 }
 

@@ -165,8 +165,8 @@ std::string Describe(const Sample& sample) {
   for (const auto& [key, value] : sample.attributes) out += ' ' + key + '=' + value;
   out += std::string(", ") + KindName(sample.kind) + ", ";
   if (sample.kind == InstrumentKind::kHistogram)
-    out += "count " + std::to_string(sample.count) + ", sum " + Spell(sample.sum);
-  else out += Spell(sample.value);
+    out += "count " + std::to_string(sample.count) + ", sum " + MakeNames(sample.sum);
+  else out += MakeNames(sample.value);
   return out + (sample.unit.empty() ? ")" : " " + sample.unit + ")");
 }
 

@@ -140,7 +140,7 @@ void BindOpenJarvis(nb::module_& m) {
                        bool newest_first, size_t limit) {
     const auto at = [](std::optional<double> seconds) {
       if (seconds && !(std::abs(*seconds) < 9e9))
-        Raise({Code::kInvalidArgument, "not a valid time: " + Spell(*seconds)});
+        Raise({Code::kInvalidArgument, "not a valid time: " + MakeNames(*seconds)});
       return seconds ? std::optional(telemetry::TimeOf(*seconds)) : std::nullopt;
     };
     return RowsOf(store->core(), {.since = at(since),

@@ -27,7 +27,7 @@ std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, 
         (std::string(name) + " must be a datetime, a timedelta (that long ago) or Unix seconds").c_str());
   }
   if (!(std::abs(seconds) < 9e9))
-    Raise({Code::kInvalidArgument, std::string(name) + " is not a valid time: " + Spell(seconds)});
+    Raise({Code::kInvalidArgument, std::string(name) + " is not a valid time: " + MakeNames(seconds)});
   return telemetry::TimeOf(seconds);
 }
 
@@ -96,7 +96,7 @@ void BindSummary(nb::module_& m) {
       .def("__repr__", &Print);
 }
 
-void BindAsking(nb::class_<Store>& store) {
+void BindQuerying(nb::class_<Store>& store) {
   const auto summary = [](Store& self, nb::object since, nb::object until, std::optional<std::string> by,
                           std::string model, std::string engine, std::string agent, std::string batch_id,
                           bool warmup, std::optional<int64_t> token_counting_version, size_t limit) {

@@ -11,7 +11,7 @@ void Raise(const Status& status) {
   throw nb::python_error();
 }
 
-std::string Spell(double value) {
+std::string MakeNames(double value) {
   const nb::object number = nb::steal(PyFloat_FromDouble(value));
   return nb::repr(number).c_str();
 }

@@ -43,6 +43,6 @@ class Store {
 void Drain(double seconds);
 // Of bind_summary.cc: what is told of many calls, and how it is asked for.
 void BindSummary(nb::module_& m);
-void BindAsking(nb::class_<Store>& store);
+void BindQuerying(nb::class_<Store>& store);
 
 }  // namespace gpulens::python

@@ -9,7 +9,7 @@
 namespace gpulens::python {
 namespace {
 
-constexpr Duration kOpenPatience = std::chrono::seconds(3), kReadPatience = std::chrono::seconds(1);
+constexpr Duration kOpenTimeout = std::chrono::seconds(3), kReadTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -23,7 +23,7 @@ void Mailbox::Renew() {
   state_->write_end.reset(ends[1]);
 }
 
-Mailbox::Answer Mailbox::Ask(int what, Duration patience) {
+Mailbox::Answer Mailbox::Query(int what, Duration timeout) {
   State& state = *state_;
   std::unique_lock lock(state.mutex);
   if (!state.closed) {
@@ -33,7 +33,7 @@ Mailbox::Answer Mailbox::Ask(int what, Duration patience) {
     const char byte = 1;
     // A pipe that is full of requests that nobody took wakes as well.
     if (::write(state.write_end.get(), &byte, 1) < 0) state.closed = true;
-    state.came.wait_for(lock, patience, [&] { return state.closed || state.answered == state.serial; });
+    state.came.wait_for(lock, timeout, [&] { return state.closed || state.answered == state.serial; });
     state.waiting = false;
     if (state.answered == state.serial) return std::exchange(state.answer, {});
   }
@@ -67,13 +67,13 @@ void Mailbox::Close() {
 }
 
 Result<std::vector<EnergyDevice>> MailboxSource::Open() {
-  Mailbox::Answer answer = box_->Ask(Mailbox::kOpen, kOpenPatience);
+  Mailbox::Answer answer = box_->Query(Mailbox::kOpen, kOpenTimeout);
   if (!answer.status.ok()) return answer.status;
   return std::move(answer.devices);
 }
 
 Status MailboxSource::Read(size_t device, EnergyReading& out) {
-  Mailbox::Answer answer = box_->Ask(static_cast<int>(device), kReadPatience);
+  Mailbox::Answer answer = box_->Query(static_cast<int>(device), kReadTimeout);
   out = answer.reading;
   return answer.status;
 }

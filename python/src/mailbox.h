@@ -31,7 +31,7 @@ class Mailbox {
   Mailbox() { Renew(); }
 
   // kTimeout: no answer by then; kUnavailable: it is closed.
-  Answer Ask(int what, Duration patience);
+  Answer Query(int what, Duration timeout);
   // The end to wait at: a byte for each request, the end of the file when it is closed.
   int read_end() const noexcept { return state_->read_end.get(); }
   // What waits to be answered; serial 0: nothing any more.

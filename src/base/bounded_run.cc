@@ -19,7 +19,7 @@ namespace {
 
 constexpr size_t kMostComplaint = 4096, kShownComplaint = 200;
 // A killed process is gone at once, unless it is stuck in the kernel.
-constexpr Duration kDeathPatience = std::chrono::milliseconds(200);
+constexpr Duration kDeathTimeout = std::chrono::milliseconds(200);
 
 struct Pipe {
   UniqueFd ours, theirs;
@@ -65,7 +65,7 @@ int PollTime(Duration left) {
 
 void Kill(ChildProcess& child, const Clock& clock) {
   child.Signal(SIGKILL);
-  Instant end = clock.Now() + kDeathPatience;
+  Instant end = clock.Now() + kDeathTimeout;
   while (!child.TryWait() && child.running() && (end - clock.Now()).count() > 0) {
     struct pollfd fd = {child.pidfd(), POLLIN, 0};
     ::poll(&fd, child.pidfd() >= 0 ? 1 : 0, 10);

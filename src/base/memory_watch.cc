@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kLookEvery = 100'000'000, kTrimEvery = 1'000'000'000;
 // So many series take some hundred kilobytes.
-constexpr uint64_t kAsks = 256;
+constexpr uint64_t kQueries = 256;
 constexpr double kMiB = 1 << 20;
 
 std::string MiB(uint64_t bytes) {
@@ -22,7 +22,7 @@ std::string MiB(uint64_t bytes) {
 
 bool MemoryWatch::HasRoom() {
   if (limit_ == 0) return true;
-  const bool turn = asked_.fetch_add(1, std::memory_order_relaxed) % kAsks == 0;
+  const bool turn = queried_.fetch_add(1, std::memory_order_relaxed) % kQueries == 0;
   const int64_t now = clock_.Now().boot_ns, looked = looked_ns_;
   if (turn || looked == INT64_MIN || now - looked >= kLookEvery) Look(now);
   return room_;

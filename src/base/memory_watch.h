@@ -30,7 +30,7 @@ class MemoryWatch {
 
   const Clock& clock_;
   const Used used_;
-  std::atomic<uint64_t> limit_{0}, asked_{0};
+  std::atomic<uint64_t> limit_{0}, queried_{0};
   std::atomic<int64_t> looked_ns_{INT64_MIN};
   std::atomic<bool> room_{true};
   std::mutex looking_;  // guards what follows

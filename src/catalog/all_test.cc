@@ -15,14 +15,14 @@
 #include "catalog/gpu_readings.h"
 #include "catalog/host_cpu_memory.h"
 #include "catalog/inference_scheduler.h"
+#include "catalog/prometheus_name.h"
 #include "catalog/self.h"
-#include "catalog/spelling.h"
 #include "core/validate.h"
 
 namespace gpulens {
 namespace {
 
-std::string Spelt(const MetricDesc& metric) {
+std::string Named(const MetricDesc& metric) {
   std::string out;
   AppendPrometheusName(out, metric);
   return out;
@@ -50,7 +50,7 @@ TEST(Catalogue, NamesAndFamiliesAreUnique) {
   std::set<std::string> families;
   for (const MetricDesc* metric : AllMetrics()) {
     EXPECT_TRUE(names.insert(metric->name).second) << metric->name;
-    EXPECT_TRUE(families.insert(Spelt(*metric)).second) << metric->name;
+    EXPECT_TRUE(families.insert(Named(*metric)).second) << metric->name;
     EXPECT_EQ(FindMetric(metric->name), metric);
   }
   EXPECT_EQ(FindMetric("gpu.unheard_of"), nullptr);
@@ -58,7 +58,7 @@ TEST(Catalogue, NamesAndFamiliesAreUnique) {
 
 TEST(Catalogue, NamesFollowTheRules) {
   for (const MetricDesc* metric : AllMetrics()) {
-    EXPECT_EQ(metric->spelling, Spelling::kOtel);
+    EXPECT_EQ(metric->naming, Naming::kOtel);
     for (char c : metric->name) {
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
     }

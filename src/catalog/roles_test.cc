@@ -11,7 +11,7 @@
 #include "base/parse.h"
 #include "catalog/all.h"
 #include "catalog/inference_latency.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {
@@ -61,9 +61,9 @@ TEST(RolesCapture, AgreeWithTheTable) {
     if (auto kind = kinds.find(row[3]); kind != kinds.end()) EXPECT_EQ(metric.kind, kind->second) << row[0];
     else EXPECT_TRUE(metric.kind == Kind::kGauge || metric.kind == Kind::kUpDownCounter) << row[0];
     EXPECT_TRUE(metric.help.ends_with('.')) << row[0];
-    std::string spelt;
-    AppendPrometheusName(spelt, metric);
-    EXPECT_EQ(spelt, row[6]) << row[0];
+    std::string named;
+    AppendPrometheusName(named, metric);
+    EXPECT_EQ(named, row[6]) << row[0];
     const std::map<std::string_view, Combine> combine = {{"sum", Combine::kSum},
                                                          {"mean", Combine::kMean},
                                                          {"max", Combine::kMax},

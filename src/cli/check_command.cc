@@ -23,7 +23,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr int kExitUnknown = static_cast<int>(CheckCode::kUnknown);
-constexpr Duration kAgentPatience = seconds(3);
+constexpr Duration kAgentTimeout = seconds(3);
 // A check that repeats looks so often, with this pause.
 constexpr int kLooks = 3;
 constexpr Duration kPause = seconds(3);
@@ -47,7 +47,7 @@ int Complain(const std::string& sentence) {
   return kExitUnknown;
 }
 
-struct Asked {
+struct Queried {
   const CheckSpec* check;
   CheckSettings settings;
   bool by_group = false;  // not by its own name
@@ -60,10 +60,10 @@ bool ReadLimit(const std::string& text, std::optional<double>& out) {
 }
 
 // One word of the command line: NAME or NAME=WARNING,CRITICAL; either limit may be left out.
-Result<Asked> ReadCheck(const std::string& word) {
+Result<Queried> ReadCheck(const std::string& word) {
   std::string_view rest = word;
   std::string_view name = TakeUntil(rest, '=');
-  Asked asked{FindCheck(name), {}};
+  Queried asked{FindCheck(name), {}};
   if (!asked.check) {
     std::vector<std::string_view> names;
     for (const CheckSpec& check : AllChecks()) names.push_back(check.name);
@@ -81,8 +81,8 @@ Result<Asked> ReadCheck(const std::string& word) {
   return asked;
 }
 
-Result<std::vector<Asked>> ReadChecks(const CheckOptions& options) {
-  std::vector<Asked> asked;
+Result<std::vector<Queried>> ReadChecks(const CheckOptions& options) {
+  std::vector<Queried> asked;
   for (const std::string& word : options.checks) {
     if (std::vector<const CheckSpec*> group = FindCheckGroup(word); !group.empty()) {
       for (const CheckSpec* check : group) asked.push_back({check, {}, true});
@@ -119,20 +119,20 @@ std::string AgentUrl(const Config& config) {
 
 class Checker {
  public:
-  Checker(const CheckOptions& options, const Config& config, std::vector<Asked> asked)
-      : options_(options), config_(config), asked_(std::move(asked)) {
+  Checker(const CheckOptions& options, const Config& config, std::vector<Queried> asked)
+      : options_(options), config_(config), queried_(std::move(asked)) {
     disabled_ = config.Group("check").Texts("disable");
     disabled_.insert(disabled_.end(), options.disable.begin(), options.disable.end());
   }
 
   int Run() {
-    bool all_off = std::all_of(asked_.begin(), asked_.end(), [&](const Asked& a) { return Off(a); });
+    bool all_off = std::all_of(queried_.begin(), queried_.end(), [&](const Queried& a) { return Off(a); });
     if (!all_off) {
       Result<CheckData> data = Read();
       if (!data) return Complain(data.error().detail);
       data_ = std::move(*data);
     }
-    for (const Asked& asked : asked_) outcomes_.push_back(Judge(asked));
+    for (const Queried& asked : queried_) outcomes_.push_back(Validate(asked));
     Again();
     if (options_.json || options_.format == "json") {
       std::fputs(CheckJson(outcomes_, data_.source, data_.simulated).c_str(), stdout);
@@ -144,7 +144,7 @@ class Checker {
   }
 
  private:
-  bool Off(const Asked& asked) const {
+  bool Off(const Queried& asked) const {
     return std::find(disabled_.begin(), disabled_.end(), asked.check->name) != disabled_.end();
   }
 
@@ -153,7 +153,7 @@ class Checker {
     bool ask = !options_.direct && !options_.demo && source_ != kHere;
     if (ask) {
       Result<CheckData> data =
-          AskAgent(options_.url.empty() ? AgentUrl(config_) : options_.url, kAgentPatience);
+          QueryAgent(options_.url.empty() ? AgentUrl(config_) : options_.url, kAgentTimeout);
       if (data) source_ = kAgent;
       if (data || !options_.url.empty() || source_ == kAgent) return data;
     }
@@ -161,7 +161,7 @@ class Checker {
     LookOptions look;
     look.demo = options_.demo;
     look.enough = [this](const CheckData& data) {
-      return std::none_of(asked_.begin(), asked_.end(), [&](const Asked& asked) {
+      return std::none_of(queried_.begin(), queried_.end(), [&](const Queried& asked) {
         return !Off(asked) && Evaluate(*asked.check, data, asked.settings).code == CheckCode::kUnknown &&
                !(asked.by_group && asked.check->optional);
       });
@@ -169,7 +169,7 @@ class Checker {
     return LookHere(config_, look);
   }
 
-  CheckOutcome Judge(const Asked& asked) const {
+  CheckOutcome Validate(const Queried& asked) const {
     if (!Off(asked)) {
       CheckOutcome outcome{asked.check, false, Evaluate(*asked.check, data_, asked.settings)};
       // Not every board has all that can be checked. Whether GPUs can be read at all is for gpu_state to say.
@@ -189,14 +189,14 @@ class Checker {
 
   // What is wrong only for a moment is a warning.
   void Again() {
-    for (size_t i = 0; i < asked_.size(); ++i) {
+    for (size_t i = 0; i < queried_.size(); ++i) {
       CheckOutcome& outcome = outcomes_[i];
-      for (int look = 1; look < kLooks && asked_[i].check->repeats; ++look) {
+      for (int look = 1; look < kLooks && queried_[i].check->repeats; ++look) {
         if (outcome.disabled || outcome.result.code != CheckCode::kCritical) break;
         std::this_thread::sleep_for(kPause);
         Result<CheckData> data = Read();
         if (!data) break;
-        CheckResult again = Evaluate(*asked_[i].check, *data, asked_[i].settings);
+        CheckResult again = Evaluate(*queried_[i].check, *data, queried_[i].settings);
         if (again.code == CheckCode::kOk) {
           outcome.result.code = CheckCode::kWarning;
           outcome.result.text += "; fine " + std::to_string(look * 3) + " s later";
@@ -209,7 +209,7 @@ class Checker {
 
   const CheckOptions& options_;
   const Config& config_;
-  const std::vector<Asked> asked_;
+  const std::vector<Queried> queried_;
   std::vector<std::string> disabled_;
   Source source_ = kAny;
   CheckData data_;
@@ -223,7 +223,7 @@ int RunCheck(const CheckOptions& options) {
     std::fputs(CheckList().c_str(), stdout);
     return 0;
   }
-  Result<std::vector<Asked>> asked = ReadChecks(options);
+  Result<std::vector<Queried>> asked = ReadChecks(options);
   if (!asked) return Complain(asked.error().detail);
   for (const std::string& name : options.disable) {
     if (!FindCheck(name)) return Complain("--disable: no check \"" + name + "\"");

@@ -31,8 +31,8 @@
 #include "cli/events/events_command.h"
 #include "cli/exp/exp_command.h"
 #include "cli/explain_command.h"
-#include "cli/fake/ask_agent.h"
 #include "cli/fake/fake_command.h"
+#include "cli/fake/query_agent.h"
 #include "cli/help/help.h"
 #include "cli/metrics_command.h"
 #include "cli/queue/queue_command.h"
@@ -280,8 +280,8 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   events->callback([&line, explain, clear] {
     if (explain->parsed()) line.code = RunExplain(line.explain);
     else if (clear->parsed())
-      line.code = AskAndPrint({"gpulens events clear", "xid clear " + line.clear_gpu, line.clear_socket,
-                               line.events.config_file});
+      line.code = QueryAndPrint({"gpulens events clear", "xid clear " + line.clear_gpu, line.clear_socket,
+                                 line.events.config_file});
     else line.code = RunEvents(line.events);
   });
 }

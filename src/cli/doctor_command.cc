@@ -9,7 +9,7 @@
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/status/agent_watch.h"
-#include "agent/status/ask_status.h"
+#include "agent/status/query_status.h"
 #include "agent/status/queue_findings.h"
 #include "base/text.h"
 #include "cli/driver_release.h"
@@ -47,12 +47,12 @@ void AppendProblems(std::string& out, const std::vector<Finding>& findings, Find
 
 // Who made the findings: a running agent, or this command.
 struct View {
-  AskedStatus agent;
+  QueriedStatus agent;
   std::string user;  // that asks
 };
 
 // "the agent of user gpulens (pid 17) at http://127.0.0.1:9091/"
-std::string NameOf(const AskedStatus& agent) {
+std::string NameOf(const QueriedStatus& agent) {
   return "the agent of user " + agent.report->user + " (pid " + std::to_string(agent.report->pid) + ") at " +
          agent.at;
 }
@@ -78,7 +78,7 @@ bool FoundGpu(const std::vector<Finding>& findings) {
 
 std::string Text(const std::vector<Finding>& findings, const View& view) {
   std::string out = Headline(findings) + (FoundGpu(findings) ? "" : " No GPU was found.");
-  const AskedStatus& agent = view.agent;
+  const QueriedStatus& agent = view.agent;
   out += agent.report && agent.report->simulated ? " SIMULATED GPUs.\n" : "\n";
   if (agent.report) out += "  seen by    " + NameOf(agent) + "\n";
   else
@@ -101,7 +101,7 @@ std::string Text(const std::vector<Finding>& findings, const View& view) {
 }
 
 std::string Json(const std::vector<Finding>& findings, const View& view) {
-  const AskedStatus& agent = view.agent;
+  const QueriedStatus& agent = view.agent;
   std::string out = "{\"schema\":\"gpulens.doctor/1\",\"agent\":";
   if (agent.at.empty()) out += "null";
   else AppendJsonString(out, agent.at);
@@ -127,7 +127,7 @@ int RunDoctor(const DoctorOptions& options) {
   std::string report = loaded.Report();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
-  View view{AskRunningAgent(loaded.config), UserName(::geteuid())};
+  View view{QueryRunningAgent(loaded.config), UserName(::geteuid())};
   std::vector<Finding> findings;
   if (view.agent.report) {
     findings = std::move(view.agent.report->findings);
@@ -143,7 +143,7 @@ int RunDoctor(const DoctorOptions& options) {
                           "run as root or as the user of that agent: sudo gpulens doctor"});
     }
   }
-  if (std::optional<Finding> driver = DriverFinding(AskDriverStatus(loaded.config)))
+  if (std::optional<Finding> driver = DriverFinding(QueryDriverStatus(loaded.config)))
     findings.push_back(*std::move(driver));
   if (options.json) std::fputs(Json(findings, view).c_str(), stdout);
   else WriteText(Text(findings, view));

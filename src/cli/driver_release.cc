@@ -7,13 +7,13 @@
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "base/text.h"
-#include "cli/fake/ask_agent.h"
+#include "cli/fake/query_agent.h"
 #include "cli/table/text_table.h"
 
 namespace gpulens {
 namespace {
 
-constexpr Duration kStatusPatience = std::chrono::seconds(2);
+constexpr Duration kStatusTimeout = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -23,13 +23,13 @@ int RunDriverOrder(const DriverOrder& order) {
     WriteNote("gpulens gpu: " + good.error().detail);
     return 2;
   }
-  return AskAndPrint({"gpulens gpu", command, order.socket, order.config_file});
+  return QueryAndPrint({"gpulens gpu", command, order.socket, order.config_file});
 }
 
-std::string AskDriverStatus(const Config& config) {
+std::string QueryDriverStatus(const Config& config) {
   std::string path = ControlSocketOf(config);
   if (path.empty() || path == "none") return {};
-  Result<std::string> answer = AskAgent(path, "nvml status", kStatusPatience);
+  Result<std::string> answer = QueryAgent(path, "nvml status", kStatusTimeout);
   std::string text;
   if (answer && answer->starts_with("ok ")) AppendPrintable(text, std::string_view(*answer).substr(3));
   return text;

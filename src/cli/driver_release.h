@@ -19,6 +19,6 @@ struct DriverOrder {
 int RunDriverOrder(const DriverOrder& order);
 
 // What the agent says of its NVML driver; empty when none answers. For `doctor`.
-std::string AskDriverStatus(const Config& config);
+std::string QueryDriverStatus(const Config& config);
 
 }  // namespace gpulens

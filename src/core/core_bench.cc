@@ -11,7 +11,7 @@ namespace {
 constexpr Rule kRange{.low = 0, .high = 1e12};
 constexpr Rule kJump{.low = 0, .high = 1e12, .max_change_per_second = 1e12};
 constexpr MetricDesc kPlain{.name = "plain", .unit = "W", .help = "", .rule = &kRange};
-constexpr MetricDesc kJudged{.name = "judged", .unit = "W", .help = "", .rule = &kJump};
+constexpr MetricDesc kValidated{.name = "judged", .unit = "W", .help = "", .rule = &kJump};
 constexpr MetricDesc kCounter{
     .name = "counter", .unit = "By", .help = "", .kind = Kind::kCounter, .number = Number::kInt};
 
@@ -38,7 +38,7 @@ void Set(benchmark::State& state, const MetricDesc& desc) {
   state.SetItemsProcessed(state.iterations() * 5000);
 }
 BENCHMARK_CAPTURE(Set, range_rule, kPlain);
-BENCHMARK_CAPTURE(Set, jump_rule, kJudged);
+BENCHMARK_CAPTURE(Set, jump_rule, kValidated);
 BENCHMARK_CAPTURE(Set, counter, kCounter);
 
 void Finish(benchmark::State& state) {

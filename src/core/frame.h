@@ -59,12 +59,12 @@ struct Frame : RefCounted<Frame> {
 };
 
 // Which source wins when two say the same family or series: lower is stronger.
-enum class Standing : uint8_t { kNative, kPassThrough };
+enum class Precedence : uint8_t { kNative, kPassThrough };
 
 struct SnapshotEntry {
   Ref<const Frame> frame;
   std::string_view source;  // frame->source
-  Standing standing = Standing::kNative;
+  Precedence precedence = Precedence::kNative;
   bool overdue = false;  // it rides again although its instance should have run since
   Duration period{};     // between two readings of its collector; zero: each tick, or unknown
 };

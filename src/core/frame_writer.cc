@@ -194,8 +194,9 @@ void FrameWriter::FillQuality(Frame& frame) noexcept {
         FillAged(frame, i, age, age <= ttl_.count());
         // Sources tell whole milliseconds. They stay the same, however the two clocks disagree by less.
         constexpr int64_t kNsOfMs = 1'000'000;
-        const int64_t told_ms = (begun_at_.unix_ns - age + kNsOfMs / 2) / kNsOfMs;
-        frame.age_ms[i] = static_cast<uint32_t>(std::max<int64_t>(begun_at_.unix_ns / kNsOfMs - told_ms, 0));
+        const int64_t reported_ms = (begun_at_.unix_ns - age + kNsOfMs / 2) / kNsOfMs;
+        frame.age_ms[i] =
+            static_cast<uint32_t>(std::max<int64_t>(begun_at_.unix_ns / kNsOfMs - reported_ms, 0));
       }
       continue;
     }

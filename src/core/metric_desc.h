@@ -27,7 +27,7 @@ enum class Kind : uint8_t {
 enum class Number : uint8_t { kDouble, kInt };
 
 // kOtel names are spelt for each output by its rules; kVerbatim ones (scraped) never.
-enum class Spelling : uint8_t { kOtel, kVerbatim };
+enum class Naming : uint8_t { kOtel, kVerbatim };
 
 // How much a reader has to want before a family is shown: the first rows that anyone needs, what most
 // dashboards and alerts read, or everything. Each output has one (`metrics:`) and shows the rows up to it.
@@ -62,7 +62,7 @@ struct MetricDesc {
   std::string_view name = {}, unit = {}, help = {};
   Kind kind = Kind::kGauge;
   Number number = Number::kDouble;
-  Spelling spelling = Spelling::kOtel;
+  Naming naming = Naming::kOtel;
   OnDecrease on_decrease = OnDecrease::kReset;
   MetricLevel level = MetricLevel::kAll;  // the lowest one that shows it; outside series are always shown
   const Rule* rule = nullptr;

@@ -35,26 +35,27 @@ struct NamedSeries {
 // For one user, on one thread at a time.
 class SeriesNamer {
  public:
-  using SpellOne = std::function<void(const SeriesInfo& series, std::vector<NamedSeries>& out)>;
+  using NameFunction = std::function<void(const SeriesInfo& series, std::vector<NamedSeries>& out)>;
   using LookAt = std::function<bool(const Snapshot& snapshot)>;
 
-  template <class Spell>
-    requires std::invocable<Spell&, const SeriesInfo&, std::vector<NamedSeries>&>
-  SeriesNamer(Spell spell) : spell_(std::move(spell)) {}
-  SeriesNamer(SpellOne spell, LookAt look) : spell_(std::move(spell)), look_(std::move(look)) {}
+  template <class MakeNames>
+    requires std::invocable<MakeNames&, const SeriesInfo&, std::vector<NamedSeries>&>
+  SeriesNamer(MakeNames make_names) : make_names_(std::move(make_names)) {}
+  SeriesNamer(NameFunction make_names, LookAt look)
+      : make_names_(std::move(make_names)), look_(std::move(look)) {}
 
-  void operator()(const SeriesInfo& series, std::vector<NamedSeries>& out) const { spell_(series, out); }
+  void operator()(const SeriesInfo& series, std::vector<NamedSeries>& out) const { make_names_(series, out); }
   // To be called when layouts or the resource have changed. True: what was spelt before may be called
   // differently now.
   bool Look(const Snapshot& snapshot) const { return look_ && look_(snapshot); }
 
  private:
-  SpellOne spell_;
+  NameFunction make_names_;
   LookAt look_;
 };
 
 // For outputs that tell native names with typed attributes: whether a series is told at all, and with which
 // attributes in place of its own, which `attributes` holds before. Empty: all are, as they are.
-using Dresser = std::function<bool(const SeriesInfo& series, AttributeSet& attributes)>;
+using AttributeFilter = std::function<bool(const SeriesInfo& series, AttributeSet& attributes)>;
 
 }  // namespace gpulens

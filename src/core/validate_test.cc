@@ -28,7 +28,7 @@ constexpr MetricDesc kBounded{.name = "c",
 
 int64_t NsAt(double second) { return static_cast<int64_t>((second + 1) * 1e9); }
 
-TEST(Judge, SentinelsComeBeforeLimits) {
+TEST(Validate, SentinelsComeBeforeLimits) {
   EXPECT_EQ(Validate(kTemperature, 65535, NsAt(0), nullptr), Validation::kSentinel);
   EXPECT_EQ(Validate(kTemperature, -1, NsAt(0), nullptr), Validation::kSentinel);
   EXPECT_EQ(Validate(kTemperature, 131, NsAt(0), nullptr), Validation::kOutOfRange);
@@ -37,14 +37,14 @@ TEST(Judge, SentinelsComeBeforeLimits) {
   EXPECT_EQ(Validate(kTemperature, -40, NsAt(0), nullptr), Validation::kAccepted);
 }
 
-TEST(Judge, NotANumberIsOutOfRange) {
+TEST(Validate, NotANumberIsOutOfRange) {
   EXPECT_EQ(Validate(kTemperature, std::nan(""), NsAt(0), nullptr), Validation::kOutOfRange);
   EXPECT_EQ(Validate(kTemperature, std::numeric_limits<double>::infinity(), NsAt(0), nullptr),
             Validation::kOutOfRange);
   EXPECT_EQ(Validate(kPlain, std::nan(""), NsAt(0), nullptr), Validation::kAccepted) << "no rule, no opinion";
 }
 
-TEST(Judge, ImpossibleValuesAreNeverAgreedOn) {
+TEST(Validate, ImpossibleValuesAreNeverAgreedOn) {
   ValidatorState memory;
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(Validate(kTemperature, 200, NsAt(i), &memory), Validation::kOutOfRange);
@@ -53,7 +53,7 @@ TEST(Judge, ImpossibleValuesAreNeverAgreedOn) {
   EXPECT_EQ(Validate(kTemperature, 40, NsAt(11), &memory), Validation::kAccepted);
 }
 
-TEST(Judge, NeedsMemoryOnlyForJumpsAndFalls) {
+TEST(Validate, NeedsMemoryOnlyForJumpsAndFalls) {
   EXPECT_TRUE(NeedsMemory(kTemperature));
   EXPECT_TRUE(NeedsMemory(kNeverFalls));
   EXPECT_TRUE(NeedsMemory(kBounded));
@@ -61,7 +61,7 @@ TEST(Judge, NeedsMemoryOnlyForJumpsAndFalls) {
   EXPECT_FALSE(NeedsMemory(kFree));
 }
 
-TEST(Judge, AJumpIsMeasuredPerSecond) {
+TEST(Validate, AJumpIsMeasuredPerSecond) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 30, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kTemperature, 55, NsAt(1), &memory), Validation::kAccepted);
@@ -71,7 +71,7 @@ TEST(Judge, AJumpIsMeasuredPerSecond) {
   EXPECT_EQ(Validate(kTemperature, 50, NsAt(4), &memory), Validation::kImpossibleJump) << "downwards, too";
 }
 
-TEST(Judge, ThreeAgreeingReadingsAreANewLevel) {
+TEST(Validate, ThreeAgreeingReadingsAreANewLevel) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kTemperature, 120, NsAt(0.1), &memory), Validation::kImpossibleJump);
@@ -80,7 +80,7 @@ TEST(Judge, ThreeAgreeingReadingsAreANewLevel) {
   EXPECT_EQ(Validate(kTemperature, 121, NsAt(0.4), &memory), Validation::kAccepted);
 }
 
-TEST(Judge, ReadingsThatDisagreeBeginTheCountAnew) {
+TEST(Validate, ReadingsThatDisagreeBeginTheCountAnew) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
   for (int i = 1; i <= 6; ++i) {
@@ -89,7 +89,7 @@ TEST(Judge, ReadingsThatDisagreeBeginTheCountAnew) {
   }
 }
 
-TEST(Judge, AGoodReadingForgetsTheCandidate) {
+TEST(Validate, AGoodReadingForgetsTheCandidate) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kTemperature, 120, NsAt(0.1), &memory), Validation::kImpossibleJump);
@@ -98,7 +98,7 @@ TEST(Judge, AGoodReadingForgetsTheCandidate) {
   EXPECT_EQ(Validate(kTemperature, 120, NsAt(0.4), &memory), Validation::kImpossibleJump);
 }
 
-TEST(Judge, ASentinelBetweenDoesNotBreakAgreement) {
+TEST(Validate, ASentinelBetweenDoesNotBreakAgreement) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kTemperature, 120, NsAt(0.1), &memory), Validation::kImpossibleJump);
@@ -107,7 +107,7 @@ TEST(Judge, ASentinelBetweenDoesNotBreakAgreement) {
   EXPECT_EQ(Validate(kTemperature, 120, NsAt(0.4), &memory), Validation::kAccepted);
 }
 
-TEST(Judge, TheSameMomentTwiceDividesByNothing) {
+TEST(Validate, TheSameMomentTwiceDividesByNothing) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
@@ -116,13 +116,13 @@ TEST(Judge, TheSameMomentTwiceDividesByNothing) {
       << "time going back";
 }
 
-TEST(Judge, ACounterThatMayResetFallsFreely) {
+TEST(Validate, ACounterThatMayResetFallsFreely) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kFree, 100, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kFree, 3, NsAt(1), &memory), Validation::kAccepted);
 }
 
-TEST(Judge, AStrictCounterDoesNotFall) {
+TEST(Validate, AStrictCounterDoesNotFall) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kNeverFalls, 100, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kNeverFalls, 3, NsAt(1), &memory), Validation::kCounterDecreased);
@@ -130,7 +130,7 @@ TEST(Judge, AStrictCounterDoesNotFall) {
   EXPECT_EQ(Validate(kNeverFalls, 99, NsAt(3), &memory), Validation::kCounterDecreased);
 }
 
-TEST(Judge, AStrictCounterThatStaysLowWasReset) {
+TEST(Validate, AStrictCounterThatStaysLowWasReset) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kNeverFalls, 100, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kNeverFalls, 0, NsAt(1), &memory), Validation::kCounterDecreased);
@@ -139,7 +139,7 @@ TEST(Judge, AStrictCounterThatStaysLowWasReset) {
 }
 
 // After a reset a busy counter doubles from one reading to the next.
-TEST(Judge, AStrictCounterThatRisesAgainWasReset) {
+TEST(Validate, AStrictCounterThatRisesAgainWasReset) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kNeverFalls, 1e6, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kNeverFalls, 500, NsAt(1), &memory), Validation::kCounterDecreased);
@@ -147,7 +147,7 @@ TEST(Judge, AStrictCounterThatRisesAgainWasReset) {
   EXPECT_EQ(Validate(kNeverFalls, 1500, NsAt(3), &memory), Validation::kAccepted);
 }
 
-TEST(Judge, AStrictCounterThatGlitchesTwiceIsNotReset) {
+TEST(Validate, AStrictCounterThatGlitchesTwiceIsNotReset) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kNeverFalls, 1e6, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kNeverFalls, 900, NsAt(1), &memory), Validation::kCounterDecreased);
@@ -155,7 +155,7 @@ TEST(Judge, AStrictCounterThatGlitchesTwiceIsNotReset) {
   EXPECT_EQ(Validate(kNeverFalls, 500, NsAt(3), &memory), Validation::kCounterDecreased);
 }
 
-TEST(Judge, ACounterGrowsNoFasterThanItCan) {
+TEST(Validate, ACounterGrowsNoFasterThanItCan) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kBounded, 100, NsAt(0), &memory), Validation::kAccepted);
   EXPECT_EQ(Validate(kBounded, 109, NsAt(1), &memory), Validation::kAccepted);

@@ -24,22 +24,22 @@ Backoff::Backoff(const Options& options, uint64_t seed)
 Duration Backoff::Next() {
   double part = std::uniform_real_distribution<double>(0, 1)(random_);
   Duration wait = Scaled(ceiling_, part);
-  if (asked_.count() > 0) wait = std::max(wait, asked_ + Scaled(asked_, part / 10));
+  if (queried_.count() > 0) wait = std::max(wait, queried_ + Scaled(queried_, part / 10));
   // Compared before it is multiplied: a factor may be large.
   bool at_cap =
       static_cast<double>(ceiling_.count()) * options_.factor >= static_cast<double>(options_.cap.count());
   ceiling_ = at_cap ? options_.cap : Scaled(ceiling_, options_.factor);
-  asked_ = Duration(0);
+  queried_ = Duration(0);
   return wait;
 }
 
 void Backoff::AtLeast(Duration asked) noexcept {
-  asked_ = std::max(asked_, std::min(asked, options_.longest_asked));
+  queried_ = std::max(queried_, std::min(asked, options_.longest_queried));
 }
 
 void Backoff::Reset() noexcept {
   ceiling_ = options_.initial;
-  asked_ = Duration(0);
+  queried_ = Duration(0);
 }
 
 }  // namespace gpulens

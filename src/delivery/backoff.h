@@ -17,7 +17,7 @@ class Backoff {
     double factor = 2;
     Duration cap = std::chrono::seconds(60);
     // A server may ask for longer than the cap, but not for ever.
-    Duration longest_asked = std::chrono::hours(1);
+    Duration longest_queried = std::chrono::hours(1);
   };
   explicit Backoff(uint64_t seed) : Backoff(Options{}, seed) {}
   Backoff(const Options& options, uint64_t seed);
@@ -34,7 +34,7 @@ class Backoff {
   Options options_;
   std::mt19937_64 random_;
   Duration ceiling_;
-  Duration asked_{};
+  Duration queried_{};
 };
 
 }  // namespace gpulens

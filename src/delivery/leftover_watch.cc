@@ -56,7 +56,7 @@ void LeftoverWatch::Look() {
   QueueLook look;
   look.configured = where.configured;
   look.leftovers_only = true;
-  look.ask_use = false;
+  look.query_use = false;
   look.counts = &counts_;
   ++counts_.look;
   std::vector<QueueFolder> folders;

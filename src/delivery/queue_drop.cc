@@ -56,7 +56,7 @@ void GiveToOwnerOf(int folder) {
 
 Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink, const Clock& clock) {
   QueueLook names;
-  names.count = names.ask_use = false;
+  names.count = names.query_use = false;
   const QueueFolder before = LookAtQueue(place, names);
   const bool known = std::any_of(before.readers.begin(), before.readers.end(),
                                  [&](const QueueReader& one) { return one.sink == sink; });

@@ -22,7 +22,7 @@ constexpr size_t kMostReadersOfFolder = 64;
 constexpr size_t kMostSegments = 1 << 20;
 
 // A reader with its place: all below `from` is done, and `done` as in PositionFile.
-struct Standing {
+struct Precedence {
   size_t reader = 0;
   uint64_t from = 0, done = 0;
 
@@ -53,12 +53,12 @@ class Looker {
     for (const std::string& file : positions_) Read(file);
     // As RequestLog has it: what has no position of its owner belongs to the owner whole.
     if (!has_owner_ && !owner_gone_ && !out_.owner.empty() && !segments_.empty()) {
-      standings_.push_back({out_.readers.size(), 0, 0});
+      precedences_.push_back({out_.readers.size(), 0, 0});
       out_.readers.push_back({out_.owner, IsConfigured(out_.owner)});
     }
-    if (!look_.count) standings_.clear();
+    if (!look_.count) precedences_.clear();
     if (look_.leftovers_only)
-      std::erase_if(standings_, [&](const Standing& one) { return out_.readers[one.reader].configured; });
+      std::erase_if(precedences_, [&](const Precedence& one) { return out_.readers[one.reader].configured; });
     Count();
     std::sort(out_.readers.begin(), out_.readers.end(),
               [](const QueueReader& a, const QueueReader& b) { return a.sink < b.sink; });
@@ -114,10 +114,10 @@ class Looker {
     }
     if (position->foreign()) {
       out_.problems.push_back(file + " is damaged: all records count as waiting for " + sink);
-      standings_.push_back({reader, 0, 0});
+      precedences_.push_back({reader, 0, 0});
     } else if (position->last() || file == kPositionName) {
       // An empty file of another than the owner says that it begins at the end.
-      standings_.push_back({reader, position->last().value_or(0), position->done()});
+      precedences_.push_back({reader, position->last().value_or(0), position->done()});
     }
   }
 
@@ -130,8 +130,8 @@ class Looker {
     size_t damaged = 0;
     for (size_t i = 0; i < segments_.size(); ++i) {
       const uint64_t limit = i + 1 < segments_.size() ? segments_[i + 1].id : kMaxRecordId;
-      const bool wanted = std::any_of(standings_.begin(), standings_.end(),
-                                      [&](const Standing& one) { return one.from < limit; });
+      const bool wanted = std::any_of(precedences_.begin(), precedences_.end(),
+                                      [&](const Precedence& one) { return one.from < limit; });
       if (wanted) damaged += CountSegment(segments_[i], limit);
     }
     if (damaged != 0)
@@ -148,7 +148,7 @@ class Looker {
       known->look = look_.counts->look;
     }
     const bool fresh = known->file_bytes == 0 || known->file_bytes != segment.file_bytes;
-    const bool whole = std::all_of(standings_.begin(), standings_.end(), [&](const Standing& one) {
+    const bool whole = std::all_of(precedences_.begin(), precedences_.end(), [&](const Precedence& one) {
       return one.from >= limit || one.WholeFrom(segment.id);
     });
     if (fresh || !whole) {
@@ -156,7 +156,7 @@ class Looker {
       Scan(segment, limit, *known);
     }
     if (!whole) return known->damaged;
-    for (const Standing& one : standings_) {
+    for (const Precedence& one : precedences_) {
       if (one.from < limit) Add(one, known->records, known->bytes, known->first_unix_ns);
     }
     return known->damaged;
@@ -176,21 +176,21 @@ class Looker {
       all.damaged = verdict != SegmentVerdict::kTorn;
       return;
     }
-    const bool whole = std::all_of(standings_.begin(), standings_.end(), [&](const Standing& one) {
+    const bool whole = std::all_of(precedences_.begin(), precedences_.end(), [&](const Precedence& one) {
       return one.from >= limit || one.WholeFrom(segment.id);
     });
     while (const auto record = file->Next()) {
       if (all.records++ == 0) all.first_unix_ns = record->head.unix_ns;
       all.bytes += record->head.size();
       if (whole) continue;
-      for (const Standing& one : standings_) {
+      for (const Precedence& one : precedences_) {
         if (one.Waits(record->head.id)) Add(one, 1, record->head.size(), record->head.unix_ns);
       }
     }
     all.damaged = file->tail() == SegmentReader::Tail::kDamaged;
   }
 
-  void Add(const Standing& one, uint64_t records, uint64_t bytes, int64_t unix_ns) {
+  void Add(const Precedence& one, uint64_t records, uint64_t bytes, int64_t unix_ns) {
     if (records == 0) return;
     QueueReader& reader = out_.readers[one.reader];
     if (reader.records == 0) reader.oldest_unix_ns = unix_ns;
@@ -203,7 +203,7 @@ class Looker {
   QueueFolder& out_;
   std::vector<std::string> positions_;
   std::vector<Found> segments_;
-  std::vector<Standing> standings_;
+  std::vector<Precedence> precedences_;
   size_t others_ = 0, refused_ = 0;
   bool has_owner_ = false, owner_gone_ = false;
 };
@@ -236,7 +236,7 @@ QueueFolder LookAtQueue(const QueuePlace& place, const QueueLook& look) {
     return out;
   }
   Looker(look, folder.get(), out).Run();
-  const auto holder = look.ask_use ? LockHolder(folder.get()) : std::nullopt;
+  const auto holder = look.query_use ? LockHolder(folder.get()) : std::nullopt;
   out.in_use = holder.has_value();
   out.holder = holder.value_or(0);
   return out;

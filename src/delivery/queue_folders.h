@@ -49,7 +49,7 @@ struct QueueLook {
   std::vector<std::string> configured;  // names of sinks
   bool count = true;                    // else readers and files alone, nothing of what waits
   bool leftovers_only = false;          // nothing is counted for readers that are configured
-  bool ask_use = true;                  // fill in_use and holder
+  bool query_use = true;                // fill in_use and holder
   QueueCounts* counts = nullptr;
 };
 

@@ -19,7 +19,7 @@ namespace {
 using namespace request_log_testing;
 
 constexpr int kKills = 20;
-constexpr int kPatienceMs = 20'000;
+constexpr int kTimeoutMs = 20'000;
 constexpr uint64_t kNumbersARound = 1'000'000;
 
 // What the child says on its pipe; a write of so little is one piece.
@@ -69,7 +69,7 @@ bool ListenAndKill(pid_t child, int pipe, int words, Heard& heard) {
   bool killed = false;
   while (true) {
     pollfd ready{pipe, POLLIN, 0};
-    if (::poll(&ready, 1, kPatienceMs) <= 0) break;
+    if (::poll(&ready, 1, kTimeoutMs) <= 0) break;
     Word word;
     ssize_t count = ::read(pipe, &word, sizeof word);
     if (count != sizeof word) break;

@@ -21,7 +21,7 @@ using Kept = RequestLog::Kept;
 class MemoryOfALogTest : public ::testing::Test {
  protected:
   // What somebody who waits for it was told, each time.
-  using Told = std::vector<Status>;
+  using Reported = std::vector<Status>;
 
   MemoryOfALogTest() {
     options_.folder = folder_.path();
@@ -53,7 +53,7 @@ class MemoryOfALogTest : public ::testing::Test {
     EXPECT_TRUE(kept.ok()) << kept.error().detail;
     return kept ? *kept : Kept::kInMemory;
   }
-  Kept PushOnce(uint64_t number, Told& told, size_t size = 1000) {
+  Kept PushOnce(uint64_t number, Reported& told, size_t size = 1000) {
     const auto kept =
         log_->Append(Numbered(number, size), 2, [&told](const Status& status) { told.push_back(status); });
     EXPECT_TRUE(kept.ok()) << kept.error().detail;
@@ -86,7 +86,7 @@ TEST_F(MemoryOfALogTest, AFolderThatCannotBeUsedStopsNothing) {
 TEST_F(MemoryOfALogTest, OnDiskNobodyIsTold) {
   Open();
   auto a = Attach("a");
-  Told told;
+  Reported told;
   EXPECT_EQ(PushOnce(1, told), Kept::kOnDisk);
   const auto record = a->Next();
   EXPECT_FALSE(record->once);
@@ -99,7 +99,7 @@ TEST_F(MemoryOfALogTest, OneDeliveryIsEnoughAndIsToldOnce) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
   for (bool first_fails : {true, false}) {
-    Told told;
+    Reported told;
     EXPECT_EQ(PushOnce(1, told), Kept::kInMemory);
     const auto by_a = a->Next(), by_b = b->Next();
     ASSERT_TRUE(by_a && by_b);
@@ -127,7 +127,7 @@ TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
   OpenWithoutFolder();
   auto good = Attach("a"), dead = Attach("b");
   // Far more than the memory holds: what was answered goes for the one that is behind, counted.
-  Told told;
+  Reported told;
   for (uint64_t n = 1; n <= 60; ++n) {
     EXPECT_EQ(PushOnce(n, told), Kept::kInMemory);
     const auto record = good->Next();
@@ -147,7 +147,7 @@ TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
 TEST_F(MemoryOfALogTest, WhatNoneTakesIsToldAsNotKept) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
-  Told told;
+  Reported told;
   PushOnce(1, told);
   a->GiveUp(a->Next()->id);
   b->Done(b->Next()->id, false);  // refused for good
@@ -158,7 +158,7 @@ TEST_F(MemoryOfALogTest, WhatNoneTakesIsToldAsNotKept) {
 TEST_F(MemoryOfALogTest, WhatIsForNoneIsNoFailure) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
-  Told both, one;
+  Reported both, one;
   PushOnce(1, both);
   PushOnce(2, one);
   a->Skip(a->Next()->id), a->Skip(a->Next()->id);
@@ -178,7 +178,7 @@ TEST_F(MemoryOfALogTest, OneThatIsAwayHasNoSay) {
   OpenWithoutFolder();
   Attach("b").reset();
   auto a = Attach("a");
-  Told told;
+  Reported told;
   PushOnce(1, told);
   a->Skip(a->Next()->id);
   ASSERT_EQ(told.size(), 1u);
@@ -188,7 +188,7 @@ TEST_F(MemoryOfALogTest, OneThatIsAwayHasNoSay) {
 TEST_F(MemoryOfALogTest, WithoutRoomNothingIsTakenThatSomebodyWaitsFor) {
   OpenWithoutFolder();
   auto a = Attach("a");
-  Told told;
+  Reported told;
   uint64_t taken = 0;
   Status refused;
   for (uint64_t n = 1; n <= 30 && refused.ok(); ++n) {
@@ -208,7 +208,7 @@ TEST_F(MemoryOfALogTest, WithoutRoomNothingIsTakenThatSomebodyWaitsFor) {
 TEST_F(MemoryOfALogTest, TheOldestGoesForOneThatNobodyWaitsFor) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
-  Told taken_by_a, taken_by_none;
+  Reported taken_by_a, taken_by_none;
   PushOnce(1, taken_by_a);
   PushOnce(2, taken_by_none);
   EXPECT_EQ(Take(*a, 1), Range(1, 1));
@@ -231,7 +231,7 @@ TEST_F(MemoryOfALogTest, TheEndIsToldToo) {
     else Block();
     Open();
     auto a = Attach("a"), b = Attach("b");
-    Told taken, not_taken;
+    Reported taken, not_taken;
     PushOnce(1, taken);
     PushOnce(2, not_taken);
     EXPECT_EQ(Take(*a, 1), Range(1, 1));

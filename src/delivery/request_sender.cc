@@ -78,7 +78,7 @@ Status RequestSender::Finish(Instant deadline) {
   if (!thread_.joinable()) return Ok();
   BeginFinish(deadline);
   thread_.join();
-  lanes_.clear();
+  queues_.clear();
   loop_.Call([] {});  // what a channel still had to say, it has said
   uint64_t records = 0, items = 0;
   for (const auto& source : sources_) {
@@ -107,7 +107,7 @@ Duration RequestSender::TimeLeft(Duration wanted) const {
 }
 
 bool RequestSender::Busy() const {
-  return std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.busy; });
+  return std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) { return queue.busy; });
 }
 
 bool RequestSender::AllEmpty() {
@@ -139,8 +139,8 @@ void RequestSender::Run() {
     }
     std::optional<Instant> next;
     if (!changing) {
-      FillLanes();
-      next = StartLanes();
+      FillQueues();
+      next = StartQueues();
     }
     if (TimeLeft(kLongestWait) == Duration::zero() || (ending && AllEmpty())) return;
     const Instant now = clock_.Now();
@@ -168,10 +168,10 @@ void RequestSender::TakeSetup() {
     stats_.signals.resize(setup_->signals.size());
   }
   std::vector<Item> waiting;
-  for (Lane& lane : lanes_) {
-    for (Item& item : lane.items) waiting.push_back(std::move(item));
+  for (Queue& queue : queues_) {
+    for (Item& item : queue.items) waiting.push_back(std::move(item));
   }
-  lanes_.clear();
+  queues_.clear();
   endpoints_.clear();
   hashes_.clear();
   ++generation_;
@@ -179,14 +179,15 @@ void RequestSender::TakeSetup() {
     endpoints_.push_back({Backoff(setup_->backoff, std::random_device{}()), {}, false});
     hashes_.push_back(endpoint.hash);
   }
-  lanes_ = std::vector<Lane>(kChains * setup_->in_flight * (setup_->by_hash ? setup_->endpoints.size() : 1));
-  for (Lane& lane : lanes_)
-    lane.channels = std::vector<Lane::Channel>(setup_->endpoints.size() * setup_->signals.size());
+  queues_ =
+      std::vector<Queue>(kChains * setup_->in_flight * (setup_->by_hash ? setup_->endpoints.size() : 1));
+  for (Queue& queue : queues_)
+    queue.channels = std::vector<Queue::Channel>(setup_->endpoints.size() * setup_->signals.size());
   if (before && before->format == setup_->format) {
     // Requests of one key were in one lane, in their order.
     for (Item& item : waiting) {
       const Chain chain = item.open->source->chain;
-      lanes_[LaneOf(item.part.key, chain)].items.push_back(std::move(item));
+      queues_[QueueOf(item.part.key, chain)].items.push_back(std::move(item));
     }
     return;
   }
@@ -202,8 +203,8 @@ void RequestSender::TakeSetup() {
 
 // --- From the logs into the lanes ---
 
-void RequestSender::FillLanes() {
-  const size_t most = std::min(LogReader::kMostUnderWay, lanes_.size() / kChains * kReadAhead);
+void RequestSender::FillQueues() {
+  const size_t most = std::min(LogReader::kMostUnderWay, queues_.size() / kChains * kReadAhead);
   std::array<bool, kChains> taken{};  // by chain: an earlier log still has something
   for (const auto& source : taking_) {
     if (std::exchange(taken[source->chain], true)) continue;
@@ -264,14 +265,14 @@ void RequestSender::Spread(const std::shared_ptr<Open>& open, std::vector<SendPa
   ++open->source->open;
   open->left = parts.size();
   for (SendPart& part : parts)
-    lanes_[LaneOf(part.key, open->source->chain)].items.push_back({open, std::move(part)});
+    queues_[QueueOf(part.key, open->source->chain)].items.push_back({open, std::move(part)});
   parts.clear();
 }
 
-size_t RequestSender::LaneOf(uint64_t key, Chain chain) const {
-  const size_t lanes = lanes_.size() / kChains;
-  if (!setup_->by_hash) return chain * lanes + key % lanes;
-  return chain * lanes + PickEndpoint(key, hashes_) * setup_->in_flight + key % setup_->in_flight;
+size_t RequestSender::QueueOf(uint64_t key, Chain chain) const {
+  const size_t queues = queues_.size() / kChains;
+  if (!setup_->by_hash) return chain * queues + key % queues;
+  return chain * queues + PickEndpoint(key, hashes_) * setup_->in_flight + key % setup_->in_flight;
 }
 
 }  // namespace gpulens

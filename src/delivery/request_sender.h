@@ -85,31 +85,31 @@ class RequestSender {
   struct Source;
   struct Open;
   struct Item;
-  struct Lane;
+  struct Queue;
   struct Endpoint;
   struct Answer;
 
   void Run();
   void TakeAnswers();
   void TakeSetup();
-  void FillLanes();
+  void FillQueues();
   bool OpenNext(Source& source);
   void Spread(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts);
-  size_t LaneOf(uint64_t key, Chain chain) const;
-  std::optional<Instant> StartLanes();
+  size_t QueueOf(uint64_t key, Chain chain) const;
+  std::optional<Instant> StartQueues();
   std::optional<Instant> Start(size_t index);
   std::optional<size_t> Choose(uint64_t key, Instant now, Instant& next);
   void Send(size_t index, size_t endpoint);
-  void Judge(Answer& answer);
+  void Validate(Answer& answer);
   void Settle(size_t index, SendOutcome outcome, const std::string& code, std::optional<Duration> wait);
-  void Leave(Lane& lane);
+  void Leave(Queue& queue);
   void Close(Open& open);
   Instant Maintain();
   bool Busy() const;
   bool AllEmpty();
   void Count(const Open& open);
   void Count(const Item& item, const std::string& code, const SendOutcome& outcome);
-  void Tell(const Item& item, size_t endpoint, const SendOutcome& outcome);
+  void Report(const Item& item, size_t endpoint, const SendOutcome& outcome);
   Duration TimeLeft(Duration wanted) const;
 
   HttpClient& client_;
@@ -119,7 +119,7 @@ class RequestSender {
   const std::shared_ptr<Waker> waker_;
   // The sender's thread alone, and Finish when it has ended.
   std::shared_ptr<const SendSetup> setup_;
-  std::vector<Lane> lanes_;
+  std::vector<Queue> queues_;
   std::vector<Endpoint> endpoints_;
   std::vector<uint64_t> hashes_;  // by endpoint
   std::vector<uint8_t> usable_;   // scratch of Choose

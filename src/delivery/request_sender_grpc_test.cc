@@ -44,7 +44,7 @@ struct SenderWithServer {
     setup.backoff = {.initial = milliseconds(1), .cap = milliseconds(5)};
     setup.signals = {"a", "b"};
     setup.access = [](size_t, size_t) { return SendAccess{"X-Tenant: ann\r\n", nullptr}; };
-    setup.judge_call = [](const GrpcReply& reply, size_t) -> SendOutcome {
+    setup.classify_call = [](const GrpcReply& reply, size_t) -> SendOutcome {
       if (reply.code == GrpcCode::kOk) return {SendOutcome::kTaken, reply.answer == "partial" ? 1u : 0u, ""};
       return {IsRetryable(reply) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.message};
     };

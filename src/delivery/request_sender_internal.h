@@ -60,7 +60,7 @@ struct RequestSender::Item {
 };
 
 // Requests that go one after the other.
-struct RequestSender::Lane {
+struct RequestSender::Queue {
   struct Channel {
     std::unique_ptr<HttpChannel> http;  // one of the two
     std::unique_ptr<GrpcChannel> grpc;
@@ -78,7 +78,7 @@ struct RequestSender::Endpoint {
 };
 
 struct RequestSender::Answer {
-  size_t lane = 0;
+  size_t queue = 0;
   uint64_t generation = 0;
   bool grpc = false;
   HttpReply http;

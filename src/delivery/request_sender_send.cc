@@ -47,9 +47,9 @@ bool IsRetryable(int http_status) noexcept {
 }
 
 // When one may be tried again, where something waits.
-std::optional<Instant> RequestSender::StartLanes() {
+std::optional<Instant> RequestSender::StartQueues() {
   std::optional<Instant> next;
-  for (size_t i = 0; i < lanes_.size(); ++i) {
+  for (size_t i = 0; i < queues_.size(); ++i) {
     const auto at = Start(i);
     if (at && (!next || *at - *next < Duration::zero())) next = at;
   }
@@ -57,13 +57,13 @@ std::optional<Instant> RequestSender::StartLanes() {
 }
 
 std::optional<Instant> RequestSender::Start(size_t index) {
-  Lane& lane = lanes_[index];
-  while (!lane.busy && !lane.items.empty()) {
-    Item& item = lane.items.front();
+  Queue& queue = queues_[index];
+  while (!queue.busy && !queue.items.empty()) {
+    Item& item = queue.items.front();
     Open& open = *item.open;
     if (open.dropped || (item.tries > 0 && !open.source->reader->Wanted(open.id))) {
       open.dropped = true;
-      Leave(lane);
+      Leave(queue);
       continue;
     }
     Instant next;
@@ -74,7 +74,7 @@ std::optional<Instant> RequestSender::Start(size_t index) {
     }
     if (!open.once) return next;
     open.dropped = true;
-    Leave(lane);
+    Leave(queue);
   }
   return std::nullopt;
 }
@@ -99,9 +99,9 @@ std::optional<size_t> RequestSender::Choose(uint64_t key, Instant now, Instant& 
 }
 
 void RequestSender::Send(size_t index, size_t endpoint) {
-  Lane& lane = lanes_[index];
-  Item& item = lane.items.front();
-  lane.endpoint = endpoint;
+  Queue& queue = queues_[index];
+  Item& item = queue.items.front();
+  queue.endpoint = endpoint;
   ++item.tries;
   if (setup_->rework) {
     if (Status status = setup_->rework(item.part); !status)
@@ -111,12 +111,12 @@ void RequestSender::Send(size_t index, size_t endpoint) {
   Result<SendAccess> access = setup_->access(endpoint, route.signal);
   if (!access) return Settle(index, {SendOutcome::kAgain, 0, access.error().detail}, "access", {});
   const HttpTarget& target = setup_->endpoints[endpoint].targets[route.signal];
-  Lane::Channel& channel = lane.channels[endpoint * setup_->signals.size() + route.signal];
+  Queue::Channel& channel = queue.channels[endpoint * setup_->signals.size() + route.signal];
   const std::string headers = access->headers + route.headers + item.part.headers;
   const Duration timeout = TimeLeft(setup_->timeout);
-  lane.busy = true;
+  queue.busy = true;
   Answer answer;
-  answer.lane = index;
+  answer.queue = index;
   answer.generation = generation_;
   if (!route.grpc_method.empty()) {
     if (!channel.grpc)
@@ -157,29 +157,29 @@ void RequestSender::TakeAnswers() {
     answers.swap(answers_);
   }
   for (Answer& answer : answers) {
-    if (answer.generation == generation_) Judge(answer);
+    if (answer.generation == generation_) Validate(answer);
   }
 }
 
-void RequestSender::Judge(Answer& answer) {
-  lanes_[answer.lane].busy = false;
-  const size_t route = lanes_[answer.lane].items.front().part.route;
+void RequestSender::Validate(Answer& answer) {
+  queues_[answer.queue].busy = false;
+  const size_t route = queues_[answer.queue].items.front().part.route;
   if (answer.grpc)
-    return Settle(answer.lane, setup_->judge_call(answer.call, route), CodeOf(answer.call),
+    return Settle(answer.queue, setup_->classify_call(answer.call, route), CodeOf(answer.call),
                   ReadGrpcRetryInfo(answer.call.details));
   HttpReply& reply = answer.http;
   if (reply.status == 0)
-    return Settle(answer.lane, {SendOutcome::kAgain, 0, reply.detail}, CodeOf(reply), {});
-  Settle(answer.lane, setup_->judge(reply, route), CodeOf(reply),
+    return Settle(answer.queue, {SendOutcome::kAgain, 0, reply.detail}, CodeOf(reply), {});
+  Settle(answer.queue, setup_->validate(reply, route), CodeOf(reply),
          RetryAfter(reply.retry_after, clock_.Now()));
 }
 
 // What a request came to.
 void RequestSender::Settle(size_t index, SendOutcome outcome, const std::string& code,
                            std::optional<Duration> wait) {
-  Lane& lane = lanes_[index];
-  Item& item = lane.items.front();
-  Endpoint& endpoint = endpoints_[lane.endpoint];
+  Queue& queue = queues_[index];
+  Item& item = queue.items.front();
+  Endpoint& endpoint = endpoints_[queue.endpoint];
   if (outcome.kind == SendOutcome::kAnew) {
     if (!std::exchange(item.anew, true)) {
       std::lock_guard lock(mutex_);
@@ -191,7 +191,7 @@ void RequestSender::Settle(size_t index, SendOutcome outcome, const std::string&
   item.anew = false;
   if (outcome.accepted)
     outcome.rejected = item.part.items - std::min<uint64_t>(*outcome.accepted, item.part.items);
-  Tell(item, lane.endpoint, outcome);
+  Report(item, queue.endpoint, outcome);
   Count(item, code, outcome);
   Open& open = *item.open;
   if (outcome.kind == SendOutcome::kAgain) {
@@ -207,13 +207,13 @@ void RequestSender::Settle(size_t index, SendOutcome outcome, const std::string&
     open.taken |= outcome.kind == SendOutcome::kTaken;
     open.refused |= outcome.kind == SendOutcome::kRefused;
   }
-  Leave(lane);
+  Leave(queue);
 }
 
 // The first request of the lane has come to its end.
-void RequestSender::Leave(Lane& lane) {
-  const std::shared_ptr<Open> open = std::move(lane.items.front().open);
-  lane.items.pop_front();
+void RequestSender::Leave(Queue& queue) {
+  const std::shared_ptr<Open> open = std::move(queue.items.front().open);
+  queue.items.pop_front();
   if (--open->left == 0) Close(*open);
 }
 
@@ -251,7 +251,7 @@ void RequestSender::Count(const Item& item, const std::string& code, const SendO
 }
 
 // An outage is told when it begins and when it ends; what is lost, each time.
-void RequestSender::Tell(const Item& item, size_t endpoint, const SendOutcome& outcome) {
+void RequestSender::Report(const Item& item, size_t endpoint, const SendOutcome& outcome) {
   const std::string& subject = setup_->signals[setup_->routes[item.part.route].signal];
   const std::string& url = setup_->endpoints[endpoint].name;
   const std::string items = std::to_string(item.part.items) + " points or records";

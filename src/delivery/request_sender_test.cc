@@ -82,7 +82,7 @@ class RequestSenderTest : public ::testing::Test {
       if (!inaccessible_.ok()) return inaccessible_;
       return SendAccess{"X-Key: k\r\n", nullptr};
     };
-    setup.judge = [](const HttpReply& reply, size_t) -> SendOutcome {
+    setup.validate = [](const HttpReply& reply, size_t) -> SendOutcome {
       if (reply.failure == HttpFailure::kNone)
         return {SendOutcome::kTaken, reply.status == 206 ? 2u : 0u, "some"};
       return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.detail};
@@ -124,7 +124,7 @@ TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   bool old = false;
   Configure({server.Url("")});
   for (HttpTarget& target : made_.endpoints[0].targets) target.limits.keep = "x-took";
-  made_.judge = [&](const HttpReply& reply, size_t) -> SendOutcome {
+  made_.validate = [&](const HttpReply& reply, size_t) -> SendOutcome {
     if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kAnew, 0, "too new"};
     return {SendOutcome::kTaken, 0, "some", reply.kept == "x-took: 1\n" ? 1 : 0};
   };

@@ -177,13 +177,13 @@ std::optional<SegmentReader::Record> SegmentReader::Next() noexcept {
     next_id_ = head->id + 1;
     return record;
   }
-  JudgeTail(good_until);
+  ValidateTail(good_until);
   offset_ = std::max(offset_, end_);
   return std::nullopt;
 }
 
 // Too short for a record, or zeros, is what a crash leaves; anything else was a record once.
-void SegmentReader::JudgeTail(uint64_t from) noexcept {
+void SegmentReader::ValidateTail(uint64_t from) noexcept {
   if (from >= end_) return;
   tail_ = Tail::kTorn;
   if (end_ - from < kRecordHeadBytes) return;

@@ -87,7 +87,7 @@ class SegmentReader {
   std::string_view Peek(uint64_t offset, size_t wanted) noexcept;
   uint64_t FindMarker(uint64_t from) noexcept;
   bool Plausible(const RecordHead& head, uint64_t skipped) const noexcept;
-  void JudgeTail(uint64_t from) noexcept;
+  void ValidateTail(uint64_t from) noexcept;
 
   UniqueFd fd_;
   uint64_t end_ = 0;

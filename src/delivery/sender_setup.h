@@ -78,9 +78,9 @@ struct SendSetup {
   // Asked before each request; not ok: it is tried again later.
   std::function<Result<SendAccess>(size_t endpoint, size_t signal)> access;
   // Asked for each answer. Failures without one (no connection, no answer in time) are always tried again.
-  std::function<SendOutcome(const HttpReply& reply, size_t route)> judge;
+  std::function<SendOutcome(const HttpReply& reply, size_t route)> validate;
   // The same for calls; also asked for none.
-  std::function<SendOutcome(const GrpcReply& reply, size_t route)> judge_call = {};
+  std::function<SendOutcome(const GrpcReply& reply, size_t route)> classify_call = {};
   // Adds what a record becomes to `parts`, which is empty. `alone`: all records before it must be done first.
   // Not ok: the record is refused.
   std::function<Status(LogRecord& record, SendParts& parts, bool& alone)> prepare;

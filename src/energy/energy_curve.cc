@@ -101,11 +101,11 @@ void EnergyCurve::AddIntegral(const Reading& reading) {
 }
 
 void EnergyCurve::AddCounter(const Reading& reading) {
-  const int64_t asked_ns = reading.at_ns - std::max<int64_t>(reading.took_ns, 0);
+  const int64_t queried_ns = reading.at_ns - std::max<int64_t>(reading.took_ns, 0);
   const double before = std::exchange(last_counter_, reading.counter_joules);
   const int64_t before_read_ns = std::exchange(counter_read_ns_, reading.at_ns);
-  const int64_t before_asked_ns = std::exchange(counter_asked_ns_, asked_ns);
-  Knot knot{.at_ns = reading.at_ns, .early_ns = asked_ns, .late_ns = reading.at_ns};
+  const int64_t before_queried_ns = std::exchange(counter_queried_ns_, queried_ns);
+  Knot knot{.at_ns = reading.at_ns, .early_ns = queried_ns, .late_ns = reading.at_ns};
   if (!counted_) {
     counted_ = true;
     if (options_.counter_lag_ns > 0) knot.early_ns -= std::min(options_.counter_lag_ns, kOldestFirstValueNs);
@@ -115,14 +115,14 @@ void EnergyCurve::AddCounter(const Reading& reading) {
   }
   if (options_.counter_lag_ns > 0) {
     if (reading.counter_joules == before) {
-      step_.SawNone(asked_ns);
+      step_.SawNone(queried_ns);
       return;
     }
     // What is learnt makes what was told tighter, never wider; unknown is the largest.
     const int64_t lag_ns = std::min(options_.counter_lag_ns, step_.lag_ns().value_or(kLagUnknown));
-    step_.Saw(before_asked_ns, reading.at_ns);
-    knot.early_ns = before_asked_ns;
-    if (lag_ns != kLagUnknown) knot.early_ns = std::max(knot.early_ns, asked_ns - lag_ns);
+    step_.Saw(before_queried_ns, reading.at_ns);
+    knot.early_ns = before_queried_ns;
+    if (lag_ns != kLagUnknown) knot.early_ns = std::max(knot.early_ns, queried_ns - lag_ns);
     knot.at_ns = std::max(knot.early_ns + (knot.late_ns - knot.early_ns) / 2, knots_.back().at_ns + 1);
   }
   Flaw flaw = reading.at_ns - before_read_ns > options_.longest_gap_ns ? Flaw::kGap : Flaw::kNone;

@@ -157,7 +157,8 @@ class EnergyCurve {
   bool counted_ = false, silent_ = false;
   CounterStep step_;
   double last_counter_ = kNotMeasured;
-  int64_t counter_read_ns_ = 0, counter_asked_ns_ = 0;  // when its last reading came back, and when it began
+  int64_t counter_read_ns_ = 0,
+          counter_queried_ns_ = 0;  // when its last reading came back, and when it began
   int64_t last_ns_ = std::numeric_limits<int64_t>::min();
 };
 

@@ -266,15 +266,15 @@ RC_GTEST_PROP(ShareLedgerProperty, TheHalfWidthCoversWhatEdgesCanMove, (uint32_t
   };
   const auto by = tokens ? ShareLedger::By::kTokens : ShareLedger::By::kTime;
   ShareLedger told(by), truth(by);
-  std::deque<Account> as_told = traffic.requests, in_truth = traffic.requests;
-  traffic.Run(told, as_told, every, [&](int64_t at_ns) {
+  std::deque<Account> as_reported = traffic.requests, in_truth = traffic.requests;
+  traffic.Run(told, as_reported, every, [&](int64_t at_ns) {
     Cut cut = traffic.At(at_ns, noise(at_ns));
     cut.half_width = kHalfWidth;
     return cut;
   });
   traffic.Run(truth, in_truth, every, [&](int64_t at_ns) { return traffic.At(at_ns); });
-  for (size_t i = 0; i < as_told.size(); ++i) {
-    const Tally &mine = as_told[i].total.mine, &other = in_truth[i].total.mine;
+  for (size_t i = 0; i < as_reported.size(); ++i) {
+    const Tally &mine = as_reported[i].total.mine, &other = in_truth[i].total.mine;
     RC_ASSERT(std::abs(mine.joules - other.joules) <= mine.half_width + 1e-6);
   }
 }

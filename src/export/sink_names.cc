@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {
@@ -86,7 +86,7 @@ std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept {
 
 bool SinkNames::uses(std::string_view name) const { return std::ranges::find(names_, name) != names_.end(); }
 
-SeriesNamer SinkNames::speller(NameForm form, const SeriesNamer::SpellOne& more) const {
+SeriesNamer SinkNames::namer(NameForm form, const SeriesNamer::NameFunction& more) const {
   SeriesNamer plain = MakeSeriesNamer(names_, form, level_);
   if (more) {
     plain = {[plain, more](const SeriesInfo& series, std::vector<NamedSeries>& out) {
@@ -96,7 +96,7 @@ SeriesNamer SinkNames::speller(NameForm form, const SeriesNamer::SpellOne& more)
              [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
   }
   if (choice_.trivial()) return plain;
-  auto spell = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  auto make_names = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<NamedSeries>& out) {
     const auto before = static_cast<std::ptrdiff_t>(out.size());
     plain(series, out);
     auto left = std::remove_if(out.begin() + before, out.end(), [&](const NamedSeries& told) {
@@ -105,10 +105,10 @@ SeriesNamer SinkNames::speller(NameForm form, const SeriesNamer::SpellOne& more)
     out.erase(left, out.end());
     for (auto told = out.begin() + before; told != out.end(); ++told) choice.Dress(form, *told);
   };
-  return {spell, [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
+  return {make_names, [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
 }
 
-Dresser SinkNames::dresser() const {
+AttributeFilter SinkNames::attribute_filter() const {
   if (choice_.trivial() && level_ == MetricLevel::kAll) return {};
   return [choice = choice_, level = level_](const SeriesInfo& series, AttributeSet& attributes) {
     if (!choice.Takes(series.desc->name, series.desc->name)) return false;

@@ -76,9 +76,9 @@ class SinkNames {
   bool uses_others() const { return names_.size() > (uses(kNativeDialect) ? 1u : 0u); }
   MetricLevel level() const noexcept { return level_; }
   // `more` adds spellings of its own; null: none.
-  SeriesNamer speller(NameForm form, const SeriesNamer::SpellOne& more = {}) const;
+  SeriesNamer namer(NameForm form, const SeriesNamer::NameFunction& more = {}) const;
   // The same choice and attributes for native names as they are.
-  Dresser dresser() const;
+  AttributeFilter attribute_filter() const;
   // Families that pages with these names show even without a sample.
   std::vector<NamedSeries> always_shown() const;
 

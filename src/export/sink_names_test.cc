@@ -34,24 +34,24 @@ class SinkNamesTest : public ::testing::Test {
     config.Set("metrics", options.metrics, {});
     return SinkNames(config);
   }
-  static std::vector<NamedSeries> SpellRow(const MetricDesc& desc, const Options& options,
-                                           AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
-                                                                            {"gpu.model", "H100"}})) {
+  static std::vector<NamedSeries> NameRow(const MetricDesc& desc, const Options& options,
+                                          AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
+                                                                           {"gpu.model", "H100"}})) {
     SeriesInfo series;
     series.desc = &desc;
     series.attributes = std::move(own);
     std::vector<NamedSeries> out;
-    Names(options).speller(NameForm::kOtel)(series, out);
+    Names(options).namer(NameForm::kOtel)(series, out);
     return out;
   }
-  static std::vector<NamedSeries> Spell(const Options& options, NameForm form = NameForm::kOtel,
-                                        AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
-                                                                         {"k8s.pod.name", "p"}})) {
+  static std::vector<NamedSeries> MakeNames(const Options& options, NameForm form = NameForm::kOtel,
+                                            AttributeSet own = AttributeSet({{"gpu.index", int64_t{3}},
+                                                                             {"k8s.pod.name", "p"}})) {
     SeriesInfo series;
     series.desc = &kGpuPowerDraw;
     series.attributes = std::move(own);
     std::vector<NamedSeries> out(1);  // what another series left is not touched
-    Names(options).speller(form)(series, out);
+    Names(options).namer(form)(series, out);
     EXPECT_EQ(out.at(0).name, "");
     out.erase(out.begin());
     return out;
@@ -59,37 +59,37 @@ class SinkNamesTest : public ::testing::Test {
 };
 
 TEST_F(SinkNamesTest, IncludeAndExcludeByEitherName) {
-  EXPECT_EQ(Spell({.include = {"gpu.*"}}).size(), 1u);
-  EXPECT_EQ(Spell({.include = {"gpu.*"}}, NameForm::kPrometheus).size(), 1u) << "the catalogue's name";
-  EXPECT_EQ(Spell({.include = {"gpu_power_draw_watts"}}, NameForm::kPrometheus).size(), 1u)
+  EXPECT_EQ(MakeNames({.include = {"gpu.*"}}).size(), 1u);
+  EXPECT_EQ(MakeNames({.include = {"gpu.*"}}, NameForm::kPrometheus).size(), 1u) << "the catalogue's name";
+  EXPECT_EQ(MakeNames({.include = {"gpu_power_draw_watts"}}, NameForm::kPrometheus).size(), 1u)
       << "the told name";
-  EXPECT_THAT(Spell({.include = {"host.*"}}), IsEmpty());
-  EXPECT_THAT(Spell({.exclude = {"gpu.power.*"}}), IsEmpty());
-  EXPECT_THAT(Spell({.include = {"gpu.*"}, .exclude = {"*"}}), IsEmpty()) << "exclude is stronger";
+  EXPECT_THAT(MakeNames({.include = {"host.*"}}), IsEmpty());
+  EXPECT_THAT(MakeNames({.exclude = {"gpu.power.*"}}), IsEmpty());
+  EXPECT_THAT(MakeNames({.include = {"gpu.*"}, .exclude = {"*"}}), IsEmpty()) << "exclude is stronger";
 }
 
 TEST_F(SinkNamesTest, OneDialectOfTwoCanBeLeftOut) {
   const auto told =
-      Spell({.dialects = {"native", "dcgm"}, .exclude = {"gpu_power_draw_watts"}}, NameForm::kPrometheus);
+      MakeNames({.dialects = {"native", "dcgm"}, .exclude = {"gpu_power_draw_watts"}}, NameForm::kPrometheus);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].name, "DCGM_FI_DEV_POWER_USAGE");
 }
 
 TEST_F(SinkNamesTest, RenamesNeverMakeTwoOfOne) {
-  auto told = Spell({.rename = {{"k8s.pod.name", "pod"}}});
+  auto told = MakeNames({.rename = {{"k8s.pod.name", "pod"}}});
   ASSERT_EQ(told.size(), 1u);
   EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("pod", "p")));
-  told = Spell({.rename = {{"k8s.pod.name", "the pod"}}}, NameForm::kPrometheus);
+  told = MakeNames({.rename = {{"k8s.pod.name", "the pod"}}}, NameForm::kPrometheus);
   EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu_index", "3"), Pair("the_pod", "p")));
-  told = Spell({.rename = {{"k8s.pod.name", "gpu.index"}}});
+  told = MakeNames({.rename = {{"k8s.pod.name", "gpu.index"}}});
   EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p")));
 }
 
 TEST_F(SinkNamesTest, AttributesOfEverySeriesAndItsOwnWin) {
-  auto told = Spell({.attributes = {{"cluster", "byc_1"}, {"k8s.pod.name", "x"}}});
+  auto told = MakeNames({.attributes = {{"cluster", "byc_1"}, {"k8s.pod.name", "x"}}});
   EXPECT_THAT(told[0].labels,
               ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p"), Pair("cluster", "byc_1")));
-  told = Spell({.dialects = {"zernel"}, .attributes = {{"a.b", "c"}}}, NameForm::kPrometheus);
+  told = MakeNames({.dialects = {"zernel"}, .attributes = {{"a.b", "c"}}}, NameForm::kPrometheus);
   for (const NamedSeries& one : told) EXPECT_THAT(one.labels, ::testing::Contains(Pair("a_b", "c")));
 }
 
@@ -108,26 +108,26 @@ TEST_F(SinkNamesTest, SpellingsOfASinkItselfAreChosenAndDressedAsTheOthers) {
   };
   std::vector<NamedSeries> out;
   Names({.exclude = {"left_*"}, .attributes = {{"team", "a"}}})
-      .speller(NameForm::kPrometheus, more)(series, out);
+      .namer(NameForm::kPrometheus, more)(series, out);
   ASSERT_EQ(out.size(), 2u);
   EXPECT_EQ(out[0].name, "gpu_power_draw_watts");
   EXPECT_EQ(out[1].name, "watts");
   EXPECT_THAT(out[1].labels, ElementsAre(Pair("team", "a")));
   out.clear();
-  Names({}).speller(NameForm::kPrometheus, more)(series, out);
+  Names({}).namer(NameForm::kPrometheus, more)(series, out);
   EXPECT_EQ(out.size(), 3u);
 }
 
 TEST_F(SinkNamesTest, ALevelShowsTheNativeRowsUpToIt) {
   for (const char* level : {"essential", "standard", "all"})
-    EXPECT_EQ(SpellRow(kGpuPowerDraw, {.metrics = level}).size(), 1u) << level;
-  EXPECT_THAT(SpellRow(kGpuClockFrequency, {.metrics = "essential"}), IsEmpty());
-  EXPECT_EQ(SpellRow(kGpuClockFrequency, {.metrics = "standard"}).size(), 1u);
-  EXPECT_THAT(SpellRow(kGpuPowerLimit, {.metrics = "standard"}), IsEmpty());
-  EXPECT_EQ(SpellRow(kGpuPowerLimit, {.metrics = "all"}).size(), 1u);
-  EXPECT_THAT(SpellRow(kGpuPowerLimit, {.metrics = ""}), IsEmpty()) << "standard is the default";
-  const auto told = SpellRow(kGpuClockFrequency, {.dialects = {"native", "dcgm"}, .metrics = "essential"},
-                             AttributeSet({{"gpu.clock.type", "sm"}, {"gpu.index", int64_t{3}}}));
+    EXPECT_EQ(NameRow(kGpuPowerDraw, {.metrics = level}).size(), 1u) << level;
+  EXPECT_THAT(NameRow(kGpuClockFrequency, {.metrics = "essential"}), IsEmpty());
+  EXPECT_EQ(NameRow(kGpuClockFrequency, {.metrics = "standard"}).size(), 1u);
+  EXPECT_THAT(NameRow(kGpuPowerLimit, {.metrics = "standard"}), IsEmpty());
+  EXPECT_EQ(NameRow(kGpuPowerLimit, {.metrics = "all"}).size(), 1u);
+  EXPECT_THAT(NameRow(kGpuPowerLimit, {.metrics = ""}), IsEmpty()) << "standard is the default";
+  const auto told = NameRow(kGpuClockFrequency, {.dialects = {"native", "dcgm"}, .metrics = "essential"},
+                            AttributeSet({{"gpu.clock.type", "sm"}, {"gpu.index", int64_t{3}}}));
   ASSERT_EQ(told.size(), 1u) << "names of others have no levels";
   EXPECT_EQ(told[0].name, "DCGM_FI_DEV_SM_CLOCK");
 }
@@ -136,32 +136,32 @@ TEST_F(SinkNamesTest, SeriesFromOutsideHaveNoLevel) {
   SeriesTable table;
   MetricDesc scraped;
   scraped.name = "requests_total";
-  scraped.spelling = Spelling::kVerbatim;
-  EXPECT_EQ(SpellRow(*table.Own(scraped), {.metrics = "essential"}).size(), 1u);
+  scraped.naming = Naming::kVerbatim;
+  EXPECT_EQ(NameRow(*table.Own(scraped), {.metrics = "essential"}).size(), 1u);
   scraped.name = "requests";
-  scraped.spelling = Spelling::kOtel;
-  EXPECT_EQ(SpellRow(*table.Own(scraped), {.metrics = "essential"}).size(), 1u) << "a program's own";
+  scraped.naming = Naming::kOtel;
+  EXPECT_EQ(NameRow(*table.Own(scraped), {.metrics = "essential"}).size(), 1u) << "a program's own";
 }
 
 TEST_F(SinkNamesTest, BelowAllAStateSetIsTheStateThatHolds) {
   const AttributeSet own({{"gpu.index", int64_t{3}}, {"gpu.state", "ok"}});
-  EXPECT_TRUE(SpellRow(kGpuState, {.metrics = "essential"}, own).at(0).only_if_set);
-  EXPECT_FALSE(SpellRow(kGpuState, {.metrics = "all"}, own).at(0).only_if_set);
-  EXPECT_FALSE(SpellRow(kGpuPowerDraw, {.metrics = "essential"}).at(0).only_if_set);
+  EXPECT_TRUE(NameRow(kGpuState, {.metrics = "essential"}, own).at(0).only_if_set);
+  EXPECT_FALSE(NameRow(kGpuState, {.metrics = "all"}, own).at(0).only_if_set);
+  EXPECT_FALSE(NameRow(kGpuPowerDraw, {.metrics = "essential"}).at(0).only_if_set);
 }
 
 TEST_F(SinkNamesTest, BelowAllTheIdentityOfAGpuIsOnInfoRowsOnly) {
-  EXPECT_THAT(SpellRow(kGpuPowerDraw, {.metrics = "standard"}).at(0).labels,
+  EXPECT_THAT(NameRow(kGpuPowerDraw, {.metrics = "standard"}).at(0).labels,
               ElementsAre(Pair("gpu.index", "3")));
-  EXPECT_EQ(SpellRow(kGpuPowerDraw, {.metrics = "all"}).at(0).labels.size(), 2u);
-  EXPECT_EQ(SpellRow(kGpuInfo, {.metrics = "standard"}).at(0).labels.size(), 2u);
+  EXPECT_EQ(NameRow(kGpuPowerDraw, {.metrics = "all"}).at(0).labels.size(), 2u);
+  EXPECT_EQ(NameRow(kGpuInfo, {.metrics = "standard"}).at(0).labels.size(), 2u);
   const AttributeSet vendor({{"gpu.vendor", "nvidia"}});
-  EXPECT_EQ(SpellRow(kGpuDevices, {.metrics = "standard"}, vendor).at(0).labels.size(), 1u)
+  EXPECT_EQ(NameRow(kGpuDevices, {.metrics = "standard"}, vendor).at(0).labels.size(), 1u)
       << "an attribute of the row itself";
   SeriesInfo series;
   series.desc = &kGpuPowerDraw;
   AttributeSet attributes({{"gpu.index", int64_t{3}}, {"gpu.model", "H100"}});
-  ASSERT_TRUE(Names({.metrics = "standard"}).dresser()(series, attributes));
+  ASSERT_TRUE(Names({.metrics = "standard"}).attribute_filter()(series, attributes));
   EXPECT_FALSE(attributes.Has("gpu.model"));
 }
 

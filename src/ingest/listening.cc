@@ -59,7 +59,7 @@ std::function<void(std::function<void()>)> OffloadTo(Workers* workers) {
   };
 }
 
-void Closed::Tell() {
+void Closed::Report() {
   std::lock_guard lock(mutex_);
   closed_ = true;
   wake_.notify_all();

@@ -36,7 +36,7 @@ std::function<void(std::function<void()>)> OffloadTo(Workers* workers);
 // Told on the loop, waited for elsewhere.
 class Closed {
  public:
-  void Tell();
+  void Report();
   bool Await(Duration longest);
 
  private:

@@ -89,8 +89,8 @@ struct OtlpIntake::Open {
 };
 
 // The requests of one signal that are being merged.
-struct OtlpIntake::Lane {
-  Lane(OtlpIntake& intake, OtlpSignal of)
+struct OtlpIntake::Queue {
+  Queue(OtlpIntake& intake, OtlpSignal of)
       : signal(of), batch(of, intake.options_.batch, [this, &intake](std::string bytes, uint32_t items) {
           intake.Send(*this, std::move(bytes), items);
         }) {}
@@ -107,14 +107,14 @@ OtlpIntake::OtlpIntake(Options options, const ReceiverContext& context)
       unwanted_(options_.unwanted),
       clock_(*context.env.clock),
       forward_(context.forward),
-      book_(context.describer, context.env.latest),
-      identity_(options_.identity, book_, clock_),
+      table_(context.describer, context.env.latest),
+      identity_(options_.identity, table_, clock_),
       flight_(std::make_shared<OtlpInFlight>()),
       memory_(options_.memory, clock_, [] { return ResidentBytes(0, true); }) {
   KeepFreedMemory();
   for (std::string_view way : options_.ways) flight_->ways.push_back({way, {}, 0});
   for (size_t i = 0; i < kOtlpSignals; ++i)
-    lanes_[i] = std::make_unique<Lane>(*this, static_cast<OtlpSignal>(i));
+    queues_[i] = std::make_unique<Queue>(*this, static_cast<OtlpSignal>(i));
   std::lock_guard lock(mutex_);
   static_cast<void>(Begin());
 }
@@ -169,7 +169,7 @@ void OtlpIntake::Run() {
   while (true) {
     const auto ready = [this] { return ending_ || !waiting_.empty(); };
     const bool holding =
-        std::any_of(lanes_.begin(), lanes_.end(), [](const auto& l) { return !l->batch.empty(); });
+        std::any_of(queues_.begin(), queues_.end(), [](const auto& l) { return !l->batch.empty(); });
     if (holding)
       wake_.wait_for(lock, std::max<Duration>(options_.batch_wait / 4, std::chrono::milliseconds(1)), ready);
     else wake_.wait(lock, ready);
@@ -217,17 +217,17 @@ void OtlpIntake::Process(OtlpCall call) {
   open->why = decoded_.why.empty() ? std::string(scan_.why) : std::move(decoded_.why);
   open->counted = decoded_.parts;
   open->flight = flight_;
-  Lane& lane = *lanes_[static_cast<size_t>(call.signal)];
+  Queue& queue = *queues_[static_cast<size_t>(call.signal)];
   if (scan_.items != 0) {
-    if (lane.batch.empty()) lane.begun = clock_.Now();
+    if (queue.batch.empty()) queue.begun = clock_.Now();
     identity_.Begin(call.peer, call.relayed);
-    lane.adding = open;
-    lane.batch.Add(scan_, &identity_);
-    lane.adding = nullptr;
-    if (!lane.batch.empty()) {
+    queue.adding = open;
+    queue.batch.Add(scan_, &identity_);
+    queue.adding = nullptr;
+    if (!queue.batch.empty()) {
       std::lock_guard lock(open->mutex);
       ++open->parts;
-      lane.members.push_back(open);
+      queue.members.push_back(open);
     }
   }
   // What was decoded may be the call's own bytes.
@@ -237,12 +237,12 @@ void OtlpIntake::Process(OtlpCall call) {
 }
 
 // A whole batch: to the sinks, with all whose parts it holds.
-void OtlpIntake::Send(Lane& lane, std::string bytes, uint32_t items) {
-  Opens members = std::exchange(lane.members, {});
-  if (lane.adding) {
-    std::lock_guard lock(lane.adding->mutex);
-    ++lane.adding->parts;
-    members.push_back(lane.adding);
+void OtlpIntake::Send(Queue& queue, std::string bytes, uint32_t items) {
+  Opens members = std::exchange(queue.members, {});
+  if (queue.adding) {
+    std::lock_guard lock(queue.adding->mutex);
+    ++queue.adding->parts;
+    members.push_back(queue.adding);
   }
   auto landed = [flight = flight_, members = std::move(members)](const Status& status) {
     {
@@ -253,29 +253,29 @@ void OtlpIntake::Send(Lane& lane, std::string bytes, uint32_t items) {
     for (const auto& open : members) open->Landed(status);
   };
   // Of a request that has failed in part nothing more is waited for.
-  const bool room = !(lane.adding && lane.adding->failed()) && AwaitRoom();
+  const bool room = !(queue.adding && queue.adding->failed()) && AwaitRoom();
   {
     std::lock_guard lock(flight_->mutex);
     ++flight_->flying;
   }
   if (!room) return landed({Code::kExhausted, "the sinks are busy"});
   const size_t packing = forward_.packing();
-  forward_.Forward({lane.signal, items, options_.source, packing, packer_.Pack(bytes, packing)},
+  forward_.Forward({queue.signal, items, options_.source, packing, packer_.Pack(bytes, packing)},
                    std::move(landed));
 }
 
 bool OtlpIntake::AwaitRoom() {
   std::unique_lock lock(flight_->mutex);
-  flight_->landed.wait_for(lock, options_.patience,
+  flight_->landed.wait_for(lock, options_.timeout,
                            [this] { return flight_->flying < kInFlight || flight_->ending; });
   return flight_->flying < kInFlight;
 }
 
 void OtlpIntake::FlushOlder(Duration age) {
   const Instant now = clock_.Now();
-  for (const auto& lane : lanes_) {
-    if (lane->batch.empty()) continue;
-    if (now - lane->begun >= age) lane->batch.Flush();
+  for (const auto& queue : queues_) {
+    if (queue->batch.empty()) continue;
+    if (now - queue->begun >= age) queue->batch.Flush();
   }
 }
 

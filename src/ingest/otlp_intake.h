@@ -93,8 +93,8 @@ class OtlpIntake {
     size_t max_request = 16u << 20;      // unpacked
     size_t max_waiting = 32u << 20;      // bytes of requests that wait for this thread
     OtlpBatch::Limits batch;
-    Duration batch_wait{};                        // how long an answer may be kept back for more to come
-    Duration patience = std::chrono::seconds(5);  // for a sink that is busy
+    Duration batch_wait{};                       // how long an answer may be kept back for more to come
+    Duration timeout = std::chrono::seconds(5);  // for a sink that is busy
     ReceivedIdentity::Options identity;
     MemoryLimiter::Options memory;
   };
@@ -115,12 +115,12 @@ class OtlpIntake {
  private:
   struct Open;
   using Opens = std::vector<std::shared_ptr<Open>>;
-  struct Lane;
+  struct Queue;
 
   void Run();
   void Process(OtlpCall call);
   void Refuse(const OtlpCall& call, OtlpAnswer answer, uint64_t items);
-  void Send(Lane& lane, std::string bytes, uint32_t items);
+  void Send(Queue& queue, std::string bytes, uint32_t items);
   void FlushOlder(Duration age);
   Status Begin();
   bool AwaitRoom();
@@ -129,13 +129,13 @@ class OtlpIntake {
   const NameFilter unwanted_;
   const Clock& clock_;
   OtlpForward& forward_;
-  const IdentityTable book_;
+  const IdentityTable table_;
   // The thread's own.
   ReceivedIdentity identity_;
   OtlpScan scan_;
   IntakeDecoder::Decoded decoded_;
   OtlpPacker packer_;
-  std::array<std::unique_ptr<Lane>, kOtlpSignals> lanes_;
+  std::array<std::unique_ptr<Queue>, kOtlpSignals> queues_;
 
   const std::shared_ptr<OtlpInFlight> flight_;
 

@@ -14,12 +14,12 @@ void Append(std::string& key, std::string_view part) {
 
 }  // namespace
 
-ReceivedIdentity::ReceivedIdentity(Options options, const IdentityTable& book, const Clock& clock)
-    : options_(std::move(options)), book_(book), clock_(clock) {}
+ReceivedIdentity::ReceivedIdentity(Options options, const IdentityTable& table, const Clock& clock)
+    : options_(std::move(options)), table_(table), clock_(clock) {}
 
 void ReceivedIdentity::Begin(const Endpoint& peer, bool relayed) {
   relayed_ = relayed;
-  const uint64_t generation = book_.generation();
+  const uint64_t generation = table_.generation();
   const int64_t now = clock_.Now().boot_ns;
   if (generation != generation_ || now - forgotten_ns_ >= kForgetEvery || known_.size() > kMostKnown) {
     known_.clear();
@@ -30,20 +30,20 @@ void ReceivedIdentity::Begin(const Endpoint& peer, bool relayed) {
   if (peer == peer_ && !peer_text_.empty()) return;
   peer_ = peer;
   peer_text_ = peer.Host();
-  of_peer_ = book_.OfPeer(peer);
+  of_peer_ = table_.OfPeer(peer);
 }
 
 ReceivedIdentity::Place ReceivedIdentity::PlaceOf(const OtlpIdentity& resource) const {
   // In a pod the name of the host is the pod's.
   if (!resource.host_name.empty() && resource.host_name == of_peer_.Text("k8s.pod.name")) return Place::kHere;
   Place place = Place::kUnsaid;
-  const auto judge = [&place](std::string_view said, std::string_view ours) {
+  const auto validate = [&place](std::string_view said, std::string_view ours) {
     if (said.empty() || ours.empty()) return;
     if (said != ours) place = Place::kElsewhere;
     else if (place == Place::kUnsaid) place = Place::kHere;
   };
-  judge(resource.host_name, options_.host_name);
-  judge(resource.host_id, options_.host_id);
+  validate(resource.host_name, options_.host_name);
+  validate(resource.host_id, options_.host_id);
   // A node is mostly called as its host is, but need not be: the name of another one settles nothing.
   if (place == Place::kUnsaid && !resource.k8s_node_name.empty() &&
       resource.k8s_node_name == options_.host_name)
@@ -65,11 +65,11 @@ bool ReceivedIdentity::IsHere(const OtlpIdentity& resource) {
 
 AttributeSet ReceivedIdentity::Known(const OtlpIdentity& who, bool here) const {
   AttributeSet found;
-  if (!who.pod_uid.empty()) found = book_.OfPod(who.pod_uid);
-  if (found.empty() && !who.container_id.empty()) found = book_.OfContainer(who.container_id);
-  if (found.empty() && !who.gpu_uuid.empty()) found = book_.OfGpu(who.gpu_uuid, -1);
+  if (!who.pod_uid.empty()) found = table_.OfPod(who.pod_uid);
+  if (found.empty() && !who.container_id.empty()) found = table_.OfContainer(who.container_id);
+  if (found.empty() && !who.gpu_uuid.empty()) found = table_.OfGpu(who.gpu_uuid, -1);
   if (found.empty() && here && who.gpu_uuid.empty() && who.gpu_index >= 0)
-    found = book_.OfGpu({}, who.gpu_index);
+    found = table_.OfGpu({}, who.gpu_index);
   return found;
 }
 

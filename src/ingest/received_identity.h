@@ -25,7 +25,7 @@ class ReceivedIdentity final : public OtlpEnricher {
     AttributeSet mark = {};
   };
   // `book` and `clock` outlive it.
-  ReceivedIdentity(Options options, const IdentityTable& book, const Clock& clock);
+  ReceivedIdentity(Options options, const IdentityTable& table, const Clock& clock);
 
   // Before each request. What was handed out before is no longer valid. `relayed`: the sender tells what
   // others measured, as Prometheus does; then data that does not say its host is of none.
@@ -42,7 +42,7 @@ class ReceivedIdentity final : public OtlpEnricher {
   const OtlpAddition* Remember(std::string_view kind, const OtlpIdentity& who, bool here);
 
   const Options options_;
-  const IdentityTable& book_;
+  const IdentityTable& table_;
   const Clock& clock_;
   Endpoint peer_;
   bool relayed_ = false;

@@ -63,11 +63,11 @@ class ReceivedIdentityTest : public ::testing::Test {
   ManualClock clock_;
   OnePod pods_;
   LatestSnapshot hub_;
-  IdentityTable book_{{[this](const Entity& entity) { return pods_.Describe(entity); },
-                       [this] { return pods_.generation(); }},
-                      &hub_};
+  IdentityTable table_{{[this](const Entity& entity) { return pods_.Describe(entity); },
+                        [this] { return pods_.generation(); }},
+                       &hub_};
   ReceivedIdentity identity_{
-      {AttributeSet({{"k8s.cluster.name", "c1"}}), "here", "machine-1"}, book_, clock_};
+      {AttributeSet({{"k8s.cluster.name", "c1"}}), "here", "machine-1"}, table_, clock_};
 };
 
 TEST_F(ReceivedIdentityTest, PodUidThenContainerThenPeer) {

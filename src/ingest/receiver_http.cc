@@ -32,7 +32,7 @@ Result<std::unique_ptr<ReceiverHttp>> ReceiverHttp::Open(const Options& options,
 void ReceiverHttp::Close(Duration timeout) {
   // So that nobody comes to a socket that is not accepted from any more.
   sockets_.clear();
-  server_->Shutdown(timeout, [closed = closed_] { closed->Tell(); });
+  server_->Shutdown(timeout, [closed = closed_] { closed->Report(); });
 }
 
 void AddRetryAfter(HttpResponse& response, Duration after) {

@@ -84,7 +84,7 @@ class IntakeTest : public ::testing::Test {
     loop_.Start();
     env_.io = &loop_;
     intake_options_.ways = {way};
-    intake_options_.patience = std::chrono::milliseconds(50);
+    intake_options_.timeout = std::chrono::milliseconds(50);
   }
   // After it the intake takes what its options then say.
   void OpenIntake() {

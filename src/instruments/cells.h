@@ -64,7 +64,7 @@ class CellStore {
   // be called by several threads at once. Null: nobody.
   using UseHook = void (*)() noexcept;
   static void OnUse(UseHook hook) noexcept { use_hook.store(hook, std::memory_order_release); }
-  static void TellUse() noexcept {
+  static void ReportUse() noexcept {
     if (const UseHook hook = use_hook.load(std::memory_order_acquire)) hook();
   }
 

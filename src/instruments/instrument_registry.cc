@@ -74,47 +74,47 @@ std::string KeyOf(const Texts& attributes) {
 
 }  // namespace
 
-Book& Book::Instance() noexcept {
-  static Immortal<Book> book;
-  return *book;
+InstrumentRegistry& InstrumentRegistry::Instance() noexcept {
+  static Immortal<InstrumentRegistry> registry;
+  return *registry;
 }
 
 // The cells' lock is taken inside of ours, and so at a fork: handlers that were added last go first.
-Book::Book() {
+InstrumentRegistry::InstrumentRegistry() {
   CellStore::Instance();
   CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0);
 }
 
-void Book::BeforeFork() noexcept { Instance().mutex_.lock(); }
-void Book::AfterForkInParent() noexcept { Instance().mutex_.unlock(); }
-void Book::AfterForkInChild() noexcept {
-  Book& book = Instance();
-  for (std::atomic<double>& gauge : book.gauges_) gauge.store(kNotMeasured, std::memory_order_relaxed);
-  for (Family& family : book.families_) {
+void InstrumentRegistry::BeforeFork() noexcept { Instance().mutex_.lock(); }
+void InstrumentRegistry::AfterForkInParent() noexcept { Instance().mutex_.unlock(); }
+void InstrumentRegistry::AfterForkInChild() noexcept {
+  InstrumentRegistry& registry = Instance();
+  for (std::atomic<double>& gauge : registry.gauges_) gauge.store(kNotMeasured, std::memory_order_relaxed);
+  for (Family& family : registry.families_) {
     for (SeriesOf& series : family.series) series.told = 0;
   }
-  book.mutex_.unlock();
+  registry.mutex_.unlock();
 }
 
-uint64_t Book::NewRegistry() {
+uint64_t InstrumentRegistry::NewRegistry() {
   std::lock_guard lock(mutex_);
   limits_[++registries_] = kSeriesLimit;
   return registries_;
 }
 
-void Book::EndRegistry(uint64_t registry) {
+void InstrumentRegistry::EndRegistry(uint64_t registry) {
   std::lock_guard lock(mutex_);
   limits_.erase(registry);
   std::erase_if(by_name_, [registry](const auto& entry) { return entry.first.first == registry; });
 }
 
-void Book::LimitSeries(uint64_t registry, size_t limit) {
+void InstrumentRegistry::LimitSeries(uint64_t registry, size_t limit) {
   std::lock_guard lock(mutex_);
   if (auto found = limits_.find(registry); found != limits_.end()) found->second = std::max<size_t>(limit, 1);
 }
 
 // A program that makes the same mistake for ever fills no memory.
-Handle Book::Refuse(Code code, std::string detail) {
+Handle InstrumentRegistry::Refuse(Code code, std::string detail) {
   constexpr size_t kMostRefusals = 1'000;
   const auto same = std::ranges::find(refusals_, detail, &Status::detail);
   size_t place = static_cast<size_t>(same - refusals_.begin());
@@ -125,7 +125,7 @@ Handle Book::Refuse(Code code, std::string detail) {
   return {kInert, static_cast<uint32_t>(place)};
 }
 
-uint32_t Book::AddSeries(Family& family, Texts attributes) {
+uint32_t InstrumentRegistry::AddSeries(Family& family, Texts attributes) {
   const uint32_t number = static_cast<uint32_t>(family.series.size());
   SeriesOf& series = family.series.emplace_back();
   family.by_key.emplace(KeyOf(attributes), number);
@@ -149,7 +149,7 @@ uint32_t Book::AddSeries(Family& family, Texts attributes) {
   return number;
 }
 
-Handle Book::Make(Family wanted) {
+Handle InstrumentRegistry::Make(Family wanted) {
   std::lock_guard lock(mutex_);
   const std::string quoted = "\"" + wanted.name + "\"";
   if (!IsName(wanted.name))
@@ -176,7 +176,7 @@ Handle Book::Make(Family wanted) {
   return {families_[at->second].series.front().cell, at->second};
 }
 
-Handle Book::Bind(Handle handle, std::span<const Attribute> attributes) {
+Handle InstrumentRegistry::Bind(Handle handle, std::span<const Attribute> attributes) {
   if (handle.cell == kInert) return handle;
   std::lock_guard lock(mutex_);
   Family& family = families_[handle.family];
@@ -194,26 +194,26 @@ Handle Book::Bind(Handle handle, std::span<const Attribute> attributes) {
   return {family.series[number].cell, handle.family};
 }
 
-Status Book::StatusOf(Handle handle) const {
+Status InstrumentRegistry::StatusOf(Handle handle) const {
   if (handle.cell != kInert) return Ok();
   std::lock_guard lock(mutex_);
   return refusals_[handle.family];
 }
 
-const Family* Book::FamilyOf(Handle handle) const {
+const Family* InstrumentRegistry::FamilyOf(Handle handle) const {
   if (handle.cell == kInert) return nullptr;
   std::lock_guard lock(mutex_);
   return &families_[handle.family];
 }
 
-std::atomic<double>* Book::GaugeAt(Handle handle) {
+std::atomic<double>* InstrumentRegistry::GaugeAt(Handle handle) {
   static std::atomic<double> nobodys{kNotMeasured};
   if (handle.cell == kInert) return &nobodys;
   std::lock_guard lock(mutex_);
   return &gauges_[handle.cell];
 }
 
-bool Book::ReadSeries(const Family& family, SeriesOf& series, Sample& out) const {
+bool InstrumentRegistry::ReadSeries(const Family& family, SeriesOf& series, Sample& out) const {
   const CellStore& store = CellStore::Instance();
   switch (family.kind) {
     case InstrumentKind::kGauge:
@@ -250,7 +250,7 @@ bool Book::ReadSeries(const Family& family, SeriesOf& series, Sample& out) const
   return true;
 }
 
-std::vector<Sample> Book::Read(uint64_t registry) {
+std::vector<Sample> InstrumentRegistry::Read(uint64_t registry) {
   std::lock_guard lock(mutex_);
   std::vector<Sample> all;
   const int64_t forked = CellStore::Instance().forked_unix_ns();

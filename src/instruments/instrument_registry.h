@@ -49,9 +49,9 @@ struct Family {
 };
 
 // Thread-safe. There is one, which is never destroyed, nor is anything in it: handles outlive registries.
-class Book {
+class InstrumentRegistry {
  public:
-  static Book& Instance() noexcept;
+  static InstrumentRegistry& Instance() noexcept;
 
   uint64_t NewRegistry();
   void EndRegistry(uint64_t registry);
@@ -65,8 +65,8 @@ class Book {
   std::vector<Sample> Read(uint64_t registry);
 
  private:
-  friend class Immortal<Book>;
-  Book();
+  friend class Immortal<InstrumentRegistry>;
+  InstrumentRegistry();
   static void BeforeFork() noexcept;
   static void AfterForkInParent() noexcept;
   static void AfterForkInChild() noexcept;

@@ -14,9 +14,9 @@ namespace gpulens {
 namespace {
 
 using instruments::AddTo;
-using instruments::Book;
 using instruments::CellStore;
 using instruments::Family;
+using instruments::InstrumentRegistry;
 
 std::atomic<uint64_t> dropped{0};
 
@@ -40,14 +40,14 @@ bool HaveCells(uint32_t cell) noexcept {
   static thread_local OwnThread own;
   CellStore::Instance().Grow(own.thread);
   internal::cells = {own.thread.size, own.thread.cells.get()};
-  CellStore::TellUse();
+  CellStore::ReportUse();
   return true;
 }
 
 }  // namespace
 
-Registry::Registry() : id_(Book::Instance().NewRegistry()) {}
-Registry::~Registry() { Book::Instance().EndRegistry(id_); }
+Registry::Registry() : id_(InstrumentRegistry::Instance().NewRegistry()) {}
+Registry::~Registry() { InstrumentRegistry::Instance().EndRegistry(id_); }
 
 Registry& Registry::Process() noexcept {
   static Immortal<Registry> process;
@@ -55,11 +55,11 @@ Registry& Registry::Process() noexcept {
 }
 
 std::vector<Sample> Registry::Snapshot() const {
-  std::vector<Sample> all = Book::Instance().Read(id_);
-  instruments::TellSources(id_, all);
+  std::vector<Sample> all = InstrumentRegistry::Instance().Read(id_);
+  instruments::ReportSources(id_, all);
   return all;
 }
-void Registry::LimitSeries(size_t limit) noexcept { Book::Instance().LimitSeries(id_, limit); }
+void Registry::LimitSeries(size_t limit) noexcept { InstrumentRegistry::Instance().LimitSeries(id_, limit); }
 
 uint64_t DroppedRecords() noexcept { return dropped.load(std::memory_order_relaxed); }
 
@@ -91,24 +91,26 @@ Handle Make(InstrumentKind kind, bool integer, std::string_view name, const Inst
   wanted.description = options.description;
   if (kind == InstrumentKind::kHistogram)
     wanted.form.bounds.assign(options.bounds.begin(), options.bounds.end());
-  const Handle made = Book::Instance().Make(std::move(wanted));
-  CellStore::TellUse();
+  const Handle made = InstrumentRegistry::Instance().Make(std::move(wanted));
+  CellStore::ReportUse();
   return made;
 }
 
 Handle Bind(Handle handle, std::span<const Attribute> attributes) {
-  return Book::Instance().Bind(handle, attributes);
+  return InstrumentRegistry::Instance().Bind(handle, attributes);
 }
-Status StatusOf(Handle handle) { return Book::Instance().StatusOf(handle); }
-std::atomic<double>* GaugeAt(Handle handle) noexcept { return Book::Instance().GaugeAt(handle); }
+Status StatusOf(Handle handle) { return InstrumentRegistry::Instance().StatusOf(handle); }
+std::atomic<double>* GaugeAt(Handle handle) noexcept {
+  return InstrumentRegistry::Instance().GaugeAt(handle);
+}
 
 const HistogramForm* FormOf(Handle handle) noexcept {
-  const Family* family = Book::Instance().FamilyOf(handle);
+  const Family* family = InstrumentRegistry::Instance().FamilyOf(handle);
   return family && !family->form.bounds.empty() ? &family->form : nullptr;
 }
 
 double UnitsPerSecond(Handle handle) noexcept {
-  const Family* family = Book::Instance().FamilyOf(handle);
+  const Family* family = InstrumentRegistry::Instance().FamilyOf(handle);
   if (!family) return kNotMeasured;
   if (family->unit == "s") return 1;
   if (family->unit == "ms") return 1e3;

@@ -33,10 +33,10 @@ std::unique_lock<std::mutex> LockSources() { return std::unique_lock(Sources::In
 
 void AddSource(uint64_t registry, Source& source) { Sources::Instance().all.emplace_back(registry, &source); }
 
-void TellSources(uint64_t registry, std::vector<Sample>& out) {
+void ReportSources(uint64_t registry, std::vector<Sample>& out) {
   const auto lock = LockSources();
   for (const auto& [id, source] : Sources::Instance().all) {
-    if (id == registry) source->Tell(out);
+    if (id == registry) source->Report(out);
   }
 }
 

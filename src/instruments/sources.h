@@ -21,7 +21,7 @@ class Source {
   virtual ~Source() = default;
   // Under the sources' lock: appends series, those of one name beside each other. After a fork, of which it
   // knows by CellStore::forks, what the parent counted is nothing.
-  virtual void Tell(std::vector<Sample>& out) = 0;
+  virtual void Report(std::vector<Sample>& out) = 0;
 };
 
 // The lock under which all sources tell, and which nobody holds while the process forks.
@@ -29,7 +29,7 @@ std::unique_lock<std::mutex> LockSources();
 // Under that lock. The source lives to the end of the process.
 void AddSource(uint64_t registry, Source& source);
 // Takes the lock.
-void TellSources(uint64_t registry, std::vector<Sample>& out);
+void ReportSources(uint64_t registry, std::vector<Sample>& out);
 
 }  // namespace instruments
 }  // namespace gpulens

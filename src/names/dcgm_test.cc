@@ -13,8 +13,8 @@ namespace gpulens {
 namespace {
 
 using dialect_testing::Label;
+using dialect_testing::MakeNames;
 using dialect_testing::Series;
-using dialect_testing::Spell;
 using dialect_testing::Tick;
 using dialect_testing::Tsv;
 using ::testing::ElementsAre;
@@ -22,10 +22,9 @@ using ::testing::Pair;
 
 constexpr std::string_view kUuid = "GPU-7a2e92f2";
 
-std::vector<NamedSeries> SpellWith(const SeriesNamer& speller, const MetricDesc& desc,
-                                   AttributeSet attributes) {
+std::vector<NamedSeries> NameWith(const SeriesNamer& namer, const MetricDesc& desc, AttributeSet attributes) {
   std::vector<NamedSeries> out;
-  speller(Series(desc, std::move(attributes)), out);
+  namer(Series(desc, std::move(attributes)), out);
   return out;
 }
 
@@ -41,18 +40,18 @@ TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
                       {"gpu.vendor", "nvidia"},
                       {"gpu.pci.bus_id", "0000:0f:00.0"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580.95.05"}});
-  SeriesNamer speller = DcgmNamer();
-  EXPECT_TRUE(speller.Look(tick.Snap({{"host.name", "node7"}})));
+  SeriesNamer namer = DcgmNamer();
+  EXPECT_TRUE(namer.Look(tick.Snap({{"host.name", "node7"}})));
   AttributeSet power({{"gpu.index", int64_t{3}},
                       {"gpu.uuid", kUuid},
                       {"gpu.model", "NVIDIA H100 80GB HBM3"},
                       {"k8s.pod.name", "train-0"},
                       {"k8s.namespace.name", "ml"},
                       {"k8s.container.name", "main"}});
-  auto spelled = SpellWith(speller, kGpuPowerDraw, power);
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "DCGM_FI_DEV_POWER_USAGE");
-  EXPECT_THAT(spelled[0].labels,
+  auto named = NameWith(namer, kGpuPowerDraw, power);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "DCGM_FI_DEV_POWER_USAGE");
+  EXPECT_THAT(named[0].labels,
               ElementsAre(Pair("gpu", "3"), Pair("UUID", kUuid), Pair("pci_bus_id", "00000000:0F:00.0"),
                           Pair("device", "nvidia3"), Pair("modelName", "NVIDIA H100 80GB HBM3"),
                           Pair("Hostname", "node7"), Pair("DCGM_FI_DRIVER_VERSION", "580.95.05"),
@@ -60,9 +59,9 @@ TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
 }
 
 TEST(Dcgm, WhatIsNotKnownIsNoLabel) {
-  auto spelled = Spell({"dcgm"}, kGpuPowerDraw, {{"gpu.index", int64_t{0}}});
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("gpu", "0"), Pair("device", "nvidia0")));
+  auto named = MakeNames({"dcgm"}, kGpuPowerDraw, {{"gpu.index", int64_t{0}}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu", "0"), Pair("device", "nvidia0")));
 }
 
 TEST(Dcgm, LooksAgainWhenFactsChange) {
@@ -72,13 +71,13 @@ TEST(Dcgm, LooksAgainWhenFactsChange) {
     made.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", driver}});
     return made.Snap({{"host.name", "a"}});
   };
-  SeriesNamer speller = DcgmNamer();
-  EXPECT_TRUE(speller.Look(tick("1")));
-  EXPECT_FALSE(speller.Look(tick("1"))) << "another layout, the same facts";
+  SeriesNamer namer = DcgmNamer();
+  EXPECT_TRUE(namer.Look(tick("1")));
+  EXPECT_FALSE(namer.Look(tick("1"))) << "another layout, the same facts";
   AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
-  EXPECT_EQ(Label(SpellWith(speller, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "1");
-  EXPECT_TRUE(speller.Look(tick("2")));
-  EXPECT_EQ(Label(SpellWith(speller, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "2");
+  EXPECT_EQ(Label(NameWith(namer, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "1");
+  EXPECT_TRUE(namer.Look(tick("2")));
+  EXPECT_EQ(Label(NameWith(namer, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "2");
   std::vector<std::string> plain = {"native", "zernel"};
   EXPECT_FALSE(MakeSeriesNamer(plain).Look(tick("3"))) << "these say nothing of others";
 }
@@ -93,14 +92,14 @@ TEST(Dcgm, AnIndexOfTwoVendorsNamesNoGpu) {
                       {"gpu.uuid", "amd-1"},
                       {"gpu.vendor", "amd"},
                       {"gpu.pci.bus_id", "0000:02:00.0"}});
-  SeriesNamer speller = DcgmNamer();
-  speller.Look(tick.Snap());
-  auto by_uuid = SpellWith(speller, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
+  SeriesNamer namer = DcgmNamer();
+  namer.Look(tick.Snap());
+  auto by_uuid = NameWith(namer, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
   ASSERT_EQ(by_uuid.size(), 1u);
   EXPECT_EQ(Label(by_uuid[0], "pci_bus_id"), "00000000:01:00.0");
-  EXPECT_TRUE(SpellWith(speller, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", "amd-1"}}).empty())
+  EXPECT_TRUE(NameWith(namer, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", "amd-1"}}).empty())
       << "DCGM knows no GPU of AMD";
-  auto by_index = SpellWith(speller, kGpuPowerDraw, {{"gpu.index", int64_t{0}}});
+  auto by_index = NameWith(namer, kGpuPowerDraw, {{"gpu.index", int64_t{0}}});
   ASSERT_EQ(by_index.size(), 1u);
   EXPECT_EQ(Label(by_index[0], "pci_bus_id"), "-");
 }
@@ -112,23 +111,23 @@ TEST(Dcgm, MigInstancesHaveTheirProfile) {
                          {"gpu.mig.instance_id", int64_t{7}},
                          {"gpu.mig.compute_instance_id", int64_t{0}},
                          {"gpu.mig.profile", "1g.10gb"}});
-  SeriesNamer speller = DcgmNamer();
-  speller.Look(tick.Snap());
-  auto memory = SpellWith(speller, kGpuMigMemoryUsed,
-                          {{"gpu.uuid", kUuid},
-                           {"gpu.index", int64_t{0}},
-                           {"gpu.mig.instance_id", int64_t{7}},
-                           {"gpu.mig.compute_instance_id", int64_t{0}}});
+  SeriesNamer namer = DcgmNamer();
+  namer.Look(tick.Snap());
+  auto memory = NameWith(namer, kGpuMigMemoryUsed,
+                         {{"gpu.uuid", kUuid},
+                          {"gpu.index", int64_t{0}},
+                          {"gpu.mig.instance_id", int64_t{7}},
+                          {"gpu.mig.compute_instance_id", int64_t{0}}});
   ASSERT_EQ(memory.size(), 1u);
   EXPECT_EQ(memory[0].name, "DCGM_FI_DEV_FB_USED");
   EXPECT_EQ(Label(memory[0], "GPU_I_ID"), "7");
   EXPECT_EQ(Label(memory[0], "GPU_I_PROFILE"), "1g.10gb");
   auto active =
-      SpellWith(speller, kGpuSmActive,
-                {{"gpu.uuid", kUuid}, {"gpu.index", int64_t{0}}, {"gpu.mig.instance_id", int64_t{7}}});
+      NameWith(namer, kGpuSmActive,
+               {{"gpu.uuid", kUuid}, {"gpu.index", int64_t{0}}, {"gpu.mig.instance_id", int64_t{7}}});
   ASSERT_EQ(active.size(), 1u);
   EXPECT_EQ(Label(active[0], "GPU_I_PROFILE"), "1g.10gb") << "known by its GPU instance alone";
-  auto parent = SpellWith(speller, kGpuPowerDraw, {{"gpu.uuid", kUuid}, {"gpu.index", int64_t{0}}});
+  auto parent = NameWith(namer, kGpuPowerDraw, {{"gpu.uuid", kUuid}, {"gpu.index", int64_t{0}}});
   EXPECT_EQ(Label(parent[0], "GPU_I_PROFILE"), "-");
 }
 
@@ -167,34 +166,34 @@ TEST(Dcgm, UnitsAreTheirs) {
        Kind::kCounter},
   };
   for (const Want& want : wants) {
-    auto spelled = Spell({"dcgm"}, *want.native, want.attributes);
-    ASSERT_EQ(spelled.size(), 1u) << want.name;
-    EXPECT_EQ(spelled[0].name, want.name);
-    EXPECT_EQ(spelled[0].scale, want.scale) << want.name;
-    EXPECT_EQ(spelled[0].whole, want.whole) << want.name;
-    EXPECT_EQ(spelled[0].kind, want.kind) << want.name;
+    auto named = MakeNames({"dcgm"}, *want.native, want.attributes);
+    ASSERT_EQ(named.size(), 1u) << want.name;
+    EXPECT_EQ(named[0].name, want.name);
+    EXPECT_EQ(named[0].scale, want.scale) << want.name;
+    EXPECT_EQ(named[0].whole, want.whole) << want.name;
+    EXPECT_EQ(named[0].kind, want.kind) << want.name;
   }
 }
 
 TEST(Dcgm, SeriesOfALinkHaveOtherLabels) {
-  auto spelled = Spell({"dcgm@4.6"}, kGpuInterconnectIo,
-                       {{"gpu.index", int64_t{1}},
-                        {"gpu.uuid", kUuid},
-                        {"gpu.model", "H100"},
-                        {"gpu.interconnect.type", "nvlink"},
-                        {"gpu.interconnect.direction", "transmit"},
-                        {"gpu.interconnect.link_index", int64_t{4}}});
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "DCGM_FI_DEV_NVLINK_TX_BYTES_TOTAL");
-  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("nvlink", "4"), Pair("gpu", "1"), Pair("gpu_uuid", kUuid),
-                                             Pair("device", "nvidia1"), Pair("model_name", "H100")));
+  auto named = MakeNames({"dcgm@4.6"}, kGpuInterconnectIo,
+                         {{"gpu.index", int64_t{1}},
+                          {"gpu.uuid", kUuid},
+                          {"gpu.model", "H100"},
+                          {"gpu.interconnect.type", "nvlink"},
+                          {"gpu.interconnect.direction", "transmit"},
+                          {"gpu.interconnect.link_index", int64_t{4}}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "DCGM_FI_DEV_NVLINK_TX_BYTES_TOTAL");
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("nvlink", "4"), Pair("gpu", "1"), Pair("gpu_uuid", kUuid),
+                                           Pair("device", "nvidia1"), Pair("model_name", "H100")));
 }
 
 TEST(Dcgm, SumsOfAmdBlocksAreNoTotals) {
-  EXPECT_TRUE(Spell({"dcgm"}, kGpuEccErrors,
-                    {{"gpu.ecc.count_type", "volatile"},
-                     {"gpu.ecc.error_type", "correctable"},
-                     {"gpu.ecc.memory_block", "umc"}})
+  EXPECT_TRUE(MakeNames({"dcgm"}, kGpuEccErrors,
+                        {{"gpu.ecc.count_type", "volatile"},
+                         {"gpu.ecc.error_type", "correctable"},
+                         {"gpu.ecc.memory_block", "umc"}})
                   .empty());
 }
 
@@ -209,11 +208,11 @@ TEST(Dcgm, FeedsTheUsualDashboardAndAlerts) {
   std::set<std::string> made;
   auto add = [&](const MetricDesc& desc, AttributeSet own) {
     AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}, {"gpu.model", "H100"}});
-    for (const NamedSeries& spelled : Spell({"dcgm"}, desc, own.OverlaidOn(gpu))) {
+    for (const NamedSeries& named : MakeNames({"dcgm"}, desc, own.OverlaidOn(gpu))) {
       // What the dashboard chooses by and writes beside its lines.
-      EXPECT_EQ(Label(spelled, "gpu"), "0");
-      EXPECT_EQ(Label(spelled, "modelName"), "H100");
-      made.insert(spelled.name);
+      EXPECT_EQ(Label(named, "gpu"), "0");
+      EXPECT_EQ(Label(named, "modelName"), "H100");
+      made.insert(named.name);
     }
   };
   add(kGpuTemperature, {{"gpu.temperature.sensor", "edge"}});

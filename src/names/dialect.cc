@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "catalog/all.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 #include "names/dcgm.h"
 #include "names/genai.h"
 #include "names/hw.h"
@@ -43,34 +43,34 @@ std::string UnitWord(const MetricDesc& desc) {
   return word.size() > kProbe.size() ? word.substr(kProbe.size() + 1) : "";
 }
 
-void AppendNativeLabels(const SeriesInfo& series, std::string_view without, NameForm form,
-                        NamedSeries& spelled, MetricLevel level = MetricLevel::kAll) {
+void AppendNativeLabels(const SeriesInfo& series, std::string_view without, NameForm form, NamedSeries& named,
+                        MetricLevel level = MetricLevel::kAll) {
   for (auto [key, value] : series.attributes) {
     if (!without.empty() && key == without) continue;
     if (!ShowsAttribute(*series.desc, key, level)) continue;
     std::string label;
-    if (series.desc->spelling == Spelling::kVerbatim || form == NameForm::kOtel) label = key;
+    if (series.desc->naming == Naming::kVerbatim || form == NameForm::kOtel) label = key;
     else AppendPrometheusLabel(label, key);
     std::string text;
     AppendValue(text, value);
-    spelled.labels.emplace_back(std::move(label), std::move(text));
+    named.labels.emplace_back(std::move(label), std::move(text));
   }
 }
 
-void SpellNativeIn(NameForm form, const SeriesInfo& series, std::vector<NamedSeries>& out,
-                   MetricLevel level = MetricLevel::kAll) {
+void NameNativeIn(NameForm form, const SeriesInfo& series, std::vector<NamedSeries>& out,
+                  MetricLevel level = MetricLevel::kAll) {
   const MetricDesc& desc = *series.desc;
   if (desc.level > level || FactsOf(desc).dialect_only) return;
-  NamedSeries& spelled = out.emplace_back();
-  const bool as_scraped = desc.spelling == Spelling::kVerbatim;
+  NamedSeries& named = out.emplace_back();
+  const bool as_scraped = desc.naming == Naming::kVerbatim;
   const bool as_it_is = as_scraped || form == NameForm::kOtel;
-  if (form == NameForm::kOtel) spelled.name = desc.name;
-  else AppendPrometheusName(spelled.name, desc);
-  spelled.unit = as_it_is ? std::string(desc.unit) : UnitWord(desc);
-  spelled.help = desc.help;
-  spelled.kind = desc.kind;
-  spelled.only_if_set = desc.kind == Kind::kStateSet && !as_scraped && level != MetricLevel::kAll;
-  AppendNativeLabels(series, {}, form, spelled, level);
+  if (form == NameForm::kOtel) named.name = desc.name;
+  else AppendPrometheusName(named.name, desc);
+  named.unit = as_it_is ? std::string(desc.unit) : UnitWord(desc);
+  named.help = desc.help;
+  named.kind = desc.kind;
+  named.only_if_set = desc.kind == Kind::kStateSet && !as_scraped && level != MetricLevel::kAll;
+  AppendNativeLabels(series, {}, form, named, level);
 }
 
 // "0000:0f:00.0" to "00000000:0F:00.0"; what has another form stays as it is.
@@ -103,8 +103,8 @@ MetricDesc OtelDesc(const DialectRow& row) {
 }
 
 void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const TickFacts& facts,
-                 NamedSeries& spelled) {
-  for (const auto& [there, value] : spelled.labels) {
+                 NamedSeries& named) {
+  for (const auto& [there, value] : named.labels) {
     if (there == label.label) return;
   }
   std::string value(label.text);
@@ -116,7 +116,7 @@ void AppendLabel(const DialectLabel& label, const SeriesInfo& series, const Tick
   }
   std::string then = label.then.empty() ? std::string() : facts.Text(series, label.then);
   if (label.then.empty() || !then.empty()) value.append(label.join).append(then);
-  spelled.labels.emplace_back(label.label, std::move(value));
+  named.labels.emplace_back(label.label, std::move(value));
 }
 
 bool Applies(const DialectRow& row, const SeriesInfo& series) {
@@ -127,11 +127,11 @@ bool Applies(const DialectRow& row, const SeriesInfo& series) {
 }
 
 // Another name on the same page may be what OpenMetrics would call a counter's family.
-void MarkTakenNames(std::span<NamedSeries> spelled) {
-  for (NamedSeries& counter : spelled) {
+void MarkTakenNames(std::span<NamedSeries> named) {
+  for (NamedSeries& counter : named) {
     if (counter.kind != Kind::kCounter || !counter.name.ends_with("_total")) continue;
     std::string_view family = std::string_view(counter.name).substr(0, counter.name.size() - 6);
-    counter.name_taken = std::any_of(spelled.begin(), spelled.end(),
+    counter.name_taken = std::any_of(named.begin(), named.end(),
                                      [&](const NamedSeries& other) { return other.name == family; });
   }
 }
@@ -155,15 +155,15 @@ class PageNamer {
     return looks && facts_.Look(snapshot);
   }
 
-  void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) const {
+  void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) const {
     size_t before = out.size();
-    if (native_) SpellNativeIn(form_, series, out, level_);
-    for (const Dialect* dialect : dialects_) SpellIn(*dialect, series, out);
+    if (native_) NameNativeIn(form_, series, out, level_);
+    for (const Dialect* dialect : dialects_) NameIn(*dialect, series, out);
     MarkTakenNames(std::span(out).subspan(before));
   }
 
  private:
-  void SpellIn(const Dialect& dialect, const SeriesInfo& series, std::vector<NamedSeries>& out) const {
+  void NameIn(const Dialect& dialect, const SeriesInfo& series, std::vector<NamedSeries>& out) const {
     if (!dialect.vendor.empty()) {
       std::string vendor = facts_.Text(series, "gpu.vendor");
       if (!vendor.empty() && vendor != dialect.vendor) return;
@@ -172,9 +172,9 @@ class PageNamer {
     for (const DialectRow& row : dialect.rows) {
       if (!Applies(row, series) || HasRival(row, series)) continue;
       keep_native = row.keep_native;
-      if (!row.name.empty()) SpellRow(dialect, row, series, out);
+      if (!row.name.empty()) NameRow(dialect, row, series, out);
     }
-    if (dialect.over_native && keep_native && !native_) SpellOverNative(dialect, series, out);
+    if (dialect.over_native && keep_native && !native_) NameOverNative(dialect, series, out);
   }
 
   bool HasRival(const DialectRow& row, const SeriesInfo& series) const {
@@ -182,25 +182,25 @@ class PageNamer {
                        [&](const Rival& rival) { return facts_.HasRival(series, rival); });
   }
 
-  void SpellRow(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
-                std::vector<NamedSeries>& out) const {
-    NamedSeries& spelled = out.emplace_back();
-    spelled.name = row.name;
-    spelled.unit = row.unit;
-    spelled.help = row.help;
-    spelled.kind = row.kind;
-    spelled.scale = row.scale;
-    spelled.whole = row.whole;
-    if (row.all_attributes) AppendNativeLabels(series, row.without, NameForm::kPrometheus, spelled);
-    for (const DialectLabel& label : row.labels) AppendLabel(label, series, facts_, spelled);
-    for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, spelled);
-    if (row.other_attributes) AppendOthers(dialect, row, series, spelled);
-    if (dialect.otel && form_ == NameForm::kPrometheus) SpellOtel(dialect, row, spelled);
+  void NameRow(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
+               std::vector<NamedSeries>& out) const {
+    NamedSeries& named = out.emplace_back();
+    named.name = row.name;
+    named.unit = row.unit;
+    named.help = row.help;
+    named.kind = row.kind;
+    named.scale = row.scale;
+    named.whole = row.whole;
+    if (row.all_attributes) AppendNativeLabels(series, row.without, NameForm::kPrometheus, named);
+    for (const DialectLabel& label : row.labels) AppendLabel(label, series, facts_, named);
+    for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, named);
+    if (row.other_attributes) AppendOthers(dialect, row, series, named);
+    if (dialect.otel && form_ == NameForm::kPrometheus) NameOtel(dialect, row, named);
   }
 
   // The attributes that no label tells, under their own keys.
   static void AppendOthers(const Dialect& dialect, const DialectRow& row, const SeriesInfo& series,
-                           NamedSeries& spelled) {
+                           NamedSeries& named) {
     auto told = [&](std::span<const DialectLabel> labels, std::string_view key) {
       return std::any_of(labels.begin(), labels.end(), [&](const DialectLabel& label) {
         // Two of ours may be one of their words.
@@ -211,28 +211,27 @@ class PageNamer {
       if (told(row.labels, key) || told(dialect.labels, key)) continue;
       std::string text;
       AppendValue(text, value);
-      spelled.labels.emplace_back(key, std::move(text));
+      named.labels.emplace_back(key, std::move(text));
     }
   }
 
-  static void SpellOtel(const Dialect& dialect, const DialectRow& row, NamedSeries& spelled) {
-    spelled.name = PrometheusNameOf(dialect, row);
-    spelled.unit = UnitWord(OtelDesc(row));
-    for (auto& [key, value] : spelled.labels) {
+  static void NameOtel(const Dialect& dialect, const DialectRow& row, NamedSeries& named) {
+    named.name = PrometheusNameOf(dialect, row);
+    named.unit = UnitWord(OtelDesc(row));
+    for (auto& [key, value] : named.labels) {
       std::string label;
       AppendPrometheusLabel(label, key);
       key = std::move(label);
     }
   }
 
-  void SpellOverNative(const Dialect& dialect, const SeriesInfo& series,
-                       std::vector<NamedSeries>& out) const {
+  void NameOverNative(const Dialect& dialect, const SeriesInfo& series, std::vector<NamedSeries>& out) const {
     size_t before = out.size();
-    SpellNativeIn(form_, series, out);
-    for (NamedSeries& spelled : std::span(out).subspan(before)) {
-      if (spelled.kind == Kind::kUpDownCounter) spelled.kind = Kind::kGauge;
-      if (series.desc->spelling == Spelling::kVerbatim) continue;
-      for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, spelled);
+    NameNativeIn(form_, series, out);
+    for (NamedSeries& named : std::span(out).subspan(before)) {
+      if (named.kind == Kind::kUpDownCounter) named.kind = Kind::kGauge;
+      if (series.desc->naming == Naming::kVerbatim) continue;
+      for (const DialectLabel& label : dialect.labels) AppendLabel(label, series, facts_, named);
     }
   }
 
@@ -255,7 +254,7 @@ const Dialect* FindDialect(std::string_view name) noexcept {
 std::span<const std::string_view> DialectNames() noexcept { return kDialectNames; }
 
 void NameNative(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  SpellNativeIn(NameForm::kPrometheus, series, out);
+  NameNativeIn(NameForm::kPrometheus, series, out);
 }
 
 std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row) {
@@ -266,15 +265,14 @@ std::string PrometheusNameOf(const Dialect& dialect, const DialectRow& row) {
 }
 
 bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel level) noexcept {
-  if (level == MetricLevel::kAll || desc.kind == Kind::kInfo || desc.spelling == Spelling::kVerbatim)
-    return true;
+  if (level == MetricLevel::kAll || desc.kind == Kind::kInfo || desc.naming == Naming::kVerbatim) return true;
   return std::ranges::find(kGpuIdentityKeys, key) == std::end(kGpuIdentityKeys) ||
          std::ranges::find(desc.keys, key) != desc.keys.end();
 }
 
 SeriesNamer MakeSeriesNamer(std::span<const std::string> names, NameForm form, MetricLevel level) {
   auto page = std::make_shared<PageNamer>(names, form, level);
-  return {[page](const SeriesInfo& series, std::vector<NamedSeries>& out) { page->Spell(series, out); },
+  return {[page](const SeriesInfo& series, std::vector<NamedSeries>& out) { page->MakeNames(series, out); },
           [page](const Snapshot& snapshot) { return page->Look(snapshot); }};
 }
 
@@ -284,10 +282,10 @@ std::vector<NamedSeries> AlwaysShown(std::span<const std::string> names) {
     const Dialect* dialect = FindDialect(name);
     if (!dialect) continue;
     for (const DialectFamily& family : dialect->families) {
-      NamedSeries& spelled = out.emplace_back();
-      spelled.name = family.name;
-      spelled.help = family.help;
-      spelled.kind = family.kind;
+      NamedSeries& named = out.emplace_back();
+      named.name = family.name;
+      named.help = family.help;
+      named.kind = family.kind;
     }
   }
   return out;

@@ -19,54 +19,55 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::Spell;
+using dialect_testing::MakeNames;
 using dialect_testing::Tsv;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
 TEST(DialectTest, NativeFollowsTheCatalogue) {
-  auto spelled = Spell({"native"}, kGpuPowerDraw, {{"gpu.index", int64_t{3}}});
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "gpu_power_draw_watts");
-  EXPECT_EQ(spelled[0].unit, "watts");
-  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("gpu_index", "3")));
+  auto named = MakeNames({"native"}, kGpuPowerDraw, {{"gpu.index", int64_t{3}}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "gpu_power_draw_watts");
+  EXPECT_EQ(named[0].unit, "watts");
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu_index", "3")));
 }
 
 TEST(DialectTest, ScrapedNamesAreNeverRespelt) {
-  MetricDesc scraped{.name = "vllm:x.y", .unit = "seconds", .help = "X.", .spelling = Spelling::kVerbatim};
+  MetricDesc scraped{.name = "vllm:x.y", .unit = "seconds", .help = "X.", .naming = Naming::kVerbatim};
   for (const char* dialect : {"native", "l9gpu"}) {
-    auto spelled = Spell({dialect}, scraped, {{"a.b", "c"}});
-    ASSERT_EQ(spelled.size(), 1u) << dialect;
-    EXPECT_EQ(spelled[0].name, "vllm:x.y");
-    EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("a.b", "c")));
+    auto named = MakeNames({dialect}, scraped, {{"a.b", "c"}});
+    ASSERT_EQ(named.size(), 1u) << dialect;
+    EXPECT_EQ(named[0].name, "vllm:x.y");
+    EXPECT_THAT(named[0].labels, ElementsAre(Pair("a.b", "c")));
   }
-  EXPECT_TRUE(Spell({"dcgm", "otel_hw", "zernel"}, scraped, {{"a.b", "c"}}).empty());
+  EXPECT_TRUE(MakeNames({"dcgm", "otel_hw", "zernel"}, scraped, {{"a.b", "c"}}).empty());
 }
 
 TEST(DialectTest, RowsMadeForDialectsStandOnNoNativePage) {
   for (const MetricDesc* row :
        {&kGpuInterconnectBandwidth, &kGpuInterconnectLinkBandwidth, &kGpuMemoryBar1Free}) {
-    EXPECT_TRUE(Spell({"native"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
-    EXPECT_TRUE(Spell({"l9gpu"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
+    EXPECT_TRUE(MakeNames({"native"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
+    EXPECT_TRUE(MakeNames({"l9gpu"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
   }
-  EXPECT_EQ(Spell({"native", "dcgm"}, kGpuMemoryBar1Free, {{"gpu.index", int64_t{0}}}).size(), 1u);
+  EXPECT_EQ(MakeNames({"native", "dcgm"}, kGpuMemoryBar1Free, {{"gpu.index", int64_t{0}}}).size(), 1u);
 }
 
 TEST(DialectTest, ZernelNamesProcessMemoryInItsLabelOrder) {
-  auto spelled = Spell({"native", "zernel"}, kGpuProcessMemoryUsed,
-                       {{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}, {"gpu.uuid", "u"}});
-  ASSERT_EQ(spelled.size(), 2u);
-  EXPECT_EQ(spelled[1].name, "zernel_gpu_memory_used_bytes");
-  EXPECT_THAT(spelled[1].labels, ElementsAre(Pair("pid", "7"), Pair("gpu_id", "0")));
-  EXPECT_EQ(Spell({"zernel"}, kGpuPowerDraw, {}).size(), 0u);
+  auto named = MakeNames({"native", "zernel"}, kGpuProcessMemoryUsed,
+                         {{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}, {"gpu.uuid", "u"}});
+  ASSERT_EQ(named.size(), 2u);
+  EXPECT_EQ(named[1].name, "zernel_gpu_memory_used_bytes");
+  EXPECT_THAT(named[1].labels, ElementsAre(Pair("pid", "7"), Pair("gpu_id", "0")));
+  EXPECT_EQ(MakeNames({"zernel"}, kGpuPowerDraw, {}).size(), 0u);
 }
 
 TEST(DialectTest, SimulatedStaysVisible) {
-  auto spelled = Spell({"zernel"}, kGpuProcessMemoryPeak, {{"simulated", true}, {"process.pid", int64_t{7}}});
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("pid", "7"), Pair("simulated", "true")));
+  auto named =
+      MakeNames({"zernel"}, kGpuProcessMemoryPeak, {{"simulated", true}, {"process.pid", int64_t{7}}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("pid", "7"), Pair("simulated", "true")));
   for (const char* dialect : {"native", "dcgm", "dcgm@4.6", "otel_hw", "l9gpu"}) {
-    auto demo = Spell({dialect}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
+    auto demo = MakeNames({dialect}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
     ASSERT_EQ(demo.size(), 1u) << dialect;
     EXPECT_EQ(dialect_testing::Label(demo[0], "simulated"), "true") << dialect;
   }

@@ -15,8 +15,8 @@ namespace gpulens {
 namespace {
 
 using dialect_testing::Label;
+using dialect_testing::MakeNames;
 using dialect_testing::Series;
-using dialect_testing::Spell;
 using dialect_testing::Tick;
 using dialect_testing::Tsv;
 using ::testing::ElementsAre;
@@ -32,10 +32,10 @@ AttributeSet Of(std::string_view engine, std::string_view layer, std::string_vie
 // How the speller of the dialect calls a series after a look at the tick.
 std::vector<NamedSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
   std::vector<std::string> names = {"otel_genai"};
-  SeriesNamer speller = MakeSeriesNamer(names);
-  speller.Look(tick.Snap());
+  SeriesNamer namer = MakeSeriesNamer(names);
+  namer.Look(tick.Snap());
   std::vector<NamedSeries> out;
-  speller(Series(desc, std::move(attributes)), out);
+  namer(Series(desc, std::move(attributes)), out);
   return out;
 }
 
@@ -47,17 +47,17 @@ TEST(Genai, HistogramsHaveTheirNamesUnitsAndRequiredAttributes) {
       {&kInferenceRequestPromptTokens, {"gen_ai_client_token_usage", ""}},
       {&kInferenceRequestGenerationTokens, {"gen_ai_client_token_usage", ""}}};
   for (const auto& [desc, name] : expected) {
-    auto spelled = Spell({"otel_genai"}, *desc, Of("vllm", "engine"));
-    ASSERT_EQ(spelled.size(), 1u) << desc->name;
-    EXPECT_EQ(spelled[0].name, name.first);
-    EXPECT_EQ(spelled[0].unit, name.second);
-    EXPECT_EQ(spelled[0].kind, Kind::kHistogram);
-    EXPECT_EQ(spelled[0].scale, 1) << "the convention's unit is the role's";
-    EXPECT_EQ(Label(spelled[0], "gen_ai_operation_name"), "chat");
-    EXPECT_EQ(Label(spelled[0], "gen_ai_provider_name"), "vllm");
-    EXPECT_EQ(Label(spelled[0], "gen_ai_request_model"), "m");
-    EXPECT_EQ(Label(spelled[0], "model_name"), "-") << "told once";
-    EXPECT_EQ(Label(spelled[0], "server_address"), "-") << "nothing is made up";
+    auto named = MakeNames({"otel_genai"}, *desc, Of("vllm", "engine"));
+    ASSERT_EQ(named.size(), 1u) << desc->name;
+    EXPECT_EQ(named[0].name, name.first);
+    EXPECT_EQ(named[0].unit, name.second);
+    EXPECT_EQ(named[0].kind, Kind::kHistogram);
+    EXPECT_EQ(named[0].scale, 1) << "the convention's unit is the role's";
+    EXPECT_EQ(Label(named[0], "gen_ai_operation_name"), "chat");
+    EXPECT_EQ(Label(named[0], "gen_ai_provider_name"), "vllm");
+    EXPECT_EQ(Label(named[0], "gen_ai_request_model"), "m");
+    EXPECT_EQ(Label(named[0], "model_name"), "-") << "told once";
+    EXPECT_EQ(Label(named[0], "server_address"), "-") << "nothing is made up";
   }
 }
 
@@ -93,30 +93,30 @@ TEST(Genai, InOpenTelemetrysFormNamesAndKeysKeepTheirDots) {
 
 TEST(Genai, TokensAreOfOneType) {
   auto type = [](const MetricDesc& desc) {
-    return Label(Spell({"otel_genai"}, desc, Of("vllm", "engine")).at(0), "gen_ai_token_type");
+    return Label(MakeNames({"otel_genai"}, desc, Of("vllm", "engine")).at(0), "gen_ai_token_type");
   };
   EXPECT_EQ(type(kInferenceRequestPromptTokens), "input");
   EXPECT_EQ(type(kInferenceRequestGenerationTokens), "output");
-  EXPECT_TRUE(Spell({"otel_genai"}, kInferencePromptTokens, Of("vllm", "engine")).empty())
+  EXPECT_TRUE(MakeNames({"otel_genai"}, kInferencePromptTokens, Of("vllm", "engine")).empty())
       << "a counter is no histogram of tokens per request";
 }
 
 TEST(Genai, TheConfigurationMayCallItOtherwise) {
-  auto spelled = Spell({"otel_genai"}, kInferenceTimeToFirstToken,
-                       AttributeSet({{"inference.engine", "vllm"},
-                                     {"gen_ai.operation.name", "text_completion"},
-                                     {"gen_ai.provider.name", "acme"}}));
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_THAT(spelled[0].labels,
+  auto named = MakeNames({"otel_genai"}, kInferenceTimeToFirstToken,
+                         AttributeSet({{"inference.engine", "vllm"},
+                                       {"gen_ai.operation.name", "text_completion"},
+                                       {"gen_ai.provider.name", "acme"}}));
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_THAT(named[0].labels,
               ElementsAre(Pair("gen_ai_operation_name", "text_completion"),
                           Pair("gen_ai_provider_name", "acme"), Pair("inference_engine", "vllm")));
 }
 
 TEST(Genai, AnEngineThatGeneratesNothingDoesNotChat) {
-  auto spelled = Spell({"otel_genai"}, kInferenceRequestDuration, Of("tei", "engine"));
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(Label(spelled[0], "gen_ai_operation_name"), "embeddings");
-  EXPECT_EQ(Label(spelled[0], "inference_engine"), "tei");
+  auto named = MakeNames({"otel_genai"}, kInferenceRequestDuration, Of("tei", "engine"));
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(Label(named[0], "gen_ai_operation_name"), "embeddings");
+  EXPECT_EQ(Label(named[0], "inference_engine"), "tei");
 }
 
 TEST(Genai, TheServerIsTheOneWhosePageIsRead) {
@@ -129,23 +129,23 @@ TEST(Genai, TheServerIsTheOneWhosePageIsRead) {
   for (const auto& [url, server] : urls) {
     Tick tick;
     tick.Add(kSelfScrapeInfo, {{"target", "t"}, {"url", url}});
-    auto spelled = After(tick, kInferenceTimeToFirstToken,
-                         AttributeSet({{"target", "t"}, {"inference.engine", "vllm"}}));
-    ASSERT_EQ(spelled.size(), 1u);
-    EXPECT_EQ(Label(spelled[0], "server_address"), server.first) << url;
-    EXPECT_EQ(Label(spelled[0], "server_port"), server.second) << url;
-    spelled = After(tick, kInferenceTimeToFirstToken,
-                    AttributeSet({{"target", "another"}, {"inference.engine", "vllm"}}));
-    EXPECT_EQ(Label(spelled.at(0), "server_address"), "-");
+    auto named = After(tick, kInferenceTimeToFirstToken,
+                       AttributeSet({{"target", "t"}, {"inference.engine", "vllm"}}));
+    ASSERT_EQ(named.size(), 1u);
+    EXPECT_EQ(Label(named[0], "server_address"), server.first) << url;
+    EXPECT_EQ(Label(named[0], "server_port"), server.second) << url;
+    named = After(tick, kInferenceTimeToFirstToken,
+                  AttributeSet({{"target", "another"}, {"inference.engine", "vllm"}}));
+    EXPECT_EQ(Label(named.at(0), "server_address"), "-");
   }
 }
 
 TEST(Genai, TimeBetweenTokensStandsInOnlyWhereNothingBetterIs) {
   Tick alone;
   alone.Add(kInferenceInterTokenLatency, {{"target", "t"}, {"inference.engine", "sglang"}});
-  auto spelled = After(alone, kInferenceInterTokenLatency, Of("sglang", "engine"));
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "gen_ai_server_time_per_output_token_seconds");
+  auto named = After(alone, kInferenceInterTokenLatency, Of("sglang", "engine"));
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "gen_ai_server_time_per_output_token_seconds");
 
   Tick both;
   both.Add(
@@ -180,32 +180,32 @@ TEST(Genai, ARequestIsCountedByOneLayerOfAPage) {
 
 TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
   std::vector<std::string> names = {"otel_genai"};
-  SeriesNamer speller = MakeSeriesNamer(names);
+  SeriesNamer namer = MakeSeriesNamer(names);
   auto told = [&] {
     std::vector<NamedSeries> out;
-    speller(Series(kInferenceInterTokenLatency, Of("vllm", "engine")), out);
+    namer(Series(kInferenceInterTokenLatency, Of("vllm", "engine")), out);
     return out.size();
   };
   Tick with, without;
   with.Add(kInferenceTimePerOutputToken,
            {{"target", "t"}, {"inference.engine", "vllm"}, {"model.name", "m"}});
-  EXPECT_TRUE(speller.Look(with.Snap()));
+  EXPECT_TRUE(namer.Look(with.Snap()));
   EXPECT_EQ(told(), 0u);
-  EXPECT_FALSE(speller.Look(with.Snap())) << "nothing is new";
-  EXPECT_TRUE(speller.Look(without.Snap()));
+  EXPECT_FALSE(namer.Look(with.Snap())) << "nothing is new";
+  EXPECT_TRUE(namer.Look(without.Snap()));
   EXPECT_EQ(told(), 1u);
 }
 
 TEST(Genai, CacheNamesAreMarkedAsOutsideTheConvention) {
-  auto spelled = Spell({"otel_genai"}, kInferenceKvCacheUsage,
-                       AttributeSet({{"inference.engine", "vllm"}, {"cache.type", "gpu"}}));
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "gen_ai_server_cache_utilization_ratio");
-  EXPECT_EQ(spelled[0].kind, Kind::kGauge);
-  EXPECT_EQ(Label(spelled[0], "gen_ai_cache_type"), "gpu");
-  EXPECT_EQ(Label(spelled[0], "cache_type"), "-");
+  auto named = MakeNames({"otel_genai"}, kInferenceKvCacheUsage,
+                         AttributeSet({{"inference.engine", "vllm"}, {"cache.type", "gpu"}}));
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "gen_ai_server_cache_utilization_ratio");
+  EXPECT_EQ(named[0].kind, Kind::kGauge);
+  EXPECT_EQ(Label(named[0], "gen_ai_cache_type"), "gpu");
+  EXPECT_EQ(Label(named[0], "cache_type"), "-");
   for (const MetricDesc* native : {&kVllmCacheHitRate, &kSglangCacheHitRate}) {
-    auto rate = Spell({"otel_genai"}, *native, Of("vllm", "engine"));
+    auto rate = MakeNames({"otel_genai"}, *native, Of("vllm", "engine"));
     ASSERT_EQ(rate.size(), 1u) << native->name;
     EXPECT_EQ(rate[0].name, "gen_ai_server_cache_hit_rate_ratio");
     EXPECT_EQ(rate[0].kind, Kind::kGauge);
@@ -227,9 +227,9 @@ TEST(Genai, ProvidersAreThoseOfTheTableOfEngines) {
   for (size_t i = 0; i < engines.size(); ++i) {
     std::string_view name = engines.At(i, "engine");
     names.insert(name);
-    auto spelled = Spell({"otel_genai"}, kInferenceTimeToFirstToken, Of(name, "engine"));
-    ASSERT_EQ(spelled.size(), 1u);
-    EXPECT_EQ(Label(spelled[0], "gen_ai_provider_name"), engines.At(i, "provider")) << name;
+    auto named = MakeNames({"otel_genai"}, kInferenceTimeToFirstToken, Of(name, "engine"));
+    ASSERT_EQ(named.size(), 1u);
+    EXPECT_EQ(Label(named[0], "gen_ai_provider_name"), engines.At(i, "provider")) << name;
   }
   for (const DialectWord& word : kGenaiProviders) EXPECT_TRUE(names.contains(word.ours)) << word.ours;
 }

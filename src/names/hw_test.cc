@@ -11,8 +11,8 @@ namespace gpulens {
 namespace {
 
 using dialect_testing::Label;
+using dialect_testing::MakeNames;
 using dialect_testing::Series;
-using dialect_testing::Spell;
 using dialect_testing::Tick;
 
 TEST(Hw, AGpuIsItsUuid) {
@@ -24,14 +24,14 @@ TEST(Hw, AGpuIsItsUuid) {
                       {"gpu.serial", "1654"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580"}});
   std::vector<std::string> names = {"otel_hw"};
-  SeriesNamer speller = MakeSeriesNamer(names);
-  speller.Look(tick.Snap());
+  SeriesNamer namer = MakeSeriesNamer(names);
+  namer.Look(tick.Snap());
   std::vector<NamedSeries> out;
-  speller(Series(kGpuUtilization, {{"gpu.index", int64_t{0}},
-                                   {"gpu.uuid", "u"},
-                                   {"gpu.model", "H100"},
-                                   {"gpu.task.type", "compute"}}),
-          out);
+  namer(Series(kGpuUtilization, {{"gpu.index", int64_t{0}},
+                                 {"gpu.uuid", "u"},
+                                 {"gpu.model", "H100"},
+                                 {"gpu.task.type", "compute"}}),
+        out);
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].name, "hw_gpu_utilization_ratio");
   EXPECT_EQ(out[0].scale, 1);
@@ -47,30 +47,30 @@ TEST(Hw, AGpuIsItsUuid) {
 }
 
 TEST(Hw, ASensorStandsBelowItsGpu) {
-  auto spelled =
-      Spell({"otel_hw"}, kGpuTemperature, {{"gpu.uuid", "u"}, {"gpu.temperature.sensor", "memory"}});
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "hw_temperature_celsius");
-  EXPECT_EQ(Label(spelled[0], "hw_id"), "u/memory");
-  EXPECT_EQ(Label(spelled[0], "hw_parent"), "u");
-  EXPECT_EQ(Label(spelled[0], "hw_type"), "temperature");
-  EXPECT_EQ(Label(spelled[0], "hw_sensor_location"), "memory");
+  auto named =
+      MakeNames({"otel_hw"}, kGpuTemperature, {{"gpu.uuid", "u"}, {"gpu.temperature.sensor", "memory"}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "hw_temperature_celsius");
+  EXPECT_EQ(Label(named[0], "hw_id"), "u/memory");
+  EXPECT_EQ(Label(named[0], "hw_parent"), "u");
+  EXPECT_EQ(Label(named[0], "hw_type"), "temperature");
+  EXPECT_EQ(Label(named[0], "hw_sensor_location"), "memory");
 
-  auto fan = Spell({"otel_hw"}, kGpuFanRotation, {{"gpu.uuid", "u"}, {"gpu.fan.index", int64_t{1}}});
+  auto fan = MakeNames({"otel_hw"}, kGpuFanRotation, {{"gpu.uuid", "u"}, {"gpu.fan.index", int64_t{1}}});
   ASSERT_EQ(fan.size(), 1u);
   EXPECT_EQ(Label(fan[0], "hw_id"), "u/fan/1");
-  EXPECT_EQ(Label(Spell({"otel_hw"}, kGpuFanSpeed, {{"gpu.uuid", "u"}}).at(0), "hw_id"), "u/fan");
-  EXPECT_EQ(Label(Spell({"otel_hw"}, kHostCpuEnergy, {{"host.cpu.package", int64_t{1}}}).at(0), "hw_id"),
+  EXPECT_EQ(Label(MakeNames({"otel_hw"}, kGpuFanSpeed, {{"gpu.uuid", "u"}}).at(0), "hw_id"), "u/fan");
+  EXPECT_EQ(Label(MakeNames({"otel_hw"}, kHostCpuEnergy, {{"host.cpu.package", int64_t{1}}}).at(0), "hw_id"),
             "cpu/1");
 }
 
 TEST(Hw, ErrorsHaveTheirType) {
   auto type = [](const MetricDesc& desc, AttributeSet attributes) {
-    auto spelled = Spell({"otel_hw"}, desc, std::move(attributes));
-    if (spelled.size() != 1) return std::to_string(spelled.size()) + " spellings";
-    EXPECT_EQ(spelled[0].name, "hw_errors_total");
-    EXPECT_EQ(spelled[0].kind, Kind::kCounter);
-    return Label(spelled[0], "error_type");
+    auto named = MakeNames({"otel_hw"}, desc, std::move(attributes));
+    if (named.size() != 1) return std::to_string(named.size()) + " spellings";
+    EXPECT_EQ(named[0].name, "hw_errors_total");
+    EXPECT_EQ(named[0].kind, Kind::kCounter);
+    return Label(named[0], "error_type");
   };
   auto ecc = [&](const char* count, const char* kind) {
     return type(kGpuEccErrors, {{"gpu.ecc.count_type", count}, {"gpu.ecc.error_type", kind}});
@@ -89,9 +89,9 @@ TEST(Hw, ErrorsHaveTheirType) {
 
 TEST(Hw, LimitsAreDegradedAndCritical) {
   auto limit = [](const char* type) {
-    auto spelled = Spell({"otel_hw"}, kGpuTemperatureLimit,
-                         {{"gpu.temperature.sensor", "edge"}, {"gpu.temperature.limit_type", type}});
-    return spelled.empty() ? std::string() : Label(spelled[0], "hw_limit_type");
+    auto named = MakeNames({"otel_hw"}, kGpuTemperatureLimit,
+                           {{"gpu.temperature.sensor", "edge"}, {"gpu.temperature.limit_type", type}});
+    return named.empty() ? std::string() : Label(named[0], "hw_limit_type");
   };
   EXPECT_EQ(limit("slowdown"), "high.degraded");
   EXPECT_EQ(limit("shutdown"), "high.critical");
@@ -99,13 +99,13 @@ TEST(Hw, LimitsAreDegradedAndCritical) {
 }
 
 TEST(Hw, WhatTheConventionsHaveNoPlaceForIsNotThere) {
-  EXPECT_TRUE(Spell({"otel_hw"}, kGpuMemoryUtilization, {{"gpu.task.type", "memory_controller"}}).empty())
+  EXPECT_TRUE(MakeNames({"otel_hw"}, kGpuMemoryUtilization, {{"gpu.task.type", "memory_controller"}}).empty())
       << "their memory utilisation is how full it is";
-  EXPECT_TRUE(Spell({"otel_hw"}, kGpuClockFrequency, {{"gpu.clock.type", "sm"}}).empty());
-  EXPECT_TRUE(
-      Spell({"otel_hw"}, kGpuMemoryUsed, {{"gpu.uuid", "u"}, {"gpu.mig.instance_id", int64_t{1}}}).empty());
-  EXPECT_TRUE(Spell({"otel_hw"}, kGpuState, {{"gpu.state", "lost"}}).empty());
-  auto full = Spell({"otel_hw"}, kGpuMemoryUsedPercent, {{"gpu.uuid", "u"}});
+  EXPECT_TRUE(MakeNames({"otel_hw"}, kGpuClockFrequency, {{"gpu.clock.type", "sm"}}).empty());
+  EXPECT_TRUE(MakeNames({"otel_hw"}, kGpuMemoryUsed, {{"gpu.uuid", "u"}, {"gpu.mig.instance_id", int64_t{1}}})
+                  .empty());
+  EXPECT_TRUE(MakeNames({"otel_hw"}, kGpuState, {{"gpu.state", "lost"}}).empty());
+  auto full = MakeNames({"otel_hw"}, kGpuMemoryUsedPercent, {{"gpu.uuid", "u"}});
   ASSERT_EQ(full.size(), 1u);
   EXPECT_EQ(full[0].name, "hw_gpu_memory_utilization_ratio");
   EXPECT_EQ(full[0].scale, 0.01);
@@ -117,9 +117,9 @@ TEST(Hw, OnlyHealthFeedsTheStatus) {
     if (row.name == "hw_status") feeding.insert(row.native);
   }
   EXPECT_EQ(feeding, std::set<const MetricDesc*>{&kGpuHealthState});
-  auto spelled = Spell({"otel_hw"}, kGpuHealthState, {{"gpu.uuid", "u"}, {"gpu.health.state", "degraded"}});
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(Label(spelled[0], "hw_state"), "degraded");
+  auto named = MakeNames({"otel_hw"}, kGpuHealthState, {{"gpu.uuid", "u"}, {"gpu.health.state", "degraded"}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(Label(named[0], "hw_state"), "degraded");
 }
 
 }  // namespace

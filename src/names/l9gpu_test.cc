@@ -8,15 +8,15 @@
 
 #include "base/files.h"
 #include "catalog/all.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 #include "names/naming_testing.h"
 
 namespace gpulens {
 namespace {
 
 using dialect_testing::Label;
+using dialect_testing::MakeNames;
 using dialect_testing::Series;
-using dialect_testing::Spell;
 using dialect_testing::Tick;
 using dialect_testing::Tsv;
 
@@ -32,48 +32,48 @@ TEST(L9gpu, CountersAreGaugesUnderTheirNames) {
                         {&kGpuEnergyConsumption, "gpu_energy_consumption_mJ", 1000},
                         {&kGpuThrottleMask, "gpu_throttle_reason", 1}};
   for (const Want& want : wants) {
-    auto spelled = Spell({"l9gpu"}, *want.native, {{"gpu.index", int64_t{2}}});
-    ASSERT_EQ(spelled.size(), 1u) << want.name;
-    EXPECT_EQ(spelled[0].name, want.name);
-    EXPECT_EQ(spelled[0].kind, Kind::kGauge);
-    EXPECT_EQ(spelled[0].scale, want.scale);
-    EXPECT_EQ(Label(spelled[0], "gpu_index"), "2");
+    auto named = MakeNames({"l9gpu"}, *want.native, {{"gpu.index", int64_t{2}}});
+    ASSERT_EQ(named.size(), 1u) << want.name;
+    EXPECT_EQ(named[0].name, want.name);
+    EXPECT_EQ(named[0].kind, Kind::kGauge);
+    EXPECT_EQ(named[0].scale, want.scale);
+    EXPECT_EQ(Label(named[0], "gpu_index"), "2");
   }
 }
 
 TEST(L9gpu, AllElseIsNativeAndLevelsAreGauges) {
   Tick tick;
   std::vector<std::string> names = {"l9gpu"};
-  SeriesNamer speller = MakeSeriesNamer(names);
-  speller.Look(tick.Snap({{"host.name", "n1"}, {"k8s.cluster.name", "prod"}}));
+  SeriesNamer namer = MakeSeriesNamer(names);
+  namer.Look(tick.Snap({{"host.name", "n1"}, {"k8s.cluster.name", "prod"}}));
   std::vector<NamedSeries> out;
-  speller(Series(kGpuMemoryUsed, {{"gpu.index", int64_t{0}}}), out);
+  namer(Series(kGpuMemoryUsed, {{"gpu.index", int64_t{0}}}), out);
   ASSERT_EQ(out.size(), 1u);
   EXPECT_EQ(out[0].name, "gpu_memory_used_bytes");
   EXPECT_EQ(out[0].kind, Kind::kGauge);
   EXPECT_EQ(Label(out[0], "host_name"), "n1") << "its dashboards choose by host and cluster";
   EXPECT_EQ(Label(out[0], "k8s_cluster_name"), "prod");
-  EXPECT_EQ(Spell({"l9gpu"}, kGpuPowerDraw, {}).at(0).name, "gpu_power_draw_watts");
-  EXPECT_EQ(Spell({"l9gpu"}, kGpuPowerDraw, {}).at(0).scale, 1) << "W, as it says, not mW";
+  EXPECT_EQ(MakeNames({"l9gpu"}, kGpuPowerDraw, {}).at(0).name, "gpu_power_draw_watts");
+  EXPECT_EQ(MakeNames({"l9gpu"}, kGpuPowerDraw, {}).at(0).scale, 1) << "W, as it says, not mW";
 }
 
 TEST(L9gpu, NothingIsPrintedTwiceBesideNative) {
-  auto both = Spell({"native", "l9gpu"}, kGpuMemoryUsed, {{"gpu.index", int64_t{0}}});
+  auto both = MakeNames({"native", "l9gpu"}, kGpuMemoryUsed, {{"gpu.index", int64_t{0}}});
   ASSERT_EQ(both.size(), 1u);
   EXPECT_EQ(both[0].kind, Kind::kUpDownCounter);
-  auto energy = Spell({"native", "l9gpu"}, kGpuEnergyConsumption, {});
+  auto energy = MakeNames({"native", "l9gpu"}, kGpuEnergyConsumption, {});
   ASSERT_EQ(energy.size(), 2u);
   EXPECT_EQ(energy[0].name, "gpu_energy_consumption_joules_total");
   EXPECT_FALSE(energy[0].name_taken);
-  auto errors = Spell({"native", "l9gpu"}, kGpuXidErrors, {});
+  auto errors = MakeNames({"native", "l9gpu"}, kGpuXidErrors, {});
   ASSERT_EQ(errors.size(), 2u);
   EXPECT_EQ(errors[0].name, "gpu_xid_errors_total");
   EXPECT_TRUE(errors[0].name_taken) << "OpenMetrics would call it gpu_xid_errors, too";
-  EXPECT_FALSE(Spell({"native"}, kGpuXidErrors, {}).at(0).name_taken);
+  EXPECT_FALSE(MakeNames({"native"}, kGpuXidErrors, {}).at(0).name_taken);
 }
 
 TEST(L9gpu, TheAlertsSpellingStandsBesideTheRegularOne) {
-  auto rate = Spell({"l9gpu"}, kGpuEccSbeRate, {});
+  auto rate = MakeNames({"l9gpu"}, kGpuEccSbeRate, {});
   ASSERT_EQ(rate.size(), 2u);
   EXPECT_EQ(rate[0].name, "gpu_ecc_sbe_rate");
   EXPECT_EQ(rate[1].name, "gpu_ecc_sbe_rate_per_hour");
@@ -81,10 +81,10 @@ TEST(L9gpu, TheAlertsSpellingStandsBesideTheRegularOne) {
 
 TEST(L9gpu, AnXgmiLinkHasNoDirection) {
   auto link = [](const char* type, const char* direction) {
-    return Spell({"l9gpu"}, kGpuInterconnectThroughput,
-                 {{"gpu.interconnect.type", type},
-                  {"gpu.interconnect.direction", direction},
-                  {"gpu.interconnect.link_index", int64_t{1}}});
+    return MakeNames({"l9gpu"}, kGpuInterconnectThroughput,
+                     {{"gpu.interconnect.type", type},
+                      {"gpu.interconnect.direction", direction},
+                      {"gpu.interconnect.link_index", int64_t{1}}});
   };
   auto sent = link("xgmi", "transmit");
   ASSERT_EQ(sent.size(), 1u);
@@ -201,10 +201,10 @@ TEST(L9gpu, ItsDashboardsFindTheirFamiliesAsGauges) {
   for (const MetricDesc* metric : AllMetrics()) {
     // Rows with conditions apply to some series of a metric; the others are spelt as without them.
     for (const char* type : {"nvlink", "xgmi"}) {
-      for (const NamedSeries& spelled :
-           Spell({"l9gpu"}, *metric,
-                 {{"gpu.interconnect.type", type}, {"gpu.interconnect.direction", "transmit"}}))
-        given.try_emplace(spelled.name, spelled.kind);
+      for (const NamedSeries& named :
+           MakeNames({"l9gpu"}, *metric,
+                     {{"gpu.interconnect.type", type}, {"gpu.interconnect.direction", "transmit"}}))
+        given.try_emplace(named.name, named.kind);
     }
   }
   Tsv panels(*std::move(text));

@@ -21,16 +21,16 @@ inline SeriesInfo Series(const MetricDesc& desc, AttributeSet attributes) {
   return info;
 }
 
-inline std::vector<NamedSeries> Spell(std::vector<std::string> dialects, const MetricDesc& desc,
-                                      AttributeSet attributes) {
+inline std::vector<NamedSeries> MakeNames(std::vector<std::string> dialects, const MetricDesc& desc,
+                                          AttributeSet attributes) {
   std::vector<NamedSeries> out;
   MakeSeriesNamer(dialects)(Series(desc, std::move(attributes)), out);
   return out;
 }
 
 // The value of a label; "-" when there is none.
-inline std::string Label(const NamedSeries& spelled, std::string_view label) {
-  for (const auto& [key, value] : spelled.labels) {
+inline std::string Label(const NamedSeries& named, std::string_view label) {
+  for (const auto& [key, value] : named.labels) {
     if (key == label) return value;
   }
   return "-";
@@ -47,7 +47,7 @@ class Tick {
     writer_.Begin(ManualClock().Now());
     Snapshot snapshot;
     snapshot.resource = std::move(resource);
-    snapshot.frames = {{writer_.Finish(), "test", Standing::kNative, false}};
+    snapshot.frames = {{writer_.Finish(), "test", Precedence::kNative, false}};
     return snapshot;
   }
 

@@ -9,8 +9,8 @@ namespace gpulens {
 namespace {
 
 using dialect_testing::Label;
+using dialect_testing::MakeNames;
 using dialect_testing::Series;
-using dialect_testing::Spell;
 using dialect_testing::Tick;
 using ::testing::ElementsAre;
 using ::testing::Pair;
@@ -19,23 +19,23 @@ using ::testing::Pair;
 std::vector<NamedSeries> In(Tick& tick, const MetricDesc& desc, AttributeSet attributes,
                             AttributeSet resource = {}) {
   std::vector<std::string> names = {"zumik"};
-  SeriesNamer speller = MakeSeriesNamer(names);
-  speller.Look(tick.Snap(std::move(resource)));
+  SeriesNamer namer = MakeSeriesNamer(names);
+  namer.Look(tick.Snap(std::move(resource)));
   std::vector<NamedSeries> out;
-  speller(Series(desc, std::move(attributes)), out);
+  namer(Series(desc, std::move(attributes)), out);
   return out;
 }
 
 TEST(Zumik, SglangsFirstTokenHasItsBucketsAndLabels) {
-  auto spelled = Spell({"zumik"}, kInferenceTimeToFirstToken,
-                       AttributeSet({{"inference.engine", "sglang"}, {"model.name", "m"}}));
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "sglang_time_to_first_token_seconds");
-  EXPECT_EQ(spelled[0].kind, Kind::kHistogram);
-  EXPECT_EQ(spelled[0].scale, 1);
-  EXPECT_THAT(spelled[0].labels, ElementsAre(Pair("inference_engine", "sglang"), Pair("model_name", "m")));
+  auto named = MakeNames({"zumik"}, kInferenceTimeToFirstToken,
+                         AttributeSet({{"inference.engine", "sglang"}, {"model.name", "m"}}));
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "sglang_time_to_first_token_seconds");
+  EXPECT_EQ(named[0].kind, Kind::kHistogram);
+  EXPECT_EQ(named[0].scale, 1);
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("inference_engine", "sglang"), Pair("model_name", "m")));
   EXPECT_TRUE(
-      Spell({"zumik"}, kInferenceTimeToFirstToken, AttributeSet({{"inference.engine", "vllm"}})).empty());
+      MakeNames({"zumik"}, kInferenceTimeToFirstToken, AttributeSet({{"inference.engine", "vllm"}})).empty());
 }
 
 TEST(Zumik, EverySeriesSaysItsCluster) {
@@ -54,10 +54,10 @@ TEST(Zumik, AnEndpointPickersQueueStandsInForDynamos) {
   AttributeSet dynamo({{"target", "d"}, {"inference.engine", "dynamo-frontend"}});
   Tick alone;
   alone.Add(kInferenceRouterQueueDepth, {{"target", "e"}, {"inference.engine", "epp"}});
-  auto spelled = In(alone, kInferenceRouterQueueDepth, epp);
-  ASSERT_EQ(spelled.size(), 1u);
-  EXPECT_EQ(spelled[0].name, "dynamo_router_queue_depth");
-  EXPECT_EQ(spelled[0].kind, Kind::kGauge);
+  auto named = In(alone, kInferenceRouterQueueDepth, epp);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "dynamo_router_queue_depth");
+  EXPECT_EQ(named[0].kind, Kind::kGauge);
 
   Tick both;
   both.Add(kInferenceRouterQueueDepth, {{"target", "e"}, {"inference.engine", "epp"}});
@@ -91,38 +91,37 @@ TEST(Zumik, ReplicasAreThoseThatTakeRequests) {
 
 TEST(Zumik, MooncakesBytesAreASeriesPerDirection) {
   auto moved = [](const char* direction, const char* cache) {
-    return Spell(
+    return MakeNames(
         {"zumik"}, kInferenceKvTransferBytes,
         AttributeSet(
             {{"inference.engine", "mooncake"}, {"inference.direction", direction}, {"cache.type", cache}}));
   };
   for (auto [direction, word] : {std::pair("load", "read"), std::pair("store", "write")}) {
-    auto spelled = moved(direction, "remote");
-    ASSERT_EQ(spelled.size(), 1u);
-    EXPECT_EQ(spelled[0].name, "mooncake_transfer_bytes_total");
-    EXPECT_EQ(spelled[0].kind, Kind::kCounter);
-    EXPECT_THAT(spelled[0].labels,
-                ElementsAre(Pair("cache_type", "remote"), Pair("inference_engine", "mooncake"),
-                            Pair("direction", word)));
+    auto named = moved(direction, "remote");
+    ASSERT_EQ(named.size(), 1u);
+    EXPECT_EQ(named[0].name, "mooncake_transfer_bytes_total");
+    EXPECT_EQ(named[0].kind, Kind::kCounter);
+    EXPECT_THAT(named[0].labels, ElementsAre(Pair("cache_type", "remote"),
+                                             Pair("inference_engine", "mooncake"), Pair("direction", word)));
   }
   EXPECT_TRUE(moved("load", "disk").empty()) << "the disk below";
   EXPECT_TRUE(moved("load", "peer").empty()) << "the same bytes, counted by the engine under the store";
-  EXPECT_TRUE(Spell({"zumik"}, kInferenceKvTransferBytes,
-                    AttributeSet({{"inference.engine", "vllm"}, {"cache.type", "remote"}}))
+  EXPECT_TRUE(MakeNames({"zumik"}, kInferenceKvTransferBytes,
+                        AttributeSet({{"inference.engine", "vllm"}, {"cache.type", "remote"}}))
                   .empty());
 }
 
 TEST(Zumik, LmcachesHitsAndLookupsAreInOneUnit) {
   AttributeSet lmcache({{"inference.engine", "lmcache"}, {"cache.type", "external"}});
-  auto hits = Spell({"zumik"}, kInferencePrefixCacheHits, lmcache);
-  auto lookups = Spell({"zumik"}, kInferencePrefixCacheQueries, lmcache);
+  auto hits = MakeNames({"zumik"}, kInferencePrefixCacheHits, lmcache);
+  auto lookups = MakeNames({"zumik"}, kInferencePrefixCacheQueries, lmcache);
   ASSERT_EQ(hits.size(), 1u);
   ASSERT_EQ(lookups.size(), 1u);
   EXPECT_EQ(hits[0].name, "lmcache_num_lookup_hits_total");
   EXPECT_EQ(lookups[0].name, "lmcache_num_lookup_tokens_total");
   EXPECT_EQ(hits[0].unit, lookups[0].unit);
   EXPECT_TRUE(
-      Spell({"zumik"}, kInferencePrefixCacheHits, AttributeSet({{"inference.engine", "vllm"}})).empty());
+      MakeNames({"zumik"}, kInferencePrefixCacheHits, AttributeSet({{"inference.engine", "vllm"}})).empty());
 }
 
 TEST(Zumik, WithoutAClusterThereIsNothing) {

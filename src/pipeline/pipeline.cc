@@ -23,9 +23,10 @@ constexpr int kStuckIntervals = 3;
 // The first frames wait so long for enrichers: else the first series of a pod would be nobody's.
 constexpr Duration kFirstLooks = std::chrono::milliseconds(250);
 
-void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Standing standing, bool overdue, Duration period) {
+void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Precedence precedence, bool overdue,
+              Duration period) {
   std::string_view source = frame->source;
-  snapshot.frames.push_back({std::move(frame), source, standing, overdue, period});
+  snapshot.frames.push_back({std::move(frame), source, precedence, overdue, period});
 }
 
 // Of this process and the reader processes that `stats` (may be null) knows. What they share is counted once.
@@ -234,8 +235,9 @@ void Pipeline::Gather(Snapshot& snapshot) {
     if (!frame) continue;
     Instance::Age age = instance->AgeOf(*frame, snapshot.closed_at);
     if (age == Instance::Age::kExpired) continue;
-    Standing standing = instance->setup().spec->scraped ? Standing::kPassThrough : Standing::kNative;
-    AddFrame(snapshot, std::move(frame), standing, age == Instance::Age::kOverdue, instance->setup().period);
+    Precedence precedence = instance->setup().spec->scraped ? Precedence::kPassThrough : Precedence::kNative;
+    AddFrame(snapshot, std::move(frame), precedence, age == Instance::Age::kOverdue,
+             instance->setup().period);
   }
 }
 
@@ -256,7 +258,7 @@ void Pipeline::Analyze(Snapshot& snapshot) {
       running->table.Redescribe(snapshot.closed_at.unix_ns);
     running->writer.Begin(snapshot.closed_at);
     Status status = running->analyzer->Analyze(snapshot, running->writer);
-    AddFrame(snapshot, running->writer.Finish(), Standing::kNative, false, {});
+    AddFrame(snapshot, running->writer.Finish(), Precedence::kNative, false, {});
     running->stats.duration = env_.clock->Now() - started;
     if (!status) {
       ++running->stats.errors[static_cast<size_t>(status.code)];
@@ -296,7 +298,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
     input.tick_duration = tick_duration_;
     input.late_ticks = late_;
   }
-  AddFrame(snapshot, self_.Update(input), Standing::kNative, false, {});
+  AddFrame(snapshot, self_.Update(input), Precedence::kNative, false, {});
 }
 
 // What analyzers made of the reported events in this tick.

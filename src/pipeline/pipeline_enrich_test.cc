@@ -104,7 +104,7 @@ class PipelineEnrichTest : public ::testing::Test {
     pod = 1;
     seen.clear();
     env_.io = &io_;
-    env_.events = &desk_;
+    env_.events = &queue_;
     io_.Start();
     pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, budget_);
     PipelinePlan plan;
@@ -146,7 +146,7 @@ class PipelineEnrichTest : public ::testing::Test {
   Workers workers_{2};
   LatestSnapshot hub_;
   IoLoop io_;
-  EventQueue desk_;
+  EventQueue queue_;
   Env env_;
   std::unique_ptr<Pipeline> pipeline_;
 };
@@ -171,7 +171,7 @@ TEST_F(PipelineEnrichTest, TheResourceSaysWhatIsKnownOfTheMachine) {
 
 TEST_F(PipelineEnrichTest, EventsOfAGpuNameItsPod) {
   ASSERT_TRUE(BecomesOf("pod-1"));
-  desk_.Publish(
+  queue_.Publish(
       Event{RealClock().Now(), "test.event", Gpu(), AttributeSet({{"code", int64_t{79}}}), "fell", {}});
   auto came = [&] {
     std::lock_guard lock(seen_mutex);

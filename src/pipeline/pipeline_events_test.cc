@@ -44,9 +44,9 @@ class TakenSink : public Sink {
 const SinkSpec kThreaded{.name = "threaded", .help = "x.", .threaded = true};
 const SinkSpec kPlainSink{.name = "plain", .help = "x."};
 
-class EventLane : public ::testing::Test {
+class EventBuffer : public ::testing::Test {
  protected:
-  EventLane() { taken = &taken_; }
+  EventBuffer() { taken = &taken_; }
   static Ref<const Events> Parcel(size_t count) {
     Ref<Events> events = MakeRef<Events>();
     events->list.resize(count);
@@ -67,7 +67,7 @@ class EventLane : public ::testing::Test {
   Taken taken_;
 };
 
-TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
+TEST_F(EventBuffer, ASinkWithoutAThreadGetsThemAtOnce) {
   SinkRunner runner({"sink", &kPlainSink, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(3));
   EXPECT_EQ(taken_.events, 3u);
@@ -78,20 +78,20 @@ TEST_F(EventLane, ASinkWithoutAThreadGetsThemAtOnce) {
       << "snapshots count for themselves";
 }
 
-TEST_F(EventLane, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
+TEST_F(EventBuffer, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
   Block(true);
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   // One may be in the sink's hands already.
-  for (size_t i = 0; i < SinkRunner::kEventLaneDepth + 11; ++i) runner.Offer(Parcel(1));
+  for (size_t i = 0; i < SinkRunner::kEventQueueDepth + 11; ++i) runner.Offer(Parcel(1));
   uint64_t lost = Dropped(runner, DropReason::kOverload);
   EXPECT_GE(lost, 10u);
   EXPECT_LE(lost, 11u);
-  EXPECT_EQ(runner.stats().events_queued, SinkRunner::kEventLaneDepth);
+  EXPECT_EQ(runner.stats().events_queued, SinkRunner::kEventQueueDepth);
   Block(false);
-  EXPECT_TRUE(WaitForEvents(SinkRunner::kEventLaneDepth));
+  EXPECT_TRUE(WaitForEvents(SinkRunner::kEventQueueDepth));
 }
 
-TEST_F(EventLane, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
+TEST_F(EventBuffer, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
   auto none = std::make_unique<NoThreads>();
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(2));
@@ -105,7 +105,7 @@ TEST_F(EventLane, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
   SinkRunner never({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
 }
 
-TEST_F(EventLane, WhatASinkWithoutAThreadHasAtTheEndIsCounted) {
+TEST_F(EventBuffer, WhatASinkWithoutAThreadHasAtTheEndIsCounted) {
   NoThreads none;
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   runner.Offer(Parcel(2));
@@ -113,7 +113,7 @@ TEST_F(EventLane, WhatASinkWithoutAThreadHasAtTheEndIsCounted) {
   EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 1u);
 }
 
-TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
+TEST_F(EventBuffer, WhatWaitsAtTheEndIsDeliveredFirst) {
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.Stop(RealClock().Now() + seconds(20));
@@ -121,7 +121,7 @@ TEST_F(EventLane, WhatWaitsAtTheEndIsDeliveredFirst) {
 }
 
 // So that one that hangs takes no time from those that are stopped after it.
-TEST_F(EventLane, ItEndsBeforeAnybodyWaitsForIt) {
+TEST_F(EventBuffer, ItEndsBeforeAnybodyWaitsForIt) {
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
   runner.BeginStop(RealClock().Now() + seconds(20));

@@ -245,9 +245,9 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
   writer_.Set(s.up, stats.up ? 1 : 0);
   if (sink.queued()) {
     writer_.Set(s.length, stats.queued);
-    writer_.Set(s.capacity, SinkRunner::kLaneDepth);
+    writer_.Set(s.capacity, SinkRunner::kQueueDepth);
     writer_.Set(s.event_length, stats.events_queued);
-    writer_.Set(s.event_capacity, SinkRunner::kEventLaneDepth);
+    writer_.Set(s.event_capacity, SinkRunner::kEventQueueDepth);
   }
   if (stats.delivered != 0) writer_.Set(s.duration, Seconds(stats.duration));
   if (stats.last_success_unix_ns != 0) writer_.Set(s.last_success, Seconds(stats.last_success_unix_ns));

@@ -21,16 +21,16 @@ struct SinkRunner::Shared {
       : name(sink_name),
         sink(std::move(the_sink)),
         clock(the_clock),
-        lane(kLaneDepth),
-        event_lane(kEventLaneDepth) {}
+        queue(kQueueDepth),
+        event_buffer(kEventQueueDepth) {}
 
   const std::string name;
   const std::unique_ptr<Sink> sink;
   const Clock& clock;
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable wake, idle, ended;
-  Ring<Ref<const Snapshot>> lane;
-  Ring<Ref<const Events>> event_lane;
+  Ring<Ref<const Snapshot>> queue;
+  Ring<Ref<const Events>> event_buffer;
   SinkStats stats;
   bool stopping = false, done = false;
   bool writing = false;
@@ -125,7 +125,7 @@ void SinkRunner::Offer(const Ref<const Events>& events) {
   NeedThread();
   {
     std::lock_guard lock(shared_->mutex);
-    if (shared_->event_lane.PushDroppingOldest(events))
+    if (shared_->event_buffer.PushDroppingOldest(events))
       ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kOverload)];
   }
   shared_->wake.notify_one();
@@ -195,7 +195,7 @@ bool SinkRunner::WaitUntilWritten(Instant deadline) {
   std::unique_lock lock(shared_->mutex);
   const Duration left = deadline - shared_->clock.Now();
   return shared_->idle.wait_for(lock, left, [this] {
-    return !shared_->writing && shared_->lane.empty() && shared_->event_lane.empty();
+    return !shared_->writing && shared_->queue.empty() && shared_->event_buffer.empty();
   });
 }
 
@@ -204,7 +204,7 @@ void SinkRunner::Push(Ref<const Snapshot> snapshot) {
   NeedThread();
   {
     std::lock_guard lock(shared_->mutex);
-    if (shared_->lane.PushDroppingOldest(std::move(snapshot)))
+    if (shared_->queue.PushDroppingOldest(std::move(snapshot)))
       ++shared_->stats.dropped[static_cast<size_t>(DropReason::kOverload)];
   }
   shared_->wake.notify_one();
@@ -221,9 +221,9 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
       shared->writing = false;
       shared->idle.notify_all();
       shared->wake.wait(
-          lock, [&] { return shared->stopping || !shared->lane.empty() || !shared->event_lane.empty(); });
-      if (auto first = shared->event_lane.Pop()) events = std::move(*first);
-      else if (auto next = shared->lane.Pop()) snapshot = std::move(*next);
+          lock, [&] { return shared->stopping || !shared->queue.empty() || !shared->event_buffer.empty(); });
+      if (auto first = shared->event_buffer.Pop()) events = std::move(*first);
+      else if (auto next = shared->queue.Pop()) snapshot = std::move(*next);
       shared->writing = snapshot || events;
       flush_by = shared->flush_by;
       ends = shared->ends;
@@ -295,16 +295,16 @@ bool SinkRunner::Stop(Instant deadline) {
 
 void SinkRunner::DropWaiting() {
   std::lock_guard lock(shared_->mutex);
-  while (shared_->lane.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
-  while (shared_->event_lane.Pop())
+  while (shared_->queue.Pop()) ++shared_->stats.dropped[static_cast<size_t>(DropReason::kShutdown)];
+  while (shared_->event_buffer.Pop())
     ++shared_->stats.events_dropped[static_cast<size_t>(DropReason::kShutdown)];
 }
 
 SinkStats SinkRunner::stats() const {
   std::lock_guard lock(shared_->mutex);
   SinkStats stats = shared_->stats;
-  stats.queued = shared_->lane.size();
-  stats.events_queued = shared_->event_lane.size();
+  stats.queued = shared_->queue.size();
+  stats.events_queued = shared_->event_buffer.size();
   return stats;
 }
 

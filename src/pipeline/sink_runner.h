@@ -45,8 +45,8 @@ class SinkRunner {
  public:
   // A Flush that keeps to its deadline returns at it, and then closes its connections.
   static constexpr Duration kStopGrace = std::chrono::seconds(1);
-  static constexpr size_t kLaneDepth = 2;
-  static constexpr size_t kEventLaneDepth = 64;
+  static constexpr size_t kQueueDepth = 2;
+  static constexpr size_t kEventQueueDepth = 64;
 
   struct Setup {
     std::string name;  // "otlp/b"

@@ -17,9 +17,9 @@ void DriverControl::Resume() {
   until_boot_ns_ = 0;
 }
 
-DriverControl::Order DriverControl::Ask(Instant now) {
+DriverControl::Order DriverControl::Query(Instant now) {
   std::lock_guard lock(mutex_);
-  asked_ = true;
+  queried_ = true;
   if (release_ && until_boot_ns_ != 0 && now.boot_ns >= until_boot_ns_) {
     release_ = quiet_ = false;
     until_boot_ns_ = 0;
@@ -33,7 +33,7 @@ void DriverControl::Answer(bool quiet, std::string trouble) {
   trouble_ = std::move(trouble);
 }
 
-void DriverControl::Tell(bool simulated, size_t gpus) {
+void DriverControl::Report(bool simulated, size_t gpus) {
   std::lock_guard lock(mutex_);
   simulated_ = simulated;
   gpus_ = gpus;
@@ -48,12 +48,12 @@ void DriverControl::Leave() {
   std::lock_guard lock(mutex_);
   if (--collectors_ > 0) return;
   collectors_ = 0;
-  asked_ = simulated_ = false;
+  queried_ = simulated_ = false;
 }
 
 DriverControl::View DriverControl::view() const {
   std::lock_guard lock(mutex_);
-  if (!asked_) return {};
+  if (!queried_) return {};
   if (!release_) return {State::kRunning, 0, trouble_, simulated_, gpus_};
   return {quiet_ ? State::kReleased : State::kReleasing, until_boot_ns_, {}, simulated_, gpus_};
 }

@@ -37,14 +37,14 @@ class DriverControl {
     bool release = false;
     int64_t until_boot_ns = 0;
   };
-  Order Ask(Instant now);
+  Order Query(Instant now);
   // By the collector, after it has done so. `quiet`: no process has a device open. `trouble`: what is wrong
   // with a process that runs all the same; a sentence, empty when all is well.
   void Answer(bool quiet, std::string trouble);
   // By a collector that begins. While a configuration is changed there are two for a moment.
   void Join();
   // By the collector: what it reads.
-  void Tell(bool simulated, size_t gpus);
+  void Report(bool simulated, size_t gpus);
   // The file that says what goes wrong with simulated GPUs, for the collector to hand on. Set before any
   // collector is made; empty: none.
   void SetFaultFile(std::string path) { fault_file_ = std::move(path); }
@@ -57,7 +57,7 @@ class DriverControl {
  private:
   mutable std::mutex mutex_;
   std::string fault_file_;
-  bool asked_ = false, release_ = false, quiet_ = false, simulated_ = false;
+  bool queried_ = false, release_ = false, quiet_ = false, simulated_ = false;
   size_t gpus_ = 0;
   int collectors_ = 0;
   int64_t until_boot_ns_ = 0;

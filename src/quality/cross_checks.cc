@@ -117,7 +117,7 @@ void CrossChecker::ValidatorState(const CheckedReadings& readings, CrossCheckRes
   if (whole) out.Reject(CheckedQuantity::kMemoryReserved, Validation::kInconsistent);
 }
 
-void CrossChecker::JudgePower(const CheckedReadings& readings, CrossCheckResults& out) noexcept {
+void CrossChecker::ValidatePower(const CheckedReadings& readings, CrossCheckResults& out) noexcept {
   if (std::optional<CheckedQuantity> culprit = energy_.Validate(readings))
     out.Reject(*culprit, Validation::kInconsistent);
   const auto& limit = readings[CheckedQuantity::kPowerLimitMax];
@@ -130,7 +130,7 @@ void CrossChecker::JudgePower(const CheckedReadings& readings, CrossCheckResults
   above(CheckedQuantity::kPowerInstant, kInstantPowerOverMax);
 }
 
-void CrossChecker::JudgeBusy(const CheckedReadings& readings, CrossCheckResults& out) noexcept {
+void CrossChecker::ValidateBusy(const CheckedReadings& readings, CrossCheckResults& out) noexcept {
   const auto &busy = readings[CheckedQuantity::kBusy], &sm = readings[CheckedQuantity::kSmActive];
   if (!busy || !sm || busy->value < kBusyAtLeast || sm->value > 0) {
     busy_since_ns_ = 0;
@@ -149,8 +149,8 @@ void CrossChecker::JudgeBusy(const CheckedReadings& readings, CrossCheckResults&
 CrossCheckResults CrossChecker::Validate(const CheckedReadings& readings) noexcept {
   CrossCheckResults out;
   ValidatorState(readings, out);
-  JudgePower(readings, out);
-  JudgeBusy(readings, out);
+  ValidatePower(readings, out);
+  ValidateBusy(readings, out);
   constexpr CheckedQuantity kSensors[] = {CheckedQuantity::kEdge, CheckedQuantity::kHotspot,
                                           CheckedQuantity::kMemoryTemperature};
   for (size_t i = 0; i < sensors_.size(); ++i) {

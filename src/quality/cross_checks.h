@@ -97,8 +97,8 @@ class CrossChecker {
 
  private:
   void ValidatorState(const CheckedReadings& readings, CrossCheckResults& out) const noexcept;
-  void JudgePower(const CheckedReadings& readings, CrossCheckResults& out) noexcept;
-  void JudgeBusy(const CheckedReadings& readings, CrossCheckResults& out) noexcept;
+  void ValidatePower(const CheckedReadings& readings, CrossCheckResults& out) noexcept;
+  void ValidateBusy(const CheckedReadings& readings, CrossCheckResults& out) noexcept;
 
   EnergyCrossCheck energy_;
   std::array<StuckSensor, 3> sensors_;

@@ -31,11 +31,11 @@ class Runs {
     for (size_t i = 0; i < kTwins; ++i) {
       if (values_[i]) readings.of[i] = CheckedReading{*values_[i], now_ns_};
     }
-    return judge_.Validate(readings);
+    return validate_.Validate(readings);
   }
 
  private:
-  CrossChecker judge_;
+  CrossChecker validate_;
   int64_t now_ns_ = kSecond;
   std::array<std::optional<double>, kTwins> values_;
 };

@@ -13,7 +13,7 @@ constexpr size_t kPooledFrames = 8;
 
 // By what a reading is known, whoever tells it; empty for what is of no GPU.
 std::string ReadingOf(const SeriesInfo& info) {
-  if (!info.desc || info.desc->spelling != Spelling::kOtel) return {};
+  if (!info.desc || info.desc->naming != Naming::kOtel) return {};
   const bool of_gpu = info.attributes.Has(kUuid);
   if (!of_gpu && !info.attributes.Has(kVendor)) return {};
   std::string reading(info.desc->name);
@@ -39,7 +39,8 @@ bool GpuOverlap::PlanFits(const Snapshot& snapshot) const noexcept {
   if (planned_.size() != snapshot.frames.size()) return false;
   for (size_t i = 0; i < planned_.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];
-    if (planned_[i] != (entry.frame->layout->id() << 1 | (entry.standing == Standing::kNative))) return false;
+    if (planned_[i] != (entry.frame->layout->id() << 1 | (entry.precedence == Precedence::kNative)))
+      return false;
   }
   return true;
 }
@@ -49,9 +50,9 @@ void GpuOverlap::Plan(const Snapshot& snapshot,
   planned_.clear();
   repeats_.clear();
   std::unordered_map<std::string, std::vector<Place>> of_pages;
-  auto each = [&](Standing standing, auto&& visit) {
+  auto each = [&](Precedence precedence, auto&& visit) {
     for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
-      if (snapshot.frames[i].standing != standing) continue;
+      if (snapshot.frames[i].precedence != precedence) continue;
       const Layout& layout = *snapshot.frames[i].frame->layout;
       for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
         std::string reading = ReadingOf(layout[slot]);
@@ -60,12 +61,12 @@ void GpuOverlap::Plan(const Snapshot& snapshot,
     }
   };
   for (const SnapshotEntry& entry : snapshot.frames) {
-    planned_.push_back(entry.frame->layout->id() << 1 | (entry.standing == Standing::kNative));
+    planned_.push_back(entry.frame->layout->id() << 1 | (entry.precedence == Precedence::kNative));
   }
-  each(Standing::kPassThrough,
+  each(Precedence::kPassThrough,
        [&](std::string reading, Place place) { of_pages[std::move(reading)].push_back(place); });
   if (of_pages.empty()) return;
-  each(Standing::kNative, [&](const std::string& reading, Place native) {
+  each(Precedence::kNative, [&](const std::string& reading, Place native) {
     auto found = of_pages.find(reading);
     if (found == of_pages.end()) return;
     for (Place page : found->second) repeats_.push_back({page, native});
@@ -77,8 +78,9 @@ void GpuOverlap::Plan(const Snapshot& snapshot,
     size_t last = first;
     while (last < repeats_.size() && repeats_[last].page.frame == repeats_[first].page.frame) ++last;
     std::string_view source = snapshot.frames[repeats_[first].page.frame].source;
-    auto known = std::find_if(told_.begin(), told_.end(), [&](const auto& t) { return t.first == source; });
-    if (known == told_.end()) known = told_.insert(told_.end(), {std::string(source), 0});
+    auto known =
+        std::find_if(reported_.begin(), reported_.end(), [&](const auto& t) { return t.first == source; });
+    if (known == reported_.end()) known = reported_.insert(reported_.end(), {std::string(source), 0});
     if (last - first > known->second) dropped(source, last - first - known->second);
     known->second = last - first;
     first = last;
@@ -123,7 +125,7 @@ void GpuOverlap::Hide(Snapshot& snapshot, size_t first, size_t last) {
 
 void GpuOverlap::Apply(Snapshot& snapshot, const std::function<void(std::string_view, uint64_t)>& dropped) {
   bool any = std::any_of(snapshot.frames.begin(), snapshot.frames.end(),
-                         [](const auto& entry) { return entry.standing == Standing::kPassThrough; });
+                         [](const auto& entry) { return entry.precedence == Precedence::kPassThrough; });
   if (!any) return;
   if (!PlanFits(snapshot)) Plan(snapshot, dropped);
   for (size_t first = 0; first < repeats_.size();) {

@@ -37,9 +37,9 @@ class GpuOverlap {
   void Hide(Snapshot& snapshot, size_t first, size_t last);
   Ref<Frame> Copy(const Frame& frame);
 
-  std::vector<uint64_t> planned_;                       // layout ids, each with its standing
-  std::vector<Repeat> repeats_;                         // by frame of the page
-  std::vector<std::pair<std::string, uint64_t>> told_;  // sources and how many of theirs are repeated
+  std::vector<uint64_t> planned_;                           // layout ids, each with its standing
+  std::vector<Repeat> repeats_;                             // by frame of the page
+  std::vector<std::pair<std::string, uint64_t>> reported_;  // sources and how many of theirs are repeated
   std::vector<Ref<Frame>> pool_;
 };
 

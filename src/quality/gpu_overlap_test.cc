@@ -14,18 +14,18 @@ namespace {
 
 // One source of readings.
 struct Source {
-  Source(std::string name, Standing of)
-      : writer(table, std::chrono::seconds(30), std::move(name)), standing(of) {}
+  Source(std::string name, Precedence of)
+      : writer(table, std::chrono::seconds(30), std::move(name)), precedence(of) {}
   void Set(const MetricDesc& metric, const EntityRef& entity, const AttributeSet& extra, double value) {
     writer.Set(table.Declare(metric, entity, extra), value);
   }
   SnapshotEntry Entry() {
     frame = writer.Finish();
-    return {frame, frame->source, standing, false};
+    return {frame, frame->source, precedence, false};
   }
   SeriesTable table;
   FrameWriter writer;
-  Standing standing;
+  Precedence precedence;
   Ref<const Frame> frame;
 };
 
@@ -58,7 +58,7 @@ class GpuOverlapTest : public ::testing::Test {
     return static_cast<size_t>(std::count(frame.quality.begin(), frame.quality.end(), Quality::kOk));
   }
   ManualClock clock;
-  Source nvml{"nvidia", Standing::kNative}, page{"dcgm", Standing::kPassThrough};
+  Source nvml{"nvidia", Precedence::kNative}, page{"dcgm", Precedence::kPassThrough};
   GpuOverlap overlap;
   uint64_t dropped = 0;
 };
@@ -118,8 +118,8 @@ TEST_F(GpuOverlapTest, SteadyTicksDoNotAllocate) {
   auto snapshot = MakeRef<Snapshot>();
   auto tick = [&] {
     snapshot->frames.clear();
-    snapshot->frames.push_back({nvml.frame, nvml.frame->source, Standing::kNative, false});
-    snapshot->frames.push_back({page.frame, page.frame->source, Standing::kPassThrough, false});
+    snapshot->frames.push_back({nvml.frame, nvml.frame->source, Precedence::kNative, false});
+    snapshot->frames.push_back({page.frame, page.frame->source, Precedence::kPassThrough, false});
     overlap.Apply(*snapshot, [](std::string_view, uint64_t) {});
   };
   nvml.Entry();

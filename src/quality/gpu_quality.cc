@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
 // A driver may tell its energy counter later than its power.
-constexpr int64_t kCounterPatience = 10'000'000'000;
+constexpr int64_t kCounterTimeout = 10'000'000'000;
 
 struct CrossCheckRow {
   const MetricDesc* metric;
@@ -120,7 +120,7 @@ void GpuQuality::Reject(const Gpu& gpu, const CrossCheckResults& verdicts, Frame
 
 void GpuQuality::Estimate(Gpu& gpu, const CheckedReadings& readings, FrameWriter& out) {
   const int64_t now = out.begun_at().boot_ns;
-  const bool stands_still = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterPatience;
+  const bool stands_still = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterTimeout;
   if (gpu.slots[static_cast<size_t>(CheckedQuantity::kEnergy)] != kNoSlot && !stands_still) {
     out.table().Retire(gpu.joules);
     out.table().Retire(gpu.error);
@@ -132,7 +132,7 @@ void GpuQuality::Estimate(Gpu& gpu, const CheckedReadings& readings, FrameWriter
   if (gpu.power_since_ns == 0) gpu.power_since_ns = power->at_ns;
   gpu.energy.Observe(*power, interval_);
   if (!gpu.joules) {
-    if (power->at_ns - gpu.power_since_ns < std::max(kCounterPatience, 2 * interval_.count())) return;
+    if (power->at_ns - gpu.power_since_ns < std::max(kCounterTimeout, 2 * interval_.count())) return;
     gpu.joules = out.table().Declare(kGpuEnergyEstimate, gpu.entity);
     gpu.error = out.table().Declare(kGpuEnergyEstimateError, gpu.entity);
   }
@@ -147,7 +147,7 @@ void GpuQuality::Validate(FrameWriter& out) {
   if (layout->id() != layout_id_) Bind(out.table(), *layout);
   for (Gpu& gpu : gpus_) {
     CheckedReadings readings = Read(gpu, out);
-    CrossCheckResults verdicts = gpu.judge.Validate(readings);
+    CrossCheckResults verdicts = gpu.validate.Validate(readings);
     Reject(gpu, verdicts, out);
     if (readings[CheckedQuantity::kEnergy]) {
       if (verdicts[CheckedQuantity::kEnergy] == Validation::kAccepted) gpu.rejected_since_ns = 0;

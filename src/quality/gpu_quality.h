@@ -32,7 +32,7 @@ class GpuQuality {
     EntityRef entity;
     std::array<uint32_t, kTwins> slots;  // UINT32_MAX: no such series
     std::vector<uint32_t> derived_of_power, derived_of_used;
-    CrossChecker judge;
+    CrossChecker validate;
     EnergyEstimate energy;
     Series joules, error;
     int64_t power_since_ns = 0;

@@ -26,7 +26,7 @@ class GpuQualityTest : public ::testing::Test {
     write();
     quality_.Validate(writer_);
     frame_ = writer_.Finish();
-    events_.Report(writer_, desk_);
+    events_.Report(writer_, queue_);
   }
   double Value(const MetricDesc& desc) const {
     for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
@@ -46,7 +46,7 @@ class GpuQualityTest : public ::testing::Test {
   FrameWriter writer_{table_, seconds(10)};
   GpuQuality quality_{seconds(1)};
   QualityEvents events_;
-  EventQueue desk_;
+  EventQueue queue_;
   Ref<const Frame> frame_;
   EntityRef gpu_ = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}, {"gpu.uuid", "GPU-0"}}));
 };
@@ -73,7 +73,7 @@ TEST_F(GpuQualityTest, WhatDisagreesIsNotExportedAndIsTold) {
   EXPECT_EQ(Rejected(Validation::kInconsistent), 2u);
   EXPECT_EQ(WhyAbsent(used), "inconsistent");
   EXPECT_EQ(WhyAbsent(total), "");
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].name, "gpulens.quality");
   EXPECT_EQ(events[0].entity, gpu_);
@@ -87,15 +87,15 @@ TEST_F(GpuQualityTest, EventsAreOnePerSeriesAndReasonInTenMinutes) {
   Series hot = table_.Declare(kGpuTemperature, gpu_, {{"gpu.temperature.sensor", "hotspot"}});
   auto bad = [&] { writer_.Set(edge, 65535.0); };
   Run(bad);
-  EXPECT_EQ(desk_.Take().size(), 1u);
+  EXPECT_EQ(queue_.Take().size(), 1u);
   for (int t = 0; t < 598; ++t) Run(bad);
-  EXPECT_TRUE(desk_.Take().empty());
+  EXPECT_TRUE(queue_.Take().empty());
   Run([&] { writer_.Set(edge, 900.0); });
-  EXPECT_EQ(desk_.Take().size(), 1u) << "another reason";
+  EXPECT_EQ(queue_.Take().size(), 1u) << "another reason";
   Run(bad);
-  EXPECT_EQ(desk_.Take().size(), 1u) << "ten minutes later";
+  EXPECT_EQ(queue_.Take().size(), 1u) << "ten minutes later";
   Run([&] { writer_.Set(hot, 900.0); });
-  EXPECT_EQ(desk_.Take().size(), 1u) << "another series";
+  EXPECT_EQ(queue_.Take().size(), 1u) << "another series";
   EXPECT_EQ(WhyAbsent(hot), "out_of_range");
 }
 
@@ -201,7 +201,7 @@ TEST_F(GpuQualityTest, ASteadyRunDoesNotAllocate) {
     }
   };
   for (int i = 0; i < 30; ++i) Run(write);
-  desk_.Take();
+  queue_.Take();
   uint64_t before = ThreadAllocations();
   for (int i = 0; i < 100; ++i) Run(write);
   EXPECT_EQ(ThreadAllocations() - before, 0u);

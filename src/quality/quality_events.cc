@@ -36,19 +36,19 @@ Event MakeEvent(const SeriesInfo& info, const FrameWriter::Rejection& rejection,
 
 }  // namespace
 
-void QualityEvents::Report(const FrameWriter& run, EventQueue& desk) {
+void QualityEvents::Report(const FrameWriter& run, EventQueue& queue) {
   for (const FrameWriter::Rejection& rejection : run.rejections()) {
     // What was never there is no bad reading.
     if (rejection.why == Validation::kNotSupported || !run.table().Live(rejection.series)) continue;
     int64_t now = run.begun_at().boot_ns;
-    auto at = told_ns_.find(KeyOf(rejection));
-    if (at != told_ns_.end() && now - at->second < kQuiet) continue;
-    if (at == told_ns_.end() && told_ns_.size() >= kMaxKnown) {
-      std::erase_if(told_ns_, [&](const auto& item) { return now - item.second >= kQuiet; });
-      if (told_ns_.size() >= kMaxKnown) continue;
+    auto at = reported_ns_.find(KeyOf(rejection));
+    if (at != reported_ns_.end() && now - at->second < kQuiet) continue;
+    if (at == reported_ns_.end() && reported_ns_.size() >= kMaxKnown) {
+      std::erase_if(reported_ns_, [&](const auto& item) { return now - item.second >= kQuiet; });
+      if (reported_ns_.size() >= kMaxKnown) continue;
     }
-    told_ns_[KeyOf(rejection)] = now;
-    desk.Report(MakeEvent(run.table().InfoAt(rejection.series.slot), rejection, run.begun_at()));
+    reported_ns_[KeyOf(rejection)] = now;
+    queue.Report(MakeEvent(run.table().InfoAt(rejection.series.slot), rejection, run.begun_at()));
   }
 }
 

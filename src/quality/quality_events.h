@@ -17,10 +17,10 @@ class QualityEvents {
   static constexpr size_t kMaxKnown = 4096;
 
   // After the run: tells what it rejected.
-  void Report(const FrameWriter& run, EventQueue& desk);
+  void Report(const FrameWriter& run, EventQueue& queue);
 
  private:
-  std::unordered_map<uint64_t, int64_t> told_ns_;  // by series and reason
+  std::unordered_map<uint64_t, int64_t> reported_ns_;  // by series and reason
 };
 
 }  // namespace gpulens

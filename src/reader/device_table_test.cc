@@ -27,8 +27,8 @@ constexpr DeviceTable::Deadlines kDeadlines{milliseconds(500), seconds(30)};
 class DeviceTableTest : public testing::Test {
  protected:
   DeviceTableTest() {
-    book_.Begin(clock_.Now(), minutes(5));
-    book_.Expect(3);
+    table_.Begin(clock_.Now(), minutes(5));
+    table_.Expect(3);
     for (uint32_t i = 0; i < 3; ++i) EXPECT_TRUE(Attach(i).ok());
   }
   Status Attach(uint32_t index, DeviceState state = DeviceState::kOk, std::string_view uuid = "a") {
@@ -37,15 +37,15 @@ class DeviceTableTest : public testing::Test {
     report.state = state;
     report.fact_count = state == DeviceState::kOk ? 1 : 0;
     report.facts[0] = {"uuid", uuid};
-    return book_.Take(report);
+    return table_.Take(report);
   }
   Status Read(uint32_t device, ReadStatus status, int64_t raw) {
     Reading reading{
         .device = device, .field = 0, .status = status, .boot_ns = clock_.Now().boot_ns, .raw = raw};
-    return book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))},
-                      clock_.Now());
+    return table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))},
+                       clock_.Now());
   }
-  const Device& At(size_t i) const { return book_.devices()[i]; }
+  const Device& At(size_t i) const { return table_.devices()[i]; }
 
   ManualClock clock_;
   CallPage page_;
@@ -62,7 +62,7 @@ class DeviceTableTest : public testing::Test {
     std::vector<Device> devices;
     std::vector<uint32_t> forgotten, kinds;
   } vendor_state_;
-  DeviceTable book_{kVendor, vendor_state_};
+  DeviceTable table_{kVendor, vendor_state_};
 };
 
 TEST_F(DeviceTableTest, AFailedReadingKeepsTheValueAndItsAge) {
@@ -79,7 +79,7 @@ TEST_F(DeviceTableTest, AFailedReadingKeepsTheValueAndItsAge) {
 TEST_F(DeviceTableTest, AReadingFromTheFutureIsFromNow) {
   Reading reading{.device = 0, .field = 0, .status = ReadStatus::kOk, .boot_ns = INT64_MAX, .raw = 1};
   ASSERT_TRUE(
-      book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
+      table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
           .ok());
   EXPECT_EQ(At(0).fields[0].boot_ns, clock_.Now().boot_ns);
 }
@@ -87,82 +87,82 @@ TEST_F(DeviceTableTest, AReadingFromTheFutureIsFromNow) {
 TEST_F(DeviceTableTest, AHangIsNamedOnceAndEndsWithTheCall) {
   page_.devices[2].Begin(1, clock_.Now().boot_ns);
   clock_.Advance(milliseconds(600));
-  DeviceTable::Hangs hangs = book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  DeviceTable::Hangs hangs = table_.CheckCalls(page_, kDeadlines, clock_.Now());
   EXPECT_EQ(hangs.started, 1U);
   EXPECT_FALSE(hangs.all);
   EXPECT_EQ(At(2).state, DeviceState::kHung);
   EXPECT_EQ(At(0).state, DeviceState::kOk);
-  EXPECT_EQ(book_.HungCall(), "get_power on GPU 2");
-  EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
+  EXPECT_EQ(table_.HungCall(), "get_power on GPU 2");
+  EXPECT_EQ(table_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
   page_.devices[2].End();
-  book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  table_.CheckCalls(page_, kDeadlines, clock_.Now());
   EXPECT_EQ(At(2).state, DeviceState::kOk);
 }
 
 TEST_F(DeviceTableTest, ASlowCallHasLonger) {
   page_.devices[0].Begin(2, clock_.Now().boot_ns);
   clock_.Advance(seconds(20));
-  EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
+  EXPECT_EQ(table_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 0U);
   clock_.Advance(seconds(20));
-  EXPECT_EQ(book_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 1U);
+  EXPECT_EQ(table_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 1U);
 }
 
 TEST_F(DeviceTableTest, AllHangingIsSaid) {
   for (CallSlot& slot : page_.devices) slot.Begin(1, clock_.Now().boot_ns);
   clock_.Advance(seconds(1));
-  EXPECT_TRUE(book_.CheckCalls(page_, kDeadlines, clock_.Now()).all);
+  EXPECT_TRUE(table_.CheckCalls(page_, kDeadlines, clock_.Now()).all);
 }
 
 TEST_F(DeviceTableTest, WhatHungTwiceIsLeftOutForAWhile) {
   for (int i = 0; i < 2; ++i) {
     page_.devices[1].Begin(1, clock_.Now().boot_ns);
     clock_.Advance(seconds(1));
-    book_.CheckCalls(page_, kDeadlines, clock_.Now());
+    table_.CheckCalls(page_, kDeadlines, clock_.Now());
     page_.devices[1].End();
-    uint64_t left_out = book_.Begin(clock_.Now(), minutes(5));
+    uint64_t left_out = table_.Begin(clock_.Now(), minutes(5));
     EXPECT_EQ(left_out, i == 0 ? 0U : 2U);
   }
   EXPECT_EQ(At(1).state, DeviceState::kLeftOut);
-  EXPECT_EQ(book_.left_out(), 1U);
-  EXPECT_EQ(book_.DueForRetry(clock_.Now()), kMaxDevices);
+  EXPECT_EQ(table_.left_out(), 1U);
+  EXPECT_EQ(table_.DueForRetry(clock_.Now()), kMaxDevices);
   clock_.Advance(minutes(6));
-  EXPECT_EQ(book_.DueForRetry(clock_.Now()), 1U);
-  book_.Retry(1, clock_.Now());
+  EXPECT_EQ(table_.DueForRetry(clock_.Now()), 1U);
+  table_.Retry(1, clock_.Now());
   EXPECT_EQ(At(1).state, DeviceState::kStarting);
 }
 
 TEST_F(DeviceTableTest, WhatEndsTheProcessTwiceIsLeftOutForEverLongerWhiles) {
-  EXPECT_FALSE(book_.TakeEnd(1, clock_.Now()));
-  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U) << "once may be chance";
-  EXPECT_TRUE(book_.TakeEnd(1, clock_.Now()));
-  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
+  EXPECT_FALSE(table_.TakeEnd(1, clock_.Now()));
+  EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 0U) << "once may be chance";
+  EXPECT_TRUE(table_.TakeEnd(1, clock_.Now()));
+  EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 2U);
   EXPECT_EQ(At(1).state, DeviceState::kLeftOut);
   for (int rest : {5, 10, 20, 40, 40}) {
     clock_.Advance(minutes(rest) - seconds(1));
-    EXPECT_EQ(book_.DueForRetry(clock_.Now()), kMaxDevices) << rest;
+    EXPECT_EQ(table_.DueForRetry(clock_.Now()), kMaxDevices) << rest;
     clock_.Advance(seconds(1));
-    ASSERT_EQ(book_.DueForRetry(clock_.Now()), 1U) << rest;
-    book_.Retry(1, clock_.Now());
-    EXPECT_TRUE(book_.TakeEnd(1, clock_.Now())) << "it has had its chance";
-    EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
+    ASSERT_EQ(table_.DueForRetry(clock_.Now()), 1U) << rest;
+    table_.Retry(1, clock_.Now());
+    EXPECT_TRUE(table_.TakeEnd(1, clock_.Now())) << "it has had its chance";
+    EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 2U);
   }
-  EXPECT_FALSE(book_.TakeEnd(7, clock_.Now())) << "a device that was not counted";
+  EXPECT_FALSE(table_.TakeEnd(7, clock_.Now())) << "a device that was not counted";
 }
 
 TEST_F(DeviceTableTest, EndsThatLieFarApartAreNotCountedTogether) {
   for (int i = 0; i < 5; ++i) {
-    EXPECT_FALSE(book_.TakeEnd(1, clock_.Now()));
-    EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
+    EXPECT_FALSE(table_.TakeEnd(1, clock_.Now()));
+    EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 0U);
     clock_.Advance(minutes(5));
   }
 }
 
 TEST_F(DeviceTableTest, WhatNoThreadReadsIsNotUsed) {
   ASSERT_TRUE(Attach(1, DeviceState::kUnread).ok());
-  EXPECT_EQ(book_.unread(), 1U);
-  EXPECT_EQ(book_.used(), 2U);
+  EXPECT_EQ(table_.unread(), 1U);
+  EXPECT_EQ(table_.used(), 2U);
   ASSERT_TRUE(Attach(1).ok());
-  EXPECT_EQ(book_.unread(), 0U);
+  EXPECT_EQ(table_.unread(), 0U);
 }
 
 TEST_F(DeviceTableTest, AnotherIdentityForgetsReadings) {
@@ -181,18 +181,18 @@ TEST_F(DeviceTableTest, OneLostDeviceIsLostAlone) {
   EXPECT_EQ(At(0).state, DeviceState::kOk);
   ASSERT_TRUE(Attach(1).ok());
   EXPECT_EQ(At(1).state, DeviceState::kOk) << "it came back";
-  book_.Expect(2);
+  table_.Expect(2);
   EXPECT_EQ(At(2).state, DeviceState::kLost) << "the library lists it no more";
 }
 
 // Devices that are counted, not counted, and counted again are opened anew, whatever number they have now.
 TEST_F(DeviceTableTest, WhatIsCountedAgainIsListedAgain) {
   ASSERT_TRUE(Read(2, ReadStatus::kOk, 512).ok());
-  book_.Expect(2);
+  table_.Expect(2);
   EXPECT_FALSE(At(2).counted);
   EXPECT_EQ(At(2).state, DeviceState::kLost);
-  EXPECT_FALSE(book_.AnyAway()) << "it was taken away: nobody waits for it";
-  book_.Expect(3);
+  EXPECT_FALSE(table_.AnyAway()) << "it was taken away: nobody waits for it";
+  table_.Expect(3);
   EXPECT_TRUE(At(2).counted);
   EXPECT_EQ(At(2).state, DeviceState::kStarting);
   ASSERT_TRUE(Attach(2, DeviceState::kOk, "b").ok());
@@ -205,8 +205,8 @@ TEST_F(DeviceTableTest, WhatIsCountedAgainIsListedAgain) {
 TEST_F(DeviceTableTest, ADeviceWithAnotherNumberIsTheSameDevice) {
   const std::string_view uuids[] = {"a", "b", "c"};
   for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
-  book_.Begin(clock_.Now(), minutes(5));
-  book_.Expect(2);
+  table_.Begin(clock_.Now(), minutes(5));
+  table_.Expect(2);
   EXPECT_EQ(At(2).state, DeviceState::kStarting) << "which one is missing is not known yet";
   ASSERT_TRUE(Attach(0, DeviceState::kOk, "b").ok());
   EXPECT_EQ(At(2).state, DeviceState::kStarting);
@@ -216,8 +216,8 @@ TEST_F(DeviceTableTest, ADeviceWithAnotherNumberIsTheSameDevice) {
   EXPECT_EQ(At(2).Fact("uuid"), "a");
   EXPECT_EQ(At(2).state, DeviceState::kLost);
   // It comes back, and the library is opened in the other order.
-  book_.Begin(clock_.Now(), minutes(5));
-  book_.Expect(3);
+  table_.Begin(clock_.Now(), minutes(5));
+  table_.Expect(3);
   for (uint32_t i : {2U, 1U, 0U}) ASSERT_TRUE(Attach(i, DeviceState::kOk, uuids[i]).ok());
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(At(i).Fact("uuid"), uuids[i]);
@@ -226,12 +226,12 @@ TEST_F(DeviceTableTest, ADeviceWithAnotherNumberIsTheSameDevice) {
 }
 
 TEST_F(DeviceTableTest, AMissingDeviceIsLostThoughAnotherDoesNotOpen) {
-  book_.Begin(clock_.Now(), minutes(5));
-  book_.Expect(2);
+  table_.Begin(clock_.Now(), minutes(5));
+  table_.Expect(2);
   ASSERT_TRUE(Attach(0).ok());
   page_.devices[1].Begin(2, clock_.Now().boot_ns);
   clock_.Advance(minutes(1));
-  book_.CheckCalls(page_, kDeadlines, clock_.Now());
+  table_.CheckCalls(page_, kDeadlines, clock_.Now());
   EXPECT_EQ(At(1).state, DeviceState::kHung);
   EXPECT_EQ(At(2).state, DeviceState::kLost);
 }
@@ -239,36 +239,36 @@ TEST_F(DeviceTableTest, AMissingDeviceIsLostThoughAnotherDoesNotOpen) {
 // Partitions of one board may have one UUID.
 TEST_F(DeviceTableTest, DevicesWithOneIdentityKeepTheirFacts) {
   for (int round = 0; round < 2; ++round) {
-    book_.Begin(clock_.Now(), minutes(5));
-    book_.Expect(3);
+    table_.Begin(clock_.Now(), minutes(5));
+    table_.Expect(3);
     for (uint32_t i = 0; i < 3; ++i) ASSERT_TRUE(Attach(i, DeviceState::kOk, round == 0 ? "a" : "z").ok());
     for (uint32_t i = 0; i < 3; ++i) EXPECT_EQ(At(i).Fact("uuid"), round == 0 ? "a" : "z");
   }
 }
 
 TEST_F(DeviceTableTest, FaultsOfOldNumbersAreForgottenWhenTheCountChanges) {
-  for (int i = 0; i < 2; ++i) book_.TakeEnd(1, clock_.Now());
-  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 2U);
-  book_.Expect(2);
-  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
+  for (int i = 0; i < 2; ++i) table_.TakeEnd(1, clock_.Now());
+  EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 2U);
+  table_.Expect(2);
+  EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 0U);
 }
 
 TEST_F(DeviceTableTest, HangsOfOldNumbersAreForgotten) {
   for (int i = 0; i < 2; ++i) {
     page_.devices[1].Begin(1, clock_.Now().boot_ns);
     clock_.Advance(seconds(1));
-    book_.CheckCalls(page_, kDeadlines, clock_.Now());
+    table_.CheckCalls(page_, kDeadlines, clock_.Now());
     page_.devices[1].End();
-    book_.CheckCalls(page_, kDeadlines, clock_.Now());
+    table_.CheckCalls(page_, kDeadlines, clock_.Now());
   }
-  book_.ForgetFaults();
-  EXPECT_EQ(book_.Begin(clock_.Now(), minutes(5)), 0U);
+  table_.ForgetFaults();
+  EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 0U);
 }
 
 TEST_F(DeviceTableTest, LinksAppearWithTheirReadings) {
   Reading reading{.device = 0, .field = 1, .status = ReadStatus::kOk, .part = 3, .boot_ns = 1, .raw = 9};
   ASSERT_TRUE(
-      book_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
+      table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
           .ok());
   ASSERT_EQ(At(0).links.size(), 3U);
   EXPECT_EQ(At(0).links[2][1].raw, 9);
@@ -276,10 +276,10 @@ TEST_F(DeviceTableTest, LinksAppearWithTheirReadings) {
 }
 
 TEST_F(DeviceTableTest, WhatIsOfTheVendorIsHandedOn) {
-  EXPECT_TRUE(book_.Take(Message(VendorReport{.device = 1, .kind = 5}), clock_.Now()).ok());
+  EXPECT_TRUE(table_.Take(Message(VendorReport{.device = 1, .kind = 5}), clock_.Now()).ok());
   EXPECT_EQ(vendor_state_.kinds, std::vector<uint32_t>{5});
-  EXPECT_FALSE(book_.Take(VendorReport{.device = 1, .kind = 7}, clock_.Now()).ok());
-  EXPECT_FALSE(book_.Take(VendorReport{.device = 3, .kind = 5}, clock_.Now()).ok()) << "not counted";
+  EXPECT_FALSE(table_.Take(VendorReport{.device = 1, .kind = 7}, clock_.Now()).ok());
+  EXPECT_FALSE(table_.Take(VendorReport{.device = 3, .kind = 5}, clock_.Now()).ok()) << "not counted";
   EXPECT_FALSE(PlainVendorState().Take(VendorReport{}, clock_.Now()).ok());
 }
 

@@ -7,7 +7,7 @@
 namespace gpulens::driver {
 namespace {
 
-constexpr int64_t kPatienceNs = 1'000'000'000;  // A process that was killed ends within milliseconds.
+constexpr int64_t kTimeoutNs = 1'000'000'000;  // A process that was killed ends within milliseconds.
 
 }  // namespace
 
@@ -22,7 +22,7 @@ pid_t Reaper::Look(Instant now, std::vector<int>& stuck) {
   stuck.clear();
   pid_t first = -1;
   for (Dying& dying : dying_) {
-    if (now.boot_ns - dying.since_ns <= kPatienceNs) continue;
+    if (now.boot_ns - dying.since_ns <= kTimeoutNs) continue;
     stuck.push_back(dying.child.pid());
     if (first < 0 && !std::exchange(dying.told, true)) first = dying.child.pid();
   }

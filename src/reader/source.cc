@@ -36,7 +36,7 @@ class DriverSource::Impl {
       : vendor_(vendor),
         options_(WithDeadline(std::move(options))),
         vendor_state_(state ? std::move(state) : std::make_unique<PlainVendorState>()),
-        book_(vendor, *vendor_state_),
+        table_(vendor, *vendor_state_),
         crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
         buffer_(kMaxMessage + 1) {
     backoff_ = options_.backoff_first;
@@ -58,7 +58,7 @@ class DriverSource::Impl {
       if (link_.child.running()) RetryAway(now);
     }
     if (!link_.child.running() && !suspended_ && now.boot_ns >= next_start_ns_) Start(now);
-    driver_.hung = book_.hung();
+    driver_.hung = table_.hung();
   }
 
   void Reload() {
@@ -97,7 +97,7 @@ class DriverSource::Impl {
            " s: no events are reported";
   }
 
-  Devices devices() const noexcept { return book_.devices(); }
+  Devices devices() const noexcept { return table_.devices(); }
   const DriverState& driver() const noexcept { return driver_; }
   int fd() const noexcept { return link_.socket.get(); }
 
@@ -116,14 +116,14 @@ class DriverSource::Impl {
       return;
     }
     crashes_.Start(now);
-    DriverLink::How how{.left_out = book_.Begin(now, options_.retry_left_out),
+    DriverLink::How how{.left_out = table_.Begin(now, options_.retry_left_out),
                         .watch = crashes_.waits_for_events()};
     CountDevices();
     if (crashes_.one_by_one()) how.left_out = ~uint64_t{0};
     to_begin_ = 0;
     ++driver_.starts[static_cast<size_t>(next_reason_)];
     started_ns_ = alive_ns_ = now.boot_ns;
-    spoke_ = told_ = ready_ = false;
+    spoke_ = reported_ = ready_ = false;
     Status status = link_.Start(options_, how);
     if (!status) {
       Fail(Fault::kCannotStart, status.detail);
@@ -181,8 +181,8 @@ class DriverSource::Impl {
       case Culprit::kUnknown: return {};
       case Culprit::kMain: return text;
       case Culprit::kDevice:
-        text = (named ? " in " : ", the last begun was ") + book_.CallOn(culprit.call, culprit.device);
-        return book_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
+        text = (named ? " in " : ", the last begun was ") + table_.CallOn(culprit.call, culprit.device);
+        return table_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
       case Culprit::kWaiting: break;
     }
     if (!named) text = " outside of any " + std::string(vendor_.device) + "'s calls";
@@ -190,7 +190,7 @@ class DriverSource::Impl {
   }
 
   void ForgetFaults() noexcept {
-    book_.ForgetFaults();
+    table_.ForgetFaults();
     crashes_.Forget();
   }
 
@@ -228,11 +228,11 @@ class DriverSource::Impl {
       return;
     }
     // What the library said is more than how the process ended.
-    if (!exited || !told_) {
+    if (!exited || !reported_) {
       Fault fault = exited && !spoke_ ? Fault::kCannotStart : Fault::kCrashed;
       Fail(fault, "reader process " + std::to_string(pid) + " " + DescribeWaitStatus(*status) + where);
     }
-    if (!told_) Change(killed ? DriverChange::kKilled : DriverChange::kCrashed, driver_.last_error);
+    if (!reported_) Change(killed ? DriverChange::kKilled : DriverChange::kCrashed, driver_.last_error);
     Schedule(exited ? StartReason::kExited : killed ? StartReason::kKilled : StartReason::kCrash, now);
   }
 
@@ -263,7 +263,7 @@ class DriverSource::Impl {
       return {Code::kDataLoss, "the reader process uses protocol " + std::to_string(hello->protocol)};
     }
     if (std::holds_alternative<AttachRequest>(message)) return BadMessage("unexpected request");
-    Status status = book_.Take(message, now);
+    Status status = table_.Take(message, now);
     if (std::holds_alternative<DeviceReport>(message)) CountDevices();
     return status;
   }
@@ -287,7 +287,7 @@ class DriverSource::Impl {
       std::string text;
       AppendPrintable(text, report.detail);
       Fail(report.fault, std::move(text));
-      told_ = true;
+      reported_ = true;
       return Status{};
     }
     driver_.library_version = report.library_version;
@@ -296,10 +296,10 @@ class DriverSource::Impl {
     driver_.up = ready_ = true;
     driver_.fault = report.devices == 0 ? Fault::kNoDevices : Fault::kNone;
     driver_.last_error = report.devices == 0 ? vendor_.no_devices : "";
-    book_.Expect(report.devices);
+    table_.Expect(report.devices);
     CountDevices();
     if (!crashes_.one_by_one()) return Status{};
-    for (const Device& device : book_.devices()) {
+    for (const Device& device : table_.devices()) {
       if (device.counted && device.state != DeviceState::kLeftOut) to_begin_ |= uint64_t{1} << device.index;
     }
     next_begin_ns_ = last_poll_ns_ + options_.interval.count();
@@ -307,9 +307,9 @@ class DriverSource::Impl {
   }
 
   void CountDevices() noexcept {
-    driver_.used = book_.used();
-    driver_.left_out = book_.left_out();
-    driver_.unread = book_.unread();
+    driver_.used = table_.used();
+    driver_.left_out = table_.left_out();
+    driver_.unread = table_.unread();
   }
 
   void CheckDeadlines(Instant now) {
@@ -329,11 +329,11 @@ class DriverSource::Impl {
       return Kill(Fault::kHung, std::move(text), StartReason::kHang, now);
     }
     if (!ready_) return;
-    DeviceTable::Hangs hangs = book_.CheckCalls(page, {.usual = options_.deadline, .slow = slow}, now);
+    DeviceTable::Hangs hangs = table_.CheckCalls(page, {.usual = options_.deadline, .slow = slow}, now);
     driver_.hung_calls += hangs.started;
     CheckWaiting(page.waiting.Read(), now);
     if (!hangs.all) return;
-    Kill(Fault::kHung, book_.AllHang(), StartReason::kHang, now);
+    Kill(Fault::kHung, table_.AllHang(), StartReason::kHang, now);
   }
 
   // The devices are read all the same: it is told, and nothing else is done about it.
@@ -365,16 +365,16 @@ class DriverSource::Impl {
 
   void RetryLeftOut(Instant now) {
     if (!ready_ || driver_.left_out == 0 || to_begin_ != 0 || now.boot_ns < next_begin_ns_) return;
-    uint32_t index = book_.DueForRetry(now);
+    uint32_t index = table_.DueForRetry(now);
     if (index == kMaxDevices || !BeginDevice(index, now)) return;
-    book_.Retry(index, now);
+    table_.Retry(index, now);
     CountDevices();
   }
 
   // A library that has lost a device does not find it again, and a call that hangs ends with its process.
   // Where the kernel does not let go of such a process, another one would hang as well.
   void RetryAway(Instant now) {
-    if (!ready_ || !book_.AnyAway() || !driver_.stuck_pids.empty()) {
+    if (!ready_ || !table_.AnyAway() || !driver_.stuck_pids.empty()) {
       away_since_ns_ = 0;
       if (ready_ && now.boot_ns - started_ns_ >= options_.healthy.count()) retry_lost_ = options_.retry_lost;
       return;
@@ -391,7 +391,7 @@ class DriverSource::Impl {
   DriverLink link_;
   DriverState driver_;
   const std::unique_ptr<VendorState> vendor_state_;
-  DeviceTable book_;
+  DeviceTable table_;
   CrashHistory crashes_;
   std::vector<std::byte> buffer_;
   Reaper reaper_;
@@ -401,7 +401,7 @@ class DriverSource::Impl {
   int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, away_since_ns_ = 0;
   uint64_t to_begin_ = 0;  // Devices that are begun one at a time.
   int64_t next_begin_ns_ = 0;
-  bool suspended_ = false, spoke_ = false, told_ = false, ready_ = false;
+  bool suspended_ = false, spoke_ = false, reported_ = false, ready_ = false;
 };
 
 DriverSource::DriverSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<VendorState> state)

@@ -91,7 +91,7 @@ class CollectorTest : public ::testing::Test {
     instance->Collect(Ok());
     Snapshot snapshot;
     Ref<const Frame> frame = instance->latest();
-    snapshot.frames.push_back({frame, frame->source, Standing::kPassThrough, false});
+    snapshot.frames.push_back({frame, frame->source, Precedence::kPassThrough, false});
     TextPage encoder(ExpositionFormat::kText004, NameNative);
     std::string text;
     encoder.Render(snapshot, text);

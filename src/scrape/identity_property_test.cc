@@ -179,13 +179,13 @@ class PageMaker {
 
 void CheckIdentity(Format format) {
   // The collector's memory of earlier pages must not show, so one target reads several.
-  PageFixture rig;
+  PageFixture fixture;
   for (int pages = *rc::gen::inRange(1, 4); pages > 0; --pages) {
     std::string page = PageMaker(format).Make();
-    rig.Scrape(page, format);
+    fixture.Scrape(page, format);
     PageWords before(page, format);
     RC_ASSERT(before.report.bad_lines == 0u);
-    std::string again = rig.Render(format);
+    std::string again = fixture.Render(format);
     PageWords after(again, format);
     RC_LOG() << "page:\n" << page << "again:\n" << again;
     RC_ASSERT(after.report.bad_lines == 0u);

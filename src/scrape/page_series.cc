@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "catalog/guest_name.h"
+#include "catalog/exported_name.h"
 #include "scrape/sample_names.h"
 
 namespace gpulens {
@@ -145,8 +145,8 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
     name = family.name;
     if (family.suffixed) name += OptionalSuffix(family.type);
     MetricDesc desc{.name = name, .unit = now[i].unit, .help = now[i].help, .kind = KindOf(family.type)};
-    desc.spelling = Spelling::kVerbatim;
-    desc.name = name = GuestName(desc, Guest::kTarget);
+    desc.naming = Naming::kVerbatim;
+    desc.name = name = ExportedName(desc, NameOwner::kTarget);
     const MetricDesc* owned = table.Own(desc);
     // A page whose help texts never stop changing keeps those it had.
     if (!owned && family.desc && family.desc->name == name) owned = family.desc;

@@ -20,7 +20,7 @@ namespace gpulens {
 // series stayed does not allocate, unless it has exemplars.
 //
 // Labels become attributes as they are; one that the target itself has becomes "exported_…", as
-// Prometheus does. So does a name of the agent's own: catalog/guest_name.h. A value with a timestamp on
+// Prometheus does. So does a name of the agent's own: catalog/exported_name.h. A value with a timestamp on
 // the page is of that time, see FrameWriter::DatedAt. With rules, series that become equal are one series of
 // ours, without exemplars.
 class PageSeries {

@@ -18,14 +18,14 @@ using ::testing::Not;
 using Format = ExpositionFormat;
 
 TEST(PageSeries, PassesOnEveryType) {
-  PageFixture rig;
-  rig.Scrape(
+  PageFixture fixture;
+  fixture.Scrape(
       "# HELP up_total It \\\\ goes.\n# TYPE up_total counter\nup_total{a=\"x\\\"y\"} 3\n"
       "# TYPE temp gauge\ntemp NaN\n# TYPE raw untyped\nraw -Inf\nbare{b=\"1\",empty=\"\"} 1e9\n"
       "# TYPE h histogram\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n"
       "# TYPE s summary\ns{quantile=\"0.5\"} 7\ns_sum 9\ns_count 2\n");
   EXPECT_EQ(
-      rig.Render(Format::kText004, true),
+      fixture.Render(Format::kText004, true),
       "# TYPE bare untyped\nbare{b=\"1\",target=\"t\"} 1000000000\n"
       "# TYPE h histogram\nh_bucket{target=\"t\",le=\"1\"} 1\nh_bucket{target=\"t\",le=\"+Inf\"} 2\n"
       "h_sum{target=\"t\"} 2.5\nh_count{target=\"t\"} 2\n"
@@ -44,47 +44,48 @@ TEST(PageSeries, PassesOnOpenMetrics) {
       "r_seconds_total 5 # {trace_id=\"ab\"} 0.5 1700000000.250\nr_seconds_created 1600000000.125\n"
       "# TYPE w histogram\nw_bucket{le=\"0.5\"} 1 # {trace_id=\"cd\"} 0.25\nw_bucket{le=\"+Inf\"} 1\n"
       "w_sum 0.25\nw_count 1\nw_created 1500000000.000\n# EOF\n";
-  PageFixture rig;
-  rig.Scrape(page, Format::kOpenMetrics100);
-  EXPECT_EQ(rig.Render(Format::kOpenMetrics100), page);
+  PageFixture fixture;
+  fixture.Scrape(page, Format::kOpenMetrics100);
+  EXPECT_EQ(fixture.Render(Format::kOpenMetrics100), page);
 }
 
 TEST(PageSeries, KeepsSampleNamesOfCounters) {
-  PageFixture rig;
-  rig.Scrape(
+  PageFixture fixture;
+  fixture.Scrape(
       "# TYPE plain counter\nplain{x=\"1\"} 1\n# TYPE empty counter\n# TYPE old counter\nold_total 2\n"
       "# TYPE named_total counter\nnamed_total 3\n");
-  std::string out = rig.Render(Format::kText004);
+  std::string out = fixture.Render(Format::kText004);
   for (const char* line :
        {"plain{x=\"1\"} 1\n", "\nold_total 2\n", "\nnamed_total 3\n", "TYPE old_total counter"}) {
     EXPECT_THAT(out, HasSubstr(line));
   }
   // A family that had no sample before shows its names now.
-  rig.Scrape("# TYPE plain counter\nplain{x=\"1\"} 1\n# TYPE empty counter\nempty_total 5\n");
-  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("\nempty_total 5\n"));
-  rig.Scrape("# TYPE \"o.x\" counter\n{\"o.x_total\",a=\"b\"} 4\n# TYPE p counter\n  p_total 1\n",
-             Format::kText100);
-  EXPECT_THAT(rig.Render(Format::kText100), HasSubstr("{\"o.x_total\",a=\"b\"} 4\n"));
+  fixture.Scrape("# TYPE plain counter\nplain{x=\"1\"} 1\n# TYPE empty counter\nempty_total 5\n");
+  EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("\nempty_total 5\n"));
+  fixture.Scrape("# TYPE \"o.x\" counter\n{\"o.x_total\",a=\"b\"} 4\n# TYPE p counter\n  p_total 1\n",
+                 Format::kText100);
+  EXPECT_THAT(fixture.Render(Format::kText100), HasSubstr("{\"o.x_total\",a=\"b\"} 4\n"));
   EXPECT_EQ(OptionalSuffix(ExpositionType::kGauge), "");
 }
 
 TEST(PageSeries, BoundsKeepTheTextOfThePage) {
-  PageFixture rig;
-  rig.Scrape(
+  PageFixture fixture;
+  fixture.Scrape(
       "# TYPE h histogram\nh_bucket{le=\"0.50\"} 1\nh_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\n"
       "h_sum 2.5\nh_count 2\n"
       "h_bucket{a=\"b\",le=\"0.50\"} 1\nh_bucket{le=\"1\",a=\"b\"} 1\nh_bucket{a=\"b\",le=\"+Inf\"} 2\n"
       "h_sum{a=\"b\"} 2.5\nh_count{a=\"b\"} 2\n"
       "# TYPE s summary\ns{quantile=\"1e-1\"} 3\ns_sum 2\n");
   std::map<std::string, std::vector<std::string>> texts;
-  for (uint32_t slot = 0; slot < rig.frame->layout->slots(); ++slot) {
-    const SeriesInfo& info = (*rig.frame->layout)[slot];
+  for (uint32_t slot = 0; slot < fixture.frame->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*fixture.frame->layout)[slot];
     texts[std::string(info.desc->name) + info.attributes.Text("a")] = info.shape->bound_texts;
   }
   EXPECT_THAT(texts["h"], testing::ElementsAre("0.50", "1", "+Inf"));
   EXPECT_THAT(texts["hb"], testing::ElementsAre("0.50", "1", "+Inf"));
   EXPECT_THAT(texts["s"], testing::ElementsAre("1e-1"));
-  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("h_bucket{le=\"0.5\"} 1\n")) << "our page has its own";
+  EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("h_bucket{le=\"0.5\"} 1\n"))
+      << "our page has its own";
   PageFixture strict;
   strict.Scrape("# TYPE h histogram\nh_bucket{le=\"1.0\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_count 2\n# EOF\n",
                 Format::kOpenMetrics100);
@@ -92,9 +93,9 @@ TEST(PageSeries, BoundsKeepTheTextOfThePage) {
 }
 
 TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
-  PageFixture rig(UINT32_MAX, {{"target", std::string_view("t")}, {"team", std::string_view("red")}});
-  rig.Scrape("a{target=\"other\",team=\"blue\",exported_team=\"old\"} 1\nb{target=\"\"} 2\n");
-  std::string out = rig.Render(Format::kText004, true);
+  PageFixture fixture(UINT32_MAX, {{"target", std::string_view("t")}, {"team", std::string_view("red")}});
+  fixture.Scrape("a{target=\"other\",team=\"blue\",exported_team=\"old\"} 1\nb{target=\"\"} 2\n");
+  std::string out = fixture.Render(Format::kText004, true);
   EXPECT_THAT(out,
               HasSubstr("a{exported_exported_team=\"blue\",exported_target=\"other\",exported_team=\"old\","
                         "target=\"t\",team=\"red\"} 1\n"));
@@ -102,12 +103,12 @@ TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
 }
 
 TEST(PageSeries, NamesOfTheAgentAreMarked) {
-  PageFixture rig;
-  rig.Scrape(
+  PageFixture fixture;
+  fixture.Scrape(
       "# TYPE up gauge\nup 0\n# TYPE gpu_power_draw_watts gauge\ngpu_power_draw_watts 99999\n"
       "# TYPE gpulens_collector_up gauge\ngpulens_collector_up{collector=\"nvidia\"} 0\n"
       "# TYPE process_open_fds gauge\nprocess_open_fds 4\n");
-  EXPECT_EQ(rig.Render(Format::kText004),
+  EXPECT_EQ(fixture.Render(Format::kText004),
             "# TYPE exported_gpu_power_draw_watts gauge\nexported_gpu_power_draw_watts 99999\n"
             "# TYPE exported_gpulens_collector_up gauge\n"
             "exported_gpulens_collector_up{collector=\"nvidia\"} 0\n"
@@ -116,154 +117,154 @@ TEST(PageSeries, NamesOfTheAgentAreMarked) {
 }
 
 TEST(PageSeries, VanishedSeriesLeaveAtOnce) {
-  PageFixture rig;
-  rig.Scrape("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n");
-  EXPECT_EQ(rig.table.size(), 3u);
-  rig.Scrape("b{x=\"2\"} 4\nc 5\n");
-  EXPECT_EQ(rig.Render(Format::kText004), "# TYPE b untyped\nb{x=\"2\"} 4\n# TYPE c untyped\nc 5\n");
-  EXPECT_EQ(rig.table.size(), 2u);
-  rig.Scrape("");
-  EXPECT_EQ(rig.Render(Format::kText004), "");
-  for (int i = 0; i < 50; ++i) rig.Scrape("n{x=\"" + std::to_string(i) + "\"} 1\n");
-  EXPECT_LE(rig.table.slots(), 6u) << "places are used again";
+  PageFixture fixture;
+  fixture.Scrape("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n");
+  EXPECT_EQ(fixture.table.size(), 3u);
+  fixture.Scrape("b{x=\"2\"} 4\nc 5\n");
+  EXPECT_EQ(fixture.Render(Format::kText004), "# TYPE b untyped\nb{x=\"2\"} 4\n# TYPE c untyped\nc 5\n");
+  EXPECT_EQ(fixture.table.size(), 2u);
+  fixture.Scrape("");
+  EXPECT_EQ(fixture.Render(Format::kText004), "");
+  for (int i = 0; i < 50; ++i) fixture.Scrape("n{x=\"" + std::to_string(i) + "\"} 1\n");
+  EXPECT_LE(fixture.table.slots(), 6u) << "places are used again";
 }
 
 TEST(PageSeries, AFailedScrapeLeavesStaleValuesUntilTheyExpire) {
-  PageFixture rig;
-  rig.Scrape("a 1\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n");
-  rig.Miss();
-  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("a 1 1700000015000\n"));
-  EXPECT_EQ(rig.frame->quality[0], Quality::kStale);
-  rig.Miss();
-  rig.Miss();
-  EXPECT_EQ(rig.Render(Format::kText004), "");
-  rig.Scrape("a 2\n");
-  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("a 2\n"));
+  PageFixture fixture;
+  fixture.Scrape("a 1\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n");
+  fixture.Miss();
+  EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("a 1 1700000015000\n"));
+  EXPECT_EQ(fixture.frame->quality[0], Quality::kStale);
+  fixture.Miss();
+  fixture.Miss();
+  EXPECT_EQ(fixture.Render(Format::kText004), "");
+  fixture.Scrape("a 2\n");
+  EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("a 2\n"));
 }
 
 TEST(PageSeries, OtherBucketsAreAnotherSeries) {
-  PageFixture rig;
+  PageFixture fixture;
   std::string head = "# TYPE h histogram\n";
-  rig.Scrape(head + "h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n");
-  rig.Scrape(head +
-             "h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 5\nh_count 3\n");
+  fixture.Scrape(head + "h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n");
+  fixture.Scrape(head +
+                 "h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 5\nh_count 3\n");
   EXPECT_EQ(
-      rig.Render(Format::kText004),
+      fixture.Render(Format::kText004),
       head + "h_bucket{le=\"1\"} 1\nh_bucket{le=\"2\"} 2\nh_bucket{le=\"+Inf\"} 3\nh_sum 5\nh_count 3\n");
-  EXPECT_EQ(rig.table.size(), 1u);
-  rig.Scrape(head + "h_count 4\n");
-  EXPECT_EQ(rig.Render(Format::kText004), head + "h_count 4\n");
+  EXPECT_EQ(fixture.table.size(), 1u);
+  fixture.Scrape(head + "h_count 4\n");
+  EXPECT_EQ(fixture.Render(Format::kText004), head + "h_count 4\n");
 }
 
 TEST(PageSeries, ChurningBucketsDoNotPileUp) {
-  PageFixture rig;
+  PageFixture fixture;
   for (int i = 1; i <= 300; ++i) {
     std::string page = "# TYPE h histogram\n";
     for (int b = 0; b < 20 + i % 2; ++b) page += "h_bucket{le=\"" + std::to_string(b) + "\"} 1\n";
-    rig.Scrape(page);
+    fixture.Scrape(page);
   }
-  EXPECT_LT(rig.series.memory_bytes(), 20'000u);
-  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("h_bucket{le=\"19\"} 1\n"));
+  EXPECT_LT(fixture.series.memory_bytes(), 20'000u);
+  EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("h_bucket{le=\"19\"} 1\n"));
 }
 
 TEST(PageSeries, ACounterThatFallsBeginsAnew) {
-  PageFixture rig;
-  auto start = [&](uint32_t slot) { return (*rig.frame->layout)[slot].start_unix_ns; };
+  PageFixture fixture;
+  auto start = [&](uint32_t slot) { return (*fixture.frame->layout)[slot].start_unix_ns; };
   std::string hist = "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count ";
-  rig.Scrape("# TYPE c counter\nc 5\n" + hist + "5\n");
+  fixture.Scrape("# TYPE c counter\nc 5\n" + hist + "5\n");
   int64_t first[] = {start(0), start(1)};
   EXPECT_NE(first[0], 0);
   EXPECT_NE(first[1], 0);
-  rig.Scrape("# TYPE c counter\nc 6\n" + hist + "6\n");
+  fixture.Scrape("# TYPE c counter\nc 6\n" + hist + "6\n");
   EXPECT_EQ(start(0), first[0]);
   EXPECT_EQ(start(1), first[1]);
-  rig.Scrape("# TYPE c counter\nc 1\n" + hist + "1\n");
+  fixture.Scrape("# TYPE c counter\nc 1\n" + hist + "1\n");
   EXPECT_GT(start(0), first[0]);
   EXPECT_GT(start(1), first[1]);
-  EXPECT_FALSE((*rig.frame->layout)[0].start_known);
+  EXPECT_FALSE((*fixture.frame->layout)[0].start_known);
 }
 
 TEST(PageSeries, AnotherTimeOfCreationIsAnotherIdentity) {
-  PageFixture rig;
+  PageFixture fixture;
   auto page = [](int value, const char* created) {
     return "# TYPE c counter\nc_total " + std::to_string(value) + "\nc_created " + created + "\n# EOF\n";
   };
-  rig.Scrape(page(5, "1600000000.5"), Format::kOpenMetrics100);
-  const SeriesInfo& info = (*rig.frame->layout)[0];
+  fixture.Scrape(page(5, "1600000000.5"), Format::kOpenMetrics100);
+  const SeriesInfo& info = (*fixture.frame->layout)[0];
   EXPECT_TRUE(info.start_known);
   EXPECT_EQ(info.start_unix_ns, 1'600'000'000'500'000'000);
-  rig.Scrape(page(9, "1650000000"), Format::kOpenMetrics100);
-  EXPECT_EQ((*rig.frame->layout)[0].start_unix_ns, 1'650'000'000'000'000'000);
-  EXPECT_THAT(rig.Render(Format::kOpenMetrics100), HasSubstr("c_total 9\nc_created 1650000000.000\n"));
-  rig.Scrape(page(9, "NaN"), Format::kOpenMetrics100);
-  EXPECT_THAT(rig.Render(Format::kOpenMetrics100), HasSubstr("c_created 1650000000.000\n"));
-  rig.Scrape(page(9, "-5"), Format::kOpenMetrics100);
-  EXPECT_THAT(rig.Render(Format::kOpenMetrics100), Not(HasSubstr("c_created"))) << "no time at all";
-  EXPECT_EQ(rig.table.size(), 1u);
-  rig.Scrape("c_total 9\n# EOF\n", Format::kOpenMetrics100);
-  rig.Scrape(page(1, "7e9"), Format::kOpenMetrics100);
-  EXPECT_THAT(rig.Render(Format::kOpenMetrics100), HasSubstr("c_created 7000000000.000\n"));
+  fixture.Scrape(page(9, "1650000000"), Format::kOpenMetrics100);
+  EXPECT_EQ((*fixture.frame->layout)[0].start_unix_ns, 1'650'000'000'000'000'000);
+  EXPECT_THAT(fixture.Render(Format::kOpenMetrics100), HasSubstr("c_total 9\nc_created 1650000000.000\n"));
+  fixture.Scrape(page(9, "NaN"), Format::kOpenMetrics100);
+  EXPECT_THAT(fixture.Render(Format::kOpenMetrics100), HasSubstr("c_created 1650000000.000\n"));
+  fixture.Scrape(page(9, "-5"), Format::kOpenMetrics100);
+  EXPECT_THAT(fixture.Render(Format::kOpenMetrics100), Not(HasSubstr("c_created"))) << "no time at all";
+  EXPECT_EQ(fixture.table.size(), 1u);
+  fixture.Scrape("c_total 9\n# EOF\n", Format::kOpenMetrics100);
+  fixture.Scrape(page(1, "7e9"), Format::kOpenMetrics100);
+  EXPECT_THAT(fixture.Render(Format::kOpenMetrics100), HasSubstr("c_created 7000000000.000\n"));
 }
 
 TEST(PageSeries, AChangedTypeOrHelpIsFollowed) {
-  PageFixture rig;
-  rig.Scrape("# HELP a one\n# TYPE a gauge\na 1\n");
-  rig.Scrape("# HELP a two\n# TYPE a gauge\na 2\n");
-  EXPECT_EQ(rig.Render(Format::kText004), "# HELP a two\n# TYPE a gauge\na 2\n");
-  rig.Scrape("# HELP a two\n# TYPE a counter\na 3\n");
-  EXPECT_EQ(rig.Render(Format::kText004), "# HELP a two\n# TYPE a counter\na 3\n");
-  EXPECT_EQ(rig.table.size(), 1u);
+  PageFixture fixture;
+  fixture.Scrape("# HELP a one\n# TYPE a gauge\na 1\n");
+  fixture.Scrape("# HELP a two\n# TYPE a gauge\na 2\n");
+  EXPECT_EQ(fixture.Render(Format::kText004), "# HELP a two\n# TYPE a gauge\na 2\n");
+  fixture.Scrape("# HELP a two\n# TYPE a counter\na 3\n");
+  EXPECT_EQ(fixture.Render(Format::kText004), "# HELP a two\n# TYPE a counter\na 3\n");
+  EXPECT_EQ(fixture.table.size(), 1u);
 }
 
 TEST(PageSeries, HelpThatNeverStopsChangingIsBounded) {
-  PageFixture rig;
-  for (int i = 0; i < 10'050; ++i) rig.Scrape("# HELP a " + std::to_string(i) + "\na 1\n");
-  EXPECT_THAT(rig.Render(Format::kText004), HasSubstr("a 1\n"));
-  EXPECT_EQ(rig.table.size(), 1u);
-  rig.Scrape("new_name 1\n");
-  EXPECT_EQ(rig.Render(Format::kText004), "") << "no row is left for it, which is counted";
-  EXPECT_EQ(rig.series.refused(), 1u);
+  PageFixture fixture;
+  for (int i = 0; i < 10'050; ++i) fixture.Scrape("# HELP a " + std::to_string(i) + "\na 1\n");
+  EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("a 1\n"));
+  EXPECT_EQ(fixture.table.size(), 1u);
+  fixture.Scrape("new_name 1\n");
+  EXPECT_EQ(fixture.Render(Format::kText004), "") << "no row is left for it, which is counted";
+  EXPECT_EQ(fixture.series.refused(), 1u);
 }
 
 TEST(PageSeries, AFullTableTakesOthersWhenThereIsRoom) {
-  PageFixture rig(2);
-  rig.Scrape("a 1\nb 2\nc 3\nd 4\n");
-  EXPECT_EQ(rig.table.size(), 2u);
-  EXPECT_EQ(rig.series.refused(), 2u);
-  EXPECT_EQ(rig.table.refused(SeriesRefusal::kLimit), 2u);
-  rig.Scrape("b 2\nc 3\nd 4\n");
-  EXPECT_EQ(rig.Render(Format::kText004), "# TYPE b untyped\nb 2\n# TYPE c untyped\nc 3\n");
-  rig.Scrape("b 2\nc 3\n");
-  EXPECT_EQ(rig.series.refused(), 0u) << "it vanished while it waited";
-  rig.Scrape("b 2\nc 3\n");
-  EXPECT_EQ(rig.writer.counts().invalid, 0u);
+  PageFixture fixture(2);
+  fixture.Scrape("a 1\nb 2\nc 3\nd 4\n");
+  EXPECT_EQ(fixture.table.size(), 2u);
+  EXPECT_EQ(fixture.series.refused(), 2u);
+  EXPECT_EQ(fixture.table.refused(SeriesRefusal::kLimit), 2u);
+  fixture.Scrape("b 2\nc 3\nd 4\n");
+  EXPECT_EQ(fixture.Render(Format::kText004), "# TYPE b untyped\nb 2\n# TYPE c untyped\nc 3\n");
+  fixture.Scrape("b 2\nc 3\n");
+  EXPECT_EQ(fixture.series.refused(), 0u) << "it vanished while it waited";
+  fixture.Scrape("b 2\nc 3\n");
+  EXPECT_EQ(fixture.writer.counts().invalid, 0u);
 }
 
 TEST(PageSeries, ACutPageChangesOnlyWhatItShows) {
-  PageFixture rig;
+  PageFixture fixture;
   std::string head = "# TYPE h histogram\n";
-  rig.Scrape("a 1\nb 2\n" + head + "h_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n# EOF\n",
-             Format::kOpenMetrics100);
-  rig.Scrape("a 7\n" + head + "h_bucket{le=\"+Inf\"} 9\n", Format::kOpenMetrics100);
-  EXPECT_EQ(rig.last.code, Code::kDataLoss);
-  std::string out = rig.Render(Format::kText004);
+  fixture.Scrape("a 1\nb 2\n" + head + "h_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n# EOF\n",
+                 Format::kOpenMetrics100);
+  fixture.Scrape("a 7\n" + head + "h_bucket{le=\"+Inf\"} 9\n", Format::kOpenMetrics100);
+  EXPECT_EQ(fixture.last.code, Code::kDataLoss);
+  std::string out = fixture.Render(Format::kText004);
   EXPECT_THAT(out, HasSubstr("a 7\n"));
   EXPECT_THAT(out, HasSubstr("b 2 1700000015000\n")) << "stale";
   EXPECT_THAT(out, HasSubstr("h_bucket{le=\"+Inf\"} 2 1700000015000\n")) << "half a histogram is none";
 }
 
 TEST(PageSeries, StraySamplesAreCountedNotShown) {
-  PageFixture rig;
-  rig.Scrape("# TYPE h histogram\nh 1\nh_created 5\n# TYPE c counter\nc_created 5\n");
-  EXPECT_EQ(rig.series.refused(), 2u);
-  EXPECT_EQ(rig.Render(Format::kText004), "");
+  PageFixture fixture;
+  fixture.Scrape("# TYPE h histogram\nh 1\nh_created 5\n# TYPE c counter\nc_created 5\n");
+  EXPECT_EQ(fixture.series.refused(), 2u);
+  EXPECT_EQ(fixture.Render(Format::kText004), "");
 }
 
 TEST(PageSeries, ExemplarsOfSeriesThatAreNotThereAreLeftOut) {
-  PageFixture rig(1);
-  rig.Scrape("# TYPE a counter\na_total 1\n# TYPE b counter\nb_total 1 # {t=\"x\"} 1\n# EOF\n",
-             Format::kOpenMetrics100);
-  EXPECT_TRUE(rig.frame->exemplars.empty());
+  PageFixture fixture(1);
+  fixture.Scrape("# TYPE a counter\na_total 1\n# TYPE b counter\nb_total 1 # {t=\"x\"} 1\n# EOF\n",
+                 Format::kOpenMetrics100);
+  EXPECT_TRUE(fixture.frame->exemplars.empty());
 }
 
 TEST(PageSeries, NoCaptureLosesASample) {
@@ -282,11 +283,11 @@ TEST(PageSeries, NoCaptureLosesASample) {
                 path.ends_with(".prom");
     if (!body || (!bare && body->find("# TYPE ") == std::string::npos)) continue;
     SCOPED_TRACE(path);
-    PageFixture rig(UINT32_MAX, {{"target_of_test", std::string_view("t")}}, {}, false);
-    rig.Scrape(*body);
-    EXPECT_TRUE(rig.last.ok()) << rig.last.detail;
+    PageFixture fixture(UINT32_MAX, {{"target_of_test", std::string_view("t")}}, {}, false);
+    fixture.Scrape(*body);
+    EXPECT_TRUE(fixture.last.ok()) << fixture.last.detail;
     PageWords before(*body, Format::kText004);
-    std::string rendered = rig.Render(Format::kText004, true);
+    std::string rendered = fixture.Render(Format::kText004, true);
     for (size_t at; (at = rendered.find("target_of_test=\"t\"")) != rendered.npos;) {
       size_t size = 18 + (rendered[at + 18] == ',');
       if (size == 18 && rendered[at - 1] == ',') --at, ++size;

@@ -153,7 +153,7 @@ void PageTarget::Fetch(Instant deadline, std::function<void(Status)> done) {
   Duration timeout = left - std::min(left / 10, kLongestReserve);
   headers_ = access_.headers();
   AddTimeout(timeout);
-  Ask(*channels_[at_], {.timeout = timeout, .last = channels_.size() == 1}, std::move(done));
+  Query(*channels_[at_], {.timeout = timeout, .last = channels_.size() == 1}, std::move(done));
 }
 
 std::unique_ptr<HttpChannel> PageTarget::Open(const std::string& path) {
@@ -162,7 +162,7 @@ std::unique_ptr<HttpChannel> PageTarget::Open(const std::string& path) {
   return client_.Open(std::move(http));
 }
 
-void PageTarget::Ask(HttpChannel& channel, Request request, std::function<void(Status)> done) {
+void PageTarget::Query(HttpChannel& channel, Request request, std::function<void(Status)> done) {
   const Duration left = request.timeout - std::min(request.timeout, clock_.Now() - started_);
   HttpGet get{headers_, access_.tls(), left, std::move(body_)};
   channel.Get(std::move(get),
@@ -175,7 +175,7 @@ void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(
     request.last = true;
     at_ = (at_ + 1) % channels_.size();
     body_ = std::move(reply.body);
-    return Ask(*channels_[at_], request, std::move(done));
+    return Query(*channels_[at_], request, std::move(done));
   }
   if (request.redirects < kMostRedirects) {
     const HttpUrl& here = request.redirects == 0 ? http_.url : redirect_url_;
@@ -184,7 +184,7 @@ void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(
       body_ = std::move(reply.body);
       if (!redirect_ || redirect_url_.target != next->target) redirect_ = Open(next->target);
       redirect_url_ = std::move(*next);
-      return Ask(*redirect_, request, std::move(done));
+      return Query(*redirect_, request, std::move(done));
     }
   }
   std::swap(reply_, reply);

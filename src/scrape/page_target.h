@@ -92,7 +92,7 @@ class PageTarget {
     int redirects = 0;  // followed so far
   };
   std::unique_ptr<HttpChannel> Open(const std::string& path);
-  void Ask(HttpChannel& channel, Request request, std::function<void(Status)> done);
+  void Query(HttpChannel& channel, Request request, std::function<void(Status)> done);
   void Answered(HttpReply& reply, Request request, std::function<void(Status)> done);
   Outcome Read(PageUser& user, FrameWriter& out);
   Outcome ReadPage(std::string_view body, ExpositionFormat format, PageUser& user, FrameWriter& out);

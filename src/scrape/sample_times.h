@@ -31,9 +31,9 @@ class SampleTimes {
     for (uint32_t slot : slots) oldest_ms = std::min(oldest_ms, page_.timestamp_ms(slot).value_or(kNone));
     if (oldest_ms == kNone) return out_.ReadAt(scraped_);
     const int64_t now_ms = scraped_.unix_ns / kNsOfMs;
-    const int64_t told_ms = std::clamp(oldest_ms, now_ms - kLongestMs, now_ms);
+    const int64_t reported_ms = std::clamp(oldest_ms, now_ms - kLongestMs, now_ms);
     // That of the scrape's own millisecond is the scrape's.
-    const int64_t age_ns = told_ms == now_ms ? 0 : scraped_.unix_ns - told_ms * kNsOfMs;
+    const int64_t age_ns = reported_ms == now_ms ? 0 : scraped_.unix_ns - reported_ms * kNsOfMs;
     out_.DatedAt(scraped_ + Duration(-age_ns));
   }
 

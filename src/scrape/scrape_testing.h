@@ -48,7 +48,7 @@ class PageFixture {
           std::erase_if(out.back().labels, [](const auto& label) { return label.first == "target"; });
         });
     Snapshot snapshot;
-    snapshot.frames.push_back({frame, frame->source, Standing::kPassThrough, false});
+    snapshot.frames.push_back({frame, frame->source, Precedence::kPassThrough, false});
     std::string text;
     encoder.Render(snapshot, text);
     return text;

@@ -54,25 +54,27 @@ SeriesRules Top(std::string label, uint32_t keep, std::vector<std::string> famil
 }
 
 TEST(SeriesGovernor, ADroppedLabelLeavesOneSeriesWithTheTotal) {
-  Governed rig(Dropping({"pod", "tmp_*"}));
-  EXPECT_EQ(rig.Show("# TYPE c_total counter\nc_total{pod=\"a\",m=\"x\"} 1\nc_total{pod=\"b\",m=\"x\"} 2\n"
-                     "c_total{pod=\"b\",tmp_id=\"7\",m=\"y\"} 4\n# TYPE g gauge\ng{z=\"1\"} 5\n"),
-            "# TYPE c_total counter\nc_total{m=\"x\"} 3\nc_total{m=\"y\"} 4\n# TYPE g gauge\ng{z=\"1\"} 5\n");
-  EXPECT_EQ(rig.folded(), 1u);
-  EXPECT_EQ(rig.table.size(), 3u);
+  Governed fixture(Dropping({"pod", "tmp_*"}));
+  EXPECT_EQ(
+      fixture.Show("# TYPE c_total counter\nc_total{pod=\"a\",m=\"x\"} 1\nc_total{pod=\"b\",m=\"x\"} 2\n"
+                   "c_total{pod=\"b\",tmp_id=\"7\",m=\"y\"} 4\n# TYPE g gauge\ng{z=\"1\"} 5\n"),
+      "# TYPE c_total counter\nc_total{m=\"x\"} 3\nc_total{m=\"y\"} 4\n# TYPE g gauge\ng{z=\"1\"} 5\n");
+  EXPECT_EQ(fixture.folded(), 1u);
+  EXPECT_EQ(fixture.table.size(), 3u);
 }
 
 TEST(SeriesGovernor, OnlyListedLabelsStay) {
   SeriesRules rules = Dropping({"mode"});
   rules.keep = {"m*"};
-  Governed rig(std::move(rules));
-  EXPECT_EQ(rig.Show("# TYPE c_total counter\nc_total{pod=\"a\",m=\"x\",mode=\"1\"} 1\nc_total{q=\"1\"} 2\n"),
-            "# TYPE c_total counter\nc_total{m=\"x\"} 1\nc_total 2\n");
+  Governed fixture(std::move(rules));
+  EXPECT_EQ(
+      fixture.Show("# TYPE c_total counter\nc_total{pod=\"a\",m=\"x\",mode=\"1\"} 1\nc_total{q=\"1\"} 2\n"),
+      "# TYPE c_total counter\nc_total{m=\"x\"} 1\nc_total 2\n");
 }
 
 TEST(SeriesGovernor, CountersNeverFall) {
-  Governed rig(Dropping({"pod"}));
-  auto show = [&](std::string body) { return rig.Show("# TYPE c_total counter\n" + body); };
+  Governed fixture(Dropping({"pod"}));
+  auto show = [&](std::string body) { return fixture.Show("# TYPE c_total counter\n" + body); };
   EXPECT_THAT(show("c_total{pod=\"a\"} 10\nc_total{pod=\"b\"} 20\n"), HasSubstr("c_total 30\n"));
   EXPECT_THAT(show("c_total{pod=\"b\"} 21\n"), HasSubstr("c_total 31\n")) << "one left";
   EXPECT_THAT(show("c_total{pod=\"b\"} 3\n"), HasSubstr("c_total 34\n")) << "one began anew";
@@ -81,17 +83,17 @@ TEST(SeriesGovernor, CountersNeverFall) {
   EXPECT_THAT(show("c_total{pod=\"d\"} NaN\n"), HasSubstr("c_total 41\n"));
   EXPECT_EQ(show(""), "");
   EXPECT_THAT(show("c_total{pod=\"a\"} 2\n"), HasSubstr("c_total 2\n")) << "nobody was left: it began anew";
-  EXPECT_EQ(rig.table.size(), 1u);
+  EXPECT_EQ(fixture.table.size(), 1u);
 }
 
 TEST(SeriesGovernor, AnEqualSeriesThatWasThereIsTakenIn) {
-  Governed rig(Dropping({"pod"}));
-  EXPECT_EQ(rig.Show("# TYPE c_total counter\nc_total 5\n"), "# TYPE c_total counter\nc_total 5\n");
-  EXPECT_EQ(rig.Show("# TYPE c_total counter\nc_total 6\nc_total{pod=\"a\"} 1\n"),
+  Governed fixture(Dropping({"pod"}));
+  EXPECT_EQ(fixture.Show("# TYPE c_total counter\nc_total 5\n"), "# TYPE c_total counter\nc_total 5\n");
+  EXPECT_EQ(fixture.Show("# TYPE c_total counter\nc_total 6\nc_total{pod=\"a\"} 1\n"),
             "# TYPE c_total counter\nc_total 7\n");
-  EXPECT_EQ(rig.Show("# TYPE c_total counter\nc_total{pod=\"a\"} 2\nc_total{other=\"x\"} 9\n"),
+  EXPECT_EQ(fixture.Show("# TYPE c_total counter\nc_total{pod=\"a\"} 2\nc_total{other=\"x\"} 9\n"),
             "# TYPE c_total counter\nc_total 8\nc_total{other=\"x\"} 9\n");
-  EXPECT_EQ(rig.Show("# TYPE c_total counter\nc_total{pod=\"a\"} 2\nc_total 9\n"),
+  EXPECT_EQ(fixture.Show("# TYPE c_total counter\nc_total{pod=\"a\"} 2\nc_total 9\n"),
             "# TYPE c_total counter\nc_total 17\n");
 }
 
@@ -114,11 +116,11 @@ TEST(SeriesGovernor, GaugesAreAddedWhenTheyAreAmounts) {
 }
 
 TEST(SeriesGovernor, UntypedSeriesAreWhatTheirNameSays) {
-  Governed rig(Dropping({"p"}));
+  Governed fixture(Dropping({"p"}));
   EXPECT_THAT(
-      rig.Show("x_total{p=\"1\"} 5\nx_total{p=\"2\"} 1\ny_ratio{p=\"1\"} 0.5\ny_ratio{p=\"2\"} 0.25\n"),
+      fixture.Show("x_total{p=\"1\"} 5\nx_total{p=\"2\"} 1\ny_ratio{p=\"1\"} 0.5\ny_ratio{p=\"2\"} 0.25\n"),
       AllOf(HasSubstr("x_total 6\n"), HasSubstr("y_ratio 0.5\n")));
-  EXPECT_THAT(rig.Show("x_total{p=\"2\"} 1\ny_ratio{p=\"2\"} 0.25\n"),
+  EXPECT_THAT(fixture.Show("x_total{p=\"2\"} 1\ny_ratio{p=\"2\"} 0.25\n"),
               AllOf(HasSubstr("x_total 6\n"), HasSubstr("y_ratio 0.25\n")));
 }
 
@@ -132,75 +134,76 @@ std::string HistogramOf(const std::string& labels, std::vector<std::pair<const c
 }
 
 TEST(SeriesGovernor, HistogramsAreAddedBucketByBucket) {
-  Governed rig(Dropping({"p"}));
+  Governed fixture(Dropping({"p"}));
   const std::string head = "# TYPE h histogram\n";
   std::string a = HistogramOf("p=\"a\"", {{"1", 1}, {"2", 3}, {"+Inf", 4}}, 6, 4);
   std::string b = HistogramOf("p=\"b\"", {{"1", 10}, {"2", 20}, {"+Inf", 30}}, 50, 30);
-  EXPECT_EQ(rig.Show(head + a + b), head +
-                                        "h_bucket{le=\"1\"} 11\nh_bucket{le=\"2\"} 23\n"
-                                        "h_bucket{le=\"+Inf\"} 34\nh_sum 56\nh_count 34\n");
+  EXPECT_EQ(fixture.Show(head + a + b), head +
+                                            "h_bucket{le=\"1\"} 11\nh_bucket{le=\"2\"} 23\n"
+                                            "h_bucket{le=\"+Inf\"} 34\nh_sum 56\nh_count 34\n");
   // One leaves, then one with other bounds comes: what all have in common stays.
-  rig.Show(head + a);
+  fixture.Show(head + a);
   std::string c = HistogramOf("p=\"c\"", {{"2", 1}, {"5", 1}, {"+Inf", 1}}, 2, 1);
-  EXPECT_EQ(rig.Show(head + a + c),
+  EXPECT_EQ(fixture.Show(head + a + c),
             head + "h_bucket{le=\"2\"} 24\nh_bucket{le=\"+Inf\"} 35\nh_sum 58\nh_count 35\n");
-  EXPECT_EQ(rig.table.size(), 1u);
-  for (uint32_t slot = 0; slot < rig.frame->layout->slots(); ++slot) {
-    const SeriesInfo& info = (*rig.frame->layout)[slot];
+  EXPECT_EQ(fixture.table.size(), 1u);
+  for (uint32_t slot = 0; slot < fixture.frame->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*fixture.frame->layout)[slot];
     if (info.desc) {
       EXPECT_THAT(info.shape->bound_texts, testing::ElementsAre("2", "+Inf")) << "as they came";
     }
   }
   // The buckets of one change: it is the same series and is not counted twice.
   std::string other = HistogramOf("p=\"a\"", {{"2", 3}, {"+Inf", 5}}, 7, 5);
-  EXPECT_EQ(rig.Show(head + other + c),
+  EXPECT_EQ(fixture.Show(head + other + c),
             head + "h_bucket{le=\"2\"} 24\nh_bucket{le=\"+Inf\"} 36\nh_sum 59\nh_count 36\n");
 }
 
 TEST(SeriesGovernor, HistogramsWithNothingInCommonAreLeftOut) {
-  Governed rig(Dropping({"p"}));
-  rig.Show("# TYPE h histogram\nh_bucket{p=\"a\",le=\"1\"} 1\nh_bucket{p=\"b\",le=\"2\"} 5\n");
-  EXPECT_EQ(rig.Render(kText), "# TYPE h histogram\nh_bucket{le=\"1\"} 1\n");
-  EXPECT_EQ(rig.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kApart)], 1u);
+  Governed fixture(Dropping({"p"}));
+  fixture.Show("# TYPE h histogram\nh_bucket{p=\"a\",le=\"1\"} 1\nh_bucket{p=\"b\",le=\"2\"} 5\n");
+  EXPECT_EQ(fixture.Render(kText), "# TYPE h histogram\nh_bucket{le=\"1\"} 1\n");
+  EXPECT_EQ(fixture.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kApart)], 1u);
 }
 
 TEST(SeriesGovernor, SummariesKeepSumAndCount) {
-  Governed rig(Dropping({"p"}));
-  EXPECT_EQ(rig.Show("# TYPE s summary\ns{p=\"a\",quantile=\"0.5\"} 1\ns_sum{p=\"a\"} 2\ns_count{p=\"a\"} 1\n"
-                     "s_sum{p=\"b\"} 3\ns_count{p=\"b\"} 2\n"),
-            "# TYPE s summary\ns_sum 5\ns_count 3\n");
+  Governed fixture(Dropping({"p"}));
+  EXPECT_EQ(
+      fixture.Show("# TYPE s summary\ns{p=\"a\",quantile=\"0.5\"} 1\ns_sum{p=\"a\"} 2\ns_count{p=\"a\"} 1\n"
+                   "s_sum{p=\"b\"} 3\ns_count{p=\"b\"} 2\n"),
+      "# TYPE s summary\ns_sum 5\ns_count 3\n");
 }
 
 TEST(SeriesGovernor, AHistogramThatBeginsAnewIsAddedToWhatItHad) {
-  Governed rig(Dropping({"p"}));
+  Governed fixture(Dropping({"p"}));
   const std::string head = "# TYPE h histogram\n";
-  rig.Show(head + HistogramOf("p=\"a\"", {{"1", 5}, {"+Inf", 9}}, 20, 9));
-  EXPECT_EQ(rig.Show(head + HistogramOf("p=\"a\"", {{"1", 1}, {"+Inf", 1}}, 0.5, 1)),
+  fixture.Show(head + HistogramOf("p=\"a\"", {{"1", 5}, {"+Inf", 9}}, 20, 9));
+  EXPECT_EQ(fixture.Show(head + HistogramOf("p=\"a\"", {{"1", 1}, {"+Inf", 1}}, 0.5, 1)),
             head + "h_bucket{le=\"1\"} 6\nh_bucket{le=\"+Inf\"} 10\nh_sum 20.5\nh_count 10\n");
 }
 
 TEST(SeriesGovernor, LongValuesAreCutAndStayApart) {
   SeriesRules rules;
   rules.label_length = 20;
-  Governed rig(std::move(rules));
+  Governed fixture(std::move(rules));
   std::string front = "a prompt of some length";
   std::string out =
-      rig.Show("g{q=\"" + front + " one\"} 1\ng{q=\"" + front + " two\"} 2\ng{q=\"short\"} 4\n");
+      fixture.Show("g{q=\"" + front + " one\"} 1\ng{q=\"" + front + " two\"} 2\ng{q=\"short\"} 4\n");
   EXPECT_THAT(out,
               AllOf(HasSubstr("{q=\"a prompt of~"), HasSubstr("{q=\"short\"} 4"), Not(HasSubstr("one"))));
-  EXPECT_EQ(rig.table.size(), 3u);
-  EXPECT_EQ(rig.folded(), 0u);
+  EXPECT_EQ(fixture.table.size(), 3u);
+  EXPECT_EQ(fixture.folded(), 0u);
 }
 
 TEST(SeriesGovernor, TheLargestValuesStayAndTheOthersAreOne) {
-  Governed rig(Top("user", 2, {"req*"}));
+  Governed fixture(Top("user", 2, {"req*"}));
   const std::string head = "# TYPE req_total counter\n";
-  auto show = [&](const std::string& body) { return rig.Show(head + body); };
+  auto show = [&](const std::string& body) { return fixture.Show(head + body); };
   EXPECT_EQ(
       show("req_total{user=\"a\"} 1\nreq_total{user=\"b\"} 5\nreq_total{user=\"c\"} 3\n"
            "req_total{user=\"d\"} 2\nreq_total 9\n"),
       head + "req_total{user=\"b\"} 5\nreq_total{user=\"c\"} 3\nreq_total 9\nreq_total{user=\"other\"} 3\n");
-  EXPECT_EQ(rig.folded(), 1u);
+  EXPECT_EQ(fixture.folded(), 1u);
   // Those that were folded stay so when they grow, and when places are free.
   EXPECT_EQ(
       show("req_total{user=\"a\"} 100\nreq_total{user=\"b\"} 6\nreq_total{user=\"d\"} 2\nreq_total 9\n"),
@@ -212,18 +215,18 @@ TEST(SeriesGovernor, TheLargestValuesStayAndTheOthersAreOne) {
 }
 
 TEST(SeriesGovernor, TheOthersKeepTheirTotalWithoutMembers) {
-  Governed rig(Top("user", 1));
+  Governed fixture(Top("user", 1));
   const std::string head = "# TYPE req_total counter\n", kept = "req_total{user=\"big\"} 9000\n";
-  auto show = [&](const std::string& body) { return rig.Show(head + kept + body); };
+  auto show = [&](const std::string& body) { return fixture.Show(head + kept + body); };
   EXPECT_EQ(show("req_total{user=\"a\"} 5\nreq_total{user=\"b\"} 6\n"),
             head + kept + "req_total{user=\"other\"} 11\n");
-  EXPECT_EQ(rig.folded(), 1u);
+  EXPECT_EQ(fixture.folded(), 1u);
   EXPECT_EQ(show(""), head + kept + "req_total{user=\"other\"} 11\n");
   EXPECT_EQ(show(""), head + kept + "req_total{user=\"other\"} 11\n");
-  EXPECT_EQ(rig.folded(), 0u);
+  EXPECT_EQ(fixture.folded(), 0u);
   EXPECT_EQ(show("req_total{user=\"c\"} 1\n"), head + kept + "req_total{user=\"other\"} 12\n");
   // The whole family leaves, another one takes its place in the list, and it comes back.
-  EXPECT_EQ(rig.Show("# TYPE x gauge\nx 1\n"), "# TYPE x gauge\nx 1\n");
+  EXPECT_EQ(fixture.Show("# TYPE x gauge\nx 1\n"), "# TYPE x gauge\nx 1\n");
   EXPECT_THAT(show("req_total{user=\"d\"} 1\n"), HasSubstr("\nreq_total{user=\"other\"} 13\n"));
   // A gauge has no total.
   Governed levels(Top("user", 1));
@@ -235,49 +238,51 @@ TEST(SeriesGovernor, TheOthersKeepTheirTotalWithoutMembers) {
 
 // Another label may tell any number of them apart.
 TEST(SeriesGovernor, OnlySoManyWaitForMembers) {
-  Governed rig(Top("user", 0));
+  Governed fixture(Top("user", 0));
   for (int i = 0; i < 1200; ++i) {
-    rig.Run("# TYPE req_total counter\nreq_total{user=\"a\",id=\"" + std::to_string(i) + "\"} 1\n");
+    fixture.Run("# TYPE req_total counter\nreq_total{user=\"a\",id=\"" + std::to_string(i) + "\"} 1\n");
   }
-  EXPECT_LE(rig.table.size(), SeriesGroups::kMostWaiting + 1);
-  EXPECT_GE(rig.table.size(), SeriesGroups::kMostWaiting);
+  EXPECT_LE(fixture.table.size(), SeriesGroups::kMostWaiting + 1);
+  EXPECT_GE(fixture.table.size(), SeriesGroups::kMostWaiting);
 }
 
 TEST(SeriesGovernor, TopIsForTheFamiliesNamed) {
-  Governed rig(Top("user", 1, {"req*"}));
-  EXPECT_EQ(rig.Show("# TYPE g gauge\ng{user=\"a\"} 1\ng{user=\"b\"} 2\n"),
+  Governed fixture(Top("user", 1, {"req*"}));
+  EXPECT_EQ(fixture.Show("# TYPE g gauge\ng{user=\"a\"} 1\ng{user=\"b\"} 2\n"),
             "# TYPE g gauge\ng{user=\"a\"} 1\ng{user=\"b\"} 2\n");
 }
 
 TEST(SeriesGovernor, AFamilyThatChangesItsTypeIsNotAddedToWhatItWas) {
-  Governed rig(Dropping({"p"}));
-  rig.Show("# TYPE x counter\nx{p=\"1\"} 50\n");
-  EXPECT_EQ(rig.Show("# TYPE x gauge\nx{p=\"1\"} 2\n"), "# TYPE x gauge\nx 2\n");
-  EXPECT_EQ(rig.Show("# TYPE x histogram\nx_sum{p=\"1\"} 2\nx_count{p=\"1\"} 1\n"),
+  Governed fixture(Dropping({"p"}));
+  fixture.Show("# TYPE x counter\nx{p=\"1\"} 50\n");
+  EXPECT_EQ(fixture.Show("# TYPE x gauge\nx{p=\"1\"} 2\n"), "# TYPE x gauge\nx 2\n");
+  EXPECT_EQ(fixture.Show("# TYPE x histogram\nx_sum{p=\"1\"} 2\nx_count{p=\"1\"} 1\n"),
             "# TYPE x histogram\nx_sum 2\nx_count 1\n");
-  EXPECT_EQ(rig.Show("# HELP x Now with words.\n# TYPE x histogram\nx_sum{p=\"1\"} 3\nx_count{p=\"1\"} 2\n"),
-            "# HELP x Now with words.\n# TYPE x histogram\nx_sum 3\nx_count 2\n");
+  EXPECT_EQ(
+      fixture.Show("# HELP x Now with words.\n# TYPE x histogram\nx_sum{p=\"1\"} 3\nx_count{p=\"1\"} 2\n"),
+      "# HELP x Now with words.\n# TYPE x histogram\nx_sum 3\nx_count 2\n");
 }
 
 TEST(SeriesGovernor, ACutPageLeavesItsNumbersAsTheyWere) {
-  Governed rig(Dropping({"p"}));
+  Governed fixture(Dropping({"p"}));
   const std::string head = "# TYPE c counter\n", one = "c_total{p=\"1\"} 5\n", two = "c_total{p=\"2\"} 6\n";
   auto format = ExpositionFormat::kOpenMetrics100;
-  EXPECT_THAT(rig.Show(head + one + two + "# EOF\n", format), HasSubstr("c_total 11\n"));
-  EXPECT_THAT(rig.Show(head + "c_total{p=\"1\"} 7\n", format), HasSubstr("c_total 13\n"));
-  EXPECT_EQ(rig.last.code, Code::kDataLoss);
-  EXPECT_THAT(rig.Show(head + "c_total{p=\"1\"} 8\n" + two + "# EOF\n", format), HasSubstr("c_total 14\n"));
+  EXPECT_THAT(fixture.Show(head + one + two + "# EOF\n", format), HasSubstr("c_total 11\n"));
+  EXPECT_THAT(fixture.Show(head + "c_total{p=\"1\"} 7\n", format), HasSubstr("c_total 13\n"));
+  EXPECT_EQ(fixture.last.code, Code::kDataLoss);
+  EXPECT_THAT(fixture.Show(head + "c_total{p=\"1\"} 8\n" + two + "# EOF\n", format),
+              HasSubstr("c_total 14\n"));
 }
 
 TEST(SeriesGovernor, WhatFindsNoPlaceIsCountedAndWaits) {
-  Governed rig(Dropping({"p"}), 1);
+  Governed fixture(Dropping({"p"}), 1);
   const std::string head = "# TYPE c_total counter\n";
-  rig.Show(head + "c_total{m=\"x\",p=\"1\"} 5\nc_total{m=\"y\",p=\"1\"} 6\nc_total{m=\"z\"} 7\n");
-  EXPECT_EQ(rig.table.size(), 1u);
-  auto lost = [&] { return rig.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kLimit)]; };
+  fixture.Show(head + "c_total{m=\"x\",p=\"1\"} 5\nc_total{m=\"y\",p=\"1\"} 6\nc_total{m=\"z\"} 7\n");
+  EXPECT_EQ(fixture.table.size(), 1u);
+  auto lost = [&] { return fixture.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kLimit)]; };
   EXPECT_EQ(lost(), 2u);
-  rig.Show(head + "c_total{m=\"y\",p=\"1\"} 6\n");
-  EXPECT_EQ(rig.Render(kText), head + "c_total{m=\"y\"} 6\n");
+  fixture.Show(head + "c_total{m=\"y\",p=\"1\"} 6\n");
+  EXPECT_EQ(fixture.Render(kText), head + "c_total{m=\"y\"} 6\n");
   EXPECT_EQ(lost(), 0u);
 }
 
@@ -289,7 +294,7 @@ TEST(SeriesGovernor, TotalsHold) {
     auto roll = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
     SeriesRules rules = Top("u", 3);
     rules.drop = {"p"};
-    Governed rig(std::move(rules));
+    Governed fixture(std::move(rules));
     std::map<std::pair<int, int>, int> counters;
     double true_growth = 0, first = -1, before = 0;
     for (int round = 0; round < 40; ++round) {
@@ -310,12 +315,12 @@ TEST(SeriesGovernor, TotalsHold) {
           amount += level;
         }
       }
-      rig.Run("# TYPE c_total counter\n" + c + "# TYPE g gauge\n" + g);
+      fixture.Run("# TYPE c_total counter\n" + c + "# TYPE g gauge\n" + g);
       double c_sum = 0, g_sum = 0;
-      for (uint32_t slot = 0; slot < rig.table.slots(); ++slot) {
-        const SeriesInfo& info = rig.table.InfoAt(slot);
+      for (uint32_t slot = 0; slot < fixture.table.slots(); ++slot) {
+        const SeriesInfo& info = fixture.table.InfoAt(slot);
         if (!info.desc) continue;
-        (info.desc->name == "g" ? g_sum : c_sum) += rig.frame->cells[info.first_cell].d;
+        (info.desc->name == "g" ? g_sum : c_sum) += fixture.frame->cells[info.first_cell].d;
       }
       if (round > 0) true_growth += grown;
       if (first < 0) first = c_sum;
@@ -324,7 +329,7 @@ TEST(SeriesGovernor, TotalsHold) {
       EXPECT_LE(c_sum - first, true_growth) << seed << " " << round;
       EXPECT_GE(c_sum, before) << seed << " " << round;
       before = c_sum;
-      EXPECT_LE(rig.table.size(), 1u + 2 * 4u) << "3 and other, of two families";
+      EXPECT_LE(fixture.table.size(), 1u + 2 * 4u) << "3 and other, of two families";
     }
   }
 }
@@ -340,13 +345,13 @@ TEST(SeriesGovernor, ASteadyWriteDoesNotAllocate) {
   }
   SeriesRules rules = Top("u", 10);
   rules.drop = {"p"};
-  Governed rig(std::move(rules));
-  for (int i = 0; i < 10; ++i) rig.Run(pages[i % 2]);
+  Governed fixture(std::move(rules));
+  for (int i = 0; i < 10; ++i) fixture.Run(pages[i % 2]);
   uint64_t before = ThreadAllocations();
-  for (int i = 0; i < 100; ++i) rig.Run(pages[i % 2]);
+  for (int i = 0; i < 100; ++i) fixture.Run(pages[i % 2]);
   EXPECT_EQ(ThreadAllocations() - before, 0u);
   EXPECT_EQ(before > 0u, AllocationsAreCounted()) << "the counter counts";
-  EXPECT_EQ(rig.table.size(), 12u);
+  EXPECT_EQ(fixture.table.size(), 12u);
 }
 
 }  // namespace

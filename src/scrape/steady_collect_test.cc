@@ -16,13 +16,13 @@ TEST(SteadyCollect, DoesNotAllocate) {
     for (int i = 0; i < 20; ++i) pages[p] += "h_bucket{le=\"" + std::to_string(i) + "\"} 7\n";
     pages[p] += "h_sum 1\nh_count 7\n# EOF\n";
   }
-  scrape_testing::PageFixture rig;
-  for (int i = 0; i < 10; ++i) rig.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
+  scrape_testing::PageFixture fixture;
+  for (int i = 0; i < 10; ++i) fixture.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
   uint64_t before = ThreadAllocations();
-  for (int i = 0; i < 100; ++i) rig.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
+  for (int i = 0; i < 100; ++i) fixture.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
   EXPECT_EQ(ThreadAllocations() - before, 0u);
   EXPECT_EQ(before > 0u, AllocationsAreCounted()) << "the counter counts";
-  EXPECT_EQ(rig.table.size(), 502u);
+  EXPECT_EQ(fixture.table.size(), 502u);
 }
 
 }  // namespace

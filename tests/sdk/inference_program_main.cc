@@ -20,14 +20,14 @@ using namespace gpulens;
 
 std::vector<InferenceStore> stores;
 
-std::string Told(const Status& status) {
+std::string Reported(const Status& status) {
   return status.ok() ? "ok" : std::string(CodeName(status.code)) + " " + status.detail;
 }
 
 std::string Open(const std::string& url, int64_t retention_s = 0) {
   auto store = InferenceStore::Open(
       url, {.flush_interval = std::chrono::milliseconds(20), .retention = std::chrono::seconds(retention_s)});
-  if (!store) return Told(store.status());
+  if (!store) return Reported(store.status());
   stores.push_back(*std::move(store));
   return "ok " + stores.back().path();
 }
@@ -109,7 +109,7 @@ std::string FlushAll() {
     Status status = store.Flush(std::chrono::seconds(20));
     if (first.ok()) first = std::move(status);
   }
-  return Told(first);
+  return Reported(first);
 }
 
 // Whether both stores tell the same of all questions; how many groups and records were compared.
@@ -124,13 +124,13 @@ std::string Compare() {
   for (Query query : queries) {
     Status first, second;
     const auto a = Lines(stores[0], query, first), b = Lines(stores[1], query, second);
-    if (!first || !second) return Told(first) + ", " + Told(second);
+    if (!first || !second) return Reported(first) + ", " + Reported(second);
     if (a != b || a.empty()) return "records differ";
     records += a.size();
     for (int by = 0; by <= static_cast<int>(GroupBy::kDay); ++by) {
       query.by = static_cast<GroupBy>(by);
       auto c = stores[0].Summarize(query), d = stores[1].Summarize(query);
-      if (!c || !d) return Told(c.status()) + ", " + Told(d.status());
+      if (!c || !d) return Reported(c.status()) + ", " + Reported(d.status());
       if (c->size() != d->size()) return "numbers of groups differ: " + std::to_string(by);
       for (size_t i = 0; i < c->size(); ++i) {
         if (!Same((*c)[i], (*d)[i])) return "group " + (*c)[i].key + " differs";
@@ -149,7 +149,7 @@ std::string Health() {
 }
 
 std::string Number(const Result<uint64_t>& number) {
-  return number ? std::to_string(*number) : Told(number.status());
+  return number ? std::to_string(*number) : Reported(number.status());
 }
 
 // A child records beside its parent, whose queue is as it is at this moment.
@@ -191,9 +191,9 @@ std::string Do(std::string_view word, std::string_view rest) {
   if (word == "health") return Health();
   if (word == "count") return Number(last.Count());
   if (word == "clear") return Number(last.Clear());
-  if (word == "vacuum") return Told(last.Vacuum());
-  if (word == "check") return Told(last.Check());
-  if (word == "close") return Told(last.Close());
+  if (word == "vacuum") return Reported(last.Vacuum());
+  if (word == "check") return Reported(last.Check());
+  if (word == "close") return Reported(last.Close());
   return word == "compare" && stores.size() == 2 ? Compare() : "what?";
 }
 

@@ -27,7 +27,7 @@ void Say(const std::string& line) {
   std::fflush(stdout);
 }
 
-std::string Told(const Status& status) {
+std::string Reported(const Status& status) {
   return status.ok() ? "ok" : std::string(CodeName(status.code)) + " " + status.detail;
 }
 
@@ -65,7 +65,7 @@ std::string Train(std::optional<TrainingMonitor>& kept) {
                                           .gpu_count = 8,
                                           .peak_flops_per_gpu = 989e12,
                                           .max_norm = 1.0});
-  if (!monitor) return Told(monitor.status());
+  if (!monitor) return Reported(monitor.status());
   kept = *std::move(monitor);
   kept->RecordDataWait(0.2);
   kept->RecordGradient(4.0, 1);
@@ -100,7 +100,7 @@ int main() {
   std::optional<TrainingMonitor> training;
   std::vector<Exporter> exporters;
   const auto keep = [&](Result<Exporter> made) {
-    if (!made) return Told(made.status());
+    if (!made) return Reported(made.status());
     exporters.push_back(*std::move(made));
     return "ok " + exporters.back().address();
   };
@@ -114,7 +114,7 @@ int main() {
     else if (word == "train") Say(Train(training));
     else if (word == "count") Count(), Say("ok");
     else if (word == "flush")
-      Say(exporters.empty() ? "none" : Told(exporters.back().Flush(std::chrono::seconds(20))));
+      Say(exporters.empty() ? "none" : Reported(exporters.back().Flush(std::chrono::seconds(20))));
     else if (word == "fork") Say(Fork(exporters.empty() ? nullptr : &exporters.back()));
     else if (word == "drawn") Say(Drawn());
     else if (word == "exit") std::exit(0);

@@ -81,7 +81,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
   void Obey(std::string_view line) {
     Result<ControlCommand> command = ParseControlCommand(line);
     if (!command) return Reply("error " + command.error().detail);
-    if (command->verb == ControlCommand::kAgentStatus) return TellStatus();
+    if (command->verb == ControlCommand::kAgentStatus) return ReportStatus();
     if (command->verb == ControlCommand::kXidClear) return Reply(owner_.ClearXids(*command));
     DriverControl& nvml = owner_.nvml_;
     if (nvml.view().state == DriverControl::State::kNobody)
@@ -104,7 +104,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
   }
 
   // The status is made by a worker; by then this client may be gone.
-  void TellStatus() {
+  void ReportStatus() {
     const ControlHooks& hooks = owner_.hooks_;
     if (!hooks.workers || !hooks.status) return Reply("error this agent has no status");
     bool posted =
@@ -249,7 +249,7 @@ void ControlSocket::Forget(Client* client) {
   });
 }
 
-Result<std::string> AskAgent(const std::string& path, const std::string& command, Duration patience) {
+Result<std::string> QueryAgent(const std::string& path, const std::string& command, Duration timeout) {
   Endpoint at;
   at.family = Endpoint::Family::kUnix;
   at.path = path;
@@ -265,7 +265,7 @@ Result<std::string> AskAgent(const std::string& path, const std::string& command
   std::string line = command + "\n", answer;
   if (::send(socket.get(), line.data(), line.size(), MSG_NOSIGNAL) != static_cast<ssize_t>(line.size()))
     return ErrnoStatus("write to " + path, errno);
-  int64_t end = (RealClock().Now() + patience).boot_ns;
+  int64_t end = (RealClock().Now() + timeout).boot_ns;
   while (answer.find('\n') == std::string::npos && answer.size() <= kMaxControlAnswer) {
     int64_t left_ms = (end - RealClock().Now().boot_ns) / 1'000'000;
     pollfd wait{.fd = socket.get(), .events = POLLIN, .revents = 0};

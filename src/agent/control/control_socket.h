@@ -66,6 +66,6 @@ class ControlSocket final : private Acceptor {
 
 // Sends one command to the agent at `path` and waits for its answer at most `patience`. kUnavailable when no
 // agent listens there. Blocks: for the command line.
-Result<std::string> AskAgent(const std::string& path, const std::string& command, Duration patience);
+Result<std::string> QueryAgent(const std::string& path, const std::string& command, Duration timeout);
 
 }  // namespace gpulens

@@ -53,27 +53,27 @@ TEST(DriverControl, ReleasesEndByThemselves) {
   DriverControl control;
   ManualClock clock;
   EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
-  EXPECT_FALSE(control.Ask(clock.Now()).release);
+  EXPECT_FALSE(control.Query(clock.Now()).release);
   control.Answer(false, "");
   EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
   control.Release(clock.Now(), seconds(60));
   EXPECT_EQ(control.view().state, DriverControl::State::kReleasing);
-  EXPECT_TRUE(control.Ask(clock.Now()).release);
+  EXPECT_TRUE(control.Query(clock.Now()).release);
   control.Answer(true, "");
   EXPECT_EQ(control.view().state, DriverControl::State::kReleased);
   clock.Advance(seconds(60));
-  EXPECT_FALSE(control.Ask(clock.Now()).release);
+  EXPECT_FALSE(control.Query(clock.Now()).release);
   EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
   control.Release(clock.Now(), Duration(0));
   clock.Advance(std::chrono::hours(1000));
-  EXPECT_TRUE(control.Ask(clock.Now()).release) << "until it is resumed";
+  EXPECT_TRUE(control.Query(clock.Now()).release) << "until it is resumed";
   control.Resume();
-  EXPECT_FALSE(control.Ask(clock.Now()).release);
+  EXPECT_FALSE(control.Query(clock.Now()).release);
   control.Leave();
   EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
   // A changed configuration: the next collector begins before the old one ends.
   control.Join();
-  control.Ask(clock.Now());
+  control.Query(clock.Now());
   control.Join();
   control.Leave();
   EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
@@ -105,13 +105,13 @@ class ControlSocketTest : public testing::Test {
   }
   // A collector that obeys.
   void Collect() {
-    control_.Ask(RealClock().Now());
+    control_.Query(RealClock().Now());
     collector_ = std::thread([this] {
-      while (!ending_) control_.Answer(control_.Ask(RealClock().Now()).release, "");
+      while (!ending_) control_.Answer(control_.Query(RealClock().Now()).release, "");
     });
   }
-  std::string Ask(const std::string& command) {
-    auto answer = AskAgent(path_, command, seconds(20));
+  std::string Query(const std::string& command) {
+    auto answer = QueryAgent(path_, command, seconds(20));
     return answer ? *answer : "failed: " + answer.error().detail;
   }
 
@@ -126,20 +126,20 @@ class ControlSocketTest : public testing::Test {
 TEST_F(ControlSocketTest, ReleasesAndResumes) {
   ASSERT_TRUE(Open());
   Collect();
-  EXPECT_EQ(Ask("nvml status"), "ok running");
-  EXPECT_EQ(Ask("nvml release 60s"), "ok released for 60 s");
+  EXPECT_EQ(Query("nvml status"), "ok running");
+  EXPECT_EQ(Query("nvml release 60s"), "ok released for 60 s");
   EXPECT_EQ(control_.view().state, DriverControl::State::kReleased) << "the answer came when it was so";
-  EXPECT_THAT(Ask("nvml status"), StartsWith("ok released for "));
-  EXPECT_EQ(Ask("nvml resume"), "ok running");
-  EXPECT_EQ(Ask("nvml release"), "ok released until it is resumed");
+  EXPECT_THAT(Query("nvml status"), StartsWith("ok released for "));
+  EXPECT_EQ(Query("nvml resume"), "ok running");
+  EXPECT_EQ(Query("nvml release"), "ok released until it is resumed");
 }
 
 // A process that is stuck in the kernel does not end: who looks is told so.
 TEST_F(ControlSocketTest, AReleaseThatDoesNotEndIsSeen) {
   ASSERT_TRUE(Open());
-  control_.Ask(RealClock().Now());
+  control_.Query(RealClock().Now());
   control_.Release(RealClock().Now(), Duration(0));
-  std::string status = Ask("nvml status");
+  std::string status = Query("nvml status");
   EXPECT_THAT(status, StartsWith("ok releasing: "));
   auto finding = DriverFinding(std::string_view(status).substr(3));
   ASSERT_TRUE(finding.has_value());
@@ -149,16 +149,16 @@ TEST_F(ControlSocketTest, AReleaseThatDoesNotEndIsSeen) {
 
 TEST_F(ControlSocketTest, TroubleOfAProcessThatRunsIsSeen) {
   ASSERT_TRUE(Open());
-  control_.Ask(RealClock().Now());
+  control_.Query(RealClock().Now());
   control_.Answer(false, "nvmlEventSetWait_v2 has not returned for 12 s: no events are reported");
-  std::string status = Ask("nvml status");
+  std::string status = Query("nvml status");
   EXPECT_EQ(status, "ok running, but nvmlEventSetWait_v2 has not returned for 12 s: no events are reported");
   auto finding = DriverFinding(std::string_view(status).substr(3));
   ASSERT_TRUE(finding.has_value());
   EXPECT_EQ(finding->kind, Finding::kBroken);
   EXPECT_THAT(finding->why, StartsWith("nvmlEventSetWait_v2"));
   control_.Answer(false, "");
-  EXPECT_EQ(Ask("nvml status"), "ok running");
+  EXPECT_EQ(Query("nvml status"), "ok running");
 }
 
 TEST(DriverFinding, NothingIsFoundWhereAllIsWell) {
@@ -176,41 +176,41 @@ TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
   loop_.Call([&] { socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, &faults); });
   ASSERT_TRUE(Open());
   Collect();
-  EXPECT_THAT(Ask("nvml fail gpu=3 mode=lost"), StartsWith("error this agent reads real GPUs"));
-  EXPECT_THAT(Ask("nvml faults"), StartsWith("error this agent reads real GPUs"));
-  control_.Tell(true, 8);
-  EXPECT_EQ(Ask("nvml faults"), "ok no faults");
-  EXPECT_THAT(Ask("nvml fail gpu=3 mode=lost"), StartsWith("ok #1 GPU 3 lost"));
-  EXPECT_THAT(Ask("nvml fail gpu=8 mode=lost"), HasSubstr("has GPUs 0 to 7"));
-  EXPECT_THAT(Ask("nvml fail"), StartsWith("error mode is missing"));
+  EXPECT_THAT(Query("nvml fail gpu=3 mode=lost"), StartsWith("error this agent reads real GPUs"));
+  EXPECT_THAT(Query("nvml faults"), StartsWith("error this agent reads real GPUs"));
+  control_.Report(true, 8);
+  EXPECT_EQ(Query("nvml faults"), "ok no faults");
+  EXPECT_THAT(Query("nvml fail gpu=3 mode=lost"), StartsWith("ok #1 GPU 3 lost"));
+  EXPECT_THAT(Query("nvml fail gpu=8 mode=lost"), HasSubstr("has GPUs 0 to 7"));
+  EXPECT_THAT(Query("nvml fail"), StartsWith("error mode is missing"));
   // What the reader process finds there.
   auto text = ReadFile(faults.path());
   ASSERT_TRUE(text.ok()) << text.error().detail;
   auto script = nvml::ParseFaultScript(*text);
   ASSERT_TRUE(script.ok()) << *text;
   EXPECT_EQ(script->size(), 1u);
-  EXPECT_EQ(Ask("nvml heal"), "ok 1 fault was healed");
-  EXPECT_EQ(Ask("nvml faults"), "ok no faults");
+  EXPECT_EQ(Query("nvml heal"), "ok 1 fault was healed");
+  EXPECT_EQ(Query("nvml faults"), "ok no faults");
   loop_.Call([&] { socket_.reset(); });
 }
 
 TEST_F(ControlSocketTest, TellsTheStatusAndTakesThatXidsAreDealtWith) {
   Workers workers(1);
-  EventQueue desk;
+  EventQueue queue;
   ASSERT_TRUE(Open());
-  EXPECT_THAT(Ask("agent status"), StartsWith("error "));
-  EXPECT_THAT(Ask("xid clear"), StartsWith("error "));
+  EXPECT_THAT(Query("agent status"), StartsWith("error "));
+  EXPECT_THAT(Query("xid clear"), StartsWith("error "));
   std::string long_text(100'000, 'x');
   loop_.Call([&] {
     socket_.reset();
-    ControlHooks hooks{&workers, [&] { return long_text; }, &desk};
+    ControlHooks hooks{&workers, [&] { return long_text; }, &queue};
     socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, nullptr, std::move(hooks));
   });
   ASSERT_TRUE(Open());
-  EXPECT_EQ(Ask("agent status"), "ok " + long_text);
-  EXPECT_THAT(Ask("xid clear 3"), HasSubstr("GPU 3"));
-  EXPECT_THAT(Ask("xid clear"), HasSubstr("every GPU"));
-  auto events = desk.Take();
+  EXPECT_EQ(Query("agent status"), "ok " + long_text);
+  EXPECT_THAT(Query("xid clear 3"), HasSubstr("GPU 3"));
+  EXPECT_THAT(Query("xid clear"), HasSubstr("every GPU"));
+  auto events = queue.Take();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].name, "gpu.xid.clear");
   EXPECT_EQ(events[0].attributes.Text("gpu.xid.clear.gpu"), "3");
@@ -230,9 +230,9 @@ TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {
 
 TEST_F(ControlSocketTest, WithoutACollectorItSaysSo) {
   ASSERT_TRUE(Open());
-  EXPECT_EQ(Ask("nvml release"), "error no NVIDIA collector runs in this agent");
-  EXPECT_THAT(Ask("nvml dance"), StartsWith("error no such command"));
-  EXPECT_THAT(Ask(std::string(600, 'x')), StartsWith("error the command is too long"));
+  EXPECT_EQ(Query("nvml release"), "error no NVIDIA collector runs in this agent");
+  EXPECT_THAT(Query("nvml dance"), StartsWith("error no such command"));
+  EXPECT_THAT(Query(std::string(600, 'x')), StartsWith("error the command is too long"));
 }
 
 TEST_F(ControlSocketTest, ClientsThatSayNothingAreFewAndDoNotBlockOthers) {
@@ -248,9 +248,9 @@ TEST_F(ControlSocketTest, ClientsThatSayNothingAreFewAndDoNotBlockOthers) {
     silent.emplace_back(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     ASSERT_EQ(::connect(silent.back().get(), reinterpret_cast<const sockaddr*>(&address), size), 0);
   }
-  EXPECT_EQ(Ask("nvml status"), "ok running");
+  EXPECT_EQ(Query("nvml status"), "ok running");
   silent.clear();
-  EXPECT_EQ(Ask("nvml status"), "ok running");
+  EXPECT_EQ(Query("nvml status"), "ok running");
 }
 
 TEST_F(ControlSocketTest, ASecondAgentFindsItTaken) {
@@ -259,11 +259,11 @@ TEST_F(ControlSocketTest, ASecondAgentFindsItTaken) {
     ControlSocket second(loop_, RealClock(), control_);
     EXPECT_FALSE(second.Open(path_).ok());
   });
-  EXPECT_THAT(Ask("nvml status"), StartsWith("error no NVIDIA")) << "and leaves it alone";
+  EXPECT_THAT(Query("nvml status"), StartsWith("error no NVIDIA")) << "and leaves it alone";
 }
 
 TEST_F(ControlSocketTest, NoAgentIsTold) {
-  auto answer = AskAgent(path_, "nvml status", seconds(1));
+  auto answer = QueryAgent(path_, "nvml status", seconds(1));
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code, Code::kUnavailable);
   Status status;

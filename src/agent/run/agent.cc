@@ -143,7 +143,7 @@ Status Agent::Start() {
   env_.gpu_pods = &gpu_pods_;
   env_.state_dir = StateDir(config_.Text("state_dir"));
   if (options_.demo) env_.state_dir = DemoStateDir(env_.state_dir);
-  TellOfStateFolder(env_.state_dir);
+  ReportOfStateFolder(env_.state_dir);
   env_.demo = options_.demo;
   env_.nvml = &nvml_control_;
   if (faults_.Open()) nvml_control_.SetFaultFile(faults_.path());

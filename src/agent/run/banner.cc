@@ -13,7 +13,7 @@
 namespace gpulens {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(2);
+constexpr Duration kTimeout = std::chrono::seconds(2);
 // Those whose devices the banner lists.
 constexpr std::string_view kGpuCollectors[] = {"nvidia", "amd", "gaudi"};
 
@@ -85,7 +85,7 @@ void Banner::AfterTick() {
   Duration up = env_.clock->Now() - options_.started;
   auto views = pipeline_.instances();
   bool answered = std::all_of(views.begin(), views.end(), [](const auto& view) { return view.answered; });
-  if (!answered && up < kPatience) return;
+  if (!answered && up < kTimeout) return;
   if (printed_.exchange(true)) return;
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(up).count();
   if (options_.quiet || ::isatty(STDERR_FILENO) == 0) {

@@ -27,8 +27,8 @@ std::vector<Variable> Environment() {
 
 }  // namespace
 
-std::string FindConfigFile(const std::string& asked_for) {
-  if (!asked_for.empty()) return asked_for;
+std::string FindConfigFile(const std::string& queried_for) {
+  if (!queried_for.empty()) return queried_for;
   const char* variable = ::getenv("GPULENS_CONFIG");
   if (variable && *variable) return variable;
   return ::access(kSystemFile, R_OK) == 0 ? kSystemFile : "";
@@ -76,7 +76,7 @@ std::string DemoStateDir(const std::string& state_dir) {
   return state_dir.empty() ? "" : state_dir + "/demo";
 }
 
-void TellOfStateFolder(const std::string& folder) {
+void ReportOfStateFolder(const std::string& folder) {
   if (folder.empty())
     return Log(LogLevel::kWarn, "agent", "no_state_folder",
                "no state folder: queues, events and learned values are not kept; set state_dir.");

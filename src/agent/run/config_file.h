@@ -11,7 +11,7 @@ namespace gpulens {
 
 // The file that counts: `asked_for`, else $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml when it
 // exists, else none (empty).
-std::string FindConfigFile(const std::string& asked_for);
+std::string FindConfigFile(const std::string& queried_for);
 
 // Reads it and the process's environment. A file that was asked for and cannot be read is an error of
 // the outcome.
@@ -27,7 +27,7 @@ std::string StateDir(const std::string& configured);
 std::string DemoStateDir(const std::string& state_dir);
 
 // Logs that nothing can be kept in `folder`: what is kept nowhere is missing when it is wanted.
-void TellOfStateFolder(const std::string& folder);
+void ReportOfStateFolder(const std::string& folder);
 
 // What the group `log` says, where standard error goes.
 LogOptions LogOptionsFor(const Config& log);

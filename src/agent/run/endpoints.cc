@@ -16,7 +16,7 @@ Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, St
   router_.Add("/-/ready", "GET",
               [this](const HttpRequest&, HttpResponder responder) { Ready(std::move(responder)); });
   router_.Add("/-/status", "GET",
-              [this](const HttpRequest&, HttpResponder responder) { TellStatus(std::move(responder)); });
+              [this](const HttpRequest&, HttpResponder responder) { ReportStatus(std::move(responder)); });
   router_.Add("/", "GET", [this](const HttpRequest& request, HttpResponder responder) {
     Landing(request, std::move(responder));
   });
@@ -61,7 +61,7 @@ void Endpoints::Ready(HttpResponder responder) const {
   responder.Send(HttpResponse::Text(200, "ready"));
 }
 
-void Endpoints::TellStatus(HttpResponder responder) const {
+void Endpoints::ReportStatus(HttpResponder responder) const {
   auto answer = std::make_shared<HttpResponder>(std::move(responder));
   bool posted = env_.workers->Post([this, answer] {
     HttpResponse response;

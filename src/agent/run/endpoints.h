@@ -33,7 +33,7 @@ class Endpoints final : public HttpHandler {
  private:
   void Health(HttpResponder responder) const;
   void Ready(HttpResponder responder) const;
-  void TellStatus(HttpResponder responder) const;
+  void ReportStatus(HttpResponder responder) const;
   void Landing(const HttpRequest& request, HttpResponder responder) const;
 
   const Env& env_;

@@ -53,17 +53,17 @@ std::string Earlier(std::string_view body) {
 }
 
 // One line per series, as a dialect spells it; a histogram's cells on the one line.
-void AppendSeries(const Frame& frame, const SeriesNamer& spell, std::vector<std::string>& lines) {
+void AppendSeries(const Frame& frame, const SeriesNamer& make_names, std::vector<std::string>& lines) {
   for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
     const SeriesInfo& info = (*frame.layout)[slot];
     if (!info.desc || frame.quality[slot] != Quality::kOk) continue;
-    std::vector<NamedSeries> spelt;
-    spell(info, spelt);
+    std::vector<NamedSeries> named;
+    make_names(info, named);
     auto number = [&](uint32_t cell) {
       Cell at = frame.cells[info.first_cell + cell];
       return info.desc->number == Number::kInt ? static_cast<double>(at.i) : at.d;
     };
-    for (const NamedSeries& one : spelt) {
+    for (const NamedSeries& one : named) {
       std::string line = one.name + "{";
       for (const auto& [label, value] : one.labels)
         line += (line.ends_with('{') ? "" : ",") + label + "=" + value;
@@ -85,14 +85,14 @@ void AppendSeries(const Frame& frame, const SeriesNamer& spell, std::vector<std:
 class Outcome {
  public:
   explicit Outcome(std::string_view engine)
-      : rig_(engine_page::EnginePageSeries::Options{.target = "t",
-                                                    .engine = engine_page::FindEngine(engine)}) {
+      : fixture_(engine_page::EnginePageSeries::Options{.target = "t",
+                                                        .engine = engine_page::FindEngine(engine)}) {
     const AnalyzerSpec* spec = FindAnalyzer("inference");
     Config config;
     for (const OptionSpec& option : spec->options) {
       if (option.type == OptionType::kTime) config.Set(option.key, Duration(std::chrono::seconds(60)), {});
     }
-    env_.clock = &rig_.clock;
+    env_.clock = &fixture_.clock;
     auto made = spec->create(config, env_);
     EXPECT_TRUE(made.ok());
     if (made.ok()) analyzer_ = std::move(*made);
@@ -101,38 +101,38 @@ class Outcome {
   std::string Of(const std::string& body) {
     Tick(Earlier(body));
     Tick(body);
-    std::string out = "# roles\n" + Section(*rig_.frame, NameNative, nullptr);
+    std::string out = "# roles\n" + Section(*fixture_.frame, NameNative, nullptr);
     out += "# native\n" + Section(*native_, NameNative, nullptr);
     const std::vector<std::string> genai = {"otel_genai"};
-    SeriesNamer speller = MakeSeriesNamer(genai);
-    speller.Look(snapshot_);
-    out += "# genai\n" + Section(*rig_.frame, speller, native_.get());
+    SeriesNamer namer = MakeSeriesNamer(genai);
+    namer.Look(snapshot_);
+    out += "# genai\n" + Section(*fixture_.frame, namer, native_.get());
     return out;
   }
 
  private:
   void Tick(const std::string& body) {
-    rig_.Read(body);
+    fixture_.Read(body);
     snapshot_.frames.clear();
-    snapshot_.closed_at = rig_.clock.Now();
-    snapshot_.frames.push_back({rig_.frame, "engines/t", Standing::kNative, false});
-    writer_.Begin(rig_.clock.Now());
+    snapshot_.closed_at = fixture_.clock.Now();
+    snapshot_.frames.push_back({fixture_.frame, "engines/t", Precedence::kNative, false});
+    writer_.Begin(fixture_.clock.Now());
     EXPECT_TRUE(analyzer_->Analyze(snapshot_, writer_).ok());
     native_ = writer_.Finish();
-    snapshot_.frames.push_back({native_, "inference", Standing::kNative, false});
+    snapshot_.frames.push_back({native_, "inference", Precedence::kNative, false});
   }
 
-  static std::string Section(const Frame& frame, const SeriesNamer& speller, const Frame* besides) {
+  static std::string Section(const Frame& frame, const SeriesNamer& namer, const Frame* besides) {
     std::vector<std::string> lines;
-    AppendSeries(frame, speller, lines);
-    if (besides) AppendSeries(*besides, speller, lines);
+    AppendSeries(frame, namer, lines);
+    if (besides) AppendSeries(*besides, namer, lines);
     std::sort(lines.begin(), lines.end());
     std::string out;
     for (const std::string& line : lines) out += line + "\n";
     return out;
   }
 
-  EngineFixture rig_;
+  EngineFixture fixture_;
   Env env_;
   SeriesTable table_;
   FrameWriter writer_{table_, std::chrono::seconds(30), "inference"};

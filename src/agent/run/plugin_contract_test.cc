@@ -113,7 +113,7 @@ class PluginContract : public ::testing::Test {
     env_.workers = &workers_;
     env_.latest = &hub_;
     env_.pages = &pages_;
-    env_.events = &desk_;
+    env_.events = &queue_;
     env_.root = folder_.path() + "/root";
     env_.state_dir = folder_.path() + "/state";
     Sources sources;
@@ -148,7 +148,7 @@ class PluginContract : public ::testing::Test {
   Workers workers_{2};
   LatestSnapshot hub_;
   PageRegistry pages_;
-  EventQueue desk_;
+  EventQueue queue_;
   Env env_;
 };
 
@@ -174,7 +174,7 @@ TEST_F(PluginContract, AnalyzersWriteRowsOfTheCatalogueThatTheySayTheyWrite) {
     }
     for (uint32_t slot = 0; slot < table.slots(); ++slot) {
       const MetricDesc* desc = table.InfoAt(slot).desc;
-      if (!desc || desc->spelling == Spelling::kVerbatim) continue;
+      if (!desc || desc->naming == Naming::kVerbatim) continue;
       EXPECT_TRUE(std::ranges::find(known, desc) != known.end())
           << spec->name << " writes " << desc->name << ", which is no row of catalog/all.cc";
       EXPECT_TRUE(std::ranges::find(spec->metrics, desc) != spec->metrics.end())

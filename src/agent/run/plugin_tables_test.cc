@@ -75,7 +75,7 @@ void ExpectListed(const SeriesTable& table, std::string_view plugin,
   const auto known = AllMetrics();
   for (uint32_t slot = 0; slot < table.slots(); ++slot) {
     const MetricDesc* desc = table.InfoAt(slot).desc;
-    if (!desc || desc->spelling == Spelling::kVerbatim) continue;
+    if (!desc || desc->naming == Naming::kVerbatim) continue;
     EXPECT_TRUE(std::ranges::find(known, desc) != known.end())
         << plugin << " writes " << desc->name << ", which is no row of catalog/all.cc";
     EXPECT_TRUE(std::ranges::find(listed, desc) != listed.end())
@@ -152,7 +152,7 @@ TEST_F(EmptyMachine, AttributesAreThoseOfTheRow) {
       Ref<const Frame> frame = writer.Finish();
       for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {
         const SeriesInfo& info = (*frame->layout)[slot];
-        if (!info.desc || info.desc->spelling == Spelling::kVerbatim) continue;
+        if (!info.desc || info.desc->naming == Naming::kVerbatim) continue;
         for (auto [key, value] : info.attributes) {
           const MetricDesc& desc = *info.desc;
           bool own = std::find(desc.keys.begin(), desc.keys.end(), key) != desc.keys.end();

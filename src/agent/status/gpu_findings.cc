@@ -106,10 +106,10 @@ std::vector<Finding> GpuFindings(const Snapshot& snapshot) {
   std::map<std::string, GpuSeen> gpus = GpusOf(snapshot);
   // Without a word for any of them the analyzer is switched off, or the first tick is not over: then the
   // state alone counts.
-  bool judged =
+  bool validated =
       std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return !gpu.second.health.empty(); });
   for (const auto& [key, gpu] : gpus) {
-    if ((judged ? gpu.health : gpu.state) != "ok") findings.push_back(FindingOf(gpu));
+    if ((validated ? gpu.health : gpu.state) != "ok") findings.push_back(FindingOf(gpu));
   }
   double expected = 0;
   ForEachFresh(snapshot, kGpuDevicesExpected, [&](const SeriesInfo&, double value) { expected += value; });

@@ -47,7 +47,7 @@ std::vector<Finding> LeftoverFindings(const Config& config, const std::string& s
   QueueLook look;
   look.configured = queues.sinks;
   look.leftovers_only = true;
-  look.ask_use = false;
+  look.query_use = false;
   std::vector<QueueFolder> folders;
   for (const QueuePlace& place : all.places) folders.push_back(LookAtQueue(place, look));
   for (const QueueLeftover& one : LeftoversIn(folders))

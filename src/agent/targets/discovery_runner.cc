@@ -94,29 +94,29 @@ void DiscoveryRunner::Looked(Running& running, const Status& status) {
     std::lock_guard lock(mutex_);
     if (status && found != running.found) {
       running.found = std::move(found);
-      untold_ = true;
+      unreported_ = true;
     }
   }
-  TellChanged();
+  ReportChanged();
 }
 
 // A full queue is tried again after the next look.
-void DiscoveryRunner::TellChanged() {
+void DiscoveryRunner::ReportChanged() {
   {
     std::lock_guard lock(mutex_);
-    if (!untold_ || telling_ || stopped_) return;
-    untold_ = false;
-    telling_ = true;
+    if (!unreported_ || reporting_ || stopped_) return;
+    unreported_ = false;
+    reporting_ = true;
   }
   bool posted = env_.workers->Post([this] {
     changed_();
     std::lock_guard lock(mutex_);
-    telling_ = false;
+    reporting_ = false;
   });
   if (posted) return;
   std::lock_guard lock(mutex_);
-  untold_ = true;
-  telling_ = false;
+  unreported_ = true;
+  reporting_ = false;
 }
 
 void DiscoveryRunner::Stop() {

@@ -33,7 +33,7 @@ class DiscoveryRunner {
  private:
   struct Running;
   void Looked(Running& running, const Status& status);
-  void TellChanged();
+  void ReportChanged();
 
   Env& env_;
   const std::span<const DiscoverySpec* const> specs_;
@@ -42,7 +42,7 @@ class DiscoveryRunner {
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<Running>> running_;
   std::vector<std::shared_ptr<Running>> leaving_;  // their last look is not over
-  bool untold_ = false, telling_ = false, stopped_ = false;
+  bool unreported_ = false, reporting_ = false, stopped_ = false;
 };
 
 // Whether `config` asks for this discovery.

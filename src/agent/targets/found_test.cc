@@ -173,7 +173,7 @@ TEST(DiscoveryRunnerTest, OnlyAChangedSetIsTold) {
       ++told;
       wake.notify_all();
     });
-    auto wait_for_told = [&](int count) {
+    auto wait_for_reported = [&](int count) {
       std::unique_lock lock(mutex);
       return wake.wait_for(lock, std::chrono::seconds(60), [&] { return told >= count; });
     };
@@ -185,7 +185,7 @@ TEST(DiscoveryRunnerTest, OnlyAChangedSetIsTold) {
       answers = {one};
     }
     ASSERT_TRUE(runner.Apply(FakeConfig(true)));
-    ASSERT_TRUE(wait_for_told(1));
+    ASSERT_TRUE(wait_for_reported(1));
     EXPECT_EQ(runner.found(), (std::vector<FoundTarget>{one}));
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     for (int before = looks; looks < before + 3 && std::chrono::steady_clock::now() < limit;)
@@ -198,7 +198,7 @@ TEST(DiscoveryRunnerTest, OnlyAChangedSetIsTold) {
       std::lock_guard lock(answers_mutex);
       answers.clear();
     }
-    ASSERT_TRUE(wait_for_told(2));
+    ASSERT_TRUE(wait_for_reported(2));
     EXPECT_TRUE(runner.found().empty());
     // Switched off: nothing looks any more.
     ASSERT_TRUE(runner.Apply(FakeConfig(false)));

@@ -47,9 +47,9 @@ class Flag {
     came_.notify_all();
   }
   // False: `patience` is over.
-  bool Wait(Duration patience) {
+  bool Wait(Duration timeout) {
     std::unique_lock lock(mutex_);
-    return came_.wait_for(lock, patience, [this] { return up_; });
+    return came_.wait_for(lock, timeout, [this] { return up_; });
   }
 
  private:
@@ -59,7 +59,7 @@ class Flag {
 };
 
 // The first model that the server names.
-Result<std::string> AskForModel(IoLoop& loop, const BenchPlan& plan) {
+Result<std::string> QueryForModel(IoLoop& loop, const BenchPlan& plan) {
   HttpClient client(loop);
   std::unique_ptr<HttpChannel> channel;
   HttpReply answer;
@@ -105,7 +105,7 @@ int Run(const BenchOptions& options) {
   IoLoop loop;
   loop.Start();
   if (plan->load.model.empty()) {
-    auto model = AskForModel(loop, *plan);
+    auto model = QueryForModel(loop, *plan);
     if (!model) return ComplainOfBench(model.error().detail, 1);
     plan->load.model = std::move(*model);
   }

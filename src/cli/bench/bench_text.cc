@@ -186,7 +186,7 @@ std::string ResultText(const BenchResult& result) {
   out += EnergyText(energy);
   if (summary.steady_since)
     out += "  steady       since request " + Grouped(*summary.steady_since + plan.warmup) + "\n";
-  else if (summary.steady_judged)
+  else if (summary.steady_validated)
     out += "  steady       never: the output rate still changed by 5 % or more; more requests may help\n";
   else if (summary.ok > 0) out += "  steady       unknown: too few requests\n";
   AppendNotes(out, plan, record, summary);

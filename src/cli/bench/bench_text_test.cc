@@ -65,7 +65,7 @@ TEST(BenchText, WhatMakesAFigureDifferentIsSaid) {
   LoadRecord record;
   record.stopped = record.gaps_cut = true;
   LoadSummary summary = Summary();
-  summary.steady_judged = true;
+  summary.steady_validated = true;
   summary.without_usage = 5;
   summary.chunks = 100;
   summary.tokens_of_chunks = 250;

@@ -106,7 +106,7 @@ LoadSummary Summarize(const LoadRecord& record, uint64_t warmup, uint32_t concur
   out.itl = Describe(record.gap_seconds);
   const size_t step = std::max<size_t>(kLeastStep, concurrency);
   out.steady_since = SteadySince(answered, step);
-  out.steady_judged = answered.size() / step >= kSteady.warmup + kSteady.window + kSteady.consecutive - 1;
+  out.steady_validated = answered.size() / step >= kSteady.warmup + kSteady.window + kSteady.consecutive - 1;
   if (last <= first) return out;
   out.begin_ns = first;
   out.end_ns = last;

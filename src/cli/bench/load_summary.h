@@ -38,7 +38,7 @@ struct LoadSummary {
   // From which request on (as they ended) the output rate was steady; nothing: it never was, or, when
   // steady_judged is false, there were too few to tell.
   std::optional<uint64_t> steady_since;
-  bool steady_judged = false;
+  bool steady_validated = false;
 };
 
 LoadSummary Summarize(const LoadRecord& record, uint64_t warmup, uint32_t concurrency,

@@ -105,8 +105,8 @@ TEST(LoadSummary, TheRateIsSteadyOnceItsStepsAreAlike) {
   EXPECT_EQ(*since, 70) << "steps of 10: the windows 30-60 and 40-70 are alike";
   record.requests.resize(60);
   EXPECT_FALSE(Summarize(record, 0, 4).steady_since);
-  EXPECT_TRUE(Summarize(record, 0, 4).steady_judged);
-  EXPECT_FALSE(Summarize(record, 0, 20).steady_judged) << "three steps are too few";
+  EXPECT_TRUE(Summarize(record, 0, 4).steady_validated);
+  EXPECT_FALSE(Summarize(record, 0, 20).steady_validated) << "three steps are too few";
 }
 
 TEST(LoadSummary, OfNothingNothingIsKnown) {

@@ -21,9 +21,9 @@ namespace gpulens {
 namespace {
 
 // Opening a library on a machine whose GPUs sleep may take this long.
-constexpr Duration kStartPatience = std::chrono::seconds(45);
+constexpr Duration kStartTimeout = std::chrono::seconds(45);
 // A call that takes longer than this hangs. Long beside the driver's own pauses; there is no hurry here.
-constexpr Duration kCallPatience = std::chrono::seconds(10);
+constexpr Duration kCallTimeout = std::chrono::seconds(10);
 constexpr size_t kMaxTrouble = 8;
 
 // An empty file of ours alone that is gone with this object.
@@ -66,7 +66,7 @@ nvml::SourceOptions MakeOptions(const CaptureRequest& request, const std::string
   options.medium = (brief ? 2 : 5) * request.every;
   options.slow = (brief ? 5 : 10) * request.every;
   options.details = nvml::kDetailsAll;
-  options.deadline = std::max<Duration>(kCallPatience, 2 * request.every);
+  options.deadline = std::max<Duration>(kCallTimeout, 2 * request.every);
   return options;
 }
 
@@ -76,7 +76,7 @@ class Session {
 
   // Until the library is open and its GPUs have been counted.
   Status Start(const std::function<bool()>& stopped) {
-    Instant end = RealClock().Now() + kStartPatience;
+    Instant end = RealClock().Now() + kStartTimeout;
     while (!source_.driver().up) {
       Turn();
       const nvml::DriverState& driver = source_.driver();

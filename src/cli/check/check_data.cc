@@ -4,7 +4,7 @@
 
 #include "base/parse.h"
 #include "catalog/gpu_identity.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 #include "wire/exposition/exposition_parser.h"
 
 namespace gpulens {

@@ -80,7 +80,7 @@ TEST(CheckData, ReadsASnapshot) {
   writer.Begin(clock.Now());
   writer.Set(used, 6);
   Snapshot snapshot;
-  snapshot.frames.push_back({writer.Finish(), "nvidia", Standing::kNative, false});
+  snapshot.frames.push_back({writer.Finish(), "nvidia", Precedence::kNative, false});
   CheckData data = ReadSnapshot(snapshot, AllCheckMetrics());
   ASSERT_EQ(data.gpus.size(), 1u);
   EXPECT_EQ(data.gpus[0].label, "3");

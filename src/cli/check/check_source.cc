@@ -6,7 +6,7 @@
 
 #include "agent/plugin_tables.h"
 #include "agent/run/plan.h"
-#include "agent/status/ask_status.h"
+#include "agent/status/query_status.h"
 #include "base/result.h"
 #include "base/workers.h"
 #include "cli/check/check_table.h"
@@ -90,7 +90,7 @@ class Look {
         if (!first) first = now;
         if (options_.enough(data_) || now - *first > options_.more) return;
       }
-      if (now - started > options_.patience || NobodyTries()) return;
+      if (now - started > options_.timeout || NobodyTries()) return;
     }
   }
 
@@ -127,14 +127,14 @@ class Look {
 
 }  // namespace
 
-Result<CheckData> AskAgent(const std::string& url, Duration patience) {
+Result<CheckData> QueryAgent(const std::string& url, Duration timeout) {
   ASSIGN_OR_RETURN(HttpUrl parsed, ParseHttpUrl(url));
   if (parsed.tls)
     return Status{Code::kInvalidArgument, "https is not supported here; use the agent's loopback address"};
   // Checks read rows of every level, whatever the sink shows.
   if (!parsed.has_path || parsed.target == "/" || parsed.target == "/metrics")
     parsed.target = "/metrics?metrics=all";
-  ASSIGN_OR_RETURN(std::string body, ReadAgentPage(parsed, "text/plain;version=0.0.4", patience, kPageLimit));
+  ASSIGN_OR_RETURN(std::string body, ReadAgentPage(parsed, "text/plain;version=0.0.4", timeout, kPageLimit));
   ASSIGN_OR_RETURN(CheckData data, ReadPage(body, AllCheckMetrics()));
   data.watched = true;
   data.source = "the agent at http://" + parsed.Authority();

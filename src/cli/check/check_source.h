@@ -14,11 +14,11 @@ namespace gpulens {
 
 // Asks the agent for its page once. `url`: http://HOST:PORT, with user and password where they are needed, or
 // the address of the page itself. Blocks at most `patience`.
-Result<CheckData> AskAgent(const std::string& url, Duration patience);
+Result<CheckData> QueryAgent(const std::string& url, Duration timeout);
 
 struct LookOptions {
   bool demo = false;                             // simulated GPUs
-  Duration patience = std::chrono::seconds(10);  // until the first reading
+  Duration timeout = std::chrono::seconds(10);   // until the first reading
   Duration more = std::chrono::seconds(3);       // after it, while `enough` says no
   std::function<bool(const CheckData&)> enough;  // whether the readings suffice
 };

@@ -28,7 +28,7 @@ bool HasCondition(const CheckData& data, size_t gpu, std::string_view name) {
 }
 
 // "ok" is the driver's answer. A GPU of which nothing else can be read is not called fine.
-CheckWord JudgeState(const CheckSpec& check, const CheckData& data, size_t gpu) {
+CheckWord ValidateState(const CheckSpec& check, const CheckData& data, size_t gpu) {
   std::string state = StateOf(data, gpu);
   if (HasCondition(data, gpu, "no_readings"))
     return {CheckCode::kCritical, "is listed, but none of its readings can be read"};
@@ -91,7 +91,7 @@ CheckResult CheckGpuNum(const CheckSpec& check, const CheckData& data, const Che
 
 CheckResult CheckState(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
   CheckResult result =
-      ConcludeWords(data, "all GPUs answer", [&](size_t gpu) { return JudgeState(check, data, gpu); });
+      ConcludeWords(data, "all GPUs answer", [&](size_t gpu) { return ValidateState(check, data, gpu); });
   AddMissingGpus(data, result);
   return result;
 }

@@ -14,7 +14,7 @@ using std::chrono::seconds;
 
 // A source that needs a moment (a reader process, an HTTP page) gets this long to have its first values; one
 // whose first reading is still under way gets its own deadline, but no longer than this.
-constexpr Duration kPatience = seconds(10), kLongestPatience = seconds(60);
+constexpr Duration kTimeout = seconds(10), kLongestTimeout = seconds(60);
 // Ticks are closed this often at least, so that a collector's values are written when they are there.
 constexpr Duration kLongestTick = seconds(1);
 // With one snapshot wanted, nobody waits longer than this for the second reading that rates need.
@@ -37,7 +37,7 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
   env_.http = &client_;
   env_.workers = &workers_;
   env_.latest = &hub_;
-  env_.events = &desk_;
+  env_.events = &queue_;
   env_.demo = options_.demo;
   plan_.interval = std::min<Duration>(config.Time("interval"), kLongestTick);
   plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});
@@ -48,7 +48,7 @@ CollectSession::CollectSession(SessionOptions options, const Config& config)
       plan_.instances.push_back(std::move(setup));
     }
   }
-  first_reading_ = std::clamp<Duration>(first_reading_, kPatience, kLongestPatience);
+  first_reading_ = std::clamp<Duration>(first_reading_, kTimeout, kLongestTimeout);
   plan_.enrichers = MakeEnrichers(config);
   for (const AnalyzerSpec* spec : {options_.analyzer, options_.beside}) {
     if (spec) plan_.analyzers.push_back({spec, config.Group("analyzers").Group(spec->name)});
@@ -95,7 +95,7 @@ bool CollectSession::AllAnswered() const {
 }
 
 void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
-  desk_.TakeReady();  // Events are not shown here.
+  queue_.TakeReady();  // Events are not shown here.
   Ref<const Snapshot> ours = OnlyOurs(*snapshot);
   if (!HasValue(*ours)) return;
   // The first record is of all collectors that are here, as far as they are not too slow for it.
@@ -149,7 +149,7 @@ Status CollectSession::Feed(Sink& sink, const bool* enough, bool& any) {
   for (int seen = 0; !(any && options_.once) && !(enough && *enough);) {
     std::unique_lock lock(mutex_);
     bool ready =
-        wake_.wait_for(lock, kPatience, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
+        wake_.wait_for(lock, kTimeout, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
     if (stop_) return Ok();
     if (!ready) {
       if (any && enough != nullptr) return Status{Code::kTimeout, "nothing new was read"};

@@ -58,7 +58,7 @@ class CollectSession {
   HttpClient client_{io_};
   Workers workers_{2};
   LatestSnapshot hub_;
-  EventQueue desk_;
+  EventQueue queue_;
   SeriesBudget budget_;
   Env env_;
   PipelinePlan plan_;

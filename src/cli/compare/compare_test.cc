@@ -192,8 +192,8 @@ OwnValue Own(std::string metric, double value,
 }
 
 // One field of one GPU beside one series before and after.
-ComparedField Judge(std::string path, std::string text, std::vector<OwnValue> before,
-                    std::vector<OwnValue> after, bool recorded = false) {
+ComparedField Validate(std::string path, std::string text, std::vector<OwnValue> before,
+                       std::vector<OwnValue> after, bool recorded = false) {
   CompareInput input{.rows = NvidiaRows(),
                      .tool = {{"gpu:G", std::move(path), std::move(text)}},
                      .before = {},
@@ -207,8 +207,8 @@ ComparedField Judge(std::string path, std::string text, std::vector<OwnValue> be
 TEST(Verdicts, OfNumbers) {
   constexpr double kMib = 1 << 20;
   auto total = [&](const char* text, double bytes) {
-    return Judge("fb_memory_usage/total", text, {Own("gpu.memory.total", bytes)},
-                 {Own("gpu.memory.total", bytes)});
+    return Validate("fb_memory_usage/total", text, {Own("gpu.memory.total", bytes)},
+                    {Own("gpu.memory.total", bytes)});
   };
   EXPECT_EQ(total("81559 MiB", 81559 * kMib).verdict, Verdict::kEqual);
   ComparedField rounded = total("81559 MiB", 81559.7 * kMib);
@@ -220,8 +220,8 @@ TEST(Verdicts, OfNumbers) {
 
   auto heat = [&](const char* text, double before, double after, bool recorded = false) {
     std::vector<std::pair<std::string, std::string>> edge = {{"gpu.temperature.sensor", "edge"}};
-    return Judge("temperature/gpu_temp", text, {Own("gpu.temperature", before, edge)},
-                 {Own("gpu.temperature", after, edge)}, recorded);
+    return Validate("temperature/gpu_temp", text, {Own("gpu.temperature", before, edge)},
+                    {Own("gpu.temperature", after, edge)}, recorded);
   };
   EXPECT_EQ(heat("61 C", 60, 61).verdict, Verdict::kEqual);
   EXPECT_EQ(heat("61 C", 60, 62).reason, "it changed between the two readings of gpulens");
@@ -229,8 +229,8 @@ TEST(Verdicts, OfNumbers) {
   EXPECT_EQ(heat("70 C", 60, 62).verdict, Verdict::kUnexplained);
   EXPECT_EQ(heat("70 C", 60, 62, true).verdict, Verdict::kDiffers);
   // What stands still is held to the same in a recording.
-  EXPECT_EQ(Judge("max_clocks/sm_clock", "1980 MHz", {},
-                  {Own("gpu.clock.max", 1900, {{"gpu.clock.type", "sm"}})}, true)
+  EXPECT_EQ(Validate("max_clocks/sm_clock", "1980 MHz", {},
+                     {Own("gpu.clock.max", 1900, {{"gpu.clock.type", "sm"}})}, true)
                 .verdict,
             Verdict::kUnexplained);
 }
@@ -238,8 +238,8 @@ TEST(Verdicts, OfNumbers) {
 // A value of few agrees or does not: no tolerance could tell one from another.
 TEST(Verdicts, OfSteps) {
   auto state = [](const char* text, double before, double after) {
-    return Judge("performance_state", text, {Own("gpu.power.state", before)},
-                 {Own("gpu.power.state", after)});
+    return Validate("performance_state", text, {Own("gpu.power.state", before)},
+                    {Own("gpu.power.state", after)});
   };
   EXPECT_EQ(state("P0", 0, 0).verdict, Verdict::kEqual);
   EXPECT_EQ(state("P8", 0, 0).verdict, Verdict::kUnexplained);
@@ -247,13 +247,13 @@ TEST(Verdicts, OfSteps) {
   EXPECT_EQ(state("P2", 0, 8).verdict, Verdict::kWithin);
   EXPECT_EQ(state("P12", 0, 8).verdict, Verdict::kUnexplained);
   auto generation = [](const char* text, double own) {
-    return Judge("pci/pci_gpu_link_info/pcie_gen/current_link_gen", text, {},
-                 {Own("gpu.pcie.link.gen.current", own)});
+    return Validate("pci/pci_gpu_link_info/pcie_gen/current_link_gen", text, {},
+                    {Own("gpu.pcie.link.gen.current", own)});
   };
   EXPECT_EQ(generation("5", 5).verdict, Verdict::kEqual);
   EXPECT_EQ(generation("5", 1).verdict, Verdict::kUnexplained);
   EXPECT_EQ(
-      Judge("clocks_event_reasons/clocks_event_reason_gpu_idle", "Active", {}, {Own("gpu.clock.idle", 0)})
+      Validate("clocks_event_reasons/clocks_event_reason_gpu_idle", "Active", {}, {Own("gpu.clock.idle", 0)})
           .verdict,
       Verdict::kUnexplained);
 }
@@ -262,8 +262,8 @@ TEST(Verdicts, OfSteps) {
 TEST(Verdicts, OfMemoryThatOneSideCountsAsUsed) {
   constexpr double kMib = 1 << 20;
   auto used = [&](double before, double after) {
-    return Judge("fb_memory_usage/used", "53267 MiB", {Own("gpu.memory.used", before * kMib)},
-                 {Own("gpu.memory.used", after * kMib)})
+    return Validate("fb_memory_usage/used", "53267 MiB", {Own("gpu.memory.used", before * kMib)},
+                    {Own("gpu.memory.used", after * kMib)})
         .verdict;
   };
   EXPECT_EQ(used(53267 + 520, 53267 + 520), Verdict::kUnexplained);
@@ -273,7 +273,7 @@ TEST(Verdicts, OfMemoryThatOneSideCountsAsUsed) {
 
 TEST(Verdicts, OfWordsStatesAndTexts) {
   auto one = [](const char* path, const char* text, OwnValue own) {
-    return Judge(path, text, {}, {std::move(own)});
+    return Validate(path, text, {}, {std::move(own)});
   };
   EXPECT_EQ(one("persistence_mode", "Enabled", Own("gpu.persistence.enabled", 1)).verdict, Verdict::kEqual);
   EXPECT_EQ(one("persistence_mode", "Disabled", Own("gpu.persistence.enabled", 1)).verdict,
@@ -304,32 +304,32 @@ TEST(Verdicts, OfWordsStatesAndTexts) {
 }
 
 TEST(Verdicts, OfWhatOneOfThemDoesNotTell) {
-  EXPECT_EQ(Judge("fan_speed", "N/A", {}, {}).verdict, Verdict::kNeither);
+  EXPECT_EQ(Validate("fan_speed", "N/A", {}, {}).verdict, Verdict::kNeither);
   // A value where the vendor's own tool has none may be one that gpulens made up.
-  EXPECT_EQ(Judge("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0)}).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(Judge("fan_speed", "[ERR!]", {}, {Own("gpu.fan.speed", 0.3)}).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(Judge("fan_speed", "GPU is lost", {}, {}).verdict, Verdict::kNeither);
-  ComparedField closed = Judge("fan_speed", "[Insufficient Permissions]", {}, {Own("gpu.fan.speed", 0.3)});
+  EXPECT_EQ(Validate("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0)}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Validate("fan_speed", "[ERR!]", {}, {Own("gpu.fan.speed", 0.3)}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Validate("fan_speed", "GPU is lost", {}, {}).verdict, Verdict::kNeither);
+  ComparedField closed = Validate("fan_speed", "[Insufficient Permissions]", {}, {Own("gpu.fan.speed", 0.3)});
   EXPECT_EQ(closed.verdict, Verdict::kToolSilent);
   EXPECT_EQ(closed.reason, "the tool has no permission to read it");
   ComparedField mean =
-      Judge("module_power_readings/instant_power_draw", "N/A", {}, {Own("gpu.module.power", 9)});
+      Validate("module_power_readings/instant_power_draw", "N/A", {}, {Own("gpu.module.power", 9)});
   EXPECT_EQ(mean.verdict, Verdict::kToolSilent);
   EXPECT_EQ(mean.reason, "gpulens exports the mean if the board has one");
   // The reading that stands in for a missing one is no answer to "there is none".
   constexpr const char* kInstant = "gpu_power_readings/instant_power_draw";
-  EXPECT_EQ(Judge(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kNeither);
-  EXPECT_EQ(Judge(kInstant, "70.00 W", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kEqual);
-  EXPECT_EQ(Judge("fan_speed", "30 %", {}, {}).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(Judge("encoder_stats/average_fps", "0", {}, {}).verdict, Verdict::kOwnSilent);
+  EXPECT_EQ(Validate(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kNeither);
+  EXPECT_EQ(Validate(kInstant, "70.00 W", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kEqual);
+  EXPECT_EQ(Validate("fan_speed", "30 %", {}, {}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Validate("encoder_stats/average_fps", "0", {}, {}).verdict, Verdict::kOwnSilent);
   OwnValue rejected = Own("gpu.fan.speed", 0);
   rejected.present = false;
   rejected.absence = "out_of_range";
-  ComparedField doubted = Judge("fan_speed", "30 %", {}, {rejected});
+  ComparedField doubted = Validate("fan_speed", "30 %", {}, {rejected});
   EXPECT_EQ(doubted.verdict, Verdict::kOwnSilent);
   EXPECT_THAT(doubted.reason, HasSubstr("out_of_range"));
-  EXPECT_EQ(Judge("pdi", "0x1", {}, {}).verdict, Verdict::kNotCompared);
-  EXPECT_EQ(Judge("warp_drive/core_temp", "9000 C", {}, {}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Validate("pdi", "0x1", {}, {}).verdict, Verdict::kNotCompared);
+  EXPECT_EQ(Validate("warp_drive/core_temp", "9000 C", {}, {}).verdict, Verdict::kUnexplained);
 }
 
 TEST(Comparisons, AGpuThatOneDoesNotTellOfIsUnexplained) {

@@ -103,9 +103,9 @@ const OwnValue* FindOwn(const OwnReadings& own, const std::string& subject, cons
   return FindIn(own, first, row);
 }
 
-class FieldJudge {
+class FieldValidator {
  public:
-  FieldJudge(const CompareInput& input, const ToolField& field) : input_(input), field_(field) {
+  FieldValidator(const CompareInput& input, const ToolField& field) : input_(input), field_(field) {
     out_.subject = field.subject;
     out_.path = field.path;
     out_.tool = field.text;
@@ -132,10 +132,10 @@ class FieldJudge {
     const bool same_state = row_->how == How::kState && StateWord(field_.text) == Bare(OwnText());
     if (!tool_knows && !same_state) return ToolIsSilent();
     switch (row_->how) {
-      case How::kText: return JudgeText(Bare(field_.text), Bare(OwnText()));
-      case How::kBusId: return JudgeText(BareBusId(field_.text), BareBusId(OwnText()));
-      case How::kState: return JudgeText(StateWord(field_.text), Bare(OwnText()));
-      default: return JudgeNumber();
+      case How::kText: return CheckText(Bare(field_.text), Bare(OwnText()));
+      case How::kBusId: return CheckText(BareBusId(field_.text), BareBusId(OwnText()));
+      case How::kState: return CheckText(StateWord(field_.text), Bare(OwnText()));
+      default: return ValidateNumber();
     }
   }
 
@@ -204,7 +204,7 @@ class FieldJudge {
     else out_.own = NumberText(value, {});
   }
 
-  ComparedField JudgeText(const std::string& theirs, const std::string& ours) {
+  ComparedField CheckText(const std::string& theirs, const std::string& ours) {
     if (theirs == ours) return Say(Verdict::kEqual, {});
     // "Ada Lovelace" is "ada" in our list of architectures.
     if (field_.path == "product_architecture" && !ours.empty() && theirs.starts_with(ours)) {
@@ -215,7 +215,7 @@ class FieldJudge {
     return Say(Verdict::kUnexplained, "the texts differ");
   }
 
-  ComparedField JudgeNumber() {
+  ComparedField ValidateNumber() {
     std::optional<ToolNumber> number = Number();
     if (!number) return Say(Verdict::kUnexplained, "the tool's text cannot be parsed");
     const OwnValue* first = pair_.before && pair_.before->present ? pair_.before : pair_.any();
@@ -310,7 +310,7 @@ Comparison Compare(const CompareInput& input) {
       ++out.fields[seen->second].times;
       continue;
     }
-    out.fields.push_back(FieldJudge(input, field).Run());
+    out.fields.push_back(FieldValidator(input, field).Run());
     if (out.fields.back().verdict == Verdict::kNotCompared)
       once.emplace(std::pair(field.subject, field.path), out.fields.size() - 1);
   }

@@ -40,10 +40,10 @@ std::string Tokens(int count) {
 }
 
 TEST(EngineReading, BucketsOfAllRanksAreAddedBeforeTheQuantile) {
-  EngineFixture rig;
+  EngineFixture fixture;
   // Nine fast ones on one rank, ninety-one slow ones on the other: neither rank's own median is the engine's.
-  rig.Read(kTtftType + Ttft("0", {9, 9, 9, 9}, 4.5) + Ttft("1", {0, 0, 91, 91}, 273));
-  EngineReading reading = ReadLifetime("x", *rig.frame, {});
+  fixture.Read(kTtftType + Ttft("0", {9, 9, 9, 9}, 4.5) + Ttft("1", {0, 0, 91, 91}, 273));
+  EngineReading reading = ReadLifetime("x", *fixture.frame, {});
   EXPECT_FALSE(reading.window_s);
   ASSERT_EQ(reading.models.size(), 1u);
   EXPECT_EQ(reading.models[0].engine, "vllm");
@@ -58,11 +58,11 @@ TEST(EngineReading, BucketsOfAllRanksAreAddedBeforeTheQuantile) {
 }
 
 TEST(EngineReading, AWindowForgetsWhatWasBefore) {
-  EngineFixture rig;
+  EngineFixture fixture;
   Ref<const Frame> before =
-      rig.Read(kTtftType + Ttft("0", {1000000, 1000000, 1000000, 1000000}, 500000) + Tokens(700));
+      fixture.Read(kTtftType + Ttft("0", {1000000, 1000000, 1000000, 1000000}, 500000) + Tokens(700));
   Ref<const Frame> after =
-      rig.Read(kTtftType + Ttft("0", {1000000, 1000000, 1000100, 1000100}, 500300) + Tokens(2200));
+      fixture.Read(kTtftType + Ttft("0", {1000000, 1000000, 1000100, 1000100}, 500300) + Tokens(2200));
   EngineReading reading = ReadWindow("x", *before, *after, {});
   EXPECT_DOUBLE_EQ(*reading.window_s, 15);
   const ReadDistribution* ttft = reading.models.at(0).Find(kInferenceTimeToFirstToken);
@@ -77,10 +77,10 @@ TEST(EngineReading, AWindowForgetsWhatWasBefore) {
 }
 
 TEST(EngineReading, ARestartAndANewRankCountFromZero) {
-  EngineFixture rig;
-  Ref<const Frame> before = rig.Read(kTtftType + Ttft("0", {50, 50, 50, 50}, 25) + Tokens(700));
+  EngineFixture fixture;
+  Ref<const Frame> before = fixture.Read(kTtftType + Ttft("0", {50, 50, 50, 50}, 25) + Tokens(700));
   Ref<const Frame> after =
-      rig.Read(kTtftType + Ttft("0", {0, 4, 4, 4}, 6) + Ttft("1", {0, 6, 6, 6}, 9) + Tokens(30));
+      fixture.Read(kTtftType + Ttft("0", {0, 4, 4, 4}, 6) + Ttft("1", {0, 6, 6, 6}, 9) + Tokens(30));
   EngineReading reading = ReadWindow("x", *before, *after, {});
   EXPECT_EQ(reading.models.at(0).Find(kInferenceTimeToFirstToken)->count, 10);
   EXPECT_DOUBLE_EQ(*reading.models[0].Find(kInferenceTimeToFirstToken)->p50, 1.5);
@@ -88,42 +88,42 @@ TEST(EngineReading, ARestartAndANewRankCountFromZero) {
 }
 
 TEST(EngineReading, WithoutTrafficThereIsNoLatency) {
-  EngineFixture rig;
+  EngineFixture fixture;
   std::string page = kTtftType + Ttft("0", {5, 5, 5, 5}, 2.5) + Tokens(10);
-  Ref<const Frame> before = rig.Read(page);
-  Ref<const Frame> after = rig.Read(page);
+  Ref<const Frame> before = fixture.Read(page);
+  Ref<const Frame> after = fixture.Read(page);
   EngineReading reading = ReadWindow("x", *before, *after, {});
   EXPECT_FALSE(reading.models.at(0).Find(kInferenceTimeToFirstToken));
   EXPECT_THAT(ReadingJson(reading), Not(HasSubstr("time_to_first_token")));
   EXPECT_EQ(reading.models[0].FindNumber(kInferenceGenerationTokens)->value, 0);
   // What left the page is not told at its last value.
-  Ref<const Frame> gone = rig.Read(Tokens(10));
+  Ref<const Frame> gone = fixture.Read(Tokens(10));
   EXPECT_FALSE(ReadWindow("x", *after, *gone, {}).models.at(0).Find(kInferenceTimeToFirstToken));
 }
 
 TEST(EngineReading, LevelsAreSumsOrMeansAsTheirRoleSays) {
-  EngineFixture rig;
-  rig.Read(
+  EngineFixture fixture;
+  fixture.Read(
       "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} 10\n"
       "vllm:num_requests_running{model_name=\"m\",engine=\"1\"} 20\n"
       "# TYPE vllm:kv_cache_usage_perc gauge\nvllm:kv_cache_usage_perc{model_name=\"m\",engine=\"0\"} 0.2\n"
       "vllm:kv_cache_usage_perc{model_name=\"m\",engine=\"1\"} 0.6\n"
       "# TYPE vllm:cpu_cache_usage_perc gauge\nvllm:cpu_cache_usage_perc{model_name=\"m\"} 0.9\n");
-  EngineReading reading = ReadLifetime("x", *rig.frame, {});
+  EngineReading reading = ReadLifetime("x", *fixture.frame, {});
   EXPECT_EQ(reading.models.at(0).FindNumber(kInferenceRequestsRunning)->value, 30);
   EXPECT_DOUBLE_EQ(reading.models[0].FindNumber(kInferenceKvCacheUsage)->value, 0.4);
   EXPECT_FALSE(reading.models[0].FindNumber(kInferenceRequestsWaiting));
 }
 
 TEST(EngineReading, SumsAndCountsWithoutBucketsGiveAMeanAlone) {
-  EngineFixture rig;
-  rig.Read(
+  EngineFixture fixture;
+  fixture.Read(
       "# TYPE nv_inference_request_success counter\nnv_inference_request_success{model=\"a\",version=\"1\"} "
       "4\n"
       "# TYPE nv_inference_request_duration_us "
       "counter\nnv_inference_request_duration_us{model=\"a\",version=\"1\"} "
       "2000000\n");
-  EngineReading reading = ReadLifetime("x", *rig.frame, {});
+  EngineReading reading = ReadLifetime("x", *fixture.frame, {});
   const ReadDistribution* duration = reading.models.at(0).Find(kInferenceRequestDuration);
   ASSERT_TRUE(duration);
   EXPECT_DOUBLE_EQ(*duration->mean, 0.5);
@@ -133,19 +133,19 @@ TEST(EngineReading, SumsAndCountsWithoutBucketsGiveAMeanAlone) {
 }
 
 TEST(EngineReading, ModelsAreToldApartAndChosen) {
-  EngineFixture rig;
-  rig.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "a") + Ttft("0", {0, 2, 2, 2}, 3, "b"));
-  EXPECT_EQ(ReadLifetime("x", *rig.frame, {}).models.size(), 2u);
-  EngineReading one = ReadLifetime("x", *rig.frame, {.engine = "vllm", .model = "b"});
+  EngineFixture fixture;
+  fixture.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "a") + Ttft("0", {0, 2, 2, 2}, 3, "b"));
+  EXPECT_EQ(ReadLifetime("x", *fixture.frame, {}).models.size(), 2u);
+  EngineReading one = ReadLifetime("x", *fixture.frame, {.engine = "vllm", .model = "b"});
   ASSERT_EQ(one.models.size(), 1u);
   EXPECT_EQ(one.models[0].Find(kInferenceTimeToFirstToken)->count, 2);
-  EXPECT_TRUE(ReadLifetime("x", *rig.frame, {.engine = "sglang", .model = {}}).models.empty());
+  EXPECT_TRUE(ReadLifetime("x", *fixture.frame, {.engine = "sglang", .model = {}}).models.empty());
 }
 
 TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
-  EngineFixture rig;
-  rig.Read(kTtftType + Ttft("0", {60, 94, 94, 100}, 200));
-  EngineReading reading = ReadLifetime("x", *rig.frame, {});
+  EngineFixture fixture;
+  fixture.Read(kTtftType + Ttft("0", {60, 94, 94, 100}, 200));
+  EngineReading reading = ReadLifetime("x", *fixture.frame, {});
   // As Prometheus has them.
   EXPECT_DOUBLE_EQ(*reading.models.at(0).Find(kInferenceTimeToFirstToken)->p50, 50.0 / 60);
   EXPECT_EQ(*reading.models[0].Find(kInferenceTimeToFirstToken)->p99, 4);
@@ -154,8 +154,8 @@ TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
 }
 
 TEST(EngineReading, TextAndJsonSayOverWhat) {
-  EngineFixture rig;
-  Ref<const Frame> before = rig.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "m\x1b[31m") + Tokens(1));
+  EngineFixture fixture;
+  Ref<const Frame> before = fixture.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "m\x1b[31m") + Tokens(1));
   std::string text = ReadingText(ReadLifetime("http://h/metrics", *before, {}));
   EXPECT_THAT(text, HasSubstr("http://h/metrics: since the engine started"));
   EXPECT_THAT(
@@ -167,7 +167,7 @@ TEST(EngineReading, TextAndJsonSayOverWhat) {
   ASSERT_TRUE(json) << why;
   EXPECT_EQ((*json)["over"].text, "engine lifetime");
   EXPECT_FALSE((*json)["window_s"].here());
-  Ref<const Frame> after = rig.Read(kTtftType + Ttft("0", {3, 3, 3, 3}, 1.5) + Tokens(31));
+  Ref<const Frame> after = fixture.Read(kTtftType + Ttft("0", {3, 3, 3, 3}, 1.5) + Tokens(31));
   json = JsonReader::Read(ReadingJson(ReadWindow("x", *before, *after, {})), &why);
   ASSERT_TRUE(json) << why;
   EXPECT_EQ((*json)["over"].text, "window");

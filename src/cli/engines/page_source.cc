@@ -84,7 +84,7 @@ class UrlPage final : public PageSource {
   }
 
   Result<PageText> Read() override {
-    HttpReply reply = Ask();
+    HttpReply reply = Query();
     if (reply.failure != HttpFailure::kNone) return Failed(reply);
     auto format = DetectExpositionFormat(reply.content_type);
     if (!format) {
@@ -102,7 +102,7 @@ class UrlPage final : public PageSource {
   bool lives() const override { return true; }
 
  private:
-  HttpReply Ask() {
+  HttpReply Query() {
     std::mutex mutex;
     std::condition_variable came;
     std::optional<HttpReply> got;

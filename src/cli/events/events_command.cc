@@ -10,7 +10,7 @@
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "agent/status/ask_status.h"
+#include "agent/status/query_status.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -50,7 +50,7 @@ Place FindStore(const EventsOptions& options) {
       place.error = loaded.Errors();
       return place;
     }
-    AskedStatus asked = AskRunningAgent(loaded.config);
+    QueriedStatus asked = QueryRunningAgent(loaded.config);
     if (!asked.report && !asked.at.empty())
       place.refusal = asked.at + " does not report where its events are: " + asked.refusal;
     place.agent = std::move(asked.report);

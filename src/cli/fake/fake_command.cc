@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "cli/fake/ask_agent.h"
+#include "cli/fake/query_agent.h"
 #include "sources/nvml/recording/recording.h"
 #include "sources/nvml/simulated/live_fault.h"
 
@@ -69,7 +69,7 @@ int Run(const FakeOrder& order, const std::string& verb) {
     ::dprintf(STDERR_FILENO, "gpulens sim fail: too many words for one fault\n");
     return 2;
   }
-  return AskAndPrint(question);
+  return QueryAndPrint(question);
 }
 
 // fail, heal and status, under `sim` and, as they were before, under `fake nvml`.

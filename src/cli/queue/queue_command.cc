@@ -10,7 +10,7 @@
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "agent/status/ask_status.h"
+#include "agent/status/query_status.h"
 #include "agent/status/queue_findings.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -60,7 +60,7 @@ Queues FindQueues(const QueueOptions& options, const char* command) {
   std::string folder = options.state_dir.empty() ? loaded.config.Text("state_dir") : options.state_dir;
   const bool named = !folder.empty();
   if (!named) folder = StateDir("");
-  const AskedStatus asked = AskRunningAgent(loaded.config);
+  const QueriedStatus asked = QueryRunningAgent(loaded.config);
   if (asked.report) {
     // Another agent than that of the folder that was named says nothing of it.
     const std::string& its = asked.report->state_dir;
@@ -102,7 +102,7 @@ Kept FindKept(const Queues& queues, const std::string& sink, Status& status) {
   QueuePlaces all = AllQueuePlaces(queues.root, queues.chosen);
   status = std::move(all.status);
   QueueLook look;
-  look.ask_use = false;
+  look.query_use = false;
   for (const QueuePlace& place : all.places) {
     const QueueFolder folder = LookAtQueue(place, look);
     for (const QueueReader& reader : folder.readers) {

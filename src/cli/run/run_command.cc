@@ -220,7 +220,7 @@ int RunProgram(const RunCommandOptions& options) {
   experiments::End end = status ? EndOf(*status) : experiments::End{};
   if (!status)
     end.outcome = kFailed, end.reason = status.error().detail, end.exit_code = 126, end.decides = true;
-  if (energy) end.energy = ToRow(AskEnergy(energy, true));
+  if (energy) end.energy = ToRow(QueryEnergy(energy, true));
   Status left = run.Leave(end, kEndTime);
   if (!left) ComplainOfRun("the end of the run is not recorded: " + left.detail, 0);
   if (uint64_t dropped = run.health().dropped; dropped != 0)

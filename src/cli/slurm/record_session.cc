@@ -26,7 +26,7 @@
 namespace gpulens {
 namespace {
 
-constexpr Duration kFlushPatience = std::chrono::seconds(10);
+constexpr Duration kFlushTimeout = std::chrono::seconds(10);
 
 // Takes what it is given; for a command that prints by itself.
 class NoSink final : public Sink {
@@ -214,7 +214,7 @@ class RecordSession {
       // A sink that failed takes nothing more; wrong use does not get better.
       if (options_.once || code == 2 || !sent || Stopped(begun + interval_ - env_.clock->Now())) break;
     }
-    Status flushed = sink_->Flush(env_.clock->Now() + kFlushPatience);
+    Status flushed = sink_->Flush(env_.clock->Now() + kFlushTimeout);
     return flushed ? code : Complain(flushed, 1);
   }
 

@@ -15,7 +15,7 @@ namespace gpulens {
 namespace {
 
 // A server that does not answer is no reason to wait for ever, and its mount is passed over.
-constexpr Duration kMountPatience = std::chrono::seconds(10);
+constexpr Duration kMountTimeout = std::chrono::seconds(10);
 constexpr size_t kMostMounts = 1024, kMostFile = size_t{256} << 20;
 
 struct Mount {
@@ -80,12 +80,12 @@ Result<std::vector<Mount>> Mounts(const std::vector<std::string>& wanted) {
 
 // Block size, blocks, free and available ones, inodes, free inodes: asked for in a process of its own, which
 // can be left behind when the file system does not answer.
-Result<std::array<uint64_t, 6>> Ask(const std::string& path, const RecordRun& run) {
+Result<std::array<uint64_t, 6>> Query(const std::string& path, const RecordRun& run) {
   ASSIGN_OR_RETURN(std::string program, FindProgram("stat"));
   RunOptions options;
   options.program = std::move(program);
   options.arguments = {"-f", "-c", "%S %b %f %a %c %d", "--", path};
-  options.timeout = kMountPatience;
+  options.timeout = kMountTimeout;
   options.most_output = 4096;
   options.stop_fd = run.stop_fd;
   RunResult result = RunBounded(options, run.clock);
@@ -171,7 +171,7 @@ Status SendStorage(RecordRun& run) {
   Status failed;
   size_t answered = 0;
   for (const Mount& mount : mounts) {
-    Result<std::array<uint64_t, 6>> said = Ask(mount.path, run);
+    Result<std::array<uint64_t, 6>> said = Query(mount.path, run);
     if (!said) {
       failed = {said.error().code, mount.path + ": " + said.error().detail};
       continue;

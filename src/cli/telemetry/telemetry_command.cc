@@ -71,9 +71,9 @@ std::string HomePath(const char* below) {
   return home && *home ? std::string(home) + below : "";
 }
 
-using Asked = std::function<Result<std::vector<InferenceSummary>>(const Query&)>;
+using Queried = std::function<Result<std::vector<InferenceSummary>>(const Query&)>;
 
-Result<TelemetryStats> ReadStats(const std::string& name, const Asked& summarize,
+Result<TelemetryStats> ReadStats(const std::string& name, const Queried& summarize,
                                  const TelemetryOptions& options) {
   TelemetryStats stats;
   stats.path = name;
@@ -100,7 +100,7 @@ Result<TelemetryStats> ReadStats(const std::string& name, const Asked& summarize
 
 constexpr const char* kNothing = "No telemetry data recorded yet.\n";
 
-int TellNothing(const TelemetryOptions& options, const std::string& path) {
+int ReportNothing(const TelemetryOptions& options, const std::string& path) {
   TelemetryStats empty;
   empty.path = path;
   empty.by = options.by;
@@ -110,7 +110,7 @@ int TellNothing(const TelemetryOptions& options, const std::string& path) {
   return code;
 }
 
-int TellStats(const Result<TelemetryStats>& stats, const TelemetryOptions& options, bool records) {
+int ReportStats(const Result<TelemetryStats>& stats, const TelemetryOptions& options, bool records) {
   if (!stats) return ComplainOfTelemetry("stats", stats.error());
   if (options.json) return PrintTelemetry(StatsJson(*stats));
   if (stats->all.calls > 0) return PrintTelemetry(StatsText(*stats, ScreenWidth()));
@@ -121,7 +121,7 @@ int ServerStats(const std::string& url, const TelemetryOptions& options) {
   const auto summarize = [&url](const Query& query) { return telemetry::SummarizeServer(url, query); };
   auto records = telemetry::CountServerRecords(url);
   if (!records) return ComplainOfTelemetry("stats", records.error());
-  return TellStats(ReadStats(telemetry::ServerName(url), summarize, options), options, *records > 0);
+  return ReportStats(ReadStats(telemetry::ServerName(url), summarize, options), options, *records > 0);
 }
 
 }  // namespace
@@ -177,13 +177,13 @@ int RunTelemetryStats(const TelemetryOptions& options) {
   if (!path) return ComplainOfTelemetry("stats", path.error());
   if (auto query = QueryOf(options, 0); !query) return ComplainOfTelemetry("stats", query.error());
   if (telemetry::IsServer(*path)) return ServerStats(*path, options);
-  if (::access(path->c_str(), F_OK) != 0) return TellNothing(options, *path);
+  if (::access(path->c_str(), F_OK) != 0) return ReportNothing(options, *path);
   auto database = telemetry::OpenToRead(*path);
   if (!database) return ComplainOfTelemetry("stats", database.error());
   const auto summarize = [&database](const Query& query) { return telemetry::Summarize(*database, query); };
   const auto stats = ReadStats(database->path(), summarize, options);
   auto records = database->Number("SELECT EXISTS(SELECT 1 FROM telemetry)");
-  return TellStats(stats, options, records && *records > 0);
+  return ReportStats(stats, options, records && *records > 0);
 }
 
 namespace {

@@ -76,7 +76,7 @@ struct TelemetryExport : ::testing::Test {
   }
 
   // An answer with `main` the one and `copied` the other.
-  int64_t Ask(const std::string& sql) const {
+  int64_t Query(const std::string& sql) const {
     auto database = sqlite::Database::Open({.path = path});
     if (!database) return ADD_FAILURE() << database.error().detail, -1;
     EXPECT_TRUE(database->Run("ATTACH '" + copy + "' AS copied").ok());
@@ -88,9 +88,9 @@ struct TelemetryExport : ::testing::Test {
 TEST_F(TelemetryExport, ARecordThatIsExportedAndRecordedIsTheSame) {
   Keep({Least(), Full()});  // by time, as they are exported
   Copy();
-  EXPECT_EQ(Ask("SELECT count(*) FROM copied.telemetry"), 2);
-  EXPECT_EQ(Ask("SELECT count(*) FROM (SELECT * FROM main.telemetry EXCEPT SELECT * FROM copied.telemetry)"),
-            0);
+  EXPECT_EQ(Query("SELECT count(*) FROM copied.telemetry"), 2);
+  EXPECT_EQ(
+      Query("SELECT count(*) FROM (SELECT * FROM main.telemetry EXCEPT SELECT * FROM copied.telemetry)"), 0);
 }
 
 TEST_F(TelemetryExport, WhatAnotherProgramDidNotMeasureStaysUnknown) {
@@ -104,11 +104,11 @@ TEST_F(TelemetryExport, WhatAnotherProgramDidNotMeasureStaysUnknown) {
             .ok());
   }
   Copy();
-  EXPECT_EQ(Ask("SELECT measured FROM copied.telemetry"), 1 << 4 | 1 << 9) << "prompt tokens and the TTFT";
-  EXPECT_EQ(Ask("SELECT token_counting_version IS NULL FROM copied.telemetry"), 1);
-  EXPECT_EQ(Ask("SELECT count(*) FROM main.telemetry JOIN copied.telemetry USING(timestamp, model_id, "
-                "prompt_tokens, "
-                "ttft, completion_tokens, total_tokens, latency_seconds, metadata)"),
+  EXPECT_EQ(Query("SELECT measured FROM copied.telemetry"), 1 << 4 | 1 << 9) << "prompt tokens and the TTFT";
+  EXPECT_EQ(Query("SELECT token_counting_version IS NULL FROM copied.telemetry"), 1);
+  EXPECT_EQ(Query("SELECT count(*) FROM main.telemetry JOIN copied.telemetry USING(timestamp, model_id, "
+                  "prompt_tokens, "
+                  "ttft, completion_tokens, total_tokens, latency_seconds, metadata)"),
             1);
 }
 

@@ -107,7 +107,7 @@ Result<std::string> Damage(const sqlite::Database& database) {
   }
 }
 
-Status TellRollups(const sqlite::Database& database, int64_t records, std::string& out) {
+Status ReportRollups(const sqlite::Database& database, int64_t records, std::string& out) {
   ASSIGN_OR_RETURN(const telemetry::RollupState state, telemetry::ReadState(database));
   if (!state.there) {
     out += "  no roll-ups: summaries read every record (gpulens telemetry vacuum makes them)\n";
@@ -131,7 +131,7 @@ Result<bool> Check(const std::string& path, std::string& out) {
   }
   ASSIGN_OR_RETURN(const int64_t records, database.Number("SELECT count(*) FROM telemetry"));
   out = path + ": sound, " + Plural(records, "record") + "\n";
-  RETURN_IF_ERROR(TellRollups(database, records, out));
+  RETURN_IF_ERROR(ReportRollups(database, records, out));
   ASSIGN_OR_RETURN(const bool poison, HasTable(database, "telemetry_poison"));
   if (!poison) return true;
   ASSIGN_OR_RETURN(const int64_t aside, database.Number("SELECT count(*) FROM telemetry_poison"));

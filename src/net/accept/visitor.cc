@@ -48,7 +48,7 @@ Arrival ArrivalAt(const Endpoint& local) noexcept {
   return local.IsLoopback() ? Arrival::kLoopback : Arrival::kNetwork;
 }
 
-Visitor JudgeVisitor(const VisitorSays& says, const VisitorRule& rule) {
+Visitor CheckVisitor(const VisitorSays& says, const VisitorRule& rule) {
   if (rule.arrival == Arrival::kUnix) return Visitor::kWelcome;
   const std::vector<std::string>& hosts = rule.hosts ? *rule.hosts : kNone;
   const bool loopback = rule.arrival == Arrival::kLoopback;

@@ -43,7 +43,7 @@ VisitorSays SaysOf(const Request& request) {
 
 // An open listener of the loopback refuses a foreign Host, every listener a foreign Origin. Not those of Unix
 // sockets: no browser speaks to them.
-Visitor JudgeVisitor(const VisitorSays& says, const VisitorRule& rule);
+Visitor CheckVisitor(const VisitorSays& says, const VisitorRule& rule);
 
 // The sentence for a visitor that is not welcome.
 std::string_view WhyNotWelcome(Visitor visitor) noexcept;

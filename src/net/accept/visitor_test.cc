@@ -31,27 +31,27 @@ TEST(OriginAllowed, NamesOfOurOwnAndRebinding) {
   EXPECT_FALSE(OriginAllowed("http://[", "[", false, {}, {}));
 }
 
-TEST(JudgeVisitor, AnOpenLoopbackRefusesForeignHosts) {
-  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kLoopback, .open = true}), Visitor::kForeignHost);
-  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kLoopback, .open = false}), Visitor::kWelcome);
-  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kNetwork, .open = true}), Visitor::kWelcome);
-  EXPECT_EQ(JudgeVisitor(kRebound, {.arrival = Arrival::kUnix, .open = true}), Visitor::kWelcome);
-  EXPECT_EQ(JudgeVisitor({"localhost:9091", std::nullopt}, {.arrival = Arrival::kLoopback, .open = true}),
+TEST(CheckVisitor, AnOpenLoopbackRefusesForeignHosts) {
+  EXPECT_EQ(CheckVisitor(kRebound, {.arrival = Arrival::kLoopback, .open = true}), Visitor::kForeignHost);
+  EXPECT_EQ(CheckVisitor(kRebound, {.arrival = Arrival::kLoopback, .open = false}), Visitor::kWelcome);
+  EXPECT_EQ(CheckVisitor(kRebound, {.arrival = Arrival::kNetwork, .open = true}), Visitor::kWelcome);
+  EXPECT_EQ(CheckVisitor(kRebound, {.arrival = Arrival::kUnix, .open = true}), Visitor::kWelcome);
+  EXPECT_EQ(CheckVisitor({"localhost:9091", std::nullopt}, {.arrival = Arrival::kLoopback, .open = true}),
             Visitor::kWelcome);
 }
 
-TEST(JudgeVisitor, EveryNetworkListenerRefusesForeignOrigins) {
+TEST(CheckVisitor, EveryNetworkListenerRefusesForeignOrigins) {
   const VisitorSays crossed{"127.0.0.1:9091", "http://evil.example"};
   for (Arrival arrival : {Arrival::kLoopback, Arrival::kNetwork}) {
     for (bool open : {false, true})
-      EXPECT_EQ(JudgeVisitor(crossed, {.arrival = arrival, .open = open}), Visitor::kForeignOrigin);
+      EXPECT_EQ(CheckVisitor(crossed, {.arrival = arrival, .open = open}), Visitor::kForeignOrigin);
   }
-  EXPECT_EQ(JudgeVisitor(crossed, {.arrival = Arrival::kUnix}), Visitor::kWelcome);
-  EXPECT_EQ(JudgeVisitor({"127.0.0.1:9091", "http://localhost:3000"}, {.arrival = Arrival::kLoopback}),
+  EXPECT_EQ(CheckVisitor(crossed, {.arrival = Arrival::kUnix}), Visitor::kWelcome);
+  EXPECT_EQ(CheckVisitor({"127.0.0.1:9091", "http://localhost:3000"}, {.arrival = Arrival::kLoopback}),
             Visitor::kWelcome);
-  EXPECT_EQ(JudgeVisitor({"a.b", "null"}, {}), Visitor::kForeignOrigin);
+  EXPECT_EQ(CheckVisitor({"a.b", "null"}, {}), Visitor::kForeignOrigin);
   const std::vector<std::string> origins{"https://grafana.example.org"};
-  EXPECT_EQ(JudgeVisitor({"a.b", "https://grafana.example.org"}, {.origins = &origins}), Visitor::kWelcome);
+  EXPECT_EQ(CheckVisitor({"a.b", "https://grafana.example.org"}, {.origins = &origins}), Visitor::kWelcome);
 }
 
 TEST(ArrivalAt, ByTheLocalAddress) {

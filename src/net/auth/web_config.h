@@ -25,12 +25,12 @@ struct WebConfig {
   std::string bearer_token;
   std::string bearer_token_file;
 
-  bool asks_for_credentials() const noexcept {
+  bool requests_credentials() const noexcept {
     return !users.empty() || !bearer_token.empty() || !bearer_token_file.empty();
   }
   // True when clients have to prove who they are, by password, token or certificate.
   bool authenticates() const noexcept {
-    return asks_for_credentials() || (tls && tls->client_auth == ClientAuth::kRequireAndVerifyClientCert);
+    return requests_credentials() || (tls && tls->client_auth == ClientAuth::kRequireAndVerifyClientCert);
   }
   // The files that are read besides the config itself.
   std::vector<std::string> Files() const;

@@ -53,7 +53,7 @@ bearer_token_file: token
   EXPECT_EQ(config->users.at("alice"), kHash);
   EXPECT_EQ(config->bearer_token_file, "conf/token");
   EXPECT_THAT(config->Files(), ElementsAre("conf/server.pem", "/etc/key.pem", "conf/ca.pem", "conf/token"));
-  EXPECT_TRUE(config->asks_for_credentials());
+  EXPECT_TRUE(config->requests_credentials());
   EXPECT_TRUE(config->authenticates());
 }
 

@@ -73,12 +73,12 @@ class HttpChannelTest : public ::testing::Test {
 struct Tls {
   Pem ca = MakeCa("test ca"), other = MakeCa("other ca");
   std::shared_ptr<const TlsContext> Server(const std::vector<std::string>& names,
-                                           bool ask_for_client = false) {
+                                           bool query_for_client = false) {
     Pem own = MakeCertificate(ca, "server", names);
     TlsServerOptions options;
     options.certificate.text = own.certificate;
     options.key.text = own.key;
-    if (ask_for_client) {
+    if (query_for_client) {
       options.client_ca.text = ca.certificate;
       options.client_auth = ClientAuth::kRequireAndVerifyClientCert;
     }

@@ -57,7 +57,7 @@ class GrpcChannel::Core final : public RefCounted<Core>, public StreamHandler, p
   void Lose(Http2Transport::State state);
   void Drop();
   void OnDeadline(GrpcCallState* call);
-  void Tell();
+  void Report();
 
   IoLoop& loop_;
   const GrpcTarget target_;
@@ -122,7 +122,7 @@ void GrpcChannel::Core::Advance() {
     return Settle(transport_->Send());
   }
   if (!waits && connector_->under_way()) connector_->Cancel();
-  Tell();
+  Report();
 }
 
 void GrpcChannel::Core::Connect(const GrpcCallState& first) {
@@ -139,7 +139,7 @@ void GrpcChannel::Core::OnConnected(Result<Stream> stream, bool tls) {
         call->Fail(tls ? HttpFailure::kTls : HttpFailure::kConnect, GrpcCode::kUnavailable,
                    stream.error().detail);
     }
-    return Tell();
+    return Report();
   }
   leaving_ = used_ = false;
   transport_ = std::make_unique<Http2Transport>(*std::move(stream), Http2Session::Side::kClient,
@@ -214,7 +214,7 @@ void GrpcChannel::Core::Settle(Http2Transport::State state) {
   const bool idle = std::none_of(calls_.begin(), calls_.end(),
                                  [](const Pending& call) { return call->stream != 0 && !call->done(); });
   if (waits || (transport_ && leaving_ && idle)) loop_.Post([self = Ref<Core>(this)] { self->Advance(); });
-  Tell();
+  Report();
 }
 
 // The connection is over: what was under way failed, or is sent again.
@@ -260,7 +260,7 @@ void GrpcChannel::Core::OnDeadline(GrpcCallState* call) {
 }
 
 // Takes out what is done and tells. The channel may be gone afterwards.
-void GrpcChannel::Core::Tell() {
+void GrpcChannel::Core::Report() {
   std::vector<Pending> told;
   for (Pending& call : calls_) {
     if (!call->done()) continue;

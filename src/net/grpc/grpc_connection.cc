@@ -154,11 +154,11 @@ Phase GrpcConnection::PhaseNow() const {
 // The last thing every callback does: asks for what is missing, and enters the phase that this makes.
 void GrpcConnection::Settle() {
   if (gone()) return;
-  shared_.stats.bytes_received.fetch_add(transport_.bytes_received() - told_received_,
+  shared_.stats.bytes_received.fetch_add(transport_.bytes_received() - reported_received_,
                                          std::memory_order_relaxed);
-  shared_.stats.bytes_sent.fetch_add(transport_.bytes_sent() - told_sent_, std::memory_order_relaxed);
-  told_received_ = transport_.bytes_received();
-  told_sent_ = transport_.bytes_sent();
+  shared_.stats.bytes_sent.fetch_add(transport_.bytes_sent() - reported_sent_, std::memory_order_relaxed);
+  reported_received_ = transport_.bytes_received();
+  reported_sent_ = transport_.bytes_sent();
   if (lingering_) return;
   transport_.Wait();
   const Phase phase = PhaseNow();

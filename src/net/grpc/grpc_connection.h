@@ -82,12 +82,12 @@ class GrpcConnection final : public Connection, private StreamHandler, private H
   std::shared_ptr<const WebRules> rules_;
   std::map<int32_t, std::unique_ptr<Call>> calls_;  // not yet closed; by stream, so in the order of arrival
   std::atomic<bool> gone_{false};
-  bool busy_ = false;                              // inside a callback that ends with Settle
-  bool draining_ = false;                          // GOAWAY was said
-  bool lingering_ = false;                         // nothing more is sent
-  uint64_t answered_ = 0;                          // calls whose answer is out
-  uint64_t progress_ = 0, progress_answered_ = 0;  // bytes sent and answers when the phase began
-  uint64_t told_received_ = 0, told_sent_ = 0;     // to the statistics
+  bool busy_ = false;                                   // inside a callback that ends with Settle
+  bool draining_ = false;                               // GOAWAY was said
+  bool lingering_ = false;                              // nothing more is sent
+  uint64_t answered_ = 0;                               // calls whose answer is out
+  uint64_t progress_ = 0, progress_answered_ = 0;       // bytes sent and answers when the phase began
+  uint64_t reported_received_ = 0, reported_sent_ = 0;  // to the statistics
 };
 
 // A call from its fields to the end of its stream.

@@ -157,7 +157,7 @@ void HttpConnection::OnRequest() {
     if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
     rules_ = std::move(rules);
   }
-  const Visitor visitor = JudgeVisitor(
+  const Visitor visitor = CheckVisitor(
       SaysOf(request), {.arrival = arrival_, .open = rules_->open(), .hosts = &rules_->allowed_hosts});
   if (visitor != Visitor::kWelcome) {
     shared_.stats.Refused(Refusal::kOrigin);

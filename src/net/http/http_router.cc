@@ -35,12 +35,12 @@ void HttpRouter::Handle(const HttpRequest& request, HttpResponder responder) {
   if (std::find(methods.begin(), methods.end(), request.method()) != methods.end()) {
     return found->function(request, std::move(responder));
   }
-  bool asks = request.method() == "OPTIONS";
+  bool queries = request.method() == "OPTIONS";
   HttpResponse response =
-      asks ? HttpResponse{.status = 204, .content_type = {}, .headers = {}, .body = {}, .close = false}
-           : HttpResponse::Text(405, std::string(request.path()) + " allows " + found->allow);
+      queries ? HttpResponse{.status = 204, .content_type = {}, .headers = {}, .body = {}, .close = false}
+              : HttpResponse::Text(405, std::string(request.path()) + " allows " + found->allow);
   response.AddHeader("Allow", found->allow);
-  if (!asks && found->refuse) found->refuse(request, response);
+  if (!queries && found->refuse) found->refuse(request, response);
   responder.Send(std::move(response));
 }
 

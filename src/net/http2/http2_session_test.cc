@@ -15,7 +15,7 @@ using std::chrono::seconds;
 constexpr uint32_t kCalm = static_cast<uint32_t>(Http2Error::kEnhanceYourCalm);
 
 // Writes down what it is told; answers every whole request with its own body when it `echoes`.
-struct Told final : Http2Handler {
+struct Reported final : Http2Handler {
   void OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) override {
     log.push_back("fields " + std::to_string(stream) + (ended ? " end" : "") +
                   (too_large ? " too large" : ""));
@@ -91,13 +91,13 @@ struct Server {
     sent += Drained(session);
     return TakeFrames(sent);
   }
-  Told told;
+  Reported told;
   Http2Session session;
   std::string sent;
 };
 
 TEST(Http2Session, BodiesAndTrailersGoBothWays) {
-  Told ours, theirs;
+  Reported ours, theirs;
   Http2Session client(Http2Session::Side::kClient, {}, ours), server(Http2Session::Side::kServer, {}, theirs);
   theirs.echoes = &server;
   const std::string large(3'000'000, 'x');
@@ -112,7 +112,7 @@ TEST(Http2Session, BodiesAndTrailersGoBothWays) {
 }
 
 TEST(Http2Session, AnAnswerBeforeTheEndStopsTheRest) {
-  Told ours;
+  Reported ours;
   Http2Session client(Http2Session::Side::kClient, {}, ours);
   Server server;
   const int32_t stream = client.Request(Post(), BodyOf(std::string(5'000'000, 'x')));
@@ -129,7 +129,7 @@ TEST(Http2Session, AnAnswerBeforeTheEndStopsTheRest) {
 }
 
 TEST(Http2Session, ADrainingServerEndsWhatHasBegun) {
-  Told ours;
+  Reported ours;
   Http2Session client(Http2Session::Side::kClient, {}, ours);
   Server server;
   client.Request(Post(), BodyOf("x"));
@@ -162,7 +162,7 @@ TEST(Http2Session, EmptyFieldsBeginNothing) {
   ASSERT_TRUE(server.session.Feed(
       std::string(kPreface) + Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders | kEndStream, 1), {}));
   EXPECT_THAT(server.told.log, Not(Contains(StartsWith("fields"))));
-  Told ours;
+  Reported ours;
   Http2Session client(Http2Session::Side::kClient, {}, ours);
   ASSERT_EQ(client.Request(Post(), BodyOf("x")), 1);
   Drained(client);

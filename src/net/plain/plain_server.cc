@@ -169,7 +169,7 @@ bool PlainServer::Read(Client& client, int64_t now_ns) {
   sockaddr_storage local{};
   socklen_t size = sizeof local;
   ::getsockname(client.socket.get(), reinterpret_cast<sockaddr*>(&local), &size);
-  const Visitor visitor = JudgeVisitor(
+  const Visitor visitor = CheckVisitor(
       SaysOf(request), {.arrival = ArrivalAt(Endpoint::FromSockaddr(local, size)), .open = true});
   if (visitor != Visitor::kWelcome) {
     Answer(client, HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))), head, now_ns);

@@ -156,7 +156,7 @@ class PlainServerTest : public ::testing::Test {
     auto server = PlainServer::Open(
         *ParseListenAddress("127.0.0.1:0"),
         [this](const HttpRequest& request) {
-          ++asked_;
+          ++queried_;
           HttpResponse response;
           response.body = std::string(request.path()) + " " + request.JoinedHeader("Accept") + big_;
           return response;
@@ -172,7 +172,7 @@ class PlainServerTest : public ::testing::Test {
   }
 
   std::string big_;
-  std::atomic<int> asked_{0};
+  std::atomic<int> queried_{0};
   std::unique_ptr<PlainServer> server_;
   std::thread thread_;
 };
@@ -190,7 +190,7 @@ TEST_F(PlainServerTest, ServesGetAndHead) {
   const Answer post = Fetch(server_->address(), "DELETE", "/");
   EXPECT_EQ(post.status, 405);
   EXPECT_EQ(post.Header("Allow"), "GET, HEAD");
-  EXPECT_EQ(asked_, 2);
+  EXPECT_EQ(queried_, 2);
 }
 
 TEST_F(PlainServerTest, ALargePageIsReadWhole) {
@@ -213,7 +213,7 @@ TEST_F(PlainServerTest, DamagedRequestsAreRefused) {
     client.Send(bytes);
     EXPECT_GE(client.Read().status, 400) << name;
   }
-  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(queried_, 0);
   EXPECT_EQ(Fetch(server_->address(), "GET", "/").status, 200);
 }
 
@@ -243,7 +243,7 @@ TEST_F(PlainServerTest, WebPagesElsewhereAreRefused) {
     client.Send("GET / HTTP/1.1\r\n" + std::string(fields) + "\r\n");
     EXPECT_EQ(client.Read().status, 403) << fields;
   }
-  EXPECT_EQ(asked_, 0);
+  EXPECT_EQ(queried_, 0);
   EXPECT_EQ(Fetch(server_->address(), "GET", "/").Header("X-Content-Type-Options"), "nosniff");
 }
 

@@ -155,7 +155,7 @@ void WebSocketConnection::OnRequest() {
   if (request.Header("Sec-WebSocket-Version") != "13") {
     return Refuse(426, "This server supports WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
   }
-  const Visitor visitor = JudgeVisitor(SaysOf(request), {.arrival = ArrivalAt(stream_.local()),
+  const Visitor visitor = CheckVisitor(SaysOf(request), {.arrival = ArrivalAt(stream_.local()),
                                                          .open = rules_->open(),
                                                          .hosts = &rules_->allowed_hosts,
                                                          .origins = &shared_.allowed_origins});

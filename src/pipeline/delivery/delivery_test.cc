@@ -76,7 +76,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   auto url = ParseHttpUrl(config.Text("url"));
   if (!url) return url.error();
   plan.urls = {{*url}};
-  plan.judge = [](const HttpReply& reply, size_t) -> SendOutcome {
+  plan.validate = [](const HttpReply& reply, size_t) -> SendOutcome {
     if (reply.status == 200) return {};
     return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, reply.detail};
   };
@@ -207,7 +207,7 @@ class DeliveryTest : public ::testing::Test {
   }
   std::string Queue(const std::string& name) const { return folder_.path() + "/queue/" + name; }
   // What became of it, once it is known.
-  struct Told {
+  struct Reported {
     std::mutex mutex;
     std::vector<Code> codes;
     std::vector<Code> all() {
@@ -215,7 +215,7 @@ class DeliveryTest : public ::testing::Test {
       return codes;
     }
   };
-  void Receive(const std::string& bytes, Told& told, OtlpSignal signal = OtlpSignal::kMetrics,
+  void Receive(const std::string& bytes, Reported& told, OtlpSignal signal = OtlpSignal::kMetrics,
                RecordSource source = RecordSource::kOtlp) {
     delivery_->Forward({signal, 1, source, 0, bytes}, [&told](const Status& status) {
       std::lock_guard lock(told.mutex);
@@ -407,7 +407,7 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
        {"test/c", &c_, "1"}},
       true);
   EXPECT_TRUE(delivery_->wanted());
-  Told told;
+  Reported told;
   Receive("x", told);
   EXPECT_THAT(told.all(), ElementsAre(Code::kOk)) << "it is on disk";
   Receive("y", told, OtlpSignal::kLogs, RecordSource::kRemoteWrite);
@@ -432,7 +432,7 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
 
 TEST_F(DeliveryTest, WithoutADiskReceivedDataIsAnsweredWhenItIsDelivered) {
   Run({{"test", &a_, "1", {"otlp"}, "memory"}}, true);
-  Told told;
+  Reported told;
   Receive("x", told);
   EXPECT_THAT(a_.Wait(1), ElementsAre("x"));
   EXPECT_TRUE(Until([&] { return !told.all().empty(); }));
@@ -452,7 +452,7 @@ TEST_F(DeliveryTest, AFolderThatCannotBeUsedStopsNothing) {
   Run({{"test", &a_, "1", {"own", "otlp"}}}, true);
   EXPECT_TRUE(StatsOf("test").unusable);
   Write("1");
-  Told told;
+  Reported told;
   Receive("x", told);
   EXPECT_THAT(a_.Wait(2), UnorderedElementsAre("1", "x"));
   EXPECT_TRUE(Until([&] { return !told.all().empty(); }));
@@ -460,7 +460,7 @@ TEST_F(DeliveryTest, AFolderThatCannotBeUsedStopsNothing) {
 }
 
 TEST_F(DeliveryTest, WithoutReceiversOrSinksNothingIsWanted) {
-  Told told;
+  Reported told;
   Run({{"test", &a_, "1", {"own", "otlp"}}});
   EXPECT_FALSE(delivery_->wanted());
   Receive("x", told);

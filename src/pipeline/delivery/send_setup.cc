@@ -90,14 +90,14 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
   setup->timeout = RequestTimeout(transport, kDefaultTimeout);
   setup->backoff = {.initial = config.Group("retry").Time("initial"),
                     .cap = config.Group("retry").Time("max")};
-  setup->judge = [again = RetriedStatuses(config.Group("retry")), judge = std::move(plan.judge)](
-                     const HttpReply& reply, size_t route) {
-    SendOutcome outcome = judge(reply, route);
+  setup->validate = [again = RetriedStatuses(config.Group("retry")), validate = std::move(plan.validate)](
+                        const HttpReply& reply, size_t route) {
+    SendOutcome outcome = validate(reply, route);
     if (outcome.kind == SendOutcome::kRefused && Contains(again, reply.status))
       outcome.kind = SendOutcome::kAgain;
     return outcome;
   };
-  setup->judge_call = std::move(plan.judge_call);
+  setup->classify_call = std::move(plan.classify_call);
   setup->rework = std::move(plan.rework);
   setup->format = std::move(plan.format);
   // By endpoint and signal; used by the sender's thread alone.

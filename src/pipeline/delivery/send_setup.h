@@ -47,8 +47,8 @@ struct SendPlan {
   std::vector<std::string_view> signals;   // as metrics name them; static storage
   std::vector<SendRoute> routes;           // by Envelope::kind
   std::vector<std::vector<HttpUrl>> urls;  // by endpoint and signal
-  std::function<SendOutcome(const HttpReply& reply, size_t route)> judge;
-  std::function<SendOutcome(const GrpcReply& reply, size_t route)> judge_call = {};
+  std::function<SendOutcome(const HttpReply& reply, size_t route)> validate;
+  std::function<SendOutcome(const GrpcReply& reply, size_t route)> classify_call = {};
   size_t answer_bytes = 64u << 10;  // of an answer, at most
   std::string_view keep = {};       // as HttpResponseParser::Limits has it
   // As in SendSetup; the envelope is off already. Without it a body is sent as it is.

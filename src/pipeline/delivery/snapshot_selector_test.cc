@@ -39,7 +39,7 @@ class SnapshotSelectorTest : public ::testing::Test {
     for (const Source* source : sources) {
       if (!source->latest) continue;
       snapshot->frames.push_back(
-          {source->latest, source->latest->source, Standing::kNative, false, source->period});
+          {source->latest, source->latest->source, Precedence::kNative, false, source->period});
     }
     return snapshot;
   }

@@ -146,7 +146,7 @@ RollupGroups::Joined RollupGroups::Join(const SeriesInfo& series, int64_t start_
 const MetricDesc* RollupGroups::DescOf(const MetricDesc& input, RollupFunction function) {
   const std::string_view word = kRollupFunctionNames[static_cast<size_t>(function)];
   // Names of scraped pages are Prometheus's, where a colon marks what was computed from series.
-  const char separator = input.spelling == Spelling::kVerbatim ? ':' : '.';
+  const char separator = input.naming == Naming::kVerbatim ? ':' : '.';
   std::string name = rule_.name;
   if (name.empty()) name = std::string(input.name) + separator + std::string(word);
   const std::string unit = UnitOf(input, function);
@@ -156,7 +156,7 @@ const MetricDesc* RollupGroups::DescOf(const MetricDesc& input, RollupFunction f
                      .help = help,
                      .kind = KindOf(input, function),
                      .number = NumberOf(input, function),
-                     .spelling = input.spelling});
+                     .naming = input.naming});
 }
 
 std::optional<RollupRefusal> RollupGroups::Make(const SeriesInfo& series, RollupKey key,

@@ -512,22 +512,20 @@ TEST_F(RollupTest, EqualResultsOfOneRuleAreRefused) {
 
 TEST_F(RollupTest, ScrapedNamesHaveAColon) {
   Use(RuleOf({kAvg}));
-  const MetricDesc* scraped = gpu_.table.Own({.name = "vllm:kv_cache_usage",
-                                              .help = "Usage.",
-                                              .kind = Kind::kUnknown,
-                                              .spelling = Spelling::kVerbatim});
+  const MetricDesc* scraped = gpu_.table.Own(
+      {.name = "vllm:kv_cache_usage", .help = "Usage.", .kind = Kind::kUnknown, .naming = Naming::kVerbatim});
   const Series a = gpu_.Declare(*scraped, "serve", 0);
   Tick(0, [&] { gpu_.writer.Set(a, 0.5); });
   auto avg = Find(Ride(60), "vllm:kv_cache_usage:avg", AttributeSet({{"k8s.pod.name", "serve"}}));
   ASSERT_TRUE(avg);
   EXPECT_EQ(avg->info->desc->kind, Kind::kGauge);
-  EXPECT_EQ(avg->info->desc->spelling, Spelling::kVerbatim);
+  EXPECT_EQ(avg->info->desc->naming, Naming::kVerbatim);
   EXPECT_EQ(avg->info->desc->help, "Roll-up (avg): Usage.");
 }
 
 TEST_F(RollupTest, ValuesThatAreNotFiniteAreLeftOut) {
   Use(RuleOf({kSum, kMax, kCount}));
-  const MetricDesc kAnything{.name = "anything", .spelling = Spelling::kVerbatim};
+  const MetricDesc kAnything{.name = "anything", .naming = Naming::kVerbatim};
   const Series a = gpu_.Declare(kAnything, "train", 0), b = gpu_.Declare(kAnything, "train", 1);
   Tick(0, [&] {
     gpu_.writer.Cells(a)[0].d = std::numeric_limits<double>::infinity();

@@ -106,11 +106,11 @@ bool DriverShared::SleepUntil(int64_t boot_ns) {
   return !stopping_;
 }
 
-void DriverShared::Stop(Duration patience) {
+void DriverShared::Stop(Duration timeout) {
   std::unique_lock lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
-  changed_.wait_for(lock, patience, [this] { return running_ == 0; });
+  changed_.wait_for(lock, timeout, [this] { return running_ == 0; });
 }
 
 void DriverShared::Started() {

@@ -91,7 +91,7 @@ class DriverShared final : public Outbox {
   // Sleeps until `boot_ns`; false when the driver ends.
   bool SleepUntil(int64_t boot_ns);
   // Tells the threads to end and waits up to `patience` for those that can.
-  void Stop(Duration patience);
+  void Stop(Duration timeout);
 
   void Started();
   void Ended();

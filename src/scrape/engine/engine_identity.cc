@@ -40,7 +40,7 @@ std::string Clean(const std::string& text) {
   return out;
 }
 
-bool Asks(const Question& question, const Engine& engine) noexcept {
+bool Queries(const Question& question, const Engine& engine) noexcept {
   if (!question.engine.empty()) return question.engine == engine.name;
   return engine.layer == "engine" && !engine.name.starts_with("triton");
 }
@@ -78,14 +78,14 @@ struct EngineIdentity::Round : std::enable_shared_from_this<EngineIdentity::Roun
   EngineFacts found;
   std::unique_ptr<HttpChannel> channel;
   std::mutex mutex;  // guards what follows
-  bool asking = false;
+  bool querying = false;
   EngineFacts facts;
 
   void Next() {
     if (at == paths.size()) {
       channel.reset();
       std::lock_guard lock(mutex);
-      asking = false;
+      querying = false;
       // An engine that is still loading answers nothing; what it said before may still be so.
       if (!found.model.empty()) facts.model = found.model;
       if (!found.version.empty()) facts.version = found.version;
@@ -117,12 +117,12 @@ EngineFacts EngineIdentity::facts() const {
   return round_->facts;
 }
 
-void EngineIdentity::Ask(const Engine* engine, const RemoteAccess& access, int64_t now_ns) {
+void EngineIdentity::Query(const Engine* engine, const RemoteAccess& access, int64_t now_ns) {
   if (!engine || now_ns < next_ns_) return;
   {
     std::lock_guard lock(round_->mutex);
-    if (round_->asking) return;
-    round_->asking = true;
+    if (round_->querying) return;
+    round_->querying = true;
   }
   next_ns_ = now_ns + kEvery.count();
   Round& round = *round_;
@@ -133,7 +133,7 @@ void EngineIdentity::Ask(const Engine* engine, const RemoteAccess& access, int64
   round.tls = access.tls();
   round.paths.clear();
   for (const Question& question : kQuestions) {
-    if (Asks(question, *engine)) round.paths.push_back(question.path);
+    if (Queries(question, *engine)) round.paths.push_back(question.path);
   }
   round.at = 0;
   round.found = {};

@@ -34,7 +34,7 @@ class EngineIdentity {
 
   // On the loop. Asks when nothing was asked yet, after Again, and every ten minutes; once `engine` is known,
   // which tells what to ask.
-  void Ask(const Engine* engine, const RemoteAccess& access, int64_t now_ns);
+  void Query(const Engine* engine, const RemoteAccess& access, int64_t now_ns);
   // The engine began anew, or is another one now.
   void Again() noexcept { next_ns_ = 0; }
   // What is known so far.

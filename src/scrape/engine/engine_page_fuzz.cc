@@ -12,19 +12,19 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const EnginePageSeries::Options options{.target = "t",
                                           .engine = pick == 0 ? nullptr : &AllEngines()[pick - 1]};
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  EngineFixture rig(options);
+  EngineFixture fixture(options);
   DriftWatch drift;
   std::string_view last;
   while (!rest.empty()) {
     last = gpulens::TakeUntil(rest, '\0');
-    rig.Read(last);
-    if (rig.complete) drift.Look(rig.page, rig.series.families());
+    fixture.Read(last);
+    if (fixture.complete) drift.Look(fixture.page, fixture.series.families());
   }
-  if (!rig.last.ok() || !rig.complete) return 0;
+  if (!fixture.last.ok() || !fixture.complete) return 0;
   EngineFixture fresh(options);
   fresh.Read(last);
-  CHECK(rig.Names() == fresh.Names());
-  CHECK(rig.table.size() == rig.Names().size());
-  CHECK(rig.writer.counts().invalid == 0);
+  CHECK(fixture.Names() == fresh.Names());
+  CHECK(fixture.table.size() == fixture.Names().size());
+  CHECK(fixture.writer.counts().invalid == 0);
   return 0;
 }

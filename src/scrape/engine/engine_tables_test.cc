@@ -230,7 +230,7 @@ TEST(EngineTables, AnEngineIsRecognisedByItsOwnFamilies) {
   struct Known {
     std::string_view engine, family, why;
   };
-  constexpr Known kNotTold[] = {
+  constexpr Known kNotReported[] = {
       {"triton", "nv_", "of the machine: beside its other families, and of no use alone"},
       {"nim", "", "names without a prefix: it is configured, or asked for its metadata"},
       {"ray-serve", "ray_node_", "every program of Ray has them"},
@@ -253,7 +253,7 @@ TEST(EngineTables, AnEngineIsRecognisedByItsOwnFamilies) {
       const Engine* told = Recognised(row.family);
       if (told == &engine || (told && told->name == engine.instead_of)) continue;
       EXPECT_EQ(told, nullptr) << row.family << " of " << engine.name << " is taken for " << told->name;
-      EXPECT_TRUE(std::any_of(std::begin(kNotTold), std::end(kNotTold),
+      EXPECT_TRUE(std::any_of(std::begin(kNotReported), std::end(kNotReported),
                               [&](const Known& known) {
                                 return known.engine == engine.name && row.family.starts_with(known.family);
                               }))

@@ -146,14 +146,14 @@ class CapturedPage : public ::testing::Test {
   bool Read(const std::string& path) {
     std::string body = Capture("fixtures/" + path);
     if (body.empty()) return false;
-    rig.Read(body);
-    EXPECT_TRUE(rig.last.ok()) << rig.last.detail;
-    EXPECT_EQ(rig.series.unknown_families(), 0u) << path;
-    EXPECT_EQ(rig.table.refused(SeriesRefusal::kDuplicate), 0u);
-    values = rig.Values({"gpu.uuid", "gpu.model"});
+    fixture.Read(body);
+    EXPECT_TRUE(fixture.last.ok()) << fixture.last.detail;
+    EXPECT_EQ(fixture.series.unknown_families(), 0u) << path;
+    EXPECT_EQ(fixture.table.refused(SeriesRefusal::kDuplicate), 0u);
+    values = fixture.Values({"gpu.uuid", "gpu.model"});
     return true;
   }
-  PageFixture rig;
+  PageFixture fixture;
   std::map<std::string, double> values;
 };
 
@@ -217,11 +217,11 @@ TEST_F(CapturedPage, TheOthersOfDcgm) {
 TEST_F(CapturedPage, TheReadmeHasABlank) {
   std::string body = Capture("fixtures/dcgm/dcgm-exporter_readme_k8s.txt");
   if (body.empty()) GTEST_SKIP() << "captures not here";
-  rig.Read(body);
-  auto read = rig.Values({"gpu.uuid", "gpu.model"});
+  fixture.Read(body);
+  auto read = fixture.Values({"gpu.uuid", "gpu.model"});
   EXPECT_EQ(read["gpu.clock.frequency{gpu.clock.type=sm,gpu.index=0}"], 139);
   EXPECT_FALSE(read.contains("gpu.temperature{gpu.index=0,gpu.temperature.sensor=memory}"));
-  EXPECT_EQ(rig.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 1u);
+  EXPECT_EQ(fixture.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 1u);
 }
 
 TEST_F(CapturedPage, Amd2024AndToday) {

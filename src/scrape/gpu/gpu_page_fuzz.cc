@@ -11,10 +11,10 @@ using gpulens::gpu_page::AllExporters;
 using gpulens::gpu_page::PageFixture;
 
 // Values may differ: a jump and a counter that fell are judged by what was before.
-void Compare(const PageFixture& rig, const PageFixture& fresh) {
-  CHECK(rig.Names() == fresh.Names());
-  CHECK(rig.table.size() == rig.Names().size());
-  CHECK(rig.writer.counts().invalid == 0);
+void Compare(const PageFixture& fixture, const PageFixture& fresh) {
+  CHECK(fixture.Names() == fresh.Names());
+  CHECK(fixture.table.size() == fixture.Names().size());
+  CHECK(fixture.writer.counts().invalid == 0);
 }
 
 }  // namespace
@@ -24,17 +24,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   size_t pick = data[0] % (AllExporters().size() + 1);
   const auto* exporter = pick == 0 ? nullptr : AllExporters()[pick - 1];
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  PageFixture rig(exporter);
+  PageFixture fixture(exporter);
   std::string_view last;
   bool ok = false;
   while (!rest.empty()) {
     last = gpulens::TakeUntil(rest, '\0');
-    rig.Read(last);
-    ok = rig.last.ok() && rig.complete;
+    fixture.Read(last);
+    ok = fixture.last.ok() && fixture.complete;
   }
   if (!ok) return 0;
-  PageFixture fresh(rig.series.exporter());
+  PageFixture fresh(fixture.series.exporter());
   fresh.Read(last);
-  Compare(rig, fresh);
+  Compare(fixture, fresh);
   return 0;
 }

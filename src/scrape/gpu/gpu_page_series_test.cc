@@ -26,15 +26,15 @@ std::string Line(std::string_view family, std::string_view labels, std::string_v
 std::string Gpu0(std::string_view family, std::string_view value) { return Line(family, kGpu0, value); }
 
 TEST(DcgmPage, ScalesAreNative) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Gpu0("DCGM_FI_DEV_FB_USED", "4845") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "87") +
-           Gpu0("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "319159391") +
-           Gpu0("DCGM_FI_DEV_POWER_USAGE", "409.692") + Gpu0("DCGM_FI_DEV_POWER_VIOLATION", "2500000000") +
-           Gpu0("DCGM_FI_DEV_FB_USED_PERCENT", "0.25") + Gpu0("DCGM_FI_PROF_SM_ACTIVE", "0.5") +
-           Gpu0("DCGM_FI_DEV_FAN_SPEED", "40") + Gpu0("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "10") +
-           Gpu0("DCGM_FI_DEV_SM_CLOCK", "1410"));
-  ASSERT_TRUE(rig.last.ok()) << rig.last.detail;
-  auto values = rig.Values(kIds);
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(
+      Gpu0("DCGM_FI_DEV_FB_USED", "4845") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "87") +
+      Gpu0("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", "319159391") + Gpu0("DCGM_FI_DEV_POWER_USAGE", "409.692") +
+      Gpu0("DCGM_FI_DEV_POWER_VIOLATION", "2500000000") + Gpu0("DCGM_FI_DEV_FB_USED_PERCENT", "0.25") +
+      Gpu0("DCGM_FI_PROF_SM_ACTIVE", "0.5") + Gpu0("DCGM_FI_DEV_FAN_SPEED", "40") +
+      Gpu0("DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "10") + Gpu0("DCGM_FI_DEV_SM_CLOCK", "1410"));
+  ASSERT_TRUE(fixture.last.ok()) << fixture.last.detail;
+  auto values = fixture.Values(kIds);
   EXPECT_EQ(values["gpu.memory.used{}"], 4845.0 * 1048576);
   EXPECT_EQ(values["gpu.utilization{gpu.task.type=compute}"], 0.87);
   EXPECT_EQ(values["gpu.energy.consumption{}"], 319159.391);
@@ -57,25 +57,27 @@ TEST(DcgmPage, LinesThatContradictEachOtherTellTheSameWhateverWasReadBefore) {
   };
   PageFixture fresh(FindExporter("dcgm")), used_before(FindExporter("dcgm"));
   used_before.Read(used("2g.10gb"));
-  for (PageFixture* rig : {&fresh, &used_before}) rig->Read(used("1g.5gb") + used("2g.10gb"));
+  for (PageFixture* fixture : {&fresh, &used_before}) fixture->Read(used("1g.5gb") + used("2g.10gb"));
   EXPECT_EQ(used_before.Names(), fresh.Names());
   EXPECT_THAT(fresh.Names(), Contains(::testing::HasSubstr("gpu.mig.profile=1g.5gb")));
 }
 
 TEST(DcgmPage, AGpuIsKnownByItsLabelsUnderAnySpelling) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Line(
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(Line(
       "DCGM_FI_DEV_POWER_USAGE",
       "gpu=\"3\",uuid=\"GPU-x\",modelName=\"L4\",hostname=\"n\",pod=\"p\",namespace=\"s\",container=\"c\"",
       "50"));
-  EXPECT_THAT(rig.Values(),
+  EXPECT_THAT(fixture.Values(),
               Contains(Pair("gpu.power.draw{gpu.index=3,gpu.model=L4,gpu.uuid=GPU-x,k8s.container.name=c,"
                             "k8s.namespace.name=s,k8s.pod.name=p}",
                             50)));
-  rig.Read(Line("DCGM_FI_DEV_POWER_USAGE",
-                "gpu=\"3\",UUID=\"GPU-x\",modelName=\"L4\",pod=\"\",namespace=\"\",container=\"\"", "51"));
-  EXPECT_THAT(rig.Values(), Contains(Pair("gpu.power.draw{gpu.index=3,gpu.model=L4,gpu.uuid=GPU-x}", 51)));
-  EXPECT_EQ(rig.table.size(), 2u) << "the pod's series are gone at once: power and gpu.info are left";
+  fixture.Read(Line("DCGM_FI_DEV_POWER_USAGE",
+                    "gpu=\"3\",UUID=\"GPU-x\",modelName=\"L4\",pod=\"\",namespace=\"\",container=\"\"",
+                    "51"));
+  EXPECT_THAT(fixture.Values(),
+              Contains(Pair("gpu.power.draw{gpu.index=3,gpu.model=L4,gpu.uuid=GPU-x}", 51)));
+  EXPECT_EQ(fixture.table.size(), 2u) << "the pod's series are gone at once: power and gpu.info are left";
 }
 
 TEST(DcgmPage, NamesOf46MeanTheSameAndBothTogetherNeverDouble) {
@@ -107,10 +109,11 @@ TEST(DcgmPage, NamesOf46MeanTheSameAndBothTogetherNeverDouble) {
 }
 
 TEST(DcgmPage, TheProfilingRateWinsOverTheDriversAndIsMarked) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Gpu0("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "7") + Gpu0("DCGM_FI_PROF_PCIE_RX_BYTES", "97863601") +
-           Gpu0("DCGM_FI_PROF_NVLINK_TX_BYTES", "5") + Gpu0("DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", "9"));
-  auto values = rig.Values(kIds);
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(Gpu0("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "7") + Gpu0("DCGM_FI_PROF_PCIE_RX_BYTES", "97863601") +
+               Gpu0("DCGM_FI_PROF_NVLINK_TX_BYTES", "5") +
+               Gpu0("DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", "9"));
+  auto values = fixture.Values(kIds);
   EXPECT_EQ(values.size(), 3u);
   EXPECT_EQ(
       values["gpu.pcie.throughput{gpu.interconnect.direction=receive,gpu.interconnect.source=dcgm_profiling,"
@@ -123,34 +126,34 @@ TEST(DcgmPage, TheProfilingRateWinsOverTheDriversAndIsMarked) {
 }
 
 TEST(DcgmPage, BlanksAreRejectedAsSentinelsAndNeverShown) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Gpu0("DCGM_FI_DEV_MEMORY_TEMP", "9223372036854775794") +
-           Gpu0("DCGM_FI_DEV_GPU_TEMP", "2147483634") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "4294967295") +
-           Gpu0("DCGM_FI_PROF_DRAM_ACTIVE", "140737488355330") +
-           Gpu0("DCGM_FI_DEV_FB_FREE", "9223372036854775792") + Gpu0("DCGM_FI_DEV_POWER_USAGE", "65535"));
-  EXPECT_EQ(rig.Values(kIds).size(), 1u) << "gpu.info alone";
-  EXPECT_EQ(rig.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 6u);
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(Gpu0("DCGM_FI_DEV_MEMORY_TEMP", "9223372036854775794") +
+               Gpu0("DCGM_FI_DEV_GPU_TEMP", "2147483634") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "4294967295") +
+               Gpu0("DCGM_FI_PROF_DRAM_ACTIVE", "140737488355330") +
+               Gpu0("DCGM_FI_DEV_FB_FREE", "9223372036854775792") + Gpu0("DCGM_FI_DEV_POWER_USAGE", "65535"));
+  EXPECT_EQ(fixture.Values(kIds).size(), 1u) << "gpu.info alone";
+  EXPECT_EQ(fixture.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 6u);
 }
 
 TEST(DcgmPage, TheXidGaugeIsALastCodeAndNoneAtZero) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Gpu0("DCGM_FI_DEV_XID_ERRORS", "0"));
-  EXPECT_THAT(rig.Values(kIds), Not(Contains(Key(StartsWith("gpu.xid")))));
-  rig.Read(
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(Gpu0("DCGM_FI_DEV_XID_ERRORS", "0"));
+  EXPECT_THAT(fixture.Values(kIds), Not(Contains(Key(StartsWith("gpu.xid")))));
+  fixture.Read(
       Line("DCGM_FI_DEV_XID_ERRORS", std::string(kGpu0) + ",err_code=\"79\",err_msg=\"off the bus\"", "79"));
-  EXPECT_EQ(rig.Values(kIds)["gpu.xid.last_error_code{}"], 79);
-  EXPECT_THAT(rig.Values(kIds), Not(Contains(Key(StartsWith("gpu.xid.errors")))));
+  EXPECT_EQ(fixture.Values(kIds)["gpu.xid.last_error_code{}"], 79);
+  EXPECT_THAT(fixture.Values(kIds), Not(Contains(Key(StartsWith("gpu.xid.errors")))));
 }
 
 TEST(DcgmPage, BitsStatesAndLinks) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Gpu0("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "36") + Gpu0("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "2") +
-           Gpu0("DCGM_FI_PROF_NVDEC2_ACTIVE", "0.5") +
-           Line("DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS",
-                "nvlink=\"4\",gpu=\"0\",gpu_uuid=\"GPU-a\",model_name=\"NVIDIA H100\"", "8") +
-           Gpu0("DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", "11") +
-           Line("DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "nvswitch=\"1\"", "41"));
-  auto values = rig.Values(kIds);
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(Gpu0("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "36") +
+               Gpu0("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "2") + Gpu0("DCGM_FI_PROF_NVDEC2_ACTIVE", "0.5") +
+               Line("DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS",
+                    "nvlink=\"4\",gpu=\"0\",gpu_uuid=\"GPU-a\",model_name=\"NVIDIA H100\"", "8") +
+               Gpu0("DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", "11") +
+               Line("DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", "nvswitch=\"1\"", "41"));
+  auto values = fixture.Values(kIds);
   EXPECT_EQ(values["gpu.throttle.mask{}"], 36);
   EXPECT_EQ(values["gpu.throttle.reason{gpu.throttle.cause=power_software}"], 1);
   EXPECT_EQ(values["gpu.throttle.reason{gpu.throttle.cause=temp_software}"], 1);
@@ -167,8 +170,8 @@ TEST(DcgmPage, BitsStatesAndLinks) {
       values["gpu.interconnect.errors{gpu.interconnect.error_type=receive,gpu.interconnect.type=nvlink}"],
       11);
   EXPECT_EQ(values["nvswitch.temperature{nvswitch.id=1}"], 41);
-  rig.Read(Gpu0("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "77"));
-  EXPECT_THAT(rig.Values(kIds), Not(Contains(Key(StartsWith("gpu.recovery")))));
+  fixture.Read(Gpu0("DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", "77"));
+  EXPECT_THAT(fixture.Values(kIds), Not(Contains(Key(StartsWith("gpu.recovery")))));
 }
 
 TEST(DcgmPage, MigInstancesAreKeptApartAndTheBoardCountsOnce) {
@@ -183,9 +186,9 @@ TEST(DcgmPage, MigInstancesAreKeptApartAndTheBoardCountsOnce) {
     page += Line("DCGM_FI_PROF_SM_ACTIVE", instance(id, id == "7" ? "train" : ""), id == "7" ? "0.75" : "0");
   }
   page += Gpu0("DCGM_FI_PROF_SM_ACTIVE", "0.11");
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(page);
-  auto values = rig.Values(kIds);
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(page);
+  auto values = fixture.Values(kIds);
   EXPECT_EQ(values["gpu.power.draw{}"], 130);
   EXPECT_EQ(values["gpu.mig.memory.used{gpu.mig.enabled=true,gpu.mig.instance_id=7,k8s.pod.name=train}"],
             100.0 * 1048576);
@@ -203,7 +206,7 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
            std::string(part) + "\",gpu_compute_partition_type=\"" + std::string(type) +
            "\",serial_number=\"69\",driver_version=\"6.12\"";
   };
-  PageFixture rig(FindExporter("amd"));
+  PageFixture fixture(FindExporter("amd"));
   std::string page =
       "# TYPE gpu_energy_consumed gauge\n" + Line("gpu_energy_consumed", labels("0", "spx"), "5000000") +
       Line("gpu_total_vram", labels("0", "spx"), "196592") +
@@ -216,8 +219,8 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
       Line("pcie_speed", labels("0", "spx"), "32") + Line("gpu_ecc_uncorrect_umc", labels("0", "spx"), "2") +
       Line("gpu_xgmi_link_rx", labels("0", "spx") + ",link_index=\"5\"", "4") +
       Line("gpu_ecc_correct_total", labels("0", "spx"), "9") + "gpu_nodes_total 8\n";
-  rig.Read(page);
-  auto values = rig.Values({"gpu.index", "gpu.uuid", "gpu.model"});
+  fixture.Read(page);
+  auto values = fixture.Values({"gpu.index", "gpu.uuid", "gpu.model"});
   EXPECT_EQ(values["gpu.energy.consumption{}"], 5);
   EXPECT_EQ(values["gpu.memory.total{}"], 196592.0 * 1048576);
   EXPECT_EQ(values["gpu.utilization{gpu.task.type=compute}"], 1);
@@ -232,7 +235,7 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
                    "interconnect.type=xgmi}"],
             4096);
   EXPECT_EQ(values["gpu.devices{gpu.vendor=amd}"], 8);
-  EXPECT_EQ(rig.series.unknown_families(), 0u);
+  EXPECT_EQ(fixture.series.unknown_families(), 0u);
 
   PageFixture parts(FindExporter("amd"));
   parts.Read(
@@ -245,26 +248,26 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
 }
 
 TEST(AmdPage, ThePrefixOfAConfigurationIsNoOtherName) {
-  PageFixture rig;
-  rig.Read(Line("amd_gpu_power_usage", "gpu_id=\"0\"", "41") +
-           Line("amd_gpu_gfx_activity", "gpu_id=\"0\"", "50"));
-  ASSERT_TRUE(rig.series.exporter());
-  EXPECT_EQ(rig.series.exporter()->name, "amd");
-  EXPECT_EQ(rig.Values()["gpu.power.draw{gpu.index=0}"], 41);
+  PageFixture fixture;
+  fixture.Read(Line("amd_gpu_power_usage", "gpu_id=\"0\"", "41") +
+               Line("amd_gpu_gfx_activity", "gpu_id=\"0\"", "50"));
+  ASSERT_TRUE(fixture.series.exporter());
+  EXPECT_EQ(fixture.series.exporter()->name, "amd");
+  EXPECT_EQ(fixture.Values()["gpu.power.draw{gpu.index=0}"], 41);
 }
 
 TEST(HabanaPage, PowerIsMilliwattsAndPendingRowsAddUp) {
   const std::string card =
       "Serial=\"AN\",UUID=\"01P4-1\",device=\"AN\",id=\"3\",driver=\"1.22\",pod_namespace=\"s\",pod_name="
       "\"p\"";
-  PageFixture rig;
-  rig.Read(Line("habanalabs_power_mW", card, "226500") + Line("habanalabs_utilization", card, "80") +
-           Line("habanalabs_pending_rows_with_single_bit_ecc_errors", card, "2") +
-           Line("habanalabs_pending_rows_with_double_bit_ecc_errors", card, "3") +
-           Line("habanalabs_nic_port_status", card + ",port=\"7\",port_type=\"internal\"", "1") +
-           Line("habanalabs_pci_link_speed", card, "16") + Line("habanalabs_energy", card, "77"));
-  EXPECT_EQ(rig.series.exporter()->name, "habana");
-  auto values = rig.Values({"gpu.uuid", "k8s.pod.name", "k8s.namespace.name"});
+  PageFixture fixture;
+  fixture.Read(Line("habanalabs_power_mW", card, "226500") + Line("habanalabs_utilization", card, "80") +
+               Line("habanalabs_pending_rows_with_single_bit_ecc_errors", card, "2") +
+               Line("habanalabs_pending_rows_with_double_bit_ecc_errors", card, "3") +
+               Line("habanalabs_nic_port_status", card + ",port=\"7\",port_type=\"internal\"", "1") +
+               Line("habanalabs_pci_link_speed", card, "16") + Line("habanalabs_energy", card, "77"));
+  EXPECT_EQ(fixture.series.exporter()->name, "habana");
+  auto values = fixture.Values({"gpu.uuid", "k8s.pod.name", "k8s.namespace.name"});
   EXPECT_EQ(values["gpu.power.draw{gpu.index=3}"], 226.5);
   EXPECT_EQ(values["gpu.utilization{gpu.index=3,gpu.task.type=compute}"], 0.8);
   EXPECT_EQ(values["gpu.row_remap.pending{gpu.index=3,gpu.row_remap.state=pending}"], 5);
@@ -275,22 +278,23 @@ TEST(HabanaPage, PowerIsMilliwattsAndPendingRowsAddUp) {
   EXPECT_EQ(values["gpu.driver.info{gpu.driver.version=1.22,gpu.vendor=intel}"], 1);
   EXPECT_THAT(values, Not(Contains(Key(StartsWith("gpu.energy"))))) << "its unit is not known";
   // One of the two is missing: half a sum is none.
-  rig.Read(Line("habanalabs_power_mW", card, "1000") +
-           Line("habanalabs_pending_rows_with_single_bit_ecc_errors", card, "2"));
-  EXPECT_THAT(rig.Values(), Not(Contains(Key(StartsWith("gpu.row_remap.pending")))));
+  fixture.Read(Line("habanalabs_power_mW", card, "1000") +
+               Line("habanalabs_pending_rows_with_single_bit_ecc_errors", card, "2"));
+  EXPECT_THAT(fixture.Values(), Not(Contains(Key(StartsWith("gpu.row_remap.pending")))));
 }
 
 TEST(XpumPage, BothGenerationsOfNamesAndTilesLeftOut) {
   const std::string card =
       "dev_file=\"card0\",dev_name=\"Intel(R) Max "
       "1550\",pci_bdf=\"0000:4d:00.0\",uuid=\"u1\",vendor=\"Intel\"";
-  PageFixture rig;
-  rig.Read("# TYPE xpum_energy_joules_total counter\n" + Line("xpum_energy_joules_total", card, "12.5") +
-           Line("xpum_power_watts", card, "300") + Line("xpum_power_watts", card + ",sub_dev=\"0\"", "140") +
-           Line("xpum_temperature_celsius", card + ",location=\"gpu\"", "51") +
-           Line("xpum_engine_ratio", card, "0.4"));
-  EXPECT_EQ(rig.series.exporter()->name, "xpum");
-  auto values = rig.Values({"gpu.uuid", "gpu.model"});
+  PageFixture fixture;
+  fixture.Read("# TYPE xpum_energy_joules_total counter\n" + Line("xpum_energy_joules_total", card, "12.5") +
+               Line("xpum_power_watts", card, "300") +
+               Line("xpum_power_watts", card + ",sub_dev=\"0\"", "140") +
+               Line("xpum_temperature_celsius", card + ",location=\"gpu\"", "51") +
+               Line("xpum_engine_ratio", card, "0.4"));
+  EXPECT_EQ(fixture.series.exporter()->name, "xpum");
+  auto values = fixture.Values({"gpu.uuid", "gpu.model"});
   EXPECT_EQ(values["gpu.power.draw{}"], 300);
   EXPECT_EQ(values["gpu.energy.consumption{}"], 12.5);
   EXPECT_EQ(values["gpu.temperature{gpu.temperature.sensor=edge}"], 51);
@@ -310,10 +314,10 @@ TEST(XpumPage, BothGenerationsOfNamesAndTilesLeftOut) {
 }
 
 TEST(GpuPage, UnknownFamiliesAreCountedAndStrangePagesRefused) {
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_THING_OF_TOMORROW", "1") +
-           Gpu0("something_else", "2") + "go_goroutines 7\n" + Gpu0("DCGM_EXP_XID_ERRORS_COUNT", "1"));
-  EXPECT_EQ(rig.series.unknown_families(), 2u) << "what the exporter says of itself is known";
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_THING_OF_TOMORROW", "1") +
+               Gpu0("something_else", "2") + "go_goroutines 7\n" + Gpu0("DCGM_EXP_XID_ERRORS_COUNT", "1"));
+  EXPECT_EQ(fixture.series.unknown_families(), 2u) << "what the exporter says of itself is known";
   PageFixture strange;
   strange.Read("node_cpu_seconds_total 1\n");
   EXPECT_EQ(strange.last.code, Code::kDataLoss);
@@ -326,52 +330,52 @@ TEST(GpuPage, AGpuThatLeavesThePageTakesItsSeriesAlone) {
     std::string labels = "gpu=\"" + std::to_string(i) + "\",UUID=\"GPU-" + std::to_string(i) + "\"";
     return Line("DCGM_FI_DEV_POWER_USAGE", labels, "100") + Line("DCGM_FI_DEV_GPU_TEMP", labels, "50");
   };
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(gpu(0) + gpu(1));
-  EXPECT_EQ(rig.Values().size(), 6u);
-  rig.Read(gpu(1));
-  auto values = rig.Values();
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(gpu(0) + gpu(1));
+  EXPECT_EQ(fixture.Values().size(), 6u);
+  fixture.Read(gpu(1));
+  auto values = fixture.Values();
   EXPECT_EQ(values.size(), 3u);
   EXPECT_THAT(values, Not(Contains(Key(::testing::HasSubstr("GPU-0")))));
-  rig.Read(gpu(1) + gpu(0));
-  EXPECT_EQ(rig.Values().size(), 6u);
+  fixture.Read(gpu(1) + gpu(0));
+  EXPECT_EQ(fixture.Values().size(), 6u);
 }
 
 TEST(GpuPage, WhatACutPageDoesNotSayIsLeftAsItWas) {
   std::string whole = "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + Gpu0("DCGM_FI_DEV_POWER_USAGE", "100") +
                       Gpu0("DCGM_FI_DEV_GPU_TEMP", "50");
-  PageFixture rig(FindExporter("dcgm"));
-  rig.Read(whole + "# EOF\n", ExpositionFormat::kOpenMetrics100);
-  rig.Read("# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + Gpu0("DCGM_FI_DEV_POWER_USAGE", "120"),
-           ExpositionFormat::kOpenMetrics100);
-  EXPECT_EQ(rig.Values(kIds)["gpu.power.draw{}"], 120);
-  EXPECT_THAT(rig.Values(kIds), Not(Contains(Key(StartsWith("gpu.temperature"))))) << "not fresh";
-  EXPECT_EQ(rig.table.size(), 3u) << "but not gone";
+  PageFixture fixture(FindExporter("dcgm"));
+  fixture.Read(whole + "# EOF\n", ExpositionFormat::kOpenMetrics100);
+  fixture.Read("# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + Gpu0("DCGM_FI_DEV_POWER_USAGE", "120"),
+               ExpositionFormat::kOpenMetrics100);
+  EXPECT_EQ(fixture.Values(kIds)["gpu.power.draw{}"], 120);
+  EXPECT_THAT(fixture.Values(kIds), Not(Contains(Key(StartsWith("gpu.temperature"))))) << "not fresh";
+  EXPECT_EQ(fixture.table.size(), 3u) << "but not gone";
 }
 
 TEST(GpuPage, GarbageGivesNothing) {
   for (std::string_view body : {"", "\n\n", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"",
                                 "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} abc\n", "DCGM_FI_DEV_POWER_USAGE 5\n",
                                 "DCGM_FI_DEV_POWER_USAGE{gpu=\"-1\"} 5\n", "\xff\xfe\x00\x01"}) {
-    PageFixture rig(FindExporter("dcgm"));
-    rig.Read(body);
-    EXPECT_TRUE(rig.Values().empty()) << body;
+    PageFixture fixture(FindExporter("dcgm"));
+    fixture.Read(body);
+    EXPECT_TRUE(fixture.Values().empty()) << body;
   }
 }
 
 TEST(GpuPage, AboveTheLimitOfSeriesTheRestIsRefusedAndNothingBreaks) {
-  PageFixture rig(FindExporter("dcgm"), 2);
-  rig.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_GPU_TEMP", "40") +
-           Gpu0("DCGM_FI_DEV_SM_CLOCK", "40"));
-  EXPECT_EQ(rig.table.size(), 2u);
-  EXPECT_EQ(rig.table.refused(SeriesRefusal::kLimit), 2u);
-  EXPECT_EQ(rig.writer.counts().invalid, 0u);
+  PageFixture fixture(FindExporter("dcgm"), 2);
+  fixture.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_GPU_TEMP", "40") +
+               Gpu0("DCGM_FI_DEV_SM_CLOCK", "40"));
+  EXPECT_EQ(fixture.table.size(), 2u);
+  EXPECT_EQ(fixture.table.refused(SeriesRefusal::kLimit), 2u);
+  EXPECT_EQ(fixture.writer.counts().invalid, 0u);
 }
 
 TEST(GpuPage, MoreAttributesAreOnEverySeries) {
-  PageFixture rig(FindExporter("dcgm"), UINT32_MAX, {{"host.name", "far"}});
-  rig.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1"));
-  for (const auto& [name, value] : rig.Values()) EXPECT_THAT(name, ::testing::HasSubstr("host.name=far"));
+  PageFixture fixture(FindExporter("dcgm"), UINT32_MAX, {{"host.name", "far"}});
+  fixture.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1"));
+  for (const auto& [name, value] : fixture.Values()) EXPECT_THAT(name, ::testing::HasSubstr("host.name=far"));
 }
 
 TEST(GpuPage, ASteadyPageDoesNotAllocate) {
@@ -386,10 +390,10 @@ TEST(GpuPage, ASteadyPageDoesNotAllocate) {
       }
     }
   }
-  PageFixture rig(FindExporter("dcgm"));
-  for (int i = 0; i < 10; ++i) rig.Read(pages[i % 2]);
+  PageFixture fixture(FindExporter("dcgm"));
+  for (int i = 0; i < 10; ++i) fixture.Read(pages[i % 2]);
   uint64_t before = ThreadAllocations();
-  for (int i = 0; i < 100; ++i) rig.Read(pages[i % 2]);
+  for (int i = 0; i < 100; ++i) fixture.Read(pages[i % 2]);
   EXPECT_EQ(ThreadAllocations() - before, 0u);
   EXPECT_EQ(before > 0u, AllocationsAreCounted()) << "the counter counts";
 }

@@ -57,7 +57,7 @@ gpulens_series* SeriesOf(InstrumentKind kind, const char* name, const char* unit
   const bool integer = kind == InstrumentKind::kCounter || kind == InstrumentKind::kUpDownCounter;
   internal::Handle handle =
       internal::Make(kind, integer, TextOf(name), {.unit = TextOf(unit)}, Registry::Process());
-  static_cast<void>(Told(internal::StatusOf(handle)));
+  static_cast<void>(Reported(internal::StatusOf(handle)));
   std::vector<Attribute> attributes;
   for (const gpulens_attribute& one : given) attributes.push_back({TextOf(one.key), TextOf(one.value)});
   if (!attributes.empty()) handle = internal::Bind(handle, attributes);
@@ -77,7 +77,7 @@ std::span<const gpulens_attribute> SpanOf(const gpulens_attribute* attributes, s
 
 }  // namespace
 
-int Told(const Status& status) {
+int Reported(const Status& status) {
   LastError() = status.detail;
   return static_cast<int>(status.code);
 }
@@ -92,15 +92,15 @@ int Keep(const std::string& what, const std::function<Result<Exporter>()>& start
   State& state = State::Instance();
   {
     std::lock_guard lock(state.mutex);
-    if (state.exporters.contains(what)) return Told(Ok());
+    if (state.exporters.contains(what)) return Reported(Ok());
   }
   Result<Exporter> made = start();
-  if (!made) return Told(made.error());
+  if (!made) return Reported(made.error());
   // Another thread may have been quicker: then this one ends again, after the lock is free.
   Exporter mine = *std::move(made);
   std::lock_guard lock(state.mutex);
   state.exporters.try_emplace(what, std::move(mine));
-  return Told(Ok());
+  return Reported(Ok());
 }
 
 }  // namespace gpulens::sdk
@@ -178,7 +178,7 @@ int gpulens_flush(double timeout_seconds) {
     const auto left = std::max<std::chrono::nanoseconds>(end - std::chrono::steady_clock::now(), {});
     if (Status one = exporter->Flush(left); !one) worst = std::move(one);
   }
-  return sdk::Told(worst);
+  return sdk::Reported(worst);
 }
 
 const char* gpulens_last_error(void) { return gpulens::sdk::LastError().c_str(); }

@@ -66,7 +66,7 @@ void gpulens_window_tokens(gpulens_window* window, int64_t tokens) {
 
 int gpulens_window_end(gpulens_window* window, gpulens_energy* energy) {
   using namespace gpulens;
-  if (!window) return sdk::Told({Code::kInvalidArgument, "there is no window"});
+  if (!window) return sdk::Reported({Code::kInvalidArgument, "there is no window"});
   const std::unique_ptr<gpulens_window> owned(window);
   const EnergyResult result = owned->window.result();
   if (energy) {
@@ -79,5 +79,5 @@ int gpulens_window_end(gpulens_window* window, gpulens_energy* energy) {
                         .validity = static_cast<int32_t>(result.validity)};
     std::memcpy(energy, &told, std::min(energy->size, sizeof told));
   }
-  return sdk::Told(sdk::StatusOf(result));
+  return sdk::Reported(sdk::StatusOf(result));
 }

@@ -10,7 +10,7 @@
 namespace gpulens::sdk {
 
 // Remembers why it failed, for gpulens_last_error of this thread, and returns the code.
-int Told(const Status& status);
+int Reported(const Status& status);
 // Starts an exporter and keeps it to the end of the process. `what` names it: twice the same is once.
 int Keep(const std::string& what, const std::function<Result<Exporter>()>& start);
 // What a caller would wait: none below 0, an hour at most.

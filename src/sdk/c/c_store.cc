@@ -20,10 +20,10 @@ namespace {
 template <class F>
 int Guarded(F&& f) noexcept {
   try {
-    return Told(f());
+    return Reported(f());
   } catch (const std::exception& e) {
     try {
-      return Told({Code::kExhausted, e.what()});
+      return Reported({Code::kExhausted, e.what()});
     } catch (...) {  // not even room for the sentence
       return GPULENS_EXHAUSTED;
     }

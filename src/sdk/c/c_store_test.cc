@@ -23,7 +23,7 @@ struct CStore : ::testing::Test {
   testing::TempFolder folder;
   std::string path = folder.path() + "/telemetry.db";
 
-  int64_t Ask(const std::string& sql) const {
+  int64_t Query(const std::string& sql) const {
     auto database = sqlite::Database::Open({.path = path, .read_only = true});
     if (!database) return ADD_FAILURE() << database.error().detail, -1;
     auto number = database->Number(sql);
@@ -39,7 +39,7 @@ TEST_F(CStore, KeepsWhatItIsTold) {
             GPULENS_OK);
   std::thread([&] { EXPECT_EQ(Record(store, R"({"model_id": "qwen", "ttft": 0.25})"), GPULENS_OK); }).join();
   EXPECT_EQ(gpulens_store_flush(store, 20), GPULENS_OK) << gpulens_last_error();
-  EXPECT_EQ(Ask("SELECT count(*) FROM telemetry"), 2);
+  EXPECT_EQ(Query("SELECT count(*) FROM telemetry"), 2);
   EXPECT_EQ(gpulens_store_close(store), GPULENS_OK) << gpulens_last_error();
   EXPECT_STREQ(gpulens_last_error(), "");
   auto reader = InferenceStore::Open(path, {.read_only = true});
@@ -49,7 +49,7 @@ TEST_F(CStore, KeepsWhatItIsTold) {
   EXPECT_EQ(all->front().prompt_tokens, 512u);
   EXPECT_EQ(all->front().ttft_seconds.n, 1u);
   EXPECT_EQ(all->front().latency_seconds.n, 0u) << "never told";
-  EXPECT_EQ(Ask("SELECT count(*) FROM telemetry WHERE abs(timestamp - unixepoch()) < 3600"), 2) << "now";
+  EXPECT_EQ(Query("SELECT count(*) FROM telemetry WHERE abs(timestamp - unixepoch()) < 3600"), 2) << "now";
 }
 
 TEST_F(CStore, OfWhatIsWrongNothingIsStored) {
@@ -66,7 +66,7 @@ TEST_F(CStore, OfWhatIsWrongNothingIsStored) {
   EXPECT_THAT(gpulens_last_error(), HasSubstr("at most 65536"));
   EXPECT_EQ(gpulens_store_record_json(store, nullptr, 7), GPULENS_INVALID_ARGUMENT);
   EXPECT_EQ(gpulens_store_flush(store, 20), GPULENS_OK);
-  EXPECT_EQ(Ask("SELECT (SELECT count(*) FROM telemetry) + (SELECT count(*) FROM telemetry_poison)"), 0);
+  EXPECT_EQ(Query("SELECT (SELECT count(*) FROM telemetry) + (SELECT count(*) FROM telemetry_poison)"), 0);
   EXPECT_EQ(gpulens_store_close(store), GPULENS_OK);
 }
 
@@ -97,7 +97,7 @@ TEST_F(CStore, TheEndTellsWhatTheFileRefused) {
   EXPECT_EQ(Record(store, R"({"model_id": "good"})"), GPULENS_OK);
   EXPECT_EQ(gpulens_store_close(store), GPULENS_DATA_LOSS);
   EXPECT_THAT(gpulens_last_error(), HasSubstr("1 records were rejected"));
-  EXPECT_EQ(Ask("SELECT count(*) FROM telemetry"), 1);
+  EXPECT_EQ(Query("SELECT count(*) FROM telemetry"), 1);
 }
 
 }  // namespace

@@ -22,20 +22,20 @@ constexpr double kAny =
     std::numeric_limits<double>::quiet_NaN();  // of a reading: not told; of a result: not asked
 
 // A reading of a board, in the units of the original.
-struct Told {
+struct Reported {
   double watts, percent = kAny, gib = kAny, celsius = kAny;
 };
 // Boards read at the same times, a second apart.
 struct Aggregate {
   const char* name;
-  std::vector<std::vector<Told>> boards;
+  std::vector<std::vector<Reported>> boards;
   double joules = kAny;
-  Told mean{kAny}, peak{kAny};
+  Reported mean{kAny}, peak{kAny};
 };
 
 std::vector<Aggregate> Aggregates() {
   return {
-      {"300 W, 11 readings", {std::vector<Told>(11, {300})}, 3000, {300}, {300}},
+      {"300 W, 11 readings", {std::vector<Reported>(11, {300})}, 3000, {300}, {300}},
       {"0 to 400 W", {{{0}, {100}, {200}, {300}, {400}}}, 800, {200}, {400}},
       {"one of 250 W", {{{250}}}, 0, {250}, {250}},
       {"peaks", {{{200, 60, 10, 55}, {400, 95, 20, 80}, {300, 70, 15, 65}}}, kAny, {kAny}, {400, 95, 20, 80}},
@@ -55,51 +55,52 @@ void Near(double got, double wanted, const std::string& what, double within = 1e
   EXPECT_NEAR(got, wanted, within) << what;
 }
 
-void ExpectTold(const Told& got, const Told& wanted, const std::string& what) {
-  for (auto member : {&Told::watts, &Told::percent, &Told::gib, &Told::celsius})
+void ExpectReported(const Reported& got, const Reported& wanted, const std::string& what) {
+  for (auto member : {&Reported::watts, &Reported::percent, &Reported::gib, &Reported::celsius})
     Near(got.*member, wanted.*member, what, 1e-6);
 }
 
 TEST(OpenJarvisEnergyCases, Aggregates) {
   for (const Aggregate& one : Aggregates()) {
-    Rig rig;
+    Fixture fixture;
     size_t tick = 0;
-    for (const std::vector<Told>& board : one.boards) {
-      rig.source->AddGpu("GPU-" + std::to_string(rig.source->devices().size()), [&tick, &board](int64_t) {
-        const Told& told = board[std::min(tick, board.size() - 1)];
-        EnergyReading reading;
-        reading.watts = told.watts, reading.temperature_celsius = told.celsius;
-        reading.utilization_ratio = told.percent / 100, reading.memory_used_bytes = told.gib * kGib;
-        return reading;
-      });
+    for (const std::vector<Reported>& board : one.boards) {
+      fixture.source->AddGpu(
+          "GPU-" + std::to_string(fixture.source->devices().size()), [&tick, &board](int64_t) {
+            const Reported& told = board[std::min(tick, board.size() - 1)];
+            EnergyReading reading;
+            reading.watts = told.watts, reading.temperature_celsius = told.celsius;
+            reading.utilization_ratio = told.percent / 100, reading.memory_used_bytes = told.gib * kGib;
+            return reading;
+          });
     }
-    rig.Start();
-    WindowSlot* window = rig.Begin();
+    fixture.Start();
+    WindowSlot* window = fixture.Begin();
     // The readings are in the window, the first and the last a nanosecond from its ends.
     const size_t readings = one.boards.front().size();
     for (; tick < readings; ++tick) {
-      rig.clock.Advance(tick == 0 ? Duration(nanoseconds(1)) : Duration(seconds(1)));
-      rig.engine->Round(true);
+      fixture.clock.Advance(tick == 0 ? Duration(nanoseconds(1)) : Duration(seconds(1)));
+      fixture.engine->Round(true);
     }
-    rig.clock.Advance(nanoseconds(1));
-    const EnergyResult result = rig.End(window);
+    fixture.clock.Advance(nanoseconds(1));
+    const EnergyResult result = fixture.End(window);
     const EnergyTicks& ticks = result.ticks;
     EXPECT_EQ(ticks.count, readings) << one.name;
     Near(result.energy_joules, one.joules, one.name, 1e-5);
-    ExpectTold({ticks.mean_power_watts, ticks.mean_utilization_ratio * 100,
-                ticks.mean_memory_used_bytes / kGib, ticks.mean_temperature_celsius},
-               one.mean, one.name);
-    ExpectTold({ticks.peak_power_watts, ticks.peak_utilization_ratio * 100,
-                ticks.peak_memory_used_bytes / kGib, ticks.peak_temperature_celsius},
-               one.peak, one.name);
+    ExpectReported({ticks.mean_power_watts, ticks.mean_utilization_ratio * 100,
+                    ticks.mean_memory_used_bytes / kGib, ticks.mean_temperature_celsius},
+                   one.mean, one.name);
+    ExpectReported({ticks.peak_power_watts, ticks.peak_utilization_ratio * 100,
+                    ticks.peak_memory_used_bytes / kGib, ticks.peak_temperature_celsius},
+                   one.peak, one.name);
   }
 }
 
 TEST(OpenJarvisEnergyCases, NoReadingIsNoMean) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t) { return EnergyReading{}; });
-  rig.Start();
-  const EnergyResult result = rig.End(rig.Begin());
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t) { return EnergyReading{}; });
+  fixture.Start();
+  const EnergyResult result = fixture.End(fixture.Begin());
   EXPECT_EQ(result.ticks.count, 0u);
   EXPECT_TRUE(std::isnan(result.ticks.mean_power_watts));
   EXPECT_FALSE(result.valid());
@@ -130,23 +131,23 @@ TEST(OpenJarvisEnergyCases, Counters) {
        0.5},
   };
   for (const Counted& one : cases) {
-    Rig rig(one.vendor);
+    Fixture fixture(one.vendor);
     bool after = false;
     for (size_t i = 0; i < one.parts.size(); ++i) {
       EnergyDevice device;
       device.id = "device-" + std::to_string(i);
       device.part = one.parts[i];
-      rig.source->Add(device, [&, i](int64_t) {
+      fixture.source->Add(device, [&, i](int64_t) {
         EnergyReading reading;
         reading.joules = after ? one.after[i] : one.before[i];
         return reading;
       });
     }
-    rig.Start();
-    WindowSlot* window = rig.Begin();
+    fixture.Start();
+    WindowSlot* window = fixture.Begin();
     after = true;
-    rig.Pass(seconds(1), seconds(1));
-    const EnergyResult result = rig.End(window);
+    fixture.Pass(seconds(1), seconds(1));
+    const EnergyResult result = fixture.End(window);
     EXPECT_NEAR(result.energy_joules, one.joules, 1e-9) << one.name;
     Near(result.cpu_joules, one.cpu, one.name);
     Near(result.dram_joules, one.dram, one.name);
@@ -175,15 +176,15 @@ TEST(OpenJarvisEnergyCases, Rapl) {
       }
     };
     write(0);
-    Rig rig;
-    rig.Start({}, std::make_shared<RaplEnergy>(root.path()));
-    WindowSlot* window = rig.Begin();
+    Fixture fixture;
+    fixture.Start({}, std::make_shared<RaplEnergy>(root.path()));
+    WindowSlot* window = fixture.Begin();
     write(1);
     // A value may be a millisecond old, so it holds half of that before it is read.
-    rig.clock.Advance(seconds(1));
-    window->End(rig.engine->Now());
-    rig.Pass(std::chrono::microseconds(500));
-    const EnergyResult result = rig.End(window);
+    fixture.clock.Advance(seconds(1));
+    window->End(fixture.engine->Now());
+    fixture.Pass(std::chrono::microseconds(500));
+    const EnergyResult result = fixture.End(window);
     EXPECT_NEAR(result.cpu_joules, cpu, 1e-9);
     EXPECT_NEAR(result.dram_joules, memory, 1e-9);
     EXPECT_NEAR(result.energy_joules, cpu + memory, 1e-9);
@@ -226,30 +227,30 @@ TEST(OpenJarvisEnergyCases, Sessions) {
 
 // Prefill until 500 ms, decode until a second; 300 W, of which the processor draws 100.
 TEST(OpenJarvisEnergyCases, Phases) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t) {
     EnergyReading reading;
     reading.watts = 200;
     return reading;
   });
-  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, [](int64_t ns) {
+  fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, [](int64_t ns) {
     EnergyReading reading;
     reading.joules = 100 * SecondsOf(ns);
     return reading;
   });
-  rig.Start();
-  WindowSlot* window = rig.Begin();
-  window->Mark("prefill", rig.engine->Now());
-  rig.Pass(std::chrono::milliseconds(500));
-  window->Mark("decode", rig.engine->Now());
-  rig.Pass(std::chrono::milliseconds(500));
-  window->End(rig.engine->Now());
+  fixture.Start();
+  WindowSlot* window = fixture.Begin();
+  window->Mark("prefill", fixture.engine->Now());
+  fixture.Pass(std::chrono::milliseconds(500));
+  window->Mark("decode", fixture.engine->Now());
+  fixture.Pass(std::chrono::milliseconds(500));
+  window->End(fixture.engine->Now());
   for (const char* phase : {"prefill", "decode"}) {
-    const EnergyResult half = rig.engine->ResultOf(*window, window->PhaseOf(phase));
+    const EnergyResult half = fixture.engine->ResultOf(*window, window->PhaseOf(phase));
     EXPECT_EQ(half.duration, std::chrono::milliseconds(500)) << phase;
     EXPECT_NEAR(half.energy_joules, 100, 1e-6) << phase;
   }
-  const EnergyResult whole = rig.End(window);
+  const EnergyResult whole = fixture.End(window);
   const double joules = whole.energy_joules + whole.cpu_joules;
   EXPECT_NEAR(joules, 300, 1e-6);
   EXPECT_NEAR(joules / 100, 3, 1e-8) << "of 100 tokens";

@@ -15,7 +15,7 @@ namespace {
 using namespace std::chrono_literals;
 using ring::KernelRecord;
 
-constexpr Duration kPatience = 20s;
+constexpr Duration kTimeout = 20s;
 constexpr TimePoint kBegin{1'000s};
 
 // A kernel that was told these, in nanoseconds.
@@ -109,7 +109,7 @@ TEST(RingCases, TelemetryThatIsOff) {
   RingKernelRuntime runtime({.enable_telemetry = false, .exported = nullptr});
   auto kernel = runtime.Launch<int, int>("k", [](int x) { return x; });
   ASSERT_TRUE(kernel && runtime.Activate("k").ok());
-  ASSERT_TRUE(kernel->Send(1, kPatience).ok() && kernel->Receive(kPatience).ok());
+  ASSERT_TRUE(kernel->Send(1, kTimeout).ok() && kernel->Receive(kTimeout).ok());
   EXPECT_FALSE(runtime.telemetry("k"));
   EXPECT_TRUE(runtime.all_telemetry().empty());
   EXPECT_EQ(runtime.Summary().kernel_count, 1u);
@@ -157,7 +157,7 @@ TEST(RingCases, FivePutThreeTaken) {
   for (int i = 1; i <= 5; ++i) ASSERT_TRUE(five.kernel->Send(i).ok());
   EXPECT_EQ(five.told().queue_depth, 5u);
   ASSERT_TRUE(five.runtime.Reactivate("k").ok());
-  for (int i = 1; i <= 5; ++i) EXPECT_EQ(five.kernel->Receive(kPatience).value_or(-1), i) << "in their order";
+  for (int i = 1; i <= 5; ++i) EXPECT_EQ(five.kernel->Receive(kTimeout).value_or(-1), i) << "in their order";
   EXPECT_EQ(five.told().queue_depth, 0u);
   ASSERT_TRUE(five.runtime.Deactivate("k").ok());
   for (int i = 1; i <= 2; ++i) ASSERT_TRUE(five.kernel->Send(i).ok());

@@ -56,17 +56,17 @@ std::vector<int64_t> AtRandom(std::mt19937& random, int64_t most) {
 // Requests that come and go from `begin` to `end`, one or another of them open at each instant.
 class Crowd {
  public:
-  Crowd(Rig& rig, std::mt19937& random) : rig_(rig), random_(random) {}
+  Crowd(Fixture& fixture, std::mt19937& random) : fixture_(fixture), random_(random) {}
 
   // Before a reading `before` is told the tick.
   void Run(const std::vector<int64_t>& reads, int64_t begin, int64_t end,
            const std::function<void(int64_t)>& before) {
     auto next = reads.begin();
     for (int64_t tick = 1; next != reads.end(); ++tick) {
-      rig_.clock.Advance(Duration(kTickNs));
+      fixture_.clock.Advance(Duration(kTickNs));
       if (tick == *next) {
         before(tick);
-        rig_.engine->Round(true);
+        fixture_.engine->Round(true);
         ++next;
       }
       if (tick == begin) cover_ = Begin();
@@ -78,7 +78,7 @@ class Crowd {
   double Sum() {
     double sum = 0;
     for (WindowSlot* one : all_) {
-      const EnergyResult result = rig_.End(one);
+      const EnergyResult result = fixture_.End(one);
       RC_ASSERT(result.valid());
       RC_ASSERT(result.energy_joules >= -1e-9);
       sum += result.energy_joules;
@@ -88,28 +88,28 @@ class Crowd {
   size_t size() const { return all_.size(); }
 
  private:
-  WindowSlot* Begin() { return all_.emplace_back(rig_.Begin(true)); }
+  WindowSlot* Begin() { return all_.emplace_back(fixture_.Begin(true)); }
   void Change() {
     if (random_() % 120 == 0) {  // the one that covers is another
       WindowSlot* next = Begin();
-      cover_->End(rig_.engine->Now());
+      cover_->End(fixture_.engine->Now());
       cover_ = next;
     }
     if (random_() % 50 == 0) open_.push_back(Begin());
     if (random_() % 60 == 0 && !open_.empty()) {
       const size_t which = random_() % open_.size();
-      open_[which]->End(rig_.engine->Now());
+      open_[which]->End(fixture_.engine->Now());
       open_.erase(open_.begin() + static_cast<ptrdiff_t>(which));
     }
     for (WindowSlot* one : open_) one->AddTokens(random_() % 12 == 0 ? 1 + random_() % 9 : 0);
   }
   void EndAll() {
-    for (WindowSlot* one : open_) one->End(rig_.engine->Now());
-    cover_->End(rig_.engine->Now());
+    for (WindowSlot* one : open_) one->End(fixture_.engine->Now());
+    cover_->End(fixture_.engine->Now());
     open_.clear();
   }
 
-  Rig& rig_;
+  Fixture& fixture_;
   std::mt19937& random_;
   WindowSlot* cover_ = nullptr;
   std::vector<WindowSlot*> all_, open_;
@@ -126,8 +126,9 @@ EnergyOptions By(bool tokens) {
 class Boards {
  public:
   // `step` 0: they have no counters, but tell their power.
-  Boards(Rig& rig, std::mt19937& random, size_t count, int64_t step, uint64_t dwell = 0) : step_(step) {
-    const int64_t zero = rig.clock.Now().boot_ns;
+  Boards(Fixture& fixture, std::mt19937& random, size_t count, int64_t step, uint64_t dwell = 0)
+      : step_(step) {
+    const int64_t zero = fixture.clock.Now().boot_ns;
     for (size_t i = 0; i < count; ++i) {
       traces_.emplace_back(random, dwell > 0 ? dwell : 8 + random() % 160);
       since_boot_.push_back(static_cast<double>(random() % 1'000'000'000));
@@ -135,11 +136,11 @@ class Boards {
       device.id = "GPU-" + std::to_string(i);
       device.most_watts = 700;
       device.counter_lag = Duration(step == 1 ? 0 : -1);
-      rig.source->Add(device, [this, i, zero](int64_t ns) {
+      fixture.source->Add(device, [this, i, zero](int64_t ns) {
         const int64_t tick = (ns - zero) / kTickNs;
         EnergyReading reading;
         reading.watts = traces_[i].Watts(tick);
-        if (step_ > 0) reading.joules = Told(i, tick);
+        if (step_ > 0) reading.joules = Reported(i, tick);
         return reading;
       });
     }
@@ -147,7 +148,7 @@ class Boards {
   // What a reading of the counters at this tick tells, together.
   double Counters(int64_t tick) const {
     double sum = 0;
-    for (size_t i = 0; i < traces_.size(); ++i) sum += Told(i, tick);
+    for (size_t i = 0; i < traces_.size(); ++i) sum += Reported(i, tick);
     return sum;
   }
 
@@ -158,7 +159,7 @@ class Boards {
   }
 
  private:
-  double Told(size_t i, int64_t tick) const {
+  double Reported(size_t i, int64_t tick) const {
     return since_boot_[i] + std::floor(traces_[i].Joules(tick / step_ * step_) * 1000) / 1000;
   }
 
@@ -170,12 +171,12 @@ class Boards {
 // One to four boards, read at any time; their counters are written as they are read.
 RC_GTEST_PROP(Conservation, SharesOfSeveralBoardsAreTheirCounters, (uint32_t seed, bool tokens)) {
   std::mt19937 random(seed);
-  Rig rig;
-  const Boards boards(rig, random, *rc::gen::inRange<size_t>(1, 5), 1);
-  rig.Start(By(tokens));
+  Fixture fixture;
+  const Boards boards(fixture, random, *rc::gen::inRange<size_t>(1, 5), 1);
+  fixture.Start(By(tokens));
   const std::vector<int64_t> reads = AtRandom(random, *rc::gen::inRange(2, 200));
   const int64_t begin = reads[2], end = reads[reads.size() - 3];
-  Crowd crowd(rig, random);
+  Crowd crowd(fixture, random);
   crowd.Run(reads, begin, end, [](int64_t) {});
   const double counted = boards.Counters(end) - boards.Counters(begin);
   RC_ASSERT(counted > 100);
@@ -187,13 +188,13 @@ RC_GTEST_PROP(Conservation, SharesOfSeveralBoardsAreTheirCounters, (uint32_t see
 // tells it and the one before: from one such time to another the requests have what was counted.
 RC_GTEST_PROP(Conservation, SharesAreWhatCountersThatAreWrittenSlowlyCounted, (uint32_t seed, bool tokens)) {
   std::mt19937 random(seed);
-  Rig rig;
+  Fixture fixture;
   constexpr int64_t kRead = 20;  // ticks: 10 ms
   const int64_t step = *rc::gen::inRange<int64_t>(2, 12) * kRead;
-  const Boards boards(rig, random, *rc::gen::inRange<size_t>(1, 5), step);
-  rig.Start(By(tokens));
+  const Boards boards(fixture, random, *rc::gen::inRange<size_t>(1, 5), step);
+  fixture.Start(By(tokens));
   const int64_t from = 2 * step, until = kLength / step * step - 2 * step;
-  Crowd crowd(rig, random);
+  Crowd crowd(fixture, random);
   crowd.Run(Every(kRead), from - kRead / 2, until - kRead / 2, [](int64_t) {});
   RC_ASSERT(crowd.size() > 20);
   RC_ASSERT(std::abs(crowd.Sum() - (boards.Counters(until) - boards.Counters(from))) < kMillijoule);
@@ -255,11 +256,11 @@ class Zones {
 RC_GTEST_PROP(Conservation, SharesAreTheCountersAlsoWhereTheseWrap, (uint32_t seed, bool tokens)) {
   std::mt19937 random(seed);
   Zones zones(random);
-  Rig rig;
-  rig.Start(By(tokens), std::make_shared<RaplEnergy>(zones.root.path()));
+  Fixture fixture;
+  fixture.Start(By(tokens), std::make_shared<RaplEnergy>(zones.root.path()));
   const std::vector<int64_t> reads = AtRandom(random, *rc::gen::inRange(60, 200));
   const int64_t from = reads[2], until = reads[reads.size() - 3];
-  Crowd crowd(rig, random);
+  Crowd crowd(fixture, random);
   crowd.Run(reads, from - 1, until - 1, [&](int64_t tick) { zones.Write(tick); });
   RC_ASSERT(zones.wraps >= 3);
   RC_ASSERT(std::abs(crowd.Sum() - (zones.Counters(until) - zones.Counters(from))) < kMillijoule);
@@ -274,17 +275,17 @@ class Truths {
     int64_t begin, end;
     double truth = 0;
   };
-  Truths(Rig& rig, const Boards& boards, std::mt19937& random)
-      : rig_(rig), boards_(boards), random_(random) {}
+  Truths(Fixture& fixture, const Boards& boards, std::mt19937& random)
+      : fixture_(fixture), boards_(boards), random_(random) {}
 
   template <class F>
   void Run(const std::vector<int64_t>& reads, F on_result) {
     auto next = reads.begin();
     for (int64_t tick = 1; next != reads.end(); ++tick) {
-      rig_.clock.Advance(Duration(kTickNs));
+      fixture_.clock.Advance(Duration(kTickNs));
       Account(tick);
       if (tick == *next) {
-        rig_.engine->Round(true);
+        fixture_.engine->Round(true);
         ++next;
       }
       for (size_t i = 0; i < open_.size();) {
@@ -292,14 +293,14 @@ class Truths {
           ++i;
           continue;
         }
-        if (random_() % 2 == 0) rig_.engine->Round(false);  // the result asks for a reading
-        on_result(open_[i], rig_.End(open_[i].slot));
+        if (random_() % 2 == 0) fixture_.engine->Round(false);  // the result asks for a reading
+        on_result(open_[i], fixture_.End(open_[i].slot));
         open_.erase(open_.begin() + static_cast<ptrdiff_t>(i));
       }
       if (tick > 400 && tick < kLength - 1100 && random_() % 60 == 0 && open_.size() < 16) {
         const bool shares = random_() % 3 != 0;
         const auto length = 40 + static_cast<int64_t>(random_() % 961);
-        open_.push_back({rig_.Begin(shares), shares, tick, tick + length});
+        open_.push_back({fixture_.Begin(shares), shares, tick, tick + length});
       }
     }
   }
@@ -312,7 +313,7 @@ class Truths {
       one.truth += boards_.Truth(tick - 1, tick) / (one.shares ? static_cast<double>(sharing) : 1);
   }
 
-  Rig& rig_;
+  Fixture& fixture_;
   const Boards& boards_;
   std::mt19937& random_;
   std::vector<One> open_;
@@ -321,10 +322,10 @@ class Truths {
 // With counters the half-width is a bound: the truth is never beyond it, of windows nor of shares.
 RC_GTEST_PROP(Uncertainty, ACounterBoundsWindowsAndSharesOfSeveralBoards, (uint32_t seed)) {
   std::mt19937 random(seed);
-  Rig rig;
-  const Boards boards(rig, random, *rc::gen::inRange<size_t>(1, 4), *rc::gen::inRange(1, 220));
-  rig.Start();
-  Truths truths(rig, boards, random);
+  Fixture fixture;
+  const Boards boards(fixture, random, *rc::gen::inRange<size_t>(1, 4), *rc::gen::inRange(1, 220));
+  fixture.Start();
+  Truths truths(fixture, boards, random);
   int shares = 0, windows = 0;
   truths.Run(AtRandom(random, *rc::gen::inRange(10, 120)),
              [&](const Truths::One& one, const EnergyResult& result) {
@@ -344,10 +345,10 @@ TEST(Uncertainty, AnIntegralIsWithinItsEstimate95TimesOfAHundred) {
     int within = 0, all = 0;
     for (uint32_t seed = 0; seed < 40; ++seed) {
       std::mt19937 random(seed);
-      Rig rig;
-      const Boards boards(rig, random, 1 + seed % 4, 0, dwell);
-      rig.Start();
-      Truths truths(rig, boards, random);
+      Fixture fixture;
+      const Boards boards(fixture, random, 1 + seed % 4, 0, dwell);
+      fixture.Start();
+      Truths truths(fixture, boards, random);
       truths.Run(Every(100), [&](const Truths::One& one, const EnergyResult& result) {
         EXPECT_EQ(result.method, EnergyMethod::kPowerIntegral);
         ++all;

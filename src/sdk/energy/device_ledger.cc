@@ -16,7 +16,7 @@ using energy::kParts;
 // A device that says nothing for so long holds nobody up: what it drew meanwhile is not known.
 constexpr int64_t kGiveUpNs = 5'000'000'000;
 // Further than this behind its last reading nothing is placed.
-constexpr int64_t kLeastPatienceNs = 250'000'000;
+constexpr int64_t kLeastTimeoutNs = 250'000'000;
 
 size_t PartOf(const Track& track) noexcept { return static_cast<size_t>(track.device.part); }
 double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
@@ -33,11 +33,11 @@ void AddTo(double& sum, double value) noexcept {
 
 }  // namespace
 
-Book::Book(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options)
+DeviceLedger::DeviceLedger(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options)
     : tracks_(tracks),
       selection_(std::move(selection)),
       shares_gpu_(selection_.vendor != EnergyVendor::kCpuRapl),
-      patience_ns_(std::max(kLeastPatienceNs, 4 * options.interval.count())),
+      timeout_ns_(std::max(kLeastTimeoutNs, 4 * options.interval.count())),
       ledger_(options.share == Share::kByTokens ? energy::ShareLedger::By::kTokens
                                                 : energy::ShareLedger::By::kTime),
       cut_([this](int64_t at_ns) { return At(at_ns); }),
@@ -47,7 +47,7 @@ Book::Book(std::deque<Track>& tracks, Selection selection, const EnergyOptions& 
   open_.reserve(64);
 }
 
-energy::Cut Book::At(int64_t at_ns) const {
+energy::Cut DeviceLedger::At(int64_t at_ns) const {
   energy::Cut cut;
   for (size_t i : selection_.shared) {
     const energy::Position at = tracks_[i].curve.At(at_ns);
@@ -68,13 +68,13 @@ energy::Cut Book::At(int64_t at_ns) const {
   return cut;
 }
 
-void Book::Admit(WindowSlot* slot) {
+void DeviceLedger::Admit(WindowSlot* slot) {
   slot->TakeOver();
   open_.push_back(slot);
   ledger_.Open(&slot->account);
 }
 
-void Book::Settle(int64_t now_ns, WindowPool& pool) {
+void DeviceLedger::Settle(int64_t now_ns, WindowPool& pool) {
   int64_t until = std::numeric_limits<int64_t>::max();
   for (size_t i : selection_.shared) {
     const auto settled = tracks_[i].curve.settled_ns();
@@ -91,12 +91,12 @@ void Book::Settle(int64_t now_ns, WindowPool& pool) {
   });
 }
 
-void Book::Drop(WindowPool& pool) {
+void DeviceLedger::Drop(WindowPool& pool) {
   for (WindowSlot* slot : open_) pool.Release(slot);
   open_.clear();
 }
 
-EnergySample Book::SampleOf(int64_t at_ns) const {
+EnergySample DeviceLedger::SampleOf(int64_t at_ns) const {
   EnergySample out;
   out.at = TimeOf(at_ns);
   double* const watts[kParts] = {&out.gpu_watts, &out.cpu_watts, &out.dram_watts};
@@ -129,7 +129,7 @@ EnergySample Book::SampleOf(int64_t at_ns) const {
 }
 
 // A device that did not answer makes the sums of all of them wrong: then there is no tick.
-void Book::Tick(int64_t at_ns) {
+void DeviceLedger::Tick(int64_t at_ns) {
   for (size_t i : selection_.shared) {
     if (tracks_[i].read_ns <= ticked_ns_) return;
   }
@@ -153,7 +153,7 @@ void Book::Tick(int64_t at_ns) {
   }
 }
 
-bool Book::SettledAt(int64_t at_ns) const {
+bool DeviceLedger::SettledAt(int64_t at_ns) const {
   return std::ranges::all_of(selection_.shared, [&](size_t i) {
     const auto settled = tracks_[i].curve.settled_ns();
     return settled && *settled >= at_ns;
@@ -161,14 +161,14 @@ bool Book::SettledAt(int64_t at_ns) const {
 }
 
 // The device that has not answered since long before `at_ns`.
-const Track* Book::Silent(int64_t at_ns) const {
+const Track* DeviceLedger::Silent(int64_t at_ns) const {
   for (size_t i : selection_.shared) {
-    if (tracks_[i].read_ns == 0 || at_ns - tracks_[i].read_ns > patience_ns_) return &tracks_[i];
+    if (tracks_[i].read_ns == 0 || at_ns - tracks_[i].read_ns > timeout_ns_) return &tracks_[i];
   }
   return nullptr;
 }
 
-energy::Span Book::Whole(int64_t from_ns, int64_t to_ns) const {
+energy::Span DeviceLedger::Whole(int64_t from_ns, int64_t to_ns) const {
   energy::Span sum{.joules = 0, .half_width_joules = 0};
   for (size_t i : selection_.shared) {
     const energy::Span span = tracks_[i].curve.Between(from_ns, to_ns);
@@ -178,7 +178,7 @@ energy::Span Book::Whole(int64_t from_ns, int64_t to_ns) const {
   return sum;
 }
 
-void Book::Explain(const Status& status, EnergyResult& out) {
+void DeviceLedger::Explain(const Status& status, EnergyResult& out) {
   switch (status.code) {
     case Code::kPermissionDenied: out.validity = EnergyValidity::kPermissionDenied; break;
     case Code::kTimeout: out.validity = EnergyValidity::kSourceFailed; break;
@@ -187,13 +187,13 @@ void Book::Explain(const Status& status, EnergyResult& out) {
   out.reason = status.detail;
 }
 
-void Book::Judge(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
+void DeviceLedger::Validate(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
   if (const Track* silent = Silent(at_ns); silent && (flaw != Flaw::kNone || !SettledAt(at_ns)))
-    return TellSilence(*silent, now_ns, out);
-  TellFlaw(flaw, Comebacks(), out);
+    return ReportSilence(*silent, now_ns, out);
+  ReportFlaw(flaw, Comebacks(), out);
 }
 
-void Book::Fill(const energy::Account::Both& both, EnergyResult& out) const {
+void DeviceLedger::Fill(const energy::Account::Both& both, EnergyResult& out) const {
   const double seconds = Seconds(both.mine.ns);
   out.duration = Duration(both.mine.ns);
   out.devices = static_cast<uint32_t>(selection_.shared.size());
@@ -219,7 +219,7 @@ void Book::Fill(const energy::Account::Both& both, EnergyResult& out) const {
 }
 
 // Whose energy it is, too, when several processes use a device.
-std::string Book::Company() const {
+std::string DeviceLedger::Company() const {
   double most = 0;
   for (size_t i : selection_.shared) most = std::max(most, tracks_[i].latest.processes);
   if (!(most >= 2)) return {};
@@ -229,7 +229,7 @@ std::string Book::Company() const {
 
 // With both edges in one step of the counter there is no more than the step; and a share is no more than the
 // whole. What was settled at each edge may differ from what is known of both now.
-void Book::Narrow(const energy::Span& whole, bool shares, EnergyResult& out) {
+void DeviceLedger::Narrow(const energy::Span& whole, bool shares, EnergyResult& out) {
   const double most = whole.joules + whole.half_width_joules;
   if (!std::isfinite(most)) return;
   const double off = shares ? std::max(out.energy_joules, most - out.energy_joules)
@@ -237,14 +237,14 @@ void Book::Narrow(const energy::Span& whole, bool shares, EnergyResult& out) {
   out.uncertainty_joules = std::min(out.uncertainty_joules, off);
 }
 
-EnergyResult Book::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now_ns) const {
+EnergyResult DeviceLedger::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now_ns) const {
   EnergyResult out;
   const bool running = !slot.ended();
   if (!slot.account.settled) slot.TakeOver();
   const int64_t end_ns = running ? now_ns : slot.end_ns();
   const energy::Account account = ledger_.Look(slot.account, end_ns, cut_);
   const energy::Account::Both& both = phase == 0 ? account.total : account.phases[phase];
-  Judge(both.devices.flaw, end_ns, now_ns, out);
+  Validate(both.devices.flaw, end_ns, now_ns, out);
   Fill(both, out);
   FillTicks(phase == 0 ? slot.ticks : TickSums{}, out.ticks);
   if (phase == 0) out.duration = Duration(end_ns - slot.begin_ns());
@@ -257,7 +257,7 @@ EnergyResult Book::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now_ns) con
   return out;
 }
 
-EnergyResult Book::Between(int64_t from_ns, int64_t to_ns) const {
+EnergyResult DeviceLedger::Between(int64_t from_ns, int64_t to_ns) const {
   EnergyResult out;
   energy::Account::Both both;
   const energy::Cut begin = At(from_ns), end = At(to_ns);
@@ -271,7 +271,7 @@ EnergyResult Book::Between(int64_t from_ns, int64_t to_ns) const {
   if (!std::isfinite(both.mine.joules) || to_ns < from_ns) both.mine.flaw = Flaw::kOutside;
   else if (end.flaws_begun != begin.flaws_ended) both.mine.flaw = end.flaw;
   both.devices = both.mine;
-  Judge(both.mine.flaw, to_ns, to_ns, out);
+  Validate(both.mine.flaw, to_ns, to_ns, out);
   Fill(both, out);
   TickSums sums;
   for (const EnergySample& sample : History(from_ns, to_ns)) {
@@ -287,7 +287,7 @@ EnergyResult Book::Between(int64_t from_ns, int64_t to_ns) const {
   return out;
 }
 
-std::vector<EnergySample> Book::History(int64_t from_ns, int64_t to_ns) const {
+std::vector<EnergySample> DeviceLedger::History(int64_t from_ns, int64_t to_ns) const {
   std::vector<EnergySample> out;
   const size_t first = next_sample_ + samples_.size() - sample_count_;
   for (size_t i = 0; i < sample_count_; ++i) {

@@ -24,12 +24,12 @@ struct Selection {
 };
 
 // Guarded by the engine's lock, the tracks too. A steady Settle and Tick do not allocate.
-class Book {
+class DeviceLedger {
  public:
-  Book(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options);
+  DeviceLedger(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options);
 
   const Selection& selection() const noexcept { return selection_; }
-  int64_t patience_ns() const noexcept { return patience_ns_; }
+  int64_t timeout_ns() const noexcept { return timeout_ns_; }
 
   // Takes over the engine's hold of the slot.
   void Admit(WindowSlot* slot);
@@ -54,7 +54,7 @@ class Book {
  private:
   energy::Cut At(int64_t at_ns) const;
   void Fill(const energy::Account::Both& both, EnergyResult& out) const;
-  void Judge(energy::Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const;
+  void Validate(energy::Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const;
   // Of all devices; NaN when one of them does not know.
   energy::Span Whole(int64_t from_ns, int64_t to_ns) const;
   static void Narrow(const energy::Span& whole, bool shares, EnergyResult& out);
@@ -66,7 +66,7 @@ class Book {
   std::deque<Track>& tracks_;
   const Selection selection_;
   const bool shares_gpu_;
-  const int64_t patience_ns_;  // how far a result may reach beyond the last reading
+  const int64_t timeout_ns_;  // how far a result may reach beyond the last reading
   std::array<bool, energy::kParts> has_part_{};
   energy::ShareLedger ledger_;
   energy::CutAt cut_;

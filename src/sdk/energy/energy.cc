@@ -83,7 +83,7 @@ EnergyResult EnergyWindow::Inert() const {
   if (live_->sampler->orphaned()) out.reason = "the window was open across a fork()";
   else if (live_->status.ok())
     out.reason = "more than 16,384 windows were open, or had ended since the last reading";
-  else sdk::Book::Explain(live_->status, out);
+  else sdk::DeviceLedger::Explain(live_->status, out);
   return out;
 }
 
@@ -106,7 +106,7 @@ EnergyResult EnergyWindow::result(Duration wait) {
   const int64_t end_ns = slot_->end_ns();
   wait = std::clamp(wait, Duration(0), kLongestWait);
   live_->sampler->ReadUntil(engine.Now() + wait.count(),
-                            [&] { return engine.SettledAt(*live_->book, end_ns); });
+                            [&] { return engine.SettledAt(*live_->ledger, end_ns); });
   return engine.ResultOf(*slot_, 0);
 }
 
@@ -117,11 +117,11 @@ EnergyMonitor::EnergyMonitor(EnergyOptions options)
 
 Status EnergyMonitor::status() const { return state_->live().status; }
 
-EnergyVendor EnergyMonitor::vendor() const noexcept { return state_->live().book->selection().vendor; }
+EnergyVendor EnergyMonitor::vendor() const noexcept { return state_->live().ledger->selection().vendor; }
 
 std::vector<EnergyDevice> EnergyMonitor::devices() const {
   const internal::LiveMonitor& live = state_->live();
-  return live.engine().DevicesOf(*live.book);
+  return live.engine().DevicesOf(*live.ledger);
 }
 
 EnergyWindow EnergyMonitor::Begin(bool shares) noexcept {
@@ -130,7 +130,7 @@ EnergyWindow EnergyMonitor::Begin(bool shares) noexcept {
   out.monitor_ = state_;
   out.live_ = &live;
   out.begin_ = steady_clock::now();
-  if (live.status.ok()) out.slot_ = live.engine().pool().Begin(live.book, shares, NsOf(out.begin_));
+  if (live.status.ok()) out.slot_ = live.engine().pool().Begin(live.ledger, shares, NsOf(out.begin_));
   return out;
 }
 
@@ -139,21 +139,21 @@ EnergyWindow EnergyMonitor::Request() noexcept { return Begin(true); }
 
 EnergyResult EnergyMonitor::Between(TimePoint from, TimePoint to) const {
   const internal::LiveMonitor& live = state_->live();
-  if (live.status.ok()) return live.engine().Between(*live.book, NsOf(from), NsOf(to));
+  if (live.status.ok()) return live.engine().Between(*live.ledger, NsOf(from), NsOf(to));
   EnergyResult out;
   out.duration = to - from;
-  sdk::Book::Explain(live.status, out);
+  sdk::DeviceLedger::Explain(live.status, out);
   return out;
 }
 
 std::vector<EnergySample> EnergyMonitor::History(TimePoint from, TimePoint to) const {
   const internal::LiveMonitor& live = state_->live();
-  return live.engine().History(*live.book, NsOf(from), NsOf(to));
+  return live.engine().History(*live.ledger, NsOf(from), NsOf(to));
 }
 
 double EnergyMonitor::unattributed_joules() const {
   const internal::LiveMonitor& live = state_->live();
-  return live.status.ok() ? live.engine().Unattributed(*live.book) : kNotMeasured;
+  return live.status.ok() ? live.engine().Unattributed(*live.ledger) : kNotMeasured;
 }
 
 }  // namespace gpulens

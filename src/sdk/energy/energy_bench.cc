@@ -79,10 +79,10 @@ void SettleHundredRequests(benchmark::State& state) {
   engine.Open();
   EnergyOptions options;
   options.share = Share::kByTokens;
-  Book* book = engine.AddBook(options);
+  DeviceLedger* ledger = engine.AddRegistry(options);
   engine.Round(true);
   std::vector<WindowSlot*> open;
-  for (int i = 0; i < 100; ++i) open.push_back(engine.pool().Begin(book, true, engine.Now()));
+  for (int i = 0; i < 100; ++i) open.push_back(engine.pool().Begin(ledger, true, engine.Now()));
   for (auto _ : state) {
     for (WindowSlot* one : open) one->AddTokens(3);
     clock.Advance(std::chrono::milliseconds(50));

@@ -32,7 +32,7 @@ std::string_view EnergyAttributionName(EnergyAttribution attribution) noexcept {
 OwnEnergyWindow::OwnEnergyWindow(EnergyMonitor monitor, TimePoint begin)
     : monitor_(std::move(monitor.state_)), live_(&monitor_->live()), begin_(begin) {
   if (!live_->status.ok()) return;
-  account_ = live_->engine().AddOwn(*live_->book, NsOf(begin));
+  account_ = live_->engine().AddOwn(*live_->ledger, NsOf(begin));
   live_->sampler->Wake();
 }
 
@@ -81,7 +81,7 @@ bool OwnEnergyWindow::Inert(OwnEnergy& out) const {
     to.validity = EnergyValidity::kSourceFailed;
     to.reason = "the window was open across a fork()";
   } else {
-    sdk::Book::Explain(live_->status, to);
+    sdk::DeviceLedger::Explain(live_->status, to);
   }
   return true;
 }

@@ -77,8 +77,8 @@ std::string Engine::Stuck() const {
 
 void Engine::ReadOne(Track& track) {
   EnergyReading reading;
-  const int64_t asked_ns = Now();
-  in_since_ns_.store(asked_ns, std::memory_order_relaxed);
+  const int64_t queried_ns = Now();
+  in_since_ns_.store(queried_ns, std::memory_order_relaxed);
   in_.store(track.source.get(), std::memory_order_release);
   Status status = track.number == Track::kGone
                       ? Status{Code::kUnavailable, "it was missing when its source was reopened"}
@@ -86,7 +86,7 @@ void Engine::ReadOne(Track& track) {
   in_.store(nullptr, std::memory_order_release);
   const int64_t at_ns = Now();
   std::lock_guard lock(mutex_);
-  if (status.ok()) track.Take(reading, asked_ns, at_ns);
+  if (status.ok()) track.Take(reading, queried_ns, at_ns);
   else track.Fail(std::move(status), at_ns);
 }
 
@@ -109,15 +109,15 @@ void Engine::Round(bool whole) {
                                       }),
                   std::memory_order_relaxed);
   TakeFresh();
-  for (const Entry& entry : books_) {
-    if (whole) entry.book->Tick(now_ns);
-    entry.book->Settle(now_ns, pool_);
+  for (const Entry& entry : ledgers_) {
+    if (whole) entry.ledger->Tick(now_ns);
+    entry.ledger->Settle(now_ns, pool_);
   }
   for (const auto& own : owns_) own->Settle();
 }
 
 void Engine::TakeFresh() {
-  pool_.TakeFresh([](WindowSlot* slot) { slot->book()->Admit(slot); });
+  pool_.TakeFresh([](WindowSlot* slot) { slot->ledger()->Admit(slot); });
 }
 
 Status Engine::NothingFound() const {
@@ -192,7 +192,7 @@ Selection Engine::Choose(const EnergyOptions& options) const {
   return out;
 }
 
-Book* Engine::AddBook(const EnergyOptions& options) {
+DeviceLedger* Engine::AddRegistry(const EnergyOptions& options) {
   std::lock_guard lock(mutex_);
   Selection selection;
   if (opened()) selection = Choose(options);
@@ -205,73 +205,74 @@ Book* Engine::AddBook(const EnergyOptions& options) {
       }
     users_.fetch_add(1, std::memory_order_relaxed);
   }
-  books_.push_back({std::make_unique<Book>(tracks_, std::move(selection), options), options.interval});
+  ledgers_.push_back(
+      {std::make_unique<DeviceLedger>(tracks_, std::move(selection), options), options.interval});
   FindInterval();
-  return books_.back().book.get();
+  return ledgers_.back().ledger.get();
 }
 
-void Engine::RemoveBook(Book* book) {
+void Engine::RemoveLedger(DeviceLedger* ledger) {
   std::lock_guard lock(mutex_);
   TakeFresh();
-  book->Drop(pool_);
-  if (book->selection().status.ok()) {
-    for (const auto* list : {&book->selection().shared, &book->selection().beside})
+  ledger->Drop(pool_);
+  if (ledger->selection().status.ok()) {
+    for (const auto* list : {&ledger->selection().shared, &ledger->selection().beside})
       for (size_t i : *list) --tracks_[i].users;
     users_.fetch_sub(1, std::memory_order_relaxed);
   }
-  std::erase_if(books_, [&](const Entry& entry) { return entry.book.get() == book; });
+  std::erase_if(ledgers_, [&](const Entry& entry) { return entry.ledger.get() == ledger; });
   FindInterval();
 }
 
 void Engine::FindInterval() {
   int64_t shortest = kMostIntervalNs;
-  for (const Entry& entry : books_) {
-    if (entry.book->selection().status.ok()) shortest = std::min<int64_t>(shortest, entry.interval.count());
+  for (const Entry& entry : ledgers_) {
+    if (entry.ledger->selection().status.ok()) shortest = std::min<int64_t>(shortest, entry.interval.count());
   }
   interval_ns_.store(std::max(shortest, kLeastIntervalNs), std::memory_order_relaxed);
 }
 
-std::vector<EnergyDevice> Engine::DevicesOf(const Book& book) const {
+std::vector<EnergyDevice> Engine::DevicesOf(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
   std::vector<EnergyDevice> out;
-  for (const auto* list : {&book.selection().shared, &book.selection().beside})
+  for (const auto* list : {&ledger.selection().shared, &ledger.selection().beside})
     for (size_t i : *list) out.push_back(tracks_[i].device);
   return out;
 }
 
-bool Engine::SettledAt(const Book& book, int64_t at_ns) const {
+bool Engine::SettledAt(const DeviceLedger& ledger, int64_t at_ns) const {
   std::lock_guard lock(mutex_);
-  return book.SettledAt(at_ns);
+  return ledger.SettledAt(at_ns);
 }
 
-bool Engine::HasRead(const Book& book) const {
+bool Engine::HasRead(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
   const auto read = [&](size_t i) { return tracks_[i].read_ns > 0 || !tracks_[i].failure.ok(); };
-  return std::ranges::all_of(book.selection().shared, read) &&
-         std::ranges::all_of(book.selection().beside, read);
+  return std::ranges::all_of(ledger.selection().shared, read) &&
+         std::ranges::all_of(ledger.selection().beside, read);
 }
 
 EnergyResult Engine::ResultOf(WindowSlot& slot, uint8_t phase) {
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
   TakeFresh();
-  slot.book()->Settle(now_ns, pool_);
-  return slot.book()->ResultOf(slot, phase, now_ns);
+  slot.ledger()->Settle(now_ns, pool_);
+  return slot.ledger()->ResultOf(slot, phase, now_ns);
 }
 
-EnergyResult Engine::Between(const Book& book, int64_t from_ns, int64_t to_ns) const {
+EnergyResult Engine::Between(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const {
   std::lock_guard lock(mutex_);
-  return book.Between(from_ns, to_ns);
+  return ledger.Between(from_ns, to_ns);
 }
 
-std::vector<EnergySample> Engine::History(const Book& book, int64_t from_ns, int64_t to_ns) const {
+std::vector<EnergySample> Engine::History(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const {
   std::lock_guard lock(mutex_);
-  return book.History(from_ns, to_ns);
+  return ledger.History(from_ns, to_ns);
 }
 
-double Engine::Unattributed(const Book& book) const {
+double Engine::Unattributed(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
-  return book.unattributed_joules();
+  return ledger.unattributed_joules();
 }
 
 }  // namespace gpulens::sdk

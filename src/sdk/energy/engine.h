@@ -55,22 +55,22 @@ class Engine {
 
   // A book for the devices that the options choose; when there are none its selection says why. Ends with
   // RemoveBook, when no window of it is held any more.
-  Book* AddBook(const EnergyOptions& options);
-  void RemoveBook(Book* book);
-  std::vector<EnergyDevice> DevicesOf(const Book& book) const;
+  DeviceLedger* AddRegistry(const EnergyOptions& options);
+  void RemoveLedger(DeviceLedger* ledger);
+  std::vector<EnergyDevice> DevicesOf(const DeviceLedger& ledger) const;
 
   WindowPool& pool() noexcept { return pool_; }
   // Whether no later reading changes what the book says of this time.
-  bool SettledAt(const Book& book, int64_t at_ns) const;
-  bool HasRead(const Book& book) const;  // each of its devices once, well or not; those beside, too
+  bool SettledAt(const DeviceLedger& ledger, int64_t at_ns) const;
+  bool HasRead(const DeviceLedger& ledger) const;  // each of its devices once, well or not; those beside, too
   EnergyResult ResultOf(WindowSlot& slot, uint8_t phase);
-  EnergyResult Between(const Book& book, int64_t from_ns, int64_t to_ns) const;
-  std::vector<EnergySample> History(const Book& book, int64_t from_ns, int64_t to_ns) const;
-  double Unattributed(const Book& book) const;
+  EnergyResult Between(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const;
+  std::vector<EnergySample> History(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const;
+  double Unattributed(const DeviceLedger& ledger) const;
 
   // What the processes of a run draw of the book's devices, from a time on. While there is one it is looked
   // who uses them. The book outlives it.
-  OwnAccount* AddOwn(const Book& book, int64_t begin_ns);
+  OwnAccount* AddOwn(const DeviceLedger& ledger, int64_t begin_ns);
   void RemoveOwn(OwnAccount* account);
   void EndOwn(OwnAccount& account, int64_t at_ns);
   bool OwnIsClosed(const OwnAccount& account) const;
@@ -92,7 +92,7 @@ class Engine {
   bool Failing(size_t source, int64_t now_ns) const;
   void TakeDevices(size_t source, std::vector<EnergyDevice> devices);
   void LookWhoUses();
-  Status AskWhoUses(Track& track, EnergyProcesses& out);
+  Status QueryWhoUses(Track& track, EnergyProcesses& out);
   void TakeFresh();
   void FindInterval();
 
@@ -117,10 +117,10 @@ class Engine {
   std::vector<Opened> opened_sources_;
   std::deque<Track> tracks_;  // they stay where they are; the list grows in Open only
   struct Entry {
-    std::unique_ptr<Book> book;
+    std::unique_ptr<DeviceLedger> ledger;
     Duration interval;
   };
-  std::vector<Entry> books_;
+  std::vector<Entry> ledgers_;
   std::vector<std::unique_ptr<OwnAccount>> owns_;
   WindowPool pool_;
 };

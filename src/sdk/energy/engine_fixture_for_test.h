@@ -12,18 +12,18 @@
 
 namespace gpulens::sdk {
 
-class Rig {
+class Fixture {
  public:
-  explicit Rig(EnergyVendor vendor = EnergyVendor::kNvidia)
+  explicit Fixture(EnergyVendor vendor = EnergyVendor::kNvidia)
       : source(std::make_shared<FakeSource>(clock, vendor)) {}
 
   // Of another source than `source`, when one is given.
-  Book* Start(const EnergyOptions& options = {}, std::shared_ptr<EnergySource> other = {}) {
+  DeviceLedger* Start(const EnergyOptions& options = {}, std::shared_ptr<EnergySource> other = {}) {
     engine = std::make_unique<Engine>(other ? Sources{std::move(other)} : Sources{source}, clock);
     engine->Open();
-    book = engine->AddBook(options);
+    ledger = engine->AddRegistry(options);
     engine->Round(true);
-    return book;
+    return ledger;
   }
   void Pass(Duration time, Duration every = std::chrono::milliseconds(50)) {
     for (Duration gone{0}; gone < time; gone += every) {
@@ -31,7 +31,7 @@ class Rig {
       engine->Round(true);
     }
   }
-  WindowSlot* Begin(bool shares = false) { return engine->pool().Begin(book, shares, engine->Now()); }
+  WindowSlot* Begin(bool shares = false) { return engine->pool().Begin(ledger, shares, engine->Now()); }
   EnergyResult End(WindowSlot* slot) {
     slot->End(engine->Now());
     EnergyResult result = engine->ResultOf(*slot, 0);
@@ -42,7 +42,7 @@ class Rig {
   ManualClock clock{{1'000'000'000'000, 0}};
   std::shared_ptr<FakeSource> source;
   std::unique_ptr<Engine> engine;
-  Book* book = nullptr;
+  DeviceLedger* ledger = nullptr;
 };
 
 }  // namespace gpulens::sdk

@@ -7,7 +7,7 @@
 namespace gpulens::sdk {
 
 // A source is others' code: nothing that it throws gets past here.
-Status Engine::AskWhoUses(Track& track, EnergyProcesses& out) {
+Status Engine::QueryWhoUses(Track& track, EnergyProcesses& out) {
   if (track.number == Track::kGone)
     return {Code::kUnavailable, "it was missing when its source was reopened"};
   in_since_ns_.store(Now(), std::memory_order_relaxed);
@@ -32,7 +32,7 @@ void Engine::LookWhoUses() {
       if (std::ranges::none_of(owns_, [&](const auto& own) { return own->Wants(i, now_ns); })) continue;
     }
     EnergyProcesses processes;
-    const Status status = AskWhoUses(tracks_[i], processes);
+    const Status status = QueryWhoUses(tracks_[i], processes);
     std::lock_guard lock(mutex_);
     const int64_t at_ns = Now();
     for (const auto& own : owns_) own->Saw(i, at_ns, status, processes);
@@ -41,9 +41,9 @@ void Engine::LookWhoUses() {
   for (const auto& own : owns_) own->Tick();
 }
 
-OwnAccount* Engine::AddOwn(const Book& book, int64_t begin_ns) {
+OwnAccount* Engine::AddOwn(const DeviceLedger& ledger, int64_t begin_ns) {
   std::lock_guard lock(mutex_);
-  owns_.push_back(std::make_unique<OwnAccount>(tracks_, book.selection(), book.patience_ns(), begin_ns));
+  owns_.push_back(std::make_unique<OwnAccount>(tracks_, ledger.selection(), ledger.timeout_ns(), begin_ns));
   return owns_.back().get();
 }
 

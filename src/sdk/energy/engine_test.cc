@@ -40,7 +40,7 @@ FakeSource::Reads Counts(std::vector<double> joules) {
 }
 
 TEST(Engine, CountersAreDifferencesOfTheirReadings) {
-  Rig one;
+  Fixture one;
   one.source->AddGpu("GPU-0", Counts({5, 8}));
   one.Start();
   WindowSlot* window = one.Begin();
@@ -54,7 +54,7 @@ TEST(Engine, CountersAreDifferencesOfTheirReadings) {
   EXPECT_NEAR(result.mean_power_watts, 3, 1e-9);
   EXPECT_LE(result.uncertainty_joules, 0.0011) << "both edges are readings";
 
-  Rig two;
+  Fixture two;
   two.source->AddGpu("GPU-0", Counts({2, 5})).AddGpu("GPU-1", Counts({3, 7}));
   two.Start();
   window = two.Begin();
@@ -65,7 +65,7 @@ TEST(Engine, CountersAreDifferencesOfTheirReadings) {
   EXPECT_TRUE(std::isnan(result.cpu_joules));
   EXPECT_EQ(result.devices, 2u);
 
-  Rig amd(EnergyVendor::kAmd);
+  Fixture amd(EnergyVendor::kAmd);
   amd.source->AddGpu("GPU-a", Counts({1000 * 15.3e-6, 2000 * 15.3e-6}));
   amd.Start();
   window = amd.Begin();
@@ -74,7 +74,7 @@ TEST(Engine, CountersAreDifferencesOfTheirReadings) {
 }
 
 TEST(Engine, WithoutCountersPowersAreIntegrated) {
-  Rig flat;
+  Fixture flat;
   flat.source->AddGpu("GPU-0", [](int64_t) { return Watts(300); });
   flat.Start();
   WindowSlot* window = flat.Begin();
@@ -87,7 +87,7 @@ TEST(Engine, WithoutCountersPowersAreIntegrated) {
   EXPECT_EQ(result.ticks.mean_power_watts, 300);
   EXPECT_EQ(result.ticks.peak_power_watts, 300);
 
-  Rig ramp;
+  Fixture ramp;
   ramp.source->AddGpu("GPU-0", Script({Watts(0), Watts(100), Watts(200), Watts(300), Watts(400)}));
   ramp.Start();
   window = ramp.Begin();
@@ -107,7 +107,7 @@ TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
     reading.temperature_celsius = celsius;
     return reading;
   };
-  Rig one;
+  Fixture one;
   one.source->AddGpu(
       "GPU-0", Script({gpu(1, 1, 1, 1), gpu(100, 40, 8, 50), gpu(200, 60, 12, 60), gpu(300, 80, 16, 70)}));
   one.Start();
@@ -124,7 +124,7 @@ TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
   EXPECT_NEAR(ticks.peak_memory_used_bytes / kGib, 16, 1e-9);
   EXPECT_NEAR(ticks.peak_temperature_celsius, 70, 1e-9);
 
-  Rig two;
+  Fixture two;
   two.source->AddGpu("GPU-0", [&](int64_t) { return gpu(200, 80, 10, 60); });
   two.source->AddGpu("GPU-1", [&](int64_t) { return gpu(300, 90, 12, 70); });
   two.Start();
@@ -137,7 +137,7 @@ TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
   EXPECT_NEAR(result.ticks.mean_memory_used_bytes / kGib, 22, 1e-9);
   EXPECT_NEAR(result.ticks.mean_temperature_celsius, 65, 1e-9);
 
-  Rig rise;
+  Fixture rise;
   for (const char* id : {"GPU-0", "GPU-1"})
     rise.source->AddGpu(id, Script({Watts(100), Watts(200), Watts(300)}));
   rise.Start();
@@ -149,15 +149,15 @@ TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
 }
 
 TEST(Engine, ProcessorAndMemoryAreToldBesideAGpuAndNeverAdded) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", Counts({10, 30}));
-  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 5}));
-  rig.source->Add({.id = "package-1", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 2}));
-  rig.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({7, 8}));
-  rig.Start();
-  WindowSlot* window = rig.Begin();
-  rig.Pass(seconds(1), seconds(1));
-  EnergyResult result = rig.End(window);
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", Counts({10, 30}));
+  fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 5}));
+  fixture.source->Add({.id = "package-1", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 2}));
+  fixture.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({7, 8}));
+  fixture.Start();
+  WindowSlot* window = fixture.Begin();
+  fixture.Pass(seconds(1), seconds(1));
+  EnergyResult result = fixture.End(window);
   EXPECT_NEAR(result.energy_joules, 20, 1e-9);
   EXPECT_NEAR(result.cpu_joules, 5, 1e-9);
   EXPECT_NEAR(result.dram_joules, 1, 1e-9);
@@ -166,26 +166,26 @@ TEST(Engine, ProcessorAndMemoryAreToldBesideAGpuAndNeverAdded) {
 
 // Else a window that begins at once begins before what is known of the processor.
 TEST(Engine, ABookIsReadWhenTheProcessorsBesideItAreRead) {
-  Rig one;
+  Fixture one;
   EnergyDevice package;
   package.id = "package-0";
   package.part = EnergyPart::kCpu;
   one.source->AddGpu("GPU-0", Counts({5})).Add(package, Counts({1}));
   std::vector<bool> read;
-  one.source->before_read = [&] { read.push_back(one.engine->HasRead(*one.book)); };
+  one.source->before_read = [&] { read.push_back(one.engine->HasRead(*one.ledger)); };
   one.Start();
   EXPECT_EQ(read, (std::vector<bool>{false, false}));
-  EXPECT_TRUE(one.engine->HasRead(*one.book));
+  EXPECT_TRUE(one.engine->HasRead(*one.ledger));
 }
 
 TEST(Engine, WithoutAGpuProcessorAndMemoryAreTheEnergy) {
-  Rig rig(EnergyVendor::kCpuRapl);
-  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({0.5, 0.6}));
-  rig.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({0.1, 0.12}));
-  rig.Start();
-  WindowSlot* window = rig.Begin();
-  rig.Pass(seconds(1), seconds(1));
-  EnergyResult result = rig.End(window);
+  Fixture fixture(EnergyVendor::kCpuRapl);
+  fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({0.5, 0.6}));
+  fixture.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({0.1, 0.12}));
+  fixture.Start();
+  WindowSlot* window = fixture.Begin();
+  fixture.Pass(seconds(1), seconds(1));
+  EnergyResult result = fixture.End(window);
   EXPECT_NEAR(result.energy_joules, 0.12, 1e-9);
   EXPECT_NEAR(result.cpu_joules, 0.1, 1e-9);
   EXPECT_NEAR(result.dram_joules, 0.02, 1e-9);
@@ -194,102 +194,102 @@ TEST(Engine, WithoutAGpuProcessorAndMemoryAreTheEnergy) {
 }
 
 TEST(Engine, EightRequestsOnABoardAddUpToIt) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading = Watts(300);
     reading.joules = 300 * SecondsOf(ns);
     return reading;
   });
-  rig.Start();
-  rig.Pass(milliseconds(100));
+  fixture.Start();
+  fixture.Pass(milliseconds(100));
   std::vector<WindowSlot*> requests;
-  for (int i = 0; i < 8; ++i) requests.push_back(rig.Begin(true));
-  WindowSlot* window = rig.Begin();
-  rig.Pass(milliseconds(500));
+  for (int i = 0; i < 8; ++i) requests.push_back(fixture.Begin(true));
+  WindowSlot* window = fixture.Begin();
+  fixture.Pass(milliseconds(500));
   double sum = 0;
-  for (WindowSlot* one : requests) one->End(rig.engine->Now());
+  for (WindowSlot* one : requests) one->End(fixture.engine->Now());
   for (WindowSlot* one : requests) {
-    EnergyResult result = rig.End(one);
+    EnergyResult result = fixture.End(one);
     EXPECT_NEAR(result.device_energy_joules, 150, 1e-6);
     sum += result.energy_joules;
   }
   EXPECT_NEAR(sum, 150, 1e-6) << "the original records 1201 J";
-  EXPECT_NEAR(rig.End(window).energy_joules, 150, 1e-6);
+  EXPECT_NEAR(fixture.End(window).energy_joules, 150, 1e-6);
   EXPECT_EQ(ToString(EnergyResult{}), "no energy (running: )");
 }
 
 TEST(Engine, AReadingThatFailsIsNoZero) {
   for (const bool at_begin : {true, false}) {
-    Rig rig;
-    rig.source->AddGpu("GPU-0", [](int64_t ns) {
+    Fixture fixture;
+    fixture.source->AddGpu("GPU-0", [](int64_t ns) {
       EnergyReading reading;
       reading.joules = 5'000'000 + 100 * SecondsOf(ns);
       return reading;
     });
-    rig.Start();
-    rig.Pass(milliseconds(200));
-    if (at_begin) rig.source->read_status = {Code::kIo, "GPU is lost"};
-    rig.Pass(milliseconds(50));
-    WindowSlot* window = rig.Begin();
-    rig.source->read_status = {};
-    rig.Pass(milliseconds(100));
-    if (!at_begin) rig.source->throws = true;
-    rig.Pass(milliseconds(50));
-    window->End(rig.engine->Now());
-    rig.source->throws = false;
-    rig.Pass(milliseconds(100));
-    EnergyResult result = rig.End(window);
+    fixture.Start();
+    fixture.Pass(milliseconds(200));
+    if (at_begin) fixture.source->read_status = {Code::kIo, "GPU is lost"};
+    fixture.Pass(milliseconds(50));
+    WindowSlot* window = fixture.Begin();
+    fixture.source->read_status = {};
+    fixture.Pass(milliseconds(100));
+    if (!at_begin) fixture.source->throws = true;
+    fixture.Pass(milliseconds(50));
+    window->End(fixture.engine->Now());
+    fixture.source->throws = false;
+    fixture.Pass(milliseconds(100));
+    EnergyResult result = fixture.End(window);
     EXPECT_TRUE(result.valid()) << result.reason;
     EXPECT_NEAR(result.energy_joules, 15, 1e-3) << "the originals record 5 000 006 J";
   }
 }
 
 TEST(Engine, ACounterThatFallsIsNoEnergy) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", Counts({100, 110, 120, 3, 13, 23}));
-  rig.Start();
-  WindowSlot* across = rig.Begin(true);
-  rig.Pass(milliseconds(200));
-  WindowSlot* after = rig.Begin();
-  rig.Pass(milliseconds(50));
-  EnergyResult result = rig.End(across);
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", Counts({100, 110, 120, 3, 13, 23}));
+  fixture.Start();
+  WindowSlot* across = fixture.Begin(true);
+  fixture.Pass(milliseconds(200));
+  WindowSlot* after = fixture.Begin();
+  fixture.Pass(milliseconds(50));
+  EnergyResult result = fixture.End(across);
   EXPECT_EQ(result.validity, EnergyValidity::kCounterReset);
   EXPECT_TRUE(std::isnan(result.energy_joules));
   EXPECT_NE(result.reason, "");
-  EXPECT_NEAR(rig.End(after).energy_joules, 10, 1e-9);
+  EXPECT_NEAR(fixture.End(after).energy_joules, 10, 1e-9);
 }
 
 TEST(Engine, ASourceThatStopsIsNamed) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
     reading.joules = 100 * SecondsOf(ns);
     return reading;
   });
-  rig.Start();
-  rig.Pass(milliseconds(500));
-  WindowSlot* slot = rig.Begin(true);
-  rig.source->read_status = {Code::kIo, "GPU is lost"};
-  rig.Pass(seconds(1));
-  slot->End(rig.engine->Now());
-  EnergyResult result = rig.engine->ResultOf(*slot, 0);
+  fixture.Start();
+  fixture.Pass(milliseconds(500));
+  WindowSlot* slot = fixture.Begin(true);
+  fixture.source->read_status = {Code::kIo, "GPU is lost"};
+  fixture.Pass(seconds(1));
+  slot->End(fixture.engine->Now());
+  EnergyResult result = fixture.engine->ResultOf(*slot, 0);
   EXPECT_EQ(result.validity, EnergyValidity::kSourceFailed);
   EXPECT_EQ(result.reason, "fake: GPU-0 has not answered for 1.0 s: GPU is lost");
   EXPECT_EQ(result.duration, seconds(1));
   EXPECT_TRUE(std::isnan(result.energy_joules));
   // It comes back too late: what was drawn meanwhile is a gap.
-  rig.Pass(seconds(4));
-  rig.source->read_status = {};
-  rig.Pass(milliseconds(100));
-  EXPECT_EQ(rig.End(slot).validity, EnergyValidity::kGap);
-  WindowSlot* next = rig.Begin();
-  rig.Pass(milliseconds(100));
-  EXPECT_NEAR(rig.End(next).energy_joules, 10, 1e-6);
+  fixture.Pass(seconds(4));
+  fixture.source->read_status = {};
+  fixture.Pass(milliseconds(100));
+  EXPECT_EQ(fixture.End(slot).validity, EnergyValidity::kGap);
+  WindowSlot* next = fixture.Begin();
+  fixture.Pass(milliseconds(100));
+  EXPECT_NEAR(fixture.End(next).energy_joules, 10, 1e-6);
 }
 
 // A driver that is unloaded for 20 s: opened anew after 1 s, then ever more rarely, until it answers.
 TEST(Engine, ASourceThatIsLostIsOpenedAnew) {
-  Rig rig;
+  Fixture fixture;
   double zero = 0;
   auto counts = [&](int64_t ns) {
     EnergyReading reading;
@@ -297,62 +297,63 @@ TEST(Engine, ASourceThatIsLostIsOpenedAnew) {
     reading.joules = 5 + SecondsOf(ns - 1'000'000'000'000) * 100 - zero;
     return reading;
   };
-  rig.source->AddGpu("GPU-0", counts).AddGpu("GPU-1", counts);
-  rig.Start({.devices = {"GPU-0"}});
-  rig.Pass(seconds(2));
-  WindowSlot* across = rig.Begin();
-  rig.source->read_status = {Code::kIo, "GPU is lost"};
-  rig.source->open_status = {Code::kUnavailable, "the driver is not loaded"};
-  rig.Pass(milliseconds(900));
-  EXPECT_EQ(rig.source->opens, 1);
-  rig.Pass(seconds(19));
-  EXPECT_EQ(rig.source->opens, 1 + 5) << "after 1, 2, 4, 8 and 16 s";
-  rig.source->open_status = {};
-  rig.source->on_open = [&] {
-    rig.source->read_status = {};
-    zero = 2'000;                                                   // the counter begins anew
-    std::swap(rig.source->devices()[0], rig.source->devices()[1]);  // and so do the numbers
+  fixture.source->AddGpu("GPU-0", counts).AddGpu("GPU-1", counts);
+  fixture.Start({.devices = {"GPU-0"}});
+  fixture.Pass(seconds(2));
+  WindowSlot* across = fixture.Begin();
+  fixture.source->read_status = {Code::kIo, "GPU is lost"};
+  fixture.source->open_status = {Code::kUnavailable, "the driver is not loaded"};
+  fixture.Pass(milliseconds(900));
+  EXPECT_EQ(fixture.source->opens, 1);
+  fixture.Pass(seconds(19));
+  EXPECT_EQ(fixture.source->opens, 1 + 5) << "after 1, 2, 4, 8 and 16 s";
+  fixture.source->open_status = {};
+  fixture.source->on_open = [&] {
+    fixture.source->read_status = {};
+    zero = 2'000;                                                           // the counter begins anew
+    std::swap(fixture.source->devices()[0], fixture.source->devices()[1]);  // and so do the numbers
   };
-  rig.Pass(seconds(15));
-  EXPECT_EQ(rig.source->opens, 7);
-  const EnergyResult broken = rig.End(across);
+  fixture.Pass(seconds(15));
+  EXPECT_EQ(fixture.source->opens, 7);
+  const EnergyResult broken = fixture.End(across);
   EXPECT_FALSE(broken.valid());
   EXPECT_TRUE(std::isnan(broken.energy_joules));
   EXPECT_NE(broken.reason.find("fake: GPU-0 was lost and is back"), std::string::npos) << broken.reason;
-  WindowSlot* later = rig.Begin();
-  rig.Pass(seconds(1));
-  const EnergyResult good = rig.End(later);
+  WindowSlot* later = fixture.Begin();
+  fixture.Pass(seconds(1));
+  const EnergyResult good = fixture.End(later);
   EXPECT_TRUE(good.valid()) << good.reason;
   EXPECT_NEAR(good.energy_joules, 100, good.uncertainty_joules + 0.01);
-  rig.Pass(seconds(90));
-  EXPECT_EQ(rig.source->opens, 7) << "what answers is left alone";
+  fixture.Pass(seconds(90));
+  EXPECT_EQ(fixture.source->opens, 7) << "what answers is left alone";
 }
 
 TEST(Engine, ADeviceThatDoesNotComeBackIsNamed) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
-  rig.Start();
-  rig.source->read_status = {Code::kIo, "GPU is lost"};
-  rig.source->on_open = [&] {
-    rig.source->read_status = {};
-    rig.source->devices()[0].id = "GPU-1";
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
+  fixture.Start();
+  fixture.source->read_status = {Code::kIo, "GPU is lost"};
+  fixture.source->on_open = [&] {
+    fixture.source->read_status = {};
+    fixture.source->devices()[0].id = "GPU-1";
   };
-  rig.Pass(seconds(5));
-  WindowSlot* slot = rig.Begin();
-  rig.Pass(seconds(5));
-  const EnergyResult result = rig.End(slot);
+  fixture.Pass(seconds(5));
+  WindowSlot* slot = fixture.Begin();
+  fixture.Pass(seconds(5));
+  const EnergyResult result = fixture.End(slot);
   EXPECT_EQ(result.validity, EnergyValidity::kSourceFailed);
   EXPECT_NE(result.reason.find("GPU-0"), std::string::npos) << result.reason;
   EXPECT_NE(result.reason.find("was missing when its source was reopened"), std::string::npos)
       << result.reason;
-  EXPECT_GE(rig.source->opens, 3);
-  EXPECT_EQ(rig.engine->DevicesOf(*rig.engine->AddBook({})).size(), 2u) << "new ones are for new monitors";
+  EXPECT_GE(fixture.source->opens, 3);
+  EXPECT_EQ(fixture.engine->DevicesOf(*fixture.engine->AddRegistry({})).size(), 2u)
+      << "new ones are for new monitors";
 }
 
 // What another process has read holds for the time at which it did.
 TEST(Engine, ReadingsOfBeforeHoldForTheirTime) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [&](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [&](int64_t ns) {
     EnergyReading reading;
     const int64_t then = ns - 30 * kMs;
     const double t = SecondsOf(then - 1'000'000'000'000);  // 100 W, and 1,000 more each second
@@ -362,160 +363,161 @@ TEST(Engine, ReadingsOfBeforeHoldForTheirTime) {
     reading.ended = std::chrono::steady_clock::time_point(std::chrono::nanoseconds(then));
     return reading;
   });
-  rig.Start();
-  rig.Pass(seconds(1));
-  WindowSlot* slot = rig.Begin();
-  rig.Pass(seconds(1));
-  slot->End(rig.engine->Now());
-  rig.Pass(milliseconds(100));
-  const EnergyResult result = rig.engine->ResultOf(*slot, 0);
-  rig.engine->pool().Release(slot);
+  fixture.Start();
+  fixture.Pass(seconds(1));
+  WindowSlot* slot = fixture.Begin();
+  fixture.Pass(seconds(1));
+  slot->End(fixture.engine->Now());
+  fixture.Pass(milliseconds(100));
+  const EnergyResult result = fixture.engine->ResultOf(*slot, 0);
+  fixture.engine->pool().Release(slot);
   EXPECT_NEAR(result.energy_joules, 1600, 3) << "30 ms late it would be 1,570";
 }
 
 TEST(Engine, SaysWhenOthersUseTheDevice) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
     reading.joules = 100 * SecondsOf(ns);
     reading.processes = 3;
     return reading;
   });
-  rig.Start();
-  WindowSlot* slot = rig.Begin();
-  rig.Pass(milliseconds(50));
-  const EnergyResult result = rig.End(slot);
+  fixture.Start();
+  WindowSlot* slot = fixture.Begin();
+  fixture.Pass(milliseconds(50));
+  const EnergyResult result = fixture.End(slot);
   EXPECT_TRUE(result.valid());
   EXPECT_EQ(result.reason, "3 processes use one of these devices: it is the energy of all of them");
 }
 
 TEST(Engine, AWindowThatNobodyWaitsForIsGivenBack) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", Counts({1, 2, 3, 4, 5, 6, 7}));
-  rig.Start();
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", Counts({1, 2, 3, 4, 5, 6, 7}));
+  fixture.Start();
   std::map<WindowSlot*, int> seen;
   for (int i = 0; i < 100; ++i) {
-    WindowSlot* slot = rig.Begin(i % 2 == 0);
+    WindowSlot* slot = fixture.Begin(i % 2 == 0);
     ++seen[slot];
-    slot->End(rig.engine->Now());
-    rig.engine->pool().Release(slot);
-    rig.Pass(milliseconds(50));
+    slot->End(fixture.engine->Now());
+    fixture.engine->pool().Release(slot);
+    fixture.Pass(milliseconds(50));
   }
   EXPECT_LE(seen.size(), 3u);
 }
 
 TEST(Engine, PhasesOfARequest) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
     reading.joules = 100 * SecondsOf(ns);
     return reading;
   });
-  rig.Start();
-  WindowSlot* slot = rig.Begin(true);
-  rig.clock.Advance(milliseconds(10));
-  slot->Mark("prefill", rig.engine->Now());
-  rig.Pass(milliseconds(80));
-  slot->Mark("decode", rig.engine->Now());
-  rig.Pass(milliseconds(130));
-  slot->Mark("prefill", rig.engine->Now());
-  rig.Pass(milliseconds(50));
-  slot->End(rig.engine->Now());
-  EXPECT_NEAR(rig.engine->ResultOf(*slot, slot->PhaseOf("prefill")).energy_joules, 13, 1e-6);
-  EnergyResult decode = rig.engine->ResultOf(*slot, slot->PhaseOf("decode"));
+  fixture.Start();
+  WindowSlot* slot = fixture.Begin(true);
+  fixture.clock.Advance(milliseconds(10));
+  slot->Mark("prefill", fixture.engine->Now());
+  fixture.Pass(milliseconds(80));
+  slot->Mark("decode", fixture.engine->Now());
+  fixture.Pass(milliseconds(130));
+  slot->Mark("prefill", fixture.engine->Now());
+  fixture.Pass(milliseconds(50));
+  slot->End(fixture.engine->Now());
+  EXPECT_NEAR(fixture.engine->ResultOf(*slot, slot->PhaseOf("prefill")).energy_joules, 13, 1e-6);
+  EnergyResult decode = fixture.engine->ResultOf(*slot, slot->PhaseOf("decode"));
   EXPECT_NEAR(decode.energy_joules, 13, 1e-6);
   EXPECT_EQ(decode.duration, milliseconds(130));
   EXPECT_EQ(slot->PhaseOf("none"), 0);
-  for (int i = 0; i < 20; ++i) slot->Mark("late", rig.engine->Now());
+  for (int i = 0; i < 20; ++i) slot->Mark("late", fixture.engine->Now());
   EXPECT_EQ(slot->lost_marks(), 0u) << "it has ended";
-  EXPECT_NEAR(rig.End(slot).energy_joules, 27, 1e-6);
+  EXPECT_NEAR(fixture.End(slot).energy_joules, 27, 1e-6);
 
-  slot = rig.Begin();
-  for (int i = 0; i < 20; ++i) slot->Mark("many " + std::to_string(i), rig.engine->Now());
+  slot = fixture.Begin();
+  for (int i = 0; i < 20; ++i) slot->Mark("many " + std::to_string(i), fixture.engine->Now());
   EXPECT_EQ(slot->lost_marks(), 4u);
   EXPECT_EQ(slot->PhaseOf("many 7"), 8);
   EXPECT_EQ(slot->PhaseOf("many 8"), 0) << "there are eight";
-  rig.Pass(milliseconds(50));
-  EXPECT_NE(rig.End(slot).reason, "");
+  fixture.Pass(milliseconds(50));
+  EXPECT_NE(fixture.End(slot).reason, "");
 }
 
 TEST(Engine, WhatIsChosen) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", Counts({1})).AddGpu("GPU-1", Counts({1}));
-  rig.source->Add({.id = "GPU-2", .name = {}, .part = EnergyPart::kGpu, .usable = false}, Counts({1}));
-  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1}));
-  Book* book = rig.Start();
-  EXPECT_EQ(book->selection().shared, (std::vector<size_t>{0, 1})) << "what this process may use";
-  EXPECT_EQ(book->selection().beside, (std::vector<size_t>{3}));
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", Counts({1})).AddGpu("GPU-1", Counts({1}));
+  fixture.source->Add({.id = "GPU-2", .name = {}, .part = EnergyPart::kGpu, .usable = false}, Counts({1}));
+  fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1}));
+  DeviceLedger* ledger = fixture.Start();
+  EXPECT_EQ(ledger->selection().shared, (std::vector<size_t>{0, 1})) << "what this process may use";
+  EXPECT_EQ(ledger->selection().beside, (std::vector<size_t>{3}));
   EnergyOptions options;
   options.devices = {"gpu-2", "GPU-2", "package-0"};
-  EXPECT_EQ(rig.engine->AddBook(options)->selection().shared, (std::vector<size_t>{2}))
+  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().shared, (std::vector<size_t>{2}))
       << "what is asked for";
   options.devices = {"package-0"};
-  EXPECT_EQ(rig.engine->AddBook(options)->selection().vendor, EnergyVendor::kCpuRapl);
+  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().vendor, EnergyVendor::kCpuRapl);
   options.devices = {"GPU-9"};
-  const Status& unknown = rig.engine->AddBook(options)->selection().status;
+  const Status& unknown = fixture.engine->AddRegistry(options)->selection().status;
   EXPECT_EQ(unknown.code, Code::kInvalidArgument);
   EXPECT_EQ(unknown.detail, "there is no device 'GPU-9'; there are: GPU-0, GPU-1, GPU-2, package-0");
   options.devices.clear();
   options.prefer = EnergyVendor::kCpuRapl;
-  EXPECT_EQ(rig.engine->AddBook(options)->selection().shared, (std::vector<size_t>{3}));
+  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().shared, (std::vector<size_t>{3}));
   options.prefer = EnergyVendor::kAmd;
-  EXPECT_EQ(rig.engine->AddBook(options)->selection().vendor, EnergyVendor::kNvidia) << "there is none";
+  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().vendor, EnergyVendor::kNvidia)
+      << "there is none";
 
-  Rig none;
+  Fixture none;
   none.source->open_status = {Code::kPermissionDenied, "ask root"};
-  Book* nothing = none.Start();
+  DeviceLedger* nothing = none.Start();
   EnergyResult result;
-  Book::Explain(nothing->selection().status, result);
+  DeviceLedger::Explain(nothing->selection().status, result);
   EXPECT_EQ(result.validity, EnergyValidity::kPermissionDenied);
   EXPECT_EQ(result.reason, "no device whose energy can be read (see gpulens doctor); fake: ask root");
 }
 
 TEST(Engine, LooksBack) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading = Watts(100);
     reading.joules = 100 * SecondsOf(ns);
     return reading;
   });
-  rig.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, [](int64_t ns) {
+  fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, [](int64_t ns) {
     EnergyReading reading;
     reading.joules = 50 * SecondsOf(ns);
     return reading;
   });
-  rig.Start();
-  rig.Pass(milliseconds(100));
-  const int64_t from = rig.engine->Now();
-  rig.Pass(seconds(1), milliseconds(100));
-  const auto samples = rig.engine->History(*rig.book, from, rig.engine->Now());
+  fixture.Start();
+  fixture.Pass(milliseconds(100));
+  const int64_t from = fixture.engine->Now();
+  fixture.Pass(seconds(1), milliseconds(100));
+  const auto samples = fixture.engine->History(*fixture.ledger, from, fixture.engine->Now());
   ASSERT_EQ(samples.size(), 11u);
   EXPECT_NEAR(samples[5].gpu_watts, 100, 1e-9);
   EXPECT_NEAR(samples[5].cpu_watts, 50, 1e-6) << "by its counts";
   EXPECT_NEAR(samples[10].gpu_joules - samples[0].gpu_joules, 100, 1e-6);
-  EnergyResult result = rig.engine->Between(*rig.book, from + 130 * kMs, from + 250 * kMs);
+  EnergyResult result = fixture.engine->Between(*fixture.ledger, from + 130 * kMs, from + 250 * kMs);
   EXPECT_NEAR(result.energy_joules, 12, 1e-6) << "120 ms of 100 W, between readings: the original says 0";
   EXPECT_NEAR(result.cpu_joules, 6, 1e-6);
-  EXPECT_EQ(rig.engine->Between(*rig.book, from - 9000 * kMs, from).validity, EnergyValidity::kGap);
+  EXPECT_EQ(fixture.engine->Between(*fixture.ledger, from - 9000 * kMs, from).validity, EnergyValidity::kGap);
 }
 
 TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
-  Rig rig;
-  const int64_t asleep_ns = rig.clock.Now().boot_ns + 500 * kMs;
-  rig.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
+  Fixture fixture;
+  const int64_t asleep_ns = fixture.clock.Now().boot_ns + 500 * kMs;
+  fixture.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
   for (const char* id : {"package-0", "package-1"}) {
     const bool sleeps = std::string_view(id) == "package-1";
-    rig.source->Add({.id = id, .name = {}, .part = EnergyPart::kCpu}, [=](int64_t ns) {
+    fixture.source->Add({.id = id, .name = {}, .part = EnergyPart::kCpu}, [=](int64_t ns) {
       if (sleeps && ns > asleep_ns) throw std::runtime_error("it sleeps");
       EnergyReading reading;
       reading.joules = 50 * SecondsOf(ns);
       return reading;
     });
   }
-  rig.Start();
-  const int64_t from = rig.engine->Now();
-  rig.Pass(seconds(1), milliseconds(100));
-  const auto samples = rig.engine->History(*rig.book, from, rig.engine->Now());
+  fixture.Start();
+  const int64_t from = fixture.engine->Now();
+  fixture.Pass(seconds(1), milliseconds(100));
+  const auto samples = fixture.engine->History(*fixture.ledger, from, fixture.engine->Now());
   ASSERT_EQ(samples.size(), 11u);
   EXPECT_NEAR(samples[5].cpu_watts, 100, 1e-6);
   EXPECT_NEAR(samples[6].gpu_watts, 100, 1e-9);
@@ -524,8 +526,8 @@ TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
 }
 
 TEST(Engine, LooksBackAsFarAsIsAskedFor) {
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
     reading.joules = 100 * SecondsOf(ns);
     return reading;
@@ -533,32 +535,32 @@ TEST(Engine, LooksBackAsFarAsIsAskedFor) {
   EnergyOptions options;
   options.interval = milliseconds(5);
   options.history = seconds(30);
-  rig.Start(options);
-  rig.Pass(seconds(30), milliseconds(5));
-  const int64_t now = rig.engine->Now();
-  const EnergyResult result = rig.engine->Between(*rig.book, now - 29'000 * kMs, now);
+  fixture.Start(options);
+  fixture.Pass(seconds(30), milliseconds(5));
+  const int64_t now = fixture.engine->Now();
+  const EnergyResult result = fixture.engine->Between(*fixture.ledger, now - 29'000 * kMs, now);
   EXPECT_TRUE(result.valid()) << result.reason;
   EXPECT_NEAR(result.energy_joules, 2900, 1e-3);
-  EXPECT_EQ(rig.engine->History(*rig.book, 0, now).size(), 6000u);
+  EXPECT_EQ(fixture.engine->History(*fixture.ledger, 0, now).size(), 6000u);
 }
 
 TEST(Engine, ASteadyRunDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer counts for itself";
-  Rig rig;
-  rig.source->AddGpu("GPU-0", [](int64_t ns) {
+  Fixture fixture;
+  fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading = Watts(100);
     reading.joules = 100 * SecondsOf(ns);
     return reading;
   });
   EnergyOptions options;
   options.share = Share::kByTokens;
-  rig.Start(options);
+  fixture.Start(options);
   auto turn = [&] {
     WindowSlot* slots[4];
-    for (WindowSlot*& slot : slots) slot = rig.Begin(true);
-    for (WindowSlot* slot : slots) slot->Mark("decode", rig.engine->Now()), slot->AddTokens(3);
-    rig.Pass(milliseconds(50));
-    for (WindowSlot* slot : slots) slot->End(rig.engine->Now()), rig.engine->pool().Release(slot);
+    for (WindowSlot*& slot : slots) slot = fixture.Begin(true);
+    for (WindowSlot* slot : slots) slot->Mark("decode", fixture.engine->Now()), slot->AddTokens(3);
+    fixture.Pass(milliseconds(50));
+    for (WindowSlot* slot : slots) slot->End(fixture.engine->Now()), fixture.engine->pool().Release(slot);
   };
   for (int i = 0; i < 20; ++i) turn();
   const uint64_t before = ThreadAllocations();
@@ -569,7 +571,7 @@ TEST(Engine, ASteadyRunDoesNotAllocate) {
 // Loads at random, counters that are written now and then, and windows of 20 to 500 ms on them.
 struct TruthAndFixture {
   std::vector<double> watts, joules;  // by millisecond
-  Rig rig;
+  Fixture fixture;
 
   explicit TruthAndFixture(uint32_t seed, int step, int phase) : watts(6000), joules(6001) {
     std::mt19937 random(seed);
@@ -583,8 +585,8 @@ struct TruthAndFixture {
     device.id = "GPU-0";
     device.most_watts = 700;
     device.counter_lag = Duration(-1);
-    const int64_t zero = rig.engine ? 0 : rig.clock.Now().boot_ns;
-    rig.source->Add(device, [this, zero, step, phase](int64_t ns) {
+    const int64_t zero = fixture.engine ? 0 : fixture.clock.Now().boot_ns;
+    fixture.source->Add(device, [this, zero, step, phase](int64_t ns) {
       const auto ms = (ns - zero) / kMs;
       const auto written = std::max<int64_t>(0, (ms - phase) / step * step + phase);
       EnergyReading reading = Watts(watts[static_cast<size_t>(ms)]);
@@ -601,9 +603,9 @@ RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed))
   const int step = *rc::gen::inRange(1, 110), phase = *rc::gen::inRange(0, step),
             every = *rc::gen::inRange(5, 60);
   TruthAndFixture world(seed, step, phase);
-  Rig& rig = world.rig;
-  rig.Start();
-  rig.Pass(milliseconds(300), milliseconds(every));
+  Fixture& fixture = world.fixture;
+  fixture.Start();
+  fixture.Pass(milliseconds(300), milliseconds(every));
   std::mt19937 random(seed + 1);
   int64_t ms = 300, next_tick = 300 + every;
   struct Running {
@@ -613,23 +615,23 @@ RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed))
   std::vector<Running> running;
   for (; ms < 3000; ++ms) {
     if (random() % 60 == 0 && running.size() < 10) {
-      running.push_back({rig.Begin(), ms, ms + 20 + static_cast<int64_t>(random() % 481)});
+      running.push_back({fixture.Begin(), ms, ms + 20 + static_cast<int64_t>(random() % 481)});
     }
     for (size_t i = 0; i < running.size();) {
       if (running[i].end != ms) {
         ++i;
         continue;
       }
-      if (random() % 2 == 0) rig.engine->Round(false);  // the result asks for a reading
-      const EnergyResult result = rig.End(running[i].slot);
+      if (random() % 2 == 0) fixture.engine->Round(false);  // the result asks for a reading
+      const EnergyResult result = fixture.End(running[i].slot);
       RC_ASSERT(result.valid());
       const double truth = world.Truth(running[i].begin, running[i].end);
       RC_ASSERT(std::abs(result.energy_joules - truth) <= result.uncertainty_joules + 1e-6);
       running.erase(running.begin() + static_cast<ptrdiff_t>(i));
     }
-    rig.clock.Advance(milliseconds(1));
+    fixture.clock.Advance(milliseconds(1));
     if (ms + 1 >= next_tick) {
-      rig.engine->Round(true);
+      fixture.engine->Round(true);
       next_tick += every;
     }
   }
@@ -638,43 +640,43 @@ RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed))
 RC_GTEST_PROP(EngineProperty, SharesAddUpToTheCounter, (uint32_t seed, bool tokens)) {
   const int step = *rc::gen::inRange(1, 60);
   TruthAndFixture world(seed, step, 0);
-  Rig& rig = world.rig;
+  Fixture& fixture = world.fixture;
   EnergyOptions options;
   if (tokens) options.share = Share::kByTokens;
-  rig.Start(options);
-  rig.Pass(milliseconds(300));
+  fixture.Start(options);
+  fixture.Pass(milliseconds(300));
   std::mt19937 random(seed + 1);
   // One request after the other covers all of the time, others come and go.
   std::vector<WindowSlot*> all, open;
-  WindowSlot* window = rig.Begin();
-  WindowSlot* cover = rig.Begin(true);
+  WindowSlot* window = fixture.Begin();
+  WindowSlot* cover = fixture.Begin(true);
   all.push_back(cover);
   for (int ms = 300; ms < 2300; ++ms) {
     if (random() % 40 == 0) {
-      WindowSlot* next = rig.Begin(true);
-      cover->End(rig.engine->Now());
+      WindowSlot* next = fixture.Begin(true);
+      cover->End(fixture.engine->Now());
       all.push_back(cover = next);
     }
-    if (random() % 30 == 0) all.push_back(open.emplace_back(rig.Begin(true)));
+    if (random() % 30 == 0) all.push_back(open.emplace_back(fixture.Begin(true)));
     if (random() % 30 == 0 && !open.empty()) {
-      open.front()->End(rig.engine->Now());
+      open.front()->End(fixture.engine->Now());
       open.erase(open.begin());
     }
     for (WindowSlot* one : open) one->AddTokens(random() % 5 == 0 ? 1 : 0);
-    rig.clock.Advance(milliseconds(1));
-    if (random() % 40 == 0) rig.engine->Round(true);
+    fixture.clock.Advance(milliseconds(1));
+    if (random() % 40 == 0) fixture.engine->Round(true);
   }
-  for (WindowSlot* one : all) one->End(rig.engine->Now());
-  window->End(rig.engine->Now());
-  rig.Pass(milliseconds(200));
+  for (WindowSlot* one : all) one->End(fixture.engine->Now());
+  window->End(fixture.engine->Now());
+  fixture.Pass(milliseconds(200));
   double sum = 0;
   for (WindowSlot* one : all) {
-    const EnergyResult result = rig.End(one);
+    const EnergyResult result = fixture.End(one);
     RC_ASSERT(result.valid());
     RC_ASSERT(result.energy_joules <= result.device_energy_joules + 1e-6);
     sum += result.energy_joules;
   }
-  const EnergyResult whole = rig.End(window);
+  const EnergyResult whole = fixture.End(window);
   RC_ASSERT(std::abs(sum - whole.energy_joules) < 1e-3);
   RC_ASSERT(std::abs(whole.energy_joules - world.Truth(300, 2300)) <= whole.uncertainty_joules);
 }

@@ -7,19 +7,19 @@
 namespace gpulens::internal {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(3);
+constexpr Duration kTimeout = std::chrono::seconds(3);
 
 }  // namespace
 
-LiveMonitor::LiveMonitor(const EnergyOptions& options, Duration patience)
+LiveMonitor::LiveMonitor(const EnergyOptions& options, Duration timeout)
     : sampler(options.sources.empty() ? sdk::Sampler::OfProcess(&sdk::SystemSources)
                                       : std::make_shared<sdk::Sampler>(options.sources)) {
   sdk::Engine& all = engine();
-  const int64_t deadline_ns = all.Now() + patience.count();
+  const int64_t deadline_ns = all.Now() + timeout.count();
   if (sampler->status().ok()) sampler->ReadUntil(deadline_ns, [&] { return all.opened(); });
-  book = all.AddBook(options);
-  status = sampler->status().ok() ? book->selection().status : sampler->status();
-  if (status.ok()) sampler->ReadUntil(deadline_ns, [&] { return all.HasRead(*book); });
+  ledger = all.AddRegistry(options);
+  status = sampler->status().ok() ? ledger->selection().status : sampler->status();
+  if (status.ok()) sampler->ReadUntil(deadline_ns, [&] { return all.HasRead(*ledger); });
   if (status.code == Code::kTimeout) {
     const std::string stuck = all.Stuck();
     if (!stuck.empty()) status.detail += ": " + stuck;
@@ -27,11 +27,11 @@ LiveMonitor::LiveMonitor(const EnergyOptions& options, Duration patience)
 }
 
 LiveMonitor::~LiveMonitor() {
-  if (!sampler->orphaned()) engine().RemoveBook(book);
+  if (!sampler->orphaned()) engine().RemoveLedger(ledger);
 }
 
 MonitorState::MonitorState(EnergyOptions options) : options_(std::move(options)) {
-  all_.push_back(std::make_unique<LiveMonitor>(options_, kPatience));
+  all_.push_back(std::make_unique<LiveMonitor>(options_, kTimeout));
   live_.store(all_.back().get(), std::memory_order_release);
 }
 
@@ -48,7 +48,7 @@ LiveMonitor& MonitorState::live() {
   now = live_.load(std::memory_order_acquire);
   if (!Good(*now)) {
     const bool forked = now->sampler->orphaned();
-    all_.push_back(std::make_unique<LiveMonitor>(options_, forked ? kPatience : Duration(0)));
+    all_.push_back(std::make_unique<LiveMonitor>(options_, forked ? kTimeout : Duration(0)));
     now = all_.back().get();
     live_.store(now, std::memory_order_release);
   }

@@ -18,7 +18,7 @@ inline constexpr Duration kLongestWait = std::chrono::hours(1);
 // A monitor in one process.
 struct LiveMonitor {
   // Waits so long for the devices to be opened and read.
-  LiveMonitor(const EnergyOptions& options, Duration patience);
+  LiveMonitor(const EnergyOptions& options, Duration timeout);
   ~LiveMonitor();
   LiveMonitor(const LiveMonitor&) = delete;
   LiveMonitor& operator=(const LiveMonitor&) = delete;
@@ -26,7 +26,7 @@ struct LiveMonitor {
   sdk::Engine& engine() const noexcept { return sampler->engine(); }
 
   std::shared_ptr<sdk::Sampler> sampler;
-  sdk::Book* book = nullptr;
+  sdk::DeviceLedger* ledger = nullptr;
   Status status;
 };
 

@@ -44,9 +44,9 @@ struct OwnAccount::Sum {
   bool unseen = false;  // nobody looked while it ran
 };
 
-OwnAccount::OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t patience_ns,
+OwnAccount::OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t timeout_ns,
                        int64_t begin_ns)
-    : tracks_(tracks), vendor_(selection.vendor), patience_ns_(patience_ns), begin_ns_(begin_ns) {
+    : tracks_(tracks), vendor_(selection.vendor), timeout_ns_(timeout_ns), begin_ns_(begin_ns) {
   for (const auto* list : {&selection.shared, &selection.beside}) {
     for (size_t track : *list)
       parts_.push_back({.track = track,
@@ -73,7 +73,7 @@ void OwnAccount::Saw(size_t track, int64_t at_ns, const Status& status, const En
   for (Part& part : parts_) {
     if (part.track != track) continue;
     energy::Look look{.at_ns = at_ns, .share = energy::kWholeBoard, .since_last = processes.since_last};
-    part.untold = status;
+    part.unreported = status;
     part.memory_bytes = part.utilization_ratio = kNotMeasured;
     if (status.ok()) {
       look.share = energy::ShareOf(processes);
@@ -169,17 +169,17 @@ OwnAccount::Sum OwnAccount::Add(bool beside, int64_t end_ns) const {
   return sum;
 }
 
-void OwnAccount::Judge(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const {
+void OwnAccount::Validate(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const {
   std::string back;
   for (const Part* part : sum.used) {
     const Track& track = TrackOf(*part);
     const auto settled = track.curve.settled_ns();
-    const bool silent = track.read_ns == 0 || end_ns - track.read_ns > patience_ns_;
+    const bool silent = track.read_ns == 0 || end_ns - track.read_ns > timeout_ns_;
     if (silent && (sum.all.flaw != Flaw::kNone || !settled || *settled < end_ns))
-      return TellSilence(track, now_ns, out);
+      return ReportSilence(track, now_ns, out);
     if (back.empty()) back = Comeback(track);
   }
-  TellFlaw(sum.all.flaw, back, out);
+  ReportFlaw(sum.all.flaw, back, out);
 }
 
 std::string OwnAccount::Remarks(const Sum& sum) const {
@@ -201,8 +201,8 @@ std::string OwnAccount::Remarks(const Sum& sum) const {
   }
   std::set<std::string> why;
   for (const Part* part : sum.used) {
-    if (!part->untold.ok() && why.insert(part->untold.detail).second)
-      AddRemark(out, "energy of all processes: " + part->untold.detail);
+    if (!part->unreported.ok() && why.insert(part->unreported.detail).second)
+      AddRemark(out, "energy of all processes: " + part->unreported.detail);
   }
   return out;
 }
@@ -256,7 +256,7 @@ OwnEnergy OwnAccount::Result(int64_t now_ns) const {
                 (count == 1 ? std::string("the device") : "one of the " + std::to_string(count) + " devices");
     return out;
   }
-  Judge(sum, end_ns, now_ns, to);
+  Validate(sum, end_ns, now_ns, to);
   Fill(sum, out);
   if (!to.valid()) return out;
   if (!processors && beside.all.flaw == Flaw::kNone) FillParts(beside, to);

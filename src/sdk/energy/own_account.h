@@ -19,7 +19,7 @@ namespace gpulens::sdk {
 class OwnAccount {
  public:
   // `patience_ns`: how far it may reach beyond the last reading.
-  OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t patience_ns,
+  OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t timeout_ns,
              int64_t begin_ns);
 
   void End(int64_t at_ns) noexcept { end_ns_ = std::min(end_ns_, at_ns); }
@@ -45,14 +45,14 @@ class OwnAccount {
     int64_t first_seen_ns = 0;
     bool fresh = false;  // seen since the last tick
     double own = 0, memory_bytes = kNotMeasured, utilization_ratio = kNotMeasured;
-    Status untold = {};
+    Status unreported = {};
   };
   struct Sum;
 
   energy::RunPart Of(const Part& part, int64_t end_ns) const;
   bool Unseen(const Part& part, int64_t end_ns) const noexcept;
   Sum Add(bool beside, int64_t end_ns) const;
-  void Judge(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const;
+  void Validate(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const;
   void Fill(const Sum& sum, OwnEnergy& out) const;
   void FillParts(const Sum& sum, EnergyResult& out) const;
   std::string Remarks(const Sum& sum) const;
@@ -60,7 +60,7 @@ class OwnAccount {
 
   const std::deque<Track>& tracks_;
   const EnergyVendor vendor_;
-  const int64_t patience_ns_, begin_ns_;
+  const int64_t timeout_ns_, begin_ns_;
   int64_t end_ns_ = energy::kOpenEnd;
   std::vector<Part> parts_;
   TickSums ticks_;

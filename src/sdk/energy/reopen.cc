@@ -56,7 +56,7 @@ void Engine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
   }
 }
 
-std::string Book::Comebacks() const {
+std::string DeviceLedger::Comebacks() const {
   for (size_t i : selection_.shared) {
     if (std::string back = Comeback(tracks_[i]); !back.empty()) return back;
   }

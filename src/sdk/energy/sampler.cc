@@ -135,7 +135,7 @@ void Sampler::Run(const std::shared_ptr<Core>& core) {
   std::call_once(once, [] { CHECK(std::atexit(&ForkGuard::AtExit) == 0); });
   TimePoint ticked{};
   std::unique_lock lock(core->mutex);
-  const auto wanted = [&] { return core->stop || core->asking > 0 || core->woken; };
+  const auto wanted = [&] { return core->stop || core->querying > 0 || core->woken; };
   while (!core->stop) {
     core->woken = false;
     lock.unlock();
@@ -164,15 +164,15 @@ void Sampler::Wake() {
   core_->wake.notify_all();
 }
 
-Sampler::Asking::Asking(Core& core) : core_(core) {
+Sampler::Querying::Querying(Core& core) : core_(core) {
   std::lock_guard lock(core_.mutex);
-  ++core_.asking;
+  ++core_.querying;
   core_.wake.notify_all();
 }
 
-Sampler::Asking::~Asking() {
+Sampler::Querying::~Querying() {
   std::lock_guard lock(core_.mutex);
-  --core_.asking;
+  --core_.querying;
 }
 
 bool Sampler::AwaitRound(int64_t deadline_ns) {

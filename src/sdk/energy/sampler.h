@@ -36,7 +36,7 @@ class Sampler {
   template <class Done>
   bool ReadUntil(int64_t deadline_ns, Done done) {
     if (done()) return true;
-    const Asking asking(*core_);
+    const Querying querying(*core_);
     do {
       const bool good = AwaitRound(deadline_ns);
       if (done()) return true;
@@ -51,15 +51,15 @@ class Sampler {
     std::mutex mutex;
     std::condition_variable wake, read;
     uint64_t rounds = 0;
-    uint32_t asking = 0;
+    uint32_t querying = 0;
     bool stop = false, running = true, woken = false;
     std::atomic<bool> orphaned{false};
   };
   // While one exists the reader reads as often as it may.
-  class Asking {
+  class Querying {
    public:
-    explicit Asking(Core& core);
-    ~Asking();
+    explicit Querying(Core& core);
+    ~Querying();
 
    private:
     Core& core_;

@@ -22,7 +22,7 @@ double Sane(double value, bool good) noexcept { return std::isfinite(value) && g
 Track::Track(std::shared_ptr<EnergySource> from, size_t number_there, EnergyDevice what, size_t kept)
     : source(std::move(from)), number(number_there), device(std::move(what)), curve(CurveOf(device, kept)) {}
 
-void Track::Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns) {
+void Track::Take(const EnergyReading& reading, int64_t queried_ns, int64_t at_ns) {
   latest.joules = Sane(reading.joules, reading.joules >= 0);
   latest.watts = Sane(reading.watts, reading.watts >= 0);
   latest.utilization_ratio =
@@ -53,7 +53,7 @@ void Track::Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns) 
   curve.Add({.at_ns = told ? ended_ns : at_ns,
              .counter_joules = latest.joules,
              .power_watts = latest.watts,
-             .took_ns = told ? ended_ns - began_ns : at_ns - asked_ns});
+             .took_ns = told ? ended_ns - began_ns : at_ns - queried_ns});
 }
 
 void Track::Fail(Status status, int64_t at_ns) {

@@ -19,7 +19,7 @@ struct Track {
   Track(std::shared_ptr<EnergySource> from, size_t number_there, EnergyDevice what, size_t kept);
 
   // A reading that was asked for at `asked_ns` and came back at `at_ns`.
-  void Take(const EnergyReading& reading, int64_t asked_ns, int64_t at_ns);
+  void Take(const EnergyReading& reading, int64_t queried_ns, int64_t at_ns);
   void Fail(Status status, int64_t at_ns);
 
   const std::shared_ptr<EnergySource> source;

@@ -6,7 +6,7 @@ namespace gpulens::sdk {
 
 using energy::Flaw;
 
-void TellSilence(const Track& track, int64_t now_ns, EnergyResult& out) {
+void ReportSilence(const Track& track, int64_t now_ns, EnergyResult& out) {
   out.validity = EnergyValidity::kSourceFailed;
   char text[64] = " has never answered";
   if (track.read_ns != 0)
@@ -18,7 +18,7 @@ void TellSilence(const Track& track, int64_t now_ns, EnergyResult& out) {
   else if (!doing.empty()) out.reason += ", in " + doing;
 }
 
-void TellFlaw(Flaw flaw, const std::string& more, EnergyResult& out) {
+void ReportFlaw(Flaw flaw, const std::string& more, EnergyResult& out) {
   switch (flaw) {
     case Flaw::kNone: out.validity = EnergyValidity::kValid; return;
     case Flaw::kCounterReset:

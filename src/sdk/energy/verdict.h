@@ -14,9 +14,9 @@
 namespace gpulens::sdk {
 
 // The device has not answered since long before.
-void TellSilence(const Track& track, int64_t now_ns, EnergyResult& out);
+void ReportSilence(const Track& track, int64_t now_ns, EnergyResult& out);
 // `more`: what else is known of it. Valid when there is none.
-void TellFlaw(energy::Flaw flaw, const std::string& more, EnergyResult& out);
+void ReportFlaw(energy::Flaw flaw, const std::string& more, EnergyResult& out);
 // Of a device that was lost and is back; empty: it was not.
 std::string Comeback(const Track& track);
 void FillTicks(const TickSums& sums, EnergyTicks& out);

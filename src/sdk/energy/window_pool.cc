@@ -23,8 +23,8 @@ void TickSums::One::Add(double value) noexcept {
   ++count;
 }
 
-void WindowSlot::Begin(Book* book, bool shares, int64_t at_ns) noexcept {
-  book_ = book;
+void WindowSlot::Begin(DeviceLedger* ledger, bool shares, int64_t at_ns) noexcept {
+  ledger_ = ledger;
   begin_ns_ = at_ns;
   shares_ = shares;
   taken_ = false;
@@ -134,13 +134,13 @@ bool WindowPool::Grow() noexcept {
   return true;
 }
 
-WindowSlot* WindowPool::Begin(Book* book, bool shares, int64_t at_ns) noexcept {
+WindowSlot* WindowPool::Begin(DeviceLedger* ledger, bool shares, int64_t at_ns) noexcept {
   WindowSlot* slot = Pop();
   while (!slot) {
     if (!Grow()) return nullptr;
     slot = Pop();
   }
-  slot->Begin(book, shares, at_ns);
+  slot->Begin(ledger, shares, at_ns);
   slot->next_fresh_ = fresh_.load(kRelaxed);
   while (!fresh_.compare_exchange_weak(slot->next_fresh_, slot, std::memory_order_release, kRelaxed)) {
   }

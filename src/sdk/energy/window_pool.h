@@ -12,7 +12,7 @@
 
 namespace gpulens::sdk {
 
-class Book;
+class DeviceLedger;
 
 // What was read between begin and end.
 struct TickSums {
@@ -33,7 +33,7 @@ class WindowSlot {
   using PhaseName = std::array<char, kNameBytes>;
 
   // ---- the program's side: one thread at a time, AddTokens any
-  void Begin(Book* book, bool shares, int64_t at_ns) noexcept;
+  void Begin(DeviceLedger* ledger, bool shares, int64_t at_ns) noexcept;
   bool End(int64_t at_ns) noexcept;  // false: it had ended
   void AddTokens(int64_t tokens) noexcept {
     if (tokens > 0) tokens_.fetch_add(tokens, std::memory_order_relaxed);
@@ -42,7 +42,7 @@ class WindowSlot {
   // The number of a phase; 0: there is none of this name.
   uint8_t PhaseOf(std::string_view name) const noexcept;
 
-  Book* book() const noexcept { return book_; }
+  DeviceLedger* ledger() const noexcept { return ledger_; }
   int64_t begin_ns() const noexcept { return begin_ns_; }
   int64_t end_ns() const noexcept { return end_ns_.load(std::memory_order_acquire); }
   bool ended() const noexcept { return end_ns() != energy::kOpenEnd; }
@@ -56,7 +56,7 @@ class WindowSlot {
 
  private:
   friend class WindowPool;
-  Book* book_ = nullptr;
+  DeviceLedger* ledger_ = nullptr;
   int64_t begin_ns_ = 0;
   bool shares_ = false, taken_ = false;
   std::atomic<int64_t> end_ns_{energy::kOpenEnd}, tokens_{0};
@@ -84,7 +84,7 @@ class WindowPool {
 
   // With two holders: the program and the engine. Null when 16,384 are open or not settled yet, or there is
   // no memory.
-  WindowSlot* Begin(Book* book, bool shares, int64_t at_ns) noexcept;
+  WindowSlot* Begin(DeviceLedger* ledger, bool shares, int64_t at_ns) noexcept;
   // Those that began since the last call; the engine's hold of them is the caller's. By one thread at a time.
   template <class Visit>
   void TakeFresh(Visit visit) {

@@ -242,7 +242,7 @@ Status Experiment::End(ExperimentStatus status, std::string_view reason) {
   impl_->status = status;
   if (!recorder) return {Code::kUnavailable, "the file cannot be opened"};
   // A child's windows are its parent's, and so is the end.
-  if (impl_->options.energy && !impl_->reopened) impl_->energy = AskEnergy(impl_->options.energy, true);
+  if (impl_->options.energy && !impl_->reopened) impl_->energy = QueryEnergy(impl_->options.energy, true);
   experiments::End end;
   end.outcome = status == ExperimentStatus::kDone ? kDone : kFailed;
   end.reason = reason.substr(0, kMostTextBytes);

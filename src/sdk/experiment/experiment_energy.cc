@@ -45,7 +45,7 @@ class RunWindow {
     begun_.notify_all();
   }
 
-  ExperimentEnergy Ask(bool ended) {
+  ExperimentEnergy Query(bool ended) {
     std::unique_lock lock(mutex_);
     if (ended) begun_.wait_for(lock, kOpeningTime, [this] { return window_.has_value(); });
     if (!window_) {
@@ -65,7 +65,7 @@ class RunWindow {
 };
 
 ExperimentEnergyMeter MeterOf(std::shared_ptr<RunWindow> window) {
-  return [window = std::move(window)](bool ended) { return window->Ask(ended); };
+  return [window = std::move(window)](bool ended) { return window->Query(ended); };
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ struct Recorder::Shared final : sqlite::Forkable {
 
   // Of the thread.
   Batch batch;  // what is not written yet; its keys are those of the table, by the number there
-  uint64_t told_drops = 0;
+  uint64_t reported_drops = 0;
   int64_t next_heartbeat_ns = 0;
   bool gone = false;     // the run was deleted
   bool leaving = false;  // what it drew is told with the end
@@ -76,7 +76,7 @@ struct Recorder::Shared final : sqlite::Forkable {
   std::vector<ParamRow> params;
   std::vector<TagRow> tags;
   std::vector<ArtifactRow> artifacts;
-  uint64_t flushes_asked = 0, flushes_done = 0;
+  uint64_t flushes_requested = 0, flushes_done = 0;
   std::optional<End> end;
   bool ended = false;
   Status last_error, flush_status;
@@ -151,10 +151,10 @@ void Recorder::Shared::Take() {
 Status Recorder::Shared::WriteBatch() {
   const uint64_t drops = dropped.load(std::memory_order_relaxed);
   batch.heartbeat_ns = UnixNow();
-  batch.dropped = static_cast<int64_t>(drops - told_drops);
+  batch.dropped = static_cast<int64_t>(drops - reported_drops);
   const bool beat = batch.heartbeat_ns >= next_heartbeat_ns;
   if (batch.empty() && !beat) return Ok();
-  batch.energy = beat && !leaving && options.energy ? ToRow(AskEnergy(options.energy, false)) : EnergyRow{};
+  batch.energy = beat && !leaving && options.energy ? ToRow(QueryEnergy(options.energy, false)) : EnergyRow{};
   Status status{Code::kUnavailable, "the run was deleted"};
   if (!gone) {
     sqlite::Use use;
@@ -162,7 +162,7 @@ Status Recorder::Shared::WriteBatch() {
     if (status) status = writer->Write(batch, options.source);
   }
   if (status) {
-    told_drops = drops;
+    reported_drops = drops;
     written.fetch_add(batch.points.size(), std::memory_order_relaxed);
     next_heartbeat_ns = batch.heartbeat_ns + options.heartbeat_interval.count();
   } else if (status.code == Code::kUnavailable) {
@@ -195,7 +195,7 @@ void Recorder::Shared::Loop() {
     {
       std::lock_guard lock(mutex);
       ending = end;
-      asked = flushes_asked;
+      asked = flushes_requested;
     }
     Status status;
     leaving = ending.has_value();
@@ -292,7 +292,7 @@ Status Recorder::Artifacts(std::vector<ArtifactRow> artifacts, Duration timeout)
 Status Recorder::Flush(Duration timeout) {
   std::unique_lock lock(shared_->mutex);
   if (shared_->ended) return shared_->flush_status;
-  const uint64_t mine = ++shared_->flushes_asked;
+  const uint64_t mine = ++shared_->flushes_requested;
   shared_->Wake();
   bool done = shared_->answered.wait_for(lock, timeout,
                                          [&] { return shared_->flushes_done >= mine || shared_->ended; });

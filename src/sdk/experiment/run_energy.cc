@@ -4,7 +4,7 @@
 
 namespace gpulens::experiments {
 
-ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended) {
+ExperimentEnergy QueryEnergy(const ExperimentEnergyMeter& meter, bool ended) {
   ExperimentEnergy failed{.method = {}, .validity = "source_failed", .reason = {}};
   try {
     return meter(ended);

@@ -8,7 +8,7 @@
 namespace gpulens::experiments {
 
 // What `meter` says, also when it throws.
-ExperimentEnergy AskEnergy(const ExperimentEnergyMeter& meter, bool ended);
+ExperimentEnergy QueryEnergy(const ExperimentEnergyMeter& meter, bool ended);
 EnergyRow ToRow(const ExperimentEnergy& energy);
 
 }  // namespace gpulens::experiments

@@ -37,7 +37,7 @@ using ::testing::Not;
 using testing::PostServer;
 using testing::TempFolder;
 
-constexpr seconds kPatience(20);
+constexpr seconds kTimeout(20);
 
 // Takes requests, and answers as it is told.
 class Receiver {
@@ -98,7 +98,7 @@ TEST(ExportToAgent, SendsNowAndAtItsEnd) {
     Exporter exporter =
         ExportToAgent({.socket = folder.path() + "/otlp.sock", .interval = hours(1)}, registry);
     EXPECT_EQ(exporter.address(), "unix:" + folder.path() + "/otlp.sock");
-    EXPECT_TRUE(exporter.Flush(kPatience).ok());
+    EXPECT_TRUE(exporter.Flush(kTimeout).ok());
     EXPECT_TRUE(exporter.status().ok());
     ASSERT_GE(agent.count(), 1u);
     EXPECT_THAT(agent.text(0), HasSubstr("jobs sum cumulative monotonic\n"));
@@ -117,12 +117,12 @@ TEST(ExportToAgent, AnAbsentAgentIsWaitedForAndNothingIsLost) {
   const Counter counter("jobs", {}, registry);
   Exporter exporter = ExportToAgent({.socket = path, .interval = hours(1)}, registry);
   counter.Add(4);
-  const Status absent = exporter.Flush(kPatience);
+  const Status absent = exporter.Flush(kTimeout);
   EXPECT_EQ(absent.code, Code::kUnavailable);
   EXPECT_THAT(exporter.status().detail, ContainsRegex("no agent at " + path + ", [0-9]+ tr(y|ies)"));
   counter.Add(3);
   Receiver agent("unix:" + path);
-  EXPECT_TRUE(exporter.Flush(kPatience).ok());
+  EXPECT_TRUE(exporter.Flush(kTimeout).ok());
   EXPECT_TRUE(exporter.status().ok());
   EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i7\n"));
 }
@@ -158,7 +158,7 @@ TEST(ExportToAgent, ManySeriesAreSeveralRequests) {
   const Counter counter("jobs", {}, registry);
   for (int64_t i = 0; i < 1'500; ++i) counter.Bind({{"i", i}}).Add(1);
   Exporter exporter = ExportToAgent({.socket = folder.path() + "/otlp.sock", .interval = hours(1)}, registry);
-  EXPECT_TRUE(exporter.Flush(kPatience).ok());
+  EXPECT_TRUE(exporter.Flush(kTimeout).ok());
   ASSERT_GE(agent.count(), 2u);
   EXPECT_THAT(agent.text(0), HasSubstr("i=\"0\""));
   EXPECT_THAT(agent.text(1), HasSubstr("i=\"1499\""));
@@ -174,13 +174,13 @@ TEST(ExportToAgent, AForkIsAnotherInstance) {
   const Gauge gauge("depth", {}, registry);
   Exporter exporter = ExportToAgent({.socket = path, .interval = hours(1)}, registry);
   counter.Add(5);
-  ASSERT_TRUE(exporter.Flush(kPatience).ok());
+  ASSERT_TRUE(exporter.Flush(kTimeout).ok());
   const size_t before = agent.count();
   const std::string parents = InstanceIn(agent.text(before - 1));
   const pid_t child = ::fork();
   if (child == 0) {
     gauge.Set(1.5);  // the first use
-    ::_exit(exporter.Flush(kPatience).ok() ? 0 : 1);
+    ::_exit(exporter.Flush(kTimeout).ok() ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -191,7 +191,7 @@ TEST(ExportToAgent, AForkIsAnotherInstance) {
   EXPECT_THAT(told, HasSubstr("process.pid=" + std::to_string(child)));
   EXPECT_THAT(told, HasSubstr(" 1.5\n"));
   EXPECT_THAT(told, Not(HasSubstr(" i5\n")));
-  ASSERT_TRUE(exporter.Flush(kPatience).ok());
+  ASSERT_TRUE(exporter.Flush(kTimeout).ok());
   EXPECT_EQ(InstanceIn(agent.text(agent.count() - 1)), parents);
   EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i5\n"));
 }
@@ -233,19 +233,19 @@ TEST(ExportOtlp, OverHttp) {
   auto exporter = ExportOtlp(
       {.endpoint = receiver.Url(), .headers = {{"x-tenant", "a"}}, .interval = hours(1)}, registry);
   ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
-  EXPECT_TRUE((*exporter).Flush(kPatience).ok());
+  EXPECT_TRUE((*exporter).Flush(kTimeout).ok());
   EXPECT_THAT(receiver.head(), HasSubstr("POST /v1/metrics HTTP/1.1\r\n"));
   EXPECT_THAT(receiver.head(), HasSubstr("\r\nx-tenant: a\r\n"));
   EXPECT_EQ((*exporter).address(), receiver.Url("/v1/metrics"));
   receiver.Answer("HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n");
-  EXPECT_EQ((*exporter).Flush(kPatience).code, Code::kInvalidArgument);
+  EXPECT_EQ((*exporter).Flush(kTimeout).code, Code::kInvalidArgument);
   // partial_success { rejected_data_points: 2, error_message: "no" }
   receiver.Answer(Answer200("\x0a\x06\x08\x02\x12\x02no", ""));
-  const Status partial = (*exporter).Flush(kPatience);
+  const Status partial = (*exporter).Flush(kTimeout);
   EXPECT_EQ(partial.code, Code::kDataLoss);
   EXPECT_THAT(partial.detail, HasSubstr("2 points were refused: no"));
   receiver.Answer("HTTP/1.1 503 No\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n");
-  EXPECT_EQ((*exporter).Flush(kPatience).code, Code::kExhausted);
+  EXPECT_EQ((*exporter).Flush(kTimeout).code, Code::kExhausted);
 }
 
 TEST(ExportOtlp, OverTls) {
@@ -261,13 +261,13 @@ TEST(ExportOtlp, OverTls) {
       .endpoint = receiver.Url(), .ca_file = folder.Write("ca.pem", ca.certificate), .interval = hours(1)};
   auto exporter = ExportOtlp(otlp, registry);
   ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
-  const Status sent = (*exporter).Flush(kPatience);
+  const Status sent = (*exporter).Flush(kTimeout);
   EXPECT_TRUE(sent.ok()) << sent.detail;
   EXPECT_THAT(receiver.text(0), HasSubstr(" i9\n"));
   otlp.ca_file = folder.Write("other.pem", testing::MakeCa("another").certificate);
   auto wrong = ExportOtlp(otlp, registry);
   ASSERT_TRUE(wrong.ok());
-  EXPECT_FALSE((*wrong).Flush(kPatience).ok());
+  EXPECT_FALSE((*wrong).Flush(kTimeout).ok());
   otlp.ca_file = folder.path() + "/none.pem";
   EXPECT_FALSE(ExportOtlp(otlp, registry).ok());
 }
@@ -290,7 +290,7 @@ TEST(ExportOtlp, AServerThatAsksWhoItIs) {
                    .interval = hours(1)};
   auto nameless = ExportOtlp(otlp, registry);
   ASSERT_TRUE(nameless.ok()) << nameless.status().detail;
-  EXPECT_FALSE((*nameless).Flush(kPatience).ok());
+  EXPECT_FALSE((*nameless).Flush(kTimeout).ok());
   EXPECT_EQ(receiver.count(), 0u);
   otlp.client_certificate_file = folder.Write("mine.pem", mine.certificate);
   EXPECT_EQ(ExportOtlp(otlp, registry).status().code, Code::kInvalidArgument)
@@ -298,7 +298,7 @@ TEST(ExportOtlp, AServerThatAsksWhoItIs) {
   otlp.client_key_file = folder.Write("mine.key", mine.key);
   auto named = ExportOtlp(otlp, registry);
   ASSERT_TRUE(named.ok()) << named.status().detail;
-  const Status sent = (*named).Flush(kPatience);
+  const Status sent = (*named).Flush(kTimeout);
   EXPECT_TRUE(sent.ok()) << sent.detail;
   EXPECT_THAT(receiver.text(0), HasSubstr("service.name=\"trainer\""));
 }
@@ -329,7 +329,7 @@ TEST(ExportOtlp, OverGrpc) {
   auto exporter = ExportOtlp(
       {.endpoint = "http://" + (*at).ToString(), .protocol = "grpc", .interval = hours(1)}, registry);
   ASSERT_TRUE(exporter.ok()) << exporter.status().detail;
-  const Status sent = (*exporter).Flush(kPatience);
+  const Status sent = (*exporter).Flush(kTimeout);
   EXPECT_TRUE(sent.ok()) << sent.detail;
   {
     std::lock_guard lock(taker.mutex);
@@ -337,7 +337,7 @@ TEST(ExportOtlp, OverGrpc) {
     EXPECT_THAT(taker.text, HasSubstr(" i6\n"));
     taker.refuse = true;
   }
-  const Status later = (*exporter).Flush(kPatience);
+  const Status later = (*exporter).Flush(kTimeout);
   EXPECT_EQ(later.code, Code::kExhausted);
   EXPECT_THAT(later.detail, HasSubstr("later"));
   server.reset();

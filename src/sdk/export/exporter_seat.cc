@@ -61,13 +61,13 @@ struct ExporterSeat::Running {
 };
 
 // All exporters of the process. There is one desk, which is never destroyed.
-class ExporterDesk {
+class ExporterRegistry {
  public:
   using Running = ExporterSeat::Running;
 
-  static ExporterDesk& Instance() noexcept {
-    static Immortal<ExporterDesk> desk;
-    return *desk;
+  static ExporterRegistry& Instance() noexcept {
+    static Immortal<ExporterRegistry> queue;
+    return *queue;
   }
 
   void Sit(ExporterSeat& seat) {
@@ -103,8 +103,8 @@ class ExporterDesk {
 
  private:
   // The instruments' handlers are there before, so that at a fork their locks are taken inside of ours.
-  friend class Immortal<ExporterDesk>;
-  ExporterDesk() {
+  friend class Immortal<ExporterRegistry>;
+  ExporterRegistry() {
     Registry::Process();
     CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0);
     instruments::CellStore::OnUse(&OnUse);
@@ -120,22 +120,22 @@ class ExporterDesk {
   }
   static void AfterForkInChild() noexcept {
     ReleaseLog();
-    ExporterDesk& desk = Instance();
-    for (ExporterSeat* seat : desk.seats_) {
+    ExporterRegistry& queue = Instance();
+    for (ExporterSeat* seat : queue.seats_) {
       if (!seat->running_) continue;
       (*seat->running_)->job->LeaveBehind();
       seat->running_ = nullptr;
-      desk.forked_ = true;
+      queue.forked_ = true;
     }
-    desk.mutex_.unlock();
+    queue.mutex_.unlock();
   }
 
   static void OnUse() noexcept {
-    ExporterDesk& desk = Instance();
-    if (desk.first_.load(std::memory_order_relaxed)) {
-      if (auto first = desk.first_.exchange(nullptr)) first();
+    ExporterRegistry& queue = Instance();
+    if (queue.first_.load(std::memory_order_relaxed)) {
+      if (auto first = queue.first_.exchange(nullptr)) first();
     }
-    if (desk.forked_.load(std::memory_order_relaxed)) desk.Restart();
+    if (queue.forked_.load(std::memory_order_relaxed)) queue.Restart();
   }
 
   void Restart() {
@@ -171,9 +171,9 @@ class ExporterDesk {
   static void AtExit() {
     std::vector<std::shared_ptr<Running>> left;
     {
-      ExporterDesk& desk = Instance();
-      std::lock_guard lock(desk.mutex_);
-      for (ExporterSeat* seat : desk.seats_) {
+      ExporterRegistry& queue = Instance();
+      std::lock_guard lock(queue.mutex_);
+      for (ExporterSeat* seat : queue.seats_) {
         if (seat->running_) left.push_back(*seat->running_);
       }
     }
@@ -190,7 +190,7 @@ class ExporterDesk {
 std::unique_ptr<ExporterSeat> ExporterSeat::Take(MakeJob make) {
   std::unique_ptr<ExporterSeat> seat(new ExporterSeat);
   seat->make_ = std::move(make);
-  ExporterDesk::Instance().Sit(*seat);
+  ExporterRegistry::Instance().Sit(*seat);
   return seat;
 }
 
@@ -201,19 +201,19 @@ std::unique_ptr<ExporterSeat> ExporterSeat::Empty(Status why) {
 }
 
 ExporterSeat::~ExporterSeat() {
-  const std::shared_ptr<Running> running = ExporterDesk::Instance().Leave(*this);
+  const std::shared_ptr<Running> running = ExporterRegistry::Instance().Leave(*this);
   if (!running) return;
   running->job->Finish(kFinish);
   running->End();
 }
 
-std::shared_ptr<ExportJob> ExporterSeat::job() const { return ExporterDesk::Instance().JobOf(*this); }
-Status ExporterSeat::why() const { return ExporterDesk::Instance().WhyOf(*this); }
+std::shared_ptr<ExportJob> ExporterSeat::job() const { return ExporterRegistry::Instance().JobOf(*this); }
+Status ExporterSeat::why() const { return ExporterRegistry::Instance().WhyOf(*this); }
 
 void AtFirstUse(void (*first)() noexcept) {
-  ExporterDesk::Instance().SetFirst(first);
+  ExporterRegistry::Instance().SetFirst(first);
   // Before main() other files' instruments may have been made and used already.
-  if (!Registry::Process().Snapshot().empty()) instruments::CellStore::TellUse();
+  if (!Registry::Process().Snapshot().empty()) instruments::CellStore::ReportUse();
 }
 
 }  // namespace gpulens::sdk

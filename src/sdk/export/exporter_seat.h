@@ -18,7 +18,7 @@ class ExportJob {
   // On the job's own thread, once; returns when Finish or Cut says so.
   virtual void Run() = 0;
   // Ends Run after what is to be done has been done once more, within `patience`. Does not wait.
-  virtual void Finish(Duration patience) = 0;
+  virtual void Finish(Duration timeout) = 0;
   // Ends Run as soon as can be. When it has returned the job does not read its registry any more.
   virtual void Cut() = 0;
   virtual Status status() const = 0;
@@ -50,7 +50,7 @@ class ExporterSeat {
   Status why() const;
 
  private:
-  friend class ExporterDesk;
+  friend class ExporterRegistry;
   struct Running;
   ExporterSeat() = default;
 

@@ -3,8 +3,8 @@
 #include <limits>
 #include <utility>
 
+#include "catalog/prometheus_name.h"
 #include "catalog/self_io.h"
-#include "catalog/spelling.h"
 #include "core/frame_writer.h"
 #include "wire/exposition/text_page.h"
 #include "wire/otlp/exponential_bounds.h"
@@ -24,16 +24,16 @@ Kind KindOf(InstrumentKind kind) noexcept {
   return Kind::kHistogram;
 }
 
-void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  NamedSeries& spelled = out.emplace_back();
-  AppendPrometheusName(spelled.name, *series.desc);
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
+void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& named = out.emplace_back();
+  AppendPrometheusName(named.name, *series.desc);
+  named.help = series.desc->help;
+  named.kind = series.desc->kind;
   for (auto [key, value] : series.attributes) {
     std::string label, text;
     AppendPrometheusLabel(label, key);
     AppendValue(text, value);
-    spelled.labels.emplace_back(std::move(label), std::move(text));
+    named.labels.emplace_back(std::move(label), std::move(text));
   }
 }
 
@@ -120,7 +120,7 @@ void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resou
   if (!resource.empty()) frame.AddResource(resource);
   for (const Sample& sample : samples) frame.Add(sample);
   const Ref<Snapshot> snapshot = frame.Take();
-  TextPage page(form, SeriesNamer(&Spell));
+  TextPage page(form, SeriesNamer(&MakeNames));
   page.Render(*snapshot, out);
   const TextPage::Losses lost = page.losses();
   if (lost.type_conflicts + lost.duplicates + lost.name_clashes == 0) return;

@@ -6,15 +6,16 @@
 
 namespace gpulens::sdk {
 
-Status JudgeOtlpSuccess(std::string_view answer) {
+Status ValidateOtlpSuccess(std::string_view answer) {
   const auto partial = ReadOtlpAnswer(answer);
   if (!partial) return {Code::kDataLoss, "the response is not OTLP"};
   if (partial->rejected == 0) return Ok();
   return {Code::kDataLoss, std::to_string(partial->rejected) + " points were refused: " + partial->message};
 }
 
-Delivered JudgeOtlpAnswer(int http_status, std::string_view body, std::string_view retry_after, Instant now) {
-  if (http_status / 100 == 2) return {JudgeOtlpSuccess(body)};
+Delivered ValidateOtlpAnswer(int http_status, std::string_view body, std::string_view retry_after,
+                             Instant now) {
+  if (http_status / 100 == 2) return {ValidateOtlpSuccess(body)};
   std::string why = DescribeStatus(http_status, {});
   if (std::string said = ReadOtlpError(body); !said.empty()) why += ": " + said;
   const bool later = http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
@@ -34,7 +35,7 @@ Delivered PlainTransport::Send(std::shared_ptr<const std::string> request, Durat
 Delivered PlainTransport::SendTo(std::string unix_socket, const std::string& request, Duration timeout) {
   Result<PlainReply> reply = post_.Send({url_, std::move(unix_socket), headers_, request}, timeout);
   if (!reply) return {std::move(reply).error()};
-  return JudgeOtlpAnswer(reply->status, reply->body, reply->retry_after, RealClock().Now());
+  return ValidateOtlpAnswer(reply->status, reply->body, reply->retry_after, RealClock().Now());
 }
 
 }  // namespace gpulens::sdk

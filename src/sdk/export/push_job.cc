@@ -76,8 +76,8 @@ void PushJob::Record(const Delivered& delivered, bool last) {
     failed_ = code == Code::kOk ? 0 : failed_ + 1;
     status_ = delivered.status;
   }
-  if (code == told_) return;
-  told_ = code;
+  if (code == reported_) return;
+  reported_ = code;
   if (code == Code::kOk)
     return Log(LogLevel::kInfo, "sdk", "export_again", "sends to " + options_.peer + " again.");
   if (code == Code::kUnavailable && !last)
@@ -87,10 +87,10 @@ void PushJob::Record(const Delivered& delivered, bool last) {
   Log(LogLevel::kWarn, "sdk", "export_failed", options_.peer + ": " + delivered.status.detail);
 }
 
-void PushJob::Finish(Duration patience) {
+void PushJob::Finish(Duration timeout) {
   std::lock_guard lock(mutex_);
   finishing_ = true;
-  end_ = RealClock().Now() + patience;
+  end_ = RealClock().Now() + timeout;
   wake_.notify_all();
 }
 

@@ -38,7 +38,7 @@ class PushJob final : public ExportJob {
   PushJob(Options options, std::unique_ptr<Transport> transport);
 
   void Run() override;
-  void Finish(Duration patience) override;
+  void Finish(Duration timeout) override;
   void Cut() override;
   Status status() const override;
   Status Flush(Duration timeout) override;
@@ -56,7 +56,7 @@ class PushJob final : public ExportJob {
   const std::unique_ptr<Transport> transport_;
   // Of the thread alone.
   Pace pace_;
-  Code told_ = Code::kOk;
+  Code reported_ = Code::kOk;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_, sent_;

@@ -27,7 +27,7 @@ class SecureTransport : public Transport {
       loop_ = &loop;
     }
     Delivered out{{Code::kUnavailable, "cancelled"}};
-    Ask(loop, std::move(request), timeout, out);
+    Query(loop, std::move(request), timeout, out);
     std::lock_guard lock(mutex_);
     loop_ = nullptr;
     return out;
@@ -44,8 +44,8 @@ class SecureTransport : public Transport {
 
  protected:
   // Runs `loop` until the answer is in `out`, or it is stopped.
-  virtual void Ask(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
-                   Delivered& out) = 0;
+  virtual void Query(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
+                     Delivered& out) = 0;
 
   const OtlpPlan plan_;
   const std::shared_ptr<const TlsContext> tls_;
@@ -61,8 +61,8 @@ class HttpTransport final : public SecureTransport {
   using SecureTransport::SecureTransport;
 
  private:
-  void Ask(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
-           Delivered& out) override {
+  void Query(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
+             Delivered& out) override {
     HttpClient client(loop);
     HttpTarget target{.url = plan_.url, .unix_socket = {}, .limits = {}};
     target.limits.body_bytes = 64 << 10;
@@ -74,7 +74,8 @@ class HttpTransport final : public SecureTransport {
       channel->Post(std::move(post), [&](HttpReply& reply) {
         const bool answered = reply.failure == HttpFailure::kNone || reply.failure == HttpFailure::kStatus ||
                               reply.failure == HttpFailure::kAuth;
-        if (answered) out = JudgeOtlpAnswer(reply.status, reply.body, reply.retry_after, RealClock().Now());
+        if (answered)
+          out = ValidateOtlpAnswer(reply.status, reply.body, reply.retry_after, RealClock().Now());
         else out = {{HttpFailureCode(reply.failure), reply.detail}};
         loop.Stop();
       });
@@ -88,8 +89,8 @@ class GrpcTransport final : public SecureTransport {
   using SecureTransport::SecureTransport;
 
  private:
-  static Delivered Judge(const GrpcReply& reply) {
-    if (reply.code == GrpcCode::kOk) return {JudgeOtlpSuccess(reply.answer)};
+  static Delivered Validate(const GrpcReply& reply) {
+    if (reply.code == GrpcCode::kOk) return {ValidateOtlpSuccess(reply.answer)};
     std::string why = std::string(GrpcCodeName(reply.code)) + ": " + reply.message;
     if (reply.failure != HttpFailure::kNone) return {{HttpFailureCode(reply.failure), std::move(why)}};
     const bool later = reply.code == GrpcCode::kUnavailable || reply.code == GrpcCode::kResourceExhausted;
@@ -97,8 +98,8 @@ class GrpcTransport final : public SecureTransport {
             ReadGrpcRetryInfo(reply.details).value_or(Duration(0))};
   }
 
-  void Ask(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
-           Delivered& out) override {
+  void Query(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
+             Delivered& out) override {
     GrpcClient client(loop);
     const auto channel = client.Open({.url = plan_.url, .unix_socket = {}});
     loop.Post([&] {
@@ -108,7 +109,7 @@ class GrpcTransport final : public SecureTransport {
                      .tls = tls_,
                      .timeout = timeout},
                     [&](GrpcReply& reply) {
-                      out = Judge(reply);
+                      out = Validate(reply);
                       loop.Stop();
                     });
     });

@@ -31,8 +31,9 @@ class Transport {
 };
 
 // What an answer of OTLP/HTTP means: bytes from outside, read with limits. `retry_after` is that field.
-Delivered JudgeOtlpAnswer(int http_status, std::string_view body, std::string_view retry_after, Instant now);
+Delivered ValidateOtlpAnswer(int http_status, std::string_view body, std::string_view retry_after,
+                             Instant now);
 // The message of a success: whether all was taken.
-Status JudgeOtlpSuccess(std::string_view answer);
+Status ValidateOtlpSuccess(std::string_view answer);
 
 }  // namespace gpulens::sdk

@@ -63,7 +63,7 @@ double Median(std::vector<double> values) {
 }
 
 // Of rounds: the best one is the property of the code, the median is what the machine gave.
-void Tell(benchmark::State& state, const std::vector<double>& nanoseconds) {
+void Report(benchmark::State& state, const std::vector<double>& nanoseconds) {
   state.counters["best_ns"] = *std::min_element(nanoseconds.begin(), nanoseconds.end());
   state.counters["median_ns"] = Median(nanoseconds);
 }
@@ -92,7 +92,7 @@ void BM_RecordCall(benchmark::State& state) {
     state.ResumeTiming();
   }
   CHECK(store.health().dropped == 0);
-  Tell(state, rounds);
+  Report(state, rounds);
 }
 BENCHMARK(BM_RecordCall)->Arg(1024)->Iterations(100);
 BENCHMARK(BM_RecordCall)->Arg(8192)->Iterations(16);
@@ -123,7 +123,7 @@ void BM_RecordCallContended(benchmark::State& state) {
     state.ResumeTiming();
   }
   CHECK(store.health().dropped == 0);
-  Tell(state, rounds);
+  Report(state, rounds);
 }
 BENCHMARK(BM_RecordCallContended)->Iterations(16);
 

@@ -38,7 +38,7 @@ std::vector<InferenceRecord> RecordsOf(const InferenceStore& store,
   return records;
 }
 
-int64_t Ask(const std::string& path, const std::string& sql) {
+int64_t Query(const std::string& path, const std::string& sql) {
   auto database = sqlite::Database::Open({.path = path, .read_only = true});
   if (!database) return ADD_FAILURE() << database.error().detail, -1;
   auto number = database->Number(sql);
@@ -78,7 +78,7 @@ TEST_F(InferenceStoreTest, KeepsWhatIsMeasuredAndKnowsWhatIsNot) {
   EXPECT_DOUBLE_EQ(kept.gpu_utilization_ratio, 0.75);
   EXPECT_EQ(kept.outcome, Outcome::kError);
   EXPECT_TRUE(kept.warmup);
-  EXPECT_EQ(Ask(path, "SELECT ttft = 0.0 AND error_type = 'timeout' FROM telemetry"), 1)
+  EXPECT_EQ(Query(path, "SELECT ttft = 0.0 AND error_type = 'timeout' FROM telemetry"), 1)
       << "as openjarvis' NOT NULL columns want it";
 }
 
@@ -170,8 +170,9 @@ TEST_F(InferenceStoreTest, OnePoisonRecordIsSetAsideAlone) {
   ASSERT_TRUE(store.Flush().ok());
   EXPECT_EQ(store.health().stored, 200u);
   EXPECT_EQ(store.health().rejected, 3u);
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 200);
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry_poison WHERE reason != '' AND json_valid(record)"), 3);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 200);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry_poison WHERE reason != '' AND json_valid(record)"),
+            3);
 }
 
 // What the file itself refuses: a constraint that its owner made.
@@ -187,8 +188,8 @@ TEST_F(InferenceStoreTest, ARowThatTheFileRefusesIsSetAsideAlone) {
   InferenceStore store = Open();
   for (int i = 0; i < 50; ++i) store.Record({.model = i == 25 ? "bad" : "good"});
   ASSERT_TRUE(store.Flush().ok());
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 49);
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry_poison WHERE reason LIKE '%bad is not wanted%'"), 1);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 49);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry_poison WHERE reason LIKE '%bad is not wanted%'"), 1);
 }
 
 TEST_F(InferenceStoreTest, EightThreadsLoseNothingAndTheRestIsCounted) {
@@ -206,10 +207,10 @@ TEST_F(InferenceStoreTest, EightThreadsLoseNothingAndTheRestIsCounted) {
   const StoreHealth health = store.health();
   EXPECT_EQ(health.stored + health.dropped, uint64_t{kThreads} * kEach);
   EXPECT_EQ(health.queued, 0u);
-  EXPECT_EQ(static_cast<uint64_t>(Ask(path, "SELECT count(*) FROM telemetry")), health.stored);
-  EXPECT_EQ(Ask(path,
-                "SELECT count(*) FROM (SELECT 1 FROM telemetry GROUP BY model_id, prompt_tokens "
-                "HAVING count(*) > 1)"),
+  EXPECT_EQ(static_cast<uint64_t>(Query(path, "SELECT count(*) FROM telemetry")), health.stored);
+  EXPECT_EQ(Query(path,
+                  "SELECT count(*) FROM (SELECT 1 FROM telemetry GROUP BY model_id, prompt_tokens "
+                  "HAVING count(*) > 1)"),
             0)
       << "a record was stored twice";
 }
@@ -226,7 +227,7 @@ TEST_F(InferenceStoreTest, RecordsWaitWhileTheFileIsLocked) {
   }
   ASSERT_TRUE(store.Flush(30s).ok());
   EXPECT_EQ(store.health().dropped, 6u);
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 4);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 4);
 }
 
 TEST_F(InferenceStoreTest, AFullDiskIsToldAndTriedAgain) {
@@ -243,7 +244,7 @@ TEST_F(InferenceStoreTest, AFullDiskIsToldAndTriedAgain) {
     EXPECT_FALSE(store.health().last_error.ok());
   }
   ASSERT_TRUE(store.Flush().ok());
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 20);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 20);
   EXPECT_TRUE(store.health().last_error.ok());
 }
 
@@ -265,7 +266,7 @@ TEST_F(InferenceStoreTest, AKilledWriterIsFoundByTheNext) {
   InferenceStore store = Open();
   EXPECT_EQ(store.health().crashed, 1u);
   EXPECT_EQ(*store.Count(), 100u) << "what was flushed stays";
-  EXPECT_EQ(Ask(path, "SELECT stored FROM telemetry_writer WHERE outcome='crashed'"), 100);
+  EXPECT_EQ(Query(path, "SELECT stored FROM telemetry_writer WHERE outcome='crashed'"), 100);
   EXPECT_TRUE(store.Check().ok());
   EXPECT_EQ(Open().health().crashed, 0u) << "it is said once";
 }
@@ -304,7 +305,7 @@ TEST_F(InferenceStoreTest, AKillWhileRecordingLosesTheUnflushedBatchAtMost) {
     const auto count = static_cast<int64_t>(*store.Count());
     EXPECT_GE(count, before + flushed);
     EXPECT_LE(count, before + flushed + 64);
-    EXPECT_EQ(Ask(path, "SELECT stored FROM telemetry_writer WHERE outcome='crashed' ORDER BY id DESC"),
+    EXPECT_EQ(Query(path, "SELECT stored FROM telemetry_writer WHERE outcome='crashed' ORDER BY id DESC"),
               count - before);
     before = count;
   }
@@ -325,8 +326,8 @@ TEST_F(InferenceStoreTest, AChildRecordsIntoTheSameFile) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
   ASSERT_TRUE(store.Flush().ok());
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry WHERE model_id='child'"), 1);
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry WHERE model_id='parent'"), 1);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry WHERE model_id='child'"), 1);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry WHERE model_id='parent'"), 1);
 }
 
 TEST_F(InferenceStoreTest, OldRecordsGoWhenTheyAreToldTo) {
@@ -425,7 +426,7 @@ TEST_F(InferenceStoreTest, ACallMayOutliveItsStore) {
   auto call = store->Begin({.model = "m"});
   store.reset();
   call.Finish();
-  EXPECT_EQ(Ask(path, "SELECT count(*) FROM telemetry"), 0);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 0);
 }
 
 TEST(CallClock, TheConsumersTimeIsNotTheEngines) {

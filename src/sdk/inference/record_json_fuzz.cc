@@ -10,7 +10,9 @@
 namespace {
 
 // The text of what is known, without what only `measured` of a file would tell.
-std::string Told(const gpulens::sdk::JsonRecord& record) { return gpulens::telemetry::ToJson(record.row()); }
+std::string Reported(const gpulens::sdk::JsonRecord& record) {
+  return gpulens::telemetry::ToJson(record.row());
+}
 
 }  // namespace
 
@@ -24,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   gpulens::telemetry::Row row = record->row();
   if (std::isnan(row.numbers.timestamp)) row.numbers.timestamp = 0;
   CHECK(gpulens::telemetry::WhyNot(row).empty());
-  const std::string once = Told(*record);
+  const std::string once = Reported(*record);
   if (once.size() > gpulens::sdk::kMostRecordBytes) return 0;
   const auto again = gpulens::sdk::ReadRecordJson(once);
   // Of an exported row nothing is computed; of what is told of it, it is, and may be more than a row can
@@ -33,9 +35,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(again.error().detail.find("cannot have") != std::string::npos);
     return 0;
   }
-  const std::string twice = Told(*again);
+  const std::string twice = Reported(*again);
   if (twice.size() > gpulens::sdk::kMostRecordBytes) return 0;
   const auto third = gpulens::sdk::ReadRecordJson(twice);
-  CHECK(third.ok() && Told(*third) == twice);
+  CHECK(third.ok() && Reported(*third) == twice);
   return 0;
 }

@@ -70,7 +70,7 @@ struct Recorder::Shared {
   std::condition_variable answered;
   std::deque<Task> tasks;
   std::deque<std::pair<std::string, std::string>> set_aside;
-  uint64_t flushes_asked = 0, flushes_done = 0;
+  uint64_t flushes_requested = 0, flushes_done = 0;
   bool ending = false, ended = false;
   Status last_error, flush_status;
 };
@@ -155,7 +155,7 @@ void Recorder::Shared::Loop() {
     uint64_t asked = 0;
     {
       std::lock_guard lock(mutex);
-      asked = flushes_asked, last = ending;
+      asked = flushes_requested, last = ending;
     }
     Status status = WriteAll();
     if (!status) {
@@ -248,7 +248,7 @@ void Recorder::SetAside(std::string_view record, std::string_view reason) noexce
 Status Recorder::Flush(Duration timeout) {
   std::unique_lock lock(shared_->mutex);
   if (shared_->ended) return shared_->flush_status;
-  const uint64_t mine = ++shared_->flushes_asked;
+  const uint64_t mine = ++shared_->flushes_requested;
   shared_->Wake();
   const bool done = shared_->answered.wait_for(
       lock, timeout, [&] { return shared_->flushes_done >= mine || shared_->ended; });

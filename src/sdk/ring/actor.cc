@@ -10,53 +10,53 @@
 
 namespace gpulens::internal {
 
-using ring::Lane;
+using ring::Queue;
 
-template <bool kTold>
-BasicActor<kTold>::BasicActor(ActorOptions options)
+template <bool kReported>
+BasicActor<kReported>::BasicActor(ActorOptions options)
     : id_(std::move(options.id)),
       options_(options.options),
       body_(std::move(options.body)),
-      messages_(options.messages, options_.queue_size, kTold && options.telemetry),
+      messages_(options.messages, options_.queue_size, kReported && options.telemetry),
       replies_(options.replies, options_.queue_size, false) {
-  if (!kTold || !options.telemetry) return;
+  if (!kReported || !options.telemetry) return;
   record_ = std::make_unique<ring::KernelRecord>(id_);
   record_->SetQueueLimit(options_.queue_size);
   record_->SetState(state_, Now());
 }
 
-template <bool kTold>
-BasicActor<kTold>::~BasicActor() {
+template <bool kReported>
+BasicActor<kReported>::~BasicActor() {
   CHECK(!thread_.joinable());
 }
 
-template <bool kTold>
-bool BasicActor<kTold>::HasRoom() const {
+template <bool kReported>
+bool BasicActor<kReported>::HasRoom() const {
   std::lock_guard lock(mutex_);
   return messages_.limit() > 0 && (replies_.limit() > 0 || !replies_.used());
 }
 
-template <bool kTold>
-KernelState BasicActor<kTold>::state() const {
+template <bool kReported>
+KernelState BasicActor<kReported>::state() const {
   std::lock_guard lock(mutex_);
   return state_;
 }
 
-template <bool kTold>
-void BasicActor<kTold>::SetState(KernelState state) {
+template <bool kReported>
+void BasicActor<kReported>::SetState(KernelState state) {
   state_ = state;
   if (told()) record_->SetState(state, Now());
 }
 
 // Under the lock: why nothing can be sent or received.
-template <bool kTold>
-Status BasicActor<kTold>::Refused(std::string_view what) const {
+template <bool kReported>
+Status BasicActor<kReported>::Refused(std::string_view what) const {
   return Refusal(id_, state_, failure_, what);
 }
 
-template <bool kTold>
+template <bool kReported>
 template <class Ready>
-void BasicActor<kTold>::Spin(const Ready& ready) const noexcept {
+void BasicActor<kReported>::Spin(const Ready& ready) const noexcept {
   if (options_.spin <= Duration::zero() || ready()) return;
   const TimePoint until = std::chrono::steady_clock::now() + options_.spin;
   do {
@@ -69,8 +69,8 @@ void BasicActor<kTold>::Spin(const Ready& ready) const noexcept {
   } while (!closed_.load(std::memory_order_relaxed) && std::chrono::steady_clock::now() < until);
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Send(void* message, bool& full, std::optional<Duration> timeout) {
+template <bool kReported>
+Status BasicActor<kReported>::Send(void* message, bool& full, std::optional<Duration> timeout) {
   Lock lock(mutex_);
   if (messages_.full() && Running() && options_.when_full == WhenFull::kBlock && timeout)
     Wait(room_, lock, *timeout, [this] { return !Running() || !messages_.full(); });
@@ -87,8 +87,8 @@ Status BasicActor<kTold>::Send(void* message, bool& full, std::optional<Duration
 }
 
 // Under the lock. `tell`: what is wrong, which allocates.
-template <bool kTold>
-Status BasicActor<kTold>::SendToFull(void* message, bool tell) {
+template <bool kReported>
+Status BasicActor<kReported>::SendToFull(void* message, bool tell) {
   const auto drop = [this](DropReason reason) {
     if (told()) record_->Drop(reason, 1);
   };
@@ -111,8 +111,8 @@ Status BasicActor<kTold>::SendToFull(void* message, bool tell) {
   return Ok();
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Receive(void* to, bool& full, Duration timeout) {
+template <bool kReported>
+Status BasicActor<kReported>::Receive(void* to, bool& full, Duration timeout) {
   Spin([this] { return answered_.load(std::memory_order_relaxed) > 0; });
   Lock lock(mutex_);
   if (state_ == KernelState::kLaunched) return Refused("receive");
@@ -128,15 +128,15 @@ Status BasicActor<kTold>::Receive(void* to, bool& full, Duration timeout) {
 }
 
 // A loop that takes the next message, or ends, is done with the last one.
-template <bool kTold>
-void BasicActor<kTold>::Settle(TimePoint now) noexcept {
+template <bool kReported>
+void BasicActor<kReported>::Settle(TimePoint now) noexcept {
   if (!working_) return;
   working_ = false;
   if (told()) record_->Processed(now, Seconds(now - taken_at_));
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Take(void* to, bool& full, Duration timeout) {
+template <bool kReported>
+Status BasicActor<kReported>::Take(void* to, bool& full, Duration timeout) {
   Lock lock(mutex_);
   if (working_) Settle(Now());
   const auto ready = [this] { return (state_ == KernelState::kActive && !messages_.empty()) || !Running(); };
@@ -160,8 +160,8 @@ Status BasicActor<kTold>::Take(void* to, bool& full, Duration timeout) {
   return Ok();
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Put(void* reply, bool& full) {
+template <bool kReported>
+Status BasicActor<kReported>::Put(void* reply, bool& full) {
   Lock lock(mutex_);
   const TimePoint now = Now();
   const auto lost = [&](DropReason reason) {
@@ -191,29 +191,29 @@ Status BasicActor<kTold>::Put(void* reply, bool& full) {
   return Ok();
 }
 
-template <bool kTold>
-void BasicActor<kTold>::Done() noexcept {
+template <bool kReported>
+void BasicActor<kReported>::Done() noexcept {
   Lock lock(mutex_);
   Settle(Now());
 }
 
-template <bool kTold>
-void BasicActor<kTold>::Failed(const char* what) noexcept {
+template <bool kReported>
+void BasicActor<kReported>::Failed(const char* what) noexcept {
   Lock lock(mutex_);
   const TimePoint now = Now();
   if (told()) record_->Error(now, what, working_ ? Seconds(now - taken_at_) : kNotMeasured);
   working_ = false;
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Change(std::string_view what, KernelState from, KernelState to) {
+template <bool kReported>
+Status BasicActor<kReported>::Change(std::string_view what, KernelState from, KernelState to) {
   if (state_ != from) return WrongState(id_, state_, from, what);
   SetState(to);
   return Ok();
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Activate() {
+template <bool kReported>
+Status BasicActor<kReported>::Activate() {
   Lock lock(mutex_);
   if (Status status = Change("activated", KernelState::kLaunched, KernelState::kActive); !status.ok())
     return status;
@@ -226,22 +226,22 @@ Status BasicActor<kTold>::Activate() {
   return Ok();
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Deactivate() {
+template <bool kReported>
+Status BasicActor<kReported>::Deactivate() {
   Lock lock(mutex_);
   return Change("deactivated", KernelState::kActive, KernelState::kDeactivated);
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Reactivate() {
+template <bool kReported>
+Status BasicActor<kReported>::Reactivate() {
   Lock lock(mutex_);
   Status status = Change("reactivated", KernelState::kDeactivated, KernelState::kActive);
   if (status.ok()) arrived_.notify_all();
   return status;
 }
 
-template <bool kTold>
-void BasicActor<kTold>::Run() {
+template <bool kReported>
+void BasicActor<kReported>::Run() {
   Lock(mutex_).unlock();  // Activate is done
   std::optional<std::string> why;
   try {
@@ -259,7 +259,7 @@ void BasicActor<kTold>::Run() {
   if (why && Running()) failure_ = *why;
   // A loop that returned by itself has ended; one that was told to end is seen to by Terminate.
   if (Running()) SetState(why ? KernelState::kFailed : KernelState::kTerminated);
-  Lane unread = std::move(messages_);
+  Queue unread = std::move(messages_);
   if (told() && unread.size() > 0) record_->Drop(DropReason::kTerminated, unread.size());
   if (told()) record_->SetDepth(0);
   closed_.store(true, std::memory_order_relaxed);
@@ -267,8 +267,8 @@ void BasicActor<kTold>::Run() {
   lock.unlock();
 }
 
-template <bool kTold>
-void BasicActor<kTold>::DropQueued(Lane& messages, Lane& replies) {
+template <bool kReported>
+void BasicActor<kReported>::DropQueued(Queue& messages, Queue& replies) {
   messages = std::move(messages_);
   replies = std::move(replies_);
   queued_.store(0, std::memory_order_relaxed);
@@ -278,9 +278,9 @@ void BasicActor<kTold>::DropQueued(Lane& messages, Lane& replies) {
   record_->SetDepth(0);
 }
 
-template <bool kTold>
-void BasicActor<kTold>::Close() {
-  Lane messages, replies;  // they end outside of the lock
+template <bool kReported>
+void BasicActor<kReported>::Close() {
+  Queue messages, replies;  // they end outside of the lock
   Lock lock(mutex_);
   if (state_ == KernelState::kTerminating || state_ == KernelState::kTerminated) return;
   SetState(KernelState::kTerminating);
@@ -290,10 +290,10 @@ void BasicActor<kTold>::Close() {
   lock.unlock();
 }
 
-template <bool kTold>
-Status BasicActor<kTold>::Terminate(Duration timeout) {
+template <bool kReported>
+Status BasicActor<kReported>::Terminate(Duration timeout) {
   Close();
-  Lane messages, replies;
+  Queue messages, replies;
   std::thread ended;
   std::unique_ptr<KernelBody> body;
   Lock lock(mutex_);
@@ -311,33 +311,33 @@ Status BasicActor<kTold>::Terminate(Duration timeout) {
 }
 
 // Under the lock.
-template <bool kTold>
-void BasicActor<kTold>::LookAtCpu() const noexcept {
+template <bool kReported>
+void BasicActor<kReported>::LookAtCpu() const noexcept {
   if (!told() || !running_) return;
   if (const auto seconds = cpu_.Seconds()) record_->SetCpu(*seconds);
 }
 
-template <bool kTold>
-ring::KernelRecord& BasicActor<kTold>::Record() const {
+template <bool kReported>
+ring::KernelRecord& BasicActor<kReported>::Record() const {
   CHECK(record_);  // who asks has it from a directory, which has only those
   LookAtCpu();
   return *record_;
 }
 
-template <bool kTold>
-KernelTelemetry BasicActor<kTold>::Copy() const {
+template <bool kReported>
+KernelTelemetry BasicActor<kReported>::Copy() const {
   Lock lock(mutex_);
   return Record().Copy(Now(), std::chrono::system_clock::now());
 }
 
-template <bool kTold>
-void BasicActor<kTold>::AddTo(ring::KernelTotals& totals) const {
+template <bool kReported>
+void BasicActor<kReported>::AddTo(ring::KernelTotals& totals) const {
   Lock lock(mutex_);
   Record().AddTo(totals);
 }
 
-template <bool kTold>
-void BasicActor<kTold>::Reset() {
+template <bool kReported>
+void BasicActor<kReported>::Reset() {
   Lock lock(mutex_);
   Record().Reset(Now());
 }

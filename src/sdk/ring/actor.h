@@ -51,7 +51,7 @@ class RingActor : public ring::KernelSource {
 };
 
 // kTold false is an actor without a trace of telemetry, which a benchmark compares.
-template <bool kTold>
+template <bool kReported>
 class BasicActor final : public RingActor {
  public:
   explicit BasicActor(ActorOptions options);
@@ -80,7 +80,7 @@ class BasicActor final : public RingActor {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  bool told() const noexcept { return kTold && record_ != nullptr; }
+  bool told() const noexcept { return kReported && record_ != nullptr; }
   TimePoint Now() const noexcept { return told() ? std::chrono::steady_clock::now() : TimePoint(); }
   void Run();
   void SetState(KernelState state);
@@ -89,7 +89,7 @@ class BasicActor final : public RingActor {
   bool Running() const noexcept {
     return state_ == KernelState::kActive || state_ == KernelState::kDeactivated;
   }
-  void DropQueued(ring::Lane& messages, ring::Lane& replies);
+  void DropQueued(ring::Queue& messages, ring::Queue& replies);
   Status SendToFull(void* message, bool tell);
   void Settle(TimePoint now) noexcept;
   void LookAtCpu() const noexcept;
@@ -105,7 +105,7 @@ class BasicActor final : public RingActor {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable arrived_, room_, replied_, reply_room_, ended_;
-  ring::Lane messages_, replies_;
+  ring::Queue messages_, replies_;
   KernelState state_ = KernelState::kLaunched;
   std::string failure_;
   std::unique_ptr<ring::KernelRecord> record_;  // null: telemetry is off

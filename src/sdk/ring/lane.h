@@ -11,24 +11,24 @@
 
 namespace gpulens::ring {
 
-class Lane {
+class Queue {
  public:
-  Lane() = default;
+  Queue() = default;
   // `form` outlives the lane; null: it takes nothing. `stamped`: remembers when messages came.
-  Lane(const internal::MessageForm* form, size_t limit, bool stamped)
+  Queue(const internal::MessageForm* form, size_t limit, bool stamped)
       : form_(form), limit_(form ? limit : 0) {
     if (!form) return;
     slots_ = ::operator new(limit * form->size, std::align_val_t(form->align), std::nothrow);
     if (stamped) stamps_.reset(new (std::nothrow) TimePoint[limit]);
     if (!slots_ || (stamped && !stamps_)) limit_ = 0;
   }
-  Lane(Lane&& other) noexcept { Swap(other); }
-  Lane& operator=(Lane&& other) noexcept {
-    Lane gone(std::move(*this));
+  Queue(Queue&& other) noexcept { Swap(other); }
+  Queue& operator=(Queue&& other) noexcept {
+    Queue gone(std::move(*this));
     Swap(other);
     return *this;
   }
-  ~Lane() {
+  ~Queue() {
     for (; size_ > 0; Advance()) form_->destroy(At(head_));
     if (slots_) ::operator delete(slots_, std::align_val_t(form_->align));
   }
@@ -67,7 +67,7 @@ class Lane {
     if (++head_ == limit_) head_ = 0;
     --size_;
   }
-  void Swap(Lane& other) noexcept {
+  void Swap(Queue& other) noexcept {
     std::swap(form_, other.form_);
     std::swap(limit_, other.limit_);
     std::swap(head_, other.head_);

@@ -19,7 +19,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr Duration kPatience = 20s;  // of what must come
+constexpr Duration kTimeout = 20s;  // of what must come
 
 uint64_t Dropped(const KernelTelemetry& of, DropReason reason) {
   return of.dropped_by[static_cast<size_t>(reason)];
@@ -35,7 +35,7 @@ const Sample* FindSample(const std::vector<Sample>& all, std::string_view name) 
 // Waits for a condition of another thread.
 template <class Condition>
 bool Comes(const Condition& condition) {
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + kTimeout;
   while (!condition()) {
     if (std::chrono::steady_clock::now() > until) return false;
     std::this_thread::yield();
@@ -80,7 +80,7 @@ TEST(RingKernel, TheExample) {
   Runtime the;
   auto square = the.Start<int, long>("square", [](int x) { return long{x} * x; });
   EXPECT_TRUE(square.Send(7, 1s).ok());
-  EXPECT_EQ(square.Receive(kPatience).value_or(-1), 49);
+  EXPECT_EQ(square.Receive(kTimeout).value_or(-1), 49);
 }
 
 TEST(RingKernel, AHundredMessagesInOrderAreCounted) {
@@ -88,7 +88,7 @@ TEST(RingKernel, AHundredMessagesInOrderAreCounted) {
   auto echo = the.Start<std::string, std::string>("worker", [](std::string text) { return text + "!"; });
   EXPECT_EQ(the.Of("worker").messages_processed, 0u);
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(echo.Send(std::to_string(i)).ok());
-  for (int i = 0; i < 100; ++i) ASSERT_EQ(echo.Receive(kPatience).value_or(""), std::to_string(i) + "!");
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(echo.Receive(kTimeout).value_or(""), std::to_string(i) + "!");
   const KernelTelemetry copy = the.Of("worker");
   EXPECT_EQ(copy.messages_received, 100u);
   EXPECT_EQ(copy.messages_processed, 100u);
@@ -114,7 +114,7 @@ TEST(RingKernel, ExceptionsAreCountedAndTheNextMessageFollows) {
     return x;
   });
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(kernel.Send(i).ok());
-  for (int i = 0; i < 94; ++i) ASSERT_TRUE(kernel.Receive(kPatience).ok());
+  for (int i = 0; i < 94; ++i) ASSERT_TRUE(kernel.Receive(kTimeout).ok());
   const KernelTelemetry copy = the.Of("k");
   EXPECT_EQ(copy.errors, 6u);
   EXPECT_EQ(copy.messages_processed, 94u);
@@ -148,7 +148,7 @@ TEST(RingKernel, MovesWhatCannotBeCopied) {
   using Box = std::unique_ptr<int>;
   auto kernel = the.Start<Box, Box>("k", [](Box box) { return ++*box, std::move(box); }, {.queue_size = 1});
   EXPECT_TRUE(kernel.Send(std::make_unique<int>(1)).ok());
-  EXPECT_EQ(**kernel.Receive(kPatience), 2);
+  EXPECT_EQ(**kernel.Receive(kTimeout), 2);
 }
 
 TEST(RingKernel, States) {
@@ -167,7 +167,7 @@ TEST(RingKernel, States) {
   EXPECT_FALSE(runtime.Reactivate("k").ok());
   EXPECT_TRUE(runtime.Activate("k").ok());
   EXPECT_EQ(the.Of("k").state, KernelState::kActive);
-  EXPECT_LT(std::chrono::system_clock::now() - *the.Of("k").start_time, kPatience);
+  EXPECT_LT(std::chrono::system_clock::now() - *the.Of("k").start_time, kTimeout);
   const Status twice = runtime.Activate("k");
   EXPECT_EQ(twice.code, Code::kInvalidArgument);
   EXPECT_THAT(twice.detail, HasSubstr("is active; only one that is launched can be activated"));
@@ -191,7 +191,7 @@ TEST(RingKernel, ADeactivatedOneTakesInAndWorksOnNothing) {
   EXPECT_EQ(the.Of("k").messages_received, 3u);
   EXPECT_EQ(the.Of("k").messages_processed, 0u);
   ASSERT_TRUE(the.runtime.Reactivate("k").ok());
-  for (int i = 0; i < 3; ++i) EXPECT_EQ(kernel.Receive(kPatience).value_or(-1), i);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(kernel.Receive(kTimeout).value_or(-1), i);
 }
 
 TEST(RingKernel, BadLaunches) {
@@ -240,8 +240,8 @@ TEST(RingKernel, WhenFullDropsTheOldest) {
   EXPECT_EQ(copy.messages_received, 5u);
   EXPECT_EQ(Dropped(copy, DropReason::kOldest), 3u);
   ASSERT_TRUE(the.runtime.Reactivate("k").ok());
-  EXPECT_EQ(kernel.Receive(kPatience).value_or(""), "four");
-  EXPECT_EQ(kernel.Receive(kPatience).value_or(""), "five");
+  EXPECT_EQ(kernel.Receive(kTimeout).value_or(""), "four");
+  EXPECT_EQ(kernel.Receive(kTimeout).value_or(""), "five");
 }
 
 TEST(RingKernel, WhenFullDropsTheNewest) {
@@ -253,8 +253,8 @@ TEST(RingKernel, WhenFullDropsTheNewest) {
   EXPECT_EQ(the.Of("k").messages_received, 2u);
   EXPECT_EQ(Dropped(the.Of("k"), DropReason::kNewest), 3u);
   ASSERT_TRUE(the.runtime.Reactivate("k").ok());
-  EXPECT_EQ(kernel.Receive(kPatience).value_or(-1), 1);
-  EXPECT_EQ(kernel.Receive(kPatience).value_or(-1), 2);
+  EXPECT_EQ(kernel.Receive(kTimeout).value_or(-1), 1);
+  EXPECT_EQ(kernel.Receive(kTimeout).value_or(-1), 2);
 }
 
 TEST(RingKernel, WhenFullBlocksUntilThereIsRoomOrTheDeadline) {
@@ -266,10 +266,10 @@ TEST(RingKernel, WhenFullBlocksUntilThereIsRoomOrTheDeadline) {
   EXPECT_FALSE(kernel.TrySend(3));
   EXPECT_EQ(Dropped(the.Of("k"), DropReason::kTimeout), 1u);
   EXPECT_EQ(Dropped(the.Of("k"), DropReason::kRejected), 1u);
-  std::thread sender([&] { EXPECT_TRUE(kernel.Send(4, kPatience).ok()); });
+  std::thread sender([&] { EXPECT_TRUE(kernel.Send(4, kTimeout).ok()); });
   ASSERT_TRUE(the.runtime.Reactivate("k").ok());
-  EXPECT_EQ(kernel.Receive(kPatience).value_or(-1), 1);
-  EXPECT_EQ(kernel.Receive(kPatience).value_or(-1), 4);
+  EXPECT_EQ(kernel.Receive(kTimeout).value_or(-1), 1);
+  EXPECT_EQ(kernel.Receive(kTimeout).value_or(-1), 4);
   sender.join();
 }
 
@@ -288,8 +288,8 @@ TEST(RingKernel, RepliesThatNobodyTakes) {
   }
   EXPECT_EQ(the.Of("rejects").messages_sent, 2u);
   EXPECT_EQ(the.Of("oldest").messages_sent, 5u);
-  EXPECT_EQ(rejects.Receive(kPatience).value_or(-1), 0);
-  EXPECT_EQ(oldest.Receive(kPatience).value_or(-1), 3);
+  EXPECT_EQ(rejects.Receive(kTimeout).value_or(-1), 0);
+  EXPECT_EQ(oldest.Receive(kTimeout).value_or(-1), 3);
 }
 
 TEST(RingKernel, TerminateWakesWhoeverWaits) {
@@ -303,8 +303,8 @@ TEST(RingKernel, TerminateWakesWhoeverWaits) {
   std::thread sender([&] { ++ready, sent = kernel.Send(2); });
   std::thread receiver([&] { ++ready, received = idle.Receive().status(); });
   EXPECT_TRUE(Comes([&] { return ready == 2; }));
-  EXPECT_TRUE(the.runtime.Terminate("k", kPatience).ok());
-  EXPECT_TRUE(the.runtime.Terminate("idle", kPatience).ok());
+  EXPECT_TRUE(the.runtime.Terminate("k", kTimeout).ok());
+  EXPECT_TRUE(the.runtime.Terminate("idle", kTimeout).ok());
   sender.join();
   receiver.join();
   EXPECT_EQ(sent.code, Code::kUnavailable);
@@ -323,7 +323,7 @@ TEST(RingKernel, AHandlerThatWillNotEndKeepsTheKernel) {
   EXPECT_EQ(*the.runtime.state("k"), KernelState::kTerminating);
   EXPECT_EQ(kernel.Send(2).code, Code::kUnavailable);
   gate.Open();
-  EXPECT_TRUE(the.runtime.Terminate("k", kPatience).ok());
+  EXPECT_TRUE(the.runtime.Terminate("k", kTimeout).ok());
   EXPECT_EQ(the.Of("k").messages_processed, 1u);
   EXPECT_EQ(Dropped(the.Of("k"), DropReason::kTerminated), 1u) << "its reply";
 }
@@ -334,7 +334,7 @@ TEST(RingKernel, CannotTerminateItselfButEnds) {
   auto kernel = the.Start<int, void>("k", [&](int) { got.set_value(the.runtime.Terminate("k")); });
   ASSERT_TRUE(kernel.Send(1).ok());
   EXPECT_EQ(got.get_future().get().code, Code::kInvalidArgument);
-  EXPECT_TRUE(the.runtime.Terminate("k", kPatience).ok());
+  EXPECT_TRUE(the.runtime.Terminate("k", kTimeout).ok());
 }
 
 TEST(RingKernel, HandlesOutliveTheRuntime) {
@@ -353,7 +353,7 @@ TEST(RingKernel, TelemetryOutlivesTheKernelUntilAReset) {
   for (uint64_t round = 1; round <= 2; ++round) {
     auto kernel = the.Start<int, int>("k", echo);
     EXPECT_EQ(the.Of("k").messages_processed, 0u) << "a new one begins at 0";
-    for (uint64_t i = 0; i < round; ++i) ASSERT_TRUE(kernel.Send(1).ok() && kernel.Receive(kPatience).ok());
+    for (uint64_t i = 0; i < round; ++i) ASSERT_TRUE(kernel.Send(1).ok() && kernel.Receive(kTimeout).ok());
     ASSERT_TRUE(the.runtime.Terminate("k").ok());
     EXPECT_EQ(the.Of("k").messages_processed, round);
   }
@@ -371,7 +371,7 @@ TEST(RingKernel, AResetBeginsAnewAndTheKernelGoesOn) {
   Runtime the;
   const auto echo = [](int x) { return x; };
   auto a = the.Start<int, int>("a", echo), b = the.Start<int, int>("b", echo);
-  for (auto* kernel : {&a, &b}) ASSERT_TRUE(kernel->Send(1).ok() && kernel->Receive(kPatience).ok());
+  for (auto* kernel : {&a, &b}) ASSERT_TRUE(kernel->Send(1).ok() && kernel->Receive(kTimeout).ok());
   const double cpu = the.Of("a").cpu_seconds;
   the.runtime.ResetTelemetry("a");
   EXPECT_EQ(the.Of("a").messages_processed, 0u);
@@ -379,7 +379,7 @@ TEST(RingKernel, AResetBeginsAnewAndTheKernelGoesOn) {
   EXPECT_LT(the.Of("a").cpu_seconds, cpu + 10);
   EXPECT_TRUE(the.Of("a").start_time);
   EXPECT_EQ(the.Of("b").messages_processed, 1u);
-  ASSERT_TRUE(a.Send(1).ok() && a.Receive(kPatience).ok());
+  ASSERT_TRUE(a.Send(1).ok() && a.Receive(kTimeout).ok());
   EXPECT_EQ(the.Of("a").messages_processed, 1u);
   EXPECT_EQ(FindSample(the.registry.Snapshot(), "ring_kernel.messages.processed")->value, 2);
 }
@@ -389,7 +389,7 @@ TEST(RingKernel, OffByDefault) {
   EXPECT_FALSE(runtime.telemetry_enabled());
   auto kernel = runtime.Launch<int, int>("k", [](int x) { return x; });
   ASSERT_TRUE(kernel && runtime.Activate("k").ok());
-  for (int i = 0; i < 10; ++i) ASSERT_TRUE(kernel->Send(i).ok() && kernel->Receive(kPatience).ok());
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(kernel->Send(i).ok() && kernel->Receive(kTimeout).ok());
   EXPECT_FALSE(runtime.telemetry("k"));
   EXPECT_THAT(runtime.all_telemetry(), IsEmpty());
   EXPECT_EQ(runtime.Summary().kernel_count, 1u);
@@ -413,13 +413,13 @@ TEST(RingLoop, ReceivesAndSendsUntilItIsToldToEnd) {
   ASSERT_TRUE(kernel && the.runtime.Activate("loop").ok());
   for (int i = 0; i < 10; ++i) {
     ASSERT_TRUE(kernel->Send(i).ok() && kernel->Send(-1).ok());
-    EXPECT_EQ(kernel->Receive(kPatience).value_or(-1), i);
-    EXPECT_EQ(kernel->Receive(kPatience).value_or(-1), i + 1);
+    EXPECT_EQ(kernel->Receive(kTimeout).value_or(-1), i);
+    EXPECT_EQ(kernel->Receive(kTimeout).value_or(-1), i + 1);
   }
   EXPECT_TRUE(Comes([&] { return the.Of("loop").messages_processed == 20; })) << "one for each receive";
   EXPECT_EQ(the.Of("loop").messages_sent, 20u);
   EXPECT_EQ(the.Of("loop").service_seconds.n, 20u);
-  EXPECT_TRUE(the.runtime.Terminate("loop", kPatience).ok());
+  EXPECT_TRUE(the.runtime.Terminate("loop", kTimeout).ok());
 }
 
 TEST(RingLoop, ThatThrowsHasFailed) {
@@ -433,7 +433,7 @@ TEST(RingLoop, ThatThrowsHasFailed) {
   ASSERT_TRUE(kernel && the.runtime.Activate("loop").ok());
   ASSERT_TRUE(kernel->Send(1).ok() && kernel->Send(2).ok());
   EXPECT_TRUE(Comes([&] { return *the.runtime.state("loop") == KernelState::kFailed; }));
-  EXPECT_EQ(kernel->Receive(kPatience).value_or(-1), 1) << "the reply from before is still there";
+  EXPECT_EQ(kernel->Receive(kTimeout).value_or(-1), 1) << "the reply from before is still there";
   const Status none = kernel->Receive().status();
   EXPECT_EQ(none.code, Code::kUnavailable);
   EXPECT_THAT(none.detail, HasSubstr("\"loop\" has failed: two is too many"));
@@ -465,7 +465,7 @@ TEST(RingRuntime, SummaryIsTheSumOfItsKernels) {
   const auto echo = [](int x) { return x; };
   for (const char* id : {"worker_0", "worker_1", "worker_2"}) {
     auto kernel = the.Start<int, int>(id, echo);
-    for (int i = 0; i < 10; ++i) ASSERT_TRUE(kernel.Send(i).ok() && kernel.Receive(kPatience).ok());
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(kernel.Send(i).ok() && kernel.Receive(kTimeout).ok());
   }
   const KernelSummary summary = the.runtime.Summary();
   EXPECT_EQ(summary.kernel_count, 3u);
@@ -509,7 +509,7 @@ TEST(RingRuntime, ASteadyRoundTripDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own operator new";
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; });
-  const auto round = [&] { ASSERT_TRUE(kernel.Send(1).ok() && kernel.Receive(kPatience).ok()); };
+  const auto round = [&] { ASSERT_TRUE(kernel.Send(1).ok() && kernel.Receive(kTimeout).ok()); };
   for (int i = 0; i < 100; ++i) round();
   const uint64_t before = AllAllocations();
   for (int i = 0; i < 1'000; ++i) round();
@@ -520,8 +520,8 @@ TEST(RingRuntime, SpinningFindsTheSame) {
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; }, {.spin = 50us});
   for (int i = 0; i < 200; ++i)
-    ASSERT_TRUE(kernel.Send(i).ok() && kernel.Receive(kPatience).value_or(-1) == i);
-  EXPECT_TRUE(the.runtime.Terminate("k", kPatience).ok());
+    ASSERT_TRUE(kernel.Send(i).ok() && kernel.Receive(kTimeout).value_or(-1) == i);
+  EXPECT_TRUE(the.runtime.Terminate("k", kTimeout).ok());
 }
 
 }  // namespace

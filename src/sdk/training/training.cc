@@ -26,10 +26,10 @@ Instrument OfRank(std::string_view name, std::string_view unit, std::string_view
 }
 
 // A gauge that also remembers what it was set to. Any thread.
-class Told {
+class Reported {
  public:
-  Told(std::string_view name, std::string_view unit, std::string_view description, Registry& registry,
-       int rank)
+  Reported(std::string_view name, std::string_view unit, std::string_view description, Registry& registry,
+           int rank)
       : gauge_(OfRank<Gauge>(name, unit, description, registry, rank)) {}
   void Set(double value) noexcept {
     last_.store(value, std::memory_order_relaxed);
@@ -147,7 +147,7 @@ struct TrainingMonitor::State {
                        rank),
           busy("training.step.busy_ratio", "1", "This rank's busy time by the median of all ranks.", registry,
                rank) {}
-    Told mfu, hfu, tflops, step_time, loss, norm, nonfinite, clipped, wait, save, save_rate, restore,
+    Reported mfu, hfu, tflops, step_time, loss, norm, nonfinite, clipped, wait, save, save_rate, restore,
         restore_rate, busy;
   };
 
@@ -232,7 +232,7 @@ void TrainingMonitor::RecordDataWait(double seconds) noexcept {
 
 namespace {
 
-void RecordCheckpoint(Told& duration, Told& rate, double seconds, double bytes) noexcept {
+void RecordCheckpoint(Reported& duration, Reported& rate, double seconds, double bytes) noexcept {
   if (!IsTime(seconds)) return;
   duration.Set(seconds);
   // A rate of an earlier checkpoint beside the duration of this one would be of neither.

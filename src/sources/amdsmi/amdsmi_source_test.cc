@@ -28,7 +28,7 @@ using driver::StartReason;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr Duration kPatience = seconds(20);
+constexpr Duration kTimeout = seconds(20);
 
 class AmdsmiSourceTest : public testing::Test {
  protected:
@@ -60,7 +60,7 @@ class AmdsmiSourceTest : public testing::Test {
   }
   // Polls as an event loop would until `done`; false after kPatience.
   static bool Until(DriverSource& source, const std::function<bool()>& done) {
-    int64_t end = (Now() + kPatience).boot_ns;
+    int64_t end = (Now() + kTimeout).boot_ns;
     while (true) {
       source.Poll(Now());
       if (done()) return true;
@@ -81,14 +81,14 @@ class AmdsmiSourceTest : public testing::Test {
 
 TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
   DriverSource source(AmdsmiVendor(), options_);
-  auto processes_told = [&] {
+  auto processes_reported = [&] {
     if (!AllOk(source, 8)) return false;
     for (const Device& device : source.devices()) {
       if (device.uses.empty()) return false;
     }
     return true;
   };
-  ASSERT_TRUE(Until(source, processes_told));
+  ASSERT_TRUE(Until(source, processes_reported));
   EXPECT_TRUE(source.driver().up);
   EXPECT_EQ(source.driver().driver_version, "6.14.14");
   EXPECT_EQ(source.driver().library_version, "26.2.1");

@@ -53,9 +53,9 @@ Result<CloudQuery> CloudQuery::Make(Cloud cloud, std::string_view endpoint, Http
   return CloudQuery(cloud, std::move(token), client.Open(target));
 }
 
-void CloudQuery::Ask(Duration timeout, Done done) {
-  if (cloud_ == Cloud::kGcp) return AskFacts(std::string(kGceField), timeout, std::move(done));
-  if (cloud_ == Cloud::kAzure) return AskFacts(std::string(kAzureField), timeout, std::move(done));
+void CloudQuery::Query(Duration timeout, Done done) {
+  if (cloud_ == Cloud::kGcp) return QueryFacts(std::string(kGceField), timeout, std::move(done));
+  if (cloud_ == Cloud::kAzure) return QueryFacts(std::string(kAzureField), timeout, std::move(done));
   // The two questions share the time.
   HttpPost put{kEc2Token, nullptr, nullptr, timeout / 2, {}, "PUT"};
   token_->Post(std::move(put), [this, timeout, done = std::move(done)](HttpReply& reply) {
@@ -64,11 +64,11 @@ void CloudQuery::Ask(Duration timeout, Done done) {
     if (reply.body.empty() || reply.body.size() > kMostToken ||
         !AddRequestField(headers, "X-aws-ec2-metadata-token", reply.body))
       return done(Status{Code::kDataLoss, "the metadata service returned no token"});
-    AskFacts(std::move(headers), timeout / 2, done);
+    QueryFacts(std::move(headers), timeout / 2, done);
   });
 }
 
-void CloudQuery::AskFacts(std::string headers, Duration timeout, Done done) {
+void CloudQuery::QueryFacts(std::string headers, Duration timeout, Done done) {
   facts_->Get({headers, nullptr, timeout, {}}, [cloud = cloud_, done = std::move(done)](HttpReply& reply) {
     if (reply.failure != HttpFailure::kNone) return done(Why(reply));
     done(Read(cloud, reply.body));

@@ -23,12 +23,12 @@ class CloudQuery {
 
   using Done = std::function<void(Result<CloudIdentity>)>;
   // Calls `done` once, within `timeout`, never from inside; not at all when this is destroyed before.
-  void Ask(Duration timeout, Done done);
+  void Query(Duration timeout, Done done);
 
  private:
   CloudQuery(Cloud cloud, std::unique_ptr<HttpChannel> token, std::unique_ptr<HttpChannel> facts)
       : cloud_(cloud), token_(std::move(token)), facts_(std::move(facts)) {}
-  void AskFacts(std::string headers, Duration timeout, Done done);
+  void QueryFacts(std::string headers, Duration timeout, Done done);
 
   Cloud cloud_;
   std::unique_ptr<HttpChannel> token_;  // EC2 alone

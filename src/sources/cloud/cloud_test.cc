@@ -78,7 +78,7 @@ class CloudQueryTest : public ::testing::Test {
     loop_.Call([this] { query_.reset(); });
     loop_.Stop();
   }
-  Result<CloudIdentity> Ask(Cloud cloud, const std::string& endpoint) {
+  Result<CloudIdentity> Query(Cloud cloud, const std::string& endpoint) {
     auto made = CloudQuery::Make(cloud, endpoint, client_);
     EXPECT_TRUE(made.ok());
     query_.emplace(*std::move(made));
@@ -86,7 +86,7 @@ class CloudQueryTest : public ::testing::Test {
     std::condition_variable came;
     std::optional<Result<CloudIdentity>> answer;
     loop_.Call([&] {
-      query_->Ask(std::chrono::seconds(20), [&](Result<CloudIdentity> found) {
+      query_->Query(std::chrono::seconds(20), [&](Result<CloudIdentity> found) {
         std::lock_guard lock(mutex);
         answer.emplace(std::move(found));
         came.notify_one();
@@ -111,7 +111,7 @@ TEST_F(CloudQueryTest, Ec2WantsATokenFirst) {
     const bool token = request.starts_with("PUT /latest/api/token ");
     return testing::ScriptedServer::Turn{.answer = Answer(token ? "se:cret=" : kEc2)};
   });
-  auto found = Ask(Cloud::kAws, server.Url(""));
+  auto found = Query(Cloud::kAws, server.Url(""));
   ASSERT_TRUE(found.ok()) << found.error().detail;
   EXPECT_EQ(found->host_id, "i-0123");
   const std::vector<std::string> requests = server.requests();
@@ -125,8 +125,8 @@ TEST_F(CloudQueryTest, TheOthersWantAField) {
   testing::ScriptedServer server([](int, int, const std::string& request) {
     return testing::ScriptedServer::Turn{.answer = Answer(request.starts_with("GET /comp") ? kGce : kAzure)};
   });
-  EXPECT_EQ(Ask(Cloud::kGcp, server.Url(""))->zone, "us-central1-a");
-  EXPECT_EQ(Ask(Cloud::kAzure, server.Url(""))->zone, "eastus-2");
+  EXPECT_EQ(Query(Cloud::kGcp, server.Url(""))->zone, "us-central1-a");
+  EXPECT_EQ(Query(Cloud::kAzure, server.Url(""))->zone, "eastus-2");
   EXPECT_NE(server.requests()[0].find("Metadata-Flavor: Google\r\n"), std::string::npos);
   EXPECT_NE(server.requests()[1].find("Metadata: true\r\n"), std::string::npos);
 }
@@ -135,13 +135,13 @@ TEST_F(CloudQueryTest, WhatGoesWrong) {
   std::string answer = Answer("no", "403 Forbidden");
   testing::ScriptedServer server(
       [&](int, int, const std::string&) { return testing::ScriptedServer::Turn{.answer = answer}; });
-  EXPECT_EQ(Ask(Cloud::kAws, server.Url("")).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(Query(Cloud::kAws, server.Url("")).error().code, Code::kPermissionDenied);
   answer = Answer("");
-  EXPECT_EQ(Ask(Cloud::kAws, server.Url("")).error().code, Code::kDataLoss) << "an empty token";
+  EXPECT_EQ(Query(Cloud::kAws, server.Url("")).error().code, Code::kDataLoss) << "an empty token";
   answer = Answer("a\r\nb: c");
-  EXPECT_EQ(Ask(Cloud::kAws, server.Url("")).error().code, Code::kDataLoss) << "a token that is two fields";
+  EXPECT_EQ(Query(Cloud::kAws, server.Url("")).error().code, Code::kDataLoss) << "a token that is two fields";
   answer = Answer("<html>");
-  EXPECT_EQ(Ask(Cloud::kGcp, server.Url("")).error().code, Code::kDataLoss);
+  EXPECT_EQ(Query(Cloud::kGcp, server.Url("")).error().code, Code::kDataLoss);
 }
 
 }  // namespace

@@ -33,11 +33,11 @@ class HlSmiSourceTest : public ::testing::Test {
   void Mode(const std::string& mode) {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/state.mode", mode + "\n"));
   }
-  static const Reading& Ask(HlSmiSource& source, Duration patience = seconds(60)) {
+  static const Reading& Query(HlSmiSource& source, Duration max_age = seconds(60)) {
     std::mutex mutex;
     std::condition_variable came;
     bool done = false;
-    source.Request(RealClock().Now() + patience, [&] {
+    source.Request(RealClock().Now() + max_age, [&] {
       std::lock_guard lock(mutex);
       done = true;
       came.notify_all();
@@ -54,14 +54,14 @@ class HlSmiSourceTest : public ::testing::Test {
 
 TEST_F(HlSmiSourceTest, ValuesChangeWithEveryReading) {
   HlSmiSource source(Quick(), RealClock());
-  Reading first = Ask(source);
+  Reading first = Query(source);
   ASSERT_TRUE(first.status.ok()) << first.status.detail;
   ASSERT_EQ(first.cards.size(), 2u);
   EXPECT_EQ(first.cards[1].card.rows_replaced, 4);
   EXPECT_EQ(first.cards[0].ports.ports.size(), 3u);
   EXPECT_EQ(first.cards[0].ports_before.ports.size(), 3u) << "a rate is known at once";
   EXPECT_LT(first.cards[0].ports_before.ports[1].received, first.cards[0].ports.ports[1].received);
-  Reading second = Ask(source);
+  Reading second = Query(source);
   EXPECT_LT(first.cards[0].card.memory_used_bytes, second.cards[0].card.memory_used_bytes);
   EXPECT_EQ(second.cards[0].ports_before.at, first.cards[0].ports.at);
 }
@@ -69,19 +69,19 @@ TEST_F(HlSmiSourceTest, ValuesChangeWithEveryReading) {
 TEST_F(HlSmiSourceTest, AnOlderHlSmiIsAskedForLess) {
   Mode("old");
   HlSmiSource source(Quick(), RealClock());
-  Reading reading = Ask(source);
+  Reading reading = Query(source);
   ASSERT_TRUE(reading.status.ok()) << reading.status.detail;
   EXPECT_EQ(reading.cards.size(), 2u);
   EXPECT_FALSE(reading.cards[0].card.rows_replaced) << "not told, so not 0";
   uint64_t calls = reading.calls;
-  Reading second = Ask(source);
+  Reading second = Query(source);
   EXPECT_EQ(second.calls - calls, 1u + 2u) << "what it refused is not asked again: cards and two times ports";
 }
 
 TEST_F(HlSmiSourceTest, WhatHangsIsKilledAndNamed) {
   Mode("hang");
   HlSmiSource source(Quick(milliseconds(300)), RealClock());
-  Reading reading = Ask(source);
+  Reading reading = Query(source);
   EXPECT_EQ(reading.status.code, Code::kTimeout);
   EXPECT_NE(reading.status.detail.find("killed"), std::string::npos) << reading.status.detail;
   EXPECT_EQ(reading.calls, 1u) << "nothing else is started meanwhile";
@@ -92,17 +92,17 @@ TEST_F(HlSmiSourceTest, WhatHangsIsKilledAndNamed) {
 TEST_F(HlSmiSourceTest, WhatPrintsWithoutEndFailsOrTalksNonsenseIsAnError) {
   HlSmiSource source(Quick(), RealClock());
   Mode("endless");
-  EXPECT_EQ(Ask(source).status.code, Code::kExhausted);
+  EXPECT_EQ(Query(source).status.code, Code::kExhausted);
   Mode("garbage");
-  EXPECT_EQ(Ask(source).status.code, Code::kDataLoss);
+  EXPECT_EQ(Query(source).status.code, Code::kDataLoss);
   Mode("exit3");
-  EXPECT_EQ(Ask(source).status.code, Code::kIo);
+  EXPECT_EQ(Query(source).status.code, Code::kIo);
   EXPECT_NE(source.last().status.detail.find("exited with 3: hl-smi: cannot open"), std::string::npos)
       << source.last().status.detail;
   Mode("none");
-  EXPECT_TRUE(Ask(source).status.ok());
+  EXPECT_TRUE(Query(source).status.ok());
   Mode("no_cards");
-  EXPECT_TRUE(Ask(source).status.ok());
+  EXPECT_TRUE(Query(source).status.ok());
   EXPECT_TRUE(source.last().cards.empty());
 }
 

@@ -43,7 +43,7 @@ TEST_F(HostTest, CpuTimes) {
   EXPECT_EQ(cpu.total.user, 988000u);
   EXPECT_EQ(cpu.total.idle, 72000196u);
   EXPECT_THAT(cpu.total.steal, Optional(32u));
-  EXPECT_THAT(cpu.total.guest, Optional(20000u));
+  EXPECT_THAT(cpu.total.owner, Optional(20000u));
   ASSERT_EQ(cpu.cpus.size(), 8u);
   EXPECT_EQ(cpu.cpus[7].number, 7u);
   EXPECT_EQ(cpu.cpus[7].ticks.system, 41070u);
@@ -155,7 +155,7 @@ TEST_F(HostTest, FileSystemsThatCouldHangAreNotAsked) {
   EXPECT_FALSE(list[2].inodes.has_value());
   EXPECT_TRUE(list[3].mount.read_only);
   EXPECT_EQ(list[3].mount.root, "/");
-  for (size_t i : {4u, 5u, 6u, 7u, 8u, 10u}) EXPECT_EQ(list[i].answer, FileSystem::Answer::kNotAsked) << i;
+  for (size_t i : {4u, 5u, 6u, 7u, 8u, 10u}) EXPECT_EQ(list[i].answer, FileSystem::Answer::kNotQueried) << i;
   EXPECT_EQ(list[9].answer, FileSystem::Answer::kFailed);
   EXPECT_EQ(list[9].error, Code::kDataLoss);
 }

@@ -141,12 +141,12 @@ Status FindDiskSize(HostFiles& files, std::string_view device, std::optional<uin
 }
 
 FileSystemReader::FileSystemReader(HostFiles& files, StatVfs ask)
-    : files_(files), ask_(ask), mountinfo_(std::string(files.mountinfo())) {}
+    : files_(files), query_(ask), mountinfo_(std::string(files.mountinfo())) {}
 
-void FileSystemReader::Ask(FileSystem& file_system) {
+void FileSystemReader::Query(FileSystem& file_system) {
   path_.assign(files_.root()).append(file_system.mount.mount_point);
   struct statvfs answer = {};
-  if (ask_(path_.c_str(), &answer) != 0) {
+  if (query_(path_.c_str(), &answer) != 0) {
     file_system.answer = FileSystem::Answer::kFailed;
     file_system.error = CodeOfErrno(errno);
     return;
@@ -177,11 +177,11 @@ Status FileSystemReader::Read(std::vector<FileSystem>& out) {
   for (const Mount& mount : table_.mounts()) {
     FileSystem& file_system = SlotAt(out, count++);
     file_system.mount = mount;
-    file_system.answer = FileSystem::Answer::kNotAsked;
+    file_system.answer = FileSystem::Answer::kNotQueried;
     file_system.error = Code::kOk;
     file_system.inodes.reset();
     file_system.inodes_free.reset();
-    if (file_system.mount.mount_class == MountClass::kLocal) Ask(file_system);
+    if (file_system.mount.mount_class == MountClass::kLocal) Query(file_system);
   }
   out.resize(count);
   return Ok();

@@ -73,11 +73,11 @@ Status FindDiskSize(HostFiles& files, std::string_view device, std::optional<uin
 struct FileSystem {
   enum class Answer : uint8_t {
     kOk,
-    kNotAsked,  // Remote: a call could hang for ever, so that is left to a process that may be killed.
-    kFailed,    // `error` tells: not permitted, gone, or impossible numbers.
+    kNotQueried,  // Remote: a call could hang for ever, so that is left to a process that may be killed.
+    kFailed,      // `error` tells: not permitted, gone, or impossible numbers.
   };
   Mount mount;
-  Answer answer = Answer::kNotAsked;
+  Answer answer = Answer::kNotQueried;
   Code error = Code::kOk;
   // Meaningful when answered. used = size - free; reserved for root = free - available.
   uint64_t size_bytes = 0, free_bytes = 0, available_bytes = 0;
@@ -95,10 +95,10 @@ class FileSystemReader {
   Status Read(std::vector<FileSystem>& out);
 
  private:
-  void Ask(FileSystem& file_system);
+  void Query(FileSystem& file_system);
 
   HostFiles& files_;
-  StatVfs ask_;
+  StatVfs query_;
   KeptFile mountinfo_;
   MountTable table_;
   std::string path_;

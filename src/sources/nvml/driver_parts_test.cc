@@ -48,7 +48,7 @@ class PartsOfSource : public testing::Test {
            });
   }
   static bool Until(NvmlSource& source, const std::function<bool()>& done) {
-    int64_t end = (Now() + kPatience).boot_ns;
+    int64_t end = (Now() + kTimeout).boot_ns;
     while (true) {
       source.Poll(Now());
       if (done()) return true;

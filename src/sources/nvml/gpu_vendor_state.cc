@@ -64,7 +64,7 @@ Status GpuVendorState::Take(const driver::VendorReport& report, Instant now) {
 void GpuVendorState::Take(const EventList& list) {
   size_t count = list.events.size(), taken = std::min(count, kMaxEvents - events_.size());
   for (size_t i = 0; i < taken; ++i) events_.push_back(list.events[i]);
-  events_told_ += count;
+  events_reported_ += count;
   events_dropped_ += count - taken;
 }
 

@@ -39,7 +39,7 @@ class GpuVendorState final : public driver::VendorState {
   // What has happened since the last call, oldest first, in place of what `out` had. A few hundred are
   // kept at most; further ones are dropped and counted.
   void TakeEvents(std::vector<DeviceEvent>& out);
-  uint64_t events() const noexcept { return events_told_; }
+  uint64_t events() const noexcept { return events_reported_; }
   uint64_t events_dropped() const noexcept { return events_dropped_; }
 
  private:
@@ -50,7 +50,7 @@ class GpuVendorState final : public driver::VendorState {
 
   std::vector<Gpu> gpus_;
   std::vector<DeviceEvent> events_;
-  uint64_t events_told_ = 0, events_dropped_ = 0;
+  uint64_t events_reported_ = 0, events_dropped_ = 0;
 };
 
 }  // namespace gpulens::nvml

@@ -59,7 +59,7 @@ class SourceTest : public testing::Test {
   }
   // Polls as an event loop would until `done`; false after kPatience.
   static bool Until(NvmlSource& source, const std::function<bool()>& done) {
-    int64_t end = (Now() + kPatience).boot_ns;
+    int64_t end = (Now() + kTimeout).boot_ns;
     while (true) {
       source.Poll(Now());
       if (done()) return true;
@@ -377,7 +377,7 @@ TEST_F(SourceTest, BackOffDoubles) {
   for (int i = 0; i < 5; ++i) {
     source.Poll(clock.Now());
     ASSERT_GT(source.driver().pid, 0);
-    int64_t end = (Now() + kPatience).boot_ns;
+    int64_t end = (Now() + kTimeout).boot_ns;
     while (source.driver().pid > 0 && Now().boot_ns < end) {
       ::poll(nullptr, 0, 1);
       source.Poll(clock.Now());

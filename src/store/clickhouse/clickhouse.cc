@@ -177,7 +177,7 @@ Status Server::Insert(const std::string& sql, std::string_view data, const std::
                .on_body = nullptr});
 }
 
-Result<std::string> Server::Ask(const std::string& sql, Duration timeout) const {
+Result<std::string> Server::Query(const std::string& sql, Duration timeout) const {
   std::string answer;
   const auto take = [&](std::string_view piece) {
     if (answer.size() + piece.size() > kMostAnswer)

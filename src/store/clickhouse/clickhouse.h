@@ -47,7 +47,7 @@ class Server {
   // tokens.
   Status Insert(const std::string& sql, std::string_view data, const std::string& token) const;
   // The whole answer, kMostAnswer at most.
-  Result<std::string> Ask(const std::string& sql, Duration timeout = kUsual) const;
+  Result<std::string> Query(const std::string& sql, Duration timeout = kUsual) const;
   // As it comes; what `on_piece` returns ends it unless it is ok. `quiet`: how long nothing may come.
   Status Read(const std::string& sql, const std::function<Status(std::string_view piece)>& on_piece,
               Duration quiet = kLong) const;

@@ -130,15 +130,15 @@ TEST_F(Clickhouse, WhatTheServerSaysIsToldShort) {
 TEST_F(Clickhouse, WhatIsNoAnswerIsNoSuccess) {
   EXPECT_EQ(Always("SSH-2.0-x\r\n\r\n", true)->Run("x").code, Code::kDataLoss);
   EXPECT_EQ(Always("", true)->Run("x").code, Code::kDataLoss);
-  EXPECT_EQ(Always("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345", true)->Ask("x").status().code,
+  EXPECT_EQ(Always("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345", true)->Query("x").status().code,
             Code::kDataLoss);
   EXPECT_EQ(Always("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n12345\r\n", true)
-                ->Ask("x")
+                ->Query("x")
                 .status()
                 .code,
             Code::kDataLoss);
-  EXPECT_EQ(Always(Answer200(std::string(2 << 20, 'x')))->Ask("x").status().code, Code::kExhausted);
-  EXPECT_EQ(*Always(Answer200("fine\n"))->Ask("x"), "fine\n");
+  EXPECT_EQ(Always(Answer200(std::string(2 << 20, 'x')))->Query("x").status().code, Code::kExhausted);
+  EXPECT_EQ(*Always(Answer200("fine\n"))->Query("x"), "fine\n");
   scripted_.reset();
   auto gone = Server::Open("clickhouse://127.0.0.1:1/d");
   ASSERT_TRUE(gone.ok());
@@ -177,7 +177,7 @@ TEST_F(Clickhouse, OverTls) {
   SetSecurePost(&PostOverTls);
   auto server = Server::Open("clickhouses://u:hush@" + scripted.endpoint().ToString() + "/d");
   ASSERT_TRUE(server.ok()) << server.status().detail;
-  EXPECT_EQ((*server)->Ask("some").value_or(""), "fine");
+  EXPECT_EQ((*server)->Query("some").value_or(""), "fine");
   EXPECT_TRUE((*server)->Insert("INSERT", "rows", "t").ok());
   EXPECT_THAT((*server)->Run("refused").detail, HasSubstr("Code: 60"));
   size_t taken = 0;

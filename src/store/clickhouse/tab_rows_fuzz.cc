@@ -9,7 +9,7 @@
 namespace {
 
 // All that it tells, and whether it is good.
-std::string Told(std::string_view bytes, size_t step) {
+std::string Reported(std::string_view bytes, size_t step) {
   gpulens::clickhouse::TabRows rows;
   std::string told;
   const auto on_row = [&] {
@@ -34,6 +34,6 @@ std::string Told(std::string_view bytes, size_t step) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  CHECK(Told(bytes, 1) == Told(bytes, size + 1));
+  CHECK(Reported(bytes, 1) == Reported(bytes, size + 1));
   return 0;
 }

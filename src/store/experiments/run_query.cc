@@ -196,7 +196,7 @@ class Guard {
 };
 
 // What SQLite says, without the path, and with what there is to ask.
-Status Told(Status status) {
+Status Reported(Status status) {
   if (size_t colon = status.detail.find(": "); colon != std::string::npos) status.detail.erase(0, colon + 2);
   if (status.code == Code::kPermissionDenied || status.detail == "not authorized")
     return {Code::kInvalidArgument, "only SELECT is allowed: a query cannot change anything"};
@@ -232,7 +232,7 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
   const char* rest = nullptr;
   int code = ::sqlite3_prepare_v2(database, sql.data(),
                                   static_cast<int>(std::min<size_t>(sql.size(), INT32_MAX)), &made, &rest);
-  if (code != SQLITE_OK) return Told(sqlite::StatusOf(database, code, ""));
+  if (code != SQLITE_OK) return Reported(sqlite::StatusOf(database, code, ""));
   if (!made) return Status{Code::kInvalidArgument, "no statement"};
   Statement statement = Statement::Adopt(made);
   if (!IsBlankSql(sql.substr(static_cast<size_t>(rest - sql.data()))))
@@ -247,7 +247,7 @@ Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, con
   for (;;) {
     auto row = statement.Step();
     if ((!row && row.error().code == Code::kTimeout) || Deadline::Over(&deadline)) return too_long();
-    if (!row) return Told(row.error());
+    if (!row) return Reported(row.error());
     if (!*row) return outcome;
     if (outcome.rows == limits.rows) {
       outcome.cut = true;

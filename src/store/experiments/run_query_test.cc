@@ -26,7 +26,7 @@ Row Texts(const sqlite::Statement& row) {
 }
 
 struct QueryTest : ::testing::Test {
-  Result<std::vector<Row>> Ask(const RunReader& reader, std::string_view sql, QueryLimits limits = {}) {
+  Result<std::vector<Row>> Query(const RunReader& reader, std::string_view sql, QueryLimits limits = {}) {
     std::vector<Row> rows;
     auto outcome = RunQuery(reader, sql, limits, RealClock(), [&](const sqlite::Statement& row, bool first) {
       if (!first) rows.push_back(Texts(row));
@@ -38,7 +38,7 @@ struct QueryTest : ::testing::Test {
   }
   Status Refused(std::string_view sql, QueryLimits limits = {}) {
     RunReader reader = Opened();
-    return Ask(reader, sql, limits).status();
+    return Query(reader, sql, limits).status();
   }
   RunReader Opened() {
     auto reader = RunReader::Open(path);
@@ -74,40 +74,40 @@ struct QueryTest : ::testing::Test {
 TEST_F(QueryTest, OldStatementsWork) {
   Make("a", 0.3, 1e-3), Make("b", 3e-5, 1e-4), Make("c", 0.9, 1e-4), Make("d", NAN, 1, kFailed);
   RunReader reader = Opened();
-  auto rows = Ask(reader, "SELECT name, loss FROM experiments WHERE loss < 0.5 ORDER BY loss LIMIT 5");
+  auto rows = Query(reader, "SELECT name, loss FROM experiments WHERE loss < 0.5 ORDER BY loss LIMIT 5");
   ASSERT_TRUE(rows) << rows.error().detail;
   EXPECT_THAT(*rows, ElementsAre(Row{"b", "3.0e-05"}, Row{"a", "0.3"}));
-  EXPECT_THAT(*Ask(reader, "SELECT name FROM experiments WHERE status = 'Failed' AND loss IS NULL;"),
+  EXPECT_THAT(*Query(reader, "SELECT name FROM experiments WHERE status = 'Failed' AND loss IS NULL;"),
               ElementsAre(Row{"d"}));
-  EXPECT_THAT(*Ask(reader, "SELECT name FROM experiments WHERE duration > 100 AND loss = 3e-5"),
+  EXPECT_THAT(*Query(reader, "SELECT name FROM experiments WHERE duration > 100 AND loss = 3e-5"),
               ElementsAre(Row{"b"}));
-  EXPECT_THAT(*Ask(reader, "SELECT name, accuracy, step FROM experiments ORDER BY name DESC LIMIT 1"),
+  EXPECT_THAT(*Query(reader, "SELECT name, accuracy, step FROM experiments ORDER BY name DESC LIMIT 1"),
               ElementsAre(Row{"d", "-", "10"}))
       << "columns of the old language are there, also without such a metric";
-  EXPECT_EQ(Ask(reader, "SELECT * FROM experiments")->size(), 4u);
-  EXPECT_THAT(*Ask(reader, "SELECT lr, param_loss, \"odd \"\"key\"\"'s\" FROM experiments WHERE name='a'"),
+  EXPECT_EQ(Query(reader, "SELECT * FROM experiments")->size(), 4u);
+  EXPECT_THAT(*Query(reader, "SELECT lr, param_loss, \"odd \"\"key\"\"'s\" FROM experiments WHERE name='a'"),
               ElementsAre(Row{"0.001", "mse", "2.0"}));
 }
 
 TEST_F(QueryTest, ViewsHaveWhatTheirNamesSay) {
   Make("a", 0.25, 1e-3);
   RunReader reader = Opened();
-  EXPECT_THAT(*Ask(reader, "SELECT status, started, ended, duration FROM runs"),
+  EXPECT_THAT(*Query(reader, "SELECT status, started, ended, duration FROM runs"),
               ElementsAre(Row{"done", "1970-01-01T00:16:41.000Z", "1970-01-01T00:18:21.500Z", "100.5"}));
-  EXPECT_THAT(*Ask(reader, "SELECT run, step, time, value FROM metrics WHERE key='loss'"),
+  EXPECT_THAT(*Query(reader, "SELECT run, step, time, value FROM metrics WHERE key='loss'"),
               ElementsAre(Row{"a", "5", "1970-01-01T00:00:00.000Z", "9.0"},
                           Row{"a", "10", "1970-01-01T00:00:00.005Z", "0.25"}));
-  EXPECT_THAT(*Ask(reader, "SELECT key, type, value FROM params WHERE value > 5 AND type <> 'text'"),
+  EXPECT_THAT(*Query(reader, "SELECT key, type, value FROM params WHERE value > 5 AND type <> 'text'"),
               ElementsAre(Row{"layers", "int", "12"}));
-  EXPECT_THAT(*Ask(reader, "SELECT count, last_step, last, min, max FROM summaries WHERE key='loss'"),
+  EXPECT_THAT(*Query(reader, "SELECT count, last_step, last, min, max FROM summaries WHERE key='loss'"),
               ElementsAre(Row{"2", "10", "0.25", "0.25", "9.0"}));
-  EXPECT_THAT(*Ask(reader,
-                   "SELECT avg(value) FROM metrics m JOIN runs r ON r.id=m.run_id WHERE r.name='a'"
-                   " AND key='loss'"),
+  EXPECT_THAT(*Query(reader,
+                     "SELECT avg(value) FROM metrics m JOIN runs r ON r.id=m.run_id WHERE r.name='a'"
+                     " AND key='loss'"),
               ElementsAre(Row{"4.625"}));
-  EXPECT_THAT(*Ask(reader,
-                   "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<3)"
-                   " SELECT sum(i) FROM n -- a comment"),
+  EXPECT_THAT(*Query(reader,
+                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<3)"
+                     " SELECT sum(i) FROM n -- a comment"),
               ElementsAre(Row{"6"}));
 }
 
@@ -127,7 +127,7 @@ TEST_F(QueryTest, NothingCanBeChanged) {
   EXPECT_EQ(Refused("").code, Code::kInvalidArgument);
   EXPECT_EQ(Refused("-- only words").code, Code::kInvalidArgument);
   RunReader reader = Opened();
-  EXPECT_EQ(Ask(reader, "SELECT * FROM runs")->size(), 1u);
+  EXPECT_EQ(Query(reader, "SELECT * FROM runs")->size(), 1u);
 }
 
 TEST_F(QueryTest, ItEndsInTimeAndWithinItsMemory) {
@@ -147,8 +147,8 @@ TEST_F(QueryTest, ItEndsInTimeAndWithinItsMemory) {
   EXPECT_FALSE(Refused(deep + "1").ok());
   RunReader reader = Opened();
   EXPECT_EQ(
-      Ask(reader, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 50) SELECT i FROM n",
-          {.rows = 7, .time = std::chrono::seconds(20)})
+      Query(reader, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n LIMIT 50) SELECT i FROM n",
+            {.rows = 7, .time = std::chrono::seconds(20)})
           ->size(),
       7u);
   EXPECT_TRUE(cut);
@@ -181,8 +181,8 @@ TEST_F(QueryTest, OddKeysAreRowsAndNoColumns) {
                         "UPDATE param SET key='x'||hex(zeroblob(3000)) WHERE key='lr'"));
   }
   RunReader reader = Opened();
-  EXPECT_EQ(Ask(reader, "SELECT name FROM experiments")->size(), 1u);
-  EXPECT_EQ(Ask(reader, "SELECT count(*) FROM summaries WHERE hex(key)='6100620A'")->front(), Row{"1"});
+  EXPECT_EQ(Query(reader, "SELECT name FROM experiments")->size(), 1u);
+  EXPECT_EQ(Query(reader, "SELECT count(*) FROM summaries WHERE hex(key)='6100620A'")->front(), Row{"1"});
 }
 
 // Whoever makes a file chooses what its tables are.
@@ -254,9 +254,10 @@ TEST_F(OldFileTest, OpensAndListsUnchanged) {
     EXPECT_TRUE(std::isnan((*metrics)[1].last));
     EXPECT_EQ(reader.Find("odd")->id, "exp-20260401-140000-cccccccc");
     EXPECT_TRUE(reader.Params("exp-20260401-140000-cccccccc")->empty());
-    EXPECT_THAT(*Ask(reader, "SELECT name, loss, lr FROM experiments WHERE loss < 0.5 AND status='Done'"),
+    EXPECT_THAT(*Query(reader, "SELECT name, loss, lr FROM experiments WHERE loss < 0.5 AND status='Done'"),
                 ElementsAre(Row{"train", "3.0e-05", "0.001"}));
-    EXPECT_THAT(*Ask(reader, "SELECT name FROM experiments WHERE duration = 100"), ElementsAre(Row{"train"}));
+    EXPECT_THAT(*Query(reader, "SELECT name FROM experiments WHERE duration = 100"),
+                ElementsAre(Row{"train"}));
   }
   EXPECT_EQ(RunWriter::Open(path).status().code, Code::kInvalidArgument) << "never written";
   std::ifstream after_file(path, std::ios::binary);

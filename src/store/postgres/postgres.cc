@@ -81,7 +81,7 @@ Connection::~Connection() {
   if (handle_) libpq_->finish(handle_);
 }
 
-Result<Rows> Connection::Ask(const std::string& sql, Parameters parameters) const {
+Result<Rows> Connection::Query(const std::string& sql, Parameters parameters) const {
   std::vector<const char*> values;
   values.reserve(parameters.size());
   for (const auto& parameter : parameters) values.push_back(parameter ? parameter->c_str() : nullptr);
@@ -101,11 +101,11 @@ Result<Rows> Connection::Ask(const std::string& sql, Parameters parameters) cons
 }
 
 Status Connection::Run(const std::string& sql, Parameters parameters) const {
-  return Ask(sql, parameters).status();
+  return Query(sql, parameters).status();
 }
 
 Result<int64_t> Connection::Number(const std::string& sql, Parameters parameters) const {
-  ASSIGN_OR_RETURN(Rows rows, Ask(sql, parameters));
+  ASSIGN_OR_RETURN(Rows rows, Query(sql, parameters));
   if (!rows.Step()) return Status{Code::kDataLoss, "no row for " + sql};
   if (auto number = rows.MaybeInt(0)) return *number;
   return Status{Code::kDataLoss, "no number for " + sql};

@@ -59,7 +59,7 @@ class Connection {
   // One statement with its parameters $1, $2, …; nullopt: NULL. kInvalidArgument: the server refuses the data
   // (SQLSTATE classes 22 and 23). kUnavailable: the connection is lost. kIo: the rest.
   using Parameters = std::span<const std::optional<std::string>>;
-  Result<Rows> Ask(const std::string& sql, Parameters parameters = {}) const;
+  Result<Rows> Query(const std::string& sql, Parameters parameters = {}) const;
   Status Run(const std::string& sql, Parameters parameters = {}) const;
   // Of the first row's first column; kDataLoss when there is none, or NULL.
   Result<int64_t> Number(const std::string& sql, Parameters parameters = {}) const;

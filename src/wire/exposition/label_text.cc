@@ -26,7 +26,7 @@ void LabelText::Append(std::string& out, std::span<const Label> labels, std::str
   if (written_.size() > kMostWritten) written_.clear();
   names_.clear();
   for (const auto& [name, value] : labels) names_.push_back(Shown(name));
-  if (!AllApart(taken)) TellApart(taken);
+  if (!AllApart(taken)) Distinguish(taken);
   for (size_t i = 0; i < labels.size(); ++i) {
     if (i != 0) out += ',';
     out += names_[i].shown;
@@ -67,7 +67,7 @@ bool LabelText::AllApart(std::string_view taken) const {
   return true;
 }
 
-void LabelText::TellApart(std::string_view taken) {
+void LabelText::Distinguish(std::string_view taken) {
   apart_.clear();
   std::unordered_map<std::string_view, size_t> used = {{"", 0}, {kReservedLabel, 0}, {taken, 0}};
   auto find_own = [&](Name& name) {

@@ -39,7 +39,7 @@ class LabelText {
 
   Name Shown(std::string_view name);
   bool AllApart(std::string_view taken) const;
-  void TellApart(std::string_view taken);
+  void Distinguish(std::string_view taken);
 
   const PageForm form_;
   std::unordered_map<std::string, std::string> written_;  // of names that need quotes or escaping

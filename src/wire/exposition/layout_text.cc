@@ -157,11 +157,11 @@ class Builder {
 
   // The family of a series. Its name is escaped once, however many series have it.
   void FindDraft(const NamedSeries& series) {
-    if (draft_ && named_.spelled == series.name && named_.spelled_kind == series.kind &&
+    if (draft_ && named_.named == series.name && named_.named_kind == series.kind &&
         named_.taken == series.name_taken)
       return;
-    named_.spelled = series.name;
-    named_.spelled_kind = series.kind;
+    named_.named = series.name;
+    named_.named_kind = series.kind;
     named_.taken = series.name_taken;
     named_.name = EscapeMetricName(series.name, form_.escaping);
     TextFamily family = NameFamily(series, named_.name, format_);
@@ -269,8 +269,8 @@ class Builder {
   Draft* draft_ = nullptr;
   // Of the series added last: families mostly come one behind the other.
   struct {
-    std::string spelled, name;
-    Kind spelled_kind = Kind::kUnknown, kind = Kind::kUnknown;
+    std::string named, name;
+    Kind named_kind = Kind::kUnknown, kind = Kind::kUnknown;
     bool taken = false;
   } named_;
   std::unordered_map<std::string, uint32_t> pieces_;
@@ -302,20 +302,20 @@ void AppendBound(std::string& out, double bound, ExpositionFormat format) {
   if (format == Format::kOpenMetrics100 && shown.find_first_of(".e") == shown.npos) out += ".0";
 }
 
-TextFamily SpellFamily(const NamedSeries& series, PageForm form) {
+TextFamily NameFamily(const NamedSeries& series, PageForm form) {
   TextFamily family = NameFamily(series, EscapeMetricName(series.name, form.escaping), form.format);
   family.header = Header(series, family, form.format);
   return family;
 }
 
-LayoutText SpellLayout(const Layout& layout, PageForm form, const SeriesNamer& speller) {
+LayoutText NameLayout(const Layout& layout, PageForm form, const SeriesNamer& namer) {
   Builder builder(layout, form);
-  std::vector<NamedSeries> spellings;
+  std::vector<NamedSeries> namings;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
-    spellings.clear();
-    speller(layout[slot], spellings);
-    for (const NamedSeries& series : spellings) builder.Add(slot, series);
+    namings.clear();
+    namer(layout[slot], namings);
+    for (const NamedSeries& series : namings) builder.Add(slot, series);
   }
   return builder.Take();
 }

@@ -84,10 +84,10 @@ struct LayoutText {
   }
 };
 
-LayoutText SpellLayout(const Layout& layout, PageForm form, const SeriesNamer& speller);
+LayoutText NameLayout(const Layout& layout, PageForm form, const SeriesNamer& namer);
 
 // A family without lines: its names, its kind as the form has it, its HELP, TYPE and UNIT lines.
-TextFamily SpellFamily(const NamedSeries& series, PageForm form);
+TextFamily NameFamily(const NamedSeries& series, PageForm form);
 
 // A bound as `le` and `quantile` labels show it: "0.5", "1" ("1.0" in OpenMetrics), "+Inf".
 void AppendBound(std::string& out, double bound, ExpositionFormat format);

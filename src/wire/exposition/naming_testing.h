@@ -10,16 +10,16 @@
 namespace gpulens::wire_testing {
 
 // Name, unit, help and kind of the row; attributes as labels.
-inline void SpellAsItStands(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  NamedSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.unit = series.desc->unit;
-  spelled.help = series.desc->help;
-  spelled.kind = series.desc->kind;
+inline void NameVerbatim(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& named = out.emplace_back();
+  named.name = series.desc->name;
+  named.unit = series.desc->unit;
+  named.help = series.desc->help;
+  named.kind = series.desc->kind;
   for (auto [key, value] : series.attributes) {
     std::string text;
     AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
+    named.labels.emplace_back(key, std::move(text));
   }
 }
 

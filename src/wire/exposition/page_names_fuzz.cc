@@ -75,7 +75,7 @@ Ref<Snapshot> MakeSnapshot(std::string_view rest) {
     else writer.Set(series, i);
   }
   Ref<Snapshot> snapshot = MakeRef<Snapshot>();
-  snapshot->frames.push_back({writer.Finish(), "fuzz", Standing::kNative, false});
+  snapshot->frames.push_back({writer.Finish(), "fuzz", Precedence::kNative, false});
   return snapshot;
 }
 
@@ -92,7 +92,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
        {ExpositionFormat::kText004, ExpositionFormat::kText100, ExpositionFormat::kOpenMetrics100}) {
     for (size_t escaping = 0; escaping < kNameEscapings; ++escaping) {
       const PageForm form(format, static_cast<NameEscaping>(escaping));
-      TextPage page(form, wire_testing::SpellAsItStands);
+      TextPage page(form, wire_testing::NameVerbatim);
       page.Render(*snapshot, text);
       Reader reader(form);
       const auto report = ParseExposition(text, format, {}, reader);

@@ -64,7 +64,7 @@ std::string ExemplarText(const Exemplar& exemplar, PageForm form) {
 
 void TextPage::AlwaysShow(std::vector<NamedSeries> families) {
   always_ = {};
-  for (const NamedSeries& series : families) always_.families.push_back(SpellFamily(series, form_));
+  for (const NamedSeries& series : families) always_.families.push_back(NameFamily(series, form_));
   planned_.clear();
   segments_.clear();
 }
@@ -73,7 +73,7 @@ const LayoutText& TextPage::TextFor(const Ref<const Layout>& layout) {
   Known& known = texts_[layout->id()];
   if (!known.text) {
     known.layout = layout;
-    known.text = std::make_unique<LayoutText>(SpellLayout(*layout, form_, speller_));
+    known.text = std::make_unique<LayoutText>(NameLayout(*layout, form_, namer_));
     made_bytes_ += known.text->memory_bytes();
   }
   known.used = true;
@@ -94,15 +94,15 @@ class TextPage::Merger {
  public:
   explicit Merger(TextPage& page) : page_(page) {}
 
-  void Add(const LayoutText& text, uint32_t frame, Standing standing) {
+  void Add(const LayoutText& text, uint32_t frame, Precedence precedence) {
     for (const TextFamily& family : text.families)
-      parts_.push_back({&family, &text, frame, standing, parts_.size()});
+      parts_.push_back({&family, &text, frame, precedence, parts_.size()});
   }
 
   void Merge() {
     std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
       if (a.family->name != b.family->name) return a.family->name < b.family->name;
-      if (a.standing != b.standing) return a.standing < b.standing;
+      if (a.precedence != b.precedence) return a.precedence < b.precedence;
       if (a.family->unescaped != b.family->unescaped) return a.family->unescaped < b.family->unescaped;
       return a.order < b.order;
     });
@@ -119,7 +119,7 @@ class TextPage::Merger {
     const TextFamily* family;
     const LayoutText* text;
     uint32_t frame;
-    Standing standing;
+    Precedence precedence;
     size_t order;  // of arrival: the earlier frame wins
   };
 
@@ -182,7 +182,7 @@ void TextPage::Plan(const Snapshot& snapshot) {
   fixed_bytes_ = lines_ = 0;
   losses_ = {};
   planned_resource_ = snapshot.resource;
-  if (speller_.Look(snapshot)) texts_.clear();
+  if (namer_.Look(snapshot)) texts_.clear();
   for (auto& [id, known] : texts_) known.used = false;
   Merger merger(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
@@ -191,10 +191,10 @@ void TextPage::Plan(const Snapshot& snapshot) {
     const LayoutText& text = TextFor(entry.frame->layout);
     losses_.type_conflicts += text.type_conflicts;
     losses_.duplicates += text.duplicates;
-    merger.Add(text, i, entry.standing);
+    merger.Add(text, i, entry.precedence);
   }
   planned_.push_back(0);  // So that an empty snapshot has a plan, too.
-  merger.Add(always_, 0, Standing::kNative);
+  merger.Add(always_, 0, Precedence::kNative);
   merger.Merge();
   std::erase_if(texts_, [](const auto& item) { return !item.second.used; });
   // Making them takes many times what they keep.

@@ -29,8 +29,7 @@ class TextPage {
     uint64_t name_clashes = 0;    // lines left out since escaping gives their family another one's name
   };
 
-  TextPage(PageForm form, SeriesNamer speller)
-      : form_(form), format_(form.format), speller_(std::move(speller)) {}
+  TextPage(PageForm form, SeriesNamer namer) : form_(form), format_(form.format), namer_(std::move(namer)) {}
 
   // Families that show HELP and TYPE even without a sample.
   void AlwaysShow(std::vector<NamedSeries> families);
@@ -68,7 +67,7 @@ class TextPage {
 
   const PageForm form_;
   const ExpositionFormat format_;
-  const SeriesNamer speller_;
+  const SeriesNamer namer_;
   std::unordered_map<uint64_t, Known> texts_;  // by layout id
   LayoutText always_;
   std::vector<uint64_t> planned_;  // layout ids in frame order

@@ -32,7 +32,7 @@ std::atomic<uint64_t> allocations{0};
 namespace gpulens {
 namespace {
 
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr int kFamilies = 50, kSeriesEach = 100;
 
@@ -58,7 +58,7 @@ struct Page {
       MetricDesc row;
       row.name = name;
       row.help = "A number that changes.";
-      row.spelling = Spelling::kVerbatim;
+      row.naming = Naming::kVerbatim;
       const MetricDesc* desc = table.Own(row);
       for (int64_t i = 0; i < kSeriesEach; ++i) series.push_back(table.Declare(*desc, {}, Attributes(i)));
     }
@@ -92,7 +92,7 @@ void Report(benchmark::State& state, size_t bytes, uint64_t allocated) {
 
 void BM_TextPageSteady(benchmark::State& state) {
   Page page(static_cast<Numbers>(state.range(0)));
-  TextPage text(static_cast<ExpositionFormat>(state.range(1)), SpellAsItStands);
+  TextPage text(static_cast<ExpositionFormat>(state.range(1)), NameVerbatim);
   std::string out;
   for (const Ref<Snapshot>& snapshot : page.snapshots) text.Render(*snapshot, out);
   uint64_t before = allocations.load();
@@ -114,7 +114,7 @@ void BM_TextPagePlan(benchmark::State& state) {
   std::string out;
   uint64_t before = allocations.load();
   for (auto _ : state) {
-    TextPage text(ExpositionFormat::kText004, SpellAsItStands);
+    TextPage text(ExpositionFormat::kText004, NameVerbatim);
     text.Render(*page.snapshots[0], out);
     benchmark::DoNotOptimize(out.data());
   }

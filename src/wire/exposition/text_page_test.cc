@@ -26,11 +26,11 @@ constexpr MetricDesc kRuns{
 constexpr MetricDesc kRunsAsGauge{.name = "runs_total", .help = "Not the same.", .kind = Kind::kGauge};
 constexpr MetricDesc kLatency{.name = "latency_seconds", .help = "Latency.", .kind = Kind::kHistogram};
 constexpr MetricDesc kBuild{.name = "build_info", .help = "Build.", .kind = Kind::kInfo};
-constexpr MetricDesc kUtf8{.name = "my.größe", .help = "UTF-8.", .spelling = Spelling::kVerbatim};
+constexpr MetricDesc kUtf8{.name = "my.größe", .help = "UTF-8.", .naming = Naming::kVerbatim};
 
 // One metric under another name and with its unit's word, the others as they stand.
-void SpellPlainly(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  wire_testing::SpellAsItStands(series, out);
+void NamePlainly(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  wire_testing::NameVerbatim(series, out);
   out.back().unit = series.desc == &kPower ? "watts" : "";
   if (series.desc == &kPower) out.back().name = "power_watts";
 }
@@ -38,12 +38,12 @@ void SpellPlainly(const SeriesInfo& series, std::vector<NamedSeries>& out) {
 class TextPageTest : public ::testing::Test {
  protected:
   std::string Render(PageForm form) {
-    TextPage page(form, SpellPlainly);
+    TextPage page(form, NamePlainly);
     return RenderWith(page);
   }
   std::string RenderWith(TextPage& page) {
     Ref<Snapshot> snapshot = MakeRef<Snapshot>();
-    snapshot->frames = {{writer_.Finish(), "test", Standing::kNative, overdue_}};
+    snapshot->frames = {{writer_.Finish(), "test", Precedence::kNative, overdue_}};
     std::string out;
     page.Render(*snapshot, out);
     return out;
@@ -59,7 +59,7 @@ TEST_F(TextPageTest, ALabelSetOfManyFamiliesStandsInTheTextOnce) {
   const std::string uuid(500, 'u');
   const EntityRef gpu = MakeRef<const Entity>("gpu", AttributeSet({{"uuid", std::string_view(uuid)}}));
   for (const MetricDesc* desc : {&kPower, &kRuns, &kBuild}) table_.Declare(*desc, gpu);
-  LayoutText text = SpellLayout(*table_.Freeze(), ExpositionFormat::kText004, SpellPlainly);
+  LayoutText text = NameLayout(*table_.Freeze(), ExpositionFormat::kText004, NamePlainly);
   ASSERT_EQ(text.lines.size(), 3u);
   EXPECT_LT(text.arena.size(), 1000u);
   std::string line;
@@ -168,23 +168,21 @@ TEST_F(TextPageTest, OddNamesAreWrittenAsTheFormSays) {
 
 // A page on which two families or two labels have one name is refused whole.
 TEST_F(TextPageTest, OfTwoNamesThatBecomeOneTheOneThatNeededNoEscapingStays) {
-  static constexpr MetricDesc kDotted{
-      .name = "my.metric", .help = "Dotted.", .spelling = Spelling::kVerbatim};
-  static constexpr MetricDesc kDashed{
-      .name = "my-metric", .help = "Dashed.", .spelling = Spelling::kVerbatim};
-  static constexpr MetricDesc kPlain{.name = "my_metric", .help = "Plain.", .spelling = Spelling::kVerbatim};
+  static constexpr MetricDesc kDotted{.name = "my.metric", .help = "Dotted.", .naming = Naming::kVerbatim};
+  static constexpr MetricDesc kDashed{.name = "my-metric", .help = "Dashed.", .naming = Naming::kVerbatim};
+  static constexpr MetricDesc kPlain{.name = "my_metric", .help = "Plain.", .naming = Naming::kVerbatim};
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kDotted, {}, {{"x", "1"}}), 1);
   writer_.Set(table_.Declare(kDashed, {}, {{"x", "2"}}), 2);
   writer_.Set(table_.Declare(kPlain, {}, {{"x", "3"}}), 3);
-  TextPage escaped(ExpositionFormat::kOpenMetrics100, SpellPlainly);
+  TextPage escaped(ExpositionFormat::kOpenMetrics100, NamePlainly);
   EXPECT_EQ(RenderWith(escaped),
             "# HELP my_metric Plain.\n# TYPE my_metric gauge\nmy_metric{x=\"3\"} 3\n# EOF\n");
   EXPECT_EQ(escaped.losses().name_clashes, 2u);
   EXPECT_EQ(escaped.losses().duplicates, 0u);
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kRuns, {}), 1);
-  TextPage quoted({ExpositionFormat::kOpenMetrics100, NameEscaping::kUtf8}, SpellPlainly);
+  TextPage quoted({ExpositionFormat::kOpenMetrics100, NameEscaping::kUtf8}, NamePlainly);
   EXPECT_THAT(RenderWith(quoted),
               AllOf(HasSubstr("{\"my.metric\",x=\"1\"} 1"), HasSubstr("{\"my-metric\",x=\"2\"} 2"),
                     HasSubstr("\nmy_metric{x=\"3\"} 3")));
@@ -236,7 +234,7 @@ TEST_F(TextPageTest, ExemplarsHaveEscapedNamesToo) {
 // A family of OpenMetrics is called without the suffix: nothing would be left of this one.
 TEST_F(TextPageTest, ANameThatIsOnlyASuffixKeepsIt) {
   static constexpr MetricDesc kTotal{
-      .name = "_total", .help = "T.", .kind = Kind::kCounter, .spelling = Spelling::kVerbatim};
+      .name = "_total", .help = "T.", .kind = Kind::kCounter, .naming = Naming::kVerbatim};
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kTotal, {}), 1);
   EXPECT_EQ(Render(ExpositionFormat::kOpenMetrics100),
@@ -253,14 +251,14 @@ TEST_F(TextPageTest, LabelValuesAndHelpAreEscaped) {
 }
 
 TEST_F(TextPageTest, AlwaysShownFamiliesNeedNoSample) {
-  TextPage page(ExpositionFormat::kText004, SpellPlainly);
+  TextPage page(ExpositionFormat::kText004, NamePlainly);
   page.AlwaysShow({{.name = "zernel_x_total", .help = "X.", .kind = Kind::kCounter}});
   writer_.Begin(clock_.Now());
   EXPECT_EQ(RenderWith(page), "# HELP zernel_x_total X.\n# TYPE zernel_x_total counter\n");
 }
 
 TEST_F(TextPageTest, SteadyPagesReuseThePlanAndFollowNewValuesAndNewLayouts) {
-  TextPage page(ExpositionFormat::kText004, SpellPlainly);
+  TextPage page(ExpositionFormat::kText004, NamePlainly);
   Series power = table_.Declare(kPower, {});
   for (int i = 1; i <= 3; ++i) {
     writer_.Begin(clock_.Now());
@@ -280,8 +278,8 @@ class TwoFrames : public ::testing::Test {
   std::string Render(TextPage& page) {
     Ref<Snapshot> snapshot = MakeRef<Snapshot>();
     // The scraped one stands first: standing decides, not order.
-    snapshot->frames = {{b_.Finish(), "scraped", Standing::kPassThrough, false},
-                        {a_.Finish(), "native", Standing::kNative, false}};
+    snapshot->frames = {{b_.Finish(), "scraped", Precedence::kPassThrough, false},
+                        {a_.Finish(), "native", Precedence::kNative, false}};
     std::string out;
     page.Render(*snapshot, out);
     return out;
@@ -289,7 +287,7 @@ class TwoFrames : public ::testing::Test {
   SeriesTable table_a_, table_b_;
   FrameWriter a_{table_a_, std::chrono::seconds(10)}, b_{table_b_, std::chrono::seconds(10)};
   ManualClock clock_;
-  TextPage page_{ExpositionFormat::kText004, SpellPlainly};
+  TextPage page_{ExpositionFormat::kText004, NamePlainly};
 };
 
 TEST_F(TwoFrames, NativeWinsATypeConflict) {
@@ -314,7 +312,7 @@ TEST_F(TwoFrames, OneValuePerSeriesAndOneHeaderPerFamily) {
 
 TEST_F(TwoFrames, ANativeNameBeatsAScrapedOneThatBecomesTheSame) {
   static constexpr MetricDesc kScraped{
-      .name = "runs.total", .kind = Kind::kCounter, .spelling = Spelling::kVerbatim};
+      .name = "runs.total", .kind = Kind::kCounter, .naming = Naming::kVerbatim};
   a_.Begin(clock_.Now());
   a_.Set(table_a_.Declare(kRuns, {}), 1);
   b_.Begin(clock_.Now());

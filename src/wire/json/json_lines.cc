@@ -39,21 +39,21 @@ void JsonLines::AddLine(const SeriesInfo& info, const NamedSeries& told, std::st
   text.arena += ",\"source\":";
   AppendJsonString(text.arena, source);
   text.arena += ",\"attributes\":";
-  const AttributeSet attributes = speller_ ? Typed(told, info.attributes) : info.attributes;
+  const AttributeSet attributes = namer_ ? Typed(told, info.attributes) : info.attributes;
   AppendJsonAttributes(text.arena, attributes.OverlaidOn(resource_));
   text.arena += ',';
   line.text_size = static_cast<uint32_t>(text.arena.size()) - line.text;
   text.lines.push_back(line);
 }
 
-JsonLines::LayoutLines JsonLines::Spell(const Layout& layout, std::string_view source) const {
+JsonLines::LayoutLines JsonLines::MakeNames(const Layout& layout, std::string_view source) const {
   LayoutLines text;
   std::vector<NamedSeries> names;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
     if (!info.desc) continue;
     names.clear();
-    if (speller_) (*speller_)(info, names);
+    if (namer_) (*namer_)(info, names);
     else names.push_back(AsItIs(info));
     Line line;
     line.slot = slot;
@@ -63,7 +63,7 @@ JsonLines::LayoutLines JsonLines::Spell(const Layout& layout, std::string_view s
 }
 
 void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
-  const bool renamed = speller_ && speller_->Look(snapshot);
+  const bool renamed = namer_ && namer_->Look(snapshot);
   if (renamed || !(snapshot.resource == resource_)) {
     resource_ = snapshot.resource;
     texts_ = {};
@@ -73,7 +73,7 @@ void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Frame& frame = *entry.frame;
     const LayoutLines& text =
-        texts_.Of(frame.layout, [&](const Layout& layout) { return Spell(layout, entry.source); });
+        texts_.Of(frame.layout, [&](const Layout& layout) { return MakeNames(layout, entry.source); });
     Run run{frame.run, frame.read_at.boot_ns};
     auto before = written_.find(entry.source);
     bool known = before != written_.end() && before->second == run;

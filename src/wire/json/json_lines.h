@@ -26,7 +26,7 @@ class JsonLines {
   // Under the catalogue's names.
   JsonLines() = default;
   // Under the names of `speller`, as OpenTelemetry has them.
-  explicit JsonLines(SeriesNamer speller) : speller_(std::move(speller)) {}
+  explicit JsonLines(SeriesNamer namer) : namer_(std::move(namer)) {}
 
   // Appends a line for each value read since the last Commit.
   void Append(const Snapshot& snapshot, std::string& out);
@@ -51,11 +51,11 @@ class JsonLines {
     friend bool operator==(const Run&, const Run&) = default;
   };
 
-  LayoutLines Spell(const Layout& layout, std::string_view source) const;
+  LayoutLines MakeNames(const Layout& layout, std::string_view source) const;
   void AddLine(const SeriesInfo& info, const NamedSeries& told, std::string_view source, Line line,
                LayoutLines& text) const;
 
-  std::optional<SeriesNamer> speller_;
+  std::optional<SeriesNamer> namer_;
   AttributeSet resource_;
   PerLayout<LayoutLines> texts_;
   std::map<std::string, Run, std::less<>> written_, appended_;  // by source

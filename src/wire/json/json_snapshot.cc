@@ -61,7 +61,7 @@ void JsonSnapshot::AlwaysShow(std::vector<NamedSeries> families) {
   planned_.clear();
 }
 
-JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
+JsonSnapshot::LayoutText JsonSnapshot::MakeNames(const Layout& layout) const {
   struct Draft {
     struct Series {
       uint32_t slot;
@@ -73,19 +73,19 @@ JsonSnapshot::LayoutText JsonSnapshot::Spell(const Layout& layout) const {
     const MetricDesc* desc = nullptr;
   };
   std::map<std::tuple<std::string_view, Kind, std::string_view>, Draft> drafts;
-  std::vector<NamedSeries> spellings;
+  std::vector<NamedSeries> namings;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
     AttributeSet attributes = info.attributes;
-    if (!info.desc || (dresser_ && !dresser_(info, attributes))) continue;
-    spellings.clear();
-    speller_(info, spellings);
-    if (spellings.empty()) continue;
+    if (!info.desc || (attribute_filter_ && !attribute_filter_(info, attributes))) continue;
+    namings.clear();
+    namer_(info, namings);
+    if (namings.empty()) continue;
     Draft& draft = drafts[{info.desc->name, info.desc->kind, info.desc->unit}];
     draft.desc = info.desc;
     draft.series.push_back(
-        {slot, std::move(attributes), std::ranges::all_of(spellings, &NamedSeries::only_if_set)});
-    for (NamedSeries& spelled : spellings) draft.names.insert(std::move(spelled.name));
+        {slot, std::move(attributes), std::ranges::all_of(namings, &NamedSeries::only_if_set)});
+    for (NamedSeries& named : namings) draft.names.insert(std::move(named.name));
   }
   LayoutText text;
   for (auto& [key, draft] : drafts) {
@@ -133,14 +133,14 @@ class JsonSnapshot::Planner {
     AppendJsonString(source, entry.source);
     source += ',';
     sources_.push_back(std::move(source));
-    for (const Family& family : text.families) parts_.push_back({&family, &text, frame, entry.standing});
+    for (const Family& family : text.families) parts_.push_back({&family, &text, frame, entry.precedence});
   }
 
   void Finish() {
     // Families of one frame stand in one vector, so their addresses tell their order.
     std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
-      return std::tie(a.family->name, a.standing, a.frame, a.family) <
-             std::tie(b.family->name, b.standing, b.frame, b.family);
+      return std::tie(a.family->name, a.precedence, a.frame, a.family) <
+             std::tie(b.family->name, b.precedence, b.frame, b.family);
     });
     for (size_t first = 0; first < parts_.size();) {
       size_t last = first + 1;
@@ -157,7 +157,7 @@ class JsonSnapshot::Planner {
     const Family* family;
     const LayoutText* text;
     uint32_t frame;
-    Standing standing;
+    Precedence precedence;
   };
 
   // The text between the last series of the family before and the first of this one.
@@ -219,12 +219,12 @@ void JsonSnapshot::Plan(const Snapshot& snapshot) {
   planned_.clear();
   segments_.clear();
   planned_resource_ = snapshot.resource;
-  if (speller_.Look(snapshot)) texts_ = {};
+  if (namer_.Look(snapshot)) texts_ = {};
   Planner planner(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];
     planned_.push_back(entry.frame->layout->id());
-    planner.Add(texts_.Of(entry.frame->layout, [this](const Layout& layout) { return Spell(layout); }), i,
+    planner.Add(texts_.Of(entry.frame->layout, [this](const Layout& layout) { return MakeNames(layout); }), i,
                 entry);
   }
   planned_.push_back(0);

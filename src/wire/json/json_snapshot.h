@@ -34,8 +34,8 @@ namespace gpulens {
 class JsonSnapshot {
  public:
   // `speller` gives the `names`, `dresser` says which series are told and with what attributes.
-  explicit JsonSnapshot(SeriesNamer speller, Dresser dresser = {})
-      : speller_(std::move(speller)), dresser_(std::move(dresser)) {}
+  explicit JsonSnapshot(SeriesNamer namer, AttributeFilter attribute_filter = {})
+      : namer_(std::move(namer)), attribute_filter_(std::move(attribute_filter)) {}
 
   // Families that are there even when nothing feeds them, unless another one has their name among its
   // `names`.
@@ -71,7 +71,7 @@ class JsonSnapshot {
   };
   class Planner;
 
-  LayoutText Spell(const Layout& layout) const;
+  LayoutText MakeNames(const Layout& layout) const;
   bool PlanFits(const Snapshot& snapshot) const noexcept;
   void Plan(const Snapshot& snapshot);
   enum class Which { kValued, kAbsent };
@@ -84,8 +84,8 @@ class JsonSnapshot {
   const char* RenderSegment(const Segment& segment, const Snapshot& snapshot, Which which, const char* before,
                             std::string& out) const;
 
-  const SeriesNamer speller_;
-  const Dresser dresser_;
+  const SeriesNamer namer_;
+  const AttributeFilter attribute_filter_;
   std::vector<NamedSeries> always_;
   PerLayout<LayoutText> texts_;
   std::vector<uint64_t> planned_;  // layout ids in frame order, and a 0

@@ -32,9 +32,9 @@ constexpr MetricDesc kPeak{
 constexpr MetricDesc kWait{.name = "wait", .unit = "s", .help = "", .kind = Kind::kHistogram};
 constexpr MetricDesc kLatency{.name = "latency", .unit = "s", .help = "", .kind = Kind::kSummary};
 
-void SpellWithUnderscores(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  NamedSeries& spelled = out.emplace_back();
-  for (char c : series.desc->name) spelled.name += c == '.' ? '_' : c;
+void NameWithUnderscores(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& named = out.emplace_back();
+  for (char c : series.desc->name) named.name += c == '.' ? '_' : c;
 }
 
 Json ReadJson(const std::string& text) {
@@ -122,7 +122,7 @@ TEST(JsonSnapshot, ShowsFamiliesWithTheirSeries) {
   auto snapshot = MakeSnapshot(7, kNow + std::chrono::milliseconds(11), {nvidia.Entry()});
   snapshot->resource = AttributeSet({{"host.name", "n1"}});
 
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   Json json = Render(page, *snapshot, "\"gpu_memory\":{}");
   EXPECT_EQ(json["schema"].text, "gpulens.json/1");
   EXPECT_EQ(json["tick"].text, "7");
@@ -157,7 +157,7 @@ TEST(JsonSnapshot, WhatHasNoValueSaysWhy) {
   other.writer.SetInt(used, 1);
   auto snapshot = MakeSnapshot(1, kNow, {nvidia.Entry(), other.Entry()});
 
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   Json metrics = Render(page, *snapshot)["metrics"];
   const Json& power = metrics["gpu.power.draw"];
   EXPECT_EQ(power["series"].items.size(), 1u);
@@ -175,11 +175,11 @@ TEST(JsonSnapshot, TellsStaleValuesAndTheirAge) {
   Series power = nvidia.table.Declare(kPower, Gpu(0));
   nvidia.writer.Begin(kNow);
   nvidia.writer.Set(power, 5);
-  auto first = nvidia.Entry(Standing::kNative, true);
+  auto first = nvidia.Entry(Precedence::kNative, true);
   nvidia.writer.Begin(kNow + std::chrono::seconds(2));
   auto second = nvidia.Entry();
 
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   Json overdue = Render(page, *MakeSnapshot(1, kNow + std::chrono::seconds(1), {first}));
   EXPECT_EQ(overdue["metrics"]["gpu.power.draw"]["series"][0]["quality"].text, "stale");
   EXPECT_EQ(overdue["metrics"]["gpu.power.draw"]["series"][0]["age_s"].text, "1.000");
@@ -203,7 +203,7 @@ TEST(JsonSnapshot, ShowsDistributions) {
   cells[0].d = 3, cells[1].d = 4, cells[2].d = 0.25, cells[3].d = 4;
   cells = app.writer.Cells(latency);
   cells[0].d = kNan, cells[1].d = 0;
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   Json json = Render(page, *MakeSnapshot(1, kNow, {app.Entry()}));
   const Json& h = json["metrics"]["wait"]["series"][0];
   EXPECT_EQ(h["buckets"][0]["le"].text, "0.1");
@@ -229,8 +229,8 @@ TEST(JsonSnapshot, JoinsFamiliesOfSeveralSourcesAndKeepsTheirDifferences) {
   scrape.writer.Set(same, 2);
   scrape.writer.Set(other, 3);
   // The passed-on one comes first and still stands behind the native one.
-  auto snapshot = MakeSnapshot(1, kNow, {scrape.Entry(Standing::kPassThrough), nvidia.Entry()});
-  JsonSnapshot page(SpellWithUnderscores);
+  auto snapshot = MakeSnapshot(1, kNow, {scrape.Entry(Precedence::kPassThrough), nvidia.Entry()});
+  JsonSnapshot page(NameWithUnderscores);
   Json json = Render(page, *snapshot);
   const Json& family = json["metrics"]["gpu.power.draw"];
   EXPECT_EQ(family["unit"].text, "W");
@@ -248,7 +248,7 @@ TEST(JsonSnapshot, ShowsFamiliesThatNothingFeeds) {
   fed.name = "gpu_power_draw";
   unfed.name = "zernel_nothing_seconds", unfed.unit = "seconds", unfed.help = "H",
   unfed.kind = Kind::kSummary;
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   page.AlwaysShow({fed, unfed});
   Json empty = Render(page, *MakeSnapshot(1, kNow, {}));
   EXPECT_EQ(empty["metrics"].keys.size(), 2u);
@@ -265,14 +265,14 @@ TEST(JsonSnapshot, ShowsFamiliesThatNothingFeeds) {
 }
 
 TEST(JsonSnapshot, IsValidWithNothingAtAll) {
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   EXPECT_TRUE(Render(page, *MakeSnapshot(0, {}, {}))["metrics"].keys.empty());
 }
 
 TEST(JsonSnapshot, FollowsLayoutsThatChange) {
   TestSource nvidia("nvidia");
   Series power = nvidia.table.Declare(kPower, Gpu(0));
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   for (int64_t i = 1; i <= 5; ++i) {
     nvidia.writer.Begin(kNow + std::chrono::seconds(i));
     nvidia.writer.Set(power, static_cast<double>(i));
@@ -293,7 +293,7 @@ TEST(JsonSnapshot, FiveThousandSeriesTakeMilliseconds) {
   source.writer.Begin(kNow);
   for (size_t i = 0; i < all.size(); ++i) source.writer.Set(all[i], static_cast<double>(i) * 1.1);
   auto snapshot = MakeSnapshot(1, kNow, {source.Entry()});
-  JsonSnapshot page(SpellWithUnderscores);
+  JsonSnapshot page(NameWithUnderscores);
   std::string text;
   page.Render(*snapshot, {}, text);
   auto best = std::chrono::nanoseconds::max();

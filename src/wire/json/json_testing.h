@@ -161,10 +161,10 @@ class JsonReader {
 // One source with its table and writer: declare, Begin, Set, then Entry.
 struct TestSource {
   explicit TestSource(std::string name) : writer(table, std::chrono::seconds(10), std::move(name)) {}
-  SnapshotEntry Entry(Standing standing = Standing::kNative, bool overdue = false) {
+  SnapshotEntry Entry(Precedence precedence = Precedence::kNative, bool overdue = false) {
     Ref<const Frame> frame = writer.Finish();
     std::string_view source = frame->source;
-    return {std::move(frame), source, standing, overdue};
+    return {std::move(frame), source, precedence, overdue};
   }
   SeriesTable table;
   FrameWriter writer;

@@ -182,7 +182,7 @@ void OtlpBatch::WriteItem(size_t below, MessageShape shape, const ProtoField& it
     if (field.number != attributes) continue;
     const std::string_view usual = otlp_in::UsualPair(field.bytes);
     keys_.push_back(usual.empty() ? KeyOf(field.bytes) : usual);
-    if (TellsIdentity(keys_.back())) TakeIdentity(field.bytes, identity);
+    if (IsIdentityKey(keys_.back())) TakeIdentity(field.bytes, identity);
   }
   Choose(identity == OtlpIdentity{} ? nullptr : enricher_->OfItem(identity_, identity));
   if (extra_.empty()) out_ += item.whole;

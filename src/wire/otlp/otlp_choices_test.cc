@@ -20,7 +20,7 @@ using otlp_testing::MetricsText;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr MetricDesc kPlainEnergy{.name = "energy", .kind = Kind::kCounter};
 constexpr MetricDesc kErrors{.name = "errors", .kind = Kind::kCounter, .number = Number::kInt};
@@ -28,8 +28,8 @@ constexpr MetricDesc kQueue{.name = "queue", .kind = Kind::kUpDownCounter};
 constexpr MetricDesc kPlainLatency{.name = "ttft", .kind = Kind::kHistogram};
 
 // In millijoules, too, and rounded.
-void SpellTwice(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  SpellAsItStands(series, out);
+void NameTwice(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NameVerbatim(series, out);
   out.push_back(out.back());
   out.back().name = "other." + out.back().name;
   out.back().scale = 0.1;
@@ -46,14 +46,13 @@ class OtlpChoices : public ::testing::Test {
  protected:
   Instant At(int64_t second) const { return zero_ + seconds(second); }
 
-  void Use(const OtlpStyle& style, size_t max_points = 100,
-           SeriesNamer speller = SeriesNamer(&SpellAsItStands)) {
+  void Use(const OtlpStyle& style, size_t max_points = 100, SeriesNamer namer = SeriesNamer(&NameVerbatim)) {
     metrics_ = std::make_unique<OtlpMetrics>(
-        std::move(speller),
+        std::move(namer),
         OtlpMetrics::Options{.max_points = max_points, .scope_version = "1", .style = style});
   }
   // The points of a tick, as text. The receiver refuses from request `taken` on.
-  std::string Tell(std::vector<SnapshotEntry> frames, int64_t second, int taken = 1000) {
+  std::string Report(std::vector<SnapshotEntry> frames, int64_t second, int taken = 1000) {
     auto snapshot = MakeSnapshot(1, At(second), std::move(frames));
     std::string all;
     const Status status = metrics_->Encode(*snapshot, [&](std::string_view request, uint32_t) {
@@ -72,13 +71,13 @@ class OtlpChoices : public ::testing::Test {
   std::string Run(int64_t second, std::vector<std::pair<Series, double>> values, int taken = 1000) {
     gpu_.writer.Begin(At(second));
     for (auto [series, value] : values) gpu_.writer.Set(series, value);
-    return Tell({gpu_.Entry()}, second, taken);
+    return Report({gpu_.Entry()}, second, taken);
   }
   std::string RunCells(int64_t second, Series series, const std::vector<double>& numbers) {
     gpu_.writer.Begin(At(second));
     std::span<Cell> cells = gpu_.writer.Cells(series);
     for (size_t i = 0; i < cells.size(); ++i) cells[i].d = numbers[i];
-    return Tell({gpu_.Entry()}, second);
+    return Report({gpu_.Entry()}, second);
   }
 
   const Instant zero_ = ManualClock().Now();
@@ -124,7 +123,7 @@ TEST_F(OtlpChoices, WhatIsRefusedIsInTheNextDelta) {
   Run(1, {{a, 10}, {b, 20}});
   EXPECT_EQ(Run(2, {{a, 11}, {b, 21}}, 1), "energy sum delta monotonic\n  gpu.index=0 @1..2 1\n")
       << "the second request was refused";
-  EXPECT_EQ(Tell({gpu_.Entry()}, 2), "energy sum delta monotonic\n  gpu.index=1 @1..2 1\n")
+  EXPECT_EQ(Report({gpu_.Entry()}, 2), "energy sum delta monotonic\n  gpu.index=1 @1..2 1\n")
       << "the same reading again: only what is missing";
   EXPECT_EQ(Run(3, {{a, 13}, {b, 24}}, 0), "");
   EXPECT_EQ(Run(4, {{a, 14}, {b, 25}}),
@@ -147,7 +146,7 @@ TEST_F(OtlpChoices, DeltasGoOnInAnotherLayout) {
 }
 
 TEST_F(OtlpChoices, EachSpellingHasItsOwnDelta) {
-  Use({.delta_counters = true}, 1, SeriesNamer(&SpellTwice));
+  Use({.delta_counters = true}, 1, SeriesNamer(&NameTwice));
   Series energy = gpu_.table.Declare(kPlainEnergy, {});
   Run(1, {{energy, 104}});
   EXPECT_EQ(Run(2, {{energy, 108}}, 1), "energy sum delta monotonic\n  @1..2 4\n");
@@ -167,7 +166,7 @@ TEST_F(OtlpChoices, HistogramsAsDeltas) {
   const double first[] = {1, 4, 9, 6};  // up to 1, up to 2, sum, count
   std::span<Cell> cells = gpu_.writer.Cells(latency);
   for (size_t i = 0; i < 4; ++i) cells[i].d = first[i];
-  EXPECT_EQ(Tell({gpu_.Entry()}, 1), "energy sum cumulative monotonic\n  @1..1 5\n") << "lowmemory";
+  EXPECT_EQ(Report({gpu_.Entry()}, 1), "energy sum cumulative monotonic\n  @1..1 5\n") << "lowmemory";
   EXPECT_EQ(RunCells(2, latency, {3, 7, 19.5, 10}),
             "ttft histogram delta\n  @1..2 bounds:1:2 buckets:2:1:1 sum=10.5 count=4\n");
   EXPECT_EQ(RunCells(3, latency, {3, 7, 19.5, 10}),
@@ -214,7 +213,7 @@ TEST_F(OtlpChoices, ExemplarsAreToldOnce) {
                                                {"span_id", "EEE19b7ec3c1b174"},
                                                {"user", "x"}})});
     gpu_.writer.Attach(errors, {0, 1, 0, AttributeSet({{"trace_id", "short"}})});
-    return Tell({gpu_.Entry()}, second);
+    return Report({gpu_.Entry()}, second);
   };
   EXPECT_EQ(run(2),
             "ttft histogram cumulative\n  @0..2 bounds:1:2 buckets:1:0:0 sum=1 count=1"
@@ -231,8 +230,8 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
   const Instant zero = ManualClock().Now();
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
-    OtlpMetrics kept(SeriesNamer(&SpellAsItStands), {.scope_version = "1"}),
-        anew(SeriesNamer(&SpellAsItStands), {.scope_version = "1", .keep_request = false});
+    OtlpMetrics kept(SeriesNamer(&NameVerbatim), {.scope_version = "1"}),
+        anew(SeriesNamer(&NameVerbatim), {.scope_version = "1", .keep_request = false});
     TestSource gpu("nvidia"), host("host");
     auto shape = Bounds({1, 2});
     std::vector<Series> series;

@@ -47,7 +47,7 @@ void TakeUuid(std::string_view text, OtlpIdentity& out) noexcept {
 
 }  // namespace
 
-bool TellsIdentity(std::string_view key) noexcept {
+bool IsIdentityKey(std::string_view key) noexcept {
   switch (key.size()) {
     case 4: return key == "UUID";
     case 6: return key == "gpu_id";
@@ -77,7 +77,7 @@ void TakeIdentity(std::string_view key_value, OtlpIdentity& out) noexcept {
     if (field.number == kKey) key = field.bytes;
     if (field.number == kValue) any_value = field.bytes;
   }
-  const bool known = TellsIdentity(key) || key == "host.name" || key == "host.id" || key == "k8s.node.name";
+  const bool known = IsIdentityKey(key) || key == "host.name" || key == "host.id" || key == "k8s.node.name";
   if (!known) return;
   const Value value = ReadValue(any_value);
   if (Is(key, "k8s.pod.uid")) out.pod_uid = value.text;

@@ -20,7 +20,7 @@ struct OtlpIdentity {
 
 // Whether an item with such an attribute is of a thing of its own. Keys of items may have underscores for
 // dots.
-bool TellsIdentity(std::string_view key) noexcept;
+bool IsIdentityKey(std::string_view key) noexcept;
 
 // The key of a KeyValue; empty when it has none.
 std::string_view KeyOf(std::string_view key_value) noexcept;

@@ -10,13 +10,13 @@ namespace gpulens {
 
 using namespace otlp;
 
-void OtlpMetrics::Record(const Telling& telling, const OtlpFamily& family, uint32_t p, size_t end) {
-  const auto number = static_cast<uint32_t>(&family - telling.text.families.data());
-  if (image_.runs.empty() || image_.runs.back().frame != telling.number ||
+void OtlpMetrics::Record(const Reporting& reporting, const OtlpFamily& family, uint32_t p, size_t end) {
+  const auto number = static_cast<uint32_t>(&family - reporting.text.families.data());
+  if (image_.runs.empty() || image_.runs.back().frame != reporting.number ||
       image_.runs.back().family != number)
-    image_.runs.push_back({telling.number, number, static_cast<uint32_t>(image_.patches.size()), 0});
+    image_.runs.push_back({reporting.number, number, static_cast<uint32_t>(image_.patches.size()), 0});
   ++image_.runs.back().count;
-  image_.patches.push_back({static_cast<uint32_t>(end), p, telling.text.points[p].cell});
+  image_.patches.push_back({static_cast<uint32_t>(end), p, reporting.text.points[p].cell});
 }
 
 // The same frames with the same layouts, qualities and states, all read since, and nothing that a point is
@@ -38,7 +38,7 @@ bool OtlpMetrics::ImageFits(const Snapshot& snapshot) const noexcept {
   return true;
 }
 
-Status OtlpMetrics::TellImage(const Snapshot& snapshot, const Take& take) {
+Status OtlpMetrics::ReportImage(const Snapshot& snapshot, const Take& take) {
   for (const Image::Run& run : image_.runs) {
     const Frame& frame = *snapshot.frames[run.frame].frame;
     const OtlpLayout& text = TextOf(frame.layout);
@@ -47,9 +47,9 @@ Status OtlpMetrics::TellImage(const Snapshot& snapshot, const Take& take) {
     const bool plain =
         family.form == OtlpFamily::kNumber && !family.int_cells && family.scale == 1 && !family.whole;
     if (!plain) {
-      const Telling telling{frame, text, plan_[run.frame], SourceOf(snapshot.frames[run.frame].source)};
+      const Reporting reporting{frame, text, plan_[run.frame], SourceOf(snapshot.frames[run.frame].source)};
       for (const Image::Patch& patch : patches)
-        PutNumbers(telling, family, patch.point, request_.data() + patch.end);
+        PutNumbers(reporting, family, patch.point, request_.data() + patch.end);
       continue;
     }
     const int64_t unix_ns = frame.read_at.unix_ns;

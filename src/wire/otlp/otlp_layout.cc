@@ -250,16 +250,16 @@ class Builder {
 
 }  // namespace
 
-OtlpLayout SpellOtlp(const Layout& layout, const SeriesNamer& speller, const OtlpStyle& style) {
+OtlpLayout NameOtlp(const Layout& layout, const SeriesNamer& namer, const OtlpStyle& style) {
   Builder builder(layout, style);
-  std::vector<NamedSeries> spelled;
+  std::vector<NamedSeries> named;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
-    spelled.clear();
-    speller(layout[slot], spelled);
-    for (const NamedSeries& series : spelled) builder.Add(slot, series);
+    named.clear();
+    namer(layout[slot], named);
+    for (const NamedSeries& series : named) builder.Add(slot, series);
     // Names of others may need every state; then all names of the series have them.
-    if (!spelled.empty() && std::ranges::all_of(spelled, &NamedSeries::only_if_set)) builder.OnlyIfSet(slot);
+    if (!named.empty() && std::ranges::all_of(named, &NamedSeries::only_if_set)) builder.OnlyIfSet(slot);
   }
   return builder.Take();
 }

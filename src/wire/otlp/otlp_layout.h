@@ -91,6 +91,6 @@ void ForEachBound(const Shape& shape, Use&& use) {
 // as sums that are not monotonic, unknown ones as gauges; a gauge histogram as gauges per bucket (`_bucket`
 // with `le`, `_gsum`,
 // `_gcount`), which nothing loses.
-OtlpLayout SpellOtlp(const Layout& layout, const SeriesNamer& speller, const OtlpStyle& style);
+OtlpLayout NameOtlp(const Layout& layout, const SeriesNamer& namer, const OtlpStyle& style);
 
 }  // namespace gpulens

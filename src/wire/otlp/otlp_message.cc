@@ -170,11 +170,11 @@ constexpr Rules kTable[kShapes] = {
     Make({{1, kBytes}, {2, kVarint}, {3, kVarint}}),
 };
 
-constexpr Finding kWrongType = {Judgement::kBroken, "a field has a wire type other than that of OTLP"};
-constexpr Finding kCutOff = {Judgement::kBroken, "the request is not a protobuf message"};
-constexpr Finding kNoText = {Judgement::kBad, "a text is not valid UTF-8"};
-constexpr Finding kNoId = {Judgement::kBad, "a trace id or span id has a wrong length"};
-constexpr Finding kTooDeep = {Judgement::kBad, "values nest too deeply"};
+constexpr Finding kWrongType = {Validity::kBroken, "a field has a wire type other than that of OTLP"};
+constexpr Finding kCutOff = {Validity::kBroken, "the request is not a protobuf message"};
+constexpr Finding kNoText = {Validity::kBad, "a text is not valid UTF-8"};
+constexpr Finding kNoId = {Validity::kBad, "a trace id or span id has a wrong length"};
+constexpr Finding kTooDeep = {Validity::kBad, "values nest too deeply"};
 
 bool AreVarints(std::string_view packed) noexcept {
   ProtoCursor cursor(packed);
@@ -304,7 +304,7 @@ Finding CheckMessage(MessageShape shape, std::string_view bytes, int depth) noex
   Finding worst;
   while (cursor.Next(field)) {
     const Finding found = CheckField(shape, field, depth);
-    if (found.judgement == Judgement::kBroken) return found;
+    if (found.validity == Validity::kBroken) return found;
     if (worst.good()) worst = found;
   }
   return cursor.broken() ? kCutOff : worst;

@@ -45,7 +45,7 @@ inline constexpr size_t kShapes = 23;
 // How deep values may nest below an item: kvlists and arrays count.
 inline constexpr int kDeepest = 32;
 
-enum class Judgement : uint8_t {
+enum class Validity : uint8_t {
   kGood,
   kBad,     // this message cannot be passed on; what follows it can be read
   kBroken,  // the request cannot be read
@@ -53,9 +53,9 @@ enum class Judgement : uint8_t {
 
 // Why something is not kGood; static storage.
 struct Finding {
-  Judgement judgement = Judgement::kGood;
+  Validity validity = Validity::kGood;
   std::string_view why;
-  bool good() const noexcept { return judgement == Judgement::kGood; }
+  bool good() const noexcept { return validity == Validity::kGood; }
 };
 
 // Of a whole message, with all that it holds.

@@ -15,11 +15,11 @@
 namespace gpulens {
 using namespace otlp;
 
-OtlpMetrics::OtlpMetrics(SeriesNamer speller, const Options& options)
-    : speller_(std::move(speller)), options_(options) {}
+OtlpMetrics::OtlpMetrics(SeriesNamer namer, const Options& options)
+    : namer_(std::move(namer)), options_(options) {}
 
 const OtlpLayout& OtlpMetrics::TextOf(const Ref<const Layout>& layout) {
-  return texts_.Of(layout, [this](const Layout& one) { return SpellOtlp(one, speller_, options_.style); });
+  return texts_.Of(layout, [this](const Layout& one) { return NameOtlp(one, namer_, options_.style); });
 }
 
 // Its scope is the collector, "gpulens.scrape": targets are told apart by attributes.
@@ -54,9 +54,9 @@ void OtlpMetrics::Plan(const Snapshot& snapshot) {
     AppendBytes(resource_bytes_, kResource, attributes);
     AppendText(resource_bytes_, kSchemaUrlField, kSchemaUrl);
   }
-  if (speller_.Look(snapshot)) {
+  if (namer_.Look(snapshot)) {
     former_ = std::exchange(texts_, {});
-    ++spelling_;
+    ++naming_;
   }
   plan_.clear();
   for (const SnapshotEntry& entry : snapshot.frames) {
@@ -78,9 +78,9 @@ void OtlpMetrics::DropDuplicates(const Snapshot& snapshot) {
   }
   std::unordered_set<std::string> seen;
   std::string key;
-  for (Standing standing : {Standing::kNative, Standing::kPassThrough}) {
+  for (Precedence precedence : {Precedence::kNative, Precedence::kPassThrough}) {
     for (size_t i = 0; i < plan_.size(); ++i) {
-      if (snapshot.frames[i].standing != standing) continue;
+      if (snapshot.frames[i].precedence != precedence) continue;
       const OtlpLayout& text = *plan_[i].text;
       for (const OtlpFamily& family : text.families) {
         if (frames_with[family.name] < 2) continue;
@@ -110,7 +110,7 @@ Status OtlpMetrics::Encode(const Snapshot& snapshot, const Take& take) {
 }
 
 Status OtlpMetrics::EncodeNew(const Snapshot& snapshot, const Take& take) {
-  if (ImageFits(snapshot)) return TellImage(snapshot, take);
+  if (ImageFits(snapshot)) return ReportImage(snapshot, take);
   const bool choices = options_.style.delta_counters || options_.style.delta_histograms;
   image_.kept = image_.made = false;
   image_.recording = options_.keep_request && !choices && requests_ == 1;
@@ -128,12 +128,12 @@ Status OtlpMetrics::EncodeNew(const Snapshot& snapshot, const Take& take) {
   for (uint32_t i = 0; i < plan_.size(); ++i) {
     Source& source = SourceOf(snapshot.frames[i].source);
     source.touched = true;
-    RETURN_IF_ERROR(Tell(snapshot, i, source, writer));
+    RETURN_IF_ERROR(Report(snapshot, i, source, writer));
   }
   for (auto& [name, source] : sources_) {
     if (source.touched) continue;
     writer.BeginScope(source.scope);
-    RETURN_IF_ERROR(TellEnds(snapshot, source, nullptr, writer));
+    RETURN_IF_ERROR(ReportEnds(snapshot, source, nullptr, writer));
     source.next = {};
   }
   RETURN_IF_ERROR(Flush(writer));
@@ -165,13 +165,14 @@ Status OtlpMetrics::Flush(Writer& writer) {
   RETURN_IF_ERROR(writer.Flush());
   for (const Pending& one : pending_) {
     std::copy_n(one.cells, one.count, one.bases->cells.begin() + one.base);
-    one.bases->told_unix_ns[one.base] = one.unix_ns;
+    one.bases->reported_unix_ns[one.base] = one.unix_ns;
   }
   pending_.clear();
   return Ok();
 }
 
-void OtlpMetrics::Remember(const Frame& frame, const Planned& planned, const OtlpLayout& text, Told& next) {
+void OtlpMetrics::Remember(const Frame& frame, const Planned& planned, const OtlpLayout& text,
+                           Reported& next) {
   next.layout = frame.layout;
   next.read_unix_ns = frame.read_at.unix_ns;
   next.age_ms = frame.age_ms;
@@ -186,29 +187,30 @@ void OtlpMetrics::Remember(const Frame& frame, const Planned& planned, const Otl
 
 // When the reading that the receiver has of a slot was made, as far as that is known. Ages are cut to
 // milliseconds: the time of one reading may come out up to one later from another frame.
-int64_t OtlpMetrics::Told::ReadingUnixNs(uint64_t layout_id, uint32_t slot) const noexcept {
+int64_t OtlpMetrics::Reported::ReadingUnixNs(uint64_t layout_id, uint32_t slot) const noexcept {
   if (!layout) return std::numeric_limits<int64_t>::min();
   const bool known = layout->id() == layout_id && slot < age_ms.size() && shown[slot];
   return read_unix_ns - (known ? int64_t{age_ms[slot]} * kNsOfMs : 0);
 }
 
 // The points of one frame that its receiver has not seen.
-Status OtlpMetrics::Tell(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer) {
+Status OtlpMetrics::Report(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer) {
   const Frame& frame = *snapshot.frames[number].frame;
-  Telling telling{frame, TextOf(frame.layout), plan_[number], source, number};
-  if (source.now.layout) telling.told_unix_ns = source.now.read_unix_ns;
-  Remember(frame, telling.planned, telling.text, source.next);
+  Reporting reporting{frame, TextOf(frame.layout), plan_[number], source, number};
+  if (source.now.layout) reporting.reported_unix_ns = source.now.read_unix_ns;
+  Remember(frame, reporting.planned, reporting.text, source.next);
   writer.BeginScope(source.scope);
-  RETURN_IF_ERROR(TellEnds(snapshot, source, &frame, writer));
+  RETURN_IF_ERROR(ReportEnds(snapshot, source, &frame, writer));
   // A tick that leaves one out is no pattern for the next.
-  image_.recording &= frame.read_at.unix_ns != telling.told_unix_ns && frame.age_ms.empty();
-  if (frame.read_at.unix_ns == telling.told_unix_ns) return Ok();
-  for (const OtlpFamily& family : telling.text.families) RETURN_IF_ERROR(TellFamily(telling, family, writer));
+  image_.recording &= frame.read_at.unix_ns != reporting.reported_unix_ns && frame.age_ms.empty();
+  if (frame.read_at.unix_ns == reporting.reported_unix_ns) return Ok();
+  for (const OtlpFamily& family : reporting.text.families)
+    RETURN_IF_ERROR(ReportFamily(reporting, family, writer));
   return Ok();
 }
 
-Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer) {
-  const auto& [frame, text, planned, source, number, told] = telling;
+Status OtlpMetrics::ReportFamily(const Reporting& reporting, const OtlpFamily& family, Writer& writer) {
+  const auto& [frame, text, planned, source, number, told] = reporting;
   const bool examples = !frame.exemplars.empty() && FieldsOf(family.form).exemplars != 0;
   auto fresh = [&](uint32_t p) {
     const uint32_t slot = text.points[p].slot;
@@ -219,9 +221,9 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
     if ((quality == Quality::kStale || frame.AgeMs(slot) != 0) &&
         ReadUnixNs(frame, slot) < source.now.ReadingUnixNs(frame.layout->id(), slot) + kNsOfMs)
       return false;
-    return !family.delta || BeginsDelta(telling, p);
+    return !family.delta || BeginsDelta(reporting, p);
   };
-  auto alone = [&](uint32_t p) { return examples && HasExemplar(telling, p); };
+  auto alone = [&](uint32_t p) { return examples && HasExemplar(reporting, p); };
   writer.BeginFamily(family);
   const uint32_t end = family.first + family.count;
   for (uint32_t p = family.first; p < end;) {
@@ -230,7 +232,7 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
       continue;
     }
     if (alone(p)) {
-      RETURN_IF_ERROR(TellWithExemplars(telling, family, p++, writer));
+      RETURN_IF_ERROR(ReportWithExemplars(reporting, family, p++, writer));
       continue;
     }
     const uint32_t begin = p;
@@ -246,8 +248,8 @@ Status OtlpMetrics::TellFamily(const Telling& telling, const OtlpFamily& family,
     out.append(text.arena, from, text.points[p - 1].end - from);
     for (uint32_t i = begin; i < p; ++i) {
       const size_t place = at + (text.points[i].end - from);
-      PutNumbers(telling, family, i, out.data() + place);
-      if (image_.recording) Record(telling, family, i, place);
+      PutNumbers(reporting, family, i, out.data() + place);
+      if (image_.recording) Record(reporting, family, i, place);
     }
     writer.Count(p - begin);
   }

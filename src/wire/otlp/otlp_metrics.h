@@ -42,7 +42,7 @@ class OtlpMetrics {
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t points)>;
 
-  OtlpMetrics(SeriesNamer speller, const Options& options);
+  OtlpMetrics(SeriesNamer namer, const Options& options);
 
   // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
   // told from Commit on; without it the next Encode tells it again. Deltas count as told with their request.
@@ -57,7 +57,7 @@ class OtlpMetrics {
  private:
   class Writer;
   // What a receiver knows of one source.
-  struct Told {
+  struct Reported {
     Ref<const Layout> layout;
     int64_t read_unix_ns = 0;      // of the frame
     std::vector<uint8_t> shown;    // by slot: it has a value there
@@ -67,9 +67,9 @@ class OtlpMetrics {
   // What deltas are told against, by OtlpLayout::bases of the layout.
   struct Bases {
     Ref<const Layout> layout;
-    uint64_t spelling = 0;  // of its texts
+    uint64_t naming = 0;  // of its texts
     std::vector<Cell> cells;
-    std::vector<int64_t> told_unix_ns;  // at the first cell of each; 0: none is known
+    std::vector<int64_t> reported_unix_ns;  // at the first cell of each; 0: none is known
   };
   // A point's base, once its request is taken.
   struct Pending {
@@ -103,11 +103,12 @@ class OtlpMetrics {
     std::vector<std::vector<Quality>> qualities;  // by frame
   };
   // A frame that is being told.
-  struct Telling;
+  struct Reporting;
   struct Source {
     std::string scope;  // fields of its ScopeMetrics: its InstrumentationScope and schema
-    Told now, next;
-    std::vector<Told> owed;  // what uncommitted requests may have told, besides: ended when it is not there
+    Reported now, next;
+    std::vector<Reported>
+        owed;  // what uncommitted requests may have told, besides: ended when it is not there
     Bases bases;
     bool touched = false;
   };
@@ -125,34 +126,35 @@ class OtlpMetrics {
   const OtlpLayout& TextOf(const Ref<const Layout>& layout);
   Source& SourceOf(std::string_view name);
   bool ImageFits(const Snapshot& snapshot) const noexcept;
-  Status TellImage(const Snapshot& snapshot, const Take& take);
-  void Record(const Telling& telling, const OtlpFamily& family, uint32_t p, size_t end);
-  static void Remember(const Frame& frame, const Planned& planned, const OtlpLayout& text, Told& next);
-  Status Tell(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer);
-  Status TellFamily(const Telling& telling, const OtlpFamily& family, Writer& writer);
-  Status TellWithExemplars(const Telling& telling, const OtlpFamily& family, uint32_t p, Writer& writer);
-  static bool HasExemplar(const Telling& telling, uint32_t p) noexcept;
+  Status ReportImage(const Snapshot& snapshot, const Take& take);
+  void Record(const Reporting& reporting, const OtlpFamily& family, uint32_t p, size_t end);
+  static void Remember(const Frame& frame, const Planned& planned, const OtlpLayout& text, Reported& next);
+  Status Report(const Snapshot& snapshot, uint32_t number, Source& source, Writer& writer);
+  Status ReportFamily(const Reporting& reporting, const OtlpFamily& family, Writer& writer);
+  Status ReportWithExemplars(const Reporting& reporting, const OtlpFamily& family, uint32_t p,
+                             Writer& writer);
+  static bool HasExemplar(const Reporting& reporting, uint32_t p) noexcept;
   Status Flush(Writer& writer);
   void Owe();
-  Status TellEnds(const Snapshot& snapshot, const Source& source, const Frame* frame, Writer& writer);
-  Status TellEnded(const Snapshot& snapshot, const Told& told, const Frame* frame, Writer& writer);
-  void SpareToldElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text);
+  Status ReportEnds(const Snapshot& snapshot, const Source& source, const Frame* frame, Writer& writer);
+  Status ReportEnded(const Snapshot& snapshot, const Reported& told, const Frame* frame, Writer& writer);
+  void SpareReportedElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text);
   Status Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer);
-  void PutNumbers(const Telling& telling, const OtlpFamily& family, uint32_t p, char* end);
-  void PutHistogram(const Telling& telling, const OtlpFamily& family, const OtlpPoint& point,
+  void PutNumbers(const Reporting& reporting, const OtlpFamily& family, uint32_t p, char* end);
+  void PutHistogram(const Reporting& reporting, const OtlpFamily& family, const OtlpPoint& point,
                     const Cell* since, char* end);
   void PutSummary(const OtlpFamily& family, const OtlpPoint& point, const Frame& frame, char* end);
   void ReadCounts(const Shape& shape, std::span<const Cell> cells, bool int_cells, Counts& out);
   void SubtractBase(const Shape& shape, const OtlpFamily& family, const Cell* cells);
   void FollowLayouts(const Snapshot& snapshot);
   void Follow(Bases& bases, const Ref<const Layout>& layout);
-  bool BeginsDelta(const Telling& telling, uint32_t p);
-  Since SinceOf(const Telling& telling, uint32_t p) const;
+  bool BeginsDelta(const Reporting& reporting, uint32_t p);
+  Since SinceOf(const Reporting& reporting, uint32_t p) const;
 
-  const SeriesNamer speller_;
+  const SeriesNamer namer_;
   const Options options_;
   PerLayout<OtlpLayout> texts_, former_;  // former_: of before they were spelt anew
-  uint64_t spelling_ = 1;
+  uint64_t naming_ = 1;
   std::vector<Planned> plan_;
   AttributeSet resource_;
   std::string resource_bytes_;  // a whole field; empty: nothing was planned yet
@@ -165,7 +167,7 @@ class OtlpMetrics {
   std::string point_, exemplar_;
   Buckets buckets_;
   Counts counts_, before_;
-  std::vector<uint64_t> told_, spread_;
+  std::vector<uint64_t> reported_, spread_;
   std::vector<Pending> pending_;
   Image image_;
   uint64_t requests_ = 0;     // of the last tick

@@ -10,13 +10,13 @@
 namespace gpulens {
 namespace {
 
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 using wire_testing::Ticks;
 
 // `keep`: a tick puts its numbers into the request of the last one, as where all points fit into one.
 void Encode(benchmark::State& state, Kind kind, bool shaped, bool keep) {
   Ticks ticks(kind, shaped);
-  OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.scope_version = "1", .keep_request = keep});
+  OtlpMetrics metrics(SeriesNamer(&NameVerbatim), {.scope_version = "1", .keep_request = keep});
   const Ref<Snapshot> snapshots[] = {ticks.Next(1), ticks.Next(2)};
   uint64_t points = 0, bytes = 0;
   const OtlpMetrics::Take take = [&](std::string_view request, uint32_t count) {
@@ -44,7 +44,7 @@ void FirstTick(benchmark::State& state) {
   Ticks ticks(Kind::kGauge, false);
   const Ref<Snapshot> snapshot = ticks.Next(1);
   for (auto _ : state) {
-    OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.scope_version = "1"});
+    OtlpMetrics metrics(SeriesNamer(&NameVerbatim), {.scope_version = "1"});
     CHECK(metrics.Encode(*snapshot, [](std::string_view, uint32_t) { return Status{}; }).ok());
   }
 }

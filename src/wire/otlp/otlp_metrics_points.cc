@@ -21,7 +21,7 @@ uint64_t Whole(double value) noexcept {
   return value >= 1 && value < 0x1p63 ? static_cast<uint64_t>(std::llround(value)) : 0;
 }
 
-double Told(const OtlpFamily& family, Cell cell) noexcept {
+double Reported(const OtlpFamily& family, Cell cell) noexcept {
   double value = family.int_cells ? static_cast<double>(cell.i) : cell.d;
   if (family.scale != 1) value *= family.scale;
   return family.whole ? std::round(value) : value;
@@ -33,7 +33,7 @@ void PutNumber(const OtlpFamily& family, Cell cell, const Cell* since, char* at)
     const bool grew = since && since->i <= cell.i;
     return PutFixed(at, grew ? cell.i - since->i : cell.i);
   }
-  const double now = Told(family, cell), before = since ? Told(family, *since) : 0;
+  const double now = Reported(family, cell), before = since ? Reported(family, *since) : 0;
   PutFixed(at, since && before <= now ? now - before : now);
 }
 
@@ -73,27 +73,27 @@ std::span<const Exemplar> ExemplarsOf(const Frame& frame, uint32_t cell, uint32_
 
 // A page shows its last one for as long as there is no other: it is told once. One without a time is told
 // with each reading.
-bool IsNew(const Exemplar& exemplar, int64_t told_unix_ns) noexcept {
-  return exemplar.unix_ns <= 0 || exemplar.unix_ns > told_unix_ns;
+bool IsNew(const Exemplar& exemplar, int64_t reported_unix_ns) noexcept {
+  return exemplar.unix_ns <= 0 || exemplar.unix_ns > reported_unix_ns;
 }
 
 }  // namespace
 
-bool OtlpMetrics::HasExemplar(const Telling& telling, uint32_t p) noexcept {
-  const OtlpPoint& point = telling.text.points[p];
-  const auto all = ExemplarsOf(telling.frame, point.cell, (*telling.frame.layout)[point.slot].cells());
+bool OtlpMetrics::HasExemplar(const Reporting& reporting, uint32_t p) noexcept {
+  const OtlpPoint& point = reporting.text.points[p];
+  const auto all = ExemplarsOf(reporting.frame, point.cell, (*reporting.frame.layout)[point.slot].cells());
   return std::any_of(all.begin(), all.end(),
-                     [&](const Exemplar& one) { return IsNew(one, telling.told_unix_ns); });
+                     [&](const Exemplar& one) { return IsNew(one, reporting.reported_unix_ns); });
 }
 
-Status OtlpMetrics::TellWithExemplars(const Telling& telling, const OtlpFamily& family, uint32_t p,
-                                      Writer& writer) {
-  const OtlpPoint& point = telling.text.points[p];
-  const auto all = ExemplarsOf(telling.frame, point.cell, (*telling.frame.layout)[point.slot].cells());
-  point_.assign(telling.text.arena, point.attributes, point.end - point.attributes);
-  PutNumbers(telling, family, p, point_.data() + point_.size());
+Status OtlpMetrics::ReportWithExemplars(const Reporting& reporting, const OtlpFamily& family, uint32_t p,
+                                        Writer& writer) {
+  const OtlpPoint& point = reporting.text.points[p];
+  const auto all = ExemplarsOf(reporting.frame, point.cell, (*reporting.frame.layout)[point.slot].cells());
+  point_.assign(reporting.text.arena, point.attributes, point.end - point.attributes);
+  PutNumbers(reporting, family, p, point_.data() + point_.size());
   for (const Exemplar& one : all) {
-    if (!IsNew(one, telling.told_unix_ns)) continue;
+    if (!IsNew(one, reporting.reported_unix_ns)) continue;
     exemplar_.clear();
     AppendExemplar(one, family.scale, exemplar_);
     AppendBytes(point_, FieldsOf(family.form).exemplars, exemplar_);
@@ -105,16 +105,16 @@ Status OtlpMetrics::TellWithExemplars(const Telling& telling, const OtlpFamily& 
 }
 
 // Writes the numbers of a point that ends at `end`.
-void OtlpMetrics::PutNumbers(const Telling& telling, const OtlpFamily& family, uint32_t p, char* end) {
-  const Frame& frame = telling.frame;
-  const OtlpPoint& point = telling.text.points[p];
+void OtlpMetrics::PutNumbers(const Reporting& reporting, const OtlpFamily& family, uint32_t p, char* end) {
+  const Frame& frame = reporting.frame;
+  const OtlpPoint& point = reporting.text.points[p];
   const int64_t unix_ns = ReadUnixNs(frame, point.slot);
   PutFixed(end - 8, unix_ns);
   Since since;
   if (family.delta) {
-    since = SinceOf(telling, p);
+    since = SinceOf(reporting, p);
     PutFixed(end - kFixedBytes - 8, since.unix_ns);
-    pending_.push_back({&telling.source.bases, frame.cells.data() + point.cell, telling.text.bases[p],
+    pending_.push_back({&reporting.source.bases, frame.cells.data() + point.cell, reporting.text.bases[p],
                         (*frame.layout)[point.slot].cells(), unix_ns});
   }
   switch (family.form) {
@@ -124,7 +124,7 @@ void OtlpMetrics::PutNumbers(const Telling& telling, const OtlpFamily& family, u
     case OtlpFamily::kSummary: return PutSummary(family, point, frame, end - 2 * kFixedBytes);
     case OtlpFamily::kHistogram:
     case OtlpFamily::kExponential:
-      return PutHistogram(telling, family, point, since.cells, end - 2 * kFixedBytes);
+      return PutHistogram(reporting, family, point, since.cells, end - 2 * kFixedBytes);
   }
 }
 
@@ -156,10 +156,10 @@ void OtlpMetrics::SubtractBase(const Shape& shape, const OtlpFamily& family, con
 }
 
 // The bytes are there already.
-void OtlpMetrics::PutHistogram(const Telling& telling, const OtlpFamily& family, const OtlpPoint& point,
+void OtlpMetrics::PutHistogram(const Reporting& reporting, const OtlpFamily& family, const OtlpPoint& point,
                                const Cell* since, char* end) {
-  const Shape& shape = *(*telling.frame.layout)[point.slot].shape;
-  ReadCounts(shape, {telling.frame.cells.data() + point.cell, shape.cells()}, family.int_cells, counts_);
+  const Shape& shape = *(*reporting.frame.layout)[point.slot].shape;
+  ReadCounts(shape, {reporting.frame.cells.data() + point.cell, shape.cells()}, family.int_cells, counts_);
   if (since) SubtractBase(shape, family, since);
   PutFixed(end - 8, counts_.count);
   end -= kFixedBytes;
@@ -168,21 +168,21 @@ void OtlpMetrics::PutHistogram(const Telling& telling, const OtlpFamily& family,
     end -= kFixedBytes;
   }
   // Bucket counts are differences; what lies above the last bound is the rest.
-  told_.clear();
+  reported_.clear();
   uint64_t before = 0;
   for (uint64_t upto : counts_.upto) {
     upto = std::clamp(upto, before, counts_.count);
-    told_.push_back(upto - before);
+    reported_.push_back(upto - before);
     before = upto;
   }
-  told_.push_back(counts_.count - before);
+  reported_.push_back(counts_.count - before);
   if (family.form == OtlpFamily::kHistogram) {
-    std::memcpy(end - 8 * told_.size(), told_.data(), 8 * told_.size());
+    std::memcpy(end - 8 * reported_.size(), reported_.data(), 8 * reported_.size());
     return;
   }
-  const ExponentialForm& form = telling.text.forms[point.form];
+  const ExponentialForm& form = reporting.text.forms[point.form];
   spread_.resize(form.buckets);
-  PutFixed(end - 8, SpreadCounts(form, told_, spread_));
+  PutFixed(end - 8, SpreadCounts(form, reported_, spread_));
   end -= kFixedBytes + kWideVarint * form.buckets;
   for (uint64_t count : spread_) {
     PutWideVarint(end, count);

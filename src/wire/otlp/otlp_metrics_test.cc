@@ -18,7 +18,7 @@ using otlp_testing::MetricsText;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr MetricDesc kGpuPower{.name = "gpu.power.draw", .unit = "W", .help = "What it draws."};
 constexpr MetricDesc kGpuEnergy{.name = "gpu.energy", .unit = "J", .kind = Kind::kCounter};
@@ -34,7 +34,7 @@ class OtlpMetricsTest : public ::testing::Test {
   Instant At(int64_t second) const { return zero_ + seconds(second); }
 
   // The requests for one tick, as text. `keep` false: the receiver did not take them.
-  std::string Tell(std::vector<SnapshotEntry> frames, int64_t second, bool keep = true) {
+  std::string Report(std::vector<SnapshotEntry> frames, int64_t second, bool keep = true) {
     auto snapshot = MakeSnapshot(1, At(second), std::move(frames));
     snapshot->resource = AttributeSet({{"host.name", "n1"}});
     std::string all;
@@ -50,7 +50,7 @@ class OtlpMetricsTest : public ::testing::Test {
   }
 
   const Instant zero_ = ManualClock().Now();
-  OtlpMetrics metrics_{SeriesNamer(&SpellAsItStands), {.max_points = 3, .scope_version = "1.2"}};
+  OtlpMetrics metrics_{SeriesNamer(&NameVerbatim), {.max_points = 3, .scope_version = "1.2"}};
   TestSource gpu_{"nvidia"};
   int requests_ = 0;
 };
@@ -66,7 +66,7 @@ TEST_F(OtlpMetricsTest, TellsEveryKindWithItsTimes) {
   gpu_.writer.Set(energy, 1e6);
   gpu_.writer.Set(fans, int64_t{-2});
   gpu_.writer.Set(build, 1);
-  EXPECT_EQ(Tell({gpu_.Entry()}, 2),
+  EXPECT_EQ(Report({gpu_.Entry()}, 2),
             "resource host.name=\"n1\"\n"
             "scope gpulens.nvidia 1.2\n"
             "gpu.power.draw W gauge\n"
@@ -108,7 +108,7 @@ TEST_F(OtlpMetricsTest, TellsShapes) {
     std::span<Cell> cells = gpu_.writer.Cells(series);
     for (size_t i = 0; i < cells.size(); ++i) cells[i].d = numbers[i];
   }
-  std::string text = Tell({gpu_.Entry()}, 1);
+  std::string text = Report({gpu_.Entry()}, 1);
   for (const char* line :
        {"ttft s histogram cumulative\n", " n=\"full\" @-5..1 bounds:0.1:0.5 buckets:3:2:4 sum=2.5 count=9\n",
         " n=\"bare\" @-5..1 buckets:9 sum=2.5 count=9\n",
@@ -128,12 +128,12 @@ TEST_F(OtlpMetricsTest, TellsEachReadingOnce) {
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 2);
   SnapshotEntry entry = gpu_.Entry();
-  std::string first = Tell({entry}, 1, false);
-  EXPECT_EQ(Tell({entry}, 2), first) << "it was not taken";
-  EXPECT_EQ(Tell({entry}, 3), "") << "nothing was read since";
+  std::string first = Report({entry}, 1, false);
+  EXPECT_EQ(Report({entry}, 2), first) << "it was not taken";
+  EXPECT_EQ(Report({entry}, 3), "") << "nothing was read since";
   gpu_.writer.Begin(At(4));
   gpu_.writer.Set(power, 3);  // the other is stale now
-  std::string text = Tell({gpu_.Entry()}, 4);
+  std::string text = Report({gpu_.Entry()}, 4);
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @4 3\n"));
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=1")));
 }
@@ -143,12 +143,12 @@ TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
   Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
-  Tell({gpu_.Entry()}, 1);
+  Report({gpu_.Entry()}, 1);
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(other, 2);
   gpu_.Entry();  // no tick of this sink
   gpu_.writer.Begin(At(3));
-  std::string text = Tell({gpu_.Entry()}, 3);
+  std::string text = Report({gpu_.Entry()}, 3);
   EXPECT_THAT(text, HasSubstr("gpu.index=1 @2 2\n"));
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=0")));
 }
@@ -160,7 +160,7 @@ TEST_F(OtlpMetricsTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
     gpu_.writer.Begin(At(now));
     gpu_.writer.DatedAt(At(of));
     gpu_.writer.Set(power, 1);
-    return Tell({gpu_.Entry()}, now);
+    return Report({gpu_.Entry()}, now);
   };
   EXPECT_THAT(told(100, 98), HasSubstr("gpu.index=0 @98 1\n"));
   EXPECT_THAT(told(110, 98), Not(HasSubstr("gpu.index=0"))) << "the same one again";
@@ -186,18 +186,18 @@ TEST_F(OtlpMetricsTest, WhatEndsIsToldOnceWithoutAValue) {
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(energy, 1);
   gpu_.writer.Set(stays, 1);
-  Tell({gpu_.Entry()}, 1);
+  Report({gpu_.Entry()}, 1);
   gpu_.table.Retire(power);
   gpu_.table.Retire(latency);
-  std::string text = Tell({run(2, energy)}, 2);
+  std::string text = Report({run(2, energy)}, 2);
   EXPECT_THAT(text, HasSubstr("gpu.power.draw W gauge\n  gpu.index=0 @2 no-value=1\n"));
   EXPECT_THAT(text, HasSubstr("  gpu.index=2 @-9..2 no-value=1\n"));
-  EXPECT_THAT(Tell({run(3, energy)}, 3), Not(HasSubstr("no-value")));
+  EXPECT_THAT(Report({run(3, energy)}, 3), Not(HasSubstr("no-value")));
   // Never read again, it gets too old and is absent.
-  text = Tell({run(30)}, 30);
+  text = Report({run(30)}, 30);
   EXPECT_THAT(text, HasSubstr("gpu.energy J sum cumulative monotonic\n  gpu.index=1 @-9..30 no-value=1\n"));
-  EXPECT_THAT(Tell({}, 31), HasSubstr("gpu.index=7 @31 no-value=1\n")) << "its source is gone";
-  EXPECT_EQ(Tell({}, 32), "");
+  EXPECT_THAT(Report({}, 31), HasSubstr("gpu.index=7 @31 no-value=1\n")) << "its source is gone";
+  EXPECT_EQ(Report({}, 32), "");
 }
 
 TEST_F(OtlpMetricsTest, ASeriesThatMovesToAnotherSlotGoesOn) {
@@ -206,14 +206,14 @@ TEST_F(OtlpMetricsTest, ASeriesThatMovesToAnotherSlotGoesOn) {
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(energy, 1);
-  Tell({gpu_.Entry()}, 1);
+  Report({gpu_.Entry()}, 1);
   gpu_.table.Retire(power);
   gpu_.table.Declare(kGpuPower, Gpu(5));
   power = gpu_.table.Declare(kGpuPower, Gpu(0));
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(power, 2);
   gpu_.writer.Set(energy, 0.5);  // it began anew: another layout, the same series
-  std::string text = Tell({gpu_.Entry()}, 2);
+  std::string text = Report({gpu_.Entry()}, 2);
   EXPECT_THAT(text, Not(HasSubstr("no-value")));
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @2 2\n"));
   EXPECT_THAT(text, HasSubstr("gpu.index=1 @2..2 0.5\n"));
@@ -228,7 +228,7 @@ TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
     source->writer.Set(power, source == &gpu_ ? 1 : 2);
     source->writer.Set(more, 3);
   }
-  std::string text = Tell({scrape.Entry(Standing::kPassThrough), gpu_.Entry()}, 1);
+  std::string text = Report({scrape.Entry(Precedence::kPassThrough), gpu_.Entry()}, 1);
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @1 1\n"));
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=0 @1 2\n")));
   EXPECT_THAT(text, HasSubstr("gpu.index=2 @1 3\n"));
@@ -241,11 +241,11 @@ TEST_F(OtlpMetricsTest, AStaleReadingIsToldOnceWhateverItsAge) {
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 1);
-  EXPECT_THAT(Tell({gpu_.Entry()}, 1), HasSubstr("gpu.index=1 @1 1\n"));
+  EXPECT_THAT(Report({gpu_.Entry()}, 1), HasSubstr("gpu.index=1 @1 1\n"));
   for (int64_t n = 2; n < 6; ++n) {
     gpu_.writer.Begin(At(n) + std::chrono::microseconds(400 + 100 * n));
     gpu_.writer.Set(power, 2);
-    const std::string text = Tell({gpu_.Entry()}, n);
+    const std::string text = Report({gpu_.Entry()}, n);
     EXPECT_THAT(text, HasSubstr("gpu.index=0"));
     EXPECT_THAT(text, Not(HasSubstr("gpu.index=1"))) << text;
   }
@@ -259,22 +259,22 @@ TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
   auto run = [&](TestSource& source, int64_t second, const std::vector<Series>& series) {
     source.writer.Begin(At(second));
     for (Series one : series) source.writer.Set(one, static_cast<double>(second));
-    return source.Entry(&source == &scrape ? Standing::kPassThrough : Standing::kNative);
+    return source.Entry(&source == &scrape ? Precedence::kPassThrough : Precedence::kNative);
   };
-  Tell({run(gpu_, 1, ours), run(scrape, 1, theirs)}, 1);
+  Report({run(gpu_, 1, ours), run(scrape, 1, theirs)}, 1);
   scrape.table.Retire(theirs[1]);  // never told: the native one is
-  std::string text = Tell({run(gpu_, 2, ours), run(scrape, 2, {theirs[0], theirs[2]})}, 2);
+  std::string text = Report({run(gpu_, 2, ours), run(scrape, 2, {theirs[0], theirs[2]})}, 2);
   EXPECT_THAT(text, Not(HasSubstr("no-value"))) << text;
   // Now the native source goes, and what the other one has is told by it.
-  text = Tell({run(scrape, 3, {theirs[0], theirs[2]})}, 3);
+  text = Report({run(scrape, 3, {theirs[0], theirs[2]})}, 3);
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @3 3\n"));
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=0 @3 no-value")));
   EXPECT_THAT(text, HasSubstr("gpu.index=1 @3 no-value=1\n"));
   EXPECT_THAT(text, HasSubstr("gpu.index=2 @3 no-value=1\n"));
-  text = Tell({}, 4);
+  text = Report({}, 4);
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @4 no-value=1\n"));
   EXPECT_THAT(text, HasSubstr("gpu.index=3 @4 no-value=1\n"));
-  EXPECT_EQ(Tell({}, 5), "");
+  EXPECT_EQ(Report({}, 5), "");
 }
 
 // A request that was taken while a later one of its tick was not: its series are known to the receiver.
@@ -286,7 +286,7 @@ TEST_F(OtlpMetricsTest, WhatCameInATickThatFailedIsEnded) {
     for (Series one : all) gpu_.writer.Set(one, 1);
     return gpu_.Entry();
   };
-  Tell({run(1)}, 1);
+  Report({run(1)}, 1);
   const Series brief = gpu_.table.Declare(kGpuEnergy, Gpu(9), {}, {.start_unix_ns = At(-9).unix_ns});
   all.insert(all.begin(), brief);
   int calls = 0;
@@ -296,27 +296,27 @@ TEST_F(OtlpMetricsTest, WhatCameInATickThatFailedIsEnded) {
   EXPECT_EQ(calls, 2);
   all.erase(all.begin());
   gpu_.table.Retire(brief);
-  std::string text = Tell({run(3)}, 3, false);
+  std::string text = Report({run(3)}, 3, false);
   EXPECT_THAT(text, HasSubstr("gpu.index=9 @-9..3 no-value=1\n"));
-  text = Tell({run(4)}, 4);
+  text = Report({run(4)}, 4);
   EXPECT_THAT(text, HasSubstr("gpu.index=9 @-9..4 no-value=1\n")) << "that was not committed either";
-  EXPECT_THAT(Tell({run(5)}, 5), Not(HasSubstr("no-value")));
+  EXPECT_THAT(Report({run(5)}, 5), Not(HasSubstr("no-value")));
   // Nothing is ended twice.
   gpu_.table.Retire(all[0]);
   all.erase(all.begin());
-  Tell({run(5)}, 5, false);
-  text = Tell({}, 6);
+  Report({run(5)}, 5, false);
+  text = Report({}, 6);
   for (const char* gpu : {"=1 ", "=2 ", "=3 "})
     EXPECT_EQ(text.find(gpu + std::string("@6 no-value")), text.rfind(gpu + std::string("@6 no-value")))
         << text;
   // The same where the source itself is gone.
-  TestSource guest("guest");
-  const Series fans = guest.table.Declare(kFans, {});
-  guest.writer.Begin(At(6));
-  guest.writer.Set(fans, int64_t{3});
-  Tell({run(6), guest.Entry()}, 6, false);
-  EXPECT_THAT(Tell({run(7)}, 7), HasSubstr("fans {fan} sum cumulative\n  @0..7 no-value=1\n"));
-  EXPECT_THAT(Tell({run(8)}, 8), Not(HasSubstr("no-value")));
+  TestSource owner("guest");
+  const Series fans = owner.table.Declare(kFans, {});
+  owner.writer.Begin(At(6));
+  owner.writer.Set(fans, int64_t{3});
+  Report({run(6), owner.Entry()}, 6, false);
+  EXPECT_THAT(Report({run(7)}, 7), HasSubstr("fans {fan} sum cumulative\n  @0..7 no-value=1\n"));
+  EXPECT_THAT(Report({run(8)}, 8), Not(HasSubstr("no-value")));
 }
 
 TEST_F(OtlpMetricsTest, APortIsANumber) {
@@ -325,7 +325,7 @@ TEST_F(OtlpMetricsTest, APortIsANumber) {
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 1);
-  std::string text = Tell({gpu_.Entry()}, 1);
+  std::string text = Report({gpu_.Entry()}, 1);
   EXPECT_THAT(text, HasSubstr("  server.port=8000 @1 1\n"));
   EXPECT_THAT(text, HasSubstr("  server.port=\"http\" @"));
 }
@@ -334,12 +334,12 @@ TEST_F(OtlpMetricsTest, TextIsAlwaysUtf8) {
   Series power = gpu_.table.Declare(kGpuPower, {}, {{"name", "a\xff\xc3\xa9"}});
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
-  EXPECT_THAT(Tell({gpu_.Entry()}, 1), HasSubstr("name=\"a\xEF\xBF\xBD\xC3\xA9\""));
+  EXPECT_THAT(Report({gpu_.Entry()}, 1), HasSubstr("name=\"a\xEF\xBF\xBD\xC3\xA9\""));
 }
 
 TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
   const Instant zero = ManualClock().Now();
-  OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.max_bytes = 2000, .scope_version = "1"});
+  OtlpMetrics metrics(SeriesNamer(&NameVerbatim), {.max_bytes = 2000, .scope_version = "1"});
   TestSource gpu("nvidia");
   std::vector<Series> all;
   for (int64_t i = 0; i < 200; ++i) all.push_back(gpu.table.Declare(i % 2 ? kGpuPower : kGpuEnergy, Gpu(i)));
@@ -367,7 +367,7 @@ TEST(OtlpMetrics, RequestsStayBelowTheirSizeAndASteadyTickAllocatesNothing) {
 }
 
 TEST(OtlpMetrics, AReceiverThatRefusesEndsTheTick) {
-  OtlpMetrics metrics(SeriesNamer(&SpellAsItStands), {.max_points = 1, .scope_version = "1"});
+  OtlpMetrics metrics(SeriesNamer(&NameVerbatim), {.max_points = 1, .scope_version = "1"});
   TestSource gpu("nvidia");
   for (int64_t i = 0; i < 3; ++i) gpu.table.Declare(kGpuPower, Gpu(i));
   gpu.writer.Begin({1, 1});

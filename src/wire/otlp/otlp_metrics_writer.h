@@ -56,13 +56,13 @@ class OtlpMetrics::Writer {
 };
 
 // A frame that is being told.
-struct OtlpMetrics::Telling {
+struct OtlpMetrics::Reporting {
   const Frame& frame;
   const OtlpLayout& text;
   const Planned& planned;
   Source& source;
-  uint32_t number = 0;                                         // of the frame in its snapshot
-  int64_t told_unix_ns = std::numeric_limits<int64_t>::min();  // the frame that the receiver has
+  uint32_t number = 0;                                             // of the frame in its snapshot
+  int64_t reported_unix_ns = std::numeric_limits<int64_t>::min();  // the frame that the receiver has
 };
 
 inline constexpr int64_t kNsOfMs = 1'000'000;

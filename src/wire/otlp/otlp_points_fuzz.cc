@@ -11,7 +11,7 @@ namespace {
 
 using namespace gpulens;
 
-class Judge final : public OtlpPointVisitor {
+class Validate final : public OtlpPointVisitor {
  public:
   void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
     CheckAttributes(attributes);
@@ -43,9 +43,9 @@ class Judge final : public OtlpPointVisitor {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  Judge judge;
+  Validate validate;
   OtlpPointsReport report;
-  const Status read = ReadOtlpPoints({reinterpret_cast<const char*>(data), size}, judge, report);
+  const Status read = ReadOtlpPoints({reinterpret_cast<const char*>(data), size}, validate, report);
   CHECK(read.ok() || read.code == Code::kDataLoss);
   CHECK((report.rejected == 0) == report.why.empty());
   return 0;

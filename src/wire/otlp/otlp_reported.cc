@@ -68,8 +68,7 @@ void OtlpMetrics::FollowLayouts(const Snapshot& snapshot) {
   for (const SnapshotEntry& entry : snapshot.frames) {
     Bases& bases = SourceOf(entry.source).bases;
     const Ref<const Layout>& layout = entry.frame->layout;
-    if (!bases.layout || bases.layout->id() != layout->id() || bases.spelling != spelling_)
-      Follow(bases, layout);
+    if (!bases.layout || bases.layout->id() != layout->id() || bases.naming != naming_) Follow(bases, layout);
   }
 }
 
@@ -78,12 +77,12 @@ void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
   const OtlpLayout& text = TextOf(layout);
   Bases next;
   next.layout = layout;
-  next.spelling = spelling_;
+  next.naming = naming_;
   next.cells.resize(text.kept);
-  next.told_unix_ns.resize(text.kept);
+  next.reported_unix_ns.resize(text.kept);
   if (bases.layout) {
-    auto spell = [this](const Layout& one) { return SpellOtlp(one, speller_, options_.style); };
-    const OtlpLayout& before = (bases.spelling == spelling_ ? texts_ : former_).Of(bases.layout, spell);
+    auto make_names = [this](const Layout& one) { return NameOtlp(one, namer_, options_.style); };
+    const OtlpLayout& before = (bases.naming == naming_ ? texts_ : former_).Of(bases.layout, make_names);
     std::unordered_map<std::string, uint32_t> known;
     for (const OtlpFamily& family : before.families) {
       for (uint32_t p = family.first; family.delta && p < family.first + family.count; ++p)
@@ -101,7 +100,7 @@ void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
         const uint32_t from = before.bases[at->second], to = text.bases[p];
         std::copy_n(bases.cells.begin() + from, (*layout)[text.points[p].slot].cells(),
                     next.cells.begin() + to);
-        next.told_unix_ns[to] = bases.told_unix_ns[from];
+        next.reported_unix_ns[to] = bases.reported_unix_ns[from];
       }
     }
   }
@@ -109,33 +108,33 @@ void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
 }
 
 // Whether there is something to be told of a point. Where there is not, its number is the base from now on.
-bool OtlpMetrics::BeginsDelta(const Telling& telling, uint32_t p) {
-  const auto& [frame, text, planned, source, number, told] = telling;
+bool OtlpMetrics::BeginsDelta(const Reporting& reporting, uint32_t p) {
+  const auto& [frame, text, planned, source, number, told] = reporting;
   const OtlpPoint& point = text.points[p];
   Bases& bases = source.bases;
   const uint32_t base = text.bases[p];
   const int64_t at = ReadUnixNs(frame, point.slot);
-  const int64_t before = bases.told_unix_ns[base];
+  const int64_t before = bases.reported_unix_ns[base];
   // The age of a stale reading is known to a millisecond.
   if (before != 0) return frame.quality[point.slot] == Quality::kOk ? at != before : at > before + kNsOfMs;
   const SeriesInfo& info = (*frame.layout)[point.slot];
   if (info.start_known && info.start_unix_ns >= begun_unix_ns_ && info.start_unix_ns <= at) return true;
   std::copy_n(frame.cells.begin() + point.cell, info.cells(), bases.cells.begin() + base);
-  bases.told_unix_ns[base] = at;
+  bases.reported_unix_ns[base] = at;
   return false;
 }
 
-OtlpMetrics::Since OtlpMetrics::SinceOf(const Telling& telling, uint32_t p) const {
-  const OtlpPoint& point = telling.text.points[p];
-  const SeriesInfo& info = (*telling.frame.layout)[point.slot];
-  const uint32_t base = telling.text.bases[p];
-  const int64_t before = telling.source.bases.told_unix_ns[base];
-  const int64_t at = ReadUnixNs(telling.frame, point.slot);
+OtlpMetrics::Since OtlpMetrics::SinceOf(const Reporting& reporting, uint32_t p) const {
+  const OtlpPoint& point = reporting.text.points[p];
+  const SeriesInfo& info = (*reporting.frame.layout)[point.slot];
+  const uint32_t base = reporting.text.bases[p];
+  const int64_t before = reporting.source.bases.reported_unix_ns[base];
+  const int64_t at = ReadUnixNs(reporting.frame, point.slot);
   if (before == 0) return {info.start_unix_ns, nullptr};
   // It began anew since then, so all that it has is new. Where its source does not tell, a number that fell
   // does.
   if (info.start_known && info.start_unix_ns > before) return {std::min(info.start_unix_ns, at), nullptr};
-  return {std::min(before, at), &telling.source.bases.cells[base]};
+  return {std::min(before, at), &reporting.source.bases.cells[base]};
 }
 
 // --- Ends ---
@@ -144,11 +143,11 @@ OtlpMetrics::Since OtlpMetrics::SinceOf(const Telling& telling, uint32_t p) cons
 // known to the receiver, too.
 void OtlpMetrics::Owe() {
   for (auto& [name, source] : sources_) {
-    const Told &now = source.now, &next = source.next;
+    const Reported &now = source.now, &next = source.next;
     if (!source.touched || !next.layout) continue;
     if (now.layout && now.layout->id() == next.layout->id() && now.shown == next.shown) continue;
     auto known = std::find_if(source.owed.begin(), source.owed.end(),
-                              [&](const Told& one) { return one.layout->id() == next.layout->id(); });
+                              [&](const Reported& one) { return one.layout->id() == next.layout->id(); });
     if (known == source.owed.end()) {
       if (source.owed.size() == kMostOwed) source.owed.erase(source.owed.begin());
       source.owed.push_back({.layout = next.layout, .shown = {}, .age_ms = {}});
@@ -162,16 +161,16 @@ void OtlpMetrics::Owe() {
 }
 
 // `frame`: what its source says now; null: it is gone.
-Status OtlpMetrics::TellEnds(const Snapshot& snapshot, const Source& source, const Frame* frame,
-                             Writer& writer) {
-  if (source.now.layout) RETURN_IF_ERROR(TellEnded(snapshot, source.now, frame, writer));
-  for (const Told& owed : source.owed) RETURN_IF_ERROR(TellEnded(snapshot, owed, frame, writer));
+Status OtlpMetrics::ReportEnds(const Snapshot& snapshot, const Source& source, const Frame* frame,
+                               Writer& writer) {
+  if (source.now.layout) RETURN_IF_ERROR(ReportEnded(snapshot, source.now, frame, writer));
+  for (const Reported& owed : source.owed) RETURN_IF_ERROR(ReportEnded(snapshot, owed, frame, writer));
   return Ok();
 }
 
 // What had a value when it was told and has none now.
-Status OtlpMetrics::TellEnded(const Snapshot& snapshot, const Told& told, const Frame* frame,
-                              Writer& writer) {
+Status OtlpMetrics::ReportEnded(const Snapshot& snapshot, const Reported& told, const Frame* frame,
+                                Writer& writer) {
   ended_.assign(told.shown.size(), 0);
   bool any = false;
   const bool same = frame && frame->layout->id() == told.layout->id();
@@ -189,12 +188,12 @@ Status OtlpMetrics::TellEnded(const Snapshot& snapshot, const Told& told, const 
     ClearSame(ended_, *told.layout, *frame->layout, [&](uint32_t slot) { return own->Shows(*frame, slot); });
   }
   const OtlpLayout& text = TextOf(told.layout);
-  SpareToldElsewhere(snapshot, frame, text);
+  SpareReportedElsewhere(snapshot, frame, text);
   return Flag(text, ended_, writer);
 }
 
 // A series that another source tells goes on. Only families with an end in them are looked at.
-void OtlpMetrics::SpareToldElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text) {
+void OtlpMetrics::SpareReportedElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text) {
   auto for_ended = [&](auto&& use) {
     for (const OtlpFamily& family : text.families) {
       for (uint32_t p = family.first; p < family.first + family.count; ++p) {

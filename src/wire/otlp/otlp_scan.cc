@@ -10,8 +10,8 @@ namespace {
 
 using otlp_in::CheckField;
 using otlp_in::Finding;
-using otlp_in::Judgement;
 using otlp_in::MessageShape;
+using otlp_in::Validity;
 
 constexpr std::string_view kCutOff = "the request is not a protobuf message";
 constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
@@ -71,7 +71,7 @@ class Scanner {
     ProtoField field;
     while (cursor.Next(field)) {
       const Finding found = CheckField(MessageShape::kResourceList, field);
-      if (found.judgement == Judgement::kBroken) return Broken(found.why);
+      if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number == otlp_in::kScopeList && !ScanScope(field)) return false;
     }
@@ -98,7 +98,7 @@ class Scanner {
     ProtoField field;
     while (cursor.Next(field)) {
       const Finding found = CheckField(MessageShape::kScopeList, field);
-      if (found.judgement == Judgement::kBroken) return Broken(found.why);
+      if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number != otlp_in::kItems) continue;
       const bool read = out_.signal == OtlpSignal::kMetrics
@@ -119,7 +119,7 @@ class Scanner {
     ProtoField field;
     while (cursor.Next(field)) {
       const Finding found = CheckField(MessageShape::kMetric, field);
-      if (found.judgement == Judgement::kBroken) return Broken(found.why);
+      if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (field.number == otlp_in::kMetricName) name = field.bytes;
       if (otlp_in::IsData(field.number) && !ScanData(field)) return false;
@@ -159,15 +159,15 @@ class Scanner {
     while (cursor.NextShort(attributes, field) || cursor.Next(field)) {
       if (field.number == attributes && field.wire == WireType::kBytes) {
         if (const std::string_view key = otlp_in::UsualPair(field.bytes); !key.empty()) {
-          own_ |= TellsIdentity(key);
+          own_ |= IsIdentityKey(key);
           continue;
         }
-        own_ |= TellsIdentity(KeyOf(field.bytes));
+        own_ |= IsIdentityKey(KeyOf(field.bytes));
       } else if (otlp_in::IsNumberOfPoint(shape, field)) {
         continue;
       }
       const Finding found = CheckField(shape, field);
-      if (found.judgement == Judgement::kBroken) return Broken(found.why);
+      if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (histogram && field.number == otlp_in::kHistogramBuckets) buckets += field.bytes.size() / 8;
       if (histogram && field.number == otlp_in::kHistogramBounds) bounds += field.bytes.size() / 8;
@@ -175,7 +175,7 @@ class Scanner {
     if (cursor.broken()) return Broken(kCutOff);
     ++out_.items;
     if (worst.good() && buckets != bounds + 1 && buckets + bounds != 0)
-      worst = {Judgement::kBad, "a histogram's buckets do not fit its bounds"};
+      worst = {Validity::kBad, "a histogram's buckets do not fit its bounds"};
     if (!worst.good()) {
       Reject(item, begin, worst.why);
     }

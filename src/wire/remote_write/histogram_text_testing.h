@@ -12,7 +12,7 @@
 
 namespace gpulens::remote_write_out_testing {
 
-inline void Ask(bool right, const char* what) {
+inline void Query(bool right, const char* what) {
   if (!right) throw std::runtime_error(what);
 }
 
@@ -65,12 +65,12 @@ inline std::string HistogramText(protozero::pbf_reader message, bool first, int6
       case 15:
       case 17: {
         const int64_t ms = message.get_int64();
-        if (tag == 15) Ask(ms >= last, "histograms out of order"), last = ms;
-        Ask(!first || tag == 15, "1.0 has no start");
+        if (tag == 15) Query(ms >= last, "histograms out of order"), last = ms;
+        Query(!first || tag == 15, "1.0 has no start");
         text = std::to_string(ms);
         break;
       }
-      default: Ask(false, "an unknown field of a histogram");
+      default: Query(false, "an unknown field of a histogram");
     }
     fields[tag] = text;
   }

@@ -129,7 +129,7 @@ RemoteWriteFault NativeHistogram::Validate() {
   if (floats_ && !accept_all_) return RemoteWriteFault::kFloatHistogram;
   if (is_gauge() && !accept_all_) return RemoteWriteFault::kGaugeHistogram;
   if (too_wide_) return RemoteWriteFault::kTooWide;
-  if (floats_) return JudgeFloats();
+  if (floats_) return ValidateFloats();
   RemoteWriteFault fault = RemoteWriteFault::kSchema;
   if (custom_) {
     fault = SpreadCustom();
@@ -170,7 +170,7 @@ RemoteWriteFault NativeHistogram::Spread(const Side& side, Buckets& out) const {
   return next == side.deltas.size() ? RemoteWriteFault::kNone : RemoteWriteFault::kBuckets;
 }
 
-RemoteWriteFault NativeHistogram::JudgeBounds() const {
+RemoteWriteFault NativeHistogram::CheckBounds() const {
   for (size_t i = 0; i < bounds_.size(); ++i)
     if (!std::isfinite(bounds_[i]) || (i != 0 && bounds_[i] <= bounds_[i - 1]))
       return RemoteWriteFault::kBounds;
@@ -179,7 +179,7 @@ RemoteWriteFault NativeHistogram::JudgeBounds() const {
 
 // Checks what a receiver checks; the counts themselves are only passed on. They are rounded, so their sum is
 // not compared.
-RemoteWriteFault NativeHistogram::JudgeFloats() const {
+RemoteWriteFault NativeHistogram::ValidateFloats() const {
   if (!custom_ && (schema_ < kLowestSchema || schema_ > kHighestSchema)) return RemoteWriteFault::kSchema;
   const auto is_count = [](double count) { return count >= 0 && std::isfinite(count); };
   if (!is_count(zero_threshold_)) return RemoteWriteFault::kBounds;
@@ -201,11 +201,11 @@ RemoteWriteFault NativeHistogram::JudgeFloats() const {
     for (double count : side->counts)
       if (!is_count(count)) return RemoteWriteFault::kBuckets;
   }
-  return custom_ ? JudgeBounds() : RemoteWriteFault::kNone;
+  return custom_ ? CheckBounds() : RemoteWriteFault::kNone;
 }
 
 RemoteWriteFault NativeHistogram::SpreadCustom() {
-  if (JudgeBounds() != RemoteWriteFault::kNone) return RemoteWriteFault::kBounds;
+  if (CheckBounds() != RemoteWriteFault::kNone) return RemoteWriteFault::kBounds;
   if (!below_.spans.empty() || !below_.deltas.empty() || zero_count_ != 0) return RemoteWriteFault::kBuckets;
   const RemoteWriteFault fault = Spread(above_, positive_);
   if (fault != RemoteWriteFault::kNone) return fault;

@@ -63,8 +63,8 @@ class NativeHistogram {
   RemoteWriteFault Validate();
   RemoteWriteFault Spread(const Side& side, Buckets& out) const;
   RemoteWriteFault SpreadCustom();
-  RemoteWriteFault JudgeBounds() const;
-  RemoteWriteFault JudgeFloats() const;
+  RemoteWriteFault CheckBounds() const;
+  RemoteWriteFault ValidateFloats() const;
   bool AddsUp() const noexcept;
 
   int64_t ms_ = 0, start_ms_ = 0;

@@ -118,7 +118,7 @@ void AppendJson(std::string& out, std::string_view message) {
 
 bool IsGood(otlp_in::MessageShape shape, std::string_view message, bool& readable) noexcept {
   const otlp_in::Finding finding = otlp_in::CheckMessage(shape, message);
-  readable = finding.judgement != otlp_in::Judgement::kBroken;
+  readable = finding.validity != otlp_in::Validity::kBroken;
   return finding.good();
 }
 

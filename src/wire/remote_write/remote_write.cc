@@ -25,8 +25,8 @@ int64_t Whole(double value) noexcept {
 
 }  // namespace
 
-RemoteWrite::RemoteWrite(SeriesNamer speller, Options options)
-    : speller_(std::move(speller)), options_(std::move(options)) {}
+RemoteWrite::RemoteWrite(SeriesNamer namer, Options options)
+    : namer_(std::move(namer)), options_(std::move(options)) {}
 
 void RemoteWrite::SetVersion(RemoteWriteVersion version) {
   if (options_.version == version) return;
@@ -73,24 +73,24 @@ Status RemoteWrite::Encode(const Snapshot& snapshot, const Take& take) {
   }
   leaving_.clear();
   if (std::exchange(leaving_plan_, plan_number_) != plan_number_) FindLeaving(snapshot);
-  for (Owed& end : owed_) RETURN_IF_ERROR(TellOwed(end, snapshot.closed_at));
+  for (Owed& end : owed_) RETURN_IF_ERROR(ReportOwed(end, snapshot.closed_at));
   for (size_t i = 0; i < plan_.size(); ++i)
-    RETURN_IF_ERROR(Tell(snapshot.frames[i], plan_[i], sources_.find(snapshot.frames[i].source)->second));
+    RETURN_IF_ERROR(Report(snapshot.frames[i], plan_[i], sources_.find(snapshot.frames[i].source)->second));
   for (auto& [name, source] : sources_) {
     if (source.touched) continue;
     source.next = {};
-    if (source.now.text) RETURN_IF_ERROR(TellEnded(source.now, snapshot.closed_at));
+    if (source.now.text) RETURN_IF_ERROR(ReportEnded(source.now, snapshot.closed_at));
   }
   RETURN_IF_ERROR(SettleHanded(snapshot));
   RETURN_IF_ERROR(Hand());
-  RETURN_IF_ERROR(TellMetadata(snapshot.closed_at));
+  RETURN_IF_ERROR(ReportMetadata(snapshot.closed_at));
   texts_.Forget();
   return Ok();
 }
 
 Status RemoteWrite::EncodeEnd(Instant now, const Take& take) {
   Begin(take);
-  for (Owed& end : owed_) RETURN_IF_ERROR(TellOwed(end, now));
+  for (Owed& end : owed_) RETURN_IF_ERROR(ReportOwed(end, now));
   for (auto& [name, source] : sources_) {
     if (!source.now.text) continue;
     source.next = source.now;
@@ -113,9 +113,9 @@ void RemoteWrite::Commit() {
 }
 
 // The samples of one frame that its receiver has not seen, and the ends of what it no longer has.
-Status RemoteWrite::Tell(const SnapshotEntry& entry, const Planned& planned, Source& source) {
+Status RemoteWrite::Report(const SnapshotEntry& entry, const Planned& planned, Source& source) {
   const Frame& frame = *entry.frame;
-  Told &now = source.now, &next = source.next;
+  Reported &now = source.now, &next = source.next;
   const bool same = now.text == planned.text;
   if (same && now.plan == plan_number_ && now.run == frame.run && now.read_boot_ns == frame.read_at.boot_ns) {
     next = now;
@@ -156,7 +156,7 @@ bool TargetIsDown(const Frame& frame, const RemoteWriteLayout& text) noexcept {
 
 }  // namespace
 
-void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Told& next) {
+void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Reported& next) {
   const std::vector<RemoteWriteLine>& lines = next.text->lines;
   fresh_.assign(lines.size(), kNotNow);
   ended_.clear();
@@ -189,7 +189,7 @@ void RemoteWrite::FindFresh(const Frame& frame, const Planned& planned, bool dou
   }
 }
 
-void RemoteWrite::FindExemplars(const Frame& frame, Told& next) {
+void RemoteWrite::FindExemplars(const Frame& frame, Reported& next) {
   exemplars_.clear();
   next_exemplar_ = 0;
   if (frame.exemplars.empty()) return;

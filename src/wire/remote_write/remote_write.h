@@ -52,7 +52,7 @@ class RemoteWrite {
   // Takes one request; its bytes live until it returns. Not ok ends Encode.
   using Take = std::function<Status(std::string_view request, uint32_t samples)>;
 
-  RemoteWrite(SeriesNamer speller, Options options);
+  RemoteWrite(SeriesNamer namer, Options options);
 
   // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
   // told from Commit on; without it the next Encode tells it again: a receiver may have it or not.
@@ -78,7 +78,7 @@ class RemoteWrite {
     bool shown = false;  // it was a value, not an end
     bool dated = false;  // and its source said of when it is
   };
-  struct Told {
+  struct Reported {
     Layouts text;
     uint64_t plan = 0, run = 0;
     int64_t read_boot_ns = 0;  // of the frame
@@ -87,7 +87,7 @@ class RemoteWrite {
     std::vector<SentExemplar> exemplars;  // by line of text; empty: none was sent
   };
   struct Source {
-    Told now, next;
+    Reported now, next;
     std::vector<Mark> base;  // of the lines of `next`, before it was told
     bool touched = false;    // it is in the snapshot
     bool retold = false;     // `next` and `base` are of this Encode
@@ -114,21 +114,21 @@ class RemoteWrite {
   void PlanMetadata();
   const Layouts& TextOf(const Ref<const Layout>& layout);
   std::string KeyOf(const RemoteWriteLayout& text, const RemoteWriteLine& line) const;
-  bool ToldElsewhere(const std::string& key);
+  bool ReportedElsewhere(const std::string& key);
   void Begin(const Take& take);
   void Doubt();
-  Status TellOwed(Owed& end, Instant now);
+  Status ReportOwed(Owed& end, Instant now);
   Status SettleHanded(const Snapshot& snapshot);
   void Remember(const RemoteWriteLayout& text, const RemoteWriteLine& line, const Mark& mark);
   bool Recall(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark) const;
   void ForgetFormer(Instant now);
   void FindLeaving(const Snapshot& snapshot);
-  Status Tell(const SnapshotEntry& entry, const Planned& planned, Source& source);
-  Status Carry(const Told& from, const Layouts& to, Source& source, Instant now);
-  Status TellEnded(Told& told, Instant now);
+  Status Report(const SnapshotEntry& entry, const Planned& planned, Source& source);
+  Status Carry(const Reported& from, const Layouts& to, Source& source, Instant now);
+  Status ReportEnded(Reported& told, Instant now);
   Status PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark, Instant now);
-  void FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Told& next);
-  void FindExemplars(const Frame& frame, Told& next);
+  void FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Reported& next);
+  void FindExemplars(const Frame& frame, Reported& next);
   bool HasExemplar(uint32_t line) const noexcept;
   void AppendExemplars(uint32_t line);
   Status PutFresh1(const Frame& frame, const RemoteWriteLayout& text);
@@ -136,9 +136,9 @@ class RemoteWrite {
   void PutHistogram(const Frame& frame, const RemoteWriteLayout& text, uint32_t line);
   bool Fits() const noexcept;  // one series more
   Status Hand();
-  Status TellMetadata(Instant now);
+  Status ReportMetadata(Instant now);
 
-  const SeriesNamer speller_;
+  const SeriesNamer namer_;
   Options options_;
   PerLayout<Layouts> texts_;
   std::vector<Planned> plan_;
@@ -159,8 +159,8 @@ class RemoteWrite {
   std::vector<uint32_t> ended_;                    // lines that have no value any more
   std::vector<NewExemplar> exemplars_;             // of fresh lines, in their order
   size_t next_exemplar_ = 0;                       // the first that is not in a request
-  std::unordered_set<std::string> told_keys_;      // of the lines of the plan; filled when it is asked for
-  bool told_keys_known_ = false;
+  std::unordered_set<std::string> reported_keys_;  // of the lines of the plan; filled when it is asked for
+  bool reported_keys_known_ = false;
   std::string metadata_;  // fields of a request of 1.0
   std::vector<size_t> metadata_ends_;
   std::optional<int64_t> metadata_boot_ns_;  // when it was told; nothing: this one never was

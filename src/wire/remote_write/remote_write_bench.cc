@@ -13,7 +13,7 @@
 namespace gpulens {
 namespace {
 
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 using wire_testing::Ticks;
 
 void Encode(benchmark::State& state, RemoteWriteVersion version, bool shaped, bool native) {
@@ -21,7 +21,7 @@ void Encode(benchmark::State& state, RemoteWriteVersion version, bool shaped, bo
   RemoteWrite::Options options;
   options.version = version;
   options.native_histograms = native;
-  RemoteWrite writer{SeriesNamer(&SpellAsItStands), options};
+  RemoteWrite writer{SeriesNamer(&NameVerbatim), options};
   uint64_t samples = 0, bytes = 0;
   const RemoteWrite::Take take = [&](std::string_view request, uint32_t count) {
     samples += count;
@@ -46,7 +46,7 @@ void Pack(benchmark::State& state, RemoteWriteVersion version) {
   Ticks ticks(Kind::kGauge, false);
   RemoteWrite::Options options;
   options.version = version;
-  RemoteWrite writer{SeriesNamer(&SpellAsItStands), options};
+  RemoteWrite writer{SeriesNamer(&NameVerbatim), options};
   std::string request, packed;
   uint64_t bytes = 0, out = 0;
   CHECK(writer
@@ -71,7 +71,7 @@ void FirstTick(benchmark::State& state) {
   Ticks ticks(Kind::kGauge, false);
   const Ref<Snapshot> snapshot = ticks.Next(1);
   for (auto _ : state) {
-    RemoteWrite writer{SeriesNamer(&SpellAsItStands), {}};
+    RemoteWrite writer{SeriesNamer(&NameVerbatim), {}};
     CHECK(writer.Encode(*snapshot, [](std::string_view, uint32_t) { return Status{}; }).ok());
   }
 }

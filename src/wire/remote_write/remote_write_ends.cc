@@ -10,7 +10,7 @@ namespace gpulens {
 using namespace remote_write;
 
 // What was known of a source's lines before its texts changed, to those that are the same series now.
-Status RemoteWrite::Carry(const Told& from, const Layouts& to, Source& source, Instant now) {
+Status RemoteWrite::Carry(const Reported& from, const Layouts& to, Source& source, Instant now) {
   if (!from.exemplars.empty()) source.next.exemplars.resize(to->lines.size());
   symbols_.Add(*from.text);
   std::unordered_map<std::string, uint32_t> places;
@@ -26,15 +26,15 @@ Status RemoteWrite::Carry(const Told& from, const Layouts& to, Source& source, I
       owed_.push_back({from.text, l, from.lines[l]});
     }
   }
-  for (size_t i = first; i < owed_.size(); ++i) RETURN_IF_ERROR(TellOwed(owed_[i], now));
+  for (size_t i = first; i < owed_.size(); ++i) RETURN_IF_ERROR(ReportOwed(owed_[i], now));
   return Ok();
 }
 
 // Ends it, unless another frame has the series: then what that one says of it is waited for.
-Status RemoteWrite::TellOwed(Owed& end, Instant now) {
+Status RemoteWrite::ReportOwed(Owed& end, Instant now) {
   const RemoteWriteLine& line = end.text->lines[end.line];
   symbols_.Add(*end.text);
-  if (!ToldElsewhere(KeyOf(*end.text, line))) return PutEnd(*end.text, line, end.mark, now);
+  if (!ReportedElsewhere(KeyOf(*end.text, line))) return PutEnd(*end.text, line, end.mark, now);
   handed_.push_back(end);
   return Ok();
 }
@@ -44,7 +44,7 @@ Status RemoteWrite::SettleHanded(const Snapshot& snapshot) {
   if (handed_.empty()) return Ok();
   std::unordered_map<std::string, Mark*> holders;
   for (size_t i = 0; i < plan_.size(); ++i) {
-    Told& told = sources_.find(snapshot.frames[i].source)->second.next;
+    Reported& told = sources_.find(snapshot.frames[i].source)->second.next;
     for (size_t l = 0; l < told.lines.size(); ++l) {
       if (!plan_[i].IsDropped(l)) holders.emplace(KeyOf(*told.text, told.text->lines[l]), &told.lines[l]);
     }
@@ -59,11 +59,11 @@ Status RemoteWrite::SettleHanded(const Snapshot& snapshot) {
   return Ok();
 }
 
-Status RemoteWrite::TellEnded(Told& told, Instant now) {
+Status RemoteWrite::ReportEnded(Reported& told, Instant now) {
   for (uint32_t l = 0; l < told.lines.size(); ++l) {
     if (!told.lines[l].shown) continue;
     Owed end{told.text, l, told.lines[l]};
-    const Status status = TellOwed(end, now);
+    const Status status = ReportOwed(end, now);
     told.lines[l].unix_ms = end.mark.unix_ms;  // in case it is not committed
     RETURN_IF_ERROR(status);
   }
@@ -125,14 +125,14 @@ bool RemoteWrite::Recall(const RemoteWriteLayout& text, const RemoteWriteLine& l
 // With a new plan, whoever gets a series is told before the one that had it, or behind: all must know by
 // then.
 void RemoteWrite::FindLeaving(const Snapshot& snapshot) {
-  auto leave = [this](const Told& told, size_t line) {
+  auto leave = [this](const Reported& told, size_t line) {
     const Mark& mark = told.lines[line];
     if (!mark.shown) return;
     Mark& known = leaving_[NameOf(*told.text, told.text->lines[line])];
     known = {std::max(known.boot_ms, mark.boot_ms), std::max(known.unix_ms, mark.unix_ms), false};
   };
   for (size_t i = 0; i < plan_.size(); ++i) {
-    const Told& told = sources_.find(snapshot.frames[i].source)->second.now;
+    const Reported& told = sources_.find(snapshot.frames[i].source)->second.now;
     for (size_t l = 0; l < told.lines.size(); ++l) {
       if (told.text != plan_[i].text || plan_[i].IsDropped(l)) leave(told, l);
     }

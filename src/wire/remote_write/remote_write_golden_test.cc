@@ -11,14 +11,14 @@ namespace {
 
 using json_testing::MakeSnapshot;
 using json_testing::TestSource;
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr MetricDesc kUp{.name = "up_total", .unit = "s", .help = "It is.", .kind = Kind::kCounter};
 constexpr MetricDesc kSize{.name = "size", .kind = Kind::kHistogram};
 constexpr int64_t kZeroNs = 1'700'000'000'000'000'000;
 
 std::vector<std::string> Requests(RemoteWrite::Options options, TestSource& source) {
-  RemoteWrite writer{SeriesNamer(&SpellAsItStands), std::move(options)};
+  RemoteWrite writer{SeriesNamer(&NameVerbatim), std::move(options)};
   std::vector<std::string> requests;
   auto snapshot = MakeSnapshot(1, {5'000'000'000, kZeroNs}, {source.Entry()});
   EXPECT_TRUE(writer

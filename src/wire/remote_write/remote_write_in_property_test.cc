@@ -22,14 +22,14 @@ using remote_write_testing::Reader;
 constexpr MetricDesc kPower{.name = "power", .unit = "W", .help = "Watts."};
 constexpr MetricDesc kEnergy{.name = "energy_total", .unit = "J", .kind = Kind::kCounter};
 
-void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-  NamedSeries& spelled = out.emplace_back();
-  spelled.name = series.desc->name;
-  spelled.kind = series.desc->kind;
+void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  NamedSeries& named = out.emplace_back();
+  named.name = series.desc->name;
+  named.kind = series.desc->kind;
   for (auto [key, value] : series.attributes) {
     std::string text;
     AppendValue(text, value);
-    spelled.labels.emplace_back(key, std::move(text));
+    named.labels.emplace_back(key, std::move(text));
   }
 }
 
@@ -75,7 +75,7 @@ TEST(RemoteWriteInProperty, WhatOurSinkSendsArrives) {
     RemoteWrite::Options options;
     options.version = version;
     options.max_samples = static_cast<size_t>(*rc::gen::inRange(1, 20));
-    RemoteWrite writer{SeriesNamer(&Spell), options};
+    RemoteWrite writer{SeriesNamer(&MakeNames), options};
     RemoteWriteIn in({});
     TestSource source("nvidia");
     std::vector<Series> series;

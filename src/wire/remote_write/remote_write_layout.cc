@@ -44,7 +44,7 @@ std::string LegacyName(std::string_view name, bool colon) {
 
 class Builder {
  public:
-  Builder(const Layout& layout, const RemoteWriteSpelling& spelling) : layout_(layout), spelling_(spelling) {
+  Builder(const Layout& layout, const RemoteWriteNaming& naming) : layout_(layout), naming_(naming) {
     Symbol({});
   }
 
@@ -99,7 +99,7 @@ class Builder {
   // The lines of an OpenMetrics page.
   void AddShaped(const Shape& shape, uint32_t first) {
     const bool summary = series_->kind == Kind::kSummary, gauge = series_->kind == Kind::kGaugeHistogram;
-    if (spelling_.native_histograms && !summary && !gauge && shape.has_sum && shape.has_count)
+    if (naming_.native_histograms && !summary && !gauge && shape.has_sum && shape.has_count)
       return AddLine({name_, first, number_ | scaled_ | RemoteWriteLine::kNative});
     for (uint32_t i = 0; i < shape.bounds.size(); ++i) {
       if (summary)
@@ -134,7 +134,7 @@ class Builder {
     if (!draw.bound_label.empty()) {
       AddLabel(std::string(draw.bound_label), draw.bound);
     }
-    for (const RemoteWriteLabels* all : {&series_->labels, &spelling_.labels}) {
+    for (const RemoteWriteLabels* all : {&series_->labels, &naming_.labels}) {
       for (const auto& [key, value] : *all) {
         // Without a value there is no such label.
         if (!key.empty() && !value.empty()) AddLabel(RemoteWriteLabelName(key), RemoteWriteText(value));
@@ -157,8 +157,8 @@ class Builder {
     }
     // Two series may come to the same words in somebody else's names, which know fewer attributes.
     std::string told(reinterpret_cast<const char*>(made_.refs.data() + line.first_ref), 4 * line.refs);
-    if (!told_.insert(std::move(told)).second) return made_.refs.resize(line.first_ref);
-    if (spelling_.arena) AppendToArena();
+    if (!reported_.insert(std::move(told)).second) return made_.refs.resize(line.first_ref);
+    if (naming_.arena) AppendToArena();
     line.end = static_cast<uint32_t>(made_.arena.size());
     made_.lines.push_back(line);
   }
@@ -190,7 +190,7 @@ class Builder {
   using FamilyKey = std::tuple<std::string, Type, double, std::string, std::string>;
 
   const Layout& layout_;
-  const RemoteWriteSpelling& spelling_;
+  const RemoteWriteNaming& naming_;
   uint32_t slot_ = 0, family_ = 0;
   const NamedSeries* series_ = nullptr;
   std::string name_, body_;
@@ -200,7 +200,7 @@ class Builder {
   RemoteWriteLabels labels_;  // of the line at hand
   std::map<FamilyKey, uint32_t> families_;
   std::unordered_map<std::string, uint32_t> symbols_;
-  std::unordered_set<std::string> told_;
+  std::unordered_set<std::string> reported_;
   RemoteWriteLayout made_;
 };
 
@@ -213,16 +213,16 @@ std::string RemoteWriteText(std::string_view text) {
   return std::string(ValidUtf8(text, room));
 }
 
-RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const SeriesNamer& speller,
-                                   const RemoteWriteSpelling& spelling) {
-  Builder builder(layout, spelling);
-  std::vector<NamedSeries> spelled;
+RemoteWriteLayout NameRemoteWrite(const Layout& layout, const SeriesNamer& namer,
+                                  const RemoteWriteNaming& naming) {
+  Builder builder(layout, naming);
+  std::vector<NamedSeries> named;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     if (!layout[slot].desc) continue;
-    if (layout[slot].desc == spelling.target_up) builder.SetUp(slot);
-    spelled.clear();
-    speller(layout[slot], spelled);
-    for (const NamedSeries& series : spelled) builder.Add(slot, series);
+    if (layout[slot].desc == naming.target_up) builder.SetUp(slot);
+    named.clear();
+    namer(layout[slot], named);
+    for (const NamedSeries& series : named) builder.Add(slot, series);
   }
   return builder.Take();
 }

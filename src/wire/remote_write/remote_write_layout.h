@@ -69,7 +69,7 @@ struct RemoteWriteLayout {
   }
 };
 
-struct RemoteWriteSpelling {
+struct RemoteWriteNaming {
   bool arena = false;              // for 1.0
   bool native_histograms = false;  // histograms as one series with custom bounds
   RemoteWriteLabels labels;        // of every series that has none of that name
@@ -82,7 +82,7 @@ std::string RemoteWriteLabelName(std::string_view name);
 // Valid UTF-8: receivers refuse a whole request for one string that is not.
 std::string RemoteWriteText(std::string_view text);
 
-RemoteWriteLayout SpellRemoteWrite(const Layout& layout, const SeriesNamer& speller,
-                                   const RemoteWriteSpelling& spelling);
+RemoteWriteLayout NameRemoteWrite(const Layout& layout, const SeriesNamer& namer,
+                                  const RemoteWriteNaming& naming);
 
 }  // namespace gpulens

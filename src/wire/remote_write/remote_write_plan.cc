@@ -12,8 +12,8 @@ using namespace remote_write;
 const RemoteWrite::Layouts& RemoteWrite::TextOf(const Ref<const Layout>& layout) {
   return texts_.Of(layout, [this](const Layout& one) {
     const bool arena = options_.version == RemoteWriteVersion::k1;
-    return std::make_shared<RemoteWriteLayout>(SpellRemoteWrite(
-        one, speller_, {arena, !arena && options_.native_histograms, labels_, options_.target_up}));
+    return std::make_shared<RemoteWriteLayout>(NameRemoteWrite(
+        one, namer_, {arena, !arena && options_.native_histograms, labels_, options_.target_up}));
   });
 }
 
@@ -32,13 +32,13 @@ void RemoteWrite::Plan(const Snapshot& snapshot) {
     labels_ = options_.labels ? options_.labels(*resource_) : RemoteWriteLabels();
     texts_ = {};
   }
-  if (speller_.Look(snapshot)) texts_ = {};
+  if (namer_.Look(snapshot)) texts_ = {};
   plan_.clear();
   ++plan_number_;
   ForgetFormer(snapshot.closed_at);
   symbols_.Clear();
-  told_keys_.clear();
-  told_keys_known_ = false;
+  reported_keys_.clear();
+  reported_keys_known_ = false;
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Ref<const Layout>& layout = entry.frame->layout;
     plan_.push_back({layout->id(), TextOf(layout), {}});
@@ -72,9 +72,9 @@ void RemoteWrite::DropDuplicates(const Snapshot& snapshot) {
     }
   }
   std::unordered_set<std::string> seen;
-  for (Standing standing : {Standing::kNative, Standing::kPassThrough}) {
+  for (Precedence precedence : {Precedence::kNative, Precedence::kPassThrough}) {
     for (size_t i = 0; i < plan_.size(); ++i) {
-      if (snapshot.frames[i].standing != standing) continue;
+      if (snapshot.frames[i].precedence != precedence) continue;
       const RemoteWriteLayout& text = *plan_[i].text;
       for (size_t l = 0; l < text.lines.size(); ++l) {
         const RemoteWriteLine& line = text.lines[l];
@@ -114,7 +114,7 @@ void RemoteWrite::PlanMetadata() {
   metadata_boot_ns_.reset();
 }
 
-Status RemoteWrite::TellMetadata(Instant now) {
+Status RemoteWrite::ReportMetadata(Instant now) {
   const bool due =
       !metadata_boot_ns_ || now.boot_ns - *metadata_boot_ns_ >= options_.metadata_interval.count();
   if (!due || metadata_.empty()) return Ok();
@@ -131,15 +131,15 @@ Status RemoteWrite::TellMetadata(Instant now) {
   return Ok();
 }
 
-bool RemoteWrite::ToldElsewhere(const std::string& key) {
-  if (!std::exchange(told_keys_known_, true)) {
+bool RemoteWrite::ReportedElsewhere(const std::string& key) {
+  if (!std::exchange(reported_keys_known_, true)) {
     for (const Planned& planned : plan_) {
       for (size_t l = 0; l < planned.text->lines.size(); ++l) {
-        if (!planned.IsDropped(l)) told_keys_.insert(KeyOf(*planned.text, planned.text->lines[l]));
+        if (!planned.IsDropped(l)) reported_keys_.insert(KeyOf(*planned.text, planned.text->lines[l]));
       }
     }
   }
-  return told_keys_.contains(key);
+  return reported_keys_.contains(key);
 }
 
 }  // namespace gpulens

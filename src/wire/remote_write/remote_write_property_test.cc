@@ -18,7 +18,7 @@ using json_testing::Gpu;
 using json_testing::MakeSnapshot;
 using json_testing::TestSource;
 using remote_write_testing::Reader;
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr MetricDesc kWatts{.name = "power", .help = "Watts."};
 constexpr MetricDesc kJoules{.name = "energy_total", .kind = Kind::kCounter};
@@ -80,9 +80,9 @@ struct Reading {
 std::map<std::string, Reading> Expected(const std::vector<SnapshotEntry>& frames) {
   std::map<std::string, Reading> out;
   std::set<std::string> seen;
-  for (Standing standing : {Standing::kNative, Standing::kPassThrough}) {
+  for (Precedence precedence : {Precedence::kNative, Precedence::kPassThrough}) {
     for (const SnapshotEntry& entry : frames) {
-      if (entry.standing != standing) continue;
+      if (entry.precedence != precedence) continue;
       const Frame& frame = *entry.frame;
       for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
         const SeriesInfo& info = (*frame.layout)[slot];
@@ -105,7 +105,7 @@ TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
     options.version = version;
     options.max_samples = static_cast<size_t>(*rc::gen::inRange(1, 8));
     options.max_bytes = static_cast<size_t>(*rc::gen::element(100, 100'000));
-    RemoteWrite writer{SeriesNamer(&SpellAsItStands), options};
+    RemoteWrite writer{SeriesNamer(&NameVerbatim), options};
     World world;
     Receiver receiver, older;
     Instant now = ManualClock().Now();
@@ -120,7 +120,7 @@ TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
         const int act = *rc::gen::inRange(0, 6);
         if (act > 1 && !(which == 1 && breaks_off)) {
           world.Run(which, now);
-          latest[which] = world.Of(which).Entry(which == 0 ? Standing::kNative : Standing::kPassThrough);
+          latest[which] = world.Of(which).Entry(which == 0 ? Precedence::kNative : Precedence::kPassThrough);
         } else if (act == 0) {
           latest[which].reset();  // it is gone for now
         }

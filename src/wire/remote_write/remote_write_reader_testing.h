@@ -17,7 +17,7 @@
 
 namespace gpulens::remote_write_testing {
 
-inline void Ask(bool right, const char* what) {
+inline void Query(bool right, const char* what) {
   if (!right) throw std::runtime_error(what);
 }
 
@@ -35,13 +35,13 @@ class Reader {
       } else if (first && tag == 3) {
         reader.Metadata1(all.get_message());
       } else if (!first && tag == 4) {
-        Ask(!series_seen, "a symbol behind series");
+        Query(!series_seen, "a symbol behind series");
         reader.out_.symbols.push_back(all.get_string());
       } else if (!first && tag == 5) {
         series_seen = true;
         reader.Series2(all.get_message());
       } else {
-        Ask(false, "an unknown field of the request");
+        Query(false, "an unknown field of the request");
       }
     }
     if (!first) reader.CheckSymbols();
@@ -50,8 +50,8 @@ class Reader {
 
  private:
   void Label(std::map<std::string, std::string>& labels, const std::string& name, const std::string& value) {
-    Ask(IsUtf8(name) && IsUtf8(value) && !name.empty() && !value.empty(), "a label that is none");
-    Ask(labels.empty() || labels.rbegin()->first < name, "labels out of order, or twice");
+    Query(IsUtf8(name) && IsUtf8(value) && !name.empty() && !value.empty(), "a label that is none");
+    Query(labels.empty() || labels.rbegin()->first < name, "labels out of order, or twice");
     labels.emplace(name, value);
   }
   void Label1(std::map<std::string, std::string>& labels, protozero::pbf_reader label) {
@@ -62,7 +62,7 @@ class Reader {
     auto refs = message.get_packed_uint32();
     for (auto at = refs.begin(); at != refs.end(); ++at) {
       const std::string& name = Symbol(*at);
-      Ask(++at != refs.end(), "a label without a value");
+      Query(++at != refs.end(), "a label without a value");
       Label(labels, name, Symbol(*at));
     }
   }
@@ -76,16 +76,16 @@ class Reader {
           break;
         case 2: one.value = message.get_double(); break;
         case 3: one.ms = message.get_int64(); break;
-        default: Ask(false, "an unknown field of an exemplar");
+        default: Query(false, "an unknown field of an exemplar");
       }
     }
-    Ask(one.ms > 0, "an exemplar without a time");
-    Ask(series.exemplars.empty() || series.exemplars.back().ms < one.ms, "exemplars out of order");
+    Query(one.ms > 0, "an exemplar without a time");
+    Query(series.exemplars.empty() || series.exemplars.back().ms < one.ms, "exemplars out of order");
     series.exemplars.push_back(std::move(one));
   }
   void Add(Series series) {
-    Ask(series.labels.contains("__name__"), "a series without a name");
-    Ask(series.samples.size() + series.histograms.size() == 1, "not one sample");
+    Query(series.labels.contains("__name__"), "a series without a name");
+    Query(series.samples.size() + series.histograms.size() == 1, "not one sample");
     out_.series.push_back(std::move(series));
   }
   void Series1(protozero::pbf_reader message) {
@@ -99,10 +99,10 @@ class Reader {
         ReadExemplar(series, message.get_message(), true);
         continue;
       }
-      Ask(message.tag() == 1, "an unknown field of a series");
+      Query(message.tag() == 1, "an unknown field of a series");
       Label1(series.labels, message.get_message());
     }
-    Ask(series.samples.empty() || series.samples[0].start_ms == 0, "1.0 has no start");
+    Query(series.samples.empty() || series.samples[0].start_ms == 0, "1.0 has no start");
     Add(std::move(series));
   }
   void Metadata1(protozero::pbf_reader message) {
@@ -114,14 +114,14 @@ class Reader {
         case 2: name = message.get_string(); break;
         case 4: about.help = message.get_string(); break;
         case 5: about.unit = message.get_string(); break;
-        default: Ask(false, "an unknown field of metadata");
+        default: Query(false, "an unknown field of metadata");
       }
     }
-    Ask(out_.metadata.emplace(name, about).second, "metadata twice");
+    Query(out_.metadata.emplace(name, about).second, "metadata twice");
   }
   const std::string& Symbol(uint32_t number) {
     used_.insert(number);
-    Ask(number < out_.symbols.size(), "no such symbol");
+    Query(number < out_.symbols.size(), "no such symbol");
     return out_.symbols[number];
   }
   void Series2(protozero::pbf_reader message) {
@@ -138,11 +138,11 @@ class Reader {
             if (about.tag() == 1) series.metadata.type = static_cast<uint32_t>(about.get_enum());
             else if (about.tag() == 3) series.metadata.help = Symbol(about.get_uint32());
             else if (about.tag() == 4) series.metadata.unit = Symbol(about.get_uint32());
-            else Ask(false, "an unknown field of metadata");
+            else Query(false, "an unknown field of metadata");
           }
           break;
         }
-        default: Ask(false, "an unknown field of a series");
+        default: Query(false, "an unknown field of a series");
       }
     }
     Add(std::move(series));
@@ -154,7 +154,7 @@ class Reader {
         case 1: sample.value = message.get_double(); break;
         case 2: sample.ms = message.get_int64(); break;
         case 3: sample.start_ms = message.get_int64(); break;
-        default: Ask(false, "an unknown field of a sample");
+        default: Query(false, "an unknown field of a sample");
       }
     }
     return sample;
@@ -172,7 +172,7 @@ class Reader {
         case 11: {
           protozero::pbf_reader span = message.get_message();
           while (span.next()) {
-            Ask(span.tag() == 2 && length == 0, "one span from the first bucket on");
+            Query(span.tag() == 2 && length == 0, "one span from the first bucket on");
             length = span.get_uint32();
           }
           break;
@@ -185,27 +185,27 @@ class Reader {
           for (double bound : message.get_packed_double()) out.bounds.push_back(bound);
           break;
         case 17: out.start_ms = message.get_int64(); break;
-        default: Ask(false, "an unknown field of a histogram");
+        default: Query(false, "an unknown field of a histogram");
       }
     }
-    Ask(schema == -53 && deltas.size() == length && length == out.bounds.size() + 1,
-        "buckets that do not fit");
+    Query(schema == -53 && deltas.size() == length && length == out.bounds.size() + 1,
+          "buckets that do not fit");
     int64_t bucket = 0;
     uint64_t all = 0;
     for (int64_t delta : deltas) {
       bucket += delta;
-      Ask(bucket >= 0, "a bucket below 0");
+      Query(bucket >= 0, "a bucket below 0");
       out.buckets.push_back(static_cast<uint64_t>(bucket));
       all += out.buckets.back();
     }
-    Ask(all == out.count, "a count that is not that of all buckets");
+    Query(all == out.count, "a count that is not that of all buckets");
     return out;
   }
   void CheckSymbols() {
-    Ask(!out_.symbols.empty() && out_.symbols[0].empty(), "the first symbol is not empty");
-    Ask(std::set<std::string>(out_.symbols.begin(), out_.symbols.end()).size() == out_.symbols.size(),
-        "a symbol twice");
-    for (uint32_t i = 1; i < out_.symbols.size(); ++i) Ask(used_.contains(i), "a symbol that nobody uses");
+    Query(!out_.symbols.empty() && out_.symbols[0].empty(), "the first symbol is not empty");
+    Query(std::set<std::string>(out_.symbols.begin(), out_.symbols.end()).size() == out_.symbols.size(),
+          "a symbol twice");
+    for (uint32_t i = 1; i < out_.symbols.size(); ++i) Query(used_.contains(i), "a symbol that nobody uses");
   }
 
   Request out_;

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::Pair;
 using ::testing::SizeIs;
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr MetricDesc kTargetUp{.name = "target.up", .number = Number::kInt};
 constexpr MetricDesc kRequests{.name = "requests_total", .kind = Kind::kCounter};
@@ -40,19 +40,19 @@ class RemoteWriteScrapeTest : public ::testing::TestWithParam<RemoteWriteVersion
     options.version = GetParam();
     options.metadata_interval = std::chrono::hours(1);
     options.target_up = &kTargetUp;
-    writer_.emplace(SeriesNamer(&Spell), options);
+    writer_.emplace(SeriesNamer(&MakeNames), options);
   }
   // The flag itself is no concern of these tests.
-  static void Spell(const SeriesInfo& series, std::vector<NamedSeries>& out) {
-    if (series.desc != &kTargetUp) SpellAsItStands(series, out);
+  static void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+    if (series.desc != &kTargetUp) NameVerbatim(series, out);
   }
   Instant At(double second) const { return zero_ + milliseconds(static_cast<int64_t>(second * 1000)); }
 
   static Exemplar Example(double value, std::string_view trace, int64_t unix_ns = 0, uint32_t cell = 0) {
     return {cell, value, unix_ns, AttributeSet({{"trace_id", trace}})};
   }
-  std::string Tell(double second, bool keep = true) {
-    auto snapshot = MakeSnapshot(1, At(second), {page_.Entry(Standing::kPassThrough)});
+  std::string Report(double second, bool keep = true) {
+    auto snapshot = MakeSnapshot(1, At(second), {page_.Entry(Precedence::kPassThrough)});
     std::string all;
     EXPECT_TRUE(writer_
                     ->Encode(*snapshot,
@@ -101,7 +101,7 @@ TEST_P(RemoteWriteScrapeTest, AnExemplarGoesWithItsSampleOnce) {
     page_.writer.Set(plain, second);
     page_.writer.Set(requests, second);
     page_.writer.Attach(requests, exemplar);
-    return Tell(second);
+    return Report(second);
   };
   const Exemplar timed = Example(0.5, "ab", At(0.25).unix_ns);
   EXPECT_EQ(run(1, timed),
@@ -119,7 +119,7 @@ TEST_P(RemoteWriteScrapeTest, AnExemplarWithoutATimeHasThatOfItsSample) {
     page_.writer.Begin(At(second));
     page_.writer.Set(requests, second);
     page_.writer.Attach(requests, exemplar);
-    return Tell(second);
+    return Report(second);
   };
   EXPECT_THAT(run(1, Example(0.5, "ab")), HasSubstr("  exemplar 0.5 trace_id=ab @1\n"));
   EXPECT_THAT(run(2, Example(0.5, "ab")), Not(HasSubstr("exemplar")));
@@ -135,7 +135,7 @@ TEST_P(RemoteWriteScrapeTest, AClockThatIsBehindLosesNoExemplar) {
     page_.writer.Begin(At(second));
     page_.writer.Set(requests, second);
     page_.writer.Attach(requests, Example(second, "ab", At(second - 60).unix_ns));
-    EXPECT_THAT(Tell(second), HasSubstr("exemplar " + std::to_string(second)));
+    EXPECT_THAT(Report(second), HasSubstr("exemplar " + std::to_string(second)));
   }
 }
 
@@ -147,7 +147,7 @@ TEST_P(RemoteWriteScrapeTest, ExemplarsOfBucketsAreThoseOfTheirBucket) {
   for (Cell& cell : page_.writer.Cells(wait)) cell.d = 3;
   page_.writer.Attach(wait, Example(0.9, "b", At(0.5).unix_ns, 1));
   page_.writer.Attach(wait, Example(0.1, "a", At(0.7).unix_ns, 0));
-  EXPECT_EQ(Tell(1),
+  EXPECT_EQ(Report(1),
             "wait_seconds_bucket{le=\"0.5\"} 3 @1\n"
             "  exemplar 0.1 trace_id=a @0.7\n"
             "wait_seconds_bucket{le=\"1.0\"} 3 @1\n"
@@ -166,7 +166,7 @@ TEST_P(RemoteWriteScrapeTest, ANativeHistogramHasTheExemplarsOfAllItsBucketsByTi
   page_.writer.Attach(wait, Example(0.9, "b", At(0.5).unix_ns, 1));
   page_.writer.Attach(wait, Example(0.1, "a", At(0.7).unix_ns, 0));
   page_.writer.Attach(wait, Example(9, "c", 0, 1));
-  const std::string text = Tell(1);
+  const std::string text = Report(1);
   if (GetParam() == RemoteWriteVersion::k1) {
     EXPECT_THAT(text, HasSubstr("exemplar 9"));
   } else {
@@ -181,7 +181,7 @@ TEST_P(RemoteWriteScrapeTest, AnExemplarIsKnownAfterTheLayoutChanges) {
     page_.writer.Begin(At(second));
     page_.writer.Set(requests, second);
     page_.writer.Attach(requests, Example(0.5, "ab", At(0.25).unix_ns));
-    return Tell(second);
+    return Report(second);
   };
   EXPECT_THAT(run(1), HasSubstr("exemplar"));
   page_.table.Retire(other);
@@ -194,12 +194,12 @@ TEST_P(RemoteWriteScrapeTest, WhatWasNotTakenIsSentAgainWithItsExemplar) {
   page_.writer.Begin(At(1));
   page_.writer.Set(requests, 1);
   page_.writer.Attach(requests, Example(0.5, "ab", At(0.25).unix_ns));
-  const std::string first = Tell(1, false);
+  const std::string first = Report(1, false);
   EXPECT_THAT(first, HasSubstr("exemplar"));
   page_.writer.Begin(At(2));
   page_.writer.Set(requests, 2);
   page_.writer.Attach(requests, Example(0.5, "ab", At(0.25).unix_ns));
-  EXPECT_THAT(Tell(2), HasSubstr("exemplar"));
+  EXPECT_THAT(Report(2), HasSubstr("exemplar"));
 }
 
 TEST(RemoteWriteExemplarLabels, AreWhatAReceiverTakes) {
@@ -279,7 +279,7 @@ TEST_P(RemoteWriteScrapeTest, BoundsLeaveAsTheirPageHasThem) {
   for (Series series : {wait, rpc}) {
     for (Cell& cell : page_.writer.Cells(series)) cell.d = 1;
   }
-  const std::string text = Tell(1);
+  const std::string text = Report(1);
   EXPECT_THAT(text, HasSubstr("wait_seconds_bucket{le=\"0.50\"}"));
   EXPECT_THAT(text, HasSubstr("wait_seconds_bucket{le=\"1\"}"));
   EXPECT_THAT(text, HasSubstr("wait_seconds_bucket{le=\"+Inf\"}"));
@@ -296,7 +296,7 @@ TEST_P(RemoteWriteScrapeTest, SeriesOfATargetThatDoesNotAnswerEndAtOnce) {
     page_.writer.Set(up, flag);
     if (reads) page_.writer.Set(load, second);
     page_.writer.Set(other, 5);  // half a page was read
-    return Tell(second);
+    return Report(second);
   };
   EXPECT_THAT(run(1, 1, true), HasSubstr("load 1 @1\n"));
   EXPECT_EQ(run(2, 0, false), "load ended @2\nload{gpu_index=\"1\"} 5 @2\n");
@@ -311,27 +311,27 @@ TEST_P(RemoteWriteScrapeTest, ASeriesWhoseSourceDatesItEndsByItsAge) {
   page_.writer.Set(up, 1);
   page_.writer.DatedAt(At(97));
   page_.writer.Set(load, 7);
-  EXPECT_EQ(Tell(100), "load 7 @97\n");
+  EXPECT_EQ(Report(100), "load 7 @97\n");
   page_.writer.Begin(At(102));
   page_.writer.Set(up, 0);
-  EXPECT_EQ(Tell(102), "");
+  EXPECT_EQ(Report(102), "");
   page_.writer.Begin(At(103));
   page_.writer.Set(up, 1);
   page_.writer.DatedAt(At(101));
   page_.writer.Set(load, 8);
-  EXPECT_EQ(Tell(103), "load 8 @101\n") << "a marker at 102 would have made it too late";
+  EXPECT_EQ(Report(103), "load 8 @101\n") << "a marker at 102 would have made it too late";
   page_.writer.Begin(At(130));
   page_.writer.Set(up, 0);
-  EXPECT_EQ(Tell(130), "load ended @130\n");
+  EXPECT_EQ(Report(130), "load ended @130\n");
 }
 
 TEST_P(RemoteWriteScrapeTest, WithoutTheFlagAValueOnlyAges) {
   const Series load = page_.table.Declare(kLoad, {});
   page_.writer.Begin(At(1));
   page_.writer.Set(load, 1);
-  Tell(1);
+  Report(1);
   page_.writer.Begin(At(2));
-  EXPECT_EQ(Tell(2), "");
+  EXPECT_EQ(Report(2), "");
 }
 
 }  // namespace

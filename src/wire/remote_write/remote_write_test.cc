@@ -21,7 +21,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using wire_testing::SpellAsItStands;
+using wire_testing::NameVerbatim;
 
 constexpr MetricDesc kPower{.name = "gpu_power_watts", .unit = "watts", .help = "What it draws."};
 constexpr MetricDesc kEnergy{.name = "gpu_energy_joules_total", .kind = Kind::kCounter};
@@ -46,7 +46,7 @@ class RemoteWriteTest : public ::testing::TestWithParam<RemoteWriteVersion> {
   void Make(RemoteWrite::Options options) {
     options.version = GetParam();
     options.metadata_interval = std::chrono::hours(1);
-    writer_.emplace(SeriesNamer(&SpellAsItStands), options);
+    writer_.emplace(SeriesNamer(&NameVerbatim), options);
   }
   bool second() const { return GetParam() == RemoteWriteVersion::k2; }
   Instant At(double second) const { return zero_ + milliseconds(static_cast<int64_t>(second * 1000)); }
@@ -64,7 +64,7 @@ class RemoteWriteTest : public ::testing::TestWithParam<RemoteWriteVersion> {
     };
   }
   // The requests for one tick, as text. `keep` false: the receiver did not take them.
-  std::string Tell(std::vector<SnapshotEntry> frames, double second, bool keep = true) {
+  std::string Report(std::vector<SnapshotEntry> frames, double second, bool keep = true) {
     auto snapshot = MakeSnapshot(1, At(second), std::move(frames));
     snapshot->resource = AttributeSet({{"host.name", "n1"}});
     std::string all;
@@ -97,7 +97,7 @@ TEST_P(RemoteWriteTest, TellsEveryKind) {
   gpu_.writer.Set(energy, 1e6);
   gpu_.writer.Set(fans, int64_t{-2});
   gpu_.writer.Set(build, 1);
-  EXPECT_EQ(Tell({gpu_.Entry()}, 2),
+  EXPECT_EQ(Report({gpu_.Entry()}, 2),
             "gpu_power_watts{gpu_index=\"3\"} 512.25 @1\n"
             "gpu_energy_joules_total{gpu_index=\"3\"} 1e+06 @" +
                 std::string(second() ? "-9.." : "") +
@@ -122,7 +122,7 @@ TEST_P(RemoteWriteTest, TellsShapesAsAPageDoes) {
   for (Series series : {latency, sizes, rpc}) {
     for (Cell& cell : gpu_.writer.Cells(series)) cell.d = next++;
   }
-  EXPECT_EQ(Tell({gpu_.Entry()}, 1),
+  EXPECT_EQ(Report({gpu_.Entry()}, 1),
             "ttft_seconds_bucket{le=\"0.5\"} 1 @1\n"
             "ttft_seconds_bucket{le=\"1.0\"} 2 @1\n"
             "ttft_seconds_bucket{le=\"+Inf\"} 3 @1\n"
@@ -144,7 +144,7 @@ TEST_P(RemoteWriteTest, LabelsAreSortedAndWhatAReceiverTakes) {
       kPower, {}, {{"1st.key", "a\xff\xc3\xa9"}, {"job", "mine"}, {"none", ""}, {"1st-key", "second"}});
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(odd, 1);
-  EXPECT_EQ(Tell({gpu_.Entry()}, 1),
+  EXPECT_EQ(Report({gpu_.Entry()}, 1),
             "gpu_power_watts{Zone=\"a\",_st_key=\"second\",instance=\"n1\",job=\"mine\"} 1 @1\n");
 }
 
@@ -154,13 +154,13 @@ TEST_P(RemoteWriteTest, TellsEachReadingOnce) {
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(other, 2);
   SnapshotEntry entry = gpu_.Entry();
-  std::string first = Tell({entry}, 1, false);
-  EXPECT_EQ(Tell({entry}, 2), first) << "it was not taken";
-  EXPECT_EQ(Tell({entry}, 3), "") << "nothing was read since";
+  std::string first = Report({entry}, 1, false);
+  EXPECT_EQ(Report({entry}, 2), first) << "it was not taken";
+  EXPECT_EQ(Report({entry}, 3), "") << "nothing was read since";
   for (int i = 0; i < 5; ++i) {  // ages are cut to milliseconds, so a reading's time comes out a bit off
     gpu_.writer.Begin(At(4) + std::chrono::nanoseconds(i * 300'300'300));
     gpu_.writer.Set(power, 3);
-    std::string text = Tell({gpu_.Entry()}, 6);
+    std::string text = Report({gpu_.Entry()}, 6);
     EXPECT_THAT(text, HasSubstr("gpu_index=\"0\"} 3 @"));
     EXPECT_THAT(text, Not(HasSubstr("gpu_index=\"1\""))) << "it is stale";
   }
@@ -170,12 +170,12 @@ TEST_P(RemoteWriteTest, TellsAStaleReadingThatIsNew) {
   Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
-  Tell({gpu_.Entry()}, 1);
+  Report({gpu_.Entry()}, 1);
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(other, 2);
   gpu_.Entry();  // no tick of this sink
   gpu_.writer.Begin(At(3));
-  EXPECT_EQ(Tell({gpu_.Entry()}, 3), "gpu_power_watts{gpu_index=\"1\"} 2 @2\n");
+  EXPECT_EQ(Report({gpu_.Entry()}, 3), "gpu_power_watts{gpu_index=\"1\"} 2 @2\n");
 }
 
 // As on a scraped page that says of when its values are.
@@ -185,7 +185,7 @@ TEST_P(RemoteWriteTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
     gpu_.writer.Begin(At(now));
     gpu_.writer.DatedAt(At(of));
     gpu_.writer.Set(power, 1);
-    return Tell({gpu_.Entry()}, now);
+    return Report({gpu_.Entry()}, now);
   };
   EXPECT_EQ(told(100, 98), "gpu_power_watts{gpu_index=\"0\"} 1 @98\n");
   EXPECT_EQ(told(110, 98), "") << "the same one again";
@@ -205,24 +205,24 @@ TEST_P(RemoteWriteTest, WhatEndsIsToldOnce) {
   gpu_.writer.Begin(At(1));
   for (Cell& cell : gpu_.writer.Cells(latency)) cell.d = 1;
   for (Series series : {power, energy, stays}) gpu_.writer.Set(series, 1);
-  Tell({gpu_.Entry()}, 1);
+  Report({gpu_.Entry()}, 1);
   gpu_.table.Retire(power);
   gpu_.table.Retire(latency);
-  std::string text = Tell({run(2, energy)}, 2.5);
+  std::string text = Report({run(2, energy)}, 2.5);
   EXPECT_THAT(text, HasSubstr("gpu_power_watts{gpu_index=\"0\"} ended @2\n"));
   EXPECT_THAT(text, HasSubstr("ttft_seconds_bucket{gpu_index=\"2\",le=\"1.0\"} ended @2\n"));
   EXPECT_THAT(text, HasSubstr("ttft_seconds_count{gpu_index=\"2\"} ended @2\n"));
-  EXPECT_THAT(Tell({run(3, energy)}, 3), Not(HasSubstr("ended")));
+  EXPECT_THAT(Report({run(3, energy)}, 3), Not(HasSubstr("ended")));
   // Never read again, it gets too old and is absent.
-  EXPECT_THAT(Tell({run(30)}, 31), HasSubstr("gpu_energy_joules_total{gpu_index=\"1\"} ended @30\n"));
-  EXPECT_THAT(Tell({run(31)}, 31), Not(HasSubstr("ended")));
-  text = Tell({run(32, energy)}, 32);
+  EXPECT_THAT(Report({run(30)}, 31), HasSubstr("gpu_energy_joules_total{gpu_index=\"1\"} ended @30\n"));
+  EXPECT_THAT(Report({run(31)}, 31), Not(HasSubstr("ended")));
+  text = Report({run(32, energy)}, 32);
   EXPECT_THAT(text, HasSubstr("gpu_energy_joules_total{gpu_index=\"1\"} 1 @"));
-  EXPECT_EQ(Tell({}, 33),
+  EXPECT_EQ(Report({}, 33),
             "gpu_energy_joules_total{gpu_index=\"1\"} ended @33\n"
             "gpu_power_watts{gpu_index=\"7\"} ended @33\n")
       << "its source is gone";
-  EXPECT_EQ(Tell({}, 34), "");
+  EXPECT_EQ(Report({}, 34), "");
 }
 
 TEST_P(RemoteWriteTest, ASeriesThatMovesGoesOn) {
@@ -230,14 +230,14 @@ TEST_P(RemoteWriteTest, ASeriesThatMovesGoesOn) {
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   gpu_.writer.Set(energy, 1);
-  Tell({gpu_.Entry()}, 1);
+  Report({gpu_.Entry()}, 1);
   gpu_.table.Retire(power);
   gpu_.table.Declare(kPower, Gpu(5));
   power = gpu_.table.Declare(kPower, Gpu(0));  // in another slot
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(power, 2);
   gpu_.writer.Set(energy, 0.5);  // it began anew: another layout, the same series
-  std::string text = Tell({gpu_.Entry()}, 2);
+  std::string text = Report({gpu_.Entry()}, 2);
   EXPECT_THAT(text, Not(HasSubstr("ended")));
   EXPECT_THAT(text, HasSubstr("gpu_index=\"0\"} 2 @2\n"));
   // To another source, which was left out before since it said the same.
@@ -248,12 +248,12 @@ TEST_P(RemoteWriteTest, ASeriesThatMovesGoesOn) {
   gpu_.writer.Set(energy, 1);
   other.writer.Begin(At(3));
   other.writer.Set(same, 99);
-  text = Tell({other.Entry(Standing::kPassThrough), gpu_.Entry()}, 3);
+  text = Report({other.Entry(Precedence::kPassThrough), gpu_.Entry()}, 3);
   EXPECT_THAT(text, Not(HasSubstr(" 99 ")));
   EXPECT_EQ(writer_->duplicates(), 1u);
   other.writer.Begin(At(4));
   other.writer.Set(same, 100);
-  text = Tell({other.Entry(Standing::kPassThrough)}, 4);
+  text = Report({other.Entry(Precedence::kPassThrough)}, 4);
   EXPECT_EQ(text,
             "gpu_power_watts{gpu_index=\"0\"} 100 @4\n"
             "gpu_energy_joules_total{gpu_index=\"1\"} ended @4\n");
@@ -263,7 +263,7 @@ TEST_P(RemoteWriteTest, TheEndIsBehindWhatWasToldWhateverTheClockDid) {
   Series power = gpu_.table.Declare(kPower, Gpu(0));
   gpu_.writer.Begin(At(100));
   gpu_.writer.Set(power, 1);
-  Tell({gpu_.Entry()}, 100);
+  Report({gpu_.Entry()}, 100);
   Instant back = At(105);
   back.unix_ns = At(50).unix_ns;  // the clock was set back
   std::string text;
@@ -276,10 +276,10 @@ TEST_P(RemoteWriteTest, TheEndIsBehindWhatWasToldWhateverTheClockDid) {
   EXPECT_EQ(text, "") << "once";
   gpu_.writer.Begin(At(104));  // a run that began before the end, and comes in behind it
   gpu_.writer.Set(power, 2);
-  EXPECT_EQ(Tell({gpu_.Entry()}, 106), "");
+  EXPECT_EQ(Report({gpu_.Entry()}, 106), "");
   gpu_.writer.Begin(At(107));
   gpu_.writer.Set(power, 3);
-  EXPECT_EQ(Tell({gpu_.Entry()}, 107), "gpu_power_watts{gpu_index=\"0\"} 3 @107\n");
+  EXPECT_EQ(Report({gpu_.Entry()}, 107), "gpu_power_watts{gpu_index=\"0\"} 3 @107\n");
 }
 
 // No source can end a series by a value that looks like the marker.
@@ -287,19 +287,19 @@ TEST_P(RemoteWriteTest, NotANumberIsNotAnEnd) {
   Series latency = gpu_.table.Declare(kQuantiles, {}, {}, {.shape = MakeShape({0.5}, false, false)});
   gpu_.writer.Begin(At(1));
   gpu_.writer.Cells(latency)[0].d = remote_write::StaleMarker();
-  EXPECT_EQ(Tell({gpu_.Entry()}, 1), "rpc_seconds{quantile=\"0.5\"} nan @1\n");
+  EXPECT_EQ(Report({gpu_.Entry()}, 1), "rpc_seconds{quantile=\"0.5\"} nan @1\n");
 }
 
 TEST_P(RemoteWriteTest, OfEqualSeriesOneIsTold) {
-  auto spell_alike = [](const SeriesInfo& series, std::vector<NamedSeries>& out) {
-    SpellAsItStands(series, out);
+  auto name_alike = [](const SeriesInfo& series, std::vector<NamedSeries>& out) {
+    NameVerbatim(series, out);
     out.back().labels.clear();
   };
-  writer_.emplace(SeriesNamer(spell_alike), RemoteWrite::Options{.version = GetParam()});
+  writer_.emplace(SeriesNamer(name_alike), RemoteWrite::Options{.version = GetParam()});
   for (int64_t i = 0; i < 3; ++i) gpu_.table.Declare(kPower, Gpu(i));
   gpu_.writer.Begin(At(1));
   for (uint32_t slot = 0; slot < 3; ++slot) gpu_.writer.Set(Series{slot, 0}, slot);
-  EXPECT_EQ(Tell({gpu_.Entry()}, 1), "gpu_power_watts 0 @1\n");
+  EXPECT_EQ(Report({gpu_.Entry()}, 1), "gpu_power_watts 0 @1\n");
 }
 
 TEST_P(RemoteWriteTest, RequestsAreBoundedAndASteadyTickAllocatesNothing) {
@@ -373,13 +373,13 @@ TEST_P(RemoteWrite2Test, HistogramsWithTheirBuckets) {
     std::span<Cell> cells = gpu_.writer.Cells(series);
     for (size_t i = 0; i < cells.size(); ++i) cells[i].d = numbers[i];
   }
-  EXPECT_EQ(Tell({gpu_.Entry()}, 1),
+  EXPECT_EQ(Report({gpu_.Entry()}, 1),
             "ttft_seconds{n=\"full\"} le0.1:3 le0.5:2 above:4 sum=2.5 @-5..1\n"
             "ttft_seconds{n=\"bare\"} above:9 sum=2.5 @-5..1\n"
             "ttft_seconds{n=\"torn\"} le1:4 le2:0 above:0 sum=1 @-5..1\n"
             "ttft_seconds_bucket{le=\"1.0\",n=\"nosum\"} 4 @-5..1\n"
             "ttft_seconds_count{n=\"nosum\"} 4 @-5..1\n");
-  EXPECT_THAT(Tell({}, 2), HasSubstr("ttft_seconds{n=\"full\"} ended @2\n"));
+  EXPECT_THAT(Report({}, 2), HasSubstr("ttft_seconds{n=\"full\"} ended @2\n"));
 }
 
 TEST_P(RemoteWrite2Test, AnotherVersionGoesOnWithTheSameSeries) {
@@ -387,7 +387,7 @@ TEST_P(RemoteWrite2Test, AnotherVersionGoesOnWithTheSameSeries) {
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
   SnapshotEntry entry = gpu_.Entry();
-  EXPECT_EQ(Tell({entry}, 1), "gpu_power_watts{gpu_index=\"0\"} 1 @1\n");
+  EXPECT_EQ(Report({entry}, 1), "gpu_power_watts{gpu_index=\"0\"} 1 @1\n");
   writer_->SetVersion(RemoteWriteVersion::k1);
   std::string text;
   auto take = [&](std::string_view request, uint32_t) {

@@ -35,10 +35,10 @@ class RequestText {
       else if (text.first_ && tag == 1) text.Series(all.get_message());
       else if (!text.first_ && tag == 5) text.Series(all.get_message());
       else if (!text.first_ && tag == 4) all.skip();
-      else Ask(false, "an unknown field of the request");
+      else Query(false, "an unknown field of the request");
     }
     for (size_t i = 1; !text.first_ && i < text.symbols_.size(); ++i)
-      Ask(text.used_.contains(static_cast<uint32_t>(i)), "a symbol without use");
+      Query(text.used_.contains(static_cast<uint32_t>(i)), "a symbol without use");
     std::sort(text.out_.begin(), text.out_.end());
     return text.out_;
   }
@@ -52,11 +52,12 @@ class RequestText {
     while (all.next())
       if (all.tag() == 4) symbols_.push_back(all.get_string());
       else all.skip();
-    Ask(!symbols_.empty() && symbols_[0].empty(), "the first symbol is not empty");
-    Ask(std::set<std::string>(symbols_.begin(), symbols_.end()).size() == symbols_.size(), "a symbol twice");
+    Query(!symbols_.empty() && symbols_[0].empty(), "the first symbol is not empty");
+    Query(std::set<std::string>(symbols_.begin(), symbols_.end()).size() == symbols_.size(),
+          "a symbol twice");
   }
   const std::string& Symbol(uint32_t number) {
-    Ask(number < symbols_.size(), "no such symbol");
+    Query(number < symbols_.size(), "no such symbol");
     used_.insert(number);
     return symbols_[number];
   }
@@ -75,7 +76,7 @@ class RequestText {
     auto refs = message.get_packed_uint32();
     for (auto at = refs.begin(); at != refs.end(); ++at) {
       const std::string name = Symbol(*at);
-      Ask(++at != refs.end(), "a label without a value");
+      Query(++at != refs.end(), "a label without a value");
       out.emplace_back(name, Symbol(*at));
     }
   }
@@ -83,12 +84,12 @@ class RequestText {
     std::string name, inside;
     for (size_t i = 0; i < labels.size(); ++i) {
       const auto& [key, value] = labels[i];
-      Ask(IsUtf8(key) && IsUtf8(value) && !key.empty() && !value.empty(), "a label that is none");
-      Ask(i == 0 || labels[i - 1].first < key, "labels out of order, or twice");
+      Query(IsUtf8(key) && IsUtf8(value) && !key.empty() && !value.empty(), "a label that is none");
+      Query(i == 0 || labels[i - 1].first < key, "labels out of order, or twice");
       if (key == "__name__") name = value;
       else inside += (inside.empty() ? "" : ",") + key + "=\"" + value + "\"";
     }
-    Ask(named == !name.empty(), "a name");
+    Query(named == !name.empty(), "a name");
     return name + "{" + inside + "}";
   }
   void Metadata1(pbf_reader message) {
@@ -112,9 +113,9 @@ class RequestText {
         samples += HistogramText(message.get_message(), first_, last);
       else if (message.tag() == exemplar_field) exemplars += Exemplar(message.get_message());
       else if (!first_ && message.tag() == 5) about = About(message.get_message());
-      else Ask(false, "an unknown field of a series");
+      else Query(false, "an unknown field of a series");
     }
-    Ask(!samples.empty(), "a series without samples");
+    Query(!samples.empty(), "a series without samples");
     out_.push_back(Text(labels, true) + samples + exemplars + about);
   }
   std::string About(pbf_reader about) {
@@ -138,8 +139,8 @@ class RequestText {
       else if (sample.tag() == 2) ms = sample.get_int64();
       else start = sample.get_int64();
     }
-    Ask(ms >= last, "samples out of order");
-    Ask(!first_ || start == 0, "1.0 has no start");
+    Query(ms >= last, "samples out of order");
+    Query(!first_ || start == 0, "1.0 has no start");
     last = ms;
     return " " + Number(value) + " @" + std::to_string(ms) + (start ? " start " + std::to_string(start) : "");
   }

@@ -157,8 +157,8 @@ void CheckWriteParts(uint64_t seed) {
                               {"*", "?", "1", "m*", "*2", "x"}, [&](int n) { return maker.Below(n); });
   const std::string request = maker.Make(version);
   WriteModel model(version, rule.hash);
-  const auto spelled = [](const std::string& name) { return name == "a.b" ? "a_b" : name; };
-  const split_testing::Model expected = split_testing::Apply(model.Read(request), rule, spelled);
+  const auto named = [](const std::string& name) { return name == "a.b" ? "a_b" : name; };
+  const split_testing::Model expected = split_testing::Apply(model.Read(request), rule, named);
 
   static RemoteWriteSplitter splitter;
   static std::vector<SplitPart> parts, again;

@@ -48,12 +48,12 @@ inline bool Glob(std::string_view pattern, std::string_view text) {
 
 // `spelled` returns a second name for looking up an attribute.
 inline Model Apply(const std::vector<ItemModel>& items, const SplitRule& rule,
-                   const std::function<std::string(const std::string&)>& spelled) {
+                   const std::function<std::string(const std::string&)>& named) {
   Model out;
   for (const ItemModel& item : items) {
     const auto find = [&](const std::string& name) {
       const auto at = item.values.find(name);
-      return at != item.values.end() ? at : item.values.find(spelled(name));
+      return at != item.values.end() ? at : item.values.find(named(name));
     };
     bool stays = true;
     for (const SplitRule::Match& match : rule.where) {

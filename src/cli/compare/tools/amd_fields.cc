@@ -5,7 +5,7 @@ namespace {
 
 constexpr std::string_view kPerEngine = "per engine: gpu.engine.utilization, off by default";
 constexpr std::string_view kOtherCopies = "of a further die; gpulens exports the first";
-constexpr std::string_view kNotToldClock = "gpulens exports the current and the highest clock";
+constexpr std::string_view kNotReportedClock = "gpulens exports the current and the highest clock";
 constexpr std::string_view kOfResidency =
     "exported as gpu.throttle.reason and gpu.throttle.time, in other units";
 constexpr std::string_view kOfTable = "a setting of the board's clock table, not a reading";
@@ -86,7 +86,7 @@ constexpr FieldRow kAmdRows[] = {
     NumberRow("clock/vclk_0/max_clk", "gpu.clock.max", "gpu.clock.type=vclk0"),
     NumberRow("clock/dclk_0/clk", "gpu.clock.frequency", "gpu.clock.type=dclk0", kClock),
     NumberRow("clock/dclk_0/max_clk", "gpu.clock.max", "gpu.clock.type=dclk0"),
-    NotCompared("clock/*_0/*", kNotToldClock),
+    NotCompared("clock/*_0/*", kNotReportedClock),
     NotCompared("clock/*", kOtherCopies),
     NumberRow("temperature/edge", "gpu.temperature", "gpu.temperature.sensor=edge", kDegrees),
     NumberRow("temperature/hotspot", "gpu.temperature", "gpu.temperature.sensor=hotspot", kDegrees),

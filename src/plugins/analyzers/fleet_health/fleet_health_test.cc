@@ -38,7 +38,7 @@ class FleetHealthTest : public ::testing::Test {
     EXPECT_TRUE(::mkdtemp(folder));
     folder_ = folder;
     env_.clock = &clock_;
-    env_.events = &desk_;
+    env_.events = &queue_;
     Restart();
   }
   ~FleetHealthTest() override {
@@ -97,7 +97,7 @@ class FleetHealthTest : public ::testing::Test {
     for (int i = 0; i < ticks; ++i) {
       clock_.Advance(apart);
       snapshot_.frames.clear();
-      snapshot_.frames.push_back({source_.Run(clock_.Now()), "nvidia", Standing::kNative, false});
+      snapshot_.frames.push_back({source_.Run(clock_.Now()), "nvidia", Precedence::kNative, false});
       snapshot_.closed_at = clock_.Now();
       out_->Begin(clock_.Now());
       ASSERT_TRUE(analyzer_->Analyze(snapshot_, *out_));
@@ -130,7 +130,7 @@ class FleetHealthTest : public ::testing::Test {
 
   std::string folder_;
   ManualClock clock_;
-  EventQueue desk_;
+  EventQueue queue_;
   Env env_;
   Source source_;
   Snapshot snapshot_;
@@ -157,7 +157,7 @@ TEST_F(FleetHealthTest, AHealthyIdleGpuHasTheFullScore) {
   EXPECT_EQ(Value(kGpuEccDbeTotal), 0);
   EXPECT_EQ(Value(kGpuRowRemapAvailable), 512);
   EXPECT_EQ(Value(kGpuHealthPenalty, "gpu.health.reason", "ecc_uncorrectable"), 0);
-  EXPECT_TRUE(desk_.Take().empty());
+  EXPECT_TRUE(queue_.Take().empty());
 }
 
 TEST_F(FleetHealthTest, RatesAsPromised) {
@@ -183,7 +183,7 @@ TEST_F(FleetHealthTest, UncorrectedErrorsLowerTheScoreAndAreReported) {
   EXPECT_NEAR(Value(kGpuHealthScore), 0.7, 1e-9);
   EXPECT_NEAR(Value(kGpuHealthPenalty, "gpu.health.reason", "ecc_uncorrectable"), 0.3, 1e-9);
   EXPECT_EQ(State(), "degraded");
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].name, "gpu.health.change");
   EXPECT_EQ(events[0].entity->attributes.Text("gpu.uuid"), "GPU-0");
@@ -278,7 +278,7 @@ TEST_F(FleetHealthTest, ABetterWordMustLast) {
   EXPECT_EQ(State(), "predicted_failure");
   Tick(1);
   EXPECT_EQ(State(), "ok");
-  EXPECT_EQ(desk_.Take().size(), 2u);
+  EXPECT_EQ(queue_.Take().size(), 2u);
 }
 
 TEST_F(FleetHealthTest, SeriesLeaveWithTheGpuAndTheWindowStaysForItsReturn) {
@@ -306,7 +306,7 @@ TEST_F(FleetHealthTest, TheWindowOutlivesARestart) {
   Healthy(gpu_);
   Ecc(gpu_, "uncorrectable", 1);
   Tick(200);
-  desk_.Take();
+  queue_.Take();
   Ecc(gpu_, "correctable", 5);
   Tick();
   Restart();
@@ -315,7 +315,7 @@ TEST_F(FleetHealthTest, TheWindowOutlivesARestart) {
   EXPECT_DOUBLE_EQ(Value(kGpuEccSbeRate), 72) << "five before the restart and one during it";
   EXPECT_TRUE(Has(kGpuThermalRampRate)) << "half a window is known at once";
   EXPECT_EQ(State(), "degraded");
-  EXPECT_TRUE(desk_.Take().empty()) << "the word has not changed";
+  EXPECT_TRUE(queue_.Take().empty()) << "the word has not changed";
 }
 
 TEST_F(FleetHealthTest, AnOldStateFileIsOfNoUse) {
@@ -569,7 +569,7 @@ TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
   EXPECT_EQ(State(), "failed");
   EXPECT_EQ(Value(kGpuHealthScore), 0.2);
   EXPECT_TRUE(Holds("xid_reset"));
-  EXPECT_EQ(desk_.Take().back().body, "GPU health was predicted_failure, is failed: xid_reset");
+  EXPECT_EQ(queue_.Take().back().body, "GPU health was predicted_failure, is failed: xid_reset");
 }
 
 // What lasts as long as it must, and not less.

@@ -10,19 +10,18 @@ namespace gpulens {
 namespace {
 
 // Link generation and load are read up to ten seconds apart, and a link takes a moment to speed up.
-constexpr int64_t kSecond = 1'000'000'000, kSlowLinkPatience = 30 * kSecond;
+constexpr int64_t kSecond = 1'000'000'000, kSlowLinkDelay = 30 * kSecond;
 // How long each of these must hold before it counts: longer than a round of readings, a start of the driver
 // process, and what a load causes in passing. Registration with the fabric takes minutes after a boot.
-constexpr int64_t kSilentPatience = 10 * kSecond, kNeverReadPatience = 60 * kSecond,
-                  kMissingPatience = 30 * kSecond, kFabricPatience = 300 * kSecond,
-                  kThrottlePatience = 10 * kSecond, kHeatPatience = 60 * kSecond;
+constexpr int64_t kSilentDelay = 10 * kSecond, kNeverReadDelay = 60 * kSecond, kMissingDelay = 30 * kSecond,
+                  kFabricDelay = 300 * kSecond, kThrottleDelay = 10 * kSecond, kHeatDelay = 60 * kSecond;
 // Within five minutes. DCGM calls 8 PCIe replays a minute too many; a few replays of a link are normal.
 constexpr double kMostReplays = 40, kMostLinkErrors = 10;
 // The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
 // reading counts for in it.
 constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
 // A better word must last that long, so that a GPU at a threshold does not change its word all the time.
-constexpr int64_t kBetterPatience = 30'000'000'000;
+constexpr int64_t kBetterDelay = 30'000'000'000;
 constexpr double kBusyAbove = 0.05;
 
 std::optional<bool> Flag(std::optional<double> value) noexcept {
@@ -82,7 +81,7 @@ void GpuHealth::Gone(SeriesTable& table) {
   conditions_ = {};
   states_ = {};
   slow_link_.Reset();
-  tells_its_state_ = false;
+  reports_its_state_ = false;
 }
 
 void GpuHealth::Follow(const EntityRef& entity, SeriesTable& table) {
@@ -106,14 +105,15 @@ std::optional<bool> GpuHealth::Downtrained(const GpuNow& gpu, int64_t now_ns) no
   if (!width_known && !gen_known) return std::nullopt;
   bool slow = gen_known && *gen < *highest;
   std::optional<bool> busy = IsBusy(gpu);
-  bool lasts = slow_link_.For(kSlowLinkPatience, slow && busy.value_or(false), now_ns);
+  bool lasts = slow_link_.For(kSlowLinkDelay, slow && busy.value_or(false), now_ns);
   if (width_known && *width < *widest) return true;
   if (slow && !busy)
     return std::nullopt;  // An idle GPU lets its link slow down; whether it is idle is unknown.
   return lasts;
 }
 
-void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, ConditionSet& found) noexcept {
+void GpuHealth::ValidateReadings(const GpuNow& gpu, bool answers, int64_t now_ns,
+                                 ConditionSet& found) noexcept {
   const bool read[kVitalInputs] = {gpu[GpuInput::kPower].has_value(),
                                    gpu[GpuInput::kPowerInstant].has_value(), DieTemperature(gpu).has_value(),
                                    gpu[GpuInput::kMemoryUsed].has_value(), gpu[GpuInput::kClock].has_value()};
@@ -125,33 +125,33 @@ void GpuHealth::JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, C
     ever_read_[i] = ever_read_[i] || read[i];
   }
   // Listed, but its state is no longer reported while that of others is: it answers nothing at all.
-  bool mute = tells_its_state_ && !gpu[GpuInput::kStateOk] && gpu.others_answer;
-  int64_t patience = ever && !mute ? kSilentPatience : kNeverReadPatience;
+  bool mute = reports_its_state_ && !gpu[GpuInput::kStateOk] && gpu.others_answer;
+  int64_t delay = ever && !mute ? kSilentDelay : kNeverReadDelay;
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
-  put(HealthCondition::kNoReadings, silent_.For(patience, (answers || mute) && !any, now_ns));
-  put(HealthCondition::kReadingsMissing, missing_.For(kMissingPatience, answers && any && lacks, now_ns));
+  put(HealthCondition::kNoReadings, silent_.For(delay, (answers || mute) && !any, now_ns));
+  put(HealthCondition::kReadingsMissing, missing_.For(kMissingDelay, answers && any && lacks, now_ns));
   if (!answers || !any) return;
   // An exponential mean over about a minute, and over ten readings where these are far apart.
-  double passed = static_cast<double>(now_ns - judged_ns_) / kMeanOver;
+  double passed = static_cast<double>(now_ns - validated_ns_) / kMeanOver;
   failing_ += ((lacks ? 1 : 0) - failing_) * std::min(passed, kMostWeight);
-  judged_ns_ = now_ns;
+  validated_ns_ = now_ns;
   put(HealthCondition::kReadingsFail, failing_ > kMostFailing);
 }
 
 // What the driver tells of fabric, links, power and heat.
-void GpuHealth::JudgeBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& found) noexcept {
+void GpuHealth::ValidateBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& found) noexcept {
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
   bool waits = IsSet(gpu, GpuInput::kFabricNotStarted) || IsSet(gpu, GpuInput::kFabricInProgress);
   bool failed = IsSet(gpu, GpuInput::kFabricCompleted) && IsSet(gpu, GpuInput::kFabricStatus);
-  put(HealthCondition::kFabricPending, fabric_pending_.For(kFabricPatience, waits, now_ns));
-  put(HealthCondition::kFabricFailed, fabric_failed_.For(kThrottlePatience, failed, now_ns));
+  put(HealthCondition::kFabricPending, fabric_pending_.For(kFabricDelay, waits, now_ns));
+  put(HealthCondition::kFabricFailed, fabric_failed_.For(kThrottleDelay, failed, now_ns));
   put(HealthCondition::kFabricDegraded,
-      fabric_degraded_.For(kThrottlePatience, IsSet(gpu, GpuInput::kFabricDegraded), now_ns));
+      fabric_degraded_.For(kThrottleDelay, IsSet(gpu, GpuInput::kFabricDegraded), now_ns));
   put(HealthCondition::kPowerBrake,
-      power_brake_.For(kThrottlePatience, IsSet(gpu, GpuInput::kPowerBrake), now_ns));
+      power_brake_.For(kThrottleDelay, IsSet(gpu, GpuInput::kPowerBrake), now_ns));
   put(HealthCondition::kThermalSlowdown,
-      slowdown_.For(kThrottlePatience, IsSet(gpu, GpuInput::kThermalSlowdown), now_ns));
-  put(HealthCondition::kTooHot, hot_.For(kHeatPatience, IsTooHot(gpu), now_ns));
+      slowdown_.For(kThrottleDelay, IsSet(gpu, GpuInput::kThermalSlowdown), now_ns));
+  put(HealthCondition::kTooHot, hot_.For(kHeatDelay, IsTooHot(gpu), now_ns));
   put(HealthCondition::kInforomCorrupt, gpu[GpuInput::kInforomValid].value_or(1) == 0);
   if (auto replays = gpu[GpuInput::kReplays]) replays_.Read(now_ns, *replays);
   if (auto errors = gpu[GpuInput::kLinkErrors]) link_errors_.Read(now_ns, *errors);
@@ -173,7 +173,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   // A GPU that may not be read is no faulty one.
   bool forbidden = IsSet(gpu, GpuInput::kStateNoPermission), away = ok && *ok == 0 && !forbidden;
   bool answers = ok && *ok != 0;
-  tells_its_state_ = tells_its_state_ || ok;
+  reports_its_state_ = reports_its_state_ || ok;
   // Any state that is neither "ok" nor one of these counts as lost.
   constexpr std::pair<GpuInput, HealthCondition> kStates[] = {
       {GpuInput::kStateHung, HealthCondition::kHung},
@@ -188,8 +188,8 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
     named = named || IsSet(gpu, input);
   }
   put(HealthCondition::kLost, away && !named);
-  JudgeReadings(gpu, answers, now_ns, found);
-  JudgeBoard(gpu, now_ns, found);
+  ValidateReadings(gpu, answers, now_ns, found);
+  ValidateBoard(gpu, now_ns, found);
   put(HealthCondition::kDriverFails, gpu.driver_failures > DriverFailures::kMost);
   put(HealthCondition::kRecoveryAction, gpu[GpuInput::kRecoveryNone].value_or(1) == 0);
   put(HealthCondition::kXidReset, IsSet(gpu, GpuInput::kXidsReset));
@@ -204,7 +204,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   bool any = gpu[GpuInput::kPower] || gpu[GpuInput::kPowerInstant] || DieTemperature(gpu) ||
              gpu[GpuInput::kMemoryUsed] || gpu[GpuInput::kClock] || gpu[GpuInput::kBusy];
   bool counts = gpu[GpuInput::kUncorrected] || gpu[GpuInput::kCorrected] || gpu[GpuInput::kLinkWidth];
-  bool unseen = forbidden || (tells_its_state_ && !ok);
+  bool unseen = forbidden || (reports_its_state_ && !ok);
   known = away || (!unseen && (any || (counts && !ok))) ||
           std::find(found.begin(), found.end(), true) != found.end();
   return found;
@@ -220,7 +220,7 @@ size_t GpuHealth::Offered(const GpuNow& gpu, const HealthScore& score) noexcept 
   return static_cast<size_t>(std::count(ever_live_.begin(), ever_live_.end(), true));
 }
 
-void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk) {
+void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* queue) {
   seen_ns_ = now.boot_ns;
   Follow(gpu.entity, out.table());
   window_.Observe(now.boot_ns, {DieTemperature(gpu), gpu[GpuInput::kCorrected], gpu[GpuInput::kXids]});
@@ -242,16 +242,16 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQu
   }
   WritePenalties(score, offered, out);
   WriteConditions(conditions, out);
-  WriteVerdict(score, conditions, now, out, desk);
+  WriteVerdict(score, conditions, now, out, queue);
 }
 
-void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk) {
+void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* queue) {
   Follow(gpu.entity, out.table());
   ConditionSet conditions{};
   conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
   Put(confidence_, kGpuHealthConfidence, 0, out);
   WriteConditions(conditions, out);
-  WriteVerdict({}, conditions, now, out, desk);
+  WriteVerdict({}, conditions, now, out, queue);
 }
 
 void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
@@ -266,8 +266,8 @@ void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
 }
 
 void GpuHealth::WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now,
-                             FrameWriter& out, EventQueue* desk) {
-  bool waits = UpdateState(JudgeHealth(score, conditions), now, out, desk);
+                             FrameWriter& out, EventQueue* queue) {
+  bool waits = UpdateState(CheckHealth(score, conditions), now, out, queue);
   std::optional<double> limited = LimitedScore(score, conditions);
   if (!limited) return;
   // Word and score get better together: "failed" never stands beside a good score. The word of an earlier
@@ -301,14 +301,14 @@ void GpuHealth::WriteConditions(const ConditionSet& conditions, FrameWriter& out
   }
 }
 
-bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* desk) {
+bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* queue) {
   bool better = state_ && verdict.state < *state_;
   if (!better) better_since_ns_ = 0;
   else if (better_since_ns_ == 0) better_since_ns_ = now.boot_ns;
-  bool waits = better && now.boot_ns - better_since_ns_ < kBetterPatience;
+  bool waits = better && now.boot_ns - better_since_ns_ < kBetterDelay;
   if (!waits && state_ != verdict.state) {
     // A GPU that is well when it is first seen is no news.
-    if (state_ || verdict.state != HealthState::kOk) Report(verdict, now, desk);
+    if (state_ || verdict.state != HealthState::kOk) Report(verdict, now, queue);
     state_ = verdict.state;
     better_since_ns_ = 0;
   }
@@ -323,8 +323,8 @@ bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWrit
   return waits;
 }
 
-void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventQueue* desk) const {
-  if (!desk) return;
+void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventQueue* queue) const {
+  if (!queue) return;
   Event event;
   event.at = now;
   event.name = "gpu.health.change";
@@ -337,7 +337,7 @@ void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventQueue* de
   event.body =
       "GPU health was " + std::string(before) + ", is " + std::string(HealthStateName(verdict.state));
   if (!verdict.reason.empty()) event.body += ": " + std::string(verdict.reason);
-  desk->Report(std::move(event));
+  queue->Report(std::move(event));
 }
 
 }  // namespace gpulens

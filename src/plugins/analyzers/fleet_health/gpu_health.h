@@ -30,9 +30,9 @@ class GpuHealth {
   void SeenAt(int64_t now_ns) noexcept { seen_ns_ = now_ns; }
 
   // `desk` may be null.
-  void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk);
+  void Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* queue);
   // The GPU is no longer listed, while others are.
-  void Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* desk);
+  void Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* queue);
   // The GPU left: its series end, its window stays.
   void Gone(SeriesTable& table);
 
@@ -45,8 +45,8 @@ class GpuHealth {
   // What is wrong with the GPU now. `known`: whether anything shows how it is.
   ConditionSet Conditions(const GpuNow& gpu, const HealthInputs& inputs, int64_t now_ns,
                           bool& known) noexcept;
-  void JudgeReadings(const GpuNow& gpu, bool answers, int64_t now_ns, ConditionSet& found) noexcept;
-  void JudgeBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& found) noexcept;
+  void ValidateReadings(const GpuNow& gpu, bool answers, int64_t now_ns, ConditionSet& found) noexcept;
+  void ValidateBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& found) noexcept;
   void WriteConditions(const ConditionSet& conditions, FrameWriter& out);
   std::optional<bool> Downtrained(const GpuNow& gpu, int64_t now_ns) noexcept;
   size_t Offered(const GpuNow& gpu, const HealthScore& score) noexcept;
@@ -54,10 +54,10 @@ class GpuHealth {
   void WritePenalties(const HealthScore& score, size_t offered, FrameWriter& out);
   // Writes word and score; `score` is absent when nothing is known but the conditions.
   void WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now, FrameWriter& out,
-                    EventQueue* desk);
+                    EventQueue* queue);
   // Whether the word stays although a better one would fit.
-  bool UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* desk);
-  void Report(const HealthVerdict& verdict, Instant now, EventQueue* desk) const;
+  bool UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* queue);
+  void Report(const HealthVerdict& verdict, Instant now, EventQueue* queue) const;
 
   std::string key_;
   HealthWindow window_;
@@ -67,14 +67,14 @@ class GpuHealth {
   Lasting silent_, missing_, fabric_pending_, fabric_failed_, fabric_degraded_, power_brake_, slowdown_, hot_;
   RecentGrowth replays_, link_errors_;
   double failing_ = 0;                          // the share of recent ticks in which a vital reading failed
-  int64_t judged_ns_ = 0;                       // when that was last looked at
+  int64_t validated_ns_ = 0;                    // when that was last looked at
   double most_links_ = 0;                       // up at the same time since this process runs
   std::array<bool, kVitalInputs> ever_read_{};  // by place in the table of vital readings
   int64_t better_since_ns_ = 0;  // the word to come is better than the word that stands; 0: not now
   std::array<bool, kHealthReasons> ever_live_{};
   std::optional<HealthState> state_;
-  double shown_score_ = 1;        // the last one that was written
-  bool tells_its_state_ = false;  // its collector has gpu.state, so that its silence means something
+  double shown_score_ = 1;          // the last one that was written
+  bool reports_its_state_ = false;  // its collector has gpu.state, so that its silence means something
 
   EntityRef entity_;
   Series xid_rate_, corrected_rate_, uncorrected_, rows_available_, downtrained_, ramp_, score_, confidence_;

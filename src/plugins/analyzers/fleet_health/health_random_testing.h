@@ -25,11 +25,11 @@ struct Truth {
   size_t state = 0;      // of kStates; kStates.size(): nobody knows
   bool readings = true;  // power, temperature, memory, clocks, load
   std::string_view xid;  // the action of an XID that nobody has dealt with; empty: none
-  bool unrepairable = false, asks_for_recovery = false;
+  bool unrepairable = false, requests_recovery = false;
 
   bool answers() const noexcept { return state == 0; }
   bool healthy() const noexcept {
-    return answers() && readings && xid.empty() && !unrepairable && !asks_for_recovery;
+    return answers() && readings && xid.empty() && !unrepairable && !requests_recovery;
   }
 };
 
@@ -53,7 +53,7 @@ inline void Show(World& world, size_t gpu, const Truth& truth) {
     world.Set(gpu, kGpuXidRecent, {{"gpu.xid.action", action}}, truth.xid == action);
   world.Set(gpu, kGpuMemoryUnrepairable, {}, read(truth.unrepairable));
   world.Set(gpu, kGpuRecoveryAction, {{"gpu.recovery.action", std::string_view("none")}},
-            read(!truth.asks_for_recovery));
+            read(!truth.requests_recovery));
 }
 
 // A number below `limit`, from whoever draws: a generator, or the bytes of a fuzzer.
@@ -67,7 +67,7 @@ inline void ChangeTruth(Truth& truth, const Draw& draw) {
     case 2: truth.readings = draw(2) == 0; break;
     case 3: truth.xid = kActions[draw(std::size(kActions))]; break;
     case 4: truth.unrepairable = draw(2) == 1; break;
-    case 5: truth.asks_for_recovery = draw(2) == 1; break;
+    case 5: truth.requests_recovery = draw(2) == 1; break;
     default: break;
   }
 }
@@ -89,7 +89,7 @@ inline std::string FalseClear(const Truth& truth, const World::Said& said, int s
     return "a GPU that answers nothing is called well";
   bool serious = truth.xid == "reset_gpu" || truth.xid == "reboot" || truth.xid == "drain";
   if (serious && (good || ok)) return "an XID that asks for " + std::string(truth.xid) + " is passed over";
-  bool told = truth.answers() && truth.readings && (truth.unrepairable || truth.asks_for_recovery);
+  bool told = truth.answers() && truth.readings && (truth.unrepairable || truth.requests_recovery);
   if (told && (good || ok)) return "what the driver asks for is passed over";
   return "";
 }

@@ -66,7 +66,7 @@ HealthScore ScoreOf(const HealthInputs& inputs) noexcept {
   return out;
 }
 
-HealthVerdict JudgeHealth(const HealthScore& score, const ConditionSet& conditions) noexcept {
+HealthVerdict CheckHealth(const HealthScore& score, const ConditionSet& conditions) noexcept {
   HealthVerdict worst;
   double value = score.score.value_or(1);
   if (value < kFailedBelow) worst = {HealthState::kFailed, WorstReason(score)};

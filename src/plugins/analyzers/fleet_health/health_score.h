@@ -160,7 +160,7 @@ struct HealthVerdict {
   std::string_view reason;  // a name of kHealthWeights or kHealthConditionRows; empty when ok
 };
 // The word that stands for a score and the conditions that hold.
-HealthVerdict JudgeHealth(const HealthScore& score, const ConditionSet& conditions) noexcept;
+HealthVerdict CheckHealth(const HealthScore& score, const ConditionSet& conditions) noexcept;
 
 // The score that is exported: at most the lowest ceiling of the conditions that hold. Absent when there is
 // neither a score nor a condition.

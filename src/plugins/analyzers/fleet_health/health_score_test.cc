@@ -22,7 +22,7 @@ ConditionSet With(std::initializer_list<HealthCondition> conditions) {
   return set;
 }
 HealthVerdict Validation(const HealthInputs& inputs, const ConditionSet& conditions = {}) {
-  return JudgeHealth(ScoreOf(inputs), conditions);
+  return CheckHealth(ScoreOf(inputs), conditions);
 }
 
 TEST(HealthScore, WeightsAddUpToOne) {

@@ -40,10 +40,10 @@ class RecentGrowth {
 class Lasting {
  public:
   // Whether `holds` has been true in every call since at least `patience_ns` ago.
-  bool For(int64_t patience_ns, bool holds, int64_t now_ns) noexcept {
+  bool For(int64_t delay_ns, bool holds, int64_t now_ns) noexcept {
     if (!holds) since_ns_ = 0;
     else if (since_ns_ == 0) since_ns_ = now_ns;
-    return holds && now_ns - since_ns_ >= patience_ns;
+    return holds && now_ns - since_ns_ >= delay_ns;
   }
   void Reset() noexcept { since_ns_ = 0; }
 

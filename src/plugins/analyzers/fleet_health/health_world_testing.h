@@ -66,7 +66,7 @@ class World {
  public:
   explicit World(size_t gpus) {
     env_.clock = &clock_;
-    env_.events = &desk_;
+    env_.events = &queue_;
     Config config;
     config.Set("window", Duration(std::chrono::seconds(300)), {});
     analyzer_ = *fleet_health_analyzer.create(config, env_);
@@ -79,13 +79,13 @@ class World {
   }
   void Tick(Duration after) {
     clock_.Advance(after);
-    snapshot_.frames.assign(1, {source_.Run(clock_.Now()), "nvidia", Standing::kNative, false});
+    snapshot_.frames.assign(1, {source_.Run(clock_.Now()), "nvidia", Precedence::kNative, false});
     snapshot_.closed_at = clock_.Now();
     out_.Begin(clock_.Now());
     static_cast<void>(analyzer_->Analyze(snapshot_, out_));
     frame_ = out_.Finish();
     Read();
-    static_cast<void>(desk_.Take());
+    static_cast<void>(queue_.Take());
   }
 
   // What the last tick says of a GPU, as far as it is fresh.
@@ -115,7 +115,7 @@ class World {
   }
 
   ManualClock clock_;
-  EventQueue desk_;
+  EventQueue queue_;
   Env env_;
   Source source_;
   Snapshot snapshot_;

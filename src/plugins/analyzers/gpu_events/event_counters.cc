@@ -92,16 +92,16 @@ void EventCounters::WriteGpu(PerGpu& gpu, Watched watched, FrameWriter& out) {
   for (size_t i = 0; i < kGrades; ++i) out.Set(gpu.ras_series[i], gpu.ras[i]);
 }
 
-void EventCounters::Write(const GpuEventTable& book, Watched watched, Instant now, FrameWriter& out) {
+void EventCounters::Write(const GpuEventTable& table, Watched watched, Instant now, FrameWriter& out) {
   for (size_t i = 0; i < std::size(kEvents); ++i) {
     if (!event_series_[i])
       event_series_[i] = out.table().Declare(kSelfEvents, {}, {{"event", kEvents[i]->name}});
     out.Set(event_series_[i], events_[i]);
   }
-  if (gpus_.size() < book.size()) gpus_.resize(book.size());
+  if (gpus_.size() < table.size()) gpus_.resize(table.size());
   for (size_t i = 0; i < gpus_.size(); ++i) {
     PerGpu& gpu = gpus_[i];
-    const KnownGpu& known = book[i];
+    const KnownGpu& known = table[i];
     bool gone = !known.present && now.boot_ns - known.seen_boot_ns > kKeepGoneNs;
     if (gpu.entity && (gone || gpu.entity != known.entity)) Undeclare(gpu, out.table());
     if (gone) continue;

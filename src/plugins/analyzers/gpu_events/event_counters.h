@@ -37,7 +37,7 @@ class EventCounters {
   struct Watched {
     bool xids = false, ras = false;
   };
-  void Write(const GpuEventTable& book, Watched watched, Instant now, FrameWriter& out);
+  void Write(const GpuEventTable& table, Watched watched, Instant now, FrameWriter& out);
 
  private:
   static constexpr size_t kGrades = 3;

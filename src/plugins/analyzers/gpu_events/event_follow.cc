@@ -48,7 +48,7 @@ std::optional<Event> EventFollow::Of(const Event& xid) {
   return event;
 }
 
-bool EventFollow::Told(const Event& event, std::string_view device, bool derived) {
+bool EventFollow::Reported(const Event& event, std::string_view device, bool derived) {
   bool poison = event.name == kEventGpuPoison.name;
   if (!poison && event.name != kEventGpuInterconnectFailure.name) return false;
   std::string what = WhatOf(event);

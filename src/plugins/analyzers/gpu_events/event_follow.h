@@ -21,7 +21,7 @@ class EventFollow {
 
   // Whether this has been told of the device already. Remembers it. `derived`: it comes from Of. What a
   // source tells by itself of a link is told always, since it names the link.
-  bool Told(const Event& event, std::string_view device, bool derived);
+  bool Reported(const Event& event, std::string_view device, bool derived);
 
  private:
   struct Known {

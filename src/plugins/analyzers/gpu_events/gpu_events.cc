@@ -92,7 +92,7 @@ bool IsRoutine(const Event& event) {
 class GpuEvents final : public Analyzer {
  public:
   GpuEvents(const Config& config, Env& env)
-      : desk_(env.events), clock_(*env.clock), demo_(env.demo), recent_(config.Time("xid_window")) {
+      : queue_(env.events), clock_(*env.clock), demo_(env.demo), recent_(config.Time("xid_window")) {
     if (env.state_dir.empty() || !config.Bool("store")) return;
     IncidentStore::Options options;
     options.path = env.state_dir + "/" + std::string(kIncidentFile);
@@ -104,18 +104,18 @@ class GpuEvents final : public Analyzer {
   }
 
   Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
-    if (!desk_) return Ok();
-    book_.Update(snapshot);
-    ring_.Record(snapshot, book_);
-    for (Event& event : desk_->Take()) Take(std::move(event), snapshot.closed_at);
+    if (!queue_) return Ok();
+    table_.Update(snapshot);
+    ring_.Record(snapshot, table_);
+    for (Event& event : queue_->Take()) Take(std::move(event), snapshot.closed_at);
     join_.TakeReady(snapshot.closed_at, ready_);
-    for (Event& event : ready_) TellOrFold(std::move(event), snapshot.closed_at);
+    for (Event& event : ready_) ReportOrFold(std::move(event), snapshot.closed_at);
     ready_.clear();
     fold_.TakeReady(snapshot.closed_at, ready_);
     for (Event& event : ready_) HandOver(std::move(event));
     ready_.clear();
-    recent_.Write(book_, desk_->Watched(), snapshot.closed_at, out);
-    counters_.Write(book_, {desk_->Watched(), desk_->Watched(kKernelLog)}, snapshot.closed_at, out);
+    recent_.Write(table_, queue_->Watched(), snapshot.closed_at, out);
+    counters_.Write(table_, {queue_->Watched(), queue_->Watched(kKernelLog)}, snapshot.closed_at, out);
     WriteSelf(out);
     return Ok();
   }
@@ -124,18 +124,18 @@ class GpuEvents final : public Analyzer {
   void Take(Event event, Instant now) {
     if (event.at.boot_ns == 0) event.at = now;
     std::string source = event.attributes.Text("event.source");
-    size_t gpu = book_.Find(event);
+    size_t gpu = table_.Find(event);
     // What a real kernel says is not about a simulated GPU, whatever the addresses. A file is a test's.
-    if (gpu != GpuEventTable::kNone && book_[gpu].simulated && (source == "kmsg" || source == "journald"))
+    if (gpu != GpuEventTable::kNone && table_[gpu].simulated && (source == "kmsg" || source == "journald"))
       gpu = GpuEventTable::kNone;
-    if (gpu != GpuEventTable::kNone && !event.entity) event.entity = book_[gpu].entity;
+    if (gpu != GpuEventTable::kNone && !event.entity) event.entity = table_[gpu].entity;
     std::string device = DeviceOf(event, gpu);
     bool xid = event.name == kEventGpuXid.name;
     if (!xid && event.name != kEventGpuLost.name) return TakeAlone(std::move(event), gpu, device, false);
     EventJoin::Key key;
     key.what = std::string(event.name) + (xid ? " " + event.attributes.Text("gpu.xid.code") : "");
     key.device = device;
-    bool wait = !FromKernelLog(source) && desk_->Watched(kKernelLog);
+    bool wait = !FromKernelLog(source) && queue_->Watched(kKernelLog);
     Event counted = event;
     if (join_.Add(std::move(key), std::move(event), wait, now) == EventJoin::Fate::kNew) {
       counters_.Count(counted, gpu);
@@ -152,7 +152,7 @@ class GpuEvents final : public Analyzer {
 
   // What waits for no other source. `derived`: it follows from another event.
   void TakeAlone(Event event, size_t gpu, std::string_view device, bool derived) {
-    if (follow_.Told(event, device, derived)) {
+    if (follow_.Reported(event, device, derived)) {
       ++joined_;
       return;
     }
@@ -168,14 +168,14 @@ class GpuEvents final : public Analyzer {
   }
 
   // Hands over the event, or holds it to be told with others like it.
-  void TellOrFold(Event event, Instant now) {
+  void ReportOrFold(Event event, Instant now) {
     AddFacts(event);
     MarkSimulated(event);
     Settle(event);
     // What a driver or the kernel repeats may be a flood; what we have seen ourselves happens once.
     const bool repeated =
         event.name == kEventGpuXid.name || FromKernelLog(event.attributes.Text("event.source"));
-    if (repeated && fold_.Hold(event, now)) desk_->Suppressed(1);
+    if (repeated && fold_.Hold(event, now)) queue_->Suppressed(1);
     else HandOver(std::move(event));
   }
 
@@ -188,20 +188,20 @@ class GpuEvents final : public Analyzer {
     }
     if (writer_ && !IsRoutine(event)) {
       Incident incident = MakeIncident(event);
-      size_t gpu = book_.FindEntity(event.entity.get());
+      size_t gpu = table_.FindEntity(event.entity.get());
       if (gpu != GpuEventTable::kNone) {
         int64_t at = event.at.boot_ns;
         incident.readings = ReadingsJson(ring_.Between(gpu, at - kBeforeNs, at));
       }
       writer_->Add(std::move(incident));
     }
-    desk_->Publish(std::move(event));
+    queue_->Publish(std::move(event));
   }
 
   // Keeps account of the XIDs that nobody has dealt with.
   void Settle(Event& event) {
     if (event.name == kEventGpuXidClear.name) return ClearXids(event);
-    size_t gpu = book_.FindEntity(event.entity.get());
+    size_t gpu = table_.FindEntity(event.entity.get());
     int64_t at_ns = event.at.boot_ns;
     if (event.name == kEventGpuReset.name) recent_.ClearByReset(gpu, at_ns);
     if (event.name == kEventGpuXid.name && event.severity > EventSeverity::kInfo)
@@ -212,9 +212,9 @@ class GpuEvents final : public Analyzer {
   void ClearXids(Event& event) {
     std::string wanted = event.attributes.Text("gpu.xid.clear.gpu");
     if (wanted.empty()) return recent_.Clear(GpuEventTable::kNone, event.at.boot_ns);
-    for (size_t i = 0; i < book_.size(); ++i) {
-      if (book_[i].uuid != wanted && book_[i].entity->attributes.Text("gpu.index") != wanted) continue;
-      event.entity = book_[i].entity;
+    for (size_t i = 0; i < table_.size(); ++i) {
+      if (table_[i].uuid != wanted && table_[i].entity->attributes.Text("gpu.index") != wanted) continue;
+      event.entity = table_[i].entity;
       recent_.Clear(i, event.at.boot_ns);
     }
     if (!event.entity) Log(LogLevel::kWarn, "events", "xid_clear", "there is no GPU " + wanted);
@@ -227,8 +227,8 @@ class GpuEvents final : public Analyzer {
       for (size_t i = 0; i < 3; ++i)
         dropped_[i] = table.Declare(kSelfEventsDropped, {}, {{"reason", kReasons[i]}});
     }
-    out.Set(dropped_[0], desk_->dropped());
-    out.Set(dropped_[1], desk_->suppressed());
+    out.Set(dropped_[0], queue_->dropped());
+    out.Set(dropped_[1], queue_->suppressed());
     out.Set(dropped_[2], joined_);
     if (!writer_) return;
     if (!writes_[0]) {
@@ -245,10 +245,10 @@ class GpuEvents final : public Analyzer {
     if (stats.bytes != 0) out.Set(size_, stats.bytes);
   }
 
-  EventQueue* const desk_;
+  EventQueue* const queue_;
   const Clock& clock_;
   const bool demo_;
-  GpuEventTable book_;
+  GpuEventTable table_;
   ReadingRing ring_;
   EventJoin join_;
   EventFollow follow_;

@@ -54,7 +54,7 @@ class GpuEventsTest : public ::testing::Test {
     char name[] = "/tmp/gpulens-events-XXXXXX";
     folder_ = ::mkdtemp(name);
     env_.clock = &clock_;
-    env_.events = &desk_;
+    env_.events = &queue_;
     env_.state_dir = folder_;
     for (int64_t i = 0; i < 3; ++i) AddGpu(i, i == 2 ? "amd" : "nvidia");
     MakeAnalyzer();
@@ -98,11 +98,11 @@ class GpuEventsTest : public ::testing::Test {
       collector_.Set(gpus_[i].power, power_);
     }
     snapshot_.closed_at = clock_.Now();
-    snapshot_.frames.assign(1, {collector_.Finish(), "nvidia", Standing::kNative, false});
+    snapshot_.frames.assign(1, {collector_.Finish(), "nvidia", Precedence::kNative, false});
     out_->Begin(clock_.Now());
     EXPECT_TRUE(analyzer_->Analyze(snapshot_, *out_));
     frame_ = out_->Finish();
-    return desk_.TakeReady();
+    return queue_.TakeReady();
   }
 
   std::optional<double> Value(const MetricDesc& desc, std::string_view key = {},
@@ -150,7 +150,7 @@ class GpuEventsTest : public ::testing::Test {
   };
   std::string folder_;
   SharedClock clock_;
-  EventQueue desk_;
+  EventQueue queue_;
   Env env_;
   SeriesTable table_;
   FrameWriter collector_{table_, seconds(1)};
@@ -167,7 +167,7 @@ TEST_F(GpuEventsTest, CountersBeginAtZeroOnceSomebodyWatches) {
   Tick();
   EXPECT_EQ(Xids(0), std::nullopt) << "nobody watches: 0 would be a promise";
   EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(0));
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
   EXPECT_THAT(Xids(0), Optional(0));
   EXPECT_THAT(Xids(1), Optional(0));
@@ -175,7 +175,7 @@ TEST_F(GpuEventsTest, CountersBeginAtZeroOnceSomebodyWatches) {
   EXPECT_THAT(Value(kGpuRasErrors, "gpu.ras.severity", "fatal"), Optional(0));
   EXPECT_EQ(Value(kGpuXidLastErrorTimestamp), std::nullopt) << "absent before the first";
   EXPECT_EQ(Value(kGpuXidCodeErrors), std::nullopt);
-  desk_.Watches("kernel_log", false);
+  queue_.Watches("kernel_log", false);
   Tick();
   EXPECT_EQ(Xids(0), std::nullopt) << "no longer fresh";
 }
@@ -184,12 +184,12 @@ TEST_F(GpuEventsTest, RecentXidsCountByActionUntilTheyAreDealtWith) {
   auto recent = [&](const char* action) { return Value(kGpuXidRecent, "gpu.xid.action", action); };
   Tick();
   EXPECT_EQ(recent("none"), std::nullopt) << "nobody watches";
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
   EXPECT_THAT(recent("none"), Optional(0)) << "watched, and none came";
-  desk_.Report(FromKernel(1, 79));
-  desk_.Report(FromKernel(1, 119));
-  desk_.Report(FromKernel(1, 31));
+  queue_.Report(FromKernel(1, 79));
+  queue_.Report(FromKernel(1, 119));
+  queue_.Report(FromKernel(1, 31));
   Tick();
   EXPECT_THAT(recent("reboot"), Optional(1));
   EXPECT_THAT(recent("reset_gpu"), Optional(1));
@@ -197,18 +197,18 @@ TEST_F(GpuEventsTest, RecentXidsCountByActionUntilTheyAreDealtWith) {
   Event reset;
   reset.name = "gpu.reset";
   reset.entity = gpus_[1].entity;
-  desk_.Report(reset);
+  queue_.Report(reset);
   Tick();
   EXPECT_THAT(recent("reset_gpu"), Optional(0));
   EXPECT_THAT(recent("reboot"), Optional(1)) << "a reset is not enough";
   Event clear;
   clear.name = "gpu.xid.clear";
   clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("0")}});
-  desk_.Report(clear);
+  queue_.Report(clear);
   Tick();
   EXPECT_THAT(recent("reboot"), Optional(1)) << "another GPU's";
   clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("1")}});
-  desk_.Report(clear);
+  queue_.Report(clear);
   auto told = Tick();
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_EQ(told[0].entity, gpus_[1].entity);
@@ -217,9 +217,9 @@ TEST_F(GpuEventsTest, RecentXidsCountByActionUntilTheyAreDealtWith) {
 }
 
 TEST_F(GpuEventsTest, RecentXidsLeaveAfterTheWindow) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
-  desk_.Report(FromKernel(1, 48));
+  queue_.Report(FromKernel(1, 48));
   Tick();
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reset_gpu"), Optional(1));
   Tick(std::chrono::hours(24) + seconds(1));
@@ -227,7 +227,7 @@ TEST_F(GpuEventsTest, RecentXidsLeaveAfterTheWindow) {
 }
 
 TEST_F(GpuEventsTest, TheMessageOutweighsItsCode) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
   auto with = [&](int64_t code, std::string_view key, std::string_view value, std::string_view severity) {
     Event event = FromKernel(1, code);
@@ -235,13 +235,13 @@ TEST_F(GpuEventsTest, TheMessageOutweighsItsCode) {
         AttributeSet({{key, value}, {"gpu.xid.severity", severity}}).OverlaidOn(event.attributes);
     return event;
   };
-  desk_.Report(with(154, "gpu.xid.action", "reboot", "fatal"));
+  queue_.Report(with(154, "gpu.xid.action", "reboot", "fatal"));
   auto told = Tick();
   ASSERT_THAT(told, SizeIs(1));
   EXPECT_EQ(told[0].severity, EventSeverity::kFatal);
   EXPECT_EQ(told[0].attributes.Text("gpu.xid.action"), "reboot");
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reboot"), Optional(1));
-  desk_.Report(with(154, "gpu.xid.action", "none", "info"));
+  queue_.Report(with(154, "gpu.xid.action", "none", "info"));
   Tick();
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reboot"), Optional(1));
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "none"), Optional(0))
@@ -250,7 +250,7 @@ TEST_F(GpuEventsTest, TheMessageOutweighsItsCode) {
   mild.attributes = AttributeSet({{"gpu.xid.severity", std::string_view("warning")},
                                   {"gpu.interconnect.link_index", int64_t{13}}})
                         .OverlaidOn(mild.attributes);
-  desk_.Report(mild);
+  queue_.Report(mild);
   told = Tick();
   ASSERT_THAT(told, SizeIs(2));
   for (const Event& event : told) {
@@ -260,23 +260,23 @@ TEST_F(GpuEventsTest, TheMessageOutweighsItsCode) {
       EXPECT_EQ(event.attributes.Text("gpu.xid.action"), "none");
     }
   }
-  desk_.Report(FromKernel(1, 154));
+  queue_.Report(FromKernel(1, 154));
   told = Tick();
   EXPECT_FALSE(told[0].attributes.Has("gpu.xid.action")) << "without its text nobody knows the order";
   EXPECT_GE(told[0].severity, EventSeverity::kWarning);
 }
 
 TEST_F(GpuEventsTest, RecentXidsOfThisBootSurviveARestart) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   clock_.Advance(std::chrono::hours(2));
   Tick();
-  desk_.Report(FromKernel(0, 79));
-  desk_.Report(FromKernel(1, 48));
+  queue_.Report(FromKernel(0, 79));
+  queue_.Report(FromKernel(1, 48));
   Tick();
   Event clear;
   clear.name = "gpu.xid.clear";
   clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("0")}});
-  desk_.Report(clear);
+  queue_.Report(clear);
   Tick();
   analyzer_.reset();  // writes what waits
   MakeAnalyzer();
@@ -286,9 +286,9 @@ TEST_F(GpuEventsTest, RecentXidsOfThisBootSurviveARestart) {
 }
 
 TEST_F(GpuEventsTest, AnXidOfTheKernelLogIsToldAtOnceWithItsGpuAndItsMeaning) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
-  desk_.Report(FromKernel(1, 79));
+  queue_.Report(FromKernel(1, 79));
   auto ready = Tick();
   ASSERT_THAT(ready, SizeIs(1));
   const Event& event = ready[0];
@@ -306,12 +306,12 @@ TEST_F(GpuEventsTest, AnXidOfTheKernelLogIsToldAtOnceWithItsGpuAndItsMeaning) {
 }
 
 TEST_F(GpuEventsTest, TwoSourcesMakeOneEventWhicheverIsFirst) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
-  desk_.Report(FromNvml(1, 79));
+  queue_.Report(FromNvml(1, 79));
   EXPECT_THAT(Tick(), IsEmpty()) << "waits for the process";
   EXPECT_THAT(Xids(1), Optional(1)) << "but counts at once";
-  desk_.Report(FromKernel(1, 79));
+  queue_.Report(FromKernel(1, 79));
   auto ready = Tick();
   ASSERT_THAT(ready, SizeIs(1));
   EXPECT_EQ(ready[0].attributes.Text("event.source"), "kmsg+nvml");
@@ -321,35 +321,35 @@ TEST_F(GpuEventsTest, TwoSourcesMakeOneEventWhicheverIsFirst) {
   EXPECT_THAT(Value(kSelfEventsDropped, "reason", "duplicate"), Optional(1));
 
   Tick(seconds(60));
-  desk_.Report(FromKernel(0, 31));
+  queue_.Report(FromKernel(0, 31));
   EXPECT_THAT(Tick(), SizeIs(1));
-  desk_.Report(FromNvml(0, 31));
+  queue_.Report(FromNvml(0, 31));
   EXPECT_THAT(Tick(), IsEmpty()) << "the kernel log was first";
   EXPECT_THAT(Xids(0), Optional(1));
 }
 
 TEST_F(GpuEventsTest, NotJoined) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
-  desk_.Report(FromKernel(0, 31));
-  desk_.Report(FromKernel(0, 31));  // one source, twice: twice
-  desk_.Report(FromKernel(1, 31));  // another GPU
-  desk_.Report(FromNvml(1, 45));    // another code
+  queue_.Report(FromKernel(0, 31));
+  queue_.Report(FromKernel(0, 31));  // one source, twice: twice
+  queue_.Report(FromKernel(1, 31));  // another GPU
+  queue_.Report(FromNvml(1, 45));    // another code
   EXPECT_THAT(Tick(), SizeIs(3));
   EXPECT_THAT(Tick(seconds(6)), SizeIs(1)) << "NVML's comes after the wait";
   EXPECT_THAT(Xids(0), Optional(2));
   EXPECT_THAT(Xids(1), Optional(2));
   // More than five seconds apart they are two.
-  desk_.Report(FromKernel(0, 79));
+  queue_.Report(FromKernel(0, 79));
   Tick();
   clock_.Advance(milliseconds(5100));
-  desk_.Report(FromNvml(0, 79));
+  queue_.Report(FromNvml(0, 79));
   Tick(milliseconds(1));
   EXPECT_THAT(Xids(0), Optional(4));
 }
 
 TEST_F(GpuEventsTest, WhatFollowsFromAnXidIsToldOnce) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
   auto named = [](const std::vector<Event>& events, std::string_view name) {
     std::vector<Event> found;
@@ -364,47 +364,47 @@ TEST_F(GpuEventsTest, WhatFollowsFromAnXidIsToldOnce) {
     event.attributes = AttributeSet({{key, value}, {"event.source", std::string_view("nvml")}});
     return event;
   };
-  desk_.Report(FromNvml(1, 94));  // three words for one thing
-  desk_.Report(from_nvml("gpu.poison", "gpu.poison.result", "contained"));
-  desk_.Report(FromKernel(1, 94));
+  queue_.Report(FromNvml(1, 94));  // three words for one thing
+  queue_.Report(from_nvml("gpu.poison", "gpu.poison.result", "contained"));
+  queue_.Report(FromKernel(1, 94));
   auto poison = named(Tick(), "gpu.poison");
   ASSERT_THAT(poison, SizeIs(1));
   EXPECT_EQ(poison[0].attributes.Text("gpu.poison.result"), "contained");
   EXPECT_EQ(poison[0].entity, gpus_[1].entity);
   EXPECT_THAT(Value(kSelfEvents, "event", "gpu.poison"), Optional(1));
-  desk_.Report(FromKernel(1, 95));
-  desk_.Report(FromKernel(0, 94));
+  queue_.Report(FromKernel(1, 95));
+  queue_.Report(FromKernel(0, 94));
   EXPECT_THAT(named(Tick(), "gpu.poison"), SizeIs(2)) << "another result, another GPU";
 
   Tick(seconds(10));
-  desk_.Report(FromKernel(1, 149));
-  desk_.Report(FromKernel(1, 150));
+  queue_.Report(FromKernel(1, 149));
+  queue_.Report(FromKernel(1, 150));
   auto links = named(Tick(), "gpu.interconnect.failure");
   ASSERT_THAT(links, SizeIs(1)) << "one fault, two codes";
   EXPECT_EQ(links[0].attributes.Text("gpu.interconnect.type"), "nvlink");
   EXPECT_EQ(links[0].attributes.Text("event.source"), "kmsg");
   EXPECT_FALSE(links[0].attributes.Has("process.pid"));
-  desk_.Report(from_nvml("gpu.interconnect.failure", "gpu.interconnect.error_type", "down"));
+  queue_.Report(from_nvml("gpu.interconnect.failure", "gpu.interconnect.error_type", "down"));
   EXPECT_THAT(named(Tick(), "gpu.interconnect.failure"), SizeIs(1)) << "it says which link";
   Tick(seconds(10));
-  desk_.Report(FromKernel(1, 74));
+  queue_.Report(FromKernel(1, 74));
   EXPECT_THAT(named(Tick(), "gpu.interconnect.failure"), SizeIs(1));
-  desk_.Report(FromKernel(1, 31));
+  queue_.Report(FromKernel(1, 31));
   EXPECT_THAT(Tick(), SizeIs(1)) << "most codes stand for themselves";
 }
 
 TEST_F(GpuEventsTest, WithoutAKernelLogNvmlWaitsForNobody) {
-  desk_.Watches("nvml", true);
+  queue_.Watches("nvml", true);
   Tick();
-  desk_.Report(FromNvml(0, 48));
+  queue_.Report(FromNvml(0, 48));
   auto ready = Tick();
   ASSERT_THAT(ready, SizeIs(1));
   EXPECT_EQ(ready[0].attributes.Text("gpu.xid.action"), "reset_gpu");
 }
 
 TEST_F(GpuEventsTest, ACodeNobodyKnowsHasNoAction) {
-  desk_.Watches("kernel_log", true);
-  desk_.Report(FromKernel(0, 4000));
+  queue_.Watches("kernel_log", true);
+  queue_.Report(FromKernel(0, 4000));
   auto ready = Tick();
   ASSERT_THAT(ready, SizeIs(1));
   EXPECT_EQ(ready[0].attributes.Text("gpu.xid.class"), "unknown");
@@ -414,8 +414,8 @@ TEST_F(GpuEventsTest, ACodeNobodyKnowsHasNoAction) {
 }
 
 TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
-  desk_.Watches("kernel_log", true);
-  for (int64_t code = 1; code <= 100; ++code) desk_.Report(FromKernel(0, code));
+  queue_.Watches("kernel_log", true);
+  for (int64_t code = 1; code <= 100; ++code) queue_.Report(FromKernel(0, code));
   Tick();
   size_t series = 0;
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot)
@@ -427,13 +427,13 @@ TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
 
 // A broken GPU may say the same thing thousands of times in a second: all are counted, few are told.
 TEST_F(GpuEventsTest, EqualEventsOfAFloodAreToldTogether) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
   auto flood = [&](int count) {
-    for (int i = 0; i < count; ++i) desk_.Report(FromKernel(0, 31));
+    for (int i = 0; i < count; ++i) queue_.Report(FromKernel(0, 31));
   };
   flood(3000);
-  desk_.Report(FromKernel(1, 31));
+  queue_.Report(FromKernel(1, 31));
   EXPECT_THAT(Tick(), SizeIs(EventFold::kEach + 1)) << "what differs is told";
   EXPECT_THAT(Xids(0), Optional(3000));
   EXPECT_THAT(Value(kSelfEventsDropped, "reason", "rate_limit"), Optional(3000 - 5));
@@ -457,10 +457,10 @@ TEST_F(GpuEventsTest, EqualEventsOfAFloodAreToldTogether) {
 }
 
 TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
   gpus_[0].here = false;
-  desk_.Report(FromKernel(0, 79));
+  queue_.Report(FromKernel(0, 79));
   Tick(seconds(5));
   EXPECT_THAT(Xids(0), Optional(1)) << "an alert must be able to see it";
   Tick(seconds(1000));
@@ -473,9 +473,9 @@ TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) 
 TEST_F(GpuEventsTest, ARealKernelDoesNotSpeakOfSimulatedGpus) {
   gpus_.clear();
   AddGpu(5, "nvidia", true);
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   Tick();
-  desk_.Report(FromKernel(5, 79));
+  queue_.Report(FromKernel(5, 79));
   auto ready = Tick();
   ASSERT_THAT(ready, SizeIs(1));
   EXPECT_FALSE(ready[0].entity);
@@ -483,15 +483,15 @@ TEST_F(GpuEventsTest, ARealKernelDoesNotSpeakOfSimulatedGpus) {
 }
 
 TEST_F(GpuEventsTest, UnknownDevicesAndOtherEventsPassThrough) {
-  desk_.Watches("kernel_log", true);
-  desk_.Report(FromKernel(9, 79));
+  queue_.Watches("kernel_log", true);
+  queue_.Report(FromKernel(9, 79));
   Event oom;
   oom.at = clock_.Now();
   oom.name = "host.oom_kill";
-  desk_.Report(oom);
+  queue_.Report(oom);
   Event odd;
   odd.name = "not.in.the.catalogue";
-  desk_.Report(odd);
+  queue_.Report(odd);
   EXPECT_THAT(Tick(), SizeIs(3));
   EXPECT_THAT(Value(kSelfEvents, "event", "host.oom_kill"), Optional(1));
   EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(1));
@@ -500,7 +500,7 @@ TEST_F(GpuEventsTest, UnknownDevicesAndOtherEventsPassThrough) {
 
 // Virtual functions of one device are GPUs of their own; what stands beside a GPU on its board is not.
 TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   SeriesTable table;
   FrameWriter writer(table, seconds(10));
   std::vector<Series> info;
@@ -511,14 +511,14 @@ TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
   writer.Begin(clock_.Now());
   for (Series series : info) writer.Set(series, 1);
   Snapshot snapshot;
-  snapshot.frames.push_back({writer.Finish(), "nvidia", Standing::kNative, false});
-  GpuEventTable book;
-  book.Update(snapshot);
+  snapshot.frames.push_back({writer.Finish(), "nvidia", Precedence::kNative, false});
+  GpuEventTable table;
+  table.Update(snapshot);
   auto find = [&](std::string_view bus) -> std::string {
     Event event;
     event.attributes = AttributeSet({{"gpu.pci.bus_id", bus}});
-    const size_t at = book.Find(event);
-    return at == GpuEventTable::kNone ? "none" : book[at].uuid;
+    const size_t at = table.Find(event);
+    return at == GpuEventTable::kNone ? "none" : table[at].uuid;
   };
   EXPECT_EQ(find("0000:0a:00.1"), "0000:0a:00.1");
   EXPECT_EQ(find("00000000:0A:00.2"), "0000:0a:00.2");
@@ -529,7 +529,7 @@ TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
 }
 
 TEST_F(GpuEventsTest, RasBySeverity) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   std::string bus = Bus(2);
   Event ras;
   ras.at = clock_.Now();
@@ -537,7 +537,7 @@ TEST_F(GpuEventsTest, RasBySeverity) {
   ras.attributes = AttributeSet({{"gpu.pci.bus_id", std::string_view(bus)},
                                  {"gpu.ras.severity", std::string_view("corrected")},
                                  {"event.source", std::string_view("kmsg")}});
-  desk_.Report(ras);
+  queue_.Report(ras);
   auto ready = Tick();
   EXPECT_EQ(ready.at(0).severity, EventSeverity::kWarning);
   EXPECT_THAT(Value(kGpuRasErrors, "gpu.ras.severity", "corrected"), Optional(1));
@@ -545,12 +545,12 @@ TEST_F(GpuEventsTest, RasBySeverity) {
 }
 
 TEST_F(GpuEventsTest, KeepsTheHalfMinuteBeforeAndRemembersOverARestart) {
-  desk_.Watches("kernel_log", true);
+  queue_.Watches("kernel_log", true);
   for (int i = 0; i < 90; ++i) {
     power_ = 300 + i;
     Tick();
   }
-  desk_.Report(FromKernel(1, 79));
+  queue_.Report(FromKernel(1, 79));
   int64_t happened = clock_.Now().unix_ns;
   Tick();
   analyzer_.reset();  // writes what waits
@@ -572,8 +572,8 @@ TEST_F(GpuEventsTest, KeepsTheHalfMinuteBeforeAndRemembersOverARestart) {
 }
 
 TEST_F(GpuEventsTest, ASteadyTickDoesNotAllocate) {
-  desk_.Watches("kernel_log", true);
-  desk_.Report(FromKernel(1, 79));
+  queue_.Watches("kernel_log", true);
+  queue_.Report(FromKernel(1, 79));
   for (int i = 0; i < 70; ++i) Tick();
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own operator new";
   collector_.Begin(clock_.Now() + seconds(1));
@@ -596,12 +596,12 @@ TEST_F(GpuEventsTest, WhatADemoReportsIsMarkedWhateverItIsAbout) {
   driver.at = clock_.Now();
   driver.name = "gpulens.reader";
   driver.attributes = AttributeSet({{"gpulens.change", std::string_view("crashed")}});
-  desk_.Report(driver);
+  queue_.Report(driver);
   Event oom;
   oom.at = clock_.Now();
   oom.name = "host.oom_kill";
   oom.attributes = AttributeSet({{"event.source", std::string_view("kmsg")}});
-  desk_.Report(oom);
+  queue_.Report(oom);
   auto events = Tick();
   ASSERT_THAT(events, SizeIs(2));
   EXPECT_EQ(events[0].attributes.Text("simulated"), "true");
@@ -617,7 +617,7 @@ TEST_F(GpuEventsTest, AFaultWithoutACodeIsAsBadAsItsMessage) {
     event.at = clock_.Now();
     event.name = "gpu.driver.fault";
     event.attributes = AttributeSet({{"gpu.driver.fault", std::string_view(fault)}});
-    desk_.Report(event);
+    queue_.Report(event);
     auto events = Tick();
     ASSERT_THAT(events, SizeIs(1)) << fault;
     EXPECT_EQ(events[0].severity, severity) << fault;

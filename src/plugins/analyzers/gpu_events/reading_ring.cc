@@ -48,12 +48,12 @@ uint32_t ReadingRing::ColumnOf(Ring& ring, const SeriesInfo& info) const {
   return static_cast<uint32_t>(ring.columns.size() - 1);
 }
 
-const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuEventTable& book) {
+const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuEventTable& table) {
   auto [at, added] = plans_.try_emplace(layout.id());
   Plan& plan = at->second;
   plan.used = tick_;
-  if (!added && plan.gpus == book.size()) return plan;
-  plan.gpus = book.size();
+  if (!added && plan.gpus == table.size()) return plan;
+  plan.gpus = table.size();
   plan.wanted.clear();
   // By family first, so that the columns go to what is wanted most.
   for (const MetricDesc* desc : kKept) {
@@ -61,8 +61,8 @@ const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuEven
       const SeriesInfo& info = layout[slot];
       if (info.desc != desc || info.cells() != 1) continue;
       // Parts of a GPU (MIG slices, links) have series of the same families; the GPU's own are meant.
-      size_t gpu = book.FindEntity(info.entity.get());
-      if (gpu == GpuEventTable::kNone || book[gpu].entity != info.entity) continue;
+      size_t gpu = table.FindEntity(info.entity.get());
+      if (gpu == GpuEventTable::kNone || table[gpu].entity != info.entity) continue;
       uint32_t column = ColumnOf(rings_[gpu], info);
       if (column < kColumns) plan.wanted.push_back({slot, static_cast<uint32_t>(gpu), column});
     }
@@ -97,11 +97,11 @@ ReadingRing::Sample* ReadingRing::OpenSample(Ring& ring, int64_t now_ns) const {
   return ring.open = &sample;
 }
 
-void ReadingRing::Record(const Snapshot& snapshot, const GpuEventTable& book) {
+void ReadingRing::Record(const Snapshot& snapshot, const GpuEventTable& table) {
   int64_t now_ns = snapshot.closed_at.boot_ns;
   if (!Due(now_ns)) return;
   ++tick_;
-  if (rings_.size() < book.size()) rings_.resize(book.size());
+  if (rings_.size() < table.size()) rings_.resize(table.size());
   for (Ring& ring : rings_) {
     if (ring.samples.empty()) {
       ring.samples.resize(slots_);
@@ -111,7 +111,7 @@ void ReadingRing::Record(const Snapshot& snapshot, const GpuEventTable& book) {
   }
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Frame& frame = *entry.frame;
-    for (const Wanted& wanted : PlanOf(*frame.layout, book).wanted) {
+    for (const Wanted& wanted : PlanOf(*frame.layout, table).wanted) {
       if (frame.quality[wanted.slot] != Quality::kOk) continue;
       const SeriesInfo& info = (*frame.layout)[wanted.slot];
       Cell cell = frame.cells[info.first_cell];

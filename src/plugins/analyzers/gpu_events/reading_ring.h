@@ -21,7 +21,7 @@ class ReadingRing {
   static constexpr int64_t kKeepNs = 60'000'000'000;
 
   // Takes the readings of a tick. Only those just read: a value that merely rides along is no new reading.
-  void Record(const Snapshot& snapshot, const GpuEventTable& book);
+  void Record(const Snapshot& snapshot, const GpuEventTable& table);
   // The readings of a GPU from `from` to `to` (boot time), times relative to `to`.
   IncidentReadings Between(size_t gpu, int64_t from_ns, int64_t to_ns) const;
 
@@ -50,7 +50,7 @@ class ReadingRing {
     size_t gpus = 0;  // known when it was made
   };
 
-  const Plan& PlanOf(const Layout& layout, const GpuEventTable& book);
+  const Plan& PlanOf(const Layout& layout, const GpuEventTable& table);
   uint32_t ColumnOf(Ring& ring, const SeriesInfo& info) const;
   Sample* OpenSample(Ring& ring, int64_t now_ns) const;
   bool Due(int64_t now_ns);

@@ -77,10 +77,10 @@ void RecentXids::WriteGpu(PerGpu& gpu, Instant now, FrameWriter& out) const {
   }
 }
 
-void RecentXids::Write(const GpuEventTable& book, bool watched, Instant now, FrameWriter& out) {
-  if (gpus_.size() < book.size()) gpus_.resize(book.size());
-  for (size_t i = 0; i < book.size(); ++i) {
-    const KnownGpu& known = book[i];
+void RecentXids::Write(const GpuEventTable& table, bool watched, Instant now, FrameWriter& out) {
+  if (gpus_.size() < table.size()) gpus_.resize(table.size());
+  for (size_t i = 0; i < table.size(); ++i) {
+    const KnownGpu& known = table[i];
     PerGpu& gpu = gpus_[i];
     if (!gpu.recalled && !known.uuid.empty()) {
       gpu.recalled = true;

@@ -36,7 +36,7 @@ class RecentXids {
   };
   void Remember(std::vector<Past> past);
 
-  void Write(const GpuEventTable& book, bool watched, Instant now, FrameWriter& out);
+  void Write(const GpuEventTable& table, bool watched, Instant now, FrameWriter& out);
 
  private:
   static constexpr size_t kActions = 8;

@@ -26,7 +26,7 @@ class GpuSummaryTest : public ::testing::Test {
       gpus_.Set(series_[i], loads[i]);
     }
     Snapshot snapshot;
-    snapshot.frames = {{gpus_.Finish(), "nvidia", Standing::kNative, false}};
+    snapshot.frames = {{gpus_.Finish(), "nvidia", Precedence::kNative, false}};
     out_.Begin(clock_.Now());
     EXPECT_TRUE(analyzer_->Analyze(snapshot, out_));
     return out_.Finish();

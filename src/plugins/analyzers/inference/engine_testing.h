@@ -33,7 +33,7 @@ class AnalyzerRun {
     for (EnginePage* page : pages) frames_.push_back(page->Run(now()));
     size_t i = 0;
     for (EnginePage* page : pages) {
-      snapshot_.frames.push_back({frames_[i++], page->source(), Standing::kNative, false});
+      snapshot_.frames.push_back({frames_[i++], page->source(), Precedence::kNative, false});
     }
     Tick();
   }

@@ -435,7 +435,7 @@ TEST(FullTable, IsAskedOnceAReading) {
     Ref<const Frame> frame = page.Run(clock.Now());
     for (int tick = 0; tick < 5; ++tick) {
       out.Begin(clock.Now());
-      source.Update({frame, "engines/a", Standing::kNative, false}, seconds(60), scratch, out);
+      source.Update({frame, "engines/a", Precedence::kNative, false}, seconds(60), scratch, out);
       EXPECT_TRUE(out.Finish());
     }
     EXPECT_EQ(table.refused(SeriesRefusal::kLimit), reading);
@@ -463,7 +463,7 @@ TEST(Memory, OfAnEngineIsWhatTheHeaderSays) {
       if (with_histogram) page.Observe(kInferenceTimeToFirstToken, {MODEL}, bounds, 3, 1);
       Ref<const Frame> frame = page.Run(clock.Now());
       out.Begin(clock.Now());
-      source.Update({frame, "engines/a", Standing::kNative, false}, seconds(60), scratch, out);
+      source.Update({frame, "engines/a", Precedence::kNative, false}, seconds(60), scratch, out);
       static_cast<void>(out.Finish());
     }
     if (!with_histogram) before = source.memory_bytes();

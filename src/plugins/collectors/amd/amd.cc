@@ -27,7 +27,7 @@ constexpr auto kMedium = std::chrono::seconds(10);
 constexpr auto kSlow = std::chrono::seconds(60);
 
 bool Simulated(const Config& config) { return config.Text("library") == kSimulated; }
-bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }
+bool Queried(const Config& config) { return config.Text("library") != kDefaultLibrary; }
 
 driver::SourceOptions MakeSourceOptions(const Config& config) {
   driver::SourceOptions options;
@@ -37,7 +37,7 @@ driver::SourceOptions MakeSourceOptions(const Config& config) {
   options.slow = std::max<Duration>(kSlow, options.interval);
   options.build_id = std::string(Version()) + " " + std::string(Revision());
   if (Simulated(config)) options.arguments.push_back("--simulated");
-  else if (Asked(config)) options.library_path = config.Text("library");
+  else if (Queried(config)) options.library_path = config.Text("library");
   return options;
 }
 
@@ -50,8 +50,8 @@ class AmdCollector final : public Collector {
         options_{Simulated(config), config.Bool("serial"), config.Bool("engines")} {
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
-    patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
-                    std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
+    max_age_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
+                   std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
   }
   ~AmdCollector() override {
     if (env_.stats) env_.stats->amdsmi_driver_pid = 0;
@@ -106,7 +106,7 @@ class AmdCollector final : public Collector {
     while (series_.size() < devices.size()) series_.emplace_back(options_);
     for (size_t i = 0; i < devices.size(); ++i) {
       const driver::Device& device = devices[i];
-      series_[i].Update(device, BoardOf(device, i), patience_, out);
+      series_[i].Update(device, BoardOf(device, i), max_age_, out);
       events_.Device(device, series_[i].home(), now);
     }
     ReloadWhenDivided(devices);
@@ -139,7 +139,7 @@ class AmdCollector final : public Collector {
   driver::DriverSource source_;
   amd::AmdEvents events_;
   const amd::AmdSeries::Options options_;
-  amd::FieldMaxAge patience_;
+  amd::FieldMaxAge max_age_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
   DriverSeries driver_series_{"amdsmi"};
@@ -149,7 +149,7 @@ class AmdCollector final : public Collector {
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   // Without a device on the bus no process is started again and again to find that out.
-  if (!Asked(config) && (env.demo || amdsmi::ProbeGpus().pci_gpus.empty())) {
+  if (!Queried(config) && (env.demo || amdsmi::ProbeGpus().pci_gpus.empty())) {
     return Status{Code::kUnavailable, "no AMD GPU on the PCI bus"};
   }
   return std::unique_ptr<Collector>(std::make_unique<AmdCollector>(config, env));
@@ -164,8 +164,8 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   }
   driver::Hardware probe = env.demo ? driver::Hardware{} : amdsmi::ProbeGpus();
   if (probe.pci_gpus.empty()) {
-    finding.kind = Asked(config) ? Finding::kFound : Finding::kNotHere;
-    finding.what = Asked(config) ? "library " + config.Text("library") : "";
+    finding.kind = Queried(config) ? Finding::kFound : Finding::kNotHere;
+    finding.what = Queried(config) ? "library " + config.Text("library") : "";
     finding.why = "no AMD GPU on the PCI bus";
     return {finding};
   }

@@ -27,16 +27,16 @@ class AmdRun {
     library_ = std::make_unique<amdsmi::AmdsmiLibrary>("", &amdsmi::FakeAmdsmiLookup);
     auto opened = library_->Open(slot_);
     EXPECT_EQ(opened.fault, driver::Fault::kNone) << opened.detail;
-    book_.Begin(clock.Now(), std::chrono::minutes(5));
-    book_.Expect(opened.devices);
+    table_.Begin(clock.Now(), std::chrono::minutes(5));
+    table_.Expect(opened.devices);
     for (uint32_t i = 0; i < opened.devices; ++i) {
       readers_.push_back(library_->MakeReader(
           i, slot_, clock, {std::chrono::seconds(1), std::chrono::seconds(10), std::chrono::seconds(60)}));
       series_.emplace_back(options);
       Attach(i);
     }
-    patience_.ns = {Duration(std::chrono::seconds(2)).count(), Duration(std::chrono::seconds(12)).count(),
-                    Duration(std::chrono::seconds(62)).count()};
+    max_age_.ns = {Duration(std::chrono::seconds(2)).count(), Duration(std::chrono::seconds(12)).count(),
+                   Duration(std::chrono::seconds(62)).count()};
   }
 
   void Use(const std::string& profile) {
@@ -49,7 +49,7 @@ class AmdRun {
     report.state = readers_[index]->Attach().state;
     for (const auto& [key, value] : readers_[index]->facts())
       report.facts[report.fact_count++] = {key, value};
-    EXPECT_TRUE(book_.Take(report).ok());
+    EXPECT_TRUE(table_.Take(report).ok());
   }
 
   // A round of every reader, without the collector.
@@ -62,10 +62,10 @@ class AmdRun {
     for (size_t i = 0; i < series_.size(); ++i) {
       EntityRef board;
       for (size_t other = 0; other < i; ++other) {
-        bool same = book_.devices()[other].Fact("gpu") == book_.devices()[i].Fact("gpu");
+        bool same = table_.devices()[other].Fact("gpu") == table_.devices()[i].Fact("gpu");
         if (same && series_[other].first()) board = series_[other].board();
       }
-      series_[i].Update(book_.devices()[i], board, patience_, writer);
+      series_[i].Update(table_.devices()[i], board, max_age_, writer);
     }
     frame = writer.Finish();
   }
@@ -78,7 +78,7 @@ class AmdRun {
   std::string Page() {
     Snapshot snapshot;
     snapshot.closed_at = clock.Now();
-    snapshot.frames.push_back({frame, frame->source, Standing::kNative, false});
+    snapshot.frames.push_back({frame, frame->source, Precedence::kNative, false});
     TextPage page(ExpositionFormat::kOpenMetrics100, &NameNative);
     std::string text;
     page.Render(snapshot, text);
@@ -121,7 +121,7 @@ class AmdRun {
     explicit Agent(AmdRun& owner) : run(owner) {}
     bool Send(std::span<const std::byte> bytes) noexcept override {
       auto message = driver::DecodeMessage(bytes, amdsmi::AmdsmiVendor());
-      EXPECT_TRUE(message.ok() && run.book_.Take(*message, run.clock.Now()).ok());
+      EXPECT_TRUE(message.ok() && run.table_.Take(*message, run.clock.Now()).ok());
       return true;
     }
     AmdRun& run;
@@ -130,11 +130,11 @@ class AmdRun {
   driver::CallSlot slot_;
   std::unique_ptr<amdsmi::AmdsmiLibrary> library_;
   driver::PlainVendorState vendor_state_;
-  driver::DeviceTable book_{amdsmi::AmdsmiVendor(), vendor_state_};
+  driver::DeviceTable table_{amdsmi::AmdsmiVendor(), vendor_state_};
   Agent agent_{*this};
   std::vector<std::unique_ptr<driver::DeviceReader>> readers_;
   std::vector<AmdSeries> series_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
 };
 
 }  // namespace gpulens::amd

@@ -91,7 +91,7 @@ void AmdSeries::DeclareBoard(const driver::Device& device, SeriesTable& table) {
   info_ = table.Declare(kGpuInfo, board_, SetOf(info));
 }
 
-void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& patience,
+void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
                        FrameWriter& out) {
   bool changed = home() && !device.facts.empty() && device.identity_version != identity_version_;
   // The board began a new identity: its partitions follow.
@@ -106,7 +106,7 @@ void AmdSeries::Update(const driver::Device& device, const EntityRef& board, con
     Declare(device, board, out.table());
   }
   device_ = &device;
-  patience_ = &patience;
+  max_age_ = &max_age;
   now_ = out.read_at();
   ++update_;
   UpdateState(out);
@@ -142,11 +142,11 @@ const AmdSeries::Reading* AmdSeries::Fresh(Field field, unsigned copy, FrameWrit
   const Reading& reading = At(field, copy);
   if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
   // A GPU that no longer answers has no slow readings that still hold.
-  if (now_.boot_ns - device_->last_read_boot_ns > patience_->ns[static_cast<size_t>(driver::Tier::kFast)])
+  if (now_.boot_ns - device_->last_read_boot_ns > max_age_->ns[static_cast<size_t>(driver::Tier::kFast)])
     return nullptr;
   int64_t age = now_.boot_ns - reading.boot_ns;
   driver::Tier tier = amdsmi::AmdsmiVendor().fields[amdsmi::SlotOf(field)].tier;
-  if (age > patience_->ns[static_cast<size_t>(tier)]) return nullptr;
+  if (age > max_age_->ns[static_cast<size_t>(tier)]) return nullptr;
   out.ReadAt(now_ + Duration(-age));
   return &reading;
 }

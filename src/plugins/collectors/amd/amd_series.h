@@ -32,7 +32,7 @@ class AmdSeries {
   // Ends all series: the identity changed, or the device is gone.
   void Retire(SeriesTable& table);
   // `board`: the entity of the whole GPU, for a partition other than the first; null: not known yet.
-  void Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& patience,
+  void Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
               FrameWriter& out);
 
   // The GPU as a whole; null until it is known, and for a partition other than the first.
@@ -101,7 +101,7 @@ class AmdSeries {
 
   // Of the present update.
   const driver::Device* device_ = nullptr;
-  const FieldMaxAge* patience_ = nullptr;
+  const FieldMaxAge* max_age_ = nullptr;
   Instant now_;
 
   std::array<Series, kRowSeries> rows_;

@@ -263,16 +263,16 @@ TEST(AmdSeriesTest, SeriesAreThoseOfTheSpecAndAttributesThoseOfTheRow) {
 }
 
 TEST(AmdEventsTest, EachChangeIsToldOnce) {
-  EventQueue desk;
+  EventQueue queue;
   Env env;
-  env.events = &desk;
+  env.events = &queue;
   AmdEvents events(env);
   ManualClock clock;
   driver::Device device;
   driver::DriverState state;
   auto names = [&] {
     std::vector<std::string> out;
-    for (const Event& event : desk.Take()) out.emplace_back(event.name);
+    for (const Event& event : queue.Take()) out.emplace_back(event.name);
     return out;
   };
   using Names = std::vector<std::string>;
@@ -289,7 +289,7 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
   device.hung_call = static_cast<driver::CallNumber>(amdsmi::Call::kEnergy);
   device.hung_since_boot_ns = clock.Now().boot_ns - 2'000'000'000;
   for (int i = 0; i < 3; ++i) events.Device(device, {}, clock.Now());
-  std::vector<Event> told = desk.Take();
+  std::vector<Event> told = queue.Take();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].attributes.Text("gpu.call"), "amdsmi_get_energy_count");
   EXPECT_EQ(told[0].attributes.Text("gpu.hang.duration"), "2");
@@ -299,7 +299,7 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
   EXPECT_EQ(names(), (Names{"gpu.lost"}));
   device.state = driver::DeviceState::kOk;
   events.Device(device, {}, clock.Now());
-  told = desk.Take();
+  told = queue.Take();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].attributes.Text("gpu.found.reason"), "hotplug");
   state.up = false;

@@ -34,8 +34,8 @@ class GaudiCollector final : public Collector {
   bool fetches() const noexcept override { return true; }
 
   void Fetch(Instant deadline, std::function<void(Status)> done) override {
-    asked_ = skip_ == 0;
-    if (!asked_) {
+    queried_ = skip_ == 0;
+    if (!queried_) {
       --skip_;
       return done(Ok());
     }
@@ -45,9 +45,9 @@ class GaudiCollector final : public Collector {
   Status Collect(FrameWriter& out) override {
     if (!driver_) Declare(out.table());
     const hl_smi::Reading& reading = source_.last();
-    bool good = asked_ && reading.status.ok() && reading.calls != 0;
+    bool good = queried_ && reading.status.ok() && reading.calls != 0;
     WriteDriver(reading, out);
-    if (!asked_)
+    if (!queried_)
       return reading.status.ok() ? Status{Code::kTimeout, "hl-smi has not been run"} : reading.status;
     Instant begun = out.read_at();
     if (good) WriteCards(reading, out);
@@ -110,7 +110,7 @@ class GaudiCollector final : public Collector {
   }
 
   hl_smi::HlSmiSource source_;
-  bool asked_ = false;
+  bool queried_ = false;
   int failures_ = 0, skip_ = 0;
   uint64_t round_ = 0;
   std::map<std::string, GaudiSeries, std::less<>> cards_;

@@ -123,8 +123,8 @@ void GaudiSeries::UpdateShares(const Card& card, FrameWriter& out) {
 
 void GaudiSeries::UpdatePorts(const hl_smi::CardReading& reading, FrameWriter& out) {
   const hl_smi::PortsReading &now = reading.ports, &before = reading.ports_before;
-  if (now.ports.empty() || now.at == ports_told_) return;
-  ports_told_ = now.at;
+  if (now.ports.empty() || now.at == ports_reported_) return;
+  ports_reported_ = now.at;
   out.ReadAt(now.at);
   double seconds = static_cast<double>((now.at - before.at).count()) * 1e-9;
   for (const Port& port : now.ports) {

@@ -35,7 +35,7 @@ class GaudiSeries {
   Series info_, power_share_, memory_percent_;
   std::array<Series, kFields> fields_;
   std::map<int, PortSeries> ports_;
-  Instant ports_told_;
+  Instant ports_reported_;
 };
 
 }  // namespace gpulens

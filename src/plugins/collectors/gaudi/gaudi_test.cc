@@ -26,7 +26,7 @@ using ::testing::Not;
 
 std::string PageOf(const Ref<const Frame>& frame) {
   Snapshot snapshot;
-  snapshot.frames.push_back({frame, frame->source, Standing::kNative, false});
+  snapshot.frames.push_back({frame, frame->source, Precedence::kNative, false});
   TextPage encoder(ExpositionFormat::kText004, NameNative);
   std::string text;
   encoder.Render(snapshot, text);

@@ -167,7 +167,7 @@ class FileSystemPart final : public HostPart {
     for (const FileSystem& now : list_) spaces_.Find([&](const Space& one) { return one.Is(now.mount); });
     Retire(out.table());
     for (const FileSystem& now : list_) {
-      if (now.answer == FileSystem::Answer::kNotAsked || Excluded(now.mount)) continue;
+      if (now.answer == FileSystem::Answer::kNotQueried || Excluded(now.mount)) continue;
       Space* space = spaces_.Find([&](const Space& one) { return one.Is(now.mount); });
       if (!space) space = &spaces_.Add({now.mount, host_.host});
       PutSpace(out, *space, now);

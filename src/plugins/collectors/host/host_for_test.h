@@ -136,7 +136,7 @@ class HostRun {
   std::string Page(ExpositionFormat format = ExpositionFormat::kText004) {
     Snapshot snapshot;
     snapshot.closed_at = clock.Now();
-    snapshot.frames.push_back({frame, frame->source, Standing::kNative, false});
+    snapshot.frames.push_back({frame, frame->source, Precedence::kNative, false});
     TextPage page(format, &NameNative);
     std::string text;
     page.Render(snapshot, text);

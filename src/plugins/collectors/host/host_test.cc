@@ -7,7 +7,7 @@
 
 #include "base/parse.h"
 #include "catalog/all.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 #include "plugins/collectors/host/host_for_test.h"
 
 namespace gpulens {
@@ -68,12 +68,12 @@ TEST(HostNames, EveryFamilyStandsInTheCatalogue) {
     EXPECT_EQ(FindMetric(metric->name), metric);
     EXPECT_TRUE(metric->name.starts_with("system.") || metric->name.starts_with("host.")) << metric->name;
     if (!tsv) continue;
-    std::string spelt;
-    AppendPrometheusName(spelt, *metric);
+    std::string named;
+    AppendPrometheusName(named, *metric);
     size_t row = tsv->find("\nhost\t" + std::string(metric->name) + "\t" +
                            (metric->unit.empty() ? "-" : std::string(metric->unit)) + "\t");
     ASSERT_NE(row, std::string::npos) << metric->name << " " << metric->unit;
-    EXPECT_THAT(tsv->substr(row + 1, tsv->find('\n', row + 1) - row), HasSubstr("\t" + spelt + "\t"));
+    EXPECT_THAT(tsv->substr(row + 1, tsv->find('\n', row + 1) - row), HasSubstr("\t" + named + "\t"));
   }
   // Only the shares of CPU time need a second run.
   for (const MetricDesc* metric : declared) {

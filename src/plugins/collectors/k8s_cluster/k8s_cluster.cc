@@ -44,7 +44,7 @@ class K8sCluster final : public Collector {
     deadline_ = deadline;
     done_ = std::move(done);
     coming_.clear();
-    Ask({});
+    Query({});
   }
 
   Status Collect(FrameWriter& out) override {
@@ -54,7 +54,7 @@ class K8sCluster final : public Collector {
   }
 
  private:
-  void Ask(const std::string& next) {
+  void Query(const std::string& next) {
     Duration left = deadline_ - env_.clock->Now();
     left -= std::min(left / 10, kMostReserve);
     if (!accessible_) return Parse();
@@ -95,7 +95,7 @@ class K8sCluster final : public Collector {
              c == '_' || c == '=' || c == '.';
     });
     if (!plain) return Finish({Code::kDataLoss, "the list of pods has an invalid continue token"});
-    if (!list->next.empty()) return env_.io->Post([this, next = list->next] { Ask(next); });
+    if (!list->next.empty()) return env_.io->Post([this, next = list->next] { Query(next); });
     pods_.swap(coming_);
     Finish(Ok());
   }

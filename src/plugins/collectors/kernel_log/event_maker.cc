@@ -42,8 +42,8 @@ std::string_view XidSeverity(const Notice& notice) noexcept {
 
 }  // namespace
 
-EventMaker::EventMaker(EventQueue* desk, std::string_view source, std::string root)
-    : desk_(desk), source_(source), root_(std::move(root)), bus_(kernel_log::ReadPciBus(root_)) {
+EventMaker::EventMaker(EventQueue* queue, std::string_view source, std::string root)
+    : queue_(queue), source_(source), root_(std::move(root)), bus_(kernel_log::ReadPciBus(root_)) {
   for (const kernel_log::PciDevice& device : bus_) {
     if (device.IsNvswitch()) FindSwitch(device.address);
   }
@@ -82,19 +82,19 @@ bool EventMaker::IsMuted(const std::string& what, Instant at) {
   // So many different things within a minute are a flood, too.
   muted = muted || muted_.size() >= kMaxMuted;
   if (!muted) muted_.push_back({what, at.boot_ns + kMinute});
-  else if (desk_) desk_->Suppressed(1);
+  else if (queue_) queue_->Suppressed(1);
   return muted;
 }
 
 void EventMaker::Report(std::string_view name, Attributes attributes, std::string_view message, Instant at) {
-  if (!desk_) return;
+  if (!queue_) return;
   attributes.push_back({"event.source", source_});
   Event event;
   event.at = at;
   event.name = name;
   event.attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
   event.body = CleanText(message);
-  desk_->Report(std::move(event));
+  queue_->Report(std::move(event));
 }
 
 void EventMaker::Take(const Notice& notice, std::string_view message, Instant at) {

@@ -16,7 +16,7 @@ namespace gpulens {
 class EventMaker {
  public:
   // `source`: kmsg, journald, file.
-  EventMaker(EventQueue* desk, std::string_view source, std::string root);
+  EventMaker(EventQueue* queue, std::string_view source, std::string root);
 
   void Take(const kernel_log::Notice& notice, std::string_view message, Instant at);
   // Writes the counters of switches; declares new ones first.
@@ -49,7 +49,7 @@ class EventMaker {
   std::optional<PciAddress> GpuBehind(const PciAddress& reporter, std::string_view driver, Instant at);
   bool IsMuted(const std::string& what, Instant at);
 
-  EventQueue* const desk_;
+  EventQueue* const queue_;
   const std::string_view source_;
   const std::string root_;
   std::vector<Switch> switches_;

@@ -33,7 +33,7 @@ class KernelLogTest : public ::testing::Test {
     path_ = root_ + "/kern.log";
     env_.clock = &clock_;
     env_.root = root_;
-    env_.events = &desk_;
+    env_.events = &queue_;
   }
   ~KernelLogTest() override { fs::remove_all(root_); }
 
@@ -86,7 +86,7 @@ class KernelLogTest : public ::testing::Test {
 
   ManualClock clock_;
   std::string root_, path_;
-  EventQueue desk_;
+  EventQueue queue_;
   Env env_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
@@ -95,12 +95,12 @@ class KernelLogTest : public ::testing::Test {
 
 TEST_F(KernelLogTest, AnXidBecomesAnEvent) {
   auto collector = Make();
-  EXPECT_TRUE(desk_.Watched("kernel_log"));
+  EXPECT_TRUE(queue_.Watched("kernel_log"));
   ASSERT_TRUE(Collect(*collector));
   EXPECT_EQ(Value(kSelfKernelLogLost), 0);
   Append("NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=py\x1b[31m, GPU has fallen off the bus.");
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].name, "gpu.xid");
   EXPECT_EQ(events[0].at, clock_.Now());
@@ -112,7 +112,7 @@ TEST_F(KernelLogTest, AnXidBecomesAnEvent) {
   EXPECT_EQ(events[0].attributes.Text("event.source"), "file");
   EXPECT_THAT(events[0].body, HasSubstr("fallen off the bus"));
   collector.reset();
-  EXPECT_FALSE(desk_.Watched()) << "who is gone watches no longer";
+  EXPECT_FALSE(queue_.Watched()) << "who is gone watches no longer";
 }
 
 TEST_F(KernelLogTest, AGpuThatHasFallenOffTheBusInThreeLines) {
@@ -121,7 +121,7 @@ TEST_F(KernelLogTest, AGpuThatHasFallenOffTheBusInThreeLines) {
   Append("NVRM: (PCI ID: 10de:2330) installed in this system has");
   Append("NVRM: fallen off the bus and is not responding to commands.");
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].name, "gpu.lost");
   EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
@@ -134,7 +134,7 @@ TEST_F(KernelLogTest, FaultsWithoutACodeOnceAMinute) {
   Append("rank 0[77]: segfault at 0 ip 0 sp 0 error 4 in libnccl.so.2[7f+1]");
   Append("amdgpu: 3 uncorrectable hardware errors detected in UMC block");
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(3));
   EXPECT_EQ(events[0].name, "gpu.driver.fault");
   EXPECT_EQ(events[0].attributes.Text("gpu.driver.fault"), "nvidia.peermem_context");
@@ -155,7 +155,7 @@ TEST_F(KernelLogTest, SwitchesCountFromZero) {
   ASSERT_TRUE(Collect(*collector));
   EXPECT_EQ(Value(kNvswitchSxidErrors, "fatal"), 1);
   EXPECT_EQ(Value(kNvswitchSxidErrors, "non_fatal"), 0);
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].attributes.Text("gpu.interconnect.link_index"), "30");
   EXPECT_EQ(events[0].attributes.Text("nvswitch.id"), "0000:86:00.0");
@@ -169,7 +169,7 @@ TEST_F(KernelLogTest, AnotherFunctionOfTheBoardSpeaksOfItsGpu) {
   Append("snd_hda_intel 0000:3b:00.1" + std::string(kFatal));  // the audio device of the board
   Append("snd_hda_intel 0000:00:02.1" + std::string(kFatal));  // of no GPU
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
 }
@@ -186,17 +186,17 @@ TEST_F(KernelLogTest, PcieErrorsOfGpusAndThePortsAboveThem) {
       "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, ()";
   for (int i = 0; i < 5; ++i) Append(kMild);
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(3)) << "corrected ones at most once a minute";
   EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0") << "the only GPU below the port";
   EXPECT_EQ(events[0].attributes.Text("gpu.pcie.aer.severity"), "fatal");
   EXPECT_EQ(events[1].attributes.Text("gpu.pci.bus_id"), "0000:ff:00.0");
   EXPECT_EQ(events[2].attributes.Text("gpu.pcie.aer.layer"), "physical");
-  EXPECT_EQ(desk_.suppressed(), 4u);
+  EXPECT_EQ(queue_.suppressed(), 4u);
   clock_.Advance(seconds(60));
   Append(kMild);
   ASSERT_TRUE(Collect(*collector));
-  EXPECT_THAT(desk_.Take(), SizeIs(1));
+  EXPECT_THAT(queue_.Take(), SizeIs(1));
 }
 
 TEST_F(KernelLogTest, AnOomKillKnowsItsCgroup) {
@@ -207,7 +207,7 @@ TEST_F(KernelLogTest, AnOomKillKnowsItsCgroup) {
   Append("Memory cgroup out of memory: Killed process 42 (python3) total-vm:1kB");
   Append("Out of memory: Killed process 43 (other) total-vm:1kB");
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(2));
   EXPECT_EQ(events[0].attributes.Text("host.oom.cgroup"), "/pods/a");
   EXPECT_FALSE(events[1].attributes.Has("host.oom.cgroup")) << "that was another process";
@@ -226,7 +226,7 @@ TEST_F(KernelLogTest, TheOtherKinds) {
   Append("usb 1-1: nothing to do with us");
   ASSERT_TRUE(Collect(*collector));
   std::vector<std::string> names;
-  for (const Event& event : desk_.Take()) names.emplace_back(event.name);
+  for (const Event& event : queue_.Take()) names.emplace_back(event.name);
   EXPECT_THAT(names, ::testing::ElementsAre("gpu.ras", "gpu.reset", "gpu.lost", "gpu.interconnect.failure",
                                             "host.hardware_error", "host.hardware_error"));
 }
@@ -237,7 +237,7 @@ TEST_F(KernelLogTest, AGpuThatIsTooHotIsToldOnceAMinute) {
   const char* line = "amdgpu 0000:3b:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!";
   for (int i = 0; i < 3; ++i) Append(line);
   ASSERT_TRUE(Collect(*collector));
-  auto events = desk_.Take();
+  auto events = queue_.Take();
   ASSERT_THAT(events, SizeIs(1));
   EXPECT_EQ(events[0].name, "gpu.thermal");
   EXPECT_EQ(events[0].attributes.Text("gpu.thermal.action"), "trip");
@@ -245,7 +245,7 @@ TEST_F(KernelLogTest, AGpuThatIsTooHotIsToldOnceAMinute) {
   clock_.Advance(seconds(61));
   Append(line);
   ASSERT_TRUE(Collect(*collector));
-  EXPECT_THAT(desk_.Take(), SizeIs(1));
+  EXPECT_THAT(queue_.Take(), SizeIs(1));
 }
 
 TEST_F(KernelLogTest, WhereThereIsNoneItSaysWhatStillWorks) {
@@ -256,7 +256,7 @@ TEST_F(KernelLogTest, WhereThereIsNoneItSaysWhatStillWorks) {
     EXPECT_THAT(made.error().detail, HasSubstr("NVML")) << source;
   }
   EXPECT_EQ(kernel_log_collector.create(ConfigOf("file"), env_).error().code, Code::kInvalidArgument);
-  EXPECT_FALSE(desk_.Watched());
+  EXPECT_FALSE(queue_.Watched());
   auto findings = kernel_log_collector.probe(ConfigOf("auto"), env_);
   ASSERT_THAT(findings, SizeIs(1));
   EXPECT_EQ(findings[0].kind, Finding::kNotHere);
@@ -270,7 +270,7 @@ TEST_F(KernelLogTest, AutoTakesASyslogFileWhereThereIsNoDevice) {
   ASSERT_TRUE(made.ok()) << made.error().detail;
   Append("NVRM: Xid (PCI:0000:3b:00): 13, Graphics SM Warp Exception");
   ASSERT_TRUE(Collect(**made));
-  EXPECT_THAT(desk_.Take(), SizeIs(1));
+  EXPECT_THAT(queue_.Take(), SizeIs(1));
   EXPECT_EQ(kernel_log_collector.probe(ConfigOf("auto"), env_)[0].kind, Finding::kFound);
 }
 
@@ -294,17 +294,17 @@ TEST_F(KernelLogTest, AFileThatVanishesIsAFailureAndNobodyWatches) {
   fs::remove(path_);
   std::ofstream(path_).flush();
   ASSERT_TRUE(Collect(*collector)) << "a new file";
-  EXPECT_TRUE(desk_.Watched());
+  EXPECT_TRUE(queue_.Watched());
 }
 
 TEST_F(KernelLogTest, AFloodOfCorrectedErrorsIsBounded) {
-  EventMaker maker(&desk_, "kmsg", root_);
+  EventMaker maker(&queue_, "kmsg", root_);
   for (int i = 0; i < 5000; ++i) {
     auto notice = kernel_log::ParseMessage("EDAC MC0: 1 CE memory read error on CPU");
     maker.Take(*notice, "EDAC", clock_.Now());
   }
-  EXPECT_THAT(desk_.Take(), SizeIs(1));
-  EXPECT_EQ(desk_.suppressed(), 4999u);
+  EXPECT_THAT(queue_.Take(), SizeIs(1));
+  EXPECT_EQ(queue_.suppressed(), 4999u);
 }
 
 TEST_F(KernelLogTest, ASteadyRunDoesNotAllocate) {
@@ -324,7 +324,7 @@ TEST_F(KernelLogTest, WithoutADeskItOnlyCounts) {
   Append("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Non-fatal, Link 30 x");
   ASSERT_TRUE(Collect(*collector));
   EXPECT_EQ(Value(kNvswitchSxidErrors, "non_fatal"), 1);
-  EXPECT_THAT(desk_.Take(), IsEmpty());
+  EXPECT_THAT(queue_.Take(), IsEmpty());
 }
 
 }  // namespace

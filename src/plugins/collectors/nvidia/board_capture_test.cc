@@ -93,20 +93,20 @@ TEST(BoardCapture, OfAnH100) {
   auto text = ReadFile(kCapture, 16 << 20);
   if (!text) GTEST_SKIP() << "captures not here: " << kCapture;
   Listing said = ListingOf(*text);
-  GpuFixture rig("model: H100\ngpus: 1\nload: {kind: idle}\n", {});
-  for (int i = 0; i < 3; ++i) rig.Run();
+  GpuFixture fixture("model: H100\ngpus: 1\nload: {kind: idle}\n", {});
+  for (int i = 0; i < 3; ++i) fixture.Run();
   for (auto [theirs, ours, per] : kPairs) {
     auto found = said.find(kGpu + theirs);
     ASSERT_NE(found, said.end()) << theirs;
     std::string_view number = found->second;
     number = number.substr(0, number.find_first_not_of("-0123456789."));
-    EXPECT_DOUBLE_EQ(rig.Value(ours), ParseDouble(number).value_or(std::nan("")) * per) << theirs;
+    EXPECT_DOUBLE_EQ(fixture.Value(ours), ParseDouble(number).value_or(std::nan("")) * per) << theirs;
   }
   for (auto [theirs, ours] : kAbsent) {
     auto found = said.find(kGpu + theirs);
     ASSERT_NE(found, said.end()) << theirs;
     EXPECT_EQ(found->second, "N/A") << theirs;
-    EXPECT_FALSE(rig.Has(ours)) << ours;
+    EXPECT_FALSE(fixture.Has(ours)) << ours;
   }
 }
 

@@ -32,14 +32,14 @@ TEST_P(GoldenPage, IsAsItWas) {
   bool whole = name.ends_with("-whole");
   GpuSeries::Options options;
   options.links = options.details = options.serial = whole;
-  GpuFixture rig(Busy(model, whole ? 2 : 1), options, whole ? nvml::kDetailsAll : nvml::kDetailSamples);
-  for (int i = 0; i < 62; ++i) rig.Run();
-  std::string page = rig.Page(0), path = kGoldenPages + name + ".txt";
+  GpuFixture fixture(Busy(model, whole ? 2 : 1), options, whole ? nvml::kDetailsAll : nvml::kDetailSamples);
+  for (int i = 0; i < 62; ++i) fixture.Run();
+  std::string page = fixture.Page(0), path = kGoldenPages + name + ".txt";
   if (std::getenv("GPULENS_WRITE_GOLDEN")) std::ofstream(path) << page;
   EXPECT_EQ(page, ReadFile(path).value_or("missing"));
-  EXPECT_EQ(rig.writer().counts().rejected, decltype(rig.writer().counts().rejected){})
+  EXPECT_EQ(fixture.writer().counts().rejected, decltype(fixture.writer().counts().rejected){})
       << "all is believable";
-  EXPECT_EQ(rig.writer().counts().invalid, 0U);
+  EXPECT_EQ(fixture.writer().counts().invalid, 0U);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GoldenPage,
@@ -52,80 +52,82 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenPage,
                          });
 
 TEST(BoardSeries, ABusyH100HasAboutTwoHundredSeries) {
-  GpuFixture rig(Busy("H100"), {});
-  for (int i = 0; i < 62; ++i) rig.Run();
-  std::string page = rig.Page(0);
+  GpuFixture fixture(Busy("H100"), {});
+  for (int i = 0; i < 62; ++i) fixture.Run();
+  std::string page = fixture.Page(0);
   auto lines = std::count(page.begin(), page.end(), '\n');
   EXPECT_GT(lines, 150);
   EXPECT_LT(lines, 260);
 }
 
 TEST(BoardSeries, WhatIsFixedHoldsAsLongAsTheGpuAnswers) {
-  GpuFixture rig(Busy("H100"), {});
-  for (int i = 0; i < 300; ++i) rig.Run();
-  EXPECT_EQ(rig.Value("gpu.clock.max{gpu.clock.type=sm}"), 1980);
-  rig.clock().Advance(seconds(3));
-  rig.Collect();
-  EXPECT_FALSE(rig.Has("gpu.clock.max{gpu.clock.type=sm}")) << "it is silent: nobody knows any more";
+  GpuFixture fixture(Busy("H100"), {});
+  for (int i = 0; i < 300; ++i) fixture.Run();
+  EXPECT_EQ(fixture.Value("gpu.clock.max{gpu.clock.type=sm}"), 1980);
+  fixture.clock().Advance(seconds(3));
+  fixture.Collect();
+  EXPECT_FALSE(fixture.Has("gpu.clock.max{gpu.clock.type=sm}")) << "it is silent: nobody knows any more";
 }
 
 TEST(BoardSeries, ThrottlingIsTimedAndItsBeginningsCounted) {
-  GpuFixture rig(Busy("H100") + "throttle: [{mask: 0x40, from: 5, for: 8}, {mask: 0x40, from: 20, for: 2}]\n",
-                 {});
-  rig.Run();
-  EXPECT_EQ(rig.Value("gpu.throttle.events{gpu.throttle.cause=temp_hardware}"), 0) << "declared at 0";
-  for (int i = 0; i < 39; ++i) rig.Run();
-  EXPECT_EQ(rig.Value("gpu.throttle.events{gpu.throttle.cause=temp_hardware}"), 2);
-  EXPECT_EQ(rig.Value("gpu.throttle.events{gpu.throttle.cause=temp_software}"), 0);
-  EXPECT_FALSE(rig.Has("gpu.throttle.events{gpu.throttle.cause=clock_setting}"));
-  EXPECT_EQ(rig.Value("gpu.throttle.time{gpu.throttle.cause=temp_hardware}"), 10);
-  EXPECT_EQ(rig.Value("gpu.violation.time{gpu.violation.policy=thermal}"), 10);
+  GpuFixture fixture(
+      Busy("H100") + "throttle: [{mask: 0x40, from: 5, for: 8}, {mask: 0x40, from: 20, for: 2}]\n", {});
+  fixture.Run();
+  EXPECT_EQ(fixture.Value("gpu.throttle.events{gpu.throttle.cause=temp_hardware}"), 0) << "declared at 0";
+  for (int i = 0; i < 39; ++i) fixture.Run();
+  EXPECT_EQ(fixture.Value("gpu.throttle.events{gpu.throttle.cause=temp_hardware}"), 2);
+  EXPECT_EQ(fixture.Value("gpu.throttle.events{gpu.throttle.cause=temp_software}"), 0);
+  EXPECT_FALSE(fixture.Has("gpu.throttle.events{gpu.throttle.cause=clock_setting}"));
+  EXPECT_EQ(fixture.Value("gpu.throttle.time{gpu.throttle.cause=temp_hardware}"), 10);
+  EXPECT_EQ(fixture.Value("gpu.violation.time{gpu.violation.policy=thermal}"), 10);
 }
 
 TEST(BoardSeries, FaultsOfTheBoardShow) {
-  GpuFixture rig(Busy("GB200") +
-                     "faults:\n"
-                     "  - {counter: ecc_corrected, amount: 7, from: 30}\n"
-                     "  - {counter: sram_uncorrected, amount: 2}\n"
-                     "  - {counter: banks_used, amount: 5}\n"
-                     "  - {counter: inforom_corrupt}\n"
-                     "  - {counter: fabric_degraded}\n"
-                     "  - {counter: encoder_sessions, amount: 3}\n"
-                     "  - {counter: link_replay, amount: 4}\n",
-                 {});
-  for (int i = 0; i < 125; ++i) rig.Run();
-  EXPECT_EQ(rig.Value("gpu.ecc.location.errors{gpu.ecc.count_type=volatile,gpu.ecc.error_type=correctable,"
-                      "gpu.ecc.memory_block=dram}"),
-            7);
-  EXPECT_EQ(rig.Value("gpu.ecc.errors{gpu.ecc.count_type=aggregate,gpu.ecc.error_type=correctable}"), 7);
-  EXPECT_EQ(rig.Value("gpu.ecc.sram.threshold_exceeded"), 1);
-  EXPECT_FALSE(rig.Has("gpu.ecc.sram.errors{gpu.ecc.count_type=aggregate,gpu.ecc.sram_source=sm}"));
-  EXPECT_EQ(rig.Value("gpu.row_remap.banks{gpu.row_remap.availability=low}"), 5);
-  EXPECT_EQ(rig.Value("gpu.inforom.valid"), 0);
-  EXPECT_EQ(rig.Value("gpu.fabric.degraded{gpu.fabric.condition=bandwidth}"), 1);
-  EXPECT_EQ(rig.Value("gpu.fabric.degraded{gpu.fabric.condition=configuration}"), 0);
-  EXPECT_EQ(rig.Value("gpu.encoder.latency"), 0.0042);
+  GpuFixture fixture(Busy("GB200") +
+                         "faults:\n"
+                         "  - {counter: ecc_corrected, amount: 7, from: 30}\n"
+                         "  - {counter: sram_uncorrected, amount: 2}\n"
+                         "  - {counter: banks_used, amount: 5}\n"
+                         "  - {counter: inforom_corrupt}\n"
+                         "  - {counter: fabric_degraded}\n"
+                         "  - {counter: encoder_sessions, amount: 3}\n"
+                         "  - {counter: link_replay, amount: 4}\n",
+                     {});
+  for (int i = 0; i < 125; ++i) fixture.Run();
   EXPECT_EQ(
-      rig.Value("gpu.interconnect.errors{gpu.interconnect.error_type=symbol,gpu.interconnect.type=nvlink}"),
-      4);
-  // The link with errors is shown, with all its kinds; the others are not.
-  EXPECT_EQ(rig.Value("gpu.interconnect.link.errors{gpu.interconnect.error_type=symbol,"
-                      "gpu.interconnect.link_index=0,gpu.interconnect.type=nvlink}"),
+      fixture.Value("gpu.ecc.location.errors{gpu.ecc.count_type=volatile,gpu.ecc.error_type=correctable,"
+                    "gpu.ecc.memory_block=dram}"),
+      7);
+  EXPECT_EQ(fixture.Value("gpu.ecc.errors{gpu.ecc.count_type=aggregate,gpu.ecc.error_type=correctable}"), 7);
+  EXPECT_EQ(fixture.Value("gpu.ecc.sram.threshold_exceeded"), 1);
+  EXPECT_FALSE(fixture.Has("gpu.ecc.sram.errors{gpu.ecc.count_type=aggregate,gpu.ecc.sram_source=sm}"));
+  EXPECT_EQ(fixture.Value("gpu.row_remap.banks{gpu.row_remap.availability=low}"), 5);
+  EXPECT_EQ(fixture.Value("gpu.inforom.valid"), 0);
+  EXPECT_EQ(fixture.Value("gpu.fabric.degraded{gpu.fabric.condition=bandwidth}"), 1);
+  EXPECT_EQ(fixture.Value("gpu.fabric.degraded{gpu.fabric.condition=configuration}"), 0);
+  EXPECT_EQ(fixture.Value("gpu.encoder.latency"), 0.0042);
+  EXPECT_EQ(fixture.Value(
+                "gpu.interconnect.errors{gpu.interconnect.error_type=symbol,gpu.interconnect.type=nvlink}"),
             4);
-  EXPECT_EQ(rig.Value("gpu.interconnect.link.errors{gpu.interconnect.error_type=overrun,"
-                      "gpu.interconnect.link_index=0,gpu.interconnect.type=nvlink}"),
+  // The link with errors is shown, with all its kinds; the others are not.
+  EXPECT_EQ(fixture.Value("gpu.interconnect.link.errors{gpu.interconnect.error_type=symbol,"
+                          "gpu.interconnect.link_index=0,gpu.interconnect.type=nvlink}"),
+            4);
+  EXPECT_EQ(fixture.Value("gpu.interconnect.link.errors{gpu.interconnect.error_type=overrun,"
+                          "gpu.interconnect.link_index=0,gpu.interconnect.type=nvlink}"),
             0);
   EXPECT_FALSE(
-      rig.Has("gpu.interconnect.link.errors{gpu.interconnect.error_type=symbol,"
-              "gpu.interconnect.link_index=1,gpu.interconnect.type=nvlink}"));
+      fixture.Has("gpu.interconnect.link.errors{gpu.interconnect.error_type=symbol,"
+                  "gpu.interconnect.link_index=1,gpu.interconnect.type=nvlink}"));
 }
 
 TEST(BoardSeries, ADisplayOrAdministratorIsNoThrottlingAndAbsentBitsAreNotDeclared) {
-  GpuFixture rig(Busy("RTX4090"), {});
-  rig.Run();
-  EXPECT_FALSE(rig.Has("gpu.throttle.reason{gpu.throttle.cause=syncboost}")) << "this board has no such bit";
-  EXPECT_TRUE(rig.Has("gpu.throttle.reason{gpu.throttle.cause=display}"));
-  EXPECT_FALSE(rig.Has("gpu.throttle.events{gpu.throttle.cause=syncboost}"));
+  GpuFixture fixture(Busy("RTX4090"), {});
+  fixture.Run();
+  EXPECT_FALSE(fixture.Has("gpu.throttle.reason{gpu.throttle.cause=syncboost}"))
+      << "this board has no such bit";
+  EXPECT_TRUE(fixture.Has("gpu.throttle.reason{gpu.throttle.cause=display}"));
+  EXPECT_FALSE(fixture.Has("gpu.throttle.events{gpu.throttle.cause=syncboost}"));
 }
 
 // One reading by hand, in the place of what a library would say.
@@ -135,8 +137,8 @@ class OneReading : public testing::Test {
     gpu_.state = nvml::GpuState::kOk;
     gpu_.facts = {{"uuid", "GPU-1"}, {"compute_capability", "7.5"}};
     gpu_.identity_version = 1;
-    patience_.ns = {Duration(seconds(2)).count(), Duration(seconds(12)).count(),
-                    Duration(seconds(62)).count()};
+    max_age_.ns = {Duration(seconds(2)).count(), Duration(seconds(12)).count(),
+                   Duration(seconds(62)).count()};
   }
   void Read(Field field, int64_t raw) {
     gpu_.fields[static_cast<size_t>(field)] = {nvml::ReadStatus::kOk, clock_.Now().boot_ns, raw};
@@ -144,7 +146,7 @@ class OneReading : public testing::Test {
   }
   void Run() {
     writer_.Begin(clock_.Now());
-    series_.Update(gpu_, patience_, clock_.Now(), writer_);
+    series_.Update(gpu_, max_age_, clock_.Now(), writer_);
     frame_ = writer_.Finish();
   }
   double Value(const MetricDesc& desc) const {
@@ -159,7 +161,7 @@ class OneReading : public testing::Test {
   uint64_t Rejected(Validation why) const { return writer_.counts().rejected[static_cast<size_t>(why)]; }
 
   nvml::Gpu gpu_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
@@ -247,15 +249,15 @@ TEST_F(OneReading, AnUnknownStateIsNone) {
 TEST(BoardSteady, SixteenGpusAllocateNothing) {
   GpuSeries::Options options;
   options.links = options.details = true;
-  GpuFixture rig(Busy("H100", 16), options, nvml::kDetailsAll);
-  for (int i = 0; i < 130; ++i) rig.Run();
+  GpuFixture fixture(Busy("H100", 16), options, nvml::kDetailsAll);
+  for (int i = 0; i < 130; ++i) fixture.Run();
   if (!AllocationsAreCounted()) GTEST_SKIP() << "this sanitizer counts no allocations";
   for (int i = 0; i < 70; ++i) {
-    rig.clock().Advance(seconds(1));
+    fixture.clock().Advance(seconds(1));
     uint64_t before = ThreadAllocations();
-    rig.Collect();
+    fixture.Collect();
     EXPECT_EQ(ThreadAllocations() - before, 0U);
-    rig.Run();
+    fixture.Run();
   }
 }
 

@@ -10,13 +10,13 @@ namespace {
 constexpr std::string_view kChanges[] = {"started", "crashed", "hung", "killed", "stuck", "released"};
 
 // Longer than a restart of the reader process takes: counters do not come and go with it.
-constexpr Duration kWatchPatience = std::chrono::seconds(10);
+constexpr Duration kWatchMaxAge = std::chrono::seconds(10);
 
 }  // namespace
 
 void EventReporter::Watch(bool works) {
-  if (desk_ && works != told_works_) desk_->Watches("nvml", works);
-  told_works_ = works;
+  if (queue_ && works != reported_works_) queue_->Watches("nvml", works);
+  reported_works_ = works;
 }
 
 void EventReporter::FollowNumbers(std::span<const nvml::Gpu> gpus) {
@@ -32,22 +32,22 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& driver,
                            std::span<const GpuSeries> series, Instant now) {
   source.TakeChanges(changes_);
   source.TakeEvents(events_);
-  if (!desk_) return;
+  if (!queue_) return;
   const nvml::DriverState& state = source.driver();
-  bool fresh = now.boot_ns - state.last_heartbeat_boot_ns < kWatchPatience.count();
+  bool fresh = now.boot_ns - state.last_heartbeat_boot_ns < kWatchMaxAge.count();
   Watch(state.last_heartbeat_boot_ns != 0 && fresh && state.watched > 0);
   bool released = false;
   for (const nvml::DriverChange& change : changes_) {
     released = released || change.kind == nvml::DriverChange::kReleased;
-    desk_->Report({.at = now + Duration(std::min<int64_t>(change.boot_ns - now.boot_ns, 0)),
-                   .name = "gpulens.reader",
-                   .entity = driver,
-                   .attributes = AttributeSet({{"gpulens.change", kChanges[change.kind]}}),
-                   .body = change.detail});
+    queue_->Report({.at = now + Duration(std::min<int64_t>(change.boot_ns - now.boot_ns, 0)),
+                    .name = "gpulens.reader",
+                    .entity = driver,
+                    .attributes = AttributeSet({{"gpulens.change", kChanges[change.kind]}}),
+                    .body = change.detail});
   }
   auto gpus = source.gpus();
   if (source.driver().up && first_gpus_ == 0) first_gpus_ = gpus.size();
-  while (watches_.size() < gpus.size()) watches_.emplace_back(desk_);
+  while (watches_.size() < gpus.size()) watches_.emplace_back(queue_);
   FollowNumbers(gpus);
   auto look = [&](size_t i) {
     return GpuWatch::Look{.gpu = gpus[i],

@@ -14,7 +14,7 @@ namespace gpulens {
 class EventReporter {
  public:
   // `desk`: null when nobody listens; what the source noted is then thrown away.
-  explicit EventReporter(EventQueue* desk) noexcept : desk_(desk) {}
+  explicit EventReporter(EventQueue* queue) noexcept : queue_(queue) {}
   ~EventReporter() { Watch(false); }
   EventReporter(const EventReporter&) = delete;
   EventReporter& operator=(const EventReporter&) = delete;
@@ -30,11 +30,11 @@ class EventReporter {
   // A GPU that has another number now keeps its watch.
   void FollowNumbers(std::span<const nvml::Gpu> gpus);
 
-  EventQueue* desk_;
+  EventQueue* queue_;
   std::vector<GpuWatch> watches_;
   std::vector<nvml::DeviceEvent> events_;
   std::vector<nvml::DriverChange> changes_;
-  bool told_works_ = false;
+  bool reported_works_ = false;
   size_t first_gpus_ = 0;  // how many there were at the start
 };
 

@@ -35,16 +35,16 @@ class GpuFixture {
     slots_ = std::make_unique<nvml::CallSlot[]>(count);
     nvml::ReaderOptions reader_options;
     reader_options.details = details;
-    agent_.book.Begin(clock_.Now(), std::chrono::minutes(5));
-    agent_.book.Expect(static_cast<uint32_t>(count));
+    agent_.table.Begin(clock_.Now(), std::chrono::minutes(5));
+    agent_.table.Expect(static_cast<uint32_t>(count));
     for (unsigned i = 0; i < count; ++i) {
       readers_.push_back(std::make_unique<nvml::GpuReader>(*library_, i, slots_[i], clock_, reader_options));
       EXPECT_EQ(readers_[i]->Attach(), 0);
       agent_.Introduce(i, readers_[i]->identity().facts);
       series_.emplace_back(options);
     }
-    patience_.ns = {Duration(std::chrono::seconds(2)).count(), Duration(std::chrono::seconds(12)).count(),
-                    Duration(std::chrono::seconds(62)).count()};
+    max_age_.ns = {Duration(std::chrono::seconds(2)).count(), Duration(std::chrono::seconds(12)).count(),
+                   Duration(std::chrono::seconds(62)).count()};
   }
 
   // One second of driver and agent.
@@ -61,7 +61,7 @@ class GpuFixture {
     writer_.Begin(clock_.Now());
     auto gpus = agent_.vendor_state.gpus();
     for (size_t i = 0; i < series_.size(); ++i)
-      series_[i].Update(gpus[i], patience_, clock_.Now(), writer_, gpus);
+      series_[i].Update(gpus[i], max_age_, clock_.Now(), writer_, gpus);
     frame_ = writer_.Finish();
   }
 
@@ -93,7 +93,7 @@ class GpuFixture {
   ManualClock& clock() noexcept { return clock_; }
   FrameWriter& writer() noexcept { return writer_; }
   SeriesTable& table() noexcept { return table_; }
-  driver::DeviceTable& book() noexcept { return agent_.book; }
+  driver::DeviceTable& table() noexcept { return agent_.table; }
 
  private:
   static std::string AttributesOf(const SeriesInfo& info) {
@@ -123,7 +123,7 @@ class GpuFixture {
   std::vector<std::unique_ptr<nvml::GpuReader>> readers_;
   nvml::AgentEnd agent_{clock_};
   nvml::MessageEncoder encoder_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
   std::vector<GpuSeries> series_;
   SeriesTable table_;
   FrameWriter writer_{table_, std::chrono::seconds(10)};

@@ -15,10 +15,10 @@ const FieldReading* GpuRun::Fresh(nvml::Field field) const {
 const FieldReading* GpuRun::Fresh(const FieldReading& reading, Tier tier) const {
   if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
   // A GPU that no longer answers has no slow readings that still hold.
-  if (now.boot_ns - gpu.last_read_boot_ns > patience.ns[static_cast<size_t>(Tier::kFast)]) return nullptr;
+  if (now.boot_ns - gpu.last_read_boot_ns > max_age.ns[static_cast<size_t>(Tier::kFast)]) return nullptr;
   int64_t read_ns = tier == Tier::kStatic ? gpu.last_read_boot_ns : reading.boot_ns;
   int64_t age = now.boot_ns - read_ns;
-  if (age > patience.ns[static_cast<size_t>(tier == Tier::kStatic ? Tier::kFast : tier)]) return nullptr;
+  if (age > max_age.ns[static_cast<size_t>(tier == Tier::kStatic ? Tier::kFast : tier)]) return nullptr;
   out.ReadAt(now + Duration(-age));
   return &reading;
 }

@@ -20,7 +20,7 @@ struct FieldMaxAge {
 struct GpuRun {
   const nvml::Gpu& gpu;
   const EntityRef& entity;
-  const FieldMaxAge& patience;
+  const FieldMaxAge& max_age;
   Instant now;
   FrameWriter& out;
   std::span<const nvml::Gpu> all = {};  // The GPUs of the machine, for paths between them.

@@ -81,7 +81,7 @@ void GpuSeries::Declare(const nvml::Gpu& gpu, SeriesTable& table) {
   }
 }
 
-void GpuSeries::Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instant now, FrameWriter& out,
+void GpuSeries::Update(const nvml::Gpu& gpu, const FieldMaxAge& max_age, Instant now, FrameWriter& out,
                        std::span<const nvml::Gpu> all) {
   if (entity_ && gpu.identity_version != identity_version_ && !gpu.facts.empty()) Retire(out.table());
   // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
@@ -90,7 +90,7 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instan
   if (!entity_ && opening) return;
   if (!entity_) Declare(gpu, out.table());
   now_ = now;
-  patience_ = patience;
+  max_age_ = max_age;
   UpdateState(gpu, now, out);
   UpdateFields(gpu, out);
   UpdateRates(gpu, out);
@@ -98,13 +98,13 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instan
   UpdateThrottling(gpu, out);
   UpdateRemapping(gpu, out);
   UpdateLinks(gpu, out);
-  GpuRun run{gpu, entity_, patience_, now, out, all};
+  GpuRun run{gpu, entity_, max_age_, now, out, all};
   board_.Update(run);
   links_.Update(run);
   out.ReadAt(now);
-  parts_.Update(
-      gpu, entity_,
-      {.now = now, .fast_ns = patience.ns[0], .medium_ns = patience.ns[1], .slow_ns = patience.ns[2]}, out);
+  parts_.Update(gpu, entity_,
+                {.now = now, .fast_ns = max_age.ns[0], .medium_ns = max_age.ns[1], .slow_ns = max_age.ns[2]},
+                out);
   UpdateProcesses(gpu, out);
   out.ReadAt(now);
 }
@@ -112,7 +112,7 @@ void GpuSeries::Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instan
 void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out) {
   out.Set(info_, 1);
   // Between two reader processes, and while no call brings a reading, nobody knows: the state grows old, too.
-  bool silent = gpu.state == GpuState::kOk && now.boot_ns - gpu.last_read_boot_ns > patience_.ns[0];
+  bool silent = gpu.state == GpuState::kOk && now.boot_ns - gpu.last_read_boot_ns > max_age_.ns[0];
   if (gpu.state != GpuState::kStarting && !silent) {
     for (size_t i = 0; i < std::size(kStates); ++i) {
       const bool is = gpu.state == kStates[i].first;
@@ -127,7 +127,7 @@ void GpuSeries::UpdateState(const nvml::Gpu& gpu, Instant now, FrameWriter& out)
 }
 
 const FieldReading* GpuSeries::Fresh(const nvml::Gpu& gpu, Field field, FrameWriter& out) const {
-  return GpuRun{gpu, entity_, patience_, now_, out}.Fresh(field);
+  return GpuRun{gpu, entity_, max_age_, now_, out}.Fresh(field);
 }
 
 void GpuSeries::SetFrom(const FieldReading& reading, double per, Series series, FrameWriter& out) const {
@@ -149,7 +149,7 @@ void GpuSeries::UpdateFields(const nvml::Gpu& gpu, FrameWriter& out) {
       fields_[i].series = out.table().Declare(*row.metric, entity_,
                                               AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
     }
-    fields_[i].Write(GpuRun{gpu, entity_, patience_, now_, out}, *reading, row.per);
+    fields_[i].Write(GpuRun{gpu, entity_, max_age_, now_, out}, *reading, row.per);
   }
 }
 
@@ -183,7 +183,7 @@ void GpuSeries::UpdateRate(const RateRow& row, Rate& rate, const nvml::Gpu& gpu,
 }
 
 void GpuSeries::UpdateShares(const nvml::Gpu& gpu, FrameWriter& out) {
-  GpuRun run{gpu, entity_, patience_, now_, out};
+  GpuRun run{gpu, entity_, max_age_, now_, out};
   const FieldReading* limit = run.Known(Field::kPowerLimitEnforced, kGpuPowerLimit);
   const FieldReading* power = run.Known(Field::kPower, kGpuPowerInstant);
   if (power && limit && limit->raw > 0) {
@@ -228,7 +228,7 @@ void GpuSeries::UpdateRemapping(const nvml::Gpu& gpu, FrameWriter& out) {
     if (!reading) return;
     if (!series)
       series.series = out.table().Declare(kGpuRowRemapCount, entity_, {{"gpu.ecc.error_type", type}});
-    series.Write(GpuRun{gpu, entity_, patience_, now_, out}, *reading);
+    series.Write(GpuRun{gpu, entity_, max_age_, now_, out}, *reading);
   };
   update(Field::kRemappedCorrectable, Field::kRetiredSingleBit, "correctable", remapped_correctable_);
   update(Field::kRemappedUncorrectable, Field::kRetiredDoubleBit, "uncorrectable", remapped_uncorrectable_);
@@ -253,7 +253,7 @@ void GpuSeries::UpdateLinks(const nvml::Gpu& gpu, FrameWriter& out) {
 void GpuSeries::UpdateProcesses(const nvml::Gpu& gpu, FrameWriter& out) {
   if (!Fresh(gpu, Field::kProcessCount, out) || gpu.processes_boot_ns == 0) return;
   int64_t shares_age = now_.boot_ns - gpu.parts.shares_boot_ns;
-  bool shares = gpu.parts.shares_boot_ns != 0 && shares_age <= patience_.ns[0];
+  bool shares = gpu.parts.shares_boot_ns != 0 && shares_age <= max_age_.ns[0];
   processes_.Update(gpu, entity_, parts_, shares, out);
 }
 
@@ -267,7 +267,7 @@ const nvml::PartValue* GpuSeries::GpmRate(const nvml::Gpu& gpu, Field counter, F
     const nvml::PartValue& value = gpu.parts[part];
     if (field != counter || value.boot_ns == 0 || value.status != ReadStatus::kOk) continue;
     int64_t age = now_.boot_ns - value.boot_ns;
-    if (age > patience_.ns[0]) return nullptr;
+    if (age > max_age_.ns[0]) return nullptr;
     out.ReadAt(now_ + Duration(-age));
     return &value;
   }

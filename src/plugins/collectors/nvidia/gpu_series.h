@@ -38,7 +38,7 @@ class GpuSeries {
   // Ends all series of this GPU: its identity changed, or it is gone.
   void Retire(SeriesTable& table);
   // `all`: the GPUs of the machine, for the paths between them.
-  void Update(const nvml::Gpu& gpu, const FieldMaxAge& patience, Instant now, FrameWriter& out,
+  void Update(const nvml::Gpu& gpu, const FieldMaxAge& max_age, Instant now, FrameWriter& out,
               std::span<const nvml::Gpu> all = {});
   // Null until the GPU has been opened.
   const EntityRef& entity() const noexcept { return entity_; }
@@ -70,7 +70,7 @@ class GpuSeries {
   EntityRef entity_;
   uint32_t identity_version_ = 0;
   Instant now_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
 
   std::array<ReadingSeries, std::size(kFieldRows)> fields_;
   BoardSeries board_;

@@ -21,8 +21,8 @@ class GpuSeriesTest : public ::testing::Test {
     gpu_.facts = {
         {"uuid", "GPU-1"}, {"name", "NVIDIA H100 80GB HBM3"}, {"architecture", "hopper"}, {"serial", "42"}};
     gpu_.identity_version = 1;
-    patience_.ns = {Duration(seconds(2)).count(), Duration(seconds(12)).count(),
-                    Duration(seconds(62)).count()};
+    max_age_.ns = {Duration(seconds(2)).count(), Duration(seconds(12)).count(),
+                   Duration(seconds(62)).count()};
   }
 
   void Read(Field field, int64_t raw, ReadStatus status = ReadStatus::kOk) {
@@ -35,7 +35,7 @@ class GpuSeriesTest : public ::testing::Test {
   }
   void Run() {
     writer_.Begin(clock_.Now());
-    series_.Update(gpu_, patience_, clock_.Now(), writer_);
+    series_.Update(gpu_, max_age_, clock_.Now(), writer_);
     frame_ = writer_.Finish();
   }
   // The value of the series with this attribute; NaN when it has none now, or when it is stale.
@@ -52,7 +52,7 @@ class GpuSeriesTest : public ::testing::Test {
   bool Has(const MetricDesc& desc) const { return !std::isnan(Value(desc)); }
 
   nvml::Gpu gpu_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};

@@ -16,7 +16,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kEccPauseNs = 60 * kSecondNs;
 // The library's event and the step of a counter, within so long, are one thing.
 constexpr int64_t kSameThingNs = 30 * kSecondNs;
-constexpr int64_t kRecoveryPatienceNs = 15 * kSecondNs;
+constexpr int64_t kRecoveryMaxAgeNs = 15 * kSecondNs;
 constexpr int kClockEventsPerMinute = 10;
 constexpr int64_t kPowerBrake = 0x80, kHot = 0x40;
 // A GPU at its limit slows down and cools by turns: that is one episode.
@@ -35,41 +35,41 @@ std::string NameOf(const nvml::Gpu& gpu) {
 
 }  // namespace
 
-void GpuWatch::Tell(std::string_view name, const Look& look, int64_t boot_ns, Attributes attributes,
-                    std::string body) {
-  if (!desk_) return;
+void GpuWatch::Report(std::string_view name, const Look& look, int64_t boot_ns, Attributes attributes,
+                      std::string body) {
+  if (!queue_) return;
   std::vector<AttributeSet::Attribute> all(attributes);
   std::string_view bus = look.gpu.Fact("pci_bus_id");
   if (!look.entity && !bus.empty()) all.push_back({"gpu.pci.bus_id", bus});
   int64_t at_ns = std::min(boot_ns, look.now.boot_ns);
-  desk_->Report({.at = look.now + Duration(at_ns - look.now.boot_ns),
-                 .name = name,
-                 .entity = look.entity,
-                 .attributes = AttributeSet(std::span<const AttributeSet::Attribute>(all)),
-                 .body = std::move(body)});
+  queue_->Report({.at = look.now + Duration(at_ns - look.now.boot_ns),
+                  .name = name,
+                  .entity = look.entity,
+                  .attributes = AttributeSet(std::span<const AttributeSet::Attribute>(all)),
+                  .body = std::move(body)});
 }
 
-void GpuWatch::TellEcc(bool uncorrectable, const Look& look, int64_t boot_ns, int64_t errors,
-                       std::string_view source) {
+void GpuWatch::ReportEcc(bool uncorrectable, const Look& look, int64_t boot_ns, int64_t errors,
+                         std::string_view source) {
   Counter& counter = ecc_[uncorrectable];
-  counter.told_ns = boot_ns;
+  counter.reported_ns = boot_ns;
   counter.held = 0;
   std::string number = errors > 0 ? std::to_string(errors) : "new";
-  Tell("gpu.ecc", look, boot_ns,
-       {{"gpu.ecc.error_type", kErrorTypes[uncorrectable]}, {"event.source", source}},
-       NameOf(look.gpu) + ": " + number + " " + std::string(kErrorTypes[uncorrectable]) + " memory error" +
-           (errors == 1 ? "" : "s"));
+  Report("gpu.ecc", look, boot_ns,
+         {{"gpu.ecc.error_type", kErrorTypes[uncorrectable]}, {"event.source", source}},
+         NameOf(look.gpu) + ": " + number + " " + std::string(kErrorTypes[uncorrectable]) + " memory error" +
+             (errors == 1 ? "" : "s"));
 }
 
-void GpuWatch::TellClock(const nvml::DeviceEvent& event, const Look& look) {
+void GpuWatch::ReportClock(const nvml::DeviceEvent& event, const Look& look) {
   if (event.boot_ns - clock_window_ns_ > 60 * kSecondNs) {
     clock_window_ns_ = event.boot_ns;
-    clock_told_ = 0;
+    clock_reported_ = 0;
   }
-  if (++clock_told_ > kClockEventsPerMinute) return;
+  if (++clock_reported_ > kClockEventsPerMinute) return;
   bool state = event.type & nvml::kEventPerformanceState;
-  Tell("gpu.clock", look, event.boot_ns, {{"event.source", "nvml"}},
-       NameOf(look.gpu) + (state ? ": the performance state changed" : ": a clock changed"));
+  Report("gpu.clock", look, event.boot_ns, {{"event.source", "nvml"}},
+         NameOf(look.gpu) + (state ? ": the performance state changed" : ": a clock changed"));
 }
 
 void GpuWatch::Take(const nvml::DeviceEvent& event, const Look& look) {
@@ -79,13 +79,13 @@ void GpuWatch::Take(const nvml::DeviceEvent& event, const Look& look) {
     auto code = static_cast<int64_t>(event.data);
     std::string body = gpu + ": XID " + std::to_string(code);
     if (event.gpu_instance != nvml::GpuProcess::kNoInstance) {
-      Tell("gpu.xid", look, at,
-           {{"gpu.xid.code", code},
-            {"gpu.mig.instance_id", int64_t{event.gpu_instance}},
-            {"event.source", "nvml"}},
-           body + " in MIG instance " + std::to_string(event.gpu_instance));
+      Report("gpu.xid", look, at,
+             {{"gpu.xid.code", code},
+              {"gpu.mig.instance_id", int64_t{event.gpu_instance}},
+              {"event.source", "nvml"}},
+             body + " in MIG instance " + std::to_string(event.gpu_instance));
     } else {
-      Tell("gpu.xid", look, at, {{"gpu.xid.code", code}, {"event.source", "nvml"}}, body);
+      Report("gpu.xid", look, at, {{"gpu.xid.code", code}, {"event.source", "nvml"}}, body);
     }
   }
   for (bool uncorrectable : {false, true}) {
@@ -93,30 +93,30 @@ void GpuWatch::Take(const nvml::DeviceEvent& event, const Look& look) {
                                   : uint64_t{nvml::kEventEccCorrected} | nvml::kEventEccStorm;
     if (!(event.type & bits)) continue;
     ecc_[uncorrectable].library_ns = at;
-    bool soon = ecc_[uncorrectable].told_ns != 0 && at - ecc_[uncorrectable].told_ns < kEccPauseNs;
-    if (uncorrectable || !soon) TellEcc(uncorrectable, look, at, 0, "nvml");
+    bool soon = ecc_[uncorrectable].reported_ns != 0 && at - ecc_[uncorrectable].reported_ns < kEccPauseNs;
+    if (uncorrectable || !soon) ReportEcc(uncorrectable, look, at, 0, "nvml");
   }
   if (event.type & nvml::kEventDramRetired)
-    Tell("gpu.row_remap", look, at, {{"gpu.row_remap.result", "remapped"}, {"event.source", "nvml"}},
-         gpu + ": a memory row was replaced");
+    Report("gpu.row_remap", look, at, {{"gpu.row_remap.result", "remapped"}, {"event.source", "nvml"}},
+           gpu + ": a memory row was replaced");
   if (event.type & nvml::kEventDramRetirementFailed)
-    Tell("gpu.row_remap", look, at, {{"gpu.row_remap.result", "failed"}, {"event.source", "nvml"}},
-         gpu + ": a memory row could not be replaced");
+    Report("gpu.row_remap", look, at, {{"gpu.row_remap.result", "failed"}, {"event.source", "nvml"}},
+           gpu + ": a memory row could not be replaced");
   if (event.type & nvml::kEventPoisonContained)
-    Tell("gpu.poison", look, at, {{"gpu.poison.result", "contained"}, {"event.source", "nvml"}},
-         gpu + ": poisoned data was consumed and contained");
+    Report("gpu.poison", look, at, {{"gpu.poison.result", "contained"}, {"event.source", "nvml"}},
+           gpu + ": poisoned data was consumed and contained");
   if (event.type & nvml::kEventPoisonUncontained)
-    Tell("gpu.poison", look, at, {{"gpu.poison.result", "uncontained"}, {"event.source", "nvml"}},
-         gpu + ": poisoned data was consumed and not contained");
+    Report("gpu.poison", look, at, {{"gpu.poison.result", "uncontained"}, {"event.source", "nvml"}},
+           gpu + ": poisoned data was consumed and not contained");
   if (event.type & nvml::kEventGpuUnavailable)
-    Tell("gpu.unavailable", look, at, {{"event.source", "nvml"}},
-         gpu + ": the driver reports it as unavailable");
+    Report("gpu.unavailable", look, at, {{"event.source", "nvml"}},
+           gpu + ": the driver reports it as unavailable");
   if (event.type & nvml::kEventPowerSource)
-    Tell("gpu.power", look, at, {{"gpu.power.reason", "source_change"}, {"event.source", "nvml"}},
-         gpu + ": its source of power changed");
+    Report("gpu.power", look, at, {{"gpu.power.reason", "source_change"}, {"event.source", "nvml"}},
+           gpu + ": its source of power changed");
   // The action itself is read a little later.
-  if (event.type & nvml::kEventRecoveryAction) recovery_asked_ns_ = at;
-  if (event.type & (nvml::kEventClock | nvml::kEventPerformanceState)) TellClock(event, look);
+  if (event.type & nvml::kEventRecoveryAction) recovery_requested_ns_ = at;
+  if (event.type & (nvml::kEventClock | nvml::kEventPerformanceState)) ReportClock(event, look);
 }
 
 int64_t GpuWatch::Rise(const FieldReading& reading, int64_t& last) {
@@ -143,9 +143,9 @@ void GpuWatch::SeeHang(const Look& look) {
   double seconds = static_cast<double>(look.now.boot_ns - look.gpu.hung_since_boot_ns) * 1e-9;
   std::string_view call = nvml::CallName(look.gpu.hung_call);
   if (look.gpu.state != GpuState::kHung) return;
-  Tell("gpu.hang", look, look.now.boot_ns,
-       {{"gpu.call", call}, {"gpu.hang.duration", seconds}, {"event.source", "reader"}},
-       NameOf(look.gpu) + ": " + std::string(call) + " does not return");
+  Report("gpu.hang", look, look.now.boot_ns,
+         {{"gpu.call", call}, {"gpu.hang.duration", seconds}, {"event.source", "reader"}},
+         NameOf(look.gpu) + ": " + std::string(call) + " does not return");
 }
 
 void GpuWatch::SeeState(const Look& look) {
@@ -157,8 +157,8 @@ void GpuWatch::SeeState(const Look& look) {
     std::string_view reason = look.driver_unloaded ? "driver_unloaded"
                               : gpu.counted        ? "gpu_is_lost"
                                                    : "removed";
-    Tell("gpu.lost", look, look.now.boot_ns, {{"gpu.lost.reason", reason}, {"event.source", "nvml"}},
-         NameOf(gpu) + " no longer answers");
+    Report("gpu.lost", look, look.now.boot_ns, {{"gpu.lost.reason", reason}, {"event.source", "nvml"}},
+           NameOf(gpu) + " no longer answers");
   }
   if (gpu.state != GpuState::kOk || gpu.facts.empty() || gpu.last_read_boot_ns == 0) return;
   bool another = known_ && uuid_ != gpu.Fact("uuid");
@@ -170,14 +170,14 @@ void GpuWatch::SeeState(const Look& look) {
   const FieldReading& energy = gpu[Field::kEnergy];
   if (!Good(energy) && energy.status != ReadStatus::kNotSupported) return;
   if (another || !known_) {
-    EventQueue* desk = desk_;
+    EventQueue* queue = queue_;
     uint32_t hangs = hangs_;
-    *this = GpuWatch(desk);
+    *this = GpuWatch(queue);
     hangs_ = hangs;
     known_ = true;
-    Tell("gpu.found", look, look.now.boot_ns,
-         {{"gpu.found.reason", look.at_start && !another ? "start" : "hotplug"}, {"event.source", "nvml"}},
-         NameOf(gpu) + " was found");
+    Report("gpu.found", look, look.now.boot_ns,
+           {{"gpu.found.reason", look.at_start && !another ? "start" : "hotplug"}, {"event.source", "nvml"}},
+           NameOf(gpu) + " was found");
   } else {
     SeeReturn(look);
   }
@@ -193,14 +193,14 @@ void GpuWatch::SeeReturn(const Look& look) {
   bool gone = std::exchange(gone_, false), needed = std::exchange(reset_needed_, false);
   if (anew) {
     std::string_view reason = needed || gone ? "recovery" : was_released_ ? "requested" : "driver_reload";
-    Tell("gpu.reset", look, look.now.boot_ns, {{"gpu.reset.reason", reason}, {"event.source", "nvml"}},
-         NameOf(look.gpu) + " was reset: its counters restart at 0");
+    Report("gpu.reset", look, look.now.boot_ns, {{"gpu.reset.reason", reason}, {"event.source", "nvml"}},
+           NameOf(look.gpu) + " was reset: its counters restart at 0");
   }
   was_released_ = false;
   if (!gone) return;
-  Tell("gpu.found", look, look.now.boot_ns,
-       {{"gpu.found.reason", anew ? "after_reset" : "hotplug"}, {"event.source", "nvml"}},
-       NameOf(look.gpu) + " is back");
+  Report("gpu.found", look, look.now.boot_ns,
+         {{"gpu.found.reason", anew ? "after_reset" : "hotplug"}, {"event.source", "nvml"}},
+         NameOf(look.gpu) + " is back");
 }
 
 void GpuWatch::SeeEcc(const Look& look) {
@@ -211,8 +211,8 @@ void GpuWatch::SeeEcc(const Look& look) {
     int64_t now = look.now.boot_ns;
     bool told = counter.library_ns != 0 && now - counter.library_ns < kSameThingNs;
     if (!told) counter.held += rise;
-    bool rest = !uncorrectable && counter.told_ns != 0 && now - counter.told_ns < kEccPauseNs;
-    if (counter.held > 0 && !rest) TellEcc(uncorrectable, look, now, counter.held, "nvml");
+    bool rest = !uncorrectable && counter.reported_ns != 0 && now - counter.reported_ns < kEccPauseNs;
+    if (counter.held > 0 && !rest) ReportEcc(uncorrectable, look, now, counter.held, "nvml");
   }
 }
 
@@ -221,20 +221,20 @@ void GpuWatch::SeeRemapping(const Look& look) {
   for (bool uncorrectable : {false, true}) {
     Field field = uncorrectable ? Field::kRemappedUncorrectable : Field::kRemappedCorrectable;
     if (Rise(gpu[field], remapped_[uncorrectable]) == 0) continue;
-    Tell("gpu.row_remap", look, look.now.boot_ns,
-         {{"gpu.row_remap.result", "remapped"},
-          {"gpu.ecc.error_type", kErrorTypes[uncorrectable]},
-          {"event.source", "nvml"}},
-         NameOf(gpu) + ": a memory row was replaced");
+    Report("gpu.row_remap", look, look.now.boot_ns,
+           {{"gpu.row_remap.result", "remapped"},
+            {"gpu.ecc.error_type", kErrorTypes[uncorrectable]},
+            {"event.source", "nvml"}},
+           NameOf(gpu) + ": a memory row was replaced");
   }
   if (Rise(gpu[Field::kRemapPending], remap_pending_) > 0)
-    Tell("gpu.row_remap", look, look.now.boot_ns,
-         {{"gpu.row_remap.result", "pending"}, {"event.source", "nvml"}},
-         NameOf(gpu) + ": a memory row waits for a reset to be replaced");
+    Report("gpu.row_remap", look, look.now.boot_ns,
+           {{"gpu.row_remap.result", "pending"}, {"event.source", "nvml"}},
+           NameOf(gpu) + ": a memory row waits for a reset to be replaced");
   if (Rise(gpu[Field::kRemapFailure], remap_failed_) > 0)
-    Tell("gpu.row_remap", look, look.now.boot_ns,
-         {{"gpu.row_remap.result", "failed"}, {"event.source", "nvml"}},
-         NameOf(gpu) + ": a memory row could not be replaced");
+    Report("gpu.row_remap", look, look.now.boot_ns,
+           {{"gpu.row_remap.result", "failed"}, {"event.source", "nvml"}},
+           NameOf(gpu) + ": a memory row could not be replaced");
 }
 
 void GpuWatch::SeeRecovery(const Look& look) {
@@ -242,17 +242,17 @@ void GpuWatch::SeeRecovery(const Look& look) {
   int64_t now = Good(action) ? action.raw : -1;
   int64_t before = std::exchange(recovery_, now >= 0 ? now : recovery_);
   bool changed = before >= 0 && now >= 0 && now != before;
-  bool waited = recovery_asked_ns_ != 0 && look.now.boot_ns - recovery_asked_ns_ > kRecoveryPatienceNs;
+  bool waited = recovery_requested_ns_ != 0 && look.now.boot_ns - recovery_requested_ns_ > kRecoveryMaxAgeNs;
   if (!changed && !waited) return;
-  int64_t at = recovery_asked_ns_ != 0 ? recovery_asked_ns_ : look.now.boot_ns;
-  recovery_asked_ns_ = 0;
+  int64_t at = recovery_requested_ns_ != 0 ? recovery_requested_ns_ : look.now.boot_ns;
+  recovery_requested_ns_ = 0;
   if (now >= 0 && now < static_cast<int64_t>(std::size(kRecoveryActions))) {
     std::string_view word = kRecoveryActions[now];
-    Tell("gpu.recovery_action", look, at, {{"gpu.recovery.action", word}, {"event.source", "nvml"}},
-         NameOf(look.gpu) + ": the driver asks for " + std::string(word));
+    Report("gpu.recovery_action", look, at, {{"gpu.recovery.action", word}, {"event.source", "nvml"}},
+           NameOf(look.gpu) + ": the driver asks for " + std::string(word));
   } else {
-    Tell("gpu.recovery_action", look, at, {{"event.source", "nvml"}},
-         NameOf(look.gpu) + ": the driver needs another recovery action");
+    Report("gpu.recovery_action", look, at, {{"event.source", "nvml"}},
+           NameOf(look.gpu) + ": the driver needs another recovery action");
   }
 }
 
@@ -264,13 +264,14 @@ void GpuWatch::SeeClockReasons(const Look& look) {
   reasons_ = reasons.raw;
   int64_t rising = reasons.raw & ~before;
   if (rising & kPowerBrake)
-    Tell("gpu.power", look, reasons.boot_ns, {{"gpu.power.reason", "brake"}, {"event.source", "nvml"}},
-         NameOf(look.gpu) + ": its power brake is on");
+    Report("gpu.power", look, reasons.boot_ns, {{"gpu.power.reason", "brake"}, {"event.source", "nvml"}},
+           NameOf(look.gpu) + ": its power brake is on");
   // Which sensor it was the driver does not say.
   bool rested = hot_ns_ == 0 || reasons.boot_ns - hot_ns_ > kEpisodeGapNs;
   if ((rising & kHot) && rested)
-    Tell("gpu.thermal", look, reasons.boot_ns, {{"gpu.thermal.action", "slowdown"}, {"event.source", "nvml"}},
-         NameOf(look.gpu) + ": its hardware slows it down because of its temperature");
+    Report("gpu.thermal", look, reasons.boot_ns,
+           {{"gpu.thermal.action", "slowdown"}, {"event.source", "nvml"}},
+           NameOf(look.gpu) + ": its hardware slows it down because of its temperature");
   if (reasons.raw & kHot) hot_ns_ = reasons.boot_ns;
 }
 
@@ -279,9 +280,9 @@ void GpuWatch::SeeInstances(const Look& look) {
   if (const FieldReading& mode = gpu[Field::kMigMode]; Good(mode)) {
     int64_t before = std::exchange(mig_mode_, mode.raw);
     if (before >= 0 && before != mode.raw)
-      Tell("gpu.mig.change", look, look.now.boot_ns,
-           {{"gpu.mig.change", mode.raw ? "mode_on" : "mode_off"}, {"event.source", "nvml"}},
-           NameOf(gpu) + ": MIG is " + (mode.raw ? "on" : "off"));
+      Report("gpu.mig.change", look, look.now.boot_ns,
+             {{"gpu.mig.change", mode.raw ? "mode_on" : "mode_off"}, {"event.source", "nvml"}},
+             NameOf(gpu) + ": MIG is " + (mode.raw ? "on" : "off"));
   }
   if (gpu.parts.mig_max == nvml::GpuParts::kUnknown) return;
   size_t at = 0;
@@ -299,13 +300,13 @@ void GpuWatch::SeeInstances(const Look& look) {
     if (part.key.kind == nvml::PartKind::kMig) now.push_back({part.key, std::string(part.Fact("profile"))});
   }
   auto tell = [&](const Instance& instance, std::string_view change) {
-    Tell("gpu.mig.change", look, look.now.boot_ns,
-         {{"gpu.mig.instance_id", int64_t{instance.key.id}},
-          {"gpu.mig.profile", std::string_view(instance.profile)},
-          {"gpu.mig.change", change},
-          {"event.source", "nvml"}},
-         NameOf(gpu) + ": MIG instance " + std::to_string(instance.key.id) + " " + instance.profile +
-             " was " + std::string(change));
+    Report("gpu.mig.change", look, look.now.boot_ns,
+           {{"gpu.mig.instance_id", int64_t{instance.key.id}},
+            {"gpu.mig.profile", std::string_view(instance.profile)},
+            {"gpu.mig.change", change},
+            {"event.source", "nvml"}},
+           NameOf(gpu) + ": MIG instance " + std::to_string(instance.key.id) + " " + instance.profile +
+               " was " + std::string(change));
   };
   auto has = [](const std::vector<Instance>& list, const Instance& instance) {
     return std::find(list.begin(), list.end(), instance) != list.end();

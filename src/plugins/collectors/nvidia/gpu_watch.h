@@ -26,7 +26,7 @@ class GpuWatch {
     bool released = false;         // the reader process was ended on request since the last look
   };
 
-  explicit GpuWatch(EventQueue* desk) noexcept : desk_(desk) {}
+  explicit GpuWatch(EventQueue* queue) noexcept : queue_(queue) {}
 
   // An event of the library.
   void Take(const nvml::DeviceEvent& event, const Look& look);
@@ -39,7 +39,7 @@ class GpuWatch {
   struct Counter {
     int64_t last = -1;  // -1: not seen yet
     int64_t held = 0;   // counted, not told yet
-    int64_t told_ns = 0, library_ns = 0;
+    int64_t reported_ns = 0, library_ns = 0;
   };
   struct Instance {
     nvml::PartKey key;
@@ -48,11 +48,11 @@ class GpuWatch {
   };
   using Attributes = std::initializer_list<AttributeSet::Attribute>;
 
-  void Tell(std::string_view name, const Look& look, int64_t boot_ns, Attributes attributes,
-            std::string body);
-  void TellEcc(bool uncorrectable, const Look& look, int64_t boot_ns, int64_t errors,
-               std::string_view source);
-  void TellClock(const nvml::DeviceEvent& event, const Look& look);
+  void Report(std::string_view name, const Look& look, int64_t boot_ns, Attributes attributes,
+              std::string body);
+  void ReportEcc(bool uncorrectable, const Look& look, int64_t boot_ns, int64_t errors,
+                 std::string_view source);
+  void ReportClock(const nvml::DeviceEvent& event, const Look& look);
   void SeeState(const Look& look);
   void SeeReturn(const Look& look);
   void SeeHang(const Look& look);
@@ -64,13 +64,13 @@ class GpuWatch {
   // The rise of a field since the last good reading; 0 on the first, and when the counter began anew.
   static int64_t Rise(const nvml::FieldReading& reading, int64_t& last);
 
-  EventQueue* desk_;
+  EventQueue* queue_;
   bool known_ = false, gone_ = false, instances_known_ = false, reset_needed_ = false;
   uint32_t opened_ = 0, hangs_ = 0;
   std::string uuid_;
   int64_t energy_ = -1, mig_mode_ = -1, recovery_ = -1, reasons_ = -1;
-  int64_t recovery_asked_ns_ = 0, clock_window_ns_ = 0, hot_ns_ = 0;
-  int clock_told_ = 0;
+  int64_t recovery_requested_ns_ = 0, clock_window_ns_ = 0, hot_ns_ = 0;
+  int clock_reported_ = 0;
   bool was_released_ = false;
   Counter ecc_[2];  // [1]: uncorrectable
   int64_t remapped_[2] = {-1, -1}, remap_pending_ = -1, remap_failed_ = -1;

@@ -39,14 +39,14 @@ class GpuWatchTest : public ::testing::Test {
   std::vector<Event> See() {
     clock_.Advance(seconds(1));
     watch_.See(Look());
-    return desk_.Take();
+    return queue_.Take();
   }
   std::vector<Event> Take(uint64_t type, uint64_t data = 0,
                           uint32_t instance = nvml::GpuProcess::kNoInstance) {
     watch_.Take(
         {.entity = 3, .gpu_instance = instance, .type = type, .data = data, .boot_ns = clock_.Now().boot_ns},
         Look());
-    return desk_.Take();
+    return queue_.Take();
   }
   static std::string Text(const std::vector<Event>& events, std::string_view key) {
     return events.size() == 1 ? events[0].attributes.Text(key) : std::to_string(events.size()) + " events";
@@ -60,8 +60,8 @@ class GpuWatchTest : public ::testing::Test {
   }
 
   ManualClock clock_;
-  EventQueue desk_;
-  GpuWatch watch_{&desk_};
+  EventQueue queue_;
+  GpuWatch watch_{&queue_};
   nvml::Gpu gpu_;
   EntityRef entity_ = MakeRef<Entity>("gpu", AttributeSet({{"gpu.uuid", "GPU-1"}}));
   bool at_start_ = true, unloaded_ = false, released_ = false;

@@ -67,20 +67,20 @@ class NvidiaCollector final : public Collector {
   NvidiaCollector(const Config& config, Env& env)
       : env_(env),
         source_(MakeSourceOptions(config, env)),
-        book_(env.root),
+        table_(env.root),
         simulated_(Simulated(config, env)),
         gpu_options_{simulated_,
                      config.Bool("serial"),
                      config.Bool("links"),
                      config.Bool("details"),
-                     simulated_ ? nullptr : &book_,
+                     simulated_ ? nullptr : &table_,
                      config.Bool("process_events") ? env.events : nullptr},
         expected_(ExpectedGpus(config, env)) {
     if (env_.nvml) env_.nvml->Join();
     // A reading is as old as its tier's period at most, and a late reader gets one interval more.
     int64_t interval = config.Time("interval").count();
-    patience_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
-                    std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
+    max_age_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
+                   std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
   }
   ~NvidiaCollector() override {
     if (env_.stats) env_.stats->nvml_driver_pid = 0;
@@ -92,14 +92,14 @@ class NvidiaCollector final : public Collector {
     source_.Poll(out.read_at());
     if (env_.nvml) {
       env_.nvml->Answer(source_.quiet(), source_.Trouble(out.read_at()));
-      env_.nvml->Tell(simulated_, source_.gpus().size());
+      env_.nvml->Report(simulated_, source_.gpus().size());
     }
     const DriverState& driver = source_.driver();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(driver.pid, 0);
     driver_series_.Update(source_, out);
     UpdateDriverInfo(driver, out);
     UpdateMismatch(out);
-    book_.NextRound();
+    table_.NextRound();
     UpdateGpus(out);
     reporter_.Report(source_, driver_series_.entity(), gpus_, out.read_at());
     return StatusOf(driver);
@@ -109,7 +109,7 @@ class NvidiaCollector final : public Collector {
  private:
   // `gpulens gpu release` frees the devices for a while.
   void FollowOrder(Instant now) {
-    DriverControl::Order order = env_.nvml ? env_.nvml->Ask(now) : DriverControl::Order{};
+    DriverControl::Order order = env_.nvml ? env_.nvml->Query(now) : DriverControl::Order{};
     if (order.release && !released_) {
       std::string until =
           order.until_boot_ns == 0
@@ -177,7 +177,7 @@ class NvidiaCollector final : public Collector {
   void UpdateGpus(FrameWriter& out) {
     auto gpus = source_.gpus();
     while (gpus_.size() < gpus.size()) gpus_.emplace_back(gpu_options_);
-    for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], patience_, out.read_at(), out, gpus);
+    for (size_t i = 0; i < gpus.size(); ++i) gpus_[i].Update(gpus[i], max_age_, out.read_at(), out, gpus);
     if (env_.demo) return;  // What is simulated has no port of this machine.
     aer_.resize(gpus_.size());
     for (size_t i = 0; i < gpus.size(); ++i) aer_[i].Update(env_.root, gpus[i], gpus_[i].entity(), out);
@@ -185,11 +185,11 @@ class NvidiaCollector final : public Collector {
 
   Env& env_;
   nvml::NvmlSource source_;
-  nvml::ProcessTable book_;
+  nvml::ProcessTable table_;
   const bool simulated_;
   const GpuSeries::Options gpu_options_;
   const size_t expected_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
   std::vector<GpuSeries> gpus_;
   std::vector<AerSeries> aer_;
   EventReporter reporter_{env_.events};
@@ -201,11 +201,11 @@ class NvidiaCollector final : public Collector {
   std::string driver_version_, library_version_;
 };
 
-bool Asked(const Config& config) { return config.Text("library") != kDefaultLibrary; }
+bool Queried(const Config& config) { return config.Text("library") != kDefaultLibrary; }
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   // Without any sign of a GPU no process is started again and again to find that out.
-  if (!env.demo && !Asked(config) && !nvml::MayHaveGpus(nvml::ProbeGpus())) {
+  if (!env.demo && !Queried(config) && !nvml::MayHaveGpus(nvml::ProbeGpus())) {
     return Status{Code::kUnavailable,
                   "no NVIDIA GPU: none on the PCI bus, no /dev/nvidia*, no WSL, no Jetson"};
   }
@@ -219,7 +219,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
     finding.what = "SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  return ProbeNvidia(Asked(config), config.Text("library"), env.demo);
+  return ProbeNvidia(Queried(config), config.Text("library"), env.demo);
 }
 
 constexpr OptionSpec kOptions[] = {

@@ -23,7 +23,7 @@ constexpr std::pair<std::string_view, std::string_view> kVgpuFacts[] = {
     {"vm", "gpu.vgpu.vm"},
     {"driver", "gpu.vgpu.driver.version"}};
 
-int64_t Patience(PartField field, const PartSeries::When& when) {
+int64_t MaxAge(PartField field, const PartSeries::When& when) {
   if (field == PartField::kBar1Used || field == PartField::kVgpuLicensed) return when.slow_ns;
   return field >= PartField::kVgpuMemoryUsed ? when.medium_ns : when.fast_ns;
 }
@@ -91,7 +91,7 @@ void PartSeries::Apply(std::span<const PartRow> rows, const nvml::PartValues& va
     const PartValue& value = values[static_cast<size_t>(row.field)];
     if (value.boot_ns == 0 || value.status != ReadStatus::kOk || (row.detail && !detail_)) continue;
     int64_t age = when_.now.boot_ns - value.boot_ns;
-    if (age > Patience(row.field, when_)) continue;
+    if (age > MaxAge(row.field, when_)) continue;
     if (!series[i]) {
       std::vector<AttributeSet::Attribute> extra;
       if (!row.key.empty()) extra.push_back({row.key, row.value});

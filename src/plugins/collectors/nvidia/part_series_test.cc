@@ -32,13 +32,13 @@ class PartSeriesTest : public ::testing::Test {
     fs::remove_all(root_);
     Put("proc/2/stat", "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n");
     Put("etc/passwd", "ada:x:1000:1000::/:\n");
-    book_ = std::make_unique<nvml::ProcessTable>(root_);
-    series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = book_.get()});
+    table_ = std::make_unique<nvml::ProcessTable>(root_);
+    series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = table_.get()});
     gpu_.state = nvml::GpuState::kOk;
     gpu_.facts = {{"uuid", "GPU-1"}, {"name", "NVIDIA H100"}, {"mig_mode", "enabled"}};
     gpu_.identity_version = 1;
-    patience_.ns = {Duration(seconds(2)).count(), Duration(seconds(12)).count(),
-                    Duration(seconds(62)).count()};
+    max_age_.ns = {Duration(seconds(2)).count(), Duration(seconds(12)).count(),
+                   Duration(seconds(62)).count()};
   }
   ~PartSeriesTest() override { fs::remove_all(root_); }
 
@@ -73,8 +73,8 @@ class PartSeriesTest : public ::testing::Test {
     auto& count = gpu_.fields[static_cast<size_t>(nvml::Field::kProcessCount)];
     count = {nvml::ReadStatus::kOk, clock_.Now().boot_ns, 0};
     writer_.Begin(clock_.Now());
-    book_->NextRound();
-    series_->Update(gpu_, patience_, clock_.Now(), writer_);
+    table_->NextRound();
+    series_->Update(gpu_, max_age_, clock_.Now(), writer_);
     frame_ = writer_.Finish();
   }
   // The one value of a family with these attributes; NaN when there is none, or more than one.
@@ -101,11 +101,11 @@ class PartSeriesTest : public ::testing::Test {
 
   const std::string root_;
   nvml::Gpu gpu_;
-  FieldMaxAge patience_;
+  FieldMaxAge max_age_;
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
-  std::unique_ptr<nvml::ProcessTable> book_;
+  std::unique_ptr<nvml::ProcessTable> table_;
   std::unique_ptr<GpuSeries> series_;
   Ref<const Frame> frame_;
 };
@@ -238,17 +238,17 @@ TEST_F(PartSeriesTest, ProcessesAreKnownByWhoTheyAre) {
 }
 
 TEST_F(PartSeriesTest, AProcessThatLeavesIsToldOnceWithItsPeak) {
-  EventQueue desk;
-  series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = book_.get(), .ended = &desk});
+  EventQueue queue;
+  series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = table_.get(), .ended = &queue});
   Process(70, "python3", 100);
   Processes({{.pid = 70, .memory_used = 9 * kGiB}, {.pid = 71, .memory_used = kGiB}});
   Run();
   Processes({{.pid = 70, .memory_used = kGiB}, {.pid = 71, .memory_used = kGiB}});
   Run();
-  EXPECT_TRUE(desk.Take().empty());
+  EXPECT_TRUE(queue.Take().empty());
   Process(70, "second", 200);
   Run();
-  std::vector<Event> events = desk.Take();
+  std::vector<Event> events = queue.Take();
   ASSERT_EQ(events.size(), 1u) << "the number is used again: the first process is gone";
   EXPECT_EQ(events[0].name, "gpu.process.end");
   EXPECT_EQ(events[0].entity, series_->entity());
@@ -260,7 +260,7 @@ TEST_F(PartSeriesTest, AProcessThatLeavesIsToldOnceWithItsPeak) {
   Processes({{.pid = 71, .memory_used = kGiB}});
   Run();
   Run();
-  events = desk.Take();
+  events = queue.Take();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].attributes.Text("process.executable.name"), "second");
 }
@@ -311,11 +311,11 @@ TEST_F(PartSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice) 
   const std::string dialect[] = {"zernel"};
   SeriesNamer zernel = MakeSeriesNamer(dialect);
   std::set<std::string> names;
-  std::vector<NamedSeries> spelled;
+  std::vector<NamedSeries> named;
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
-    if ((*frame_->layout)[slot].desc) zernel((*frame_->layout)[slot], spelled);
+    if ((*frame_->layout)[slot].desc) zernel((*frame_->layout)[slot], named);
   }
-  for (const NamedSeries& series : spelled) {
+  for (const NamedSeries& series : named) {
     std::string name = series.name;
     for (const auto& [label, value] : series.labels) name += "," + label + "=" + value;
     EXPECT_TRUE(names.insert(name).second) << name;

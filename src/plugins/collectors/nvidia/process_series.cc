@@ -31,11 +31,11 @@ constexpr ShareRow kShares[] = {
 
 void ProcessSeries::Retire(SeriesTable& table) {
   for (auto& [key, one] : processes_) table.Retire(one.entity);
-  *this = ProcessSeries(book_, desk_);
+  *this = ProcessSeries(table_, queue_);
 }
 
-void ProcessSeries::TellEnd(const One& one, const EntityRef& gpu, Instant now) const {
-  if (!desk_ || !one.entity) return;
+void ProcessSeries::ReportEnd(const One& one, const EntityRef& gpu, Instant now) const {
+  if (!queue_ || !one.entity) return;
   std::vector<AttributeSet::Attribute> attributes;
   std::string who = "a process";
   for (auto [key, value] : one.entity->attributes) {
@@ -48,11 +48,11 @@ void ProcessSeries::TellEnd(const One& one, const EntityRef& gpu, Instant now) c
     attributes.push_back({"gpu.process.memory.peak", static_cast<int64_t>(one.peak_bytes)});
     body += "; it used at most " + std::to_string(one.peak_bytes >> 20) + " MiB";
   }
-  desk_->Report({.at = now,
-                 .name = "gpu.process.end",
-                 .entity = gpu,
-                 .attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes)),
-                 .body = std::move(body)});
+  queue_->Report({.at = now,
+                  .name = "gpu.process.end",
+                  .entity = gpu,
+                  .attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes)),
+                  .body = std::move(body)});
 }
 
 void ProcessSeries::Update(const nvml::Gpu& gpu, const EntityRef& entity, const PartSeries& parts,
@@ -73,7 +73,7 @@ void ProcessSeries::Update(const nvml::Gpu& gpu, const EntityRef& entity, const 
   }
   for (auto at = processes_.begin(); at != processes_.end();) {
     if (at->second.update != update_) {
-      TellEnd(at->second, entity, out.begun_at());
+      ReportEnd(at->second, entity, out.begun_at());
       out.table().Retire(at->second.entity);
       at = processes_.erase(at);
       continue;
@@ -108,8 +108,8 @@ void ProcessSeries::Declare(const Key& key, One& one, const EntityRef& gpu, cons
   auto text = [&](std::string_view name, std::string_view value) {
     if (!value.empty()) attributes.push_back({name, value});
   };
-  if (book_) {
-    const nvml::ProcessDetails& details = book_->Look(key.pid);
+  if (table_) {
+    const nvml::ProcessDetails& details = table_->Look(key.pid);
     one.start_ticks = details.start_ticks;
     text("process.executable.name", details.name);
     text("process.owner", details.owner);
@@ -136,11 +136,11 @@ void ProcessSeries::Declare(const Key& key, One& one, const EntityRef& gpu, cons
 
 void ProcessSeries::UpdateOne(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts,
                               FrameWriter& out) {
-  uint64_t start = book_ ? book_->Look(key.pid).start_ticks : 0;
+  uint64_t start = table_ ? table_->Look(key.pid).start_ticks : 0;
   bool another = one.entity && start != 0 && one.start_ticks != 0 && start != one.start_ticks;
   bool retyped = one.entity && one.type != one.declared_type;
   bool late = one.entity && one.bytes_known && !one.used;
-  if (another) TellEnd(one, gpu, out.begun_at());
+  if (another) ReportEnd(one, gpu, out.begun_at());
   if (another || retyped || late) {
     out.table().Retire(one.entity);
     uint64_t peak = another ? 0 : one.peak_bytes;

@@ -21,8 +21,8 @@ class ProcessSeries {
  public:
   // `book` tells who processes are; null: nobody does (simulated processes). `desk` is told of those that
   // left; null: nobody is. Both outlive this.
-  explicit ProcessSeries(nvml::ProcessTable* book, EventQueue* desk = nullptr) noexcept
-      : book_(book), desk_(desk) {}
+  explicit ProcessSeries(nvml::ProcessTable* table, EventQueue* queue = nullptr) noexcept
+      : table_(table), queue_(queue) {}
 
   void Retire(SeriesTable& table);
   // The list has just been read. `shares_fresh`: so have the shares; a process without one is idle.
@@ -43,14 +43,14 @@ class ProcessSeries {
     std::array<Series, 6> shares;
   };
 
-  void TellEnd(const One& one, const EntityRef& gpu, Instant now) const;
+  void ReportEnd(const One& one, const EntityRef& gpu, Instant now) const;
   void Count(const EntityRef& entity, FrameWriter& out);
   void UpdateOne(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, FrameWriter& out);
   void Declare(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, SeriesTable& table);
   void UpdateShares(const nvml::GpuParts& parts, const Key& key, One& one, FrameWriter& out);
 
-  nvml::ProcessTable* book_;
-  EventQueue* desk_;
+  nvml::ProcessTable* table_;
+  EventQueue* queue_;
   uint64_t update_ = 0;
   std::map<Key, One> processes_;
   std::array<Series, 3> counts_;

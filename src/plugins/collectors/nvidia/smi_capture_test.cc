@@ -150,10 +150,10 @@ TEST_P(SmiCapture, IsToldAsTheToolToldIt) {
   SeriesTable table;
   FrameWriter writer(table, seconds(10));
   GpuSeries series(GpuSeries::Options{.details = true});
-  FieldMaxAge patience;
-  patience.ns.fill(Duration(seconds(60)).count());
+  FieldMaxAge max_age;
+  max_age.ns.fill(Duration(seconds(60)).count());
   writer.Begin(clock.Now());
-  series.Update(gpu, patience, clock.Now(), writer);
+  series.Update(gpu, max_age, clock.Now(), writer);
   Ref<const Frame> frame = writer.Finish();
   std::vector<std::string> lines;
   for (uint32_t slot = 0; slot < frame->layout->slots(); ++slot) {

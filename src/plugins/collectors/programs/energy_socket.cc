@@ -37,9 +37,9 @@ Result<UniqueFd> Listen(const std::string& path) {
   path.copy(at.sun_path, sizeof at.sun_path - 1);
   const auto* name = reinterpret_cast<const sockaddr*>(&at);
   // One that another agent has answers; one that was left behind does not.
-  UniqueFd asking(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!asking) return ErrnoStatus("socket", errno);
-  if (::connect(asking.get(), name, sizeof at) == 0 || errno == EAGAIN)
+  UniqueFd querying(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!querying) return ErrnoStatus("socket", errno);
+  if (::connect(querying.get(), name, sizeof at) == 0 || errno == EAGAIN)
     return Status{Code::kUnavailable, "another agent listens at " + path};
   if (errno == ECONNREFUSED) ::unlink(path.c_str());
   UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "catalog/guest_name.h"
+#include "catalog/exported_name.h"
 #include "wire/otlp/exponential_bounds.h"
 
 namespace gpulens {
@@ -48,10 +48,11 @@ Kind KindOf(const OtlpMetricView& metric) noexcept {
 
 class ProgramRegistry::Taker final : public OtlpPointVisitor {
  public:
-  Taker(ProgramRegistry& book, const Sender& sender, Instant now) : book_(book), sender_(sender), now_(now) {}
+  Taker(ProgramRegistry& table, const Sender& sender, Instant now)
+      : table_(table), sender_(sender), now_(now) {}
 
   void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
-    program_ = book_.ProgramOf(sender_, attributes);
+    program_ = table_.ProgramOf(sender_, attributes);
     if (program_) program_->heard = now_;
     refused_ = refused_ || !program_;
   }
@@ -62,20 +63,20 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
     MakeKey(metric, point, attributes);
     auto found = program_->rows.find(key_);
     if (found == program_->rows.end()) {
-      User& user = book_.users_[sender_.uid];
-      if (program_->rows.size() >= book_.limits_.series || book_.series_ >= book_.limits_.all_series)
+      User& user = table_.users_[sender_.uid];
+      if (program_->rows.size() >= table_.limits_.series || table_.series_ >= table_.limits_.all_series)
         return "too many series";
-      if (user.series >= book_.limits_.series_of_user) return "too many series of one user";
+      if (user.series >= table_.limits_.series_of_user) return "too many series of one user";
       if (point.bounds.size() > kMostBounds) return "a histogram of more than 1,024 bounds";
       Row row;
-      row.name =
-          GuestName({.name = metric.name, .unit = metric.unit, .kind = KindOf(metric)}, Guest::kProgram);
+      row.name = ExportedName({.name = metric.name, .unit = metric.unit, .kind = KindOf(metric)},
+                              NameOwner::kProgram);
       row.unit = metric.unit;
       row.description = metric.description;
       row.attributes = attributes;
       row.kind = KindOf(metric);
       row.integer = point.integer;
-      ++book_.series_;
+      ++table_.series_;
       ++user.series;
       found = program_->rows.emplace(key_, std::move(row)).first;
     }
@@ -125,7 +126,7 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
     row.sum = point.sum;
   }
 
-  ProgramRegistry& book_;
+  ProgramRegistry& table_;
   const Sender sender_;
   const Instant now_;
   Program* program_ = nullptr;

@@ -29,7 +29,7 @@ HttpResponse Failure(int status, uint32_t code, std::string_view why) {
 
 constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8;
 
-HttpResponse Answer(ProgramRegistry& book, const ProgramRegistry::Sender& sender, std::string_view body,
+HttpResponse Answer(ProgramRegistry& table, const ProgramRegistry::Sender& sender, std::string_view body,
                     bool packed, Instant now) {
   std::string unpacked;
   if (packed) {
@@ -38,7 +38,7 @@ HttpResponse Answer(ProgramRegistry& book, const ProgramRegistry::Sender& sender
     body = unpacked;
   }
   OtlpPointsReport report;
-  const Status taken = book.Take(sender, body, now, report);
+  const Status taken = table.Take(sender, body, now, report);
   if (taken.code == Code::kExhausted) {
     HttpResponse busy = Failure(429, kResourceExhausted, taken.detail);
     busy.AddHeader("Retry-After", "60");
@@ -62,8 +62,8 @@ std::string DefaultProgramSocket() {
   return folder && *folder == '/' ? std::string(folder) + "/gpulens/otlp.sock" : std::string();
 }
 
-ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> book, Env& env)
-    : book_(std::move(book)), env_(env) {
+ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> table, Env& env)
+    : table_(std::move(table)), env_(env) {
   router_.Add("/v1/metrics", "POST", [this](const HttpRequest& request, HttpResponder responder) {
     Handle(request, std::move(responder));
   });
@@ -75,7 +75,7 @@ ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> book, Env& env)
 }
 
 Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& path,
-                                                           std::shared_ptr<ProgramRegistry> book, Env& env) {
+                                                           std::shared_ptr<ProgramRegistry> table, Env& env) {
   if (path.empty() || path.front() != '/' || path.back() == '/')
     return Status{Code::kInvalidArgument, "collectors.programs.socket must be the full path of a file"};
   RETURN_IF_ERROR(MakeFoldersAbove(path));
@@ -84,7 +84,7 @@ Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& pa
   at.path = path;
   ASSIGN_OR_RETURN(UniqueFd listening, OpenListeningSocket(at));
   if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
-  std::unique_ptr<ProgramSocket> made(new ProgramSocket(std::move(book), env));
+  std::unique_ptr<ProgramSocket> made(new ProgramSocket(std::move(table), env));
   ASSIGN_OR_RETURN(at, made->server_->Listen(std::move(listening)));
   return made;
 }
@@ -100,8 +100,8 @@ void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) 
   const ProgramRegistry::Sender sender{request.peer_pid(), request.peer_uid()};
   const Instant now = env_.clock->Now();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
-  auto work = [book = book_, sender, now, packed, waiting, body = request.TakeBody()] {
-    waiting->Send(Answer(*book, sender, body, packed, now));
+  auto work = [table = table_, sender, now, packed, waiting, body = request.TakeBody()] {
+    waiting->Send(Answer(*table, sender, body, packed, now));
   };
   if (!env_.workers) return work();
   if (!env_.workers->Post(std::move(work)))

@@ -22,13 +22,13 @@ class ProgramSocket {
   // Makes the folder, when it is not there, and the socket, which every user may connect to: who comes is
   // known by the kernel. What `env` names outlives it.
   static Result<std::unique_ptr<ProgramSocket>> Open(const std::string& path,
-                                                     std::shared_ptr<ProgramRegistry> book, Env& env);
+                                                     std::shared_ptr<ProgramRegistry> table, Env& env);
 
  private:
-  ProgramSocket(std::shared_ptr<ProgramRegistry> book, Env& env);
+  ProgramSocket(std::shared_ptr<ProgramRegistry> table, Env& env);
   void Handle(const HttpRequest& request, HttpResponder responder);
 
-  const std::shared_ptr<ProgramRegistry> book_;
+  const std::shared_ptr<ProgramRegistry> table_;
   Env& env_;
   HttpRouter router_;
   std::unique_ptr<HttpServer> server_;

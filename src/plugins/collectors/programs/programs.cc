@@ -25,26 +25,26 @@ class Programs final : public Collector {
  public:
   Programs(std::string path, const Config& config, Env& env)
       : path_(std::move(path)),
-        asked_(!config.Text("socket").empty()),
+        queried_(!config.Text("socket").empty()),
         energy_(config.Bool("energy")),
         env_(env),
-        book_(std::make_shared<ProgramRegistry>(
+        table_(std::make_shared<ProgramRegistry>(
             ProgramRegistry::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
     if (open.ok() && energy_ && !door_) OpenDoor();
     Count(out);
-    book_->Write(out);
+    table_->Write(out);
     // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
-    return asked_ ? open : Ok();
+    return queried_ ? open : Ok();
   }
 
  private:
   // Tried again at each run: who has it now may end.
   Status Open() {
     if (socket_) return Ok();
-    auto opened = ProgramSocket::Open(path_, book_, env_);
+    auto opened = ProgramSocket::Open(path_, table_, env_);
     if (opened) {
       socket_ = *std::move(opened);
       Log(LogLevel::kInfo, "programs", "listening", "listening for programs at " + path_);
@@ -76,16 +76,16 @@ class Programs final : public Collector {
       accepted_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "accepted"}});
       rejected_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "rejected"}});
     }
-    const ProgramRegistry::Counts counts = book_->counts();
+    const ProgramRegistry::Counts counts = table_->counts();
     out.Set(programs_, counts.programs);
     out.Set(accepted_, counts.accepted);
     out.Set(rejected_, counts.rejected);
   }
 
   const std::string path_;
-  const bool asked_, energy_;
+  const bool queried_, energy_;
   Env& env_;
-  const std::shared_ptr<ProgramRegistry> book_;
+  const std::shared_ptr<ProgramRegistry> table_;
   std::unique_ptr<ProgramSocket> socket_;
   std::unique_ptr<EnergySocket> door_;
   Status why_, why_door_;

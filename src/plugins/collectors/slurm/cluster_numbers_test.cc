@@ -158,8 +158,8 @@ class ClusterReaderTest : public ::testing::Test {
   void Fake(const std::string& program, const std::string& script) {
     slurm::WriteTableProgram(folder_, program, script);
   }
-  ClusterReading Read(Duration patience = std::chrono::seconds(60)) {
-    return reader().Read(RealClock().Now() + patience);
+  ClusterReading Read(Duration timeout = std::chrono::seconds(60)) {
+    return reader().Read(RealClock().Now() + timeout);
   }
   ClusterReader& reader() {
     if (!reader_)

@@ -101,7 +101,7 @@ class EnginePage final : public TargetPage {
   }
 
   void BeforeFetch() override {
-    identity_.Ask(series_.families().main(), target_.access(), clock_.Now().boot_ns);
+    identity_.Query(series_.families().main(), target_.access(), clock_.Now().boot_ns);
   }
 
  private:

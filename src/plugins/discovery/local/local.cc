@@ -29,7 +29,7 @@ using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr std::string_view kAuto = "auto", kDcgm = "dcgm";
-constexpr Duration kAskTime = seconds(2);
+constexpr Duration kQueryTime = seconds(2);
 constexpr Duration kWholeLook = seconds(60);  // without a change of the listening sockets
 constexpr Duration kFirstRetry = seconds(15), kLastRetry = minutes(5);
 // The largest page of an engine is some 100 KiB; others are none.
@@ -65,7 +65,7 @@ class LocalDiscovery final : public Discovery {
     done_ = std::move(done);
     bool posted = env_.workers && env_.http && env_.io && env_.workers->Post([this] {
       Look();
-      env_.io->Post([this] { AskNext(); });
+      env_.io->Post([this] { QueryNext(); });
     });
     if (!posted) Done({Code::kExhausted, "the work queue is full"});
   }
@@ -89,7 +89,7 @@ class LocalDiscovery final : public Discovery {
   struct Known {
     Candidate candidate;
     std::string url, kind;  // set: a page was recognised
-    int64_t ask_at_ns = 0;
+    int64_t query_at_ns = 0;
     Duration retry = kFirstRetry;
   };
 
@@ -105,7 +105,7 @@ class LocalDiscovery final : public Discovery {
     }
     due_.clear();
     for (const auto& [address, known] : known_) {
-      if (known.url.empty() && known.ask_at_ns <= now) due_.push_back(address);
+      if (known.url.empty() && known.query_at_ns <= now) due_.push_back(address);
     }
     path_ = 0;
   }
@@ -122,21 +122,21 @@ class LocalDiscovery final : public Discovery {
     std::set<int> away;
     for (const Elsewhere& one : scan.elsewhere) {
       away.insert(one.pid);
-      if (told_.contains(one.pid)) continue;
+      if (reported_.contains(one.pid)) continue;
       Log(LogLevel::kInfo, "discovery", "engine_elsewhere",
           one.engine + " (pid " + std::to_string(one.pid) +
               ") listens in another network namespace and is not read; name it: " + RemedyFor(one),
           std::to_string(one.pid));
     }
-    told_ = std::move(away);
+    reported_ = std::move(away);
   }
 
-  void AskNext() {
+  void QueryNext() {
     while (!due_.empty()) {
       Known& known = known_.at(due_.back());
       auto paths = local_listeners::PathsFor(known.candidate.kind, known.candidate.port);
       if (path_ < paths.size() && env_.clock->Now().boot_ns < deadline_.boot_ns) {
-        return Ask("http://" + known.candidate.address + std::string(paths[path_]));
+        return Query("http://" + known.candidate.address + std::string(paths[path_]));
       }
       if (path_ < paths.size()) break;  // the rest is due next time
       GiveUp(known);
@@ -147,17 +147,19 @@ class LocalDiscovery final : public Discovery {
     Done(Ok());
   }
 
-  void Ask(const std::string& url) {
+  void Query(const std::string& url) {
     auto parsed = ParseHttpUrl(url);
     if (!parsed) {  // an address of a family we do not speak
       ++path_;
-      return env_.io->Post([this] { AskNext(); });
+      return env_.io->Post([this] { QueryNext(); });
     }
     HttpTarget target{.url = *parsed, .unix_socket = {}, .limits = {}};
     target.limits.body_bytes = kPageBytes;
     channel_ = env_.http->Open(std::move(target));
-    HttpGet get{
-        .headers = "Accept: text/plain;version=0.0.4\r\n", .tls = nullptr, .timeout = kAskTime, .buffer = {}};
+    HttpGet get{.headers = "Accept: text/plain;version=0.0.4\r\n",
+                .tls = nullptr,
+                .timeout = kQueryTime,
+                .buffer = {}};
     channel_->Get(std::move(get), [this, url](HttpReply& reply) { OnReply(url, reply); });
   }
 
@@ -178,16 +180,16 @@ class LocalDiscovery final : public Discovery {
     } else if (reply.failure == HttpFailure::kConnect || reply.failure == HttpFailure::kTimeout) {
       path_ = SIZE_MAX;  // other paths would not answer either
     }
-    AskNext();
+    QueryNext();
   }
 
   // What only has an engine's port is asked once in the life of its socket.
   void GiveUp(Known& known) {
     if (known.candidate.kind.empty()) {
-      known.ask_at_ns = INT64_MAX;
+      known.query_at_ns = INT64_MAX;
       return;
     }
-    known.ask_at_ns = env_.clock->Now().boot_ns + known.retry.count();
+    known.query_at_ns = env_.clock->Now().boot_ns + known.retry.count();
     known.retry = std::min(known.retry * 2, kLastRetry);
   }
 
@@ -200,7 +202,7 @@ class LocalDiscovery final : public Discovery {
   bool looked_ = false;
   int64_t looked_ns_ = 0;
   std::map<std::string, Known> known_;  // by address
-  std::set<int> told_;                  // pids elsewhere that a line of log has told
+  std::set<int> reported_;              // pids elsewhere that a line of log has told
   std::vector<std::string> due_;
   size_t path_ = 0;  // of the last in due_
   Instant deadline_;

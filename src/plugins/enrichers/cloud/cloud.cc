@@ -49,7 +49,7 @@ class CloudEnricher final : public Enricher {
   CloudEnricher(Cloud cloud, CloudQuery query) : cloud_(cloud), query_(std::move(query)) {}
 
   void Fetch(Instant, std::function<void(Status)> done) override {
-    query_.Ask(kTimeout, [this, done = std::move(done)](Result<CloudIdentity> found) {
+    query_.Query(kTimeout, [this, done = std::move(done)](Result<CloudIdentity> found) {
       if (!found) return done(found.error());
       AttributeSet attributes = Attributes(cloud_, *found);
       {

@@ -15,7 +15,7 @@ constexpr std::string_view kIdentity[] = {
     "gpu.uuid",         "gpu.index", "gpu.mig.instance_id", "gpu.mig.compute_instance_id",
     "gpu.partition.id", "simulated"};
 
-std::string Told(const Entity& entity, std::string_view key) {
+std::string Reported(const Entity& entity, std::string_view key) {
   return entity.attributes.Has(key) ? entity.attributes.Text(key) : entity.facts.Text(key);
 }
 
@@ -32,14 +32,14 @@ void AppendBelow(Table::Holders& out, const Table& table, const std::string& sta
 
 // "nvidia", "amd", "gaudi" or, when nobody says, by the form of the UUID.
 std::string VendorOf(const Entity& gpu) {
-  std::string vendor = Told(gpu, "gpu.vendor");
-  if (vendor.empty() && Told(gpu, "gpu.uuid").starts_with("GPU-")) vendor = "nvidia";
+  std::string vendor = Reported(gpu, "gpu.vendor");
+  if (vendor.empty() && Reported(gpu, "gpu.uuid").starts_with("GPU-")) vendor = "nvidia";
   return vendor;
 }
 
 // The kernel's form of the address, the function included; empty where none is known.
 std::string PciOf(const Entity& gpu) {
-  auto address = ParsePciAddress(Told(gpu, "gpu.pci.bus_id"));
+  auto address = ParsePciAddress(Reported(gpu, "gpu.pci.bus_id"));
   return address ? address->ToString() : std::string();
 }
 
@@ -136,8 +136,8 @@ EntityLookup::Place EntityLookup::PlaceOfGpu(const Entity& gpu) {
   out.pci = PciOf(gpu);
   out.identity = IdentityOf(gpu);
   if (out.vendor.empty()) return out;
-  const std::string uuid = Told(gpu, "gpu.uuid"), minor = Told(gpu, "gpu.minor");
-  const std::string index = Told(gpu, "gpu.index"), serial = Told(gpu, "gpu.serial");
+  const std::string uuid = Reported(gpu, "gpu.uuid"), minor = Reported(gpu, "gpu.minor");
+  const std::string index = Reported(gpu, "gpu.index"), serial = Reported(gpu, "gpu.serial");
   const bool nvidia = out.vendor == "nvidia";
   if (!uuid.empty()) out.keys.push_back(out.vendor + (nvidia ? ":gpu:" : ":serial:") + uuid);
   if (!serial.empty()) out.keys.push_back(out.vendor + ":serial:" + serial);
@@ -153,8 +153,8 @@ EntityLookup::Place EntityLookup::PlaceOfSlice(const Entity& slice) {
   const Entity* gpu = slice.parent.get();
   const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
                     instance = slice.attributes.Text("gpu.mig.instance_id");
-  const std::string gpu_uuid = gpu ? Told(*gpu, "gpu.uuid") : std::string(),
-                    minor = gpu ? Told(*gpu, "gpu.minor") : std::string();
+  const std::string gpu_uuid = gpu ? Reported(*gpu, "gpu.uuid") : std::string(),
+                    minor = gpu ? Reported(*gpu, "gpu.minor") : std::string();
   if (!uuid.empty()) out.keys.push_back("nvidia:mig:" + uuid);
   if (!gpu_uuid.empty() && !instance.empty())
     out.keys.push_back("nvidia:place:" + gpu_uuid + "/" + instance + "/" +
@@ -176,7 +176,7 @@ EntityLookup::Place EntityLookup::PlaceOfPartition(const Entity& partition) {
 void EntityLookup::Remember(const Place& place, const Entity& entity) const {
   if (place.kind == Place::Kind::kGpu && place.keys.size() + !place.pci.empty() < 2) return;
   std::string id =
-      place.kind == Place::Kind::kGpu ? Told(entity, "gpu.uuid") : entity.facts.Text("gpu.mig.uuid");
+      place.kind == Place::Kind::kGpu ? Reported(entity, "gpu.uuid") : entity.facts.Text("gpu.mig.uuid");
   if (id.empty()) {
     for (const Entity* at = &entity; at; at = at->parent.get()) {
       for (auto [key, value] : at->attributes) {
@@ -197,7 +197,7 @@ AttributeSet EntityLookup::DescribeSlice(const Table& table, const Entity& slice
   const Place place = PlaceOfSlice(slice);
   Table::Holders holders = place.HoldersIn(table);
   const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
-                    gpu_uuid = slice.parent ? Told(*slice.parent, "gpu.uuid") : std::string();
+                    gpu_uuid = slice.parent ? Reported(*slice.parent, "gpu.uuid") : std::string();
   if (!uuid.empty() && !gpu_uuid.empty()) {
     std::lock_guard lock(mutex_);
     std::set<std::string>* known = nullptr;
@@ -214,7 +214,7 @@ AttributeSet EntityLookup::DescribeGpu(const Table& table, const Entity& gpu) co
   Remember(place, gpu);
   Table::Holders holders = place.HoldersIn(table), sliced;
   if (place.vendor == "nvidia") {
-    const std::string uuid = Told(gpu, "gpu.uuid"), minor = Told(gpu, "gpu.minor");
+    const std::string uuid = Reported(gpu, "gpu.uuid"), minor = Reported(gpu, "gpu.minor");
     if (!minor.empty()) AppendBelow(sliced, table, "nvidia:minor:" + minor + "/");
     if (!uuid.empty()) {
       AppendBelow(sliced, table, "nvidia:place:" + uuid + "/");

@@ -247,7 +247,7 @@ void KubernetesEnricher::Publish(Table table) {
 
 // What stands in the way, a line for each; the log limits how often. That the kubelet fails is Fetch's
 // status.
-void KubernetesEnricher::Tell() {
+void KubernetesEnricher::Report() {
   if (watch_ && !watch_->status().ok())
     Log(LogLevel::kWarn, "kubernetes", "api",
         watch_->status().detail + "; owners and labels are not reported", "api");
@@ -272,7 +272,7 @@ void KubernetesEnricher::Tell() {
 }
 
 void KubernetesEnricher::Finish() {
-  Tell();
+  Report();
   if (watch_ && api_status_.ok()) watch_->End(*options_.api, env_.clock->Now());
   std::exchange(done_, nullptr)(kubelet_status_);
 }

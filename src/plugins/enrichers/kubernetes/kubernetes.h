@@ -71,7 +71,7 @@ class KubernetesEnricher final : public Enricher {
   void TakeSlices(const kubelet::ApiCall::Answer& answer);
   void TakeHolders();
   void Publish(Table table);
-  void Tell();
+  void Report();
 
   Env& env_;
   const Options options_;

@@ -87,13 +87,13 @@ class WorkloadsTest : public ::testing::Test {
     std::filesystem::create_directories(folder.path() + "/proc/" + std::to_string(pid));
     std::ofstream(folder.path() + "/proc/" + std::to_string(pid) + "/cgroup") << text;
   }
-  AttributeSet Ask(const EntityRef& entity) {
+  AttributeSet Query(const EntityRef& entity) {
     learned = false;
     return lookup->Describe(Join(sources, rules), *entity, learned);
   }
   // "pod/container", or "" for nobody.
   std::string Who(const EntityRef& entity) {
-    AttributeSet set = Ask(entity);
+    AttributeSet set = Query(entity);
     if (set.empty()) return "";
     if (set.Has("gpu.allocation")) return set.Text("gpu.allocation") + ":" + set.Text("k8s.pod.names");
     return set.Text("k8s.pod.name") + "/" + set.Text("k8s.container.name");
@@ -213,7 +213,7 @@ TEST_F(WorkloadsTest, WhoHoldsWhatAsAList) {
       Holding("one", "nvidia.com/gpu", {"GPU-1"}),      Holding("a", "nvidia.com/gpu", {"GPU-2::0"}),
       Holding("b", "nvidia.com/gpu", {"GPU-2::1"}),     Holding("part", "nvidia.com/mig-1g", {"MIG-a"}),
       Holding("alone", "nvidia.com/gpu", {"GPU-4::5"}), Holding("away", "nvidia.com/gpu", {"GPU-9"})};
-  for (const EntityRef& entity : {whole, shared, cut, slice, replica}) Ask(entity);
+  for (const EntityRef& entity : {whole, shared, cut, slice, replica}) Query(entity);
   const Table table = Join(sources, rules);
   std::set<std::string> lines;
   for (const AttributeSet& set : lookup->Holdings(table)) {
@@ -231,7 +231,7 @@ TEST_F(WorkloadsTest, TheListOfHoldersIsBounded) {
   holders.clear();
   for (int i = 0; i < 5000; ++i)
     holders.push_back(Holding("p" + std::to_string(i), "nvidia.com/gpu", {"GPU-1::" + std::to_string(i)}));
-  Ask(Gpu("GPU-1"));
+  Query(Gpu("GPU-1"));
   EXPECT_EQ(lookup->Holdings(Join(sources, rules)).size(), EntityLookup::kMostHoldings);
 }
 
@@ -267,13 +267,13 @@ TEST_F(WorkloadsTest, MigSlicesAndTheirBoard) {
   holders = {Holding("old", "nvidia.com/gpu", {"MIG-GPU-1/2/0"})};
   EXPECT_EQ(Who(two), "old/main");
   EXPECT_EQ(Who(one), "");
-  AttributeSet board = Ask(gpu);
+  AttributeSet board = Query(gpu);
   EXPECT_EQ(Who(gpu), "shared:ml/old") << "the only holder has no more than its slice";
   for (const char* key : {"k8s.pod.name", "k8s.namespace.name", "k8s.container.name", "k8s.pod.uid"})
     EXPECT_FALSE(board.Has(key)) << key;
   EXPECT_EQ(board.Text("k8s.node.name"), "n1");
   holders = {Holding("all", "nvidia.com/mig-3g.40gb", {"MIG-a", "MIG-b", "MIG-c"})};
-  Ask(three);
+  Query(three);
   EXPECT_EQ(Who(gpu), "shared:ml/all") << "all slices are not the board";
   EXPECT_EQ(Who(two), "all/main");
   holders.push_back(Holding("whole", "nvidia.com/gpu", {"GPU-1"}));
@@ -285,7 +285,7 @@ TEST_F(WorkloadsTest, MigSlicesAndTheirBoard) {
 
 TEST_F(WorkloadsTest, SharesOfAGpuAreToldAsShared) {
   holders = {Holding("b", "nvidia.com/gpu", {"GPU-1::1"}), Holding("a", "nvidia.com/gpu", {"GPU-1::0"})};
-  AttributeSet set = Ask(Gpu("GPU-1"));
+  AttributeSet set = Query(Gpu("GPU-1"));
   EXPECT_EQ(set.Text("gpu.allocation"), "shared");
   EXPECT_EQ(set.Text("k8s.pod.names"), "ml/a,ml/b");
   EXPECT_EQ(set.Text("k8s.namespace.name"), "ml") << "on what they agree";
@@ -296,7 +296,7 @@ TEST_F(WorkloadsTest, SharesOfAGpuAreToldAsShared) {
   holders.clear();
   for (int i = 0; i < 40; ++i)
     holders.push_back(Holding("p" + std::to_string(i), "nvidia.com/gpu", {"GPU-1::" + std::to_string(i)}));
-  EXPECT_THAT(Ask(Gpu("GPU-1")).Text("k8s.pod.names"), ::testing::EndsWith(",+24"));
+  EXPECT_THAT(Query(Gpu("GPU-1")).Text("k8s.pod.names"), ::testing::EndsWith(",+24"));
 }
 
 TEST_F(WorkloadsTest, ProcessesBelongToTheirOwnPod) {
@@ -313,7 +313,7 @@ TEST_F(WorkloadsTest, ProcessesBelongToTheirOwnPod) {
   log_containers.clear();
   EXPECT_EQ(Who(Process(7, gpu)), "b/") << "by the pod's uid alone";
   log_pods.clear();
-  AttributeSet bare = Ask(Process(7, gpu));
+  AttributeSet bare = Query(Process(7, gpu));
   EXPECT_EQ(bare.Text("k8s.pod.uid"), uid);
   EXPECT_EQ(bare.Text("container.id"), Id('b'));
   EXPECT_FALSE(bare.Has("k8s.pod.name"));
@@ -340,7 +340,7 @@ TEST_F(WorkloadsTest, TheApiServerAddsOwnersAndAllowedLabels) {
   pod.labels = {{"app", "serve"}, {"pod-template-hash", "6cd8"}, {"ray.io/cluster", "r"}, {"secret", "s"}};
   WithApi({pod});
   holders = {Holding("serve-6cd8-x", "nvidia.com/gpu", {"GPU-1"})};
-  AttributeSet set = Ask(Gpu("GPU-1"));
+  AttributeSet set = Query(Gpu("GPU-1"));
   std::map<std::string, std::string> all;
   for (auto [key, value] : set) AppendValue(all[std::string(key)], value);
   EXPECT_EQ(all, (std::map<std::string, std::string>{{"k8s.pod.name", "serve-6cd8-x"},
@@ -361,10 +361,10 @@ TEST_F(WorkloadsTest, TheApiServerAddsOwnersAndAllowedLabels) {
 TEST_F(WorkloadsTest, UidsComeFromTheCheckpointOnlyWhenBeyondDoubt) {
   holders = {Holding("a", "nvidia.com/gpu", {"GPU-1"}), Holding("b", "nvidia.com/gpu", {"GPU-2"})};
   WithCheckpoint({{"u1", "main", "nvidia.com/gpu", {"GPU-1"}}, {"u2", "other", "nvidia.com/gpu", {"GPU-2"}}});
-  EXPECT_EQ(Ask(Gpu("GPU-1")).Text("k8s.pod.uid"), "u1");
-  EXPECT_FALSE(Ask(Gpu("GPU-2")).Has("k8s.pod.uid")) << "another container";
+  EXPECT_EQ(Query(Gpu("GPU-1")).Text("k8s.pod.uid"), "u1");
+  EXPECT_FALSE(Query(Gpu("GPU-2")).Has("k8s.pod.uid")) << "another container";
   log_pods = {{"ml", "b", "u7"}, {"ml", "b", "u8"}};
-  EXPECT_FALSE(Ask(Gpu("GPU-2")).Has("k8s.pod.uid")) << "two pods of this name have logs";
+  EXPECT_FALSE(Query(Gpu("GPU-2")).Has("k8s.pod.uid")) << "two pods of this name have logs";
 }
 
 TEST_F(WorkloadsTest, EndedPodsThatAnOldKubeletLists) {

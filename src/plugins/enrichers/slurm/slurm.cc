@@ -15,8 +15,8 @@ namespace gpulens::slurm {
 namespace {
 
 // A job whose controller did not answer is asked for again after a while, not every time.
-constexpr Duration kAskAgain = std::chrono::seconds(60);
-constexpr size_t kMostAsked = 16;  // in one look
+constexpr Duration kQueryAgain = std::chrono::seconds(60);
+constexpr size_t kMostQueried = 16;  // in one look
 constexpr size_t kMostWanted = 4096;
 constexpr size_t kMostOutput = 1u << 20;
 constexpr Duration kReserve = std::chrono::milliseconds(200);
@@ -107,7 +107,7 @@ AttributeSet JobEnricher::DescribeGpu(const Entity& gpu) const {
 
 void JobEnricher::Look(Instant deadline) {
   Evidence evidence = Gather();
-  status_ = AskController(evidence, deadline);
+  status_ = QueryController(evidence, deadline);
   Answers answers = Answer(evidence);
   std::lock_guard lock(mutex_);
   if (answers == answers_) return;
@@ -143,8 +143,8 @@ Evidence JobEnricher::Gather() {
 }
 
 // What the controller says stands above what a job's processes say.
-Status JobEnricher::AskController(Evidence& evidence, Instant deadline) {
-  std::erase_if(asked_, [&](const auto& entry) { return !evidence.jobs.contains(entry.first); });
+Status JobEnricher::QueryController(Evidence& evidence, Instant deadline) {
+  std::erase_if(queried_, [&](const auto& entry) { return !evidence.jobs.contains(entry.first); });
   std::string node = options_.node_name;
   for (const auto& [id, facts] : evidence.jobs) {
     if (node.empty()) node = facts.node_name;
@@ -153,22 +153,23 @@ Status JobEnricher::AskController(Evidence& evidence, Instant deadline) {
   Status failed;
   size_t asked = 0;
   for (auto& [id, facts] : evidence.jobs) {
-    auto known = asked_.find(id);
+    auto known = queried_.find(id);
     const Duration left = deadline - clock_.Now();
     const bool again =
-        known == asked_.end() || (!known->second.told && clock_.Now() - known->second.at > kAskAgain);
-    if (options_.scontrol && again && failed && asked < kMostAsked && left.count() > 0) {
+        known == queried_.end() || (!known->second.told && clock_.Now() - known->second.at > kQueryAgain);
+    if (options_.scontrol && again && failed && asked < kMostQueried && left.count() > 0) {
       ++asked;
-      Result<Asked> said = AskOne(id, node, deadline);
+      Result<Queried> said = QueryOne(id, node, deadline);
       if (!said) failed = said.error();
-      known = asked_.insert_or_assign(id, said ? *said : Asked{false, false, clock_.Now(), {}}).first;
+      known = queried_.insert_or_assign(id, said ? *said : Queried{false, false, clock_.Now(), {}}).first;
     }
-    if (known == asked_.end() || !known->second.told) continue;
+    if (known == queried_.end() || !known->second.told) continue;
     JobFacts strong = known->second.facts;
     strong.Add(facts);
     facts = std::move(strong);
   }
-  const auto unclear = std::ranges::count_if(asked_, [](const auto& entry) { return entry.second.unclear; });
+  const auto unclear =
+      std::ranges::count_if(queried_, [](const auto& entry) { return entry.second.unclear; });
   unclear_.store(static_cast<uint64_t>(unclear), std::memory_order_relaxed);
   // Without scontrol there is less to tell, and that is no fault.
   return failed.code == Code::kUnavailable ? Ok() : failed;
@@ -176,7 +177,8 @@ Status JobEnricher::AskController(Evidence& evidence, Instant deadline) {
 
 // What scontrol says of one job, asked for by this name: a number, or "12_3" of an array. Nothing: not of
 // this job alone, or not beyond doubt.
-Result<std::optional<Job>> JobEnricher::AskScontrol(uint64_t job, const std::string& name, Instant deadline) {
+Result<std::optional<Job>> JobEnricher::QueryScontrol(uint64_t job, const std::string& name,
+                                                      Instant deadline) {
   ASSIGN_OR_RETURN(std::string text,
                    programs_->Run("scontrol", {"show", "job", "-d", name}, deadline - clock_.Now()));
   std::vector<Job> told = ParseJobs(text);
@@ -186,7 +188,7 @@ Result<std::optional<Job>> JobEnricher::AskScontrol(uint64_t job, const std::str
 }
 
 // The same of squeue, which tells no indices of GPUs.
-Result<std::optional<Job>> JobEnricher::AskQueue(uint64_t job, Instant deadline) {
+Result<std::optional<Job>> JobEnricher::QueryQueue(uint64_t job, Instant deadline) {
   constexpr std::string_view kColumns[] = {"JobID", "Name",  "UserName", "Account",    "Partition",
                                            "QOS",   "State", "NumNodes", "ArrayJobID", "ArrayTaskID"};
   const std::string delimiter = MakeDelimiter();
@@ -220,18 +222,18 @@ Result<std::optional<Job>> JobEnricher::AskQueue(uint64_t job, Instant deadline)
   return std::optional<Job>();
 }
 
-Result<JobEnricher::Asked> JobEnricher::AskOne(uint64_t job, const std::string& node, Instant deadline) {
-  ASSIGN_OR_RETURN(std::optional<Job> told, AskScontrol(job, std::to_string(job), deadline));
-  if (told) return Asked{true, false, clock_.Now(), FactsOf(*told, node)};
+Result<JobEnricher::Queried> JobEnricher::QueryOne(uint64_t job, const std::string& node, Instant deadline) {
+  ASSIGN_OR_RETURN(std::optional<Job> told, QueryScontrol(job, std::to_string(job), deadline));
+  if (told) return Queried{true, false, clock_.Now(), FactsOf(*told, node)};
   // An array's first job is asked for with all its tasks, or a text of the user passes for lines of scontrol.
-  Asked out{true, true, clock_.Now(), {}};
-  Result<std::optional<Job>> queued = AskQueue(job, deadline);
+  Queried out{true, true, clock_.Now(), {}};
+  Result<std::optional<Job>> queued = QueryQueue(job, deadline);
   if (!queued && queued.error().code != Code::kUnavailable) return std::move(queued).error();
   if (!queued || !*queued) return out;
   const Job& known = **queued;
   if (known.array_job && !known.array_task.empty()) {
-    auto task = AskScontrol(job, std::to_string(*known.array_job) + "_" + known.array_task, deadline);
-    if (task && *task) return Asked{true, false, clock_.Now(), FactsOf(**task, node)};
+    auto task = QueryScontrol(job, std::to_string(*known.array_job) + "_" + known.array_task, deadline);
+    if (task && *task) return Queried{true, false, clock_.Now(), FactsOf(**task, node)};
   }
   out.facts = FactsOf(known, node);
   return out;

@@ -40,7 +40,7 @@ class JobEnricher final : public Enricher {
   uint64_t missing() const override { return unclear_.load(std::memory_order_relaxed); }
 
  private:
-  struct Asked {
+  struct Queried {
     bool told = false;
     bool unclear = false;  // what scontrol says of its GPUs may be its user's words
     Instant at;
@@ -51,17 +51,17 @@ class JobEnricher final : public Enricher {
   AttributeSet DescribeGpu(const Entity& gpu) const;
   void Look(Instant deadline);
   Evidence Gather();
-  Status AskController(Evidence& evidence, Instant deadline);
-  Result<Asked> AskOne(uint64_t job, const std::string& node, Instant deadline);
-  Result<std::optional<Job>> AskScontrol(uint64_t job, const std::string& name, Instant deadline);
-  Result<std::optional<Job>> AskQueue(uint64_t job, Instant deadline);
+  Status QueryController(Evidence& evidence, Instant deadline);
+  Result<Queried> QueryOne(uint64_t job, const std::string& node, Instant deadline);
+  Result<std::optional<Job>> QueryScontrol(uint64_t job, const std::string& name, Instant deadline);
+  Result<std::optional<Job>> QueryQueue(uint64_t job, Instant deadline);
 
   const Options options_;
   const Clock& clock_;
   std::atomic<uint64_t> generation_{0}, unclear_{0};
   // Of the thread that looks.
   std::optional<Programs> programs_;
-  std::map<uint64_t, Asked> asked_;
+  std::map<uint64_t, Queried> queried_;
   Status status_;
 
   mutable std::mutex mutex_;               // guards what follows

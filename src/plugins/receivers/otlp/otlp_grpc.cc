@@ -86,7 +86,7 @@ Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& en
 void OtlpGrpc::Close(Duration timeout) {
   // So that nobody comes to a socket that is not accepted from any more.
   sockets_.clear();
-  server_->Shutdown(timeout, [closed = closed_] { closed->Tell(); });
+  server_->Shutdown(timeout, [closed = closed_] { closed->Report(); });
 }
 
 }  // namespace gpulens

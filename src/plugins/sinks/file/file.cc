@@ -17,7 +17,7 @@ constexpr std::string_view kRecords = "records", kOtlpJson = "otlp_json";
 // A line for each reading and each event.
 class RecordLines {
  public:
-  explicit RecordLines(SeriesNamer speller) : lines_(std::move(speller)) {}
+  explicit RecordLines(SeriesNamer namer) : lines_(std::move(namer)) {}
   Status Append(const Snapshot& snapshot, std::string& out) { return lines_.Append(snapshot, out), Ok(); }
   Status Append(const Events& events, std::string& out) { return AppendJsonEvents(out, events), Ok(); }
   void Commit() { lines_.Commit(); }
@@ -30,7 +30,7 @@ template <class Lines>
 class FileSink final : public Sink {
  public:
   FileSink(LogFile::Options options, const SinkNames& names, const Clock& clock)
-      : file_(options), lines_(names.speller(NameForm::kOtel)), clock_(clock), sync_(options.sync) {}
+      : file_(options), lines_(names.namer(NameForm::kOtel)), clock_(clock), sync_(options.sync) {}
 
   Status Open() { return file_.Open(clock_.Now()); }
 

@@ -275,14 +275,14 @@ TEST_F(FileTest, LinesHaveTheNamesOfTheSink) {
   Config config;
   testing::SetNames(config, {"native", "dcgm"});
   config.Set("exclude", std::vector<std::string>{"gpu.power.*"}, {});
-  JsonLines nothing(SinkNames(config).speller(NameForm::kOtel));
+  JsonLines nothing(SinkNames(config).namer(NameForm::kOtel));
   std::string out;
   nothing.Append(*snapshot, out);
   EXPECT_EQ(out, "");
   testing::SetNames(config);
   config.Set("rename", std::map<std::string, std::string>{{"gpu.uuid", "uuid"}}, {});
   config.Set(kAttributesKey, std::map<std::string, std::string>{{"cluster", "c"}}, {});
-  JsonLines lines(SinkNames(config).speller(NameForm::kOtel));
+  JsonLines lines(SinkNames(config).namer(NameForm::kOtel));
   lines.Append(*snapshot, out);
   EXPECT_EQ(
       out,

@@ -13,8 +13,8 @@ constexpr size_t kLineBytes = 192u << 10;
 
 }  // namespace
 
-OtlpLines::OtlpLines(SeriesNamer speller)
-    : metrics_(std::move(speller), {.max_bytes = kLineBytes, .scope_version = Version()}) {}
+OtlpLines::OtlpLines(SeriesNamer namer)
+    : metrics_(std::move(namer), {.max_bytes = kLineBytes, .scope_version = Version()}) {}
 
 Status OtlpLines::Append(const Snapshot& snapshot, std::string& out) {
   return metrics_.Encode(snapshot, [&](std::string_view request, uint32_t) -> Status {

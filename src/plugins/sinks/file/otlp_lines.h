@@ -13,7 +13,7 @@ namespace gpulens {
 // Not thread-safe.
 class OtlpLines {
  public:
-  explicit OtlpLines(SeriesNamer speller);
+  explicit OtlpLines(SeriesNamer namer);
 
   // Appends a line for each request with what is new since the last Commit.
   Status Append(const Snapshot& snapshot, std::string& out);

@@ -22,7 +22,8 @@ constexpr std::string_view kPath = "/json";
 // The words of the page: the snapshot's families and the members of the zernel API.
 class JsonText {
  public:
-  explicit JsonText(const SinkNames& names) : page_(names.speller(NameForm::kPrometheus), names.dresser()) {
+  explicit JsonText(const SinkNames& names)
+      : page_(names.namer(NameForm::kPrometheus), names.attribute_filter()) {
     page_.AlwaysShow(names.always_shown());
   }
 

@@ -33,7 +33,7 @@ class OtlpSink final : public Sink {
       : wanted_(wanted),
         events_(config.Bool("events") && wanted[kLogs]),
         packing_(OtlpPackingOf(config)),
-        metrics_(SinkNames(config).speller(NameForm::kOtel),
+        metrics_(SinkNames(config).namer(NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")),
                   .max_bytes = kRequestBytes,
                   .scope_version = Version(),
@@ -134,7 +134,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
                 .signals = {kSignalNames.begin(), kSignalNames.end()},
                 .routes = OtlpRoutes(),
                 .urls = {},
-                .judge = [](const HttpReply& reply, size_t) { return JudgeOtlp(reply); }};
+                .validate = [](const HttpReply& reply, size_t) { return ValidateOtlp(reply); }};
   for (const std::string& endpoint : EndpointsOf(config, EndpointOf(config))) {
     std::vector<HttpUrl>& urls = plan.urls.emplace_back();
     for (std::string_view signal : kSignalNames) {

@@ -34,7 +34,7 @@ std::string Refusal(const HttpReply& reply) {
 
 }  // namespace
 
-SendOutcome JudgeOtlp(const HttpReply& reply) {
+SendOutcome ValidateOtlp(const HttpReply& reply) {
   if (reply.failure != HttpFailure::kNone)
     return {IsRetryable(reply.status) ? SendOutcome::kAgain : SendOutcome::kRefused, 0, Refusal(reply)};
   SendOutcome outcome;

@@ -46,7 +46,7 @@ class OtlpRequests {
 size_t OtlpPackingOf(const Config& config);
 
 // As SendPlan::judge.
-SendOutcome JudgeOtlp(const HttpReply& reply);
+SendOutcome ValidateOtlp(const HttpReply& reply);
 
 inline constexpr std::array<std::string_view, 3> kOtlpTemporalities = {"cumulative", "delta", "lowmemory"};
 inline constexpr std::array<std::string_view, 2> kOtlpHistograms = {"explicit", "exponential"};

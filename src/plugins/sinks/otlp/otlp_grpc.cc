@@ -25,11 +25,11 @@ void MakeOtlpCalls(SendPlan& plan) {
     plan.routes[route].grpc_method = kMethods[OtlpEncodingOf(route).signal];
     plan.routes[route].gzip = OtlpEncodingOf(route).packing == kGzip;
   }
-  plan.judge_call = [](const GrpcReply& reply, size_t) { return JudgeOtlpCall(reply); };
+  plan.classify_call = [](const GrpcReply& reply, size_t) { return ClassifyOtlpReply(reply); };
   plan.rework = &ReworkForOtlpCall;
 }
 
-SendOutcome JudgeOtlpCall(const GrpcReply& reply) {
+SendOutcome ClassifyOtlpReply(const GrpcReply& reply) {
   if (reply.code == GrpcCode::kOk) {
     SendOutcome outcome;
     if (auto answer = ReadOtlpAnswer(reply.answer)) {

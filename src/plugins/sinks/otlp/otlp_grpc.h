@@ -14,7 +14,7 @@ namespace gpulens {
 void MakeOtlpCalls(SendPlan& plan);
 
 // As SendPlan::judge_call.
-SendOutcome JudgeOtlpCall(const GrpcReply& reply);
+SendOutcome ClassifyOtlpReply(const GrpcReply& reply);
 // As SendPlan::rework: requests in JSON or packed with Zstandard become plain protobuf.
 Status ReworkForOtlpCall(SendPart& part);
 

@@ -25,35 +25,35 @@ GrpcReply Reply(GrpcCode code, HttpFailure failure = HttpFailure::kNone, int htt
 TEST(OtlpGrpc, WhatIsTriedAgainIsWhatTheSpecificationSays) {
   for (GrpcCode code : {GrpcCode::kCancelled, GrpcCode::kDeadlineExceeded, GrpcCode::kAborted,
                         GrpcCode::kOutOfRange, GrpcCode::kUnavailable, GrpcCode::kDataLoss})
-    EXPECT_EQ(JudgeOtlpCall(Reply(code)).kind, SendOutcome::kAgain) << GrpcCodeName(code);
+    EXPECT_EQ(ClassifyOtlpReply(Reply(code)).kind, SendOutcome::kAgain) << GrpcCodeName(code);
   for (GrpcCode code :
        {GrpcCode::kUnknown, GrpcCode::kInvalidArgument, GrpcCode::kNotFound, GrpcCode::kAlreadyExists,
         GrpcCode::kPermissionDenied, GrpcCode::kFailedPrecondition, GrpcCode::kUnimplemented,
         GrpcCode::kInternal, GrpcCode::kUnauthenticated, GrpcCode::kResourceExhausted})
-    EXPECT_EQ(JudgeOtlpCall(Reply(code)).kind, SendOutcome::kRefused) << GrpcCodeName(code);
+    EXPECT_EQ(ClassifyOtlpReply(Reply(code)).kind, SendOutcome::kRefused) << GrpcCodeName(code);
   GrpcReply full = Reply(GrpcCode::kResourceExhausted);
   full.details = MakeGrpcDetails(full.code, "", seconds(3));
-  EXPECT_EQ(JudgeOtlpCall(full).kind, SendOutcome::kAgain);
-  EXPECT_THAT(JudgeOtlpCall(full).detail, HasSubstr("RESOURCE_EXHAUSTED: why"));
+  EXPECT_EQ(ClassifyOtlpReply(full).kind, SendOutcome::kAgain);
+  EXPECT_THAT(ClassifyOtlpReply(full).detail, HasSubstr("RESOURCE_EXHAUSTED: why"));
 }
 
 TEST(OtlpGrpc, WithoutAWordOfTheServerItIsTriedAgain) {
   for (HttpFailure failure :
        {HttpFailure::kConnect, HttpFailure::kTls, HttpFailure::kTimeout, HttpFailure::kProtocol})
-    EXPECT_EQ(JudgeOtlpCall(Reply(GrpcCode::kInternal, failure, 0)).kind, SendOutcome::kAgain);
-  EXPECT_EQ(JudgeOtlpCall(Reply(GrpcCode::kUnavailable, HttpFailure::kStatus, 503)).kind,
+    EXPECT_EQ(ClassifyOtlpReply(Reply(GrpcCode::kInternal, failure, 0)).kind, SendOutcome::kAgain);
+  EXPECT_EQ(ClassifyOtlpReply(Reply(GrpcCode::kUnavailable, HttpFailure::kStatus, 503)).kind,
             SendOutcome::kAgain);
-  EXPECT_EQ(JudgeOtlpCall(Reply(GrpcCode::kUnimplemented, HttpFailure::kStatus, 404)).kind,
+  EXPECT_EQ(ClassifyOtlpReply(Reply(GrpcCode::kUnimplemented, HttpFailure::kStatus, 404)).kind,
             SendOutcome::kRefused);
-  EXPECT_EQ(JudgeOtlpCall(Reply(GrpcCode::kUnauthenticated, HttpFailure::kAuth, 401)).kind,
+  EXPECT_EQ(ClassifyOtlpReply(Reply(GrpcCode::kUnauthenticated, HttpFailure::kAuth, 401)).kind,
             SendOutcome::kRefused);
 }
 
 TEST(OtlpGrpc, WhatWasLeftOutIsCounted) {
   GrpcReply reply = Reply(GrpcCode::kOk);
-  EXPECT_EQ(JudgeOtlpCall(reply).rejected, 0u);
+  EXPECT_EQ(ClassifyOtlpReply(reply).rejected, 0u);
   reply.answer = "\x0a\x07\x08\x03\x12\x03old";
-  const SendOutcome outcome = JudgeOtlpCall(reply);
+  const SendOutcome outcome = ClassifyOtlpReply(reply);
   EXPECT_EQ(outcome.kind, SendOutcome::kTaken);
   EXPECT_EQ(outcome.rejected, 3u);
   EXPECT_EQ(outcome.detail, "old");

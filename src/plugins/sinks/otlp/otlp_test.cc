@@ -80,21 +80,21 @@ TEST(OtlpBody, AnswersAreReadInBothEncodings) {
                R"({"partialSuccess":{"rejectedDataPoints":"3","errorMessage":"too old"}})"),
         Answer(200, "application/json; charset=utf-8",
                R"({"partialSuccess":{"rejectedLogRecords":3,"errorMessage":"too old","more":[]}})")}) {
-    const SendOutcome outcome = JudgeOtlp(reply);
+    const SendOutcome outcome = ValidateOtlp(reply);
     EXPECT_EQ(outcome.kind, SendOutcome::kTaken);
     EXPECT_EQ(outcome.rejected, 3u) << reply.body;
     EXPECT_EQ(outcome.detail, "too old");
   }
   for (const char* odd : {"", "{", "[]", R"({"partialSuccess":7})"})
-    EXPECT_EQ(JudgeOtlp(Answer(200, "application/json", odd)).rejected, 0u) << odd;
+    EXPECT_EQ(ValidateOtlp(Answer(200, "application/json", odd)).rejected, 0u) << odd;
   for (const HttpReply& reply : {Answer(400, "application/x-protobuf", error),
                                  Answer(400, "application/json", R"({"code":3,"message":"too many"})")}) {
-    const SendOutcome outcome = JudgeOtlp(reply);
+    const SendOutcome outcome = ValidateOtlp(reply);
     EXPECT_EQ(outcome.kind, SendOutcome::kRefused);
     EXPECT_EQ(outcome.detail, "HTTP 400: too many");
   }
-  EXPECT_EQ(JudgeOtlp(Answer(503, "application/json", "{}")).kind, SendOutcome::kAgain);
-  EXPECT_EQ(JudgeOtlp(Answer(400, "text/plain", "no\x1b")).detail, "HTTP 400: no\\x1b");
+  EXPECT_EQ(ValidateOtlp(Answer(503, "application/json", "{}")).kind, SendOutcome::kAgain);
+  EXPECT_EQ(ValidateOtlp(Answer(400, "text/plain", "no\x1b")).detail, "HTTP 400: no\\x1b");
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ class DialectPageTest : public ::testing::Test {
   void Publish(double value) {
     writer_.Begin(clock_.Now());
     for (Series series : series_) writer_.Set(series, value);
-    snapshot_->frames = {{writer_.Finish(), "nvidia", Standing::kNative, false}};
+    snapshot_->frames = {{writer_.Finish(), "nvidia", Precedence::kNative, false}};
   }
   void Declare(const MetricDesc& desc, AttributeSet extra = {}) {
     series_.push_back(table_.Declare(desc, gpu_, extra));
@@ -127,9 +127,9 @@ TEST_F(DialectPageTest, FactsComeFromEveryFrameAndFollowIt) {
   Ref<const Frame> frame = writer.Finish();
   TextPage page = Page(kText, {"dcgm"});
   SnapshotEntry info = snapshot_->frames[0];
-  snapshot_->frames = {{frame, "fleet", Standing::kNative, false}};
+  snapshot_->frames = {{frame, "fleet", Precedence::kNative, false}};
   EXPECT_THAT(Render(page), Not(HasSubstr("pci_bus_id")));
-  snapshot_->frames = {{frame, "fleet", Standing::kNative, false}, info};
+  snapshot_->frames = {{frame, "fleet", Precedence::kNative, false}, info};
   EXPECT_THAT(Render(page), HasSubstr("pci_bus_id=\"00000000:0F:00.0\""))
       << "although its layout is the same";
   snapshot_->resource = AttributeSet({{"host.name", "node8"}});

@@ -53,7 +53,7 @@ struct Wanted : Negotiated {
 // The page in one form, with the words of the dialects.
 struct FormPage {
   FormPage(PageForm form, const SinkNames& names)
-      : text(form, names.speller(NameForm::kPrometheus)),
+      : text(form, names.namer(NameForm::kPrometheus)),
         bytes([this](const Snapshot& snapshot, std::string& out) {
           text.Render(snapshot, out);
           const TextPage::Losses& lost = text.losses();

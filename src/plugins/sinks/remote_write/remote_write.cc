@@ -27,7 +27,7 @@ class RemoteWriteSink final : public Sink {
       : clock_(*env.clock),
         // One reading by hand is no stream that could end.
         stale_at_end_(config.Bool("stale_at_end") && env.stats != nullptr),
-        writer_(SinkNames(config).speller(NameForm::kPrometheus, &SpellTargetHealth), OptionsOf(config)),
+        writer_(SinkNames(config).namer(NameForm::kPrometheus, &NameTargetHealth), OptionsOf(config)),
         log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -92,7 +92,7 @@ Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env& env, std::u
 Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   RETURN_IF_ERROR(RefuseFaults(&Check, config));
   const std::string& protocol = config.Text("protocol");
-  SendPlan plan{.name = name, .signals = {"metrics"}, .routes = {}, .urls = {}, .judge = {}};
+  SendPlan plan{.name = name, .signals = {"metrics"}, .routes = {}, .urls = {}, .validate = {}};
   plan.keep = kRemoteWriteFields;
   plan.format = protocol;
   for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
@@ -100,7 +100,9 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
     plan.urls.push_back({url});
   }
   auto requests = std::make_shared<RemoteWriteRequests>(name, config, plan, RealClock());
-  plan.judge = [requests](const HttpReply& reply, size_t route) { return requests->Validate(reply, route); };
+  plan.validate = [requests](const HttpReply& reply, size_t route) {
+    return requests->Validate(reply, route);
+  };
   plan.prepare = [requests](const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
     return requests->Make(envelope, std::move(body), items, out);
   };

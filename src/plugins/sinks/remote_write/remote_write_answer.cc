@@ -35,7 +35,7 @@ SendOutcome FallBack(RemoteWritePeer& peer) {
 
 }  // namespace
 
-SendOutcome JudgeRemoteWrite(const HttpReply& reply, bool second, RemoteWritePeer& peer) {
+SendOutcome ClassifyRemoteWriteReply(const HttpReply& reply, bool second, RemoteWritePeer& peer) {
   const bool taken = reply.failure == HttpFailure::kNone;
   const int status = reply.status;
   if (!taken && (status == 429 || status >= 500)) return {SendOutcome::kAgain, 0, Refusal(reply)};

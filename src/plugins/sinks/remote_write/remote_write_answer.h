@@ -20,6 +20,6 @@ inline constexpr std::string_view kRemoteWriteFields = "x-prometheus-remote-writ
 // `second`: the request was one of 2.0. One that its receiver did not understand is to be made anew (kAnew),
 // and from then on it is known as `only_1`. Receivers of 1.0 may take a request of 2.0 as an empty one, so an
 // answer that does not say what was written counts as such, too.
-SendOutcome JudgeRemoteWrite(const HttpReply& reply, bool second, RemoteWritePeer& peer);
+SendOutcome ClassifyRemoteWriteReply(const HttpReply& reply, bool second, RemoteWritePeer& peer);
 
 }  // namespace gpulens

@@ -23,28 +23,28 @@ constexpr const char* kThree =
 
 TEST(RemoteWriteAnswer, OfTheFirstVersion) {
   RemoteWritePeer peer;
-  EXPECT_EQ(JudgeRemoteWrite(Reply(204), false, peer).kind, SendOutcome::kTaken);
-  EXPECT_FALSE(JudgeRemoteWrite(Reply(204), false, peer).accepted);
+  EXPECT_EQ(ClassifyRemoteWriteReply(Reply(204), false, peer).kind, SendOutcome::kTaken);
+  EXPECT_FALSE(ClassifyRemoteWriteReply(Reply(204), false, peer).accepted);
   for (int status : {429, 500, 502, 503, 504, 599})
-    EXPECT_EQ(JudgeRemoteWrite(Reply(status), false, peer).kind, SendOutcome::kAgain) << status;
+    EXPECT_EQ(ClassifyRemoteWriteReply(Reply(status), false, peer).kind, SendOutcome::kAgain) << status;
   for (int status : {301, 400, 401, 404, 413, 415})
-    EXPECT_EQ(JudgeRemoteWrite(Reply(status), false, peer).kind, SendOutcome::kRefused) << status;
-  EXPECT_EQ(JudgeRemoteWrite(Reply(400), false, peer).detail, "answers 400: no");
+    EXPECT_EQ(ClassifyRemoteWriteReply(Reply(status), false, peer).kind, SendOutcome::kRefused) << status;
+  EXPECT_EQ(ClassifyRemoteWriteReply(Reply(400), false, peer).detail, "answers 400: no");
 }
 
 TEST(RemoteWriteAnswer, TheSecondVersionSaysWhatWasWritten) {
   RemoteWritePeer peer{.may_fall_back = true};
-  SendOutcome outcome = JudgeRemoteWrite(Reply(200, kThree), true, peer);
+  SendOutcome outcome = ClassifyRemoteWriteReply(Reply(200, kThree), true, peer);
   EXPECT_EQ(outcome.kind, SendOutcome::kTaken);
   EXPECT_EQ(outcome.accepted, 3u);
   EXPECT_TRUE(peer.knows_2);
-  outcome = JudgeRemoteWrite(Reply(400, kThree), true, peer);
+  outcome = ClassifyRemoteWriteReply(Reply(400, kThree), true, peer);
   EXPECT_EQ(outcome.kind, SendOutcome::kTaken) << "some were written";
   EXPECT_EQ(outcome.detail, "answers 400: no");
-  EXPECT_EQ(JudgeRemoteWrite(Reply(503, kThree), true, peer).kind, SendOutcome::kAgain);
-  EXPECT_EQ(JudgeRemoteWrite(Reply(400), true, peer).kind, SendOutcome::kRefused) << "it knows 2.0";
+  EXPECT_EQ(ClassifyRemoteWriteReply(Reply(503, kThree), true, peer).kind, SendOutcome::kAgain);
+  EXPECT_EQ(ClassifyRemoteWriteReply(Reply(400), true, peer).kind, SendOutcome::kRefused) << "it knows 2.0";
   EXPECT_FALSE(peer.only_1);
-  EXPECT_EQ(JudgeRemoteWrite(Reply(415), true, peer).kind, SendOutcome::kAnew)
+  EXPECT_EQ(ClassifyRemoteWriteReply(Reply(415), true, peer).kind, SendOutcome::kAnew)
       << "it was replaced by an older one";
   EXPECT_TRUE(peer.only_1);
 }
@@ -52,27 +52,27 @@ TEST(RemoteWriteAnswer, TheSecondVersionSaysWhatWasWritten) {
 TEST(RemoteWriteAnswer, WhoDoesNotKnowTheSecondVersionGetsTheFirst) {
   for (int status : {200, 204, 400, 406, 415}) {
     RemoteWritePeer peer{.may_fall_back = true};
-    EXPECT_EQ(JudgeRemoteWrite(Reply(status), true, peer).kind, SendOutcome::kAnew) << status;
+    EXPECT_EQ(ClassifyRemoteWriteReply(Reply(status), true, peer).kind, SendOutcome::kAnew) << status;
     EXPECT_TRUE(peer.only_1);
   }
   for (int status : {401, 404, 413, 429, 500}) {
     RemoteWritePeer peer{.may_fall_back = true};
-    EXPECT_NE(JudgeRemoteWrite(Reply(status), true, peer).kind, SendOutcome::kAnew) << status;
+    EXPECT_NE(ClassifyRemoteWriteReply(Reply(status), true, peer).kind, SendOutcome::kAnew) << status;
     EXPECT_FALSE(peer.only_1);
   }
   for (const char* odd : {"x-prometheus-remote-write-samples-written: -1\n", "x-prometheus-remote-write-\n",
                           "x-prometheus-remote-write-samples-written: 99999999999999999999\n", "\n:\n"}) {
     RemoteWritePeer peer{.may_fall_back = true};
-    EXPECT_EQ(JudgeRemoteWrite(Reply(200, odd), true, peer).kind, SendOutcome::kAnew) << odd;
+    EXPECT_EQ(ClassifyRemoteWriteReply(Reply(200, odd), true, peer).kind, SendOutcome::kAnew) << odd;
   }
 }
 
 TEST(RemoteWriteAnswer, WithoutAWayBackNothingIsTakenForWritten) {
   RemoteWritePeer peer;
-  SendOutcome outcome = JudgeRemoteWrite(Reply(204), true, peer);
+  SendOutcome outcome = ClassifyRemoteWriteReply(Reply(204), true, peer);
   EXPECT_EQ(outcome.kind, SendOutcome::kRefused);
   EXPECT_EQ(outcome.detail, "its response does not confirm that anything was written");
-  EXPECT_EQ(JudgeRemoteWrite(Reply(415), true, peer).kind, SendOutcome::kRefused);
+  EXPECT_EQ(ClassifyRemoteWriteReply(Reply(415), true, peer).kind, SendOutcome::kRefused);
 }
 
 TEST(RemoteWriteLabels, SayWhoAndWhere) {

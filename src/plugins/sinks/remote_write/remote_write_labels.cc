@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {

@@ -39,7 +39,7 @@ RemoteWriteRequests::RemoteWriteRequests(std::string name, const Config& config,
 }
 
 SendOutcome RemoteWriteRequests::Validate(const HttpReply& reply, size_t route) {
-  return JudgeRemoteWrite(reply, route == kRemoteWrite2, peer_);
+  return ClassifyRemoteWriteReply(reply, route == kRemoteWrite2, peer_);
 }
 
 Status RemoteWriteRequests::Make(const Envelope& envelope, std::string&& body, uint32_t items,

@@ -1,7 +1,7 @@
 #include "plugins/sinks/remote_write/target_health.h"
 
+#include "catalog/prometheus_name.h"
 #include "catalog/self_io.h"
-#include "catalog/spelling.h"
 
 namespace gpulens {
 namespace {
@@ -19,20 +19,20 @@ constexpr HealthName kHealthNames[] = {
 
 }  // namespace
 
-void SpellTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+void NameTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   for (const HealthName& health : kHealthNames) {
     if (health.native != series.desc) continue;
-    NamedSeries& spelled = out.emplace_back();
-    spelled.name = health.name;
-    spelled.unit = health.unit;
-    spelled.help = health.help;
-    spelled.kind = Kind::kGauge;
+    NamedSeries& named = out.emplace_back();
+    named.name = health.name;
+    named.unit = health.unit;
+    named.help = health.help;
+    named.kind = Kind::kGauge;
     const AttributeSet configured = series.entity ? series.entity->facts : AttributeSet();
     for (auto [key, value] : series.attributes.OverlaidOn(configured)) {
       std::string label, text;
       AppendPrometheusLabel(label, key);
       AppendValue(text, value);
-      spelled.labels.emplace_back(std::move(label), std::move(text));
+      named.labels.emplace_back(std::move(label), std::move(text));
     }
   }
 }

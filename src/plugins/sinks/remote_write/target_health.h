@@ -10,6 +10,6 @@ namespace gpulens {
 
 // Appends `up`, `scrape_duration_seconds` or `scrape_samples_scraped` for the series that has that number.
 // Its labels are those that the target's own series have from the configuration, `target` among them.
-void SpellTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out);
+void NameTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out);
 
 }  // namespace gpulens

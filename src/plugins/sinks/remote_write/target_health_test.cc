@@ -12,7 +12,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-std::vector<NamedSeries> Spell(const MetricDesc& desc) {
+std::vector<NamedSeries> MakeNames(const MetricDesc& desc) {
   SeriesInfo series;
   series.desc = &desc;
   series.entity =
@@ -20,12 +20,12 @@ std::vector<NamedSeries> Spell(const MetricDesc& desc) {
                       AttributeSet({{"job", "node"}, {"instance", "n1:9100"}, {"team.name", "a"}}));
   series.attributes = series.entity->attributes;
   std::vector<NamedSeries> out;
-  SpellTargetHealth(series, out);
+  NameTargetHealth(series, out);
   return out;
 }
 
 TEST(TargetHealth, UpHasTheLabelsOfItsTarget) {
-  const auto up = Spell(kSelfScrapeUp);
+  const auto up = MakeNames(kSelfScrapeUp);
   ASSERT_EQ(up.size(), 1u);
   EXPECT_EQ(up[0].name, "up");
   EXPECT_EQ(up[0].kind, Kind::kGauge);
@@ -34,13 +34,13 @@ TEST(TargetHealth, UpHasTheLabelsOfItsTarget) {
 }
 
 TEST(TargetHealth, DurationAndSamplesHavePrometheusNames) {
-  EXPECT_EQ(Spell(kSelfScrapeDuration).at(0).name, "scrape_duration_seconds");
-  EXPECT_EQ(Spell(kSelfScrapeSamples).at(0).name, "scrape_samples_scraped");
+  EXPECT_EQ(MakeNames(kSelfScrapeDuration).at(0).name, "scrape_duration_seconds");
+  EXPECT_EQ(MakeNames(kSelfScrapeSamples).at(0).name, "scrape_samples_scraped");
 }
 
 TEST(TargetHealth, NothingElseIsSpelled) {
-  EXPECT_THAT(Spell(kSelfScrapeErrors), IsEmpty());
-  EXPECT_THAT(Spell(kSelfSinkUp), IsEmpty());
+  EXPECT_THAT(MakeNames(kSelfScrapeErrors), IsEmpty());
+  EXPECT_THAT(MakeNames(kSelfSinkUp), IsEmpty());
 }
 
 TEST(TargetHealth, ASeriesWithoutAnEntityHasItsOwnLabels) {
@@ -48,7 +48,7 @@ TEST(TargetHealth, ASeriesWithoutAnEntityHasItsOwnLabels) {
   series.desc = &kSelfScrapeUp;
   series.attributes = AttributeSet({{"target", "x"}});
   std::vector<NamedSeries> out;
-  SpellTargetHealth(series, out);
+  NameTargetHealth(series, out);
   EXPECT_THAT(out.at(0).labels, ElementsAre(Pair("target", "x")));
 }
 

@@ -42,11 +42,11 @@ CollectJson::CollectJson(bool gpus_only, const SinkNames& names)
     : gpus_only_(gpus_only),
       native_(names.uses(kNativeDialect)),
       others_(names.uses_others()),
-      speller_(names.speller(NameForm::kOtel)),
-      dresser_(names.dresser()),
+      namer_(names.namer(NameForm::kOtel)),
+      attribute_filter_(names.attribute_filter()),
       durations_(kSelfCollectorDuration) {}
 
-CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
+CollectJson::Groups CollectJson::MakeNames(const Layout& layout) const {
   Groups groups;
   for (const EntityGroup& from : GroupByEntity(layout)) {
     if (gpus_only_ && !IsGpu(from)) continue;
@@ -56,23 +56,23 @@ CollectJson::Groups CollectJson::Spell(const Layout& layout) const {
     group.entity += ",\"entity\":";
     AppendObject(group.entity, from.known_by);
     for (const EntityReading& reading : from.readings) {
-      SpellReading(layout[reading.slot], reading, from, group);
+      NameReading(layout[reading.slot], reading, from, group);
     }
   }
   return groups;
 }
 
-void CollectJson::SpellReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
-                               Group& group) const {
+void CollectJson::NameReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
+                              Group& group) const {
   AttributeSet attributes = info.attributes;
-  const bool told = !dresser_ || dresser_(info, attributes);
+  const bool told = !attribute_filter_ || attribute_filter_(info, attributes);
   if (native_ && told) {
     std::vector<AttributeSet::Attribute> extra(attributes.begin(), attributes.end());
     AddReading({reading.slot, NameAndUnit(info.desc->name, info.desc->unit)}, std::move(extra), from, group);
   }
   if (!others_) return;
   std::vector<NamedSeries> names;
-  speller_(info, names);
+  namer_(info, names);
   // The native name, which comes first, was told above with its attributes as they are.
   const bool native_first = native_ && told && !FactsOf(*info.desc).dialect_only;
   for (const NamedSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
@@ -152,7 +152,7 @@ void CollectJson::AppendAbsent(const Group& group, const SnapshotEntry& entry, b
 }
 
 const CollectJson::Groups& CollectJson::GroupsOf(const SnapshotEntry& entry) {
-  return groups_.Of(entry.frame->layout, [this](const Layout& layout) { return Spell(layout); });
+  return groups_.Of(entry.frame->layout, [this](const Layout& layout) { return MakeNames(layout); });
 }
 
 const CollectJson::Group* CollectJson::SameIn(const SnapshotEntry& entry, const Group& group) {
@@ -183,7 +183,7 @@ void CollectJson::AppendGroup(const Group& group, std::span<const SnapshotEntry>
 }
 
 void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
-  if (speller_.Look(snapshot)) groups_ = {};
+  if (namer_.Look(snapshot)) groups_ = {};
   out += '[';
   bool any = false;
   std::span<const SnapshotEntry> entries = snapshot.frames;

@@ -46,10 +46,10 @@ class CollectJson {
   };
   using Groups = std::vector<Group>;
 
-  Groups Spell(const Layout& layout) const;
+  Groups MakeNames(const Layout& layout) const;
   // The readings of a series: its own, and one for each other name.
-  void SpellReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
-                    Group& group) const;
+  void NameReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
+                   Group& group) const;
   static void AddReading(Reading reading, std::vector<AttributeSet::Attribute> extra, const EntityGroup& from,
                          Group& group);
   std::string HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot);
@@ -63,8 +63,8 @@ class CollectJson {
 
   const bool gpus_only_;
   const bool native_, others_;  // which names are told
-  const SeriesNamer speller_;
-  const Dresser dresser_;
+  const SeriesNamer namer_;
+  const AttributeFilter attribute_filter_;
   SeriesFinder durations_;
   PerLayout<Groups> groups_;
 };

@@ -49,7 +49,7 @@ const AttributeSet::Attribute* FindKey(const EntityGroup& group, std::string_vie
 }
 
 // The key whose values tell the entities apart in the fewest letters; empty when no single one does.
-std::string_view TellingKey(const std::vector<const EntityGroup*>& groups) {
+std::string_view ReportingKey(const std::vector<const EntityGroup*>& groups) {
   std::string_view best;
   size_t best_size = SIZE_MAX;
   for (const AttributeSet::Attribute& candidate : groups.front()->own) {
@@ -204,7 +204,7 @@ void CollectTable::AppendFrame(const SnapshotEntry& entry, const std::vector<Ent
   }
   for (const auto& [type, members] : by_type) {
     Block block;
-    std::string_view key = members.size() > 1 ? TellingKey(members) : std::string_view();
+    std::string_view key = members.size() > 1 ? ReportingKey(members) : std::string_view();
     AppendPrintable(block.title, type.empty() ? std::string_view("series") : std::string_view(type));
     block.title += " (";
     AppendPrintable(block.title, entry.source);

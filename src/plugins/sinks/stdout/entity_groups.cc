@@ -17,7 +17,7 @@ bool BelongsToEntity(const SeriesInfo& info, std::string_view key) noexcept {
   if (IsOnEntity(info.entity.get(), key)) return true;
   const MetricDesc& desc = *info.desc;
   // Scraped families do not say which labels they add: all of them, then.
-  return desc.spelling != Spelling::kVerbatim && std::ranges::find(desc.keys, key) == desc.keys.end();
+  return desc.naming != Naming::kVerbatim && std::ranges::find(desc.keys, key) == desc.keys.end();
 }
 
 // The entity's type, and its attributes as text.

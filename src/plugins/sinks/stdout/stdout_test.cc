@@ -37,7 +37,7 @@ constexpr MetricDesc kPower{.name = "gpu.power.draw", .unit = "W", .help = ""};
 constexpr MetricDesc kTemperature{.name = "gpu.temperature", .unit = "Cel", .help = "", .keys = kSensorKeys};
 constexpr MetricDesc kMemory{.name = "gpu.memory.used", .unit = "By", .help = "", .number = Number::kInt};
 constexpr MetricDesc kWait{.name = "wait", .unit = "s", .help = "", .kind = Kind::kHistogram};
-constexpr MetricDesc kScraped{.name = "up\x1b[31m", .unit = "", .help = "", .spelling = Spelling::kVerbatim};
+constexpr MetricDesc kScraped{.name = "up\x1b[31m", .unit = "", .help = "", .naming = Naming::kVerbatim};
 
 // Two GPUs of one collector, with a reading that is stale and some that are absent.
 struct TwoGpus {
@@ -221,7 +221,7 @@ TEST(CollectJson, TakesAllLabelsOfAScrapedSeriesAsItsOwn) {
   scrape.writer.Set(lone, 1);
   CollectJson form(false, testing::NamesOf());
   std::string text;
-  form.Append(*MakeSnapshot(1, {}, {scrape.Entry(Standing::kPassThrough, true)}), text);
+  form.Append(*MakeSnapshot(1, {}, {scrape.Entry(Precedence::kPassThrough, true)}), text);
   Json json = Read(text);
   EXPECT_EQ(json[0]["entity"]["instance"].text, "n1:9100");
   EXPECT_FALSE(json[0]["entity"]["job"].here());

@@ -36,7 +36,7 @@ class WebhookSink final : public Sink {
   WebhookSink(const Config& config, std::unique_ptr<LogWriter> log)
       : events_(config.Bool("events")),
         most_{static_cast<size_t>(config.Int("max_records")), kArrayBytes},
-        lines_(SinkNames(config).speller(NameForm::kOtel)),
+        lines_(SinkNames(config).namer(NameForm::kOtel)),
         log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
@@ -87,7 +87,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
                 .signals = {std::begin(kSignalNames), std::end(kSignalNames)},
                 .routes = {},
                 .urls = {},
-                .judge = [](const HttpReply& reply, size_t) { return Validate(reply); }};
+                .validate = [](const HttpReply& reply, size_t) { return Validate(reply); }};
   for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
     if (endpoint.empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
     ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));

@@ -119,7 +119,7 @@ bool FeedServer::Serve(Client& client) {
   if (got == 0) return false;
   const auto request = DecodeFeedRequest({bytes.data(), static_cast<size_t>(got)});
   if (!request) return false;
-  client.asked_ns = Now();
+  client.queried_ns = Now();
   const std::string answer = Answer(client, *request);
   // One that does not take its answers is let go.
   return ::send(client.socket.get(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
@@ -153,7 +153,7 @@ void FeedServer::Run(int stop) {
     }
     const int64_t now_ns = Now();
     std::erase_if(clients_, [&](const Client& client) {
-      return !client.socket || now_ns - client.asked_ns > options_.silent.count();
+      return !client.socket || now_ns - client.queried_ns > options_.silent.count();
     });
     if (polled[1].revents != 0) Accept();
     if (!clients_.empty()) busy_ns = now_ns;

@@ -41,7 +41,7 @@ class FeedServer {
   struct Client {
     UniqueFd socket;
     uint32_t user = 0, pid = 0;  // 0: it has no number here
-    int64_t asked_ns = 0;
+    int64_t queried_ns = 0;
   };
   struct Device {
     EnergySource* source = nullptr;

@@ -91,9 +91,9 @@ TEST(FeedWire, ProcessesComeBackWithoutTheirNumbers) {
   for (const std::string& bad : {std::string(), bytes + "x", bytes.substr(0, 30), EncodeFeedDevices({})})
     EXPECT_EQ(DecodeFeedProcesses(bad).status().code, Code::kDataLoss);
   std::string list = EncodeFeedDevices({});
-  EXPECT_TRUE(FeedTellsProcesses(list));
+  EXPECT_TRUE(FeedReportsProcesses(list));
   list[12] = 0;  // as the first version answered
-  EXPECT_FALSE(FeedTellsProcesses(list));
+  EXPECT_FALSE(FeedReportsProcesses(list));
   EXPECT_TRUE(DecodeFeedDevices(list).ok());
 }
 
@@ -245,10 +245,10 @@ TEST_F(FeedTest, NobodyThereIsSaid) {
 
 TEST_F(FeedTest, FailuresAreToldAsTheyAre) {
   const Reader reader(path_);
-  AgentEnergy asking(At(), SteadyClock());
-  ASSERT_TRUE(asking.Open().ok());
+  AgentEnergy querying(At(), SteadyClock());
+  ASSERT_TRUE(querying.Open().ok());
   EnergyReading out;
-  EXPECT_TRUE(asking.Read(1, out).ok());
+  EXPECT_TRUE(querying.Read(1, out).ok());
   AgentEnergy::Options amd = At();
   amd.vendor = EnergyVendor::kAmd;
   EXPECT_EQ(AgentEnergy(amd, SteadyClock()).Open().status().code, Code::kUnavailable);
@@ -265,15 +265,15 @@ TEST_F(FeedTest, ItEndsWhenNobodyAsksAndWhenNoDeviceAnswers) {
   reader.source->before_read = [&] {
     if (lost) throw std::runtime_error("the driver is gone");
   };
-  AgentEnergy asking(At(), SteadyClock());
-  ASSERT_TRUE(asking.Open().ok());
+  AgentEnergy querying(At(), SteadyClock());
+  ASSERT_TRUE(querying.Open().ok());
   lost = true;
   auto ended = reader.ended.get_future();
   std::string said;
   while (ended.wait_for(milliseconds(5)) != std::future_status::ready) {
     EnergyReading out;
     for (size_t i = 0; i < 2; ++i) {
-      if (Status status = asking.Read(i, out); !status.ok() && said.empty()) said = status.detail;
+      if (Status status = querying.Read(i, out); !status.ok() && said.empty()) said = status.detail;
     }
   }
   EXPECT_EQ(said, "it threw: the driver is gone");

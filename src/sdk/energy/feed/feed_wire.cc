@@ -12,7 +12,7 @@ namespace {
 constexpr uint32_t kMark = 0x67'70'65'01;
 constexpr uint32_t kFailure = 100, kDevices = 101, kReading = 102, kProcesses = 103;
 // Head::more of the devices: what the answerer knows beyond the first version, which has 0 there.
-constexpr uint32_t kTellsProcesses = 1;
+constexpr uint32_t kReportsProcesses = 1;
 constexpr size_t kText = 96, kSentence = 400;
 constexpr uint32_t kCodeCount = 8;  // of gpulens::Code
 
@@ -93,7 +93,7 @@ std::string EncodeFeedDevices(std::span<const FeedDevice> devices) {
   devices = devices.first(std::min(devices.size(), kMostFeedDevices));
   std::string out;
   Append(out,
-         Head{.kind = kDevices, .number = static_cast<uint32_t>(devices.size()), .more = kTellsProcesses});
+         Head{.kind = kDevices, .number = static_cast<uint32_t>(devices.size()), .more = kReportsProcesses});
   for (const auto& [device, vendor] : devices) {
     Append(out, DeviceRecord{.id = Text(device.id),
                              .name = Text(device.name),
@@ -202,10 +202,10 @@ Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes) {
   return out;
 }
 
-bool FeedTellsProcesses(std::string_view devices) noexcept {
+bool FeedReportsProcesses(std::string_view devices) noexcept {
   Head head;
   return Take(devices, head) && head.mark == kMark && head.kind == kDevices &&
-         (head.more & kTellsProcesses) != 0;
+         (head.more & kReportsProcesses) != 0;
 }
 
 }  // namespace gpulens::sdk

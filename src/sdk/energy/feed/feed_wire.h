@@ -49,6 +49,6 @@ Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes);
 Result<FeedReading> DecodeFeedReading(std::string_view bytes);
 Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes);
 // Whether who answered with these devices knows kProcesses; an earlier one hangs up when it is asked.
-bool FeedTellsProcesses(std::string_view devices) noexcept;
+bool FeedReportsProcesses(std::string_view devices) noexcept;
 
 }  // namespace gpulens::sdk

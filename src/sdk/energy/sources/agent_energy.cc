@@ -61,14 +61,14 @@ Status AgentEnergy::Connect() {
   return {};
 }
 
-Result<std::string> AgentEnergy::Ask(const FeedRequest& request, Duration patience) {
+Result<std::string> AgentEnergy::Query(const FeedRequest& request, Duration timeout) {
   if (!socket_) return Gone("is away");
   const std::string bytes = EncodeFeedRequest(request);
   if (::send(socket_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT | MSG_NOSIGNAL) < 0) {
     socket_.reset();
     return Gone("has ended");
   }
-  const int64_t deadline_ns = clock_.Now().boot_ns + patience.count();
+  const int64_t deadline_ns = clock_.Now().boot_ns + timeout.count();
   std::string answer(kMostFeedBytes, '\0');
   while (true) {
     const int64_t left_ns = deadline_ns - clock_.Now().boot_ns;
@@ -93,9 +93,9 @@ Result<std::string> AgentEnergy::Ask(const FeedRequest& request, Duration patien
 
 Status AgentEnergy::List(std::vector<EnergyDevice>& devices) {
   RETURN_IF_ERROR(Connect());
-  ASSIGN_OR_RETURN(std::string answer, Ask({FeedRequest::Kind::kDevices, 0}, options_.first_answer));
+  ASSIGN_OR_RETURN(std::string answer, Query({FeedRequest::Kind::kDevices, 0}, options_.first_answer));
   ASSIGN_OR_RETURN(std::vector<FeedDevice> all, DecodeFeedDevices(answer));
-  tells_processes_ = FeedTellsProcesses(answer);
+  reports_processes_ = FeedReportsProcesses(answer);
   numbers_.clear();
   devices.clear();
   for (uint32_t i = 0; i < all.size(); ++i) {
@@ -131,14 +131,14 @@ Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
 }
 
 Result<FeedReading> AgentEnergy::ReadOnce(uint32_t number) {
-  ASSIGN_OR_RETURN(std::string answer, Ask({FeedRequest::Kind::kRead, number}, options_.patience));
+  ASSIGN_OR_RETURN(std::string answer, Query({FeedRequest::Kind::kRead, number}, options_.timeout));
   return DecodeFeedReading(answer);
 }
 
 Status AgentEnergy::Read(size_t device, EnergyReading& out) {
   if (device >= numbers_.size()) return Gone("no longer has GPUs");
   const bool worked = answered_;
-  int64_t asked_ns = clock_.Now().boot_ns;
+  int64_t queried_ns = clock_.Now().boot_ns;
   auto reading = ReadOnce(numbers_[device]);
   if (!reading && worked && !socket_ && reading.error().code == gpulens::Code::kUnavailable) {
     std::vector<EnergyDevice> devices;
@@ -148,7 +148,7 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
       answered_ = false;
       return {gpulens::Code::kUnavailable, "the agent was restarted and has other GPUs"};
     }
-    asked_ns = clock_.Now().boot_ns;
+    queried_ns = clock_.Now().boot_ns;
     reading = ReadOnce(numbers_[device]);
   }
   if (!reading) return reading.error();
@@ -156,8 +156,8 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
   out = reading->reading;
   int64_t began_ns = reading->began_ns, ended_ns = reading->ended_ns;
   // Its clock is ours, unless one of us has a time of its own; then the way there and back is not known.
-  if (reading->now_ns < asked_ns || reading->now_ns > got_ns) {
-    began_ns = asked_ns - (reading->now_ns - began_ns);
+  if (reading->now_ns < queried_ns || reading->now_ns > got_ns) {
+    began_ns = queried_ns - (reading->now_ns - began_ns);
     ended_ns = got_ns - (reading->now_ns - ended_ns);
   }
   out.began = At(began_ns);
@@ -166,12 +166,12 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
 }
 
 Status AgentEnergy::Processes(size_t device, EnergyProcesses& out) {
-  if (!tells_processes_)
+  if (!reports_processes_)
     return {gpulens::Code::kUnavailable,
             "the agent is of an earlier version and does not report the processes of a GPU"};
   if (device >= numbers_.size()) return Gone("no longer has GPUs");
   ASSIGN_OR_RETURN(std::string answer,
-                   Ask({FeedRequest::Kind::kProcesses, numbers_[device]}, options_.patience));
+                   Query({FeedRequest::Kind::kProcesses, numbers_[device]}, options_.timeout));
   ASSIGN_OR_RETURN(out, DecodeFeedProcesses(answer));
   return {};
 }

@@ -24,7 +24,7 @@ class AgentEnergy final : public EnergySource {
     std::string socket = {};  // empty: where it is found, anew at each try
     // Of the agent's GPUs only theirs; kNone: all.
     EnergyVendor vendor = EnergyVendor::kNvidia;
-    Duration patience = std::chrono::seconds(1);       // for a reading
+    Duration timeout = std::chrono::seconds(1);        // for a reading
     Duration first_answer = std::chrono::seconds(10);  // its reader may have to be started
   };
   // `clock` is that of windows.
@@ -41,7 +41,7 @@ class AgentEnergy final : public EnergySource {
 
  private:
   Status Connect();
-  Result<std::string> Ask(const FeedRequest& request, Duration patience);
+  Result<std::string> Query(const FeedRequest& request, Duration timeout);
   Status List(std::vector<EnergyDevice>& devices);
   Result<FeedReading> ReadOnce(uint32_t number);
 
@@ -50,7 +50,7 @@ class AgentEnergy final : public EnergySource {
   UniqueFd socket_;
   std::vector<uint32_t> numbers_;  // of our devices, in the agent's list
   std::vector<std::string> ids_;
-  bool tells_processes_ = false;
+  bool reports_processes_ = false;
   bool answered_ = false;  // on this connection
 };
 

@@ -155,8 +155,8 @@ void AmdEnergy::ReadSlow(Board& board, EnergyReading& out) {
   amdsmi::Caller& caller = opened_->caller;
   const amdsmi::Symbols& fn = caller.fn();
   const int64_t now_ns = clock_.Now().boot_ns;
-  if (board.asked_ns == 0 || now_ns - board.asked_ns >= kSlowNs) {
-    board.asked_ns = now_ns;
+  if (board.queried_ns == 0 || now_ns - board.queried_ns >= kSlowNs) {
+    board.queried_ns = now_ns;
     board.slow = {};
     amdsmi::EngineUsage use{.gfx = ~0U, .memory = ~0U, .multimedia = ~0U, .reserved = {}};
     if (caller.Do(amdsmi::Call::kActivity, fn.Activity, board.handle, static_cast<void*>(&use)) ==

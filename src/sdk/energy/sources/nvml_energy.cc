@@ -192,8 +192,8 @@ void NvmlEnergy::ReadSlow(Gpu& gpu, EnergyReading& out) {
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
   const int64_t now_ns = clock_.Now().boot_ns;
-  if (gpu.asked_ns == 0 || now_ns - gpu.asked_ns >= kSlowNs) {
-    gpu.asked_ns = now_ns;
+  if (gpu.queried_ns == 0 || now_ns - gpu.queried_ns >= kSlowNs) {
+    gpu.queried_ns = now_ns;
     gpu.slow = {};
     nvml::Utilization use{};
     if (caller.Do(nvml::Call::kUtilizationRates, fn.UtilizationRates, gpu.handle, &use) == nvml::kSuccess)

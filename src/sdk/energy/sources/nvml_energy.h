@@ -39,7 +39,7 @@ class NvmlEnergy final : public EnergySource {
     // Cleared when the library says that there is no such thing.
     bool counter = true, instant = true, power = true;
     // Told slowly, so asked slowly.
-    int64_t asked_ns = 0, counted_ns = 0;
+    int64_t queried_ns = 0, counted_ns = 0;
     double processes = kNotMeasured;
     EnergyReading slow;
   };

@@ -37,7 +37,7 @@ Result<std::vector<EnergyDevice>> RaplEnergy::Open() {
     devices.push_back(std::move(device));
     zones_.push_back(std::move(zone));
   }
-  told_.assign(zones_.size(), true);
+  reported_.assign(zones_.size(), true);
   if (!devices.empty()) {
     // Without /proc the answer later is why.
     static_cast<void>(time_.Open());
@@ -62,11 +62,11 @@ Status RaplEnergy::Read(size_t device, EnergyReading& out) {
 
 // All zones are asked one after the other, so one walk over the processes serves them all.
 Status RaplEnergy::Processes(size_t device, EnergyProcesses& out) {
-  if (told_.at(device)) {
+  if (reported_.at(device)) {
     RETURN_IF_ERROR(time_.SinceLast(answer_));
-    told_.assign(told_.size(), false);
+    reported_.assign(reported_.size(), false);
   }
-  told_[device] = true;
+  reported_[device] = true;
   out = answer_;
   return Ok();
 }

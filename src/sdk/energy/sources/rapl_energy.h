@@ -32,7 +32,7 @@ class RaplEnergy final : public EnergySource {
   std::optional<EnergyReader> reader_;
   ProcessorTime time_;
   EnergyProcesses answer_;
-  std::vector<bool> told_;         // by zone: it has had this answer
+  std::vector<bool> reported_;     // by zone: it has had this answer
   std::vector<EnergyZone> zones_;  // those that are devices
 };
 

@@ -37,7 +37,7 @@ OwnOrAgent::OwnOrAgent(std::shared_ptr<EnergySource> own, std::shared_ptr<Energy
 Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
   auto found = own_->Open();
   // Devices that this process was not given are no reason to ask somebody else for them.
-  asked_.clear();
+  queried_.clear();
   next_try_ = {};
   if (found && !found->empty()) {
     used_.store(own_.get());
@@ -60,16 +60,16 @@ Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {
   Status own = used_.load()->Processes(device, out);
   if (own.code != gpulens::Code::kUnavailable || used_.load() == agent_.get()) return own;
   const auto now = std::chrono::steady_clock::now();
-  if (asked_.empty() && now >= next_try_) {
+  if (queried_.empty() && now >= next_try_) {
     next_try_ = now + kNextTry;
-    if (auto found = agent_->Open()) asked_ = *std::move(found);
+    if (auto found = agent_->Open()) queried_ = *std::move(found);
   }
   if (device >= devices_.size()) return own;
-  const auto same = std::ranges::find(asked_, devices_[device].id, &EnergyDevice::id);
-  if (same == asked_.end()) return own;
+  const auto same = std::ranges::find(queried_, devices_[device].id, &EnergyDevice::id);
+  if (same == queried_.end()) return own;
   out = {};
-  Status asked = agent_->Processes(static_cast<size_t>(same - asked_.begin()), out);
-  if (!asked.ok()) asked_.clear();
+  Status asked = agent_->Processes(static_cast<size_t>(same - queried_.begin()), out);
+  if (!asked.ok()) queried_.clear();
   return asked;
 }
 

@@ -40,7 +40,7 @@ class OwnOrAgent final : public EnergySource {
   const std::shared_ptr<EnergySource> own_, agent_;
   std::atomic<EnergySource*> used_;
   // The agent's devices, while the library reads and the agent tells processes.
-  std::vector<EnergyDevice> devices_, asked_;
+  std::vector<EnergyDevice> devices_, queried_;
   std::chrono::steady_clock::time_point next_try_{};
 };
 

@@ -10,7 +10,7 @@
 namespace gpulens::ring {
 
 // What one id has counted so far.
-struct ExportedKernels::Told {
+struct ExportedKernels::Reported {
   std::vector<std::pair<std::string, std::string>> attributes;
   KernelTotals totals;
   int64_t start_unix_ns = 0;
@@ -106,11 +106,11 @@ void ExportedKernels::Retire(const std::string& id, const KernelSource& kernel) 
   }
 }
 
-void ExportedKernels::Tell(std::vector<Sample>& out) {
+void ExportedKernels::Report(std::vector<Sample>& out) {
   ForgetParents();
-  std::vector<Told> told;
+  std::vector<Reported> told;
   const auto tell = [&](const char* key, const std::string& value, const Entry& entry) {
-    Told& one = told.emplace_back();
+    Reported& one = told.emplace_back();
     one.attributes = {{key, value}};
     one.totals = entry.ended;
     one.start_unix_ns = entry.start_unix_ns;
@@ -120,8 +120,8 @@ void ExportedKernels::Tell(std::vector<Sample>& out) {
   for (const auto& [id, entry] : kernels_) tell("ring_kernel.id", id, entry);
   if (overflows_) tell("otel.metric.overflow", "true", overflow_);
 
-  const auto each = [&](const Sample& form, const std::function<bool(const Told&, Sample&)>& fill) {
-    for (const Told& one : told) {
+  const auto each = [&](const Sample& form, const std::function<bool(const Reported&, Sample&)>& fill) {
+    for (const Reported& one : told) {
       Sample sample = form;
       sample.attributes = one.attributes;
       sample.start_unix_ns = one.start_unix_ns;
@@ -131,7 +131,7 @@ void ExportedKernels::Tell(std::vector<Sample>& out) {
   for (const CounterRow& row : kCounters) {
     Sample form = SampleOf(row.name, row.unit, row.description, InstrumentKind::kCounter);
     form.integer = true;
-    each(form, [&row](const Told& one, Sample& sample) {
+    each(form, [&row](const Reported& one, Sample& sample) {
       sample.value = row.value(one.totals.counts);
       return true;
     });
@@ -142,7 +142,7 @@ void ExportedKernels::Tell(std::vector<Sample>& out) {
                InstrumentKind::kCounter);
   drops.integer = true;
   for (size_t i = 0; i < kDropReasons; ++i) {
-    each(drops, [i](const Told& one, Sample& sample) {
+    each(drops, [i](const Reported& one, Sample& sample) {
       sample.attributes.insert(sample.attributes.begin(),
                                {"reason", std::string(DropReasonName(static_cast<DropReason>(i)))});
       std::ranges::sort(sample.attributes);
@@ -153,25 +153,25 @@ void ExportedKernels::Tell(std::vector<Sample>& out) {
   Sample depth = SampleOf("ring_kernel.queue.depth", "{message}", "Messages in a kernel's queue.",
                           InstrumentKind::kUpDownCounter);
   depth.integer = true;
-  each(depth, [](const Told& one, Sample& sample) {
+  each(depth, [](const Reported& one, Sample& sample) {
     sample.value = static_cast<double>(one.totals.queue_depth);
     return one.live;
   });
   each(SampleOf("ring_kernel.cpu.time", "s", "Time that kernels' threads had a processor.",
                 InstrumentKind::kCounter),
-       [](const Told& one, Sample& sample) {
+       [](const Reported& one, Sample& sample) {
          sample.value = one.totals.counts.cpu_seconds;
          return one.totals.counts.cpu_known;
        });
   each(SampleOf("ring_kernel.wait.duration", "s", "How long messages waited in a kernel's queue.",
                 InstrumentKind::kHistogram),
-       [](const Told& one, Sample& sample) {
+       [](const Reported& one, Sample& sample) {
          PutBuckets(one.totals.wait, sample);
          return true;
        });
   each(SampleOf("ring_kernel.service.duration", "s", "How long a kernel's handler worked on messages.",
                 InstrumentKind::kHistogram),
-       [](const Told& one, Sample& sample) {
+       [](const Reported& one, Sample& sample) {
          PutBuckets(one.totals.service, sample);
          return true;
        });

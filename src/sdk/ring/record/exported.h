@@ -26,7 +26,7 @@ class ExportedKernels final : public instruments::Source {
   void Add(const std::string& id, const KernelSource& kernel);
   void Retire(const std::string& id, const KernelSource& kernel);
 
-  void Tell(std::vector<Sample>& out) override;
+  void Report(std::vector<Sample>& out) override;
 
  private:
   struct Entry {
@@ -34,7 +34,7 @@ class ExportedKernels final : public instruments::Source {
     std::vector<const KernelSource*> live;
     int64_t start_unix_ns = 0;
   };
-  struct Told;
+  struct Reported;
 
   ExportedKernels() = default;
   void ForgetParents();

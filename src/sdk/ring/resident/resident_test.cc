@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using ::testing::HasSubstr;
 
-constexpr Duration kPatience = 20s;
+constexpr Duration kTimeout = 20s;
 
 // What the PTX does, in C++.
 struct FakeGpu {
@@ -143,8 +143,8 @@ TEST_F(Resident, AnswersInOrder) {
   ASSERT_TRUE(kernel) << kernel.error().detail;
   EXPECT_TRUE(std::isnan(kernel->telemetry()->latency_seconds_mean)) << "nothing was measured yet";
   for (uint64_t i = 0; i < 1'000; ++i) {
-    ASSERT_TRUE(kernel->Send(i, kPatience).ok());
-    ASSERT_EQ(kernel->Receive(kPatience).value_or(0), 3 * i + 1);
+    ASSERT_TRUE(kernel->Send(i, kTimeout).ok());
+    ASSERT_EQ(kernel->Receive(kTimeout).value_or(0), 3 * i + 1);
   }
   const auto telemetry = kernel->telemetry();
   ASSERT_TRUE(telemetry);
@@ -155,7 +155,7 @@ TEST_F(Resident, AnswersInOrder) {
   EXPECT_DOUBLE_EQ(telemetry->latency_seconds_max, 1e-3);
   EXPECT_DOUBLE_EQ(telemetry->latency_seconds_mean, 500.5e-6);
   EXPECT_EQ(kernel->Receive(1ms).status().code, Code::kTimeout);
-  EXPECT_TRUE(kernel->Terminate(kPatience).ok());
+  EXPECT_TRUE(kernel->Terminate(kTimeout).ok());
   EXPECT_EQ(kernel->Send(1, 1ms).code, Code::kUnavailable);
   EXPECT_EQ(kernel->Receive(1ms).status().code, Code::kUnavailable);
   EXPECT_FALSE(kernel->TrySend(1));
@@ -172,14 +172,14 @@ TEST_F(Resident, AFullQueueIsNotWrittenOver) {
   EXPECT_EQ(kernel->telemetry()->queue_depth, 4u);
   EXPECT_EQ(kernel->telemetry()->rejected, 2u);
   gpu_.held = false;
-  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(kernel->Receive(kPatience).value_or(99), i);
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(kernel->Receive(kTimeout).value_or(99), i);
 }
 
 TEST_F(Resident, RepliesThatNobodyTakesHoldItUp) {
   auto kernel = Launch({.queue_size = 2});
   ASSERT_TRUE(kernel);
-  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(kernel->Send(i, kPatience).ok());
-  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(kernel->Receive(kPatience).value_or(99), i);
+  for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(kernel->Send(i, kTimeout).ok());
+  for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(kernel->Receive(kTimeout).value_or(99), i);
   EXPECT_EQ(kernel->telemetry()->processed, 4u);
 }
 
@@ -188,7 +188,7 @@ TEST_F(Resident, AGpuThatFaultsIsSeen) {
   ASSERT_TRUE(kernel);
   gpu_.fault = 719;
   EXPECT_FALSE(kernel->telemetry()->running);
-  const Status status = kernel->Receive(kPatience).status();
+  const Status status = kernel->Receive(kTimeout).status();
   EXPECT_EQ(status.code, Code::kUnavailable);
   EXPECT_THAT(status.detail, HasSubstr("CUDA_ERROR_LAUNCH_FAILED (719)"));
   gpu_.stuck_out = gpu_.released = true;
@@ -202,7 +202,7 @@ TEST_F(Resident, OneThatDoesNotEndKeepsItsMemory) {
   EXPECT_EQ(kernel->Terminate(1ms).code, Code::kTimeout);
   EXPECT_NE(gpu_.block, nullptr);
   gpu_.released = true;
-  EXPECT_TRUE(kernel->Terminate(kPatience).ok());
+  EXPECT_TRUE(kernel->Terminate(kTimeout).ok());
   EXPECT_EQ(gpu_.block, nullptr);
 }
 
@@ -232,8 +232,8 @@ TEST(ResidentOnGpu, AnswersAndTellsOfItself) {
   }
   constexpr uint64_t kMessages = 20'000;
   for (uint64_t i = 0; i < kMessages; ++i) {
-    ASSERT_TRUE(kernel->Send(i, kPatience).ok());
-    ASSERT_EQ(kernel->Receive(kPatience).value_or(0), 3 * i + 1);
+    ASSERT_TRUE(kernel->Send(i, kTimeout).ok());
+    ASSERT_EQ(kernel->Receive(kTimeout).value_or(0), 3 * i + 1);
   }
   const auto telemetry = kernel->telemetry();
   ASSERT_TRUE(telemetry) << telemetry.error().detail;
@@ -242,7 +242,7 @@ TEST(ResidentOnGpu, AnswersAndTellsOfItself) {
   EXPECT_GT(telemetry->heartbeats, 0u);
   EXPECT_GT(telemetry->latency_seconds_max, 0);
   EXPECT_LT(telemetry->latency_seconds_mean, 1);
-  EXPECT_TRUE(kernel->Terminate(kPatience).ok());
+  EXPECT_TRUE(kernel->Terminate(kTimeout).ok());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "reader/process/reader.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/reader/amdsmi_library.h"
@@ -20,7 +20,7 @@ namespace gpulens::amdsmi {
 // The library's signs for "not told": all bits set, of the number's width or of the 16 bits that it was read
 // with, and what its Python side once printed for a missing number.
 template <class Number>
-constexpr bool IsNotTold(Number value) noexcept {
+constexpr bool IsNotReported(Number value) noexcept {
   static_assert(std::is_unsigned_v<Number>);
   if (value == std::numeric_limits<Number>::max()) return true;
   // A 64-bit counter may well pass 0xFFFF; a smaller number of ours never does.
@@ -68,8 +68,8 @@ class AmdsmiReader final : public driver::DeviceReader {
   }
   // Unless the number is one of the signs for "not told" of its width.
   template <class Number>
-  void EmitTold(Field field, Number value, uint64_t factor = 1, unsigned copy = 0) {
-    if (IsNotTold(value)) return EmitAbsent(field, copy);
+  void EmitReported(Field field, Number value, uint64_t factor = 1, unsigned copy = 0) {
+    if (IsNotReported(value)) return EmitAbsent(field, copy);
     Emit(field, value * factor, copy);
   }
   // Said now and then, since a message may have been lost.
@@ -123,10 +123,10 @@ class AmdsmiReader final : public driver::DeviceReader {
   driver::TierClock tiers_;
   driver::Facts facts_;
 
-  std::array<driver::AskAgain, kItemCount> items_{};
+  std::array<driver::QueryBackoff, kItemCount> items_{};
   std::bitset<kItemCount> denied_;
-  std::array<driver::AskAgain, std::size(kEccBlocks)> ecc_{};
-  driver::AskAgain process_list_;
+  std::array<driver::QueryBackoff, std::size(kEccBlocks)> ecc_{};
+  driver::QueryBackoff process_list_;
   int64_t now_ns_ = 0;  // Of the round.
   bool has_processes_ = false;
   std::vector<driver::Reading> readings_;

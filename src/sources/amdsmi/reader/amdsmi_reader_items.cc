@@ -13,9 +13,9 @@ int AmdsmiReader::ReadActivity() {
   auto* usage = Scratch<EngineUsage>();
   int code = caller_.Do(Call::kActivity, caller_.fn().Activity, processor_.handle, static_cast<void*>(usage));
   if (code != kSuccess) return code;
-  EmitTold(Field::kActivityGfx, usage->gfx);
-  EmitTold(Field::kActivityMemory, usage->memory);
-  EmitTold(Field::kActivityMultimedia, usage->multimedia);
+  EmitReported(Field::kActivityGfx, usage->gfx);
+  EmitReported(Field::kActivityMemory, usage->memory);
+  EmitReported(Field::kActivityMultimedia, usage->multimedia);
   return code;
 }
 
@@ -24,7 +24,7 @@ int AmdsmiReader::ReadMemoryTotal() {
   uint64_t bytes = ~uint64_t{0};
   int code =
       caller_.Do(Call::kMemoryTotal, caller_.fn().MemoryTotal, processor_.handle, uint32_t{kType}, &bytes);
-  if (code == kSuccess) EmitTold(kTotal, bytes);
+  if (code == kSuccess) EmitReported(kTotal, bytes);
   return code;
 }
 
@@ -33,7 +33,7 @@ int AmdsmiReader::ReadMemoryUsed() {
   uint64_t bytes = ~uint64_t{0};
   int code =
       caller_.Do(Call::kMemoryUsage, caller_.fn().MemoryUsage, processor_.handle, uint32_t{kType}, &bytes);
-  if (code == kSuccess) EmitTold(kUsed, bytes);
+  if (code == kSuccess) EmitReported(kUsed, bytes);
   return code;
 }
 
@@ -45,8 +45,8 @@ int AmdsmiReader::ReadPower() {
   uint32_t current, average;
   std::memcpy(&current, bytes + library_.layout()->power_current, sizeof current);
   std::memcpy(&average, bytes + library_.layout()->power_average, sizeof average);
-  EmitTold(Field::kPowerCurrent, current);
-  EmitTold(Field::kPowerAverage, average);
+  EmitReported(Field::kPowerCurrent, current);
+  EmitReported(Field::kPowerAverage, average);
   return code;
 }
 
@@ -58,7 +58,7 @@ int AmdsmiReader::ReadPowerCap() {
   auto emit = [&](Field field, uint64_t value) {
     if (value == 0) return EmitAbsent(field);  // No least cap, or none at all.
     // uW, and W where the host of virtual machines answers: no board may draw 100 kW, or only 0.1 W.
-    EmitTold(field, value, value < 100'000 ? 1'000'000 : 1);
+    EmitReported(field, value, value < 100'000 ? 1'000'000 : 1);
   };
   emit(Field::kPowerCap, info->cap);
   emit(Field::kPowerCapDefault, info->default_cap);
@@ -75,7 +75,7 @@ int AmdsmiReader::ReadEnergy() {
   if (code != kSuccess) return code;
   // The count has 64 bits and a double keeps 53: the product would step by whole millijoules.
   long double uj = static_cast<long double>(count) * static_cast<long double>(resolution);
-  bool told = !IsNotTold(count) && resolution > 0 && uj < 9e18L;
+  bool told = !IsNotReported(count) && resolution > 0 && uj < 9e18L;
   if (told) Emit(Field::kEnergy, static_cast<uint64_t>(uj));
   else EmitAbsent(Field::kEnergy);
   return code;
@@ -102,9 +102,9 @@ int AmdsmiReader::ReadClock() {
   int code = caller_.Do(Call::kClockInfo, caller_.fn().ClockInfo, processor_.handle, uint32_t{kType},
                         static_cast<void*>(info));
   if (code != kSuccess) return code;
-  EmitTold(kField, info->current);
+  EmitReported(kField, info->current);
   if (info->max == 0) EmitAbsent(kMax);
-  else EmitTold(kMax, info->max);
+  else EmitReported(kMax, info->max);
   return code;
 }
 

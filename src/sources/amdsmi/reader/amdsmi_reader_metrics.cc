@@ -36,23 +36,23 @@ int AmdsmiReader::ReadMetrics() {
   int code =
       caller_.Do(Call::kGpuMetrics, caller_.fn().GpuMetrics, processor_.handle, static_cast<void*>(metrics));
   if (code != kSuccess) return code;
-  EmitTold(Field::kTemperatureVrGfx, metrics->temperature_vr_gfx);
-  EmitTold(Field::kTemperatureVrSoc, metrics->temperature_vr_soc);
-  EmitTold(Field::kTemperatureVrMemory, metrics->temperature_vr_memory);
-  EmitTold(Field::kThrottleMask, metrics->throttle_mask);
+  EmitReported(Field::kTemperatureVrGfx, metrics->temperature_vr_gfx);
+  EmitReported(Field::kTemperatureVrSoc, metrics->temperature_vr_soc);
+  EmitReported(Field::kTemperatureVrMemory, metrics->temperature_vr_memory);
+  EmitReported(Field::kThrottleMask, metrics->throttle_mask);
   if (Due(Field::kTemperatureStack)) TakeEngines();
   for (unsigned i = 0; i < CopiesOf(Field::kXgmiRead); ++i) {
-    EmitTold(Field::kXgmiRead, metrics->xgmi_read[i], 1024, i);
-    EmitTold(Field::kXgmiWrite, metrics->xgmi_write[i], 1024, i);
+    EmitReported(Field::kXgmiRead, metrics->xgmi_read[i], 1024, i);
+    EmitReported(Field::kXgmiWrite, metrics->xgmi_write[i], 1024, i);
   }
   uint64_t none = ~uint64_t{0};
   bool residency = library_.layout()->residency;
-  EmitTold(Field::kResidencyCycles, residency ? metrics->residency_cycles : none);
-  EmitTold(Field::kResidencyProchot, residency ? metrics->residency_prochot : none);
-  EmitTold(Field::kResidencyPower, residency ? metrics->residency_power : none);
-  EmitTold(Field::kResidencySocket, residency ? metrics->residency_socket : none);
-  EmitTold(Field::kResidencyVr, residency ? metrics->residency_vr : none);
-  EmitTold(Field::kResidencyMemory, residency ? metrics->residency_memory : none);
+  EmitReported(Field::kResidencyCycles, residency ? metrics->residency_cycles : none);
+  EmitReported(Field::kResidencyProchot, residency ? metrics->residency_prochot : none);
+  EmitReported(Field::kResidencyPower, residency ? metrics->residency_power : none);
+  EmitReported(Field::kResidencySocket, residency ? metrics->residency_socket : none);
+  EmitReported(Field::kResidencyVr, residency ? metrics->residency_vr : none);
+  EmitReported(Field::kResidencyMemory, residency ? metrics->residency_memory : none);
   return code;
 }
 
@@ -61,7 +61,7 @@ void AmdsmiReader::TakeEngines() {
   const auto* metrics = reinterpret_cast<const GpuMetrics*>(scratch_.data());
   auto told = [&](Field field, uint16_t value, unsigned copy) {
     if (value == 0) return EmitAbsent(field, copy);  // A sensor or rail that the board does not have.
-    EmitTold(field, value, 1, copy);
+    EmitReported(field, value, 1, copy);
   };
   for (unsigned i = 0; i < CopiesOf(Field::kTemperatureStack); ++i) {
     told(Field::kTemperatureStack, metrics->temperature_stack[i], i);
@@ -70,10 +70,10 @@ void AmdsmiReader::TakeEngines() {
   told(Field::kVoltageSoc, metrics->voltage_soc, 0);
   told(Field::kVoltageMemory, metrics->voltage_memory, 0);
   for (unsigned i = 0; i < CopiesOf(Field::kVcnActivity); ++i) {
-    EmitTold(Field::kVcnActivity, metrics->vcn_activity[i], 1, i);
+    EmitReported(Field::kVcnActivity, metrics->vcn_activity[i], 1, i);
   }
   for (unsigned i = 0; i < CopiesOf(Field::kJpegActivity); ++i) {
-    EmitTold(Field::kJpegActivity, metrics->jpeg_activity[i], 1, i);
+    EmitReported(Field::kJpegActivity, metrics->jpeg_activity[i], 1, i);
   }
   told(Field::kXgmiWidth, metrics->xgmi_width, 0);
 }
@@ -94,11 +94,11 @@ int AmdsmiReader::ReadPcie() {
   generation(Field::kPcieGeneration, info->metric.speed);
   width(Field::kPcieWidthMax, info->fixed.max_width);
   generation(Field::kPcieGenerationMax, info->fixed.max_speed);
-  EmitTold(Field::kPcieReplay, info->metric.replay);
-  EmitTold(Field::kPcieRecovery, info->metric.recovery);
-  EmitTold(Field::kPcieRollover, info->metric.rollover);
-  EmitTold(Field::kPcieNakSent, info->metric.nak_sent);
-  EmitTold(Field::kPcieNakReceived, info->metric.nak_received);
+  EmitReported(Field::kPcieReplay, info->metric.replay);
+  EmitReported(Field::kPcieRecovery, info->metric.recovery);
+  EmitReported(Field::kPcieRollover, info->metric.rollover);
+  EmitReported(Field::kPcieNakSent, info->metric.nak_sent);
+  EmitReported(Field::kPcieNakReceived, info->metric.nak_received);
   return code;
 }
 

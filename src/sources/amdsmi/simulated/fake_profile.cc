@@ -82,7 +82,7 @@ class Fields {
   }
   // The node of a list or map under that key; undefined when there is none.
   YAML::Node Part(const char* key) {
-    asked_.emplace_back(key);
+    queried_.emplace_back(key);
     return map_[key];
   }
   Fields& Fail(const char* key, const std::string& what) {
@@ -93,7 +93,7 @@ class Fields {
     if (!status_) return status_;
     for (const auto& entry : map_) {
       const std::string& key = entry.first.Scalar();
-      if (std::find(asked_.begin(), asked_.end(), key) == asked_.end())
+      if (std::find(queried_.begin(), queried_.end(), key) == queried_.end())
         return Wrong(entry.first, "unknown key '" + key + "'");
     }
     return Ok();
@@ -101,7 +101,7 @@ class Fields {
 
  private:
   std::optional<std::string> Text(const char* key) {
-    asked_.emplace_back(key);
+    queried_.emplace_back(key);
     if (!status_.ok() || !map_[key]) return std::nullopt;
     if (map_[key].IsScalar()) return map_[key].Scalar();
     Fail(key, "must be a single value");
@@ -109,7 +109,7 @@ class Fields {
   }
 
   const YAML::Node& map_;
-  std::vector<std::string> asked_;
+  std::vector<std::string> queried_;
   Status status_;
 };
 

@@ -15,7 +15,7 @@ bool ParseModes(std::string_view rest, CpuModeTicks& out) noexcept {
       !NextUint(rest, out.idle)) {
     return false;
   }
-  for (auto* mode : {&out.iowait, &out.irq, &out.softirq, &out.steal, &out.guest, &out.guest_nice}) {
+  for (auto* mode : {&out.iowait, &out.irq, &out.softirq, &out.steal, &out.owner, &out.guest_nice}) {
     mode->reset();
     std::string_view field = NextField(rest);
     if (field.empty()) continue;

@@ -22,7 +22,7 @@ struct CpuModeTicks {
   uint64_t nice = 0;
   uint64_t system = 0;
   uint64_t idle = 0;
-  std::optional<uint64_t> iowait, irq, softirq, steal, guest, guest_nice;
+  std::optional<uint64_t> iowait, irq, softirq, steal, owner, guest_nice;
 };
 
 // /proc/stat.

@@ -6,7 +6,7 @@
 
 namespace gpulens::kubelet {
 
-void ApiCall::Start(const ApiAccess& access, Ask ask) {
+void ApiCall::Start(const ApiAccess& access, Query ask) {
   Cancel();
   HttpTarget target{.url = access.url(), .unix_socket = {}, .limits = {}};
   // A kubeconfig's server may stand behind a path.

@@ -14,7 +14,7 @@ namespace gpulens::kubelet {
 // Used on the loop's thread; made and destroyed on any. Destruction forgets a request under way.
 class ApiCall {
  public:
-  struct Ask {
+  struct Query {
     std::string target;  // "/api/v1/pods?…"
     Duration timeout{};
     size_t most_bytes = 64u << 20;  // of the answer; of a stream, of what waits to be taken
@@ -30,7 +30,7 @@ class ApiCall {
   explicit ApiCall(HttpClient& client) noexcept : client_(client) {}
 
   // Ends what was under way.
-  void Start(const ApiAccess& access, Ask ask);
+  void Start(const ApiAccess& access, Query ask);
   bool busy() const noexcept { return shared_ && !shared_->ended; }
   // Ended, and its answer not taken yet.
   bool ended() const noexcept { return shared_ && shared_->ended; }

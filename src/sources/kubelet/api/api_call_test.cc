@@ -51,7 +51,7 @@ class ApiCallTest : public ::testing::Test {
     EXPECT_TRUE(api.ok());
     return ApiAccess(*api);
   }
-  ApiCall::Answer Ask(const ApiAccess& access, ApiCall::Ask ask = {.target = "/version"}) {
+  ApiCall::Answer Query(const ApiAccess& access, ApiCall::Query ask = {.target = "/version"}) {
     ask.timeout = seconds(20);
     std::mutex mutex;
     std::condition_variable came;
@@ -91,17 +91,17 @@ TEST_F(ApiCallTest, SpeaksTlsByTheClustersAuthorityAndFollowsTheToken) {
   Account("first", ca.certificate);
   ApiAccess access = Pod(server);
   ASSERT_TRUE(access.Refresh().ok());
-  EXPECT_EQ(Ask(access).body, "{}");
+  EXPECT_EQ(Query(access).body, "{}");
   EXPECT_THAT(server.requests().back(), HasSubstr("Authorization: Bearer first\r\n"));
   Account("the second", ca.certificate);
   ASSERT_TRUE(access.Refresh().ok());
-  EXPECT_EQ(Ask(access).status, 200);
+  EXPECT_EQ(Query(access).status, 200);
   EXPECT_THAT(server.requests().back(), HasSubstr("Authorization: Bearer the second\r\n"));
 
   const size_t asked = server.requests().size();
   Account("the second", other.certificate + "\n");
   ASSERT_TRUE(access.Refresh().ok());
-  ApiCall::Answer answer = Ask(access);
+  ApiCall::Answer answer = Query(access);
   EXPECT_EQ(answer.failure, HttpFailure::kTls) << answer.detail;
   EXPECT_EQ(server.requests().size(), asked) << "no token for a server that is not the cluster's";
   std::filesystem::remove(folder_.path() + "/token");
@@ -124,12 +124,12 @@ TEST_F(ApiCallTest, ShowsTheCertificateOfAKubeconfig) {
   ASSERT_TRUE(known.ok()) << known.error().detail;
   ApiAccess access(*known);
   ASSERT_TRUE(access.Refresh().ok());
-  EXPECT_EQ(Ask(access).status, 200);
+  EXPECT_EQ(Query(access).status, 200);
   auto stranger = FindApiServer(folder_.Write("stranger", head + "token: t}}]\n"));
   ASSERT_TRUE(stranger.ok()) << stranger.error().detail;
   ApiAccess nobody(*stranger);
   ASSERT_TRUE(nobody.Refresh().ok());
-  EXPECT_NE(Ask(nobody).failure, HttpFailure::kNone);
+  EXPECT_NE(Query(nobody).failure, HttpFailure::kNone);
 }
 
 TEST_F(ApiCallTest, AStreamComesInPiecesAndIsBounded) {
@@ -146,13 +146,13 @@ TEST_F(ApiCallTest, AStreamComesInPiecesAndIsBounded) {
   Account("t", ca.certificate);
   ApiAccess access = Pod(server);
   ASSERT_TRUE(access.Refresh().ok());
-  ApiCall::Answer answer = Ask(access, {.target = "/watch", .stream = true});
+  ApiCall::Answer answer = Query(access, {.target = "/watch", .stream = true});
   EXPECT_EQ(answer.failure, HttpFailure::kNone) << answer.detail;
   EXPECT_EQ(answer.body, "") << "handed over";
   EXPECT_EQ(streamed_, all);
   EXPECT_FALSE(overflowed_);
   // Nobody takes what comes.
-  answer = Ask(access, {.target = "/watch", .most_bytes = all.size() / 2, .stream = true});
+  answer = Query(access, {.target = "/watch", .most_bytes = all.size() / 2, .stream = true});
   EXPECT_EQ(answer.failure, HttpFailure::kNone) << answer.detail;
   EXPECT_TRUE(overflowed_);
 }

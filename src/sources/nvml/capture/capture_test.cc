@@ -27,7 +27,7 @@ using Mig = PartsReader::Mig;
 constexpr int kRounds = 8;
 
 // All that one GPU told in one round.
-struct Told {
+struct Reported {
   std::vector<std::tuple<int, int, ReadStatus, int64_t>> readings;
   std::vector<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>> processes;
   std::vector<std::tuple<uint32_t, uint32_t, size_t, ReadStatus, double>> parts;
@@ -35,7 +35,7 @@ struct Told {
 };
 struct Story {
   std::vector<std::vector<std::pair<std::string, std::string>>> facts;
-  std::vector<std::vector<Told>> rounds;  // By round, GPU.
+  std::vector<std::vector<Reported>> rounds;  // By round, GPU.
 };
 
 class CaptureTest : public testing::Test {
@@ -69,7 +69,7 @@ class CaptureTest : public testing::Test {
   }
 
   // Rounds of a second over all GPUs, through this lookup.
-  Story Tell(SymbolLookup lookup, bool mig) {
+  Story Report(SymbolLookup lookup, bool mig) {
     Story story;
     auto library = NvmlLibrary::FromLookup(lookup, "test");
     EXPECT_TRUE(library.ok()) << library.error().detail;
@@ -81,7 +81,7 @@ class CaptureTest : public testing::Test {
     std::vector<std::unique_ptr<GpuReader>> readers;
     std::vector<std::unique_ptr<PartsReader>> parts;
     AgentEnd agent(clock_);
-    agent.book.Expect(16);
+    agent.table.Expect(16);
     ReaderOptions options;
     options.details = kDetailsAll;
     for (unsigned i = 0; i < count; ++i) {
@@ -93,14 +93,14 @@ class CaptureTest : public testing::Test {
       parts.back()->Attach(readers.back()->identity().device, mig && i == 0 ? Mig::kOn : Mig::kOff);
     }
     for (int round = 0; round < kRounds; ++round) {
-      std::vector<Told>& told = story.rounds.emplace_back();
+      std::vector<Reported>& told = story.rounds.emplace_back();
       for (unsigned i = 0; i < count; ++i) {
         int64_t now = clock_.Now().boot_ns;
         parts[i]->Scan(now, false, agent);
         readers[i]->SplitProcesses(parts[i]->mig_devices());
         readers[i]->Read(now);
         parts[i]->Read(now, agent);
-        Told& one = told.emplace_back();
+        Reported& one = told.emplace_back();
         for (const Reading& r : readers[i]->readings())
           one.readings.emplace_back(r.part, r.field, r.status, r.raw);
         for (const GpuProcess& p : readers[i]->processes())
@@ -115,7 +115,7 @@ class CaptureTest : public testing::Test {
     return story;
   }
 
-  static void AddParts(const GpuParts& parts, Told& out) {
+  static void AddParts(const GpuParts& parts, Reported& out) {
     auto add = [&](uint32_t id, uint32_t sub, const PartValues& values) {
       for (size_t i = 0; i < values.size(); ++i)
         out.parts.emplace_back(id, sub, i, values[i].status, values[i].value);
@@ -169,20 +169,20 @@ constexpr Machine kMachines[] = {
 TEST_P(EveryMachine, IsReadAgainFromItsRecording) {
   Use(GetParam().yaml);
   Record();
-  Story first = Tell(RecorderLookup, GetParam().mig);
+  Story first = Report(RecorderLookup, GetParam().mig);
   Recording recording = Recorded();
   std::string text = WriteRecording(recording, 0.25);
   auto again = ReadRecording(text);
   ASSERT_TRUE(again.ok()) << again.error().detail;
   EXPECT_EQ(WriteRecording(*again, 0.25), text) << "reading and writing it changes nothing";
   Use(text);
-  Story second = Tell(FakeNvmlLookup, GetParam().mig);
+  Story second = Report(FakeNvmlLookup, GetParam().mig);
   ASSERT_EQ(first.facts, second.facts);
   ASSERT_EQ(first.rounds.size(), second.rounds.size());
   for (size_t round = 0; round < first.rounds.size(); ++round) {
     ASSERT_EQ(first.rounds[round].size(), second.rounds[round].size());
     for (size_t gpu = 0; gpu < first.rounds[round].size(); ++gpu) {
-      const Told &was = first.rounds[round][gpu], &is = second.rounds[round][gpu];
+      const Reported &was = first.rounds[round][gpu], &is = second.rounds[round][gpu];
       ASSERT_GT(was.readings.size(), 10U);
       ASSERT_EQ(was.readings.size(), is.readings.size()) << round << " " << gpu;
       for (size_t i = 0; i < was.readings.size(); ++i)
@@ -200,7 +200,7 @@ INSTANTIATE_TEST_SUITE_P(All, EveryMachine, testing::ValuesIn(kMachines),
 TEST_F(CaptureTest, HidesWhoTheMachineIs) {
   Use(kMachines[0].yaml);
   Record();
-  Tell(RecorderLookup, true);
+  Report(RecorderLookup, true);
   Recording recording = Recorded();
   std::string before = WriteRecording(recording, 0.25);
   HideIdentity(recording);
@@ -219,7 +219,7 @@ TEST_F(CaptureTest, HidesWhoTheMachineIs) {
 TEST_F(CaptureTest, ChosenGpusAreNumberedAnew) {
   Use("model: H100\ngpus: 4\n");
   Record({1, 3});
-  Story story = Tell(RecorderLookup, false);
+  Story story = Report(RecorderLookup, false);
   ASSERT_EQ(story.facts.size(), 2U);
   Recording recording = Recorded();
   ASSERT_EQ(recording.gpus.size(), 2U);

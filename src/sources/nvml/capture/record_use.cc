@@ -56,20 +56,20 @@ struct CapturedTable {
   std::mutex mutex;
   std::map<GpmSample, Taken> samples;
 };
-CapturedTable& Book() {
-  static auto* book = new CapturedTable;
-  return *book;
+CapturedTable& Table() {
+  static auto* table = new CapturedTable;
+  return *table;
 }
 void Keep(GpmSample sample, Taken taken) {
-  std::lock_guard lock(Book().mutex);
-  Book().samples[sample] = std::move(taken);
+  std::lock_guard lock(Table().mutex);
+  Table().samples[sample] = std::move(taken);
 }
 
 int GpmAlloc(GpmSample* out) { return Recorded().GpmAlloc(out); }
 int GpmFree(GpmSample sample) {
   {
-    std::lock_guard lock(Book().mutex);
-    Book().samples.erase(sample);
+    std::lock_guard lock(Table().mutex);
+    Table().samples.erase(sample);
   }
   return Recorded().GpmFree(sample);
 }
@@ -93,8 +93,8 @@ int GpmMetrics(GpmMetricsGet* request) {
   int code = Recorded().GpmMetrics(request);
   Taken taken;
   {
-    std::lock_guard lock(Book().mutex);
-    taken = Book().samples[request->newer];
+    std::lock_guard lock(Table().mutex);
+    taken = Table().samples[request->newer];
   }
   std::span metrics(request->metrics, std::min(request->count, kGpmRoom));
   unsigned greatest = 0;

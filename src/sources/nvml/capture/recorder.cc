@@ -66,12 +66,12 @@ void WriteLine(State& state, std::string line) {
   if (done > 0) state.written += static_cast<size_t>(done);
 }
 
-void AskIn(Question& question, std::string& subject, Device device) {
+void QueryIn(Question& question, std::string& subject, Device device) {
   if (subject.empty()) subject = NameOfDevice(device);
   else question.Add(NameOfDevice(device));
 }
 template <class P>
-void AskIn(Question& question, std::string& subject, P parameter) {
+void QueryIn(Question& question, std::string& subject, P parameter) {
   if (subject.empty()) subject = "system";
   question.In(parameter);
 }
@@ -81,7 +81,7 @@ struct Plain {
   static int Do(P... parameters) {
     Question question(CallName(kCall));
     std::string subject;
-    (AskIn(question, subject, parameters), ...);
+    (QueryIn(question, subject, parameters), ...);
     Answer answer{.code = (Recorded().*kMember)(parameters...), .values = {}};
     // Asked without a buffer these two fail, and tell how many pages there are.
     bool counted = kCall == Call::kRetiredPages || kCall == Call::kRetiredPagesV2;

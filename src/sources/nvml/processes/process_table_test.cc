@@ -101,39 +101,39 @@ class ProcessTableTest : public testing::Test {
 TEST_F(ProcessTableTest, TellsWhoAProcessIs) {
   Process(4242, "python3", 100, 1000);
   Process(4243, "x", 100, 12345);
-  ProcessTable book(root_);
-  ASSERT_TRUE(book.sees_host());
-  const ProcessDetails& details = book.Look(4242);
+  ProcessTable table(root_);
+  ASSERT_TRUE(table.sees_host());
+  const ProcessDetails& details = table.Look(4242);
   EXPECT_TRUE(details.visible);
   EXPECT_EQ(details.name, "python3");
   EXPECT_EQ(details.owner, "ada");
   EXPECT_EQ(details.container_id, kId);
   EXPECT_EQ(details.pod_uid, kPod);
-  EXPECT_EQ(book.Look(4243).owner, "12345") << "a user without a name";
-  EXPECT_FALSE(book.Look(77).visible);
+  EXPECT_EQ(table.Look(4243).owner, "12345") << "a user without a name";
+  EXPECT_FALSE(table.Look(77).visible);
 }
 
 // The kernel keeps 15 bytes of a name, and a process may give itself any.
 TEST_F(ProcessTableTest, NamesAreTextWhateverBytesTheyHave) {
   Process(4242, "a训练模型\xe6\x8e", 100, 0);
   Process(4243, "\xff\xfe", 100, 0);
-  ProcessTable book(root_);
-  EXPECT_EQ(book.Look(4242).name, "a训练模型\uFFFD\uFFFD");
-  EXPECT_EQ(book.Look(4243).name, "\uFFFD\uFFFD");
+  ProcessTable table(root_);
+  EXPECT_EQ(table.Look(4242).name, "a训练模型\uFFFD\uFFFD");
+  EXPECT_EQ(table.Look(4243).name, "\uFFFD\uFFFD");
 }
 
 TEST_F(ProcessTableTest, ANumberThatIsUsedAgainIsAnotherProcess) {
   Process(4242, "first", 100, 0);
-  ProcessTable book(root_);
-  EXPECT_EQ(book.Look(4242).name, "first");
+  ProcessTable table(root_);
+  EXPECT_EQ(table.Look(4242).name, "first");
   Process(4242, "second", 200, 1000);
-  EXPECT_EQ(book.Look(4242).name, "first") << "once a round";
-  book.NextRound();
-  EXPECT_EQ(book.Look(4242).name, "second");
-  EXPECT_EQ(book.Look(4242).start_ticks, 200u);
+  EXPECT_EQ(table.Look(4242).name, "first") << "once a round";
+  table.NextRound();
+  EXPECT_EQ(table.Look(4242).name, "second");
+  EXPECT_EQ(table.Look(4242).start_ticks, 200u);
   fs::remove_all(root_ + "/proc/4242");
-  book.NextRound();
-  EXPECT_FALSE(book.Look(4242).visible);
+  table.NextRound();
+  EXPECT_FALSE(table.Look(4242).visible);
 }
 
 TEST_F(ProcessTableTest, InAContainerWithItsOwnNumbersNothingIsTold) {
@@ -141,10 +141,10 @@ TEST_F(ProcessTableTest, InAContainerWithItsOwnNumbersNothingIsTold) {
   for (const char* second : {"2 (bash) S 0 0 0 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n",
                              "2 (kthreadd) S 0 0 0 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n", ""}) {
     Put("proc/2/stat", second);
-    ProcessTable book(root_);
-    EXPECT_FALSE(book.sees_host()) << second;
-    EXPECT_FALSE(book.Look(4242).visible);
-    EXPECT_EQ(book.Look(4242).name, "");
+    ProcessTable table(root_);
+    EXPECT_FALSE(table.sees_host()) << second;
+    EXPECT_FALSE(table.Look(4242).visible);
+    EXPECT_EQ(table.Look(4242).name, "");
   }
 }
 
@@ -163,10 +163,10 @@ TEST_F(ProcessTableTest, UsersOfAContainerAreNotThoseOfTheHost) {
 TEST_F(ProcessTableTest, ASteadyLookDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   for (int pid = 100; pid < 140; ++pid) Process(pid, "x", 7, 0);
-  ProcessTable book(root_);
+  ProcessTable table(root_);
   auto round = [&] {
-    book.NextRound();
-    for (uint32_t pid = 100; pid < 140; ++pid) EXPECT_TRUE(book.Look(pid).visible);
+    table.NextRound();
+    for (uint32_t pid = 100; pid < 140; ++pid) EXPECT_TRUE(table.Look(pid).visible);
   };
   round();
   round();

@@ -17,7 +17,7 @@ struct AgentEnd final : driver::Outbox {
     auto message = driver::DecodeMessage(bytes, NvmlVendor());
     EXPECT_TRUE(message.ok()) << message.error().detail;
     if (!message.ok()) return false;
-    Status status = book.Take(*message, clock.Now());
+    Status status = table.Take(*message, clock.Now());
     EXPECT_TRUE(status.ok()) << status.detail;
     return true;
   }
@@ -26,13 +26,13 @@ struct AgentEnd final : driver::Outbox {
     driver::DeviceReport report;
     report.device = index;
     for (const auto& [key, value] : facts) report.facts.at(report.fact_count++) = {key, value};
-    EXPECT_TRUE(book.Take(report).ok());
+    EXPECT_TRUE(table.Take(report).ok());
   }
 
   const Clock& clock;
   uint64_t messages = 0;
   GpuVendorState vendor_state;
-  driver::DeviceTable book{NvmlVendor(), vendor_state};
+  driver::DeviceTable table{NvmlVendor(), vendor_state};
 };
 
 }  // namespace gpulens::nvml

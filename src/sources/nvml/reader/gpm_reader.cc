@@ -37,7 +37,7 @@ void GpmReader::Reset(Device device) {
   for (Pair& pair : pairs_) Free(pair);
   pairs_.clear();
   device_ = device;
-  supported_ = told_ = false;
+  supported_ = reported_ = false;
   reads_ = 0;
   support_ = {};
   for (auto& metrics : metrics_) metrics = {};
@@ -140,7 +140,7 @@ void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& o
   }
   pair.again.Take(ReadStatusOf(code), boot_ns);
   if (code != kSuccess) return;
-  told_ = told_ || !instance;
+  reported_ = reported_ || !instance;
   for (unsigned i = 0; i < request.count; ++i) {
     const GpmMetric& metric = request.metrics[i];
     ReadStatus status = ReadStatusOf(metric.code);

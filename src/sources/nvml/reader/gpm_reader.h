@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "sources/nvml/nvml_parts.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/parts_abi.h"
@@ -33,7 +33,7 @@ class GpmReader {
   // whom the readings are of: the whole GPU, or the MIG device that stands for its GPU instance.
   void Read(const PartKey& key, std::vector<PartReading>& out);
   // It will tell of the whole GPU, and has not yet: a first sample is not enough for that.
-  bool beginning() const noexcept { return supported_ && !told_ && reads_ < kReadsToBegin; }
+  bool beginning() const noexcept { return supported_ && !reported_ && reads_ < kReadsToBegin; }
   // Gives back the samples of parts that are not in `present`.
   void KeepOnly(const std::vector<PartKey>& present);
 
@@ -42,7 +42,7 @@ class GpmReader {
     PartKey key;
     GpmSample older = nullptr, spare = nullptr;
     int64_t older_ns = 0;  // 0: no sample yet
-    driver::AskAgain again{};
+    driver::QueryBackoff again{};
   };
 
   bool Supported();
@@ -56,13 +56,13 @@ class GpmReader {
   const bool more_;
   Device device_ = nullptr;
   bool supported_ = false;
-  driver::AskAgain support_;
-  std::array<driver::AskAgain, kGpmFieldCount> metrics_[2];  // [1]: on GPU instances
+  driver::QueryBackoff support_;
+  std::array<driver::QueryBackoff, kGpmFieldCount> metrics_[2];  // [1]: on GPU instances
   unsigned newest_metric_ = ~0U;  // Older libraries refuse a request with an unknown number.
   std::vector<Pair> pairs_;
   static constexpr int kReadsToBegin = 6;
   int reads_ = 0;  // Up to kReadsToBegin.
-  bool told_ = false;
+  bool reported_ = false;
   std::unique_ptr<GpmMetricsGet> request_;
 };
 

@@ -47,10 +47,10 @@ bool GpuDevice::Round(int64_t boot_ns, driver::Outbox& out) {
   if (reader_.has_processes())
     out.Send(EncodeProcesses(encoder_, index_, reader_.processes_boot_ns(), reader_.processes()));
   if (good) parts_.Read(boot_ns, out);
-  if (parts_.tells_pcie()) reader_.SkipBlocking();
+  if (parts_.reports_pcie()) reader_.SkipBlocking();
   // Not asked for before it is known whether somebody else tells them: each source has its own way to be
   // wrong.
-  if (good && !parts_.will_tell_pcie() && reader_.ReadBlocking() && !reader_.readings().empty())
+  if (good && !parts_.will_report_pcie() && reader_.ReadBlocking() && !reader_.readings().empty())
     out.Send(encoder_.Encode(reader_.readings()));
   return good;
 }

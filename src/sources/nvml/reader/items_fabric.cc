@@ -8,7 +8,7 @@ namespace {
 
 using F = Field;
 
-int AskFabric(const ItemContext& in, FabricInfoV3& out) {
+int QueryFabric(const ItemContext& in, FabricInfoV3& out) {
   const Symbols& fn = in.caller.fn();
   int code = kFunctionNotFound;
   // Newest first. Version 2 is shorter: the last member then stays as it is.
@@ -38,7 +38,7 @@ uint64_t BigEndian(const unsigned char* bytes) noexcept {
 // All but the state mean something only once the registration is complete.
 int ReadFabric(const ItemContext& in) {
   FabricInfoV3 out{};
-  int code = AskFabric(in, out);
+  int code = QueryFabric(in, out);
   if (code != kSuccess) return code;
   ReadStatus status = out.state == kFabricCompleted ? ReadStatus::kOk : ReadStatus::kNotFound;
   in.Emit(F::kFabricState, out.state);

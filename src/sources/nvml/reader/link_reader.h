@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "sources/nvml/reader/items.h"
 
 namespace gpulens::nvml {
@@ -33,7 +33,7 @@ class LinkReader {
   struct Row;
   struct Memory {
     uint8_t variant = 0;  // Of the ids that may count this.
-    driver::AskAgain again;
+    driver::QueryBackoff again;
   };
   struct Group {
     uint8_t row = 0;
@@ -49,7 +49,7 @@ class LinkReader {
   uint32_t details_ = 0;
   std::array<Memory, kRows> memory_{};
   std::vector<Group> groups_;
-  driver::AskAgain remotes_;
+  driver::QueryBackoff remotes_;
 };
 
 }  // namespace gpulens::nvml

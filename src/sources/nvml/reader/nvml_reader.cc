@@ -110,7 +110,7 @@ bool GpuReader::Read(int64_t boot_ns) {
   if (Due(Tier::kSlow)) RepeatStatics();
   ReadItems();
   ReadFieldIds();
-  if (Due(Tier::kFast) && broken_ == ReadStatus::kOk && Asked(kDetailSamples))
+  if (Due(Tier::kFast) && broken_ == ReadStatus::kOk && Queried(kDetailSamples))
     Note(samples_.Read(Context(), Due(Tier::kSlow)));
   if (Due(Tier::kSlow) && broken_ == ReadStatus::kOk) Note(each_link_.ReadRemotes(Context()));
   if (Due(Tier::kFast)) ReadProcesses();
@@ -146,7 +146,7 @@ void GpuReader::ReadItems() {
   for (std::span<const MoreItem> table : {BoardItems(), ErrorItems(), FabricItems()}) {
     for (const MoreItem& item : table) {
       ItemMemory& memory = more_items_[at++];
-      if (Asked(item.details)) ReadItem(item.tier, item.fields, memory, [&] { return item.read(context); });
+      if (Queried(item.details)) ReadItem(item.tier, item.fields, memory, [&] { return item.read(context); });
     }
   }
 }
@@ -161,7 +161,7 @@ void GpuReader::RequestFieldIds() {
   requested_ = 0;
   for (size_t row = 0; row < kFieldIdRowCount; ++row) {
     const FieldIdRow& wanted = kFieldIdRows[row];
-    if (!Asked(wanted.details)) continue;
+    if (!Queried(wanted.details)) continue;
     const unsigned id = FieldIdOf(wanted, options_.driver_major);
     if (id == 0 || FieldIdRests(row)) {
       if (Due(Tier::kSlow)) Emit(wanted.field, ReadStatus::kNotSupported, 0);
@@ -203,7 +203,7 @@ void GpuReader::RequestLinks() {
   }
 }
 
-void GpuReader::AskFieldValues() {
+void GpuReader::QueryFieldValues() {
   for (size_t at = 0; at < requests_.size(); at += kBatch) {
     std::span<FieldValue> batch = std::span(requests_).subspan(at, std::min(kBatch, requests_.size() - at));
     int code = caller_.Do(Call::kFieldValues, caller_.fn().FieldValues, identity_.device,
@@ -223,7 +223,7 @@ void GpuReader::ReadFieldIds() {
   if (!field_values_.Rests(now_ns_) && broken_ == ReadStatus::kOk)
     each_link_.AddRequests(due_, now_ns_, requests_);
   if (requests_.empty()) return;
-  AskFieldValues();
+  QueryFieldValues();
   size_t at = 0;
   for (; at < requested_; ++at) TakeFieldId(requested_rows_[at], requests_[at]);
   for (LinkCounter& counter : links_) at += TakeLinks(counter, at, first_link);

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/reader/field_ids.h"
 #include "sources/nvml/reader/gpu_identity.h"
@@ -19,7 +19,7 @@
 
 namespace gpulens::nvml {
 
-using driver::AskAgain;
+using driver::QueryBackoff;
 
 struct ReaderOptions {
   // Between two readings of a tier; a tier is never read more often than the reader is asked to.
@@ -75,7 +75,7 @@ class GpuReader final : private ReadingSink {
   };
   // What was learnt of an item.
   struct ItemMemory {
-    AskAgain again;
+    QueryBackoff again;
     bool denied = false;
     bool done = false;  // A static one that was read.
   };
@@ -84,7 +84,7 @@ class GpuReader final : private ReadingSink {
     FieldId all_links, per_link;
     std::array<uint64_t, kMaxLinks> last{};
     bool all_absent = false;  // Then each link is asked.
-    AskAgain each{};
+    QueryBackoff each{};
   };
   static constexpr size_t kItemCount = 31;
   static const std::array<Item, kItemCount> kItems;
@@ -96,7 +96,7 @@ class GpuReader final : private ReadingSink {
   void Emit(uint8_t part, uint16_t field, ReadStatus status, int64_t raw) override;
   void EmitFailure(std::span<const Field> fields, ReadStatus status);
   ItemContext Context() noexcept { return {caller_, identity_, *this}; }
-  bool Asked(uint32_t details) const noexcept { return details == 0 || (details & options_.details) != 0; }
+  bool Queried(uint32_t details) const noexcept { return details == 0 || (details & options_.details) != 0; }
   // A static reading is due with the slow ones until it is there.
   bool Due(Tier tier, bool done) const noexcept {
     return tier == Tier::kStatic ? Due(Tier::kSlow) && !done : Due(tier);
@@ -112,7 +112,7 @@ class GpuReader final : private ReadingSink {
   void ReadFieldIds();
   void RequestFieldIds();
   void RequestLinks();
-  void AskFieldValues();
+  void QueryFieldValues();
   void AddRequest(unsigned id, unsigned scope);
   // Whether a field id is not to be asked for now.
   bool FieldIdRests(size_t row) const noexcept;
@@ -165,10 +165,10 @@ class GpuReader final : private ReadingSink {
   std::array<bool, kTierCount> due_{};
   std::array<ItemMemory, kItemCount> items_{};
   std::array<ItemMemory, kMaxMoreItems> more_items_{};
-  std::array<AskAgain, kFieldIdRowCount> field_ids_{};
+  std::array<QueryBackoff, kFieldIdRowCount> field_ids_{};
   std::bitset<kFieldIdRowCount> field_id_done_;
-  std::array<AskAgain, 3> lists_{};
-  AskAgain memory_v2_, field_values_, blocking_;
+  std::array<QueryBackoff, 3> lists_{};
+  QueryBackoff memory_v2_, field_values_, blocking_;
   int64_t now_ns_ = 0;                   // Of the round.
   ReadStatus broken_ = ReadStatus::kOk;  // kLost or kResetRequired ends a round.
   bool pcie_counter_wraps_ = false, skip_blocking_ = false;

@@ -30,7 +30,7 @@ bool PartsReader::Due::Take(int64_t boot_ns, Duration period, Duration slack) no
 
 void PartsReader::Attach(Device device, Mig mig) {
   attached_ = true;
-  tells_pcie_ = false;
+  reports_pcie_ = false;
   mig_mode_ = mig;
   mig_.Reset(device);
   gpm_.Reset(device);
@@ -100,7 +100,7 @@ void PartsReader::Read(int64_t boot_ns, driver::Outbox& out) {
   } else {
     gpm_.Read(PartKey{}, readings_);
     for (const PartReading& reading : readings_) {
-      tells_pcie_ |= reading.field == static_cast<uint16_t>(PartField::kGpmPcieTx);
+      reports_pcie_ |= reading.field == static_cast<uint16_t>(PartField::kGpmPcieTx);
     }
   }
   int64_t unix_ns = clock_.Now().unix_ns;

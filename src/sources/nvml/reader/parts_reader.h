@@ -40,8 +40,10 @@ class PartsReader {
   const std::vector<MigDevice>& mig_devices() const noexcept { return mig_.devices(); }
   // Whether GPM tells PCIe rates, so that nobody needs to ask for them in a way that blocks.
   // It will tell, and has not yet.
-  bool will_tell_pcie() const noexcept { return !tells_pcie_ && mig_mode_ != Mig::kOn && gpm_.beginning(); }
-  bool tells_pcie() const noexcept { return tells_pcie_; }
+  bool will_report_pcie() const noexcept {
+    return !reports_pcie_ && mig_mode_ != Mig::kOn && gpm_.beginning();
+  }
+  bool reports_pcie() const noexcept { return reports_pcie_; }
   Caller& caller() noexcept { return caller_; }
   uint64_t calls() const noexcept { return caller_.calls(); }
 
@@ -66,7 +68,7 @@ class PartsReader {
   ShareReader shares_;
   MessageEncoder encoder_;
   Mig mig_mode_ = Mig::kNone;
-  bool attached_ = false, rescan_ = false, tells_pcie_ = false;
+  bool attached_ = false, rescan_ = false, reports_pcie_ = false;
   Due scan_, repeat_, medium_, slow_;
   std::vector<PartKey> keys_;
   PartFacts facts_;

@@ -39,7 +39,7 @@ class PartsTest : public testing::Test {
     ASSERT_EQ(library_->fn().HandleByIndex(index, &device), 0);
     reader_->Attach(device, mig);
     agent_ = std::make_unique<AgentEnd>(clock_);
-    agent_->book.Expect(16);
+    agent_->table.Expect(16);
     index_ = index;
   }
   void Profile(const std::string& yaml) {
@@ -112,7 +112,7 @@ TEST_F(PartsTest, GpmAgreesWithTheLoad) {
   EXPECT_NEAR(Parts()[PartField::kGpmSm].value, 44, 1e-6);
   EXPECT_NEAR(Parts()[PartField::kGpmTensor].value, 26, 1e-6);
   EXPECT_GT(Parts()[PartField::kGpmPcieRx].value, Parts()[PartField::kGpmPcieTx].value);
-  EXPECT_TRUE(reader_->tells_pcie());
+  EXPECT_TRUE(reader_->reports_pcie());
   EXPECT_EQ(Parts()[PartField::kGpmC2cTx].boot_ns, 0) << "no C2C on this board";
   // What is not there is asked once.
   uint64_t calls = Calls("nvmlGpmMetricsGet");

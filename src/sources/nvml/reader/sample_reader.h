@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "sources/nvml/reader/items.h"
 
 namespace gpulens::nvml {
@@ -25,7 +25,7 @@ class SampleReader {
   struct Memory {
     unsigned long long last_us = 0;  // Of the newest sample that was seen; 0: none yet.
     unsigned room = 0;               // Samples that the driver keeps.
-    driver::AskAgain again;
+    driver::QueryBackoff again;
   };
 
   int ReadKind(const ItemContext& in, size_t kind);

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "sources/nvml/nvml_parts.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/parts_abi.h"
@@ -33,7 +33,7 @@ class ShareReader {
 
   Caller& caller_;
   Device gpu_ = nullptr;
-  driver::AskAgain info_, samples_list_;
+  driver::QueryBackoff info_, samples_list_;
   std::vector<ProcessUtilizationInfo> infos_;
   std::vector<ProcessUtilizationSample> samples_;
   std::vector<Newest> newest_;

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 #include "sources/nvml/reader/mig_reader.h"
 
 namespace gpulens::nvml {
@@ -34,7 +34,7 @@ class VgpuReader {
   const uint32_t index_;
   Device gpu_ = nullptr;
   bool host_ = false;
-  driver::AskAgain list_, info_, shares_;
+  driver::QueryBackoff list_, info_, shares_;
   std::vector<PartKey> vgpus_;
   std::vector<VgpuUtilizationInfo> infos_;
   std::vector<VgpuUtilizationSample> samples_;

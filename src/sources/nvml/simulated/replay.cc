@@ -9,11 +9,11 @@
 namespace gpulens::nvml {
 namespace {
 
-void AskIn(Question& question, const ReplayCall& call, bool& first, Device device) {
+void QueryIn(Question& question, const ReplayCall& call, bool& first, Device device) {
   if (!std::exchange(first, false)) question.Add(call.PeerName(device));
 }
 template <class P>
-void AskIn(Question& question, const ReplayCall&, bool&, P parameter) {
+void QueryIn(Question& question, const ReplayCall&, bool&, P parameter) {
   question.In(parameter);
 }
 
@@ -40,7 +40,7 @@ struct Plain {
     if (call.code() != kSuccess) return call.code();
     Question question(name);
     bool first = true;
-    (AskIn(question, call, first, parameters), ...);
+    (QueryIn(question, call, first, parameters), ...);
     return PutAnswer(call, std::move(question), parameters...);
   }
 };

@@ -103,7 +103,7 @@ Result<uint64_t> CountClickRows(const clickhouse::Server& server, const std::str
                                 Duration timeout) {
   ASSIGN_OR_RETURN(const ClickTable table, CheckClickTables(server));
   ASSIGN_OR_RETURN(const std::string answer,
-                   server.Ask("SELECT count()" + From(server, table) + where, timeout));
+                   server.Query("SELECT count()" + From(server, table) + where, timeout));
   if (const auto count = ParseInt<uint64_t>(Trim(answer))) return *count;
   return Status{Code::kDataLoss, "the server returned no number of rows"};
 }

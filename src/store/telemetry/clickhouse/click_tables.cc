@@ -59,7 +59,7 @@ std::string CreateWriter(const std::string& name) {
 Result<std::map<std::string, std::string>> Pairs(const clickhouse::Server& server, const std::string& sql) {
   std::map<std::string, std::string> pairs;
   clickhouse::TabRows rows;
-  ASSIGN_OR_RETURN(const std::string answer, server.Ask(sql + " FORMAT TabSeparatedWithNames"));
+  ASSIGN_OR_RETURN(const std::string answer, server.Query(sql + " FORMAT TabSeparatedWithNames"));
   RETURN_IF_ERROR(rows.Feed(answer, [&] {
     if (rows.columns() != 2) return Status{Code::kDataLoss, "unexpected response of the server"};
     pairs.emplace(rows.Text(0), rows.Text(1));

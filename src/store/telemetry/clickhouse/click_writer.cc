@@ -149,7 +149,7 @@ Result<Kept> ClickWriter::Write(std::span<const Row> rows, uint64_t dropped) {
     if (Status status = WritePiece(rows.subspan(done_rows_)); !status) return Lost(std::move(status));
   }
   const Kept kept = done_;
-  told_.stored += kept.stored, told_.rejected += kept.rejected;
+  reported_.stored += kept.stored, reported_.rejected += kept.rejected;
   done_ = {}, done_rows_ = 0;
   backoff_ns_ = 0;
   // The rows are there; what fails now is done next time.
@@ -166,7 +166,8 @@ Status ClickWriter::Account(uint64_t dropped, bool closed) {
       "(" + std::to_string(writer_id_) + "," + Quoted(Storable(me.host)) + "," + Quoted(Storable(me.place));
   for (const int64_t number : {me.pid, me.start_ticks, started_ns_, now})
     values += "," + std::to_string(number);
-  for (const uint64_t number : {told_.stored + done_.stored, told_.rejected + done_.rejected, dropped})
+  for (const uint64_t number :
+       {reported_.stored + done_.stored, reported_.rejected + done_.rejected, dropped})
     values += "," + std::to_string(number);
   values += closed ? "," + std::to_string(now) + ",'closed')" : ",NULL,'')";
   return server_->Insert("INSERT INTO " + NameQuoted(server_->address().table + "_writer") +
@@ -189,7 +190,7 @@ Status ClickWriter::Forget() {
 Status ClickWriter::SetAside(std::string_view record, std::string_view reason) {
   RETURN_IF_ERROR(Reconnect());
   if (Status status = Reject(record, reason); !status) return Lost(std::move(status));
-  ++told_.rejected;
+  ++reported_.rejected;
   backoff_ns_ = 0;
   return Ok();
 }

@@ -55,7 +55,7 @@ class ClickWriter final : public Destination {
   size_t pending_ = 0;    // rows of a piece that was sent without an answer
   size_t most_rows_;      // of a piece; fewer while one is looked for that the server refuses
   size_t done_rows_ = 0;  // of the rows that come again
-  Kept done_, told_;      // of these rows; of all before them
+  Kept done_, reported_;  // of these rows; of all before them
   int64_t next_account_ns_ = 0, next_forget_ns_ = 0, next_try_ns_ = 0, backoff_ns_ = 0;
   Status why_lost_;
 };

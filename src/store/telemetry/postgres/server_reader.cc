@@ -64,7 +64,7 @@ Status Scan(const std::string& url, const std::string& select, const Where& wher
       "DECLARE calls NO SCROLL CURSOR FOR SELECT " + select + " FROM telemetry" + where.sql + order,
       where.values));
   for (;;) {
-    ASSIGN_OR_RETURN(postgres::Rows rows, connection.Ask(kFetch));
+    ASSIGN_OR_RETURN(postgres::Rows rows, connection.Query(kFetch));
     if (rows.size() == 0) return Ok();
     const BasicRowReader<postgres::Rows> reader(rows);
     while (rows.Step()) {
@@ -99,7 +99,7 @@ Result<uint64_t> CountPostgresRecords(const std::string& url) {
 Result<uint64_t> ClearPostgres(const std::string& url) {
   ASSIGN_OR_RETURN(const postgres::Connection connection, postgres::Connection::Open(url));
   RETURN_IF_ERROR(CheckTables(connection));
-  ASSIGN_OR_RETURN(const postgres::Rows rows, connection.Ask("DELETE FROM telemetry"));
+  ASSIGN_OR_RETURN(const postgres::Rows rows, connection.Query("DELETE FROM telemetry"));
   return rows.changes();
 }
 

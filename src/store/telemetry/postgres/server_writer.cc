@@ -271,7 +271,7 @@ Status ServerWriter::Close(uint64_t dropped) {
 
 Result<uint64_t> ServerWriter::Clear() {
   RETURN_IF_ERROR(Reconnect());
-  auto rows = connection_->Ask("DELETE FROM telemetry");
+  auto rows = connection_->Query("DELETE FROM telemetry");
   if (!rows) return Lost(rows.error());
   return rows->changes();
 }

@@ -13,7 +13,7 @@
 
 namespace gpulens {
 
-struct AskedStatus {
+struct QueriedStatus {
   std::optional<StatusReport> report;
   std::string at;       // where something answered: "http://127.0.0.1:9091/", a path; empty: nowhere
   std::string refusal;  // why there is no report although something answered
@@ -21,10 +21,10 @@ struct AskedStatus {
 
 // By the control socket, which lets in root and the agent's own user, then by HTTP at the loopback addresses
 // of the configuration.
-AskedStatus AskRunningAgent(const Config& config);
+QueriedStatus QueryRunningAgent(const Config& config);
 
 // The body of one page. `accept` may be empty.
-Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, Duration patience,
+Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, Duration timeout,
                                   size_t limit);
 
 }  // namespace gpulens

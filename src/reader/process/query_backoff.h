@@ -14,7 +14,7 @@ namespace gpulens::driver {
 // rule for ever, but a library gives them for a moment, too, while a driver is being loaded or a GPU
 // recovers. So what has worked before is asked again soon and then ever later, and what has never worked each
 // hour. An error is asked for again after a second and then ever later, before its tier has its turn.
-class AskAgain {
+class QueryBackoff {
  public:
   static constexpr Duration kNeverWorked = std::chrono::hours(1), kWorked = std::chrono::seconds(5),
                             kFailed = std::chrono::seconds(1), kFailedLongest = std::chrono::seconds(60);

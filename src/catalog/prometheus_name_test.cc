@@ -1,4 +1,4 @@
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +15,8 @@
 namespace gpulens {
 namespace {
 
-std::string Name(std::string_view name, std::string_view unit, Kind kind,
-                 Spelling spelling = Spelling::kOtel) {
-  MetricDesc metric{.name = name, .unit = unit, .help = "", .kind = kind, .spelling = spelling};
+std::string Name(std::string_view name, std::string_view unit, Kind kind, Naming naming = Naming::kOtel) {
+  MetricDesc metric{.name = name, .unit = unit, .help = "", .kind = kind, .naming = naming};
   std::string out;
   AppendPrometheusName(out, metric);
   return out;
@@ -29,11 +28,11 @@ std::string Label(std::string_view key) {
   return out;
 }
 
-TEST(Spelling, NamesGetUnitAndKind) {
+TEST(Naming, NamesGetUnitAndKind) {
   struct Row {
     std::string_view name, unit;
     Kind kind;
-    std::string_view spelt;
+    std::string_view named;
   };
   constexpr Row kRows[] = {
       {"gpu.utilization", "1", Kind::kGauge, "gpu_utilization_ratio"},
@@ -62,17 +61,17 @@ TEST(Spelling, NamesGetUnitAndKind) {
       {"process.cpu.time", "s", Kind::kCounter, "process_cpu_seconds_total"},
       {"process.unix.file_descriptor.count", "{file_descriptor}", Kind::kUpDownCounter, "process_open_fds"},
   };
-  for (const Row& row : kRows) EXPECT_EQ(Name(row.name, row.unit, row.kind), row.spelt);
+  for (const Row& row : kRows) EXPECT_EQ(Name(row.name, row.unit, row.kind), row.named);
 }
 
-TEST(Spelling, ANameWithoutWordsIsNeverEmpty) {
+TEST(Naming, ANameWithoutWordsIsNeverEmpty) {
   EXPECT_EQ(Name("温度", "Cel", Kind::kGauge), "温度_celsius");
   EXPECT_EQ(Name("花火", "{rocket}", Kind::kCounter), "花火_total");
   EXPECT_EQ(Name("...", "", Kind::kGauge), "...");
   EXPECT_EQ(Name("total", "By", Kind::kCounter), "bytes_total");
 }
 
-TEST(Spelling, AWordThatIsThereIsNotRepeated) {
+TEST(Naming, AWordThatIsThereIsNotRepeated) {
   EXPECT_EQ(Name("disk.bytes.read", "By", Kind::kCounter), "disk_bytes_read_total");
   EXPECT_EQ(Name("seconds", "s", Kind::kGauge), "seconds");
   EXPECT_EQ(Name("hit.ratio.now", "1", Kind::kGauge), "hit_now_ratio");
@@ -80,13 +79,13 @@ TEST(Spelling, AWordThatIsThereIsNotRepeated) {
   EXPECT_EQ(Name("milliseconds.left", "s", Kind::kGauge), "milliseconds_left_seconds");
 }
 
-TEST(Spelling, ARatioIsAGaugeOnly) {
+TEST(Naming, ARatioIsAGaugeOnly) {
   EXPECT_EQ(Name("x", "1", Kind::kCounter), "x_total");
   EXPECT_EQ(Name("x", "1", Kind::kUpDownCounter), "x");
   EXPECT_EQ(Name("x", "", Kind::kGauge), "x");
 }
 
-TEST(Spelling, OddNamesAndUnits) {
+TEST(Naming, OddNamesAndUnits) {
   EXPECT_EQ(Name("a..b--c", "", Kind::kGauge), "a_b_c");
   EXPECT_EQ(Name("3d.load", "1", Kind::kGauge), "_3d_load_ratio");
   EXPECT_EQ(Name("job:rate", "s", Kind::kGauge), "job:rate_seconds");
@@ -97,17 +96,17 @@ TEST(Spelling, OddNamesAndUnits) {
   EXPECT_EQ(Name("", "", Kind::kGauge), "");
 }
 
-TEST(Spelling, ScrapedNamesStayAsTheyAre) {
-  EXPECT_EQ(Name("http.requests", "By", Kind::kCounter, Spelling::kVerbatim), "http.requests");
+TEST(Naming, ScrapedNamesStayAsTheyAre) {
+  EXPECT_EQ(Name("http.requests", "By", Kind::kCounter, Naming::kVerbatim), "http.requests");
 }
 
-TEST(Spelling, AppendsAfterWhatIsThere) {
+TEST(Naming, AppendsAfterWhatIsThere) {
   std::string out = "total_";
   AppendPrometheusName(out, {.name = "a.b", .unit = "By", .help = "", .kind = Kind::kCounter});
   EXPECT_EQ(out, "total_a_b_bytes_total");
 }
 
-TEST(Spelling, Labels) {
+TEST(Naming, Labels) {
   EXPECT_EQ(Label("gpu.index"), "gpu_index");
   EXPECT_EQ(Label("gpu.mig.instance_id"), "gpu_mig_instance_id");
   EXPECT_EQ(Label("collector"), "collector");
@@ -151,7 +150,7 @@ std::vector<std::string> KeysOf(const std::string& column) {
   return keys;
 }
 
-TEST(SpellingCapture, EveryRowOfTheTable) {
+TEST(NamingCapture, EveryRowOfTheTable) {
   auto rows = Captured("catalogue_gpu.tsv");
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/catalogue_gpu.tsv";
   std::set<std::string> families;
@@ -194,7 +193,7 @@ std::vector<std::string> Renamed(std::vector<std::string> row) {
   return row;
 }
 
-TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
+TEST(NamingCapture, RowsOfOursAgreeWithTheTable) {
   auto rows = Captured("catalogue_gpu.tsv");
   for (auto& row : rows) row = Renamed(row);
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/catalogue_gpu.tsv";
@@ -243,7 +242,7 @@ TEST(SpellingCapture, RowsOfOursAgreeWithTheTable) {
   }
 }
 
-TEST(SpellingCapture, EveryDeviceAndHostMetricOfTheSeedIsHere) {
+TEST(NamingCapture, EveryDeviceAndHostMetricOfTheSeedIsHere) {
   auto rows = Captured("l9gpu_metric_names.tsv");
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/l9gpu_metric_names.tsv";
   size_t seen = 0;

@@ -1,23 +1,23 @@
-#include "catalog/guest_name.h"
+#include "catalog/exported_name.h"
 
 #include <gtest/gtest.h>
 
 #include "catalog/all.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {
 
-std::string Told(std::string_view name, Guest guest, Spelling spelling = Spelling::kOtel,
-                 Kind kind = Kind::kGauge, std::string_view unit = {}) {
-  return GuestName({.name = name, .unit = unit, .kind = kind, .spelling = spelling}, guest);
+std::string Reported(std::string_view name, NameOwner owner, Naming naming = Naming::kOtel,
+                     Kind kind = Kind::kGauge, std::string_view unit = {}) {
+  return ExportedName({.name = name, .unit = unit, .kind = kind, .naming = naming}, owner);
 }
-std::string Scraped(std::string_view name) { return Told(name, Guest::kTarget, Spelling::kVerbatim); }
+std::string Scraped(std::string_view name) { return Reported(name, NameOwner::kTarget, Naming::kVerbatim); }
 std::string Sent(std::string_view name, std::string_view unit = {}) {
-  return Told(name, Guest::kProgram, Spelling::kOtel, Kind::kGauge, unit);
+  return Reported(name, NameOwner::kProgram, Naming::kOtel, Kind::kGauge, unit);
 }
 
-TEST(GuestName, NamesOfTheirOwnStay) {
+TEST(ExportedName, NamesOfTheirOwnStay) {
   for (const char* name : {"http.requests", "training.steps", "gpus", "my.gpu.power", "http_gpu_total",
                            "upper", "process.cpu.time", "process_resident_memory_bytes", "a"})
     EXPECT_EQ(Sent(name), name);
@@ -28,7 +28,7 @@ TEST(GuestName, NamesOfTheirOwnStay) {
     EXPECT_EQ(Scraped(name), name);
 }
 
-TEST(GuestName, OursAreMarked) {
+TEST(ExportedName, OursAreMarked) {
   for (const char* name : {"gpu.power.draw", "gpu.of.a.later.version", "gpulens.collector.up", "up", "gpu",
                            "gpulens", "system.cpu.time", "gpu_power_draw_watts", "DCGM_FI_DEV_POWER_USAGE",
                            "hw.power", "inference.requests.running"})
@@ -39,16 +39,16 @@ TEST(GuestName, OursAreMarked) {
     EXPECT_EQ(Scraped(name), "exported_" + std::string(name)) << name;
 }
 
-TEST(GuestName, NeitherUnitNorKindIsAWayRound) {
+TEST(ExportedName, NeitherUnitNorKindIsAWayRound) {
   EXPECT_EQ(Sent("gpu", "W"), "exported.gpu");
   EXPECT_EQ(Sent("system.cpu", "time"), "exported.system.cpu") << "system_cpu_time";
   EXPECT_EQ(Sent("..gpu..power"), "exported...gpu..power");
-  EXPECT_EQ(Told("system.cpu.time", Guest::kProgram, Spelling::kOtel, Kind::kHistogram, "s"),
+  EXPECT_EQ(Reported("system.cpu.time", NameOwner::kProgram, Naming::kOtel, Kind::kHistogram, "s"),
             "exported.system.cpu.time");
 }
 
 // Whatever is in the catalogue, under its native name and under that of a page, is nobody else's.
-TEST(GuestName, EveryRowIsReserved) {
+TEST(ExportedName, EveryRowIsReserved) {
   for (const MetricDesc* row : AllMetrics()) {
     if (row->name.starts_with("process.") || row->name == "target.info") continue;
     std::string page;
@@ -57,7 +57,7 @@ TEST(GuestName, EveryRowIsReserved) {
     EXPECT_EQ(Sent(row->name), "exported." + std::string(row->name));
     // The mark itself makes a free name.
     EXPECT_FALSE(
-        IsReservedName({.name = "exported_" + page, .spelling = Spelling::kVerbatim}, Guest::kTarget));
+        IsReservedName({.name = "exported_" + page, .naming = Naming::kVerbatim}, NameOwner::kTarget));
   }
 }
 

@@ -19,6 +19,6 @@ struct AgentQuestion {
 
 // Prints the answer on stdout, each part after a ';' on a line of its own, or what is wrong on stderr. Exit
 // code: 0 done, 1 not done, 2 wrong configuration.
-int AskAndPrint(const AgentQuestion& question);
+int QueryAndPrint(const AgentQuestion& question);
 
 }  // namespace gpulens

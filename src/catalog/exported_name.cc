@@ -1,4 +1,4 @@
-#include "catalog/guest_name.h"
+#include "catalog/exported_name.h"
 
 #include <algorithm>
 #include <string_view>
@@ -6,7 +6,7 @@
 
 #include "base/fnv1a.h"
 #include "catalog/all.h"
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {
@@ -43,7 +43,7 @@ std::string KeyOf(std::string_view name) {
   return key;
 }
 
-std::string Spelled(const MetricDesc& metric) {
+std::string Named(const MetricDesc& metric) {
   std::string name;
   AppendPrometheusName(name, metric);
   return name;
@@ -60,7 +60,7 @@ const std::vector<uint64_t>& Reserved() {
     for (const MetricDesc* row : AllMetrics()) {
       if (IsFree(row->name)) continue;
       made.push_back(Fnv1a(KeyOf(row->name)));
-      made.push_back(Fnv1a(KeyOf(Spelled(*row))));
+      made.push_back(Fnv1a(KeyOf(Named(*row))));
     }
     std::ranges::sort(made);
     const auto twice = std::ranges::unique(made);
@@ -71,25 +71,25 @@ const std::vector<uint64_t>& Reserved() {
   return all;
 }
 
-bool IsReservedSpelling(std::string_view name, Guest guest) {
+bool IsReservedNaming(std::string_view name, NameOwner owner) {
   const std::string plain = PlainOf(name), key = KeyOf(name);
   if (std::ranges::find(kOfPrometheus, plain) != std::end(kOfPrometheus)) return true;
   const auto begins = [&key](std::string_view with) { return key.starts_with(with); };
   if (key == "gpulens" || begins("gpulens_")) return true;
-  if (guest == Guest::kProgram && (key == "gpu" || begins("gpu_") || begins("DCGM_FI_") || begins("hw_")))
+  if (owner == NameOwner::kProgram && (key == "gpu" || begins("gpu_") || begins("DCGM_FI_") || begins("hw_")))
     return true;
   return std::ranges::binary_search(Reserved(), Fnv1a(key));
 }
 
 }  // namespace
 
-bool IsReservedName(const MetricDesc& brought, Guest guest) {
-  return IsReservedSpelling(brought.name, guest) || IsReservedSpelling(Spelled(brought), guest);
+bool IsReservedName(const MetricDesc& brought, NameOwner owner) {
+  return IsReservedNaming(brought.name, owner) || IsReservedNaming(Named(brought), owner);
 }
 
-std::string GuestName(const MetricDesc& brought, Guest guest) {
-  if (!IsReservedName(brought, guest)) return std::string(brought.name);
-  const bool verbatim = brought.spelling == Spelling::kVerbatim;
+std::string ExportedName(const MetricDesc& brought, NameOwner owner) {
+  if (!IsReservedName(brought, owner)) return std::string(brought.name);
+  const bool verbatim = brought.naming == Naming::kVerbatim;
   return (verbatim ? "exported_" : "exported.") + std::string(brought.name);
 }
 

@@ -1,4 +1,4 @@
-#include "cli/fake/ask_agent.h"
+#include "cli/fake/query_agent.h"
 
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace gpulens {
 namespace {
 
 // Longer than the agent itself waits for the end of a reader process.
-constexpr Duration kPatience = std::chrono::seconds(30);
+constexpr Duration kTimeout = std::chrono::seconds(30);
 
 }  // namespace
 
@@ -25,7 +25,7 @@ std::string ControlSocketOf(const Config& config) {
   return path.empty() ? DefaultControlSocket() : path;
 }
 
-int AskAndPrint(const AgentQuestion& question) {
+int QueryAndPrint(const AgentQuestion& question) {
   std::string path = question.socket;
   if (path.empty()) {
     std::unique_ptr<Schema> schema = MakeSchema();
@@ -39,7 +39,7 @@ int AskAndPrint(const AgentQuestion& question) {
     WriteNote(question.who + ": there is no control socket; set one with --socket");
     return 1;
   }
-  Result<std::string> answer = AskAgent(path, question.command, kPatience);
+  Result<std::string> answer = QueryAgent(path, question.command, kTimeout);
   if (!answer) {
     bool away = answer.error().code == Code::kUnavailable;
     WriteNote(question.who + ": " + answer.error().detail +

@@ -1,4 +1,4 @@
-#include "catalog/spelling.h"
+#include "catalog/prometheus_name.h"
 
 #include <algorithm>
 #include <utility>
@@ -134,7 +134,7 @@ std::string_view LastWord(const MetricDesc& metric) noexcept {
 }  // namespace
 
 void AppendPrometheusName(std::string& out, const MetricDesc& metric) {
-  if (metric.spelling == Spelling::kVerbatim) {
+  if (metric.naming == Naming::kVerbatim) {
     out += metric.name;
     return;
   }

@@ -13,7 +13,7 @@
 
 namespace gpulens {
 
-enum class Guest : uint8_t {
+enum class NameOwner : uint8_t {
   kProgram,  // any user's
   kTarget,   // what the configuration or a discovery named
 };
@@ -23,9 +23,9 @@ enum class Guest : uint8_t {
 // themselves: up, scrape_…, ALERTS. For programs also gpu.…, DCGM_FI_… and hw.…: rows to come, and names
 // under which dialects tell GPUs. An exporter's page that somebody has named keeps its own gpu_… families.
 // Free is what everybody tells of itself: process.…, target.info.
-bool IsReservedName(const MetricDesc& brought, Guest guest);
+bool IsReservedName(const MetricDesc& brought, NameOwner owner);
 
 // The name to tell `brought` by.
-std::string GuestName(const MetricDesc& brought, Guest guest);
+std::string ExportedName(const MetricDesc& brought, NameOwner owner);
 
 }  // namespace gpulens

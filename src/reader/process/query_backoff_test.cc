@@ -1,4 +1,4 @@
-#include "reader/process/ask_again.h"
+#include "reader/process/query_backoff.h"
 
 #include <gtest/gtest.h>
 
@@ -7,8 +7,8 @@ namespace {
 
 constexpr int64_t kSecond = 1'000'000'000, kHour = 3600 * kSecond;
 
-TEST(AskAgain, WhatNeverWorkedIsAskedEachHour) {
-  AskAgain ask;
+TEST(QueryBackoff, WhatNeverWorkedIsAskedEachHour) {
+  QueryBackoff ask;
   EXPECT_FALSE(ask.Rests(0) || ask.Due(0)) << "nothing is known yet";
   for (int64_t now : {int64_t{0}, kHour, 2 * kHour}) {
     ask.Take(ReadStatus::kNotSupported, now);
@@ -18,8 +18,8 @@ TEST(AskAgain, WhatNeverWorkedIsAskedEachHour) {
   }
 }
 
-TEST(AskAgain, WhatHasWorkedIsAskedSoonAndThenLater) {
-  AskAgain ask;
+TEST(QueryBackoff, WhatHasWorkedIsAskedSoonAndThenLater) {
+  QueryBackoff ask;
   ask.Take(ReadStatus::kOk, 0);
   int64_t now = 0;
   for (int64_t pause : {5, 10, 20, 40}) {
@@ -36,8 +36,8 @@ TEST(AskAgain, WhatHasWorkedIsAskedSoonAndThenLater) {
   EXPECT_TRUE(ask.Due(now + 5 * kSecond)) << "from the beginning";
 }
 
-TEST(AskAgain, AnErrorDoesNotRest) {
-  AskAgain ask;
+TEST(QueryBackoff, AnErrorDoesNotRest) {
+  QueryBackoff ask;
   ask.Take(ReadStatus::kError, 0);
   EXPECT_FALSE(ask.Rests(0)) << "its tier asks for it whenever it is due";
   EXPECT_TRUE(ask.Waits(0));

@@ -1,4 +1,4 @@
-#include "agent/status/ask_status.h"
+#include "agent/status/query_status.h"
 
 #include <sys/socket.h>
 
@@ -15,7 +15,7 @@
 namespace gpulens {
 namespace {
 
-constexpr Duration kPatience = std::chrono::seconds(5);
+constexpr Duration kTimeout = std::chrono::seconds(5);
 constexpr size_t kStatusLimit = 1 << 20;
 // Where the packaged service has its socket, for root, whose own agent has it there, too.
 constexpr const char* kServiceSocket = "/run/gpulens/gpulens.sock";
@@ -28,21 +28,21 @@ bool Listens(const Endpoint& endpoint) {
   return fd && ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&to), length) == 0;
 }
 
-Result<StatusReport> AskBySocket(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string answer, AskAgent(path, "agent status", kPatience));
+Result<StatusReport> QueryBySocket(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string answer, QueryAgent(path, "agent status", kTimeout));
   if (!answer.starts_with("ok ")) return Status{Code::kUnavailable, answer};
   return ParseStatus(std::string_view(answer).substr(3));
 }
 
-Result<StatusReport> AskByHttp(const std::string& base) {
+Result<StatusReport> QueryByHttp(const std::string& base) {
   ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(base + "-/status"));
-  ASSIGN_OR_RETURN(std::string body, ReadAgentPage(url, "application/json", kPatience, kStatusLimit));
+  ASSIGN_OR_RETURN(std::string body, ReadAgentPage(url, "application/json", kTimeout, kStatusLimit));
   return ParseStatus(body);
 }
 
 }  // namespace
 
-Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, Duration patience,
+Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, Duration timeout,
                                   size_t limit) {
   std::string headers;
   if (!accept.empty()) RETURN_IF_ERROR(AddRequestField(headers, "Accept", accept));
@@ -57,7 +57,7 @@ Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, D
   std::condition_variable wake;
   std::optional<HttpReply> reply;
   io.Call([&] {
-    channel->Get({headers, nullptr, patience, {}}, [&](HttpReply& answer) {
+    channel->Get({headers, nullptr, timeout, {}}, [&](HttpReply& answer) {
       std::lock_guard lock(mutex);
       reply = std::move(answer);
       wake.notify_all();
@@ -73,8 +73,8 @@ Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, D
   return std::string(reply->body);
 }
 
-AskedStatus AskRunningAgent(const Config& config) {
-  AskedStatus asked;
+QueriedStatus QueryRunningAgent(const Config& config) {
+  QueriedStatus asked;
   std::string own = config.Group("control").Text("socket");
   if (own.empty()) own = DefaultControlSocket();
   std::vector<std::string> sockets;
@@ -97,18 +97,18 @@ AskedStatus AskRunningAgent(const Config& config) {
     return false;
   };
   // The first is this user's; that of the service is asked when nobody answers elsewhere.
-  if (!sockets.empty() && take(AskBySocket(sockets[0]), sockets[0])) return asked;
+  if (!sockets.empty() && take(QueryBySocket(sockets[0]), sockets[0])) return asked;
   for (const std::string& address : config.Group("http").Texts("listen")) {
     Result<Endpoint> endpoint = ParseListenAddress(address);
     if (!endpoint || !endpoint->IsLoopback() || !Listens(*endpoint)) continue;
     std::string base = "http://" + endpoint->ToString() + "/";
-    Result<StatusReport> report = AskByHttp(base);
+    Result<StatusReport> report = QueryByHttp(base);
     if (!report && report.error().code == Code::kUnavailable)
       report = Status{Code::kDataLoss, report.error().detail};
     if (take(std::move(report), base)) return asked;
   }
   for (size_t i = 1; i < sockets.size(); ++i) {
-    if (take(AskBySocket(sockets[i]), sockets[i])) return asked;
+    if (take(QueryBySocket(sockets[i]), sockets[i])) return asked;
   }
   return asked;
 }
