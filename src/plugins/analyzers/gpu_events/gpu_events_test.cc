@@ -512,13 +512,13 @@ TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
   for (Series series : info) writer.Set(series, 1);
   Snapshot snapshot;
   snapshot.frames.push_back({writer.Finish(), "nvidia", Precedence::kNative, false});
-  GpuEventTable table;
-  table.Update(snapshot);
+  GpuEventTable events_table;
+  events_table.Update(snapshot);
   auto find = [&](std::string_view bus) -> std::string {
     Event event;
     event.attributes = AttributeSet({{"gpu.pci.bus_id", bus}});
-    const size_t at = table.Find(event);
-    return at == GpuEventTable::kNone ? "none" : table[at].uuid;
+    const size_t at = events_table.Find(event);
+    return at == GpuEventTable::kNone ? "none" : events_table[at].uuid;
   };
   EXPECT_EQ(find("0000:0a:00.1"), "0000:0a:00.1");
   EXPECT_EQ(find("00000000:0A:00.2"), "0000:0a:00.2");

@@ -93,7 +93,7 @@ class GpuFixture {
   ManualClock& clock() noexcept { return clock_; }
   FrameWriter& writer() noexcept { return writer_; }
   SeriesTable& table() noexcept { return table_; }
-  driver::DeviceTable& table() noexcept { return agent_.table; }
+  driver::DeviceTable& devices() noexcept { return agent_.table; }
 
  private:
   static std::string AttributesOf(const SeriesInfo& info) {

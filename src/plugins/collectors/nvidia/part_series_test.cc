@@ -32,8 +32,8 @@ class PartSeriesTest : public ::testing::Test {
     fs::remove_all(root_);
     Put("proc/2/stat", "2 (kthreadd) S 0 0 0 0 -1 2129984 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n");
     Put("etc/passwd", "ada:x:1000:1000::/:\n");
-    table_ = std::make_unique<nvml::ProcessTable>(root_);
-    series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = table_.get()});
+    processes_ = std::make_unique<nvml::ProcessTable>(root_);
+    series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = processes_.get()});
     gpu_.state = nvml::GpuState::kOk;
     gpu_.facts = {{"uuid", "GPU-1"}, {"name", "NVIDIA H100"}, {"mig_mode", "enabled"}};
     gpu_.identity_version = 1;
@@ -73,7 +73,7 @@ class PartSeriesTest : public ::testing::Test {
     auto& count = gpu_.fields[static_cast<size_t>(nvml::Field::kProcessCount)];
     count = {nvml::ReadStatus::kOk, clock_.Now().boot_ns, 0};
     writer_.Begin(clock_.Now());
-    table_->NextRound();
+    processes_->NextRound();
     series_->Update(gpu_, max_age_, clock_.Now(), writer_);
     frame_ = writer_.Finish();
   }
@@ -105,7 +105,7 @@ class PartSeriesTest : public ::testing::Test {
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(10)};
-  std::unique_ptr<nvml::ProcessTable> table_;
+  std::unique_ptr<nvml::ProcessTable> processes_;
   std::unique_ptr<GpuSeries> series_;
   Ref<const Frame> frame_;
 };
@@ -239,7 +239,7 @@ TEST_F(PartSeriesTest, ProcessesAreKnownByWhoTheyAre) {
 
 TEST_F(PartSeriesTest, AProcessThatLeavesIsToldOnceWithItsPeak) {
   EventQueue queue;
-  series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = table_.get(), .ended = &queue});
+  series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = processes_.get(), .ended = &queue});
   Process(70, "python3", 100);
   Processes({{.pid = 70, .memory_used = 9 * kGiB}, {.pid = 71, .memory_used = kGiB}});
   Run();

@@ -39,12 +39,12 @@ class ProgramsTest : public ::testing::Test {
  protected:
   Status Take(const std::string& request, int32_t pid = 42, int64_t uid = 1000) {
     report_ = {};
-    return table_.Take({pid, uid}, request, clock_.Now(), report_);
+    return registry_.Take({pid, uid}, request, clock_.Now(), report_);
   }
   std::string Page(Duration later = seconds(5)) {
     clock_.Advance(later);
     writer_.Begin(clock_.Now());
-    table_.Write(writer_);
+    registry_.Write(writer_);
     auto snapshot = MakeRef<Snapshot>();
     SnapshotEntry& entry = snapshot->frames.emplace_back();
     entry.frame = writer_.Finish();
@@ -58,12 +58,12 @@ class ProgramsTest : public ::testing::Test {
   ManualClock clock_;
   SeriesTable table_;
   FrameWriter writer_{table_, seconds(150), "programs"};
-  ProgramRegistry table_{{.programs = 3,
-                          .programs_of_user = 3,
-                          .instances = 2,
-                          .series = 10,
-                          .series_of_user = 15,
-                          .all_series = 15}};
+  ProgramRegistry registry_{{.programs = 3,
+                             .programs_of_user = 3,
+                             .instances = 2,
+                             .series = 10,
+                             .series_of_user = 15,
+                             .all_series = 15}};
   OtlpPointsReport report_;
 };
 
@@ -110,9 +110,9 @@ TEST_F(ProgramsTest, FollowsWhatIsSaidAndForgetsWhatIsNot) {
   EXPECT_THAT(grown, HasSubstr("le=\"128\"} 2"));
   EXPECT_THAT(Page(seconds(140)), HasSubstr("c_total{"));
   EXPECT_THAT(Page(seconds(10)), Not(HasSubstr("c_total{"))) << "150 s after it was heard";
-  EXPECT_EQ(table_.counts().programs, 1u);
+  EXPECT_EQ(registry_.counts().programs, 1u);
   Page(minutes(5));
-  EXPECT_EQ(table_.counts().programs, 0u);
+  EXPECT_EQ(registry_.counts().programs, 0u);
   EXPECT_EQ(table_.size(), 0u);
   EXPECT_EQ(writer_.counts().invalid, 0u);
 }
@@ -146,18 +146,18 @@ TEST_F(ProgramsTest, IsBounded) {
   EXPECT_EQ(report_.rejected, 1u);
   EXPECT_EQ(Take(Request(small), 3).code, Code::kExhausted) << "of programs";
   EXPECT_EQ(Take("\x0a\xff", 1).code, Code::kDataLoss);
-  EXPECT_EQ(table_.counts().accepted, 15u);
+  EXPECT_EQ(registry_.counts().accepted, 15u);
 }
 
 TEST_F(ProgramsTest, AUserHasAShareAndOthersHaveTheirs) {
-  ProgramRegistry table(
+  ProgramRegistry programs(
       {.programs = 4, .programs_of_user = 2, .series = 10, .series_of_user = 6, .all_series = 15});
   Registry registry;
   const Counter counter("c", {}, registry);
   for (int64_t i = 0; i < 4; ++i) counter.Bind({{"i", i}}).Add(1);
   const auto take = [&](int32_t pid, int64_t uid) {
     OtlpPointsReport report;
-    const Status status = table.Take({pid, uid}, Request(registry), clock_.Now(), report);
+    const Status status = programs.Take({pid, uid}, Request(registry), clock_.Now(), report);
     return status.code == Code::kExhausted ? "no program"
                                            : std::to_string(report.points) + std::string(report.why);
   };
@@ -168,9 +168,9 @@ TEST_F(ProgramsTest, AUserHasAShareAndOthersHaveTheirs) {
   EXPECT_EQ(take(1, 0), "2too many series of one user") << "a pid that came again is another's";
   clock_.Advance(minutes(6));
   writer_.Begin(clock_.Now());
-  table.Write(writer_);
+  programs.Write(writer_);
   static_cast<void>(writer_.Finish());
-  EXPECT_EQ(table.counts().programs, 0u);
+  EXPECT_EQ(programs.counts().programs, 0u);
   EXPECT_EQ(take(3, 65534), "4") << "what was forgotten is free again";
 }
 
@@ -198,7 +198,7 @@ TEST_F(ProgramsTest, ASteadyWriteDoesNotAllocate) {
   clock_.Advance(seconds(5));
   const uint64_t before = ThreadAllocations();
   writer_.Begin(clock_.Now());
-  table_.Write(writer_);
+  registry_.Write(writer_);
   const Ref<const Frame> frame = writer_.Finish();
   EXPECT_EQ(ThreadAllocations(), before);
 }
@@ -209,15 +209,15 @@ TEST(ProgramSocket, TakesOtlpOfWhoeverConnects) {
   loop.Start();
   Env env;
   env.io = &loop;
-  const auto table = std::make_shared<ProgramRegistry>(ProgramRegistry::Limits());
+  const auto programs = std::make_shared<ProgramRegistry>(ProgramRegistry::Limits());
   const std::string path = folder.path() + "/deep/otlp.sock";
   {
-    auto socket = ProgramSocket::Open(path, table, env);
+    auto socket = ProgramSocket::Open(path, programs, env);
     ASSERT_TRUE(socket.ok()) << socket.status().detail;
     struct stat info{};
     ASSERT_EQ(::stat(path.c_str(), &info), 0);
     EXPECT_EQ(info.st_mode & 0777, 0666u);
-    EXPECT_EQ(ProgramSocket::Open(path, table, env).status().code, Code::kIo) << "it is taken";
+    EXPECT_EQ(ProgramSocket::Open(path, programs, env).status().code, Code::kIo) << "it is taken";
     Registry registry;
     Counter("c", {}, registry).Add(7);
     PlainPost post;
@@ -237,7 +237,7 @@ TEST(ProgramSocket, TakesOtlpOfWhoeverConnects) {
     SeriesTable table;
     FrameWriter writer(table, seconds(150), "programs");
     writer.Begin(RealClock().Now());
-    table->Write(writer);
+    programs->Write(writer);
     const Ref<const Frame> frame = writer.Finish();
     EXPECT_EQ((*frame->layout)[0].attributes.Text("process.pid"), std::to_string(::getpid()));
   }

@@ -66,7 +66,7 @@ class MillionRecords {
   std::optional<WrittenFile> file_;
 };
 
-Query Query(GroupBy by, double since) {
+Query QueryOf(GroupBy by, double since) {
   Query query;
   query.by = by;
   if (since > 0)
@@ -81,7 +81,7 @@ void Summary(benchmark::State& state, bool rolled_up, GroupBy by, double since) 
   uint64_t calls = 0;
   for (auto _ : state) {
     calls = 0;
-    auto groups = Summarize(database, Query(by, since));
+    auto groups = Summarize(database, QueryOf(by, since));
     for (const InferenceSummary& group : *groups) calls += group.calls;
   }
   state.counters["calls"] = static_cast<double>(calls);
