@@ -69,6 +69,17 @@ add_test(NAME differential_histogram_quantile
                  --dump $<TARGET_FILE:quantile_dump>)
 set_tests_properties(differential_histogram_quantile PROPERTIES LABELS e2e TIMEOUT 120 SKIP_RETURN_CODE 77)
 
+# A misspelt key of an option and one of another type do not compile.
+foreach(fault OK MISSPELT WRONG_TYPE)
+  string(TOLOWER ${fault} name)
+  add_test(NAME tools_option_keys_${name} COMMAND ${CMAKE_CXX_COMPILER} -std=c++20 -fsyntax-only -D${fault} -Isrc -Iinclude
+           tests/compile/option_keys.cc WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
+  set_tests_properties(tools_option_keys_${name} PROPERTIES LABELS tools)
+  if(NOT fault STREQUAL "OK")
+    set_tests_properties(tools_option_keys_${name} PROPERTIES WILL_FAIL TRUE)
+  endif()
+endforeach()
+
 # Against a real NVIDIA GPU; skipped, with the reason, where there is none. The package brings it along.
 add_test(NAME gpu_real COMMAND ${e2e_python} test_real_gpu.py WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/gpu)
 set_tests_properties(gpu_real PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL TRUE SKIP_REGULAR_EXPRESSION "SKIP ALL"

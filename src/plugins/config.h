@@ -1,10 +1,10 @@
-// One plugin's part of the configuration, checked against the options its spec declares: every
-// option is there with the right type, from a flag, the environment, the file or its default.
+// The configuration of one plugin: every option that its table declares has a value of the declared type,
+// from a flag, the environment, the file or its default. Immutable after it is built; safe to share.
 //
-//   Duration interval = config.Time("interval");
+//   constexpr OptionSpec kOptions[] = {{.key = "interval", .type = OptionType::kTime, .fallback = "10s"}};
+//   Duration interval = OptionsOf<kOptions>(config).Time("interval");  // a misspelt key does not compile
 //
-// Asking for an option that the spec does not declare, or with another type, is a programmer error.
-// Immutable after it is built; safe to share.
+// Config itself takes keys at run time; a key or type that is not declared there ends the program.
 #pragma once
 
 #include <array>
@@ -120,6 +120,51 @@ struct Config::Entry {
   std::string key;
   Value value;
   Origin origin;
+};
+
+// A key of the option table `kTable`, of one of the types. Any other text does not compile.
+template <const auto& kTable, OptionType... kTypes>
+struct OptionKey {
+  consteval OptionKey(const char* text) : key(text) {  // NOLINT(google-explicit-constructor)
+    for (const OptionSpec& option : kTable) {
+      if (option.key == key && (sizeof...(kTypes) == 0 || ((option.type == kTypes) || ...))) return;
+    }
+    throw "the table has no option of this key and type";
+  }
+  std::string_view key;
+};
+
+// Reads a Config by keys that are checked against its option table at compile time. Refers to the Config.
+template <const auto& kTable>
+class OptionsOf {
+ public:
+  explicit OptionsOf(const Config& config) : config_(config) {}
+
+  bool Bool(OptionKey<kTable, OptionType::kBool> option) const { return config_.Bool(option.key); }
+  int64_t Int(OptionKey<kTable, OptionType::kInt> option) const { return config_.Int(option.key); }
+  double Double(OptionKey<kTable, OptionType::kDouble> option) const { return config_.Double(option.key); }
+  Duration Time(OptionKey<kTable, OptionType::kTime> option) const { return config_.Time(option.key); }
+  uint64_t Size(OptionKey<kTable, OptionType::kSize> option) const { return config_.Size(option.key); }
+  const std::string& Text(OptionKey<kTable, OptionType::kText, OptionType::kUrl> option) const {
+    return config_.Text(option.key);
+  }
+  const std::vector<std::string>& Texts(OptionKey<kTable, OptionType::kTexts> option) const {
+    return config_.Texts(option.key);
+  }
+  const std::map<std::string, std::string>& TextMap(OptionKey<kTable, OptionType::kTextMap> option) const {
+    return config_.TextMap(option.key);
+  }
+  const Config& Group(OptionKey<kTable, OptionType::kGroup> option) const {
+    return config_.Group(option.key);
+  }
+  const std::vector<Config>& Groups(OptionKey<kTable, OptionType::kGroups> option) const {
+    return config_.Groups(option.key);
+  }
+  std::string Where(OptionKey<kTable> option) const { return config_.Where(option.key); }
+  const Origin& origin(OptionKey<kTable> option) const { return config_.origin(option.key); }
+
+ private:
+  const Config& config_;
 };
 
 // What a plugin refuses of its configuration beyond the type of each option: options that contradict each

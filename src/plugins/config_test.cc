@@ -94,5 +94,18 @@ TEST(Config, EqualityIsOfValuesAndNotOfOrigins) {
   EXPECT_EQ(Config(), Config());
 }
 
+constexpr OptionSpec kPumpOptions[] = {{.key = "speed", .type = OptionType::kInt},
+                                       {.key = "url", .type = OptionType::kUrl}};
+
+TEST(OptionsOf, ReadsDeclaredOptionsByTheirType) {
+  Config config;
+  config.Set("speed", int64_t{7}, {});
+  config.Set("url", std::string("http://a"), {.where = Origin::kFlag, .name = "--url"});
+  const OptionsOf<kPumpOptions> options(config);
+  EXPECT_EQ(options.Int("speed"), 7);
+  EXPECT_EQ(options.Text("url"), "http://a");
+  EXPECT_EQ(options.Where("url"), "--url");
+}
+
 }  // namespace
 }  // namespace gpulens
