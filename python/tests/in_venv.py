@@ -91,7 +91,7 @@ HEAVIER = {"--torch": (with_torch, "torch_*.py"), "--otlp": (with_receivers, "ot
 
 def run(python, pattern, arguments):
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", pattern, *arguments]
-    return subprocess.run([python, *tests], cwd=ROOT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}).returncode
+    return subprocess.run([python, *tests], cwd=ROOT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e")}).returncode
 
 
 def main(arguments):

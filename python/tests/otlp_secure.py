@@ -1,5 +1,4 @@
 """OTLP over TLS, at receivers that are not ours: in_venv.py --otlp."""
-import http.server
 import os
 import pathlib
 import shutil
@@ -7,13 +6,13 @@ import ssl
 import subprocess
 import sys
 import tempfile
-import threading
 import unittest
 
 import grpc
 import gpulens
 from gpulens.compat.l9gpu.training import L9GPUTrainingMonitor
 from grpc_receiver import GrpcReceiver, certificates
+from http_stub import HttpStub
 
 LLAMA = {"num_params": 70_000_000_000, "tokens_per_step": 4096, "gpu_count": 8, "peak_tflops_per_gpu": 989.0}
 
@@ -72,30 +71,17 @@ class Tls(unittest.TestCase):
     def test_http(self):
         bodies = []
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_POST(self):
-                bodies.append((self.path, self.rfile.read(int(self.headers["Content-Length"]))))
-                self.send_response(200)
-                self.send_header("Content-Type", "application/x-protobuf")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
+        def receive(request, body):
+            bodies.append((request.path, body))
+            return 200, {"Content-Type": "application/x-protobuf"}, b""
 
-            def log_message(self, *_):
-                pass
-
-        server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.path("server.pem"), self.path("server.key"))
-        server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        self.addCleanup(thread.join)
-        self.addCleanup(server.server_close)
-        self.addCleanup(server.shutdown)
         registry = gpulens.Registry()
         gpulens.Counter("app.requests", registry=registry).add(7)
-        with gpulens.export_otlp(f"https://localhost:{server.server_port}", ca_file=self.path("ca.pem"), registry=registry) as exporter:
-            exporter.flush(20)
+        with HttpStub(receive, tls=context) as server:
+            with gpulens.export_otlp(f"https://localhost:{server.port}", ca_file=self.path("ca.pem"), registry=registry) as exporter:
+                exporter.flush(20)
         self.assertEqual(bodies[0][0], "/v1/metrics")
         self.assertIn(b"app.requests", bodies[0][1])
 

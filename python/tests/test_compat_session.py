@@ -1,10 +1,11 @@
 """gpulens.compat.openjarvis: sessions, phases, and the scraper of vLLM's page."""
-import http.server
+import contextlib
 import threading
 import time
 import unittest
 
 from gpulens.compat import openjarvis as t
+from http_stub import HttpStub
 from monitors import FixedMonitor
 
 MS = 1_000_000
@@ -197,36 +198,16 @@ vllm:num_requests_waiting{engine="0",model_name="m"} 3
 """
 
 
-class Server:
-    """Answers each GET as told."""
-
-    def __init__(self, status=200, body=PAGE, content_type="text/plain; version=0.0.4; charset=utf-8"):
-        class Handler(http.server.BaseHTTPRequestHandler):
-            def do_GET(self):
-                self.send_response(status if self.path == "/metrics" else 404)
-                self.send_header("Content-Type", content_type)
-                self.end_headers()
-                self.wfile.write(body.encode())
-
-            def log_message(self, *_):
-                pass
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return f"http://127.0.0.1:{self.server.server_port}"
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
-        self.thread.join()
+@contextlib.contextmanager
+def page(status=200, body=PAGE, content_type="text/plain; version=0.0.4; charset=utf-8"):
+    """Serves a page at /metrics; the address of the server is the value of the with statement."""
+    with HttpStub(lambda request, _: (status if request.path == "/metrics" else 404, {"Content-Type": content_type}, body.encode())) as stub:
+        yield stub.origin
 
 
 class Scraper(unittest.TestCase):
     def test_a_page_with_labels(self):
-        with Server() as url:
+        with page() as url:
             got = t.VLLMMetricsScraper(url).scrape()
             self.assertEqual(t.VLLMMetricsScraper(url + "/").scrape(), got)
         for name, expected in (("ttft_p50", 0.0625), ("ttft_p95", 0.25), ("ttft_p99", 0.45), ("e2e_latency_p50", 0.5),
@@ -234,12 +215,12 @@ class Scraper(unittest.TestCase):
             self.assertAlmostEqual(getattr(got, name), expected, msg=name)
 
     def test_a_page_that_tells_less(self):
-        with Server(body="vllm:num_requests_waiting 4\n") as url:
+        with page(body="vllm:num_requests_waiting 4\n") as url:
             self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics(queue_depth=4.0))
 
     def test_errors_are_zeros(self):
-        for server in (Server(status=500), Server(status=404), Server(body="<html>", content_type="text/html"),
-                       Server(body="\0\0\0", content_type="application/octet-stream"), Server(body="")):
+        for server in (page(status=500), page(status=404), page(body="<html>", content_type="text/html"),
+                       page(body="\0\0\0", content_type="application/octet-stream"), page(body="")):
             with server as url:
                 self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics())
         self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics())  # nobody listens there any more

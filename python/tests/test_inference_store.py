@@ -1,6 +1,5 @@
 """gpulens.InferenceStore: records in, summaries out."""
 import datetime
-import http.server
 import math
 import os
 import pathlib
@@ -14,6 +13,7 @@ import unittest
 
 import gpulens
 from engines import USAGE, Engine
+from http_stub import HttpStub
 from test_energy_source import Meter
 
 
@@ -133,35 +133,16 @@ class Recording(InAFolder):
         self.assertEqual(sorted(self.rows("model_id")), [("child",), ("parent",), ("parent",)])
 
 
-class Closed(http.server.BaseHTTPRequestHandler):
-    """A ClickHouse that lets nobody in."""
-
-    def log_message(self, *_):
-        pass
-
-    def do_POST(self):
-        self.rfile.read(int(self.headers["Content-Length"]))
-        key = self.headers["X-ClickHouse-Key"]
-        body = f"Code: 516. DB::Exception: {key}: Authentication failed".encode()
-        self.send_response(403)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
 class OnAServer(unittest.TestCase):
     def test_clickhouse_that_does_not_let_in(self):
-        server = http.server.HTTPServer(("127.0.0.1", 0), Closed)
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
+        def refuse(request, _):
+            key = request.headers["X-ClickHouse-Key"]
+            return 403, {}, f"Code: 516. DB::Exception: {key}: Authentication failed".encode()
+
+        with HttpStub(refuse) as server:
             with self.assertRaisesRegex(gpulens.PermissionDeniedError, "Authentication failed") as raised:
-                gpulens.InferenceStore(f"clickhouse://me:hush-hush@127.0.0.1:{server.server_port}/d")
-            self.assertNotIn("hush", str(raised.exception))
-        finally:
-            server.shutdown()
-            thread.join()
-            server.server_close()
+                gpulens.InferenceStore(f"clickhouse://me:hush-hush@127.0.0.1:{server.port}/d")
+        self.assertNotIn("hush", str(raised.exception))
 
     def test_clickhouse_over_tls(self):
         """Nobody is there; where the library for TLS was not built, the package says so."""

@@ -7,11 +7,11 @@ import threading
 class HttpStub:
     """`answer(request, body)` gives (status, headers, body) of each GET and POST; `request` has path and headers.
 
-    Listens on 127.0.0.1, on a free port or on `port`, and answers in a with statement. By HTTP/1.1 connections stay open, and are
-    answered beyond the end of it.
+    Listens on 127.0.0.1, on a free port or on `port`, with TLS where `tls` is an SSLContext, and answers in a with statement. With
+    HTTP/1.1 connections stay open, and are answered beyond the end of it.
     """
 
-    def __init__(self, answer, port=0, protocol="HTTP/1.0"):
+    def __init__(self, answer, port=0, protocol="HTTP/1.0", tls=None):
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = protocol
 
@@ -20,8 +20,7 @@ class HttpStub:
                 self.send_response(status)
                 for name, value in {**headers, "Content-Length": str(len(body))}.items():
                     self.send_header(name, value)
-                # One who leaves before the end is no fault of the page.
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError):  # the client may have left
                     self.end_headers()
                     self.wfile.write(body)
 
@@ -31,6 +30,8 @@ class HttpStub:
                 pass
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self.port = self._server.server_port
         self.origin = f"http://127.0.0.1:{self.port}"

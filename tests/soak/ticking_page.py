@@ -4,9 +4,9 @@ The answer number k has: soak_ticks_total k, soak_tick k/4, and a histogram soak
 of the sum 3k. So one sample tells which answer it is from, and that it was not altered.
 """
 import gzip
-import http.server
 import threading
 
+from http_stub import HttpStub
 from otlp_receiver import ExportMetricsServiceRequest
 from remote_write_receiver import decode_first, unsnappy
 
@@ -29,44 +29,19 @@ def series_of(name, le=""):
     return name, le if le in ("", "+Inf") else f"{float(le):g}"
 
 
-class TickingPage:
+class TickingPage(HttpStub):
     """In a with statement; `answered` is the number of the last answer."""
 
     def __init__(self):
         self.answered, self.lock = 0, threading.Lock()
-        page = self
+        super().__init__(self._next, protocol="HTTP/1.1")
+        self.url = self.origin + "/metrics"
 
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self):
-                with page.lock:
-                    page.answered = k = page.answered + 1
-                body = PAGE.format(k=k, quarter=k / 4, twice=2 * k, thrice=3 * k).encode()
-                self.send_response(200)
-                self.send_header("Content-Type", "text/plain; version=0.0.4")
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_):
-                pass
-
-        class Server(http.server.ThreadingHTTPServer):
-            def handle_error(self, *_):
-                pass  # an agent that was killed in the middle
-
-        self.server = Server(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/metrics"
-        self.thread = threading.Thread(target=self.server.serve_forever, daemon=True)
-
-    def __enter__(self):
-        self.thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self.server.shutdown()
-        self.server.server_close()
+    def _next(self, *_):
+        with self.lock:
+            self.answered = k = self.answered + 1
+        body = PAGE.format(k=k, quarter=k / 4, twice=2 * k, thrice=3 * k).encode()
+        return 200, {"Content-Type": "text/plain; version=0.0.4"}, body
 
 
 # Of a request: {(series, milliseconds): value}, where a value that is None says that the series has ended.
