@@ -7,7 +7,7 @@
 
 #include "base/testing/temp_folder.h"
 #include "net/client/http_channel_testing.h"
-#include "net/client/request_fields.h"
+#include "net/message/http_fields.h"
 #include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"

@@ -17,7 +17,7 @@
 
 #include "base/check.h"
 #include "base/fd.h"
-#include "net/address.h"
+#include "net/message/address.h"
 #include "net/testing/scripted_server.h"
 #include "net/tls.h"
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "net/address.h"
+#include "net/message/address.h"
 #include "net/tls.h"
 
 namespace gpulens::testing {
