@@ -7,7 +7,6 @@
 #include "base/testing/temp_folder.h"
 #include "net/blocking/blocking_post.h"
 #include "net/blocking/blocking_server.h"
-#include "net/client/post_server_testing.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 
@@ -31,7 +30,7 @@ BlockingPost::Request To(const ScriptedServer& server, std::string_view body) {
 
 TEST(BlockingPost, SendsAndReads) {
   std::string head, body;
-  testing::PostServer server([&](testing::PostServer::Peer& peer, int) {
+  testing::ScriptedServer server([&](testing::ScriptedServer::Peer& peer, int) {
     head = peer.Head();
     body = peer.Body(head);
     peer.Write(Answer200("taken"));

@@ -1,4 +1,4 @@
-// For tests of the client: a channel on a loop of its own, and certificates for a server and itself.
+// A fixture for tests of the HTTP client: a channel on a loop of its own.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,18 +8,15 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "base/check.h"
 #include "net/client/http_client.h"
-#include "net/testing/certificates.h"
 
 namespace gpulens::testing {
 
 class HttpChannelTest : public ::testing::Test {
  protected:
   void SetUp() override { loop.Start(); }
-  // On the loop, where a test may have put another channel.
   void TearDown() override {
     loop.Call([this] { channel.reset(); });
   }
@@ -29,7 +26,7 @@ class HttpChannelTest : public ::testing::Test {
     CHECK(parsed.ok());
     channel = client.Open({*parsed, std::move(unix_socket), limits});
   }
-  // One request, waited for. `start` runs on the loop.
+  // Waits for one request, which `start` begins on the loop.
   HttpReply Wait(const std::function<void(HttpChannel::Done)>& start) {
     std::mutex mutex;
     std::condition_variable came;
@@ -46,7 +43,7 @@ class HttpChannelTest : public ::testing::Test {
     std::unique_lock lock(mutex);
     came.wait_for(lock, std::chrono::seconds(30), [&] { return calls > 0; });
     lock.unlock();
-    loop.Call([] {});  // a second call of `done` would have come by now
+    loop.Call([] {});  // a second call of `done` would have happened by now
     EXPECT_EQ(calls, 1);
     return got;
   }
@@ -68,34 +65,6 @@ class HttpChannelTest : public ::testing::Test {
   HttpClient client{loop};
   std::unique_ptr<HttpChannel> channel;
   std::string buffer;
-};
-
-struct Tls {
-  Pem ca = MakeCa("test ca"), other = MakeCa("other ca");
-  std::shared_ptr<const TlsContext> Server(const std::vector<std::string>& names,
-                                           bool query_for_client = false) {
-    Pem own = MakeCertificate(ca, "server", names);
-    TlsServerOptions options;
-    options.certificate.text = own.certificate;
-    options.key.text = own.key;
-    if (query_for_client) {
-      options.client_ca.text = ca.certificate;
-      options.client_auth = ClientAuth::kRequireAndVerifyClientCert;
-    }
-    auto made = TlsContext::Server(options);
-    CHECK(made.ok());
-    return *made;
-  }
-  std::shared_ptr<const TlsContext> Client(TlsClientOptions options) {
-    auto made = TlsContext::Client(options);
-    CHECK(made.ok());
-    return *made;
-  }
-  TlsClientOptions Trusting(const Pem& authority) {
-    TlsClientOptions options;
-    options.ca.text = authority.certificate;
-    return options;
-  }
 };
 
 }  // namespace gpulens::testing
