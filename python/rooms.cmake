@@ -5,6 +5,7 @@ set(GPULENS_PYTHON_ROOMS
   core
   energy
   instruments
+  net/blocking net/message
   reader reader/process
   sdk/energy sdk/energy/feed sdk/energy/processes sdk/energy/sources
   sdk/experiment sdk/inference
@@ -25,17 +26,11 @@ set(GPULENS_PYTHON_SECURE_FILES
   net/grpc/grpc_connector.cc net/grpc/grpc_message.cc net/grpc/grpc_status.cc
   net/http2/http2_session.cc net/http2/http2_transport.cc
   net/io_loop.cc net/stream.cc net/tls.cc net/tls_session.cc
-  net/plain/post_over_tls.cc
   sdk/export/secure_transport.cc
 )
 # Single files of folders that hold more than is wanted here.
 set(GPULENS_PYTHON_FILES
   catalog/prometheus_name.cc
-  net/accept/listening_socket.cc net/accept/port_owner.cc
-  net/address.cc
-  net/client/http_response.cc net/client/http_url.cc net/client/request_fields.cc net/client/retry_after.cc
-  net/http/http_message.cc net/http/http_parser.cc net/accept/visitor.cc
-  net/plain/plain_post.cc net/plain/plain_server.cc net/plain/secure_post.cc
   sdk/export/environment.cc sdk/export/export_agent.cc sdk/export/exporter_seat.cc sdk/export/expose.cc
   sdk/export/export_otlp.cc sdk/export/key_values.cc sdk/export/metrics_page.cc sdk/export/resource.cc
   sdk/export/otlp_plan.cc sdk/export/plain_transport.cc sdk/export/push_job.cc

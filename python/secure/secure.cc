@@ -1,6 +1,6 @@
 // libgpulens_secure.so: TLS and gRPC for the package, apart from gpulens._core, which opens it when a program
 // first asks for them. So nobody else loads OpenSSL, and the package works where these libraries are absent.
-#include "net/plain/secure_post.h"
+#include "net/client/http_client.h"
 #include "sdk/export/secure_transport.h"
 
 // The two are of one build and one package: what passes between them is plain C++.

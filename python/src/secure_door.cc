@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "net/plain/secure_post.h"
+#include "net/blocking/blocking_post.h"
 #include "sdk/export/otlp_plan.h"
 
 namespace gpulens::python {
@@ -57,7 +57,7 @@ Result<std::unique_ptr<sdk::Transport>> Make(const sdk::OtlpPlan& plan) {
   return (*maker)(plan);
 }
 
-Result<PlainReply> Post(const PlainPost::Request& request, Duration timeout) {
+Result<BlockingReply> Post(const BlockingPost::Request& request, Duration timeout) {
   static const Result<SecurePost> post = Find<SecurePost>("gpulens_secure_post");
   if (!post) return post.status();
   return (*post)(request, timeout);

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_source.h"
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 namespace {

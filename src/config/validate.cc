@@ -17,7 +17,7 @@
 #include "base/fd.h"
 #include "base/parse.h"
 #include "config/value_parse.h"
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 namespace {

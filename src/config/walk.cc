@@ -9,7 +9,7 @@
 #include "base/parse.h"
 #include "config/convert.h"
 #include "config/renamed.h"
-#include "net/http/http_message.h"
+#include "net/message/http_message.h"
 
 namespace gpulens {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/stable_hash.h"
 #include "delivery/request_sender_internal.h"
-#include "net/client/retry_after.h"
+#include "net/message/http_fields.h"
 
 namespace gpulens {
 namespace {

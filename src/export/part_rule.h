@@ -11,7 +11,7 @@
 #include <gpulens/status.h>
 
 #include "core/received_otlp.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "plugins/config.h"
 #include "wire/split/split_rule.h"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "net/address.h"
+#include "net/message/address.h"
 #include "plugins/latest_snapshot.h"
 #include "plugins/receiver.h"
 

@@ -16,7 +16,7 @@
 
 #include "ingest/memory_limiter.h"
 #include "ingest/received_identity.h"
-#include "net/address.h"
+#include "net/message/address.h"
 #include "plugins/receiver.h"
 #include "wire/otlp/otlp_batch.h"
 #include "wire/otlp/otlp_packing.h"

@@ -14,7 +14,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace boost::asio {
 class io_context;

@@ -16,8 +16,8 @@
 
 #include "base/fd.h"
 #include "base/ref.h"
-#include "net/address.h"
 #include "net/io_loop.h"
+#include "net/message/address.h"
 #include "net/tls.h"
 
 namespace gpulens {

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <string>
 
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 namespace {

@@ -10,7 +10,7 @@
 #include <gpulens/status.h>
 
 #include "base/file_mark.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "net/tls.h"
 #include "plugins/config.h"
 

@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "net/address.h"
+#include "net/message/address.h"
 #include "plugins/remote_options.h"
 #include "scrape/series_rules.h"
 #include "wire/gzip.h"

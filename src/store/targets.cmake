@@ -11,7 +11,7 @@ add_gpulens_library(store_telemetry_summary DIR src/store/telemetry/summary DEPS
 add_gpulens_library(store_postgres DIR src/store/postgres DEPS gpulens_base)
 add_gpulens_library(store_telemetry_postgres DIR src/store/telemetry/postgres DEPS gpulens_store_postgres
   gpulens_store_telemetry_summary)
-add_gpulens_library(store_clickhouse DIR src/store/clickhouse DEPS gpulens_net_plain TEST_DEPS gpulens_net_testing)
+add_gpulens_library(store_clickhouse DIR src/store/clickhouse DEPS gpulens_net_blocking TEST_DEPS gpulens_net_client gpulens_net_testing)
 add_gpulens_library(store_telemetry_clickhouse DIR src/store/telemetry/clickhouse DEPS gpulens_store_clickhouse
   gpulens_store_telemetry_summary TEST_DEPS gpulens_net_testing)
 add_gpulens_library(store_telemetry_servers DIR src/store/telemetry/servers DEPS gpulens_store_telemetry_postgres

@@ -46,7 +46,7 @@ class Endpoints final : public HttpHandler {
 // The limits and the authentication of the server, from the group `http`.
 HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator);
 
-// Names by which all of the agent's listeners may be asked for: VisitorRule::hosts.
+// Names by which all of the agent's listeners may be asked for: OriginPolicy::hosts.
 std::vector<std::string> AllowedHosts(const Config& config);
 
 // The addresses of http.listen. Used by one thread at a time; the server outlives it.

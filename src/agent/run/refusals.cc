@@ -5,7 +5,7 @@
 #include "agent/plugin_tables.h"
 #include "agent/targets/own_pages.h"
 #include "base/result.h"
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 namespace {

@@ -8,9 +8,9 @@
 #include "agent/control/control_socket.h"
 #include "base/fd.h"
 #include "base/result.h"
-#include "net/address.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "agent/status/status_report.h"
 #include "base/clock.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "plugins/config.h"
 
 namespace gpulens {

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/loader.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "scrape/page_target.h"
 
 namespace gpulens {

@@ -6,8 +6,7 @@
 
 #include <gpulens/status.h>
 
-#include "net/address.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "plugins/config.h"
 
 namespace gpulens {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/clock.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "net/tls.h"
 
 namespace gpulens {

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "cli/table/text_table.h"
 #include "config/value_parse.h"
-#include "net/plain/secure_post.h"
+#include "net/client/http_client.h"
 #include "sources/kubelet/parse/rfc3339.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,6 +17,31 @@
 #include "net/io_loop.h"
 
 namespace gpulens {
+
+// Why a client was turned away. Closed: the names are values of a metric's attribute.
+enum class Refusal : uint8_t { kLimit, kTimeout, kHeaderSize, kBodySize, kTls, kAuth, kOrigin, kSlow };
+inline constexpr size_t kRefusals = 8;
+inline constexpr const char* kRefusalNames[kRefusals] = {"limit", "timeout", "header_size", "body_size",
+                                                         "tls",   "auth",    "origin",      "slow"};
+
+// Written on the loop, read from any thread. Counters only grow; the gauge is `connections`.
+struct AdmissionStats {
+  std::atomic<uint64_t> connections{0};
+  std::atomic<uint64_t> accepted{0};
+  std::atomic<uint64_t> refused[kRefusals] = {};
+
+  void Refused(Refusal why) noexcept {
+    refused[static_cast<size_t>(why)].fetch_add(1, std::memory_order_relaxed);
+  }
+  uint64_t refusals(Refusal why) const noexcept {
+    return refused[static_cast<size_t>(why)].load(std::memory_order_relaxed);
+  }
+};
+
+struct ServerStats : AdmissionStats {
+  std::atomic<uint64_t> answers[6] = {};  // by the first digit of the status
+  std::atomic<uint64_t> bytes_sent{0};
+};
 
 enum class Phase : uint8_t {
   kRequest,  // a request is expected or has begun: half-open connections stand here

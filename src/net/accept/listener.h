@@ -14,8 +14,8 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
-#include "net/accept/listening_socket.h"
-#include "net/address.h"
+#include "net/blocking/listening_socket.h"
+#include "net/message/address.h"
 #include "net/stream.h"
 
 namespace gpulens {

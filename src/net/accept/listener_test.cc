@@ -6,7 +6,7 @@
 
 #include "base/testing/temp_folder.h"
 #include "net/accept/connection_set.h"
-#include "net/accept/port_owner.h"
+#include "net/blocking/listening_socket.h"
 #include "net/testing/test_client.h"
 
 namespace gpulens {

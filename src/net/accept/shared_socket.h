@@ -7,7 +7,7 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 

@@ -34,8 +34,8 @@ struct WebRules {
   std::shared_ptr<const TlsContext> tls;   // null: plain
   std::string headers = kSafeHeaders;      // whole lines, each with its end
   std::string challenge;                   // WWW-Authenticate's value; empty when nobody is asked
-  std::vector<std::string> allowed_hosts;  // VisitorRule::hosts
-  // VisitorRule::open.
+  std::vector<std::string> allowed_hosts;  // OriginPolicy::hosts
+  // OriginPolicy::open.
   bool open() const noexcept { return !tls && challenge.empty(); }
 };
 
@@ -55,7 +55,7 @@ class Authenticator {
   std::shared_ptr<const WebRules> Rules();
   // Re-reads at once, for a reload command. The old rules stay when this fails.
   Status Reload();
-  // Names by which this machine may be asked for: VisitorRule::hosts.
+  // Names by which this machine may be asked for: OriginPolicy::hosts.
   void AllowHosts(std::vector<std::string> names);
   // The file as it was last read well.
   const WebConfig& config() const noexcept;

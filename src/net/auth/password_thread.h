@@ -13,7 +13,7 @@
 #include <optional>
 #include <thread>
 
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 

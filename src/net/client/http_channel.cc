@@ -6,7 +6,7 @@
 #include <array>
 #include <span>
 
-#include "net/client/request_fields.h"
+#include "net/message/http_fields.h"
 
 namespace gpulens {
 namespace {

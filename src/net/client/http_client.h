@@ -15,27 +15,14 @@
 
 #include "base/clock.h"
 #include "base/ref.h"
-#include "net/client/http_response.h"
-#include "net/client/http_url.h"
+#include "net/blocking/blocking_post.h"
 #include "net/io_loop.h"
+#include "net/message/address.h"
+#include "net/message/http_fields.h"
+#include "net/message/http_parser.h"
 #include "net/tls.h"
 
 namespace gpulens {
-
-enum class HttpFailure : uint8_t {
-  kNone,
-  kConnect,   // no such host, refused, unreachable
-  kTls,       // handshake, certificates
-  kTimeout,   // no whole answer in time
-  kAuth,      // 401, 403
-  kStatus,    // any other answer than 200, to a Post than 2xx
-  kTooLarge,  // head or body above its limit
-  kProtocol,  // no HTTP, damaged or cut
-};
-inline constexpr size_t kHttpFailures = 8;
-// "connect", as it stands in metrics.
-std::string_view HttpFailureName(HttpFailure failure) noexcept;
-Code HttpFailureCode(HttpFailure failure) noexcept;
 
 // How it went. A plain value.
 struct HttpReply {
@@ -126,11 +113,11 @@ class HttpClient {
   IoLoop& loop_;
 };
 
-// Appends "Name: value\r\n". kInvalidArgument when `name` is no field name, is one of those that the
-// client sets itself (Connection, Content-Length, Host, Transfer-Encoding and the like), or `value` has a
-// control byte.
-Status AddRequestField(std::string& headers, std::string_view name, std::string_view value);
-// Appends an Authorization field of user and password.
-void AddBasicAuth(std::string& headers, std::string_view user, std::string_view password);
+// A SecurePost: runs a loop of its own on the calling thread and checks certificates against the machine's CA
+// files (net/tls.h). The timeout is that of the whole request; with `request.on_body` it is twelve times
+// that, and a response that announces more than 64 MiB at once is refused.
+Result<BlockingReply> PostOverTls(const BlockingPost::Request& request, Duration timeout);
+// Sets PostOverTls as the SecurePost.
+void LinkSecurePost() noexcept;
 
 }  // namespace gpulens

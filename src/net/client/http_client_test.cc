@@ -6,9 +6,9 @@
 #include <atomic>
 
 #include "base/testing/temp_folder.h"
-#include "net/client/http_channel_testing.h"
-#include "net/client/request_fields.h"
+#include "net/message/http_fields.h"
 #include "net/testing/certificates.h"
+#include "net/testing/http_channel_fixture.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 
@@ -21,7 +21,7 @@ using testing::Answer200;
 using ::testing::HasSubstr;
 using testing::ScriptedServer;
 using ::testing::StartsWith;
-using testing::Tls;
+using testing::TlsFixture;
 using Turn = ScriptedServer::Turn;
 
 class HttpClientTest : public testing::HttpChannelTest {};
@@ -243,7 +243,7 @@ TEST_F(HttpClientTest, DoneMayAskAgainAndDestroy) {
 }
 
 TEST_F(HttpClientTest, ChecksCertificates) {
-  Tls tls;
+  TlsFixture tls;
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Answer200("secret")}; },
                         tls.Server({"127.0.0.1", "localhost"}));
   Open(server.Url("/"));
@@ -266,7 +266,7 @@ TEST_F(HttpClientTest, ChecksCertificates) {
 }
 
 TEST_F(HttpClientTest, ShowsItsOwnCertificate) {
-  Tls tls;
+  TlsFixture tls;
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Answer200("x")}; },
                         tls.Server({"127.0.0.1"}, true));
   Open(server.Url("/"));
@@ -279,7 +279,7 @@ TEST_F(HttpClientTest, ShowsItsOwnCertificate) {
 }
 
 TEST_F(HttpClientTest, TlsToAPlainServerAndPlainToTls) {
-  Tls tls;
+  TlsFixture tls;
   ScriptedServer plain(
       [](int, int, const std::string&) { return Turn{.answer = "HTTP/1.1 400 Bad\r\n\r\n"}; });
   Open("https://" + plain.endpoint().ToString() + "/");

@@ -8,8 +8,7 @@
 
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "net/client/http_channel_testing.h"
-#include "net/client/post_server_testing.h"
+#include "net/testing/http_channel_fixture.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 
@@ -22,11 +21,11 @@ using testing::Answer200;
 using ::testing::AnyOf;
 using testing::Eventually;
 using ::testing::HasSubstr;
-using testing::PostServer;
+using testing::ScriptedServer;
 using ::testing::StartsWith;
-using testing::Tls;
+using testing::TlsFixture;
 using Body = std::shared_ptr<const std::string>;
-using Peer = PostServer::Peer;
+using Peer = ScriptedServer::Peer;
 
 Body Text(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
 
@@ -68,7 +67,7 @@ class HttpPostTest : public testing::HttpChannelTest {
 
 TEST_F(HttpPostTest, Any2xxIsSuccess) {
   std::vector<std::string> seen;
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     for (const char* answer :
          {"HTTP/1.1 200 OK\r\nContent-Type: a/json\r\nContent-Length: 2\r\n\r\nok",
           "HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
@@ -95,7 +94,7 @@ TEST_F(HttpPostTest, Any2xxIsSuccess) {
 
 TEST_F(HttpPostTest, ABodyMayBeEmptyOrMissing) {
   std::atomic<int> empty = 0;
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     for (std::string head; !(head = peer.Head()).empty(); peer.Write(Answer200("x"))) {
       if (head.find("\r\nContent-Length: 0\r\n\r\n") != std::string::npos) ++empty;
     }
@@ -108,7 +107,7 @@ TEST_F(HttpPostTest, ABodyMayBeEmptyOrMissing) {
 }
 
 // Takes everything and says whether it was what was meant.
-PostServer::Script Compare(const Body& wanted) {
+ScriptedServer::Script Compare(const Body& wanted) {
   return [wanted](Peer& peer, int) {
     std::mt19937 random(7);
     for (std::string head; !(head = peer.Head()).empty();) {
@@ -121,7 +120,7 @@ PostServer::Script Compare(const Body& wanted) {
 TEST_F(HttpPostTest, LargeBodiesArriveAsTheyAre) {
   for (size_t size : {size_t{10} << 20, (size_t{1} << 20) + 1, size_t{16384}, size_t{16383}}) {
     Body body = Noise(size);
-    PostServer server(Compare(body));
+    ScriptedServer server(Compare(body));
     Open(server.Url("/"));
     for (int i = 0; i < 2; ++i) EXPECT_EQ(Post(body).body, "same") << size;
     EXPECT_EQ(server.connections(), 1);
@@ -129,11 +128,11 @@ TEST_F(HttpPostTest, LargeBodiesArriveAsTheyAre) {
 }
 
 TEST_F(HttpPostTest, LargeBodiesArriveOverTls) {
-  Tls tls;
+  TlsFixture tls;
   auto trusting = tls.Client(tls.Trusting(tls.ca));
   for (size_t size : {size_t{10} << 20, (size_t{1} << 20) + 1, size_t{16384}, size_t{16000}}) {
     Body body = Noise(size);
-    PostServer server(Compare(body), tls.Server({"127.0.0.1"}));
+    ScriptedServer server(Compare(body), tls.Server({"127.0.0.1"}));
     Open(server.Url("/"));
     for (int i = 0; i < 2; ++i) {
       HttpReply reply = Post(body, seconds(20), trusting);
@@ -146,14 +145,14 @@ TEST_F(HttpPostTest, LargeBodiesArriveOverTls) {
 TEST_F(HttpPostTest, LargeBodiesArriveOverAUnixSocket) {
   testing::TempFolder folder;
   Body body = Noise(10u << 20);
-  PostServer server(Compare(body), nullptr, "unix:" + folder.path() + "/s");
+  ScriptedServer server(Compare(body), nullptr, "unix:" + folder.path() + "/s");
   Open("http://node/v1/logs", {}, folder.path() + "/s");
   for (int i = 0; i < 2; ++i) EXPECT_EQ(Post(body).body, "same");
   EXPECT_EQ(server.connections(), 1);
 }
 
 TEST_F(HttpPostTest, ARefusalSaysWhyAndKeepsTheConnection) {
-  PostServer server([](Peer& peer, int) {
+  ScriptedServer server([](Peer& peer, int) {
     for (const std::string& answer :
          {Answer("503 Busy", "later", "Retry-After: 120\r\nContent-Type: text/plain\r\n"),
           Answer("401 No", "who?"), Answer("302 Found", "", "Location: /services/SECRET/\r\n"),
@@ -183,7 +182,7 @@ TEST_F(HttpPostTest, ARefusalSaysWhyAndKeepsTheConnection) {
 }
 
 TEST_F(HttpPostTest, AGetIsToldWhenToComeAgainToo) {
-  PostServer server([](Peer& peer, int) {
+  ScriptedServer server([](Peer& peer, int) {
     peer.Head();
     peer.Write(Answer("429 Slow", "body", "Retry-After: 9\r\n"));
     peer.Linger();
@@ -207,7 +206,7 @@ TEST_F(HttpPostTest, AStatusCountsWhateverItsBodyDoes) {
       {"HTTP/1.1 400 Bad\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n?\r\n", "abc"},
       {"HTTP/1.0 400 Bad\r\n\r\nabc", "abc"},
   };
-  PostServer server([&](Peer& peer, int connection) {
+  ScriptedServer server([&](Peer& peer, int connection) {
     peer.Body(peer.Head());
     peer.Write(kCases[connection].answer);
   });
@@ -224,7 +223,7 @@ TEST_F(HttpPostTest, AStatusCountsWhateverItsBodyDoes) {
 
 TEST_F(HttpPostTest, AStatusCountsWhenItsBodyNeverEnds) {
   std::atomic<bool> endless = false;
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     peer.Body(peer.Head());
     peer.Write("HTTP/1.1 400 Bad\r\n\r\nabc");
     if (!endless) return peer.Sit();
@@ -242,7 +241,7 @@ TEST_F(HttpPostTest, AStatusCountsWhenItsBodyNeverEnds) {
 }
 
 TEST_F(HttpPostTest, ASuccessThatCannotBeReadIsNone) {
-  PostServer server([](Peer& peer, int connection) {
+  ScriptedServer server([](Peer& peer, int connection) {
     peer.Body(peer.Head());
     if (connection == 0) peer.Write("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n");
     if (connection == 1) peer.Write("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc");
@@ -261,7 +260,7 @@ TEST_F(HttpPostTest, ASuccessThatCannotBeReadIsNone) {
 
 // A server that refuses a body before its end, and hangs up at once: the kernel answers the rest with a
 // reset.
-PostServer::Script RefuseAfter(std::vector<size_t> bytes) {
+ScriptedServer::Script RefuseAfter(std::vector<size_t> bytes) {
   return [bytes](Peer& peer, int connection) {
     peer.Head();
     peer.Some(bytes[static_cast<size_t>(connection) % bytes.size()]);
@@ -270,7 +269,7 @@ PostServer::Script RefuseAfter(std::vector<size_t> bytes) {
 }
 
 TEST_F(HttpPostTest, AnEarlyRefusalIsHeard) {
-  PostServer server(RefuseAfter({0, 1, 100'000, 1u << 20, 20u << 20}));
+  ScriptedServer server(RefuseAfter({0, 1, 100'000, 1u << 20, 20u << 20}));
   Open(server.Url("/"));
   for (int i = 0; i < 25; ++i) {
     HttpReply reply = Post(Large());
@@ -282,8 +281,8 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeard) {
 
 TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverAUnixSocket) {
   testing::TempFolder folder;
-  PostServer server(RefuseAfter({0, 1, 100'000, 1u << 20, 20u << 20}), nullptr,
-                    "unix:" + folder.path() + "/s");
+  ScriptedServer server(RefuseAfter({0, 1, 100'000, 1u << 20, 20u << 20}), nullptr,
+                        "unix:" + folder.path() + "/s");
   Open("http://node/", {}, folder.path() + "/s");
   for (int i = 0; i < 25; ++i) {
     HttpReply reply = Post(Large());
@@ -292,9 +291,9 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverAUnixSocket) {
 }
 
 TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverTls) {
-  Tls tls;
+  TlsFixture tls;
   auto trusting = tls.Client(tls.Trusting(tls.ca));
-  PostServer server(
+  ScriptedServer server(
       [](Peer& peer, int) {
         peer.Head();
         peer.Some(1u << 20);
@@ -313,12 +312,12 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverTls) {
 
 TEST_F(HttpPostTest, ARefusalAndAResetThatComeTogetherAreHeard) {
   // The loop is held until both are there, so that the client meets them in one turn.
-  Tls tls;
+  TlsFixture tls;
   auto trusting = tls.Client(tls.Trusting(tls.ca));
   testing::TempFolder folder;
   for (std::string way : {"http", "https", "unix"}) {
     std::atomic<bool> begun = false, go = false;
-    PostServer server(
+    ScriptedServer server(
         [&](Peer& peer, int) {
           peer.Head();
           begun = true;
@@ -351,7 +350,7 @@ TEST_F(HttpPostTest, ARefusalAndAResetThatComeTogetherAreHeard) {
 
 TEST_F(HttpPostTest, WhatIsRefusedIsNotSentToTheEnd) {
   std::atomic<size_t> bytes = 0;
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     peer.Head();
     peer.Write("HTTP/1.1 400 Bad\r\nContent-Length: 3\r\n\r\nab");
     // A slow reader, so that the client meets the refusal before its end.
@@ -368,7 +367,7 @@ TEST_F(HttpPostTest, WhatIsRefusedIsNotSentToTheEnd) {
 
 TEST_F(HttpPostTest, ARefusalIsHeardFromAServerThatReadsNothing) {
   std::string why(5u << 20, 'w');
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     peer.Head();
     peer.Write(Answer("400 Bad", why));
     peer.Sit();
@@ -381,10 +380,10 @@ TEST_F(HttpPostTest, ARefusalIsHeardFromAServerThatReadsNothing) {
 
 TEST_F(HttpPostTest, BothSidesMayTalkAtOnce) {
   // The server reads on only when all of its answer has been taken, so neither side may wait for the other.
-  Tls tls;
+  TlsFixture tls;
   auto trusting = tls.Client(tls.Trusting(tls.ca));
   for (bool secret : {false, true}) {
-    PostServer server(
+    ScriptedServer server(
         [](Peer& peer, int) {
           std::string head = peer.Head(), answer = Answer200(std::string(20u << 20, 'a'));
           peer.Write(answer.substr(0, answer.size() - 1));
@@ -406,7 +405,7 @@ TEST_F(HttpPostTest, BothSidesMayTalkAtOnce) {
 }
 
 TEST_F(HttpPostTest, AnInterimAnswerIsNoReasonToStop) {
-  PostServer server([](Peer& peer, int) {
+  ScriptedServer server([](Peer& peer, int) {
     std::string head = peer.Head();
     peer.Write("HTTP/1.1 100 Continue\r\n\r\n");
     peer.Write(Answer200(peer.Body(head) == *Large() ? "same" : "different"));
@@ -417,7 +416,7 @@ TEST_F(HttpPostTest, AnInterimAnswerIsNoReasonToStop) {
 }
 
 TEST_F(HttpPostTest, AnAnswerBeforeTheEndIsTheAnswer) {
-  PostServer server([](Peer& peer, int connection) {
+  ScriptedServer server([](Peer& peer, int connection) {
     std::string head = peer.Head();
     peer.Write(Answer200(std::to_string(connection)));
     peer.Linger();
@@ -428,7 +427,7 @@ TEST_F(HttpPostTest, AnAnswerBeforeTheEndIsTheAnswer) {
 }
 
 TEST_F(HttpPostTest, AServerThatHangsUpInTheMiddleIsAFailure) {
-  PostServer server([](Peer& peer, int connection) {
+  ScriptedServer server([](Peer& peer, int connection) {
     peer.Head();
     peer.Some(100'000);
     if (connection % 3 == 1) peer.CloseWithReset();
@@ -445,7 +444,7 @@ TEST_F(HttpPostTest, AServerThatHangsUpInTheMiddleIsAFailure) {
 
 TEST_F(HttpPostTest, AKeptConnectionThatHasEndedIsReplaced) {
   std::atomic<int> whole = 0;
-  PostServer server([&](Peer& peer, int connection) {
+  ScriptedServer server([&](Peer& peer, int connection) {
     std::string head = peer.Head();
     if (peer.Body(head) == *Large()) ++whole;
     // Also with words that nobody asked for, as servers do that are tired of waiting.
@@ -465,7 +464,7 @@ TEST_F(HttpPostTest, AKeptConnectionThatHasEndedIsReplaced) {
 
 TEST_F(HttpPostTest, WhatLiesThereBeforeTheRequestIsNoAnswer) {
   std::atomic<bool> go = false;
-  PostServer server([&](Peer& peer, int connection) {
+  ScriptedServer server([&](Peer& peer, int connection) {
     peer.Body(peer.Head());
     peer.Write(Answer200(std::to_string(connection)));
     EXPECT_TRUE(Eventually([&] { return go.load(); }));
@@ -484,7 +483,7 @@ TEST_F(HttpPostTest, WhatLiesThereBeforeTheRequestIsNoAnswer) {
 
 TEST_F(HttpPostTest, AKeptConnectionThatDiesAtTheRequestIsReplacedOnce) {
   std::atomic<int> heads = 0;
-  PostServer server([&](Peer& peer, int connection) {
+  ScriptedServer server([&](Peer& peer, int connection) {
     for (int exchange = 0;; ++exchange) {
       std::string head = peer.Head();
       if (head.empty()) return;
@@ -509,7 +508,7 @@ TEST_F(HttpPostTest, AKeptConnectionThatDiesAtTheRequestIsReplacedOnce) {
 }
 
 TEST_F(HttpPostTest, TheDeadlineHoldsWhateverTheServerDoes) {
-  PostServer server([&](Peer& peer, int connection) {
+  ScriptedServer server([&](Peer& peer, int connection) {
     if (connection == 0) return peer.Sit();
     std::string head = peer.Head();
     peer.Body(head);
@@ -529,7 +528,7 @@ TEST_F(HttpPostTest, TheDeadlineHoldsWhateverTheServerDoes) {
 
 TEST_F(HttpPostTest, AChannelMayEndInTheMiddle) {
   std::atomic<int> begun = 0;
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     peer.Head();
     ++begun;
     peer.Sit();
@@ -551,7 +550,7 @@ TEST_F(HttpPostTest, AChannelMayEndInTheMiddle) {
 }
 
 TEST_F(HttpPostTest, DoneHasTheBodyBackAndMayPostAgainOrDestroy) {
-  PostServer server([](Peer& peer, int) {
+  ScriptedServer server([](Peer& peer, int) {
     for (std::string head; !(head = peer.Head()).empty();) peer.Write(Answer200(peer.Body(head)));
   });
   auto body = std::make_shared<std::string>("one");
@@ -577,7 +576,7 @@ TEST_F(HttpPostTest, DoneHasTheBodyBackAndMayPostAgainOrDestroy) {
 
 TEST_F(HttpPostTest, AGetAfterAPostIsAGet) {
   std::vector<std::string> heads;
-  PostServer server([&](Peer& peer, int) {
+  ScriptedServer server([&](Peer& peer, int) {
     for (std::string head; !(head = peer.Head()).empty(); peer.Write(Answer200("x"))) {
       peer.Body(head);
       heads.push_back(head);
@@ -592,8 +591,8 @@ TEST_F(HttpPostTest, AGetAfterAPostIsAGet) {
 }
 
 TEST_F(HttpPostTest, ACertificateThatIsMissingIsAFailureOfTls) {
-  Tls tls;
-  PostServer server([](Peer& peer, int) { peer.Linger(); }, tls.Server({"127.0.0.1"}, true));
+  TlsFixture tls;
+  ScriptedServer server([](Peer& peer, int) { peer.Linger(); }, tls.Server({"127.0.0.1"}, true));
   Open(server.Url("/"));
   auto without = tls.Client(tls.Trusting(tls.ca));
   EXPECT_EQ(Post(Text("x"), seconds(20), without).failure, HttpFailure::kTls);
@@ -627,7 +626,7 @@ struct Steady {
 TEST_F(HttpPostTest, SteadyPostsAllocateNothing) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted in this build";
   for (bool busy : {false, true}) {
-    PostServer server([&](Peer& peer, int) {
+    ScriptedServer server([&](Peer& peer, int) {
       for (std::string head; !(head = peer.Head()).empty();) {
         peer.Body(head);
         peer.Write(busy ? Answer("503 x", "busy", "Retry-After: 5\r\n") : "HTTP/1.1 204 x\r\n\r\n");

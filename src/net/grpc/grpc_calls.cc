@@ -4,7 +4,7 @@
 
 #include "base/parse.h"
 #include "net/grpc/grpc_connection.h"
-#include "net/http/http_message.h"
+#include "net/message/http_message.h"
 
 namespace gpulens {
 

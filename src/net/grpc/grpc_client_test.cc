@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "base/testing/temp_folder.h"
-#include "net/client/post_server_testing.h"
+#include "net/testing/scripted_server.h"
 #include "net/grpc/grpc_message.h"
 #include "net/grpc/grpc_testing.h"
 #include "net/http2/http2_frames_testing.h"
@@ -142,7 +142,7 @@ TEST(GrpcClient, WantsHttp2AgreedOn) {
   TlsServerOptions rules;
   rules.certificate.text = pem.certificate;
   rules.key.text = pem.key;
-  PostServer server([](PostServer::Peer& peer, int) { peer.Head(); }, *TlsContext::Server(rules));
+  ScriptedServer server([](ScriptedServer::Peer& peer, int) { peer.Head(); }, *TlsContext::Server(rules));
   GrpcWorld world;
   GrpcTarget target;
   target.url = *ParseHttpUrl(server.Url("/"));
@@ -188,7 +188,7 @@ std::string ClaimsSize(uint32_t size) {
 }
 
 TEST_P(Servers, AreUnderstood) {
-  PostServer server([](PostServer::Peer& peer, int) {
+  ScriptedServer server([](ScriptedServer::Peer& peer, int) {
     peer.Some(100);
     peer.Write(Frame(kSettings, 0, 0) + GetParam().bytes);
     peer.Some(10'000'000);
@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(GrpcClient, UnpacksWhatAServerPacks) {
   const std::string member(
       "\037\213\010\000\000\000\000\000\002\003\313\317\006\000\107\335\334\171\002\000\000\000", 22);
-  PostServer server([&](PostServer::Peer& peer, int) {
+  ScriptedServer server([&](ScriptedServer::Peer& peer, int) {
     peer.Some(100);
     peer.Write(Frame(kSettings, 0, 0) + kPackedGood + Packed(member) + kTrailers);
     peer.Some(10'000'000);
@@ -269,7 +269,7 @@ TEST(GrpcClient, UnpacksWhatAServerPacks) {
 
 // A stream that was surely not seen is sent again, once.
 TEST(GrpcClient, RefusedStreamsAreSentAgainOnce) {
-  PostServer server([](PostServer::Peer& peer, int) {
+  ScriptedServer server([](ScriptedServer::Peer& peer, int) {
     peer.Some(100);
     peer.Write(Frame(kSettings, 0, 0) + Frame(kReset, 0, 1, Number(7)));
     peer.Write(Frame(kReset, 0, 3, Number(7)));
@@ -284,7 +284,7 @@ TEST(GrpcClient, RefusedStreamsAreSentAgainOnce) {
 }
 
 TEST(GrpcClient, AGoawayMovesCallsToANewConnection) {
-  PostServer server([](PostServer::Peer& peer, int connection) {
+  ScriptedServer server([](ScriptedServer::Peer& peer, int connection) {
     peer.Some(100);
     if (connection == 0) {
       peer.Write(Frame(kSettings, 0, 0) + Frame(kGoaway, 0, 0, Number(0) + Number(0)));

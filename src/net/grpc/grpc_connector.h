@@ -8,8 +8,8 @@
 
 #include "base/clock.h"
 #include "base/ref.h"
-#include "net/client/http_url.h"
 #include "net/io_loop.h"
+#include "net/message/address.h"
 #include "net/stream.h"
 #include "net/tls.h"
 

@@ -16,7 +16,7 @@
 
 #include "base/fd.h"
 #include "base/ref.h"
-#include "net/accept/limits.h"
+#include "net/accept/connection_set.h"
 #include "net/auth/authenticator.h"
 #include "net/grpc/grpc_status.h"
 #include "net/http2/http2_session.h"

@@ -4,7 +4,6 @@
 #include <memory>
 
 #include "net/accept/connection_set.h"
-#include "net/accept/limits.h"
 #include "net/accept/listener.h"
 #include "net/auth/authenticator.h"
 #include "net/stream.h"

@@ -7,8 +7,8 @@
 #include <memory>
 
 #include "base/fd.h"
-#include "net/http/http_message.h"
 #include "net/io_loop.h"
+#include "net/message/http_message.h"
 
 namespace gpulens {
 

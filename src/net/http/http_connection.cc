@@ -157,11 +157,11 @@ void HttpConnection::OnRequest() {
     if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
     rules_ = std::move(rules);
   }
-  const Visitor visitor = CheckVisitor(
-      SaysOf(request), {.arrival = arrival_, .open = rules_->open(), .hosts = &rules_->allowed_hosts});
-  if (visitor != Visitor::kWelcome) {
+  const OriginCheck check = CheckOrigin(
+      OriginOf(request), {.arrival = arrival_, .open = rules_->open(), .hosts = &rules_->allowed_hosts});
+  if (check != OriginCheck::kAllowed) {
     shared_.stats.Refused(Refusal::kOrigin);
-    return Deny(HttpResponse::Text(403, std::string(WhyNotWelcome(visitor))));
+    return Deny(HttpResponse::Text(403, std::string(OriginRefusal(check))));
   }
   if (!shared_.authenticator || shared_.handler.IsForAll(request)) return Validate(Access::kGranted);
   Access access = shared_.authenticator->Check(

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "net/accept/connection_set.h"
-#include "net/accept/visitor.h"
 #include "net/http/http_body_files.h"
-#include "net/http/http_parser.h"
 #include "net/http/http_server.h"
+#include "net/message/http_parser.h"
+#include "net/message/request_origin.h"
 #include "net/stream.h"
 
 namespace gpulens {

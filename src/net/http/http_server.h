@@ -13,10 +13,10 @@
 
 #include "base/fd.h"
 #include "base/ref.h"
-#include "net/accept/limits.h"
+#include "net/accept/connection_set.h"
 #include "net/auth/authenticator.h"
-#include "net/http/http_message.h"
 #include "net/io_loop.h"
+#include "net/message/http_parser.h"
 
 namespace gpulens {
 

@@ -9,7 +9,7 @@
 #include <atomic>
 
 #include "base/check.h"
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens::testing {
 namespace {

@@ -9,7 +9,9 @@
 #include "base/parse.h"
 
 namespace gpulens::testing {
+namespace {
 
+// OpenSSL's own socket writes without MSG_NOSIGNAL.
 void BlockSigpipe() noexcept {
   sigset_t pipe;
   sigemptyset(&pipe);
@@ -17,36 +19,81 @@ void BlockSigpipe() noexcept {
   ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
 }
 
-struct ScriptedServer::Peer {
-  UniqueFd fd;
-  SSL* ssl = nullptr;
-  std::thread thread;
+// The Content-Length of a head; 0 without.
+size_t BodyBytes(std::string_view head) {
+  constexpr std::string_view kName = "\r\nContent-Length: ";
+  const size_t at = head.find(kName);
+  if (at == head.npos) return 0;
+  std::string_view rest = head.substr(at + kName.size());
+  return ParseInt<size_t>(TakeUntil(rest, '\r')).value_or(0);
+}
 
-  ~Peer() { SSL_free(ssl); }
-  ssize_t Read(char* into, size_t size) {
-    return ssl ? SSL_read(ssl, into, static_cast<int>(size)) : ::recv(fd.get(), into, size, 0);
-  }
-  bool Write(const char* from, size_t size) {
-    while (size > 0) {
-      ssize_t n =
-          ssl ? SSL_write(ssl, from, static_cast<int>(size)) : ::send(fd.get(), from, size, MSG_NOSIGNAL);
-      if (n <= 0) return false;
-      from += n;
-      size -= static_cast<size_t>(n);
-    }
-    return true;
-  }
-  bool WriteInSteps(const std::string& bytes, size_t step) {
-    if (step == 0) step = bytes.size();
-    for (size_t at = 0; at < bytes.size(); at += step) {
-      if (!Write(bytes.data() + at, std::min(step, bytes.size() - at))) return false;
-    }
-    return true;
-  }
-};
+}  // namespace
 
-ScriptedServer::ScriptedServer(Play play, std::shared_ptr<const TlsContext> tls, const std::string& listen)
-    : play_(std::move(play)), tls_(std::move(tls)) {
+ScriptedServer::Peer::~Peer() { SSL_free(ssl_); }
+
+bool ScriptedServer::Peer::Fill(size_t step) {
+  const size_t had = seen_.size();
+  seen_.resize(had + step);
+  const ssize_t n =
+      ssl_ ? SSL_read(ssl_, &seen_[had], static_cast<int>(step)) : ::recv(fd_.get(), &seen_[had], step, 0);
+  seen_.resize(had + static_cast<size_t>(std::max<ssize_t>(n, 0)));
+  return n > 0;
+}
+
+std::string ScriptedServer::Peer::Head() {
+  size_t end;
+  while ((end = seen_.find("\r\n\r\n")) == std::string::npos) {
+    if (!Fill(4096)) return {};
+  }
+  std::string head = seen_.substr(0, end + 4);
+  seen_.erase(0, end + 4);
+  return head;
+}
+
+std::string ScriptedServer::Peer::Body(const std::string& head, size_t step) {
+  const size_t size = BodyBytes(head);
+  while (seen_.size() < size && Fill(step)) {
+  }
+  std::string body = seen_.substr(0, size);
+  seen_.erase(0, body.size());
+  return body;
+}
+
+void ScriptedServer::Peer::Some(size_t size) {
+  while (seen_.size() < size && Fill(4096)) {
+  }
+}
+
+bool ScriptedServer::Peer::Write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t n = ssl_ ? SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size()))
+                           : ::send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (n <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  return true;
+}
+
+size_t ScriptedServer::Peer::Linger() {
+  size_t bytes = seen_.size();
+  for (seen_.clear(); Fill(64u << 10); seen_.clear()) bytes += seen_.size();
+  return bytes;
+}
+
+void ScriptedServer::Peer::Sit() {
+  std::unique_lock lock(server_.mutex_);
+  server_.ends_.wait(lock, [&] { return server_.stopping_.load(); });
+}
+
+void ScriptedServer::Peer::CloseWithReset() {
+  linger off{1, 0};
+  ::setsockopt(fd_.get(), SOL_SOCKET, SO_LINGER, &off, sizeof off);
+}
+
+ScriptedServer::ScriptedServer(Script script, std::shared_ptr<const TlsContext> tls,
+                               const std::string& listen)
+    : script_(std::move(script)), tls_(std::move(tls)) {
   auto to = ParseListenAddress(listen);
   CHECK(to.ok());
   sockaddr_storage address{};
@@ -60,17 +107,26 @@ ScriptedServer::ScriptedServer(Play play, std::shared_ptr<const TlsContext> tls,
   thread_ = std::thread([this] { Accept(); });
 }
 
+ScriptedServer::ScriptedServer(Play play, std::shared_ptr<const TlsContext> tls, const std::string& listen)
+    : ScriptedServer(
+          Script([this, play = std::move(play)](Peer& peer, int number) { Perform(play, peer, number); }),
+          std::move(tls), listen) {}
+
 ScriptedServer::~ScriptedServer() {
-  stopping_ = true;
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  ends_.notify_all();
   ::shutdown(listener_.get(), SHUT_RDWR);
   thread_.join();
   DropConnections();
-  for (const auto& peer : peers_) peer->thread.join();
+  for (const auto& peer : peers_) peer->thread_.join();
 }
 
 void ScriptedServer::DropConnections() {
   std::lock_guard lock(mutex_);
-  for (const auto& peer : peers_) ::shutdown(peer->fd.get(), SHUT_RDWR);
+  for (const auto& peer : peers_) ::shutdown(peer->fd_.get(), SHUT_RDWR);
 }
 
 std::string ScriptedServer::Url(const std::string& path) const {
@@ -84,74 +140,49 @@ std::vector<std::string> ScriptedServer::requests() const {
 
 void ScriptedServer::Accept() {
   while (!stopping_) {
-    int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
+    const int fd = ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC);
     if (fd < 0) continue;
-    auto peer = std::make_unique<Peer>();
-    peer->fd.reset(fd);
     std::lock_guard lock(mutex_);
-    Peer& kept = *peers_.emplace_back(std::move(peer));
-    kept.thread = std::thread([this, &kept, number = connections_++] { Serve(kept, number); });
+    Peer& kept = *peers_.emplace_back(new Peer(*this, fd));
+    kept.thread_ = std::thread([this, &kept, number = connections_++] { Serve(kept, number); });
   }
 }
-
-namespace {
-// What Content-Length says in this head; 0 without.
-size_t BodyBytes(std::string_view head) {
-  constexpr std::string_view kName = "\r\nContent-Length: ";
-  const size_t at = head.find(kName);
-  if (at == head.npos) return 0;
-  std::string_view rest = head.substr(at + kName.size());
-  return ParseInt<size_t>(TakeUntil(rest, '\r')).value_or(0);
-}
-
-}  // namespace
 
 void ScriptedServer::Serve(Peer& peer, int number) {
   BlockSigpipe();
+  bool good = true;
   if (tls_) {
-    peer.ssl = SSL_new(static_cast<SSL_CTX*>(tls_->native()));
-    SSL_set_fd(peer.ssl, peer.fd.get());
-    if (SSL_accept(peer.ssl) != 1) {
-      ::shutdown(peer.fd.get(), SHUT_RDWR);
-      return;
-    }
+    peer.ssl_ = SSL_new(static_cast<SSL_CTX*>(tls_->native()));
+    SSL_set_fd(peer.ssl_, peer.fd_.get());
+    good = SSL_accept(peer.ssl_) == 1;
   }
-  std::string seen;
-  char buffer[4096];
+  if (good) script_(peer, number);
+  if (tls_ && good) SSL_shutdown(peer.ssl_);
+  std::lock_guard lock(mutex_);
+  peer.fd_.reset();
+  ++closed_;
+}
+
+void ScriptedServer::Perform(const Play& play, Peer& peer, int number) {
   for (int exchange = 0;; ++exchange) {
-    size_t end;
-    while ((end = seen.find("\r\n\r\n")) == std::string::npos) {
-      ssize_t n = peer.Read(buffer, sizeof buffer);
-      if (n <= 0) return;
-      seen.append(buffer, static_cast<size_t>(n));
-    }
-    const size_t whole = end + 4 + BodyBytes(std::string_view(seen).substr(0, end));
-    while (seen.size() < whole) {
-      ssize_t n = peer.Read(buffer, sizeof buffer);
-      if (n <= 0) return;
-      seen.append(buffer, static_cast<size_t>(n));
-    }
-    std::string request = seen.substr(0, whole);
-    seen.erase(0, whole);
+    std::string request = peer.Head();
+    if (request.empty()) return;
+    const std::string body = peer.Body(request);
+    if (body.size() < BodyBytes(request)) return;
+    request += body;
     {
       std::lock_guard lock(mutex_);
       requests_.push_back(request);
     }
-    Turn turn = play_(number, exchange, request);
-    while (peer.WriteInSteps(turn.answer, turn.step) && turn.endless) {
-    }
-    if (turn.reset) {
-      linger off{1, 0};
-      ::setsockopt(peer.fd.get(), SOL_SOCKET, SO_LINGER, &off, sizeof off);
-      std::lock_guard lock(mutex_);
-      peer.fd.reset();
-      return;
-    }
-    if (turn.close) {
-      if (peer.ssl) SSL_shutdown(peer.ssl);
-      ::shutdown(peer.fd.get(), SHUT_RDWR);
-      return;
-    }
+    const Turn turn = play(number, exchange, request);
+    const size_t step = turn.step ? turn.step : std::max<size_t>(turn.answer.size(), 1);
+    bool more = true;
+    do {
+      for (size_t at = 0; more && at < turn.answer.size(); at += step)
+        more = peer.Write(std::string_view(turn.answer).substr(at, step));
+    } while (more && turn.endless);
+    if (turn.reset) peer.CloseWithReset();
+    if (turn.reset || turn.close) return;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "net/address.h"
+#include "net/message/address.h"
 #include "net/testing/certificates.h"
 
 namespace gpulens::testing {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/parse.h"
-#include "net/accept/visitor.h"
+#include "net/message/request_origin.h"
 
 namespace gpulens {
 
@@ -155,13 +155,13 @@ void WebSocketConnection::OnRequest() {
   if (request.Header("Sec-WebSocket-Version") != "13") {
     return Refuse(426, "This server supports WebSocket version 13.", "Sec-WebSocket-Version: 13\r\n");
   }
-  const Visitor visitor = CheckVisitor(SaysOf(request), {.arrival = ArrivalAt(stream_.local()),
-                                                         .open = rules_->open(),
-                                                         .hosts = &rules_->allowed_hosts,
-                                                         .origins = &shared_.allowed_origins});
-  if (visitor != Visitor::kWelcome) {
+  const OriginCheck check = CheckOrigin(OriginOf(request), {.arrival = ArrivalAt(stream_.local()),
+                                                            .open = rules_->open(),
+                                                            .hosts = &rules_->allowed_hosts,
+                                                            .origins = &shared_.allowed_origins});
+  if (check != OriginCheck::kAllowed) {
     shared_.stats.Refused(Refusal::kOrigin);
-    return Refuse(403, std::string(WhyNotWelcome(visitor)));
+    return Refuse(403, std::string(OriginRefusal(check)));
   }
   if (!shared_.authenticator) return Upgrade();
   state_ = State::kAccess;

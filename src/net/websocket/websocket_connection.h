@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "net/accept/connection_set.h"
-#include "net/http/http_parser.h"
+#include "net/message/http_parser.h"
 #include "net/stream.h"
 #include "net/websocket/websocket_frame.h"
 #include "net/websocket/websocket_server.h"

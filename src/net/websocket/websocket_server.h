@@ -12,10 +12,10 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
-#include "net/accept/limits.h"
+#include "net/accept/connection_set.h"
 #include "net/auth/authenticator.h"
-#include "net/http/http_message.h"
 #include "net/io_loop.h"
+#include "net/message/http_parser.h"
 
 namespace gpulens {
 

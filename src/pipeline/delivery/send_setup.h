@@ -18,7 +18,7 @@
 #include "delivery/envelope.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {

@@ -13,10 +13,9 @@
 
 #include "base/testing/temp_folder.h"
 #include "base/testing/thread_sanitizer.h"
-#include "net/client/post_server_testing.h"
+#include "net/testing/scripted_server.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/certificates.h"
-#include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 #include "sdk/export/exporter_seat.h"
 #include "wire/otlp/otlp_testing.h"
@@ -34,7 +33,7 @@ using testing::Eventually;
 using testing::Fetch;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::PostServer;
+using testing::ScriptedServer;
 using testing::TempFolder;
 
 constexpr seconds kTimeout(20);
@@ -44,7 +43,7 @@ class Receiver {
  public:
   explicit Receiver(const std::string& listen = "127.0.0.1:0",
                     std::shared_ptr<const TlsContext> tls = nullptr)
-      : server_([this](PostServer::Peer& peer, int) { Serve(peer); }, std::move(tls), listen) {}
+      : server_([this](ScriptedServer::Peer& peer, int) { Serve(peer); }, std::move(tls), listen) {}
 
   void Answer(std::string answer) {
     std::lock_guard lock(mutex_);
@@ -65,7 +64,7 @@ class Receiver {
   std::string Url(const std::string& path = "") const { return server_.Url(path); }
 
  private:
-  void Serve(PostServer::Peer& peer) {
+  void Serve(ScriptedServer::Peer& peer) {
     const std::string head = peer.Head();
     const std::string body = peer.Body(head);
     std::unique_lock lock(mutex_);
@@ -80,7 +79,7 @@ class Receiver {
   std::string answer_ = Answer200("", "Content-Type: application/x-protobuf\r\n");
   std::string head_;
   std::vector<std::string> texts_;
-  PostServer server_;
+  ScriptedServer server_;
 };
 
 std::string InstanceIn(const std::string& text) {
@@ -140,7 +139,7 @@ TEST(ExportToAgent, SendsByItself) {
 TEST(ExportToAgent, ASilentAgentDoesNotHoldUpTheEnd) {
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
-  PostServer silent([](PostServer::Peer& peer, int) { peer.Sit(); }, nullptr, "unix:" + path);
+  ScriptedServer silent([](ScriptedServer::Peer& peer, int) { peer.Sit(); }, nullptr, "unix:" + path);
   Registry registry;
   Counter("jobs", {}, registry).Add(1);
   Exporter exporter = ExportToAgent({.socket = path, .interval = hours(1)}, registry);

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "base/result.h"
-#include "net/plain/plain_server.h"
+#include "net/blocking/blocking_server.h"
 #include "sdk/export/exporter_seat.h"
 #include "sdk/export/metrics_page.h"
 #include "sdk/export/otlp_plan.h"
@@ -22,7 +22,7 @@ class PageJob final : public ExportJob {
 
   Status Open(const Endpoint& at) {
     ASSIGN_OR_RETURN(server_,
-                     PlainServer::Open(at, [this](const HttpRequest& request) { return Page(request); }));
+                     BlockingServer::Open(at, [this](const HttpRequest& request) { return Page(request); }));
     return Ok();
   }
 
@@ -59,7 +59,7 @@ class PageJob final : public ExportJob {
 
   Registry& registry_;
   const AttributeSet resource_;
-  std::unique_ptr<PlainServer> server_;
+  std::unique_ptr<BlockingServer> server_;
   std::mutex mutex_;  // guards what follows
   bool cut_ = false;
 };

@@ -9,7 +9,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "sdk/export/resource.h"
 #include "sdk/export/transport.h"
 

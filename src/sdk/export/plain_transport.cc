@@ -1,7 +1,6 @@
 #include "sdk/export/plain_transport.h"
 
-#include "net/client/request_fields.h"
-#include "net/client/retry_after.h"
+#include "net/message/http_fields.h"
 #include "wire/otlp/otlp_answer.h"
 
 namespace gpulens::sdk {
@@ -33,7 +32,7 @@ Delivered PlainTransport::Send(std::shared_ptr<const std::string> request, Durat
 }
 
 Delivered PlainTransport::SendTo(std::string unix_socket, const std::string& request, Duration timeout) {
-  Result<PlainReply> reply = post_.Send({url_, std::move(unix_socket), headers_, request}, timeout);
+  Result<BlockingReply> reply = post_.Send({url_, std::move(unix_socket), headers_, request}, timeout);
   if (!reply) return {std::move(reply).error()};
   return ValidateOtlpAnswer(reply->status, reply->body, reply->retry_after, RealClock().Now());
 }

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "net/plain/plain_post.h"
+#include "net/blocking/blocking_post.h"
 #include "sdk/export/transport.h"
 
 namespace gpulens::sdk {
@@ -24,7 +24,7 @@ class PlainTransport : public Transport {
  private:
   const HttpUrl url_;
   const std::string headers_;
-  PlainPost post_;
+  BlockingPost post_;
 };
 
 }  // namespace gpulens::sdk

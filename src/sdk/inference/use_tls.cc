@@ -1,6 +1,6 @@
 #include <gpulens/inference.h>
 
-#include "net/plain/secure_post.h"
+#include "net/client/http_client.h"
 
 namespace gpulens {
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "net/address.h"
+#include "net/message/address.h"
 
 namespace gpulens::listening {
 

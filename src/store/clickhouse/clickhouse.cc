@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/url_name.h"
-#include "net/plain/secure_post.h"
+#include "net/blocking/blocking_post.h"
 
 namespace gpulens::clickhouse {
 namespace {
@@ -125,7 +125,7 @@ Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
 }
 
 // What it says in one line, without the password, should it repeat it.
-Status Server::Refusal(const PlainReply& reply) const {
+Status Server::Refusal(const BlockingReply& reply) const {
   std::string said(Trim(reply.body));
   const std::optional<int> code = ErrorCode(said);
   if (const std::string& password = address_.url.password; !password.empty()) {
@@ -153,11 +153,11 @@ Status Server::Post(Sent sent) const {
   target += "wait_end_of_query=1" + sent.parameters;
   if (!address_.url.user.empty()) headers += "X-ClickHouse-User: " + address_.url.user + "\r\n";
   if (!address_.url.password.empty()) headers += "X-ClickHouse-Key: " + address_.url.password + "\r\n";
-  PlainPost::Request request{.url = address_.url,
-                             .unix_socket = {},
-                             .headers = headers,
-                             .body = sent.body,
-                             .on_body = std::move(sent.on_body)};
+  BlockingPost::Request request{.url = address_.url,
+                                .unix_socket = {},
+                                .headers = headers,
+                                .body = sent.body,
+                                .on_body = std::move(sent.on_body)};
   request.url.target = std::move(target);
   auto reply =
       request.url.tls ? LinkedSecurePost()(request, sent.timeout) : plain_.Send(request, sent.timeout);

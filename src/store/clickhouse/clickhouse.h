@@ -12,7 +12,7 @@
 
 #include <gpulens/status.h>
 
-#include "net/plain/plain_post.h"
+#include "net/blocking/blocking_post.h"
 
 namespace gpulens::clickhouse {
 
@@ -36,7 +36,7 @@ std::string NameQuoted(std::string_view name);
 // own.
 class Server {
  public:
-  // Asks nothing yet. kUnavailable: https, and no TLS is linked (net/plain/secure_post.h).
+  // Asks nothing yet. kUnavailable: https, and no TLS is linked (net/blocking/blocking_post.h).
   static Result<std::unique_ptr<Server>> Open(const std::string& url);
 
   // kInvalidArgument: the server refuses the data (a constraint, a value that a view cannot take).
@@ -68,11 +68,11 @@ class Server {
     std::function<bool(std::string_view piece)> on_body;
   };
   Status Post(Sent sent) const;
-  Status Refusal(const PlainReply& reply) const;
+  Status Refusal(const BlockingReply& reply) const;
 
   const Address address_;
   const std::string name_;
-  mutable PlainPost plain_;
+  mutable BlockingPost plain_;
 };
 
 }  // namespace gpulens::clickhouse

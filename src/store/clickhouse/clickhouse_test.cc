@@ -6,7 +6,8 @@
 #include <cstdlib>
 
 #include "base/testing/temp_folder.h"
-#include "net/plain/secure_post.h"
+#include "net/blocking/blocking_post.h"
+#include "net/client/http_client.h"
 #include "net/testing/certificates.h"
 #include "net/testing/scripted_server.h"
 #include "net/tls.h"

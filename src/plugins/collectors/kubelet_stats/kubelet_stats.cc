@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "catalog/kubernetes_usage.h"
-#include "net/address.h"
+#include "net/message/address.h"
 #include "plugins/collectors/kubelet_stats/usage_series.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_options.h"

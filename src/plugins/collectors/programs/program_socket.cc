@@ -10,7 +10,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/workers.h"
-#include "net/accept/listening_socket.h"
+#include "net/blocking/listening_socket.h"
 #include "wire/gzip.h"
 #include "wire/otlp/otlp_reply.h"
 

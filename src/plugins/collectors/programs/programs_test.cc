@@ -9,7 +9,7 @@
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
 #include "names/dialect.h"
-#include "net/plain/plain_post.h"
+#include "net/blocking/blocking_post.h"
 #include "plugins/collectors/programs/program_registry.h"
 #include "plugins/collectors/programs/program_socket.h"
 #include "wire/exposition/text_page.h"
@@ -220,7 +220,7 @@ TEST(ProgramSocket, TakesOtlpOfWhoeverConnects) {
     EXPECT_EQ(ProgramSocket::Open(path, programs, env).status().code, Code::kIo) << "it is taken";
     Registry registry;
     Counter("c", {}, registry).Add(7);
-    PlainPost post;
+    BlockingPost post;
     HttpUrl url;
     url.host = "localhost";
     url.target = "/v1/metrics";

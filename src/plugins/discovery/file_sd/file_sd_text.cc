@@ -10,7 +10,7 @@
 #include "base/hex.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens::file_sd {

@@ -6,7 +6,7 @@
 
 #include <gpulens/status.h>
 
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 

@@ -5,8 +5,8 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "net/address.h"
 #include "net/client/http_client.h"
+#include "net/message/address.h"
 
 namespace gpulens::kubelet {
 namespace {

@@ -9,7 +9,7 @@
 #include <gpulens/status.h>
 
 #include "base/file_mark.h"
-#include "net/client/http_url.h"
+#include "net/message/address.h"
 #include "net/tls.h"
 
 namespace gpulens::kubelet {

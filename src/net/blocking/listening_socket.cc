@@ -1,0 +1,138 @@
+#include "net/blocking/listening_socket.h"
+
+#include <dirent.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "base/files.h"
+#include "base/parse.h"
+
+namespace gpulens {
+namespace {
+
+constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
+
+Status ListenError(const Endpoint& at, int error) {
+  Status status = ErrnoStatus("listen on " + at.ToString(), error);
+  if (error == EADDRINUSE) {
+    status.detail = "listen on " + at.ToString() + ": address already in use";
+    if (std::string owner = FindPortOwner(at); !owner.empty()) status.detail += " by " + owner;
+  } else if (error == EADDRNOTAVAIL) {
+    status.detail += " (no interface of this machine has it)";
+  }
+  return status;
+}
+
+// The file of a server that is gone refuses connections; that of a live one must not be taken away.
+void RemoveDeadSocketFile(const sockaddr_storage& address, socklen_t size, const std::string& path) {
+  struct stat info{};
+  if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
+  UniqueFd probe(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0 &&
+      errno == ECONNREFUSED) {
+    ::unlink(path.c_str());
+  }
+}
+
+}  // namespace
+
+Result<UniqueFd> OpenListeningSocket(const Endpoint& at) {
+  sockaddr_storage address{};
+  socklen_t size = at.ToSockaddr(address);
+  if (size == 0) return Status{Code::kInvalidArgument, "listen: no address"};
+  UniqueFd socket(::socket(address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket && errno == EAFNOSUPPORT && at.any_family) {
+    Endpoint ipv4;
+    ipv4.family = Endpoint::Family::kIpv4;
+    ipv4.port = at.port;
+    return OpenListeningSocket(ipv4);
+  }
+  if (!socket) return ListenError(at, errno);
+  int on = 1, off = 0;
+  if (at.family == Endpoint::Family::kUnix) {
+    RemoveDeadSocketFile(address, size, at.path);
+  } else {
+    ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  }
+  if (at.family == Endpoint::Family::kIpv6) {
+    int& only = at.any_family ? off : on;
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &only, sizeof(only));
+  }
+  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(socket.get(), kBacklog) != 0) {
+    return ListenError(at, errno);
+  }
+  return socket;
+}
+
+namespace {
+
+struct CloseDir {
+  void operator()(DIR* folder) const { ::closedir(folder); }
+};
+using DirPtr = std::unique_ptr<DIR, CloseDir>;
+
+// The inodes of sockets that listen on `port`, as "socket:[123]", which is what their links in
+// /proc/PID/fd say.
+void AddListening(const char* table, uint16_t port, std::vector<std::string>& links) {
+  auto text = ReadFile(table, 16 << 20);
+  if (!text) return;
+  std::string_view rest = *text;
+  TakeUntil(rest, '\n');
+  while (!rest.empty()) {
+    std::string_view line = TakeUntil(rest, '\n');
+    std::string_view fields[10];
+    for (auto& field : fields) {
+      line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+      field = TakeUntil(line, ' ');
+    }
+    size_t colon = fields[1].rfind(':');
+    if (fields[3] != "0A" || colon == std::string_view::npos) continue;  // 0A: TCP_LISTEN
+    if (ParseInt<uint16_t>(fields[1].substr(colon + 1), 16) == port) {
+      links.push_back("socket:[" + std::string(fields[9]) + "]");
+    }
+  }
+}
+
+bool HoldsOne(const std::string& fd_folder, const std::vector<std::string>& links) {
+  DirPtr folder(::opendir(fd_folder.c_str()));
+  if (!folder) return false;
+  while (const dirent* entry = ::readdir(folder.get())) {
+    char target[64];
+    ssize_t size = ::readlink((fd_folder + "/" + entry->d_name).c_str(), target, sizeof(target));
+    if (size <= 0) continue;
+    std::string_view seen(target, static_cast<size_t>(size));
+    for (const std::string& link : links) {
+      if (seen == link) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string FindPortOwner(const Endpoint& at) {
+  std::vector<std::string> links;
+  if (at.family == Endpoint::Family::kUnix) return {};
+  AddListening("/proc/net/tcp", at.port, links);
+  AddListening("/proc/net/tcp6", at.port, links);
+  if (links.empty()) return {};
+  DirPtr proc(::opendir("/proc"));
+  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
+    std::string_view name = entry->d_name;
+    if (!ParseInt<int>(name)) continue;
+    std::string base = "/proc/" + std::string(name);
+    if (!HoldsOne(base + "/fd", links)) continue;
+    auto command = ReadFile(base + "/comm");
+    return (command ? std::string(Trim(*command)) : "a process") + " (pid " + std::string(name) + ")";
+  }
+  return {};
+}
+
+}  // namespace gpulens
