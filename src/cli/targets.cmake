@@ -5,7 +5,7 @@ foreach(command bench/bench capture/capture compare/compare engines/engines fake
   list(APPEND gpulens_elsewhere ${CMAKE_SOURCE_DIR}/src/cli/${command}_command.cc)
 endforeach()
 list(APPEND gpulens_elsewhere ${CMAKE_SOURCE_DIR}/src/cli/collect/aliases.cc)
-add_gpulens_library(cli_bench DIR src/cli/bench DEPS gpulens_net_client gpulens_net_json gpulens_sdk_energy
+add_gpulens_library(cli_bench DIR src/cli/bench DEPS gpulens_net_client gpulens_sdk_energy
   gpulens_sdk_inference gpulens_config TEST_DEPS gpulens_net_testing)
 add_gpulens_library(cli_check DIR src/cli/check DEPS gpulens_agent_run gpulens_wire_exposition)
 add_gpulens_library(cli_collect DIR src/cli/collect DEPS gpulens_agent_run gpulens_scrape_engine gpulens_cli_table)
@@ -17,7 +17,7 @@ add_gpulens_library(cli_slurm DIR src/cli/slurm DEPS gpulens_cli_collect gpulens
 add_gpulens_library(cli_plot DIR src/cli/plot DEPS gpulens_base)
 add_gpulens_library(cli_help DIR src/cli/help DEPS gpulens_cli_table PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_table DIR src/cli/table DEPS gpulens_base)
-add_gpulens_library(cli_compare_tools DIR src/cli/compare/tools DEPS gpulens_net_json gpulens_sources_hl_smi)
+add_gpulens_library(cli_compare_tools DIR src/cli/compare/tools DEPS gpulens_sources_hl_smi)
 add_gpulens_library(cli_compare DIR src/cli/compare DEPS gpulens_cli_compare_tools gpulens_cli_table gpulens_core)
 add_gpulens_library(cli_telemetry DIR src/cli/telemetry DEPS gpulens_store_telemetry_servers gpulens_store_telemetry_summary
   gpulens_cli_table gpulens_config gpulens_sources_kubelet_parse gpulens_wire_json PRIVATE_DEPS CLI11::CLI11

@@ -15,6 +15,5 @@ add_gpulens_library(net_grpc DIR src/net/grpc DEPS gpulens_net_http2 gpulens_net
   PRIVATE_DEPS dep_deflate TEST_DEPS gpulens_net_testing dep_deflate)
 add_gpulens_library(net_websocket DIR src/net/websocket DEPS gpulens_net_http PRIVATE_DEPS Boost::headers
   TEST_DEPS gpulens_net_testing)
-add_gpulens_library(net_json DIR src/net/json DEPS gpulens_base PRIVATE_DEPS Boost::headers)
 add_gpulens_library(net_testing DIR src/net/testing DEPS gpulens_net gpulens_base_testing PRIVATE_DEPS OpenSSL::SSL
   OpenSSL::Crypto)

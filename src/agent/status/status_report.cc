@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "net/json/json_document.h"
 
 namespace gpulens {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "net/json/json_document.h"
+#include "base/json.h"
 
 namespace gpulens {
 namespace {

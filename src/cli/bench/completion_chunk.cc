@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "net/json/json_document.h"
+#include "base/json.h"
 
 namespace gpulens {
 namespace {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "net/json/json_document.h"
+#include "base/json.h"
 
 namespace gpulens {
 namespace {

@@ -5,10 +5,10 @@
 
 #include "base/bounded_run.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "cli/slurm/record_commands.h"
-#include "net/json/json_document.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens {

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "base/text.h"
-#include "net/json/json_document.h"
 
 namespace gpulens::engine_page {
 namespace {

@@ -9,7 +9,7 @@ add_custom_command(OUTPUT ${engine_rows}
           ${CMAKE_SOURCE_DIR}/src/catalog ${engine_rows}
   DEPENDS ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_tables} ${CMAKE_SOURCE_DIR}/src/catalog/roles.cc
   COMMENT "Tables of LLM engines" VERBATIM)
-add_gpulens_library(scrape_engine DIR src/scrape/engine DEPS gpulens_scrape gpulens_net_json TEST_DEPS gpulens_names gpulens_net_testing)
+add_gpulens_library(scrape_engine DIR src/scrape/engine DEPS gpulens_scrape TEST_DEPS gpulens_names gpulens_net_testing)
 target_sources(gpulens_scrape_engine PRIVATE ${engine_rows})
 target_include_directories(gpulens_scrape_engine PRIVATE ${CMAKE_BINARY_DIR}/generated)
 add_custom_target(generated_engines DEPENDS ${engine_rows})

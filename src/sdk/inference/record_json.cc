@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "net/json/json_document.h"
 
 namespace gpulens::sdk {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/files.h"
+#include "base/json.h"
 #include "base/result.h"
-#include "net/json/json_document.h"
 
 namespace gpulens {
 namespace {

@@ -3,18 +3,18 @@
 
 #include <map>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "base/json_scanner.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "core/frame_writer.h"
 
 namespace gpulens::json_testing {
 
-// A value that was read; anything that is not there is of the type kMissing.
+// A value that was read; kMissing if it is absent.
 struct Json {
   enum Type { kMissing, kNull, kBool, kNumber, kString, kArray, kObject } type = kMissing;
   std::string text;  // of a number as it stands there, of a string decoded
@@ -39,123 +39,51 @@ struct Json {
 
 class JsonReader {
  public:
-  // Nothing, and why, for text that is no JSON.
+  // Nothing, and why, for invalid JSON, invalid UTF-8 and a key twice.
   static std::optional<Json> Read(std::string_view text, std::string* why = nullptr) {
     JsonReader reader(text);
-    try {
-      Json value = reader.Value(0);
-      reader.Blank();
-      if (reader.at_ != text.size()) reader.Fail("text behind the end");
-      return value;
-    } catch (const std::runtime_error& error) {
-      if (why) *why = error.what();
-      return std::nullopt;
-    }
+    Json value = reader.Value();
+    if (!IsUtf8(text)) reader.scan_.Fail("no UTF-8");
+    const Status status = reader.scan_.Finish();
+    if (status.ok()) return value;
+    if (why) *why = status.detail + ": " + std::string(text.substr(0, 400));
+    return std::nullopt;
   }
 
  private:
-  explicit JsonReader(std::string_view text) : text_(text) {}
-  [[noreturn]] void Fail(const char* what) const {
-    size_t from = at_ < 40 ? 0 : at_ - 40;
-    throw std::runtime_error(std::string(what) + " at " + std::to_string(at_) + ": …" +
-                             std::string(text_.substr(from, 80)));
-  }
-  char Peek() const { return at_ < text_.size() ? text_[at_] : '\0'; }
-  bool Take(char c) { return Peek() == c && ++at_; }
-  void Blank() {
-    while (Peek() == ' ' || Peek() == '\n' || Peek() == '\t' || Peek() == '\r') ++at_;
-  }
-  Json Value(int depth) {
-    if (depth > 50) Fail("too deep");
-    Blank();
+  explicit JsonReader(std::string_view text) : scan_(text) {}
+  Json Value() {
     Json value;
-    if (Take('{')) Object(value, depth);
-    else if (Take('[')) Array(value, depth);
-    else if (Peek() == '"') value.type = Json::kString, value.text = String();
-    else if (Word("true")) value.type = Json::kBool, value.yes = true;
-    else if (Word("false")) value.type = Json::kBool;
-    else if (Word("null")) value.type = Json::kNull;
-    else Number(value);
+    std::string_view text;
+    switch (scan_.Peek()) {
+      case JsonScanner::kObject: value.type = Json::kObject; break;
+      case JsonScanner::kArray: value.type = Json::kArray; break;
+      case JsonScanner::kString: value.type = Json::kString; break;
+      case JsonScanner::kNumber: value.type = Json::kNumber; break;
+      case JsonScanner::kNull: value.type = Json::kNull; break;
+      case JsonScanner::kNothing: break;
+      default: value.type = Json::kBool; value.yes = scan_.Peek() == JsonScanner::kTrue;
+    }
+    bool begun = false;
+    if (value.type == Json::kString) {
+      if (scan_.String(text)) value.text = text;
+    } else if (value.type == Json::kNumber) {
+      if (scan_.Number(text)) value.text = text;
+    } else if (value.type == Json::kArray) {
+      for (scan_.Enter(); scan_.NextItem(begun);) value.items.push_back(Value());
+    } else if (value.type == Json::kObject) {
+      for (scan_.Enter(); scan_.NextMember(begun, text);) {
+        if (value[text].here()) scan_.Fail("a key twice");
+        value.keys.emplace_back(text);
+        value.items.push_back(Value());
+      }
+    } else {
+      scan_.Word();
+    }
     return value;
   }
-  bool Word(std::string_view word) {
-    if (text_.substr(at_, word.size()) != word) return false;
-    at_ += word.size();
-    return true;
-  }
-  void Object(Json& value, int depth) {
-    value.type = Json::kObject;
-    Blank();
-    if (Take('}')) return;
-    do {
-      Blank();
-      std::string key = String();
-      if (value[key].here()) Fail("a key twice");
-      Blank();
-      if (!Take(':')) Fail("no colon");
-      value.items.push_back(Value(depth + 1));
-      value.keys.push_back(std::move(key));
-      Blank();
-    } while (Take(','));
-    if (!Take('}')) Fail("no end of an object");
-  }
-  void Array(Json& value, int depth) {
-    value.type = Json::kArray;
-    Blank();
-    if (Take(']')) return;
-    do {
-      value.items.push_back(Value(depth + 1));
-      Blank();
-    } while (Take(','));
-    if (!Take(']')) Fail("no end of an array");
-  }
-  std::string String() {
-    if (!Take('"')) Fail("no string");
-    std::string out;
-    while (!Take('"')) {
-      if (at_ >= text_.size()) Fail("no end of a string");
-      if (static_cast<unsigned char>(Peek()) < 0x20) Fail("a control byte");
-      if (Take('\\')) {
-        if (Take('u')) {
-          auto code = ParseInt<unsigned>(text_.substr(at_, 4), 16);
-          if (!code) Fail("no code point");
-          at_ += 4;
-          out += *code < 0x80 ? static_cast<char>(*code) : '?';
-        } else if (Take('n')) {
-          out += '\n';
-        } else if (Peek() == '"' || Peek() == '\\' || Peek() == '/') {
-          out += text_[at_++];
-        } else {
-          Fail("an unknown escape");
-        }
-        continue;
-      }
-      size_t length = Utf8Length(text_.substr(at_));
-      if (length == 0) Fail("no UTF-8");
-      out += text_.substr(at_, length);
-      at_ += length;
-    }
-    return out;
-  }
-  void Digits() {
-    if (Peek() < '0' || Peek() > '9') Fail("no digit");
-    while (Peek() >= '0' && Peek() <= '9') ++at_;
-  }
-  void Number(Json& value) {
-    size_t start = at_;
-    Take('-');
-    if (!Take('0')) Digits();
-    if (Take('.')) Digits();
-    if (Take('e') || Take('E')) {
-      if (!Take('+')) Take('-');
-      Digits();
-    }
-    value.type = Json::kNumber;
-    value.text = text_.substr(start, at_ - start);
-  }
 
-  std::string_view text_;
-  size_t at_ = 0;
+  JsonScanner scan_;
 };
 
 // One source with its table and writer: declare, Begin, Set, then Entry.

@@ -7,36 +7,12 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "base/hex.h"
-#include "base/parse.h"
+#include "base/json_scanner.h"
 #include "base/text.h"
-#include "wire/otlp/json_scanner.h"
 #include "wire/otlp/otlp_json.h"
 
 namespace gpulens {
 namespace {
-
-constexpr double kInt64End = 0x1p63, kUint64End = 0x1p64;
-
-// Whole numbers may stand there as 1.0 or 1e3.
-std::optional<int64_t> Signed(std::string_view text) noexcept {
-  if (auto whole = ParseInt<int64_t>(text)) return whole;
-  const auto value = ParseDouble(text);
-  if (!value || !(*value >= -kInt64End && *value < kInt64End) || *value != std::floor(*value)) return {};
-  return static_cast<int64_t>(*value);
-}
-
-std::optional<uint64_t> Unsigned(std::string_view text) noexcept {
-  if (auto whole = ParseInt<uint64_t>(text)) return whole;
-  const auto value = ParseDouble(text);
-  if (!value || !(*value >= 0 && *value < kUint64End) || *value != std::floor(*value)) return {};
-  return static_cast<uint64_t>(*value);
-}
-
-template <class T>
-std::optional<uint64_t> Fit(auto value) noexcept {
-  if (!value || *value < std::numeric_limits<T>::min() || *value > std::numeric_limits<T>::max()) return {};
-  return static_cast<uint64_t>(*value);
-}
 
 std::optional<uint64_t> DoubleBits(std::string_view text) noexcept {
   std::optional<double> value;
@@ -48,6 +24,12 @@ std::optional<uint64_t> DoubleBits(std::string_view text) noexcept {
   return std::bit_cast<uint64_t>(*value);
 }
 
+template <class T>
+std::optional<uint64_t> IntegerBits(std::string_view text) noexcept {
+  const auto value = JsonInteger<T>(text);
+  return value ? std::optional(static_cast<uint64_t>(*value)) : std::nullopt;
+}
+
 // The value of a number field, as its varint or its fixed bytes have it.
 std::optional<uint64_t> Bits(const OtlpField& field, std::string_view text) noexcept {
   switch (field.type) {
@@ -55,19 +37,19 @@ std::optional<uint64_t> Bits(const OtlpField& field, std::string_view text) noex
       for (size_t i = 0; i < field.names.size(); ++i) {
         if (field.names[i] == text) return i;
       }
-      return Fit<int32_t>(Signed(text));
-    case OtlpType::kInt32: return Fit<int32_t>(Signed(text));
+      return IntegerBits<int32_t>(text);
+    case OtlpType::kInt32: return IntegerBits<int32_t>(text);
     case OtlpType::kSint32: {
-      const auto fits = Fit<int32_t>(Signed(text));
+      const auto fits = IntegerBits<int32_t>(text);
       if (!fits) return {};
       return protozero::encode_zigzag32(static_cast<int32_t>(*fits));
     }
     case OtlpType::kUint32:
-    case OtlpType::kFixed32: return Fit<uint32_t>(Unsigned(text));
+    case OtlpType::kFixed32: return IntegerBits<uint32_t>(text);
     case OtlpType::kInt64:
-    case OtlpType::kSfixed64: return Fit<int64_t>(Signed(text));
+    case OtlpType::kSfixed64: return IntegerBits<int64_t>(text);
     case OtlpType::kUint64:
-    case OtlpType::kFixed64: return Unsigned(text);
+    case OtlpType::kFixed64: return IntegerBits<uint64_t>(text);
     default: return DoubleBits(text);
   }
 }
@@ -118,17 +100,11 @@ class Reader {
   Status Read(OtlpMessage message) {
     if (Object(message, 1) && !scan_.AtEnd()) scan_.Fail("unexpected data after the end");
     if (!scan_.failed()) return Ok();
-    const bool too_much = scan_.too_deep() || too_much_;
-    return {too_much ? Code::kExhausted : Code::kDataLoss,
-            "not OTLP in JSON, byte " + std::to_string(scan_.at()) + ": " + scan_.what()};
+    return {scan_.code(), "not OTLP in JSON, byte " + std::to_string(scan_.at()) + ": " + scan_.what()};
   }
 
  private:
-  bool TooMuch(const char* what) {
-    too_much_ = !scan_.failed();
-    return scan_.Fail(what);
-  }
-  bool Fits() { return out_.size() <= most_ || TooMuch("larger than the limit"); }
+  bool Fits() { return out_.size() <= most_ || scan_.Fail("larger than the limit", Code::kExhausted); }
 
   void Tag(const OtlpField& field, OtlpWire wire) {
     protozero::add_varint_to_buffer(&out_, field.number << 3 | static_cast<uint32_t>(wire));
@@ -151,7 +127,7 @@ class Reader {
 
   bool Object(OtlpMessage message, size_t depth) {
     if (scan_.Peek() != JsonScanner::kObject) return scan_.Fail("expected an object");
-    if (depth > kOtlpMostDepth) return TooMuch("nested too deep");
+    if (depth > kOtlpMostDepth) return scan_.Fail("nested too deep", Code::kExhausted);
     if (!scan_.Enter()) return false;
     std::string_view key;
     for (bool begun = false; scan_.NextMember(begun, key);) {
@@ -229,7 +205,6 @@ class Reader {
   const size_t most_;
   std::string& out_;
   std::string decoded_;
-  bool too_much_ = false;
 };
 
 }  // namespace

@@ -41,6 +41,8 @@ constexpr OtlpField Word(uint32_t number, std::string_view name, Names names) {
   return {number, name, kEnum, false, 0, {}, names};
 }
 
+namespace fields {
+
 // Requests and answers of the collector.
 constexpr OtlpField kMetricsRequest[] = {Subs(1, "resourceMetrics", M::kResourceMetrics)};
 constexpr OtlpField kLogsRequest[] = {Subs(1, "resourceLogs", M::kResourceLogs)};
@@ -188,6 +190,8 @@ constexpr OtlpField kSpanLink[] = {One(1, "traceId", kHexBytes),
                                    One(6, "flags", kFixed32)};
 constexpr OtlpField kSpanStatus[] = {One(2, "message", kString), Word(3, "code", kStatusCodes)};
 
+}  // namespace fields
+
 // "asDouble" for "as_double", byte by byte.
 bool SameName(std::string_view camel, std::string_view name) noexcept {
   size_t at = 0;
@@ -207,48 +211,49 @@ bool SameName(std::string_view camel, std::string_view name) noexcept {
 }  // namespace
 
 std::span<const OtlpField> OtlpFields(OtlpMessage message) noexcept {
+  namespace f = fields;
   switch (message) {
-    case M::kMetrics: return kMetricsRequest;
-    case M::kLogs: return kLogsRequest;
-    case M::kTraces: return kTracesRequest;
-    case M::kMetricsAnswer: return kMetricsAnswer;
-    case M::kLogsAnswer: return kLogsAnswer;
-    case M::kTracesAnswer: return kTracesAnswer;
-    case M::kError: return kError;
-    case M::kMetricsPartial: return kMetricsPartial;
-    case M::kLogsPartial: return kLogsPartial;
-    case M::kTracesPartial: return kTracesPartial;
-    case M::kResourceMetrics: return kResourceMetrics;
-    case M::kResourceLogs: return kResourceLogs;
-    case M::kResourceSpans: return kResourceSpans;
-    case M::kResource: return kResource;
-    case M::kEntityRef: return kEntityRef;
-    case M::kScope: return kScope;
-    case M::kKeyValue: return kKeyValue;
-    case M::kAnyValue: return kAnyValue;
-    case M::kArrayValue: return kArrayValue;
-    case M::kKeyValueList: return kKeyValueList;
-    case M::kScopeMetrics: return kScopeMetrics;
-    case M::kMetric: return kMetric;
-    case M::kGauge: return kGauge;
-    case M::kSum: return kSum;
-    case M::kHistogram: return kHistogram;
-    case M::kExponentialHistogram: return kExponentialHistogram;
-    case M::kSummary: return kSummary;
-    case M::kNumberPoint: return kNumberPoint;
-    case M::kHistogramPoint: return kHistogramPoint;
-    case M::kExponentialPoint: return kExponentialPoint;
-    case M::kExponentialBuckets: return kExponentialBuckets;
-    case M::kSummaryPoint: return kSummaryPoint;
-    case M::kQuantileValue: return kQuantileValue;
-    case M::kExemplar: return kExemplar;
-    case M::kScopeLogs: return kScopeLogs;
-    case M::kLogRecord: return kLogRecord;
-    case M::kScopeSpans: return kScopeSpans;
-    case M::kSpan: return kSpan;
-    case M::kSpanEvent: return kSpanEvent;
-    case M::kSpanLink: return kSpanLink;
-    case M::kSpanStatus: return kSpanStatus;
+    case M::kMetrics: return f::kMetricsRequest;
+    case M::kLogs: return f::kLogsRequest;
+    case M::kTraces: return f::kTracesRequest;
+    case M::kMetricsAnswer: return f::kMetricsAnswer;
+    case M::kLogsAnswer: return f::kLogsAnswer;
+    case M::kTracesAnswer: return f::kTracesAnswer;
+    case M::kError: return f::kError;
+    case M::kMetricsPartial: return f::kMetricsPartial;
+    case M::kLogsPartial: return f::kLogsPartial;
+    case M::kTracesPartial: return f::kTracesPartial;
+    case M::kResourceMetrics: return f::kResourceMetrics;
+    case M::kResourceLogs: return f::kResourceLogs;
+    case M::kResourceSpans: return f::kResourceSpans;
+    case M::kResource: return f::kResource;
+    case M::kEntityRef: return f::kEntityRef;
+    case M::kScope: return f::kScope;
+    case M::kKeyValue: return f::kKeyValue;
+    case M::kAnyValue: return f::kAnyValue;
+    case M::kArrayValue: return f::kArrayValue;
+    case M::kKeyValueList: return f::kKeyValueList;
+    case M::kScopeMetrics: return f::kScopeMetrics;
+    case M::kMetric: return f::kMetric;
+    case M::kGauge: return f::kGauge;
+    case M::kSum: return f::kSum;
+    case M::kHistogram: return f::kHistogram;
+    case M::kExponentialHistogram: return f::kExponentialHistogram;
+    case M::kSummary: return f::kSummary;
+    case M::kNumberPoint: return f::kNumberPoint;
+    case M::kHistogramPoint: return f::kHistogramPoint;
+    case M::kExponentialPoint: return f::kExponentialPoint;
+    case M::kExponentialBuckets: return f::kExponentialBuckets;
+    case M::kSummaryPoint: return f::kSummaryPoint;
+    case M::kQuantileValue: return f::kQuantileValue;
+    case M::kExemplar: return f::kExemplar;
+    case M::kScopeLogs: return f::kScopeLogs;
+    case M::kLogRecord: return f::kLogRecord;
+    case M::kScopeSpans: return f::kScopeSpans;
+    case M::kSpan: return f::kSpan;
+    case M::kSpanEvent: return f::kSpanEvent;
+    case M::kSpanLink: return f::kSpanLink;
+    case M::kSpanStatus: return f::kSpanStatus;
   }
   return {};
 }

@@ -1,9 +1,9 @@
 #include <cstdio>
 #include <optional>
 
+#include "base/json.h"
 #include "base/result.h"
 #include "cli/compare/tools/tool_output.h"
-#include "net/json/json_document.h"
 
 namespace gpulens::compare {
 namespace {

@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::string_view kPath = "/json";
 
-// The words of the page: the snapshot's families and the members of the zernel API.
-class JsonText {
+// Renders the page: the families of the snapshot and the members of the zernel API.
+class JsonPageText {
  public:
-  explicit JsonText(const SinkNames& names)
+  explicit JsonPageText(const SinkNames& names)
       : page_(names.namer(NameForm::kPrometheus), names.attribute_filter()) {
     page_.AlwaysShow(names.always_shown());
   }
@@ -81,7 +81,7 @@ class JsonPage final : public HttpHandler, public std::enable_shared_from_this<J
   }
 
   Env& env_;
-  JsonText text_;  // touched by page_ alone
+  JsonPageText text_;  // touched by page_ alone
   TickPage page_{[this](const Snapshot& snapshot, std::string& out) { text_.Render(snapshot, out); }};
 };
 

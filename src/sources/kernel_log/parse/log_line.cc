@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/json.h"
 #include "base/parse.h"
-#include "net/json/json_document.h"
 
 namespace gpulens::kernel_log {
 namespace {

@@ -1,7 +1,7 @@
 #include "sources/kubelet/parse/api_objects.h"
 
+#include "base/json_scanner.h"
 #include "sources/kubelet/parse/cgroup_owner.h"
-#include "sources/kubelet/parse/json_reader.h"
 #include "sources/kubelet/parse/rfc3339.h"
 
 namespace gpulens::kubelet {
@@ -10,14 +10,14 @@ namespace {
 constexpr size_t kMostContainersOfPod = 1024, kMostDevices = 65'536;
 
 // Where a list comes from and goes on.
-void ReadListMeta(JsonReader& json, std::string& version, std::string& next) {
+void ReadListMeta(JsonScanner& json, std::string& version, std::string& next) {
   json.Object([&](std::string_view key) {
     if (key == "resourceVersion") version = json.Text();
     else if (key == "continue") next = json.Text();
   });
 }
 
-void ReadLabels(JsonReader& json, std::map<std::string, std::string>& labels) {
+void ReadLabels(JsonScanner& json, std::map<std::string, std::string>& labels) {
   json.Object([&](std::string_view key) {
     std::string name(key);
     std::string value(json.Text());
@@ -26,7 +26,7 @@ void ReadLabels(JsonReader& json, std::map<std::string, std::string>& labels) {
 }
 
 // Several owners may stand there; only the controlling one made it.
-void ReadOwner(JsonReader& json, Pod& pod) {
+void ReadOwner(JsonScanner& json, Pod& pod) {
   std::string kind, name;
   bool controls = false;
   json.Object([&](std::string_view key) {
@@ -39,7 +39,7 @@ void ReadOwner(JsonReader& json, Pod& pod) {
   pod.owner_name = std::move(name);
 }
 
-void ReadPodMeta(JsonReader& json, Pod& pod, std::string& version) {
+void ReadPodMeta(JsonScanner& json, Pod& pod, std::string& version) {
   json.Object([&](std::string_view key) {
     if (key == "name") pod.name = json.Text();
     else if (key == "namespace") pod.name_space = json.Text();
@@ -51,7 +51,7 @@ void ReadPodMeta(JsonReader& json, Pod& pod, std::string& version) {
   });
 }
 
-void ReadCondition(JsonReader& json, Pod& pod) {
+void ReadCondition(JsonScanner& json, Pod& pod) {
   std::string type, status;
   std::optional<int64_t> since;
   json.Object([&](std::string_view key) {
@@ -62,7 +62,7 @@ void ReadCondition(JsonReader& json, Pod& pod) {
   if (type == "PodScheduled" && status == "True" && since) pod.scheduled_unix_ns = *since;
 }
 
-void ReadContainer(JsonReader& json, Pod& pod) {
+void ReadContainer(JsonScanner& json, Pod& pod) {
   PodContainer one;
   json.Object([&](std::string_view key) {
     if (key == "name") one.name = json.Text();
@@ -74,7 +74,7 @@ void ReadContainer(JsonReader& json, Pod& pod) {
     pod.containers.push_back(std::move(one));
 }
 
-void ReadPodStatus(JsonReader& json, Pod& pod) {
+void ReadPodStatus(JsonScanner& json, Pod& pod) {
   auto container = [&] { ReadContainer(json, pod); };
   json.Object([&](std::string_view key) {
     if (key == "phase") pod.phase = json.Text();
@@ -85,7 +85,7 @@ void ReadPodStatus(JsonReader& json, Pod& pod) {
   });
 }
 
-Pod ReadPod(JsonReader& json, std::string& version) {
+Pod ReadPod(JsonScanner& json, std::string& version) {
   Pod pod;
   json.Object([&](std::string_view key) {
     if (key == "metadata") ReadPodMeta(json, pod, version);
@@ -103,7 +103,7 @@ bool Named(const Pod& pod) noexcept {
 }
 
 // An attribute of a device: {"uuid": {"string": "GPU-…"}}; its name may carry its driver's domain.
-void ReadDeviceAttributes(JsonReader& json, SliceDevice& device) {
+void ReadDeviceAttributes(JsonScanner& json, SliceDevice& device) {
   json.Object([&](std::string_view key) {
     std::string name(key.substr(key.find('/') == std::string_view::npos ? 0 : key.find('/') + 1));
     std::string value;
@@ -117,7 +117,7 @@ void ReadDeviceAttributes(JsonReader& json, SliceDevice& device) {
   });
 }
 
-void ReadDevice(JsonReader& json, std::vector<SliceDevice>& out) {
+void ReadDevice(JsonScanner& json, std::vector<SliceDevice>& out) {
   SliceDevice device;
   json.Object([&](std::string_view key) {
     if (key == "name") device.device = json.Text();
@@ -131,11 +131,12 @@ void ReadDevice(JsonReader& json, std::vector<SliceDevice>& out) {
   if (told && !device.device.empty()) out.push_back(std::move(device));
 }
 
-void ReadSlice(JsonReader& json, SliceList& list) {
+void ReadSlice(JsonScanner& json, SliceList& list) {
   std::string driver, pool;
   size_t first = list.devices.size();
   auto device = [&] {
-    if (list.devices.size() >= kMostDevices) return json.Fail("too many devices", Code::kExhausted);
+    if (list.devices.size() >= kMostDevices)
+      return static_cast<void>(json.Fail("too many devices", Code::kExhausted));
     ReadDevice(json, list.devices);
   };
   json.Object([&](std::string_view key) {
@@ -175,10 +176,10 @@ std::string_view Pod::deployment() const noexcept {
 
 Result<PodList> ParsePodList(std::string_view text) {
   PodList list;
-  JsonReader json(text);
+  JsonScanner json(text);
   bool whole = false;
   auto pod = [&] {
-    if (list.pods.size() >= kMostPods) return json.Fail("too many pods", Code::kExhausted);
+    if (list.pods.size() >= kMostPods) return static_cast<void>(json.Fail("too many pods", Code::kExhausted));
     std::string version;
     Pod one = ReadPod(json, version);
     if (Named(one)) list.pods.push_back(std::move(one));
@@ -197,12 +198,12 @@ Result<PodEvent> ParsePodEvent(std::string_view line) {
   PodEvent event;
   std::string type, message;
   std::optional<uint64_t> code;
-  JsonReader json(line);
+  JsonScanner json(line);
   auto object = [&](std::string_view key) {
     if (key == "code") code = json.Unsigned();
     else if (key == "message") message = json.Text();
     else if (key == "metadata") ReadPodMeta(json, event.pod, event.resource_version);
-    else if (key == "status" && json.AtObject()) ReadPodStatus(json, event.pod);
+    else if (key == "status" && json.Peek() == JsonScanner::kObject) ReadPodStatus(json, event.pod);
     else if (key == "spec")
       json.Object([&](std::string_view part) {
         if (part == "nodeName") event.pod.node = json.Text();
@@ -226,7 +227,7 @@ Result<PodEvent> ParsePodEvent(std::string_view line) {
 Result<Node> ParseNode(std::string_view text) {
   Node node;
   std::map<std::string, std::string> labels;
-  JsonReader json(text);
+  JsonScanner json(text);
   json.Object([&](std::string_view key) {
     if (key == "metadata")
       json.Object([&](std::string_view part) {
@@ -252,7 +253,7 @@ Result<Node> ParseNode(std::string_view text) {
 Result<SliceList> ParseResourceSlices(std::string_view text) {
   SliceList list;
   std::string version;
-  JsonReader json(text);
+  JsonScanner json(text);
   bool whole = false;
   json.Object([&](std::string_view key) {
     if (key == "metadata") ReadListMeta(json, version, list.next);

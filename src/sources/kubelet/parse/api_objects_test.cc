@@ -9,7 +9,6 @@
 
 #include "base/files.h"
 #include "sources/kubelet/parse/checkpoint.h"
-#include "sources/kubelet/parse/json_reader.h"
 #include "sources/kubelet/parse/rfc3339.h"
 #include "sources/kubelet/parse/stats_summary.h"
 
@@ -19,40 +18,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-
-TEST(JsonReader, TakesWhatIsAskedForAndPassesOverTheRest) {
-  JsonReader json(
-      R"( {"a": [1, {"b": null}], "t": "x\"\u00e9\ud83d\ude00\ud800y", "n": -1.5e1, "u": 18446744073709551615,
-                       "f": 1.5, "b": true, "z": {"t": "inner"}} )");
-  std::string text;
-  std::optional<double> number;
-  std::optional<uint64_t> whole, fraction;
-  std::optional<bool> flag;
-  json.Object([&](std::string_view key) {
-    if (key == "t") text = json.Text();
-    else if (key == "n") number = json.Number();
-    else if (key == "u") whole = json.Unsigned();
-    else if (key == "f") fraction = json.Unsigned();
-    else if (key == "b") flag = json.Bool();
-  });
-  EXPECT_TRUE(json.Finish().ok());
-  EXPECT_EQ(text, "x\"é😀\uFFFDy");
-  EXPECT_EQ(number, -15);
-  EXPECT_EQ(whole, UINT64_MAX);
-  EXPECT_EQ(fraction, std::nullopt);
-  EXPECT_EQ(flag, true);
-}
-
-TEST(JsonReader, AnotherTypeGivesNothing) {
-  JsonReader json(R"({"a": {"b": 1}, "c": [1], "d": "x", "e": null})");
-  json.Object([&](std::string_view key) {
-    if (key == "a") EXPECT_EQ(json.Text(), "");
-    else if (key == "c") EXPECT_EQ(json.Number(), std::nullopt);
-    else if (key == "d") json.Object([](std::string_view) { ADD_FAILURE(); });
-    else json.Array([] { ADD_FAILURE(); });
-  });
-  EXPECT_TRUE(json.Finish().ok());
-}
 
 TEST(Rfc3339, ReadsWhatKubernetesWrites) {
   EXPECT_EQ(ParseRfc3339("1970-01-01T00:00:01Z"), 1'000'000'000);

@@ -2,34 +2,34 @@
 
 #include <algorithm>
 
-#include "sources/kubelet/parse/json_reader.h"
+#include "base/json_scanner.h"
 
 namespace gpulens::kubelet {
 namespace {
 
 constexpr size_t kMostEntries = 16'384, kMostIds = 65'536;
 
-void ReadIds(JsonReader& json, std::vector<std::string>& ids) {
+void ReadIds(JsonScanner& json, std::vector<std::string>& ids) {
   json.Array([&] {
     std::string id(json.Text());
-    if (ids.size() >= kMostIds) return json.Fail("too many devices", Code::kExhausted);
+    if (ids.size() >= kMostIds) return static_cast<void>(json.Fail("too many devices", Code::kExhausted));
     if (!id.empty()) ids.push_back(std::move(id));
   });
 }
 
 // One of the two forms comes; the other call passes over what it is not.
-void ReadDeviceIds(JsonReader& json, std::vector<std::string>& ids, bool by_node) {
+void ReadDeviceIds(JsonScanner& json, std::vector<std::string>& ids, bool by_node) {
   if (by_node) return json.Object([&](std::string_view) { ReadIds(json, ids); });
   ReadIds(json, ids);
 }
 
-CheckpointEntry ReadEntry(JsonReader& json) {
+CheckpointEntry ReadEntry(JsonScanner& json) {
   CheckpointEntry entry;
   json.Object([&](std::string_view key) {
     if (key == "PodUID") entry.pod_uid = json.Text();
     else if (key == "ContainerName") entry.container = json.Text();
     else if (key == "ResourceName") entry.resource = json.Text();
-    else if (key == "DeviceIDs") ReadDeviceIds(json, entry.ids, json.AtObject());
+    else if (key == "DeviceIDs") ReadDeviceIds(json, entry.ids, json.Peek() == JsonScanner::kObject);
   });
   std::sort(entry.ids.begin(), entry.ids.end());
   return entry;
@@ -40,11 +40,12 @@ CheckpointEntry ReadEntry(JsonReader& json) {
 Result<std::vector<CheckpointEntry>> ParseCheckpoint(std::string_view text) {
   if (text.size() > kMostCheckpointBytes) return Status{Code::kExhausted, "checkpoint: too large"};
   std::vector<CheckpointEntry> entries;
-  JsonReader json(text);
+  JsonScanner json(text);
   bool whole = false;
   auto entry = [&] {
     CheckpointEntry one = ReadEntry(json);
-    if (entries.size() >= kMostEntries) return json.Fail("too many entries", Code::kExhausted);
+    if (entries.size() >= kMostEntries)
+      return static_cast<void>(json.Fail("too many entries", Code::kExhausted));
     if (!one.pod_uid.empty() && !one.ids.empty()) entries.push_back(std::move(one));
   };
   json.Object([&](std::string_view key) {

@@ -2,9 +2,9 @@
 
 #include <cmath>
 
+#include "base/json_scanner.h"
 #include "base/parse.h"
 #include "base/text.h"
-#include "sources/kubelet/parse/json_reader.h"
 #include "sources/kubelet/parse/rfc3339.h"
 
 namespace gpulens::kubelet {
@@ -12,9 +12,9 @@ namespace {
 
 constexpr size_t kMostPods = 4096, kMostContainers = 16'384, kMostOomLines = 16'384;
 
-int64_t ReadTime(JsonReader& json) { return ParseRfc3339(json.Text()).value_or(0); }
+int64_t ReadTime(JsonScanner& json) { return ParseRfc3339(json.Text()).value_or(0); }
 
-void ReadCpu(JsonReader& json, UsageStats& out) {
+void ReadCpu(JsonScanner& json, UsageStats& out) {
   json.Object([&](std::string_view key) {
     if (key == "time") out.cpu_time_ns = ReadTime(json);
     else if (key == "usageNanoCores") out.cpu_nanocores = json.Unsigned();
@@ -22,7 +22,7 @@ void ReadCpu(JsonReader& json, UsageStats& out) {
   });
 }
 
-void ReadMemory(JsonReader& json, UsageStats& out) {
+void ReadMemory(JsonScanner& json, UsageStats& out) {
   json.Object([&](std::string_view key) {
     if (key == "time") out.memory_time_ns = ReadTime(json);
     else if (key == "usageBytes") out.memory_bytes = json.Unsigned();
@@ -34,13 +34,13 @@ void ReadMemory(JsonReader& json, UsageStats& out) {
   });
 }
 
-bool ReadUsage(JsonReader& json, std::string_view key, UsageStats& out) {
+bool ReadUsage(JsonScanner& json, std::string_view key, UsageStats& out) {
   if (key == "cpu") return ReadCpu(json, out), true;
   if (key == "memory") return ReadMemory(json, out), true;
   return false;
 }
 
-void ReadNetwork(JsonReader& json, PodStats& pod) {
+void ReadNetwork(JsonScanner& json, PodStats& pod) {
   json.Object([&](std::string_view key) {
     if (key == "rxBytes") pod.received_bytes = json.Unsigned();
     else if (key == "txBytes") pod.sent_bytes = json.Unsigned();
@@ -61,7 +61,8 @@ class SummaryReader {
       if (key != "pods") return;
       whole = true;
       json_.Array([&] {
-        if (out.pods.size() >= kMostPods) return json_.Fail("too many pods", Code::kExhausted);
+        if (out.pods.size() >= kMostPods)
+          return static_cast<void>(json_.Fail("too many pods", Code::kExhausted));
         PodStats pod = ReadPod();
         if (!pod.name.empty() && !pod.name_space.empty()) out.pods.push_back(std::move(pod));
       });
@@ -102,7 +103,8 @@ class SummaryReader {
   }
 
   void ReadContainer(PodStats& pod) {
-    if (++containers_ > kMostContainers) return json_.Fail("too many containers", Code::kExhausted);
+    if (++containers_ > kMostContainers)
+      return static_cast<void>(json_.Fail("too many containers", Code::kExhausted));
     ContainerStats one;
     json_.Object([&](std::string_view key) {
       if (key == "name") one.name = json_.Text();
@@ -112,7 +114,7 @@ class SummaryReader {
     if (!one.name.empty()) pod.containers.push_back(std::move(one));
   }
 
-  JsonReader json_;
+  JsonScanner json_;
   size_t containers_ = 0;
 };
 

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <string>
 
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "net/json/json_document.h"
 
 namespace gpulens::slurm {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "net/json/json_document.h"
+#include "base/json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);

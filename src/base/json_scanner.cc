@@ -1,8 +1,5 @@
-#include "wire/otlp/json_scanner.h"
+#include "base/json_scanner.h"
 
-#include <cstdint>
-
-#include "base/parse.h"
 #include "base/text.h"
 
 namespace gpulens {
@@ -15,9 +12,40 @@ constexpr bool IsLow(unsigned unit) noexcept { return unit >= 0xDC00 && unit < 0
 
 }  // namespace
 
-bool JsonScanner::Fail(const char* what) noexcept {
-  if (!what_) what_ = what;
+bool JsonScanner::Fail(const char* what, Code code) noexcept {
+  if (!what_) what_ = what, code_ = code;
   return false;
+}
+
+Status JsonScanner::Finish() {
+  if (!failed() && !AtEnd()) Fail("unexpected data after the end");
+  return failed() ? Status{code_, std::string(what_) + " at byte " + std::to_string(at_)} : Ok();
+}
+
+bool JsonScanner::CheckUtf8(std::string_view text) noexcept { return IsUtf8(text) || Fail("no UTF-8"); }
+
+std::string_view JsonScanner::Text() {
+  std::string_view text;
+  if (Peek() != kString) return Skip(), text;
+  return String(text) && CheckUtf8(text) ? text : std::string_view();
+}
+
+std::optional<double> JsonScanner::Double() {
+  std::string_view text;
+  if (Peek() != kNumber) return Skip(), std::nullopt;
+  return Number(text) ? ParseDouble(text) : std::nullopt;
+}
+
+std::optional<uint64_t> JsonScanner::Unsigned() {
+  std::string_view text;
+  if (Peek() != kNumber) return Skip(), std::nullopt;
+  return Number(text) ? ParseInt<uint64_t>(text) : std::nullopt;
+}
+
+std::optional<bool> JsonScanner::Bool() {
+  const Kind kind = Peek();
+  if (!Skip() || (kind != kTrue && kind != kFalse)) return std::nullopt;
+  return kind == kTrue;
 }
 
 void JsonScanner::Blank() noexcept {
@@ -52,10 +80,7 @@ JsonScanner::Kind JsonScanner::Peek() noexcept {
 bool JsonScanner::Enter() noexcept {
   const Kind kind = Peek();
   if (kind != kObject && kind != kArray) return Fail("neither an object nor an array");
-  if (++depth_ > most_depth_) {
-    too_deep_ = !failed();
-    return Fail("nested too deep");
-  }
+  if (++depth_ > max_depth_) return Fail("nested too deep", Code::kExhausted);
   ++at_;
   return true;
 }
@@ -163,10 +188,11 @@ bool JsonScanner::Number(std::string_view& out) noexcept {
 
 bool JsonScanner::Word() noexcept {
   Blank();
+  if (failed()) return false;
   for (std::string_view word : {"true", "false", "null"}) {
     if (text_.substr(at_, word.size()) != word) continue;
     at_ += word.size();
-    return !failed();
+    return true;
   }
   return Fail("no value");
 }

@@ -1,4 +1,4 @@
-#include "net/json/json_document.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 
@@ -101,7 +101,7 @@ TEST(JsonDocument, BadInput) {
     EXPECT_EQ(document.error().code, Code::kDataLoss) << text;
   }
   EXPECT_EQ(JsonDocument::Parse(std::string(1000, '[')).error().code, Code::kExhausted);
-  EXPECT_EQ(JsonDocument::Parse(std::string(JsonDocument::kMostBytes + 1, ' ')).error().code,
+  EXPECT_EQ(JsonDocument::Parse(std::string(JsonDocument::kMaxBytes + 1, ' ')).error().code,
             Code::kExhausted);
 }
 
