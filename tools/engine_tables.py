@@ -30,9 +30,9 @@ def rows_of(path, columns):
 
 
 def roles_of(folder):
-    """{"TimeToFirstToken": "kInferenceTimeToFirstToken"} as catalog/roles.cc lists them."""
-    text = (folder / "roles.cc").read_text(encoding="utf-8")
-    return dict(re.findall(r'\{"(\w+)", &(\w+), k\w+\}', text))
+    """{"TimeToFirstToken": "kInferenceTimeToFirstToken"}: the ENGINE_METRIC rows of catalog/inference.def."""
+    text = (folder / "inference.def").read_text(encoding="utf-8")
+    return {name[len("kInference"):]: name for name in re.findall(r"^ENGINE_METRIC\(\s*(k\w+),", text, re.MULTILINE)}
 
 
 def literal(text):
@@ -55,7 +55,7 @@ def row_text(where, row, roles):
     if not use:
         name, rest = re.fullmatch(r"(\w+)(\S*)", role).groups()
         if name not in roles or rest not in USES:
-            raise SystemExit(f"{where}: '{role}' is no role of src/catalog/roles.cc")
+            raise SystemExit(f"{where}: '{role}' is no role of src/catalog/inference.def")
         use, metric, label = USES[rest], "&" + roles[name], ""
     factor = "1"
     if scale.startswith("label:"):

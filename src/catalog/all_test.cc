@@ -11,10 +11,9 @@
 #include <string>
 
 #include "base/files.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/host_cpu_memory.h"
-#include "catalog/inference_scheduler.h"
+#include "catalog/gpu.h"
+#include "catalog/host.h"
+#include "catalog/inference.h"
 #include "catalog/prometheus_name.h"
 #include "catalog/self.h"
 #include "core/validate.h"
@@ -22,17 +21,17 @@
 namespace gpulens {
 namespace {
 
-std::string Named(const MetricDesc& metric) {
+std::string PrometheusName(const MetricDesc& metric) {
   std::string out;
   AppendPrometheusName(out, metric);
   return out;
 }
 
-TEST(Catalogue, EveryRowOfTheHeadersIsListedOnce) {
-  constexpr std::string_view kDeclaration = "inline constexpr MetricDesc k";
+TEST(Catalogue, ListsEveryRowOnce) {
+  constexpr std::string_view kDeclaration = "METRIC(";
   size_t declared = 0;
   for (const auto& file : std::filesystem::recursive_directory_iterator(GPULENS_SOURCE_DIR "/src/catalog")) {
-    if (file.path().extension() != ".h") continue;
+    if (file.path().extension() != ".def") continue;
     auto text = ReadFile(file.path().string());
     ASSERT_TRUE(text.ok());
     for (size_t at = text->find(kDeclaration); at != std::string::npos;
@@ -50,10 +49,10 @@ TEST(Catalogue, NamesAndFamiliesAreUnique) {
   std::set<std::string> families;
   for (const MetricDesc* metric : AllMetrics()) {
     EXPECT_TRUE(names.insert(metric->name).second) << metric->name;
-    EXPECT_TRUE(families.insert(Named(*metric)).second) << metric->name;
+    EXPECT_TRUE(families.insert(PrometheusName(*metric)).second) << metric->name;
     EXPECT_EQ(FindMetric(metric->name), metric);
   }
-  EXPECT_EQ(FindMetric("gpu.unheard_of"), nullptr);
+  EXPECT_EQ(FindMetric("gpu.unknown"), nullptr);
 }
 
 TEST(Catalogue, NamesFollowTheRules) {
@@ -105,7 +104,7 @@ TEST(Catalogue, UnitsAreKnownAndFitTheKind) {
   EXPECT_EQ(kGpuMemoryUsedPercent.number, Number::kDouble);
 }
 
-TEST(Catalogue, KeysAreUniqueAndSpeltUniquely) {
+TEST(Catalogue, KeysAndTheirLabelsAreUnique) {
   for (const MetricDesc* metric : AllMetrics()) {
     std::set<std::string> labels;
     for (std::string_view key : metric->keys) {
@@ -135,7 +134,7 @@ TEST(Catalogue, RulesAreSane) {
     if (metric->on_decrease == OnDecrease::kReject) {
       EXPECT_EQ(metric->kind, Kind::kCounter) << metric->name;
     }
-    // The bounds themselves are believed, unless a source uses one to say that it does not know.
+    // The bounds themselves are accepted, unless a source uses one as a sentinel.
     if (std::isfinite(rule.low)) {
       EXPECT_EQ(Validate(*metric, rule.low, 1, nullptr), Validation::kAccepted);
     }
@@ -145,7 +144,7 @@ TEST(Catalogue, RulesAreSane) {
   }
 }
 
-TEST(Catalogue, WhatDriversSayWhenTheyDoNotKnowIsNotBelieved) {
+TEST(Catalogue, SentinelsAndImpossibleValuesAreRejected) {
   EXPECT_EQ(Validate(kGpuTemperature, 65535, 1, nullptr), Validation::kSentinel);
   EXPECT_EQ(Validate(kGpuTemperature, 131, 1, nullptr), Validation::kOutOfRange);
   EXPECT_EQ(Validate(kGpuPowerState, 32, 1, nullptr), Validation::kSentinel);
@@ -158,11 +157,11 @@ TEST(Catalogue, WhatDriversSayWhenTheyDoNotKnowIsNotBelieved) {
   EXPECT_EQ(Validate(kGpuEnergyConsumption, -5, 1, nullptr), Validation::kOutOfRange);
 }
 
-TEST(Catalogue, Facts) {
-  EXPECT_EQ(FactsOf(kGpuPowerDraw).stability, Stability::kStable);
-  EXPECT_FALSE(FactsOf(kGpuPowerDraw).opt_in);
-  EXPECT_TRUE(FactsOf(kHostEntropy).opt_in);
-  EXPECT_EQ(FactsOf(kHostPressureTime).stability, Stability::kDevelopment);
+TEST(Catalogue, RowsHaveStabilityAndOptIn) {
+  EXPECT_EQ(kGpuPowerDraw.stability, Stability::kStable);
+  EXPECT_FALSE(kGpuPowerDraw.opt_in);
+  EXPECT_TRUE(kHostEntropy.opt_in);
+  EXPECT_EQ(kHostPressureTime.stability, Stability::kDevelopment);
 }
 
 TEST(Catalogue, KindsHaveNames) {

@@ -5,8 +5,7 @@
 #include <map>
 
 #include "catalog/all.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "catalog/all.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -1,32 +1,65 @@
-// What rows of the catalogue are made of: key lists and the rules that several rows share.
+// Builders, attribute keys and rules for the rows of the catalogue.
 //
-// Rows are `inline constexpr MetricDesc` in the other headers of this folder, one per native name;
-// they are compared by address. Limits are in the unit of the row, after scaling. Sentinels are what
-// the source says before any scaling, so a collector that scales asks them of the raw reading.
+// A row is one METRIC(id, …) in a .def file of this folder: an inline constexpr MetricDesc that the area's
+// header declares and lists. Rows are compared by address. Limits are in the unit of the row, after scaling;
+// sentinels are raw readings, before it.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <iterator>
 #include <span>
 #include <string_view>
 
 #include "core/metric_desc.h"
 
-namespace gpulens::row {
+// Row builders are found by the name alone inside namespace row, whatever else a program names Counter or
+// Gauge.
+#define GPULENS_DECLARE_METRIC(id, ...)         \
+  namespace row {                               \
+  inline constexpr MetricDesc id = __VA_ARGS__; \
+  }                                             \
+  using row::id;
+#define GPULENS_LIST_METRIC(id, ...) &id,
 
-// A text that may be a template argument.
+namespace gpulens {
+
+// Text as a template argument.
 template <size_t kSize>
 struct KeyText {
   char text[kSize];
-  consteval KeyText(const char (&from)[kSize]) {
-    for (size_t i = 0; i < kSize; ++i) text[i] = from[i];
-  }
+  consteval KeyText(const char (&from)[kSize]) { std::copy_n(from, kSize, text); }
+  constexpr std::string_view view() const { return {text, kSize - 1}; }
 };
+
+// Joins lists of rows at compile time. Lists are arrays of any kind.
+template <class... Lists>
+consteval auto JoinRows(const Lists&... lists) {
+  std::array<const MetricDesc*, (sizeof(Lists) + ...) / sizeof(MetricDesc*)> all{};
+  auto out = all.begin();
+  ((out = std::copy(std::begin(lists), std::end(lists), out)), ...);
+  return all;
+}
+
+// The rows whose names begin with `prefix`.
+template <const auto& rows, KeyText prefix>
+consteval auto RowsWithPrefix() {
+  constexpr auto kBegins = [](const MetricDesc* row) { return row->name.starts_with(prefix.view()); };
+  std::array<const MetricDesc*, std::count_if(std::begin(rows), std::end(rows), kBegins)> found{};
+  std::copy_if(std::begin(rows), std::end(rows), found.begin(), kBegins);
+  return found;
+}
+
+}  // namespace gpulens
+
+namespace gpulens::row {
 
 // The attributes a row may add to its entity's: `row::kKeys<"gpu.clock.type">`.
 template <KeyText... keys>
-inline constexpr std::string_view kKeys[] = {std::string_view(keys.text, sizeof keys.text - 1)...};
+inline constexpr std::string_view kKeys[] = {keys.view()...};
 
-// How drivers say "I do not know" in 16, 32 and 64 bits.
+// Values by which drivers report "unknown", in 16, 32 and 64 bits.
 inline constexpr double kUnknown16[] = {65535};
 inline constexpr double kUnknown16Or32[] = {65535, 4294967295.0};
 inline constexpr double kUnknown64[] = {-1, 18446744073709551615.0};
@@ -48,7 +81,7 @@ inline constexpr Rule kBoardEnergy{.low = 0, .max_change_per_second = 5000};
 inline constexpr Rule kDieTemperature{
     .low = -40, .high = 130, .max_change_per_second = 25, .sentinels = kUnknown16};
 inline constexpr Rule kSensorTemperature{.low = -40, .high = 130, .sentinels = kUnknown16};
-// How far below the temperature at which something happens; it falls as the GPU heats.
+// Distance to the temperature at which something happens; it falls as the GPU heats.
 inline constexpr Rule kTemperatureMargin{.low = -40, .high = 150};
 inline constexpr Rule kMarginLimit{.low = -60, .high = 60};
 inline constexpr Rule kTemperatureLimit{.low = 0, .high = 150};
@@ -69,23 +102,23 @@ inline constexpr Rule kPcieWidth{.low = 1, .high = 32, .sentinels = kUnknown16};
 // The kernel's counter underflows to 2^32-n.
 inline constexpr Rule kPendingOperations{.low = 0, .high = 2147483647};
 inline constexpr Rule kNetworkSpeed{.low = 0, .sentinels = kUnknownSpeed};
-// The kernel holds the offset it is to work off within half a second.
+// The kernel limits the remaining offset to half a second.
 inline constexpr Rule kTimeOffset{.low = -1, .high = 1};
 // Seconds per second, with the slack that reading times need.
 inline constexpr Rule kDiskBusy{.low = 0, .max_change_per_second = 1.1};
-// Faster than time itself means that the unit is not the one we took it for.
+// Faster than time itself means a wrong unit.
 inline constexpr Rule kThrottledTime{.low = 0, .max_change_per_second = 1.05};
 inline constexpr Rule kPressureTime{.low = 0, .max_change_per_second = 1.05};
 
 using Keys = std::span<const std::string_view>;
 
-// Bytes, megahertz and counted things are whole numbers, everything else is not.
+// Bytes, megahertz and counted things are integers, all else is not.
 consteval Number NumberOf(std::string_view unit) {
   bool counted = unit.starts_with('{') && unit.ends_with('}');
   return counted || unit == "By" || unit == "MHz" ? Number::kInt : Number::kDouble;
 }
 
-// One builder per kind. No rule means: not negative, and a number.
+// One builder per kind. The default rule: a number, not negative.
 consteval MetricDesc Of(Kind kind, std::string_view name, std::string_view unit, std::string_view help) {
   return {.name = name, .unit = unit, .help = help, .kind = kind, .number = NumberOf(unit)};
 }
@@ -103,12 +136,12 @@ consteval MetricDesc UpDown(std::string_view name, std::string_view unit, std::s
                             Keys keys = {}, const Rule* rule = &kNotNegative) {
   return With(Of(Kind::kUpDownCounter, name, unit, help), keys, rule);
 }
-// A fall means that its source began anew.
+// A decrease means that its source restarted.
 consteval MetricDesc Counter(std::string_view name, std::string_view unit, std::string_view help,
                              Keys keys = {}, const Rule* rule = &kNotNegative) {
   return With(Of(Kind::kCounter, name, unit, help), keys, rule);
 }
-// A fall is a glitch until readings agree that it is not.
+// A decrease is a glitch until further readings confirm it.
 consteval MetricDesc StrictCounter(std::string_view name, std::string_view unit, std::string_view help,
                                    Keys keys = {}, const Rule* rule = &kNotNegative) {
   MetricDesc row = Counter(name, unit, help, keys, rule);
@@ -124,7 +157,7 @@ consteval MetricDesc Histogram(std::string_view name, std::string_view unit, std
 consteval MetricDesc Flag(std::string_view name, std::string_view help, Keys keys = {}) {
   return With(Of(Kind::kGauge, name, "{bool}", help), keys, &kZeroToOne);
 }
-// Always 1; what it says stands in its attributes.
+// Always 1; its attributes carry the information.
 consteval MetricDesc Info(std::string_view name, std::string_view help, Keys keys = {}) {
   MetricDesc row = With(Of(Kind::kInfo, name, "", help), keys, &kZeroToOne);
   row.number = Number::kInt;
@@ -136,14 +169,29 @@ consteval MetricDesc StateSet(std::string_view name, std::string_view help, Keys
   row.kind = Kind::kStateSet;
   return row;
 }
-// Shown at every level; a few per GPU and host.
+// Exported at every level; a few per GPU and host.
 consteval MetricDesc Essential(MetricDesc row) {
   row.level = MetricLevel::kEssential;
   return row;
 }
-// Shown unless only essential rows are asked for.
+// Exported unless the level is essential.
 consteval MetricDesc Standard(MetricDesc row) {
   row.level = MetricLevel::kStandard;
+  return row;
+}
+// Off unless the configuration enables it, wholly or by one attribute key.
+consteval MetricDesc OptIn(MetricDesc row) {
+  row.opt_in = true;
+  return row;
+}
+// Follows a convention that is not settled yet; all other names, units and meanings never change.
+consteval MetricDesc InDevelopment(MetricDesc row) {
+  row.stability = Stability::kDevelopment;
+  return row;
+}
+// Exported only under the names of other projects, never under its own.
+consteval MetricDesc TranslatedOnly(MetricDesc row) {
+  row.translated_only = true;
   return row;
 }
 // A counted thing whose number has fractions: a load average, a percentage.

@@ -73,7 +73,7 @@ Row NativeRow(const MetricDesc& metric) {
   for (std::string_view key : metric.keys)
     row.attributes += (row.attributes.empty() ? "" : " ") + std::string(key);
   row.help = metric.help;
-  row.stability = FactsOf(metric).stability == Stability::kStable ? "stable" : "development";
+  row.stability = metric.stability == Stability::kStable ? "stable" : "development";
   row.from = SourcesOf(metric);
   return row;
 }

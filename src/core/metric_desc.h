@@ -58,6 +58,9 @@ struct Rule {
   std::span<const double> sentinels = {};
 };
 
+// Whether users may rely on a row: name, unit and meaning of a stable one never change.
+enum class Stability : uint8_t { kStable, kDevelopment };
+
 struct MetricDesc {
   std::string_view name = {}, unit = {}, help = {};
   Kind kind = Kind::kGauge;
@@ -65,6 +68,9 @@ struct MetricDesc {
   Naming naming = Naming::kOtel;
   OnDecrease on_decrease = OnDecrease::kReset;
   MetricLevel level = MetricLevel::kAll;  // the lowest one that shows it; outside series are always shown
+  Stability stability = Stability::kStable;
+  bool opt_in = false;           // off unless configuration enables it, wholly or by one attribute key
+  bool translated_only = false;  // exported only under names of other projects
   const Rule* rule = nullptr;
   std::span<const std::string_view> keys = {};  // attributes a series may add to its entity's
 };

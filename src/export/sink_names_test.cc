@@ -3,8 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "core/series_table.h"
 #include "export/names_testing.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "core/frame_writer.h"
 #include "core/series_table.h"
 

@@ -1,8 +1,7 @@
 // Fields of DCGM about memory errors that ECC found.
 #pragma once
 
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "names/dcgm_field.h"
 
 namespace gpulens {

@@ -1,10 +1,7 @@
 // Fields of DCGM that say what goes wrong on a GPU: XIDs, slowdowns, memory errors and their repair.
 #pragma once
 
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "names/dcgm_field.h"
 
 namespace gpulens {

@@ -1,10 +1,7 @@
 // Fields of DCGM about PCIe and NVLink of a whole GPU.
 #pragma once
 
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "names/dcgm_field.h"
 
 namespace gpulens {

@@ -1,9 +1,7 @@
 // The profiling fields of DCGM that GPM gives, too.
 #pragma once
 
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "names/dcgm_field.h"
 
 namespace gpulens {

@@ -1,11 +1,7 @@
 // Fields of DCGM that say what a GPU is doing: load, memory, power, heat, clocks and modes.
 #pragma once
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "names/dcgm_field.h"
 
 namespace gpulens {

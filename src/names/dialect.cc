@@ -60,7 +60,7 @@ void AppendNativeLabels(const SeriesInfo& series, std::string_view without, Name
 void NameNativeIn(NameForm form, const SeriesInfo& series, std::vector<NamedSeries>& out,
                   MetricLevel level = MetricLevel::kAll) {
   const MetricDesc& desc = *series.desc;
-  if (desc.level > level || FactsOf(desc).dialect_only) return;
+  if (desc.level > level || desc.translated_only) return;
   NamedSeries& named = out.emplace_back();
   const bool as_scraped = desc.naming == Naming::kVerbatim;
   const bool as_it_is = as_scraped || form == NameForm::kOtel;

@@ -9,10 +9,7 @@
 
 #include "base/files.h"
 #include "catalog/all.h"
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "names/naming_testing.h"
 #include "names/zernel.h"
 

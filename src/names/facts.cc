@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/self_io.h"
+#include "catalog/gpu.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 namespace {

@@ -12,10 +12,7 @@
 // have no such names.
 #pragma once
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/native_sglang.h"
-#include "catalog/native_vllm.h"
+#include "catalog/inference.h"
 #include "names/dialect.h"
 
 namespace gpulens {

@@ -7,8 +7,8 @@
 #include <set>
 
 #include "base/files.h"
-#include "catalog/inference_requests.h"
-#include "catalog/self_io.h"
+#include "catalog/inference.h"
+#include "catalog/self.h"
 #include "names/naming_testing.h"
 
 namespace gpulens {

@@ -6,13 +6,8 @@
 // is not here, and activity of the memory controller is not their memory utilisation.
 #pragma once
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
-#include "catalog/host_cpu_memory.h"
+#include "catalog/gpu.h"
+#include "catalog/host.h"
 #include "names/dialect.h"
 
 namespace gpulens {

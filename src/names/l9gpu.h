@@ -7,10 +7,8 @@
 // here are added.
 #pragma once
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
-#include "catalog/native_nim.h"
+#include "catalog/gpu.h"
+#include "catalog/inference.h"
 #include "names/dialect.h"
 
 namespace gpulens {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/parse.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "core/frame_writer.h"
 #include "names/dialect.h"
 

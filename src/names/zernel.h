@@ -2,7 +2,7 @@
 // and TYPE until a collector feeds them. Label order and help texts are part of that contract.
 #pragma once
 
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "names/dialect.h"
 
 namespace gpulens {

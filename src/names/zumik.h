@@ -7,10 +7,7 @@
 // no series, and no zero.
 #pragma once
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_router.h"
-#include "catalog/inference_transfer.h"
+#include "catalog/inference.h"
 #include "names/dialect.h"
 
 namespace gpulens {

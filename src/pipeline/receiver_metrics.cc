@@ -1,6 +1,6 @@
 #include "pipeline/receiver_metrics.h"
 
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 

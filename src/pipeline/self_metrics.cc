@@ -4,7 +4,6 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "catalog/self.h"
-#include "catalog/self_io.h"
 
 namespace gpulens {
 namespace {

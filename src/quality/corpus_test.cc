@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/raw_sentinel.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "quality/gpu_quality.h"
 #include "quality/raw_rule.h"
 

@@ -3,10 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "core/frame_writer.h"
 
 namespace gpulens {

@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -5,9 +5,7 @@
 #include <cmath>
 
 #include "base/testing/allocations.h"
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "plugins/event_queue.h"
 #include "quality/quality_events.h"
 

@@ -2,12 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

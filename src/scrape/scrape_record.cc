@@ -1,6 +1,6 @@
 #include "scrape/scrape_record.h"
 
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 namespace {

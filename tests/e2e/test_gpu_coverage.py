@@ -45,10 +45,10 @@ def catalogue():
 
 
 def header_rows():
-    """The rows of the headers, whether a plugin says that it writes them or not."""
+    """The rows of the catalogue, whether a plugin lists them or not."""
     found = set()
-    for header in [*(ROOT / "src/catalog").glob("*.h"), ROOT / "src/catalog/kubernetes_holders.h"]:
-        found |= set(re.findall(r'row::\w+\(\s*"((?:gpu|nvidia|nvswitch)\.[a-z0-9_.]+)"', header.read_text()))
+    for rows in (ROOT / "src/catalog").glob("*.def"):
+        found |= set(re.findall(r'\b[A-Z]\w+\(\s*"((?:gpu|nvidia|nvswitch)\.[a-z0-9_.]+)"', rows.read_text()))
     return found
 
 

@@ -5,9 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "core/series_finder.h"
 
 namespace gpulens {

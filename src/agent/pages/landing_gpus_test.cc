@@ -7,9 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "core/frame_writer.h"
 #include "core/series_table.h"
 

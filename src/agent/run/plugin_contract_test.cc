@@ -22,7 +22,7 @@
 #include "base/testing/temp_folder.h"
 #include "base/workers.h"
 #include "catalog/all.h"
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 #include "config/loader.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
@@ -335,12 +335,12 @@ class Mentions {
       if (!entry.is_regular_file() || IsTest(path)) continue;
       const std::string inside = path.substr(source.size());
       const bool is_table = kind == ".tsv" && inside.starts_with("scrape/engine/tables/");
-      if (!is_table && kind != ".cc" && kind != ".h") continue;
+      if (!is_table && kind != ".cc" && kind != ".h" && kind != ".def") continue;
       auto text = ReadFile(path, 4 << 20);
       EXPECT_TRUE(text.ok()) << path;
       if (!text) continue;
       if (is_table) TakeTable(*text);
-      else if (inside.starts_with("catalog/")) TakeRows(*text);
+      else if (inside.starts_with("catalog/")) TakeRows(kind == ".def" ? *text : "");
       else TakeCode(inside, *std::move(text));
     }
   }
@@ -368,15 +368,15 @@ class Mentions {
   void TakeTable(const std::string& text) {
     Words words;
     AddWords(text, words);
-    for (const Role& role : AllRoles()) {
+    for (const EngineMetric& role : AllEngineMetrics()) {
       if (words.contains(role.name)) roles_.emplace(role.metric->name);
     }
   }
   void TakeRows(const std::string& text) {
-    constexpr std::string_view kRow = "inline constexpr MetricDesc ";
+    constexpr std::string_view kRow = "METRIC(";
     for (size_t at = 0; (at = text.find(kRow, at)) != std::string::npos;) {
       at += kRow.size();
-      const std::string constant = text.substr(at, text.find_first_of(" =\n", at) - at);
+      const std::string constant = text.substr(at, text.find_first_of(", \n", at) - at);
       const size_t quote = text.find('"', at) + 1;
       rows_[constant] = text.substr(quote, text.find('"', quote) - quote);
     }
@@ -417,7 +417,7 @@ TEST(CatalogueWriters, EveryRowIsWrittenByThePluginsThatListIt) {
   for (const auto& [constant, name] : mentions.rows()) {
     const MetricDesc* metric = FindMetric(name);
     ASSERT_NE(metric, nullptr) << name << " (" << constant << ") is no part of catalog/all.cc";
-    EXPECT_TRUE(listed.contains(name) || FactsOf(*metric).dialect_only)
+    EXPECT_TRUE(listed.contains(name) || metric->translated_only)
         << name << " (" << constant << ") is a row that nothing writes: feed it or take it out";
   }
 }

@@ -7,12 +7,8 @@
 
 #include "agent/status/agent_watch.h"
 #include "agent/status/status_report.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "catalog/self.h"
-#include "catalog/self_events.h"
-#include "catalog/self_io.h"
 #include "core/frame_writer.h"
 
 namespace gpulens {

@@ -11,12 +11,8 @@
 #include "agent/status/agent_watch.h"
 #include "agent/status/queue_findings.h"
 #include "base/files.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "catalog/self.h"
-#include "catalog/self_events.h"
-#include "catalog/self_io.h"
 #include "plugins/analyzers/fleet_health/health_score.h"
 
 namespace gpulens {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/parse.h"
-#include "catalog/gpu_identity.h"
+#include "catalog/gpu.h"
 #include "catalog/prometheus_name.h"
 #include "wire/exposition/exposition_parser.h"
 

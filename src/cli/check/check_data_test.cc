@@ -2,8 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "cli/check/check_table.h"
 #include "core/frame_writer.h"
 

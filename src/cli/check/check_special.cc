@@ -3,9 +3,7 @@
 #include <algorithm>
 
 #include "base/parse.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

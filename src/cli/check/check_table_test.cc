@@ -5,13 +5,7 @@
 
 #include <set>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "cli/check/check_report.h"
 
 namespace gpulens {

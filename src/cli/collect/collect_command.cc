@@ -13,7 +13,7 @@
 #include "agent/run/plan.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "cli/collect/collect_session.h"
 #include "cli/collect/older_options.h"
 #include "cli/collect/page_target_name.h"

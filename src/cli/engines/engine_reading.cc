@@ -4,11 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_router.h"
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 
 namespace gpulens {
 namespace {
@@ -122,7 +118,7 @@ std::optional<ReadDistribution> DistributionOf(const MetricDesc* metric, const S
 
 ReadNumber NumberOf(const MetricDesc* metric, const Sum& sum, std::optional<double> window_s) {
   ReadNumber out{metric, sum.number, {}};
-  const Role* role = RoleOf(*metric);
+  const EngineMetric* role = EngineMetricOf(*metric);
   if (role && role->combine == Combine::kMean) out.value /= static_cast<double>(sum.series);
   if (metric->kind == Kind::kCounter && window_s) out.per_second = out.value / *window_s;
   return out;

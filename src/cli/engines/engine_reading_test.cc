@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
+#include "catalog/inference.h"
 #include "scrape/engine/engine_page_testing.h"
 #include "wire/json/json_testing.h"
 

@@ -3,7 +3,7 @@
 #include <cstdio>
 
 #include "base/text.h"
-#include "catalog/inference_cache.h"
+#include "catalog/inference.h"
 #include "cli/engines/engine_reading.h"
 #include "wire/json/json_text.h"
 

@@ -51,7 +51,7 @@ std::span<const EngineRow> ReadRows(const Engine& engine) noexcept {
 }
 
 // The families that have the role, each once.
-std::vector<std::string_view> FamiliesOf(const Engine& engine, const Role& role) {
+std::vector<std::string_view> FamiliesOf(const Engine& engine, const EngineMetric& role) {
   std::vector<std::string_view> out;
   for (std::span<const EngineRow> rows : {engine.rows, ReadRows(engine)}) {
     for (const EngineRow& row : rows) {
@@ -73,9 +73,9 @@ size_t CountFamilies(const Engine& engine) {
 }
 
 size_t CountRoles(const Engine& engine) {
-  std::span<const Role> roles = AllRoles();
+  std::span<const EngineMetric> roles = AllEngineMetrics();
   return static_cast<size_t>(
-      std::count_if(roles.begin(), roles.end(), [&](const Role& role) { return Offers(engine, role); }));
+      std::count_if(roles.begin(), roles.end(), [&](const EngineMetric& role) { return Offers(engine, role); }));
 }
 
 std::string PageOf(const Engine& engine) {
@@ -86,7 +86,7 @@ std::string OneTable(const Engine& engine) {
   std::string out = std::string(engine.name) + "   layer " + std::string(engine.layer) + ", page at " +
                     PageOf(engine) + ", known by " + std::string(engine.recognised) + "\n\n";
   out += Padded("ROLE", 28) + Padded("METRIC", 44) + "FAMILIES\n";
-  for (const Role& role : AllRoles()) {
+  for (const EngineMetric& role : AllEngineMetrics()) {
     std::vector<std::string_view> families = FamiliesOf(engine, role);
     if (families.empty()) continue;
     out += Padded(role.name, 28) + Padded(role.metric->name, 44);
@@ -107,7 +107,7 @@ void AppendMatrix(std::string& out, const std::vector<const Engine*>& engines) {
   out += "\n|---|---|";
   for (size_t i = 0; i < engines.size(); ++i) out += "---|";
   out += '\n';
-  for (const Role& role : AllRoles()) {
+  for (const EngineMetric& role : AllEngineMetrics()) {
     bool any = std::any_of(engines.begin(), engines.end(), [&](const Engine* e) { return Offers(*e, role); });
     if (!any) continue;
     out += "| " + std::string(role.name) + " | `" + std::string(role.metric->name) + "` |";
@@ -141,7 +141,7 @@ void AppendEngine(std::string& out, const Engine& engine) {
   AppendFieldAndComma(out, "path", engine.path);
   out += "\"port\":" + std::to_string(engine.port) +
          ",\"families\":" + std::to_string(CountFamilies(engine)) + ",\"roles\":[";
-  for (const Role& role : AllRoles()) {
+  for (const EngineMetric& role : AllEngineMetrics()) {
     std::vector<std::string_view> families = FamiliesOf(engine, role);
     if (families.empty()) continue;
     out += out.back() == '[' ? "\n {" : ",\n {";
@@ -165,7 +165,7 @@ void AppendEngine(std::string& out, const Engine& engine) {
 
 std::span<const NotOffered> KnownNotOffered() noexcept { return kNotOffered; }
 
-bool Offers(const Engine& engine, const Role& role) noexcept {
+bool Offers(const Engine& engine, const EngineMetric& role) noexcept {
   for (std::span<const EngineRow> rows : {engine.rows, ReadRows(engine)}) {
     if (std::any_of(rows.begin(), rows.end(),
                     [&](const EngineRow& row) { return row.metric == role.metric; }))

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens {
@@ -17,7 +17,7 @@ struct NotOffered {
 std::span<const NotOffered> KnownNotOffered() noexcept;
 
 // Whether a family of the engine, or of the one that it reads as its own, has the role.
-bool Offers(const engine_page::Engine& engine, const Role& role) noexcept;
+bool Offers(const engine_page::Engine& engine, const EngineMetric& role) noexcept;
 
 // A line for each engine; with `one`, that engine alone and its families by role.
 std::string EnginesTable(const engine_page::Engine* one);

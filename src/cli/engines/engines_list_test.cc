@@ -18,7 +18,7 @@ using json_testing::JsonReader;
 using ::testing::HasSubstr;
 
 bool OffersNamed(std::string_view engine, std::string_view role) {
-  return Offers(*FindEngine(engine), *FindRole(role));
+  return Offers(*FindEngine(engine), *FindEngineMetric(role));
 }
 
 TEST(EnginesList, AnEngineOffersWhatItsTableOrTheOneItReadsHas) {
@@ -33,7 +33,7 @@ TEST(EnginesList, WhatIsSaidNotToBeOfferedIsNot) {
   for (const NotOffered& row : KnownNotOffered()) {
     const Engine* engine = FindEngine(row.engine);
     ASSERT_NE(engine, nullptr) << row.engine;
-    const Role* role = FindRole(row.role);
+    const EngineMetric* role = FindEngineMetric(row.role);
     ASSERT_NE(role, nullptr) << row.role;
     if (row.engine == "nim") continue;  // what vLLM offers is of later versions
     EXPECT_FALSE(Offers(*engine, *role)) << row.engine << " " << row.role;
@@ -50,7 +50,7 @@ TEST(EnginesList, EveryServerTellsTheBasicsOrWhyNot) {
       bool said = std::any_of(KnownNotOffered().begin(), KnownNotOffered().end(), [&](const NotOffered& row) {
         return row.engine == engine.name && row.role == name;
       });
-      EXPECT_NE(Offers(engine, *FindRole(name)), said) << engine.name << " " << name;
+      EXPECT_NE(Offers(engine, *FindEngineMetric(name)), said) << engine.name << " " << name;
     }
   }
 }

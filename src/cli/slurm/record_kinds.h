@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "catalog/slurm_records.h"
+#include "catalog/slurm.h"
 
 namespace gpulens {
 

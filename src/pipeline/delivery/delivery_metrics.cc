@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 

@@ -14,14 +14,9 @@
 
 #include "base/check.h"
 #include "base/testing/allocations.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_scheduler.h"
-#include "catalog/kubernetes_usage.h"
+#include "catalog/gpu.h"
+#include "catalog/inference.h"
+#include "catalog/kubernetes.h"
 #include "names/dialect.h"
 #include "pipeline/rollup/rollup_testing.h"
 #include "wire/otlp/otlp_metrics.h"
@@ -38,6 +33,7 @@ using rollup_testing::SnapshotOf;
 using rollup_testing::TestSource;
 using enum RollupFunction;
 
+constexpr size_t kRowsOfGpu = 65, kRowsOfEngine = 54;
 constexpr std::string_view kNamespace = "k8s.namespace.name", kPod = "k8s.pod.name";
 
 class Node {
@@ -54,10 +50,7 @@ class Node {
                                      {kNamespace, NamespaceOf(gpu)},
                                      {kPod, std::string_view(pod)},
                                      {"k8s.container.name", "main"}});
-      for (auto rows : {std::span<const MetricDesc* const>(kGpuReadingsRows),
-                        std::span<const MetricDesc* const>(kGpuLinksRows),
-                        std::span<const MetricDesc* const>(kGpuErrorsRows)})
-        AddRows(gpus_, rows, attributes);
+      AddRows(gpus_, std::span(kGpuRows).first(kRowsOfGpu), attributes);
     }
     for (int64_t pod = 0; pod < 20; ++pod) {
       const std::string name = PodName(pod);
@@ -69,11 +62,7 @@ class Node {
                                                    {"model.name", std::string_view(model)},
                                                    {"server.address", "10.0.0.17:8000"}})
                                          .OverlaidOn(of_pod);
-      for (auto rows : {std::span<const MetricDesc* const>(kInferenceRequestsRows),
-                        std::span<const MetricDesc* const>(kInferenceCacheRows),
-                        std::span<const MetricDesc* const>(kInferenceLatencyRows),
-                        std::span<const MetricDesc* const>(kInferenceSchedulerRows)})
-        AddRows(pods_, rows, of_engine);
+      AddRows(pods_, std::span(kInferenceRows).first(kRowsOfEngine), of_engine);
     }
   }
 

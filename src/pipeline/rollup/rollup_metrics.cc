@@ -1,6 +1,6 @@
 #include "pipeline/rollup/rollup_metrics.h"
 
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 

@@ -143,7 +143,7 @@ void Gatherer::GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& 
   Candidate candidate;
   candidate.order = order_;
   candidate.plan.metric = row.metric;
-  candidate.plan.combine = RoleOf(*row.metric)->combine;
+  candidate.plan.combine = EngineMetricOf(*row.metric)->combine;
   candidate.plan.scale = row.scale;
   if (!Feed(row, candidate)) return;
   Date(page_.family_of(id), candidate);

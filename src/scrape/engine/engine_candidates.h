@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 #include "core/layout.h"
 #include "scrape/engine/engine_families.h"
 #include "scrape/governed_labels.h"

@@ -16,7 +16,7 @@
 //               name!                      personal: dropped, and what it told apart is combined
 //             Any other label stays an attribute by its own name.
 //   unit      of the numbers on the page
-//   role      what it means, a name of catalog/roles.h:
+//   role      what it means, a name of catalog/inference.def without kInference:
 //               Role          the family is the role
 //               Role:sum      this counter is the sum of a histogram without buckets …
 //               Role:count    … this one its count

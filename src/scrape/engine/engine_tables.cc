@@ -2,12 +2,7 @@
 #include <iterator>
 #include <string>
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_router.h"
-#include "catalog/inference_scheduler.h"
-#include "catalog/inference_transfer.h"
+#include "catalog/inference.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens::engine_page {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "base/parse.h"
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens::engine_page {
@@ -280,7 +280,7 @@ TEST(EngineTables, PrefixesOfTwoEnginesDoNotOverlap) {
 }
 
 TEST(EngineTables, EveryRoleIsOfferedBySomeEngine) {
-  for (const Role& role : AllRoles()) {
+  for (const EngineMetric& role : AllEngineMetrics()) {
     bool offered = false;
     ForEachRow([&](const Engine*, const EngineRow& row) { offered = offered || row.metric == role.metric; });
     EXPECT_TRUE(offered) << role.name;

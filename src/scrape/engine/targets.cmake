@@ -7,7 +7,7 @@ file(GLOB engine_tables CONFIGURE_DEPENDS ${engine_folder}/tables/*.tsv)
 add_custom_command(OUTPUT ${engine_rows}
   COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_folder}/tables
           ${CMAKE_SOURCE_DIR}/src/catalog ${engine_rows}
-  DEPENDS ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_tables} ${CMAKE_SOURCE_DIR}/src/catalog/roles.cc
+  DEPENDS ${CMAKE_SOURCE_DIR}/tools/engine_tables.py ${engine_tables} ${CMAKE_SOURCE_DIR}/src/catalog/inference.def
   COMMENT "Tables of LLM engines" VERBATIM)
 add_gpulens_library(scrape_engine DIR src/scrape/engine DEPS gpulens_scrape TEST_DEPS gpulens_names gpulens_net_testing)
 target_sources(gpulens_scrape_engine PRIVATE ${engine_rows})

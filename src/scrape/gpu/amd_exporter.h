@@ -2,13 +2,7 @@
 // which of them are counters stands in the native rows. Memory is "MB" of 2^20 bytes, energy uJ, voltage mV.
 #pragma once
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

@@ -4,14 +4,7 @@
 // DCGM_FI_DEV_FB_USED_PERCENT is 0-1 in spite of its name. Numbers kept their scale when they were renamed.
 #pragma once
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

@@ -1,8 +1,7 @@
 // The DCGM exporter's page, memory errors: totals, by place, retired pages and replaced rows.
 #pragma once
 
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

@@ -3,10 +3,7 @@
 // What the profiling module counts stands before what the driver guesses: the first row of a series wins.
 #pragma once
 
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

@@ -2,7 +2,7 @@
 // instances.
 #pragma once
 
-#include "catalog/gpu_engines.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

@@ -6,8 +6,7 @@
 #include <tuple>
 
 #include "base/parse.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_parts.h"
+#include "catalog/gpu.h"
 #include "quality/raw_rule.h"
 #include "scrape/page_cells.h"
 #include "scrape/sample_times.h"

@@ -1,10 +1,7 @@
 // The page of Intel's Gaudi exporter (habanalabs_*). All families are gauges; power is mW, utilisation 0-100.
 #pragma once
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

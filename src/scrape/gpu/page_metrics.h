@@ -5,9 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_parts.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

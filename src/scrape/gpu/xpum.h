@@ -2,8 +2,7 @@
 // hardware conventions as its Prometheus exporter spells them (hw_*).
 #pragma once
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "scrape/gpu/page_row.h"
 
 namespace gpulens::gpu_page {

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "catalog/prometheus_name.h"
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 #include "core/frame_writer.h"
 #include "wire/exposition/text_page.h"
 #include "wire/otlp/exponential_bounds.h"

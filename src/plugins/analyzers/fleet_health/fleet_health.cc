@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "base/log.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "plugins/analyzers/fleet_health/gpu_health.h"
 #include "plugins/analyzers/fleet_health/gpu_inputs.h"
 #include "plugins/analyzers/fleet_health/health_state.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "plugins/event_queue.h"
 
 namespace gpulens {

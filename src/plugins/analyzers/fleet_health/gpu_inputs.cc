@@ -2,13 +2,7 @@
 
 #include <algorithm>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -5,12 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "plugins/analyzers/fleet_health/health_score.h"
 #include "plugins/analyzers/fleet_health/health_world_testing.h"
 

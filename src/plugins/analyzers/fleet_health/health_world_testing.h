@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "catalog/gpu_score.h"
+#include "catalog/gpu.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 

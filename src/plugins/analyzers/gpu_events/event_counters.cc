@@ -2,9 +2,8 @@
 
 #include <algorithm>
 
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_score.h"
-#include "catalog/self_events.h"
+#include "catalog/gpu.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 namespace {

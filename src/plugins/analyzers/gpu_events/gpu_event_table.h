@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/pci_address.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "core/series_finder.h"
 
 namespace gpulens {

@@ -5,10 +5,8 @@
 #include <mutex>
 
 #include "base/testing/allocations.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/gpu_score.h"
-#include "catalog/self_events.h"
+#include "catalog/gpu.h"
+#include "catalog/self.h"
 #include "plugins/analyzers/gpu_events/event_counters.h"
 #include "plugins/analyzers/gpu_events/event_facts.h"
 #include "plugins/analyzers/gpu_events/event_join.h"

@@ -4,10 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

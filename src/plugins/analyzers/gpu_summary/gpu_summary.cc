@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "core/series_finder.h"
 #include "plugins/plugin.h"
 

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "core/series_finder.h"
 #include "plugins/plugin.h"
 

@@ -29,7 +29,7 @@
 #include <span>
 #include <vector>
 
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 #include "core/histogram.h"
 #include "core/sliding_rows.h"
 #include "plugins/analyzers/inference/native_table.h"

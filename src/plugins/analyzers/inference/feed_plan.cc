@@ -50,7 +50,7 @@ bool SplitRanks(const AttributeSet& attributes, std::string& rest, Rank& rank) {
 Feed::Feed(const Pick& pick, Use use, int64_t since_ns)
     : pick_(pick),
       use_(use),
-      combine_(RoleOf(*pick.role) ? RoleOf(*pick.role)->combine : Combine::kSum),
+      combine_(EngineMetricOf(*pick.role) ? EngineMetricOf(*pick.role)->combine : Combine::kSum),
       last_ns_(since_ns),
       rows_(use == Use::kMoments || use == Use::kBuckets ? 2 : 1, kRowsMax),
       observed_(rows_.width()) {}

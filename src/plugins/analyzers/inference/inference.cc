@@ -4,12 +4,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "catalog/join_rows.h"
-#include "catalog/native_nim.h"
-#include "catalog/native_sglang.h"
-#include "catalog/native_tgi.h"
-#include "catalog/native_triton.h"
-#include "catalog/native_vllm.h"
+#include "catalog/inference.h"
+#include "catalog/row.h"
 #include "plugins/analyzers/inference/engine_source.h"
 #include "plugins/plugin.h"
 
@@ -70,9 +66,6 @@ constexpr OptionSpec kOptions[] = {
      .max = 3600},
 };
 
-constexpr auto kMetrics =
-    JoinRows(kNativeVllmRows, kNativeNimRows, kNativeTritonRows, kNativeSglangRows, kNativeTgiRows);
-
 }  // namespace
 
 extern const AnalyzerSpec inference_analyzer;
@@ -80,7 +73,7 @@ const AnalyzerSpec inference_analyzer{
     .name = "inference",
     .help = "Native names of LLM engines: rates, ratios and quantiles over a window.",
     .options = kOptions,
-    .metrics = kMetrics,
+    .metrics = kInferenceWindowRows,
     .create = &Create};
 
 }  // namespace gpulens

@@ -3,15 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_scheduler.h"
-#include "catalog/native_nim.h"
-#include "catalog/native_sglang.h"
-#include "catalog/native_tgi.h"
-#include "catalog/native_triton.h"
-#include "catalog/native_vllm.h"
+#include "catalog/inference.h"
 
 namespace gpulens::windows {
 namespace {

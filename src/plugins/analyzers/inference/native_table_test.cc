@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "catalog/all.h"
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {
@@ -54,7 +54,7 @@ TEST(NativeTable, EveryRowOfTheCatalogueIsMadeOfRoles) {
     ASSERT_NE(native.of.role, nullptr);
     for (const Pick* pick : {&native.of, &native.over, &native.fallback}) {
       if (!pick->role) continue;
-      EXPECT_NE(RoleOf(*pick->role), nullptr) << native.metric->name;
+      EXPECT_NE(EngineMetricOf(*pick->role), nullptr) << native.metric->name;
       if (pick->filter.key.empty()) continue;
       auto keys = pick->role->keys;
       EXPECT_NE(std::find(keys.begin(), keys.end(), pick->filter.key), keys.end()) << native.metric->name;
@@ -141,7 +141,7 @@ TEST(NativeTableCapture, EveryFamilyThatFeedsANativeNameDoesSoByItsRole) {
   for (const auto& row : rows) {
     if (row[0].starts_with('#') || row[9].empty() || row[9] == "-") continue;
     std::string_view role_text = row[7], all = row[9];
-    const Role* role = FindRole(role_text.substr(0, role_text.find_first_of(":@")));
+    const EngineMetric* role = FindEngineMetric(role_text.substr(0, role_text.find_first_of(":@")));
     ASSERT_NE(role, nullptr) << row[3];
     while (!all.empty()) {
       ++seen;

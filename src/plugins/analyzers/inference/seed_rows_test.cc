@@ -1,15 +1,7 @@
 // Each native name as the seed promises it: what a page says, and what comes of it.
 #include <gtest/gtest.h>
 
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_scheduler.h"
-#include "catalog/native_nim.h"
-#include "catalog/native_sglang.h"
-#include "catalog/native_tgi.h"
-#include "catalog/native_triton.h"
-#include "catalog/native_vllm.h"
+#include "catalog/inference.h"
 #include "plugins/analyzers/inference/engine_testing.h"
 
 namespace gpulens::windows {

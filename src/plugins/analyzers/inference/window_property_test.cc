@@ -8,9 +8,7 @@
 #include <cmath>
 #include <limits>
 
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/native_vllm.h"
+#include "catalog/inference.h"
 #include "plugins/analyzers/inference/engine_testing.h"
 #include "plugins/analyzers/inference/native_table.h"
 

@@ -2,12 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/native_sglang.h"
-#include "catalog/native_triton.h"
-#include "catalog/native_vllm.h"
+#include "catalog/inference.h"
 #include "plugins/analyzers/inference/engine_source.h"
 #include "plugins/analyzers/inference/engine_testing.h"
 

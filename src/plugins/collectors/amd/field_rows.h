@@ -7,13 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 
 namespace gpulens::amd {

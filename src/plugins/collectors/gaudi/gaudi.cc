@@ -7,10 +7,7 @@
 
 #include "base/bounded_run.h"
 #include "base/result.h"
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "catalog/self.h"
 #include "plugins/collectors/gaudi/gaudi_series.h"
 #include "plugins/plugin.h"

@@ -4,10 +4,7 @@
 #include <iterator>
 #include <vector>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

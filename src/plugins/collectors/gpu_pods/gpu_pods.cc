@@ -4,7 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "catalog/kubernetes_holders.h"
+#include "catalog/kubernetes.h"
 #include "plugins/gpu_pod_table.h"
 #include "plugins/plugin.h"
 
@@ -83,7 +83,7 @@ const CollectorSpec gpu_pods_collector{.name = "gpu_pods",
                                        .help = "Which pods hold which GPUs, shares and slices, to join with.",
                                        .period = seconds(5),
                                        .ttl = seconds(15),
-                                       .metrics = kKubernetesHoldersRows,
+                                       .metrics = kGpuPodRows,
                                        .create = &Create,
                                        .probe = &Probe};
 

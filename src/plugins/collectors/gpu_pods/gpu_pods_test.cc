@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "catalog/kubernetes_holders.h"
+#include "catalog/kubernetes.h"
 #include "plugins/gpu_pod_table.h"
 #include "plugins/plugin.h"
 

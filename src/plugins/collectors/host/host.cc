@@ -2,9 +2,8 @@
 // its own pace.
 
 #include "base/result.h"
-#include "catalog/host_cpu_memory.h"
-#include "catalog/host_io.h"
-#include "catalog/join_rows.h"
+#include "catalog/host.h"
+#include "catalog/row.h"
 #include "plugins/collectors/host/host_part.h"
 
 namespace gpulens {
@@ -94,8 +93,6 @@ constexpr OptionSpec kOptions[] = {
     {.key = "filesystems", .type = OptionType::kGroup, .help = "File systems", .children = kFileSystems},
     {.key = "network", .type = OptionType::kGroup, .help = "Network interfaces", .children = kNetwork}};
 
-constexpr auto kMetrics = JoinRows(kHostCpuMemoryRows, kHostIoRows);
-
 }  // namespace
 
 const std::string& HostRoot(const Config& config, const Env& env) {
@@ -121,7 +118,7 @@ const CollectorSpec host_collector{
     .period = std::chrono::seconds(1),
     .ttl = std::chrono::seconds(10),
     .options = kOptions,
-    .metrics = kMetrics,
+    .metrics = kHostRows,
     .create = &Create,
     .probe = &ProbeHost};
 

@@ -14,8 +14,7 @@
 
 #include <gpulens/status.h>
 
-#include "catalog/host_cpu_memory.h"
-#include "catalog/host_io.h"
+#include "catalog/host.h"
 #include "plugins/plugin.h"
 #include "sources/host/files.h"
 #include "sources/host/machine.h"

@@ -7,7 +7,7 @@
 
 #include "base/result.h"
 #include "base/workers.h"
-#include "catalog/kubernetes_state.h"
+#include "catalog/kubernetes.h"
 #include "net/io_loop.h"
 #include "plugins/collectors/k8s_cluster/pod_state_series.h"
 #include "plugins/plugin.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "catalog/kubernetes_state.h"
+#include "catalog/kubernetes.h"
 
 namespace gpulens {
 namespace {

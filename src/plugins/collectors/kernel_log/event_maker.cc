@@ -4,7 +4,7 @@
 #include <cctype>
 
 #include "catalog/events.h"
-#include "catalog/gpu_links.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -2,8 +2,8 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "catalog/gpu_links.h"
-#include "catalog/self_events.h"
+#include "catalog/gpu.h"
+#include "catalog/self.h"
 #include "plugins/collectors/kernel_log/event_maker.h"
 #include "plugins/collectors/kernel_log/log_choice.h"
 #include "plugins/plugin.h"

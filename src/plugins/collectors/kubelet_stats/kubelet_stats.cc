@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/workers.h"
-#include "catalog/kubernetes_usage.h"
+#include "catalog/kubernetes.h"
 #include "net/message/address.h"
 #include "plugins/collectors/kubelet_stats/usage_series.h"
 #include "plugins/plugin.h"

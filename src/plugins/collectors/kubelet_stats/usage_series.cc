@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "catalog/kubernetes_usage.h"
+#include "catalog/kubernetes.h"
 
 namespace gpulens {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "base/pci_address.h"
-#include "catalog/gpu_errors.h"
+#include "catalog/gpu.h"
 #include "core/frame_writer.h"
 #include "sources/nvml/nvml_source.h"
 #include "sources/pci_aer/pci_aer.h"

@@ -5,12 +5,7 @@
 #include <array>
 #include <string_view>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_errors.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_identity.h"
-#include "catalog/gpu_parts.h"
+#include "catalog/gpu.h"
 #include "plugins/collectors/nvidia/field_rows.h"
 
 namespace gpulens {

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/parse.h"
-#include "catalog/gpu_links.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -4,8 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_identity.h"
+#include "catalog/gpu.h"
 #include "sources/nvml/nvml_fields.h"
 
 namespace gpulens {

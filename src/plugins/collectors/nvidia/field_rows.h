@@ -4,8 +4,7 @@
 
 #include <string_view>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "sources/nvml/nvml_fields.h"
 
 namespace gpulens {

@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

@@ -1,10 +1,8 @@
 // The metrics that the collector may write, for its page in the catalogue.
 #pragma once
 
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/join_rows.h"
+#include "catalog/gpu.h"
+#include "catalog/row.h"
 #include "catalog/self.h"
 #include "plugins/collectors/nvidia/board_rows.h"
 #include "plugins/collectors/nvidia/field_rows.h"

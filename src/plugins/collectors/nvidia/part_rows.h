@@ -3,10 +3,7 @@
 
 #include <string_view>
 
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_parts.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "sources/nvml/nvml_parts.h"
 
 namespace gpulens {

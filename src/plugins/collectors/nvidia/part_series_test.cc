@@ -10,7 +10,7 @@
 #include <set>
 
 #include "base/testing/allocations.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "names/dialect.h"
 #include "plugins/collectors/nvidia/gpu_series.h"
 

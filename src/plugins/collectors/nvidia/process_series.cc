@@ -6,8 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_parts.h"
+#include "catalog/gpu.h"
 
 namespace gpulens {
 namespace {

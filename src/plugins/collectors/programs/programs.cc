@@ -5,7 +5,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 #include "plugins/collectors/programs/energy_socket.h"
 #include "plugins/collectors/programs/program_registry.h"
 #include "plugins/collectors/programs/program_socket.h"

@@ -7,7 +7,6 @@
 
 #include "base/result.h"
 #include "catalog/self.h"
-#include "catalog/self_io.h"
 #include "plugins/agent_stats.h"
 #include "plugins/plugin.h"
 #include "sources/host/files.h"

@@ -2,7 +2,6 @@
 #include <unistd.h>
 
 #include "catalog/self.h"
-#include "catalog/self_io.h"
 #include "plugins/agent_stats.h"
 #include "plugins/plugin.h"
 

@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "catalog/slurm_cluster.h"
+#include "catalog/slurm.h"
 #include "plugins/collectors/slurm/cluster_reader.h"
 #include "plugins/collectors/slurm/cluster_series.h"
 #include "sources/slurm/fake_table_testing.h"

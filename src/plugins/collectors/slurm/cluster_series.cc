@@ -1,6 +1,6 @@
 #include "plugins/collectors/slurm/cluster_series.h"
 
-#include "catalog/slurm_cluster.h"
+#include "catalog/slurm.h"
 
 namespace gpulens {
 namespace {

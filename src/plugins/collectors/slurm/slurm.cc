@@ -6,7 +6,7 @@
 
 #include "base/background.h"
 #include "base/bounded_run.h"
-#include "catalog/slurm_cluster.h"
+#include "catalog/slurm.h"
 #include "plugins/collectors/slurm/cluster_series.h"
 #include "plugins/plugin.h"
 

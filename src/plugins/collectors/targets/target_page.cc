@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "catalog/inference_router.h"
+#include "catalog/inference.h"
 #include "scrape/engine/engine_drift.h"
 #include "scrape/engine/engine_identity.h"
 #include "scrape/engine/engine_page_series.h"

@@ -5,14 +5,9 @@
 #include <functional>
 
 #include "base/result.h"
-#include "catalog/inference_cache.h"
-#include "catalog/inference_latency.h"
-#include "catalog/inference_requests.h"
-#include "catalog/inference_router.h"
-#include "catalog/inference_scheduler.h"
-#include "catalog/inference_transfer.h"
-#include "catalog/join_rows.h"
-#include "catalog/self_io.h"
+#include "catalog/inference.h"
+#include "catalog/row.h"
+#include "catalog/self.h"
 #include "plugins/collectors/targets/target_page.h"
 #include "plugins/remote_options.h"
 #include "scrape/gpu/amd_exporter.h"
@@ -274,10 +269,8 @@ constexpr OptionSpec kOptions[] = {
 constexpr std::span<const gpu_page::PageRow> kTables[] = {
     gpu_page::kDcgmDevice, gpu_page::kDcgmErrors, gpu_page::kDcgmLinks,    gpu_page::kDcgmProfiling,
     gpu_page::kAmdDevice,  gpu_page::kAmdEcc,     gpu_page::kHabanaDevice, gpu_page::kXpumDevice};
-constexpr auto kGpuRows = gpu_page::MetricsOf<kTables>();
-constexpr auto kMetrics =
-    JoinRows(kGpuRows, kInferenceRequestsRows, kInferenceLatencyRows, kInferenceCacheRows,
-             kInferenceTransferRows, kInferenceSchedulerRows, kInferenceRouterRows, kSelfScrapeRows);
+constexpr auto kGpuPageRows = gpu_page::MetricsOf<kTables>();
+constexpr auto kMetrics = JoinRows(kGpuPageRows, kInferenceRows, kSelfScrapeRows);
 
 }  // namespace
 

@@ -4,7 +4,7 @@
 // The page is made at most once per tick and coding, on a worker; requests in between share its bytes.
 
 #include "base/workers.h"
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "export/sink_names.h"
 #include "net/http/http_server.h"
 #include "plugins/latest_snapshot.h"

@@ -2,8 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/workers.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "export/names_testing.h"
 #include "net/http/http_server.h"
 #include "net/testing/test_client.h"

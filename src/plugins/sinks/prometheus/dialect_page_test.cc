@@ -3,11 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "catalog/gpu_board.h"
-#include "catalog/gpu_engines.h"
-#include "catalog/gpu_health.h"
-#include "catalog/gpu_links.h"
-#include "catalog/gpu_readings.h"
+#include "catalog/gpu.h"
 #include "core/frame_writer.h"
 #include "names/dialect.h"
 #include "wire/exposition/exposition_testing.h"

@@ -1,9 +1,8 @@
 // The remote_write sink: metrics to whatever takes Prometheus remote write, 1.0 or 2.0.
 
-#include "wire/remote_write/remote_write.h"
 #include "base/result.h"
 #include "base/version.h"
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 #include "export/sink_names.h"
 #include "pipeline/delivery/send_options.h"
 #include "pipeline/delivery/send_setup.h"
@@ -15,6 +14,7 @@
 #include "plugins/sinks/remote_write/remote_write_labels.h"
 #include "plugins/sinks/remote_write/remote_write_requests.h"
 #include "plugins/sinks/remote_write/target_health.h"
+#include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {

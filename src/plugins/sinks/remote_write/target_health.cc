@@ -1,7 +1,7 @@
 #include "plugins/sinks/remote_write/target_health.h"
 
 #include "catalog/prometheus_name.h"
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "catalog/self_io.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 namespace {

@@ -74,7 +74,7 @@ void CollectJson::NameReading(const SeriesInfo& info, const EntityReading& readi
   std::vector<NamedSeries> names;
   namer_(info, names);
   // The native name, which comes first, was told above with its attributes as they are.
-  const bool native_first = native_ && told && !FactsOf(*info.desc).dialect_only;
+  const bool native_first = native_ && told && !info.desc->translated_only;
   for (const NamedSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
     std::vector<AttributeSet::Attribute> extra;
     for (const auto& [key, value] : name.labels) extra.push_back({key, std::string_view(value)});

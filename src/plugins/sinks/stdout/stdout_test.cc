@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "base/fd.h"
-#include "catalog/gpu_readings.h"
-#include "catalog/inference_latency.h"
+#include "catalog/gpu.h"
+#include "catalog/inference.h"
 #include "catalog/self.h"
 #include "export/names_testing.h"
 #include "plugins/plugin.h"

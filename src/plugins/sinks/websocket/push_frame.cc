@@ -1,6 +1,6 @@
 #include "plugins/sinks/websocket/push_frame.h"
 
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "catalog/self.h"
 #include "wire/json/json_text.h"
 

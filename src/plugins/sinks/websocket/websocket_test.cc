@@ -5,7 +5,7 @@
 #include <atomic>
 #include <chrono>
 
-#include "catalog/gpu_health.h"
+#include "catalog/gpu.h"
 #include "catalog/self.h"
 #include "net/testing/test_client.h"
 #include "plugins/latest_snapshot.h"

@@ -1,4 +1,4 @@
-#include "catalog/roles.h"
+#include "catalog/inference.h"
 
 #include <gtest/gtest.h>
 
@@ -10,33 +10,33 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "catalog/all.h"
-#include "catalog/inference_latency.h"
+#include "catalog/inference.h"
 #include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {
 
-TEST(Roles, EachIsOfItsOwnMetric) {
+TEST(EngineMetrics, NamesAndMetricsAreUnique) {
   std::set<std::string_view> names;
   std::set<const MetricDesc*> metrics;
-  for (const Role& role : AllRoles()) {
-    EXPECT_TRUE(names.insert(role.name).second) << role.name;
-    EXPECT_TRUE(metrics.insert(role.metric).second) << role.name;
-    EXPECT_TRUE(role.metric->name.starts_with("inference."));
-    EXPECT_EQ(FindRole(role.name), &role);
-    EXPECT_EQ(RoleOf(*role.metric), &role);
-    EXPECT_EQ(FindMetric(role.metric->name), role.metric);
+  for (const EngineMetric& row : AllEngineMetrics()) {
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_TRUE(metrics.insert(row.metric).second) << row.name;
+    EXPECT_TRUE(row.metric->name.starts_with("inference."));
+    EXPECT_EQ(FindEngineMetric(row.name), &row);
+    EXPECT_EQ(EngineMetricOf(*row.metric), &row);
+    EXPECT_EQ(FindMetric(row.metric->name), row.metric);
     // Histograms can only be added.
-    if (role.metric->kind == Kind::kHistogram) {
-      EXPECT_EQ(role.combine, Combine::kSum) << role.name;
+    if (row.metric->kind == Kind::kHistogram) {
+      EXPECT_EQ(row.combine, Combine::kSum) << row.name;
     }
   }
-  EXPECT_EQ(FindRole("Nothing"), nullptr);
-  EXPECT_EQ(FindRole("TimeToFirstToken")->metric, &kInferenceTimeToFirstToken);
+  EXPECT_EQ(FindEngineMetric("Nothing"), nullptr);
+  EXPECT_EQ(FindEngineMetric("TimeToFirstToken")->metric, &kInferenceTimeToFirstToken);
 }
 
-// Against the table of roles: names, units, kinds, spelling, what it is said to mean.
-TEST(RolesCapture, AgreeWithTheTable) {
+// Compares names, units, kinds, Prometheus names and combination with the table.
+TEST(EngineMetricsCapture, AgreeWithTheTable) {
   auto text = ReadFile(GPULENS_SOURCE_DIR "/../shared/reference/roles.tsv");
   if (!text.ok()) GTEST_SKIP() << "captures not here: reference/roles.tsv";
   const std::map<std::string_view, Kind> kinds = {{"counter", Kind::kCounter},
@@ -52,9 +52,9 @@ TEST(RolesCapture, AgreeWithTheTable) {
     while (!line.empty()) row.push_back(TakeUntil(line, '\t'));
     ASSERT_EQ(row.size(), 11u);
     ++rows;
-    const Role* role = FindRole(row[0]);
-    ASSERT_NE(role, nullptr) << row[0];
-    const MetricDesc& metric = *role->metric;
+    const EngineMetric* found = FindEngineMetric(row[0]);
+    ASSERT_NE(found, nullptr) << row[0];
+    const MetricDesc& metric = *found->metric;
     EXPECT_EQ(metric.name, row[1]);
     bool unitless = metric.kind == Kind::kInfo || metric.kind == Kind::kStateSet;
     EXPECT_EQ(metric.unit, unitless ? "" : row[2]) << row[0];
@@ -68,9 +68,9 @@ TEST(RolesCapture, AgreeWithTheTable) {
                                                          {"mean", Combine::kMean},
                                                          {"max", Combine::kMax},
                                                          {"newest", Combine::kNewest}};
-    EXPECT_EQ(role->combine, combine.at(row[10])) << row[0];
+    EXPECT_EQ(found->combine, combine.at(row[10])) << row[0];
   }
-  EXPECT_EQ(rows, AllRoles().size());
+  EXPECT_EQ(rows, AllEngineMetrics().size());
 }
 
 }  // namespace

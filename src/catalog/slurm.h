@@ -1,13 +1,24 @@
-// Records: rows of tables that Slurm and file systems hold, sent as logs. Their names are born here, with the
-// prefix of their attributes; which there are is what the table has, docs/slurm.md lists them.
-//
-// Static storage; thread-safe.
+// Metrics (slurm.def) and records of a Slurm cluster. Static storage; thread-safe.
 #pragma once
 
 #include <string_view>
 
+#include "catalog/row.h"
+
 namespace gpulens {
 
+#define METRIC GPULENS_DECLARE_METRIC
+#include "catalog/slurm.def"
+#undef METRIC
+
+#define METRIC GPULENS_LIST_METRIC
+inline constexpr const MetricDesc* kSlurmRows[] = {
+#include "catalog/slurm.def"
+};
+#undef METRIC
+
+// A row of a table that Slurm or a file system holds, exported as a log record; its attributes begin with
+// `prefix` (docs/slurm.md lists them).
 struct RecordDesc {
   std::string_view name, prefix, help;
 };
@@ -35,7 +46,7 @@ inline constexpr const RecordDesc* kRecords[] = {
     &kRecordSlurmUser,  &kRecordSlurmPartition, &kRecordSlurmConfig,     &kRecordSlurmPriority,
     &kRecordSlurmShare, &kRecordStorageMount,   &kRecordStorageUser};
 
-// On every record: the name of the cluster, and with partitions as clusters of their own that name, too.
+// Attributes of every record: the cluster's name, and the derived one where partitions count as clusters.
 inline constexpr std::string_view kRecordCluster = "slurm.cluster.name";
 inline constexpr std::string_view kRecordDerivedCluster = "slurm.cluster.derived";
 
