@@ -2,6 +2,7 @@
 #   x.cc x.h → library    x_test.cc → <name>_test    x_bench.cc → <name>_bench    x_fuzz.cc → <name>_x_fuzz
 include_guard()
 include(Unity)
+get_filename_component(GPULENS_ROOT ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)  # of another project, too: python/CMakeLists.txt
 
 # What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.
@@ -67,6 +68,7 @@ function(add_gpulens_library name)
   if(NOT ARG_DIR)
     set(ARG_DIR src/${name})
   endif()
+  set(ARG_DIR ${GPULENS_ROOT}/${ARG_DIR})
   # What tests of every folder may use.
   list(APPEND ARG_TEST_DEPS gpulens_base_testing)
   if(TARGET rapidcheck)
@@ -86,14 +88,14 @@ function(add_gpulens_library name)
     add_library(${target} STATIC ${sources})
     set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${target})
     target_link_libraries(${target} PUBLIC gpulens_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
-    target_include_directories(${target} PUBLIC src include)
+    target_include_directories(${target} PUBLIC ${GPULENS_ROOT}/src ${GPULENS_ROOT}/include)
     if(TARGET precompiled_headers)
       target_precompile_headers(${target} REUSE_FROM precompiled_headers)
     endif()
   else()
     add_library(${target} INTERFACE)
     target_link_libraries(${target} INTERFACE ${ARG_DEPS})
-    target_include_directories(${target} INTERFACE src include)
+    target_include_directories(${target} INTERFACE ${GPULENS_ROOT}/src ${GPULENS_ROOT}/include)
   endif()
   gpulens_has_threads(threads ${ARG_DIR})
   if(threads OR NOT GPULENS_SANITIZE STREQUAL "thread")
@@ -164,11 +166,11 @@ endfunction()
 
 # Gives ctest what tests/costs.tsv says of a test: the longest begin first, and each takes as many slots as it takes quarters
 # of a core. ./dev offers four slots a core.
-file(STRINGS tests/costs.tsv gpulens_costs REGEX "^[a-z]")
-set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/costs.tsv)
 function(gpulens_test_costs)
+  file(STRINGS tests/costs.tsv rows REGEX "^[a-z]")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/costs.tsv)
   get_directory_property(tests TESTS)
-  foreach(row ${gpulens_costs})
+  foreach(row ${rows})
     string(REGEX MATCH "^([a-z0-9_]+)\t([0-9]+)\t([0-9]+)\\.([0-9][0-9])$" matched "${row}")
     set(name "${CMAKE_MATCH_1}")
     set(seconds "${CMAKE_MATCH_2}")

@@ -14,7 +14,7 @@ from scikit_build_core.build import *  # noqa: F401,F403: the hooks that need no
 
 HERE = pathlib.Path(__file__).resolve().parent.parent
 ROOT = HERE.parent
-CARRIED = ["LICENSE", "cmake/Flags.cmake", "include", "tools/spec_table.py"]
+CARRIED = ["LICENSE", "cmake", "include", "tools/spec_table.py"]
 OURS = {".h", ".cc", ".def", ".tsv", ".inc", ".cmake"}
 
 
@@ -29,9 +29,10 @@ def _with_tree(settings):
     return settings
 
 
-def _listed(name):
-    text = (HERE / "rooms.cmake").read_text(encoding="utf-8")
-    return re.search(rf"set\({name}\s([^)]*)\)", text).group(1).split()
+def _floors():
+    """Returns the folders of src/ that the SDK is made of."""
+    text = (ROOT / "cmake/SdkParts.cmake").read_text(encoding="utf-8")
+    return re.search(r"set\(GPULENS_SDK_FLOORS\s([^)]*)\)", text).group(1).split()
 
 
 def _ignore_tests(folder, names):
@@ -39,7 +40,8 @@ def _ignore_tests(folder, names):
     path = pathlib.Path(folder)
     return [
         n for n in names
-        if (path / n).is_dir() or pathlib.Path(n).suffix not in OURS or re.search(r"_(test|bench|fuzz|main)\.cc$", n)
+        if n == "testdata" or (path / n).is_file() and (
+            pathlib.Path(n).suffix not in OURS or re.search(r"_(test|bench|fuzz|main)\.cc$", n))
     ]
 
 
@@ -58,16 +60,8 @@ def _sources_beside():
             else:
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, target / name)
-        # All headers: what a source includes is not known here.
-        for path in (ROOT / "src").rglob("*.h"):
-            if "testdata" not in path.parts:
-                (target / path.relative_to(ROOT)).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(path, target / path.relative_to(ROOT))
-        for name in _listed("GPULENS_PYTHON_FILES") + _listed("GPULENS_PYTHON_SECURE_FILES"):
-            (target / "src" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / "src" / name, target / "src" / name)
-        for room in _listed("GPULENS_PYTHON_ROOMS"):
-            shutil.copytree(ROOT / "src" / room, target / "src" / room, ignore=_ignore_tests, dirs_exist_ok=True)
+        for floor in _floors():
+            shutil.copytree(ROOT / "src" / floor, target / "src" / floor, ignore=_ignore_tests)
         yield
     finally:
         shutil.rmtree(target, ignore_errors=True)

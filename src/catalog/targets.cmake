@@ -1,4 +1,4 @@
 # The rows of all metrics and events.
 include_guard()
 add_gpulens_library(catalog DEPS gpulens_core)
-include(src/catalog/codes/targets.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/codes/targets.cmake)

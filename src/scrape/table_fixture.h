@@ -11,7 +11,7 @@
 
 #include "core/frame_writer.h"
 #include "wire/exposition/exposition_page.h"
-#include "wire/number_text.h"
+#include "base/number_text.h"
 
 namespace gpulens::scrape_testing {
 

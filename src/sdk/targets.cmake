@@ -28,4 +28,4 @@ if(TARGET sdk_ring_resident_test)
   set_tests_properties(gpu_resident_kernel PROPERTIES LABELS gpu TIMEOUT 300 RUN_SERIAL TRUE
     SKIP_REGULAR_EXPRESSION "SKIPPED")
 endif()
-include(src/sdk/training/targets.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/training/targets.cmake)

@@ -30,5 +30,5 @@ add_gpulens_library(sources_nvml_capture DIR src/sources/nvml/capture DEPS gpule
 add_gpulens_library(sources_nvml_simulated DIR src/sources/nvml/simulated DEPS gpulens_sources_nvml
   gpulens_sources_nvml_recording PRIVATE_DEPS dep_yaml TEST_DEPS gpulens_sources_nvml_reader)
 add_gpulens_library(sources_nvml_processes DIR src/sources/nvml/processes DEPS gpulens_base)
-include(src/sources/nvml/simulated/targets.cmake)
-include(src/sources/amdsmi/simulated/targets.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/nvml/simulated/targets.cmake)
+include(${CMAKE_CURRENT_LIST_DIR}/amdsmi/simulated/targets.cmake)

@@ -7,5 +7,7 @@ add_gpulens_library(wire_otlp DIR src/wire/otlp TESTS_APART DEPS gpulens_wire_ex
 add_gpulens_library(wire_remote_write DIR src/wire/remote_write TESTS_APART DEPS gpulens_wire_exposition gpulens_wire_otlp PRIVATE_DEPS dep_snappy)
 add_gpulens_library(wire_split DIR src/wire/split DEPS gpulens_wire_otlp)
 # Programs that tests/differential runs.
-add_executable(exposition_dump tests/differential/exposition_dump_main.cc)
-target_link_libraries(exposition_dump PRIVATE gpulens_flags gpulens_wire_exposition)
+if(GPULENS_TESTS)
+  add_executable(exposition_dump tests/differential/exposition_dump_main.cc)
+  target_link_libraries(exposition_dump PRIVATE gpulens_flags gpulens_wire_exposition)
+endif()

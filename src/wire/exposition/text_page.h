@@ -17,7 +17,7 @@
 
 #include "core/frame.h"
 #include "wire/exposition/layout_text.h"
-#include "wire/number_text.h"
+#include "base/number_text.h"
 
 namespace gpulens {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "base/text.h"
-#include "wire/number_text.h"
+#include "base/number_text.h"
 #include "wire/otlp/otlp_message.h"
 #include "wire/otlp/proto_cursor.h"
 

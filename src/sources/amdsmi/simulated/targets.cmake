@@ -1,5 +1,8 @@
 # The simulated AMD SMI library as a file, for whatever opens libamd_smi.so itself.
 include_guard()
+if(NOT TARGET dep_yaml)
+  return()  # the Python package
+endif()
 file(GLOB fake_amdsmi_sources CONFIGURE_DEPENDS src/sources/amdsmi/simulated/*.cc)
 list(FILTER fake_amdsmi_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_amdsmi SHARED ${fake_amdsmi_sources} src/sources/amdsmi/amdsmi_names.cc src/base/clock.cc

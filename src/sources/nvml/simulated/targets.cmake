@@ -1,5 +1,8 @@
 # The simulated NVML as a file, for whatever opens libnvidia-ml.so.1 itself.
 include_guard()
+if(NOT TARGET dep_yaml)
+  return()  # the Python package
+endif()
 file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/simulated/*.cc src/sources/nvml/recording/*.cc)
 list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_nvml SHARED ${fake_nvml_sources} src/sources/nvml/nvml_names.cc src/base/clock.cc src/base/files.cc

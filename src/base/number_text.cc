@@ -1,4 +1,4 @@
-#include "wire/number_text.h"
+#include "base/number_text.h"
 
 #include <array>
 #include <charconv>

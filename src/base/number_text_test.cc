@@ -1,5 +1,5 @@
 // Every number must read as std::to_chars writes it, and never touch more than it may.
-#include "wire/number_text.h"
+#include "base/number_text.h"
 
 #include <gtest/gtest.h>
 
