@@ -143,6 +143,28 @@ class Banned(unittest.TestCase):
         self.assertEqual(rules_of("a.py", "pip --index-" "url x\n"), ["registry"])
 
 
+class Words(unittest.TestCase):
+    def words(self, path, text):
+        return [f.text.split('"')[1] for f in tidy.replaced_words(Path(path), text)]
+
+    def test_names_comments_and_texts_are_looked_at(self):
+        self.assertEqual(self.words("src/wire/a.cc", "int told_ = 1;  // asks for it\n"), ["told", "asks"])
+        self.assertEqual(self.words("src/wire/a.cc", 'Log("nobody is here"); AskAgain();\n'), ["nobody", "ask"])
+        self.assertEqual(self.words("docs/a.md", "The page says so.\n"), ["says"])
+
+    def test_texts_of_tests_are_free(self):
+        self.assertEqual(self.words("src/wire/a_test.cc", 'Say("told");\n'), ["say"])
+
+    def test_field_words_and_parts_of_words_are_free(self):
+        self.assertEqual(self.words("src/wire/a.h", "int task, mask, basket, essay;  // PCIe lanes\n"), [])
+        self.assertEqual(self.words("docs/a.md", "The process runs as user nobody.\n"), [])
+
+    def test_an_area_is_one_row(self):
+        found = list(tidy.replaced_words(Path("src/wire/otlp/a.h"), "int told, asked;\n"))
+        self.assertIn("src/wire: 2 words", tidy.remaining(found, {("words", "src/wire"): 1})[0])
+        self.assertEqual(tidy.remaining(found, {("words", "src/wire"): 2}), [])
+
+
 class Functions(unittest.TestCase):
     def names(self, text):
         return [(name, length, parameters) for _, length, name, parameters in tidy.functions(tree.code_of(text))]
