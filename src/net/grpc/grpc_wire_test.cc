@@ -1,11 +1,9 @@
-#include "net/grpc/grpc_status.h"
+#include "net/grpc/grpc_wire.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <random>
-
-#include "net/grpc/grpc_message.h"
 
 namespace gpulens {
 namespace {

@@ -1,4 +1,4 @@
-#include "net/accept/connection_set.h"
+#include "net/server/connection_set.h"
 
 #include <algorithm>
 #include <chrono>

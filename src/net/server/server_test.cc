@@ -1,12 +1,12 @@
-#include "net/accept/listener.h"
+#include "net/server/server.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "base/testing/temp_folder.h"
-#include "net/accept/connection_set.h"
 #include "net/blocking/listening_socket.h"
+#include "net/server/connection_set.h"
 #include "net/testing/test_client.h"
 
 namespace gpulens {
