@@ -3,9 +3,9 @@
 
 #include <array>
 
-#include "base/bounded_run.h"
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/result.h"
 #include "cli/slurm/record_commands.h"
 #include "net/json/json_document.h"

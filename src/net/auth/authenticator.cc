@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/file_mark.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"

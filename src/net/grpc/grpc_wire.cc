@@ -8,8 +8,8 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
-#include "base/hex.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {

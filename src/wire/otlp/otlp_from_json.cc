@@ -6,7 +6,6 @@
 #include <optional>
 #include <protozero/pbf_writer.hpp>
 
-#include "base/hex.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "wire/otlp/json_scanner.h"

@@ -1,13 +1,46 @@
-#include "base/stable_hash.h"
+#include "base/hash.h"
 
 #include <gtest/gtest.h>
 
 #include <array>
+#include <set>
 #include <string>
 #include <vector>
 
 namespace gpulens {
 namespace {
+
+constexpr HashKey kKey{0x1234567890ABCDEF, 0xFEDCBA0987654321, 0x0F1E2D3C4B5A6979};
+
+TEST(KeyedHash, EveryByteOfEveryLengthCounts) {
+  std::set<uint64_t> seen;
+  size_t made = 0;
+  for (size_t size = 0; size <= 40; ++size) {
+    std::string text(size, 'a');
+    ++made;
+    seen.insert(HashBytes(text, 0, kKey));
+    for (size_t i = 0; i < size; ++i) {
+      text[i] = 'b';
+      ++made;
+      seen.insert(HashBytes(text, 0, kKey));
+      text[i] = 'a';
+    }
+  }
+  EXPECT_EQ(seen.size(), made);
+}
+
+TEST(KeyedHash, AnotherKeyOrSeedIsAnotherHash) {
+  HashKey other = kKey;
+  other.b ^= 2;
+  EXPECT_EQ(HashBytes("gpu", 0, kKey), HashBytes("gpu", 0, kKey));
+  EXPECT_NE(HashBytes("gpu", 0, kKey), HashBytes("gpu", 0, other));
+  EXPECT_NE(HashBytes("gpu", 0, kKey), HashBytes("gpu", 1, kKey));
+}
+
+TEST(KeyedHash, TheKeyOfAProcessIsOne) {
+  EXPECT_EQ(&ProcessHashKey(), &ProcessHashKey());
+  EXPECT_NE(ProcessHashKey().a, ProcessHashKey().b);
+}
 
 std::vector<uint64_t> Endpoints(int count) {
   std::vector<uint64_t> out;
@@ -101,5 +134,31 @@ TEST(SplitHash, WithoutAUsableEndpointNoneIsPicked) {
   EXPECT_EQ(PickEndpoint(7, endpoints, std::array<uint8_t, 2>{0, 1}), 1u);
 }
 
+std::string Of(std::string_view text, size_t piece = 1 << 20) {
+  Sha256 hash;
+  for (size_t i = 0; i < text.size(); i += piece) hash.Add(text.substr(i, piece));
+  return hash.Finish();
+}
+
+// The examples of the standard.
+TEST(Sha256, AsTheStandardSays) {
+  EXPECT_EQ(Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  EXPECT_EQ(Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(Of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  EXPECT_EQ(Of(std::string(1'000'000, 'a')),
+            "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(Sha256, PiecesDoNotMatter) {
+  for (size_t size : {0u, 1u, 55u, 56u, 57u, 63u, 64u, 65u, 119u, 120u, 127u, 128u, 129u, 1000u}) {
+    std::string text(size, 'x');
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>('a' + i % 26);
+    for (size_t piece : {1u, 7u, 63u, 64u, 65u})
+      EXPECT_EQ(Of(text, piece), Of(text)) << size << " by " << piece;
+  }
+}
+
 }  // namespace
+
 }  // namespace gpulens

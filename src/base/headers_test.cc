@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cmath>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -21,6 +22,7 @@
 #include "base/ref.h"
 #include "base/result.h"
 #include "base/ring.h"
+#include "base/threads.h"
 #include "base/workers.h"
 
 namespace gpulens {
@@ -221,7 +223,7 @@ TEST(UniqueFd, ClosesOnce) {
 
 TEST(Check, NamesConditionAndPlace) {
   CHECK(1 + 1 == 2);
-  EXPECT_DEATH(CHECK(1 + 1 == 3), "CHECK failed: 1 \\+ 1 == 3 at .*ground_test.cc:[0-9]+");
+  EXPECT_DEATH(CHECK(1 + 1 == 3), "CHECK failed: 1 \\+ 1 == 3 at .*headers_test.cc:[0-9]+");
   std::string longest(2000, 'x');
   EXPECT_DEATH(CheckFailed(longest.c_str(), "f", 1), "CHECK failed: xxx");
 }
@@ -316,5 +318,32 @@ TEST(Workers, AFullQueueRefusesAndStopDropsIt) {
   EXPECT_GE(ran.load(), 1);
 }
 
+TEST(StartThread, RunsIt) {
+  int number = 0;
+  std::thread thread;
+  ASSERT_TRUE(StartThread(thread, [&] { number = 7; }).ok());
+  thread.join();
+  EXPECT_EQ(number, 7);
+}
+
+TEST(StartThread, SaysThatThereIsNoRoom) {
+  NoThreads none;
+  std::thread thread;
+  Status status = StartThread(thread, [] {});
+  EXPECT_EQ(status.code, Code::kExhausted);
+  EXPECT_EQ(status.detail.substr(0, 16), "start a thread: ");
+  EXPECT_FALSE(thread.joinable());
+  EXPECT_EQ(StartDetachedThread([] {}).code, Code::kExhausted);
+}
+
+TEST(StartDetachedThread, RunsItOnItsStack) {
+  std::promise<int> told;
+  ASSERT_TRUE(StartDetachedThread([&] { told.set_value(7); }, size_t{256} << 10).ok());
+  EXPECT_EQ(told.get_future().get(), 7);
+  // A stack that no machine has.
+  EXPECT_EQ(StartDetachedThread([] {}, size_t{1} << 48).code, Code::kExhausted);
+}
+
 }  // namespace
+
 }  // namespace gpulens
