@@ -4,7 +4,7 @@ add_gpulens_library(agent DEPS ${collectors_TARGETS} ${analyzers_TARGETS} ${disc
   ${sinks_TARGETS} ${receivers_TARGETS})
 add_gpulens_library(agent_targets DIR src/agent/targets DEPS gpulens_config gpulens_net_client gpulens_scrape
   TEST_DEPS gpulens_agent_run gpulens_net_testing)
-add_gpulens_library(agent_control DIR src/agent/control DEPS gpulens_pipeline gpulens_config gpulens_net_accept
+add_gpulens_library(agent_control DIR src/agent/control DEPS gpulens_pipeline gpulens_config gpulens_net_server
   gpulens_sources_nvml_simulated TEST_DEPS gpulens_net_testing)
 add_gpulens_library(agent_pages DIR src/agent/pages DEPS gpulens_pipeline gpulens_catalog)
 add_gpulens_library(agent_status DIR src/agent/status DEPS gpulens_agent gpulens_agent_control gpulens_agent_targets

@@ -1,10 +1,10 @@
-// CHECK: crash, with the place, when the program itself is wrong. Always compiled in.
-// Never for anything that outside bytes or the machine can cause: that is a Status.
+// CHECK: aborts with the location when the program itself is wrong; also in release builds. What input or the
+// machine can cause is a Status instead.
 #pragma once
 
 namespace gpulens {
 
-// Prints `condition` and the place to stderr and aborts. Async-signal-safe.
+// Prints `condition` and the location to stderr and aborts. Async-signal-safe.
 [[noreturn]] void CheckFailed(const char* condition, const char* file, int line) noexcept;
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// Time as a value that is passed in. Nothing below the agent asks the machine for it by itself.
+// Clocks as parameters: code below the agent does not read the time itself.
 #pragma once
 
 #include <chrono>
@@ -8,9 +8,8 @@ namespace gpulens {
 
 using Duration = std::chrono::nanoseconds;
 
-// One moment on both clocks that matter. `boot_ns` is CLOCK_BOOTTIME: it never jumps, counts
-// through suspend and is the same in every process of the machine; differences use it alone.
-// `unix_ns` is wall time, for people and for the wire.
+// A moment on two clocks. `boot_ns` is CLOCK_BOOTTIME, which never jumps, includes suspend and is the same in
+// every process; differences use it. `unix_ns` is wall time, for output.
 struct Instant {
   int64_t boot_ns = 0;
   int64_t unix_ns = 0;
@@ -22,7 +21,7 @@ struct Instant {
   friend bool operator==(Instant, Instant) noexcept = default;
 };
 
-// Thread-safe. The real one reads the machine; tests drive a ManualClock.
+// Thread-safe. Tests use a ManualClock.
 class Clock {
  public:
   virtual ~Clock() = default;
@@ -32,7 +31,7 @@ class Clock {
 // The machine's clocks. Static storage.
 const Clock& RealClock() noexcept;
 
-// Stands still until told otherwise. Not thread-safe.
+// Moves by Advance only. Not thread-safe.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(Instant start = {1'000'000'000, 1'700'000'000'000'000'000}) noexcept : now_(start) {}

@@ -1,11 +1,13 @@
-// A file descriptor with one owner.
+// File descriptor with one owner.
 #pragma once
+
+#include <unistd.h>
 
 #include <utility>
 
 namespace gpulens {
 
-// Closes on destruction. Not thread-safe.
+// Closes the descriptor on destruction. Not thread-safe.
 class UniqueFd {
  public:
   UniqueFd() noexcept = default;
@@ -20,7 +22,10 @@ class UniqueFd {
   int get() const noexcept { return fd_; }
   explicit operator bool() const noexcept { return fd_ >= 0; }
   int release() noexcept { return std::exchange(fd_, -1); }
-  void reset(int fd = -1) noexcept;
+  void reset(int fd = -1) noexcept {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = fd;
+  }
 
  private:
   int fd_ = -1;

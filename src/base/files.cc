@@ -85,7 +85,7 @@ Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
 }
 
 // ".gpulens-0123456789abcdef.new" in the folder of `path`.
-Result<std::string> TemporaryBeside(const std::string& path) {
+Result<std::string> TemporaryFor(const std::string& path) {
   uint64_t random = 0;
   if (::getentropy(&random, sizeof random) != 0) return ErrnoStatus("getentropy", errno);
   char name[40];
@@ -96,7 +96,7 @@ Result<std::string> TemporaryBeside(const std::string& path) {
 Status SyncFolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  // A folder may be one to write to and not to read; the file is there all the same.
+  // A folder may be writable without being readable.
   UniqueFd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd || ::fsync(fd.get()) == 0 || errno == EINVAL || errno == EROFS) return Ok();
   return ErrnoStatus("fsync " + folder, errno);
@@ -105,7 +105,7 @@ Status SyncFolderOf(const std::string& path) {
 }  // namespace
 
 Status WriteFileAtomically(const std::string& path, std::string_view bytes, const WriteOptions& options) {
-  ASSIGN_OR_RETURN(const std::string temporary, TemporaryBeside(path));
+  ASSIGN_OR_RETURN(const std::string temporary, TemporaryFor(path));
   UniqueFd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, options.mode));
   if (!fd) return ErrnoStatus("open " + temporary, errno);
   Status written = WriteAll(fd.get(), bytes, temporary);

@@ -1,7 +1,10 @@
-// Small files read whole: /proc, /sys, configuration, certificates.
+// Reads and writes small files as a whole: /proc, /sys, configuration, certificates.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -9,25 +12,44 @@
 
 namespace gpulens {
 
-// The Code that fits an errno: ENOENT and its like are kUnavailable, EACCES kPermissionDenied.
+// The Code of an errno: kUnavailable for ENOENT and similar, kPermissionDenied for EACCES.
 Code CodeOfErrno(int error) noexcept;
-// A Status made of errno: "open /proc/stat: permission denied".
+// "open /proc/stat: permission denied".
 Status ErrnoStatus(std::string_view what, int error);
 
-// Reads at most `limit` bytes into `out` (cleared first, capacity kept, so that a steady reader
-// does not allocate). kExhausted when the file is longer. kUnavailable when it is not there.
+// Reads a file into `out`, whose capacity is kept. kExhausted when it is longer than `limit`; kUnavailable
+// when absent.
 Status ReadFile(const char* path, std::string& out, size_t limit = 1 << 20);
 Result<std::string> ReadFile(const std::string& path, size_t limit = 1 << 20);
 
 struct WriteOptions {
-  unsigned mode = 0644;  // of a new file, less the umask; one that is replaced leaves its own
-  bool sync = true;      // on the disk when it returns: survives the loss of power
+  unsigned mode = 0644;  // of a new file, less the umask; a replaced file keeps its own
+  bool sync = true;      // on disk when it returns
 };
-// Writes a temporary file beside `path`, of a name that nobody can foresee, then renames it over `path`:
-// readers see the old bytes or the new, never a part. A symbolic link at `path` is replaced, never followed.
+// Writes a temporary file of a random name next to `path` and renames it over `path`: readers see the old
+// bytes or the new ones. Replaces a symbolic link at `path`.
 Status WriteFileAtomically(const std::string& path, std::string_view bytes, const WriteOptions& options = {});
 
-// Makes each folder on the way to the file `path`, with mode 0755. Folders that are there stay as they are.
+// Creates the missing folders above the file `path`, with mode 0755.
 Status MakeFoldersAbove(const std::string& path);
+
+// Identifies a state of a file, to detect changes. The time alone is too coarse: it has the kernel's ticks.
+struct FileMark {
+  dev_t device = 0;
+  ino_t inode = 0;
+  off_t size = -1;  // -1: absent or not accessible
+  int64_t modified_ns = 0;
+
+  bool there() const noexcept { return size >= 0; }
+  bool operator==(const FileMark&) const = default;
+};
+
+// Follows links. Thread-safe.
+inline FileMark MarkOf(const std::string& path) noexcept {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0) return {};
+  int64_t ns = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return {info.st_dev, info.st_ino, info.st_size, ns};
+}
 
 }  // namespace gpulens

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/log_fork.h"
 #include "base/parse.h"
 #include "base/text.h"
 
@@ -45,7 +44,7 @@ struct State {
   LogCounts counts;
 };
 
-// Read without the lock on the way in, so that a silent debug line costs one load.
+// Read without the lock, so that a disabled debug line costs one load.
 std::atomic<LogLevel> lowest_level{LogLevel::kInfo};
 
 State& TheState() {
@@ -86,7 +85,6 @@ std::string Timestamp(const LogOptions& options, int64_t unix_ns) {
   return out;
 }
 
-// What one line says.
 struct LineParts {
   int64_t unix_ns;
   LogLevel level;
@@ -124,7 +122,7 @@ std::string Render(const LogOptions& options, const LineParts& line_parts) {
   return line;
 }
 
-// How many lines of this kind were held back since the last one; nothing when this one is, too.
+// Whether a line is written; sets `held_back` to the number of suppressed ones before it.
 bool Admit(State& state, int64_t now, const std::string& key, uint64_t& held_back) {
   if (state.recent.size() >= kRememberedLines) state.recent.clear();
   Held& held = state.recent[key];

@@ -1,8 +1,8 @@
-// What the program says about itself: one line per changed state, on stderr.
+// Log of the program on stderr: one line per change of state. Thread-safe.
 //
-// A line has a level, the part that speaks ("nvidia"), a stable id ("gpu_lost") that people alert
-// on, and a sentence. The same (id, subject) is written at most once in 60 s, and at most 100 lines
-// a second over all; the next line of the id tells how many were held back. Thread-safe.
+// A line has a level, a component ("nvidia"), a stable id ("gpu_lost") for alerts, and a sentence. A line of
+// the same component, id and subject is written at most once in 60 s, and at most 100 lines a second overall;
+// the next line has the number of suppressed ones.
 #pragma once
 
 #include <cstdint>
@@ -21,13 +21,13 @@ struct LogOptions {
   bool utc = true;
 };
 
-// "info" or "info,nvidia=debug". kInvalidArgument names the word that is wrong. The format is kept.
+// Parses "info" or "info,nvidia=debug". kInvalidArgument names the wrong word. Keeps the format.
 Status SetLogLevels(std::string_view levels);
 // Call once at start, before threads. Text on a terminal is local time, elsewhere UTC.
 void SetLogOptions(const LogOptions& options);
-// True when a line of this level and part would be written: guard costly messages with it.
+// Whether a line of this level and component would be written: a guard for costly messages.
 bool LogEnabled(LogLevel level, std::string_view part) noexcept;
-// `subject` is what the line is about when several may be in the same state: a target, a GPU.
+// `subject` distinguishes lines of one id: a target, a GPU.
 void Log(LogLevel level, std::string_view part, std::string_view id, std::string_view message,
          std::string_view subject = {});
 
@@ -36,5 +36,9 @@ struct LogCounts {
   uint64_t suppressed[5] = {};
 };
 LogCounts CurrentLogCounts() noexcept;
+
+// Before a fork, and after it in parent and child: else the child's log may stay locked for ever.
+void HoldLog() noexcept;
+void ReleaseLog() noexcept;
 
 }  // namespace gpulens

@@ -1,11 +1,11 @@
-// For tests: a machine that has no room for another thread.
+// Simulates a machine that cannot start threads, for tests.
 #pragma once
 
 #include <atomic>
 
 namespace gpulens {
 
-// While one lives, no thread of this process can be started by base/threads.h.
+// While one exists, base/threads.h starts no thread.
 class NoThreads {
  public:
   NoThreads() { ++living; }

@@ -1,4 +1,4 @@
-// Text to numbers, strictly: the whole text must be the number, in the C locale, in range.
+// Strict parsing of numbers (the whole text, C locale, in range), and splitting of text.
 #pragma once
 
 #include <charconv>
@@ -17,7 +17,7 @@ std::optional<T> ParseInt(std::string_view text, int base = 10) noexcept {
   return value;
 }
 
-// What from_chars takes: decimal or scientific, "inf", "nan"; no hexadecimal, no plus sign.
+// Decimal or scientific, "inf", "nan"; no hexadecimal, no plus sign.
 inline std::optional<double> ParseDouble(std::string_view text) noexcept {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -25,7 +25,7 @@ inline std::optional<double> ParseDouble(std::string_view text) noexcept {
   return value;
 }
 
-// Text without the blanks, tabs, returns and newlines around it.
+// Removes blanks, tabs, returns and newlines around a text.
 constexpr std::string_view Trim(std::string_view text) noexcept {
   constexpr std::string_view kBlank = " \t\r\n";
   size_t first = text.find_first_not_of(kBlank);
@@ -33,7 +33,7 @@ constexpr std::string_view Trim(std::string_view text) noexcept {
   return text.substr(first, text.find_last_not_of(kBlank) - first + 1);
 }
 
-// Of ASCII; other bytes as they are.
+// Ignores the case of ASCII only.
 constexpr bool EqualsIgnoringCase(std::string_view a, std::string_view b) noexcept {
   if (a.size() != b.size()) return false;
   const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; };
@@ -43,7 +43,7 @@ constexpr bool EqualsIgnoringCase(std::string_view a, std::string_view b) noexce
   return true;
 }
 
-// Takes the text before the next `separator` off the front of `rest`; all of it when there is none.
+// Removes the text before the next `separator` from the front of `rest`, or all of it, and returns it.
 constexpr std::string_view TakeUntil(std::string_view& rest, char separator) noexcept {
   size_t at = rest.find(separator);
   std::string_view head = rest.substr(0, at);

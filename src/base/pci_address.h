@@ -1,4 +1,4 @@
-// Where a device sits on the PCI bus, as kernel, drivers and people spell it.
+// PCI address of a device, in the notations of kernel, drivers and tools.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace gpulens {
 
-// Two functions of one slot are two devices: the virtual functions of SR-IOV differ in nothing else.
+// Functions of one slot are different devices, such as the virtual functions of SR-IOV.
 struct PciAddress {
   uint32_t domain = 0;
   uint8_t bus = 0, device = 0, function = 0;
 
   friend bool operator==(const PciAddress&, const PciAddress&) noexcept = default;
-  // Whether only the function may differ: a GPU and the audio device of its board.
+  // Whether at most the function differs: a GPU and the audio device of its board.
   bool SameSlot(const PciAddress& other) const noexcept {
     return domain == other.domain && bus == other.bus && device == other.device;
   }
-  // "0000:3b:00.0", as the kernel names it.
+  // "0000:3b:00.0", the kernel's notation.
   std::string ToString() const {
     char text[32];
     int size = std::snprintf(text, sizeof text, "%04x:%02x:%02x.%x", domain, unsigned{bus}, unsigned{device},
@@ -30,8 +30,8 @@ struct PciAddress {
   }
 };
 
-// "0000:3b:00.0", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00.0", and the "0003:00" of old drivers. Where no
-// function is given it is 0. Nothing: no such address.
+// Parses "0000:3b:00.0", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00.0", and "0003:00" of old drivers; a
+// missing function is 0.
 inline std::optional<PciAddress> ParsePciAddress(std::string_view text) noexcept {
   if (text.starts_with("PCI:")) text.remove_prefix(4);
   if (text.size() > 16) return std::nullopt;

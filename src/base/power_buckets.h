@@ -1,5 +1,4 @@
-// Exponential buckets of base 2: where a value lies. Pure. Source: OpenTelemetry metrics data model,
-// "ExponentialHistogram".
+// Exponential buckets of base 2 (OpenTelemetry metrics data model, "ExponentialHistogram"). Pure functions.
 #pragma once
 
 #include <array>
@@ -9,11 +8,11 @@
 
 namespace gpulens::buckets {
 
-// 256 buckets for each doubling: a bucket is 0.27 % wide. Finer ones would tell noise.
+// 256 buckets per doubling: a bucket is 0.27 % wide. Finer ones would hold noise.
 inline constexpr int kFinest = 8;
 
-// By the mantissa: where buckets begin, and the bucket in which each of 512 equal parts begins. A part is
-// narrower than any bucket there, so it holds at most one beginning.
+// By the mantissa: the begins of buckets, and the bucket at the begin of each of 512 equal parts. A part is
+// narrower than any bucket, so at most one bucket begins in it.
 struct BucketTables {
   static constexpr int kMantissaBits = 52, kPartBits = 9;
   std::array<uint64_t, (1 << kFinest) + 1> begins{};
@@ -21,8 +20,8 @@ struct BucketTables {
 };
 extern const BucketTables kBucketTables;
 
-// The bucket of a positive, finite, normal number at kFinest: the i for which 2^(i/256) < value <=
-// 2^((i+1)/256). By the bits before its own, so that a power of two ends the bucket below it.
+// The bucket of a positive, finite, normal number at kFinest: the i with 2^(i/256) < value <= 2^((i+1)/256).
+// Uses the bits of the next smaller number, since a power of two belongs to the bucket below it.
 inline int32_t FinestIndex(double value) noexcept {
   constexpr int kMantissa = BucketTables::kMantissaBits;
   const uint64_t bits = std::bit_cast<uint64_t>(value) - 1;

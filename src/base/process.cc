@@ -1,23 +1,24 @@
 #include "base/process.h"
 
 #include <fcntl.h>
-#include <link.h>
-#include <malloc.h>
+#include <poll.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
 #include "base/files.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 extern char** environ;
 
@@ -31,7 +32,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-// All that the child needs, made before the fork.
+// What the child needs, prepared before the fork.
 struct Launch {
   const char* program;
   char* const* argv;
@@ -58,6 +59,95 @@ struct Launch {
   ::_exit(127);
 }
 
+constexpr size_t kMostComplaint = 4096, kShownComplaint = 200;
+// A killed process ends at once, unless it is stuck in the kernel.
+constexpr Duration kDeathTimeout = std::chrono::milliseconds(200);
+
+struct Pipe {
+  UniqueFd ours, theirs;
+};
+
+Result<Pipe> MakePipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("pipe", errno);
+  Pipe pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
+  ::fcntl(pipe.ours.get(), F_SETFL, O_NONBLOCK);
+  return pipe;
+}
+
+// Reads what is available; closes `from` at the end of the stream. False: more than `most` in all.
+bool Drain(UniqueFd& from, std::string& into, size_t most) {
+  char buffer[16384];
+  while (from) {
+    ssize_t got = ::read(from.get(), buffer, sizeof buffer);
+    if (got > 0) {
+      if (into.size() + static_cast<size_t>(got) > most) return false;
+      into.append(buffer, static_cast<size_t>(got));
+      continue;
+    }
+    if (got < 0 && errno == EINTR) continue;
+    if (got == 0 || errno != EAGAIN) from.reset();
+    break;
+  }
+  return true;
+}
+
+std::string FirstLine(std::string_view complaint, std::string_view printed) {
+  std::string_view text = Trim(complaint).empty() ? Trim(printed) : Trim(complaint);
+  std::string out;
+  AppendPrintable(out, TakeUntil(text, '\n').substr(0, kShownComplaint));
+  return out.empty() ? out : ": " + out;
+}
+
+// Milliseconds to wait, at least 1 while there is time left.
+int PollTime(Duration left) {
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(left).count();
+  return static_cast<int>(std::clamp<int64_t>(ms, 1, 60'000));
+}
+
+void Kill(ChildProcess& child, const Clock& clock) {
+  child.Signal(SIGKILL);
+  Instant end = clock.Now() + kDeathTimeout;
+  while (!child.TryWait() && child.running() && (end - clock.Now()).count() > 0) {
+    struct pollfd fd = {child.pidfd(), POLLIN, 0};
+    ::poll(&fd, child.pidfd() >= 0 ? 1 : 0, 10);
+  }
+}
+
+// A running program and its output so far.
+struct ProgramRun {
+  ChildProcess child;
+  UniqueFd out, err;
+  std::string printed, complaint;
+  int wait_status = 0;
+};
+
+// Reads until the program has ended and closed its output, or must be killed.
+Status Follow(const RunOptions& options, const Clock& clock, ProgramRun& run) {
+  const Instant end = clock.Now() + options.timeout;
+  bool ended = false;
+  for (;;) {
+    if (!Drain(run.out, run.printed, options.most_output)) {
+      return {Code::kExhausted, "printed more than " + std::to_string(options.most_output) + " bytes"};
+    }
+    // Of stderr the first part suffices.
+    if (!Drain(run.err, run.complaint, kMostComplaint)) run.err.reset();
+    if (auto status = run.child.TryWait()) {
+      run.wait_status = *status;
+      ended = true;
+    }
+    if (ended && !run.out) return Ok();
+    Duration left = end - clock.Now();
+    if (left.count() <= 0) return {Code::kTimeout, "did not finish in time and was killed"};
+    struct pollfd fds[] = {{run.out.get(), POLLIN, 0},
+                           {run.err.get(), POLLIN, 0},
+                           {ended ? -1 : run.child.pidfd(), POLLIN, 0},
+                           {options.stop_fd, POLLIN, 0}};
+    ::poll(fds, std::size(fds), PollTime(left));
+    if (options.stop_fd >= 0 && (fds[3].revents & POLLIN)) return {Code::kUnavailable, "was cancelled"};
+  }
+}
+
 }  // namespace
 
 Result<SocketPair> MakeSocketPair() {
@@ -71,7 +161,7 @@ Result<SocketPair> MakeSocketPair() {
 Result<ChildProcess> ChildProcess::Start(const Options& options) {
   std::vector<std::string> arguments = options.arguments;
   arguments.insert(arguments.begin(), options.program);
-  // Ours come first, since getenv takes the first of equal names.
+  // The given ones first, since getenv takes the first of equal names.
   std::vector<std::string> environment = options.environment;
   for (char** entry = environ; *entry; ++entry) environment.emplace_back(*entry);
   std::vector<char*> argv = Pointers(arguments);
@@ -105,8 +195,7 @@ ChildProcess& ChildProcess::operator=(ChildProcess&& other) noexcept {
 ChildProcess::~ChildProcess() {
   if (!running()) return;
   Signal(SIGKILL);
-  // A killed process is gone within milliseconds unless it is stuck in the kernel (state D):
-  // then init reaps it after us.
+  // Unless it is stuck in the kernel (state D), when init reaps it later.
   for (int i = 0; i < 50 && !TryWait(); ++i) ::usleep(1000);
 }
 
@@ -132,34 +221,61 @@ std::string DescribeWaitStatus(int status) {
   return "ended";
 }
 
-uint64_t ResidentBytes(pid_t pid, bool shared) {
-  const auto text = ReadFile("/proc/" + (pid == 0 ? "self" : std::to_string(pid)) + "/statm", 256);
-  if (!text) return 0;
-  std::string_view rest = *text;
-  TakeUntil(rest, ' ');
-  const auto resident = ParseInt<uint64_t>(TakeUntil(rest, ' '));
-  const auto of_files = ParseInt<uint64_t>(TakeUntil(rest, ' '));
-  if (!resident || !of_files) return 0;
-  const uint64_t pages = shared ? *resident : *resident - std::min(*resident, *of_files);
-  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+RunResult RunBounded(const RunOptions& options, const Clock& clock) {
+  RunResult result;
+  auto out = MakePipe(), err = MakePipe();
+  UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!out || !err || !nothing) {
+    result.status = !out ? out.error() : !err ? err.error() : ErrnoStatus("open /dev/null", errno);
+    return result;
+  }
+  ChildProcess::Options start;
+  start.program = options.program;
+  start.arguments = options.arguments;
+  start.environment = options.environment;
+  start.environment.push_back("LC_ALL=C");
+  start.pass_fds = {{nothing.get(), 0}, {out->theirs.get(), 1}, {err->theirs.get(), 2}};
+  auto child = ChildProcess::Start(start);
+  if (!child) {
+    result.status = child.error();
+    return result;
+  }
+  out->theirs.reset();
+  err->theirs.reset();
+  ProgramRun run{std::move(*child), std::move(out->ours), std::move(err->ours), {}, {}};
+  result.status = Follow(options, clock, run);
+  if (!result.status) {
+    Kill(run.child, clock);
+    if (run.child.running()) result.stuck = std::move(run.child);
+  } else if (run.wait_status != 0) {
+    std::string words = FirstLine(run.complaint, run.printed);
+    result.status = {Code::kIo, DescribeWaitStatus(run.wait_status) + words};
+  } else {
+    result.output = std::move(run.printed);
+  }
+  return result;
 }
 
-void LetGoOfStartPages() noexcept {
-  ::malloc_trim(0);
-  // The first object is the program. What can be written (and what relocation has written) stays.
-  auto let_go = [](dl_phdr_info* object, size_t, void*) {
-    const auto page = static_cast<uintptr_t>(::getpagesize());
-    for (int i = 0; i < object->dlpi_phnum; ++i) {
-      const ElfW(Phdr)& part = object->dlpi_phdr[i];
-      if (part.p_type != PT_LOAD || (part.p_flags & PF_W) != 0) continue;
-      uintptr_t from = object->dlpi_addr + part.p_vaddr, to = from + part.p_filesz;
-      from = (from + page - 1) & ~(page - 1);  // whole pages, none shared with a neighbour
-      to &= ~(page - 1);
-      if (from < to) ::madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
-    }
-    return 1;
+Result<std::string> FindProgram(const std::string& name) {
+  bool forbidden = false;
+  auto usable = [&](const std::string& path) {
+    struct stat facts{};
+    if (::stat(path.c_str(), &facts) != 0 || !S_ISREG(facts.st_mode)) return false;
+    if (::access(path.c_str(), X_OK) == 0) return true;
+    forbidden = true;
+    return false;
   };
-  ::dl_iterate_phdr(let_go, nullptr);
+  if (name.find('/') != std::string::npos) {
+    if (usable(name)) return name;
+  } else if (const char* path = std::getenv("PATH"); path && !name.empty()) {
+    for (std::string_view rest = path; !rest.empty();) {
+      std::string candidate(TakeUntil(rest, ':'));
+      candidate += "/" + name;
+      if (usable(candidate)) return candidate;
+    }
+  }
+  if (forbidden) return Status{Code::kPermissionDenied, name + " cannot be executed by this user"};
+  return Status{Code::kUnavailable, "there is no program " + name};
 }
 
 }  // namespace gpulens

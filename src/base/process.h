@@ -1,4 +1,4 @@
-// Child processes that talk over a socketpair, what happens when they end, and the memory of this one.
+// Child processes: started with descriptors, or run once with bounds on time and output.
 #pragma once
 
 #include <sys/types.h>
@@ -10,6 +10,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "base/fd.h"
 
 namespace gpulens {
@@ -20,17 +21,17 @@ struct SocketPair {
 };
 Result<SocketPair> MakeSocketPair();
 
-// A running child. Move-only; the destructor kills (SIGKILL) and reaps what still runs, but never
-// waits for a process stuck in the kernel. Used by one thread.
+// A child process. Move-only; the destructor kills (SIGKILL) and reaps it, without waiting for one stuck in
+// the kernel. Used by one thread.
 class ChildProcess {
  public:
   struct Options {
     std::string program = "/proc/self/exe";
     std::vector<std::string> arguments;         // without argv[0]
     std::vector<std::string> environment;       // added to ours, "KEY=value"
-    std::vector<std::pair<int, int>> pass_fds;  // {our fd, its number in the child}
+    std::vector<std::pair<int, int>> pass_fds;  // {descriptor here, its number in the child}
   };
-  // The child gets SIGKILL when our thread that started it ends (PR_SET_PDEATHSIG).
+  // The child gets SIGKILL when the thread that started it ends (PR_SET_PDEATHSIG).
   static Result<ChildProcess> Start(const Options& options);
 
   ChildProcess() noexcept = default;
@@ -43,7 +44,7 @@ class ChildProcess {
   int pidfd() const noexcept { return pidfd_.get(); }
   bool running() const noexcept { return pid_ > 0; }
   void Signal(int signal) noexcept;
-  // The wait status when the child has ended (and is reaped now); nothing while it runs. Never waits.
+  // Reaps the child if it has ended and returns its wait status. Never waits.
   std::optional<int> TryWait() noexcept;
 
  private:
@@ -54,13 +55,28 @@ class ChildProcess {
 // "exited with 3" or "killed by signal 9 (Killed)".
 std::string DescribeWaitStatus(int status);
 
-// The resident bytes of a process, 0 for this one; those of files that it shares with others only where
-// `shared` says so. 0 when they are not known.
-uint64_t ResidentBytes(pid_t pid, bool shared);
+struct RunOptions {
+  std::string program;  // a path
+  std::vector<std::string> arguments;
+  Duration timeout = std::chrono::seconds(5);
+  size_t most_output = 1u << 20;
+  int stop_fd = -1;                      // readable: cancels the run
+  std::vector<std::string> environment;  // added to the present one, "KEY=value"; LC_ALL is C
+};
 
-// For the end of a start: gives back freed memory, and lets go of the pages of the program's file. Code and
-// constants that are needed again come back from the page cache at a soft fault each, those that only the
-// start needed do not. Thread-safe; other threads go on meanwhile.
-void LetGoOfStartPages() noexcept;
+struct RunResult {
+  Status status;       // ok: it exited with 0
+  std::string output;  // all of its stdout, if ok
+  ChildProcess stuck;  // running: it was killed, but is stuck in the kernel
+};
+
+// Runs a program without input, for at most the timeout and some milliseconds. kTimeout: killed; kExhausted:
+// it printed too much; kIo: it failed, with the first line of its stderr; kUnavailable: it cannot be started,
+// or `stop_fd` became readable.
+RunResult RunBounded(const RunOptions& options, const Clock& clock);
+
+// The path of a program: `name` itself if it has a slash, else in PATH. kUnavailable, or kPermissionDenied
+// when it exists but may not be run.
+Result<std::string> FindProgram(const std::string& name);
 
 }  // namespace gpulens

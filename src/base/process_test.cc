@@ -13,7 +13,6 @@
 #include <thread>
 
 #include "base/files.h"
-#include "base/parse.h"
 
 namespace gpulens {
 namespace {
@@ -157,34 +156,6 @@ TEST(SocketPair, KeepsMessagesApartAndDoesNotBlock) {
   EXPECT_EQ(::recv(pair->ours.get(), text, sizeof text, 0), 1);
   pair->theirs.reset();
   EXPECT_EQ(::recv(pair->ours.get(), text, sizeof text, 0), 0);
-}
-
-// Kilobytes of memory that this process has mapped and touched.
-uint64_t TouchedKilobytes() {
-  std::string text = *ReadFile("/proc/self/smaps_rollup", 1 << 16);
-  std::string_view rest = std::string_view(text).substr(text.find("Rss:") + 4);
-  return *ParseInt<uint64_t>(Trim(TakeUntil(rest, 'k')));
-}
-
-// Touched page by page; then the program must go on with every byte where it was.
-constexpr char kConstants[4 << 20] = "not all zero, so that it stands in the file";
-
-TEST(LetGoOfStartPages, PagesThatWereOnlyReadGoAndComeBack) {
-  const volatile char* first = kConstants;  // the compiler knows the bytes, too
-  auto add = [first] {
-    uint64_t sum = 0;
-    for (size_t i = 0; i < sizeof kConstants; i += 512) sum += static_cast<unsigned char>(first[i]);
-    return sum;
-  };
-  uint64_t sum = add(), before = TouchedKilobytes();
-  std::string kept = "memory that was written stays";
-  LetGoOfStartPages();
-  uint64_t after = TouchedKilobytes();
-  EXPECT_LT(after + 2048, before) << "most of four megabytes";
-  EXPECT_EQ(*first, 'n');
-  EXPECT_EQ(add(), sum);
-  EXPECT_EQ(kept, "memory that was written stays");
-  EXPECT_GT(TouchedKilobytes(), after + 2048);
 }
 
 TEST(DescribeWaitStatus, NamesWhatItCan) {

@@ -1,6 +1,5 @@
-// The bit patterns by which C interfaces say "I do not know" where a number is expected.
-//
-// They are asked of the raw reading: after scaling, or in a wider type, they look like numbers.
+// Bit patterns that C interfaces return for unknown numbers. To be checked on the raw reading: after scaling,
+// or in a wider type, they look like numbers.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +7,7 @@
 
 namespace gpulens {
 
-// One pattern, or a small range of them. `any_sign`: it is no number in a signed field, either.
+// A range of patterns. `any_sign`: also a sentinel in a signed field.
 struct RawSentinel {
   unsigned width;  // bits
   uint64_t first, last;
@@ -28,8 +27,8 @@ inline constexpr RawSentinel kRawSentinels[] = {
      "DCGM_INT64_BLANK (9223372036854775792) and the reasons after it"},
 };
 
-// Whether the lower `width` bits (8, 16, 32 or 64) of a raw reading are no number. In a signed field all bits
-// set is -1, which may be one.
+// Whether the lower `width` bits (8, 16, 32 or 64) of a raw reading are a sentinel. All bits set is none in a
+// signed field, where it is -1.
 constexpr bool IsSentinel(uint64_t raw, unsigned width, bool is_signed = false) noexcept {
   uint64_t bits = width >= 64 ? raw : raw & ((uint64_t{1} << width) - 1);
   for (const RawSentinel& sentinel : kRawSentinels) {
@@ -39,9 +38,8 @@ constexpr bool IsSentinel(uint64_t raw, unsigned width, bool is_signed = false) 
   return false;
 }
 
-// The same for a number that has already been written in decimal: what pages and CSV files carry. 2^47 and
-// the numbers after it are DCGM_FP64_BLANK and its reasons; integers of 2^63 and its neighbours become one
-// double.
+// The same for numbers of pages and CSV files, which are decimal. 2^47 and the 15 after it are
+// DCGM_FP64_BLANK and its reasons; 2^63 and its neighbours become one double.
 constexpr bool IsSentinel(double number) noexcept {
   constexpr double kFp64Blank = 140737488355328.0, kTwo63 = 9223372036854775808.0;
   return (number >= kFp64Blank && number <= kFp64Blank + 15) || number == kTwo63 || number == -kTwo63 ||

@@ -1,15 +1,12 @@
-// Ref: a counted pointer whose count lives in the object.
-//
-// Unlike std::shared_ptr it is 8 bytes, and `unique()` is a real synchronisation point: when it
-// answers true, everything that earlier holders did with the object has happened before. Pools
-// rely on that to write into an object again.
-//
-// The count is thread-safe; the object is as thread-safe as it says of itself.
+// Ref: a counted pointer whose count is in the object. Unlike std::shared_ptr it has 8 bytes, and `unique()`
+// is a synchronisation point: when true, all accesses of earlier holders have happened before, so pools may
+// write into the object again. The count is thread-safe.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <new>
 #include <type_traits>
 #include <utility>
 
@@ -75,5 +72,20 @@ template <class T, class... Args>
 Ref<T> MakeRef(Args&&... args) {
   return Ref<T>(new T(std::forward<Args>(args)...));
 }
+
+// A static object that is never destroyed, so that destructors of other static objects may use it:
+//   static Immortal<Registry> registry;
+template <class T>
+class Immortal {
+ public:
+  Immortal() { ::new (static_cast<void*>(bytes_)) T; }
+  Immortal(const Immortal&) = delete;
+  Immortal& operator=(const Immortal&) = delete;
+
+  T& operator*() noexcept { return *std::launder(reinterpret_cast<T*>(bytes_)); }
+
+ private:
+  alignas(T) std::byte bytes_[sizeof(T)];
+};
 
 }  // namespace gpulens

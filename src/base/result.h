@@ -1,4 +1,4 @@
-// Early return for Status and Result. The types themselves are in gpulens/status.h.
+// Early returns of Status and Result (gpulens/status.h).
 #pragma once
 
 #include <gpulens/status.h>

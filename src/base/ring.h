@@ -1,4 +1,4 @@
-// A bounded first-in-first-out ring that never allocates after it is made.
+// Bounded FIFO queue that does not allocate after construction.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,7 @@
 
 namespace gpulens {
 
-// Guarantees:
-// - at most `capacity` elements; PushDroppingOldest tells when it had to drop one;
-// - no allocation after construction beyond what moving a T does;
-// - not thread-safe: the owner locks.
+// Not thread-safe.
 template <class T>
 class Ring {
  public:
@@ -28,7 +25,7 @@ class Ring {
     slots_[(head_ + size_++) % slots_.size()] = std::move(value);
     return true;
   }
-  // True when the oldest element had to go.
+  // True when the oldest element was dropped.
   bool PushDroppingOldest(T value) {
     bool dropped = full();
     if (dropped) Pop();

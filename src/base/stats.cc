@@ -1,7 +1,7 @@
-#include <gpulens/stats.h>
-
 #include <algorithm>
 #include <cmath>
+
+#include <gpulens/stats.h>
 
 namespace gpulens {
 

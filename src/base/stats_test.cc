@@ -1,10 +1,10 @@
 // The numbers are those that the seed's own tests assert, where it has such, in our units.
-#include <gpulens/stats.h>
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numeric>
+
+#include <gpulens/stats.h>
 
 namespace gpulens {
 namespace {

@@ -14,7 +14,7 @@ constexpr std::string_view kReplacementCharacter = "\xEF\xBF\xBD";
 
 std::atomic<uint64_t> replaced_utf8_bytes{0};
 
-// How many bytes at the front are ASCII, in whole words of eight: most texts are nothing else.
+// The number of ASCII bytes at the front, in words of eight: most texts are all ASCII.
 size_t AsciiWords(std::string_view text) noexcept {
   size_t size = 0;
   for (uint64_t word; text.size() - size >= sizeof word; size += sizeof word) {
@@ -34,9 +34,9 @@ void AppendHex(std::string& out, const char* lead, unsigned char byte) {
   out += kHex[byte & 15];
 }
 
-// Whether a character of two or three bytes steers a terminal or the order in which text is shown: C1 (as
-// CSI, U+009B), the marks of direction, and the separators of lines and paragraphs.
-bool Steers(std::string_view character) noexcept {
+// Whether a character controls a terminal or the direction of text: C1 (as CSI, U+009B), direction marks,
+// separators of lines and paragraphs.
+bool IsControl(std::string_view character) noexcept {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
   if (character.size() == 2) return (byte(0) == 0xC2 && byte(1) < 0xA0) || character == "\u061C";
   if (character.size() != 3 || byte(0) != 0xE2) return false;
@@ -45,7 +45,7 @@ bool Steers(std::string_view character) noexcept {
 }
 
 size_t EditDistance(std::string_view a, std::string_view b) {
-  // Three rows of the table: two neighbours that changed places are one mistake.
+  // Three rows of the table: a swap of two neighbours is one mistake.
   std::vector<size_t> row(b.size() + 1), above, above_that;
   for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (size_t i = 1; i <= a.size(); ++i) {
@@ -59,6 +59,11 @@ size_t EditDistance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+bool IsUnreserved(char c) noexcept {
+  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '.' ||
+         c == '_' || c == '~';
 }
 
 }  // namespace
@@ -121,7 +126,7 @@ void AppendJsonString(std::string& out, std::string_view text) {
       out += "\\n";
     } else if (byte < 0x20 || byte == 0x7F) {
       AppendHex(out, "\\u00", byte);
-    } else if (Steers(text.substr(0, length))) {
+    } else if (IsControl(text.substr(0, length))) {
       uint32_t point = byte & (length == 2 ? 0x1Fu : 0x0Fu);
       for (size_t i = 1; i < length; ++i) point = point << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
       AppendHex(out, "\\u", static_cast<unsigned char>(point >> 8));
@@ -141,7 +146,7 @@ void AppendPrintable(std::string& out, std::string_view text) {
     if (length == 0 || byte < 0x20 || byte == 0x7F) {
       AppendHex(out, "\\x", byte);
       length = 1;
-    } else if (Steers(text.substr(0, length))) {
+    } else if (IsControl(text.substr(0, length))) {
       for (char each : text.substr(0, length)) AppendHex(out, "\\x", static_cast<unsigned char>(each));
     } else {
       out += text.substr(0, length);
@@ -151,7 +156,7 @@ void AppendPrintable(std::string& out, std::string_view text) {
 }
 
 std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates) {
-  constexpr size_t kLongestWord = 64;  // Distance is quadratic; nobody mistypes more than this.
+  constexpr size_t kLongestWord = 64;  // the distance is quadratic
   if (word.empty() || word.size() > kLongestWord) return {};
   std::string_view best;
   size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
@@ -177,7 +182,7 @@ void AppendUtf8(std::string& out, uint32_t point) {
   for (int i = more - 1; i >= 0; --i) out += static_cast<char>(0x80 | (point >> (6 * i) & 63));
 }
 
-// The last star is gone back to when what follows it does not match: earlier ones need not move.
+// Backtracks to the last star only: earlier ones need not move.
 bool MatchesStars(std::string_view pattern, std::string_view text, char one) noexcept {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
   while (t < text.size()) {
@@ -196,6 +201,47 @@ bool MatchesStars(std::string_view pattern, std::string_view text, char one) noe
   }
   while (p < pattern.size() && pattern[p] == '*') ++p;
   return p == pattern.size();
+}
+
+std::string PercentEncoded(std::string_view text, std::string_view also_plain) {
+  constexpr std::string_view kDigits = "0123456789ABCDEF";
+  std::string out;
+  for (char c : text) {
+    if (IsUnreserved(c) || also_plain.find(c) != std::string_view::npos) {
+      out += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    out += {'%', kDigits[byte >> 4], kDigits[byte & 15]};
+  }
+  return out;
+}
+
+std::string PercentDecoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool room = text[i] == '%' && i + 2 < text.size();
+    const int high = room ? HexDigit(text[i + 1]) : -1, low = room ? HexDigit(text[i + 2]) : -1;
+    if (high < 0 || low < 0) {
+      out += text[i];
+      continue;
+    }
+    out += static_cast<char>(high << 4 | low);
+    i += 2;
+  }
+  return out;
+}
+
+std::string UrlName(std::string_view url) {
+  const size_t from = url.find("://") + 3;
+  const std::string_view scheme = url.substr(0, from), rest = url.substr(from);
+  // An unescaped password may contain these characters: the last @ ends it.
+  const size_t at = rest.rfind('@');
+  std::string_view user = at == std::string_view::npos ? "" : rest.substr(0, at);
+  std::string_view where = at == std::string_view::npos ? rest : rest.substr(at + 1);
+  user = user.substr(0, user.find_first_of(":/?"));
+  where = where.substr(0, where.find('?'));
+  return std::string(scheme) + std::string(user) + (user.empty() ? "" : "@") + std::string(where);
 }
 
 }  // namespace gpulens

@@ -1,4 +1,5 @@
-// Text that came from elsewhere, made safe to print, and help with words people mistyped.
+// Untrusted text made printable, UTF-8, escapes, patterns and nearest words. Pure functions but for a
+// counter.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +12,42 @@ namespace gpulens {
 // Appends `text` as a JSON string with its quotes. Control characters are escaped; invalid UTF-8 becomes
 // U+FFFD, so the output is always valid JSON.
 void AppendJsonString(std::string& out, std::string_view text);
-// Appends `text` with control characters (terminal escapes, newlines; C1, and those that turn the direction
-// of writing) and invalid UTF-8 as \xNN. All that came from elsewhere goes through this on its way to a
-// terminal.
+// Appends `text` with control characters (terminal escapes, newlines, C1, direction marks) and invalid UTF-8
+// as \xNN. For untrusted text on its way to a terminal.
 void AppendPrintable(std::string& out, std::string_view text);
 // The length of the well-formed UTF-8 sequence at the front of `text`; 0 when there is none.
 size_t Utf8Length(std::string_view text) noexcept;
 bool IsUtf8(std::string_view text) noexcept;
-// The text itself when it is valid UTF-8. Otherwise a copy in `room`, in which every byte that belongs to no
-// character is U+FFFD; those bytes are counted. For every text that enters from outside: names of processes,
-// answers of vendor libraries, pages, programs. `room` must outlive the result.
+// The text itself if it is valid UTF-8, else a copy in `room` with U+FFFD for each byte outside of a
+// character, counted. For text from outside: names of processes, vendor libraries, pages, programs. `room`
+// must outlive the result.
 std::string_view ValidUtf8(std::string_view text, std::string& room);
 // Bytes that ValidUtf8 has replaced since the process started. Thread-safe.
 uint64_t ReplacedUtf8Bytes() noexcept;
-// Appends a code point, which is at most 0x10FFFF and no half of a surrogate pair, as UTF-8.
+// Appends a code point, at most 0x10FFFF and no surrogate, as UTF-8.
 void AppendUtf8(std::string& out, uint32_t point);
 
-// Whether a pattern is of this text: `*` stands for any text, `one` for one character, unless it is NUL. In
-// time of at most pattern times text.
+// Whether a text matches a pattern, in which `*` is any text and `one`, unless NUL, one character. At most
+// quadratic.
 bool MatchesStars(std::string_view pattern, std::string_view text, char one = '\0') noexcept;
 
-// The candidate that `word` most likely meant (edit distance at most a third of its length, at
-// least 1); empty when none is near.
+// The candidate nearest to `word`, within an edit distance of a third of its length, at least 1; else empty.
 std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates);
+
+// The value of a hexadecimal digit, or -1.
+constexpr int HexDigit(char c) noexcept {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// Encodes bytes as %XX that are neither unreserved (RFC 3986, 2.3: letters, digits, "-._~") nor in
+// `also_plain`.
+std::string PercentEncoded(std::string_view text, std::string_view also_plain = {});
+// Keeps broken escapes.
+std::string PercentDecoded(std::string_view text);
+
+// The printable part of a URL with "://": scheme://user@host:port/path, without password and parameters.
+std::string UrlName(std::string_view url);
 
 }  // namespace gpulens

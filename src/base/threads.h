@@ -1,7 +1,8 @@
-// The one way to start a thread: where the machine has no room for another (a limit of processes, memory),
-// the caller is told so, and nothing is thrown. What cannot do without the thread says so and tries again
-// later.
+// Starts threads without exceptions: a machine at its limit of processes or memory gives a Status.
 #pragma once
+
+#include <pthread.h>
+#include <signal.h>
 
 #include <cstddef>
 #include <functional>
@@ -11,11 +12,26 @@
 
 namespace gpulens {
 
-// `thread` must not be joinable; it is as it was when this fails. kExhausted: "start a thread: …".
-// Thread-safe.
+// `thread` must not be joinable; it is unchanged on failure. kExhausted: "start a thread: …". Thread-safe.
 Status StartThread(std::thread& thread, std::function<void()> body);
 
-// One that nobody joins. `stack_bytes` 0: the usual stack.
+// Starts a thread that is not joined. `stack_bytes` 0: the default stack.
 Status StartDetachedThread(std::function<void()> body, size_t stack_bytes = 0);
+
+// Blocks all signals on this thread, and on those that it starts, while it lives.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+  ~SignalsBlocked() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace gpulens

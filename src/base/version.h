@@ -1,4 +1,4 @@
-// Which build this is. Static storage.
+// Identifies the build. Static storage.
 #pragma once
 
 #include <string_view>

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/fnv1a.h"
+#include "base/hash.h"
 #include "catalog/all.h"
 #include "catalog/prometheus_name.h"
 

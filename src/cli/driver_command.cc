@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/memory.h"
 #include "base/parse.h"
-#include "base/process.h"
 #include "sdk/energy/engine.h"
 #include "sdk/energy/feed/feed_server.h"
 #include "sdk/energy/sources/amd_energy.h"
@@ -59,7 +59,7 @@ bool IsDriverProcess(std::string_view library) noexcept {
 }
 
 void RunDriver(std::span<const std::string_view> arguments) {
-  LetGoOfStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
+  ReleaseStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
   if (rest.empty()) ::_exit(nvml::kDriverBadStart);
   std::string_view library = rest.front();

@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/keyed_hash.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace gpulens {
 namespace {
 
-// One attribute as it lies in the block: this head, the key, then the value's bytes.
+// An attribute in the block: this header, the key, then the bytes of the value.
 struct Head {
   uint32_t value_size;
   uint16_t key_size;
@@ -56,14 +56,14 @@ bool IsText(const AttributeSet::Attribute& attribute) noexcept {
   return IsUtf8(attribute.key) && (!text || IsUtf8(*text));
 }
 
-// The size of the longest front of valid UTF-8 that has at most `most` bytes and ends with a character.
+// The size of the longest prefix of valid UTF-8 with at most `most` bytes and whole characters.
 size_t WholeCharacters(std::string_view text, size_t most) noexcept {
   if (text.size() <= most) return text.size();
   while (most > 0 && (static_cast<unsigned char>(text[most]) & 0xC0) == 0x80) --most;
   return most;
 }
 
-// The same attributes in valid UTF-8; `rooms` holds what had to be replaced.
+// The attributes in valid UTF-8; `rooms` holds the replaced texts.
 std::vector<AttributeSet::Attribute> ValidAttributes(std::span<const AttributeSet::Attribute> attributes,
                                                      std::deque<std::string>& rooms) {
   std::vector<AttributeSet::Attribute> valid(attributes.begin(), attributes.end());
@@ -136,7 +136,7 @@ AttributeSet::AttributeSet(std::span<const Attribute> attributes) {
     *this = AttributeSet(std::span<const Attribute>(valid));
     return;
   }
-  // By key, then by place. Not stable_sort: clang 19 refuses what libstdc++ 12 makes of it.
+  // By key, then by position. Not stable_sort: clang 19 rejects that of libstdc++ 12.
   std::vector<const Attribute*> order;
   order.reserve(attributes.size());
   for (const Attribute& attribute : attributes) order.push_back(&attribute);

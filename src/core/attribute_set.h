@@ -1,10 +1,9 @@
-// What a series or an entity is known by: keys and values, sorted by key.
+// The attributes of a series or an entity: keys and values, sorted by key.
 //
 //   AttributeSet set({{"gpu.index", int64_t{3}}, {"gpu.model", "H100"}});
 //   for (auto [key, value] : set) …
 //
-// Immutable and counted: a copy is 8 bytes and shares the text, the last copy frees it. One
-// allocation per set. Thread-safe.
+// Immutable and counted: a copy has 8 bytes and shares the text. One allocation per set. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -48,30 +47,30 @@ class AttributeSet {
   };
 
   AttributeSet() noexcept = default;
-  // Copies the texts. They are always valid UTF-8: other bytes are replaced as base/text.h says, here, so
-  // that no output has to. The last of equal keys wins. Keys up to 64 KiB, values up to 4 GiB.
+  // Copies the texts, made valid by ValidUtf8 so that no output has to. The last of equal keys wins. Keys up
+  // to 64 KiB, values up to 4 GiB.
   AttributeSet(std::initializer_list<Attribute> attributes);
   explicit AttributeSet(std::span<const Attribute> attributes);
 
-  // This set over a weaker one: its values win where both have a key.
+  // Both sets; where both have a key, the value of this one.
   AttributeSet OverlaidOn(const AttributeSet& weaker) const;
 
   Iterator begin() const noexcept;
   Iterator end() const noexcept;
   size_t size() const noexcept;
   bool empty() const noexcept { return size() == 0; }
-  // The value of a key as text ("3", "true"); empty when it is not there.
+  // The value of a key as text ("3", "true"); empty without one.
   std::string Text(std::string_view key) const;
   // The value of a key, or `fallback`. A text lives as long as the set.
   Value Find(std::string_view key, Value fallback) const noexcept;
   bool Has(std::string_view key) const noexcept;
-  // Keyed: another one in each run.
+  // Differs between runs of the program.
   uint64_t hash() const noexcept;
 
   friend bool operator==(const AttributeSet& a, const AttributeSet& b) noexcept;
 
  private:
-  // A counted block: this head, then the attributes' bytes.
+  // A counted block: this header, then the bytes of the attributes.
   struct Rep : RefCounted<Rep> {
     uint32_t bytes = 0;
     uint32_t count = 0;

@@ -3,7 +3,6 @@
 #include <vector>
 
 #include "core/frame_writer.h"
-#include "core/histogram.h"
 
 namespace gpulens {
 namespace {
@@ -80,23 +79,6 @@ void Declare(benchmark::State& state) {
   state.SetItemsProcessed(state.iterations() * 5000);
 }
 BENCHMARK(Declare);
-
-void WindowQuantile(benchmark::State& state) {
-  Buckets buckets;
-  for (int i = 0; i < 24; ++i) {
-    buckets.bounds.push_back(0.001 * (1 << i));
-    buckets.counts.push_back(0);
-  }
-  WindowedQuantile window(std::chrono::seconds(60));
-  int64_t second = 1;
-  for (auto _ : state) {
-    for (size_t i = 0; i < 24; ++i) buckets.counts[i] += static_cast<double>(i);
-    buckets.count += 24;
-    window.Add(buckets, {second++ * 1'000'000'000, 0});
-    benchmark::DoNotOptimize(window.Quantile(0.95));
-  }
-}
-BENCHMARK(WindowQuantile);
 
 }  // namespace
 }  // namespace gpulens

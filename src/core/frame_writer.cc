@@ -9,8 +9,8 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kExemplarsMax = 1000;
-// One being read by sinks, one published, one being filled, one for a slow reader, and one for each of two
-// sinks that keep what they sent last. Beyond that a frame is made and thrown away rather than kept.
+// One read by sinks, one published, one being filled, one for a slow reader, and two for sinks that keep what
+// they sent last. Further frames are not pooled.
 constexpr size_t kPooledFrames = 6;
 constexpr double kInt64End = 9223372036854775808.0;  // 2^63, the least double above every int64
 
@@ -23,8 +23,8 @@ std::string_view AbsenceName(Absence absence) noexcept {
     case Absence::kTooOld: return "too_old";
     default: break;
   }
-  auto verdict = static_cast<uint8_t>(absence) - static_cast<uint8_t>(Absence::kRejected);
-  return ValidationName(static_cast<Validation>(verdict));
+  auto result = static_cast<uint8_t>(absence) - static_cast<uint8_t>(Absence::kRejected);
+  return ValidationName(static_cast<Validation>(result));
 }
 
 void FrameWriter::Begin(Instant now) noexcept {
@@ -40,7 +40,7 @@ void FrameWriter::Grow() {
   if (cells_.size() < table_.cells()) cells_.resize(table_.cells());
 }
 
-// Makes room for the series and forgets what a former series in its slot had.
+// Makes room for the series and clears what a former series left in its slot.
 bool FrameWriter::Admit(Series series) noexcept {
   if (!table_.Live(series)) return ++counts_.invalid, false;
   if (series.slot >= slots_.size()) Grow();
@@ -52,7 +52,6 @@ bool FrameWriter::Admit(Series series) noexcept {
   return true;
 }
 
-// It was set in this run, with what was said of when.
 void FrameWriter::Stamp(Slot& slot) noexcept {
   slot.run = run_;
   slot.ok_at_ns = read_at().boot_ns;
@@ -77,13 +76,13 @@ void FrameWriter::Set(Series series, double value) noexcept {
   if (!Admit(series)) return;
   const SeriesInfo& info = table_.InfoAt(series.slot);
   bool as_int = info.desc->number == Number::kInt;
-  // Written so that NaN does not fit, either.
+  // Also false for NaN.
   if (as_int && !(value >= -kInt64End && value < kInt64End)) {
     return RejectValue(series, Validation::kOutOfRange, value);
   }
   ValidatorState* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
-  Validation verdict = Validate(*info.desc, value, read_at().boot_ns, memory);
-  if (verdict != Validation::kAccepted) return RejectValue(series, verdict, value);
+  Validation result = Validate(*info.desc, value, read_at().boot_ns, memory);
+  if (result != Validation::kAccepted) return RejectValue(series, result, value);
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, value);
   if (as_int) cells_[cell].i = static_cast<int64_t>(value);
@@ -95,8 +94,8 @@ void FrameWriter::SetInt(Series series, int64_t value) noexcept {
   const SeriesInfo& info = table_.InfoAt(series.slot);
   if (info.desc->number != Number::kInt) return Set(series, static_cast<double>(value));
   ValidatorState* memory = NeedsMemory(*info.desc) ? &memories_[series.slot] : nullptr;
-  Validation verdict = Validate(*info.desc, static_cast<double>(value), read_at().boot_ns, memory);
-  if (verdict != Validation::kAccepted) return RejectValue(series, verdict, static_cast<double>(value));
+  Validation result = Validate(*info.desc, static_cast<double>(value), read_at().boot_ns, memory);
+  if (result != Validation::kAccepted) return RejectValue(series, result, static_cast<double>(value));
   uint32_t cell = info.first_cell;
   Accept(series.slot, info, static_cast<double>(value));
   cells_[cell].i = value;
@@ -124,7 +123,7 @@ void FrameWriter::RejectValue(Series series, Validation why, double value) noexc
   if (rejected_now_ < kRejectionsKept) rejections_[rejected_now_++] = {series, why, value};
   slot.last = why;
   if (slot.run != run_) return;
-  // It was already written in this run, so no older good value is left to show.
+  // The value of this run has replaced the last good one.
   slot.run = 0;
   slot.ok_at_ns = 0;
 }
@@ -192,7 +191,7 @@ void FrameWriter::FillQuality(Frame& frame) noexcept {
         frame.absence[i] = Absence::kTooOld;
       } else if (age > 0) {
         FillAged(frame, i, age, age <= ttl_.count());
-        // Sources tell whole milliseconds. They stay the same, however the two clocks disagree by less.
+        // Sources have whole milliseconds: rounding keeps the exported time stable.
         constexpr int64_t kNsOfMs = 1'000'000;
         const int64_t reported_ms = (begun_at_.unix_ns - age + kNsOfMs / 2) / kNsOfMs;
         frame.age_ms[i] =
@@ -200,7 +199,7 @@ void FrameWriter::FillQuality(Frame& frame) noexcept {
       }
       continue;
     }
-    // A source may say that it read this later than what it read last.
+    // A source may date this reading after its last one.
     int64_t age = std::max<int64_t>(0, read_at_.boot_ns - slot.ok_at_ns);
     bool known = slot.ok_at_ns != 0 && age <= ttl_.count();
     frame.quality[i] = Quality::kAbsent;
@@ -219,7 +218,7 @@ void FrameWriter::FillAged(Frame& frame, uint32_t slot, int64_t age_ns, bool fre
 
 Ref<const Frame> FrameWriter::Finish() {
   Grow();
-  // A value must not show under a new layout once its series was retired, even if another has the slot.
+  // Values of retired series must not appear under the new layout.
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     if (!table_.Live(Series{i, slots_[i].generation})) slots_[i] = Slot{.generation = slots_[i].generation};
   }

@@ -4,10 +4,9 @@
 //   writer.Set(power, 512.3);
 //   Ref<const Frame> frame = writer.Finish();
 //
-// Every value is judged by its family's rule before it is kept. A series not set in a run keeps its
-// last good value as stale until the time to live ends, then it is absent. Used only inside its
-// instance's run: not thread-safe. Set never allocates once a series has been set before; Finish
-// does not allocate while the layout stays and readers let go of old frames.
+// Values are validated by the rule of their family. A series that is not set in a run keeps its last good
+// value, stale, until the time to live ends; then it is absent. Not thread-safe. Set does not allocate for a
+// series that was set before, nor Finish while the layout stays and readers release old frames.
 #pragma once
 
 #include <array>
@@ -28,12 +27,12 @@ class FrameWriter {
  public:
   struct Counts {
     uint64_t accepted = 0;
-    uint64_t stale = 0;                          // published with an age
-    std::array<uint64_t, kVerdicts> rejected{};  // by Validation; kAccepted stays 0
-    uint64_t invalid = 0;                        // written to an invalid or retired handle
+    uint64_t stale = 0;                             // published with an age
+    std::array<uint64_t, kValidations> rejected{};  // by Validation; kAccepted stays 0
+    uint64_t invalid = 0;                           // written to an invalid or retired handle
   };
 
-  // `ttl`: how long a value that is not read again may be shown. `source` names the instance.
+  // `ttl`: how long a value may be exported after its reading. `source` names the instance.
   FrameWriter(SeriesTable& table, Duration ttl, std::string source = {}) noexcept
       : table_(table), ttl_(ttl), source_(std::move(source)) {}
 
@@ -41,53 +40,52 @@ class FrameWriter {
   const SeriesTable& table() const noexcept { return table_; }
 
   void Begin(Instant now) noexcept;
-  // When the source read the values that are set from here on; default: the start of the run. Their
-  // age counts from it; the frame's own time stays the start of the run.
+  // Sets the time of reading of the following values, from which their age counts; by default the start of
+  // the run. The frame's own time stays the start of the run.
   void ReadAt(Instant when) noexcept {
     read_at_ = when;
     dated_ = false;
   }
-  // The source itself says of when the values are that are set until the next ReadAt: perhaps of long ago.
-  // They are published with their age: stale from the time to live on, and absent as too old from
-  // kOldestDated on, however often the source repeats them.
+  // Sets the source's own time of the values until the next ReadAt, possibly long ago. They are exported with
+  // their age: stale from the time to live on, absent from kOldestDated on, even if the source repeats them.
   void DatedAt(Instant when) noexcept {
     dated_at_ = when;
     dated_ = true;
   }
   static constexpr Duration kOldestDated = std::chrono::hours(1);
-  // Of the values that are set now.
+  // The time of values that are set now.
   Instant read_at() const noexcept { return dated_ ? dated_at_ : read_at_; }
   Instant begun_at() const noexcept { return begun_at_; }
 
   void Set(Series series, double value) noexcept;
   void SetInt(Series series, int64_t value) noexcept;
   void Set(Series series, std::integral auto value) noexcept { SetInt(series, static_cast<int64_t>(value)); }
-  // The cells of a histogram or summary in the order of its Shape, to be written in place; empty for
-  // an invalid handle. The caller vouches for them: no rule is applied.
+  // The cells of a histogram or summary in the order of its Shape, to be written in place without validation;
+  // empty for an invalid handle.
   std::span<Cell> Cells(Series series) noexcept;
-  // Counts a reading that the collector itself does not believe: a failed twin rule, a sentinel.
-  // What was set in this run is withdrawn.
+  // Rejects a reading on behalf of the caller (a failed cross-check, a sentinel) and withdraws the value of
+  // this run.
   void Reject(Series series, Validation why) noexcept;
-  // What was rejected in this run, the first kRejectionsKept of it, in order. Valid until the next Begin.
+  // The first kRejectionsKept rejections of this run, in order. Valid until the next Begin.
   struct Rejection {
     Series series;
     Validation why = Validation::kAccepted;
-    double value = 0;  // NaN: a value was there before it was rejected, or none was told
+    double value = 0;  // NaN: unknown
   };
   static constexpr size_t kRejectionsKept = 64;
   std::span<const Rejection> rejections() const noexcept { return {rejections_.data(), rejected_now_}; }
-  // The source still says what it said last: keeps the value fresh without judging it again.
+  // The source repeats its last value: keeps it fresh without validation.
   void Keep(Series series) noexcept;
-  // Nothing is known any more, and that is no fault: absent from this run on, until it is set again.
+  // The value is unknown, without a fault: absent until it is set again.
   void Clear(Series series) noexcept;
-  // At most 1,000 a frame; further ones are dropped.
+  // At most 1,000 per frame; further ones are dropped.
   void Attach(Series series, Exemplar exemplar);
 
-  // Freezes and publishes. The frame stays valid as long as it is held.
+  // Freezes the layout and returns the frame.
   Ref<const Frame> Finish();
 
-  // For rules that look at several series before Finish: the number a slot was given in this run (kept ones
-  // included), with the boot time of its reading; nothing when it was rejected or has more than one cell.
+  // The value of a slot set or kept in this run, and the boot time of its reading, for rules over several
+  // series; nothing when it was rejected or has more than one cell.
   struct Fresh {
     double value = 0;
     int64_t at_ns = 0;
@@ -98,16 +96,16 @@ class FrameWriter {
   }
 
   const Counts& counts() const noexcept { return counts_; }
-  // The greatest age of a value in the last frame, in nanoseconds; 0 when all were just read.
+  // The greatest age of a value in the last frame, in nanoseconds.
   int64_t oldest_ns() const noexcept { return oldest_ns_; }
 
  private:
   struct Slot {
-    uint32_t run = 0;         // in which it was last set
-    uint32_t generation = 0;  // of the series the value belongs to
-    int64_t ok_at_ns = 0;     // boot time of the last good reading; 0: none
-    bool counted = false;     // a counter has its cell from this series, though it may be withdrawn
-    bool dated = false;       // DatedAt was in force when it was last set
+    uint32_t run = 0;                         // of the last Set
+    uint32_t generation = 0;                  // of the series of the value
+    int64_t ok_at_ns = 0;                     // boot time of the last good reading; 0: none
+    bool counted = false;                     // a counter has a value of this series, possibly withdrawn
+    bool dated = false;                       // DatedAt was in force at the last Set
     Validation last = Validation::kAccepted;  // of the last reading
   };
 

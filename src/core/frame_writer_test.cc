@@ -48,7 +48,7 @@ class FrameWriterTest : public testing::Test {
   static int64_t Int(const Ref<const Frame>& frame, Series series) {
     return frame->cells[(*frame->layout)[series.slot].first_cell].i;
   }
-  uint64_t Rejected(Validation verdict) { return writer.counts().rejected[static_cast<size_t>(verdict)]; }
+  uint64_t Rejected(Validation why) { return writer.counts().rejected[static_cast<size_t>(why)]; }
 
   SeriesTable table;
   FrameWriter writer{table, std::chrono::seconds(10), "nvidia"};

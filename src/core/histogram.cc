@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
+#include <numeric>
 
 namespace gpulens {
 namespace {
 
-// Counts that were added up as doubles in another order differ by this much; Prometheus's tolerance.
+// Relative error of counts added as doubles in another order; Prometheus's tolerance.
 constexpr double kRounding = 1e-12;
+// Of exponential histograms.
+constexpr int kScaleMin = -10, kScaleMax = 20;
+constexpr uint32_t kBucketsMax = 160;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The greater of the two; `repaired` is set when `value` was truly less than `least`.
@@ -27,18 +30,6 @@ void Add(Buckets& into, const Buckets& from) noexcept {
   into.repaired = into.repaired || from.repaired;
 }
 
-// The observations not above `x`, spread evenly over their buckets.
-double CountUpTo(const Buckets& buckets, double x) noexcept {
-  auto above = std::upper_bound(buckets.bounds.begin(), buckets.bounds.end(), x);
-  size_t i = static_cast<size_t>(above - buckets.bounds.begin());
-  if (i == buckets.bounds.size()) return buckets.counts.back();
-  if (i == 0) return 0;
-  double low = buckets.bounds[i - 1];
-  double share = (x - low) / (buckets.bounds[i] - low);
-  return buckets.counts[i - 1] + (buckets.counts[i] - buckets.counts[i - 1]) * share;
-}
-
-// histogram_quantile of Prometheus; Quantile says what is what.
 std::optional<double> QuantileOf(std::span<const double> bounds, std::span<const double> counts, double count,
                                  double q) {
   if (std::isnan(q) || bounds.empty()) return std::nullopt;
@@ -57,9 +48,11 @@ std::optional<double> QuantileOf(std::span<const double> bounds, std::span<const
   return std::lerp(low, bounds[i], share);
 }
 
-uint64_t Whole(double count) noexcept {
-  constexpr double kMost = 9.2e18;
-  return count < kMost ? static_cast<uint64_t>(std::llround(count)) : static_cast<uint64_t>(kMost);
+// The k-th remaining observation goes to bucket k * stride mod size: spread in a fixed order.
+uint32_t StrideOf(uint32_t size) noexcept {
+  uint32_t stride = std::max(1u, size * 5 / 8);
+  while (std::gcd(stride, size) != 1) ++stride;
+  return stride;
 }
 
 }  // namespace
@@ -107,7 +100,7 @@ bool AnyFell(std::span<const double> before, std::span<const double> after) noex
 }
 
 bool Growth(std::span<const double> before, std::span<const double> after, std::span<double> out) noexcept {
-  // Two scrapes that were each torn differently may differ by less at a higher bound.
+  // Scrapes that were torn differently may differ by less at a higher bound.
   bool repaired = false;
   double least = 0;
   for (size_t i = 0; i < after.size(); ++i) {
@@ -162,63 +155,6 @@ std::optional<double> Quantile(std::span<const double> bounds, std::span<const d
   return QuantileOf(bounds, row.first(bounds.size()), row[bounds.size()], q);
 }
 
-WindowedQuantile::WindowedQuantile(Duration window, size_t scrapes)
-    : window_(window), rows_(2, scrapes > 2 ? scrapes - 1 : 1) {}
-
-void WindowedQuantile::Add(const Buckets& reading, Instant at) {
-  bool first = !std::exchange(any_, true);
-  if (!first && at.boot_ns <= last_at_.boot_ns) return;
-  if (first || reading.bounds != last_.bounds) {
-    rows_.Reset(reading.bounds.size() + 2);
-    observed_.assign(rows_.width(), 0);
-    if (!first) ++resets_;
-  } else {
-    AddStep(reading);
-  }
-  rows_.Expire(at.boot_ns - window_.count());
-  rows_.Sum(observed_);
-  last_ = reading;
-  last_at_ = at;
-}
-
-void WindowedQuantile::AddStep(const Buckets& reading) {
-  std::span<double> row = rows_.Push(last_at_.boot_ns);
-  size_t bounds = reading.bounds.size();
-  double nan = std::numeric_limits<double>::quiet_NaN();
-  double sum = reading.sum.value_or(nan);
-  bool repaired = false;
-  if (reading.count < last_.count || AnyFell(last_.counts, reading.counts)) {
-    ++resets_;
-    std::copy(reading.counts.begin(), reading.counts.end(), row.begin());
-    row[bounds] = reading.count;
-  } else {
-    Growth(last_.counts, reading.counts, row.first(bounds));
-    row[bounds] = NotBelow(bounds ? row[bounds - 1] : 0, reading.count - last_.count, repaired);
-    sum -= last_.sum.value_or(nan);
-  }
-  row[bounds + 1] = sum;
-}
-
-Buckets WindowedQuantile::Observed() const {
-  if (rows_.empty()) return {};
-  Buckets all;
-  all.bounds = last_.bounds;
-  all.counts.assign(observed_.begin(), observed_.end() - 2);
-  all.count = observed_[all.bounds.size()];
-  if (!std::isnan(observed_.back())) all.sum = observed_.back();
-  return all;
-}
-
-std::optional<double> WindowedQuantile::Quantile(double q) const {
-  if (rows_.empty()) return std::nullopt;
-  return gpulens::Quantile(last_.bounds, observed_, q);
-}
-
-size_t WindowedQuantile::memory_bytes() const noexcept {
-  size_t doubles = observed_.capacity() + last_.bounds.capacity() + last_.counts.capacity();
-  return rows_.memory_bytes() + doubles * sizeof(double);
-}
-
 int32_t ExponentialIndex(double value, int scale) noexcept {
   int exponent = 0;
   // value = fraction * 2^exponent with fraction in [0.5, 1), so log2 is exact for powers of two.
@@ -245,50 +181,91 @@ double ExponentialLowerEdge(int32_t index, int scale) noexcept {
   return std::ldexp(std::exp2(part), whole);
 }
 
-std::optional<Exponential> ToExponential(const Buckets& buckets) {
-  if (buckets.bounds.empty() || buckets.bounds.front() < 0 || buckets.bounds.back() <= 0) return std::nullopt;
-  const size_t first = buckets.bounds.front() > 0 ? 0 : 1;
-  // Buckets hold what is above a bound, so the first is that of the least number above it.
-  const double low = std::nextafter(buckets.bounds[first], kInfinity);
-  const double high = std::nextafter(buckets.bounds.back(), kInfinity);
-  const double top = std::min(high, std::numeric_limits<double>::max());
-  Exponential out;
-  size_t size = 0;
-  for (out.scale = Exponential::kScaleMax;; --out.scale) {
-    out.offset = ExponentialIndex(low, out.scale);
-    size = static_cast<size_t>(int64_t{ExponentialIndex(top, out.scale)} - out.offset + 1);
-    if (size <= Exponential::kBucketsMax || out.scale == Exponential::kScaleMin) break;
+std::optional<ExponentialForm> MakeExponentialForm(std::span<const double> bounds) {
+  if (bounds.empty() || bounds.front() < 0 || bounds.back() <= 0) return std::nullopt;
+  const size_t first = bounds.front() > 0 ? 0 : 1;
+  ExponentialForm form;
+  form.zero_threshold = bounds[first];
+  for (form.scale = kScaleMax;; --form.scale) {
+    // A bucket includes its upper edge, so a bound is in the bucket below it.
+    form.offset = ExponentialIndex(bounds[first], form.scale) + 1;
+    const int64_t above = int64_t{ExponentialIndex(bounds.back(), form.scale)} + 1;
+    form.buckets = static_cast<uint32_t>(std::min<int64_t>(above - form.offset + 1, UINT32_MAX));
+    if (form.buckets <= kBucketsMax || form.scale == kScaleMin) break;
   }
-  out.zero_threshold = ExponentialLowerEdge(out.offset, out.scale);
-  out.zero_count = Whole(buckets.counts[first]);
-  out.count = Whole(buckets.count);
-  out.sum = buckets.sum;
-  out.counts.resize(size);
-  uint64_t before = out.zero_count;
-  for (size_t i = 0; i < size; ++i) {
-    double edge = ExponentialLowerEdge(out.offset + static_cast<int32_t>(i) + 1, out.scale);
-    uint64_t upto = i + 1 == size ? out.count : Whole(CountUpTo(buckets, edge));
-    upto = std::max(before, upto);
-    out.counts[i] = upto - before;
-    before = upto;
-  }
-  return out;
+  form.ends.assign(first + 1, 0);
+  for (double bound : bounds.subspan(first + 1))
+    form.ends.push_back(static_cast<uint32_t>(ExponentialIndex(bound, form.scale) + 1 - form.offset));
+  form.ends.push_back(form.buckets);
+  return form;
 }
 
-void Downscale(Exponential& histogram, int times) {
-  times = std::clamp(times, 0, histogram.scale - Exponential::kScaleMin);
-  if (times == 0) return;
-  int32_t offset = histogram.offset >> times;
-  size_t size = 0;
-  for (size_t i = 0; i < histogram.counts.size(); ++i) {
-    auto at = static_cast<size_t>(((histogram.offset + static_cast<int32_t>(i)) >> times) - offset);
-    uint64_t count = std::exchange(histogram.counts[i], 0);
-    histogram.counts[at] += count;
-    size = at + 1;
+uint64_t SpreadCounts(const ExponentialForm& form, std::span<const uint64_t> counts,
+                      std::span<uint64_t> out) {
+  std::fill(out.begin(), out.end(), 0);
+  uint64_t zero = 0;
+  uint32_t begin = 0;
+  for (size_t i = 0; i < form.ends.size() && i < counts.size(); ++i) {
+    const uint32_t size = form.ends[i] - begin;
+    if (form.ends[i] == 0) {
+      zero += counts[i];
+    } else if (size == 0) {
+      out[begin - 1] += counts[i];
+    } else {
+      const uint64_t each = counts[i] / size, left = counts[i] % size;
+      const uint32_t stride = StrideOf(size);
+      for (uint32_t k = 0; k < size; ++k) out[begin + (size / 2 + k * stride) % size] += each + (k < left);
+    }
+    begin = form.ends[i];
   }
-  histogram.counts.resize(size);
-  histogram.offset = offset;
-  histogram.scale -= times;
+  return zero;
+}
+
+// Doubles the rows and moves the oldest to the start.
+void SlidingRows::Grow() {
+  size_t rows = std::min(std::max<size_t>(2, 2 * from_ns_.size()), rows_max_);
+  std::rotate(from_ns_.begin(), from_ns_.begin() + static_cast<ptrdiff_t>(first_), from_ns_.end());
+  std::rotate(cells_.begin(), cells_.begin() + static_cast<ptrdiff_t>(first_ * width_), cells_.end());
+  first_ = 0;
+  from_ns_.reserve(rows);
+  cells_.reserve(rows * width_);
+  from_ns_.resize(rows);
+  cells_.resize(rows * width_);
+}
+
+std::span<double> SlidingRows::Push(int64_t from_ns) {
+  if (size_ == from_ns_.size() && size_ < rows_max_) Grow();
+  if (size_ == from_ns_.size()) {
+    first_ = (first_ + 1) % from_ns_.size();
+    --size_;
+  }
+  from_ns_[IndexOf(size_)] = from_ns;
+  ++size_;
+  std::span<double> row = Last();
+  std::fill(row.begin(), row.end(), 0.0);
+  return row;
+}
+
+void SlidingRows::Expire(int64_t since_ns) noexcept {
+  while (size_ > 1 && from_ns(0) < since_ns) {
+    first_ = (first_ + 1) % from_ns_.size();
+    --size_;
+  }
+}
+
+void SlidingRows::Reset(size_t width) {
+  first_ = size_ = 0;
+  if (width == width_) return;
+  width_ = width;
+  cells_.resize(from_ns_.size() * width);
+}
+
+void SlidingRows::Sum(std::span<double> out) const noexcept {
+  std::fill(out.begin(), out.end(), 0.0);
+  for (size_t i = 0; i < size_; ++i) {
+    std::span<const double> row = (*this)[i];
+    for (size_t k = 0; k < row.size(); ++k) out[k] += row[k];
+  }
 }
 
 }  // namespace gpulens

@@ -1,11 +1,6 @@
-// Histogram maths: what two scrapes of cumulative buckets say about the time between them.
-//
-//   Buckets now = ReadBuckets(*info.shape, numbers);
-//   window.Add(now, read_at);
-//   std::optional<double> p95 = window.Quantile(0.95);
-//
-// Pure functions on plain values. Sources are not trusted: falling buckets, missing +Inf and bounds out
-// of order are put right or left out, never believed and never fatal.
+// Histogram maths on cumulative buckets: differences, sums, quantiles, exponential form. Pure functions.
+// Sources are not trusted: falling counts are raised, unordered bounds and counts that are not finite are
+// left out.
 #pragma once
 
 #include <cstdint>
@@ -13,120 +8,123 @@
 #include <span>
 #include <vector>
 
-#include "base/clock.h"
 #include "core/frame.h"
-#include "core/sliding_rows.h"
 
 namespace gpulens {
 
-// Cumulative counts over finite bounds; observations above the last bound are in `count` alone.
+// Cumulative counts over finite bounds; `count` includes observations above the last bound.
 struct Buckets {
   std::vector<double> bounds;  // finite, strictly ascending; may be empty
-  std::vector<double> counts;  // observations <= bound; never fall
+  std::vector<double> counts;  // observations <= bound; ascending
   double count = 0;            // all observations; at least counts.back()
   std::optional<double> sum;
   bool repaired = false;  // the source's counts fell from one bound to the next
 };
 
-// The numbers of a series of the given shape, as ReadBuckets takes them. `out` keeps its capacity.
+// Copies the cells of a series as ReadBuckets takes them. `out` keeps its capacity.
 void CopyNumbers(std::span<const Cell> cells, Number number, std::vector<double>& out);
 
-// `numbers` lie as `shape` says. Without a count, the +Inf bucket is it; without both, the last bucket.
-// A count below that of a lower bound is raised to it, as Prometheus does; `repaired` tells when it
-// was off by more than rounding. Bounds that do not ascend and counts that are not finite are left out.
+// Reads the numbers of a series of the given shape. Without a count, the +Inf bucket is it; without both, the
+// last bucket. A count below that of a lower bound is raised to it, as by Prometheus; `repaired` is set when
+// it was off by more than rounding.
 Buckets ReadBuckets(const Shape& shape, std::span<const double> numbers);
 // The same; `out` keeps its capacity.
 void ReadBuckets(const Shape& shape, std::span<const double> numbers, Buckets& out);
 
 struct BucketsDelta {
   Buckets buckets;
-  bool reset = false;  // the source began anew, so `buckets` is all that it counted since
+  bool reset = false;  // the source restarted: `buckets` has all since then
 };
-// What was observed between two readings of one series. The count or any bucket falling, or other
-// bounds, is a reset. No sum unless both have one.
+// The observations between two readings of one series. A falling count or bucket, or other bounds, is a
+// reset. Has a sum only if both have one.
 BucketsDelta DeltaOf(const Buckets& before, const Buckets& after);
 
-// The maths of DeltaOf for those who keep cumulative counts in rows of their own, the count of all last.
-// All three spans are equally long; none of this allocates.
+// The maths of DeltaOf on rows of cumulative counts, the count of all last. Spans have one length; nothing
+// allocates.
 bool AnyFell(std::span<const double> before, std::span<const double> after) noexcept;
-// after - before, put right so that it falls neither from one bound to the next nor below 0. True when it
-// had to be by more than rounding.
+// after - before, raised where it would fall below the previous bound's or 0. True when by more than
+// rounding.
 bool Growth(std::span<const double> before, std::span<const double> after, std::span<double> out) noexcept;
 
-// Observations of both. Equal bounds: exact. Otherwise only the bounds that both have are kept, since
-// what lies between others is not known; with none in common just count and sum are left.
+// The observations of both: exact for equal bounds, else with the bounds that both have; without any only
+// count and sum.
 Buckets Merge(const Buckets& a, const Buckets& b);
 
-// The value below which the share `q` of the observations lies, as histogram_quantile of Prometheus
-// gives it: linear within a bucket, 0 as the lower edge of a first bucket whose bound is positive (that
-// bound itself when it is not), the greatest finite bound for what lies above it, -Inf for q < 0 and
-// +Inf for q > 1. Nothing when there are no observations, infinitely many, no finite bounds, or q is NaN. For
-// q = 0 Prometheus may give NaN; this gives the lower edge of the first bucket that is not empty.
+// The value below which the share `q` of the observations lies, as by histogram_quantile of Prometheus:
+// linear within a bucket; 0 as the lower edge of a first bucket with a positive bound, else that bound; the
+// greatest finite bound for what lies above it; -Inf for q < 0, +Inf for q > 1. Nothing without observations
+// or finite bounds, for infinitely many, or when q is NaN. For q = 0 the lower edge of the first bucket that
+// is not empty, where Prometheus may give NaN.
 std::optional<double> Quantile(const Buckets& buckets, double q);
 // The same of a row: the counts at the bounds, then the count of all.
 std::optional<double> Quantile(std::span<const double> bounds, std::span<const double> row, double q);
-
-// Quantiles over the last scrapes of one series. Not thread-safe. Does not allocate while the bounds stay and
-// the window is as full as it gets.
-class WindowedQuantile {
- public:
-  // Scrapes older than `window` do not count, but the last two always do; at most `scrapes` are kept.
-  explicit WindowedQuantile(Duration window, size_t scrapes = 64);
-
-  // A reading no later than the last one is ignored. Other bounds begin the window anew.
-  void Add(const Buckets& reading, Instant at);
-  // Over what was observed between the scrapes in the window; nothing before the second scrape or
-  // without observations.
-  std::optional<double> Quantile(double q) const;
-  // All that was observed in the window; whether a reading had to be put right is not told.
-  Buckets Observed() const;
-  // The source began anew so often since construction.
-  uint64_t resets() const noexcept { return resets_; }
-  size_t memory_bytes() const noexcept;
-
- private:
-  void AddStep(const Buckets& reading);
-
-  Duration window_;
-  SlidingRows rows_;              // counts, count of all, sum (NaN: none)
-  std::vector<double> observed_;  // all rows together
-  Buckets last_;
-  Instant last_at_;
-  bool any_ = false;
-  uint64_t resets_ = 0;
-};
-
-// An exponential histogram of OpenTelemetry without a negative side. Bucket i of `counts` holds what
-// lies in (base^(offset+i), base^(offset+i+1)] with base = 2^(2^-scale).
-struct Exponential {
-  static constexpr int kScaleMin = -10, kScaleMax = 20;
-  static constexpr size_t kBucketsMax = 160;
-
-  int scale = kScaleMax;
-  int32_t offset = 0;
-  std::vector<uint64_t> counts;
-  uint64_t zero_count = 0;
-  double zero_threshold = 0;  // zero_count is of what is not above it
-  uint64_t count = 0;
-  std::optional<double> sum;
-};
 
 // The bucket of an exponential histogram that holds a positive, finite value.
 int32_t ExponentialIndex(double value, int scale) noexcept;
 // The lower edge of a bucket; 0 or +Inf where a double cannot hold it.
 double ExponentialLowerEdge(int32_t index, int scale) noexcept;
 
-// Explicit buckets as an exponential histogram, at the finest scale at which they fit. Observations up
-// to the first positive bound are the zero bucket, those above the last bound the bucket right above
-// it; the others are spread evenly over their bucket.
-//
-// Error: `count` and `sum` are exact (count rounded to whole observations), and every observation lands
-// in a bucket that overlaps the explicit one it was in. So a bound is off by less than the factor
-// `base`, and a quantile by no more than that beside what the explicit buckets themselves hide.
-// Nothing when a bound is negative or none is positive.
-std::optional<Exponential> ToExponential(const Buckets& buckets);
+// How the buckets of explicit bounds map to those of an OpenTelemetry exponential histogram. The mapping
+// depends on the bounds alone, so growing counts give growing buckets: receivers take a falling one for a
+// restart. Count, sum and the number of observations between two bounds stay exact, except that an edge is
+// off by less than one exponential bucket; observations between two bounds are spread evenly. Immutable;
+// thread-safe.
+struct ExponentialForm {
+  int scale = 0;
+  int32_t offset = 0;         // of the first bucket
+  double zero_threshold = 0;  // values up to it count as zero
+  uint32_t buckets = 0;
+  // By explicit bucket, with the one above the last bound: the end of its exponential buckets, which begin at
+  // the end of the previous ones. Without any (bounds too close) its counts go to the last bucket before it.
+  std::vector<uint32_t> ends;
+};
 
-// Halves the resolution `times` times, at most down to kScaleMin. Exact.
-void Downscale(Exponential& histogram, int times);
+// At the finest scale at which 160 buckets suffice. `bounds` are finite and ascending. Nothing when one is
+// negative or none is positive.
+std::optional<ExponentialForm> MakeExponentialForm(std::span<const double> bounds);
+
+// `counts`: by explicit bucket, one more than bounds. Fills `out` (form.buckets) and returns the zero count.
+uint64_t SpreadCounts(const ExponentialForm& form, std::span<const uint64_t> counts, std::span<uint64_t> out);
+
+// Rows of numbers, each counted from one moment to the next, over a sliding window: rows × width × 8 bytes in
+// one buffer. Not thread-safe. Allocates only while it grows to the rows of its window, at most `rows_max`.
+class SlidingRows {
+ public:
+  SlidingRows(size_t width, size_t rows_max) : width_(width), rows_max_(rows_max ? rows_max : 1) {}
+
+  size_t width() const noexcept { return width_; }
+  size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  // The begin of the i-th oldest row; it ends at the begin of the next.
+  int64_t from_ns(size_t i) const noexcept { return from_ns_[IndexOf(i)]; }
+  std::span<const double> operator[](size_t i) const noexcept {
+    return {cells_.data() + IndexOf(i) * width_, width_};
+  }
+
+  // Adds a row of zeros, to be filled in; drops the oldest when full.
+  std::span<double> Push(int64_t from_ns);
+  // The newest row; there must be one.
+  std::span<double> Last() noexcept { return {cells_.data() + IndexOf(size_ - 1) * width_, width_}; }
+  // Drops rows that began before `since_ns`, except the newest.
+  void Expire(int64_t since_ns) noexcept;
+  // Drops all rows and sets the width.
+  void Reset(size_t width);
+  // Sums all rows into `out`, which has the width of one.
+  void Sum(std::span<double> out) const noexcept;
+
+  size_t memory_bytes() const noexcept {
+    return cells_.capacity() * sizeof(double) + from_ns_.capacity() * sizeof(int64_t);
+  }
+
+ private:
+  size_t IndexOf(size_t i) const noexcept { return (first_ + i) % from_ns_.size(); }
+  void Grow();
+
+  size_t width_;
+  size_t rows_max_;
+  std::vector<double> cells_;
+  std::vector<int64_t> from_ns_;
+  size_t first_ = 0, size_ = 0;
+};
 
 }  // namespace gpulens

@@ -11,6 +11,7 @@
 #include <limits>
 #include <map>
 #include <numeric>
+#include <random>
 
 #include "base/testing/allocations.h"
 
@@ -48,8 +49,6 @@ Buckets Count(const std::vector<double>& bounds, const std::vector<double>& samp
   out.sum = std::accumulate(samples.begin(), samples.end(), 0.0);
   return out;
 }
-
-Instant At(int seconds) { return {int64_t{1'000'000'000} * (seconds + 1), 0}; }
 
 TEST(CopyNumbers, ReadsTheRightMember) {
   std::vector<Cell> cells(2);
@@ -216,104 +215,6 @@ TEST(Quantile, EmptyBucketsAtTheStartAreSkipped) {
   EXPECT_EQ(Quantile(buckets, 1), 4);
 }
 
-TEST(WindowedQuantile, NeedsTwoScrapes) {
-  WindowedQuantile window(std::chrono::seconds(60));
-  EXPECT_EQ(window.Quantile(0.5), std::nullopt);
-  window.Add(Make({1, 2}, {100, 100}, 100), At(0));
-  EXPECT_EQ(window.Quantile(0.5), std::nullopt);
-  window.Add(Make({1, 2}, {100, 110}, 110), At(10));
-  EXPECT_DOUBLE_EQ(*window.Quantile(0.5), 1.5);
-}
-
-TEST(WindowedQuantile, NoObservationsNoQuantile) {
-  WindowedQuantile window(std::chrono::seconds(60));
-  window.Add(Make({1}, {5}, 5), At(0));
-  window.Add(Make({1}, {5}, 5), At(10));
-  EXPECT_EQ(window.Quantile(0.5), std::nullopt);
-}
-
-TEST(WindowedQuantile, OldScrapesLeave) {
-  WindowedQuantile window(std::chrono::seconds(20));
-  window.Add(Make({1, 2}, {0, 0}, 0), At(0));
-  window.Add(Make({1, 2}, {10, 10}, 10), At(10));
-  window.Add(Make({1, 2}, {10, 20}, 20), At(20));
-  EXPECT_EQ(window.Observed().count, 20);
-  window.Add(Make({1, 2}, {10, 30}, 30), At(30));
-  EXPECT_EQ(window.Observed().count, 20) << "the step from 0 to 10 s is older than the window";
-  EXPECT_THAT(window.Observed().counts, ElementsAre(0, 20));
-}
-
-TEST(WindowedQuantile, TheLastTwoScrapesAlwaysCount) {
-  WindowedQuantile window(std::chrono::seconds(5));
-  window.Add(Make({1}, {0}, 0), At(0));
-  window.Add(Make({1}, {3}, 3), At(100));
-  EXPECT_EQ(window.Observed().count, 3);
-  window.Add(Make({1}, {4}, 4), At(200));
-  EXPECT_EQ(window.Observed().count, 1);
-}
-
-TEST(WindowedQuantile, KeepsABoundedNumberOfScrapes) {
-  WindowedQuantile window(std::chrono::hours(1), 3);
-  for (int i = 0; i < 10; ++i) window.Add(Make({1}, {1.0 * i}, 1.0 * i), At(i));
-  EXPECT_EQ(window.Observed().count, 2);
-  WindowedQuantile least(std::chrono::hours(1), 0);
-  for (int i = 0; i < 10; ++i) least.Add(Make({1}, {1.0 * i}, 1.0 * i), At(i));
-  EXPECT_EQ(least.Observed().count, 1);
-}
-
-TEST(WindowedQuantile, AResetCountsWhatCameAfterIt) {
-  WindowedQuantile window(std::chrono::seconds(60));
-  window.Add(Make({1, 2}, {50, 50}, 50, 9), At(0));
-  window.Add(Make({1, 2}, {1, 4}, 4, 5), At(10));
-  EXPECT_EQ(window.resets(), 1u);
-  EXPECT_EQ(window.Observed().count, 4);
-  window.Add(Make({1, 2}, {1, 5}, 6, 8), At(20));
-  EXPECT_EQ(window.Observed().count, 6);
-  EXPECT_EQ(window.Observed().sum, 8);
-}
-
-TEST(WindowedQuantile, OtherBoundsBeginAnew) {
-  WindowedQuantile window(std::chrono::seconds(60));
-  window.Add(Make({1, 2}, {0, 0}, 0), At(0));
-  window.Add(Make({1, 2}, {5, 5}, 5), At(10));
-  window.Add(Make({1, 3}, {9, 9}, 9), At(20));
-  EXPECT_EQ(window.Quantile(0.5), std::nullopt);
-  EXPECT_EQ(window.resets(), 1u);
-  window.Add(Make({1, 3}, {9, 11}, 11), At(30));
-  EXPECT_EQ(window.Observed().count, 2);
-}
-
-TEST(WindowedQuantile, ReadingsOutOfOrderAreIgnored) {
-  WindowedQuantile window(std::chrono::seconds(60));
-  window.Add(Make({1}, {1}, 1), At(10));
-  window.Add(Make({1}, {9}, 9), At(10));
-  window.Add(Make({1}, {9}, 9), At(5));
-  EXPECT_EQ(window.Observed().count, 0);
-  window.Add(Make({1}, {3}, 3), At(11));
-  EXPECT_EQ(window.Observed().count, 2);
-}
-
-TEST(WindowedQuantile, DoesNotAllocateOnceItIsFull) {
-  WindowedQuantile window(std::chrono::seconds(60));
-  Buckets reading = Make({1, 2, 4}, {0, 0, 0}, 0, 0);
-  auto run = [&](int from, int to) {
-    double last = 0;
-    for (int i = from; i < to; ++i) {
-      reading.counts[1] += 2;
-      reading.counts[2] = reading.count += 2;
-      window.Add(reading, At(i));
-      last = window.Quantile(0.5).value_or(0);
-    }
-    return last;
-  };
-  run(0, 200);
-  uint64_t before = ThreadAllocations();
-  EXPECT_EQ(run(200, 300), 1.5);
-  EXPECT_EQ(ThreadAllocations() - before, 0u);
-  EXPECT_EQ(window.memory_bytes(), 63 * 6 * sizeof(double) + 11 * sizeof(double))
-      << "a time and five numbers";
-}
-
 TEST(Growth, PutsRightWhatFellFromOneBoundToTheNext) {
   std::vector<double> before = {3, 5, 9}, after = {7, 6, 10}, out(3);
   EXPECT_FALSE(AnyFell(before, after));
@@ -354,69 +255,6 @@ TEST(ExponentialLowerEdge, CoversEveryScale) {
   EXPECT_EQ(ExponentialLowerEdge(-2, -10), 0);
   EXPECT_DOUBLE_EQ(ExponentialLowerEdge(1, 1), std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(ExponentialLowerEdge(-1, 1), 1 / std::sqrt(2.0));
-}
-
-TEST(ToExponential, KeepsCountSumAndZeroBucket) {
-  auto out = ToExponential(Make({1, 2, 4}, {3, 5, 11}, 12, 30));
-  ASSERT_TRUE(out.has_value());
-  EXPECT_EQ(out->count, 12u);
-  EXPECT_EQ(out->sum, 30);
-  EXPECT_EQ(out->zero_count, 3u);
-  EXPECT_EQ(out->zero_threshold, 1);
-  EXPECT_LE(out->counts.size(), Exponential::kBucketsMax);
-  EXPECT_EQ(out->scale, 6) << "two octaves and one bucket above them at 2^6 a octave fit in 160";
-  uint64_t in_buckets = std::accumulate(out->counts.begin(), out->counts.end(), uint64_t{0});
-  EXPECT_EQ(in_buckets + out->zero_count, out->count);
-  EXPECT_EQ(out->counts.back(), 1u) << "what lies above the last bound";
-}
-
-TEST(ToExponential, ABoundOfZeroJoinsTheZeroBucket) {
-  auto out = ToExponential(Make({0, 1, 2}, {1, 3, 5}, 5));
-  ASSERT_TRUE(out.has_value());
-  EXPECT_EQ(out->zero_count, 3u);
-}
-
-TEST(ToExponential, OneBoundIsEnough) {
-  auto out = ToExponential(Make({8}, {3}, 5));
-  ASSERT_TRUE(out.has_value());
-  EXPECT_EQ(out->zero_count, 3u);
-  EXPECT_THAT(out->counts, ElementsAre(2u));
-}
-
-TEST(ToExponential, WideBoundsGetACoarseScale) {
-  auto out = ToExponential(Make({1e-300, 1e300}, {1, 2}, 3));
-  ASSERT_TRUE(out.has_value());
-  EXPECT_LE(out->counts.size(), Exponential::kBucketsMax);
-  EXPECT_LT(out->scale, 0);
-  out = ToExponential(Make({5e-324, std::numeric_limits<double>::max()}, {1, 2}, 3));
-  ASSERT_TRUE(out.has_value());
-  EXPECT_LE(out->counts.size(), Exponential::kBucketsMax);
-}
-
-TEST(ToExponential, NotForNegativeOrNoBounds) {
-  EXPECT_FALSE(ToExponential(Make({-1, 1}, {1, 2}, 3)).has_value());
-  EXPECT_FALSE(ToExponential(Make({0}, {1}, 3)).has_value());
-  EXPECT_FALSE(ToExponential(Buckets{}).has_value());
-}
-
-TEST(ToExponential, MoreThanAnIntegerHoldsIsHeld) {
-  auto out = ToExponential(Make({1, 2}, {1e30, 1e31}, kInf));
-  ASSERT_TRUE(out.has_value());
-  EXPECT_EQ(out->count, out->zero_count);
-}
-
-TEST(Downscale, StopsAtTheLeastScale) {
-  Exponential histogram;
-  histogram.scale = -9;
-  histogram.offset = -1;
-  histogram.counts = {1, 2};
-  Downscale(histogram, 100);
-  EXPECT_EQ(histogram.scale, -10);
-  EXPECT_EQ(histogram.offset, -1);
-  EXPECT_THAT(histogram.counts, ElementsAre(1u, 2u));
-  Downscale(histogram, 1);
-  Downscale(histogram, -5);
-  EXPECT_EQ(histogram.scale, -10);
 }
 
 rc::Gen<double> Sample() {
@@ -500,62 +338,191 @@ RC_GTEST_PROP(HistogramProperty, AnyNumbersAreReadIntoSaneBuckets, ()) {
     if (value) RC_ASSERT(std::isfinite(*value));
   }
   Quantile(DeltaOf(buckets, buckets).buckets, 0.5);
-  ToExponential(buckets);
-}
-
-RC_GTEST_PROP(HistogramProperty, ExponentialBucketsOverlapTheExplicitOnes, ()) {
-  auto bounds = *Bounds();
-  RC_PRE(bounds.back() > 0);
-  auto samples = *Samples();
-  Buckets buckets = Count(bounds, samples);
-  auto out = ToExponential(buckets);
-  RC_ASSERT(out.has_value());
-  RC_ASSERT(out->counts.size() <= Exponential::kBucketsMax);
-  RC_ASSERT(out->count == samples.size());
-  uint64_t total = out->zero_count;
-  for (uint64_t count : out->counts) total += count;
-  RC_ASSERT(total == out->count);
-  for (size_t k = 0; k < bounds.size(); ++k) {
-    if (bounds[k] <= 0) continue;
-    // Up to the bucket that holds what is just above the bound, and before it.
-    auto at = ExponentialIndex(std::nextafter(bounds[k], kInf), out->scale) - out->offset;
-    uint64_t before = out->zero_count;
-    for (int32_t i = 0; i < at; ++i) before += out->counts[static_cast<size_t>(i)];
-    uint64_t with = before + out->counts[static_cast<size_t>(at)];
-    RC_ASSERT(static_cast<double>(before) <= buckets.counts[k]);
-    RC_ASSERT(static_cast<double>(with) >= buckets.counts[k]);
-  }
 }
 
 RC_GTEST_PROP(HistogramProperty, IndexAndEdgesAgree, ()) {
-  int scale = *rc::gen::inRange(Exponential::kScaleMin, Exponential::kScaleMax + 1);
+  int scale = *rc::gen::inRange(-10, 21);
   double value = *rc::gen::inRange(1, 1'000'000) * std::exp2(*rc::gen::inRange(-40, 40));
   int32_t index = ExponentialIndex(value, scale);
   RC_ASSERT(ExponentialLowerEdge(index, scale) < value);
   RC_ASSERT(value <= ExponentialLowerEdge(index + 1, scale));
 }
 
-RC_GTEST_PROP(HistogramProperty, DownscaleIsWhatTheCoarserScaleWouldHaveCounted, ()) {
-  int scale = *rc::gen::inRange(-5, 8), times = *rc::gen::inRange(0, 5);
-  auto values = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
-      rc::gen::map(rc::gen::inRange(1, 4000), [](int x) { return x / 64.0; })));
-  auto build = [&](int at_scale) {
-    std::map<int32_t, uint64_t> by_index;
-    for (double value : values) ++by_index[ExponentialIndex(value, at_scale)];
-    Exponential out;
-    out.scale = at_scale;
-    out.offset = by_index.begin()->first;
-    out.counts.resize(static_cast<size_t>(by_index.rbegin()->first - out.offset) + 1);
-    for (auto [index, count] : by_index) out.counts[static_cast<size_t>(index - out.offset)] = count;
-    return out;
-  };
-  Exponential coarse = build(scale);
-  Downscale(coarse, times);
-  Exponential expected = build(scale - times);
-  RC_ASSERT(coarse.scale == expected.scale);
-  RC_ASSERT(coarse.offset == expected.offset);
-  RC_ASSERT(coarse.counts == expected.counts);
+using ::testing::ElementsAre;
+
+std::vector<uint64_t> Spread(const ExponentialForm& form, std::vector<uint64_t> counts,
+                             uint64_t* zero = nullptr) {
+  std::vector<uint64_t> out(form.buckets);
+  const uint64_t zeros = SpreadCounts(form, counts, out);
+  if (zero) *zero = zeros;
+  return out;
+}
+
+TEST(ExponentialForm, BoundsStayWhereTheyAre) {
+  const std::vector<double> bounds{0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10};
+  const auto form = MakeExponentialForm(bounds);
+  ASSERT_TRUE(form);
+  EXPECT_LE(form->buckets, 160u);
+  EXPECT_GE(form->scale, 3);
+  EXPECT_EQ(form->zero_threshold, 0.005);
+  std::vector<uint64_t> counts(bounds.size() + 1);
+  std::iota(counts.begin(), counts.end(), 100);
+  uint64_t zero = 0;
+  const std::vector<uint64_t> out = Spread(*form, counts, &zero);
+  EXPECT_EQ(zero, 100u);
+  // What is at most a bound, read from the exponential buckets, is what the explicit ones say.
+  uint64_t upto = zero, wanted = counts[0];
+  size_t next = 0;
+  for (size_t i = 1; i < bounds.size(); ++i) {
+    for (; next < out.size(); ++next) {
+      const double upper = ExponentialLowerEdge(form->offset + static_cast<int32_t>(next) + 1, form->scale);
+      if (upper > bounds[i] * std::exp2(std::exp2(-form->scale))) break;
+      upto += out[next];
+      if (upper >= bounds[i]) {
+        ++next;
+        break;
+      }
+    }
+    wanted += counts[i];
+    EXPECT_EQ(upto, wanted) << bounds[i];
+  }
+  EXPECT_EQ(out.back(), counts.back()) << "above the last bound";
+}
+
+TEST(ExponentialForm, PowersOfTwoAreExact) {
+  const auto form = MakeExponentialForm(std::vector<double>{0, 1, 2, 4});
+  ASSERT_TRUE(form);
+  uint64_t zero = 0;
+  const auto out = Spread(*form, {1, 2, 640, 0, 3}, &zero);
+  EXPECT_EQ(zero, 3u) << "0 and what is up to 1";
+  EXPECT_EQ(ExponentialLowerEdge(form->offset, form->scale), 1);
+  EXPECT_EQ(std::accumulate(out.begin(), out.end(), uint64_t{0}), 643u);
+  EXPECT_EQ(out[form->ends[2] - 1], 640 / form->ends[2]);
+  EXPECT_EQ(out[form->ends[2]], 0u);
+}
+
+// A falling bucket would be a restart to Prometheus.
+TEST(ExponentialForm, NoBucketEverFalls) {
+  const auto form = MakeExponentialForm(std::vector<double>{0.1, 0.7, 0.8, 13});
+  ASSERT_TRUE(form);
+  std::mt19937 random(1);
+  std::vector<uint64_t> counts(5), before(form->buckets);
+  for (int i = 0; i < 3000; ++i) {
+    counts[random() % counts.size()] += random() % 3;
+    uint64_t zero = 0;
+    const auto out = Spread(*form, counts, &zero);
+    for (size_t k = 0; k < out.size(); ++k) ASSERT_GE(out[k], before[k]) << i;
+    EXPECT_EQ(std::accumulate(out.begin(), out.end(), zero),
+              std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
+    before = out;
+  }
+}
+
+TEST(ExponentialForm, BoundsThatAreTooCloseShareABucket) {
+  const auto form = MakeExponentialForm(std::vector<double>{1e-300, 1, 1.0001, 1e300});
+  ASSERT_TRUE(form);
+  EXPECT_LT(form->scale, 0);
+  const auto out = Spread(*form, {0, 0, 5, 0, 0});
+  EXPECT_EQ(std::accumulate(out.begin(), out.end(), uint64_t{0}), 5u);
+  const double most = std::numeric_limits<double>::max(), least = std::numeric_limits<double>::denorm_min();
+  const auto widest = MakeExponentialForm(std::vector<double>{least, most});
+  ASSERT_TRUE(widest);
+  EXPECT_LE(widest->buckets, 160u);
+}
+
+TEST(ExponentialForm, OneBoundIsEnough) {
+  const auto form = MakeExponentialForm(std::vector<double>{8});
+  ASSERT_TRUE(form);
+  uint64_t zero = 0;
+  EXPECT_THAT(Spread(*form, {3, 4}, &zero), ElementsAre(4));
+  EXPECT_EQ(zero, 3u);
+}
+
+TEST(ExponentialForm, NegativeBoundsCannotBeTold) {
+  EXPECT_FALSE(MakeExponentialForm(std::vector<double>{}));
+  EXPECT_FALSE(MakeExponentialForm(std::vector<double>{-1, 1}));
+  EXPECT_FALSE(MakeExponentialForm(std::vector<double>{0}));
+}
+
+using testing::ElementsAre;
+
+std::vector<double> SumOf(const SlidingRows& rows) {
+  std::vector<double> out(rows.width(), 99);
+  rows.Sum(out);
+  return out;
+}
+void Push(SlidingRows& rows, int64_t from_ns, double a, double b) {
+  auto row = rows.Push(from_ns);
+  row[0] = a;
+  row[1] = b;
+}
+
+TEST(SlidingRows, AddsUpWhatItKeeps) {
+  SlidingRows rows(2, 8);
+  EXPECT_TRUE(rows.empty());
+  EXPECT_THAT(SumOf(rows), ElementsAre(0, 0));
+  Push(rows, 10, 1, 2);
+  Push(rows, 20, 3, 4);
+  Push(rows, 30, 5, 6);
+  EXPECT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows.from_ns(0), 10);
+  EXPECT_THAT(rows[1], ElementsAre(3, 4));
+  EXPECT_THAT(rows.Last(), ElementsAre(5, 6));
+  EXPECT_THAT(SumOf(rows), ElementsAre(9, 12));
+}
+
+TEST(SlidingRows, TheOldestLeaveAndTheNewestStays) {
+  SlidingRows rows(2, 8);
+  for (int i = 1; i <= 5; ++i) Push(rows, i * 10, i, i);
+  rows.Expire(30);
+  EXPECT_THAT(SumOf(rows), ElementsAre(12, 12));
+  EXPECT_EQ(rows.from_ns(0), 30);
+  rows.Expire(1000);
+  EXPECT_EQ(rows.size(), 1u);
+  EXPECT_THAT(SumOf(rows), ElementsAre(5, 5));
+}
+
+TEST(SlidingRows, GrowsInOrderThenDropsTheOldest) {
+  SlidingRows rows(2, 5);
+  Push(rows, 10, 1, 1);
+  Push(rows, 20, 2, 2);
+  rows.Expire(20);  // So that the oldest is not at the start of the buffer when it grows.
+  for (int i = 3; i <= 12; ++i) Push(rows, i * 10, i, i);
+  EXPECT_EQ(rows.size(), 5u);
+  EXPECT_EQ(rows.from_ns(0), 80);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(rows[i][0], 8.0 + static_cast<double>(i));
+}
+
+TEST(SlidingRows, APushedRowIsEmpty) {
+  SlidingRows rows(2, 1);
+  Push(rows, 10, 1, 1);
+  rows.Push(20);
+  EXPECT_THAT(SumOf(rows), ElementsAre(0, 0));
+  EXPECT_EQ(SlidingRows(2, 0).Push(1).size(), 2u) << "there is always room for one";
+}
+
+TEST(SlidingRows, AnotherWidthBeginsAnew) {
+  SlidingRows rows(2, 4);
+  for (int i = 0; i < 6; ++i) Push(rows, i, 1, 1);
+  rows.Reset(3);
+  EXPECT_TRUE(rows.empty());
+  rows.Push(50)[2] = 7;
+  rows.Push(60)[0] = 1;
+  EXPECT_THAT(SumOf(rows), ElementsAre(1, 0, 7));
+}
+
+TEST(SlidingRows, AFullWindowDoesNotAllocate) {
+  SlidingRows rows(26, 21);
+  for (int i = 0; i < 30; ++i) rows.Push(i);
+  EXPECT_EQ(rows.memory_bytes(), 21 * (26 * sizeof(double) + sizeof(int64_t)));
+  uint64_t before = ThreadAllocations();
+  for (int i = 30; i < 100; ++i) {
+    rows.Push(i)[0] = 1;
+    rows.Expire(i - 10);
+  }
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
 }
 
 }  // namespace
+
 }  // namespace gpulens

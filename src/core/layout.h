@@ -1,7 +1,5 @@
-// Which series a frame carries, where their cells lie and what they are known by: a SeriesTable,
-// frozen. Sinks cache by (layout id, slot) what they derive from it.
-//
-// Immutable and counted; thread-safe.
+// The series of a frame, their cells and attributes: a frozen SeriesTable. Sinks cache what they derive by
+// (layout id, slot). Immutable, counted, thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,26 +14,26 @@
 
 namespace gpulens {
 
-// The thing measured: a GPU, a MIG slice, a link, a process, an engine, the host. Made by the
-// collector that found it; analyzers declare series on it; enrichers describe it. Immutable.
+// What is measured: a GPU, a MIG slice, a link, a process, an engine, the host. Created by the collector that
+// found it; analyzers declare series on it, enrichers describe it. Immutable.
 struct Entity : RefCounted<Entity> {
-  Entity(std::string kind, AttributeSet known_by, Ref<const Entity> of = {}, AttributeSet told = {})
+  Entity(std::string kind, AttributeSet identity, Ref<const Entity> of = {}, AttributeSet hidden = {})
       : type(std::move(kind)),
-        attributes(std::move(known_by)),
+        attributes(std::move(identity)),
         parent(std::move(of)),
-        facts(std::move(told)) {}
+        facts(std::move(hidden)) {}
   std::string type;
   AttributeSet attributes;
   Ref<const Entity> parent;
-  AttributeSet facts;  // what enrichers may tell it by besides: a bus address; on no series
+  AttributeSet facts;  // further identity for enrichers: a bus address; on no series
 };
 using EntityRef = Ref<const Entity>;
 
-// The inner form of a histogram or summary: which cells it has. Cells lie in this order: one per
-// bound (histogram: cumulative count up to it; summary: the quantile), then sum, then count.
+// The cells of a histogram or summary, in this order: one per bound (histogram: cumulative count up to it;
+// summary: the quantile), then sum, then count.
 struct Shape : RefCounted<Shape> {
-  std::vector<double> bounds;  // ascending; +Inf stands only where the source has that bucket
-  // Each bound as the source wrote it ("1", "0.10"); empty: as OpenMetrics writes them ("1.0", "0.1").
+  std::vector<double> bounds;  // ascending; with +Inf only if the source has that bucket
+  // The bounds as written by the source ("1", "0.10"); empty: as OpenMetrics writes them ("1.0", "0.1").
   std::vector<std::string> bound_texts;
   bool has_sum = true;
   bool has_count = true;
@@ -52,12 +50,12 @@ struct SeriesInfo {
   Ref<const Shape> shape;     // null: one cell
   int64_t start_unix_ns = 0;  // of this identity; a counter reset begins a new one
   uint32_t first_cell = 0;
-  bool start_known = false;  // false: the first reading is the base, so no `_created`
+  bool start_known = false;  // false: the first reading is the base; no `_created`
 
   uint32_t cells() const noexcept { return shape ? shape->cells() : 1; }
 };
 
-// Scraped families' rows; lives as long as any layout that uses it.
+// Rows of scraped families; lives as long as a layout that uses it.
 struct DescStore;
 
 class Layout : public RefCounted<Layout> {

@@ -1,7 +1,6 @@
-// What a family of numbers means: its name, unit, kind, and what a believable value is.
-//
-// Rows of our own are `inline constexpr` in catalog/ and are compared by address. A scraped family
-// gets its row from SeriesTable::Own. Immutable; safe to read from any thread.
+// Description of a metric: name, unit, kind, and the rule for valid values. Rows of the catalogue are `inline
+// constexpr` and compared by address; a scraped family gets its row from SeriesTable::Own. Immutable;
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,17 +22,17 @@ enum class Kind : uint8_t {
   kUnknown,
 };
 
-// How cells of a family are read: as double or as int64.
+// The type of a cell.
 enum class Number : uint8_t { kDouble, kInt };
 
-// kOtel names are spelt for each output by its rules; kVerbatim ones (scraped) never.
+// kOtel names are translated by the rules of each output; kVerbatim ones (scraped) are not.
 enum class Naming : uint8_t { kOtel, kVerbatim };
 
-// How much a reader has to want before a family is shown: the first rows that anyone needs, what most
-// dashboards and alerts read, or everything. Each output has one (`metrics:`) and shows the rows up to it.
+// The level of an output (`metrics:`), which exports the rows up to it: the essential ones, those of most
+// dashboards and alerts, or all.
 enum class MetricLevel : uint8_t { kEssential, kStandard, kAll };
 
-// "essential", "standard", "all", as the configuration has them. Static storage.
+// "essential", "standard", "all": the words of the configuration. Static storage.
 constexpr std::string_view MetricLevelName(MetricLevel level) noexcept {
   switch (level) {
     case MetricLevel::kEssential: return "essential";
@@ -43,18 +42,18 @@ constexpr std::string_view MetricLevelName(MetricLevel level) noexcept {
   return "all";
 }
 
-// What a falling counter means: a program restarted, or a sensor glitched.
+// The meaning of a falling counter: a restarted program, or a wrong reading.
 enum class OnDecrease : uint8_t { kReset, kReject };
 
-// When a reading is not believed. All bounds are in the unit of the family.
+// When a reading is rejected. Bounds are in the unit of the family.
 struct Rule {
   static constexpr double kNone = std::numeric_limits<double>::infinity();
 
   double low = -kNone;
   double high = kNone;
-  // Greatest plausible change per second, either way (gauges) or upwards (counters).
+  // Maximum change per second, in both directions (gauges) or upwards (counters).
   double max_change_per_second = kNone;
-  // Values by which a source says "I do not know" (0xFFFF, -1), before any scaling.
+  // Values that a source returns for "unknown" (0xFFFF, -1), before scaling.
   std::span<const double> sentinels = {};
 };
 
@@ -67,7 +66,7 @@ struct MetricDesc {
   Number number = Number::kDouble;
   Naming naming = Naming::kOtel;
   OnDecrease on_decrease = OnDecrease::kReset;
-  MetricLevel level = MetricLevel::kAll;  // the lowest one that shows it; outside series are always shown
+  MetricLevel level = MetricLevel::kAll;  // the lowest level with this row; scraped series are always exported
   Stability stability = Stability::kStable;
   bool opt_in = false;           // off unless configuration enables it, wholly or by one attribute key
   bool translated_only = false;  // exported only under names of other projects
@@ -75,7 +74,7 @@ struct MetricDesc {
   std::span<const std::string_view> keys = {};  // attributes a series may add to its entity's
 };
 
-// "gauge", "updowncounter", … as users read it. Static storage.
+// "gauge", "updowncounter", …. Static storage.
 constexpr std::string_view KindName(Kind kind) noexcept {
   switch (kind) {
     case Kind::kGauge: return "gauge";

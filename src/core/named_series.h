@@ -1,4 +1,4 @@
-// How a series is called on an exposition page: what dialects make and encoders write.
+// Names of series on exposition pages, and the functions that make them.
 #pragma once
 
 #include <concepts>
@@ -14,48 +14,45 @@ namespace gpulens {
 
 struct Snapshot;
 
-// One way a series is written. A plain value.
+// A series as an encoder writes it. A plain value.
 struct NamedSeries {
-  std::string name = {};  // as samples carry it: with `_total` or `_info`; histograms without suffix
-  std::string unit = {};  // the Prometheus word ("bytes"), or empty; only OpenMetrics shows it
+  std::string name = {};  // of samples: with `_total` or `_info`; of histograms without suffix
+  std::string unit = {};  // the word of Prometheus ("bytes"), or empty; for OpenMetrics only
   std::string_view help = {};
   Kind kind = Kind::kGauge;
-  std::vector<std::pair<std::string, std::string>> labels = {};  // in the order to be written
+  std::vector<std::pair<std::string, std::string>> labels = {};  // in order of output
   double scale = 1;
-  bool whole = false;        // after scaling, the number is rounded to a whole one
-  bool only_if_set = false;  // one state of a set, shown only while its value is not 0
-  // Another family has the name that OpenMetrics would give this one (without `_total`): there it is
-  // told as unknown, under its whole name.
+  bool whole = false;        // round after scaling
+  bool only_if_set = false;  // a state of a set, written only while its value is not 0
+  // Another family has the name that OpenMetrics would give this one (without `_total`), so there it has type
+  // unknown and its full name.
   bool name_taken = false;
 };
 
-// Appends every spelling of a series; none hides it. A plain function does where the series alone tells
-// how it is called; one that must know more of a tick has a look at it first.
-//
-// For one user, on one thread at a time.
+// Appends all names of a series; none hides it. Without `refresh` names depend on the series alone, else on
+// the snapshot too. For one user, on one thread at a time.
 class SeriesNamer {
  public:
   using NameFunction = std::function<void(const SeriesInfo& series, std::vector<NamedSeries>& out)>;
-  using LookAt = std::function<bool(const Snapshot& snapshot)>;
+  using RefreshFunction = std::function<bool(const Snapshot& snapshot)>;
 
   template <class MakeNames>
     requires std::invocable<MakeNames&, const SeriesInfo&, std::vector<NamedSeries>&>
   SeriesNamer(MakeNames make_names) : make_names_(std::move(make_names)) {}
-  SeriesNamer(NameFunction make_names, LookAt look)
-      : make_names_(std::move(make_names)), look_(std::move(look)) {}
+  SeriesNamer(NameFunction make_names, RefreshFunction refresh)
+      : make_names_(std::move(make_names)), refresh_(std::move(refresh)) {}
 
   void operator()(const SeriesInfo& series, std::vector<NamedSeries>& out) const { make_names_(series, out); }
-  // To be called when layouts or the resource have changed. True: what was spelt before may be called
-  // differently now.
-  bool Look(const Snapshot& snapshot) const { return look_ && look_(snapshot); }
+  // Call when layouts or the resource have changed. True: earlier names may have changed.
+  bool Refresh(const Snapshot& snapshot) const { return refresh_ && refresh_(snapshot); }
 
  private:
   NameFunction make_names_;
-  LookAt look_;
+  RefreshFunction refresh_;
 };
 
-// For outputs that tell native names with typed attributes: whether a series is told at all, and with which
-// attributes in place of its own, which `attributes` holds before. Empty: all are, as they are.
+// For outputs with native names and typed attributes: whether a series is exported, and a change of its
+// `attributes`. Empty: all, unchanged.
 using AttributeFilter = std::function<bool(const SeriesInfo& series, AttributeSet& attributes)>;
 
 }  // namespace gpulens

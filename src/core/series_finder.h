@@ -1,5 +1,4 @@
-// The series of one family in a tick: what analyzers and special pages ask for, without a walk over
-// every series each time.
+// Finds the series of one family in a tick, without a walk over all series each time.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +9,8 @@
 
 namespace gpulens {
 
-// Remembers per layout which slots belong to the family. Not thread-safe; one per user. Does not
-// allocate while the layouts stay.
+// Caches the slots of the family per layout. Not thread-safe; one per user. Does not allocate while the
+// layouts stay.
 class SeriesFinder {
  public:
   explicit SeriesFinder(const MetricDesc& desc) noexcept : desc_(&desc) {}
@@ -29,19 +28,29 @@ class SeriesFinder {
         visit(info, desc_->number == Number::kInt ? static_cast<double>(cell.i) : cell.d, frame, slot);
       }
     }
-    Forget();
+    // Drops layouts that were not part of this walk.
+    std::erase_if(by_layout_, [this](const auto& item) { return item.second.used != visit_; });
+    ++visit_;
   }
 
  private:
-  struct Known {
+  struct Slots {
     std::vector<uint32_t> slots;
     uint64_t used = 0;
   };
-  const std::vector<uint32_t>& SlotsOf(const Layout& layout);
-  void Forget();
+  const std::vector<uint32_t>& SlotsOf(const Layout& layout) {
+    auto [at, added] = by_layout_.try_emplace(layout.id());
+    if (added) {
+      for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+        if (layout[slot].desc == desc_) at->second.slots.push_back(slot);
+      }
+    }
+    at->second.used = visit_;
+    return at->second.slots;
+  }
 
   const MetricDesc* desc_;
-  std::unordered_map<uint64_t, Known> by_layout_;
+  std::unordered_map<uint64_t, Slots> by_layout_;
   uint64_t visit_ = 1;
 };
 

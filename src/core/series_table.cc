@@ -93,7 +93,7 @@ AttributeSet SeriesTable::Resolve(const EntityRef& entity, const AttributeSet& e
   return resolved;
 }
 
-// Families of one page mostly repeat the same few label sets: each is kept once.
+// Keeps equal sets once: families of one page mostly repeat the same few label sets.
 AttributeSet SeriesTable::Shared(AttributeSet attributes) {
   if (attributes.empty()) return attributes;
   if ((run_sets_used_ + 1) * 4 > run_sets_.size() * 3) {
@@ -125,7 +125,7 @@ Series SeriesTable::Declare(const MetricDesc& desc, const EntityRef& entity, con
   AttributeSet attributes = Resolve(entity, extra);
   if (Known(desc, attributes)) return Refuse(SeriesRefusal::kDuplicate);
   if (live_ >= options_.limit) return Refuse(SeriesRefusal::kLimit);
-  // The agent's own are few, and tell what of a page is missing.
+  // The agent's own series are few, and report what is dropped.
   const bool own = desc.name.starts_with("gpulens.");
   if (!own && options_.has_room && !options_.has_room()) return Refuse(SeriesRefusal::kMemory);
   if (options_.budget && !options_.budget->Take()) return Refuse(SeriesRefusal::kLimit);

@@ -1,9 +1,5 @@
-// The series of one plugin instance: declared once, then only written to.
-//
-//   Series power = table.Declare(kPowerDraw, gpu);
-//   writer.Set(power, 512.3);
-//
-// Used only inside its instance's run: not thread-safe. Freeze() hands out what others may read.
+// The series of one plugin instance: declared once, then written by a FrameWriter. Not thread-safe; Freeze()
+// returns what other threads may read.
 #pragma once
 
 #include <atomic>
@@ -18,7 +14,7 @@
 
 namespace gpulens {
 
-// A handle. The default one is invalid: writes to it vanish and are counted.
+// A handle. The default is invalid: writes to it are dropped and counted.
 struct Series {
   uint32_t slot = UINT32_MAX;
   uint32_t generation = 0;
@@ -30,7 +26,7 @@ enum class SeriesRefusal : uint8_t { kLimit, kDuplicate, kInvalidName, kMemory }
 inline constexpr size_t kSeriesRefusals = 4;
 std::string_view SeriesRefusalName(SeriesRefusal refusal) noexcept;
 
-// The number of series over all tables, against one limit. Thread-safe.
+// Counts the series of all tables against one limit. Thread-safe.
 class SeriesBudget {
  public:
   explicit SeriesBudget(uint64_t limit) noexcept : limit_(limit) {}
@@ -49,14 +45,13 @@ class SeriesTable {
   struct Options {
     SeriesBudget* budget = nullptr;  // null: no common limit
     uint32_t limit = UINT32_MAX;     // of this table alone
-    // Whether there is memory for one more; asked at each declaration but those of gpulens.…. Empty: there
-    // always is.
+    // Whether there is memory for one more; called at each declaration except of gpulens.…. Empty: always.
     std::function<bool()> has_room = {};
-    // Attributes that enrichers know of an entity, all that follows from its parents included; laid under its
-    // own. Parents are not asked for: a process on a GPU may belong to another than the GPU. May be empty.
+    // Attributes from enrichers of an entity, under its own, with what follows from its parents. Not called
+    // for parents: the pod of a process may differ from that of its GPU. May be empty.
     std::function<AttributeSet(const Entity&)> describe = {};
   };
-  // How a series begins and is formed; the default fits a gauge and a counter of unknown start.
+  // Shape and start; the default fits a gauge and a counter of unknown start.
   struct Form {
     Ref<const Shape> shape = {};
     int64_t start_unix_ns = 0;  // known start of a counter; 0: unknown
@@ -68,26 +63,25 @@ class SeriesTable {
   SeriesTable(const SeriesTable&) = delete;
   SeriesTable& operator=(const SeriesTable&) = delete;
 
-  // A row for a scraped family, copied and shared by equal ones; its texts in valid UTF-8, as those of
-  // AttributeSet. Null when 10,000 are owned: a page whose names never stop changing.
+  // A row for a scraped family, copied, in valid UTF-8, shared by equal ones. Null when 10,000 are owned.
   const MetricDesc* Own(const MetricDesc& scraped);
   // Allocates; call once per series. Invalid, and counted, when refused.
   Series Declare(const MetricDesc& desc, const EntityRef& entity, const AttributeSet& extra = {});
   Series Declare(const MetricDesc& desc, const EntityRef& entity, const AttributeSet& extra,
                  const Form& form);
-  // The series leaves at the next Freeze. Retiring an invalid or retired handle does nothing.
+  // Removes the series at the next Freeze. Ignores invalid and retired handles.
   void Retire(Series series);
-  // All series on the entity.
+  // Removes all series on the entity.
   void Retire(const EntityRef& entity);
-  // All series of which `ends` is true.
+  // Removes all series for which `ends` is true.
   void RetireIf(const std::function<bool(const SeriesInfo&)>& ends);
-  // A counter began anew: its next readings belong to a new identity that starts here. `known`: its source
-  // says so, and the counter was 0 then.
+  // A counter restarted: its next readings have a new identity that starts here. `known`: the source gives
+  // this start, at which the counter was 0.
   void Restart(uint32_t slot, int64_t start_unix_ns, bool known = false);
-  // Asks `describe` again for every entity; series whose attributes changed begin a new identity.
+  // Calls `describe` again for every entity; series whose attributes changed get a new identity.
   void Redescribe(int64_t now_unix_ns);
 
-  // The same layout as before when nothing changed.
+  // Returns the same layout when nothing changed.
   Ref<const Layout> Freeze();
 
   bool Live(Series series) const noexcept {
@@ -101,7 +95,7 @@ class SeriesTable {
   uint32_t cells() const noexcept { return cells_; }
   uint32_t size() const noexcept { return live_; }
   uint64_t refused(SeriesRefusal why) const noexcept { return refused_[static_cast<size_t>(why)]; }
-  // By a limit of series or of memory.
+  // By a limit of series or memory.
   uint64_t refused_for_room() const noexcept {
     return refused(SeriesRefusal::kLimit) + refused(SeriesRefusal::kMemory);
   }
@@ -123,7 +117,7 @@ class SeriesTable {
 
   Options options_;
   std::vector<Ref<Layout::Block>> blocks_;
-  std::vector<bool> shared_;  // per block: a layout holds it, so copy before a change
+  std::vector<bool> shared_;  // per block: a layout holds it, so it is copied before a change
   std::vector<uint32_t> generations_;
   std::vector<uint32_t> by_identity_;  // open addressing over slots; UINT32_MAX empty, -1 dead
   size_t indexed_ = 0;

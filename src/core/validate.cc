@@ -12,10 +12,10 @@ bool Agree(double a, double b) noexcept {
   return std::abs(a - b) <= 0.05 * std::max(std::abs(a), std::abs(b)) + 1e-9;
 }
 
-// The level `value` was seen once more; true when that was often enough. A counter that began anew
-// grows fast beside the little it has, so there any reading that does not fall agrees.
-bool AgreedOften(double value, bool counts_anew, ValidatorState& memory) noexcept {
-  bool agrees = counts_anew ? value >= memory.candidate : Agree(value, memory.candidate);
+// Counts a reading that agrees with the rejected value; true when that was often enough. A restarted counter
+// grows fast in proportion, so any reading that does not fall agrees.
+bool AgreedOften(double value, bool restarted, ValidatorState& memory) noexcept {
+  bool agrees = restarted ? value >= memory.candidate : Agree(value, memory.candidate);
   memory.agreeing = memory.agreeing > 0 && agrees ? static_cast<uint8_t>(memory.agreeing + 1) : uint8_t{1};
   memory.candidate = value;
   return memory.agreeing >= kAgreeingReadings;
@@ -36,8 +36,8 @@ Validation AgainstLast(const MetricDesc& desc, double value, double seconds,
 
 }  // namespace
 
-std::string_view ValidationName(Validation verdict) noexcept {
-  switch (verdict) {
+std::string_view ValidationName(Validation result) noexcept {
+  switch (result) {
     case Validation::kAccepted: return "none";
     case Validation::kSentinel: return "sentinel";
     case Validation::kOutOfRange: return "out_of_range";
@@ -60,15 +60,15 @@ Validation Validate(const MetricDesc& desc, double value, int64_t now_ns, Valida
     for (double sentinel : rule->sentinels) {
       if (value == sentinel) return Validation::kSentinel;
     }
-    // Written so that NaN is out of range, too.
+    // Also false for NaN.
     if (!(value >= rule->low && value <= rule->high)) return Validation::kOutOfRange;
   }
   if (!memory) return Validation::kAccepted;
   if (memory->last_ns != 0) {
     double seconds = static_cast<double>(now_ns - memory->last_ns) * 1e-9;
-    Validation verdict = AgainstLast(desc, value, seconds, *memory);
-    bool counts_anew = verdict == Validation::kCounterDecreased;
-    if (verdict != Validation::kAccepted && !AgreedOften(value, counts_anew, *memory)) return verdict;
+    Validation result = AgainstLast(desc, value, seconds, *memory);
+    bool restarted = result == Validation::kCounterDecreased;
+    if (result != Validation::kAccepted && !AgreedOften(value, restarted, *memory)) return result;
   }
   *memory = {value, now_ns, 0, 0};
   return Validation::kAccepted;

@@ -1,4 +1,4 @@
-// Whether a reading can be believed: the rules of the catalogue, applied to one value.
+// Validation of readings by the rules of the catalogue.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,32 @@ namespace gpulens {
 
 enum class Validation : uint8_t {
   kAccepted,
-  kSentinel,          // the source's way to say "unknown"
-  kOutOfRange,        // outside what the thing can be
-  kImpossibleJump,    // further from the last value than it can have moved
+  kSentinel,          // the source's value for "unknown"
+  kOutOfRange,        // outside of the possible range
+  kImpossibleJump,    // further from the last value than possible
   kCounterDecreased,  // a counter fell that cannot fall
-  kStuck,             // does not move although its twin says it must
-  kInconsistent,      // a second reading of the same thing says otherwise
-  kNotSupported,      // the source cannot say
+  kStuck,             // does not change although its cross-check requires it
+  kInconsistent,      // contradicts a second reading of the same quantity
+  kNotSupported,      // the source does not support it
 };
-inline constexpr size_t kVerdicts = 8;
-// "none" for kAccepted, else as it stands in gpulens_samples_total{reason}.
-std::string_view ValidationName(Validation verdict) noexcept;
+inline constexpr size_t kValidations = 8;
+// "none" for kAccepted, else the value in gpulens_samples_total{reason}.
+std::string_view ValidationName(Validation result) noexcept;
 
-// What judging one series remembers. A plain value.
+// State of the validation of one series. A plain value.
 struct ValidatorState {
   double last = 0;       // the last accepted value
-  int64_t last_ns = 0;   // and when it was read; 0: none yet
-  double candidate = 0;  // the level that was rejected last
-  uint8_t agreeing = 0;  // how many readings in a row agreed on it
+  int64_t last_ns = 0;   // its time; 0: none yet
+  double candidate = 0;  // the last rejected value
+  uint8_t agreeing = 0;  // consecutive readings that agree with it
 };
 
-// True when judging needs to remember the last value.
+// Whether validation needs a ValidatorState.
 bool NeedsMemory(const MetricDesc& desc) noexcept;
 
-// Judges `value` of a family, read at `now_ns` (boot time). A jump or fall that three readings in a
-// row agree on (within 5 %; after a fall of a counter: not falling again) is accepted; sentinels and
-// impossible values never are. `memory` may be null when NeedsMemory is false.
+// Validates a value read at `now_ns` (boot time). Accepts a jump or fall on which three consecutive readings
+// agree (within 5 %; after a fall of a counter: not falling again), but never sentinels and impossible
+// values. `memory` may be null when NeedsMemory is false.
 Validation Validate(const MetricDesc& desc, double value, int64_t now_ns, ValidatorState* memory) noexcept;
 
 }  // namespace gpulens

@@ -165,12 +165,12 @@ TEST(Validate, ACounterGrowsNoFasterThanItCan) {
 
 TEST(ValidationName, IsClosedAndUnique) {
   std::set<std::string_view> names;
-  for (size_t i = 0; i < kVerdicts; ++i) {
+  for (size_t i = 0; i < kValidations; ++i) {
     EXPECT_TRUE(names.insert(ValidationName(static_cast<Validation>(i))).second);
   }
   EXPECT_EQ(ValidationName(Validation::kAccepted), "none");
   EXPECT_EQ(ValidationName(Validation::kCounterDecreased), "counter_decreased");
-  EXPECT_EQ(ValidationName(static_cast<Validation>(kVerdicts)), "unknown");
+  EXPECT_EQ(ValidationName(static_cast<Validation>(kValidations)), "unknown");
 }
 
 }  // namespace

@@ -4,8 +4,8 @@
 #include <random>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/stable_hash.h"
 #include "base/threads.h"
 #include "delivery/request_sender_internal.h"
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/hash.h"
 #include "base/log.h"
-#include "base/stable_hash.h"
 #include "delivery/request_sender_internal.h"
 #include "net/message/http_fields.h"
 

@@ -7,8 +7,8 @@
 #include <atomic>
 #include <thread>
 
+#include "base/hash.h"
 #include "base/parse.h"
-#include "base/stable_hash.h"
 #include "net/testing/scripted_server.h"
 
 namespace gpulens {

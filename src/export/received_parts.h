@@ -10,7 +10,7 @@
 
 #include <gpulens/status.h>
 
-#include "core/otlp_encoding.h"
+#include "core/received_otlp.h"
 #include "wire/split/otlp_splitter.h"
 
 namespace gpulens {

@@ -93,7 +93,7 @@ SeriesNamer SinkNames::namer(NameForm form, const SeriesNamer::NameFunction& mor
                plain(series, out);
                more(series, out);
              },
-             [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
+             [plain](const Snapshot& snapshot) { return plain.Refresh(snapshot); }};
   }
   if (choice_.trivial()) return plain;
   auto make_names = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<NamedSeries>& out) {
@@ -105,7 +105,7 @@ SeriesNamer SinkNames::namer(NameForm form, const SeriesNamer::NameFunction& mor
     out.erase(left, out.end());
     for (auto told = out.begin() + before; told != out.end(); ++told) choice.Dress(form, *told);
   };
-  return {make_names, [plain](const Snapshot& snapshot) { return plain.Look(snapshot); }};
+  return {make_names, [plain](const Snapshot& snapshot) { return plain.Refresh(snapshot); }};
 }
 
 AttributeFilter SinkNames::attribute_filter() const {

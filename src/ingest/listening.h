@@ -11,7 +11,7 @@
 
 #include <gpulens/status.h>
 
-#include "net/accept/shared_socket.h"
+#include "net/server/server.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {

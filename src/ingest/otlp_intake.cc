@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/process.h"
+#include "base/memory.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "base/threads.h"

@@ -15,7 +15,7 @@
 #include <span>
 #include <vector>
 
-#include "base/immortal.h"
+#include "base/ref.h"
 #include "instruments/window.h"
 
 namespace gpulens::instruments {

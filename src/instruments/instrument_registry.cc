@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/immortal.h"
+#include "base/ref.h"
 #include "instruments/cells.h"
 
 namespace gpulens::instruments {

@@ -15,7 +15,7 @@
 
 #include <gpulens/instruments.h>
 
-#include "base/immortal.h"
+#include "base/ref.h"
 
 namespace gpulens::internal {
 

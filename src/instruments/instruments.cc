@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "base/immortal.h"
+#include "base/ref.h"
 #include "instruments/cells.h"
 #include "instruments/instrument_registry.h"
 #include "instruments/sources.h"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/immortal.h"
+#include "base/ref.h"
 #include "instruments/cells.h"
 
 namespace gpulens::instruments {

@@ -41,7 +41,7 @@ TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
                       {"gpu.pci.bus_id", "0000:0f:00.0"}});
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580.95.05"}});
   SeriesNamer namer = DcgmNamer();
-  EXPECT_TRUE(namer.Look(tick.Snap({{"host.name", "node7"}})));
+  EXPECT_TRUE(namer.Refresh(tick.Snap({{"host.name", "node7"}})));
   AttributeSet power({{"gpu.index", int64_t{3}},
                       {"gpu.uuid", kUuid},
                       {"gpu.model", "NVIDIA H100 80GB HBM3"},
@@ -72,11 +72,11 @@ TEST(Dcgm, LooksAgainWhenFactsChange) {
     return made.Snap({{"host.name", "a"}});
   };
   SeriesNamer namer = DcgmNamer();
-  EXPECT_TRUE(namer.Look(tick("1")));
-  EXPECT_FALSE(namer.Look(tick("1"))) << "another layout, the same facts";
+  EXPECT_TRUE(namer.Refresh(tick("1")));
+  EXPECT_FALSE(namer.Refresh(tick("1"))) << "another layout, the same facts";
   AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
   EXPECT_EQ(Label(NameWith(namer, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "1");
-  EXPECT_TRUE(namer.Look(tick("2")));
+  EXPECT_TRUE(namer.Refresh(tick("2")));
   EXPECT_EQ(Label(NameWith(namer, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "2");
   std::vector<std::string> plain = {"native", "zernel"};
   EXPECT_FALSE(MakeSeriesNamer(plain).Look(tick("3"))) << "these say nothing of others";
@@ -93,7 +93,7 @@ TEST(Dcgm, AnIndexOfTwoVendorsNamesNoGpu) {
                       {"gpu.vendor", "amd"},
                       {"gpu.pci.bus_id", "0000:02:00.0"}});
   SeriesNamer namer = DcgmNamer();
-  namer.Look(tick.Snap());
+  namer.Refresh(tick.Snap());
   auto by_uuid = NameWith(namer, kGpuPowerDraw, {{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}});
   ASSERT_EQ(by_uuid.size(), 1u);
   EXPECT_EQ(Label(by_uuid[0], "pci_bus_id"), "00000000:01:00.0");
@@ -112,7 +112,7 @@ TEST(Dcgm, MigInstancesHaveTheirProfile) {
                          {"gpu.mig.compute_instance_id", int64_t{0}},
                          {"gpu.mig.profile", "1g.10gb"}});
   SeriesNamer namer = DcgmNamer();
-  namer.Look(tick.Snap());
+  namer.Refresh(tick.Snap());
   auto memory = NameWith(namer, kGpuMigMemoryUsed,
                          {{"gpu.uuid", kUuid},
                           {"gpu.index", int64_t{0}},

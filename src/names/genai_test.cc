@@ -33,7 +33,7 @@ AttributeSet Of(std::string_view engine, std::string_view layer, std::string_vie
 std::vector<NamedSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
   std::vector<std::string> names = {"otel_genai"};
   SeriesNamer namer = MakeSeriesNamer(names);
-  namer.Look(tick.Snap());
+  namer.Refresh(tick.Snap());
   std::vector<NamedSeries> out;
   namer(Series(desc, std::move(attributes)), out);
   return out;
@@ -189,10 +189,10 @@ TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
   Tick with, without;
   with.Add(kInferenceTimePerOutputToken,
            {{"target", "t"}, {"inference.engine", "vllm"}, {"model.name", "m"}});
-  EXPECT_TRUE(namer.Look(with.Snap()));
+  EXPECT_TRUE(namer.Refresh(with.Snap()));
   EXPECT_EQ(told(), 0u);
-  EXPECT_FALSE(namer.Look(with.Snap())) << "nothing is new";
-  EXPECT_TRUE(namer.Look(without.Snap()));
+  EXPECT_FALSE(namer.Refresh(with.Snap())) << "nothing is new";
+  EXPECT_TRUE(namer.Refresh(without.Snap()));
   EXPECT_EQ(told(), 1u);
 }
 

@@ -25,7 +25,7 @@ TEST(Hw, AGpuIsItsUuid) {
   tick.Add(kGpuDriverInfo, {{"gpu.vendor", "nvidia"}, {"gpu.driver.version", "580"}});
   std::vector<std::string> names = {"otel_hw"};
   SeriesNamer namer = MakeSeriesNamer(names);
-  namer.Look(tick.Snap());
+  namer.Refresh(tick.Snap());
   std::vector<NamedSeries> out;
   namer(Series(kGpuUtilization, {{"gpu.index", int64_t{0}},
                                  {"gpu.uuid", "u"},

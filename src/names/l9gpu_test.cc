@@ -45,7 +45,7 @@ TEST(L9gpu, AllElseIsNativeAndLevelsAreGauges) {
   Tick tick;
   std::vector<std::string> names = {"l9gpu"};
   SeriesNamer namer = MakeSeriesNamer(names);
-  namer.Look(tick.Snap({{"host.name", "n1"}, {"k8s.cluster.name", "prod"}}));
+  namer.Refresh(tick.Snap({{"host.name", "n1"}, {"k8s.cluster.name", "prod"}}));
   std::vector<NamedSeries> out;
   namer(Series(kGpuMemoryUsed, {{"gpu.index", int64_t{0}}}), out);
   ASSERT_EQ(out.size(), 1u);

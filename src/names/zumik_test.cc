@@ -20,7 +20,7 @@ std::vector<NamedSeries> In(Tick& tick, const MetricDesc& desc, AttributeSet att
                             AttributeSet resource = {}) {
   std::vector<std::string> names = {"zumik"};
   SeriesNamer namer = MakeSeriesNamer(names);
-  namer.Look(tick.Snap(std::move(resource)));
+  namer.Refresh(tick.Snap(std::move(resource)));
   std::vector<NamedSeries> out;
   namer(Series(desc, std::move(attributes)), out);
   return out;

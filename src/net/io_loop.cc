@@ -28,8 +28,8 @@ namespace {
 
 constexpr size_t kSpareTimers = 16;
 
-// A client that is gone is an error of its stream. Where the kernel would send SIGPIPE besides (sendfile
-// cannot be asked not to), it stays with this thread and is thrown away in the end.
+// Blocks SIGPIPE on this thread and discards it in the end: sendfile cannot suppress it, and a client that is
+// gone is an error of its stream.
 class NoPipeSignal {
  public:
   NoPipeSignal() {
@@ -72,7 +72,7 @@ struct IoLoop::Impl {
     asio::steady_timer& timer = Add(id);
     timer.expires_at(at);
     timer.async_wait([this, id, task = std::move(task)](error_code error) {
-      // An expired wait may already be queued when Cancel comes: only a timer still known runs.
+      // An expired wait may be queued already when Cancel is called.
       if (!error && Remove(id)) task();
     });
   }
@@ -86,7 +86,7 @@ struct IoLoop::Impl {
     return *timers.insert(std::move(node)).position->second;
   }
 
-  // False when the timer is not known any more. One that still waits is told that it need not.
+  // Cancels a timer; false when it does not exist.
   bool Remove(TimerId id) {
     Timers::node_type node = timers.extract(id);
     if (node.empty()) return false;
@@ -108,7 +108,7 @@ IoLoop::IoLoop() : impl_(std::make_unique<Impl>()) {}
 
 IoLoop::~IoLoop() {
   Stop();
-  // A queued handler may own a Stream whose end needs the loop, so they go while it still stands.
+  // A queued handler may own a Stream, whose destructor needs the loop.
   impl_->timers.clear();
   impl_->spare.clear();
 }

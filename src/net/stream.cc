@@ -20,7 +20,7 @@
 
 #include "base/files.h"
 #include "base/result.h"
-#include "net/tls_session.h"
+#include "net/tls.h"
 
 namespace gpulens {
 
@@ -29,11 +29,7 @@ using boost::system::error_code;
 using Outcome = IoResult::Outcome;
 using Descriptor = asio::posix::basic_stream_descriptor<asio::io_context::executor_type>;
 
-namespace {
-
-constexpr size_t kRecord = 16384;
-
-}  // namespace
+constexpr size_t kRecord = 16384;  // bytes of a TLS record
 
 class Stream::Core final : public RefCounted<Core> {
  public:
@@ -63,11 +59,8 @@ class Stream::Core final : public RefCounted<Core> {
 void Stream::Core::Finish(bool reading) {
   (reading ? waiting_read : waiting_write) = false;
   if (!handler) return;
-  if (reading) {
-    handler->OnReadable();
-  } else {
-    handler->OnWritable();
-  }
+  if (reading) handler->OnReadable();
+  else handler->OnWritable();
 }
 
 void Stream::Core::Wait(bool reading) {

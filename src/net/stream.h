@@ -1,12 +1,13 @@
-// One connected byte stream, plain or TLS, over TCP or a Unix socket, either side.
+// A connected byte stream, plain or TLS, over TCP or a Unix socket, client or server.
 //
-// Reads and writes never wait: they do what is possible now and say when it is not. A waiting stream
-// holds no buffer, so an idle connection costs about half a kilobyte plain. TLS handshakes happen
-// inside the first reads and writes.
+// Reads and writes never wait. A waiting stream holds no buffer: an idle plain connection costs about half a
+// kilobyte. TLS handshakes happen inside the first reads and writes.
 #pragma once
 
 #include <sys/types.h>
 
+#include <algorithm>
+#include <array>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,7 +37,7 @@ struct IoResult {
   enum class Outcome : uint8_t {
     kOk,          // `bytes` moved, at least one
     kWouldBlock,  // wait, then call again
-    kClosed,      // reading: the other side has finished; nothing follows
+    kClosed,      // reading: the peer has finished
     kFailed,      // broken; see Stream::error
   };
   Outcome outcome = Outcome::kFailed;
@@ -47,15 +48,15 @@ struct IoResult {
 class Stream {
  public:
   enum class Protocol : uint8_t { kHttp1, kHttp2 };
-  // At most so many pieces are taken by one WriteSome.
+  // Maximum number of pieces of one WriteSome.
   static constexpr size_t kMaxPieces = 64;
 
-  // Takes over a connected socket and makes it non-blocking. With `tls`, this side accepts or connects
-  // as the context says; `server_name` (client only) is sent and checked unless the context has its own. For
-  // kHttp2 a client offers HTTP/2 alone by ALPN, and a server takes nothing else from one that offers at all.
+  // Takes over a connected socket and makes it non-blocking. With `tls` it accepts or connects as the context
+  // says; a client sends and checks `server_name` unless the context has its own. For kHttp2 a client offers
+  // only HTTP/2 by ALPN, and a server accepts nothing else from a client that uses ALPN.
   static Result<Stream> Adopt(IoLoop& loop, UniqueFd socket, std::shared_ptr<const TlsContext> tls = nullptr,
                               std::string_view server_name = {}, Protocol protocol = Protocol::kHttp1);
-  // Starts to connect. WaitWritable fires once it is decided; a refusal then shows as kFailed.
+  // Starts to connect. WaitWritable fires once that is decided; a failure then is kFailed.
   static Result<Stream> Connect(IoLoop& loop, const Endpoint& to,
                                 std::shared_ptr<const TlsContext> tls = nullptr,
                                 std::string_view server_name = {}, Protocol protocol = Protocol::kHttp1);
@@ -66,40 +67,39 @@ class Stream {
   ~Stream();
   explicit operator bool() const noexcept;
 
-  // Who is told when a wait ends; nullptr for nobody.
+  // Called when a wait ends; may be null.
   void SetHandler(StreamHandler* handler) noexcept;
-  // Asks for one OnReadable (OnWritable) call when ReadSome (WriteSome) is worth calling again; at once,
-  // but never from inside, when bytes already lie here. Asking twice is asking once.
+  // Requests one OnReadable (OnWritable) call when ReadSome (WriteSome) can proceed; never called from
+  // inside.
   void WaitReadable();
   void WaitWritable();
 
-  // `into` should be 16 KiB or more with TLS: one record is read whole.
+  // With TLS `into` should have 16 KiB or more: one record.
   IoResult ReadSome(std::span<char> into);
-  // Writes the pieces in order, as far as possible. After kWouldBlock the same bytes come first again.
-  // `more`: what follows at once, as SendFile, may go out in the same packet.
+  // Writes the pieces in order, as far as possible. After kWouldBlock the same bytes must be given first
+  // again. `more`: what follows at once, as by SendFile, may go into the same packet.
   IoResult WriteSome(std::span<const std::string_view> pieces, bool more = false);
-  // Writes from a file, which nobody changes any more, without copying where the kernel can. Plain streams
-  // only.
+  // Writes from an unchanging file, without copying where the kernel can. Plain streams only.
   IoResult SendFile(int file, size_t offset, size_t bytes);
-  // No more writes: close_notify and FIN. Reading goes on.
+  // Ends writing: close_notify and FIN. Reading goes on.
   void Shutdown();
   void Close();
 
   bool is_tls() const noexcept;
   bool handshake_done() const noexcept;  // true for plain streams that are connected
-  // Both sides have agreed on HTTP/2 by ALPN. False for plain streams.
+  // Whether ALPN chose HTTP/2. False for plain streams.
   bool agreed_http2() const noexcept;
-  // The other side spoke plain HTTP to a TLS server. PlainReply then writes unencrypted text to it.
+  // Whether the peer sent plain HTTP to a TLS server. PlainReply then writes unencrypted text to it.
   bool peer_spoke_http() const noexcept;
   void PlainReply(std::string_view text) noexcept;
-  // Why the last call gave kFailed, for people.
+  // Human-readable reason of the last kFailed.
   std::string error() const;
   int fd() const noexcept;
   Endpoint local() const;
-  // Who connected to a Unix socket, as the kernel says.
+  // The process that connected to a Unix socket.
   struct Peer {
-    pid_t pid = 0;     // 0: not known
-    int64_t uid = -1;  // -1: not known
+    pid_t pid = 0;     // 0: unknown
+    int64_t uid = -1;  // -1: unknown
   };
   Peer peer() const noexcept;
 
@@ -107,6 +107,29 @@ class Stream {
   class Core;
   explicit Stream(Ref<Core> core) noexcept;
   Ref<Core> core_;
+};
+
+// Gathers pieces for WriteSome, without the first `skip` bytes of all.
+class WritePieces {
+ public:
+  explicit WritePieces(size_t skip) noexcept : skip_(skip) {}
+
+  // False while two more pieces fit.
+  bool full() const noexcept { return count_ + 2 > pieces_.size(); }
+  void Add(std::string_view piece) noexcept {
+    const size_t part = std::min(skip_, piece.size());
+    skip_ -= part;
+    piece.remove_prefix(part);
+    if (piece.empty()) return;
+    pieces_[count_++] = piece;
+    total_ += piece.size();
+  }
+  std::span<const std::string_view> all() const noexcept { return {pieces_.data(), count_}; }
+  size_t total() const noexcept { return total_; }
+
+ private:
+  std::array<std::string_view, Stream::kMaxPieces> pieces_;
+  size_t count_ = 0, total_ = 0, skip_;
 };
 
 }  // namespace gpulens

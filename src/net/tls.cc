@@ -4,14 +4,17 @@
 #include <openssl/pem.h>
 #include <openssl/ssl.h>
 #include <openssl/x509v3.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
+#include <string>
 
 #include "base/files.h"
 #include "base/result.h"
-#include "net/tls_session.h"
+#include "net/message/address.h"
 
 namespace gpulens {
 namespace {
@@ -19,6 +22,12 @@ namespace {
 using X509Ptr = std::unique_ptr<X509, decltype(&X509_free)>;
 using BioPtr = std::unique_ptr<BIO, decltype(&BIO_free)>;
 using KeyPtr = std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)>;
+
+constexpr unsigned char kAlpnHttp1[] = "\x08http/1.1", kAlpnHttp2[] = "\x02h2";
+
+// Its address as the app data of an SSL marks one that speaks HTTP/2.
+char http2_mark;
+bool SpeaksHttp2(const SSL* ssl) noexcept { return SSL_get_app_data(ssl) == &http2_mark; }
 
 struct NamePair {
   const char* go;
@@ -41,7 +50,7 @@ constexpr NamePair kCiphers[] = {
     {"TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA", "ECDHE-RSA-AES256-SHA"},
     {"TLS_RSA_WITH_AES_128_GCM_SHA256", "AES128-GCM-SHA256"},
     {"TLS_RSA_WITH_AES_256_GCM_SHA384", "AES256-GCM-SHA384"},
-    // Always on with TLS 1.3 and not chosen there; taken so that existing files load.
+    // Always on with TLS 1.3; accepted so that existing files load.
     {"TLS_AES_128_GCM_SHA256", nullptr},
     {"TLS_AES_256_GCM_SHA384", nullptr},
     {"TLS_CHACHA20_POLY1305_SHA256", nullptr},
@@ -199,8 +208,8 @@ Status SetClientAuth(SSL_CTX* context, const TlsServerOptions& options) {
   return Ok();
 }
 
-// A server speaks one of the two on each socket, whatever else a client offers. One that offers no HTTP/2
-// where nothing else is spoken is told so.
+// A server speaks one protocol on each socket. It refuses a client that offers no HTTP/2 where only that is
+// spoken.
 void ChooseProtocol(SSL_CTX* context) {
   auto choose = [](SSL* ssl, const unsigned char** out, unsigned char* out_size, const unsigned char* in,
                    unsigned int in_size, void*) {
@@ -231,6 +240,40 @@ Status AddMachineCa(SSL_CTX* context) {
   }
   return {Code::kUnavailable,
           "no CA certificates on this machine: install ca-certificates, or set ca_file or SSL_CERT_FILE"};
+}
+
+// A socket BIO: OpenSSL's own uses write(2), which raises SIGPIPE.
+int BioFd(BIO* bio) { return static_cast<int>(reinterpret_cast<intptr_t>(BIO_get_data(bio))); }
+
+int BioRead(BIO* bio, char* into, int size) {
+  BIO_clear_retry_flags(bio);
+  ssize_t n = ::recv(BioFd(bio), into, static_cast<size_t>(size), 0);
+  if (n == 0) BIO_set_flags(bio, BIO_FLAGS_IN_EOF);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+  return static_cast<int>(n);
+}
+
+int BioWrite(BIO* bio, const char* from, int size) {
+  BIO_clear_retry_flags(bio);
+  ssize_t n = ::send(BioFd(bio), from, static_cast<size_t>(size), MSG_NOSIGNAL);
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_write(bio);
+  return static_cast<int>(n);
+}
+
+long BioControl(BIO* bio, int command, long, void*) {
+  if (command == BIO_CTRL_EOF) return BIO_test_flags(bio, BIO_FLAGS_IN_EOF) != 0;
+  return command == BIO_CTRL_FLUSH;
+}
+
+BIO_METHOD* SocketBio() {
+  static BIO_METHOD* const method = [] {
+    BIO_METHOD* made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gpulens socket");
+    BIO_meth_set_read(made, BioRead);
+    BIO_meth_set_write(made, BioWrite);
+    BIO_meth_set_ctrl(made, BioControl);
+    return made;
+  }();
+  return method;
 }
 
 }  // namespace
@@ -286,6 +329,42 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::Client(const TlsClientOpti
     SSL_CTX_set_verify(context, SSL_VERIFY_PEER, nullptr);
   }
   return std::shared_ptr<const TlsContext>(std::move(made));
+}
+
+Result<SSL*> MakeTlsSession(const TlsContext& context, int fd, std::string_view host, bool http2) {
+  SSL* ssl = SSL_new(static_cast<SSL_CTX*>(context.native()));
+  BIO* bio = BIO_new(SocketBio());
+  if (!ssl || !bio) {
+    SSL_free(ssl);
+    BIO_free(bio);
+    return Status{Code::kExhausted, "TLS: " + TakeTlsErrors()};
+  }
+  BIO_set_data(bio, reinterpret_cast<void*>(static_cast<intptr_t>(fd)));
+  BIO_set_init(bio, 1);
+  SSL_set_bio(ssl, bio, bio);
+  if (http2) SSL_set_app_data(ssl, &http2_mark);
+  if (context.server()) {
+    SSL_set_accept_state(ssl);
+    return ssl;
+  }
+  SSL_set_connect_state(ssl);
+  std::string name(context.server_name().empty() ? host : std::string_view(context.server_name()));
+  bool ok = !http2 || SSL_set_alpn_protos(ssl, kAlpnHttp2, sizeof kAlpnHttp2 - 1) == 0;
+  if (!ok) {
+    SSL_free(ssl);
+    return Status{Code::kExhausted, "TLS: " + TakeTlsErrors()};
+  }
+  if (auto ip = ParseIp(name)) {
+    if (context.verifies()) ok = X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), ip->Host().c_str()) == 1;
+  } else if (!name.empty()) {
+    ok = SSL_set_tlsext_host_name(ssl, name.c_str()) == 1;
+    if (ok && context.verifies()) ok = SSL_set1_host(ssl, name.c_str()) == 1;
+  } else {
+    ok = !context.verifies();
+  }
+  if (ok) return ssl;
+  SSL_free(ssl);
+  return Status{Code::kInvalidArgument, "TLS: no server name to check the certificate against"};
 }
 
 }  // namespace gpulens

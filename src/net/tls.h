@@ -1,26 +1,27 @@
-// TLS settings as plain values, and the contexts made of them.
-//
-// Contexts are made when first needed: OpenSSL costs 4 MB once the first one exists. OpenSSL stays
-// inside the .cc files. Certificates are files or PEM text, never both.
+// TLS settings, and the contexts made of them. The first context costs 4 MB of OpenSSL, so make them when
+// needed. Certificates are files or PEM text, never both. OpenSSL stays inside the .cc files.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
+
+struct ssl_st;
 
 namespace gpulens {
 
 enum class TlsVersion : uint8_t { kTls12, kTls13 };
 
-// What a server asks of its clients; the names of Prometheus's exporter-toolkit.
+// What a server requires of its clients; names of Prometheus's exporter-toolkit.
 enum class ClientAuth : uint8_t {
   kNoClientCert,
-  kRequestClientCert,           // asked for, not checked
-  kRequireAnyClientCert,        // must be there, not checked
-  kVerifyClientCertIfGiven,     // checked when there
-  kRequireAndVerifyClientCert,  // must be there and good
+  kRequestClientCert,           // requested, not verified
+  kRequireAnyClientCert,        // required, not verified
+  kVerifyClientCertIfGiven,     // verified when present
+  kRequireAndVerifyClientCert,  // required and verified
 };
 
 // PEM text, or the file that holds it.
@@ -48,14 +49,14 @@ struct TlsClientOptions {
   TlsVersion min_version = TlsVersion::kTls12, max_version = TlsVersion::kTls13;
 };
 
-// An immutable SSL_CTX. Thread-safe. Sessions are not resumed, so that changed rules for clients hold
-// for every connection made after the change.
+// An immutable SSL_CTX. Thread-safe. Sessions are not resumed, so that changed rules hold for every new
+// connection.
 class TlsContext {
  public:
-  // kUnavailable or kPermissionDenied for files, kInvalidArgument for what stands in them; the detail
-  // names the file.
+  // kUnavailable or kPermissionDenied for files, kInvalidArgument for their content; the detail names the
+  // file.
   static Result<std::shared_ptr<const TlsContext>> Server(const TlsServerOptions& options);
-  // CA files are tried in this order when none is given: SSL_CERT_FILE,
+  // Without a CA the first that exists of: SSL_CERT_FILE,
   // /etc/ssl/certs/ca-certificates.crt, /etc/pki/tls/certs/ca-bundle.crt, /etc/ssl/cert.pem.
   static Result<std::shared_ptr<const TlsContext>> Client(const TlsClientOptions& options);
 
@@ -78,7 +79,13 @@ class TlsContext {
   std::vector<std::string> allowed_sans_;
 };
 
-// What OpenSSL has queued as errors on this thread, in words; clears the queue.
+// Takes the errors that OpenSSL has queued on this thread, as text.
 std::string TakeTlsErrors();
+
+// Makes the SSL of one connection on `fd`, for stream.cc; the caller frees it. It accepts or connects as the
+// context says. A client sends and checks the context's server name, or else `host`; kInvalidArgument when
+// there is neither and the context verifies. With `http2` a client offers that alone, and a server accepts
+// nothing else.
+Result<ssl_st*> MakeTlsSession(const TlsContext& context, int fd, std::string_view host, bool http2);
 
 }  // namespace gpulens

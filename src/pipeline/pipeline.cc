@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/process.h"
+#include "base/memory.h"
 #include "base/threads.h"
 #include "net/io_loop.h"
 #include "pipeline/running_analyzer.h"

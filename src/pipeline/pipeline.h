@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/memory_watch.h"
+#include "base/memory.h"
 #include "base/workers.h"
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/enricher_set.h"

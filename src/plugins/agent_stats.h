@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "net/accept/connection_set.h"
+#include "net/server/connection_set.h"
 
 namespace gpulens {
 

@@ -9,7 +9,7 @@
 
 #include <gpulens/status.h>
 
-#include "base/file_mark.h"
+#include "base/files.h"
 #include "net/message/address.h"
 #include "net/tls.h"
 #include "plugins/config.h"

@@ -13,7 +13,7 @@ constexpr int64_t kQuiet = 600'000'000'000;
 // A slot is used by one series after another; its generation tells them apart.
 uint64_t KeyOf(const FrameWriter::Rejection& rejection) {
   uint64_t series = uint64_t{rejection.series.slot} << 32 | rejection.series.generation;
-  return series * kVerdicts + static_cast<uint64_t>(rejection.why);
+  return series * kValidations + static_cast<uint64_t>(rejection.why);
 }
 
 Event MakeEvent(const SeriesInfo& info, const FrameWriter::Rejection& rejection, Instant at) {

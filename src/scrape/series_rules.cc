@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/fnv1a.h"
+#include "base/hash.h"
 #include "base/result.h"
 #include "base/text.h"
 

@@ -13,8 +13,8 @@
 
 #include "agent/control/control_command.h"
 #include "agent/control/fault_file.h"
-#include "net/accept/listener.h"
 #include "net/io_loop.h"
+#include "net/server/server.h"
 #include "plugins/driver_control.h"
 
 namespace gpulens {

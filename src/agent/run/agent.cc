@@ -25,7 +25,7 @@
 #include "agent/targets/found_targets.h"
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/process.h"
+#include "base/memory.h"
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
@@ -223,7 +223,7 @@ Status Agent::ReloadNow() {
   config_ = std::move(outcome.config);
   io_.Call([this] { authenticator_->AllowHosts(AllowedHosts(config_)); });
   ++stats_.reloads_applied;
-  io_.After(kStartTime, [] { LetGoOfStartPages(); });
+  io_.After(kStartTime, [] { ReleaseStartPages(); });
   return Ok();
 }
 
@@ -327,7 +327,7 @@ int Agent::Run() {
   }
   NotifyServiceManager("READY=1");
   KeepWatchdogQuiet();
-  io_.After(kStartTime, [] { LetGoOfStartPages(); });
+  io_.After(kStartTime, [] { ReleaseStartPages(); });
   WaitForStop();
   return Stop(0);
 }

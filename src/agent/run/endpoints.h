@@ -9,7 +9,6 @@
 
 #include <gpulens/status.h>
 
-#include "net/http/http_router.h"
 #include "net/http/http_server.h"
 #include "pipeline/pipeline.h"
 #include "plugins/page_registry.h"

@@ -105,7 +105,7 @@ class Outcome {
     out += "# native\n" + Section(*native_, NameNative, nullptr);
     const std::vector<std::string> genai = {"otel_genai"};
     SeriesNamer namer = MakeSeriesNamer(genai);
-    namer.Look(snapshot_);
+    namer.Refresh(snapshot_);
     out += "# genai\n" + Section(*fixture_.frame, namer, native_.get());
     return out;
   }

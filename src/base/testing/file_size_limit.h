@@ -1,4 +1,4 @@
-// For tests of what a full disk does: a bound on the files that the test's process writes, until it ends.
+// Limits the size of files, to test full disks.
 #pragma once
 
 #include <sys/resource.h>
@@ -7,7 +7,7 @@
 
 namespace gpulens {
 
-// The test's process may write files of at most so many bytes.
+// While it lives, this process may write files of at most `bytes`.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

@@ -1,4 +1,4 @@
-// A folder for one test.
+// Temporary folder of a test.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ class TempFolder {
   const std::string& path() const noexcept { return path_; }
   // Writes a file into it and returns its path.
   std::string Write(const std::string& name, const std::string& text) const;
-  // The same for a shell script that can be run; `script` is what follows its first line.
+  // Writes an executable shell script; `script` follows its first line.
   std::string WriteProgram(const std::string& name, const std::string& script) const;
 
  private:

@@ -1,5 +1,5 @@
-// Whether a test is built with the thread sanitizer, whose child of a process with threads may start none,
-// and which has an operator new of its own.
+// Whether the build has the thread sanitizer, under which a forked child of a threaded process may start no
+// threads, and which has its own operator new.
 #pragma once
 
 #if defined(__SANITIZE_THREAD__)

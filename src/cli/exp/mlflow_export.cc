@@ -6,8 +6,7 @@
 #include <set>
 
 #include "base/files.h"
-#include "base/fnv1a.h"
-#include "base/hex.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"

@@ -13,7 +13,6 @@
 
 #include <gpulens/experiment_energy.h>
 
-#include "base/bounded_run.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"

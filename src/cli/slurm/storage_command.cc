@@ -3,10 +3,10 @@
 
 #include <array>
 
-#include "base/bounded_run.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/result.h"
 #include "cli/slurm/record_commands.h"
 #include "sources/slurm/parse/words.h"

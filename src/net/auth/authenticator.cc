@@ -4,38 +4,38 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <deque>
+#include <utility>
 
 #include "base/check.h"
-#include "base/file_mark.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/threads.h"
 
 namespace gpulens {
 namespace {
 
 constexpr size_t kMaxCredentials = 1024;
 constexpr size_t kMaxRemembered = 128;
-// A hash of nobody's password, tried for names that do not exist. Its cost stands at kCostAt.
+// Of the password thread: below the rest of the agent, yet done within seconds when all cores are busy.
+constexpr int kNice = 10;
+// The hash of no password, tried for unknown users. Its cost is at kCostAt.
 constexpr std::string_view kNobody = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
 constexpr size_t kCostAt = 4;
 
 using Digest = std::array<unsigned char, SHA256_DIGEST_LENGTH>;
 
 bool SameText(std::string_view a, std::string_view b) {
-  // Lengths may be told apart; contents not.
+  // Timing may depend on the length, not on the content.
   return a.size() == b.size() && CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
-}
-
-bool EqualsNoCase(std::string_view a, std::string_view b) {
-  return a.size() == b.size() && ::strncasecmp(a.data(), b.data(), a.size()) == 0;
 }
 
 int CostOf(std::string_view hash) { return ParseInt<int>(hash.substr(kCostAt, 2)).value_or(0); }
@@ -68,9 +68,8 @@ bool PasswordFits(const std::string& password, const std::string& hash) {
   return fits;
 }
 
-// A wrong password takes as long as one of the dearest hash: each step of cost doubles the work, so hashes of
-// its own cost, of that and of each one above it add up to the dearest. Otherwise the time of an answer would
-// tell which names there are.
+// Makes a wrong password take as long as the most expensive hash, or timing would reveal which users exist.
+// Each step of cost doubles the work, so one more hash of each cost from its own up adds up to that.
 bool CheckAtCost(const std::string& password, const std::string& hash, int dearest) {
   if (PasswordFits(password, hash)) return true;
   for (int cost = CostOf(hash); cost < dearest; ++cost)
@@ -83,7 +82,7 @@ bool CheckAtCost(const std::string& password, const std::string& hash, int deare
 struct Authenticator::State {
   State(IoLoop& loop_in, std::string path_in, Offload offload_in)
       : loop(loop_in), path(std::move(path_in)), offload(std::move(offload_in)) {
-    // Of the kernel: that of OpenSSL sets up all of OpenSSL, which most agents have no other use for.
+    // From the kernel, as OpenSSL's would initialize all of OpenSSL.
     CHECK(::getentropy(salt.data(), salt.size()) == 0);
   }
 
@@ -262,11 +261,96 @@ Access Authenticator::Check(std::string_view authorization, const Endpoint& from
   std::string_view rest = Trim(authorization);
   std::string_view scheme = TakeUntil(rest, ' ');
   rest = Trim(rest);
-  if (!state.token.empty() && EqualsNoCase(scheme, "Bearer")) {
+  if (!state.token.empty() && EqualsIgnoringCase(scheme, "Bearer")) {
     return SameText(rest, state.token) ? Access::kGranted : Access::kDenied;
   }
-  if (state.config.users.empty() || !EqualsNoCase(scheme, "Basic")) return Access::kDenied;
+  if (state.config.users.empty() || !EqualsIgnoringCase(scheme, "Basic")) return Access::kDenied;
   return state.CheckPassword(DecodeBase64(rest), from, state_, std::move(done));
+}
+
+PasswordQueue::Key PasswordQueue::KeyOf(const Endpoint& from) noexcept {
+  Key key{};
+  // Users of this machine may choose among millions of its own addresses.
+  if (from.family == Endpoint::Family::kUnix || from.IsLoopback()) return key;
+  key[0] = static_cast<uint8_t>(from.family);
+  const size_t size = from.family == Endpoint::Family::kIpv4 ? 4 : 8;
+  std::copy_n(from.ip.begin(), size, key.begin() + 1);
+  return key;
+}
+
+bool PasswordQueue::Push(const Endpoint& from, Job& job, Job& gone) {
+  const Key key = KeyOf(from);
+  const auto own = waiting_.find(key);
+  const size_t has = own == waiting_.end() ? 0 : own->second.size();
+  if (has >= limits_.of_one_address) return false;
+  if (size_ >= limits_.waiting) {
+    const auto most =
+        std::ranges::max_element(waiting_, {}, [](const auto& one) { return one.second.size(); });
+    if (most == waiting_.end() || most->second.size() <= has + 1) return false;
+    gone = std::move(most->second.back());
+    most->second.pop_back();
+    --size_;
+  }
+  waiting_[key].push_back(std::move(job));
+  ++size_;
+  return true;
+}
+
+std::optional<PasswordQueue::Job> PasswordQueue::Pop() {
+  if (waiting_.empty()) return std::nullopt;
+  auto next = last_ ? waiting_.upper_bound(*last_) : waiting_.begin();
+  if (next == waiting_.end()) next = waiting_.begin();
+  last_ = next->first;
+  Job job = std::move(next->second.front());
+  next->second.pop_front();
+  if (next->second.empty()) waiting_.erase(next);
+  --size_;
+  return job;
+}
+
+bool PasswordThread::Post(const Endpoint& from, PasswordQueue::Job job) {
+  PasswordQueue::Job gone;
+  {
+    std::lock_guard lock(mutex_);
+    if (stopping_) return false;
+    if (!thread_.joinable()) {
+      if (Status started = StartThread(thread_, [this] { Run(); }); !started) {
+        Log(LogLevel::kError, "net", "no_thread", "passwords cannot be checked: " + started.detail);
+        return false;
+      }
+    }
+    if (!queue_.Push(from, job, gone)) return false;
+  }
+  wake_.notify_one();
+  if (gone) gone(false);
+  return true;
+}
+
+void PasswordThread::Stop() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+    while (queue_.Pop()) {
+    }
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void PasswordThread::Run() {
+  // Of this thread alone: on Linux each has its own.
+  const auto self = static_cast<id_t>(::gettid());
+  if (::getpriority(PRIO_PROCESS, self) < kNice) static_cast<void>(::setpriority(PRIO_PROCESS, self, kNice));
+  while (true) {
+    std::optional<PasswordQueue::Job> job;
+    {
+      std::unique_lock lock(mutex_);
+      wake_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (stopping_) return;
+      job = queue_.Pop();
+    }
+    (*job)(true);
+  }
 }
 
 }  // namespace gpulens

@@ -1,10 +1,11 @@
 // The web config file: no crash, an error names the file, and what is read keeps the promises of its header.
+#include "net/auth/web_config.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
 
 #include "base/check.h"
-#include "net/auth/web_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -1,8 +1,6 @@
-// HTTP requests to other programs: scrapes, and what sinks deliver. One channel per target keeps its
-// connection alive and its buffers, so that asking the same page again and again costs little.
-//
-// Redirects are not followed: whoever configured an address with a password did not mean another one.
-// Bodies come as they were sent; whoever wants them unpacked has workers for it.
+// HTTP client for scrapes and sinks. The channel of a target keeps its connection and buffers, so that
+// repeated requests cost little. Does not follow redirects, which would send passwords elsewhere, nor
+// decompress bodies.
 #pragma once
 
 #include <cstdint>
@@ -24,19 +22,19 @@
 
 namespace gpulens {
 
-// How it went. A plain value.
+// The outcome of a request. A plain value.
 struct HttpReply {
   HttpFailure failure = HttpFailure::kNone;
-  std::string detail;  // of a failure, for people: "connection refused"
-  int status = 0;      // 0: no answer
+  std::string detail;  // of a failure: "connection refused"
+  int status = 0;      // 0: no response
   std::string content_type;
-  bool gzip = false;        // the body is packed
-  std::string body;         // to a Get of a 200 only; to a Post of every answer, see there
-  std::string retry_after;  // the field as it came, at most 64 bytes; empty: none. See retry_after.h
-  std::string kept;         // fields that HttpTarget::limits asks for, see HttpResponseParser::kept
+  bool gzip = false;        // the body is compressed
+  std::string body;         // of a Get: of a 200 only; of a Post: of every response
+  std::string retry_after;  // unparsed, at most 64 bytes; see RetryAfter()
+  std::string kept;         // see HttpResponseParser::kept
 };
 
-// Where to ask, and what an answer may cost.
+// A server, and limits of its responses.
 struct HttpTarget {
   HttpUrl url;
   std::string unix_socket;  // when set, connects there instead of to the URL's host
@@ -46,50 +44,49 @@ struct HttpTarget {
 // One request.
 struct HttpGet {
   std::string_view headers;               // whole lines, each ending "\r\n"; copied
-  std::shared_ptr<const TlsContext> tls;  // needed for https; another one ends the kept connection
-  Duration timeout{};                     // for all of it: look-up, connect, handshake, answer
-  std::string buffer;                     // whose memory the body may use
-  // When set, the body of a 200 is handed over in pieces as it comes, and the reply has none: for answers
-  // that go on. The limit of the body then holds for what comes at once, and whoever takes it bounds the
-  // rest. Called on the loop; must not destroy the channel.
+  std::shared_ptr<const TlsContext> tls;  // required for https; another one ends the kept connection
+  Duration timeout{};                     // of look-up, connect, handshake and response
+  std::string buffer;                     // memory for the body
+  // When set, receives the body of a 200 in pieces, and the reply has none: for endless responses. The limit
+  // of the body then is that of one piece. Called on the loop; must not destroy the channel.
   std::function<void(std::string_view piece)> on_body = {};
 };
 
 // One request with a body. The client writes Content-Length itself.
 struct HttpPost {
   std::string_view headers;                 // as in HttpGet; Content-Type is among them
-  std::shared_ptr<const std::string> body;  // never copied, let go before `done`; null is empty
+  std::shared_ptr<const std::string> body;  // not copied, released before `done`; null: empty
   std::shared_ptr<const TlsContext> tls;    // as in HttpGet
-  Duration timeout{};                       // for all of it, the sending, too
+  Duration timeout{};                       // of all of it
   std::string buffer;
-  std::string_view method = "POST";  // or another one with the same meaning of answers: "PUT"; static storage
-  // As in HttpGet, of a 2xx. A refusal's body comes with the reply.
+  std::string_view method = "POST";  // or "PUT"; static storage
+  // As in HttpGet, of a 2xx. The reply has the body of a refusal.
   std::function<void(std::string_view piece)> on_body = {};
 };
 
-// The way to one target: at most one request at a time. Used on the loop's thread; made and destroyed on
-// any. Destruction ends the connection; a request in flight is then forgotten and its `done` not called.
+// The connection to one target: at most one request at a time. Used on the loop's thread; created and
+// destroyed on any. Destruction ends the connection and drops the request under way without calling its
+// `done`.
 class HttpChannel {
  public:
-  // The reply is the channel's: what is wanted of it is moved out before `done` returns. `done` may
-  // start the next request or destroy the channel.
+  // The reply belongs to the channel; `done` may move from it, start the next request or destroy the channel.
   using Done = std::function<void(HttpReply& reply)>;
 
   ~HttpChannel();
   HttpChannel(const HttpChannel&) = delete;
   HttpChannel& operator=(const HttpChannel&) = delete;
 
-  // Calls `done` exactly once, never from inside, at the latest when the timeout has passed. A kept
-  // connection that the server has closed meanwhile is replaced by a new one without a word.
+  // Calls `done` exactly once, never from inside, at the latest after the timeout. Silently replaces a kept
+  // connection that the server has closed.
   void Get(HttpGet get, Done done);
 
-  // The same with a body. A kept connection is replaced as long as no byte of an answer has come, so a
-  // request may reach the server twice; and whatever the failure, it may have reached it once.
+  // The same with a body. A kept connection is replaced as long as no byte of a response was received, so a
+  // request may reach the server twice, and a failed one may have reached it.
   //
-  // 2xx is success, when the answer can be read to its end within the limits. Any other status is kStatus or
-  // kAuth as soon as its head is whole, with as much of the body as comes within limits and timeout: what the
-  // server says about it. A server may refuse before it has read all; then the rest is not sent.
-  // With TLS, one that hangs up in that same moment can be taken for a broken connection (kProtocol).
+  // 2xx is success, if the response is complete within the limits. Any other status is kStatus or kAuth once
+  // its head is complete, with as much of the body as arrives within limits and timeout. When the server
+  // refuses before it has read all, the rest is not sent; with TLS, one that closes right then may look like
+  // a broken connection (kProtocol).
   void Post(HttpPost post, Done done);
 
  private:
@@ -99,7 +96,7 @@ class HttpChannel {
   Ref<Core> core_;
 };
 
-// Makes channels. Thread-safe. Outlives them, as the loop does.
+// Creates channels. Thread-safe. Outlives them, as the loop does.
 class HttpClient {
  public:
   explicit HttpClient(IoLoop& loop) noexcept : loop_(loop) {}

@@ -1,5 +1,5 @@
-// One call of a client from its beginning to its reply: what the answer's fields and bytes make of it.
-// Internal to net/grpc; pure.
+// One call of a client: makes its reply of the fields and bytes of the response. Internal to net/grpc; no
+// I/O.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 #include <string>
 
 #include "net/grpc/grpc_client.h"
-#include "net/grpc/grpc_message.h"
-#include "net/http2/http2_fields.h"
+#include "net/grpc/grpc_wire.h"
+#include "net/http2/http2_session.h"
 
 namespace gpulens {
 
@@ -16,10 +16,10 @@ class GrpcCallState {
  public:
   GrpcCallState(GrpcCall call, const HttpUrl& url, bool unix_socket, size_t answer_bytes);
 
-  // The fields of the request; `left` of its time goes with it.
+  // The fields of the request, with `left` as its timeout.
   Http2Fields Fields(Duration left) const;
 
-  // What comes. Once done() nothing is taken any more.
+  // Events of the stream; ignored once done().
   void OnFields(const Http2Fields& fields, bool ended, bool too_large);
   void OnData(std::string_view bytes);
   void OnEnd();
@@ -29,18 +29,18 @@ class GrpcCallState {
   bool done() const noexcept { return done_; }
   GrpcReply& reply() noexcept { return reply_; }
 
-  // For the channel.
+  // Used by the channel.
   const std::string path, headers;
   std::shared_ptr<const std::string> message;
   const bool gzip;
   const std::shared_ptr<const TlsContext> tls;
   const Duration timeout;
   int64_t begun_ns = 0;
-  uint64_t heard = 0;  // bytes of the connection when the call was sent
-  int32_t stream = 0;  // 0: not sent
+  uint64_t received = 0;  // bytes of the connection received before the call was sent
+  int32_t stream = 0;     // 0: not sent
   bool on_kept_connection = false, sent_again = false;
   IoLoop::TimerId deadline = 0;
-  GrpcChannel::Done tell;
+  GrpcChannel::Done on_done;
 
  private:
   void TakeStatus(const Http2Fields& fields);
@@ -55,7 +55,7 @@ class GrpcCallState {
   bool done_ = false, has_head_ = false, has_status_ = false;
 };
 
-// What the end of a stream by an HTTP/2 error means.
+// The code for a stream that ended with an HTTP/2 error.
 GrpcCode GrpcCodeOfReset(uint32_t error) noexcept;
 
 }  // namespace gpulens

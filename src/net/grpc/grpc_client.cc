@@ -2,14 +2,58 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
+#include "base/ref.h"
 #include "net/grpc/grpc_call_state.h"
-#include "net/grpc/grpc_connector.h"
 #include "net/http2/http2_transport.h"
+#include "net/io_loop.h"
+#include "net/message/address.h"
+#include "net/stream.h"
+#include "net/tls.h"
 
 namespace gpulens {
+
+// Connects to a target: resolves its name and tries its addresses in order. One attempt at a time. TLS is set
+// up, its handshake not begun.
+class GrpcConnector final : public RefCounted<GrpcConnector>, private StreamHandler {
+ public:
+  // Called once for each Start, never from inside, unless Cancel comes first. `tls`: TLS failed.
+  using Done = std::function<void(Result<Stream> stream, bool tls)>;
+
+  GrpcConnector(IoLoop& loop, HttpUrl url, std::string unix_socket)
+      : loop_(loop), url_(std::move(url)), unix_socket_(std::move(unix_socket)) {}
+
+  // Each address gets its share of `timeout`, so that one that drops packets leaves time for the others.
+  void Start(std::shared_ptr<const TlsContext> tls, Duration timeout, Done done);
+  void Cancel();
+  bool under_way() const noexcept { return done_ != nullptr; }
+
+ private:
+  void OnReadable() override {}
+  void OnWritable() override;
+  void Next();
+  void Finish(Result<Stream> result, bool tls = false);
+
+  IoLoop& loop_;
+  const HttpUrl url_;
+  const std::string unix_socket_;
+  std::shared_ptr<const TlsContext> tls_;
+  Duration timeout_{};
+  Done done_;
+  Stream stream_;
+  std::vector<Endpoint> addresses_;
+  size_t address_ = 0;
+  uint64_t attempt_ = 0;
+  IoLoop::TimerId next_ = 0;
+  std::string last_error_;
+};
+
 namespace {
 
 int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -23,8 +67,8 @@ Http2Limits LimitsOf(const GrpcTarget& target) {
 
 }  // namespace
 
-// Lives on the loop's thread. Calls wait in `calls_` for a connection, then for their answer; those that are
-// done are taken out and told when nothing of the connection is under way any more.
+// Lives on the loop's thread. Calls wait in `calls_` for a connection, then for their response; Report
+// removes those that are done, outside of callbacks of the connection.
 class GrpcChannel::Core final : public RefCounted<Core>, public StreamHandler, public Http2Handler {
  public:
   Core(IoLoop& loop, GrpcTarget target)
@@ -81,7 +125,7 @@ void GrpcChannel::Core::Call(GrpcCall call, Done done) {
   auto made = std::make_unique<GrpcCallState>(std::move(call), target_.url, !target_.unix_socket.empty(),
                                               target_.answer_bytes);
   made->begun_ns = NowNs();
-  made->tell = std::move(done);
+  made->on_done = std::move(done);
   GrpcCallState* raw = made.get();
   const bool full = calls_.size() >= kMaxCalls;
   calls_.push_back(std::move(made));
@@ -90,7 +134,7 @@ void GrpcChannel::Core::Call(GrpcCall call, Done done) {
   } else {
     raw->deadline = loop_.After(raw->timeout, [this, raw] { OnDeadline(raw); });
   }
-  // What follows may end calls, and nobody is told from inside of this one.
+  // Advance may end calls, and `done` must not be called from inside.
   loop_.Post([self = Ref<Core>(this)] { self->Advance(); });
 }
 
@@ -102,7 +146,7 @@ void GrpcChannel::Core::Abandon() {
   Drop();
 }
 
-// Brings every call that waits as far as it goes now.
+// Advances every waiting call as far as possible.
 void GrpcChannel::Core::Advance() {
   Ref<Core> self(this);
   GrpcCallState* waits = nullptr;
@@ -145,21 +189,21 @@ void GrpcChannel::Core::OnConnected(Result<Stream> stream, bool tls) {
   transport_ = std::make_unique<Http2Transport>(*std::move(stream), Http2Session::Side::kClient,
                                                 LimitsOf(target_), *this);
   transport_->stream().SetHandler(this);
-  // A server with TLS says nothing before its handshake, which reading does.
+  // Reading performs the TLS handshake.
   transport_->stream().WaitReadable();
   Advance();
 }
 
 void GrpcChannel::Core::Begin(GrpcCallState& call) {
   if (call.tls != tls_) {
-    leaving_ = true;  // other rules for TLS: a connection of its own, once this one has ended its calls
+    leaving_ = true;  // needs a connection with its own TLS settings, once this one has ended its calls
     return;
   }
   Http2Body body;
   body.head = GrpcMessageHead(call.gzip, call.message ? call.message->size() : 0);
   body.rest = call.message;
   call.on_kept_connection = used_;
-  call.heard = transport_->bytes_received();
+  call.received = transport_->bytes_received();
   call.stream = transport_->session().Request(call.Fields(Left(call)), std::move(body));
   if (call.stream == 0) leaving_ = true;
 }
@@ -202,7 +246,7 @@ void GrpcChannel::Core::OnClosed(int32_t stream, uint32_t error) {
   call->stream = 0;
 }
 
-// The last thing after anything that happened on the connection.
+// Ends every callback of the connection.
 void GrpcChannel::Core::Settle(Http2Transport::State state) {
   if (state != Http2Transport::State::kOpen) {
     Lose(state);
@@ -217,19 +261,19 @@ void GrpcChannel::Core::Settle(Http2Transport::State state) {
   Report();
 }
 
-// The connection is over: what was under way failed, or is sent again.
+// The connection ended: calls under way fail, or are sent again.
 void GrpcChannel::Core::Lose(Http2Transport::State state) {
   const bool refused = state == Http2Transport::State::kRefused;
   std::string why =
       state == Http2Transport::State::kEnded ? "the server ended the connection" : transport_->why();
-  const uint64_t heard = transport_->bytes_received();
+  const uint64_t received = transport_->bytes_received();
   const bool handshake = why.starts_with("TLS: ") || why.find("ALPN") != why.npos;
-  const HttpFailure failure = handshake && heard == 0 ? HttpFailure::kTls : HttpFailure::kProtocol;
+  const HttpFailure failure = handshake && received == 0 ? HttpFailure::kTls : HttpFailure::kProtocol;
   if (refused) transport_->Send();
   Drop();
   for (const Pending& call : calls_) {
     if (call->stream == 0 && (failure != HttpFailure::kTls || call->done())) continue;
-    if (call->stream != 0 && call->on_kept_connection && call->heard == heard && !call->sent_again) {
+    if (call->stream != 0 && call->on_kept_connection && call->received == received && !call->sent_again) {
       call->sent_again = true;
       call->stream = 0;
       continue;
@@ -246,35 +290,32 @@ void GrpcChannel::Core::Drop() {
 void GrpcChannel::Core::OnDeadline(GrpcCallState* call) {
   Ref<Core> self(this);
   const std::string within = " within " + std::to_string(call->timeout.count() / 1'000'000) + " ms";
-  const bool silent = transport_ && call->stream != 0 && transport_->bytes_received() == call->heard;
+  const bool silent = transport_ && call->stream != 0 && transport_->bytes_received() == call->received;
   call->deadline = 0;
   call->Fail(HttpFailure::kTimeout, GrpcCode::kDeadlineExceeded,
              (call->stream == 0 ? "no connection" : "incomplete response") + within);
-  if (silent) {
-    // The other side has not made a sound: it may be gone, and the next call shall not find that out anew.
-    leaving_ = true;
-  }
+  if (silent) leaving_ = true;  // the server may be gone: the next call uses a new connection
   if (transport_ && call->stream != 0) transport_->session().Reset(call->stream, Http2Error::kCancel);
   if (transport_) return Settle(transport_->Send());
   Advance();
 }
 
-// Takes out what is done and tells. The channel may be gone afterwards.
+// Removes and reports the calls that are done. The channel may be gone afterwards.
 void GrpcChannel::Core::Report() {
-  std::vector<Pending> told;
+  std::vector<Pending> done_calls;
   for (Pending& call : calls_) {
     if (!call->done()) continue;
     loop_.Cancel(call->deadline);
-    told.push_back(std::move(call));
+    done_calls.push_back(std::move(call));
   }
-  if (told.empty()) return;
+  if (done_calls.empty()) return;
   std::erase(calls_, nullptr);
   Ref<Core> self(this);
-  for (Pending& call : told) {
+  for (Pending& call : done_calls) {
     if (abandoned_) return;
     call->message.reset();
-    Done tell = std::exchange(call->tell, nullptr);
-    tell(call->reply());
+    Done on_done = std::exchange(call->on_done, nullptr);
+    on_done(call->reply());
   }
 }
 
@@ -284,7 +325,7 @@ GrpcChannel::~GrpcChannel() {
   if (core_->loop().InLoop()) {
     core_->Abandon();
   } else {
-    // Posted and not called: whoever destroys may hold a lock that the loop waits for.
+    // Posted: the caller may hold a lock that the loop waits for.
     core_->loop().Post([core = core_] { core->Abandon(); });
   }
 }
@@ -293,6 +334,81 @@ void GrpcChannel::Call(GrpcCall call, Done done) { core_->Call(std::move(call), 
 
 std::unique_ptr<GrpcChannel> GrpcClient::Open(GrpcTarget target) {
   return std::unique_ptr<GrpcChannel>(new GrpcChannel(MakeRef<GrpcChannel::Core>(loop_, std::move(target))));
+}
+
+void GrpcConnector::Start(std::shared_ptr<const TlsContext> tls, Duration timeout, Done done) {
+  Cancel();
+  tls_ = std::move(tls);
+  timeout_ = timeout;
+  done_ = std::move(done);
+  addresses_.clear();
+  address_ = 0;
+  last_error_.clear();
+  auto found = [self = Ref<GrpcConnector>(this), id = attempt_](Result<std::vector<Endpoint>> all) {
+    if (self->attempt_ != id) return;
+    if (!all) return self->Finish(all.error());
+    self->addresses_ = std::move(*all);
+    self->Next();
+  };
+  if (unix_socket_.empty()) return loop_.Resolve(url_.host, url_.port, std::move(found));
+  Endpoint to;
+  to.family = Endpoint::Family::kUnix;
+  to.path = unix_socket_;
+  loop_.Post([found, to] { found(std::vector<Endpoint>{to}); });
+}
+
+void GrpcConnector::Cancel() {
+  ++attempt_;
+  loop_.Cancel(next_);
+  next_ = 0;
+  stream_.Close();
+  done_ = nullptr;
+}
+
+void GrpcConnector::Next() {
+  loop_.Cancel(next_);
+  next_ = 0;
+  stream_.Close();
+  if (url_.tls && !tls_)
+    return Finish(Status{Code::kInvalidArgument, "there are no TLS settings for https"}, true);
+  while (address_ < addresses_.size()) {
+    const Endpoint& to = addresses_[address_++];
+    auto made = Stream::Connect(loop_, to, url_.tls ? tls_ : nullptr, url_.host, Stream::Protocol::kHttp2);
+    if (!made) {
+      if (made.error().code == Code::kInvalidArgument && url_.tls) return Finish(made.error(), true);
+      last_error_ = made.error().detail;
+      continue;
+    }
+    stream_ = std::move(*made);
+    stream_.SetHandler(this);
+    stream_.WaitWritable();
+    if (address_ == addresses_.size()) return;
+    next_ = loop_.After(timeout_ / static_cast<int64_t>(addresses_.size() + 1),
+                        [self = Ref<GrpcConnector>(this), id = attempt_] {
+                          if (self->attempt_ == id) self->Next();
+                        });
+    return;
+  }
+  Finish(Status{Code::kUnavailable, last_error_.empty() ? "no address" : last_error_});
+}
+
+void GrpcConnector::OnWritable() {
+  Ref<GrpcConnector> self(this);
+  // An empty write shows whether there is a connection.
+  const IoResult wrote = stream_.WriteSome({});
+  if (wrote.outcome == IoResult::Outcome::kWouldBlock) return stream_.WaitWritable();
+  if (wrote.outcome == IoResult::Outcome::kOk) return Finish(std::move(stream_));
+  last_error_ = "connect " + addresses_[address_ - 1].ToString() + ": " + stream_.error();
+  Next();
+}
+
+void GrpcConnector::Finish(Result<Stream> result, bool tls) {
+  loop_.Cancel(next_);
+  next_ = 0;
+  ++attempt_;
+  if (result) result->SetHandler(nullptr);
+  Done done = std::exchange(done_, nullptr);
+  done(std::move(result), tls);
 }
 
 }  // namespace gpulens

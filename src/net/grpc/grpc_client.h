@@ -1,8 +1,6 @@
-// Unary gRPC calls to other programs, over HTTP/2: TLS, plain (h2c with prior knowledge) or a Unix socket.
-// One channel per target keeps one connection, on which several calls may be under way.
-//
-// Messages are bytes: whoever calls encodes and decodes them. No streaming, no service configuration, no
-// proxies.
+// Client of unary gRPC calls over HTTP/2: TLS, plain (h2c with prior knowledge) or a Unix socket. The channel
+// of a target keeps one connection for several calls at once. Messages are bytes. No streaming, no service
+// configuration, no proxies.
 #pragma once
 
 #include <cstdint>
@@ -16,47 +14,47 @@
 #include "base/clock.h"
 #include "base/ref.h"
 #include "net/client/http_client.h"
-#include "net/grpc/grpc_status.h"
+#include "net/grpc/grpc_wire.h"
 #include "net/io_loop.h"
 #include "net/tls.h"
 
 namespace gpulens {
 
-// Where to call, and what an answer may cost.
+// A server, and limits of its responses.
 struct GrpcTarget {
-  HttpUrl url;                             // http or https, host and port; its path is not used
+  HttpUrl url;                             // http or https, host and port; its path is ignored
   std::string unix_socket;                 // when set, connects there instead of to the URL's host
-  size_t answer_bytes = size_t{4} << 20;   // of one answer message; a larger one is kResourceExhausted
-  size_t header_bytes = size_t{16} << 10;  // of the header fields of one answer
+  size_t answer_bytes = size_t{4} << 20;   // of one response; a larger one is kResourceExhausted
+  size_t header_bytes = size_t{16} << 10;  // of the header fields of one response
 };
 
 // One call.
 struct GrpcCall {
   std::string_view path;                       // "/v1.PodResourcesLister/List"; copied
   std::string_view headers;                    // metadata as whole lines, each ending "\r\n"; copied
-  std::shared_ptr<const std::string> message;  // never copied, let go before `done`; null is empty
-  bool gzip = false;                           // the message is packed with gzip already
-  std::shared_ptr<const TlsContext> tls;       // needed for https; another one ends the kept connection
-  Duration timeout{};                          // for all of it: look-up, connect, handshake, answer
+  std::shared_ptr<const std::string> message;  // not copied, released before `done`; null: empty
+  bool gzip = false;                           // the message is compressed already
+  std::shared_ptr<const TlsContext> tls;       // required for https; another one ends the kept connection
+  Duration timeout{};                          // of look-up, connect, handshake and response
 };
 
-// How it went. A plain value.
+// The outcome of a call. A plain value.
 struct GrpcReply {
   GrpcCode code = GrpcCode::kUnknown;
-  std::string message;  // of a failure, for people; printable
+  std::string message;  // of a failure; printable
   std::string details;  // grpc-status-details-bin, decoded; see ReadGrpcRetryInfo
-  std::string answer;   // the message of a call that went well
-  // kNone: the server told `code`. Otherwise why there was no such word: `code` is then what gRPC makes of it
-  // (kUnavailable for no connection, kDeadlineExceeded for no answer in time).
+  std::string answer;   // the message of a successful call
+  // kNone: the server sent `code`. Otherwise why it did not, and `code` is what gRPC specifies (kUnavailable
+  // without a connection, kDeadlineExceeded after the timeout).
   HttpFailure failure = HttpFailure::kNone;
-  int http_status = 0;  // 0: no answer
+  int http_status = 0;  // 0: no response
 };
 
-// The way to one target. Used on the loop's thread; made and destroyed on any. Destruction ends the
-// connection; calls under way are then forgotten and their `done` not called.
+// The connection to one target. Used on the loop's thread; created and destroyed on any. Destruction ends the
+// connection and drops calls under way without calling their `done`.
 class GrpcChannel {
  public:
-  // So many calls may be under way at once; one more fails at once with kResourceExhausted.
+  // Maximum number of concurrent calls; a further one fails with kResourceExhausted.
   static constexpr size_t kMaxCalls = 64;
   // `done` may start the next call or destroy the channel.
   using Done = std::function<void(GrpcReply& reply)>;
@@ -65,10 +63,9 @@ class GrpcChannel {
   GrpcChannel(const GrpcChannel&) = delete;
   GrpcChannel& operator=(const GrpcChannel&) = delete;
 
-  // Calls `done` exactly once, never from inside, at the latest when the timeout has passed. A call that the
-  // server has surely not seen (refused stream, GOAWAY) is sent again once, on a new connection where needed;
-  // so is one on a kept connection that ended before it brought a byte. So a call may reach the server twice;
-  // and whatever the failure, it may have reached it once.
+  // Calls `done` exactly once, never from inside, at the latest after the timeout. A call that the server did
+  // not process (refused stream, GOAWAY), or on a kept connection that ended before any byte of a response,
+  // is sent again once. So a call may reach the server twice, and a failed one may have reached it.
   void Call(GrpcCall call, Done done);
 
  private:
@@ -78,7 +75,7 @@ class GrpcChannel {
   Ref<Core> core_;
 };
 
-// Makes channels. Thread-safe. Outlives them, as the loop does.
+// Creates channels. Thread-safe. Outlives them, as the loop does.
 class GrpcClient {
  public:
   explicit GrpcClient(IoLoop& loop) noexcept : loop_(loop) {}

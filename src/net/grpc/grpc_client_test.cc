@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 
 #include "base/testing/temp_folder.h"
-#include "net/testing/scripted_server.h"
-#include "net/grpc/grpc_message.h"
 #include "net/grpc/grpc_testing.h"
+#include "net/grpc/grpc_wire.h"
 #include "net/http2/http2_frames_testing.h"
 #include "net/testing/certificates.h"
+#include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 
 namespace gpulens {

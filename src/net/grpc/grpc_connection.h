@@ -1,4 +1,4 @@
-// One client of a GrpcServer. Inside src/net/grpc only; lives on the loop's thread.
+// The connection of one client of a GrpcServer. Internal to net/grpc; lives on the loop's thread.
 #pragma once
 
 #include <atomic>
@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "net/accept/connection_set.h"
-#include "net/grpc/grpc_message.h"
 #include "net/grpc/grpc_server.h"
+#include "net/grpc/grpc_wire.h"
 #include "net/http2/http2_transport.h"
+#include "net/server/connection_set.h"
 
 namespace gpulens {
 
@@ -32,7 +32,7 @@ class GrpcConnection final : public Connection, private StreamHandler, private H
   ~GrpcConnection() override;
 
   void Start();
-  // The answer to the call of a stream. Ignored when it is answered already or the client is gone.
+  // Answers the call of a stream. Ignored when it is already answered or the client is gone.
   void Answer(int32_t stream, GrpcAnswer answer);
   bool gone() const noexcept { return gone_; }
 
@@ -51,7 +51,7 @@ class GrpcConnection final : public Connection, private StreamHandler, private H
   void OnClosed(int32_t stream, uint32_t error) override;
   void OnGoaway(uint32_t) override {}
 
-  // grpc_calls.cc: what becomes of a call.
+  // Calls.
   Call* Incoming(int32_t stream);
   bool Admit(Call& call, bool too_large);
   void CheckAccess(Call& call);
@@ -63,12 +63,12 @@ class GrpcConnection final : public Connection, private StreamHandler, private H
   void Proceed(Call& call);
   void Unpack(Call& call);
   void OnUnpacked(int32_t stream, bool good, std::string message);
-  void Hand(Call& call, std::string message);
+  void HandOver(Call& call, std::string message);
   void Reply(Call& call, GrpcAnswer answer);
   void Fail(Call& call, GrpcCode code, std::string why);
   void RefuseHttp(Call& call, int status);
   void Forget(Call& call);
-  // grpc_connection.cc: the connection.
+  // The connection.
   void Flush();
   void Settle();
   Phase PhaseNow() const;
@@ -80,17 +80,17 @@ class GrpcConnection final : public Connection, private StreamHandler, private H
   Http2Transport transport_;
   const Endpoint peer_;
   std::shared_ptr<const WebRules> rules_;
-  std::map<int32_t, std::unique_ptr<Call>> calls_;  // not yet closed; by stream, so in the order of arrival
+  std::map<int32_t, std::unique_ptr<Call>> calls_;  // open calls by stream: in the order of arrival
   std::atomic<bool> gone_{false};
   bool busy_ = false;                                   // inside a callback that ends with Settle
-  bool draining_ = false;                               // GOAWAY was said
+  bool draining_ = false;                               // GOAWAY was sent
   bool lingering_ = false;                              // nothing more is sent
-  uint64_t answered_ = 0;                               // calls whose answer is out
+  uint64_t answered_ = 0;                               // calls whose response is sent
   uint64_t progress_ = 0, progress_answered_ = 0;       // bytes sent and answers when the phase began
   uint64_t reported_received_ = 0, reported_sent_ = 0;  // to the statistics
 };
 
-// A call from its fields to the end of its stream.
+// A call, from its fields to the end of its stream.
 struct GrpcConnection::Call {
   Call(int32_t number, size_t limit) : stream(number), reader(limit) {}
 

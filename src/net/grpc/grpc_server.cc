@@ -2,9 +2,8 @@
 
 #include <utility>
 
-#include "net/accept/server_sockets.h"
 #include "net/grpc/grpc_connection.h"
-#include "net/http/connection_admission.h"
+#include "net/server/server.h"
 
 namespace gpulens {
 
@@ -35,11 +34,11 @@ void GrpcResponder::Send(GrpcAnswer answer) {
 
 bool GrpcResponder::wanted() const noexcept { return connection_ && !gone_->load(std::memory_order_relaxed); }
 
-class GrpcServer::Core final : private ConnectionAdmission {
+class GrpcServer::Core final : public Server::Core {
  public:
   Core(IoLoop& loop, std::vector<GrpcRoute> routes, Options options)
-      : ConnectionAdmission({loop, options.authenticator, options.limits.connections, shared.stats,
-                             shared.connections, Stream::Protocol::kHttp2}),
+      : Server::Core({loop, options.authenticator, options.limits.connections, shared.stats,
+                      shared.connections, Stream::Protocol::kHttp2}),
         shared{.loop = loop,
                .routes = std::move(routes),
                .authenticator = options.authenticator,
@@ -48,11 +47,9 @@ class GrpcServer::Core final : private ConnectionAdmission {
                .stats = {},
                .connections = {loop,
                                {options.limits.request_timeout, options.limits.idle_timeout, Duration(0),
-                                options.limits.write_timeout, options.limits.linger, Duration(0)}}},
-        sockets(loop, *this, shared.connections) {}
+                                options.limits.write_timeout, options.limits.linger, Duration(0)}}} {}
 
   GrpcShared shared;
-  ServerSockets sockets;
 
  private:
   void Serve(Stream stream, const Endpoint& peer, std::shared_ptr<const WebRules> rules) override {
@@ -61,23 +58,8 @@ class GrpcServer::Core final : private ConnectionAdmission {
 };
 
 GrpcServer::GrpcServer(IoLoop& loop, std::vector<GrpcRoute> routes, Options options)
-    : loop_(loop), core_(std::make_unique<Core>(loop, std::move(routes), std::move(options))) {}
+    : Server(loop, std::make_unique<Core>(loop, std::move(routes), std::move(options))) {}
 
-GrpcServer::~GrpcServer() {
-  loop_.Call([this] { core_ = nullptr; });
-}
-
-Result<Endpoint> GrpcServer::Listen(const Endpoint& at) { return core_->sockets.Listen(at); }
-Result<Endpoint> GrpcServer::Listen(UniqueFd listening) {
-  return core_->sockets.Listen(std::move(listening));
-}
-void GrpcServer::StopListening(const Endpoint& at) { core_->sockets.StopListening(at); }
-std::vector<Endpoint> GrpcServer::addresses() const { return core_->sockets.addresses(); }
-
-void GrpcServer::Shutdown(Duration deadline, std::function<void()> done) {
-  core_->sockets.Shutdown(deadline, std::move(done));
-}
-
-const GrpcStats& GrpcServer::stats() const noexcept { return core_->shared.stats; }
+const GrpcStats& GrpcServer::stats() const noexcept { return static_cast<Core&>(*core_).shared.stats; }
 
 }  // namespace gpulens

@@ -1,3 +1,5 @@
+#include "net/grpc/grpc_server.h"
+
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "net/grpc/grpc_server.h"
 
 // A client that sends anything and leaves, to a real server on a Unix socket: the server holds nothing for it
 // afterwards. The first byte says whether the preface comes by itself.

@@ -5,8 +5,8 @@
 #include <libdeflate.h>
 
 #include "base/workers.h"
-#include "net/grpc/grpc_message.h"
 #include "net/grpc/grpc_testing.h"
+#include "net/grpc/grpc_wire.h"
 #include "net/http2/http2_frames_testing.h"
 #include "net/testing/test_client.h"
 

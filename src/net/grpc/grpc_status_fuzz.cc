@@ -4,8 +4,7 @@
 
 #include "base/check.h"
 #include "net/grpc/grpc_call_state.h"
-#include "net/grpc/grpc_message.h"
-#include "net/grpc/grpc_status.h"
+#include "net/grpc/grpc_wire.h"
 
 // What stands in an answer's fields and bytes, on the client's side and the server's: read within limits, and
 // the same however it is cut.

@@ -1,5 +1,8 @@
 #include "net/http/http_connection.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <utility>
 
 namespace gpulens {
@@ -10,10 +13,22 @@ namespace {
 
 constexpr size_t kProgress = 64 << 10;
 constexpr int kReadsPerTurn = 4;
+constexpr size_t kMaxDiscarded = 1 << 20;
 
 bool KeepsAlive(const HttpRequest& request) {
   if (request.version_minor() >= 1) return !request.HeaderHasToken("Connection", "close");
   return request.HeaderHasToken("Connection", "keep-alive");
+}
+
+// Null on failure.
+std::shared_ptr<const UniqueFd> MakeFile(std::string_view bytes) {
+  UniqueFd file(::memfd_create("gpulens-page", MFD_CLOEXEC));
+  while (file && !bytes.empty()) {
+    ssize_t count = ::write(file.get(), bytes.data(), bytes.size());
+    if (count <= 0) return nullptr;
+    bytes.remove_prefix(static_cast<size_t>(count));
+  }
+  return file ? std::make_shared<const UniqueFd>(std::move(file)) : nullptr;
 }
 
 }  // namespace
@@ -150,8 +165,8 @@ void HttpConnection::OnRequest() {
   slot.close = !KeepsAlive(request);
   last_taken_ |= slot.close;
   new_request_ = true;
-  // Rules that change reach clients that never connect anew: the present ones hold for every request,
-  // and a changed TLS context ends the connection, politely.
+  // Changed rules hold for the next request of every connection; a changed TLS context ends it after its
+  // answer.
   if (shared_.authenticator) {
     auto rules = shared_.authenticator->Rules();
     if (rules->tls != rules_->tls) last_taken_ = slot.close = true;
@@ -163,11 +178,11 @@ void HttpConnection::OnRequest() {
     shared_.stats.Refused(Refusal::kOrigin);
     return Deny(HttpResponse::Text(403, std::string(OriginRefusal(check))));
   }
-  if (!shared_.authenticator || shared_.handler.IsForAll(request)) return Validate(Access::kGranted);
+  if (!shared_.authenticator || shared_.handler.IsForAll(request)) return ApplyAccess(Access::kGranted);
   Access access = shared_.authenticator->Check(
       request.Header("Authorization"), peer_,
       [self = Ref<HttpConnection>(this)](Access found) { self->OnAccess(found); });
-  if (access != Access::kPending) return Validate(access);
+  if (access != Access::kPending) return ApplyAccess(access);
   awaits_access_ = true;
 }
 
@@ -175,13 +190,13 @@ void HttpConnection::OnAccess(Access access) {
   if (gone() || !awaits_access_) return;
   awaits_access_ = false;
   busy_ = true;
-  Validate(access);
+  ApplyAccess(access);
   Flush();
   busy_ = false;
   Settle();
 }
 
-void HttpConnection::Validate(Access access) {
+void HttpConnection::ApplyAccess(Access access) {
   if (access != Access::kGranted) {
     bool busy = access == Access::kBusy;
     HttpResponse response = busy ? HttpResponse::Text(503, "Too many passwords are being checked. Try again.")
@@ -237,7 +252,7 @@ void HttpConnection::Answer(uint64_t number, HttpResponse response) {
   Settle();
 }
 
-// A client may close its sending side and still read: what it asked for is answered.
+// A client may close its sending side and still read its answers.
 void HttpConnection::PeerFinished() {
   input_ended_ = true;
   if (lingering_ || slots_.empty()) Close();
@@ -256,8 +271,7 @@ void HttpConnection::Broken() {
   Close();
 }
 
-// The last thing every callback does: goes on with what was held back, asks for what is missing, and
-// enters the phase that this makes.
+// Ends every callback: parses what was held back, waits for what is missing and enters the resulting phase.
 void HttpConnection::Settle() {
   while (!gone() && held_ && CanParse()) {
     busy_ = true;
@@ -281,6 +295,115 @@ void HttpConnection::Settle() {
   new_request_ = false;
   progress_ = 0;
   shared_.connections.Enter(*this, phase);
+}
+
+void HttpConnection::FillSlot(Slot& slot, HttpResponse response, bool last) {
+  slot.ready = true;
+  slot.close |= response.close || (finishing_ && last);
+  shared_.stats.answers[static_cast<size_t>(response.status / 100) % 6].fetch_add(1,
+                                                                                  std::memory_order_relaxed);
+  std::string_view connection;
+  if (slot.close) connection = "Connection: close\r\n";
+  else if (slot.http10) connection = "Connection: keep-alive\r\n";
+  slot.head = HttpHead(response, rules_->headers, connection);
+  if (slot.head_only || !HttpHasBody(response.status)) return;
+  slot.body = std::move(response.body);
+  if (!stream_.is_tls()) slot.file = shared_.files.For(slot.body);
+}
+
+// Writes what is ready in one call: heads and bodies of many answers, or one file.
+IoResult HttpConnection::WriteReady(size_t& total) {
+  const Slot& first = slots_.front();
+  if (first.file && sent_ >= first.head.size()) {
+    total = first.size() - sent_;
+    return stream_.SendFile(first.file->get(), sent_ - first.head.size(), total);
+  }
+  WritePieces pieces(sent_);
+  bool more = false;
+  for (const Slot& slot : slots_) {
+    if (!slot.ready || pieces.full()) break;
+    more = slot.file != nullptr;
+    pieces.Add(slot.head);
+    if (!more) pieces.Add(slot.body.bytes);
+    if (slot.close || more) break;
+  }
+  total = pieces.total();
+  return stream_.WriteSome(pieces.all(), more);
+}
+
+void HttpConnection::Flush() {
+  while (!gone() && !slots_.empty() && slots_.front().ready) {
+    size_t total = 0;
+    IoResult wrote = WriteReady(total);
+    if (wrote.outcome == IoResult::Outcome::kFailed || wrote.outcome == IoResult::Outcome::kClosed)
+      return Close();
+    Sent(wrote.bytes);
+    if (wrote.bytes < total) return stream_.WaitWritable();
+  }
+  if (gone() || lingering_ || !slots_.empty()) return;
+  if (finishing_) return Linger();
+  if (input_ended_) Close();
+}
+
+void HttpConnection::Sent(size_t bytes) {
+  shared_.stats.bytes_sent.fetch_add(bytes, std::memory_order_relaxed);
+  progress_ += bytes;
+  sent_ += bytes;
+  size_t done = 0;
+  bool close = false;
+  while (done < slots_.size() && !close && slots_[done].ready && sent_ >= slots_[done].size()) {
+    sent_ -= slots_[done].size();
+    close = slots_[done++].close;
+  }
+  slots_.erase(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(done));
+  if (close) Linger();
+}
+
+// Reads on for a while, since a reset for unread bytes would overtake the answer.
+void HttpConnection::Linger() {
+  slots_.clear();
+  unparsed_ = {};
+  last_taken_ = true;
+  if (input_ended_) return Close();
+  lingering_ = true;
+  stream_.Shutdown();
+  shared_.connections.Enter(*this, Phase::kLinger);
+}
+
+void HttpConnection::Discard(size_t bytes) {
+  discarded_ += bytes;
+  if (discarded_ > kMaxDiscarded) Close();
+}
+
+HttpBodyFiles::~HttpBodyFiles() {
+  if (timer_) loop_.Cancel(timer_);
+}
+
+std::shared_ptr<const UniqueFd> HttpBodyFiles::For(const SharedBytes& body) {
+  if (!body.owner || body.bytes.size() < kLeastBytes) return nullptr;
+  for (Entry& entry : entries_) {
+    // The address may have been reused: only the same owner is the same body.
+    bool same = entry.data == body.bytes.data() && entry.size == body.bytes.size() &&
+                !entry.owner.owner_before(body.owner) && !body.owner.owner_before(entry.owner);
+    if (!same) continue;
+    if (entry.sends++ != kPlainSends) return entry.file;
+    entry.file = MakeFile(body.bytes);
+    if (!timer_) timer_ = loop_.After(std::chrono::seconds(1), [this] { Forget(); });
+    return entry.file;
+  }
+  entries_[next_] = {body.owner, body.bytes.data(), body.bytes.size(), 1, nullptr};
+  next_ = (next_ + 1) % entries_.size();
+  return nullptr;
+}
+
+void HttpBodyFiles::Forget() {
+  timer_ = 0;
+  bool any = false;
+  for (Entry& entry : entries_) {
+    if (entry.owner.expired()) entry = {};
+    any |= entry.file != nullptr;
+  }
+  if (any) timer_ = loop_.After(std::chrono::seconds(1), [this] { Forget(); });
 }
 
 }  // namespace gpulens

@@ -1,21 +1,58 @@
-// One client of an HttpServer. Inside src/net/http only; lives on the loop's thread.
+// The connection of one client of an HttpServer. Internal to net/http; lives on the loop's thread.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "net/accept/connection_set.h"
-#include "net/http/http_body_files.h"
+#include "base/fd.h"
 #include "net/http/http_server.h"
+#include "net/io_loop.h"
+#include "net/message/http_message.h"
 #include "net/message/http_parser.h"
 #include "net/message/request_origin.h"
+#include "net/server/connection_set.h"
 #include "net/stream.h"
 
 namespace gpulens {
+
+// Large bodies that are sent repeatedly, as files in memory, whose pages the kernel sends without copying.
+// Remembers the last few by their owner without keeping them alive; a file is closed at most a second after
+// its body.
+class HttpBodyFiles {
+ public:
+  static constexpr size_t kLeastBytes = 256 << 10;
+  // Times that a body is sent from its own bytes before it gets a file.
+  static constexpr uint32_t kPlainSends = 2;
+
+  explicit HttpBodyFiles(IoLoop& loop) noexcept : loop_(loop) {}
+  ~HttpBodyFiles();
+  HttpBodyFiles(const HttpBodyFiles&) = delete;
+  HttpBodyFiles& operator=(const HttpBodyFiles&) = delete;
+
+  // The file of a body that is about to be sent. Null: send the bytes.
+  std::shared_ptr<const UniqueFd> For(const SharedBytes& body);
+
+ private:
+  struct Entry {
+    std::weak_ptr<const void> owner;
+    const char* data = nullptr;
+    size_t size = 0;
+    uint32_t sends = 0;
+    std::shared_ptr<const UniqueFd> file;
+  };
+
+  void Forget();
+
+  IoLoop& loop_;
+  std::array<Entry, 2> entries_;
+  size_t next_ = 0;  // the one to be replaced
+  IoLoop::TimerId timer_ = 0;
+};
 
 // What the connections of one server share. A connection touches it only until its Close.
 struct HttpShared {
@@ -25,11 +62,10 @@ struct HttpShared {
   HttpLimits limits;
   ServerStats stats;
   HttpBodyFiles files;
-  // Connections read into this one buffer and parse with this one parser; only what a client has sent
-  // in part is kept with it.
+  // Shared by all connections; only incomplete input is kept with its connection.
   std::array<char, 16384> buffer;
   std::unique_ptr<HttpParser> spare_parser;
-  size_t arriving = 0;        // bytes of bodies that are not whole yet
+  size_t arriving = 0;        // bytes of incomplete bodies
   ConnectionSet connections;  // last: its end closes them, and that uses the others
 };
 
@@ -39,7 +75,7 @@ class HttpConnection final : public Connection, private StreamHandler {
                  std::shared_ptr<const WebRules> rules);
 
   void Start();
-  // The answer to request `number`. Ignored when it is answered already or the client is gone.
+  // Answers request `number`. Ignored when it is already answered or the client is gone.
   void Answer(uint64_t number, HttpResponse response);
   bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
@@ -48,13 +84,13 @@ class HttpConnection final : public Connection, private StreamHandler {
   void FinishAndClose() override;
 
  private:
-  // A request that is not fully answered yet; in the order of arrival.
+  // A request that is not completely answered; in the order of arrival.
   struct Slot {
     uint64_t number = 0;
     bool ready = false, head_only = false, close = false, http10 = false;
     std::string head;
     SharedBytes body;
-    std::shared_ptr<const UniqueFd> file;  // null: the body is sent from its bytes
+    std::shared_ptr<const UniqueFd> file;  // null: send the bytes of `body`
     size_t size() const noexcept { return head.size() + body.bytes.size(); }
   };
 
@@ -68,7 +104,7 @@ class HttpConnection final : public Connection, private StreamHandler {
     parser_ = nullptr;
     unparsed_ = {};
   }
-  // False when all connections together hold more than they may.
+  // False when all connections together hold too much.
   bool CountBody(size_t bytes) {
     shared_.arriving += bytes - counted_body_;
     counted_body_ = bytes;
@@ -76,7 +112,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   }
   void OnRequest();
   void OnAccess(Access access);
-  void Validate(Access access);
+  void ApplyAccess(Access access);
   void Deny(HttpResponse response);
   void KeepParser();
   void Reject(int status, std::string_view why);
@@ -96,7 +132,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   const Arrival arrival_;
   std::shared_ptr<const WebRules> rules_;
   std::unique_ptr<HttpParser> parser_;  // only while a request is incomplete or waits for its access
-  std::string unparsed_;                // received, not yet taken by the parser
+  std::string unparsed_;                // received, not yet parsed
   std::vector<Slot> slots_;
   uint64_t next_number_ = 0;
   size_t sent_ = 0;      // of the first slot
@@ -111,7 +147,7 @@ class HttpConnection final : public Connection, private StreamHandler {
   bool input_ended_ = false;
   bool lingering_ = false;
   bool finishing_ = false;
-  bool new_request_ = false;  // the phase starts anew even when it is the same
+  bool new_request_ = false;  // the phase starts again even when it is the same
 };
 
 }  // namespace gpulens

@@ -11,7 +11,6 @@
 
 #include "base/log.h"
 #include "base/testing/temp_folder.h"
-#include "net/http/http_router.h"
 #include "net/http/http_server.h"
 #include "net/testing/certificates.h"
 #include "net/testing/test_client.h"

@@ -1,8 +1,10 @@
 #include "net/http/http_server.h"
 
-#include "net/accept/server_sockets.h"
-#include "net/http/connection_admission.h"
+#include <algorithm>
+
+#include "base/parse.h"
 #include "net/http/http_connection.h"
+#include "net/server/server.h"
 
 namespace gpulens {
 
@@ -35,10 +37,10 @@ void HttpHandler::Refuse(const HttpRequest&, HttpResponse&) {}
 
 bool HttpResponder::wanted() const noexcept { return connection_ && !connection_->gone(); }
 
-class HttpServer::Core final : private ConnectionAdmission {
+class HttpServer::Core final : public Server::Core {
  public:
   Core(IoLoop& loop, HttpHandler& handler, const Options& options)
-      : ConnectionAdmission(
+      : Server::Core(
             {loop, options.authenticator, options.limits.connections, shared.stats, shared.connections}),
         shared{.loop = loop,
                .handler = handler,
@@ -51,11 +53,9 @@ class HttpServer::Core final : private ConnectionAdmission {
                .arriving = 0,
                .connections = {loop,
                                {options.limits.request_timeout, options.limits.idle_timeout, Duration(0),
-                                options.limits.write_timeout, options.limits.linger, Duration(0)}}},
-        sockets(loop, *this, shared.connections) {}
+                                options.limits.write_timeout, options.limits.linger, Duration(0)}}} {}
 
   HttpShared shared;
-  ServerSockets sockets;
 
  private:
   void Serve(Stream stream, const Endpoint& peer, std::shared_ptr<const WebRules> rules) override {
@@ -64,23 +64,46 @@ class HttpServer::Core final : private ConnectionAdmission {
 };
 
 HttpServer::HttpServer(IoLoop& loop, HttpHandler& handler, Options options)
-    : loop_(loop), core_(std::make_unique<Core>(loop, handler, options)) {}
+    : Server(loop, std::make_unique<Core>(loop, handler, options)) {}
 
-HttpServer::~HttpServer() {
-  loop_.Call([this] { core_ = nullptr; });
+const ServerStats& HttpServer::stats() const noexcept { return static_cast<Core&>(*core_).shared.stats; }
+
+void HttpRouter::Add(std::string path, std::string methods, Function function, Refusing refuse) {
+  Route route{std::move(path), {}, {}, std::move(function), std::move(refuse)};
+  for (std::string_view rest = methods; !rest.empty();) {
+    route.methods.emplace_back(Trim(TakeUntil(rest, ',')));
+    if (route.methods.back() == "GET") route.methods.push_back("HEAD");
+  }
+  for (const std::string& method : route.methods) route.allow += method + ", ";
+  route.allow += "OPTIONS";
+  routes_.push_back(std::move(route));
 }
 
-Result<Endpoint> HttpServer::Listen(const Endpoint& at) { return core_->sockets.Listen(at); }
-Result<Endpoint> HttpServer::Listen(UniqueFd listening) {
-  return core_->sockets.Listen(std::move(listening));
-}
-void HttpServer::StopListening(const Endpoint& at) { core_->sockets.StopListening(at); }
-std::vector<Endpoint> HttpServer::addresses() const { return core_->sockets.addresses(); }
-
-void HttpServer::Shutdown(Duration deadline, std::function<void()> done) {
-  core_->sockets.Shutdown(deadline, std::move(done));
+const HttpRouter::Route* HttpRouter::Find(const HttpRequest& request) const {
+  auto found =
+      std::find_if(routes_.begin(), routes_.end(), [&](const Route& r) { return r.path == request.path(); });
+  return found == routes_.end() ? nullptr : &*found;
 }
 
-const ServerStats& HttpServer::stats() const noexcept { return core_->shared.stats; }
+void HttpRouter::Refuse(const HttpRequest& request, HttpResponse& refusal) {
+  const Route* found = Find(request);
+  if (found && found->refuse) found->refuse(request, refusal);
+}
+
+void HttpRouter::Handle(const HttpRequest& request, HttpResponder responder) {
+  const Route* found = Find(request);
+  if (!found) return responder.Send(HttpResponse::Text(404, "not found"));
+  const auto& methods = found->methods;
+  if (std::find(methods.begin(), methods.end(), request.method()) != methods.end()) {
+    return found->function(request, std::move(responder));
+  }
+  bool queries = request.method() == "OPTIONS";
+  HttpResponse response =
+      queries ? HttpResponse{.status = 204, .content_type = {}, .headers = {}, .body = {}, .close = false}
+              : HttpResponse::Text(405, std::string(request.path()) + " allows " + found->allow);
+  response.AddHeader("Allow", found->allow);
+  if (!queries && found->refuse) found->refuse(request, response);
+  responder.Send(std::move(response));
+}
 
 }  // namespace gpulens

@@ -1,10 +1,11 @@
 // Requests over keep-alive connections on the loopback: one client thread, the server's own thread.
+#include "net/http/http_server.h"
+
 #include <benchmark/benchmark.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include "base/fd.h"
-#include "net/http/http_router.h"
 
 namespace gpulens {
 namespace {

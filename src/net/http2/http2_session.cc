@@ -2,23 +2,118 @@
 
 #include <nghttp2/nghttp2.h>
 
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "base/check.h"
-#include "net/http2/http2_block.h"
-#include "net/http2/http2_budget.h"
+#include "base/clock.h"
 
 namespace gpulens {
+// What a peer may cost without effect: spent by frames, earned by work and time.
+class Http2Budget {
+ public:
+  Http2Budget(double most, double per_second) noexcept : most_(most), per_second_(per_second), left_(most) {}
+
+  void Spend(double cost) noexcept { left_ -= cost; }
+  void Earn(double amount) noexcept { left_ = std::min(left_ + amount, most_); }
+  // Earns for the time since the last call.
+  void Elapse(Duration now) noexcept {
+    if (begun_ && now > last_) Earn(std::chrono::duration<double>(now - last_).count() * per_second_);
+    last_ = begun_ ? std::max(last_, now) : now;
+    begun_ = true;
+  }
+  bool overdrawn() const noexcept { return left_ < 0; }
+
+ private:
+  double most_, per_second_, left_;
+  Duration last_{};
+  bool begun_ = false;
+};
+
+// A header block that is being received, kept within limits.
+class Http2Block {
+ public:
+  // A block this many times above its limit is an attack.
+  static constexpr size_t kTooManyTimes = 4;
+  // 16 KiB each, far above what any limit allows.
+  static constexpr int kMaxContinuations = 8;
+
+  Http2Block(size_t max_bytes, size_t max_count) noexcept : max_bytes_(max_bytes), max_count_(max_count) {}
+
+  void Begin() noexcept {
+    fields_.Clear();
+    bytes_ = count_ = 0;
+    continuations_ = 0;
+  }
+  // Both are false when the peer should be shut out. Fields above the limit are not kept.
+  bool Continue() noexcept { return ++continuations_ <= kMaxContinuations; }
+  bool Add(std::string_view name, std::string_view value) {
+    bytes_ += name.size() + value.size() + Http2Fields::kOverhead;
+    ++count_;
+    if (!too_large()) fields_.Add(name, value);
+    return bytes_ <= kTooManyTimes * max_bytes_ && count_ <= kTooManyTimes * max_count_;
+  }
+
+  bool too_large() const noexcept { return bytes_ > max_bytes_ || count_ > max_count_; }
+  const Http2Fields& fields() const noexcept { return fields_; }
+
+ private:
+  const size_t max_bytes_, max_count_;
+  Http2Fields fields_;
+  size_t bytes_ = 0, count_ = 0;
+  int continuations_ = 0;
+};
+
+// Reads a body in frames.
+class Http2BodyReader {
+ public:
+  explicit Http2BodyReader(Http2Body body) : body_(std::move(body)) {}
+
+  // Copies the next bytes, at most `room`; returns their number.
+  size_t Take(char* into, size_t room) noexcept {
+    size_t filled = Part(body_.head, 0, into, room);
+    if (body_.rest) filled += Part(*body_.rest, body_.head.size(), into + filled, room - filled);
+    return filled;
+  }
+  bool finished() const noexcept {
+    return sent_ >= body_.head.size() + (body_.rest ? body_.rest->size() : 0);
+  }
+  const Http2Body& body() const noexcept { return body_; }
+  // The last frame of the stream is sent.
+  void Close() noexcept {
+    body_ = {};
+    closed_ = true;
+  }
+  bool closed() const noexcept { return closed_; }
+
+ private:
+  size_t Part(std::string_view piece, size_t begins, char* into, size_t room) noexcept {
+    if (sent_ < begins || sent_ - begins >= piece.size()) return 0;
+    piece = piece.substr(sent_ - begins, room);
+    std::memcpy(into, piece.data(), piece.size());
+    sent_ += piece.size();
+    return piece.size();
+  }
+
+  Http2Body body_;
+  size_t sent_ = 0;
+  bool closed_ = false;
+};
+
 namespace {
 
-// So much is made of output at once, and a frame more.
+// Output made at once, plus at most a frame.
 constexpr size_t kOutputBytes = 64u << 10;
-// Frames waiting in nghttp2 beyond which nothing is read; each received one makes one at most.
+// Frames waiting in nghttp2 above which nothing is read; each received frame adds one at most.
 constexpr size_t kWaitingFrames = 256;
-// Answers to SETTINGS and PING that one Feed may leave waiting: all that fit; the budget ends it first.
+// Waiting replies to SETTINGS and PING: more than one Feed can cause; the budget ends it first.
 constexpr size_t kMaxAnswers = 4096;
-// What frames cost and bring. A finished stream pays for the window updates and pings around it.
+// What frames cost and earn. A finished stream pays for the window updates and pings around it.
 constexpr double kCostOfReset = 2, kCostOfContinuation = 4, kCostOfWrongFrame = 4, kEarnedByStream = 8,
                  kEarnedByData = 3;
 constexpr size_t kTinyData = 64;
@@ -39,18 +134,23 @@ std::string_view Text(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
+// Of a call that fails only when it comes too late, or without memory.
+bool Worked(int result) {
+  CHECK(result != NGHTTP2_ERR_NOMEM);
+  return result == 0;
+}
+
 }  // namespace
 
 struct Http2Session::Impl {
-  Impl(Side which, const Http2Limits& given, Http2Handler& told)
+  Impl(Side which, const Http2Limits& given, Http2Handler& callee)
       : side(which),
         limits(given),
-        handler(told),
+        handler(callee),
         block(given.header_bytes, given.header_count),
         budget(given.idle_frames, given.idle_frames_per_second) {}
   ~Impl() {
-    // Its end tells of every open stream; nobody wants to hear that now.
-    silent = true;
+    silent = true;  // nghttp2 reports every open stream
     nghttp2_session_del(session);
   }
 
@@ -79,7 +179,7 @@ struct Http2Session::Impl {
   nghttp2_session* session = nullptr;
   // By pointer: nghttp2 holds them until the stream closes.
   std::unordered_map<int32_t, std::unique_ptr<Http2BodyReader>> bodies;
-  size_t unsent = 0;  // of these, those that have more to say
+  size_t unsent = 0;  // bodies that are not completely sent
   Http2Block block;
   Http2Budget budget;
   bool doomed = false, dead = false, silent = false, foreign = false;
@@ -87,16 +187,6 @@ struct Http2Session::Impl {
   std::string output;
   size_t taken = 0;  // of output
 };
-
-namespace {
-
-// Of a call that, but for want of memory, fails only when it comes too late.
-bool Worked(int result) {
-  CHECK(result != NGHTTP2_ERR_NOMEM);
-  return result == 0;
-}
-
-}  // namespace
 
 void Http2Session::Impl::BeginFrame(const nghttp2_frame_hd& frame) {
   switch (frame.type) {
@@ -144,7 +234,7 @@ void Http2Session::Impl::CloseStream(int32_t stream, uint32_t error) {
   if (!silent) handler.OnClosed(stream, error);
 }
 
-// The next part of a body, straight into a frame.
+// Reads the next part of a body into a frame.
 ssize_t Http2Session::Impl::Read(int32_t stream, Http2BodyReader& from, uint8_t* into, size_t room,
                                  uint32_t& flags) {
   const size_t filled = from.Take(reinterpret_cast<char*>(into), room);
@@ -158,7 +248,7 @@ ssize_t Http2Session::Impl::Read(int32_t stream, Http2BodyReader& from, uint8_t*
   return static_cast<ssize_t>(filled);
 }
 
-// `submit` gets the provider of the body, or null, and returns the stream or an error.
+// `submit` is called with the provider of the body, or null, and returns the stream or an error.
 template <class Submit>
 int32_t Http2Session::Impl::Send(Http2Body body, Submit submit) {
   const bool none = body.none;
@@ -215,7 +305,7 @@ void Http2Session::Impl::AddCallbacks(nghttp2_session_callbacks* calls) {
       calls, [](nghttp2_session*, const nghttp2_frame* frame, void* self) {
         return static_cast<Impl*>(self)->SentFrame(frame->hd), 0;
       });
-  // A request that waited for its turn when the peer said GOAWAY.
+  // A request that was waiting when the peer sent GOAWAY.
   nghttp2_session_callbacks_set_on_frame_not_send_callback(
       calls, [](nghttp2_session*, const nghttp2_frame* frame, int, void* self) {
         if (frame->hd.type == NGHTTP2_HEADERS && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
@@ -246,7 +336,7 @@ void Http2Session::Impl::Settings() {
       {NGHTTP2_SETTINGS_MAX_CONCURRENT_STREAMS, side == Side::kServer ? limits.streams : 0},
       {NGHTTP2_SETTINGS_ENABLE_PUSH, 0},
   };
-  const size_t count = side == Side::kServer ? 3 : 4;  // a server has no word about ENABLE_PUSH
+  const size_t count = side == Side::kServer ? 3 : 4;  // a server must not send ENABLE_PUSH
   CHECK(nghttp2_submit_settings(session, NGHTTP2_FLAG_NONE, entries, count) == 0);
   CHECK(nghttp2_session_set_local_window_size(session, NGHTTP2_FLAG_NONE, 0,
                                               static_cast<int32_t>(limits.connection_window)) == 0);

@@ -1,28 +1,84 @@
-// HTTP/2 on one connection, either side: bytes in, streams out, and back. Pure: no socket, no clock. Frames,
-// header compression and flow control are nghttp2's, which stays in http2_session.cc.
+// HTTP/2 of one connection, client or server, over nghttp2: bytes in, streams out, and back. No socket, no
+// clock.
 //
-// Whatever the peer sends, memory is bounded by the limits: header fields, open streams, frames waiting to be
-// sent. Frames that cost us work and bring nothing (SETTINGS, PING, resets, empty DATA, CONTINUATION) come
-// out of a budget; who spends it is shut out with ENHANCE_YOUR_CALM.
+// The limits bound the memory that a peer can cost: header fields, open streams, frames waiting to be sent.
+// Frames without content (SETTINGS, PING, resets, empty DATA, CONTINUATION) are paid from a budget; a peer
+// that overdraws it gets ENHANCE_YOUR_CALM.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
-#include "net/http2/http2_body.h"
-#include "net/http2/http2_fields.h"
 
 namespace gpulens {
 
+// The fields of one HTTP/2 header block, in order. A plain value; keeps its memory when cleared.
+class Http2Fields {
+ public:
+  struct Field {
+    std::string_view name, value;
+  };
+  // Added to the size of each field, as SETTINGS_MAX_HEADER_LIST_SIZE requires.
+  static constexpr size_t kOverhead = 32;
+
+  // `name` in lower case. A value with a line end makes the peer refuse the block.
+  void Add(std::string_view name, std::string_view value) {
+    ranges_.push_back({text_.size(), name.size(), value.size()});
+    text_.append(name).append(value);
+  }
+  void Clear() noexcept {
+    text_.clear();
+    ranges_.clear();
+  }
+
+  size_t size() const noexcept { return ranges_.size(); }
+  size_t bytes() const noexcept { return text_.size() + ranges_.size() * kOverhead; }
+  Field operator[](size_t i) const noexcept {
+    const Range& range = ranges_[i];
+    const std::string_view all = text_;
+    return {all.substr(range.at, range.name), all.substr(range.at + range.name, range.value)};
+  }
+  // The value of the first such field; empty when there is none.
+  std::string_view Find(std::string_view name) const noexcept {
+    for (size_t i = 0; i < size(); ++i) {
+      if (Field field = (*this)[i]; field.name == name) return field.value;
+    }
+    return {};
+  }
+  bool Has(std::string_view name) const noexcept {
+    for (size_t i = 0; i < size(); ++i) {
+      if ((*this)[i].name == name) return true;
+    }
+    return false;
+  }
+
+ private:
+  struct Range {
+    size_t at, name, value;
+  };
+  std::string text_;
+  std::vector<Range> ranges_;
+};
+
+// What is sent on a stream after its fields. A plain value.
+struct Http2Body {
+  std::string head;                         // sent first
+  std::shared_ptr<const std::string> rest;  // sent next; never copied whole. Null: empty
+  Http2Fields trailers;                     // sent last; empty: the body ends the stream
+  bool none = false;                        // no body: the fields end the stream
+};
+
 struct Http2Limits {
-  uint32_t streams = 64;           // open ones that the peer has begun
+  uint32_t streams = 64;           // open streams that the peer has begun
   size_t header_bytes = 16 << 10;  // of one block, Http2Fields::bytes
   size_t header_count = 100;
   uint32_t stream_window = 256 << 10, connection_window = 1 << 20;
-  // Frames that bring nothing: so many at once, and so many a second. Work that was done gives some back.
+  // Frames without content: at once, and per second. Completed streams and data earn some back.
   uint32_t idle_frames = 500, idle_frames_per_second = 20;
 };
 
@@ -35,22 +91,20 @@ enum class Http2Error : uint32_t {
   kEnhanceYourCalm = 11,
 };
 
-// Told from inside of Feed and Output. May call Request, Answer and Reset of its session; must not destroy
-// it.
+// Called from inside Feed and Output. May call Request, Answer and Reset of its session; must not destroy it.
 class Http2Handler {
  public:
-  // A whole header block. On the client's side: the answer's (also 1xx), then perhaps trailers; on the
-  // server's: a new stream, then perhaps trailers. The first block of a stream has its :status or :method;
-  // trailers may be empty. `too_large`: above a limit, `fields` are only those before it. `ended`: the peer
-  // says no more on this stream.
+  // A complete header block: on a client of a response (also 1xx), on a server of a new stream; later ones
+  // are trailers, which may be empty. The first block of a stream has its :status or :method. `too_large`:
+  // above a limit; `fields` are those before it. `ended`: the peer sends no more on this stream.
   virtual void OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) = 0;
   // Body bytes, valid during the call.
   virtual void OnData(int32_t stream, std::string_view bytes) = 0;
-  // After the last OnData: the peer says no more on this stream.
+  // After the last OnData: the peer sends no more on this stream.
   virtual void OnEnd(int32_t stream) = 0;
-  // The stream is gone; `error` is 0 when both sides have said all. The last word about it.
+  // The stream is closed, the last call for it; `error` is 0 when both sides have sent all.
   virtual void OnClosed(int32_t stream, uint32_t error) = 0;
-  // The peer takes no new streams. Those it has not begun are closed with kRefusedStream.
+  // The peer takes no new streams; those it has not processed are closed with kRefusedStream.
   virtual void OnGoaway(uint32_t error) = 0;
 
  protected:
@@ -68,38 +122,38 @@ class Http2Session {
   Http2Session(const Http2Session&) = delete;
   Http2Session& operator=(const Http2Session&) = delete;
 
-  // Takes all of `bytes`, which should be small (16 KiB): the budget is looked at after each call. `now` is
-  // any clock that does not jump back. False when the session is over by the peer's fault; what is in Output,
-  // a GOAWAY, may still be sent. Not from inside a handler.
+  // Takes all of `bytes`, at most about 16 KiB, as the budget is checked after each call. `now` is of any
+  // monotonic clock. False when the session is over by the peer's fault; the GOAWAY in Output may still be
+  // sent. Not from inside a handler.
   bool Feed(std::string_view bytes, Duration now);
-  // Why Feed said no, for people.
+  // Human-readable reason why Feed failed.
   const std::string& why() const noexcept;
-  // The peer is over a limit of ours, rather than wrong.
+  // Whether the peer exceeded a limit, rather than broke the protocol.
   bool flooded() const noexcept;
-  // The peer does not speak HTTP/2 at all. Server only.
+  // Whether the peer does not speak HTTP/2. Server only.
   bool no_http2() const noexcept;
 
-  // What is to be sent next, 64 KiB and a frame at most at once; empty when there is nothing now. Stays the
-  // same until Sent. Not from inside a handler.
+  // The bytes to send next, at most 64 KiB and a frame; empty: nothing now. The same until Sent. Not from
+  // inside a handler.
   std::string_view Output();
   void Sent(size_t bytes);
-  // False while so much waits to be sent that nothing should be read.
+  // False while too much waits to be sent to read more.
   bool wants_input() const noexcept;
-  // Nothing will be read or sent any more.
+  // Nothing more will be read or sent.
   bool finished() const noexcept;
-  // Answers or requests that are not wholly sent.
+  // Number of requests or responses not completely sent.
   size_t sending() const noexcept;
 
-  // Begins a stream; 0 when that cannot be any more. Client.
+  // Begins a stream; 0 when that is no longer possible. Client.
   int32_t Request(const Http2Fields& fields, Http2Body body);
-  // Server: once for each stream. False when the stream is gone. One that is out before the request's end
-  // tells the peer not to send the rest.
+  // Responds on a stream, once. False when the stream is gone. A response sent before the request's end stops
+  // the peer from sending the rest. Server.
   bool Answer(int32_t stream, const Http2Fields& fields, Http2Body body);
-  // Ends a stream at once; what is not sent of it is not sent any more.
+  // Ends a stream at once and drops its unsent part.
   void Reset(int32_t stream, Http2Error error);
-  // Takes no new streams; those that are open go on. Server.
+  // Takes no new streams; open ones go on. Server.
   void Drain();
-  // Tells the peer that this is the end; its streams are cut.
+  // Ends the session and its streams with a GOAWAY.
   void Terminate(Http2Error error);
 
  private:

@@ -1,10 +1,11 @@
+#include "net/http2/http2_session.h"
+
 #include <cstdint>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "base/check.h"
-#include "net/http2/http2_session.h"
 
 // What a peer sends, right or wrong, in pieces: nothing above the limits is told, and what waits to be sent
 // stays bounded. The first byte says which side is ours and how the rest is cut; a server's preface is put in

@@ -8,7 +8,6 @@
 #include <cstring>
 #include <optional>
 
-#include "base/hex.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"

@@ -1,10 +1,11 @@
+#include "net/websocket/websocket_frame.h"
+
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/check.h"
-#include "net/websocket/websocket_frame.h"
 
 // The same bytes in one piece and cut small must give the same events, and reading always ends.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

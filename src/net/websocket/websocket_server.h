@@ -1,7 +1,5 @@
-// A WebSocket server that pushes the same text to everybody.
-//
-// Any path is taken. A client gets the present text at once and every broadcast after it; what it sends
-// is checked and ignored. A client that does not keep up is dropped and counted; it never slows others.
+// WebSocket server that broadcasts text to all clients, at any path. A new client gets the present text
+// first. What clients send is checked and ignored; one that does not keep up is dropped and counted.
 #pragma once
 
 #include <functional>
@@ -11,49 +9,39 @@
 
 #include <gpulens/status.h>
 
-#include "base/fd.h"
-#include "net/accept/connection_set.h"
 #include "net/auth/authenticator.h"
 #include "net/io_loop.h"
 #include "net/message/http_parser.h"
+#include "net/server/server.h"
 
 namespace gpulens {
 
 struct WebSocketLimits {
   HttpLimits http;                // the handshake, connections and the write timeout
-  size_t queued_frames = 8;       // not yet taken by the kernel
+  size_t queued_frames = 8;       // of one client, not yet taken by the kernel
   size_t queued_bytes = 8 << 20;  // beyond one frame
   size_t client_message = 64 << 10;
-  // A client is asked for a sign of life this often, and dropped when a whole span brings none.
+  // Between pings; a client that sends nothing for a whole interval is dropped.
   Duration ping_interval = std::chrono::seconds(30);
-  // How long a client has to answer our close frame.
+  // For a client to answer our close frame.
   Duration close_timeout = std::chrono::seconds(2);
 };
 
-// Thread-safe except where said. The Authenticator outlives it, and the loop outlives all.
-class WebSocketServer {
+// Thread-safe. The Authenticator outlives it.
+class WebSocketServer : public Server {
  public:
   struct Options {
     WebSocketLimits limits;
     Authenticator* authenticator = nullptr;
-    // Origins that may connect besides those of this machine and of the Host asked for, as a browser
-    // writes them ("https://grafana.example.org"); "*" is everybody.
+    // OriginPolicy::origins.
     std::vector<std::string> allowed_origins;
   };
-  // Gives the text for a client that has just come; empty bytes mean that there is none yet. Called on
-  // the loop.
+  // Returns the text for a new client; empty: none yet. Called on the loop.
   using FirstFrame = std::function<SharedBytes()>;
 
   WebSocketServer(IoLoop& loop, FirstFrame first_frame, Options options);
-  ~WebSocketServer();  // closes everything at once
 
-  // As HttpServer's.
-  Result<Endpoint> Listen(const Endpoint& at);
-  Result<Endpoint> Listen(UniqueFd listening);
-  void StopListening(const Endpoint& at);
-  std::vector<Endpoint> addresses() const;
-
-  // Sends `text` (UTF-8) to every client, in the order of the calls. Copies nothing.
+  // Sends `text` (UTF-8) to every client, in the order of the calls, without copying.
   void Broadcast(SharedBytes text);
 
   // Clients with a finished handshake.
@@ -62,14 +50,9 @@ class WebSocketServer {
   // A dropped slow client is Refusal::kSlow.
   const ServerStats& stats() const noexcept;
 
-  // Says goodbye (1001) to all, waits for them to close, closes the rest after `deadline`, then calls
-  // `done` on the loop. Call once.
-  void Shutdown(Duration deadline, std::function<void()> done);
-
  private:
   class Core;
-  IoLoop& loop_;
-  std::unique_ptr<Core> core_;
+  Core& core() const noexcept;
 };
 
 }  // namespace gpulens

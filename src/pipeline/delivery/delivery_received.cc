@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-#include "core/otlp_encoding.h"
+#include "core/received_otlp.h"
 #include "pipeline/delivery/delivery.h"
 
 namespace gpulens {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/stable_hash.h"
 #include "plugins/remote_access.h"
 #include "plugins/remote_options.h"
 

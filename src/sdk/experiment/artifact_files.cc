@@ -14,9 +14,9 @@
 
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/sha256.h"
 #include "store/experiments/run_files.h"
 
 namespace gpulens::experiments {

@@ -7,7 +7,6 @@
 #include <optional>
 #include <thread>
 
-#include "base/signals_blocked.h"
 #include "base/threads.h"
 
 namespace gpulens {

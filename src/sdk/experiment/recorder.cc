@@ -14,7 +14,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "base/signals_blocked.h"
 #include "base/threads.h"
 #include "sdk/experiment/point_queue.h"
 #include "sdk/experiment/run_energy.h"

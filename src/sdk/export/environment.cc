@@ -4,9 +4,9 @@
 #include <atomic>
 #include <vector>
 
-#include "base/immortal.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/ref.h"
 #include "base/text.h"
 #include "sdk/export/exporter_seat.h"
 #include "sdk/export/otlp_plan.h"

@@ -13,9 +13,9 @@
 
 #include "base/testing/temp_folder.h"
 #include "base/testing/thread_sanitizer.h"
-#include "net/testing/scripted_server.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/certificates.h"
+#include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 #include "sdk/export/exporter_seat.h"
 #include "wire/otlp/otlp_testing.h"

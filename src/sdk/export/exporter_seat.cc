@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/immortal.h"
-#include "base/log_fork.h"
+#include "base/log.h"
+#include "base/ref.h"
 #include "base/threads.h"
 #include "instruments/cells.h"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/bounded_run.h"
+#include "base/process.h"
 #include "base/result.h"
 
 namespace gpulens::hl_smi {

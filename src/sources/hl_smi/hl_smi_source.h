@@ -8,9 +8,9 @@
 
 #include <gpulens/status.h>
 
-#include "base/background.h"
 #include "base/clock.h"
 #include "base/process.h"
+#include "base/workers.h"
 #include "sources/hl_smi/hl_smi_parse.h"
 
 namespace gpulens::hl_smi {

@@ -7,8 +7,8 @@
 
 #include <filesystem>
 
-#include "base/bounded_run.h"
 #include "base/files.h"
+#include "base/process.h"
 
 namespace gpulens::hl_smi {
 namespace {

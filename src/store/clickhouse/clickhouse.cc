@@ -5,11 +5,9 @@
 #include <cstdlib>
 #include <optional>
 
-#include "base/hex.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "base/url_name.h"
 #include "net/blocking/blocking_post.h"
 
 namespace gpulens::clickhouse {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "base/immortal.h"
+#include "base/ref.h"
 #include "base/result.h"
 
 namespace gpulens::postgres {

@@ -5,7 +5,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/url_name.h"
+#include "base/text.h"
 
 namespace gpulens::postgres {
 namespace {

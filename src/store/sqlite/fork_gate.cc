@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/immortal.h"
+#include "base/ref.h"
 
 namespace gpulens::sqlite {
 

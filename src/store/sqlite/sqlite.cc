@@ -12,8 +12,8 @@
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "base/hex.h"
 #include "base/result.h"
+#include "base/text.h"
 
 namespace gpulens::sqlite {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "base/keyed_hash.h"
+#include "base/hash.h"
 
 namespace gpulens {
 

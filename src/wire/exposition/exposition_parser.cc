@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/keyed_hash.h"
+#include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "wire/exposition/exposition_number.h"

@@ -182,7 +182,7 @@ void TextPage::Plan(const Snapshot& snapshot) {
   fixed_bytes_ = lines_ = 0;
   losses_ = {};
   planned_resource_ = snapshot.resource;
-  if (namer_.Look(snapshot)) texts_.clear();
+  if (namer_.Refresh(snapshot)) texts_.clear();
   for (auto& [id, known] : texts_) known.used = false;
   Merger merger(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {

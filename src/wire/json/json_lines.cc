@@ -63,7 +63,7 @@ JsonLines::LayoutLines JsonLines::MakeNames(const Layout& layout, std::string_vi
 }
 
 void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
-  const bool renamed = namer_ && namer_->Look(snapshot);
+  const bool renamed = namer_ && namer_->Refresh(snapshot);
   if (renamed || !(snapshot.resource == resource_)) {
     resource_ = snapshot.resource;
     texts_ = {};

@@ -219,7 +219,7 @@ void JsonSnapshot::Plan(const Snapshot& snapshot) {
   planned_.clear();
   segments_.clear();
   planned_resource_ = snapshot.resource;
-  if (namer_.Look(snapshot)) texts_ = {};
+  if (namer_.Refresh(snapshot)) texts_ = {};
   Planner planner(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];

@@ -8,6 +8,7 @@
 
 #include "base/hex.h"
 #include "base/json_scanner.h"
+#include "base/parse.h"
 #include "base/text.h"
 #include "wire/otlp/otlp_json.h"
 

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/exponential_form.h"
 #include "core/frame.h"
+#include "core/histogram.h"
 #include "core/layout.h"
 #include "core/named_series.h"
 

@@ -54,7 +54,7 @@ void OtlpMetrics::Plan(const Snapshot& snapshot) {
     AppendBytes(resource_bytes_, kResource, attributes);
     AppendText(resource_bytes_, kSchemaUrlField, kSchemaUrl);
   }
-  if (namer_.Look(snapshot)) {
+  if (namer_.Refresh(snapshot)) {
     former_ = std::exchange(texts_, {});
     ++naming_;
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "base/keyed_hash.h"
+#include "base/hash.h"
 #include "wire/otlp/otlp_message.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_marks.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/keyed_hash.h"
+#include "base/hash.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_message.h"
 #include "wire/remote_write/otlp_value_text.h"

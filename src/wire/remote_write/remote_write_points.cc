@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/hex.h"
+#include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_in.h"

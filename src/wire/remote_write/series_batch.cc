@@ -4,7 +4,7 @@
 #include <protozero/pbf_writer.hpp>
 #include <utility>
 
-#include "base/keyed_hash.h"
+#include "base/hash.h"
 
 namespace gpulens::remote_write_out {
 

@@ -1,6 +1,6 @@
 #include "wire/split/otlp_splitter.h"
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_message.h"
 #include "wire/split/attribute_text.h"

@@ -8,7 +8,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <tuple>
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "wire/otlp/otlp_in_testing.h"
 #include "wire/split/otlp_splitter.h"
 #include "wire/split/split_testing.h"

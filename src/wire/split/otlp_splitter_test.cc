@@ -4,7 +4,7 @@
 
 #include <protozero/pbf_reader.hpp>
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "base/testing/allocations.h"
 #include "wire/otlp/otlp_in_testing.h"
 #include "wire/split/attribute_text.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "base/testing/allocations.h"
 #include "wire/remote_write/remote_write_in_testing.h"
 

@@ -1,7 +1,7 @@
 // Measures points and samples per second through the splitters, on one thread.
 #include <benchmark/benchmark.h>
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "wire/otlp/otlp_in_testing.h"
 #include "wire/remote_write/remote_write_in_testing.h"
 #include "wire/split/otlp_splitter.h"

@@ -5,8 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/keyed_hash.h"
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "base/text.h"
 
 namespace gpulens::split {

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "base/stable_hash.h"
+#include "base/hash.h"
 #include "wire/split/split_rule.h"
 
 namespace gpulens::split_testing {

@@ -31,7 +31,6 @@
 
 #include "catalog/inference.h"
 #include "core/histogram.h"
-#include "core/sliding_rows.h"
 #include "plugins/analyzers/inference/native_table.h"
 
 namespace gpulens::windows {

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "base/bounded_run.h"
+#include "base/process.h"
 #include "base/result.h"
 #include "catalog/gpu.h"
 #include "catalog/self.h"

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "base/file_mark.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/workers.h"

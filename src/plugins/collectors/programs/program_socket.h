@@ -6,7 +6,6 @@
 
 #include <gpulens/status.h>
 
-#include "net/http/http_router.h"
 #include "net/http/http_server.h"
 #include "plugins/collectors/programs/program_registry.h"
 #include "plugins/plugin.h"

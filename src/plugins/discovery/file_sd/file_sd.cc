@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <map>
 
-#include "base/file_mark.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/workers.h"

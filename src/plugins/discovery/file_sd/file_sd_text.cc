@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <sstream>
 
-#include "base/hex.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "net/message/address.h"
@@ -175,9 +174,9 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
       all.options["transport.timeout"] = value;
     } else if (key.starts_with("__param_")) {
       query += query.empty() ? '?' : '&';
-      AppendPercentEncoded(query, key.substr(8));
+      query += PercentEncoded(key.substr(8));
       query += '=';
-      AppendPercentEncoded(query, value);
+      query += PercentEncoded(value);
     } else if (key == "target") {
       all.name = value;
     } else if (!key.starts_with("__")) {

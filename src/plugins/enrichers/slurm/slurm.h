@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/background.h"
+#include "base/workers.h"
 #include "plugins/enrichers/slurm/job_answers.h"
 #include "plugins/plugin.h"
 #include "sources/slurm/parse/scontrol.h"

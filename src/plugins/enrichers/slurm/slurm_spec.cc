@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "base/bounded_run.h"
+#include "base/process.h"
 #include "plugins/enrichers/slurm/slurm.h"
 
 namespace gpulens {

@@ -10,7 +10,7 @@
 
 #include "ingest/otlp_intake.h"
 #include "ingest/receiver_http.h"
-#include "net/http/http_router.h"
+#include "net/http/http_server.h"
 #include "plugins/receivers/otlp/otlp_decoder.h"
 
 namespace gpulens {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
-#include "base/process.h"
+#include "base/memory.h"
 #include "ingest/memory_limiter.h"
 #include "ingest/otlp_intake.h"
 #include "ingest/receiver_testing.h"

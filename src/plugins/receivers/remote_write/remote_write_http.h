@@ -8,7 +8,7 @@
 
 #include "ingest/otlp_intake.h"
 #include "ingest/receiver_http.h"
-#include "net/http/http_router.h"
+#include "net/http/http_server.h"
 #include "wire/remote_write/remote_write_in.h"
 
 namespace gpulens {

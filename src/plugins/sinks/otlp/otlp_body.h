@@ -9,7 +9,7 @@
 
 #include <gpulens/status.h>
 
-#include "core/otlp_encoding.h"
+#include "core/received_otlp.h"
 #include "export/part_rule.h"
 #include "export/received_parts.h"
 #include "pipeline/delivery/send_setup.h"

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "net/accept/listener.h"
+#include "net/server/server.h"
 #include "plugins/latest_snapshot.h"
 
 namespace gpulens {

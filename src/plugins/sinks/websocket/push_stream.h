@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "net/accept/shared_socket.h"
+#include "net/server/server.h"
 #include "net/websocket/websocket_server.h"
 #include "plugins/agent_stats.h"
 #include "plugins/plugin.h"

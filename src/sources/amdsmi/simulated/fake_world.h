@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/file_mark.h"
+#include "base/files.h"
 #include "sources/amdsmi/simulated/fake_profile.h"
 
 namespace gpulens::amdsmi {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/hex.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 namespace gpulens::kubelet {
 namespace {

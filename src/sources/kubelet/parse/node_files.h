@@ -8,7 +8,7 @@
 
 #include <gpulens/status.h>
 
-#include "base/file_mark.h"
+#include "base/files.h"
 #include "sources/kubelet/parse/cgroup_owner.h"
 #include "sources/kubelet/parse/checkpoint.h"
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/file_mark.h"
+#include "base/files.h"
 #include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/simulated/fake_profile.h"
 #include "sources/nvml/simulated/fault_watch.h"

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/file_mark.h"
+#include "base/files.h"
 #include "sources/nvml/simulated/live_fault.h"
 
 namespace gpulens::nvml {

@@ -7,8 +7,8 @@
 
 #include <mutex>
 
-#include "base/hex.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 #include "store/telemetry/clickhouse/click_reader.h"

@@ -1,7 +1,7 @@
 #include "store/telemetry/servers/servers.h"
 
 #include "base/result.h"
-#include "base/url_name.h"
+#include "base/text.h"
 #include "store/clickhouse/clickhouse.h"
 #include "store/postgres/postgres.h"
 #include "store/telemetry/clickhouse/click_reader.h"
