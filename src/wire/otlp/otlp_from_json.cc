@@ -6,7 +6,6 @@
 #include <optional>
 #include <protozero/pbf_writer.hpp>
 
-#include "base/hex.h"
 #include "base/json_scanner.h"
 #include "base/parse.h"
 #include "base/text.h"

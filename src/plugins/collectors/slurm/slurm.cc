@@ -4,12 +4,9 @@
 #include <optional>
 #include <string>
 
-#include "base/background.h"
-#include "base/bounded_run.h"
 #include "base/process.h"
 #include "base/workers.h"
 #include "catalog/slurm.h"
-#include "catalog/slurm_cluster.h"
 #include "plugins/collectors/slurm/cluster_series.h"
 #include "plugins/plugin.h"
 
