@@ -11,7 +11,7 @@
 #include "names/dialect.h"
 #include "wire/exposition/exposition_page.h"
 #include "wire/exposition/text_page.h"
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

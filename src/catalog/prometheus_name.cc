@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/text.h"
-
 namespace gpulens {
 namespace {
 
@@ -20,86 +18,23 @@ constexpr Pair kCustomary[] = {
     {"process.start.time", "process_start_time_seconds"},
 };
 
-constexpr Pair kUnits[] = {
-    {"d", "days"},
-    {"h", "hours"},
-    {"min", "minutes"},
-    {"s", "seconds"},
-    {"ms", "milliseconds"},
-    {"us", "microseconds"},
-    {"ns", "nanoseconds"},
-    {"By", "bytes"},
-    {"KiBy", "kibibytes"},
-    {"MiBy", "mebibytes"},
-    {"GiBy", "gibibytes"},
-    {"TiBy", "tibibytes"},
-    {"KBy", "kilobytes"},
-    {"MBy", "megabytes"},
-    {"GBy", "gigabytes"},
-    {"TBy", "terabytes"},
-    {"m", "meters"},
-    {"V", "volts"},
-    {"A", "amperes"},
-    {"J", "joules"},
-    {"W", "watts"},
-    {"g", "grams"},
-    {"Cel", "celsius"},
-    {"Hz", "hertz"},
-    {"1", ""},
-    {"%", "percent"},
-};
-constexpr Pair kPerUnits[] = {
-    {"s", "second"}, {"m", "minute"}, {"h", "hour"}, {"d", "day"},
-    {"w", "week"},   {"mo", "month"}, {"y", "year"},
-};
-
-template <size_t kSize>
-std::string_view Look(const Pair (&table)[kSize], std::string_view key, std::string_view otherwise) noexcept {
-  auto found = std::ranges::find(table, key, &Pair::first);
-  return found == std::end(table) ? otherwise : found->second;
-}
-
-bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
-bool IsWordCharacter(char c) noexcept {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || IsDigit(c);
-}
-// A colon is part of a word: recording rules are named with it.
-bool IsNameCharacter(char c) noexcept { return IsWordCharacter(c) || c == ':'; }
-
-// Takes the next word off the front of `rest`; empty when none is left.
-std::string_view TakeWord(std::string_view& rest) noexcept {
-  while (!rest.empty() && !IsNameCharacter(rest.front())) rest.remove_prefix(1);
-  size_t size = 0;
-  while (size < rest.size() && IsNameCharacter(rest[size])) ++size;
-  std::string_view word = rest.substr(0, size);
-  rest.remove_prefix(size);
-  return word;
-}
-
-bool HasWord(std::string_view name, std::string_view word) noexcept {
-  for (std::string_view next = TakeWord(name); !next.empty(); next = TakeWord(name)) {
-    if (next == word) return true;
-  }
-  return false;
-}
-
 class NameBuilder {
  public:
   explicit NameBuilder(std::string& out) noexcept : out_(out), start_(out.size()) {}
   void Add(std::string_view word) {
     if (word.empty()) return;
-    if (out_.size() > start_ || IsDigit(word.front())) out_ += '_';
+    if (out_.size() > start_ || (word.front() >= '0' && word.front() <= '9')) out_ += '_';
     out_ += word;
   }
   void AddWords(std::string_view text, std::string_view but) {
-    for (std::string_view word = TakeWord(text); !word.empty(); word = TakeWord(text)) {
+    for (std::string_view word = TakePrometheusWord(text); !word.empty(); word = TakePrometheusWord(text)) {
       if (word != but) Add(word);
     }
   }
   // The words of `unit` that the name does not have yet.
   void AddUnit(std::string_view unit) {
-    for (std::string_view word = TakeWord(unit); !word.empty(); word = TakeWord(unit)) {
-      if (!HasWord(std::string_view(out_).substr(start_), word)) Add(word);
+    for (std::string_view word = TakePrometheusWord(unit); !word.empty(); word = TakePrometheusWord(unit)) {
+      if (!HasPrometheusWord(std::string_view(out_).substr(start_), word)) Add(word);
     }
   }
 
@@ -115,12 +50,12 @@ bool IsAnnotation(std::string_view unit) noexcept { return unit.find('{') != std
 void AddUnitWords(NameBuilder& name, std::string_view unit) {
   size_t slash = unit.find('/');
   std::string_view main = unit.substr(0, slash);
-  if (!IsAnnotation(main)) name.AddUnit(Look(kUnits, main, main));
+  if (!IsAnnotation(main)) name.AddUnit(PrometheusUnit(main));
   if (slash == std::string_view::npos) return;
   std::string_view per = unit.substr(slash + 1);
   if (per.empty() || IsAnnotation(per)) return;
   name.Add("per");
-  name.AddUnit(Look(kPerUnits, per, per));
+  name.AddUnit(PrometheusPerUnit(per));
 }
 
 // The word that a kind puts at the end, once: it is taken out where the name already has it.
@@ -138,8 +73,9 @@ void AppendPrometheusName(std::string& out, const MetricDesc& metric) {
     out += metric.name;
     return;
   }
-  if (std::string_view customary = Look(kCustomary, metric.name, {}); !customary.empty()) {
-    out += customary;
+  if (const auto* customary = std::ranges::find(kCustomary, metric.name, &Pair::first);
+      customary != std::end(kCustomary)) {
+    out += customary->second;
     return;
   }
   NameBuilder name(out);
@@ -147,18 +83,9 @@ void AppendPrometheusName(std::string& out, const MetricDesc& metric) {
   name.AddWords(metric.name, last);
   // A name without a letter or digit of ASCII stays as it is: each page escapes it as its reader asks.
   std::string_view rest = metric.name;
-  if (TakeWord(rest).empty()) out += metric.name;
+  if (TakePrometheusWord(rest).empty()) out += metric.name;
   if (metric.kind != Kind::kInfo && metric.kind != Kind::kStateSet) AddUnitWords(name, metric.unit);
   name.Add(last);
-}
-
-void AppendPrometheusLabel(std::string& out, std::string_view key) {
-  if (!key.empty() && IsDigit(key.front())) out += "key_";
-  while (!key.empty()) {
-    size_t length = std::max<size_t>(1, Utf8Length(key));
-    out += IsWordCharacter(key.front()) ? key.front() : '_';
-    key.remove_prefix(length);
-  }
 }
 
 }  // namespace gpulens

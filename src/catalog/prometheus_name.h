@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/metric_desc.h"
+#include "core/prometheus_words.h"
 
 namespace gpulens {
 
@@ -14,9 +15,5 @@ namespace gpulens {
 // "gpu_power_draw_watts", "gpu_energy_consumption_joules_total", "gpu_info". Scraped names
 // (Spelling::kVerbatim) come unchanged. Histograms and summaries get no suffix of a sample.
 void AppendPrometheusName(std::string& out, const MetricDesc& metric);
-
-// Appends an attribute key as a label name: what a label cannot hold becomes "_", one for each
-// character, and a leading digit gets "key_" before it. An empty key gives nothing.
-void AppendPrometheusLabel(std::string& out, std::string_view key);
 
 }  // namespace gpulens

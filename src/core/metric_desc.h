@@ -66,7 +66,8 @@ struct MetricDesc {
   Number number = Number::kDouble;
   Naming naming = Naming::kOtel;
   OnDecrease on_decrease = OnDecrease::kReset;
-  MetricLevel level = MetricLevel::kAll;  // the lowest level with this row; scraped series are always exported
+  MetricLevel level =
+      MetricLevel::kAll;  // the lowest level with this row; scraped series are always exported
   Stability stability = Stability::kStable;
   bool opt_in = false;           // off unless configuration enables it, wholly or by one attribute key
   bool translated_only = false;  // exported only under names of other projects

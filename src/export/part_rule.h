@@ -13,7 +13,7 @@
 #include "core/received_otlp.h"
 #include "net/message/address.h"
 #include "plugins/config.h"
-#include "wire/split/split_rule.h"
+#include "wire/split/split_router.h"
 
 namespace gpulens {
 

@@ -1,7 +1,7 @@
 #include "export/received_parts.h"
 
 #include "base/result.h"
-#include "wire/otlp/otlp_packing.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 

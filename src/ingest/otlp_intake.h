@@ -19,7 +19,7 @@
 #include "net/message/address.h"
 #include "plugins/receiver.h"
 #include "wire/otlp/otlp_batch.h"
-#include "wire/otlp/otlp_packing.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 

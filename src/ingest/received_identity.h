@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "ingest/identity_table.h"
-#include "wire/otlp/otlp_addition.h"
+#include "wire/otlp/otlp_batch.h"
 
 namespace gpulens {
 

@@ -11,7 +11,7 @@
 #include "net/message/address.h"
 #include "plugins/remote_options.h"
 #include "scrape/series_rules.h"
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

@@ -6,8 +6,8 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "wire/exposition/exposition_families.h"
 #include "wire/exposition/exposition_line.h"
+#include "wire/exposition/exposition_parser.h"
 
 namespace gpulens {
 

@@ -1,4 +1,4 @@
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "wire/gzip.h"
-#include "wire/zstd.h"
+#include "wire/packing.h"
 
 // Bodies from outside, by their first byte packed by gzip or by Zstandard: unpacked within the limit or
 // refused. What we pack comes back.

@@ -17,7 +17,7 @@
 #include "base/parse.h"
 #include "net/grpc/grpc_client.h"
 #include "net/grpc/grpc_server.h"
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

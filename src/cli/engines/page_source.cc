@@ -16,7 +16,7 @@
 #include "net/io_loop.h"
 #include "net/tls.h"
 #include "scrape/page_target.h"
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

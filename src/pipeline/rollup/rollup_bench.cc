@@ -20,9 +20,9 @@
 #include "names/dialect.h"
 #include "pipeline/rollup/rollup_testing.h"
 #include "wire/otlp/otlp_metrics.h"
+#include "wire/packing.h"
 #include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
-#include "wire/zstd.h"
 
 namespace gpulens {
 namespace {

@@ -35,7 +35,7 @@
 #include <string_view>
 
 #include "core/metric_desc.h"
-#include "wire/exposition/exposition_families.h"
+#include "wire/exposition/exposition_parser.h"
 
 namespace gpulens::engine_page {
 

@@ -9,7 +9,7 @@
 #include "sdk/export/metrics_page.h"
 #include "sdk/export/otlp_plan.h"
 #include "sdk/export/resource.h"
-#include "wire/exposition/negotiation.h"
+#include "wire/exposition/exposition_format.h"
 
 namespace gpulens {
 namespace {

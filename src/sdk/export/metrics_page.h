@@ -9,7 +9,7 @@
 
 #include "base/clock.h"
 #include "core/attribute_set.h"
-#include "wire/exposition/name_escaping.h"
+#include "wire/exposition/exposition_format.h"
 
 namespace gpulens::sdk {
 

@@ -7,7 +7,6 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "wire/exposition/exposition_number.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

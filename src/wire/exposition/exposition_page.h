@@ -17,7 +17,6 @@
 
 #include <gpulens/status.h>
 
-#include "wire/exposition/exposition_families.h"
 #include "wire/exposition/exposition_format.h"
 #include "wire/exposition/exposition_line.h"
 #include "wire/exposition/exposition_parser.h"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "wire/exposition/exposition_number.h"
+#include "wire/exposition/exposition_line.h"
 
 #if defined(__SSE2__)
 #include <emmintrin.h>

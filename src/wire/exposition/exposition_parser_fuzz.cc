@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/text.h"
-#include "wire/exposition/exposition_number.h"
+#include "wire/exposition/exposition_line.h"
 #include "wire/exposition/exposition_parser.h"
 
 namespace {

@@ -14,7 +14,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
-#include "wire/exposition/exposition_number.h"
+#include "wire/exposition/exposition_line.h"
 
 namespace gpulens {
 namespace {

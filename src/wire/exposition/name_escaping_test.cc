@@ -1,4 +1,4 @@
-#include "wire/exposition/name_escaping.h"
+#include "wire/exposition/exposition_format.h"
 
 #include <gtest/gtest.h>
 

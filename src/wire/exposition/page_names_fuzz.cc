@@ -10,9 +10,9 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "core/frame_writer.h"
+#include "wire/exposition/exposition_format.h"
 #include "wire/exposition/exposition_parser.h"
 #include "wire/exposition/naming_testing.h"
-#include "wire/exposition/negotiation.h"
 #include "wire/exposition/text_page.h"
 
 namespace {

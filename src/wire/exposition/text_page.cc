@@ -9,7 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "wire/exposition/label_text.h"
+#include "wire/exposition/layout_text.h"
 
 namespace gpulens {
 namespace {

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "core/frame.h"
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 

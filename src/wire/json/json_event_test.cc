@@ -1,4 +1,4 @@
-#include "wire/json/json_event.h"
+#include "wire/json/json_lines.h"
 
 #include <gtest/gtest.h>
 

@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -60,5 +61,20 @@ class JsonLines {
   PerLayout<LayoutLines> texts_;
   std::map<std::string, Run, std::less<>> written_, appended_;  // by source
 };
+
+// "info", "warning", "error", "fatal"; "unset".
+std::string_view JsonSeverityName(EventSeverity severity) noexcept;
+
+// An event as a line of JSON, the same in every sink:
+//
+//   {"ts":"2026-11-21T02:14:09.120Z","type":"event","name":"gpu.xid","severity":"fatal","body":"NVRM: Xid …",
+//    "attributes":{"gpu.xid.code":79},"entity_type":"gpu","entity":{"gpu.index":3},"resource":{"host.name":"n1"}}
+//
+// (on one line). `type` distinguishes it from a reading. Without an entity, or a resource, its members are
+// left out. Appended without a newline; valid JSON whatever the texts are.
+void AppendJsonEvent(std::string& out, const Event& event, const AttributeSet& resource);
+
+// Each event on a line.
+void AppendJsonEvents(std::string& out, const Events& events);
 
 }  // namespace gpulens

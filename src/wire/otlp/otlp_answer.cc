@@ -1,67 +1,93 @@
 #include "wire/otlp/otlp_answer.h"
 
 #include <algorithm>
-#include <protozero/pbf_reader.hpp>
 
 #include "base/text.h"
+#include "wire/otlp/otlp_fields.h"
+#include "wire/otlp/proto_cursor.h"
 
 namespace gpulens {
 namespace {
 
-constexpr uint32_t kPartialSuccess = 1, kRejected = 1, kErrorMessage = 2, kStatusMessage = 2;
+constexpr uint32_t kPartialSuccess = 1, kRejected = 1, kErrorMessage = 2;
+constexpr uint32_t kStatusCode = 1, kStatusMessage = 2;
 constexpr size_t kLongestMessage = 500;
 
-std::string Message(protozero::data_view bytes) {
+std::string Message(std::string_view bytes) {
   std::string text;
-  AppendPrintable(text, std::string_view(bytes.data(), std::min(bytes.size(), kLongestMessage)));
+  AppendPrintable(text, bytes.substr(0, kLongestMessage));
   if (text.size() > kLongestMessage) text.resize(kLongestMessage);
   return text;
-}
-
-OtlpPartialSuccess ReadPartial(protozero::pbf_reader reader) {
-  OtlpPartialSuccess partial;
-  while (reader.next()) {
-    if (reader.tag() == kRejected && reader.wire_type() == protozero::pbf_wire_type::varint) {
-      partial.rejected = std::max<int64_t>(0, reader.get_int64());
-    } else if (reader.tag() == kErrorMessage &&
-               reader.wire_type() == protozero::pbf_wire_type::length_delimited) {
-      partial.message = Message(reader.get_view());
-    } else {
-      reader.skip();
-    }
-  }
-  return partial;
 }
 
 }  // namespace
 
 std::optional<OtlpPartialSuccess> ReadOtlpAnswer(std::string_view bytes) {
   OtlpPartialSuccess partial;
-  try {
-    protozero::pbf_reader reader(bytes.data(), bytes.size());
-    while (reader.next()) {
-      const bool message = reader.wire_type() == protozero::pbf_wire_type::length_delimited;
-      if (reader.tag() == kPartialSuccess && message) partial = ReadPartial(reader.get_message());
-      else reader.skip();
+  ProtoCursor cursor(bytes);
+  for (ProtoField field; cursor.Next(field);) {
+    if (field.number != kPartialSuccess || field.wire != WireType::kBytes) continue;
+    partial = {};
+    ProtoCursor inner(field.bytes);
+    for (ProtoField part; inner.Next(part);) {
+      if (part.number == kRejected && part.wire == WireType::kVarint)
+        partial.rejected = std::max<int64_t>(0, static_cast<int64_t>(part.value));
+      else if (part.number == kErrorMessage && part.wire == WireType::kBytes)
+        partial.message = Message(part.bytes);
     }
-  } catch (const protozero::exception&) {
-    return std::nullopt;
+    if (inner.broken()) return std::nullopt;
   }
-  return partial;
+  return cursor.broken() ? std::nullopt : std::optional(std::move(partial));
 }
 
 std::string ReadOtlpError(std::string_view bytes) {
-  try {
-    protozero::pbf_reader reader(bytes.data(), bytes.size());
-    while (reader.next()) {
-      const bool message = reader.wire_type() == protozero::pbf_wire_type::length_delimited;
-      if (reader.tag() == kStatusMessage && message) return Message(reader.get_view());
-      reader.skip();
-    }
-  } catch (const protozero::exception&) {
-    return {};
-  }
+  ProtoCursor cursor(bytes);
+  for (ProtoField field; cursor.Next(field);)
+    if (field.number == kStatusMessage && field.wire == WireType::kBytes) return Message(field.bytes);
   return {};
+}
+
+namespace {
+
+constexpr std::string_view kRejectedName[kOtlpSignals] = {"rejectedDataPoints", "rejectedLogRecords",
+                                                          "rejectedSpans"};
+
+}  // namespace
+
+std::string_view OtlpContentType(OtlpEncoding encoding) noexcept {
+  return encoding == OtlpEncoding::kJson ? "application/json" : "application/x-protobuf";
+}
+
+std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejected,
+                        std::string_view message) {
+  const bool partial = rejected != 0 || !message.empty();
+  std::string out;
+  if (encoding == OtlpEncoding::kJson) {
+    if (!partial) return "{}";
+    // 64-bit integers are texts in OTLP's JSON.
+    out = "{\"partialSuccess\":{\"" + std::string(kRejectedName[static_cast<size_t>(signal)]) + "\":\"" +
+          std::to_string(rejected) + "\",\"errorMessage\":";
+    AppendJsonString(out, message);
+    return out + "}}";
+  }
+  if (!partial) return out;
+  std::string inner;
+  if (rejected != 0) otlp::AppendNumber(inner, kRejected, rejected);
+  otlp::AppendText(inner, kErrorMessage, message);
+  otlp::AppendBytes(out, kPartialSuccess, inner);
+  return out;
+}
+
+std::string OtlpFailure(OtlpEncoding encoding, uint32_t code, std::string_view message) {
+  std::string out;
+  if (encoding == OtlpEncoding::kJson) {
+    out = "{\"code\":" + std::to_string(code) + ",\"message\":";
+    AppendJsonString(out, message);
+    return out + "}";
+  }
+  otlp::AppendNumber(out, kStatusCode, code);
+  otlp::AppendText(out, kStatusMessage, message);
+  return out;
 }
 
 }  // namespace gpulens

@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/received_otlp.h"
+
 namespace gpulens {
 
 // Of an Export…ServiceResponse: what was not taken although the request was. A plain value.
@@ -18,5 +20,19 @@ struct OtlpPartialSuccess {
 std::optional<OtlpPartialSuccess> ReadOtlpAnswer(std::string_view bytes);
 // The message of a google.rpc.Status, as OTLP/HTTP sends it with an error; empty when there is none.
 std::string ReadOtlpError(std::string_view bytes);
+
+// Answers to senders, as protobuf or as JSON.
+
+enum class OtlpEncoding : uint8_t { kProtobuf, kJson };
+
+// "application/x-protobuf", "application/json".
+std::string_view OtlpContentType(OtlpEncoding encoding) noexcept;
+
+// An Export…ServiceResponse. With `rejected` items, or something to say, it is a partial success.
+std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejected,
+                        std::string_view message);
+
+// A google.rpc.Status. `code` is one of gRPC's: 3 invalid argument, 8 resource exhausted, 14 unavailable.
+std::string OtlpFailure(OtlpEncoding encoding, uint32_t code, std::string_view message);
 
 }  // namespace gpulens

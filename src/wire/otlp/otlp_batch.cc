@@ -4,13 +4,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/otlp_fields.h"
+#include "wire/otlp/otlp_schema.h"
 #include "wire/otlp/proto_cursor.h"
 
 namespace gpulens {
-
-using otlp_in::MessageShape;
-
 namespace {
 
 // Lengths of messages that are being written take four bytes, as protobuf allows.
@@ -33,7 +31,7 @@ void OtlpBatch::Add(const OtlpScan& scan, OtlpEnricher* enricher) {
   ProtoCursor cursor(scan.request);
   ProtoField field;
   for (size_t i = 0; cursor.Next(field);) {
-    if (field.number != otlp_in::kResourceList) out_ += field.whole;
+    if (field.number != otlp::kResourceList) out_ += field.whole;
     else AddResource(field, scan.resources[i++]);
   }
   if (MustCut()) Cut();
@@ -71,24 +69,24 @@ void OtlpBatch::ReadResource(std::string_view list) {
   ProtoCursor cursor(list);
   ProtoField field;
   while (cursor.Next(field)) {
-    if (field.number != otlp_in::kResourceField) continue;
+    if (field.number != otlp::kResource) continue;
     resource_ = field.bytes;
     resource_field_ = field.whole.data();
     ProtoCursor inner(field.bytes);
     ProtoField pair;
     while (inner.Next(pair)) {
-      if (pair.number != otlp_in::kResourceAttributes) continue;
+      if (pair.number != otlp::kResourceAttributes) continue;
       keys_.push_back(KeyOf(pair.bytes));
       TakeIdentity(pair.bytes, identity_);
     }
   }
   Choose(enricher_->OfResource(identity_));
   if (extra_.empty()) return;
-  AppendTag(new_resource_, otlp_in::kResourceField);
-  const size_t size = SplicedSize(resource_, otlp_in::kResourceAttributes);
+  AppendTag(new_resource_, otlp::kResource);
+  const size_t size = SplicedSize(resource_, otlp::kResourceAttributes);
   AppendVarint(new_resource_, size);
   out_.swap(new_resource_);
-  AppendSpliced(0, resource_, otlp_in::kResourceAttributes);
+  AppendSpliced(0, resource_, otlp::kResourceAttributes);
   out_.swap(new_resource_);
 }
 
@@ -103,7 +101,7 @@ void OtlpBatch::CopyWhole(const ProtoField& list) {
     before = {list.bytes.data(), static_cast<size_t>(resource_field_ - list.bytes.data())};
     after = {end, static_cast<size_t>(list.bytes.data() + list.bytes.size() - end)};
   }
-  AppendTag(out_, otlp_in::kResourceList);
+  AppendTag(out_, otlp::kResourceList);
   AppendVarint(out_, before.size() + new_resource_.size() + after.size());
   out_ += before;
   out_ += new_resource_;
@@ -116,7 +114,7 @@ void OtlpBatch::WalkScopes(const ProtoField& list) {
   ProtoCursor cursor(list.bytes);
   ProtoField scope;
   while (cursor.Next(scope)) {
-    if (scope.number != otlp_in::kScopeList) continue;
+    if (scope.number != otlp::kScopeList) continue;
     any_scope = true;
     if (TakeRemoved(scope)) continue;
     Enter(kScope, scope);
@@ -124,11 +122,11 @@ void OtlpBatch::WalkScopes(const ProtoField& list) {
     ProtoCursor inner(scope.bytes);
     ProtoField item;
     while (inner.Next(item)) {
-      if (item.number != otlp_in::kItems) continue;
+      if (item.number != otlp::kItems) continue;
       any = true;
       if (TakeRemoved(item)) continue;
       if (signal_ == OtlpSignal::kMetrics) WalkMetric(item);
-      else WriteItem(kScope, otlp_in::ItemShape(signal_), item);
+      else WriteItem(kScope, otlp::ItemShape(signal_), item);
     }
     if (!any) Open(kScope);
     CloseFrom(kScope);
@@ -143,7 +141,7 @@ void OtlpBatch::WalkMetric(const ProtoField& metric) {
   ProtoCursor cursor(metric.bytes);
   ProtoField data;
   while (cursor.Next(data)) {
-    if (!otlp_in::IsData(data.number)) continue;
+    if (!otlp::IsData(data.number)) continue;
     any = true;
     WalkData(data);
   }
@@ -157,15 +155,15 @@ void OtlpBatch::WalkData(const ProtoField& data) {
   ProtoCursor cursor(data.bytes);
   ProtoField point;
   while (cursor.Next(point)) {
-    if (point.number != otlp_in::kDataPoints) continue;
+    if (point.number != otlp::kPoints) continue;
     any = true;
-    if (!TakeRemoved(point)) WriteItem(kData, otlp_in::PointShape(data.number), point);
+    if (!TakeRemoved(point)) WriteItem(kData, otlp::PointShape(data.number), point);
   }
   if (!any) Open(kData);
   CloseFrom(kData);
 }
 
-void OtlpBatch::WriteItem(size_t below, MessageShape shape, const ProtoField& item) {
+void OtlpBatch::WriteItem(size_t below, OtlpMessage shape, const ProtoField& item) {
   if (MustCut()) Cut();
   Open(below);
   ++items_;
@@ -173,14 +171,14 @@ void OtlpBatch::WriteItem(size_t below, MessageShape shape, const ProtoField& it
     out_ += item.whole;
     return;
   }
-  const uint32_t attributes = otlp_in::AttributesField(shape);
+  const uint32_t attributes = otlp::FieldsOf(shape).attributes;
   OtlpIdentity identity;
   keys_.clear();
   ProtoCursor cursor(item.bytes);
   ProtoField field;
   while (cursor.Next(field)) {
     if (field.number != attributes) continue;
-    const std::string_view usual = otlp_in::UsualPair(field.bytes);
+    const std::string_view usual = otlp::UsualPair(field.bytes);
     keys_.push_back(usual.empty() ? KeyOf(field.bytes) : usual);
     if (IsIdentityKey(keys_.back())) TakeIdentity(field.bytes, identity);
   }
@@ -229,9 +227,9 @@ void OtlpBatch::WriteHead(size_t level) {
   ProtoCursor cursor(path_[level].bytes);
   ProtoField field;
   while (cursor.Next(field)) {
-    const bool walked = level == kMetric ? otlp_in::IsData(field.number)
-                        : level == kData ? field.number == otlp_in::kDataPoints
-                                         : field.number == otlp_in::kScopeList;
+    const bool walked = level == kMetric ? otlp::IsData(field.number)
+                        : level == kData ? field.number == otlp::kPoints
+                                         : field.number == otlp::kScopeList;
     if (walked) continue;
     if (own_resource && field.whole.data() == resource_field_) out_ += new_resource_;
     else out_ += field.whole;
@@ -286,6 +284,20 @@ void OtlpBatch::AppendSpliced(uint32_t number, std::string_view message, uint32_
   for (std::string_view field : extra_) {
     out_ += static_cast<char>(attributes << 3 | static_cast<uint32_t>(WireType::kBytes));
     out_ += field;
+  }
+}
+
+void OtlpAddition::Add(const AttributeSet& attributes, bool replaces) {
+  std::string encoded;
+  for (const auto& [key, value] : attributes) {
+    bool known = false;
+    for (size_t i = 0; i < size() && !known; ++i) known = this->key(i) == key;
+    if (known) continue;
+    encoded.clear();
+    otlp::AppendAttribute(encoded, 1, key, value);
+    bytes_ += key;
+    bytes_.append(encoded, 1);  // a tag of one byte, which is another in each message
+    ends_.push_back({static_cast<uint32_t>(key.size()), static_cast<uint32_t>(bytes_.size()), replaces});
   }
 }
 

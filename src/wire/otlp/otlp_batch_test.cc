@@ -169,7 +169,7 @@ TEST(OtlpBatch, EnrichedRequestsDecodeEqualButForWhatWasAdded) {
   FakeEnricher enricher;
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
     const std::string attributes = std::to_string(
-        signal == OtlpSignal::kMetrics ? 0 : otlp_in::AttributesField(otlp_in::ItemShape(signal)));
+        signal == OtlpSignal::kMetrics ? 0 : otlp::FieldsOf(otlp::ItemShape(signal)).attributes);
     for (uint64_t seed = 0; seed < 400; ++seed) {
       Maker maker(seed);
       const std::string request = maker.Make(signal);

@@ -57,6 +57,7 @@ enum PointField : uint32_t {
   kScale = 6,
   kZeroCount = 7,
   kPositive = 8,
+  kNegative = 9,
   kExponentialFlags = 10,
   kExponentialExemplars = 11,
   kZeroThreshold = 14,
@@ -72,6 +73,7 @@ enum ExemplarField : uint32_t {
   kExemplarDouble = 3,
   kSpanId = 4,
   kTraceId = 5,
+  kExemplarInt = 6,
   kExemplarAttributes = 7,
 };
 enum QuantileField : uint32_t { kQuantile = 1, kQuantileValue = 2 };
@@ -85,7 +87,9 @@ enum LogField : uint32_t {
   kEventName = 12,
 };
 enum KeyValueField : uint32_t { kKey = 1, kValue = 2 };
-enum AnyValueField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4 };
+enum AnyValueField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4, kArray = 5, kKeyValues = 6 };
+// Of ArrayValue and KeyValueList.
+inline constexpr uint32_t kListElement = 1;
 // DataPointFlags.FLAG_NO_RECORDED_VALUE: the series was there and has no value any more.
 inline constexpr uint32_t kNoRecordedValue = 1;
 

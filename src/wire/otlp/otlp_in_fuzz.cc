@@ -4,8 +4,8 @@
 
 #include "base/check.h"
 #include "wire/otlp/otlp_batch.h"
-#include "wire/otlp/otlp_identity.h"
-#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/otlp_scan.h"
+#include "wire/otlp/otlp_schema.h"
 
 namespace {
 
@@ -30,8 +30,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const auto signal = static_cast<gpulens::OtlpSignal>(data[0] % 3);
   const std::string_view request(reinterpret_cast<const char*>(data) + 2, size - 2);
-  if (const std::string_view key = gpulens::otlp_in::UsualPair(request); !key.empty()) {
-    CHECK(gpulens::otlp_in::CheckMessage(gpulens::otlp_in::MessageShape::kKeyValue, request).good());
+  if (const std::string_view key = gpulens::otlp::UsualPair(request); !key.empty()) {
+    CHECK(gpulens::otlp::CheckMessage(gpulens::OtlpMessage::kKeyValue, request).good());
     CHECK(gpulens::KeyOf(request) == key);
   }
   const std::vector<std::string> patterns = {"go_*"};

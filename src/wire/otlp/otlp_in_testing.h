@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "core/received_otlp.h"
-#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/otlp_schema.h"
 
 namespace gpulens::otlp_in_testing {
 
@@ -97,22 +97,22 @@ class Maker {
       }
     }
   }
-  std::string Item(otlp_in::MessageShape shape) {
-    const uint32_t field = otlp_in::AttributesField(shape);
+  std::string Item(OtlpMessage shape) {
+    const uint32_t field = otlp::FieldsOf(shape).attributes;
     std::vector<std::string> parts;
     for (int i = Below(4); i > 0; --i) parts.push_back(In(field, Attribute()));
     std::string number;
     pbf_writer writer(number);
-    if (shape == otlp_in::MessageShape::kLogRecord) {
+    if (shape == OtlpMessage::kLogRecord) {
       writer.add_fixed64(1, random_());
       parts.push_back(In(5, Text(1, "a line")));
-    } else if (shape == otlp_in::MessageShape::kSpan) {
+    } else if (shape == OtlpMessage::kSpan) {
       writer.add_string(1, "0123456789abcdef");
       writer.add_string(2, "01234567");
       parts.push_back(In(11, Text(2, "event") + In(3, Attribute())));
     } else {
       writer.add_fixed64(3, random_());
-      if (shape == otlp_in::MessageShape::kHistogramPoint) {
+      if (shape == OtlpMessage::kHistogramPoint) {
         const uint64_t counts[] = {1, 2, 3};
         const double bounds[] = {0.5, 1};
         writer.add_packed_fixed64(6, counts, counts + 3);
@@ -126,7 +126,7 @@ class Maker {
     static constexpr uint32_t kKinds[] = {5, 7, 9, 10, 11};
     const uint32_t kind = kKinds[Below(5)];
     std::vector<std::string> points;
-    for (int i = Below(6); i > 0; --i) points.push_back(In(1, Item(otlp_in::PointShape(kind))));
+    for (int i = Below(6); i > 0; --i) points.push_back(In(1, Item(otlp::PointShape(kind))));
     if (kind == 7 || kind == 9 || kind == 10) {
       std::string temporality;
       pbf_writer(temporality).add_uint32(2, 2);
@@ -140,7 +140,7 @@ class Maker {
     if (Below(3) != 0) parts.push_back(In(1, Text(1, "scope") + In(3, Attribute())));
     if (Below(3) == 0) parts.push_back(Text(3, "https://schema"));
     for (int i = Below(5); i > 0; --i)
-      parts.push_back(In(2, signal == OtlpSignal::kMetrics ? Metric() : Item(otlp_in::ItemShape(signal))));
+      parts.push_back(In(2, signal == OtlpSignal::kMetrics ? Metric() : Item(otlp::ItemShape(signal))));
     return Shuffled(std::move(parts));
   }
   std::string ResourceList(OtlpSignal signal) {

@@ -36,4 +36,26 @@ Status OtlpToJson(OtlpMessage message, std::string_view protobuf, std::string& o
 // kOtlpMostDepth, or the result has more than `most_bytes`. Then `out` is empty.
 Status OtlpFromJson(OtlpMessage message, std::string_view json, size_t most_bytes, std::string& out);
 
+namespace otlp {
+
+// Views into the message; `value` is an AnyValue.
+struct KeyValueView {
+  std::string_view key, value;
+};
+// Reads a KeyValue. If a field is repeated, the last one counts. False: the bytes are not a KeyValue.
+bool ReadKeyValue(std::string_view message, KeyValueView& out) noexcept;
+
+enum class ValueStyle : uint8_t {
+  kLabel,  // numbers as in OTLP's JSON, bytes as base64; unset elements of a list are null
+  kPage,   // numbers as on a Prometheus page; bytes and unset values have no text
+};
+// Sets `out` to the string of an AnyValue, as a view into it, or to the text of another value, which is
+// written to `room`: true, 5, 1.5, NaN; arrays and key-value lists as JSON: ["a",1], {"k":true}. False if the
+// value has no text: it is not set, nests deeper than kDeepest, or is malformed.
+bool ValueText(std::string_view any_value, ValueStyle style, std::string& room, std::string_view& out);
+
+void AppendHex(std::string& out, std::string_view bytes);
+
+}  // namespace otlp
+
 }  // namespace gpulens

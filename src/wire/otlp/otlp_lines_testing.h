@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "wire/otlp/otlp_message.h"
+#include "wire/otlp/otlp_schema.h"
 
 namespace gpulens::otlp_in_testing {
 
@@ -66,11 +66,11 @@ class Lines {
   }
   void Metric(protozero::data_view metric) {
     const Line above = now_;
-    now_.above += "|" + Head(metric, otlp_in::IsData);
+    now_.above += "|" + Head(metric, otlp::IsData);
     bool any = false;
     pbf_reader reader(metric);
     while (reader.next()) {
-      if (!otlp_in::IsData(reader.tag())) {
+      if (!otlp::IsData(reader.tag())) {
         reader.skip();
         continue;
       }

@@ -71,19 +71,4 @@ inline int64_t ReadUnixNs(const Frame& frame, uint32_t slot) noexcept {
   return frame.read_at.unix_ns - int64_t{frame.AgeMs(slot)} * kNsOfMs;
 }
 
-// Fields that the kinds of points number differently.
-struct OtlpPointFields {
-  uint32_t flags, exemplars;  // 0: it cannot have any
-};
-constexpr OtlpPointFields FieldsOf(OtlpFamily::Form form) noexcept {
-  using namespace otlp;
-  switch (form) {
-    case OtlpFamily::kHistogram: return {kHistogramFlags, kHistogramExemplars};
-    case OtlpFamily::kExponential: return {kExponentialFlags, kExponentialExemplars};
-    case OtlpFamily::kSummary: return {kSummaryFlags, 0};
-    case OtlpFamily::kNumber: break;
-  }
-  return {kNumberFlags, kNumberExemplars};
-}
-
 }  // namespace gpulens

@@ -217,7 +217,6 @@ class Reader {
   }
 
   bool Exponential(const ProtoField& field, std::string_view& why, bool& told) {
-    constexpr uint32_t kNegative = 9;
     Time(field);
     Flags(field, kExponentialFlags, told);
     if (IsFixed(field, kExponentialCount)) point_.count = Fixed<uint64_t>(field);

@@ -1,8 +1,6 @@
-#include "wire/otlp/otlp_reply.h"
+#include "wire/otlp/otlp_answer.h"
 
 #include <gtest/gtest.h>
-
-#include "wire/otlp/otlp_answer.h"
 
 namespace gpulens {
 namespace {

@@ -11,6 +11,7 @@
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/otlp/otlp_metrics_writer.h"
+#include "wire/otlp/otlp_schema.h"
 
 namespace gpulens {
 namespace {
@@ -234,7 +235,7 @@ Status OtlpMetrics::Flag(const OtlpLayout& text, const std::vector<uint8_t>& slo
       point_.assign(text.arena, point.attributes, point.values - point.attributes);
       if (family.has_start) point_.append(text.arena, point.end - 2 * kFixedBytes, kFixedBytes);
       AppendFixed(point_, kTime, static_cast<uint64_t>(tick_unix_ns_));
-      AppendNumber(point_, FieldsOf(family.form).flags, kNoRecordedValue);
+      AppendNumber(point_, FieldsOf(PointShape(family.data)).flags, kNoRecordedValue);
       if (writer.Room(point_.size()) == 0) RETURN_IF_ERROR(Flush(writer));
       AppendBytes(writer.Open(), kPoints, point_);
       writer.Count(1);

@@ -1,17 +1,20 @@
 #include "wire/otlp/otlp_scan.h"
 
+#include <algorithm>
 #include <string>
 
-#include "wire/otlp/otlp_identity.h"
-#include "wire/otlp/otlp_message.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "wire/otlp/otlp_json.h"
+#include "wire/otlp/otlp_schema.h"
+#include "wire/otlp/proto_cursor.h"
 
 namespace gpulens {
 namespace {
 
-using otlp_in::CheckField;
-using otlp_in::Finding;
-using otlp_in::MessageShape;
-using otlp_in::Validity;
+using otlp::CheckField;
+using otlp::Finding;
+using otlp::Validity;
 
 constexpr std::string_view kCutOff = "the request is not a protobuf message";
 constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
@@ -25,7 +28,7 @@ class Scanner {
     ProtoCursor cursor(out_.request);
     ProtoField field;
     while (cursor.Next(field)) {
-      if (field.number != otlp_in::kResourceList) continue;
+      if (field.number != otlp::kResourceList) continue;
       if (field.wire != WireType::kBytes) return {Code::kInvalidArgument, std::string(kWrongType)};
       if (out_.resources.size() == kMostOtlpResources)
         return {Code::kExhausted, "more than " + std::to_string(kMostOtlpResources) + " resources"};
@@ -70,10 +73,10 @@ class Scanner {
     ProtoCursor cursor(list.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      const Finding found = CheckField(MessageShape::kResourceList, field);
+      const Finding found = CheckField(OtlpMessage::kResourceMetrics, field);
       if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
-      if (field.number == otlp_in::kScopeList && !ScanScope(field)) return false;
+      if (field.number == otlp::kScopeList && !ScanScope(field)) return false;
     }
     if (cursor.broken()) return Broken(kCutOff);
     OtlpScan::Resource& scanned = out_.resources.emplace_back();
@@ -97,13 +100,12 @@ class Scanner {
     ProtoCursor cursor(list.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      const Finding found = CheckField(MessageShape::kScopeList, field);
+      const Finding found = CheckField(OtlpMessage::kScopeMetrics, field);
       if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
-      if (field.number != otlp_in::kItems) continue;
-      const bool read = out_.signal == OtlpSignal::kMetrics
-                            ? ScanMetric(field)
-                            : ScanItem(otlp_in::ItemShape(out_.signal), field);
+      if (field.number != otlp::kItems) continue;
+      const bool read = out_.signal == OtlpSignal::kMetrics ? ScanMetric(field)
+                                                            : ScanItem(otlp::ItemShape(out_.signal), field);
       if (!read) return false;
     }
     if (cursor.broken()) return Broken(kCutOff);
@@ -118,11 +120,11 @@ class Scanner {
     ProtoCursor cursor(metric.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      const Finding found = CheckField(MessageShape::kMetric, field);
+      const Finding found = CheckField(OtlpMessage::kMetric, field);
       if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
-      if (field.number == otlp_in::kMetricName) name = field.bytes;
-      if (otlp_in::IsData(field.number) && !ScanData(field)) return false;
+      if (field.number == otlp::kName) name = field.bytes;
+      if (otlp::IsData(field.number) && !ScanData(field)) return false;
     }
     if (cursor.broken()) return Broken(kCutOff);
     if (!worst.good()) Reject(metric, begin, worst.why);
@@ -132,13 +134,13 @@ class Scanner {
   }
 
   bool ScanData(const ProtoField& data) {
-    const MessageShape point = otlp_in::PointShape(data.number);
-    const bool has_temporality = data.number != otlp_in::kGaugeData && data.number != otlp_in::kSummaryData;
-    const bool may_be_monotonic = data.number == otlp_in::kSumData;
+    const OtlpMessage point = otlp::PointShape(data.number);
+    const bool has_temporality = data.number != otlp::kGauge && data.number != otlp::kSummary;
+    const bool may_be_monotonic = data.number == otlp::kSum;
     ProtoCursor cursor(data.bytes);
     ProtoField field;
     while (cursor.Next(field)) {
-      if (field.number == otlp_in::kDataPoints) {
+      if (field.number == otlp::kPoints) {
         if (field.wire != WireType::kBytes) return Broken(kWrongType);
         if (!ScanItem(point, field)) return false;
       } else if ((field.number == 2 && has_temporality) || (field.number == 3 && may_be_monotonic)) {
@@ -148,29 +150,29 @@ class Scanner {
     return !cursor.broken() || Broken(kCutOff);
   }
 
-  bool ScanItem(MessageShape shape, const ProtoField& item) {
+  bool ScanItem(OtlpMessage shape, const ProtoField& item) {
     const Mark begin = Here();
-    const uint32_t attributes = otlp_in::AttributesField(shape);
-    const bool histogram = shape == MessageShape::kHistogramPoint;
+    const uint32_t attributes = otlp::FieldsOf(shape).attributes;
+    const bool histogram = shape == OtlpMessage::kHistogramPoint;
     size_t buckets = 0, bounds = 0;
     Finding worst;
     ProtoCursor cursor(item.bytes);
     ProtoField field;
     while (cursor.NextShort(attributes, field) || cursor.Next(field)) {
       if (field.number == attributes && field.wire == WireType::kBytes) {
-        if (const std::string_view key = otlp_in::UsualPair(field.bytes); !key.empty()) {
+        if (const std::string_view key = otlp::UsualPair(field.bytes); !key.empty()) {
           own_ |= IsIdentityKey(key);
           continue;
         }
         own_ |= IsIdentityKey(KeyOf(field.bytes));
-      } else if (otlp_in::IsNumberOfPoint(shape, field)) {
+      } else if (otlp::IsNumberOfPoint(shape, field)) {
         continue;
       }
       const Finding found = CheckField(shape, field);
       if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
-      if (histogram && field.number == otlp_in::kHistogramBuckets) buckets += field.bytes.size() / 8;
-      if (histogram && field.number == otlp_in::kHistogramBounds) bounds += field.bytes.size() / 8;
+      if (histogram && field.number == otlp::kBucketCounts) buckets += field.bytes.size() / 8;
+      if (histogram && field.number == otlp::kExplicitBounds) bounds += field.bytes.size() / 8;
     }
     if (cursor.broken()) return Broken(kCutOff);
     ++out_.items;
@@ -200,6 +202,95 @@ Status ScanOtlp(OtlpSignal signal, std::string_view request, const NameFilter* u
   if (request.size() > kMostBytes) return {Code::kExhausted, "the request is too large"};
   if (unwanted && unwanted->empty()) unwanted = nullptr;
   return Scanner(out, unwanted).Run();
+}
+
+namespace {
+
+constexpr int64_t kMostGpus = 4096;
+
+struct Value {
+  std::string_view text;
+  int64_t number = -1;
+};
+
+Value ReadValue(std::string_view any_value) noexcept {
+  ProtoCursor cursor(any_value);
+  ProtoField field;
+  Value value;
+  while (cursor.Next(field)) {
+    if (field.number == otlp::kString && field.wire == WireType::kBytes) value = {field.bytes, -1};
+    else if (field.number == otlp::kInt && field.wire == WireType::kVarint)
+      value = {{}, static_cast<int64_t>(field.value)};
+  }
+  return value;
+}
+
+int64_t GpuIndex(const Value& value) noexcept {
+  int64_t index = value.number;
+  if (!value.text.empty()) index = ParseInt<int64_t>(value.text).value_or(-1);
+  return index >= 0 && index < kMostGpus ? index : -1;
+}
+
+// Prometheus has no dots: what its labels say under the same name is the same.
+bool Is(std::string_view key, std::string_view name) noexcept {
+  if (key.size() != name.size()) return false;
+  for (size_t i = 0; i < key.size(); ++i)
+    if (key[i] != name[i] && !(name[i] == '.' && key[i] == '_')) return false;
+  return true;
+}
+
+// dcgm-exporter's label, which others may mean otherwise.
+void TakeUuid(std::string_view text, OtlpIdentity& out) noexcept {
+  if (text.starts_with("GPU-") || text.starts_with("MIG-")) out.gpu_uuid = text;
+}
+
+}  // namespace
+
+bool IsIdentityKey(std::string_view key) noexcept {
+  switch (key.size()) {
+    case 4: return key == "UUID";
+    case 6: return key == "gpu_id";
+    case 8: return Is(key, "gpu.uuid");
+    case 9: return Is(key, "gpu.index");
+    case 11: return Is(key, "k8s.pod.uid");
+    case 12: return Is(key, "container.id");
+    default: return false;
+  }
+}
+
+std::string_view KeyOf(std::string_view key_value) noexcept {
+  otlp::KeyValueView pair;
+  otlp::ReadKeyValue(key_value, pair);
+  return pair.key;
+}
+
+void TakeIdentity(std::string_view key_value, OtlpIdentity& out) noexcept {
+  otlp::KeyValueView pair;
+  if (!otlp::ReadKeyValue(key_value, pair)) return;
+  const std::string_view key = pair.key;
+  const bool known = IsIdentityKey(key) || key == "host.name" || key == "host.id" || key == "k8s.node.name";
+  if (!known) return;
+  const Value value = ReadValue(pair.value);
+  if (Is(key, "k8s.pod.uid")) out.pod_uid = value.text;
+  else if (Is(key, "container.id")) out.container_id = value.text;
+  else if (key == "host.name") out.host_name = value.text;
+  else if (key == "host.id") out.host_id = value.text;
+  else if (key == "k8s.node.name") out.k8s_node_name = value.text;
+  else if (Is(key, "gpu.uuid")) out.gpu_uuid = value.text;
+  else if (key == "UUID") TakeUuid(value.text, out);
+  else out.gpu_index = GpuIndex(value);
+}
+
+NameFilter::NameFilter(std::span<const std::string> patterns) {
+  for (const std::string& pattern : patterns)
+    (pattern.find('*') == std::string::npos ? exact_ : starred_).push_back(pattern);
+  std::sort(exact_.begin(), exact_.end());
+}
+
+bool NameFilter::Matches(std::string_view name) const noexcept {
+  if (std::binary_search(exact_.begin(), exact_.end(), name)) return true;
+  return std::any_of(starred_.begin(), starred_.end(),
+                     [name](const std::string& pattern) { return MatchesStars(pattern, name); });
 }
 
 }  // namespace gpulens

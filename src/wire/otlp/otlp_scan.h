@@ -10,15 +10,53 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
 
 #include "core/received_otlp.h"
-#include "wire/otlp/name_filter.h"
 
 namespace gpulens {
+
+// Matches names against patterns: "go_*", "*_created", "a*b*c", "plain". A star stands for any text, also
+// none. Immutable; thread-safe.
+class NameFilter {
+ public:
+  NameFilter() = default;
+  explicit NameFilter(std::span<const std::string> patterns);
+
+  bool empty() const noexcept { return exact_.empty() && starred_.empty(); }
+  bool Matches(std::string_view name) const noexcept;
+
+ private:
+  std::vector<std::string> exact_;  // sorted
+  std::vector<std::string> starred_;
+};
+
+// Attributes by which a received Resource or item names its origin. Views into the request; empty: absent.
+struct OtlpIdentity {
+  std::string_view pod_uid{}, container_id{};                // k8s.pod.uid, container.id
+  std::string_view host_name{}, host_id{}, k8s_node_name{};  // host.name, host.id, k8s.node.name
+  std::string_view gpu_uuid{};                               // gpu.uuid, UUID
+  int64_t gpu_index = -1;  // gpu.index, gpu_id: a number, or a text that is one
+
+  bool has_pod() const noexcept { return !pod_uid.empty() || !container_id.empty(); }
+  bool has_gpu() const noexcept { return !gpu_uuid.empty() || gpu_index >= 0; }
+  friend bool operator==(const OtlpIdentity&, const OtlpIdentity&) = default;
+};
+
+// Whether an item with such an attribute is of a thing of its own. Keys of items may have underscores for
+// dots.
+bool IsIdentityKey(std::string_view key) noexcept;
+
+// The key of a KeyValue; empty when it has none.
+std::string_view KeyOf(std::string_view key_value) noexcept;
+
+// Takes what one KeyValue says. A later one wins, as in a map.
+void TakeIdentity(std::string_view key_value, OtlpIdentity& out) noexcept;
 
 struct OtlpScan {
   // One ResourceMetrics, ResourceLogs or ResourceSpans.

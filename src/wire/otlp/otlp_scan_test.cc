@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/files.h"
-#include "wire/otlp/otlp_identity.h"
 #include "wire/otlp/otlp_in_testing.h"
 
 namespace gpulens {
@@ -121,16 +120,15 @@ TEST(OtlpScan, UsualPairsAreKnownInBothOrders) {
                         "12345678";
   for (const std::string& value : {text, number, truth, real}) {
     const std::string key = Text(1, "some.key");
-    EXPECT_EQ(otlp_in::UsualPair(key + In(2, value)), "some.key");
-    EXPECT_EQ(otlp_in::UsualPair(In(2, value) + key), "some.key");
-    EXPECT_EQ(otlp_in::UsualPair(In(2, value) + In(2, value)), "") << "no key";
-    EXPECT_EQ(otlp_in::UsualPair(key + key), "") << "no value";
-    EXPECT_EQ(otlp_in::UsualPair(Text(1, "k\xc3\xa4") + In(2, value)), "") << "to be looked at";
-    EXPECT_EQ(otlp_in::UsualPair(key + In(2, value) + Text(1, "other")), "");
-    EXPECT_EQ(otlp_in::UsualPair(key + In(2, value + value)), "");
+    EXPECT_EQ(otlp::UsualPair(key + In(2, value)), "some.key");
+    EXPECT_EQ(otlp::UsualPair(In(2, value) + key), "some.key");
+    EXPECT_EQ(otlp::UsualPair(In(2, value) + In(2, value)), "") << "no key";
+    EXPECT_EQ(otlp::UsualPair(key + key), "") << "no value";
+    EXPECT_EQ(otlp::UsualPair(Text(1, "k\xc3\xa4") + In(2, value)), "") << "to be looked at";
+    EXPECT_EQ(otlp::UsualPair(key + In(2, value) + Text(1, "other")), "");
+    EXPECT_EQ(otlp::UsualPair(key + In(2, value + value)), "");
     const std::string whole = In(2, value) + key;
-    for (size_t size = 0; size < whole.size(); ++size)
-      EXPECT_EQ(otlp_in::UsualPair(whole.substr(0, size)), "");
+    for (size_t size = 0; size < whole.size(); ++size) EXPECT_EQ(otlp::UsualPair(whole.substr(0, size)), "");
   }
   for (const std::string& value : {std::string("\x18\x80", 2), std::string("\x18\x01\x01", 3),
                                    std::string("\x21"
@@ -139,8 +137,8 @@ TEST(OtlpScan, UsualPairsAreKnownInBothOrders) {
                                    std::string("\x19"
                                                "12345678"),
                                    "\x18" + std::string(9, '\xff') + '\1', Text(1, "\xff")}) {
-    EXPECT_EQ(otlp_in::UsualPair(Text(1, "some.key") + In(2, value)), "");
-    EXPECT_EQ(otlp_in::UsualPair(In(2, value) + Text(1, "some.key")), "");
+    EXPECT_EQ(otlp::UsualPair(Text(1, "some.key") + In(2, value)), "");
+    EXPECT_EQ(otlp::UsualPair(In(2, value) + Text(1, "some.key")), "");
   }
 }
 

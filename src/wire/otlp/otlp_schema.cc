@@ -1,10 +1,18 @@
 #include "wire/otlp/otlp_schema.h"
 
+#include <array>
+#include <utility>
+
+#include "base/text.h"
+
 namespace gpulens {
 namespace {
 
-using enum OtlpType;
 using M = OtlpMessage;
+
+namespace fields {
+
+using enum OtlpType;
 using Names = std::span<const std::string_view>;
 
 constexpr std::string_view kTemporalities[] = {"AGGREGATION_TEMPORALITY_UNSPECIFIED",
@@ -40,8 +48,6 @@ constexpr OtlpField Subs(uint32_t number, std::string_view name, M message) {
 constexpr OtlpField Word(uint32_t number, std::string_view name, Names names) {
   return {number, name, kEnum, false, 0, {}, names};
 }
-
-namespace fields {
 
 // Requests and answers of the collector.
 constexpr OtlpField kMetricsRequest[] = {Subs(1, "resourceMetrics", M::kResourceMetrics)};
@@ -190,7 +196,62 @@ constexpr OtlpField kSpanLink[] = {One(1, "traceId", kHexBytes),
                                    One(6, "flags", kFixed32)};
 constexpr OtlpField kSpanStatus[] = {One(2, "message", kString), Word(3, "code", kStatusCodes)};
 
+// In the order of OtlpMessage.
+constexpr std::span<const OtlpField> kTables[] = {kMetricsRequest,
+                                                  kLogsRequest,
+                                                  kTracesRequest,
+                                                  kMetricsAnswer,
+                                                  kLogsAnswer,
+                                                  kTracesAnswer,
+                                                  kError,
+                                                  kMetricsPartial,
+                                                  kLogsPartial,
+                                                  kTracesPartial,
+                                                  kResourceMetrics,
+                                                  kResourceLogs,
+                                                  kResourceSpans,
+                                                  kResource,
+                                                  kEntityRef,
+                                                  kScope,
+                                                  kKeyValue,
+                                                  kAnyValue,
+                                                  kArrayValue,
+                                                  kKeyValueList,
+                                                  kScopeMetrics,
+                                                  kMetric,
+                                                  kGauge,
+                                                  kSum,
+                                                  kHistogram,
+                                                  kExponentialHistogram,
+                                                  kSummary,
+                                                  kNumberPoint,
+                                                  kHistogramPoint,
+                                                  kExponentialPoint,
+                                                  kExponentialBuckets,
+                                                  kSummaryPoint,
+                                                  kQuantileValue,
+                                                  kExemplar,
+                                                  kScopeLogs,
+                                                  kLogRecord,
+                                                  kScopeSpans,
+                                                  kSpan,
+                                                  kSpanEvent,
+                                                  kSpanLink,
+                                                  kSpanStatus};
+
 }  // namespace fields
+
+constexpr size_t kMessages = std::size(fields::kTables), kNumbers = 17;
+static_assert(static_cast<size_t>(M::kSpanStatus) + 1 == kMessages);
+
+// By message and number.
+using FieldTable = std::array<std::array<const OtlpField*, kNumbers>, kMessages>;
+constexpr FieldTable kByNumber = [] {
+  FieldTable table{};
+  for (size_t message = 0; message < kMessages; ++message)
+    for (const OtlpField& field : fields::kTables[message]) table[message][field.number] = &field;
+  return table;
+}();
 
 // "asDouble" for "as_double", byte by byte.
 bool SameName(std::string_view camel, std::string_view name) noexcept {
@@ -211,58 +272,11 @@ bool SameName(std::string_view camel, std::string_view name) noexcept {
 }  // namespace
 
 std::span<const OtlpField> OtlpFields(OtlpMessage message) noexcept {
-  namespace f = fields;
-  switch (message) {
-    case M::kMetrics: return f::kMetricsRequest;
-    case M::kLogs: return f::kLogsRequest;
-    case M::kTraces: return f::kTracesRequest;
-    case M::kMetricsAnswer: return f::kMetricsAnswer;
-    case M::kLogsAnswer: return f::kLogsAnswer;
-    case M::kTracesAnswer: return f::kTracesAnswer;
-    case M::kError: return f::kError;
-    case M::kMetricsPartial: return f::kMetricsPartial;
-    case M::kLogsPartial: return f::kLogsPartial;
-    case M::kTracesPartial: return f::kTracesPartial;
-    case M::kResourceMetrics: return f::kResourceMetrics;
-    case M::kResourceLogs: return f::kResourceLogs;
-    case M::kResourceSpans: return f::kResourceSpans;
-    case M::kResource: return f::kResource;
-    case M::kEntityRef: return f::kEntityRef;
-    case M::kScope: return f::kScope;
-    case M::kKeyValue: return f::kKeyValue;
-    case M::kAnyValue: return f::kAnyValue;
-    case M::kArrayValue: return f::kArrayValue;
-    case M::kKeyValueList: return f::kKeyValueList;
-    case M::kScopeMetrics: return f::kScopeMetrics;
-    case M::kMetric: return f::kMetric;
-    case M::kGauge: return f::kGauge;
-    case M::kSum: return f::kSum;
-    case M::kHistogram: return f::kHistogram;
-    case M::kExponentialHistogram: return f::kExponentialHistogram;
-    case M::kSummary: return f::kSummary;
-    case M::kNumberPoint: return f::kNumberPoint;
-    case M::kHistogramPoint: return f::kHistogramPoint;
-    case M::kExponentialPoint: return f::kExponentialPoint;
-    case M::kExponentialBuckets: return f::kExponentialBuckets;
-    case M::kSummaryPoint: return f::kSummaryPoint;
-    case M::kQuantileValue: return f::kQuantileValue;
-    case M::kExemplar: return f::kExemplar;
-    case M::kScopeLogs: return f::kScopeLogs;
-    case M::kLogRecord: return f::kLogRecord;
-    case M::kScopeSpans: return f::kScopeSpans;
-    case M::kSpan: return f::kSpan;
-    case M::kSpanEvent: return f::kSpanEvent;
-    case M::kSpanLink: return f::kSpanLink;
-    case M::kSpanStatus: return f::kSpanStatus;
-  }
-  return {};
+  return fields::kTables[static_cast<size_t>(message)];
 }
 
 const OtlpField* FindOtlpField(OtlpMessage message, uint32_t number) noexcept {
-  for (const OtlpField& field : OtlpFields(message)) {
-    if (field.number == number) return &field;
-  }
-  return nullptr;
+  return number < kNumbers ? kByNumber[static_cast<size_t>(message)][number] : nullptr;
 }
 
 const OtlpField* FindOtlpField(OtlpMessage message, std::string_view name) noexcept {
@@ -271,5 +285,130 @@ const OtlpField* FindOtlpField(OtlpMessage message, std::string_view name) noexc
   }
   return nullptr;
 }
+
+namespace otlp {
+namespace {
+
+constexpr Finding kWrongType = {Validity::kBroken, "a field has a wire type other than that of OTLP"};
+constexpr Finding kCutOff = {Validity::kBroken, "the request is not a protobuf message"};
+constexpr Finding kNoText = {Validity::kBad, "a text is not valid UTF-8"};
+constexpr Finding kNoId = {Validity::kBad, "a trace id or span id has a wrong length"};
+constexpr Finding kTooDeep = {Validity::kBad, "values nest too deeply"};
+
+bool AreVarints(std::string_view packed) noexcept {
+  ProtoCursor cursor(packed);
+  uint64_t value = 0;
+  while (!cursor.at_end())
+    if (!cursor.Varint(value)) return false;
+  return true;
+}
+
+// Items and what leads to them, which have a walk of their own.
+constexpr bool IsWalked(OtlpMessage message) noexcept {
+  uint64_t walked = 0;
+  for (M one : {M::kScopeMetrics, M::kScopeLogs, M::kScopeSpans, M::kMetric, M::kLogRecord, M::kSpan,
+                M::kGauge, M::kSum, M::kHistogram, M::kExponentialHistogram, M::kSummary})
+    walked |= uint64_t{1} << static_cast<size_t>(one);
+  return (walked >> static_cast<size_t>(message) & 1) != 0;
+}
+
+template <class Word>
+Word Load(const char* at) noexcept {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// Whether all bytes are below 0x80. The last load overlaps the one before.
+inline bool IsAscii(std::string_view text) noexcept {
+  constexpr uint64_t kHighBits = 0x8080808080808080;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  if (text.size() >= 8) {
+    uint64_t seen = Load<uint64_t>(end - 8);
+    for (; end - at > 8; at += 8) seen |= Load<uint64_t>(at);
+    return (seen & kHighBits) == 0;
+  }
+  if (text.size() >= 4) return ((Load<uint32_t>(at) | Load<uint32_t>(end - 4)) & uint32_t{0x80808080}) == 0;
+  unsigned char seen = 0;
+  for (; at != end; ++at) seen |= static_cast<unsigned char>(*at);
+  return seen < 0x80;
+}
+
+// An AnyValue that is a short text, whose bytes are still to be looked at, or a number. No list, nothing
+// twice.
+inline bool IsUsualValue(std::string_view value, bool& is_text) noexcept {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(value[i]); };
+  is_text = false;
+  if (value.size() < 2) return false;
+  switch (at(0)) {
+    case 0x0a: is_text = true; return at(1) < 0x80 && value.size() == 2 + size_t{at(1)};
+    case 0x10:  // a truth value, or an integer of as many bytes as it has
+    case 0x18: {
+      size_t last = 1;
+      while (last < value.size() && at(last) >= 0x80) ++last;
+      return last + 1 == value.size() && last < 10;
+    }
+    case 0x21: return value.size() == 9;
+    default: return false;
+  }
+}
+
+}  // namespace
+
+bool IsText(std::string_view text) noexcept { return IsAscii(text) || IsUtf8(text); }
+
+// Nine of ten attributes are a short key with a short text or a number. Most writers put the key first, and
+// the Collector's the value.
+std::string_view UsualPair(std::string_view pair) noexcept {
+  const auto at = [&](size_t i) { return static_cast<unsigned char>(pair[i]); };
+  if (pair.size() < 6 || at(1) >= 0x80) return {};
+  const size_t second = 2 + size_t{at(1)};
+  if (second + 2 > pair.size() || at(second + 1) >= 0x80 || second + 2 + at(second + 1) != pair.size())
+    return {};
+  std::string_view key = pair.substr(2, second - 2), value = pair.substr(second + 2);
+  if (at(0) == 0x12 && at(second) == 0x0a) std::swap(key, value);
+  else if (at(0) != 0x0a || at(second) != 0x12) return {};
+  bool is_text = false;
+  if (!IsUsualValue(value, is_text)) return {};
+  return IsAscii(is_text ? pair : key) ? key : std::string_view();
+}
+
+Finding CheckField(OtlpMessage message, const ProtoField& field, int depth) noexcept {
+  const OtlpField* const rule = FindOtlpField(message, field.number);
+  if (!rule) return {};
+  const WireType wire = WireOf(rule->type);
+  if (rule->repeated && wire != WireType::kBytes && field.wire == WireType::kBytes) {
+    // Numbers packed behind one another.
+    const bool whole = wire == WireType::kVarint ? AreVarints(field.bytes) : field.bytes.size() % 8 == 0;
+    return whole ? Finding{} : kCutOff;
+  }
+  if (field.wire != wire) return kWrongType;
+  switch (rule->type) {
+    case OtlpType::kString: return IsText(field.bytes) ? Finding{} : kNoText;
+    case OtlpType::kHexBytes: {
+      const size_t size = rule->name == "traceId" ? 16 : 8;
+      return field.bytes.empty() || field.bytes.size() == size ? Finding{} : kNoId;
+    }
+    case OtlpType::kMessage:
+      if (IsWalked(rule->message)) return {};
+      return depth == 0 ? kTooDeep : CheckMessage(rule->message, field.bytes, depth - 1);
+    default: return {};
+  }
+}
+
+Finding CheckMessage(OtlpMessage message, std::string_view bytes, int depth) noexcept {
+  ProtoCursor cursor(bytes);
+  ProtoField field;
+  Finding worst;
+  while (cursor.Next(field)) {
+    const Finding found = CheckField(message, field, depth);
+    if (found.validity == Validity::kBroken) return found;
+    if (worst.good()) worst = found;
+  }
+  return cursor.broken() ? kCutOff : worst;
+}
+
+}  // namespace otlp
 
 }  // namespace gpulens

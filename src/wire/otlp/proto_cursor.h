@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "wire/otlp/proto_cursor.h"
+
 namespace gpulens {
 
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
@@ -119,6 +121,43 @@ constexpr size_t VarintSize(uint64_t value) noexcept {
 inline void AppendVarint(std::string& out, uint64_t value) {
   for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
   out += static_cast<char>(value);
+}
+
+// Numbers of protobuf, alone and in lists.
+
+constexpr int64_t UnZigZag(uint64_t value) noexcept {
+  return static_cast<int64_t>(value >> 1) ^ -static_cast<int64_t>(value & 1);
+}
+
+// Reads a value of eight bytes.
+template <class Value>
+Value AsFixed(std::string_view bytes) noexcept {
+  static_assert(sizeof(Value) == 8);
+  Value value;
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+// Of a repeated field, packed or one at a time. False when it is neither.
+template <class Take>
+bool ForEachVarint(const ProtoField& field, Take take) {
+  if (field.wire == WireType::kVarint) return take(field.value), true;
+  if (field.wire != WireType::kBytes) return false;
+  ProtoCursor cursor(field.bytes);
+  uint64_t value = 0;
+  while (!cursor.at_end()) {
+    if (!cursor.Varint(value)) return false;
+    take(value);
+  }
+  return true;
+}
+
+template <class Value, class Take>
+bool ForEachFixed(const ProtoField& field, Take take) {
+  const bool list = field.wire == WireType::kBytes;
+  if ((!list && field.wire != WireType::kFixed64) || field.bytes.size() % 8 != 0) return false;
+  for (size_t at = 0; at < field.bytes.size(); at += 8) take(AsFixed<Value>(field.bytes.substr(at, 8)));
+  return true;
 }
 
 }  // namespace gpulens

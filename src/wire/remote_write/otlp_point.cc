@@ -1,40 +1,17 @@
 #include "wire/remote_write/otlp_point.h"
 
+#include <charconv>
+#include <cmath>
+
+#include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_message.h"
-#include "wire/remote_write/proto_numbers.h"
-#include "wire/remote_write/remote_write_marks.h"
+#include "wire/otlp/otlp_schema.h"
+#include "wire/otlp/proto_cursor.h"
+#include "wire/remote_write/remote_write_fields.h"
 
-namespace gpulens::remote_write_out {
-
-using remote_write_in::AsDouble;
-using remote_write_in::ForEachVarint;
-using remote_write_in::UnZigZag;
+namespace gpulens::remote_write {
 
 namespace {
-
-constexpr uint32_t kNegative = 9;
-
-// Where fields of a point stand; those of values differ, too.
-struct Numbers {
-  uint32_t attributes, exemplars, flags;
-};
-constexpr Numbers NumbersOf(uint32_t data) noexcept {
-  switch (data) {
-    case otlp_in::kHistogramData:
-      return {otlp::kHistogramAttributes, otlp::kHistogramExemplars, otlp::kHistogramFlags};
-    case otlp_in::kExponentialData:
-      return {otlp::kExponentialAttributes, otlp::kExponentialExemplars, otlp::kExponentialFlags};
-    case otlp_in::kSummaryData: return {otlp::kSummaryAttributes, 0, otlp::kSummaryFlags};
-    default: return {otlp::kNumberAttributes, otlp::kNumberExemplars, otlp::kNumberFlags};
-  }
-}
-
-uint64_t AsInteger(std::string_view bytes) noexcept {
-  uint64_t value;
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
 
 // Eight bytes each: packed, or one at a time. False when there are more than buckets may be.
 template <class Number>
@@ -69,8 +46,8 @@ OtlpPoint::Quantile ReadQuantile(std::string_view message) {
   ProtoField field;
   while (cursor.Next(field)) {
     if (field.wire != WireType::kFixed64) continue;
-    if (field.number == otlp::kQuantile) out.quantile = AsDouble(field.bytes);
-    else if (field.number == otlp::kQuantileValue) out.value = AsDouble(field.bytes);
+    if (field.number == otlp::kQuantile) out.quantile = AsFixed<double>(field.bytes);
+    else if (field.number == otlp::kQuantileValue) out.value = AsFixed<double>(field.bytes);
   }
   return out;
 }
@@ -102,10 +79,10 @@ void OtlpPoint::Clear() {
 
 void OtlpPoint::Read(uint32_t data, std::string_view message) {
   Clear();
-  const Numbers numbers = NumbersOf(data);
-  const bool number = data == otlp_in::kGaugeData || data == otlp_in::kSumData;
-  const bool explicit_bounds = data == otlp_in::kHistogramData;
-  const bool exponential = data == otlp_in::kExponentialData, summary = data == otlp_in::kSummaryData;
+  const otlp::ItemFields numbers = otlp::FieldsOf(otlp::PointShape(data));
+  const bool number = data == otlp::kGauge || data == otlp::kSum;
+  const bool explicit_bounds = data == otlp::kHistogram;
+  const bool exponential = data == otlp::kExponentialHistogram, summary = data == otlp::kSummary;
   ProtoCursor cursor(message);
   ProtoField field;
   while (cursor.Next(field)) {
@@ -119,15 +96,15 @@ void OtlpPoint::Read(uint32_t data, std::string_view message) {
     } else if (at == numbers.flags && field.wire == WireType::kVarint) {
       ended = (field.value & otlp::kNoRecordedValue) != 0;
     } else if (fixed && at == otlp::kStartTime) {
-      start_ns = AsInteger(field.bytes);
+      start_ns = AsFixed<uint64_t>(field.bytes);
     } else if (fixed && at == otlp::kTime) {
-      ns = AsInteger(field.bytes);
+      ns = AsFixed<uint64_t>(field.bytes);
     } else if (number) {
       if (fixed) ReadNumber(at, field.bytes);
     } else if (fixed && at == otlp::kHistogramCount) {
-      count = AsInteger(field.bytes);
+      count = AsFixed<uint64_t>(field.bytes);
     } else if (fixed && at == otlp::kHistogramSum) {
-      sum = AsDouble(field.bytes);
+      sum = AsFixed<double>(field.bytes);
       has_sum = true;
     } else if (explicit_bounds && at == otlp::kBucketCounts) {
       if (!TakeFixed(field, counts)) too_many = true;
@@ -136,25 +113,32 @@ void OtlpPoint::Read(uint32_t data, std::string_view message) {
     } else if (exponential && at == otlp::kScale) {
       scale = static_cast<int32_t>(UnZigZag(static_cast<uint32_t>(field.value)));
     } else if (exponential && fixed && at == otlp::kZeroCount) {
-      zero_count = AsInteger(field.bytes);
+      zero_count = AsFixed<uint64_t>(field.bytes);
     } else if (exponential && fixed && at == otlp::kZeroThreshold) {
-      zero_threshold = AsDouble(field.bytes);
-    } else if (exponential && bytes && (at == otlp::kPositive || at == kNegative)) {
-      if (!ReadBuckets(field.bytes, at == kNegative ? negative : positive)) too_many = true;
+      zero_threshold = AsFixed<double>(field.bytes);
+    } else if (exponential && bytes && (at == otlp::kPositive || at == otlp::kNegative)) {
+      if (!ReadBuckets(field.bytes, at == otlp::kNegative ? negative : positive)) too_many = true;
     } else if (summary && bytes && at == otlp::kQuantiles) {
       if (quantiles.size() < kMostBuckets) quantiles.push_back(ReadQuantile(field.bytes));
       else too_many = true;
-    } else if (bytes && at == remote_write_in::kNativeField) {
+    } else if (bytes && at == remote_write::kNativeField) {
       native = field.bytes;
     }
   }
 }
 
 void OtlpPoint::ReadNumber(uint32_t number, std::string_view bytes) {
-  if (number == otlp::kAsDouble) value = AsDouble(bytes);
-  else if (number == otlp::kAsInt) value = static_cast<double>(static_cast<int64_t>(AsInteger(bytes)));
+  if (number == otlp::kAsDouble) value = AsFixed<double>(bytes);
+  else if (number == otlp::kAsInt)
+    value = static_cast<double>(static_cast<int64_t>(AsFixed<uint64_t>(bytes)));
   else return;
   has_value = true;
 }
 
-}  // namespace gpulens::remote_write_out
+bool IsGood(OtlpMessage shape, std::string_view message, bool& readable) noexcept {
+  const otlp::Finding finding = otlp::CheckMessage(shape, message);
+  readable = finding.validity != otlp::Validity::kBroken;
+  return finding.good();
+}
+
+}  // namespace gpulens::remote_write

@@ -2,18 +2,19 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
-#include "wire/remote_write/native_histogram.h"
+#include "wire/otlp/otlp_schema.h"
 
-namespace gpulens::remote_write_out {
+namespace gpulens::remote_write {
 
 // Not thread-safe; keeps its memory. Views into the message.
 struct OtlpPoint {
   // With as many of the resource, fewer labels than receivers take (1024).
   static constexpr size_t kMostAttributes = 500;
-  static constexpr size_t kMostBuckets = NativeHistogram::kMostBuckets;
+  static constexpr size_t kMostBuckets = 16'384;
 
   struct Buckets {
     int32_t offset = 0;  // of the first: bucket i is (base^i, base^(i+1)]
@@ -38,11 +39,11 @@ struct OtlpPoint {
   Buckets positive, negative;
   std::vector<Quantile> quantiles;
   std::vector<std::string_view> attributes, exemplars;  // messages
-  std::string_view native;                              // of remote_write_in::kNativeField
+  std::string_view native;                              // of remote_write::kNativeField
   bool too_many = false;                                // attributes, or buckets; they are not all here
 
-  // `data` is the field of the metric that holds the point (otlp_in::kGaugeData, …). The message passed
-  // otlp_in::CheckMessage.
+  // `data` is the field of the metric that holds the point (otlp::kGauge, …). The message passed
+  // otlp::CheckMessage.
   void Read(uint32_t data, std::string_view message);
 
  private:
@@ -53,4 +54,7 @@ struct OtlpPoint {
 // The milliseconds of a time in OTLP; false when it is not set or after the year 2261.
 bool MsOfTime(uint64_t ns, int64_t& ms) noexcept;
 
-}  // namespace gpulens::remote_write_out
+// Whether a message can be used; `readable` is false when it is no message at all.
+bool IsGood(OtlpMessage shape, std::string_view message, bool& readable) noexcept;
+
+}  // namespace gpulens::remote_write

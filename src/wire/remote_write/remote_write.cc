@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <protozero/pbf_writer.hpp>
+#include <unordered_map>
+#include <utility>
 
 #include "base/result.h"
 
@@ -311,6 +313,286 @@ Status RemoteWrite::Hand() {
   Status status = samples == 0 ? Ok() : (*take_)(request_.Finish(), samples);
   request_.Begin(options_.version);
   return status;
+}
+
+// The plan: which series of a snapshot are sent, and their texts. Made again when layouts or the resource
+// change.
+
+using namespace remote_write;
+
+const RemoteWrite::Layouts& RemoteWrite::TextOf(const Ref<const Layout>& layout) {
+  return texts_.Of(layout, [this](const Layout& one) {
+    const bool arena = options_.version == RemoteWriteVersion::k1;
+    return std::make_shared<RemoteWriteLayout>(NameRemoteWrite(
+        one, namer_, {arena, !arena && options_.native_histograms, labels_, options_.target_up}));
+  });
+}
+
+bool RemoteWrite::PlanFits(const Snapshot& snapshot) const noexcept {
+  if (!resource_ || plan_.size() != snapshot.frames.size() || !(*resource_ == snapshot.resource))
+    return false;
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    if (plan_[i].layout != snapshot.frames[i].frame->layout->id()) return false;
+  }
+  return true;
+}
+
+void RemoteWrite::Plan(const Snapshot& snapshot) {
+  if (!resource_ || !(*resource_ == snapshot.resource)) {
+    resource_ = snapshot.resource;
+    labels_ = options_.labels ? options_.labels(*resource_) : RemoteWriteLabels();
+    texts_ = {};
+  }
+  if (namer_.Look(snapshot)) texts_ = {};
+  plan_.clear();
+  ++plan_number_;
+  ForgetFormer(snapshot.closed_at);
+  symbols_.Clear();
+  reported_keys_.clear();
+  reported_keys_known_ = false;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    const Ref<const Layout>& layout = entry.frame->layout;
+    plan_.push_back({layout->id(), TextOf(layout), {}});
+    symbols_.Add(*plan_.back().text);
+  }
+  DropDuplicates(snapshot);
+  PlanMetadata();
+}
+
+// Equal for equal series, whichever layouts they are of, until the next plan.
+std::string RemoteWrite::KeyOf(const RemoteWriteLayout& text, const RemoteWriteLine& line) const {
+  std::string key;
+  key.reserve(4 * line.refs);
+  for (uint32_t i = line.first_ref; i < line.first_ref + line.refs; ++i) {
+    const uint32_t symbol = text.global[text.refs[i]];
+    key.append(reinterpret_cast<const char*>(&symbol), sizeof symbol);
+  }
+  return key;
+}
+
+// Of equal series the native one is told, and of equals the earlier: a receiver refuses a request that gives
+// one series two values. Only names that two frames have are looked at.
+void RemoteWrite::DropDuplicates(const Snapshot& snapshot) {
+  duplicates_ = 0;
+  std::vector<uint32_t> frames_with(symbols_.size()), last(symbols_.size(), UINT32_MAX);
+  for (uint32_t i = 0; i < plan_.size(); ++i) {
+    const RemoteWriteLayout& text = *plan_[i].text;
+    for (const RemoteWriteLine& line : text.lines) {
+      const uint32_t name = text.global[line.name];
+      if (std::exchange(last[name], i) != i) ++frames_with[name];
+    }
+  }
+  std::unordered_set<std::string> seen;
+  for (Precedence precedence : {Precedence::kNative, Precedence::kPassThrough}) {
+    for (size_t i = 0; i < plan_.size(); ++i) {
+      if (snapshot.frames[i].precedence != precedence) continue;
+      const RemoteWriteLayout& text = *plan_[i].text;
+      for (size_t l = 0; l < text.lines.size(); ++l) {
+        const RemoteWriteLine& line = text.lines[l];
+        if (frames_with[text.global[line.name]] < 2 || seen.insert(KeyOf(text, line)).second) continue;
+        plan_[i].dropped.resize(text.lines.size());
+        plan_[i].dropped[l] = 1;
+        ++duplicates_;
+      }
+    }
+  }
+}
+
+void RemoteWrite::PlanMetadata() {
+  std::string fields, body;
+  std::vector<size_t> ends;
+  std::unordered_set<std::string_view> told;
+  for (const Planned& planned : plan_) {
+    if (options_.version != RemoteWriteVersion::k1) break;
+    const RemoteWriteLayout& text = *planned.text;
+    for (const RemoteWriteFamily& family : text.families) {
+      const std::string_view name = text.Symbol(family.name), help = text.Symbol(family.help),
+                             unit = text.Symbol(family.unit);
+      if (!told.insert(name).second) continue;
+      body.clear();
+      protozero::pbf_writer one(body);
+      if (family.type != Type::kUnknown) one.add_enum(kType1, static_cast<int32_t>(family.type));
+      one.add_string(kFamilyName, name.data(), name.size());
+      if (!help.empty()) one.add_string(kHelp, help.data(), help.size());
+      if (!unit.empty()) one.add_string(kUnit, unit.data(), unit.size());
+      protozero::pbf_writer(fields).add_message(kMetadata1, body);
+      ends.push_back(fields.size());
+    }
+  }
+  if (fields == metadata_) return;
+  metadata_ = std::move(fields);
+  metadata_ends_ = std::move(ends);
+  metadata_boot_ns_.reset();
+}
+
+Status RemoteWrite::ReportMetadata(Instant now) {
+  const bool due =
+      !metadata_boot_ns_ || now.boot_ns - *metadata_boot_ns_ >= options_.metadata_interval.count();
+  if (!due || metadata_.empty()) return Ok();
+  size_t begin = 0, end = 0;
+  for (size_t next : metadata_ends_) {
+    if (end != begin && next - begin > options_.max_bytes) {
+      RETURN_IF_ERROR((*take_)(std::string_view(metadata_).substr(begin, end - begin), 0));
+      begin = end;
+    }
+    end = next;
+  }
+  RETURN_IF_ERROR((*take_)(std::string_view(metadata_).substr(begin), 0));
+  metadata_boot_ns_ = now.boot_ns;
+  return Ok();
+}
+
+bool RemoteWrite::ReportedElsewhere(const std::string& key) {
+  if (!std::exchange(reported_keys_known_, true)) {
+    for (const Planned& planned : plan_) {
+      for (size_t l = 0; l < planned.text->lines.size(); ++l) {
+        if (!planned.IsDropped(l)) reported_keys_.insert(KeyOf(*planned.text, planned.text->lines[l]));
+      }
+    }
+  }
+  return reported_keys_.contains(key);
+}
+
+// Series that end or change their source.
+
+using namespace remote_write;
+
+// What was known of a source's lines before its texts changed, to those that are the same series now.
+Status RemoteWrite::Carry(const Reported& from, const Layouts& to, Source& source, Instant now) {
+  if (!from.exemplars.empty()) source.next.exemplars.resize(to->lines.size());
+  symbols_.Add(*from.text);
+  std::unordered_map<std::string, uint32_t> places;
+  for (uint32_t l = 0; l < to->lines.size(); ++l) places.emplace(KeyOf(*to, to->lines[l]), l);
+  const size_t first = owed_.size();
+  for (uint32_t l = 0; l < from.lines.size(); ++l) {
+    const std::string key = KeyOf(*from.text, from.text->lines[l]);
+    auto at = places.find(key);
+    if (at != places.end()) {
+      source.base[at->second] = from.lines[l];
+      if (l < from.exemplars.size()) source.next.exemplars[at->second] = from.exemplars[l];
+    } else if (from.lines[l].shown) {
+      owed_.push_back({from.text, l, from.lines[l]});
+    }
+  }
+  for (size_t i = first; i < owed_.size(); ++i) RETURN_IF_ERROR(ReportOwed(owed_[i], now));
+  return Ok();
+}
+
+// Ends it, unless another frame has the series: then what that one says of it is waited for.
+Status RemoteWrite::ReportOwed(Owed& end, Instant now) {
+  const RemoteWriteLine& line = end.text->lines[end.line];
+  symbols_.Add(*end.text);
+  if (!ReportedElsewhere(KeyOf(*end.text, line))) return PutEnd(*end.text, line, end.mark, now);
+  handed_.push_back(end);
+  return Ok();
+}
+
+// What another frame has and has no value of has ended, too.
+Status RemoteWrite::SettleHanded(const Snapshot& snapshot) {
+  if (handed_.empty()) return Ok();
+  std::unordered_map<std::string, Mark*> holders;
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    Reported& told = sources_.find(snapshot.frames[i].source)->second.next;
+    for (size_t l = 0; l < told.lines.size(); ++l) {
+      if (!plan_[i].IsDropped(l)) holders.emplace(KeyOf(*told.text, told.text->lines[l]), &told.lines[l]);
+    }
+  }
+  for (Owed& end : handed_) {
+    const RemoteWriteLine& line = end.text->lines[end.line];
+    auto at = holders.find(KeyOf(*end.text, line));
+    if (at != holders.end() && at->second->shown) continue;
+    RETURN_IF_ERROR(PutEnd(*end.text, line, end.mark, snapshot.closed_at));
+    if (at != holders.end()) *at->second = end.mark;
+  }
+  return Ok();
+}
+
+Status RemoteWrite::ReportEnded(Reported& told, Instant now) {
+  for (uint32_t l = 0; l < told.lines.size(); ++l) {
+    if (!told.lines[l].shown) continue;
+    Owed end{told.text, l, told.lines[l]};
+    const Status status = ReportOwed(end, now);
+    told.lines[l].unix_ms = end.mark.unix_ms;  // in case it is not committed
+    RETURN_IF_ERROR(status);
+  }
+  return Ok();
+}
+
+// Behind what was told last, whatever the clock did since.
+Status RemoteWrite::PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark,
+                           Instant now) {
+  Recall(text, line, mark);
+  mark.unix_ms = std::max(mark.unix_ms + 1, MsOf(now.unix_ns));
+  mark.boot_ms = MsOf(now.boot_ns);
+  mark.shown = false;
+  Remember(text, line, mark);
+  SetSample(data_, StaleMarker(), mark.unix_ms, 0);
+  request_.AppendSeries(text, line, data_);
+  return Fits() ? Ok() : Hand();
+}
+
+namespace {
+
+// Longer than any collector needs to come back.
+constexpr int64_t kRememberedMs = 10 * 60 * 1000;
+constexpr size_t kMostRemembered = 100'000;
+
+std::string NameOf(const RemoteWriteLayout& text, const RemoteWriteLine& line) {
+  std::string name;
+  for (uint32_t i = line.first_ref; i < line.first_ref + line.refs; ++i) {
+    name += text.Symbol(text.refs[i]);
+    name += '\0';
+  }
+  return name;
+}
+
+}  // namespace
+
+void RemoteWrite::Remember(const RemoteWriteLayout& text, const RemoteWriteLine& line, const Mark& mark) {
+  if (former_.size() >= kMostRemembered) return;
+  Mark& known = former_[NameOf(text, line)];
+  known = {std::max(known.boot_ms, mark.boot_ms), std::max(known.unix_ms, mark.unix_ms), false};
+}
+
+// Another source may go on with a series, or begin it again, with a reading from before its end: a receiver
+// refuses a whole request for that.
+bool RemoteWrite::Recall(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark) const {
+  if (former_.empty() && leaving_.empty()) return false;
+  bool found = false;
+  const std::string name = NameOf(text, line);
+  for (const auto* marks : {&former_, &leaving_}) {
+    auto at = marks->find(name);
+    if (at == marks->end()) continue;
+    mark.boot_ms = std::max(mark.boot_ms, at->second.boot_ms);
+    mark.unix_ms = std::max(mark.unix_ms, at->second.unix_ms);
+    found = true;
+  }
+  return found;
+}
+
+// With a new plan, whoever gets a series is told before the one that had it, or behind: all must know by
+// then.
+void RemoteWrite::FindLeaving(const Snapshot& snapshot) {
+  auto leave = [this](const Reported& told, size_t line) {
+    const Mark& mark = told.lines[line];
+    if (!mark.shown) return;
+    Mark& known = leaving_[NameOf(*told.text, told.text->lines[line])];
+    known = {std::max(known.boot_ms, mark.boot_ms), std::max(known.unix_ms, mark.unix_ms), false};
+  };
+  for (size_t i = 0; i < plan_.size(); ++i) {
+    const Reported& told = sources_.find(snapshot.frames[i].source)->second.now;
+    for (size_t l = 0; l < told.lines.size(); ++l) {
+      if (told.text != plan_[i].text || plan_[i].IsDropped(l)) leave(told, l);
+    }
+  }
+  for (const auto& [name, source] : sources_) {
+    for (size_t l = 0; !source.touched && l < source.now.lines.size(); ++l) leave(source.now, l);
+  }
+}
+
+void RemoteWrite::ForgetFormer(Instant now) {
+  const int64_t oldest = MsOf(now.boot_ns) - kRememberedMs;
+  std::erase_if(former_, [&](const auto& item) { return item.second.boot_ms < oldest; });
 }
 
 }  // namespace gpulens

@@ -24,7 +24,6 @@
 #include "core/histogram.h"
 #include "core/named_series.h"
 #include "wire/per_layout.h"
-#include "wire/remote_write/remote_write_exemplar.h"
 #include "wire/remote_write/remote_write_layout.h"
 #include "wire/remote_write/remote_write_request.h"
 

@@ -1,4 +1,5 @@
-// The numbers of remote write's fields, and the few bytes of protobuf that change from sample to sample.
+// Field numbers, types, units and faults of remote write, and the few bytes of protobuf that change per
+// sample.
 //
 // Source: prometheus.WriteRequest (remote write 1.0) and io.prometheus.write.v2.Request (2.0-rc.4), whose
 // field numbers never change.
@@ -7,9 +8,13 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <string>
+#include <string_view>
+
+#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens::remote_write {
 
@@ -115,5 +120,160 @@ inline void SetSample(std::string& out, double value, int64_t ms, int64_t start_
 
 // Floor, also before 1970.
 inline int64_t MsOf(int64_t ns) noexcept { return ns / 1'000'000 - (ns % 1'000'000 < 0); }
+
+// Marks that RemoteWriteIn adds to OTLP so that RemoteWriteOut can restore series exactly. Other receivers
+// ignore them.
+
+// The scope of series that have no otel_scope_name.
+inline constexpr std::string_view kOwnScope = "gpulens.remote_write";
+
+// Keys of Metric.metadata, with text values. kTypeKey is OpenTelemetry's own.
+inline constexpr std::string_view kTypeKey = "prometheus.type";
+// The name of the metric's family in the metadata of 1.0; empty where the sender sent none, and for 2.0. Its
+// presence means that the metric came by remote write: its name and its attributes are __name__ and labels.
+inline constexpr std::string_view kFamilyKey = "gpulens.remote_write.family";
+// The unit as remote write had it ("seconds"); Metric.unit is UCUM. Absent where it is empty.
+inline constexpr std::string_view kUnitKey = "gpulens.remote_write.unit";
+
+// A field of HistogramDataPoint and ExponentialHistogramDataPoint that OpenTelemetry does not define: the
+// bytes of the Histogram message of remote write, for histograms that OTLP cannot represent (counts of
+// floating point, gauge histograms, known counter resets).
+inline constexpr uint32_t kNativeField = 26'480;
+
+}  // namespace gpulens::remote_write
+
+namespace gpulens {
+
+// Why a received series or histogram cannot be passed on.
+enum class RemoteWriteFault : uint8_t {
+  kNone,
+  kNoName,
+  kEmptyLabel,
+  kTwice,
+  kTooManyLabels,
+  kNoText,
+  kNoSymbol,
+  kOddRefs,
+  kNoTime,
+  kFloatHistogram,
+  kGaugeHistogram,
+  kSchema,
+  kBuckets,
+  kBounds,
+  kTooWide,
+};
+inline constexpr size_t kRemoteWriteFaults = 15;
+
+// The text for the sender. Static storage.
+constexpr std::string_view TextOf(RemoteWriteFault fault) noexcept {
+  constexpr std::string_view kTexts[kRemoteWriteFaults] = {
+      "",
+      "a series has no __name__",
+      "the name of a label is empty",
+      "a label occurs twice",
+      "a series has more than 1024 labels",
+      "a text is not valid UTF-8",
+      "a label refers to a symbol that does not exist",
+      "the label references are not pairs",
+      "a time is before 1970 or after 2261",
+      "a histogram of floating-point counts cannot be expressed in OTLP",
+      "a gauge histogram cannot be expressed in OTLP",
+      "a histogram's schema is unknown",
+      "a histogram's buckets do not fit its spans or its count",
+      "a histogram's custom bounds do not rise",
+      "a histogram has more than 16384 buckets",
+  };
+  return kTexts[static_cast<size_t>(fault)];
+}
+
+// Why a point of OTLP cannot leave by remote write.
+enum class RemoteWriteOutFault : uint8_t {
+  kNone,
+  kDelta,
+  kTemporality,
+  kNoName,
+  kNoData,
+  kNoTime,
+  kNoValue,
+  kMalformed,
+  kBuckets,
+  kSchema,
+  kTooMany,
+  kTooLarge,
+  kTooMuch,
+};
+inline constexpr size_t kRemoteWriteOutFaults = 13;
+
+// For logs. Static storage.
+constexpr std::string_view TextOf(RemoteWriteOutFault fault) noexcept {
+  constexpr std::string_view kTexts[kRemoteWriteOutFaults] = {
+      "",
+      "the metric has delta temporality",
+      "the metric has no temporality",
+      "the metric has no name that is valid in Prometheus",
+      "the metric has data of an unknown kind",
+      "a point has no time",
+      "a point has no value",
+      "a text is not valid UTF-8, or values nest too deeply",
+      "a histogram's buckets do not fit its bounds or its count",
+      "an exponential histogram's scale is below -4",
+      "more than 500 attributes, or 16384 buckets or quantiles",
+      "a series is larger than a request",
+      "the request becomes too large as remote write",
+  };
+  return kTexts[static_cast<size_t>(fault)];
+}
+
+// A label for metrics: "delta", "too_large". Static storage.
+constexpr std::string_view ReasonOf(RemoteWriteOutFault fault) noexcept {
+  constexpr std::string_view kReasons[kRemoteWriteOutFaults] = {
+      "",          "delta",   "no_temporality", "no_name",  "unknown_data", "no_time", "no_value",
+      "malformed", "buckets", "scale",          "too_many", "too_large",    "too_much"};
+  return kReasons[static_cast<size_t>(fault)];
+}
+
+// Replaces `out`: "seconds" is "s", "bytes_per_second" "By/s", "ratio" "1". A word that has no short form
+// stays as it is.
+void OtlpUnitOf(std::string_view unit, std::string& out);
+
+// "counter"; the value of prometheus.type. Static storage.
+std::string_view PrometheusTypeName(remote_write::Type type) noexcept;
+
+// Numbers of a message become known types; others are unknown.
+remote_write::Type TypeOfNumber(uint64_t number) noexcept;
+
+// What one float series is in OTLP, all of it cumulative.
+enum class FloatKind : uint8_t {
+  kGauge,
+  kCounter,  // a Sum that only grows
+  kState,    // a Sum that does not: an info or a state
+};
+
+// By the type of its family. Parts of classic histograms and summaries stay series of their own: what counts
+// in them is a counter. `_created` series are not counters.
+FloatKind FloatKindOf(remote_write::Type type, std::string_view name) noexcept;
+
+}  // namespace gpulens
+
+namespace gpulens::remote_write {
+
+// Names of OpenTelemetry in Prometheus' alphabet, as Prometheus' own OTLP endpoint makes them with its
+// default translation strategy (UnderscoreEscapingWithSuffixes).
+//
+// What decides about the last word of a name.
+enum class NameKind : uint8_t {
+  kCounter,  // "_total"
+  kGauge,    // "_ratio" where the unit is "1"
+  kOther,
+};
+
+// Appends the name: words of [a-zA-Z0-9:] joined by one underscore, then the unit unless the name has that
+// word already, then the word of the kind. A leading digit gets "_" before it. Appends nothing for a name
+// without such a word.
+void AppendMetricName(std::string& out, std::string_view name, std::string_view unit, NameKind kind);
+
+// Appends the unit in words for metadata: "By/s" is "bytes_per_second", "1" is "ratio". What stands in braces
+// is left out.
+void AppendUnitName(std::string& out, std::string_view unit);
 
 }  // namespace gpulens::remote_write

@@ -14,10 +14,10 @@
 
 #include <gpulens/status.h>
 
+#include "wire/otlp/otlp_schema.h"
 #include "wire/remote_write/native_histogram.h"
+#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_series.h"
-#include "wire/remote_write/remote_write_types.h"
-#include "wire/remote_write/remote_write_words.h"
 
 namespace gpulens {
 
@@ -57,7 +57,7 @@ class RemoteWriteIn {
                  RemoteWriteOutcome& outcome);
 
  private:
-  using Labels = remote_write_in::Labels;
+  using Labels = remote_write::Labels;
   // What a series becomes, by what OTLP calls it; a metric is of one kind.
   enum class Form : uint8_t { kGauge, kCounter, kState, kExponential, kExplicit };
   // Those points of one TimeSeries that have one form.
@@ -93,8 +93,8 @@ class RemoteWriteIn {
   bool Learn(std::string_view metadata);
   Status Plan(std::string_view request);
   Status PlanSeries(std::string_view series);
-  void Describe(Item& item, const remote_write_in::SeriesAbout& about) const;
-  bool CountParts(std::string_view series, RemoteWriteFault of_labels, remote_write_in::SeriesAbout& about,
+  void Describe(Item& item, const remote_write::SeriesAbout& about) const;
+  bool CountParts(std::string_view series, RemoteWriteFault of_labels, remote_write::SeriesAbout& about,
                   Parts& parts);
   bool CountHistogram(std::string_view message, RemoteWriteFault of_labels, Parts& parts);
   void Refuse(RemoteWriteFault fault);
@@ -109,10 +109,12 @@ class RemoteWriteIn {
   void Enter(std::string& out, const Item& item, const Item* before);
   void Leave(std::string& out, const Item& item, const Item* next);
   void WriteItem(std::string& out, const Item& item, uint32_t place);
+  static uint32_t DataOf(Form form) noexcept;
+  static otlp::ItemFields FieldsOf(Form form) noexcept;
   void EncodeAttributes(const Item& item);
   void GatherExemplars(std::string_view series, uint32_t field);
   void AppendExemplar(std::string_view message, uint32_t field);
-  void WriteNumber(const Item& item, const remote_write_in::Sample& sample);
+  void WriteNumber(const Item& item, const remote_write::Sample& sample);
   void WriteExponential();
   void WriteExplicit();
   bool WriteHistogram(const Item& item, std::string_view message);
@@ -122,7 +124,7 @@ class RemoteWriteIn {
   Limits limits_;
   RemoteWriteTypes types_;
   RemoteWriteVersion version_ = RemoteWriteVersion::k1;
-  remote_write_in::LabelReader reader_;
+  remote_write::LabelReader reader_;
   RemoteWriteOutcome* outcome_ = nullptr;
 
   std::vector<Item> items_;

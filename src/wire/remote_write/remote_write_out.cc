@@ -4,22 +4,19 @@
 
 #include "base/hash.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_message.h"
-#include "wire/remote_write/otlp_value_text.h"
-#include "wire/remote_write/prometheus_names.h"
-#include "wire/remote_write/remote_write_marks.h"
-#include "wire/remote_write/remote_write_words.h"
+#include "wire/otlp/otlp_json.h"
+#include "wire/otlp/otlp_schema.h"
+#include "wire/remote_write/otlp_point.h"
+#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
 
+using remote_write::AppendMetricName;
+using remote_write::AppendUnitName;
+using remote_write::IsGood;
+using remote_write::MsOfTime;
+using remote_write::NameKind;
 using remote_write::Type;
-using remote_write_out::AppendMetricName;
-using remote_write_out::AppendUnitName;
-using remote_write_out::IsGood;
-using remote_write_out::MsOfTime;
-using remote_write_out::NameKind;
-using remote_write_out::ReadKeyValue;
-using remote_write_out::ValueText;
 
 namespace {
 
@@ -87,7 +84,7 @@ Status RemoteWriteOut::Convert(std::string_view request, Instant now, const Take
   native_.SetVersion(options_.version);
   ProtoCursor cursor(request);
   for (ProtoField field; cursor.Next(field);) {
-    if (field.number != otlp_in::kResourceList) continue;
+    if (field.number != otlp::kResourceList) continue;
     if (field.wire != WireType::kBytes) return NotOtlp();
     if (Status read = ReadResourceMetrics(field.bytes); !read.ok()) return read;
   }
@@ -103,15 +100,15 @@ Status RemoteWriteOut::ReadResourceMetrics(std::string_view message) {
   ProtoField field;
   ProtoCursor first(message);
   while (first.Next(field)) {
-    if (field.number > otlp_in::kScopeList) continue;
+    if (field.number > otlp::kScopeList) continue;
     if (field.wire != WireType::kBytes) return NotOtlp();
-    if (field.number == otlp_in::kResourceField) resource = field.bytes;
+    if (field.number == otlp::kResource) resource = field.bytes;
   }
   if (first.broken()) return NotOtlp();
   if (!ReadResource(resource)) return NotOtlp();
   ProtoCursor second(message);
   while (second.Next(field)) {
-    if (field.number != otlp_in::kScopeList) continue;
+    if (field.number != otlp::kScopeList) continue;
     if (Status read = ReadScopeMetrics(field.bytes); !read.ok()) return read;
   }
   WriteTargetInfo();
@@ -124,11 +121,11 @@ Status RemoteWriteOut::ReadScopeMetrics(std::string_view message) {
   Fault fault = Fault::kNone;
   ProtoCursor first(message);
   while (first.Next(field)) {
-    if (field.number > otlp_in::kItems) continue;
+    if (field.number > otlp::kItems) continue;
     if (field.wire != WireType::kBytes) return NotOtlp();
     if (field.number != otlp::kScope) continue;
     bool readable = true;
-    if (!IsGood(otlp_in::MessageShape::kScope, field.bytes, readable)) fault = Fault::kMalformed;
+    if (!IsGood(OtlpMessage::kScope, field.bytes, readable)) fault = Fault::kMalformed;
     if (!readable) return NotOtlp();
     ProtoCursor scope(field.bytes);
     for (ProtoField part; scope.Next(part);) {
@@ -142,24 +139,29 @@ Status RemoteWriteOut::ReadScopeMetrics(std::string_view message) {
   ProtoCursor second(message);
   Status status;
   while (status.ok() && second.Next(field))
-    if (field.number == otlp_in::kItems) status = ReadMetric(field.bytes);
+    if (field.number == otlp::kItems) status = ReadMetric(field.bytes);
   resource_fault_ = above;
   return status;
 }
 
 void RemoteWriteOut::ReadMetricMetadata(std::string_view pair, Metric& metric) {
-  std::string_view key, value;
-  if (!ReadKeyValue(pair, key, value)) return;
+  otlp::KeyValueView view;
+  if (!otlp::ReadKeyValue(pair, view)) return;
+  const std::string_view key = view.key;
   // These are texts; another value is not ours.
-  std::string unused;
-  if (key == remote_write_in::kTypeKey) metric.type = TypeOfName(ValueText(value, unused));
+  if (key == remote_write::kTypeKey) {
+    std::string room;
+    std::string_view type;
+    if (!otlp::ValueText(view.value, otlp::ValueStyle::kLabel, room, type)) type = {};
+    metric.type = TypeOfName(type);
+  }
   ProtoField text;
-  ProtoCursor cursor(value);
+  ProtoCursor cursor(view.value);
   if (!cursor.Next(text) || text.number != otlp::kString || text.wire != WireType::kBytes) return;
-  if (key == remote_write_in::kFamilyKey) {
+  if (key == remote_write::kFamilyKey) {
     metric.verbatim = true;
     metric.family = text.bytes;
-  } else if (key == remote_write_in::kUnitKey) {
+  } else if (key == remote_write::kUnitKey) {
     metric.unit = text.bytes;
   }
 }
@@ -167,7 +169,7 @@ void RemoteWriteOut::ReadMetricMetadata(std::string_view pair, Metric& metric) {
 Status RemoteWriteOut::ReadMetric(std::string_view message) {
   bool readable = true;
   Metric metric;
-  if (!IsGood(otlp_in::MessageShape::kMetric, message, readable)) metric.fault = Fault::kMalformed;
+  if (!IsGood(OtlpMessage::kMetric, message, readable)) metric.fault = Fault::kMalformed;
   if (!readable) return NotOtlp();
   std::string_view unit;
   bool typed = false;
@@ -182,7 +184,7 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
         typed = true;
         break;
       default:
-        if (!otlp_in::IsData(field.number)) break;
+        if (!otlp::IsData(field.number)) break;
         metric.data_field = field.number;
         metric.data = field.bytes;
     }
@@ -198,12 +200,12 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
   if (!metric.verbatim) {
     const Type told = typed ? metric.type : Type::kGauge;
     metric.unit = unit;
-    const bool sum = metric.data_field == otlp_in::kSumData;
-    metric.type = metric.data_field == otlp_in::kSummaryData                ? Type::kSummary
+    const bool sum = metric.data_field == otlp::kSum;
+    metric.type = metric.data_field == otlp::kSummary                       ? Type::kSummary
                   : sum && metric.monotonic                                 ? Type::kCounter
                   : sum && (told == Type::kInfo || told == Type::kStateSet) ? told
                   : sum                                                     ? Type::kGauge
-                  : metric.data_field != otlp_in::kGaugeData                ? Type::kHistogram
+                  : metric.data_field != otlp::kGauge                       ? Type::kHistogram
                   : typed && told == Type::kUnknown                         ? Type::kUnknown
                                                                             : Type::kGauge;
   }
@@ -217,8 +219,8 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
 RemoteWriteOutFault RemoteWriteOut::Validate(const Metric& metric) const noexcept {
   switch (metric.data_field) {
     case 0: return Fault::kNoData;
-    case otlp_in::kGaugeData:
-    case otlp_in::kSummaryData: return Fault::kNone;
+    case otlp::kGauge:
+    case otlp::kSummary: return Fault::kNone;
     default: break;
   }
   if (metric.temporality == otlp::kDelta) return Fault::kDelta;
@@ -236,9 +238,9 @@ void RemoteWriteOut::Translate(Metric& metric) {
   AppendUnitName(unit_, metric.unit);
   if (!options_.names_as_they_are) {
     name_.clear();
-    const NameKind kind = metric.type == Type::kCounter              ? NameKind::kCounter
-                          : metric.data_field == otlp_in::kGaugeData ? NameKind::kGauge
-                                                                     : NameKind::kOther;
+    const NameKind kind = metric.type == Type::kCounter       ? NameKind::kCounter
+                          : metric.data_field == otlp::kGauge ? NameKind::kGauge
+                                                              : NameKind::kOther;
     AppendMetricName(name_, metric.name, metric.unit, kind);
     metric.name = name_;
   }
@@ -252,7 +254,7 @@ Status RemoteWriteOut::ReadPoints(const Metric& metric) {
   for (ProtoField field; cursor.Next(field);) {
     if (field.number != otlp::kPoints) continue;
     bool readable = true;
-    const bool good = IsGood(otlp_in::PointShape(metric.data_field), field.bytes, readable);
+    const bool good = IsGood(otlp::PointShape(metric.data_field), field.bytes, readable);
     if (!readable) return NotOtlp();
     Fault fault = metric.fault != Fault::kNone ? metric.fault : good ? Fault::kNone : Fault::kMalformed;
     if (fault == Fault::kNone) {
@@ -278,9 +280,9 @@ RemoteWriteOutFault RemoteWriteOut::ReadPoint(const Metric& metric) {
   BuildLabels(metric);
   if (!metric.verbatim) info_ms_ = std::max(info_ms_, ms_);
   switch (metric.data_field) {
-    case otlp_in::kHistogramData: return WriteHistogram(metric);
-    case otlp_in::kExponentialData: return WriteExponential(metric);
-    case otlp_in::kSummaryData: return WriteSummary(metric);
+    case otlp::kHistogram: return WriteHistogram(metric);
+    case otlp::kExponentialHistogram: return WriteExponential(metric);
+    case otlp::kSummary: return WriteSummary(metric);
     default: return WriteNumber(metric);
   }
 }

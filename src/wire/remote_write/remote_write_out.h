@@ -20,8 +20,8 @@
 
 #include "base/clock.h"
 #include "wire/otlp/proto_cursor.h"
-#include "wire/remote_write/native_writer.h"
-#include "wire/remote_write/remote_write_out_fault.h"
+#include "wire/remote_write/native_histogram.h"
+#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/series_batch.h"
 
 namespace gpulens {
@@ -56,7 +56,7 @@ class RemoteWriteOut {
     // How often 1.0 repeats types, help and units that did not change.
     Duration metadata_interval = std::chrono::minutes(1);
   };
-  using Take = remote_write_out::SeriesBatch::Take;
+  using Take = remote_write::SeriesBatch::Take;
 
   explicit RemoteWriteOut(Options options);
 
@@ -70,8 +70,8 @@ class RemoteWriteOut {
 
  private:
   using Fault = RemoteWriteOutFault;
-  using Label = remote_write_out::Label;
-  using Labels = remote_write_out::Labels;
+  using Label = remote_write::Label;
+  using Labels = remote_write::Labels;
   // A label before equal names are joined.
   struct Pair {
     std::string_view key, name, value;
@@ -129,9 +129,9 @@ class RemoteWriteOut {
   void Drop(Fault fault, uint64_t points = 1);
 
   Options options_;
-  remote_write_out::SeriesBatch batch_;
-  remote_write_out::NativeWriter native_;
-  remote_write_out::OtlpPoint point_;
+  remote_write::SeriesBatch batch_;
+  remote_write::NativeWriter native_;
+  remote_write::OtlpPoint point_;
   RemoteWriteOutOutcome* outcome_ = nullptr;
   Status status_;  // of Drain
   Instant now_;

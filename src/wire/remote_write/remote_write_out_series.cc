@@ -5,20 +5,25 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "core/prometheus_words.h"
+#include "wire/exposition/exposition_format.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/remote_write/proto_numbers.h"
+#include "wire/otlp/otlp_json.h"
+#include "wire/otlp/otlp_schema.h"
+#include "wire/otlp/proto_cursor.h"
+#include "wire/remote_write/otlp_point.h"
+#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_out.h"
 
 namespace gpulens {
 
+using remote_write::MsOfTime;
 using remote_write::Type;
-using remote_write_out::MsOfTime;
 
 namespace {
 
 // What Prometheus takes for values that are 0 where an exponential histogram does not say.
 constexpr double kDefaultZeroThreshold = 1e-128;
-constexpr uint32_t kExemplarInt = 6;
 // Of names and values of an exemplar's labels, in characters: OpenMetrics' limit, beyond which Prometheus
 // refuses it.
 constexpr size_t kMostExemplarText = 128;
@@ -58,18 +63,10 @@ ExemplarNumbers ReadNumbers(std::string_view message) noexcept {
     uint64_t word;
     std::memcpy(&word, field.bytes.data(), sizeof word);
     if (field.number == otlp::kExemplarTime) out.ns = word;
-    else if (field.number == otlp::kExemplarDouble) out.value = remote_write_in::AsDouble(field.bytes);
-    else if (field.number == kExemplarInt) out.value = static_cast<double>(static_cast<int64_t>(word));
+    else if (field.number == otlp::kExemplarDouble) out.value = AsFixed<double>(field.bytes);
+    else if (field.number == otlp::kExemplarInt) out.value = static_cast<double>(static_cast<int64_t>(word));
   }
   return out;
-}
-
-void AppendHex(std::string& out, std::string_view bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  for (const char c : bytes) {
-    out += kDigits[static_cast<unsigned char>(c) >> 4];
-    out += kDigits[static_cast<unsigned char>(c) & 15];
-  }
 }
 
 }  // namespace
@@ -206,14 +203,14 @@ void RemoteWriteOut::PutExemplar(std::string_view message, bool verbatim) {
     else if (field.number == otlp::kSpanId) span = field.bytes;
     Pair pair;
     if (field.number != otlp::kExemplarAttributes || !ReadPair(field.bytes, verbatim, pair)) continue;
-    if (pairs_.size() == remote_write_out::OtlpPoint::kMostAttributes) break;
+    if (pairs_.size() == remote_write::OtlpPoint::kMostAttributes) break;
     pairs_.push_back(pair);
     characters += Characters(pair.name) + Characters(pair.value);
   }
   const auto put_id = [&](std::string_view key, std::string_view id) {
     if (id.empty()) return;
     std::string& hex = Room();
-    AppendHex(hex, id);
+    otlp::AppendHex(hex, id);
     pairs_.push_back({key, key, hex});
     characters += key.size() + hex.size();
   };
@@ -226,6 +223,161 @@ void RemoteWriteOut::PutExemplar(std::string_view message, bool verbatim) {
   JoinPairs(exemplar_labels_, true);
   if (batch_.AddExemplar(exemplar_labels_, numbers.value, ms)) ++outcome_->exemplars;
   used_rooms_ = rooms;
+}
+
+// Labels of resources, scopes and points.
+
+using remote_write::IsGood;
+
+namespace {
+
+constexpr std::string_view kTargetInfoAlone[] = {"service.", "host.",    "os.",
+                                                 "cloud.",   "process.", "telemetry."};
+constexpr std::string_view kReceiver = "gpulens.receiver";
+
+bool ByName(const remote_write::Label& a, const remote_write::Label& b) noexcept { return a.name < b.name; }
+
+// Into labels that are sorted. `replace`: in place of what has this name.
+void Set(remote_write::Labels& labels, remote_write::Label label, bool replace = true) {
+  if (label.value.empty()) return;
+  const auto at = std::lower_bound(labels.begin(), labels.end(), label, &ByName);
+  if (at == labels.end() || at->name != label.name) labels.insert(at, label);
+  else if (replace) at->value = label.value;
+}
+
+}  // namespace
+
+bool RemoteWriteOut::IsPromoted(std::string_view key) const {
+  if (options_.promoted) return std::ranges::find(*options_.promoted, key) != options_.promoted->end();
+  if (key == kReceiver) return options_.mark_received;
+  return std::ranges::none_of(kTargetInfoAlone,
+                              [key](std::string_view prefix) { return key.starts_with(prefix); });
+}
+
+bool RemoteWriteOut::ReadResource(std::string_view message) {
+  bool readable = true;
+  resource_fault_ = IsGood(OtlpMessage::kResource, message, readable) ? Fault::kNone : Fault::kMalformed;
+  if (!readable) return false;
+  job_.clear();
+  plain_job_.clear();
+  instance_.clear();
+  promoted_.clear();
+  resource_.clear();
+  info_ms_ = 0;
+  used_rooms_ = 0;
+  if (resource_fault_ != Fault::kNone) return true;
+  std::string_view space;
+  ProtoCursor cursor(message);
+  pairs_.clear();
+  for (ProtoField field; cursor.Next(field);) {
+    if (field.number != otlp::kResourceAttributes) continue;
+    if (resource_.size() == remote_write::OtlpPoint::kMostAttributes) {
+      resource_fault_ = Fault::kTooMany;
+      return true;
+    }
+    resource_.push_back(field.bytes);
+    Pair pair;
+    if (!ReadPair(field.bytes, false, pair)) continue;
+    if (pair.key == "service.name") job_ = pair.value;
+    else if (pair.key == "service.namespace") space = pair.value;
+    else if (pair.key == "service.instance.id") instance_ = pair.value;
+    else if (IsPromoted(pair.key)) pairs_.push_back(pair);
+  }
+  if (!job_.empty() && !space.empty()) plain_job_.append(space) += '/';
+  plain_job_ += job_;
+  JoinPairs(labels_, false);
+  for (const Label& label : labels_) promoted_.emplace_back(label.name, label.value);
+  return true;
+}
+
+std::string& RemoteWriteOut::Room() {
+  if (used_rooms_ == rooms_.size()) rooms_.emplace_back();
+  std::string& room = rooms_[used_rooms_++];
+  room.clear();
+  return room;
+}
+
+// False: it is no label.
+bool RemoteWriteOut::ReadPair(std::string_view message, bool verbatim, Pair& out) {
+  otlp::KeyValueView pair;
+  if (!otlp::ReadKeyValue(message, pair) || pair.key.empty()) return false;
+  out.key = pair.key;
+  const size_t rooms = used_rooms_;
+  std::string& room = Room();
+  if (!otlp::ValueText(pair.value, otlp::ValueStyle::kLabel, room, out.value) || out.value.empty())
+    return false;
+  if (out.value.data() != room.data()) used_rooms_ = rooms;
+  if (verbatim || options_.names_as_they_are || IsLegacyLabelName(out.key)) {
+    out.name = out.key;
+  } else {
+    std::string& name = Room();
+    AppendPrometheusLabel(name, out.key);
+    out.name = name;
+  }
+  return true;
+}
+
+// Sorts; values of keys that have one name become one, in the order of the keys.
+void RemoteWriteOut::JoinPairs(Labels& out, bool verbatim) {
+  const auto before = [](const Pair& a, const Pair& b) {
+    return a.name != b.name ? a.name < b.name : a.key < b.key;
+  };
+  if (!std::is_sorted(pairs_.begin(), pairs_.end(), before)) std::sort(pairs_.begin(), pairs_.end(), before);
+  out.clear();
+  for (const Pair& pair : pairs_) {
+    if (out.empty() || out.back().name != pair.name) {
+      out.push_back({pair.name, pair.value});
+    } else if (!verbatim) {
+      std::string& joined = Room();
+      joined.append(out.back().value) += ';';
+      joined += pair.value;
+      out.back().value = joined;
+    }
+  }
+}
+
+void RemoteWriteOut::AddResourceLabels(Labels& labels, bool verbatim) const {
+  Set(labels, {"job", verbatim ? job_ : plain_job_});
+  Set(labels, {"instance", instance_});
+  for (const auto& [name, value] : promoted_) Set(labels, {name, value}, false);
+}
+
+void RemoteWriteOut::BuildLabels(const Metric& metric) {
+  used_rooms_ = 0;
+  pairs_.clear();
+  Pair pair;
+  for (std::string_view attribute : point_.attributes)
+    if (ReadPair(attribute, metric.verbatim, pair)) pairs_.push_back(pair);
+  JoinPairs(labels_, metric.verbatim);
+  AddResourceLabels(labels_, metric.verbatim);
+  const bool named = metric.verbatim ? scope_name_ != remote_write::kOwnScope : options_.scope_labels;
+  if (named) Set(labels_, {"otel_scope_name", scope_name_});
+  if (metric.verbatim || options_.scope_labels) Set(labels_, {"otel_scope_version", scope_version_});
+}
+
+void RemoteWriteOut::WriteTargetInfo() {
+  if (info_ms_ == 0 || !options_.target_info || (plain_job_.empty() && instance_.empty())) return;
+  used_rooms_ = 0;
+  pairs_.clear();
+  Pair pair;
+  for (std::string_view attribute : resource_) {
+    if (!ReadPair(attribute, false, pair) || pair.key == "service.name" || pair.key == "service.namespace" ||
+        pair.key == "service.instance.id")
+      continue;
+    pairs_.push_back(pair);
+  }
+  if (pairs_.empty()) return;
+  JoinPairs(labels_, false);
+  Set(labels_, {"job", plain_job_});
+  Set(labels_, {"instance", instance_});
+  ms_ = info_ms_;
+  start_ms_ = 0;
+  Metric metric;
+  metric.name = metric.family = "target_info";
+  metric.help = "Target metadata";
+  metric.type = remote_write::Type::kInfo;
+  if (const Fault fault = PutValue(metric, {}, {}, 1); fault != Fault::kNone) Drop(fault);
+  else if (options_.version == RemoteWriteVersion::k1) PutMetadata(metric);
 }
 
 }  // namespace gpulens

@@ -1,11 +1,13 @@
 #include "wire/remote_write/remote_write_out.h"
+#include "wire/otlp/otlp_json.h"
 
 #include <gtest/gtest.h>
 
+#include "core/prometheus_words.h"
 #include "wire/remote_write/otlp_metrics_text_testing.h"
-#include "wire/remote_write/otlp_value_text.h"
+#include "wire/remote_write/otlp_point.h"
 #include "wire/remote_write/otlp_writer_testing.h"
-#include "wire/remote_write/prometheus_names.h"
+#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_in_testing.h"
 #include "wire/remote_write/request_text_testing.h"
 
@@ -402,7 +404,7 @@ TEST_F(RemoteWriteOutTest, GoldenBytes) {
 }
 
 TEST(PrometheusNames, AreThoseOfTheTranslator) {
-  using namespace remote_write_out;
+  using namespace remote_write;
   const auto name = [](const char* text, const char* unit, NameKind kind) {
     std::string out;
     AppendMetricName(out, text, unit, kind);
@@ -420,21 +422,24 @@ TEST(PrometheusNames, AreThoseOfTheTranslator) {
   EXPECT_EQ(name("é.ü", "s", NameKind::kCounter), "");
   EXPECT_EQ(name("total", "", NameKind::kCounter), "total");
   std::string label;
-  AppendLabelName(label, "é.a:b");
+  AppendPrometheusLabel(label, "é.a:b");
   EXPECT_EQ(label, "__a_b");
 }
 
 TEST(OtlpValueText, ValuesAsText) {
-  using remote_write_out::ValueText;
-  std::string room;
-  EXPECT_EQ(ValueText(Varint(2, 1), room), "true");
-  EXPECT_EQ(ValueText(Varint(3, static_cast<uint64_t>(-7)), room), "-7");
-  EXPECT_EQ(ValueText(Fixed(4, 0.25), room), "0.25");
-  EXPECT_EQ(ValueText(Text(7, std::string("\0\1\2\3", 4)), room), "AAECAw==");
-  EXPECT_EQ(ValueText("", room), "");
+  const auto text_of = [](std::string_view any_value) {
+    std::string room;
+    std::string_view text;
+    return otlp::ValueText(any_value, otlp::ValueStyle::kLabel, room, text) ? std::string(text) : "";
+  };
+  EXPECT_EQ(text_of(Varint(2, 1)), "true");
+  EXPECT_EQ(text_of(Varint(3, static_cast<uint64_t>(-7))), "-7");
+  EXPECT_EQ(text_of(Fixed(4, 0.25)), "0.25");
+  EXPECT_EQ(text_of(Text(7, std::string("\0\1\2\3", 4))), "AAECAw==");
+  EXPECT_EQ(text_of(""), "");
   const std::string list = Wrap(5, Wrap(1, Text(1, "a\"")) + Wrap(1, Varint(3, 2)) + Wrap(1, ""));
-  EXPECT_EQ(ValueText(list, room), "[\"a\\\"\",2,null]");
-  EXPECT_EQ(ValueText(Wrap(6, Wrap(1, Text(1, "k") + Wrap(2, list))), room), "{\"k\":[\"a\\\"\",2,null]}");
+  EXPECT_EQ(text_of(list), "[\"a\\\"\",2,null]");
+  EXPECT_EQ(text_of(Wrap(6, Wrap(1, Text(1, "k") + Wrap(2, list)))), "{\"k\":[\"a\\\"\",2,null]}");
 }
 
 }  // namespace

@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "wire/otlp/proto_cursor.h"
-#include "wire/remote_write/remote_write_fault.h"
+#include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_request.h"
 
-namespace gpulens::remote_write_in {
+namespace gpulens::remote_write {
 
 struct Label {
   std::string_view name, value;
@@ -88,4 +90,37 @@ bool IsTime(int64_t ms) noexcept;
 // A start that is told, and not behind its sample.
 bool IsStart(int64_t start_ms, int64_t ms) noexcept;
 
-}  // namespace gpulens::remote_write_in
+}  // namespace gpulens::remote_write
+
+namespace gpulens {
+
+// Metadata of earlier requests: senders of 1.0 send types separately from samples.
+//
+// Not thread-safe. Bounded: cleared when it is full, since senders repeat all of it every minute or so.
+// Shared by all senders: the last metadata of a name counts.
+class RemoteWriteTypes {
+ public:
+  static constexpr size_t kMostNames = 20'000, kMostBytes = size_t{4} << 20;
+
+  struct Entry {
+    remote_write::Type type = remote_write::Type::kUnknown;
+    std::string help, unit;
+    std::string_view family;
+  };
+
+  // Does not allocate for what is known already.
+  void Learn(std::string_view family, remote_write::Type type, std::string_view help, std::string_view unit);
+  // Of the family that has a series of this name: its own name, or without the suffix that its type gives
+  // series. Null: nobody said. Until the next Learn.
+  const Entry* Find(std::string_view series) const noexcept;
+
+  size_t size() const noexcept { return entries_.size(); }
+
+ private:
+  const Entry* Get(std::string_view family) const noexcept;
+
+  std::map<std::string, Entry, std::less<>> entries_;
+  size_t bytes_ = 0;
+};
+
+}  // namespace gpulens

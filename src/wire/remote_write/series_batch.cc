@@ -6,7 +6,7 @@
 
 #include "base/hash.h"
 
-namespace gpulens::remote_write_out {
+namespace gpulens::remote_write {
 
 using namespace remote_write;
 
@@ -173,7 +173,7 @@ void SeriesBatch::WriteExemplar(const Exemplar& exemplar) {
   }
   writer.add_double(kExemplarValue, exemplar.value);
   writer.add_int64(kExemplarTimestamp, exemplar.ms);
-  const uint32_t field = remote_write_in::NumbersOf(version_).exemplars;
+  const uint32_t field = remote_write::NumbersOf(version_).exemplars;
   protozero::pbf_writer(series_).add_message(field, message_);
 }
 
@@ -224,4 +224,4 @@ Status SeriesBatch::Drain() {
   return status;
 }
 
-}  // namespace gpulens::remote_write_out
+}  // namespace gpulens::remote_write

@@ -14,10 +14,10 @@
 #include "wire/remote_write/remote_write_request.h"
 #include "wire/remote_write/remote_write_series.h"
 
-namespace gpulens::remote_write_out {
+namespace gpulens::remote_write {
 
-using remote_write_in::Label;
-using remote_write_in::Labels;
+using remote_write::Label;
+using remote_write::Labels;
 
 // Not thread-safe; keeps its memory.
 class SeriesBatch {
@@ -93,4 +93,4 @@ class SeriesBatch {
   uint64_t cost_ = 0;  // of what is collected, as it will be written
 };
 
-}  // namespace gpulens::remote_write_out
+}  // namespace gpulens::remote_write

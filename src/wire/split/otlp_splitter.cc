@@ -2,8 +2,8 @@
 
 #include "base/hash.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_message.h"
-#include "wire/split/attribute_text.h"
+#include "wire/otlp/otlp_json.h"
+#include "wire/otlp/otlp_schema.h"
 
 namespace gpulens {
 
@@ -19,7 +19,7 @@ constexpr uint32_t kNoItems = kLeftOut - 2;  // treated as a field of the enclos
 
 constexpr std::string_view kNoMessage = "the request is not valid protobuf";
 constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
-// Field numbers that otlp_message.h does not have.
+// Field numbers that otlp_schema.h does not have.
 constexpr uint32_t kScopeField = 1, kScopeAttributes = 3, kSpanTraceId = 1;
 
 // Combines the decisions of messages inside one message.
@@ -32,11 +32,11 @@ uint32_t Join(uint32_t a, uint32_t b) noexcept {
 
 bool OtlpSplitter::IsRouted(Level level, uint32_t number) const noexcept {
   switch (level) {
-    case kRequest: return number == otlp_in::kResourceList;
-    case kResource: return number == otlp_in::kScopeList;
-    case kScope: return number == otlp_in::kItems;
-    case kMetric: return otlp_in::IsData(number);
-    case kData: return number == otlp_in::kDataPoints;
+    case kRequest: return number == otlp::kResourceList;
+    case kResource: return number == otlp::kScopeList;
+    case kScope: return number == otlp::kItems;
+    case kMetric: return otlp::IsData(number);
+    case kData: return number == otlp::kPoints;
     case kItem: break;
   }
   return false;
@@ -173,13 +173,13 @@ bool OtlpSplitter::ReadHead(Level level, std::string_view message) {
   ProtoField field;
   while (cursor.Next(field)) {
     if (level == kMetric) {
-      if (field.number == otlp_in::kMetricName) metric_hash_ = StableHash(field.bytes);
+      if (field.number == otlp::kName) metric_hash_ = StableHash(field.bytes);
       continue;
     }
-    const uint32_t head = level == kResource ? otlp_in::kResourceField : kScopeField;
+    const uint32_t head = level == kResource ? otlp::kResource : kScopeField;
     if (field.number != head) continue;
     if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongType);
-    const uint32_t attributes = level == kResource ? otlp_in::kResourceAttributes : kScopeAttributes;
+    const uint32_t attributes = level == kResource ? otlp::kResourceAttributes : kScopeAttributes;
     const bool hashed = level == kResource && rule_->hash != SplitHash::kNone;
     if (!ReadAttributes(field.bytes, attributes, level, hashed ? &sum : nullptr)) return false;
   }
@@ -190,7 +190,7 @@ bool OtlpSplitter::ReadHead(Level level, std::string_view message) {
 bool OtlpSplitter::ReadItem(std::string_view item, uint64_t& hash) {
   const bool points = signal_ == OtlpSignal::kMetrics;
   const uint32_t attributes =
-      otlp_in::AttributesField(points ? otlp_in::PointShape(data_) : otlp_in::ItemShape(signal_));
+      otlp::FieldsOf(points ? otlp::PointShape(data_) : otlp::ItemShape(signal_)).attributes;
   if (!hash_of_items_ || points) {
     uint64_t sum = 0;
     if (!ReadAttributes(item, attributes, kItem, hash_of_items_ ? &sum : nullptr)) return false;
@@ -216,12 +216,12 @@ bool OtlpSplitter::ReadAttributes(std::string_view message, uint32_t number, Lev
 }
 
 bool OtlpSplitter::TakeAttribute(std::string_view key_value, Level level, uint64_t* hash) {
-  split::KeyValueView pair;
-  if (!split::ReadKeyValue(key_value, pair)) return Fail(Code::kDataLoss, kNoMessage);
+  otlp::KeyValueView pair;
+  if (!otlp::ReadKeyValue(key_value, pair)) return Fail(Code::kDataLoss, kNoMessage);
   if (hash) *hash += PairHash(pair.key, pair.value);
   if (!router_.Wants(pair.key, level)) return true;
   std::string_view text;
-  if (split::AttributeText(pair.value, text_, text))
+  if (otlp::ValueText(pair.value, otlp::ValueStyle::kPage, text_, text))
     router_.Take(pair.key, text, level, text.data() == text_.data());
   return true;
 }

@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "base/testing/allocations.h"
 #include "wire/otlp/otlp_in_testing.h"
-#include "wire/split/attribute_text.h"
+#include "wire/otlp/otlp_json.h"
 
 namespace gpulens {
 namespace {
@@ -394,10 +394,10 @@ TEST(OtlpSplitter, EnforcesLimits) {
 std::string TextOfValue(const std::string& any_value) {
   std::string room;
   std::string_view text;
-  return split::AttributeText(any_value, room, text) ? std::string(text) : "absent";
+  return otlp::ValueText(any_value, otlp::ValueStyle::kPage, room, text) ? std::string(text) : "absent";
 }
 
-TEST(AttributeText, WritesEachKindOfValue) {
+TEST(OtlpValueText, WritesEachKindOfValue) {
   const auto number = [](uint32_t field, uint64_t value) {
     std::string out;
     pbf_writer(out).add_uint64(field, value);
@@ -425,7 +425,7 @@ TEST(AttributeText, WritesEachKindOfValue) {
   EXPECT_EQ(TextOfValue(Text(1, "a") + number(3, 5) + Text(99, "x")), "5");
 }
 
-TEST(AttributeText, RejectsValuesWithoutText) {
+TEST(OtlpValueText, RejectsValuesWithoutText) {
   EXPECT_EQ(TextOfValue(""), "absent");
   EXPECT_EQ(TextOfValue(Text(7, "bytes")), "absent");
   EXPECT_EQ(TextOfValue("\x0a\x05"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/hash.h"
-#include "wire/split/split_rule.h"
+#include "wire/split/split_router.h"
 
 namespace gpulens::split_testing {
 

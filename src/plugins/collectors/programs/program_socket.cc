@@ -11,8 +11,8 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "net/blocking/listening_socket.h"
-#include "wire/gzip.h"
-#include "wire/otlp/otlp_reply.h"
+#include "wire/otlp/otlp_answer.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

@@ -11,7 +11,7 @@
 #include "net/testing/scripted_server.h"
 #include "pipeline/instance.h"
 #include "scrape/scrape_testing.h"
-#include "wire/gzip.h"
+#include "wire/packing.h"
 
 #include "plugins/remote_options.h"
 

@@ -1,9 +1,8 @@
 #include "plugins/receivers/otlp/otlp_decoder.h"
 
 #include "base/result.h"
-#include "wire/gzip.h"
 #include "wire/otlp/otlp_json.h"
-#include "wire/zstd.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

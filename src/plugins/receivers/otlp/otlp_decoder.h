@@ -5,7 +5,7 @@
 #include <string>
 
 #include "ingest/otlp_intake.h"
-#include "wire/otlp/otlp_reply.h"
+#include "wire/otlp/otlp_answer.h"
 
 namespace gpulens {
 

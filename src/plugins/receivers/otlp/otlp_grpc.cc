@@ -1,7 +1,7 @@
 #include "plugins/receivers/otlp/otlp_grpc.h"
 
 #include "base/result.h"
-#include "wire/otlp/otlp_reply.h"
+#include "wire/otlp/otlp_answer.h"
 
 namespace gpulens {
 namespace {

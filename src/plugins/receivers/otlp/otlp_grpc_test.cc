@@ -10,9 +10,9 @@
 #include "ingest/receiver_testing.h"
 #include "net/grpc/grpc_client.h"
 #include "net/io_loop.h"
-#include "wire/gzip.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/otlp/otlp_in_testing.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

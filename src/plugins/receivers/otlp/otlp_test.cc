@@ -12,10 +12,9 @@
 #include "net/testing/test_client.h"
 #include "plugins/receiver.h"
 #include "plugins/receivers/otlp/otlp_http.h"
-#include "wire/gzip.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/otlp/otlp_in_testing.h"
-#include "wire/zstd.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

@@ -6,7 +6,6 @@
 #include "plugins/plugin.h"
 #include "plugins/sinks/file/log_file.h"
 #include "plugins/sinks/file/otlp_lines.h"
-#include "wire/json/json_event.h"
 #include "wire/json/json_lines.h"
 
 namespace gpulens {

@@ -9,8 +9,8 @@
 #include "plugins/latest_snapshot.h"
 #include "plugins/page_registry.h"
 #include "plugins/plugin.h"
-#include "wire/gzip.h"
 #include "wire/json/json_testing.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 extern const SinkSpec json_sink;

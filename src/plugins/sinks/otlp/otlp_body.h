@@ -15,8 +15,8 @@
 #include "pipeline/delivery/send_setup.h"
 #include "plugins/config.h"
 #include "wire/otlp/otlp_layout.h"
-#include "wire/otlp/otlp_packing.h"
 #include "wire/otlp/otlp_schema.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 

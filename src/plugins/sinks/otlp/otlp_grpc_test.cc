@@ -4,8 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/sinks/otlp/otlp_body.h"
-#include "wire/gzip.h"
-#include "wire/zstd.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {

@@ -21,7 +21,7 @@
 #include "plugins/latest_snapshot.h"
 #include "plugins/page_registry.h"
 #include "plugins/plugin.h"
-#include "wire/exposition/negotiation.h"
+#include "wire/exposition/exposition_format.h"
 #include "wire/exposition/text_page.h"
 #include "wire/exposition/tick_page.h"
 

@@ -18,7 +18,7 @@
 #include "plugins/plugin.h"
 #include "plugins/sinks/stdout/collect_json.h"
 #include "plugins/sinks/stdout/collect_table.h"
-#include "wire/json/json_event.h"
+#include "wire/json/json_lines.h"
 
 namespace gpulens {
 namespace {

@@ -12,7 +12,6 @@
 #include "plugins/remote_access.h"
 #include "plugins/remote_options.h"
 #include "plugins/sinks/webhook/record_arrays.h"
-#include "wire/json/json_event.h"
 #include "wire/json/json_lines.h"
 
 namespace gpulens {

@@ -1,4 +1,4 @@
-#include "wire/exposition/exposition_series.h"
+#include "wire/exposition/exposition_page_reader.h"
 
 #include <bit>
 #include <limits>
