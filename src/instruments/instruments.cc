@@ -8,7 +8,6 @@
 #include "base/immortal.h"
 #include "instruments/cells.h"
 #include "instruments/instrument_registry.h"
-#include "instruments/sources.h"
 
 namespace gpulens {
 namespace {

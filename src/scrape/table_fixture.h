@@ -9,9 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number_text.h"
 #include "core/frame_writer.h"
 #include "wire/exposition/exposition_page.h"
-#include "base/number_text.h"
 
 namespace gpulens::scrape_testing {
 

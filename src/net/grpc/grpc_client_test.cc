@@ -1,15 +1,16 @@
 #include "net/grpc/grpc_client.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "base/testing/temp_folder.h"
-#include "net/testing/scripted_server.h"
 #include "net/grpc/grpc_message.h"
 #include "net/grpc/grpc_testing.h"
 #include "net/http2/http2_frames_testing.h"
 #include "net/testing/certificates.h"
+#include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 
 namespace gpulens {

@@ -1,8 +1,5 @@
 #include <gpulens/export.h>
 
-#include <gmock/gmock.h>
-#include <gpulens/instruments.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,11 +8,16 @@
 #include <mutex>
 #include <semaphore>
 
+#include <gpulens/instruments.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "base/testing/temp_folder.h"
 #include "base/testing/thread_sanitizer.h"
-#include "net/testing/scripted_server.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/certificates.h"
+#include "net/testing/scripted_server.h"
 #include "net/testing/test_client.h"
 #include "sdk/export/exporter_seat.h"
 #include "wire/otlp/otlp_testing.h"

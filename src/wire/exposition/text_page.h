@@ -15,9 +15,9 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/number_text.h"
 #include "core/frame.h"
 #include "wire/exposition/layout_text.h"
-#include "base/number_text.h"
 
 namespace gpulens {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "base/text.h"
 #include "base/number_text.h"
+#include "base/text.h"
 #include "wire/otlp/otlp_message.h"
 #include "wire/otlp/proto_cursor.h"
 
