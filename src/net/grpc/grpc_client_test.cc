@@ -1,8 +1,9 @@
 #include "net/grpc/grpc_client.h"
 
+#include <sys/socket.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/socket.h>
 
 #include "base/testing/temp_folder.h"
 #include "net/grpc/grpc_testing.h"
