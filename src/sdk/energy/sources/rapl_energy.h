@@ -9,7 +9,7 @@
 #include <gpulens/energy.h>
 
 #include "sdk/energy/processes/processor_time.h"
-#include "sources/host/hardware.h"
+#include "sources/host/devices.h"
 
 namespace gpulens::sdk {
 
