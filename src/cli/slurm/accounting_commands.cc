@@ -14,7 +14,6 @@
 #include "cli/slurm/record_commands.h"
 #include "config/value_parse.h"
 #include "sources/slurm/parse/table.h"
-#include "sources/slurm/parse/when.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens {

@@ -2,9 +2,9 @@
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "sources/slurm/delimiter.h"
 #include "sources/slurm/parse/scontrol.h"
 #include "sources/slurm/parse/table.h"
+#include "sources/slurm/programs.h"
 
 namespace gpulens {
 namespace {

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "cli/slurm/record_maker.h"
 #include "cli/slurm/record_sender.h"
-#include "sources/slurm/delimiter.h"
 #include "sources/slurm/programs.h"
 
 namespace gpulens {

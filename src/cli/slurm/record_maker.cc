@@ -5,7 +5,6 @@
 #include <deque>
 
 #include "base/parse.h"
-#include "sources/slurm/parse/gres.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens {
@@ -120,7 +119,7 @@ Event RecordMaker::Make(std::span<const std::string_view> values, Instant now) c
   std::string_view partition;
   std::optional<int64_t> at;
   for (size_t i = 0; i < columns_.size() && i < values.size(); ++i) {
-    if (columns_[i].key.empty() || slurm::SaysNothing(values[i])) continue;
+    if (columns_[i].key.empty() || slurm::IsAbsent(values[i])) continue;
     AddValue(out, columns_[i].key, columns_[i].type, values[i], context_.utc);
     if (partition_ == i) partition = values[i];
     if (time_ == i && context_.utc) at = slurm::ParseTime(values[i]);

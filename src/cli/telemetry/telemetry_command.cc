@@ -12,11 +12,11 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/rfc3339.h"
 #include "base/text.h"
 #include "cli/table/text_table.h"
 #include "config/value_parse.h"
 #include "net/client/http_client.h"
-#include "sources/kubelet/parse/rfc3339.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary.h"
@@ -54,7 +54,7 @@ Result<system_clock::time_point> TimeOf(const char* option, const std::string& t
   Duration ago{};
   if (!ParseTimeValue(text, ago) && ago.count() >= 0) return at(std::max<int64_t>(0, now_ns - ago.count()));
   std::string moment = text.size() == 10 ? text + "T00:00:00Z" : text;
-  if (auto ns = kubelet::ParseRfc3339(moment)) return at(*ns);
+  if (auto ns = ParseRfc3339(moment)) return at(*ns);
   return Status{Code::kInvalidArgument, std::string(option) + " " + text +
                                             ": expected 90m, 24h, 7d, 2026-11-21 or 2026-11-21T02:07:00Z"};
 }

@@ -7,8 +7,7 @@
 #include <optional>
 
 #include "net/testing/scripted_server.h"
-#include "sources/cloud/cloud_identity.h"
-#include "sources/cloud/cloud_query.h"
+#include "sources/cloud/cloud.h"
 
 namespace gpulens {
 namespace {

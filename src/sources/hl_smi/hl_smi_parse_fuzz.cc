@@ -2,7 +2,7 @@
 #include <cmath>
 
 #include "base/check.h"
-#include "sources/hl_smi/hl_smi_parse.h"
+#include "sources/hl_smi/hl_smi.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::hl_smi;

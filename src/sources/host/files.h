@@ -1,7 +1,7 @@
-// Reading many small files of /proc and /sys again and again below a root that can be moved: "/" on
-// a machine, "/host" in a container that has the host's root mounted, a folder of a test.
+// Repeated reads of many small files of /proc and /sys below a root that can be moved: "/" on a machine,
+// "/host" in a container that has the host's root mounted, a folder of a test.
 //
-// Not for files that can block on somebody else (network mounts): reads are plain system calls.
+// Not for files that can block (network mounts): reads are plain system calls.
 #pragma once
 
 #include <cstdint>
@@ -36,17 +36,17 @@ class NameList {
   std::vector<Span> spans_;
 };
 
-// A file that stays open, relative to the root. For /proc and /sys a read at offset 0 makes the
-// kernel print it anew, so the path is looked up only once; after an error it is opened again.
+// A file that stays open, relative to the root. For /proc and /sys a read at offset 0 makes the kernel print
+// it again, so the path is resolved only once; after an error it is opened again.
 struct KeptFile {
   explicit KeptFile(std::string file_path) : path(std::move(file_path)) {}
   std::string path;
   UniqueFd fd;
 };
 
-// Not thread-safe: one per worker that reads. A text that is returned lives in the one buffer of this
-// object until the next call. A steady read allocates nothing; the Status of a failure does, so
-// for files that are often absent there are the Find calls, which do not.
+// Not thread-safe: one per worker. A returned text lives in the one buffer of this object until the next
+// call. A steady read allocates nothing; the Status of a failure does, so files that are often absent have
+// the Find calls, which do not.
 //
 // Failures: kUnavailable (not there, not supported by the kernel, device or process gone),
 // kPermissionDenied, kExhausted (longer than 4 MiB; more than `limit` names), kIo.
@@ -66,21 +66,21 @@ class HostFiles {
 
   Status Read(const char* path, std::string_view& text);
   Status Read(KeptFile& file, std::string_view& text);
-  // The same for files that may well be absent: false for any failure.
+  // The same for files that are often absent: false for any failure.
   bool Find(const char* path, std::string_view& text) { return ReadPath(path, text) == 0; }
   bool Find(KeptFile& file, std::string_view& text) { return ReadKept(file, text) == 0; }
-  // The number in a file; nothing when it cannot be read (absent, not supported, not permitted).
-  // kDataLoss when it can and is no number.
+  // The number in a file; no value when it cannot be read (absent, not supported, not permitted). kDataLoss
+  // when the file can be read and is not a number.
   Status FindNumber(const char* path, std::optional<uint64_t>& value);
-  // The text of a file without the blanks around it; nothing when it cannot be read.
+  // The trimmed text of a file; no value when it cannot be read.
   std::optional<std::string_view> FindText(const char* path);
   bool Exists(const char* path) const noexcept;
-  // The last part of what a symbolic link points to, in the buffer; nothing when it is not a link.
+  // The last component of a symbolic link's target, in the buffer; no value when it is not a link.
   std::optional<std::string_view> FindLinkName(const char* path);
 
   // Names beginning with `prefix`, without "." and "..".
   Status List(const char* path, std::string_view prefix, NameList& out, size_t limit = 4096);
-  // How many names a directory has.
+  // Counts the names of a directory.
   Status Count(const char* path, uint64_t& count, size_t limit = 1 << 20);
 
   // Gives memory back after a rare, large file.

@@ -1,9 +1,7 @@
 // How long one steady reading takes: all files of the second, and each of the slow ones.
 #include <benchmark/benchmark.h>
 
-#include "sources/host/hardware.h"
-#include "sources/host/links.h"
-#include "sources/host/machine.h"
+#include "sources/host/devices.h"
 #include "sources/host/process.h"
 #include "sources/host/system.h"
 

@@ -9,9 +9,7 @@
 #include <set>
 #include <string>
 
-#include "sources/host/hardware.h"
-#include "sources/host/links.h"
-#include "sources/host/machine.h"
+#include "sources/host/devices.h"
 #include "sources/host/process.h"
 #include "sources/host/system.h"
 
@@ -83,7 +81,11 @@ const ReaderTable& ProcReaders() {
          ProcessReader::Descriptors out;
          return ProcessReader(files).ReadDescriptors(out);
        }},
-      {"cgroup", By<CgroupReader, CgroupInfo>()},
+      {"cgroup",
+       [](HostFiles& files) {
+         CgroupLimits out;
+         return ReadCgroupLimits(files, out);
+       }},
       {"counts",
        [](HostFiles& files) {
          NameList names;
@@ -180,8 +182,6 @@ constexpr Case kCases[] = {
     {"diskstats_ten_counters", Code::kDataLoss},
     {"diskstats_no_name", Code::kDataLoss},
     {"diskstats_write_overflow", Code::kDataLoss},
-    {"diskstats_discard_garbage", Code::kDataLoss},
-    {"diskstats_discard_overflow", Code::kDataLoss},
     {"netdev_empty", Code::kDataLoss},
     {"netdev_truncated", Code::kDataLoss},
     {"netdev_negative", Code::kDataLoss},
@@ -293,13 +293,6 @@ constexpr Case kCases[] = {
     {"cgroup_cpu_max_garbage", Code::kDataLoss},
     {"cgroup_memory_max_negative", Code::kDataLoss},
     {"cgroup_memory_max_overflow", Code::kDataLoss},
-    {"cgroup_memory_current_garbage", Code::kDataLoss},
-    {"cgroup_cpu_stat_truncated", Code::kDataLoss},
-    {"cgroup_memory_stat_negative", Code::kDataLoss},
-    {"cgroup_memory_events_crlf", Code::kDataLoss},
-    {"cgroup_io_stat_no_device", Code::kDataLoss},
-    {"cgroup_io_stat_garbage", Code::kDataLoss},
-    {"cgroup_io_stat_truncated", Code::kDataLoss},
     {"cgroup_path_relative", Code::kDataLoss},
     {"cgroup_only_version_1", Code::kUnavailable},
     {"cgroup_path_empty", Code::kDataLoss},
@@ -325,7 +318,6 @@ constexpr Case kCases[] = {
     {"rdma_rate_garbage", Code::kDataLoss},
     {"rdma_rate_negative", Code::kDataLoss},
     {"rdma_state_garbage", Code::kDataLoss},
-    {"rdma_phys_state_negative", Code::kDataLoss},
     {"rdma_missing", Code::kUnavailable},
     {"interface_speed_garbage", Code::kDataLoss},
     {"interface_missing", Code::kUnavailable},

@@ -10,9 +10,7 @@
 #include <string>
 
 #include "base/testing/allocations.h"
-#include "sources/host/hardware.h"
-#include "sources/host/links.h"
-#include "sources/host/machine.h"
+#include "sources/host/devices.h"
 #include "sources/host/process.h"
 #include "sources/host/system.h"
 
@@ -43,13 +41,12 @@ TEST_F(HostTest, CpuTimes) {
   EXPECT_EQ(cpu.total.user, 988000u);
   EXPECT_EQ(cpu.total.idle, 72000196u);
   EXPECT_THAT(cpu.total.steal, Optional(32u));
-  EXPECT_THAT(cpu.total.owner, Optional(20000u));
+  EXPECT_THAT(cpu.total.guest, Optional(20000u));
   ASSERT_EQ(cpu.cpus.size(), 8u);
   EXPECT_EQ(cpu.cpus[7].number, 7u);
   EXPECT_EQ(cpu.cpus[7].ticks.system, 41070u);
   EXPECT_THAT(cpu.context_switches, Optional(1888777666u));
   EXPECT_THAT(cpu.interrupts, Optional(987654321u));
-  EXPECT_THAT(cpu.soft_interrupts, Optional(555444333u));
   EXPECT_THAT(cpu.processes_created, Optional(424242u));
   EXPECT_THAT(cpu.processes_running, Optional(5u));
   EXPECT_THAT(cpu.processes_blocked, Optional(2u));
@@ -61,12 +58,9 @@ TEST_F(HostTest, LoadAndUptime) {
   ASSERT_OK(system_.ReadLoadAverage(load));
   EXPECT_DOUBLE_EQ(load.one_minute, 5.25);
   EXPECT_DOUBLE_EQ(load.fifteen_minutes, 3.05);
-  EXPECT_EQ(load.threads, 1234u);
-  EXPECT_EQ(load.threads_runnable, 5u);
   Uptime uptime;
   ASSERT_OK(system_.ReadUptime(uptime));
   EXPECT_DOUBLE_EQ(uptime.seconds, 86400.5);
-  EXPECT_DOUBLE_EQ(uptime.idle_seconds, 600000.25);
 }
 
 TEST_F(HostTest, Memory) {
@@ -76,8 +70,6 @@ TEST_F(HostTest, Memory) {
   EXPECT_THAT(memory.available, Optional(180000000 * kKib));
   EXPECT_THAT(memory.slab_reclaimable, Optional(4096000 * kKib));
   EXPECT_THAT(memory.swap_free, Optional(8380412 * kKib));
-  EXPECT_THAT(memory.huge_reserved, Optional(16u));
-  EXPECT_THAT(memory.huge_page_size, Optional(2048 * kKib));
   EXPECT_THAT(memory.committed, Optional(52428800 * kKib));
   VmStat vm;
   ASSERT_OK(system_.ReadVmStat(vm));
@@ -98,12 +90,6 @@ TEST_F(HostTest, WholeDisksOnly) {
   EXPECT_EQ(disks[0].in_flight, 3u);
   EXPECT_EQ(disks[0].io_time_ms, 500000u);
   EXPECT_EQ(disks[0].writes_merged, 64000u);
-  EXPECT_THAT(disks[0].discard_bytes, Optional(uint64_t{819200} * 512));
-  EXPECT_THAT(disks[0].flushes, Optional(5000u));
-  // The old format of the second disk has no discards: absent, not 0.
-  EXPECT_FALSE(disks[1].discards.has_value());
-  EXPECT_THAT(disks[2].discard_bytes, Optional(0u));
-  EXPECT_FALSE(disks[2].flushes.has_value());
 
   std::optional<uint64_t> bytes;
   ASSERT_OK(FindDiskSize(files_, "nvme0n1", bytes));
@@ -167,7 +153,6 @@ TEST_F(HostTest, Network) {
   EXPECT_EQ(devices[1].name, "eth0");
   EXPECT_EQ(devices[1].receive.bytes, 123456789012u);
   EXPECT_EQ(devices[1].receive.dropped, 2u);
-  EXPECT_EQ(devices[1].multicast, 77u);
   EXPECT_EQ(devices[1].transmit.bytes, 987654321098u);
   EXPECT_EQ(devices[1].transmit.errors, 3u);
   EXPECT_EQ(devices[2].transmit.dropped, 5u);
@@ -175,12 +160,8 @@ TEST_F(HostTest, Network) {
   ASSERT_OK(system_.ReadNetProtocols(protocols));
   EXPECT_THAT(protocols.tcp_segments_retransmitted, Optional(1234u));
   EXPECT_THAT(protocols.tcp_established, Optional(55u));
-  EXPECT_THAT(protocols.udp_send_buffer_errors, Optional(6u));
-  EXPECT_THAT(protocols.tcp_listen_drops, Optional(9u));
-  EXPECT_THAT(protocols.tcp_syn_retransmits, Optional(34u));
   SocketCounts sockets;
   ASSERT_OK(system_.ReadSockets(sockets));
-  EXPECT_THAT(sockets.sockets, Optional(500u));
   EXPECT_THAT(sockets.tcp_in_use, Optional(60u));
   EXPECT_THAT(sockets.tcp_time_wait, Optional(20u));
   EXPECT_THAT(sockets.tcp6_in_use, Optional(12u));
@@ -215,12 +196,10 @@ TEST_F(HostTest, Interfaces) {
   ASSERT_EQ(list.size(), 5u);  // bonding_masters is a file.
   EXPECT_EQ(list[0].name, "lo");
   EXPECT_FALSE(list[0].up.has_value());
-  EXPECT_FALSE(list[0].physical);
   EXPECT_EQ(list[1].name, "ib0");
   EXPECT_THAT(list[1].speed_bytes_per_s, Optional(50'000'000'000u));
   EXPECT_EQ(list[2].name, "eth0");
   EXPECT_THAT(list[2].up, Optional(true));
-  EXPECT_TRUE(list[2].physical);
   EXPECT_EQ(list[3].name, "eth1");
   EXPECT_THAT(list[3].up, Optional(false));
   EXPECT_FALSE(list[3].speed_bytes_per_s.has_value());
@@ -235,7 +214,6 @@ TEST_F(HostTest, RdmaPorts) {
   EXPECT_EQ(port.device, "mlx5_0");
   EXPECT_EQ(port.port, 1u);
   EXPECT_THAT(port.state, Optional(4u));
-  EXPECT_THAT(port.physical_state, Optional(5u));
   EXPECT_THAT(port.speed_bytes_per_s, Optional(50'000'000'000u));
   EXPECT_EQ(port.link_layer, LinkLayer::kInfiniband);
   EXPECT_EQ(port.firmware, "28.39.1002");
@@ -246,8 +224,6 @@ TEST_F(HostTest, RdmaPorts) {
   EXPECT_THAT(port.counters.transmit_wait, Optional(555u));
   EXPECT_THAT(port.counters.buffer_overruns, Optional(10u));
   EXPECT_THAT(port.counters.ecn_marked, Optional(27u));
-  EXPECT_FALSE(port.counters.vl15_dropped.has_value());  // "N/A (no PMA)"
-  EXPECT_FALSE(port.counters.out_of_buffer.has_value());
   const RdmaPort& efa = ports[1];
   EXPECT_EQ(efa.device, "rdmap0s6");
   EXPECT_THAT(efa.state, Optional(1u));
@@ -268,7 +244,6 @@ TEST_F(HostTest, ProcessorsAndNodes) {
   ASSERT_OK(ReadCpuTopology(files_, topology));
   EXPECT_THAT(topology.online, ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
   EXPECT_THAT(topology.cores, Optional(4u));
-  EXPECT_THAT(topology.packages, Optional(2u));
   std::vector<std::optional<uint64_t>> hertz;
   ASSERT_OK(ReadCpuFrequencies(files_, topology.online, hertz));
   EXPECT_THAT(hertz[3], Optional(2'003'000'000u));
@@ -433,7 +408,6 @@ TEST_F(HostTest, OneProcess) {
     EXPECT_EQ(stat.state, 'S');
     EXPECT_EQ(stat.user_ticks, 4200u);
     EXPECT_EQ(stat.system_ticks, 1300u);
-    EXPECT_EQ(stat.minor_faults, 5000u);
     EXPECT_EQ(stat.major_faults, 70u);
     EXPECT_EQ(stat.threads, 17u);
     EXPECT_EQ(stat.start_ticks, 3600u);
@@ -443,7 +417,6 @@ TEST_F(HostTest, OneProcess) {
   ProcessMemory memory;
   ASSERT_OK(reader.ReadMemory(memory));
   EXPECT_THAT(memory.proportional, Optional(40960 * kKib));
-  EXPECT_THAT(memory.swap, Optional(8 * kKib));
   ProcessReader::Descriptors descriptors;
   ASSERT_OK(reader.ReadDescriptors(descriptors));
   EXPECT_EQ(descriptors.open, 3u);  // Four, less the one that lists them.
@@ -463,59 +436,40 @@ TEST_F(HostTest, OneProcess) {
   EXPECT_EQ(counts.other, 1u);
 }
 
-TEST_F(HostTest, Cgroup) {
-  CgroupReader reader(files_);
-  CgroupInfo info;
-  ASSERT_OK(reader.Read(info));
-  EXPECT_EQ(info.path, "/system.slice/gpulens.service");
-  EXPECT_THAT(info.cpu_limit, Optional(4.0));  // Of the slice above: our own has none.
-  EXPECT_THAT(info.memory_limit_bytes, Optional(512u << 20));
-  EXPECT_FALSE(info.processes_limit.has_value());
-  EXPECT_THAT(info.memory_bytes, Optional(40u << 20));
-  EXPECT_THAT(info.memory_peak_bytes, Optional(50u << 20));
-  EXPECT_THAT(info.swap_bytes, Optional(8192u));
-  EXPECT_THAT(info.processes, Optional(23u));
-  EXPECT_THAT(info.cpu.throttled_us, Optional(70000u));
-  EXPECT_THAT(info.memory.anonymous, Optional(30720000u));
-  EXPECT_THAT(info.memory.oom_kills, Optional(1u));
-  ASSERT_EQ(info.io.size(), 2u);
-  EXPECT_EQ(info.io[0].major, 259u);
-  EXPECT_THAT(info.io[0].read_bytes, Optional(8192000u));
-  EXPECT_FALSE(info.io[1].read_bytes.has_value());
+TEST_F(HostTest, CgroupLimits) {
+  CgroupLimits limits;
+  ASSERT_OK(ReadCgroupLimits(files_, limits));
+  EXPECT_EQ(limits.path, "/system.slice/gpulens.service");
+  EXPECT_THAT(limits.cpus, Optional(4.0));  // Of the slice above: our own has none.
+  EXPECT_THAT(limits.memory_bytes, Optional(512u << 20));
 }
 
 TEST_F(ChangingRoot, CgroupFromOutsideTheNamespaceAndHybrid) {
   Write("proc/self/cgroup", "4:memory:/x\n0::/../other\n");
   Write("sys/fs/cgroup/unified/cgroup.controllers", "");
-  Write("sys/fs/cgroup/unified/cpu.stat", "usage_usec 5\n");
+  Write("sys/fs/cgroup/unified/memory.max", "5\n");
   auto files = HostFiles::Open(root_);
-  CgroupReader reader(*files);
-  CgroupInfo info;
-  ASSERT_OK(reader.Read(info));
-  EXPECT_THAT(info.cpu.usage_us, Optional(5u));
-  EXPECT_FALSE(info.cpu_limit.has_value());
+  CgroupLimits limits;
+  ASSERT_OK(ReadCgroupLimits(*files, limits));
+  EXPECT_THAT(limits.memory_bytes, Optional(5u));
+  EXPECT_FALSE(limits.cpus.has_value());
   Write("proc/self/cgroup", "0::/gone\n");
-  ASSERT_OK(reader.Read(info));
-  EXPECT_THAT(info.cpu.usage_us, Optional(5u));
+  ASSERT_OK(ReadCgroupLimits(*files, limits));
+  EXPECT_THAT(limits.memory_bytes, Optional(5u));
 }
 
 TEST_F(HostTest, Identity) {
   MachineIdentity machine;
   ASSERT_OK(ReadMachineIdentity(files_, machine));
-  EXPECT_EQ(machine.host_name, "gpu-node-17");
   EXPECT_EQ(machine.architecture, "x86_64");
   EXPECT_EQ(machine.kernel_release, "6.8.0-45-generic");
-  EXPECT_EQ(machine.os.id, "ubuntu");
-  EXPECT_EQ(machine.os.version, "24.04");
-  EXPECT_EQ(machine.os.name, "Ubuntu 24.04.1 LTS");
+  EXPECT_EQ(machine.os_version, "24.04");
   EXPECT_EQ(machine.cpu.model, "Intel(R) Xeon(R) Platinum 8480C");
   EXPECT_EQ(machine.vendor, "Supermicro");
-  EXPECT_EQ(machine.hypervisor, "");
   EXPECT_EQ(machine.container, "");
-  EXPECT_EQ(machine.boot_id, "0f0e0d0c-1111-2222-3333-444455556666");
 }
 
-TEST_F(ChangingRoot, VirtualMachinesAndContainers) {
+TEST_F(ChangingRoot, IdentityAndContainers) {
   Write("proc/sys/kernel/osrelease", "6.1.0\n");
   auto files = HostFiles::Open(root_);
   auto read = [&] {
@@ -523,23 +477,13 @@ TEST_F(ChangingRoot, VirtualMachinesAndContainers) {
     EXPECT_TRUE(ReadMachineIdentity(*files, machine).ok());
     return machine;
   };
-  EXPECT_EQ(read().hypervisor, "");
   EXPECT_NE(read().architecture, "");  // Of this machine: the file is younger than the kernel.
   Write("proc/cpuinfo", "processor : 0\nCPU implementer : 0x41\nCPU part : 0xd4f\nflags : fpu hypervisor\n");
-  EXPECT_EQ(read().hypervisor, "unknown");
   EXPECT_EQ(read().cpu.part, "0xd4f");
-  Write("sys/class/dmi/id/sys_vendor", "Amazon EC2\n");
-  EXPECT_EQ(read().hypervisor, "kvm");
-  Write("sys/class/dmi/id/product_name", "p5.metal\n");
-  EXPECT_EQ(read().hypervisor, "unknown");
-  Write("sys/hypervisor/type", "xen\n");
-  EXPECT_EQ(read().hypervisor, "xen");
   Write("usr/lib/os-release", "ID='fedora'\nVERSION_ID=40\nPRETTY_NAME=\"a \\\"b\\\"\"\n");
-  EXPECT_EQ(read().os.id, "fedora");
-  EXPECT_EQ(read().os.version, "40");
-  EXPECT_EQ(read().os.name, "a \"b\"");
+  EXPECT_EQ(read().os_version, "40");
   Write("etc/os-release", "garbage\n");
-  EXPECT_EQ(read().os.id, "fedora");
+  EXPECT_EQ(read().os_version, "40");
   Write("sys/fs/cgroup/cgroup.type", "domain\n");
   EXPECT_EQ(read().container, "unknown");
   Write("run/systemd/container", "lxc\n");
@@ -650,7 +594,6 @@ TEST(HostReal, ThisMachineIsPlausible) {
   EXPECT_GT(uptime.seconds, 0);
   LoadAverage load;
   ASSERT_OK(proc.ReadLoadAverage(load));
-  EXPECT_GT(load.threads, 0u);
   std::vector<NetDevice> devices;
   ASSERT_OK(proc.ReadNetDevices(devices));
   ProcessStat stat;
@@ -658,7 +601,7 @@ TEST(HostReal, ThisMachineIsPlausible) {
   ASSERT_OK(self.ReadStat(stat));
   EXPECT_EQ(stat.state, 'R');
   EXPECT_GE(stat.threads, 1u);
-  EXPECT_GT(stat.resident_pages * PageBytes(), 100'000u);
+  EXPECT_GT(stat.resident_pages, 10u);
   ProcessReader::Descriptors before_open, after_open;
   ASSERT_OK(self.ReadDescriptors(before_open));
   UniqueFd one(::dup(2));
@@ -701,8 +644,8 @@ TEST(HostReal, NothingThatIsThereIsRefused) {
     EXPECT_TRUE(fine) << what << ": " << status.detail;
   };
   NameList names;
-  CgroupInfo cgroup;
-  expect_fine("cgroup", CgroupReader(*files).Read(cgroup));
+  CgroupLimits cgroup;
+  expect_fine("cgroup", ReadCgroupLimits(*files, cgroup));
   std::vector<NumaNode> nodes;
   expect_fine("numa", ReadNumaNodes(*files, names, nodes));
   std::vector<HugePages> pages;

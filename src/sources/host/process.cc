@@ -10,8 +10,8 @@ namespace gpulens {
 namespace {
 
 template <class T>
-void KeepLower(std::optional<T>& out, std::optional<T> value) {
-  if (value && (!out || *value < *out)) out = value;
+void KeepLower(std::optional<T>& out, T value) {
+  if (!out || value < *out) out = value;
 }
 
 void CountState(char state, ProcessCounts& counts) noexcept {
@@ -82,94 +82,39 @@ Status ReadProcessCounts(HostFiles& files, NameList& names, ProcessCounts& out, 
   return Ok();
 }
 
-CgroupReader::CgroupReader(HostFiles& files) : files_(files), self_("proc/self/cgroup") {}
-
-std::optional<std::string_view> CgroupReader::Find(std::string_view folder, std::string_view name) {
-  return files_.FindText(files_.Path({folder, "/", name}));
-}
-
-// "unified" is where systemd puts version 2 on machines that run both.
-Status CgroupReader::FindFolder(CgroupInfo& out) {
+Status ReadCgroupLimits(HostFiles& files, CgroupLimits& out) {
+  out = {};
   std::string_view text;
-  RETURN_IF_ERROR(files_.Read(self_, text));
+  RETURN_IF_ERROR(files.Read("proc/self/cgroup", text));
   RETURN_IF_ERROR(ParseCgroupPath(text, out.path));
-  base_.clear();
+  // "unified" is where systemd mounts version 2 on machines that run both.
+  std::string base;
   for (const char* mount : {"sys/fs/cgroup", "sys/fs/cgroup/unified"}) {
-    if (base_.empty() && files_.Exists(files_.Path({mount, "/cgroup.controllers"}))) base_ = mount;
+    if (base.empty() && files.Exists(files.Path({mount, "/cgroup.controllers"}))) base = mount;
   }
-  if (base_.empty()) return {Code::kUnavailable, "cgroup v2 is not mounted at sys/fs/cgroup"};
-  folder_ = base_;
-  // Seen from inside a namespace a cgroup outside of it has "/.." in its path.
-  if (out.path != "/" && !out.path.starts_with("/..")) folder_ += out.path;
-  if (!files_.Exists(folder_.c_str())) folder_ = base_;
-  return Ok();
-}
-
-Status CgroupReader::ReadLimits(CgroupInfo& out) {
+  if (base.empty()) return {Code::kUnavailable, "cgroup v2 is not mounted at sys/fs/cgroup"};
+  // Inside a namespace, a cgroup outside of it has "/.." in its path.
+  std::string full = base;
+  if (out.path != "/" && !out.path.starts_with("/..")) full += out.path;
+  if (!files.Exists(full.c_str())) full = base;
   Status first;
-  for (std::string_view folder = folder_; folder.size() >= base_.size();) {
-    if (auto text = Find(folder, "cpu.max")) {
+  for (std::string_view folder = full; folder.size() >= base.size();) {
+    if (auto max = files.FindText(files.Path({folder, "/cpu.max"}))) {
       CgroupCpuMax limit;
-      Status parsed = ParseCgroupCpuMax(*text, limit);
-      if (parsed && limit.quota_us) {
-        KeepLower(out.cpu_limit,
-                  std::optional(static_cast<double>(*limit.quota_us) / static_cast<double>(limit.period_us)));
-      }
+      Status parsed = ParseCgroupCpuMax(*max, limit);
+      if (parsed && limit.quota_us)
+        KeepLower(out.cpus, static_cast<double>(*limit.quota_us) / static_cast<double>(limit.period_us));
       KeepFirst(first, std::move(parsed));
     }
-    const std::pair<std::string_view, std::optional<uint64_t>*> limits[] = {
-        {"memory.max", &out.memory_limit_bytes}, {"pids.max", &out.processes_limit}};
-    for (const auto& [name, lowest] : limits) {
-      auto text = Find(folder, name);
-      if (!text) continue;
+    if (auto max = files.FindText(files.Path({folder, "/memory.max"}))) {
       std::optional<uint64_t> limit;
-      KeepFirst(first, ParseCgroupLimit(name, *text, limit));
-      KeepLower(*lowest, limit);
+      KeepFirst(first, ParseCgroupLimit("memory.max", *max, limit));
+      if (limit) KeepLower(out.memory_bytes, *limit);
     }
     size_t slash = folder.rfind('/');
-    if (folder.size() == base_.size() || slash == std::string_view::npos) break;
+    if (folder.size() == base.size() || slash == std::string_view::npos) break;
     folder = folder.substr(0, slash);
   }
-  return first;
-}
-
-Status CgroupReader::Read(CgroupInfo& out) {
-  out.cpu_limit.reset();
-  out.memory_limit_bytes.reset();
-  out.processes_limit.reset();
-  out.cpu = {};
-  out.memory = {};
-  RETURN_IF_ERROR(FindFolder(out));
-  Status first = ReadLimits(out);
-
-  const std::pair<std::string_view, std::optional<uint64_t>*> numbers[] = {
-      {"/memory.current", &out.memory_bytes},
-      {"/memory.peak", &out.memory_peak_bytes},
-      {"/memory.swap.current", &out.swap_bytes},
-      {"/pids.current", &out.processes}};
-  for (const auto& [name, value] : numbers) {
-    KeepFirst(first, files_.FindNumber(files_.Path({folder_, name}), *value));
-  }
-
-  using Parser = Status (*)(std::string_view, CgroupInfo&);
-  const std::pair<std::string_view, Parser> files[] = {
-      {"/cpu.stat", [](std::string_view text, CgroupInfo& info) { return ParseCgroupCpu(text, info.cpu); }},
-      {"/memory.stat",
-       [](std::string_view text, CgroupInfo& info) { return ParseCgroupMemoryStat(text, info.memory); }},
-      {"/memory.events",
-       [](std::string_view text, CgroupInfo& info) { return ParseCgroupMemoryEvents(text, info.memory); }},
-      {"/io.stat", [](std::string_view text, CgroupInfo& info) { return ParseCgroupIo(text, info.io); }},
-  };
-  bool has_io = false;
-  for (const auto& [name, parse] : files) {
-    const char* path = files_.Path({folder_, name});
-    std::string_view text;
-    if (!files_.Find(path, text)) continue;
-    Status parsed = parse(text, out);
-    has_io = has_io || (parsed.ok() && name == "/io.stat");
-    KeepFirst(first, std::move(parsed));
-  }
-  if (!has_io) out.io.clear();
   return first;
 }
 

@@ -1,9 +1,15 @@
 #include "sources/host/system.h"
 
+#include <sys/timex.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <cerrno>
 
 #include "base/files.h"
 #include "base/result.h"
+#include "sources/host/parse/process.h"
 #include "sources/host/parse/scan.h"
 
 namespace gpulens {
@@ -14,6 +20,22 @@ constexpr std::string_view kPressureFiles[] = {"proc/pressure/cpu", "proc/pressu
 
 KeptFile NetFile(const HostFiles& files, std::string_view name) {
   return KeptFile(std::string(files.net()).append(name));
+}
+
+std::string TextOf(HostFiles& files, const char* path) {
+  auto text = files.FindText(path);
+  return text ? CleanText(*text) : std::string();
+}
+
+// Finds the marks that container engines leave. Inside a cgroup namespace even the topmost visible cgroup has
+// a type, which the real root has not.
+std::string FindContainer(HostFiles& files) {
+  if (files.Exists("var/run/secrets/kubernetes.io/serviceaccount")) return "kubernetes";
+  if (files.Exists("run/.containerenv")) return "podman";
+  if (files.Exists(".dockerenv")) return "docker";
+  std::string systemd = TextOf(files, "run/systemd/container");
+  if (!systemd.empty()) return systemd;
+  return files.Exists("sys/fs/cgroup/cgroup.type") ? "unknown" : "";
 }
 
 }  // namespace
@@ -28,64 +50,12 @@ SystemReader::SystemReader(HostFiles& files)
       diskstats_("proc/diskstats"),
       net_dev_(NetFile(files, "/dev")),
       snmp_(NetFile(files, "/snmp")),
-      netstat_(NetFile(files, "/netstat")),
       sockstat_(NetFile(files, "/sockstat")),
       sockstat6_(NetFile(files, "/sockstat6")),
       pressure_{KeptFile(std::string(kPressureFiles[0])), KeptFile(std::string(kPressureFiles[1])),
                 KeptFile(std::string(kPressureFiles[2])), KeptFile(std::string(kPressureFiles[3]))},
       file_nr_("proc/sys/fs/file-nr"),
       entropy_("proc/sys/kernel/random/entropy_avail") {}
-
-Status SystemReader::ReadCpuTimes(CpuTimes& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(stat_, text));
-  return ParseCpuTimes(text, out);
-}
-
-Status SystemReader::ReadLoadAverage(LoadAverage& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(loadavg_, text));
-  return ParseLoadAverage(text, out);
-}
-
-Status SystemReader::ReadUptime(Uptime& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(uptime_, text));
-  return ParseUptime(text, out);
-}
-
-Status SystemReader::ReadMemory(MemoryInfo& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(meminfo_, text));
-  return ParseMemoryInfo(text, out);
-}
-
-Status SystemReader::ReadVmStat(VmStat& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(vmstat_, text));
-  return ParseVmStat(text, out);
-}
-
-Status SystemReader::ReadDisks(std::vector<DiskStat>& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(diskstats_, text));
-  return ParseDiskStats(text, out);
-}
-
-Status SystemReader::ReadNetDevices(std::vector<NetDevice>& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(net_dev_, text));
-  return ParseNetDevices(text, out);
-}
-
-Status SystemReader::ReadNetProtocols(NetProtocols& out) {
-  out = {};
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(snmp_, text));
-  RETURN_IF_ERROR(ParseSnmp(text, out));
-  if (!files_.Find(netstat_, text)) return Ok();
-  return ParseNetstat(text, out);
-}
 
 Status SystemReader::ReadSockets(SocketCounts& out) {
   std::string_view text;
@@ -102,30 +72,10 @@ Status SystemReader::ReadPressure(PressureResource resource, Pressure& out) {
   return ParsePressure(file.path, text, out);
 }
 
-Status SystemReader::ReadFileHandles(FileHandles& out) {
-  std::string_view text;
-  RETURN_IF_ERROR(files_.Read(file_nr_, text));
-  return ParseFileHandles(text, out);
-}
-
 Status SystemReader::ReadEntropy(uint64_t& bits) {
   std::string_view text;
   RETURN_IF_ERROR(files_.Read(entropy_, text));
   return ParseScalar(entropy_.path, text, bits);
-}
-
-Status ParseFileHandles(std::string_view text, FileHandles& out) {
-  constexpr std::string_view kFile = "proc/sys/fs/file-nr";
-  LineScanner lines(kFile, text, 1);
-  std::string_view line;
-  if (!lines.Next(line)) return lines.status();
-  std::string_view rest = line;
-  // The second number counted unused handles until Linux 2.6 and is 0 since.
-  uint64_t unused = 0;
-  if (!NextUint(rest, out.used) || !NextUint(rest, unused) || !NextUint(rest, out.limit)) {
-    return BadText(kFile, "not three numbers", line);
-  }
-  return Ok();
 }
 
 Status FindDiskSize(HostFiles& files, std::string_view device, std::optional<uint64_t>& bytes) {
@@ -140,8 +90,8 @@ Status FindDiskSize(HostFiles& files, std::string_view device, std::optional<uin
   return Ok();
 }
 
-FileSystemReader::FileSystemReader(HostFiles& files, StatVfs ask)
-    : files_(files), query_(ask), mountinfo_(std::string(files.mountinfo())) {}
+FileSystemReader::FileSystemReader(HostFiles& files, StatVfs query)
+    : files_(files), query_(query), mountinfo_(std::string(files.mountinfo())) {}
 
 void FileSystemReader::Query(FileSystem& file_system) {
   path_.assign(files_.root()).append(file_system.mount.mount_point);
@@ -185,6 +135,42 @@ Status FileSystemReader::Read(std::vector<FileSystem>& out) {
   }
   out.resize(count);
   return Ok();
+}
+
+Status ReadMachineIdentity(HostFiles& files, MachineIdentity& out) {
+  out = {};
+  out.kernel_release = TextOf(files, "proc/sys/kernel/osrelease");
+  if (out.kernel_release.empty()) return {Code::kUnavailable, "no proc/sys/kernel/osrelease below the root"};
+  out.architecture = TextOf(files, "proc/sys/kernel/arch");
+  struct utsname names = {};
+  if (out.architecture.empty() && ::uname(&names) == 0) out.architecture = CleanText(names.machine);
+
+  std::string_view text;
+  for (const char* path : {"etc/os-release", "usr/lib/os-release"}) {
+    if (files.Find(path, text) && ParseOsVersion(text, out.os_version)) break;
+    out.os_version.clear();
+  }
+  if (!files.Find("proc/cpuinfo", text) || !ParseCpuInfo(text, out.cpu)) out.cpu = {};
+  files.Shrink();  // A line of flags per CPU: a megabyte on large machines.
+  out.vendor = TextOf(files, "sys/class/dmi/id/sys_vendor");
+  out.product = TextOf(files, "sys/class/dmi/id/product_name");
+  out.container = FindContainer(files);
+  return Ok();
+}
+
+Status ReadTimeSync(TimeSync& out) {
+  struct timex answer = {};
+  int state = ::adjtimex(&answer);
+  if (state < 0) return ErrnoStatus("adjtimex", errno);
+  bool nanoseconds = (answer.status & STA_NANO) != 0;
+  out.synchronized = state != TIME_ERROR && (answer.status & STA_UNSYNC) == 0;
+  out.offset_ns = static_cast<int64_t>(answer.offset) * (nanoseconds ? 1 : 1000);
+  return Ok();
+}
+
+uint64_t ClockTicksPerSecond() noexcept {
+  long ticks = ::sysconf(_SC_CLK_TCK);
+  return ticks > 0 ? static_cast<uint64_t>(ticks) : 100;
 }
 
 }  // namespace gpulens

@@ -13,7 +13,6 @@
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "sources/kernel_log/line_splitter.h"
 #include "sources/kernel_log/pci_bus.h"
 
 namespace gpulens::kernel_log {

@@ -1,5 +1,5 @@
-// Which devices sit on the PCI bus, as sysfs shows it without any driver: for messages that name a device by
-// its address alone.
+// Devices on the PCI bus, as sysfs lists them without any driver: for messages that name a device by its
+// address.
 #pragma once
 
 #include <string>

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "sources/listening/processes.h"
+#include "sources/listening/listening.h"
 
 namespace gpulens::listening {
 namespace {

@@ -2,7 +2,7 @@
 #include <cstddef>
 
 #include "base/check.h"
-#include "sources/listening/tcp_table.h"
+#include "sources/listening/listening.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::listening;

@@ -21,7 +21,7 @@ std::optional<uint64_t> NumberAfter(std::string_view text, std::string_view befo
   return number && *number != 0 ? number : std::nullopt;
 }
 
-// Where Slurm's part of the tree begins: "slurm", "slurm_node1", "slurmstepd.scope",
+// The top of Slurm's part of the tree: "slurm", "slurm_node1", "slurmstepd.scope",
 // "node1_slurmstepd.scope".
 bool IsOfSlurm(std::string_view component) {
   return component == "slurm" || component.starts_with("slurm_") || component.ends_with("slurmstepd.scope");
@@ -72,16 +72,25 @@ void JobsOfUsersIn(const std::string& folder, std::vector<uint64_t>& out) {
   }
 }
 
+constexpr std::pair<std::string_view, std::string JobFacts::*> kVariables[] = {
+    {"SLURM_JOB_NAME", &JobFacts::name},
+    {"SLURM_JOB_USER", &JobFacts::user},
+    {"SLURM_JOB_ACCOUNT", &JobFacts::account},
+    {"SLURM_JOB_PARTITION", &JobFacts::partition},
+    {"SLURM_JOB_QOS", &JobFacts::qos},
+    {"SLURM_ARRAY_JOB_ID", &JobFacts::array_job},
+    {"SLURM_ARRAY_TASK_ID", &JobFacts::array_task},
+    {"SLURM_JOB_NUM_NODES", &JobFacts::nodes},
+    {"SLURMD_NODENAME", &JobFacts::node_name}};
+
 void Take(std::string& to, std::string_view value) {
-  if (to.empty() && !SaysNothing(value)) to = CleanText(value.substr(0, 1024));
+  if (to.empty() && !IsAbsent(value)) to = CleanText(value.substr(0, 1024));
 }
 
 }  // namespace
 
 void JobFacts::Add(const JobFacts& weaker) {
-  for (auto member :
-       {&JobFacts::name, &JobFacts::user, &JobFacts::account, &JobFacts::partition, &JobFacts::qos,
-        &JobFacts::array_job, &JobFacts::array_task, &JobFacts::nodes, &JobFacts::node_name}) {
+  for (const auto& [variable, member] : kVariables) {
     if ((this->*member).empty()) this->*member = weaker.*member;
   }
   if (!gpus) gpus = weaker.gpus;
@@ -105,19 +114,12 @@ std::optional<ProcessJob> JobOfEnvironment(std::string_view environment) {
     std::string_view value = TakeUntil(environment, '\0');
     std::string_view key = TakeUntil(value, '=');
     if (!key.starts_with("SLURM")) continue;
-    JobFacts& facts = out.facts;
     if (key == "SLURM_JOB_ID") out.job = ParseInt<uint64_t>(value).value_or(0);
     if (key == "SLURM_JOBID") old_id = value;
     if (key == "SLURM_STEP_ID") Take(out.step, value.substr(0, 32));
-    if (key == "SLURM_JOB_NAME") Take(facts.name, value);
-    if (key == "SLURM_JOB_USER") Take(facts.user, value);
-    if (key == "SLURM_JOB_ACCOUNT") Take(facts.account, value);
-    if (key == "SLURM_JOB_PARTITION") Take(facts.partition, value);
-    if (key == "SLURM_JOB_QOS") Take(facts.qos, value);
-    if (key == "SLURM_ARRAY_JOB_ID") Take(facts.array_job, value);
-    if (key == "SLURM_ARRAY_TASK_ID") Take(facts.array_task, value);
-    if (key == "SLURM_JOB_NUM_NODES") Take(facts.nodes, value);
-    if (key == "SLURMD_NODENAME") Take(facts.node_name, value);
+    for (const auto& [name, member] : kVariables) {
+      if (key == name) Take(out.facts.*member, value);
+    }
     if (key == "SLURM_JOB_GPUS") gpus = value;
   }
   if (out.job == 0) out.job = ParseInt<uint64_t>(old_id).value_or(0);

@@ -1,7 +1,10 @@
 #include "sources/slurm/programs.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
 
+#include "base/check.h"
 #include "base/process.h"
 #include "base/result.h"
 
@@ -9,10 +12,6 @@ namespace gpulens::slurm {
 
 Result<std::string> Programs::Find(const std::string& program) const {
   return FindProgram(options_.folder.empty() ? program : options_.folder + "/" + program);
-}
-
-Result<std::string> Programs::Run(const std::string& program, std::vector<std::string> arguments) const {
-  return Run(program, std::move(arguments), options_.timeout);
 }
 
 Result<std::string> Programs::Run(const std::string& program, std::vector<std::string> arguments,
@@ -30,6 +29,20 @@ Result<std::string> Programs::Run(const std::string& program, std::vector<std::s
   if (result.status) return std::move(result.output);
   result.status.detail = program + " " + result.status.detail;
   return std::move(result.status);
+}
+
+std::string MakeDelimiter() {
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  // A byte at or above this would make the first letters likelier than the others.
+  constexpr unsigned kFair = 256 / kLetters.size() * kLetters.size();
+  constexpr size_t kRandom = 12;
+  std::string out(kDelimiterStart);
+  while (out.size() < kDelimiterStart.size() + kRandom) {
+    unsigned char byte = 0;
+    CHECK(::getrandom(&byte, 1, 0) == 1);
+    if (byte < kFair) out += kLetters[byte % kLetters.size()];
+  }
+  return out;
 }
 
 }  // namespace gpulens::slurm

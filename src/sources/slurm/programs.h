@@ -1,8 +1,9 @@
-// Runs Slurm's programs: with a deadline, bounded output, no shell, and an environment in which they print
-// the same everywhere.
+// Runs Slurm's programs: with a timeout, bounded output, no shell, and an environment that fixes their
+// formats; and makes delimiters for their tables.
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -11,11 +12,11 @@
 
 namespace gpulens::slurm {
 
-// Any thread may call Run, several at once; it waits for the program, so it is not for the agent's tick.
+// Thread-safe. Run waits for the program, so it is not for the agent's tick.
 class Programs {
  public:
   struct Options {
-    std::string folder;                            // where they are; empty: in PATH
+    std::string folder;                            // of the programs; empty: in PATH
     Duration timeout = std::chrono::seconds(120);  // of one run; then it is killed
     size_t most_output = size_t{256} << 20;        // of one run
     int stop_fd = -1;                              // readable: runs are given up
@@ -23,12 +24,11 @@ class Programs {
 
   Programs(Options options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
 
-  // All it printed. Times in it are UTC. kUnavailable: there is no such program, or it was given up;
-  // kTimeout, kExhausted: killed; kIo: it failed, with the first words of its complaint.
-  Result<std::string> Run(const std::string& program, std::vector<std::string> arguments) const;
-  // The same with a shorter time.
+  // The program's output, with times in UTC. kUnavailable: there is no such program, or it was given up;
+  // kTimeout, kExhausted: killed; kIo: it failed, with the first words of its error output. `timeout` may
+  // shorten that of the options.
   Result<std::string> Run(const std::string& program, std::vector<std::string> arguments,
-                          Duration timeout) const;
+                          Duration timeout = Duration::max()) const;
   // The program's path.
   Result<std::string> Find(const std::string& program) const;
 
@@ -36,5 +36,13 @@ class Programs {
   const Options options_;
   const Clock& clock_;
 };
+
+// The beginning of every delimiter.
+inline constexpr std::string_view kDelimiterStart = "|#";
+
+// A new delimiter for the columns of one run, so that no text of a user (a job's name, comment, account) can
+// hold it: kDelimiterStart and 12 random letters and digits (71 bits), which -O, -o and --delimiter take
+// literally. Thread-safe.
+std::string MakeDelimiter();
 
 }  // namespace gpulens::slurm

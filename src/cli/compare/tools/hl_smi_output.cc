@@ -1,7 +1,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/compare/tools/tool_output.h"
-#include "sources/hl_smi/hl_smi_parse.h"
+#include "sources/hl_smi/hl_smi.h"
 
 namespace gpulens::compare {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/testing/allocations.h"
 #include "names/dialect.h"
 #include "pipeline/instance.h"
-#include "plugins/collectors/gaudi/gaudi_series.h"
+#include "plugins/collectors/gaudi/gaudi.h"
 #include "wire/exposition/text_page.h"
 
 namespace gpulens {
@@ -89,8 +89,8 @@ TEST_F(GaudiSeriesTest, NativeNamesUnitsAndRates) {
 }
 
 TEST_F(GaudiSeriesTest, WhatSaysNothingIsRejectedAndNothingComesOfIt) {
-  hl_smi::CardReading reading = Card(hl_smi::kSaysNothing, 1, clock.Now());
-  reading.card.memory_total_bytes = hl_smi::kSaysNothing;
+  hl_smi::CardReading reading = Card(hl_smi::kSentinel, 1, clock.Now());
+  reading.card.memory_total_bytes = hl_smi::kSentinel;
   std::string page = Update(reading);
   EXPECT_THAT(page, Not(HasSubstr("gpu_power_draw")));
   EXPECT_THAT(page, Not(HasSubstr("gpu_power_utilization")));

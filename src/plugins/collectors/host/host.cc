@@ -1,13 +1,90 @@
-// The host collector: what /proc, /sys and the system calls beside them say of this machine, each part at
-// its own pace.
+// The host collector: parts that read /proc, /sys and system calls, each at its own pace, and what `gpulens
+// doctor` reports of them.
 
-#include "catalog/host.h"
+#include <cstdio>
+
 #include "base/result.h"
+#include "catalog/host.h"
 #include "catalog/row.h"
 #include "plugins/collectors/host/host_part.h"
+#include "sources/host/devices.h"
+#include "sources/host/process.h"
 
 namespace gpulens {
 namespace {
+
+constexpr std::string_view kEnergyRemedy =
+    "sudo gpulens agent   or, where local users may see fine-grained power (CVE-2020-8694), until the next "
+    "boot:\nsudo chmod o+r /sys/class/powercap/intel-rapl:*/energy_uj";
+
+// "4.0 CPUs, 16.0 GiB"; empty without a limit.
+std::string LimitsOf(const CgroupLimits& cgroup) {
+  std::string out;
+  char text[48];
+  if (cgroup.cpus) {
+    std::snprintf(text, sizeof text, "%.1f CPUs", *cgroup.cpus);
+    out = text;
+  }
+  if (cgroup.memory_bytes) {
+    std::snprintf(text, sizeof text, "%.1f GiB", static_cast<double>(*cgroup.memory_bytes) / 0x1p30);
+    out.append(out.empty() ? "" : ", ").append(text);
+  }
+  return out;
+}
+
+Finding HostFinding(HostFiles& files, bool has_cgroup) {
+  Finding host{.kind = Finding::kFound, .subject = "host", .what = {}, .why = {}, .remedy = {}};
+  for (const char* folder : {"proc", "sys"}) {
+    if (files.Exists(folder)) host.what.append(host.what.empty() ? "/" : ", /").append(folder);
+  }
+  if (has_cgroup) host.what += ", cgroup v2";
+  if (files.Exists("proc/stat") && files.Exists("proc/meminfo")) return host;
+  host.kind = Finding::kBroken;
+  host.why = "no proc/stat and proc/meminfo below " + files.root() + "/";
+  host.remedy = "set collectors.host.root to the folder where the root of the machine is mounted";
+  return host;
+}
+
+void AddContainer(HostFiles& files, const CgroupLimits* cgroup, std::vector<Finding>& findings) {
+  MachineIdentity machine;
+  if (!ReadMachineIdentity(files, machine) || machine.container.empty()) return;
+  std::string what = machine.container == "unknown" ? "runs in a container" : machine.container;
+  std::string limits = cgroup ? LimitsOf(*cgroup) : std::string();
+  if (!limits.empty()) what += ", cgroup v2 limits of this container (" + limits + ")";
+  findings.push_back(
+      {.kind = Finding::kFound,
+       .subject = "container",
+       .what = std::move(what),
+       .why = "network, mounts and processes are those of the container",
+       .remedy = "mount the root of the machine at /host and set collectors.host.root: /host"});
+}
+
+void AddEnergy(HostFiles& files, std::vector<Finding>& findings) {
+  std::vector<EnergyZone> zones;
+  Status status = EnergyReader(files).Read(zones);
+  if (status.code == Code::kUnavailable) return;
+  Finding energy{
+      .kind = Finding::kFound, .subject = "cpu energy", .what = "Intel RAPL", .why = {}, .remedy = {}};
+  if (!status) {
+    energy.kind = Finding::kBroken;
+    energy.why = status.detail;
+  }
+  if (status.code == Code::kPermissionDenied) {
+    energy.kind = Finding::kNoPermission;
+    energy.what = "Intel RAPL is here but only root may read it";
+    energy.remedy = kEnergyRemedy;
+  }
+  findings.push_back(std::move(energy));
+}
+
+void AddPressure(HostFiles& files, std::vector<Finding>& findings) {
+  if (files.Exists("proc/pressure/cpu")) return;
+  findings.push_back({.kind = Finding::kNotHere,
+                      .subject = "pressure",
+                      .what = "no pressure stall information (PSI)",
+                      .why = "the kernel is older than 4.20, was built without it, or has it switched off",
+                      .remedy = "add psi=1 to the kernel's command line"});
+}
 
 class HostCollector final : public Collector {
  public:
@@ -21,7 +98,7 @@ class HostCollector final : public Collector {
     AddMachineParts(host_, parts_);
   }
 
-  // One part that fails does not keep the others from reading; the first failure is told.
+  // A part that fails does not keep the others from reading; returns the first failure.
   Status Collect(FrameWriter& out) override {
     Status first;
     for (const auto& part : parts_) {
@@ -94,6 +171,28 @@ constexpr OptionSpec kOptions[] = {
     {.key = "network", .type = OptionType::kGroup, .help = "Network interfaces", .children = kNetwork}};
 
 }  // namespace
+
+std::vector<Finding> ProbeHost(const Config& config, Env& env) {
+  std::vector<Finding> findings;
+  auto files = HostFiles::Open(HostRoot(config, env));
+  if (!files) {
+    findings.push_back({.kind = Finding::kBroken,
+                        .subject = "host",
+                        .what = "the root cannot be opened",
+                        .why = files.error().detail,
+                        .remedy = "set collectors.host.root to a folder that exists"});
+    return findings;
+  }
+  CgroupLimits cgroup;
+  // A malformed file does not make it absent.
+  bool has_cgroup = ReadCgroupLimits(*files, cgroup).code != Code::kUnavailable;
+  findings.push_back(HostFinding(*files, has_cgroup));
+  if (findings.front().kind == Finding::kBroken) return findings;
+  AddContainer(*files, has_cgroup ? &cgroup : nullptr, findings);
+  AddEnergy(*files, findings);
+  AddPressure(*files, findings);
+  return findings;
+}
 
 const std::string& HostRoot(const Config& config, const Env& env) {
   const std::string& root = config.Text("root");

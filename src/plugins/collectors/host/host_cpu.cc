@@ -4,9 +4,8 @@
 #include <array>
 
 #include "base/result.h"
-#include "plugins/collectors/host/device_list.h"
 #include "plugins/collectors/host/host_part.h"
-#include "sources/host/hardware.h"
+#include "sources/host/devices.h"
 
 namespace gpulens {
 namespace {
@@ -47,20 +46,27 @@ class ModeTimes {
   std::array<uint64_t, kModes> held_{};
 };
 
-class CpuPart final : public HostPart {
+// A part with series of each processor.
+class PerCpuPart : public HostPart {
+ protected:
+  using HostPart::HostPart;
+  EntityRef CpuEntity(uint32_t number) const {
+    return EntityOf("cpu", {{"cpu.logical_number", int64_t{number}}});
+  }
+};
+
+class CpuPart final : public PerCpuPart {
  public:
-  explicit CpuPart(HostContext& host) : HostPart(host, {.needs = "proc/stat", .essential = true}) {
+  explicit CpuPart(HostContext& host) : PerCpuPart(host, {.needs = "proc/stat", .essential = true}) {
     utilization_.reserve(kModes);
     for (std::string_view mode : kModeNames)
       utilization_.emplace_back(kSystemCpuUtilization, AttributeSet({{"cpu.mode", mode}}));
   }
 
  private:
-  struct Cpu {
-    uint32_t number;
-    EntityRef entity;
+  struct Cpu : HostDevice<uint32_t> {
+    using HostDevice::HostDevice;
     ModeTimes times;
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
@@ -74,7 +80,7 @@ class CpuPart final : public HostPart {
     Put(out, switches_, times_.context_switches);
     Put(out, interrupts_, times_.interrupts);
     Put(out, created_, times_.processes_created);
-    // A walk over all processes gives these two in another part, beside the other states.
+    // Of these two, ProcessPart counts all states by a walk over all processes.
     if (!host_.options.processes) {
       Put(out, running_, times_.processes_running);
       Put(out, blocked_, times_.processes_blocked);
@@ -109,7 +115,7 @@ class CpuPart final : public HostPart {
       sum += gain[i];
     }
     bool first = !std::exchange(has_before_, true);
-    // Less than a tick has passed: the shares of the last run are still the best there are.
+    // Less than a tick has passed: the shares of the last run stay.
     if (!first && !fell && sum == 0) return PutShares(out, ticks);
     before_ = now;
     has_shares_ = !first && !fell;
@@ -127,15 +133,10 @@ class CpuPart final : public HostPart {
   void PutEach(FrameWriter& out) {
     cpus_.Begin();
     for (const CpuTimes::Cpu& cpu : times_.cpus) {
-      Cpu* known = cpus_.Find([&](const Cpu& one) { return one.number == cpu.number; });
-      if (!known) known = &cpus_.Add({.number = cpu.number, .entity = EntityOf(cpu.number), .times = {}});
-      PutModes(out, TicksOf(cpu.ticks), known->times, known->entity);
+      Cpu& known = cpus_.At(cpu.number, [&] { return CpuEntity(cpu.number); });
+      PutModes(out, TicksOf(cpu.ticks), known.times, known.entity);
     }
     cpus_.End(out.table());
-  }
-
-  EntityRef EntityOf(uint32_t number) const {
-    return MakeRef<const Entity>("cpu", AttributeSet({{"cpu.logical_number", int64_t{number}}}), host_.host);
   }
 
   const double second_per_tick_ = 1.0 / static_cast<double>(ClockTicksPerSecond());
@@ -175,17 +176,15 @@ class TopologyPart final : public HostPart {
   HostSeries cores_{kSystemCpuPhysicalCount};
 };
 
-class FrequencyPart final : public HostPart {
+class FrequencyPart final : public PerCpuPart {
  public:
   explicit FrequencyPart(HostContext& host)
-      : HostPart(host, {.needs = "sys/devices/system/cpu", .every = seconds(10)}) {}
+      : PerCpuPart(host, {.needs = "sys/devices/system/cpu", .every = seconds(10)}) {}
 
  private:
-  struct Cpu {
-    uint32_t number;
-    EntityRef entity;
+  struct Cpu : HostDevice<uint32_t> {
+    using HostDevice::HostDevice;
     HostSeries frequency{kSystemCpuFrequency};
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
@@ -193,12 +192,8 @@ class FrequencyPart final : public HostPart {
     cpus_.Begin();
     for (size_t i = 0; i < hertz_.size(); ++i) {
       uint32_t number = host_.online_cpus[i];
-      Cpu* cpu = cpus_.Find([&](const Cpu& one) { return one.number == number; });
-      if (!cpu) {
-        AttributeSet known_by({{"cpu.logical_number", int64_t{number}}});
-        cpu = &cpus_.Add({number, MakeRef<const Entity>("cpu", std::move(known_by), host_.host)});
-      }
-      Put(out, cpu->frequency, hertz_[i], cpu->entity);
+      Cpu& cpu = cpus_.At(number, [&] { return CpuEntity(number); });
+      Put(out, cpu.frequency, hertz_[i], cpu.entity);
     }
     cpus_.End(out.table());
     return status;
@@ -298,10 +293,11 @@ void AddCpuParts(HostContext& host, HostParts& parts) {
   if (host.options.per_cpu) parts.push_back(std::make_unique<FrequencyPart>(host));
   parts.push_back(std::make_unique<LoadPart>(host));
   parts.push_back(std::make_unique<UptimePart>(host));
-  parts.push_back(std::make_unique<PressurePart>(host, PressureResource::kCpu, "cpu"));
-  parts.push_back(std::make_unique<PressurePart>(host, PressureResource::kMemory, "memory"));
-  parts.push_back(std::make_unique<PressurePart>(host, PressureResource::kIo, "io"));
-  parts.push_back(std::make_unique<PressurePart>(host, PressureResource::kIrq, "irq"));
+  for (auto [resource, name] : {std::pair(PressureResource::kCpu, "cpu"),
+                                {PressureResource::kMemory, "memory"},
+                                {PressureResource::kIo, "io"},
+                                {PressureResource::kIrq, "irq"}})
+    parts.push_back(std::make_unique<PressurePart>(host, resource, name));
 }
 
 }  // namespace gpulens

@@ -1,7 +1,6 @@
 // Block devices and file systems.
 
 #include "base/result.h"
-#include "plugins/collectors/host/device_list.h"
 #include "plugins/collectors/host/host_part.h"
 
 namespace gpulens {
@@ -12,20 +11,23 @@ using Since = HostSeries::Since;
 
 AttributeSet DiskDirection(std::string_view value) { return AttributeSet({{"disk.io.direction", value}}); }
 
-EntityRef DiskEntity(const HostContext& host, std::string_view name) {
-  return MakeRef<const Entity>("disk", AttributeSet({{"system.device", name}}), host.host);
-}
-
 double Seconds(uint64_t milliseconds) noexcept { return static_cast<double>(milliseconds) * 1e-3; }
 
-class DiskPart final : public HostPart {
+// A part with series of each block device.
+class PerDiskPart : public HostPart {
+ protected:
+  using HostPart::HostPart;
+  EntityRef DiskEntity(std::string_view name) const { return EntityOf("disk", {{"system.device", name}}); }
+};
+
+class DiskPart final : public PerDiskPart {
  public:
-  explicit DiskPart(HostContext& host) : HostPart(host, {.needs = "proc/diskstats"}) {}
+  explicit DiskPart(HostContext& host) : PerDiskPart(host, {.needs = "proc/diskstats"}) {}
 
  private:
   // Times come in 32 bits of milliseconds, so how often they wrapped since boot is not known.
-  struct Way {
-    Way(std::string_view direction, Since since)
+  struct Direction {
+    Direction(std::string_view direction, Since since)
         : bytes(kSystemDiskIo, DiskDirection(direction), since),
           operations(kSystemDiskOperations, DiskDirection(direction), since),
           merged(kSystemDiskMerged, DiskDirection(direction), since),
@@ -34,15 +36,12 @@ class DiskPart final : public HostPart {
     Counter32 milliseconds;
     uint64_t last_operations = 0;
   };
-  struct Disk {
+  struct Disk : HostDevice<std::string> {
     Disk(std::string device, EntityRef on, Since since)
-        : name(std::move(device)), entity(std::move(on)), read("read", since), write("write", since) {}
-    std::string name;
-    EntityRef entity;
-    Way read, write;
+        : HostDevice(std::move(device), std::move(on)), read("read", since), write("write", since) {}
+    Direction read, write;
     HostSeries busy{kSystemDiskIoTime}, pending{kHostDiskPendingOperations};
     Counter32 busy_milliseconds;
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
@@ -50,13 +49,9 @@ class DiskPart final : public HostPart {
     disks_.Begin();
     for (const DiskStat& stat : list_) {
       if (MatchesAny(host_.options.disks_exclude, stat.name)) continue;
-      Disk* disk = disks_.Find([&](const Disk& one) { return one.name == stat.name; });
-      if (!disk) {
-        // A disk that came later counts from then.
-        Since since = disks_.complete() ? Since::kUnknown : Since::kBoot;
-        disk = &disks_.Add({stat.name, DiskEntity(host_, stat.name), since});
-      }
-      PutDisk(out, *disk, stat);
+      // A disk that came later counts from then.
+      Since since = disks_.complete() ? Since::kUnknown : Since::kBoot;
+      PutDisk(out, disks_.At(stat.name, [&] { return DiskEntity(stat.name); }, since), stat);
     }
     disks_.End(out.table());
     return Ok();
@@ -84,18 +79,15 @@ class DiskPart final : public HostPart {
   DeviceList<Disk> disks_;
 };
 
-class DiskSizePart final : public HostPart {
+class DiskSizePart final : public PerDiskPart {
  public:
   explicit DiskSizePart(HostContext& host)
-      : HostPart(host, {.needs = "proc/diskstats", .every = seconds(60)}) {}
+      : PerDiskPart(host, {.needs = "proc/diskstats", .every = seconds(60)}) {}
 
  private:
-  struct Disk {
-    Disk(std::string device, EntityRef on) : name(std::move(device)), entity(std::move(on)) {}
-    std::string name;
-    EntityRef entity;
+  struct Disk : HostDevice<std::string> {
+    using HostDevice::HostDevice;
     HostSeries limit{kSystemDiskLimit};
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
@@ -104,11 +96,10 @@ class DiskSizePart final : public HostPart {
     disks_.Begin();
     for (const DiskStat& stat : list_) {
       if (MatchesAny(host_.options.disks_exclude, stat.name)) continue;
-      Disk* disk = disks_.Find([&](const Disk& one) { return one.name == stat.name; });
-      if (!disk) disk = &disks_.Add({stat.name, DiskEntity(host_, stat.name)});
+      Disk& disk = disks_.At(stat.name, [&] { return DiskEntity(stat.name); });
       std::optional<uint64_t> bytes;
       Status status = FindDiskSize(host_.files, stat.name, bytes);
-      if (status) Put(out, disk->limit, bytes, disk->entity);
+      if (status) Put(out, disk.limit, bytes, disk.entity);
       else if (first) first = std::move(status);
     }
     disks_.End(out.table());
@@ -121,7 +112,7 @@ class DiskSizePart final : public HostPart {
 
 AttributeSet SpaceState(std::string_view value) { return AttributeSet({{"system.filesystem.state", value}}); }
 
-// Those of this machine. A remote one may never answer, so it is not asked and has no series.
+// File systems of this machine. A remote one may never answer, so it is not queried and has no series.
 class FileSystemPart final : public HostPart {
  public:
   explicit FileSystemPart(HostContext& host)
@@ -129,22 +120,10 @@ class FileSystemPart final : public HostPart {
         reader_(host.files, host.seams.statvfs) {}
 
  private:
-  struct Space {
-    Space(const Mount& where, const EntityRef& host)
-        : mount(where),
-          entity(
-              MakeRef<const Entity>("filesystem",
-                                    AttributeSet({{"system.device", where.device},
-                                                  {"system.filesystem.mountpoint", where.mount_point},
-                                                  {"system.filesystem.type", where.type},
-                                                  {"system.filesystem.mode", where.read_only ? "ro" : "rw"}}),
-                                    host)),
-          path(MakeRef<const Entity>("mountpoint",
-                                     AttributeSet({{"system.filesystem.mountpoint", where.mount_point},
-                                                   {"system.filesystem.type", where.type}}),
-                                     host)) {}
-    Mount mount;
-    EntityRef entity, path;
+  struct Space : HostDevice<Mount> {
+    Space(const Mount& mount, EntityRef on, EntityRef mount_point)
+        : HostDevice(mount, std::move(on)), path(std::move(mount_point)) {}
+    EntityRef path;
     HostSeries used{kSystemFilesystemUsage, SpaceState("used")};
     HostSeries free{kSystemFilesystemUsage, SpaceState("free")};
     HostSeries reserved{kSystemFilesystemUsage, SpaceState("reserved")};
@@ -152,29 +131,37 @@ class FileSystemPart final : public HostPart {
     HostSeries inodes_free{kHostFilesystemInodes, SpaceState("free")};
     HostSeries utilization{kSystemFilesystemUtilization}, limit{kSystemFilesystemLimit};
     HostSeries unreachable{kHostFilesystemUnreachable};
-    bool seen = false;
 
     bool Is(const Mount& other) const noexcept {
-      return mount.mount_point == other.mount_point && mount.device == other.device &&
-             mount.type == other.type && mount.read_only == other.read_only;
+      return key.mount_point == other.mount_point && key.device == other.device && key.type == other.type &&
+             key.read_only == other.read_only;
     }
   };
 
   Status Read(FrameWriter& out) override {
     RETURN_IF_ERROR(reader_.Read(list_));
-    // Those that went leave first: one that was mounted anew has the mount point of the old one.
+    // Removed ones are retired first: one that was mounted again has the mount point of the old one.
     spaces_.Begin();
     for (const FileSystem& now : list_) spaces_.Find([&](const Space& one) { return one.Is(now.mount); });
     Retire(out.table());
     for (const FileSystem& now : list_) {
       if (now.answer == FileSystem::Answer::kNotQueried || Excluded(now.mount)) continue;
       Space* space = spaces_.Find([&](const Space& one) { return one.Is(now.mount); });
-      if (!space) space = &spaces_.Add({now.mount, host_.host});
+      if (!space) space = &spaces_.Add(MakeSpace(now.mount));
       PutSpace(out, *space, now);
     }
     return Ok();
   }
 
+  Space MakeSpace(const Mount& mount) const {
+    EntityRef entity = EntityOf("filesystem", {{"system.device", mount.device},
+                                               {"system.filesystem.mountpoint", mount.mount_point},
+                                               {"system.filesystem.type", mount.type},
+                                               {"system.filesystem.mode", mount.read_only ? "ro" : "rw"}});
+    return {mount, std::move(entity),
+            EntityOf("mountpoint", {{"system.filesystem.mountpoint", mount.mount_point},
+                                    {"system.filesystem.type", mount.type}})};
+  }
   bool Excluded(const Mount& mount) const noexcept {
     return MatchesAny(host_.options.filesystems_exclude, mount.mount_point);
   }
@@ -188,7 +175,7 @@ class FileSystemPart final : public HostPart {
 
   void PutSpace(FrameWriter& out, Space& space, const FileSystem& now) {
     bool answered = now.answer == FileSystem::Answer::kOk;
-    // Other failures (not permitted, gone, impossible numbers) say nothing about whether it answers.
+    // Other failures (not permitted, gone, impossible numbers) do not mean that it is unreachable.
     if (answered || now.error == Code::kIo) Put(out, space.unreachable, answered ? 0 : 1, space.path);
     if (!answered) return;
     uint64_t used = now.size_bytes - now.free_bytes;

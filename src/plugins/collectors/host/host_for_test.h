@@ -70,7 +70,7 @@ inline int FakeStatVfs(const char* path, struct statvfs* out) {
 }
 
 inline Status FakeTimeSync(TimeSync& out) {
-  out = {.synchronized = true, .offset_ns = -1500, .estimated_error_ns = 0, .maximum_error_ns = 0};
+  out = {.synchronized = true, .offset_ns = -1500};
   return Ok();
 }
 

@@ -1,12 +1,12 @@
 // What is fixed about the machine, its clock, sensors and energy, and counts of the whole kernel.
 
 #include <algorithm>
+#include <array>
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "plugins/collectors/host/device_list.h"
 #include "plugins/collectors/host/host_part.h"
-#include "sources/host/hardware.h"
+#include "sources/host/devices.h"
 #include "sources/host/process.h"
 
 namespace gpulens {
@@ -15,7 +15,7 @@ namespace {
 using std::chrono::hours;
 using std::chrono::seconds;
 
-// The energy of processor packages and of the memory beside them.
+// The energy of processor packages and of their memory.
 class EnergyPart final : public HostPart {
  public:
   explicit EnergyPart(HostContext& host)
@@ -26,13 +26,10 @@ class EnergyPart final : public HostPart {
     uint64_t microjoules = 0;
     bool any = false, missing = false;
   };
-  struct Package {
-    Package(uint32_t n, EntityRef on) : number(n), entity(std::move(on)) {}
-    uint32_t number;
-    EntityRef entity;
+  struct Package : HostDevice<uint32_t> {
+    using HostDevice::HostDevice;
     HostSeries cpu{kHostCpuEnergy}, memory{kHostMemoryEnergy};
     Sum cpu_sum, memory_sum;
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
@@ -43,9 +40,9 @@ class EnergyPart final : public HostPart {
       if (!is_package && zone.name != "dram") continue;
       auto number = is_package ? PackageNumber(zone.name) : PackageOf(zone.package);
       if (!number) continue;
-      Package* package = packages_.Find([&](const Package& one) { return one.number == *number; });
-      if (!package) package = &packages_.Add({*number, EntityOf(*number)});
-      Add(is_package ? package->cpu_sum : package->memory_sum, zone);
+      Package& package = packages_.At(
+          *number, [&] { return EntityOf("cpu_package", {{"host.cpu.package", int64_t{*number}}}); });
+      Add(is_package ? package.cpu_sum : package.memory_sum, zone);
     }
     packages_.End(out.table());
     for (Package& package : packages_.devices()) {
@@ -53,11 +50,6 @@ class EnergyPart final : public HostPart {
       PutSum(out, package.memory, package.memory_sum, package.entity);
     }
     return status;
-  }
-
-  EntityRef EntityOf(uint32_t number) const {
-    return MakeRef<const Entity>("cpu_package", AttributeSet({{"host.cpu.package", int64_t{number}}}),
-                                 host_.host);
   }
 
   // "package-1"; a package of several dies has a zone for each: "package-1-die-0".
@@ -137,11 +129,10 @@ class TemperaturePart final : public HostPart {
       : HostPart(host, {.needs = "sys/class/hwmon", .every = seconds(10)}) {}
 
  private:
-  struct Sensor {
-    std::string chip, device, sensor;
-    EntityRef entity = {};  // null: not wanted
+  // The key is chip, device, sensor; the entity is null for a sensor that is not exported.
+  struct Sensor : HostDevice<std::array<std::string, 3>> {
+    using HostDevice::HostDevice;
     HostSeries celsius{kHostTemperature};
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
@@ -151,9 +142,9 @@ class TemperaturePart final : public HostPart {
     for (size_t i = 0; i < list_.size(); ++i) {
       const Temperature& now = list_[i];
       Sensor* sensor = sensors_.Find([&](const Sensor& one) {
-        return one.sensor == now.sensor && one.device == now.device && one.chip == now.chip;
+        return one.key[2] == now.sensor && one.key[1] == now.device && one.key[0] == now.chip;
       });
-      if (!sensor) sensor = &sensors_.Add({now.chip, now.device, now.sensor, EntityOf(i)});
+      if (!sensor) sensor = &sensors_.Add({{now.chip, now.device, now.sensor}, SensorEntity(i)});
       if (!sensor->entity || !now.millidegrees) continue;
       Put(out, sensor->celsius, static_cast<double>(*now.millidegrees) * 1e-3, sensor->entity);
     }
@@ -161,13 +152,12 @@ class TemperaturePart final : public HostPart {
     return status;
   }
 
-  EntityRef EntityOf(size_t index) const {
+  EntityRef SensorEntity(size_t index) const {
     std::string name = MainSensor(list_, index);
     bool all = host_.options.temperatures == HostOptions::Temperatures::kAll;
     if (name.empty() && all) name = OtherSensor(list_, index);
     if (name.empty()) return {};
-    return MakeRef<const Entity>("sensor", AttributeSet({{"host.sensor", std::string_view(name)}}),
-                                 host_.host);
+    return EntityOf("sensor", {{"host.sensor", name}});
   }
 
   TemperatureReader reader_{host_.files};
@@ -184,7 +174,7 @@ class TimePart final : public HostPart {
     TimeSync time;
     RETURN_IF_ERROR(host_.seams.time_sync(time));
     Put(out, synchronized_, time.synchronized ? 1 : 0);
-    // Against what, when there is no reference?
+    // Without a reference there is no offset.
     if (time.synchronized) Put(out, offset_, static_cast<double>(time.offset_ns) * 1e-9);
     return Ok();
   }
@@ -202,7 +192,7 @@ class FileHandlesPart final : public HostPart {
     FileHandles handles;
     RETURN_IF_ERROR(host_.system.ReadFileHandles(handles));
     Put(out, used_, handles.used);
-    // The kernel's greatest number stands for: no limit.
+    // The kernel's greatest number means no limit.
     if (handles.limit < INT64_MAX) Put(out, limit_, handles.limit);
     return Ok();
   }
@@ -277,7 +267,7 @@ class InfoPart final : public HostPart {
       if (!value.empty()) facts.push_back({key, value});
     };
     add("host.arch", machine.architecture);
-    add("os.version", machine.os.version);
+    add("os.version", machine.os_version);
     add("host.kernel.version", machine.kernel_release);
     add("host.cpu.model", model);
     add("host.machine", made);

@@ -3,9 +3,8 @@
 #include <array>
 
 #include "base/result.h"
-#include "plugins/collectors/host/device_list.h"
 #include "plugins/collectors/host/host_part.h"
-#include "sources/host/hardware.h"
+#include "sources/host/devices.h"
 
 namespace gpulens {
 namespace {
@@ -31,16 +30,15 @@ class MemoryPart final : public HostPart {
 
  private:
   struct StateSeries {
-    explicit StateSeries(std::string_view state)
-        : usage(kSystemMemoryUsage, State(state)), share(kSystemMemoryUtilization, State(state)) {}
     HostSeries usage, share;
   };
-  struct SwapSeries {
-    explicit SwapSeries(std::string_view state)
-        : usage(kSystemPagingUsage, PagingState(state)),
-          share(kSystemPagingUtilization, PagingState(state)) {}
-    HostSeries usage, share;
-  };
+  static StateSeries OfMemory(std::string_view state) {
+    return {HostSeries(kSystemMemoryUsage, State(state)), HostSeries(kSystemMemoryUtilization, State(state))};
+  }
+  static StateSeries OfSwap(std::string_view state) {
+    return {HostSeries(kSystemPagingUsage, PagingState(state)),
+            HostSeries(kSystemPagingUtilization, PagingState(state))};
+  }
 
   Status Read(FrameWriter& out) override {
     RETURN_IF_ERROR(host_.system.ReadMemory(memory_));
@@ -55,8 +53,8 @@ class MemoryPart final : public HostPart {
     Put(out, dirty_, memory_.dirty);
     Put(out, writeback_, memory_.writeback);
     if (memory_.swap_total) {
-      PutSwap(out, swap_used_, Minus(memory_.swap_total, memory_.swap_free));
-      PutSwap(out, swap_free_, memory_.swap_free);
+      PutState(out, swap_used_, Minus(memory_.swap_total, memory_.swap_free), *memory_.swap_total);
+      PutState(out, swap_free_, memory_.swap_free, *memory_.swap_total);
     }
     return Ok();
   }
@@ -76,12 +74,7 @@ class MemoryPart final : public HostPart {
   void PutState(FrameWriter& out, StateSeries& state, std::optional<uint64_t> bytes, uint64_t total) {
     if (!bytes) return;
     Put(out, state.usage, *bytes);
-    Put(out, state.share, Share(*bytes, total));
-  }
-
-  void PutSwap(FrameWriter& out, SwapSeries& state, std::optional<uint64_t> bytes) {
-    Put(out, state.usage, bytes);
-    if (bytes && *memory_.swap_total != 0) Put(out, state.share, Share(*bytes, *memory_.swap_total));
+    if (total != 0) Put(out, state.share, Share(*bytes, total));
   }
 
   MemoryInfo memory_;
@@ -94,8 +87,8 @@ class MemoryPart final : public HostPart {
   HostSeries committed_{kHostMemoryCommitted};
   HostSeries dirty_{kHostMemoryDirty, AttributeSet({{"host.memory.writeback_state", "dirty"}})};
   HostSeries writeback_{kHostMemoryDirty, AttributeSet({{"host.memory.writeback_state", "writeback"}})};
-  StateSeries used_{"used"}, free_{"free"}, buffers_{"buffers"}, cached_{"cached"};
-  SwapSeries swap_used_{"used"}, swap_free_{"free"};
+  StateSeries used_ = OfMemory("used"), free_ = OfMemory("free"), buffers_ = OfMemory("buffers"),
+              cached_ = OfMemory("cached"), swap_used_ = OfSwap("used"), swap_free_ = OfSwap("free");
 };
 
 AttributeSet Swapping(std::string_view direction) {
@@ -132,30 +125,25 @@ class HugePagesPart final : public HostPart {
       : HostPart(host, {.needs = "sys/kernel/mm/hugepages", .every = seconds(60)}) {}
 
  private:
-  struct Size {
-    Size(uint64_t bytes, EntityRef on) : page_bytes(bytes), entity(std::move(on)) {}
-    uint64_t page_bytes;
-    EntityRef entity;
+  struct Size : HostDevice<uint64_t> {
+    using HostDevice::HostDevice;
     HostSeries used{kHostMemoryHugepages, AttributeSet({{"host.hugepage.state", "used"}})};
     HostSeries free{kHostMemoryHugepages, AttributeSet({{"host.hugepage.state", "free"}})};
     HostSeries reserved{kHostMemoryHugepages, AttributeSet({{"host.hugepage.state", "reserved"}})};
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
-    list_.clear();  // of a failed reading nothing old must be left
+    list_.clear();  // values of an earlier reading must not stay after a failure
     Status status = ReadHugePages(host_.files, host_.names, list_);
     sizes_.Begin();
     for (const HugePages& pages : list_) {
-      Size* size = sizes_.Find([&](const Size& one) { return one.page_bytes == pages.page_bytes; });
-      if (!size) {
-        AttributeSet known_by({{"host.hugepage.size", static_cast<int64_t>(pages.page_bytes)}});
-        size = &sizes_.Add({pages.page_bytes, MakeRef<const Entity>("hugepages", known_by, host_.host)});
-      }
-      Put(out, size->used, Minus(pages.total, pages.free), size->entity);
+      Size& size = sizes_.At(pages.page_bytes, [&] {
+        return EntityOf("hugepages", {{"host.hugepage.size", static_cast<int64_t>(pages.page_bytes)}});
+      });
+      Put(out, size.used, Minus(pages.total, pages.free), size.entity);
       // The kernel counts reserved pages as free; here the states do not overlap.
-      Put(out, size->free, Minus(pages.free, pages.reserved), size->entity);
-      Put(out, size->reserved, pages.reserved, size->entity);
+      Put(out, size.free, Minus(pages.free, pages.reserved), size.entity);
+      Put(out, size.reserved, pages.reserved, size.entity);
     }
     sizes_.End(out.table());
     return status;
@@ -172,29 +160,23 @@ class EdacPart final : public HostPart {
       : HostPart(host, {.needs = "sys/devices/system/edac/mc", .every = seconds(60)}) {}
 
  private:
-  struct Controller {
-    Controller(uint32_t n, EntityRef on) : number(n), entity(std::move(on)) {}
-    uint32_t number;
-    EntityRef entity;
+  struct Controller : HostDevice<uint32_t> {
+    using HostDevice::HostDevice;
     HostSeries correctable{kHostMemoryHardwareErrors, AttributeSet({{"gpu.ecc.error_type", "correctable"}})};
     HostSeries uncorrectable{kHostMemoryHardwareErrors,
                              AttributeSet({{"gpu.ecc.error_type", "uncorrectable"}})};
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
-    list_.clear();  // of a failed reading nothing old must be left
+    list_.clear();  // values of an earlier reading must not stay after a failure
     Status status = ReadMemoryControllers(host_.files, host_.names, list_);
     controllers_.Begin();
     for (const MemoryController& now : list_) {
-      Controller* known = controllers_.Find([&](const Controller& one) { return one.number == now.number; });
-      if (!known) {
-        AttributeSet known_by({{"host.memory.controller", int64_t{now.number}}});
-        known =
-            &controllers_.Add({now.number, MakeRef<const Entity>("memory_controller", known_by, host_.host)});
-      }
-      Put(out, known->correctable, now.correctable, known->entity);
-      Put(out, known->uncorrectable, now.uncorrectable, known->entity);
+      Controller& known = controllers_.At(now.number, [&] {
+        return EntityOf("memory_controller", {{"host.memory.controller", int64_t{now.number}}});
+      });
+      Put(out, known.correctable, now.correctable, known.entity);
+      Put(out, known.uncorrectable, now.uncorrectable, known.entity);
     }
     controllers_.End(out.table());
     return status;
@@ -212,30 +194,24 @@ class NumaPart final : public HostPart {
       : HostPart(host, {.needs = "sys/devices/system/node", .every = seconds(10)}) {}
 
  private:
-  struct Node {
-    Node(uint32_t n, EntityRef on) : number(n), entity(std::move(on)) {}
-    uint32_t number;
-    EntityRef entity;
+  struct Node : HostDevice<uint32_t> {
+    using HostDevice::HostDevice;
     HostSeries used{kHostNumaMemoryUsage, State("used")}, free{kHostNumaMemoryUsage, State("free")};
     HostSeries hit{kHostNumaMemoryAllocations, NumaResult("hit"), Since::kBoot};
     HostSeries miss{kHostNumaMemoryAllocations, NumaResult("miss"), Since::kBoot};
     HostSeries foreign{kHostNumaMemoryAllocations, NumaResult("foreign"), Since::kBoot};
     HostSeries local{kHostNumaMemoryAllocations, NumaResult("local"), Since::kBoot};
     HostSeries other{kHostNumaMemoryAllocations, NumaResult("other"), Since::kBoot};
-    bool seen = false;
   };
 
   Status Read(FrameWriter& out) override {
-    list_.clear();  // of a failed reading nothing old must be left
+    list_.clear();  // values of an earlier reading must not stay after a failure
     Status status = ReadNumaNodes(host_.files, host_.names, list_);
     nodes_.Begin();
     for (const NumaNode& now : list_) {
-      Node* node = nodes_.Find([&](const Node& one) { return one.number == now.number; });
-      if (!node) {
-        AttributeSet known_by({{"host.numa.node", int64_t{now.number}}});
-        node = &nodes_.Add({now.number, MakeRef<const Entity>("numa_node", known_by, host_.host)});
-      }
-      PutNode(out, *node, now);
+      Node& node = nodes_.At(
+          now.number, [&] { return EntityOf("numa_node", {{"host.numa.node", int64_t{now.number}}}); });
+      PutNode(out, node, now);
     }
     nodes_.End(out.table());
     return status;

@@ -1,33 +1,17 @@
 #include "plugins/collectors/host/host_part.h"
 
+#include <algorithm>
+
+#include "base/text.h"
+
 namespace gpulens {
 namespace {
 
 constexpr int64_t kRetry = 60'000'000'000;
-// Runs come a little early or late; a reading is not put off by a whole run for that.
+// Tolerance for runs that come a little early.
 constexpr int64_t kSlack = 250'000'000;
 
 bool IsQuiet(Code code) noexcept { return code == Code::kUnavailable || code == Code::kPermissionDenied; }
-
-bool Matches(std::string_view pattern, std::string_view name) noexcept {
-  size_t p = 0, n = 0, star = std::string_view::npos, resume = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      resume = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++resume;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
-}
 
 }  // namespace
 
@@ -40,7 +24,6 @@ Status HostPart::Collect(FrameWriter& out) {
   good_.clear();
   any_ = false;
   if (!pace_.needs.empty() && !host_.files.Exists(pace_.needs.c_str())) {
-    // Not asking the reader spares the text of its failure.
     if (!pace_.essential) return Later(now + kRetry, Ok());
     return Later(now, {Code::kUnavailable, "no " + pace_.needs + " below " + host_.files.root() + "/"});
   }
@@ -82,10 +65,8 @@ uint64_t Counter32::Carry(uint64_t raw, bool went_on) noexcept {
 }
 
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) noexcept {
-  for (const std::string& pattern : patterns) {
-    if (Matches(pattern, name)) return true;
-  }
-  return false;
+  return std::ranges::any_of(patterns,
+                             [&](const std::string& pattern) { return MatchesStars(pattern, name, '?'); });
 }
 
 }  // namespace gpulens

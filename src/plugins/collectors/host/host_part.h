@@ -1,9 +1,10 @@
-// What the parts of the host collector share: one part reads one subject of the kernel (a file or a
-// folder) at its own pace and writes the series of it.
+// The parts of the host collector: each reads one subject of the kernel (a file or a folder) at its own pace
+// and writes its series.
 //
 // Everything here is used inside one run of one instance: not thread-safe.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -15,14 +16,74 @@
 #include <gpulens/status.h>
 
 #include "catalog/host.h"
+#include "core/series_table.h"
 #include "plugins/plugin.h"
 #include "sources/host/files.h"
-#include "sources/host/machine.h"
 #include "sources/host/system.h"
 
 namespace gpulens {
 
-// What users choose. `exclude` lists hold names with * and ?.
+// A disk, interface, port or the like that a part has seen.
+template <class Key>
+struct HostDevice {
+  HostDevice(Key known_by, EntityRef on) : key(std::move(known_by)), entity(std::move(on)) {}
+  Key key;
+  EntityRef entity;
+  bool seen = false;
+};
+
+// The devices of one part, found again at every reading and retired when they are gone. `Device` derives from
+// HostDevice.
+template <class Device>
+class DeviceList {
+ public:
+  void Begin() noexcept {
+    next_ = 0;
+    for (Device& device : devices_) device.seen = false;
+  }
+  // The device for which `is` holds, or null. Cheap in the order of the last time.
+  template <class Is>
+  Device* Find(Is is) {
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      size_t at = (next_ + i) % devices_.size();
+      if (!is(devices_[at])) continue;
+      devices_[at].seen = true;
+      next_ = at + 1;
+      return &devices_[at];
+    }
+    return nullptr;
+  }
+  // The device with this key, else a new one on the entity that `make_entity` returns, made of further
+  // arguments.
+  template <class Key, class MakeEntity, class... Args>
+  Device& At(const Key& key, MakeEntity make_entity, Args... args) {
+    Device* known = Find([&](const Device& device) { return device.key == key; });
+    return known ? *known : Add(Device(key, make_entity(), args...));
+  }
+  Device& Add(Device device) {
+    devices_.push_back(std::move(device));
+    devices_.back().seen = true;
+    next_ = devices_.size();
+    return devices_.back();
+  }
+  // Retires the devices not seen since Begin. Call it only when the list was read to its end.
+  void End(SeriesTable& table) {
+    std::erase_if(devices_, [&table](const Device& device) {
+      if (!device.seen && device.entity) table.Retire(device.entity);
+      return !device.seen;
+    });
+    complete_ = true;
+  }
+  std::vector<Device>& devices() noexcept { return devices_; }
+  bool complete() const noexcept { return complete_; }  // false until the first End
+
+ private:
+  std::vector<Device> devices_;
+  size_t next_ = 0;
+  bool complete_ = false;
+};
+
+// Options of the collector. `exclude` lists hold names with * and ?.
 struct HostOptions {
   enum class Temperatures : uint8_t { kNone, kMain, kAll };
   bool per_cpu = false, processes = false, pressure_shares = false, entropy = false;
@@ -30,13 +91,13 @@ struct HostOptions {
   std::vector<std::string> disks_exclude, filesystems_exclude, network_exclude;
 };
 
-// The two calls that ask this machine whatever the root is; tests put their own here.
+// The two system calls that ignore the root; tests replace them.
 struct HostSeams {
   FileSystemReader::StatVfs statvfs = ::statvfs;
   Status (*time_sync)(TimeSync& out) = &ReadTimeSync;
 };
 
-// What all parts work on. Must outlive them.
+// State that all parts share. Must outlive them.
 struct HostContext {
   HostContext(HostFiles host_files, HostOptions chosen, HostSeams calls)
       : files(std::move(host_files)), options(std::move(chosen)), seams(calls) {}
@@ -47,12 +108,12 @@ struct HostContext {
   SystemReader system{files};
   NameList names;  // for a call that needs one
   EntityRef host = MakeRef<const Entity>("host", AttributeSet());
-  // Of /proc/stat, which is read first. 0: not told, or in the future by the wall clock.
+  // From /proc/stat, which is read first. 0: unknown, or in the future by the wall clock.
   int64_t boot_unix_ns = 0;
   std::vector<uint32_t> online_cpus;
 };
 
-// A series that is declared when its first value comes: what this machine does not have is no series.
+// A series that is declared with its first value, so that counters this machine lacks have no series.
 class HostSeries {
  public:
   // From when the kernel counts.
@@ -69,7 +130,7 @@ class HostSeries {
   Series series_;
 };
 
-// Of what goes through a network: "receive", "transmit".
+// "receive", "transmit".
 inline AttributeSet NetworkDirection(std::string_view value) {
   return AttributeSet({{"network.io.direction", value}});
 }
@@ -77,7 +138,7 @@ inline AttributeSet NetworkDirection(std::string_view value) {
 class HostPart {
  public:
   struct Pace {
-    std::string needs;       // a path below the root without which there is nothing to read; may be empty
+    std::string needs;       // a path below the root that must exist; may be empty
     Duration every{0};       // 0: each run
     bool essential = false;  // its absence is a failure of the collector
   };
@@ -86,15 +147,15 @@ class HostPart {
   HostPart(const HostPart&) = delete;
   HostPart& operator=(const HostPart&) = delete;
 
-  // Reads and writes when it is time; keeps what the last reading said until the next one is due.
-  // What is not here or not permitted is no failure unless essential, and is tried again after 60 s.
+  // Reads and writes when due; until then the last values are kept. Unavailable or forbidden files are a
+  // failure only when essential, and are tried again after 60 s.
   Status Collect(FrameWriter& out);
 
  protected:
-  // What was put before a failure counts as read.
+  // Values put before a failure count as read.
   virtual Status Read(FrameWriter& out) = 0;
 
-  // Writes a number; an optional without value is passed over.
+  // Writes a number; an optional without value is skipped.
   template <class T>
   void Put(FrameWriter& out, HostSeries& to, T value) {
     Put(out, to, value, host_.host);
@@ -112,8 +173,12 @@ class HostPart {
     out.Set(to.series_, value);
     if (out.counts().accepted != accepted) Note(to.series_);
   }
-  // Counts a reading that cannot be believed.
+  // Counts an implausible reading.
   void Refuse(FrameWriter& out, HostSeries& series, const EntityRef& on, Validation why);
+  // Returns an entity on the host.
+  EntityRef EntityOf(const char* type, std::initializer_list<AttributeSet::Attribute> known_by) const {
+    return MakeRef<const Entity>(type, AttributeSet(known_by), host_.host);
+  }
 
   HostContext& host_;
 
@@ -132,18 +197,18 @@ class HostPart {
 // A counter that the kernel or a driver may keep in 32 bits, carried over its wraps.
 class Counter32 {
  public:
-  // `went_on`: what is counted beside it did not fall, so a fall here is no restart.
+  // `went_on`: a related counter did not fall, so a fall here is not a restart.
   uint64_t Carry(uint64_t raw, bool went_on) noexcept;
 
  private:
   uint64_t last_ = 0, carried_ = 0;
 };
 
-// Whether one of `patterns` is all of `name`: * stands for any text, ? for one byte.
+// Whether `name` matches a pattern as a whole: * matches any text, ? one character.
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) noexcept;
 
 using HostParts = std::vector<std::unique_ptr<HostPart>>;
-// Each appends the parts of its subject. Processors come first: they tell when the machine booted.
+// Each appends the parts of its subject. Processors come first: they set the boot time.
 void AddCpuParts(HostContext& host, HostParts& parts);
 void AddMemoryParts(HostContext& host, HostParts& parts);
 void AddDiskParts(HostContext& host, HostParts& parts);

@@ -9,12 +9,25 @@
 #include "base/workers.h"
 #include "catalog/kubernetes.h"
 #include "net/io_loop.h"
-#include "plugins/collectors/k8s_cluster/pod_state_series.h"
+#include "plugins/collectors/k8s_cluster/k8s_cluster.h"
 #include "plugins/plugin.h"
-#include "sources/kubelet/api/api_call.h"
+#include "sources/kubelet/api/api_server.h"
 
 namespace gpulens {
 namespace {
+
+constexpr std::pair<std::string_view, std::string_view> kPhaseWords[] = {{"Pending", "pending"},
+                                                                         {"Running", "running"},
+                                                                         {"Succeeded", "succeeded"},
+                                                                         {"Failed", "failed"},
+                                                                         {"Unknown", "unknown"}};
+
+EntityRef MakePod(const kubelet::Pod& pod) {
+  std::vector<AttributeSet::Attribute> own = {
+      {"k8s.pod.name", pod.name}, {"k8s.namespace.name", pod.name_space}, {"k8s.pod.uid", pod.uid}};
+  if (!pod.node.empty()) own.push_back({"k8s.node.name", pod.node});
+  return MakeRef<Entity>("k8s.pod", AttributeSet(own));
+}
 
 using kubelet::ApiAccess;
 using kubelet::ApiCall;
@@ -25,10 +38,7 @@ using std::chrono::seconds;
 constexpr Duration kMostReserve = milliseconds(500);
 constexpr std::string_view kPageOfPods = "500";
 
-std::string NodeName(const Config& config) {
-  const std::string& told = config.Text("node_name");
-  return told.empty() ? kubelet::NodeNameFromEnvironment() : told;
-}
+std::string NodeName(const Config& config) { return kubelet::NodeName(config.Text("node_name")); }
 
 // One list a run, which may come in parts: asked on the loop, parsed on a worker, in turns.
 class K8sCluster final : public Collector {
@@ -82,9 +92,8 @@ class K8sCluster final : public Collector {
 
   void Step() {
     ApiCall::Answer answer = std::move(answer_);
-    if (answer.failure != HttpFailure::kNone)
-      return Finish(
-          {HttpFailureCode(answer.failure), access_.url().ToString() + ": list of pods: " + answer.detail});
+    if (Status status = answer.ToStatus(access_.url().ToString() + ": list of pods"); !status)
+      return Finish(std::move(status));
     auto list = kubelet::ParsePodList(answer.body);
     if (!list) return Finish(std::move(list).error());
     if (coming_.size() + list->pods.size() > kubelet::kMostPods)
@@ -164,6 +173,71 @@ constexpr OptionSpec kOptions[] = {
 };
 
 }  // namespace
+
+void PodStateSeries::Write(const std::vector<kubelet::Pod>& pods, FrameWriter& out) {
+  ++round_;
+  for (const kubelet::Pod& pod : pods) WritePod(pod, out);
+  for (auto at = pods_.begin(); at != pods_.end();) {
+    One& one = at->second;
+    std::erase_if(one.containers, [&](const Container& container) {
+      bool gone = container.seen != round_;
+      if (gone) out.table().Retire(container.entity);
+      return gone;
+    });
+    bool gone = one.seen != round_;
+    if (gone) out.table().Retire(one.entity);
+    at = gone ? pods_.erase(at) : std::next(at);
+  }
+}
+
+void PodStateSeries::Retire(One& one, FrameWriter& out) {
+  for (const Container& container : one.containers) out.table().Retire(container.entity);
+  out.table().Retire(one.entity);
+  one = One{.seen = one.seen, .node = {}, .entity = {}, .phases = {}, .delay = {}, .containers = {}};
+}
+
+void PodStateSeries::WritePod(const kubelet::Pod& pod, FrameWriter& out) {
+  auto at = pods_.find(std::string_view(pod.uid));
+  if (at == pods_.end()) at = pods_.emplace(pod.uid, One{}).first;
+  One& one = at->second;
+  if (std::exchange(one.seen, round_) == round_) return;
+  if (one.entity && one.node != pod.node) Retire(one, out);  // it was given a node
+  if (!one.entity) {
+    one.node = pod.node;
+    one.entity = MakePod(pod);
+  }
+  for (size_t i = 0; i < kPhases; ++i) {
+    if (!one.phases[i])
+      one.phases[i] = out.table().Declare(kK8sPodStatusPhase, one.entity,
+                                          {{"k8s.pod.status.phase", kPhaseWords[i].second}});
+    out.Set(one.phases[i], pod.phase == kPhaseWords[i].first ? 1 : 0);
+  }
+  if (pod.created_unix_ns != 0 && pod.scheduled_unix_ns >= pod.created_unix_ns) {
+    if (!one.delay) one.delay = out.table().Declare(kK8sPodSchedulingDelay, one.entity);
+    out.Set(one.delay, static_cast<double>(pod.scheduled_unix_ns - pod.created_unix_ns) * 1e-9);
+  }
+  for (const kubelet::PodContainer& container : pod.containers) WriteContainer(container, one, out);
+}
+
+void PodStateSeries::WriteContainer(const kubelet::PodContainer& container, One& one, FrameWriter& out) {
+  auto at = std::find_if(one.containers.begin(), one.containers.end(),
+                         [&](const Container& known) { return known.name == container.name; });
+  if (at == one.containers.end()) {
+    at = one.containers.insert(one.containers.end(), Container{});
+    at->name = container.name;
+    at->entity =
+        MakeRef<Entity>("k8s.container", AttributeSet({{"k8s.container.name", at->name}}), one.entity);
+  }
+  if (std::exchange(at->seen, round_) == round_) return;
+  if (container.restarts) {
+    if (!at->restarts) at->restarts = out.table().Declare(kK8sContainerRestartCount, at->entity);
+    out.Set(at->restarts, *container.restarts);
+  }
+  if (container.ready) {
+    if (!at->ready) at->ready = out.table().Declare(kK8sContainerReady, at->entity);
+    out.Set(at->ready, *container.ready ? 1 : 0);
+  }
+}
 
 extern const CollectorSpec k8s_cluster_collector;
 const CollectorSpec k8s_cluster_collector{

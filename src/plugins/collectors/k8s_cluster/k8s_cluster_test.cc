@@ -7,7 +7,7 @@
 #include "base/testing/temp_folder.h"
 #include "base/workers.h"
 #include "net/testing/scripted_server.h"
-#include "plugins/collectors/k8s_cluster/pod_state_series.h"
+#include "plugins/collectors/k8s_cluster/k8s_cluster.h"
 #include "scrape/collector_testing.h"
 
 namespace gpulens {

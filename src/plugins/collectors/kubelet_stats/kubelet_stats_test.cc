@@ -4,7 +4,7 @@
 #include "base/testing/allocations.h"
 #include "base/workers.h"
 #include "net/testing/scripted_server.h"
-#include "plugins/collectors/kubelet_stats/usage_series.h"
+#include "plugins/collectors/kubelet_stats/kubelet_stats.h"
 #include "scrape/collector_testing.h"
 
 namespace gpulens {

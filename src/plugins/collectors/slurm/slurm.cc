@@ -1,5 +1,5 @@
-// A Slurm cluster: what sinfo, squeue, sdiag and sacct say, added up. The programs run on a thread of their
-// own, with a deadline; a controller that hangs costs nobody anything.
+// The collector of a Slurm cluster. The programs run on a thread of their own, with a timeout, so that a
+// controller that hangs blocks nothing else.
 
 #include <optional>
 #include <string>
@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "base/workers.h"
 #include "catalog/slurm.h"
-#include "plugins/collectors/slurm/cluster_series.h"
+#include "plugins/collectors/slurm/cluster.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {
@@ -57,7 +57,7 @@ constexpr std::string_view kOneIsEnough = "cluster metrics are disabled, as one 
 constexpr std::string_view kRemedy = "collectors: {slurm: {watch_cluster: true}}";
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
-  // In an agent each of a thousand nodes would ask the same controller.
+  // In an agent each of a thousand nodes would query the same controller.
   if (env.stats && !config.Bool("watch_cluster"))
     return Status{Code::kUnavailable, std::string(kOneIsEnough) + ": " + std::string(kRemedy)};
   if (auto program = FindProgram(SinfoOf(config)); !program) return program.error();

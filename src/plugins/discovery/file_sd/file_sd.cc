@@ -44,7 +44,7 @@ Result<std::vector<FoundTarget>> ReadTargets(const std::string& path, const std:
   return file_sd::ToTargets(*groups, kind);
 }
 
-// Look runs on a worker while a Fetch is under way, Targets on the loop between two: never at once.
+// Scan runs on a worker during a Fetch, Targets on the loop between two: never at once.
 class FileSd final : public Discovery {
  public:
   FileSd(const Config& config, Env& env)
@@ -53,7 +53,7 @@ class FileSd final : public Discovery {
   void Fetch(Instant, std::function<void(Status)> done) override {
     auto shared = std::make_shared<std::function<void(Status)>>(std::move(done));
     bool posted = workers_ && workers_->Post([this, shared] {
-      Look();
+      Scan();
       (*shared)(Ok());
     });
     if (!posted) (*shared)({Code::kExhausted, "the work queue is full"});
@@ -67,10 +67,10 @@ class FileSd final : public Discovery {
     bool seen = false;
   };
 
-  void Look() {
+  void Scan() {
     bool too_many = false, changed = false;
     for (auto& [path, file] : files_) file.seen = false;
-    for (const std::string& path : Matching(patterns_, too_many)) changed |= LookAt(path);
+    for (const std::string& path : Matching(patterns_, too_many)) changed |= Read(path);
     if (too_many)
       Log(LogLevel::kWarn, "discovery", "file_sd_limit", "more than 256 files match; the rest is left out");
     changed |= std::erase_if(files_, [](const auto& entry) { return !entry.second.seen; }) != 0;
@@ -85,7 +85,7 @@ class FileSd final : public Discovery {
     }
   }
   // The mark is taken before the bytes: a write in between shows as another mark next time.
-  bool LookAt(const std::string& path) {
+  bool Read(const std::string& path) {
     File& file = files_[path];
     file.seen = true;
     FileMark mark = MarkOf(path);

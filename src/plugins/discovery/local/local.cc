@@ -1,5 +1,5 @@
 // Finds LLM engines and dcgm-exporter on this machine: requests /metrics from processes that look like an
-// engine and from what listens at their usual ports, and takes those whose page is an engine's or
+// engine and from listeners at their usual ports, and takes those whose page is an engine's or
 // dcgm-exporter's.
 
 #include <unistd.h>
@@ -14,7 +14,6 @@
 #include "base/workers.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "plugins/discovery/local/listener_marks.h"
 #include "plugins/discovery/local/listener_scan.h"
 #include "plugins/plugin.h"
 
@@ -23,14 +22,14 @@ namespace {
 
 using local_listeners::Candidate;
 using local_listeners::Elsewhere;
-using local_listeners::Scan;
 using local_listeners::Scanner;
+using local_listeners::ScanResult;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr std::string_view kAuto = "auto", kDcgm = "dcgm";
 constexpr Duration kQueryTime = seconds(2);
-constexpr Duration kWholeLook = seconds(60);  // without a change of the listening sockets
+constexpr Duration kFullScan = seconds(60);  // without a change of the listening sockets
 constexpr Duration kFirstRetry = seconds(15), kLastRetry = minutes(5);
 // The largest page of an engine is some 100 KiB; others are none.
 constexpr size_t kPageBytes = 4 << 20;
@@ -54,7 +53,7 @@ std::string RemedyFor(const Elsewhere& one) {
          "\"}]";
 }
 
-// Look runs on a worker, what asks on the loop, one after the other: never at once.
+// Scan runs on a worker, the requests on the loop, one after the other: never at once.
 class LocalDiscovery final : public Discovery {
  public:
   LocalDiscovery(const Config& config, Env& env)
@@ -64,7 +63,7 @@ class LocalDiscovery final : public Discovery {
     deadline_ = deadline;
     done_ = std::move(done);
     bool posted = env_.workers && env_.http && env_.io && env_.workers->Post([this] {
-      Look();
+      Scan();
       env_.io->Post([this] { QueryNext(); });
     });
     if (!posted) Done({Code::kExhausted, "the work queue is full"});
@@ -86,22 +85,22 @@ class LocalDiscovery final : public Discovery {
   }
 
  private:
-  struct Known {
+  struct Listener {
     Candidate candidate;
     std::string url, kind;  // set: a page was recognised
     int64_t query_at_ns = 0;
     Duration retry = kFirstRetry;
   };
 
-  void Look() {
+  void Scan() {
     const int64_t now = env_.clock->Now().boot_ns;
     auto sockets = scanner_.Listening();
-    bool whole = sockets != sockets_ || !looked_ || now - looked_ns_ >= kWholeLook.count();
-    if (whole) {
-      Take(scanner_.Look(sockets));
+    bool full = sockets != sockets_ || !scanned_ || now - scanned_ns_ >= kFullScan.count();
+    if (full) {
+      Update(scanner_.Scan(sockets));
       sockets_ = std::move(sockets);
-      looked_ = true;
-      looked_ns_ = now;
+      scanned_ = true;
+      scanned_ns_ = now;
     }
     due_.clear();
     for (const auto& [address, known] : known_) {
@@ -110,13 +109,13 @@ class LocalDiscovery final : public Discovery {
     path_ = 0;
   }
 
-  void Take(const Scan& scan) {
+  void Update(const ScanResult& scan) {
     std::set<std::string> present;
     for (const Candidate& one : scan.candidates) {
       present.insert(one.address);
       auto [known, added] = known_.try_emplace(one.address);
       if (added || known->second.candidate.inode != one.inode)
-        known->second = Known{one, {}, {}, 0, kFirstRetry};
+        known->second = Listener{one, {}, {}, 0, kFirstRetry};
     }
     std::erase_if(known_, [&](const auto& entry) { return !present.contains(entry.first); });
     std::set<int> away;
@@ -133,7 +132,7 @@ class LocalDiscovery final : public Discovery {
 
   void QueryNext() {
     while (!due_.empty()) {
-      Known& known = known_.at(due_.back());
+      Listener& known = known_.at(due_.back());
       auto paths = local_listeners::PathsFor(known.candidate.kind, known.candidate.port);
       if (path_ < paths.size() && env_.clock->Now().boot_ns < deadline_.boot_ns) {
         return Query("http://" + known.candidate.address + std::string(paths[path_]));
@@ -149,7 +148,7 @@ class LocalDiscovery final : public Discovery {
 
   void Query(const std::string& url) {
     auto parsed = ParseHttpUrl(url);
-    if (!parsed) {  // an address of a family we do not speak
+    if (!parsed) {  // an address of an unsupported family
       ++path_;
       return env_.io->Post([this] { QueryNext(); });
     }
@@ -164,7 +163,7 @@ class LocalDiscovery final : public Discovery {
   }
 
   void OnReply(const std::string& url, const HttpReply& reply) {
-    Known& known = known_.at(due_.back());
+    Listener& known = known_.at(due_.back());
     std::string_view kind;
     if (reply.failure == HttpFailure::kNone && !reply.gzip) kind = local_listeners::KindOfPage(reply.body);
     // A demonstration shows simulated GPUs alone.
@@ -183,8 +182,8 @@ class LocalDiscovery final : public Discovery {
     QueryNext();
   }
 
-  // What only has an engine's port is asked once in the life of its socket.
-  void GiveUp(Known& known) {
+  // A listener that only has an engine's port is queried once in the life of its socket.
+  void GiveUp(Listener& known) {
     if (known.candidate.kind.empty()) {
       known.query_at_ns = INT64_MAX;
       return;
@@ -199,10 +198,10 @@ class LocalDiscovery final : public Discovery {
   const std::string kind_;  // of the targets: auto or prometheus
   Scanner scanner_;
   std::vector<listening::Socket> sockets_;
-  bool looked_ = false;
-  int64_t looked_ns_ = 0;
-  std::map<std::string, Known> known_;  // by address
-  std::set<int> reported_;              // pids elsewhere that a line of log has told
+  bool scanned_ = false;
+  int64_t scanned_ns_ = 0;
+  std::map<std::string, Listener> known_;  // by address
+  std::set<int> reported_;                 // pids elsewhere that were logged
   std::vector<std::string> due_;
   size_t path_ = 0;  // of the last in due_
   Instant deadline_;
@@ -218,7 +217,7 @@ std::vector<Finding> Probe(const Config&, Env& env) {
   constexpr std::string_view kSubject = "local";
   std::vector<Finding> findings;
   Scanner scanner(env.root, ::getpid());
-  Scan scan = scanner.Look(scanner.Listening());
+  ScanResult scan = scanner.Scan(scanner.Listening());
   auto add = [&](Finding::Kind kind, std::string what, std::string why = {}, std::string remedy = {}) {
     findings.push_back({kind, std::string(kSubject), std::move(what), std::move(why), std::move(remedy)});
   };

@@ -12,7 +12,6 @@
 #include "base/workers.h"
 #include "net/client/http_client.h"
 #include "net/testing/scripted_server.h"
-#include "plugins/discovery/local/listener_marks.h"
 #include "plugins/discovery/local/listener_scan.h"
 #include "plugins/plugin.h"
 
@@ -25,30 +24,30 @@ namespace {
 using Args = std::vector<std::string>;
 
 TEST(ListenerMarksTest, ProcessesThatLookLikeEngines) {
-  EXPECT_EQ(LooksLike("python3", {"/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server"}), "vllm");
-  EXPECT_EQ(LooksLike("vllm", {"/opt/venv/bin/python", "/opt/venv/bin/vllm", "serve", "m"}), "vllm");
-  EXPECT_EQ(LooksLike("python3", {"python3", "-m", "sglang.launch_server", "--port", "1"}), "sglang");
-  EXPECT_EQ(LooksLike("llama-server", {"./build/bin/llama-server", "-m", "x.gguf"}), "llama.cpp");
-  EXPECT_EQ(LooksLike("tritonserver", {"/opt/tritonserver/bin/tritonserver"}), "triton");
-  EXPECT_EQ(LooksLike("VLLM::EngineCor", {"VLLM::EngineCore"}), "vllm");
-  EXPECT_EQ(LooksLike("python", {"python", "-m", "dynamo.vllm"}), "dynamo-worker");
-  EXPECT_EQ(LooksLike("python", {"python", "-m", "sglang_router.launch_router"}), "sglang-router");
-  EXPECT_EQ(LooksLike("vllm-router", {"/usr/bin/python3", "/opt/venv/bin/vllm-router"}), "vllm-router");
-  EXPECT_EQ(LooksLike("python", {"python", "-m", "vllm_router.app"}), "vllm-production-stack");
-  EXPECT_EQ(LooksLike("lmdeploy", {"/usr/bin/python3", "lmdeploy", "serve", "api_server", "m"}), "lmdeploy");
-  EXPECT_EQ(LooksLike("xinference-work", {"/usr/bin/python3", "/opt/bin/xinference-worker", "-e", "x"}),
+  EXPECT_EQ(EngineOf("python3", {"/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server"}), "vllm");
+  EXPECT_EQ(EngineOf("vllm", {"/opt/venv/bin/python", "/opt/venv/bin/vllm", "serve", "m"}), "vllm");
+  EXPECT_EQ(EngineOf("python3", {"python3", "-m", "sglang.launch_server", "--port", "1"}), "sglang");
+  EXPECT_EQ(EngineOf("llama-server", {"./build/bin/llama-server", "-m", "x.gguf"}), "llama.cpp");
+  EXPECT_EQ(EngineOf("tritonserver", {"/opt/tritonserver/bin/tritonserver"}), "triton");
+  EXPECT_EQ(EngineOf("VLLM::EngineCor", {"VLLM::EngineCore"}), "vllm");
+  EXPECT_EQ(EngineOf("python", {"python", "-m", "dynamo.vllm"}), "dynamo-worker");
+  EXPECT_EQ(EngineOf("python", {"python", "-m", "sglang_router.launch_router"}), "sglang-router");
+  EXPECT_EQ(EngineOf("vllm-router", {"/usr/bin/python3", "/opt/venv/bin/vllm-router"}), "vllm-router");
+  EXPECT_EQ(EngineOf("python", {"python", "-m", "vllm_router.app"}), "vllm-production-stack");
+  EXPECT_EQ(EngineOf("lmdeploy", {"/usr/bin/python3", "lmdeploy", "serve", "api_server", "m"}), "lmdeploy");
+  EXPECT_EQ(EngineOf("xinference-work", {"/usr/bin/python3", "/opt/bin/xinference-worker", "-e", "x"}),
             "xinference");
-  EXPECT_EQ(LooksLike("python3", {"python3", "ollama_exporter.py"}), "ollama");
-  EXPECT_EQ(LooksLike("extproc-server", {"/app/extproc-server", "--config", "x"}), "semantic-router");
-  EXPECT_EQ(LooksLike("ollama", {"ollama", "serve"}), "") << "it has no page";
+  EXPECT_EQ(EngineOf("python3", {"python3", "ollama_exporter.py"}), "ollama");
+  EXPECT_EQ(EngineOf("extproc-server", {"/app/extproc-server", "--config", "x"}), "semantic-router");
+  EXPECT_EQ(EngineOf("ollama", {"ollama", "serve"}), "") << "it has no page";
 }
 
 TEST(ListenerMarksTest, OthersDoNot) {
-  EXPECT_EQ(LooksLike("vllm", {"vllm", "bench", "latency"}), "");
-  EXPECT_EQ(LooksLike("vim", {"vim", "--cmd", "vllm.entrypoints"}), "");
-  EXPECT_EQ(LooksLike("bash", {"bash", "run.sh", "--engine", "tritonserver"}), "");
-  EXPECT_EQ(LooksLike("python3", {"python3", "-m", "http.server"}), "");
-  EXPECT_EQ(LooksLike("kworker", {}), "");
+  EXPECT_EQ(EngineOf("vllm", {"vllm", "bench", "latency"}), "");
+  EXPECT_EQ(EngineOf("vim", {"vim", "--cmd", "vllm.entrypoints"}), "");
+  EXPECT_EQ(EngineOf("bash", {"bash", "run.sh", "--engine", "tritonserver"}), "");
+  EXPECT_EQ(EngineOf("python3", {"python3", "-m", "http.server"}), "");
+  EXPECT_EQ(EngineOf("kworker", {}), "");
 }
 
 TEST(ListenerMarksTest, PortsForRequestsOnly) {
@@ -117,9 +116,9 @@ class LocalDiscoveryTest : public ::testing::Test {
     }
     Put(who + "/net/tcp", text);
   }
-  Scan Look(int own_pid = 1) {
+  ScanResult Scan(int own_pid = 1) {
     Scanner scanner(root_, own_pid);
-    return scanner.Look(scanner.Listening());
+    return scanner.Scan(scanner.Listening());
   }
   static constexpr uint32_t kLoopback = 0x0100007F, kAny = 0;
   std::string root_;
@@ -128,7 +127,7 @@ class LocalDiscoveryTest : public ::testing::Test {
 TEST_F(LocalDiscoveryTest, AnEngineAtTheNamedPort) {
   AddProcess(20, "llama-server", {"llama-server", "--port", "8123"}, 501);
   Listen("self", {{kAny, 8123, 501}, {kLoopback, 45000, 502}});
-  Scan scan = Look();
+  ScanResult scan = Scan();
   ASSERT_EQ(scan.candidates.size(), 1u);
   EXPECT_EQ(scan.candidates[0].address, "127.0.0.1:8123");
   EXPECT_EQ(scan.candidates[0].kind, "llama.cpp");
@@ -139,7 +138,7 @@ TEST_F(LocalDiscoveryTest, AnEngineAtTheNamedPort) {
 TEST_F(LocalDiscoveryTest, InnerPortsOfAnEngineAreNotAsked) {
   AddProcess(20, "python3", {"python3", "-m", "sglang.launch_server", "--nccl-port", "30111"}, 501);
   Listen("self", {{kAny, 30111, 501}});
-  EXPECT_TRUE(Look().candidates.empty());
+  EXPECT_TRUE(Scan().candidates.empty());
 }
 
 TEST_F(LocalDiscoveryTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
@@ -147,7 +146,7 @@ TEST_F(LocalDiscoveryTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
   AddProcess(21, "python3", {"python3", "server.py"}, 502);
   AddProcess(22, "python3", {"python3", "server.py"}, 503);
   Listen("self", {{kAny, 8080, 501}, {kLoopback, 8000, 502}, {kAny, 7777, 503}, {kAny, 8002, 504}});
-  Scan scan = Look();
+  ScanResult scan = Scan();
   ASSERT_EQ(scan.candidates.size(), 1u) << "nobody holds 504: it may be anything";
   EXPECT_EQ(scan.candidates[0].address, "127.0.0.1:8000");
   EXPECT_EQ(scan.candidates[0].kind, "");
@@ -156,23 +155,23 @@ TEST_F(LocalDiscoveryTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
 TEST_F(LocalDiscoveryTest, ThePortOfDcgmExporterIsAskedWhoeverListensThere) {
   AddProcess(20, "docker-proxy", {"docker-proxy"}, 501);
   Listen("self", {{kAny, 9400, 501}});
-  Scan scan = Look();
+  ScanResult scan = Scan();
   ASSERT_EQ(scan.candidates.size(), 1u);
   EXPECT_EQ(scan.candidates[0].kind, "dcgm");
   EXPECT_EQ(scan.candidates[0].pid, 20);
   Listen("self", {{kLoopback, 9400, 777}});  // of another user: its process is not seen
-  scan = Look();
+  scan = Scan();
   ASSERT_EQ(scan.candidates.size(), 1u);
   EXPECT_EQ(scan.candidates[0].pid, 0);
   Listen("self", {{0x0100000A, 9400, 501}});  // 10.0.0.1
-  EXPECT_TRUE(Look().candidates.empty());
+  EXPECT_TRUE(Scan().candidates.empty());
 }
 
 TEST_F(LocalDiscoveryTest, OurOwnListenersAreNotAsked) {
   AddProcess(20, "python3", {"python3", "x"}, 501);
   Listen("self", {{kLoopback, 8000, 501}});
-  EXPECT_TRUE(Look(20).candidates.empty());
-  EXPECT_EQ(Look(21).candidates.size(), 1u);
+  EXPECT_TRUE(Scan(20).candidates.empty());
+  EXPECT_EQ(Scan(21).candidates.size(), 1u);
 }
 
 TEST_F(LocalDiscoveryTest, AnEngineElsewhereIsToldWithItsAddress) {
@@ -180,7 +179,7 @@ TEST_F(LocalDiscoveryTest, AnEngineElsewhereIsToldWithItsAddress) {
   Listen("20", {{kAny, 8000, 501}});
   Put("20/net/fib_trie", "Local:\n  |-- 10.244.0.5\n     /32 host LOCAL\n");
   Listen("self", {});
-  Scan scan = Look();
+  ScanResult scan = Scan();
   EXPECT_TRUE(scan.candidates.empty());
   ASSERT_EQ(scan.elsewhere.size(), 1u);
   EXPECT_EQ(scan.elsewhere[0].engine, "vllm");

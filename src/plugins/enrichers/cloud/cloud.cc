@@ -1,5 +1,5 @@
-// The cloud enricher: region, zone, account and machine type, as the cloud's metadata service tells them.
-// Off unless asked for: a request to an address that is not this machine's is nothing to do unasked.
+// The cloud enricher: region, zone, account and machine type from the cloud's metadata service. Off by
+// default, since it sends requests to an address that is not this machine's.
 
 #include <atomic>
 #include <mutex>
@@ -8,7 +8,7 @@
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "plugins/plugin.h"
-#include "sources/cloud/cloud_query.h"
+#include "sources/cloud/cloud.h"
 
 namespace gpulens {
 namespace {
@@ -19,21 +19,16 @@ using std::chrono::seconds;
 constexpr Duration kTimeout = seconds(1);
 
 std::string_view PlatformOf(Cloud cloud) {
-  switch (cloud) {
-    case Cloud::kAws: return "aws_ec2";
-    case Cloud::kGcp: return "gcp_compute_engine";
-    case Cloud::kAzure: return "azure_vm";
-    case Cloud::kNone: break;
-  }
-  return {};
+  constexpr std::string_view kPlatforms[] = {"", "aws_ec2", "gcp_compute_engine", "azure_vm"};
+  return kPlatforms[static_cast<size_t>(cloud)];
 }
 
-// OpenTelemetry's attributes of cloud and host; what is not known is left out.
+// OpenTelemetry's attributes of cloud and host; unknown ones are left out.
 AttributeSet Attributes(Cloud cloud, const CloudIdentity& identity) {
   std::vector<AttributeSet::Attribute> attributes = {{"cloud.provider", CloudName(cloud)},
                                                      {"cloud.platform", PlatformOf(cloud)}};
   auto add = [&](std::string_view key, const std::string& value) {
-    if (!value.empty()) attributes.push_back({key, std::string_view(value)});
+    if (!value.empty()) attributes.push_back({key, value});
   };
   add("cloud.region", identity.region);
   add("cloud.availability_zone", identity.zone);
@@ -41,7 +36,7 @@ AttributeSet Attributes(Cloud cloud, const CloudIdentity& identity) {
   add("host.id", identity.host_id);
   add("host.type", identity.host_type);
   add("host.image.id", identity.image);
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+  return AttributeSet(attributes);
 }
 
 class CloudEnricher final : public Enricher {
@@ -74,7 +69,7 @@ class CloudEnricher final : public Enricher {
   AttributeSet attributes_;
 };
 
-Cloud Wanted(const Config& config, const Env& env) {
+Cloud ConfiguredCloud(const Config& config, const Env& env) {
   const std::string& provider = config.Text("provider");
   for (Cloud cloud : {Cloud::kAws, Cloud::kGcp, Cloud::kAzure}) {
     if (provider == CloudName(cloud)) return cloud;
@@ -84,7 +79,7 @@ Cloud Wanted(const Config& config, const Env& env) {
 
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
-  const Cloud cloud = Wanted(config, env);
+  const Cloud cloud = ConfiguredCloud(config, env);
   if (cloud == Cloud::kNone)
     return Status{Code::kUnavailable, "not a machine of EC2, Compute Engine or Azure"};
   ASSIGN_OR_RETURN(CloudQuery query, CloudQuery::Make(cloud, config.Text("endpoint"), *env.http));
@@ -92,7 +87,7 @@ Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) {
-  const Cloud cloud = Wanted(config, env);
+  const Cloud cloud = ConfiguredCloud(config, env);
   if (cloud == Cloud::kNone)
     return {{Finding::kNotHere, "cloud", "no cloud", "the firmware names none of EC2, Compute Engine, Azure",
              "name it: enrichers: {cloud: {provider: aws}}"}};

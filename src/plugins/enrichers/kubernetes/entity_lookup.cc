@@ -15,7 +15,7 @@ constexpr std::string_view kIdentity[] = {
     "gpu.uuid",         "gpu.index", "gpu.mig.instance_id", "gpu.mig.compute_instance_id",
     "gpu.partition.id", "simulated"};
 
-std::string Reported(const Entity& entity, std::string_view key) {
+std::string AttributeOrFact(const Entity& entity, std::string_view key) {
   return entity.attributes.Has(key) ? entity.attributes.Text(key) : entity.facts.Text(key);
 }
 
@@ -23,27 +23,27 @@ void Append(Table::Holders& out, const Table& table, const std::string& key) {
   auto found = table.by_device.find(key);
   if (found != table.by_device.end()) out.insert(out.end(), found->second.begin(), found->second.end());
 }
-// All whose key begins so.
+// All holders whose key begins with `start`.
 void AppendBelow(Table::Holders& out, const Table& table, const std::string& start) {
   for (auto at = table.by_device.lower_bound(start);
        at != table.by_device.end() && at->first.starts_with(start); ++at)
     out.insert(out.end(), at->second.begin(), at->second.end());
 }
 
-// "nvidia", "amd", "gaudi" or, when nobody says, by the form of the UUID.
+// "nvidia", "amd", "gaudi"; where the vendor is unknown, by the form of the UUID.
 std::string VendorOf(const Entity& gpu) {
-  std::string vendor = Reported(gpu, "gpu.vendor");
-  if (vendor.empty() && Reported(gpu, "gpu.uuid").starts_with("GPU-")) vendor = "nvidia";
+  std::string vendor = AttributeOrFact(gpu, "gpu.vendor");
+  if (vendor.empty() && AttributeOrFact(gpu, "gpu.uuid").starts_with("GPU-")) vendor = "nvidia";
   return vendor;
 }
 
-// The kernel's form of the address, the function included; empty where none is known.
+// The kernel's form of the address, with the function; empty where it is unknown.
 std::string PciOf(const Entity& gpu) {
-  auto address = ParsePciAddress(Reported(gpu, "gpu.pci.bus_id"));
+  auto address = ParsePciAddress(AttributeOrFact(gpu, "gpu.pci.bus_id"));
   return address ? address->ToString() : std::string();
 }
 
-// By which a GPU, a slice or a partition is known on its series.
+// The identifying attributes of a GPU, a slice or a partition.
 AttributeSet IdentityOf(const Entity& entity) {
   AttributeSet out;
   for (const Entity* at = &entity; at; at = at->parent.get()) {
@@ -52,12 +52,12 @@ AttributeSet IdentityOf(const Entity& entity) {
     for (auto [key, value] : at->attributes) {
       if (std::ranges::find(kIdentity, key) != std::end(kIdentity)) own.push_back({key, value});
     }
-    out = out.OverlaidOn(AttributeSet(std::span<const AttributeSet::Attribute>(own)));
+    out = out.OverlaidOn(AttributeSet(own));
   }
   return out;
 }
 
-bool Simulated(const Entity& entity) {
+bool IsSimulated(const Entity& entity) {
   for (const Entity* at = &entity; at; at = at->parent.get()) {
     if (at->attributes.Text("simulated") == "true") return true;
   }
@@ -85,11 +85,11 @@ const AttributeSet* FindPod(const std::map<std::string, uint32_t>& by, const std
 EntityLookup::EntityLookup(std::string root)
     : root_(std::move(root)), sees_processes_(kubelet::SeesHostProcesses(root_)) {}
 
-// By what the entity says of itself; a process that says nothing is asked for its cgroup.
+// By the entity's own attributes; of a process without them, by its cgroup.
 AttributeSet EntityLookup::DescribeOwned(const Table& table, const Entity& entity) const {
   const AttributeSet& own = entity.attributes;
   std::string container = own.Text("container.id"), uid = own.Text("k8s.pod.uid");
-  bool asked = false;
+  bool by_cgroup = false;
   if (container.empty() && uid.empty()) {
     if (own.Has("k8s.pod.name")) {
       const AttributeSet* pod =
@@ -97,26 +97,26 @@ AttributeSet EntityLookup::DescribeOwned(const Table& table, const Entity& entit
       return pod ? *pod : AttributeSet();
     }
     auto pid = ParseInt<uint32_t>(own.Text("process.pid"));
-    if (!pid || !sees_processes_ || Simulated(entity)) return {};
+    if (!pid || !sees_processes_ || IsSimulated(entity)) return {};
     kubelet::CgroupOwner owner = kubelet::OwnerOfProcess(root_, *pid);
     container = std::move(owner.container_id);
     uid = std::move(owner.pod_uid);
-    asked = true;
+    by_cgroup = true;
   }
   const AttributeSet* found = container.empty() ? nullptr : FindContainer(table, container);
   if (!found && !uid.empty()) found = FindPod(table.by_uid, uid, table);
-  // What the cgroup says is true, whether or not anybody can name it.
+  // The cgroup's ids are certain, also for unknown pods.
   std::vector<AttributeSet::Attribute> out;
-  if (asked && !container.empty()) out.push_back({"container.id", std::string_view(container)});
-  if (asked && !uid.empty()) out.push_back({"k8s.pod.uid", std::string_view(uid)});
-  AttributeSet told{std::span<const AttributeSet::Attribute>(out)};
-  return found ? told.OverlaidOn(*found) : told;
+  if (by_cgroup && !container.empty()) out.push_back({"container.id", container});
+  if (by_cgroup && !uid.empty()) out.push_back({"k8s.pod.uid", uid});
+  AttributeSet own_ids(out);
+  return found ? own_ids.OverlaidOn(*found) : own_ids;
 }
 
-// The keys under which this place may be held, given what the plugins of this node hand out.
+// The keys under which this place may be held, given the ids that the plugins of this node use.
 std::vector<std::string> EntityLookup::Place::KeysIn(const Table& table) const {
   std::vector<std::string> out = keys;
-  // The plugin names the first partition by the board's address and tells of the others no place.
+  // The plugin names the first partition by the board's address; the others have no place.
   bool parts = vendor == "amd" && table.amd_partitions;
   if (pci.empty() || parts != (kind == Kind::kPartition)) return out;
   if (!vendor.empty()) out.push_back(vendor + ":pci:" + pci);
@@ -136,8 +136,8 @@ EntityLookup::Place EntityLookup::PlaceOfGpu(const Entity& gpu) {
   out.pci = PciOf(gpu);
   out.identity = IdentityOf(gpu);
   if (out.vendor.empty()) return out;
-  const std::string uuid = Reported(gpu, "gpu.uuid"), minor = Reported(gpu, "gpu.minor");
-  const std::string index = Reported(gpu, "gpu.index"), serial = Reported(gpu, "gpu.serial");
+  const std::string uuid = AttributeOrFact(gpu, "gpu.uuid"), minor = AttributeOrFact(gpu, "gpu.minor");
+  const std::string index = AttributeOrFact(gpu, "gpu.index"), serial = AttributeOrFact(gpu, "gpu.serial");
   const bool nvidia = out.vendor == "nvidia";
   if (!uuid.empty()) out.keys.push_back(out.vendor + (nvidia ? ":gpu:" : ":serial:") + uuid);
   if (!serial.empty()) out.keys.push_back(out.vendor + ":serial:" + serial);
@@ -153,8 +153,8 @@ EntityLookup::Place EntityLookup::PlaceOfSlice(const Entity& slice) {
   const Entity* gpu = slice.parent.get();
   const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
                     instance = slice.attributes.Text("gpu.mig.instance_id");
-  const std::string gpu_uuid = gpu ? Reported(*gpu, "gpu.uuid") : std::string(),
-                    minor = gpu ? Reported(*gpu, "gpu.minor") : std::string();
+  const std::string gpu_uuid = gpu ? AttributeOrFact(*gpu, "gpu.uuid") : std::string(),
+                    minor = gpu ? AttributeOrFact(*gpu, "gpu.minor") : std::string();
   if (!uuid.empty()) out.keys.push_back("nvidia:mig:" + uuid);
   if (!gpu_uuid.empty() && !instance.empty())
     out.keys.push_back("nvidia:place:" + gpu_uuid + "/" + instance + "/" +
@@ -172,11 +172,11 @@ EntityLookup::Place EntityLookup::PlaceOfPartition(const Entity& partition) {
   return out;
 }
 
-// A GPU that is known by one thing alone is what a receiver asks about for others: it may be of any machine.
+// A GPU with a single identifier comes from a receiver: it may be of any machine.
 void EntityLookup::Remember(const Place& place, const Entity& entity) const {
   if (place.kind == Place::Kind::kGpu && place.keys.size() + !place.pci.empty() < 2) return;
-  std::string id =
-      place.kind == Place::Kind::kGpu ? Reported(entity, "gpu.uuid") : entity.facts.Text("gpu.mig.uuid");
+  std::string id = place.kind == Place::Kind::kGpu ? AttributeOrFact(entity, "gpu.uuid")
+                                                   : entity.facts.Text("gpu.mig.uuid");
   if (id.empty()) {
     for (const Entity* at = &entity; at; at = at->parent.get()) {
       for (auto [key, value] : at->attributes) {
@@ -188,7 +188,7 @@ void EntityLookup::Remember(const Place& place, const Entity& entity) const {
   std::lock_guard lock(mutex_);
   auto known = places_.find(id);
   if (known == places_.end() && places_.size() < kMostPlaces) known = places_.emplace(id, place).first;
-  // Of two collectors of one GPU, the one that says more of it.
+  // Of two collectors of one GPU, the one with more attributes.
   else if (known != places_.end() && place.identity.size() >= known->second.identity.size())
     known->second = place;
 }
@@ -197,7 +197,7 @@ AttributeSet EntityLookup::DescribeSlice(const Table& table, const Entity& slice
   const Place place = PlaceOfSlice(slice);
   Table::Holders holders = place.HoldersIn(table);
   const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
-                    gpu_uuid = slice.parent ? Reported(*slice.parent, "gpu.uuid") : std::string();
+                    gpu_uuid = slice.parent ? AttributeOrFact(*slice.parent, "gpu.uuid") : std::string();
   if (!uuid.empty() && !gpu_uuid.empty()) {
     std::lock_guard lock(mutex_);
     std::set<std::string>* known = nullptr;
@@ -214,7 +214,7 @@ AttributeSet EntityLookup::DescribeGpu(const Table& table, const Entity& gpu) co
   Remember(place, gpu);
   Table::Holders holders = place.HoldersIn(table), sliced;
   if (place.vendor == "nvidia") {
-    const std::string uuid = Reported(gpu, "gpu.uuid"), minor = Reported(gpu, "gpu.minor");
+    const std::string uuid = AttributeOrFact(gpu, "gpu.uuid"), minor = AttributeOrFact(gpu, "gpu.minor");
     if (!minor.empty()) AppendBelow(sliced, table, "nvidia:minor:" + minor + "/");
     if (!uuid.empty()) {
       AppendBelow(sliced, table, "nvidia:place:" + uuid + "/");
@@ -225,7 +225,7 @@ AttributeSet EntityLookup::DescribeGpu(const Table& table, const Entity& gpu) co
     }
   }
   if (sliced.empty()) return kubernetes::Describe(table, std::move(holders));
-  // What is measured on the board is of no one slice.
+  // Readings of the board belong to no single slice.
   sliced.insert(sliced.end(), holders.begin(), holders.end());
   return DescribeSliced(table, std::move(sliced));
 }
@@ -260,7 +260,7 @@ uint64_t EntityLookup::CountUnresolved(const Table& table) const {
 
 std::vector<AttributeSet> EntityLookup::Holdings(const Table& table) const {
   std::vector<AttributeSet> out;
-  std::set<std::pair<uint64_t, uint32_t>> told;  // two collectors may describe one GPU
+  std::set<std::pair<uint64_t, uint32_t>> listed;  // two collectors may describe one GPU
   std::lock_guard lock(mutex_);
   for (const auto& [id, place] : places_) {
     Table::Holders holders = place.HoldersIn(table);
@@ -276,7 +276,7 @@ std::vector<AttributeSet> EntityLookup::Holdings(const Table& table) const {
     const AttributeSet own = AttributeSet({{"gpu.allocation", allocation}}).OverlaidOn(place.identity);
     for (uint32_t holder : holders) {
       if (out.size() == kMostHoldings) return out;
-      if (!told.emplace(own.hash(), holder).second) continue;
+      if (!listed.emplace(own.hash(), holder).second) continue;
       out.push_back(own.OverlaidOn(table.workloads[holder].attributes));
     }
   }

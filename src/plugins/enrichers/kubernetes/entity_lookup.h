@@ -1,4 +1,4 @@
-// Which workload an entity belongs to: a GPU, a part of one, a process. Pure but for the cgroup of a process.
+// Finds the workload of an entity: a GPU, a part of one, a process. Pure but for the cgroup of a process.
 #pragma once
 
 #include <map>
@@ -15,20 +15,20 @@ namespace gpulens::kubernetes {
 // Thread-safe.
 class EntityLookup {
  public:
-  // `root`: where /proc is found. Processes are looked up there only when it is the host's.
+  // `root` contains /proc, which is used only when it is the host's.
   explicit EntityLookup(std::string root);
 
-  // Everything that holds of the entity, its parents' share included. A process is described by its own
-  // cgroup and never by the GPU it uses. `learned` is set when answers about another entity have changed by
-  // this question: a MIG slice told which GPU it is of.
+  // All attributes of the entity, those of its parents included. A process is described by its own cgroup and
+  // never by the GPU it uses. `learned` is set when the call changed the answers about another entity: the
+  // GPU of a MIG slice.
   AttributeSet Describe(const Table& table, const Entity& entity, bool& learned) const;
   bool sees_processes() const noexcept { return sees_processes_; }
 
-  // Devices that pods hold and that are no GPU and no slice that Describe was asked about.
+  // Number of devices that pods hold and that Describe was never called for.
   uint64_t CountUnresolved(const Table& table) const;
-  // For each GPU, slice or partition that Describe was asked about, and each container that holds it: what is
-  // known of the container, gpu.uuid, gpu.index, the slice's or partition's numbers, and gpu.allocation
-  // ("exclusive", "shared", "mig", "partition"). Sorted by nothing; at most kMostHoldings.
+  // For each GPU, slice or partition that Describe was called for, and each container that holds it: the
+  // container's attributes, gpu.uuid, gpu.index, the slice's or partition's numbers, and gpu.allocation
+  // ("exclusive", "shared", "mig", "partition"). Unsorted; at most kMostHoldings.
   std::vector<AttributeSet> Holdings(const Table& table) const;
   static constexpr size_t kMostHoldings = 4096;
 
@@ -37,7 +37,7 @@ class EntityLookup {
   struct Place {
     enum class Kind { kGpu, kSlice, kPartition } kind = Kind::kGpu;
     std::vector<std::string> keys;  // of Table::by_device
-    std::string vendor, pci;        // of the board; empty: not known
+    std::string vendor, pci;        // of the board; empty: unknown
     AttributeSet identity;
 
     std::vector<std::string> KeysIn(const Table& table) const;

@@ -1,9 +1,7 @@
-// GPUs, their slices and processes under the names of the pods that use them. docs/kubernetes.md is the
-// manual.
+// Describes GPUs, their slices and processes by the pods that use them (docs/kubernetes.md).
 //
-// Each Fetch asks the kubelet which container holds which device, reads what the node's files tell, and takes
-// what the watch of the API server has brought, where that is allowed. Any of them may be missing: then less
-// is said.
+// Each Fetch queries the kubelet for the containers that hold devices, reads the node's files, and takes the
+// answers of the watch of the API server, where that is allowed. Each source is optional.
 #pragma once
 
 #include <atomic>
@@ -18,42 +16,42 @@
 #include "plugins/enrichers/kubernetes/entity_lookup.h"
 #include "plugins/enrichers/kubernetes/workloads.h"
 #include "plugins/plugin.h"
-#include "sources/kubelet/api/api_call.h"
+#include "sources/kubelet/api/api_server.h"
 #include "sources/kubelet/api/pod_watch.h"
 #include "sources/kubelet/parse/node_files.h"
 
 namespace gpulens::kubernetes {
 
-struct Options {
+struct KubernetesOptions {
   std::string root = "/";          // where the host's /proc and /var are found
-  std::string node;                // the name of this node; empty: not known
+  std::string node;                // name of this node; empty: unknown
   std::string socket, checkpoint;  // paths; the checkpoint's below the root
   Duration kubelet_timeout = std::chrono::seconds(1);
   std::vector<std::string> labels;
-  std::unique_ptr<kubelet::ApiAccess> api;  // null: the API server is not asked
+  std::unique_ptr<kubelet::ApiAccess> api;  // null: no API server
 };
 
 // Fetch on the I/O loop; Describe, Resource and generation on any thread. Not destroyed during a Fetch.
 class KubernetesEnricher final : public Enricher {
  public:
-  // What was told before holds for so long while the kubelet does not answer, where it is confirmed.
+  // Confirmed holders are kept for this long while the kubelet does not answer.
   static constexpr Duration kRemembered = std::chrono::seconds(60);
 
-  KubernetesEnricher(Options options, Env& env);
+  KubernetesEnricher(KubernetesOptions options, Env& env);
   ~KubernetesEnricher() override;
 
-  // Not ok when the kubelet has not answered; what the other sources told is used all the same.
+  // Not ok when the kubelet has not answered; the other sources are used nevertheless.
   void Fetch(Instant deadline, std::function<void(Status)> done) override;
   uint64_t generation() const noexcept override { return generation_; }
   AttributeSet Describe(const Entity& entity) const override;
-  // Of the node as a whole: k8s.node.name, cloud.availability_zone, cloud.region, as far as they are known.
+  // k8s.node.name, cloud.availability_zone and cloud.region, as far as they are known.
   AttributeSet Resource() const override;
 
-  // One for each of: the kubelet, the API server where it is asked, an id or a claim that leads to no GPU, a
-  // device that two pods seem to hold, processes that are hidden.
+  // One for each of: the kubelet, the API server where it is used, an id or a claim without a GPU, a device
+  // that two pods seem to hold, hidden processes.
   uint64_t missing() const override;
 
-  // The same, apart.
+  // The same, in parts.
   struct Gaps {
     bool kubelet_answers = false, api_answers = false;
     uint64_t unknown_ids = 0, unknown_claims = 0, conflicts = 0;
@@ -74,7 +72,7 @@ class KubernetesEnricher final : public Enricher {
   void Report();
 
   Env& env_;
-  const Options options_;
+  const KubernetesOptions options_;
   EntityLookup lookup_;
   kubelet::NodeFiles files_;
   GrpcClient grpc_;

@@ -88,7 +88,7 @@ class KubernetesTest : public ::testing::Test {
   }
   std::string Socket() const { return folder.path() + "/kubelet.sock"; }
   void Open(const std::string& api_url = "") {
-    Options options;
+    KubernetesOptions options;
     options.root = folder.path();
     options.node = "n1";
     options.socket = Socket();

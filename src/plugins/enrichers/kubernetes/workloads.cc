@@ -1,10 +1,11 @@
+
 #include "plugins/enrichers/kubernetes/workloads.h"
 
 #include <algorithm>
 #include <optional>
 #include <set>
 
-#include "sources/kubelet/parse/device_id.h"
+#include "sources/kubelet/parse/pod_resources.h"
 
 namespace gpulens::kubernetes {
 namespace {
@@ -35,6 +36,12 @@ std::string OwnerKey(std::string_view kind) {
   return {};
 }
 
+void MakeUnique(Table::Holders& holders) {
+  std::ranges::sort(holders);
+  const auto [end, last] = std::ranges::unique(holders);
+  holders.erase(end, last);
+}
+
 struct PodName {
   std::string_view name_space, name, uid;
 };
@@ -58,15 +65,12 @@ class Joiner {
       for (const HolderPod& pod : *sources_.holders) AddHolder(pod);
     }
     DropConflicts();
-    for (auto& [key, holders] : table_.by_device) {
-      std::sort(holders.begin(), holders.end());
-      holders.erase(std::unique(holders.begin(), holders.end()), holders.end());
-    }
+    for (auto& [key, holders] : table_.by_device) MakeUnique(holders);
     return std::move(table_);
   }
 
  private:
-  // Who says to hold a device id that is nobody's share.
+  // A holder of a device id that is no share.
   struct Claim {
     std::string key;
     uint32_t workload = 0;
@@ -82,7 +86,7 @@ class Joiner {
       for (const auto& [uid, pod] : sources_.api->pods) api_by_name_[NameOf(pod.name_space, pod.name)] = &pod;
     }
     if (sources_.log_pods) {
-      // Two folders of one name: the old pod's is still there, so the name tells no uid.
+      // Two folders of one name: the old pod's is still there, so the uid is ambiguous.
       for (const kubelet::LogPod& pod : *sources_.log_pods) {
         auto [at, added] = log_uid_by_name_.emplace(NameOf(pod.name_space, pod.name), pod.uid);
         if (!added) at->second.clear();
@@ -112,10 +116,10 @@ class Joiner {
       for (const auto& [key, value] : api->labels) {
         if (!Allowed(rules_.labels, key)) continue;
         label_keys.push_back("k8s.pod.label." + key);
-        out.push_back({label_keys.back(), std::string_view(value)});
+        out.push_back({label_keys.back(), value});
       }
     }
-    return AttributeSet(std::span<const Attribute>(out));
+    return AttributeSet(out);
   }
 
   uint32_t Add(const PodName& pod, const Pod* api, std::string_view container) {
@@ -144,7 +148,7 @@ class Joiner {
   void AddPod(const PodName& name, const Pod* api) {
     uint32_t workload = Add(name, api, {});
     table_.by_uid[std::string(name.uid)] = workload;
-    // Of pods of one name, the one that the API server knows is the present one.
+    // Of pods of one name, the API server's is the current one.
     std::string key = NameOf(name.name_space, name.name);
     if (api || UidOf(key) == name.uid) table_.by_name[key] = workload;
   }
@@ -153,7 +157,7 @@ class Joiner {
     for (const kubelet::LogContainer& container : *sources_.log_containers) {
       if (table_.by_container_id.contains(container.id)) continue;
       std::string key = NameOf(container.name_space, container.pod);
-      // The link says no uid: which pod of this name it is must be beyond doubt.
+      // The link has no uid: the pod of this name must be unambiguous.
       std::string uid = UidOf(key);
       if (uid.empty()) continue;
       auto api = api_by_name_.find(key);
@@ -163,14 +167,15 @@ class Joiner {
     }
   }
 
-  // The uid of the pod of this name that stands now; empty: not beyond doubt.
+  // The uid of the current pod of this name; empty: ambiguous.
   std::string UidOf(const std::string& key) const {
     if (auto api = api_by_name_.find(key); api != api_by_name_.end()) return api->second->uid;
     auto log = log_uid_by_name_.find(key);
     return log == log_uid_by_name_.end() ? std::string() : log->second;
   }
 
-  // By what the container holds, where exactly one entry of the checkpoint and one container hold just that.
+  // The uid by the devices of the container, if exactly one entry of the checkpoint and one container hold
+  // them.
   std::string UidByCheckpoint(const HolderContainer& container) const {
     if (!sources_.checkpoint) return {};
     std::string found;
@@ -250,12 +255,12 @@ class Joiner {
     }
   }
 
-  // Nothing for what is no GPU, and for an id that is counted as unknown.
+  // None for other devices, and for an id that is counted as unknown.
   std::optional<DeviceId> DeviceOf(const std::string& resource, const std::string& id) {
     auto vendor = kubelet::GpuVendorOf(resource);
     auto device = vendor ? kubelet::ParseDeviceId(*vendor, id) : kubelet::ParseRenamedId(id);
-    if (!device && !vendor && !kubelet::SaysGpu(resource)) return std::nullopt;
-    // A partition's name is read, yet no source tells of which board it is.
+    if (!device && !vendor && !kubelet::NamesGpu(resource)) return std::nullopt;
+    // The board of a partition is unknown.
     if (device && device->kind != DeviceId::Kind::kPartition) return device;
     ++table_.unknown_ids;
     return std::nullopt;
@@ -265,7 +270,7 @@ class Joiner {
     claim.key = device.Key();
     table_.by_device[claim.key].push_back(claim.workload);
     if (device.replica) table_.replicas.insert(claim.key);
-    if (device.vendor == Vendor::kAny && !kubelet::SaysGpu(resource)) table_.any_device.insert(claim.key);
+    if (device.vendor == Vendor::kAny && !kubelet::NamesGpu(resource)) table_.any_device.insert(claim.key);
     // The same id twice is no sharing: shares have ids of their own.
     exact_[resource + " " + id].push_back(std::move(claim));
   }
@@ -293,7 +298,7 @@ class Joiner {
     table_.by_device[device->Key()].push_back(mine());
   }
 
-  // One of those that say to hold the same device has ended: the one that the checkpoint does not know.
+  // Of several holders of one device, those that are not in the checkpoint have ended.
   void DropConflicts() {
     for (auto& [id, claims] : exact_) {
       std::set<std::string> pods;
@@ -323,12 +328,63 @@ class Joiner {
   std::map<std::string, std::vector<Claim>> exact_;  // by resource and id
 };
 
+using Attribute = AttributeSet::Attribute;
+
+// Limit of the names on a series; further ones are counted.
+constexpr size_t kMostNames = 16;
+
+std::string NamesOf(const Table& table, const Table::Holders& holders) {
+  std::set<std::string_view> names;
+  for (uint32_t holder : holders) names.insert(table.workloads[holder].name);
+  std::string out;
+  size_t listed = 0;
+  for (std::string_view name : names) {
+    if (listed == kMostNames) break;
+    if (listed++ != 0) out += ',';
+    out += name;
+  }
+  if (names.size() > listed) out += ",+" + std::to_string(names.size() - listed);
+  return out;
+}
+
+// Whether the attribute is the same for the whole node.
+bool IsOfNode(std::string_view key) noexcept {
+  return key == "k8s.node.name" || key == "cloud.availability_zone" || key == "cloud.region";
+}
+
+AttributeSet DescribeShared(const Table& table, const Table::Holders& holders, bool of_node_only) {
+  const AttributeSet& first = table.workloads[holders.front()].attributes;
+  std::string names = NamesOf(table, holders);
+  std::vector<Attribute> common = {{"gpu.allocation", "shared"}, {"k8s.pod.names", names}};
+  for (auto [key, value] : first) {
+    if (of_node_only && !IsOfNode(key)) continue;
+    bool all = std::all_of(holders.begin() + 1, holders.end(), [&](uint32_t holder) {
+      const AttributeSet& other = table.workloads[holder].attributes;
+      return other.Has(key) && other.Find(key, false) == value;
+    });
+    if (all) common.push_back({key, value});
+  }
+  return AttributeSet(common);
+}
+
 }  // namespace
 
 Table Join(const Sources& sources, const NamingRules& rules) { return Joiner(sources, rules).Run(); }
 
 void NoteUids(const Sources& sources, std::vector<HolderPod>& holders) {
   Joiner(sources, {}).NoteUids(holders);
+}
+
+AttributeSet Describe(const Table& table, Table::Holders holders) {
+  MakeUnique(holders);
+  if (holders.empty()) return {};
+  if (holders.size() == 1) return table.workloads[holders.front()].attributes;
+  return DescribeShared(table, holders, false);
+}
+
+AttributeSet DescribeSliced(const Table& table, Table::Holders holders) {
+  MakeUnique(holders);
+  return holders.empty() ? AttributeSet() : DescribeShared(table, holders, true);
 }
 
 }  // namespace gpulens::kubernetes

@@ -400,14 +400,14 @@ TEST_F(WorkloadsTest, ClaimsNeedTheirSlice) {
              Claiming("d", "gpu-9"), Claiming("e", "x", "compute-domain.nvidia.com")};
   EXPECT_EQ(Who(Gpu("GPU-1")), "");
   EXPECT_EQ(Join(sources, rules).unknown_claims, 4u);
-  slices = {{"gpu.nvidia.com", "n1", "gpu-0", "GPU-1", "", ""},
-            {"gpu.nvidia.com", "n2", "gpu-9", "GPU-1", "", ""},
-            {"gpu.nvidia.com", "n1", "gpu-1-mig", "MIG-a", "GPU-2", ""}};
+  slices = {{"gpu.nvidia.com", "n1", "gpu-0", "GPU-1", ""},
+            {"gpu.nvidia.com", "n2", "gpu-9", "GPU-1", ""},
+            {"gpu.nvidia.com", "n1", "gpu-1-mig", "MIG-a", ""}};
   EXPECT_EQ(Who(Gpu("GPU-1")), "shared:ml/a,ml/b") << "one claim of two pods";
   EXPECT_EQ(Who(Mig(Gpu("GPU-2"), 1, "MIG-a")), "c/main");
   EXPECT_EQ(Join(sources, rules).unknown_claims, 1u) << "another node's pool";
   holders = {Claiming("amd", "gpu-1", "gpu.amd.com")};
-  slices = {{"gpu.amd.com", "n1", "gpu-1", "", "", "0000:03:00.0"}};
+  slices = {{"gpu.amd.com", "n1", "gpu-1", "", "0000:03:00.0"}};
   EXPECT_EQ(Who(Gpu("x", 0, AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", "0000:03:00.0"}}))),
             "amd/main");
 }

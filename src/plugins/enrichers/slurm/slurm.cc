@@ -1,23 +1,104 @@
 #include "plugins/enrichers/slurm/slurm.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <set>
 
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/result.h"
-#include "sources/slurm/delimiter.h"
 #include "sources/slurm/parse/table.h"
 #include "sources/slurm/parse/words.h"
+#include "sources/slurm/programs.h"
 
 namespace gpulens::slurm {
 namespace {
 
-// A job whose controller did not answer is asked for again after a while, not every time.
+using Attribute = AttributeSet::Attribute;
+using Ids = std::set<std::string>;
+
+constexpr std::pair<std::string_view, std::string JobFacts::*> kKeys[] = {
+    {"slurm.job.name", &JobFacts::name},
+    {"slurm.job.user", &JobFacts::user},
+    {"slurm.job.account", &JobFacts::account},
+    {"slurm.job.partition", &JobFacts::partition},
+    {"slurm.job.qos", &JobFacts::qos},
+    {"slurm.array.job.id", &JobFacts::array_job},
+    {"slurm.array.task.id", &JobFacts::array_task},
+    {"slurm.job.nodes", &JobFacts::nodes}};
+
+AttributeSet Describe(const std::string& id, const JobFacts* facts, const std::string& step) {
+  std::vector<Attribute> out = {{"slurm.job.id", id}};
+  if (!step.empty()) out.push_back({"slurm.job.step", step});
+  for (const auto& [key, member] : kKeys) {
+    if (facts && !(facts->*member).empty()) out.push_back({key, facts->*member});
+  }
+  return AttributeSet(out);
+}
+
+const JobFacts* FactsOf(const Evidence& evidence, const std::string& id) {
+  std::optional<uint64_t> number = ParseInt<uint64_t>(id);
+  auto at = number ? evidence.jobs.find(*number) : evidence.jobs.end();
+  return at == evidence.jobs.end() ? nullptr : &at->second;
+}
+
+std::string ListOf(const Ids& ids) {
+  std::string out;
+  for (const std::string& id : ids) out += (out.empty() ? "" : ",") + id;
+  return out;
+}
+
+// Of a board whose slices these jobs use: its readings belong to none of them alone.
+AttributeSet DescribeSliced(const Ids& ids) {
+  const std::string names = ListOf(ids);
+  return AttributeSet({{"gpu.allocation", "shared"}, {"slurm.job.ids", names}});
+}
+
+AttributeSet DescribeAll(const Evidence& evidence, const Ids& ids) {
+  if (ids.empty()) return {};
+  AttributeSet first = Describe(*ids.begin(), FactsOf(evidence, *ids.begin()), {});
+  if (ids.size() == 1) return first;
+  const std::string names = ListOf(ids);
+  std::vector<Attribute> common = {{"gpu.allocation", "shared"}, {"slurm.job.ids", names}};
+  std::vector<AttributeSet> others;
+  for (auto at = std::next(ids.begin()); at != ids.end(); ++at)
+    others.push_back(Describe(*at, FactsOf(evidence, *at), {}));
+  for (auto [key, value] : first) {
+    const bool all = std::ranges::all_of(
+        others, [&](const AttributeSet& other) { return other.Has(key) && other.Find(key, false) == value; });
+    if (all) common.push_back({key, value});
+  }
+  return AttributeSet(common);
+}
+
+// Jobs of one GPU, by source: a prolog; Slurm's lists; control groups; environments.
+struct GpuJobs {
+  Ids mapped, listed, seen, claimed;
+
+  const Ids& Users() const { return !seen.empty() ? seen : claimed; }
+  const Ids& Holders() const {
+    const Ids& stated = !mapped.empty() ? mapped : listed;
+    // All known users must be among the holders.
+    return stated.empty() || !std::ranges::includes(stated, seen) ? Users() : stated;
+  }
+};
+
+// The GPU of a place in Slurm's list; none where another GPU is known to have its number.
+std::optional<int> IndexOf(const Evidence& evidence, int place) {
+  for (const auto& [index, file] : evidence.files) {
+    if (file == place) return index;
+  }
+  return evidence.files.contains(place) ? std::nullopt : std::optional(place);
+}
+
+// Pause before a job without an answer is queried again.
 constexpr Duration kQueryAgain = std::chrono::seconds(60);
-constexpr size_t kMostQueried = 16;  // in one look
-constexpr size_t kMostWanted = 4096;
+constexpr size_t kMostQueried = 16;  // in one scan
+constexpr size_t kMostDescribed = 4096;
 constexpr size_t kMostOutput = 1u << 20;
 constexpr Duration kReserve = std::chrono::milliseconds(200);
 
@@ -61,8 +142,36 @@ JobFacts FactsOf(const Job& job, const std::string& node) {
 
 }  // namespace
 
+Answers Answer(const Evidence& evidence) {
+  Answers out;
+  std::map<int, GpuJobs> jobs;
+  for (const auto& [pid, process] : evidence.processes) {
+    const std::string id = std::to_string(process.job.job);
+    JobFacts facts = process.job.facts;
+    if (const JobFacts* known = FactsOf(evidence, id)) {
+      facts = *known;
+      facts.Add(process.job.facts);
+    }
+    out.processes[pid] = Describe(id, &facts, process.job.step);
+    if (process.gpu < 0) continue;
+    GpuJobs& gpu = jobs[process.gpu];
+    (process.job.by_cgroup ? gpu.seen : gpu.claimed).insert(id);
+  }
+  for (const auto& [index, ids] : evidence.mapping) jobs[index].mapped.insert(ids.begin(), ids.end());
+  for (const auto& [id, facts] : evidence.jobs) {
+    for (int place : facts.gpus.value_or(std::vector<int>())) {
+      if (auto index = IndexOf(evidence, place)) jobs[*index].listed.insert(std::to_string(id));
+    }
+  }
+  for (const auto& [index, gpu] : jobs) {
+    out.gpus[index] = DescribeAll(evidence, gpu.Holders());
+    if (const Ids users = gpu.Users(); !users.empty()) out.used[index] = DescribeSliced(users);
+  }
+  return out;
+}
+
 JobEnricher::JobEnricher(Options options, const Clock& clock)
-    : options_(std::move(options)), clock_(clock), background_([this](Instant deadline) { Look(deadline); }) {
+    : options_(std::move(options)), clock_(clock), background_([this](Instant deadline) { Scan(deadline); }) {
   Programs::Options programs{options_.programs, options_.call_timeout, kMostOutput, background_.stop_fd()};
   programs_.emplace(std::move(programs), clock_);
   static_cast<void>(background_.Start());
@@ -77,7 +186,7 @@ AttributeSet JobEnricher::Describe(const Entity& entity) const {
   if (gpu && IsTrue(*gpu, "simulated")) return {};
   for (const Entity* at = &entity; at; at = at->parent.get()) {
     if (at->type == "process") return DescribeProcess(*at, gpu);
-    // Of a part of a GPU only its processes tell whose it is.
+    // Of a part of a GPU only its processes are known.
     if (at->type == "mig" || at->type == "gpu.partition" || at->type == "vgpu") return {};
     if (at->type == "gpu") return DescribeGpu(*at);
   }
@@ -89,7 +198,7 @@ AttributeSet JobEnricher::DescribeProcess(const Entity& process, const Entity* g
   if (!pid || *pid <= 0) return {};
   const int64_t index = gpu ? IntOf(*gpu, "gpu.index").value_or(-1) : -1;
   std::lock_guard lock(mutex_);
-  if (wanted_.size() < kMostWanted) wanted_[*pid] = static_cast<int>(index);
+  if (described_.size() < kMostDescribed) described_[*pid] = static_cast<int>(index);
   auto at = answers_.processes.find(*pid);
   return at == answers_.processes.end() ? AttributeSet() : at->second;
 }
@@ -99,13 +208,13 @@ AttributeSet JobEnricher::DescribeGpu(const Entity& gpu) const {
   if (!index) return {};
   const std::optional<int> file = ParseInt<int>(gpu.facts.Text("gpu.minor"));
   std::lock_guard lock(mutex_);
-  if (file && files_.size() < kMostWanted) files_[static_cast<int>(*index)] = *file;
+  if (file && files_.size() < kMostDescribed) files_[static_cast<int>(*index)] = *file;
   const auto& answers = IsTrue(gpu, "gpu.mig.enabled") ? answers_.used : answers_.gpus;
   auto at = answers.find(static_cast<int>(*index));
   return at == answers.end() ? AttributeSet() : at->second;
 }
 
-void JobEnricher::Look(Instant deadline) {
+void JobEnricher::Scan(Instant deadline) {
   Evidence evidence = Gather();
   status_ = QueryController(evidence, deadline);
   Answers answers = Answer(evidence);
@@ -117,14 +226,14 @@ void JobEnricher::Look(Instant deadline) {
 
 Evidence JobEnricher::Gather() {
   Evidence evidence;
-  std::map<int64_t, int> wanted;
+  std::map<int64_t, int> described;
   {
     std::lock_guard lock(mutex_);
-    std::erase_if(wanted_, [&](const auto& entry) { return !IsHere(options_.root, entry.first); });
-    wanted = wanted_;
+    std::erase_if(described_, [&](const auto& entry) { return !IsHere(options_.root, entry.first); });
+    described = described_;
     evidence.files = files_;
   }
-  for (const auto& [pid, gpu] : wanted) {
+  for (const auto& [pid, gpu] : described) {
     std::optional<ProcessJob> job = JobOfProcess(options_.root, pid);
     if (!job) continue;
     evidence.jobs[job->job].Add(job->facts);
@@ -142,7 +251,7 @@ Evidence JobEnricher::Gather() {
   return evidence;
 }
 
-// What the controller says stands above what a job's processes say.
+// The controller's answers win over those of a job's processes.
 Status JobEnricher::QueryController(Evidence& evidence, Instant deadline) {
   std::erase_if(queried_, [&](const auto& entry) { return !evidence.jobs.contains(entry.first); });
   std::string node = options_.node_name;
@@ -151,19 +260,19 @@ Status JobEnricher::QueryController(Evidence& evidence, Instant deadline) {
   }
   if (node.empty()) node = options_.host_name.substr(0, options_.host_name.find('.'));
   Status failed;
-  size_t asked = 0;
+  size_t queries = 0;
   for (auto& [id, facts] : evidence.jobs) {
     auto known = queried_.find(id);
     const Duration left = deadline - clock_.Now();
     const bool again =
-        known == queried_.end() || (!known->second.told && clock_.Now() - known->second.at > kQueryAgain);
-    if (options_.scontrol && again && failed && asked < kMostQueried && left.count() > 0) {
-      ++asked;
-      Result<Queried> said = QueryOne(id, node, deadline);
-      if (!said) failed = said.error();
-      known = queried_.insert_or_assign(id, said ? *said : Queried{false, false, clock_.Now(), {}}).first;
+        known == queried_.end() || (!known->second.answered && clock_.Now() - known->second.at > kQueryAgain);
+    if (options_.scontrol && again && failed && queries < kMostQueried && left.count() > 0) {
+      ++queries;
+      Result<Queried> answer = QueryJob(id, node, deadline);
+      if (!answer) failed = answer.error();
+      known = queried_.insert_or_assign(id, answer ? *answer : Queried{false, false, clock_.Now(), {}}).first;
     }
-    if (known == queried_.end() || !known->second.told) continue;
+    if (known == queried_.end() || !known->second.answered) continue;
     JobFacts strong = known->second.facts;
     strong.Add(facts);
     facts = std::move(strong);
@@ -171,23 +280,23 @@ Status JobEnricher::QueryController(Evidence& evidence, Instant deadline) {
   const auto unclear =
       std::ranges::count_if(queried_, [](const auto& entry) { return entry.second.unclear; });
   unclear_.store(static_cast<uint64_t>(unclear), std::memory_order_relaxed);
-  // Without scontrol there is less to tell, and that is no fault.
+  // A missing scontrol is not a failure.
   return failed.code == Code::kUnavailable ? Ok() : failed;
 }
 
-// What scontrol says of one job, asked for by this name: a number, or "12_3" of an array. Nothing: not of
-// this job alone, or not beyond doubt.
+// Queries scontrol for one job by this name: a number, or "12_3" of an array. None: an answer about several
+// jobs, or an ambiguous one.
 Result<std::optional<Job>> JobEnricher::QueryScontrol(uint64_t job, const std::string& name,
                                                       Instant deadline) {
   ASSIGN_OR_RETURN(std::string text,
                    programs_->Run("scontrol", {"show", "job", "-d", name}, deadline - clock_.Now()));
-  std::vector<Job> told = ParseJobs(text);
-  if (told.empty()) return Status{Code::kDataLoss, "scontrol printed nothing about job " + name};
-  if (told.size() != 1 || told.front().id != job || told.front().ambiguous) return std::optional<Job>();
-  return std::optional<Job>(std::move(told.front()));
+  std::vector<Job> jobs = ParseJobs(text);
+  if (jobs.empty()) return Status{Code::kDataLoss, "scontrol printed nothing about job " + name};
+  if (jobs.size() != 1 || jobs.front().id != job || jobs.front().ambiguous) return std::optional<Job>();
+  return std::optional<Job>(std::move(jobs.front()));
 }
 
-// The same of squeue, which tells no indices of GPUs.
+// Queries squeue, which has no indices of GPUs.
 Result<std::optional<Job>> JobEnricher::QueryQueue(uint64_t job, Instant deadline) {
   constexpr std::string_view kColumns[] = {"JobID", "Name",  "UserName", "Account",    "Partition",
                                            "QOS",   "State", "NumNodes", "ArrayJobID", "ArrayTaskID"};
@@ -204,7 +313,7 @@ Result<std::optional<Job>> JobEnricher::QueryQueue(uint64_t job, Instant deadlin
     if (ParseInt<uint64_t>(table.At(row, "JobID")) != job) continue;
     auto text_of = [&](std::string_view column) {
       std::string_view value = table.At(row, column);
-      return SaysNothing(value) ? std::string() : CleanText(value);
+      return IsAbsent(value) ? std::string() : CleanText(value);
     };
     Job out;
     out.id = job;
@@ -222,10 +331,11 @@ Result<std::optional<Job>> JobEnricher::QueryQueue(uint64_t job, Instant deadlin
   return std::optional<Job>();
 }
 
-Result<JobEnricher::Queried> JobEnricher::QueryOne(uint64_t job, const std::string& node, Instant deadline) {
-  ASSIGN_OR_RETURN(std::optional<Job> told, QueryScontrol(job, std::to_string(job), deadline));
-  if (told) return Queried{true, false, clock_.Now(), FactsOf(*told, node)};
-  // An array's first job is asked for with all its tasks, or a text of the user passes for lines of scontrol.
+Result<JobEnricher::Queried> JobEnricher::QueryJob(uint64_t job, const std::string& node, Instant deadline) {
+  ASSIGN_OR_RETURN(std::optional<Job> single, QueryScontrol(job, std::to_string(job), deadline));
+  if (single) return Queried{true, false, clock_.Now(), FactsOf(*single, node)};
+  // The answer about an array's first job has all its tasks, or a text of the user imitates lines of
+  // scontrol.
   Queried out{true, true, clock_.Now(), {}};
   Result<std::optional<Job>> queued = QueryQueue(job, deadline);
   if (!queued && queued.error().code != Code::kUnavailable) return std::move(queued).error();
@@ -240,3 +350,92 @@ Result<JobEnricher::Queried> JobEnricher::QueryOne(uint64_t job, const std::stri
 }
 
 }  // namespace gpulens::slurm
+
+namespace gpulens {
+namespace {
+
+using std::chrono::seconds;
+
+std::string HostNameOf() {
+  char name[256] = {};
+  return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
+}
+
+bool IsFolder(const std::string& path) {
+  struct stat facts{};
+  return !path.empty() && ::stat(path.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+// A program or folder by which Slurm's jobs may run here; may be empty.
+std::string FindSign(const Config& config, const Env& env) {
+  const std::string& mapping = config.Text("job_mapping");
+  if (IsFolder(mapping)) return mapping;
+  const std::string& folder = config.Text("programs");
+  if (auto program = FindProgram(folder.empty() ? "scontrol" : folder + "/scontrol")) return *program;
+  const std::string root = env.root == "/" ? "" : env.root;
+  for (const char* path :
+       {"/sys/fs/cgroup/system.slice/slurmstepd.scope", "/var/spool/slurmd", "/etc/slurm"}) {
+    if (IsFolder(root + path)) return root + path;
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
+  if (FindSign(config, env).empty())
+    return Status{Code::kUnavailable, "no scontrol, no job's control group and no folder of mappings"};
+  slurm::JobEnricher::Options options;
+  options.root = env.root;
+  options.node_name = config.Text("node_name");
+  options.host_name = HostNameOf();
+  options.mapping = config.Text("job_mapping");
+  options.programs = config.Text("programs");
+  options.scontrol = config.Bool("scontrol");
+  options.call_timeout = config.Time("call_timeout");
+  return std::unique_ptr<Enricher>(std::make_unique<slurm::JobEnricher>(std::move(options), *env.clock));
+}
+
+std::vector<Finding> Probe(const Config& config, Env& env) {
+  const std::string sign = FindSign(config, env);
+  if (sign.empty())
+    return {{Finding::kNotHere, "slurm jobs", "",
+             "no scontrol, no job's control group and no folder of mappings", ""}};
+  return {{Finding::kFound, "slurm jobs", sign, {}, {}}};
+}
+
+constexpr OptionSpec kOptions[] = {
+    {.key = "interval",
+     .type = OptionType::kTime,
+     .fallback = "10s",
+     .help = "How often jobs and processes are read.",
+     .min = 1},
+    {.key = "node_name", .fallback = "", .help = "Slurm's name of this machine; empty: taken from its jobs."},
+    {.key = "job_mapping",
+     .fallback = "",
+     .help = "A folder with a file per GPU index whose lines are job ids, as prologs write it."},
+    {.key = "scontrol",
+     .type = OptionType::kBool,
+     .fallback = "true",
+     .help = "Run scontrol once for each new job on this machine."},
+    {.key = "programs", .fallback = "", .help = "The folder of Slurm's programs; empty: those in PATH."},
+    {.key = "call_timeout",
+     .type = OptionType::kTime,
+     .fallback = "3s",
+     .help = "Timeout of one scontrol, which is then killed.",
+     .min = 0.05},
+};
+
+}  // namespace
+
+extern const EnricherSpec slurm_enricher;
+const EnricherSpec slurm_enricher{
+    .name = "slurm",
+    .help =
+        "Slurm's job, user, account, partition, array, step and QOS of GPUs and "
+        "processes.",
+    .period = seconds(10),
+    .timeout = seconds(5),
+    .options = kOptions,
+    .create = &Create,
+    .probe = &Probe};
+
+}  // namespace gpulens

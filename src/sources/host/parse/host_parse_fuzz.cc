@@ -4,18 +4,15 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "sources/host/parse/cpu.h"
-#include "sources/host/parse/identity.h"
-#include "sources/host/parse/memory.h"
-#include "sources/host/parse/network.h"
+#include "sources/host/parse/devices.h"
 #include "sources/host/parse/process.h"
 #include "sources/host/parse/scan.h"
-#include "sources/host/parse/storage.h"
+#include "sources/host/parse/system.h"
 
 namespace gpulens {
 namespace {
 
-using FuzzOne = Status (*)(std::string_view);
+using FuzzParser = Status (*)(std::string_view);
 
 // The output stays between inputs, as it does between the reads of a running agent.
 template <class Out, Status (*kParse)(std::string_view, Out&)>
@@ -46,8 +43,8 @@ Status Memory(std::string_view text) {
   return status;
 }
 
-// The order is part of the seeds: new ones go to the end.
-constexpr FuzzOne kParsers[] = {
+// The order is part of the seeds: new ones go to the end, and a removed one leaves ParseScalar in its place.
+constexpr FuzzParser kParsers[] = {
     Plain<CpuTimes, ParseCpuTimes>,
     Plain<LoadAverage, ParseLoadAverage>,
     Plain<Uptime, ParseUptime>,
@@ -61,7 +58,7 @@ constexpr FuzzOne kParsers[] = {
     Mounts,
     Plain<std::vector<NetDevice>, ParseNetDevices>,
     Plain<NetProtocols, ParseSnmp>,
-    Plain<NetProtocols, ParseNetstat>,
+    Named<uint64_t, ParseScalar>,
     Plain<SocketCounts, ParseSockstat>,
     Plain<SocketCounts, ParseSockstat6>,
     Named<uint64_t, ParseRdmaRate>,
@@ -73,11 +70,11 @@ constexpr FuzzOne kParsers[] = {
     Plain<std::string, ParseCgroupPath>,
     Plain<CgroupCpuMax, ParseCgroupCpuMax>,
     Named<std::optional<uint64_t>, ParseCgroupLimit>,
-    Plain<CgroupCpu, ParseCgroupCpu>,
-    Plain<CgroupMemory, ParseCgroupMemoryStat>,
-    Plain<CgroupMemory, ParseCgroupMemoryEvents>,
-    Plain<std::vector<CgroupIo>, ParseCgroupIo>,
-    Plain<OsRelease, ParseOsRelease>,
+    Named<uint64_t, ParseScalar>,
+    Named<uint64_t, ParseScalar>,
+    Named<uint64_t, ParseScalar>,
+    Named<uint64_t, ParseScalar>,
+    Plain<std::string, ParseOsVersion>,
     Plain<CpuInfo, ParseCpuInfo>,
     Named<uint64_t, ParseScalar>,
 };

@@ -11,102 +11,50 @@ constexpr std::string_view kStatFile = "proc/pid/stat";
 constexpr UintKey<ProcessMemory> kSmaps[] = {
     {"Rss:", &ProcessMemory::resident, 1024},
     {"Pss:", &ProcessMemory::proportional, 1024},
-    {"Pss_Dirty:", &ProcessMemory::proportional_dirty, 1024},
-    {"Private_Clean:", &ProcessMemory::private_clean, 1024},
-    {"Private_Dirty:", &ProcessMemory::private_dirty, 1024},
-    {"Anonymous:", &ProcessMemory::anonymous, 1024},
-    {"Swap:", &ProcessMemory::swap, 1024},
-    {"SwapPss:", &ProcessMemory::swap_proportional, 1024},
 };
-constexpr UintKey<CgroupCpu> kCpu[] = {
-    {"usage_usec", &CgroupCpu::usage_us},
-    {"user_usec", &CgroupCpu::user_us},
-    {"system_usec", &CgroupCpu::system_us},
-    {"nr_periods", &CgroupCpu::periods},
-    {"nr_throttled", &CgroupCpu::throttled_periods},
-    {"throttled_usec", &CgroupCpu::throttled_us},
-};
-constexpr UintKey<CgroupMemory> kMemoryStat[] = {
-    {"anon", &CgroupMemory::anonymous},
-    {"file", &CgroupMemory::file},
-    {"kernel", &CgroupMemory::kernel},
-    {"slab", &CgroupMemory::slab},
-    {"shmem", &CgroupMemory::shared},
-    {"inactive_file", &CgroupMemory::inactive_file},
-    {"active_file", &CgroupMemory::active_file},
-    {"pgfault", &CgroupMemory::faults},
-    {"pgmajfault", &CgroupMemory::major_faults},
-};
-constexpr UintKey<CgroupMemory> kMemoryEvents[] = {
-    {"low", &CgroupMemory::low_events},     {"high", &CgroupMemory::high_events},
-    {"max", &CgroupMemory::max_events},     {"oom", &CgroupMemory::oom_events},
-    {"oom_kill", &CgroupMemory::oom_kills},
-};
-constexpr UintKey<CgroupIo> kIo[] = {
-    {"rbytes", &CgroupIo::read_bytes}, {"wbytes", &CgroupIo::write_bytes},   {"rios", &CgroupIo::reads},
-    {"wios", &CgroupIo::writes},       {"dbytes", &CgroupIo::discard_bytes}, {"dios", &CgroupIo::discards},
-};
-
-// The text after the program's name. The name is in parentheses and may hold anything, also ") R 1".
-Result<std::string_view> AfterName(std::string_view text) {
+// Takes the state that follows the program's name; returns the text behind it. The name is in parentheses and
+// may hold anything, also ") R 1".
+Result<std::string_view> TakeState(std::string_view text, char& out) {
   if (text.empty()) return BadText(kStatFile, "empty");
   size_t close = text.rfind(')');
   if (!IsDigit(text.front()) || close == std::string_view::npos || text.back() != '\n' ||
       text.ends_with("\r\n")) {
     return BadText(kStatFile, "not a process", text);
   }
-  return text.substr(close + 1, text.size() - close - 2);
-}
-
-bool IsState(std::string_view field) noexcept {
-  return field.size() == 1 && std::string_view("RSDTtZXxKWPI").find(field[0]) != std::string_view::npos;
-}
-
-// Nested "key=value" fields; known keys must have good numbers, others are passed over.
-bool ParseIoFields(std::string_view rest, CgroupIo& out) noexcept {
-  for (const UintKey<CgroupIo>& row : kIo) (out.*(row.member)).reset();
-  while (true) {
-    std::string_view value = NextField(rest);
-    if (value.empty()) return true;
-    const UintKey<CgroupIo>* row = FindKey<CgroupIo>(kIo, TakeUntil(value, '='));
-    if (row == nullptr) continue;
-    auto number = ParseInt<uint64_t>(value);
-    if (!number) return false;
-    out.*(row->member) = *number;
-  }
+  std::string_view rest = text.substr(close + 1, text.size() - close - 2);
+  std::string_view state = NextField(rest);
+  bool known = state.size() == 1 && std::string_view("RSDTtZXxKWPI").find(state[0]) != std::string_view::npos;
+  if (!known) return BadText(kStatFile, "unknown state", state);
+  out = state[0];
+  return rest;
 }
 
 }  // namespace
 
 Status ParseProcessStat(std::string_view text, ProcessStat& out) {
-  ASSIGN_OR_RETURN(std::string_view rest, AfterName(text));
-  std::string_view state = NextField(rest);
-  if (!IsState(state)) return BadText(kStatFile, "unknown state", state);
-  out.state = state[0];
-  // Fields 4 to 24 of proc(5). Some in between may be negative; a null pointer passes over those.
-  uint64_t* const fields[] = {
-      &out.parent,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr,
-      nullptr,  // pgrp ... flags
-      &out.minor_faults,
-      nullptr,
-      &out.major_faults,
-      nullptr,  //
-      &out.user_ticks,
-      &out.system_ticks,
-      &out.children_user_ticks,
-      &out.children_system_ticks,
-      nullptr,
-      nullptr,
-      &out.threads,
-      nullptr,
-      &out.start_ticks,  // priority, nice, itrealvalue
-      &out.virtual_bytes,
-      &out.resident_pages,
-  };
+  ASSIGN_OR_RETURN(std::string_view rest, TakeState(text, out.state));
+  // Fields 4 to 24 of proc(5). Some of those that are skipped (null) may be negative.
+  uint64_t* const fields[] = {&out.parent,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              nullptr,
+                              &out.major_faults,
+                              nullptr,
+                              &out.user_ticks,
+                              &out.system_ticks,
+                              &out.children_user_ticks,
+                              &out.children_system_ticks,
+                              nullptr,
+                              nullptr,
+                              &out.threads,
+                              nullptr,
+                              &out.start_ticks,
+                              &out.virtual_bytes,
+                              &out.resident_pages};
   for (uint64_t* field : fields) {
     std::string_view number = NextField(rest);
     auto value = ParseInt<uint64_t>(number);
@@ -117,11 +65,8 @@ Status ParseProcessStat(std::string_view text, ProcessStat& out) {
 }
 
 Status ParseProcessState(std::string_view text, char& out) {
-  ASSIGN_OR_RETURN(std::string_view rest, AfterName(text));
-  std::string_view state = NextField(rest);
-  if (!IsState(state)) return BadText(kStatFile, "unknown state", state);
-  out = state[0];
-  return Ok();
+  auto rest = TakeState(text, out);
+  return rest ? Ok() : rest.error();
 }
 
 Status ParseSmapsRollup(std::string_view text, ProcessMemory& out) {
@@ -193,45 +138,6 @@ Status ParseCgroupLimit(std::string_view file, std::string_view text, std::optio
   uint64_t value = 0;
   RETURN_IF_ERROR(ParseScalar(file, text, value));
   out = value;
-  return Ok();
-}
-
-Status ParseCgroupCpu(std::string_view text, CgroupCpu& out) {
-  out = {};
-  return ParseKeyedUints<CgroupCpu>("cpu.stat", text, kCpu, out);
-}
-
-Status ParseCgroupMemoryStat(std::string_view text, CgroupMemory& out) {
-  for (const auto& row : kMemoryStat) (out.*(row.member)).reset();
-  return ParseKeyedUints<CgroupMemory>("memory.stat", text, kMemoryStat, out);
-}
-
-Status ParseCgroupMemoryEvents(std::string_view text, CgroupMemory& out) {
-  for (const auto& row : kMemoryEvents) (out.*(row.member)).reset();
-  return ParseKeyedUints<CgroupMemory>("memory.events", text, kMemoryEvents, out);
-}
-
-Status ParseCgroupIo(std::string_view text, std::vector<CgroupIo>& out) {
-  constexpr std::string_view kFile = "io.stat";
-  if (text.empty()) {
-    out.clear();
-    return Ok();
-  }
-  size_t count = 0;
-  LineScanner lines(kFile, text, kMaxHostDevices);
-  for (std::string_view line; lines.Next(line);) {
-    std::string_view rest = line;
-    std::string_view minor_text = NextField(rest);
-    auto major = ParseInt<uint32_t>(TakeUntil(minor_text, ':'));
-    auto minor = ParseInt<uint32_t>(minor_text);
-    if (!major || !minor) return BadText(kFile, "not a device", line);
-    CgroupIo& io = SlotAt(out, count++);
-    io.major = *major;
-    io.minor = *minor;
-    if (!ParseIoFields(rest, io)) return BadText(kFile, "not a number", line);
-  }
-  RETURN_IF_ERROR(lines.status());
-  out.resize(count);
   return Ok();
 }
 

@@ -1,5 +1,5 @@
-// Small tools that the parsers of this folder share: lines, fields, numbers, and one wording for
-// text that makes no sense. Every function is pure and allocates only to describe an error.
+// Lines, fields, numbers and error texts for the parsers of this folder. Pure functions that allocate only to
+// describe an error.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace gpulens {
 
-// Devices, mounts, interfaces, zones: no list of a machine is longer than this. Past it: kExhausted.
+// Limit of lists (devices, mounts, interfaces, zones). Past it: kExhausted.
 inline constexpr size_t kMaxHostDevices = 4096;
 // Lines of a file of keys and values.
 inline constexpr size_t kMaxHostKeys = 2048;
@@ -46,8 +46,8 @@ inline void KeepFirst(Status& first, Status status) {
   if (first.ok() && !status.ok()) first = std::move(status);
 }
 
-// Takes whole lines off a text. A last line without its newline means that the text was cut, and a
-// cut number is a wrong number, so such a text is refused as a whole.
+// Splits a text into lines. A last line without its newline means that the text was cut, and a cut number is
+// a wrong number, so such a text is refused as a whole.
 class LineScanner {
  public:
   LineScanner(std::string_view file, std::string_view text, size_t max_lines) noexcept
@@ -123,7 +123,7 @@ inline bool Scale(uint64_t value, uint64_t factor, uint64_t& out) noexcept {
   return !__builtin_mul_overflow(value, factor, &out);
 }
 
-// A row of a table "this key of the file goes into that member".
+// Maps a key of a file to a member.
 template <class T>
 struct UintKey {
   std::string_view key;
@@ -139,8 +139,8 @@ const UintKey<T>* FindKey(std::span<const UintKey<T>> keys, std::string_view key
   return nullptr;
 }
 
-// Element `index` of a list that is filled anew on each read; existing elements, and with them the
-// memory of their strings, are used again.
+// Element `index` of a list that is refilled on each read; existing elements, and with them the memory of
+// their strings, are reused.
 template <class T>
 T& SlotAt(std::vector<T>& list, size_t index) {
   if (index == list.size()) list.emplace_back();
@@ -156,11 +156,11 @@ inline Status ParseScalar(std::string_view file, std::string_view text, uint64_t
   return Ok();
 }
 
-// Lines "key number"; keys outside the table only have to be well formed. Members not found stay
-// as they are.
+// Lines "key number"; keys outside the table only have to be well formed.
 template <class T>
 Status ParseKeyedUints(std::string_view file, std::string_view text, std::span<const UintKey<T>> keys,
                        T& out) {
+  out = {};
   LineScanner lines(file, text, kMaxHostKeys);
   for (std::string_view line; lines.Next(line);) {
     std::string_view rest = line;

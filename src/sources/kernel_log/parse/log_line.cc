@@ -1,10 +1,10 @@
 #include "sources/kernel_log/parse/log_line.h"
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/json.h"
 #include "base/parse.h"
+#include "base/rfc3339.h"
 
 namespace gpulens::kernel_log {
 namespace {
@@ -31,10 +31,9 @@ std::optional<int64_t> ParseSeconds(std::string_view text) noexcept {
   return *whole * kNanos + *fraction;
 }
 
-int HexValue(char c) noexcept {
-  if (IsDigit(c)) return c - '0';
-  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
-  return -1;
+void SetUnix(LogLine& out, int64_t unix_ns) noexcept {
+  out.stamp = LogLine::Stamp::kUnix;
+  out.stamp_ns = unix_ns;
 }
 
 // The kernel writes every byte that is not printable as \xHH.
@@ -42,14 +41,10 @@ std::string_view Unescape(std::string_view text, std::string& scratch) {
   if (text.find("\\x") == std::string_view::npos) return text;
   scratch.clear();
   for (size_t i = 0; i < text.size(); ++i) {
-    bool escape = text.substr(i).starts_with("\\x") && i + 3 < text.size() && HexValue(text[i + 2]) >= 0 &&
-                  HexValue(text[i + 3]) >= 0;
-    if (!escape) {
-      scratch += text[i];
-      continue;
-    }
-    scratch += static_cast<char>(HexValue(text[i + 2]) * 16 + HexValue(text[i + 3]));
-    i += 3;
+    bool escape = text.substr(i).starts_with("\\x") && i + 3 < text.size();
+    auto byte = escape ? ParseInt<uint8_t>(text.substr(i + 2, 2), 16) : std::nullopt;
+    scratch += byte ? static_cast<char>(*byte) : text[i];
+    if (byte) i += 3;
   }
   return scratch;
 }
@@ -106,14 +101,13 @@ bool TakeRfc5424(std::string_view& text, LogLine& out) noexcept {
   if (!when || host.empty() || program != "kernel" || TakeUntil(rest, ' ') != "-") return false;
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (rest.starts_with(kByteOrderMark)) rest.remove_prefix(kByteOrderMark.size());
-  out.stamp = LogLine::Stamp::kUnix;
-  out.stamp_ns = *when;
+  SetUnix(out, *when);
   text = Trim(rest);
   return true;
 }
 
-// "[Mon Nov 23 14:00:00 2026] message" (dmesg -T): no zone, and off by what the machine slept, so the moment
-// is not known.
+// "[Mon Nov 23 14:00:00 2026] message" (dmesg -T): no zone, and off by the time the machine slept, so the
+// time is unknown.
 bool TakeLocalTime(std::string_view& text) noexcept {
   constexpr std::string_view kDays = "MonTueWedThuFriSatSun";
   if (text.size() < 27 || text[0] != '[' || text[25] != ']' || text[4] != ' ' || text[14] != ':')
@@ -124,7 +118,7 @@ bool TakeLocalTime(std::string_view& text) noexcept {
   return true;
 }
 
-// "Jan  2 03:04:05 ": no year and no zone, so the moment is not known.
+// "Jan  2 03:04:05 ": no year and no zone, so the time is unknown.
 bool TakeSyslogTime(std::string_view& text) noexcept {
   constexpr std::string_view kMonths = "JanFebMarAprMayJunJulAugSepOctNovDec";
   if (text.size() < 16 || text[3] != ' ' || text[6] != ' ' || text[9] != ':' || text[12] != ':' ||
@@ -149,8 +143,7 @@ bool TakeFacility(std::string_view& text, LogLine& out) noexcept {
   text = Trim(text.substr(second + 1));
   std::string_view rest = text;
   if (auto when = ParseRfc3339(TakeUntil(rest, ' '))) {
-    out.stamp = LogLine::Stamp::kUnix;
-    out.stamp_ns = *when;
+    SetUnix(out, *when);
     text = rest;
   }
   return true;
@@ -179,49 +172,13 @@ bool ParseJournalEntry(std::string_view line, std::string& scratch, LogLine& out
   if (scratch.empty()) scratch = TakeBytes(*entry, "/MESSAGE");
   if (auto microseconds = ParseInt<int64_t>(entry->Text("/__REALTIME_TIMESTAMP").value_or(""));
       microseconds && *microseconds >= 0 && *microseconds <= INT64_MAX / 1000) {
-    out.stamp = LogLine::Stamp::kUnix;
-    out.stamp_ns = *microseconds * 1000;
+    SetUnix(out, *microseconds * 1000);
   }
   out.text = std::string_view(scratch).substr(0, kMaxLine);
   return !out.text.empty();
 }
 
 }  // namespace
-
-std::optional<int64_t> ParseRfc3339(std::string_view text) noexcept {
-  if (text.size() < 20 || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
-      text[16] != ':') {
-    return std::nullopt;
-  }
-  auto number = [&](size_t at, size_t size) { return ParseInt<int>(text.substr(at, size)); };
-  auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
-  auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
-  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
-  std::chrono::year_month_day date{std::chrono::year(*year),
-                                   std::chrono::month(static_cast<unsigned>(*month)),
-                                   std::chrono::day(static_cast<unsigned>(*day))};
-  bool fits = *year >= 1970 && *year < 2200 && *month > 0 && *day > 0 && date.ok() && *hour >= 0 &&
-              *hour < 24 && *minute >= 0 && *minute < 60 && *second >= 0 && *second <= 60;
-  if (!fits) return std::nullopt;
-  int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
-  int64_t seconds = ((days * 24 + *hour) * 60 + *minute) * 60 + *second;
-  std::string_view rest = text.substr(19);
-  int64_t fraction = 0;
-  if (rest.starts_with('.') || rest.starts_with(',')) {
-    size_t end = rest.find_first_not_of("0123456789", 1);
-    auto parsed = ParseFraction(rest.substr(1, end == std::string_view::npos ? end : end - 1));
-    if (!parsed || end == std::string_view::npos) return std::nullopt;
-    fraction = *parsed;
-    rest = rest.substr(end);
-  }
-  if (rest == "Z") return seconds * kNanos + fraction;
-  bool zoned = rest.size() == 6 && (rest[0] == '+' || rest[0] == '-') && rest[3] == ':';
-  auto hours = zoned ? ParseInt<int>(rest.substr(1, 2)) : std::nullopt;
-  auto minutes = zoned ? ParseInt<int>(rest.substr(4, 2)) : std::nullopt;
-  if (!hours || !minutes || *hours < 0 || *hours > 15 || *minutes < 0 || *minutes > 59) return std::nullopt;
-  int64_t offset = (*hours * 60 + *minutes) * 60;
-  return (seconds - (rest[0] == '+' ? offset : -offset)) * kNanos + fraction;
-}
 
 bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out) {
   out = {};
@@ -234,7 +191,7 @@ bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out
   if (!priority || !sequence || !microseconds) return false;
   if (*microseconds < 0 || *microseconds > INT64_MAX / 1000) return false;
   out.sequence = *sequence;
-  // Facility 0 is the kernel. What programs write to /dev/kmsg gets another one, whatever they say.
+  // Facility 0 is the kernel. Records that programs write to /dev/kmsg always have another one.
   if (*priority >= 8) return false;
   out.stamp = LogLine::Stamp::kSinceBoot;
   out.stamp_ns = *microseconds * 1000;
@@ -246,47 +203,36 @@ bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out
 }
 
 bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out) {
-  if (Trim(line.substr(0, kMaxLine)).starts_with('{')) {
-    out = {};
-    return ParseJournalEntry(line, scratch, out);
-  }
+  out = {};
+  if (Trim(line.substr(0, kMaxLine)).starts_with('{')) return ParseJournalEntry(line, scratch, out);
   line = Trim(line.substr(0, kMaxLine));
   if (!line.empty() && IsDigit(line[0]) && line.find(',') < 4 && line.find(';') != std::string_view::npos) {
     return ParseKmsgRecord(line, scratch, out);
   }
-  out = {};
   std::string_view text = line;
+  bool framed = false;          // has a complete head of another form
   if (text.starts_with('<')) {  // "<4>[   12.345678] message"
     size_t close = text.find('>');
     auto priority = close < 5 ? ParseInt<uint32_t>(text.substr(1, close - 1)) : std::nullopt;
     if (!priority || *priority >= 8) return false;
     text.remove_prefix(close + 1);
-    if (TakeRfc5424(text, out)) {
-      out.text = text;
-      return !text.empty();
-    }
+    framed = TakeRfc5424(text, out);
   }
-  if (TakeLocalTime(text)) {
-    out.text = text;
-    return !text.empty();
-  }
-  if (!text.starts_with('[') && !TakeFacility(text, out)) {
+  framed = framed || TakeLocalTime(text);
+  if (!framed && !text.starts_with('[') && !TakeFacility(text, out)) {
     std::string_view rest = text;
     std::string_view first = TakeUntil(rest, ' ');
-    if (auto when = ParseRfc3339(first)) {
-      out.stamp = LogLine::Stamp::kUnix;
-      out.stamp_ns = *when;
-      text = rest;
-    } else if (auto seconds = ParseSeconds(first)) {
-      out.stamp = LogLine::Stamp::kUnix;
-      out.stamp_ns = *seconds;
+    std::optional<int64_t> at = ParseRfc3339(first);
+    if (!at) at = ParseSeconds(first);
+    if (at) {
+      SetUnix(out, *at);
       text = rest;
     } else if (!TakeSyslogTime(text)) {
       return false;
     }
     if (!TakeHostAndTag(text)) return false;
   }
-  TakeBootStamp(text, out);
+  if (!framed) TakeBootStamp(text, out);
   out.text = text;
   return !text.empty();
 }

@@ -1,17 +1,14 @@
-// The frame around a kernel message: records of /dev/kmsg, and the lines that dmesg, syslog and journalctl
-// make of them.
-//
-// Pure functions; safe from any thread.
+// Parsers of the frame around a kernel message: records of /dev/kmsg, and the lines that dmesg, syslog and
+// journalctl make of them. Pure functions; safe from any thread.
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
 namespace gpulens::kernel_log {
 
-// Longer lines are cut: no message that we know is longer, and the kernel's own limit is lower.
+// Longer lines are cut: the kernel's own limit is lower.
 inline constexpr size_t kMaxLine = 4096;
 
 struct LogLine {
@@ -26,19 +23,16 @@ struct LogLine {
   std::string_view text;  // the message
 };
 
-// A record of /dev/kmsg: "6,339,5140900,-;message". The escapes \x0a of the kernel are undone in `scratch`,
-// where `text` may then lie. Nothing for what is no record, and for one that a program has written there:
-// anybody may claim anything. `sequence` is set even then, when there is one.
+// Parses a record of /dev/kmsg: "6,339,5140900,-;message". The kernel's escapes \x0a are decoded in
+// `scratch`, where `text` may then lie. False for a malformed record and for one that a program wrote;
+// `sequence` is set even then.
 bool ParseKmsgRecord(std::string_view record, std::string& scratch, LogLine& out);
 
-// A line of a file or of journalctl. Known: records of /dev/kmsg, "[ 12.345] message" (dmesg), "kern :warn :
+// Parses a line of a file or of journalctl: a record of /dev/kmsg, "[ 12.345] message" (dmesg), "kern :warn :
 // TIME message" (dmesg -x), "Jan  2 03:04:05 host kernel: message" and "2026-01-02T03:04:05+00:00 host
-// kernel: message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix), and an entry
-// of journalctl -o json, whose message then lies in `scratch`. Nothing for lines of other programs and for
-// what is none of these.
+// kernel: message" (syslog), "1767322800.123 host kernel: message" (journalctl -o short-unix), or an entry of
+// journalctl -o json, whose message then lies in `scratch`. False for other lines and lines of other
+// programs.
 bool ParseLogLine(std::string_view line, std::string& scratch, LogLine& out);
-
-// A moment in RFC 3339 with any fraction, comma or point: nanoseconds since 1970. Exposed for tests.
-std::optional<int64_t> ParseRfc3339(std::string_view text) noexcept;
 
 }  // namespace gpulens::kernel_log

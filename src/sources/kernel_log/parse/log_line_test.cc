@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/pci_address.h"
+#include "base/rfc3339.h"
 
 namespace gpulens::kernel_log {
 namespace {

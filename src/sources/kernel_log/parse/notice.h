@@ -1,7 +1,5 @@
-// Finds in messages of the kernel what has happened to a GPU, to the fabric between GPUs, or to the host
-// below them. Most messages are about nothing of the kind.
-//
-// The functions are pure and safe from any thread.
+// Recognizes kernel messages about GPUs, the fabric between them, and the host below them. Pure functions,
+// safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,10 +15,10 @@ enum class NoticeKind : uint8_t {
   kXid,          // NVIDIA driver: code, pid, process; of NVLink: link, sub_code, grade; of 154: action
   kSxid,         // NVSwitch driver: code, switch, link
   kGpuLost,      // a GPU has fallen off the bus
-  kLinkFailure,  // NVLink: link
-  kRas,          // amdgpu, habanalabs: block, count
+  kLinkFailure,  // NVLink: link, type
+  kRas,          // amdgpu, habanalabs: type, count
   kGpuReset,     // a driver resets its device by itself
-  kGpuHot,       // a GPU is so hot that something is done about it: what
+  kGpuHot,       // a GPU is too hot: type
   kPcieError,    // advanced error report: layer, driver
   kOomScope,     // which cgroup the kill that follows is about: pid, cgroup
   kOomKill,      // pid, process
@@ -28,15 +26,15 @@ enum class NoticeKind : uint8_t {
   kDriverFault,  // a GPU's driver or library fails without a code: facts, perhaps pci, pid, process
 };
 
-// How bad, as the message says it; kUnsaid where it does not.
-enum class Grade : uint8_t { kUnsaid, kCorrected, kDeferred, kRecoverable, kNonFatal, kFatal };
+// Severity in the message.
+enum class Grade : uint8_t { kUnknown, kCorrected, kDeferred, kRecoverable, kNonFatal, kFatal };
 
 // Views lie in the message.
 struct Notice {
   NoticeKind kind = NoticeKind::kXid;
-  Grade grade = Grade::kUnsaid;
+  Grade grade = Grade::kUnknown;
   std::string_view type;    // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure:
-                            // what; kGpuHot: trip shutdown
+                            // fatal training; kGpuHot: trip shutdown
   std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
   std::optional<PciAddress> pci;
   std::optional<uint32_t> code, link, count;
@@ -44,15 +42,15 @@ struct Notice {
   std::string_view action;           // kXid 154: what the driver asks for, as in gpu.xid.action
   std::optional<int64_t> pid;
   std::string_view process, cgroup;
-  std::string_view
-      facts;  // the row in the table of messages: "nvidia.fallen_off_bus"; empty: none, or by code
+  // The row in src/catalog/codes/ras.tsv: "nvidia.fallen_off_bus"; empty: none, or by code.
+  std::string_view facts;
 };
 
-// Nothing for messages that are not about any of this.
+// None for other messages.
 std::optional<Notice> ParseMessage(std::string_view message);
 
-// Parses message after message. A file and the journal have each line of one message by itself: the driver's
-// three lines about a GPU that has fallen off the bus are put together here. Not thread-safe.
+// Parses successive messages. Files and the journal split a message into lines: joins the driver's three
+// lines about a GPU that has fallen off the bus. Not thread-safe.
 class NoticeReader {
  public:
   std::optional<Notice> Read(std::string_view message);
@@ -62,7 +60,7 @@ class NoticeReader {
   int lines_left_ = 0;               // within which the last line must come
 };
 
-// Control bytes and what is not UTF-8 written visibly, at most 1,000 bytes: a message as a text for people.
+// A message as printable text: control bytes and invalid UTF-8 escaped, at most 1,000 bytes.
 std::string CleanText(std::string_view message);
 
 }  // namespace gpulens::kernel_log

@@ -1,7 +1,9 @@
 #include "sources/kubelet/api/api_server.h"
 
 #include <cstdlib>
+#include <utility>
 
+#include "base/check.h"
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
@@ -42,7 +44,8 @@ Result<ApiServer> FindApiServer(const std::string& kubeconfig) {
   return ParseKubeconfig(text, slash == std::string::npos ? "." : kubeconfig.substr(0, slash));
 }
 
-std::string NodeNameFromEnvironment() {
+std::string NodeName(const std::string& configured) {
+  if (!configured.empty()) return configured;
   for (const char* name : {"NODE_NAME", "K8S_NODE_NAME", "MY_NODE_NAME"}) {
     if (std::string value = Variable(name); !value.empty()) return value;
   }
@@ -80,6 +83,53 @@ Status ApiAccess::RefreshTls() {
   ASSIGN_OR_RETURN(tls_, TlsContext::Client(server_.tls));
   marks_ = std::move(marks);
   return Ok();
+}
+
+void ApiCall::Start(const ApiAccess& access, Query query) {
+  Cancel();
+  HttpTarget target{.url = access.url(), .unix_socket = {}, .limits = {}};
+  // A kubeconfig's server may stand behind a path.
+  std::string base = target.url.has_path && target.url.target != "/" ? target.url.target : std::string();
+  target.url.target = base + query.target;
+  target.limits.body_bytes = query.most_bytes;
+  channel_ = client_.Open(std::move(target));
+  shared_ = std::make_shared<Shared>();
+  shared_->most_bytes = query.most_bytes;
+  HttpGet get{.headers = access.headers(), .tls = access.tls(), .timeout = query.timeout, .buffer = {}};
+  if (query.stream) {
+    get.on_body = [shared = shared_](std::string_view piece) {
+      if (shared->stream.size() + piece.size() > shared->most_bytes) shared->overflowed = true;
+      if (!shared->overflowed) shared->stream += piece;
+    };
+  }
+  channel_->Get(std::move(get), [shared = shared_](HttpReply& reply) {
+    shared->ended = true;
+    shared->answer = {reply.failure, reply.detail, reply.status, std::move(reply.body)};
+    if (auto wake = std::exchange(shared->wake, nullptr)) wake();
+  });
+}
+
+ApiCall::Answer ApiCall::Take() {
+  CHECK(ended());
+  Answer answer = std::move(shared_->answer);
+  shared_.reset();
+  channel_.reset();
+  return answer;
+}
+
+std::string ApiCall::TakeStream(bool& overflowed) {
+  overflowed = shared_ && shared_->overflowed;
+  return shared_ ? std::exchange(shared_->stream, {}) : std::string();
+}
+
+void ApiCall::WakeAtEnd(std::function<void()> wake) {
+  if (shared_) shared_->wake = std::move(wake);
+}
+
+void ApiCall::Cancel() {
+  if (shared_) shared_->wake = nullptr;
+  shared_.reset();
+  channel_.reset();
 }
 
 }  // namespace gpulens::kubelet

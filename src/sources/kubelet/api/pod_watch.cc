@@ -42,7 +42,7 @@ void PodWatch::TakeList() {
 }
 
 void PodWatch::Parse(Instant now) {
-  // What the watch brought belongs to the list before.
+  // The watch belongs to the previous list.
   ParseLines(now);
   if (std::exchange(have_list_, false)) ParseList(now);
   if (store_.synced && now.boot_ns - known_ns_ > kKnownFor.count()) store_ = {};
@@ -77,12 +77,7 @@ void PodWatch::StartWatch(const ApiAccess& access) {
                 .stream = true});
 }
 
-Status PodWatch::StatusOf(const ApiCall::Answer& answer, std::string_view what) const {
-  if (answer.failure == HttpFailure::kNone) return Ok();
-  return {HttpFailureCode(answer.failure), std::string(what) + ": " + answer.detail};
-}
-
-// Listed again after a pause, which doubles up to two minutes.
+// Schedules a new list after a pause, which doubles up to two minutes.
 void PodWatch::Failed(Status status, Instant now) {
   status_ = std::move(status);
   want_list_ = true;
@@ -91,7 +86,7 @@ void PodWatch::Failed(Status status, Instant now) {
 }
 
 void PodWatch::ParseList(Instant now) {
-  if (Status status = StatusOf(list_answer_, "list of pods"); !status) return Failed(std::move(status), now);
+  if (Status status = list_answer_.ToStatus("list of pods"); !status) return Failed(std::move(status), now);
   auto list = ParsePodList(list_answer_.body);
   list_answer_ = {};
   if (!list) return Failed(std::move(list).error(), now);
@@ -119,9 +114,9 @@ bool PodWatch::Apply(std::string_view line) {
   switch (event->type) {
     case PodEvent::Type::kExpired: status_ = Ok(); return false;
     case PodEvent::Type::kError: status_ = {Code::kIo, "watch of pods: " + event->why}; return false;
-    case PodEvent::Type::kGone: store_.pods.erase(event->pod.uid); break;
+    case PodEvent::Type::kDeleted: store_.pods.erase(event->pod.uid); break;
     case PodEvent::Type::kBookmark: break;
-    case PodEvent::Type::kStands: {
+    case PodEvent::Type::kChanged: {
       std::string uid = event->pod.uid;
       if (store_.pods.size() >= kMostPods && !store_.pods.contains(uid)) {
         status_ = {Code::kExhausted, "watch of pods: too many"};
@@ -164,7 +159,7 @@ void PodWatch::ParseLines(Instant now) {
   if (watch_answer_.status == kGone) {
     want_list_ = true;
     next_list_ns_ = 0;
-  } else if (Status status = StatusOf(watch_answer_, "watch of pods"); !status) {
+  } else if (Status status = watch_answer_.ToStatus("watch of pods"); !status) {
     Failed(std::move(status), now);
   }
 }

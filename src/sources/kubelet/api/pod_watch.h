@@ -1,8 +1,8 @@
-// The pods of one node as the API server tells them: a list, then a watch from its version on; a new list
-// when the server has forgotten that version (410) or something went wrong, with back-off.
+// Watches the pods of one node at the API server: a list, then a watch from its version on; a new list after
+// an expired version (410) or a failure, with back-off.
 //
-// Each round is three steps, so that nothing is parsed on the loop: Begin there (take what has come), Parse
-// on a worker, End on the loop (ask for what is wanted next). One round at a time.
+// Each round has three steps, so that nothing is parsed on the loop: Begin on the loop (takes the answers),
+// Parse on a worker, End on the loop (sends the next requests). One round at a time.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 #include <string>
 
 #include "base/clock.h"
-#include "sources/kubelet/api/api_call.h"
+#include "sources/kubelet/api/api_server.h"
 #include "sources/kubelet/parse/api_objects.h"
 
 namespace gpulens::kubelet {
 
 class PodWatch {
  public:
-  // By uid. `synced`: a list has been read, and the watch since then is whole.
+  // Pods by uid. `synced`: a list has been read, and the watch since then is complete.
   struct Store {
     bool synced = false;
     std::map<std::string, Pod> pods;
@@ -26,10 +26,10 @@ class PodWatch {
 
   PodWatch(HttpClient& client, std::string node);
 
-  // On the loop. Asks for the first list or a due one; what has come is taken. The watch needs `access` until
+  // On the loop. Requests the first list or a due one and takes the answers. The watch needs `access` until
   // End.
   void Begin(const ApiAccess& access, Instant now);
-  // The list is under way and none has ever come: worth a short wait.
+  // Whether the first list is in flight.
   bool first_list_busy() const noexcept { return !store_.synced && list_.busy(); }
   void WakeAtEnd(std::function<void()> wake) { list_.WakeAtEnd(std::move(wake)); }
   // On the loop, after a wait: a list that has come since Begin.
@@ -39,10 +39,10 @@ class PodWatch {
   // On the loop.
   void End(const ApiAccess& access, Instant now);
 
-  // Between rounds, or inside one after Parse. What was known stays while the server cannot be asked, at most
-  // a minute; then nothing is known.
+  // Between rounds, or inside one after Parse. Pods stay for at most a minute after the server stopped
+  // answering.
   const Store& store() const noexcept { return store_; }
-  // Why the last request failed; ok while all goes well.
+  // The failure of the last request, or ok.
   const Status& status() const noexcept { return status_; }
   uint64_t lists() const noexcept { return lists_; }
 
@@ -53,7 +53,6 @@ class PodWatch {
   bool Apply(std::string_view line);
   void StartList(const ApiAccess& access);
   void StartWatch(const ApiAccess& access);
-  Status StatusOf(const ApiCall::Answer& answer, std::string_view what) const;
 
   const std::string node_;
   ApiCall list_, watch_;

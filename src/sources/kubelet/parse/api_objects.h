@@ -1,4 +1,5 @@
-// What the API server tells of pods, nodes and resource slices, read for the few facts that we need. Pure.
+// Parsers of the API server's pods, nodes and resource slices, and of the kubelet's /stats/summary and
+// /metrics/cadvisor, for the few facts that are used. Pure.
 #pragma once
 
 #include <cstdint>
@@ -25,11 +26,11 @@ struct Pod {
   std::string owner_kind, owner_name;  // of the controlling owner; empty: none
   std::map<std::string, std::string> labels;
   std::vector<PodContainer> containers;                // init containers, too
-  int64_t created_unix_ns = 0, scheduled_unix_ns = 0;  // 0: not told; not scheduled yet
+  int64_t created_unix_ns = 0, scheduled_unix_ns = 0;  // 0: unknown; not scheduled yet
 
   bool ended() const noexcept { return phase == "Succeeded" || phase == "Failed"; }
-  // Of a pod that a Deployment's ReplicaSet owns: the ReplicaSet is named after the Deployment and the
-  // pod-template-hash that the pod carries as a label. Empty for all others, those of Argo Rollouts, too.
+  // The Deployment whose ReplicaSet owns the pod: a ReplicaSet is named after its Deployment and the label
+  // pod-template-hash of the pod. Empty for all others, those of Argo Rollouts, too.
   std::string_view deployment() const noexcept;
   friend bool operator==(const Pod&, const Pod&) = default;
 };
@@ -42,14 +43,14 @@ struct PodList {
 
 inline constexpr size_t kMostPods = 100'000, kMostLabels = 256;
 
-// A PodList of the API server or of the kubelet's /pods. kDataLoss: no such list.
+// Parses a PodList of the API server or of the kubelet's /pods. kDataLoss: another text.
 Result<PodList> ParsePodList(std::string_view json);
 
 // A line of a watch.
 struct PodEvent {
   enum class Type : uint8_t {
-    kStands,    // added or changed: this is how it is now
-    kGone,      // deleted
+    kChanged,  // added or changed: the pod as it is now
+    kDeleted,
     kBookmark,  // only the version has moved
     kExpired,   // 410: that version is too old, list again
     kError,     // the server gives up for another reason: `why`
@@ -58,25 +59,62 @@ struct PodEvent {
   Pod pod;
   std::string resource_version, why;
 };
-// kDataLoss: no such line. An event of an unknown type is a bookmark.
+// kDataLoss: another text. An event of an unknown type is a bookmark.
 Result<PodEvent> ParsePodEvent(std::string_view line);
 
 struct Node {
-  std::string name, zone, region, provider_id;
+  std::string name, zone, region;
 };
 Result<Node> ParseNode(std::string_view json);
 
-// A device of a DRA driver with the attributes that tell which one it is.
+// A device of a DRA driver with the attributes that identify it.
 struct SliceDevice {
   std::string driver, pool, device;
-  std::string uuid, parent_uuid, pci;  // empty: not told
+  std::string uuid, pci;  // empty: unknown
 };
 struct SliceList {
   std::vector<SliceDevice> devices;
   std::string next;
 };
-// A ResourceSliceList of resource.k8s.io v1 or v1beta1/2. Devices that tell neither UUID nor address are left
+// Parses a ResourceSliceList of resource.k8s.io v1 or v1beta1/2. Devices without UUID and address are left
 // out.
 Result<SliceList> ParseResourceSlices(std::string_view json);
+
+// Times are nanoseconds since 1970, 0: unknown.
+struct UsageStats {
+  int64_t cpu_time_ns = 0, memory_time_ns = 0;  // when each was read
+  std::optional<uint64_t> cpu_nanocores, cpu_nanoseconds;
+  std::optional<uint64_t> memory_bytes, working_set_bytes, rss_bytes, available_bytes;
+};
+struct ContainerStats {
+  std::string name;
+  int64_t started_ns = 0;
+  UsageStats usage;
+};
+struct PodStats {
+  std::string name, name_space, uid;
+  int64_t started_ns = 0;
+  UsageStats usage;
+  std::optional<uint64_t> received_bytes, sent_bytes, receive_errors, send_errors;  // of its first interface
+  std::vector<ContainerStats> containers;
+};
+struct StatsSummary {
+  std::string node;
+  int64_t node_started_ns = 0;
+  UsageStats node_usage;
+  std::vector<PodStats> pods;
+};
+
+inline constexpr size_t kMostSummaryBytes = 32u << 20;
+// Pods and containers without a name are left out.
+Result<StatsSummary> ParseStatsSummary(std::string_view json);
+
+// One line of container_oom_events_total. `cgroup` distinguishes the runs of one container.
+struct OomEvents {
+  std::string name_space, pod, container, cgroup;
+  double count = 0;
+};
+// Reads the lines about containers of pods, at most 16,384; `bad` counts malformed ones.
+std::vector<OomEvents> ReadOomEvents(std::string_view page, size_t& bad);
 
 }  // namespace gpulens::kubelet

@@ -1,4 +1,4 @@
-#include "sources/kubelet/parse/device_id.h"
+#include "sources/kubelet/parse/pod_resources.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,8 +7,7 @@
 
 #include <protozero/pbf_writer.hpp>
 
-#include "sources/kubelet/parse/cgroup_owner.h"
-#include "sources/kubelet/parse/pod_resources.h"
+#include "sources/kubelet/parse/node_files.h"
 
 namespace gpulens::kubelet {
 namespace {
@@ -76,10 +75,10 @@ TEST(DeviceId, ReadsIdsOfRenamedResources) {
   EXPECT_EQ(key("0000:03:00.1"), "any:pci:0000:03:00.1");
   for (const char* other : {"", "3", "eth0", "AM12", "a:b", "GPU-", "cpu-3"})
     EXPECT_EQ(key(other), "none") << other;
-  EXPECT_TRUE(SaysGpu("example.com/a100-GPU.shared"));
-  EXPECT_TRUE(SaysGpu("gpu.example.com/x"));
-  EXPECT_FALSE(SaysGpu("example.com/nic"));
-  EXPECT_FALSE(SaysGpu(""));
+  EXPECT_TRUE(NamesGpu("example.com/a100-GPU.shared"));
+  EXPECT_TRUE(NamesGpu("gpu.example.com/x"));
+  EXPECT_FALSE(NamesGpu("example.com/nic"));
+  EXPECT_FALSE(NamesGpu(""));
 }
 
 TEST(PciAddress, KeepsTheFunction) {
@@ -168,18 +167,18 @@ TEST(CgroupOwner, ReadsNamesOfLogs) {
                     log_name = "p-0_ml_main-x-" + ContainerId('a') + ".log";
   auto folder = ParsePodLogFolder(folder_name);
   ASSERT_TRUE(folder);
-  EXPECT_EQ(folder->pod_namespace, "kube-system");
-  EXPECT_EQ(folder->pod_name, "etcd-n1");
-  EXPECT_EQ(folder->pod_uid, kUid);
+  EXPECT_EQ(folder->name_space, "kube-system");
+  EXPECT_EQ(folder->name, "etcd-n1");
+  EXPECT_EQ(folder->uid, kUid);
   EXPECT_FALSE(ParsePodLogFolder("a_b"));
   EXPECT_FALSE(ParsePodLogFolder("_b_" + kUid));
   EXPECT_FALSE(ParsePodLogFolder("a_b_" + kUnder));
   auto log = ParseContainerLogName(log_name);
   ASSERT_TRUE(log);
-  EXPECT_EQ(log->pod_name, "p-0");
-  EXPECT_EQ(log->pod_namespace, "ml");
+  EXPECT_EQ(log->pod, "p-0");
+  EXPECT_EQ(log->name_space, "ml");
   EXPECT_EQ(log->container, "main-x");
-  EXPECT_EQ(log->container_id, ContainerId('a'));
+  EXPECT_EQ(log->id, ContainerId('a'));
   for (const std::string& bad : std::vector<std::string>{
            "", ".log", "p_n_-" + ContainerId('a') + ".log", "p_n_c" + ContainerId('a') + ".log",
            "p_n_c-" + ContainerId('a'), "p_n_c-" + ContainerId('z') + ".log"})

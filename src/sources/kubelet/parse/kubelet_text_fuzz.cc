@@ -2,14 +2,11 @@
 #include <cmath>
 
 #include "base/check.h"
+#include "base/rfc3339.h"
 #include "base/text.h"
 #include "sources/kubelet/parse/api_objects.h"
-#include "sources/kubelet/parse/cgroup_owner.h"
-#include "sources/kubelet/parse/checkpoint.h"
-#include "sources/kubelet/parse/device_id.h"
+#include "sources/kubelet/parse/node_files.h"
 #include "sources/kubelet/parse/pod_resources.h"
-#include "sources/kubelet/parse/rfc3339.h"
-#include "sources/kubelet/parse/stats_summary.h"
 
 namespace {
 
@@ -36,15 +33,15 @@ void FuzzDeviceId(std::string_view text) {
           id->kind != DeviceId::Kind::kSerial);
   }
   (void)GpuVendorOf(text);
-  (void)SaysGpu(text);
+  (void)NamesGpu(text);
 }
 
 void FuzzCgroup(std::string_view text) {
   CgroupOwner owner = FindCgroupOwner(text);
   CHECK(owner.pod_uid.empty() || owner.pod_uid.size() == 36 || owner.pod_uid.size() == 32);
   CHECK(owner.container_id.empty() || owner.container_id.size() == 64);
-  if (auto folder = ParsePodLogFolder(text)) CHECK(!folder->pod_uid.empty());
-  if (auto log = ParseContainerLogName(text)) CHECK(log->container_id.size() == 64);
+  if (auto folder = ParsePodLogFolder(text)) CHECK(!folder->uid.empty());
+  if (auto log = ParseContainerLogName(text)) CHECK(log->id.size() == 64);
 }
 
 void FuzzObjects(std::string_view text) {

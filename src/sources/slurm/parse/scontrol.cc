@@ -1,9 +1,13 @@
 #include "sources/slurm/parse/scontrol.h"
 
 #include <algorithm>
+#include <cmath>
+#include <string>
 #include <utility>
 
+#include "base/json.h"
 #include "base/parse.h"
+#include "base/result.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens::slurm {
@@ -40,15 +44,15 @@ void ForFields(std::string_view line, Take take) {
   }
 }
 
-// Keys whose value is the rest of their line, whatever stands in it: what a user wrote.
+// Keys whose value is the rest of their line: text of a user.
 constexpr std::string_view kFreeText[] = {"Command",      "WorkDir",       "StdErr",  "StdIn", "StdOut",
                                           "AdminComment", "SystemComment", "Comment", "Extra", "SubmitLine"};
 
 void SetText(std::string& to, std::string_view value) {
-  if (!SaysNothing(value)) to = CleanText(value);
+  if (!IsAbsent(value)) to = CleanText(value);
 }
 
-// Keys that scontrol prints once for each job, in the part where no text of a user belongs.
+// Keys that scontrol prints once for each job, outside of texts of a user.
 constexpr std::string_view kOnce[] = {"UserId",    "Account",  "QOS",     "JobState",
                                       "Partition", "NodeList", "NumNodes"};
 
@@ -65,7 +69,7 @@ void SetField(Job& job, std::string_view key, std::string_view value) {
   if (key == "GRES" && !job.detail.empty()) job.detail.back().gres = ParseGres(value);
 }
 
-// The first line is "JobId=… ArrayJobId=… JobName=what the user likes", so the name is taken whole.
+// The first line is "JobId=… ArrayJobId=… JobName=any text", so the name is taken whole.
 void SetFirstLine(Job& job, std::string_view line) {
   const size_t name = line.find(" JobName=");
   if (name != std::string_view::npos) SetText(job.name, Trim(line.substr(name + 9)));
@@ -82,7 +86,7 @@ bool BeginsWithKey(std::string_view line) noexcept {
   return end > 0 && end < line.size() && line[end] == '=' && line[0] >= 'A' && line[0] <= 'Z';
 }
 
-// Takes the lines of one job after the other; each stays in place until End.
+// Parses the lines of one job after another; a job must stay in place until End.
 class JobLines {
  public:
   void Begin(Job& job) {
@@ -128,6 +132,62 @@ class JobLines {
   bool in_name_ = false;
   unsigned seen_ = 0;  // a bit for each of kOnce
 };
+
+enum class SdiagPart : uint8_t { kHead, kMain, kBackfill, kOther };
+
+// A number of sdiag: its part and label in the text (empty: not in the text), its key in the JSON.
+struct SdiagRow {
+  SdiagPart part;
+  std::string_view label;
+  const char* key;
+  std::optional<double> Sdiag::* member;
+};
+constexpr SdiagRow kSdiagRows[] = {
+    {SdiagPart::kHead, "", "req_time_start", &Sdiag::since_unix},
+    {SdiagPart::kHead, "Server thread count", "server_thread_count", &Sdiag::server_threads},
+    {SdiagPart::kHead, "Agent queue size", "agent_queue_size", &Sdiag::agent_queue},
+    {SdiagPart::kHead, "Agent count", "agent_count", &Sdiag::agents},
+    {SdiagPart::kHead, "Agent thread count", "agent_thread_count", &Sdiag::agent_threads},
+    {SdiagPart::kHead, "DBD Agent queue size", "dbd_agent_queue_size", &Sdiag::dbd_agent_queue},
+    {SdiagPart::kHead, "Jobs submitted", "jobs_submitted", &Sdiag::jobs_submitted},
+    {SdiagPart::kHead, "Jobs started", "jobs_started", &Sdiag::jobs_started},
+    {SdiagPart::kHead, "Jobs completed", "jobs_completed", &Sdiag::jobs_completed},
+    {SdiagPart::kHead, "Jobs canceled", "jobs_canceled", &Sdiag::jobs_canceled},
+    {SdiagPart::kHead, "Jobs failed", "jobs_failed", &Sdiag::jobs_failed},
+    {SdiagPart::kHead, "Jobs pending", "jobs_pending", &Sdiag::jobs_pending},
+    {SdiagPart::kHead, "Jobs running", "jobs_running", &Sdiag::jobs_running},
+    {SdiagPart::kMain, "Last cycle", "schedule_cycle_last", &Sdiag::cycle_last},
+    {SdiagPart::kMain, "Max cycle", "schedule_cycle_max", &Sdiag::cycle_max},
+    {SdiagPart::kMain, "Mean cycle", "schedule_cycle_mean", &Sdiag::cycle_mean},
+    {SdiagPart::kMain, "", "schedule_cycle_sum", &Sdiag::cycle_sum},
+    {SdiagPart::kMain, "Total cycles", "schedule_cycle_total", &Sdiag::cycles},
+    {SdiagPart::kMain, "Cycles per minute", "schedule_cycle_per_minute", &Sdiag::cycle_per_minute},
+    {SdiagPart::kMain, "Last queue length", "schedule_queue_length", &Sdiag::queue_length},
+    {SdiagPart::kBackfill, "Total backfilled jobs (since last slurm start)", "bf_backfilled_jobs",
+     &Sdiag::backfilled},
+    {SdiagPart::kBackfill, "Total cycles", "bf_cycle_counter", &Sdiag::backfill_cycles},
+    {SdiagPart::kBackfill, "Last cycle", "bf_cycle_last", &Sdiag::backfill_cycle_last},
+    {SdiagPart::kBackfill, "Max cycle", "bf_cycle_max", &Sdiag::backfill_cycle_max},
+    {SdiagPart::kBackfill, "Mean cycle", "bf_cycle_mean", &Sdiag::backfill_cycle_mean},
+    {SdiagPart::kBackfill, "", "bf_cycle_sum", &Sdiag::backfill_cycle_sum},
+    {SdiagPart::kBackfill, "Last queue length", "bf_queue_len", &Sdiag::backfill_queue},
+};
+
+std::optional<double> Plain(std::string_view text) noexcept {
+  std::optional<uint64_t> value = ParseInt<uint64_t>(Trim(text));
+  return value ? std::optional(static_cast<double>(*value)) : std::nullopt;
+}
+
+SdiagPart PartOf(std::string_view line, SdiagPart now) noexcept {
+  if (line.starts_with("Main schedule statistics")) return SdiagPart::kMain;
+  if (line.starts_with("Backfilling stats")) return SdiagPart::kBackfill;
+  // Newer versions also list why a cycle ended, and the calls.
+  for (std::string_view other : {"Latency for", "Remote Procedure Call", "Pending RPC", "Main scheduler exit",
+                                 "Backfill exit", "Bad RPC"}) {
+    if (line.starts_with(other)) return SdiagPart::kOther;
+  }
+  return now;
+}
 
 }  // namespace
 
@@ -189,14 +249,14 @@ std::vector<Job> ParseJobs(std::string_view text) {
 
 std::optional<std::vector<int>> GpusOn(const Job& job, std::string_view node) {
   std::vector<int> out;
-  bool any = false, told = false;
+  bool any = false, listed = false;
   for (const JobNodes& part : job.detail) {
     if (!HostListHas(part.nodes, node)) continue;
-    // Slurm tells of each node once: one of the two is a text of the user.
-    if (std::exchange(told, true)) return std::nullopt;
+    // Slurm lists each node once: one of the two is a text of the user.
+    if (std::exchange(listed, true)) return std::nullopt;
     for (const Gres& gres : part.gres) {
       if (gres.name != "gpu") continue;
-      // One kind without its indices: which GPUs the job has is not known.
+      // Without indices of one kind, the job's GPUs are unknown.
       if (!gres.indices) return std::nullopt;
       any = true;
       out.insert(out.end(), gres.indices->begin(), gres.indices->end());
@@ -205,6 +265,52 @@ std::optional<std::vector<int>> GpusOn(const Job& job, std::string_view node) {
   if (!any) return std::nullopt;
   std::ranges::sort(out);
   out.erase(std::ranges::unique(out).begin(), out.end());
+  return out;
+}
+
+Result<Sdiag> ParseSdiagText(std::string_view text) {
+  Sdiag out;
+  SdiagPart part = SdiagPart::kHead;
+  size_t known = 0;
+  while (!text.empty()) {
+    std::string_view line = Trim(TakeUntil(text, '\n'));
+    part = PartOf(line, part);
+    if (line.starts_with("Data since")) {
+      const size_t open = line.rfind('(');
+      if (open != std::string_view::npos && line.ends_with(')'))
+        out.since_unix = Plain(line.substr(open + 1, line.size() - open - 2));
+      continue;
+    }
+    // The number follows the last colon.
+    const size_t colon = line.rfind(':');
+    if (colon == std::string_view::npos || colon == 0) continue;
+    for (const SdiagRow& row : kSdiagRows) {
+      if (row.part != part || row.label != Trim(line.substr(0, colon)) || out.*row.member) continue;
+      out.*row.member = Plain(line.substr(colon + 1));
+      known += (out.*row.member).has_value();
+    }
+  }
+  if (known == 0) return Status{Code::kDataLoss, "sdiag printed no statistics"};
+  return out;
+}
+
+Result<Sdiag> ParseSdiagJson(std::string_view text) {
+  ASSIGN_OR_RETURN(JsonDocument json, JsonDocument::Parse(text));
+  Sdiag out;
+  size_t known = 0;
+  for (const SdiagRow& row : kSdiagRows) {
+    const std::string pointer = std::string("/statistics/") + row.key;
+    std::optional<double> value = json.Number(pointer);
+    if (!value) {
+      // In the long form, an unset number is 0, too.
+      value = json.Number(pointer + "/number");
+      if (value == 0) value.reset();
+    }
+    if (value && (!std::isfinite(*value) || *value < 0)) value.reset();
+    out.*row.member = value;
+    known += value.has_value();
+  }
+  if (known == 0) return Status{Code::kDataLoss, "sdiag's JSON has no statistics"};
   return out;
 }
 

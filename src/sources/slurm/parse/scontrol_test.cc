@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "sources/slurm/parse/sdiag.h"
 #include "sources/slurm/parse/slurm_texts_testing.h"
 
 namespace gpulens::slurm {

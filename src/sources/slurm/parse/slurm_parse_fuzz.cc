@@ -3,9 +3,7 @@
 
 #include "base/check.h"
 #include "base/text.h"
-#include "sources/slurm/parse/gres.h"
 #include "sources/slurm/parse/scontrol.h"
-#include "sources/slurm/parse/sdiag.h"
 #include "sources/slurm/parse/table.h"
 #include "sources/slurm/parse/words.h"
 

@@ -25,13 +25,13 @@ std::string_view TakeValue(std::string_view& rest, std::string_view delimiter) n
 
 }  // namespace
 
-TableReader::TableReader(std::string delimiter, Take take, TableLimits limits)
-    : delimiter_(std::move(delimiter)), take_(std::move(take)), limits_(limits) {}
+TableReader::TableReader(std::string delimiter, OnRow on_row, TableLimits limits)
+    : delimiter_(std::move(delimiter)), on_row_(std::move(on_row)), limits_(limits) {}
 
-TableReader::TableReader(std::string delimiter, std::vector<std::string> columns, bool closed, Take take,
+TableReader::TableReader(std::string delimiter, std::vector<std::string> columns, bool closed, OnRow on_row,
                          TableLimits limits)
     : delimiter_(std::move(delimiter)),
-      take_(std::move(take)),
+      on_row_(std::move(on_row)),
       limits_(limits),
       columns_(std::move(columns)),
       has_columns_(true),
@@ -54,7 +54,7 @@ bool TableReader::Add(std::string_view bytes) {
     std::string_view piece = bytes.substr(0, newline);
     bytes = whole ? bytes.substr(newline + 1) : std::string_view{};
     if (part_.size() + piece.size() > limits_.record_bytes) {
-      // A line without end: the rest of it is passed over, and counted once.
+      // A line without end is skipped, and counted once.
       bad_lines_ += !skipping_;
       skipping_ = true;
       part_.clear();
@@ -96,12 +96,12 @@ bool TableReader::TakeLine(std::string_view line) {
   lines_.push_back({std::string(line), delimiters});
   held_bytes_ += line.size() + 1;
   held_delimiters_ += lines_.back().delimiters;
-  // More than a row holds: the first lines were the end or the beginning of something else.
+  // More than a row: the first lines belong to another, broken one.
   while (!lines_.empty() && (held_delimiters_ > needed || held_bytes_ > limits_.record_bytes ||
                              lines_.size() > limits_.record_lines))
     DropFirst();
   if (lines_.empty() || held_delimiters_ != needed) return true;
-  // What stands in front of a line that is a row by itself is no part of it.
+  // Lines before a line that is a whole row are broken.
   while (lines_.size() > 1 && lines_.back().delimiters == needed) DropFirst();
   return HandOut();
 }
@@ -123,7 +123,7 @@ bool TableReader::HandOut() {
   std::string_view rest = row;
   while (values.size() < columns_.size()) values.push_back(TakeValue(rest, delimiter_));
   ++rows_;
-  if (!take_(values)) ended_ = true;
+  if (!on_row_(values)) ended_ = true;
   return !ended_;
 }
 
@@ -156,7 +156,7 @@ Result<Table> Read(TableReader& reader, Table& table, std::string_view text, con
   return std::move(table);
 }
 
-TableReader::Take Into(Table& table, size_t most_rows, bool& too_many) {
+TableReader::OnRow Into(Table& table, size_t most_rows, bool& too_many) {
   return [&table, &too_many, most_rows](std::span<const std::string_view> values) {
     too_many = table.rows.size() >= most_rows;
     if (!too_many) table.rows.emplace_back(values.begin(), values.end());

@@ -1,6 +1,6 @@
-// Tables as Slurm's programs print them: a row a line, values between delimiters, a header or columns known
-// beforehand. Texts of users stand in them, so a row may go over several lines, be broken, or hold bytes that
-// are no text.
+// Tables as Slurm's programs print them: a row a line, values between delimiters, columns named by a header
+// or known beforehand. They hold texts of users, so a row may span several lines, be broken, or hold invalid
+// bytes.
 #pragma once
 
 #include <cstddef>
@@ -21,19 +21,19 @@ struct TableLimits {
   size_t record_lines = 128u << 10;  // a text of 64 KiB may be all newlines
 };
 
-// Takes a table in pieces of any size and hands out its rows. Used by one thread.
+// Parses a table in pieces of any size, row by row. Used by one thread.
 class TableReader {
  public:
-  // The values of one row, one per column, trimmed; they live during the call. False: enough.
-  using Take = std::function<bool(std::span<const std::string_view> values)>;
+  // Receives the values of one row, one per column, trimmed and valid during the call. Returns false to stop.
+  using OnRow = std::function<bool(std::span<const std::string_view> values)>;
 
   // The first line names the columns.
-  TableReader(std::string delimiter, Take take, TableLimits limits = {});
+  TableReader(std::string delimiter, OnRow on_row, TableLimits limits = {});
   // No header. `closed`: each row ends with a delimiter.
-  TableReader(std::string delimiter, std::vector<std::string> columns, bool closed, Take take,
+  TableReader(std::string delimiter, std::vector<std::string> columns, bool closed, OnRow on_row,
               TableLimits limits = {});
 
-  // False: the taker has enough, or the header is no header; nothing more is read.
+  // False: stopped by the callback, or a malformed header; nothing more is read.
   bool Add(std::string_view bytes);
   // The last line may lack its end. kDataLoss: there was no header.
   Status Finish();
@@ -58,7 +58,7 @@ class TableReader {
   size_t Count(std::string_view text) const noexcept;
 
   const std::string delimiter_;
-  const Take take_;
+  const OnRow on_row_;
   const TableLimits limits_;
   std::vector<std::string> columns_;
   bool has_columns_ = false, closed_ = false, ended_ = false, skipping_ = false;

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <optional>
 
 #include "base/parse.h"
+#include "base/rfc3339.h"
 #include "base/text.h"
 
 namespace gpulens::slurm {
@@ -34,16 +36,14 @@ std::optional<double> WithLetter(std::string_view text, double step, double unit
   char last = text.back();
   if (last >= 'a' && last <= 'z') last = static_cast<char>(last - 'a' + 'A');
   const size_t power = kLetters.find(last);
-  if (power == std::string_view::npos) {
-    std::optional<double> value = ParsePlain(text);
-    return value ? std::optional(*value * unit) : std::nullopt;
-  }
-  std::optional<double> value = ParsePlain(text.substr(0, text.size() - 1));
-  return value ? std::optional(*value * std::pow(step, static_cast<double>(power) + 1)) : std::nullopt;
+  const bool plain = power == std::string_view::npos;
+  std::optional<double> value = ParsePlain(plain ? text : text.substr(0, text.size() - 1));
+  if (value) *value *= plain ? unit : std::pow(step, static_cast<double>(power) + 1);
+  return value;
 }
 
-// Does one part of a host list, "rack[1-2]n[01-04]", match the host?
-bool PartHas(std::string_view part, std::string_view host, int depth) noexcept {
+// Whether one element of a host list, "rack[1-2]n[01-04]", matches the host.
+bool ElementHas(std::string_view part, std::string_view host, int depth) noexcept {
   // More brackets than Slurm has dimensions are nonsense, and would cost time.
   constexpr int kMostBrackets = 6;
   const size_t open = part.find('[');
@@ -65,15 +65,78 @@ bool PartHas(std::string_view part, std::string_view host, int depth) noexcept {
       std::optional<uint64_t> number = ParseInt<uint64_t>(host.substr(0, digits));
       if (!number || *number < *from || *number > *to) continue;
       if (digits > width && host.front() == '0') continue;
-      if (PartHas(rest, host.substr(digits), depth + 1)) return true;
+      if (ElementHas(rest, host.substr(digits), depth + 1)) return true;
     }
   }
   return false;
 }
 
+// Takes the part before the next comma outside of brackets.
+std::string_view TakePart(std::string_view& rest) noexcept {
+  int depth = 0;
+  for (size_t at = 0; at < rest.size(); ++at) {
+    depth += rest[at] == '(';
+    depth -= rest[at] == ')';
+    if (rest[at] != ',' || depth > 0) continue;
+    std::string_view part = rest.substr(0, at);
+    rest.remove_prefix(at + 1);
+    return part;
+  }
+  return std::exchange(rest, {});
+}
+
+std::optional<Gres> ParseResource(std::string_view text) {
+  Gres out;
+  std::string_view inner;
+  bool counted = false;
+  if (const size_t open = text.find('('); open != std::string_view::npos) {
+    inner = text.substr(open + 1);
+    if (const size_t close = inner.find(')'); close != std::string_view::npos) inner = inner.substr(0, close);
+    text = text.substr(0, open);
+  }
+  if (inner.starts_with("IDX:")) out.indices = ParseIndices(inner.substr(4));
+  // Newer versions write the sockets in front: "S:0-1,IDX:0".
+  if (const size_t at = inner.find(",IDX:"); at != std::string_view::npos)
+    out.indices = ParseIndices(inner.substr(at + 5));
+  if (inner.starts_with("CNT:")) {
+    std::optional<double> count = ParseCount(inner.substr(4));
+    if (!count) return std::nullopt;
+    out.count = *count;
+    counted = true;
+  }
+  // "gpu:a100:8", "gpu:8", "gpu:a100", "gpu". Older versions have "gres:" in front, newer ones "gres/".
+  if (text.starts_with("gres:") || text.starts_with("gres/")) text.remove_prefix(5);
+  out.name = TakeUntil(text, ':');
+  if (out.name.empty()) return std::nullopt;
+  while (!text.empty()) {
+    std::string_view word = TakeUntil(text, ':');
+    std::optional<double> count = counted ? std::nullopt : ParseCount(word);
+    if (count && text.empty()) {
+      out.count = *count;
+      counted = true;
+    } else if (out.type.empty() && !word.empty()) {
+      out.type = word;
+    }
+  }
+  if (!counted) out.count = 1;
+  // A list of another length than the count is ignored.
+  if (out.indices && static_cast<double>(out.indices->size()) != out.count) out.indices.reset();
+  return out;
+}
+
+std::optional<int64_t> UnitSeconds(std::string_view unit) {
+  if (unit.ends_with('s')) unit.remove_suffix(1);
+  if (unit == "second") return 1;
+  if (unit == "minute" || unit == "min") return 60;
+  if (unit == "hour") return 3600;
+  if (unit == "day") return 86400;
+  if (unit == "week") return 7 * 86400;
+  return std::nullopt;
+}
+
 }  // namespace
 
-bool SaysNothing(std::string_view text) noexcept {
+bool IsAbsent(std::string_view text) noexcept {
   return std::ranges::find(kNothing, Trim(text)) != std::end(kNothing);
 }
 
@@ -125,10 +188,10 @@ std::vector<std::pair<std::string, double>> ParseTres(std::string_view text) {
     std::string_view part = TakeUntil(text, ',');
     const size_t equals = part.find('=');
     if (equals == std::string_view::npos || equals == 0) continue;
-    std::string_view name = part.substr(0, equals), said = part.substr(equals + 1);
+    std::string_view name = part.substr(0, equals), number = part.substr(equals + 1);
     const bool memory = name == "mem" || name == "vmem";
     // Slurm counts memory in MiB where it names no unit.
-    std::optional<double> value = memory ? ParseSize(said, 1024.0 * 1024) : ParseCount(said);
+    std::optional<double> value = memory ? ParseSize(number, 1024.0 * 1024) : ParseCount(number);
     if (value) out.emplace_back(name, *value);
   }
   return out;
@@ -143,25 +206,11 @@ std::optional<double> TresOf(std::string_view text, std::string_view name) {
 
 std::optional<int64_t> ParseTime(std::string_view text) noexcept {
   text = Trim(text);
-  // 2026-11-22T10:40:06
-  if (text.size() != 19 || text[4] != '-' || text[7] != '-' || text[10] != 'T' || text[13] != ':' ||
-      text[16] != ':')
-    return std::nullopt;
-  auto number = [&](size_t at, size_t length) { return ParseInt<int>(text.substr(at, length)); };
-  auto year = number(0, 4), month = number(5, 2), day = number(8, 2);
-  auto hour = number(11, 2), minute = number(14, 2), second = number(17, 2);
-  if (!year || !month || !day || !hour || !minute || !second) return std::nullopt;
-  if (*year < 1970 || *month < 1 || *month > 12 || *day < 1 || *day > 31 || *hour < 0 || *hour > 23 ||
-      *minute < 0 || *minute > 59 || *second < 0 || *second > 60)
-    return std::nullopt;
-  struct tm broken = {};
-  broken.tm_year = *year - 1900;
-  broken.tm_mon = *month - 1;
-  broken.tm_mday = *day;
-  broken.tm_hour = *hour;
-  broken.tm_min = *minute;
-  broken.tm_sec = *second;
-  return static_cast<int64_t>(::timegm(&broken));
+  std::array<char, 20> zoned{};
+  if (text.size() != zoned.size() - 1) return std::nullopt;
+  *std::ranges::copy(text, zoned.begin()).out = 'Z';
+  const auto ns = ParseRfc3339({zoned.data(), zoned.size()});
+  return ns ? std::optional(*ns / 1'000'000'000) : std::nullopt;
 }
 
 std::string TimeText(int64_t unix_seconds) {
@@ -199,7 +248,7 @@ bool HostListHas(std::string_view list, std::string_view host) noexcept {
       depth -= list[at] == ']' && depth > 0;
       continue;
     }
-    if (PartHas(Trim(list.substr(begin, at - begin)), host, 0)) return true;
+    if (ElementHas(Trim(list.substr(begin, at - begin)), host, 0)) return true;
     begin = at + 1;
   }
   return false;
@@ -246,6 +295,47 @@ std::string CleanText(std::string_view text) {
     text.remove_prefix(length);
   }
   return out;
+}
+
+std::vector<Gres> ParseGres(std::string_view text) {
+  std::vector<Gres> out;
+  text = Trim(text);
+  if (IsAbsent(text)) return out;
+  while (!text.empty() && out.size() < kMostGres) {
+    std::string_view part = Trim(TakePart(text));
+    if (part.empty()) continue;
+    if (std::optional<Gres> gres = ParseResource(part)) out.push_back(std::move(*gres));
+  }
+  return out;
+}
+
+std::optional<double> GresCount(std::string_view text, std::string_view name) {
+  std::optional<double> sum;
+  for (const Gres& gres : ParseGres(text)) {
+    if (gres.name == name) sum = sum.value_or(0) + gres.count;
+  }
+  return sum;
+}
+
+Result<int64_t> ParseWhen(std::string text, int64_t now) {
+  std::string_view typed = Trim(text);
+  if (typed == "now") return now;
+  if (typed.ends_with(" ago")) {
+    std::string_view rest = typed.substr(0, typed.size() - 4);
+    std::optional<int32_t> count = ParseInt<int32_t>(TakeUntil(rest, ' '));
+    std::optional<int64_t> unit = UnitSeconds(Trim(rest));
+    if (count && unit && *count >= 0 && *count * *unit <= now) return now - *count * *unit;
+  }
+  std::string full(typed);
+  if (full.ends_with('Z')) full.pop_back();
+  if (full.size() == 10) full += "T00:00";
+  if (full.size() == 16) full += ":00";
+  if (full.size() == 19 && full[10] == ' ') full[10] = 'T';
+  if (std::optional<int64_t> at = ParseTime(full)) return *at;
+  std::string shown;
+  AppendPrintable(shown, typed);
+  return Status{Code::kInvalidArgument,
+                "not a time: \"" + shown + "\"; like 2026-11-22T10:00:00 (UTC), 3 hours ago, now"};
 }
 
 }  // namespace gpulens::slurm

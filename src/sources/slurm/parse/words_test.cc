@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "sources/slurm/parse/gres.h"
 
 namespace gpulens::slurm {
 namespace {
@@ -83,8 +82,8 @@ TEST(SlurmWords, NamesOfColumns) {
 TEST(SlurmWords, TextsOfUsersAreMadeSafe) {
   EXPECT_EQ(CleanText("a\xffz\x1b[31m"), "a\xEF\xBF\xBDz [31m");
   EXPECT_TRUE(IsUtf8(CleanText("\xc3\x28\xf0\x9f")));
-  EXPECT_TRUE(SaysNothing(" (null) "));
-  EXPECT_FALSE(SaysNothing("UNLIMITED")) << "that is an answer";
+  EXPECT_TRUE(IsAbsent(" (null) "));
+  EXPECT_FALSE(IsAbsent("UNLIMITED")) << "that is an answer";
 }
 
 TEST(SlurmGres, OfNodesAndJobs) {
@@ -110,5 +109,20 @@ TEST(SlurmGres, OfNodesAndJobs) {
   EXPECT_FALSE(ParseGres("gpu:a100:8(IDX:0-3)").at(0).indices) << "a count and a list that differ";
 }
 
+TEST(ParseWhen, AsPeopleType) {
+  constexpr int64_t kNow = 1795344006;  // 2026-11-22T10:40:06Z
+  EXPECT_EQ(*ParseWhen("now", kNow), kNow);
+  EXPECT_EQ(*ParseWhen("3 hours ago", kNow), kNow - 3 * 3600);
+  EXPECT_EQ(*ParseWhen("1 day ago", kNow), kNow - 86400);
+  EXPECT_EQ(*ParseWhen("2026-11-22T10:40:06", 0), kNow);
+  EXPECT_EQ(*ParseWhen("2026-11-22 10:40:06Z", 0), kNow);
+  EXPECT_EQ(*ParseWhen("2026-11-22T10:40", 0), kNow - 6);
+  EXPECT_EQ(*ParseWhen("2026-11-22", 0) % 86400, 0);
+  for (const char* wrong :
+       {"", "yesterday", "-3 hours ago", "3 years ago", "hours ago", "2026-13-01", "9999999 weeks ago"})
+    EXPECT_EQ(ParseWhen(wrong, kNow).error().code, Code::kInvalidArgument) << wrong;
+}
+
 }  // namespace
+
 }  // namespace gpulens::slurm
