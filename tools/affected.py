@@ -91,7 +91,8 @@ def included_by(path):
     found = []
     for own, public in _INCLUDE.findall(path.read_bytes()):
         name = (own or public).decode()
-        for candidate in (tree.ROOT / "src" / name, tree.ROOT / "include" / name, tree.ROOT / name, path.parent / name):
+        for candidate in (tree.ROOT / "src" / name, tree.ROOT / "include" / name, tree.ROOT / name, tree.ROOT / "python" / name,
+                          path.parent / name):
             if candidate.is_file():
                 found.append(candidate)
                 break

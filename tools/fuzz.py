@@ -25,16 +25,20 @@ import tree
 INPUTS = 100_000
 
 
+def sources_of(pattern):
+    return [path for folder in ("src", "python/src") for path in tree.ROOT.glob(f"{folder}/**/{pattern}.cc")]
+
+
 def inputs_of(fuzzer):
     """How many inputs the checks try."""
-    for source in tree.ROOT.glob(f"src/**/{fuzzer}.cc"):
+    for source in sources_of(fuzzer):
         if told := re.search(r"^// Fuzz inputs: ([\d']+)", source.read_text(), re.M):
             return int(told.group(1).replace("'", ""))
     return INPUTS
 
 
 def seeds_of(fuzzer):
-    for source in tree.ROOT.glob(f"src/**/{fuzzer}.cc"):
+    for source in sources_of(fuzzer):
         for name in (fuzzer.removesuffix("_fuzz") + "_corpus", fuzzer + "_corpus"):
             folder = source.parent / "testdata" / name
             if folder.is_dir():
@@ -82,7 +86,7 @@ def main(build, bound, wanted):
     else:
         seconds = int(bound)
     # Only those that have a source today: a tree may hold programs of an older checkout.
-    known = sorted(source.stem for source in tree.ROOT.glob("src/**/*_fuzz.cc"))
+    known = sorted(source.stem for source in sources_of("*_fuzz"))
     if unknown := sorted(set(wanted) - set(known)):
         print(f"fuzz: no {' '.join(unknown)}. There are: {' '.join(known)}", file=sys.stderr)
         return 2

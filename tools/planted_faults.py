@@ -24,20 +24,20 @@ FAULTS = [
         "Status Check(const TrainingOptions& options) {\n  static std::atomic<double*> lost;\n  lost.store(new double(options.num_params));\n",
     ),
     (
-        "asan", r"AddressSanitizer: stack-buffer-overflow", "src/sdk/vllm/vllm_page.cc",
+        "asan", r"AddressSanitizer: stack-buffer-overflow", "python/src/compat/vllm_page.cc",
         "  void OnSample(const SampleView& sample) override {\n",
         "  void OnSample(const SampleView& sample) override {\n    char BadName[16];\n    std::ranges::copy(sample.name, BadName);\n"
         "    if (BadName[0] == '#') return;\n",
     ),
     (
         "tsan", r"ThreadSanitizer: data race", "src/sdk/ring/actor.cc",
-        "BasicActor<kTold>::state() const {\n  std::lock_guard lock(mutex_);\n  return state_;\n}\n",
-        "BasicActor<kTold>::state() const {\n  return state_;\n}\n",
+        "BasicActor<kReported>::state() const {\n  std::lock_guard lock(mutex_);\n  return state_;\n}\n",
+        "BasicActor<kReported>::state() const {\n  return state_;\n}\n",
     ),
-    ("clang-tidy", r"invalid case style for \w+ 'BadName'", "src/sdk/vllm/vllm_page.cc", "", ""),  # in the overflow
+    ("clang-tidy", r"invalid case style for \w+ 'BadName'", "python/src/compat/vllm_page.cc", "", ""),  # in the overflow
     (
-        "layers", r"sdk may not include pipeline|sdk \(floor \d\) may not include pipeline", "src/sdk/vllm/vllm_page.cc",
-        '#include "core/layout.h"\n', '#include "core/layout.h"\n#include "plugins/plugin.h"\n',
+        "layers", r"sdk may not include pipeline|sdk \(floor \d\) may not include pipeline", "src/sdk/training/training.cc",
+        '\n', '\n#include "plugins/plugin.h"\n',
     ),
 ]  # fmt: skip
 WITHOUT = {"format", "tidy", "coverage"}  # nothing is planted for them; fuzz and benches may meet what is

@@ -21,7 +21,7 @@ class AttributeList {
  private:
   void AddOne(PyObject* key, PyObject* value);
   std::vector<Attribute> attributes_;
-  std::vector<nb::object> kept_;  // what views point into that nobody else keeps
+  std::vector<nb::object> kept_;  // owners of viewed texts
 };
 
 }  // namespace gpulens::python

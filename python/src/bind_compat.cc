@@ -1,4 +1,4 @@
-// What the modules under gpulens.compat stand on, and nothing else uses.
+// Native part of the modules under gpulens.compat.
 #include <algorithm>
 #include <mutex>
 #include <optional>
@@ -12,9 +12,9 @@
 
 #include "core/histogram.h"
 #include "core/layout.h"
-#include "energy/power_trace.h"
-#include "sdk/vllm/vllm_page.h"
 #include "src/bind.h"
+#include "src/compat/power_trace.h"
+#include "src/compat/vllm_page.h"
 
 namespace gpulens::python {
 namespace {
@@ -25,7 +25,7 @@ using energy::PowerTrace;
 using Row = std::tuple<int64_t, double, double, double, double, double, double, double>;
 using Pair = std::pair<double, double>;
 
-// PowerTrace for any number of threads. Nothing is called while the lock is held that could ask for the GIL.
+// Thread-safe PowerTrace. No call under the lock can need the GIL.
 class SharedTrace {
  public:
   explicit SharedTrace(size_t capacity) : trace_(capacity) {}

@@ -1,4 +1,4 @@
-// gpulens.energy: windows over the sampler of C++. Whatever may wait lets go of the GIL.
+// gpulens.energy: windows over the sampler of C++. Calls that may wait release the GIL.
 #include <gpulens/energy.h>
 
 #include <pthread.h>
@@ -21,18 +21,11 @@ namespace {
 
 double Seconds(Duration span) { return std::chrono::duration<double>(span).count(); }
 
-Duration Span(double seconds, const char* name) {
-  if (!(seconds > 0 && seconds < 1e9))
-    Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a positive number of seconds; got " + MakeNames(seconds)});
-  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
-}
-
-// Of time.monotonic(): the same clock.
+// A time of time.monotonic(), which is the same clock.
 TimePoint At(double seconds) {
   if (!(std::abs(seconds) < 9e9))
     Raise(
-        {Code::kInvalidArgument, "a time must be in seconds of time.monotonic(); got " + MakeNames(seconds)});
+        {Code::kInvalidArgument, "a time must be in seconds of time.monotonic(); got " + FloatText(seconds)});
   return TimePoint(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
 }
 
@@ -65,14 +58,13 @@ std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::list& given) {
 
 std::atomic<bool> in_a_child{false};
 
-// The first call after a fork waits for readings, which may be a Python thread's: then the GIL is let go of.
-// In the process that nobody forked none of these waits, and none lets go.
+// Releases the GIL for the first call after a fork, which waits for readings that may need a Python thread.
+// In a process that was not forked, these calls never wait.
 template <class Call>
 auto Live(Call call) {
   if (!in_a_child.load(std::memory_order_relaxed)) [[likely]]
     return call();
-  const nb::gil_scoped_release released;
-  return call();
+  return WithoutGil(call);
 }
 
 // A window in a `with`: its end is the block's.
@@ -87,8 +79,7 @@ class Block {
   EnergyResult Estimate() const { return window_.Estimate(); }
   EnergyResult Phase(std::string_view name) const { return window_.phase(name); }
   EnergyResult Result() {
-    const nb::gil_scoped_release released;
-    return window_.result();
+    return WithoutGil([this] { return window_.result(); });
   }
 
  private:
@@ -177,8 +168,7 @@ void BindWindow(nb::module_& m) {
                     "A time span, from its creation to the end of its `with` block. For one thread at a "
                     "time, except add_tokens(), which is thread-safe. Neither entering nor leaving the block "
                     "waits, so it may be used in a coroutine.")
-      .def(
-          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> EnergyWindow"))
+      .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> EnergyWindow"))
       .def("__exit__", [](Block& self, nb::args) { self.End(); })
       .def("end", &Block::End, "Ends the window; only the first end counts.")
       .def("add_tokens", &Block::AddTokens, "tokens"_a,

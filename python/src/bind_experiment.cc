@@ -1,4 +1,4 @@
-// gpulens.experiments: the native half. Whatever may wait lets go of the GIL.
+// gpulens.experiments: the native part. Calls that may wait release the GIL.
 #include <gpulens/experiment_energy.h>
 
 #include <atomic>
@@ -16,13 +16,6 @@
 namespace gpulens::python {
 namespace {
 
-std::chrono::nanoseconds Span(double seconds, const char* name) {
-  if (!(seconds > 0 && seconds < 1e9))
-    Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a positive number of seconds; got " + MakeNames(seconds)});
-  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
-}
-
 const char* StatusName(ExperimentStatus status) {
   switch (status) {
     case ExperimentStatus::kRunning: return "running";
@@ -32,10 +25,10 @@ const char* StatusName(ExperimentStatus status) {
   return "";
 }
 
-// Of runs, which are long: a counter is exact whatever it is, and an integral of power good enough.
+// Runs are long: a counter is exact at any interval, and an integral of power good enough.
 constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
-// What Python's experiment() was told.
+// Options of Python's experiment().
 struct Options {
   std::string db, resume;
   std::map<std::string, std::string> tags;
@@ -60,7 +53,8 @@ struct Options {
 };
 
 double ToNumber(nb::handle value) {
-  const double number = PyFloat_AsDouble(value.ptr());  // asks __float__: scalars of NumPy and PyTorch, too
+  const double number =
+      PyFloat_AsDouble(value.ptr());  // calls __float__, so scalars of NumPy and PyTorch work, too
   if (number == -1 && PyErr_Occurred()) {
     PyErr_Clear();
     throw nb::type_error("a metric must be a number, or a tensor of one element");
@@ -89,19 +83,11 @@ class Run {
 
   static Run* Start(const std::string& name, const Options& given) {
     ExperimentOptions options = given.Native();
-    auto started = [&] {
-      const nb::gil_scoped_release released;
-      return Experiment::Start(name, std::move(options));
-    }();
-    return new Run(Take(std::move(started)));
+    return new Run(Take(WithoutGil([&] { return Experiment::Start(name, std::move(options)); })));
   }
   Run* Nested(const std::string& name, const Options& given) const {
     ExperimentOptions options = given.Native();
-    auto started = [&] {
-      const nb::gil_scoped_release released;
-      return experiment_->Nested(name, std::move(options));
-    }();
-    return new Run(Take(std::move(started)));
+    return new Run(Take(WithoutGil([&] { return experiment_->Nested(name, std::move(options)); })));
   }
 
   Experiment& get() { return *experiment_; }
@@ -111,31 +97,18 @@ class Run {
     else experiment_->LogMetric(key, number, ToStep(step));
   }
   void LogArtifact(const std::string& path, const std::string& name) {
-    Status status;
-    {
-      const nb::gil_scoped_release released;
-      status = experiment_->LogArtifact(path, name);
-    }
-    Check(status);
+    Check(WithoutGil([&] { return experiment_->LogArtifact(path, name); }));
   }
   void Flush(double timeout_seconds) {
     const auto timeout = Span(timeout_seconds, "timeout_seconds");
-    Status status;
-    {
-      const nb::gil_scoped_release released;
-      status = experiment_->Flush(timeout);
-    }
-    Check(status);
+    Check(WithoutGil([&] { return experiment_->Flush(timeout); }));
   }
   // The first counts, also of two threads.
   void End(bool failed, const std::string& reason) {
     if (ended_.exchange(true)) return;
-    Status status;
-    {
-      const nb::gil_scoped_release released;
-      status = experiment_->End(failed ? ExperimentStatus::kFailed : ExperimentStatus::kDone, reason);
-    }
-    Check(status);
+    Check(WithoutGil([&] {
+      return experiment_->End(failed ? ExperimentStatus::kFailed : ExperimentStatus::kDone, reason);
+    }));
   }
 
  private:
@@ -171,7 +144,7 @@ void BindEnergyOfRun(nb::module_& m) {
               "Memory of the run's processes; peak_memory_used_bytes likewise.")
       .def_ro("peak_memory_used_bytes", &E::peak_memory_used_bytes)
       .def("__repr__", [](const E& self) {
-        return "ExperimentEnergy(energy_joules=" + MakeNames(self.energy_joules) + ", validity='" +
+        return "ExperimentEnergy(energy_joules=" + FloatText(self.energy_joules) + ", validity='" +
                self.validity + "')";
       });
 }
@@ -190,29 +163,24 @@ void BindOptions(nb::module_& m) {
       .def("use_monitor", [](Options& self, const EnergyMonitor& monitor) { self.monitor = monitor; });
 }
 
+// Overloads in the order in which they are tried; none converts its value but the last, of texts.
+template <class T>
+void BindParam(nb::class_<Run>& run) {
+  run.def(
+      "log_param", [](Run& self, std::string_view key, T value) { self.get().LogParam(key, value); }, "key"_a,
+      nb::arg("value").noconvert(!std::is_same_v<T, std::string_view>));
+}
+
 }  // namespace
 
 void BindExperiment(nb::module_& m) {
   BindEnergyOfRun(m);
   BindOptions(m);
-  nb::class_<Run>(m, "ExperimentRun", "The native part of gpulens.Experiment. Thread-safe.")
-      .def_static("start", &Run::Start, "name"_a, "options"_a, nb::rv_policy::take_ownership)
+  nb::class_<Run> run(m, "ExperimentRun", "The native part of gpulens.Experiment. Thread-safe.");
+  BindParam<bool>(run), BindParam<int64_t>(run), BindParam<double>(run), BindParam<std::string_view>(run);
+  run.def_static("start", &Run::Start, "name"_a, "options"_a, nb::rv_policy::take_ownership)
       .def("nested", &Run::Nested, "name"_a, "options"_a, nb::rv_policy::take_ownership)
       .def("log_metric", &Run::LogMetric, "key"_a, "value"_a.none(), "step"_a.none())
-      .def(
-          "log_param", [](Run& self, std::string_view key, bool value) { self.get().LogParam(key, value); },
-          "key"_a, nb::arg("value").noconvert())
-      .def(
-          "log_param",
-          [](Run& self, std::string_view key, int64_t value) { self.get().LogParam(key, value); }, "key"_a,
-          nb::arg("value").noconvert())
-      .def(
-          "log_param", [](Run& self, std::string_view key, double value) { self.get().LogParam(key, value); },
-          "key"_a, nb::arg("value").noconvert())
-      .def(
-          "log_param",
-          [](Run& self, std::string_view key, std::string_view value) { self.get().LogParam(key, value); },
-          "key"_a, "value"_a)
       .def(
           "set_tag",
           [](Run& self, std::string_view key, std::string_view value) { self.get().SetTag(key, value); },

@@ -17,12 +17,8 @@
 namespace gpulens::python {
 namespace {
 
-std::chrono::nanoseconds Span(const std::optional<double>& seconds, const char* name) {
-  if (!seconds) return {};
-  if (!(*seconds > 0 && *seconds < 1e9))
-    Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a positive number of seconds; got " + MakeNames(*seconds)});
-  return std::chrono::nanoseconds(std::llround(*seconds * 1e9));
+std::chrono::nanoseconds OptionalSpan(const std::optional<double>& seconds, const char* name) {
+  return seconds ? Span(*seconds, name) : std::chrono::nanoseconds();
 }
 
 // An exporter with the registry that it reads, which must not end before it.
@@ -39,10 +35,7 @@ class Sender {
   }
   void Flush(double timeout_seconds) {
     const auto timeout = Span(timeout_seconds, "timeout_seconds");
-    Check([&] {
-      const nb::gil_scoped_release released;
-      return exporter_ ? exporter_->Flush(timeout) : Closed();
-    }());
+    Check(WithoutGil([&] { return exporter_ ? exporter_->Flush(timeout) : Closed(); }));
   }
   Status status() const { return exporter_ ? exporter_->status() : Closed(); }
   std::string address() const { return exporter_ ? exporter_->address() : std::string(); }
@@ -65,7 +58,7 @@ void Close(nb::object self) {
 
 Sender* ToAgent(std::string socket, std::optional<double> interval_seconds, nb::object registry) {
   const AgentOptions options{.socket = std::move(socket),
-                             .interval = Span(interval_seconds, "interval_seconds")};
+                             .interval = OptionalSpan(interval_seconds, "interval_seconds")};
   Exporter exporter = ExportToAgent(options, Of(registry));
   return new Sender(std::move(exporter), std::move(registry));
 }
@@ -100,10 +93,9 @@ void BindExport(nb::module_& m) {
       .def_prop_ro("address", &Sender::address,
                    "Address that receives the exports, or at which the page is served, without passwords.")
       .def("close", &Close, "Exports once more, for at most a second, and stops. May be called twice.")
-      .def(
-          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> Exporter"))
+      .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> Exporter"))
       .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
-  m.attr("_running") = nb::set();  // so that one works though nobody keeps it
+  m.attr("_running") = nb::set();  // keeps exporters without a reference running
   OpenSecureDoor();
   nb::class_<OtlpOptions>(m, "OtlpOptions", "Options of gpulens.export_otlp(); empty: from the environment.")
       .def(nb::init<>())
@@ -116,8 +108,8 @@ void BindExport(nb::module_& m) {
       .def_rw("headers", &OtlpOptions::headers);
   const auto otlp = [](OtlpOptions options, std::optional<double> interval_seconds,
                        std::optional<double> timeout_seconds, nb::object registry) {
-    options.interval = Span(interval_seconds, "interval_seconds");
-    options.timeout = Span(timeout_seconds, "timeout_seconds");
+    options.interval = OptionalSpan(interval_seconds, "interval_seconds");
+    options.timeout = OptionalSpan(timeout_seconds, "timeout_seconds");
     return ToOtlp(std::move(options), std::move(registry));
   };
   m.def("export_to_agent", &ToAgent, "socket"_a, "interval_seconds"_a.none(), "registry"_a.none(),

@@ -1,4 +1,4 @@
-// gpulens.inference: the store of calls. Whatever may wait lets go of the GIL.
+// gpulens.inference: the store of calls. Calls that may wait release the GIL.
 #include <gpulens/inference.h>
 
 #include <cmath>
@@ -26,13 +26,6 @@ void Drain(double seconds) {
 
 namespace {
 
-std::chrono::nanoseconds Span(double seconds, const char* name) {
-  if (!(seconds >= 0 && seconds < 9e9))
-    Raise({Code::kInvalidArgument,
-           std::string(name) + " must be a number of seconds; got " + MakeNames(seconds)});
-  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
-}
-
 void CloseAll() {
   std::vector<std::shared_ptr<InferenceStore>> stores;
   {
@@ -41,7 +34,7 @@ void CloseAll() {
       if (auto store = known.lock()) stores.push_back(std::move(store));
   }
   const nb::gil_scoped_release released;
-  // At the end of the program nobody asks any more.
+  // At the end of the program no caller is left to handle errors.
   for (const auto& store : stores) (void)store->Close();
 }
 
@@ -116,40 +109,27 @@ void BindCall(nb::module_& m) {
           "measured values.",
           nb::sig("def finish(self, **known: typing.Any) -> None"))
       .def_prop_ro("finished", &InferenceCall::finished)
-      .def(
-          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceCall"))
+      .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> InferenceCall"))
       .def("__exit__", &End, nb::sig("def __exit__(self, *why: typing.Any) -> None"));
 }
 
 // ---- the store
 void Flush(Store& self, double timeout_seconds) {
-  const auto timeout = Span(timeout_seconds, "timeout_seconds");
+  const auto timeout = Span(timeout_seconds, "timeout_seconds", true);
   Drain(timeout_seconds);
-  Check([&] {
-    const nb::gil_scoped_release released;
-    return self->Flush(timeout);
-  }());
+  Check(WithoutGil([&] { return self->Flush(timeout); }));
 }
 void Close(Store& self) {
   Drain(5);
-  Check([&] {
-    const nb::gil_scoped_release released;
-    return self->Close();
-  }());
+  Check(WithoutGil([&] { return self->Close(); }));
 }
 uint64_t Count(Store& self) {
   Drain(5);
-  return Take([&] {
-    const nb::gil_scoped_release released;
-    return self->Count();
-  }());
+  return Take(WithoutGil([&] { return self->Count(); }));
 }
 uint64_t Clear(Store& self) {
   Drain(5);
-  return Take([&] {
-    const nb::gil_scoped_release released;
-    return self->Clear();
-  }());
+  return Take(WithoutGil([&] { return self->Clear(); }));
 }
 
 constexpr const char* kStoreDoc =
@@ -173,15 +153,12 @@ void BindRecording(nb::class_<Store>& store) {
       throw nb::type_error("energy must be a gpulens.EnergyMonitor or None");
     StoreOptions options{.energy = monitor,
                          .queue_records = queue_records,
-                         .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds"),
+                         .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds", true),
                          .flush_records = flush_records,
-                         .retention = Span(retention_seconds, "retention_seconds"),
+                         .retention = Span(retention_seconds, "retention_seconds", true),
                          .read_only = read_only};
     const std::string where = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
-    auto opened = [&] {
-      const nb::gil_scoped_release released;
-      return InferenceStore::Open(where, options);
-    }();
+    auto opened = WithoutGil([&] { return InferenceStore::Open(where, options); });
     new (self) Store(Take(std::move(opened)), std::move(energy));
   };
   store
@@ -204,8 +181,7 @@ void BindRecording(nb::class_<Store>& store) {
       .def("count", &Count, "Returns the number of records.")
       .def_prop_ro("health", [](Store& self) { return self->health(); })
       .def_prop_ro("path", [](Store& self) { return self->path(); })
-      .def(
-          "__enter__", [](nb::object self) { return self; }, nb::sig("def __enter__(self) -> InferenceStore"))
+      .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> InferenceStore"))
       .def("__exit__", [](Store& self, nb::args) { Close(self); });
 }
 

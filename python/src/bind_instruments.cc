@@ -93,7 +93,7 @@ void BindGauge(nb::module_& m) {
       .def("bind", &Bind<Gauge>, kBindDoc);
 }
 
-// What `with histogram.time():` holds. One block at a time.
+// Context manager of `with histogram.time():`. One block at a time.
 class Stopwatch {
  public:
   explicit Stopwatch(const Histogram& of) : of_(of) {}
@@ -165,8 +165,8 @@ std::string Describe(const Sample& sample) {
   for (const auto& [key, value] : sample.attributes) out += ' ' + key + '=' + value;
   out += std::string(", ") + KindName(sample.kind) + ", ";
   if (sample.kind == InstrumentKind::kHistogram)
-    out += "count " + std::to_string(sample.count) + ", sum " + MakeNames(sample.sum);
-  else out += MakeNames(sample.value);
+    out += "count " + std::to_string(sample.count) + ", sum " + FloatText(sample.sum);
+  else out += FloatText(sample.value);
   return out + (sample.unit.empty() ? ")" : " " + sample.unit + ")");
 }
 

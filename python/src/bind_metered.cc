@@ -26,7 +26,7 @@ class Metered {
  public:
   Metered(nb::object work, const KernelRecorder& recorder) : work_(std::move(work)), recorder_(recorder) {}
 
-  // What `go` of the coroutine gives; null: with what it raised, which is StopIteration when it returns.
+  // Result of `go`; null: the coroutine raised, StopIteration when it returned.
   template <class Go>
   PyObject* Step(const Go& go) noexcept {
     ++steps_;

@@ -22,14 +22,14 @@ using telemetry::Row;
 using telemetry::TextColumn;
 
 // A column that the record has, with its name as Python keeps it.
-struct Known {
+struct RecordColumn {
   const Column* column;
   nb::object name;
 };
 
-std::vector<Known> ColumnsOf(nb::handle kind) {
+std::vector<RecordColumn> ColumnsOf(nb::handle kind) {
   const nb::object fields = kind.attr("__dataclass_fields__");
-  std::vector<Known> known;
+  std::vector<RecordColumn> known;
   for (const Column& column : telemetry::Columns()) {
     nb::object name = nb::steal(PyUnicode_InternFromString(std::string(column.name).c_str()));
     if (nb::cast<bool>(fields.attr("__contains__")(name))) known.push_back({&column, std::move(name)});
@@ -50,7 +50,7 @@ class TelemetryWriter {
         columns_(ColumnsOf(record_class)),
         dumps_(nb::module_::import_("json").attr("dumps")) {}
 
-  // What cannot be a row is set aside with the reason.
+  // Records that cannot be a row are set aside with the reason.
   void Record(nb::handle record) const {
     internal::InferenceCore& core = (*nb::cast<Store&>(store_)).core();
     std::string why;
@@ -101,7 +101,7 @@ class TelemetryWriter {
     if (!nb::isinstance<nb::dict>(value)) return dumps_(value);
     const nb::dict metadata = nb::borrow<nb::dict>(value);
     if (metadata.size() == 0) return nb::str("{}");
-    // As the instrumented engines tell how a call ended.
+    // Outcome of a call as the instrumented engines report it.
     if (metadata.contains("outcome")) {
       const nb::object outcome = metadata["outcome"];
       if (nb::isinstance<nb::str>(outcome)) {
@@ -129,7 +129,7 @@ class TelemetryWriter {
   }
 
   nb::object store_;
-  std::vector<Known> columns_;
+  std::vector<RecordColumn> columns_;
   nb::object dumps_;
 };
 
@@ -140,7 +140,7 @@ void BindOpenJarvis(nb::module_& m) {
                        bool newest_first, size_t limit) {
     const auto at = [](std::optional<double> seconds) {
       if (seconds && !(std::abs(*seconds) < 9e9))
-        Raise({Code::kInvalidArgument, "not a valid time: " + MakeNames(*seconds)});
+        Raise({Code::kInvalidArgument, "not a valid time: " + FloatText(*seconds)});
       return seconds ? std::optional(telemetry::TimeOf(*seconds)) : std::nullopt;
     };
     return RowsOf(store->core(), {.since = at(since),

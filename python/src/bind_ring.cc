@@ -1,4 +1,4 @@
-// gpulens.ring: what kernels of Python record, and how it is told. The runtime itself is Python's.
+// gpulens.ring: telemetry of kernels in Python. The runtime itself is written in Python.
 #include <gpulens/kernel_telemetry.h>
 
 #include <chrono>

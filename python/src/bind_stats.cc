@@ -18,14 +18,14 @@ std::string Print(const Distribution& self) {
   const std::pair<const char*, double> parts[] = {{"mean", self.mean}, {"std", self.std}, {"min", self.min},
                                                   {"p50", self.p50},   {"p90", self.p90}, {"p95", self.p95},
                                                   {"p99", self.p99},   {"max", self.max}};
-  for (const auto& [name, value] : parts) out += std::string(", ") + name + "=" + MakeNames(value);
+  for (const auto& [name, value] : parts) out += std::string(", ") + name + "=" + FloatText(value);
   return out + ")";
 }
 
 double PercentileOf(std::vector<double> values, double fraction) {
   if (!(fraction >= 0 && fraction <= 1))
     Raise({Code::kInvalidArgument,
-           "fraction must be between 0 and 1, such as 0.95; got " + MakeNames(fraction)});
+           "fraction must be between 0 and 1, such as 0.95; got " + FloatText(fraction)});
   std::erase_if(values, [](double value) { return std::isnan(value); });
   std::ranges::sort(values);
   return Percentile(values, fraction);
@@ -36,7 +36,7 @@ Distribution ItlOf(const std::vector<double>& arrivals) {
   times.reserve(arrivals.size());
   for (double seconds : arrivals) {
     if (!(std::abs(seconds) < 9e9))
-      Raise({Code::kInvalidArgument, "an arrival must be a time in seconds; got " + MakeNames(seconds)});
+      Raise({Code::kInvalidArgument, "an arrival must be a time in seconds; got " + FloatText(seconds)});
     times.emplace_back(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
   }
   return InterTokenLatency(times);

@@ -1,4 +1,4 @@
-// gpulens.inference: what a store tells of many calls.
+// gpulens.inference: summaries of stored calls.
 #include <gpulens/inference.h>
 
 #include <cmath>
@@ -27,7 +27,7 @@ std::optional<std::chrono::system_clock::time_point> At(const nb::object& when, 
         (std::string(name) + " must be a datetime, a timedelta (that long ago) or Unix seconds").c_str());
   }
   if (!(std::abs(seconds) < 9e9))
-    Raise({Code::kInvalidArgument, std::string(name) + " is not a valid time: " + MakeNames(seconds)});
+    Raise({Code::kInvalidArgument, std::string(name) + " is not a valid time: " + FloatText(seconds)});
   return telemetry::TimeOf(seconds);
 }
 
@@ -111,10 +111,7 @@ void BindQuerying(nb::class_<Store>& store) {
                       .token_counting_version = token_counting_version,
                       .limit = limit};
     Drain(5);
-    return Take([&] {
-      const nb::gil_scoped_release released;
-      return self->Summarize(query);
-    }());
+    return Take(WithoutGil([&] { return self->Summarize(query); }));
   };
   store.def(
       "summary", summary, nb::kw_only(), "since"_a = nb::none(), "until"_a = nb::none(), "by"_a = nb::none(),

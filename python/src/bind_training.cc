@@ -1,4 +1,4 @@
-// gpulens.training: the native half, which keeps and tells the numbers.
+// gpulens.training: the native part, which keeps and exports the numbers.
 #include <gpulens/training.h>
 
 #include <optional>

@@ -1,4 +1,4 @@
-#include <bit>
+#include <cmath>
 
 #include "src/bind.h"
 
@@ -11,9 +11,18 @@ void Raise(const Status& status) {
   throw nb::python_error();
 }
 
-std::string MakeNames(double value) {
+std::string FloatText(double value) {
   const nb::object number = nb::steal(PyFloat_FromDouble(value));
   return nb::repr(number).c_str();
+}
+
+std::chrono::nanoseconds Span(double seconds, const char* name, bool or_zero) {
+  if (!(seconds > 0 && seconds < 1e9) && !(or_zero && seconds >= 0 && seconds < 9e9))
+    Raise({Code::kInvalidArgument, std::string(name) +
+                                       (or_zero ? " must be a number of seconds; got "
+                                                : " must be a positive number of seconds; got ") +
+                                       FloatText(seconds)});
+  return std::chrono::nanoseconds(std::llround(seconds * 1e9));
 }
 
 }  // namespace gpulens::python

@@ -1,11 +1,11 @@
 // The store of calls as Python holds it.
 #pragma once
 
-#include <gpulens/inference.h>
-
 #include <memory>
 #include <mutex>
 #include <vector>
+
+#include <gpulens/inference.h>
 
 #include "src/bind.h"
 
@@ -41,7 +41,7 @@ class Store {
 
 // Calls that have ended may still wait for their energy.
 void Drain(double seconds);
-// Of bind_summary.cc: what is told of many calls, and how it is asked for.
+// Summaries of calls: bind_summary.cc.
 void BindSummary(nb::module_& m);
 void BindQuerying(nb::class_<Store>& store);
 

@@ -14,7 +14,7 @@ constexpr Duration kOpenTimeout = std::chrono::seconds(3), kReadTimeout = std::c
 }  // namespace
 
 void Mailbox::Renew() {
-  // Whoever waited on it is not here; its memory stays.
+  // Waiting threads are not here; their memory is leaked.
   static_cast<void>(state_.release());
   state_ = std::make_unique<State>();
   std::array<int, 2> ends{-1, -1};
@@ -31,7 +31,7 @@ Mailbox::Answer Mailbox::Query(int what, Duration timeout) {
     state.what = what;
     state.waiting = true;
     const char byte = 1;
-    // A pipe that is full of requests that nobody took wakes as well.
+    // A full pipe wakes Python as well.
     if (::write(state.write_end.get(), &byte, 1) < 0) state.closed = true;
     state.came.wait_for(lock, timeout, [&] { return state.closed || state.answered == state.serial; });
     state.waiting = false;

@@ -1,5 +1,5 @@
-// Between the thread that reads energy, which never takes the GIL, and a Python thread that asks an
-// EnergySource written in Python. A request goes through a pipe, so that Python waits for it in os.read().
+// Connects the thread that reads energy, which never takes the GIL, with a Python thread that serves an
+// EnergySource written in Python. Requests go through a pipe, so that Python waits in os.read().
 #pragma once
 
 #include <condition_variable>
@@ -34,12 +34,12 @@ class Mailbox {
   Answer Query(int what, Duration timeout);
   // The end to wait at: a byte for each request, the end of the file when it is closed.
   int read_end() const noexcept { return state_->read_end.get(); }
-  // What waits to be answered; serial 0: nothing any more.
+  // The waiting request; serial 0: none.
   Request Take();
-  // Of a request that is not waited for any more: dropped.
+  // Answers a request; dropped when it is no longer awaited.
   void Give(uint64_t serial, Answer answer);
   void Close();
-  // What the parent's threads were in the middle of is left as it is.
+  // State of the parent's threads is abandoned.
   void Renew();
 
  private:
@@ -55,12 +55,12 @@ class Mailbox {
   std::unique_ptr<State> state_;
 };
 
-// What Python holds of it. A monitor holds the other half without Python: letting go of it takes no GIL.
+// Python's reference. A monitor holds the other half without Python, so releasing it takes no GIL.
 struct MailboxHandle {
   std::shared_ptr<Mailbox> box = std::make_shared<Mailbox>();
 };
 
-// What a monitor holds of it: when the last one lets go, the Python thread ends.
+// A monitor's reference: when the last one is released, the Python thread ends.
 class MailboxSource final : public EnergySource {
  public:
   MailboxSource(std::shared_ptr<Mailbox> box, std::string name, EnergyVendor vendor)

@@ -1,11 +1,11 @@
 #include "src/record_fields.h"
-#include "store/telemetry/rows.h"
 
 #include <cmath>
 #include <optional>
 #include <variant>
 
 #include "src/hot.h"
+#include "store/telemetry/rows.h"
 
 namespace gpulens::python {
 namespace {
@@ -61,17 +61,17 @@ constexpr Field kFields[] = {
   throw nb::python_error();
 }
 
-// What cannot be a time is one before 1970, which no store keeps.
+// Invalid times become one before 1970, which no store accepts.
 std::chrono::system_clock::time_point TimeOf(PyObject* value) {
   double seconds = 0;
   if (!NumberOf(value, seconds)) Wrong("time", "Unix seconds or None", value);
   if (!(std::abs(seconds) < 9e9)) seconds = -1;
   const auto at = telemetry::TimeOf(seconds);
-  // Zero would say now.
+  // 0 would mean now.
   return at == std::chrono::system_clock::time_point{} ? at + std::chrono::microseconds(1) : at;
 }
 
-// The strings of the names, for as long as the process lives: they are asked for with each record.
+// Interned names of the fields, kept for the life of the process, since each record looks them up.
 PyObject* const* Names() {
   static PyObject* const* const names = [] {
     auto* const made = new PyObject*[std::size(kFields)];

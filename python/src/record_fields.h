@@ -1,9 +1,9 @@
 // A record of a call as Python gives it.
 #pragma once
 
-#include <gpulens/inference_record.h>
-
 #include <vector>
+
+#include <gpulens/inference_record.h>
 
 #include "src/bind.h"
 
@@ -25,7 +25,7 @@ class RecordFields {
   void TakeOther(const char* name, PyObject* value);
 
   InferenceRecord record_;
-  std::vector<nb::object> kept_;  // what views point into that nobody else keeps
+  std::vector<nb::object> kept_;  // owners of viewed texts
 };
 
 }  // namespace gpulens::python

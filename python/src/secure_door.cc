@@ -19,7 +19,7 @@ constexpr const char* kNotBuilt =
     "libnghttp2-dev libdeflate-dev): install them and rebuild the package, or export to the agent, which "
     "forwards the data";
 
-// The library's path: in a folder beside this one, so that nobody takes it for a module of Python.
+// Path of the library: in a subfolder, so that it is not taken for a Python module.
 std::string PathBeside() {
   Dl_info here{};
   if (::dladdr(reinterpret_cast<const void*>(&OpenSecureDoor), &here) == 0 || !here.dli_fname) return {};
@@ -41,7 +41,7 @@ Result<void*> Load() {
   return library;
 }
 
-// What the library's function of this name gives.
+// Calls the library's function of this name.
 template <class Given>
 Result<Given> Find(const char* name) {
   static const Result<void*> library = Load();

@@ -1,10 +1,10 @@
-// TLS and gRPC, which are in a library of their own beside gpulens._core.
+// Access to the library with TLS and gRPC next to gpulens._core.
 #pragma once
 
 namespace gpulens::python {
 
-// From here on exporters and stores on servers find it when they first need it. kUnavailable says why there
-// is none: the package was built without, or a library of the system is not here.
+// Registers it for exporters and stores, which open it at first use. kUnavailable: the package was built
+// without it, or a system library is missing.
 void OpenSecureDoor() noexcept;
 
 }  // namespace gpulens::python

@@ -34,20 +34,18 @@ Cell CellOf(const sqlite::Statement& row, int column) {
   return {};
 }
 
-// Nothing here may wait for the GIL: whoever has it may be about to fork, and a fork waits for this to end.
+// Must not wait for the GIL: the thread that has it may be about to fork, and a fork waits for this to end.
 Status Copy(const sqlite::Database& database, const Query& query, Rows& out) {
   ASSIGN_OR_RETURN(sqlite::Statement rows, telemetry::SelectAsTheyAre(database, query));
-  std::vector<int> told;
+  std::vector<int> columns;
   for (int i = 0; i < rows.columns(); ++i) {
     if (rows.ColumnName(i) == kInternal) continue;
-    told.push_back(i);
+    columns.push_back(i);
     out.names.emplace_back(rows.ColumnName(i));
   }
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool more, rows.Step());
-    if (!more) return Ok();
-    for (int column : told) out.cells.push_back(CellOf(rows, column));
-  }
+  return rows.Each([&] {
+    for (int column : columns) out.cells.push_back(CellOf(rows, column));
+  });
 }
 
 nb::object ToObject(const Cell& cell) {
@@ -73,10 +71,9 @@ nb::object ToObject(const Cell& cell) {
 
 nb::list RowsOf(internal::InferenceCore& core, const Query& query) {
   Rows rows;
-  Check([&] {
-    const nb::gil_scoped_release released;
+  Check(WithoutGil([&] {
     return core.Read([&](const sqlite::Database& database) { return Copy(database, query, rows); });
-  }());
+  }));
   std::vector<nb::object> names;
   for (const std::string& name : rows.names) names.push_back(ToPython(name));
   nb::list out;

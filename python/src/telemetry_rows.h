@@ -8,8 +8,8 @@
 
 namespace gpulens::python {
 
-// The rows that `query` asks for, as they are in the file, but for what only this program can read. Flushes
-// before; the file is read without the GIL.
+// Returns the rows that match `query` with the file's columns, except those that only this program can read.
+// Flushes first; the file is read without the GIL.
 nb::list RowsOf(internal::InferenceCore& core, const Query& query);
 
 }  // namespace gpulens::python

@@ -1,6 +1,7 @@
 # The package as pip builds it, in an environment of its own. One test whatever the preset: its label keeps it out of the
 # sanitizers' runs.
 include_guard()
+include(python/src/compat/targets.cmake)
 add_test(NAME python_package COMMAND ${CMAKE_SOURCE_DIR}/tools/venv_python.sh ${CMAKE_CURRENT_LIST_DIR}/in_venv.py
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR})
 # Both build in build/<tag of the wheel>.

@@ -1,4 +1,4 @@
-"""The numbers that OpenJarvis' and PyDotCompute's own tests state, through Python; src/sdk/cases asks the same of C++.
+"""The numbers that OpenJarvis' and PyDotCompute's own tests state, through Python; python/src/compat/*_test.cc checks the same in C++.
 
 Of boards whose readings must lie a second apart only C++ is asked, whose tests drive the clock; what Apple's library tells is
 nobody's here. Sources that stand still until they are told are enough for the rest.

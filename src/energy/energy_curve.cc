@@ -7,12 +7,41 @@
 namespace gpulens::energy {
 namespace {
 
-// How old the first value of a counter may be whose steps are not known: the slowest known takes half of it.
+// Maximum distance of readings for a sighting, the number of sightings needed, and the margin beyond the
+// latest update seen.
+constexpr int64_t kClosestNs = 6'000'000;
+constexpr uint32_t kEnough = 5;
+constexpr int64_t kMarginParts = 4;
+
+// Assumed age of the first value of a counter with unknown steps: half of the slowest known interval.
 constexpr int64_t kOldestFirstValueNs = 200'000'000;
-// So many steps back tell how the counter stands to the power.
+// Number of steps from which the scale between counter and power is computed.
 constexpr size_t kScaleKnots = 16;
 
 }  // namespace
+
+void CounterStep::Observe(int64_t early_ns, int64_t late_ns) noexcept {
+  const bool close = late_ns - early_ns <= kClosestNs && seen_ && late_ns_ - early_ns_ <= kClosestNs;
+  if (close) {
+    longest_ns_ = std::max(longest_ns_, late_ns - early_ns_);
+    ++sightings_;
+  }
+  early_ns_ = early_ns;
+  late_ns_ = late_ns;
+  seen_ = true;
+}
+
+void CounterStep::SawNone(int64_t at_ns) noexcept {
+  const auto lag = lag_ns();
+  if (!lag || at_ns - late_ns_ <= *lag) return;
+  sightings_ = 0;
+  longest_ns_ = 0;
+}
+
+std::optional<int64_t> CounterStep::lag_ns() const noexcept {
+  if (sightings_ < kEnough) return std::nullopt;
+  return longest_ns_ + longest_ns_ / kMarginParts;
+}
 
 template <class T>
 void EnergyCurve::Ring<T>::Push(const T& item) {
@@ -69,8 +98,8 @@ std::optional<int64_t> EnergyCurve::settled_ns() const noexcept {
 
 void EnergyCurve::Add(const Reading& reading) {
   if (reading.at_ns <= last_ns_) return;
-  const bool power = Known(reading.power_watts) && reading.power_watts >= 0;
-  const bool counter = Known(reading.counter_joules) && reading.counter_joules >= 0;
+  const bool power = IsKnown(reading.power_watts) && reading.power_watts >= 0;
+  const bool counter = IsKnown(reading.counter_joules) && reading.counter_joules >= 0;
   if (!power && !counter) {
     silent_ = true;
     return;
@@ -109,7 +138,7 @@ void EnergyCurve::AddCounter(const Reading& reading) {
   if (!counted_) {
     counted_ = true;
     if (options_.counter_lag_ns > 0) knot.early_ns -= std::min(options_.counter_lag_ns, kOldestFirstValueNs);
-    // What was integrated while it did not tell its counter stays an integral.
+    // Energy integrated before the first counter value stays an integral.
     if (knots_.count > 0) return AddIntegral(reading);
     return AddKnot(knot, 0, Flaw::kNone);
   }
@@ -118,9 +147,9 @@ void EnergyCurve::AddCounter(const Reading& reading) {
       step_.SawNone(queried_ns);
       return;
     }
-    // What is learnt makes what was told tighter, never wider; unknown is the largest.
+    // Learning only tightens the bound; unknown is the largest.
     const int64_t lag_ns = std::min(options_.counter_lag_ns, step_.lag_ns().value_or(kLagUnknown));
-    step_.Saw(before_queried_ns, reading.at_ns);
+    step_.Observe(before_queried_ns, reading.at_ns);
     knot.early_ns = before_queried_ns;
     if (lag_ns != kLagUnknown) knot.early_ns = std::max(knot.early_ns, queried_ns - lag_ns);
     knot.at_ns = std::max(knot.early_ns + (knot.late_ns - knot.early_ns) / 2, knots_.back().at_ns + 1);
@@ -143,7 +172,7 @@ void EnergyCurve::AddKnot(const Knot& knot, double piece_joules, Flaw flaw) {
   knots_.Push(next);
 }
 
-// Of the powers, in a straight line from one to the next; after the last one it stays as it was.
+// Integral of the powers, linear from one to the next; constant after the last.
 double EnergyCurve::PowerIntegral(int64_t at_ns) const noexcept {
   const size_t next = ticks_.After(at_ns);
   if (next == 0) return kNotMeasured;
@@ -155,38 +184,38 @@ double EnergyCurve::PowerIntegral(int64_t at_ns) const noexcept {
   return before.joules + before.watts * seconds + slope * seconds * seconds / 2;
 }
 
-// Since `from`, by the shape of the power, scaled to what the counter says of the whole piece.
+// Energy since `from` in the shape of the power, scaled to the counter's total of the piece.
 double EnergyCurve::Drawn(const Knot& from, const Knot& to, int64_t at_ns) const noexcept {
   if (at_ns == from.at_ns) return 0;
   double share = Seconds(at_ns - from.at_ns) / Seconds(to.at_ns - from.at_ns);
   const double begin = PowerIntegral(from.at_ns), end = PowerIntegral(to.at_ns);
-  if (Known(begin) && end > begin) share = (PowerIntegral(at_ns) - begin) / (end - begin);
+  if (IsKnown(begin) && end > begin) share = (PowerIntegral(at_ns) - begin) / (end - begin);
   return (to.joules - from.joules) * share;
 }
 
-// What the counter counts per joule of the power: the two sensors differ by some percent.
+// Joules of the counter per joule of the power: the two sensors differ by some percent.
 double EnergyCurve::Scale() const noexcept {
   if (!counted_ || knots_.count < 2) return 1;
   const Knot& last = knots_.back();
   const Knot& first = knots_[knots_.count - 1 - std::min(kScaleKnots, knots_.count - 1)];
   const double power = PowerIntegral(last.at_ns) - PowerIntegral(first.at_ns);
   const double scale = (last.joules - first.joules) / power;
-  const bool good = first.flaws == last.flaws && Known(scale) && scale > 0.5 && scale < 2;
+  const bool good = first.flaws == last.flaws && IsKnown(scale) && scale > 0.5 && scale < 2;
   return good ? scale : 1;
 }
 
 double EnergyCurve::DrawnSince(const Knot& last, int64_t at_ns) const noexcept {
   const double power = PowerIntegral(at_ns) - PowerIntegral(last.at_ns);
-  if (Known(power)) return std::max(0.0, power) * Scale();
+  if (IsKnown(power)) return std::max(0.0, power) * Scale();
   if (knots_.count < 2 || last.flaw != Flaw::kNone) return kNotMeasured;
   const Knot& before = knots_[knots_.count - 2];
   return (last.joules - before.joules) / Seconds(last.at_ns - before.at_ns) * Seconds(at_ns - last.at_ns);
 }
 
-// A value that was so before an instant is not more than what was drawn until then, and the most that the
-// device can draw since is what may be missing; the other way round for a value after it. `near` is the knot
-// before or at the instant, or the first. The knots beyond its neighbours say nothing more, but for those
-// whose stretch overlaps the instant.
+// Bounds from the counter's values: one from before an instant is not more than the energy until then, and
+// the device's maximum power bounds what is missing; the other way round for a later one. `near` is the knot
+// before or at the instant, or the first. Knots beyond its neighbours matter only where their stretch
+// overlaps the instant.
 void EnergyCurve::Bound(size_t near, int64_t at_ns, Position& out) const noexcept {
   if (!counted_) {
     out.low = out.high = out.joules;
@@ -200,14 +229,14 @@ void EnergyCurve::Bound(size_t near, int64_t at_ns, Position& out) const noexcep
     const double after = Seconds(std::max<int64_t>(0, knot.late_ns - at_ns));
     const double before = Seconds(std::max<int64_t>(0, at_ns - knot.early_ns));
     if (after == 0) low = std::max(low, knot.joules);
-    else if (Known(options_.most_watts)) low = std::max(low, knot.joules - options_.most_watts * after);
+    else if (IsKnown(options_.most_watts)) low = std::max(low, knot.joules - options_.most_watts * after);
     if (before == 0) high = std::min(high, knot.joules);
-    else if (Known(options_.most_watts)) high = std::min(high, knot.joules + options_.most_watts * before);
+    else if (IsKnown(options_.most_watts)) high = std::min(high, knot.joules + options_.most_watts * before);
   }
-  // A device that says nothing of what it can draw: what is guessed may be wholly wrong.
+  // Without a maximum power the guess may be wholly wrong.
   const double step = std::abs(out.joules - knots_[near].joules);
-  out.low = Known(low) ? low : out.joules - step;
-  out.high = Known(high) ? high : std::max(out.joules + step, out.low);
+  out.low = IsKnown(low) ? low : out.joules - step;
+  out.high = IsKnown(high) ? high : std::max(out.joules + step, out.low);
   out.joules = std::clamp(out.joules, std::min(out.low, out.high), out.high);
 }
 
@@ -241,7 +270,7 @@ Position EnergyCurve::At(int64_t at_ns) const {
     out.joules = near.joules + drawn;
     if (!counted_) out.integral_half_width += drawn;
   }
-  if (!Known(out.joules)) return out;
+  if (!IsKnown(out.joules)) return out;
   out.flaw = latest;
   Bound(early ? 0 : next - 1, at_ns, out);
   return out;
@@ -250,7 +279,7 @@ Position EnergyCurve::At(int64_t at_ns) const {
 Span EnergyCurve::Between(int64_t begin_ns, int64_t end_ns) const {
   Span span;
   const Position begin = At(begin_ns), end = At(end_ns);
-  if (end_ns < begin_ns || !Known(begin.joules) || !Known(end.joules)) {
+  if (end_ns < begin_ns || !IsKnown(begin.joules) || !IsKnown(end.joules)) {
     span.flaw = knots_.count == 0 && silent_ ? Flaw::kNoSensor : Flaw::kOutside;
     return span;
   }
@@ -264,7 +293,7 @@ Span EnergyCurve::Between(int64_t begin_ns, int64_t end_ns) const {
   if (span.method == Method::kCounter && end_ns > begin_ns) {
     const double low = std::max(0.0, end.low - begin.high);
     double high = end.high - begin.low;
-    if (Known(options_.most_watts)) high = std::min(high, options_.most_watts * Seconds(end_ns - begin_ns));
+    if (IsKnown(options_.most_watts)) high = std::min(high, options_.most_watts * Seconds(end_ns - begin_ns));
     span.half_width_joules +=
         std::max({span.joules - low, high - span.joules, 0.0}) + options_.counter_step_joules;
   }

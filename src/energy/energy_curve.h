@@ -1,24 +1,19 @@
-// The energy that one device has drawn, as a curve over time, from what its sensors tell now and then. Pure.
+// Energy of one device as a curve over time, from occasional sensor readings. Pure.
 //
 //   EnergyCurve curve({.readings = 1200});
 //   curve.Add({.at_ns = now, .counter_joules = 512.3, .power_watts = 310});
-//   Span span = curve.Between(begin_ns, end_ns);   // joules, and how far off they can be
+//   Span span = curve.Between(begin_ns, end_ns);   // joules, with an error bound
 //
-// With a counter the curve goes through its values, so whatever lies between two of them adds up to exactly
-// what the counter says. In between it follows the power that was read. Without a counter it is the integral
-// of the power, by trapezoids.
+// With a counter the curve goes through its values and follows the power readings in between; without one it
+// is the integral of power by trapezoids. Many counters are updated only every 20 to 100 ms: a new value was
+// written between the reading before and the one that shows it; the curve puts it in the middle, and the
+// bound uses the ends.
 //
-// Many counters are written only every 20 to 100 ms: what is read may be old. When a value that was not seen
-// before is read, it was written after the reading before and not after this one. So a value holds at some
-// instant of that stretch; the curve puts it into the middle, and the bound knows the ends.
-//
-// `half_width_joules` is a bound where there is a counter that does not lie: energy only grows, so at an
-// instant between two values it is between theirs, and no further from either than the most that the device
-// can draw allows. Of an integral it is an estimate: how far off it is when each time the lower, or each time
-// the higher, of two neighbouring powers was drawn all the time between them. Loads that change more often
-// than they are read can exceed it; 95 of 100 windows do not (src/sdk/energy/conservation_test.cc).
-//
-// Not thread-safe. No allocation once the rings are full.
+// `half_width_joules` is a bound with a counter: energy only grows, and no faster than the device's maximum
+// power. For an integral it is an estimate that assumes the lower, or the higher, of two neighbouring powers
+// all the time between them; loads that change more often than they are read can exceed it, but 95 of 100
+// windows do not (src/sdk/energy/conservation_test.cc). Not thread-safe. No allocation once the rings are
+// full.
 #pragma once
 
 #include <cmath>
@@ -30,20 +25,37 @@
 
 #include <gpulens/status.h>
 
-#include "energy/counter_step.h"
-
 namespace gpulens::energy {
+
+// Learns how often a counter is updated, from a while of frequent readings: a new value was written between
+// two readings, so for regular counters a few such sightings bound the age of a value. Pure.
+class CounterStep {
+ public:
+  // A new value was written between these two times.
+  void Observe(int64_t early_ns, int64_t late_ns) noexcept;
+  // The value is still the one of the last sighting. Longer than the lag, and the lag was wrong.
+  void SawNone(int64_t at_ns) noexcept;
+
+  // Maximum age of a value; nothing while unknown.
+  std::optional<int64_t> lag_ns() const noexcept;
+
+ private:
+  int64_t early_ns_ = 0, late_ns_ = 0;  // of the last sighting
+  int64_t longest_ns_ = 0;
+  uint32_t sightings_ = 0;
+  bool seen_ = false;
+};
 
 inline double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
 // Not NaN, and no bound that is infinite.
-inline bool Known(double value) noexcept { return std::isfinite(value); }
+inline bool IsKnown(double value) noexcept { return std::isfinite(value); }
 
-// What was read of a device at one time; NaN: not known.
+// Reading of a device; NaN: unknown.
 struct Reading {
   int64_t at_ns = 0;  // when the read returned, on a clock that never jumps
   double counter_joules = kNotMeasured;
   double power_watts = kNotMeasured;
-  int64_t took_ns = 0;  // how long the read took: what it tells was so at some time in between
+  int64_t took_ns = 0;  // duration of the read; the values are of some instant in between
 };
 
 enum class Method : uint8_t { kNone, kCounter, kPowerIntegral };
@@ -68,7 +80,7 @@ struct Span {
 // a curve, also after the readings are forgotten.
 struct Position {
   double joules = kNotMeasured;
-  double low = kNotMeasured, high = kNotMeasured;  // between these is the truth, as far as a counter tells
+  double low = kNotMeasured, high = kNotMeasured;  // bounds of the true value, as far as there is a counter
   double integral_half_width = 0;                  // of all that was integrated so far
   // Pieces with something wrong, up to here: those that end before, and those that begin before.
   uint32_t flaws_ended = 0, flaws_begun = 0;
@@ -85,23 +97,23 @@ class EnergyCurve {
     int64_t longest_gap_ns = 2'000'000'000;  // between readings: further apart nothing is known
     double most_watts = std::numeric_limits<double>::infinity();  // that the device can draw
     double counter_step_joules = 0.001;                           // the counter's resolution
-    // How old its value may be; 0: written as it is read; kLagUnknown: learnt, when it is read often enough.
+    // Maximum age of the counter's value; 0: current; kLagUnknown: learnt from frequent readings.
     int64_t counter_lag_ns = 0;
   };
 
   explicit EnergyCurve(const Options& options);
 
-  // One that is not later than the last is ignored. A device that has told a counter once is measured by it:
-  // a reading without one then only shapes the curve.
+  // Readings that are not later than the last are ignored. After the first counter value, readings without
+  // one only shape the curve.
   void Add(const Reading& reading);
   // Keeps at least so many readings from here on. Allocates.
   void Keep(size_t readings);
-  // Whether closer readings would tell how often the counter is written.
+  // Whether more frequent readings would show how often the counter is updated.
   bool learning() const noexcept {
     return counted_ && options_.counter_lag_ns == kLagUnknown && !step_.lag_ns();
   }
 
-  // Of the time from `begin_ns` to `end_ns`.
+  // Energy from `begin_ns` to `end_ns`.
   Span Between(int64_t begin_ns, int64_t end_ns) const;
   // Also shortly after the last reading, by the power of then.
   Position At(int64_t at_ns) const;

@@ -6,12 +6,12 @@
 namespace gpulens::energy {
 namespace {
 
-// What is guessed before the first reading: devices are open by then, or the run has a gap.
+// Maximum time guessed before the first reading; devices are open by then, or the run has a gap.
 constexpr int64_t kLongestGuessNs = 5'000'000'000;
 
 double HalfWidth(const Position& at) noexcept {
   const double off = std::max(at.high - at.joules, at.joules - at.low);
-  return Known(off) ? off : 0;
+  return IsKnown(off) ? off : 0;
 }
 
 }  // namespace
@@ -37,14 +37,15 @@ UseShare ShareOf(const EnergyProcesses& processes) noexcept {
 
 RunShare::RunShare(int64_t begin_ns, double most_watts) : most_watts_(most_watts), at_ns_(begin_ns) {}
 
-void RunShare::Saw(const Look& look) {
+void RunShare::Observe(const Observation& look) {
   if (seen_ && look.at_ns <= *seen_) return;
   seen_ = look.at_ns;
   ahead_.push_back(look);
 }
 
-// Of the time up to this look. That it was there before it was first seen is taken to be so, and may not be.
-RunShare::Slice RunShare::Between(const Look& look) const noexcept {
+// Share between the last observation and this one. Assumes that the run used the device before it was first
+// seen.
+RunShare::Slice RunShare::Between(const Observation& look) const noexcept {
   const UseShare& now = look.share;
   if (look.since_last) return {now.own, now.spread, now.sharing};
   if (!last_) return {now.own, now.sharing == Sharing::kWholeBoard ? 0 : now.own, now.sharing};
@@ -73,11 +74,11 @@ bool RunShare::Begin(const EnergyCurve& curve, int64_t until_ns, const Slice& sl
   if (at_ns_ < *first) {
     const int64_t to_ns = std::min(until_ns, *first);
     const double seconds = Seconds(to_ns - at_ns_), watts = curve.first_watts();
-    if (!Known(watts) || to_ns - at_ns_ > kLongestGuessNs) {
+    if (!IsKnown(watts) || to_ns - at_ns_ > kLongestGuessNs) {
       if (slice.own > 0) part_.flaw = Flaw::kOutside;
     } else {
       Add(watts * seconds, slice);
-      const double most = Known(most_watts_) ? std::max(watts, most_watts_ - watts) : watts;
+      const double most = IsKnown(most_watts_) ? std::max(watts, most_watts_ - watts) : watts;
       part_.half_width += slice.own * most * seconds;
       part_.guessed_seconds += seconds;
       own_seconds_ += slice.own * seconds;
@@ -89,7 +90,7 @@ bool RunShare::Begin(const EnergyCurve& curve, int64_t until_ns, const Slice& sl
   begun_ = true;
   joules_ = at.joules, half_width_ = HalfWidth(at), integral_half_width_ = at.integral_half_width;
   flaws_ended_ = at.flaws_ended;
-  if (!Known(at.joules) && slice.own > 0) part_.flaw = Flaw::kOutside;
+  if (!IsKnown(at.joules) && slice.own > 0) part_.flaw = Flaw::kOutside;
   return true;
 }
 
@@ -97,10 +98,10 @@ void RunShare::Take(const EnergyCurve& curve, int64_t until_ns, const Slice& sli
   if (until_ns <= at_ns_ || (!begun_ && !Begin(curve, until_ns, slice)) || until_ns <= at_ns_) return;
   const Position to = curve.At(until_ns);
   const double drawn = to.joules - joules_;
-  if (Known(drawn) && to.flaws_begun == flaws_ended_) {
+  if (IsKnown(drawn) && to.flaws_begun == flaws_ended_) {
     Add(drawn, slice);
     own_seconds_ += slice.own * Seconds(until_ns - at_ns_);
-    // Who has the same share on both sides of an instant does not care where exactly the joules of it fell.
+    // With equal shares on both sides of an instant, its position does not matter.
     part_.half_width += std::abs(slice.own - own_) * half_width_;
     part_.half_width += slice.own * (to.integral_half_width - integral_half_width_);
   } else if (slice.own > 0) {
@@ -115,7 +116,7 @@ void RunShare::Take(const EnergyCurve& curve, int64_t until_ns, const Slice& sli
 void RunShare::Settle(const EnergyCurve& curve) {
   const auto settled = curve.settled_ns();
   while (settled && !ahead_.empty() && ahead_.front().at_ns <= *settled) {
-    const Look look = ahead_.front();
+    const Observation look = ahead_.front();
     ahead_.pop_front();
     if (look.at_ns > at_ns_) Take(curve, look.at_ns, Between(look));
     last_ = look;
@@ -125,7 +126,7 @@ void RunShare::Settle(const EnergyCurve& curve) {
 RunPart RunShare::Upto(int64_t end_ns, const EnergyCurve& curve) const {
   RunShare now = *this;
   while (!now.ahead_.empty() && now.at_ns_ < end_ns) {
-    const Look look = now.ahead_.front();
+    const Observation look = now.ahead_.front();
     now.ahead_.pop_front();
     now.Take(curve, std::min(look.at_ns, end_ns), now.Between(look));
     now.last_ = look;
@@ -133,7 +134,7 @@ RunPart RunShare::Upto(int64_t end_ns, const EnergyCurve& curve) const {
   now.Take(curve, end_ns, now.Last());
   RunPart& part = now.part_;
   part.half_width += now.own_ * now.half_width_;
-  if (Known(most_watts_))
+  if (IsKnown(most_watts_))
     part.half_width =
         std::min(part.half_width, std::max(part.joules, most_watts_ * now.own_seconds_ - part.joules));
   return part;

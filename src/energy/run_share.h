@@ -1,16 +1,14 @@
-// How much of what one device draws is one run's, by who was seen to use the device now and then. Pure.
+// Share of one run in the energy of one device, from occasional observations of the device's processes. Pure.
 //
 //   RunShare share(begin_ns);
-//   share.Saw({.at_ns = now, .share = ShareOf(processes)});   // some times a second
-//   share.Settle(curve);                                      // after each reading
+//   share.Observe({.at_ns = now, .share = ShareOf(processes)});   // some times a second
+//   share.Settle(curve);                                          // after each reading
 //   RunPart part = share.Upto(end_ns, curve);
 //
-// Between two looks the run has the mean of the two shares; it may have come or gone at any time in between,
-// so half of their difference is how far that can be off. Before the first look it has the share of the first
-// one, after the last the share of the last. Shares of all users of an instant are 1, or nobody's, so the
-// parts of all runs and of others add up to what the device drew, its idle power included.
-//
-// Not thread-safe. Keeps the looks that the curve has not settled, and sums of the others.
+// Between two observations the run has the mean of the two shares, with half of their difference as error;
+// before the first it has the first share, after the last the last. Shares of all users add up to 1, so the
+// parts of all runs and of others add up to the device's energy, its idle power included. Not thread-safe.
+// Keeps the observations that the curve has not settled.
 #pragma once
 
 #include <array>
@@ -26,22 +24,22 @@
 
 namespace gpulens::energy {
 
-// By what a part was told from the whole; the later, the less is known.
+// How a share was determined, from the most to the least certain.
 enum class Sharing : uint8_t { kNone, kExclusive, kByUtilization, kByCpuTime, kEqually, kWholeBoard };
 inline constexpr size_t kSharings = 6;
 
 struct UseShare {
   double own = 0;     // of the device, 0 to 1
-  double spread = 0;  // what another way of sharing would say: how far off the way itself may be
+  double spread = 0;  // difference to another way of sharing: an error estimate
   Sharing sharing = Sharing::kNone;
 };
-// Nobody: none of it. Our processes alone: all of it. Else by their utilization, or where that is not told or
-// all are idle in equal parts.
+// No processes: 0. Only ours: 1. Else by utilization, or in equal parts where that is unknown or all are
+// idle.
 UseShare ShareOf(const EnergyProcesses& processes) noexcept;
-// Of a device that does not tell who uses it.
+// For a device that does not report processes.
 inline constexpr UseShare kWholeBoard{.own = 1, .spread = 0, .sharing = Sharing::kWholeBoard};
 
-struct Look {
+struct Observation {
   int64_t at_ns = 0;
   UseShare share;
   bool since_last = false;  // the share is of the time since the look before
@@ -49,10 +47,10 @@ struct Look {
 
 struct RunPart {
   double joules = 0;                   // the run's
-  double device_joules = 0;            // of the device, whoever used it, since the run first did
+  double device_joules = 0;            // of the device, whichever process used it, since the run first did
   double half_width = 0;               // by the readings: a bound where there is a counter
   double sharing_half_width = 0;       // by who used it when, and by the way of sharing: an estimate
-  std::array<double, kSharings> by{};  // `joules` by how they were told
+  std::array<double, kSharings> by{};  // `joules` by way of sharing
   double guessed_seconds = 0;          // before the first reading, at the power of it
   Flaw flaw = Flaw::kNone;             // while the run used it: then joules are not all of it
 
@@ -65,7 +63,7 @@ class RunShare {
   RunShare(int64_t begin_ns, double most_watts);
 
   // One that is not later than the last is ignored.
-  void Saw(const Look& look);
+  void Observe(const Observation& look);
   std::optional<int64_t> seen_ns() const noexcept { return seen_; }
   // Takes what no later reading moves.
   void Settle(const EnergyCurve& curve);
@@ -77,7 +75,7 @@ class RunShare {
     double own = 0, off = 0;
     Sharing sharing = Sharing::kNone;
   };
-  Slice Between(const Look& look) const noexcept;
+  Slice Between(const Observation& look) const noexcept;
   Slice Last() const noexcept;
   bool Begin(const EnergyCurve& curve, int64_t until_ns, const Slice& slice);
   void Take(const EnergyCurve& curve, int64_t until_ns, const Slice& slice);
@@ -90,9 +88,9 @@ class RunShare {
   uint32_t flaws_ended_ = 0;
   double own_ = 0;  // of the slice before
   double own_seconds_ = 0;
-  std::optional<Look> last_;
+  std::optional<Observation> last_;
   std::optional<int64_t> seen_;
-  std::deque<Look> ahead_;
+  std::deque<Observation> ahead_;
   RunPart part_;
 };
 

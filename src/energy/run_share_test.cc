@@ -1,14 +1,14 @@
 #include "energy/run_share.h"
 
-#include <gtest/gtest.h>
-
-#include <rapidcheck/gtest.h>
-#include "energy/time_testing.h"
-
 #include <cmath>
 #include <limits>
 #include <random>
 #include <vector>
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "energy/time_testing.h"
 
 namespace gpulens::energy {
 namespace {
@@ -51,7 +51,7 @@ TEST(ShareOf, SaysByWhichWay) {
 TEST(RunShare, AloneIsAllOfIt) {
   const EnergyCurve curve = Hundred(0, 2000 * kMs);
   RunShare run(500 * kMs, 300);
-  for (int64_t at = 500; at <= 1500; at += 200) run.Saw({.at_ns = at * kMs, .share = Of({Own(0.5)})});
+  for (int64_t at = 500; at <= 1500; at += 200) run.Observe({.at_ns = at * kMs, .share = Of({Own(0.5)})});
   run.Settle(curve);
   const RunPart part = run.Upto(1500 * kMs, curve);
   EXPECT_NEAR(part.joules, 100, 1e-9);
@@ -64,7 +64,7 @@ TEST(RunShare, AloneIsAllOfIt) {
 TEST(RunShare, ABoardThatNobodyOfItUsesIsNotItsOwn) {
   const EnergyCurve curve = Hundred(0, 2000 * kMs);
   RunShare run(0, 300);
-  for (int64_t at = 0; at <= 2000; at += 200) run.Saw({.at_ns = at * kMs, .share = Of({Other(1)})});
+  for (int64_t at = 0; at <= 2000; at += 200) run.Observe({.at_ns = at * kMs, .share = Of({Other(1)})});
   run.Settle(curve);
   const RunPart part = run.Upto(2000 * kMs, curve);
   EXPECT_EQ(part.joules, 0);
@@ -76,7 +76,7 @@ TEST(RunShare, ComingAndGoingIsUncertainByHalfASlice) {
   RunShare run(0, 300);
   for (int64_t at = 0; at <= 2000; at += 200) {
     const bool there = at >= 400 && at < 1600;  // seen 6 times, a second apart from first to last
-    run.Saw({.at_ns = at * kMs, .share = there ? Of({Own(1)}) : Of({})});
+    run.Observe({.at_ns = at * kMs, .share = there ? Of({Own(1)}) : Of({})});
   }
   run.Settle(curve);
   const RunPart part = run.Upto(2000 * kMs, curve);
@@ -87,7 +87,7 @@ TEST(RunShare, ComingAndGoingIsUncertainByHalfASlice) {
 TEST(RunShare, WhatWasBeforeTheFirstReadingIsGuessedWithItsBound) {
   const EnergyCurve curve = Hundred(1000 * kMs, 2000 * kMs);
   RunShare run(980 * kMs, 300);
-  run.Saw({.at_ns = 1000 * kMs, .share = kWholeBoard});
+  run.Observe({.at_ns = 1000 * kMs, .share = kWholeBoard});
   run.Settle(curve);
   const RunPart part = run.Upto(1100 * kMs, curve);
   EXPECT_NEAR(part.joules, 2 + 10, 1e-9);
@@ -95,7 +95,7 @@ TEST(RunShare, WhatWasBeforeTheFirstReadingIsGuessedWithItsBound) {
   EXPECT_GE(part.half_width, 0.02 * 200) << "it may have drawn all that it can, or nothing";
   // One that ended before anything was read.
   RunShare brief(900 * kMs, 300);
-  brief.Saw({.at_ns = 1000 * kMs, .share = Of({Own(1)})});
+  brief.Observe({.at_ns = 1000 * kMs, .share = Of({Own(1)})});
   const RunPart all = brief.Upto(920 * kMs, curve);
   EXPECT_NEAR(all.joules, 2, 1e-9);
   EXPECT_NEAR(all.half_width, 4, 1e-9);
@@ -109,7 +109,7 @@ TEST(RunShare, AFlawCountsOnlyWhileTheDeviceIsUsed) {
   for (bool used : {false, true}) {
     RunShare run(500 * kMs, 300);
     for (int64_t at = 500; at <= 1100; at += 50)
-      run.Saw({.at_ns = at * kMs, .share = used ? Of({Own(1)}) : Of({Other(1)})});
+      run.Observe({.at_ns = at * kMs, .share = used ? Of({Own(1)}) : Of({Other(1)})});
     run.Settle(curve);
     EXPECT_EQ(run.Upto(1100 * kMs, curve).flaw, used ? Flaw::kCounterReset : Flaw::kNone);
   }
@@ -132,7 +132,7 @@ RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t see
     joules += below(400) * 0.1;
     curve.Add({.at_ns = at, .counter_joules = joules, .power_watts = static_cast<double>(below(500))});
     if (below(3) != 0) {
-      const int64_t look_ns = at - below(2);
+      const int64_t observed_ns = at - below(2);
       std::vector<std::pair<int, double>> users;
       for (int n = below(5); n > 0; --n)
         users.emplace_back(below(kRuns + 1), told ? below(101) / 100.0 : kNotMeasured);
@@ -141,7 +141,7 @@ RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t see
         for (const auto& [owner, use] : users) list.push_back(owner == run ? Own(use) : Other(use));
         UseShare share = Of(list);
         if (run == kRuns && users.empty()) share.own = 1;  // idle, nobody on it
-        runs[static_cast<size_t>(run)].Saw({.at_ns = look_ns, .share = share});
+        runs[static_cast<size_t>(run)].Observe({.at_ns = observed_ns, .share = share});
       }
     }
     if (below(2) != 0)
@@ -173,7 +173,7 @@ RC_GTEST_PROP(RunShareProperty, SettlingEarlyChangesNothing, (uint32_t seed)) {
     curve.Add(
         {.at_ns = at * kMs, .counter_joules = joules, .power_watts = static_cast<double>(random() % 400)});
     const UseShare share = Of({Own(static_cast<double>(random() % 3)), Other(1)});
-    for (RunShare* run : {&early, &late}) run->Saw({.at_ns = at * kMs - 1, .share = share});
+    for (RunShare* run : {&early, &late}) run->Observe({.at_ns = at * kMs - 1, .share = share});
     early.Settle(curve);
   }
   const RunPart one = early.Upto(3990 * kMs, curve), two = late.Upto(3990 * kMs, curve);

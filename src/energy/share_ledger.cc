@@ -22,19 +22,19 @@ uint64_t RateOf(int64_t tokens, int64_t ns) noexcept {
 
 }  // namespace
 
-void ShareLedger::Crowd::Join(uint64_t one) noexcept {
+void ShareLedger::Sharers::Join(uint64_t one) noexcept {
   ++count;
   with_tokens += one > 0 ? 1 : 0;
   rate += one;
 }
 
-void ShareLedger::Crowd::Leave(uint64_t one) noexcept {
+void ShareLedger::Sharers::Leave(uint64_t one) noexcept {
   --count;
   with_tokens -= one > 0 ? 1 : 0;
   rate -= one;
 }
 
-double ShareLedger::Crowd::Weight(uint64_t one) const noexcept {
+double ShareLedger::Sharers::Weight(uint64_t one) const noexcept {
   if (with_tokens > 0) return static_cast<double>(one) / static_cast<double>(rate);
   return count > 0 ? 1.0 / static_cast<double>(count) : 0;
 }
@@ -46,7 +46,7 @@ struct ShareLedger::Sweep {
   State& state;
   std::vector<Item>& items;
   std::vector<Edge>& edges;
-  Crowd crowd{};
+  Sharers sharers{};
 
   // `writes`: the account itself, a copy of it, or null.
   void Add(Account* account, Account* writes, int64_t until_ns);
@@ -55,7 +55,7 @@ struct ShareLedger::Sweep {
  private:
   void Advance(int64_t at_ns);
   void Turn(size_t first, size_t last);
-  void Shift(const Crowd& before, double half_width);
+  void Shift(const Sharers& before, double half_width);
   void Snap(Account& account, const Cut& cut, int64_t at_ns) const;
   void Collect(Account& account, uint64_t rate, const Cut& cut, int64_t at_ns) const;
   static void OwnEdge(Account::Both& both, double weight, double half_width);
@@ -71,7 +71,7 @@ void ShareLedger::Sweep::Add(Account* account, Account* writes, int64_t until_ns
   if (writes) writes->tokens_seen_ = from.tokens;
   const auto number = static_cast<uint32_t>(items.size());
   if (from.begun_) {
-    if (from.shares) crowd.Join(item.rate);
+    if (from.shares) sharers.Join(item.rate);
     if (writes) Snap(*writes, state.cut, state.at_ns);
   } else {
     edges.push_back({low, from.begin_ns, EdgeKind::kBegin, number, 0});
@@ -90,7 +90,7 @@ void ShareLedger::Sweep::Add(Account* account, Account* writes, int64_t until_ns
   items.push_back(item);
 }
 
-// What was drawn since the last edge goes to those that were open.
+// Divides the energy since the last edge among the open accounts.
 void ShareLedger::Sweep::Advance(int64_t at_ns) {
   if (at_ns <= state.at_ns) return;
   const Cut cut = at(at_ns);
@@ -102,12 +102,12 @@ void ShareLedger::Sweep::Advance(int64_t at_ns) {
     if (std::isfinite(joules)) drawn[kFirstPart + part] = joules;
     else ++state.gaps[part];
   }
-  if (!std::isfinite(drawn[kJoules])) drawn[kJoules] = 0;  // its flaw tells
-  if (crowd.count == 0) {
+  if (!std::isfinite(drawn[kJoules])) drawn[kJoules] = 0;  // its flaw reports it
+  if (sharers.count == 0) {
     state.unattributed += drawn[kJoules];
   } else {
-    const bool tokens = crowd.with_tokens > 0;
-    const double among = tokens ? static_cast<double>(crowd.rate) : static_cast<double>(crowd.count);
+    const bool tokens = sharers.with_tokens > 0;
+    const double among = tokens ? static_cast<double>(sharers.rate) : static_cast<double>(sharers.count);
     Sums& sums = tokens ? state.by_tokens : state.equal;
     for (size_t kind = 0; kind < drawn.size(); ++kind) sums[kind] += drawn[kind] / among;
   }
@@ -117,13 +117,13 @@ void ShareLedger::Sweep::Advance(int64_t at_ns) {
 
 // The energy at an edge is known to within the half-width. What it is too much on one side it is too little
 // on the other, so those that stay are off by the difference of their weights.
-void ShareLedger::Sweep::Shift(const Crowd& before, double half_width) {
-  if (before.count == 0 || crowd.count == 0) return;
-  const bool was = before.with_tokens > 0, is = crowd.with_tokens > 0;
+void ShareLedger::Sweep::Shift(const Sharers& before, double half_width) {
+  if (before.count == 0 || sharers.count == 0) return;
+  const bool was = before.with_tokens > 0, is = sharers.with_tokens > 0;
   const double equal_was = was ? 0 : 1.0 / static_cast<double>(before.count);
-  const double equal_is = is ? 0 : 1.0 / static_cast<double>(crowd.count);
+  const double equal_is = is ? 0 : 1.0 / static_cast<double>(sharers.count);
   const double rate_was = was ? 1.0 / static_cast<double>(before.rate) : 0;
-  const double rate_is = is ? 1.0 / static_cast<double>(crowd.rate) : 0;
+  const double rate_is = is ? 1.0 / static_cast<double>(sharers.rate) : 0;
   state.equal_error += std::abs(equal_is - equal_was) * half_width;
   state.token_error += std::abs(rate_is - rate_was) * half_width;
 }
@@ -181,7 +181,7 @@ void ShareLedger::Sweep::OwnEdge(Account::Both& both, double weight, double half
 
 // Edges of one instant: who ends has what was so far, who begins has what comes.
 void ShareLedger::Sweep::Turn(size_t first, size_t last) {
-  const Crowd before = crowd;
+  const Sharers before = sharers;
   const double half_width = state.cut.half_width;
   auto cut_of = [&](const Edge& edge) { return edge.true_ns == state.at_ns ? state.cut : at(edge.true_ns); };
   for (size_t i = first; i < last; ++i) {
@@ -197,8 +197,8 @@ void ShareLedger::Sweep::Turn(size_t first, size_t last) {
   for (size_t i = first; i < last; ++i) {
     const Item& item = items[edges[i].item];
     if (!item.account->shares) continue;
-    if (edges[i].kind == EdgeKind::kBegin) crowd.Join(item.rate);
-    if (edges[i].kind == EdgeKind::kEnd) crowd.Leave(item.rate);
+    if (edges[i].kind == EdgeKind::kBegin) sharers.Join(item.rate);
+    if (edges[i].kind == EdgeKind::kEnd) sharers.Leave(item.rate);
   }
   Shift(before, half_width);
   for (size_t i = first; i < last; ++i) {
@@ -210,7 +210,7 @@ void ShareLedger::Sweep::Turn(size_t first, size_t last) {
       account.settled = true;
       continue;
     }
-    const double weight = account.shares ? crowd.Weight(item.rate) : 1;
+    const double weight = account.shares ? sharers.Weight(item.rate) : 1;
     if (edge.kind == EdgeKind::kBegin) {
       account.begun_ = true;
       OwnEdge(account.total, weight, half_width);
@@ -264,7 +264,7 @@ void ShareLedger::Settle(int64_t until_ns, const CutAt& at) {
   std::erase_if(open_, [](const Account* account) { return account->settled; });
 }
 
-Account ShareLedger::Look(const Account& account, int64_t until_ns, const CutAt& at) const {
+Account ShareLedger::Project(const Account& account, int64_t until_ns, const CutAt& at) const {
   Account copy = account;
   if (account.settled) return copy;
   State state = state_;

@@ -1,16 +1,13 @@
-// Who of those that are at work at the same time has which part of what the devices draw. Pure: it is told
-// when accounts begin and end, and asks a function for the energy at an instant.
+// Divides the energy of devices among the accounts open at the same time. Pure: it receives begins and ends,
+// and calls a function for the energy at an instant.
 //
-// Between two edges (somebody begins or ends) what is drawn goes to those that are open, in equal parts, or
-// by the tokens that each added in the stretch that is settled at once; where none of the open ones added
-// any, in equal parts. What is drawn while none is open is unattributed. So shares and unattributed add up to
-// what the devices drew, whatever opens and closes in between.
+// Between two edges (an account begins or ends) energy is divided among the open accounts in equal parts, or
+// by the tokens that each added in the stretch that is settled at once; where none added any, in equal parts.
+// Energy while none is open is unattributed. So shares and unattributed energy add up to the devices' energy.
 //
-// A stretch is settled when its readings are in, and then never again. Costs one look per account and stretch
-// and a sort of the edges in it, not the product of both.
-//
-// The half-width of a share bounds what the uncertain energy at the edges can move between accounts; that the
-// work of equal tokens draws equal power is taken as given. Not thread-safe.
+// A stretch is settled once, when its readings are complete. Costs one step per account and stretch and a
+// sort of its edges, not the product of both. The half-width of a share bounds the uncertain energy at the
+// edges; it assumes that equal tokens draw equal power. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -53,7 +50,7 @@ inline constexpr int64_t kOpenEnd = std::numeric_limits<int64_t>::max();
 
 // One window or request. Its owner writes the first part and keeps it in place while the ledger has it.
 struct Account {
-  bool shares = true;  // else it watches: it is told the devices' energy and takes none
+  bool shares = true;  // else it watches: it receives the devices' energy and no share
   int64_t begin_ns = 0, end_ns = kOpenEnd;
   int64_t tokens = 0;  // added so far
   struct Mark {
@@ -103,9 +100,9 @@ class ShareLedger {
   // Settles up to `until_ns`; accounts that ended until then are settled and forgotten.
   void Settle(int64_t until_ns, const CutAt& at);
   // The account as it would be were everything settled until then. The ledger is not changed.
-  Account Look(const Account& account, int64_t until_ns, const CutAt& at) const;
+  Account Project(const Account& account, int64_t until_ns, const CutAt& at) const;
 
-  // What was drawn while nothing was open that shares.
+  // Energy while no account that shares was open.
   double unattributed_joules() const noexcept { return state_.unattributed; }
   size_t open() const noexcept { return open_.size(); }
 
@@ -123,7 +120,7 @@ class ShareLedger {
     void ForgetSums() noexcept;
   };
   // Those that share at an instant.
-  struct Crowd {
+  struct Sharers {
     uint64_t count = 0, with_tokens = 0, rate = 0;
     void Join(uint64_t rate) noexcept;
     void Leave(uint64_t rate) noexcept;

@@ -1,14 +1,14 @@
 #include "energy/share_ledger.h"
 
-#include <gtest/gtest.h>
-
-#include <rapidcheck/gtest.h>
-#include "energy/time_testing.h"
-
 #include <algorithm>
 #include <cmath>
 #include <deque>
 #include <random>
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include "energy/time_testing.h"
 
 namespace gpulens::energy {
 namespace {
@@ -289,7 +289,7 @@ RC_GTEST_PROP(ShareLedgerProperty, ALookIsWhatSettlingWouldGive, (uint32_t seed,
   ledger.Settle(300 * kMs, at);
   for (size_t i = 0; i < accounts.size(); ++i) accounts[i].tokens = static_cast<int64_t>(seed >> i & 15);
   std::vector<Account> looks;
-  for (const Account& one : accounts) looks.push_back(ledger.Look(one, 700 * kMs, at));
+  for (const Account& one : accounts) looks.push_back(ledger.Project(one, 700 * kMs, at));
   ledger.Settle(700 * kMs, at);
   for (size_t i = 0; i < accounts.size(); ++i) {
     RC_ASSERT(std::abs(looks[i].total.mine.joules - accounts[i].total.mine.joules) < 1e-9);

@@ -1,11 +1,12 @@
 #include "instruments/cells.h"
 
-#include <gpulens/instruments.h>
 #include <pthread.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+
+#include <gpulens/instruments.h>
 
 #include "base/check.h"
 #include "base/clock.h"
@@ -42,12 +43,12 @@ CellStore& CellStore::Instance() noexcept {
 
 CellStore::CellStore() { CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0); }
 
-// Nobody may be in the middle of a change when the child's copy is taken.
+// The locks are held during a fork, so that the child's copy is consistent.
 void CellStore::BeforeFork() noexcept { Instance().mutex_.lock(); }
 void CellStore::AfterForkInParent() noexcept { Instance().mutex_.unlock(); }
 
-// Of the threads only the one that forked is here. The arrays of the others are left as they are: freeing
-// them is for an allocator that may have been in use.
+// Only the forking thread exists here. The arrays of the others are leaked, since the allocator may have been
+// in use.
 void CellStore::AfterForkInChild() noexcept {
   CellStore& store = Instance();
   const pthread_t self = ::pthread_self();

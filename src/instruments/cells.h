@@ -1,8 +1,6 @@
-// Where the counts of all instruments of the process lie: for each thread an array of 64-bit cells that only
-// it writes, and one more for what threads that have ended have left. A cell has one number for all threads.
-//
-// Arrays grow when a thread touches a cell that it does not have yet, so a thread pays for what it uses.
-// After a fork all cells of the child are 0.
+// Storage of the counts of all instruments of the process: for each thread an array of 64-bit cells that only
+// it writes, and one for ended threads. A cell has one number for all threads. Arrays grow when a thread
+// first touches a cell, so a thread pays for what it uses. After a fork all cells of the child are 0.
 #pragma once
 
 #include <pthread.h>
@@ -20,14 +18,14 @@
 
 namespace gpulens::instruments {
 
-// What a range of cells means, so that those of several threads can be put together.
+// How to merge a range of cells of several threads.
 enum class Meaning : uint8_t { kInteger, kDouble, kExponential };
 
 // Thread-safe. There is one, which is never destroyed.
 class CellStore {
  public:
   using Cell = instruments::Cell;
-  // What one thread has; made at its first touch, taken back at its end.
+  // Cells of one thread; made at its first touch, freed at its end.
   struct Thread {
     std::unique_ptr<Cell[]> cells;
     uint32_t size = 0;
@@ -36,7 +34,7 @@ class CellStore {
 
   static CellStore& Instance() noexcept;
 
-  // New cells beside each other, by what they mean. The number of the first.
+  // Adds adjacent cells of these kinds and returns the number of the first.
   struct Part {
     uint32_t count;
     Meaning meaning;
@@ -59,9 +57,9 @@ class CellStore {
   bool Touched(uint32_t first, uint32_t count) const noexcept;
   Exponential Window(uint32_t first) const;
 
-  // Called at the beginning of an instrument, and when a thread first touches cells: after a fork, too, so
-  // that what a process has beside its instruments can begin with them. It may lock, must not wait, and may
-  // be called by several threads at once. Null: nobody.
+  // Called when an instrument is made and when a thread first touches cells, also after a fork, so that
+  // exporters can start with them. May lock, must not wait, and may be called by several threads at once.
+  // Null: none.
   using UseHook = void (*)() noexcept;
   static void OnUse(UseHook hook) noexcept { use_hook.store(hook, std::memory_order_release); }
   static void ReportUse() noexcept {

@@ -1,5 +1,4 @@
-// What instruments there are, with their series: what Registry and the handles look up. Recording never comes
-// here.
+// The instruments and their series: look-ups of Registry and the handles. Recording does not come here.
 #pragma once
 
 #include <atomic>
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include <gpulens/instruments.h>
+#include <gpulens/registry.h>
 
 #include "base/ref.h"
 
@@ -76,7 +76,7 @@ class InstrumentRegistry {
 
   mutable std::mutex mutex_;  // guards what follows
   std::deque<Family> families_;
-  std::map<std::pair<uint64_t, std::string>, uint32_t> by_name_;  // of registries that stand
+  std::map<std::pair<uint64_t, std::string>, uint32_t> by_name_;  // of existing registries
   std::map<uint64_t, size_t> limits_;
   std::deque<Status> refusals_;
   std::deque<std::atomic<double>> gauges_;
@@ -84,3 +84,31 @@ class InstrumentRegistry {
 };
 
 }  // namespace gpulens::instruments
+
+namespace gpulens {
+
+// Series that are not in the cells: computed by a source whenever a registry is read.
+struct RegistryAccess {
+  static uint64_t IdOf(const Registry& registry) noexcept { return registry.id_; }
+};
+
+namespace instruments {
+
+class Source {
+ public:
+  virtual ~Source() = default;
+  // Called under the sources' lock: appends series, those of one name adjacent. After a fork, detected by
+  // CellStore::forks, counts of the parent are discarded.
+  virtual void Report(std::vector<Sample>& out) = 0;
+};
+
+// Lock under which all sources are read; not held while the process forks.
+std::unique_lock<std::mutex> LockSources();
+// Under that lock. The source lives to the end of the process.
+void AddSource(uint64_t registry, Source& source);
+// Takes the lock.
+void ReportSources(uint64_t registry, std::vector<Sample>& out);
+
+}  // namespace instruments
+
+}  // namespace gpulens

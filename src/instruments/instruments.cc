@@ -8,7 +8,6 @@
 #include "base/ref.h"
 #include "instruments/cells.h"
 #include "instruments/instrument_registry.h"
-#include "instruments/sources.h"
 
 namespace gpulens {
 namespace {

@@ -1,29 +1,57 @@
-// A thread's window of exponential buckets: 160 counts from an offset, at a scale, with the sum and the zeros
-// beside them. A value outside of it moves the window, or halves its scale, which happens a few times in the
-// life of a series.
-//
-// One thread writes; others read meanwhile, and know by the head whether the counts were being moved.
+// One thread's window of exponential buckets: 160 counts from an offset, at a scale, with the sum and the
+// zeros. A value outside of it moves the window or halves its scale, which happens a few times in the life of
+// a series. One thread writes; others read meanwhile and detect by the head whether the counts were being
+// moved.
 #pragma once
 
 #include <atomic>
 #include <bit>
 #include <cstdint>
 #include <limits>
+#include <span>
+#include <vector>
 
-#include "instruments/exponential.h"
+#include "base/power_buckets.h"
 
 namespace gpulens::instruments {
 
+// Exponential buckets of OpenTelemetry (base-2): the sum of several windows of them. Pure.
+using buckets::Coarser;
+using buckets::FinestIndex;
+using buckets::kFinest;
+
+// Buckets of a series; where values need more, two neighbours are merged.
+inline constexpr uint32_t kWindow = 160;
+
+// Counts of a growing range of buckets, at one scale.
+class ExponentialSum {
+ public:
+  // `counts[i]` of bucket offset + i at `scale`.
+  void Add(int scale, int32_t offset, std::span<const uint64_t> counts);
+  // At most kWindow buckets, from the first to the last that is not 0.
+  int scale() const noexcept { return scale_; }
+  int32_t offset() const noexcept { return low_; }
+  std::span<const uint64_t> counts() const noexcept { return counts_; }
+
+ private:
+  void CoarsenTo(int scale);
+  void Cover(int32_t low, int32_t high);
+
+  int scale_ = kFinest;
+  int32_t low_ = 0;
+  std::vector<uint64_t> counts_;
+};
+
 using Cell = std::atomic<uint64_t>;
-// A cell is a number of its own; the head alone orders what stands beside it.
+// Each cell is a number of its own; the head alone orders the others.
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
 
 // Cells of one series: a head, the sum as a double, zeros, then the counts.
 inline constexpr uint32_t kHeadCell = 0, kSumCell = 1, kZeroCell = 2, kFirstCount = 3;
 inline constexpr uint32_t kExponentialCells = kFirstCount + kWindow;
 
-// What the head says. It is changed before and after the counts are moved, so that a reader knows whether it
-// has read them at one scale.
+// Decoded head. It changes before and after the counts are moved, so that a reader knows whether it read them
+// at one scale.
 struct WindowHead {
   // Stands with the offset, so that a head of 0, of a window without counts, is far away from every index.
   static constexpr uint32_t kBias = uint32_t{1} << 30;
@@ -34,7 +62,7 @@ struct WindowHead {
 
   int scale() const noexcept { return kFinest - coarser; }
   int32_t first() const noexcept { return static_cast<int32_t>(offset - kBias); }
-  // Where in the window an index of kFinest is counted; kWindow or more: not in it.
+  // Position of an index of kFinest in the window; kWindow or more: outside.
   uint32_t Place(int32_t index) const noexcept {
     return static_cast<uint32_t>(Coarser(index, coarser)) + kBias - offset;
   }

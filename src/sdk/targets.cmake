@@ -4,15 +4,11 @@ add_gpulens_library(sdk_ring_record DIR src/sdk/ring/record DEPS gpulens_instrum
 add_gpulens_library(sdk_ring DIR src/sdk/ring DEPS gpulens_sdk_ring_record)
 add_gpulens_library(sdk_export DIR src/sdk/export DEPS gpulens_catalog gpulens_instruments gpulens_wire gpulens_wire_otlp
   gpulens_net_blocking gpulens_net_grpc TEST_DEPS gpulens_net_testing)
-add_gpulens_library(sdk_vllm DIR src/sdk/vllm DEPS gpulens_core gpulens_wire_exposition)
 add_gpulens_library(sdk_inference DIR src/sdk/inference DEPS gpulens_store_telemetry gpulens_store_telemetry_servers
   gpulens_store_telemetry_summary gpulens_sdk_energy PRIVATE_DEPS gpulens_net_client TEST_DEPS dep_sqlite)
 add_gpulens_library(sdk_c DIR src/sdk/c DEPS gpulens_sdk_export gpulens_sdk_energy gpulens_sdk_inference)
 add_gpulens_library(sdk_experiment DIR src/sdk/experiment DEPS gpulens_store_experiments gpulens_sdk_energy
   PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
-# Tests alone: the numbers that the seeds state of themselves.
-add_gpulens_library(sdk_cases DIR src/sdk/cases TEST_DEPS gpulens_sdk_training gpulens_sdk_energy gpulens_sdk_inference
-  gpulens_sdk_ring gpulens_sdk_vllm)
 add_gpulens_library(sdk_energy_processes DIR src/sdk/energy/processes DEPS gpulens_sources_host)
 add_gpulens_library(sdk_energy_feed DIR src/sdk/energy/feed DEPS gpulens_sdk_energy_processes TEST_DEPS gpulens_sdk_energy)
 add_gpulens_library(sdk_energy_sources DIR src/sdk/energy/sources DEPS gpulens_sdk_energy_feed gpulens_sdk_energy_processes

@@ -1,27 +1,35 @@
 #include "store/incident_store.h"
 
 #include <fcntl.h>
-#include <sqlite3.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cmath>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
+#include <thread>
 
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/ring.h"
+#include "base/text.h"
+#include "base/threads.h"
+#include "wire/json/json_text.h"
 
 namespace gpulens {
 namespace {
 
 // "gpul", so that file(1) and we know whose it is.
 constexpr int kApplicationId = 0x6770756c;
-constexpr int kSchemaVersion = 1;
-// How long a reader or writer waits for another one.
+// Timeout of a reader or writer that waits for another one.
 constexpr int kBusyMs = 2000;
-// Rows that go at once when room is needed.
+// Rows deleted at once to make room.
 constexpr int64_t kRowsPerCleaning = 64;
 
 constexpr const char* kSchema =
@@ -32,114 +40,84 @@ constexpr const char* kSchema =
     "  attributes TEXT NOT NULL, readings TEXT);"
     "CREATE INDEX incidents_by_time ON incidents(unix_ns);";
 
-Code CodeOfSqlite(int code) noexcept {
-  switch (code & 0xff) {
-    case SQLITE_NOTADB:
-    case SQLITE_CORRUPT: return Code::kDataLoss;
-    case SQLITE_FULL: return Code::kExhausted;
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED: return Code::kTimeout;
-    case SQLITE_READONLY:
-    case SQLITE_PERM:
-    case SQLITE_AUTH: return Code::kPermissionDenied;
-    default: return Code::kIo;
-  }
-}
+constexpr sqlite::Schema kIncidentSchema{.application_id = kApplicationId, .steps = &kSchema, .count = 1};
 
-Status Failure(sqlite3* database, int code, const std::string& path) {
-  std::string detail = path + ": " + (database ? ::sqlite3_errmsg(database) : ::sqlite3_errstr(code));
-  return {CodeOfSqlite(code), detail};
-}
-
-bool Exists(const std::string& path) noexcept { return ::access(path.c_str(), F_OK) == 0; }
-
-std::string_view ColumnText(sqlite3_stmt* row, int column) noexcept {
-  const void* text = ::sqlite3_column_blob(row, column);
-  int size = ::sqlite3_column_bytes(row, column);
-  return text ? std::string_view(static_cast<const char*>(text), static_cast<size_t>(size))
-              : std::string_view();
-}
+constexpr int64_t kRetryNs = 60'000'000'000;
+constexpr Duration kFlushTime = std::chrono::seconds(1);
 
 }  // namespace
 
-struct IncidentStore::Database {
-  ~Database() {
-    for (sqlite3_stmt* statement : {insert, remove}) ::sqlite3_finalize(statement);
-    ::sqlite3_close(handle);
+Incident MakeIncident(const Event& event) {
+  Incident row;
+  row.unix_ns = event.at.unix_ns;
+  row.name = event.name;
+  row.severity = event.severity;
+  AttributeSet attributes = event.attributes;
+  for (const Entity* entity = event.entity.get(); entity; entity = entity->parent.get()) {
+    attributes = attributes.OverlaidOn(entity->attributes);
   }
-  Status Run(const char* sql, const std::string& path) const {
-    int code = ::sqlite3_exec(handle, sql, nullptr, nullptr, nullptr);
-    return code == SQLITE_OK ? Ok() : Failure(handle, code, path);
-  }
-  // The number that a pragma answers; nothing on a failure.
-  std::optional<int64_t> Number(const char* sql) const {
-    sqlite3_stmt* statement = nullptr;
-    std::optional<int64_t> number;
-    if (::sqlite3_prepare_v2(handle, sql, -1, &statement, nullptr) == SQLITE_OK &&
-        ::sqlite3_step(statement) == SQLITE_ROW) {
-      number = ::sqlite3_column_int64(statement, 0);
+  constexpr int64_t kNone = -1;
+  AttributeSet::Value index = attributes.Find("gpu.index", kNone);
+  if (const int64_t* number = std::get_if<int64_t>(&index); number && *number >= 0) row.gpu_index = *number;
+  row.gpu_uuid = attributes.Text("gpu.uuid");
+  row.body = event.body;
+  AppendJsonAttributes(row.attributes, attributes);
+  return row;
+}
+
+std::string ReadingsJson(const IncidentReadings& readings) {
+  if (readings.samples.empty() || readings.columns.empty()) return {};
+  std::string out = "{\"columns\":[";
+  for (const IncidentReadings::Column& column : readings.columns) {
+    if (&column != &readings.columns.front()) out += ',';
+    out += "{\"name\":";
+    AppendJsonString(out, column.name);
+    out += ",\"unit\":";
+    AppendJsonString(out, column.unit);
+    if (!column.attributes.empty()) {
+      out += ",\"attributes\":";
+      AppendJsonAttributes(out, column.attributes);
     }
-    ::sqlite3_finalize(statement);
-    return number;
+    out += '}';
   }
-
-  sqlite3* handle = nullptr;
-  bool empty = false;  // no table was made in it yet
-  sqlite3_stmt *insert = nullptr, *remove = nullptr;
-};
-
-IncidentStore::IncidentStore(std::unique_ptr<Database> database, const Options& options)
-    : options_(options), database_(std::move(database)) {}
-IncidentStore::~IncidentStore() = default;
+  out += "],\"samples\":[";
+  for (const IncidentReadings::Sample& sample : readings.samples) {
+    if (&sample != &readings.samples.front()) out += ',';
+    out += '[';
+    AppendJsonNumber(out, std::round(sample.seconds * 1000) / 1000);
+    for (double value : sample.values) {
+      out += ',';
+      AppendJsonNumber(out, value);  // NaN becomes null
+    }
+    out += ']';
+  }
+  return out + "]}";
+}
 
 Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& options) {
-  const std::string& path = options.path;
-  auto database = std::make_unique<Database>();
-  int flags = (options.read_only ? SQLITE_OPEN_READONLY : SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE) |
-              SQLITE_OPEN_NOMUTEX;
-  int code = ::sqlite3_open_v2(path.c_str(), &database->handle, flags, nullptr);
-  if (code != SQLITE_OK) {
-    if (::access(path.c_str(), R_OK) != 0 && errno == EACCES) return ErrnoStatus("open " + path, EACCES);
-    return Failure(database->handle, code, path);
+  ASSIGN_OR_RETURN(
+      sqlite::Database database,
+      sqlite::Database::Open(
+          {.path = options.path, .read_only = options.read_only, .create = false, .busy_ms = kBusyMs}));
+  std::unique_ptr<IncidentStore> store(new IncidentStore(std::move(database), options));
+  if (options.read_only) {
+    // The agent that made the file is about to make its table.
+    ASSIGN_OR_RETURN(const int64_t version, sqlite::CheckVersion(store->database_, kIncidentSchema));
+    store->empty_ = version == 0;
+    return store;
   }
-  ::sqlite3_busy_timeout(database->handle, kBusyMs);
-  // The page cache of a table that is hardly ever read: 256 KiB.
-  RETURN_IF_ERROR(database->Run("PRAGMA cache_size=-256; PRAGMA trusted_schema=OFF;", path));
-  auto version = database->Number("PRAGMA user_version");
-  if (!version) return Failure(database->handle, ::sqlite3_errcode(database->handle), path);
-  if (*version > kSchemaVersion) {
-    return Status{Code::kUnavailable, path + " was written by a newer gpulens (version " +
-                                          std::to_string(*version) + " of its tables)"};
-  }
-  // The agent that made the file is about to make its table.
-  database->empty = *version == 0;
-  if (!options.read_only) {
-    database->empty = false;
-    RETURN_IF_ERROR(database->Run("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;", path));
-    if (*version == 0) {
-      std::string make = "BEGIN IMMEDIATE; " + std::string(kSchema) +
-                         "PRAGMA application_id=" + std::to_string(kApplicationId) +
-                         "; PRAGMA user_version=" + std::to_string(kSchemaVersion) + "; COMMIT;";
-      RETURN_IF_ERROR(database->Run(make.c_str(), path));
-    }
-    constexpr const char* kInsert =
-        "INSERT INTO incidents(unix_ns,name,severity,gpu_index,gpu_uuid,body,attributes,readings)"
-        " VALUES(?,?,?,?,?,?,?,?)";
-    constexpr const char* kRemove =
-        "DELETE FROM incidents WHERE id IN (SELECT id FROM incidents ORDER BY id LIMIT ?)";
-    code = ::sqlite3_prepare_v2(database->handle, kInsert, -1, &database->insert, nullptr);
-    if (code == SQLITE_OK)
-      code = ::sqlite3_prepare_v2(database->handle, kRemove, -1, &database->remove, nullptr);
-    if (code != SQLITE_OK) return Failure(database->handle, code, path);
-  }
-  return std::unique_ptr<IncidentStore>(new IncidentStore(std::move(database), options));
+  RETURN_IF_ERROR(sqlite::BringUpToDate(store->database_, kIncidentSchema));
+  ASSIGN_OR_RETURN(store->insert_,
+                   store->database_.Prepare("INSERT INTO incidents(unix_ns,name,severity,gpu_index,gpu_uuid,"
+                                            "body,attributes,readings) VALUES(?,?,?,?,?,?,?,?)"));
+  ASSIGN_OR_RETURN(store->remove_,
+                   store->database_.Prepare("DELETE FROM incidents WHERE id IN (SELECT id FROM incidents "
+                                            "ORDER BY id LIMIT ?)"));
+  return store;
 }
 
 Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& options) {
-  if (options.read_only) {
-    if (!Exists(options.path)) return ErrnoStatus("open " + options.path, errno);
-    return OpenOnce(options);
-  }
+  if (options.read_only) return OpenOnce(options);
   RETURN_IF_ERROR(MakeFoldersAbove(options.path));
   // The kernel log may be read by root alone on many machines; what comes from it is not for everybody
   // either. SQLite gives its other files the mode of this one.
@@ -148,7 +126,7 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& option
   made.reset();
   auto opened = OpenOnce(options);
   if (opened || opened.error().code != Code::kDataLoss) return opened;
-  // What cannot be read is kept for people to look at, and does not stop us from keeping what comes.
+  // A broken file is kept for analysis and does not prevent new incidents from being stored.
   std::string aside = options.path + ".broken";
   if (std::rename(options.path.c_str(), aside.c_str()) != 0) return opened;
   for (const char* suffix : {"-wal", "-shm"}) ::unlink((options.path + suffix).c_str());
@@ -161,85 +139,163 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::Open(const Options& option
 // large as it is.
 Status IncidentStore::MakeRoom() {
   for (int round = 0; round < 1024; ++round) {
-    auto pages = database_->Number("PRAGMA page_count"), unused = database_->Number("PRAGMA freelist_count");
-    auto size = database_->Number("PRAGMA page_size");
-    if (!pages || !unused || !size) return Failure(database_->handle, SQLITE_ERROR, options_.path);
-    if (static_cast<uint64_t>((*pages - *unused) * *size) < options_.max_bytes) return Ok();
-    ::sqlite3_bind_int64(database_->remove, 1, kRowsPerCleaning);
-    int code = ::sqlite3_step(database_->remove);
-    int removed = ::sqlite3_changes(database_->handle);
-    ::sqlite3_reset(database_->remove);
-    if (code != SQLITE_DONE) return Failure(database_->handle, code, options_.path);
-    if (removed == 0) return Ok();
+    ASSIGN_OR_RETURN(const int64_t pages, database_.Number("PRAGMA page_count"));
+    ASSIGN_OR_RETURN(const int64_t unused, database_.Number("PRAGMA freelist_count"));
+    ASSIGN_OR_RETURN(const int64_t size, database_.Number("PRAGMA page_size"));
+    if (static_cast<uint64_t>((pages - unused) * size) < options_.max_bytes) return Ok();
+    RETURN_IF_ERROR(remove_.Bind(1, kRowsPerCleaning).Execute());
+    if (database_.changes() == 0) return Ok();
   }
   return Ok();
 }
 
 Status IncidentStore::Add(const Incident& incident) {
   RETURN_IF_ERROR(MakeRoom());
-  sqlite3_stmt* row = database_->insert;
-  auto text = [&](int column, std::string_view value) {
-    ::sqlite3_bind_text(row, column, value.data(), static_cast<int>(value.size()), SQLITE_STATIC);
-  };
-  ::sqlite3_bind_int64(row, 1, incident.unix_ns);
-  text(2, incident.name);
-  ::sqlite3_bind_int64(row, 3, static_cast<int64_t>(incident.severity));
-  if (incident.gpu_index) ::sqlite3_bind_int64(row, 4, *incident.gpu_index);
-  else ::sqlite3_bind_null(row, 4);
-  text(5, incident.gpu_uuid);
-  text(6, incident.body);
-  text(7, incident.attributes);
-  if (incident.readings.empty()) ::sqlite3_bind_null(row, 8);
-  else text(8, incident.readings);
-  int code = ::sqlite3_step(row);
-  Status status = code == SQLITE_DONE ? Ok() : Failure(database_->handle, code, options_.path);
-  ::sqlite3_reset(row);
-  ::sqlite3_clear_bindings(row);
-  return status;
+  insert_.BindAll(incident.unix_ns, incident.name, static_cast<int64_t>(incident.severity),
+                  incident.gpu_index, incident.gpu_uuid, incident.body, incident.attributes);
+  if (incident.readings.empty()) insert_.BindNull(8);
+  else insert_.Bind(8, incident.readings);
+  return insert_.Execute();
 }
 
 Result<std::vector<Incident>> IncidentStore::Find(const Filter& filter) {
-  if (database_->empty) return std::vector<Incident>();
-  // An index or a prefix that is not asked for matches everything.
-  std::string sql = "SELECT id,unix_ns,name,severity,gpu_index,gpu_uuid,body,attributes,";
-  sql += filter.readings ? "readings" : "NULL";
-  sql +=
-      " FROM incidents WHERE unix_ns>=?1 AND (?2='' OR name=?2) AND (?3 IS NULL OR gpu_index=?3)"
-      " AND (?4='' OR substr(gpu_uuid,1,length(?4))=?4) ORDER BY unix_ns DESC, id DESC LIMIT ?5";
-  sqlite3_stmt* rows = nullptr;
-  int code = ::sqlite3_prepare_v2(database_->handle, sql.c_str(), -1, &rows, nullptr);
-  if (code != SQLITE_OK) return Failure(database_->handle, code, options_.path);
-  ::sqlite3_bind_int64(rows, 1, filter.since_unix_ns);
-  ::sqlite3_bind_text(rows, 2, filter.name.c_str(), -1, SQLITE_STATIC);
-  if (filter.gpu_index) ::sqlite3_bind_int64(rows, 3, *filter.gpu_index);
-  ::sqlite3_bind_text(rows, 4, filter.gpu_uuid.c_str(), -1, SQLITE_STATIC);
-  ::sqlite3_bind_int64(rows, 5, static_cast<int64_t>(filter.limit));
+  if (empty_) return std::vector<Incident>();
+  // Empty texts and a missing index match everything.
+  ASSIGN_OR_RETURN(sqlite::Statement rows,
+                   database_.Prepare(
+                       std::string("SELECT id,unix_ns,name,severity,gpu_index,gpu_uuid,body,attributes,") +
+                       (filter.readings ? "readings" : "NULL") +
+                       " FROM incidents WHERE unix_ns>=?1 AND (?2='' OR name=?2) AND (?3 IS NULL OR "
+                       "gpu_index=?3) AND (?4='' OR substr(gpu_uuid,1,length(?4))=?4) ORDER BY unix_ns DESC, "
+                       "id DESC LIMIT ?5"));
+  rows.BindAll(filter.since_unix_ns, filter.name, filter.gpu_index, filter.gpu_uuid,
+               static_cast<int64_t>(filter.limit));
   std::vector<Incident> found;
-  while ((code = ::sqlite3_step(rows)) == SQLITE_ROW) {
+  RETURN_IF_ERROR(rows.Each([&] {
     Incident row;
-    row.id = ::sqlite3_column_int64(rows, 0);
-    row.unix_ns = ::sqlite3_column_int64(rows, 1);
-    row.name = ColumnText(rows, 2);
-    int64_t severity = ::sqlite3_column_int64(rows, 3);
-    bool known = severity >= 0 && severity <= static_cast<int64_t>(EventSeverity::kFatal);
+    row.id = rows.Int(0);
+    row.unix_ns = rows.Int(1);
+    row.name = rows.Text(2);
+    const int64_t severity = rows.Int(3);
+    const bool known = severity >= 0 && severity <= static_cast<int64_t>(EventSeverity::kFatal);
     row.severity = known ? static_cast<EventSeverity>(severity) : EventSeverity::kUnset;
-    if (::sqlite3_column_type(rows, 4) != SQLITE_NULL) row.gpu_index = ::sqlite3_column_int64(rows, 4);
-    row.gpu_uuid = ColumnText(rows, 5);
-    row.body = ColumnText(rows, 6);
-    row.attributes = ColumnText(rows, 7);
-    row.readings = ColumnText(rows, 8);
+    row.gpu_index = rows.MaybeInt(4);
+    row.gpu_uuid = rows.Text(5);
+    row.body = rows.Text(6);
+    row.attributes = rows.Text(7);
+    row.readings = rows.Text(8);
     found.push_back(std::move(row));
-  }
-  Status status = code == SQLITE_DONE ? Ok() : Failure(database_->handle, code, options_.path);
-  ::sqlite3_finalize(rows);
-  if (!status) return status;
-  return std::vector<Incident>(std::make_move_iterator(found.rbegin()),
-                               std::make_move_iterator(found.rend()));
+  }));
+  std::ranges::reverse(found);
+  return found;
 }
 
 uint64_t IncidentStore::bytes() {
   struct stat file{};
   return ::stat(options_.path.c_str(), &file) == 0 ? static_cast<uint64_t>(file.st_size) : 0;
+}
+
+// Held by the writer and by its thread, so that a thread stuck in a write can be left behind.
+struct IncidentWriter::Shared {
+  Shared(IncidentStore::Options the_options, const Clock& the_clock)
+      : options(std::move(the_options)), clock(the_clock), waiting(kMaxWaiting) {}
+
+  void Loop();
+  void Write(const Incident& incident);
+
+  const IncidentStore::Options options;
+  const Clock& clock;
+  std::unique_ptr<IncidentStore> store;  // of the thread alone
+  int64_t retry_at_ns = 0;
+
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable wake, ended;
+  Ring<Incident> waiting;
+  Stats stats;
+  std::thread thread;
+  bool stopping = false, done = false;
+};
+
+void IncidentWriter::Shared::Write(const Incident& incident) {
+  Status status;
+  if (!store && clock.Now().boot_ns >= retry_at_ns) {
+    auto opened = IncidentStore::Open(options);
+    if (opened) {
+      store = *std::move(opened);
+    } else {
+      retry_at_ns = clock.Now().boot_ns + kRetryNs;
+      status = opened.error();
+      Log(LogLevel::kWarn, "store", "store_unavailable",
+          "incidents are not stored: " + status.detail + ". Set state_dir to a writable folder.");
+    }
+  } else if (!store) {
+    status = {Code::kUnavailable, "not open"};
+  }
+  if (store) {
+    status = store->Add(incident);
+    if (!status) {
+      Log(LogLevel::kWarn, "store", "store_failed", "an incident was not stored: " + status.detail);
+      // A file that was deleted or a disk that was replaced is opened again with the next one.
+      store.reset();
+    }
+  }
+  uint64_t bytes = store ? store->bytes() : 0;
+  std::lock_guard lock(mutex);
+  ++(status ? stats.ok : stats.errors);
+  if (bytes != 0) stats.bytes = bytes;
+}
+
+void IncidentWriter::Shared::Loop() {
+  ::pthread_setname_np(::pthread_self(), "incidents");
+  while (true) {
+    std::optional<Incident> next;
+    {
+      std::unique_lock lock(mutex);
+      wake.wait(lock, [&] { return stopping || !waiting.empty(); });
+      next = waiting.Pop();
+      if (!next) break;
+    }
+    Write(*next);
+  }
+  store.reset();
+  std::lock_guard lock(mutex);
+  done = true;
+  ended.notify_all();
+}
+
+IncidentWriter::IncidentWriter(IncidentStore::Options options, const Clock& clock)
+    : shared_(std::make_shared<Shared>(std::move(options), clock)) {}
+
+IncidentWriter::~IncidentWriter() {
+  std::unique_lock lock(shared_->mutex);
+  shared_->stopping = true;
+  shared_->wake.notify_all();
+  if (!shared_->thread.joinable()) return;
+  bool done = shared_->ended.wait_for(lock, kFlushTime, [&] { return shared_->done; });
+  std::thread thread = std::move(shared_->thread);
+  lock.unlock();
+  if (done) thread.join();
+  else thread.detach();
+}
+
+void IncidentWriter::Add(Incident incident) {
+  std::lock_guard lock(shared_->mutex);
+  if (!shared_->waiting.Push(std::move(incident))) {
+    ++shared_->stats.dropped;
+    return;
+  }
+  if (!shared_->thread.joinable()) {
+    Status started = StartThread(shared_->thread, [shared = shared_] { shared->Loop(); });
+    // Pending incidents are written once a thread can be started.
+    if (!started)
+      Log(LogLevel::kWarn, "store", "no_thread", "incidents are not stored yet: " + started.detail);
+  }
+  shared_->wake.notify_one();
+}
+
+IncidentWriter::Stats IncidentWriter::stats() const {
+  std::lock_guard lock(shared_->mutex);
+  return shared_->stats;
 }
 
 }  // namespace gpulens

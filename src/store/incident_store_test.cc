@@ -1,7 +1,5 @@
 #include "store/incident_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
 #include <sqlite3.h>
@@ -13,8 +11,10 @@
 #include <filesystem>
 #include <thread>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "base/files.h"
-#include "store/incident_writer.h"
 
 namespace gpulens {
 namespace {

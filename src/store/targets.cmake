@@ -16,7 +16,7 @@ add_gpulens_library(store_telemetry_clickhouse DIR src/store/telemetry/clickhous
   gpulens_store_telemetry_summary TEST_DEPS gpulens_net_testing)
 add_gpulens_library(store_telemetry_servers DIR src/store/telemetry/servers DEPS gpulens_store_telemetry_postgres
   gpulens_store_telemetry_clickhouse)
-add_gpulens_library(store DEPS gpulens_core gpulens_wire_json PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
+add_gpulens_library(store DEPS gpulens_core gpulens_store_sqlite gpulens_wire_json TEST_DEPS dep_sqlite)
 if(TARGET store_telemetry_summary_bench)
   target_link_libraries(store_telemetry_summary_bench PRIVATE gpulens_base_testing)
 endif()

@@ -5,8 +5,8 @@
 #include "base/clock.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "sdk/inference/call.h"
 #include "sdk/inference/core.h"
-#include "sdk/inference/energy_settler.h"
 #include "store/experiments/run_files.h"
 
 namespace gpulens {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "store/incident.h"
+#include "store/incident_store.h"
 
 namespace gpulens {
 

@@ -11,7 +11,6 @@
 #include "cli/telemetry/telemetry_command.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
-#include "store/telemetry/summary/rollup_keeper.h"
 #include "store/telemetry/summary/rollup_tables.h"
 
 namespace gpulens {
@@ -40,7 +39,7 @@ Result<int64_t> Clear(const std::string& path) {
   ASSIGN_OR_RETURN(sqlite::Database database,
                    sqlite::Database::Open({.path = path, .create = false, .busy_ms = kBusyMs}));
   ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
-  telemetry::RollupKeeper rollups;
+  telemetry::RollupWriter rollups;
   RETURN_IF_ERROR(database.Run("DELETE FROM telemetry"));
   const int64_t deleted = database.changes();
   // Of nothing there is nothing stale.
@@ -65,7 +64,7 @@ Result<int64_t> SizeOf(const std::string& path) {
 }
 
 Status RollUpAll(const sqlite::Database& database) {
-  telemetry::RollupKeeper rollups;
+  telemetry::RollupWriter rollups;
   for (bool more = true; more;) {
     ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
     ASSIGN_OR_RETURN(more, rollups.CatchUp(database, kRollUpAtOnce));
@@ -77,7 +76,7 @@ Status RollUpAll(const sqlite::Database& database) {
 Status Vacuum(const std::string& path, std::string& told) {
   RETURN_IF_ERROR(telemetry::OpenToRead(path).status());
   ASSIGN_OR_RETURN(const int64_t before, SizeOf(path));
-  telemetry::RollupKeeper rollups;
+  telemetry::RollupWriter rollups;
   ASSIGN_OR_RETURN(sqlite::Database database, telemetry::OpenToWrite(path, &rollups));
   RETURN_IF_ERROR(RollUpAll(database));
   RETURN_IF_ERROR(database.Run("VACUUM; PRAGMA optimize; PRAGMA wal_checkpoint(TRUNCATE)"));

@@ -1,4 +1,4 @@
-// What the functions of gpulens/c.h share.
+// Shared by the functions of gpulens/c.h.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,7 @@ namespace gpulens::sdk {
 int Reported(const Status& status);
 // Starts an exporter and keeps it to the end of the process. `what` names it: twice the same is once.
 int Keep(const std::string& what, const std::function<Result<Exporter>()>& start);
-// What a caller would wait: none below 0, an hour at most.
+// Clamps a timeout to 0 to 1 hour.
 std::chrono::nanoseconds TimeoutOf(double seconds) noexcept;
 
 }  // namespace gpulens::sdk

@@ -1,9 +1,10 @@
 // Apart from the rest, since it links SQLite and the reader of JSON.
 #include <gpulens/c.h>
-#include <gpulens/inference.h>
 
 #include <exception>
 #include <memory>
+
+#include <gpulens/inference.h>
 
 #include "sdk/c/c_state.h"
 #include "sdk/inference/core.h"
@@ -24,7 +25,7 @@ int Guarded(F&& f) noexcept {
   } catch (const std::exception& e) {
     try {
       return Reported({Code::kExhausted, e.what()});
-    } catch (...) {  // not even room for the sentence
+    } catch (...) {  // no memory for the message
       return GPULENS_EXHAUSTED;
     }
   }

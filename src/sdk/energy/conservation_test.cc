@@ -1,18 +1,18 @@
 // Nothing is lost and nothing made up: over several boards at once, what requests are charged is what the
 // boards' counters counted, to the millijoule; and what is told of a window is as far from the truth as it
 // says at most.
-#include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
-
 #include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <functional>
 #include <random>
 
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
 #include "base/testing/temp_folder.h"
 #include "sdk/energy/engine_fixture_for_test.h"
-#include "sdk/energy/sources/rapl_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -54,9 +54,9 @@ std::vector<int64_t> AtRandom(std::mt19937& random, int64_t most) {
 }
 
 // Requests that come and go from `begin` to `end`, one or another of them open at each instant.
-class Crowd {
+class Load {
  public:
-  Crowd(Fixture& fixture, std::mt19937& random) : fixture_(fixture), random_(random) {}
+  Load(Fixture& fixture, std::mt19937& random) : fixture_(fixture), random_(random) {}
 
   // Before a reading `before` is told the tick.
   void Run(const std::vector<int64_t>& reads, int64_t begin, int64_t end,
@@ -176,12 +176,12 @@ RC_GTEST_PROP(Conservation, SharesOfSeveralBoardsAreTheirCounters, (uint32_t see
   fixture.Start(By(tokens));
   const std::vector<int64_t> reads = AtRandom(random, *rc::gen::inRange(2, 200));
   const int64_t begin = reads[2], end = reads[reads.size() - 3];
-  Crowd crowd(fixture, random);
-  crowd.Run(reads, begin, end, [](int64_t) {});
+  Load load(fixture, random);
+  load.Run(reads, begin, end, [](int64_t) {});
   const double counted = boards.Counters(end) - boards.Counters(begin);
   RC_ASSERT(counted > 100);
-  RC_ASSERT(crowd.size() > 20);
-  RC_ASSERT(std::abs(crowd.Sum() - counted) < kMillijoule);
+  RC_ASSERT(load.size() > 20);
+  RC_ASSERT(std::abs(load.Sum() - counted) < kMillijoule);
 }
 
 // Counters as GPUs have them, written every 20 to 110 ms. A new value holds halfway between the reading that
@@ -194,10 +194,10 @@ RC_GTEST_PROP(Conservation, SharesAreWhatCountersThatAreWrittenSlowlyCounted, (u
   const Boards boards(fixture, random, *rc::gen::inRange<size_t>(1, 5), step);
   fixture.Start(By(tokens));
   const int64_t from = 2 * step, until = kLength / step * step - 2 * step;
-  Crowd crowd(fixture, random);
-  crowd.Run(Every(kRead), from - kRead / 2, until - kRead / 2, [](int64_t) {});
-  RC_ASSERT(crowd.size() > 20);
-  RC_ASSERT(std::abs(crowd.Sum() - (boards.Counters(until) - boards.Counters(from))) < kMillijoule);
+  Load load(fixture, random);
+  load.Run(Every(kRead), from - kRead / 2, until - kRead / 2, [](int64_t) {});
+  RC_ASSERT(load.size() > 20);
+  RC_ASSERT(std::abs(load.Sum() - (boards.Counters(until) - boards.Counters(from))) < kMillijoule);
 }
 
 // Packages and a memory in a tree of RAPL, whose counters of microjoules begin anew at their ends.
@@ -260,10 +260,10 @@ RC_GTEST_PROP(Conservation, SharesAreTheCountersAlsoWhereTheseWrap, (uint32_t se
   fixture.Start(By(tokens), std::make_shared<RaplEnergy>(zones.root.path()));
   const std::vector<int64_t> reads = AtRandom(random, *rc::gen::inRange(60, 200));
   const int64_t from = reads[2], until = reads[reads.size() - 3];
-  Crowd crowd(fixture, random);
-  crowd.Run(reads, from - 1, until - 1, [&](int64_t tick) { zones.Write(tick); });
+  Load load(fixture, random);
+  load.Run(reads, from - 1, until - 1, [&](int64_t tick) { zones.Write(tick); });
   RC_ASSERT(zones.wraps >= 3);
-  RC_ASSERT(std::abs(crowd.Sum() - (zones.Counters(until) - zones.Counters(from))) < kMillijoule);
+  RC_ASSERT(std::abs(load.Sum() - (zones.Counters(until) - zones.Counters(from))) < kMillijoule);
 }
 
 // Requests and windows of 20 to 500 ms that begin and end at any time, with what is true of each.

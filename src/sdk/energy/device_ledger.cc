@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sdk/energy/verdict.h"
+#include "sdk/energy/result_text.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using energy::Flaw;
 using energy::kParts;
 
-// A device that says nothing for so long holds nobody up: what it drew meanwhile is not known.
+// A device that is silent for this long no longer delays results: its energy meanwhile is unknown.
 constexpr int64_t kGiveUpNs = 5'000'000'000;
 // Further than this behind its last reading nothing is placed.
 constexpr int64_t kLeastTimeoutNs = 250'000'000;
@@ -26,7 +26,7 @@ size_t SamplesOf(const EnergyOptions& options) noexcept {
   return static_cast<size_t>(std::clamp<int64_t>(options.history.count() / interval, 16, 65'536));
 }
 
-// What is added must be known; what was not yet known is taken as it comes.
+// Adds a known value; an unknown sum is replaced by it.
 void AddTo(double& sum, double value) noexcept {
   if (std::isfinite(value)) sum = std::isnan(sum) ? value : sum + value;
 }
@@ -42,7 +42,7 @@ DeviceLedger::DeviceLedger(std::deque<Track>& tracks, Selection selection, const
                                                 : energy::ShareLedger::By::kTime),
       cut_([this](int64_t at_ns) { return At(at_ns); }),
       samples_(SamplesOf(options)) {
-  for (const auto* list : {&selection_.shared, &selection_.beside})
+  for (const auto* list : {&selection_.shared, &selection_.auxiliary})
     for (size_t i : *list) has_part_[PartOf(tracks_[i])] = true;
   open_.reserve(64);
 }
@@ -59,7 +59,7 @@ energy::Cut DeviceLedger::At(int64_t at_ns) const {
     cut.flaws_begun += at.flaws_begun;
     if (at.flaw != Flaw::kNone && cut.flaw != Flaw::kOutside) cut.flaw = at.flaw;
   }
-  for (size_t i : selection_.beside) {
+  for (size_t i : selection_.auxiliary) {
     const energy::Position at = tracks_[i].curve.At(at_ns);
     const bool good = at.flaws_begun == at.flaws_ended;
     cut.parts[PartOf(tracks_[i])] += good ? at.joules : kNotMeasured;
@@ -104,7 +104,7 @@ EnergySample DeviceLedger::SampleOf(int64_t at_ns) const {
   double utilization = 0, temperature = 0;
   size_t utilizations = 0, temperatures = 0;
   std::array<bool, kParts> silent{};  // a sum without one of its devices would fall
-  for (const auto* list : {&selection_.shared, &selection_.beside}) {
+  for (const auto* list : {&selection_.shared, &selection_.auxiliary}) {
     for (size_t i : *list) {
       const Track& track = tracks_[i];
       if (track.read_ns <= ticked_ns_) {
@@ -113,7 +113,7 @@ EnergySample DeviceLedger::SampleOf(int64_t at_ns) const {
       }
       AddTo(*watts[PartOf(track)], track.watts);
       AddTo(*joules[PartOf(track)], track.curve.At(track.read_ns).joules);
-      if (list == &selection_.beside) continue;
+      if (list == &selection_.auxiliary) continue;
       AddTo(out.memory_used_bytes, track.latest.memory_used_bytes);
       if (std::isfinite(track.latest.utilization_ratio))
         utilization += track.latest.utilization_ratio, ++utilizations;
@@ -242,7 +242,7 @@ EnergyResult DeviceLedger::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now
   const bool running = !slot.ended();
   if (!slot.account.settled) slot.TakeOver();
   const int64_t end_ns = running ? now_ns : slot.end_ns();
-  const energy::Account account = ledger_.Look(slot.account, end_ns, cut_);
+  const energy::Account account = ledger_.Project(slot.account, end_ns, cut_);
   const energy::Account::Both& both = phase == 0 ? account.total : account.phases[phase];
   Validate(both.devices.flaw, end_ns, now_ns, out);
   Fill(both, out);

@@ -1,5 +1,5 @@
-// The accounting of one monitor: which devices it measures, the windows that are open on them, and what they
-// get. No thread and no clock: it is told when something was read, and asked.
+// Accounts for one monitor: its devices, the windows open on them, and their energy. Has no thread and no
+// clock.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace gpulens::sdk {
 
-// What it measures: numbers of tracks.
+// Devices of a monitor, as indexes of tracks.
 struct Selection {
   Status status;  // not ok: why there is nothing
   EnergyVendor vendor = EnergyVendor::kNone;
-  std::vector<size_t> shared;  // whose joules are the energy of windows and requests
-  std::vector<size_t> beside;  // processor and memory that are told beside them
+  std::vector<size_t> shared;     // whose joules are the energy of windows and requests
+  std::vector<size_t> auxiliary;  // processor and memory, reported in addition
 };
 
 // Guarded by the engine's lock, the tracks too. A steady Settle and Tick do not allocate.
@@ -42,20 +42,20 @@ class DeviceLedger {
 
   // Whether no further reading moves what was drawn up to then.
   bool SettledAt(int64_t at_ns) const;
-  // Of a window, or of one phase of it; up to now when it has not ended.
+  // Result of a window, or of one of its phases; up to now while it is open.
   EnergyResult ResultOf(WindowSlot& slot, uint8_t phase, int64_t now_ns) const;
   EnergyResult Between(int64_t from_ns, int64_t to_ns) const;
   std::vector<EnergySample> History(int64_t from_ns, int64_t to_ns) const;
   double unattributed_joules() const noexcept { return ledger_.unattributed_joules(); }
 
-  // Of a book without devices.
+  // Fills the result of a ledger without devices.
   static void Explain(const Status& status, EnergyResult& out);
 
  private:
   energy::Cut At(int64_t at_ns) const;
   void Fill(const energy::Account::Both& both, EnergyResult& out) const;
   void Validate(energy::Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const;
-  // Of all devices; NaN when one of them does not know.
+  // Sum of all devices; NaN when one of them is unknown.
   energy::Span Whole(int64_t from_ns, int64_t to_ns) const;
   static void Narrow(const energy::Span& whole, bool shares, EnergyResult& out);
   const Track* Silent(int64_t at_ns) const;

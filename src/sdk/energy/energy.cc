@@ -3,7 +3,63 @@
 #include <algorithm>
 #include <utility>
 
+#include <gpulens/energy_own.h>
+
 #include "sdk/energy/monitor.h"
+#include "sdk/energy/sources/system_sources.h"
+
+namespace gpulens::internal {
+namespace {
+
+constexpr Duration kTimeout = std::chrono::seconds(3);
+
+}  // namespace
+
+LiveMonitor::LiveMonitor(const EnergyOptions& options, Duration timeout)
+    : sampler(options.sources.empty() ? sdk::Sampler::OfProcess(&sdk::SystemSources)
+                                      : std::make_shared<sdk::Sampler>(options.sources)) {
+  sdk::Engine& all = engine();
+  const int64_t deadline_ns = all.Now() + timeout.count();
+  if (sampler->status().ok()) sampler->ReadUntil(deadline_ns, [&] { return all.opened(); });
+  ledger = all.AddLedger(options);
+  status = sampler->status().ok() ? ledger->selection().status : sampler->status();
+  if (status.ok()) sampler->ReadUntil(deadline_ns, [&] { return all.HasRead(*ledger); });
+  if (status.code == Code::kTimeout) {
+    const std::string stuck = all.Stuck();
+    if (!stuck.empty()) status.detail += ": " + stuck;
+  }
+}
+
+LiveMonitor::~LiveMonitor() {
+  if (!sampler->orphaned()) engine().RemoveLedger(ledger);
+}
+
+MonitorState::MonitorState(EnergyOptions options) : options_(std::move(options)) {
+  all_.push_back(std::make_unique<LiveMonitor>(options_, kTimeout));
+  live_.store(all_.back().get(), std::memory_order_release);
+}
+
+bool MonitorState::Good(const LiveMonitor& live) noexcept {
+  const bool opened_since = live.status.code == Code::kTimeout && live.engine().opened();
+  return !live.sampler->orphaned() && !opened_since;
+}
+
+LiveMonitor& MonitorState::live() {
+  LiveMonitor* now = live_.load(std::memory_order_acquire);
+  if (Good(*now)) [[likely]]
+    return *now;
+  std::lock_guard lock(mutex_);
+  now = live_.load(std::memory_order_acquire);
+  if (!Good(*now)) {
+    const bool forked = now->sampler->orphaned();
+    all_.push_back(std::make_unique<LiveMonitor>(options_, forked ? kTimeout : Duration(0)));
+    now = all_.back().get();
+    live_.store(now, std::memory_order_release);
+  }
+  return *now;
+}
+
+}  // namespace gpulens::internal
 
 namespace gpulens {
 namespace {
@@ -28,6 +84,13 @@ EnergyResult Invalid(EnergyValidity validity, std::string reason, Duration durat
   out.duration = duration;
   return out;
 }
+
+using internal::kLongestWait;
+using sdk::NsOf;
+using std::chrono::steady_clock;
+
+// For a last look at who uses the devices: two calls of a driver for each.
+constexpr Duration kLastScan = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -106,7 +169,7 @@ EnergyResult EnergyWindow::result(Duration wait) {
   const int64_t end_ns = slot_->end_ns();
   wait = std::clamp(wait, Duration(0), kLongestWait);
   live_->sampler->ReadUntil(engine.Now() + wait.count(),
-                            [&] { return engine.SettledAt(*live_->ledger, end_ns); });
+                            [&] { return engine.Locked([&] { return live_->ledger->SettledAt(end_ns); }); });
   return engine.ResultOf(*slot_, 0);
 }
 
@@ -139,7 +202,8 @@ EnergyWindow EnergyMonitor::Request() noexcept { return Begin(true); }
 
 EnergyResult EnergyMonitor::Between(TimePoint from, TimePoint to) const {
   const internal::LiveMonitor& live = state_->live();
-  if (live.status.ok()) return live.engine().Between(*live.ledger, NsOf(from), NsOf(to));
+  if (live.status.ok())
+    return live.engine().Locked([&] { return live.ledger->Between(NsOf(from), NsOf(to)); });
   EnergyResult out;
   out.duration = to - from;
   sdk::DeviceLedger::Explain(live.status, out);
@@ -148,12 +212,103 @@ EnergyResult EnergyMonitor::Between(TimePoint from, TimePoint to) const {
 
 std::vector<EnergySample> EnergyMonitor::History(TimePoint from, TimePoint to) const {
   const internal::LiveMonitor& live = state_->live();
-  return live.engine().History(*live.ledger, NsOf(from), NsOf(to));
+  return live.engine().Locked([&] { return live.ledger->History(NsOf(from), NsOf(to)); });
 }
 
 double EnergyMonitor::unattributed_joules() const {
   const internal::LiveMonitor& live = state_->live();
-  return live.status.ok() ? live.engine().Unattributed(*live.ledger) : kNotMeasured;
+  if (!live.status.ok()) return kNotMeasured;
+  return live.engine().Locked([&] { return live.ledger->unattributed_joules(); });
+}
+
+std::string_view EnergyAttributionName(EnergyAttribution attribution) noexcept {
+  switch (attribution) {
+    case EnergyAttribution::kNone: return "none";
+    case EnergyAttribution::kExclusive: return "exclusive";
+    case EnergyAttribution::kSharedByUtilization: return "shared_by_utilization";
+    case EnergyAttribution::kCpuTime: return "cpu_time";
+    case EnergyAttribution::kSharedEqually: return "shared_equally";
+    case EnergyAttribution::kWholeBoard: return "whole_board";
+  }
+  return "none";
+}
+
+OwnEnergyWindow::OwnEnergyWindow(EnergyMonitor monitor, TimePoint begin)
+    : monitor_(std::move(monitor.state_)), live_(&monitor_->live()), begin_(begin) {
+  if (!live_->status.ok()) return;
+  account_ = live_->engine().AddOwn(*live_->ledger, NsOf(begin));
+  live_->sampler->Wake();
+}
+
+OwnEnergyWindow::OwnEnergyWindow(OwnEnergyWindow&& other) noexcept
+    : monitor_(std::move(other.monitor_)),
+      live_(std::exchange(other.live_, nullptr)),
+      account_(std::exchange(other.account_, nullptr)),
+      begin_(other.begin_),
+      end_(other.end_) {}
+
+OwnEnergyWindow& OwnEnergyWindow::operator=(OwnEnergyWindow&& other) noexcept {
+  if (this == &other) return *this;
+  LetGo();
+  monitor_ = std::move(other.monitor_);
+  live_ = std::exchange(other.live_, nullptr);
+  account_ = std::exchange(other.account_, nullptr);
+  begin_ = other.begin_;
+  end_ = other.end_;
+  return *this;
+}
+
+OwnEnergyWindow::~OwnEnergyWindow() { LetGo(); }
+
+void OwnEnergyWindow::LetGo() noexcept {
+  // Across a fork the account is the parent's.
+  if (account_ && !live_->sampler->orphaned()) live_->engine().RemoveOwn(account_);
+  account_ = nullptr;
+  live_ = nullptr;
+  monitor_.reset();
+}
+
+void OwnEnergyWindow::End() noexcept {
+  if (end_ != TimePoint{}) return;
+  end_ = steady_clock::now();
+  if (account_ && !live_->sampler->orphaned()) live_->engine().Locked([&] { account_->End(NsOf(end_)); });
+}
+
+bool OwnEnergyWindow::Inert(OwnEnergy& out) const {
+  if (account_ && !live_->sampler->orphaned()) return false;
+  EnergyResult& to = out.energy;
+  to.duration = (end_ == TimePoint{} ? steady_clock::now() : end_) - begin_;
+  to.validity = EnergyValidity::kNoDevice;
+  if (!live_) {
+    to.reason = "the window was moved from";
+  } else if (live_->sampler->orphaned()) {
+    to.validity = EnergyValidity::kSourceFailed;
+    to.reason = "the window was open across a fork()";
+  } else {
+    sdk::DeviceLedger::Explain(live_->status, to);
+  }
+  return true;
+}
+
+OwnEnergy OwnEnergyWindow::Estimate() const {
+  OwnEnergy out;
+  if (Inert(out)) return out;
+  const sdk::Engine& engine = live_->engine();
+  return engine.Locked([&] { return account_->Result(engine.Now()); });
+}
+
+OwnEnergy OwnEnergyWindow::result(Duration wait) {
+  End();
+  OwnEnergy out;
+  if (Inert(out)) return out;
+  sdk::Engine& engine = live_->engine();
+  const int64_t now_ns = engine.Now();
+  wait = std::clamp(wait, Duration(0), kLongestWait);
+  live_->sampler->ReadUntil(now_ns + kLastScan.count(),
+                            [&] { return engine.Locked([&] { return account_->Closed(); }); });
+  live_->sampler->ReadUntil(now_ns + wait.count(),
+                            [&] { return engine.Locked([&] { return account_->Settled(); }); });
+  return engine.Locked([&] { return account_->Result(engine.Now()); });
 }
 
 }  // namespace gpulens

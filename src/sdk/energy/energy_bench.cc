@@ -1,10 +1,11 @@
 // What windows and tokens cost their programs, and what reading eight GPUs costs the machine.
-#include <benchmark/benchmark.h>
 #include <poll.h>
 
 #include <ctime>
 
 #include <gpulens/energy.h>
+
+#include <benchmark/benchmark.h>
 
 #include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
@@ -79,7 +80,7 @@ void SettleHundredRequests(benchmark::State& state) {
   engine.Open();
   EnergyOptions options;
   options.share = Share::kByTokens;
-  DeviceLedger* ledger = engine.AddRegistry(options);
+  DeviceLedger* ledger = engine.AddLedger(options);
   engine.Round(true);
   std::vector<WindowSlot*> open;
   for (int i = 0; i < 100; ++i) open.push_back(engine.pool().Begin(ledger, true, engine.Now()));

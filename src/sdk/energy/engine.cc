@@ -4,7 +4,9 @@
 #include <cstdio>
 
 #include "base/parse.h"
+#include "base/result.h"
 #include "sdk/energy/feed/guarded.h"
+#include "sdk/energy/result_text.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -29,6 +31,10 @@ size_t ReadingsOf(const EnergyOptions& options) noexcept {
   return std::min(static_cast<size_t>(std::max<int64_t>(ticks, 0)) + kReadings / 2, kMostReadings);
 }
 
+// A call that failed once is no loss.
+constexpr int64_t kLostNs = 1'000'000'000;
+constexpr int64_t kFirstPauseNs = 1'000'000'000, kLongestPauseNs = 60'000'000'000;
+
 }  // namespace
 
 const Clock& SteadyClock() noexcept {
@@ -38,17 +44,28 @@ const Clock& SteadyClock() noexcept {
 
 Engine::Engine(Sources sources, const Clock& clock) : clock_(clock), sources_(std::move(sources)) {}
 
-Result<std::vector<EnergyDevice>> Engine::OpenSource(EnergySource& source) {
-  std::vector<EnergyDevice> devices;
+template <class F>
+Status Engine::CallSource(const EnergySource& source, F call) {
   in_since_ns_.store(Now(), std::memory_order_relaxed);
   in_.store(&source, std::memory_order_release);
-  Status status = Guarded([&]() -> Status {
-    auto found = source.Open();
-    if (!found) return found.error();
-    devices = *std::move(found);
+  Status status = Guarded(call);
+  in_.store(nullptr, std::memory_order_release);
+  return status;
+}
+
+template <class F>
+Status Engine::CallDevice(const Track& track, F call) {
+  if (track.number == Track::kGone)
+    return {Code::kUnavailable, "it was missing when its source was reopened"};
+  return CallSource(*track.source, call);
+}
+
+Result<std::vector<EnergyDevice>> Engine::OpenSource(EnergySource& source) {
+  std::vector<EnergyDevice> devices;
+  Status status = CallSource(source, [&]() -> Status {
+    ASSIGN_OR_RETURN(devices, source.Open());
     return {};
   });
-  in_.store(nullptr, std::memory_order_release);
   if (!status.ok()) return status;
   return devices;
 }
@@ -78,12 +95,7 @@ std::string Engine::Stuck() const {
 void Engine::ReadOne(Track& track) {
   EnergyReading reading;
   const int64_t queried_ns = Now();
-  in_since_ns_.store(queried_ns, std::memory_order_relaxed);
-  in_.store(track.source.get(), std::memory_order_release);
-  Status status = track.number == Track::kGone
-                      ? Status{Code::kUnavailable, "it was missing when its source was reopened"}
-                      : Guarded([&] { return track.source->Read(track.number, reading); });
-  in_.store(nullptr, std::memory_order_release);
+  Status status = CallDevice(track, [&] { return track.source->Read(track.number, reading); });
   const int64_t at_ns = Now();
   std::lock_guard lock(mutex_);
   if (status.ok()) track.Take(reading, queried_ns, at_ns);
@@ -98,7 +110,7 @@ void Engine::Round(bool whole) {
     }
     ReadOne(track);
   }
-  LookWhoUses();
+  ScanProcesses();
   if (whole) ReopenWhatFails();
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
@@ -149,18 +161,19 @@ Selection Engine::ChooseById(const EnergyOptions& options) const {
     if (gpu || out.vendor == EnergyVendor::kNone)
       out.vendor = gpu ? found->source->vendor() : EnergyVendor::kCpuRapl;
   }
-  // Beside a GPU the processor is told, not added, also when it is asked for by name.
+  // With a GPU the processor is reported in addition and never added, even when it is chosen by name.
   const auto is_gpu = [&](size_t i) { return tracks_[i].device.part == EnergyPart::kGpu; };
   if (std::ranges::any_of(out.shared, is_gpu))
     std::erase_if(out.shared, [&](size_t i) { return !is_gpu(i); });
-  AddBeside(out);
+  AddAuxiliary(out);
   return out;
 }
 
-void Engine::AddBeside(Selection& selection) const {
+void Engine::AddAuxiliary(Selection& selection) const {
   if (selection.vendor == EnergyVendor::kCpuRapl) return;
   for (size_t i = 0; i < tracks_.size(); ++i)
-    if (tracks_[i].device.part != EnergyPart::kGpu && tracks_[i].device.usable) selection.beside.push_back(i);
+    if (tracks_[i].device.part != EnergyPart::kGpu && tracks_[i].device.usable)
+      selection.auxiliary.push_back(i);
 }
 
 Selection Engine::Choose(const EnergyOptions& options) const {
@@ -178,7 +191,7 @@ Selection Engine::Choose(const EnergyOptions& options) const {
     if (!out.shared.empty()) out.vendor = vendor;
     return !out.shared.empty();
   };
-  // A GPU that was asked for in a way that cannot be followed is not replaced by something else.
+  // A GPU that cannot be followed as chosen is not replaced by another device.
   for (const Opened& source : opened_sources_) {
     if (source.status.code == Code::kInvalidArgument) {
       out.status = {Code::kUnavailable, source.name + ": " + source.status.detail};
@@ -188,17 +201,17 @@ Selection Engine::Choose(const EnergyOptions& options) const {
   if (options.prefer == EnergyVendor::kNone || !choose(options.prefer)) {
     if (std::ranges::none_of(kOrder, choose)) out.status = NothingFound();
   }
-  AddBeside(out);
+  AddAuxiliary(out);
   return out;
 }
 
-DeviceLedger* Engine::AddRegistry(const EnergyOptions& options) {
+DeviceLedger* Engine::AddLedger(const EnergyOptions& options) {
   std::lock_guard lock(mutex_);
   Selection selection;
   if (opened()) selection = Choose(options);
   else selection.status = {Code::kTimeout, "the devices are still being opened"};
   if (selection.status.ok()) {
-    for (const auto* list : {&selection.shared, &selection.beside})
+    for (const auto* list : {&selection.shared, &selection.auxiliary})
       for (size_t i : *list) {
         ++tracks_[i].users;
         tracks_[i].curve.Keep(ReadingsOf(options));
@@ -216,7 +229,7 @@ void Engine::RemoveLedger(DeviceLedger* ledger) {
   TakeFresh();
   ledger->Drop(pool_);
   if (ledger->selection().status.ok()) {
-    for (const auto* list : {&ledger->selection().shared, &ledger->selection().beside})
+    for (const auto* list : {&ledger->selection().shared, &ledger->selection().auxiliary})
       for (size_t i : *list) --tracks_[i].users;
     users_.fetch_sub(1, std::memory_order_relaxed);
   }
@@ -235,21 +248,16 @@ void Engine::FindInterval() {
 std::vector<EnergyDevice> Engine::DevicesOf(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
   std::vector<EnergyDevice> out;
-  for (const auto* list : {&ledger.selection().shared, &ledger.selection().beside})
+  for (const auto* list : {&ledger.selection().shared, &ledger.selection().auxiliary})
     for (size_t i : *list) out.push_back(tracks_[i].device);
   return out;
-}
-
-bool Engine::SettledAt(const DeviceLedger& ledger, int64_t at_ns) const {
-  std::lock_guard lock(mutex_);
-  return ledger.SettledAt(at_ns);
 }
 
 bool Engine::HasRead(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
   const auto read = [&](size_t i) { return tracks_[i].read_ns > 0 || !tracks_[i].failure.ok(); };
   return std::ranges::all_of(ledger.selection().shared, read) &&
-         std::ranges::all_of(ledger.selection().beside, read);
+         std::ranges::all_of(ledger.selection().auxiliary, read);
 }
 
 EnergyResult Engine::ResultOf(WindowSlot& slot, uint8_t phase) {
@@ -260,19 +268,82 @@ EnergyResult Engine::ResultOf(WindowSlot& slot, uint8_t phase) {
   return slot.ledger()->ResultOf(slot, phase, now_ns);
 }
 
-EnergyResult Engine::Between(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const {
-  std::lock_guard lock(mutex_);
-  return ledger.Between(from_ns, to_ns);
+bool Engine::Failing(size_t source, int64_t now_ns) const {
+  return std::ranges::any_of(tracks_, [&](const Track& track) {
+    return track.source == sources_[source] && track.users > 0 && track.failing_since_ns > 0 &&
+           now_ns - track.failing_since_ns >= kLostNs;
+  });
 }
 
-std::vector<EnergySample> Engine::History(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const {
-  std::lock_guard lock(mutex_);
-  return ledger.History(from_ns, to_ns);
+void Engine::ReopenWhatFails() {
+  for (size_t i = 0; i < opened_sources_.size(); ++i) {
+    const int64_t now_ns = Now();
+    {
+      std::lock_guard lock(mutex_);
+      Opened& opened = opened_sources_[i];
+      if (!Failing(i, now_ns)) {
+        opened.next_try_ns = opened.pause_ns = 0;
+        continue;
+      }
+      if (now_ns < opened.next_try_ns) continue;
+      opened.pause_ns = std::clamp(2 * opened.pause_ns, kFirstPauseNs, kLongestPauseNs);
+      opened.next_try_ns = now_ns + opened.pause_ns;
+    }
+    auto devices = OpenSource(*sources_[i]);
+    std::lock_guard lock(mutex_);
+    opened_sources_[i].status = devices.status();
+    if (devices) TakeDevices(i, *std::move(devices));
+  }
 }
 
-double Engine::Unattributed(const DeviceLedger& ledger) const {
+void Engine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
+  for (Track& track : tracks_) {
+    if (track.source != sources_[source]) continue;
+    const auto same = std::ranges::find(devices, track.device.id, &EnergyDevice::id);
+    track.number = same == devices.end() ? Track::kGone : static_cast<size_t>(same - devices.begin());
+    track.reopened = track.failing_since_ns > 0;
+    if (same != devices.end()) same->id.clear();
+  }
+  // New devices are used by monitors that begin from now on.
+  for (size_t i = 0; i < devices.size() && tracks_.size() < kMostDevices; ++i) {
+    if (!devices[i].id.empty()) tracks_.emplace_back(sources_[source], i, std::move(devices[i]), kReadings);
+  }
+}
+
+std::string DeviceLedger::Comebacks() const {
+  for (size_t i : selection_.shared) {
+    if (std::string back = Comeback(tracks_[i]); !back.empty()) return back;
+  }
+  return {};
+}
+
+void Engine::ScanProcesses() {
+  for (size_t i = 0; i < tracks_.size(); ++i) {
+    {
+      std::lock_guard lock(mutex_);
+      const int64_t now_ns = Now();
+      if (std::ranges::none_of(owns_, [&](const auto& own) { return own->NeedsScan(i, now_ns); })) continue;
+    }
+    EnergyProcesses processes;
+    const Track& track = tracks_[i];
+    const Status status = CallDevice(track, [&] { return track.source->Processes(track.number, processes); });
+    std::lock_guard lock(mutex_);
+    const int64_t at_ns = Now();
+    for (const auto& own : owns_) own->Observe(i, at_ns, status, processes);
+  }
   std::lock_guard lock(mutex_);
-  return ledger.unattributed_joules();
+  for (const auto& own : owns_) own->Tick();
+}
+
+OwnAccount* Engine::AddOwn(const DeviceLedger& ledger, int64_t begin_ns) {
+  std::lock_guard lock(mutex_);
+  owns_.push_back(std::make_unique<OwnAccount>(tracks_, ledger.selection(), ledger.timeout_ns(), begin_ns));
+  return owns_.back().get();
+}
+
+void Engine::RemoveOwn(OwnAccount* account) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(owns_, [&](const auto& own) { return own.get() == account; });
 }
 
 }  // namespace gpulens::sdk

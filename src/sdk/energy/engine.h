@@ -1,6 +1,6 @@
-// What one sampler has: sources, the devices they read, the monitors' books and the windows on them. One
-// thread, the reader, opens and reads; everything else may be called from any thread and never waits for a
-// device: the lock is not held while a source is called. It starts no thread itself.
+// The state of one sampler: sources, devices, ledgers of the monitors and their windows. One thread, the
+// reader, opens and reads; all other calls are thread-safe and never wait for a device, since the lock is not
+// held while a source is called. Starts no thread.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ using Sources = std::vector<std::shared_ptr<EnergySource>>;
 const Clock& SteadyClock() noexcept;
 
 inline constexpr size_t kMostDevices = 256;
-// A minute at 50 ms, and the readings that results ask for.
+// A minute at 50 ms, and the readings that results request.
 inline constexpr size_t kReadings = 2048;
 
 class Engine {
@@ -44,55 +44,58 @@ class Engine {
   // ---- any thread
   int64_t Now() const noexcept { return clock_.Now().boot_ns; }
   bool opened() const noexcept { return opened_.load(std::memory_order_acquire); }
-  // What the reader is in, and for how long, when a source does not come back; empty: in none.
+  // Which source the reader is stuck in, and for how long; empty: none.
   std::string Stuck() const;
   // The shortest of all books.
   Duration interval() const noexcept { return Duration(interval_ns_.load(std::memory_order_relaxed)); }
   bool idle() const noexcept { return users_.load(std::memory_order_relaxed) == 0; }
 
-  // Whether closer readings would tell how often a counter is written; not for ever.
+  // Whether more frequent readings would show a counter's update interval; not for ever.
   bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
 
-  // A book for the devices that the options choose; when there are none its selection says why. Ends with
-  // RemoveBook, when no window of it is held any more.
-  DeviceLedger* AddRegistry(const EnergyOptions& options);
+  // Adds a ledger for the devices that the options choose; without devices its selection says why.
+  // RemoveLedger ends it, when none of its windows is held any more.
+  DeviceLedger* AddLedger(const EnergyOptions& options);
   void RemoveLedger(DeviceLedger* ledger);
   std::vector<EnergyDevice> DevicesOf(const DeviceLedger& ledger) const;
 
   WindowPool& pool() noexcept { return pool_; }
-  // Whether no later reading changes what the book says of this time.
-  bool SettledAt(const DeviceLedger& ledger, int64_t at_ns) const;
-  bool HasRead(const DeviceLedger& ledger) const;  // each of its devices once, well or not; those beside, too
+  bool HasRead(
+      const DeviceLedger& ledger) const;  // each of its devices once, well or not, auxiliary ones included
   EnergyResult ResultOf(WindowSlot& slot, uint8_t phase);
-  EnergyResult Between(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const;
-  std::vector<EnergySample> History(const DeviceLedger& ledger, int64_t from_ns, int64_t to_ns) const;
-  double Unattributed(const DeviceLedger& ledger) const;
 
-  // What the processes of a run draw of the book's devices, from a time on. While there is one it is looked
-  // who uses them. The book outlives it.
+  // Accounts for the processes of a run on the ledger's devices from a time on; while there is an account,
+  // processes are scanned. The ledger outlives it.
   OwnAccount* AddOwn(const DeviceLedger& ledger, int64_t begin_ns);
   void RemoveOwn(OwnAccount* account);
-  void EndOwn(OwnAccount& account, int64_t at_ns);
-  bool OwnIsClosed(const OwnAccount& account) const;
-  bool OwnIsSettled(const OwnAccount& account) const;
-  OwnEnergy OwnResult(OwnAccount& account);
 
-  // Around fork(): the child's copy is never used again but for what it says of itself.
+  // Calls `call` under the lock that guards ledgers and accounts.
+  template <class F>
+  auto Locked(F call) const {
+    std::lock_guard lock(mutex_);
+    return call();
+  }
+
+  // Around fork(): the child uses its copy for orphaned() only.
   void Lock() { mutex_.lock(); }
   void Unlock() { mutex_.unlock(); }
 
  private:
   Selection Choose(const EnergyOptions& options) const;
   Selection ChooseById(const EnergyOptions& options) const;
-  void AddBeside(Selection& selection) const;
+  void AddAuxiliary(Selection& selection) const;
   Status NothingFound() const;
   void ReadOne(Track& track);
   Result<std::vector<EnergyDevice>> OpenSource(EnergySource& source);
   void ReopenWhatFails();
   bool Failing(size_t source, int64_t now_ns) const;
   void TakeDevices(size_t source, std::vector<EnergyDevice> devices);
-  void LookWhoUses();
-  Status QueryWhoUses(Track& track, EnergyProcesses& out);
+  void ScanProcesses();
+  // Calls a source, whose exceptions become errors; Stuck() names it meanwhile.
+  template <class F>
+  Status CallSource(const EnergySource& source, F call);
+  template <class F>
+  Status CallDevice(const Track& track, F call);
   void TakeFresh();
   void FindInterval();
 

@@ -21,7 +21,7 @@ class Fixture {
   DeviceLedger* Start(const EnergyOptions& options = {}, std::shared_ptr<EnergySource> other = {}) {
     engine = std::make_unique<Engine>(other ? Sources{std::move(other)} : Sources{source}, clock);
     engine->Open();
-    ledger = engine->AddRegistry(options);
+    ledger = engine->AddLedger(options);
     engine->Round(true);
     return ledger;
   }

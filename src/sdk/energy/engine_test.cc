@@ -1,13 +1,13 @@
 #include "sdk/energy/engine.h"
 
-#include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
-
 #include <cmath>
 #include <map>
 #include <random>
 #include <stdexcept>
 #include <string_view>
+
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 #include "base/testing/allocations.h"
 #include "sdk/energy/engine_fixture_for_test.h"
@@ -346,7 +346,7 @@ TEST(Engine, ADeviceThatDoesNotComeBackIsNamed) {
   EXPECT_NE(result.reason.find("was missing when its source was reopened"), std::string::npos)
       << result.reason;
   EXPECT_GE(fixture.source->opens, 3);
-  EXPECT_EQ(fixture.engine->DevicesOf(*fixture.engine->AddRegistry({})).size(), 2u)
+  EXPECT_EQ(fixture.engine->DevicesOf(*fixture.engine->AddLedger({})).size(), 2u)
       << "new ones are for new monitors";
 }
 
@@ -447,23 +447,22 @@ TEST(Engine, WhatIsChosen) {
   fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1}));
   DeviceLedger* ledger = fixture.Start();
   EXPECT_EQ(ledger->selection().shared, (std::vector<size_t>{0, 1})) << "what this process may use";
-  EXPECT_EQ(ledger->selection().beside, (std::vector<size_t>{3}));
+  EXPECT_EQ(ledger->selection().auxiliary, (std::vector<size_t>{3}));
   EnergyOptions options;
   options.devices = {"gpu-2", "GPU-2", "package-0"};
-  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().shared, (std::vector<size_t>{2}))
+  EXPECT_EQ(fixture.engine->AddLedger(options)->selection().shared, (std::vector<size_t>{2}))
       << "what is asked for";
   options.devices = {"package-0"};
-  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().vendor, EnergyVendor::kCpuRapl);
+  EXPECT_EQ(fixture.engine->AddLedger(options)->selection().vendor, EnergyVendor::kCpuRapl);
   options.devices = {"GPU-9"};
-  const Status& unknown = fixture.engine->AddRegistry(options)->selection().status;
+  const Status& unknown = fixture.engine->AddLedger(options)->selection().status;
   EXPECT_EQ(unknown.code, Code::kInvalidArgument);
   EXPECT_EQ(unknown.detail, "there is no device 'GPU-9'; there are: GPU-0, GPU-1, GPU-2, package-0");
   options.devices.clear();
   options.prefer = EnergyVendor::kCpuRapl;
-  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().shared, (std::vector<size_t>{3}));
+  EXPECT_EQ(fixture.engine->AddLedger(options)->selection().shared, (std::vector<size_t>{3}));
   options.prefer = EnergyVendor::kAmd;
-  EXPECT_EQ(fixture.engine->AddRegistry(options)->selection().vendor, EnergyVendor::kNvidia)
-      << "there is none";
+  EXPECT_EQ(fixture.engine->AddLedger(options)->selection().vendor, EnergyVendor::kNvidia) << "there is none";
 
   Fixture none;
   none.source->open_status = {Code::kPermissionDenied, "ask root"};
@@ -490,15 +489,15 @@ TEST(Engine, LooksBack) {
   fixture.Pass(milliseconds(100));
   const int64_t from = fixture.engine->Now();
   fixture.Pass(seconds(1), milliseconds(100));
-  const auto samples = fixture.engine->History(*fixture.ledger, from, fixture.engine->Now());
+  const auto samples = fixture.ledger->History(from, fixture.engine->Now());
   ASSERT_EQ(samples.size(), 11u);
   EXPECT_NEAR(samples[5].gpu_watts, 100, 1e-9);
   EXPECT_NEAR(samples[5].cpu_watts, 50, 1e-6) << "by its counts";
   EXPECT_NEAR(samples[10].gpu_joules - samples[0].gpu_joules, 100, 1e-6);
-  EnergyResult result = fixture.engine->Between(*fixture.ledger, from + 130 * kMs, from + 250 * kMs);
+  EnergyResult result = fixture.ledger->Between(from + 130 * kMs, from + 250 * kMs);
   EXPECT_NEAR(result.energy_joules, 12, 1e-6) << "120 ms of 100 W, between readings: the original says 0";
   EXPECT_NEAR(result.cpu_joules, 6, 1e-6);
-  EXPECT_EQ(fixture.engine->Between(*fixture.ledger, from - 9000 * kMs, from).validity, EnergyValidity::kGap);
+  EXPECT_EQ(fixture.ledger->Between(from - 9000 * kMs, from).validity, EnergyValidity::kGap);
 }
 
 TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
@@ -517,7 +516,7 @@ TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
   fixture.Start();
   const int64_t from = fixture.engine->Now();
   fixture.Pass(seconds(1), milliseconds(100));
-  const auto samples = fixture.engine->History(*fixture.ledger, from, fixture.engine->Now());
+  const auto samples = fixture.ledger->History(from, fixture.engine->Now());
   ASSERT_EQ(samples.size(), 11u);
   EXPECT_NEAR(samples[5].cpu_watts, 100, 1e-6);
   EXPECT_NEAR(samples[6].gpu_watts, 100, 1e-9);
@@ -538,10 +537,10 @@ TEST(Engine, LooksBackAsFarAsIsAskedFor) {
   fixture.Start(options);
   fixture.Pass(seconds(30), milliseconds(5));
   const int64_t now = fixture.engine->Now();
-  const EnergyResult result = fixture.engine->Between(*fixture.ledger, now - 29'000 * kMs, now);
+  const EnergyResult result = fixture.ledger->Between(now - 29'000 * kMs, now);
   EXPECT_TRUE(result.valid()) << result.reason;
   EXPECT_NEAR(result.energy_joules, 2900, 1e-3);
-  EXPECT_EQ(fixture.engine->History(*fixture.ledger, 0, now).size(), 6000u);
+  EXPECT_EQ(fixture.ledger->History(0, now).size(), 6000u);
 }
 
 TEST(Engine, ASteadyRunDoesNotAllocate) {

@@ -1,4 +1,4 @@
-// What monitors and their windows hold in common: the sampler they read by, and their book there.
+// State shared by a monitor and its windows: the sampler and its ledger.
 #pragma once
 
 #include <atomic>
@@ -35,8 +35,8 @@ class MonitorState {
  public:
   explicit MonitorState(EnergyOptions options);
 
-  // That of this process: after a fork the first call makes a new one, and waits for its readings. Also when
-  // the devices were opened later than the first one would wait.
+  // The monitor of this process: after a fork the first call makes a new one and waits for its readings;
+  // likewise when the devices were opened too late for the first one.
   LiveMonitor& live();
 
  private:

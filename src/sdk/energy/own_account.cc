@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <set>
 
-#include "sdk/energy/verdict.h"
+#include "sdk/energy/result_text.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -15,8 +15,8 @@ using energy::Sharing;
 
 // A process may come and go between two looks, so a look each twentieth of the run's age while it is young. A
 // look at a GPU is two calls of its driver, at processors a file of each process.
-constexpr int64_t kLookShare = 20, kLeastLookNs = 10'000'000, kLeastLookAtProcessorsNs = 100'000'000;
-constexpr int64_t kLookNs = 190'000'000, kLookAtProcessorsNs = 990'000'000;
+constexpr int64_t kScanShare = 20, kLeastScanNs = 10'000'000, kLeastProcessorScanNs = 100'000'000;
+constexpr int64_t kScanNs = 190'000'000, kProcessorScanNs = 990'000'000;
 
 EnergyAttribution AttributionOf(Sharing sharing) noexcept {
   switch (sharing) {
@@ -36,43 +36,45 @@ void AddRemark(std::string& out, const std::string& remark) {
 
 }  // namespace
 
-// Of the devices that were used.
+// Sums over the devices that were used.
 struct OwnAccount::Sum {
   energy::RunPart all;
   std::array<double, energy::kParts> joules{}, known{};
   std::vector<const Part*> used;
-  bool unseen = false;  // nobody looked while it ran
+  bool unseen = false;  // no scan happened while it ran
 };
 
 OwnAccount::OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t timeout_ns,
                        int64_t begin_ns)
     : tracks_(tracks), vendor_(selection.vendor), timeout_ns_(timeout_ns), begin_ns_(begin_ns) {
-  for (const auto* list : {&selection.shared, &selection.beside}) {
+  for (const auto* list : {&selection.shared, &selection.auxiliary}) {
     for (size_t track : *list)
       parts_.push_back({.track = track,
-                        .beside = list == &selection.beside,
+                        .auxiliary = list == &selection.auxiliary,
                         .share = energy::RunShare(begin_ns, tracks[track].device.most_watts)});
   }
 }
 
-bool OwnAccount::Wants(size_t track, int64_t now_ns) const {
+bool OwnAccount::NeedsScan(size_t track, int64_t now_ns) const {
   for (const Part& part : parts_) {
     if (part.track != track) continue;
     const auto seen = part.share.seen_ns();
     if (!seen) return true;
     if (ended()) return *seen < end_ns_;
     const bool gpu = tracks_[track].device.part == EnergyPart::kGpu;
-    const int64_t pause_ns = (now_ns - begin_ns_) / kLookShare;
-    return now_ns - *seen >= (gpu ? std::clamp(pause_ns, kLeastLookNs, kLookNs)
-                                  : std::clamp(pause_ns, kLeastLookAtProcessorsNs, kLookAtProcessorsNs));
+    const int64_t pause_ns = (now_ns - begin_ns_) / kScanShare;
+    return now_ns - *seen >= (gpu ? std::clamp(pause_ns, kLeastScanNs, kScanNs)
+                                  : std::clamp(pause_ns, kLeastProcessorScanNs, kProcessorScanNs));
   }
   return false;
 }
 
-void OwnAccount::Saw(size_t track, int64_t at_ns, const Status& status, const EnergyProcesses& processes) {
+void OwnAccount::Observe(size_t track, int64_t at_ns, const Status& status,
+                         const EnergyProcesses& processes) {
   for (Part& part : parts_) {
     if (part.track != track) continue;
-    energy::Look look{.at_ns = at_ns, .share = energy::kWholeBoard, .since_last = processes.since_last};
+    energy::Observation look{
+        .at_ns = at_ns, .share = energy::kWholeBoard, .since_last = processes.since_last};
     part.unreported = status;
     part.memory_bytes = part.utilization_ratio = kNotMeasured;
     if (status.ok()) {
@@ -87,7 +89,7 @@ void OwnAccount::Saw(size_t track, int64_t at_ns, const Status& status, const En
     if (part.first_seen_ns == 0) part.first_seen_ns = at_ns;
     part.own = look.share.own;
     part.fresh = true;
-    part.share.Saw(look);
+    part.share.Observe(look);
   }
 }
 
@@ -95,13 +97,13 @@ void OwnAccount::Saw(size_t track, int64_t at_ns, const Status& status, const En
 void OwnAccount::Tick() {
   for (const Part& part : parts_) {
     const bool unused = part.first_seen_ns != 0 && part.own <= 0;
-    if (!part.beside && !unused && !part.fresh) return;
+    if (!part.auxiliary && !unused && !part.fresh) return;
   }
   double watts = 0, memory = 0, busy = 0;
   uint32_t devices = 0, busy_devices = 0;
   int64_t at_ns = 0;
   for (Part& part : parts_) {
-    if (part.beside || !std::exchange(part.fresh, false) || part.own <= 0) continue;
+    if (part.auxiliary || !std::exchange(part.fresh, false) || part.own <= 0) continue;
     const Track& track = TrackOf(part);
     at_ns = std::max(at_ns, *part.share.seen_ns());
     watts += part.own * track.watts;
@@ -131,27 +133,27 @@ bool OwnAccount::Closed() const {
 bool OwnAccount::Settled() const {
   return std::ranges::all_of(parts_, [&](const Part& part) {
     const auto settled = TrackOf(part).curve.settled_ns();
-    return part.beside || (settled && *settled >= end_ns_);
+    return part.auxiliary || (settled && *settled >= end_ns_);
   });
 }
 
 // It had ended before anybody could look.
 bool OwnAccount::Unseen(const Part& part, int64_t end_ns) const noexcept {
-  return ended() && part.own <= 0 && !part.beside && begin_ns_ < TrackOf(part).curve.first_ns().value_or(0) &&
-         part.first_seen_ns >= end_ns;
+  return ended() && part.own <= 0 && !part.auxiliary &&
+         begin_ns_ < TrackOf(part).curve.first_ns().value_or(0) && part.first_seen_ns >= end_ns;
 }
 
 energy::RunPart OwnAccount::Of(const Part& part, int64_t end_ns) const {
   if (!Unseen(part, end_ns)) return part.share.Upto(end_ns, TrackOf(part).curve);
   energy::RunShare whole(begin_ns_, TrackOf(part).device.most_watts);
-  whole.Saw({.at_ns = end_ns, .share = energy::kWholeBoard});
+  whole.Observe({.at_ns = end_ns, .share = energy::kWholeBoard});
   return whole.Upto(end_ns, TrackOf(part).curve);
 }
 
-OwnAccount::Sum OwnAccount::Add(bool beside, int64_t end_ns) const {
+OwnAccount::Sum OwnAccount::Add(bool auxiliary, int64_t end_ns) const {
   Sum sum;
   for (const Part& part : parts_) {
-    if (part.beside != beside) continue;
+    if (part.auxiliary != auxiliary) continue;
     const energy::RunPart one = Of(part, end_ns);
     if (!one.used() && part.own <= 0) continue;
     sum.used.push_back(&part);
@@ -244,14 +246,14 @@ OwnEnergy OwnAccount::Result(int64_t now_ns) const {
   EnergyResult& to = out.energy;
   to.duration = Duration(end_ns - begin_ns_);
   Sum sum = Add(false, end_ns);
-  const Sum beside = Add(true, end_ns);
+  const Sum auxiliary = Add(true, end_ns);
   to.vendor = vendor_;
-  // A run of processors beside GPUs that others use.
-  const bool processors = sum.used.empty() && !beside.used.empty();
-  if (processors) sum = beside, to.vendor = EnergyVendor::kCpuRapl;
+  // A run on processors whose GPUs only others use.
+  const bool processors = sum.used.empty() && !auxiliary.used.empty();
+  if (processors) sum = auxiliary, to.vendor = EnergyVendor::kCpuRapl;
   if (sum.used.empty()) {
     to.validity = ended() ? EnergyValidity::kNoDevice : EnergyValidity::kRunning;
-    const auto count = std::ranges::count(parts_, false, &Part::beside);
+    const auto count = std::ranges::count(parts_, false, &Part::auxiliary);
     to.reason = "none of its processes used " +
                 (count == 1 ? std::string("the device") : "one of the " + std::to_string(count) + " devices");
     return out;
@@ -259,7 +261,7 @@ OwnEnergy OwnAccount::Result(int64_t now_ns) const {
   Validate(sum, end_ns, now_ns, to);
   Fill(sum, out);
   if (!to.valid()) return out;
-  if (!processors && beside.all.flaw == Flaw::kNone) FillParts(beside, to);
+  if (!processors && auxiliary.all.flaw == Flaw::kNone) FillParts(auxiliary, to);
   to.reason = Remarks(sum);
   if (!ended()) to.validity = EnergyValidity::kRunning;
   return out;

@@ -1,5 +1,5 @@
-// What the processes of one run draw of the devices of a book, and how they use them. No thread and no clock:
-// it is told who uses what, and asked. Guarded by the engine's lock.
+// Accounts for the devices that the processes of one run use: energy and utilization. Has no thread and no
+// clock. Guarded by the engine's lock.
 #pragma once
 
 #include <cstdint>
@@ -26,9 +26,9 @@ class OwnAccount {
   bool ended() const noexcept { return end_ns_ != energy::kOpenEnd; }
 
   // Whether it should be looked who uses this track: often while the run is young, and once after its end.
-  bool Wants(size_t track, int64_t now_ns) const;
-  // `status` not ok: it is not told.
-  void Saw(size_t track, int64_t at_ns, const Status& status, const EnergyProcesses& processes);
+  bool NeedsScan(size_t track, int64_t now_ns) const;
+  // `status` not ok: not reported.
+  void Observe(size_t track, int64_t at_ns, const Status& status, const EnergyProcesses& processes);
   // After the looks of a round. Counts nothing before each device of ours was looked at since the last tick.
   void Tick();
   void Settle();
@@ -40,7 +40,7 @@ class OwnAccount {
  private:
   struct Part {
     size_t track;
-    bool beside;
+    bool auxiliary;
     energy::RunShare share;
     int64_t first_seen_ns = 0;
     bool fresh = false;  // seen since the last tick
@@ -51,7 +51,7 @@ class OwnAccount {
 
   energy::RunPart Of(const Part& part, int64_t end_ns) const;
   bool Unseen(const Part& part, int64_t end_ns) const noexcept;
-  Sum Add(bool beside, int64_t end_ns) const;
+  Sum Add(bool auxiliary, int64_t end_ns) const;
   void Validate(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const;
   void Fill(const Sum& sum, OwnEnergy& out) const;
   void FillParts(const Sum& sum, EnergyResult& out) const;

@@ -1,8 +1,8 @@
 #include "sdk/energy/own_account.h"
 
-#include <gtest/gtest.h>
-
 #include <deque>
+
+#include <gtest/gtest.h>
 
 #include "sdk/energy/device_ledger.h"
 
@@ -26,7 +26,7 @@ TEST(OwnAccount, ATickIsOfAllDevicesOrThereIsNone) {
     EnergyReading reading;
     reading.watts = 71;
     tracks[track].Take(reading, at_ns, at_ns);
-    account.Saw(track, at_ns, Status{}, ours);
+    account.Observe(track, at_ns, Status{}, ours);
     account.Tick();
     return account.Result(at_ns).energy.ticks;
   };

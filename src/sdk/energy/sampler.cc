@@ -17,8 +17,8 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Between two readings that results ask for: a counter is not written more often. And so many times what a
-// reading takes, so that programs that ask all the time cost a tenth of a processor at most.
+// Minimum interval of readings for results, since counters are not updated more often; and the multiple of a
+// reading's duration, so that busy programs cost a tenth of a processor at most.
 constexpr Duration kLeastPause = std::chrono::milliseconds(2);
 constexpr int kPausesPerReading = 9;
 // For a thread that is in the middle of a reading when the process exits.
@@ -26,13 +26,13 @@ constexpr Duration kLongestGoodbye = std::chrono::milliseconds(200);
 
 }  // namespace
 
-// Who lives when the process forks. Its lock comes before those of the samplers.
+// Samplers alive when the process forks. Its lock is taken before theirs.
 struct ForkGuard {
   std::mutex making;  // held while the process's one is made; before the other
   std::mutex mutex;
   std::vector<Sampler*> samplers;
   std::weak_ptr<Sampler> of_process;
-  // What threads that are not here may have been waiting on is left as it is.
+  // Condition variables that the parent's threads waited on are abandoned.
   std::vector<std::shared_ptr<void>> left_behind;
 
   static ForkGuard& Instance() {
@@ -135,7 +135,7 @@ void Sampler::Run(const std::shared_ptr<Core>& core) {
   std::call_once(once, [] { CHECK(std::atexit(&ForkGuard::AtExit) == 0); });
   TimePoint ticked{};
   std::unique_lock lock(core->mutex);
-  const auto wanted = [&] { return core->stop || core->querying > 0 || core->woken; };
+  const auto wanted = [&] { return core->stop || core->fast_readers > 0 || core->woken; };
   while (!core->stop) {
     core->woken = false;
     lock.unlock();
@@ -164,15 +164,15 @@ void Sampler::Wake() {
   core_->wake.notify_all();
 }
 
-Sampler::Querying::Querying(Core& core) : core_(core) {
+Sampler::FastReading::FastReading(Core& core) : core_(core) {
   std::lock_guard lock(core_.mutex);
-  ++core_.querying;
+  ++core_.fast_readers;
   core_.wake.notify_all();
 }
 
-Sampler::Querying::~Querying() {
+Sampler::FastReading::~FastReading() {
   std::lock_guard lock(core_.mutex);
-  --core_.querying;
+  --core_.fast_readers;
 }
 
 bool Sampler::AwaitRound(int64_t deadline_ns) {

@@ -11,7 +11,7 @@
 
 namespace gpulens::sdk {
 
-// Makes the sources of this machine, anew in each process.
+// Makes the sources of this machine; called once in each process.
 using MakeSources = Sources (*)();
 
 // The thread ends with it, when it is not stuck in a source; it is never waited for. Thread-safe.
@@ -22,7 +22,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  // The one of this process; made when there is none, and anew in the child of a fork.
+  // The sampler of this process; created when there is none, and again in the child of a fork.
   static std::shared_ptr<Sampler> OfProcess(MakeSources make);
 
   Engine& engine() noexcept { return core_->engine; }
@@ -32,11 +32,11 @@ class Sampler {
 
   // The next reading at once, without a wait for it.
   void Wake();
-  // Asks for readings until `done` says so; false: not by then. `done` is called without a lock.
+  // Requests readings until `done` returns true; false: not by the deadline. `done` is called without a lock.
   template <class Done>
   bool ReadUntil(int64_t deadline_ns, Done done) {
     if (done()) return true;
-    const Querying querying(*core_);
+    const FastReading reading(*core_);
     do {
       const bool good = AwaitRound(deadline_ns);
       if (done()) return true;
@@ -51,15 +51,15 @@ class Sampler {
     std::mutex mutex;
     std::condition_variable wake, read;
     uint64_t rounds = 0;
-    uint32_t querying = 0;
+    uint32_t fast_readers = 0;
     bool stop = false, running = true, woken = false;
     std::atomic<bool> orphaned{false};
   };
   // While one exists the reader reads as often as it may.
-  class Querying {
+  class FastReading {
    public:
-    explicit Querying(Core& core);
-    ~Querying();
+    explicit FastReading(Core& core);
+    ~FastReading();
 
    private:
     Core& core_;

@@ -46,7 +46,7 @@ void Track::Take(const EnergyReading& reading, int64_t queried_ns, int64_t at_ns
     counted_joules_ = latest.joules;
     counted_ns_ = at_ns;
   }
-  // What somebody else has read holds for his time, when that is one.
+  // A source may state the time of its reading.
   const int64_t began_ns = reading.began.time_since_epoch().count(),
                 ended_ns = reading.ended.time_since_epoch().count();
   const bool told = began_ns > 0 && began_ns <= ended_ns && ended_ns <= at_ns;

@@ -18,7 +18,7 @@ inline TimePoint TimeOf(int64_t ns) noexcept { return TimePoint(Duration(ns)); }
 struct Track {
   Track(std::shared_ptr<EnergySource> from, size_t number_there, EnergyDevice what, size_t kept);
 
-  // A reading that was asked for at `asked_ns` and came back at `at_ns`.
+  // Takes a reading that was requested at `queried_ns` and returned at `at_ns`.
   void Take(const EnergyReading& reading, int64_t queried_ns, int64_t at_ns);
   void Fail(Status status, int64_t at_ns);
 
@@ -31,7 +31,7 @@ struct Track {
 
   uint32_t users = 0;  // books that need it
   EnergyReading latest;
-  double watts = kNotMeasured;  // told, or by the last two counts
+  double watts = kNotMeasured;  // reported, or from the last two counts
   int64_t read_ns = 0;          // of the last good reading; 0: there was none
   uint32_t readings = 0;        // good ones
   Status failure;               // of the last reading

@@ -122,7 +122,7 @@ void WindowPool::Push(WindowSlot* slot) noexcept {
 
 bool WindowPool::Grow() noexcept {
   std::lock_guard lock(growing_);
-  if (static_cast<uint32_t>(free_.load()) != 0) return true;  // somebody else was here
+  if (static_cast<uint32_t>(free_.load()) != 0) return true;  // another thread was first
   const uint32_t count = chunk_count_.load(kRelaxed);
   if (count == kChunks) return false;
   auto* chunk = new (std::nothrow) WindowSlot[kChunk];

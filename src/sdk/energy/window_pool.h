@@ -1,5 +1,5 @@
-// The windows that are open, as their programs and the accounting share them: begun, ended and marked without
-// a lock, an allocation or a wait; taken in by whoever settles.
+// Pool of open windows, shared by programs and the accounting: begin, end and mark take no lock, do not
+// allocate and do not wait.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ namespace gpulens::sdk {
 
 class DeviceLedger;
 
-// What was read between begin and end.
+// Readings between begin and end.
 struct TickSums {
   struct One {
     double sum = 0, peak = 0;
@@ -94,7 +94,7 @@ class WindowPool {
       slot = next;
     }
   }
-  // One holder lets go.
+  // Releases one hold.
   void Release(WindowSlot* slot) noexcept;
 
  private:

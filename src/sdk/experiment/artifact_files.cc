@@ -84,9 +84,9 @@ Status ReadThrough(ArtifactRow& row, const std::string& copy) {
   return status;
 }
 
-class Keeper {
+class ArtifactCopier {
  public:
-  Keeper(const std::string& artifacts, int64_t unix_ns, const ArtifactLimits& limits)
+  ArtifactCopier(const std::string& artifacts, int64_t unix_ns, const ArtifactLimits& limits)
       : artifacts_(artifacts), unix_ns_(unix_ns), limits_(limits) {}
 
   Status Keep(const std::string& path, const std::string& name, int depth) {
@@ -148,9 +148,9 @@ Result<std::vector<ArtifactRow>> KeepArtifact(const std::string& path, std::stri
   if (!IsInside(name))
     return Status{Code::kInvalidArgument,
                   "\"" + name + "\" is not a valid artifact name: a path below the run's own"};
-  Keeper keeper(artifacts, unix_ns, limits);
-  RETURN_IF_ERROR(keeper.Keep(absolute, name, 0));
-  return keeper.Take();
+  ArtifactCopier copier(artifacts, unix_ns, limits);
+  RETURN_IF_ERROR(copier.Keep(absolute, name, 0));
+  return copier.Take();
 }
 
 }  // namespace gpulens::experiments

@@ -1,4 +1,4 @@
-// Files that belong to a run: copied beside the store, or, large ones, only remembered.
+// Files of a run: small ones are copied next to the store, large ones only recorded.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
 #include <gpulens/experiment.h>
 
-#include <pthread.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,11 +11,11 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "sdk/experiment/artifact_files.h"
-#include "sdk/experiment/git_commit.h"
 #include "sdk/experiment/recorder.h"
 #include "sdk/experiment/run_context.h"
 #include "sdk/experiment/run_energy.h"
 #include "store/experiments/run_files.h"
+#include "store/sqlite/sqlite.h"
 
 namespace gpulens {
 
@@ -27,16 +26,6 @@ namespace {
 constexpr Duration kEndTime = std::chrono::seconds(5), kArtifactTime = std::chrono::seconds(30);
 constexpr Duration kLeastInterval = std::chrono::milliseconds(1), kMostInterval = std::chrono::hours(1);
 constexpr size_t kMostQueue = size_t{1} << 24;
-
-// How many forks lie between the first process and this one.
-std::atomic<uint32_t> g_forks = 0;
-constexpr uint32_t kReopening = UINT32_MAX;
-
-void CountForks() {
-  static const int once =
-      ::pthread_atfork(nullptr, nullptr, [] { g_forks.fetch_add(1, std::memory_order_relaxed); });
-  static_cast<void>(once);
-}
 
 // Whether an experiment of this process is the run of GPULENS_RUN_ID.
 std::atomic<bool> g_joined = false;
@@ -69,51 +58,28 @@ struct Experiment::Impl {
   ExperimentOptions options;
   std::string id, name, db;
   RecorderOptions rejoin;  // for a child after a fork
-  std::atomic<Recorder*> recorder = nullptr;
-  std::atomic<uint32_t> forks = 0;
+  sqlite::ForkLocal<Recorder> recorder;
   bool reopened = false;  // this is a child of the process that began
   int exceptions = 0;
   std::atomic<ExperimentStatus> status = ExperimentStatus::kRunning;
   std::atomic<uint64_t> lost = 0;  // without a recorder
   ExperimentEnergy energy;
 
-  bool in_child() const noexcept {
-    return forks.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed);
-  }
-  // The recorder of this process; null: there is none, and what is logged is lost.
+  // The recorder of this process; null: there is none, and values are dropped.
   Recorder* Current() noexcept {
-    if (!in_child()) [[likely]]
-      return recorder.load(std::memory_order_acquire);
-    return Reopen();
+    return recorder.Get([this]() -> Result<std::unique_ptr<Recorder>> {
+      reopened = true;
+      if (status.load(std::memory_order_relaxed) != ExperimentStatus::kRunning)
+        return std::unique_ptr<Recorder>();
+      return Recorder::Begin(rejoin);
+    });
   }
-  Recorder* Reopen() noexcept;
   template <class F>
   void With(F&& log) noexcept {
     if (Recorder* open = Current()) log(*open);
     else lost.fetch_add(1, std::memory_order_relaxed);
   }
 };
-
-// In a child: the parent's recorder has no thread here and its locks may be held by nobody. It is left as it
-// is, and the run is joined anew.
-Recorder* Experiment::Impl::Reopen() noexcept {
-  const uint32_t now = g_forks.load(std::memory_order_relaxed);
-  uint32_t before = forks.load(std::memory_order_relaxed);
-  if (before == kReopening || !forks.compare_exchange_strong(before, kReopening)) return nullptr;
-  Recorder* opened = nullptr;
-  reopened = true;
-  try {
-    if (status.load(std::memory_order_relaxed) == ExperimentStatus::kRunning) {
-      auto begun = Recorder::Begin(rejoin);
-      if (begun) opened = begun->release();
-    }
-  } catch (...) {
-    opened = nullptr;  // no memory: what is logged is lost
-  }
-  recorder.store(opened, std::memory_order_release);
-  forks.store(now, std::memory_order_release);
-  return opened;
-}
 
 Experiment::Experiment(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Experiment::Experiment(Experiment&&) noexcept = default;
@@ -126,7 +92,6 @@ Experiment& Experiment::operator=(Experiment&& other) noexcept {
 }
 
 Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions options) {
-  CountForks();
   RETURN_IF_ERROR(CheckOptions(name, options));
   ASSIGN_OR_RETURN(std::string db, FindDatabase(options.db));
   RecorderOptions recording;
@@ -162,10 +127,9 @@ Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions op
   impl->rejoin.start = {}, impl->rejoin.energy = nullptr;
   impl->rejoin.start.run.id = impl->id, impl->rejoin.start.must_exist = true;
   impl->rejoin.start.process.role = "fork";
-  impl->forks = g_forks.load(std::memory_order_relaxed);
   impl->exceptions = std::uncaught_exceptions();
   for (const auto& [key, value] : options.tags) recorder->Tag(key, value);
-  impl->recorder = recorder.release();
+  impl->recorder.Set(std::move(recorder));
   impl->options = std::move(options);
   return Experiment(std::move(impl));
 }
@@ -178,12 +142,10 @@ Result<Experiment> Experiment::Nested(std::string_view name, ExperimentOptions o
 
 Experiment::~Experiment() {
   if (!impl_) return;
-  if (!impl_->in_child() && status() == ExperimentStatus::kRunning) {
+  if (!impl_->recorder.in_child() && status() == ExperimentStatus::kRunning) {
     const bool failed = std::uncaught_exceptions() > impl_->exceptions;
     static_cast<void>(failed ? End(ExperimentStatus::kFailed, "exception") : End());
   }
-  // A recorder of before a fork is its parent's.
-  if (!impl_->in_child()) delete impl_->recorder.load();
 }
 
 const std::string& Experiment::id() const noexcept { return impl_->id; }
@@ -209,7 +171,7 @@ void Experiment::SetTag(std::string_view key, std::string_view value) noexcept {
 }
 
 void Experiment::LogMetric(std::string_view key, double value, int64_t step) noexcept {
-  // The lowest number stands for "the next".
+  // The lowest number means "the next".
   if (step == kNextStep) ++step;
   impl_->With([&](Recorder& recorder) noexcept { recorder.Point(key, value, step); });
 }

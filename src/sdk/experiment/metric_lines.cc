@@ -75,7 +75,7 @@ class PairReader {
  private:
   void Begin() noexcept { words_ = 0, many_ = false; }
 
-  // A number that nobody has asked for: perhaps a rate.
+  // A number without a key: perhaps a rate.
   void Loose() {
     Begin();
     auto number = TakeNumber(rest_);
@@ -93,7 +93,7 @@ class PairReader {
     }
     if (!TakeRate(rest_, value, line_)) SkipNumber();
   }
-  // What hangs on a number that is none: 12:30:01, 1.2.3, 0x1f, 2026-11-22.
+  // Suffix of something that is no number: 12:30:01, 1.2.3, 0x1f, 2026-11-22.
   void SkipNumber() noexcept {
     while (!rest_.empty() && !IsBlank(rest_.front()) && rest_.front() != ',' && rest_.front() != ')' &&
            rest_.front() != ']')
@@ -148,7 +148,7 @@ class PairReader {
 
   void Remember(std::string_view word) noexcept {
     if (words_ == kMostWords) many_ = true;
-    if (words_ < kMostWords) said_[words_++] = word;
+    if (words_ < kMostWords) key_words_[words_++] = word;
   }
 
   // The number at the front and what hangs on it. `strict`: nothing but an end may follow.
@@ -172,7 +172,7 @@ class PairReader {
     } else if (rest.starts_with('%')) {
       rest.remove_prefix(1);
     } else {
-      // The key is said, so the unit is not needed for a name.
+      // There is a key, so the unit is not needed for a name.
       Line ignored;
       std::string_view unit = rest;
       if (TakeRate(unit, 1, ignored)) {
@@ -199,18 +199,18 @@ class PairReader {
     return rest.empty() || !(IsLetter(rest.front()) || IsDigit(rest.front()));
   }
 
-  // "Train Loss" is train_loss; step and epoch are themselves whatever stands before.
+  // "Train Loss" is train_loss; step and epoch keep their names whatever precedes them.
   std::string KeyOf(std::string_view word, Meaning meaning) const {
     std::string key;
     if (meaning == Meaning::kMetric && !many_) {
-      for (size_t i = 0; i < words_; ++i) key += LowerCase(said_[i]) + "_";
+      for (size_t i = 0; i < words_; ++i) key += LowerCase(key_words_[i]) + "_";
     }
     return key + LowerCase(word);
   }
 
   std::string_view rest_;
   Line& line_;
-  std::string_view said_[kMostWords];
+  std::string_view key_words_[kMostWords];
   size_t words_ = 0;
   bool many_ = false;  // more than that: a sentence, which names nothing
 };
@@ -265,7 +265,7 @@ bool ParseBar(std::string_view text, Line& line) {
     if (!ParseBarCount(text.substr(begin), found)) return false;
     before = text.substr(0, begin);
   }
-  // "Epoch 3:  45%": what the bar is called may tell the epoch.
+  // "Epoch 3:  45%": the title of the bar may contain the epoch.
   Line title;
   ParsePairs(before, title);
   if (title.epoch) {

@@ -30,7 +30,7 @@ struct Line {
   std::vector<Metric> metrics;  // each key once
   std::optional<int64_t> step;
   std::optional<int64_t> epoch;  // a whole one; also among the metrics
-  // Of a bar: how far it is. `total` 0: it does not know.
+  // Progress of a bar; `total` 0: unknown.
   bool bar = false;
   int64_t at = 0, total = 0;
 

@@ -38,7 +38,7 @@ void LineSplitter::Finish(const OnLine& on_line) {
   too_long_ = false;
 }
 
-// Nothing: the bar stands where it stood, so what it tells is told already.
+// Nothing: the bar did not move.
 std::optional<int64_t> MetricTracker::StepOfBar(const Line& line) {
   auto bar =
       std::find_if(bars_.begin(), bars_.end(), [&](const Bar& each) { return each.total == line.total; });

@@ -1,4 +1,4 @@
-// What a program prints, as it comes in pieces, to points with steps.
+// Turns printed text, in pieces, into points with steps.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class LineSplitter {
  public:
   using OnLine = std::function<void(std::string_view line)>;
   void Add(std::string_view bytes, const OnLine& on_line);
-  // What stands behind the last end of a line.
+  // Hands over an unterminated last line.
   void Finish(const OnLine& on_line);
 
  private:
@@ -26,11 +26,10 @@ class LineSplitter {
   bool too_long_ = false;
 };
 
-// Lines to points; a step that a line does not tell is the last one that was told, of one stream or the
-// other. Not thread-safe.
+// Turns lines into points; a line without a step has the last step of either stream. Not thread-safe.
 class MetricTracker {
  public:
-  // No step: nobody tells one.
+  // No step: none was printed yet.
   using OnPoint = std::function<void(const std::string& key, double value, std::optional<int64_t> step)>;
   void Add(std::string_view line, const OnPoint& on_point);
 

@@ -30,7 +30,7 @@ class PointQueue {
   }
 
   size_t capacity() const noexcept { return slots_.size(); }
-  // Of a moment that may be over.
+  // A snapshot.
   size_t size() const noexcept {
     const uint64_t pushed = pushed_.load(std::memory_order_relaxed),
                    popped = popped_.load(std::memory_order_relaxed);
@@ -91,7 +91,7 @@ class KeyTable {
       if (entry->hash == hash && entry->name == key) return entry->number;
     }
   }
-  // Of a number that Find gave.
+  // `number` is from Find.
   const std::string& Name(uint32_t number) const noexcept {
     return by_number_[number].load(std::memory_order_acquire)->name;
   }

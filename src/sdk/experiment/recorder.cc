@@ -18,7 +18,7 @@
 #include "sdk/experiment/point_queue.h"
 #include "sdk/experiment/run_energy.h"
 #include "store/experiments/run_files.h"
-#include "store/sqlite/fork_gate.h"
+#include "store/sqlite/sqlite.h"
 
 namespace gpulens::experiments {
 namespace {
@@ -43,7 +43,7 @@ struct Recorder::Shared final : sqlite::Forkable {
   Status Open();
   Status LeaveRun(const End& how);
   void Close();
-  // What stands in the queue and in the lists, into `batch`.
+  // Moves the contents of the queue and the lists into `batch`.
   void Take();
   Status WriteBatch();
   void Wake() noexcept;
@@ -63,12 +63,12 @@ struct Recorder::Shared final : sqlite::Forkable {
   std::unique_ptr<RunWriter> writer;  // null: closed for a fork
   int64_t process_id = 0, points = 0;
 
-  // Of the thread.
+  // Used by the thread alone:
   Batch batch;  // what is not written yet; its keys are those of the table, by the number there
   uint64_t reported_drops = 0;
   int64_t next_heartbeat_ns = 0;
   bool gone = false;     // the run was deleted
-  bool leaving = false;  // what it drew is told with the end
+  bool leaving = false;  // the energy is written with the end
 
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable answered;

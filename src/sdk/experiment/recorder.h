@@ -19,7 +19,7 @@ struct RecorderOptions {
   std::string database;
   Start start;
   Source source = Source::kProgram;
-  ExperimentEnergyMeter energy = {};  // asked for what was drawn so far at each heartbeat
+  ExperimentEnergyMeter energy = {};  // read at each heartbeat
   size_t queue_points = 16'384;
   Duration flush_interval = std::chrono::seconds(1);
   Duration heartbeat_interval = std::chrono::seconds(10);

@@ -1,21 +1,70 @@
 #include "sdk/experiment/run_context.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <climits>
+#include <string_view>
 #include <vector>
 
 #include "base/files.h"
 #include "base/parse.h"
-#include "sdk/experiment/git_commit.h"
 
 namespace gpulens::experiments {
 namespace {
 
-// Of a command line; the rest is cut.
+// Maximum bytes of a command line.
 constexpr size_t kMostCommand = 64 << 10;
 
 std::string_view BaseName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
+
+constexpr int kMostParents = 64;
+constexpr size_t kMostPackedRefs = 16 << 20;
+
+bool IsCommit(std::string_view text) noexcept {
+  return (text.size() == 40 || text.size() == 64) && text.find_first_not_of("0123456789abcdef") == text.npos;
+}
+
+// The first line of a small file; empty when there is none.
+std::string LineOf(const std::string& path) {
+  auto text = ReadFile(path, 4096);
+  if (!text) return {};
+  std::string_view rest = *text;
+  return std::string(Trim(TakeUntil(rest, '\n')));
+}
+
+std::string Below(const std::string& folder, const std::string& path) {
+  return path.starts_with('/') ? path : folder + "/" + path;
+}
+
+// The folder .git is, or the one that a file .git names.
+std::string GitFolder(std::string folder) {
+  for (int i = 0; i < kMostParents; ++i) {
+    std::string git = folder + "/.git";
+    struct stat info{};
+    if (::stat(git.c_str(), &info) == 0) {
+      if (S_ISDIR(info.st_mode)) return git;
+      std::string line = LineOf(git);
+      return line.starts_with("gitdir: ") ? Below(folder, line.substr(8)) : std::string();
+    }
+    size_t slash = folder.rfind('/');
+    if (slash == std::string::npos || folder.empty()) return {};
+    folder.resize(slash);
+  }
+  return {};
+}
+
+std::string PackedCommit(const std::string& git, std::string_view ref) {
+  auto text = ReadFile(git + "/packed-refs", kMostPackedRefs);
+  if (!text) return {};
+  std::string_view rest = *text;
+  while (!rest.empty()) {
+    std::string_view line = TakeUntil(rest, '\n');
+    std::string_view commit = TakeUntil(line, ' ');
+    if (Trim(line) == ref && IsCommit(commit)) return std::string(commit);
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -72,6 +121,22 @@ RunRow DescribeThisProgram() {
   std::string_view rest = line ? std::string_view(*line) : std::string_view();
   while (!rest.empty()) arguments.emplace_back(TakeUntil(rest, '\0'));
   return DescribeProgram(arguments, CurrentFolder());
+}
+
+std::string GitCommit(std::string folder) {
+  const std::string git = GitFolder(std::move(folder));
+  if (git.empty()) return {};
+  std::string head = LineOf(git + "/HEAD");
+  if (IsCommit(head)) return head;
+  if (!head.starts_with("ref: refs/") || head.find("..") != std::string::npos) return {};
+  const std::string ref = head.substr(5);
+  // Branches of a worktree are those of the repository that it was made from.
+  const std::string common_line = LineOf(git + "/commondir");
+  const std::string common = common_line.empty() ? git : Below(git, common_line);
+  for (const std::string& place : {git, common}) {
+    if (std::string line = LineOf(place + "/" + ref); IsCommit(line)) return line;
+  }
+  return PackedCommit(common, ref);
 }
 
 }  // namespace gpulens::experiments

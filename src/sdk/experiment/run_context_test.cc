@@ -1,11 +1,10 @@
 #include "sdk/experiment/run_context.h"
 
-#include <gtest/gtest.h>
-
 #include <filesystem>
 
+#include <gtest/gtest.h>
+
 #include "base/testing/temp_folder.h"
-#include "sdk/experiment/git_commit.h"
 
 namespace gpulens::experiments {
 namespace {

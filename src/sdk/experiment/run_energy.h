@@ -1,4 +1,4 @@
-// What a run's meter says of its energy, and the row that is kept of it.
+// Energy of a run as its meter reports it, and as a row.
 #pragma once
 
 #include <gpulens/experiment.h>
@@ -7,7 +7,7 @@
 
 namespace gpulens::experiments {
 
-// What `meter` says, also when it throws.
+// Calls `meter`, which may throw.
 ExperimentEnergy QueryEnergy(const ExperimentEnergyMeter& meter, bool ended);
 EnergyRow ToRow(const ExperimentEnergy& energy);
 

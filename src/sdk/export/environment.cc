@@ -19,7 +19,7 @@ using namespace sdk;
 constexpr const char* kVariable = "GPULENS_EXPORT";
 
 // As the exporter for Prometheus of OpenTelemetry has it.
-ExposeOptions ExposeAsSaid() {
+ExposeOptions ExposeOptionsFromEnvironment() {
   const std::string host = ProcessEnvironment("OTEL_EXPORTER_PROMETHEUS_HOST");
   const std::string port = ProcessEnvironment("OTEL_EXPORTER_PROMETHEUS_PORT");
   ExposeOptions options;
@@ -31,14 +31,14 @@ void Start(std::string_view word, std::vector<Exporter>& kept) {
   Result<Exporter> made = Status{Code::kInvalidArgument, "must be agent, otlp or expose"};
   if (word == "agent") made = ExportToAgent();
   else if (word == "otlp") made = StartOtlp({}, Registry::Process());
-  else if (word == "expose") made = Expose(ExposeAsSaid());
+  else if (word == "expose") made = Expose(ExposeOptionsFromEnvironment());
   if (made) return kept.push_back(*std::move(made));
   std::string message = std::string(kVariable) + ": \"";
   AppendPrintable(message, word.substr(0, 80));
   Log(LogLevel::kWarn, "sdk", "export_environment", message + "\": " + made.error().detail, word);
 }
 
-void Heed() noexcept {
+void StartFromEnvironment() noexcept {
   static std::atomic<bool> heeded{false};
   const std::string said = ProcessEnvironment(kVariable);
   if (said.empty() || heeded.exchange(true)) return;
@@ -52,18 +52,18 @@ void Heed() noexcept {
 
 struct AtStart {
   AtStart() {
-    if (!ProcessEnvironment(kVariable).empty()) AtFirstUse(&Heed);
+    if (!ProcessEnvironment(kVariable).empty()) AtFirstUse(&StartFromEnvironment);
   }
 };
 const AtStart kAtStart;
 
 }  // namespace
 
-void ExportAsEnvironmentSays() noexcept { Heed(); }
+void ExportAsEnvironmentSays() noexcept { StartFromEnvironment(); }
 
 }  // namespace gpulens
 
-// What the linker is told to look for, so that it takes this file in although nobody calls it.
+// Symbol that the linker is told to keep, so that this file is linked without a caller.
 extern "C" {
 // NOLINTBEGIN(readability-identifier-naming): C has no namespaces.
 extern const char gpulens_heeds_environment;

@@ -1,12 +1,13 @@
 // OTLP to the agent of this machine.
 #include <gpulens/export.h>
+
 #include <unistd.h>
 
 #include "base/parse.h"
 #include "sdk/export/exporter_seat.h"
 #include "sdk/export/otlp_plan.h"
-#include "sdk/export/plain_transport.h"
 #include "sdk/export/push_job.h"
+#include "sdk/export/transport.h"
 
 namespace gpulens {
 namespace {
@@ -21,7 +22,7 @@ std::string OfTheUser() {
   return folder.starts_with('/') ? folder + "/gpulens/otlp.sock" : std::string();
 }
 
-// Where an agent would be now. It may come later, and somewhere else.
+// Current path of the agent's socket; it may change when an agent starts later.
 std::string FindSocket() {
   std::string user = OfTheUser();
   if (!user.empty() && ::access(kOfTheMachine.data(), F_OK) != 0 && ::access(user.c_str(), F_OK) == 0)
@@ -29,7 +30,7 @@ std::string FindSocket() {
   return std::string(kOfTheMachine);
 }
 
-// The host stands there because HTTP wants one.
+// HTTP/1.1 requires a Host header.
 HttpUrl AgentUrl() {
   HttpUrl url;
   url.host = "localhost";

@@ -1,8 +1,5 @@
 #include <gpulens/export.h>
 
-#include <gmock/gmock.h>
-#include <gpulens/instruments.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,6 +7,11 @@
 #include <condition_variable>
 #include <mutex>
 #include <semaphore>
+
+#include <gpulens/instruments.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 #include "base/testing/temp_folder.h"
 #include "base/testing/thread_sanitizer.h"

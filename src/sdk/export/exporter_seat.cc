@@ -1,6 +1,5 @@
 #include "sdk/export/exporter_seat.h"
 
-#include <gpulens/export.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -12,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include <gpulens/export.h>
+
 #include "base/check.h"
 #include "base/log.h"
 #include "base/ref.h"
@@ -22,7 +23,7 @@ namespace gpulens::sdk {
 namespace {
 
 constexpr Duration kFinish = std::chrono::seconds(1);
-// What is cut ends at once, but for a look-up of a host name.
+// Cancelled jobs end at once, except during a look-up of a host name.
 constexpr Duration kCut = std::chrono::milliseconds(300);
 
 }  // namespace

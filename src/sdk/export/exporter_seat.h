@@ -1,5 +1,5 @@
-// Where an exporter's job sits: starts its thread, ends it, begins anew in the child of a fork, and sends
-// once more when the process ends.
+// Owns the thread of an exporter's job: start, stop, restart in the child of a fork, and a final export at
+// the end of the process.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@
 
 namespace gpulens::sdk {
 
-// What the thread of an exporter does, from its beginning to its end. Thread-safe but for Run.
+// Job of an exporter's thread. Thread-safe except for Run.
 class ExportJob {
  public:
   virtual ~ExportJob() = default;
-  // On the job's own thread, once; returns when Finish or Cut says so.
+  // Called once, on the job's own thread; returns after Finish or Cut.
   virtual void Run() = 0;
-  // Ends Run after what is to be done has been done once more, within `patience`. Does not wait.
+  // Ends Run after a final export within the timeout. Does not wait.
   virtual void Finish(Duration timeout) = 0;
   // Ends Run as soon as can be. When it has returned the job does not read its registry any more.
   virtual void Cut() = 0;

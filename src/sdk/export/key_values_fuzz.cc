@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "sdk/export/key_values.h"
+#include "sdk/export/resource.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

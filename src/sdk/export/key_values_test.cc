@@ -1,4 +1,4 @@
-#include "sdk/export/key_values.h"
+#include "sdk/export/resource.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -24,7 +24,7 @@ Kind KindOf(InstrumentKind kind) noexcept {
   return Kind::kHistogram;
 }
 
-void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+void AppendSeriesName(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   NamedSeries& named = out.emplace_back();
   AppendPrometheusName(named.name, *series.desc);
   named.help = series.desc->help;
@@ -64,7 +64,7 @@ class PageFrame {
   void AddResource(const AttributeSet& resource) { writer_.Set(table_.Declare(kTarget, {}, resource), 1.0); }
 
   // Under the names of the agent's page.
-  void AddLosses(const TextPage::Losses& lost) {
+  void AddDropped(const TextPage::Losses& lost) {
     const std::pair<std::string_view, uint64_t> reasons[] = {{"type_conflict", lost.type_conflicts},
                                                              {"duplicate", lost.duplicates},
                                                              {"name_clash", lost.name_clashes}};
@@ -120,13 +120,13 @@ void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resou
   if (!resource.empty()) frame.AddResource(resource);
   for (const Sample& sample : samples) frame.Add(sample);
   const Ref<Snapshot> snapshot = frame.Take();
-  TextPage page(form, SeriesNamer(&MakeNames));
+  TextPage page(form, SeriesNamer(&AppendSeriesName));
   page.Render(*snapshot, out);
   const TextPage::Losses lost = page.losses();
   if (lost.type_conflicts + lost.duplicates + lost.name_clashes == 0) return;
-  // How many are left out is known only now.
+  // The number of dropped series is known only now.
   PageFrame counts(now);
-  counts.AddLosses(lost);
+  counts.AddDropped(lost);
   snapshot->frames.push_back(counts.Take()->frames.front());
   page.Render(*snapshot, out);
 }

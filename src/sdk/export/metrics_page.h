@@ -14,10 +14,9 @@
 namespace gpulens::sdk {
 
 // Writes the page to `out` (cleared first). Exponential histograms get classic buckets with exact counts
-// (wire/otlp/exponential_bounds.h). `resource`, unless it is empty, is the labels of `target_info`.
-// Attributes that become one label are told apart as on the agent's page. Series that are left out, since
-// another one has their name, are counted on the page in `gpulens_page_series_dropped`, which is absent when
-// there are none.
+// (wire/otlp/exponential_bounds.h). `resource`, unless empty, becomes the labels of `target_info`. Attributes
+// whose label names collide are distinguished as on the agent's page. Series dropped because of an equal name
+// are counted in `gpulens_page_series_dropped`, which is omitted when there are none.
 void WriteMetricsPage(std::span<const Sample> samples, const AttributeSet& resource, PageForm form,
                       Instant now, std::string& out);
 

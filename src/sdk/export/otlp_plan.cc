@@ -6,14 +6,13 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "net/client/http_client.h"
-#include "sdk/export/key_values.h"
-#include "sdk/export/plain_transport.h"
 #include "sdk/export/push_job.h"
+#include "sdk/export/resource.h"
+#include "sdk/export/transport.h"
 
 namespace gpulens::sdk {
 
-// Null in a program that does not link it. Weak, since GPULENS_EXPORT may ask for it before anything of the
-// program has run, while its instruments are made.
+// Null when not linked. Weak, since GPULENS_EXPORT may need it during static initialization.
 [[gnu::weak]] Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan);
 
 namespace {
@@ -25,8 +24,8 @@ constexpr std::string_view kMetricsPath = "v1/metrics";
 
 std::atomic<SecureMaker> secure_maker{nullptr};
 
-// What the variable of metrics says, else that of all signals. `name` gets the one that spoke.
-std::string Said(const Environment& environment, std::string_view what, std::string& name) {
+// Value of the variable for metrics, else of that for all signals; `name` is the one that is set.
+std::string FromEnvironment(const Environment& environment, std::string_view what, std::string& name) {
   for (std::string_view signal : {"METRICS_", ""}) {
     name = "OTEL_EXPORTER_OTLP_" + std::string(signal) + std::string(what);
     if (std::string value = environment(name.c_str()); !value.empty()) return value;
@@ -38,7 +37,7 @@ Status In(const std::string& name, const Status& why) {
   return {Code::kInvalidArgument, name.empty() ? why.detail : name + ": " + why.detail};
 }
 
-// Of the whole endpoint of metrics the path is as it stands.
+// An endpoint for metrics is used with its path as it is.
 void AddPath(HttpUrl& url, bool whole) {
   if (whole) return;
   std::string& path = url.target;
@@ -50,7 +49,8 @@ void AddPath(HttpUrl& url, bool whole) {
 Status AddHeaders(const OtlpOptions& options, const Environment& environment, OtlpPlan& plan) {
   for (const auto& [key, value] : options.headers) RETURN_IF_ERROR(AddRequestField(plan.headers, key, value));
   std::string name;
-  const std::string said = options.headers.empty() ? Said(environment, "HEADERS", name) : std::string();
+  const std::string said =
+      options.headers.empty() ? FromEnvironment(environment, "HEADERS", name) : std::string();
   auto listed = ParseKeyValues(said);
   if (!listed) return In(name, listed.error());
   for (const auto& [key, value] : *listed) {
@@ -60,14 +60,14 @@ Status AddHeaders(const OtlpOptions& options, const Environment& environment, Ot
   return Ok();
 }
 
-// One without the other is a mistake that a server would tell much later, and less clearly.
+// Checked here, since a server would report it much later and less clearly.
 Status AddClientCertificate(const OtlpOptions& options, const Environment& environment, OtlpPlan& plan) {
   std::string name;
   plan.client_certificate_file = options.client_certificate_file;
   plan.client_key_file = options.client_key_file;
   if (plan.client_certificate_file.empty() && plan.client_key_file.empty()) {
-    plan.client_key_file = Said(environment, "CLIENT_KEY", name);
-    plan.client_certificate_file = Said(environment, "CLIENT_CERTIFICATE", name);
+    plan.client_key_file = FromEnvironment(environment, "CLIENT_KEY", name);
+    plan.client_certificate_file = FromEnvironment(environment, "CLIENT_CERTIFICATE", name);
   }
   if (plan.client_certificate_file.empty() == plan.client_key_file.empty()) return Ok();
   return {Code::kInvalidArgument, "the client certificate and its key must be set together"};
@@ -87,13 +87,14 @@ bool Disabled(const Environment& environment) {
 Result<OtlpPlan> PlanOtlp(const OtlpOptions& options, const Environment& environment) {
   OtlpPlan plan;
   std::string name;
-  std::string protocol = options.protocol.empty() ? Said(environment, "PROTOCOL", name) : options.protocol;
+  std::string protocol =
+      options.protocol.empty() ? FromEnvironment(environment, "PROTOCOL", name) : options.protocol;
   if (!protocol.empty() && protocol != "grpc" && protocol != "http/protobuf")
     return In(name, {Code::kInvalidArgument, "the protocol must be http/protobuf or grpc"});
   plan.grpc = protocol == "grpc";
   std::string endpoint = options.endpoint;
   name.clear();
-  if (endpoint.empty()) endpoint = Said(environment, "ENDPOINT", name);
+  if (endpoint.empty()) endpoint = FromEnvironment(environment, "ENDPOINT", name);
   if (endpoint.empty()) {
     name.clear();
     endpoint = plan.grpc ? "http://localhost:4317" : "http://localhost:4318";
@@ -104,7 +105,8 @@ Result<OtlpPlan> PlanOtlp(const OtlpOptions& options, const Environment& environ
   plan.url = *std::move(url);
   if (protocol.empty() && plan.url.port == 4317) plan.grpc = true;
   if (!plan.grpc) AddPath(plan.url, name == "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT");
-  plan.ca_file = options.ca_file.empty() ? Said(environment, "CERTIFICATE", name) : options.ca_file;
+  plan.ca_file =
+      options.ca_file.empty() ? FromEnvironment(environment, "CERTIFICATE", name) : options.ca_file;
   RETURN_IF_ERROR(AddClientCertificate(options, environment, plan));
   plan.service_name = options.service_name;
   RETURN_IF_ERROR(AddHeaders(options, environment, plan));
@@ -131,7 +133,7 @@ Result<Exporter> StartOtlp(const OtlpOptions& options, Registry& registry) {
     return Status{
         Code::kUnavailable,
         "this program has neither TLS nor gRPC linked: it must call ExportOtlp, in C gpulens_export_otlp"};
-  // What can be wrong with it is found here; a child of a fork makes one of its own.
+  // Errors are found here; the child of a fork makes a context of its own.
   if (secure) RETURN_IF_ERROR(maker(plan).status());
   return Exporter(ExporterSeat::Take([plan, secure, maker, &registry]() -> std::shared_ptr<ExportJob> {
     std::unique_ptr<Transport> transport;

@@ -1,5 +1,5 @@
-// Where OTLP goes to, and how: what the program says, then the environment, then the defaults of
-// OpenTelemetry.
+// Resolves the destination and options of OTLP: the program's options, then the environment, then
+// OpenTelemetry's defaults.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ struct OtlpPlan {
   HttpUrl url;
   bool grpc = false;
   std::string ca_file, client_certificate_file, client_key_file;
-  std::string service_name;  // empty: as the environment says
+  std::string service_name;  // empty: from the environment
   std::string headers;       // whole lines
   Duration interval{}, timeout{};
 };
 
-// Pure. kInvalidArgument says what is wrong and where it stands.
+// Pure. kInvalidArgument names the error and its place.
 Result<OtlpPlan> PlanOtlp(const OtlpOptions& options, const Environment& environment);
 
 // A time of OpenTelemetry, in milliseconds; `fallback` when it is not set or is none.
@@ -34,7 +34,7 @@ Duration TimeIn(const Environment& environment, const char* name, Duration fallb
 // OTEL_SDK_DISABLED.
 bool Disabled(const Environment& environment);
 
-// What makes transports for TLS and gRPC; null: this program has none.
+// Makes transports for TLS and gRPC; null: not linked.
 using SecureMaker = Result<std::unique_ptr<Transport>> (*)(const OtlpPlan& plan);
 void SetSecureTransport(SecureMaker maker) noexcept;
 

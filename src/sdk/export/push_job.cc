@@ -9,7 +9,7 @@
 namespace gpulens::sdk {
 
 Duration Pace::After(const Delivered& delivered) noexcept {
-  // Of what was refused for good the rest was taken, or the next try is refused as well: no haste.
+  // After a permanent error no quick retry: the rest was accepted, or the next attempt fails as well.
   const bool again = delivered.status.code != Code::kOk && delivered.status.code != Code::kDataLoss &&
                      delivered.status.code != Code::kInvalidArgument;
   if (!again) {
@@ -28,10 +28,10 @@ void PushJob::Run() {
   Duration rest = std::min<Duration>(options_.interval, std::chrono::seconds(1));
   while (true) {
     std::unique_lock lock(mutex_);
-    wake_.wait_for(lock, rest, [this] { return finishing_ || cut_ || wanted_ != done_; });
+    wake_.wait_for(lock, rest, [this] { return finishing_ || cut_ || requested_ != done_; });
     if (cut_) break;
     const bool last = finishing_;
-    const uint64_t wanted = wanted_;
+    const uint64_t wanted = requested_;
     const Duration timeout = last ? std::min(options_.timeout, end_ - RealClock().Now()) : options_.timeout;
     lock.unlock();
     const Delivered delivered = SendAll(timeout);
@@ -63,7 +63,7 @@ Delivered PushJob::SendAll(Duration timeout) {
     Delivered part = transport_->Send(std::move(request), timeout);
     if (part.status.ok()) continue;
     whole = std::move(part);
-    // What was refused in part is no reason to keep the rest back.
+    // Continues with the rest after a partial error.
     if (whole.status.code != Code::kDataLoss) break;
   }
   return whole;
@@ -114,7 +114,7 @@ Status PushJob::status() const {
 
 Status PushJob::Flush(Duration timeout) {
   std::unique_lock lock(mutex_);
-  const uint64_t mine = ++wanted_;
+  const uint64_t mine = ++requested_;
   wake_.notify_all();
   if (!sent_.wait_for(lock, timeout, [&] { return done_ >= mine || over_ || cut_; }))
     return {Code::kTimeout, options_.peer + " has not answered yet"};

@@ -14,12 +14,12 @@
 
 namespace gpulens::sdk {
 
-// When to send next. Pure.
+// Schedule of exports. Pure.
 class Pace {
  public:
   static constexpr Duration kLeast = std::chrono::seconds(1), kMost = std::chrono::seconds(60);
   explicit Pace(Duration interval) noexcept : interval_(interval) {}
-  // How long to wait after this try.
+  // Returns the wait after this attempt.
   Duration After(const Delivered& delivered) noexcept;
 
  private:
@@ -54,13 +54,13 @@ class PushJob final : public ExportJob {
 
   const Options options_;
   const std::unique_ptr<Transport> transport_;
-  // Of the thread alone.
+  // Used by the thread alone.
   Pace pace_;
   Code reported_ = Code::kOk;
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable wake_, sent_;
-  uint64_t wanted_ = 0, done_ = 0;  // flushes
+  uint64_t requested_ = 0, done_ = 0;  // flushes
   bool finishing_ = false, cut_ = false, over_ = false;
   Instant end_;
   Status status_;

@@ -1,4 +1,4 @@
-// The way of one request of OTLP to whoever takes it.
+// Transport of one OTLP request.
 #pragma once
 
 #include <memory>
@@ -8,13 +8,14 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "net/blocking/blocking_post.h"
 
 namespace gpulens::sdk {
 
-// What became of a request. A plain value.
+// Outcome of a request. A plain value.
 struct Delivered {
   Status status;
-  Duration come_again{};  // as the other side wants; 0: it did not say
+  Duration come_again{};  // requested by the receiver; 0: none
 };
 
 class Transport {
@@ -26,14 +27,35 @@ class Transport {
   virtual void Cut() noexcept = 0;
   // In the child after a fork: closes what descriptors it has. Nothing is called afterwards.
   virtual void LeaveBehind() noexcept = 0;
-  // Where to, without passwords; for people.
+  // Address of the receiver, without passwords.
   virtual std::string address() const = 0;
 };
 
-// What an answer of OTLP/HTTP means: bytes from outside, read with limits. `retry_after` is that field.
+// Result of an OTLP/HTTP answer: untrusted bytes, read with limits. `retry_after` is that header field.
 Delivered ValidateOtlpAnswer(int http_status, std::string_view body, std::string_view retry_after,
                              Instant now);
 // The message of a success: whether all was taken.
 Status ValidateOtlpSuccess(std::string_view answer);
+
+// OTLP/HTTP in the clear: over TCP, or over a Unix socket.
+class PlainTransport : public Transport {
+ public:
+  // `headers`: whole lines without Content-Type, each ending in "\r
+  // ".
+  PlainTransport(HttpUrl url, std::string headers);
+
+  Delivered Send(std::shared_ptr<const std::string> request, Duration timeout) override;
+  void Cut() noexcept override { post_.Cut(); }
+  void LeaveBehind() noexcept override { post_.LeaveBehind(); }
+  std::string address() const override { return url_.ToString(); }
+
+ protected:
+  Delivered SendTo(std::string unix_socket, const std::string& request, Duration timeout);
+
+ private:
+  const HttpUrl url_;
+  const std::string headers_;
+  BlockingPost post_;
+};
 
 }  // namespace gpulens::sdk

@@ -1,7 +1,9 @@
 #include "sdk/inference/core.h"
 
+#include <gpulens/inference.h>
+
 #include "base/result.h"
-#include "store/sqlite/fork_gate.h"
+#include "store/sqlite/sqlite.h"
 #include "store/telemetry/file_writer.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
@@ -14,7 +16,6 @@ using namespace inference;
 namespace {
 
 constexpr Duration kFlushTime = std::chrono::seconds(5), kLongTime = std::chrono::hours(1);
-constexpr uint32_t kReopening = UINT32_MAX;
 
 Status CheckOptions(const StoreOptions& options) {
   if (options.queue_records == 0 || options.queue_records > size_t{1} << 24)
@@ -54,8 +55,7 @@ Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path
     return core;
   }
   ASSIGN_OR_RETURN(std::unique_ptr<Recorder> recorder, core->Begin());
-  core->forks_ = sqlite::Forks();
-  core->recorder_ = recorder.release();
+  core->recorder_.Set(std::move(recorder));
   return core;
 }
 
@@ -83,40 +83,15 @@ Result<std::unique_ptr<Recorder>> InferenceCore::Begin() {
                          std::move(destination));
 }
 
-bool InferenceCore::in_child() const noexcept {
-  return !options_.read_only && forks_.load(std::memory_order_relaxed) != sqlite::Forks();
-}
-
 InferenceCore::~InferenceCore() {
   if (!closed_) static_cast<void>(Close(kFlushTime));
-  // A recorder of before a fork is its parent's.
-  if (!in_child()) delete recorder_.load();
 }
 
 Recorder* InferenceCore::Current() noexcept {
-  if (!in_child()) [[likely]]
-    return recorder_.load(std::memory_order_acquire);
-  return Reopen();
-}
-
-// In a child: the parent's recorder has no thread here and its locks may be held by nobody. It is left as it
-// is, and the file is opened anew.
-Recorder* InferenceCore::Reopen() noexcept {
-  const uint32_t now = sqlite::Forks();
-  uint32_t before = forks_.load(std::memory_order_relaxed);
-  if (before == kReopening || !forks_.compare_exchange_strong(before, kReopening)) return nullptr;
-  Recorder* opened = nullptr;
-  try {
-    if (!closed_) {
-      auto begun = Begin();
-      if (begun) opened = begun->release();
-    }
-  } catch (...) {
-    opened = nullptr;  // no memory: what is recorded is lost
-  }
-  recorder_.store(opened, std::memory_order_release);
-  forks_.store(now, std::memory_order_release);
-  return opened;
+  return recorder_.Get([this]() -> Result<std::unique_ptr<Recorder>> {
+    if (closed_) return std::unique_ptr<Recorder>();
+    return Begin();
+  });
 }
 
 void InferenceCore::Record(const telemetry::Row& row, std::unique_ptr<Settler>* settler) noexcept {
@@ -144,9 +119,9 @@ Status InferenceCore::Flush(Duration timeout) {
 
 Status InferenceCore::Close(Duration timeout) {
   closed_ = true;
-  // Nobody in a child has recorded: there is nothing to close.
-  if (options_.read_only || in_child()) return Ok();
-  Recorder* recorder = recorder_.load(std::memory_order_acquire);
+  // Nothing was recorded in this child.
+  if (options_.read_only || recorder_.in_child()) return Ok();
+  Recorder* recorder = Current();
   return recorder ? recorder->Close(timeout) : Ok();
 }
 
@@ -192,3 +167,81 @@ Status InferenceCore::Vacuum() {
 }
 
 }  // namespace gpulens::internal
+
+namespace gpulens {
+
+InferenceStore::InferenceStore(std::shared_ptr<internal::InferenceCore> core) noexcept
+    : core_(std::move(core)) {}
+InferenceStore::InferenceStore(InferenceStore&&) noexcept = default;
+InferenceStore& InferenceStore::operator=(InferenceStore&& other) noexcept {
+  if (this != &other) {
+    InferenceStore old(std::move(*this));
+    core_ = std::move(other.core_);
+  }
+  return *this;
+}
+
+InferenceStore::~InferenceStore() {
+  if (core_) static_cast<void>(Close());
+}
+
+Result<InferenceStore> InferenceStore::Open(std::string_view path_or_url, const StoreOptions& options) {
+  ASSIGN_OR_RETURN(auto core, internal::InferenceCore::Open(path_or_url, options));
+  return InferenceStore(std::move(core));
+}
+
+void InferenceStore::Record(const InferenceRecord& record) noexcept { core_->Record(record); }
+
+Status InferenceStore::Flush(std::chrono::nanoseconds timeout) { return core_->Flush(timeout); }
+Status InferenceStore::Close(std::chrono::nanoseconds timeout) { return core_->Close(timeout); }
+StoreHealth InferenceStore::health() const { return core_->health(); }
+const std::string& InferenceStore::path() const noexcept { return core_->path(); }
+
+Result<std::vector<InferenceSummary>> InferenceStore::Summarize(const Query& query) const {
+  ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
+  if (!server.empty()) return telemetry::SummarizeServer(server, query);
+  std::vector<InferenceSummary> groups;
+  RETURN_IF_ERROR(core_->Read([&](const sqlite::Database& database) -> Status {
+    ASSIGN_OR_RETURN(groups, telemetry::Summarize(database, query));
+    return Ok();
+  }));
+  return groups;
+}
+
+Status InferenceStore::Each(const Query& query,
+                            const std::function<bool(const InferenceRecord&)>& on_record) const {
+  ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
+  if (!server.empty())
+    return telemetry::EachServerRow(
+        server, query, [&](const telemetry::Row& row) { return on_record(telemetry::ToRecord(row)); });
+  return core_->Read(
+      [&](const sqlite::Database& database) { return telemetry::EachRecord(database, query, on_record); });
+}
+
+Result<uint64_t> InferenceStore::Count() const {
+  ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
+  if (!server.empty()) return telemetry::CountServerRecords(server);
+  uint64_t count = 0;
+  RETURN_IF_ERROR(core_->Read([&](const sqlite::Database& database) -> Status {
+    ASSIGN_OR_RETURN(const int64_t number, database.Number("SELECT count(*) FROM telemetry"));
+    count = static_cast<uint64_t>(number);
+    return Ok();
+  }));
+  return count;
+}
+
+Result<uint64_t> InferenceStore::Clear() { return core_->Clear(); }
+Status InferenceStore::Vacuum() { return core_->Vacuum(); }
+
+Status InferenceStore::Check() const {
+  return core_->Read([&](const sqlite::Database& database) -> Status {
+    ASSIGN_OR_RETURN(sqlite::Statement check, database.Prepare("PRAGMA integrity_check(10)"));
+    std::string wrong;
+    RETURN_IF_ERROR(check.Each([&] {
+      if (check.Text(0) != "ok") wrong += (wrong.empty() ? "" : "; ") + std::string(check.Text(0));
+    }));
+    return wrong.empty() ? Ok() : Status{Code::kDataLoss, core_->path() + ": " + wrong};
+  });
+}
+
+}  // namespace gpulens

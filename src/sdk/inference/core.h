@@ -1,4 +1,4 @@
-// What an InferenceStore is made of, for it and for bindings, which give rows in the table's own units.
+// Implementation of InferenceStore, also used by bindings that have rows in the table's own units.
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ class InferenceCore {
   InferenceCore(const InferenceCore&) = delete;
   InferenceCore& operator=(const InferenceCore&) = delete;
 
-  // `settler` is asked for the rest before the row is written; taken unless the row is dropped.
+  // `settler` completes the row before it is written; taken unless the row is dropped.
   void Record(const telemetry::Row& row, std::unique_ptr<inference::Settler>* settler = nullptr) noexcept;
   void Record(const InferenceRecord& record) noexcept;
   // Counts what could not even be given.
@@ -37,10 +37,10 @@ class InferenceCore {
   const std::string& path() const noexcept { return path_; }
   const StoreOptions& options() const noexcept { return options_; }
 
-  // Flushes, then calls `read` with a connection that can only read. `read` neither forks nor asks the store.
+  // Flushes, then calls `read` with a read-only connection. `read` must not fork or call the store.
   // kInvalidArgument: the store is no file.
   Status Read(const std::function<Status(const sqlite::Database&)>& read);
-  // Where the store is a server: its URL, after a flush; "" of a file.
+  // Flushes and returns the URL of a server; "" for a file.
   Result<std::string> ServerToRead();
   Result<uint64_t> Clear();
   Status Vacuum();
@@ -52,14 +52,11 @@ class InferenceCore {
   Result<std::unique_ptr<inference::Recorder>> Begin();
   // Null: there is none, and what is recorded is lost.
   inference::Recorder* Current() noexcept;
-  inference::Recorder* Reopen() noexcept;
-  bool in_child() const noexcept;
 
   const std::string path_;
   const StoreOptions options_;
   const std::string url_;  // with its password: for no eyes; "" of a file
-  std::atomic<inference::Recorder*> recorder_ = nullptr;
-  std::atomic<uint32_t> forks_ = 0;
+  sqlite::ForkLocal<inference::Recorder> recorder_;
   std::atomic<bool> closed_ = false;
   std::atomic<uint64_t> lost_ = 0;  // without a recorder
   uint64_t crashed_ = 0;

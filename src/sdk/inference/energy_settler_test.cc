@@ -1,9 +1,9 @@
-#include "sdk/inference/energy_settler.h"
-
-#include <gtest/gtest.h>
+#include "sdk/inference/call.h"
 
 #include <chrono>
 #include <cmath>
+
+#include <gtest/gtest.h>
 
 #include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"

@@ -1,5 +1,5 @@
 #include <gpulens/inference.h>
-#include <gtest/gtest.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -11,11 +11,13 @@
 #include <stdexcept>
 #include <thread>
 
+#include <gtest/gtest.h>
+
 #include "base/result.h"
 #include "base/testing/file_size_limit.h"
 #include "base/testing/temp_folder.h"
 #include "base/testing/thread_sanitizer.h"
-#include "sdk/inference/call_clock.h"
+#include "sdk/inference/call.h"
 #include "sdk/inference/core.h"
 #include "store/telemetry/schema.h"
 

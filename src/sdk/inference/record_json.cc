@@ -12,9 +12,9 @@ namespace {
 
 using telemetry::Column, telemetry::Numbers, telemetry::TextColumn;
 
-constexpr size_t kMostNameBytes = 64;  // of a wrong one that are told
+constexpr size_t kMostNameBytes = 64;  // of an unknown name in an error
 
-// Not columns of values: they say how a row is meant.
+// Members that describe the row instead of holding a column's value.
 constexpr std::string_view kId = "id", kMeasured = "measured", kOutcome = "outcome";
 
 Status Wrong(std::string_view name, std::string_view why) {
@@ -103,7 +103,7 @@ class Reader {
     return Ok();
   }
 
-  // As the table's own reader (row_reader.h) sees such a row.
+  // As the table's own reader (store/telemetry/rows.h) sees such a row.
   void ForgetUnmeasured() noexcept {
     const auto columns = telemetry::Columns();
     for (size_t i = 0; i < columns.size(); ++i) {

@@ -22,12 +22,12 @@ struct JsonRecord {
   telemetry::Row row() const noexcept;
 };
 
-// What is left out or null is not known, and a 0 is a 0. What follows from the rest is computed. An object
-// with `id` or `measured` is a row that was exported, and stays as it was: a 0 is told from none by
-// `measured`, and without it is not known. Of a member that comes twice the last one counts.
+// Omitted and null members are unknown; a 0 is a 0. Derived values are computed. An object with `id` or
+// `measured` is an exported row and is kept as it is: `measured` distinguishes a 0 from an unknown value. Of
+// a repeated member the last one counts.
 //
-// kInvalidArgument, with the member's name: no object of at most kMostRecordBytes, a member that is no column
-// or of another type, metadata that is no JSON object, or what no row may have (telemetry::WhyNot).
+// kInvalidArgument, with the member's name: not an object of at most kMostRecordBytes, an unknown member or
+// one of another type, metadata that is no JSON object, or an invalid row (telemetry::WhyNot).
 Result<JsonRecord> ReadRecordJson(std::string_view json);
 
 }  // namespace gpulens::sdk

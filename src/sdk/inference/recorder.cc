@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,6 +17,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
+#include "base/signals_blocked.h"
 #include "base/threads.h"
 
 namespace gpulens::inference {
@@ -58,7 +58,7 @@ struct Recorder::Shared {
   std::atomic<bool> closed = false;
   std::atomic<uint64_t> dropped = 0, stored = 0, rejected = 0;
 
-  // Of the thread.
+  // Used by the thread alone:
   std::unique_ptr<telemetry::Destination> destination;
   std::vector<telemetry::Row> rows;
 
@@ -116,7 +116,7 @@ Status Recorder::Shared::WriteAll() {
     if (count > 0) {
       RETURN_IF_ERROR(WriteSome(count));
       waited = 0;
-    } else {  // somebody is just writing it down, which takes some nanoseconds unless it was interrupted
+    } else {  // a producer is writing, which takes some nanoseconds unless it was interrupted
       if (++waited > kMostYields) return {Code::kTimeout, "a thread has not finished recording"};
       std::this_thread::yield();
     }
@@ -164,7 +164,7 @@ void Recorder::Shared::Loop() {
     }
     static_cast<void>(DoTasks());
     if (last) {
-      // What could not be written by now is lost, and counted.
+      // Records that could not be written by now are dropped and counted.
       dropped.fetch_add(ring.waiting(), std::memory_order_relaxed);
       const Status left = destination->Close(lost());
       if (status) status = left;
@@ -183,12 +183,11 @@ Result<std::unique_ptr<Recorder>> Recorder::Start(RecorderOptions options,
   auto shared = std::make_shared<Shared>(std::move(options), std::move(destination));
   shared->wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!shared->wake) return ErrnoStatus("eventfd", errno);
-  // The program's signals are its own threads' affair.
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_BLOCK, &all, &before);
-  Status started = StartDetachedThread([shared] { shared->Loop(); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  Status started;
+  {
+    const SignalsBlocked quiet;
+    started = StartDetachedThread([shared] { shared->Loop(); });
+  }
   if (!started) return started;
   return std::unique_ptr<Recorder>(new Recorder(std::move(shared)));
 }

@@ -35,7 +35,7 @@ class Recorder {
   void Record(const telemetry::Row& row, std::unique_ptr<Settler>* settler = nullptr) noexcept;
   // Copied as it is; the thread that writes makes a row of it.
   void Record(const InferenceRecord& record) noexcept;
-  // Keeps something beside the rows that is none.
+  // Stores an invalid record in a separate table.
   void SetAside(std::string_view record, std::string_view reason) noexcept;
 
   // kTimeout, or why what was given before could not be written.

@@ -1,14 +1,21 @@
 #include "sdk/ring/actor.h"
 
 #include <exception>
+#include <string>
 #include <system_error>
 #include <utility>
 
+#include <gpulens/ring_message.h>
+
 #include "base/check.h"
 #include "base/threads.h"
-#include "sdk/ring/actor_parts.h"
 
 namespace gpulens::internal {
+namespace {
+
+std::string Named(const std::string& id) { return "kernel \"" + id + "\""; }
+
+}  // namespace
 
 using ring::Queue;
 
@@ -31,7 +38,7 @@ BasicActor<kReported>::~BasicActor() {
 }
 
 template <bool kReported>
-bool BasicActor<kReported>::HasRoom() const {
+bool BasicActor<kReported>::HasQueues() const {
   std::lock_guard lock(mutex_);
   return messages_.limit() > 0 && (replies_.limit() > 0 || !replies_.used());
 }
@@ -45,7 +52,7 @@ KernelState BasicActor<kReported>::state() const {
 template <bool kReported>
 void BasicActor<kReported>::SetState(KernelState state) {
   state_ = state;
-  if (told()) record_->SetState(state, Now());
+  if (has_telemetry()) record_->SetState(state, Now());
 }
 
 // Under the lock: why nothing can be sent or received.
@@ -80,17 +87,17 @@ Status BasicActor<kReported>::Send(void* message, bool& full, std::optional<Dura
   messages_.Push(message, now);
   full = false;
   queued_.store(messages_.size(), std::memory_order_relaxed);
-  if (told()) record_->Received(now, messages_.size());
+  if (has_telemetry()) record_->Received(now, messages_.size());
   lock.unlock();
   arrived_.notify_one();
   return Ok();
 }
 
-// Under the lock. `tell`: what is wrong, which allocates.
+// Under the lock. `tell`: return a Status, which allocates.
 template <bool kReported>
 Status BasicActor<kReported>::SendToFull(void* message, bool tell) {
   const auto drop = [this](DropReason reason) {
-    if (told()) record_->Drop(reason, 1);
+    if (has_telemetry()) record_->Drop(reason, 1);
   };
   switch (options_.when_full) {
     case WhenFull::kBlock:
@@ -104,7 +111,7 @@ Status BasicActor<kReported>::SendToFull(void* message, bool tell) {
       drop(DropReason::kOldest);
       const TimePoint now = Now();
       messages_.ReplaceOldest(message, now);  // which ends with the sender's, outside of the lock
-      if (told()) record_->Received(now, messages_.size());
+      if (has_telemetry()) record_->Received(now, messages_.size());
       break;
     }
   }
@@ -132,7 +139,7 @@ template <bool kReported>
 void BasicActor<kReported>::Settle(TimePoint now) noexcept {
   if (!working_) return;
   working_ = false;
-  if (told()) record_->Processed(now, Seconds(now - taken_at_));
+  if (has_telemetry()) record_->Processed(now, Seconds(now - taken_at_));
 }
 
 template <bool kReported>
@@ -150,7 +157,7 @@ Status BasicActor<kReported>::Take(void* to, bool& full, Duration timeout) {
   const TimePoint came = messages_.Pop(to);
   full = working_ = true;
   queued_.store(messages_.size(), std::memory_order_relaxed);
-  if (told()) {
+  if (has_telemetry()) {
     taken_at_ = Now();
     record_->SetDepth(messages_.size());
     record_->Took(Seconds(taken_at_ - came));
@@ -166,7 +173,7 @@ Status BasicActor<kReported>::Put(void* reply, bool& full) {
   const TimePoint now = Now();
   const auto lost = [&](DropReason reason) {
     Settle(now);
-    if (told()) record_->Drop(reason, 1);
+    if (has_telemetry()) record_->Drop(reason, 1);
   };
   if (replies_.full() && options_.when_full == WhenFull::kBlock)
     reply_room_.wait(lock, [this] { return !replies_.full() || !Running(); });
@@ -176,7 +183,7 @@ Status BasicActor<kReported>::Put(void* reply, bool& full) {
     full = false;
   } else if (options_.when_full == WhenFull::kDropOldest) {
     replies_.ReplaceOldest(reply, now);
-    if (told()) record_->Drop(DropReason::kReply, 1);
+    if (has_telemetry()) record_->Drop(DropReason::kReply, 1);
   } else {
     lost(DropReason::kReply);
     return options_.when_full == WhenFull::kReject
@@ -185,7 +192,7 @@ Status BasicActor<kReported>::Put(void* reply, bool& full) {
   }
   answered_.store(replies_.size(), std::memory_order_relaxed);
   Settle(now);
-  if (told()) record_->Sent(now);
+  if (has_telemetry()) record_->Sent(now);
   lock.unlock();
   replied_.notify_one();
   return Ok();
@@ -201,7 +208,7 @@ template <bool kReported>
 void BasicActor<kReported>::Failed(const char* what) noexcept {
   Lock lock(mutex_);
   const TimePoint now = Now();
-  if (told()) record_->Error(now, what, working_ ? Seconds(now - taken_at_) : kNotMeasured);
+  if (has_telemetry()) record_->Error(now, what, working_ ? Seconds(now - taken_at_) : kNotMeasured);
   working_ = false;
 }
 
@@ -253,15 +260,15 @@ void BasicActor<kReported>::Run() {
   }
   if (why) Failed(why->c_str());
   Lock lock(mutex_);
-  LookAtCpu();
+  UpdateCpu();
   Settle(Now());
   running_ = false;
   if (why && Running()) failure_ = *why;
-  // A loop that returned by itself has ended; one that was told to end is seen to by Terminate.
+  // A loop that returned by itself has ended; Terminate handles one that was requested to end.
   if (Running()) SetState(why ? KernelState::kFailed : KernelState::kTerminated);
   Queue unread = std::move(messages_);
-  if (told() && unread.size() > 0) record_->Drop(DropReason::kTerminated, unread.size());
-  if (told()) record_->SetDepth(0);
+  if (has_telemetry() && unread.size() > 0) record_->Drop(DropReason::kTerminated, unread.size());
+  if (has_telemetry()) record_->SetDepth(0);
   closed_.store(true, std::memory_order_relaxed);
   for (auto* on : {&arrived_, &room_, &replied_, &reply_room_, &ended_}) on->notify_all();
   lock.unlock();
@@ -273,7 +280,7 @@ void BasicActor<kReported>::DropQueued(Queue& messages, Queue& replies) {
   replies = std::move(replies_);
   queued_.store(0, std::memory_order_relaxed);
   answered_.store(0, std::memory_order_relaxed);
-  if (!told()) return;
+  if (!has_telemetry()) return;
   record_->Drop(DropReason::kTerminated, messages.size() + replies.size());
   record_->SetDepth(0);
 }
@@ -312,15 +319,15 @@ Status BasicActor<kReported>::Terminate(Duration timeout) {
 
 // Under the lock.
 template <bool kReported>
-void BasicActor<kReported>::LookAtCpu() const noexcept {
-  if (!told() || !running_) return;
+void BasicActor<kReported>::UpdateCpu() const noexcept {
+  if (!has_telemetry() || !running_) return;
   if (const auto seconds = cpu_.Seconds()) record_->SetCpu(*seconds);
 }
 
 template <bool kReported>
 ring::KernelRecord& BasicActor<kReported>::Record() const {
-  CHECK(record_);  // who asks has it from a directory, which has only those
-  LookAtCpu();
+  CHECK(record_);  // callers get it from a directory, which contains only those
+  UpdateCpu();
   return *record_;
 }
 
@@ -344,5 +351,39 @@ void BasicActor<kReported>::Reset() {
 
 template class BasicActor<true>;
 template class BasicActor<false>;
+
+Status LateBy(const std::string& id, std::string_view what) {
+  return {Code::kTimeout, Named(id) + ": " + std::string(what)};
+}
+
+Status Refusal(const std::string& id, KernelState state, const std::string& failure, std::string_view what) {
+  if (state == KernelState::kLaunched)
+    return {Code::kInvalidArgument, Named(id) + " is launched: activate it before you " + std::string(what)};
+  if (state == KernelState::kFailed) return {Code::kUnavailable, Named(id) + " has failed: " + failure};
+  return {Code::kUnavailable, Named(id) + " is " + std::string(KernelStateName(state))};
+}
+
+Status WrongState(const std::string& id, KernelState state, KernelState wanted, std::string_view what) {
+  return {Code::kInvalidArgument, Named(id) + " is " + std::string(KernelStateName(state)) +
+                                      "; only one that is " + std::string(KernelStateName(wanted)) +
+                                      " can be " + std::string(what)};
+}
+
+Status SendTo(RingActor& actor, void* message, bool& full, Duration timeout) {
+  return actor.Send(message, full, timeout);
+}
+bool TrySendTo(RingActor& actor, void* message, bool& full) noexcept {
+  return actor.Send(message, full, std::nullopt).ok();
+}
+Status ReceiveFrom(RingActor& actor, void* to, bool& full, Duration timeout) {
+  return actor.Receive(to, full, timeout);
+}
+Status Take(RingActor& actor, void* to, bool& full, Duration timeout) {
+  return actor.Take(to, full, timeout);
+}
+Status Put(RingActor& actor, void* reply, bool& full) { return actor.Put(reply, full); }
+void Done(RingActor& actor) noexcept { actor.Done(); }
+void Failed(RingActor& actor, const char* what) noexcept { actor.Failed(what); }
+bool ShouldTerminate(const RingActor& actor) noexcept { return actor.ShouldTerminate(); }
 
 }  // namespace gpulens::internal

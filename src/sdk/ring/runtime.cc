@@ -98,7 +98,7 @@ Result<std::shared_ptr<RingActor>> RingKernelRuntime::AddActor(std::string_view 
                                               std::to_string(options.queue_size)};
   auto actor = std::make_shared<internal::BasicActor<true>>(
       internal::ActorOptions{name, &messages, replies, std::move(body), options, telemetry_enabled()});
-  if (!actor->HasRoom())
+  if (!actor->HasQueues())
     return Status{Code::kExhausted, "kernel \"" + name + "\": no memory for queues of " +
                                         std::to_string(options.queue_size) + " messages"};
   if (Status status = runtime_->Add(name, actor); !status.ok()) return status;
@@ -126,7 +126,7 @@ Status RingKernelRuntime::Terminate(std::string_view id, Duration timeout) {
   return status;
 }
 
-// All are told to end before the first is waited for.
+// All are closed before the first is awaited.
 Status RingKernelRuntime::TerminateAll(Duration timeout) {
   const auto all = runtime_->All();
   for (const auto& [id, actor] : all) actor->Close();

@@ -67,7 +67,7 @@ Status Check(const TrainingOptions& options) {
   return {};
 }
 
-// Of the known times; NaN for fewer than two.
+// Standard deviation of the known times; NaN for fewer than two.
 double MedianOf(std::span<const double> seconds) {
   std::vector<double> known;
   std::copy_if(seconds.begin(), seconds.end(), std::back_inserter(known),
@@ -122,7 +122,7 @@ struct TrainingMonitor::State {
                                               "All time spent waiting for batches.", registry, rank)),
         step_times(OfRank<Histogram>("training.step.duration", "s", "Time of a step.", registry, rank)) {}
 
-  // The names are those of l9gpu's TrainingMetrics, and HFU beside MFU.
+  // Names of l9gpu's TrainingMetrics, and HFU.
   struct Gauges {
     Gauges(Registry& registry, int rank)
         : mfu("training.mfu", "1", "Model FLOPs utilisation of the last step.", registry, rank),
@@ -235,7 +235,7 @@ namespace {
 void RecordCheckpoint(Reported& duration, Reported& rate, double seconds, double bytes) noexcept {
   if (!IsTime(seconds)) return;
   duration.Set(seconds);
-  // A rate of an earlier checkpoint beside the duration of this one would be of neither.
+  // The rate of an earlier checkpoint would not match this duration.
   rate.Set(bytes >= 0 && std::isfinite(bytes) && seconds > 0 ? bytes / seconds : kNotMeasured);
 }
 

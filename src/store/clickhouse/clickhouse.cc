@@ -17,7 +17,7 @@ constexpr std::string_view kPlain = "clickhouse://", kSecure = "clickhouses://";
 constexpr uint16_t kPlainPort = 8123, kSecurePort = 8443;
 constexpr size_t kMostError = 400;
 
-// Of its errors those that one row can be the reason of, in a constraint or a view.
+// Error codes that a single row can cause, in a constraint or a view.
 constexpr std::array kDataErrors = {6, 26, 27, 38, 41, 69, 72, 117, 131, 153, 321, 349, 395, 407, 469, 691};
 // REQUIRED_PASSWORD, UNKNOWN_USER, WRONG_PASSWORD, ACCESS_DENIED, AUTHENTICATION_FAILED, READONLY.
 constexpr std::array kDenied = {164, 192, 193, 194, 497, 516};
@@ -122,7 +122,7 @@ Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
   return std::unique_ptr<Server>(new Server(std::move(address), UrlName(url)));
 }
 
-// What it says in one line, without the password, should it repeat it.
+// The server's message in one line, without the password.
 Status Server::Refusal(const BlockingReply& reply) const {
   std::string said(Trim(reply.body));
   const std::optional<int> code = ErrorCode(said);
@@ -163,7 +163,7 @@ Status Server::Post(Sent sent) const {
   return reply->status / 100 == 2 ? Ok() : Refusal(*reply);
 }
 
-// What became of these is in the status: it comes once all is done.
+// The outcome is in the status at the end.
 Status Server::Run(const std::string& sql, Duration timeout) const {
   return Post({.parameters = {}, .body = sql, .timeout = timeout, .on_body = nullptr});
 }

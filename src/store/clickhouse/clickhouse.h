@@ -1,8 +1,5 @@
-// ClickHouse as the house speaks it, over its HTTP interface: a statement, an answer, and a Status of what
-// went wrong. Schemas and queries belong to the folders beside this one.
-//
-// What a server says is any bytes: answers have limits, errors are told in one short line, and the password
-// stands in none of them.
+// Client of ClickHouse's HTTP interface: a statement, an answer, and errors as Status. Answers are untrusted
+// and limited; an error is one short line without the password.
 #pragma once
 
 #include <functional>

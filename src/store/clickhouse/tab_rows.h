@@ -12,7 +12,7 @@
 
 namespace gpulens::clickhouse {
 
-// Not thread-safe. What its functions about columns tell holds within `on_row`.
+// Not thread-safe. Column accessors are valid within `on_row`.
 class TabRows {
  public:
   static constexpr size_t kMostColumns = 1024;

@@ -1,7 +1,7 @@
-// Where experiments are kept, and what their ids look like.
+// Paths and IDs of experiments.
 //
-//   ~/.gpulens/experiments.db                  $GPULENS_EXPERIMENTS_DB or --db name another one
-//   ~/.gpulens/runs/ID/output.log              what a run printed, beside the file
+//   ~/.gpulens/experiments.db                  or the file of $GPULENS_EXPERIMENTS_DB or --db
+//   ~/.gpulens/runs/ID/output.log              output of a run, next to the file
 //   ~/.gpulens/runs/ID/artifacts/NAME
 #pragma once
 
@@ -10,6 +10,8 @@
 #include <string_view>
 
 #include <gpulens/status.h>
+
+#include "store/sqlite/sqlite.h"
 
 namespace gpulens::experiments {
 
@@ -28,8 +30,21 @@ bool IsRunId(std::string_view text) noexcept;
 // 1 to kMostKeyBytes of UTF-8 without control bytes.
 bool IsKey(std::string_view text) noexcept;
 
-// The folder of a run beside its file. `old`: of a file of the zernel project.
+// Folder of a run next to its file. `old`: a file of the zernel project.
 std::string RunFolder(const std::string& database, std::string_view id, bool old = false);
 std::string LogPath(const std::string& database, std::string_view id, bool old = false);
+
+// Schema of the file of experiments, and the same tables made from an old file of the zernel project. Table
+// names are singular; the views for SQL queries (run_query.h) have plural names.
+extern const sqlite::Schema kRunSchema;
+
+// Whether the file has the one table of the zernel project and none of ours.
+Result<bool> IsOldFile(const sqlite::Database& database);
+// Temporary tables with our names and the old file's content; nothing is written to the file. kDataLoss: its
+// table is not what we know.
+Status MakeTablesOfOldFile(const sqlite::Database& database);
+
+// Temporary, empty ones where the file is of an earlier version, or an old file.
+Status AddMissingTables(const sqlite::Database& database);
 
 }  // namespace gpulens::experiments

@@ -59,7 +59,7 @@ constexpr const char* kViews =
     "CREATE TEMP VIEW artifacts AS SELECT a.run_id AS run_id, r.name AS run, a.name AS name, a.path AS path,"
     "  a.bytes AS bytes, a.sha256 AS sha256, a.copied AS copied FROM artifact a JOIN run r ON r.id=a.run_id;";
 
-// What every file answers, the columns of the zernel project's language among it.
+// Columns of every file, including those of the zernel project's queries.
 constexpr const char* kExperiments =
     "CREATE TEMP VIEW experiments AS SELECT r.id AS id, r.name AS name, r.status COLLATE NOCASE AS status,"
     "  r.script AS script, r.git_commit AS git_commit, " GPULENS_TIME("r.started_ns") " AS created_at,"
@@ -127,25 +127,21 @@ Result<std::string> ExperimentsView(const sqlite::Database& database) {
     columns.Add(name, value);
   }
   ASSIGN_OR_RETURN(Statement metrics, database.Prepare("SELECT DISTINCT key FROM metric ORDER BY key"));
-  for (;;) {
-    ASSIGN_OR_RETURN(bool more, metrics.Step());
-    if (!more) break;
+  RETURN_IF_ERROR(metrics.Each([&] {
     if (Columns::IsName(metrics.Text(0)))
       columns.Add(std::string(metrics.Text(0)), MetricOf(metrics.Text(0)));
-  }
+  }));
   ASSIGN_OR_RETURN(Statement params, database.Prepare("SELECT DISTINCT key FROM param ORDER BY key"));
-  for (;;) {
-    ASSIGN_OR_RETURN(bool more, params.Step());
-    if (!more) break;
-    if (!Columns::IsName(params.Text(0))) continue;
+  RETURN_IF_ERROR(params.Each([&] {
+    if (!Columns::IsName(params.Text(0))) return;
     std::string key(params.Text(0));
     std::string value = "(SELECT value FROM param WHERE run_id=r.id AND key=" + TextLiteral(key) + ")";
     if (!columns.Add(key, value)) columns.Add("param_" + key, value);
-  }
+  }));
   return kExperiments + columns.sql() + " FROM run_now r;";
 }
 
-// SQLite asks before each thing that a statement would do.
+// Authorizer: called for each action of a statement.
 constexpr auto kOnlyReading = [](void*, int action, const char*, const char* function, const char*,
                                  const char*) {
   switch (action) {
@@ -195,7 +191,7 @@ class Guard {
   sqlite3_int64 memory_;
 };
 
-// What SQLite says, without the path, and with what there is to ask.
+// SQLite's message without the path, and with the available tables.
 Status Reported(Status status) {
   if (size_t colon = status.detail.find(": "); colon != std::string::npos) status.detail.erase(0, colon + 2);
   if (status.code == Code::kPermissionDenied || status.detail == "not authorized")

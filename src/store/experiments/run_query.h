@@ -1,4 +1,4 @@
-// Experiments asked in SQL: views with the names that people use, and a connection that can only read.
+// Queries experiments in SQL: views with plural names, and a connection that can only read.
 //
 //   runs         id name status parent_id started ended duration script command git_commit host exit_code
 //                reason resumed dropped energy_joules energy_uncertainty_joules energy_method energy_validity
@@ -9,7 +9,7 @@
 //   summaries    run_id run key count last_step last min max
 //   tags         run_id run key value
 //   artifacts    run_id run name path bytes sha256 copied
-//   experiments  a row for each run with a column for each metric (its last value) and param: what the zernel
+//   experiments  a row for each run with a column for each metric (its last value) and param, as the zernel
 //                project's queries expect
 //
 // Times are texts of UTC, durations seconds, a NaN is NULL.
@@ -42,10 +42,10 @@ using QueryRow = std::function<bool(const sqlite::Statement& statement, bool fir
 
 // Makes the views. kDataLoss: the file is broken.
 Status MakeViews(const RunReader& reader);
-// Runs one SELECT (or WITH … SELECT) over them. Nothing is written, whatever it says: SQLite is asked to
-// refuse all but reading. kInvalidArgument: what SQLite says about it; kTimeout: it took too long;
-// kExhausted: too much memory. `time` is measured on `clock`, and what `on_row` takes counts, too. A reader
-// of a file that may be anybody's is opened with a longest time: its tables may be views without an end.
+// Runs one SELECT (or WITH … SELECT) over them; SQLite refuses everything but reading. kInvalidArgument:
+// SQLite's error; kTimeout: took too long; kExhausted: too much memory. `time` is measured on `clock` and
+// includes `on_row`. Untrusted files are opened with OpenOptions::longest, since their tables may be endless
+// views.
 Result<QueryOutcome> RunQuery(const RunReader& reader, std::string_view sql, const QueryLimits& limits,
                               const Clock& clock, const QueryRow& on_row);
 

@@ -3,7 +3,7 @@
 #include <map>
 
 #include "base/result.h"
-#include "store/experiments/run_schema.h"
+#include "store/experiments/run_files.h"
 
 namespace gpulens::experiments {
 namespace {
@@ -81,11 +81,8 @@ Result<std::vector<Row>> All(const sqlite::Database& database, const std::string
   ASSIGN_OR_RETURN(Statement rows, database.Prepare(sql));
   rows.Bind(1, id);
   std::vector<Row> out;
-  for (;;) {
-    ASSIGN_OR_RETURN(bool more, rows.Step());
-    if (!more) return out;
-    out.push_back(read(rows));
-  }
+  RETURN_IF_ERROR(rows.Each([&] { out.push_back(read(rows)); }));
+  return out;
 }
 
 Value ReadValue(const Statement& row, int type_at, int value_at) {
@@ -109,14 +106,12 @@ Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database, co
     int64_t last_ns = 0;
   };
   std::map<std::string, Seen, std::less<>> runs;
-  for (;;) {
-    ASSIGN_OR_RETURN(bool more, rows.Step());
-    if (!more) break;
+  RETURN_IF_ERROR(rows.Each([&] {
     Seen& seen = runs[std::string(rows.Text(0))];
     ProcessRow process = ReadProcess(rows, 1);
     seen.alive = seen.alive || IsAlive(process, observer);
     seen.last_ns = std::max({seen.last_ns, process.heartbeat_ns, process.ended_ns.value_or(0)});
-  }
+  }));
   std::vector<CrashedRun> crashed;
   for (const auto& [id, seen] : runs) {
     if (!seen.alive) crashed.push_back({id, seen.last_ns});
@@ -160,11 +155,8 @@ Result<std::vector<RunRow>> RunReader::Rows(const std::string& where,
   int at = 0;
   for (std::string_view text : texts) rows.Bind(++at, text);
   std::vector<RunRow> out;
-  for (;;) {
-    ASSIGN_OR_RETURN(bool more, rows.Step());
-    if (!more) return out;
-    out.push_back(ReadRun(rows));
-  }
+  RETURN_IF_ERROR(rows.Each([&] { out.push_back(ReadRun(rows)); }));
+  return out;
 }
 
 Result<std::vector<RunRow>> RunReader::List(const Filter& filter) {
@@ -233,13 +225,10 @@ Result<std::vector<PointRow>> RunReader::Points(std::string_view id, std::string
       Statement rows,
       database_.Prepare("SELECT step,unix_ns,value FROM point WHERE metric_id="
                         "(SELECT id FROM metric WHERE run_id=? AND key=?) ORDER BY step,unix_ns,n"));
-  rows.Bind(1, id).Bind(2, key);
+  rows.BindAll(id, key);
   std::vector<PointRow> out;
-  for (;;) {
-    ASSIGN_OR_RETURN(bool more, rows.Step());
-    if (!more) return out;
-    out.push_back({rows.Int(0), rows.Int(1), rows.Real(2)});
-  }
+  RETURN_IF_ERROR(rows.Each([&] { out.push_back({rows.Int(0), rows.Int(1), rows.Real(2)}); }));
+  return out;
 }
 
 Result<std::vector<ArtifactRow>> RunReader::Artifacts(std::string_view id) {

@@ -9,7 +9,6 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "store/experiments/run_life.h"
 #include "store/experiments/run_rows.h"
 #include "store/sqlite/sqlite.h"
 
@@ -29,13 +28,13 @@ class RunReader {
   static Result<RunReader> Open(const std::string& path, Observer observer = HereAndNow(),
                                 Duration longest = {});
 
-  // Which runs have crashed is judged when the file is opened, and again here.
+  // Decides again which runs have crashed, as Open does.
   Status Validate(const Observer& observer);
 
   // The newest, newest first.
   Result<std::vector<RunRow>> List(const Filter& filter);
-  // Of an id, or a unique end or beginning of one of at least four characters, or a name: then its newest
-  // run. kInvalidArgument: there is none, or several, which are named.
+  // Finds a run by id, by a unique end or beginning of an id of at least four characters, or by name: then
+  // the newest. kInvalidArgument: none, or several, which are named.
   Result<RunRow> Find(std::string_view text);
   Result<RunRow> ById(std::string_view id);
   Result<std::vector<RunRow>> Children(std::string_view id);
@@ -50,7 +49,7 @@ class RunReader {
 
   bool old_file() const noexcept { return old_; }
   const std::string& path() const noexcept { return database_.path(); }
-  // For those who ask in SQL (run_query.h). The temporary view `run_now` has what is true of each run.
+  // For SQL queries (run_query.h). The temporary view `run_now` has the effective state of each run.
   const sqlite::Database& database() const noexcept { return database_; }
   int64_t now_ns() const noexcept { return now_ns_; }
 
@@ -64,7 +63,7 @@ class RunReader {
   int64_t now_ns_ = 0;
 };
 
-// Which runs are called running and are not, with their last sign of life: of the processes in an open file.
+// Runs that are marked as running but whose processes have ended, with their last sign of life.
 struct CrashedRun {
   std::string id;
   int64_t last_ns = 0;

@@ -1,10 +1,9 @@
-// What the file of experiments holds, as plain values: runs, and what belongs to one.
-//
-// Times are wall-clock nanoseconds since 1970; a NaN is a value that was measured as such or, of energy, not
-// measured. Copy and move freely.
+// Rows of the file of experiments as plain values. Times are wall-clock nanoseconds since 1970; NaN is a
+// measured NaN or, for energy, not measured.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -20,8 +19,8 @@ inline constexpr const char *kRunning = "running", *kDone = "done", *kFailed = "
 
 struct EnergyRow {
   double joules = kNotMeasured, uncertainty_joules = kNotMeasured;
-  std::string attribution = {};         // how it was told from what the devices drew
-  double device_joules = kNotMeasured;  // what they drew, whoever used them
+  std::string attribution = {};         // how the run's share was determined
+  double device_joules = kNotMeasured;  // of the devices, whichever process used them
   std::string method, validity, reason;
   std::string vendor = {};
   int64_t devices = 0;
@@ -30,7 +29,7 @@ struct EnergyRow {
   double mean_memory_used_bytes = kNotMeasured, peak_memory_used_bytes = kNotMeasured;
 
   bool asked() const noexcept { return joules == joules || !validity.empty(); }
-  // How many of the devices are GPUs; absent: nobody looked.
+  // Number of GPUs among the devices; absent: unknown.
   std::optional<int64_t> gpus() const noexcept {
     if (vendor.empty() || vendor == "none") return std::nullopt;
     return vendor == "cpu_rapl" ? 0 : devices;
@@ -95,9 +94,31 @@ struct ProcessRow {
   std::string role;
   std::string host, place;  // `place`: whose pids these are
   int64_t pid = 0;
-  int64_t start_ticks = 0;  // tells a pid from a later process with the same one
+  int64_t start_ticks = 0;  // distinguishes a pid from a later process with the same one
   int64_t started_ns = 0, heartbeat_ns = 0, heartbeat_every_ns = 0;
   std::optional<int64_t> ended_ns;
 };
+
+// Decides whether a process still writes into a run. Where its PIDs are ours (same boot and namespace) the
+// kernel is queried; elsewhere (another machine or container, before a reboot) its heartbeat decides.
+//
+// Number of missing heartbeats that count as an end.
+inline constexpr int64_t kMissedHeartbeats = 6;
+inline constexpr int64_t kLeastHeartbeatLimitNs = 60'000'000'000;
+
+// Place and time of the decision.
+struct Observer {
+  std::string host, place;
+  int64_t now_ns = 0;
+  // Start time of the process with this pid in clock ticks since boot; nothing: none, or a zombie.
+  std::function<std::optional<int64_t>(int64_t pid)> start_of;
+};
+
+// Observer of this process with the machine's clock.
+Observer HereAndNow();
+// A row for this process; heartbeats, started and role are the caller's.
+ProcessRow ThisProcess(const Observer& here);
+
+bool IsAlive(const ProcessRow& process, const Observer& observer);
 
 }  // namespace gpulens::experiments

@@ -1,12 +1,13 @@
 #include "store/experiments/run_writer.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "base/result.h"
 #include "store/experiments/run_files.h"
 #include "store/experiments/run_reader.h"
-#include "store/experiments/run_schema.h"
 
 namespace gpulens::experiments {
 
@@ -59,12 +60,9 @@ struct RunWriter::Metric {
 Result<std::string> RunWriter::Resumable(const Start& start, const Observer& observer) {
   if (start.resume != "auto") return start.run.id;
   ASSIGN_OR_RETURN(Statement last,
-                   database_.Prepare("SELECT id,status FROM run WHERE name=? AND"
-                                     " parent_id IS ? ORDER BY started_ns DESC, id DESC LIMIT 1"));
-  last.Bind(1, start.run.name);
-  if (start.run.parent_id.empty()) last.BindNull(2);
-  else last.Bind(2, start.run.parent_id);
-  ASSIGN_OR_RETURN(bool found, last.Step());
+                   database_.Prepare("SELECT id,status FROM run WHERE name=? AND parent_id IS nullif(?,'')"
+                                     " ORDER BY started_ns DESC, id DESC LIMIT 1"));
+  ASSIGN_OR_RETURN(bool found, last.BindAll(start.run.name, start.run.parent_id).Step());
   if (!found) return std::string();
   std::string id(last.Text(0)), status(last.Text(1));
   last.Reset();
@@ -104,53 +102,40 @@ void RunWriter::Attach(std::string run_id, int64_t process_id, int64_t points) n
 }
 
 Status RunWriter::InsertRun(const RunRow& run) {
-  ASSIGN_OR_RETURN(
-      Statement insert,
-      database_.Prepare("INSERT INTO run(id,name,status,parent_id,started_ns,script,command,folder,"
-                        "git_commit,host) VALUES(?,?,'running',?,?,?,?,?,?,?)"));
-  insert.Bind(1, run.id).Bind(2, run.name).Bind(4, run.started_ns).Bind(5, run.script).Bind(6, run.command);
-  if (run.parent_id.empty()) insert.BindNull(3);
-  else insert.Bind(3, run.parent_id);
-  insert.Bind(7, run.folder).Bind(8, run.git_commit).Bind(9, run.host);
-  return insert.Execute();
+  return database_.Execute(
+      "INSERT INTO run(id,name,status,parent_id,started_ns,script,command,folder,git_commit,host)"
+      " VALUES(?,?,'running',nullif(?,''),?,?,?,?,?,?)",
+      run.id, run.name, run.parent_id, run.started_ns, run.script, run.command, run.folder, run.git_commit,
+      run.host);
 }
 
-// A run that ended goes on; one that runs is joined. Processes of it that are gone are told as gone, so that
-// they do not make it crashed when all others have left well.
+// Reopens an ended run, or joins a running one. Its dead processes are marked as ended, so that they do not
+// make it crashed when all others have left well.
 Status RunWriter::ReopenRun(const Start& start, const Observer& observer) {
   if (start.rename) {
-    ASSIGN_OR_RETURN(Statement name, database_.Prepare("UPDATE run SET name=? WHERE id=?"));
-    RETURN_IF_ERROR(name.Bind(1, start.run.name).Bind(2, run_id_).Execute());
+    RETURN_IF_ERROR(database_.Execute("UPDATE run SET name=? WHERE id=?", start.run.name, run_id_));
     run_name_ = start.run.name;
   }
   ASSIGN_OR_RETURN(std::vector<CrashedRun> crashed, FindCrashed(database_, observer));
   bool dead =
       std::any_of(crashed.begin(), crashed.end(), [&](const CrashedRun& run) { return run.id == run_id_; });
-  if (dead) {
-    ASSIGN_OR_RETURN(
-        Statement bury,
-        database_.Prepare("UPDATE process SET ended_ns=heartbeat_ns WHERE run_id=? AND ended_ns IS NULL"));
-    RETURN_IF_ERROR(bury.Bind(1, run_id_).Execute());
-  }
-  ASSIGN_OR_RETURN(Statement reopen,
-                   database_.Prepare("UPDATE run SET resumed=resumed+1, status='running', ended_ns=NULL,"
-                                     " exit_code=NULL, reason='' WHERE id=?1 AND (status<>'running' OR ?2)"));
-  RETURN_IF_ERROR(reopen.Bind(1, run_id_).Bind(2, int64_t{dead}).Execute());
+  if (dead)
+    RETURN_IF_ERROR(database_.Execute(
+        "UPDATE process SET ended_ns=heartbeat_ns WHERE run_id=? AND ended_ns IS NULL", run_id_));
+  RETURN_IF_ERROR(
+      database_.Execute("UPDATE run SET resumed=resumed+1, status='running', ended_ns=NULL, exit_code=NULL,"
+                        " reason='' WHERE id=?1 AND (status<>'running' OR ?2)",
+                        run_id_, int64_t{dead}));
   if (database_.changes() == 0) return Ok();
-  ASSIGN_OR_RETURN(Statement earlier,
-                   database_.Prepare("UPDATE process SET outcome='earlier' WHERE run_id=?"));
-  return earlier.Bind(1, run_id_).Execute();
+  return database_.Execute("UPDATE process SET outcome='earlier' WHERE run_id=?", run_id_);
 }
 
 Status RunWriter::InsertProcess(const ProcessRow& process) {
-  ASSIGN_OR_RETURN(Statement insert,
-                   database_.Prepare("INSERT INTO process(run_id,role,host,place,pid,start_ticks,"
-                                     "started_ns,heartbeat_ns,heartbeat_every_ns)"
-                                     " VALUES(?,?,?,?,?,?,?,?,?)"));
-  insert.Bind(1, run_id_).Bind(2, process.role).Bind(3, process.host).Bind(4, process.place);
-  insert.Bind(5, process.pid).Bind(6, process.start_ticks).Bind(7, process.started_ns);
-  insert.Bind(8, process.heartbeat_ns).Bind(9, process.heartbeat_every_ns);
-  RETURN_IF_ERROR(insert.Execute());
+  RETURN_IF_ERROR(database_.Execute(
+      "INSERT INTO process(run_id,role,host,place,pid,start_ticks,started_ns,heartbeat_ns,heartbeat_every_ns)"
+      " VALUES(?,?,?,?,?,?,?,?,?)",
+      run_id_, process.role, process.host, process.place, process.pid, process.start_ticks,
+      process.started_ns, process.heartbeat_ns, process.heartbeat_every_ns));
   process_id_ = database_.last_row_id();
   return Ok();
 }
@@ -160,15 +145,13 @@ Status RunWriter::Write(const Batch& batch, Source source) {
   if (!heartbeat_) {
     ASSIGN_OR_RETURN(heartbeat_, database_.Prepare("UPDATE process SET heartbeat_ns=? WHERE id=?"));
   }
-  RETURN_IF_ERROR(heartbeat_.Bind(1, batch.heartbeat_ns).Bind(2, process_id_).Execute());
+  RETURN_IF_ERROR(heartbeat_.BindAll(batch.heartbeat_ns, process_id_).Execute());
   if (database_.changes() == 0) return {Code::kUnavailable, "the run " + run_id_ + " was deleted"};
   RETURN_IF_ERROR(WriteTexts(batch));
   RETURN_IF_ERROR(WritePoints(batch, source));
   RETURN_IF_ERROR(WriteEnergy(batch.energy));
-  if (batch.dropped != 0) {
-    ASSIGN_OR_RETURN(Statement drops, database_.Prepare("UPDATE run SET dropped=dropped+? WHERE id=?"));
-    RETURN_IF_ERROR(drops.Bind(1, batch.dropped).Bind(2, run_id_).Execute());
-  }
+  if (batch.dropped != 0)
+    RETURN_IF_ERROR(database_.Execute("UPDATE run SET dropped=dropped+? WHERE id=?", batch.dropped, run_id_));
   return transaction.Commit();
 }
 
@@ -179,7 +162,7 @@ Status RunWriter::WriteTexts(const Batch& batch) {
                                        " ON CONFLICT DO UPDATE SET type=excluded.type,"
                                        " value=excluded.value"));
     for (const ParamRow& param : batch.params) {
-      put.Bind(1, run_id_).Bind(2, param.key);
+      put.BindAll(run_id_, param.key);
       BindValue(put, 3, 4, param.value);
       RETURN_IF_ERROR(put.Execute());
     }
@@ -187,8 +170,7 @@ Status RunWriter::WriteTexts(const Batch& batch) {
   if (!batch.tags.empty()) {
     ASSIGN_OR_RETURN(Statement put, database_.Prepare("INSERT INTO tag(run_id,key,value) VALUES(?,?,?)"
                                                       " ON CONFLICT DO UPDATE SET value=excluded.value"));
-    for (const TagRow& tag : batch.tags)
-      RETURN_IF_ERROR(put.Bind(1, run_id_).Bind(2, tag.key).Bind(3, tag.value).Execute());
+    for (const TagRow& tag : batch.tags) RETURN_IF_ERROR(put.BindAll(run_id_, tag.key, tag.value).Execute());
   }
   if (!batch.artifacts.empty()) {
     ASSIGN_OR_RETURN(
@@ -197,16 +179,15 @@ Status RunWriter::WriteTexts(const Batch& batch) {
                           " VALUES(?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET path=excluded.path,"
                           " bytes=excluded.bytes, sha256=excluded.sha256, copied=excluded.copied,"
                           " unix_ns=excluded.unix_ns"));
-    for (const ArtifactRow& artifact : batch.artifacts) {
-      put.Bind(1, run_id_).Bind(2, artifact.name).Bind(3, artifact.path).Bind(4, artifact.bytes);
-      put.Bind(5, artifact.sha256).Bind(6, int64_t{artifact.copied}).Bind(7, artifact.unix_ns);
-      RETURN_IF_ERROR(put.Execute());
-    }
+    for (const ArtifactRow& artifact : batch.artifacts)
+      RETURN_IF_ERROR(put.BindAll(run_id_, artifact.name, artifact.path, artifact.bytes, artifact.sha256,
+                                  int64_t{artifact.copied}, artifact.unix_ns)
+                          .Execute());
   }
   return Ok();
 }
 
-// Other ranks write the same metrics, so its row is read in each transaction anew.
+// Other ranks write the same metrics, so its row is read again in each transaction.
 Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, Source source) {
   if (!find_metric_) {
     ASSIGN_OR_RETURN(
@@ -217,9 +198,9 @@ Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, Source s
                      database_.Prepare("INSERT INTO metric(run_id,key,source,count) VALUES(?,?,?,0)"));
   }
   Metric metric;
-  ASSIGN_OR_RETURN(bool known, find_metric_.Bind(1, run_id_).Bind(2, key).Step());
+  ASSIGN_OR_RETURN(bool known, find_metric_.BindAll(run_id_, key).Step());
   if (!known) {
-    RETURN_IF_ERROR(insert_metric_.Bind(1, run_id_).Bind(2, key).Bind(3, SourceName(source)).Execute());
+    RETURN_IF_ERROR(insert_metric_.BindAll(run_id_, key, SourceName(source)).Execute());
     metric.id = database_.last_row_id();
     return metric;
   }
@@ -231,7 +212,7 @@ Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, Source s
   find_metric_.Reset();
   metric.skip = source == Source::kOutput && !from_output;
   if (source == Source::kProgram && from_output) {
-    // What was read from its output so far is the same, seen through a glass.
+    // Points read from the output so far are the same values with fewer digits.
     std::string id = std::to_string(metric.id);
     RETURN_IF_ERROR(database_.Run("DELETE FROM point WHERE metric_id=" + id +
                                   "; UPDATE metric SET source='program' WHERE id=" + id));
@@ -256,9 +237,8 @@ Status RunWriter::WritePoints(const Batch& batch, Source source) {
     if (metric->skip) continue;
     int64_t step = point.step;
     if (step == kNextStep) step = metric->last_step ? *metric->last_step + 1 : 0;
-    insert_point_.Bind(1, metric->id).Bind(2, step).Bind(3, point.unix_ns);
-    insert_point_.Bind(4, process_id_ << 32 | (++points_ & 0xffffffff)).Bind(5, point.value);
-    RETURN_IF_ERROR(insert_point_.Execute());
+    const int64_t number = process_id_ << 32 | (++points_ & 0xffffffff);
+    RETURN_IF_ERROR(insert_point_.BindAll(metric->id, step, point.unix_ns, number, point.value).Execute());
     metric->Add(step, point.unix_ns, point.value);
   }
   for (const std::optional<Metric>& metric : metrics) {
@@ -274,69 +254,110 @@ Status RunWriter::CloseMetric(const Metric& metric) {
         database_.Prepare("UPDATE metric SET count=?,nan_count=?,last_step=?,last_ns=?,last_value=?,"
                           "min_value=?,max_value=? WHERE id=?"));
   }
-  update_metric_.Bind(1, metric.count).Bind(2, metric.nan_count).Bind(3, metric.last_step);
-  update_metric_.Bind(4, metric.last_ns).Bind(5, metric.last).Bind(6, metric.min).Bind(7, metric.max);
-  return update_metric_.Bind(8, metric.id).Execute();
+  return update_metric_
+      .BindAll(metric.count, metric.nan_count, metric.last_step, metric.last_ns, metric.last, metric.min,
+               metric.max, metric.id)
+      .Execute();
 }
 
-// That nothing is known does not overwrite what was known a heartbeat ago.
+// An unknown value does not overwrite one from an earlier heartbeat.
 Status RunWriter::WriteEnergy(const EnergyRow& energy) {
   if (!energy.asked()) return Ok();
-  ASSIGN_OR_RETURN(
-      Statement put,
-      database_.Prepare("UPDATE run SET energy_joules=?1,energy_uncertainty_joules=?2,energy_method=?3,"
-                        "energy_validity=?4,energy_reason=?5 WHERE id=?6 AND"
-                        " (?1 IS NOT NULL OR energy_joules IS NULL)"));
-  put.Bind(1, energy.joules).Bind(2, energy.uncertainty_joules).Bind(3, energy.method);
-  put.Bind(4, energy.validity).Bind(5, energy.reason).Bind(6, run_id_);
-  RETURN_IF_ERROR(put.Execute());
-  if (!energy.attribution.empty()) {
-    ASSIGN_OR_RETURN(
-        Statement part,
-        database_.Prepare("INSERT OR REPLACE INTO energy_part(run_id,attribution,device_energy_joules)"
-                          " VALUES(?,?,?)"));
-    part.Bind(1, run_id_).Bind(2, energy.attribution).Bind(3, energy.device_joules);
-    RETURN_IF_ERROR(part.Execute());
-  }
+  RETURN_IF_ERROR(database_.Execute(
+      "UPDATE run SET energy_joules=?1,energy_uncertainty_joules=?2,energy_method=?3,energy_validity=?4,"
+      "energy_reason=?5 WHERE id=?6 AND (?1 IS NOT NULL OR energy_joules IS NULL)",
+      energy.joules, energy.uncertainty_joules, energy.method, energy.validity, energy.reason, run_id_));
+  if (!energy.attribution.empty())
+    RETURN_IF_ERROR(database_.Execute(
+        "INSERT OR REPLACE INTO energy_part(run_id,attribution,device_energy_joules) VALUES(?,?,?)", run_id_,
+        energy.attribution, energy.device_joules));
   if (energy.devices == 0) return Ok();
-  ASSIGN_OR_RETURN(
-      Statement use,
-      database_.Prepare("INSERT OR REPLACE INTO device_use(run_id,vendor,devices,mean_power_watts,"
-                        "peak_power_watts,mean_utilization_ratio,peak_utilization_ratio,"
-                        "mean_memory_used_bytes,peak_memory_used_bytes) VALUES(?,?,?,?,?,?,?,?,?)"));
-  use.Bind(1, run_id_).Bind(2, energy.vendor).Bind(3, energy.devices);
-  use.Bind(4, energy.mean_power_watts).Bind(5, energy.peak_power_watts);
-  use.Bind(6, energy.mean_utilization_ratio).Bind(7, energy.peak_utilization_ratio);
-  use.Bind(8, energy.mean_memory_used_bytes).Bind(9, energy.peak_memory_used_bytes);
-  return use.Execute();
+  return database_.Execute(
+      "INSERT OR REPLACE INTO device_use(run_id,vendor,devices,mean_power_watts,peak_power_watts,"
+      "mean_utilization_ratio,peak_utilization_ratio,mean_memory_used_bytes,peak_memory_used_bytes)"
+      " VALUES(?,?,?,?,?,?,?,?,?)",
+      run_id_, energy.vendor, energy.devices, energy.mean_power_watts, energy.peak_power_watts,
+      energy.mean_utilization_ratio, energy.peak_utilization_ratio, energy.mean_memory_used_bytes,
+      energy.peak_memory_used_bytes);
 }
 
 Status RunWriter::Leave(const End& end) {
   ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
-  ASSIGN_OR_RETURN(
-      Statement leave,
-      database_.Prepare("UPDATE process SET ended_ns=?1, heartbeat_ns=?1, outcome=?2 WHERE id=?3"));
-  RETURN_IF_ERROR(leave.Bind(1, end.unix_ns).Bind(2, end.outcome).Bind(3, process_id_).Execute());
+  RETURN_IF_ERROR(database_.Execute("UPDATE process SET ended_ns=?1, heartbeat_ns=?1, outcome=?2 WHERE id=?3",
+                                    end.unix_ns, end.outcome, process_id_));
   RETURN_IF_ERROR(WriteEnergy(end.energy));
-  if (end.outcome == kFailed || end.exit_code) {
-    ASSIGN_OR_RETURN(Statement why,
-                     database_.Prepare("UPDATE run SET reason=CASE WHEN ?1='' THEN reason ELSE ?1 END,"
-                                       " exit_code=COALESCE(?2, exit_code) WHERE id=?3"));
-    RETURN_IF_ERROR(why.Bind(1, end.reason).Bind(2, end.exit_code).Bind(3, run_id_).Execute());
-  }
+  if (end.outcome == kFailed || end.exit_code)
+    RETURN_IF_ERROR(
+        database_.Execute("UPDATE run SET reason=CASE WHEN ?1='' THEN reason ELSE ?1 END,"
+                          " exit_code=COALESCE(?2, exit_code) WHERE id=?3",
+                          end.reason, end.exit_code, run_id_));
   // One that failed makes the run failed, also when others left well after it.
   const std::string finished =
       end.decides ? "?2"
                   : "CASE WHEN EXISTS(SELECT 1 FROM process WHERE run_id=?1 AND outcome='failed' AND"
                     " role<>'fork') THEN 'failed' ELSE ?2 END";
-  ASSIGN_OR_RETURN(
-      Statement finish,
-      database_.Prepare("UPDATE run SET status=" + finished +
-                        ", ended_ns=?3 WHERE id=?1 AND status='running' AND (?4 OR NOT EXISTS"
-                        "(SELECT 1 FROM process WHERE run_id=?1 AND ended_ns IS NULL AND role<>'fork'))"));
-  finish.Bind(1, run_id_).Bind(2, end.outcome).Bind(3, end.unix_ns).Bind(4, int64_t{end.decides});
-  RETURN_IF_ERROR(finish.Execute());
+  RETURN_IF_ERROR(
+      database_.Execute("UPDATE run SET status=" + finished +
+                            ", ended_ns=?3 WHERE id=?1 AND status='running' AND (?4 OR NOT EXISTS"
+                            "(SELECT 1 FROM process WHERE run_id=?1 AND ended_ns IS NULL AND role<>'fork'))",
+                        run_id_, end.outcome, end.unix_ns, int64_t{end.decides}));
   return transaction.Commit();
+}
+
+using sqlite::Statement;
+using sqlite::Transaction;
+
+namespace {
+
+// Timeout of a batch's transaction. Ranks of one job take turns, each for milliseconds.
+constexpr int kBusyMs = 10'000;
+
+// Looked at before it is opened for writing, which alone changes a file.
+Status CheckIsOurs(const std::string& path) {
+  struct stat info{};
+  if (::stat(path.c_str(), &info) != 0 || info.st_size == 0) return Ok();
+  auto database = sqlite::Database::Open({.path = path, .read_only = true, .busy_ms = kBusyMs});
+  if (!database) return database.error();
+  ASSIGN_OR_RETURN(bool old, IsOldFile(*database));
+  if (old)
+    return {Code::kInvalidArgument,
+            path + " is a file of the zernel project, which is read-only. Use another file"};
+  ASSIGN_OR_RETURN(int64_t version, CheckVersion(*database, kRunSchema));
+  ASSIGN_OR_RETURN(int64_t tables, database->Number("SELECT count(*) FROM sqlite_master"));
+  if (version == 0 && tables != 0) return {Code::kInvalidArgument, path + " is not a file of experiments"};
+  return Ok();
+}
+
+}  // namespace
+
+Result<std::unique_ptr<RunWriter>> RunWriter::Open(const std::string& path) {
+  RETURN_IF_ERROR(CheckIsOurs(path));
+  ASSIGN_OR_RETURN(sqlite::Database database,
+                   sqlite::Database::Open({.path = path, .busy_ms = kBusyMs, .durable = false}));
+  RETURN_IF_ERROR(BringUpToDate(database, kRunSchema));
+  return std::unique_ptr<RunWriter>(new RunWriter(std::move(database)));
+}
+
+Result<std::vector<std::string>> RunWriter::Delete(std::string_view id) {
+  ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
+  constexpr const char* kFamily =
+      "WITH RECURSIVE family(id) AS (SELECT id FROM run WHERE id=? UNION SELECT r.id FROM run r JOIN family "
+      "f ON"
+      " r.parent_id=f.id) ";
+  ASSIGN_OR_RETURN(Statement family, database_.Prepare(std::string(kFamily) + "SELECT id FROM family"));
+  family.Bind(1, id);
+  std::vector<std::string> ids;
+  RETURN_IF_ERROR(family.Each([&] { ids.emplace_back(family.Text(0)); }));
+  if (ids.empty()) return Status{Code::kInvalidArgument, "no run " + std::string(id)};
+  ASSIGN_OR_RETURN(Statement points, database_.Prepare("DELETE FROM point WHERE metric_id IN"
+                                                       " (SELECT id FROM metric WHERE run_id=?)"));
+  ASSIGN_OR_RETURN(Statement run, database_.Prepare("DELETE FROM run WHERE id=?"));
+  for (const std::string& each : ids) {
+    RETURN_IF_ERROR(points.Bind(1, each).Execute());
+    RETURN_IF_ERROR(run.Bind(1, each).Execute());
+  }
+  RETURN_IF_ERROR(transaction.Commit());
+  return ids;
 }
 
 }  // namespace gpulens::experiments

@@ -12,19 +12,18 @@
 
 #include <gpulens/status.h>
 
-#include "store/experiments/run_life.h"
 #include "store/experiments/run_rows.h"
 #include "store/sqlite/sqlite.h"
 
 namespace gpulens::experiments {
 
-// Where points come from. A key that the program logs itself is not taken from what it prints, too.
+// Origin of points. Keys that the program logs itself are not taken from its output, too.
 enum class Source : uint8_t { kProgram, kOutput };
 
 // A point whose step is the one after the metric's last.
 inline constexpr int64_t kNextStep = INT64_MIN;
 
-// What one flush writes. Points of a key stand in their order.
+// Contents of one flush. Points of a key are in order.
 struct Batch {
   struct Point {
     uint32_t key = 0;  // in `keys`
@@ -45,7 +44,7 @@ struct Batch {
   }
 };
 
-// How a process joins a run.
+// Begin or join of a run by a process.
 struct Start {
   RunRow run;               // its id may name a run that is there; empty: a new one
   std::string resume;       // "auto": the last of this name that has not ended well; else empty
@@ -54,7 +53,7 @@ struct Start {
   ProcessRow process;
 };
 
-// How a process leaves.
+// End of a process's part in a run.
 struct End {
   std::string outcome = kDone;  // or kFailed
   std::string reason;
@@ -75,7 +74,7 @@ class RunWriter {
   Status Begin(const Start& start, const Observer& observer);
   // Goes on where another writer of this process has closed the file.
   void Attach(std::string run_id, int64_t process_id, int64_t points) noexcept;
-  // kUnavailable: somebody deleted the run.
+  // kUnavailable: the run was deleted.
   Status Write(const Batch& batch, Source source);
   // The run ends with the last process that leaves it, or with the one that decides.
   Status Leave(const End& end);

@@ -1,14 +1,48 @@
 #include "store/postgres/postgres.h"
 
+#include <dlfcn.h>
+
 #include <limits>
+#include <string>
 #include <utility>
 
+#include "base/immortal.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
 
 namespace gpulens::postgres {
 namespace {
+
+// By the type of the member: dlsym gives an object pointer.
+template <class Function>
+bool Assign(Function& member, void* symbol) {
+  member = reinterpret_cast<Function>(symbol);
+  return symbol != nullptr;
+}
+
+struct Loaded {
+  Libpq functions;
+  Status status;
+
+  Loaded() { status = Fill(); }
+
+  Status Fill() {
+    void* library = ::dlopen("libpq.so.5", RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      const char* why = ::dlerror();
+      return {Code::kUnavailable,
+              std::string("PostgreSQL's client library is not installed (Debian: libpq5): ") +
+                  (why ? why : "libpq.so.5 cannot be opened")};
+    }
+#define GPULENS_LIBPQ_ASSIGN(member, symbol, result, parameters) \
+  if (!Assign(functions.member, ::dlsym(library, symbol)))       \
+    return {Code::kUnavailable, "libpq.so.5 has no " symbol ": it is too old"};
+    GPULENS_LIBPQ_CALLS(GPULENS_LIBPQ_ASSIGN)
+#undef GPULENS_LIBPQ_ASSIGN
+    return Ok();
+  }
+};
 
 constexpr std::string_view kSchemes[] = {"postgresql://", "postgres://"};
 
@@ -27,6 +61,12 @@ std::string OneLine(const char* text) {
 }
 
 }  // namespace
+
+Result<const Libpq*> Load() {
+  static Immortal<Loaded> loaded;
+  RETURN_IF_ERROR((*loaded).status);
+  return &(*loaded).functions;
+}
 
 bool IsUrl(std::string_view text) noexcept {
   return text.starts_with(kSchemes[0]) || text.starts_with(kSchemes[1]);
@@ -51,7 +91,7 @@ std::optional<int64_t> Rows::MaybeInt(int column) const noexcept {
 
 Result<Connection> Connection::Open(const std::string& url) {
   ASSIGN_OR_RETURN(const Libpq* libpq, Load());
-  // What libpq says of a URL that it cannot read repeats it, password and all.
+  // libpq's message about an invalid URL repeats it with the password.
   char* error = nullptr;
   LibOption* parsed = libpq->parse(url.c_str(), &error);
   if (error) libpq->memory_free(error);
@@ -60,7 +100,7 @@ Result<Connection> Connection::Open(const std::string& url) {
                                               " and what follows cannot be read as a URL of PostgreSQL; "
                                               "special characters of a password are written as %40"};
   libpq->parse_free(parsed);
-  // What stands before the URL is overridden by it.
+  // The URL overrides earlier options.
   const char* keys[] = {"connect_timeout", "tcp_user_timeout", "fallback_application_name",
                         "dbname",          "client_encoding",  nullptr};
   const char* values[] = {"5", "10000", "gpulens", url.c_str(), "UTF8", nullptr};

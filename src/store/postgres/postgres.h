@@ -1,8 +1,6 @@
-// A client of PostgreSQL: connections, results, and errors as Status. Schemas and
-// queries belong to the folders beside this one.
-//
-// A connection is used by one thread at a time, and by the process alone that made it: after a fork the child
-// neither uses nor destroys it. What fails waits for ten seconds at most where the network says nothing.
+// Client of PostgreSQL: connections, results, and errors as Status. A connection is used by one thread at a
+// time, and only by the process that made it: after a fork the child neither uses nor destroys it. Waits at
+// most ten seconds for a silent network.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +12,48 @@
 
 #include <gpulens/status.h>
 
-#include "store/postgres/libpq.h"
-
 namespace gpulens::postgres {
+
+// PostgreSQL's client library as a table of the few functions that are needed, found by dlopen. The
+// declarations are ours, after libpq's documentation; none of its headers is used.
+struct LibConnection;  // libpq's own
+struct LibResult;
+struct LibOption;
+
+using NoticeProcessor = void (*)(void* own, const char* message);
+
+// X(member, symbol, result, parameters)
+#define GPULENS_LIBPQ_CALLS(X)                                                                               \
+  X(parse, "PQconninfoParse", LibOption*, (const char* url, char** error))                                   \
+  X(parse_free, "PQconninfoFree", void, (LibOption*))                                                        \
+  X(memory_free, "PQfreemem", void, (void*))                                                                 \
+  X(connect, "PQconnectdbParams", LibConnection*, (const char* const* keys, const char* const* values, int)) \
+  X(finish, "PQfinish", void, (LibConnection*))                                                              \
+  X(status, "PQstatus", int, (const LibConnection*))                                                         \
+  X(error, "PQerrorMessage", const char*, (const LibConnection*))                                            \
+  X(on_notice, "PQsetNoticeProcessor", NoticeProcessor, (LibConnection*, NoticeProcessor, void*))            \
+  X(run, "PQexecParams", LibResult*,                                                                         \
+    (LibConnection*, const char* sql, int count, const unsigned* types, const char* const* values,           \
+     const int* lengths, const int* formats, int result_format))                                             \
+  X(result_status, "PQresultStatus", int, (const LibResult*))                                                \
+  X(result_field, "PQresultErrorField", const char*, (const LibResult*, int field))                          \
+  X(rows, "PQntuples", int, (const LibResult*))                                                              \
+  X(columns, "PQnfields", int, (const LibResult*))                                                           \
+  X(column_name, "PQfname", const char*, (const LibResult*, int column))                                     \
+  X(is_null, "PQgetisnull", int, (const LibResult*, int row, int column))                                    \
+  X(value, "PQgetvalue", const char*, (const LibResult*, int row, int column))                               \
+  X(length, "PQgetlength", int, (const LibResult*, int row, int column))                                     \
+  X(changes, "PQcmdTuples", const char*, (LibResult*))                                                       \
+  X(clear, "PQclear", void, (LibResult*))
+
+struct Libpq {
+#define GPULENS_LIBPQ_MEMBER(member, symbol, result, parameters) result(*member) parameters = nullptr;
+  GPULENS_LIBPQ_CALLS(GPULENS_LIBPQ_MEMBER)
+#undef GPULENS_LIBPQ_MEMBER
+};
+
+// kUnavailable: there is no libpq.so.5, or it lacks a function, which is named. It stays open. Thread-safe.
+Result<const Libpq*> Load();
 
 bool IsUrl(std::string_view text) noexcept;
 
@@ -61,7 +98,7 @@ class Connection {
   using Parameters = std::span<const std::optional<std::string>>;
   Result<Rows> Query(const std::string& sql, Parameters parameters = {}) const;
   Status Run(const std::string& sql, Parameters parameters = {}) const;
-  // Of the first row's first column; kDataLoss when there is none, or NULL.
+  // First column of the first row; kDataLoss when there is none, or NULL.
   Result<int64_t> Number(const std::string& sql, Parameters parameters = {}) const;
 
  private:

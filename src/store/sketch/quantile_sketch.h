@@ -1,12 +1,9 @@
-// Quantiles of any number of values in bounded memory: counts of exponential buckets, which add up. The
-// sketch of an hour is the sum of those of its minutes, exactly. After DDSketch (Masson, Rim, Lee, VLDB
-// 2019), with the buckets of our instruments at scale 6.
+// Quantiles of any number of values in bounded memory: counts of exponential buckets, which can be added
+// exactly. After DDSketch (Masson, Rim, Lee, VLDB 2019), with the buckets of our instruments at scale 6.
 //
-// A quantile is within 0.55 % (kRelativeError) of the true one, of values of one sign. Each sign has room for
-// 2,048 buckets (32 doublings: a microsecond to an hour and more). Beyond, the buckets nearest zero become
-// one: then small values are told as too large, never large ones.
-//
-// A value type; used by one thread at a time.
+// A quantile is within 0.55 % (kRelativeError) of the true one for values of one sign. Each sign has 2,048
+// buckets (32 doublings: a microsecond to an hour and more); beyond, the buckets nearest zero are merged, so
+// only small values become inexact. A value type; used by one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -32,8 +29,8 @@ class QuantileSketch {
   // `fraction` 0 to 1, linear between ranks as Percentile (gpulens/stats.h). NaN: no values, or no fraction.
   double Quantile(double fraction) const noexcept;
 
-  // What Merge makes does not depend on the order, and equal sketches have equal bytes. No byte of a machine:
-  // a version, then varints.
+  // Independent of the order of merges, and equal sketches have equal bytes, on any machine: a version, then
+  // varints.
   void AppendBytes(std::string& out) const;
   // Adds what AppendBytes made. kDataLoss, and nothing is added: anything else. Bounded by the bytes.
   Status MergeBytes(std::string_view bytes);
@@ -41,7 +38,7 @@ class QuantileSketch {
   friend bool operator==(const QuantileSketch&, const QuantileSketch&) = default;
 
  private:
-  // Of one sign, by the logarithm of the magnitude. `counts` begins and ends with one that is not 0.
+  // Buckets of one sign, by the logarithm of the magnitude. `counts` begins and ends with one that is not 0.
   struct Side {
     int32_t low = 0;
     std::vector<uint64_t> counts;
@@ -50,7 +47,7 @@ class QuantileSketch {
     int32_t high() const noexcept { return low + static_cast<int32_t>(counts.size()) - 1; }
     void Add(int32_t index, uint64_t n);
     void Cover(int32_t from, int32_t to);
-    // Of the values from the smallest magnitude on.
+    // Counted from the smallest magnitude on.
     double At(uint64_t rank) const noexcept;
     friend bool operator==(const Side&, const Side&) = default;
   };

@@ -1,11 +1,12 @@
-#include "store/sqlite/fork_gate.h"
+#include "store/sqlite/sqlite.h"
 
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
+
+#include <gtest/gtest.h>
 
 #include "base/testing/thread_sanitizer.h"
 

@@ -1,17 +1,27 @@
 #include "store/sqlite/sqlite.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sqlite3.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cmath>
+#include <mutex>
+#include <new>
+#include <shared_mutex>
 #include <utility>
+#include <vector>
 
+#include "base/check.h"
 #include "base/fd.h"
 #include "base/files.h"
+#include "base/ref.h"
 #include "base/result.h"
 #include "base/text.h"
 
@@ -20,7 +30,7 @@ namespace {
 
 constexpr int kOpsBetweenLooks = 10'000;
 
-// Whether the log of a file in write-ahead mode has anything to tell: readers leave an empty one behind.
+// Whether the write-ahead log has content: readers leave an empty one behind.
 bool HasLog(const std::string& path) noexcept {
   struct stat log = {};
   return ::stat((path + "-wal").c_str(), &log) == 0 && log.st_size > 0;
@@ -50,8 +60,8 @@ Code CodeOf(int code) noexcept {
 // A path as the name of a file: URI, so that parameters may follow it.
 std::string FileUri(const std::string& path) { return "file:" + PercentEncoded(path, "/"); }
 
-// A change of the journal asks for the whole file, and is refused at once, without the wait that other locks
-// have, while somebody else has it.
+// Changing the journal mode needs the whole file, and fails at once while another connection is open, without
+// the usual wait for locks.
 Status SetJournal(const Database& database, const OpenOptions& options) {
   const std::string pragma =
       OnNetworkFileSystem(options.path) ? "PRAGMA journal_mode=DELETE" : "PRAGMA journal_mode=WAL";
@@ -198,7 +208,7 @@ void Database::Bound(std::chrono::nanoseconds longest) {
   ::sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMostValueBytes);
   ::sqlite3_limit(handle_, SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
   ::sqlite3_limit(handle_, SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
-  // Of the whole process: SQLite has no other.
+  // Limit of the whole process: SQLite has no other.
   ::sqlite3_hard_heap_limit64(kMostMemory);
 }
 
@@ -236,8 +246,8 @@ Result<Database> Database::Open(const OpenOptions& options) {
   }
   auto opened = OpenHandle(options, false);
   if (opened || !options.read_only || opened.error().code == Code::kDataLoss) return opened;
-  // A file in write-ahead mode wants a file of shared memory beside it even of readers. Where that may not be
-  // made and nobody else has one, nobody writes either, and the file can be read as it stands.
+  // A file in write-ahead mode needs a shared-memory file even for readers. Where it cannot be made and does
+  // not exist, there is no writer, and the file can be read as it is.
   return HasLog(options.path) ? std::move(opened) : OpenHandle(options, true);
 }
 
@@ -275,7 +285,7 @@ Transaction::~Transaction() {
 }
 Status Transaction::Commit() {
   Status status = database_->Run("COMMIT");
-  // Where SQLite has undone it already there is nothing to roll back.
+  // SQLite may have rolled back already.
   if (!status && ::sqlite3_get_autocommit(database_->handle()) == 0)
     static_cast<void>(database_->Run("ROLLBACK"));
   database_ = nullptr;
@@ -307,5 +317,65 @@ Status BringUpToDate(const Database& database, const Schema& schema) {
   }
   return Ok();
 }
+
+std::atomic<uint32_t> internal::forks = 0;
+
+namespace {
+
+constexpr auto kLongestWait = std::chrono::seconds(10);
+
+// Never destroyed: programs fork in destructors, too.
+struct Gate {
+  std::shared_timed_mutex inside;
+  std::mutex list;  // taken inside of `inside`
+  std::vector<Forkable*> holders;
+  bool closed = false;  // of the thread that forks
+  std::atomic<bool> unsafe = false;
+
+  static Gate& Instance() noexcept {
+    static Immortal<Gate> gate;
+    return *gate;
+  }
+  Gate() { CHECK(::pthread_atfork(&BeforeFork, &AfterForkInParent, &AfterForkInChild) == 0); }
+
+  static void BeforeFork() noexcept {
+    Gate& gate = Instance();
+    gate.closed = gate.inside.try_lock_for(kLongestWait);
+    if (!gate.closed) return;
+    for (Forkable* holder : gate.holders) holder->CloseForFork();
+  }
+  static void AfterForkInParent() noexcept {
+    Gate& gate = Instance();
+    if (gate.closed) gate.inside.unlock();
+  }
+  // The lock remembers a thread that has another number now.
+  static void AfterForkInChild() noexcept {
+    Gate& gate = Instance();
+    if (!gate.closed) gate.unsafe = true;
+    new (&gate.inside) std::shared_timed_mutex;
+    new (&gate.list) std::mutex;
+    gate.holders.clear();
+    internal::forks.fetch_add(1, std::memory_order_relaxed);
+  }
+};
+
+}  // namespace
+
+Use::Use() { Gate::Instance().inside.lock_shared(); }
+Use::~Use() { Gate::Instance().inside.unlock_shared(); }
+
+void AddForkable(Forkable* holder) {
+  Gate& gate = Gate::Instance();
+  std::lock_guard lock(gate.list);
+  gate.holders.push_back(holder);
+}
+
+void RemoveForkable(Forkable* holder) noexcept {
+  Gate& gate = Gate::Instance();
+  std::lock_guard lock(gate.list);
+  std::erase(gate.holders, holder);
+}
+
+bool UnsafeSinceFork() noexcept { return Gate::Instance().unsafe.load(std::memory_order_relaxed); }
 
 }  // namespace gpulens::sqlite

@@ -1,16 +1,15 @@
-// A wrapper of SQLite: connections, statements, transactions, and errors as Status. Schemas and
-// queries belong to the folders beside this one.
-//
-// A connection and what was made from it are used by one thread at a time. Statements and transactions do not
-// outlive their connection.
+// Wrapper of SQLite: connections, statements, transactions, and errors as Status. A connection and its
+// statements are used by one thread at a time. Statements and transactions do not outlive their connection.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <gpulens/status.h>
 
@@ -37,12 +36,30 @@ class Statement {
   Statement& Bind(int parameter, std::optional<int64_t> value) noexcept;
   Statement& BindBlob(int parameter, std::string_view bytes) noexcept;
   Statement& BindNull(int parameter) noexcept;
+  // Parameters 1, 2, … in this order.
+  template <class... Values>
+  Statement& BindAll(const Values&... values) noexcept {
+    int parameter = 0;
+    (Bind(++parameter, values), ...);
+    return *this;
+  }
 
   // True: there is a row. After false or a failure the statement is reset; bindings are kept until they are
   // overwritten.
   Result<bool> Step();
   // Steps through all rows, whatever they are.
   Status Execute();
+  // Calls `on_row`, which may return a Status, for each row.
+  template <class F>
+  Status Each(F on_row) {
+    for (;;) {
+      Result<bool> row = Step();
+      if (!row) return row.error();
+      if (!*row) return {};
+      if constexpr (std::is_void_v<decltype(on_row())>) on_row();
+      else if (Status status = on_row(); !status) return status;
+    }
+  }
   void Reset() noexcept;
 
   enum class Type : uint8_t { kInteger = 1, kReal = 2, kText = 3, kBlob = 4, kNull = 5 };
@@ -56,7 +73,7 @@ class Statement {
   std::optional<int64_t> MaybeInt(int column) const noexcept;
 
   sqlite3_stmt* handle() const noexcept { return statement_; }
-  // Of a statement that was prepared by hand.
+  // Takes ownership of a prepared statement.
   static Statement Adopt(sqlite3_stmt* statement) noexcept { return Statement(statement); }
 
  private:
@@ -80,8 +97,8 @@ struct OpenOptions {
   // the agent or the SDK, whose other files would meet the same bound.
   std::chrono::nanoseconds longest{0};
 };
-// What a value may hold, a statement, the nesting of an expression, and SQLite in all: of files that are not
-// trusted, and of what people ask.
+// Limits for untrusted files and queries of people: bytes of a value and of a statement, nesting of an
+// expression, and memory of SQLite in all.
 inline constexpr int kMostValueBytes = 64 << 20, kMostSqlBytes = 1 << 20, kMostDepth = 200;
 inline constexpr int64_t kMostMemory = 512 << 20;
 
@@ -101,6 +118,12 @@ class Database {
   // The first column of the first row; kDataLoss when there is none, or NULL.
   Result<int64_t> Number(const std::string& sql) const;
   Result<Statement> Prepare(std::string_view sql) const;
+  // One statement with values for its parameters.
+  template <class... Values>
+  Status Execute(std::string_view sql, const Values&... values) const {
+    Result<Statement> statement = Prepare(sql);
+    return statement ? statement->BindAll(values...).Execute() : statement.error();
+  }
   // Rows that the last statement wrote; the row id that the last insert made.
   int64_t changes() const noexcept;
   int64_t last_row_id() const noexcept;
@@ -147,11 +170,97 @@ Status BringUpToDate(const Database& database, const Schema& schema);
 // user_version, and whether the schema knows it. For read-only connections.
 Result<int64_t> CheckVersion(const Database& database, const Schema& schema);
 
-// Of a result code of SQLite, with the path and what SQLite says.
+// Status of a result code of SQLite: the path and SQLite's message.
 Status StatusOf(sqlite3* database, int code, std::string_view path);
-// Whether file locks and shared memory reach only this machine there. False when it cannot be told.
+// Whether file locks and shared memory may not reach other machines. False when unknown.
 bool OnNetworkFileSystem(const std::string& path) noexcept;
 // `name` as an identifier of SQL: "my ""odd"" column".
 std::string Quoted(std::string_view name);
+
+}  // namespace gpulens::sqlite
+
+namespace gpulens::sqlite {
+
+// Forks and SQLite: a process must not fork while a thread is inside SQLite (its locks would stay taken in
+// the child), nor while a connection is open that the child may open, too (SQLite keeps its file locks per
+// process, so the child would believe in its parent's).
+//
+// A program that may fork therefore uses SQLite within a Use, and its connections are closed before a fork. A
+// fork waits for threads inside a Use, ten seconds at most.
+//
+// Prevents forks while it exists. Not nested, and short.
+class Use {
+ public:
+  Use();
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+  ~Use();
+};
+
+// Has connections. Registered and taken out within a Use.
+class Forkable {
+ public:
+  // Called before a fork by the forking thread, while no thread is inside a Use.
+  virtual void CloseForFork() noexcept = 0;
+
+ protected:
+  ~Forkable() = default;
+};
+void AddForkable(Forkable* holder);
+void RemoveForkable(Forkable* holder) noexcept;
+
+// In a child: a thread was inside SQLite for too long during the fork, so SQLite must not be used.
+bool UnsafeSinceFork() noexcept;
+
+namespace internal {
+extern std::atomic<uint32_t> forks;
+}
+// Number of forks between the first process that used SQLite and this one. Costs a load.
+inline uint32_t Forks() noexcept { return internal::forks.load(std::memory_order_relaxed); }
+
+// Owns an object of this process, with a thread or open files. In the child of a fork the parent's object is
+// abandoned, since its locks may be held, and another one is made at first use. Thread-safe.
+template <class T>
+class ForkLocal {
+ public:
+  ForkLocal() = default;
+  ForkLocal(const ForkLocal&) = delete;
+  ForkLocal& operator=(const ForkLocal&) = delete;
+  ~ForkLocal() {
+    if (!in_child()) delete object_.load();
+  }
+
+  // Once, after this process has used SQLite.
+  void Set(std::unique_ptr<T> object) noexcept {
+    object_ = object.release();
+    forks_ = Forks();
+    set_ = true;
+  }
+  bool in_child() const noexcept { return set_ && forks_.load(std::memory_order_relaxed) != Forks(); }
+  // Null: there is none. `make` returns a Result of a unique_ptr, and is called once in each child.
+  template <class Make>
+  T* Get(const Make& make) noexcept {
+    if (!in_child()) [[likely]]
+      return object_.load(std::memory_order_acquire);
+    uint32_t before = forks_.load(std::memory_order_relaxed);
+    if (before == kMaking || !forks_.compare_exchange_strong(before, kMaking)) return nullptr;
+    const uint32_t now = Forks();
+    T* made = nullptr;
+    try {
+      if (auto object = make()) made = object->release();
+    } catch (...) {
+      made = nullptr;  // no memory
+    }
+    object_.store(made, std::memory_order_release);
+    forks_.store(now, std::memory_order_release);
+    return made;
+  }
+
+ private:
+  static constexpr uint32_t kMaking = UINT32_MAX;
+  std::atomic<T*> object_ = nullptr;
+  std::atomic<uint32_t> forks_ = 0;
+  bool set_ = false;
+};
 
 }  // namespace gpulens::sqlite

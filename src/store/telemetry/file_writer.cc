@@ -7,7 +7,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "store/experiments/run_life.h"
+#include "store/experiments/run_rows.h"
 #include "store/telemetry/schema.h"
 
 namespace gpulens::telemetry {
@@ -31,7 +31,7 @@ void BindText(sqlite::Statement& insert, int parameter, TextColumn which, std::s
   else insert.Bind(parameter, text);
 }
 
-// What is not known: 0 where the seed's column takes no NULL.
+// Unknown values are 0 where openjarvis's column takes no NULL.
 void BindAll(sqlite::Statement& insert, const Row& row) {
   int parameter = 0;
   for (const Column& column : Columns()) {
@@ -84,29 +84,28 @@ Status FileWriter::Prepare() {
   return Ok();
 }
 
-// A writer without an end whose process is no more: what it had not written is lost, and that is said once.
+// Marks writers without an end whose process is gone and logs each once: records that they had not written
+// are lost.
 Status FileWriter::FindCrashed() {
   const experiments::Observer here = experiments::HereAndNow();
   ASSIGN_OR_RETURN(sqlite::Statement open,
                    database_.Prepare("SELECT id, host, place, pid, start_ticks, flushed_ns, stored FROM "
                                      "telemetry_writer WHERE ended_ns IS NULL"));
   std::string ids;
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool row, open.Step());
-    if (!row) break;
+  RETURN_IF_ERROR(open.Each([&] {
     experiments::ProcessRow process;
     process.host = open.Text(1), process.place = open.Text(2);
     process.pid = open.Int(3), process.start_ticks = open.Int(4);
     process.heartbeat_ns = open.Int(5);
-    // Of another machine only its silence tells: a writer says nothing while nothing is recorded.
+    // On another machine silence proves nothing: a writer without records writes nothing.
     const bool ours = process.place == here.place && process.start_ticks > 0;
-    if (!ours || experiments::IsAlive(process, here)) continue;
+    if (!ours || experiments::IsAlive(process, here)) return;
     ids += (ids.empty() ? "" : ",") + std::to_string(open.Int(0));
     ++crashed_;
     Log(LogLevel::kWarn, "telemetry", "telemetry_writer_crashed",
         "process " + std::to_string(process.pid) + " ended without closing " + options_.path + "; " +
             std::to_string(open.Int(6)) + " of its records are stored, what it had not flushed is lost");
-  }
+  }));
   if (ids.empty()) return Ok();
   return database_.Run("UPDATE telemetry_writer SET ended_ns=flushed_ns, outcome='crashed' WHERE id IN (" +
                        ids + ")");
@@ -116,18 +115,16 @@ Status FileWriter::Enter() {
   ASSIGN_OR_RETURN(sqlite::Transaction change, sqlite::Transaction::Begin(database_));
   RETURN_IF_ERROR(FindCrashed());
   const experiments::ProcessRow me = experiments::ThisProcess(experiments::HereAndNow());
-  ASSIGN_OR_RETURN(sqlite::Statement enter,
-                   database_.Prepare("INSERT INTO telemetry_writer(host,place,pid,start_ticks,started_ns,"
-                                     "flushed_ns) VALUES(?,?,?,?,?,?)"));
-  enter.Bind(1, me.host).Bind(2, me.place).Bind(3, me.pid).Bind(4, me.start_ticks);
-  RETURN_IF_ERROR(enter.Bind(5, me.started_ns).Bind(6, me.started_ns).Execute());
+  RETURN_IF_ERROR(database_.Execute(
+      "INSERT INTO telemetry_writer(host,place,pid,start_ticks,started_ns,flushed_ns) VALUES(?,?,?,?,?,?)",
+      me.host, me.place, me.pid, me.start_ticks, me.started_ns, me.started_ns));
   writer_id_ = database_.last_row_id();
   return change.Commit();
 }
 
 Status FileWriter::Reject(std::string_view record, std::string_view reason) {
   record = record.substr(0, kMostRejectedBytes);
-  return reject_.Bind(1, Now()).Bind(2, reason).Bind(3, record).Execute();
+  return reject_.BindAll(Now(), reason, record).Execute();
 }
 
 Status FileWriter::Insert(const Row& row, Kept& kept) {
@@ -146,7 +143,7 @@ Status FileWriter::Insert(const Row& row, Kept& kept) {
       if (options_.rollup) options_.rollup->Add(database_.last_row_id(), row);
       return Ok();
     }
-    // What the file itself refuses (a constraint, a trigger) undoes this row alone; a full disk concerns all.
+    // An error of this row (a constraint, a trigger) undoes it alone; a full disk concerns all.
     const int code = ::sqlite3_extended_errcode(database_.handle()) & 0xff;
     if (code != SQLITE_CONSTRAINT && code != SQLITE_MISMATCH) return status;
     ++kept.rejected;
@@ -157,9 +154,10 @@ Status FileWriter::Insert(const Row& row, Kept& kept) {
 }
 
 Status FileWriter::Account(const Kept& kept, uint64_t dropped, int64_t now_ns) {
-  account_.Bind(1, now_ns).Bind(2, static_cast<int64_t>(kept.stored));
-  account_.Bind(3, static_cast<int64_t>(kept.rejected)).Bind(4, static_cast<int64_t>(dropped));
-  return account_.Bind(5, writer_id_).Execute();
+  return account_
+      .BindAll(now_ns, static_cast<int64_t>(kept.stored), static_cast<int64_t>(kept.rejected),
+               static_cast<int64_t>(dropped), writer_id_)
+      .Execute();
 }
 
 Status FileWriter::Forget() {
@@ -168,8 +166,7 @@ Status FileWriter::Forget() {
   next_forget_ns_ = now_ns + kForgetEveryNs;
   const double before = static_cast<double>(now_ns - options_.retention.count()) / 1e9;
   if (options_.rollup) RETURN_IF_ERROR(options_.rollup->Forget(database_, before));
-  ASSIGN_OR_RETURN(sqlite::Statement old, database_.Prepare("DELETE FROM telemetry WHERE timestamp < ?"));
-  return old.Bind(1, before).Execute();
+  return database_.Execute("DELETE FROM telemetry WHERE timestamp < ?", before);
 }
 
 Result<Kept> FileWriter::Write(std::span<const Row> rows, uint64_t dropped) {

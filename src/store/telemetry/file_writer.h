@@ -8,10 +8,8 @@
 #include <memory>
 #include <string>
 
-#include "store/sqlite/fork_gate.h"
 #include "store/sqlite/sqlite.h"
 #include "store/telemetry/destination.h"
-#include "store/telemetry/rollup.h"
 
 namespace gpulens::telemetry {
 

@@ -1,15 +1,14 @@
-// A row of the table `telemetry` as values, and the table's columns by name.
-//
-// The first 42 columns are those of openjarvis, in the units of its table (percent, GiB, milliseconds), NOT
-// NULL with 0 for what is not known; `measured` has a bit for each of them whose value is known, so that a
-// measured 0 is told from none. Columns of ours stand behind them and are NULL when not measured. Files grew
-// in many ways: nothing is read by position.
+// Rows of the table `telemetry` as values, and its columns by name. The first 42 columns are openjarvis's, in
+// its units (percent, GiB, milliseconds), NOT NULL with 0 for unknown values; `measured` has a bit for each
+// known one, so a measured 0 differs from an unknown value. Our own columns follow and are NULL when not
+// measured. Columns are never read by position.
 #pragma once
 
 #include <array>
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,13 +76,13 @@ struct Row {
 struct Column {
   std::string_view name, declaration;  // "latency_seconds", "REAL NOT NULL DEFAULT 0.0"
   std::variant<double Numbers::*, int64_t Numbers::*, TextColumn> at;
-  bool masked = false;  // 0 when not known, and told by its bit of `measured`: 1 << its place in kColumns
+  bool masked = false;  // 0 when unknown; bit of `measured`: 1 << its index in kColumns
 };
 // All but `id`, `outcome` and `measured`, which come last; in the order of a new table.
 std::span<const Column> Columns() noexcept;
 inline constexpr std::string_view kOutcomeDeclaration = "TEXT", kMeasuredDeclaration = "INTEGER";
 
-// Which masked columns of `row` are known.
+// Bits of the known masked columns of `row`.
 int64_t MeasuredMask(const Row& row) noexcept;
 
 // Times as the table has them, and back. Of long double, so that each time that a file has is found again by
@@ -97,9 +96,9 @@ std::chrono::system_clock::time_point TimeOf(double seconds) noexcept;
 Row FromRecord(const InferenceRecord& record) noexcept;
 InferenceRecord ToRecord(const Row& row) noexcept;
 
-// What the seed's table keeps of each call though it follows from the rest, where it is not known.
+// Computes derived columns of openjarvis's table where they are unknown.
 void Derive(Numbers& numbers) noexcept;
-// What `row` leaves out is taken from `other`; what is true of one is true of both. The outcome is `row`'s.
+// Takes what `row` omits from `other`; flags are combined. The outcome is `row`'s.
 void FillFrom(Row& row, const Row& other) noexcept;
 
 // Why a row cannot be kept; empty: it can. Texts have to be UTF-8 of at most kMostTextBytes, the metadata at
@@ -116,7 +115,7 @@ std::string Storable(std::string_view text);
 
 // Reads rows of a source whose columns carry the table's names; other columns are passed by, missing ones
 // are not known. Of a row without `measured` (another program wrote it) a 0 is not known. Sources are
-// sqlite::Statement and what has the same functions (row_reader.h has the code for these).
+// Instantiated for sqlite::Statement and for classes with the same functions.
 template <class Source>
 class BasicRowReader {
  public:
@@ -132,5 +131,51 @@ class BasicRowReader {
 };
 using RowReader = BasicRowReader<sqlite::Statement>;
 extern template class BasicRowReader<sqlite::Statement>;
+
+// The code of BasicRowReader, for who brings a source of its own.
+inline Outcome OutcomeOf(std::string_view word) noexcept {
+  if (word == OutcomeName(Outcome::kError)) return Outcome::kError;
+  return word == OutcomeName(Outcome::kCancelled) ? Outcome::kCancelled : Outcome::kOk;
+}
+
+template <class Source>
+BasicRowReader<Source>::BasicRowReader(const Source& source) : source_(&source), at_(Columns().size(), -1) {
+  const std::span<const Column> all = Columns();
+  for (int i = 0; i < source.columns(); ++i) {
+    const std::string_view name = source.ColumnName(i);
+    if (name == "outcome") outcome_ = i;
+    if (name == "measured") measured_ = i;
+    for (size_t c = 0; c < all.size(); ++c) {
+      if (all[c].name == name) at_[c] = i;
+    }
+  }
+}
+
+template <class Source>
+Row BasicRowReader<Source>::Read() const {
+  const std::span<const Column> all = Columns();
+  Row row;
+  const std::optional<int64_t> mask = measured_ < 0 ? std::nullopt : source_->MaybeInt(measured_);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const int at = at_[i];
+    if (at < 0) continue;
+    const Column& column = all[i];
+    if (const auto* text = std::get_if<TextColumn>(&column.at)) {
+      row.text(*text) = source_->Text(at);
+      continue;
+    }
+    if (source_->IsNull(at) || (column.masked && mask && !(*mask >> i & 1))) continue;
+    if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
+      const double value = source_->Real(at);
+      if (mask || !column.masked || value != 0) row.numbers.*(*real) = value;
+    } else {
+      const int64_t value = source_->Int(at);
+      if (mask || !column.masked || value != 0)
+        row.numbers.*(*std::get_if<int64_t Numbers::*>(&column.at)) = value;
+    }
+  }
+  if (outcome_ >= 0) row.numbers.outcome = static_cast<int64_t>(OutcomeOf(source_->Text(outcome_)));
+  return row;
+}
 
 }  // namespace gpulens::telemetry

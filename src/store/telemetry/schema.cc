@@ -9,7 +9,7 @@
 namespace gpulens::telemetry {
 namespace {
 
-// Readers know a file by its columns; the mark tells a program that is older than the file.
+// Readers recognize a file by its columns; the version protects it from older programs.
 constexpr const char* kSteps[] = {"", ""};
 constexpr sqlite::Schema kSchema{.application_id = 0, .steps = kSteps, .count = kVersion};
 
@@ -32,11 +32,8 @@ Result<std::set<std::string, std::less<>>> ColumnsOf(const sqlite::Database& dat
   ASSIGN_OR_RETURN(sqlite::Statement statement,
                    database.Prepare("SELECT name FROM pragma_table_info('telemetry')"));
   std::set<std::string, std::less<>> names;
-  for (;;) {
-    ASSIGN_OR_RETURN(bool row, statement.Step());
-    if (!row) return names;
-    names.emplace(statement.Text(0));
-  }
+  RETURN_IF_ERROR(statement.Each([&] { names.emplace(statement.Text(0)); }));
+  return names;
 }
 
 Status Foreign(const sqlite::Database& database) {
@@ -65,7 +62,7 @@ Status AddMissing(const sqlite::Database& database, const std::set<std::string, 
   return add("measured", kMeasuredDeclaration);
 }
 
-// What version 1 added up is added up anew by the next write; until then the rows are read.
+// Roll-ups of version 1 are rebuilt by the next write; until then the rows are read.
 Status RetireRollups(const sqlite::Database& database) {
   ASSIGN_OR_RETURN(const int64_t there,
                    database.Number("SELECT count(*) FROM sqlite_master WHERE name='telemetry_rollup_state'"));

@@ -1,18 +1,18 @@
-// The file of inference records: its tables, made, found or brought up to date.
+// The file of inference records: creates, finds and upgrades its tables.
 //
-//   telemetry          a row per call (rows.h); openjarvis goes on reading and writing it
-//   telemetry_poison   records that could not be kept, with the reason
-//   telemetry_writer   a row per process that wrote: one that never closed tells of a crash
+//   telemetry          a row per call (rows.h), also read and written by openjarvis
+//   telemetry_poison   rejected records, with the reason
+//   telemetry_writer   a row per writing process; one without an end has crashed
 #pragma once
 
 #include <string>
 
 #include "store/sqlite/sqlite.h"
-#include "store/telemetry/rollup.h"
+#include "store/telemetry/destination.h"
 
 namespace gpulens::telemetry {
 
-// What user_version is of a file that was brought up to date.
+// user_version of an upgraded file.
 inline constexpr int kVersion = 2;  // 1: roll-ups with two ratios instead of four
 
 // A leading "~/" is the home folder. kInvalidArgument: there is none.

@@ -7,7 +7,7 @@
 #include <gpulens/inference.h>
 
 #include "store/sqlite/sqlite.h"
-#include "store/telemetry/rollup.h"
+#include "store/telemetry/destination.h"
 
 namespace gpulens::telemetry {
 
@@ -20,7 +20,7 @@ Result<std::vector<InferenceSummary>> SummarizeRows(const Query& query, const Ro
 // See InferenceStore::Each.
 Status EachRecord(const sqlite::Database& database, const Query& query,
                   const std::function<bool(const InferenceRecord&)>& on_record);
-// What the writer feeds; null: nothing is rolled up.
+// Roll-ups for a writer.
 std::unique_ptr<Rollup> MakeRollup();
 
 }  // namespace gpulens::telemetry

@@ -16,7 +16,7 @@
 #include "plugins/analyzers/gpu_events/recent_xids.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
-#include "store/incident_writer.h"
+#include "store/incident_store.h"
 
 namespace gpulens {
 namespace {

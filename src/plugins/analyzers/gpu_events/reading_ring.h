@@ -10,7 +10,7 @@
 
 #include "core/frame.h"
 #include "plugins/analyzers/gpu_events/gpu_event_table.h"
-#include "store/incident.h"
+#include "store/incident_store.h"
 
 namespace gpulens {
 

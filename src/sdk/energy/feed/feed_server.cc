@@ -13,9 +13,9 @@
 namespace gpulens::sdk {
 namespace {
 
-// No counter is written more often, and many programs may ask.
+// Maximum age of a reading: counters are not updated more often, and many programs may ask.
 constexpr int64_t kYoungNs = 2'000'000;
-constexpr int kLookMs = 500;
+constexpr int kPollMs = 500;
 
 // Ends the process when what is called does not come back: a library that hangs cannot be left otherwise.
 class Alarm {
@@ -83,7 +83,7 @@ bool FeedServer::Lost() const {
   });
 }
 
-// Ours are those of who asks, wherever it has its own numbers: the kernel tells which process that is.
+// "Ours" are the processes of the client, whose PID the kernel reports also across namespaces.
 std::string FeedServer::WhoUses(const Client& client, const Device& device) {
   if (client.pid == 0)
     return EncodeFeedFailure({Code::kUnavailable, "the agent does not see the requesting process"});
@@ -145,7 +145,7 @@ void FeedServer::Run(int stop) {
     const bool room = clients_.size() < options_.clients;
     polled.assign({{stop, POLLIN, 0}, {room ? listening_.get() : -1, POLLIN, 0}});
     for (const Client& client : clients_) polled.push_back({client.socket.get(), POLLIN, 0});
-    if (::poll(polled.data(), polled.size(), kLookMs) < 0 && errno != EINTR) return;
+    if (::poll(polled.data(), polled.size(), kPollMs) < 0 && errno != EINTR) return;
     if (polled[0].revents != 0) return;
     for (size_t i = 2; i < polled.size(); ++i) {
       Client& client = clients_[i - 2];

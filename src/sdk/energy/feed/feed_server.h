@@ -1,6 +1,6 @@
-// Reads energy for programs that cannot: they ask over a Unix socket of packets, and one thread answers all
-// of them with readings that are at most 2 ms old. Run in a process of its own, which may hang in a library
-// or be ended at any time: who asks finds out by its own patience, and asks again.
+// Serves energy readings over a Unix socket of packets: one thread answers all clients with readings that are
+// at most 2 ms old. Runs in a process of its own, which may hang in a library or be ended at any time;
+// clients time out and retry.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "sdk/energy/feed/feed_wire.h"
-#include "sdk/energy/processes/run_family.h"
+#include "sdk/energy/processes/processor_time.h"
 
 namespace gpulens::sdk {
 
@@ -22,8 +22,8 @@ class FeedServer {
   struct Options {
     size_t clients = 64, clients_of_a_user = 16;  // root's may be all
     Duration idle = std::chrono::seconds(10);     // without a client it ends
-    Duration silent = std::chrono::minutes(2);    // a client that asks nothing is let go
-    Duration lost = std::chrono::seconds(3);      // no device answers: it ends, to be started anew
+    Duration silent = std::chrono::minutes(2);    // idle clients are disconnected
+    Duration lost = std::chrono::seconds(3);      // no device answers: it ends, to be restarted
     std::string mark = {};                        // after each device's name: " (simulated)"
     unsigned longest_call_seconds = 20;           // then SIGALRM ends the process; 0: never
   };
@@ -34,7 +34,7 @@ class FeedServer {
   FeedServer(UniqueFd listening, Sources sources, const Clock& clock, Options options);
   ~FeedServer();
 
-  // Until nobody has asked for `idle`, or `stop` is readable (-1: nobody stops it). Opens the sources first.
+  // Serves until no request came for `idle`, or `stop` is readable (-1: never). Opens the sources first.
   void Run(int stop = -1);
 
  private:
@@ -54,7 +54,7 @@ class FeedServer {
   void OpenSources();
   Status OpenOne(EnergySource& source);
   void Accept();
-  bool Serve(Client& client);  // false: it is gone, or says what is no request
+  bool Serve(Client& client);  // false: disconnected, or an invalid request
   std::string Answer(const Client& client, const FeedRequest& request);
   std::string WhoUses(const Client& client, const Device& device);
   void ReadNow(Device& device);

@@ -1,5 +1,5 @@
-// What a program and the agent's reader of energy say to each other, over a Unix socket of packets: a
-// request, an answer. Both are of one machine, so numbers are as it has them. Pure.
+// Messages between a program and the agent's energy reader, over a Unix socket of packets: request and
+// answer, in the machine's byte order. Pure.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace gpulens::sdk {
 
 inline constexpr size_t kMostFeedDevices = 64;
 inline constexpr size_t kMostFeedProcesses = 1024;
-// Of a packet: no answer is longer.
+// Maximum bytes of a packet.
 inline constexpr size_t kMostFeedBytes = 32 * 1024;
 
 struct FeedRequest {
@@ -40,7 +40,7 @@ std::string EncodeFeedRequest(const FeedRequest& request);
 std::string EncodeFeedFailure(const Status& status);
 std::string EncodeFeedDevices(std::span<const FeedDevice> devices);  // the first kMostFeedDevices
 std::string EncodeFeedReading(const FeedReading& reading);
-// The first kMostFeedProcesses. Their numbers are not told: who asks has no use for those of others.
+// At most kMostFeedProcesses, without their PIDs.
 std::string EncodeFeedProcesses(const EnergyProcesses& processes);
 
 // kDataLoss: it is none. A failure that was encoded comes back as it was.
@@ -48,7 +48,7 @@ Result<FeedRequest> DecodeFeedRequest(std::string_view bytes);
 Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes);
 Result<FeedReading> DecodeFeedReading(std::string_view bytes);
 Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes);
-// Whether who answered with these devices knows kProcesses; an earlier one hangs up when it is asked.
+// Whether a server that answered with these devices supports kProcesses; older ones close the connection.
 bool FeedReportsProcesses(std::string_view devices) noexcept;
 
 }  // namespace gpulens::sdk

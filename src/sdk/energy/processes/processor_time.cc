@@ -3,14 +3,25 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdlib>
 
+#include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "sources/host/parse/process.h"
 
 namespace gpulens::sdk {
 namespace {
 
 constexpr size_t kMostProcesses = 65'536;
+
+// The kernel gives the first namespace of process numbers this number, always.
+constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
+constexpr std::string_view kVariable = "GPULENS_RUN_ID=";
+constexpr size_t kStatBytes = 4096, kEnvironmentBytes = 1 << 20;
+// Maximum number of ancestors: deeper trees are loops of a broken file system.
+constexpr int kMostAncestors = 64;
 
 }  // namespace
 
@@ -45,7 +56,7 @@ Status ProcessorTime::ReadMembers(Members& out) {
     all.emplace(*pid, Member{stat.parent, stat.start_ticks, ticks});
   }
   const uint64_t first = first_ != 0 ? first_ : static_cast<uint64_t>(::getpid());
-  // Whoever was one of the family stays it when its parent ends.
+  // Members stay members when their parent ends.
   const auto known = [&](uint64_t pid, const Member& one) {
     const auto before = members_.find(pid);
     return pid == first || (before != members_.end() && before->second.start_ticks == one.start_ticks);
@@ -89,6 +100,59 @@ Status ProcessorTime::SinceLast(EnergyProcesses& out) {
   busy_ = busy;
   members_ = std::move(now);
   return {};
+}
+
+RunFamily::RunFamily(std::string root) : root_(root == "/" ? "" : std::move(root)) {
+  std::array<char, 64> target;
+  const ssize_t size = ::readlink((root_ + "/proc/self/ns/pid").c_str(), target.data(), target.size());
+  sees_host_ = size > 0 && std::string_view(target.data(), static_cast<size_t>(size)) == kFirstNamespace;
+}
+
+bool RunFamily::Read(uint32_t pid, const char* file, size_t limit) {
+  path_ = root_ + "/proc/" + std::to_string(pid) + "/" + file;
+  return ReadFile(path_.c_str(), text_, limit).ok();
+}
+
+bool RunFamily::Descends(uint32_t pid, uint32_t first) {
+  ProcessStat stat;
+  for (int i = 0; i < kMostAncestors && pid > 1; ++i) {
+    if (pid == first) return true;
+    if (!Read(pid, "stat", kStatBytes) || !ParseProcessStat(text_, stat).ok()) return false;
+    pid = static_cast<uint32_t>(stat.parent);
+  }
+  return false;
+}
+
+// As it was when the process began; only its own user may read it.
+bool RunFamily::Carries(uint32_t pid, std::string_view run_id) {
+  if (run_id.empty() || !Read(pid, "environ", kEnvironmentBytes)) return false;
+  for (std::string_view rest = text_; !rest.empty();) {
+    const std::string_view entry = rest.substr(0, rest.find('\0'));
+    if (entry.starts_with(kVariable) && entry.substr(kVariable.size()) == run_id) return true;
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+  }
+  return false;
+}
+
+bool RunFamily::Has(uint32_t pid, uint32_t first, std::string_view run_id) {
+  if (run_id != run_id_ || kept_.size() >= kMostKept) kept_.clear();
+  run_id_ = run_id;
+  const auto key = std::pair(first, pid);
+  ProcessStat stat;
+  if (!Read(pid, "stat", kStatBytes) || !ParseProcessStat(text_, stat).ok()) {
+    kept_.erase(key);
+    return false;
+  }
+  if (auto kept = kept_.find(key); kept != kept_.end() && kept->second.start_ticks == stat.start_ticks)
+    return kept->second.ours;
+  const bool ours = Descends(pid, first) || Carries(pid, run_id);
+  kept_[key] = {stat.start_ticks, ours};
+  return ours;
+}
+
+std::string OwnRunId() {
+  const char* id = std::getenv("GPULENS_RUN_ID");
+  return id ? id : "";
 }
 
 }  // namespace gpulens::sdk

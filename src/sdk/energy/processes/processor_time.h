@@ -1,11 +1,13 @@
-// How much of the machine's processor time was that of a process and its descendants, those among it that
-// have ended included. Reads /proc/stat and the stat of every process.
+// Processor time of a process and its descendants, those that have ended included. Reads /proc/stat and the
+// stat of every process.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gpulens/energy_source.h>
@@ -15,8 +17,7 @@
 
 namespace gpulens::sdk {
 
-// Used by one thread. What a descendant used that nobody of the family waited for, and that was not seen in
-// between, is missing.
+// Used by one thread. Time of a descendant that the family never waited for and no call saw is missing.
 class ProcessorTime {
  public:
   // The family is that of `first`; 0: of this process.
@@ -25,7 +26,7 @@ class ProcessorTime {
 
   // Time counts from here.
   Status Open();
-  // Since the last answer: ours, and that of all others, of what was busy. Nobody when nothing was.
+  // Times since the last call: ours and that of all others. No processes when the machine was idle.
   Status SinceLast(EnergyProcesses& out);
 
  private:
@@ -46,5 +47,38 @@ class ProcessorTime {
   uint64_t busy_ = 0;
   Members members_;
 };
+
+// Decides which processes belong to a run: its first process, the descendants of it, and those that carry its
+// ID, such as ranks that another process started. Reads /proc below a root. Used by one thread. A decision
+// holds while the process lives, also when its parent ends. At most kMostKept are kept.
+class RunFamily {
+ public:
+  static constexpr size_t kMostKept = 8192;
+
+  explicit RunFamily(std::string root = "/");
+
+  // Whether /proc numbers processes as drivers do: not in a container that has numbers of its own.
+  bool sees_host() const noexcept { return sees_host_; }
+  // `run_id`: what GPULENS_RUN_ID is in the environment of its processes; empty: only descent counts. False
+  // for a process that has ended.
+  bool Has(uint32_t pid, uint32_t first, std::string_view run_id);
+
+ private:
+  struct Kept {
+    uint64_t start_ticks;
+    bool ours;
+  };
+  bool Read(uint32_t pid, const char* file, size_t limit);
+  bool Descends(uint32_t pid, uint32_t first);
+  bool Carries(uint32_t pid, std::string_view run_id);
+
+  const std::string root_;
+  bool sees_host_ = false;
+  std::string run_id_, path_, text_;
+  std::map<std::pair<uint32_t, uint32_t>, Kept> kept_;  // by first and pid
+};
+
+// ID of the run of this process; empty: none.
+std::string OwnRunId();
 
 }  // namespace gpulens::sdk

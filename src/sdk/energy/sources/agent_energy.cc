@@ -108,7 +108,7 @@ Status AgentEnergy::List(std::vector<EnergyDevice>& devices) {
 }
 
 Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
-  // A part of a board would be told as none, and then processors in its place.
+  // A part of a board would be reported as absent, and then replaced by processors.
   if (const auto list = Variable("CUDA_VISIBLE_DEVICES"); list && Trim(*list).starts_with("MIG-"))
     return Status{
         gpulens::Code::kInvalidArgument,
@@ -122,8 +122,7 @@ Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
     names[i].uuid = devices[i].id;
     ids_.push_back(devices[i].id);
   }
-  // What the agent itself may use says nothing of us. Its GPUs are told whole: of MIG devices it says
-  // nothing.
+  // The agent's own environment does not apply to this process. It reports whole GPUs, not MIG devices.
   const std::vector<size_t> visible = VisibleDevices(Variable("CUDA_VISIBLE_DEVICES"), names);
   for (size_t i = 0; i < devices.size(); ++i)
     devices[i].usable &= std::ranges::find(visible, i) != visible.end();

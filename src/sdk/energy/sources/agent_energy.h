@@ -14,15 +14,15 @@
 
 namespace gpulens::sdk {
 
-// Where the agent would be: $GPULENS_ENERGY_SOCKET, else /run/gpulens/energy.sock, else energy.sock beside
-// the agent of this user.
+// Path of the agent's socket: $GPULENS_ENERGY_SOCKET, else /run/gpulens/energy.sock, else energy.sock of this
+// user's agent.
 std::string FindEnergySocket();
 
 class AgentEnergy final : public EnergySource {
  public:
   struct Options {
-    std::string socket = {};  // empty: where it is found, anew at each try
-    // Of the agent's GPUs only theirs; kNone: all.
+    std::string socket = {};  // empty: searched at each attempt
+    // Only this vendor's GPUs; kNone: all.
     EnergyVendor vendor = EnergyVendor::kNvidia;
     Duration timeout = std::chrono::seconds(1);        // for a reading
     Duration first_answer = std::chrono::seconds(10);  // its reader may have to be started
@@ -32,9 +32,9 @@ class AgentEnergy final : public EnergySource {
 
   std::string_view name() const noexcept override { return "agent"; }
   EnergyVendor vendor() const noexcept override { return options_.vendor; }
-  // kUnavailable: nobody is there, or it has no GPU.
+  // kUnavailable: no agent answers, or it has no GPU.
   Result<std::vector<EnergyDevice>> Open() override;
-  // An agent that was started anew is asked again; its devices have to be the same.
+  // Reconnects to a restarted agent, which must have the same devices.
   Status Read(size_t device, EnergyReading& out) override;
   // By the agent's numbers: also in a container that has its own.
   Status Processes(size_t device, EnergyProcesses& out) override;

@@ -38,7 +38,7 @@ bool AmdSmiHasNone(int code) noexcept {
          code == amdsmi::kFunctionMissing;
 }
 
-// What the environment leaves of the GPUs: HIP's list counts what ROCR's has left.
+// GPUs that the environment allows: HIP's list indexes those that ROCR's left.
 std::vector<size_t> Visible(const std::vector<VisibleName>& names) {
   const std::vector<size_t> first = VisibleDevices(Variable("ROCR_VISIBLE_DEVICES"), names);
   std::vector<VisibleName> left;

@@ -30,7 +30,7 @@ class AmdEnergy final : public EnergySource {
   struct Board {
     amdsmi::Handle handle = nullptr;
     bool counter = true;
-    int64_t queried_ns = 0;  // for what is told slowly
+    int64_t queried_ns = 0;  // of the slow readings
     EnergyReading slow;
   };
   struct Opened;

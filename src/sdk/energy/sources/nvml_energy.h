@@ -9,7 +9,7 @@
 #include <gpulens/energy.h>
 
 #include "base/clock.h"
-#include "sdk/energy/processes/run_family.h"
+#include "sdk/energy/processes/processor_time.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/process_list.h"
 #include "sources/nvml/reader/share_reader.h"
@@ -36,9 +36,9 @@ class NvmlEnergy final : public EnergySource {
     std::vector<nvml::Device> parts;  // its MIG devices
     std::array<bool, nvml::kProcessLists> no_list{};
     std::unique_ptr<nvml::ShareReader> shares;
-    // Cleared when the library says that there is no such thing.
+    // Cleared when the library does not support it.
     bool counter = true, instant = true, power = true;
-    // Told slowly, so asked slowly.
+    // Times of the slow queries.
     int64_t queried_ns = 0, counted_ns = 0;
     double processes = kNotMeasured;
     EnergyReading slow;

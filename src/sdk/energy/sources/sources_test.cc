@@ -1,4 +1,3 @@
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -6,11 +5,11 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include <gtest/gtest.h>
+
 #include "base/testing/temp_folder.h"
 #include "sdk/energy/sources/amd_energy.h"
-#include "sdk/energy/sources/hwmon_energy.h"
 #include "sdk/energy/sources/nvml_energy.h"
-#include "sdk/energy/sources/rapl_energy.h"
 #include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/amdsmi/simulated/fake_amdsmi.h"

@@ -1,18 +1,192 @@
 #include "sdk/energy/sources/system_sources.h"
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/result.h"
 #include "sdk/energy/sources/agent_energy.h"
 #include "sdk/energy/sources/amd_energy.h"
-#include "sdk/energy/sources/hwmon_energy.h"
 #include "sdk/energy/sources/nvml_energy.h"
-#include "sdk/energy/sources/rapl_energy.h"
 #include "sdk/energy/sources/visible_devices.h"
 
 namespace gpulens::sdk {
 namespace {
 
-// Of an agent that is not there.
+constexpr std::string_view kFolder = "sys/class/hwmon/";
+constexpr size_t kMostChips = 256;
+
+bool Contains(std::string_view text, std::string_view word) noexcept {
+  return text.find(word) != std::string_view::npos;
+}
+
+// Update interval of the processor's counters, and their usual resolution: 2^-14 J.
+constexpr Duration kRaplLag = std::chrono::milliseconds(1);
+constexpr double kRaplStepJoules = 61e-6;
+
+}  // namespace
+
+// Jetson names its rails by what they feed: "VDD_GPU_SOC", "CPU", "VDD_SYS_DDR". One that feeds several
+// counts as the most of it: the GPU. "VDD_IN" and "SYS5V" are behind the others.
+std::optional<EnergyPart> PartOfRail(std::string_view label) noexcept {
+  if (Contains(label, "GPU")) return EnergyPart::kGpu;
+  if (Contains(label, "CPU")) return EnergyPart::kCpu;
+  if (Contains(label, "DDR")) return EnergyPart::kDram;
+  return std::nullopt;
+}
+
+// "Grace Power Socket 0" contains "CPU Power Socket 0" and "SysIO Power Socket 0", "Module Power Socket 0"
+// all and the GPU too.
+std::optional<EnergyPart> PartOfMeter(std::string_view label) noexcept {
+  if (label.starts_with("Grace Power")) return EnergyPart::kCpu;
+  return std::nullopt;
+}
+
+void HwmonEnergy::Add(std::string_view folder, std::string_view label, EnergyPart part, Rail rail,
+                      std::vector<EnergyDevice>& out) {
+  EnergyDevice device;
+  device.id = std::string(folder) + "/" + std::string(label);
+  device.name = label;
+  device.part = part;
+  rails_.push_back(std::move(rail));
+  out.push_back(std::move(device));
+}
+
+void HwmonEnergy::AddMeters(std::string_view folder, std::vector<EnergyDevice>& out) {
+  // The attributes are in the hwmon device or in its parent.
+  for (std::string_view place : {"/", "/device/"}) {
+    const std::string label_path = std::string(kFolder) + std::string(folder) + std::string(place);
+    const auto text = files_->FindText((label_path + "power1_oem_info").c_str());
+    if (!text) continue;
+    const std::string label(*text);
+    if (const auto part = PartOfMeter(label)) {
+      Rail rail;
+      rail.power = label_path + "power1_average";
+      Add(folder, label, *part, std::move(rail), out);
+    }
+    return;
+  }
+}
+
+void HwmonEnergy::AddRails(std::string_view folder, std::vector<EnergyDevice>& out) {
+  const std::string begin = std::string(kFolder) + std::string(folder) + "/";
+  for (char number = '1'; number <= '3'; ++number) {
+    const auto text = files_->FindText((begin + "in" + number + "_label").c_str());
+    if (!text) continue;
+    const std::string label(*text);
+    const auto part = PartOfRail(label);
+    if (!part) continue;
+    Rail rail;
+    rail.voltage = begin + "in" + number + "_input";
+    rail.current = begin + "curr" + number + "_input";
+    Add(folder, label, *part, std::move(rail), out);
+  }
+}
+
+Result<std::vector<EnergyDevice>> HwmonEnergy::Open() {
+  rails_.clear();
+  ASSIGN_OR_RETURN(files_, HostFiles::Open(root_));
+  NameList chips;
+  RETURN_IF_ERROR(files_->List("sys/class/hwmon", "hwmon", chips, kMostChips));
+  std::vector<EnergyDevice> devices;
+  for (size_t i = 0; i < chips.size(); ++i) {
+    const std::string folder(chips[i]);
+    const auto name = files_->FindText((std::string(kFolder) + folder + "/name").c_str());
+    if (!name) continue;
+    if (*name == "power_meter") AddMeters(folder, devices);
+    else if (*name == "ina3221") AddRails(folder, devices);
+  }
+  if (devices.empty()) return Status{Code::kUnavailable, "no power meter of Grace and no rail of Jetson"};
+  return devices;
+}
+
+Status HwmonEnergy::Number(const std::string& path, double& out) {
+  std::optional<uint64_t> number;
+  RETURN_IF_ERROR(files_->FindNumber(path.c_str(), number));
+  if (!number) return {Code::kUnavailable, path + " cannot be read"};
+  out = static_cast<double>(*number);
+  return Ok();
+}
+
+Status HwmonEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= rails_.size()) return {gpulens::Code::kUnavailable, "hwmon could not be opened again"};
+  const Rail& rail = rails_[device];
+  if (!rail.power.empty()) {
+    double microwatts = 0;
+    RETURN_IF_ERROR(Number(rail.power, microwatts));
+    out.watts = microwatts * 1e-6;
+    return Ok();
+  }
+  double millivolts = 0, milliamperes = 0;
+  RETURN_IF_ERROR(Number(rail.voltage, millivolts));
+  RETURN_IF_ERROR(Number(rail.current, milliamperes));
+  out.watts = millivolts * milliamperes * 1e-6;
+  return Ok();
+}
+
+Result<std::vector<EnergyDevice>> RaplEnergy::Open() {
+  zones_.clear();
+  reader_.reset();
+  ASSIGN_OR_RETURN(files_, HostFiles::Open(root_));
+  reader_.emplace(*files_);
+  std::vector<EnergyZone> all;
+  const Status status = reader_->Read(all);
+  std::vector<EnergyDevice> devices;
+  bool refused = false;
+  for (EnergyZone& zone : all) {
+    const bool package = zone.name.starts_with("package-");
+    if (!package && zone.name != "dram") continue;
+    refused |= !zone.energy_uj;
+    if (!zone.energy_uj) continue;
+    EnergyDevice device;
+    // Each package has a zone "dram", distinguished by the package's number.
+    device.id = package ? zone.name : "dram-" + std::to_string(zone.package);
+    device.name = zone.zone;
+    device.part = package ? EnergyPart::kCpu : EnergyPart::kDram;
+    device.counter_step_joules = kRaplStepJoules;
+    device.counter_lag = kRaplLag;
+    devices.push_back(std::move(device));
+    zones_.push_back(std::move(zone));
+  }
+  reported_.assign(zones_.size(), true);
+  if (!devices.empty()) {
+    // Without /proc the answer later is why.
+    static_cast<void>(time_.Open());
+    return devices;
+  }
+  if (status.code == Code::kPermissionDenied || (refused && status.ok()))
+    return Status{
+        Code::kPermissionDenied,
+        "/sys/class/powercap/intel-rapl:*/energy_uj may be read by root only: run as root, or chmod o+r "
+        "these files (a side channel to other users of the machine)"};
+  if (!status.ok()) return status;
+  return Status{Code::kUnavailable, "no package zone in /sys/class/powercap"};
+}
+
+Status RaplEnergy::Read(size_t device, EnergyReading& out) {
+  if (device >= zones_.size()) return {gpulens::Code::kUnavailable, "RAPL could not be opened again"};
+  EnergyZone& zone = zones_[device];
+  RETURN_IF_ERROR(reader_->ReadAgain(zone));
+  out.joules = static_cast<double>(*zone.energy_uj) * 1e-6;
+  return Ok();
+}
+
+// All zones are queried one after the other, so one walk over the processes serves them all.
+Status RaplEnergy::Processes(size_t device, EnergyProcesses& out) {
+  if (reported_.at(device)) {
+    RETURN_IF_ERROR(time_.SinceLast(answer_));
+    reported_.assign(reported_.size(), false);
+  }
+  reported_[device] = true;
+  out = answer_;
+  return Ok();
+}
+
+}  // namespace gpulens::sdk
+
+namespace gpulens::sdk {
+namespace {
+
+// Pause while there is no agent.
 constexpr Duration kNextTry = std::chrono::seconds(10);
 
 // In the clock of windows, as the agent's readings are.
@@ -36,7 +210,7 @@ OwnOrAgent::OwnOrAgent(std::shared_ptr<EnergySource> own, std::shared_ptr<Energy
 
 Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
   auto found = own_->Open();
-  // Devices that this process was not given are no reason to ask somebody else for them.
+  // Devices that are hidden from this process are not requested from the agent.
   queried_.clear();
   next_try_ = {};
   if (found && !found->empty()) {

@@ -1,4 +1,4 @@
-// Which of a machine's GPUs a process may use, as the vendors' environment variables say it.
+// Selects the GPUs that a process may use by the vendors' environment variables.
 #pragma once
 
 #include <cstddef>

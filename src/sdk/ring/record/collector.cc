@@ -49,7 +49,7 @@ class RecordedKernel final : public ring::KernelSource {
     return record_.state() == KernelState::kTerminated;
   }
 
-  // What follows is under the lock.
+  // Guarded by the lock:
   bool says_processed = false;        // by Done or Processed
   std::optional<TimePoint> begun_at;  // with the message that it works on
 

@@ -1,15 +1,16 @@
-#include <gmock/gmock.h>
-#include <gpulens/kernel_telemetry.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cmath>
 #include <thread>
 
+#include <gpulens/kernel_telemetry.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "base/testing/allocations.h"
 #include "sdk/ring/record/directory.h"
-#include "sdk/ring/record/exported.h"
 
 namespace gpulens {
 namespace {

@@ -12,8 +12,49 @@
 #include <vector>
 
 #include <gpulens/kernel_telemetry.h>
+#include <gpulens/registry.h>
 
+#include "instruments/instrument_registry.h"
 #include "sdk/ring/record/record.h"
+
+namespace gpulens::ring {
+
+// Exports the telemetry of all kernels as series of a registry: ring_kernel.* by ring_kernel.id. Kernels
+// beyond this number are one series, with otel.metric.overflow="true".
+inline constexpr size_t kMostExportedIds = 2'000;
+
+// Directory of one registry; never destroyed, so counts outlive their kernels and continue when an id is
+// launched again. Thread-safe.
+class ExportedKernels final : public instruments::Source {
+ public:
+  static ExportedKernels& Of(const Registry& registry);
+
+  // Exports the kernel until it is retired; its counts are kept.
+  void Add(const std::string& id, const KernelSource& kernel);
+  void Retire(const std::string& id, const KernelSource& kernel);
+
+  void Report(std::vector<Sample>& out) override;
+
+ private:
+  struct Entry {
+    KernelTotals ended;
+    std::vector<const KernelSource*> live;
+    int64_t start_unix_ns = 0;
+  };
+  struct Reported;
+
+  ExportedKernels() = default;
+  void ForgetParents();
+  Entry& EntryOf(const std::string& id);
+
+  // Under the lock of the sources.
+  std::map<std::string, Entry, std::less<>> kernels_;
+  Entry overflow_;
+  bool overflows_ = false;
+  uint32_t forks_ = 0;
+};
+
+}  // namespace gpulens::ring
 
 namespace gpulens::ring {
 
@@ -59,7 +100,7 @@ class KernelDirectory {
   mutable std::mutex mutex_;  // guards what follows
   Kernels kernels_;
   uint64_t added_ = 0;
-  size_t look_at_ = ring::kMostEnded + 1;  // so many kernels, and the ended ones are counted
+  size_t prune_at_ = ring::kMostEnded + 1;  // so many kernels, and the ended ones are counted
 };
 
 }  // namespace gpulens::internal

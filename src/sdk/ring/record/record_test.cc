@@ -1,15 +1,13 @@
 #include "sdk/ring/record/record.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cmath>
 #include <numeric>
 #include <random>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "base/testing/allocations.h"
-#include "sdk/ring/record/latency.h"
-#include "sdk/ring/record/rates.h"
 
 namespace gpulens::ring {
 namespace {

@@ -5,6 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include <gpulens/resident_kernel.h>
+
+#include "sources/cuda/cuda_library.h"
+
 namespace gpulens::ring {
 
 // 64 bytes that the GPU alone writes: its telemetry. kSequence is odd while they are being written.
@@ -18,7 +22,7 @@ enum TelemetryWord : size_t {
   kHeartbeats,
   kSequence
 };
-// What the two tell each other, each on a line of cache of its own: counts, which only grow.
+// Shared counters of both sides, each on its own cache line; they only grow.
 inline constexpr size_t kStopAt = 64, kSentAt = 128, kTakenAt = 192, kRepliedAt = 256, kReceivedAt = 320;
 inline constexpr size_t kRingsAt = 512;  // messages, then as many replies
 
@@ -126,3 +130,12 @@ ended:
 )ptx";
 
 }  // namespace gpulens::ring
+
+namespace gpulens {
+
+// The way in for tests, which bring a driver of their own.
+struct ResidentAccess {
+  static Result<ResidentKernel> Launch(const cuda::Symbols& cuda, const ResidentOptions& options);
+};
+
+}  // namespace gpulens

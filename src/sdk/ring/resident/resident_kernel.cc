@@ -8,7 +8,6 @@
 
 #include "base/result.h"
 #include "sdk/ring/resident/resident_block.h"
-#include "sdk/ring/resident/resident_launch.h"
 
 namespace gpulens {
 namespace {

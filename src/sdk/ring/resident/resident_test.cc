@@ -1,9 +1,5 @@
 // The host's side against a driver that runs the kernel's steps on a thread; and the real one, where there is
 // a GPU.
-#include <gmock/gmock.h>
-#include <gpulens/resident_kernel.h>
-#include <gtest/gtest.h>
-
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
@@ -11,8 +7,12 @@
 #include <string>
 #include <thread>
 
+#include <gpulens/resident_kernel.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
 #include "sdk/ring/resident/resident_block.h"
-#include "sdk/ring/resident/resident_launch.h"
 
 namespace gpulens {
 namespace {

@@ -8,10 +8,10 @@
 #include "base/result.h"
 #include "store/clickhouse/tab_rows.h"
 #include "store/telemetry/clickhouse/click_tables.h"
-#include "store/telemetry/row_reader.h"
+#include "store/telemetry/rows.h"
 #include "store/telemetry/summary.h"
 #include "store/telemetry/summary/call_scan.h"
-#include "store/telemetry/summary/summed_columns.h"
+#include "store/telemetry/summary/sums.h"
 
 namespace gpulens::telemetry {
 namespace {

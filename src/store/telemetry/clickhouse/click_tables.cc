@@ -1,6 +1,9 @@
 #include "store/telemetry/clickhouse/click_tables.h"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
 
 #include "base/result.h"
 #include "store/clickhouse/tab_rows.h"
@@ -11,8 +14,8 @@ namespace {
 using clickhouse::NameQuoted;
 using clickhouse::Quoted;
 
-// What a table remembers of the last inserts, so that one that is sent again is not even stored. The
-// setting has no say in replicated tables, which remember by themselves.
+// Number of recent inserts that a table remembers, so that a repeated one is not stored. Replicated tables
+// ignore it and remember by themselves.
 constexpr const char* kRemember = " SETTINGS non_replicated_deduplication_window=1000";
 constexpr std::string_view kEssential[] = {"timestamp", "model_id", "measured"};
 // Few different texts.
@@ -77,6 +80,54 @@ Status CheckColumns(const clickhouse::Server& server, const ClickTable& table) {
   const bool ours = std::ranges::all_of(
       kEssential, [&](std::string_view name) { return table.types.contains(std::string(name)); });
   return ours ? Ok() : NotOurs(server, "is not a table of inference records");
+}
+
+static_assert(std::endian::native == std::endian::little, "the format is");
+
+template <class Number>
+void AppendNumber(std::string& out, Number value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  out.append(bytes, sizeof bytes);
+}
+
+// LEB128.
+void AppendLength(std::string& out, size_t length) {
+  for (; length >= 0x80; length >>= 7) out += static_cast<char>(0x80 | (length & 0x7F));
+  out += static_cast<char>(length);
+}
+
+void AppendText(std::string& out, std::string_view text) {
+  AppendLength(out, text.size());
+  out += text;
+}
+
+bool Nullable(std::string_view declaration) noexcept {
+  return declaration.find("NOT NULL") == std::string_view::npos;
+}
+
+// Appends the flag of a column that may be NULL; unknown values of other columns are marked in `measured`.
+bool AppendNullFlag(std::string& out, bool known, std::string_view declaration) {
+  if (!Nullable(declaration)) return true;
+  out += known ? '\0' : '\1';
+  return known;
+}
+
+void AppendValue(std::string& out, const Column& column, const Row& row) {
+  if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
+    const double value = row.numbers.*(*real);
+    if (AppendNullFlag(out, !std::isnan(value), column.declaration))
+      AppendNumber(out, std::isnan(value) ? 0.0 : value);
+  } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at)) {
+    const int64_t value = row.numbers.*(*whole);
+    if (AppendNullFlag(out, value != kNoCount, column.declaration))
+      AppendNumber(out, value == kNoCount ? 0 : value);
+  } else {
+    const TextColumn which = std::get<TextColumn>(column.at);
+    const std::string_view text = row.text(which);
+    if (!AppendNullFlag(out, !text.empty(), column.declaration)) return;
+    AppendText(out, text.empty() && which == TextColumn::kMetadata ? "{}" : text);
+  }
 }
 
 }  // namespace
@@ -151,6 +202,22 @@ Result<std::vector<ClickColumn>> PrepareClickTables(const clickhouse::Server& se
   RETURN_IF_ERROR(server.Run(CreatePoison(name)));
   RETURN_IF_ERROR(server.Run(CreateWriter(name)));
   return columns;
+}
+
+void AppendRowHeader(std::string& out, std::span<const ClickColumn> columns) {
+  AppendLength(out, columns.size());
+  for (const ClickColumn& column : columns) AppendText(out, column.name);
+  for (const ClickColumn& column : columns) AppendText(out, column.type);
+}
+
+void AppendRowBytes(std::string& out, const Row& row, uint64_t id, uint64_t writer_id) {
+  AppendNumber(out, id);
+  for (const Column& column : Columns()) AppendValue(out, column, row);
+  AppendNullFlag(out, true, kOutcomeDeclaration);
+  AppendText(out, OutcomeName(static_cast<Outcome>(row.numbers.outcome)));
+  AppendNullFlag(out, true, kMeasuredDeclaration);
+  AppendNumber(out, MeasuredMask(row));
+  AppendNumber(out, writer_id);
 }
 
 }  // namespace gpulens::telemetry

@@ -1,14 +1,15 @@
-// The tables of inference records in a ClickHouse database, for a URL that names the table NAME:
+// Tables of inference records in a ClickHouse database, for a URL that names the table NAME:
 //
-//   NAME          a row per call, the file's columns; writer_id and id tell a row from all others
-//   NAME_poison   records that could not be kept, with the reason
-//   NAME_writer   a row per process that wrote, of which the newest counts
+//   NAME          a row per call with the file's columns; writer_id and id identify it
+//   NAME_poison   rejected records, with the reason
+//   NAME_writer   rows per writing process, of which the newest counts
 //
-// All are ReplacingMergeTree: a row that came twice is one, for who reads with FINAL at once, for others
-// once it is merged.
+// All are ReplacingMergeTree: repeated rows count once, for readers with FINAL at once, for others after a
+// merge.
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 
 #include "store/clickhouse/clickhouse.h"
@@ -24,9 +25,9 @@ struct ClickTable {
 };
 Result<ClickTable> FindClickTable(const clickhouse::Server& server);
 
-// Of a column as ClickHouse declares it: "Float64".
+// Type of a column in ClickHouse: "Float64".
 std::string ClickType(std::string_view declaration);
-// Columns() and what stands behind them, with their types, in the order in which a writer sends them.
+// Columns() and the additional ones, with their types, in the order in which a writer sends them.
 struct ClickColumn {
   std::string name, type;
 };
@@ -37,5 +38,11 @@ std::vector<ClickColumn> ClickColumns();
 Result<std::vector<ClickColumn>> PrepareClickTables(const clickhouse::Server& server);
 // For reading alone: kDataLoss when there is no table of inference records.
 Result<ClickTable> CheckClickTables(const clickhouse::Server& server);
+
+// Rows as bytes of ClickHouse's format RowBinaryWithNamesAndTypes: numbers stay what they are, bit by bit,
+// and a table whose types have changed refuses them.
+// `columns` are those of PrepareClickTables.
+void AppendRowHeader(std::string& out, std::span<const ClickColumn> columns);
+void AppendRowBytes(std::string& out, const Row& row, uint64_t id, uint64_t writer_id);
 
 }  // namespace gpulens::telemetry

@@ -6,9 +6,9 @@
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "store/experiments/run_life.h"
+#include "store/experiments/run_rows.h"
 #include "store/telemetry/clickhouse/click_reader.h"
-#include "store/telemetry/clickhouse/row_bytes.h"
+#include "store/telemetry/clickhouse/click_tables.h"
 
 namespace gpulens::telemetry {
 namespace {
@@ -65,7 +65,7 @@ Status ClickWriter::Prepare() {
   return Ok();
 }
 
-// Who lost the server looks at the tables anew: somebody may have made or changed them.
+// Checks the tables after a reconnect, since they may have been changed.
 Status ClickWriter::Reconnect() {
   if (backoff_ns_ == 0) return Ok();
   const int64_t now = Now();
@@ -115,7 +115,7 @@ size_t ClickWriter::PieceOf(std::span<const Row> rows) {
   return count;
 }
 
-// What the server refuses is looked for by halves, so that one bad row of thousands costs some statements.
+// Finds rejected rows by bisection, so that one bad row of thousands costs some statements.
 Status ClickWriter::WritePiece(std::span<const Row> rows) {
   const size_t count = PieceOf(rows);
   if (count == 0) {
@@ -133,7 +133,7 @@ Status ClickWriter::WritePiece(std::span<const Row> rows) {
     most_rows_ = count / 2;
     return pending_ = 0, Ok();
   } else {
-    // Where the table is another one now, the row is not to blame.
+    // When the table was replaced, the row is not to blame.
     RETURN_IF_ERROR(Prepare());
     RETURN_IF_ERROR(Reject(ToJson(rows.front()), status.detail));
     ++done_.rejected;

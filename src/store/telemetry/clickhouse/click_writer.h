@@ -36,7 +36,7 @@ class ClickWriter final : public Destination {
   Status Reconnect();
   Status WritePiece(std::span<const Row> rows);
   Status Insert(std::span<const Row> rows);
-  // How many rows the next piece has.
+  // Number of rows of the next piece.
   size_t PieceOf(std::span<const Row> rows);
   Status Reject(std::string_view record, std::string_view reason);
   Status Account(uint64_t dropped, bool closed);

@@ -6,8 +6,8 @@
 #include "store/postgres/postgres.h"
 #include "store/telemetry/clickhouse/click_reader.h"
 #include "store/telemetry/clickhouse/click_writer.h"
-#include "store/telemetry/postgres/server_reader.h"
-#include "store/telemetry/postgres/server_writer.h"
+#include "store/telemetry/postgres/postgres_tables.h"
+#include "store/telemetry/postgres/postgres_writer.h"
 
 namespace gpulens::telemetry {
 
@@ -22,7 +22,7 @@ Result<std::unique_ptr<Destination>> OpenServer(const std::string& url, std::chr
   if (clickhouse::IsUrl(url)) {
     ASSIGN_OR_RETURN(server, ClickWriter::Open(url, retention));
   } else {
-    ASSIGN_OR_RETURN(server, ServerWriter::Open({.url = url, .retention = retention}));
+    ASSIGN_OR_RETURN(server, PostgresWriter::Open({.url = url, .retention = retention}));
   }
   return server;
 }

@@ -1,4 +1,4 @@
-// Inference records on a server, whichever it is: PostgreSQL or ClickHouse, told apart by the URL.
+// Inference records on a PostgreSQL or ClickHouse server, chosen by the URL.
 #pragma once
 
 #include <chrono>
@@ -18,8 +18,8 @@ bool IsServer(std::string_view path_or_url) noexcept;
 // The URL as people may see it: without a password and without parameters.
 std::string ServerName(std::string_view url);
 
-// Thread-safe, each call with connections of its own; `url` is one of a server. What fails is told as
-// store/postgres and store/clickhouse tell it; kDataLoss: there are no such tables.
+// Thread-safe; each call makes its own connections. Errors are those of store/postgres and store/clickhouse;
+// kDataLoss: there are no such tables.
 Result<std::unique_ptr<Destination>> OpenServer(const std::string& url, std::chrono::nanoseconds retention);
 Result<std::vector<InferenceSummary>> SummarizeServer(const std::string& url, const Query& query);
 // In the order of time. False from `on_row`: enough.

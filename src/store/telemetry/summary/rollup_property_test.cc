@@ -1,15 +1,15 @@
 // Whatever is written, deleted and asked: with roll-ups the answer is that of the rows.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <rapidcheck.h>
-#include <rapidcheck/gtest.h>
 
 #include <cmath>
 #include <limits>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
 #include "base/testing/temp_folder.h"
 #include "store/telemetry/summary.h"
-#include "store/telemetry/summary/rollup_keeper.h"
 #include "store/telemetry/summary/rollup_tables.h"
 #include "store/telemetry/summary/summary_testing.h"
 
@@ -107,8 +107,8 @@ Query AnyQuery() {
 // A file with roll-ups beside one without, to which the same is done.
 struct Pair {
   testing::TempFolder folder;
-  RollupKeeper keeper;
-  WrittenFile with{folder.path() + "/with.db", &keeper};
+  RollupWriter rollups;
+  WrittenFile with{folder.path() + "/with.db", &rollups};
   WrittenFile without{folder.path() + "/without.db", nullptr};
 
   void Insert(const std::vector<Row>& rows) {
@@ -122,13 +122,13 @@ struct Pair {
   void CatchUp() {
     auto transaction = sqlite::Transaction::Begin(with.database());
     CHECK(transaction);
-    CHECK(keeper.CatchUp(with.database(), 10'000));
+    CHECK(rollups.CatchUp(with.database(), 10'000));
     CHECK(transaction->Commit().ok());
   }
   void Forget(double time) {
     auto transaction = sqlite::Transaction::Begin(with.database());
     CHECK(transaction);
-    CHECK(keeper.Forget(with.database(), time).ok());
+    CHECK(rollups.Forget(with.database(), time).ok());
     const std::string sql = std::isfinite(time) ? " WHERE timestamp<" + std::to_string(time) : "";
     CHECK(with.database().Run("DELETE FROM telemetry" + sql).ok());
     CHECK(transaction->Commit().ok());
@@ -227,14 +227,14 @@ TEST(Rollup, ABrokenOneStopsNobodyFromWriting) {
 TEST(Rollup, ThoseOfVersionOneAreMadeAnew) {
   testing::TempFolder folder;
   const std::string path = folder.path() + "/t.db";
-  RollupKeeper keeper;
+  RollupWriter rollups;
   {
-    WrittenFile file(path, &keeper);
+    WrittenFile file(path, &rollups);
     std::vector<Row> rows = Calls(100, kBegin);
     for (Row& row : rows) row.numbers.completion_tokens = 50, row.numbers.power_watts = 100;
     file.Insert(rows);
     auto transaction = sqlite::Transaction::Begin(file.database());
-    ASSERT_TRUE(keeper.CatchUp(file.database(), 1000));
+    ASSERT_TRUE(rollups.CatchUp(file.database(), 1000));
     ASSERT_TRUE(transaction->Commit().ok());
     // The old bytes end two ratios, 32 bytes, earlier.
     ASSERT_TRUE(
@@ -252,7 +252,7 @@ TEST(Rollup, ThoseOfVersionOneAreMadeAnew) {
   // Whoever opens it for writing, with roll-ups or without.
   ASSERT_TRUE(OpenToWrite(path, nullptr));
   EXPECT_TRUE(right());
-  RollupKeeper next;
+  RollupWriter next;
   WrittenFile file(path, &next);
   EXPECT_EQ(*file.database().Number("SELECT stale FROM telemetry_rollup_state"), 1);
   file.Insert(Calls(1, kBegin));
@@ -282,8 +282,8 @@ TEST(Rollup, WhatIsDeletedWhileItWaitsIsNotCounted) {
 
 TEST(Rollup, ABatchThatWasRolledBackIsNotCounted) {
   Pair files;
-  for (int64_t id = 1; id <= 5000; ++id) files.keeper.Add(id, Calls(1, kBegin).front());
-  files.keeper.Done(false);
+  for (int64_t id = 1; id <= 5000; ++id) files.rollups.Add(id, Calls(1, kBegin).front());
+  files.rollups.Done(false);
   for (int batch = 0; batch < 5; ++batch) files.Insert(Calls(1024, kBegin));
   EXPECT_EQ(Summarize(files.with.database(), {})->front().calls, 5120u);
 }

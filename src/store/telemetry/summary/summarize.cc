@@ -4,7 +4,7 @@
 #include "base/result.h"
 #include "store/telemetry/summary.h"
 #include "store/telemetry/summary/call_scan.h"
-#include "store/telemetry/summary/summed_columns.h"
+#include "store/telemetry/summary/sums.h"
 
 namespace gpulens::telemetry {
 namespace {
@@ -65,7 +65,7 @@ class Grouping {
       return a.key < b.key;
     });
     if (limit > 0 && out.size() > limit) out.resize(limit);
-    // Of nothing there is a summary, too.
+    // No calls have a summary, too.
     if (out.empty() && by_ == GroupBy::kAll) out.push_back(Sums().Summary(""));
     return out;
   }
@@ -95,16 +95,14 @@ Status AddRollups(const sqlite::Database& database, const Plan::Rollups& part, c
   if (!query.model.empty()) sql += " AND model_id=?5";
   if (!query.engine.empty()) sql += " AND engine=?6";
   ASSIGN_OR_RETURN(sqlite::Statement rows, database.Prepare(sql));
-  rows.Bind(1, part.span).Bind(2, part.from).Bind(3, part.to).Bind(4, int64_t{query.warmup});
+  rows.BindAll(part.span, part.from, part.to, int64_t{query.warmup});
   if (!query.model.empty()) rows.Bind(5, std::string_view(query.model));
   if (!query.engine.empty()) rows.Bind(6, std::string_view(query.engine));
-  for (;;) {
-    ASSIGN_OR_RETURN(const bool more, rows.Step());
-    if (!more) return Ok();
-    const RollupKey key{
-        .start = rows.Int(0), .model = rows.Text(1), .engine = rows.Text(2), .warmup = rows.Int(3) != 0};
-    RETURN_IF_ERROR(groups.Of(key).MergeBytes(rows.Text(4)));
-  }
+  return rows.Each([&] {
+    return groups
+        .Of({.start = rows.Int(0), .model = rows.Text(1), .engine = rows.Text(2), .warmup = rows.Int(3) != 0})
+        .MergeBytes(rows.Text(4));
+  });
 }
 
 Status AddAll(const sqlite::Database& database, const Query& query, const Plan& plan, Grouping& groups) {

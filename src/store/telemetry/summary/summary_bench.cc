@@ -1,12 +1,12 @@
 // A summary of a million records over three days, four models and two engines: with roll-ups, with a scan,
 // and as plain SQL asks it of the same file.
-#include <benchmark/benchmark.h>
-
 #include <cmath>
+
+#include <benchmark/benchmark.h>
 
 #include "base/testing/temp_folder.h"
 #include "store/telemetry/summary.h"
-#include "store/telemetry/summary/rollup_keeper.h"
+#include "store/telemetry/summary/rollup_tables.h"
 #include "store/telemetry/summary/summary_testing.h"
 
 namespace gpulens::telemetry {
@@ -53,7 +53,7 @@ class MillionRecords {
 
  private:
   explicit MillionRecords(bool rolled_up) {
-    file_.emplace(folder_.path() + "/telemetry.db", rolled_up ? &keeper_ : nullptr);
+    file_.emplace(folder_.path() + "/telemetry.db", rolled_up ? &rollups_ : nullptr);
     uint64_t state = 1;
     std::vector<Row> rows(kBatch);
     for (int i = 0; i < kRecords; ++i) {
@@ -62,7 +62,7 @@ class MillionRecords {
     }
   }
   testing::TempFolder folder_;
-  RollupKeeper keeper_;
+  RollupWriter rollups_;
   std::optional<WrittenFile> file_;
 };
 
@@ -127,8 +127,8 @@ BENCHMARK(PlainSqlByModel)->Unit(benchmark::kMillisecond);
 // What the roll-ups add to an insert, of 1,000 rows at once.
 void InsertBatch(benchmark::State& state, bool rolled_up) {
   testing::TempFolder folder;
-  RollupKeeper keeper;
-  WrittenFile file(folder.path() + "/telemetry.db", rolled_up ? &keeper : nullptr);
+  RollupWriter rollups;
+  WrittenFile file(folder.path() + "/telemetry.db", rolled_up ? &rollups : nullptr);
   uint64_t chance = 1;
   std::vector<Row> rows(kBatch);
   int at = 0;

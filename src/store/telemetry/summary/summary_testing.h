@@ -8,7 +8,7 @@
 
 #include "base/check.h"
 #include "store/sqlite/sqlite.h"
-#include "store/telemetry/rollup.h"
+#include "store/telemetry/destination.h"
 #include "store/telemetry/rows.h"
 #include "store/telemetry/schema.h"
 

@@ -1,9 +1,70 @@
 #include "store/telemetry/summary/sums.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace gpulens::telemetry {
+namespace {
+
+constexpr char kVersion = 2;  // version 1 had two ratios: its file is rolled up again (schema.cc)
+// Maximum bytes of one roll-up.
+constexpr uint64_t kMostCount = uint64_t{1} << 56;
+
+void Append(std::string& out, uint64_t value) {
+  for (int byte = 0; byte < 8; ++byte) out += static_cast<char>(value >> (8 * byte));
+}
+void Append(std::string& out, double value) { Append(out, std::bit_cast<uint64_t>(value)); }
+
+class Reader {
+ public:
+  explicit Reader(std::string_view bytes) noexcept : rest_(bytes) {}
+  bool done() const noexcept { return good_ && rest_.empty(); }
+
+  uint8_t Byte() noexcept {
+    const std::string_view bytes = Bytes(1);
+    return bytes.empty() ? 0 : static_cast<uint8_t>(bytes.front());
+  }
+  uint64_t Number() noexcept {
+    uint64_t value = 0;
+    int shift = 0;
+    for (char byte : Bytes(8)) {
+      value |= uint64_t{static_cast<unsigned char>(byte)} << shift;
+      shift += 8;
+    }
+    return value;
+  }
+  uint64_t Count() noexcept {
+    const uint64_t count = Number();
+    good_ = good_ && count <= kMostCount;
+    return count;
+  }
+  double Real() noexcept {
+    const auto value = std::bit_cast<double>(Number());
+    good_ = good_ && std::isfinite(value);
+    return value;
+  }
+  // Whether something follows.
+  bool Some() noexcept {
+    const uint8_t some = Byte();
+    good_ = good_ && some <= 1;
+    return good_ && some == 1;
+  }
+  std::string_view Bytes(uint64_t n) noexcept {
+    good_ = good_ && n <= rest_.size();
+    if (!good_) return {};
+    const std::string_view taken = rest_.substr(0, n);
+    rest_.remove_prefix(n);
+    return taken;
+  }
+  void Refuse() noexcept { good_ = false; }
+
+ private:
+  std::string_view rest_;
+  bool good_ = true;
+};
+
+}  // namespace
 
 void Moments::Add(double value) noexcept {
   min = n == 0 ? value : std::min(min, value);
@@ -55,7 +116,7 @@ void Sums::AddCount(Count which, int64_t value) noexcept {
 
 void Sums::Add(const Row& row) {
   Numbers in = row.numbers;
-  // What our store would have set aside: openjarvis writes joules below 0 when a counter could not be read.
+  // Values that our store rejects: openjarvis writes joules below 0 when a counter could not be read.
   for (double* value : {&in.latency_seconds, &in.ttft, &in.energy_joules, &in.prefill_energy_joules,
                         &in.decode_energy_joules, &in.power_watts})
     if (*value < 0) *value = kNotMeasured;
@@ -87,7 +148,7 @@ void Sums::Add(const Row& row) {
   AddMean(Mean::kJoulesPerToken, in.energy_per_output_token_joules);
   AddMean(Mean::kTokensPerSecondPerWatt, in.throughput_per_watt);
   const auto tokens = static_cast<double>(std::max<int64_t>(in.completion_tokens, 0));
-  // Nobody's tokens cost joules, too: of a call that failed.
+  // Energy of calls without tokens, which failed, is included.
   all_per_joule_.Add(static_cast<double>(std::max<int64_t>(in.prompt_tokens, 0)) + tokens, in.energy_joules);
   if (tokens == 0) return;
   per_second_.Add(tokens, in.latency_seconds);
@@ -116,7 +177,7 @@ Distribution Sums::Of(Measure which) const {
   const auto& [moments, sketch] = measured_[static_cast<size_t>(which)];
   Distribution out;
   if (moments.n == 0) return out;
-  // The ends are known exactly; what lies between them is not told beyond them.
+  // The extremes are exact and bound the quantiles.
   const auto quantile = [&](double fraction) {
     return std::clamp(sketch.Quantile(fraction), moments.min, moments.max);
   };
@@ -174,6 +235,64 @@ InferenceSummary Sums::Summary(std::string key) const {
                     .joules_per_output_token = MeanOf(Mean::kJoulesPerToken),
                     .tokens_per_second_per_watt = MeanOf(Mean::kTokensPerSecondPerWatt)};
   return out;
+}
+
+void Sums::AppendBytes(std::string& out) const {
+  out += kVersion;
+  for (uint64_t count : counts_) Append(out, count);
+  std::string sketch;
+  for (const Measured& measured : measured_) {
+    const Moments& moments = measured.moments;
+    out += moments.n == 0 ? '\0' : '\1';
+    if (moments.n == 0) continue;
+    for (double value : {moments.sum, moments.mean, moments.squares, moments.min, moments.max})
+      Append(out, value);
+    sketch.clear();
+    measured.sketch.AppendBytes(sketch);
+    Append(out, uint64_t{sketch.size()});
+    out += sketch;
+  }
+  for (const Sum& mean : means_) {
+    out += mean.n == 0 ? '\0' : '\1';
+    if (mean.n == 0) continue;
+    Append(out, mean.n);
+    Append(out, mean.sum);
+  }
+  for (const Ratio& ratio : {per_second_, per_joule_, per_watt_second_, all_per_joule_}) {
+    Append(out, ratio.above);
+    Append(out, ratio.below);
+  }
+}
+
+Status Sums::MergeBytes(std::string_view bytes) {
+  Status bad{Code::kDataLoss, "not a roll-up, or one of another version"};
+  Reader reader(bytes);
+  if (reader.Byte() != kVersion) return bad;
+  Sums read;
+  for (uint64_t& count : read.counts_) count = reader.Count();
+  for (Measured& measured : read.measured_) {
+    if (!reader.Some()) continue;
+    Moments& moments = measured.moments;
+    for (double* value : {&moments.sum, &moments.mean, &moments.squares, &moments.min, &moments.max})
+      *value = reader.Real();
+    const std::string_view sketch = reader.Bytes(reader.Number());
+    if (!measured.sketch.MergeBytes(sketch)) return bad;
+    moments.n = measured.sketch.count();
+    if (moments.n == 0 || moments.min > moments.max) reader.Refuse();
+  }
+  for (Sum& mean : read.means_) {
+    if (!reader.Some()) continue;
+    mean.n = reader.Count();
+    mean.sum = reader.Real();
+    if (mean.n == 0) reader.Refuse();
+  }
+  for (Ratio* ratio : {&read.per_second_, &read.per_joule_, &read.per_watt_second_, &read.all_per_joule_}) {
+    ratio->above = reader.Real();
+    ratio->below = reader.Real();
+  }
+  if (!reader.done()) return bad;
+  Merge(read);
+  return Ok();
 }
 
 }  // namespace gpulens::telemetry

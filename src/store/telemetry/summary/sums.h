@@ -1,8 +1,6 @@
-// What a group of calls adds up to: counts, sums, moments and quantile sketches. Sums of parts added are the
-// sum of the whole, but for the rounding of floating-point sums.
-//
-// What was not measured does not count anywhere: an average is over the calls that measured it, and a ratio
-// is of the sums over the calls that have both sides.
+// Aggregate of a group of calls: counts, sums, moments and quantile sketches. Aggregates can be merged,
+// exactly except for floating-point rounding. Values that were not measured are not counted: an average is
+// over the calls that measured it, a ratio is of the sums over the calls that have both sides.
 #pragma once
 
 #include <array>
@@ -17,7 +15,7 @@
 
 namespace gpulens::telemetry {
 
-// Of a number per call. Merging: Chan, Golub, LeVeque, 1979.
+// Moments of a number per call. Merging: Chan, Golub, LeVeque, 1979.
 struct Moments {
   uint64_t n = 0;
   double sum = 0, mean = 0, squares = 0, min = 0, max = 0;
@@ -29,7 +27,7 @@ struct Moments {
 // With quantiles.
 enum class Measure : uint8_t { kLatency, kTtft, kItl, kEnergy, kCost, kGpuUtilization };
 inline constexpr size_t kMeasures = 6;
-// Of which sum and mean are enough.
+// Sum and mean of a number.
 enum class Mean : uint8_t {
   kPrefillEnergy,
   kDecodeEnergy,
@@ -67,7 +65,7 @@ class Sums {
     uint64_t n = 0;
     double sum = 0;
   };
-  // Of the calls that have both.
+  // Sums over the calls that have both.
   struct Ratio {
     double above = 0, below = 0;
 
@@ -88,5 +86,35 @@ class Sums {
   Ratio per_watt_second_;         // the same; joules are energy, else mean watts times seconds
   Ratio all_per_joule_;           // prompt and completion tokens, of all calls whose energy is known
 };
+
+// The columns that Sums, their keys and their groups are made of.
+inline constexpr std::string_view kSummedColumns[] = {"timestamp",
+                                                      "model_id",
+                                                      "engine",
+                                                      "agent",
+                                                      "batch_id",
+                                                      "is_warmup",
+                                                      "prompt_tokens",
+                                                      "prompt_tokens_evaluated",
+                                                      "completion_tokens",
+                                                      "total_tokens",
+                                                      "cached_prompt_tokens",
+                                                      "latency_seconds",
+                                                      "ttft",
+                                                      "cost_usd",
+                                                      "energy_joules",
+                                                      "power_watts",
+                                                      "gpu_utilization_pct",
+                                                      "throughput_tok_per_sec",
+                                                      "tokens_per_joule",
+                                                      "energy_per_output_token_joules",
+                                                      "throughput_per_watt",
+                                                      "prefill_energy_joules",
+                                                      "decode_energy_joules",
+                                                      "mean_itl_ms",
+                                                      "median_itl_ms",
+                                                      "p95_itl_ms",
+                                                      "outcome",
+                                                      "measured"};
 
 }  // namespace gpulens::telemetry
