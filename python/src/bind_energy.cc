@@ -68,10 +68,10 @@ auto Live(Call call) {
 }
 
 // A window in a `with`: its end is the block's.
-class Block {
+class WindowBlock {
  public:
-  explicit Block(EnergyWindow window) : window_(std::move(window)) {}
-  Block(Block&&) = delete;
+  explicit WindowBlock(EnergyWindow window) : window_(std::move(window)) {}
+  WindowBlock(WindowBlock&&) = delete;
 
   void End() { window_.End(); }
   void AddTokens(int64_t tokens) { window_.AddTokens(tokens); }
@@ -88,8 +88,8 @@ class Block {
 
 nb::object Settle(nb::object self) {
   const nb::object loop = nb::module_::import_("asyncio").attr("get_running_loop")();
-  return loop.attr("run_in_executor")(nb::none(),
-                                      nb::cpp_function([self] { return nb::cast<Block&>(self).Result(); }));
+  return loop.attr("run_in_executor")(
+      nb::none(), nb::cpp_function([self] { return nb::cast<WindowBlock&>(self).Result(); }));
 }
 
 void BindResult(nb::module_& m) {
@@ -164,21 +164,22 @@ void BindReadings(nb::module_& m) {
 }
 
 void BindWindow(nb::module_& m) {
-  nb::class_<Block>(m, "EnergyWindow",
-                    "A time span, from its creation to the end of its `with` block. For one thread at a "
-                    "time, except add_tokens(), which is thread-safe. Neither entering nor leaving the block "
-                    "waits, so it may be used in a coroutine.")
+  nb::class_<WindowBlock>(
+      m, "EnergyWindow",
+      "A time span, from its creation to the end of its `with` block. For one thread at a "
+      "time, except add_tokens(), which is thread-safe. Neither entering nor leaving the block "
+      "waits, so it may be used in a coroutine.")
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> EnergyWindow"))
-      .def("__exit__", [](Block& self, nb::args) { self.End(); })
-      .def("end", &Block::End, "Ends the window; only the first end counts.")
-      .def("add_tokens", &Block::AddTokens, "tokens"_a,
+      .def("__exit__", [](WindowBlock& self, nb::args) { self.End(); })
+      .def("end", &WindowBlock::End, "Ends the window; only the first end counts.")
+      .def("add_tokens", &WindowBlock::AddTokens, "tokens"_a,
            "Adds tokens: the weight of a request where the monitor shares by tokens.")
-      .def("mark", &Block::Mark, "phase"_a,
+      .def("mark", &WindowBlock::Mark, "phase"_a,
            "Begins a phase and ends the previous one; phases of equal name add up. At most 8 names.")
-      .def("phase", &Block::Phase, "name"_a,
+      .def("phase", &WindowBlock::Phase, "name"_a,
            "Returns the energy of a phase; validity \"gap\" where mark() was not called with this name.")
-      .def("estimate", &Block::Estimate, "Returns the energy up to now, without waiting for a reading.")
-      .def_prop_ro("result", &Block::Result,
+      .def("estimate", &WindowBlock::Estimate, "Returns the energy up to now, without waiting for a reading.")
+      .def_prop_ro("result", &WindowBlock::Result,
                    "The energy of the window. Ends the window if it is open, and waits at most 20 ms for a "
                    "closing reading, without holding the GIL.")
       .def("settle", &Settle, nb::sig("def settle(self) -> collections.abc.Awaitable[EnergyResult]"),
@@ -224,11 +225,11 @@ void BindEnergy(nb::module_& m) {
                    "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = [], "
                    "prefer: str | None = None, sources: list = []) -> None"))
       .def(
-          "window", [](M& self) { return new Block(Live([&] { return self.Window(); })); },
+          "window", [](M& self) { return new WindowBlock(Live([&] { return self.Window(); })); },
           nb::rv_policy::take_ownership,
           "Opens a window that measures all energy of the devices; windows nest and overlap freely.")
       .def(
-          "request", [](M& self) { return new Block(Live([&] { return self.Request(); })); },
+          "request", [](M& self) { return new WindowBlock(Live([&] { return self.Request(); })); },
           nb::rv_policy::take_ownership,
           "Opens a window that measures a share of the devices' energy; the shares of all open requests add "
           "up to it.")

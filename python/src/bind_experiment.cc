@@ -29,7 +29,7 @@ const char* StatusName(ExperimentStatus status) {
 constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
 // Options of Python's experiment().
-struct Options {
+struct RunOptions {
   std::string db, resume;
   std::map<std::string, std::string> tags;
   bool join = true;
@@ -81,11 +81,11 @@ class Run {
     experiment_.reset();
   }
 
-  static Run* Start(const std::string& name, const Options& given) {
+  static Run* Start(const std::string& name, const RunOptions& given) {
     ExperimentOptions options = given.Native();
     return new Run(Take(WithoutGil([&] { return Experiment::Start(name, std::move(options)); })));
   }
-  Run* Nested(const std::string& name, const Options& given) const {
+  Run* Nested(const std::string& name, const RunOptions& given) const {
     ExperimentOptions options = given.Native();
     return new Run(Take(WithoutGil([&] { return experiment_->Nested(name, std::move(options)); })));
   }
@@ -150,17 +150,17 @@ void BindEnergyOfRun(nb::module_& m) {
 }
 
 void BindOptions(nb::module_& m) {
-  nb::class_<Options>(m, "ExperimentOptions", "Options of gpulens.experiment().")
+  nb::class_<RunOptions>(m, "ExperimentOptions", "Options of gpulens.experiment().")
       .def(nb::init<>())
-      .def_rw("db", &Options::db)
-      .def_rw("resume", &Options::resume)
-      .def_rw("tags", &Options::tags)
-      .def_rw("join", &Options::join)
-      .def_rw("queue_points", &Options::queue_points)
-      .def_rw("flush_interval_seconds", &Options::flush_interval_seconds)
-      .def_rw("heartbeat_interval_seconds", &Options::heartbeat_interval_seconds)
-      .def_rw("measure", &Options::measure)
-      .def("use_monitor", [](Options& self, const EnergyMonitor& monitor) { self.monitor = monitor; });
+      .def_rw("db", &RunOptions::db)
+      .def_rw("resume", &RunOptions::resume)
+      .def_rw("tags", &RunOptions::tags)
+      .def_rw("join", &RunOptions::join)
+      .def_rw("queue_points", &RunOptions::queue_points)
+      .def_rw("flush_interval_seconds", &RunOptions::flush_interval_seconds)
+      .def_rw("heartbeat_interval_seconds", &RunOptions::heartbeat_interval_seconds)
+      .def_rw("measure", &RunOptions::measure)
+      .def("use_monitor", [](RunOptions& self, const EnergyMonitor& monitor) { self.monitor = monitor; });
 }
 
 // Overloads in the order in which they are tried; none converts its value but the last, of texts.

@@ -22,12 +22,12 @@ std::chrono::nanoseconds OptionalSpan(const std::optional<double>& seconds, cons
 }
 
 // An exporter with the registry that it reads, which must not end before it.
-class Sender {
+class ExporterBlock {
  public:
-  Sender(Exporter exporter, nb::object registry)
+  ExporterBlock(Exporter exporter, nb::object registry)
       : registry_(std::move(registry)), exporter_(std::move(exporter)) {}
-  Sender(Sender&&) = delete;
-  ~Sender() { Close(); }
+  ExporterBlock(ExporterBlock&&) = delete;
+  ~ExporterBlock() { Close(); }
 
   void Close() {
     const nb::gil_scoped_release released;  // sends once more, for a second at most
@@ -53,44 +53,44 @@ Registry& Of(const nb::object& registry) {
 
 void Close(nb::object self) {
   nb::module_::import_("gpulens._core").attr("_running").attr("discard")(self);
-  nb::cast<Sender&>(self).Close();
+  nb::cast<ExporterBlock&>(self).Close();
 }
 
-Sender* ToAgent(std::string socket, std::optional<double> interval_seconds, nb::object registry) {
+ExporterBlock* ToAgent(std::string socket, std::optional<double> interval_seconds, nb::object registry) {
   const AgentOptions options{.socket = std::move(socket),
                              .interval = OptionalSpan(interval_seconds, "interval_seconds")};
   Exporter exporter = ExportToAgent(options, Of(registry));
-  return new Sender(std::move(exporter), std::move(registry));
+  return new ExporterBlock(std::move(exporter), std::move(registry));
 }
 
-Sender* ToOtlp(OtlpOptions options, nb::object registry) {
+ExporterBlock* ToOtlp(OtlpOptions options, nb::object registry) {
   Exporter exporter = Take(sdk::StartOtlp(options, Of(registry)));
-  return new Sender(std::move(exporter), std::move(registry));
+  return new ExporterBlock(std::move(exporter), std::move(registry));
 }
 
-Sender* AsPage(std::string listen, bool insecure, nb::object registry) {
+ExporterBlock* AsPage(std::string listen, bool insecure, nb::object registry) {
   const ExposeOptions options{.listen = std::move(listen), .insecure = insecure};
   Exporter exporter = Take(Expose(options, Of(registry)));
-  return new Sender(std::move(exporter), std::move(registry));
+  return new ExporterBlock(std::move(exporter), std::move(registry));
 }
 
 }  // namespace
 
 void BindExport(nb::module_& m) {
-  nb::class_<Sender>(
+  nb::class_<ExporterBlock>(
       m, "Exporter",
       "Exports the instruments of a registry. Runs until close() or the end of the program, both of which "
       "export once more, for at most a second, even if the program keeps no reference to it. Thread-safe.")
-      .def("flush", &Sender::Flush, "timeout_seconds"_a = 5.0,
+      .def("flush", &ExporterBlock::Flush, "timeout_seconds"_a = 5.0,
            "Exports now and waits for the answer. Does nothing for a page. Raises the error of the export: "
            "TimeoutError, UnavailableError for an unreachable receiver, …")
       .def_prop_ro(
-          "ok", [](const Sender& self) { return self.status().ok(); },
+          "ok", [](const ExporterBlock& self) { return self.status().ok(); },
           "Whether the last export succeeded, or none was due yet.")
       .def_prop_ro(
-          "reason", [](const Sender& self) { return self.status().detail; },
+          "reason", [](const ExporterBlock& self) { return self.status().detail; },
           "Why the last export failed; empty where it succeeded.")
-      .def_prop_ro("address", &Sender::address,
+      .def_prop_ro("address", &ExporterBlock::address,
                    "Address that receives the exports, or at which the page is served, without passwords.")
       .def("close", &Close, "Exports once more, for at most a second, and stops. May be called twice.")
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> Exporter"))

@@ -97,8 +97,7 @@ std::string ReadingsJson(const IncidentReadings& readings) {
 Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& options) {
   ASSIGN_OR_RETURN(
       sqlite::Database database,
-      sqlite::Database::Open(
-          {.path = options.path, .read_only = options.read_only, .create = false, .busy_ms = kBusyMs}));
+      sqlite::Database::Open({.path = options.path, .read_only = options.read_only, .busy_ms = kBusyMs}));
   std::unique_ptr<IncidentStore> store(new IncidentStore(std::move(database), options));
   if (options.read_only) {
     // The agent that made the file is about to make its table.

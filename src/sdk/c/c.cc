@@ -27,15 +27,15 @@ namespace {
 static_assert(GPULENS_IO == static_cast<int>(Code::kIo));
 
 // Never destroyed: other things' destructors may still record.
-struct State {
-  static State& Instance() {
-    static State* const state = new State;
+struct ProcessState {
+  static ProcessState& Instance() {
+    static ProcessState* const state = new ProcessState;
     return *state;
   }
   using Key = std::tuple<InstrumentKind, uint32_t, uint32_t>;
 
   // A leaf among locks: nothing is called while it is held.
-  State() {
+  ProcessState() {
     static_cast<void>(::pthread_atfork([] { Instance().mutex.lock(); }, [] { Instance().mutex.unlock(); },
                                        [] { Instance().mutex.unlock(); }));
   }
@@ -61,7 +61,7 @@ gpulens_series* SeriesOf(InstrumentKind kind, const char* name, const char* unit
   std::vector<Attribute> attributes;
   for (const gpulens_attribute& one : given) attributes.push_back({TextOf(one.key), TextOf(one.value)});
   if (!attributes.empty()) handle = internal::Bind(handle, attributes);
-  State& state = State::Instance();
+  ProcessState& state = ProcessState::Instance();
   std::lock_guard lock(state.mutex);
   auto& series = state.series[{kind, handle.cell, handle.family}];
   if (!series) {
@@ -89,7 +89,7 @@ std::chrono::nanoseconds TimeoutOf(double seconds) noexcept {
 }
 
 int Keep(const std::string& what, const std::function<Result<Exporter>()>& start) {
-  State& state = State::Instance();
+  ProcessState& state = ProcessState::Instance();
   {
     std::lock_guard lock(state.mutex);
     if (state.exporters.contains(what)) return Reported(Ok());
@@ -169,7 +169,7 @@ int gpulens_flush(double timeout_seconds) {
   const auto end = std::chrono::steady_clock::now() + sdk::TimeoutOf(timeout_seconds);
   std::vector<Exporter*> exporters;  // none is ever let go
   {
-    sdk::State& state = sdk::State::Instance();
+    sdk::ProcessState& state = sdk::ProcessState::Instance();
     std::lock_guard lock(state.mutex);
     for (auto& [what, exporter] : state.exporters) exporters.push_back(&exporter);
   }

@@ -52,7 +52,7 @@ std::string Comeback(const Track& track) {
 
 void FillTicks(const TickSums& sums, EnergyTicks& out) {
   out.count = sums.count;
-  const auto fill = [](const TickSums::One& one, double& mean, double& peak) {
+  const auto fill = [](const TickSums::Statistic& one, double& mean, double& peak) {
     if (one.count == 0) return;
     mean = one.sum / one.count;
     peak = one.peak;

@@ -1,7 +1,6 @@
 #include "sdk/energy/sampler.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/signals_blocked.h"
 #include "base/threads.h"
 
 namespace gpulens::sdk {
@@ -89,12 +89,8 @@ Sampler::Sampler(Sources sources) : core_(std::make_shared<Core>(std::move(sourc
     std::lock_guard lock(guard.mutex);
     guard.samplers.push_back(this);
   }
-  // Signals are for the program's own threads.
-  sigset_t all, before;
-  ::sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked quiet;
   status_ = StartDetachedThread([core = core_] { Run(core); });
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 Sampler::~Sampler() {

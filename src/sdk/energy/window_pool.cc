@@ -16,7 +16,7 @@ std::string_view TextOf(const WindowSlot::PhaseName& name) noexcept { return nam
 
 }  // namespace
 
-void TickSums::One::Add(double value) noexcept {
+void TickSums::Statistic::Add(double value) noexcept {
   if (!std::isfinite(value)) return;
   peak = count == 0 ? value : std::max(peak, value);
   sum += value;

@@ -16,13 +16,13 @@ class DeviceLedger;
 
 // Readings between begin and end.
 struct TickSums {
-  struct One {
+  struct Statistic {
     double sum = 0, peak = 0;
     uint32_t count = 0;
     void Add(double value) noexcept;
   };
   uint32_t count = 0;
-  One watts, utilization, memory, temperature;
+  Statistic watts, utilization, memory, temperature;
 };
 
 // One window. The program's side writes the atomics and the marks; everything below is guarded by the

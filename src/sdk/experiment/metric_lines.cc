@@ -47,7 +47,7 @@ double TakeTimeUnit(std::string_view& text) noexcept {
 // Free text, word by word.
 class PairReader {
  public:
-  PairReader(std::string_view text, Line& line) : rest_(text), line_(line) {}
+  PairReader(std::string_view text, ParsedLine& line) : rest_(text), line_(line) {}
 
   void Read() {
     bool blanks = true;
@@ -173,7 +173,7 @@ class PairReader {
       rest.remove_prefix(1);
     } else {
       // There is a key, so the unit is not needed for a name.
-      Line ignored;
+      ParsedLine ignored;
       std::string_view unit = rest;
       if (TakeRate(unit, 1, ignored)) {
         AddPair(line_, key, *number);
@@ -209,7 +209,7 @@ class PairReader {
   }
 
   std::string_view rest_;
-  Line& line_;
+  ParsedLine& line_;
   std::string_view key_words_[kMostWords];
   size_t words_ = 0;
   bool many_ = false;  // more than that: a sentence, which names nothing
@@ -217,7 +217,7 @@ class PairReader {
 
 // " 12/100 [00:01<00:09, 9.5it/s, loss=0.3]", behind the bar itself. Without a total: "123it [00:05,
 // 24it/s]".
-bool ParseBarCount(std::string_view text, Line& line) {
+bool ParseBarCount(std::string_view text, ParsedLine& line) {
   TakeBlanks(text);
   auto at = TakeNumber(text);
   if (!at || !at->whole || at->value >= 9e15) return false;
@@ -247,10 +247,10 @@ bool ParseBarCount(std::string_view text, Line& line) {
 
 }  // namespace
 
-void ParsePairs(std::string_view text, Line& line) { PairReader(text, line).Read(); }
+void ParsePairs(std::string_view text, ParsedLine& line) { PairReader(text, line).Read(); }
 
-bool ParseBar(std::string_view text, Line& line) {
-  Line found;
+bool ParseBar(std::string_view text, ParsedLine& line) {
+  ParsedLine found;
   size_t percent = text.find("%|");
   std::string_view before;
   if (percent != std::string_view::npos) {
@@ -266,7 +266,7 @@ bool ParseBar(std::string_view text, Line& line) {
     before = text.substr(0, begin);
   }
   // "Epoch 3:  45%": the title of the bar may contain the epoch.
-  Line title;
+  ParsedLine title;
   ParsePairs(before, title);
   if (title.epoch) {
     found.epoch = title.epoch;
@@ -276,8 +276,8 @@ bool ParseBar(std::string_view text, Line& line) {
   return true;
 }
 
-Line ParseLine(std::string_view text) {
-  Line line;
+ParsedLine ParseLine(std::string_view text) {
+  ParsedLine line;
   if (text.empty() || text.size() > kMostLineBytes) return line;
   std::string plain;
   if (text.find('\x1b') != std::string_view::npos) {

@@ -26,7 +26,7 @@ struct Metric {
   double value = 0;
 };
 
-struct Line {
+struct ParsedLine {
   std::vector<Metric> metrics;  // each key once
   std::optional<int64_t> step;
   std::optional<int64_t> epoch;  // a whole one; also among the metrics
@@ -37,6 +37,6 @@ struct Line {
   bool empty() const noexcept { return metrics.empty() && !step && !epoch && !bar; }
 };
 
-Line ParseLine(std::string_view text);
+ParsedLine ParseLine(std::string_view text);
 
 }  // namespace gpulens::metric_lines

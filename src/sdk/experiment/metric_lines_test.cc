@@ -15,7 +15,7 @@ using ::testing::ElementsAre;
 
 // "loss=0.5 lr=0.001 @12 e3 bar 12/100": all that was found in a line, as one text.
 std::string Found(std::string_view text) {
-  Line line = ParseLine(text);
+  ParsedLine line = ParseLine(text);
   std::string out;
   for (const Metric& metric : line.metrics) {
     char number[40];

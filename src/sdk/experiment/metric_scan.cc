@@ -32,7 +32,7 @@ bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) noexcept
 }
 
 // nan, inf and infinity as words of their own.
-std::optional<Number> TakeSpecial(std::string_view& text, double sign) noexcept {
+std::optional<ScannedNumber> TakeSpecial(std::string_view& text, double sign) noexcept {
   struct Special {
     std::string_view word;
     double value;
@@ -45,7 +45,7 @@ std::optional<Number> TakeSpecial(std::string_view& text, double sign) noexcept 
     std::string_view rest = text.substr(special.word.size());
     if (!rest.empty() && (IsLetter(rest.front()) || IsDigit(rest.front()))) continue;
     text = rest;
-    return Number{sign * special.value, false};
+    return ScannedNumber{sign * special.value, false};
   }
   return std::nullopt;
 }
@@ -66,9 +66,9 @@ constexpr int kMostDepth = 4;
 // Braces that are tried until one begins a dictionary.
 constexpr int kMostTries = 8;
 
-class Reader {
+class DictionaryReader {
  public:
-  Reader(std::string_view text, Line& line) : rest_(text), line_(line) {}
+  DictionaryReader(std::string_view text, ParsedLine& line) : rest_(text), line_(line) {}
 
   // At a '{'.
   bool Dictionary(const std::string& prefix, int depth) {
@@ -145,7 +145,7 @@ class Reader {
   }
 
   std::string_view rest_;
-  Line& line_;
+  ParsedLine& line_;
 };
 
 }  // namespace
@@ -160,7 +160,7 @@ void TakeBlanks(std::string_view& text) noexcept {
   while (!text.empty() && IsBlank(text.front())) text.remove_prefix(1);
 }
 
-std::optional<Number> TakeNumber(std::string_view& text) noexcept {
+std::optional<ScannedNumber> TakeNumber(std::string_view& text) noexcept {
   std::string_view rest = text;
   const bool minus = rest.starts_with('-');
   if (minus || rest.starts_with('+')) rest.remove_prefix(1);
@@ -194,10 +194,10 @@ std::optional<Number> TakeNumber(std::string_view& text) noexcept {
     return std::nullopt;
   }
   text = rest.substr(end);
-  return Number{minus ? -value : value, whole};
+  return ScannedNumber{minus ? -value : value, whole};
 }
 
-std::optional<Number> TakeWrapped(std::string_view& text) noexcept {
+std::optional<ScannedNumber> TakeWrapped(std::string_view& text) noexcept {
   std::string_view rest = text;
   std::string_view word = TakeWord(rest);
   const bool wraps = !word.empty() && rest.starts_with('(') &&
@@ -241,7 +241,7 @@ bool IsAccuracy(std::string_view word) noexcept {
   return EqualsIgnoringCase(last, "acc") || EqualsIgnoringCase(last, "accuracy");
 }
 
-bool AddPair(Line& line, std::string_view key, Number number) {
+bool AddPair(ParsedLine& line, std::string_view key, ScannedNumber number) {
   if (!experiments::IsKey(key)) return false;
   const Meaning meaning = MeaningOf(key);
   const bool counts = std::abs(number.value) < 9e15;
@@ -261,7 +261,7 @@ bool AddPair(Line& line, std::string_view key, Number number) {
   return true;
 }
 
-bool TakeRate(std::string_view& text, double value, Line& line) {
+bool TakeRate(std::string_view& text, double value, ParsedLine& line) {
   std::string_view rest = text;
   if (rest.size() > 1 && (rest[0] == 'k' || rest[0] == 'K' || rest[0] == 'M') && !IsLetter(rest[1])) {
     value *= rest[0] == 'M' ? 1e6 : 1e3;
@@ -291,13 +291,13 @@ bool TakeRate(std::string_view& text, double value, Line& line) {
   return AddPair(line, name + "_per_second", {value, false});
 }
 
-bool ParseDictionary(std::string_view text, Line& line) {
+bool ParseDictionary(std::string_view text, ParsedLine& line) {
   for (int i = 0; i < kMostTries; ++i) {
     size_t at = text.find('{');
     if (at == std::string_view::npos) return false;
     text.remove_prefix(at);
-    Line found;
-    if (Reader(text, found).Dictionary("", 0) && !found.empty()) {
+    ParsedLine found;
+    if (DictionaryReader(text, found).Dictionary("", 0) && !found.empty()) {
       line = std::move(found);
       return true;
     }

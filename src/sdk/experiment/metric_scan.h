@@ -16,13 +16,13 @@ constexpr bool IsLetter(char c) noexcept {
 constexpr bool IsBlank(char c) noexcept { return c == ' ' || c == '\t'; }
 
 // A number at the front of `text`, which is taken off: decimal, scientific, nan, inf; signed.
-struct Number {
+struct ScannedNumber {
   double value = 0;
   bool whole = false;  // digits alone
 };
-std::optional<Number> TakeNumber(std::string_view& text) noexcept;
+std::optional<ScannedNumber> TakeNumber(std::string_view& text) noexcept;
 // The same in what Python prints around it: tensor(0.3, device='cuda:0'), np.float64(0.3).
-std::optional<Number> TakeWrapped(std::string_view& text) noexcept;
+std::optional<ScannedNumber> TakeWrapped(std::string_view& text) noexcept;
 void TakeBlanks(std::string_view& text) noexcept;
 // A word: letters, digits, _ and, between them, . / - @. Empty when there is none.
 std::string_view TakeWord(std::string_view& text) noexcept;
@@ -40,13 +40,13 @@ bool IsAccuracy(std::string_view word) noexcept;
 
 std::string LowerCase(std::string_view text);
 // Adds the pair by what its key means. False: it is one too many, or has no key.
-bool AddPair(Line& line, std::string_view key, Number number);
+bool AddPair(ParsedLine& line, std::string_view key, ScannedNumber number);
 
 // Parts of a line; each returns whether it found what it looks for.
-bool ParseDictionary(std::string_view text, Line& line);
-bool ParseBar(std::string_view text, Line& line);
-void ParsePairs(std::string_view text, Line& line);
+bool ParseDictionary(std::string_view text, ParsedLine& line);
+bool ParseBar(std::string_view text, ParsedLine& line);
+void ParsePairs(std::string_view text, ParsedLine& line);
 // A rate behind a number, "it/s", " samples/sec", of which the unit is taken off; "s/it" is turned round.
-bool TakeRate(std::string_view& text, double value, Line& line);
+bool TakeRate(std::string_view& text, double value, ParsedLine& line);
 
 }  // namespace gpulens::metric_lines

@@ -39,7 +39,7 @@ void LineSplitter::Finish(const OnLine& on_line) {
 }
 
 // Nothing: the bar did not move.
-std::optional<int64_t> MetricTracker::StepOfBar(const Line& line) {
+std::optional<int64_t> MetricTracker::StepOfBar(const ParsedLine& line) {
   auto bar =
       std::find_if(bars_.begin(), bars_.end(), [&](const Bar& each) { return each.total == line.total; });
   if (bar == bars_.end()) {
@@ -52,7 +52,7 @@ std::optional<int64_t> MetricTracker::StepOfBar(const Line& line) {
   return bar->base + line.at;
 }
 
-std::optional<int64_t> MetricTracker::StepOf(const Line& line) {
+std::optional<int64_t> MetricTracker::StepOf(const ParsedLine& line) {
   if (line.step) step_ = line.step;
   if (line.epoch) epoch_ = line.epoch;
   if (line.step) return line.step;
@@ -60,7 +60,7 @@ std::optional<int64_t> MetricTracker::StepOf(const Line& line) {
 }
 
 void MetricTracker::Add(std::string_view text, const OnPoint& on_point) {
-  const Line line = ParseLine(text);
+  const ParsedLine line = ParseLine(text);
   std::optional<int64_t> step;
   if (line.bar && !line.step) {
     step = StepOfBar(line);

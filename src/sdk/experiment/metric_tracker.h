@@ -38,8 +38,8 @@ class MetricTracker {
   struct Bar {
     int64_t total = 0, at = -1, base = 0;
   };
-  std::optional<int64_t> StepOf(const Line& line);
-  std::optional<int64_t> StepOfBar(const Line& line);
+  std::optional<int64_t> StepOf(const ParsedLine& line);
+  std::optional<int64_t> StepOfBar(const ParsedLine& line);
 
   std::optional<int64_t> step_, epoch_;
   std::vector<Bar> bars_;

@@ -1,7 +1,6 @@
 #include "sdk/export/exporter_seat.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <atomic>
 #include <condition_variable>
@@ -61,17 +60,17 @@ struct ExporterSeat::Running {
   }
 };
 
-// All exporters of the process. There is one desk, which is never destroyed.
+// All exporters of the process; never destroyed.
 class ExporterRegistry {
  public:
   using Running = ExporterSeat::Running;
 
   static ExporterRegistry& Instance() noexcept {
-    static Immortal<ExporterRegistry> queue;
-    return *queue;
+    static Immortal<ExporterRegistry> registry;
+    return *registry;
   }
 
-  void Sit(ExporterSeat& seat) {
+  void Add(ExporterSeat& seat) {
     // Once for each: what is registered last runs first, and this one has to send before what its transport
     // needs, OpenSSL for one, is taken down by a handler of its own. Again it does nothing.
     CHECK(std::atexit(&AtExit) == 0);
@@ -80,7 +79,7 @@ class ExporterRegistry {
     Start(seat);
   }
 
-  std::shared_ptr<Running> Leave(ExporterSeat& seat) {
+  std::shared_ptr<Running> Remove(ExporterSeat& seat) {
     std::lock_guard lock(mutex_);
     std::erase(seats_, &seat);
     std::shared_ptr<Running> running;
@@ -121,22 +120,22 @@ class ExporterRegistry {
   }
   static void AfterForkInChild() noexcept {
     ReleaseLog();
-    ExporterRegistry& queue = Instance();
-    for (ExporterSeat* seat : queue.seats_) {
+    ExporterRegistry& registry = Instance();
+    for (ExporterSeat* seat : registry.seats_) {
       if (!seat->running_) continue;
       (*seat->running_)->job->LeaveBehind();
       seat->running_ = nullptr;
-      queue.forked_ = true;
+      registry.forked_ = true;
     }
-    queue.mutex_.unlock();
+    registry.mutex_.unlock();
   }
 
   static void OnUse() noexcept {
-    ExporterRegistry& queue = Instance();
-    if (queue.first_.load(std::memory_order_relaxed)) {
-      if (auto first = queue.first_.exchange(nullptr)) first();
+    ExporterRegistry& registry = Instance();
+    if (registry.first_.load(std::memory_order_relaxed)) {
+      if (auto first = registry.first_.exchange(nullptr)) first();
     }
-    if (queue.forked_.load(std::memory_order_relaxed)) queue.Restart();
+    if (registry.forked_.load(std::memory_order_relaxed)) registry.Restart();
   }
 
   void Restart() {
@@ -153,10 +152,7 @@ class ExporterRegistry {
       return;
     }
     auto running = std::make_shared<Running>(std::move(job));
-    // The program's signals are for its own threads.
-    sigset_t all{}, before{};
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const SignalsBlocked quiet;
     Status started = StartThread(running->thread, [running] {
       ::pthread_setname_np(::pthread_self(), "gpulens-export");
       running->job->Run();
@@ -166,15 +162,14 @@ class ExporterRegistry {
     });
     if (started) seat.running_ = new std::shared_ptr<Running>(std::move(running));
     else seat.why_ = std::move(started);
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   static void AtExit() {
     std::vector<std::shared_ptr<Running>> left;
     {
-      ExporterRegistry& queue = Instance();
-      std::lock_guard lock(queue.mutex_);
-      for (ExporterSeat* seat : queue.seats_) {
+      ExporterRegistry& registry = Instance();
+      std::lock_guard lock(registry.mutex_);
+      for (ExporterSeat* seat : registry.seats_) {
         if (seat->running_) left.push_back(*seat->running_);
       }
     }
@@ -191,7 +186,7 @@ class ExporterRegistry {
 std::unique_ptr<ExporterSeat> ExporterSeat::Take(MakeJob make) {
   std::unique_ptr<ExporterSeat> seat(new ExporterSeat);
   seat->make_ = std::move(make);
-  ExporterRegistry::Instance().Sit(*seat);
+  ExporterRegistry::Instance().Add(*seat);
   return seat;
 }
 
@@ -202,7 +197,7 @@ std::unique_ptr<ExporterSeat> ExporterSeat::Empty(Status why) {
 }
 
 ExporterSeat::~ExporterSeat() {
-  const std::shared_ptr<Running> running = ExporterRegistry::Instance().Leave(*this);
+  const std::shared_ptr<Running> running = ExporterRegistry::Instance().Remove(*this);
   if (!running) return;
   running->job->Finish(kFinish);
   running->End();

@@ -54,7 +54,7 @@ class ExporterSeat {
   struct Running;
   ExporterSeat() = default;
 
-  // Guarded by the desk, which no thread holds while the process forks.
+  // Guarded by the registry's lock, which no thread holds while the process forks.
   MakeJob make_;
   Status why_;
   // A box of its own, so that a child can leave it as it lies.

@@ -23,9 +23,9 @@ Status Wrong(std::string_view name, std::string_view why) {
   return {Code::kInvalidArgument, detail + "\" " + std::string(why)};
 }
 
-class Reader {
+class RecordReader {
  public:
-  explicit Reader(const JsonDocument& json) noexcept : json_(json) {}
+  explicit RecordReader(const JsonDocument& json) noexcept : json_(json) {}
 
   Result<JsonRecord> Read() {
     const auto names = json_.Names("");
@@ -152,7 +152,7 @@ Result<JsonRecord> ReadRecordJson(std::string_view json) {
   }
   const auto document = JsonDocument::Parse(json);
   if (!document) return Status{Code::kInvalidArgument, document.error().detail};
-  return Reader(*document).Read();
+  return RecordReader(*document).Read();
 }
 
 }  // namespace gpulens::sdk

@@ -26,10 +26,10 @@ Instrument OfRank(std::string_view name, std::string_view unit, std::string_view
 }
 
 // A gauge that also remembers what it was set to. Any thread.
-class Reported {
+class RememberedGauge {
  public:
-  Reported(std::string_view name, std::string_view unit, std::string_view description, Registry& registry,
-           int rank)
+  RememberedGauge(std::string_view name, std::string_view unit, std::string_view description,
+                  Registry& registry, int rank)
       : gauge_(OfRank<Gauge>(name, unit, description, registry, rank)) {}
   void Set(double value) noexcept {
     last_.store(value, std::memory_order_relaxed);
@@ -67,7 +67,7 @@ Status Check(const TrainingOptions& options) {
   return {};
 }
 
-// Standard deviation of the known times; NaN for fewer than two.
+// Median of the known times; NaN for fewer than two.
 double MedianOf(std::span<const double> seconds) {
   std::vector<double> known;
   std::copy_if(seconds.begin(), seconds.end(), std::back_inserter(known),
@@ -112,7 +112,7 @@ struct TrainingMonitor::State {
         max_norm(given.max_norm),
         gpu_count(given.gpu_count),
         rank(given.rank),
-        told(registry, given.rank),
+        gauges(registry, given.rank),
         steps(OfRank<Counter>("training.steps", "{step}", "Steps that ended.", registry, rank)),
         tokens(OfRank<DoubleCounter>("training.tokens", "{token}", "Tokens of those steps, all ranks.",
                                      registry, rank)),
@@ -147,15 +147,15 @@ struct TrainingMonitor::State {
                        rank),
           busy("training.step.busy_ratio", "1", "This rank's busy time by the median of all ranks.", registry,
                rank) {}
-    Reported mfu, hfu, tflops, step_time, loss, norm, nonfinite, clipped, wait, save, save_rate, restore,
-        restore_rate, busy;
+    RememberedGauge mfu, hfu, tflops, step_time, loss, norm, nonfinite, clipped, wait, save, save_rate,
+        restore, restore_rate, busy;
   };
 
   const double peak;
   const Status mfu_status;
   const double flops_per_step, executed_ratio, tokens_per_step, max_norm;
   const int gpu_count, rank;
-  Gauges told;
+  Gauges gauges;
   const Counter steps;
   const DoubleCounter tokens;
   const Counter nonfinite_losses;
@@ -206,19 +206,19 @@ void TrainingMonitor::RecordStep(double seconds, std::optional<double> loss) noe
   s.steps.Add(1);
   s.tokens.Add(s.tokens_per_step);
   s.step_times.Record(seconds);
-  s.told.step_time.Set(seconds);
+  s.gauges.step_time.Set(seconds);
   if (loss) RecordLoss(*loss);
   if (s.flops_per_step <= 0 || seconds <= 0) return;
   const double mfu = Mfu(s.flops_per_step, seconds, s.peak, s.gpu_count);
-  s.told.tflops.Set(s.flops_per_step / seconds / 1e12);
-  s.told.mfu.Set(mfu);
-  s.told.hfu.Set(mfu * s.executed_ratio);
+  s.gauges.tflops.Set(s.flops_per_step / seconds / 1e12);
+  s.gauges.mfu.Set(mfu);
+  s.gauges.hfu.Set(mfu * s.executed_ratio);
 }
 
 void TrainingMonitor::RecordLoss(double loss) noexcept {
   State& s = *state_;
   const bool finite = std::isfinite(loss);
-  s.told.loss.Set(finite ? loss : kNotMeasured);
+  s.gauges.loss.Set(finite ? loss : kNotMeasured);
   if (finite) return;
   s.nonfinite_count.fetch_add(1, std::memory_order_relaxed);
   s.nonfinite_losses.Add(1);
@@ -226,13 +226,14 @@ void TrainingMonitor::RecordLoss(double loss) noexcept {
 
 void TrainingMonitor::RecordDataWait(double seconds) noexcept {
   if (!IsTime(seconds)) return;
-  state_->told.wait.Set(seconds);
+  state_->gauges.wait.Set(seconds);
   state_->data_wait_total.Add(seconds);
 }
 
 namespace {
 
-void RecordCheckpoint(Reported& duration, Reported& rate, double seconds, double bytes) noexcept {
+void RecordCheckpoint(RememberedGauge& duration, RememberedGauge& rate, double seconds,
+                      double bytes) noexcept {
   if (!IsTime(seconds)) return;
   duration.Set(seconds);
   // The rate of an earlier checkpoint would not match this duration.
@@ -242,52 +243,52 @@ void RecordCheckpoint(Reported& duration, Reported& rate, double seconds, double
 }  // namespace
 
 void TrainingMonitor::RecordCheckpointSave(double seconds, double bytes) noexcept {
-  RecordCheckpoint(state_->told.save, state_->told.save_rate, seconds, bytes);
+  RecordCheckpoint(state_->gauges.save, state_->gauges.save_rate, seconds, bytes);
 }
 
 void TrainingMonitor::RecordCheckpointRestore(double seconds, double bytes) noexcept {
-  RecordCheckpoint(state_->told.restore, state_->told.restore_rate, seconds, bytes);
+  RecordCheckpoint(state_->gauges.restore, state_->gauges.restore_rate, seconds, bytes);
 }
 
 void TrainingMonitor::RecordGradient(double l2_norm, int64_t nonfinite_params,
                                      std::optional<bool> clipped) noexcept {
   State& s = *state_;
-  s.told.norm.Set(std::isfinite(l2_norm) ? l2_norm : kNotMeasured);
-  s.told.nonfinite.Set(nonfinite_params < 0 ? kNotMeasured : static_cast<double>(nonfinite_params));
+  s.gauges.norm.Set(std::isfinite(l2_norm) ? l2_norm : kNotMeasured);
+  s.gauges.nonfinite.Set(nonfinite_params < 0 ? kNotMeasured : static_cast<double>(nonfinite_params));
   if (!clipped && std::isnan(s.max_norm)) return;
   const uint64_t cut = clipped.value_or(l2_norm > s.max_norm) ? 1 : 0;
   const uint64_t all = s.gradient_steps.fetch_add(1, std::memory_order_relaxed) + 1;
   const uint64_t of_them = s.clipped_steps.fetch_add(cut, std::memory_order_relaxed) + cut;
-  s.told.clipped.Set(static_cast<double>(of_them) / static_cast<double>(all));
+  s.gauges.clipped.Set(static_cast<double>(of_them) / static_cast<double>(all));
 }
 
 void TrainingMonitor::RecordRanks(std::span<const double> busy_seconds) noexcept {
   const double median = MedianOf(busy_seconds);
   const auto rank = static_cast<size_t>(state_->rank);
   const double mine = rank < busy_seconds.size() ? busy_seconds[rank] : kNotMeasured;
-  state_->told.busy.Set(mine > 0 ? mine / median : kNotMeasured);
+  state_->gauges.busy.Set(mine > 0 ? mine / median : kNotMeasured);
 }
 
 TrainingMetrics TrainingMonitor::metrics() const noexcept {
   const State& s = *state_;
-  const State::Gauges& told = s.told;
-  const double tflops = told.tflops.last();
+  const State::Gauges& gauges = s.gauges;
+  const double tflops = gauges.tflops.last();
   return {.steps = s.step_count.load(std::memory_order_relaxed),
           .nonfinite_losses = s.nonfinite_count.load(std::memory_order_relaxed),
-          .loss = told.loss.last(),
-          .step_seconds = told.step_time.last(),
-          .mfu = told.mfu.last(),
-          .hfu = told.hfu.last(),
+          .loss = gauges.loss.last(),
+          .step_seconds = gauges.step_time.last(),
+          .mfu = gauges.mfu.last(),
+          .hfu = gauges.hfu.last(),
           .flops_per_second = tflops * 1e12,
-          .gradient_norm = told.norm.last(),
-          .gradient_nonfinite_params = told.nonfinite.last(),
-          .gradient_clip_ratio = told.clipped.last(),
-          .data_wait_seconds = told.wait.last(),
-          .checkpoint_save_seconds = told.save.last(),
-          .checkpoint_save_bytes_per_second = told.save_rate.last(),
-          .checkpoint_restore_seconds = told.restore.last(),
-          .checkpoint_restore_bytes_per_second = told.restore_rate.last(),
-          .busy_ratio_to_median = told.busy.last()};
+          .gradient_norm = gauges.norm.last(),
+          .gradient_nonfinite_params = gauges.nonfinite.last(),
+          .gradient_clip_ratio = gauges.clipped.last(),
+          .data_wait_seconds = gauges.wait.last(),
+          .checkpoint_save_seconds = gauges.save.last(),
+          .checkpoint_save_bytes_per_second = gauges.save_rate.last(),
+          .checkpoint_restore_seconds = gauges.restore.last(),
+          .checkpoint_restore_bytes_per_second = gauges.restore_rate.last(),
+          .busy_ratio_to_median = gauges.busy.last()};
 }
 
 Status TrainingMonitor::mfu_status() const { return state_->mfu_status; }

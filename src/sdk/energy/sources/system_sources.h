@@ -12,7 +12,7 @@
 
 #include "sdk/energy/processes/processor_time.h"
 #include "sources/host/files.h"
-#include "sources/host/devices.h"
+#include "sources/host/hardware.h"
 
 namespace gpulens::sdk {
 

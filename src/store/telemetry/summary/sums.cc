@@ -16,9 +16,9 @@ void Append(std::string& out, uint64_t value) {
 }
 void Append(std::string& out, double value) { Append(out, std::bit_cast<uint64_t>(value)); }
 
-class Reader {
+class SumsReader {
  public:
-  explicit Reader(std::string_view bytes) noexcept : rest_(bytes) {}
+  explicit SumsReader(std::string_view bytes) noexcept : rest_(bytes) {}
   bool done() const noexcept { return good_ && rest_.empty(); }
 
   uint8_t Byte() noexcept {
@@ -266,7 +266,7 @@ void Sums::AppendBytes(std::string& out) const {
 
 Status Sums::MergeBytes(std::string_view bytes) {
   Status bad{Code::kDataLoss, "not a roll-up, or one of another version"};
-  Reader reader(bytes);
+  SumsReader reader(bytes);
   if (reader.Byte() != kVersion) return bad;
   Sums read;
   for (uint64_t& count : read.counts_) count = reader.Count();
