@@ -19,7 +19,6 @@ inline constexpr const MetricDesc* kKubernetesRows[] = {
 };
 #undef METRIC
 
-
 inline constexpr auto kKubernetesStateRows = RowsWithPrefix<kKubernetesRows, "k8s.">();
 inline constexpr auto kGpuPodRows = RowsWithPrefix<kKubernetesRows, "gpu.pod.">();
 

@@ -74,8 +74,8 @@ size_t CountFamilies(const Engine& engine) {
 
 size_t CountRoles(const Engine& engine) {
   std::span<const EngineMetric> roles = AllEngineMetrics();
-  return static_cast<size_t>(
-      std::count_if(roles.begin(), roles.end(), [&](const EngineMetric& role) { return Offers(engine, role); }));
+  return static_cast<size_t>(std::count_if(roles.begin(), roles.end(),
+                                           [&](const EngineMetric& role) { return Offers(engine, role); }));
 }
 
 std::string PageOf(const Engine& engine) {

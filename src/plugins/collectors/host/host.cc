@@ -1,8 +1,8 @@
 // The host collector: what /proc, /sys and the system calls beside them say of this machine, each part at
 // its own pace.
 
-#include "base/result.h"
 #include "catalog/host.h"
+#include "base/result.h"
 #include "catalog/row.h"
 #include "plugins/collectors/host/host_part.h"
 

@@ -1,5 +1,6 @@
 // The remote_write sink: metrics to whatever takes Prometheus remote write, 1.0 or 2.0.
 
+#include "wire/remote_write/remote_write.h"
 #include "base/result.h"
 #include "base/version.h"
 #include "catalog/self.h"
@@ -14,7 +15,6 @@
 #include "plugins/sinks/remote_write/remote_write_labels.h"
 #include "plugins/sinks/remote_write/remote_write_requests.h"
 #include "plugins/sinks/remote_write/target_health.h"
-#include "wire/remote_write/remote_write.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {
