@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "bench/page_snapshot.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "wire/exposition/exposition_page.h"
 #include "wire/exposition/text_page.h"
 #include "wire/packing.h"
@@ -43,7 +43,7 @@ bool LoadSeries(benchmark::State& state, PageSnapshots& snapshots) {
 }
 
 SeriesNamer NativeNamer() {
-  const std::string native(kNativeDialect);
+  const std::string native(kNativeNaming);
   return MakeSeriesNamer({&native, 1});
 }
 

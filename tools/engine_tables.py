@@ -19,13 +19,23 @@ LABEL = re.compile(r"\+[\w.]+=\S*|\w+>[\w.]+(\([^()]+\))?|\w+[=?~]\S*|\w+!")
 
 
 def rows_of(path, columns):
-    lines = path.read_text(encoding="utf-8").splitlines()
-    rows = [(n, line.split("\t")) for n, line in enumerate(lines, 1) if line and not line.startswith("#")]
+    """The rows below the header, with their line numbers. `@` among the labels of a row stands for the text of the line
+    `@labels` above the header: what most rows of a file do with labels."""
+    rows, common = [], None
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("@labels\t"):
+            common = line.partition("\t")[2]
+        elif line and not line.startswith("#"):
+            rows.append((number, line.split("\t")))
     if rows[0][1] != columns:
         raise SystemExit(f"{path}: the columns are {' '.join(rows[0][1])}, not {' '.join(columns)}")
     for number, row in rows[1:]:
         if len(row) != len(columns) or not all(row):
             raise SystemExit(f"{path}:{number}: {len(row)} columns or an empty one; write - for what is not known")
+        if columns is COLUMNS and "@" in (labels := row[2].split(",")):
+            if common is None:
+                raise SystemExit(f"{path}:{number}: the labels have @, and the file no line @labels")
+            row[2] = ",".join(common if label == "@" else label for label in labels)
     return rows[1:]
 
 
@@ -102,6 +112,8 @@ def main():
     text += "".join(f"    {{{literal(row[0])}, {literal(row[1])}}},\n" for _, row in prefixes) + "};\n"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")
+    # Included into a list of strings.
+    out.with_name("engine_names.inc").write_text("".join(f"    {literal(row[0])},\n" for _, row in rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,15 @@ class EngineTables(unittest.TestCase):
         text = self.text(self.ROW)
         self.assertIn('{"x:running", 1u << static_cast<unsigned>(ExpositionType::kGauge), Use::kSame, &kRunning, 1.0,', text)
 
+    def test_common_labels_are_written_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "x.tsv"
+            head = "\t".join(engine_tables.COLUMNS)
+            row = self.ROW.replace("model>model.name", "@,+cache.type=gpu")
+            path.write_text(f"@labels\tmodel>model.name\n{head}\n{row}\n")
+            self.assertIn('"model>model.name,+cache.type=gpu"', engine_tables.table_text(path, "t", {"Running": "kRunning"}))
+        self.assertIn("the file no line @labels", self.refused(row))
+
     def test_uses(self):
         for role, use in (("Running:sum", "kSumOfRole"), ("Running@count", "kOwnCount"), ("pass", "kPass")):
             self.assertIn("Use::" + use, self.text(self.ROW.replace("\tRunning\t", f"\t{role}\t")))

@@ -18,11 +18,11 @@ constexpr std::string_view kOfPrometheus[] = {"up",
                                               "scrape_series_added",
                                               "ALERTS",
                                               "ALERTS_FOR_STATE"};
-// What a family of one name and a sample of another can share.
+// Suffixes by which a sample of one family may have the name of another.
 constexpr std::string_view kSuffixes[] = {"_total", "_bucket",  "_sum",  "_count",
                                           "_info",  "_created", "_gsum", "_gcount"};
 
-// As a page has it that can say neither dots nor other alphabets.
+// The name on a page with ASCII names only.
 std::string PlainOf(std::string_view name) {
   std::string key(name);
   for (char& c : key) {
@@ -32,7 +32,7 @@ std::string PlainOf(std::string_view name) {
   return key;
 }
 
-// And without the word of a sample.
+// PlainOf without the suffix of a sample.
 std::string KeyOf(std::string_view name) {
   std::string key = PlainOf(name);
   for (std::string_view suffix : kSuffixes) {
@@ -43,7 +43,7 @@ std::string KeyOf(std::string_view name) {
   return key;
 }
 
-std::string Named(const MetricDesc& metric) {
+std::string PrometheusName(const MetricDesc& metric) {
   std::string name;
   AppendPrometheusName(name, metric);
   return name;
@@ -53,14 +53,14 @@ bool IsFree(std::string_view native) noexcept {
   return native.starts_with("process.") || native == "target.info";
 }
 
-// Hashes, as the names of all rows would fill 40 KiB. A name that collides is marked without need.
+// Hashes, as the names would take 40 KiB. A collision only adds a prefix.
 const std::vector<uint64_t>& Reserved() {
   static const std::vector<uint64_t> all = [] {
     std::vector<uint64_t> made;
     for (const MetricDesc* row : AllMetrics()) {
       if (IsFree(row->name)) continue;
       made.push_back(Fnv1a(KeyOf(row->name)));
-      made.push_back(Fnv1a(KeyOf(Named(*row))));
+      made.push_back(Fnv1a(KeyOf(PrometheusName(*row))));
     }
     std::ranges::sort(made);
     const auto twice = std::ranges::unique(made);
@@ -71,7 +71,7 @@ const std::vector<uint64_t>& Reserved() {
   return all;
 }
 
-bool IsReservedNaming(std::string_view name, NameOwner owner) {
+bool IsReservedText(std::string_view name, NameOwner owner) {
   const std::string plain = PlainOf(name), key = KeyOf(name);
   if (std::ranges::find(kOfPrometheus, plain) != std::end(kOfPrometheus)) return true;
   const auto begins = [&key](std::string_view with) { return key.starts_with(with); };
@@ -84,7 +84,7 @@ bool IsReservedNaming(std::string_view name, NameOwner owner) {
 }  // namespace
 
 bool IsReservedName(const MetricDesc& brought, NameOwner owner) {
-  return IsReservedNaming(brought.name, owner) || IsReservedNaming(Named(brought), owner);
+  return IsReservedText(brought.name, owner) || IsReservedText(PrometheusName(brought), owner);
 }
 
 std::string ExportedName(const MetricDesc& brought, NameOwner owner) {

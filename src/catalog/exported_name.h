@@ -1,8 +1,5 @@
-// Under which names the metrics of others are told.
-//
-// Programs of this machine and scraped targets bring metrics under names of their own choice. What the agent
-// measures itself has names that people sum, alert on and bill by; nobody else's number may stand under one
-// of them. So a reserved name is marked: "gpu.power.draw" becomes "exported.gpu.power.draw", on pages
+// Names of metrics that programs and scraped targets bring. A name that the agent's own metrics may have is
+// reserved and gets a prefix: "gpu.power.draw" becomes "exported.gpu.power.draw", on pages
 // "exported_gpu_power_draw_watts". Thread-safe.
 #pragma once
 
@@ -14,18 +11,16 @@
 namespace gpulens {
 
 enum class NameOwner : uint8_t {
-  kProgram,  // any user's
-  kTarget,   // what the configuration or a discovery named
+  kProgram,  // of any user
+  kTarget,   // from the configuration or a discovery
 };
 
-// Reserved is what begins with gpulens, what an exposition page spells as it spells a row of the catalogue
-// (also where the kinds differ, or as one of its samples), and what Prometheus and its alerts write
-// themselves: up, scrape_…, ALERTS. For programs also gpu.…, DCGM_FI_… and hw.…: rows to come, and names
-// under which dialects tell GPUs. An exporter's page that somebody has named keeps its own gpu_… families.
-// Free is what everybody tells of itself: process.…, target.info.
+// Reserved names: gpulens…; names that on a page equal those of a row of the catalogue (whatever the kind, or
+// as one of its samples); and up, scrape_… and ALERTS of Prometheus. For programs also gpu.…, DCGM_FI_… and
+// hw.…, while pages of configured exporters keep their gpu_… families. process.… and target.info are free.
 bool IsReservedName(const MetricDesc& brought, NameOwner owner);
 
-// The name to tell `brought` by.
+// Returns the name under which `brought` is exported.
 std::string ExportedName(const MetricDesc& brought, NameOwner owner);
 
 }  // namespace gpulens

@@ -17,7 +17,7 @@ std::string Sent(std::string_view name, std::string_view unit = {}) {
   return Reported(name, NameOwner::kProgram, Naming::kOtel, Kind::kGauge, unit);
 }
 
-TEST(ExportedName, NamesOfTheirOwnStay) {
+TEST(ExportedName, KeepsUnreservedNames) {
   for (const char* name : {"http.requests", "training.steps", "gpus", "my.gpu.power", "http_gpu_total",
                            "upper", "process.cpu.time", "process_resident_memory_bytes", "a"})
     EXPECT_EQ(Sent(name), name);
@@ -28,7 +28,7 @@ TEST(ExportedName, NamesOfTheirOwnStay) {
     EXPECT_EQ(Scraped(name), name);
 }
 
-TEST(ExportedName, OursAreMarked) {
+TEST(ExportedName, MarksReservedNames) {
   for (const char* name : {"gpu.power.draw", "gpu.of.a.later.version", "gpulens.collector.up", "up", "gpu",
                            "gpulens", "system.cpu.time", "gpu_power_draw_watts", "DCGM_FI_DEV_POWER_USAGE",
                            "hw.power", "inference.requests.running"})
@@ -39,7 +39,7 @@ TEST(ExportedName, OursAreMarked) {
     EXPECT_EQ(Scraped(name), "exported_" + std::string(name)) << name;
 }
 
-TEST(ExportedName, NeitherUnitNorKindIsAWayRound) {
+TEST(ExportedName, ReservesWhateverUnitAndKind) {
   EXPECT_EQ(Sent("gpu", "W"), "exported.gpu");
   EXPECT_EQ(Sent("system.cpu", "time"), "exported.system.cpu") << "system_cpu_time";
   EXPECT_EQ(Sent("..gpu..power"), "exported...gpu..power");

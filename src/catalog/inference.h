@@ -26,6 +26,15 @@ std::span<const EngineMetric> AllEngineMetrics() noexcept;
 const EngineMetric* FindEngineMetric(std::string_view name) noexcept;
 const EngineMetric* EngineMetricOf(const MetricDesc& metric) noexcept;
 
+namespace row {
+// Keys of a metric of an engine, and of one over a window.
+template <KeyText... keys>
+inline constexpr std::string_view kEngineKeys[] = {"model.name", keys.view()..., "model.version",
+                                                   "inference.dp_rank"};
+template <KeyText... keys>
+inline constexpr std::string_view kModelKeys[] = {"model.name", "model.version", keys.view()...};
+}  // namespace row
+
 #define ENGINE_METRIC(id, combine, ...) METRIC(id, __VA_ARGS__)
 #define METRIC GPULENS_DECLARE_METRIC
 #include "catalog/inference.def"

@@ -8,7 +8,7 @@ namespace {
 
 using Pair = std::pair<std::string_view, std::string_view>;
 
-// What Prometheus users have read of every process since long before OpenTelemetry.
+// Names of Prometheus' client libraries, older than OpenTelemetry's.
 constexpr Pair kCustomary[] = {
     {"process.cpu.time", "process_cpu_seconds_total"},
     {"process.memory.usage", "process_resident_memory_bytes"},
@@ -43,10 +43,10 @@ class NameBuilder {
   const size_t start_;
 };
 
-// A unit or a part of one that stands in braces says what is counted and is not spelt.
+// A unit or a part of one in braces says what is counted and is left out.
 bool IsAnnotation(std::string_view unit) noexcept { return unit.find('{') != std::string_view::npos; }
 
-// "By/s" is bytes per second, "{error}/h" per hour. A second slash is not understood and not spelt.
+// "By/s" is bytes per second, "{error}/h" per hour. After a second slash the unit is left out.
 void AddUnitWords(NameBuilder& name, std::string_view unit) {
   size_t slash = unit.find('/');
   std::string_view main = unit.substr(0, slash);
@@ -58,7 +58,7 @@ void AddUnitWords(NameBuilder& name, std::string_view unit) {
   name.AddUnit(PrometheusPerUnit(per));
 }
 
-// The word that a kind puts at the end, once: it is taken out where the name already has it.
+// Appends the suffix of the kind, once: it is removed where the name already has it.
 std::string_view LastWord(const MetricDesc& metric) noexcept {
   if (metric.kind == Kind::kCounter) return "total";
   if (metric.kind == Kind::kInfo) return "info";
@@ -81,7 +81,7 @@ void AppendPrometheusName(std::string& out, const MetricDesc& metric) {
   NameBuilder name(out);
   std::string_view last = LastWord(metric);
   name.AddWords(metric.name, last);
-  // A name without a letter or digit of ASCII stays as it is: each page escapes it as its reader asks.
+  // A name without an ASCII letter or digit stays: pages escape it for their reader.
   std::string_view rest = metric.name;
   if (TakePrometheusWord(rest).empty()) out += metric.name;
   if (metric.kind != Kind::kInfo && metric.kind != Kind::kStateSet) AddUnitWords(name, metric.unit);

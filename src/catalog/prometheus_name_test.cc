@@ -64,14 +64,14 @@ TEST(Naming, NamesGetUnitAndKind) {
   for (const Row& row : kRows) EXPECT_EQ(Name(row.name, row.unit, row.kind), row.named);
 }
 
-TEST(Naming, ANameWithoutWordsIsNeverEmpty) {
+TEST(Naming, NameWithoutWordsIsNotEmpty) {
   EXPECT_EQ(Name("温度", "Cel", Kind::kGauge), "温度_celsius");
   EXPECT_EQ(Name("花火", "{rocket}", Kind::kCounter), "花火_total");
   EXPECT_EQ(Name("...", "", Kind::kGauge), "...");
   EXPECT_EQ(Name("total", "By", Kind::kCounter), "bytes_total");
 }
 
-TEST(Naming, AWordThatIsThereIsNotRepeated) {
+TEST(Naming, DoesNotRepeatWords) {
   EXPECT_EQ(Name("disk.bytes.read", "By", Kind::kCounter), "disk_bytes_read_total");
   EXPECT_EQ(Name("seconds", "s", Kind::kGauge), "seconds");
   EXPECT_EQ(Name("hit.ratio.now", "1", Kind::kGauge), "hit_now_ratio");
@@ -79,7 +79,7 @@ TEST(Naming, AWordThatIsThereIsNotRepeated) {
   EXPECT_EQ(Name("milliseconds.left", "s", Kind::kGauge), "milliseconds_left_seconds");
 }
 
-TEST(Naming, ARatioIsAGaugeOnly) {
+TEST(Naming, RatioSuffixOnlyForGauges) {
   EXPECT_EQ(Name("x", "1", Kind::kCounter), "x_total");
   EXPECT_EQ(Name("x", "1", Kind::kUpDownCounter), "x");
   EXPECT_EQ(Name("x", "", Kind::kGauge), "x");
@@ -100,7 +100,7 @@ TEST(Naming, ScrapedNamesStayAsTheyAre) {
   EXPECT_EQ(Name("http.requests", "By", Kind::kCounter, Naming::kVerbatim), "http.requests");
 }
 
-TEST(Naming, AppendsAfterWhatIsThere) {
+TEST(Naming, AppendsToText) {
   std::string out = "total_";
   AppendPrometheusName(out, {.name = "a.b", .unit = "By", .help = "", .kind = Kind::kCounter});
   EXPECT_EQ(out, "total_a_b_bytes_total");
@@ -150,7 +150,7 @@ std::vector<std::string> KeysOf(const std::string& column) {
   return keys;
 }
 
-TEST(NamingCapture, EveryRowOfTheTable) {
+TEST(NamingCapture, AgreesWithTheTable) {
   auto rows = Captured("catalogue_gpu.tsv");
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/catalogue_gpu.tsv";
   std::set<std::string> families;
@@ -193,7 +193,7 @@ std::vector<std::string> Renamed(std::vector<std::string> row) {
   return row;
 }
 
-TEST(NamingCapture, RowsOfOursAgreeWithTheTable) {
+TEST(NamingCapture, CatalogueAgreesWithTheTable) {
   auto rows = Captured("catalogue_gpu.tsv");
   for (auto& row : rows) row = Renamed(row);
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/catalogue_gpu.tsv";
@@ -242,7 +242,7 @@ TEST(NamingCapture, RowsOfOursAgreeWithTheTable) {
   }
 }
 
-TEST(NamingCapture, EveryDeviceAndHostMetricOfTheSeedIsHere) {
+TEST(NamingCapture, HasEveryDeviceAndHostMetricOfTheTable) {
   auto rows = Captured("l9gpu_metric_names.tsv");
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/l9gpu_metric_names.tsv";
   size_t seen = 0;

@@ -1,5 +1,5 @@
-// The rules by which readings are believed, for people and for the code that applies them: those of one
-// reading, which stand in the metric's row, and those between readings, which stand here.
+// Rules by which readings are accepted, for the documentation and for the code that applies them: those of
+// one reading are in the metric's row, cross-checks between readings are here.
 #pragma once
 
 #include <span>
@@ -20,11 +20,11 @@ inline constexpr double kBusyFor = 30, kBusyAtLeast = 0.995;
 inline constexpr double kPowerOverMax = 1.5, kInstantPowerOverMax = 2;
 inline constexpr double kStuckFor = 3600, kStuckPowerShare = 0.25, kStuckPowerLeast = 20;
 inline constexpr int kBridgedIntervals = 5;
-// What a board's power reading may be off, as a share.
+// Tolerance of a board's power reading, as a share.
 inline constexpr double kPowerAccuracy = 0.05;
 }  // namespace twin_limit
 
-// One rule that looks at other readings than its own. Static storage.
+// A cross-check with other readings. Static storage.
 struct CrossCheckRule {
   const MetricDesc* metric;  // whose reading is rejected
   Validation verdict;
@@ -32,7 +32,7 @@ struct CrossCheckRule {
 };
 std::span<const CrossCheckRule> TwinRules() noexcept;
 
-// A rule as people read it.
+// A rule as text.
 struct RuleText {
   Validation verdict;
   std::string rule;
@@ -40,7 +40,7 @@ struct RuleText {
 };
 // All rules of a metric, those of its row first.
 std::vector<RuleText> RulesOf(const MetricDesc& metric);
-// The page docs/quality.md: every rule there is.
+// Returns the page docs/quality.md: all rules.
 std::string QualityMarkdown();
 
 }  // namespace gpulens

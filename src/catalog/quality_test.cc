@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Quality, TwinRulesAreOfKnownMetricsAndSayWhereTheyComeFrom) {
+TEST(Quality, CrossChecksHaveMetricAndSource) {
   for (const CrossCheckRule& rule : TwinRules()) {
     EXPECT_EQ(FindMetric(rule.metric->name), rule.metric);
     EXPECT_FALSE(rule.rule.empty() || rule.limits.empty() || rule.source.empty()) << rule.metric->name;
@@ -36,7 +36,7 @@ TEST(Quality, RulesOfARowAreInItsUnit) {
   EXPECT_EQ(rules[3].verdict, Validation::kInconsistent);
 }
 
-TEST(Quality, ThePageHasTheTableOfTheCode) {
+TEST(Quality, PageAgreesWithTheCode) {
   auto page = ReadFile(GPULENS_SOURCE_DIR "/docs/quality.md");
   ASSERT_TRUE(page.ok());
   EXPECT_NE(page->find(QualityMarkdown()), std::string::npos)

@@ -41,7 +41,7 @@
 #include "cli/slurm/slurm_command.h"
 #include "cli/table/text_table.h"
 #include "cli/telemetry/telemetry_command.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 
 namespace gpulens {
 namespace {
@@ -227,7 +227,7 @@ void AddMetrics(CLI::App& app, CommandLine& line) {
   metrics->add_option("--format", line.metrics.format, "table, md (docs/metrics.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   metrics->add_flag("--rules", line.metrics.rules, "List which readings are rejected, and why");
-  const std::vector<std::string> names(DialectNames().begin(), DialectNames().end());
+  const std::vector<std::string> names(NamingNames().begin(), NamingNames().end());
   metrics->add_option("--names", line.metrics.names, "Names to list (default native)")
       ->check(CLI::IsMember(names));
   metrics->add_option("--dialect", line.metrics.names, "")->check(CLI::IsMember(names))->group("");

@@ -16,7 +16,7 @@
 #include "catalog/quality.h"
 #include "cli/help/help.h"
 #include "cli/table/text_table.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "pipeline/self_metrics.h"
 
 namespace gpulens {
@@ -88,7 +88,7 @@ std::vector<Row> NativeRows() {
 }
 
 // A family of a dialect: every row that has its name, or what is shown before any row feeds it.
-Row DialectFamilyRow(const Dialect& dialect, const DialectFamily& family) {
+Row NamingFamilyRow(const MetricNaming& dialect, const NamingFamily& family) {
   Row row;
   row.name = row.prometheus = family.name;
   row.kind = KindName(family.kind);
@@ -97,29 +97,29 @@ Row DialectFamilyRow(const Dialect& dialect, const DialectFamily& family) {
   auto add_label = [&](std::string_view label) {
     if (labels.insert(label).second) AppendWord(row.attributes, label, " ");
   };
-  for (const DialectRow& from : dialect.rows) {
+  for (const NamingRow& from : dialect.rows) {
     if (from.name != family.name) continue;
     row.unit = from.unit;
     row.prometheus = PrometheusNameOf(dialect, from);
     if (natives.insert(from.native->name).second) AppendWord(row.from, from.native->name, " ");
     if (from.all_attributes) add_label("(as native)");
-    for (const DialectLabel& label : from.labels) add_label(label.label);
-    for (const DialectLabel& label : dialect.labels) add_label(label.label);
+    for (const NamingLabel& label : from.labels) add_label(label.label);
+    for (const NamingLabel& label : dialect.labels) add_label(label.label);
     if (from.other_attributes) add_label("(others as native)");
   }
   if (row.from.empty()) row.from = "no collector yet: HELP and TYPE only";
   return row;
 }
 
-std::vector<Row> DialectRows(const Dialect& dialect) {
+std::vector<Row> DialectRows(const MetricNaming& dialect) {
   std::vector<Row> rows;
   std::set<std::string_view> seen = {""};
-  for (const DialectFamily& family : dialect.families) {
-    if (seen.insert(family.name).second) rows.push_back(DialectFamilyRow(dialect, family));
+  for (const NamingFamily& family : dialect.families) {
+    if (seen.insert(family.name).second) rows.push_back(NamingFamilyRow(dialect, family));
   }
-  for (const DialectRow& row : dialect.rows) {
+  for (const NamingRow& row : dialect.rows) {
     if (seen.insert(row.name).second)
-      rows.push_back(DialectFamilyRow(dialect, {row.name, row.help, row.kind}));
+      rows.push_back(NamingFamilyRow(dialect, {row.name, row.help, row.kind}));
   }
   return rows;
 }
@@ -254,11 +254,11 @@ std::string MetricPage(const std::string& name, std::string& nearest) {
     Row row = NativeRow(*metric);
     known.push_back(row.name);
     known.push_back(row.prometheus);
-    const DialectRow* dialect_row = nullptr;
+    const NamingRow* dialect_row = nullptr;
     std::string dialects;
-    for (std::string_view dialect_name : DialectNames()) {
-      const Dialect* dialect = FindDialect(dialect_name);
-      for (const DialectRow& candidate : dialect ? dialect->rows : std::span<const DialectRow>()) {
+    for (std::string_view dialect_name : NamingNames()) {
+      const MetricNaming* dialect = FindNaming(dialect_name);
+      for (const NamingRow& candidate : dialect ? dialect->rows : std::span<const NamingRow>()) {
         if (candidate.native != metric || candidate.name.empty()) continue;
         dialects += " · " + std::string(dialect_name) + " " + std::string(candidate.name);
         if (candidate.name == name || PrometheusNameOf(*dialect, candidate) == name) dialect_row = &candidate;
@@ -284,7 +284,7 @@ std::string MetricPage(const std::string& name, std::string& nearest) {
 }
 
 std::string MetricsTable(const std::string& names, size_t width) {
-  const Dialect* dialect = names == kNativeDialect ? nullptr : FindDialect(names);
+  const MetricNaming* dialect = names == kNativeNaming ? nullptr : FindNaming(names);
   std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
   rows.insert(rows.begin(), {"NAME", "UNIT", "KIND", "LEVEL", "", "", "MEANING", "", "FROM"});
   return width == 0 ? Table(rows) : TerminalTable(rows, width);
@@ -301,8 +301,8 @@ std::string MetricsMarkdown() {
       "collectors and\nanalyzers that write it.\n\n## Native names\n\n";
   out += Markdown(NativeRows());
   out += EventsMarkdown();
-  for (std::string_view name : DialectNames()) {
-    const Dialect* dialect = FindDialect(name);
+  for (std::string_view name : NamingNames()) {
+    const MetricNaming* dialect = FindNaming(name);
     if (!dialect) continue;
     out += "\n## Names `" + std::string(name) + "`: " + std::string(dialect->help) + "\n\n";
     if (dialect->renames.empty()) {
@@ -338,7 +338,7 @@ int RunMetrics(const MetricsOptions& options) {
   } else if (format == "md" && options.names.empty()) {
     text = MetricsMarkdown();
   } else {
-    const Dialect* dialect = options.names == kNativeDialect ? nullptr : FindDialect(options.names);
+    const MetricNaming* dialect = options.names == kNativeNaming ? nullptr : FindNaming(options.names);
     const std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
     text = format == "json" ? Json(rows, !dialect) : Markdown(rows);
   }

@@ -42,13 +42,13 @@ inline constexpr OptionSpec kScrape[] = {
      .help = "Looked at",
      .children = kPort},
 };
-inline constexpr std::string_view kDialects[] = {"native", "zernel", "dcgm"};
+inline constexpr std::string_view kNamings[] = {"native", "zernel", "dcgm"};
 inline constexpr OptionSpec kPrometheus[] = {
     {.key = "names",
      .type = OptionType::kTexts,
      .fallback = "[native, zernel]",
      .help = "Names",
-     .allowed = kDialects},
+     .allowed = kNamings},
 };
 inline constexpr OptionSpec kQueue[] = {
     {.key = "dir", .fallback = {}, .help = "Folder"},

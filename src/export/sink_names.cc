@@ -75,7 +75,7 @@ SinkNames::SinkNames(const Config& config)
       choice_{config.Texts("include"), config.Texts("exclude"), config.TextMap("rename"),
               config.TextMap(kAttributesKey)} {}
 
-SinkNames::SinkNames(MetricLevel level) : names_{std::string(kNativeDialect)}, level_(level) {}
+SinkNames::SinkNames(MetricLevel level) : names_{std::string(kNativeNaming)}, level_(level) {}
 
 std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept {
   for (MetricLevel level : {MetricLevel::kEssential, MetricLevel::kStandard, MetricLevel::kAll}) {

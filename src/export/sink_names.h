@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "plugins/config.h"
 
 namespace gpulens {
@@ -30,7 +30,7 @@ consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
                      .type = OptionType::kTexts,
                      .fallback = names,
                      .help = "Names to export; with several, each series is exported under each of them.",
-                     .allowed = kDialectNames},
+                     .allowed = kNamingNames},
           OptionSpec{.key = kMetricsKey,
                      .fallback = {},
                      .help = "Level of native metrics; default: `metrics` at the top level.",
@@ -73,7 +73,7 @@ class SinkNames {
   explicit SinkNames(MetricLevel level);
 
   bool uses(std::string_view name) const;
-  bool uses_others() const { return names_.size() > (uses(kNativeDialect) ? 1u : 0u); }
+  bool uses_others() const { return names_.size() > (uses(kNativeNaming) ? 1u : 0u); }
   MetricLevel level() const noexcept { return level_; }
   // `more` adds spellings of its own; null: none.
   SeriesNamer namer(NameForm form, const SeriesNamer::NameFunction& more = {}) const;

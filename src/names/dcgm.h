@@ -1,25 +1,21 @@
-// The names of dcgm-exporter, for dashboards and alerts made for it: every field of its default and
-// profiling lists that NVML or GPM can give, with its labels, its units and its types.
+// The names of dcgm-exporter: all fields of its default and profiling lists that NVML or GPM have, with its
+// labels, units and types.
 //
-// `dcgm` has the names that dcgm-exporter uses up to now, `dcgm@4.6` those of DCGM 4.6's fields; numbers
-// are the same. What DCGM tells as a code or a text (recovery action, compute mode, versions other than
-// the driver's) is not here, nor are fields of NVSwitches and CPUs.
+// `dcgm` has dcgm-exporter's present names, `dcgm@4.6` those of DCGM 4.6's fields. Fields that are codes or
+// texts (recovery action, compute mode, versions other than the driver's) and fields of NVSwitches and CPUs
+// are left out.
 #pragma once
 
 #include <algorithm>
 
-#include "names/dcgm_ecc.h"
-#include "names/dcgm_errors.h"
-#include "names/dcgm_links.h"
-#include "names/dcgm_profiling.h"
-#include "names/dcgm_readings.h"
+#include "names/dcgm_fields.h"
 
 namespace gpulens {
 
-inline constexpr DialectLabel kDcgmLabels[] = {
+inline constexpr NamingLabel kDcgmLabels[] = {
     {"gpu", "gpu.index"},
     {"UUID", "gpu.uuid"},
-    {.label = "pci_bus_id", .attribute = "gpu.pci.bus_id", .as = DialectLabel::kNvmlBusId},
+    {.label = "pci_bus_id", .attribute = "gpu.pci.bus_id", .as = NamingLabel::kNvmlBusId},
     {.label = "device", .attribute = "gpu.index", .text = "nvidia"},
     {"modelName", "gpu.model"},
     {"GPU_I_PROFILE", "gpu.mig.profile"},
@@ -31,12 +27,12 @@ inline constexpr DialectLabel kDcgmLabels[] = {
     {"pod", "k8s.pod.name"},
     {"simulated", "simulated"},
 };
-// Series of one link have other label names there.
-inline constexpr DialectLabel kDcgmLinkLabels[] = {
+// Series of a link have other labels.
+inline constexpr NamingLabel kDcgmLinkLabels[] = {
     {"nvlink", "gpu.interconnect.link_index"},
     {"gpu", "gpu.index"},
     {"gpu_uuid", "gpu.uuid"},
-    {.label = "pci_bus_id", .attribute = "gpu.pci.bus_id", .as = DialectLabel::kNvmlBusId},
+    {.label = "pci_bus_id", .attribute = "gpu.pci.bus_id", .as = NamingLabel::kNvmlBusId},
     {.label = "device", .attribute = "gpu.index", .text = "nvidia"},
     {"model_name", "gpu.model"},
     {"Hostname", "host.name"},
@@ -47,7 +43,7 @@ inline constexpr DialectLabel kDcgmLinkLabels[] = {
     {"simulated", "simulated"},
 };
 
-// The traffic of one link has its number in the name.
+// The traffic of a link has its index in the name.
 struct DcgmLinkName {
   std::string_view link, name, name_4_6;
 };
@@ -61,7 +57,7 @@ inline constexpr DcgmLinkName kDcgmLinkNames[] = {
 };
 #undef GPULENS_DCGM_LINK
 
-constexpr DialectRow DcgmRow(const DcgmField& field, bool since_4_6, std::span<const DialectLabel> labels) {
+constexpr NamingRow DcgmRow(const DcgmField& field, bool since_4_6, std::span<const NamingLabel> labels) {
   return {.native = field.native,
           .name = since_4_6 ? field.name_4_6 : field.name,
           .unit = field.unit,
@@ -75,9 +71,9 @@ constexpr DialectRow DcgmRow(const DcgmField& field, bool since_4_6, std::span<c
 }
 
 constexpr auto DcgmRows(bool since_4_6) {
-  std::array<DialectRow, std::size(kDcgmReadings) + std::size(kDcgmErrors) + std::size(kDcgmEcc) +
-                             std::size(kDcgmLinks) + std::size(kDcgmProfiling) + std::size(kDcgmPerLink) +
-                             std::size(kDcgmLinkNames)>
+  std::array<NamingRow, std::size(kDcgmReadings) + std::size(kDcgmErrors) + std::size(kDcgmEcc) +
+                            std::size(kDcgmLinks) + std::size(kDcgmProfiling) + std::size(kDcgmPerLink) +
+                            std::size(kDcgmLinkNames)>
       rows{};
   auto at = rows.begin();
   for (std::span<const DcgmField> table :
@@ -104,16 +100,16 @@ constexpr auto DcgmRows(bool since_4_6) {
 inline constexpr auto kDcgmRows = DcgmRows(false);
 inline constexpr auto kDcgm46Rows = DcgmRows(true);
 
-inline constexpr Dialect kDcgm{.name = "dcgm",
-                               .help = "dcgm-exporter, field names up to DCGM 4.5",
-                               .rows = kDcgmRows,
-                               .vendor = "nvidia",
-                               .looks = true};
-inline constexpr Dialect kDcgm46{.name = "dcgm@4.6",
-                                 .help = "dcgm-exporter, field names since DCGM 4.6",
-                                 .rows = kDcgm46Rows,
-                                 .vendor = "nvidia",
-                                 .looks = true,
-                                 .renames = "dcgm"};
+inline constexpr MetricNaming kDcgm{.name = "dcgm",
+                                    .help = "dcgm-exporter, field names up to DCGM 4.5",
+                                    .rows = kDcgmRows,
+                                    .vendor = "nvidia",
+                                    .looks = true};
+inline constexpr MetricNaming kDcgm46{.name = "dcgm@4.6",
+                                      .help = "dcgm-exporter, field names since DCGM 4.6",
+                                      .rows = kDcgm46Rows,
+                                      .vendor = "nvidia",
+                                      .looks = true,
+                                      .renames = "dcgm"};
 
 }  // namespace gpulens

@@ -12,11 +12,11 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::Label;
-using dialect_testing::MakeNames;
-using dialect_testing::Series;
-using dialect_testing::Tick;
-using dialect_testing::Tsv;
+using naming_testing::Label;
+using naming_testing::MakeNames;
+using naming_testing::Series;
+using naming_testing::Tick;
+using naming_testing::Tsv;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
@@ -58,13 +58,13 @@ TEST(Dcgm, HasTheLabelsOfTheExporterInItsOrder) {
                           Pair("container", "main"), Pair("namespace", "ml"), Pair("pod", "train-0")));
 }
 
-TEST(Dcgm, WhatIsNotKnownIsNoLabel) {
+TEST(Dcgm, OmitsUnknownLabels) {
   auto named = MakeNames({"dcgm"}, kGpuPowerDraw, {{"gpu.index", int64_t{0}}});
   ASSERT_EQ(named.size(), 1u);
   EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu", "0"), Pair("device", "nvidia0")));
 }
 
-TEST(Dcgm, LooksAgainWhenFactsChange) {
+TEST(Dcgm, FollowsChangedFacts) {
   auto tick = [](std::string_view driver) {
     Tick made;
     made.Add(kGpuInfo, {{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}, {"gpu.vendor", "nvidia"}});
@@ -82,7 +82,7 @@ TEST(Dcgm, LooksAgainWhenFactsChange) {
   EXPECT_FALSE(MakeSeriesNamer(plain).Look(tick("3"))) << "these say nothing of others";
 }
 
-TEST(Dcgm, AnIndexOfTwoVendorsNamesNoGpu) {
+TEST(Dcgm, IndexOfTwoVendorsIsAmbiguous) {
   Tick tick;
   tick.Add(kGpuInfo, {{"gpu.index", int64_t{0}},
                       {"gpu.uuid", kUuid},
@@ -131,7 +131,7 @@ TEST(Dcgm, MigInstancesHaveTheirProfile) {
   EXPECT_EQ(Label(parent[0], "GPU_I_PROFILE"), "-");
 }
 
-TEST(Dcgm, UnitsAreTheirs) {
+TEST(Dcgm, HasUnitsOfTheExporter) {
   struct Want {
     const MetricDesc* native;
     AttributeSet attributes;
@@ -189,7 +189,7 @@ TEST(Dcgm, SeriesOfALinkHaveOtherLabels) {
                                            Pair("device", "nvidia1"), Pair("model_name", "H100")));
 }
 
-TEST(Dcgm, SumsOfAmdBlocksAreNoTotals) {
+TEST(Dcgm, OmitsAmdBlocks) {
   EXPECT_TRUE(MakeNames({"dcgm"}, kGpuEccErrors,
                         {{"gpu.ecc.count_type", "volatile"},
                          {"gpu.ecc.error_type", "correctable"},
@@ -231,8 +231,8 @@ TEST(Dcgm, FeedsTheUsualDashboardAndAlerts) {
   EXPECT_EQ(made, wanted);
 }
 
-const DialectRow* RowOf(const Dialect& dialect, std::string_view name) {
-  for (const DialectRow& row : dialect.rows) {
+const NamingRow* RowOf(const MetricNaming& dialect, std::string_view name) {
+  for (const NamingRow& row : dialect.rows) {
     if (row.name == name) return &row;
   }
   return nullptr;
@@ -264,7 +264,7 @@ TEST(Dcgm, HasEveryFieldOfTheDefaultList) {
   }
   for (auto [name, type] : types) {
     if (type == "label" || left_out.contains(name)) continue;
-    const DialectRow* row = RowOf(kDcgm, name);
+    const NamingRow* row = RowOf(kDcgm, name);
     ASSERT_NE(row, nullptr) << name;
     EXPECT_EQ(KindName(row->kind), type) << name;
     ++found;

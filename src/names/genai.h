@@ -1,25 +1,22 @@
-// OpenTelemetry's gen_ai.* names for what LLM engines say of themselves: semantic conventions 1.37, the
-// first with gen_ai.provider.name; all of them are in development there. Histograms are histograms, in
-// the unit of the conventions and with the engine's own buckets.
+// OpenTelemetry's gen_ai.* names for the metrics of LLM engines: semantic conventions 1.37, the first with
+// gen_ai.provider.name; all of them in development. Histograms have the engine's own buckets.
 //
-// gen_ai.operation.name and gen_ai.provider.name are required. No page tells chat from text completion: an
-// engine keeps one histogram for both, so this says "chat", what nearly all of it is. A target whose
-// attributes have gen_ai.operation.name or gen_ai.provider.name is called by those. server.address and
-// server.port are those of the page that is read.
+// gen_ai.operation.name and gen_ai.provider.name are required. Engines have one histogram for chat and text
+// completion, so the operation is "chat", as nearly all of it is. The target's attributes of these names take
+// precedence. server.address and server.port are those of the target's page.
 //
-// A request passes several layers; where one page shows more than one of them, only the engine's own series
-// are told, so that a sum counts it once. gen_ai.server.cache.* are the l9gpu project's: the conventions
-// have no such names.
+// A request passes several layers; where a page has more than one of them, only the engine's own series are
+// named, so that a sum counts it once. gen_ai.server.cache.* are the l9gpu project's names.
 #pragma once
 
 #include "catalog/inference.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 
 namespace gpulens {
 
-// By inference.engine; an engine that is not here is called as it is. The column `provider` of
-// src/scrape/engine/tables/engines.tsv says the same.
-inline constexpr DialectWord kGenaiProviders[] = {
+// By inference.engine; others keep their name. Equal to the column `provider` of
+// src/scrape/engine/tables/engines.tsv.
+inline constexpr NamingWord kGenaiProviders[] = {
     {"tgi", "huggingface_tgi"},
     {"triton-tensorrtllm", "triton"},
     {"trtllm-serve", "tensorrt_llm"},
@@ -40,9 +37,9 @@ inline constexpr DialectWord kGenaiProviders[] = {
 };
 
 // Engines that generate nothing.
-inline constexpr DialectWord kGenaiOperations[] = {{"tei", "embeddings"}};
+inline constexpr NamingWord kGenaiOperations[] = {{"tei", "embeddings"}};
 
-// Of two labels of one name, the first that has a value stands.
+// Of two labels of one name, the first with a value counts.
 #define GPULENS_GENAI                                                                                       \
   {"gen_ai.operation.name", "gen_ai.operation.name"},                                                       \
       {.label = "gen_ai.operation.name",                                                                    \
@@ -53,12 +50,11 @@ inline constexpr DialectWord kGenaiOperations[] = {{"tei", "embeddings"}};
       {.label = "gen_ai.provider.name", .attribute = "inference.engine", .words = kGenaiProviders},         \
       {"gen_ai.request.model", "model.name"}, {"server.address", "server.address"},                         \
       {"server.port", "server.port"}
-inline constexpr DialectLabel kGenaiLabels[] = {GPULENS_GENAI};
-inline constexpr DialectLabel kGenaiInput[] = {GPULENS_GENAI,
-                                               {.label = "gen_ai.token.type", .text = "input"}};
-inline constexpr DialectLabel kGenaiOutput[] = {GPULENS_GENAI,
-                                                {.label = "gen_ai.token.type", .text = "output"}};
-inline constexpr DialectLabel kGenaiCache[] = {GPULENS_GENAI, {"gen_ai.cache.type", "cache.type"}};
+inline constexpr NamingLabel kGenaiLabels[] = {GPULENS_GENAI};
+inline constexpr NamingLabel kGenaiInput[] = {GPULENS_GENAI, {.label = "gen_ai.token.type", .text = "input"}};
+inline constexpr NamingLabel kGenaiOutput[] = {GPULENS_GENAI,
+                                               {.label = "gen_ai.token.type", .text = "output"}};
+inline constexpr NamingLabel kGenaiCache[] = {GPULENS_GENAI, {"gen_ai.cache.type", "cache.type"}};
 #undef GPULENS_GENAI
 
 inline constexpr const MetricDesc* kGenaiFirst[] = {&kInferenceTimeToFirstToken};
@@ -87,43 +83,38 @@ inline constexpr Rival kGenaiPromptRivals[] = {GenaiEngine(kGenaiPrompt)};
 inline constexpr Rival kGenaiGenerationRivals[] = {GenaiEngine(kGenaiGeneration)};
 inline constexpr Rival kGenaiUsageRivals[] = {GenaiEngine(kGenaiUsage)};
 
-struct GenaiName {
-  std::string_view name, unit, help;
-  Kind kind = Kind::kHistogram;
-};
-inline constexpr GenaiName kGenaiTokens = {"gen_ai.client.token.usage", "{token}",
-                                           "Number of input and output tokens used."};
-inline constexpr GenaiName kGenaiTimePerToken = {
+inline constexpr NamingName kGenaiTokens = {"gen_ai.client.token.usage", "{token}",
+                                            "Number of input and output tokens used.", Kind::kHistogram};
+inline constexpr NamingName kGenaiTimePerToken = {
     "gen_ai.server.time_per_output_token", "s",
-    "Time per output token after the first, as the server sees it."};
+    "Time per output token after the first, as the server sees it.", Kind::kHistogram};
 
-constexpr DialectRow GenaiRow(const MetricDesc& native, const GenaiName& name,
-                              std::span<const DialectLabel> labels, std::span<const Rival> unless) {
-  return {.native = &native,
-          .name = name.name,
-          .unit = name.unit,
-          .help = name.help,
-          .kind = name.kind,
-          .labels = labels,
-          .other_attributes = true,
-          .unless = unless};
+constexpr NamingRow GenaiRow(const MetricDesc& native, const NamingName& name,
+                             std::span<const NamingLabel> labels, std::span<const Rival> unless) {
+  NamingRow row = NamedRow(native, name);
+  row.labels = labels;
+  row.other_attributes = true;
+  row.unless = unless;
+  return row;
 }
 
-inline constexpr GenaiName kGenaiHitRate = {
+inline constexpr NamingName kGenaiHitRate = {
     "gen_ai.server.cache.hit_rate", "1",
     "Share of prompt tokens that came from a cache, 0-1. Outside the convention: the l9gpu project's name.",
     Kind::kGauge};
 
-inline constexpr DialectRow kGenaiRows[] = {
+inline constexpr NamingRow kGenaiRows[] = {
     GenaiRow(kInferenceRequestPromptTokens, kGenaiTokens, kGenaiInput, kGenaiPromptRivals),
     GenaiRow(kInferenceRequestGenerationTokens, kGenaiTokens, kGenaiOutput, kGenaiGenerationRivals),
     GenaiRow(kInferenceTimeToFirstToken,
-             {"gen_ai.server.time_to_first_token", "s", "Time to the first token, as the server sees it."},
+             {"gen_ai.server.time_to_first_token", "s", "Time to the first token, as the server sees it.",
+              Kind::kHistogram},
              kGenaiLabels, kGenaiFirstRivals),
     GenaiRow(kInferenceTimePerOutputToken, kGenaiTimePerToken, kGenaiLabels, kGenaiPerTokenRivals),
     GenaiRow(kInferenceInterTokenLatency, kGenaiTimePerToken, kGenaiLabels, kGenaiInterTokenRivals),
     GenaiRow(kInferenceRequestDuration,
-             {"gen_ai.server.request.duration", "s", "Time of a request, up to its last byte or token."},
+             {"gen_ai.server.request.duration", "s", "Time of a request, up to its last byte or token.",
+              Kind::kHistogram},
              kGenaiLabels, kGenaiDurationRivals),
     GenaiRow(kInferenceKvCacheUsage,
              {"gen_ai.server.cache.utilization", "1",
@@ -135,7 +126,7 @@ inline constexpr DialectRow kGenaiRows[] = {
     GenaiRow(kSglangCacheHitRate, kGenaiHitRate, kGenaiLabels, {}),
 };
 
-inline constexpr Dialect kGenai{
+inline constexpr MetricNaming kGenai{
     .name = "otel_genai",
     .help = "OpenTelemetry's gen_ai.* names for LLM engines, semantic conventions 1.37",
     .rows = kGenaiRows,

@@ -14,11 +14,11 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::Label;
-using dialect_testing::MakeNames;
-using dialect_testing::Series;
-using dialect_testing::Tick;
-using dialect_testing::Tsv;
+using naming_testing::Label;
+using naming_testing::MakeNames;
+using naming_testing::Series;
+using naming_testing::Tick;
+using naming_testing::Tsv;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
@@ -62,7 +62,7 @@ TEST(Genai, HistogramsHaveTheirNamesUnitsAndRequiredAttributes) {
 }
 
 TEST(Genai, UnitsAreThoseOfTheNativeRow) {
-  for (const DialectRow& row : kGenai.rows) {
+  for (const NamingRow& row : kGenai.rows) {
     EXPECT_EQ(row.unit, row.native->unit) << row.name << ": numbers are not scaled";
     EXPECT_EQ(row.kind, row.native->kind) << row.name;
   }
@@ -101,7 +101,7 @@ TEST(Genai, TokensAreOfOneType) {
       << "a counter is no histogram of tokens per request";
 }
 
-TEST(Genai, TheConfigurationMayCallItOtherwise) {
+TEST(Genai, AttributesOfTheTargetWin) {
   auto named = MakeNames({"otel_genai"}, kInferenceTimeToFirstToken,
                          AttributeSet({{"inference.engine", "vllm"},
                                        {"gen_ai.operation.name", "text_completion"},
@@ -112,14 +112,14 @@ TEST(Genai, TheConfigurationMayCallItOtherwise) {
                           Pair("gen_ai_provider_name", "acme"), Pair("inference_engine", "vllm")));
 }
 
-TEST(Genai, AnEngineThatGeneratesNothingDoesNotChat) {
+TEST(Genai, EmbeddingEnginesHaveTheirOperation) {
   auto named = MakeNames({"otel_genai"}, kInferenceRequestDuration, Of("tei", "engine"));
   ASSERT_EQ(named.size(), 1u);
   EXPECT_EQ(Label(named[0], "gen_ai_operation_name"), "embeddings");
   EXPECT_EQ(Label(named[0], "inference_engine"), "tei");
 }
 
-TEST(Genai, TheServerIsTheOneWhosePageIsRead) {
+TEST(Genai, ServerIsThatOfThePage) {
   const std::pair<const char*, std::pair<const char*, const char*>> urls[] = {
       {"http://10.0.0.7:8000/metrics", {"10.0.0.7", "8000"}},
       {"https://llm.example/metrics", {"llm.example", "443"}},
@@ -140,7 +140,7 @@ TEST(Genai, TheServerIsTheOneWhosePageIsRead) {
   }
 }
 
-TEST(Genai, TimeBetweenTokensStandsInOnlyWhereNothingBetterIs) {
+TEST(Genai, InterTokenLatencyOnlyWithoutABetterMetric) {
   Tick alone;
   alone.Add(kInferenceInterTokenLatency, {{"target", "t"}, {"inference.engine", "sglang"}});
   auto named = After(alone, kInferenceInterTokenLatency, Of("sglang", "engine"));
@@ -164,7 +164,7 @@ TEST(Genai, TimeBetweenTokensStandsInOnlyWhereNothingBetterIs) {
             1u);
 }
 
-TEST(Genai, ARequestIsCountedByOneLayerOfAPage) {
+TEST(Genai, CountsARequestInOneLayer) {
   Tick tick;
   tick.Add(kInferenceRequestDuration,
            {{"target", "t"}, {"inference.engine", "vllm"}, {"inference.layer", "engine"}});
@@ -178,7 +178,7 @@ TEST(Genai, ARequestIsCountedByOneLayerOfAPage) {
       << "a page of its own";
 }
 
-TEST(Genai, ARivalThatLeftTheTickIsForgotten) {
+TEST(Genai, DropsRivalsThatLeftTheTick) {
   std::vector<std::string> names = {"otel_genai"};
   SeriesNamer namer = MakeSeriesNamer(names);
   auto told = [&] {
@@ -210,7 +210,7 @@ TEST(Genai, CacheNamesAreMarkedAsOutsideTheConvention) {
     EXPECT_EQ(rate[0].name, "gen_ai_server_cache_hit_rate_ratio");
     EXPECT_EQ(rate[0].kind, Kind::kGauge);
   }
-  for (const DialectRow& row : kGenai.rows) {
+  for (const NamingRow& row : kGenai.rows) {
     bool ours = row.name.starts_with("gen_ai.server.cache.");
     EXPECT_EQ(row.help.find("Outside the convention") != row.help.npos, ours) << row.name;
   }
@@ -231,7 +231,7 @@ TEST(Genai, ProvidersAreThoseOfTheTableOfEngines) {
     ASSERT_EQ(named.size(), 1u);
     EXPECT_EQ(Label(named[0], "gen_ai_provider_name"), engines.At(i, "provider")) << name;
   }
-  for (const DialectWord& word : kGenaiProviders) EXPECT_TRUE(names.contains(word.ours)) << word.ours;
+  for (const NamingWord& word : kGenaiProviders) EXPECT_TRUE(names.contains(word.ours)) << word.ours;
 }
 
 }  // namespace

@@ -10,12 +10,12 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::Label;
-using dialect_testing::MakeNames;
-using dialect_testing::Series;
-using dialect_testing::Tick;
+using naming_testing::Label;
+using naming_testing::MakeNames;
+using naming_testing::Series;
+using naming_testing::Tick;
 
-TEST(Hw, AGpuIsItsUuid) {
+TEST(Hw, GpuIsIdentifiedByUuid) {
   Tick tick;
   tick.Add(kGpuInfo, {{"gpu.index", int64_t{0}},
                       {"gpu.uuid", "u"},
@@ -46,7 +46,7 @@ TEST(Hw, AGpuIsItsUuid) {
   for (auto [label, value] : labels) EXPECT_EQ(Label(out[0], label), value) << label;
 }
 
-TEST(Hw, ASensorStandsBelowItsGpu) {
+TEST(Hw, SensorHasItsGpuAsParent) {
   auto named =
       MakeNames({"otel_hw"}, kGpuTemperature, {{"gpu.uuid", "u"}, {"gpu.temperature.sensor", "memory"}});
   ASSERT_EQ(named.size(), 1u);
@@ -98,7 +98,7 @@ TEST(Hw, LimitsAreDegradedAndCritical) {
   EXPECT_EQ(limit("max_operating"), "");
 }
 
-TEST(Hw, WhatTheConventionsHaveNoPlaceForIsNotThere) {
+TEST(Hw, OmitsMetricsWithoutConvention) {
   EXPECT_TRUE(MakeNames({"otel_hw"}, kGpuMemoryUtilization, {{"gpu.task.type", "memory_controller"}}).empty())
       << "their memory utilisation is how full it is";
   EXPECT_TRUE(MakeNames({"otel_hw"}, kGpuClockFrequency, {{"gpu.clock.type", "sm"}}).empty());
@@ -113,7 +113,7 @@ TEST(Hw, WhatTheConventionsHaveNoPlaceForIsNotThere) {
 
 TEST(Hw, OnlyHealthFeedsTheStatus) {
   std::set<const MetricDesc*> feeding;
-  for (const DialectRow& row : kHw.rows) {
+  for (const NamingRow& row : kHw.rows) {
     if (row.name == "hw_status") feeding.insert(row.native);
   }
   EXPECT_EQ(feeding, std::set<const MetricDesc*>{&kGpuHealthState});

@@ -1,37 +1,32 @@
-// The l9gpu project's names, where they are not native: for its dashboards and alerts, with its types
-// and the units that it documents. Its wrong values are not copied: power is in W, throttling reads the
-// right bits, XIDs are XIDs.
+// The l9gpu project's names that are not native, for its dashboards and alerts, with its types and documented
+// units. Its wrong values are corrected: power is in W, throttling reads the right bits, XIDs are XIDs.
 //
-// All its other names are native, so this dialect is native but for these rows, with the host and the
-// cluster as labels, by which its dashboards choose. On a page that shows native, too, only the rows
-// here are added.
+// All its other names are native, so this naming is over native, with host and cluster as labels, by which
+// its dashboards select.
 #pragma once
 
 #include "catalog/gpu.h"
 #include "catalog/inference.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 
 namespace gpulens {
 
-inline constexpr DialectLabel kL9gpuLabels[] = {{"host_name", "host.name"},
-                                                {"k8s_cluster_name", "k8s.cluster.name"}};
+inline constexpr NamingLabel kL9gpuLabels[] = {{"host_name", "host.name"},
+                                               {"k8s_cluster_name", "k8s.cluster.name"}};
 
-inline constexpr DialectRow kL9gpuRows[] = {
-    {.native = &kGpuEccErrors,
-     .name = "gpu_ecc_errors",
-     .unit = "{error}",
-     .help = "Memory errors since the driver was loaded or in the life of the board.",
-     .all_attributes = true},
-    {.native = &kGpuXidErrors,
-     .name = "gpu_xid_errors",
-     .unit = "{error}",
-     .help = "XID errors since the agent first saw the GPU.",
-     .all_attributes = true},
-    {.native = &kGpuPcieReplayCount,
-     .name = "gpu_pcie_replay_count",
-     .unit = "{event}",
-     .help = "PCIe replays since the driver was loaded.",
-     .all_attributes = true},
+constexpr NamingRow L9gpuRow(const MetricDesc& native, const NamingName& name, bool keep_native = false) {
+  NamingRow row = NamedRow(native, name);
+  row.all_attributes = true;
+  row.keep_native = keep_native;
+  return row;
+}
+
+inline constexpr NamingRow kL9gpuRows[] = {
+    L9gpuRow(kGpuEccErrors, {"gpu_ecc_errors", "{error}",
+                             "Memory errors since the driver was loaded or in the life of the board."}),
+    L9gpuRow(kGpuXidErrors, {"gpu_xid_errors", "{error}", "XID errors since the agent first saw the GPU."}),
+    L9gpuRow(kGpuPcieReplayCount,
+             {"gpu_pcie_replay_count", "{event}", "PCIe replays since the driver was loaded."}),
     {.native = &kGpuEnergyConsumption,
      .name = "gpu_energy_consumption_mJ",
      .unit = "mJ",
@@ -39,12 +34,10 @@ inline constexpr DialectRow kL9gpuRows[] = {
      .scale = 1000,
      .whole = true,
      .all_attributes = true},
-    {.native = &kGpuThrottleMask,
-     .name = "gpu_throttle_reason",
-     .unit = "{bool}",
-     .help = "Without a cause: the driver's bit mask. With one: 1 while the clock is held down for it.",
-     .all_attributes = true},
-    // A link of theirs has no direction: it shows what the GPU sends.
+    L9gpuRow(kGpuThrottleMask,
+             {"gpu_throttle_reason", "{bool}",
+              "Without a cause: the driver's bit mask. With one: 1 while the clock is held down for it."}),
+    // Its links have no direction: the transmit rate.
     {.native = &kGpuInterconnectThroughput,
      .name = "gpu_interconnect_throughput_bytes_per_second",
      .unit = "By/s",
@@ -57,33 +50,21 @@ inline constexpr DialectRow kL9gpuRows[] = {
      .unit = "",
      .help = "",
      .where = {{{"gpu.interconnect.type", "xgmi"}, {"gpu.interconnect.direction", "receive"}}}},
-    // Their alert asks for the name without the unit that their other names have.
-    {.native = &kGpuEccSbeRate,
-     .name = "gpu_ecc_sbe_rate",
-     .unit = "{error}/h",
-     .help = "Corrected memory errors per hour over the window.",
-     .all_attributes = true,
-     .keep_native = true},
-    // One of their dashboards asks for these two without a suffix, another one for the second with it.
-    {.native = &kNimRequestsFailed,
-     .name = "nim_requests_failed",
-     .unit = "{request}",
-     .help = "Requests that ended otherwise than with stop or length.",
-     .all_attributes = true,
-     .keep_native = true},
-    {.native = &kNimKvCacheUsage,
-     .name = "nim_kv_cache_usage",
-     .unit = "1",
-     .help = "Share of KV-cache space in use, 0-1.",
-     .all_attributes = true,
-     .keep_native = true},
+    // Its alert has the name without unit.
+    L9gpuRow(kGpuEccSbeRate,
+             {"gpu_ecc_sbe_rate", "{error}/h", "Corrected memory errors per hour over the window."}, true),
+    // One dashboard has these two without suffix, another one has the second with it.
+    L9gpuRow(kNimRequestsFailed,
+             {"nim_requests_failed", "{request}", "Requests that ended otherwise than with stop or length."},
+             true),
+    L9gpuRow(kNimKvCacheUsage, {"nim_kv_cache_usage", "1", "Share of KV-cache space in use, 0-1."}, true),
 };
 
-inline constexpr Dialect kL9gpu{.name = "l9gpu",
-                                .help = "the l9gpu project, in place of native",
-                                .rows = kL9gpuRows,
-                                .looks = true,
-                                .over_native = true,
-                                .labels = kL9gpuLabels};
+inline constexpr MetricNaming kL9gpu{.name = "l9gpu",
+                                     .help = "the l9gpu project, in place of native",
+                                     .rows = kL9gpuRows,
+                                     .looks = true,
+                                     .over_native = true,
+                                     .labels = kL9gpuLabels};
 
 }  // namespace gpulens

@@ -14,11 +14,11 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::Label;
-using dialect_testing::MakeNames;
-using dialect_testing::Series;
-using dialect_testing::Tick;
-using dialect_testing::Tsv;
+using naming_testing::Label;
+using naming_testing::MakeNames;
+using naming_testing::Series;
+using naming_testing::Tick;
+using naming_testing::Tsv;
 
 TEST(L9gpu, CountersAreGaugesUnderTheirNames) {
   struct Want {
@@ -41,7 +41,7 @@ TEST(L9gpu, CountersAreGaugesUnderTheirNames) {
   }
 }
 
-TEST(L9gpu, AllElseIsNativeAndLevelsAreGauges) {
+TEST(L9gpu, OtherNamesAreNativeAndLevelsAreGauges) {
   Tick tick;
   std::vector<std::string> names = {"l9gpu"};
   SeriesNamer namer = MakeSeriesNamer(names);
@@ -57,7 +57,7 @@ TEST(L9gpu, AllElseIsNativeAndLevelsAreGauges) {
   EXPECT_EQ(MakeNames({"l9gpu"}, kGpuPowerDraw, {}).at(0).scale, 1) << "W, as it says, not mW";
 }
 
-TEST(L9gpu, NothingIsPrintedTwiceBesideNative) {
+TEST(L9gpu, NothingIsDuplicatedWithNative) {
   auto both = MakeNames({"native", "l9gpu"}, kGpuMemoryUsed, {{"gpu.index", int64_t{0}}});
   ASSERT_EQ(both.size(), 1u);
   EXPECT_EQ(both[0].kind, Kind::kUpDownCounter);
@@ -72,7 +72,7 @@ TEST(L9gpu, NothingIsPrintedTwiceBesideNative) {
   EXPECT_FALSE(MakeNames({"native"}, kGpuXidErrors, {}).at(0).name_taken);
 }
 
-TEST(L9gpu, TheAlertsSpellingStandsBesideTheRegularOne) {
+TEST(L9gpu, AddsTheNameOfTheAlert) {
   auto rate = MakeNames({"l9gpu"}, kGpuEccSbeRate, {});
   ASSERT_EQ(rate.size(), 2u);
   EXPECT_EQ(rate[0].name, "gpu_ecc_sbe_rate");
@@ -188,7 +188,7 @@ std::set<std::string> FamiliesOf(std::string_view query) {
   return families;
 }
 
-TEST(L9gpu, QueriesAreUnderstood) {
+TEST(L9gpu, ParsesQueries) {
   EXPECT_EQ(FamiliesOf(R"(sum by (gpu_index) (rate(gpu_a{gpu_x="gpu_y"}[5m])) / on(host_name) gpu_b)"),
             (std::set<std::string>{"gpu_a", "gpu_b"}));
 }

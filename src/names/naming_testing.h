@@ -10,9 +10,9 @@
 #include "base/parse.h"
 #include "catalog/gpu.h"
 #include "core/frame_writer.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 
-namespace gpulens::dialect_testing {
+namespace gpulens::naming_testing {
 
 inline SeriesInfo Series(const MetricDesc& desc, AttributeSet attributes) {
   SeriesInfo info;
@@ -84,4 +84,4 @@ class Tsv {
   std::vector<std::vector<std::string_view>> rows_;
 };
 
-}  // namespace gpulens::dialect_testing
+}  // namespace gpulens::naming_testing

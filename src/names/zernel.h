@@ -1,21 +1,21 @@
-// The names of the zernel telemetry API: per-process GPU memory now; the other families show HELP
-// and TYPE until a collector feeds them. Label order and help texts are part of that contract.
+// The names of the zernel telemetry API: GPU memory of processes; its other families have HELP and TYPE only.
+// Label order and help texts are part of that contract.
 #pragma once
 
 #include "catalog/gpu.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 
 namespace gpulens {
 
-// One process may use several MIG instances of a GPU; without these labels they would share a name.
-inline constexpr DialectLabel kZernelGpuMemoryLabels[] = {
+// With the labels of MIG instances, as a process may use several of a GPU.
+inline constexpr NamingLabel kZernelGpuMemoryLabels[] = {
     {"pid", "process.pid"},
     {"gpu_id", "gpu.index"},
     {"gpu_instance_id", "gpu.mig.instance_id"},
     {"compute_instance_id", "gpu.mig.compute_instance_id"},
     {"simulated", "simulated"}};
 
-inline constexpr DialectRow kZernelRows[] = {
+inline constexpr NamingRow kZernelRows[] = {
     {.native = &kGpuProcessMemoryUsed,
      .name = "zernel_gpu_memory_used_bytes",
      .unit = "bytes",
@@ -28,7 +28,7 @@ inline constexpr DialectRow kZernelRows[] = {
      .labels = kZernelGpuMemoryLabels},
 };
 
-inline constexpr DialectFamily kZernelFamilies[] = {
+inline constexpr NamingFamily kZernelFamilies[] = {
     {"zernel_gpu_memory_used_bytes", "Current GPU memory usage", Kind::kGauge},
     {"zernel_gpu_memory_peak_bytes", "Peak GPU memory usage", Kind::kGauge},
     {"zernel_cuda_launch_latency_seconds", "CUDA kernel launch latency", Kind::kSummary},
@@ -41,6 +41,6 @@ inline constexpr DialectFamily kZernelFamilies[] = {
     {"zernel_scheduler_phase_time_pct", "Aggregate phase time percentage", Kind::kGauge},
 };
 
-inline constexpr Dialect kZernel{"zernel", "the zernel telemetry API", kZernelRows, kZernelFamilies};
+inline constexpr MetricNaming kZernel{"zernel", "the zernel telemetry API", kZernelRows, kZernelFamilies};
 
 }  // namespace gpulens

@@ -8,10 +8,10 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::Label;
-using dialect_testing::MakeNames;
-using dialect_testing::Series;
-using dialect_testing::Tick;
+using naming_testing::Label;
+using naming_testing::MakeNames;
+using naming_testing::Series;
+using naming_testing::Tick;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
@@ -38,7 +38,7 @@ TEST(Zumik, SglangsFirstTokenHasItsBucketsAndLabels) {
       MakeNames({"zumik"}, kInferenceTimeToFirstToken, AttributeSet({{"inference.engine", "vllm"}})).empty());
 }
 
-TEST(Zumik, EverySeriesSaysItsCluster) {
+TEST(Zumik, EverySeriesHasTheCluster) {
   Tick tick;
   AttributeSet sglang({{"inference.engine", "sglang"}});
   auto cluster = [&](AttributeSet resource) {
@@ -49,7 +49,7 @@ TEST(Zumik, EverySeriesSaysItsCluster) {
   EXPECT_EQ(cluster({}), "-") << "one that is not known is not made up";
 }
 
-TEST(Zumik, AnEndpointPickersQueueStandsInForDynamos) {
+TEST(Zumik, EndpointPickersQueueReplacesDynamos) {
   AttributeSet epp({{"target", "e"}, {"inference.engine", "epp"}, {"inference.layer", "router"}});
   AttributeSet dynamo({{"target", "d"}, {"inference.engine", "dynamo-frontend"}});
   Tick alone;
@@ -73,7 +73,7 @@ TEST(Zumik, AnEndpointPickersQueueStandsInForDynamos) {
       << "a Dynamo that does not say how much waits takes nobody's place";
 }
 
-TEST(Zumik, ReplicasAreThoseThatTakeRequests) {
+TEST(Zumik, ReplicasAreReadyOnes) {
   Tick tick;
   auto replicas = [&](const char* engine, const char* state) {
     return In(tick, kInferenceReplicas,
@@ -124,7 +124,7 @@ TEST(Zumik, LmcachesHitsAndLookupsAreInOneUnit) {
       MakeNames({"zumik"}, kInferencePrefixCacheHits, AttributeSet({{"inference.engine", "vllm"}})).empty());
 }
 
-TEST(Zumik, WithoutAClusterThereIsNothing) {
+TEST(Zumik, NothingWithoutACluster) {
   std::vector<std::string> names = {"zumik"};
   EXPECT_TRUE(AlwaysShown(names).empty());
 }

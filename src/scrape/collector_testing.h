@@ -9,7 +9,7 @@
 #include <mutex>
 #include <string>
 
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "net/client/http_client.h"
 #include "net/testing/scripted_server.h"
 #include "pipeline/instance.h"

@@ -4,16 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <unordered_map>
+#include <unordered_set>
 
+#include "base/parse.h"
 #include "catalog/exported_name.h"
-#include "scrape/sample_names.h"
+#include "scrape/page_cells.h"
+#include "wire/exposition/exposition_line.h"
 
 namespace gpulens {
 namespace {
 
 constexpr uint32_t kNone = UINT32_MAX;
 constexpr size_t kDeadCellsKept = 1024;
-// So many new series leave garbage behind that is worth a walk over the heap.
+// After so many new series the heap is trimmed.
 constexpr size_t kManyAppeared = 1000;
 
 Kind KindOf(ExpositionType type) noexcept {
@@ -30,6 +34,50 @@ Kind KindOf(ExpositionType type) noexcept {
   return Kind::kUnknown;
 }
 
+constexpr std::string_view kExported = "exported_";
+
+bool IsShaped(Kind kind) noexcept {
+  return kind == Kind::kHistogram || kind == Kind::kGaugeHistogram || kind == Kind::kSummary;
+}
+
+bool TargetHas(const Entity* target, std::string_view key) noexcept {
+  for (; target; target = target->parent.get()) {
+    if (target->attributes.Has(key)) return true;
+  }
+  return false;
+}
+
+constexpr std::string_view kTotal = "_total", kInfo = "_info";
+
+// The name at the start of a sample's line. Views into the line or the reader.
+std::string_view NameOf(std::string_view line, LineReader& reader) {
+  line = line.substr(std::min(line.find_first_not_of(" \t"), line.size()));
+  if (line.empty() || line.front() == '#') return {};
+  if (line.front() != '{') return line.substr(0, line.find_first_of(" \t{"));
+  return reader.Read(line) == LineKind::kSample ? reader.name : std::string_view{};
+}
+
+// Returns whether samples of the `families` (by name, each with an OptionalSuffix) carry the suffix, by the
+// first sample; a family without samples is omitted. Views into `families`.
+std::unordered_map<std::string_view, bool> FindSuffixed(
+    std::string_view body, ExpositionFormat format, const std::unordered_set<std::string_view>& families) {
+  std::unordered_map<std::string_view, bool> found;
+  LineReader reader(format, ExpositionLimits{});
+  std::string last;  // samples of one name stand together
+  while (!body.empty() && found.size() < families.size()) {
+    std::string_view name = NameOf(TakeUntil(body, '\n'), reader);
+    if (name.empty() || name == last) continue;
+    last = name;
+    if (auto plain = families.find(name); plain != families.end()) found.emplace(*plain, false);
+    for (std::string_view suffix : {kTotal, kInfo}) {
+      if (name.size() <= suffix.size() || !name.ends_with(suffix)) continue;
+      auto family = families.find(name.substr(0, name.size() - suffix.size()));
+      if (family != families.end()) found.emplace(*family, true);
+    }
+  }
+  return found;
+}
+
 }  // namespace
 
 PageSeries::PageSeries(const ScrapedPage& page, EntityRef target, Filter passes, SeriesRules rules)
@@ -37,7 +85,7 @@ PageSeries::PageSeries(const ScrapedPage& page, EntityRef target, Filter passes,
       target_(std::move(target)),
       passes_(std::move(passes)),
       governor_(rules.empty() ? nullptr : std::make_unique<Governor>(page, target_, std::move(rules))) {
-  losses_.folds = governor_ != nullptr;
+  drops_.folds = governor_ != nullptr;
 }
 
 void PageSeries::Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) {
@@ -63,7 +111,7 @@ void PageSeries::Write(std::string_view body, ExpositionFormat format, bool comp
 
 void PageSeries::WriteShaped(Entry& entry, bool complete, SampleTimes& times, FrameWriter& out) {
   const std::span<const uint32_t> slots(cell_slots_.data() + entry.first, entry.cells);
-  // Half a histogram would be a lie.
+  // Half a histogram would be wrong.
   if (!complete && !std::all_of(slots.begin(), slots.end(), [&](uint32_t s) { return page_.seen(s); }))
     return;
   const std::span<const double> values = page_.values();
@@ -77,7 +125,7 @@ void PageSeries::WriteShaped(Entry& entry, bool complete, SampleTimes& times, Fr
   if (restarts) out.table().Restart(entry.series.slot, out.read_at().unix_ns);
 }
 
-// What came, went or changed since the last page, in the order that frees names before they are taken.
+// Follows the changes since the last page: names are freed before others take them.
 void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTable& table) {
   followed_ = true;
   generation_ = page_.generation();
@@ -103,7 +151,7 @@ void PageSeries::Follow(std::string_view body, ExpositionFormat format, SeriesTa
         [this](uint32_t family) { return families_[family].left_out ? nullptr : families_[family].desc; },
         [this](std::vector<PageLabel> labels) { return AttributesOf(labels); }, table);
   }
-  CountLosses();
+  CountDrops();
   if (page_.appeared().size() < kManyAppeared) return;
   created_.shrink_to_fit();
   cell_slots_.shrink_to_fit();
@@ -117,13 +165,13 @@ void PageSeries::FollowGroups(SeriesTable& table) {
   governor_->series.Retire(table);
 }
 
-void PageSeries::CountLosses() {
-  losses_ = {};
+void PageSeries::CountDrops() {
+  drops_ = {};
   for (uint32_t id : refused_) {
     uint32_t why = entries_[id].refused;
-    if (why != 0) ++losses_.dropped[why - 1];
+    if (why != 0) ++drops_.dropped[why - 1];
   }
-  if (governor_) governor_->series.Count(losses_);
+  if (governor_) governor_->series.Count(drops_);
 }
 
 void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table) {
@@ -148,7 +196,7 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
     desc.naming = Naming::kVerbatim;
     desc.name = name = ExportedName(desc, NameOwner::kTarget);
     const MetricDesc* owned = table.Own(desc);
-    // A page whose help texts never stop changing keeps those it had.
+    // A page whose help texts keep changing keeps the first ones.
     if (!owned && family.desc && family.desc->name == name) owned = family.desc;
     family.changed = family.desc && family.desc != owned;
     family.desc = owned;
@@ -162,7 +210,6 @@ void PageSeries::LearnSuffixes(std::string_view body, ExpositionFormat format) {
     if (!family.known && !suffix.empty() && !family.name.ends_with(suffix)) asked.insert(family.name);
   }
   if (asked.empty()) return;
-  // A family without samples has no answer yet.
   const auto found = FindSuffixed(body, format, asked);
   for (Family& family : families_) {
     auto answer = found.find(family.name);
@@ -172,7 +219,7 @@ void PageSeries::LearnSuffixes(std::string_view body, ExpositionFormat format) {
   }
 }
 
-// Another time of creation is another identity, even when the number did not fall.
+// Another creation time means a restart, even when the number did not fall.
 void PageSeries::RestartCreated(SeriesTable& table) {
   for (size_t i = 0; i < created_.size();) {
     Created& created = created_[i];
@@ -254,6 +301,115 @@ size_t PageSeries::memory_bytes() const noexcept {
   return families_.capacity() * sizeof(Family) + entries_.capacity() * sizeof(Entry) +
          (cell_slots_.capacity() + refused_.capacity() + owners_.capacity()) * sizeof(uint32_t) +
          created_.capacity() * sizeof(Created);
+}
+
+void PageSeries::Retire(uint32_t id, SeriesTable& table) {
+  if (id >= entries_.size()) return;
+  Entry& entry = entries_[id];
+  table.Retire(entry.series);
+  dead_cells_ += entry.cells;
+  entry = {};
+}
+
+void PageSeries::Declare(uint32_t id, SeriesTable& table) {
+  if (id >= entries_.size()) entries_.resize(id + 1);
+  if (governor_ && governor_->groups.Holds(id)) return;
+  Family& family = families_[page_.family_of(id)];
+  if (family.left_out) return;
+  page_.Cells(id, cells_);
+  const uint64_t limit = table.refused_for_room(), duplicate = table.refused(SeriesRefusal::kDuplicate);
+  if (family.desc && IsShaped(family.desc->kind)) DeclareShaped(id, family, table);
+  else if (family.desc) DeclareScalar(id, *family.desc, table);
+  Entry& entry = entries_[id];
+  if (!entry.series && !entry.refused) {
+    entry.refused = 1 + (static_cast<uint32_t>(WhyRefused(table, limit, duplicate)) & 3u);
+    refused_.push_back(id);
+  }
+}
+
+void PageSeries::DeclareScalar(uint32_t id, const MetricDesc& desc, SeriesTable& table) {
+  const PageCell* cell = FindNumber(cells_);
+  if (!cell) return;
+  entries_[id].first = cell->slot;
+  const SeriesTable::Form form{.start_unix_ns = CreatedUnixNs(page_, cells_)};
+  entries_[id].series = table.Declare(desc, target_, Attributes(id), form);
+  if (desc.kind == Kind::kCounter) Watch(id);
+}
+
+void PageSeries::DeclareShaped(uint32_t id, Family& family, SeriesTable& table) {
+  bool summary = family.desc->kind == Kind::kSummary;
+  SampleRole bounds = summary ? SampleRole::kQuantile : SampleRole::kBucket;
+  SeriesTable::Form form{.start_unix_ns = CreatedUnixNs(page_, cells_)};
+  form.shape = ShapeOf(family, bounds);
+  if (form.shape->cells() == 0) return;
+  Series series = table.Declare(*family.desc, target_, Attributes(id), form);
+  if (!series) return;
+  Entry& entry = entries_[id];
+  entry.series = series;
+  entry.first = static_cast<uint32_t>(cell_slots_.size());
+  entry.cells = form.shape->cells() & ((1u << 28) - 1);
+  entry.counts = form.shape->has_count && family.desc->kind != Kind::kGaugeHistogram;
+  for (const PageCell& cell : cells_) {
+    if (cell.role == bounds) cell_slots_.push_back(cell.slot);
+  }
+  for (SampleRole role : {SampleRole::kSum, SampleRole::kCount}) {
+    if (const PageCell* cell = FindCell(cells_, role)) cell_slots_.push_back(cell->slot);
+  }
+  if (family.desc->kind != Kind::kGaugeHistogram) Watch(id);
+}
+
+Ref<const Shape> PageSeries::ShapeOf(Family& family, SampleRole bounds) {
+  auto shape = MakeRef<Shape>();
+  for (const PageCell& cell : cells_) {
+    if (cell.role == bounds) shape->bounds.push_back(cell.bound);
+  }
+  shape->has_sum = FindCell(cells_, SampleRole::kSum) != nullptr;
+  shape->has_count = FindCell(cells_, SampleRole::kCount) != nullptr;
+  const Shape* last = family.last_shape.get();
+  if (!last || last->bounds != shape->bounds || last->has_sum != shape->has_sum ||
+      last->has_count != shape->has_count) {
+    shape->bounds.shrink_to_fit();
+    // A program writes a bound in one way, so the texts of one series serve all.
+    KeepBoundTexts(page_, cells_, bounds, *shape);
+    family.last_shape = shape;
+  }
+  return family.last_shape;
+}
+
+void PageSeries::Watch(uint32_t id) {
+  const PageCell* cell = FindCell(cells_, SampleRole::kCreated);
+  if (!cell || !entries_[id].series) return;
+  created_.push_back({id, cell->slot, page_.values()[cell->slot], entries_[id].series});
+}
+
+AttributeSet PageSeries::Attributes(uint32_t id) {
+  page_.Labels(id, labels_);
+  std::erase_if(labels_, [](const PageLabel& label) { return label.value.empty(); });
+  return AttributesOf(labels_);
+}
+
+AttributeSet PageSeries::AttributesOf(std::vector<PageLabel>& labels) const {
+  auto taken = [&](std::string_view name) {
+    return TargetHas(target_.get(), name) ||
+           std::any_of(labels.begin(), labels.end(), [&](const auto& label) { return label.name == name; });
+  };
+  std::vector<AttributeSet::Attribute> attributes;
+  attributes.reserve(labels.size());
+  for (PageLabel& label : labels) {
+    if (TargetHas(target_.get(), label.name)) {
+      std::string name = std::move(label.name);
+      do name.insert(0, kExported);
+      while (taken(name));
+      label.name = std::move(name);
+    }
+  }
+  for (const PageLabel& label : labels) attributes.push_back({label.name, std::string_view(label.value)});
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
+std::string_view OptionalSuffix(ExpositionType type) noexcept {
+  if (type == ExpositionType::kCounter) return kTotal;
+  return type == ExpositionType::kInfo ? kInfo : std::string_view{};
 }
 
 }  // namespace gpulens

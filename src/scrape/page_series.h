@@ -1,5 +1,5 @@
-// The series of a scraped page as series of ours: made when they appear on the page, written at every
-// scrape, ended when they vanish.
+// Series of a scraped page under their own names: declared when they appear, written at every scrape, retired
+// when they vanish.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "core/frame_writer.h"
-#include "scrape/folded_series.h"
-#include "scrape/sample_times.h"
+#include "scrape/page_cells.h"
+#include "scrape/series_groups.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens {
@@ -19,30 +19,29 @@ namespace gpulens {
 // Follows one ScrapedPage. Used inside its instance's run: not thread-safe. A Write of a page whose
 // series stayed does not allocate, unless it has exemplars.
 //
-// Labels become attributes as they are; one that the target itself has becomes "exported_…", as
-// Prometheus does. So does a name of the agent's own: catalog/exported_name.h. A value with a timestamp on
-// the page is of that time, see FrameWriter::DatedAt. With rules, series that become equal are one series of
-// ours, without exemplars.
+// Labels become attributes; a label that the target itself has becomes "exported_…", as in Prometheus, and so
+// does a metric name of the agent's own (catalog/exported_name.h). Timestamps of the page are kept
+// (FrameWriter::DatedAt). With rules, series that become equal are combined, without exemplars.
 class PageSeries {
  public:
-  // Which families are passed on; the answer for one name may change only with the page's generation.
+  // Selects families; the answer for one name may change only with the page's generation.
   using Filter = std::function<bool(const ExpositionFamily&)>;
 
-  // `target` carries the attributes that every series gets. Without a filter all families pass.
+  // `target` has the attributes that every series gets. Without a filter all families are exported.
   PageSeries(const ScrapedPage& page, EntityRef target, Filter passes = {}, SeriesRules rules = {});
 
-  // After an Update of the page that read something, each of them. `body` is what it read; not
-  // `complete`: what is missing on it is left as it was.
+  // Call after every Update that read something. `body` is what it read; samples that an incomplete page
+  // lacks keep their values.
   void Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out);
 
-  // Series of the page that have no series of ours: the table is full, or the page says one thing twice.
+  // Series of the page that could not be declared.
   uint32_t refused() const noexcept { return static_cast<uint32_t>(refused_.size()); }
-  // What of the last page is not passed on as it is.
-  const SeriesLosses& losses() const noexcept { return losses_; }
+  // Series of the last page that are not exported as they are.
+  const SeriesDrops& drops() const noexcept { return drops_; }
   size_t memory_bytes() const noexcept;
 
  private:
-  // Between the page and its series, when rules are set.
+  // The rules, and the series that they combine.
   struct Governor {
     Governor(const ScrapedPage& page, const EntityRef& target, SeriesRules rules)
         : labels(page, std::move(rules)), groups(page, labels), series(groups, target) {}
@@ -52,7 +51,7 @@ class PageSeries {
     FoldedSeries series;
   };
   struct Family {
-    const MetricDesc* desc = nullptr;  // null: none, or not to be had
+    const MetricDesc* desc = nullptr;  // null: none, or refused
     Ref<const Shape> last_shape;       // most series of a family have the same
     std::string name;
     ExpositionType type = ExpositionType::kUnknown;
@@ -66,9 +65,9 @@ class PageSeries {
     uint32_t cells : 28 = 0;  // 0: a scalar
     uint32_t counts : 1 = 0;  // shaped: its last cell is a count that only grows
     uint32_t written : 1 = 0;
-    uint32_t refused : 2 = 0;  // 1 + the SeriesLoss: it has no series
+    uint32_t refused : 2 = 0;  // 1 + SeriesDrop of one that could not be declared
   };
-  // When a counter says it began. Of another series than the present one of `id`: to be forgotten.
+  // The `_created` of a counter. Obsolete when `series` is not the present one of `id`.
   struct Created {
     uint32_t id, slot;
     double unix_s;
@@ -79,7 +78,7 @@ class PageSeries {
   void UpdateFamilies(std::string_view body, ExpositionFormat format, SeriesTable& table);
   void LearnSuffixes(std::string_view body, ExpositionFormat format);
   void FollowGroups(SeriesTable& table);
-  void CountLosses();
+  void CountDrops();
   void Declare(uint32_t id, SeriesTable& table);
   void DeclareScalar(uint32_t id, const MetricDesc& desc, SeriesTable& table);
   void DeclareShaped(uint32_t id, Family& family, SeriesTable& table);
@@ -106,10 +105,13 @@ class PageSeries {
   size_t dead_cells_ = 0;
   std::vector<Created> created_;
   std::vector<uint32_t> refused_;
-  SeriesLosses losses_;
+  SeriesDrops drops_;
   std::vector<uint32_t> owners_;   // slot to series id; only while the page has exemplars
   std::vector<PageCell> cells_;    // of the series being declared
   std::vector<PageLabel> labels_;  // of the same
 };
+
+// The suffix that samples of such a family may have in place of its name; empty for other types.
+std::string_view OptionalSuffix(ExpositionType type) noexcept;
 
 }  // namespace gpulens

@@ -5,7 +5,7 @@
 
 #include "base/files.h"
 #include "base/parse.h"
-#include "scrape/sample_names.h"
+#include "base/testing/allocations.h"
 #include "scrape/scrape_testing.h"
 
 namespace gpulens {
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Format = ExpositionFormat;
 
-TEST(PageSeries, PassesOnEveryType) {
+TEST(PageSeries, ExportsEveryType) {
   PageFixture fixture;
   fixture.Scrape(
       "# HELP up_total It \\\\ goes.\n# TYPE up_total counter\nup_total{a=\"x\\\"y\"} 3\n"
@@ -35,7 +35,7 @@ TEST(PageSeries, PassesOnEveryType) {
       "# HELP up_total It \\\\ goes.\n# TYPE up_total counter\nup_total{a=\"x\\\"y\",target=\"t\"} 3\n");
 }
 
-TEST(PageSeries, PassesOnOpenMetrics) {
+TEST(PageSeries, ExportsOpenMetrics) {
   std::string page =
       "# HELP boot The \\\"boot\\\".\n# TYPE boot info\nboot_info{v=\"1\"} 1\n"
       "# TYPE mode stateset\nmode{mode=\"a\"} 1\nmode{mode=\"b\"} 0\n"
@@ -92,7 +92,7 @@ TEST(PageSeries, BoundsKeepTheTextOfThePage) {
   EXPECT_THAT((*strict.frame->layout)[0].shape->bound_texts, testing::ElementsAre("1.0", "+Inf"));
 }
 
-TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
+TEST(PageSeries, RenamesLabelsOfTheTarget) {
   PageFixture fixture(UINT32_MAX, {{"target", std::string_view("t")}, {"team", std::string_view("red")}});
   fixture.Scrape("a{target=\"other\",team=\"blue\",exported_team=\"old\"} 1\nb{target=\"\"} 2\n");
   std::string out = fixture.Render(Format::kText004, true);
@@ -102,7 +102,7 @@ TEST(PageSeries, LabelsOfTheTargetAreSetAside) {
   EXPECT_THAT(out, HasSubstr("b{target=\"t\",team=\"red\"} 2\n"));
 }
 
-TEST(PageSeries, NamesOfTheAgentAreMarked) {
+TEST(PageSeries, MarksReservedNames) {
   PageFixture fixture;
   fixture.Scrape(
       "# TYPE up gauge\nup 0\n# TYPE gpu_power_draw_watts gauge\ngpu_power_draw_watts 99999\n"
@@ -116,7 +116,7 @@ TEST(PageSeries, NamesOfTheAgentAreMarked) {
             "# TYPE process_open_fds gauge\nprocess_open_fds 4\n");
 }
 
-TEST(PageSeries, VanishedSeriesLeaveAtOnce) {
+TEST(PageSeries, EndsVanishedSeriesAtOnce) {
   PageFixture fixture;
   fixture.Scrape("a 1\nb{x=\"1\"} 2\nb{x=\"2\"} 3\n");
   EXPECT_EQ(fixture.table.size(), 3u);
@@ -129,7 +129,7 @@ TEST(PageSeries, VanishedSeriesLeaveAtOnce) {
   EXPECT_LE(fixture.table.slots(), 6u) << "places are used again";
 }
 
-TEST(PageSeries, AFailedScrapeLeavesStaleValuesUntilTheyExpire) {
+TEST(PageSeries, FailedScrapeKeepsStaleValuesUntilTheyExpire) {
   PageFixture fixture;
   fixture.Scrape("a 1\n# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2.5\nh_count 2\n");
   fixture.Miss();
@@ -142,7 +142,7 @@ TEST(PageSeries, AFailedScrapeLeavesStaleValuesUntilTheyExpire) {
   EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("a 2\n"));
 }
 
-TEST(PageSeries, OtherBucketsAreAnotherSeries) {
+TEST(PageSeries, ChangedBucketsAreAnotherSeries) {
   PageFixture fixture;
   std::string head = "# TYPE h histogram\n";
   fixture.Scrape(head + "h_bucket{le=\"1\"} 1\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n");
@@ -167,7 +167,7 @@ TEST(PageSeries, ChurningBucketsDoNotPileUp) {
   EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("h_bucket{le=\"19\"} 1\n"));
 }
 
-TEST(PageSeries, ACounterThatFallsBeginsAnew) {
+TEST(PageSeries, RestartsCountersThatFell) {
   PageFixture fixture;
   auto start = [&](uint32_t slot) { return (*fixture.frame->layout)[slot].start_unix_ns; };
   std::string hist = "# TYPE h histogram\nh_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count ";
@@ -184,7 +184,7 @@ TEST(PageSeries, ACounterThatFallsBeginsAnew) {
   EXPECT_FALSE((*fixture.frame->layout)[0].start_known);
 }
 
-TEST(PageSeries, AnotherTimeOfCreationIsAnotherIdentity) {
+TEST(PageSeries, ChangedCreationTimeRestarts) {
   PageFixture fixture;
   auto page = [](int value, const char* created) {
     return "# TYPE c counter\nc_total " + std::to_string(value) + "\nc_created " + created + "\n# EOF\n";
@@ -206,7 +206,7 @@ TEST(PageSeries, AnotherTimeOfCreationIsAnotherIdentity) {
   EXPECT_THAT(fixture.Render(Format::kOpenMetrics100), HasSubstr("c_created 7000000000.000\n"));
 }
 
-TEST(PageSeries, AChangedTypeOrHelpIsFollowed) {
+TEST(PageSeries, FollowsChangedTypeAndHelp) {
   PageFixture fixture;
   fixture.Scrape("# HELP a one\n# TYPE a gauge\na 1\n");
   fixture.Scrape("# HELP a two\n# TYPE a gauge\na 2\n");
@@ -216,7 +216,7 @@ TEST(PageSeries, AChangedTypeOrHelpIsFollowed) {
   EXPECT_EQ(fixture.table.size(), 1u);
 }
 
-TEST(PageSeries, HelpThatNeverStopsChangingIsBounded) {
+TEST(PageSeries, BoundsChangingHelp) {
   PageFixture fixture;
   for (int i = 0; i < 10'050; ++i) fixture.Scrape("# HELP a " + std::to_string(i) + "\na 1\n");
   EXPECT_THAT(fixture.Render(Format::kText004), HasSubstr("a 1\n"));
@@ -226,7 +226,7 @@ TEST(PageSeries, HelpThatNeverStopsChangingIsBounded) {
   EXPECT_EQ(fixture.series.refused(), 1u);
 }
 
-TEST(PageSeries, AFullTableTakesOthersWhenThereIsRoom) {
+TEST(PageSeries, RetriesRefusedSeries) {
   PageFixture fixture(2);
   fixture.Scrape("a 1\nb 2\nc 3\nd 4\n");
   EXPECT_EQ(fixture.table.size(), 2u);
@@ -240,7 +240,7 @@ TEST(PageSeries, AFullTableTakesOthersWhenThereIsRoom) {
   EXPECT_EQ(fixture.writer.counts().invalid, 0u);
 }
 
-TEST(PageSeries, ACutPageChangesOnlyWhatItShows) {
+TEST(PageSeries, CutPageKeepsMissingValues) {
   PageFixture fixture;
   std::string head = "# TYPE h histogram\n";
   fixture.Scrape("a 1\nb 2\n" + head + "h_bucket{le=\"+Inf\"} 2\nh_sum 2\nh_count 2\n# EOF\n",
@@ -253,21 +253,21 @@ TEST(PageSeries, ACutPageChangesOnlyWhatItShows) {
   EXPECT_THAT(out, HasSubstr("h_bucket{le=\"+Inf\"} 2 1700000015000\n")) << "half a histogram is none";
 }
 
-TEST(PageSeries, StraySamplesAreCountedNotShown) {
+TEST(PageSeries, CountsStraySamples) {
   PageFixture fixture;
   fixture.Scrape("# TYPE h histogram\nh 1\nh_created 5\n# TYPE c counter\nc_created 5\n");
   EXPECT_EQ(fixture.series.refused(), 2u);
   EXPECT_EQ(fixture.Render(Format::kText004), "");
 }
 
-TEST(PageSeries, ExemplarsOfSeriesThatAreNotThereAreLeftOut) {
+TEST(PageSeries, DropsExemplarsOfMissingSeries) {
   PageFixture fixture(1);
   fixture.Scrape("# TYPE a counter\na_total 1\n# TYPE b counter\nb_total 1 # {t=\"x\"} 1\n# EOF\n",
                  Format::kOpenMetrics100);
   EXPECT_TRUE(fixture.frame->exemplars.empty());
 }
 
-TEST(PageSeries, NoCaptureLosesASample) {
+TEST(PageSeries, KeepsAllSamplesOfCaptures) {
   const std::string root = GPULENS_SOURCE_DIR "/../shared/fixtures/";
   auto sources = ReadFile(root + "SOURCES.tsv");
   if (!sources) GTEST_SKIP() << "captures not here: " << root;
@@ -319,6 +319,24 @@ TEST(PageSeries, NoCaptureLosesASample) {
   EXPECT_GE(pages, 40u);
   std::printf("%zu pages, %zu families, %zu samples, %zu repeated ones\n", pages, families, samples,
               duplicates);
+}
+
+TEST(PageSeries, WriteDoesNotAllocate) {
+  std::string pages[2];
+  for (int p = 0; p < 2; ++p) {
+    for (int i = 0; i < 500; ++i)
+      pages[p] += "g{i=\"" + std::to_string(i) + "\"} " + std::to_string(i + p) + "\n";
+    pages[p] += "# TYPE c counter\nc_total 5\nc_created 1600000000\n# TYPE h histogram\n";
+    for (int i = 0; i < 20; ++i) pages[p] += "h_bucket{le=\"" + std::to_string(i) + "\"} 7\n";
+    pages[p] += "h_sum 1\nh_count 7\n# EOF\n";
+  }
+  scrape_testing::PageFixture fixture;
+  for (int i = 0; i < 10; ++i) fixture.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
+  uint64_t before = ThreadAllocations();
+  for (int i = 0; i < 100; ++i) fixture.Scrape(pages[i % 2], ExpositionFormat::kOpenMetrics100);
+  EXPECT_EQ(ThreadAllocations() - before, 0u);
+  EXPECT_EQ(before > 0u, AllocationsAreCounted()) << "the counter counts";
+  EXPECT_EQ(fixture.table.size(), 502u);
 }
 
 }  // namespace

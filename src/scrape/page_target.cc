@@ -8,6 +8,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "catalog/self.h"
 #include "net/message/address.h"
 #include "plugins/remote_options.h"
 #include "scrape/series_rules.h"
@@ -17,9 +18,9 @@ namespace gpulens {
 namespace {
 
 constexpr Duration kLongestDefaultTimeout = std::chrono::seconds(10);
-// What is left of a run's time for reading the page once it has come.
+// Time of a run that is reserved for parsing the page.
 constexpr Duration kLongestReserve = std::chrono::milliseconds(250);
-// A larger buffer goes back to the machine between scrapes.
+// Larger buffers are freed between scrapes.
 constexpr size_t kKeptBuffer = 256u << 10;
 
 std::string Printable(std::string_view text) {
@@ -28,7 +29,7 @@ std::string Printable(std::string_view text) {
   return out;
 }
 
-void Release(std::string& buffer) {
+void FreeLarge(std::string& buffer) {
   if (buffer.capacity() > kKeptBuffer) std::string().swap(buffer);
 }
 
@@ -40,8 +41,8 @@ Duration TimeoutOf(const Config& config) {
 constexpr std::string_view kLocation = "location";
 constexpr int kMostRedirects = 5;
 
-// Where on the same server the page is instead. Another host, port or scheme is another server: it was not
-// configured, and whoever trusts this one with a password does not mean that one.
+// Returns where on the same server the page is instead. Another host, port or scheme is another server, which
+// the configured password is not meant for.
 std::optional<HttpUrl> RedirectOf(const HttpReply& reply, const HttpUrl& from) {
   constexpr int kRedirects[] = {301, 302, 303, 307, 308};
   if (std::find(std::begin(kRedirects), std::end(kRedirects), reply.status) == std::end(kRedirects)) {
@@ -70,6 +71,13 @@ ExpositionLimits LimitsOf(const Config& config) {
   return limits;
 }
 
+std::string_view NameOf(size_t failure) noexcept {
+  constexpr std::string_view kOurs[] = {"credentials", "content_type", "page", "too_many_samples",
+                                        "too_many_families"};
+  if (failure >= kHttpFailures) return kOurs[failure - kHttpFailures];
+  return HttpFailureName(static_cast<HttpFailure>(failure));
+}
+
 }  // namespace
 
 Result<HttpUrl> TargetUrl(const Config& target) {
@@ -82,7 +90,7 @@ Result<HttpUrl> TargetUrl(const Config& target) {
 }
 
 void CheckTarget(const Config& target, ConfigFaults& faults) {
-  if (target.Text("url").empty()) return;  // the loader says that it is missing
+  if (target.Text("url").empty()) return;  // the loader reports it
   if (const auto url = TargetUrl(target)) CheckRemote(target.Group(kTransportKey), *url, faults);
   else faults.Refuse(target, "url", url.error());
   SeriesRules::Check(target, faults);
@@ -114,7 +122,7 @@ EntityRef TargetEntity(const Config& target, std::string_view name) {
 Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
   if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));
-  // Packing a page costs more than sending it as it is to the same machine.
+  // On the same machine compression costs more than it saves.
   const Config& transport = target.Group(kTransportKey);
   const bool local = !transport.Text("unix_socket").empty() || IsLoopbackHost(url.host);
   const RemoteAccess::Fields fields{kAcceptFields, local ? "" : "Accept-Encoding: gzip\r\n"};
@@ -132,8 +140,7 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
       max_body_(target.Size("max_body")),
       timeout_(TimeoutOf(target)),
       access_(std::move(access)),
-      page_(LimitsOf(target), target.Bool("honor_timestamps")),
-      record_(options_.name, url_, TargetEntity(target, options_.name)->attributes) {
+      page_(LimitsOf(target), target.Bool("honor_timestamps")) {
   http_.limits.body_bytes = max_body_;
   http_.limits.keep = kLocation;
   channels_.push_back(Open(url.target));
@@ -166,10 +173,10 @@ void PageTarget::Query(HttpChannel& channel, Request request, std::function<void
   const Duration left = request.timeout - std::min(request.timeout, clock_.Now() - started_);
   HttpGet get{headers_, access_.tls(), left, std::move(body_)};
   channel.Get(std::move(get),
-              [this, request, done = std::move(done)](HttpReply& reply) { Answered(reply, request, done); });
+              [this, request, done = std::move(done)](HttpReply& reply) { OnReply(reply, request, done); });
 }
 
-void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(Status)> done) {
+void PageTarget::OnReply(HttpReply& reply, Request request, std::function<void(Status)> done) {
   constexpr int kNotFound = 404;
   if (reply.status == kNotFound && !request.last) {
     request.last = true;
@@ -192,23 +199,6 @@ void PageTarget::Answered(HttpReply& reply, Request request, std::function<void(
   done(Ok());
 }
 
-Status PageTarget::Collect(PageUser& user, FrameWriter& out) {
-  // Its own series come before those of the page, which are many and may be limited.
-  if (answered_ || !options_.optional) record_.Prepare(out.table());
-  Outcome outcome;
-  if (accessible_) outcome = Read(user, out);
-  else outcome = {static_cast<size_t>(ScrapeFailure::kCredentials), accessible_};
-  if (outcome.failure != 0) record_.Failed(outcome.failure);
-  answered_ = answered_ || outcome.status.ok();
-  if (answered_ || !options_.optional) record_.Write(outcome.failure == 0, finished_ - started_, out);
-  body_ = std::move(reply_.body);
-  Release(body_);
-  Release(unpacked_);
-  accessible_ = access_.Refresh();
-  if (!outcome.status) outcome.status.detail = url_ + ": " + outcome.status.detail;
-  return outcome.status;
-}
-
 void PageTarget::AddTimeout(Duration timeout) {
   char text[32];
   double seconds_left = std::chrono::duration<double>(timeout).count();
@@ -218,50 +208,57 @@ void PageTarget::AddTimeout(Duration timeout) {
   headers_ += "\r\n";
 }
 
-PageTarget::Outcome PageTarget::Read(PageUser& user, FrameWriter& out) {
-  if (reply_.failure != HttpFailure::kNone) {
-    return {static_cast<size_t>(reply_.failure), {HttpFailureCode(reply_.failure), reply_.detail}};
-  }
-  auto format = DetectExpositionFormat(reply_.content_type);
-  if (!format) {
-    return {static_cast<size_t>(ScrapeFailure::kContentType),
-            {Code::kDataLoss,
-             "answers with " + Printable(reply_.content_type) + ", which is not a metrics page"}};
-  }
+Scrape PageTarget::Read() {
+  Scrape scrape;
   std::string_view body = reply_.body;
-  if (reply_.gzip) {
-    Status status = Gunzip(reply_.body, max_body_, unpacked_);
-    if (!status) {
-      auto failure = status.code == Code::kExhausted ? HttpFailure::kTooLarge : HttpFailure::kProtocol;
-      return {static_cast<size_t>(failure), std::move(status)};
+  if (!accessible_) {
+    scrape.Fail(static_cast<size_t>(ScrapeFailure::kCredentials), accessible_);
+  } else if (reply_.failure != HttpFailure::kNone) {
+    scrape.Fail(static_cast<size_t>(reply_.failure), {HttpFailureCode(reply_.failure), reply_.detail});
+  } else if (auto format = DetectExpositionFormat(reply_.content_type); !format) {
+    scrape.Fail(static_cast<size_t>(ScrapeFailure::kContentType),
+                {Code::kDataLoss,
+                 "answers with " + Printable(reply_.content_type) + ", which is not a metrics page"});
+  } else {
+    if (reply_.gzip) {
+      if (Status status = Gunzip(reply_.body, max_body_, unpacked_); !status) {
+        auto failure = status.code == Code::kExhausted ? HttpFailure::kTooLarge : HttpFailure::kProtocol;
+        scrape.Fail(static_cast<size_t>(failure), std::move(status));
+        return scrape;
+      }
+      body = unpacked_;
     }
-    body = unpacked_;
+    return ReadPage(body, *format);
   }
-  return ReadPage(body, *format, user, out);
+  return scrape;
 }
 
-PageTarget::Outcome PageTarget::ReadPage(std::string_view body, ExpositionFormat format, PageUser& user,
-                                         FrameWriter& out) {
+Scrape PageTarget::ReadPage(std::string_view body, ExpositionFormat format) {
+  Scrape scrape;
   Status status = page_.Update(body, format);
+  const ExpositionReport& report = page_.report();
   if (status.code == Code::kExhausted) {
-    // Nothing of it was read: half a page would pass for the whole.
-    const ExpositionReport& report = page_.report();
+    // Nothing was read: half a page would pass for the whole.
     auto failure = static_cast<size_t>(HttpFailure::kTooLarge);
     if (report.samples_over_limit > 0) failure = static_cast<size_t>(ScrapeFailure::kSamples);
     if (report.too_many_families) failure = static_cast<size_t>(ScrapeFailure::kFamilies);
-    return {failure, std::move(status)};
+    scrape.Fail(failure, std::move(status));
+    return scrape;
   }
-  out.ReadAt(finished_);
-  Status used = user.Write(body, format, status.ok(), out);
-  record_.Page(page_.report(), body.size());
-  Complain();
-  if (!status) return {static_cast<size_t>(ScrapeFailure::kPage), std::move(status)};
-  if (!used) return {static_cast<size_t>(ScrapeFailure::kContentType), std::move(used)};
-  return {};
+  scrape.page = {body, format, status.ok()};
+  LogBadLines();
+  if (!status) scrape.Fail(static_cast<size_t>(ScrapeFailure::kPage), std::move(status));
+  return scrape;
 }
 
-// Lines that were passed over must be seen somewhere, once in a while.
-void PageTarget::Complain() const {
+void PageTarget::Release() {
+  body_ = std::move(reply_.body);
+  FreeLarge(body_);
+  FreeLarge(unpacked_);
+  accessible_ = access_.Refresh();
+}
+
+void PageTarget::LogBadLines() const {
   const ExpositionReport& report = page_.report();
   if (report.bad_lines > 0 && !page_.bad_examples().empty()) {
     const auto& example = page_.bad_examples().front();
@@ -271,6 +268,73 @@ void PageTarget::Complain() const {
             "): " + Printable(example.excerpt),
         options_.name);
   }
+}
+
+ScrapeRecord::ScrapeRecord(std::string_view target, std::string_view url, AttributeSet configured)
+    : entity_(
+          MakeRef<Entity>("target", AttributeSet({{"target", target}}), EntityRef{}, std::move(configured))),
+      url_(url) {}
+
+void ScrapeRecord::Declare(SeriesTable& table) {
+  declared_ = true;
+  up_ = table.Declare(kSelfScrapeUp, entity_);
+  duration_ = table.Declare(kSelfScrapeDuration, entity_);
+  samples_series_ = table.Declare(kSelfScrapeSamples, entity_);
+  size_ = table.Declare(kSelfScrapeSize, entity_);
+  parse_errors_ = table.Declare(kSelfScrapeParseErrors, entity_);
+  info_ = table.Declare(kSelfScrapeInfo, entity_, {{"url", std::string_view(url_)}});
+  for (size_t i = 1; i < kScrapeFailures; ++i) {
+    errors_[i] = table.Declare(kSelfScrapeErrors, entity_, {{"reason", NameOf(i)}});
+  }
+  if (!report_.drops) return;
+  for (size_t i = 0; i < kSeriesDrops; ++i) {
+    const auto drop = static_cast<SeriesDrop>(i);
+    if (drop == SeriesDrop::kNotCombined && !report_.drops->folds) continue;
+    dropped_[i] = table.Declare(kSelfScrapeSeriesDropped, entity_, {{"reason", SeriesDropName(drop)}});
+  }
+  if (report_.drops->folds) folded_ = table.Declare(kSelfScrapeSeriesFolded, entity_);
+}
+
+void ScrapeRecord::Page(const ExpositionReport& report, size_t body_bytes) {
+  has_page_ = true;
+  samples_ = report.samples;
+  bytes_ = body_bytes;
+  bad_lines_ += report.bad_lines;
+  duplicates_ = report.duplicates;
+}
+
+void ScrapeRecord::Report(const PageReport& report) {
+  if (report.drops) report_.drops = report.drops;
+  if (report.unknown_families) report_.unknown_families = report.unknown_families;
+}
+
+void ScrapeRecord::Write(size_t failure, Duration took, FrameWriter& out) {
+  Failed(failure);
+  Prepare(out.table());
+  out.Set(up_, failure == 0 ? 1 : 0);
+  out.Set(duration_, static_cast<double>(took.count()) * 1e-9);
+  if (has_page_) {
+    out.Set(samples_series_, samples_);
+    out.Set(size_, bytes_);
+  }
+  if (has_page_ && report_.unknown_families) {
+    if (!unknown_) unknown_ = out.table().Declare(kSelfScrapeFamiliesUnknown, entity_);
+    out.Set(unknown_, *report_.unknown_families);
+  }
+  if (has_page_ && report_.drops) WriteDrops(out);
+  has_page_ = false;
+  out.Set(parse_errors_, bad_lines_);
+  out.Set(info_, 1);
+  for (size_t i = 1; i < kScrapeFailures; ++i) out.Set(errors_[i], failures_[i]);
+}
+
+void ScrapeRecord::WriteDrops(FrameWriter& out) {
+  SeriesDrops drops = *report_.drops;
+  drops[SeriesDrop::kDuplicate] += duplicates_;
+  for (size_t i = 0; i < kSeriesDrops; ++i) {
+    if (dropped_[i]) out.Set(dropped_[i], drops.dropped[i]);
+  }
+  if (folded_) out.Set(folded_, drops.folded);
 }
 
 }  // namespace gpulens

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "scrape/page_series.h"
 #include "wire/exposition/exposition_parser.h"
 #include "wire/exposition/text_page.h"

@@ -36,7 +36,7 @@ class Governed : public PageFixture {
     if (last.code != Code::kExhausted) governed.Write(body, format, last.ok(), writer);
     frame = writer.Finish();
   }
-  size_t folded() const { return governed.losses().folded; }
+  size_t folded() const { return governed.drops().folded; }
 
   PageSeries governed;
 };
@@ -53,7 +53,7 @@ SeriesRules Top(std::string label, uint32_t keep, std::vector<std::string> famil
   return rules;
 }
 
-TEST(SeriesGovernor, ADroppedLabelLeavesOneSeriesWithTheTotal) {
+TEST(SeriesGovernor, DroppedLabelSumsSeries) {
   Governed fixture(Dropping({"pod", "tmp_*"}));
   EXPECT_EQ(
       fixture.Show("# TYPE c_total counter\nc_total{pod=\"a\",m=\"x\"} 1\nc_total{pod=\"b\",m=\"x\"} 2\n"
@@ -86,7 +86,7 @@ TEST(SeriesGovernor, CountersNeverFall) {
   EXPECT_EQ(fixture.table.size(), 1u);
 }
 
-TEST(SeriesGovernor, AnEqualSeriesThatWasThereIsTakenIn) {
+TEST(SeriesGovernor, CombinesAnExistingEqualSeries) {
   Governed fixture(Dropping({"pod"}));
   EXPECT_EQ(fixture.Show("# TYPE c_total counter\nc_total 5\n"), "# TYPE c_total counter\nc_total 5\n");
   EXPECT_EQ(fixture.Show("# TYPE c_total counter\nc_total 6\nc_total{pod=\"a\"} 1\n"),
@@ -97,7 +97,7 @@ TEST(SeriesGovernor, AnEqualSeriesThatWasThereIsTakenIn) {
             "# TYPE c_total counter\nc_total 17\n");
 }
 
-TEST(SeriesGovernor, GaugesAreAddedWhenTheyAreAmounts) {
+TEST(SeriesGovernor, AddsGaugesOfAmounts) {
   const char* page =
       "# TYPE running gauge\nrunning{p=\"1\"} 3\nrunning{p=\"2\"} 4\nrunning{p=\"3\"} NaN\n"
       "# TYPE room_temperature_celsius gauge\nroom_temperature_celsius{p=\"1\"} 60\n"
@@ -112,10 +112,10 @@ TEST(SeriesGovernor, GaugesAreAddedWhenTheyAreAmounts) {
   rules.gauges = SeriesRules::Gauges::kDrop;
   Governed dropped(rules);
   EXPECT_EQ(dropped.Show(page), "");
-  EXPECT_EQ(dropped.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kApart)], 5u);
+  EXPECT_EQ(dropped.governed.drops().dropped[static_cast<size_t>(SeriesDrop::kNotCombined)], 5u);
 }
 
-TEST(SeriesGovernor, UntypedSeriesAreWhatTheirNameSays) {
+TEST(SeriesGovernor, UntypedSeriesAreCombinedByName) {
   Governed fixture(Dropping({"p"}));
   EXPECT_THAT(
       fixture.Show("x_total{p=\"1\"} 5\nx_total{p=\"2\"} 1\ny_ratio{p=\"1\"} 0.5\ny_ratio{p=\"2\"} 0.25\n"),
@@ -133,7 +133,7 @@ std::string HistogramOf(const std::string& labels, std::vector<std::pair<const c
          std::to_string(count) + "\n";
 }
 
-TEST(SeriesGovernor, HistogramsAreAddedBucketByBucket) {
+TEST(SeriesGovernor, AddsHistogramsByBucket) {
   Governed fixture(Dropping({"p"}));
   const std::string head = "# TYPE h histogram\n";
   std::string a = HistogramOf("p=\"a\"", {{"1", 1}, {"2", 3}, {"+Inf", 4}}, 6, 4);
@@ -159,11 +159,11 @@ TEST(SeriesGovernor, HistogramsAreAddedBucketByBucket) {
             head + "h_bucket{le=\"2\"} 24\nh_bucket{le=\"+Inf\"} 36\nh_sum 59\nh_count 36\n");
 }
 
-TEST(SeriesGovernor, HistogramsWithNothingInCommonAreLeftOut) {
+TEST(SeriesGovernor, DropsHistogramsWithoutCommonBuckets) {
   Governed fixture(Dropping({"p"}));
   fixture.Show("# TYPE h histogram\nh_bucket{p=\"a\",le=\"1\"} 1\nh_bucket{p=\"b\",le=\"2\"} 5\n");
   EXPECT_EQ(fixture.Render(kText), "# TYPE h histogram\nh_bucket{le=\"1\"} 1\n");
-  EXPECT_EQ(fixture.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kApart)], 1u);
+  EXPECT_EQ(fixture.governed.drops().dropped[static_cast<size_t>(SeriesDrop::kNotCombined)], 1u);
 }
 
 TEST(SeriesGovernor, SummariesKeepSumAndCount) {
@@ -174,7 +174,7 @@ TEST(SeriesGovernor, SummariesKeepSumAndCount) {
       "# TYPE s summary\ns_sum 5\ns_count 3\n");
 }
 
-TEST(SeriesGovernor, AHistogramThatBeginsAnewIsAddedToWhatItHad) {
+TEST(SeriesGovernor, RestartedHistogramContinuesTheSum) {
   Governed fixture(Dropping({"p"}));
   const std::string head = "# TYPE h histogram\n";
   fixture.Show(head + HistogramOf("p=\"a\"", {{"1", 5}, {"+Inf", 9}}, 20, 9));
@@ -182,7 +182,7 @@ TEST(SeriesGovernor, AHistogramThatBeginsAnewIsAddedToWhatItHad) {
             head + "h_bucket{le=\"1\"} 6\nh_bucket{le=\"+Inf\"} 10\nh_sum 20.5\nh_count 10\n");
 }
 
-TEST(SeriesGovernor, LongValuesAreCutAndStayApart) {
+TEST(SeriesGovernor, CutsLongValuesDistinctly) {
   SeriesRules rules;
   rules.label_length = 20;
   Governed fixture(std::move(rules));
@@ -195,7 +195,7 @@ TEST(SeriesGovernor, LongValuesAreCutAndStayApart) {
   EXPECT_EQ(fixture.folded(), 0u);
 }
 
-TEST(SeriesGovernor, TheLargestValuesStayAndTheOthersAreOne) {
+TEST(SeriesGovernor, KeepsTheLargestValues) {
   Governed fixture(Top("user", 2, {"req*"}));
   const std::string head = "# TYPE req_total counter\n";
   auto show = [&](const std::string& body) { return fixture.Show(head + body); };
@@ -214,7 +214,7 @@ TEST(SeriesGovernor, TheLargestValuesStayAndTheOthersAreOne) {
             head + "req_total{user=\"b\"} 6\nreq_total{user=\"e\"} 1\nreq_total{user=\"other\"} 109\n");
 }
 
-TEST(SeriesGovernor, TheOthersKeepTheirTotalWithoutMembers) {
+TEST(SeriesGovernor, OtherKeepsItsTotalWithoutMembers) {
   Governed fixture(Top("user", 1));
   const std::string head = "# TYPE req_total counter\n", kept = "req_total{user=\"big\"} 9000\n";
   auto show = [&](const std::string& body) { return fixture.Show(head + kept + body); };
@@ -237,7 +237,7 @@ TEST(SeriesGovernor, TheOthersKeepTheirTotalWithoutMembers) {
 }
 
 // Another label may tell any number of them apart.
-TEST(SeriesGovernor, OnlySoManyWaitForMembers) {
+TEST(SeriesGovernor, BoundsWaitingGroups) {
   Governed fixture(Top("user", 0));
   for (int i = 0; i < 1200; ++i) {
     fixture.Run("# TYPE req_total counter\nreq_total{user=\"a\",id=\"" + std::to_string(i) + "\"} 1\n");
@@ -246,13 +246,13 @@ TEST(SeriesGovernor, OnlySoManyWaitForMembers) {
   EXPECT_GE(fixture.table.size(), SeriesGroups::kMostWaiting);
 }
 
-TEST(SeriesGovernor, TopIsForTheFamiliesNamed) {
+TEST(SeriesGovernor, TopAppliesToListedFamilies) {
   Governed fixture(Top("user", 1, {"req*"}));
   EXPECT_EQ(fixture.Show("# TYPE g gauge\ng{user=\"a\"} 1\ng{user=\"b\"} 2\n"),
             "# TYPE g gauge\ng{user=\"a\"} 1\ng{user=\"b\"} 2\n");
 }
 
-TEST(SeriesGovernor, AFamilyThatChangesItsTypeIsNotAddedToWhatItWas) {
+TEST(SeriesGovernor, ChangedTypeStartsANewGroup) {
   Governed fixture(Dropping({"p"}));
   fixture.Show("# TYPE x counter\nx{p=\"1\"} 50\n");
   EXPECT_EQ(fixture.Show("# TYPE x gauge\nx{p=\"1\"} 2\n"), "# TYPE x gauge\nx 2\n");
@@ -263,7 +263,7 @@ TEST(SeriesGovernor, AFamilyThatChangesItsTypeIsNotAddedToWhatItWas) {
       "# HELP x Now with words.\n# TYPE x histogram\nx_sum 3\nx_count 2\n");
 }
 
-TEST(SeriesGovernor, ACutPageLeavesItsNumbersAsTheyWere) {
+TEST(SeriesGovernor, CutPageKeepsMissingValues) {
   Governed fixture(Dropping({"p"}));
   const std::string head = "# TYPE c counter\n", one = "c_total{p=\"1\"} 5\n", two = "c_total{p=\"2\"} 6\n";
   auto format = ExpositionFormat::kOpenMetrics100;
@@ -274,12 +274,12 @@ TEST(SeriesGovernor, ACutPageLeavesItsNumbersAsTheyWere) {
               HasSubstr("c_total 14\n"));
 }
 
-TEST(SeriesGovernor, WhatFindsNoPlaceIsCountedAndWaits) {
+TEST(SeriesGovernor, CountsAndRetriesRefusedSeries) {
   Governed fixture(Dropping({"p"}), 1);
   const std::string head = "# TYPE c_total counter\n";
   fixture.Show(head + "c_total{m=\"x\",p=\"1\"} 5\nc_total{m=\"y\",p=\"1\"} 6\nc_total{m=\"z\"} 7\n");
   EXPECT_EQ(fixture.table.size(), 1u);
-  auto lost = [&] { return fixture.governed.losses().dropped[static_cast<size_t>(SeriesLoss::kLimit)]; };
+  auto lost = [&] { return fixture.governed.drops().dropped[static_cast<size_t>(SeriesDrop::kLimit)]; };
   EXPECT_EQ(lost(), 2u);
   fixture.Show(head + "c_total{m=\"y\",p=\"1\"} 6\n");
   EXPECT_EQ(fixture.Render(kText), head + "c_total{m=\"y\"} 6\n");
@@ -334,7 +334,7 @@ TEST(SeriesGovernor, TotalsHold) {
   }
 }
 
-TEST(SeriesGovernor, ASteadyWriteDoesNotAllocate) {
+TEST(SeriesGovernor, SteadyWriteDoesNotAllocate) {
   std::string pages[2];
   for (int p = 0; p < 2; ++p) {
     pages[p] = "# TYPE c_total counter\n";

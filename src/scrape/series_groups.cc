@@ -17,14 +17,6 @@ bool IsShaped(ExpositionType type) noexcept {
          type == ExpositionType::kSummary;
 }
 
-// The one number of a series without a shape.
-const PageCell* NumberOf(const std::vector<PageCell>& cells) noexcept {
-  for (SampleRole role : {SampleRole::kValue, SampleRole::kInfo, SampleRole::kState}) {
-    if (const PageCell* cell = FindCell(cells, role)) return cell;
-  }
-  return nullptr;
-}
-
 void AddText(std::string& key, std::string_view text) {
   uint32_t size = static_cast<uint32_t>(text.size());
   key.append(reinterpret_cast<const char*>(&size), sizeof size);
@@ -50,14 +42,14 @@ void SeriesGroups::Follow() {
   fresh_.clear();
   if (waiting_ > 0) CheckWaiting();
   for (uint32_t series : page_.vanished()) Leave(series, true);
-  // It is still the same series: all that it counted is told by its new cells.
+  // The same series with other cells, which have its whole count.
   for (uint32_t series : page_.reshaped()) {
     if (!Holds(series)) continue;
     Leave(series, false);
     Enter(series);
   }
   for (uint32_t series : page_.appeared()) Enter(series);
-  if (!fresh_.empty()) TakeEqualOnes();
+  if (!fresh_.empty()) TakeEqualSeries();
   EndEmptied();
 }
 
@@ -71,7 +63,7 @@ bool SeriesGroups::StandsForOthers(const Group& group) const noexcept {
          });
 }
 
-// Places in the list of families are used again.
+// Indexes of families are reused, so the key is compared.
 bool SeriesGroups::HasFamily(const Group& group) const noexcept {
   const auto families = page_.families();
   if (group.family >= families.size() || !families[group.family].alive) return false;
@@ -86,7 +78,7 @@ void SeriesGroups::CheckWaiting() {
   }
 }
 
-// Only after all came: a group whose members all changed at once has lost nothing.
+// After all series entered: a group whose members all changed at once keeps its count.
 void SeriesGroups::EndEmptied() {
   for (uint32_t id : emptied_) {
     Group& group = groups_[id];
@@ -107,7 +99,7 @@ void SeriesGroups::EndEmptied() {
   }
 }
 
-// Into its group, or nowhere when it stands by itself.
+// Adds the series to its group, if it has one.
 void SeriesGroups::Enter(uint32_t series) {
   uint32_t family = page_.family_of(series);
   bool changed = labels_.Labels(series, now_labels_);
@@ -138,7 +130,7 @@ void SeriesGroups::CountFamily(uint32_t family, int change) {
   if (count == 0) families_.erase(family);
 }
 
-// The family left the page and came back at another place of the list, all at once.
+// The family came back with another index.
 void SeriesGroups::MoveTo(Group& group, uint32_t family) {
   CountFamily(group.family, -1);
   CountFamily(family, 1);
@@ -146,8 +138,8 @@ void SeriesGroups::MoveTo(Group& group, uint32_t family) {
   ++group.version;
 }
 
-// A series that nobody touched may be equal to a group that is new.
-void SeriesGroups::TakeEqualOnes() {
+// Series that the rules did not change may equal a new group.
+void SeriesGroups::TakeEqualSeries() {
   page_.Series(all_);
   for (uint32_t series : all_) {
     uint32_t family = page_.family_of(series);
@@ -159,7 +151,7 @@ void SeriesGroups::TakeEqualOnes() {
   }
 }
 
-// Of now_labels_, which are sorted for it.
+// The key of now_labels_, which it sorts.
 std::string SeriesGroups::KeyOf(uint32_t family) {
   std::sort(now_labels_.begin(), now_labels_.end(),
             [](const PageLabel& a, const PageLabel& b) { return a.name < b.name; });
@@ -199,7 +191,7 @@ bool SeriesGroups::Join(uint32_t series, uint32_t id) {
   page_.Cells(series, now_cells_);
   const bool shaped = IsShaped(page_.families()[group.family].type);
   Ref<Shape> shape = shaped ? ShapeOf() : Ref<Shape>();
-  if (shaped ? shape->cells() == 0 : NumberOf(now_cells_) == nullptr) return false;
+  if (shaped ? shape->cells() == 0 : FindNumber(now_cells_) == nullptr) return false;
   bool first = group.sums.empty();
   if (first) {
     if (shaped) KeepBoundTexts(page_, now_cells_, SampleRole::kBucket, *shape);
@@ -219,7 +211,7 @@ bool SeriesGroups::Join(uint32_t series, uint32_t id) {
   return true;
 }
 
-// Of now_cells_. Quantiles of several cannot be made one: a summary keeps sum and count.
+// The shape of now_cells_. Quantiles cannot be combined: a summary keeps sum and count.
 Ref<Shape> SeriesGroups::ShapeOf() const {
   auto shape = MakeRef<Shape>();
   for (const PageCell& cell : now_cells_) {
@@ -231,8 +223,8 @@ Ref<Shape> SeriesGroups::ShapeOf() const {
   return shape;
 }
 
-// Buckets count up to their bound, so those that both have can be added, whatever lies between. False:
-// nothing is common, and the group stays as it is.
+// Reduces the group to the buckets that both have, which can be added as they are cumulative. False: none is
+// common; the group is unchanged.
 bool SeriesGroups::Narrow(Group& group, const Shape& other) {
   const Shape& old = *group.shape;
   auto narrow = MakeRef<Shape>();
@@ -258,11 +250,11 @@ bool SeriesGroups::Narrow(Group& group, const Shape& other) {
   return true;
 }
 
-// The slots of now_cells_ that the group's shape asks for.
+// Appends the slots of now_cells_ that the group's shape has.
 void SeriesGroups::AddSlots(Group& group) {
   group.last.insert(group.last.end(), group.sums.size(), kNoNumber);
   if (!group.shape) {
-    group.slots.push_back(NumberOf(now_cells_)->slot);
+    group.slots.push_back(FindNumber(now_cells_)->slot);
     return;
   }
   for (double bound : group.shape->bounds) {
@@ -287,7 +279,7 @@ void SeriesGroups::Leave(uint32_t series, bool keep_count) {
   if (keep_count && group.fold == Fold::kCount) {
     for (size_t i = 0; i < cells; ++i) group.gone[i] += std::isnan(last[i]) ? 0 : last[i];
   }
-  // The last one takes its place.
+  // The last member takes its place.
   size_t end = group.series.size() - 1;
   uint32_t mover = group.series[end];
   if (mover != series) places_[mover].member = member;
@@ -301,8 +293,8 @@ void SeriesGroups::Leave(uint32_t series, bool keep_count) {
   if (end == 0) emptied_.push_back(id);
 }
 
-// Whether what only grows has fallen: the series counts from nothing again. A sum may fall by itself.
-bool SeriesGroups::Began(const Group& group, const double* last, const double* now) noexcept {
+// Whether a count has fallen. A sum may fall without a restart.
+bool SeriesGroups::Restarted(const Group& group, const double* last, const double* now) noexcept {
   bool only_sum = group.shape && group.sums.size() == 1;
   for (size_t i = 0; i < group.sums.size(); ++i) {
     bool sum = group.shape && group.shape->has_sum && i == group.shape->sum_cell();
@@ -317,12 +309,12 @@ void SeriesGroups::Update(Group& group, size_t member, bool complete) {
   double* last = group.last.data() + member * cells;
   now_.resize(std::max(now_.size(), cells));
   for (size_t i = 0; i < cells; ++i) {
-    // Half a histogram would be a lie.
+    // Half a histogram would be wrong.
     if (!complete && !page_.seen(slots[i])) return;
     now_[i] = page_.values()[slots[i]];
     if (std::isnan(now_[i]) && group.fold == Fold::kCount) return;
   }
-  if (group.fold == Fold::kCount && Began(group, last, now_.data())) {
+  if (group.fold == Fold::kCount && Restarted(group, last, now_.data())) {
     for (size_t i = 0; i < cells; ++i) group.gone[i] += last[i];
   }
   std::copy_n(now_.data(), cells, last);
@@ -345,6 +337,91 @@ const SeriesGroups::Group& SeriesGroups::Read(size_t id, bool complete) {
   if (group.fold != Fold::kCount) return group;
   for (size_t i = 0; i < cells; ++i) group.sums[i] += group.gone[i];
   return group;
+}
+
+SeriesDrop WhyRefused(const SeriesTable& table, uint64_t limit, uint64_t duplicate) noexcept {
+  if (table.refused_for_room() != limit) return SeriesDrop::kLimit;
+  if (table.refused(SeriesRefusal::kDuplicate) != duplicate) return SeriesDrop::kDuplicate;
+  return SeriesDrop::kInvalid;
+}
+
+void FoldedSeries::Retire(SeriesTable& table) {
+  const auto groups = groups_.groups();
+  live_.resize(groups.size());
+  for (size_t i = 0; i < groups.size(); ++i) {
+    Live& live = live_[i];
+    if (groups[i].alive && groups[i].version == live.version) continue;
+    table.Retire(live.series);
+    live = {};
+    live.version = groups[i].version;
+  }
+}
+
+void FoldedSeries::Declare(const DescOf& desc_of, const AttributesOf& attributes_of, SeriesTable& table) {
+  const auto groups = groups_.groups();
+  bool full = false;
+  for (size_t i = 0; i < groups.size(); ++i) {
+    if (!groups[i].alive) continue;
+    Live& live = live_[i];
+    const bool here = groups[i].family != SeriesGroups::kNoFamily;
+    const MetricDesc* desc = here ? desc_of(groups[i].family) : nullptr;
+    if (desc != live.desc) {
+      table.Retire(live.series);
+      uint32_t version = live.version;
+      live = {};
+      live.desc = desc;
+      live.version = version;
+    }
+    live.exported = desc != nullptr;
+    if (!desc || live.series) continue;
+    if (full) live.drop = SeriesDrop::kLimit;
+    else DeclareOne(i, attributes_of, table);
+    full = full || (!live.series && live.drop == SeriesDrop::kLimit);
+  }
+}
+
+void FoldedSeries::DeclareOne(size_t at, const AttributesOf& attributes_of, SeriesTable& table) {
+  const SeriesGroups::Group& group = groups_.groups()[at];
+  Live& live = live_[at];
+  SeriesTable::Form form;
+  form.shape = group.shape;
+  const uint64_t limit = table.refused_for_room(), duplicate = table.refused(SeriesRefusal::kDuplicate);
+  live.series = table.Declare(*live.desc, target_, attributes_of(group.labels), form);
+  if (!live.series) live.drop = WhyRefused(table, limit, duplicate);
+}
+
+void FoldedSeries::Write(bool complete, FrameWriter& out) {
+  SampleTimes times(groups_.page(), out);
+  for (size_t i = 0; i < live_.size(); ++i) {
+    Live& live = live_[i];
+    if (!groups_.groups()[i].alive) continue;
+    // Also without a series: its sums must include the past once it gets one.
+    const SeriesGroups::Group& group = groups_.Read(i, complete);
+    if (!live.series) continue;
+    times.Next(group.slots);
+    bool read =
+        std::none_of(group.sums.begin(), group.sums.end(), [](double sum) { return std::isnan(sum); });
+    if (!group.shape) {
+      if (read || complete) out.Set(live.series, group.sums[0]);
+      continue;
+    }
+    if (!read) continue;
+    std::span<Cell> cells = out.Cells(live.series);
+    for (size_t c = 0; c < cells.size(); ++c) cells[c].d = group.sums[c];
+    // Its start is unknown: its first numbers are the base.
+    bool counts = group.fold == Fold::kCount && group.shape->has_count;
+    if (counts && !live.written) out.table().Restart(live.series.slot, out.read_at().unix_ns);
+    live.written = true;
+  }
+}
+
+void FoldedSeries::Count(SeriesDrops& drops) const {
+  drops.folds = true;
+  drops.folded += groups_.folded();
+  drops[SeriesDrop::kNotCombined] += groups_.dropped();
+  for (const Live& live : live_) {
+    if (live.exported && !live.series) ++drops[live.drop];
+  }
 }
 
 }  // namespace gpulens

@@ -1,38 +1,38 @@
-// Series of a page that became equal, and the numbers that each such group has together.
+// Groups of a page's series that became equal by the rules of its target, and their series.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "core/frame_writer.h"
 #include "core/layout.h"
-#include "scrape/governed_labels.h"
+#include "scrape/series_rules.h"
 
 namespace gpulens {
 
-// Follows one ScrapedPage. A series whose labels the rules leave alone is not in a group, unless another
-// one became equal to it: those are passed on as they are and cost nothing here. All others are in groups,
-// mostly of several. Not thread-safe. Read does not allocate.
+// Follows one ScrapedPage. A series whose labels the rules do not change is not in a group, unless another
+// one became equal to it. Not thread-safe. Read does not allocate.
 //
-// A group that counts never falls: what a member had counted when it left or began anew is kept for as long
-// as the group has members. A member that comes brings all it has counted. The groups of the value `other`
-// stay without members, too: what it stands for are values that come and go.
+// The sum of counters never falls: the count of a member that left or restarted is kept as long as the group
+// has members. Groups of the value `other` stay without members, too, as its values come and go.
 class SeriesGroups {
  public:
   struct Group {
     uint32_t family = 0;   // kNoFamily: it waits, and its family is not on the page
-    uint32_t version = 0;  // changes when it is another group, of another family, or has another shape
+    uint32_t version = 0;  // changes with the group's identity, family or shape
     Fold fold = Fold::kSum;
     bool alive = false;
-    bool waits = false;  // for members: it has none, and keeps what was counted
+    bool waits = false;  // has no members, and keeps its count
     std::vector<PageLabel> labels;
     Ref<const Shape> shape;        // null: one number
     std::vector<uint32_t> series;  // of the page
-    std::vector<double> sums;      // by cell; not a number: nothing was read yet
-    // What follows is the matter of SeriesGroups.
+    std::vector<double> sums;      // by cell; NaN: nothing was read yet
+    // Internal to SeriesGroups:
     std::string key;
     std::vector<uint32_t> slots;  // of the page, cell by cell for each member
     std::vector<double> last;     // beside slots
@@ -40,26 +40,26 @@ class SeriesGroups {
   };
 
   static constexpr uint32_t kNoFamily = UINT32_MAX;
-  // So many groups may wait; further ones end with their last member.
+  // Maximum number of waiting groups; further ones end with their last member.
   static constexpr size_t kMostWaiting = 1000;
 
   SeriesGroups(const ScrapedPage& page, const GovernedLabels& labels) : page_(page), labels_(labels) {}
 
   // After GovernedLabels::Follow.
   void Follow();
-  // Whether the series is none by itself: in a group, or left out.
+  // Whether the series is in a group, or left out.
   bool Holds(uint32_t series) const noexcept {
     return series < places_.size() && places_[series].group != kNone;
   }
-  // Series that were there by themselves and are in a group since the last Follow.
+  // Series of their own that joined a group in the last Follow.
   std::span<const uint32_t> taken() const noexcept { return taken_; }
   std::span<const Group> groups() const noexcept { return groups_; }
   const ScrapedPage& page() const noexcept { return page_; }
-  // The numbers of the last page into `sums`; once for each page that was read. What is not on an
-  // incomplete page is as it was.
+  // Updates `sums` from the last page; once for each page that was read. Numbers that an incomplete page
+  // lacks stay.
   const Group& Read(size_t group, bool complete);
 
-  // Series that are only told as a part of another one; and those that no rule can combine.
+  // Series combined into another one, and series that cannot be combined.
   size_t folded() const noexcept { return members_ - (live_ - waiting_); }
   size_t dropped() const noexcept { return dropped_; }
 
@@ -71,7 +71,7 @@ class SeriesGroups {
 
   void Enter(uint32_t series);
   void Leave(uint32_t series, bool keep_count);
-  void TakeEqualOnes();
+  void TakeEqualSeries();
   Place& PlaceOf(uint32_t series);
   std::string KeyOf(uint32_t family);
   void MoveTo(Group& group, uint32_t family);
@@ -86,7 +86,7 @@ class SeriesGroups {
   static bool Narrow(Group& group, const Shape& other);
   void AddSlots(Group& group);
   void Update(Group& group, size_t member, bool complete);
-  static bool Began(const Group& group, const double* last, const double* now) noexcept;
+  static bool Restarted(const Group& group, const double* last, const double* now) noexcept;
 
   const ScrapedPage& page_;
   const GovernedLabels& labels_;
@@ -94,12 +94,48 @@ class SeriesGroups {
   std::vector<uint32_t> free_;
   std::unordered_map<std::string, uint32_t> by_key_;
   std::vector<Place> places_;                            // by series id of the page
-  std::unordered_map<uint32_t, uint32_t> families_;      // by family: groups
+  std::unordered_map<uint32_t, uint32_t> families_;      // by family: number of groups
   std::vector<uint32_t> taken_, emptied_, fresh_, all_;  // fresh_: families with a new group
   size_t members_ = 0, live_ = 0, waiting_ = 0, dropped_ = 0;
   std::vector<PageLabel> now_labels_;  // of the series being placed
   std::vector<PageCell> now_cells_;
   std::vector<double> now_;
 };
+
+// The series of a page's groups. Used inside its instance's run: not thread-safe. Write does not allocate.
+class FoldedSeries {
+ public:
+  // Returns the row of a family, by its index on the page; null: none of its series is exported.
+  using DescOf = std::function<const MetricDesc*(uint32_t family)>;
+  using AttributesOf = std::function<AttributeSet(std::vector<PageLabel> labels)>;
+
+  FoldedSeries(SeriesGroups& groups, EntityRef target) : groups_(groups), target_(std::move(target)) {}
+
+  // After a Follow of the groups: first Retire, so that names are free, then Declare.
+  void Retire(SeriesTable& table);
+  void Declare(const DescOf& desc_of, const AttributesOf& attributes_of, SeriesTable& table);
+  // After each Update of the page that read something.
+  void Write(bool complete, FrameWriter& out);
+  // Adds the series that are not exported.
+  void Count(SeriesDrops& drops) const;
+
+ private:
+  struct Live {
+    Series series;
+    const MetricDesc* desc = nullptr;
+    uint32_t version = 0;
+    bool exported = false, written = false;
+    SeriesDrop drop = SeriesDrop::kLimit;  // of an exported one without a series
+  };
+
+  void DeclareOne(size_t group, const AttributesOf& attributes_of, SeriesTable& table);
+
+  SeriesGroups& groups_;
+  const EntityRef target_;
+  std::vector<Live> live_;  // beside the groups
+};
+
+// Returns why the last Declare was refused, from the table's counts before it.
+SeriesDrop WhyRefused(const SeriesTable& table, uint64_t limit, uint64_t duplicate) noexcept;
 
 }  // namespace gpulens

@@ -1,6 +1,8 @@
 #include "scrape/series_rules.h"
 
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
 #include "base/hash.h"
 #include "base/result.h"
@@ -31,7 +33,7 @@ uint32_t LastingHash(std::string_view text) noexcept {
   return static_cast<uint32_t>(hash ^ hash >> 32);
 }
 
-// Words of a name that tell of a level and not of an amount: two of them do not add up.
+// Words of names that measure a level, not an amount: two of them do not add up.
 bool IsLevelWord(std::string_view word) noexcept {
   constexpr std::string_view kWords[] = {
       "ratio",   "percent", "perc",    "percentage", "fraction",  "utilization", "utilisation", "celsius",
@@ -56,6 +58,8 @@ bool CountsByName(std::string_view name) noexcept {
   return name.ends_with("_total") || name.ends_with("_count") || name.ends_with("_sum") ||
          name.ends_with("_bucket");
 }
+
+constexpr uint32_t kNoValue = UINT32_MAX;
 
 }  // namespace
 
@@ -148,6 +152,115 @@ Fold SeriesRules::FoldOf(const ExpositionFamily& family) const noexcept {
     case Gauges::kAuto: break;
   }
   return IsLevel(family.name) || IsLevel(family.unit) ? Fold::kMax : Fold::kSum;
+}
+
+void TopValues::Appear(uint32_t series, uint32_t family, std::string_view value, double weight) {
+  std::string key(reinterpret_cast<const char*>(&family), sizeof family);
+  key += value;
+  auto [found, made] = by_key_.try_emplace(std::move(key), kNoValue);
+  if (made) {
+    if (free_.empty()) {
+      found->second = static_cast<uint32_t>(values_.size());
+      values_.emplace_back();
+    } else {
+      found->second = free_.back();
+      free_.pop_back();
+    }
+    // A page's own "other" is never ranked.
+    State state = value == kOtherValue ? State::kOther : State::kNew;
+    values_[found->second] = {found->first, 0, family, 0, state};
+    if (state == State::kNew) new_.push_back(found->second);
+  }
+  Value& at = values_[found->second];
+  if (std::isfinite(weight)) at.weight += weight;
+  ++at.series;
+  if (of_series_.size() <= series) of_series_.resize(series + 1, kNoValue);
+  of_series_[series] = found->second;
+}
+
+void TopValues::Vanish(uint32_t series) {
+  if (series >= of_series_.size() || of_series_[series] == kNoValue) return;
+  uint32_t id = of_series_[series];
+  of_series_[series] = kNoValue;
+  Value& value = values_[id];
+  if (--value.series > 0) return;
+  if (value.state == State::kKept && --kept_[value.family] == 0) kept_.erase(value.family);
+  std::erase(new_, id);
+  by_key_.erase(value.key);
+  value = {};
+  free_.push_back(id);
+}
+
+void TopValues::Rank() {
+  if (new_.empty()) return;
+  // Ids are in the order of appearance while none was freed.
+  std::sort(new_.begin(), new_.end(), [this](uint32_t a, uint32_t b) {
+    return std::tie(values_[b].weight, a) < std::tie(values_[a].weight, b);
+  });
+  for (uint32_t id : new_) {
+    uint32_t& taken = kept_[values_[id].family];
+    values_[id].state = taken < keep_ ? State::kKept : State::kOther;
+    if (taken < keep_) ++taken;
+  }
+  new_.clear();
+}
+
+bool TopValues::Folds(uint32_t series) const noexcept {
+  return series < of_series_.size() && of_series_[series] != kNoValue &&
+         values_[of_series_[series]].state == State::kOther;
+}
+
+size_t TopValues::folded() const noexcept {
+  return static_cast<size_t>(
+      std::count_if(values_.begin(), values_.end(), [](const Value& v) { return v.state == State::kOther; }));
+}
+
+GovernedLabels::GovernedLabels(const ScrapedPage& page, SeriesRules rules)
+    : page_(page), rules_(std::move(rules)) {
+  for (const SeriesRules::Top& top : rules_.top) tops_.emplace_back(top.keep);
+}
+
+void GovernedLabels::Follow() {
+  for (size_t i = 0; i < tops_.size(); ++i) {
+    const SeriesRules::Top& rule = rules_.top[i];
+    for (uint32_t series : page_.vanished()) tops_[i].Vanish(series);
+    for (uint32_t series : page_.appeared()) {
+      uint32_t family = page_.family_of(series);
+      if (!rule.For(page_.families()[family].name)) continue;
+      page_.Labels(series, labels_);
+      for (const PageLabel& label : labels_) {
+        if (label.name != rule.label || label.value.empty()) continue;
+        tops_[i].Appear(series, family, label.value, Weight(series));
+      }
+    }
+    tops_[i].Rank();
+  }
+}
+
+// The weight of a series: its number; of a histogram or summary, its count.
+double GovernedLabels::Weight(uint32_t series) {
+  page_.Cells(series, cells_);
+  double weight = 0;
+  for (const PageCell& cell : cells_) {
+    if (cell.role == SampleRole::kValue || cell.role == SampleRole::kCount || cell.role == SampleRole::kState)
+      weight = page_.values()[cell.slot];
+  }
+  return weight;
+}
+
+bool GovernedLabels::Labels(uint32_t series, std::vector<PageLabel>& out) const {
+  page_.Labels(series, out);
+  std::erase_if(out, [](const PageLabel& label) { return label.value.empty(); });
+  bool changed = false;
+  for (size_t i = 0; i < tops_.size(); ++i) {
+    if (!tops_[i].Folds(series)) continue;
+    for (PageLabel& label : out) {
+      if (label.name != rules_.top[i].label || label.value == kOtherValue) continue;
+      label.value = kOtherValue;
+      changed = true;
+    }
+  }
+  return rules_.Apply(out) || changed;
 }
 
 }  // namespace gpulens

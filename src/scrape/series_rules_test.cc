@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/text.h"
-#include "scrape/series_losses.h"
-#include "scrape/top_values.h"
 
 namespace gpulens {
 namespace {
@@ -40,7 +38,7 @@ TEST(SeriesRules, ComeFromTheConfiguration) {
   EXPECT_FALSE(rules->top[0].For("bc"));
 }
 
-TEST(SeriesRules, RefuseWhatCannotBeMeant) {
+TEST(SeriesRules, RejectInvalidOptions) {
   for (const char* bad : {"", "a*b", "**"}) {
     auto rules = SeriesRules::Make(Group({bad}, 0));
     ASSERT_FALSE(rules.ok()) << bad;
@@ -50,7 +48,7 @@ TEST(SeriesRules, RefuseWhatCannotBeMeant) {
   EXPECT_TRUE(SeriesRules::Make(Group({"*"}, 16)).ok());
 }
 
-TEST(SeriesRules, ACutValueIsTheSameInEveryRunAndWholeText) {
+TEST(SeriesRules, CutValuesAreStableUtf8) {
   SeriesRules rules;
   rules.label_length = 16;
   EXPECT_EQ(rules.Cut("0123456789abcdefg"), "0123456~709b27e1");
@@ -60,7 +58,7 @@ TEST(SeriesRules, ACutValueIsTheSameInEveryRunAndWholeText) {
   EXPECT_TRUE(cut.starts_with("äöü~")) << "the character in the middle goes as a whole";
 }
 
-TEST(SeriesRules, FoldByWhatTheFamilyIs) {
+TEST(SeriesRules, FoldDependsOnTheFamily) {
   SeriesRules rules;
   auto fold = [&](std::string name, ExpositionType type, std::string unit = "") {
     return rules.FoldOf({.name = std::move(name), .help = "", .unit = std::move(unit), .type = type});
@@ -76,7 +74,7 @@ TEST(SeriesRules, FoldByWhatTheFamilyIs) {
   EXPECT_EQ(fold("a", ExpositionType::kUnknown), Fold::kSum);
 }
 
-TEST(TopValues, PlacesAreGivenOnceAndFreedWhenTheLastIsGone) {
+TEST(TopValues, FreesAPlaceWithItsLastSeries) {
   TopValues top(1);
   top.Appear(0, 7, "a", 1);
   top.Appear(1, 7, "a", 2);
@@ -99,7 +97,7 @@ TEST(TopValues, PlacesAreGivenOnceAndFreedWhenTheLastIsGone) {
   EXPECT_EQ(top.folded(), 2u);
 }
 
-TEST(SeriesLosses, HaveNames) { EXPECT_EQ(SeriesLossName(SeriesLoss::kApart), "not_combined"); }
+TEST(SeriesDrops, HaveNames) { EXPECT_EQ(SeriesDropName(SeriesDrop::kNotCombined), "not_combined"); }
 
 }  // namespace
 }  // namespace gpulens

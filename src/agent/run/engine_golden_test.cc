@@ -17,7 +17,7 @@
 #include "agent/plugin_tables.h"
 #include "base/files.h"
 #include "base/parse.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "plugins/config.h"
 #include "scrape/engine/engine_page_testing.h"
 

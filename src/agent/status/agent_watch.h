@@ -9,7 +9,7 @@
 
 #include "agent/status/status_report.h"
 #include "pipeline/pipeline.h"
-#include "plugins/analyzers/fleet_health/driver_failures.h"
+#include "plugins/analyzers/fleet_health/gpu_inputs.h"
 
 namespace gpulens {
 

@@ -11,10 +11,10 @@ namespace {
 
 #include "catalog/codes/code_tables.inc"
 
-// Rows stand in the order of their numbers; tools/code_tables.py sees to it.
+// Rows are in the order of their numbers, which tools/code_tables.py checks.
 const CodeFacts* FindNumber(std::span<const CodeFacts> rows, int64_t code) noexcept {
-  auto at = std::lower_bound(rows.begin(), rows.end(), code, [](const CodeFacts& row, int64_t wanted) {
-    return ParseInt<int64_t>(row.code).value_or(0) < wanted;
+  auto at = std::lower_bound(rows.begin(), rows.end(), code, [](const CodeFacts& row, int64_t number) {
+    return ParseInt<int64_t>(row.code).value_or(0) < number;
   });
   return at != rows.end() && ParseInt<int64_t>(at->code) == code ? &*at : nullptr;
 }

@@ -1,7 +1,6 @@
-// What is known of the codes that drivers print: XIDs, SXids, and other kernel messages. Facts with their
-// sources; what no source says is empty or "unknown", and an action is never guessed.
-//
-// The facts stand in the *.tsv files of this folder. Static storage; thread-safe.
+// Facts about the codes that drivers print: XIDs, SXids, and other kernel messages, with their sources.
+// Unknown facts are empty or "unknown"; actions are never guessed. The facts are in the *.tsv files of this
+// folder. Static storage; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,9 +17,9 @@ struct CodeFacts {
   std::string_view
       action;  // none restart_app reset_gpu reboot drain contact_vendor check_mechanicals unknown
   std::string_view severity;  // info warning error fatal unknown
-  std::string_view sources;   // names of CodeSource rows, blanks between
+  std::string_view sources;   // names of CodeSource rows, separated by blanks
   std::string_view date;      // of the newest of them; empty when none is dated
-  std::string_view meaning;   // empty: nobody says
+  std::string_view meaning;   // empty: unknown
 };
 
 struct CodeSource {
@@ -31,18 +30,18 @@ std::span<const CodeFacts> AllXids() noexcept;
 std::span<const CodeFacts> AllSxids() noexcept;
 std::span<const CodeFacts> AllMessages() noexcept;
 
-// Null when no source speaks of it.
+// Null for an unknown code.
 const CodeFacts* FindXid(int64_t code) noexcept;
 const CodeFacts* FindSxid(int64_t code) noexcept;
 const CodeFacts* FindMessage(std::string_view code) noexcept;
 
-// Null for a name that is in no table.
+// Null for an unknown name.
 const CodeSource* FindCodeSource(std::string_view name) noexcept;
 
-// What to do, as a sentence: "Reboot the machine."; empty when no source says.
+// Returns the action as a sentence: "Reboot the machine."; empty: unknown.
 std::string_view ActionSentence(std::string_view action) noexcept;
 
-// A page for people: meaning, class, action, severity, sources. `kind` is "XID", "SXid", "message".
+// Returns a text with meaning, class, action, severity and sources. `kind` is "XID", "SXid" or "message".
 std::string Explain(std::string_view kind, const CodeFacts& facts);
 
 }  // namespace gpulens

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(Codes, WhatEverybodyAsksFor) {
+TEST(Codes, HasCommonCodes) {
   const CodeFacts* bus = FindXid(79);
   ASSERT_TRUE(bus);
   EXPECT_EQ(bus->klass, "bus");
@@ -23,7 +23,7 @@ TEST(Codes, WhatEverybodyAsksFor) {
   EXPECT_EQ(FindMessage("amdgpu.ras.umc.ue")->severity, "fatal");
 }
 
-TEST(Codes, WhatNobodySpeaksOfIsNotThere) {
+TEST(Codes, UnknownCodesAreNotFound) {
   for (int64_t code : {int64_t{-1}, int64_t{0}, int64_t{999}, int64_t{1} << 40}) {
     EXPECT_EQ(FindXid(code), nullptr) << code;
   }
@@ -32,14 +32,14 @@ TEST(Codes, WhatNobodySpeaksOfIsNotThere) {
   EXPECT_EQ(FindMessage("zz"), nullptr);
 }
 
-TEST(Codes, TheNumberedOnesUpTo172AreFound) {
+TEST(Codes, FindsAllCodes) {
   for (int64_t code = 1; code <= 172; ++code) EXPECT_TRUE(FindXid(code)) << code;
   for (const CodeFacts& row : AllXids()) EXPECT_EQ(FindXid(*ParseInt<int64_t>(row.code)), &row);
   for (const CodeFacts& row : AllSxids()) EXPECT_EQ(FindSxid(*ParseInt<int64_t>(row.code)), &row);
   for (const CodeFacts& row : AllMessages()) EXPECT_EQ(FindMessage(row.code), &row);
 }
 
-TEST(Codes, EveryRowCitesASourceAndAnActionHasASentenceUnlessItIsUnknown) {
+TEST(Codes, RowsHaveSourcesAndActionsSentences) {
   for (auto rows : {AllXids(), AllSxids(), AllMessages()}) {
     for (const CodeFacts& row : rows) {
       EXPECT_FALSE(row.sources.empty()) << row.code;
@@ -51,7 +51,7 @@ TEST(Codes, EveryRowCitesASourceAndAnActionHasASentenceUnlessItIsUnknown) {
   }
 }
 
-TEST(Codes, APageForPeople) {
+TEST(Codes, ExplainsACode) {
   std::string page = Explain("XID", *FindXid(79));
   EXPECT_THAT(page, HasSubstr("XID 79"));
   EXPECT_THAT(page, HasSubstr("class     bus"));

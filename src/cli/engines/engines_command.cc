@@ -134,7 +134,7 @@ int RunEnginesCheck(const EnginesOptions& options) {
   if (!read && page.report().samples == 0)
     return Complain("check", (*source)->name() + ": " + read.detail, 1);
   engine_page::PageFamilies families(engine);
-  families.Look(page);
+  families.Update(page);
   PageCheck check = CheckPage((*source)->name(), page, families);
   int printed = Print(options.json ? CheckJson(check) : CheckText(check));
   return printed != 0 ? printed : CheckResult(check);

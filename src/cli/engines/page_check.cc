@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "scrape/engine/engine_drift.h"
+#include "scrape/engine/engine_families.h"
 
 namespace gpulens {
 namespace {

@@ -19,7 +19,7 @@ PageCheck CheckOf(std::string_view body, std::string_view engine = {}) {
   ScrapedPage page;
   static_cast<void>(page.Update(body, ExpositionFormat::kText004));
   engine_page::PageFamilies families(engine.empty() ? nullptr : engine_page::FindEngine(engine));
-  families.Look(page);
+  families.Update(page);
   return CheckPage("x", page, families);
 }
 
@@ -98,7 +98,7 @@ TEST(PageCheck, NamesFromOutsideAreSafeForATerminal) {
   ScrapedPage page;
   ASSERT_TRUE(page.Update("{\"evil\x1b[31m\ttab\"} 1\n", ExpositionFormat::kText100).ok());
   engine_page::PageFamilies families(nullptr);
-  families.Look(page);
+  families.Update(page);
   PageCheck check = CheckPage("x", page, families);
   EXPECT_THAT(CheckText(check), Not(HasSubstr("\x1b")));
   EXPECT_TRUE(JsonReader::Read(CheckJson(check)));

@@ -17,7 +17,7 @@
 #include "catalog/gpu.h"
 #include "catalog/inference.h"
 #include "catalog/kubernetes.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "pipeline/rollup/rollup_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/packing.h"
@@ -188,7 +188,7 @@ BENCHMARK_CAPTURE(Tick, each_minute, &EachMinute)->UseManualTime();
 
 // Requests of 10 minutes as receivers get them.
 void Bytes(benchmark::State& state, std::vector<RollupRule> (*rules)()) {
-  const std::string native[] = {std::string(kNativeDialect)};
+  const std::string native[] = {std::string(kNativeNaming)};
   uint64_t plain_rw = 0, packed_rw = 0, plain_otlp = 0, packed_otlp = 0, samples = 0, points = 0;
   for (auto _ : state) {
     Node node;

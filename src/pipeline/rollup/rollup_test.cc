@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "pipeline/rollup/rollup_testing.h"
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/remote_write/remote_write.h"
@@ -609,7 +609,7 @@ TEST_F(RollupTest, TheLastTickAfterAnIntervalLosesNothing) {
 // end is told when the members are gone.
 TEST_F(RollupTest, SinksSendEachResultOnce) {
   Use(RuleOf({kAvg, kSum}));
-  const std::string native[] = {std::string(kNativeDialect)};
+  const std::string native[] = {std::string(kNativeNaming)};
   RemoteWrite push(MakeSeriesNamer(native), {.version = RemoteWriteVersion::k2});
   OtlpMetrics otlp(MakeSeriesNamer(native, NameForm::kOtel), {});
   const Series a = gpu_.Declare(kPower, "train", 0), b = gpu_.Declare(kPower, "train", 1);

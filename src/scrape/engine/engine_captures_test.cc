@@ -158,7 +158,7 @@ TEST_F(EngineCaptures, PagesAreOfTheirEngines) {
 }
 
 // Two names of the same observations on one page: one of them is passed over.
-TEST_F(EngineCaptures, OldNamesAreAliasesOfNewOnesBesideThem) {
+TEST_F(EngineCaptures, OldNamesAreAliasesOfNewOnes) {
   std::map<std::string, std::string> aliases;
   for (const Family& family : FamiliesOf(Read(kCaptures / "vllm/datadog_vllm_metrics.txt"))) {
     if (!family.rows.empty() && !family.rows.front().alias_of.empty())

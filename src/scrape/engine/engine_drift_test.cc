@@ -1,10 +1,10 @@
-#include "scrape/engine/engine_drift.h"
+#include "scrape/engine/engine_families.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "scrape/engine/engine_identity.h"
-#include "scrape/engine/engine_labels.h"
+#include "scrape/engine/engine_plan.h"
 
 namespace gpulens::engine_page {
 namespace {
@@ -17,10 +17,10 @@ class Drift : public ::testing::Test {
  protected:
   std::vector<std::string> Look(std::string_view body, ExpositionFormat format = ExpositionFormat::kText004) {
     EXPECT_TRUE(page.Update(body, format).ok());
-    families.Look(page);
+    families.Update(page);
     std::vector<std::string> sentences;
     rows.clear();
-    for (const DriftWatch::Finding& finding : watch.Look(page, families)) {
+    for (const DriftWatch::Finding& finding : watch.Check(page, families)) {
       sentences.push_back(finding.sentence);
       if (!finding.row.empty()) rows.push_back(finding.row);
     }
@@ -32,7 +32,7 @@ class Drift : public ::testing::Test {
   std::vector<std::string> rows;
 };
 
-TEST_F(Drift, AnUnknownFamilyIsToldOnceWithARowForIt) {
+TEST_F(Drift, UnknownFamilyIsReportedOnceWithARow) {
   const char* body =
       "# TYPE vllm:new_wait_seconds histogram\nvllm:new_wait_seconds_sum 1\nvllm:new_wait_seconds_count 1\n";
   EXPECT_THAT(Look(body), ElementsAre("family vllm:new_wait_seconds is in no table"));
@@ -41,7 +41,7 @@ TEST_F(Drift, AnUnknownFamilyIsToldOnceWithARowForIt) {
   EXPECT_EQ(families.unknown(), 1u);
 }
 
-TEST_F(Drift, AnotherTypeOrUnitThanTheTableHas) {
+TEST_F(Drift, ReportsOtherTypeOrUnit) {
   EXPECT_THAT(
       Look("# TYPE vllm:num_requests_running counter\nvllm:num_requests_running 1\n"),
       ElementsAre("family vllm:num_requests_running is a counter now, which its row does not expect"));
@@ -52,7 +52,7 @@ TEST_F(Drift, AnotherTypeOrUnitThanTheTableHas) {
               ElementsAre("family vllm:kv_cache_usage_perc is in bytes, its row expects 1"));
 }
 
-TEST_F(Drift, WhatGoesAndComesBack) {
+TEST_F(Drift, ReportsGoneAndReturnedFamilies) {
   const std::string a = "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 1\n";
   const std::string b = "# TYPE vllm:num_requests_waiting gauge\nvllm:num_requests_waiting 1\n";
   EXPECT_THAT(Look(a + b), IsEmpty());
@@ -61,7 +61,7 @@ TEST_F(Drift, WhatGoesAndComesBack) {
   EXPECT_THAT(Look(a + b), ElementsAre("family vllm:num_requests_waiting is back"));
 }
 
-TEST(ReadFacts, WhatEnginesAnswer) {
+TEST(ReadFacts, ReadsAnswersOfEngines) {
   EngineFacts facts;
   ReadFacts("/version", R"({"version":"0.11.0"})", facts);
   ReadFacts("/v1/models", R"({"data":[{"id":"m"}]})", facts);
@@ -75,7 +75,7 @@ TEST(ReadFacts, WhatEnginesAnswer) {
   EXPECT_EQ(facts, (EngineFacts{"sg", "0.4"}));
 }
 
-TEST(ReadFacts, WhatTheyDoNotSayIsNotInvented) {
+TEST(ReadFacts, OmitsUnknownFacts) {
   EngineFacts facts;
   for (const char* body : {"", "<html>", "[]", "{}", R"({"version":7})", R"({"data":[]})"}) {
     ReadFacts("/version", body, facts);
@@ -90,7 +90,7 @@ TEST(ReadFacts, WhatTheyDoNotSayIsNotInvented) {
   EXPECT_EQ(facts.version, "a\\x1b[2J");
 }
 
-TEST(LabelPlan, WhatHappensToLabels) {
+TEST(LabelPlan, AppliesOperations) {
   LabelPlan plan("model_name>model.name,source>s(a:x b*:y),user!,kind=k,+added=v");
   LabelPlan::Attributes out;
   const std::vector<PageLabel> labels = {{"model_name", "m"}, {"source", "bee"}, {"user", "u"},

@@ -1,6 +1,9 @@
 #include "scrape/engine/engine_families.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -9,15 +12,44 @@
 namespace gpulens::engine_page {
 namespace {
 
-// Whether an engine's prefixes speak of a family, and how long the longest of them is: that of the router
-// within Dynamo is longer than that of Dynamo.
-size_t Recognised(const Engine& engine, std::string_view family) noexcept {
+// Returns the length of the longest of an engine's prefixes that a family has; 0: none. The prefix of
+// Dynamo's router is longer than Dynamo's.
+size_t LongestPrefix(const Engine& engine, std::string_view family) noexcept {
   size_t longest = 0;
   for (std::string_view rest = engine.recognised; !rest.empty();) {
     std::string_view prefix = TakeUntil(rest, ' ');
     if (family.starts_with(prefix)) longest = std::max(longest, prefix.size());
   }
   return longest;
+}
+
+std::string_view TypeName(const ExpositionFamily& family) noexcept {
+  return family.type == ExpositionType::kUnknown ? "untyped" : ExpositionTypeName(family.type);
+}
+
+std::string_view GuessUnit(std::string_view name, std::string_view unit) noexcept {
+  constexpr std::pair<std::string_view, std::string_view> kSuffixes[] = {
+      {"_seconds", "s"},      {"_ms", "ms"},
+      {"_us", "us"},          {"_milliseconds", "ms"},
+      {"_bytes", "By"},       {"_ratio", "1"},
+      {"_perc", "1"},         {"_percent", "%"},
+      {"_tokens", "{token}"}, {"_requests", "{request}"},
+      {"_reqs", "{request}"}, {"_blocks", "{block}"}};
+  if (unit == "seconds") return "s";
+  if (unit == "bytes") return "By";
+  name = WithoutTotal(name);
+  for (auto [suffix, guess] : kSuffixes) {
+    if (name.ends_with(suffix)) return guess;
+  }
+  return "1";
+}
+
+// Whether the UNIT line of OpenMetrics differs from the table.
+bool HasOtherUnit(const ExpositionFamily& family, const EngineRow& row) noexcept {
+  if (family.unit == "seconds") return row.unit != "s";
+  if (family.unit == "milliseconds") return row.unit != "ms";
+  if (family.unit == "bytes") return row.unit != "By";
+  return false;
 }
 
 }  // namespace
@@ -27,8 +59,8 @@ std::string_view KindName(KnownFamily::Kind kind) noexcept {
   return kNames[kind];
 }
 
-void PageFamilies::Look(const ScrapedPage& page) {
-  Recognise(page);
+void PageFamilies::Update(const ScrapedPage& page) {
+  DetectEngines(page);
   const std::span<const ExpositionFamily> now = page.families();
   families_.assign(now.size(), {});
   unknown_ = 0;
@@ -37,17 +69,17 @@ void PageFamilies::Look(const ScrapedPage& page) {
     families_[i] = Resolve(now[i]);
     unknown_ += families_[i].kind == KnownFamily::kUnknown;
   }
-  PassOverAliases(page);
+  MarkAliases(page);
 }
 
-void PageFamilies::Recognise(const ScrapedPage& page) {
+void PageFamilies::DetectEngines(const ScrapedPage& page) {
   std::vector<bool> found(AllEngines().size());
   for (const ExpositionFamily& family : page.families()) {
     if (!family.alive) continue;
     std::string name = CanonicalFamily(family.name);
     size_t best = 0, longest = 0;
     for (size_t i = 0; i < found.size(); ++i) {
-      size_t length = Recognised(AllEngines()[i], name);
+      size_t length = LongestPrefix(AllEngines()[i], name);
       if (length <= longest) continue;
       longest = length;
       best = i;
@@ -78,7 +110,7 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
   auto find = [&](std::string_view of) {
     for (const Engine* engine : engines_) {
       std::span<const EngineRow> rows = RowsOf(*engine, of);
-      // Two engines may know one name; the page's own one says what it means.
+      // Two engines may have one name; the main engine's meaning wins.
       if (rows.empty() || (known.engine && engine != main_)) continue;
       known.engine = engine;
       known.rows = rows;
@@ -113,7 +145,7 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
   return known;
 }
 
-void PageFamilies::PassOverAliases(const ScrapedPage& page) {
+void PageFamilies::MarkAliases(const ScrapedPage& page) {
   std::unordered_set<std::string> there;
   std::vector<uint32_t> ids;
   page.Series(ids);
@@ -130,6 +162,57 @@ void PageFamilies::PassOverAliases(const ScrapedPage& page) {
 std::string_view PageFamilies::NameFor(const Engine* engine) const noexcept {
   if (!engine || (main_ && main_->reads == engine->name)) engine = main_;
   return engine ? engine->name : std::string_view{};
+}
+
+std::string GuessRow(const ExpositionFamily& family) {
+  std::string name = CanonicalFamily(family.name);
+  // Tables have the name of the text format.
+  if (family.type == ExpositionType::kCounter && !name.ends_with("_total") && family.typed &&
+      !family.unit.empty()) {
+    name += "_total";
+  }
+  const std::string type(TypeName(family)), unit(GuessUnit(family.name, family.unit));
+  return name + '\t' + type + "\t-\t" + unit + "\tpass\t-\t-\t-\t-\t-";
+}
+
+std::vector<DriftWatch::Finding> DriftWatch::Check(const ScrapedPage& page, const PageFamilies& families) {
+  std::vector<Finding> findings;
+  auto once = [&](Finding::Kind kind, const std::string& family, std::string sentence, std::string row = {}) {
+    if (reported_.size() >= kMostRemembered || !reported_.insert(std::to_string(kind) + family).second)
+      return;
+    findings.push_back({kind, family, std::move(sentence), std::move(row)});
+  };
+  std::set<std::string> now;
+  const std::span<const ExpositionFamily> all = page.families();
+  for (size_t i = 0; i < all.size(); ++i) {
+    const KnownFamily& known = families.families()[i];
+    const ExpositionFamily& family = all[i];
+    if (known.kind == KnownFamily::kUnknown) {
+      once(Finding::kUnknown, family.name, "family " + family.name + " is in no table", GuessRow(family));
+    }
+    if (known.kind != KnownFamily::kMapped && known.kind != KnownFamily::kAlias) continue;
+    now.insert(family.name);
+    if (known.other_type) {
+      once(Finding::kOtherType, family.name,
+           "family " + family.name + " is a " + std::string(TypeName(family)) +
+               " now, which its row does not expect");
+    }
+    if (!family.unit.empty() && HasOtherUnit(family, known.rows.front())) {
+      once(Finding::kOtherUnit, family.name,
+           "family " + family.name + " is in " + family.unit + ", its row expects " +
+               std::string(known.rows.front().unit));
+    }
+  }
+  for (const std::string& family : seen_) {
+    if (now.contains(family) || !gone_.insert(family).second) continue;
+    findings.push_back({Finding::kGone, family, "family " + family + " is no longer on the page", {}});
+  }
+  for (const std::string& family : now) {
+    if (gone_.erase(family) != 0)
+      findings.push_back({Finding::kBack, family, "family " + family + " is back", {}});
+    if (seen_.size() < kMostRemembered) seen_.insert(family);
+  }
+  return findings;
 }
 
 }  // namespace gpulens::engine_page

@@ -17,12 +17,12 @@ constexpr size_t kLargestAnswer = 1u << 20;
 constexpr size_t kLongestText = 256;
 constexpr uint16_t kTritonPort = 8000;
 
-// What an engine is asked, and where in the answer its version and its model stand.
-struct Question {
+// A request to an engine's API, and JSON pointers to version and model in its answer.
+struct ApiQuery {
   std::string_view engine;  // empty: any of layer "engine" or "gateway"
   std::string_view path, version = {}, model = {};
 };
-constexpr Question kQuestions[] = {
+constexpr ApiQuery kQueries[] = {
     {"vllm", "/version", "/version"},
     {"trtllm-serve", "/version", "/version"},
     {"nim", "/v1/version", "/release"},
@@ -40,8 +40,8 @@ std::string Clean(const std::string& text) {
   return out;
 }
 
-bool Queries(const Question& question, const Engine& engine) noexcept {
-  if (!question.engine.empty()) return question.engine == engine.name;
+bool AppliesTo(const ApiQuery& query, const Engine& engine) noexcept {
+  if (!query.engine.empty()) return query.engine == engine.name;
   return engine.layer == "engine" && !engine.name.starts_with("triton");
 }
 
@@ -51,23 +51,23 @@ void ReadFacts(std::string_view path, std::string_view body, EngineFacts& facts)
   auto document = JsonDocument::Parse(body);
   if (!document.ok()) return;
   if (path == "/v1/models") {
-    // Of several, nobody knows which one a series without a model is about.
+    // With several models it is unknown which one a series without a model is about.
     if (document->Size("/data") != 1) return;
     if (auto id = document->Text("/data/0/id")) facts.model = Clean(*id);
     return;
   }
-  for (const Question& question : kQuestions) {
-    if (question.path != path) continue;
-    auto version = question.version.empty() ? std::nullopt : document->Text(question.version);
-    auto model = question.model.empty() ? std::nullopt : document->Text(question.model);
+  for (const ApiQuery& query : kQueries) {
+    if (query.path != path) continue;
+    auto version = query.version.empty() ? std::nullopt : document->Text(query.version);
+    auto model = query.model.empty() ? std::nullopt : document->Text(query.model);
     if (version) facts.version = Clean(*version);
     if (model && facts.model.empty()) facts.model = Clean(*model);
     return;
   }
 }
 
-// One round of questions, asked one after the other. The loop's, but for what the mutex guards; ends with the
-// last of EngineIdentity and the answer that is awaited.
+// One round of requests, one after the other. Used on the loop, except what the mutex guards; lives as long
+// as EngineIdentity or the pending answer needs it.
 struct EngineIdentity::Round : std::enable_shared_from_this<EngineIdentity::Round> {
   HttpClient* client = nullptr;
   HttpUrl api;
@@ -86,7 +86,7 @@ struct EngineIdentity::Round : std::enable_shared_from_this<EngineIdentity::Roun
       channel.reset();
       std::lock_guard lock(mutex);
       querying = false;
-      // An engine that is still loading answers nothing; what it said before may still be so.
+      // An engine that is loading does not answer; its former facts may still hold.
       if (!found.model.empty()) facts.model = found.model;
       if (!found.version.empty()) facts.version = found.version;
       return;
@@ -132,8 +132,8 @@ void EngineIdentity::Query(const Engine* engine, const RemoteAccess& access, int
   round.headers = access.headers() + "Accept: application/json\r\n";
   round.tls = access.tls();
   round.paths.clear();
-  for (const Question& question : kQuestions) {
-    if (Queries(question, *engine)) round.paths.push_back(question.path);
+  for (const ApiQuery& query : kQueries) {
+    if (AppliesTo(query, *engine)) round.paths.push_back(query.path);
   }
   round.at = 0;
   round.found = {};

@@ -1,6 +1,5 @@
-// Who an engine says it is, beside its page: the model it serves and its version.
-//
-// Asked on the side: a page is never late because of it, and an engine that answers none of this is fine.
+// Queries an engine's API for its version and the model it serves. Does not delay scrapes; failures are
+// ignored.
 #pragma once
 
 #include <memory>
@@ -15,29 +14,28 @@ namespace gpulens::engine_page {
 
 struct EngineFacts {
   std::string model;    // only when it serves exactly one
-  std::string version;  // as it writes it
+  std::string version;  // as the engine formats it
   friend bool operator==(const EngineFacts&, const EngineFacts&) = default;
 };
 
-// What one answer says. Nothing that is not there; texts are printable and at most 256 bytes. The paths that
-// are asked, and where the facts stand, by engine: vLLM /version, SGLang /get_model_info, TGI /info,
-// llama.cpp /props, Triton /v2, NIM /v1/version; /v1/models of all that speak OpenAI's API.
+// Adds the facts of one answer: printable texts of at most 256 bytes. Paths by engine: vLLM /version, SGLang
+// /get_model_info, TGI /info, llama.cpp /props, Triton /v2, NIM /v1/version; /v1/models of all with OpenAI's
+// API.
 void ReadFacts(std::string_view path, std::string_view body, EngineFacts& facts);
 
-// Used in its instance's run, where Fetch and Collect take turns; the answers come on the I/O loop.
+// Used in its instance's run, where Fetch and Collect alternate; answers arrive on the I/O loop.
 class EngineIdentity {
  public:
-  // `page` is the URL of the engine's page; its API is on the same host and port, but Triton's is on 8000
-  // where its page is on 8002. `api` not empty: there.
+  // `page`: URL of the engine's page, whose host and port the API has, too (Triton: port 8000). `api`:
+  // overrides it.
   EngineIdentity(const HttpUrl& page, const Result<HttpUrl>& api, HttpClient& client);
   ~EngineIdentity();
 
-  // On the loop. Asks when nothing was asked yet, after Again, and every ten minutes; once `engine` is known,
-  // which tells what to ask.
+  // On the loop. Queries at first, after Refresh, and every ten minutes, once `engine` is known.
   void Query(const Engine* engine, const RemoteAccess& access, int64_t now_ns);
-  // The engine began anew, or is another one now.
-  void Again() noexcept { next_ns_ = 0; }
-  // What is known so far.
+  // Call when the engine may have restarted.
+  void Refresh() noexcept { next_ns_ = 0; }
+  // The facts known so far.
   EngineFacts facts() const;
 
  private:

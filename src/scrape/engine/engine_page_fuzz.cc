@@ -2,7 +2,7 @@
 // comes, what is declared depends on the last page alone.
 #include "base/check.h"
 #include "base/parse.h"
-#include "scrape/engine/engine_drift.h"
+#include "scrape/engine/engine_families.h"
 #include "scrape/engine/engine_page_testing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   while (!rest.empty()) {
     last = gpulens::TakeUntil(rest, '\0');
     fixture.Read(last);
-    if (fixture.complete) drift.Look(fixture.page, fixture.series.families());
+    if (fixture.complete) drift.Check(fixture.page, fixture.series.families());
   }
   if (!fixture.last.ok() || !fixture.complete) return 0;
   EngineFixture fresh(options);

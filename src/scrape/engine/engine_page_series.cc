@@ -5,7 +5,6 @@
 #include <limits>
 
 #include "scrape/page_cells.h"
-#include "scrape/sample_times.h"
 
 namespace gpulens::engine_page {
 
@@ -14,7 +13,7 @@ EnginePageSeries::EnginePageSeries(const ScrapedPage& page, Options options)
       options_(std::move(options)),
       families_(options_.engine),
       labels_(page, std::move(options_.rules)) {
-  losses_.folds = labels_.active();
+  drops_.folds = labels_.active();
 }
 
 void EnginePageSeries::SetModel(std::string_view model) {
@@ -29,7 +28,7 @@ Status EnginePageSeries::Write(bool complete, FrameWriter& out) {
   const bool restarted = ProcessRestarted();
   SampleTimes times(page_, out);
   for (Live& live : live_) {
-    // Half a histogram, or half a sum, would be a lie.
+    // Half a histogram, or half a sum, would be wrong.
     if (!complete && !Seen(live)) continue;
     times.Next({slots_.data() + live.first, size_t{live.members} * live.cells});
     if (live.reading == Reading::kShaped) WriteShaped(live, out);
@@ -40,7 +39,7 @@ Status EnginePageSeries::Write(bool complete, FrameWriter& out) {
   return Ok();
 }
 
-// Of a page that shows those of several processes, nobody knows whose the counters are.
+// With several processes on a page it is unknown to which one a counter belongs.
 void EnginePageSeries::FindProcessStart() {
   constexpr std::string_view kName = "process_start_time_seconds";
   std::vector<uint32_t> ids;
@@ -56,7 +55,7 @@ void EnginePageSeries::FindProcessStart() {
 }
 
 bool EnginePageSeries::ProcessRestarted() noexcept {
-  // A client computes its start from the time of the machine's, which moves a little with the clock.
+  // Clients derive the start from the boot time, which moves a little with the clock.
   constexpr double kSlack = 2;
   if (!process_start_ || !page_.seen(*process_start_)) return false;
   const double before = process_started_s_, now = page_.values()[*process_start_];
@@ -65,7 +64,7 @@ bool EnginePageSeries::ProcessRestarted() noexcept {
   return before != 0 && now > before + kSlack;
 }
 
-// After its number was set: a restart that was seen by a fall is dated, too.
+// Called after the number was set, so that a restart detected by a fall gets its time, too.
 void EnginePageSeries::RestartCreated(const Live& live, bool process_restarted, SeriesTable& table) const {
   const bool counts = table.InfoAt(live.series.slot).desc->kind == Kind::kCounter || live.counts;
   if (!counts) return;
@@ -81,7 +80,7 @@ void EnginePageSeries::RestartCreated(const Live& live, bool process_restarted, 
     oldest = std::min(oldest, created);
     youngest = std::max(youngest, created);
   }
-  // Only when all of its members began anew has their sum done so.
+  // The sum restarts only when all members did.
   if (live.held->created_s != 0 && oldest > live.held->created_s) {
     table.Restart(live.series.slot, UnixNsOf(oldest), true);
   }
@@ -94,7 +93,7 @@ bool EnginePageSeries::Seen(const Live& live) const noexcept {
                      [this](uint32_t slot) { return page_.seen(slot); });
 }
 
-// What the members say together of one cell, in the page's unit.
+// Combines one cell of the members, in the page's unit.
 double EnginePageSeries::Number(const Live& live, uint32_t cell) const noexcept {
   const std::span<const double> values = page_.values();
   const uint32_t* slots = slots_.data() + live.first;
@@ -121,7 +120,7 @@ void EnginePageSeries::WriteShaped(Live& live, FrameWriter& out) {
   const uint32_t count = live.cells - 1, sum = live.has_sum && live.counts ? count - 1 : count;
   const double before = cells.back().d;
   for (uint32_t i = 0; i < live.cells; ++i) {
-    // Of the numbers only the sum has the unit of what is measured.
+    // Only the sum has the metric's unit.
     cells[i].d = live.has_sum && i == sum ? Number(live, i) * live.scale : Number(live, i);
   }
   const bool known = out.table().InfoAt(live.series.slot).start_known;
@@ -152,13 +151,13 @@ EnginePageSeries::Live EnginePageSeries::MakeLive(const SeriesPlan& plan) {
 void EnginePageSeries::Follow(SeriesTable& table) {
   followed_ = true;
   generation_ = page_.generation();
-  families_.Look(page_);
+  families_.Update(page_);
   labels_.Follow();
   FindProcessStart();
   std::vector<SeriesPlan> plans =
       PlanSeries(page_, families_, {options_.target, options_.model, &options_.attributes, &labels_});
-  losses_.folded = 0;
-  losses_.dropped = {};
+  drops_.folded = 0;
+  drops_.dropped = {};
   ++round_;
   for (const SeriesPlan& plan : plans) {
     auto at = held_.find(plan.identity);
@@ -182,11 +181,11 @@ void EnginePageSeries::Follow(SeriesTable& table) {
   for (const SeriesPlan& plan : plans) {
     auto at = held_.find(plan.identity);
     bool fresh = at == held_.end();
-    // Above the limit of series: asked for again when the page changes.
+    // Above the limit of series: declared again when the page changes.
     Series series = fresh ? Declare(plan, table) : at->second.series;
-    losses_[SeriesLoss::kLimit] += !series;
+    drops_[SeriesDrop::kLimit] += !series;
     if (!series) continue;
-    losses_.folded += plan.members() - 1;
+    drops_.folded += plan.members() - 1;
     if (fresh) at = held_.insert_or_assign(plan.identity, Held{series, plan.shape, round_}).first;
     Live live = MakeLive(plan);
     live.series = series;

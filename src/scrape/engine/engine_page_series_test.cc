@@ -29,7 +29,7 @@ std::map<std::string, double> Of(const EngineFixture& fixture) {
   return fixture.Values({"target", "inference.engine", "inference.layer"});
 }
 
-TEST(EnginePage, RolesWithUnitsAndAttributes) {
+TEST(EnginePage, MapsFamiliesWithUnitsAndAttributes) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE vllm:num_requests_running gauge\n"
@@ -47,7 +47,7 @@ TEST(EnginePage, RolesWithUnitsAndAttributes) {
                        700)));
 }
 
-TEST(EnginePage, NeitherOfAnEngineNorEmpty) {
+TEST(EnginePage, RejectsOtherAndEmptyPages) {
   EngineFixture fixture;
   fixture.Read("# TYPE node_load1 gauge\nnode_load1 1\n");
   EXPECT_EQ(fixture.last.code, Code::kDataLoss);
@@ -58,7 +58,7 @@ TEST(EnginePage, NeitherOfAnEngineNorEmpty) {
   EXPECT_THAT(Of(fixture), ElementsAre(Pair("inference.requests.running{}", 3)));
 }
 
-TEST(EnginePage, AnAliasIsCountedOnce) {
+TEST(EnginePage, CountsAnAliasOnce) {
   EngineFixture fixture;
   const std::string older =
       "# TYPE vllm:gpu_cache_usage_perc gauge\nvllm:gpu_cache_usage_perc{model_name=\"m\"} 0.5\n";
@@ -70,7 +70,7 @@ TEST(EnginePage, AnAliasIsCountedOnce) {
   EXPECT_EQ(fixture.series.families().unknown(), 0u);
 }
 
-TEST(EnginePage, HistogramsInTheUnitOfTheRole) {
+TEST(EnginePage, HistogramsHaveTheMetricsUnit) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE nv_inference_first_response_histogram_ms histogram\n"
@@ -89,7 +89,7 @@ TEST(EnginePage, HistogramsInTheUnitOfTheRole) {
   EXPECT_THAT(values, Not(Contains(Key("inference.scheduler.batch_size{model.name=m,model.version=1} sum"))));
 }
 
-TEST(EnginePage, SumAndCountOfTwoCountersAreAHistogramWithoutBuckets) {
+TEST(EnginePage, TwoCountersMakeAHistogramWithoutBuckets) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE nv_inference_count counter\nnv_inference_count{model=\"m\",version=\"1\"} 8\n"
@@ -116,7 +116,7 @@ TEST(EnginePage, PersonalLabelsAreDroppedAndTheirSeriesAdded) {
   EXPECT_THAT(Of(fixture), ElementsAre(Pair("inference.tokens.prompt{model.name=m,team=x}", 15)));
 }
 
-TEST(EnginePage, OneValueOfALabelStandsForAllOrForNone) {
+TEST(EnginePage, ChoosesBetweenLabelValues) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE sglang:cached_tokens_total counter\n"
@@ -131,7 +131,7 @@ TEST(EnginePage, OneValueOfALabelStandsForAllOrForNone) {
                                        Pair("inference.tokens.cached{cache.type=gpu,model.name=m}", 7)));
 }
 
-TEST(EnginePage, OtherSpellingsOfAName) {
+TEST(EnginePage, AcceptsOtherPrefixes) {
   for (const char* page : {"# TYPE vllm_prompt_tokens_total counter\nvllm_prompt_tokens_total 4\n",
                            "# TYPE ray_vllm_prompt_tokens_total counter\nray_vllm_prompt_tokens_total 4\n",
                            "# TYPE ray_vllm:prompt_tokens_total counter\nray_vllm:prompt_tokens_total 4\n"}) {
@@ -173,7 +173,7 @@ TEST(EnginePage, NimReadsVllmsFamiliesAsItsOwn) {
               ElementsAre(Pair("inference.requests.waiting{inference.engine=nim}", 2)));
 }
 
-TEST(EnginePage, NumbersThatStandInLabels) {
+TEST(EnginePage, ReadsNumbersInLabels) {
   EngineFixture fixture;
   const std::string head = "# TYPE vllm:lora_requests_info gauge\n";
   fixture.Read(head +
@@ -185,7 +185,7 @@ TEST(EnginePage, NumbersThatStandInLabels) {
   EXPECT_THAT(Of(fixture), Contains(Pair("inference.lora.adapters{inference.state=running}", 0)));
 }
 
-TEST(EnginePage, ManyBucketsAreThinned) {
+TEST(EnginePage, ThinsManyBuckets) {
   std::string page = "# TYPE tgi_batch_next_size histogram\n";
   for (int i = 1; i <= 1024; ++i)
     page += "tgi_batch_next_size_bucket{le=\"" + std::to_string(i) + "\"} " + std::to_string(i) + "\n";
@@ -201,7 +201,7 @@ TEST(EnginePage, ManyBucketsAreThinned) {
   EXPECT_EQ(values["inference.scheduler.batch_size{} count"], 1030);
 }
 
-TEST(EnginePage, WhatVanishesLeavesAndWhatChangesItsTypeIsAnother) {
+TEST(EnginePage, EndsVanishedAndChangedSeries) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE sglang:kv_transfer_latency_ms gauge\nsglang:kv_transfer_latency_ms 30\n"
@@ -218,7 +218,7 @@ TEST(EnginePage, WhatVanishesLeavesAndWhatChangesItsTypeIsAnother) {
   EXPECT_TRUE(there);
 }
 
-TEST(EnginePage, ACutPageLeavesWhatItDoesNotShow) {
+TEST(EnginePage, CutPageKeepsMissingValues) {
   EngineFixture fixture;
   const std::string head =
       "# TYPE vllm:e2e_request_latency_seconds "
@@ -235,7 +235,7 @@ TEST(EnginePage, ACutPageLeavesWhatItDoesNotShow) {
   EXPECT_EQ(fixture.Names().size(), 1u);
 }
 
-TEST(EnginePage, ARestartBeginsCountersAnew) {
+TEST(EnginePage, RestartsCountersThatFell) {
   EngineFixture fixture;
   const std::string head = "# TYPE vllm:e2e_request_latency_seconds histogram\n";
   auto page = [&](int count) {
@@ -252,7 +252,7 @@ TEST(EnginePage, ARestartBeginsCountersAnew) {
   EXPECT_GT((*fixture.frame->layout)[0].start_unix_ns, before);
 }
 
-TEST(EnginePage, AModelLearntLaterIsGivenToSeriesWithoutOne) {
+TEST(EnginePage, AppliesALaterModel) {
   EngineFixture fixture;
   const std::string page = "# TYPE tgi_queue_size gauge\ntgi_queue_size 2\n";
   fixture.Read(page);
@@ -262,17 +262,17 @@ TEST(EnginePage, AModelLearntLaterIsGivenToSeriesWithoutOne) {
   EXPECT_THAT(Of(fixture), ElementsAre(Pair("inference.requests.waiting{model.name=m}", 2)));
 }
 
-TEST(EnginePage, AboveTheLimitSeriesAreRefusedAndCounted) {
+TEST(EnginePage, CountsSeriesAboveTheLimit) {
   EngineFixture fixture({.target = "t"}, 1);
   fixture.Read(
       "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"a\"} 1\n"
       "vllm:num_requests_running{model_name=\"b\"} 2\n");
   EXPECT_EQ(fixture.table.size(), 1u);
   EXPECT_GT(fixture.table.refused(SeriesRefusal::kLimit), 0u);
-  EXPECT_EQ(fixture.series.losses().dropped[static_cast<size_t>(SeriesLoss::kLimit)], 1u);
+  EXPECT_EQ(fixture.series.drops().dropped[static_cast<size_t>(SeriesDrop::kLimit)], 1u);
 }
 
-TEST(EnginePage, TheRulesOfAConfigurationCombine) {
+TEST(EnginePage, RulesCombineSeries) {
   SeriesRules rules;
   rules.drop = {"priority"};
   EngineFixture fixture({.target = "t", .rules = rules});
@@ -284,11 +284,11 @@ TEST(EnginePage, TheRulesOfAConfigurationCombine) {
   EXPECT_THAT(Of(fixture),
               ElementsAre(Pair("inference.requests.finished{finish_reason=abort,model.name=m}", 1),
                           Pair("inference.requests.finished{finish_reason=stop,model.name=m}", 7)));
-  EXPECT_TRUE(fixture.series.losses().folds);
-  EXPECT_EQ(fixture.series.losses().folded, 1u);
+  EXPECT_TRUE(fixture.series.drops().folds);
+  EXPECT_EQ(fixture.series.drops().folded, 1u);
 }
 
-TEST(EnginePage, ASteadyPageDoesNotAllocate) {
+TEST(EnginePage, SteadyPageDoesNotAllocate) {
   std::string pages[2];
   for (int p = 0; p < 2; ++p) {
     std::string n = std::to_string(p + 5);
@@ -369,7 +369,7 @@ TEST(EnginePage, HistogramsWithoutATypeAreKnown) {
   }
 }
 
-TEST(EnginePage, ASumAndACountByThemselvesAreAHistogramOfTheTable) {
+TEST(EnginePage, SeparateSumAndCountMakeAHistogram) {
   EngineFixture fixture;
   fixture.Read(
       "vllm:time_to_first_token_seconds_count{model_name=\"m\"} 2\n"
@@ -384,7 +384,7 @@ TEST(EnginePage, ASumAndACountByThemselvesAreAHistogramOfTheTable) {
   EXPECT_EQ(fixture.series.families().unknown(), 1u);
 }
 
-TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
+TEST(EnginePage, RoutersPageIsNotItsEngines) {
   struct Case {
     std::string page, engine;
   };
@@ -418,14 +418,14 @@ TEST(EnginePage, ARoutersPageIsNoEnginesPage) {
 }
 
 // A page without a family that only the router has is the router's when the configuration says so.
-TEST(EnginePage, AConfiguredRouterIsNotItsEngineEither) {
+TEST(EnginePage, ConfiguredRouterIsNotItsEngine) {
   EngineFixture fixture("vllm-production-stack");
   fixture.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{server=\"http://a\"} 3\n");
   ASSERT_EQ(fixture.series.families().engines().size(), 1u);
   EXPECT_EQ(fixture.series.families().main()->name, "vllm-production-stack");
 }
 
-TEST(EnginePage, AProxyCountsForOllamaWhichHasNoPage) {
+TEST(EnginePage, OllamaHasAProxysPage) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE ollama_prompt_tokens_total counter\nollama_prompt_tokens_total{model=\"m\"} 10\n"
@@ -492,7 +492,7 @@ TEST(EnginePage, TheSemanticRouterIsARouter) {
   EXPECT_EQ(fixture.series.families().main()->layer, "router");
 }
 
-TEST(EnginePage, TheServerOfLmCacheTellsItsHits) {
+TEST(EnginePage, LmCacheServerHasHits) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE lmcache_mp_lookup_requested_tokens_total counter\n"
@@ -517,7 +517,7 @@ TEST(EnginePage, TritonIsKnownByItsGpusAlone) {
 }
 
 // A time of creation is a gauge of its own in the text format, and a part of the family in OpenMetrics.
-TEST(EnginePage, AMovedCreationTimeIsABeginningThoughTheCountGrew) {
+TEST(EnginePage, ChangedCreationTimeRestarts) {
   const std::string role = "inference.tokens.prompt";
   for (bool open : {false, true}) {
     EngineFixture fixture;
@@ -545,7 +545,7 @@ TEST(EnginePage, AMovedCreationTimeIsABeginningThoughTheCountGrew) {
   }
 }
 
-TEST(EnginePage, ARestartedProcessBeginsAllCountersThoughTheyGrew) {
+TEST(EnginePage, ProcessStartTimeRestartsCounters) {
   EngineFixture fixture;
   auto read = [&](int count, double started, const char* more = "") {
     fixture.Read("# TYPE vllm:prompt_tokens_total counter\nvllm:prompt_tokens_total{model_name=\"m\"} " +

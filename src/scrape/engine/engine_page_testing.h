@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "scrape/engine/engine_page_series.h"
-#include "scrape/table_fixture.h"
+#include "scrape/table_testing.h"
 
 namespace gpulens::engine_page {
 

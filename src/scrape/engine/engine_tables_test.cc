@@ -59,7 +59,7 @@ const Engine* Recognised(std::string_view family) {
   return best;
 }
 
-TEST(EngineTables, UnitTimesScaleIsTheRolesUnit) {
+TEST(EngineTables, UnitTimesScaleIsTheMetricsUnit) {
   struct Pair {
     std::string_view unit, role_unit;
     double scale;
@@ -95,7 +95,7 @@ TEST(EngineTables, UnitTimesScaleIsTheRolesUnit) {
   });
 }
 
-TEST(EngineTables, TypesFitTheRolesKind) {
+TEST(EngineTables, TypesFitTheMetricsKind) {
   auto takes_only = [](const EngineRow& row, std::initializer_list<ExpositionType> types) {
     unsigned allowed = 0;
     for (ExpositionType type : types) allowed |= 1u << static_cast<unsigned>(type);
@@ -163,7 +163,7 @@ TEST(EngineTables, HistogramsWithoutBucketsHaveBothParts) {
   }
 }
 
-TEST(EngineTables, AnAliasIsAnotherNameInTheSameTable) {
+TEST(EngineTables, AliasesAreInTheSameTable) {
   ForEachRow([&](const Engine* engine, const EngineRow& row) {
     if (row.alias_of.empty()) return;
     SCOPED_TRACE(Place(engine, row) + " of " + std::string(row.alias_of));
@@ -179,7 +179,7 @@ TEST(EngineTables, AnAliasIsAnotherNameInTheSameTable) {
   });
 }
 
-TEST(EngineTables, AttributesAreThoseOfTheRole) {
+TEST(EngineTables, AttributesAreThoseOfTheMetric) {
   ForEachRow([&](const Engine* engine, const EngineRow& row) {
     if (!row.metric) return;
     for (std::string_view attribute : AttributesOf(row)) {
@@ -190,7 +190,7 @@ TEST(EngineTables, AttributesAreThoseOfTheRole) {
   });
 }
 
-TEST(EngineTables, WhatIsIgnoredSaysWhy) {
+TEST(EngineTables, IgnoredRowsHaveAReason) {
   ForEachRow([&](const Engine* engine, const EngineRow& row) {
     EXPECT_FALSE(row.use == Use::kIgnore && row.note.empty()) << Place(engine, row);
   });
@@ -213,7 +213,7 @@ TEST(EngineTables, EveryFamilyIsFound) {
   EXPECT_TRUE(CommonRowsOf("vllm:no_such_thing").empty());
 }
 
-TEST(EngineTables, OtherPrefixesAreTheSameFamilies) {
+TEST(EngineTables, PrefixesAreEquivalent) {
   EXPECT_EQ(CanonicalFamily("ray_vllm_num_requests_running"), "vllm:num_requests_running");
   EXPECT_EQ(CanonicalFamily("ray_vllm:num_requests_running"), "vllm:num_requests_running");
   EXPECT_EQ(CanonicalFamily("sglang_token_usage"), "sglang:token_usage");
@@ -226,7 +226,7 @@ TEST(EngineTables, OtherPrefixesAreTheSameFamilies) {
   EXPECT_FALSE(RowsOf(*FindEngine("nim"), "vllm:num_requests_running").empty());
 }
 
-TEST(EngineTables, AnEngineIsRecognisedByItsOwnFamilies) {
+TEST(EngineTables, DetectsAnEngineByItsFamilies) {
   struct Known {
     std::string_view engine, family, why;
   };
@@ -279,7 +279,7 @@ TEST(EngineTables, PrefixesOfTwoEnginesDoNotOverlap) {
   }
 }
 
-TEST(EngineTables, EveryRoleIsOfferedBySomeEngine) {
+TEST(EngineTables, EveryEngineMetricHasAnEngine) {
   for (const EngineMetric& role : AllEngineMetrics()) {
     bool offered = false;
     ForEachRow([&](const Engine*, const EngineRow& row) { offered = offered || row.metric == role.metric; });

@@ -1,18 +1,23 @@
-// The DCGM exporter's page, fields of the device itself: names up to DCGM 4.5 and, renamed, those of 4.6.
+// The page of the DCGM exporter: names up to DCGM 4.5 and, renamed, those of 4.6.
 //
 // Utilisation is 0-100, memory MiB, energy mJ, violations ns whatever the help text of older lists says.
-// DCGM_FI_DEV_FB_USED_PERCENT is 0-1 in spite of its name. Numbers kept their scale when they were renamed.
+// DCGM_FI_DEV_FB_USED_PERCENT is 0-1 in spite of its name. Renamed families kept their scale. Where two rows
+// make one series, the first wins: the profiling module's counts come before the driver's estimates.
 #pragma once
 
-#include "catalog/gpu.h"
-#include "scrape/gpu/page_row.h"
+#include "scrape/gpu/exporters.h"
 
 namespace gpulens::gpu_page {
 
-inline constexpr double kMiB = 1048576;
+inline constexpr double kMiB = 1048576, kKiBps = 1024, kMBps = 1e6;
 
 // clang-format off
-inline constexpr PageRow kDcgmDevice[] = {
+#define DCGM_ECC(field, block)                                                                                                  \
+    {"DCGM_FI_DEV_ECC_SBE_VOL_" field, "", &kGpuEccLocationErrors, 1, 1, "gpu.ecc.count_type=volatile,gpu.ecc.error_type=correctable,gpu.ecc.memory_block=" block}, \
+    {"DCGM_FI_DEV_ECC_DBE_VOL_" field, "", &kGpuEccLocationErrors, 1, 1, "gpu.ecc.count_type=volatile,gpu.ecc.error_type=uncorrectable,gpu.ecc.memory_block=" block}, \
+    {"DCGM_FI_DEV_ECC_SBE_AGG_" field, "", &kGpuEccLocationErrors, 1, 1, "gpu.ecc.count_type=aggregate,gpu.ecc.error_type=correctable,gpu.ecc.memory_block=" block}, \
+    {"DCGM_FI_DEV_ECC_DBE_AGG_" field, "", &kGpuEccLocationErrors, 1, 1, "gpu.ecc.count_type=aggregate,gpu.ecc.error_type=uncorrectable,gpu.ecc.memory_block=" block}
+inline constexpr PageRow kDcgmTable[] = {
     {"DCGM_FI_DEV_SM_CLOCK", "dcgm_sm_clock", &kGpuClockFrequency, 1, 1, "gpu.clock.type=sm"},
     {"DCGM_FI_DEV_MEM_CLOCK", "dcgm_memory_clock", &kGpuClockFrequency, 1, 1, "gpu.clock.type=memory"},
     {"DCGM_FI_DEV_VIDEO_CLOCK", "", &kGpuClockFrequency, 1, 1, "gpu.clock.type=video"},
@@ -59,19 +64,19 @@ inline constexpr PageRow kDcgmDevice[] = {
     {"DCGM_FI_DEV_BAR1_USED", "", &kGpuMemoryBar1Used, kMiB},
     {"DCGM_FI_DEV_BAR1_FREE", "", &kGpuMemoryBar1Free, kMiB},
 
-    {.family = "DCGM_FI_DEV_XID_ERRORS", .renamed = "DCGM_FI_DEV_XID_ERROR", .metric = &kGpuXidLastErrorCode, .take = Take::kNotZero},
-    {.family = "dcgm_xid_errors", .metric = &kGpuXidLastErrorCode, .take = Take::kNotZero},
+    {.family = "DCGM_FI_DEV_XID_ERRORS", .renamed = "DCGM_FI_DEV_XID_ERROR", .metric = &kGpuXidLastErrorCode, .convert = Convert::kNotZero},
+    {.family = "dcgm_xid_errors", .metric = &kGpuXidLastErrorCode, .convert = Convert::kNotZero},
 
     {"DCGM_FI_DEV_CLOCKS_EVENT_REASONS", "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", &kGpuThrottleMask},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuClockIdle, .take = Take::kBit, .bit = 0x1},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=clock_setting", .take = Take::kBit, .bit = 0x2},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=power_software", .take = Take::kBit, .bit = 0x4},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=slowdown_hardware", .take = Take::kBit, .bit = 0x8},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=syncboost", .take = Take::kBit, .bit = 0x10},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=temp_software", .take = Take::kBit, .bit = 0x20},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=temp_hardware", .take = Take::kBit, .bit = 0x40},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=power_brake", .take = Take::kBit, .bit = 0x80},
-    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=display", .take = Take::kBit, .bit = 0x100},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuClockIdle, .convert = Convert::kBit, .bit = 0x1},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=clock_setting", .convert = Convert::kBit, .bit = 0x2},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=power_software", .convert = Convert::kBit, .bit = 0x4},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=slowdown_hardware", .convert = Convert::kBit, .bit = 0x8},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=syncboost", .convert = Convert::kBit, .bit = 0x10},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=temp_software", .convert = Convert::kBit, .bit = 0x20},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=temp_hardware", .convert = Convert::kBit, .bit = 0x40},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=power_brake", .convert = Convert::kBit, .bit = 0x80},
+    {.family = "DCGM_FI_DEV_CLOCKS_EVENT_REASONS", .renamed = "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS", .metric = &kGpuThrottleReason, .attributes = "gpu.throttle.cause=display", .convert = Convert::kBit, .bit = 0x100},
     {"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_POWER_CAP_NS", "", &kGpuThrottleTime, 1, 1e9, "gpu.throttle.cause=power_software"},
     {"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SYNC_BOOST_NS", "", &kGpuThrottleTime, 1, 1e9, "gpu.throttle.cause=syncboost"},
     {"DCGM_FI_DEV_CLOCKS_EVENT_REASON_SW_THERM_SLOWDOWN_NS", "", &kGpuThrottleTime, 1, 1e9, "gpu.throttle.cause=temp_software"},
@@ -95,11 +100,161 @@ inline constexpr PageRow kDcgmDevice[] = {
     {"DCGM_FI_DEV_MIG_MAX_SLICES", "", &kGpuMigInstancesMax},
     {"DCGM_FI_DEV_VGPU_LICENSE_STATUS", "", &kGpuVgpuLicensed},
     {"DCGM_FI_DEV_PWR_SMOOTHING_ENABLED", "", &kNvidiaPowerSmoothingEnabled},
-    {.family = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", .renamed = "DCGM_FI_DEV_GPU_RECOVERY_ACTION", .metric = &kGpuRecoveryAction, .take = Take::kStates, .states = "none,reset,reboot,drain_p2p,drain_and_reset"},
-    {.family = "DCGM_FI_DEV_COMPUTE_MODE", .renamed = "DCGM_FI_DEV_GPU_COMPUTE_MODE", .metric = &kGpuComputeMode, .take = Take::kStates, .states = "default,exclusive_thread,prohibited,exclusive_process"},
-    {.family = "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", .metric = &kGpuFabricState, .take = Take::kStates, .states = "not_supported,not_started,in_progress,completed"},
-    {.family = "DCGM_FI_DEV_VIRTUAL_MODE", .renamed = "DCGM_FI_DEV_GPU_VIRTUAL_MODE", .metric = &kGpuVirtualizationMode, .take = Take::kStates, .states = "none,passthrough,vgpu,host_vgpu,host_vsga"},
+    {.family = "DCGM_FI_DEV_GET_GPU_RECOVERY_ACTION", .renamed = "DCGM_FI_DEV_GPU_RECOVERY_ACTION", .metric = &kGpuRecoveryAction, .convert = Convert::kStates, .states = "none,reset,reboot,drain_p2p,drain_and_reset"},
+    {.family = "DCGM_FI_DEV_COMPUTE_MODE", .renamed = "DCGM_FI_DEV_GPU_COMPUTE_MODE", .metric = &kGpuComputeMode, .convert = Convert::kStates, .states = "default,exclusive_thread,prohibited,exclusive_process"},
+    {.family = "DCGM_FI_DEV_FABRIC_MANAGER_STATUS", .metric = &kGpuFabricState, .convert = Convert::kStates, .states = "not_supported,not_started,in_progress,completed"},
+    {.family = "DCGM_FI_DEV_VIRTUAL_MODE", .renamed = "DCGM_FI_DEV_GPU_VIRTUAL_MODE", .metric = &kGpuVirtualizationMode, .convert = Convert::kStates, .states = "none,passthrough,vgpu,host_vgpu,host_vsga"},
+
+    // Memory errors: totals, by place, retired pages and remapped rows.
+    {"DCGM_FI_DEV_ECC_SBE_VOL_TOTAL", "", &kGpuEccErrors, 1, 1, "gpu.ecc.count_type=volatile,gpu.ecc.error_type=correctable"},
+    {"DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", "", &kGpuEccErrors, 1, 1, "gpu.ecc.count_type=volatile,gpu.ecc.error_type=uncorrectable"},
+    {"DCGM_FI_DEV_ECC_SBE_AGG_TOTAL", "", &kGpuEccErrors, 1, 1, "gpu.ecc.count_type=aggregate,gpu.ecc.error_type=correctable"},
+    {"DCGM_FI_DEV_ECC_DBE_AGG_TOTAL", "", &kGpuEccErrors, 1, 1, "gpu.ecc.count_type=aggregate,gpu.ecc.error_type=uncorrectable"},
+    DCGM_ECC("L1", "l1"),
+    DCGM_ECC("L2", "l2"),
+    DCGM_ECC("DEV", "dram"),
+    DCGM_ECC("REG", "register"),
+    DCGM_ECC("TEX", "texture"),
+    DCGM_ECC("SHM", "shared"),
+    DCGM_ECC("CBU", "cbu"),
+    DCGM_ECC("SRM", "sram"),
+    {"DCGM_FI_DEV_ECC_CURRENT", "DCGM_FI_DEV_ECC_MODE", &kGpuEccMode, 1, 1, "gpu.ecc.mode_type=current"},
+    {"DCGM_FI_DEV_ECC_PENDING", "", &kGpuEccMode, 1, 1, "gpu.ecc.mode_type=pending"},
+    {"DCGM_FI_DEV_THRESHOLD_SRM", "DCGM_FI_DEV_SRAM_EXCEEDED", &kGpuEccSramThresholdExceeded},
+    {"DCGM_FI_DEV_RETIRED_SBE", "DCGM_FI_DEV_PAGE_RETIRED_SBE_TOTAL", &kGpuRetiredPages, 1, 1, "gpu.ecc.error_type=correctable"},
+    {"DCGM_FI_DEV_RETIRED_DBE", "DCGM_FI_DEV_PAGE_RETIRED_DBE_TOTAL", &kGpuRetiredPages, 1, 1, "gpu.ecc.error_type=uncorrectable"},
+    {"DCGM_FI_DEV_RETIRED_PENDING", "DCGM_FI_DEV_PAGE_RETIRED_PENDING", &kGpuRetiredPagesPending},
+    {"DCGM_FI_DEV_CORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_CORRECTABLE_TOTAL", &kGpuRowRemapCount, 1, 1, "gpu.ecc.error_type=correctable"},
+    {"DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", "DCGM_FI_DEV_ROW_REMAP_UNCORRECTABLE_TOTAL", &kGpuRowRemapCount, 1, 1, "gpu.ecc.error_type=uncorrectable"},
+    {"DCGM_FI_DEV_ROW_REMAP_FAILURE", "DCGM_FI_DEV_ROW_REMAP_FAILED", &kGpuRowRemapFailed},
+    {"DCGM_FI_DEV_ROW_REMAP_PENDING", "", &kGpuRowRemapResetPending},
+    {"DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_MAX", "DCGM_FI_DEV_BANK_REMAP_AVAIL_MAX", &kGpuRowRemapBanks, 1, 1, "gpu.row_remap.availability=max"},
+    {"DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_HIGH", "DCGM_FI_DEV_BANK_REMAP_AVAIL_HIGH", &kGpuRowRemapBanks, 1, 1, "gpu.row_remap.availability=high"},
+    {"DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_PARTIAL", "DCGM_FI_DEV_BANK_REMAP_AVAIL_PARTIAL", &kGpuRowRemapBanks, 1, 1, "gpu.row_remap.availability=partial"},
+    {"DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_LOW", "DCGM_FI_DEV_BANK_REMAP_AVAIL_LOW", &kGpuRowRemapBanks, 1, 1, "gpu.row_remap.availability=low"},
+    {"DCGM_FI_DEV_BANKS_REMAP_ROWS_AVAIL_NONE", "DCGM_FI_DEV_BANK_REMAP_AVAIL_NONE", &kGpuRowRemapBanks, 1, 1, "gpu.row_remap.availability=none"},
+    {"DCGM_FI_DEV_MEMORY_UNREPAIRABLE_FLAG", "DCGM_FI_DEV_MEMORY_UNREPAIRABLE", &kGpuMemoryUnrepairable},
+
+    // Traffic: PCIe, NVLink, C2C and NVSwitch.
+    {"DCGM_FI_PROF_PCIE_TX_BYTES", "dcgm_fi_prof_pcie_tx_bytes", &kGpuPcieThroughput, 1, 1, "gpu.interconnect.direction=transmit,gpu.interconnect.source=dcgm_profiling,gpu.interconnect.type=pcie"},
+    {"DCGM_FI_DEV_PCIE_TX_THROUGHPUT", "", &kGpuPcieThroughput, kKiBps, 1, "gpu.interconnect.direction=transmit,gpu.interconnect.type=pcie"},
+    {"DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "", &kGpuPcieIo, 1, 1, "gpu.interconnect.direction=transmit"},
+    {"DCGM_FI_PROF_NVLINK_TX_BYTES", "", &kGpuInterconnectThroughput, 1, 1, "gpu.interconnect.direction=transmit,gpu.interconnect.source=dcgm_profiling,gpu.interconnect.type=nvlink"},
+    {"DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL", "DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_TOTAL", &kGpuInterconnectThroughput, kMBps, 1, "gpu.interconnect.direction=transmit,gpu.interconnect.type=nvlink"},
+    {"DCGM_FI_PROF_C2C_TX_ALL_BYTES", "", &kGpuInterconnectThroughput, 1, 1, "gpu.interconnect.direction=transmit,gpu.interconnect.source=dcgm_profiling,gpu.interconnect.type=c2c"},
+    {"DCGM_FI_PROF_C2C_TX_DATA_BYTES", "", &kGpuC2cThroughput, 1, 1, "gpu.interconnect.direction=transmit,gpu.interconnect.payload=data"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_TX_BYTES", .renamed = "DCGM_FI_DEV_NVLINK_TX_BYTES_TOTAL", .metric = &kGpuInterconnectIo, .attributes = "gpu.interconnect.direction=transmit,gpu.interconnect.type=nvlink", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_TX_PACKETS", .renamed = "DCGM_FI_DEV_NVLINK_TX_PACKET_TOTAL", .metric = &kGpuInterconnectPackets, .attributes = "gpu.interconnect.direction=transmit,gpu.interconnect.type=nvlink", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {"DCGM_FI_PROF_PCIE_RX_BYTES", "dcgm_fi_prof_pcie_rx_bytes", &kGpuPcieThroughput, 1, 1, "gpu.interconnect.direction=receive,gpu.interconnect.source=dcgm_profiling,gpu.interconnect.type=pcie"},
+    {"DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "", &kGpuPcieThroughput, kKiBps, 1, "gpu.interconnect.direction=receive,gpu.interconnect.type=pcie"},
+    {"DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "", &kGpuPcieIo, 1, 1, "gpu.interconnect.direction=receive"},
+    {"DCGM_FI_PROF_NVLINK_RX_BYTES", "", &kGpuInterconnectThroughput, 1, 1, "gpu.interconnect.direction=receive,gpu.interconnect.source=dcgm_profiling,gpu.interconnect.type=nvlink"},
+    {"DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_TOTAL", "DCGM_FI_DEV_NVLINK_RX_THROUGHPUT_TOTAL", &kGpuInterconnectThroughput, kMBps, 1, "gpu.interconnect.direction=receive,gpu.interconnect.type=nvlink"},
+    {"DCGM_FI_PROF_C2C_RX_ALL_BYTES", "", &kGpuInterconnectThroughput, 1, 1, "gpu.interconnect.direction=receive,gpu.interconnect.source=dcgm_profiling,gpu.interconnect.type=c2c"},
+    {"DCGM_FI_PROF_C2C_RX_DATA_BYTES", "", &kGpuC2cThroughput, 1, 1, "gpu.interconnect.direction=receive,gpu.interconnect.payload=data"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_BYTES", .renamed = "DCGM_FI_DEV_NVLINK_RX_BYTES_TOTAL", .metric = &kGpuInterconnectIo, .attributes = "gpu.interconnect.direction=receive,gpu.interconnect.type=nvlink", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_PACKETS", .renamed = "DCGM_FI_DEV_NVLINK_RX_PACKET_TOTAL", .metric = &kGpuInterconnectPackets, .attributes = "gpu.interconnect.direction=receive,gpu.interconnect.type=nvlink", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {"DCGM_FI_DEV_PCIE_REPLAY_COUNTER", "DCGM_FI_DEV_PCIE_REPLAY_TOTAL", &kGpuPcieReplayCount},
+    {"dcgm_pcie_replay_counter", "", &kGpuPcieReplayCount},
+    {"DCGM_FI_DEV_PCIE_COUNT_CORRECTABLE_ERRORS", "DCGM_FI_DEV_PCIE_CORRECTABLE_ERROR_TOTAL", &kGpuPcieErrors, 1, 1, "gpu.pcie.error_type=correctable"},
+    {"DCGM_FI_DEV_PCIE_LINK_GEN", "", &kGpuPcieLinkGenCurrent},
+    {"DCGM_FI_DEV_PCIE_LINK_WIDTH", "", &kGpuPcieLinkWidthCurrent},
+    {"DCGM_FI_DEV_PCIE_MAX_LINK_GEN", "", &kGpuPcieLinkGenMax},
+    {"DCGM_FI_DEV_PCIE_MAX_LINK_WIDTH", "", &kGpuPcieLinkWidthMax},
+
+    {"DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "DCGM_FI_DEV_NVLINK_THROUGHPUT_TOTAL", &kGpuInterconnectBandwidth, kMBps, 1, "gpu.interconnect.type=nvlink"},
+    {"dcgm_nvlink_bandwidth_total", "", &kGpuInterconnectBandwidth, kMBps, 1, "gpu.interconnect.type=nvlink"},
+    {"DCGM_FI_DEV_NVLINK_BANDWIDTH_L#", "DCGM_FI_DEV_NVLINK_THROUGHPUT_L#", &kGpuInterconnectLinkBandwidth, kMBps, 1, "gpu.interconnect.type=nvlink", "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_THROUGHPUT_PER_LINK", .metric = &kGpuInterconnectLinkBandwidth, .times = kMBps, .attributes = "gpu.interconnect.type=nvlink", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_TOTAL", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=crc_flit"},
+    {"DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L#", "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_L#_TOTAL", &kGpuInterconnectLinkErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=crc_flit", "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_CRC_FLIT_ERROR_PER_LINK_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=crc_flit", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {"DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_TOTAL", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=crc_data"},
+    {"DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L#", "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_L#_TOTAL", &kGpuInterconnectLinkErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=crc_data", "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_CRC_DATA_ERROR_PER_LINK_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=crc_data", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {"DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_TOTAL", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=replay"},
+    {"DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L#", "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_L#_TOTAL", &kGpuInterconnectLinkErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=replay", "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_PER_LINK_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=replay", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {"DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_TOTAL", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=recovery"},
+    {"DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L#", "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_L#_TOTAL", &kGpuInterconnectLinkErrors, 1, 1, "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=recovery", "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_PER_LINK_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=recovery", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL", .renamed = "DCGM_FI_DEV_NVLINK_ECC_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=ecc_data", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_ECC_DATA_ERROR_COUNT_TOTAL", .renamed = "DCGM_FI_DEV_NVLINK_ECC_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=ecc_data", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_PACKET_MALFORMED_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=malformed", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_MALFORMED_PACKET_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_PACKET_MALFORMED_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=malformed", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_BUFFER_OVERRUN_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_PACKET_DROPPED_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=overrun", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_BUFFER_OVERRUN_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_PACKET_DROPPED_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=overrun", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=receive", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=receive", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_REMOTE_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_REMOTE_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=remote", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_REMOTE_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_REMOTE_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=remote", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_GENERAL_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_GENERAL_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=general", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_GENERAL_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_GENERAL_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=general", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_INTEGRITY_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=integrity", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_LOCAL_LINK_INTEGRITY_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_INTEGRITY_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=integrity", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_TX_DISCARDS", .renamed = "", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=discard", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_TX_DISCARDS", .renamed = "", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=discard", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_SYMBOL_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=symbol", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_RX_SYMBOL_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_RX_SYMBOL_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=symbol", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_EFFECTIVE_ERROR_TOTAL", .metric = &kGpuInterconnectLinkErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=effective", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_ERRORS", .renamed = "DCGM_FI_DEV_NVLINK_EFFECTIVE_ERROR_TOTAL", .metric = &kGpuInterconnectErrors, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.error_type=effective", .without = "nvlink"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_SUCCESSFUL_EVENTS", .renamed = "DCGM_FI_DEV_NVLINK_RECOVERY_SUCCESSFUL_TOTAL", .metric = &kGpuInterconnectLinkRecoveries, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.result=success", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_LINK_RECOVERY_FAILED_EVENTS", .renamed = "DCGM_FI_DEV_NVLINK_RECOVERY_FAILED_TOTAL", .metric = &kGpuInterconnectLinkRecoveries, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.result=failure", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_EFFECTIVE_BER_FLOAT", .renamed = "DCGM_FI_DEV_NVLINK_EFFECTIVE_BER_RATIO", .metric = &kGpuInterconnectLinkBitErrorRate, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.ber_type=effective", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_COUNT_SYMBOL_BER_FLOAT", .renamed = "DCGM_FI_DEV_NVLINK_SYMBOL_BER_RATIO", .metric = &kGpuInterconnectLinkBitErrorRate, .attributes = "gpu.interconnect.type=nvlink,gpu.interconnect.ber_type=symbol", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+    {.family = "DCGM_FI_DEV_NVLINK_GET_STATE", .metric = &kGpuInterconnectLinkActive, .attributes = "gpu.interconnect.type=nvlink", .label = "nvlink", .label_key = "gpu.interconnect.link_index"},
+
+    {"DCGM_FI_DEV_C2C_LINK_COUNT", "DCGM_FI_DEV_C2C_LINK_QUANTITY", &kGpuInterconnectLinks, 1, 1, "gpu.interconnect.type=c2c"},
+    {"DCGM_FI_DEV_C2C_LINK_STATUS", "", &kGpuInterconnectLinkActive, 1, 1, "gpu.interconnect.type=c2c"},
+    {"DCGM_FI_DEV_C2C_MAX_BANDWIDTH", "", &kGpuInterconnectLinkSpeed, kMBps, 1, "gpu.interconnect.type=c2c"},
+    {"DCGM_FI_DEV_C2C_LINK_POWER_STATE", "", &kGpuInterconnectLinkLowPower, 1, 1, "gpu.interconnect.type=c2c"},
+    {"DCGM_FI_DEV_C2C_LINK_ERROR_INTR", "", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=c2c,gpu.interconnect.error_type=interrupt"},
+    {"DCGM_FI_DEV_C2C_LINK_ERROR_REPLAY", "", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=c2c,gpu.interconnect.error_type=replay"},
+    {"DCGM_FI_DEV_C2C_LINK_ERROR_REPLAY_B2B", "", &kGpuInterconnectErrors, 1, 1, "gpu.interconnect.type=c2c,gpu.interconnect.error_type=replay_back_to_back"},
+
+    {.family = "DCGM_FI_DEV_NVSWITCH_TEMPERATURE_CURRENT", .renamed = "DCGM_FI_DEV_NVSWITCH_TEMP_CELSIUS", .metric = &kNvswitchTemperature, .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_FATAL_ERRORS", .renamed = "", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=fatal", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_NON_FATAL_ERRORS", .renamed = "", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=non_fatal", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_REPLAY_ERRORS", .renamed = "DCGM_FI_DEV_NVSWITCH_LINK_REPLAY_ERROR_TOTAL", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=replay", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_RECOVERY_ERRORS", .renamed = "DCGM_FI_DEV_NVSWITCH_LINK_RECOVERY_ERROR_TOTAL", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=recovery", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERRORS", .renamed = "DCGM_FI_DEV_NVSWITCH_LINK_FLIT_ERROR_TOTAL", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=flit", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_CRC_ERRORS", .renamed = "DCGM_FI_DEV_NVSWITCH_LINK_CRC_ERROR_TOTAL", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=crc", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+    {.family = "DCGM_FI_DEV_NVSWITCH_LINK_ECC_ERRORS", .renamed = "DCGM_FI_DEV_NVSWITCH_LINK_ECC_ERROR_TOTAL", .metric = &kNvswitchLinkErrors, .attributes = "gpu.interconnect.error_type=ecc", .label = "nvlink", .label_key = "gpu.interconnect.link_index", .scope = Scope::kSwitch},
+
+    // The profiling module: shares of cycles, 0-1. In MIG mode they belong to instances.
+    {.family = "DCGM_FI_PROF_GR_ENGINE_ACTIVE", .renamed = "DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", .metric = &kGpuGrEngineActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_SM_ACTIVE", .renamed = "DCGM_FI_PROF_SM_UTIL_RATIO", .metric = &kGpuSmActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_SM_OCCUPANCY", .renamed = "DCGM_FI_PROF_SM_OCCUPANCY_RATIO", .metric = &kGpuSmOccupancy, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", .renamed = "DCGM_FI_PROF_TENSOR_UTIL_RATIO", .metric = &kGpuPipeTensorActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_DRAM_ACTIVE", .renamed = "DCGM_FI_PROF_DRAM_UTIL_RATIO", .metric = &kGpuDramActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_FP64_ACTIVE", .renamed = "DCGM_FI_PROF_FP64_UTIL_RATIO", .metric = &kGpuPipeFp64Active, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_FP32_ACTIVE", .renamed = "DCGM_FI_PROF_FP32_UTIL_RATIO", .metric = &kGpuPipeFp32Active, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_FP16_ACTIVE", .renamed = "DCGM_FI_PROF_FP16_UTIL_RATIO", .metric = &kGpuPipeFp16Active, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_INT_ACTIVE", .renamed = "DCGM_FI_PROF_INT_UTIL_RATIO", .metric = &kGpuPipeIntActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE", .renamed = "DCGM_FI_PROF_HMMA_UTIL_RATIO", .metric = &kGpuPipeTensorHmmaActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE", .renamed = "DCGM_FI_PROF_IMMA_UTIL_RATIO", .metric = &kGpuPipeTensorImmaActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE", .renamed = "DCGM_FI_PROF_DFMA_UTIL_RATIO", .metric = &kGpuPipeTensorDfmaActive, .scope = Scope::kPart},
+    {.family = "dcgm_fi_prof_gr_engine_active", .metric = &kGpuGrEngineActive, .scope = Scope::kPart},
+    {.family = "dcgm_fi_prof_pipe_tensor_active", .metric = &kGpuPipeTensorActive, .scope = Scope::kPart},
+    {.family = "dcgm_fi_prof_dram_active", .metric = &kGpuDramActive, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_NVDEC#_ACTIVE", .renamed = "DCGM_FI_PROF_NVDEC_UTIL_#_RATIO", .metric = &kGpuEngineUtilization, .attributes = "gpu.engine.type=nvdec", .number = "gpu.engine.index", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_NVJPG#_ACTIVE", .renamed = "DCGM_FI_PROF_NVJPG_UTIL_#_RATIO", .metric = &kGpuEngineUtilization, .attributes = "gpu.engine.type=nvjpg", .number = "gpu.engine.index", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_NVOFA#_ACTIVE", .renamed = "DCGM_FI_PROF_NVOFA_UTIL_#_RATIO", .metric = &kGpuEngineUtilization, .attributes = "gpu.engine.type=nvofa", .number = "gpu.engine.index", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_HOSTMEM_CACHE_HIT", .metric = &kGpuCacheHit, .per = 100, .attributes = "gpu.cache.type=hostmem", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_PEERMEM_CACHE_HIT", .metric = &kGpuCacheHit, .per = 100, .attributes = "gpu.cache.type=peermem", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL", .metric = &kGpuCyclesElapsed, .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=sm", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_MMA_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=tensor", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_DMMA_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=dmma", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_HMMA_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=hmma", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_IMMA_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=imma", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_DFMA_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=dfma", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_INT_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=int", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_FP64_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=fp64", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_FP32_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=fp32", .scope = Scope::kPart},
+    {.family = "DCGM_FI_PROF_FP16_CYCLES_ACTIVE_TOTAL", .metric = &kGpuCyclesActive, .attributes = "gpu.cycles.unit=fp16", .scope = Scope::kPart},
 };
+#undef DCGM_ECC
 // clang-format on
 
 }  // namespace gpulens::gpu_page

@@ -4,20 +4,13 @@
 #include <algorithm>
 #include <array>
 
-#include "scrape/gpu/amd_exporter.h"
+#include "scrape/gpu/amd.h"
 #include "scrape/gpu/dcgm.h"
-#include "scrape/gpu/dcgm_errors.h"
-#include "scrape/gpu/dcgm_links.h"
-#include "scrape/gpu/dcgm_profiling.h"
-#include "scrape/gpu/habana.h"
-#include "scrape/gpu/page_row.h"
-#include "scrape/gpu/xpum.h"
+#include "scrape/gpu/exporters.h"
+#include "scrape/gpu/intel.h"
 
 namespace gpulens::gpu_page {
 namespace {
-
-using Names = const std::string_view[];
-using Rows = std::span<const PageRow>;
 
 constexpr std::string_view kOfText = "a text or a table, not a number on any page";
 constexpr std::string_view kOfExporter = "about the exporter itself, not about a GPU";
@@ -181,92 +174,49 @@ constexpr IgnoredFamilies kXpumIgnored[] = {
     {"python_", kOfExporter},
 };
 
-constexpr Rows kDcgmRows[] = {kDcgmDevice, kDcgmErrors, kDcgmLinks, kDcgmProfiling};
-constexpr Rows kAmdRows[] = {kAmdDevice, kAmdEcc};
-constexpr Rows kHabanaRows[] = {kHabanaDevice};
-constexpr Rows kXpumRows[] = {kXpumDevice};
-
-constexpr Names kDcgmIndex = {"gpu"};
-constexpr Names kDcgmUuid = {"UUID", "gpu_uuid"};
-constexpr Names kDcgmModel = {"modelName", "model_name"};
-constexpr Names kDcgmBus = {"pci_bus_id"};
-constexpr Names kDcgmPart = {"GPU_I_ID"};
-constexpr LabelPair kDcgmInfo[] = {
-    {"pci_bus_id", "gpu.pci.bus_id"},
-    {"DCGM_FI_DEV_VBIOS_VERSION", "gpu.vbios.version"},
-    {"DCGM_FI_DEV_INFOROM_IMAGE_VER", "gpu.inforom.version"},
-    {"DCGM_FI_DEV_INFOROM_IMAGE_VERSION", "gpu.inforom.version"},
-};
-constexpr LabelPair kDcgmDriver[] = {
-    {"DCGM_FI_DRIVER_VERSION", "gpu.driver.version"},
-    {"DCGM_FI_SYSTEM_DRIVER_VERSION", "gpu.driver.version"},
-    {"DCGM_FI_NVML_VERSION", "gpu.library.version"},
-    {"DCGM_FI_SYSTEM_NVML_VERSION", "gpu.library.version"},
-};
-constexpr PageLabels kDcgmLabels = {.index = kDcgmIndex,
-                                    .uuid = kDcgmUuid,
-                                    .model = kDcgmModel,
-                                    .bus = kDcgmBus,
-                                    .part = kDcgmPart,
-                                    .part_key = "gpu.mig.instance_id",
-                                    .profile = "GPU_I_PROFILE",
-                                    .info = kDcgmInfo,
-                                    .driver = kDcgmDriver};
-
-constexpr Names kAmdIndex = {"gpu_id"};
-constexpr Names kAmdUuid = {"gpu_uuid"};
-constexpr Names kAmdModel = {"card_series"};
-constexpr Names kAmdPart = {"gpu_partition_id"};
-constexpr LabelPair kAmdWhole[] = {{"gpu_compute_partition_type", "spx"}, {"gpu_partition_id", "NA"}};
-constexpr LabelPair kAmdInfo[] = {{"vbios_version", "gpu.vbios.version"}};
-constexpr LabelPair kAmdDriver[] = {{"driver_version", "gpu.driver.version"}};
-constexpr PageLabels kAmdLabels = {.index = kAmdIndex,
-                                   .uuid = kAmdUuid,
-                                   .model = kAmdModel,
-                                   .bus = {},
-                                   .part = kAmdPart,
+constexpr PageLabels kDcgmLabels = {
+    .index = "gpu",
+    .uuid = "UUID gpu_uuid",
+    .model = "modelName model_name",
+    .bus = "pci_bus_id",
+    .part = "GPU_I_ID",
+    .part_key = "gpu.mig.instance_id",
+    .profile = "GPU_I_PROFILE",
+    .info =
+        "pci_bus_id=gpu.pci.bus_id,DCGM_FI_DEV_VBIOS_VERSION=gpu.vbios.version,"
+        "DCGM_FI_DEV_INFOROM_IMAGE_VER=gpu.inforom.version,"
+        "DCGM_FI_DEV_INFOROM_IMAGE_VERSION=gpu.inforom.version",
+    .driver =
+        "DCGM_FI_DRIVER_VERSION=gpu.driver.version,DCGM_FI_SYSTEM_DRIVER_VERSION=gpu.driver.version,"
+        "DCGM_FI_NVML_VERSION=gpu.library.version,DCGM_FI_SYSTEM_NVML_VERSION=gpu.library.version"};
+constexpr PageLabels kAmdLabels = {.index = "gpu_id",
+                                   .uuid = "gpu_uuid",
+                                   .model = "card_series",
+                                   .part = "gpu_partition_id",
                                    .part_key = "gpu.partition.id",
-                                   .whole = kAmdWhole,
+                                   .whole = "gpu_compute_partition_type=spx,gpu_partition_id=NA",
                                    .parts = Parts::kFirstOnly,
                                    .first_part = "0",
-                                   .info = kAmdInfo,
-                                   .driver = kAmdDriver};
-
-constexpr Names kHabanaIndex = {"id"};
-constexpr Names kHabanaUuid = {"UUID"};
-constexpr Names kHabanaBus = {"bus_id", "pci_id"};
-constexpr LabelPair kHabanaInfo[] = {{"bus_id", "gpu.pci.bus_id"}, {"pci_id", "gpu.pci.bus_id"}};
-constexpr LabelPair kHabanaDriver[] = {{"driver", "gpu.driver.version"}};
-constexpr PageLabels kHabanaLabels = {.index = kHabanaIndex,
-                                      .uuid = kHabanaUuid,
-                                      .model = {},
-                                      .bus = kHabanaBus,
-                                      .part = {},
-                                      .info = kHabanaInfo,
-                                      .driver = kHabanaDriver};
-
-constexpr Names kXpumUuid = {"uuid"};
-constexpr Names kXpumModel = {"dev_name", "hw_model"};
-constexpr Names kXpumBus = {"pci_bdf"};
-constexpr Names kXpumPart = {"sub_dev", "com_intel_subdevice_id", "card"};
-constexpr LabelPair kXpumOnly[] = {{"aggregation", "avg"}, {"statistic", "avg"}, {"type", "actual"}};
-constexpr LabelPair kXpumInfo[] = {{"pci_bdf", "gpu.pci.bus_id"}};
-constexpr PageLabels kXpumLabels = {.index = {},
-                                    .uuid = kXpumUuid,
-                                    .model = kXpumModel,
-                                    .bus = kXpumBus,
-                                    .part = kXpumPart,
+                                   .info = "vbios_version=gpu.vbios.version",
+                                   .driver = "driver_version=gpu.driver.version"};
+constexpr PageLabels kHabanaLabels = {.index = "id",
+                                      .uuid = "UUID",
+                                      .bus = "bus_id pci_id",
+                                      .info = "bus_id=gpu.pci.bus_id,pci_id=gpu.pci.bus_id",
+                                      .driver = "driver=gpu.driver.version"};
+constexpr PageLabels kXpumLabels = {.uuid = "uuid",
+                                    .model = "dev_name hw_model",
+                                    .bus = "pci_bdf",
+                                    .part = "sub_dev com_intel_subdevice_id card",
                                     .parts = Parts::kOwn,
-                                    .only = kXpumOnly,
-                                    .info = kXpumInfo};
+                                    .only = "aggregation=avg,statistic=avg,type=actual",
+                                    .info = "pci_bdf=gpu.pci.bus_id"};
 
-constexpr Exporter kDcgm = {"dcgm", "nvidia", kDcgmRows, kDcgmIgnored, &kDcgmLabels};
-constexpr Exporter kAmd = {"amd", "amd", kAmdRows, kAmdIgnored, &kAmdLabels, "amd_"};
-constexpr Exporter kHabana = {"habana", "intel", kHabanaRows, kHabanaIgnored, &kHabanaLabels};
-constexpr Exporter kXpum = {"xpum", "intel", kXpumRows, kXpumIgnored, &kXpumLabels};
+constexpr Exporter kDcgm = {"dcgm", "nvidia", kDcgmTable, kDcgmIgnored, &kDcgmLabels};
+constexpr Exporter kAmd = {"amd", "amd", kAmdTable, kAmdIgnored, &kAmdLabels, "amd_"};
+constexpr Exporter kHabana = {"habana", "intel", kHabanaTable, kHabanaIgnored, &kHabanaLabels};
+constexpr Exporter kXpum = {"xpum", "intel", kXpumTable, kXpumIgnored, &kXpumLabels};
 constexpr const Exporter* kExporters[] = {&kDcgm, &kAmd, &kHabana, &kXpum};
-
-bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 }  // namespace
 
@@ -278,7 +228,7 @@ bool Matches(std::string_view pattern, std::string_view family, std::string_view
   if (!family.starts_with(pattern.substr(0, hash)) || family.size() < hash + tail.size()) return false;
   if (!family.ends_with(tail)) return false;
   std::string_view digits = family.substr(hash, family.size() - hash - tail.size());
-  if (digits.empty() || digits.size() > 4 || !std::all_of(digits.begin(), digits.end(), IsDigit))
+  if (digits.empty() || digits.size() > 4 || digits.find_first_not_of("0123456789") != std::string_view::npos)
     return false;
   if (number) *number = digits;
   return true;
@@ -288,10 +238,8 @@ const IgnoredFamilies* FindIgnored(const Exporter& exporter, std::string_view fa
   if (!exporter.optional_prefix.empty() && family.starts_with(exporter.optional_prefix)) {
     family.remove_prefix(exporter.optional_prefix.size());
   }
-  for (Rows rows : exporter.rows) {
-    for (const PageRow& row : rows) {
-      if (Matches(row.family, family) || Matches(row.renamed, family)) return nullptr;
-    }
+  for (const PageRow& row : exporter.rows) {
+    if (Matches(row.family, family) || Matches(row.renamed, family)) return nullptr;
   }
   for (const IgnoredFamilies& ignored : exporter.ignored) {
     if (family.starts_with(ignored.prefix)) return &ignored;

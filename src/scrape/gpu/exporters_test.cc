@@ -1,7 +1,8 @@
-// The tables are whole: every name that a version of an exporter is known to have is read, or stands among
-// those that are not, with a reason. And the captures of real pages come through them.
+// Every name that a version of an exporter is known to have is read or ignored with a reason; captures of
+// real pages are read.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <set>
 
@@ -15,12 +16,9 @@ namespace {
 const std::string kCaptures = GPULENS_SOURCE_DIR "/../shared/";
 
 bool Reads(const Exporter& exporter, std::string_view family) {
-  for (auto rows : exporter.rows) {
-    for (const PageRow& row : rows) {
-      if (Matches(row.family, family) || Matches(row.renamed, family)) return true;
-    }
-  }
-  return false;
+  return std::ranges::any_of(exporter.rows, [&](const PageRow& row) {
+    return Matches(row.family, family) || Matches(row.renamed, family);
+  });
 }
 
 std::string Capture(const std::string& path) {
@@ -28,39 +26,37 @@ std::string Capture(const std::string& path) {
   return text ? *text : std::string();
 }
 
-TEST(ExporterTables, EveryRowIsWhole) {
+TEST(ExporterTables, RowsAreComplete) {
   for (const Exporter* exporter : AllExporters()) {
     std::set<std::pair<std::string_view, std::string>> seen;
-    for (auto rows : exporter->rows) {
-      for (const PageRow& row : rows) {
-        ASSERT_TRUE(row.metric) << row.family;
-        EXPECT_EQ(row.take == Take::kStates, row.metric->kind == Kind::kStateSet) << row.family;
-        EXPECT_EQ(row.label.empty(), row.label_key.empty()) << row.family;
-        EXPECT_EQ(row.number.empty(), row.family.find('#') == std::string_view::npos) << row.family;
-        EXPECT_GT(row.per, 0) << row.family;
-        // The attributes are the row's own, as the catalogue lists them.
-        std::set<std::string_view> keys(row.metric->keys.begin(), row.metric->keys.end());
-        for (std::string_view rest = row.attributes; !rest.empty();) {
-          std::string_view one = TakeUntil(rest, ',');
-          EXPECT_TRUE(keys.contains(TakeUntil(one, '='))) << row.family << ": " << row.attributes;
-          EXPECT_FALSE(one.empty()) << row.family;
-        }
-        if (!row.number.empty()) {
-          EXPECT_TRUE(keys.contains(row.number)) << row.family;
-        }
-        if (!row.label_key.empty()) {
-          EXPECT_TRUE(keys.contains(row.label_key)) << row.family;
-        }
-        std::string what = std::string(row.metric->name) + std::string(row.attributes) + std::string(row.is);
-        EXPECT_TRUE(seen.insert({row.family, what}).second) << row.family << " stands twice";
+    for (const PageRow& row : exporter->rows) {
+      ASSERT_TRUE(row.metric) << row.family;
+      EXPECT_EQ(row.convert == Convert::kStates, row.metric->kind == Kind::kStateSet) << row.family;
+      EXPECT_EQ(row.label.empty(), row.label_key.empty()) << row.family;
+      EXPECT_EQ(row.number.empty(), row.family.find('#') == std::string_view::npos) << row.family;
+      EXPECT_GT(row.per, 0) << row.family;
+      // The attributes are the row's own, as the catalogue lists them.
+      std::set<std::string_view> keys(row.metric->keys.begin(), row.metric->keys.end());
+      for (std::string_view rest = row.attributes; !rest.empty();) {
+        std::string_view one = TakeUntil(rest, ',');
+        EXPECT_TRUE(keys.contains(TakeUntil(one, '='))) << row.family << ": " << row.attributes;
+        EXPECT_FALSE(one.empty()) << row.family;
       }
+      if (!row.number.empty()) {
+        EXPECT_TRUE(keys.contains(row.number)) << row.family;
+      }
+      if (!row.label_key.empty()) {
+        EXPECT_TRUE(keys.contains(row.label_key)) << row.family;
+      }
+      std::string what = std::string(row.metric->name) + std::string(row.attributes) + std::string(row.is);
+      EXPECT_TRUE(seen.insert({row.family, what}).second) << row.family << " is there twice";
     }
     for (const IgnoredFamilies& ignored : exporter->ignored)
       EXPECT_FALSE(ignored.reason.empty()) << ignored.prefix;
   }
 }
 
-TEST(ExporterTables, PatternsTakeWholeNumbersAlone) {
+TEST(ExporterTables, PatternsMatchIntegersOnly) {
   std::string_view number;
   EXPECT_TRUE(Matches("A_L#_TOTAL", "A_L17_TOTAL", &number));
   EXPECT_EQ(number, "17");
@@ -104,7 +100,7 @@ TEST(ExporterTables, EveryDcgmFieldIsReadOrHasAReasonNotToBe) {
 }
 
 // What the catalogue says that a page gives, the table reads.
-TEST(ExporterTables, WhatTheCatalogueMapsIsMapped) {
+TEST(ExporterTables, MapsFieldsOfTheCatalogue) {
   const Exporter& dcgm = *FindExporter("dcgm");
   std::string catalogue = Capture("reference/catalogue_gpu.tsv");
   if (catalogue.empty()) GTEST_SKIP() << "captures not here: the catalogue";
@@ -196,7 +192,7 @@ TEST_F(CapturedPage, BoardAndInstanceOnOnePage) {
   EXPECT_FALSE(values.contains("gpu.gr_engine.active{gpu.index=0}")) << "the instance has it";
 }
 
-TEST_F(CapturedPage, TheOthersOfDcgm) {
+TEST_F(CapturedPage, OtherDcgmPages) {
   for (auto name : {"mig_active_1g5gb", "mig_disabled_empty", "mig_enabled_empty", "fraction_1_workload"}) {
     PageFixture fresh;
     std::string body = Capture(std::string("fixtures/dcgm/") + name + ".txt");
@@ -214,7 +210,7 @@ TEST_F(CapturedPage, TheOthersOfDcgm) {
   }
 }
 
-TEST_F(CapturedPage, TheReadmeHasABlank) {
+TEST_F(CapturedPage, SkipsBlanksOfTheReadme) {
   std::string body = Capture("fixtures/dcgm/dcgm-exporter_readme_k8s.txt");
   if (body.empty()) GTEST_SKIP() << "captures not here";
   fixture.Read(body);

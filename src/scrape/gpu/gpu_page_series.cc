@@ -6,10 +6,10 @@
 #include <tuple>
 
 #include "base/parse.h"
+#include "base/pci_address.h"
 #include "catalog/gpu.h"
 #include "quality/raw_rule.h"
 #include "scrape/page_cells.h"
-#include "scrape/sample_times.h"
 
 namespace gpulens::gpu_page {
 namespace {
@@ -17,13 +17,23 @@ namespace {
 constexpr std::string_view kSource = "gpu.interconnect.source";
 constexpr std::string_view kTotal = "_total";
 
+// Calls `call` with both sides of each pair of "a=b,c=d".
+template <class Call>
+void ForEachPair(std::string_view pairs, const Call& call) {
+  while (!pairs.empty()) {
+    std::string_view second = TakeUntil(pairs, ',');
+    const std::string_view first = TakeUntil(second, '=');
+    call(first, second);
+  }
+}
+
 void AppendAttribute(std::string& out, char before, std::string_view key, const AttributeSet::Value& value) {
   out += before;
   out.append(key) += '=';
   AppendValue(out, value);
 }
 
-// One reading is told by its metric, entity and attributes, wherever it was counted.
+// A reading is identified by metric, entity and attributes, whichever counter it is from.
 void AppendIdentity(std::string& out, const MetricDesc& metric, const Entity* entity) {
   out = metric.name;
   for (; entity; entity = entity->parent.get()) {
@@ -37,7 +47,7 @@ void AppendExtra(std::string& out, const AttributeSet& extra, bool with_source) 
   }
 }
 
-// The generation of a link of so many GT/s a lane; 0 for no such speed.
+// The generation of a link with this speed in GT/s per lane; 0: not a speed of PCIe.
 double GenerationOf(double speed) noexcept {
   constexpr double kSpeeds[] = {2.5, 5, 8, 16, 32, 64, 128};
   for (size_t i = 0; i < std::size(kSpeeds); ++i) {
@@ -52,25 +62,52 @@ std::vector<Match> MatchesOf(const Exporter& exporter, const ExpositionFamily& f
     name.erase(0, exporter.optional_prefix.size());
   }
   std::vector<Match> matches;
-  auto look = [&] {
-    uint32_t order = 0;
-    for (std::span<const PageRow> rows : exporter.rows) {
-      for (const PageRow& row : rows) {
-        std::string_view number;
-        if (Matches(row.family, name, &number) || Matches(row.renamed, name, &number)) {
-          matches.push_back({&row, order, std::string(number)});
-        }
-        ++order;
-      }
+  auto match = [&] {
+    for (uint32_t order = 0; const PageRow& row : exporter.rows) {
+      std::string_view number;
+      if (Matches(row.family, name, &number) || Matches(row.renamed, name, &number))
+        matches.push_back({&row, order, std::string(number)});
+      ++order;
     }
   };
-  look();
+  match();
   // OpenMetrics names the family of a counter without the ending of its samples.
   if (matches.empty() && family.type == ExpositionType::kCounter) {
     name += kTotal;
-    look();
+    match();
   }
   return matches;
+}
+
+char Lower(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+// Converts a PCI address to the kernel's form, "0000:1b:00.0"; DCGM writes "00000000:1B:00.0". Other texts
+// stay.
+std::string KernelAddress(std::string_view text) {
+  if (auto parsed = ParsePciAddress(text)) return parsed->ToString();
+  std::string address(text);
+  std::transform(address.begin(), address.end(), address.begin(), Lower);
+  return address;
+}
+
+std::string KeyOf(std::string_view type, std::span<const AttributeSet::Attribute> attributes,
+                  const Entity* parent) {
+  std::string key(type);
+  for (const auto& attribute : attributes) {
+    key += '\x1f';
+    key += attribute.key;
+    key += '=';
+    AppendValue(key, attribute.value);
+  }
+  if (!parent) return key;
+  key += '\x1e';
+  for (auto [name, value] : parent->attributes) {
+    key += name;
+    key += '=';
+    AppendValue(key, value);
+    key += '\x1f';
+  }
+  return key;
 }
 
 }  // namespace
@@ -121,27 +158,27 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
     if (!complete && !std::ranges::all_of(read, [this](uint32_t slot) { return page_.seen(slot); })) continue;
     double raw = 0;
     for (uint32_t slot : read) raw += page_.values()[slot];
-    SetOne(*live.row, raw, *live.held, out);
+    SetReading(*live.row, raw, *live.held, out);
   }
   if (live_.empty()) return {Code::kDataLoss, "has no reading of a GPU under a known name"};
   return Ok();
 }
 
-void GpuPageSeries::SetOne(const PageRow& row, double raw, const Held& held, FrameWriter& out) {
+void GpuPageSeries::SetReading(const PageRow& row, double raw, const Held& held, FrameWriter& out) {
   Series series = held.series.front();
   if (IsBlank(raw) || SaysNothing(*row.metric, raw)) return out.Reject(series, Validation::kSentinel);
-  switch (row.take) {
-    case Take::kValue:
-    case Take::kSum: return out.Set(series, raw * row.times / row.per);
-    case Take::kNotZero:
+  switch (row.convert) {
+    case Convert::kValue:
+    case Convert::kSum: return out.Set(series, raw * row.times / row.per);
+    case Convert::kNotZero:
       if (raw != 0) out.Set(series, raw);
       return;
-    case Take::kBit:
+    case Convert::kBit:
       if (!(raw >= 0)) return out.Reject(series, Validation::kOutOfRange);
       return out.Set(series, (static_cast<uint64_t>(raw) & row.bit) != 0 ? 1 : 0);
-    case Take::kPcieSpeed: return out.Set(series, GenerationOf(raw));
-    case Take::kPcieGeneration: return out.Set(series, raw > 7 ? GenerationOf(raw) : raw == 5 ? 0 : raw);
-    case Take::kStates: break;
+    case Convert::kPcieSpeed: return out.Set(series, GenerationOf(raw));
+    case Convert::kPcieGeneration: return out.Set(series, raw > 7 ? GenerationOf(raw) : raw == 5 ? 0 : raw);
+    case Convert::kStates: break;
   }
   if (!(raw >= 0) || raw != std::floor(raw) || raw >= static_cast<double>(held.series.size())) {
     return out.Reject(series, Validation::kOutOfRange);
@@ -156,7 +193,7 @@ void GpuPageSeries::Follow(SeriesTable& table) {
   DropWholes();
   PickWinners();
   Reconcile(table);
-  entities_.Forget();
+  entities_.DropUnused();
   std::vector<Candidate>().swap(candidates_);
 }
 
@@ -182,7 +219,7 @@ void GpuPageSeries::GatherSeries(uint32_t id, const std::vector<Match>& matches)
   page_.Cells(id, cells_);
   const PageCell* value = FindCell(cells_, SampleRole::kValue);
   if (!value) return;
-  Subject subject = entities_.Of(labels_);
+  Subject subject = entities_.SubjectOf(labels_);
   if (!subject.taken) return;
   if (subject.whole) AddFacts(subject);
   for (const Match& match : matches) AddCandidate(match, subject, value->slot);
@@ -191,11 +228,8 @@ void GpuPageSeries::GatherSeries(uint32_t id, const std::vector<Match>& matches)
 AttributeSet GpuPageSeries::Extra(const Match& match) const {
   const PageRow& row = *match.row;
   std::vector<AttributeSet::Attribute> attributes;
-  for (std::string_view rest = row.attributes; !rest.empty();) {
-    std::string_view value = TakeUntil(rest, ',');
-    std::string_view key = TakeUntil(value, '=');
-    attributes.push_back({key, value});
-  }
+  ForEachPair(row.attributes,
+              [&](std::string_view key, std::string_view value) { attributes.push_back({key, value}); });
   auto add = [&](std::string_view key, std::string_view text) {
     if (auto number = ParseInt<int64_t>(text)) attributes.push_back({key, *number});
     else attributes.push_back({key, text});
@@ -210,7 +244,7 @@ void GpuPageSeries::AddCandidate(const Match& match, const Subject& subject, uin
   if (!row.label.empty() && LabelOf(labels_, row.label).empty()) return;
   if (!row.without.empty() && !LabelOf(labels_, row.without).empty()) return;
   if (!row.has.empty() && LabelOf(labels_, row.has) != row.is) {
-    // Vocabularies differ in case between versions of one exporter.
+    // Spelling differs in case between versions of an exporter.
     std::string upper(LabelOf(labels_, row.has));
     std::transform(upper.begin(), upper.end(), upper.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
@@ -251,9 +285,8 @@ void GpuPageSeries::AddFacts(const Subject& subject) {
   }
 }
 
-// Facts repeat on every line. Where lines contradict each other, the one with the most attributes is used,
-// and of several the one whose text sorts first. Not the first on the page: the order also depends on earlier
-// pages.
+// Facts repeat on every line. Of lines that differ, the one with the most attributes is used, and of several
+// the one whose text sorts first, as the order of lines also depends on earlier pages.
 void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, AttributeSet extra) {
   Candidate candidate;
   candidate.metric = &metric;
@@ -266,7 +299,7 @@ void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, Attribut
   candidates_.push_back(std::move(candidate));
 }
 
-// A share of a split GPU stands on its instances or on the whole, not on both: else it counts twice.
+// A share of a split GPU is exported for its instances or for the whole: with both it would count twice.
 void GpuPageSeries::DropWholes() {
   std::set<std::string_view> split;
   for (const Candidate& candidate : candidates_) {
@@ -286,16 +319,16 @@ void GpuPageSeries::PickWinners() {
     return std::tie(a.group, a.rank, a.name, a.slot) < std::tie(b.group, b.rank, b.name, b.slot);
   });
   std::vector<Candidate> winners;
-  // Half a sum would be a lie.
+  // Half a sum would be wrong.
   auto drop_half = [&winners] {
-    if (winners.empty() || !winners.back().row || winners.back().row->take != Take::kSum) return;
+    if (winners.empty() || !winners.back().row || winners.back().row->convert != Convert::kSum) return;
     if (winners.back().slot2 == kNone) winners.pop_back();
   };
   for (Candidate& candidate : candidates_) {
     if (winners.empty() || winners.back().group != candidate.group) {
       drop_half();
       winners.push_back(std::move(candidate));
-    } else if (Candidate& winner = winners.back(); candidate.row && candidate.row->take == Take::kSum) {
+    } else if (Candidate& winner = winners.back(); candidate.row && candidate.row->convert == Convert::kSum) {
       if (winner.row != candidate.row && winner.slot2 == kNone) winner.slot2 = candidate.slot;
     }
   }
@@ -322,7 +355,7 @@ void GpuPageSeries::Reconcile(SeriesTable& table) {
     Held& held = held_[candidate.name];
     held.used = round_;
     if (held.series.empty()) {
-      bool states = candidate.row && candidate.row->take == Take::kStates;
+      bool states = candidate.row && candidate.row->convert == Convert::kStates;
       std::string_view rest = states ? candidate.row->states : std::string_view{};
       do {
         AttributeSet extra = candidate.extra;
@@ -330,7 +363,7 @@ void GpuPageSeries::Reconcile(SeriesTable& table) {
         held.series.push_back(table.Declare(*candidate.metric, candidate.entity, extra));
       } while (!rest.empty());
     }
-    // Above the limit of series: asked for again when the page changes.
+    // Above the limit of series: declared again when the page changes.
     if (!held.series.front()) {
       held_.erase(candidate.name);
       continue;
@@ -338,6 +371,120 @@ void GpuPageSeries::Reconcile(SeriesTable& table) {
     live_.push_back({candidate.row, candidate.slot, candidate.slot2, &held});
   }
   live_.shrink_to_fit();
+}
+
+std::string_view LabelOf(const std::vector<PageLabel>& labels, std::string_view name) noexcept {
+  for (const PageLabel& label : labels) {
+    if (EqualsIgnoringCase(label.name, name)) return label.value;
+  }
+  return {};
+}
+
+static std::string_view FirstOf(const std::vector<PageLabel>& labels, std::string_view names) noexcept {
+  while (!names.empty()) {
+    std::string_view value = LabelOf(labels, TakeUntil(names, ' '));
+    if (!value.empty()) return value;
+  }
+  return {};
+}
+
+std::string_view Entities::PartOf(const std::vector<PageLabel>& labels) const noexcept {
+  bool whole = false;
+  ForEachPair(labels_->whole, [&](std::string_view name, std::string_view value) {
+    whole = whole || EqualsIgnoringCase(LabelOf(labels, name), value);
+  });
+  if (whole) return {};
+  return FirstOf(labels, labels_->part);
+}
+
+EntityRef Entities::FindOrMake(std::string_view type, std::vector<AttributeSet::Attribute> attributes,
+                               EntityRef parent) {
+  for (const auto& [key, value] : more_) attributes.push_back({key, std::string_view(value)});
+  std::string key = KeyOf(type, attributes, parent.get());
+  auto at = kept_.find(key);
+  if (at == kept_.end()) {
+    AttributeSet set{std::span<const AttributeSet::Attribute>(attributes)};
+    at = kept_.emplace(std::move(key), Kept{MakeRef<Entity>(std::string(type), set, std::move(parent)), 0})
+             .first;
+  }
+  at->second.used = round_;
+  return at->second.entity;
+}
+
+void Entities::AddWorkload(const std::vector<PageLabel>& labels,
+                           std::vector<AttributeSet::Attribute>& attributes) const {
+  auto add = [&](std::string_view key, std::string_view names) {
+    std::string_view value = FirstOf(labels, names);
+    if (!value.empty()) attributes.push_back({key, value});
+  };
+  add("k8s.pod.name", "pod pod_name kube_pod");
+  add("k8s.namespace.name", "namespace pod_namespace kube_namespace");
+  add("k8s.container.name", "container container_name kube_container");
+  add("k8s.pod.uid", "pod_uid pod_uuid");
+}
+
+Subject Entities::SubjectOf(const std::vector<PageLabel>& labels) {
+  Subject subject;
+  ForEachPair(labels_->only, [&](std::string_view name, std::string_view value) {
+    std::string_view have = LabelOf(labels, name);
+    if (!have.empty() && have != value) subject.taken = false;
+  });
+  std::string_view index = FirstOf(labels, labels_->index), uuid = FirstOf(labels, labels_->uuid);
+  std::string_view bus = FirstOf(labels, labels_->bus), model = FirstOf(labels, labels_->model);
+  std::string_view part = PartOf(labels);
+  if (!part.empty() && labels_->parts == Parts::kOwn) subject.taken = false;
+  std::vector<AttributeSet::Attribute> attributes;
+  auto number = ParseInt<int64_t>(index);
+  if (number && *number >= 0) attributes.push_back({"gpu.index", *number});
+  if (!uuid.empty()) attributes.push_back({"gpu.uuid", uuid});
+  // Elsewhere the address is a fact of gpu.info; here it is all there is to tell GPUs apart by.
+  const std::string address = KernelAddress(bus);
+  if (attributes.empty() && !bus.empty()) attributes.push_back({"gpu.pci.bus_id", std::string_view(address)});
+  if (attributes.empty() || !subject.taken) return subject;
+  subject.gpu = !uuid.empty() ? uuid : number ? index : bus;
+  if (!model.empty()) attributes.push_back({"gpu.model", model});
+  if (part.empty()) {
+    AddWorkload(labels, attributes);
+    subject.whole = FindOrMake("gpu", std::move(attributes), {});
+    return subject;
+  }
+  bool mig = labels_->part_key == "gpu.mig.instance_id";
+  subject.whole = FindOrMake("gpu", std::move(attributes), {});
+  subject.first_part = labels_->parts != Parts::kFirstOnly || part == labels_->first_part;
+  std::vector<AttributeSet::Attribute> own;
+  subject.part_number = ParseInt<uint16_t>(part).value_or(0);
+  if (auto id = ParseInt<int64_t>(part)) own.push_back({labels_->part_key, *id});
+  else own.push_back({labels_->part_key, part});
+  if (mig) own.push_back({"gpu.mig.enabled", true});
+  AddWorkload(labels, own);
+  subject.part = FindOrMake(mig ? "mig" : "partition", std::move(own), subject.whole);
+  return subject;
+}
+
+EntityRef Entities::SwitchOf(const std::vector<PageLabel>& labels) {
+  std::string_view id = LabelOf(labels, "nvswitch");
+  if (id.empty()) return {};
+  return FindOrMake("nvswitch", {{"nvswitch.id", id}}, {});
+}
+
+AttributeSet Entities::Pick(const std::vector<PageLabel>& labels, std::string_view pairs,
+                            std::span<const AttributeSet::Attribute> first) const {
+  std::vector<AttributeSet::Attribute> attributes(first.begin(), first.end());
+  std::string address;
+  ForEachPair(pairs, [&](std::string_view name, std::string_view key) {
+    std::string_view value = LabelOf(labels, name);
+    bool present =
+        std::any_of(attributes.begin(), attributes.end(), [&](const auto& a) { return a.key == key; });
+    if (value.empty() || present) return;
+    if (key != "gpu.pci.bus_id") attributes.push_back({key, value});
+    else attributes.push_back({key, std::string_view(address = KernelAddress(value))});
+  });
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
+void Entities::DropUnused() {
+  std::erase_if(kept_, [this](const auto& item) { return item.second.used != round_; });
+  ++round_;
 }
 
 }  // namespace gpulens::gpu_page

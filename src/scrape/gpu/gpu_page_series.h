@@ -1,4 +1,4 @@
-// The series of a GPU exporter's page under native names and in native units.
+// Series of a GPU exporter's page under native names and in native units, by the tables of exporters.h.
 #pragma once
 
 #include <cstdint>
@@ -10,47 +10,95 @@
 #include <gpulens/status.h>
 
 #include "core/frame_writer.h"
-#include "scrape/gpu/page_entities.h"
-#include "scrape/gpu/page_row.h"
+#include "core/layout.h"
+#include "scrape/gpu/exporters.h"
 #include "wire/exposition/exposition_page.h"
 
 namespace gpulens::gpu_page {
 
-// A row of an exporter's tables that reads a family.
+// Returns the value of a label, its name compared without regard to case; empty: absent.
+std::string_view LabelOf(const std::vector<PageLabel>& labels, std::string_view name) noexcept;
+
+// The GPU, and its part, that a series is about; from its labels, with views into them.
+struct Subject {
+  EntityRef whole;       // the GPU, without workload when the series is of a part; null: no GPU is named
+  EntityRef part;        // the part with its workload; null: the series is of the whole
+  std::string_view gpu;  // identifies the GPU
+  uint64_t part_number = 0;
+  bool first_part = true;  // no other part repeats the numbers of the whole
+  bool taken = true;       // false: another aggregation than the one that is used, or a part's own number
+};
+
+// Entities of a page by their labels: a GPU stays one object while it is on the page. Not thread-safe.
+class Entities {
+ public:
+  // `more`: attributes of every entity.
+  Entities(const PageLabels* labels, std::vector<std::pair<std::string, std::string>> more)
+      : labels_(labels), more_(std::move(more)) {}
+
+  void SetLabels(const PageLabels* labels) { labels_ = labels; }
+  Subject SubjectOf(const std::vector<PageLabel>& labels);
+  // Returns the entity of an NVSwitch; null when none is named.
+  EntityRef SwitchOf(const std::vector<PageLabel>& labels);
+  // Returns attributes from labels by a list of pairs; the first of equal keys wins.
+  AttributeSet Pick(const std::vector<PageLabel>& labels, std::string_view pairs,
+                    std::span<const AttributeSet::Attribute> first = {}) const;
+  // Drops entities that were not used since the last call.
+  void DropUnused();
+
+ private:
+  struct Kept {
+    EntityRef entity;
+    uint64_t used = 0;
+  };
+  std::string_view PartOf(const std::vector<PageLabel>& labels) const noexcept;
+  EntityRef FindOrMake(std::string_view type, std::vector<AttributeSet::Attribute> attributes,
+                       EntityRef parent);
+  void AddWorkload(const std::vector<PageLabel>& labels,
+                   std::vector<AttributeSet::Attribute>& attributes) const;
+
+  const PageLabels* labels_;
+  const std::vector<std::pair<std::string, std::string>> more_;
+  std::map<std::string, Kept, std::less<>> kept_;
+  uint64_t round_ = 1;
+};
+
+// A row that reads a family.
 struct Match {
   const PageRow* row;
-  uint32_t order;      // in the tables
-  std::string number;  // what '#' stands for
+  uint32_t order;      // in the table
+  std::string number;  // in the place of '#'
 };
 
-// The exporter whose tables read the most families of a page; null: none reads any.
 struct DetectedExporter {
   const Exporter* exporter = nullptr;
-  size_t families = 0;  // that its tables read
+  size_t families = 0;  // that its table reads
 };
+// Finds the exporter whose table reads the most families of a page; null: none reads any.
 DetectedExporter DetectExporter(const ScrapedPage& page);
 
-// Follows one ScrapedPage by the tables of its exporter. Used inside its instance's run: not thread-safe. A
+// Follows one ScrapedPage. Used inside its instance's run: not thread-safe. A
 // Write of a page whose series stayed does not allocate.
 //
-// What is declared depends on the last page alone, not on those before it. Two lines that say the same
-// reading (an old and a new name, a GPU's number once for each MIG instance) make one series: the earlier
-// row of the table wins, then the line of the whole GPU, then the lowest part, then the lowest clock_index.
+// The declared series depend on the last page alone. Lines of one reading (an old and a new name, a GPU's
+// number for each MIG instance) make one series: the earlier row of the table wins, then the line of the
+// whole GPU, the lowest part, the lowest clock_index.
 class GpuPageSeries {
  public:
-  // `exporter` null: found out from the first page that has families of one.
+  // `exporter` null: detected from the first page that has families of one. `more`: attributes of every
+  // entity.
   GpuPageSeries(const ScrapedPage& page, const Exporter* exporter,
                 std::vector<std::pair<std::string, std::string>> more = {});
 
-  // After an Update of the page that read something, each of them. Not `complete`: what is missing on the
-  // page is left as it was. kDataLoss: no family on it is one of a GPU exporter that we know.
+  // Call after every Update that read something. Samples that an incomplete page lacks keep their values.
+  // kDataLoss: no family is of a known GPU exporter.
   Status Write(bool complete, FrameWriter& out);
 
   // Null before it is known.
   const Exporter* exporter() const noexcept { return exporter_; }
-  // Families of the last page that are neither in a table nor among those known to have no native name.
+  // Families of the last page that are neither in the table nor ignored.
   size_t unknown_families() const noexcept { return unknown_; }
-  // Whether the tables read a family; the others may be passed on as they are.
+  // Whether the table reads a family.
   bool Reads(const ExpositionFamily& family) const;
 
  private:
@@ -62,8 +110,8 @@ class GpuPageSeries {
     const MetricDesc* metric = nullptr;
     EntityRef entity;
     AttributeSet extra;
-    std::string group, name;  // equal groups are one reading; the name tells series apart
-    std::string gpu;          // metric and GPU, for parts that stand for the whole
+    std::string group, name;  // equal groups are one reading; the name identifies the series
+    std::string gpu;          // metric and GPU, for parts that replace the whole
     uint64_t rank = 0;
     uint32_t slot = kNone, slot2 = kNone;
     bool of_part = false;
@@ -88,7 +136,7 @@ class GpuPageSeries {
   void DropWholes();
   void PickWinners();
   void Reconcile(SeriesTable& table);
-  static void SetOne(const PageRow& row, double raw, const Held& held, FrameWriter& out);
+  static void SetReading(const PageRow& row, double raw, const Held& held, FrameWriter& out);
 
   const ScrapedPage& page_;
   const Exporter* exporter_;
@@ -103,7 +151,7 @@ class GpuPageSeries {
   std::vector<PageCell> cells_;
 };
 
-// Whether an exporter's number says "I do not know": the blanks of DCGM in three widths, and all bits set.
+// Whether an exporter's number is a sentinel: the blanks of DCGM in three widths, and all bits set.
 bool IsBlank(double raw) noexcept;
 
 }  // namespace gpulens::gpu_page

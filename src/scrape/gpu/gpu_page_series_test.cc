@@ -49,7 +49,7 @@ TEST(DcgmPage, ScalesAreNative) {
   EXPECT_EQ(values["gpu.info{gpu.pci.bus_id=0000:04:00.0,gpu.vendor=nvidia}"], 1);
 }
 
-TEST(DcgmPage, LinesThatContradictEachOtherTellTheSameWhateverWasReadBefore) {
+TEST(DcgmPage, ContradictingLinesAreResolvedIndependentOfHistory) {
   const auto used = [](std::string_view profile) {
     return Line("DCGM_FI_DEV_FB_USED",
                 "gpu=\"0\",UUID=\"GPU-a\",GPU_I_ID=\"3\",GPU_I_PROFILE=\"" + std::string(profile) + "\"",
@@ -62,7 +62,7 @@ TEST(DcgmPage, LinesThatContradictEachOtherTellTheSameWhateverWasReadBefore) {
   EXPECT_THAT(fresh.Names(), Contains(::testing::HasSubstr("gpu.mig.profile=1g.5gb")));
 }
 
-TEST(DcgmPage, AGpuIsKnownByItsLabelsUnderAnySpelling) {
+TEST(DcgmPage, IdentifiesAGpuByLabelsInAnyCase) {
   PageFixture fixture(FindExporter("dcgm"));
   fixture.Read(Line(
       "DCGM_FI_DEV_POWER_USAGE",
@@ -80,7 +80,7 @@ TEST(DcgmPage, AGpuIsKnownByItsLabelsUnderAnySpelling) {
   EXPECT_EQ(fixture.table.size(), 2u) << "the pod's series are gone at once: power and gpu.info are left";
 }
 
-TEST(DcgmPage, NamesOf46MeanTheSameAndBothTogetherNeverDouble) {
+TEST(DcgmPage, NamesOf46AreNotCountedTwice) {
   const std::pair<std::string_view, std::string_view> renamed[] = {
       {"DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_GPU_UTIL_RATIO"},
       {"DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_BOARD_POWER_WATTS"},
@@ -108,7 +108,7 @@ TEST(DcgmPage, NamesOf46MeanTheSameAndBothTogetherNeverDouble) {
   EXPECT_EQ(both.table.size(), before_size);
 }
 
-TEST(DcgmPage, TheProfilingRateWinsOverTheDriversAndIsMarked) {
+TEST(DcgmPage, ProfilingRateWins) {
   PageFixture fixture(FindExporter("dcgm"));
   fixture.Read(Gpu0("DCGM_FI_DEV_PCIE_RX_THROUGHPUT", "7") + Gpu0("DCGM_FI_PROF_PCIE_RX_BYTES", "97863601") +
                Gpu0("DCGM_FI_PROF_NVLINK_TX_BYTES", "5") +
@@ -125,7 +125,7 @@ TEST(DcgmPage, TheProfilingRateWinsOverTheDriversAndIsMarked) {
       5);
 }
 
-TEST(DcgmPage, BlanksAreRejectedAsSentinelsAndNeverShown) {
+TEST(DcgmPage, BlanksAreRejectedAsSentinels) {
   PageFixture fixture(FindExporter("dcgm"));
   fixture.Read(Gpu0("DCGM_FI_DEV_MEMORY_TEMP", "9223372036854775794") +
                Gpu0("DCGM_FI_DEV_GPU_TEMP", "2147483634") + Gpu0("DCGM_FI_DEV_GPU_UTIL", "4294967295") +
@@ -135,7 +135,7 @@ TEST(DcgmPage, BlanksAreRejectedAsSentinelsAndNeverShown) {
   EXPECT_EQ(fixture.writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 6u);
 }
 
-TEST(DcgmPage, TheXidGaugeIsALastCodeAndNoneAtZero) {
+TEST(DcgmPage, XidGaugeIsTheLastCode) {
   PageFixture fixture(FindExporter("dcgm"));
   fixture.Read(Gpu0("DCGM_FI_DEV_XID_ERRORS", "0"));
   EXPECT_THAT(fixture.Values(kIds), Not(Contains(Key(StartsWith("gpu.xid")))));
@@ -174,7 +174,7 @@ TEST(DcgmPage, BitsStatesAndLinks) {
   EXPECT_THAT(fixture.Values(kIds), Not(Contains(Key(StartsWith("gpu.recovery")))));
 }
 
-TEST(DcgmPage, MigInstancesAreKeptApartAndTheBoardCountsOnce) {
+TEST(DcgmPage, SeparatesMigInstancesAndCountsTheBoardOnce) {
   auto instance = [](std::string_view id, std::string_view pod) {
     return std::string(kGpu0) + ",GPU_I_PROFILE=\"1g.5gb\",GPU_I_ID=\"" + std::string(id) + "\",pod=\"" +
            std::string(pod) + "\"";
@@ -247,7 +247,7 @@ TEST(AmdPage, GaugesBecomeCountersAndPartsWithoutSensorsAreLeftOut) {
   EXPECT_EQ(split["gpu.memory.used{gpu.partition.id=1}"], 20.0 * 1048576);
 }
 
-TEST(AmdPage, ThePrefixOfAConfigurationIsNoOtherName) {
+TEST(AmdPage, AcceptsAConfiguredPrefix) {
   PageFixture fixture;
   fixture.Read(Line("amd_gpu_power_usage", "gpu_id=\"0\"", "41") +
                Line("amd_gpu_gfx_activity", "gpu_id=\"0\"", "50"));
@@ -313,7 +313,7 @@ TEST(XpumPage, BothGenerationsOfNamesAndTilesLeftOut) {
   EXPECT_EQ(newer.Values()["gpu.clock.frequency{gpu.clock.type=graphics,gpu.pci.bus_id=0000:4d:00.0}"], 1600);
 }
 
-TEST(GpuPage, UnknownFamiliesAreCountedAndStrangePagesRefused) {
+TEST(GpuPage, CountsUnknownFamiliesAndRejectsOtherPages) {
   PageFixture fixture(FindExporter("dcgm"));
   fixture.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_THING_OF_TOMORROW", "1") +
                Gpu0("something_else", "2") + "go_goroutines 7\n" + Gpu0("DCGM_EXP_XID_ERRORS_COUNT", "1"));
@@ -325,7 +325,7 @@ TEST(GpuPage, UnknownFamiliesAreCountedAndStrangePagesRefused) {
   EXPECT_EQ(strange.table.size(), 0u);
 }
 
-TEST(GpuPage, AGpuThatLeavesThePageTakesItsSeriesAlone) {
+TEST(GpuPage, EndsSeriesOfAGpuThatLeft) {
   auto gpu = [](int i) {
     std::string labels = "gpu=\"" + std::to_string(i) + "\",UUID=\"GPU-" + std::to_string(i) + "\"";
     return Line("DCGM_FI_DEV_POWER_USAGE", labels, "100") + Line("DCGM_FI_DEV_GPU_TEMP", labels, "50");
@@ -341,7 +341,7 @@ TEST(GpuPage, AGpuThatLeavesThePageTakesItsSeriesAlone) {
   EXPECT_EQ(fixture.Values().size(), 6u);
 }
 
-TEST(GpuPage, WhatACutPageDoesNotSayIsLeftAsItWas) {
+TEST(GpuPage, CutPageKeepsMissingValues) {
   std::string whole = "# TYPE DCGM_FI_DEV_POWER_USAGE gauge\n" + Gpu0("DCGM_FI_DEV_POWER_USAGE", "100") +
                       Gpu0("DCGM_FI_DEV_GPU_TEMP", "50");
   PageFixture fixture(FindExporter("dcgm"));
@@ -353,7 +353,7 @@ TEST(GpuPage, WhatACutPageDoesNotSayIsLeftAsItWas) {
   EXPECT_EQ(fixture.table.size(), 3u) << "but not gone";
 }
 
-TEST(GpuPage, GarbageGivesNothing) {
+TEST(GpuPage, RejectsGarbage) {
   for (std::string_view body : {"", "\n\n", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"",
                                 "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\"} abc\n", "DCGM_FI_DEV_POWER_USAGE 5\n",
                                 "DCGM_FI_DEV_POWER_USAGE{gpu=\"-1\"} 5\n", "\xff\xfe\x00\x01"}) {
@@ -363,7 +363,7 @@ TEST(GpuPage, GarbageGivesNothing) {
   }
 }
 
-TEST(GpuPage, AboveTheLimitOfSeriesTheRestIsRefusedAndNothingBreaks) {
+TEST(GpuPage, RefusesSeriesAboveTheLimit) {
   PageFixture fixture(FindExporter("dcgm"), 2);
   fixture.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1") + Gpu0("DCGM_FI_DEV_GPU_TEMP", "40") +
                Gpu0("DCGM_FI_DEV_SM_CLOCK", "40"));
@@ -372,13 +372,13 @@ TEST(GpuPage, AboveTheLimitOfSeriesTheRestIsRefusedAndNothingBreaks) {
   EXPECT_EQ(fixture.writer.counts().invalid, 0u);
 }
 
-TEST(GpuPage, MoreAttributesAreOnEverySeries) {
+TEST(GpuPage, AddsConfiguredAttributes) {
   PageFixture fixture(FindExporter("dcgm"), UINT32_MAX, {{"host.name", "far"}});
   fixture.Read(Gpu0("DCGM_FI_DEV_POWER_USAGE", "1"));
   for (const auto& [name, value] : fixture.Values()) EXPECT_THAT(name, ::testing::HasSubstr("host.name=far"));
 }
 
-TEST(GpuPage, ASteadyPageDoesNotAllocate) {
+TEST(GpuPage, SteadyPageDoesNotAllocate) {
   std::string pages[2];
   for (int p = 0; p < 2; ++p) {
     for (int gpu = 0; gpu < 8; ++gpu) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "scrape/gpu/gpu_page_series.h"
-#include "scrape/table_fixture.h"
+#include "scrape/table_testing.h"
 
 namespace gpulens::gpu_page {
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "base/signals_blocked.h"
 #include "base/threads.h"
 
 namespace gpulens::sdk {

@@ -17,7 +17,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "base/signals_blocked.h"
 #include "base/threads.h"
 
 namespace gpulens::inference {

@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "base/immortal.h"
 #include "base/parse.h"
 #include "base/ref.h"
 #include "base/result.h"

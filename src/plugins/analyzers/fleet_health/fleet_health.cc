@@ -1,5 +1,5 @@
-// Judges the health of each GPU of this machine, of any vendor: a score with its reasons and its confidence,
-// over a window that is kept over a restart. docs/fleet-health.md has the formulas.
+// Analyzer of the health of each GPU, of any vendor: a score with reasons and confidence over a window that
+// survives restarts. docs/fleet-health.md has the formulas.
 
 #include <algorithm>
 
@@ -33,7 +33,7 @@ class FleetHealth final : public Analyzer {
     inputs_.Gather(snapshot);
     Instant now = snapshot.closed_at;
     auto& gpus = inputs_.gpus();
-    // When all are gone at once, no collector reads GPUs: none of them is missing.
+    // When all are gone at once, no collector reads GPUs, and none is missing.
     bool any = std::any_of(gpus.begin(), gpus.end(), [](const GpuNow& gpu) { return gpu.here; });
     for (const GpuNow& gpu : gpus) {
       GpuHealth& health = Of(gpu.key);
@@ -58,7 +58,7 @@ class FleetHealth final : public Analyzer {
     return gpus_.emplace_back(key, window_);
   }
 
-  // A GPU that cannot be opened has neither model nor uuid: it stands for the one that had its number.
+  // A GPU that cannot be opened has neither model nor uuid: it is the one that had its index.
   bool HasNamelessSuccessor(const GpuNow& gone) const {
     auto& gpus = inputs_.gpus();
     return std::any_of(gpus.begin(), gpus.end(), [&](const GpuNow& other) {
@@ -66,14 +66,14 @@ class FleetHealth final : public Analyzer {
     });
   }
 
-  // Forgets GPUs that were not seen for a window, and at once those that had no more than a number.
+  // Removes GPUs that were not seen for a window, and at once those with an index only.
   void ForgetTheGone(Instant now) {
     auto& known = inputs_.gpus();
     for (size_t i = known.size(); i-- > 0;) {
       if (known[i].here) continue;
       bool recent = now.boot_ns - Of(known[i].key).seen_ns() <= window_.count();
       if (recent && !known[i].nameless) continue;
-      inputs_.Forget(i);
+      inputs_.Remove(i);
     }
     std::erase_if(gpus_, [&](const GpuHealth& health) {
       bool watched =
@@ -112,7 +112,7 @@ class FleetHealth final : public Analyzer {
       health.window().Restore(gpu.corrected, gpu.xids);
       for (HealthMoment moment : gpu.moments) {
         int64_t age = now.unix_ns - moment.at_ns;
-        // A clock that was set back would put moments into the future.
+        // After a clock change moments could be in the future.
         if (age < 0 || age > 2 * window_.count()) continue;
         moment.at_ns = now.boot_ns - age;
         health.window().Restore(moment);
@@ -134,7 +134,7 @@ class FleetHealth final : public Analyzer {
       saved.push_back(std::move(gpu));
     }
     Status status = MakeFoldersAbove(path_);
-    // A tick waits for this, so it does not wait for the disk.
+    // Not synced: the tick waits for this.
     if (status) status = WriteFileAtomically(path_, EncodeHealthFile(saved), {.sync = false});
     if (!status && !save_failed_) Log(LogLevel::kWarn, "fleet_health", "state", status.detail);
     save_failed_ = !status;

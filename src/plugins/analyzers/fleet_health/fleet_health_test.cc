@@ -135,12 +135,12 @@ class FleetHealthTest : public ::testing::Test {
   EntityRef gpu_ = Gpu(0);
 };
 
-TEST_F(FleetHealthTest, WithoutGpusThereIsNothingToSay) {
+TEST_F(FleetHealthTest, WritesNothingWithoutGpus) {
   Tick(3);
   EXPECT_EQ(table_->size(), 0u);
 }
 
-TEST_F(FleetHealthTest, AHealthyIdleGpuHasTheFullScore) {
+TEST_F(FleetHealthTest, HealthyIdleGpuHasTheFullScore) {
   Healthy(gpu_);
   Tick(160);
   EXPECT_EQ(Value(kGpuHealthScore), 1);
@@ -154,7 +154,7 @@ TEST_F(FleetHealthTest, AHealthyIdleGpuHasTheFullScore) {
   EXPECT_TRUE(queue_.Take().empty());
 }
 
-TEST_F(FleetHealthTest, RatesAsPromised) {
+TEST_F(FleetHealthTest, ComputesRates) {
   Healthy(gpu_);
   Tick();
   for (int t = 1; t <= 300; ++t) {
@@ -186,14 +186,14 @@ TEST_F(FleetHealthTest, UncorrectedErrorsLowerTheScoreAndAreReported) {
   EXPECT_EQ(events[0].body, "GPU health was ok, is degraded: ecc_uncorrectable");
 }
 
-TEST_F(FleetHealthTest, APcieLinkWithFewerLanesIsDowntrainedAtOnce) {
+TEST_F(FleetHealthTest, FewerPcieLanesAreDowntrainedAtOnce) {
   Healthy(gpu_);
   source_.Set(gpu_, kGpuPcieLinkWidthCurrent, {}, 8);
   Tick();
   EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 1);
 }
 
-TEST_F(FleetHealthTest, ALowGenerationIsAFaultOnlyUnderLoadAndOnlyWhenItLasts) {
+TEST_F(FleetHealthTest, LowPcieGenerationCountsUnderLastingLoad) {
   Healthy(gpu_);
   Tick();
   source_.Set(gpu_, kGpuUtilization, {{"gpu.task.type", "compute"}}, 0.9);
@@ -206,7 +206,7 @@ TEST_F(FleetHealthTest, ALowGenerationIsAFaultOnlyUnderLoadAndOnlyWhenItLasts) {
   EXPECT_EQ(Value(kGpuPcieLinkDowntraining), 0);
 }
 
-TEST_F(FleetHealthTest, WhatIsNotReadIsAbsentAndCostsConfidence) {
+TEST_F(FleetHealthTest, MissingInputsLowerConfidence) {
   source_.Set(gpu_, kGpuInfo, {{"gpu.vendor", "nvidia"}}, 1);
   Tick(2);
   EXPECT_EQ(Value(kGpuHealthConfidence), 0);
@@ -221,7 +221,7 @@ TEST_F(FleetHealthTest, WhatIsNotReadIsAbsentAndCostsConfidence) {
   EXPECT_TRUE(std::isnan(Value(kGpuHealthPenalty, "gpu.health.reason", "xid_rate")));
 }
 
-TEST_F(FleetHealthTest, AStaleValueSaysNothingOfNow) {
+TEST_F(FleetHealthTest, IgnoresStaleValues) {
   Healthy(gpu_);
   Tick(5);
   source_.Clear();
@@ -245,7 +245,7 @@ TEST_F(FleetHealthTest, BlocksOfAmdMemoryAddUp) {
   EXPECT_NEAR(Value(kGpuHealthConfidence), 1.0 / 3, 1e-9) << "no XIDs to be had here";
 }
 
-TEST_F(FleetHealthTest, ALostGpuHasFailedAndTheOthersHaveNot) {
+TEST_F(FleetHealthTest, LostGpuFailsAlone) {
   EntityRef other = Gpu(1);
   Healthy(gpu_);
   Healthy(other);
@@ -262,7 +262,7 @@ TEST_F(FleetHealthTest, ALostGpuHasFailedAndTheOthersHaveNot) {
   EXPECT_TRUE(Holds("gpu_lost"));
 }
 
-TEST_F(FleetHealthTest, ABetterWordMustLast) {
+TEST_F(FleetHealthTest, BetterStateMustLast) {
   Healthy(gpu_);
   Banks(gpu_, 500, 0, 1);
   Tick();
@@ -275,7 +275,7 @@ TEST_F(FleetHealthTest, ABetterWordMustLast) {
   EXPECT_EQ(queue_.Take().size(), 2u);
 }
 
-TEST_F(FleetHealthTest, SeriesLeaveWithTheGpuAndTheWindowStaysForItsReturn) {
+TEST_F(FleetHealthTest, SeriesEndWithTheGpuAndTheWindowStays) {
   Healthy(gpu_);
   Tick(10);
   source_.Retire(gpu_);
@@ -294,7 +294,7 @@ TEST_F(FleetHealthTest, SeriesLeaveWithTheGpuAndTheWindowStaysForItsReturn) {
   EXPECT_FALSE(Has(kGpuEccSbeRate)) << "forgotten after a window without it";
 }
 
-TEST_F(FleetHealthTest, TheWindowOutlivesARestart) {
+TEST_F(FleetHealthTest, WindowSurvivesARestart) {
   env_.state_dir = folder_;
   Restart();
   Healthy(gpu_);
@@ -312,7 +312,7 @@ TEST_F(FleetHealthTest, TheWindowOutlivesARestart) {
   EXPECT_TRUE(queue_.Take().empty()) << "the word has not changed";
 }
 
-TEST_F(FleetHealthTest, AnOldStateFileIsOfNoUse) {
+TEST_F(FleetHealthTest, IgnoresAnOldStateFile) {
   env_.state_dir = folder_;
   Restart();
   Healthy(gpu_);
@@ -324,7 +324,7 @@ TEST_F(FleetHealthTest, AnOldStateFileIsOfNoUse) {
   EXPECT_FALSE(Has(kGpuThermalRampRate));
 }
 
-TEST_F(FleetHealthTest, ADamagedStateFileBeginsAnew) {
+TEST_F(FleetHealthTest, IgnoresADamagedStateFile) {
   env_.state_dir = folder_;
   ASSERT_TRUE(WriteFileAtomically(folder_ + "/fleet_health.state", "gpulens-fleet-health 1\ngpu \x01\n"));
   Restart();
@@ -336,7 +336,7 @@ TEST_F(FleetHealthTest, ADamagedStateFileBeginsAnew) {
   EXPECT_NE(text->find("gpu GPU-0 ok"), text->npos) << "written over after a minute";
 }
 
-TEST_F(FleetHealthTest, AFolderThatCannotBeWrittenIsNoReasonToStop) {
+TEST_F(FleetHealthTest, RunsWithoutAWritableFolder) {
   env_.state_dir = folder_ + "/not/there";
   Restart();
   Healthy(gpu_);
@@ -344,7 +344,7 @@ TEST_F(FleetHealthTest, AFolderThatCannotBeWrittenIsNoReasonToStop) {
   EXPECT_EQ(Value(kGpuHealthScore), 1);
 }
 
-TEST_F(FleetHealthTest, AGpuThatDoesNotAnswerHasNoGoodScoreWhateverElseIsKnown) {
+TEST_F(FleetHealthTest, SilentGpuHasNoGoodScore) {
   struct {
     const char *state, *condition, *word;
     double score;
@@ -375,7 +375,7 @@ TEST_F(FleetHealthTest, AGpuThatDoesNotAnswerHasNoGoodScoreWhateverElseIsKnown) 
   }
 }
 
-TEST_F(FleetHealthTest, TheWordOfAnEarlierProcessHasNoGoodScoreBesideIt) {
+TEST_F(FleetHealthTest, RestoredStateLimitsTheScore) {
   env_.state_dir = folder_;
   Restart();
   Healthy(gpu_);
@@ -392,7 +392,7 @@ TEST_F(FleetHealthTest, TheWordOfAnEarlierProcessHasNoGoodScoreBesideIt) {
 }
 
 // Counters that are read each minute are still fresh when the GPU has not answered for a while.
-TEST_F(FleetHealthTest, SlowCountersAreNoWordOfAGpuWhoseStateIsNoLongerKnown) {
+TEST_F(FleetHealthTest, SlowCountersDoNotShowThatAGpuAnswers) {
   Healthy(gpu_);
   Tick(3);
   source_.Clear();
@@ -403,7 +403,7 @@ TEST_F(FleetHealthTest, SlowCountersAreNoWordOfAGpuWhoseStateIsNoLongerKnown) {
   EXPECT_FALSE(Has(kGpuHealthScore));
 }
 
-TEST_F(FleetHealthTest, AGpuThatAnswersNothingWhileOthersDoHasFailedAfterAMinute) {
+TEST_F(FleetHealthTest, SilentGpuFailsAfterAMinute) {
   EntityRef other = Gpu(1);
   Healthy(gpu_);
   Healthy(other);
@@ -423,7 +423,7 @@ TEST_F(FleetHealthTest, AGpuThatAnswersNothingWhileOthersDoHasFailedAfterAMinute
 }
 
 // The agent starts while GPU 3 cannot be opened: it has a number and a state, and nothing else.
-TEST_F(FleetHealthTest, AGpuThatCannotBeOpenedIsForgottenWhenItHasAName) {
+TEST_F(FleetHealthTest, GpuWithoutUuidIsReplacedByTheNamedOne) {
   Healthy(gpu_);
   EntityRef nameless = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
   GpuState(nameless, "failed");
@@ -446,7 +446,7 @@ TEST_F(FleetHealthTest, AGpuThatCannotBeOpenedIsForgottenWhenItHasAName) {
       << "it is not told twice";
 }
 
-TEST_F(FleetHealthTest, XidsThatDidNotComeSayNothingOfAGpuThatNobodyReads) {
+TEST_F(FleetHealthTest, ZeroXidsDoNotMakeAnUnreadGpuHealthy) {
   Healthy(gpu_);
   Tick(5);
   source_.Clear();
@@ -461,7 +461,7 @@ TEST_F(FleetHealthTest, XidsThatDidNotComeSayNothingOfAGpuThatNobodyReads) {
   EXPECT_FALSE(Has(kGpuHealthScore)) << "it may not be read, so nobody knows";
 }
 
-TEST_F(FleetHealthTest, AGpuThatAnswersUnknownToEverythingHasFailed) {
+TEST_F(FleetHealthTest, GpuWithoutAnyReadingFails) {
   Healthy(gpu_);
   Tick(40);
   source_.Clear();
@@ -476,7 +476,7 @@ TEST_F(FleetHealthTest, AGpuThatAnswersUnknownToEverythingHasFailed) {
   EXPECT_TRUE(Holds("no_readings"));
 }
 
-TEST_F(FleetHealthTest, AReadingThatCannotBeReadAnyMoreDegrades) {
+TEST_F(FleetHealthTest, LostReadingDegrades) {
   Healthy(gpu_);
   Tick(5);
   source_.Set(gpu_, kGpuPowerDraw, {}, std::nan(""));
@@ -487,7 +487,7 @@ TEST_F(FleetHealthTest, AReadingThatCannotBeReadAnyMoreDegrades) {
   EXPECT_TRUE(Holds("readings_missing"));
 }
 
-TEST_F(FleetHealthTest, AReadingThatFailsAgainAndAgainDegrades) {
+TEST_F(FleetHealthTest, RepeatedlyFailingReadingDegrades) {
   Healthy(gpu_);
   Tick(200);
   auto fail = [&](int of_twenty) {
@@ -506,7 +506,7 @@ TEST_F(FleetHealthTest, AReadingThatFailsAgainAndAgainDegrades) {
   EXPECT_EQ(State(), "ok") << "it has answered for more than a minute";
 }
 
-TEST_F(FleetHealthTest, OneFailedReadingIsNoFaultWhereReadingsAreFarApart) {
+TEST_F(FleetHealthTest, SingleFailureOfRareReadingsIsIgnored) {
   Healthy(gpu_);
   for (int i = 0; i < 20; ++i) {
     source_.Set(gpu_, kGpuPowerDraw, {}, i == 10 ? std::nan("") : 300);
@@ -515,7 +515,7 @@ TEST_F(FleetHealthTest, OneFailedReadingIsNoFaultWhereReadingsAreFarApart) {
   }
 }
 
-TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) {
+TEST_F(FleetHealthTest, UnlistedGpuIsMissingForAWindow) {
   EntityRef other = Gpu(1);
   Healthy(gpu_);
   Healthy(other);
@@ -537,7 +537,7 @@ TEST_F(FleetHealthTest, AGpuThatIsNoLongerListedBesideOthersIsMissedForAWindow) 
   EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "1"), 1);
 }
 
-TEST_F(FleetHealthTest, AGpuThatWasGivenAnotherNumberIsWhereItAnswers) {
+TEST_F(FleetHealthTest, GpuWithANewIndexIsTheAnsweringOne) {
   Healthy(gpu_);
   Tick(3);
   EntityRef moved = MakeRef<Entity>(
@@ -550,7 +550,7 @@ TEST_F(FleetHealthTest, AGpuThatWasGivenAnotherNumberIsWhereItAnswers) {
   EXPECT_EQ(Value(kGpuHealthScore, {}, {}, "6"), 1);
 }
 
-TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
+TEST_F(FleetHealthTest, XidsCountByAction) {
   Healthy(gpu_);
   source_.Set(gpu_, kGpuXidRecent, {{"gpu.xid.action", "restart_app"}}, 3);
   Tick();
@@ -567,7 +567,7 @@ TEST_F(FleetHealthTest, XidsCountByWhatTheyAskFor) {
 }
 
 // What lasts as long as it must, and not less.
-TEST_F(FleetHealthTest, WhatTheBoardTellsOfPowerHeatAndFabric) {
+TEST_F(FleetHealthTest, BoardConditionsOfPowerHeatAndFabric) {
   struct Case {
     const MetricDesc* metric;
     Attributes attributes;
@@ -618,7 +618,7 @@ TEST_F(FleetHealthTest, WhatTheBoardTellsOfPowerHeatAndFabric) {
   }
 }
 
-TEST_F(FleetHealthTest, LinksThatAreDownComparedWithBeforeAndWithTheOthers) {
+TEST_F(FleetHealthTest, LinksDownComparedWithPastAndOthers) {
   auto links = [&](const EntityRef& gpu, double active) {
     source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "active"}}, active);
     source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "inactive"}}, 18 - active);
@@ -643,7 +643,7 @@ TEST_F(FleetHealthTest, LinksThatAreDownComparedWithBeforeAndWithTheOthers) {
 }
 
 // For some seconds after GPUs were numbered anew a GPU may have readings under both numbers.
-TEST_F(FleetHealthTest, LinksOfAGpuUnderTwoNumbersAreNotAddedUp) {
+TEST_F(FleetHealthTest, LinksOfAGpuWithTwoIndexesAreNotAddedUp) {
   auto links = [&](const EntityRef& gpu) {
     source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "active"}}, 18);
   };
@@ -668,7 +668,7 @@ TEST_F(FleetHealthTest, LinksOfAGpuUnderTwoNumbersAreNotAddedUp) {
   }
 }
 
-TEST_F(FleetHealthTest, ADriverProcessThatFailsAgainAndAgainLeavesNoGpuHealthy) {
+TEST_F(FleetHealthTest, FailingReaderProcessDegradesItsGpus) {
   Healthy(gpu_);
   EntityRef driver = MakeRef<Entity>("reader", AttributeSet({{"reader", std::string_view("nvml")}}));
   source_.Set(driver, kSelfDriverStarts, {{"reason", "first"}}, 1);
@@ -685,7 +685,7 @@ TEST_F(FleetHealthTest, ADriverProcessThatFailsAgainAndAgainLeavesNoGpuHealthy) 
   EXPECT_EQ(State(), "ok") << "five minutes without an end, and the word that must last";
 }
 
-TEST_F(FleetHealthTest, ASteadyRunDoesNotAllocate) {
+TEST_F(FleetHealthTest, SteadyRunDoesNotAllocate) {
   std::vector<EntityRef> gpus;
   for (int64_t i = 0; i < 16; ++i) gpus.push_back(Gpu(i));
   for (const EntityRef& gpu : gpus) Healthy(gpu);

@@ -20,7 +20,7 @@ constexpr double kMostReplays = 40, kMostLinkErrors = 10;
 // The share of readings that may fail, the time over which it is taken in nanoseconds, and the most that one
 // reading counts for in it.
 constexpr double kMostFailing = 0.4, kMeanOver = 60e9, kMostWeight = 0.1;
-// A better word must last that long, so that a GPU at a threshold does not change its word all the time.
+// A better state must last that long, so that a GPU at a threshold does not change its state all the time.
 constexpr int64_t kBetterDelay = 30'000'000'000;
 constexpr double kBusyAbove = 0.05;
 
@@ -31,7 +31,7 @@ std::optional<bool> Flag(std::optional<double> value) noexcept {
 
 std::optional<bool> IsBusy(const GpuNow& gpu) noexcept {
   if (auto busy = gpu[GpuInput::kBusy]) return *busy > kBusyAbove;
-  // In MIG mode the GPU as a whole has no utilization; its clocks tell.
+  // In MIG mode the GPU as a whole has no utilization; its clocks are used.
   if (auto idle = gpu[GpuInput::kClockIdle]) return *idle == 0;
   return std::nullopt;
 }
@@ -52,7 +52,7 @@ SpareRows RowsOf(const GpuNow& gpu) noexcept {
 
 bool IsSet(const GpuNow& gpu, GpuInput input) noexcept { return gpu[input].value_or(0) != 0; }
 
-// Whether a reading is at or above its limit; false when one of them is not known.
+// Whether a reading is at or above its limit; false when one of them is unknown.
 bool Reaches(const GpuNow& gpu, GpuInput reading, GpuInput limit) noexcept {
   return gpu[reading] && gpu[limit] && *gpu[reading] >= *gpu[limit];
 }
@@ -138,7 +138,7 @@ void GpuHealth::ValidateReadings(const GpuNow& gpu, bool answers, int64_t now_ns
   put(HealthCondition::kReadingsFail, failing_ > kMostFailing);
 }
 
-// What the driver tells of fabric, links, power and heat.
+// Conditions of fabric, links, power and temperature.
 void GpuHealth::ValidateBoard(const GpuNow& gpu, int64_t now_ns, ConditionSet& found) noexcept {
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
   bool waits = IsSet(gpu, GpuInput::kFabricNotStarted) || IsSet(gpu, GpuInput::kFabricInProgress);
@@ -170,7 +170,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   ConditionSet found{};
   auto put = [&](HealthCondition condition, bool holds) { found[static_cast<size_t>(condition)] = holds; };
   auto ok = gpu[GpuInput::kStateOk];
-  // A GPU that may not be read is no faulty one.
+  // A GPU without permission to read it is not faulty.
   bool forbidden = IsSet(gpu, GpuInput::kStateNoPermission), away = ok && *ok == 0 && !forbidden;
   bool answers = ok && *ok != 0;
   reports_its_state_ = reports_its_state_ || ok;
@@ -199,8 +199,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   put(HealthCondition::kSramThreshold, IsSet(gpu, GpuInput::kSramExceeded));
   put(HealthCondition::kPcieDowntrained, inputs.pcie_downtrained.value_or(false));
   put(HealthCondition::kRemapPending, IsSet(gpu, GpuInput::kRemapPending));
-  // A count of events that did not come shows nothing of a GPU that cannot be read, nor do counters that are
-  // read each minute show that one still answers whose state is no longer known.
+  // Counters of events, and counters that are read once a minute, do not show that a GPU still answers.
   bool any = gpu[GpuInput::kPower] || gpu[GpuInput::kPowerInstant] || DieTemperature(gpu) ||
              gpu[GpuInput::kMemoryUsed] || gpu[GpuInput::kClock] || gpu[GpuInput::kBusy];
   bool counts = gpu[GpuInput::kUncorrected] || gpu[GpuInput::kCorrected] || gpu[GpuInput::kLinkWidth];
@@ -210,7 +209,7 @@ ConditionSet GpuHealth::Conditions(const GpuNow& gpu, const HealthInputs& inputs
   return found;
 }
 
-// Inputs that this board offers: link and temperature every one, XIDs NVIDIA's, the rest once it was there.
+// Inputs that this board has: link and temperature always, XIDs of NVIDIA, others once they were seen.
 size_t GpuHealth::Offered(const GpuNow& gpu, const HealthScore& score) noexcept {
   for (size_t i = 0; i < kHealthReasons; ++i) ever_live_[i] = ever_live_[i] || score.penalty[i];
   auto offers = [&](HealthReason reason) { ever_live_[static_cast<size_t>(reason)] = true; };
@@ -242,7 +241,7 @@ void GpuHealth::Update(const GpuNow& gpu, Instant now, FrameWriter& out, EventQu
   }
   WritePenalties(score, offered, out);
   WriteConditions(conditions, out);
-  WriteVerdict(score, conditions, now, out, queue);
+  WriteState(score, conditions, now, out, queue);
 }
 
 void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQueue* queue) {
@@ -251,7 +250,7 @@ void GpuHealth::Missing(const GpuNow& gpu, Instant now, FrameWriter& out, EventQ
   conditions[static_cast<size_t>(HealthCondition::kMissing)] = true;
   Put(confidence_, kGpuHealthConfidence, 0, out);
   WriteConditions(conditions, out);
-  WriteVerdict({}, conditions, now, out, queue);
+  WriteState({}, conditions, now, out, queue);
 }
 
 void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
@@ -265,13 +264,13 @@ void GpuHealth::WriteInputs(const HealthInputs& inputs, FrameWriter& out) {
   Put(ramp_, kGpuThermalRampRate, inputs.ramp_per_minute, out);
 }
 
-void GpuHealth::WriteVerdict(const HealthScore& score, const ConditionSet& conditions, Instant now,
-                             FrameWriter& out, EventQueue* queue) {
+void GpuHealth::WriteState(const HealthScore& score, const ConditionSet& conditions, Instant now,
+                           FrameWriter& out, EventQueue* queue) {
   bool waits = UpdateState(CheckHealth(score, conditions), now, out, queue);
   std::optional<double> limited = LimitedScore(score, conditions);
   if (!limited) return;
-  // Word and score get better together: "failed" never stands beside a good score. The word of an earlier
-  // process comes without its score.
+  // State and score improve together, so that "failed" never has a good score. The state of an earlier
+  // process has no score.
   if (waits) limited = std::min({*limited, shown_score_, HighestScore(*state_)});
   shown_score_ = *limited;
   Put(score_, kGpuHealthScore, limited, out);
@@ -301,13 +300,13 @@ void GpuHealth::WriteConditions(const ConditionSet& conditions, FrameWriter& out
   }
 }
 
-bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWriter& out, EventQueue* queue) {
+bool GpuHealth::UpdateState(const HealthResult& verdict, Instant now, FrameWriter& out, EventQueue* queue) {
   bool better = state_ && verdict.state < *state_;
   if (!better) better_since_ns_ = 0;
   else if (better_since_ns_ == 0) better_since_ns_ = now.boot_ns;
   bool waits = better && now.boot_ns - better_since_ns_ < kBetterDelay;
   if (!waits && state_ != verdict.state) {
-    // A GPU that is well when it is first seen is no news.
+    // A first state of ok is not an event.
     if (state_ || verdict.state != HealthState::kOk) Report(verdict, now, queue);
     state_ = verdict.state;
     better_since_ns_ = 0;
@@ -323,7 +322,7 @@ bool GpuHealth::UpdateState(const HealthVerdict& verdict, Instant now, FrameWrit
   return waits;
 }
 
-void GpuHealth::Report(const HealthVerdict& verdict, Instant now, EventQueue* queue) const {
+void GpuHealth::Report(const HealthResult& verdict, Instant now, EventQueue* queue) const {
   if (!queue) return;
   Event event;
   event.at = now;

@@ -3,17 +3,18 @@
 #include <algorithm>
 
 #include "catalog/gpu.h"
+#include "catalog/self.h"
 
 namespace gpulens {
 namespace {
 
-// Series of a family with these attributes feed the input; rows of one family stand together.
+// Series of a metric with these attributes feed the input.
 struct InputRow {
   const MetricDesc* metric;
   GpuInput input;
   std::string_view key = {}, value = {};
   std::string_view key2 = {}, value2 = {};
-  bool add = false;  // several series are one number: blocks of a memory
+  bool add = false;  // several series are added up: blocks of a memory
 };
 
 constexpr std::string_view kState = "gpu.state", kSensor = "gpu.temperature.sensor",
@@ -23,72 +24,12 @@ constexpr std::string_view kState = "gpu.state", kSensor = "gpu.temperature.sens
                            kLinkState = "gpu.interconnect.state", kAction = "gpu.xid.action",
                            kLinkError = "gpu.interconnect.error_type";
 
-// Families that collectors make come first: their entities are the GPUs.
 constexpr InputRow kRows[] = {
-    {&kGpuState, GpuInput::kStateOk, kState, "ok"},
-    {&kGpuState, GpuInput::kStateHung, kState, "hung"},
-    {&kGpuState, GpuInput::kStateReset, kState, "reset_required"},
-    {&kGpuState, GpuInput::kStateNoPermission, kState, "no_permission"},
-    {&kGpuState, GpuInput::kStateFailed, kState, "failed"},
-    {&kGpuState, GpuInput::kStateLeftOut, kState, "left_out"},
-    {&kGpuState, GpuInput::kStateUnread, kState, "unread"},
-    {&kGpuInfo, GpuInput::kVendorNvidia, "gpu.vendor", "nvidia"},
-    {&kGpuInfo, GpuInput::kVendorAmd, "gpu.vendor", "amd"},
-    {&kGpuTemperature, GpuInput::kEdge, kSensor, "edge"},
-    {&kGpuTemperature, GpuInput::kHotspot, kSensor, "hotspot"},
-    {&kGpuTemperature, GpuInput::kMemoryHeat, kSensor, "memory"},
-    {&kGpuTemperatureLimit, GpuInput::kEdgeLimit, kSensor, "edge", kLimit, "slowdown"},
-    {&kGpuTemperatureLimit, GpuInput::kHotspotLimit, kSensor, "hotspot", kLimit, "slowdown"},
-    {&kGpuTemperatureLimit, GpuInput::kMemoryHeatLimit, kSensor, "memory", kLimit, "slowdown"},
-    {&kGpuTemperatureLimit, GpuInput::kMemoryHeatLimit, kSensor, "memory", kLimit, "max_operating"},
-    {&kGpuTemperatureMargin, GpuInput::kMargin},
-    {&kGpuTemperatureMarginLimit, GpuInput::kMarginLimit, kSensor, "edge", kLimit, "slowdown"},
-    {&kGpuPowerDraw, GpuInput::kPower},
-    {&kGpuPowerInstant, GpuInput::kPowerInstant},
-    {&kGpuMemoryUsed, GpuInput::kMemoryUsed},
-    {&kGpuClockFrequency, GpuInput::kClock, "gpu.clock.type", "graphics"},
-    {&kGpuClockFrequency, GpuInput::kClock, "gpu.clock.type", "memory"},
-    {&kGpuUtilization, GpuInput::kBusy},
-    {&kGpuClockIdle, GpuInput::kClockIdle},
-    {&kGpuPcieLinkGenCurrent, GpuInput::kLinkGen},
-    {&kGpuPcieLinkGenMax, GpuInput::kLinkGenMax},
-    {&kGpuPcieLinkWidthCurrent, GpuInput::kLinkWidth},
-    {&kGpuPcieLinkWidthMax, GpuInput::kLinkWidthMax},
-    {&kGpuPcieReplayCount, GpuInput::kReplays},
-    {&kGpuEccErrors, GpuInput::kCorrected, kCount, "volatile", kType, "correctable", true},
-    {&kGpuEccErrors, GpuInput::kUncorrected, kCount, "volatile", kType, "uncorrectable", true},
-    {&kGpuRowRemapBanks, GpuInput::kBanksMax, kSpare, "max"},
-    {&kGpuRowRemapBanks, GpuInput::kBanksHigh, kSpare, "high"},
-    {&kGpuRowRemapBanks, GpuInput::kBanksPartial, kSpare, "partial"},
-    {&kGpuRowRemapBanks, GpuInput::kBanksLow, kSpare, "low"},
-    {&kGpuRowRemapBanks, GpuInput::kBanksNone, kSpare, "none"},
-    {&kGpuRowRemapFailed, GpuInput::kRemapFailed},
-    {&kGpuRowRemapResetPending, GpuInput::kRemapPending},
-    {&kGpuRecoveryAction, GpuInput::kRecoveryNone, "gpu.recovery.action", "none"},
-    {&kGpuFabricState, GpuInput::kFabricNotStarted, kFabric, "not_started"},
-    {&kGpuFabricState, GpuInput::kFabricInProgress, kFabric, "in_progress"},
-    {&kGpuFabricState, GpuInput::kFabricCompleted, kFabric, "completed"},
-    {&kGpuFabricStatus, GpuInput::kFabricStatus},
-    {.metric = &kGpuFabricDegraded, .input = GpuInput::kFabricDegraded, .add = true},
-    {&kGpuInforomValid, GpuInput::kInforomValid},
-    {&kGpuThrottleReason, GpuInput::kPowerBrake, kCause, "power_brake"},
-    {&kGpuThrottleReason, GpuInput::kThermalSlowdown, kCause, "temp_hardware"},
-    {&kGpuInterconnectLinks, GpuInput::kLinksActive, kLinkState, "active", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "replay", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "recovery", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "malformed", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "overrun", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "remote", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "integrity", {}, {}, true},
-    {&kGpuInterconnectErrors, GpuInput::kLinkErrors, kLinkError, "discard", {}, {}, true},
-    {&kGpuEccSramThresholdExceeded, GpuInput::kSramExceeded},
-    {&kGpuMemoryUnrepairable, GpuInput::kUnrepairable},
-    {&kGpuXidErrors, GpuInput::kXids},
-    {&kGpuXidRecent, GpuInput::kXidsReset, kAction, "reset_gpu", {}, {}, true},
-    {&kGpuXidRecent, GpuInput::kXidsReset, kAction, "reboot", {}, {}, true},
-    {&kGpuXidRecent, GpuInput::kXidsDiagnose, kAction, "drain", {}, {}, true},
-    {&kGpuXidRecent, GpuInput::kXidsDiagnose, kAction, "contact_vendor", {}, {}, true},
-    {&kGpuXidRecent, GpuInput::kXidsDiagnose, kAction, "check_mechanicals", {}, {}, true},
+#define INPUT(id, metric, ...) {&metric, GpuInput::id __VA_OPT__(, ) __VA_ARGS__},
+#define MORE INPUT
+#include "plugins/analyzers/fleet_health/gpu_inputs.def"
+#undef INPUT
+#undef MORE
 };
 
 bool Fits(const InputRow& row, const AttributeSet& attributes) {
@@ -99,7 +40,7 @@ bool Fits(const InputRow& row, const AttributeSet& attributes) {
 std::string KeyOf(const Entity& gpu) {
   std::string key = gpu.attributes.Text("gpu.uuid");
   if (key.empty()) key = gpu.attributes.Text("gpu.model") + "/" + gpu.attributes.Text("gpu.index");
-  std::replace(key.begin(), key.end(), ' ', '_');  // A blank parts words in the state file.
+  std::replace(key.begin(), key.end(), ' ', '_');  // Blanks separate words in the state file.
   return key;
 }
 
@@ -109,6 +50,9 @@ bool SameGpu(const Entity& a, const Entity& b) {
   if (!uuid.empty()) return uuid == TextOf(b.attributes, "gpu.uuid");
   return a.attributes == b.attributes;
 }
+
+// Unplanned reasons of a start of a reader process.
+constexpr std::string_view kUnplanned[] = {"crash", "exited", "hang", "killed", "protocol"};
 
 }  // namespace
 
@@ -134,7 +78,7 @@ GpuNow* GpuInputs::Find(const SeriesInfo& info) {
   }
   for (GpuNow& gpu : gpus_) {
     if (!SameGpu(*gpu.entity, *info.entity)) continue;
-    // The first of a tick says what the GPU is known by.
+    // The first entity of a tick counts.
     if (!gpu.here) {
       gpu.entity = info.entity;
       gpu.model = info.entity->attributes.Text("gpu.model");
@@ -170,7 +114,7 @@ void GpuInputs::Take(const Family& family, const SeriesInfo& info, double value,
       kept = value;
       owners.of[at] = owner;
     } else if (row.input == GpuInput::kStateOk && value == 1 && *kept == 0) {
-      // A GPU that was given another number may have two entities for a while: the one that answers counts.
+      // After a change of its index a GPU may have two entities for a while: the one that answers counts.
       kept = value;
       gpu->entity = info.entity;
       gpu->index = info.entity->attributes.Text("gpu.index");
@@ -192,7 +136,7 @@ void GpuInputs::Gather(const Snapshot& snapshot) {
                             if (frame.quality[slot] == Quality::kOk) Take(family, info, value, frame);
                           });
   }
-  SettleGpus();
+  DeriveValues();
   failures_.Read(snapshot);
   for (GpuNow& gpu : gpus_) {
     if (gpu[GpuInput::kVendorNvidia]) gpu.driver_failures = failures_.Recent("nvml");
@@ -200,7 +144,7 @@ void GpuInputs::Gather(const Snapshot& snapshot) {
   }
 }
 
-void GpuInputs::SettleGpus() {
+void GpuInputs::DeriveValues() {
   for (GpuNow& gpu : gpus_) {
     if (gpu[GpuInput::kStateOk] == 1) {
       for (GpuInput other : {GpuInput::kStateHung, GpuInput::kStateReset, GpuInput::kStateNoPermission,
@@ -220,9 +164,43 @@ void GpuInputs::SettleGpus() {
   }
 }
 
-void GpuInputs::Forget(size_t index) {
+void GpuInputs::Remove(size_t index) {
   gpus_.erase(gpus_.begin() + static_cast<std::ptrdiff_t>(index));
   owners_.erase(owners_.begin() + static_cast<std::ptrdiff_t>(index));
+}
+
+DriverFailures::DriverFailures() : starts_(kSelfDriverStarts) {}
+
+DriverFailures::Driver& DriverFailures::Find(std::string_view name) {
+  auto at = std::find_if(drivers_.begin(), drivers_.end(),
+                         [&](const Driver& driver) { return driver.name == name; });
+  if (at != drivers_.end()) return *at;
+  drivers_.push_back({.name = std::string(name)});
+  return drivers_.back();
+}
+
+void DriverFailures::Read(const Snapshot& snapshot) {
+  for (Driver& driver : drivers_) {
+    driver.total = 0;
+    driver.seen = false;
+  }
+  starts_.ForEach(snapshot, [&](const SeriesInfo& info, double value, const Frame&, uint32_t) {
+    Driver& driver = Find(TextOf(info.attributes, "reader"));
+    driver.seen = true;
+    const std::string_view reason = TextOf(info.attributes, "reason");
+    if (std::find(std::begin(kUnplanned), std::end(kUnplanned), reason) != std::end(kUnplanned))
+      driver.total += value;
+  });
+  for (Driver& driver : drivers_) {
+    if (driver.seen) driver.recent.Read(snapshot.closed_at.boot_ns, driver.total);
+  }
+}
+
+double DriverFailures::Recent(std::string_view name) const noexcept {
+  for (const Driver& driver : drivers_) {
+    if (driver.name == name) return driver.recent.grown();
+  }
+  return 0;
 }
 
 }  // namespace gpulens

@@ -16,7 +16,7 @@ std::optional<double> RowSeverity(const SpareRows& rows) noexcept {
   return rows.low.value_or(0) > 0 ? 0.5 : 0;
 }
 
-// What costs most.
+// The reason with the highest penalty.
 std::string_view WorstReason(const HealthScore& score) noexcept {
   std::string_view name;
   double worst = 0;
@@ -66,8 +66,8 @@ HealthScore ScoreOf(const HealthInputs& inputs) noexcept {
   return out;
 }
 
-HealthVerdict CheckHealth(const HealthScore& score, const ConditionSet& conditions) noexcept {
-  HealthVerdict worst;
+HealthResult CheckHealth(const HealthScore& score, const ConditionSet& conditions) noexcept {
+  HealthResult worst;
   double value = score.score.value_or(1);
   if (value < kFailedBelow) worst = {HealthState::kFailed, WorstReason(score)};
   else if (value < kDegradedBelow) worst = {HealthState::kDegraded, WorstReason(score)};

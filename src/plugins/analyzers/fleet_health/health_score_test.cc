@@ -21,7 +21,7 @@ ConditionSet With(std::initializer_list<HealthCondition> conditions) {
   for (HealthCondition condition : conditions) set[static_cast<size_t>(condition)] = true;
   return set;
 }
-HealthVerdict Validation(const HealthInputs& inputs, const ConditionSet& conditions = {}) {
+HealthResult Validation(const HealthInputs& inputs, const ConditionSet& conditions = {}) {
   return CheckHealth(ScoreOf(inputs), conditions);
 }
 
@@ -35,14 +35,14 @@ TEST(HealthScore, WeightsAddUpToOne) {
   EXPECT_DOUBLE_EQ(sum, 1);
 }
 
-TEST(HealthScore, AHealthyGpuHasAll) {
+TEST(HealthScore, HealthyGpuHasTheFullScore) {
   EXPECT_EQ(Score(Healthy()), 1);
   EXPECT_EQ(ScoreOf(Healthy()).live, kHealthReasons);
   EXPECT_EQ(Validation(Healthy()).state, HealthState::kOk);
   EXPECT_EQ(Validation(Healthy()).reason, "");
 }
 
-TEST(HealthScore, EverythingWrongIsNothing) {
+TEST(HealthScore, AllPenaltiesGiveZero) {
   HealthInputs bad = Healthy();
   bad.pcie_downtrained = true;
   bad.corrected_per_hour = bad.uncorrected = bad.xids_per_hour = bad.ramp_per_minute = 1e9;
@@ -52,7 +52,7 @@ TEST(HealthScore, EverythingWrongIsNothing) {
   EXPECT_EQ(Validation(bad).reason, "ecc_uncorrectable");
 }
 
-TEST(HealthScore, WhatIsNotLiveNeitherCostsNorCounts) {
+TEST(HealthScore, InputsThatAreNotLiveDoNotCount) {
   HealthScore nothing = ScoreOf({});
   EXPECT_FALSE(nothing.score);
   EXPECT_EQ(nothing.live, 0u);
@@ -84,7 +84,7 @@ TEST(HealthScore, PenaltiesAreInProportion) {
   EXPECT_EQ(Score(inputs), 1) << "cooling is no fault";
 }
 
-TEST(HealthScore, RowsThatRunOut) {
+TEST(HealthScore, SpareRowsRunOut) {
   HealthInputs inputs = Healthy();
   inputs.rows.low = 3;
   EXPECT_NEAR(Score(inputs), 0.925, 1e-12);
@@ -103,7 +103,7 @@ TEST(HealthScore, OneUncorrectedErrorDegrades) {
 }
 
 // The one rule above all: no condition leaves a good score, and word and score agree.
-TEST(HealthScore, EveryConditionLimitsTheScoreAsItsWordSays) {
+TEST(HealthScore, ConditionsLimitTheScoreByState) {
   std::set<std::string_view> names;
   HealthState before = HealthState::kFailed;
   for (size_t i = 0; i < kHealthConditions; ++i) {
@@ -122,14 +122,14 @@ TEST(HealthScore, EveryConditionLimitsTheScoreAsItsWordSays) {
   }
 }
 
-TEST(HealthScore, NoWordAllowsAScoreThatSpeaksOfABetterOne) {
+TEST(HealthScore, ScoreNeverExceedsItsState) {
   EXPECT_EQ(HighestScore(HealthState::kOk), 1);
   EXPECT_LT(HighestScore(HealthState::kDegraded), kDegradedBelow);
   EXPECT_LT(HighestScore(HealthState::kPredictedFailure), kDegradedBelow);
   EXPECT_LT(HighestScore(HealthState::kFailed), kFailedBelow);
 }
 
-TEST(HealthScore, TheWorstConditionStands) {
+TEST(HealthScore, WorstConditionWins) {
   ConditionSet several =
       With({HealthCondition::kPowerBrake, HealthCondition::kHung, HealthCondition::kSramThreshold});
   EXPECT_EQ(Validation(Healthy(), several).reason, "gpu_hung");

@@ -13,7 +13,7 @@ constexpr size_t kMaxGpus = 256, kMaxKey = 96;
 constexpr double kMaxCount = 1e18, kColdest = -100, kHottest = 300;
 constexpr int64_t kNsPerMs = 1'000'000, kLastMs = INT64_MAX / kNsPerMs;
 
-// Model names have blanks; none of our own separators may stand in a key.
+// Model names have blanks; keys must not contain separators.
 bool IsKey(std::string_view key) {
   if (key.empty() || key.size() > kMaxKey) return false;
   for (char c : key) {
@@ -43,7 +43,7 @@ std::optional<HealthState> StateNamed(std::string_view name) {
   return std::nullopt;
 }
 
-// False, and nothing appended, when its key cannot stand in the file.
+// Returns false, and appends nothing, when the file cannot hold its key.
 bool AppendSavedGpu(std::string& out, const SavedGpu& gpu) {
   if (!IsKey(gpu.key)) return false;
   out += "gpu " + gpu.key + " ";
@@ -58,7 +58,7 @@ bool AppendSavedGpu(std::string& out, const SavedGpu& gpu) {
   for (const HealthMoment& moment : gpu.moments) {
     out += "at " + std::to_string(moment.at_ns / kNsPerMs);
     out += ' ';
-    // As a float: the double behind it would only add digits that nobody measured.
+    // As a float: a double would add digits without meaning.
     if (moment.temperature) {
       char text[32];
       auto [end, error] = std::to_chars(text, text + sizeof text, *moment.temperature);
@@ -73,7 +73,7 @@ bool AppendSavedGpu(std::string& out, const SavedGpu& gpu) {
   return true;
 }
 
-// Reads the file line by line; every function says whether what it read is believable.
+// Reads the file line by line; every function returns whether its input is valid.
 class Decoder {
  public:
   explicit Decoder(std::string_view text) : rest_(text) {}

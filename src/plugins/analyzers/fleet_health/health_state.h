@@ -1,13 +1,12 @@
-// What the fleet health analyzer keeps over a restart, as text: one line per GPU, then one per moment of its
-// window. No I/O.
+// State file of the analyzer: one line per GPU, then one per moment of its window. No I/O.
 //
 //   gpulens-fleet-health 1
 //   gpu GPU-2f1c ok corrected 12 4 xids - 0
 //   at 1711800000123 64 4 0
 //   end 1
 //
-// `corrected` and `xids` say what the source told last ("-": nothing yet) and what was seen to grow; `at` has
-// Unix milliseconds, the temperature, and the two growths then ("-": not read).
+// `corrected` and `xids` have the last count ("-": none yet) and its growth so far; `at` has Unix
+// milliseconds, the temperature, and the two growths then ("-": not read).
 #pragma once
 
 #include <optional>
@@ -31,10 +30,10 @@ struct SavedGpu {
 
 inline constexpr size_t kHealthFileLimit = 4 << 20;
 
-// The whole file. A GPU whose key cannot stand in it is left out.
+// Returns the file. GPUs whose key it cannot hold are left out.
 std::string EncodeHealthFile(const std::vector<SavedGpu>& gpus);
-// kDataLoss names the line. Nothing of a damaged file is believed: at most 256 GPUs, moments in order and not
-// more than a window has, growths that do not fall, temperatures a sensor can have.
+// kDataLoss names the line. Rejects a damaged file as a whole: more than 256 GPUs, moments out of order or
+// more than a window has, growths that fall, impossible temperatures.
 Result<std::vector<SavedGpu>> DecodeHealthFile(std::string_view text);
 
 }  // namespace gpulens

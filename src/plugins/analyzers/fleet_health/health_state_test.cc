@@ -40,12 +40,12 @@ TEST(HealthState, ReadsBackWhatItWrote) {
   EXPECT_EQ(EncodeHealthFile(*gpus), kGood);
 }
 
-TEST(HealthState, NothingWatchedIsAFileToo) {
+TEST(HealthState, RoundTripsAnEmptyFile) {
   EXPECT_EQ(EncodeHealthFile({}), "gpulens-fleet-health 1\nend 0\n");
   EXPECT_TRUE(DecodeHealthFile("gpulens-fleet-health 1\nend 0\n"));
 }
 
-TEST(HealthState, ADamagedFileIsRefusedWhole) {
+TEST(HealthState, RejectsADamagedFile) {
   EXPECT_EQ(Refusal(""), "line 1 is not a file of this version");
   EXPECT_EQ(Refusal(With("health 1", "health 2")), "line 1 is not a file of this version");
   EXPECT_EQ(Refusal(kGood.substr(0, kGood.size() / 2)), "line 2 cannot be parsed");
@@ -55,7 +55,7 @@ TEST(HealthState, ADamagedFileIsRefusedWhole) {
   EXPECT_NE(Refusal(std::string(kHealthFileLimit + 1, 'x')), "");
 }
 
-TEST(HealthState, WhatCannotBeIsRefused) {
+TEST(HealthState, RejectsImpossibleValues) {
   EXPECT_EQ(Refusal(With("GPU-2f1c", "GPU 2f1c")), "line 2 cannot be parsed");
   EXPECT_EQ(Refusal(With("GPU-2f1c", "GPU\x1b[2J")), "line 2 cannot be parsed");
   EXPECT_EQ(Refusal(With("GPU-2f1c", std::string(200, 'x'))), "line 2 cannot be parsed");
@@ -77,14 +77,14 @@ TEST(HealthState, WhatCannotBeIsRefused) {
   EXPECT_EQ(Refusal("gpulens-fleet-health 1\nat 1711800006123 64 2 0\nend 0\n"), "line 2 cannot be parsed");
 }
 
-TEST(HealthState, MoreThanAWindowHasIsRefused) {
+TEST(HealthState, RejectsMoreThanAWindow) {
   std::string text = "gpulens-fleet-health 1\ngpu a - corrected - 0 xids - 0\n";
   for (size_t i = 0; i < HealthWindow::kMoments; ++i) text += "at " + std::to_string(1000 + i) + " - - -\n";
   EXPECT_TRUE(DecodeHealthFile(text + "end 1\n"));
   EXPECT_FALSE(DecodeHealthFile(text + "at 9999 - - -\nend 1\n"));
 }
 
-TEST(HealthState, AKeyThatWouldBreakTheFileIsLeftOut) {
+TEST(HealthState, OmitsInvalidKeys) {
   SavedGpu odd, good;
   odd.key = "GPU\nend 0";
   good.key = "GPU-1";

@@ -10,14 +10,14 @@ constexpr int64_t kSpacings = 60;
 }  // namespace
 
 void GrowingCount::Read(double value) noexcept {
-  // After a fall the source counts from 0 again, so all it has now is new.
+  // After a fall the source counts from 0 again.
   if (last) grown += value >= *last ? value - *last : value;
   last = value;
 }
 
 void RecentGrowth::Read(int64_t now_ns, double value) noexcept {
   int64_t step = now_ns / kStepNs;
-  // Steps without a reading saw no growth. At most as many as there are need to be emptied.
+  // Steps without a reading have no growth.
   for (int64_t left = std::min<int64_t>(step - step_, kSteps); left > 0; --left)
     steps_[static_cast<size_t>(step - left + 1) % kSteps] = 0;
   step_ = step;

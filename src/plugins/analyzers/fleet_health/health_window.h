@@ -1,7 +1,6 @@
-// What one GPU went through lately: sixty evenly spaced moments of a sliding window, in fixed memory.
-//
-// A plain value without a clock; not thread-safe. Counts are kept as what was seen to grow, so a counter that
-// began anew (a driver reload) costs nothing and counts nothing twice.
+// Sliding window over one GPU: sixty evenly spaced moments in fixed memory. Plain values without a clock; not
+// thread-safe. Counts are kept as growth, so that a counter that restarts (a driver reload) counts nothing
+// twice.
 #pragma once
 
 #include <array>
@@ -13,7 +12,7 @@
 
 namespace gpulens {
 
-// A cumulative count of a source, turned into growth since this process (or the one before) first read it.
+// Growth of a cumulative count since this process (or the one before) first read it.
 struct GrowingCount {
   std::optional<double> last;  // the newest reading
   double grown = 0;
@@ -21,7 +20,7 @@ struct GrowingCount {
   void Read(double value) noexcept;
 };
 
-// How much a count grew within the last five minutes, in steps of half a minute. A plain value.
+// Growth of a count within the last five minutes, in steps of half a minute.
 class RecentGrowth {
  public:
   // `now_ns` never falls from one call to the next.
@@ -36,10 +35,10 @@ class RecentGrowth {
   int64_t step_ = 0;  // number of the newest step since the clock began
 };
 
-// A condition that counts only once it has lasted. A plain value.
+// A condition that counts only once it has lasted.
 class Lasting {
  public:
-  // Whether `holds` has been true in every call since at least `patience_ns` ago.
+  // Returns whether `holds` was true in every call for at least `delay_ns`.
   bool For(int64_t delay_ns, bool holds, int64_t now_ns) noexcept {
     if (!holds) since_ns_ = 0;
     else if (since_ns_ == 0) since_ns_ = now_ns;
@@ -51,7 +50,7 @@ class Lasting {
   int64_t since_ns_ = 0;  // 0: does not hold
 };
 
-// One moment. Absent is what could not be read then.
+// One moment; absent values could not be read.
 struct HealthMoment {
   int64_t at_ns = 0;  // boot time
   std::optional<float> temperature;
@@ -66,14 +65,13 @@ class HealthWindow {
   explicit HealthWindow(Duration length) noexcept : length_(length) {}
 
   struct Reading {
-    std::optional<double> temperature, corrected, xids;  // the counts as the source tells them
+    std::optional<double> temperature, corrected, xids;  // the source's counts
   };
   // `now_ns` never falls from one call to the next.
   void Observe(int64_t now_ns, const Reading& reading) noexcept;
 
-  // Growth within the window per hour of its length. Absent when the last Observe had no reading, or nothing
-  // earlier to compare it with. A window that is not full yet counts as full: what was not watched is not
-  // extrapolated.
+  // Growth within the window, per hour of its full length also while it is not full. Absent without a reading
+  // in the last Observe, or an earlier one.
   std::optional<double> CorrectedPerHour() const noexcept { return PerHour(&HealthMoment::corrected); }
   std::optional<double> XidsPerHour() const noexcept { return PerHour(&HealthMoment::xids); }
   // Least-squares slope of the temperature in degrees per minute; needs readings over half a window.
@@ -84,8 +82,8 @@ class HealthWindow {
   const HealthMoment& operator[](size_t i) const noexcept { return moments_[(first_ + i) % kMoments]; }
   const GrowingCount& corrected() const noexcept { return corrected_; }
   const GrowingCount& xids() const noexcept { return xids_; }
-  // Puts back what was saved, before the first Observe. Moments must be offered in order of time; more than
-  // fit push out the oldest.
+  // Restores saved values before the first Observe, moments in order of time; more than fit replace the
+  // oldest.
   void Restore(const HealthMoment& moment) noexcept { Push(moment); }
   void Restore(const GrowingCount& corrected, const GrowingCount& xids) noexcept {
     corrected_ = corrected;

@@ -11,7 +11,7 @@ constexpr int64_t kSecond = 1'000'000'000;
 
 HealthWindow FiveMinutes() { return HealthWindow(seconds(300)); }
 
-TEST(HealthWindow, OneReadingSaysNothing) {
+TEST(HealthWindow, OneReadingHasNoRate) {
   HealthWindow window = FiveMinutes();
   window.Observe(kSecond, {60, 10, 0});
   EXPECT_FALSE(window.CorrectedPerHour());
@@ -25,7 +25,7 @@ TEST(HealthWindow, TenErrorsInTheWindowAre120AnHour) {
   EXPECT_DOUBLE_EQ(window.CorrectedPerHour().value(), 120);
 }
 
-TEST(HealthWindow, WhatWasBeforeTheFirstReadingDoesNotCount) {
+TEST(HealthWindow, FirstReadingIsTheBase) {
   HealthWindow window = FiveMinutes();
   window.Observe(kSecond, {{}, 1e6, 5});
   window.Observe(2 * kSecond, {{}, 1e6, 6});
@@ -42,7 +42,7 @@ TEST(HealthWindow, ErrorsLeaveWithTheWindow) {
   EXPECT_LE(window.size(), HealthWindow::kMoments);
 }
 
-TEST(HealthWindow, ADriverReloadCostsNothingAndCountsWhatCameAfter) {
+TEST(HealthWindow, CounterResetCountsFromZero) {
   HealthWindow window = FiveMinutes();
   window.Observe(1 * kSecond, {{}, 100, {}});
   window.Observe(2 * kSecond, {{}, 101, {}});
@@ -50,7 +50,7 @@ TEST(HealthWindow, ADriverReloadCostsNothingAndCountsWhatCameAfter) {
   EXPECT_DOUBLE_EQ(window.CorrectedPerHour().value(), 3 * 12);
 }
 
-TEST(HealthWindow, AnInputThatIsNotReadIsNotLive) {
+TEST(HealthWindow, MissingInputIsNotLive) {
   HealthWindow window = FiveMinutes();
   window.Observe(1 * kSecond, {60, 1, 1});
   window.Observe(2 * kSecond, {60, {}, 1});
@@ -80,7 +80,7 @@ TEST(HealthWindow, OneOddEndDoesNotMakeARamp) {
   EXPECT_LT(window.RampPerMinute().value(), 0.5) << "end points alone would say 2";
 }
 
-TEST(HealthWindow, LongPausesAreNoTrouble) {
+TEST(HealthWindow, HandlesLongPauses) {
   HealthWindow window = FiveMinutes();
   window.Observe(1 * kSecond, {50, 1, {}});
   window.Observe(100'000 * kSecond, {60, 5, {}});

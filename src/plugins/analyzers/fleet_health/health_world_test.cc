@@ -11,7 +11,7 @@ namespace {
 using namespace health_world;
 using std::chrono::seconds;
 
-TEST(HealthWorlds, WhateverIsWrongIsNeverCalledWell) {
+TEST(HealthWorlds, FaultsAreNeverHealthy) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     std::mt19937 generator(seed);
     Draw draw = [&](size_t limit) { return std::uniform_int_distribution<size_t>(0, limit - 1)(generator); };

@@ -13,13 +13,13 @@ size_t GpuEventTable::FindEntity(const Entity* entity) const noexcept {
   return kNone;
 }
 
-size_t GpuEventTable::Learn(const SeriesInfo& info) {
+size_t GpuEventTable::FindOrAdd(const SeriesInfo& info) {
   std::string uuid = info.attributes.Text("gpu.uuid");
   auto pci = ParsePciAddress(info.attributes.Text("gpu.pci.bus_id"));
   size_t found = kNone;
   for (size_t i = 0; i < gpus_.size() && found == kNone; ++i) {
-    const KnownGpu& known = gpus_[i];
-    bool same = uuid.empty() ? known.uuid.empty() && pci && known.pci == pci : known.uuid == uuid;
+    const TrackedGpu& tracked = gpus_[i];
+    bool same = uuid.empty() ? tracked.uuid.empty() && pci && tracked.pci == pci : tracked.uuid == uuid;
     if (same) found = i;
   }
   if (found == kNone) {
@@ -27,7 +27,7 @@ size_t GpuEventTable::Learn(const SeriesInfo& info) {
     gpus_.emplace_back();
     found = gpus_.size() - 1;
   }
-  KnownGpu& gpu = gpus_[found];
+  TrackedGpu& gpu = gpus_[found];
   gpu.entity = info.entity;
   gpu.uuid = std::move(uuid);
   gpu.pci = pci;
@@ -37,14 +37,14 @@ size_t GpuEventTable::Learn(const SeriesInfo& info) {
 }
 
 void GpuEventTable::Update(const Snapshot& snapshot) {
-  for (KnownGpu& gpu : gpus_) gpu.present = false;
+  for (TrackedGpu& gpu : gpus_) gpu.present = false;
   info_.ForEach(snapshot, [&](const SeriesInfo& info, double, const Frame&, uint32_t) {
     if (!info.entity) return;
     size_t at = kNone;
     for (size_t i = 0; i < gpus_.size() && at == kNone; ++i) {
       if (gpus_[i].entity == info.entity) at = i;
     }
-    if (at == kNone) at = Learn(info);
+    if (at == kNone) at = FindOrAdd(info);
     if (at == kNone) return;
     gpus_[at].present = true;
     gpus_[at].seen_boot_ns = snapshot.closed_at.boot_ns;
@@ -53,13 +53,13 @@ void GpuEventTable::Update(const Snapshot& snapshot) {
 
 size_t GpuEventTable::Find(const Event& event) const {
   if (size_t found = FindEntity(event.entity.get()); found != kNone) return found;
-  // The entity may be one of before a change of identity.
+  // The entity may be outdated by a change of identity.
   std::string uuid = event.entity ? event.entity->attributes.Text("gpu.uuid") : "";
   auto pci = ParsePciAddress(event.attributes.Text(kEventPciBusId));
   size_t found = kNone;
   for (size_t i = 0; i < gpus_.size(); ++i) {
     bool same = uuid.empty() ? pci && gpus_[i].pci == pci : gpus_[i].uuid == uuid;
-    // Of two boards that were in one slot one after the other, the present one is meant.
+    // Of two boards in one slot one after the other, the present one.
     if (same && (found == kNone || gpus_[i].present)) found = i;
   }
   return found == kNone && uuid.empty() && pci ? FindSlot(*pci) : found;

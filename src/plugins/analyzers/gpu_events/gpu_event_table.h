@@ -1,4 +1,4 @@
-// The GPUs of the host as collectors show them, so that an address or a UUID in an event becomes a GPU.
+// The GPUs of the host by their gpu.info series, to find the GPU of an event's address or UUID.
 #pragma once
 
 #include <optional>
@@ -11,8 +11,8 @@
 
 namespace gpulens {
 
-// A GPU once seen. Its place in the book never changes.
-struct KnownGpu {
+// A GPU that was seen once. Its index in the table never changes.
+struct TrackedGpu {
   EntityRef entity;  // as it was last seen
   std::string uuid, vendor;
   std::optional<PciAddress> pci;
@@ -27,24 +27,23 @@ class GpuEventTable {
   static constexpr size_t kMaxGpus = 128;
   static constexpr size_t kNone = SIZE_MAX;
 
-  // Learns from the gpu.info series of a tick. A GPU that is gone stays known, and is the same one when it is
-  // back.
+  // Reads the gpu.info series of a tick. A GPU that is gone stays in the table.
   void Update(const Snapshot& snapshot);
 
   size_t size() const noexcept { return gpus_.size(); }
-  const KnownGpu& operator[](size_t i) const noexcept { return gpus_[i]; }
-  // By the entity of the event or its parents, else by the address it names; kNone when it is not known.
+  const TrackedGpu& operator[](size_t i) const noexcept { return gpus_[i]; }
+  // By the event's entity or its parents, else by its address; kNone: unknown.
   size_t Find(const Event& event) const;
-  // Whose entity this is, or a part of; kNone for others.
+  // By the entity of a GPU or of a part of one; kNone for others.
   size_t FindEntity(const Entity* entity) const noexcept;
 
  private:
-  size_t Learn(const SeriesInfo& info);
-  // The one GPU whose board has this function, its audio device for one; kNone where there are several.
+  size_t FindOrAdd(const SeriesInfo& info);
+  // The GPU whose board has this PCI function, such as its audio device; kNone where there are several.
   size_t FindSlot(const PciAddress& function) const noexcept;
 
   SeriesFinder info_{kGpuInfo};
-  std::vector<KnownGpu> gpus_;
+  std::vector<TrackedGpu> gpus_;
 };
 
 }  // namespace gpulens

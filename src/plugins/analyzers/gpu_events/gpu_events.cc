@@ -1,5 +1,5 @@
-// Takes the events that were reported since the last tick, joins what is told twice, says which GPU they are
-// about and what they mean, counts them, keeps them with the readings before, and hands them to the sinks.
+// Analyzer of events: joins reports of the same event, finds the GPU, adds what codes mean, counts, stores
+// events with the readings before them, and publishes them to sinks.
 
 #include <unistd.h>
 
@@ -8,12 +8,9 @@
 #include "catalog/gpu.h"
 #include "catalog/self.h"
 #include "plugins/analyzers/gpu_events/event_counters.h"
-#include "plugins/analyzers/gpu_events/event_facts.h"
-#include "plugins/analyzers/gpu_events/event_follow.h"
 #include "plugins/analyzers/gpu_events/event_join.h"
 #include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "plugins/analyzers/gpu_events/reading_ring.h"
-#include "plugins/analyzers/gpu_events/recent_xids.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 #include "store/incident_store.h"
@@ -22,10 +19,10 @@ namespace gpulens {
 namespace {
 
 constexpr int64_t kBeforeNs = 30'000'000'000;
-// How the collector of the kernel log calls itself.
+// The collector's source of events.
 constexpr std::string_view kKernelLog = "kernel_log";
-// Of the last XIDs, after a restart.
-constexpr size_t kLookedBack = 1000;
+// XIDs that are read from the store at start.
+constexpr size_t kPastEvents = 1000;
 
 // The number behind `"key":` in a flat JSON object that we wrote ourselves.
 std::optional<int64_t> NumberIn(std::string_view object, std::string_view key) {
@@ -44,15 +41,15 @@ std::string WordIn(std::string_view object, std::string_view key) {
   return std::string(word.substr(0, word.find('"')));
 }
 
-// What the store knows from before this process.
-struct Before {
+// Events before this process, from the store.
+struct StoredEvents {
   std::map<std::string, EventCounters::LastXid, std::less<>> last;
   std::vector<RecentXids::Past> past;  // of this boot
 };
 
-// Empty when there is no store. `now`: of this process, to tell times of this boot from those before.
-Before ReadBefore(const std::string& path, Instant now) {
-  Before before;
+// Empty without a store. `now` separates times of this boot from earlier ones.
+StoredEvents ReadStore(const std::string& path, Instant now) {
+  StoredEvents before;
   if (::access(path.c_str(), R_OK) != 0) return before;
   auto store = IncidentStore::Open({.path = path, .read_only = true});
   if (!store) return before;
@@ -62,7 +59,7 @@ Before ReadBefore(const std::string& path, Instant now) {
                                                           {kEventGpuXidClear.name, Kind::kClear}};
   for (auto [name, kind] : kKinds) {
     auto rows =
-        (*store)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = std::string(name), .limit = kLookedBack});
+        (*store)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = std::string(name), .limit = kPastEvents});
     if (!rows) continue;
     for (const Incident& row : *rows) {
       auto code = NumberIn(row.attributes, "gpu.xid.code");
@@ -70,8 +67,8 @@ Before ReadBefore(const std::string& path, Instant now) {
         before.last[row.gpu_uuid] = {row.unix_ns, *code};
       int64_t at_ns = now.boot_ns - (now.unix_ns - row.unix_ns);
       bool of_a_gpu = !row.gpu_uuid.empty() || kind == Kind::kClear;
-      bool told = kind != Kind::kXid || row.severity > EventSeverity::kInfo;
-      if (at_ns > 0 && at_ns <= now.boot_ns && of_a_gpu && told)
+      bool counts = kind != Kind::kXid || row.severity > EventSeverity::kInfo;
+      if (at_ns > 0 && at_ns <= now.boot_ns && of_a_gpu && counts)
         before.past.push_back({kind, row.gpu_uuid, at_ns, WordIn(row.attributes, "gpu.xid.action")});
     }
   }
@@ -82,7 +79,7 @@ bool FromKernelLog(std::string_view source) noexcept {
   return source == "kmsg" || source == "journald" || source == "file";
 }
 
-// What happens at every start is no incident: it goes to the sinks, and no store is opened for it.
+// Events of every start are not incidents: they are not stored.
 bool IsRoutine(const Event& event) {
   if (event.name == kEventGpulensDriver.name) return event.attributes.Text("gpulens.change") == "started";
   return event.name == kEventGpuFound.name && event.attributes.Text("gpu.found.reason") == "start";
@@ -96,7 +93,7 @@ class GpuEvents final : public Analyzer {
     IncidentStore::Options options;
     options.path = env.state_dir + "/" + std::string(kIncidentFile);
     options.max_bytes = config.Size("store_size");
-    Before before = ReadBefore(options.path, clock_.Now());
+    StoredEvents before = ReadStore(options.path, clock_.Now());
     counters_.Remember(std::move(before.last));
     recent_.Remember(std::move(before.past));
     writer_ = std::make_unique<IncidentWriter>(std::move(options), clock_);
@@ -111,7 +108,7 @@ class GpuEvents final : public Analyzer {
     for (Event& event : ready_) ReportOrFold(std::move(event), snapshot.closed_at);
     ready_.clear();
     fold_.TakeReady(snapshot.closed_at, ready_);
-    for (Event& event : ready_) HandOver(std::move(event));
+    for (Event& event : ready_) Publish(std::move(event));
     ready_.clear();
     recent_.Write(table_, queue_->Watched(), snapshot.closed_at, out);
     counters_.Write(table_, {queue_->Watched(), queue_->Watched(kKernelLog)}, snapshot.closed_at, out);
@@ -124,7 +121,7 @@ class GpuEvents final : public Analyzer {
     if (event.at.boot_ns == 0) event.at = now;
     std::string source = event.attributes.Text("event.source");
     size_t gpu = table_.Find(event);
-    // What a real kernel says is not about a simulated GPU, whatever the addresses. A file is a test's.
+    // The real kernel's events are not about simulated GPUs, whatever the address. Files are from tests.
     if (gpu != GpuEventTable::kNone && table_[gpu].simulated && (source == "kmsg" || source == "journald"))
       gpu = GpuEventTable::kNone;
     if (gpu != GpuEventTable::kNone && !event.entity) event.entity = table_[gpu].entity;
@@ -136,9 +133,9 @@ class GpuEvents final : public Analyzer {
     key.device = device;
     bool wait = !FromKernelLog(source) && queue_->Watched(kKernelLog);
     Event counted = event;
-    if (join_.Add(std::move(key), std::move(event), wait, now) == EventJoin::Fate::kNew) {
+    if (join_.Add(std::move(key), std::move(event), wait, now) == EventJoin::Outcome::kNew) {
       counters_.Count(counted, gpu);
-      if (auto follows = EventFollow::Of(counted)) TakeAlone(*std::move(follows), gpu, device, true);
+      if (auto derived = EventFollow::DerivedFrom(counted)) TakeAlone(*std::move(derived), gpu, device, true);
     } else {
       ++joined_;
     }
@@ -149,9 +146,9 @@ class GpuEvents final : public Analyzer {
     return event.entity ? event.entity->attributes.Text("gpu.uuid") : event.attributes.Text(kEventPciBusId);
   }
 
-  // What waits for no other source. `derived`: it follows from another event.
+  // For events that wait for no other source.
   void TakeAlone(Event event, size_t gpu, std::string_view device, bool derived) {
-    if (follow_.Reported(event, device, derived)) {
+    if (follow_.Repeats(event, device, derived)) {
       ++joined_;
       return;
     }
@@ -159,26 +156,25 @@ class GpuEvents final : public Analyzer {
     ready_.push_back(std::move(event));
   }
 
-  // Whoever shows the events of `agent --demo` must see that they did not happen, also those of no GPU. What
-  // the kernel of this machine reports has happened.
+  // Events of `agent --demo` are marked, also those of no GPU; those of this machine's kernel are real.
   void MarkSimulated(Event& event) const {
     if (demo_ && !FromKernelLog(event.attributes.Text("event.source")))
       event.attributes = event.attributes.OverlaidOn(AttributeSet({{"simulated", true}}));
   }
 
-  // Hands over the event, or holds it to be told with others like it.
+  // Publishes the event, or holds it with equal ones.
   void ReportOrFold(Event event, Instant now) {
     AddFacts(event);
     MarkSimulated(event);
-    Settle(event);
-    // What a driver or the kernel repeats may be a flood; what we have seen ourselves happens once.
+    UpdateRecent(event);
+    // Drivers and kernels may flood; events of the agent itself happen once.
     const bool repeated =
         event.name == kEventGpuXid.name || FromKernelLog(event.attributes.Text("event.source"));
     if (repeated && fold_.Hold(event, now)) queue_->Suppressed(1);
-    else HandOver(std::move(event));
+    else Publish(std::move(event));
   }
 
-  void HandOver(Event event) {
+  void Publish(Event event) {
     if (std::string text = LogText(event); !text.empty()) {
       bool bad = event.severity >= EventSeverity::kError;
       std::string subject = event.attributes.Text("gpu.xid.code") + " " +
@@ -197,8 +193,8 @@ class GpuEvents final : public Analyzer {
     queue_->Publish(std::move(event));
   }
 
-  // Keeps account of the XIDs that nobody has dealt with.
-  void Settle(Event& event) {
+  // Updates the XIDs that still matter.
+  void UpdateRecent(Event& event) {
     if (event.name == kEventGpuXidClear.name) return ClearXids(event);
     size_t gpu = table_.FindEntity(event.entity.get());
     int64_t at_ns = event.at.boot_ns;
@@ -209,14 +205,14 @@ class GpuEvents final : public Analyzer {
 
   // Without a GPU, those of every GPU.
   void ClearXids(Event& event) {
-    std::string wanted = event.attributes.Text("gpu.xid.clear.gpu");
-    if (wanted.empty()) return recent_.Clear(GpuEventTable::kNone, event.at.boot_ns);
+    std::string gpu = event.attributes.Text("gpu.xid.clear.gpu");
+    if (gpu.empty()) return recent_.Clear(GpuEventTable::kNone, event.at.boot_ns);
     for (size_t i = 0; i < table_.size(); ++i) {
-      if (table_[i].uuid != wanted && table_[i].entity->attributes.Text("gpu.index") != wanted) continue;
+      if (table_[i].uuid != gpu && table_[i].entity->attributes.Text("gpu.index") != gpu) continue;
       event.entity = table_[i].entity;
       recent_.Clear(i, event.at.boot_ns);
     }
-    if (!event.entity) Log(LogLevel::kWarn, "events", "xid_clear", "there is no GPU " + wanted);
+    if (!event.entity) Log(LogLevel::kWarn, "events", "xid_clear", "there is no GPU " + gpu);
   }
 
   void WriteSelf(FrameWriter& out) {

@@ -8,7 +8,6 @@
 #include "catalog/gpu.h"
 #include "catalog/self.h"
 #include "plugins/analyzers/gpu_events/event_counters.h"
-#include "plugins/analyzers/gpu_events/event_facts.h"
 #include "plugins/analyzers/gpu_events/event_join.h"
 #include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "plugins/event_queue.h"
@@ -161,7 +160,7 @@ class GpuEventsTest : public ::testing::Test {
   std::unique_ptr<Analyzer> analyzer_;
 };
 
-TEST_F(GpuEventsTest, CountersBeginAtZeroOnceSomebodyWatches) {
+TEST_F(GpuEventsTest, CountersStartAtZeroOnceWatched) {
   Tick();
   EXPECT_EQ(Xids(0), std::nullopt) << "nobody watches: 0 would be a promise";
   EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(0));
@@ -178,7 +177,7 @@ TEST_F(GpuEventsTest, CountersBeginAtZeroOnceSomebodyWatches) {
   EXPECT_EQ(Xids(0), std::nullopt) << "no longer fresh";
 }
 
-TEST_F(GpuEventsTest, RecentXidsCountByActionUntilTheyAreDealtWith) {
+TEST_F(GpuEventsTest, RecentXidsCountByActionUntilCleared) {
   auto recent = [&](const char* action) { return Value(kGpuXidRecent, "gpu.xid.action", action); };
   Tick();
   EXPECT_EQ(recent("none"), std::nullopt) << "nobody watches";
@@ -224,7 +223,7 @@ TEST_F(GpuEventsTest, RecentXidsLeaveAfterTheWindow) {
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reset_gpu"), Optional(0));
 }
 
-TEST_F(GpuEventsTest, TheMessageOutweighsItsCode) {
+TEST_F(GpuEventsTest, SeverityOfTheMessageWins) {
   queue_.Watches("kernel_log", true);
   Tick();
   auto with = [&](int64_t code, std::string_view key, std::string_view value, std::string_view severity) {
@@ -283,7 +282,7 @@ TEST_F(GpuEventsTest, RecentXidsOfThisBootSurviveARestart) {
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reset_gpu"), Optional(1));
 }
 
-TEST_F(GpuEventsTest, AnXidOfTheKernelLogIsToldAtOnceWithItsGpuAndItsMeaning) {
+TEST_F(GpuEventsTest, KernelLogXidIsPublishedAtOnceWithFacts) {
   queue_.Watches("kernel_log", true);
   Tick();
   queue_.Report(FromKernel(1, 79));
@@ -303,7 +302,7 @@ TEST_F(GpuEventsTest, AnXidOfTheKernelLogIsToldAtOnceWithItsGpuAndItsMeaning) {
   EXPECT_THAT(Value(kSelfEvents, "event", "gpu.xid"), Optional(1));
 }
 
-TEST_F(GpuEventsTest, TwoSourcesMakeOneEventWhicheverIsFirst) {
+TEST_F(GpuEventsTest, JoinsTwoSourcesInAnyOrder) {
   queue_.Watches("kernel_log", true);
   Tick();
   queue_.Report(FromNvml(1, 79));
@@ -346,7 +345,7 @@ TEST_F(GpuEventsTest, NotJoined) {
   EXPECT_THAT(Xids(0), Optional(4));
 }
 
-TEST_F(GpuEventsTest, WhatFollowsFromAnXidIsToldOnce) {
+TEST_F(GpuEventsTest, DerivedEventsArePublishedOnce) {
   queue_.Watches("kernel_log", true);
   Tick();
   auto named = [](const std::vector<Event>& events, std::string_view name) {
@@ -391,7 +390,7 @@ TEST_F(GpuEventsTest, WhatFollowsFromAnXidIsToldOnce) {
   EXPECT_THAT(Tick(), SizeIs(1)) << "most codes stand for themselves";
 }
 
-TEST_F(GpuEventsTest, WithoutAKernelLogNvmlWaitsForNobody) {
+TEST_F(GpuEventsTest, NvmlDoesNotWaitWithoutAKernelLog) {
   queue_.Watches("nvml", true);
   Tick();
   queue_.Report(FromNvml(0, 48));
@@ -400,7 +399,7 @@ TEST_F(GpuEventsTest, WithoutAKernelLogNvmlWaitsForNobody) {
   EXPECT_EQ(ready[0].attributes.Text("gpu.xid.action"), "reset_gpu");
 }
 
-TEST_F(GpuEventsTest, ACodeNobodyKnowsHasNoAction) {
+TEST_F(GpuEventsTest, UnknownCodeHasNoAction) {
   queue_.Watches("kernel_log", true);
   queue_.Report(FromKernel(0, 4000));
   auto ready = Tick();
@@ -424,7 +423,7 @@ TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
 }
 
 // A broken GPU may say the same thing thousands of times in a second: all are counted, few are told.
-TEST_F(GpuEventsTest, EqualEventsOfAFloodAreToldTogether) {
+TEST_F(GpuEventsTest, FoldsAFloodOfEqualEvents) {
   queue_.Watches("kernel_log", true);
   Tick();
   auto flood = [&](int count) {
@@ -454,7 +453,7 @@ TEST_F(GpuEventsTest, EqualEventsOfAFloodAreToldTogether) {
   EXPECT_THAT(Xids(0), Optional(3111));
 }
 
-TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) {
+TEST_F(GpuEventsTest, GoneGpuKeepsItsCountersForAWhile) {
   queue_.Watches("kernel_log", true);
   Tick();
   gpus_[0].here = false;
@@ -468,7 +467,7 @@ TEST_F(GpuEventsTest, AGpuThatIsGoneKeepsItsCountersForAWhileAndGoesOnCounting) 
   EXPECT_THAT(Xids(0), Optional(1));
 }
 
-TEST_F(GpuEventsTest, ARealKernelDoesNotSpeakOfSimulatedGpus) {
+TEST_F(GpuEventsTest, KernelEventsAreNotOfSimulatedGpus) {
   gpus_.clear();
   AddGpu(5, "nvidia", true);
   queue_.Watches("kernel_log", true);
@@ -542,7 +541,7 @@ TEST_F(GpuEventsTest, RasBySeverity) {
   EXPECT_THAT(Value(kGpuRasErrors, "gpu.ras.severity", "fatal"), Optional(0));
 }
 
-TEST_F(GpuEventsTest, KeepsTheHalfMinuteBeforeAndRemembersOverARestart) {
+TEST_F(GpuEventsTest, StoresReadingsBeforeAnEventAndSurvivesARestart) {
   queue_.Watches("kernel_log", true);
   for (int i = 0; i < 90; ++i) {
     power_ = 300 + i;
@@ -569,7 +568,7 @@ TEST_F(GpuEventsTest, KeepsTheHalfMinuteBeforeAndRemembersOverARestart) {
   EXPECT_THAT(Xids(1), Optional(0)) << "counters are this process's";
 }
 
-TEST_F(GpuEventsTest, ASteadyTickDoesNotAllocate) {
+TEST_F(GpuEventsTest, SteadyTickDoesNotAllocate) {
   queue_.Watches("kernel_log", true);
   queue_.Report(FromKernel(1, 79));
   for (int i = 0; i < 70; ++i) Tick();
@@ -587,7 +586,7 @@ TEST_F(GpuEventsTest, ASteadyTickDoesNotAllocate) {
   EXPECT_EQ(ThreadAllocations() - before, 0u);
 }
 
-TEST_F(GpuEventsTest, WhatADemoReportsIsMarkedWhateverItIsAbout) {
+TEST_F(GpuEventsTest, MarksEventsOfADemo) {
   env_.demo = true;
   MakeAnalyzer();
   Event driver;
@@ -606,7 +605,7 @@ TEST_F(GpuEventsTest, WhatADemoReportsIsMarkedWhateverItIsAbout) {
   EXPECT_FALSE(events[1].attributes.Has("simulated")) << "the kernel of this machine has killed a process";
 }
 
-TEST_F(GpuEventsTest, AFaultWithoutACodeIsAsBadAsItsMessage) {
+TEST_F(GpuEventsTest, FaultWithoutACodeHasItsMessagesSeverity) {
   for (auto [fault, severity] : {std::pair{"nvidia.init_failed", EventSeverity::kFatal},
                                  {"nvidia.peermem_context", EventSeverity::kWarning},
                                  {"nccl.segfault", EventSeverity::kError},
@@ -622,7 +621,7 @@ TEST_F(GpuEventsTest, AFaultWithoutACodeIsAsBadAsItsMessage) {
   }
 }
 
-TEST(EventFacts, TheLogLineSaysWhatItMeansAndWhatToDo) {
+TEST(EventFacts, LogLineHasMeaningAndAction) {
   Event event;
   event.name = "gpu.xid";
   event.entity = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));

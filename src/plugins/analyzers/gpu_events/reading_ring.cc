@@ -9,8 +9,7 @@
 namespace gpulens {
 namespace {
 
-// What one wants to see before a failure, most wanted first: when a GPU has more series than columns, the
-// last are left out.
+// Most useful first: when a GPU has more series than columns, the last are left out.
 constexpr const MetricDesc* kKept[] = {
     &kGpuPowerDraw,          &kGpuTemperature,          &kGpuUtilization,       &kGpuMemoryUtilization,
     &kGpuMemoryUsed,         &kGpuClockFrequency,       &kGpuThrottleMask,      &kGpuPcieReplayCount,
@@ -23,7 +22,7 @@ constexpr const MetricDesc* kKept[] = {
 constexpr int64_t kShortestGapNs = 100'000'000;
 constexpr size_t kSpareSlots = 6;
 
-// What tells this series from others of its family on the same GPU.
+// The attributes that identify a series within its family on the GPU.
 AttributeSet OwnAttributes(const SeriesInfo& info) {
   std::vector<AttributeSet::Attribute> own;
   for (auto [key, value] : info.attributes) {
@@ -51,23 +50,23 @@ const ReadingRing::Plan& ReadingRing::PlanOf(const Layout& layout, const GpuEven
   plan.used = tick_;
   if (!added && plan.gpus == table.size()) return plan;
   plan.gpus = table.size();
-  plan.wanted.clear();
-  // By family first, so that the columns go to what is wanted most.
+  plan.sources.clear();
+  // By family first, so that columns go to the most useful ones.
   for (const MetricDesc* desc : kKept) {
     for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
       const SeriesInfo& info = layout[slot];
       if (info.desc != desc || info.cells() != 1) continue;
-      // Parts of a GPU (MIG slices, links) have series of the same families; the GPU's own are meant.
+      // Only the GPU's own series, not those of its parts (MIG slices, links).
       size_t gpu = table.FindEntity(info.entity.get());
       if (gpu == GpuEventTable::kNone || table[gpu].entity != info.entity) continue;
       uint32_t column = ColumnOf(rings_[gpu], info);
-      if (column < kColumns) plan.wanted.push_back({slot, static_cast<uint32_t>(gpu), column});
+      if (column < kColumns) plan.sources.push_back({slot, static_cast<uint32_t>(gpu), column});
     }
   }
   return plan;
 }
 
-// The distance of the first ticks says how many samples a minute has.
+// The distance of the first ticks determines the number of samples.
 bool ReadingRing::Due(int64_t now_ns) {
   int64_t since = now_ns - last_ns_;
   if (last_ns_ != 0 && since <= 0) return false;
@@ -79,7 +78,7 @@ bool ReadingRing::Due(int64_t now_ns) {
     last_ns_ = now_ns;
     return slots_ != 0;
   }
-  // Half a gap of grace: ticks do not come exactly on the grid.
+  // Half a gap of tolerance, as ticks are not exactly on the grid.
   if (since < gap_ns_ / 2) return false;
   last_ns_ = now_ns;
   return true;
@@ -108,12 +107,12 @@ void ReadingRing::Record(const Snapshot& snapshot, const GpuEventTable& table) {
   }
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Frame& frame = *entry.frame;
-    for (const Wanted& wanted : PlanOf(*frame.layout, table).wanted) {
-      if (frame.quality[wanted.slot] != Quality::kOk) continue;
-      const SeriesInfo& info = (*frame.layout)[wanted.slot];
+    for (const Source& source : PlanOf(*frame.layout, table).sources) {
+      if (frame.quality[source.slot] != Quality::kOk) continue;
+      const SeriesInfo& info = (*frame.layout)[source.slot];
       Cell cell = frame.cells[info.first_cell];
       double value = info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
-      OpenSample(rings_[wanted.gpu], now_ns)->values[wanted.column] = value;
+      OpenSample(rings_[source.gpu], now_ns)->values[source.column] = value;
     }
   }
   std::erase_if(plans_, [this](const auto& item) { return item.second.used != tick_; });

@@ -1,7 +1,6 @@
-// The last minute of each GPU in memory, so that there is something to look at when one fails.
-//
-// A fixed set of families (power, temperatures, load, memory, clocks, throttling, errors, links) as 8-byte
-// numbers: kColumns · 8 + 8 bytes per sample. At one tick a second that is 66 samples, 13.5 KiB per GPU.
+// The readings of each GPU in the last minute, for the incident when it fails: a fixed set of families
+// (power, temperatures, load, memory, clocks, throttling, errors, links). A sample has kColumns · 8 + 8
+// bytes: at one tick a second, 66 samples or 13.5 KiB per GPU.
 #pragma once
 
 #include <array>
@@ -20,9 +19,9 @@ class ReadingRing {
   static constexpr size_t kColumns = 25;
   static constexpr int64_t kKeepNs = 60'000'000'000;
 
-  // Takes the readings of a tick. Only those just read: a value that merely rides along is no new reading.
+  // Records the fresh readings of a tick.
   void Record(const Snapshot& snapshot, const GpuEventTable& table);
-  // The readings of a GPU from `from` to `to` (boot time), times relative to `to`.
+  // Returns the readings of a GPU from `from_ns` to `to_ns` (boot time), with times relative to `to_ns`.
   IncidentReadings Between(size_t gpu, int64_t from_ns, int64_t to_ns) const;
 
  private:
@@ -40,14 +39,14 @@ class ReadingRing {
     size_t next = 0;
     Sample* open = nullptr;  // of the tick that is recorded
   };
-  // Which cells of a layout go where.
-  struct Wanted {
+  // The column of a cell of a layout.
+  struct Source {
     uint32_t slot = 0, gpu = 0, column = 0;
   };
   struct Plan {
-    std::vector<Wanted> wanted;
+    std::vector<Source> sources;
     uint64_t used = 0;
-    size_t gpus = 0;  // known when it was made
+    size_t gpus = 0;  // in the table when it was made
   };
 
   const Plan& PlanOf(const Layout& layout, const GpuEventTable& table);
@@ -55,7 +54,7 @@ class ReadingRing {
   Sample* OpenSample(Ring& ring, int64_t now_ns) const;
   bool Due(int64_t now_ns);
 
-  std::vector<Ring> rings_;  // by the GPU's place in the book
+  std::vector<Ring> rings_;  // by the GPU's index in the table
   std::unordered_map<uint64_t, Plan> plans_;
   size_t slots_ = 0;
   int64_t last_ns_ = 0, gap_ns_ = 0;

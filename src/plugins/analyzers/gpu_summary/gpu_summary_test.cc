@@ -53,12 +53,12 @@ TEST_F(GpuSummaryTest, SevenIdleAndOneBusy) {
   EXPECT_DOUBLE_EQ(ValueOf(*frame, kGpuUtilizationAvg), 0.1125);
 }
 
-TEST_F(GpuSummaryTest, WithoutGpusThereIsNothingToSay) {
+TEST_F(GpuSummaryTest, WritesNothingWithoutGpus) {
   auto frame = Analyze({});
   EXPECT_EQ(frame->layout->slots(), 0u);
 }
 
-TEST_F(GpuSummaryTest, AfterTheLastGpuTheSummaryIsNotFreshAnyMore) {
+TEST_F(GpuSummaryTest, SummaryIsStaleAfterTheLastGpu) {
   Analyze({0.5});
   Snapshot empty;
   out_.Begin(clock_.Now());

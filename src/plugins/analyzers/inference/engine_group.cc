@@ -27,6 +27,18 @@ Use UseOf(Op op) noexcept {
   return Use::kGrowth;
 }
 
+constexpr std::string_view kEngineType = "engine";
+
+// Empty: the series is not used.
+std::span<const Native> NativesFor(const SeriesInfo& info) {
+  if (!info.desc || !info.entity || info.entity->type != kEngineType) return {};
+  std::span<const Native> natives = NativesOf(info.attributes.Text("inference.engine"));
+  bool used = std::any_of(natives.begin(), natives.end(), [&](const Native& native) {
+    return native.of.role == info.desc || native.over.role == info.desc || native.fallback.role == info.desc;
+  });
+  return used ? natives : std::span<const Native>();
+}
+
 }  // namespace
 
 EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, Past past)
@@ -35,9 +47,9 @@ EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, Pas
     Use use = UseOf(native.op);
     Output output;
     output.native = &native;
-    output.of = WantOf(native.of, use);
-    output.over = WantOf(native.over, use);
-    output.fallback = WantOf(native.fallback, Use::kLevel);
+    output.of = SourceOf(native.of, use);
+    output.over = SourceOf(native.over, use);
+    output.fallback = SourceOf(native.fallback, Use::kLevel);
     if (native.op != Op::kQuantiles) {
       outputs_.push_back(output);
       continue;
@@ -49,43 +61,43 @@ EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, Pas
   }
 }
 
-// Natives that use the same in the same way share a feed.
-size_t EngineGroup::WantOf(const Pick& pick, Use use) {
+// Natives with the same pick and use share a feed.
+size_t EngineGroup::SourceOf(const Pick& pick, Use use) {
   if (!pick.role) return kNoFeed;
-  auto same = [&](const Want& want) { return want.use == use && SamePick(*want.pick, pick); };
-  auto at = std::find_if(wants_.begin(), wants_.end(), same);
-  size_t place = static_cast<size_t>(at - wants_.begin());
-  if (at == wants_.end()) wants_.push_back({&pick, use, nullptr});
+  auto same = [&](const Source& source) { return source.use == use && SamePick(*source.pick, pick); };
+  auto at = std::find_if(sources_.begin(), sources_.end(), same);
+  size_t place = static_cast<size_t>(at - sources_.begin());
+  if (at == sources_.end()) sources_.push_back({&pick, use, nullptr});
   return place;
 }
 
-const Feed* EngineGroup::FeedOf(size_t want) const noexcept {
-  if (want == kNoFeed || !wants_[want].feed || wants_[want].feed->empty()) return nullptr;
-  return wants_[want].feed.get();
+const Feed* EngineGroup::FeedOf(size_t source) const noexcept {
+  if (source == kNoFeed || !sources_[source].feed || sources_[source].feed->empty()) return nullptr;
+  return sources_[source].feed.get();
 }
 
 void EngineGroup::BeginPlan() noexcept {
-  for (Want& want : wants_) {
-    if (want.feed) want.feed->BeginPlan();
+  for (Source& source : sources_) {
+    if (source.feed) source.feed->BeginPlan();
   }
 }
 
 void EngineGroup::Add(const SeriesInfo& info, uint32_t slot, int64_t since_ns) {
-  for (Want& want : wants_) {
-    if (!Feed::Takes(*want.pick, info)) continue;
-    if (!want.feed) {
-      want.feed = std::make_unique<Feed>(*want.pick, want.use, past_ == Past::kKnown ? since_ns : 0);
+  for (Source& source : sources_) {
+    if (!Feed::Takes(*source.pick, info)) continue;
+    if (!source.feed) {
+      source.feed = std::make_unique<Feed>(*source.pick, source.use, past_ == Past::kKnown ? since_ns : 0);
     }
-    want.feed->Add(info, slot);
+    source.feed->Add(info, slot);
   }
 }
 
 bool EngineGroup::EndPlan() {
   bool any = false;
-  for (Want& want : wants_) {
-    if (!want.feed) continue;
-    want.feed->EndPlan();
-    any = any || !want.feed->empty();
+  for (Source& source : sources_) {
+    if (!source.feed) continue;
+    source.feed->EndPlan();
+    any = any || !source.feed->empty();
   }
   return any;
 }
@@ -94,8 +106,8 @@ void EngineGroup::Read(const Reading& reading, Scratch& scratch) {
   Reading own = reading;
   own.follows = reading.follows && past_ == Past::kKnown;
   if (past_ == Past::kNone) past_ = Past::kKnown;
-  for (Want& want : wants_) {
-    if (want.feed) want.feed->Read(own, scratch);
+  for (Source& source : sources_) {
+    if (source.feed) source.feed->Read(own, scratch);
   }
   for (Output& output : outputs_) {
     output.value = Evaluate(output);
@@ -103,9 +115,9 @@ void EngineGroup::Read(const Reading& reading, Scratch& scratch) {
   }
 }
 
-EngineGroup::Value EngineGroup::Level(size_t want) const noexcept {
-  const Feed* feed = FeedOf(want);
-  return feed ? Value{feed->known(), feed->level()} : Value{};
+EngineGroup::Value EngineGroup::Level(size_t source) const noexcept {
+  const Feed* feed = FeedOf(source);
+  return feed ? Value{feed->result(), feed->level()} : Value{};
 }
 
 EngineGroup::Value EngineGroup::Total(const Output& output) const noexcept {
@@ -113,22 +125,22 @@ EngineGroup::Value EngineGroup::Total(const Output& output) const noexcept {
   Value total = Level(output.fallback);
   if (!FeedOf(output.over)) return total;
   Value more = Level(output.over);
-  return {std::min(total.known, more.known), total.value + more.value};
+  return {std::min(total.result, more.result), total.value + more.value};
 }
 
 EngineGroup::Value EngineGroup::Rate(const Feed& feed) const noexcept {
   if (feed.to_ns() <= feed.from_ns()) return {};
   double seconds = static_cast<double>(feed.to_ns() - feed.from_ns()) / kSecond;
-  return {feed.known(), feed.count() / seconds};
+  return {feed.result(), feed.count() / seconds};
 }
 
 EngineGroup::Value EngineGroup::Ratio(const Output& output) const noexcept {
   const Feed *of = FeedOf(output.of), *over = FeedOf(output.over);
   if (!of || !over) return Level(output.fallback);
-  Known known = std::min(of->known(), over->known());
-  // Of the same time, or it is no share of anything.
+  FeedResult known = std::min(of->result(), over->result());
+  // Both must cover the same time.
   bool same = of->from_ns() == over->from_ns() && of->to_ns() == over->to_ns();
-  if (known == Known::kNow && (!same || over->count() <= 0)) return {};
+  if (known == FeedResult::kRead && (!same || over->count() <= 0)) return {};
   return {known, of->count() / over->count()};
 }
 
@@ -139,17 +151,17 @@ EngineGroup::Value EngineGroup::Evaluate(const Output& output) const {
   if (native.op == Op::kRatio) return Ratio(output);
   if (native.op == Op::kOnePlusRatio) {
     Value ratio = Ratio(output);
-    return {ratio.known, 1 + ratio.value};
+    return {ratio.result, 1 + ratio.value};
   }
   const Feed* feed = FeedOf(output.of);
-  if (!feed || feed->known() != Known::kNow) return {feed ? feed->known() : Known::kNothing, 0};
+  if (!feed || feed->result() != FeedResult::kRead) return {feed ? feed->result() : FeedResult::kNone, 0};
   if (native.op == Op::kRate) return Rate(*feed);
   if (native.op == Op::kMean) {
     if (feed->count() <= 0 || !std::isfinite(feed->sum())) return {};
-    return {Known::kNow, native.scale * feed->sum() / feed->count()};
+    return {FeedResult::kRead, native.scale * feed->sum() / feed->count()};
   }
   std::optional<double> value = feed->QuantileOf(output.quantile->q);
-  return value ? Value{Known::kNow, *value} : Value{};
+  return value ? Value{FeedResult::kRead, *value} : Value{};
 }
 
 Series EngineGroup::Declare(const Output& output, SeriesTable& table) const {
@@ -163,11 +175,11 @@ Series EngineGroup::Declare(const Output& output, SeriesTable& table) const {
 
 void EngineGroup::Write(FrameWriter& out) {
   for (Output& output : outputs_) {
-    if (output.value.known == Known::kNow) {
+    if (output.value.result == FeedResult::kRead) {
       if (!output.series && !output.refused) output.series = Declare(output, out.table());
       output.refused = !output.series;
       if (output.series) out.Set(output.series, output.value.value);
-    } else if (output.value.known == Known::kNothing && output.series) {
+    } else if (output.value.result == FeedResult::kNone && output.series) {
       out.Clear(output.series);
     }
   }
@@ -181,8 +193,105 @@ void EngineGroup::Retire(SeriesTable& table) {
 }
 
 size_t EngineGroup::memory_bytes() const noexcept {
-  size_t bytes = sizeof *this + wants_.capacity() * sizeof(Want) + outputs_.capacity() * sizeof(Output);
-  for (const Want& want : wants_) bytes += want.feed ? want.feed->memory_bytes() : 0;
+  size_t bytes = sizeof *this + sources_.capacity() * sizeof(Source) + outputs_.capacity() * sizeof(Output);
+  for (const Source& source : sources_) bytes += source.feed ? source.feed->memory_bytes() : 0;
+  return bytes;
+}
+
+EngineGroup& EngineSource::GroupOf(const SeriesInfo& info, const std::string& model,
+                                   std::span<const Native> natives) {
+  uint64_t engine = info.entity->attributes.hash();
+  std::string version = info.attributes.Text("model.version");
+  std::string key(reinterpret_cast<const char*>(&engine), sizeof engine);
+  key.append(model).append(1, '\0').append(version);
+  std::unique_ptr<EngineGroup>& group = groups_[key];
+  if (!group) {
+    using enum EngineGroup::Past;
+    bool known = std::find(engines_.begin(), engines_.end(), engine) != engines_.end();
+    group = std::make_unique<EngineGroup>(EngineGroup::Identity{info.entity, model, version}, natives,
+                                          lost_groups_ ? kLost
+                                          : known      ? kKnown
+                                                       : kNone);
+    in_order_.push_back(group.get());
+  }
+  return *group;
+}
+
+EngineGroup* EngineSource::OnlyNamedGroup(const EntityRef& engine) const noexcept {
+  EngineGroup* only = nullptr;
+  for (EngineGroup* group : in_order_) {
+    const EngineGroup::Identity& identity = group->identity();
+    if (identity.model.empty() || identity.engine->attributes != engine->attributes) continue;
+    if (only) return nullptr;
+    only = group;
+  }
+  return only;
+}
+
+// A series without a model belongs to the engine's only one.
+void EngineSource::Plan(const Frame& frame, SeriesTable& table, bool& follows) {
+  const int64_t since_ns = follows ? read_at_.boot_ns : 0;
+  for (EngineGroup* group : in_order_) group->BeginPlan();
+  std::vector<uint32_t> unnamed;
+  std::vector<uint64_t> engines;
+  for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
+    const SeriesInfo& info = (*frame.layout)[slot];
+    std::span<const Native> natives = NativesFor(info);
+    if (natives.empty()) continue;
+    uint64_t engine = info.entity->attributes.hash();
+    if (std::find(engines.begin(), engines.end(), engine) == engines.end()) engines.push_back(engine);
+    std::string model = info.attributes.Text("model.name");
+    if (model.empty()) unnamed.push_back(slot);
+    else GroupOf(info, model, natives).Add(info, slot, since_ns);
+  }
+  for (uint32_t slot : unnamed) {
+    const SeriesInfo& info = (*frame.layout)[slot];
+    EngineGroup* group = OnlyNamedGroup(info.entity);
+    if (!group) group = &GroupOf(info, "", NativesFor(info));
+    group->Add(info, slot, since_ns);
+  }
+  size_t before = groups_.size();
+  std::erase_if(groups_, [&](auto& item) {
+    if (item.second->EndPlan()) return false;
+    item.second->Retire(table);
+    std::erase(in_order_, item.second.get());
+    return true;
+  });
+  // A gone group may be back under another name: then new label sets do not count from 0.
+  if (groups_.size() != before) {
+    lost_groups_ = true;
+    follows = false;
+  }
+  engines_ = std::move(engines);
+}
+
+void EngineSource::Update(const SnapshotEntry& entry, Duration window, Scratch& scratch, FrameWriter& out) {
+  const Frame& frame = *entry.frame;
+  const bool first = layout_id_ == 0;
+  const bool moved = first || frame.run != run_ || frame.read_at != read_at_;
+  // A new instance may have label sets that the former one had not.
+  bool follows = !first && frame.run > run_;
+  if (frame.layout->id() != layout_id_) Plan(frame, out.table(), follows);
+  if (moved) {
+    Reading reading{
+        .frame = frame, .last_unix_ns = first ? 0 : read_at_.unix_ns, .follows = follows, .window = window};
+    for (EngineGroup* group : in_order_) group->Read(reading, scratch);
+  }
+  layout_id_ = frame.layout->id();
+  run_ = frame.run;
+  read_at_ = frame.read_at;
+  // The series of an overdue frame become stale with it.
+  if (entry.overdue) return;
+  for (EngineGroup* group : in_order_) group->Write(out);
+}
+
+void EngineSource::End(SeriesTable& table) {
+  for (EngineGroup* group : in_order_) group->Retire(table);
+}
+
+size_t EngineSource::memory_bytes() const noexcept {
+  size_t bytes = sizeof *this;
+  for (const EngineGroup* group : in_order_) bytes += group->memory_bytes();
   return bytes;
 }
 

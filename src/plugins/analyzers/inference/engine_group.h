@@ -1,8 +1,9 @@
-// One model (and version) of one engine: its feeds, and the native series made of them.
+// Engines of a collector's instance, by model: feeds, and the native series made of them.
 #pragma once
 
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "core/frame_writer.h"
@@ -10,64 +11,64 @@
 
 namespace gpulens::windows {
 
-// Used inside the analyzer's run. Read and Write do not allocate while layouts stay, but for the first value
-// of a series.
+// One model (and version) of an engine. Used inside the analyzer's run. Read and Write do not allocate while
+// layouts stay, except for the first value of a series.
 class EngineGroup {
  public:
   struct Identity {
     EntityRef engine;
-    std::string model, version;  // empty: not told
+    std::string model, version;  // empty: unknown
   };
 
   enum class Past : uint8_t {
     kNone,   // the engine was not read before: the first reading is a base
-    kKnown,  // it was: what is new counts from 0
-    kLost,   // it was, and what it showed is forgotten: whatever is new is a base, now and later
+    kKnown,  // it was: new label sets count from 0
+    kLost,   // it was, and its label sets were dropped: new ones are a base, now and later
   };
-  // `natives`: what the engine's role series are made into.
+  // `natives`: the series to make.
   EngineGroup(Identity identity, std::span<const Native> natives, Past past);
 
   const Identity& identity() const noexcept { return identity_; }
 
-  // A new layout: BeginPlan, Add for each series of a role, EndPlan.
+  // For a new layout: BeginPlan, Add for each series of an engine metric, EndPlan.
   void BeginPlan() noexcept;
-  // `since_ns`: when the engine was read last; 0: what is new to it is a base.
+  // `since_ns`: when the engine was read last; 0: new series are a base.
   void Add(const SeriesInfo& info, uint32_t slot, int64_t since_ns);
-  // False: the layout has nothing for it.
+  // Returns false when the layout has no series for it.
   bool EndPlan();
 
   void Read(const Reading& reading, Scratch& scratch);
-  // What the last reading gave. Series that have nothing to say are cleared, not kept.
+  // Writes the last reading. Series without a value are cleared.
   void Write(FrameWriter& out);
-  // The engine or the model has gone.
+  // Ends the series when the engine or the model is gone.
   void Retire(SeriesTable& table);
 
   size_t memory_bytes() const noexcept;
 
  private:
   static constexpr size_t kNoFeed = SIZE_MAX;
-  struct Want {
+  struct Source {
     const Pick* pick;
     Use use;
-    std::unique_ptr<Feed> feed;  // null: no series of the role was seen
+    std::unique_ptr<Feed> feed;  // null: no series of the metric was seen
   };
   struct Value {
-    Known known = Known::kNothing;
+    FeedResult result = FeedResult::kNone;
     double value = 0;
   };
   struct Output {
     const Native* native = nullptr;
     const WindowQuantile* quantile = nullptr;                 // null: none
-    size_t of = kNoFeed, over = kNoFeed, fallback = kNoFeed;  // places in wants_
+    size_t of = kNoFeed, over = kNoFeed, fallback = kNoFeed;  // indexes in sources_
     Value value;
     Series series;
     bool refused = false;  // by the table, since the last reading
   };
 
-  size_t WantOf(const Pick& pick, Use use);
-  const Feed* FeedOf(size_t want) const noexcept;
+  size_t SourceOf(const Pick& pick, Use use);
+  const Feed* FeedOf(size_t source) const noexcept;
   Value Evaluate(const Output& output) const;
-  Value Level(size_t want) const noexcept;
+  Value Level(size_t source) const noexcept;
   Value Total(const Output& output) const noexcept;
   Value Rate(const Feed& feed) const noexcept;
   Value Ratio(const Output& output) const noexcept;
@@ -75,8 +76,39 @@ class EngineGroup {
 
   const Identity identity_;
   Past past_;
-  std::vector<Want> wants_;
+  std::vector<Source> sources_;
   std::vector<Output> outputs_;
+};
+
+// The engines of one instance of a collector: follows its layout and readings, with a group for each model of
+// each engine. Used inside the analyzer's run. Update does not allocate while the layout stays.
+class EngineSource {
+ public:
+  explicit EngineSource(std::string_view name) : name_(name) {}
+
+  const std::string& name() const noexcept { return name_; }
+  void Update(const SnapshotEntry& entry, Duration window, Scratch& scratch, FrameWriter& out);
+  // Ends its series, when it is no longer in the tick.
+  void End(SeriesTable& table);
+
+  size_t groups() const noexcept { return groups_.size(); }
+  size_t memory_bytes() const noexcept;
+
+ private:
+  using Groups = std::unordered_map<std::string, std::unique_ptr<EngineGroup>>;
+
+  void Plan(const Frame& frame, SeriesTable& table, bool& follows);
+  EngineGroup& GroupOf(const SeriesInfo& info, const std::string& model, std::span<const Native> natives);
+  EngineGroup* OnlyNamedGroup(const EntityRef& engine) const noexcept;
+
+  const std::string name_;
+  uint64_t layout_id_ = 0;  // 0: none was seen
+  uint64_t run_ = 0;
+  Instant read_at_;
+  bool lost_groups_ = false;       // a new group may be one that was there before
+  std::vector<uint64_t> engines_;  // hashes of the attributes of those in the last layout
+  Groups groups_;
+  std::vector<EngineGroup*> in_order_;
 };
 
 }  // namespace gpulens::windows

@@ -1,8 +1,13 @@
 #include "plugins/analyzers/inference/feed.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <map>
+#include <string>
+
+#include "base/parse.h"
 
 namespace gpulens::windows {
 namespace {
@@ -15,7 +20,7 @@ void AddTo(std::span<double> into, std::span<const double> from) noexcept {
   for (size_t i = 0; i < into.size(); ++i) into[i] += from[i];
 }
 
-// Adds what lies between two rows: counts first, the rest are sums. A fall is a new beginning.
+// Adds the growth between two rows: counts first, the rest are sums. A fall is a restart.
 void AddGrowth(std::span<double> into, std::span<const double> before, std::span<const double> after,
                size_t counts, std::vector<double>& tmp) {
   if (AnyFell(before.first(counts), after.first(counts))) return AddTo(into, after);
@@ -25,32 +30,66 @@ void AddGrowth(std::span<double> into, std::span<const double> before, std::span
   AddTo(into, tmp);
 }
 
+// Number of gone label sets that are kept in case they come back.
+constexpr size_t kGoneKept = 64;
+constexpr std::array<std::string_view, 3> kRanks = {"pp_rank", "tp_rank", "moe_ep_rank"};
+
+bool Passes(const Filter& filter, const AttributeSet& attributes, bool& witness) {
+  witness = false;
+  if (filter.key.empty()) return true;
+  if (!attributes.Has(filter.key)) return false;
+  std::string value = attributes.Text(filter.key);
+  bool listed = std::find(filter.values.begin(), filter.values.end(), value) != filter.values.end();
+  witness = filter.except && listed;
+  return filter.except || listed;
+}
+
+using Rank = std::array<int64_t, kRanks.size()>;
+// Returns the label set without its ranks; false when it has none.
+bool SplitRanks(const AttributeSet& attributes, std::string& rest, Rank& rank) {
+  bool any = false;
+  rest.clear();
+  rank = {};
+  for (auto [key, value] : attributes) {
+    auto at = std::find(kRanks.begin(), kRanks.end(), key);
+    if (at == kRanks.end()) {
+      rest.append(key).push_back('\0');
+      AppendValue(rest, value);
+      rest.push_back('\0');
+      continue;
+    }
+    any = true;
+    rank[static_cast<size_t>(at - kRanks.begin())] = ParseInt<int64_t>(attributes.Text(key)).value_or(0);
+  }
+  return any;
+}
+
 }  // namespace
 
 void Feed::Read(const Reading& reading, Scratch& scratch) {
-  known_ = Gather(reading.frame, scratch);
-  if (known_ != Known::kNow) return;
+  result_ = Gather(reading.frame, scratch);
+  if (result_ != FeedResult::kRead) return;
   if (use_ == Use::kLevel) return Combined(scratch);
-  if (reading.frame.read_at.boot_ns <= last_ns_) known_ = Known::kOld;
+  if (reading.frame.read_at.boot_ns <= last_ns_) result_ = FeedResult::kSkipped;
   else Step(reading, scratch);
 }
 
-// What each label set says. Nothing is kept when one of them is stale: a part would pass for the whole.
-Known Feed::Gather(const Frame& frame, Scratch& scratch) {
-  size_t width = rows_.width(), told = 0;
+// Reads each label set. Skips the reading when one is stale: a part would pass for the whole.
+FeedResult Feed::Gather(const Frame& frame, Scratch& scratch) {
+  size_t width = rows_.width(), present = 0;
   scratch.rows.resize(inputs_.size() * width);
-  scratch.told.assign(inputs_.size(), 0);
+  scratch.present.assign(inputs_.size(), 0);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     const Input& input = inputs_[i];
     if (!input.live() || (!input.counts && !input.witness)) continue;
     Quality quality = frame.quality[input.slot];
     if (quality == Quality::kAbsent) continue;
     std::span<double> row(scratch.rows.data() + i * width, width);
-    if (quality == Quality::kStale || !ReadRow(frame, input, row, scratch)) return Known::kOld;
-    scratch.told[i] = 1;
-    ++told;
+    if (quality == Quality::kStale || !ReadRow(frame, input, row, scratch)) return FeedResult::kSkipped;
+    scratch.present[i] = 1;
+    ++present;
   }
-  return told > 0 ? Known::kNow : Known::kNothing;
+  return present > 0 ? FeedResult::kRead : FeedResult::kNone;
 }
 
 bool Feed::ReadRow(const Frame& frame, const Input& input, std::span<double> row, Scratch& scratch) {
@@ -83,12 +122,12 @@ void Feed::Combined(Scratch& scratch) noexcept {
   double sum = 0, most = -std::numeric_limits<double>::infinity();
   size_t count = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
-    if (!scratch.told[i] || inputs_[i].witness) continue;
+    if (!scratch.present[i] || inputs_[i].witness) continue;
     sum += scratch.rows[i];
     most = std::max(most, scratch.rows[i]);
     ++count;
   }
-  // Only witnesses: what is asked for is told where it happens, and did not happen.
+  // Only witnesses: it did not happen.
   level_ = sum;
   if (count == 0) return;
   if (combine_ == Combine::kMean) level_ = sum / static_cast<double>(count);
@@ -103,13 +142,13 @@ void Feed::Step(const Reading& reading, Scratch& scratch) {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     Input& input = inputs_[i];
     std::span<double> last = LastOf(i);
-    if (!scratch.told[i]) {
+    if (!scratch.present[i]) {
       if (input.present) AddTo(scratch.before, last);
       input.present = false;
       continue;
     }
     std::span<const double> now(scratch.rows.data() + i * width, width);
-    // Times of another machine are only compared while the series is new to us.
+    // Times of another machine are only compared for new series.
     bool other = !input.read || input.start_unix_ns != input.read_start_unix_ns;
     bool is_new =
         input.start_known && other && reading.last_unix_ns != 0 && input.start_unix_ns > reading.last_unix_ns;
@@ -120,7 +159,7 @@ void Feed::Step(const Reading& reading, Scratch& scratch) {
     } else if (input.read) {
       AddTo(scratch.before, last);
       AddTo(scratch.after, now);
-    } else if (reading.follows && !forgot_ && !input.start_known) {
+    } else if (reading.follows && !dropped_ && !input.start_known) {
       AddTo(scratch.after, now);
     }
     std::copy(now.begin(), now.end(), last.begin());
@@ -139,6 +178,141 @@ void Feed::Keep(const Reading& reading, std::span<const double> step) {
   AddTo(fits ? rows_.Last() : rows_.Push(last_ns_), step);
   rows_.Expire(now_ns - window_ns);
   rows_.Sum(observed_);
+}
+
+Feed::Feed(const Pick& pick, Use use, int64_t since_ns)
+    : pick_(pick),
+      use_(use),
+      combine_(EngineMetricOf(*pick.role) ? EngineMetricOf(*pick.role)->combine : Combine::kSum),
+      last_ns_(since_ns),
+      rows_(use == Use::kMoments || use == Use::kBuckets ? 2 : 1, kRowsMax),
+      observed_(rows_.width()) {}
+
+void Feed::BeginPlan() noexcept {
+  for (Input& input : inputs_) input.slot = kNone;
+  live_ = 0;
+  planned_ = inputs_.size();
+  cursor_ = 0;
+}
+
+// Label sets mostly keep their order.
+Feed::Input& Feed::FindOrMake(const AttributeSet& attributes) {
+  auto is_it = [&](size_t i) { return !inputs_[i].live() && inputs_[i].attributes == attributes; };
+  if (cursor_ < planned_ && is_it(cursor_)) return inputs_[cursor_++];
+  if (by_hash_.empty()) {
+    for (uint32_t i = 0; i < planned_; ++i) by_hash_.emplace_back(inputs_[i].attributes.hash(), i);
+    std::sort(by_hash_.begin(), by_hash_.end());
+  }
+  auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), std::pair(attributes.hash(), uint32_t{0}));
+  for (; at != by_hash_.end() && at->first == attributes.hash(); ++at) {
+    if (!is_it(at->second)) continue;
+    cursor_ = at->second + 1;
+    return inputs_[at->second];
+  }
+  Input& made = inputs_.emplace_back();
+  made.attributes = attributes;
+  return made;
+}
+
+bool Feed::Takes(const Pick& pick, const SeriesInfo& info) {
+  bool witness = false;
+  return info.desc == pick.role && Passes(pick.filter, info.attributes, witness);
+}
+
+void Feed::Add(const SeriesInfo& info, uint32_t slot) {
+  bool witness = false;
+  if (!Passes(pick_.filter, info.attributes, witness)) return;
+  Input& input = FindOrMake(info.attributes);
+  input.slot = slot;
+  input.shape = info.shape;
+  input.start_unix_ns = info.start_unix_ns;
+  input.start_known = info.start_known;
+  input.witness = witness;
+  input.counts = !witness;
+  ++live_;
+}
+
+void Feed::EndPlan() {
+  by_hash_ = {};
+  MarkCopies();
+  DropGone();
+  lasts_.resize(inputs_.size() * rows_.width());
+  if (use_ == Use::kBuckets) FollowBounds();
+}
+
+void Feed::MarkCopies() {
+  struct Lowest {
+    Rank rank;
+    Input* input;
+  };
+  std::map<std::string, Lowest> lowest;
+  std::string rest;
+  Rank rank;
+  for (Input& input : inputs_) {
+    if (!input.live() || input.witness || !SplitRanks(input.attributes, rest, rank)) continue;
+    auto [at, first] = lowest.try_emplace(rest, Lowest{rank, &input});
+    if (first) continue;
+    bool lower = rank < at->second.rank;
+    (lower ? at->second.input : &input)->counts = false;
+    --live_;
+    if (lower) at->second = {rank, &input};
+  }
+}
+
+// Of the gone label sets, keeps the newest kGoneKept that were read, and all of the last reading, as the next
+// one must see that they are gone.
+void Feed::DropGone() {
+  auto has_gone = [](const Input& input) { return !input.live() && input.read && !input.present; };
+  size_t gone = static_cast<size_t>(std::count_if(inputs_.begin(), inputs_.end(), has_gone));
+  size_t drop = gone > kGoneKept ? gone - kGoneKept : 0;
+  dropped_ = dropped_ || drop > 0;
+  size_t width = rows_.width(), kept = 0;
+  lasts_.resize(inputs_.size() * width);
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    if (!inputs_[i].live() && !inputs_[i].read) continue;
+    if (drop > 0 && has_gone(inputs_[i])) {
+      --drop;
+      continue;
+    }
+    if (kept != i) {
+      inputs_[kept] = std::move(inputs_[i]);
+      std::copy_n(lasts_.begin() + static_cast<ptrdiff_t>(i * width), width,
+                  lasts_.begin() + static_cast<ptrdiff_t>(kept * width));
+    }
+    ++kept;
+  }
+  inputs_.resize(kept);
+}
+
+// The finite bounds that all label sets have.
+void Feed::FollowBounds() {
+  std::vector<double> common;
+  const Shape* before = nullptr;
+  for (const Input& input : inputs_) {
+    if (!input.live() || !input.counts || !input.shape || input.shape.get() == before) continue;
+    std::vector<double> own;
+    for (double bound : input.shape->bounds) {
+      if (std::isfinite(bound) && (own.empty() || bound > own.back())) own.push_back(bound);
+    }
+    if (before)
+      std::erase_if(common, [&](double b) { return !std::binary_search(own.begin(), own.end(), b); });
+    else common = std::move(own);
+    before = input.shape.get();
+  }
+  if (!before || common == bounds_) return;
+  bool was_there = !bounds_.empty() ||
+                   std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return input.read; });
+  bounds_ = std::move(common);
+  rows_.Reset(bounds_.size() + 2);
+  observed_.assign(rows_.width(), 0);
+  lasts_.assign(inputs_.size() * rows_.width(), 0);
+  for (Input& input : inputs_) input.read = input.present = false;
+  if (was_there) last_ns_ = 0;
+}
+
+size_t Feed::memory_bytes() const noexcept {
+  size_t doubles = lasts_.capacity() + bounds_.capacity() + observed_.capacity();
+  return sizeof *this + doubles * sizeof(double) + inputs_.capacity() * sizeof(Input) + rows_.memory_bytes();
 }
 
 }  // namespace gpulens::windows

@@ -1,12 +1,12 @@
-// The seed's native names of LLM engines (vllm.*, nim.*, triton.*, sglang.*, tgi.*), made of what engines say
-// in roles, over a window. docs/inference-windows.md tells what each is made of.
+// Analyzer that makes metrics of LLM engines over a window (vllm.*, nim.*, triton.*, sglang.*, tgi.*) from
+// their engine metrics: docs/inference-windows.md.
 
 #include <algorithm>
 #include <utility>
 
 #include "catalog/inference.h"
 #include "catalog/row.h"
-#include "plugins/analyzers/inference/engine_source.h"
+#include "plugins/analyzers/inference/engine_group.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {
@@ -21,7 +21,7 @@ class InferenceWindows final : public Analyzer {
     for (size_t i = 0; i < snapshot.frames.size(); ++i) {
       const SnapshotEntry& entry = snapshot.frames[i];
       Followed& followed = Find(entry.source, i);
-      // Two frames of one name do not happen; the first would count.
+      // Of two frames with one name the first counts.
       if (std::exchange(followed.seen, true)) continue;
       followed.source->Update(entry, window_, scratch_, out);
     }
@@ -38,7 +38,7 @@ class InferenceWindows final : public Analyzer {
     bool seen = false;
   };
 
-  // Frames mostly come in the order of the tick before.
+  // Frames mostly keep their order.
   Followed& Find(std::string_view name, size_t hint) {
     if (hint < sources_.size() && sources_[hint].source->name() == name) return sources_[hint];
     for (Followed& followed : sources_) {

@@ -51,7 +51,7 @@ consteval Native With(Native native, std::string_view key, std::string_view valu
 }
 
 constexpr Filter kOnGpu = Where<"gpu">("cache.type"), kOnCpu = Where<"cpu">("cache.type");
-constexpr double kMicro = 1e6;  // Triton's names are in microseconds, roles in seconds.
+constexpr double kMicro = 1e6;  // Triton's metrics are in microseconds, engine metrics in seconds.
 
 constexpr Native kNatives[] = {
     Rate("vllm", kVllmPromptThroughput, {&kInferencePromptTokens}),
@@ -83,7 +83,7 @@ constexpr Native kNatives[] = {
     Rate("vllm", kVllmSchedulerPreemptions, {&kInferencePreemptions}),
     Level("vllm", kVllmLoraActiveCount, {&kInferenceLoraAdapters, Where<"running">("inference.state")}),
 
-    // Ends that are told by reason are all ends; those without a reason are the successful ones alone.
+    // Ends by reason are all ends; those without a reason are the successful ones only.
     Total("nim", kNimRequestsTotal, {&kInferenceRequestsFinished, WhereAny("finish_reason")},
           {&kInferenceRequestsFinished}, {&kInferenceRequestsFailed}),
     Total("nim", kNimRequestsFailed, {&kInferenceRequestsFailed},

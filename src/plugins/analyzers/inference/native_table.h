@@ -1,5 +1,5 @@
-// What each of the seed's native names is made of: one table, row by row, in terms of roles. It is data;
-// feeds and groups do what it says. docs/inference-windows.md tells it to people.
+// Table of the metrics that the analyzer makes, in terms of engine metrics; docs/inference-windows.md
+// describes it.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace gpulens::windows {
 
-// Which label sets of a role count.
+// Selects label sets of an engine metric.
 struct Filter {
   std::string_view key = {};                      // empty: all
   std::span<const std::string_view> values = {};  // the attribute has one of these …
@@ -19,7 +19,7 @@ struct Filter {
 };
 
 struct Pick {
-  const MetricDesc* role = nullptr;  // null: none
+  const MetricDesc* role = nullptr;  // an engine metric; null: none
   Filter filter = {};
 };
 
@@ -40,7 +40,7 @@ struct Native {
   Pick of;
   Pick over = {}, fallback = {};
   double scale = 1;
-  std::string_view key = {}, value = {};  // the attribute that the series gets besides
+  std::string_view key = {}, value = {};  // an attribute that the series gets
 };
 
 struct WindowQuantile {
@@ -50,8 +50,8 @@ struct WindowQuantile {
 inline constexpr std::array<WindowQuantile, 4> kWindowQuantiles = {
     {{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}};
 
-// Static storage. Rows of one engine stand together.
+// Static storage. Rows of one engine are adjacent.
 std::span<const Native> AllNatives() noexcept;
-std::span<const Native> NativesOf(std::string_view engine) noexcept;  // empty: no native names
+std::span<const Native> NativesOf(std::string_view engine) noexcept;  // empty: no rows
 
 }  // namespace gpulens::windows

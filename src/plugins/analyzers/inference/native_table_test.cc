@@ -46,7 +46,7 @@ bool Makes(const Native& native, std::string_view metric, std::string_view key, 
                      [&](const WindowQuantile& quantile) { return quantile.name == value; });
 }
 
-TEST(NativeTable, EveryRowOfTheCatalogueIsMadeOfRoles) {
+TEST(NativeTable, EveryRowIsMadeOfEngineMetrics) {
   std::set<const MetricDesc*> made;
   for (const Native& native : AllNatives()) {
     made.insert(native.metric);
@@ -68,7 +68,7 @@ TEST(NativeTable, EveryRowOfTheCatalogueIsMadeOfRoles) {
   EXPECT_EQ(std::set<const MetricDesc*>(listed.begin(), listed.end()), made);
 }
 
-TEST(NativeTable, OpsFitTheirRoles) {
+TEST(NativeTable, OperationsFitTheirMetrics) {
   for (const Native& native : AllNatives()) {
     bool histogram = native.of.role->kind == Kind::kHistogram;
     EXPECT_EQ(histogram, native.op == Op::kQuantiles || native.op == Op::kMean) << native.metric->name;
@@ -81,7 +81,7 @@ TEST(NativeTable, OpsFitTheirRoles) {
   }
 }
 
-TEST(NativeTable, EnginesStandTogether) {
+TEST(NativeTable, RowsOfAnEngineAreAdjacent) {
   size_t rows = 0;
   for (std::string_view engine : {"vllm", "nim", "triton", "sglang", "tgi"}) rows += NativesOf(engine).size();
   EXPECT_EQ(rows, AllNatives().size());
@@ -89,7 +89,7 @@ TEST(NativeTable, EnginesStandTogether) {
   EXPECT_TRUE(NativesOf("").empty());
 }
 
-TEST(NativeTableCapture, EveryNameOfTheSeedWithItsUnitAndItsAttribute) {
+TEST(NativeTableCapture, HasEveryNameUnitAndAttributeOfTheTable) {
   Rows rows = Captured("l9gpu_metric_names.tsv", 9);
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/l9gpu_metric_names.tsv";
   const std::set<std::string> schemas = {"VllmMetrics", "NimMetrics", "TritonMetrics", "SGLangMetrics",
@@ -134,7 +134,7 @@ bool Uses(const Native& native, std::string_view op, const MetricDesc* role) {
 }
 
 // Whatever a family is said to feed by name, its role feeds here.
-TEST(NativeTableCapture, EveryFamilyThatFeedsANativeNameDoesSoByItsRole) {
+TEST(NativeTableCapture, FamiliesFeedByTheirMetric) {
   Rows rows = Captured("engine_families.tsv", 12);
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/engine_families.tsv";
   size_t seen = 0;

@@ -77,7 +77,7 @@ TEST(VllmRows, LatenciesAreQuantilesOfTheWindow) {
   ExpectQuantiles("vllm", kInferenceDecodeTime, kVllmDecodeDuration);
 }
 
-TEST(VllmRows, AMillionOldFastRequestsHideNothing) {
+TEST(VllmRows, OldRequestsDoNotCount) {
   EnginePage page("vllm");
   AnalyzerRun run;
   page.Observe(kInferenceRequestDuration, {MODEL}, kBounds, 0.05, 1e6);
@@ -156,7 +156,7 @@ TEST(VllmRows, CacheHitRate) {
   EXPECT_FALSE(run.Has(kVllmCacheHitRate)) << "no queries: absent, whatever the engine's own gauge says";
 }
 
-TEST(VllmRows, TheEnginesOwnRatiosWhereThereAreNoCounters) {
+TEST(VllmRows, EnginesRatiosWithoutCounters) {
   EnginePage page("vllm");
   AnalyzerRun run;
   page.Set(kInferenceCacheHitRatio, {MODEL, {"cache.type", "gpu"}}, 0.5);
@@ -218,7 +218,7 @@ TEST(VllmRows, AdaptersInUse) {
   EXPECT_EQ(run.Value(kVllmLoraActiveCount, {MODEL}), 3) << "of the only model, though the page does not say";
 }
 
-TEST(NimRows, RequestsOfOneAreSuccessesAndFailures) {
+TEST(NimRows, RequestsAreSuccessesAndFailures) {
   EnginePage page("nim");
   AnalyzerRun run;
   page.Set(kInferenceRequestsFinished, {MODEL}, 100);
@@ -228,7 +228,7 @@ TEST(NimRows, RequestsOfOneAreSuccessesAndFailures) {
   EXPECT_EQ(run.Value(kNimRequestsFailed), 7);
 }
 
-TEST(NimRows, ReasonsAreAllEnds) {
+TEST(NimRows, ReasonsCountAllEnds) {
   EnginePage page("nim");
   AnalyzerRun run;
   page.Set(kInferenceRequestsFinished, {MODEL, {"finish_reason", "stop"}}, 60);
@@ -262,7 +262,7 @@ TEST(NimRows, QueueAndCache) {
   EXPECT_EQ(run.SeriesOf(kVllmRequestsWaiting), 0u);
 }
 
-TEST(NimRows, BatchSizeWhereAnEngineTellsIt) {
+TEST(NimRows, BatchSizeWhereAnEngineHasIt) {
   EnginePage page("nim");
   AnalyzerRun run;
   page.Observe(kInferenceBatchSize, {MODEL}, {1, 2, 4}, 2, 10);

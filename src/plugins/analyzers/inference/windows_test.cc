@@ -3,7 +3,7 @@
 
 #include "base/testing/allocations.h"
 #include "catalog/inference.h"
-#include "plugins/analyzers/inference/engine_source.h"
+#include "plugins/analyzers/inference/engine_group.h"
 #include "plugins/analyzers/inference/engine_testing.h"
 
 namespace gpulens::windows {
@@ -57,7 +57,7 @@ TEST_F(Windows, ScrapesMoreOftenThanATwentiethShareRows) {
   EXPECT_DOUBLE_EQ(Tokens(), 1) << "nothing of 150 s ago";
 }
 
-TEST_F(Windows, AFrameThatDidNotMoveIsNoReading) {
+TEST_F(Windows, UnchangedFrameIsNotAReading) {
   AddTokens("0", 100);
   Scrape();
   AddTokens("0", 100);
@@ -76,7 +76,7 @@ TEST_F(Windows, AFrameThatDidNotMoveIsNoReading) {
   EXPECT_EQ(run.frame().quality[0], Quality::kAbsent);
 }
 
-TEST_F(Windows, ARestartedEngineHasCountedWhatItShows) {
+TEST_F(Windows, RestartedEngineCountsFromZero) {
   AddTokens("0", 1e6);
   AddTokens("1", 2e6);
   page.Observe(kInferenceTimeToFirstToken, {MODEL}, kBounds, 7, 1e6);
@@ -103,7 +103,7 @@ TEST_F(Windows, OneOfTwoRanksRestarts) {
   EXPECT_DOUBLE_EQ(Tokens(), 50) << "neither the million that fell away nor the one that stayed";
 }
 
-TEST_F(Windows, ANewReasonOfAKnownEngineCountsFromZero) {
+TEST_F(Windows, NewReasonOfAKnownEngineCountsFromZero) {
   page.Set(kInferenceRequestsFinished, {MODEL, REASON("stop")}, 1000);
   Scrape();
   page.Set(kInferenceRequestsFinished, {MODEL, REASON("abort")}, 30);
@@ -113,7 +113,7 @@ TEST_F(Windows, ANewReasonOfAKnownEngineCountsFromZero) {
   EXPECT_DOUBLE_EQ(run.Value(kVllmRequestsSuccess), 3);
 }
 
-TEST_F(Windows, ANewModelOfAKnownEngineCountsFromZero) {
+TEST_F(Windows, NewModelOfAKnownEngineCountsFromZero) {
   AddTokens("0", 1e6);
   Scrape();
   page.Set(kInferenceGenerationTokens, {{"model.name", "qwen"}}, 70);
@@ -122,7 +122,7 @@ TEST_F(Windows, ANewModelOfAKnownEngineCountsFromZero) {
   EXPECT_DOUBLE_EQ(run.Value(kVllmGenerationThroughput, {MODEL}), 0);
 }
 
-TEST_F(Windows, AnEngineThatIsNewInAKnownFrameBeginsWithABase) {
+TEST_F(Windows, NewEngineInAKnownFrameStartsWithABase) {
   Scrape();
   AddTokens("0", 1e6);
   Scrape();
@@ -132,7 +132,7 @@ TEST_F(Windows, AnEngineThatIsNewInAKnownFrameBeginsWithABase) {
   EXPECT_DOUBLE_EQ(Tokens(), 1);
 }
 
-TEST_F(Windows, WhatSaysWhenItWasCreatedIsBelieved) {
+TEST_F(Windows, CreationTimesTakePrecedence) {
   AddTokens("0", 1e6);
   Scrape();
   auto finished = [&](const char* reason, int64_t created, double count) {
@@ -148,7 +148,7 @@ TEST_F(Windows, WhatSaysWhenItWasCreatedIsBelieved) {
   EXPECT_DOUBLE_EQ(run.Value(kVllmRequestsFinished, {REASON("abort")}), 1) << "once";
 }
 
-TEST_F(Windows, AReplacedInstanceBeginsWithBasesForWhatIsNew) {
+TEST_F(Windows, ReplacedInstanceStartsWithBases) {
   AddTokens("0", 1e6);
   Scrape();
   AddTokens("0", 100);
@@ -160,7 +160,7 @@ TEST_F(Windows, AReplacedInstanceBeginsWithBasesForWhatIsNew) {
   EXPECT_DOUBLE_EQ(Tokens(), 7.5) << "rank 0 goes on, rank 1 is a base";
 }
 
-TEST_F(Windows, ALabelSetThatReturnsGoesOnFromWhereItWas) {
+TEST_F(Windows, ReturningLabelSetContinues) {
   AddTokens("0", 1e6);
   AddTokens("1", 2e6);
   Scrape();
@@ -173,7 +173,7 @@ TEST_F(Windows, ALabelSetThatReturnsGoesOnFromWhereItWas) {
   EXPECT_DOUBLE_EQ(Tokens(), 20) << "400 in 20 s";
 }
 
-TEST_F(Windows, ANewNameOfTheSameCounterAddsItsGrowthAlone) {
+TEST_F(Windows, RenamedCounterAddsItsGrowth) {
   page.Set(kInferenceGenerationTokens, {MODEL, {"pod", "a"}}, 1e6);
   AddTokens("7", 50);
   Scrape();
@@ -183,7 +183,7 @@ TEST_F(Windows, ANewNameOfTheSameCounterAddsItsGrowthAlone) {
   EXPECT_DOUBLE_EQ(Tokens(), 20);
 }
 
-TEST_F(Windows, ALabelSetSplitFromOthersAddsNothing) {
+TEST_F(Windows, SplitLabelSetAddsNothing) {
   page.Set(kInferenceGenerationTokens, {MODEL, {"tenant", "other"}}, 1000);
   Scrape();
   page.Set(kInferenceGenerationTokens, {MODEL, {"tenant", "other"}}, 100);
@@ -192,7 +192,7 @@ TEST_F(Windows, ALabelSetSplitFromOthersAddsNothing) {
   EXPECT_DOUBLE_EQ(Tokens(), 2) << "1,000 are 1,020 now, whoever has them";
 }
 
-TEST_F(Windows, AReplacedWorkerCountsFromZero) {
+TEST_F(Windows, ReplacedWorkerCountsFromZero) {
   page.Set(kInferenceGenerationTokens, {MODEL, {"worker", "a"}}, 1e6);
   Scrape();
   page.Remove(kInferenceGenerationTokens, {MODEL, {"worker", "a"}});
@@ -201,7 +201,7 @@ TEST_F(Windows, AReplacedWorkerCountsFromZero) {
   EXPECT_DOUBLE_EQ(Tokens(), 4);
 }
 
-TEST_F(Windows, LabelSetsThatNeverStopChangingAreForgotten) {
+TEST_F(Windows, ChurningLabelSetsAreDropped) {
   for (int i = 0; i < 300; ++i) {
     std::string name = "s" + std::to_string(i), old = "s" + std::to_string(i - 1);
     page.Remove(kInferenceGenerationTokens, {MODEL, {"session", std::string_view(old)}});
@@ -218,7 +218,7 @@ TEST_F(Windows, LabelSetsThatNeverStopChangingAreForgotten) {
   EXPECT_LE(Tokens(), 11) << "whether that one is new is not known any more";
 }
 
-TEST_F(Windows, AStaleLabelSetHoldsUpTheReading) {
+TEST_F(Windows, StaleLabelSetSkipsTheReading) {
   AddTokens("0", 1e6);
   AddTokens("1", 1e6);
   Scrape();
@@ -238,7 +238,7 @@ TEST_F(Windows, AStaleLabelSetHoldsUpTheReading) {
   EXPECT_DOUBLE_EQ(Tokens(), 20) << "600 in 30 s";
 }
 
-TEST_F(Windows, AGaugeIsNotSummedOverStaleRanks) {
+TEST_F(Windows, GaugeIsNotSummedOverStaleRanks) {
   page.Set(kInferenceRequestsRunning, {MODEL, RANK("0")}, 3);
   page.Set(kInferenceRequestsRunning, {MODEL, RANK("1")}, 4);
   Scrape();
@@ -250,7 +250,7 @@ TEST_F(Windows, AGaugeIsNotSummedOverStaleRanks) {
   EXPECT_EQ(run.Value(kVllmRequestsRunning), 3) << "absent by now: that rank has gone";
 }
 
-TEST_F(Windows, AnEngineThatWasOutOfReachGoesOn) {
+TEST_F(Windows, UnreachableEngineContinues) {
   AddTokens("0", 1e6);
   Scrape();
   page.Silence(kInferenceGenerationTokens, {MODEL, RANK("0")});
@@ -262,7 +262,7 @@ TEST_F(Windows, AnEngineThatWasOutOfReachGoesOn) {
   EXPECT_DOUBLE_EQ(Tokens(), 10) << "700 in 70 s";
 }
 
-TEST_F(Windows, OtherBoundsBeginTheWindowAnew) {
+TEST_F(Windows, ChangedBoundsRestartTheWindow) {
   page.Observe(kInferenceTimeToFirstToken, {MODEL}, kBounds, 0.05, 1000);
   Scrape();
   page.Observe(kInferenceTimeToFirstToken, {MODEL}, kBounds, 0.05, 10);
@@ -277,7 +277,7 @@ TEST_F(Windows, OtherBoundsBeginTheWindowAnew) {
   EXPECT_DOUBLE_EQ(run.Value(kVllmTtft, {{"quantile", "p50"}}), 0.55);
 }
 
-TEST_F(Windows, RanksOfOtherBoundsAreAddedAtThoseTheyShare) {
+TEST_F(Windows, RanksAreAddedAtCommonBounds) {
   const std::vector<double> coarse = {0.25, 1, 10};
   page.Observe(kInferenceTimeToFirstToken, {MODEL, RANK("0")}, kBounds, 0.05, 1);
   page.Observe(kInferenceTimeToFirstToken, {MODEL, RANK("1")}, coarse, 0.05, 1);
@@ -289,7 +289,7 @@ TEST_F(Windows, RanksOfOtherBoundsAreAddedAtThoseTheyShare) {
   EXPECT_DOUBLE_EQ(run.Value(kVllmTtft, {{"quantile", "p90"}}), 1 + 9 * 40.0 / 50);
 }
 
-TEST_F(Windows, TheLowestRankThatIsThereCounts) {
+TEST_F(Windows, LowestPresentRankCounts) {
   EnginePage sglang("sglang");
   auto set = [&](const char* rank, double value) {
     sglang.Set(kInferenceGenerationTokens, {MODEL, {"tp_rank", rank}}, value);
@@ -325,7 +325,7 @@ TEST_F(Windows, SeriesEndWithTheirModelAndTheirEngine) {
   EXPECT_EQ(run.SeriesOf(kVllmGenerationThroughput), 0u) << "a base again";
 }
 
-TEST_F(Windows, AModelThatReturnsBeginsWithBases) {
+TEST_F(Windows, ReturningModelStartsWithBases) {
   page.Set(kInferenceRequestsRunning, {{"model.name", "qwen"}}, 1);
   AddTokens("0", 1e6);
   AddTokens("1", 1e6);
@@ -356,7 +356,7 @@ TEST_F(Windows, EnginesAreKeptApart) {
   EXPECT_EQ(run.SeriesOf(kVllmRequestsSuccess), 2u);
 }
 
-TEST_F(Windows, AShareAboveAllIsRejected) {
+TEST_F(Windows, ShareAboveOneIsRejected) {
   for (double hits : {100.0, 700.0}) {
     page.Set(kInferencePrefixCacheHits, {MODEL, {"cache.type", "gpu"}}, hits);
     page.Set(kInferencePrefixCacheQueries, {MODEL, {"cache.type", "gpu"}}, hits / 2);
@@ -366,7 +366,7 @@ TEST_F(Windows, AShareAboveAllIsRejected) {
   EXPECT_EQ(run.writer().counts().rejected[static_cast<size_t>(Validation::kOutOfRange)], 1u);
 }
 
-TEST_F(Windows, AnEngineWithoutModelHasNone) {
+TEST_F(Windows, EngineWithoutModelHasNone) {
   page.Set(kInferenceRequestsRunning, {}, 4);
   Scrape();
   EXPECT_EQ(run.Value(kVllmRequestsRunning), 4);
@@ -416,7 +416,7 @@ TEST_F(Windows, SteadyRunsDoNotAllocate) {
   EXPECT_EQ(run.Value(kVllmCacheHitRate, {{"target", "a"}}), 0.5);
 }
 
-TEST(FullTable, IsAskedOnceAReading) {
+TEST(FullTable, IsDeclaredOnceAReading) {
   EnginePage page("vllm");
   SeriesTable table(SeriesTable::Options{.budget = nullptr, .limit = 1, .describe = {}});
   FrameWriter out(table, seconds(10));
@@ -441,7 +441,7 @@ TEST(FullTable, IsAskedOnceAReading) {
   EXPECT_EQ(table.size(), 0u);
 }
 
-TEST(Memory, OfAnEngineIsWhatTheHeaderSays) {
+TEST(Memory, OfAnEngineIsAsDocumented) {
   EnginePage page("vllm");
   SeriesTable table;
   FrameWriter out(table, seconds(10));

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "plugins/collectors/amd/amd_series.h"
 #include "reader/device_table.h"
 #include "sources/amdsmi/reader/amdsmi_reader.h"

@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "pipeline/instance.h"
 #include "plugins/collectors/gaudi/gaudi.h"
 #include "wire/exposition/text_page.h"

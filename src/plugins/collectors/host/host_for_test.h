@@ -15,7 +15,7 @@
 
 #include "base/files.h"
 #include "core/series_table.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "plugins/collectors/host/host_part.h"
 #include "wire/exposition/text_page.h"
 

@@ -11,7 +11,7 @@
 
 #include "base/testing/allocations.h"
 #include "catalog/gpu.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "plugins/collectors/nvidia/gpu_series.h"
 
 namespace gpulens {

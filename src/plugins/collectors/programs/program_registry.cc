@@ -9,13 +9,13 @@
 namespace gpulens {
 namespace {
 
-// Of a resource: what stands on every series of a program.
+// Attributes of a resource, which are on every series of the program.
 constexpr size_t kMostAttributes = 32, kLongest = 256;
-// Buckets of one series; more are no histogram for a page.
+// Maximum number of buckets of a series.
 constexpr size_t kMostBounds = 1'024;
 
-// Facts of the machine and of the process are the agent's to tell, and what a library is called is no news.
-bool IsOurs(std::string_view key) noexcept {
+// Attributes of machine and process are the agent's own; telemetry.* is not exported.
+bool IsKept(std::string_view key) noexcept {
   for (std::string_view prefix : {"host.", "os.", "process.", "telemetry."}) {
     if (key.starts_with(prefix)) return false;
   }
@@ -24,11 +24,11 @@ bool IsOurs(std::string_view key) noexcept {
 
 EntityRef EntityOf(int32_t pid, std::span<const AttributeSet::Attribute> resource) {
   std::vector<AttributeSet::Attribute> kept;
-  for (const AttributeSet::Attribute& one : resource) {
-    const auto* text = std::get_if<std::string_view>(&one.value);
-    if (IsOurs(one.key) && one.key.size() <= kLongest && (!text || text->size() <= kLongest) &&
+  for (const AttributeSet::Attribute& attribute : resource) {
+    const auto* text = std::get_if<std::string_view>(&attribute.value);
+    if (IsKept(attribute.key) && attribute.key.size() <= kLongest && (!text || text->size() <= kLongest) &&
         kept.size() < kMostAttributes)
-      kept.push_back(one);
+      kept.push_back(attribute);
   }
   if (pid > 0) kept.push_back({"process.pid", int64_t{pid}});
   return MakeRef<Entity>("process", AttributeSet(std::span<const AttributeSet::Attribute>(kept)));
@@ -46,14 +46,14 @@ Kind KindOf(const OtlpMetricView& metric) noexcept {
 
 }  // namespace
 
-class ProgramRegistry::Taker final : public OtlpPointVisitor {
+class ProgramRegistry::PointReader final : public OtlpPointVisitor {
  public:
-  Taker(ProgramRegistry& table, const Sender& sender, Instant now)
-      : table_(table), sender_(sender), now_(now) {}
+  PointReader(ProgramRegistry& registry, const Sender& sender, Instant now)
+      : registry_(registry), sender_(sender), now_(now) {}
 
   void OnResource(std::span<const AttributeSet::Attribute> attributes) override {
-    program_ = table_.ProgramOf(sender_, attributes);
-    if (program_) program_->heard = now_;
+    program_ = registry_.ProgramOf(sender_, attributes);
+    if (program_) program_->received = now_;
     refused_ = refused_ || !program_;
   }
 
@@ -63,10 +63,11 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
     MakeKey(metric, point, attributes);
     auto found = program_->rows.find(key_);
     if (found == program_->rows.end()) {
-      User& user = table_.users_[sender_.uid];
-      if (program_->rows.size() >= table_.limits_.series || table_.series_ >= table_.limits_.all_series)
+      User& user = registry_.users_[sender_.uid];
+      if (program_->rows.size() >= registry_.limits_.series ||
+          registry_.series_ >= registry_.limits_.all_series)
         return "too many series";
-      if (user.series >= table_.limits_.series_of_user) return "too many series of one user";
+      if (user.series >= registry_.limits_.series_of_user) return "too many series of one user";
       if (point.bounds.size() > kMostBounds) return "a histogram of more than 1,024 bounds";
       Row row;
       row.name = ExportedName({.name = metric.name, .unit = metric.unit, .kind = KindOf(metric)},
@@ -76,7 +77,7 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
       row.attributes = attributes;
       row.kind = KindOf(metric);
       row.integer = point.integer;
-      ++table_.series_;
+      ++registry_.series_;
       ++user.series;
       found = program_->rows.emplace(key_, std::move(row)).first;
     }
@@ -101,7 +102,7 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
   }
 
   void Fill(Row& row, const OtlpMetricView& metric, const OtlpPointView& point) {
-    row.heard = now_;
+    row.received = now_;
     row.start_unix_ns = row.kind == Kind::kGauge ? 0 : point.start_unix_ns;
     row.value = point.value;
     row.whole = point.whole;
@@ -126,7 +127,7 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
     row.sum = point.sum;
   }
 
-  ProgramRegistry& table_;
+  ProgramRegistry& registry_;
   const Sender sender_;
   const Instant now_;
   Program* program_ = nullptr;
@@ -138,10 +139,10 @@ class ProgramRegistry::Taker final : public OtlpPointVisitor {
 ProgramRegistry::Program* ProgramRegistry::ProgramOf(const Sender& sender,
                                                      std::span<const AttributeSet::Attribute> resource) {
   std::string instance;
-  for (const AttributeSet::Attribute& one : resource) {
-    if (one.key != "service.instance.id") continue;
+  for (const AttributeSet::Attribute& attribute : resource) {
+    if (attribute.key != "service.instance.id") continue;
     instance.clear();
-    AppendValue(instance, one.value);
+    AppendValue(instance, attribute.value);
   }
   instance.resize(std::min(instance.size(), kLongest));
   const auto found = programs_.find({sender, instance});
@@ -163,12 +164,12 @@ ProgramRegistry::Program* ProgramRegistry::ProgramOf(const Sender& sender,
 Status ProgramRegistry::Take(const Sender& sender, std::string_view request, Instant now,
                              OtlpPointsReport& report) {
   std::lock_guard lock(mutex_);
-  Taker taker(*this, sender, now);
-  Status read = ReadOtlpPoints(request, taker, report);
+  PointReader reader(*this, sender, now);
+  Status read = ReadOtlpPoints(request, reader, report);
   accepted_ += report.points;
   rejected_ += report.rejected;
   if (!read) return read;
-  if (taker.refused() && report.points == 0)
+  if (reader.refused() && report.points == 0)
     return {Code::kExhausted, "too many programs export metrics to this agent"};
   return Ok();
 }
@@ -223,8 +224,8 @@ void ProgramRegistry::Write(FrameWriter& out) {
     User& user = users_[key.first.uid];
     for (auto at = program.rows.begin(); at != program.rows.end();) {
       Row& row = at->second;
-      const Duration age = now - row.heard;
-      if (age >= limits_.forgotten) {
+      const Duration age = now - row.received;
+      if (age >= limits_.drop_after) {
         out.table().Retire(row.series);
         at = program.rows.erase(at);
         --series_;
@@ -232,15 +233,15 @@ void ProgramRegistry::Write(FrameWriter& out) {
         continue;
       }
       ++at;
-      if (age >= limits_.told || row.refused) continue;
+      if (age >= limits_.max_age || row.refused) continue;
       if (!row.series || row.reshaped) Declare(row, program.entity, out.table());
       if (!row.series) continue;
-      out.ReadAt(row.heard);
+      out.ReadAt(row.received);
       WriteRow(row, out);
     }
   }
   std::erase_if(programs_, [&](const auto& one) {
-    const bool over = one.second.rows.empty() && now - one.second.heard >= limits_.forgotten;
+    const bool over = one.second.rows.empty() && now - one.second.received >= limits_.drop_after;
     if (over) --users_[one.first.first.uid].programs;
     return over;
   });

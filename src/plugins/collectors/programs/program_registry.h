@@ -1,4 +1,4 @@
-// What programs of this machine have said of themselves, each as it said it last.
+// The latest series of the programs of this machine that export to the agent.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@
 
 namespace gpulens {
 
-// Take is called by any thread, Write and Count inside the instance's run. A Write between which nothing new
-// was said does not allocate.
+// Take is called by any thread, Write and counts inside the instance's run. Write does not allocate when
+// nothing new came.
 class ProgramRegistry {
  public:
   struct Limits {
     size_t programs = 256;
     size_t programs_of_user = 128;
-    size_t instances = 16;                         // that one process may say it is
-    size_t series = 20'000;                        // of a program
-    size_t series_of_user = 20'000;                // of all programs of a user
-    size_t all_series = 100'000;                   // of all
-    Duration told = std::chrono::seconds(150);     // a value is told for so long after it came
-    Duration forgotten = std::chrono::minutes(5);  // what is not said any more
+    size_t instances = 16;                          // service.instance.id of a process
+    size_t series = 20'000;                         // of a program
+    size_t series_of_user = 20'000;                 // of all programs of a user
+    size_t all_series = 100'000;                    // of all
+    Duration max_age = std::chrono::seconds(150);   // of an exported value
+    Duration drop_after = std::chrono::minutes(5);  // of series and programs that came no more
   };
   explicit ProgramRegistry(const Limits& limits) : limits_(limits) {}
 
-  // Who sends, as the kernel says; 0 and -1: nobody knows.
+  // The sending process by the kernel; 0 and -1: unknown.
   struct Sender {
     int32_t pid = 0;
     int64_t uid = -1;
     auto operator<=>(const Sender&) const = default;
   };
-  // A user's programs never take what others may have: there are limits for each. kDataLoss: the bytes cannot
-  // be read; kExhausted: no more programs.
+  // Limits hold for each user, so that one cannot take the room of others. kDataLoss: not valid OTLP;
+  // kExhausted: too many programs.
   Status Take(const Sender& sender, std::string_view request, Instant now, OtlpPointsReport& report);
   void Write(FrameWriter& out);
 
@@ -50,7 +50,7 @@ class ProgramRegistry {
   Counts counts() const;
 
  private:
-  class Taker;
+  class PointReader;
   // One series.
   struct Row {
     std::string name, unit, description;
@@ -58,20 +58,20 @@ class ProgramRegistry {
     Kind kind = Kind::kGauge;
     bool integer = false, has_sum = false;
     int64_t start_unix_ns = 0;
-    Instant heard;
+    Instant received;
     double value = 0;
     int64_t whole = 0;
     std::vector<double> bounds, counts;  // cumulative; the last bound is +Inf
     double sum = 0;
-    // Of the run alone.
+    // Used in the run only.
     Series series;
     int64_t declared_start_ns = 0;
-    bool reshaped = false;  // its bounds are others than those that were declared
+    bool reshaped = false;  // its bounds differ from the declared ones
     bool refused = false;
   };
   struct Program {
     EntityRef entity;
-    Instant heard;
+    Instant received;
     std::unordered_map<std::string, Row> rows;
   };
   using Key = std::pair<Sender, std::string>;  // with service.instance.id
@@ -86,7 +86,7 @@ class ProgramRegistry {
   const Limits limits_;
   mutable std::mutex mutex_;  // guards what follows
   std::map<Key, Program> programs_;
-  std::map<int64_t, User> users_;  // by uid; none without programs
+  std::map<int64_t, User> users_;  // by uid; only with programs
   size_t series_ = 0;
   uint64_t accepted_ = 0, rejected_ = 0;
 };

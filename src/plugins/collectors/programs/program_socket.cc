@@ -1,16 +1,28 @@
 #include "plugins/collectors/programs/program_socket.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/threads.h"
 #include "base/workers.h"
 #include "net/blocking/listening_socket.h"
+#include "plugins/driver_control.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/packing.h"
 
@@ -29,7 +41,7 @@ HttpResponse Failure(int status, uint32_t code, std::string_view why) {
 
 constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8;
 
-HttpResponse Answer(ProgramRegistry& table, const ProgramRegistry::Sender& sender, std::string_view body,
+HttpResponse Answer(ProgramRegistry& registry, const ProgramRegistry::Sender& sender, std::string_view body,
                     bool packed, Instant now) {
   std::string unpacked;
   if (packed) {
@@ -38,7 +50,7 @@ HttpResponse Answer(ProgramRegistry& table, const ProgramRegistry::Sender& sende
     body = unpacked;
   }
   OtlpPointsReport report;
-  const Status taken = table.Take(sender, body, now, report);
+  const Status taken = registry.Take(sender, body, now, report);
   if (taken.code == Code::kExhausted) {
     HttpResponse busy = Failure(429, kResourceExhausted, taken.detail);
     busy.AddHeader("Retry-After", "60");
@@ -51,6 +63,35 @@ HttpResponse Answer(ProgramRegistry& table, const ProgramRegistry::Sender& sende
   return response;
 }
 
+constexpr int kWaiting = 64;  // that may wait to be let in
+constexpr int kPollMs = 500;
+// Between two starts: a reader that ends at once is not started all the time.
+constexpr int64_t kLeastPauseNs = 1'000'000'000, kLongestPauseNs = 60'000'000'000,
+                  kGoodRunNs = 20'000'000'000;
+
+Result<UniqueFd> Listen(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.size() >= sizeof at.sun_path)
+    return Status{Code::kInvalidArgument, "the path of the socket is too long: " + path};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const auto* name = reinterpret_cast<const sockaddr*>(&at);
+  // One that another agent has answers; one that was left behind does not.
+  UniqueFd querying(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!querying) return ErrnoStatus("socket", errno);
+  if (::connect(querying.get(), name, sizeof at) == 0 || errno == EAGAIN)
+    return Status{Code::kUnavailable, "another agent listens at " + path};
+  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return ErrnoStatus("socket", errno);
+  if (::bind(socket.get(), name, sizeof at) != 0) return ErrnoStatus("bind " + path, errno);
+  if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
+  if (::listen(socket.get(), kWaiting) != 0) return ErrnoStatus("listen " + path, errno);
+  return socket;
+}
+
+int64_t Now() { return RealClock().Now().boot_ns; }
+
 }  // namespace
 
 std::string DefaultProgramSocket() {
@@ -62,8 +103,8 @@ std::string DefaultProgramSocket() {
   return folder && *folder == '/' ? std::string(folder) + "/gpulens/otlp.sock" : std::string();
 }
 
-ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> table, Env& env)
-    : table_(std::move(table)), env_(env) {
+ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> registry, Env& env)
+    : registry_(std::move(registry)), env_(env) {
   router_.Add("/v1/metrics", "POST", [this](const HttpRequest& request, HttpResponder responder) {
     Handle(request, std::move(responder));
   });
@@ -75,7 +116,8 @@ ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> table, Env& env)
 }
 
 Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& path,
-                                                           std::shared_ptr<ProgramRegistry> table, Env& env) {
+                                                           std::shared_ptr<ProgramRegistry> registry,
+                                                           Env& env) {
   if (path.empty() || path.front() != '/' || path.back() == '/')
     return Status{Code::kInvalidArgument, "collectors.programs.socket must be the full path of a file"};
   RETURN_IF_ERROR(MakeFoldersAbove(path));
@@ -84,7 +126,7 @@ Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& pa
   at.path = path;
   ASSIGN_OR_RETURN(UniqueFd listening, OpenListeningSocket(at));
   if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
-  std::unique_ptr<ProgramSocket> made(new ProgramSocket(std::move(table), env));
+  std::unique_ptr<ProgramSocket> made(new ProgramSocket(std::move(registry), env));
   ASSIGN_OR_RETURN(at, made->server_->Listen(std::move(listening)));
   return made;
 }
@@ -100,12 +142,79 @@ void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) 
   const ProgramRegistry::Sender sender{request.peer_pid(), request.peer_uid()};
   const Instant now = env_.clock->Now();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
-  auto work = [table = table_, sender, now, packed, waiting, body = request.TakeBody()] {
-    waiting->Send(Answer(*table, sender, body, packed, now));
+  auto work = [registry = registry_, sender, now, packed, waiting, body = request.TakeBody()] {
+    waiting->Send(Answer(*registry, sender, body, packed, now));
   };
   if (!env_.workers) return work();
   if (!env_.workers->Post(std::move(work)))
     waiting->Send(Failure(503, kResourceExhausted, "the work queue is full"));
+}
+
+std::string EnergySocketNextTo(const std::string& program_socket) {
+  const size_t slash = program_socket.rfind('/');
+  return slash == std::string::npos ? std::string() : program_socket.substr(0, slash) + "/energy.sock";
+}
+
+Result<std::unique_ptr<EnergySocket>> EnergySocket::Open(Options options) {
+  RETURN_IF_ERROR(MakeFoldersAbove(options.path));
+  ASSIGN_OR_RETURN(UniqueFd listening, Listen(options.path));
+  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop) return ErrnoStatus("eventfd", errno);
+  std::unique_ptr<EnergySocket> socket(
+      new EnergySocket(std::move(options), std::move(listening), std::move(stop)));
+  RETURN_IF_ERROR(StartThread(socket->thread_, [watcher = socket.get()] { watcher->Watch(); }));
+  return socket;
+}
+
+EnergySocket::EnergySocket(Options options, UniqueFd listening, UniqueFd stop)
+    : options_(std::move(options)), listening_(std::move(listening)), stop_(std::move(stop)) {}
+
+EnergySocket::~EnergySocket() {
+  ::eventfd_write(stop_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+  ::unlink(options_.path.c_str());
+}
+
+bool EnergySocket::Released() const {
+  if (!options_.control) return false;
+  const auto state = options_.control->view().state;
+  return state == DriverControl::State::kReleasing || state == DriverControl::State::kReleased;
+}
+
+// The reader process accepts on the socket, also connections that wait already.
+void EnergySocket::Start() {
+  ChildProcess::Options start;
+  start.program = options_.program;
+  start.arguments = {"reader", "energy"};
+  // The NVIDIA collector may set it after this socket was opened.
+  if (options_.simulated || (options_.control && options_.control->view().simulated))
+    start.arguments.push_back("--simulated");
+  start.arguments.push_back("--listen-fd=" + std::to_string(listening_.get()));
+  start.pass_fds = {{listening_.get(), listening_.get()}};
+  auto started = ChildProcess::Start(start);
+  if (started) reader_ = *std::move(started);
+  else Log(LogLevel::kWarn, "programs", "energy_reader", "cannot be started: " + started.error().detail);
+}
+
+void EnergySocket::Watch() {
+  int64_t pause_ns = kLeastPauseNs, started_ns = Now() - kLeastPauseNs;
+  while (true) {
+    const bool pauses = reader_.running() || Released() || Now() - started_ns < pause_ns;
+    std::array<pollfd, 3> polled{{{stop_.get(), POLLIN, 0},
+                                  {pauses ? -1 : listening_.get(), POLLIN, 0},
+                                  {reader_.running() ? reader_.pidfd() : -1, POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), kPollMs) < 0 && errno != EINTR) return;
+    if (polled[0].revents != 0) return;
+    if (reader_.running() && Released()) reader_.Signal(SIGKILL);
+    if (reader_.running() && reader_.TryWait()) {
+      const bool good = Now() - started_ns >= kGoodRunNs;
+      pause_ns = good ? kLeastPauseNs : std::min(2 * pause_ns, kLongestPauseNs);
+    }
+    if (polled[1].revents != 0 && !reader_.running()) {
+      started_ns = Now();
+      Start();
+    }
+  }
 }
 
 }  // namespace gpulens

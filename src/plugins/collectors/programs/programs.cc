@@ -1,12 +1,11 @@
-// The instruments of programs that export to this agent: gpulens' SDK, or any other that speaks OTLP over
-// HTTP at a Unix socket.
+// Collector of the metrics that programs of this machine export to the agent: gpulens' SDK, or any other OTLP
+// over HTTP at a Unix socket.
 
 #include <algorithm>
 
 #include "base/log.h"
 #include "base/result.h"
 #include "catalog/self.h"
-#include "plugins/collectors/programs/energy_socket.h"
 #include "plugins/collectors/programs/program_registry.h"
 #include "plugins/collectors/programs/program_socket.h"
 #include "plugins/plugin.h"
@@ -17,57 +16,56 @@ namespace {
 using std::chrono::seconds;
 
 std::string PathOf(const Config& config) {
-  const std::string& asked = config.Text("socket");
-  return asked.empty() ? DefaultProgramSocket() : asked;
+  const std::string& path = config.Text("socket");
+  return path.empty() ? DefaultProgramSocket() : path;
 }
 
 class Programs final : public Collector {
  public:
   Programs(std::string path, const Config& config, Env& env)
       : path_(std::move(path)),
-        queried_(!config.Text("socket").empty()),
+        configured_(!config.Text("socket").empty()),
         energy_(config.Bool("energy")),
         env_(env),
-        table_(std::make_shared<ProgramRegistry>(
+        registry_(std::make_shared<ProgramRegistry>(
             ProgramRegistry::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
-    if (open.ok() && energy_ && !door_) OpenDoor();
+    if (open.ok() && energy_ && !energy_socket_) OpenEnergySocket();
     Count(out);
-    table_->Write(out);
-    // Without a socket of its own choice the agent also runs where it may make none, or where another has it.
-    return queried_ ? open : Ok();
+    registry_->Write(out);
+    // At the default path, a socket that cannot be created is not an error.
+    return configured_ ? open : Ok();
   }
 
  private:
-  // Tried again at each run: who has it now may end.
+  // Tried again at each run.
   Status Open() {
     if (socket_) return Ok();
-    auto opened = ProgramSocket::Open(path_, table_, env_);
+    auto opened = ProgramSocket::Open(path_, registry_, env_);
     if (opened) {
       socket_ = *std::move(opened);
       Log(LogLevel::kInfo, "programs", "listening", "listening for programs at " + path_);
       return Ok();
     }
-    // Where another agent has the socket, programs are heard there and not here.
-    if (why_.ok())
+    if (error_.ok())
       Log(LogLevel::kWarn, "programs", "no_socket",
           "programs cannot connect: " + opened.error().detail +
               "; set collectors.programs.socket to another path");
-    why_ = opened.error();
-    return why_;
+    error_ = opened.error();
+    return error_;
   }
 
-  void OpenDoor() {
+  void OpenEnergySocket() {
     auto opened =
-        EnergySocket::Open({.path = EnergySocketBeside(path_), .simulated = env_.demo, .control = env_.nvml});
-    const bool told = !why_door_.ok();
-    why_door_ = opened.status();
-    if (opened) door_ = *std::move(opened);
-    else if (!told)
+        EnergySocket::Open({.path = EnergySocketNextTo(path_), .simulated = env_.demo, .control = env_.nvml});
+    const bool logged = !energy_error_.ok();
+    energy_error_ = opened.status();
+    if (opened) energy_socket_ = *std::move(opened);
+    else if (!logged)
       Log(LogLevel::kInfo, "programs", "no_energy",
-          "energy is not available to programs: " + why_door_.detail);
+          "energy is not available to programs: " + energy_error_.detail);
   }
 
   void Count(FrameWriter& out) {
@@ -76,19 +74,19 @@ class Programs final : public Collector {
       accepted_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "accepted"}});
       rejected_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "rejected"}});
     }
-    const ProgramRegistry::Counts counts = table_->counts();
+    const ProgramRegistry::Counts counts = registry_->counts();
     out.Set(programs_, counts.programs);
     out.Set(accepted_, counts.accepted);
     out.Set(rejected_, counts.rejected);
   }
 
   const std::string path_;
-  const bool queried_, energy_;
+  const bool configured_, energy_;
   Env& env_;
-  const std::shared_ptr<ProgramRegistry> table_;
+  const std::shared_ptr<ProgramRegistry> registry_;
   std::unique_ptr<ProgramSocket> socket_;
-  std::unique_ptr<EnergySocket> door_;
-  Status why_, why_door_;
+  std::unique_ptr<EnergySocket> energy_socket_;
+  Status error_, energy_error_;
   Series programs_, accepted_, rejected_;
 };
 

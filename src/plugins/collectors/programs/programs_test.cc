@@ -8,7 +8,7 @@
 
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "net/blocking/blocking_post.h"
 #include "plugins/collectors/programs/program_registry.h"
 #include "plugins/collectors/programs/program_socket.h"
@@ -67,7 +67,7 @@ class ProgramsTest : public ::testing::Test {
   OtlpPointsReport report_;
 };
 
-TEST_F(ProgramsTest, ToldAsTheProgramToldThem) {
+TEST_F(ProgramsTest, ExportsMetricsOfAProgram) {
   Registry registry;
   Counter("http.requests", {.unit = "{request}", .description = "Requests."}, registry)
       .Bind({{"route", "/a"}})
@@ -94,7 +94,7 @@ TEST_F(ProgramsTest, ToldAsTheProgramToldThem) {
   EXPECT_THAT(page, Not(HasSubstr("elsewhere")));
 }
 
-TEST_F(ProgramsTest, FollowsWhatIsSaidAndForgetsWhatIsNot) {
+TEST_F(ProgramsTest, FollowsAndDropsSeries) {
   Registry registry;
   const Counter counter("c", {}, registry);
   const Histogram grows("x", {}, registry);
@@ -117,7 +117,7 @@ TEST_F(ProgramsTest, FollowsWhatIsSaidAndForgetsWhatIsNot) {
   EXPECT_EQ(writer_.counts().invalid, 0u);
 }
 
-TEST_F(ProgramsTest, TwoProcessesOfOneNameAreTwo) {
+TEST_F(ProgramsTest, SeparatesProcessesOfOneName) {
   Registry registry;
   Counter("c", {}, registry).Add(1);
   ASSERT_TRUE(Take(Request(registry, "a"), 1).ok());
@@ -149,7 +149,7 @@ TEST_F(ProgramsTest, IsBounded) {
   EXPECT_EQ(registry_.counts().accepted, 15u);
 }
 
-TEST_F(ProgramsTest, AUserHasAShareAndOthersHaveTheirs) {
+TEST_F(ProgramsTest, LimitsHoldForEachUser) {
   ProgramRegistry programs(
       {.programs = 4, .programs_of_user = 2, .series = 10, .series_of_user = 6, .all_series = 15});
   Registry registry;
@@ -174,7 +174,7 @@ TEST_F(ProgramsTest, AUserHasAShareAndOthersHaveTheirs) {
   EXPECT_EQ(take(3, 65534), "4") << "what was forgotten is free again";
 }
 
-TEST_F(ProgramsTest, NamesOfTheAgentAreMarked) {
+TEST_F(ProgramsTest, MarksReservedNames) {
   Registry registry;
   Gauge("gpu.power.draw", {.unit = "W"}, registry).Set(99999);
   Gauge("gpulens.collector.up", {}, registry).Set(0);
@@ -189,7 +189,7 @@ TEST_F(ProgramsTest, NamesOfTheAgentAreMarked) {
   EXPECT_THAT(page, HasSubstr("\nmine{"));
 }
 
-TEST_F(ProgramsTest, ASteadyWriteDoesNotAllocate) {
+TEST_F(ProgramsTest, SteadyWriteDoesNotAllocate) {
   Registry registry;
   Counter("c", {}, registry).Add(1);
   Histogram("x", {}, registry).Record(1);
@@ -203,7 +203,7 @@ TEST_F(ProgramsTest, ASteadyWriteDoesNotAllocate) {
   EXPECT_EQ(ThreadAllocations(), before);
 }
 
-TEST(ProgramSocket, TakesOtlpOfWhoeverConnects) {
+TEST(ProgramSocket, AcceptsOtlp) {
   testing::TempFolder folder;
   IoLoop loop;
   loop.Start();

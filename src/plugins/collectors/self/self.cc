@@ -1,4 +1,4 @@
-// What the agent and its reader processes cost, and what its servers and its configuration see.
+// Collector of the agent's own processes, servers and configuration.
 
 #include <unistd.h>
 
@@ -15,17 +15,17 @@
 namespace gpulens {
 namespace {
 
-// The kernel walks all mappings for the proportional share, so it is asked for rarely.
+// The kernel walks all mappings for the proportional share, so it is read rarely.
 constexpr int64_t kMemoryPeriod = 10'000'000'000;
 
 double PerTick() { return 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK)); }
 
-// One of our processes: the agent, or a driver that comes and goes.
+// The agent, or a reader process.
 class OwnProcess {
  public:
   OwnProcess(std::string_view name, HostFiles& files) : name_(name), files_(files) {}
 
-  // `pid` 0: it does not run, so its series end.
+  // `pid` 0: not running; its series end.
   void Update(int32_t pid, FrameWriter& out) {
     if (pid != pid_) Begin(pid, out.table());
     if (!reader_) return;
@@ -44,7 +44,7 @@ class OwnProcess {
       out.Keep(pss_);
     }
   }
-  // CPU seconds per second since the last update; nothing before the second one.
+  // CPU seconds per second since the last update; empty before the second one.
   std::optional<double> share() const noexcept { return share_; }
   ProcessReader* reader() noexcept { return reader_ ? &*reader_ : nullptr; }
 
@@ -146,7 +146,7 @@ class SelfCollector final : public Collector {
     out.Set(cpu_time_, static_cast<double>(stat.user_ticks + stat.system_ticks) * PerTick());
     out.Set(resident_, stat.resident_pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
     out.Set(virtual_, stat.virtual_bytes);
-    // Once: a wall clock that is set anew moves no start.
+    // Once: a change of the wall clock must not move the start.
     if (started_unix_ == 0) {
       const auto booted = static_cast<double>(out.read_at().unix_ns - out.read_at().boot_ns) * 1e-9;
       started_unix_ = booted + static_cast<double>(stat.start_ticks) * PerTick();
@@ -190,7 +190,7 @@ class SelfCollector final : public Collector {
 };
 
 Result<std::unique_ptr<Collector>> Create(const Config&, Env& env) {
-  // Always the real root: it is this process that is measured.
+  // Always the real root, as this process is measured.
   ASSIGN_OR_RETURN(HostFiles files, HostFiles::Open("/"));
   return std::unique_ptr<Collector>(std::make_unique<SelfCollector>(std::move(files), env));
 }

@@ -41,7 +41,7 @@ class SelfCollectorTest : public ::testing::Test {
   Ref<const Frame> frame_;
 };
 
-TEST_F(SelfCollectorTest, TellsWhatThisProcessCosts) {
+TEST_F(SelfCollectorTest, ReportsTheCostOfThisProcess) {
   Env env;
   Collect(env, 2);
   EXPECT_GT(Value(kProcessMemoryUsage), 1e6);
@@ -59,7 +59,7 @@ TEST_F(SelfCollectorTest, TellsWhatThisProcessCosts) {
   EXPECT_EQ(Value(kProcessStartTime), started);
 }
 
-TEST_F(SelfCollectorTest, TellsReloadsAndServers) {
+TEST_F(SelfCollectorTest, ReportsReloadsAndServers) {
   AgentStats stats;
   ServerStats http;
   stats.http = &http;
@@ -78,7 +78,7 @@ TEST_F(SelfCollectorTest, TellsReloadsAndServers) {
   EXPECT_EQ(Value(kSelfHttpConnections, "listener", "websocket"), -1);
 }
 
-TEST_F(SelfCollectorTest, ADriverProcessComesAndGoes) {
+TEST_F(SelfCollectorTest, FollowsReaderProcesses) {
   AgentStats stats;
   Env env;
   env.stats = &stats;

@@ -42,35 +42,35 @@ class AutoPageTest : public scraping_testing::CollectorTest {
   }};
 };
 
-TEST_F(AutoPageTest, AnEngineIsRecognised) {
+TEST_F(AutoPageTest, DetectsAnEngine) {
   body = kEnginePage;
   OpenPage();
   EXPECT_THAT(Run(), AllOf(HasSubstr("inference_requests_running{inference_engine=\"vllm\""),
                            Not(HasSubstr("vllm:")), Not(HasSubstr("python_info"))));
 }
 
-TEST_F(AutoPageTest, AGpuExporterIsRecognisedAmongFamiliesOfItsRuntime) {
+TEST_F(AutoPageTest, DetectsAGpuExporterDespiteRuntimeFamilies) {
   body = kGpuPage;
   OpenPage();
   EXPECT_THAT(Run(), AllOf(HasSubstr("gpu_power_draw_watts{gpu_index=\"0\",gpu_uuid=\"GPU-a\"} 100"),
                            Not(HasSubstr("DCGM_FI")), Not(HasSubstr("go_threads"))));
 }
 
-TEST_F(AutoPageTest, AnyOtherPageKeepsItsNames) {
+TEST_F(AutoPageTest, OtherPagesKeepTheirNames) {
   body = kPlainPage;
   OpenPage();
   EXPECT_THAT(Run(), AllOf(HasSubstr("node_load1{target=\"t\"} 1\n"),
                            HasSubstr("gpulens_scrape_up{target=\"t\"} 1\n")));
 }
 
-TEST_F(AutoPageTest, APageWithASingleFamilyOfAGpuIsNoExporters) {
+TEST_F(AutoPageTest, OneGpuFamilyIsNotAnExporter) {
   body = "DCGM_FI_DEV_GPU_TEMP{gpu=\"0\"} 40\nmy_app_jobs 4\n";
   OpenPage();
   EXPECT_THAT(
       Run(), AllOf(HasSubstr("DCGM_FI_DEV_GPU_TEMP{gpu=\"0\",target=\"t\"} 40\n"), HasSubstr("my_app_jobs")));
 }
 
-TEST_F(AutoPageTest, AnEngineWhoseFamiliesComeLaterLeavesNoPlainSeriesBehind) {
+TEST_F(AutoPageTest, LateEngineFamiliesEndPlainSeries) {
   body = "python_info 1\n";
   OpenPage();
   EXPECT_THAT(Run(), HasSubstr("python_info{target=\"t\"} 1\n"));
@@ -86,7 +86,7 @@ TEST_F(AutoPageTest, AnEngineWhoseFamiliesComeLaterLeavesNoPlainSeriesBehind) {
   EXPECT_THAT(Run(), HasSubstr("inference_requests_running"));
 }
 
-TEST_F(AutoPageTest, AnotherProgramAtTheSameUrlIsRecognised) {
+TEST_F(AutoPageTest, DetectsAnotherProgramAtTheUrl) {
   body = kEnginePage;
   OpenPage();
   EXPECT_THAT(Run(), HasSubstr("inference_requests_running"));
@@ -96,7 +96,7 @@ TEST_F(AutoPageTest, AnotherProgramAtTheSameUrlIsRecognised) {
   EXPECT_THAT(Run(), AllOf(HasSubstr("inference_requests_running"), Not(HasSubstr("gpu_power_draw_watts"))));
 }
 
-TEST_F(AutoPageTest, WithoutANameTheTargetIsCalledByItsHostAndPort) {
+TEST_F(AutoPageTest, DefaultNameIsHostAndPort) {
   body = kPlainPage;
   OpenPage({{"name", std::string()}});
   const std::string target = "127.0.0.1:" + std::to_string(server.endpoint().port);

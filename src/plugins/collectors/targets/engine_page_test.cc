@@ -7,7 +7,7 @@
 
 #include "scrape/collector_testing.h"
 #include "scrape/engine/engine_row.h"
-#include "scrape/gpu/page_row.h"
+#include "scrape/gpu/exporters.h"
 
 namespace gpulens {
 extern const CollectorSpec targets_collector;
@@ -60,7 +60,7 @@ class EnginePageTest : public scraping_testing::CollectorTest {
   ScriptedServer server{[this](int, int, const std::string& request) { return Play(request); }};
 };
 
-TEST_F(EnginePageTest, APageWithoutAWordAboutTheEngine) {
+TEST_F(EnginePageTest, PageWithoutEngineFamilies) {
   Serve("/metrics", kRunning);
   OpenPage({{"attributes", std::map<std::string, std::string>{{"cluster", "c"}}}});
   std::string page = Run();
@@ -71,7 +71,7 @@ TEST_F(EnginePageTest, APageWithoutAWordAboutTheEngine) {
                     HasSubstr("gpulens_scrape_families_unknown{target=\"t\"} 0\n"), Not(HasSubstr("vllm:"))));
 }
 
-TEST_F(EnginePageTest, RawFamiliesWhenAskedFor) {
+TEST_F(EnginePageTest, PassThroughExportsRawFamilies) {
   Serve("/metrics",
         std::string(kRunning) +
             "# TYPE python_info gauge\npython_info 1\n# TYPE vllm:quite_new gauge\nvllm:quite_new 1\n");
@@ -81,7 +81,7 @@ TEST_F(EnginePageTest, RawFamiliesWhenAskedFor) {
                            HasSubstr("gpulens_scrape_families_unknown{target=\"t\"} 1\n")));
 }
 
-TEST_F(EnginePageTest, VersionAndModelAreAskedOnTheSide) {
+TEST_F(EnginePageTest, QueriesVersionAndModel) {
   Serve("/metrics", "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n");
   Serve("/version", "{\"version\": \"0.11.0\"}");
   Serve("/v1/models", "{\"data\": [{\"id\": \"org/model\"}]}");
@@ -99,7 +99,7 @@ TEST_F(EnginePageTest, VersionAndModelAreAskedOnTheSide) {
   EXPECT_THAT(page, AllOf(HasSubstr("0.12.0"), Not(HasSubstr("0.11.0"))));
 }
 
-TEST_F(EnginePageTest, AModelOfTheConfigurationStays) {
+TEST_F(EnginePageTest, ConfiguredModelWins) {
   Serve("/metrics", "# TYPE tgi_queue_size gauge\ntgi_queue_size 2\n");
   Serve("/info", "{\"model_id\": \"theirs\", \"version\": \"3.0\"}");
   OpenPage({{"model", std::string("ours")}});
@@ -108,7 +108,7 @@ TEST_F(EnginePageTest, AModelOfTheConfigurationStays) {
                         "model_name=\"ours\",target=\"t\"} 2\n"));
 }
 
-TEST_F(EnginePageTest, NimIsFoundInBothPlaces) {
+TEST_F(EnginePageTest, FindsNimAtBothPaths) {
   const std::string page = "# TYPE num_requests_waiting gauge\nnum_requests_waiting 2\n";
   for (const char* place : {"/metrics", "/v1/metrics"}) {
     {
@@ -126,7 +126,7 @@ TEST_F(EnginePageTest, NimIsFoundInBothPlaces) {
   }
 }
 
-TEST_F(EnginePageTest, NimNowhere) {
+TEST_F(EnginePageTest, FailsWithoutNim) {
   OpenPage({{"kind", std::string("nim")}});
   EXPECT_THAT(Run(), AllOf(HasSubstr("gpulens_scrape_up{target=\"t\"} 0\n"),
                            HasSubstr("gpulens_scrape_errors_total{reason=\"status\",target=\"t\"} 1\n")));
@@ -134,7 +134,7 @@ TEST_F(EnginePageTest, NimNowhere) {
   EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 1\n"));
 }
 
-TEST_F(EnginePageTest, AnOptionalTargetExportsNothingBeforeItAnswers) {
+TEST_F(EnginePageTest, OptionalTargetExportsNothingBeforeItAnswers) {
   OpenPage({{"optional", true}});
   EXPECT_THAT(Run(), Not(HasSubstr("gpulens_scrape")));
   EXPECT_EQ(instance->stats().last.code, Code::kUnavailable);
@@ -147,7 +147,7 @@ TEST_F(EnginePageTest, AnOptionalTargetExportsNothingBeforeItAnswers) {
       << "it has answered: its absence is a fault";
 }
 
-TEST_F(EnginePageTest, APageOfSomethingElseIsNotUp) {
+TEST_F(EnginePageTest, OtherPageIsNotUp) {
   Serve("/metrics", "# TYPE node_load1 gauge\nnode_load1 1\n");
   OpenPage({});
   EXPECT_THAT(Run(),

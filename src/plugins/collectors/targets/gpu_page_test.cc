@@ -28,7 +28,7 @@ class GpuPageTest : public scraping_testing::CollectorTest {
       [this](int, int, const std::string&) { return ScriptedServer::Turn{Answer200(body, fields)}; }};
 };
 
-TEST_F(GpuPageTest, AutoTellsTheExporterOnceThereIsAPage) {
+TEST_F(GpuPageTest, AutoDetectsTheExporter) {
   OpenPage({});
   body = "up 1\n";
   EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 0"));
@@ -38,7 +38,7 @@ TEST_F(GpuPageTest, AutoTellsTheExporterOnceThereIsAPage) {
   EXPECT_THAT(page, HasSubstr("gpulens_scrape_up{target=\"t\"} 1"));
 }
 
-TEST_F(GpuPageTest, PassesOnWhatNoTableReadsWhenAsked) {
+TEST_F(GpuPageTest, PassThroughExportsUnreadFamilies) {
   body = "gpu_power_usage{gpu_id=\"0\",gpu_uuid=\"u\"} 41\nsome_new_thing{gpu_id=\"0\"} 7\n";
   OpenPage({{"kind", std::string("amd")}, {"pass_through", true}});
   std::string page = Run();
@@ -48,7 +48,7 @@ TEST_F(GpuPageTest, PassesOnWhatNoTableReadsWhenAsked) {
   EXPECT_THAT(page, HasSubstr("gpulens_scrape_families_unknown{target=\"t\"} 1\n"));
 }
 
-TEST_F(GpuPageTest, WithoutBeingAskedItDoesNot) {
+TEST_F(GpuPageTest, NoPassThroughByDefault) {
   body = "gpu_power_usage{gpu_id=\"0\"} 41\nsome_new_thing 7\n";
   OpenPage({{"attributes", std::map<std::string, std::string>{{"host.name", "far"}}}});
   std::string page = Run();
@@ -59,7 +59,7 @@ TEST_F(GpuPageTest, WithoutBeingAskedItDoesNot) {
 constexpr auto kPower = "DCGM_FI_DEV_POWER_USAGE{gpu=\"0\",UUID=\"GPU-a\"} 100\n";
 constexpr auto kPowerHere = "gpu_power_draw_watts{gpu_index=\"0\",gpu_uuid=\"GPU-a\"} 100";
 
-TEST_F(GpuPageTest, ATargetThatDoesNotAnswerIsDown) {
+TEST_F(GpuPageTest, SilentTargetIsDown) {
   OpenPage({{"url", std::string("http://127.0.0.1:1/metrics")}});
   EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"t\"} 0"));
 }

@@ -140,7 +140,7 @@ class ScrapeTest : public ::testing::Test {
   std::unique_ptr<Instance> instance;
 };
 
-TEST_F(ScrapeTest, PassesAPageOnAndTellsAboutIt) {
+TEST_F(ScrapeTest, ExportsAPageAndSelfMetrics) {
   std::string body = "# TYPE a_total counter\na_total 1\nnot a line\nb{target=\"x\"} 2\n";
   ScriptedServer server([&](int, int, const std::string&) { return Turn{.answer = Answer200(body)}; });
   Open({{"url", server.Url("/metrics")},
@@ -168,7 +168,7 @@ TEST_F(ScrapeTest, PassesAPageOnAndTellsAboutIt) {
   EXPECT_EQ(server.connections(), 1) << "the connection was kept";
 }
 
-TEST_F(ScrapeTest, ADeadTargetIsToldAndItsValuesAgeAway) {
+TEST_F(ScrapeTest, DeadTargetIsDownAndValuesExpire) {
   auto server = std::make_unique<ScriptedServer>(
       [](int, int, const std::string&) { return Turn{.answer = Answer200("a 1\n")}; });
   std::string url = server->Url("/metrics");
@@ -215,7 +215,7 @@ TEST_F(ScrapeTest, FailuresHaveReasons) {
   EXPECT_EQ(server.requests().size(), 8u);
 }
 
-TEST_F(ScrapeTest, ASilentTargetTimesOut) {
+TEST_F(ScrapeTest, SilentTargetTimesOut) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{}; });
   Open({{"url", server.Url("/")}, {"timeout", Duration(milliseconds(100))}});
   EXPECT_THAT(Run(), HasSubstr(Errors("timeout", 1)));
@@ -240,7 +240,7 @@ TEST_F(ScrapeTest, UnpacksGzip) {
   EXPECT_THAT(Why(), HasSubstr("gzip"));
 }
 
-TEST_F(ScrapeTest, ReadsLargePagesAgainAndAgain) {
+TEST_F(ScrapeTest, ReadsLargePagesRepeatedly) {
   std::string body;
   int round = 0;
   ScriptedServer server([&](int, int, const std::string&) {
@@ -257,7 +257,7 @@ TEST_F(ScrapeTest, ReadsLargePagesAgainAndAgain) {
   EXPECT_EQ(instance->stats().series, 8000u + 21u);
 }
 
-TEST_F(ScrapeTest, APageAboveALimitIsAFailureAndNoPart) {
+TEST_F(ScrapeTest, PageAboveALimitFails) {
   std::string families;
   for (int i = 0; i < 10'001; ++i) families += "f" + std::to_string(i) + " 1\n";
   int round = 0;
@@ -310,7 +310,7 @@ TEST_F(ScrapeTest, FollowsRedirectsOnTheSameServer) {
   EXPECT_EQ(server.requests().size(), before + 6) << "the first one and five redirects";
 }
 
-TEST_F(ScrapeTest, ValuesAreOfTheTimeThatThePageSays) {
+TEST_F(ScrapeTest, KeepsTimestamps) {
   int64_t age_s = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     const int64_t now_ms = clock.Now().unix_ns / 1'000'000;
@@ -337,7 +337,7 @@ TEST_F(ScrapeTest, ValuesAreOfTheTimeThatThePageSays) {
   EXPECT_EQ(quality_of(7200), std::pair(Quality::kOk, 0u));
 }
 
-TEST_F(ScrapeTest, LeavesLabelsOutAndSaysHowManySeriesThatFolded) {
+TEST_F(ScrapeTest, DropsLabelsAndCountsFoldedSeries) {
   ScriptedServer server([](int, int, const std::string&) {
     return Turn{.answer = Answer200(
                     "# TYPE c counter\nc_total{pod=\"a\"} 1\nc_total{pod=\"b\"} 2\nc_total{pod=\"b\"} 9\n")};
@@ -355,7 +355,7 @@ TEST_F(ScrapeTest, LeavesLabelsOutAndSaysHowManySeriesThatFolded) {
                     HasSubstr("gpulens_scrape_series_dropped{reason=\"limit\",target=\"node\"} 0\n")));
 }
 
-TEST_F(ScrapeTest, ShowsItsCredentials) {
+TEST_F(ScrapeTest, SendsCredentials) {
   testing::TempFolder folder;
   std::string token = folder.Write("token", "first\n");
   ScriptedServer server([](int, int, const std::string& request) {
@@ -376,7 +376,7 @@ TEST_F(ScrapeTest, ShowsItsCredentials) {
   EXPECT_THAT(Run(), HasSubstr("gpulens_scrape_up{target=\"node\"} 1\n"));
 }
 
-TEST_F(ScrapeTest, SpeaksBasicAuthFromOptionsUrlAndFile) {
+TEST_F(ScrapeTest, BasicAuthFromOptionsUrlAndFile) {
   testing::TempFolder folder;
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Answer200("a 1\n")}; });
   std::string host = server.endpoint().ToString();
@@ -391,7 +391,7 @@ TEST_F(ScrapeTest, SpeaksBasicAuthFromOptionsUrlAndFile) {
       << "a bare host means its metrics";
 }
 
-TEST_F(ScrapeTest, SpeaksTlsAndTakesANewAuthority) {
+TEST_F(ScrapeTest, TlsWithAReloadedAuthority) {
   testing::TempFolder folder;
   testing::Pem ca = testing::MakeCa("ca"), other = testing::MakeCa("other");
   testing::Pem own = testing::MakeCertificate(ca, "server", {"127.0.0.1"});
@@ -415,7 +415,7 @@ TEST_F(ScrapeTest, SpeaksTlsAndTakesANewAuthority) {
   EXPECT_THAT(Why(), HasSubstr("/nowhere/ca"));
 }
 
-TEST_F(ScrapeTest, ReadsUnixSocketsAndAsksForGzipFarAway) {
+TEST_F(ScrapeTest, ReadsUnixSocketsAndRequestsGzipRemotely) {
   testing::TempFolder folder;
   std::string path = folder.path() + "/exporter";
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Answer200("a 1\n")}; },
@@ -428,7 +428,7 @@ TEST_F(ScrapeTest, ReadsUnixSocketsAndAsksForGzipFarAway) {
               AllOf(HasSubstr("accept: text/plain\r\n"), Not(HasSubstr("openmetrics"))));
 }
 
-TEST_F(ScrapeTest, RefusesOptionsThatContradictEachOther) {
+TEST_F(ScrapeTest, RejectsContradictoryOptions) {
   auto why = [&](Values values) {
     values.emplace("url", "http://127.0.0.1:1/");
     auto made = Create(std::move(values));
@@ -451,7 +451,7 @@ TEST_F(ScrapeTest, RefusesOptionsThatContradictEachOther) {
   EXPECT_THAT(why({}), HasSubstr("no network"));
 }
 
-TEST_F(ScrapeTest, TheDoctorSeesTargets) {
+TEST_F(ScrapeTest, ProbeListsTargets) {
   Config config;
   config.Set("targets", std::vector<Config>{}, {});
   auto findings = targets_collector.probe(config, env);

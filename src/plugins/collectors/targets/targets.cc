@@ -3,42 +3,238 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <utility>
 
+#include "base/log.h"
 #include "base/result.h"
 #include "catalog/inference.h"
 #include "catalog/row.h"
 #include "catalog/self.h"
-#include "plugins/collectors/targets/target_page.h"
+#include "plugins/plugin.h"
 #include "plugins/remote_options.h"
-#include "scrape/gpu/amd_exporter.h"
+#include "scrape/engine/engine_families.h"
+#include "scrape/engine/engine_identity.h"
+#include "scrape/engine/engine_page_series.h"
+#include "scrape/engine/engine_row.h"
+#include "scrape/gpu/amd.h"
 #include "scrape/gpu/dcgm.h"
-#include "scrape/gpu/dcgm_errors.h"
-#include "scrape/gpu/dcgm_links.h"
-#include "scrape/gpu/dcgm_profiling.h"
-#include "scrape/gpu/habana.h"
-#include "scrape/gpu/page_metrics.h"
-#include "scrape/gpu/xpum.h"
-#include "scrape/series_options.h"
+#include "scrape/gpu/exporters.h"
+#include "scrape/gpu/gpu_page_series.h"
+#include "scrape/gpu/intel.h"
+#include "scrape/page_series.h"
+#include "scrape/page_target.h"
+#include "scrape/series_rules.h"
 
 namespace gpulens {
 namespace {
 
+using engine_page::DriftWatch;
 using engine_page::Engine;
+using engine_page::EngineFacts;
+using engine_page::EnginePageSeries;
+using engine_page::KnownFamily;
 using gpu_page::Exporter;
-using targets::PageKind;
-using targets::TargetPage;
+using gpu_page::GpuPageSeries;
+
+enum class PageKind : uint8_t { kPlain, kGpu, kEngine };
+
+// Turns the pages of one target into values. Used inside its instance's run: not thread-safe.
+class TargetPage {
+ public:
+  virtual ~TargetPage() = default;
+  // Called on the I/O loop before each request for the page; may send requests of its own.
+  virtual void BeforeFetch() {}
+  // Writes a page that was parsed. kDataLoss: the page is not of this kind; what was set is published all the
+  // same.
+  virtual Status Write(const Scrape::Page& page, FrameWriter& out) = 0;
+  // Of the last Write, and of its construction.
+  const PageReport& report() const noexcept { return report_; }
+
+ protected:
+  PageReport report_;
+};
+
+// Arguments of a TargetPage, which they outlive.
+struct PageSetup {
+  const Config& config;  // one element of `targets`, with a name
+  const PageTarget& target;
+  const EntityRef& entity;  // of series that belong to the target itself
+  const SeriesRules& rules;
+  Env& env;
+};
+
+std::vector<std::pair<std::string, std::string>> AttributesOf(const Config& config) {
+  const auto& attributes = config.TextMap("attributes");
+  return {attributes.begin(), attributes.end()};
+}
+
+// Returns whether the family is one that client libraries add to any page.
+bool IsOfRuntime(std::string_view family) {
+  constexpr std::string_view kPrefixes[] = {"go_", "process_", "promhttp_", "python_", "scrape_"};
+  for (std::string_view prefix : kPrefixes) {
+    if (family.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+class PlainPage final : public TargetPage {
+ public:
+  explicit PlainPage(const PageSetup& setup) : series_(setup.target.page(), setup.entity, {}, setup.rules) {
+    report_.drops = series_.drops();
+  }
+
+  Status Write(const Scrape::Page& page, FrameWriter& out) override {
+    series_.Write(page.body, page.format, page.complete, out);
+    report_.drops = series_.drops();
+    return Ok();
+  }
+
+ private:
+  PageSeries series_;
+};
+
+class GpuPage final : public TargetPage {
+ public:
+  GpuPage(const PageSetup& setup, const gpu_page::Exporter* exporter)
+      : series_(setup.target.page(), exporter, AttributesOf(setup.config)) {
+    if (!setup.config.Bool("pass_through")) return;
+    others_ = std::make_unique<PageSeries>(
+        setup.target.page(), setup.entity,
+        [this](const ExpositionFamily& family) { return !series_.Reads(family); }, setup.rules);
+    report_.drops = others_->drops();
+  }
+
+  Status Write(const Scrape::Page& page, FrameWriter& out) override {
+    Status status = series_.Write(page.complete, out);
+    if (!series_.exporter()) return status;
+    report_.unknown_families = series_.unknown_families();
+    if (!others_) return status;
+    others_->Write(page.body, page.format, page.complete, out);
+    report_.drops = others_->drops();
+    return status;
+  }
+
+ private:
+  GpuPageSeries series_;
+  std::unique_ptr<PageSeries> others_;  // null: families that no table reads are not exported
+};
+
+class EnginePage final : public TargetPage {
+ public:
+  EnginePage(const PageSetup& setup, const Engine* engine)
+      : name_(setup.config.Text("name")),
+        model_is_set_(!setup.config.Text("model").empty()),
+        clock_(*setup.env.clock),
+        target_(setup.target),
+        series_(target_.page(), {.target = name_,
+                                 .engine = engine,
+                                 .model = setup.config.Text("model"),
+                                 .attributes = AttributesOf(setup.config),
+                                 .rules = setup.rules}),
+        identity_(*TargetUrl(setup.config), ParseHttpUrl(setup.config.Text("api")), *setup.env.http),
+        entity_(setup.entity) {
+    report_.drops = series_.drops();
+    if (!setup.config.Bool("pass_through")) return;
+    raw_ = std::make_unique<PageSeries>(
+        target_.page(), entity_, [this](const ExpositionFamily& family) { return Passes(family); },
+        setup.rules);
+  }
+
+  void BeforeFetch() override {
+    identity_.Query(series_.families().main(), target_.access(), clock_.Now().boot_ns);
+  }
+
+  Status Write(const Scrape::Page& page, FrameWriter& out) override {
+    const EngineFacts facts = identity_.facts();
+    if (!model_is_set_) series_.SetModel(facts.model);
+    const uint64_t before = series_.generation();
+    Status status = series_.Write(page.complete, out);
+    if (!series_.families().main()) return status;
+    WriteVersion(facts.version, out);
+    report_.unknown_families = series_.families().unknown();
+    if (raw_) raw_->Write(page.body, page.format, page.complete, out);
+    report_.drops = raw_ ? raw_->drops() : series_.drops();
+    if (page.complete && (before != series_.generation() || !watched_)) LogDrift();
+    return status;
+  }
+
+ private:
+  // Ignored families are not exported: the host collector reads them better.
+  bool Passes(const ExpositionFamily& family) const {
+    const auto families = target_.page().families();
+    const size_t index = static_cast<size_t>(&family - families.data());
+    const auto known = series_.families().families();
+    return index < known.size() && known[index].kind != KnownFamily::kIgnored;
+  }
+
+  void WriteVersion(const std::string& version, FrameWriter& out) {
+    if (version.empty()) return;
+    if (version != version_) {
+      out.table().Retire(version_series_);
+      version_ = version;
+      version_series_ = out.table().Declare(kInferenceEngineVersion, entity_,
+                                            {{"inference.engine", series_.families().main()->name},
+                                             {"inference.engine.version", std::string_view(version_)}});
+    }
+    out.Set(version_series_, 1);
+  }
+
+  void LogDrift() {
+    watched_ = true;
+    for (const DriftWatch::Finding& finding : drift_.Check(target_.page(), series_.families())) {
+      // A restarted engine exports its families as they are first used.
+      if (finding.kind == DriftWatch::Finding::kGone || finding.kind == DriftWatch::Finding::kBack) {
+        identity_.Refresh();
+        Log(LogLevel::kDebug, "targets", "drift", target_.url() + ": " + finding.sentence, name_);
+        continue;
+      }
+      std::string text = target_.url() + ": " + finding.sentence;
+      if (!finding.row.empty()) text += "; a row for it: " + finding.row;
+      Log(LogLevel::kInfo, "targets", "drift." + finding.family, text, name_);
+    }
+  }
+
+  const std::string name_;
+  const bool model_is_set_;
+  const Clock& clock_;
+  const PageTarget& target_;
+  EnginePageSeries series_;
+  engine_page::EngineIdentity identity_;
+  const EntityRef entity_;
+  std::unique_ptr<PageSeries> raw_;  // null: families under their own names are not exported
+  DriftWatch drift_;
+  bool watched_ = false;
+  std::string version_;
+  Series version_series_;
+};
+
+// Detects the kind of a page by its metric names: kGpu when a GPU exporter's tables read at least three
+// families and half of all (without those of the language runtime), kEngine when a family has the prefix of
+// an LLM engine, router, gateway or cache, else kPlain.
+PageKind Detect(const ScrapedPage& page) {
+  constexpr size_t kFewest = 3;
+  size_t families = 0;
+  for (const ExpositionFamily& family : page.families())
+    families += family.alive && !IsOfRuntime(family.name);
+  const size_t of_gpus = gpu_page::DetectExporter(page).families;
+  if (of_gpus >= kFewest && of_gpus * 2 >= families) return PageKind::kGpu;
+  engine_page::PageFamilies known(nullptr);
+  known.Update(page);
+  return known.main() ? PageKind::kEngine : PageKind::kPlain;
+}
 
 constexpr std::string_view kAuto = "auto", kPrometheus = "prometheus", kEngine = "engine", kGpu = "gpu";
 
 // What the option `kind` selects.
-struct Kind {
+struct TargetKind {
   bool is_auto = false;
   PageKind page = PageKind::kPlain;
   const Exporter* exporter = nullptr;  // null: any
   const Engine* engine = nullptr;      // null: any
 };
 
-Kind KindOf(const Config& config) {
+TargetKind KindOf(const Config& config) {
   const std::string& name = config.Text("kind");
   if (name == kAuto) return {.is_auto = true};
   if (name == kPrometheus) return {};
@@ -47,7 +243,7 @@ Kind KindOf(const Config& config) {
   return {.page = PageKind::kEngine, .engine = engine_page::FindEngine(name)};
 }
 
-class TargetCollector final : public Collector, private PageUser {
+class TargetCollector final : public Collector {
  public:
   TargetCollector(Config config, std::unique_ptr<PageTarget> target, SeriesRules rules, Env& env)
       : config_(std::move(config)),
@@ -56,8 +252,8 @@ class TargetCollector final : public Collector, private PageUser {
         optional_(config_.Bool("optional")),
         rules_(std::move(rules)),
         target_(std::move(target)),
-        entity_(TargetEntity(config_, config_.Text("name"))) {
-    // Its series of losses come before the first page, whose series may be limited.
+        entity_(TargetEntity(config_, config_.Text("name"))),
+        record_(config_.Text("name"), target_->url(), entity_->attributes) {
     Use(kind_.page);
   }
 
@@ -69,20 +265,32 @@ class TargetCollector final : public Collector, private PageUser {
   }
 
   Status Collect(FrameWriter& out) override {
-    Status status = target_->Collect(*this, out);
-    if (optional_ && !target_->answered()) return {Code::kUnavailable, "no answer yet: " + status.detail};
-    return status;
+    // Its series come before those of the page, which are many and may be limited.
+    if (answered_ || !optional_) record_.Prepare(out.table());
+    Scrape scrape = target_->Read();
+    if (scrape.page) WritePage(scrape, out);
+    answered_ = answered_ || scrape.failure == 0;
+    if (answered_ || !optional_) record_.Write(scrape.failure, target_->took(), out);
+    else record_.Failed(scrape.failure);
+    target_->Release();
+    if (!scrape.status) scrape.status.detail = target_->url() + ": " + scrape.status.detail;
+    if (!answered_ && optional_) return {Code::kUnavailable, "no answer yet: " + scrape.status.detail};
+    return scrape.status;
   }
 
  private:
-  Status Write(std::string_view body, ExpositionFormat format, bool complete, FrameWriter& out) override {
-    if (kind_.is_auto && complete) Select(out);
-    return page_->Write(body, format, complete, out);
+  void WritePage(Scrape& scrape, FrameWriter& out) {
+    out.ReadAt(target_->finished());
+    if (kind_.is_auto && scrape.page->complete) Select(out);
+    Status written = page_->Write(*scrape.page, out);
+    record_.Report(page_->report());
+    record_.Page(target_->page().report(), scrape.page->body.size());
+    if (scrape.failure == 0 && !written)
+      scrape.Fail(static_cast<size_t>(ScrapeFailure::kContentType), std::move(written));
   }
 
-  // Looks at the names on a page whose families changed. A page that was recognised stays what it is until
-  // the names say that it is something else that is recognised: an engine that restarts shows few families at
-  // first.
+  // Detects the kind of a page whose families changed. A detected kind stays until another one is detected:
+  // an engine that restarts shows few families at first.
   void Select(FrameWriter& out) {
     const ScrapedPage& page = target_->page();
     if (selected_ && page.generation() == generation_) return;
@@ -94,7 +302,7 @@ class TargetCollector final : public Collector, private PageUser {
     if (selected_ && families == families_) return;
     selected_ = true;
     families_ = families;
-    const PageKind now = targets::Recognise(page);
+    const PageKind now = Detect(page);
     if (now == PageKind::kPlain || now == kind_.page) return;
     page_.reset();
     // All but the self-metrics of the scrapes.
@@ -104,27 +312,30 @@ class TargetCollector final : public Collector, private PageUser {
 
   void Use(PageKind kind) {
     kind_.page = kind;
-    const targets::PageParts parts{config_, *target_, entity_, rules_, env_};
-    if (kind == PageKind::kGpu) page_ = targets::MakeGpuPage(parts, kind_.exporter);
-    else if (kind == PageKind::kEngine) page_ = targets::MakeEnginePage(parts, kind_.engine);
-    else page_ = targets::MakePlainPage(parts);
+    const PageSetup setup{config_, *target_, entity_, rules_, env_};
+    if (kind == PageKind::kGpu) page_ = std::make_unique<GpuPage>(setup, kind_.exporter);
+    else if (kind == PageKind::kEngine) page_ = std::make_unique<EnginePage>(setup, kind_.engine);
+    else page_ = std::make_unique<PlainPage>(setup);
+    record_.Report(page_->report());
   }
 
   const Config config_;
   Env& env_;
-  Kind kind_;
+  TargetKind kind_;
   const bool optional_;
   const SeriesRules rules_;
   std::unique_ptr<PageTarget> target_;
   const EntityRef entity_;
+  ScrapeRecord record_;
   std::unique_ptr<TargetPage> page_;
+  bool answered_ = false;
   bool selected_ = false;
   uint64_t generation_ = 0;
-  size_t families_ = 0;  // of the page that was looked at: a sum of the hashes of its names
+  size_t families_ = 0;  // of the last detection: the sum of the hashes of its names
 };
 
 // NIM has its page at one of two paths, by version.
-std::string OtherPath(const Kind& kind, const HttpUrl& url) {
+std::string OtherPath(const TargetKind& kind, const HttpUrl& url) {
   if (!kind.engine || kind.engine->name != "nim") return {};
   return url.target == "/v1/metrics" ? "/metrics" : "/v1/metrics";
 }
@@ -134,8 +345,7 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   named.Set("name", TargetName(config), config.origin("name"));
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(named));
   ASSIGN_OR_RETURN(SeriesRules rules, SeriesRules::Make(named));
-  PageTarget::Options options{.name = named.Text("name"), .optional = named.Bool("optional")};
-  options.other_path = OtherPath(KindOf(named), url);
+  PageTarget::Options options{.name = named.Text("name"), .other_path = OtherPath(KindOf(named), url)};
   ASSIGN_OR_RETURN(auto target, PageTarget::Make(named, std::move(options), env));
   return std::unique_ptr<Collector>(
       std::make_unique<TargetCollector>(std::move(named), std::move(target), std::move(rules), env));
@@ -143,7 +353,7 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 
 void Check(const Config& config, ConfigFaults& faults) {
   CheckTarget(config, faults);
-  const Kind kind = KindOf(config);
+  const TargetKind kind = KindOf(config);
   if (kind.is_auto || kind.page == PageKind::kEngine) return;
   for (std::string_view key : {"model", "api"}) {
     if (!config.Text(key).empty())
@@ -167,43 +377,52 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return findings;
 }
 
-// In the order of src/scrape/engine/tables/engines.tsv; a test compares them.
-constexpr std::string_view kKinds[] = {kAuto,
-                                       kPrometheus,
-                                       kEngine,
-                                       kGpu,
-                                       "dcgm",
-                                       "amd",
-                                       "habana",
-                                       "xpum",
-                                       "vllm",
-                                       "sglang",
-                                       "tgi",
-                                       "triton",
-                                       "triton-tensorrtllm",
-                                       "trtllm-serve",
-                                       "nim",
-                                       "llama.cpp",
-                                       "ray-serve",
-                                       "dynamo-frontend",
-                                       "dynamo-worker",
-                                       "dynamo-router",
-                                       "dynamo-kvbm",
-                                       "lmcache",
-                                       "mooncake",
-                                       "epp",
-                                       "aibrix",
-                                       "litellm",
-                                       "envoy-ai-gateway",
-                                       "tei",
-                                       "lmdeploy",
-                                       "kserve",
-                                       "vllm-production-stack",
-                                       "vllm-router",
-                                       "sglang-router",
-                                       "xinference",
-                                       "ollama",
-                                       "semantic-router"};
+constexpr std::string_view kKinds[] = {
+    kAuto, kPrometheus, kEngine, kGpu, "dcgm", "amd", "habana", "xpum",
+#include "scrape/engine/engine_names.inc"
+};
+
+// Limits of how many series a page becomes: docs/cardinality.md.
+constexpr std::string_view kGaugeRules[] = {"auto", "sum", "max", "drop"};
+
+constexpr OptionSpec kTopOptions[] = {
+    {.key = "label", .help = "The label whose values are ranked in each family.", .required = true},
+    {.key = "keep",
+     .type = OptionType::kInt,
+     .fallback = "20",
+     .help = "Number of largest values that keep their own series; the others become \"other\".",
+     .min = 1,
+     .max = 10'000},
+    {.key = "families",
+     .type = OptionType::kTexts,
+     .help = "Families this applies to; a trailing * matches any text; default: all."},
+};
+
+constexpr OptionSpec kSeriesOptions[] = {
+    {.key = "limit",
+     .type = OptionType::kInt,
+     .fallback = "0",
+     .help = "Series of this target; 0: limits.series_per_target.",
+     .min = 0,
+     .max = 10'000'000},
+    {.key = "drop_labels",
+     .type = OptionType::kTexts,
+     .help = "Labels to leave out; a trailing * matches any text. Series that become equal are combined."},
+    {.key = "keep_labels",
+     .type = OptionType::kTexts,
+     .help = "Leave out all other labels; default: keep all."},
+    {.key = "label_length",
+     .type = OptionType::kInt,
+     .fallback = "0",
+     .help = "Shorten longer label values to a prefix and a hash; bytes, at least 16; 0: no limit.",
+     .min = 0,
+     .max = 65536},
+    {.key = "gauges",
+     .fallback = "auto",
+     .help = "How gauges are combined; auto: sum of amounts, maximum of ratios, times and temperatures.",
+     .allowed = kGaugeRules},
+    {.key = "top", .type = OptionType::kGroups, .help = "Labels with many values.", .children = kTopOptions},
+};
 
 constexpr OptionSpec kOptions[] = {
     {.key = "url",
@@ -256,7 +475,7 @@ constexpr OptionSpec kOptions[] = {
     {.key = "series",
      .type = OptionType::kGroup,
      .help = "How many series the page may become: docs/cardinality.md.",
-     .children = scraping::kSeriesOptions},
+     .children = kSeriesOptions},
     {.key = "model",
      .help = "Of an LLM engine: model.name where the page has none; default: the served model, when there is "
              "one."},
@@ -266,9 +485,8 @@ constexpr OptionSpec kOptions[] = {
              "page, port 8000 for Triton."},
 };
 
-constexpr std::span<const gpu_page::PageRow> kTables[] = {
-    gpu_page::kDcgmDevice, gpu_page::kDcgmErrors, gpu_page::kDcgmLinks,    gpu_page::kDcgmProfiling,
-    gpu_page::kAmdDevice,  gpu_page::kAmdEcc,     gpu_page::kHabanaDevice, gpu_page::kXpumDevice};
+constexpr std::span<const gpu_page::PageRow> kTables[] = {gpu_page::kDcgmTable, gpu_page::kAmdTable,
+                                                          gpu_page::kHabanaTable, gpu_page::kXpumTable};
 constexpr auto kGpuPageRows = gpu_page::MetricsOf<kTables>();
 constexpr auto kMetrics = JoinRows(kGpuPageRows, kInferenceRows, kSelfScrapeRows);
 

@@ -5,7 +5,7 @@
 #include "base/testing/allocations.h"
 #include "catalog/gpu.h"
 #include "core/frame_writer.h"
-#include "names/dialect.h"
+#include "names/naming.h"
 #include "wire/exposition/exposition_testing.h"
 #include "wire/exposition/text_page.h"
 
@@ -145,12 +145,12 @@ TEST_F(DialectPageTest, RowsOfDialectsAreOnNoNativePage) {
 
 // Every row of every table fed once, read back by a parser that knows nothing of dialects.
 TEST_F(DialectPageTest, EveryRowMakesALineThatIsUnderstood) {
-  for (std::string_view name : DialectNames()) {
-    const Dialect* dialect = FindDialect(name);
-    for (const DialectRow& row : dialect ? dialect->rows : std::span<const DialectRow>()) {
+  for (std::string_view name : NamingNames()) {
+    const MetricNaming* dialect = FindNaming(name);
+    for (const NamingRow& row : dialect ? dialect->rows : std::span<const NamingRow>()) {
       std::vector<AttributeSet::Attribute> attributes;
       for (std::string_view key : row.native->keys) attributes.push_back({key, std::string_view("some")});
-      for (const DialectWhere& where : row.where) {
+      for (const NamingWhere& where : row.where) {
         std::erase_if(attributes, [&](const auto& attribute) { return attribute.key == where.key; });
         if (!where.value.empty()) attributes.push_back({where.key, where.value});
       }

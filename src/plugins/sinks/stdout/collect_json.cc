@@ -40,7 +40,7 @@ bool IsGpu(const EntityGroup& group) {
 
 CollectJson::CollectJson(bool gpus_only, const SinkNames& names)
     : gpus_only_(gpus_only),
-      native_(names.uses(kNativeDialect)),
+      native_(names.uses(kNativeNaming)),
       others_(names.uses_others()),
       namer_(names.namer(NameForm::kOtel)),
       attribute_filter_(names.attribute_filter()),

@@ -11,8 +11,8 @@
 #include <gpulens/energy.h>
 
 #include "sdk/energy/processes/processor_time.h"
+#include "sources/host/devices.h"
 #include "sources/host/files.h"
-#include "sources/host/hardware.h"
 
 namespace gpulens::sdk {
 

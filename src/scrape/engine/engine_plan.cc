@@ -1,4 +1,4 @@
-#include "scrape/engine/engine_candidates.h"
+#include "scrape/engine/engine_plan.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 #include <unordered_map>
 
 #include "base/parse.h"
-#include "scrape/engine/engine_labels.h"
 #include "scrape/page_cells.h"
 
 namespace gpulens::engine_page {
@@ -18,7 +17,7 @@ namespace {
 constexpr size_t kMostBounds = 64;
 constexpr double kThinning = 1.1;
 
-// What a page's series gives to a series of ours: all of it, or one part of a histogram without buckets.
+// What a series of the page feeds: all of a series, or one part of a histogram without buckets.
 enum class Part : uint8_t { kWhole, kSum, kCount };
 
 struct Candidate {
@@ -42,8 +41,8 @@ class Gatherer {
   bool FeedPart(const EngineRow& row, Candidate& candidate);
   bool FeedCell(SampleRole role, Candidate& candidate);
   void FindCreated();
-  void Date(uint32_t family, Candidate& candidate) const;
-  void Name(const EngineRow& row, Candidate& candidate);
+  void SetCreated(uint32_t family, Candidate& candidate) const;
+  void Identify(const EngineRow& row, Candidate& candidate);
   EntityRef EntityOf(const Engine* engine);
 
   const ScrapedPage& page_;
@@ -71,7 +70,7 @@ std::string CreatedKey(std::string_view family, const std::vector<PageLabel>& la
   return key;
 }
 
-// In the text format 0.0.4, times of creation are gauges of their own.
+// In the text format 0.0.4, `_created` samples are gauges of their own.
 void Gatherer::FindCreated() {
   std::vector<uint32_t> ids;
   page_.Series(ids);
@@ -87,8 +86,8 @@ void Gatherer::FindCreated() {
   }
 }
 
-// Of labels_ and cells_.
-void Gatherer::Date(uint32_t family, Candidate& candidate) const {
+// Sets the creation time from labels_ and cells_.
+void Gatherer::SetCreated(uint32_t family, Candidate& candidate) const {
   SeriesPlan& plan = candidate.plan;
   if (plan.metric->kind != Kind::kCounter && plan.reading != Reading::kShaped) return;
   if (const PageCell* cell = FindCell(cells_, SampleRole::kCreated)) {
@@ -118,13 +117,13 @@ void Gatherer::GatherFamily(uint32_t family, const std::vector<uint32_t>& ids) {
   part_ = known.part;
   for (const EngineRow& row : known.rows) {
     if (!row.metric) continue;
-    // The place of the row in its table: families of one page come in any order.
+    // The row's position in its table: families of a page come in any order.
     order_ = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(&row) / sizeof(EngineRow));
     LabelPlan labels(row.labels);
     if (!labels.choices().empty()) {
       for (uint32_t id : ids) {
         page_.Labels(id, labels_);
-        labels.Look(labels_);
+        labels.Observe(labels_);
       }
     }
     for (uint32_t id : ids) GatherSeries(id, row, labels);
@@ -135,7 +134,8 @@ void Gatherer::GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& 
   page_.Labels(id, labels_);
   if (!labels.Takes(labels_)) return;
   page_.Cells(id, cells_);
-  // What the row asks of labels it asks of the page; what becomes of them is the configuration's, too.
+  // Conditions of the row are checked on the page's labels; the rules of the target then apply to its
+  // attributes.
   const std::vector<PageLabel>* left = &labels_;
   if (options_.labels->active() && options_.labels->Labels(id, governed_)) left = &governed_;
   bool of_label = row.use == Use::kLabelNumber || row.use == Use::kLabelNames;
@@ -146,8 +146,8 @@ void Gatherer::GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& 
   candidate.plan.combine = EngineMetricOf(*row.metric)->combine;
   candidate.plan.scale = row.scale;
   if (!Feed(row, candidate)) return;
-  Date(page_.family_of(id), candidate);
-  Name(row, candidate);
+  SetCreated(page_.family_of(id), candidate);
+  Identify(row, candidate);
   candidates_.push_back(std::move(candidate));
 }
 
@@ -158,7 +158,7 @@ bool Gatherer::FeedCell(SampleRole role, Candidate& candidate) {
   return true;
 }
 
-// Of a sum or a count that stands on the page by itself.
+// Feeds from a sum or a count that is a family of its own.
 bool Gatherer::FeedPart(const EngineRow& row, Candidate& candidate) {
   if (part_ == KnownFamily::kBuckets) return false;
   const bool sum = part_ == KnownFamily::kSum;
@@ -172,7 +172,7 @@ bool Gatherer::FeedPart(const EngineRow& row, Candidate& candidate) {
   return FeedCell(SampleRole::kValue, candidate);
 }
 
-// False: this series of the page has nothing for the row.
+// Returns false when this series of the page has nothing for the row.
 bool Gatherer::Feed(const EngineRow& row, Candidate& candidate) {
   if (part_ != KnownFamily::kWhole) return FeedPart(row, candidate);
   SeriesPlan& plan = candidate.plan;
@@ -205,7 +205,7 @@ bool Gatherer::Feed(const EngineRow& row, Candidate& candidate) {
   }
   if (kind == Kind::kHistogram) return shaped && FeedShape(row, candidate);
   if (kind == Kind::kInfo) plan.reading = Reading::kOne;
-  // A gauge role that a version tells as a histogram has no number of its own.
+  // A gauge that a version exports as a histogram has no number of its own.
   return !shaped && (FeedCell(SampleRole::kValue, candidate) || FeedCell(SampleRole::kInfo, candidate) ||
                      FeedCell(SampleRole::kState, candidate));
 }
@@ -251,13 +251,13 @@ EntityRef Gatherer::EntityOf(const Engine* engine) {
              MakeRef<Entity>("engine", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
 }
 
-// Its entity, its attributes, and what it is told apart by.
-void Gatherer::Name(const EngineRow& row, Candidate& candidate) {
+// Sets entity, attributes and identity.
+void Gatherer::Identify(const EngineRow& row, Candidate& candidate) {
   SeriesPlan& plan = candidate.plan;
   plan.entity = EntityOf(engine_);
   std::vector<AttributeSet::Attribute> attributes;
   for (auto& [key, value] : attributes_) {
-    // What the target is known by stays its own.
+    // Attributes of the target itself win.
     if (key != "model.name" && plan.entity->attributes.Has(key)) key.insert(0, "exported_");
     attributes.push_back({key, std::string_view(value)});
   }
@@ -288,8 +288,7 @@ SeriesPlan JoinFirst(std::span<Candidate> group) {
   return plan;
 }
 
-// A histogram without buckets out of a sum and a count, each of which may be told by several series. Both or
-// none: a sum alone says nothing.
+// Makes a histogram without buckets of sums and counts, each of one or several series. Needs both.
 bool JoinParts(std::span<Candidate> sums, std::span<Candidate> counts, SeriesPlan& out) {
   if (sums.empty() || counts.empty()) return false;
   SeriesPlan sum = JoinFirst(sums), count = JoinFirst(counts);
@@ -315,7 +314,7 @@ bool SameShape(const Ref<const Shape>& a, const Ref<const Shape>& b) noexcept {
 std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& families,
                                    const PlanOptions& options) {
   std::vector<Candidate> candidates = Gatherer(page, families, options).Gather();
-  // Slots are those of a page's series, so no two are equal but of families that give one series two parts.
+  // Slots are unique, except of families that feed two parts of one series.
   std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
     return std::tie(a.plan.identity, a.part, a.order, a.plan.slots) <
            std::tie(b.plan.identity, b.part, b.order, b.plan.slots);
@@ -337,6 +336,80 @@ std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& 
     if (any) plans.push_back(std::move(plan));
   }
   return plans;
+}
+
+std::string_view LabelOf(const std::vector<PageLabel>& labels, std::string_view name) noexcept {
+  for (const PageLabel& label : labels) {
+    if (label.name == name) return label.value;
+  }
+  return {};
+}
+
+LabelPlan::LabelPlan(std::string_view labels) {
+  while (!labels.empty()) {
+    std::string_view text = TakeUntil(labels, ',');
+    if (text.starts_with('+')) {
+      std::string_view key = TakeUntil(text, '=');
+      ops_.push_back({Op::kAdd, key.substr(1), text});
+    } else if (text.ends_with('!')) {
+      ops_.push_back({Op::kDrop, text.substr(0, text.size() - 1), {}});
+    } else if (size_t at = text.find('>'); at != std::string_view::npos) {
+      std::string_view attribute = text.substr(at + 1), map;
+      if (size_t open = attribute.find('('); open != std::string_view::npos) {
+        map = attribute.substr(open + 1, attribute.size() - open - 2);
+        attribute = attribute.substr(0, open);
+      }
+      ops_.push_back({Op::kBecomes, text.substr(0, at), attribute, map});
+    } else if (size_t sign = text.find_first_of("=?~"); sign != std::string_view::npos) {
+      std::string_view name = text.substr(0, sign), value = text.substr(sign + 1);
+      if (text[sign] == '=') ops_.push_back({Op::kOnly, name, value});
+      else choices_.push_back({name, value, text[sign] == '?'});
+    }
+  }
+}
+
+void LabelPlan::Observe(const std::vector<PageLabel>& labels) noexcept {
+  for (Choice& choice : choices_) {
+    std::string_view value = LabelOf(labels, choice.label);
+    choice.active |= choice.preferred ? value == choice.value : !value.empty() && value != choice.value;
+  }
+}
+
+bool LabelPlan::Takes(const std::vector<PageLabel>& labels) const noexcept {
+  for (const Choice& choice : choices_) {
+    if (!choice.active) continue;
+    if ((LabelOf(labels, choice.label) == choice.value) != choice.preferred) return false;
+  }
+  return std::all_of(ops_.begin(), ops_.end(), [&](const Op& op) {
+    return op.kind != Op::kOnly || LabelOf(labels, op.name) == op.text;
+  });
+}
+
+std::string_view LabelPlan::Mapped(std::string_view map, std::string_view value) noexcept {
+  while (!map.empty()) {
+    std::string_view to = TakeUntil(map, ' ');
+    std::string_view from = TakeUntil(to, ':');
+    bool same = from.ends_with('*') ? value.starts_with(from.substr(0, from.size() - 1)) : value == from;
+    if (same) return to;
+  }
+  return value;
+}
+
+void LabelPlan::Apply(const std::vector<PageLabel>& labels, bool all, Attributes& out) const {
+  out.clear();
+  for (const PageLabel& label : labels) {
+    if (label.value.empty()) continue;
+    auto op = std::find_if(ops_.begin(), ops_.end(),
+                           [&](const Op& o) { return o.kind != Op::kAdd && o.name == label.name; });
+    if (op == ops_.end()) {
+      if (all) out.emplace_back(label.name, label.value);
+    } else if (op->kind == Op::kBecomes) {
+      out.emplace_back(op->text, Mapped(op->map, label.value));
+    }
+  }
+  for (const Op& op : ops_) {
+    if (op.kind == Op::kAdd) out.emplace_back(op.name, op.text);
+  }
 }
 
 }  // namespace gpulens::engine_page

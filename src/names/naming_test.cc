@@ -1,4 +1,4 @@
-#include "names/dialect.h"
+#include "names/naming.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,12 +16,12 @@
 namespace gpulens {
 namespace {
 
-using dialect_testing::MakeNames;
-using dialect_testing::Tsv;
+using naming_testing::MakeNames;
+using naming_testing::Tsv;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-TEST(DialectTest, NativeFollowsTheCatalogue) {
+TEST(NamingTest, NativeFollowsTheCatalogue) {
   auto named = MakeNames({"native"}, kGpuPowerDraw, {{"gpu.index", int64_t{3}}});
   ASSERT_EQ(named.size(), 1u);
   EXPECT_EQ(named[0].name, "gpu_power_draw_watts");
@@ -29,7 +29,7 @@ TEST(DialectTest, NativeFollowsTheCatalogue) {
   EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu_index", "3")));
 }
 
-TEST(DialectTest, ScrapedNamesAreNeverRespelt) {
+TEST(NamingTest, KeepsScrapedNames) {
   MetricDesc scraped{.name = "vllm:x.y", .unit = "seconds", .help = "X.", .naming = Naming::kVerbatim};
   for (const char* dialect : {"native", "l9gpu"}) {
     auto named = MakeNames({dialect}, scraped, {{"a.b", "c"}});
@@ -40,7 +40,7 @@ TEST(DialectTest, ScrapedNamesAreNeverRespelt) {
   EXPECT_TRUE(MakeNames({"dcgm", "otel_hw", "zernel"}, scraped, {{"a.b", "c"}}).empty());
 }
 
-TEST(DialectTest, RowsMadeForDialectsStandOnNoNativePage) {
+TEST(NamingTest, TranslatedOnlyRowsAreOnNoNativePage) {
   for (const MetricDesc* row :
        {&kGpuInterconnectBandwidth, &kGpuInterconnectLinkBandwidth, &kGpuMemoryBar1Free}) {
     EXPECT_TRUE(MakeNames({"native"}, *row, {{"gpu.index", int64_t{0}}}).empty()) << row->name;
@@ -49,7 +49,7 @@ TEST(DialectTest, RowsMadeForDialectsStandOnNoNativePage) {
   EXPECT_EQ(MakeNames({"native", "dcgm"}, kGpuMemoryBar1Free, {{"gpu.index", int64_t{0}}}).size(), 1u);
 }
 
-TEST(DialectTest, ZernelNamesProcessMemoryInItsLabelOrder) {
+TEST(NamingTest, ZernelNamesProcessMemoryInItsLabelOrder) {
   auto named = MakeNames({"native", "zernel"}, kGpuProcessMemoryUsed,
                          {{"gpu.index", int64_t{0}}, {"process.pid", int64_t{7}}, {"gpu.uuid", "u"}});
   ASSERT_EQ(named.size(), 2u);
@@ -58,7 +58,7 @@ TEST(DialectTest, ZernelNamesProcessMemoryInItsLabelOrder) {
   EXPECT_EQ(MakeNames({"zernel"}, kGpuPowerDraw, {}).size(), 0u);
 }
 
-TEST(DialectTest, SimulatedStaysVisible) {
+TEST(NamingTest, KeepsSimulatedAttribute) {
   auto named =
       MakeNames({"zernel"}, kGpuProcessMemoryPeak, {{"simulated", true}, {"process.pid", int64_t{7}}});
   ASSERT_EQ(named.size(), 1u);
@@ -66,35 +66,35 @@ TEST(DialectTest, SimulatedStaysVisible) {
   for (const char* dialect : {"native", "dcgm", "dcgm@4.6", "otel_hw", "l9gpu"}) {
     auto demo = MakeNames({dialect}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
     ASSERT_EQ(demo.size(), 1u) << dialect;
-    EXPECT_EQ(dialect_testing::Label(demo[0], "simulated"), "true") << dialect;
+    EXPECT_EQ(naming_testing::Label(demo[0], "simulated"), "true") << dialect;
   }
 }
 
-TEST(DialectTest, ZernelFamiliesAreThoseOfTheSeed) {
+TEST(NamingTest, ZernelFamiliesAreAlwaysExported) {
   std::vector<std::string> names = {"native", "zernel", "unknown"};
   EXPECT_EQ(AlwaysShown(names).size(), 10u);
-  EXPECT_EQ(FindDialect("native"), nullptr);
-  EXPECT_EQ(FindDialect("zernel"), &kZernel);
+  EXPECT_EQ(FindNaming("native"), nullptr);
+  EXPECT_EQ(FindNaming("zernel"), &kZernel);
 }
 
 // Calls `check(dialect, row)` for every row of every table.
 template <class Check>
 void ForEachRow(Check&& check) {
-  for (std::string_view name : DialectNames()) {
-    const Dialect* dialect = FindDialect(name);
+  for (std::string_view name : NamingNames()) {
+    const MetricNaming* dialect = FindNaming(name);
     if (!dialect) continue;
-    for (const DialectRow& row : dialect->rows) check(*dialect, row);
+    for (const NamingRow& row : dialect->rows) check(*dialect, row);
   }
 }
 
-TEST(Tables, AFamilyIsOneThing) {
-  std::map<std::pair<std::string_view, std::string_view>, const DialectRow*> first;
-  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
-    const DialectRow& same = *first.try_emplace({dialect.name, row.name}, &row).first->second;
+TEST(Tables, FamiliesHaveOneUnitAndKind) {
+  std::map<std::pair<std::string_view, std::string_view>, const NamingRow*> first;
+  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+    const NamingRow& same = *first.try_emplace({dialect.name, row.name}, &row).first->second;
     EXPECT_EQ(same.kind, row.kind) << row.name;
     EXPECT_EQ(same.unit, row.unit) << row.name;
     EXPECT_EQ(same.help, row.help) << row.name;
-    for (const DialectFamily& family : dialect.families) {
+    for (const NamingFamily& family : dialect.families) {
       if (family.name != row.name) continue;
       EXPECT_EQ(family.kind, row.kind) << row.name;
       EXPECT_EQ(family.help, row.help) << row.name;
@@ -102,12 +102,12 @@ TEST(Tables, AFamilyIsOneThing) {
   });
 }
 
-TEST(Tables, NoTwoRowsSayTheSame) {
+TEST(Tables, RowsAreUnique) {
   using Where = std::set<std::pair<std::string_view, std::string_view>>;
   std::set<std::tuple<std::string_view, const MetricDesc*, std::string_view, Where>> seen;
-  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
     Where where;
-    for (const DialectWhere& one : row.where) {
+    for (const NamingWhere& one : row.where) {
       if (!one.key.empty()) where.insert({one.key, one.value});
     }
     if (dialect.name == "otel_hw") return;  // its rows of one family differ in a label
@@ -115,12 +115,12 @@ TEST(Tables, NoTwoRowsSayTheSame) {
   });
 }
 
-TEST(Tables, ConditionsAskForAttributesThatTheRowHas) {
+TEST(Tables, ConditionsUseAttributesOfTheRow) {
   // Those that the measured thing itself may have.
   const std::set<std::string_view> of_entities = {"", "gpu.mig.instance_id", "gpu.partition.id",
                                                   "inference.engine"};
-  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
-    for (const DialectWhere& where : row.where) {
+  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+    for (const NamingWhere& where : row.where) {
       if (of_entities.contains(where.key)) continue;
       bool has =
           std::find(row.native->keys.begin(), row.native->keys.end(), where.key) != row.native->keys.end();
@@ -129,16 +129,16 @@ TEST(Tables, ConditionsAskForAttributesThatTheRowHas) {
   });
 }
 
-TEST(Tables, WhoHasRivalsLooksAtTicks) {
+TEST(Tables, NamingsWithRivalsReadTicks) {
   size_t rivals = 0;
-  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
+  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
     rivals += row.unless.size();
     EXPECT_TRUE(row.unless.empty() || dialect.looks) << dialect.name;
   });
   EXPECT_GE(rivals, 9u);
 }
 
-TEST(Tables, ConditionsAskForValuesThatTheCatalogueNames) {
+TEST(Tables, ConditionsUseValuesOfTheCatalogue) {
   const std::string path = GPULENS_SOURCE_DIR "/../shared/reference/catalogue_gpu.tsv";
   auto text = ReadFile(path, 4 << 20);
   if (!text) GTEST_SKIP() << "captures not here: " << path;
@@ -155,8 +155,8 @@ TEST(Tables, ConditionsAskForValuesThatTheCatalogueNames) {
     }
   }
   size_t checked = 0;
-  ForEachRow([&](const Dialect& dialect, const DialectRow& row) {
-    for (const DialectWhere& where : row.where) {
+  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+    for (const NamingWhere& where : row.where) {
       if (where.value.empty()) continue;
       const auto& values = known[{std::string(row.native->name), std::string(where.key)}];
       if (values.empty()) continue;  // an index
