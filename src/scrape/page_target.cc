@@ -9,7 +9,7 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "net/message/address.h"
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 #include "scrape/series_rules.h"
 #include "wire/packing.h"
 

@@ -207,7 +207,7 @@ void TrainingMonitor::RecordStep(double seconds, std::optional<double> loss) noe
   s.tokens.Add(s.tokens_per_step);
   s.step_times.Record(seconds);
   s.told.step_time.Set(seconds);
-  if (loss) RecordLoss(*loss);
+  if (loss) RecordDropReason(*loss);
   if (s.flops_per_step <= 0 || seconds <= 0) return;
   const double mfu = Mfu(s.flops_per_step, seconds, s.peak, s.gpu_count);
   s.told.tflops.Set(s.flops_per_step / seconds / 1e12);
@@ -215,7 +215,7 @@ void TrainingMonitor::RecordStep(double seconds, std::optional<double> loss) noe
   s.told.hfu.Set(mfu * s.executed_ratio);
 }
 
-void TrainingMonitor::RecordLoss(double loss) noexcept {
+void TrainingMonitor::RecordDropReason(double loss) noexcept {
   State& s = *state_;
   const bool finite = std::isfinite(loss);
   s.told.loss.Set(finite ? loss : kNotMeasured);

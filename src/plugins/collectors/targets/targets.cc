@@ -9,7 +9,7 @@
 #include "catalog/row.h"
 #include "catalog/self.h"
 #include "plugins/collectors/targets/target_page.h"
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 #include "scrape/gpu/amd_exporter.h"
 #include "scrape/gpu/dcgm.h"
 #include "scrape/gpu/dcgm_errors.h"
