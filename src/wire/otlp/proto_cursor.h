@@ -6,8 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "wire/otlp/proto_cursor.h"
-
 namespace gpulens {
 
 enum class WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };

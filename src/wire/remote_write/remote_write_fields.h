@@ -14,8 +14,6 @@
 #include <string>
 #include <string_view>
 
-#include "wire/remote_write/remote_write_fields.h"
-
 namespace gpulens::remote_write {
 
 enum Request1Field : uint32_t { kTimeSeries1 = 1, kMetadata1 = 3 };

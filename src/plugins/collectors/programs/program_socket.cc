@@ -22,6 +22,7 @@
 #include "base/threads.h"
 #include "base/workers.h"
 #include "net/blocking/listening_socket.h"
+#include "net/grpc/grpc_wire.h"
 #include "plugins/driver_control.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/packing.h"
@@ -31,32 +32,30 @@ namespace {
 
 constexpr size_t kMostBytes = size_t{8} << 20;  // of a request, unpacked
 
-HttpResponse Failure(int status, uint32_t code, std::string_view why) {
+HttpResponse Failure(int status, GrpcCode code, std::string_view why) {
   HttpResponse response;
   response.status = status;
   response.content_type = OtlpContentType(OtlpEncoding::kProtobuf);
-  response.body = OtlpFailure(OtlpEncoding::kProtobuf, code, why);
+  response.body = OtlpFailure(OtlpEncoding::kProtobuf, static_cast<uint32_t>(code), why);
   return response;
 }
-
-constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8;
 
 HttpResponse Answer(ProgramRegistry& registry, const ProgramRegistry::Sender& sender, std::string_view body,
                     bool packed, Instant now) {
   std::string unpacked;
   if (packed) {
     if (Status status = Gunzip(body, kMostBytes, unpacked); !status)
-      return Failure(status.code == Code::kExhausted ? 413 : 400, kInvalidArgument, status.detail);
+      return Failure(status.code == Code::kExhausted ? 413 : 400, GrpcCode::kInvalidArgument, status.detail);
     body = unpacked;
   }
   OtlpPointsReport report;
   const Status taken = registry.Take(sender, body, now, report);
   if (taken.code == Code::kExhausted) {
-    HttpResponse busy = Failure(429, kResourceExhausted, taken.detail);
+    HttpResponse busy = Failure(429, GrpcCode::kResourceExhausted, taken.detail);
     busy.AddHeader("Retry-After", "60");
     return busy;
   }
-  if (!taken) return Failure(400, kInvalidArgument, taken.detail);
+  if (!taken) return Failure(400, GrpcCode::kInvalidArgument, taken.detail);
   HttpResponse response;
   response.content_type = OtlpContentType(OtlpEncoding::kProtobuf);
   response.body = OtlpSuccess(OtlpSignal::kMetrics, OtlpEncoding::kProtobuf, report.rejected, report.why);
@@ -134,11 +133,13 @@ Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& pa
 void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) {
   std::string_view type = request.Header("Content-Type");
   if (!EqualsIgnoringCase(Trim(TakeUntil(type, ';')), "application/x-protobuf"))
-    return responder.Send(Failure(415, kInvalidArgument, "Content-Type must be application/x-protobuf"));
+    return responder.Send(
+        Failure(415, GrpcCode::kInvalidArgument, "Content-Type must be application/x-protobuf"));
   const std::string packing = request.JoinedHeader("Content-Encoding");
   const bool packed = EqualsIgnoringCase(packing, "gzip");
   if (!packed && !packing.empty() && !EqualsIgnoringCase(packing, "identity"))
-    return responder.Send(Failure(415, kInvalidArgument, "Content-Encoding must be gzip or identity"));
+    return responder.Send(
+        Failure(415, GrpcCode::kInvalidArgument, "Content-Encoding must be gzip or identity"));
   const ProgramRegistry::Sender sender{request.peer_pid(), request.peer_uid()};
   const Instant now = env_.clock->Now();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
@@ -147,7 +148,7 @@ void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) 
   };
   if (!env_.workers) return work();
   if (!env_.workers->Post(std::move(work)))
-    waiting->Send(Failure(503, kResourceExhausted, "the work queue is full"));
+    waiting->Send(Failure(503, GrpcCode::kResourceExhausted, "the work queue is full"));
 }
 
 std::string EnergySocketNextTo(const std::string& program_socket) {
