@@ -47,7 +47,7 @@ TEST(ExportedName, ReservesWhateverUnitAndKind) {
             "exported.system.cpu.time");
 }
 
-// Whatever is in the catalogue, under its native name and under that of a page, is nobody else's.
+// Native names and page names of all rows are reserved.
 TEST(ExportedName, EveryRowIsReserved) {
   for (const MetricDesc* row : AllMetrics()) {
     if (row->name.starts_with("process.") || row->name == "target.info") continue;

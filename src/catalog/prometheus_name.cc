@@ -43,7 +43,7 @@ class NameBuilder {
   const size_t start_;
 };
 
-// A unit or a part of one in braces says what is counted and is left out.
+// A unit or a part of one in braces is what is counted; it is left out.
 bool IsAnnotation(std::string_view unit) noexcept { return unit.find('{') != std::string_view::npos; }
 
 // "By/s" is bytes per second, "{error}/h" per hour. After a second slash the unit is left out.

@@ -161,7 +161,7 @@ TEST(NamingCapture, AgreesWithTheTable) {
     EXPECT_EQ(Name(row[1], UnitOf(row), kKinds.at(row[3])), row[5]);
     families.insert(row[5]);
   }
-  // An event has no spelling of its own: it is counted by a family of the table.
+  // Events have no name on pages: a family of the table counts them.
   for (const auto& row : rows) {
     if (row[3] != "event") continue;
     ++events;
@@ -171,7 +171,7 @@ TEST(NamingCapture, AgreesWithTheTable) {
   EXPECT_EQ(events, 28u);
 }
 
-// Names of LLM engines and of Slurm: they stand in no table, or in another one.
+// Names of LLM engines and of Slurm: they are in no table, or in another one.
 bool IsOfEngines(std::string_view name) {
   constexpr std::string_view kAreas[] = {"inference.", "vllm.", "nim.",  "triton.",
                                          "sglang.",    "tgi.",  "slurm."};

@@ -10,7 +10,7 @@
 namespace gpulens {
 namespace {
 
-constexpr CrossCheckRule kTwinRules[] = {
+constexpr CrossCheckRule kCrossCheckRules[] = {
     {&kGpuMemoryUsed, Validation::kInconsistent, "more than gpu.memory.total", "used <= total",
      "NVML: nvmlMemory_t, used is a part of total"},
     {&kGpuMemoryUsed, Validation::kInconsistent, "used, free and reserved do not add up to gpu.memory.total",
@@ -57,7 +57,7 @@ std::string RangeText(const MetricDesc& metric) {
 
 }  // namespace
 
-std::span<const CrossCheckRule> TwinRules() noexcept { return kTwinRules; }
+std::span<const CrossCheckRule> CrossCheckRules() noexcept { return kCrossCheckRules; }
 
 std::vector<RuleText> RulesOf(const MetricDesc& metric) {
   std::vector<RuleText> out;
@@ -84,7 +84,7 @@ std::vector<RuleText> RulesOf(const MetricDesc& metric) {
     out.push_back({Validation::kCounterDecreased, "falls; accepted as a restart when three readings agree",
                    "a counter falls only when its source restarts"});
   }
-  for (const CrossCheckRule& rule : kTwinRules) {
+  for (const CrossCheckRule& rule : kCrossCheckRules) {
     if (rule.metric != &metric) continue;
     out.push_back({rule.verdict, std::string(rule.rule) + " (" + std::string(rule.limits) + ")",
                    std::string(rule.source)});
@@ -99,7 +99,7 @@ std::string QualityMarkdown() {
     out += "| `" + std::string(verdict) + "` | " + std::string(metrics) + " | " + std::string(rule) + " | " +
            std::string(source) + " |\n";
   };
-  for (const CrossCheckRule& rule : kTwinRules) {
+  for (const CrossCheckRule& rule : kCrossCheckRules) {
     add(ValidationName(rule.verdict), "`" + std::string(rule.metric->name) + "`",
         std::string(rule.rule) + " (" + std::string(rule.limits) + ")", rule.source);
   }
@@ -108,11 +108,11 @@ std::string QualityMarkdown() {
   for (const MetricDesc* metric : AllMetrics()) {
     if (!metric->name.starts_with("gpu.")) continue;
     for (const RuleText& text : RulesOf(*metric)) {
-      bool twin = false;
-      for (const CrossCheckRule& rule : kTwinRules) {
-        twin = twin || (rule.metric == metric && rule.source == text.source);
+      bool is_cross_check = false;
+      for (const CrossCheckRule& rule : kCrossCheckRules) {
+        is_cross_check = is_cross_check || (rule.metric == metric && rule.source == text.source);
       }
-      if (twin) continue;
+      if (is_cross_check) continue;
       auto& [names, source] = lines[{std::string(ValidationName(text.verdict)), text.rule}];
       names += (names.empty() ? "`" : ", `") + std::string(metric->name) + "`";
       source = text.source;

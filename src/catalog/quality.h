@@ -13,7 +13,7 @@
 namespace gpulens {
 
 // Limits of the rules between readings. Seconds, watts, bytes; shares of one.
-namespace twin_limit {
+namespace cross_check {
 inline constexpr double kMemorySlack = 1 << 20;
 inline constexpr double kEnergyShare = 0.05, kEnergySlack = 1, kEnergyWindow = 60;
 inline constexpr double kBusyFor = 30, kBusyAtLeast = 0.995;
@@ -22,7 +22,7 @@ inline constexpr double kStuckFor = 3600, kStuckPowerShare = 0.25, kStuckPowerLe
 inline constexpr int kBridgedIntervals = 5;
 // Tolerance of a board's power reading, as a share.
 inline constexpr double kPowerAccuracy = 0.05;
-}  // namespace twin_limit
+}  // namespace cross_check
 
 // A cross-check with other readings. Static storage.
 struct CrossCheckRule {
@@ -30,7 +30,7 @@ struct CrossCheckRule {
   Validation verdict;
   std::string_view rule, limits, source;
 };
-std::span<const CrossCheckRule> TwinRules() noexcept;
+std::span<const CrossCheckRule> CrossCheckRules() noexcept;
 
 // A rule as text.
 struct RuleText {

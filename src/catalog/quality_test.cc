@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(Quality, CrossChecksHaveMetricAndSource) {
-  for (const CrossCheckRule& rule : TwinRules()) {
+  for (const CrossCheckRule& rule : CrossCheckRules()) {
     EXPECT_EQ(FindMetric(rule.metric->name), rule.metric);
     EXPECT_FALSE(rule.rule.empty() || rule.limits.empty() || rule.source.empty()) << rule.metric->name;
     EXPECT_NE(rule.verdict, Validation::kAccepted);

@@ -12,6 +12,10 @@
 
 namespace gpulens {
 
+#define GPULENS_DCGM_HOST                                                                                \
+  {"Hostname", "host.name"}, {"DCGM_FI_DRIVER_VERSION", "gpu.driver.version"},                           \
+      {"container", "k8s.container.name"}, {"namespace", "k8s.namespace.name"}, {"pod", "k8s.pod.name"}, \
+      {"simulated", "simulated"}
 inline constexpr NamingLabel kDcgmLabels[] = {
     {"gpu", "gpu.index"},
     {"UUID", "gpu.uuid"},
@@ -20,12 +24,7 @@ inline constexpr NamingLabel kDcgmLabels[] = {
     {"modelName", "gpu.model"},
     {"GPU_I_PROFILE", "gpu.mig.profile"},
     {"GPU_I_ID", "gpu.mig.instance_id"},
-    {"Hostname", "host.name"},
-    {"DCGM_FI_DRIVER_VERSION", "gpu.driver.version"},
-    {"container", "k8s.container.name"},
-    {"namespace", "k8s.namespace.name"},
-    {"pod", "k8s.pod.name"},
-    {"simulated", "simulated"},
+    GPULENS_DCGM_HOST,
 };
 // Series of a link have other labels.
 inline constexpr NamingLabel kDcgmLinkLabels[] = {
@@ -35,13 +34,10 @@ inline constexpr NamingLabel kDcgmLinkLabels[] = {
     {.label = "pci_bus_id", .attribute = "gpu.pci.bus_id", .as = NamingLabel::kNvmlBusId},
     {.label = "device", .attribute = "gpu.index", .text = "nvidia"},
     {"model_name", "gpu.model"},
-    {"Hostname", "host.name"},
-    {"DCGM_FI_DRIVER_VERSION", "gpu.driver.version"},
-    {"container", "k8s.container.name"},
-    {"namespace", "k8s.namespace.name"},
-    {"pod", "k8s.pod.name"},
-    {"simulated", "simulated"},
+    GPULENS_DCGM_HOST,
 };
+
+#undef GPULENS_DCGM_HOST
 
 // The traffic of a link has its index in the name.
 struct DcgmLinkName {

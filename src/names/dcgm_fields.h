@@ -538,6 +538,13 @@ inline constexpr DcgmField kDcgmPerLink[] = {
         .Where("gpu.interconnect.ber_type", "symbol"),
 };
 
+// Bytes per second over a link in one direction; an empty type is any.
+constexpr DcgmField DcgmRate(const MetricDesc& from, std::string_view direction, std::string_view type,
+                             std::string_view field, std::string_view meaning) {
+  DcgmField row = DcgmField(from, field, meaning).In("B/s").Where("gpu.interconnect.direction", direction);
+  return type.empty() ? row : row.Where("gpu.interconnect.type", type);
+}
+
 #define DCGM_ENGINE(field, type, index, engine)                           \
   DcgmField(kGpuEngineUtilization, "DCGM_FI_PROF_" field index "_ACTIVE", \
             "Share of time " engine " " index " was active, 0 to 1.")     \
@@ -579,44 +586,26 @@ inline constexpr DcgmField kDcgmProfiling[] = {
     DcgmField(kGpuPipeTensorDfmaActive, "DCGM_FI_PROF_PIPE_TENSOR_DFMA_ACTIVE",
               "Share of cycles of double-precision tensor work, 0 to 1.")
         .Since46("DCGM_FI_PROF_DFMA_UTIL_RATIO"),
-    DcgmField(kGpuPcieThroughput, "DCGM_FI_PROF_PCIE_TX_BYTES", "PCIe transmit rate in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "transmit"),
-    DcgmField(kGpuInterconnectThroughput, "DCGM_FI_PROF_NVLINK_TX_BYTES",
-              "NVLink transmit rate in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "transmit")
-        .Where("gpu.interconnect.type", "nvlink"),
-    DcgmField(kGpuInterconnectThroughput, "DCGM_FI_PROF_C2C_TX_ALL_BYTES",
-              "C2C transmit rate with overhead in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "transmit")
-        .Where("gpu.interconnect.type", "c2c"),
-    DcgmField(kGpuC2cThroughput, "DCGM_FI_PROF_C2C_TX_DATA_BYTES",
-              "C2C transmit rate of data in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "transmit"),
+    DcgmRate(kGpuPcieThroughput, "transmit", "", "DCGM_FI_PROF_PCIE_TX_BYTES",
+             "PCIe transmit rate in bytes per second."),
+    DcgmRate(kGpuInterconnectThroughput, "transmit", "nvlink", "DCGM_FI_PROF_NVLINK_TX_BYTES",
+             "NVLink transmit rate in bytes per second."),
+    DcgmRate(kGpuInterconnectThroughput, "transmit", "c2c", "DCGM_FI_PROF_C2C_TX_ALL_BYTES",
+             "C2C transmit rate with overhead in bytes per second."),
+    DcgmRate(kGpuC2cThroughput, "transmit", "", "DCGM_FI_PROF_C2C_TX_DATA_BYTES",
+             "C2C transmit rate of data in bytes per second."),
     DcgmField(kGpuPcieIo, "DCGM_FI_PROF_PCIE_TX_BYTES_TOTAL", "PCIe bytes, transmit.")
         .Counter()
         .In("B")
         .Where("gpu.interconnect.direction", "transmit"),
-    DcgmField(kGpuPcieThroughput, "DCGM_FI_PROF_PCIE_RX_BYTES", "PCIe receive rate in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "receive"),
-    DcgmField(kGpuInterconnectThroughput, "DCGM_FI_PROF_NVLINK_RX_BYTES",
-              "NVLink receive rate in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "receive")
-        .Where("gpu.interconnect.type", "nvlink"),
-    DcgmField(kGpuInterconnectThroughput, "DCGM_FI_PROF_C2C_RX_ALL_BYTES",
-              "C2C receive rate with overhead in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "receive")
-        .Where("gpu.interconnect.type", "c2c"),
-    DcgmField(kGpuC2cThroughput, "DCGM_FI_PROF_C2C_RX_DATA_BYTES",
-              "C2C receive rate of data in bytes per second.")
-        .In("B/s")
-        .Where("gpu.interconnect.direction", "receive"),
+    DcgmRate(kGpuPcieThroughput, "receive", "", "DCGM_FI_PROF_PCIE_RX_BYTES",
+             "PCIe receive rate in bytes per second."),
+    DcgmRate(kGpuInterconnectThroughput, "receive", "nvlink", "DCGM_FI_PROF_NVLINK_RX_BYTES",
+             "NVLink receive rate in bytes per second."),
+    DcgmRate(kGpuInterconnectThroughput, "receive", "c2c", "DCGM_FI_PROF_C2C_RX_ALL_BYTES",
+             "C2C receive rate with overhead in bytes per second."),
+    DcgmRate(kGpuC2cThroughput, "receive", "", "DCGM_FI_PROF_C2C_RX_DATA_BYTES",
+             "C2C receive rate of data in bytes per second."),
     DcgmField(kGpuPcieIo, "DCGM_FI_PROF_PCIE_RX_BYTES_TOTAL", "PCIe bytes, receive.")
         .Counter()
         .In("B")

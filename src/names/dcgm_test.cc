@@ -79,7 +79,7 @@ TEST(Dcgm, FollowsChangedFacts) {
   EXPECT_TRUE(namer.Refresh(tick("2")));
   EXPECT_EQ(Label(NameWith(namer, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "2");
   std::vector<std::string> plain = {"native", "zernel"};
-  EXPECT_FALSE(MakeSeriesNamer(plain).Look(tick("3"))) << "these say nothing of others";
+  EXPECT_FALSE(MakeSeriesNamer(plain).Refresh(tick("3"))) << "these have no facts of others";
 }
 
 TEST(Dcgm, IndexOfTwoVendorsIsAmbiguous) {
@@ -197,7 +197,7 @@ TEST(Dcgm, OmitsAmdBlocks) {
                   .empty());
 }
 
-// The families of Grafana's dashboard 12239 and of the alerts that are usual beside it.
+// The families of Grafana's dashboard 12239 and of the alerts that are usual with it.
 TEST(Dcgm, FeedsTheUsualDashboardAndAlerts) {
   const std::set<std::string> wanted = {
       "DCGM_FI_DEV_GPU_TEMP",         "DCGM_FI_DEV_POWER_USAGE",   "DCGM_FI_DEV_SM_CLOCK",
@@ -209,7 +209,7 @@ TEST(Dcgm, FeedsTheUsualDashboardAndAlerts) {
   auto add = [&](const MetricDesc& desc, AttributeSet own) {
     AttributeSet gpu({{"gpu.index", int64_t{0}}, {"gpu.uuid", kUuid}, {"gpu.model", "H100"}});
     for (const NamedSeries& named : MakeNames({"dcgm"}, desc, own.OverlaidOn(gpu))) {
-      // What the dashboard chooses by and writes beside its lines.
+      // Labels by which the dashboard selects and which its legends show.
       EXPECT_EQ(Label(named, "gpu"), "0");
       EXPECT_EQ(Label(named, "modelName"), "H100");
       made.insert(named.name);
@@ -231,8 +231,8 @@ TEST(Dcgm, FeedsTheUsualDashboardAndAlerts) {
   EXPECT_EQ(made, wanted);
 }
 
-const NamingRow* RowOf(const MetricNaming& dialect, std::string_view name) {
-  for (const NamingRow& row : dialect.rows) {
+const NamingRow* RowOf(const MetricNaming& naming, std::string_view name) {
+  for (const NamingRow& row : naming.rows) {
     if (row.name == name) return &row;
   }
   return nullptr;

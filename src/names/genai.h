@@ -69,13 +69,13 @@ inline constexpr const MetricDesc* kGenaiUsage[] = {&kInferenceKvCacheUsage};
 inline constexpr std::string_view kSameTarget[] = {"target"};
 inline constexpr std::string_view kSameModel[] = {"target", "inference.engine", "model.name"};
 
-// The engine itself says it on the same page.
+// The engine has it on the same page.
 consteval Rival GenaiEngine(std::span<const MetricDesc* const> metrics) {
   return {.metrics = metrics, .key = "inference.layer", .value = "engine", .same = kSameTarget};
 }
 inline constexpr Rival kGenaiFirstRivals[] = {GenaiEngine(kGenaiFirst)};
 inline constexpr Rival kGenaiPerTokenRivals[] = {GenaiEngine(kGenaiPerToken)};
-// An observation for each token is not one for each request: told only where no page has the right one.
+// An observation for each token is not one for each request: used only where no page has the right one.
 inline constexpr Rival kGenaiInterTokenRivals[] = {GenaiEngine(kGenaiPerToken),
                                                    {.metrics = kGenaiPerRequest, .same = kSameModel}};
 inline constexpr Rival kGenaiDurationRivals[] = {GenaiEngine(kGenaiDuration)};

@@ -29,7 +29,7 @@ AttributeSet Of(std::string_view engine, std::string_view layer, std::string_vie
                        {"model.name", std::string_view("m")}});
 }
 
-// How the speller of the dialect calls a series after a look at the tick.
+// The names of a series after a tick was read.
 std::vector<NamedSeries> After(Tick& tick, const MetricDesc& desc, AttributeSet attributes) {
   std::vector<std::string> names = {"otel_genai"};
   SeriesNamer namer = MakeSeriesNamer(names);
@@ -56,7 +56,7 @@ TEST(Genai, HistogramsHaveTheirNamesUnitsAndRequiredAttributes) {
     EXPECT_EQ(Label(named[0], "gen_ai_operation_name"), "chat");
     EXPECT_EQ(Label(named[0], "gen_ai_provider_name"), "vllm");
     EXPECT_EQ(Label(named[0], "gen_ai_request_model"), "m");
-    EXPECT_EQ(Label(named[0], "model_name"), "-") << "told once";
+    EXPECT_EQ(Label(named[0], "model_name"), "-") << "names_of_tick once";
     EXPECT_EQ(Label(named[0], "server_address"), "-") << "nothing is made up";
   }
 }
@@ -173,7 +173,7 @@ TEST(Genai, CountsARequestInOneLayer) {
   EXPECT_EQ(After(tick, kInferenceRequestDuration, Of("vllm", "engine")).size(), 1u);
   EXPECT_TRUE(After(tick, kInferenceRequestDuration, Of("dynamo-worker", "worker")).empty());
   EXPECT_EQ(After(tick, kInferenceTimeToFirstToken, Of("dynamo-worker", "worker")).size(), 1u)
-      << "what only the worker says is told";
+      << "what only the worker says is names_of_tick";
   EXPECT_EQ(After(tick, kInferenceRequestDuration, Of("litellm", "gateway", "gate")).size(), 1u)
       << "a page of its own";
 }
@@ -181,7 +181,7 @@ TEST(Genai, CountsARequestInOneLayer) {
 TEST(Genai, DropsRivalsThatLeftTheTick) {
   std::vector<std::string> names = {"otel_genai"};
   SeriesNamer namer = MakeSeriesNamer(names);
-  auto told = [&] {
+  auto names_of_tick = [&] {
     std::vector<NamedSeries> out;
     namer(Series(kInferenceInterTokenLatency, Of("vllm", "engine")), out);
     return out.size();
@@ -190,10 +190,10 @@ TEST(Genai, DropsRivalsThatLeftTheTick) {
   with.Add(kInferenceTimePerOutputToken,
            {{"target", "t"}, {"inference.engine", "vllm"}, {"model.name", "m"}});
   EXPECT_TRUE(namer.Refresh(with.Snap()));
-  EXPECT_EQ(told(), 0u);
+  EXPECT_EQ(names_of_tick(), 0u);
   EXPECT_FALSE(namer.Refresh(with.Snap())) << "nothing is new";
   EXPECT_TRUE(namer.Refresh(without.Snap()));
-  EXPECT_EQ(told(), 1u);
+  EXPECT_EQ(names_of_tick(), 1u);
 }
 
 TEST(Genai, CacheNamesAreMarkedAsOutsideTheConvention) {

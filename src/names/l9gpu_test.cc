@@ -118,9 +118,9 @@ TEST(L9gpu, EveryMetricOfItsGpusHasARow) {
   if (!text) GTEST_SKIP() << "captures not here: " << path;
   const std::set<std::string_view> schemas = {"DeviceMetrics", "AMDDeviceMetrics", "GaudiDeviceMetrics",
                                               "DcgmProfilingMetrics", "GPUFleetHealthMetrics"};
-  // Other units, and why: by name what it says, and what we say.
+  // Names with other units: theirs and ours.
   const std::map<std::string_view, std::pair<std::string_view, std::string_view>> units = {
-      {"gpu.energy.consumption", {"mJ", "J"}},           // the dialect gives mJ
+      {"gpu.energy.consumption", {"mJ", "J"}},           // the naming has mJ
       {"gpu.row_remap.available", {"{row}", "{bank}"}},  // the driver counts banks that have spare rows
   };
   // No metric, and why.
@@ -154,7 +154,7 @@ TEST(L9gpu, EveryMetricOfItsGpusHasARow) {
   EXPECT_EQ(identities, 9u);
 }
 
-// The metrics that a query asks for: words outside of braces, texts and lists of labels.
+// The metrics of a query: words outside of braces, texts and lists of labels.
 std::set<std::string> FamiliesOf(std::string_view query) {
   std::set<std::string> families;
   const std::set<std::string_view> lists = {"by", "without", "on", "ignoring", "group_left", "group_right"};
@@ -199,7 +199,7 @@ TEST(L9gpu, ItsDashboardsFindTheirFamiliesAsGauges) {
   if (!text) GTEST_SKIP() << "captures not here: " << path;
   std::map<std::string, Kind> given;
   for (const MetricDesc* metric : AllMetrics()) {
-    // Rows with conditions apply to some series of a metric; the others are spelt as without them.
+    // Rows with conditions apply to some series of a metric; the others have the name without them.
     for (const char* type : {"nvlink", "xgmi"}) {
       for (const NamedSeries& named :
            MakeNames({"l9gpu"}, *metric,
@@ -208,12 +208,12 @@ TEST(L9gpu, ItsDashboardsFindTheirFamiliesAsGauges) {
     }
   }
   Tsv panels(*std::move(text));
-  std::set<std::string> asked;
-  for (size_t i = 0; i < panels.size(); ++i) asked.merge(FamiliesOf(panels.At(i, "expr")));
-  EXPECT_GE(asked.size(), 40u);
-  for (const std::string& family : asked) {
+  std::set<std::string> queried;
+  for (size_t i = 0; i < panels.size(); ++i) queried.merge(FamiliesOf(panels.At(i, "expr")));
+  EXPECT_GE(queried.size(), 40u);
+  for (const std::string& family : queried) {
     ASSERT_TRUE(given.contains(family)) << family;
-    // Of the engines they ask rates and levels alike.
+    // Of engines, rates and levels alike.
     if (family.starts_with("gpu_")) {
       EXPECT_EQ(given[family], Kind::kGauge) << family;
     }

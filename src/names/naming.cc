@@ -200,10 +200,10 @@ class PageNamer {
     }
   }
 
-  bool Look(const Snapshot& snapshot) {
+  bool Refresh(const Snapshot& snapshot) {
     bool looks =
         std::any_of(namings_.begin(), namings_.end(), [](const MetricNaming* d) { return d->looks; });
-    return looks && facts_.Look(snapshot);
+    return looks && facts_.Refresh(snapshot);
   }
 
   void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) const {
@@ -331,7 +331,7 @@ void TickFacts::AddGpu(const SeriesInfo& info, Facts& facts) {
   if (!added && at->second.Text("gpu.uuid") != uuid) at->second = AttributeSet();
 }
 
-bool TickFacts::Look(const Snapshot& snapshot) {
+bool TickFacts::Refresh(const Snapshot& snapshot) {
   Facts facts;
   facts.resource = snapshot.resource;
   for (const SnapshotEntry& entry : snapshot.frames) {
@@ -371,10 +371,8 @@ std::string TickFacts::Text(const SeriesInfo& series, std::string_view attribute
 }
 
 const MetricNaming* FindNaming(std::string_view name) noexcept {
-  for (const MetricNaming* naming : kNamings) {
-    if (naming->name == name) return naming;
-  }
-  return nullptr;
+  const auto* const at = std::ranges::find(kNamings, name, &MetricNaming::name);
+  return at == std::end(kNamings) ? nullptr : *at;
 }
 
 std::span<const std::string_view> NamingNames() noexcept { return kNamingNames; }
@@ -399,7 +397,7 @@ bool ShowsAttribute(const MetricDesc& desc, std::string_view key, MetricLevel le
 SeriesNamer MakeSeriesNamer(std::span<const std::string> names, NameForm form, MetricLevel level) {
   auto page = std::make_shared<PageNamer>(names, form, level);
   return {[page](const SeriesInfo& series, std::vector<NamedSeries>& out) { page->MakeNames(series, out); },
-          [page](const Snapshot& snapshot) { return page->Look(snapshot); }};
+          [page](const Snapshot& snapshot) { return page->Refresh(snapshot); }};
 }
 
 std::vector<NamedSeries> AlwaysShown(std::span<const std::string> names) {

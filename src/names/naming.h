@@ -30,10 +30,10 @@ struct Rival {
 // gpulens.scrape.info of all frames and from the resource; and the rivals in a tick. Not thread-safe.
 class TickFacts {
  public:
-  // Registers rivals for HasRival, before the first Look.
+  // Registers rivals for HasRival, before the first Refresh.
   void Watch(std::span<const Rival> rivals);
   // Reads a tick. Returns whether anything changed since the last one.
-  bool Look(const Snapshot& snapshot);
+  bool Refresh(const Snapshot& snapshot);
 
   // Returns the attribute's value: the series' own, else that of its MIG instance, GPU, driver or host;
   // server.address and server.port are those of its target's page. Empty: unknown.

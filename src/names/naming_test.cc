@@ -31,9 +31,9 @@ TEST(NamingTest, NativeFollowsTheCatalogue) {
 
 TEST(NamingTest, KeepsScrapedNames) {
   MetricDesc scraped{.name = "vllm:x.y", .unit = "seconds", .help = "X.", .naming = Naming::kVerbatim};
-  for (const char* dialect : {"native", "l9gpu"}) {
-    auto named = MakeNames({dialect}, scraped, {{"a.b", "c"}});
-    ASSERT_EQ(named.size(), 1u) << dialect;
+  for (const char* naming : {"native", "l9gpu"}) {
+    auto named = MakeNames({naming}, scraped, {{"a.b", "c"}});
+    ASSERT_EQ(named.size(), 1u) << naming;
     EXPECT_EQ(named[0].name, "vllm:x.y");
     EXPECT_THAT(named[0].labels, ElementsAre(Pair("a.b", "c")));
   }
@@ -63,10 +63,10 @@ TEST(NamingTest, KeepsSimulatedAttribute) {
       MakeNames({"zernel"}, kGpuProcessMemoryPeak, {{"simulated", true}, {"process.pid", int64_t{7}}});
   ASSERT_EQ(named.size(), 1u);
   EXPECT_THAT(named[0].labels, ElementsAre(Pair("pid", "7"), Pair("simulated", "true")));
-  for (const char* dialect : {"native", "dcgm", "dcgm@4.6", "otel_hw", "l9gpu"}) {
-    auto demo = MakeNames({dialect}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
-    ASSERT_EQ(demo.size(), 1u) << dialect;
-    EXPECT_EQ(naming_testing::Label(demo[0], "simulated"), "true") << dialect;
+  for (const char* naming : {"native", "dcgm", "dcgm@4.6", "otel_hw", "l9gpu"}) {
+    auto demo = MakeNames({naming}, kGpuPowerDraw, {{"simulated", true}, {"gpu.uuid", "u"}});
+    ASSERT_EQ(demo.size(), 1u) << naming;
+    EXPECT_EQ(naming_testing::Label(demo[0], "simulated"), "true") << naming;
   }
 }
 
@@ -77,24 +77,24 @@ TEST(NamingTest, ZernelFamiliesAreAlwaysExported) {
   EXPECT_EQ(FindNaming("zernel"), &kZernel);
 }
 
-// Calls `check(dialect, row)` for every row of every table.
+// Calls `check(naming, row)` for every row of every table.
 template <class Check>
 void ForEachRow(Check&& check) {
   for (std::string_view name : NamingNames()) {
-    const MetricNaming* dialect = FindNaming(name);
-    if (!dialect) continue;
-    for (const NamingRow& row : dialect->rows) check(*dialect, row);
+    const MetricNaming* naming = FindNaming(name);
+    if (!naming) continue;
+    for (const NamingRow& row : naming->rows) check(*naming, row);
   }
 }
 
 TEST(Tables, FamiliesHaveOneUnitAndKind) {
   std::map<std::pair<std::string_view, std::string_view>, const NamingRow*> first;
-  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
-    const NamingRow& same = *first.try_emplace({dialect.name, row.name}, &row).first->second;
+  ForEachRow([&](const MetricNaming& naming, const NamingRow& row) {
+    const NamingRow& same = *first.try_emplace({naming.name, row.name}, &row).first->second;
     EXPECT_EQ(same.kind, row.kind) << row.name;
     EXPECT_EQ(same.unit, row.unit) << row.name;
     EXPECT_EQ(same.help, row.help) << row.name;
-    for (const NamingFamily& family : dialect.families) {
+    for (const NamingFamily& family : naming.families) {
       if (family.name != row.name) continue;
       EXPECT_EQ(family.kind, row.kind) << row.name;
       EXPECT_EQ(family.help, row.help) << row.name;
@@ -105,13 +105,13 @@ TEST(Tables, FamiliesHaveOneUnitAndKind) {
 TEST(Tables, RowsAreUnique) {
   using Where = std::set<std::pair<std::string_view, std::string_view>>;
   std::set<std::tuple<std::string_view, const MetricDesc*, std::string_view, Where>> seen;
-  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+  ForEachRow([&](const MetricNaming& naming, const NamingRow& row) {
     Where where;
     for (const NamingWhere& one : row.where) {
       if (!one.key.empty()) where.insert({one.key, one.value});
     }
-    if (dialect.name == "otel_hw") return;  // its rows of one family differ in a label
-    EXPECT_TRUE(seen.insert({dialect.name, row.native, row.name, where}).second) << row.name;
+    if (naming.name == "otel_hw") return;  // its rows of one family differ in a label
+    EXPECT_TRUE(seen.insert({naming.name, row.native, row.name, where}).second) << row.name;
   });
 }
 
@@ -119,21 +119,21 @@ TEST(Tables, ConditionsUseAttributesOfTheRow) {
   // Those that the measured thing itself may have.
   const std::set<std::string_view> of_entities = {"", "gpu.mig.instance_id", "gpu.partition.id",
                                                   "inference.engine"};
-  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+  ForEachRow([&](const MetricNaming& naming, const NamingRow& row) {
     for (const NamingWhere& where : row.where) {
       if (of_entities.contains(where.key)) continue;
       bool has =
           std::find(row.native->keys.begin(), row.native->keys.end(), where.key) != row.native->keys.end();
-      EXPECT_TRUE(has) << dialect.name << " " << row.name << " asks " << where.key;
+      EXPECT_TRUE(has) << naming.name << " " << row.name << " requires " << where.key;
     }
   });
 }
 
 TEST(Tables, NamingsWithRivalsReadTicks) {
   size_t rivals = 0;
-  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+  ForEachRow([&](const MetricNaming& naming, const NamingRow& row) {
     rivals += row.unless.size();
-    EXPECT_TRUE(row.unless.empty() || dialect.looks) << dialect.name;
+    EXPECT_TRUE(row.unless.empty() || naming.looks) << naming.name;
   });
   EXPECT_GE(rivals, 9u);
 }
@@ -155,14 +155,14 @@ TEST(Tables, ConditionsUseValuesOfTheCatalogue) {
     }
   }
   size_t checked = 0;
-  ForEachRow([&](const MetricNaming& dialect, const NamingRow& row) {
+  ForEachRow([&](const MetricNaming& naming, const NamingRow& row) {
     for (const NamingWhere& where : row.where) {
       if (where.value.empty()) continue;
       const auto& values = known[{std::string(row.native->name), std::string(where.key)}];
       if (values.empty()) continue;  // an index
       ++checked;
       EXPECT_TRUE(values.contains(std::string(where.value)))
-          << dialect.name << " " << row.name << ": " << where.key << "=" << where.value;
+          << naming.name << " " << row.name << ": " << where.key << "=" << where.value;
     }
   });
   EXPECT_GT(checked, 150u);

@@ -1,4 +1,4 @@
-// For tests of dialects: series made by hand, and how they are spelt.
+// For tests of namings: series made by hand, and their names.
 #pragma once
 
 #include <algorithm>
@@ -21,10 +21,10 @@ inline SeriesInfo Series(const MetricDesc& desc, AttributeSet attributes) {
   return info;
 }
 
-inline std::vector<NamedSeries> MakeNames(std::vector<std::string> dialects, const MetricDesc& desc,
+inline std::vector<NamedSeries> MakeNames(std::vector<std::string> namings, const MetricDesc& desc,
                                           AttributeSet attributes) {
   std::vector<NamedSeries> out;
-  MakeSeriesNamer(dialects)(Series(desc, std::move(attributes)), out);
+  MakeSeriesNamer(namings)(Series(desc, std::move(attributes)), out);
   return out;
 }
 
@@ -36,7 +36,7 @@ inline std::string Label(const NamedSeries& named, std::string_view label) {
   return "-";
 }
 
-// A tick of one frame with the given series; what it tells is up to the test.
+// A tick of one frame with the given series.
 class Tick {
  public:
   Tick& Add(const MetricDesc& desc, std::initializer_list<AttributeSet::Attribute> attributes) {

@@ -15,7 +15,7 @@ using naming_testing::Tick;
 using ::testing::ElementsAre;
 using ::testing::Pair;
 
-// How the dialect calls a series in a tick.
+// The names of a series in a tick.
 std::vector<NamedSeries> In(Tick& tick, const MetricDesc& desc, AttributeSet attributes,
                             AttributeSet resource = {}) {
   std::vector<std::string> names = {"zumik"};

@@ -8,7 +8,7 @@
 namespace gpulens {
 namespace {
 
-using namespace twin_limit;
+using namespace cross_check;
 
 double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
 

@@ -19,7 +19,7 @@ namespace gpulens::scraping_testing {
 
 using Values = std::map<std::string, Config::Value>;
 
-// The defaults of an option table, and what is set. An option that is set counts as asked for.
+// The defaults of an option table, and what is set. An option that is set counts as configured.
 inline Config ConfigOf(std::span<const OptionSpec> options, const Values& set) {
   Config config;
   for (const OptionSpec& spec : options) {
@@ -55,7 +55,8 @@ class CollectorTest : public ::testing::Test {
     env.io = &loop;
     env.http = &client;
   }
-  // A run's end may be told while the loop is still on its way out of it: it stands before what it uses goes.
+  // A run's end may be reported while the loop is still in it: the loop stops before what it uses is
+  // destroyed.
   void TearDown() override {
     instance.reset();
     loop.Stop();

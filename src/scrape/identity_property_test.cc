@@ -1,4 +1,4 @@
-// Property: a page, scraped and encoded again, says the same, in each of the three formats.
+// Property: a page, scraped and encoded again, is the same, in each of the three formats.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 

@@ -63,7 +63,7 @@ std::unordered_map<std::string_view, bool> FindSuffixed(
     std::string_view body, ExpositionFormat format, const std::unordered_set<std::string_view>& families) {
   std::unordered_map<std::string_view, bool> found;
   LineReader reader(format, ExpositionLimits{});
-  std::string last;  // samples of one name stand together
+  std::string last;  // samples of one name are adjacent
   while (!body.empty() && found.size() < families.size()) {
     std::string_view name = NameOf(TakeUntil(body, '\n'), reader);
     if (name.empty() || name == last) continue;
@@ -204,13 +204,13 @@ void PageSeries::UpdateFamilies(std::string_view body, ExpositionFormat format, 
 }
 
 void PageSeries::LearnSuffixes(std::string_view body, ExpositionFormat format) {
-  std::unordered_set<std::string_view> asked;
+  std::unordered_set<std::string_view> unknown;
   for (Family& family : families_) {
     std::string_view suffix = OptionalSuffix(family.type);
-    if (!family.known && !suffix.empty() && !family.name.ends_with(suffix)) asked.insert(family.name);
+    if (!family.known && !suffix.empty() && !family.name.ends_with(suffix)) unknown.insert(family.name);
   }
-  if (asked.empty()) return;
-  const auto found = FindSuffixed(body, format, asked);
+  if (unknown.empty()) return;
+  const auto found = FindSuffixed(body, format, unknown);
   for (Family& family : families_) {
     auto answer = found.find(family.name);
     if (answer == found.end()) continue;

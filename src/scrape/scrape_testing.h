@@ -39,7 +39,7 @@ class PageFixture {
     writer.Begin(clock.Now());
     return frame = writer.Finish();
   }
-  // The last frame as a page, without the label "target" unless asked for.
+  // The last frame as a page, without the label "target" unless `with_target`.
   std::string Render(ExpositionFormat format, bool with_target = false) const {
     TextPage encoder(
         {format, NameEscaping::kUtf8}, [with_target](const SeriesInfo& info, std::vector<NamedSeries>& out) {
@@ -63,7 +63,7 @@ class PageFixture {
   Ref<const Frame> frame;
 };
 
-// What a page says, sample by sample as written, and its families: for comparing pages.
+// The samples of a page as written, and its families: for comparing pages.
 class PageWords final : public ExpositionHandler {
  public:
   PageWords(std::string_view body, ExpositionFormat format) {

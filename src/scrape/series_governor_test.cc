@@ -236,7 +236,7 @@ TEST(SeriesGovernor, OtherKeepsItsTotalWithoutMembers) {
   EXPECT_EQ(levels.Show(running + "running{user=\"a\"} 5\n"), running + "running{user=\"a\"} 5\n");
 }
 
-// Another label may tell any number of them apart.
+// Another label may distinguish any number of them.
 TEST(SeriesGovernor, BoundsWaitingGroups) {
   Governed fixture(Top("user", 0));
   for (int i = 0; i < 1200; ++i) {
@@ -325,7 +325,7 @@ TEST(SeriesGovernor, TotalsHold) {
       if (round > 0) true_growth += grown;
       if (first < 0) first = c_sum;
       EXPECT_EQ(g_sum, amount) << seed << " " << round;
-      // A counter that fell and at once rose above what it was cannot be seen to have begun anew.
+      // A counter that fell and at once rose above what it was cannot be seen to have restarted.
       EXPECT_LE(c_sum - first, true_growth) << seed << " " << round;
       EXPECT_GE(c_sum, before) << seed << " " << round;
       before = c_sum;

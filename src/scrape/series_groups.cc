@@ -53,7 +53,7 @@ void SeriesGroups::Follow() {
   EndEmptied();
 }
 
-bool SeriesGroups::StandsForOthers(const Group& group) const noexcept {
+bool SeriesGroups::IsOther(const Group& group) const noexcept {
   const auto& tops = labels_.rules().top;
   return group.fold == Fold::kCount &&
          std::any_of(tops.begin(), tops.end(), [&](const SeriesRules::Top& top) {
@@ -83,7 +83,7 @@ void SeriesGroups::EndEmptied() {
   for (uint32_t id : emptied_) {
     Group& group = groups_[id];
     if (!group.alive || !group.series.empty() || group.waits) continue;
-    if (waiting_ < kMostWaiting && !group.sums.empty() && StandsForOthers(group)) {
+    if (waiting_ < kMostWaiting && !group.sums.empty() && IsOther(group)) {
       group.waits = true;
       ++waiting_;
       if (!HasFamily(group)) MoveTo(group, kNoFamily);

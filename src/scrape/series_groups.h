@@ -35,7 +35,7 @@ class SeriesGroups {
     // Internal to SeriesGroups:
     std::string key;
     std::vector<uint32_t> slots;  // of the page, cell by cell for each member
-    std::vector<double> last;     // beside slots
+    std::vector<double> last;     // by index of slots
     std::vector<double> gone;     // by cell
   };
 
@@ -76,7 +76,7 @@ class SeriesGroups {
   std::string KeyOf(uint32_t family);
   void MoveTo(Group& group, uint32_t family);
   void CountFamily(uint32_t family, int change);
-  bool StandsForOthers(const Group& group) const noexcept;
+  bool IsOther(const Group& group) const noexcept;
   bool HasFamily(const Group& group) const noexcept;
   void CheckWaiting();
   void EndEmptied();
@@ -132,7 +132,7 @@ class FoldedSeries {
 
   SeriesGroups& groups_;
   const EntityRef target_;
-  std::vector<Live> live_;  // beside the groups
+  std::vector<Live> live_;  // by index of the groups
 };
 
 // Returns why the last Declare was refused, from the table's counts before it.

@@ -142,7 +142,7 @@ class GovernedLabels {
 
   const ScrapedPage& page_;
   const SeriesRules rules_;
-  std::vector<TopValues> tops_;  // beside rules_.top
+  std::vector<TopValues> tops_;  // by index of rules_.top
   std::vector<PageLabel> labels_;
   std::vector<PageCell> cells_;
 };

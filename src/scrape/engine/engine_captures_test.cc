@@ -35,7 +35,7 @@ struct Family {
   bool typed = false;
 };
 
-// What the tables say of every family of a page. `first`: the engine that wins where two know a name.
+// The rows of every family of a page. `first`: the engine that wins where two know a name.
 std::vector<Family> FamiliesOf(const std::string& body, const Engine* first = nullptr) {
   ScrapedPage page;
   EXPECT_TRUE(page.Update(body, ExpositionFormat::kText004).ok());

@@ -81,7 +81,7 @@ TEST(ReadFacts, OmitsUnknownFacts) {
     ReadFacts("/version", body, facts);
     ReadFacts("/v1/models", body, facts);
   }
-  // Of two models nobody knows which one a series is about.
+  // With two models it is unknown which one a series is about.
   ReadFacts("/v1/models", R"({"data":[{"id":"a"},{"id":"b"}]})", facts);
   EXPECT_EQ(facts, EngineFacts{});
   ReadFacts("/version", "{\"version\":\"" + std::string(1000, 'x') + "\"}", facts);

@@ -138,8 +138,8 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
     else if (row.use == Use::kIgnore && known.kind == KnownFamily::kPass) known.kind = KnownFamily::kIgnored;
   }
   // "untyped" contradicts nothing.
-  const bool says_type = family.typed && family.type != ExpositionType::kUnknown;
-  known.other_type = says_type && std::none_of(known.rows.begin(), known.rows.end(), [&](const auto& row) {
+  const bool has_type = family.typed && family.type != ExpositionType::kUnknown;
+  known.other_type = has_type && std::none_of(known.rows.begin(), known.rows.end(), [&](const auto& row) {
                        return row.family.ends_with('*') || row.Takes(family.type);
                      });
   return known;

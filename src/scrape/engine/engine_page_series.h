@@ -93,7 +93,7 @@ class EnginePageSeries {
   std::vector<uint32_t> created_;          // slots of times of creation
   std::optional<uint32_t> process_start_;  // a slot
   double process_started_s_ = 0;           // 0: unknown
-  std::vector<double> constants_;          // beside slots_ where a label holds the number
+  std::vector<double> constants_;          // by index of slots_, where a label holds the number
 };
 
 }  // namespace gpulens::engine_page

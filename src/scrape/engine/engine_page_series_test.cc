@@ -347,7 +347,7 @@ TEST(EnginePage, EveryFamilyOfTheNewestReleasesIsKnown) {
   EXPECT_GE(pages, 6u);
 }
 
-// As Prometheus' /federate, and pages whose TYPE lines somebody stripped.
+// As Prometheus' /federate, and pages without TYPE lines.
 TEST(EnginePage, HistogramsWithoutATypeAreKnown) {
   const std::string samples =
       "vllm:time_to_first_token_seconds_bucket{model_name=\"m\",le=\"1\"} 1\n"
@@ -417,7 +417,7 @@ TEST(EnginePage, RoutersPageIsNotItsEngines) {
   }
 }
 
-// A page without a family that only the router has is the router's when the configuration says so.
+// A page without a family that only the router has is the router's when it is configured so.
 TEST(EnginePage, ConfiguredRouterIsNotItsEngine) {
   EngineFixture fixture("vllm-production-stack");
   fixture.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{server=\"http://a\"} 3\n");
@@ -568,7 +568,7 @@ TEST(EnginePage, ProcessStartTimeRestartsCounters) {
     EXPECT_EQ(InfoOf(fixture, role).start_unix_ns, 1'700'000'040 * int64_t{1'000'000'000});
   }
   EXPECT_FALSE(InfoOf(fixture, "inference.engine.start_time").start_known);
-  // Of several processes nobody knows whose the counters are.
+  // With several processes it is unknown to which one a counter belongs.
   read(8, 1.7e9 + 80, "process_start_time_seconds{pid=\"2\"} 1\n");
   EXPECT_EQ(InfoOf(fixture, "inference.tokens.prompt").start_unix_ns, 1'700'000'040 * int64_t{1'000'000'000});
 }

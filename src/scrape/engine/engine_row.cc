@@ -46,7 +46,7 @@ const Engine* FindEngine(std::string_view name) noexcept {
 std::string CanonicalFamily(std::string_view family) {
   for (const Prefix& prefix : kPrefixes) {
     if (!family.starts_with(prefix.prefix)) continue;
-    return std::string(prefix.stands_for) + std::string(family.substr(prefix.prefix.size()));
+    return std::string(prefix.canonical) + std::string(family.substr(prefix.prefix.size()));
   }
   return std::string(family);
 }

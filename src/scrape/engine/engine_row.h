@@ -82,7 +82,7 @@ struct Engine {
 
 // Families of this prefix are read as those of the other one.
 struct Prefix {
-  std::string_view prefix, stands_for;
+  std::string_view prefix, canonical;
 };
 
 // Static storage; thread-safe.
@@ -92,7 +92,7 @@ std::span<const EngineRow> CommonRows() noexcept;          // families that any 
 std::span<const Prefix> AllPrefixes() noexcept;
 
 // Returns the rows of one family, which are adjacent. `family` may have `_total` or not, and a prefix that
-// stands for another one. Empty: unknown to the engine.
+// means another one. Empty: unknown to the engine.
 std::span<const EngineRow> RowsOf(const Engine& engine, std::string_view family) noexcept;
 std::span<const EngineRow> CommonRowsOf(std::string_view family) noexcept;
 

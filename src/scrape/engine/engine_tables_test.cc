@@ -102,7 +102,7 @@ TEST(EngineTables, TypesFitTheMetricsKind) {
     return row.types != 0 && (row.types & ~allowed) == 0;
   };
   using enum ExpositionType;
-  // Newer SGLang tells as a histogram what older ones told as a gauge: only the histogram is the role.
+  // Newer SGLang has a histogram where older ones had a gauge: only the histogram is the metric.
   const std::set<std::string_view> was_gauge = {
       "sglang:kv_transfer_latency_ms", "sglang:kv_transfer_total_mb", "sglang:kv_transfer_bootstrap_ms",
       "sglang:kv_transfer_alloc_ms"};
@@ -146,7 +146,7 @@ TEST(EngineTables, TypesFitTheMetricsKind) {
   });
 }
 
-// A sum without a count, or the other way round, says nothing.
+// Sum and count need each other.
 TEST(EngineTables, HistogramsWithoutBucketsHaveBothParts) {
   for (const Engine& engine : AllEngines()) {
     std::map<std::string, int> parts;
@@ -220,7 +220,7 @@ TEST(EngineTables, PrefixesAreEquivalent) {
   EXPECT_EQ(CanonicalFamily("llm_d_router_epp_request_total"), "llm_d_epp_request_total");
   EXPECT_EQ(CanonicalFamily("tgi_queue_size"), "tgi_queue_size");
   for (const Prefix& prefix : AllPrefixes()) {
-    EXPECT_NE(Recognised(prefix.stands_for), nullptr) << prefix.stands_for << " is no engine's";
+    EXPECT_NE(Recognised(prefix.canonical), nullptr) << prefix.canonical << " is no engine's";
   }
   // Its families are vLLM's, too: the newer NIM is vLLM.
   EXPECT_FALSE(RowsOf(*FindEngine("nim"), "vllm:num_requests_running").empty());
@@ -250,9 +250,10 @@ TEST(EngineTables, DetectsAnEngineByItsFamilies) {
   for (const Engine& engine : AllEngines()) {
     EXPECT_FALSE(engine.recognised.empty()) << engine.name;
     for (const EngineRow& row : engine.rows) {
-      const Engine* told = Recognised(row.family);
-      if (told == &engine || (told && told->name == engine.instead_of)) continue;
-      EXPECT_EQ(told, nullptr) << row.family << " of " << engine.name << " is taken for " << told->name;
+      const Engine* detected = Recognised(row.family);
+      if (detected == &engine || (detected && detected->name == engine.instead_of)) continue;
+      EXPECT_EQ(detected, nullptr) << row.family << " of " << engine.name << " is taken for "
+                                   << detected->name;
       EXPECT_TRUE(std::any_of(std::begin(kNotReported), std::end(kNotReported),
                               [&](const Known& known) {
                                 return known.engine == engine.name && row.family.starts_with(known.family);

@@ -1,6 +1,6 @@
 // The page of the DCGM exporter: names up to DCGM 4.5 and, renamed, those of 4.6.
 //
-// Utilisation is 0-100, memory MiB, energy mJ, violations ns whatever the help text of older lists says.
+// Utilisation is 0-100, memory MiB, energy mJ, violations ns whatever the help text of older lists.
 // DCGM_FI_DEV_FB_USED_PERCENT is 0-1 in spite of its name. Renamed families kept their scale. Where two rows
 // make one series, the first wins: the profiling module's counts come before the driver's estimates.
 #pragma once

@@ -1,5 +1,4 @@
-// Who makes pages of GPU readings: the tables of each, which labels tell what a series is about, and what is
-// known to have no native name.
+// Exporters of GPU pages: their labels, and families without a native name.
 
 #include <algorithm>
 #include <array>
@@ -15,19 +14,19 @@ namespace {
 constexpr std::string_view kOfText = "a text or a table, not a number on any page";
 constexpr std::string_view kOfExporter = "about the exporter itself, not about a GPU";
 constexpr std::string_view kNoRow = "no native row: pass_through shows it as it is";
-constexpr std::string_view kPerLane = "contained in the total over all links";
+constexpr std::string_view kPerLink = "contained in the total over all links";
 constexpr std::string_view kNotGpu = "of the host's CPU or network card; the host collector has them";
 constexpr std::string_view kSettings = "a setting, not a reading";
 
 constexpr IgnoredFamilies kDcgmIgnored[] = {
     {"DCGM_EXP_", "counted by the exporter over a window that slides: neither a counter nor a level"},
-    {"DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_L", kPerLane},
-    {"DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_L", kPerLane},
-    {"DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_", kPerLane},
-    {"DCGM_FI_DEV_NVLINK_RX_THROUGHPUT_", kPerLane},
-    {"DCGM_FI_PROF_NVLINK_L", kPerLane},
-    {"DCGM_FI_PROF_NVLINK_TX_BYTES_PER_LINK", kPerLane},
-    {"DCGM_FI_PROF_NVLINK_RX_BYTES_PER_LINK", kPerLane},
+    {"DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_L", kPerLink},
+    {"DCGM_FI_DEV_NVLINK_RX_BANDWIDTH_L", kPerLink},
+    {"DCGM_FI_DEV_NVLINK_TX_THROUGHPUT_", kPerLink},
+    {"DCGM_FI_DEV_NVLINK_RX_THROUGHPUT_", kPerLink},
+    {"DCGM_FI_PROF_NVLINK_L", kPerLink},
+    {"DCGM_FI_PROF_NVLINK_TX_BYTES_PER_LINK", kPerLink},
+    {"DCGM_FI_PROF_NVLINK_RX_BYTES_PER_LINK", kPerLink},
     {"DCGM_FI_PROF_HOSTMEM_CACHE_MISS", "1 less the share of hits"},
     {"DCGM_FI_PROF_PEERMEM_CACHE_MISS", "1 less the share of hits"},
     {"DCGM_FI_DEV_NVLINK_COUNT_FEC_HISTORY_", "sixteen families that are one histogram"},
@@ -250,10 +249,8 @@ const IgnoredFamilies* FindIgnored(const Exporter& exporter, std::string_view fa
 std::span<const Exporter* const> AllExporters() noexcept { return kExporters; }
 
 const Exporter* FindExporter(std::string_view name) noexcept {
-  for (const Exporter* exporter : kExporters) {
-    if (exporter->name == name) return exporter;
-  }
-  return nullptr;
+  const auto* const at = std::ranges::find(kExporters, name, &Exporter::name);
+  return at == std::end(kExporters) ? nullptr : *at;
 }
 
 }  // namespace gpulens::gpu_page

@@ -31,7 +31,7 @@ enum class Convert : uint8_t {
 };
 
 struct PageRow {
-  // As on the page; '#' stands for an integer.
+  // As on the page; '#' matches an integer.
   std::string_view family;
   std::string_view renamed = {};  // its other name, in other versions
   const MetricDesc* metric = nullptr;

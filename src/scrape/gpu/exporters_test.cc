@@ -99,7 +99,7 @@ TEST(ExporterTables, EveryDcgmFieldIsReadOrHasAReasonNotToBe) {
   EXPECT_GT(read, 350u);
 }
 
-// What the catalogue says that a page gives, the table reads.
+// The table reads the fields of the reference.
 TEST(ExporterTables, MapsFieldsOfTheCatalogue) {
   const Exporter& dcgm = *FindExporter("dcgm");
   std::string catalogue = Capture("reference/catalogue_gpu.tsv");
@@ -159,7 +159,7 @@ TEST_F(CapturedPage, DatadogT4) {
   EXPECT_EQ(values["gpu.power.draw{gpu.index=0}"], 8.969);
   EXPECT_EQ(values["gpu.energy.consumption{gpu.index=0}"], 128996.013);
   EXPECT_EQ(values["gpu.temperature{gpu.index=0,gpu.temperature.sensor=edge}"], 25);
-  // The capture has lines of three drivers, of which the first says least.
+  // The capture has lines of three drivers, of which the first has the fewest.
   EXPECT_EQ(
       values["gpu.driver.info{gpu.driver.version=470.182.03,gpu.library.version=11.470.182.03,gpu.vendor="
              "nvidia}"],

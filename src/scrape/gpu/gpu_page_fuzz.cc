@@ -10,7 +10,7 @@ namespace {
 using gpulens::gpu_page::AllExporters;
 using gpulens::gpu_page::PageFixture;
 
-// Values may differ: a jump and a counter that fell are judged by what was before.
+// Values may differ: a jump and a counter that fell are validated by earlier values.
 void Compare(const PageFixture& fixture, const PageFixture& fresh) {
   CHECK(fixture.Names() == fresh.Names());
   CHECK(fixture.table.size() == fixture.Names().size());

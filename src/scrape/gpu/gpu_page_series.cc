@@ -244,7 +244,7 @@ void GpuPageSeries::AddCandidate(const Match& match, const Subject& subject, uin
   if (!row.label.empty() && LabelOf(labels_, row.label).empty()) return;
   if (!row.without.empty() && !LabelOf(labels_, row.without).empty()) return;
   if (!row.has.empty() && LabelOf(labels_, row.has) != row.is) {
-    // Spelling differs in case between versions of an exporter.
+    // Letter case differs between versions of an exporter.
     std::string upper(LabelOf(labels_, row.has));
     std::transform(upper.begin(), upper.end(), upper.begin(),
                    [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; });
@@ -437,7 +437,7 @@ Subject Entities::SubjectOf(const std::vector<PageLabel>& labels) {
   auto number = ParseInt<int64_t>(index);
   if (number && *number >= 0) attributes.push_back({"gpu.index", *number});
   if (!uuid.empty()) attributes.push_back({"gpu.uuid", uuid});
-  // Elsewhere the address is a fact of gpu.info; here it is all there is to tell GPUs apart by.
+  // Elsewhere the address is a fact of gpu.info; here it alone identifies a GPU.
   const std::string address = KernelAddress(bus);
   if (attributes.empty() && !bus.empty()) attributes.push_back({"gpu.pci.bus_id", std::string_view(address)});
   if (attributes.empty() || !subject.taken) return subject;

@@ -54,7 +54,7 @@ class FleetHealthTest : public ::testing::Test {
       source_.Set(gpu, kGpuState, {{"gpu.state", state}}, state == now);
     }
   }
-  // A GPU as a healthy, idle H100 tells of itself.
+  // The readings of a healthy, idle H100.
   void Healthy(const EntityRef& gpu) {
     GpuState(gpu, "ok");
     source_.Set(gpu, kGpuPowerDraw, {}, 70);
@@ -525,7 +525,7 @@ TEST_F(FleetHealthTest, UnlistedGpuIsMissingForAWindow) {
   EXPECT_EQ(State(), "failed");
   EXPECT_EQ(Value(kGpuHealthScore), 0);
   EXPECT_TRUE(Holds("gpu_missing"));
-  // While nobody reads GPUs nothing is said of them; who comes back without one says that it is missing.
+  // Without readers of GPUs nothing is exported; a reader that returns without one shows that it is missing.
   source_.Retire(other);
   Tick(2);
   EXPECT_EQ(State(), "");
@@ -642,7 +642,7 @@ TEST_F(FleetHealthTest, LinksDownComparedWithPastAndOthers) {
   EXPECT_EQ(Value(kGpuHealthScore), 0.7);
 }
 
-// For some seconds after GPUs were numbered anew a GPU may have readings under both numbers.
+// For some seconds after GPUs got new indexes a GPU may have readings under both numbers.
 TEST_F(FleetHealthTest, LinksOfAGpuWithTwoIndexesAreNotAddedUp) {
   auto links = [&](const EntityRef& gpu) {
     source_.Set(gpu, kGpuInterconnectLinks, {{"gpu.interconnect.state", "active"}}, 18);

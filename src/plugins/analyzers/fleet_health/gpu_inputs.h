@@ -111,7 +111,7 @@ class GpuInputs {
   std::vector<Family> families_;
   DriverFailures failures_;
   std::vector<GpuNow> gpus_;
-  std::vector<Owners> owners_;  // beside gpus_
+  std::vector<Owners> owners_;  // by index of gpus_
 };
 
 // Returns the attribute if it is text, else empty. A view into the set.

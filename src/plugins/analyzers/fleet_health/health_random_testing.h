@@ -1,4 +1,4 @@
-// Draws faults at random for the GPUs of a world, and checks what the analyzer says of them.
+// Draws random faults for the GPUs of a world, and checks the analyzer's results.
 #pragma once
 
 #include <array>
@@ -15,11 +15,11 @@ inline constexpr std::array<std::string_view, 8> kStates = {"ok",     "hung",   
                                                             "failed", "left_out", "unread", "no_permission"};
 inline constexpr size_t kLastAway = 6;  // the state of a GPU that does not answer: from 1 up to this one
 
-// What is true of a GPU, beside what the analyzer is shown of it.
+// The true state of a GPU.
 struct Truth {
-  size_t state = 0;      // of kStates; kStates.size(): nobody knows
+  size_t state = 0;      // of kStates; kStates.size(): unknown
   bool readings = true;  // power, temperature, memory, clocks, load
-  std::string_view xid;  // the action of an XID that nobody has dealt with; empty: none
+  std::string_view xid;  // action of an XID that was not cleared; empty: none
   bool unrepairable = false, requests_recovery = false;
 
   bool answers() const noexcept { return state == 0; }
@@ -41,7 +41,7 @@ inline void Show(World& world, size_t gpu, const Truth& truth) {
   world.Set(gpu, kGpuMemoryUsed, {}, read(1e9));
   world.Set(gpu, kGpuClockFrequency, {{"gpu.clock.type", std::string_view("graphics")}}, read(1500));
   world.Set(gpu, kGpuUtilization, {{"gpu.task.type", std::string_view("compute")}}, read(0.5));
-  // What goes on being said of a GPU that does not answer.
+  // Series that continue for a GPU that does not answer.
   world.Set(gpu, kGpuXidErrors, {}, 0);
   world.Set(gpu, kGpuRowRemapFailed, {}, 0);
   for (std::string_view action : {"restart_app", "reset_gpu", "reboot", "drain"})
@@ -51,7 +51,7 @@ inline void Show(World& world, size_t gpu, const Truth& truth) {
             read(!truth.requests_recovery));
 }
 
-// A number below `limit`, from whoever draws: a generator, or the bytes of a fuzzer.
+// A number below `limit`, from a generator, or the bytes of a fuzzer.
 using Draw = std::function<size_t(size_t limit)>;
 
 inline void ChangeTruth(Truth& truth, const Draw& draw) {
@@ -67,25 +67,25 @@ inline void ChangeTruth(Truth& truth, const Draw& draw) {
   }
 }
 
-// What is wrong with what was said; empty when nothing is. `seconds`: for how long the truth has been so.
-inline std::string FalseClear(const Truth& truth, const World::Said& said, int seconds) {
-  bool good = !std::isnan(said.score) && said.score >= kDegradedBelow, ok = said.state == "ok";
-  if (ok && !good) return "the word is ok, and the score is " + std::to_string(said.score);
-  if (!ok && !said.state.empty() && good) return "the word is " + said.state + " beside a good score";
-  if (said.state == "failed" && said.score >= kFailedBelow)
-    return "the word is failed, and the score is " + std::to_string(said.score);
-  if (!said.conditions.empty() && good) return "a good score although " + said.conditions[0];
+// Returns what is wrong with the result; empty: nothing. `seconds`: for how long the truth has been so.
+inline std::string FalseClear(const Truth& truth, const World::Result& result, int seconds) {
+  bool good = !std::isnan(result.score) && result.score >= kDegradedBelow, ok = result.state == "ok";
+  if (ok && !good) return "the word is ok, and the score is " + std::to_string(result.score);
+  if (!ok && !result.state.empty() && good) return "the word is " + result.state + " with a good score";
+  if (result.state == "failed" && result.score >= kFailedBelow)
+    return "the word is failed, and the score is " + std::to_string(result.score);
+  if (!result.conditions.empty() && good) return "a good score although " + result.conditions[0];
   bool away = truth.state >= 1 && truth.state <= kLastAway;
   if (away && (good || ok)) return "a GPU that does not answer is called well";
-  if (away && kStates[truth.state] != "unread" && said.state != "failed")
-    return "a GPU that does not answer is called " + said.state;
-  if (!truth.answers() && (good || ok)) return "a GPU of which nobody knows is called well";
+  if (away && kStates[truth.state] != "unread" && result.state != "failed")
+    return "a GPU that does not answer is called " + result.state;
+  if (!truth.answers() && (good || ok)) return "a GPU of which unknown is called well";
   if (truth.answers() && !truth.readings && seconds >= 1 && (good || ok))
     return "a GPU that answers nothing is called well";
   bool serious = truth.xid == "reset_gpu" || truth.xid == "reboot" || truth.xid == "drain";
   if (serious && (good || ok)) return "an XID that asks for " + std::string(truth.xid) + " is passed over";
-  bool told = truth.answers() && truth.readings && (truth.unrepairable || truth.requests_recovery);
-  if (told && (good || ok)) return "what the driver asks for is passed over";
+  bool reported = truth.answers() && truth.readings && (truth.unrepairable || truth.requests_recovery);
+  if (reported && (good || ok)) return "the driver's recovery action is ignored";
   return "";
 }
 

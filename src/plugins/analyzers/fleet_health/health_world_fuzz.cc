@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       for (size_t gpu = 0; gpu < world.size(); ++gpu) Show(world, gpu, truths[gpu]);
       world.Tick(std::chrono::seconds(1));
       for (size_t gpu = 0; gpu < world.size(); ++gpu) {
-        if (!FalseClear(truths[gpu], world.said(gpu), lasted[gpu]++).empty()) std::abort();
+        if (!FalseClear(truths[gpu], world.result(gpu), lasted[gpu]++).empty()) std::abort();
       }
     }
   }

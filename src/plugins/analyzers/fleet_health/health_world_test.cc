@@ -28,7 +28,7 @@ TEST(HealthWorlds, FaultsAreNeverHealthy) {
       }
       world.Tick(seconds(1));
       for (size_t gpu = 0; gpu < world.size(); ++gpu) {
-        ASSERT_EQ(FalseClear(truths[gpu], world.said(gpu), lasted[gpu]), "")
+        ASSERT_EQ(FalseClear(truths[gpu], world.result(gpu), lasted[gpu]), "")
             << "seed " << seed << ", second " << step << ", GPU " << gpu;
         ++lasted[gpu];
       }
@@ -38,7 +38,7 @@ TEST(HealthWorlds, FaultsAreNeverHealthy) {
       for (size_t gpu = 0; gpu < world.size(); ++gpu) Show(world, gpu, {});
       world.Tick(seconds(1));
     }
-    for (size_t gpu = 0; gpu < world.size(); ++gpu) ASSERT_EQ(world.said(gpu).state, "ok") << seed;
+    for (size_t gpu = 0; gpu < world.size(); ++gpu) ASSERT_EQ(world.result(gpu).state, "ok") << seed;
   }
 }
 
@@ -139,11 +139,11 @@ TEST(HealthWorlds, AtMostOneFalseAlarmInTenThousandHealthyNodeHours) {
     for (HealthyGpu& gpu : gpus) gpu.Live(kStep);
     world.Tick(seconds(kStep));
     for (size_t gpu = 0; gpu < world.size(); ++gpu) {
-      const World::Said& said = world.said(gpu);
-      bool now = said.state != "ok" || said.score < kDegradedBelow;
+      const World::Result& result = world.result(gpu);
+      bool now = result.state != "ok" || result.score < kDegradedBelow;
       if (now && !ill[gpu]) {
         ++alarms;
-        first += said.state + " " + (said.conditions.empty() ? "" : said.conditions[0]) + "; ";
+        first += result.state + " " + (result.conditions.empty() ? "" : result.conditions[0]) + "; ";
       }
       ill[gpu] = now;
     }

@@ -1,5 +1,5 @@
 // A machine for tests of the fleet health analyzer: GPUs whose readings are set by hand, ticks, and what the
-// analyzer says of them.
+// analyzer exports.
 #pragma once
 
 #include <cmath>
@@ -21,7 +21,7 @@ namespace health_world {
 
 using Attributes = std::initializer_list<AttributeSet::Attribute>;
 
-// One source's frames of GPUs: every value set stays until it is set anew or taken away.
+// One source's frames of GPUs: every value set stays until it is set again or removed.
 class Source {
  public:
   void Set(const EntityRef& gpu, const MetricDesc& desc, const AttributeSet& extra, double value) {
@@ -61,7 +61,7 @@ inline EntityRef Gpu(int64_t index) {
   return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}}));
 }
 
-// Not thread-safe. Ticks are as far apart as the test says.
+// Not thread-safe. Ticks are as far apart as the test wants.
 class World {
  public:
   explicit World(size_t gpus) {
@@ -88,29 +88,29 @@ class World {
     static_cast<void>(queue_.Take());
   }
 
-  // What the last tick says of a GPU, as far as it is fresh.
-  struct Said {
+  // The fresh results of a GPU in the last tick.
+  struct Result {
     std::string state;
     double score = std::nan("");
     std::vector<std::string> conditions;
   };
-  const Said& said(size_t gpu) const { return said_.at(gpu); }
+  const Result& result(size_t gpu) const { return results_.at(gpu); }
 
  private:
   void Read() {
-    said_.assign(gpus_.size(), {});
+    results_.assign(gpus_.size(), {});
     for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
       const SeriesInfo& info = (*frame_->layout)[slot];
       if (frame_->quality[slot] != Quality::kOk || !info.entity || info.entity->type != "gpu") continue;
       AttributeSet::Value index = info.attributes.Find("gpu.index", int64_t{0});
-      Said& said = said_[static_cast<size_t>(std::get<int64_t>(index))];
+      Result& result = results_[static_cast<size_t>(std::get<int64_t>(index))];
       Cell cell = frame_->cells[info.first_cell];
       double value = info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
-      if (info.desc == &kGpuHealthScore) said.score = value;
+      if (info.desc == &kGpuHealthScore) result.score = value;
       if (value != 1) continue;
-      if (info.desc == &kGpuHealthState) said.state = info.attributes.Text("gpu.health.state");
+      if (info.desc == &kGpuHealthState) result.state = info.attributes.Text("gpu.health.state");
       if (info.desc == &kGpuHealthCondition)
-        said.conditions.push_back(info.attributes.Text("gpu.health.reason"));
+        result.conditions.push_back(info.attributes.Text("gpu.health.reason"));
     }
   }
 
@@ -124,7 +124,7 @@ class World {
   std::unique_ptr<Analyzer> analyzer_;
   std::vector<EntityRef> gpus_;
   Ref<const Frame> frame_;
-  std::vector<Said> said_;
+  std::vector<Result> results_;
 };
 
 }  // namespace health_world

@@ -44,7 +44,7 @@ class SharedClock final : public Clock {
   ManualClock clock_;
 };
 
-// Two NVIDIA GPUs and an AMD one, ticks a second apart, and a desk.
+// Two NVIDIA GPUs and an AMD one, ticks a second apart, and a queue.
 class GpuEventsTest : public ::testing::Test {
  protected:
   GpuEventsTest() {
@@ -206,9 +206,9 @@ TEST_F(GpuEventsTest, RecentXidsCountByActionUntilCleared) {
   EXPECT_THAT(recent("reboot"), Optional(1)) << "another GPU's";
   clear.attributes = AttributeSet({{"gpu.xid.clear.gpu", std::string_view("1")}});
   queue_.Report(clear);
-  auto told = Tick();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].entity, gpus_[1].entity);
+  auto events = Tick();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].entity, gpus_[1].entity);
   EXPECT_THAT(recent("reboot"), Optional(0));
   EXPECT_THAT(Xids(1), Optional(3)) << "the counter is no state";
 }
@@ -233,10 +233,10 @@ TEST_F(GpuEventsTest, SeverityOfTheMessageWins) {
     return event;
   };
   queue_.Report(with(154, "gpu.xid.action", "reboot", "fatal"));
-  auto told = Tick();
-  ASSERT_THAT(told, SizeIs(1));
-  EXPECT_EQ(told[0].severity, EventSeverity::kFatal);
-  EXPECT_EQ(told[0].attributes.Text("gpu.xid.action"), "reboot");
+  auto events = Tick();
+  ASSERT_THAT(events, SizeIs(1));
+  EXPECT_EQ(events[0].severity, EventSeverity::kFatal);
+  EXPECT_EQ(events[0].attributes.Text("gpu.xid.action"), "reboot");
   EXPECT_THAT(Value(kGpuXidRecent, "gpu.xid.action", "reboot"), Optional(1));
   queue_.Report(with(154, "gpu.xid.action", "none", "info"));
   Tick();
@@ -248,9 +248,9 @@ TEST_F(GpuEventsTest, SeverityOfTheMessageWins) {
                                   {"gpu.interconnect.link_index", int64_t{13}}})
                         .OverlaidOn(mild.attributes);
   queue_.Report(mild);
-  told = Tick();
-  ASSERT_THAT(told, SizeIs(2));
-  for (const Event& event : told) {
+  events = Tick();
+  ASSERT_THAT(events, SizeIs(2));
+  for (const Event& event : events) {
     EXPECT_EQ(event.attributes.Text("gpu.interconnect.link_index"), "13") << event.name;
     if (event.name == "gpu.xid") {
       EXPECT_EQ(event.severity, EventSeverity::kWarning);
@@ -258,9 +258,9 @@ TEST_F(GpuEventsTest, SeverityOfTheMessageWins) {
     }
   }
   queue_.Report(FromKernel(1, 154));
-  told = Tick();
-  EXPECT_FALSE(told[0].attributes.Has("gpu.xid.action")) << "without its text nobody knows the order";
-  EXPECT_GE(told[0].severity, EventSeverity::kWarning);
+  events = Tick();
+  EXPECT_FALSE(events[0].attributes.Has("gpu.xid.action")) << "without its text the action is unknown";
+  EXPECT_GE(events[0].severity, EventSeverity::kWarning);
 }
 
 TEST_F(GpuEventsTest, RecentXidsOfThisBootSurviveARestart) {
@@ -422,7 +422,7 @@ TEST_F(GpuEventsTest, ManyCodesOfAGpuAreAtMost64Series) {
   EXPECT_THAT(Xids(0), Optional(100));
 }
 
-// A broken GPU may say the same thing thousands of times in a second: all are counted, few are told.
+// A broken GPU may report the same thing thousands of times in a second: all are counted, few are published.
 TEST_F(GpuEventsTest, FoldsAFloodOfEqualEvents) {
   queue_.Watches("kernel_log", true);
   Tick();
@@ -431,7 +431,7 @@ TEST_F(GpuEventsTest, FoldsAFloodOfEqualEvents) {
   };
   flood(3000);
   queue_.Report(FromKernel(1, 31));
-  EXPECT_THAT(Tick(), SizeIs(EventFold::kEach + 1)) << "what differs is told";
+  EXPECT_THAT(Tick(), SizeIs(EventFold::kEach + 1)) << "what differs is events";
   EXPECT_THAT(Xids(0), Optional(3000));
   EXPECT_THAT(Value(kSelfEventsDropped, "reason", "rate_limit"), Optional(3000 - 5));
   EXPECT_THAT(Tick(), IsEmpty());
@@ -495,7 +495,7 @@ TEST_F(GpuEventsTest, UnknownDevicesAndOtherEventsPassThrough) {
   EXPECT_THAT(Xids(0), Optional(0));
 }
 
-// Virtual functions of one device are GPUs of their own; what stands beside a GPU on its board is not.
+// Virtual functions of one device are GPUs of their own; other functions of a GPU's board are not.
 TEST_F(GpuEventsTest, FunctionsOfOneSlot) {
   queue_.Watches("kernel_log", true);
   SeriesTable table;

@@ -19,7 +19,7 @@ inline const std::vector<double> kBounds = {0.1, 0.25, 0.5, 1, 2.5, 5, 10};
 
 using Attributes = std::initializer_list<AttributeSet::Attribute>;
 
-// One instance of the collector: cumulative numbers of one engine, that stay until they are set anew.
+// One instance of the collector: cumulative numbers of one engine, that stay until they are set again.
 class EnginePage {
  public:
   explicit EnginePage(std::string_view engine, std::string_view target = "a")
@@ -49,7 +49,7 @@ class EnginePage {
     }
     Count(item, value, times);
   }
-  // The engine process began anew: all its counters and buckets are 0.
+  // Restarts the engine process: all its counters and buckets are 0.
   void Restart() {
     for (auto& [key, item] : items_) {
       if (std::get<0>(key)->kind == Kind::kGauge || std::get<0>(key)->kind == Kind::kUpDownCounter) continue;
@@ -66,7 +66,7 @@ class EnginePage {
   void Silence(const MetricDesc& desc, Attributes labels, bool silent = true) {
     Of(desc, labels).silent = silent;
   }
-  // The time at which the page says that a series was created; before it is first read.
+  // Sets a series' `_created`; before it is first read.
   void CreatedAt(const MetricDesc& desc, Attributes labels, int64_t unix_ns) {
     Of(desc, labels).created_unix_ns = unix_ns;
   }
@@ -90,7 +90,7 @@ class EnginePage {
     AttributeSet labels;
     Series series;
     Ref<const Shape> shape;
-    std::vector<double> bounds, cells;  // cells: as Shape says
+    std::vector<double> bounds, cells;  // cells: as in Shape
     int64_t created_unix_ns = 0;
     bool silent = false;
   };

@@ -15,7 +15,7 @@ extern const AnalyzerSpec inference_analyzer;
 
 namespace windows {
 
-// The analyzer with a clock that stands still.
+// The analyzer with a manual clock.
 class AnalyzerRun {
  public:
   explicit AnalyzerRun(Duration window = std::chrono::seconds(60)) {

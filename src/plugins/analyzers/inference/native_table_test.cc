@@ -1,4 +1,4 @@
-// The table against itself, and against what the seed and the tables of families say, where these are here.
+// Compares the table with itself, and with the reference tables where these are present.
 #include "plugins/analyzers/inference/native_table.h"
 
 #include <gtest/gtest.h>
@@ -133,7 +133,7 @@ bool Uses(const Native& native, std::string_view op, const MetricDesc* role) {
          (native.op == Op::kRatio && fallback);
 }
 
-// Whatever a family is said to feed by name, its role feeds here.
+// Families that feed a name do so by their engine metric.
 TEST(NativeTableCapture, FamiliesFeedByTheirMetric) {
   Rows rows = Captured("engine_families.tsv", 12);
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/engine_families.tsv";

@@ -1,4 +1,4 @@
-// Each native name as the seed promises it: what a page says, and what comes of it.
+// Each metric of the reference table: a page, and the values made of it.
 #include <gtest/gtest.h>
 
 #include "catalog/inference.h"

@@ -109,7 +109,7 @@ RC_GTEST_PROP(WindowProperty, RatesAreExact, ()) {
 }
 
 // Whatever happens to the label sets, a rate is never negative and never more than was truly counted since
-// the last reading (and, when one began anew, what it shows).
+// the last reading (and, after a restart, its present number).
 RC_GTEST_PROP(WindowProperty, ResetsAndLabelSetsThatComeAndGoNeverMakeAPeak, ()) {
   EnginePage page("vllm");
   AnalyzerRun run;
@@ -128,7 +128,7 @@ RC_GTEST_PROP(WindowProperty, ResetsAndLabelSetsThatComeAndGoNeverMakeAPeak, ())
     for (size_t i = 0; i < 3; ++i) {
       Rank& rank = ranks[i];
       int what = *rc::gen::inRange(0, 10);
-      if (what == 0) rank.tokens = 0;  // began anew
+      if (what == 0) rank.tokens = 0;  // restarted
       if (what == 1) rank.here = !rank.here;
       double grown = *rc::gen::inRange(0, 1000);
       rank.tokens += grown;

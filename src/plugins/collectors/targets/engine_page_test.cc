@@ -1,4 +1,4 @@
-// Targets of engines over HTTP: what is asked beside the page, and what becomes of it.
+// Targets of engines over HTTP, and queries of their API.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -45,7 +45,7 @@ class EnginePageTest : public scraping_testing::CollectorTest {
     if (at == pages.end()) return {kNotFound};
     return {Answer200(at->second)};
   }
-  // Runs until the page shows it: what is asked on the side comes when it comes.
+  // Runs until the page has it: answers of the API arrive later.
   std::string RunUntil(const std::string& text) {
     std::string page;
     for (int i = 0; i < 200; ++i) {

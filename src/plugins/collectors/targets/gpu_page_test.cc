@@ -1,4 +1,4 @@
-// Targets of any exporter, told by the names on their pages.
+// Targets of GPU exporters, detected by the names on their pages.
 #include <gmock/gmock.h>
 
 #include "scrape/collector_testing.h"
