@@ -202,6 +202,13 @@ TEST(Percent, BrokenEscapesStay) {
   EXPECT_EQ(PercentDecoded("%%41"), "%A");
 }
 
+TEST(Base64Encoded, PadsToWholeGroups) {
+  EXPECT_EQ(Base64Encoded(""), "");
+  EXPECT_EQ(Base64Encoded("f"), "Zg==");
+  EXPECT_EQ(Base64Encoded("fo"), "Zm8=");
+  EXPECT_EQ(Base64Encoded("foo\xff"), "Zm9v/w==");
+}
+
 TEST(UrlName, HasNeitherPasswordNorParameters) {
   EXPECT_EQ(UrlName("postgresql://ada:pw@db:5432/d?sslmode=require"), "postgresql://ada@db:5432/d");
   EXPECT_EQ(UrlName("clickhouse://h"), "clickhouse://h");

@@ -1,4 +1,4 @@
-// Keys and certificates for tests, made on the spot.
+// Generates keys and certificates for tests.
 #pragma once
 
 #include <memory>
