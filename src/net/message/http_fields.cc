@@ -30,7 +30,7 @@ bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 
 // Parses a date of a fixed format. In `format` `a` and `A` are the short and the full name of a day, `b` a
 // month, `Y` and `y` years of four and two digits, `d` `H` `M` `S` two digits, `e` the same with an optional
-// blank in front, `Z` "GMT"; other characters stand for themselves.
+// blank in front, `Z` "GMT"; other characters are literal.
 std::optional<WrittenDate> ParseDate(std::string_view text, std::string_view format) noexcept {
   WrittenDate out;
   for (char c : format) {

@@ -227,7 +227,7 @@ std::string Quoted(std::string_view text) {
 void HttpResponseParser::Reset(std::string buffer) {
   step_ = Step::kStatusLine;
   status_ = 0;
-  http10_ = chunked_ = gzip_ = said_keep_alive_ = head_whole_ = false;
+  http10_ = chunked_ = gzip_ = has_keep_alive_ = head_whole_ = false;
   keep_alive_ = true;
   length_.reset();
   left_ = 0;
@@ -381,7 +381,7 @@ void HttpResponseParser::OnKnownField(std::string_view name, std::string_view va
     while (!value.empty()) {
       std::string_view token = Trim(TakeUntil(value, ','));
       if (EqualsIgnoringCase(token, "close")) keep_alive_ = false;
-      if (EqualsIgnoringCase(token, "keep-alive")) said_keep_alive_ = true;
+      if (EqualsIgnoringCase(token, "keep-alive")) has_keep_alive_ = true;
     }
   }
 }
@@ -403,7 +403,7 @@ void HttpResponseParser::OnHeadEnd() {
     step_ = Step::kStatusLine;
     return;
   }
-  if (http10_) keep_alive_ = said_keep_alive_;
+  if (http10_) keep_alive_ = has_keep_alive_;
   if (chunked_ && (length_ || http10_)) return Break("the length of the response is ambiguous");
   head_whole_ = true;
   if (status_ == 204 || status_ == 304) {

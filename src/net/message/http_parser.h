@@ -145,7 +145,7 @@ class HttpResponseParser {
   Step step_ = Step::kStatusLine;
   State bad_ = State::kBroken;
   int status_ = 0;
-  bool http10_ = false, keep_alive_ = true, chunked_ = false, gzip_ = false, said_keep_alive_ = false;
+  bool http10_ = false, keep_alive_ = true, chunked_ = false, gzip_ = false, has_keep_alive_ = false;
   bool head_whole_ = false;
   std::optional<uint64_t> length_;
   uint64_t left_ = 0;  // of the body or chunk
