@@ -79,7 +79,7 @@ TEST(Dcgm, FollowsChangedFacts) {
   EXPECT_TRUE(namer.Refresh(tick("2")));
   EXPECT_EQ(Label(NameWith(namer, kGpuPowerDraw, gpu)[0], "DCGM_FI_DRIVER_VERSION"), "2");
   std::vector<std::string> plain = {"native", "zernel"};
-  EXPECT_FALSE(MakeSeriesNamer(plain).Look(tick("3"))) << "these say nothing of others";
+  EXPECT_FALSE(MakeSeriesNamer(plain).Refresh(tick("3"))) << "these say nothing of others";
 }
 
 TEST(Dcgm, IndexOfTwoVendorsIsAmbiguous) {
