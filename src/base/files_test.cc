@@ -76,7 +76,7 @@ TEST_F(FilesTest, ReadsFilesOfTheKernel) {
   EXPECT_THAT(*stat, HasSubstr(std::to_string(::getpid())));
 }
 
-TEST_F(FilesTest, FailuresAreTold) {
+TEST_F(FilesTest, ReportsFailures) {
   EXPECT_EQ(ReadFile(Path("missing")).error().code, Code::kUnavailable);
   EXPECT_THAT(ReadFile(Path("missing")).error().detail, HasSubstr("open " + Path("missing")));
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "x").ok());
@@ -108,12 +108,12 @@ TEST_F(FilesTest, FoldersAboveAFileAreMade) {
   ASSERT_TRUE(MakeFoldersAbove(path));
   ASSERT_TRUE(WriteFileAtomically(path, "x"));
   EXPECT_TRUE(MakeFoldersAbove(path)) << "they are there";
-  EXPECT_FALSE(MakeFoldersAbove(path + "/d/file")) << "a file stands in the way";
+  EXPECT_FALSE(MakeFoldersAbove(path + "/d/file")) << "a file is in the way";
 }
 
 TEST_F(FilesTest, AFullDiskKeepsTheOldAndCleansUp) {
   ASSERT_TRUE(WriteFileAtomically(Path("f"), "old").ok());
-  // A file size limit of the process stands in for the disk: the first write is cut, the next fails.
+  // A file size limit simulates a full disk: the first write is cut, the next fails.
   rlimit before{}, small{100, 100};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   small.rlim_max = before.rlim_max;
@@ -127,7 +127,7 @@ TEST_F(FilesTest, AFullDiskKeepsTheOldAndCleansUp) {
   EXPECT_THAT(Names(), ::testing::ElementsAre("f"));
 }
 
-// Whoever may write to the folder may prepare links there: where our file goes, and where others wrote
+// Other users of the folder may prepare links there: where our file goes, and where others wrote
 // before.
 TEST_F(FilesTest, LinksAreReplacedAndNeverFollowed) {
   ASSERT_TRUE(WriteFileAtomically(Path("victim"), "precious").ok());
@@ -138,7 +138,7 @@ TEST_F(FilesTest, LinksAreReplacedAndNeverFollowed) {
   EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(Path("f"))));
 }
 
-TEST_F(FilesTest, ModesAreThoseAskedForOrThoseOfBefore) {
+TEST_F(FilesTest, ModesAreTheRequestedOrThePreviousOnes) {
   const auto mode = [&](const char* name) {
     struct stat found{};
     EXPECT_EQ(::stat(Path(name).c_str(), &found), 0);
@@ -158,7 +158,7 @@ TEST_F(FilesTest, ALongNameNeedsNoLongerOne) {
   EXPECT_TRUE(WriteFileAtomically(Path(std::string(255, 'n')), "x").ok());
 }
 
-TEST(CodeOfErrno, TellsApartWhatCallersAsk) {
+TEST(CodeOfErrno, DistinguishesWhatCallersNeed) {
   EXPECT_EQ(CodeOfErrno(0), Code::kOk);
   for (int error : {ENOENT, ENODEV, ENXIO, ENOTDIR, EOPNOTSUPP, ENOSYS}) {
     EXPECT_EQ(CodeOfErrno(error), Code::kUnavailable);

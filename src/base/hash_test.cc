@@ -141,7 +141,7 @@ std::string Of(std::string_view text, size_t piece = 1 << 20) {
 }
 
 // The examples of the standard.
-TEST(Sha256, AsTheStandardSays) {
+TEST(Sha256, MatchesTheStandard) {
   EXPECT_EQ(Of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(Of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(Of("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),

@@ -79,7 +79,7 @@ TEST(Ref, ACopiedObjectStartsWithoutHolders) {
   EXPECT_FALSE(a.unique());
 }
 
-// A pool writes into an object again as soon as unique() says so; a race shows under tsan.
+// A pool writes into an object again as soon as unique() is true; tsan would show a race.
 TEST(Ref, UniqueIsASynchronisationPoint) {
   Ref<Base> pooled = MakeRef<Base>();
   std::mutex mutex;
@@ -181,7 +181,7 @@ TEST(TakeUntil, WalksThroughText) {
   EXPECT_EQ(TakeUntil(rest, ','), "");
 }
 
-TEST(Clock, TheManualOneStandsStill) {
+TEST(Clock, ManualClockMovesByAdvanceOnly) {
   ManualClock clock({100, 200});
   EXPECT_EQ(clock.Now(), (Instant{100, 200}));
   clock.Advance(Duration(5));
@@ -326,7 +326,7 @@ TEST(StartThread, RunsIt) {
   EXPECT_EQ(number, 7);
 }
 
-TEST(StartThread, SaysThatThereIsNoRoom) {
+TEST(StartThread, ReportsThatThereIsNoRoom) {
   NoThreads none;
   std::thread thread;
   Status status = StartThread(thread, [] {});
@@ -337,9 +337,9 @@ TEST(StartThread, SaysThatThereIsNoRoom) {
 }
 
 TEST(StartDetachedThread, RunsItOnItsStack) {
-  std::promise<int> told;
-  ASSERT_TRUE(StartDetachedThread([&] { told.set_value(7); }, size_t{256} << 10).ok());
-  EXPECT_EQ(told.get_future().get(), 7);
+  std::promise<int> result;
+  ASSERT_TRUE(StartDetachedThread([&] { result.set_value(7); }, size_t{256} << 10).ok());
+  EXPECT_EQ(result.get_future().get(), 7);
   // A stack that no machine has.
   EXPECT_EQ(StartDetachedThread([] {}, size_t{1} << 48).code, Code::kExhausted);
 }

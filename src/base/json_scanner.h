@@ -24,7 +24,7 @@
 
 namespace gpulens {
 
-// The integer that a JSON number stands for, also written as 1.0 or 1e3; none if it has a fraction or does
+// The integer value of a JSON number, also written as 1.0 or 1e3; none if it has a fraction or does
 // not fit.
 template <std::integral T>
 std::optional<T> JsonInteger(std::string_view number) noexcept {

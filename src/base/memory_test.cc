@@ -18,7 +18,7 @@ uint64_t TouchedKilobytes() {
 }
 
 // Touched page by page; then the program must go on with every byte where it was.
-constexpr char kConstants[4 << 20] = "not all zero, so that it stands in the file";
+constexpr char kConstants[4 << 20] = "not all zero, so that it is in the file";
 
 TEST(ReleaseStartPages, ReleasesPagesThatWereOnlyRead) {
   const volatile char* first = kConstants;  // the compiler knows the bytes, too
@@ -47,7 +47,7 @@ TEST(MemoryWatch, RefusesAboveTheLimitUntilThereIsRoomAgain) {
   watch.SetLimit(100);
   EXPECT_TRUE(watch.HasRoom());
   used = 101;
-  EXPECT_TRUE(watch.HasRoom()) << "the kernel is not asked for each series";
+  EXPECT_TRUE(watch.HasRoom()) << "memory is not read for each series";
   clock.Advance(std::chrono::milliseconds(100));
   EXPECT_FALSE(watch.HasRoom());
   used = 99;

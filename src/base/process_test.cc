@@ -44,7 +44,7 @@ TEST(ChildProcess, RunsToItsEnd) {
   EXPECT_GE(child.pidfd(), 0);
   EXPECT_EQ(DescribeWaitStatus(Wait(child)), "exited with 0");
   EXPECT_FALSE(child.running());
-  EXPECT_EQ(child.TryWait(), std::nullopt) << "told once";
+  EXPECT_EQ(child.TryWait(), std::nullopt) << "returned once";
   child.Signal(SIGKILL);
 }
 
@@ -137,7 +137,7 @@ TEST(ChildProcess, DiesWithTheThreadThatStartedIt) {
   std::thread([&] {
     child = Shell("echo ready >&7; exec sleep 1000",
                   {.arguments = {}, .environment = {}, .pass_fds = {{pair->theirs.get(), 7}}});
-    // A thread that ends before its child has asked for the signal is not noticed.
+    // A thread that ends before its child has requested the signal is not noticed.
     pollfd ready{pair->ours.get(), POLLIN, 0};
     EXPECT_EQ(::poll(&ready, 1, kDeadlineMs), 1);
   }).join();

@@ -32,7 +32,7 @@ TEST(Percentile, IsLinearBetweenRanks) {
     EXPECT_TRUE(std::isnan(Percentile(Range(1, 5), fraction)));
 }
 
-TEST(Describe, TellsADistribution) {
+TEST(Describe, DescribesADistribution) {
   const Distribution five = Describe(std::vector<double>{50, 10, 40, 20, 30});
   EXPECT_EQ(five.n, 5u);
   EXPECT_DOUBLE_EQ(five.mean, 30);

@@ -232,6 +232,17 @@ std::string PercentDecoded(std::string_view text) {
   return out;
 }
 
+std::string Base64Encoded(std::string_view bytes) {
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    uint32_t group = 0;
+    for (size_t b = 0; b < 3; ++b) group = group << 8 | (b < count ? static_cast<uint8_t>(bytes[i + b]) : 0u);
+    for (size_t d = 0; d < 4; ++d) out += d <= count ? kBase64Digits[group >> (18 - 6 * d) & 63] : '=';
+  }
+  return out;
+}
+
 std::string UrlName(std::string_view url) {
   const size_t from = url.find("://") + 3;
   const std::string_view scheme = url.substr(0, from), rest = url.substr(from);

@@ -47,6 +47,11 @@ std::string PercentEncoded(std::string_view text, std::string_view also_plain = 
 // Keeps broken escapes.
 std::string PercentDecoded(std::string_view text);
 
+inline constexpr std::string_view kBase64Digits =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+// With padding.
+std::string Base64Encoded(std::string_view bytes);
+
 // The printable part of a URL with "://": scheme://user@host:port/path, without password and parameters.
 std::string UrlName(std::string_view url);
 

@@ -148,7 +148,7 @@ TEST(AppendUtf8, EveryLength) {
   EXPECT_TRUE(IsUtf8(text));
 }
 
-TEST(MatchesStars, StarsStandForAnything) {
+TEST(MatchesStars, StarsMatchAnything) {
   EXPECT_TRUE(MatchesStars("*", ""));
   EXPECT_TRUE(MatchesStars("go_*", "go_gc_duration_seconds"));
   EXPECT_FALSE(MatchesStars("go_*", "gopher"));
@@ -202,11 +202,18 @@ TEST(Percent, BrokenEscapesStay) {
   EXPECT_EQ(PercentDecoded("%%41"), "%A");
 }
 
+TEST(Base64Encoded, PadsToWholeGroups) {
+  EXPECT_EQ(Base64Encoded(""), "");
+  EXPECT_EQ(Base64Encoded("f"), "Zg==");
+  EXPECT_EQ(Base64Encoded("fo"), "Zm8=");
+  EXPECT_EQ(Base64Encoded("foo\xff"), "Zm9v/w==");
+}
+
 TEST(UrlName, HasNeitherPasswordNorParameters) {
   EXPECT_EQ(UrlName("postgresql://ada:pw@db:5432/d?sslmode=require"), "postgresql://ada@db:5432/d");
   EXPECT_EQ(UrlName("clickhouse://h"), "clickhouse://h");
   EXPECT_EQ(UrlName("postgresql:///d?password=pw"), "postgresql:///d");
-  // What was not escaped is not told, either.
+  // Unescaped parts are hidden, too.
   EXPECT_EQ(UrlName("postgresql://ada:p@w/x?y@db/d"), "postgresql://ada@db/d");
   EXPECT_EQ(UrlName("postgresql://:pw@db"), "postgresql://db");
   EXPECT_EQ(UrlName("postgresql://ada:p@w"), "postgresql://ada@w") << "the last @ ends it";

@@ -72,7 +72,7 @@ TEST_F(FrameWriterTest, AFrameCarriesWhatWasSet) {
   EXPECT_EQ(&writer.table(), &table);
 }
 
-TEST_F(FrameWriterTest, NumbersAreStoredAsTheFamilySays) {
+TEST_F(FrameWriterTest, StoresNumbersInTheTypeOfTheFamily) {
   Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
   auto frame = Run(1, [&] {
     writer.Set(power, 7u);
@@ -300,7 +300,7 @@ TEST_F(FrameWriterTest, ASlotTakenOverNeverShowsTheOldValue) {
   EXPECT_EQ(Double(frame, next), 300);
 }
 
-TEST_F(FrameWriterTest, ASlotTakenOverForgetsWhatItWasJudgedBy) {
+TEST_F(FrameWriterTest, ReusedSlotHasNewValidatorState) {
   Series old = table.Declare(kErrorCount, GpuOf(0));
   Run(1, [&] { writer.Set(old, 1000); });
   table.Retire(old);
@@ -352,7 +352,7 @@ TEST_F(FrameWriterTest, SeriesMayBeDeclaredDuringARun) {
   EXPECT_EQ(frame->cells[0].d, 70);
 }
 
-TEST_F(FrameWriterTest, AFrameIsUsedAgainOnlyWhenNobodyHoldsIt) {
+TEST_F(FrameWriterTest, ReusesAFrameOnlyWithoutReferences) {
   Series power = table.Declare(kPower, GpuOf(0));
   std::vector<Ref<const Frame>> held;
   for (int i = 0; i < 8; ++i) {
@@ -387,8 +387,8 @@ TEST_F(FrameWriterTest, AMillisecondThatASourceStatesStaysTheSame) {
   }
 }
 
-// A source that says of when its values are may repeat an old one for ever.
-TEST_F(FrameWriterTest, ADatedValueIsAsOldAsItsSourceSays) {
+// A source that dates its values may repeat an old one for ever.
+TEST_F(FrameWriterTest, DatedValueHasTheAgeOfItsSource) {
   Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
   auto dated = [&](int age_s) {
     return Run(5000, [&] {

@@ -370,7 +370,7 @@ TEST(ExponentialForm, BoundsStayWhereTheyAre) {
   uint64_t zero = 0;
   const std::vector<uint64_t> out = Spread(*form, counts, &zero);
   EXPECT_EQ(zero, 100u);
-  // What is at most a bound, read from the exponential buckets, is what the explicit ones say.
+  // What is at most a bound, read from the exponential buckets, equals the explicit ones.
   uint64_t upto = zero, wanted = counts[0];
   size_t next = 0;
   for (size_t i = 1; i < bounds.size(); ++i) {
@@ -438,7 +438,7 @@ TEST(ExponentialForm, OneBoundIsEnough) {
   EXPECT_EQ(zero, 3u);
 }
 
-TEST(ExponentialForm, NegativeBoundsCannotBeTold) {
+TEST(ExponentialForm, NegativeBoundsHaveNone) {
   EXPECT_FALSE(MakeExponentialForm(std::vector<double>{}));
   EXPECT_FALSE(MakeExponentialForm(std::vector<double>{-1, 1}));
   EXPECT_FALSE(MakeExponentialForm(std::vector<double>{0}));
@@ -501,7 +501,7 @@ TEST(SlidingRows, APushedRowIsEmpty) {
   EXPECT_EQ(SlidingRows(2, 0).Push(1).size(), 2u) << "there is always room for one";
 }
 
-TEST(SlidingRows, AnotherWidthBeginsAnew) {
+TEST(SlidingRows, AnotherWidthDropsAllRows) {
   SlidingRows rows(2, 4);
   for (int i = 0; i < 6; ++i) Push(rows, i, 1, 1);
   rows.Reset(3);

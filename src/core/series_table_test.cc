@@ -52,7 +52,7 @@ TEST(SeriesTable, ARetiredSlotIsUsedAgainUnderANewGeneration) {
   EXPECT_FALSE(table.Live(old));
   EXPECT_EQ(table.slots(), 2u);
   table.Retire(old);
-  EXPECT_TRUE(table.Live(next)) << "an old handle reaches nobody";
+  EXPECT_TRUE(table.Live(next)) << "an old handle is not valid";
 }
 
 TEST(SeriesTable, SlotsAreReusedOnlyBySeriesWithAsManyCells) {
@@ -147,7 +147,7 @@ TEST(SeriesTable, TheCommonBudgetIsTakenAndGivenBack) {
 
 TEST(SeriesTable, AttributesResolveFromExtraDownToEnrichers) {
   SeriesTable table({.describe = [](const Entity& entity) {
-    EXPECT_NE(entity.type, "host") << "whoever describes a GPU decides what of its host holds for it";
+    EXPECT_NE(entity.type, "host") << "the description of a GPU includes what follows from its host";
     return AttributeSet({{"pod", "p1"}, {"gpu.index", int64_t{99}}, {"host", "enricher"}});
   }});
   auto host = MakeRef<const Entity>("host", AttributeSet({{"host", "h"}, {"k", "host"}}));
@@ -298,15 +298,15 @@ TEST(Redescribe, BeginsANewIdentityOnlyWhereSomethingChanged) {
   EXPECT_TRUE(table.Declare(kB, Gpu(0), AttributeSet({{"k", "v"}})));
 }
 
-TEST(SeriesTable, SkipsFreeSlotsWhenItDescribesAnew) {
-  int asked = 0;
-  SeriesTable table({.describe = [&](const Entity&) { return AttributeSet({{"n", int64_t{++asked}}}); }});
+TEST(SeriesTable, RedescribeSkipsFreeSlots) {
+  int calls = 0;
+  SeriesTable table({.describe = [&](const Entity&) { return AttributeSet({{"n", int64_t{++calls}}}); }});
   Series series = table.Declare(kA, Gpu(0));
   table.Declare(kB, Gpu(0));
   table.Retire(series);
-  asked = 0;
+  calls = 0;
   table.Redescribe(1);
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(calls, 1);
 }
 
 TEST(SeriesTable, ChurnNeitherGrowsNorForgets) {

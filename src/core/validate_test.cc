@@ -80,7 +80,7 @@ TEST(Validate, ThreeAgreeingReadingsAreANewLevel) {
   EXPECT_EQ(Validate(kTemperature, 121, NsAt(0.4), &memory), Validation::kAccepted);
 }
 
-TEST(Validate, ReadingsThatDisagreeBeginTheCountAnew) {
+TEST(Validate, ReadingsThatDisagreeRestartTheCount) {
   ValidatorState memory;
   EXPECT_EQ(Validate(kTemperature, 20, NsAt(0), &memory), Validation::kAccepted);
   for (int i = 1; i <= 6; ++i) {

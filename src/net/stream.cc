@@ -51,7 +51,7 @@ class Stream::Core final : public RefCounted<Core> {
   std::string error;
   bool connecting = false;
   bool waiting_read = false, waiting_write = false;
-  // The direction of the socket that the next read (write) waits for: a handshake turns them round.
+  // The direction that the next read (write) waits for: a handshake swaps them.
   bool read_needs_write = false, write_needs_read = false;
   bool spoke_http = false, broken = false;
 };
@@ -68,7 +68,7 @@ void Stream::Core::Wait(bool reading) {
   if (waiting || !descriptor.is_open()) return;
   waiting = true;
   Ref<Core> self(this);
-  // A TLS client speaks first, also when it only wants to read.
+  // A TLS client sends first, even if it only reads.
   bool must_begin = ssl && !connecting && !SSL_is_server(ssl) && SSL_in_before(ssl);
   if (broken || must_begin || (reading && ssl && SSL_pending(ssl) > 0)) {
     return asio::post(descriptor.get_executor(), [self, reading] { self->Finish(reading); });
@@ -86,7 +86,7 @@ IoResult Stream::Core::Fail(std::string why) {
   return {Outcome::kFailed, 0};
 }
 
-// False while undecided; afterwards `broken` tells whether it failed.
+// False while undecided; afterwards `broken` is set if it failed.
 bool Stream::Core::ConnectDone() {
   if (!connecting) return true;
   sockaddr_storage peer{};
@@ -136,8 +136,8 @@ IoResult Stream::Core::ReadTls(std::span<char> into) {
 }
 
 IoResult Stream::Core::WriteTls(std::span<const std::string_view> given) {
-  // A short head and its body go out as one record. A retry offers the same bytes first, as OpenSSL
-  // asks, since the caller keeps their order.
+  // A short head and its body form one record. A retry offers the same bytes first, as OpenSSL requires,
+  // since the caller keeps their order.
   thread_local std::unique_ptr<char[]> record;
   std::array<std::string_view, kMaxPieces> left;
   std::copy(given.begin(), given.end(), left.begin());
@@ -270,7 +270,7 @@ IoResult Stream::SendFile(int file, size_t offset, size_t bytes) {
   if (!*this || core_->broken || core_->ssl) return {};
   if (!core_->ConnectDone()) return {Outcome::kWouldBlock, 0};
   if (core_->broken) return {};
-  // Unlike sendmsg it has no way to ask for no SIGPIPE: the loop's thread blocks that signal.
+  // The loop's thread blocks SIGPIPE, which sendfile cannot suppress.
   auto from = static_cast<off_t>(offset);
   ssize_t n = ::sendfile(core_->descriptor.native_handle(), file, &from, bytes);
   if (n > 0) return {Outcome::kOk, static_cast<size_t>(n)};

@@ -51,9 +51,9 @@ class Stream {
   // Maximum number of pieces of one WriteSome.
   static constexpr size_t kMaxPieces = 64;
 
-  // Takes over a connected socket and makes it non-blocking. With `tls` it accepts or connects as the context
-  // says; a client sends and checks `server_name` unless the context has its own. For kHttp2 a client offers
-  // only HTTP/2 by ALPN, and a server accepts nothing else from a client that uses ALPN.
+  // Takes over a connected socket and makes it non-blocking. With `tls` it accepts or connects as its context
+  // requires; a client sends and checks `server_name` unless the context has its own. For kHttp2 a client
+  // offers only HTTP/2 by ALPN, and a server accepts nothing else from a client that uses ALPN.
   static Result<Stream> Adopt(IoLoop& loop, UniqueFd socket, std::shared_ptr<const TlsContext> tls = nullptr,
                               std::string_view server_name = {}, Protocol protocol = Protocol::kHttp1);
   // Starts to connect. WaitWritable fires once that is decided; a failure then is kFailed.

@@ -145,7 +145,7 @@ TEST_F(StreamTest, TheServersAddressIsChecked) {
   Exchange();
 }
 
-TEST_F(StreamTest, AStrangersCertificateIsRefusedUnlessAskedFor) {
+TEST_F(StreamTest, AnUnknownCertificateIsRefusedByDefault) {
   Pair(Server(pem_), Client(testing::MakeCa("other").certificate));
   EXPECT_TRUE(Soon([&] { return !two_.failure.empty(); }));
   EXPECT_THAT(two_.failure, HasSubstr("certificate verify failed"));
@@ -224,7 +224,7 @@ TEST_F(StreamTest, AClosedStreamDoesNothing) {
   EXPECT_FALSE(Stream::Adopt(loop_, UniqueFd()).ok());
 }
 
-TEST(TlsContext, SaysWhatIsWrong) {
+TEST(TlsContext, NamesWhatIsWrong) {
   testing::Pem ca = testing::MakeCa("ca"), pem = testing::MakeCertificate(ca, "x", {"x"});
   testing::TempFolder folder;
   TlsServerOptions good;

@@ -81,7 +81,7 @@ BioPtr Memory(const std::string& text) {
   return {BIO_new_mem_buf(text.data(), static_cast<int>(text.size())), &BIO_free};
 }
 
-// An encrypted key would make OpenSSL ask on the terminal.
+// OpenSSL would prompt for the password of an encrypted key.
 int NoPassword(char*, int, int, void*) { return 0; }
 
 Status UseCertificate(SSL_CTX* context, const PemSource& certificate, const PemSource& key) {
@@ -105,7 +105,7 @@ Status UseCertificate(SSL_CTX* context, const PemSource& certificate, const PemS
   return Ok();
 }
 
-// Adds every certificate of `text` to the store; with `names`, also to the list sent to clients.
+// Adds every certificate of `source` to the store; with `names`, also to the list sent to clients.
 Status AddCa(SSL_CTX* context, const PemSource& source, bool names) {
   ASSIGN_OR_RETURN(std::string text, LoadPem(source));
   BioPtr bio = Memory(text);
@@ -302,7 +302,7 @@ Result<std::shared_ptr<const TlsContext>> TlsContext::Server(const TlsServerOpti
   made->allowed_sans_ = options.client_allowed_sans;
   SSL_CTX_set_app_data(context, &made->allowed_sans_);
   SetCommon(context);
-  // A client that just leaves has ended; only for a reader of answers would that be a truncation.
+  // A client may close without close_notify; only for responses that would be a truncation.
   SSL_CTX_set_options(context, SSL_OP_IGNORE_UNEXPECTED_EOF);
   ChooseProtocol(context);
   if (options.prefer_server_ciphers) SSL_CTX_set_options(context, SSL_OP_CIPHER_SERVER_PREFERENCE);

@@ -83,9 +83,9 @@ class TlsContext {
 std::string TakeTlsErrors();
 
 // Makes the SSL of one connection on `fd`, for stream.cc; the caller frees it. It accepts or connects as the
-// context says. A client sends and checks the context's server name, or else `host`; kInvalidArgument when
-// there is neither and the context verifies. With `http2` a client offers that alone, and a server accepts
-// nothing else.
+// context requires. A client sends and checks the context's server name, or else `host`; kInvalidArgument
+// when there is neither and the context verifies. With `http2` a client offers that alone, and a server
+// accepts nothing else.
 Result<ssl_st*> MakeTlsSession(const TlsContext& context, int fd, std::string_view host, bool http2);
 
 }  // namespace gpulens

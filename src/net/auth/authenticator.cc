@@ -28,7 +28,7 @@ constexpr size_t kMaxRemembered = 128;
 // Of the password thread: below the rest of the agent, yet done within seconds when all cores are busy.
 constexpr int kNice = 10;
 // The hash of no password, tried for unknown users. Its cost is at kCostAt.
-constexpr std::string_view kNobody = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
+constexpr std::string_view kUnknownUser = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
 constexpr size_t kCostAt = 4;
 
 using Digest = std::array<unsigned char, SHA256_DIGEST_LENGTH>;
@@ -40,8 +40,8 @@ bool SameText(std::string_view a, std::string_view b) {
 
 int CostOf(std::string_view hash) { return ParseInt<int>(hash.substr(kCostAt, 2)).value_or(0); }
 
-std::string NobodyOfCost(int cost) {
-  std::string hash(kNobody);
+std::string UnknownUserOfCost(int cost) {
+  std::string hash(kUnknownUser);
   hash[kCostAt] = static_cast<char>('0' + cost / 10);
   hash[kCostAt + 1] = static_cast<char>('0' + cost % 10);
   return hash;
@@ -73,7 +73,7 @@ bool PasswordFits(const std::string& password, const std::string& hash) {
 bool CheckAtCost(const std::string& password, const std::string& hash, int dearest) {
   if (PasswordFits(password, hash)) return true;
   for (int cost = CostOf(hash); cost < dearest; ++cost)
-    static_cast<void>(PasswordFits(password, NobodyOfCost(cost)));
+    static_cast<void>(PasswordFits(password, UnknownUserOfCost(cost)));
   return false;
 }
 
@@ -149,8 +149,9 @@ Status Authenticator::State::Load() {
     const std::string_view line = rest.substr(0, rest.find('\n') + 1);
     rest.remove_prefix(line.size());
     const std::string_view name = line.substr(0, line.find(':'));
-    const bool said = std::ranges::any_of(fresh.headers, [&](const auto& one) { return one.first == name; });
-    if (!said) made->headers += line;
+    const bool overridden =
+        std::ranges::any_of(fresh.headers, [&](const auto& one) { return one.first == name; });
+    if (!overridden) made->headers += line;
   }
   made->allowed_hosts = rules->allowed_hosts;
   if (!fresh.users.empty()) {
@@ -189,7 +190,7 @@ Access Authenticator::State::CheckPassword(std::string credentials, const Endpoi
   std::string user = credentials.substr(0, colon), password = credentials.substr(colon + 1);
   auto found = config.users.find(user);
   bool known = found != config.users.end();
-  std::string hash = known ? found->second : NobodyOfCost(dearest);
+  std::string hash = known ? found->second : UnknownUserOfCost(dearest);
   Digest print = Fingerprint(user, password, hash);
   bool remembered_one = false;
   for (const Digest& each : remembered) {

@@ -21,7 +21,7 @@ constexpr const char* kHashOfSecret = "$2y$04$q5LhxlxD4e07/Nmn6a1ia.7Gs7jiUZ9w0N
 constexpr const char* kHashOfOther = "$2b$04$51iNaFfiyGcSh.i0ViW8BOydh6l7F91bltJdq1o9LxVzvEikLXNXK";
 constexpr const char* kAliceSecret = "Basic YWxpY2U6c2VjcmV0";
 constexpr const char* kAliceOther = "Basic YWxpY2U6b3RoZXI=";
-constexpr const char* kNobodySecret = "Basic bm9ib2R5OnNlY3JldA==";
+constexpr const char* kUnknownUserSecret = "Basic bm9ib2R5OnNlY3JldA==";
 
 // Passwords are checked by the test itself, so that it can count them.
 class AuthenticatorTest : public ::testing::Test {
@@ -76,7 +76,7 @@ TEST_F(AuthenticatorTest, Passwords) {
   EXPECT_EQ(Check(kAliceOther), Access::kDenied);
   EXPECT_EQ(Check(kAliceOther), Access::kDenied);
   EXPECT_EQ(checked_, 3) << "wrong ones are checked each time";
-  EXPECT_EQ(Check(kNobodySecret), Access::kDenied);
+  EXPECT_EQ(Check(kUnknownUserSecret), Access::kDenied);
   EXPECT_EQ(checked_, 4) << "unknown names cost the same";
   for (const char* bad : {"", "Basic", "Basic !!!!", "Basic YWxpY2U", "Basic YWxpY2U=", "Digest x",
                           "Bearer x", "Basic YWxpY2U6c2VjcmV0AGFi"}) {
@@ -108,7 +108,7 @@ TEST_F(AuthenticatorTest, WithoutRoomAndWithoutATurnItIsBusy) {
   turn_ = true;
   EXPECT_EQ(Check(kAliceSecret), Access::kGranted);
   full_ = true;
-  EXPECT_EQ(Check(kAliceSecret), Access::kGranted) << "a remembered password asks nobody";
+  EXPECT_EQ(Check(kAliceSecret), Access::kGranted) << "a remembered password needs no check";
 }
 
 TEST_F(AuthenticatorTest, ACheckMayOutliveIt) {
@@ -130,7 +130,7 @@ double Seconds(const std::function<void()>& work) {
 }
 
 // By processor time of this thread, so that other work on the machine does not count.
-TEST_F(AuthenticatorTest, AWrongPasswordCostsTheSameWhoeverIsNamed) {
+TEST_F(AuthenticatorTest, AWrongPasswordCostsTheSameForAnyUser) {
   loop_.Start();
   Open("basic_auth_users:\n  alice: " + std::string(kHashOfSecret) +
        "\n  bob: $2y$09$abcdefghijklmnopqrstuuIJrW0S9pm2ET8fAheeVdSl1ukEOQ322\n");
@@ -141,11 +141,12 @@ TEST_F(AuthenticatorTest, AWrongPasswordCostsTheSameWhoeverIsNamed) {
     }
     return least;
   };
-  const double cheap = cost(kAliceOther), dear = cost("Basic Ym9iOm5vbmU="), nobody = cost(kNobodySecret);
+  const double cheap = cost(kAliceOther), dear = cost("Basic Ym9iOm5vbmU="),
+               unknown = cost(kUnknownUserSecret);
   EXPECT_GT(cheap, 0.7 * dear);
   EXPECT_LT(cheap, 1.4 * dear);
-  EXPECT_GT(nobody, 0.7 * dear);
-  EXPECT_LT(nobody, 1.4 * dear);
+  EXPECT_GT(unknown, 0.7 * dear);
+  EXPECT_LT(unknown, 1.4 * dear);
 }
 
 TEST_F(AuthenticatorTest, AnswersHaveSafeHeadersAndTheFilesOwn) {
@@ -202,18 +203,19 @@ Endpoint At(const char* text) { return *ParseIp(text, 5000); }
 class PasswordQueueTest : public ::testing::Test {
  protected:
   bool Push(const char* from, const std::string& name) {
-    PasswordQueue::Job gone, job = [this, name](bool turn) { said_.push_back(name + (turn ? "" : " gone")); };
+    PasswordQueue::Job gone,
+        job = [this, name](bool turn) { calls_.push_back(name + (turn ? "" : " gone")); };
     const bool taken = queue_.Push(At(from), job, gone);
     if (gone) gone(false);
     return taken;
   }
   std::vector<std::string> All() {
-    said_.clear();
+    calls_.clear();
     while (auto job = queue_.Pop()) (*job)(true);
-    return said_;
+    return calls_;
   }
   PasswordQueue queue_{{.waiting = 6, .of_one_address = 4}};
-  std::vector<std::string> said_;
+  std::vector<std::string> calls_;
 };
 
 TEST_F(PasswordQueueTest, AddressesTakeTurns) {
@@ -244,22 +246,22 @@ TEST_F(PasswordQueueTest, InAFullQueueTheGreediestGivesWay) {
   for (const char* name : {"a1", "a2", "a3", "a4"}) EXPECT_TRUE(Push("10.0.0.1", name));
   for (const char* name : {"b1", "b2"}) EXPECT_TRUE(Push("10.0.0.2", name));
   EXPECT_TRUE(Push("10.0.0.3", "c1"));
-  EXPECT_THAT(said_, ::testing::ElementsAre("a4 gone"));
+  EXPECT_THAT(calls_, ::testing::ElementsAre("a4 gone"));
   EXPECT_TRUE(Push("10.0.0.3", "c2"));
-  EXPECT_FALSE(Push("10.0.0.3", "c3")) << "nobody has more than it would have";
+  EXPECT_FALSE(Push("10.0.0.3", "c3")) << "no address has more";
   EXPECT_THAT(All(), ::testing::ElementsAre("a1", "b1", "c1", "a2", "b2", "c2"));
 }
 
-TEST(PasswordThread, RunsAtALowPriorityAndOnlyWhenAsked) {
+TEST(PasswordThread, RunsAtALowPriorityOnDemand) {
   PasswordThread thread;
   std::promise<int> nice;
   ASSERT_TRUE(thread.Post({}, [&](bool turn) {
     nice.set_value(turn ? ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid())) : -99);
   }));
-  auto told = nice.get_future();
-  ASSERT_EQ(told.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+  auto priority = nice.get_future();
+  ASSERT_EQ(priority.wait_for(std::chrono::seconds(30)), std::future_status::ready);
   const int before = ::getpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()));
-  EXPECT_EQ(told.get(), std::max(10, before));
+  EXPECT_EQ(priority.get(), std::max(10, before));
   thread.Stop();
   EXPECT_FALSE(thread.Post({}, [](bool) { FAIL(); }));
 }

@@ -1,4 +1,4 @@
-// The Authorization header, which anybody may send: no crash, nobody gets in, and a password that is passed
+// The Authorization header, from any client: no crash, no access, and a password that is passed
 // on to be checked came as "Basic".
 #include <sys/mman.h>
 #include <unistd.h>

@@ -15,10 +15,10 @@ namespace {
 
 using Words = std::span<const std::string_view>;
 
-// Reads one file. Every member function returns ok or an error with file and line.
-class Reader {
+// Parses one file. Errors have file and line.
+class WebConfigReader {
  public:
-  explicit Reader(const std::string& path) : path_(path) {
+  explicit WebConfigReader(const std::string& path) : path_(path) {
     size_t slash = path.rfind('/');
     folder_ = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   }
@@ -60,7 +60,7 @@ std::string Join(Words words) {
 }
 
 template <class Each>
-Status Reader::Map(const YAML::Node& node, const std::string& name, Words known, Each each) const {
+Status WebConfigReader::Map(const YAML::Node& node, const std::string& name, Words known, Each each) const {
   if (node.IsNull()) return Ok();
   if (!node.IsMap()) return Error(node, name + " must be a map of keys and values");
   std::vector<std::string> seen;
@@ -82,26 +82,27 @@ Status Reader::Map(const YAML::Node& node, const std::string& name, Words known,
   return Ok();
 }
 
-Status Reader::Text(const YAML::Node& node, const std::string& key, std::string& out) const {
+Status WebConfigReader::Text(const YAML::Node& node, const std::string& key, std::string& out) const {
   if (!node.IsScalar()) return Error(node, key + " must be text");
   out = node.Scalar();
   return Ok();
 }
 
-Status Reader::File(const YAML::Node& node, const std::string& key, std::string& out) const {
+Status WebConfigReader::File(const YAML::Node& node, const std::string& key, std::string& out) const {
   RETURN_IF_ERROR(Text(node, key, out));
   if (!out.empty() && out[0] != '/') out = folder_ + out;
   return Ok();
 }
 
-Status Reader::Bool(const YAML::Node& node, const std::string& key, bool& out) const {
+Status WebConfigReader::Bool(const YAML::Node& node, const std::string& key, bool& out) const {
   if (!node.IsScalar() || !YAML::convert<bool>::decode(node, out)) {
     return Error(node, key + " must be true or false");
   }
   return Ok();
 }
 
-Status Reader::List(const YAML::Node& node, const std::string& key, std::vector<std::string>& out) const {
+Status WebConfigReader::List(const YAML::Node& node, const std::string& key,
+                             std::vector<std::string>& out) const {
   if (node.IsNull()) return Ok();
   if (!node.IsSequence()) return Error(node, key + " must be a list");
   for (const auto& item : node) {
@@ -111,7 +112,8 @@ Status Reader::List(const YAML::Node& node, const std::string& key, std::vector<
   return Ok();
 }
 
-Status Reader::OneOf(const YAML::Node& node, const std::string& key, Words words, size_t& out) const {
+Status WebConfigReader::OneOf(const YAML::Node& node, const std::string& key, Words words,
+                              size_t& out) const {
   std::string text;
   RETURN_IF_ERROR(Text(node, key, text));
   auto found = std::find(words.begin(), words.end(), text);
@@ -121,18 +123,17 @@ Status Reader::OneOf(const YAML::Node& node, const std::string& key, Words words
   return Ok();
 }
 
-Status Reader::TlsKey(const std::string& key, const YAML::Node& value, TlsServerOptions& out) {
+Status WebConfigReader::TlsKey(const std::string& key, const YAML::Node& value, TlsServerOptions& out) {
   static constexpr std::array<std::string_view, 2> kVersions = {"TLS12", "TLS13"};
   static constexpr std::array<std::string_view, 5> kAuth = {"NoClientCert", "RequestClientCert",
                                                             "RequireAnyClientCert", "VerifyClientCertIfGiven",
                                                             "RequireAndVerifyClientCert"};
   size_t index = 0;
-  if (key == "cert_file") return File(value, key, out.certificate.file);
-  if (key == "key_file") return File(value, key, out.key.file);
-  if (key == "client_ca_file") return File(value, key, out.client_ca.file);
-  if (key == "cert") return Text(value, key, out.certificate.text);
-  if (key == "key") return Text(value, key, out.key.text);
-  if (key == "client_ca") return Text(value, key, out.client_ca.text);
+  for (auto [name, pem] :
+       {std::pair{"cert", &out.certificate}, {"key", &out.key}, {"client_ca", &out.client_ca}}) {
+    if (key == name) return Text(value, key, pem->text);
+    if (key == std::string(name) + "_file") return File(value, key, pem->file);
+  }
   if (key == "client_allowed_sans") return List(value, key, out.client_allowed_sans);
   if (key == "prefer_server_cipher_suites") return Bool(value, key, out.prefer_server_ciphers);
   if (key == "client_auth_type") {
@@ -155,7 +156,7 @@ Status Reader::TlsKey(const std::string& key, const YAML::Node& value, TlsServer
   return Ok();
 }
 
-Status Reader::Tls(const YAML::Node& node, TlsServerOptions& out) {
+Status WebConfigReader::Tls(const YAML::Node& node, TlsServerOptions& out) {
   static constexpr std::string_view kKeys[] = {
       "cert_file",        "key_file",       "cert",          "key",
       "client_auth_type", "client_ca_file", "client_ca",     "client_allowed_sans",
@@ -167,7 +168,7 @@ Status Reader::Tls(const YAML::Node& node, TlsServerOptions& out) {
   return CheckTls(node, out);
 }
 
-Status Reader::CheckTls(const YAML::Node& node, const TlsServerOptions& tls) const {
+Status WebConfigReader::CheckTls(const YAML::Node& node, const TlsServerOptions& tls) const {
   auto both = [](const PemSource& s) { return !s.file.empty() && !s.text.empty(); };
   if (both(tls.certificate)) return Error(node, "cert and cert_file are both set");
   if (both(tls.key)) return Error(node, "key and key_file are both set");
@@ -188,7 +189,7 @@ Status Reader::CheckTls(const YAML::Node& node, const TlsServerOptions& tls) con
   return Ok();
 }
 
-Status Reader::Http(const YAML::Node& node, WebConfig& out) {
+Status WebConfigReader::Http(const YAML::Node& node, WebConfig& out) {
   static constexpr std::string_view kKeys[] = {"http2", "headers"};
   static constexpr std::string_view kHeaders[] = {"Content-Security-Policy",   "X-Frame-Options",
                                                   "X-Content-Type-Options",    "X-XSS-Protection",
@@ -207,7 +208,7 @@ Status Reader::Http(const YAML::Node& node, WebConfig& out) {
   });
 }
 
-Status Reader::Users(const YAML::Node& node, WebConfig& out) {
+Status WebConfigReader::Users(const YAML::Node& node, WebConfig& out) {
   return Map(node, "basic_auth_users", {}, [&](const std::string& name, const YAML::Node& value) {
     std::string hash;
     RETURN_IF_ERROR(Text(value, "basic_auth_users: " + Printable(name), hash));
@@ -222,7 +223,7 @@ Status Reader::Users(const YAML::Node& node, WebConfig& out) {
   });
 }
 
-Status Reader::Root(const YAML::Node& node, WebConfig& out) {
+Status WebConfigReader::Root(const YAML::Node& node, WebConfig& out) {
   static constexpr std::string_view kKeys[] = {"tls_server_config", "http_server_config", "basic_auth_users",
                                                "bearer_token", "bearer_token_file"};
   RETURN_IF_ERROR(Map(node, "the web config", kKeys, [&](const std::string& key, const YAML::Node& value) {
@@ -252,7 +253,7 @@ Result<WebConfig> ParseWebConfig(std::string_view text, const std::string& path)
   try {
     WebConfig config;
     YAML::Node root = YAML::Load(std::string(text));
-    RETURN_IF_ERROR(Reader(path).Root(root, config));
+    RETURN_IF_ERROR(WebConfigReader(path).Root(root, config));
     return config;
   } catch (const YAML::Exception& error) {
     return Status{Code::kInvalidArgument,

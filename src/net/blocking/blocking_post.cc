@@ -48,7 +48,7 @@ Result<std::vector<Endpoint>> Resolve(const HttpUrl& url) {
 
 }  // namespace
 
-// Until when it may take, and what ends it before.
+// A deadline and a descriptor that cancels.
 class BlockingPost::Wait {
  public:
   Wait(int cut, Duration timeout) : cut_(cut), end_(RealClock().Now() + timeout) {}
@@ -116,7 +116,7 @@ Status BlockingPost::Connect(const Request& request, const Wait& wait) {
       }
     }
     if (code == 0) return Ok();
-    // A Unix socket whose queue is full says EAGAIN: somebody is there, and busy.
+    // EAGAIN: the queue of a Unix socket is full.
     last = ErrnoStatus("connect to " + to.ToString(), code);
     if (code == ECONNREFUSED || code == EAGAIN) last.code = Code::kUnavailable;
     Close();
@@ -132,7 +132,7 @@ Status BlockingPost::Write(std::string_view bytes, const Wait& wait) {
     } else if (errno == EAGAIN) {
       RETURN_IF_ERROR(wait.For(socket_, POLLOUT));
     } else if (errno != EINTR) {
-      // Who refuses early has said why: the answer is read all the same.
+      // An early refusal: the response can still be read.
       if (errno == EPIPE || errno == ECONNRESET) return Ok();
       return ErrnoStatus("send", errno);
     }
@@ -165,7 +165,7 @@ Result<BlockingReply> BlockingPost::Read(const Request& request, const Wait& who
       break;
     }
   }
-  // What a refusal says beside its status is of use, not needed.
+  // Of a refusal an incomplete body is accepted.
   const bool done = state == HttpResponseParser::State::kDone;
   if (!done && (!parser.head_done() || (pieces && parser.status() / 100 == 2)))
     return Status{Code::kDataLoss, parser.why()};

@@ -18,9 +18,9 @@
 namespace gpulens {
 namespace {
 
-// How long bytes are still read after the answer, so that it arrives before the reset.
+// Reading goes on after the response, so that it arrives before a reset.
 constexpr Duration kLinger = std::chrono::seconds(1);
-// Descriptors or memory may be short for a while.
+// Pause when descriptors or memory are exhausted.
 constexpr int kAcceptAgainMs = 100;
 
 HttpLimits ParserLimits() {
@@ -89,7 +89,7 @@ void BlockingServer::Serve() {
   bool rests = false;
   while (true) {
     waits.assign({{stop_.get(), POLLIN, 0}, {listening_.get(), POLLIN, 0}});
-    // Who comes while all places are taken by clients that are being answered waits until one is free.
+    // When full, new clients wait in the kernel's queue.
     if (rests || Full()) waits[1].fd = -1;
     int64_t end_ns = INT64_MAX;
     for (const auto& client : clients_) {
@@ -131,8 +131,7 @@ void BlockingServer::Accept(int64_t now_ns) {
   UniqueFd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
   if (clients_.size() >= limits_.connections) {
-    // Of those that are not being answered, the one whose time is over first. What they had sent was read
-    // before.
+    // Of the clients that are not being answered, the one closest to its deadline.
     const auto goes = std::ranges::min_element(clients_, {}, [](const auto& client) {
       return client->phase == Client::Phase::kWriting ? INT64_MAX : client->end_ns;
     });
@@ -145,7 +144,7 @@ void BlockingServer::Accept(int64_t now_ns) {
 void BlockingServer::Turn(Client& client, int64_t now_ns) {
   using Phase = Client::Phase;
   if (client.phase == Phase::kReading && !Read(client, now_ns)) client.phase = Phase::kOver;
-  // The answer often fits at once.
+  // The response often fits at once.
   if (client.phase == Phase::kWriting && !Write(client, now_ns)) client.phase = Phase::kOver;
   if (client.phase != Phase::kLingering) return;
   std::array<char, 4096> rest;

@@ -21,15 +21,15 @@ namespace gpulens {
 
 class BlockingServer {
  public:
-  // Called by the thread that serves.
+  // Called on the thread of Serve.
   using Page = std::function<HttpResponse(const HttpRequest& request)>;
   struct Limits {
     size_t connections = 16;
     Duration request = std::chrono::seconds(10);  // from the accept to the end of the request
-    Duration answer = std::chrono::seconds(30);   // to take all of the answer
+    Duration answer = std::chrono::seconds(30);   // to receive the response
   };
 
-  // Listens when it returns; errors are those of OpenListeningSocket.
+  // Listens. Errors are those of OpenListeningSocket.
   static Result<std::unique_ptr<BlockingServer>> Open(const Endpoint& at, Page page, const Limits& limits);
   static Result<std::unique_ptr<BlockingServer>> Open(const Endpoint& at, Page page) {
     return Open(at, std::move(page), Limits());
@@ -43,8 +43,8 @@ class BlockingServer {
   void Serve();
   // Any thread; also before Serve, which then returns at once.
   void Stop() noexcept;
-  // In the child after a fork: closes what it has of the parent's sockets, so that the port is free when the
-  // parent ends. For nothing else afterwards.
+  // In the child after a fork: closes its copies of the parent's sockets, so that the port is free when the
+  // parent ends. Unusable afterwards.
   void LeaveBehind() noexcept;
 
  private:

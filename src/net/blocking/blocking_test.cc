@@ -65,7 +65,7 @@ TEST(BlockingPost, OverAUnixSocket) {
   EXPECT_EQ((*reply).retry_after, "7");
 }
 
-TEST(BlockingPost, NobodyIsThere) {
+TEST(BlockingPost, UnavailableWithoutServer) {
   testing::TempFolder folder;
   BlockingPost post;
   EXPECT_EQ(post.Send({{}, folder.path() + "/none", "", ""}, seconds(20)).status().code, Code::kUnavailable);
@@ -80,7 +80,7 @@ TEST(BlockingPost, NobodyIsThere) {
             Code::kInvalidArgument);
 }
 
-TEST(BlockingPost, WhatIsNoAnswerIsToldSo) {
+TEST(BlockingPost, DataLossForWhatIsNotHttp) {
   const std::pair<const char*, std::string> bad[] = {
       {"no HTTP", "SSH-2.0-x\r\n\r\n"},
       {"cut", "HTTP/1.1 200"},
@@ -149,7 +149,7 @@ TEST(BlockingPost, ASilentServerIsNotWaitedForAndCanBeCut) {
   cutter.join();
 }
 
-class PlainServerTest : public ::testing::Test {
+class BlockingServerTest : public ::testing::Test {
  protected:
   void Open(const BlockingServer::Limits& limits = {}) {
     auto server = BlockingServer::Open(
@@ -176,7 +176,7 @@ class PlainServerTest : public ::testing::Test {
   std::thread thread_;
 };
 
-TEST_F(PlainServerTest, ServesGetAndHead) {
+TEST_F(BlockingServerTest, ServesGetAndHead) {
   Open();
   const Answer page = Fetch(server_->address(), "GET", "/metrics?x=1", "Accept: a\r\nAccept: b\r\n");
   EXPECT_EQ(page.status, 200);
@@ -192,13 +192,13 @@ TEST_F(PlainServerTest, ServesGetAndHead) {
   EXPECT_EQ(queried_, 2);
 }
 
-TEST_F(PlainServerTest, ALargePageIsReadWhole) {
+TEST_F(BlockingServerTest, ALargePageIsReadWhole) {
   big_ = std::string(8 << 20, 'x');
   Open();
   EXPECT_EQ(Fetch(server_->address(), "GET", "/").body.size(), big_.size() + 2);
 }
 
-TEST_F(PlainServerTest, DamagedRequestsAreRefused) {
+TEST_F(BlockingServerTest, DamagedRequestsAreRefused) {
   Open();
   const std::pair<const char*, std::string> bad[] = {
       {"no HTTP", "hello\r\n\r\n"},
@@ -216,7 +216,7 @@ TEST_F(PlainServerTest, DamagedRequestsAreRefused) {
   EXPECT_EQ(Fetch(server_->address(), "GET", "/").status, 200);
 }
 
-TEST_F(PlainServerTest, IdleClientsAreClosedSoThatOthersCome) {
+TEST_F(BlockingServerTest, IdleClientsAreClosedSoThatOthersCome) {
   Open({.connections = 2, .request = std::chrono::milliseconds(50), .answer = seconds(30)});
   TestClient silent(server_->address()), slow(server_->address());
   slow.Send("GET / HT");
@@ -226,7 +226,7 @@ TEST_F(PlainServerTest, IdleClientsAreClosedSoThatOthersCome) {
   EXPECT_TRUE(slow.ReadsEnd());
 }
 
-TEST_F(PlainServerTest, IdleClientsGiveWayToThoseWhoAsk) {
+TEST_F(BlockingServerTest, IdleClientsGiveWayToNewOnes) {
   Open({.connections = 2, .request = std::chrono::hours(1), .answer = seconds(30)});
   TestClient silent(server_->address()), slow(server_->address());
   slow.Send("GET / HT");
@@ -234,7 +234,7 @@ TEST_F(PlainServerTest, IdleClientsGiveWayToThoseWhoAsk) {
   EXPECT_TRUE(silent.ReadsEnd()) << "the first to be late goes first";
 }
 
-TEST_F(PlainServerTest, WebPagesElsewhereAreRefused) {
+TEST_F(BlockingServerTest, WebPagesElsewhereAreRefused) {
   Open();
   for (const char* fields :
        {"Host: evil.example\r\n", "Host: localhost\r\nOrigin: http://evil.example\r\n"}) {
@@ -246,7 +246,7 @@ TEST_F(PlainServerTest, WebPagesElsewhereAreRefused) {
   EXPECT_EQ(Fetch(server_->address(), "GET", "/").Header("X-Content-Type-Options"), "nosniff");
 }
 
-TEST_F(PlainServerTest, ATakenPortIsTold) {
+TEST_F(BlockingServerTest, ReportsATakenPort) {
   Open();
   const auto second =
       BlockingServer::Open(server_->address(), [](const HttpRequest&) { return HttpResponse(); });

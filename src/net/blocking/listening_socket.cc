@@ -29,7 +29,7 @@ Status ListenError(const Endpoint& at, int error) {
   return status;
 }
 
-// The file of a server that is gone refuses connections; that of a live one must not be taken away.
+// Removes the file of a server that is gone, which refuses connections.
 void RemoveDeadSocketFile(const sockaddr_storage& address, socklen_t size, const std::string& path) {
   struct stat info{};
   if (::lstat(path.c_str(), &info) != 0 || !S_ISSOCK(info.st_mode)) return;
@@ -78,8 +78,7 @@ struct CloseDir {
 };
 using DirPtr = std::unique_ptr<DIR, CloseDir>;
 
-// The inodes of sockets that listen on `port`, as "socket:[123]", which is what their links in
-// /proc/PID/fd say.
+// Adds the sockets that listen on `port` as "socket:[123]", the targets of their links in /proc/PID/fd.
 void AddListening(const char* table, uint16_t port, std::vector<std::string>& links) {
   auto text = ReadFile(table, 16 << 20);
   if (!text) return;

@@ -26,7 +26,7 @@ using Turn = ScriptedServer::Turn;
 
 class HttpClientTest : public testing::HttpChannelTest {};
 
-TEST_F(HttpClientTest, AsksAndKeepsTheConnection) {
+TEST_F(HttpClientTest, GetsAndKeepsTheConnection) {
   ScriptedServer server([](int, int exchange, const std::string&) {
     return Turn{.answer = Answer200("page " + std::to_string(exchange))};
   });
@@ -99,7 +99,8 @@ TEST_F(HttpClientTest, EndlessAnswersEnd) {
 }
 
 TEST_F(HttpClientTest, ASecondConnectionReplacesOneThatTheServerClosed) {
-  // The server closes after its answer, says so in no field, and perhaps only once the next request is out.
+  // The server closes after its answer without a Connection field, perhaps only after the next request is
+  // sent.
   ScriptedServer server(
       [](int, int, const std::string&) { return Turn{.answer = Answer200("x"), .close = true}; });
   Open(server.Url("/"));
@@ -119,9 +120,9 @@ TEST_F(HttpClientTest, AKeptConnectionThatDiesAtTheRequestIsReplacedOnce) {
   });
   Open(server.Url("/"));
   EXPECT_EQ(Get().failure, HttpFailure::kNone);
-  EXPECT_EQ(Get().failure, HttpFailure::kNone) << "reset without a byte: asked again";
+  EXPECT_EQ(Get().failure, HttpFailure::kNone) << "reset without a byte: sent again";
   HttpReply reply = Get();
-  EXPECT_EQ(reply.failure, HttpFailure::kProtocol) << "a byte has come: not asked again";
+  EXPECT_EQ(reply.failure, HttpFailure::kProtocol) << "after a byte: not sent again";
   EXPECT_THAT(reply.detail, HasSubstr("truncated in its header"));
   reply = Get();
   EXPECT_EQ(reply.failure, HttpFailure::kProtocol) << "a fresh connection is not tried twice";
@@ -171,7 +172,7 @@ TEST_F(HttpClientTest, FailuresHaveAName) {
   EXPECT_EQ(get("").failure, HttpFailure::kProtocol);
 }
 
-TEST_F(HttpClientTest, ARefusedConnectionSaysSo) {
+TEST_F(HttpClientTest, RefusedConnectionIsReported) {
   Endpoint gone;
   {
     ScriptedServer server([](int, int, const std::string&) { return Turn{}; });
@@ -226,7 +227,7 @@ TEST_F(HttpClientTest, AChannelMayEndInTheMiddle) {
   EXPECT_FALSE(called);
 }
 
-TEST_F(HttpClientTest, DoneMayAskAgainAndDestroy) {
+TEST_F(HttpClientTest, DoneMayStartARequestAndDestroy) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Answer200("x")}; });
   std::atomic<int> answers = 0;
   Open(server.Url("/"));

@@ -29,7 +29,7 @@ using Peer = ScriptedServer::Peer;
 
 Body Text(std::string text) { return std::make_shared<const std::string>(std::move(text)); }
 
-// Bytes in which every place is told from its neighbours.
+// Bytes in which neighbours differ.
 Body Noise(size_t size) {
   auto body = std::make_shared<std::string>(size, '\0');
   std::mt19937_64 random(size);
@@ -106,7 +106,7 @@ TEST_F(HttpPostTest, ABodyMayBeEmptyOrMissing) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-// Takes everything and says whether it was what was meant.
+// Reads everything and checks it.
 ScriptedServer::Script Compare(const Body& wanted) {
   return [wanted](Peer& peer, int) {
     std::mt19937 random(7);
@@ -151,7 +151,7 @@ TEST_F(HttpPostTest, LargeBodiesArriveOverAUnixSocket) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST_F(HttpPostTest, ARefusalSaysWhyAndKeepsTheConnection) {
+TEST_F(HttpPostTest, RefusalHasABodyAndKeepsTheConnection) {
   ScriptedServer server([](Peer& peer, int) {
     for (const std::string& answer :
          {Answer("503 Busy", "later", "Retry-After: 120\r\nContent-Type: text/plain\r\n"),
@@ -181,7 +181,7 @@ TEST_F(HttpPostTest, ARefusalSaysWhyAndKeepsTheConnection) {
   EXPECT_EQ(server.connections(), 1);
 }
 
-TEST_F(HttpPostTest, AGetIsToldWhenToComeAgainToo) {
+TEST_F(HttpPostTest, GetHasRetryAfterToo) {
   ScriptedServer server([](Peer& peer, int) {
     peer.Head();
     peer.Write(Answer("429 Slow", "body", "Retry-After: 9\r\n"));
@@ -268,7 +268,7 @@ ScriptedServer::Script RefuseAfter(std::vector<size_t> bytes) {
   };
 }
 
-TEST_F(HttpPostTest, AnEarlyRefusalIsHeard) {
+TEST_F(HttpPostTest, ReadsAnEarlyRefusal) {
   ScriptedServer server(RefuseAfter({0, 1, 100'000, 1u << 20, 20u << 20}));
   Open(server.Url("/"));
   for (int i = 0; i < 25; ++i) {
@@ -279,7 +279,7 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeard) {
   EXPECT_EQ(server.connections(), 25);
 }
 
-TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverAUnixSocket) {
+TEST_F(HttpPostTest, ReadsAnEarlyRefusalOverAUnixSocket) {
   testing::TempFolder folder;
   ScriptedServer server(RefuseAfter({0, 1, 100'000, 1u << 20, 20u << 20}), nullptr,
                         "unix:" + folder.path() + "/s");
@@ -290,7 +290,7 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverAUnixSocket) {
   }
 }
 
-TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverTls) {
+TEST_F(HttpPostTest, ReadsAnEarlyRefusalOverTls) {
   TlsFixture tls;
   auto trusting = tls.Client(tls.Trusting(tls.ca));
   ScriptedServer server(
@@ -310,7 +310,7 @@ TEST_F(HttpPostTest, AnEarlyRefusalIsHeardOverTls) {
   EXPECT_EQ(server.connections(), 3) << "half a request lies on each";
 }
 
-TEST_F(HttpPostTest, ARefusalAndAResetThatComeTogetherAreHeard) {
+TEST_F(HttpPostTest, ReadsARefusalThatArrivesWithAReset) {
   // The loop is held until both are there, so that the client meets them in one turn.
   TlsFixture tls;
   auto trusting = tls.Client(tls.Trusting(tls.ca));
@@ -365,7 +365,7 @@ TEST_F(HttpPostTest, WhatIsRefusedIsNotSentToTheEnd) {
   EXPECT_LT(bytes, Large()->size());
 }
 
-TEST_F(HttpPostTest, ARefusalIsHeardFromAServerThatReadsNothing) {
+TEST_F(HttpPostTest, ReadsARefusalOfAServerThatReadsNothing) {
   std::string why(5u << 20, 'w');
   ScriptedServer server([&](Peer& peer, int) {
     peer.Head();
@@ -447,7 +447,7 @@ TEST_F(HttpPostTest, AKeptConnectionThatHasEndedIsReplaced) {
   ScriptedServer server([&](Peer& peer, int connection) {
     std::string head = peer.Head();
     if (peer.Body(head) == *Large()) ++whole;
-    // Also with words that nobody asked for, as servers do that are tired of waiting.
+    // Also with an unrequested response, as of servers after a timeout.
     std::string last = connection % 2 == 1 ? Answer("408 Timeout", "") : "";
     peer.Write(Answer200("x"));
     peer.Write(last);

@@ -99,7 +99,7 @@ void GrpcCallState::OnFields(const Http2Fields& fields, bool ended, bool too_lar
 }
 
 void GrpcCallState::OnData(std::string_view bytes) {
-  // The body of an answer that is not gRPC's is a page for people.
+  // Other bodies are pages for humans.
   if (done_ || reply_.http_status != 200 || !content_type_.starts_with("application/grpc")) return;
   using State = GrpcMessageReader::State;
   const State state = reader_.Feed(bytes);
@@ -109,7 +109,7 @@ void GrpcCallState::OnData(std::string_view bytes) {
   if (state == State::kBad)
     return Fail(HttpFailure::kProtocol, GrpcCode::kInternal,
                 "the response has " + std::string(reader_.why()));
-  // Servers of others pack the answer to a packed request, even one that has nothing in it.
+  // Some servers compress the response to a compressed request, even an empty one.
   if (state == State::kWhole && reader_.packed() && encoding_ != "gzip")
     return Fail(HttpFailure::kProtocol, GrpcCode::kInternal,
                 "the response has an encoding that was not requested: " + Printable(encoding_));
@@ -145,7 +145,7 @@ void GrpcCallState::Finish() {
   done_ = true;
 }
 
-// False when it cannot be unpacked, and the call has failed. Answers are small: no other thread is asked.
+// False when it cannot be decompressed and the call has failed. On this thread, as responses are small.
 bool GrpcCallState::TakeAnswer() {
   if (!reader_.packed()) {
     reply_.answer = std::move(reader_.message());

@@ -25,17 +25,17 @@ TEST(GrpcClient, CallsShareOneConnection) {
   GrpcWorld world;
   for (size_t size : {0u, 1u, 100'000u, 3'000'000u}) {
     const std::string message(size, 'x');
-    const GrpcReply reply = world.Call(kSay, message);
+    const GrpcReply reply = world.Call(kEcho, message);
     EXPECT_EQ(reply.code, GrpcCode::kOk) << reply.message;
     EXPECT_EQ(reply.answer, message);
   }
   std::vector<std::future<GrpcReply>> many;
-  for (int i = 0; i < 60; ++i) many.push_back(world.Begin(kSay, std::to_string(i)));
+  for (int i = 0; i < 60; ++i) many.push_back(world.Begin(kEcho, std::to_string(i)));
   for (int i = 0; i < 60; ++i) EXPECT_EQ(many[static_cast<size_t>(i)].get().answer, std::to_string(i));
   EXPECT_EQ(world.server->stats().accepted, 1u);
 }
 
-TEST(GrpcClient, FailuresComeAsTheServerTellsThem) {
+TEST(GrpcClient, FailuresAreThoseOfTheServer) {
   GrpcWorld world;
   const GrpcReply busy = world.Call(kBusy, "x");
   EXPECT_EQ(busy.code, GrpcCode::kResourceExhausted);
@@ -57,7 +57,7 @@ TEST(GrpcClient, ADeadlineEndsBothSides) {
   EXPECT_EQ(call.get().code, GrpcCode::kDeadlineExceeded);
   EXPECT_TRUE(Eventually([&r = responder] { return !r.wanted(); }));
   responder.Send(GrpcAnswer::Ok("late"));
-  EXPECT_EQ(world.Call(kSay, "y").answer, "y");
+  EXPECT_EQ(world.Call(kEcho, "y").answer, "y");
 }
 
 TEST(GrpcClient, TooManyCallsFailAtOnce) {
@@ -77,21 +77,21 @@ TEST(GrpcClient, TheAnswersLimitHolds) {
   GrpcTarget target = world.Target();
   target.answer_bytes = 100;
   world.channel = world.client.Open(target);
-  const GrpcReply reply = world.Call(kSay, std::string(101, 'x'));
+  const GrpcReply reply = world.Call(kEcho, std::string(101, 'x'));
   EXPECT_EQ(reply.code, GrpcCode::kResourceExhausted);
   EXPECT_EQ(reply.failure, HttpFailure::kTooLarge);
-  EXPECT_EQ(world.Call(kSay, std::string(100, 'x')).code, GrpcCode::kOk);
+  EXPECT_EQ(world.Call(kEcho, std::string(100, 'x')).code, GrpcCode::kOk);
   EXPECT_EQ(world.server->stats().accepted, 1u);
 }
 
 TEST(GrpcClient, ARestartedServerIsFoundAgain) {
   GrpcWorld world;
-  EXPECT_EQ(world.Call(kSay, "x").code, GrpcCode::kOk);
+  EXPECT_EQ(world.Call(kEcho, "x").code, GrpcCode::kOk);
   const Endpoint at = world.at;
   world.server = nullptr;
-  EXPECT_EQ(world.Call(kSay, "x").failure, HttpFailure::kConnect);
+  EXPECT_EQ(world.Call(kEcho, "x").failure, HttpFailure::kConnect);
   world.Serve({}, at);
-  EXPECT_EQ(world.Call(kSay, "x").code, GrpcCode::kOk);
+  EXPECT_EQ(world.Call(kEcho, "x").code, GrpcCode::kOk);
 }
 
 TEST(GrpcClient, SpeaksThroughAUnixSocketAndTls) {
@@ -105,7 +105,7 @@ TEST(GrpcClient, SpeaksThroughAUnixSocketAndTls) {
   target.url = *ParseHttpUrl("http://localhost");
   target.unix_socket = folder.path() + "/s";
   world.channel = world.client.Open(target);
-  EXPECT_EQ(world.Call(kSay, "x").answer, "x");
+  EXPECT_EQ(world.Call(kEcho, "x").answer, "x");
 
   auto config =
       folder.Write("web.yml", "tls_server_config: {cert_file: " + folder.Write("c.pem", pem.certificate) +
@@ -123,14 +123,14 @@ TEST(GrpcClient, SpeaksThroughAUnixSocketAndTls) {
   target = world.Target();
   target.url.tls = true;
   world.channel = world.client.Open(target);
-  EXPECT_EQ(world.Call(kSay, "x").failure, HttpFailure::kTls) << "no settings";
+  EXPECT_EQ(world.Call(kEcho, "x").failure, HttpFailure::kTls) << "no settings";
   TlsClientOptions rules;
   rules.ca.text = ca.certificate;
   world.tls = *TlsContext::Client(rules);
-  EXPECT_EQ(world.Call(kSay, "x").answer, "x");
+  EXPECT_EQ(world.Call(kEcho, "x").answer, "x");
   rules.ca.text = MakeCa("other").certificate;
   world.tls = *TlsContext::Client(rules);
-  const GrpcReply refused = world.Call(kSay, "x");
+  const GrpcReply refused = world.Call(kEcho, "x");
   EXPECT_EQ(refused.failure, HttpFailure::kTls);
   EXPECT_EQ(refused.code, GrpcCode::kUnavailable);
   world.server = nullptr;
@@ -151,20 +151,20 @@ TEST(GrpcClient, WantsHttp2AgreedOn) {
   TlsClientOptions ours;
   ours.ca.text = ca.certificate;
   world.tls = *TlsContext::Client(ours);
-  const GrpcReply reply = world.Call(kSay, "x");
+  const GrpcReply reply = world.Call(kEcho, "x");
   EXPECT_EQ(reply.failure, HttpFailure::kTls);
   EXPECT_THAT(reply.message, HasSubstr("ALPN"));
 }
 
-// What servers say, by hand: the bytes after our request, and what a call makes of them.
-struct Said {
+// Handwritten responses: bytes, and the reply that they give.
+struct ServerBytes {
   const char* name;
   std::string bytes;
   GrpcCode code;
   HttpFailure failure;
 };
 
-class Servers : public TestWithParam<Said> {};
+class Servers : public TestWithParam<ServerBytes> {};
 
 std::string Head(std::vector<std::pair<std::string, std::string>> fields, uint8_t flags = kEndHeaders) {
   return Frame(kHeaders, flags, 1, Hpack(fields));
@@ -198,7 +198,7 @@ TEST_P(Servers, AreUnderstood) {
   GrpcTarget target;
   target.url = *ParseHttpUrl(server.Url("/"));
   world.channel = world.client.Open(target);
-  const GrpcReply reply = world.Call(kSay, "x", seconds(10));
+  const GrpcReply reply = world.Call(kEcho, "x", seconds(10));
   EXPECT_EQ(GrpcCodeName(reply.code), GrpcCodeName(GetParam().code)) << reply.message;
   EXPECT_EQ(HttpFailureName(reply.failure), HttpFailureName(GetParam().failure)) << reply.message;
   world.channel = nullptr;
@@ -207,47 +207,51 @@ TEST_P(Servers, AreUnderstood) {
 INSTANTIATE_TEST_SUITE_P(
     GrpcClient, Servers,
     Values(
-        Said{"early_hints",
-             Head({{":status", "103"}}) + kGood + Frame(kData, 0, 1, std::string(5, '\0')) + kTrailers,
-             GrpcCode::kOk, HttpFailure::kNone},
-        Said{"trailers_only",
-             Head({{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-status", "5"}},
-                  kEndHeaders | kEndStream),
-             GrpcCode::kNotFound, HttpFailure::kNone},
-        Said{"no_message", kGood + kTrailers, GrpcCode::kInternal, HttpFailure::kProtocol},
-        Said{"two_messages", kGood + Frame(kData, 0, 1, std::string(10, '\0')) + kTrailers,
-             GrpcCode::kInternal, HttpFailure::kProtocol},
-        Said{"packed", kGood + Frame(kData, 0, 1, std::string("\1\0\0\0\1x", 6)) + kTrailers,
-             GrpcCode::kInternal, HttpFailure::kProtocol},
-        Said{"packed_as_was_asked_for", kPackedGood + Packed(kPackedNothing) + kTrailers, GrpcCode::kOk,
-             HttpFailure::kNone},
-        Said{"packed_badly", kPackedGood + Packed("no member of gzip, but long") + kTrailers,
-             GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
-        Said{"packed_and_cut", kPackedGood + Packed(kPackedNothing.substr(0, 12)) + kTrailers,
-             GrpcCode::kInternal, HttpFailure::kProtocol},
-        Said{"packed_with_a_wrong_size", kPackedGood + Packed(ClaimsSize(5)) + kTrailers, GrpcCode::kInternal,
-             HttpFailure::kProtocol},
-        Said{"packed_and_large", kPackedGood + Packed(ClaimsSize(1u << 30)) + kTrailers,
-             GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
-        Said{"cut_message", kGood + Frame(kData, 0, 1, std::string("\0\0\0\0\5x", 6)) + kTrailers,
-             GrpcCode::kInternal, HttpFailure::kProtocol},
-        Said{"no_status", kGood + Frame(kData, kEndStream, 1, std::string(5, '\0')), GrpcCode::kUnknown,
-             HttpFailure::kProtocol},
-        Said{"proxy_503",
-             Head({{":status", "503"}, {"content-type", "text/html"}}) + Frame(kData, kEndStream, 1, "<p>"),
-             GrpcCode::kUnavailable, HttpFailure::kStatus},
-        Said{"proxy_401", Head({{":status", "401"}}, kEndHeaders | kEndStream), GrpcCode::kUnauthenticated,
-             HttpFailure::kAuth},
-        Said{"a_page",
-             Head({{":status", "200"}, {"content-type", "text/html"}}) + Frame(kData, kEndStream, 1, "<p>"),
-             GrpcCode::kUnknown, HttpFailure::kProtocol},
-        Said{"reset", kGood + Frame(kReset, 0, 1, Number(2)), GrpcCode::kInternal, HttpFailure::kProtocol},
-        Said{"calm_down", kGood + Frame(kReset, 0, 1, Number(11)), GrpcCode::kResourceExhausted,
-             HttpFailure::kProtocol},
-        Said{"large_fields",
-             Head({{":status", "200"}, {"x", std::string(16'000, 'x')}, {"y", std::string(300, 'y')}}),
-             GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
-        Said{"http_1", "HTTP/1.1 400 Bad Request\r\n\r\n", GrpcCode::kUnavailable, HttpFailure::kProtocol}),
+        ServerBytes{"early_hints",
+                    Head({{":status", "103"}}) + kGood + Frame(kData, 0, 1, std::string(5, '\0')) + kTrailers,
+                    GrpcCode::kOk, HttpFailure::kNone},
+        ServerBytes{"trailers_only",
+                    Head({{":status", "200"}, {"content-type", "application/grpc"}, {"grpc-status", "5"}},
+                         kEndHeaders | kEndStream),
+                    GrpcCode::kNotFound, HttpFailure::kNone},
+        ServerBytes{"no_message", kGood + kTrailers, GrpcCode::kInternal, HttpFailure::kProtocol},
+        ServerBytes{"two_messages", kGood + Frame(kData, 0, 1, std::string(10, '\0')) + kTrailers,
+                    GrpcCode::kInternal, HttpFailure::kProtocol},
+        ServerBytes{"packed", kGood + Frame(kData, 0, 1, std::string("\1\0\0\0\1x", 6)) + kTrailers,
+                    GrpcCode::kInternal, HttpFailure::kProtocol},
+        ServerBytes{"packed_as_requested", kPackedGood + Packed(kPackedNothing) + kTrailers, GrpcCode::kOk,
+                    HttpFailure::kNone},
+        ServerBytes{"packed_badly", kPackedGood + Packed("no member of gzip, but long") + kTrailers,
+                    GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
+        ServerBytes{"packed_and_cut", kPackedGood + Packed(kPackedNothing.substr(0, 12)) + kTrailers,
+                    GrpcCode::kInternal, HttpFailure::kProtocol},
+        ServerBytes{"packed_with_a_wrong_size", kPackedGood + Packed(ClaimsSize(5)) + kTrailers,
+                    GrpcCode::kInternal, HttpFailure::kProtocol},
+        ServerBytes{"packed_and_large", kPackedGood + Packed(ClaimsSize(1u << 30)) + kTrailers,
+                    GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
+        ServerBytes{"cut_message", kGood + Frame(kData, 0, 1, std::string("\0\0\0\0\5x", 6)) + kTrailers,
+                    GrpcCode::kInternal, HttpFailure::kProtocol},
+        ServerBytes{"no_status", kGood + Frame(kData, kEndStream, 1, std::string(5, '\0')),
+                    GrpcCode::kUnknown, HttpFailure::kProtocol},
+        ServerBytes{
+            "proxy_503",
+            Head({{":status", "503"}, {"content-type", "text/html"}}) + Frame(kData, kEndStream, 1, "<p>"),
+            GrpcCode::kUnavailable, HttpFailure::kStatus},
+        ServerBytes{"proxy_401", Head({{":status", "401"}}, kEndHeaders | kEndStream),
+                    GrpcCode::kUnauthenticated, HttpFailure::kAuth},
+        ServerBytes{
+            "a_page",
+            Head({{":status", "200"}, {"content-type", "text/html"}}) + Frame(kData, kEndStream, 1, "<p>"),
+            GrpcCode::kUnknown, HttpFailure::kProtocol},
+        ServerBytes{"reset", kGood + Frame(kReset, 0, 1, Number(2)), GrpcCode::kInternal,
+                    HttpFailure::kProtocol},
+        ServerBytes{"calm_down", kGood + Frame(kReset, 0, 1, Number(11)), GrpcCode::kResourceExhausted,
+                    HttpFailure::kProtocol},
+        ServerBytes{"large_fields",
+                    Head({{":status", "200"}, {"x", std::string(16'000, 'x')}, {"y", std::string(300, 'y')}}),
+                    GrpcCode::kResourceExhausted, HttpFailure::kTooLarge},
+        ServerBytes{"http_1", "HTTP/1.1 400 Bad Request\r\n\r\n", GrpcCode::kUnavailable,
+                    HttpFailure::kProtocol}),
     [](const auto& each) { return each.param.name; });
 
 TEST(GrpcClient, UnpacksWhatAServerPacks) {
@@ -262,7 +266,7 @@ TEST(GrpcClient, UnpacksWhatAServerPacks) {
   GrpcTarget target;
   target.url = *ParseHttpUrl(server.Url("/"));
   world.channel = world.client.Open(target);
-  const GrpcReply reply = world.Call(kSay, "x", seconds(10));
+  const GrpcReply reply = world.Call(kEcho, "x", seconds(10));
   EXPECT_EQ(reply.code, GrpcCode::kOk) << reply.message;
   EXPECT_EQ(reply.answer, "ok");
   world.channel = nullptr;
@@ -280,7 +284,7 @@ TEST(GrpcClient, RefusedStreamsAreSentAgainOnce) {
   GrpcTarget target;
   target.url = *ParseHttpUrl(server.Url("/"));
   world.channel = world.client.Open(target);
-  EXPECT_NE(world.Call(kSay, "x", seconds(10)).code, GrpcCode::kOk);
+  EXPECT_NE(world.Call(kEcho, "x", seconds(10)).code, GrpcCode::kOk);
   world.channel = nullptr;
 }
 
@@ -298,35 +302,35 @@ TEST(GrpcClient, AGoawayMovesCallsToANewConnection) {
   GrpcTarget target;
   target.url = *ParseHttpUrl(server.Url("/"));
   world.channel = world.client.Open(target);
-  const GrpcReply reply = world.Call(kSay, "x", seconds(20));
+  const GrpcReply reply = world.Call(kEcho, "x", seconds(20));
   EXPECT_EQ(reply.code, GrpcCode::kOk) << reply.message;
   EXPECT_EQ(server.connections(), 2);
   world.channel = nullptr;
 }
 
-TEST(GrpcClient, NobodyIsToldAfterTheChannelsEnd) {
+TEST(GrpcClient, NoCallbackAfterTheChannelsEnd) {
   GrpcWorld world;
-  auto told = std::make_shared<std::atomic<bool>>(false);
+  auto reported = std::make_shared<std::atomic<bool>>(false);
   world.channel = world.client.Open(world.Target());
   world.loop.Call([&] {
     world.channel->Call({kKeep, {}, nullptr, false, nullptr, seconds(20)},
-                        [told](GrpcReply&) { *told = true; });
+                        [reported](GrpcReply&) { *reported = true; });
   });
   auto [request, responder] = world.echo.Take();
   world.channel = nullptr;
   EXPECT_TRUE(Eventually([&r = responder] { return !r.wanted(); }));
-  EXPECT_FALSE(*told);
+  EXPECT_FALSE(*reported);
 }
 
-TEST(GrpcClient, OneMayEndTheChannelWhenTold) {
+TEST(GrpcClient, CallbackMayDestroyTheChannel) {
   GrpcWorld world;
   std::promise<void> done;
   world.channel = world.client.Open(world.Target());
-  int told = 0;
+  int reported = 0;
   world.loop.Call([&] {
     for (int i = 0; i < 3; ++i) {
       world.channel->Call({"/test.Echo/None", {}, nullptr, false, nullptr, seconds(20)}, [&](GrpcReply&) {
-        ++told;
+        ++reported;
         world.channel = nullptr;
         done.set_value();
       });
@@ -334,7 +338,7 @@ TEST(GrpcClient, OneMayEndTheChannelWhenTold) {
   });
   done.get_future().wait();
   world.loop.Call([] {});
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include "base/check.h"
 
 // A client that sends anything and leaves, to a real server on a Unix socket: the server holds nothing for it
-// afterwards. The first byte says whether the preface comes by itself.
+// afterwards. The first byte selects whether the preface comes by itself.
 namespace {
 
 using namespace gpulens;

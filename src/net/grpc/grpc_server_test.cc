@@ -21,7 +21,7 @@ using std::chrono::seconds;
 constexpr uint32_t kCalm = static_cast<uint32_t>(Http2Error::kEnhanceYourCalm);
 
 std::string Opening() { return std::string(kPreface) + Frame(kSettings, 0, 0); }
-std::string Begin(uint32_t stream, const std::string& path = kSay,
+std::string Begin(uint32_t stream, const std::string& path = kEcho,
                   std::vector<std::pair<std::string, std::string>> more = {}) {
   return Frame(kHeaders, kEndHeaders, stream, CallFields(path, std::move(more)));
 }
@@ -51,17 +51,17 @@ TEST(GrpcServer, UnpacksOnAWorker) {
   GrpcWorld world(options);
   world.gzip = true;
   const std::string text(900'000, 'x');
-  EXPECT_EQ(world.Call(kSay, Gzip(text)).answer, text);
+  EXPECT_EQ(world.Call(kEcho, Gzip(text)).answer, text);
   EXPECT_EQ(offloaded, 1);
-  const GrpcReply large = world.Call(kSay, Gzip(std::string(1'000'001, 'x')));
+  const GrpcReply large = world.Call(kEcho, Gzip(std::string(1'000'001, 'x')));
   EXPECT_EQ(large.code, GrpcCode::kResourceExhausted);
   EXPECT_THAT(large.message, HasSubstr("1000001"));
   EXPECT_EQ(offloaded, 1) << "what is too large is not unpacked";
   std::string lies = Gzip(text);
   lies[lies.size() - 4] = 1;
   lies[lies.size() - 3] = 0;
-  EXPECT_EQ(world.Call(kSay, lies).code, GrpcCode::kInternal);
-  EXPECT_EQ(world.Call(kSay, std::string(30, 0)).code, GrpcCode::kInternal);
+  EXPECT_EQ(world.Call(kEcho, lies).code, GrpcCode::kInternal);
+  EXPECT_EQ(world.Call(kEcho, std::string(30, 0)).code, GrpcCode::kInternal);
   EXPECT_TRUE(Eventually([&] { return world.server->stats().held_bytes == 0; }));
   EXPECT_EQ(world.server->stats().answers_of(GrpcCode::kInternal), 2u);
 }
@@ -70,27 +70,27 @@ TEST(GrpcServer, LargeMessagesAreRefusedUnseen) {
   GrpcServer::Options options;
   options.limits.message_bytes = 1000;
   GrpcWorld world(options);
-  EXPECT_EQ(world.Call(kSay, std::string(1000, 'x')).code, GrpcCode::kOk);
-  const GrpcReply large = world.Call(kSay, std::string(5'000'000, 'x'));
+  EXPECT_EQ(world.Call(kEcho, std::string(1000, 'x')).code, GrpcCode::kOk);
+  const GrpcReply large = world.Call(kEcho, std::string(5'000'000, 'x'));
   EXPECT_EQ(large.code, GrpcCode::kResourceExhausted);
   EXPECT_THAT(large.message, HasSubstr("5000000"));
   EXPECT_LT(world.server->stats().bytes_received, 2'500'000u);
   EXPECT_EQ(world.server->stats().refusals(Refusal::kBodySize), 1u);
 }
 
-// What all calls hold together is bounded; who comes too many is told when to come back.
+// What all calls hold together is bounded; calls above it are refused with a retry delay.
 TEST(GrpcServer, HeldBytesAreBounded) {
   GrpcServer::Options options;
   options.limits.held_bytes = 50'000;
   GrpcWorld world(options);
   auto first = world.Begin(kKeep, std::string(40'000, 'x'));
   auto kept = world.echo.Take();
-  const GrpcReply second = world.Call(kSay, std::string(20'000, 'x'));
+  const GrpcReply second = world.Call(kEcho, std::string(20'000, 'x'));
   EXPECT_EQ(second.code, GrpcCode::kResourceExhausted);
   EXPECT_EQ(ReadGrpcRetryInfo(second.details), Duration(seconds(1)));
   kept.second.Send(GrpcAnswer::Ok("y"));
   EXPECT_EQ(first.get().answer, "y");
-  EXPECT_EQ(world.Call(kSay, std::string(20'000, 'x')).code, GrpcCode::kOk);
+  EXPECT_EQ(world.Call(kEcho, std::string(20'000, 'x')).code, GrpcCode::kOk);
 }
 
 TEST(GrpcServer, AnUnsentAnswerIsAFailure) {
@@ -149,7 +149,7 @@ TEST_P(BadCalls, AreAnsweredAndTheConnectionGoesOn) {
 
 INSTANTIATE_TEST_SUITE_P(
     GrpcServer, BadCalls,
-    Values(Bad{"no_message", Frame(kHeaders, kEndHeaders | kEndStream, 1, CallFields(kSay)),
+    Values(Bad{"no_message", Frame(kHeaders, kEndHeaders | kEndStream, 1, CallFields(kEcho)),
                GrpcCode::kInternal},
            Bad{"cut_message", Begin(1) + Frame(kData, kEndStream, 1, std::string("\0\0\0\0\5x", 6)),
                GrpcCode::kInternal},
@@ -159,12 +159,12 @@ INSTANTIATE_TEST_SUITE_P(
                GrpcCode::kInternal},
            Bad{"packed_how", Begin(1) + Frame(kData, kEndStream, 1, std::string("\1\0\0\0\1x", 6)),
                GrpcCode::kInternal},
-           Bad{"unknown_encoding", Begin(1, kSay, {{"grpc-encoding", "snappy"}}), GrpcCode::kUnimplemented},
-           Bad{"bad_timeout", Begin(1, kSay, {{"grpc-timeout", "soon"}}), GrpcCode::kInternal},
-           Bad{"past_timeout", Begin(1, kSay, {{"grpc-timeout", "0n"}}), GrpcCode::kDeadlineExceeded},
+           Bad{"unknown_encoding", Begin(1, kEcho, {{"grpc-encoding", "snappy"}}), GrpcCode::kUnimplemented},
+           Bad{"bad_timeout", Begin(1, kEcho, {{"grpc-timeout", "soon"}}), GrpcCode::kInternal},
+           Bad{"past_timeout", Begin(1, kEcho, {{"grpc-timeout", "0n"}}), GrpcCode::kDeadlineExceeded},
            Bad{"no_such_method", Begin(1, "/x"), GrpcCode::kUnimplemented},
            Bad{"large_fields",
-               Begin(1, kSay, std::vector<std::pair<std::string, std::string>>(200, {"x", "y"})),
+               Begin(1, kEcho, std::vector<std::pair<std::string, std::string>>(200, {"x", "y"})),
                GrpcCode::kResourceExhausted},
            Bad{"large_message", Begin(1) + Frame(kData, 0, 1, std::string("\0\x7f\0\0\0", 5)),
                GrpcCode::kResourceExhausted}),
@@ -209,10 +209,10 @@ TEST(GrpcServer, FloodsAreShutOut) {
     EXPECT_EQ(GoawayError(UntilEnd(client)), kCalm) << static_cast<int>(frame[3]);
   }
   EXPECT_EQ(world.server->stats().refusals(Refusal::kLimit), 3u);
-  EXPECT_EQ(world.Call(kSay, "still").answer, "still");
+  EXPECT_EQ(world.Call(kEcho, "still").answer, "still");
 }
 
-TEST(GrpcServer, WhoSaysNothingIsClosed) {
+TEST(GrpcServer, ClosesSilentClients) {
   GrpcServer::Options options;
   options.limits.request_timeout = milliseconds(50);
   options.limits.idle_timeout = milliseconds(50);
@@ -253,7 +253,7 @@ TEST(GrpcServer, ConnectionsAreBounded) {
     EXPECT_TRUE(Eventually([&] { return world.server->stats().accepted == static_cast<uint64_t>(i) + 1; }));
     EXPECT_LE(world.server->stats().connections, 4u);
   }
-  EXPECT_EQ(world.Call(kSay, "x").answer, "x");
+  EXPECT_EQ(world.Call(kEcho, "x").answer, "x");
 }
 
 TEST(GrpcServer, AFullConnectionAnswersInTheEnd) {
@@ -261,7 +261,7 @@ TEST(GrpcServer, AFullConnectionAnswersInTheEnd) {
   options.limits.http2.streams = 2;
   GrpcWorld world(options);
   std::vector<std::future<GrpcReply>> calls;
-  for (int i = 0; i < 30; ++i) calls.push_back(world.Begin(kSay, std::string(100'000, 'x')));
+  for (int i = 0; i < 30; ++i) calls.push_back(world.Begin(kEcho, std::string(100'000, 'x')));
   for (auto& call : calls) EXPECT_EQ(call.get().answer.size(), 100'000u);
 }
 

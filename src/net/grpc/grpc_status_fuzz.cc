@@ -6,7 +6,7 @@
 #include "net/grpc/grpc_call_state.h"
 #include "net/grpc/grpc_wire.h"
 
-// What stands in an answer's fields and bytes, on the client's side and the server's: read within limits, and
+// The fields and bytes of a response, on the client's side and the server's: read within limits, and
 // the same however it is cut.
 namespace {
 

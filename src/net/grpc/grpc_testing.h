@@ -15,9 +15,9 @@
 
 namespace gpulens::testing {
 
-inline constexpr char kSay[] = "/test.Echo/Say", kKeep[] = "/test.Echo/Keep", kBusy[] = "/test.Echo/Busy";
+inline constexpr char kEcho[] = "/test.Echo/Echo", kKeep[] = "/test.Echo/Keep", kBusy[] = "/test.Echo/Busy";
 
-// Say answers at once, Keep when asked, Busy that one should come back in 2 s.
+// Echo answers at once, Keep after Take, Busy with a retry delay of 2 s.
 class Echo final : public GrpcHandler {
  public:
   void Handle(GrpcRequest request, GrpcResponder responder) override {
@@ -71,7 +71,7 @@ struct GrpcWorld {
 
   void Serve(GrpcServer::Options options, const Endpoint& address) {
     server = std::make_unique<GrpcServer>(
-        loop, std::vector<GrpcRoute>{{kSay, &echo}, {kKeep, &echo}, {kBusy, &echo}}, std::move(options));
+        loop, std::vector<GrpcRoute>{{kEcho, &echo}, {kKeep, &echo}, {kBusy, &echo}}, std::move(options));
     at = *server->Listen(address);
   }
   GrpcTarget Target() const {

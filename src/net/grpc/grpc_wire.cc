@@ -28,7 +28,6 @@ constexpr uint32_t kCode = 1, kMessage = 2, kDetails = 3, kTypeUrl = 1, kValue =
                    kSeconds = 1, kNanos = 2;
 constexpr int64_t kLongestRetry = 86400, kSecondNs = 1'000'000'000;
 constexpr Duration kLongestTimeout = std::chrono::hours(24 * 365);
-constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 bool IsMessage(const protozero::pbf_reader& reader) {
   return reader.wire_type() == protozero::pbf_wire_type::length_delimited;
@@ -156,14 +155,8 @@ std::optional<Duration> ReadGrpcTimeout(std::string_view field) noexcept {
 }
 
 std::string EncodeGrpcBinary(std::string_view bytes) {
-  std::string field;
-  uint32_t bits = 0;
-  int count = 0;
-  for (char c : bytes) {
-    bits = bits << 8 | static_cast<unsigned char>(c);
-    for (count += 8; count >= 6; count -= 6) field += kLetters[bits >> (count - 6) & 63];
-  }
-  if (count > 0) field += kLetters[bits << (6 - count) & 63];
+  std::string field = Base64Encoded(bytes);
+  field.erase(field.find_last_not_of('=') + 1);
   return field;
 }
 
@@ -174,8 +167,8 @@ std::optional<std::string> DecodeGrpcBinary(std::string_view field) {
   uint32_t bits = 0;
   int count = 0;
   for (char c : field) {
-    const size_t value = kLetters.find(c);
-    if (value == kLetters.npos) return std::nullopt;
+    const size_t value = kBase64Digits.find(c);
+    if (value == kBase64Digits.npos) return std::nullopt;
     bits = bits << 6 | static_cast<uint32_t>(value);
     if ((count += 6) < 8) continue;
     count -= 8;

@@ -72,7 +72,7 @@ TEST(GrpcStatus, RetryInfoGoesBothWays) {
   EXPECT_EQ(ReadGrpcRetryInfo(MakeGrpcDetails(GrpcCode::kUnavailable, "", hours(1000))), Duration(hours(24)));
 }
 
-TEST(GrpcStatus, DamagedDetailsSayNothing) {
+TEST(GrpcStatus, DamagedDetailsGiveNothing) {
   const std::string details = MakeGrpcDetails(GrpcCode::kResourceExhausted, "busy", milliseconds(1500));
   for (size_t size = 0; size < details.size(); ++size)
     EXPECT_FALSE(ReadGrpcRetryInfo(std::string_view(details).substr(0, size))) << size;
@@ -117,7 +117,7 @@ TEST(GrpcMessage, BadGzipIsRefusedWithoutMuchMemory) {
   std::string out;
   EXPECT_FALSE(GrpcGunzip("", 0, out));
   EXPECT_FALSE(GrpcGunzip("not gzip, but long enough", 5, out));
-  // A member that says it is far larger than any can be.
+  // A member that announces an impossible size.
   EXPECT_FALSE(GrpcGunzip(std::string(40, '\x7f'), size_t{1} << 30, out));
   EXPECT_EQ(out.capacity() < 1000, true);
   EXPECT_EQ(GrpcUnpackedSize(std::string(14, 0) + std::string("\1\2\0\0", 4)), 513u);

@@ -67,7 +67,7 @@ class HttpLimitsTest : public ::testing::Test {
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     authenticator_ = *std::move(opened);
   }
-  // A route that says what is refused in words of its own.
+  // A route with refusals of its own.
   void AddWords() {
     router_.Add(
         "/words", "POST",
@@ -288,7 +288,7 @@ TEST_F(HttpLimitsTest, TwoThousandHalfOpenConnectionsDoNotKeepOthersOut) {
   }
   EXPECT_TRUE(Eventually([&] { return Refused(Refusal::kLimit) >= 1480; }));
   EXPECT_LE(server_->stats().connections.load(), 512u);
-  // The longest half-open go first; a client that has asked before stays.
+  // The longest half-open go first; a client that has sent a request before stays.
   EXPECT_TRUE(slow.front().ReadsEnd());
   steady.Send(kGetHello);
   EXPECT_EQ(steady.Read().status, 200);
@@ -338,7 +338,7 @@ TEST_F(HttpLimitsTest, RunningOutOfDescriptorsIsSurvived) {
   EXPECT_EQ(Fetch(at_, "GET", "/hello").status, 200);
 }
 
-TEST_F(HttpLimitsTest, TlsServesAndPlainHttpIsToldSo) {
+TEST_F(HttpLimitsTest, TlsServesAndExplainsItselfToPlainHttp) {
   WriteCertificate("first");
   UseConfig(
       "tls_server_config: {cert_file: cert.pem, key_file: key.pem}\n"

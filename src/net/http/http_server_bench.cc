@@ -51,7 +51,7 @@ void Requests(benchmark::State& state) {
     polls.push_back({clients.back().get(), POLLIN, 0});
   }
   std::vector<char> buffer(1 << 20);
-  // Every answer of a size has the same length; the first one tells it.
+  // Every answer of a size has the same length; that of the first one.
   size_t answer = 0;
   while (answer == 0) {
     ssize_t n = ::recv(clients[0].get(), buffer.data(), buffer.size(), MSG_PEEK);

@@ -79,7 +79,7 @@ class HttpServerTest : public ::testing::Test {
   Endpoint at_;
 };
 
-TEST_F(HttpServerTest, AnswersWithTheFieldsThatHttpAsksFor) {
+TEST_F(HttpServerTest, AnswersWithTheFieldsThatHttpRequires) {
   Serve();
   Answer answer = Fetch(at_, "GET", "/hello");
   EXPECT_EQ(answer.status, 200);
@@ -183,7 +183,7 @@ TEST_F(HttpServerTest, AResponderKnowsWhenItsClientHasGone) {
   ::setsockopt(client->fd(), SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
   client = nullptr;
   EXPECT_TRUE(Eventually([&] { return !later_[0].wanted(); }));
-  later_[0].Send(HttpResponse::Text(200, "nobody reads this"));
+  later_[0].Send(HttpResponse::Text(200, "unread"));
 }
 
 TEST_F(HttpServerTest, KeepAliveAndCloseByVersion) {
@@ -239,7 +239,7 @@ TEST_F(HttpServerTest, RejectsWhatIsNotHttp) {
   EXPECT_EQ(StatusOf("\r\nGET /hello HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
 }
 
-TEST_F(HttpServerTest, ContinuesWhenAsked) {
+TEST_F(HttpServerTest, SendsContinueOnRequest) {
   Serve();
   TestClient client(at_);
   client.Send("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n");
@@ -272,7 +272,7 @@ TEST_F(HttpServerTest, OpensNewAddressesBeforeOldOnesClose) {
   EXPECT_EQ(old.Read().status, 200);
 }
 
-TEST_F(HttpServerTest, SaysWhoHasThePort) {
+TEST_F(HttpServerTest, NamesTheOwnerOfThePort) {
   Serve();
   auto again = server_->Listen(at_);
   ASSERT_FALSE(again.ok());
@@ -421,7 +421,7 @@ TEST_F(HttpBodyFilesTest, PipelinedRequestsKeepTheirOrder) {
   }
 }
 
-// With a file the kernel would send SIGPIPE, too, which ends the program where nobody sees to it.
+// With a file the kernel would send SIGPIPE, too, which ends a program that does not block it.
 TEST_F(HttpBodyFilesTest, ClientsThatLeaveEarlyDoNoHarm) {
   for (int i = 0; i < 30; ++i) {
     TestClient client(at_);

@@ -7,9 +7,9 @@
 
 #include "base/check.h"
 
-// What a peer sends, right or wrong, in pieces: nothing above the limits is told, and what waits to be sent
-// stays bounded. The first byte says which side is ours and how the rest is cut; a server's preface is put in
-// front.
+// What a peer sends, right or wrong, in pieces: nothing above the limits is reported, and what waits to be
+// sent stays bounded. The first byte selects which side is ours and how the rest is cut; a server's preface
+// is put in front.
 namespace {
 
 using gpulens::Http2Session;
@@ -69,7 +69,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   echo.limits.header_count = 20;
   echo.limits.streams = 8;
   echo.server = data[0] % 2 == 0;
-  const bool reads = data[0] % 4 < 2;  // whether the peer takes what we say
+  const bool reads = data[0] % 4 < 2;  // whether the peer reads our output
   const size_t step = data[0] % 61 + 1u;
   Http2Session session(echo.server ? Http2Session::Side::kServer : Http2Session::Side::kClient, echo.limits,
                        echo);

@@ -14,7 +14,7 @@ using std::chrono::seconds;
 
 constexpr uint32_t kCalm = static_cast<uint32_t>(Http2Error::kEnhanceYourCalm);
 
-// Writes down what it is told; answers every whole request with its own body when it `echoes`.
+// Logs its calls; answers every complete request with its own body when it `echoes`.
 struct Reported final : Http2Handler {
   void OnFields(int32_t stream, const Http2Fields& fields, bool ended, bool too_large) override {
     log.push_back("fields " + std::to_string(stream) + (ended ? " end" : "") +
@@ -56,7 +56,7 @@ std::string Drained(Http2Session& session) {
   return all;
 }
 
-// All that both have to say to each other.
+// Exchanges the output of both sides.
 void Talk(Http2Session& a, Http2Session& b) {
   for (int i = 0; i < 10'000; ++i) {
     const std::string there = Drained(a);
@@ -85,13 +85,13 @@ Http2Body BodyOf(std::string text) {
 }
 
 struct Server {
-  explicit Server(Http2Limits limits = {}) : session(Http2Session::Side::kServer, limits, told) {}
+  explicit Server(Http2Limits limits = {}) : session(Http2Session::Side::kServer, limits, handler) {}
   // What it answers to one piece, or nothing when it ends the session.
-  std::vector<SeenFrame> Says() {
+  std::vector<SeenFrame> Output() {
     sent += Drained(session);
     return TakeFrames(sent);
   }
-  Reported told;
+  Reported handler;
   Http2Session session;
   std::string sent;
 };
@@ -125,7 +125,7 @@ TEST(Http2Session, AnAnswerBeforeTheEndStopsTheRest) {
   EXPECT_FALSE(server.session.Answer(stream, fields, {})) << "twice";
   Talk(client, server.session);
   EXPECT_THAT(ours.log, Contains("closed 1 0"));
-  EXPECT_LT(server.told.bodies[1].size(), 5'000'000u);
+  EXPECT_LT(server.handler.bodies[1].size(), 5'000'000u);
 }
 
 TEST(Http2Session, ADrainingServerEndsWhatHasBegun) {
@@ -138,8 +138,8 @@ TEST(Http2Session, ADrainingServerEndsWhatHasBegun) {
   Talk(client, server.session);
   EXPECT_THAT(ours.log, Contains("goaway 0"));
   EXPECT_FALSE(server.session.finished());
-  server.told.echoes = &server.session;
-  server.told.Finish(1);
+  server.handler.echoes = &server.session;
+  server.handler.Finish(1);
   Talk(client, server.session);
   EXPECT_THAT(ours.log, Contains("closed 1 0"));
   EXPECT_TRUE(server.session.finished());
@@ -152,16 +152,16 @@ TEST(Http2Session, EmptyTrailersEndTheRequest) {
       std::string(kPreface) + Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders, 1, CallFields("/x")) +
           Frame(kData, 0, 1, "12345") + Frame(kHeaders, kEndHeaders | kEndStream, 1),
       {}));
-  EXPECT_THAT(server.told.log, ElementsAre("fields 1", "fields 1 end"));
-  EXPECT_EQ(server.told.last.size(), 0u);
-  EXPECT_EQ(GoawayError(server.Says()), -1);
+  EXPECT_THAT(server.handler.log, ElementsAre("fields 1", "fields 1 end"));
+  EXPECT_EQ(server.handler.last.size(), 0u);
+  EXPECT_EQ(GoawayError(server.Output()), -1);
 }
 
 TEST(Http2Session, EmptyFieldsBeginNothing) {
   Server server;
   ASSERT_TRUE(server.session.Feed(
       std::string(kPreface) + Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders | kEndStream, 1), {}));
-  EXPECT_THAT(server.told.log, Not(Contains(StartsWith("fields"))));
+  EXPECT_THAT(server.handler.log, Not(Contains(StartsWith("fields"))));
   Reported ours;
   Http2Session client(Http2Session::Side::kClient, {}, ours);
   ASSERT_EQ(client.Request(Post(), BodyOf("x")), 1);
@@ -170,7 +170,7 @@ TEST(Http2Session, EmptyFieldsBeginNothing) {
   EXPECT_THAT(ours.log, Not(Contains(StartsWith("fields"))));
 }
 
-// Fields above the limit are told as such, and the connection goes on.
+// Fields above the limit are reported as such, and the connection goes on.
 TEST(Http2Session, LargeFieldsAreLeftOut) {
   Http2Limits limits;
   limits.header_bytes = 2000;
@@ -179,10 +179,10 @@ TEST(Http2Session, LargeFieldsAreLeftOut) {
   ASSERT_TRUE(server.session.Feed(
       std::string(kPreface) + Frame(kSettings, 0, 0) + Frame(kHeaders, kEndHeaders | kEndStream, 1, block),
       {}));
-  EXPECT_THAT(server.told.log, Contains("fields 1 end too large"));
-  EXPECT_LE(server.told.last.bytes(), 2000u);
+  EXPECT_THAT(server.handler.log, Contains("fields 1 end too large"));
+  EXPECT_LE(server.handler.last.bytes(), 2000u);
   ASSERT_TRUE(server.session.Feed(Frame(kHeaders, kEndHeaders | kEndStream, 3, CallFields("/x")), {}));
-  EXPECT_THAT(server.told.log, Contains("fields 3 end"));
+  EXPECT_THAT(server.handler.log, Contains("fields 3 end"));
 }
 
 TEST(Http2Session, AbsurdFieldsEndTheSession) {
@@ -192,7 +192,7 @@ TEST(Http2Session, AbsurdFieldsEndTheSession) {
                                        Frame(kHeaders, kEndHeaders, 1, CallFields("/x", many)),
                                    {}));
   EXPECT_TRUE(server.session.flooded());
-  EXPECT_EQ(GoawayError(server.Says()), kCalm);
+  EXPECT_EQ(GoawayError(server.Output()), kCalm);
   EXPECT_TRUE(server.session.finished());
 }
 
@@ -211,12 +211,12 @@ TEST_P(Floods, EndWithACalmWord) {
   int borne = 0;
   while (borne <= GetParam().most && server.session.Feed(GetParam().frame, {})) {
     ++borne;
-    server.Says();
+    server.Output();
   }
   EXPECT_LE(borne, GetParam().most);
   EXPECT_GT(borne, 10);
   EXPECT_TRUE(server.session.flooded()) << server.session.why();
-  EXPECT_EQ(GoawayError(server.Says()), kCalm);
+  EXPECT_EQ(GoawayError(server.Output()), kCalm);
 }
 
 INSTANTIATE_TEST_SUITE_P(Http2Session, Floods,
@@ -235,7 +235,7 @@ TEST(Http2Session, ResetsAreAFloodToo) {
     const bool good = server.session.Feed(
         Frame(kHeaders, kEndHeaders, stream, CallFields("/x")) + Frame(kReset, 0, stream, Number(8)), {});
     stream += 2;
-    server.Says();
+    server.Output();
     return good;
   };
   while (stream < 2000 && once()) {
@@ -256,18 +256,18 @@ TEST(Http2Session, ContinuationsAreCounted) {
 // A client that keeps pinging while it works, or slowly, is none to shut out.
 TEST(Http2Session, WorkAndTimePayForFrames) {
   Server server;
-  server.told.echoes = &server.session;
+  server.handler.echoes = &server.session;
   ASSERT_TRUE(server.session.Feed(std::string(kPreface) + Frame(kSettings, 0, 0), {}));
   for (uint32_t i = 0; i < 2000; ++i) {
     const std::string call = Frame(kHeaders, kEndHeaders, 2 * i + 1, CallFields("/x")) +
                              Frame(kData, 0, 2 * i + 1, "12345") + Frame(kData, kEndStream, 2 * i + 1, "x") +
                              Frame(kPing, 0, 0, "12345678") + Frame(kWindow, 0, 0, Number(100));
     ASSERT_TRUE(server.session.Feed(call, {})) << i << " " << server.session.why();
-    server.Says();
+    server.Output();
   }
   for (int i = 1; i < 2000; ++i) {
     ASSERT_TRUE(server.session.Feed(Frame(kPing, 0, 0, "12345678"), seconds(i))) << i;
-    server.Says();
+    server.Output();
   }
 }
 
@@ -297,12 +297,12 @@ TEST(Http2Session, TooManyStreamsAreRefused) {
   limits.streams = 2;
   Server server(limits);
   ASSERT_TRUE(server.session.Feed(std::string(kPreface) + Frame(kSettings, 0, 0), {}));
-  server.Says();
+  server.Output();
   ASSERT_TRUE(server.session.Feed(Frame(kSettings, kAck, 0), {}));
   for (uint32_t stream : {1u, 3u})
     ASSERT_TRUE(server.session.Feed(Frame(kHeaders, kEndHeaders, stream, CallFields("/x")), {}));
   server.session.Feed(Frame(kHeaders, kEndHeaders, 5, CallFields("/x")), {});
-  EXPECT_THAT(server.told.log, Not(Contains("fields 5")));
+  EXPECT_THAT(server.handler.log, Not(Contains("fields 5")));
 }
 
 }  // namespace

@@ -10,11 +10,11 @@ using Outcome = IoResult::Outcome;
 
 namespace {
 
-constexpr size_t kReadBytes = 16u << 10;  // a TLS record; the session's budget is looked at as often
+constexpr size_t kReadBytes = 16u << 10;  // a TLS record; the session's budget is checked as often
 constexpr int kReadsPerTurn = 8, kWritesPerTurn = 8;
 constexpr uint64_t kMaxDropped = 1u << 20;
 
-// Shared by all of a loop: what is read is taken at once.
+// Shared by all transports of a loop: bytes are consumed at once.
 std::array<char, kReadBytes>& ReadBuffer() {
   thread_local const auto buffer = std::make_unique<std::array<char, kReadBytes>>();
   return *buffer;
@@ -37,8 +37,8 @@ Http2Transport::Http2Transport(Stream stream, Http2Session::Side side, const Htt
       session_(side, limits, handler),
       client_(side == Http2Session::Side::kClient) {}
 
-// Whether the handshake is done, and has chosen HTTP/2. A server takes also who does not say what it speaks:
-// the preface will tell.
+// Whether the handshake is done and ALPN chose HTTP/2. A server also accepts clients without ALPN: it sees
+// the preface.
 bool Http2Transport::Greeted(State& state) {
   if (!stream_.is_tls()) return true;
   if (!stream_.handshake_done()) return false;
@@ -64,7 +64,7 @@ Http2Transport::State Http2Transport::Receive() {
     spoke_http1_ = first && session_.no_http2() && LooksLikeHttp1(bytes);
     return State::kRefused;
   }
-  // A handshake may have ended without a byte of ours.
+  // A handshake may have ended without application data.
   Greeted(state);
   return state;
 }

@@ -25,7 +25,7 @@ TEST(ParseListenAddress, TakesWhatPeopleWrite) {
   EXPECT_EQ(ParseListenAddress("unix:/run/x.sock")->Host(), "/run/x.sock");
 }
 
-TEST(ParseListenAddress, SaysWhatIsWrong) {
+TEST(ParseListenAddress, NamesWhatIsWrong) {
   EXPECT_THAT(Parsed("9091"), HasSubstr("the port is missing; write HOST:PORT"));
   EXPECT_THAT(Parsed("127.0.0.1:"), HasSubstr("not a number from 0 to 65535"));
   EXPECT_THAT(Parsed("127.0.0.1:65536"), HasSubstr("not a number from 0 to 65535"));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <span>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -27,103 +28,56 @@ struct WrittenDate {
 
 bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// Parses a date from its front; stays bad after the first mismatch.
-class DateReader {
- public:
-  explicit DateReader(std::string_view text) noexcept : rest_(text) {}
-
-  bool ended() const noexcept { return good_ && rest_.empty(); }
-
-  void Text(std::string_view wanted) noexcept {
-    if (!rest_.starts_with(wanted)) return Spoil();
-    rest_.remove_prefix(wanted.size());
-  }
-  // Exactly `digits` digits; with `blank` the first may be a blank.
-  int Number(size_t digits, bool blank = false) noexcept {
-    std::string_view text = rest_.substr(0, digits);
-    if (blank && text.starts_with(' ')) text.remove_prefix(1);
-    auto value = std::all_of(text.begin(), text.end(), IsDigit) ? ParseInt<int>(text) : std::nullopt;
-    if (rest_.size() < digits || !value) return Spoil(), 0;
-    rest_.remove_prefix(digits);
-    return *value;
-  }
-  // The number, from 1, of the name that follows; of each only the first `size` letters count.
-  template <size_t N>
-  int Name(const std::array<std::string_view, N>& names, size_t size = std::string_view::npos) noexcept {
-    for (size_t i = 0; i < N; ++i) {
-      std::string_view name = names[i].substr(0, size);
-      if (!rest_.starts_with(name)) continue;
-      rest_.remove_prefix(name.size());
-      return static_cast<int>(i) + 1;
+// Parses a date of a fixed format. In `format` `a` and `A` are the short and the full name of a day, `b` a
+// month, `Y` and `y` years of four and two digits, `d` `H` `M` `S` two digits, `e` the same with an optional
+// blank in front, `Z` "GMT"; other characters are literal.
+std::optional<WrittenDate> ParseDate(std::string_view text, std::string_view format) noexcept {
+  WrittenDate out;
+  for (char c : format) {
+    const std::span<const std::string_view> names =
+        c == 'b' ? std::span<const std::string_view>(kMonths) : kDays;
+    int* into = nullptr;
+    size_t digits = 2;
+    switch (c) {
+      case 'a':
+      case 'A':
+      case 'b': {
+        const size_t letters = c == 'A' ? std::string_view::npos : 3;
+        const auto found = std::ranges::find_if(
+            names, [&](std::string_view name) { return text.starts_with(name.substr(0, letters)); });
+        if (found == names.end()) return std::nullopt;
+        if (c == 'b') out.month = static_cast<int>(found - names.begin()) + 1;
+        text.remove_prefix(found->substr(0, letters).size());
+        continue;
+      }
+      case 'Y':
+        into = &out.year;
+        digits = 4;
+        break;
+      case 'y': into = &out.year; break;
+      case 'd':
+      case 'e': into = &out.day; break;
+      case 'H': into = &out.hour; break;
+      case 'M': into = &out.minute; break;
+      case 'S': into = &out.second; break;
+      case 'Z':
+        if (!text.starts_with("GMT")) return std::nullopt;
+        text.remove_prefix(3);
+        continue;
+      default:
+        if (!text.starts_with(c)) return std::nullopt;
+        text.remove_prefix(1);
+        continue;
     }
-    return Spoil(), 0;
+    if (text.size() < digits) return std::nullopt;
+    std::string_view number = text.substr(0, digits);
+    if (c == 'e' && number.starts_with(' ')) number.remove_prefix(1);
+    const auto value = std::ranges::all_of(number, IsDigit) ? ParseInt<int>(number) : std::nullopt;
+    if (!value) return std::nullopt;
+    *into = *value;
+    text.remove_prefix(digits);
   }
-
- private:
-  void Spoil() noexcept { good_ = false; }
-
-  std::string_view rest_;
-  bool good_ = true;
-};
-
-void ReadTime(DateReader& reader, WrittenDate& out) noexcept {
-  out.hour = reader.Number(2);
-  reader.Text(":");
-  out.minute = reader.Number(2);
-  reader.Text(":");
-  out.second = reader.Number(2);
-}
-
-// "Sun, 06 Nov 1994 08:49:37 GMT".
-std::optional<WrittenDate> ReadFixed(std::string_view text) noexcept {
-  DateReader reader(text);
-  WrittenDate out;
-  reader.Name(kDays, 3);
-  reader.Text(", ");
-  out.day = reader.Number(2);
-  reader.Text(" ");
-  out.month = reader.Name(kMonths);
-  reader.Text(" ");
-  out.year = reader.Number(4);
-  reader.Text(" ");
-  ReadTime(reader, out);
-  reader.Text(" GMT");
-  return reader.ended() ? std::optional(out) : std::nullopt;
-}
-
-// "Sunday, 06-Nov-94 08:49:37 GMT": the year is the one that is not more than 50 years away.
-std::optional<WrittenDate> ReadRfc850(std::string_view text, int this_year) noexcept {
-  DateReader reader(text);
-  WrittenDate out;
-  reader.Name(kDays);
-  reader.Text(", ");
-  out.day = reader.Number(2);
-  reader.Text("-");
-  out.month = reader.Name(kMonths);
-  reader.Text("-");
-  out.year = this_year - this_year % 100 + reader.Number(2);
-  if (out.year > this_year + 50) out.year -= 100;
-  else if (out.year < this_year - 50) out.year += 100;
-  reader.Text(" ");
-  ReadTime(reader, out);
-  reader.Text(" GMT");
-  return reader.ended() ? std::optional(out) : std::nullopt;
-}
-
-// "Sun Nov  6 08:49:37 1994".
-std::optional<WrittenDate> ReadAsctime(std::string_view text) noexcept {
-  DateReader reader(text);
-  WrittenDate out;
-  reader.Name(kDays, 3);
-  reader.Text(" ");
-  out.month = reader.Name(kMonths);
-  reader.Text(" ");
-  out.day = reader.Number(2, true);
-  reader.Text(" ");
-  ReadTime(reader, out);
-  reader.Text(" ");
-  out.year = reader.Number(4);
-  return reader.ended() ? std::optional(out) : std::nullopt;
+  return text.empty() ? std::optional(out) : std::nullopt;
 }
 
 // Since the epoch; nothing for a day or time that does not exist. A leap second is the one after it.
@@ -147,9 +101,14 @@ std::optional<Duration> RetryAfter(std::string_view field, Instant now) noexcept
   auto this_second = std::chrono::floor<seconds>(Duration(now.unix_ns));
   auto today = std::chrono::floor<days>(std::chrono::sys_seconds(this_second));
   int this_year = static_cast<int>(std::chrono::year_month_day(today).year());
-  auto date = ReadFixed(field);
-  if (!date) date = ReadRfc850(field, this_year);
-  if (!date) date = ReadAsctime(field);
+  auto date = ParseDate(field, "a, d b Y H:M:S Z");
+  if (!date && (date = ParseDate(field, "A, d-b-y H:M:S Z"))) {
+    // A year of two digits is the one at most 50 years away.
+    date->year += this_year - this_year % 100;
+    if (date->year > this_year + 50) date->year -= 100;
+    else if (date->year < this_year - 50) date->year += 100;
+  }
+  if (!date) date = ParseDate(field, "a b e H:M:S Y");
   auto at = date ? UnixTime(*date) : std::nullopt;
   if (!at) return std::nullopt;
   // Dates are compared in seconds: a far one in nanoseconds is more than a Duration holds.
@@ -161,14 +120,6 @@ std::optional<Duration> RetryAfter(std::string_view field, Instant now) noexcept
 }
 
 namespace {
-
-bool IsToken(std::string_view name) noexcept {
-  constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
-  return !name.empty() && std::all_of(name.begin(), name.end(), [&](char c) {
-    bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-    return word || kOthers.find(c) != std::string_view::npos;
-  });
-}
 
 std::string_view ReasonOf(int status) noexcept {
   switch (status) {
@@ -235,10 +186,18 @@ std::string WithoutPrefix(std::string text, std::string_view prefix) {
   return text;
 }
 
+bool IsHttpToken(std::string_view text) noexcept {
+  constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::ranges::all_of(text, [&](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+           kOthers.find(c) != std::string_view::npos;
+  });
+}
+
 Status AddRequestField(std::string& headers, std::string_view name, std::string_view value) {
   constexpr std::string_view kOurs[] = {"Connection", "Content-Length",    "Host",    "Keep-Alive", "TE",
                                         "Trailer",    "Transfer-Encoding", "Upgrade", "Expect"};
-  if (!IsToken(name)) {
+  if (!IsHttpToken(name)) {
     std::string shown;
     AppendPrintable(shown, name);
     return {Code::kInvalidArgument, "\"" + shown + "\" is not a valid header field name"};
@@ -261,17 +220,7 @@ Status AddRequestField(std::string& headers, std::string_view name, std::string_
 }
 
 void AddBasicAuth(std::string& headers, std::string_view user, std::string_view password) {
-  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text(user);
-  text += ':';
-  text += password;
-  headers += "Authorization: Basic ";
-  for (size_t i = 0; i < text.size(); i += 3) {
-    uint32_t group = 0;
-    size_t have = std::min<size_t>(3, text.size() - i);
-    for (size_t b = 0; b < 3; ++b) group = group << 8 | (b < have ? static_cast<uint8_t>(text[i + b]) : 0u);
-    for (size_t d = 0; d < 4; ++d) headers += d <= have ? kDigits[group >> (18 - 6 * d) & 63] : '=';
-  }
+  headers += "Authorization: Basic " + Base64Encoded(std::string(user) + ':' + std::string(password));
   headers += "\r\n";
 }
 

@@ -27,6 +27,9 @@ inline constexpr size_t kHttpFailures = 8;
 std::string_view HttpFailureName(HttpFailure failure) noexcept;
 Code HttpFailureCode(HttpFailure failure) noexcept;
 
+// Whether a text is a token of RFC 9110, such as the name of a field.
+bool IsHttpToken(std::string_view text) noexcept;
+
 // Appends "Name: value\r\n". kInvalidArgument when `name` is not a field name or one that clients set
 // themselves (Connection, Content-Length, Host, …), or `value` has a control byte.
 Status AddRequestField(std::string& headers, std::string_view name, std::string_view value);

@@ -1,9 +1,11 @@
 #include "net/message/http_message.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <ctime>
 
 #include "base/parse.h"
+#include "base/text.h"
 
 namespace gpulens {
 
@@ -183,19 +185,9 @@ bool AcceptsGzip(std::string_view accept_encoding) noexcept {
 }
 
 std::string DecodePercent(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '%' && i + 2 < text.size()) {
-      if (auto byte = ParseInt<uint8_t>(text.substr(i + 1, 2), 16)) {
-        out += static_cast<char>(*byte);
-        i += 2;
-        continue;
-      }
-    }
-    out += text[i] == '+' ? ' ' : text[i];
-  }
-  return out;
+  std::string blanks(text);
+  std::ranges::replace(blanks, '+', ' ');
+  return PercentDecoded(blanks);
 }
 
 }  // namespace gpulens

@@ -8,6 +8,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
+#include "net/message/http_fields.h"
 
 namespace gpulens {
 
@@ -16,25 +17,18 @@ namespace http = boost::beast::http;
 using beast::error_code;
 using beast::string_view;
 
-// What Beast calls. Views it gives die with the buffer, so everything is copied into one string.
-class HttpParser::Reader {
+// Beast's parser with our rules. Its views are valid during a call only, so the request owns a copy of all
+// text.
+class HttpParser::Reader final : public http::basic_parser<true> {
  public:
-  Reader(HttpParser& owner, const HttpLimits& limits) : owner_(owner), limits_(limits) { Restart(); }
+  Reader(HttpParser& owner, const HttpLimits& limits) : owner_(owner), limits_(limits) {
+    eager(true);
+    header_limit(static_cast<uint32_t>(limits.header_bytes));
+    body_limit(limits.body_bytes);
+  }
 
-  void Restart() {
-    beast_.emplace(*this);
-    beast_->eager(true);
-    beast_->header_limit(static_cast<uint32_t>(limits_.header_bytes));
-    beast_->body_limit(limits_.body_bytes);
-    status = 0;
-    got_line = got_head = false;
-  }
-  size_t Put(std::string_view bytes, error_code& error) {
-    return beast_->put(boost::asio::const_buffer(bytes.data(), bytes.size()), error);
-  }
-  bool done() const { return beast_->is_done(); }
-  // What is left of a chunked body is never shorter than its last chunk "0\r\n\r\n", and Beast (1.81) asserts
-  // those five bytes when it comes back to a last chunk that it has seen only the line of.
+  // The rest of a chunked body is never shorter than its last chunk "0\r\n\r\n", and Beast (1.81) asserts
+  // those five bytes when it returns to a last chunk of which it has seen only the line.
   bool InShortChunk(std::string_view rest) const {
     return got_head && rest.size() < 5 && owner_.request_.HasHeader("Transfer-Encoding");
   }
@@ -44,34 +38,23 @@ class HttpParser::Reader {
   bool got_line = false, got_head = false;
 
  private:
-  class Beast final : public http::basic_parser<true> {
-   public:
-    explicit Beast(Reader& reader) : reader_(reader) {}
-
-   private:
-    void on_request_impl(http::verb, string_view method, string_view target, int version,
-                         error_code& ec) override {
-      reader_.OnLine(method, target, version, ec);
-    }
-    void on_response_impl(int, string_view, int, error_code&) override {}
-    void on_field_impl(http::field, string_view name, string_view value, error_code& ec) override {
-      reader_.OnField(name, value, ec);
-    }
-    void on_header_impl(error_code& ec) override { reader_.OnHead(ec); }
-    void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
-    size_t on_body_impl(string_view body, error_code&) override {
-      reader_.owner_.request_.body_.append(body.data(), body.size());
-      return body.size();
-    }
-    void on_chunk_header_impl(uint64_t, string_view, error_code&) override {}
-    size_t on_chunk_body_impl(uint64_t, string_view body, error_code&) override {
-      reader_.owner_.request_.body_.append(body.data(), body.size());
-      return body.size();
-    }
-    void on_finish_impl(error_code&) override {}
-
-    Reader& reader_;
-  };
+  // NOLINTBEGIN(readability-identifier-naming): Beast's names.
+  void on_request_impl(http::verb, string_view method, string_view target, int version,
+                       error_code& ec) override;
+  void on_response_impl(int, string_view, int, error_code&) override {}
+  void on_field_impl(http::field, string_view name, string_view value, error_code& ec) override;
+  void on_header_impl(error_code& ec) override;
+  void on_body_init_impl(const boost::optional<uint64_t>&, error_code&) override {}
+  size_t on_body_impl(string_view body, error_code&) override {
+    owner_.request_.body_.append(body.data(), body.size());
+    return body.size();
+  }
+  void on_chunk_header_impl(uint64_t, string_view, error_code&) override {}
+  size_t on_chunk_body_impl(uint64_t, string_view body, error_code& ec) override {
+    return on_body_impl(body, ec);
+  }
+  void on_finish_impl(error_code&) override {}
+  // NOLINTEND(readability-identifier-naming)
 
   void Break(int with, std::string_view reason, error_code& ec) {
     status = with;
@@ -84,16 +67,13 @@ class HttpParser::Reader {
     all.append(text.data(), text.size());
     return range;
   }
-  void OnLine(string_view method, string_view target, int version, error_code& ec);
-  void OnField(string_view name, string_view value, error_code& ec);
-  void OnHead(error_code& ec);
 
   HttpParser& owner_;
   const HttpLimits& limits_;
-  std::optional<Beast> beast_;
 };
 
-void HttpParser::Reader::OnLine(string_view method, string_view target, int version, error_code& ec) {
+void HttpParser::Reader::on_request_impl(http::verb, string_view method, string_view target, int version,
+                                         error_code& ec) {
   if (target.size() > limits_.target_bytes) return Break(414, "The URL is too long.", ec);
   // RFC 9112 §3.2.2: a server takes the absolute form too.
   for (string_view scheme : {string_view("http://"), string_view("https://")}) {
@@ -110,7 +90,7 @@ void HttpParser::Reader::OnLine(string_view method, string_view target, int vers
   got_line = true;
 }
 
-void HttpParser::Reader::OnField(string_view name, string_view value, error_code& ec) {
+void HttpParser::Reader::on_field_impl(http::field, string_view name, string_view value, error_code& ec) {
   if (got_head) return;  // trailers of a chunked body
   HttpRequest& request = owner_.request_;
   if (request.fields_.size() >= limits_.header_count)
@@ -119,7 +99,7 @@ void HttpParser::Reader::OnField(string_view name, string_view value, error_code
   request.fields_.push_back({name_range, Keep(value)});
 }
 
-void HttpParser::Reader::OnHead(error_code& ec) {
+void HttpParser::Reader::on_header_impl(error_code& ec) {
   got_head = true;
   const HttpRequest& request = owner_.request_;
   size_t hosts = request.CountHeader("Host");
@@ -155,7 +135,9 @@ void HttpParser::Reset() {
   request_.minor_ = 1;
   head_bytes_ = 0;
   expect_continue_ = false;
-  reader_->Restart();
+  // In place: a new request allocates nothing.
+  std::destroy_at(reader_.get());
+  std::construct_at(reader_.get(), *this, limits_);
 }
 
 bool HttpParser::TakeExpectContinue() noexcept { return std::exchange(expect_continue_, false); }
@@ -179,7 +161,7 @@ std::string_view WhyOf(int status) {
   }
 }
 
-// Beast says bad_version for every fault in the third word: only another version of HTTP gets 505.
+// Beast reports bad_version for every fault in the third word, but only another version of HTTP gets 505.
 bool NamesOtherVersion(std::string_view bytes) {
   std::string_view line = bytes.substr(0, bytes.find_first_of("\r\n"));
   size_t at = line.rfind(" HTTP/");
@@ -200,7 +182,7 @@ HttpParser::Step HttpParser::Feed(std::string_view bytes) {
   if (reader_->InShortChunk(rest)) return {State::kMore, blank, 0, {}};
   bool had_head = reader_->got_head;
   error_code error;
-  size_t used = reader_->Put(rest, error);
+  size_t used = reader_->put(boost::asio::const_buffer(rest.data(), rest.size()), error);
   if (!had_head) head_bytes_ += used;
   Step step{State::kMore, blank + used, 0, {}};
   if (error && error != http::error::need_more) {
@@ -210,11 +192,11 @@ HttpParser::Step HttpParser::Feed(std::string_view bytes) {
     step.why = reader_->status ? reader_->why : WhyOf(step.status);
     return step;
   }
-  if (reader_->done()) {
+  if (reader_->is_done()) {
     step.state = State::kDone;
     return step;
   }
-  // What is not consumed grows with every call: the head, the line of a chunk, the trailers.
+  // Unconsumed bytes grow with every call: the head, the line of a chunk, the trailers.
   size_t waiting = rest.size() - used;
   bool line_too_long = !reader_->got_line && waiting > limits_.target_bytes + 64;
   bool head_too_long = waiting + (reader_->got_head ? 0 : head_bytes_) > limits_.header_bytes;
@@ -234,12 +216,6 @@ constexpr size_t kLongestRetryAfter = 64;
 
 char LowerOf(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
-bool IsNameByte(char c) noexcept {
-  constexpr std::string_view kOthers = "!#$%&'*+-.^_`|~";
-  bool word = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  return word || kOthers.find(c) != std::string_view::npos;
-}
-
 std::string Quoted(std::string_view text) {
   std::string out = "\"";
   AppendPrintable(out, text.substr(0, 60));
@@ -251,7 +227,7 @@ std::string Quoted(std::string_view text) {
 void HttpResponseParser::Reset(std::string buffer) {
   step_ = Step::kStatusLine;
   status_ = 0;
-  http10_ = chunked_ = gzip_ = said_keep_alive_ = head_whole_ = false;
+  http10_ = chunked_ = gzip_ = has_keep_alive_ = head_whole_ = false;
   keep_alive_ = true;
   length_.reset();
   left_ = 0;
@@ -367,8 +343,7 @@ void HttpResponseParser::OnStatusLine(std::string_view line) {
 
 void HttpResponseParser::OnField(std::string_view line) {
   size_t colon = line.find(':');
-  bool named = colon != std::string_view::npos && colon > 0 &&
-               std::all_of(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(colon), IsNameByte);
+  const bool named = colon != std::string_view::npos && IsHttpToken(line.substr(0, colon));
   if (!named) return Break("the response has an invalid field: " + Quoted(line));
   std::string_view value = Trim(line.substr(colon + 1));
   if (value.find('\0') != std::string_view::npos) return Break("the response has a NUL byte in a field");
@@ -392,7 +367,7 @@ void HttpResponseParser::OnKnownField(std::string_view name, std::string_view va
   } else if (EqualsIgnoringCase(name, "location")) {
     location_ = value.substr(0, kLongestValue);
   } else if (EqualsIgnoringCase(name, "retry-after")) {
-    // Cut it could mean another time.
+    // A part of it could mean another time.
     retry_after_ = value.size() > kLongestRetryAfter ? std::string_view{} : value;
   } else if (EqualsIgnoringCase(name, "content-encoding")) {
     if (EqualsIgnoringCase(value, "gzip") || EqualsIgnoringCase(value, "x-gzip")) gzip_ = true;
@@ -406,7 +381,7 @@ void HttpResponseParser::OnKnownField(std::string_view name, std::string_view va
     while (!value.empty()) {
       std::string_view token = Trim(TakeUntil(value, ','));
       if (EqualsIgnoringCase(token, "close")) keep_alive_ = false;
-      if (EqualsIgnoringCase(token, "keep-alive")) said_keep_alive_ = true;
+      if (EqualsIgnoringCase(token, "keep-alive")) has_keep_alive_ = true;
     }
   }
 }
@@ -423,12 +398,12 @@ void HttpResponseParser::OnContentLength(std::string_view value) {
 
 void HttpResponseParser::OnHeadEnd() {
   if (status_ < 200) {
-    // 101 would turn the connection into something else, which nobody asked for.
+    // A switch of protocols was not requested.
     if (status_ == 101) return Break("the response switches protocols");
     step_ = Step::kStatusLine;
     return;
   }
-  if (http10_) keep_alive_ = said_keep_alive_;
+  if (http10_) keep_alive_ = has_keep_alive_;
   if (chunked_ && (length_ || http10_)) return Break("the length of the response is ambiguous");
   head_whole_ = true;
   if (status_ == 204 || status_ == 304) {

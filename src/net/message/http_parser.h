@@ -13,22 +13,22 @@
 
 namespace gpulens {
 
-// What an HTTP server allows its clients.
+// Limits of an HTTP server for its clients.
 struct HttpLimits {
   size_t connections = 512;
   size_t header_bytes = 16 << 10;  // request line and fields
   size_t target_bytes = 8 << 10;   // the URL in it
   size_t header_count = 100;
   size_t body_bytes = 64 << 10;
-  // Of all requests that are still arriving, together; a request that goes beyond it gets 429. 0: no limit.
+  // Of all incomplete requests together; a request above it gets 429. 0: no limit.
   size_t arriving_bytes = 0;
-  size_t pipelined = 16;  // requests of one connection that wait for their answers
-  // From the first byte (or the accept, when nothing comes) to the end of the request, body included.
+  size_t pipelined = 16;  // unanswered requests of one connection
+  // From the first byte, or the accept, to the end of the request's body.
   Duration request_timeout = std::chrono::seconds(10);
   Duration idle_timeout = std::chrono::seconds(60);
-  // Within each such span a client has to take 64 KiB of its answer, or the rest of it.
+  // In each such interval a client has to read 64 KiB of its response, or the rest of it.
   Duration write_timeout = std::chrono::seconds(15);
-  // How long bytes are still read after a last answer, so that it arrives before the reset.
+  // Reading goes on after the last response, so that it arrives before a reset.
   Duration linger = std::chrono::seconds(1);
 };
 
@@ -145,7 +145,7 @@ class HttpResponseParser {
   Step step_ = Step::kStatusLine;
   State bad_ = State::kBroken;
   int status_ = 0;
-  bool http10_ = false, keep_alive_ = true, chunked_ = false, gzip_ = false, said_keep_alive_ = false;
+  bool http10_ = false, keep_alive_ = true, chunked_ = false, gzip_ = false, has_keep_alive_ = false;
   bool head_whole_ = false;
   std::optional<uint64_t> length_;
   uint64_t left_ = 0;  // of the body or chunk

@@ -263,7 +263,7 @@ TEST(HttpResponse, KeepsWhenToComeAgain) {
   EXPECT_EQ(parser.retry_after(), "") << "an interim answer's";
 }
 
-TEST(HttpResponse, KeepsTheFieldsThatAreAskedFor) {
+TEST(HttpResponse, KeepsTheRequestedFields) {
   HttpResponseParser parser({.keep = "x-count-"});
   for (size_t step : {size_t{1}, SIZE_MAX}) {
     parser.Reset({});

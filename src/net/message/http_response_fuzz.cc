@@ -8,7 +8,8 @@
 #include "net/message/http_fields.h"
 #include "net/message/http_parser.h"
 
-// Answers in one piece and cut small say the same, within the limits. What is to be waited is within a day.
+// Responses in one piece and in small pieces give the same, within the limits. What is to be waited is within
+// a day.
 namespace {
 
 using gpulens::HttpResponseParser;

@@ -7,7 +7,7 @@ namespace gpulens {
 namespace {
 
 constexpr int64_t kStalledNs = 1'000'000'000;
-// Deadlines are met this late at most, so that a busy server does not re-arm its timer all the time.
+// Maximum delay of deadlines, so that a busy server does not re-arm its timer all the time.
 constexpr int64_t kGrainNs = 10'000'000;
 
 int64_t NowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -112,7 +112,7 @@ void ConnectionSet::Expire() {
   int64_t next = 0;
   for (size_t i = 0; i < kPhases; ++i) {
     if (timeouts_[i].count() == 0) continue;
-    // What enters the same phase again does so with a later time, so this ends.
+    // A connection that enters the same phase again has a later time, so this ends.
     int64_t now = NowNs();
     while (Connection* first = lists_[i].first) {
       int64_t due = first->entered_ns_ + timeouts_[i].count();

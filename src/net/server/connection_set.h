@@ -1,9 +1,4 @@
-// All connections of one server: what each is waiting for, until when, and who goes first when there
-// are too many.
-//
-// Every phase has one fixed timeout, so its connections stand in the order in which they expire:
-// entering a phase, leaving it and finding the next to expire cost the same with one connection as
-// with thousands. Lives on the loop's thread.
+// Connections of a server: their phases, timeouts and order of closing, and the server's statistics.
 #pragma once
 
 #include <array>
@@ -18,7 +13,7 @@
 
 namespace gpulens {
 
-// Why a client was turned away. Closed: the names are values of a metric's attribute.
+// Why a client was refused. The names are values of a metric's attribute.
 enum class Refusal : uint8_t { kLimit, kTimeout, kHeaderSize, kBodySize, kTls, kAuth, kOrigin, kSlow };
 inline constexpr size_t kRefusals = 8;
 inline constexpr const char* kRefusalNames[kRefusals] = {"limit", "timeout", "header_size", "body_size",
@@ -44,24 +39,24 @@ struct ServerStats : AdmissionStats {
 };
 
 enum class Phase : uint8_t {
-  kRequest,  // a request is expected or has begun: half-open connections stand here
+  kRequest,  // a request is expected or has begun: also half-open connections
   kIdle,     // between two requests
   kWork,     // a handler has the request; no timeout
-  kWrite,    // an answer waits for the client
-  kLinger,   // everything is said; reading what still comes
+  kWrite,    // a response waits for the client
+  kLinger,   // all is sent; reads on until the client closes
   kOpen,     // an established WebSocket
 };
 inline constexpr size_t kPhases = 6;
 
-// Counted, because answers come back from other threads to connections that may be gone.
+// Counted, as responses of other threads may arrive after a connection is gone.
 class Connection : public RefCounted<Connection> {
  public:
   virtual ~Connection() = default;
-  // The timeout of `phase` is over. Must change the phase, enter it anew, or close.
+  // The timeout of `phase` is over. Must change the phase, enter it again, or close.
   virtual void OnDeadline(Phase phase) = 0;
   // Ends the connection now and leaves the set. Idempotent.
   virtual void Close() = 0;
-  // The server is stopping: close when nothing is in flight, else after the last answer.
+  // The server is stopping: closes when nothing is in flight, else after the last response.
   virtual void FinishAndClose() = 0;
 
   Phase phase() const noexcept { return phase_; }
@@ -75,6 +70,8 @@ class Connection : public RefCounted<Connection> {
   bool member_ = false;
 };
 
+// The connections of one server. Each phase has one timeout, so its list is in order of expiry, and every
+// operation takes constant time. Lives on the loop's thread.
 class ConnectionSet {
  public:
   // A timeout of 0 means none.
@@ -87,14 +84,14 @@ class ConnectionSet {
   // The set holds a reference until Remove.
   void Add(Connection& connection, Phase phase);
   void Remove(Connection& connection);
-  // Enters `phase`; its timeout starts again, also when it is the present one.
+  // Enters `phase` and restarts its timeout, also if it is the present one.
   void Enter(Connection& connection, Phase phase);
-  // Closes the connection that can best be spared: the oldest half-open one, then the longest idle one,
-  // then a client that has not taken its answer for a second. False when there is none.
+  // Closes the least important connection: the oldest half-open one, then the longest idle one, then a client
+  // that has not read its response for a second. False when there is none.
   bool CloseOne();
   void CloseAll();
   void FinishAll();
-  // Calls `empty` once, when the set is or gets empty.
+  // Calls `empty` once, when the set is or becomes empty.
   void OnEmpty(std::function<void()> empty);
 
  private:

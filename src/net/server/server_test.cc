@@ -144,7 +144,7 @@ TEST_F(ConnectionSetTest, DeadlinesComeInOrder) {
   EXPECT_THAT(Events(), ElementsAre("idle due 1", "idle due 1", "idle closed", "half due 0", "half closed"));
 }
 
-TEST_F(ConnectionSetTest, SaysWhenItIsEmpty) {
+TEST_F(ConnectionSetTest, ReportsWhenItIsEmpty) {
   std::atomic<int> empty{0};
   loop_.Call([&] {
     Make(Duration(0), Duration(0));

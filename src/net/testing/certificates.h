@@ -1,4 +1,4 @@
-// Keys and certificates for tests, made on the spot.
+// Generates keys and certificates for tests.
 #pragma once
 
 #include <memory>
@@ -22,12 +22,13 @@ Pem MakeCertificate(const Pem& ca, const std::string& common_name, const std::ve
 // Certificates of a server and its clients, and contexts made of them.
 struct TlsFixture {
   Pem ca = MakeCa("test ca"), other = MakeCa("other ca");
-  std::shared_ptr<const TlsContext> Server(const std::vector<std::string>& names, bool ask_client = false) {
+  std::shared_ptr<const TlsContext> Server(const std::vector<std::string>& names,
+                                           bool request_client_certificate = false) {
     Pem own = MakeCertificate(ca, "server", names);
     TlsServerOptions options;
     options.certificate.text = own.certificate;
     options.key.text = own.key;
-    if (ask_client) {
+    if (request_client_certificate) {
       options.client_ca.text = ca.certificate;
       options.client_auth = ClientAuth::kRequireAndVerifyClientCert;
     }

@@ -1,4 +1,4 @@
-// A blocking client for tests of servers: it writes any bytes, right or wrong, and reads with a deadline.
+// A blocking client for tests of servers: writes any bytes, right or wrong, and reads with a deadline.
 #pragma once
 
 #include <map>

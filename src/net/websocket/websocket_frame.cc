@@ -1,7 +1,6 @@
 #include "net/websocket/websocket_frame.h"
 
 #include <algorithm>
-#include <boost/beast/core/detail/base64.hpp>
 #include <boost/beast/core/detail/sha1.hpp>
 
 #include "base/text.h"
@@ -49,7 +48,7 @@ FrameReader::Event FrameReader::FinishHead() {
   if (extra > 0) {
     size = 0;
     for (size_t i = 0; i < extra; ++i) size = size << 8 | head_[2 + i];
-    // The shortest form is asked for, and the top bit is never set.
+    // The form must be the shortest, and the top bit is never set.
     if (size >> 63 || size < (extra == 2 ? 126u : 65536u)) return Error(CloseCode::kProtocolError);
   }
   std::copy_n(head_.begin() + static_cast<ptrdiff_t>(2 + extra), 4, mask_.begin());
@@ -160,7 +159,7 @@ std::string CloseFrame(uint16_t code, std::string_view reason) {
 }
 
 std::string AcceptKey(std::string_view key) {
-  // Beast's SHA-1 and base64: OpenSSL's would cost its start-up memory for twenty bytes without secrets.
+  // Beast's SHA-1: OpenSSL's would cost its start-up memory for twenty bytes without secrets.
   namespace detail = boost::beast::detail;
   constexpr std::string_view kGuid = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
   detail::sha1_context context;
@@ -169,9 +168,7 @@ std::string AcceptKey(std::string_view key) {
   detail::update(context, kGuid.data(), kGuid.size());
   char digest[20];
   detail::finish(context, digest);
-  std::string text(detail::base64::encoded_size(sizeof(digest)), '\0');
-  text.resize(detail::base64::encode(text.data(), digest, sizeof(digest)));
-  return text;
+  return Base64Encoded({digest, sizeof digest});
 }
 
 }  // namespace gpulens

@@ -1,7 +1,5 @@
-// WebSocket frames (RFC 6455 §5) from a client, and the heads of ours. No I/O.
-//
-// Ours and not Beast's: a server that only pushes text needs 200 lines, holds 250 bytes for an idle
-// client instead of Beast's several KB, and shares one encoded frame among all clients without copying.
+// WebSocket frames (RFC 6455 §5) from a client, and the heads of ours. No I/O. Not Beast's: an idle client
+// costs 250 bytes instead of several KB, and all clients share one encoded frame.
 #pragma once
 
 #include <array>
@@ -20,26 +18,26 @@ struct CloseCode {
 
 enum class Opcode : uint8_t { kContinuation = 0, kText = 1, kBinary = 2, kClose = 8, kPing = 9, kPong = 10 };
 
-// Reads what a client sends. Messages are checked (masking, fragments, UTF-8, size) and dropped: the
-// server has no use for their content. Not thread-safe; allocates nothing.
+// Checks the messages of a client (masking, fragments, UTF-8, size) and drops them. Not thread-safe; does not
+// allocate.
 class FrameReader {
  public:
   explicit FrameReader(size_t max_message) : max_message_(max_message) {}
 
   struct Event {
     enum class Kind : uint8_t {
-      kNone,     // all bytes are taken; give more
-      kMessage,  // a whole message has passed
+      kNone,     // all bytes are consumed
+      kMessage,  // a complete message
       kPing,     // answer with `payload`
       kPong,
-      kClose,  // the client closes with `code` (kNormal when it gave none)
+      kClose,  // the client closes with `code` (kNormal by default)
       kError,  // close with `code`; read no further
     };
     Kind kind = Kind::kNone;
     uint16_t code = 0;
     std::string_view payload;  // valid until the next call
   };
-  // Takes bytes off the front of `bytes` up to the end of one event.
+  // Consumes `bytes` up to the end of one event.
   Event Next(std::string_view& bytes);
 
  private:
@@ -69,7 +67,7 @@ class FrameReader {
 
 // Appends the head of an unmasked, final frame.
 void AppendFrameHead(std::string& out, Opcode opcode, size_t payload_size);
-// A whole close frame; `reason` is cut to the 123 bytes that fit.
+// A close frame; `reason` is cut to the 123 bytes that fit.
 std::string CloseFrame(uint16_t code, std::string_view reason);
 // Sec-WebSocket-Accept for a Sec-WebSocket-Key.
 std::string AcceptKey(std::string_view key);

@@ -144,7 +144,7 @@ TEST_F(WebSocketServerTest, BadFramesGetTheRightCode) {
   EXPECT_TRUE(Eventually([&] { return server_->clients() == 0; }));
 }
 
-TEST_F(WebSocketServerTest, PlainRequestsAreToldWhatThisIs) {
+TEST_F(WebSocketServerTest, ExplainsItselfToPlainRequests) {
   Serve();
   Answer answer = Fetch(at_, "GET", "/");
   EXPECT_EQ(answer.status, 426);
@@ -258,7 +258,7 @@ TEST_F(WebSocketServerTest, FullOfOpenClientsTheNewestIsRefused) {
   EXPECT_EQ(server_->clients(), 2u);
 }
 
-TEST_F(WebSocketServerTest, PasswordsAreAskedFor) {
+TEST_F(WebSocketServerTest, RequiresPasswords) {
   testing::TempFolder folder;
   std::string path = folder.Write(
       "web.yml",
@@ -300,7 +300,7 @@ TEST_F(WebSocketServerTest, ServesOverTls) {
   EXPECT_EQ(server_->stats().refusals(Refusal::kTls), 1u);
 }
 
-TEST_F(WebSocketServerTest, ShutdownSaysGoodbye) {
+TEST_F(WebSocketServerTest, ShutdownClosesWithGoingAway) {
   Serve();
   TestClient client = Open(), rude = Open(), half(at_);
   half.Send("GET /");

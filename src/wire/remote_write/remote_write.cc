@@ -343,7 +343,7 @@ void RemoteWrite::Plan(const Snapshot& snapshot) {
     labels_ = options_.labels ? options_.labels(*resource_) : RemoteWriteLabels();
     texts_ = {};
   }
-  if (namer_.Look(snapshot)) texts_ = {};
+  if (namer_.Refresh(snapshot)) texts_ = {};
   plan_.clear();
   ++plan_number_;
   ForgetFormer(snapshot.closed_at);

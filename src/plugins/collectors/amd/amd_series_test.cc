@@ -221,7 +221,7 @@ TEST(AmdSeriesTest, ASteadyRunDoesNotAllocate) {
   }
   EXPECT_EQ(counted, 0U);
   EXPECT_EQ(run.writer.counts().invalid, 0U);
-  for (size_t i = 0; i < kVerdicts; ++i) EXPECT_EQ(run.writer.counts().rejected[i], 0U) << i;
+  for (size_t i = 0; i < kValidations; ++i) EXPECT_EQ(run.writer.counts().rejected[i], 0U) << i;
 }
 
 TEST(AmdSeriesTest, TwoSecondsOfEachModelAreGolden) {
