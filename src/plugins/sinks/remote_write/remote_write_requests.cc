@@ -4,7 +4,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {
