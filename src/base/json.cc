@@ -1,28 +1,10 @@
 #include "base/json.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "base/text.h"
 
 namespace gpulens {
-namespace {
-
-// A number beyond the range of a double: zero or infinity.
-double OutOfRange(std::string_view number) noexcept {
-  const double sign = number.front() == '-' ? -1 : 1;
-  const size_t e = std::min(number.find_first_of("eE"), number.size());
-  const size_t point = std::min(number.find('.'), e), digit = number.find_first_of("123456789");
-  std::string_view exponent = number.substr(std::min(e + 1, number.size()));
-  if (exponent.starts_with('+')) exponent.remove_prefix(1);
-  const int64_t unparsed = exponent.empty() ? 0 : exponent.front() == '-' ? INT32_MIN : INT32_MAX;
-  const int64_t magnitude = ParseInt<int32_t>(exponent).value_or(unparsed) + static_cast<int64_t>(point) -
-                            static_cast<int64_t>(digit);
-  return sign * (magnitude > 0 ? std::numeric_limits<double>::infinity() : 0);
-}
-
-}  // namespace
-
 Result<JsonDocument> JsonDocument::Parse(std::string_view text) {
   if (text.size() > kMaxBytes)
     return Status{Code::kExhausted, "JSON of " + std::to_string(text.size()) + " bytes"};
@@ -128,10 +110,7 @@ std::optional<std::string> JsonDocument::Text(std::string_view pointer) const {
 
 std::optional<double> JsonDocument::Number(std::string_view pointer) const {
   const Node* node = Find(pointer, JsonScanner::kNumber);
-  if (!node) return std::nullopt;
-  const std::string_view number = At(node->at, node->size);
-  const auto value = ParseDouble(number);
-  return value ? *value : OutOfRange(number);
+  return node ? ParseSaturated(At(node->at, node->size)) : std::nullopt;
 }
 
 std::optional<bool> JsonDocument::Truth(std::string_view pointer) const {

@@ -1,8 +1,11 @@
 // Strict parsing of numbers (the whole text, C locale, in range), and splitting of text.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <concepts>
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 
@@ -23,6 +26,39 @@ inline std::optional<double> ParseDouble(std::string_view text) noexcept {
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+// Whether a number that from_chars calls out of range is too large for a double; otherwise it is too small.
+inline bool IsTooLarge(std::string_view decimal) noexcept {
+  int64_t magnitude = 0;
+  bool dot = false, found = false;
+  size_t i = 0;
+  for (; i < decimal.size() && (decimal[i] | 32) != 'e'; ++i) {
+    if (decimal[i] == '.') {
+      dot = true;
+    } else if (decimal[i] != '-') {
+      found = found || decimal[i] != '0';
+      if (found && !dot) ++magnitude;
+      if (!found && dot) --magnitude;
+    }
+  }
+  bool negative = i + 1 < decimal.size() && decimal[i + 1] == '-';
+  int64_t exponent = 0;
+  for (; i < decimal.size(); ++i) {
+    if (decimal[i] >= '0' && decimal[i] <= '9')
+      exponent = std::min<int64_t>(exponent * 10 + (decimal[i] - '0'), 1 << 30);
+  }
+  return magnitude + (negative ? -exponent : exponent) > 0;
+}
+
+// The same, but a number beyond the range of a double is infinite or 0, as strtod has it.
+inline std::optional<double> ParseSaturated(std::string_view text) noexcept {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc{}) return value;
+  const double size = IsTooLarge(text) ? std::numeric_limits<double>::infinity() : 0;
+  return text.front() == '-' ? -size : size;
 }
 
 // Removes blanks, tabs, returns and newlines around a text.

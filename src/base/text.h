@@ -41,6 +41,17 @@ constexpr int HexDigit(char c) noexcept {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+// Reads hexadecimal digits, two a byte, into `out`. False unless there are exactly `size` bytes of them.
+constexpr bool FromHex(std::string_view digits, char* out, size_t size) noexcept {
+  if (digits.size() != 2 * size) return false;
+  for (size_t i = 0; i < size; ++i) {
+    const int high = HexDigit(digits[2 * i]), low = HexDigit(digits[2 * i + 1]);
+    if (high < 0 || low < 0) return false;
+    out[i] = static_cast<char>(high << 4 | low);
+  }
+  return true;
+}
+
 // Encodes bytes as %XX that are neither unreserved (RFC 3986, 2.3: letters, digits, "-._~") nor in
 // `also_plain`.
 std::string PercentEncoded(std::string_view text, std::string_view also_plain = {});

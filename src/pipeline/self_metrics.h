@@ -68,7 +68,7 @@ class SelfMetrics {
   struct OfCollector : OfPlugin {
     Series up, duration, last_success, interval, age, series;
     Series runs_ok, runs_error, runs_timeout, accepted, stale;
-    Series errors[kCodes], rejected[kVerdicts], refused[kSeriesRefusals];
+    Series errors[kCodes], rejected[kValidations], refused[kSeriesRefusals];
   };
   struct OfAnalyzer : OfPlugin {
     Series duration, errors[kCodes];

@@ -117,7 +117,7 @@ void ZstdCompressor::Compress(std::string_view bytes, std::string& out) {
 }
 
 // The size in a frame's head is the sender's word, so the room grows step by step up to the limit instead.
-// One byte more than the limit tells what is exactly as large from what is larger.
+// One byte more than the limit distinguishes the exact size from a larger one.
 Status Unzstd(std::string_view bytes, size_t limit, std::string& out) {
   out.clear();
   const std::unique_ptr<ZSTD_DCtx, size_t (*)(ZSTD_DCtx*)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);

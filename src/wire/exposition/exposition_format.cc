@@ -173,7 +173,7 @@ bool IsNewerOpenMetrics(const Range& range) noexcept {
          range.version[0] >= '1' && range.version[0] <= '9' && range.version != kOpenMetricsOffer.version;
 }
 
-// What an Accept list says of an offer: its most exact element, the first of them.
+// The element of an Accept list that names an offer most exactly, the first of them.
 struct Answer {
   Fit fit = kNone;
   Range range{.q = 0};

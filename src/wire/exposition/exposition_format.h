@@ -1,5 +1,5 @@
 // The three text formats a Prometheus endpoint may answer with, and how its Content-Type names them.
-// The protobuf format is not among them: we never ask for it.
+// The protobuf format is not among them: it is never requested.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ bool IsLegacyLabelName(std::string_view name) noexcept;
 // A name that is not legacy, escaped as client_golang escapes it; `name` is UTF-8. A legacy name and one
 // under kUtf8 stay as they are, and so does the empty one, which no scheme can write.
 std::string EscapeMetricName(std::string_view name, NameEscaping escaping);
-// The same for a label, where the colon is no legacy character: client_golang leaves it, and nobody can read
-// that page.
+// The same for a label, where the colon is no legacy character: client_golang leaves it, and no program can
+// read that page.
 std::string EscapeLabelName(std::string_view name, NameEscaping escaping);
 
 // The form of a page. Text 0.0.4 has no quoted names: kUtf8 is kUnderscores there.
@@ -67,8 +67,9 @@ struct Negotiated {
 
 // `accept` as in RFC 9110 (several fields joined by ", "): q-values, wildcards, parameters. Among formats of
 // equal q the newer wins, as scrapers list what they would rather have. A scraper that accepts none of ours
-// gets text 0.0.4, as one that says nothing does: every Prometheus reads it, and a page helps a person more
-// than a 406. One that names a newer OpenMetrics than ours, and nothing else of ours, gets our OpenMetrics.
+// gets text 0.0.4, as one without an Accept header does: every Prometheus reads it, and a page helps a person
+// more than a 406. One that names a newer OpenMetrics than ours, and nothing else of ours, gets our
+// OpenMetrics.
 //
 // Names are escaped as the chosen element's `escaping` asks, and by underscores when it asks for nothing that
 // is known: a reader that does not speak of escaping may refuse the whole page for one quoted name.

@@ -109,7 +109,7 @@ void LineReader::Reset(size_t bytes) {
   if (scratch_.capacity() < bytes) scratch_.reserve(bytes);
 }
 
-// An escape that nobody defined stays as it is written: Windows paths occur in real pages.
+// An undefined escape stays as it is written: Windows paths occur in real pages.
 std::string_view LineReader::Unescape(std::string_view raw, bool quotes) {
   size_t at = raw.find('\\');
   if (at == std::string_view::npos) return raw;

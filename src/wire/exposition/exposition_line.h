@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/parse.h"
 #include "wire/exposition/exposition_format.h"
 
 namespace gpulens {
@@ -60,7 +61,7 @@ enum class LineError : uint8_t {
   kAfterEof,  // bytes behind "# EOF"
 };
 constexpr size_t kLineErrors = 14;
-// "bad_name": as it stands in metrics and logs. Static storage.
+// "bad_name", as in metrics and logs. Static storage.
 std::string_view LineErrorName(LineError error) noexcept;
 std::string_view ExpositionTypeName(ExpositionType type) noexcept;  // the OpenMetrics word
 
@@ -83,7 +84,7 @@ class LineReader {
   // `line` without its newline; a return at its end is let pass. Linear in its length. `memory_end`: up
   // to where bytes may be looked at, when a newline follows the line; it only makes numbers faster.
   LineKind Read(std::string_view line, const char* memory_end = nullptr);
-  // What stands behind the number of a sample: timestamp and exemplar. False: see `error`.
+  // Reads what follows the number of a sample: timestamp and exemplar. False: see `error`.
   bool ReadTail(std::string_view tail);
   // `name{labels}` alone, with blanks around. Sets `name` and `labels`.
   bool ReadSeries(std::string_view text);
@@ -98,7 +99,7 @@ class LineReader {
   std::string_view text;                           // kHelp (unescaped), kUnit
   ExpositionType type = ExpositionType::kUnknown;  // kType
   std::vector<LabelView> labels;                   // kSample, in the order of the page
-  size_t literal_bytes = 0;                        // kSample: what stands before the number
+  size_t literal_bytes = 0;                        // kSample: of the text before the number
   double value = 0;                                // kSample
   std::optional<int64_t> timestamp_ms;             // kSample
   bool has_exemplar = false;                       // kSample, OpenMetrics
@@ -141,28 +142,6 @@ inline bool EqualsLower(std::string_view text, std::string_view lower) noexcept 
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a + 32 : a) == b; });
 }
 
-// What from_chars calls out of range: whether it is too large (otherwise too small) for a double.
-inline bool IsTooLarge(std::string_view decimal) noexcept {
-  int64_t magnitude = 0;
-  bool dot = false, found = false;
-  size_t i = 0;
-  for (; i < decimal.size() && (decimal[i] | 32) != 'e'; ++i) {
-    if (decimal[i] == '.') {
-      dot = true;
-    } else {
-      found = found || decimal[i] != '0';
-      if (found && !dot) ++magnitude;
-      if (!found && dot) --magnitude;
-    }
-  }
-  bool negative = i + 1 < decimal.size() && decimal[i + 1] == '-';
-  int64_t exponent = 0;
-  for (; i < decimal.size(); ++i) {
-    if (IsDigit(decimal[i])) exponent = std::min<int64_t>(exponent * 10 + (decimal[i] - '0'), 1 << 30);
-  }
-  return magnitude + (negative ? -exponent : exponent) > 0;
-}
-
 constexpr double kPowersOfTen[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7,  1e8,  1e9,
                                    1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16, 1e17, 1e18, 1e19};
 
@@ -182,10 +161,9 @@ inline std::optional<double> ParseExpositionNumber(std::string_view text) noexce
     if (!EqualsLower(text, "inf") && !EqualsLower(text, "infinity")) return std::nullopt;
     value = kInfinity;
   } else {
-    const char* end = text.data() + text.size();
-    auto result = std::from_chars(text.data(), end, value);
-    if (result.ec == std::errc::invalid_argument || result.ptr != end) return std::nullopt;
-    if (result.ec != std::errc{}) value = IsTooLarge(text) ? kInfinity : 0.0;
+    const auto number = ParseSaturated(text);
+    if (!number) return std::nullopt;
+    value = *number;
   }
   return negative ? -value : value;
 }

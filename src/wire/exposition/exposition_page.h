@@ -53,7 +53,7 @@ struct PageExemplar {
 // are those of the last does not allocate.
 class ScrapedPage {
  public:
-  // Without `honor_timestamps`, what the page says about the time of samples is read over.
+  // Without `honor_timestamps`, timestamps of samples are ignored.
   explicit ScrapedPage(const ExpositionLimits& limits = {}, bool honor_timestamps = true);
   ~ScrapedPage();
   ScrapedPage(const ScrapedPage&) = delete;
@@ -80,7 +80,7 @@ class ScrapedPage {
   std::span<const double> values() const noexcept;
   // Whether the last Update read this slot.
   bool seen(uint32_t slot) const noexcept;
-  // What the page says about the sample's time; mostly nothing.
+  // The timestamp that the page gives the sample; mostly none.
   std::optional<int64_t> timestamp_ms(uint32_t slot) const noexcept;
   // Whether it may say so of any slot.
   bool has_timestamps() const noexcept;

@@ -17,8 +17,8 @@
 namespace gpulens {
 
 // Ids found by a 32-bit hash; the caller keeps what the ids stand for. Open addressing without
-// tombstones: erasing moves the followers back, so years of churn leave no dirt. Beside the id stand
-// 8 bits of the hash, so that strangers on the way mostly need no look at what they stand for.
+// tombstones: erasing moves the followers back. A cell also holds 8 bits of the hash, so that other ids on
+// the way are mostly skipped without comparing them.
 class IdIndex {
  public:
   static constexpr uint32_t kNone = 0xFFFFFFFF;
@@ -215,7 +215,7 @@ class SeriesStore {
   void RetireFamilies(const std::vector<uint32_t>& retired);
   // Ends a change: what was not seen vanishes, unless it is to be kept.
   void Sweep(bool keep_unseen);
-  // Keeps the texts anew when much of the memory may no longer be in use.
+  // Copies the texts when much of the memory may no longer be in use.
   void Compact(std::vector<Place>& texts);
 
   // The first call makes the index: a page that never changes does without it.

@@ -45,7 +45,7 @@ struct ExpositionFamily {
   std::string help, unit;
   ExpositionType type = ExpositionType::kUnknown;
   bool typed = false;     // a TYPE line exists
-  bool inferred = false;  // TYPE says nothing: `type` is kHistogram because its buckets are on the page
+  bool inferred = false;  // no TYPE: `type` is kHistogram because its buckets are on the page
   bool alive = false;     // false: this place in the list is free
 };
 
@@ -74,7 +74,7 @@ class FamilyTable {
   void InferHistogram(std::string_view base);
   // Drops what this page no longer declares, unless the page is cut. Fills retired().
   void EndDeclarations(bool cut);
-  // Families whose samples must be looked at anew, since a TYPE came, went or changed.
+  // Families whose samples must be assigned again, since a TYPE came, went or changed.
   const std::vector<uint32_t>& retired() const noexcept { return retired_; }
   // The family and role of a sample; makes an undeclared family when there is none. Its `family` is
   // kNone when that is above the limit.
@@ -119,7 +119,7 @@ class FamilyTable {
   std::vector<Marks> marks_;
   std::vector<uint32_t> free_, retired_;
   std::unordered_map<std::string, uint32_t, Hasher, std::equal_to<>> ids_;
-  std::string last_name_;  // Samples of one name stand together: the last answer is mostly the next.
+  std::string last_name_;  // Samples of one name are adjacent: the last result is mostly the next.
   SampleHome last_;
   bool last_valid_ = false;
   size_t type_conflicts_ = 0;

@@ -9,6 +9,8 @@
 #include <set>
 #include <unordered_map>
 
+#include "wire/per_layout.h"
+
 namespace gpulens {
 namespace {
 
@@ -43,7 +45,7 @@ std::string_view SampleSuffix(Kind kind) noexcept {
   return kind == Kind::kCounter ? "_total" : kind == Kind::kInfo ? "_info" : "";
 }
 
-// Kinds that OpenMetrics would refuse under this name, which is the escaped one, are told as unknown there.
+// Kinds that OpenMetrics would refuse under this name, which is the escaped one, are unknown there.
 Kind KindFor(const NamedSeries& series, std::string_view name, Format format) noexcept {
   if (format != Format::kOpenMetrics100) return series.kind;
   if (series.name_taken) return Kind::kUnknown;
@@ -85,14 +87,14 @@ std::string Header(const NamedSeries& series, const TextFamily& family, Format f
 }
 
 // One family of one layout while it is built.
-struct Draft {
+struct FamilyDraft {
   TextFamily family;
   std::vector<TextLine> lines;
 };
 
-class Builder {
+class LayoutTextBuilder {
  public:
-  Builder(const Layout& layout, PageForm form)
+  LayoutTextBuilder(const Layout& layout, PageForm form)
       : layout_(layout), form_(form), format_(form.format), label_text_(form) {
     Piece({});
   }
@@ -143,7 +145,7 @@ class Builder {
   }
 
  private:
-  // Two series may come to the same words in somebody else's names, which know fewer attributes. Equal
+  // Two series may get the same text in names of other projects, which have fewer attributes. Equal
   // words are the same pieces.
   void DropDuplicates(std::vector<TextLine>& lines) {
     if (lines.size() < 2) return;
@@ -264,8 +266,8 @@ class Builder {
   const PageForm form_;
   const Format format_;
   LabelText label_text_;
-  std::map<std::pair<std::string, std::string>, Draft> drafts_;  // by name, and name before escaping
-  Draft* draft_ = nullptr;
+  std::map<std::pair<std::string, std::string>, FamilyDraft> drafts_;  // by name, and name before escaping
+  FamilyDraft* draft_ = nullptr;
   // Of the series added last: families mostly come one behind the other.
   struct {
     std::string named, name;
@@ -308,14 +310,10 @@ TextFamily NameFamily(const NamedSeries& series, PageForm form) {
 }
 
 LayoutText NameLayout(const Layout& layout, PageForm form, const SeriesNamer& namer) {
-  Builder builder(layout, form);
-  std::vector<NamedSeries> namings;
-  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
-    if (!layout[slot].desc) continue;
-    namings.clear();
-    namer(layout[slot], namings);
-    for (const NamedSeries& series : namings) builder.Add(slot, series);
-  }
+  LayoutTextBuilder builder(layout, form);
+  ForEachNamed(layout, namer, [&](uint32_t slot, const std::vector<NamedSeries>& names) {
+    for (const NamedSeries& series : names) builder.Add(slot, series);
+  });
   return builder.Take();
 }
 
@@ -366,7 +364,7 @@ LabelText::Name LabelText::Shown(std::string_view name) {
   return {at->second, quoted};
 }
 
-// Mostly names stand in order, and then a look at neighbours is enough.
+// Mostly names are sorted, and then comparing neighbours is enough.
 bool LabelText::AllApart(std::string_view taken) const {
   bool ordered = true;
   for (size_t i = 0; i < names_.size(); ++i) {

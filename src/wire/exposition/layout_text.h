@@ -1,10 +1,9 @@
 // The parts of an exposition page that do not change from tick to tick: for one layout, the text
 // before each number, sorted by family. Made once per layout and format, then only read. Names and label
-// sets stand in it once, however many lines have them.
+// sets are in it once, however many lines have them.
 //
-// How a series is called is the caller's business (catalogue, dialects): it is asked once per
-// series through a SeriesNamer. This file knows the syntax of the three formats and the escaping of names,
-// nothing else.
+// Names come from a SeriesNamer, which is called once per series. This file knows the syntax of the three
+// formats and the escaping of names, nothing else.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +37,7 @@ struct TextStyle {
 
 // A number's place: the text before it, and where its value lies.
 struct TextLine {
-  uint32_t labels = 0;  // a piece: label sets that several families have stand in the arena once
+  uint32_t labels = 0;  // a piece: label sets of several families are in the arena once
   uint32_t style = 0;
   uint32_t cell = 0;
   uint32_t slot = 0;

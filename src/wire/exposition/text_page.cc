@@ -65,28 +65,16 @@ std::string ExemplarText(const Exemplar& exemplar, PageForm form) {
 void TextPage::AlwaysShow(std::vector<NamedSeries> families) {
   always_ = {};
   for (const NamedSeries& series : families) always_.families.push_back(NameFamily(series, form_));
-  planned_.clear();
+  planned_.Clear();
   segments_.clear();
 }
 
 const LayoutText& TextPage::TextFor(const Ref<const Layout>& layout) {
-  Known& known = texts_[layout->id()];
-  if (!known.text) {
-    known.layout = layout;
-    known.text = std::make_unique<LayoutText>(NameLayout(*layout, form_, namer_));
-    made_bytes_ += known.text->memory_bytes();
-  }
-  known.used = true;
-  return *known.text;
-}
-
-bool TextPage::PlanFits(const Snapshot& snapshot) const noexcept {
-  if (planned_.empty() || planned_.size() != snapshot.frames.size() + 1) return false;
-  if (!(planned_resource_ == snapshot.resource)) return false;
-  for (size_t i = 0; i < snapshot.frames.size(); ++i) {
-    if (planned_[i] != snapshot.frames[i].frame->layout->id()) return false;
-  }
-  return true;
+  return texts_.Of(layout, [this](const Layout& one) {
+    LayoutText text = NameLayout(one, form_, namer_);
+    made_bytes_ += text.memory_bytes();
+    return text;
+  });
 }
 
 // Collects the families of all layouts and lays them out as one page.
@@ -177,32 +165,28 @@ class TextPage::Merger {
 };
 
 void TextPage::Plan(const Snapshot& snapshot) {
-  planned_.clear();
   segments_.clear();
   fixed_bytes_ = lines_ = 0;
   losses_ = {};
-  planned_resource_ = snapshot.resource;
-  if (namer_.Refresh(snapshot)) texts_.clear();
-  for (auto& [id, known] : texts_) known.used = false;
+  planned_.Set(snapshot);
+  if (namer_.Refresh(snapshot)) texts_ = {};
   Merger merger(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];
-    planned_.push_back(entry.frame->layout->id());
     const LayoutText& text = TextFor(entry.frame->layout);
     losses_.type_conflicts += text.type_conflicts;
     losses_.duplicates += text.duplicates;
     merger.Add(text, i, entry.precedence);
   }
-  planned_.push_back(0);  // So that an empty snapshot has a plan, too.
   merger.Add(always_, 0, Precedence::kNative);
   merger.Merge();
-  std::erase_if(texts_, [](const auto& item) { return !item.second.used; });
+  texts_.Forget();
   // Making them takes many times what they keep.
   if (std::exchange(made_bytes_, 0) > kManyBytes) ::malloc_trim(0);
 }
 
 void TextPage::Render(const Snapshot& snapshot, std::string& out) {
-  if (!PlanFits(snapshot)) Plan(snapshot);
+  if (!planned_.Fits(snapshot)) Plan(snapshot);
   size_t more = 0;
   bool timed = false;
   for (const SnapshotEntry& entry : snapshot.frames) {
@@ -278,11 +262,9 @@ char* TextPage::RenderSegment(const Segment& segment, const SnapshotEntry& entry
 }
 
 char* TextPage::AppendExemplar(char* at, const Frame& frame, uint32_t cell) const {
-  auto found =
-      std::lower_bound(frame.exemplars.begin(), frame.exemplars.end(), cell,
-                       [](const Exemplar& exemplar, uint32_t wanted) { return exemplar.cell < wanted; });
-  if (found == frame.exemplars.end() || found->cell != cell) return at;
-  return WriteText(at, ExemplarText(*found, form_));
+  const auto found = ExemplarsOf(frame, cell, 1);
+  if (found.empty()) return at;
+  return WriteText(at, ExemplarText(found.front(), form_));
 }
 
 }  // namespace gpulens

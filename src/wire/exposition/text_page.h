@@ -10,14 +10,13 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/number_text.h"
 #include "core/frame.h"
 #include "wire/exposition/layout_text.h"
+#include "wire/per_layout.h"
 
 namespace gpulens {
 
@@ -52,15 +51,9 @@ class TextPage {
     size_t bytes = 0;  // of its lines, without numbers
     bool always = false;
   };
-  struct Known {
-    Ref<const Layout> layout;
-    std::unique_ptr<LayoutText> text;
-    bool used = false;
-  };
   class Merger;
 
   const LayoutText& TextFor(const Ref<const Layout>& layout);
-  bool PlanFits(const Snapshot& snapshot) const noexcept;
   void Plan(const Snapshot& snapshot);
   char* RenderSegment(const Segment& segment, const SnapshotEntry& entry, char* at);
   char* AppendExemplar(char* at, const Frame& frame, uint32_t cell) const;
@@ -68,10 +61,9 @@ class TextPage {
   const PageForm form_;
   const ExpositionFormat format_;
   const SeriesNamer namer_;
-  std::unordered_map<uint64_t, Known> texts_;  // by layout id
+  PerLayout<LayoutText> texts_;
   LayoutText always_;
-  std::vector<uint64_t> planned_;  // layout ids in frame order
-  AttributeSet planned_resource_;
+  PlannedFrames planned_;
   std::vector<Segment> segments_;
   size_t fixed_bytes_ = 0, lines_ = 0;  // of the plan: for the buffer's size
   size_t made_bytes_ = 0;               // of texts made since the last plan

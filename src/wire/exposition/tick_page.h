@@ -1,6 +1,5 @@
-// One page of the latest tick, plain and packed: made once per tick and coding where several ask for it,
-// and gone as soon as it is sent where one does. For sinks that are pulled; the words of the page are
-// somebody else's.
+// Cache of the page of the latest tick, plain and packed, for sinks that are pulled: made once per tick and
+// coding if several clients request it, and freed as soon as it is sent if only one does.
 #pragma once
 
 #include <array>
@@ -17,9 +16,9 @@ namespace gpulens {
 
 // Thread-safe. `Ready` never waits for a page that is being made; `Make` does, and belongs on a worker.
 //
-// A page is large and most agents have one scraper, so bytes are owned by those who asked for them. They
-// are kept for the rest of a tick once a second one has asked, and from the start when the tick before had
-// two. So a second scraper costs one page made twice, once; whoever holds bytes shares them anyway.
+// A page is large and most agents have one scraper, so bytes are owned by their requesters. They are
+// kept for the rest of a tick once a second client has requested them, and from the start when the tick
+// before had two.
 class TickPage {
  public:
   using Bytes = std::shared_ptr<const std::string>;

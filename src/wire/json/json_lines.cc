@@ -13,7 +13,7 @@ NamedSeries AsItIs(const SeriesInfo& info) {
   return told;
 }
 
-// Labels are texts; one that tells an attribute of the series as it is keeps the attribute's type.
+// Labels are texts; one that equals an attribute of the series keeps the attribute's type.
 AttributeSet Typed(const NamedSeries& told, const AttributeSet& own) {
   std::vector<AttributeSet::Attribute> attributes;
   for (const auto& [key, text] : told.labels) {

@@ -30,9 +30,9 @@ std::string KindAndUnit(Kind kind, std::string_view unit) {
   return out;
 }
 
-// What stands behind the source of a series without a value.
+// Appends what follows the source of a series without a value.
 void AppendAbsence(const Frame& frame, uint32_t slot, std::string& out) {
-  // A frame that somebody else made may not know the reason.
+  // A frame from another source may not have the reason.
   if (slot < frame.absence.size()) {
     AppendKey(out, "reason");
     AppendJsonString(out, AbsenceName(frame.absence[slot]));
@@ -58,7 +58,7 @@ std::string HelpOf(std::string_view help) {
 
 void JsonSnapshot::AlwaysShow(std::vector<NamedSeries> families) {
   always_ = std::move(families);
-  planned_.clear();
+  planned_.Clear();
 }
 
 JsonSnapshot::LayoutText JsonSnapshot::MakeNames(const Layout& layout) const {
@@ -113,15 +113,6 @@ JsonSnapshot::LayoutText JsonSnapshot::MakeNames(const Layout& layout) const {
   return text;
 }
 
-bool JsonSnapshot::PlanFits(const Snapshot& snapshot) const noexcept {
-  if (planned_.size() != snapshot.frames.size() + 1) return false;
-  if (!(planned_resource_ == snapshot.resource)) return false;
-  for (size_t i = 0; i < snapshot.frames.size(); ++i) {
-    if (planned_[i] != snapshot.frames[i].frame->layout->id()) return false;
-  }
-  return true;
-}
-
 // Collects the families of all layouts and lays them out as one object.
 class JsonSnapshot::Planner {
  public:
@@ -137,7 +128,7 @@ class JsonSnapshot::Planner {
   }
 
   void Finish() {
-    // Families of one frame stand in one vector, so their addresses tell their order.
+    // Families of one frame are in one vector, so their addresses give their order.
     std::sort(parts_.begin(), parts_.end(), [](const Part& a, const Part& b) {
       return std::tie(a.family->name, a.precedence, a.frame, a.family) <
              std::tie(b.family->name, b.precedence, b.frame, b.family);
@@ -216,18 +207,15 @@ class JsonSnapshot::Planner {
 };
 
 void JsonSnapshot::Plan(const Snapshot& snapshot) {
-  planned_.clear();
   segments_.clear();
-  planned_resource_ = snapshot.resource;
+  planned_.Set(snapshot);
   if (namer_.Refresh(snapshot)) texts_ = {};
   Planner planner(*this);
   for (uint32_t i = 0; i < snapshot.frames.size(); ++i) {
     const SnapshotEntry& entry = snapshot.frames[i];
-    planned_.push_back(entry.frame->layout->id());
     planner.Add(texts_.Of(entry.frame->layout, [this](const Layout& layout) { return MakeNames(layout); }), i,
                 entry);
   }
-  planned_.push_back(0);
   planner.Finish();
   texts_.Forget();
 }
@@ -273,7 +261,7 @@ size_t JsonSnapshot::RenderFamily(size_t first, const Snapshot& snapshot, std::s
 }
 
 void JsonSnapshot::Render(const Snapshot& snapshot, std::string_view members, std::string& out) {
-  if (!PlanFits(snapshot)) Plan(snapshot);
+  if (!planned_.Fits(snapshot)) Plan(snapshot);
   out.clear();
   out += "{\"schema\":";
   AppendJsonString(out, kSchema);

@@ -6,10 +6,10 @@
 //      "series":[{"attributes":{"gpu.index":0},"source":"nvidia","value":612.3,"quality":"ok","age_s":0.011}],
 //      "absent":[{"attributes":{"gpu.index":1},"source":"nvidia","reason":"not_supported"}]}}}
 //
-// `names` are those under which /metrics shows the family. Families stand by their own names; one that
+// `names` are those under which /metrics shows the family. Families are keyed by their own names; one that
 // has series but no value now has an empty list. `absent`, which is left out where nothing is, holds the
 // series without a value, and why when that is known. A series whose kind or unit is not that of its family
-// (two sources may say the same name) carries its own. Nothing is merged away: two sources of one series
+// (two sources may use the same name) carries its own. Nothing is merged away: two sources of one series
 // are two elements.
 //
 // No I/O. Objects are for one user; not thread-safe.
@@ -33,7 +33,7 @@ namespace gpulens {
 // bytes and formats numbers.
 class JsonSnapshot {
  public:
-  // `speller` gives the `names`, `dresser` says which series are told and with what attributes.
+  // `namer` gives the `names`, `attribute_filter` selects the exported series and their attributes.
   explicit JsonSnapshot(SeriesNamer namer, AttributeFilter attribute_filter = {})
       : namer_(std::move(namer)), attribute_filter_(std::move(attribute_filter)) {}
 
@@ -41,7 +41,7 @@ class JsonSnapshot {
   // `names`.
   void AlwaysShow(std::vector<NamedSeries> families);
 
-  // Writes the object to `out` (cleared first). `members` is JSON text that stands in it too, `"a":1,"b":2`;
+  // Writes the object to `out` (cleared first). `members` is JSON text that is put into it, `"a":1,"b":2`;
   // may be empty.
   void Render(const Snapshot& snapshot, std::string_view members, std::string& out);
 
@@ -72,7 +72,6 @@ class JsonSnapshot {
   class Planner;
 
   LayoutText MakeNames(const Layout& layout) const;
-  bool PlanFits(const Snapshot& snapshot) const noexcept;
   void Plan(const Snapshot& snapshot);
   enum class Which { kValued, kAbsent };
   // The text before the next series of a list: nothing is in it yet, or something is.
@@ -80,7 +79,7 @@ class JsonSnapshot {
   // One family: the segments from `first` on up to the next that begins another one. Returns that one.
   size_t RenderFamily(size_t first, const Snapshot& snapshot, std::string& out) const;
   // The series of a segment that have a value, or those that have none. `before` is written before the first
-  // of them; returns what stands before the next.
+  // of them; returns what precedes the next.
   const char* RenderSegment(const Segment& segment, const Snapshot& snapshot, Which which, const char* before,
                             std::string& out) const;
 
@@ -88,8 +87,7 @@ class JsonSnapshot {
   const AttributeFilter attribute_filter_;
   std::vector<NamedSeries> always_;
   PerLayout<LayoutText> texts_;
-  std::vector<uint64_t> planned_;  // layout ids in frame order, and a 0
-  AttributeSet planned_resource_;
+  PlannedFrames planned_;
   std::vector<Segment> segments_;
   std::string end_;
 };

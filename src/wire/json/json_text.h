@@ -1,5 +1,5 @@
-// The pieces of JSON that every output of ours is made of, so that a reading looks the same on /json, on
-// stdout and in a file. What is appended is valid JSON whatever the values are.
+// Pieces of JSON for all outputs, so that a reading looks the same on /json, on stdout and in a file. What is
+// appended is valid JSON whatever the values are.
 //
 // Pure functions; safe from any thread.
 #pragma once
@@ -16,7 +16,7 @@ void AppendJsonInt(std::string& out, int64_t value);
 // The shortest text that reads back as the same double; whole numbers without a point. NaN and the
 // infinities, which JSON does not have, become null.
 void AppendJsonNumber(std::string& out, double value);
-// `"key":1.5`, or `"special":"NaN"` for what JSON has no number for: a key other than "value" says so in
+// `"key":1.5`, or `"special":"NaN"` for what JSON has no number for: a key other than "value" is part of
 // the name, `"sum_special":"+Inf"`.
 void AppendJsonMember(std::string& out, std::string_view key, double value);
 // {"gpu.index":3,"gpu.model":"H100"}
@@ -33,7 +33,7 @@ void AppendRfc3339(std::string& out, int64_t unix_ns);
 //   histogram   "buckets":[{"le":0.1,"count":3},{"le":"+Inf","count":4}],"sum":0.3,"count":4
 //   summary     "quantiles":[{"quantile":0.5,"value":0.2}],"sum":0.3,"count":4
 void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot);
-// The same as a dialect tells it: in another unit, perhaps as a whole number. Tables scale no histogram.
+// The same in another unit, perhaps as a whole number. Histograms are never scaled.
 void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot, double scale, bool whole);
 // How old the value of a slot is at `now`, in milliseconds; never negative.
 int64_t AgeMsAt(const Frame& frame, uint32_t slot, Instant now) noexcept;

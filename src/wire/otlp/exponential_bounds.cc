@@ -42,7 +42,8 @@ void ToClassicBuckets(int scale, int32_t offset, std::span<const uint64_t> count
     out.count += counts[i];
     const int64_t index = (int64_t{offset} + static_cast<int64_t>(i)) >> by;
     const double bound = UpperBound(index, told);
-    // What has no bound of its own among doubles is in the count alone; what is told so already, is added to.
+    // Buckets without a bound among doubles are in the count alone; those with the last bound are added to
+    // it.
     if (bound <= 0 || std::isinf(bound)) continue;
     if (out.bounds.empty() || out.bounds.back() != bound) {
       out.bounds.push_back(bound);

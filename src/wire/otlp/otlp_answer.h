@@ -16,7 +16,7 @@ struct OtlpPartialSuccess {
   std::string message;   // printable, at most 500 bytes; with 0 rejected it is a warning
 };
 
-// Nothing when the bytes are no such answer. An empty answer says that all was taken.
+// None when the bytes are no such answer. An empty answer means that all was accepted.
 std::optional<OtlpPartialSuccess> ReadOtlpAnswer(std::string_view bytes);
 // The message of a google.rpc.Status, as OTLP/HTTP sends it with an error; empty when there is none.
 std::string ReadOtlpError(std::string_view bytes);

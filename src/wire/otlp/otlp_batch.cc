@@ -11,9 +11,6 @@
 namespace gpulens {
 namespace {
 
-// Lengths of messages that are being written take four bytes, as protobuf allows.
-constexpr size_t kLengthBytes = 4, kMostLength = (size_t{1} << 28) - 1;
-
 void AppendTag(std::string& out, uint32_t number) {
   AppendVarint(out, number << 3 | static_cast<uint32_t>(WireType::kBytes));
 }
@@ -202,9 +199,7 @@ void OtlpBatch::Open(size_t level) {
   Step& step = path_[level];
   if (step.length_at != 0) return;
   if (level > 0) Open(level - 1);
-  AppendTag(out_, step.number);
-  step.length_at = out_.size();
-  out_.append(kLengthBytes, '\0');
+  step.length_at = otlp::Nesting(out_).Open(step.number);
   WriteHead(level);
 }
 
@@ -212,15 +207,13 @@ void OtlpBatch::CloseFrom(size_t level) {
   for (size_t i = level; i < kLevels; ++i) {
     Step& step = path_[i];
     if (step.length_at == 0) continue;
-    size_t length = out_.size() - step.length_at - kLengthBytes;
-    CHECK(length <= kMostLength);
-    for (size_t byte = 0; byte < kLengthBytes; ++byte, length >>= 7)
-      out_[step.length_at + byte] = static_cast<char>((length & 0x7f) | (byte + 1 < kLengthBytes ? 0x80 : 0));
+    CHECK(out_.size() - step.length_at <= otlp::Nesting::kMost);
+    otlp::Nesting(out_).Close(step.length_at);
     step.length_at = 0;
   }
 }
 
-// All that stands beside what is walked.
+// Writes the fields that are not walked.
 void OtlpBatch::WriteHead(size_t level) {
   const bool own_resource = level == kResource && !new_resource_.empty();
   if (own_resource && !resource_field_) out_ += new_resource_;

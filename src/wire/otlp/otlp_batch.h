@@ -2,7 +2,7 @@
 // the Resource and the items they belong to, small ones merged, large ones split. Pure.
 //
 // All that is not changed is copied byte for byte, fields that this program does not know included. What is
-// split or added to may change the order of fields, never their content; a field beside the items stands in
+// split or added to may change the order of fields, never their content; a field next to the items is in
 // each part. There is always one Resource: additions go into the one that is there, since some decoders
 // replace rather than merge a second one.
 #pragma once
@@ -27,14 +27,14 @@ class OtlpAddition {
   OtlpAddition() = default;
   explicit OtlpAddition(const AttributeSet& attributes, bool replaces = false) { Add(attributes, replaces); }
 
-  // Of equal keys the first stays. `replaces`: what the sender said under such a key is left out; else the
-  // sender's word stays and this attribute is left out.
+  // Of equal keys the first stays. `replaces`: the sender's attribute of such a key is left out; else
+  // it stays and this attribute is left out.
   void Add(const AttributeSet& attributes, bool replaces = false);
 
   size_t size() const noexcept { return ends_.size(); }
   bool empty() const noexcept { return ends_.empty(); }
   std::string_view key(size_t i) const noexcept { return Piece(i).substr(0, ends_[i].key); }
-  // Its length and the KeyValue: what stands behind the tag.
+  // Its length and the KeyValue, which follow the tag.
   std::string_view field(size_t i) const noexcept { return Piece(i).substr(ends_[i].key); }
   bool replaces(size_t i) const noexcept { return ends_[i].replaces; }
 
@@ -53,14 +53,14 @@ class OtlpAddition {
   std::vector<End> ends_;
 };
 
-// Knows what to say of what was received. What it returns (null: nothing) lives until the batch is done with
+// Adds attributes to received data. What it returns (null: nothing) lives until the batch is done with
 // the request. Called by one thread.
 class OtlpEnricher {
  public:
   virtual ~OtlpEnricher() = default;
   // For the Resource itself.
   virtual const OtlpAddition* OfResource(const OtlpIdentity& resource) = 0;
-  // For an item that says what it is of, below that Resource.
+  // For an item with an identity of its own, below that Resource.
   virtual const OtlpAddition* OfItem(const OtlpIdentity& resource, const OtlpIdentity& item) = 0;
 };
 

@@ -133,7 +133,7 @@ class Nesting {
   explicit Nesting(std::string& out) noexcept : out_(out) {}
   static constexpr size_t kLengthBytes = 4, kMost = (1u << 28) - 1;
 
-  // Returns where the length stands, for Close.
+  // Returns the place of the length, for Close.
   size_t Open(uint32_t field);
   void Close(size_t length_at) noexcept;
 

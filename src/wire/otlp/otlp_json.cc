@@ -70,15 +70,15 @@ void AppendBase64(std::string& out, std::string_view bytes) {
   }
 }
 
-class Walk {
+class OtlpJsonWriter {
  public:
-  Walk(std::string& out, size_t protobuf_bytes) : out_(out), merges_left_(protobuf_bytes) {}
+  OtlpJsonWriter(std::string& out, size_t protobuf_bytes) : out_(out), merges_left_(protobuf_bytes) {}
 
   void Object(OtlpMessage message, std::string_view bytes, size_t depth) {
     if (depth > kOtlpMostDepth) throw TooMuch{"is nested too deep"};
     const std::span<const OtlpField> fields = OtlpFields(message);
     Found found;
-    Look(fields, bytes, found);
+    FindFields(fields, bytes, found);
     out_ += '{';
     bool first = true;
     for (size_t i = 0; i < fields.size(); ++i) {
@@ -100,11 +100,11 @@ class Walk {
   // By field of a message, in the order of its table.
   struct Found {
     std::array<uint32_t, kMostFields> times{}, all{};  // that count; of a oneof: since another one was chosen
-    std::array<pbf_reader, kMostFields> last;          // stands at the last one's value
+    std::array<pbf_reader, kMostFields> last;          // at the last one's value
     std::array<size_t, kMostOneofs> chosen{};          // field + 1
   };
 
-  static void Look(std::span<const OtlpField> fields, std::string_view bytes, Found& found) {
+  static void FindFields(std::span<const OtlpField> fields, std::string_view bytes, Found& found) {
     pbf_reader reader(bytes.data(), bytes.size());
     for (; reader.next(); reader.skip()) {
       size_t i = 0;
@@ -179,7 +179,7 @@ class Walk {
     }
   }
 
-  // The value at which the reader stands, which then stands behind it.
+  // Writes the value at the reader, which then is behind it.
   void Value(const OtlpField& field, pbf_reader& reader, size_t depth) {
     switch (WireTypeOf(field.type)) {
       case pbf_wire_type::varint: return Number(field.type, reader.get_uint64());
@@ -229,7 +229,7 @@ class Walk {
 Status OtlpToJson(OtlpMessage message, std::string_view protobuf, std::string& out) {
   out.clear();
   try {
-    Walk(out, protobuf.size()).Object(message, protobuf, 1);
+    OtlpJsonWriter(out, protobuf.size()).Object(message, protobuf, 1);
     return Ok();
   } catch (const protozero::exception& error) {
     out.clear();
@@ -282,17 +282,6 @@ std::optional<uint64_t> Bits(const OtlpField& field, std::string_view text) noex
   }
 }
 
-bool FromHex(std::string_view text, std::string& out) {
-  out.clear();
-  if (text.size() % 2 != 0) return false;
-  for (size_t i = 0; i < text.size(); i += 2) {
-    const int high = HexDigit(text[i]), low = HexDigit(text[i + 1]);
-    if (high < 0 || low < 0) return false;
-    out += static_cast<char>(high << 4 | low);
-  }
-  return true;
-}
-
 int Base64Digit(char c) noexcept {
   if (c >= 'A' && c <= 'Z') return c - 'A';
   if (c >= 'a' && c <= 'z') return c - 'a' + 26;
@@ -320,9 +309,9 @@ bool FromBase64(std::string_view text, std::string& out) {
   return true;
 }
 
-class Reader {
+class OtlpJsonReader {
  public:
-  Reader(std::string_view json, size_t most, std::string& out)
+  OtlpJsonReader(std::string_view json, size_t most, std::string& out)
       : scan_(json, 2 * kOtlpMostDepth), most_(most), out_(out) {}
 
   Status Read(OtlpMessage message) {
@@ -391,7 +380,8 @@ class Reader {
     std::string_view text;
     if (!scan_.String(text)) return false;
     if (field.type == OtlpType::kHexBytes) {
-      if (!FromHex(text, decoded_)) return scan_.Fail("not a hexadecimal id");
+      decoded_.resize(text.size() / 2);
+      if (!FromHex(text, decoded_.data(), decoded_.size())) return scan_.Fail("not a hexadecimal id");
       text = decoded_;
     } else if (field.type == OtlpType::kBytes) {
       if (!FromBase64(text, decoded_)) return scan_.Fail("not base64");
@@ -440,7 +430,7 @@ class Reader {
 Status OtlpFromJson(OtlpMessage message, std::string_view json, size_t most_bytes, std::string& out) {
   out.clear();
   if (!IsUtf8(json)) return {Code::kDataLoss, "not OTLP in JSON: not UTF-8"};
-  Status status = Reader(json, most_bytes, out).Read(message);
+  Status status = OtlpJsonReader(json, most_bytes, out).Read(message);
   if (!status) out.clear();
   return status;
 }

@@ -1,4 +1,4 @@
-// OTLP between its two encodings: protobuf, which is what the rest of us speaks, and JSON as OTLP has it
+// Converts OTLP between its two encodings, protobuf and JSON as OTLP has it
 // (field names in lowerCamelCase, 64-bit integers as text, enumerations as numbers, ids as hexadecimal).
 //
 //   Status status = OtlpToJson(OtlpMessage::kMetrics, request, json);       // {"resourceMetrics":[…]}
@@ -29,9 +29,9 @@ inline constexpr size_t kOtlpMostDepth = 64;
 Status OtlpToJson(OtlpMessage message, std::string_view protobuf, std::string& out);
 
 // Protobuf in `out` (cleared first), the shortest encoding there is: fields in the order in which the JSON
-// has them, defaults only where presence means something. Unknown fields are skipped, as OTLP asks. Liberal
-// as protobuf's own readers are: numbers also as text, enumerations also by name, field names also as in the
-// .proto files, base64 of both alphabets with or without padding, null for what is not there.
+// has them, defaults only where presence means something. Unknown fields are skipped, as OTLP requires.
+// Liberal as protobuf's own readers are: numbers also as text, enumerations also by name, field names also as
+// in the .proto files, base64 of both alphabets with or without padding, null for what is not there.
 // kDataLoss: no JSON, or not of this form, with what is wrong at which byte. kExhausted: deeper than
 // kOtlpMostDepth, or the result has more than `most_bytes`. Then `out` is empty.
 Status OtlpFromJson(OtlpMessage message, std::string_view json, size_t most_bytes, std::string& out);

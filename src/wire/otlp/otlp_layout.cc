@@ -8,26 +8,27 @@
 
 #include "base/parse.h"
 #include "wire/otlp/otlp_fields.h"
+#include "wire/per_layout.h"
 
 namespace gpulens {
 namespace {
 
 using namespace otlp;
 
-// Dialects tell it as text; the conventions have it as an integer.
+// Text in names of other projects; the conventions have it as an integer.
 constexpr std::string_view kServerPort = "server.port";
 
-// One way in which one series is told.
-struct Draw {
+// One number point before it is encoded.
+struct NumberPoint {
   std::string name;
   uint32_t cell = 0;
   std::string_view bound_key = {};  // of a gauge histogram's bucket
   double bound = 0;
 };
 
-class Builder {
+class OtlpLayoutBuilder {
  public:
-  Builder(const Layout& layout, const OtlpStyle& style) : layout_(layout), style_(style) {}
+  OtlpLayoutBuilder(const Layout& layout, const OtlpStyle& style) : layout_(layout), style_(style) {}
 
   void Add(uint32_t slot, const NamedSeries& series) {
     slot_ = slot;
@@ -139,7 +140,7 @@ class Builder {
     AppendFixed(body_, kTime, uint64_t{0});
   }
 
-  void AddNumber(const Draw& draw, Kind kind) {
+  void AddNumber(const NumberPoint& draw, Kind kind) {
     Draft& draft = DraftOf(draw.name, kind, OtlpFamily::kNumber);
     body_.clear();
     AppendLabels(kNumberAttributes);
@@ -231,7 +232,7 @@ class Builder {
     point.slot = slot_;
     point.cell = cell;
     point.form = form_;
-    // Two series may come to the same words in somebody else's names, which know fewer attributes.
+    // Two series may get the same attributes in names of other projects, which have fewer of them.
     if (draft.told.insert(draft.bytes.substr(point.attributes, attributes)).second)
       draft.points.push_back(point);
     else draft.bytes.resize(point.begin);
@@ -251,16 +252,12 @@ class Builder {
 }  // namespace
 
 OtlpLayout NameOtlp(const Layout& layout, const SeriesNamer& namer, const OtlpStyle& style) {
-  Builder builder(layout, style);
-  std::vector<NamedSeries> named;
-  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
-    if (!layout[slot].desc) continue;
-    named.clear();
-    namer(layout[slot], named);
-    for (const NamedSeries& series : named) builder.Add(slot, series);
+  OtlpLayoutBuilder builder(layout, style);
+  ForEachNamed(layout, namer, [&](uint32_t slot, const std::vector<NamedSeries>& names) {
+    for (const NamedSeries& series : names) builder.Add(slot, series);
     // Names of others may need every state; then all names of the series have them.
-    if (!named.empty() && std::ranges::all_of(named, &NamedSeries::only_if_set)) builder.OnlyIfSet(slot);
-  }
+    if (!names.empty() && std::ranges::all_of(names, &NamedSeries::only_if_set)) builder.OnlyIfSet(slot);
+  });
   return builder.Take();
 }
 

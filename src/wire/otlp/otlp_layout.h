@@ -18,7 +18,7 @@
 
 namespace gpulens {
 
-// One data point, a whole field of its Gauge, Sum, Histogram or Summary. Its times and numbers stand at its
+// One data point, a whole field of its Gauge, Sum, Histogram or Summary. Its times and numbers are at its
 // end, in places that follow from its family and shape, so that writing it is a copy and some eight-byte
 // stores:
 //
@@ -39,7 +39,7 @@ struct OtlpFamily {
   uint32_t data = 0;       // which data field of the Metric
   Form form = kNumber;
   bool monotonic = false;
-  bool delta = false;      // told since last time, not since its start
+  bool delta = false;      // since the last export, not since its start
   bool has_start = false;  // its points have a start time
   bool int_cells = false;  // cells are integers
   bool as_int = false;     // and so are the points
@@ -48,10 +48,10 @@ struct OtlpFamily {
   uint32_t first = 0, count = 0;  // points
 };
 
-// How series are told where OTLP leaves a choice.
+// Choices that OTLP leaves to the exporter.
 struct OtlpStyle {
   bool delta_counters = false, delta_histograms = false;
-  bool exponential = false;  // histograms that can be told so, are
+  bool exponential = false;  // histograms are exponential where their bounds allow it
 };
 
 struct OtlpLayout {
@@ -59,13 +59,13 @@ struct OtlpLayout {
   std::vector<OtlpPoint> points;
   std::vector<OtlpFamily> families;  // in the order of their first series
   std::vector<ExponentialForm> forms;
-  // By slot: 1 for one state of a set that is told only while it holds; empty: there is none.
+  // By slot: 1 for a state of a set that is exported only while it holds; empty: there is none.
   std::vector<uint8_t> only_if_set;
-  // By point, where what it had last time is kept, of `kept` cells in all; empty: no family is told as delta.
+  // By point, the place of its last exported cells, of `kept` cells in all; empty: no family is a delta.
   std::vector<uint32_t> bases;
   uint32_t kept = 0;
 
-  // Whether the points of a slot have something to tell in a frame of this layout.
+  // Whether the points of a slot are exported in a frame of this layout.
   bool Shows(const Frame& frame, uint32_t slot) const noexcept {
     if (frame.quality[slot] == Quality::kAbsent) return false;
     return only_if_set.empty() || !only_if_set[slot] || frame.cells[(*frame.layout)[slot].first_cell].i != 0;
@@ -87,10 +87,10 @@ void ForEachBound(const Shape& shape, Use&& use) {
   }
 }
 
-// Kinds that OTLP does not know are told as the Prometheus compatibility rules have it: info and state sets
-// as sums that are not monotonic, unknown ones as gauges; a gauge histogram as gauges per bucket (`_bucket`
-// with `le`, `_gsum`,
-// `_gcount`), which nothing loses.
+// Kinds that OTLP does not have are exported by the Prometheus compatibility rules: info and state sets as
+// sums that are not monotonic, unknown ones as gauges, a gauge histogram as gauges per bucket (`_bucket` with
+// `le`, `_gsum`,
+// `_gcount`).
 OtlpLayout NameOtlp(const Layout& layout, const SeriesNamer& namer, const OtlpStyle& style);
 
 }  // namespace gpulens

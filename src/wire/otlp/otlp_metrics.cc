@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/parse.h"
+#include "base/hex.h"
 #include "base/result.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics_writer.h"
@@ -28,7 +28,7 @@ const OtlpLayout& OtlpMetrics::TextOf(const Ref<const Layout>& layout) {
   return texts_.Of(layout, [this](const Layout& one) { return NameOtlp(one, namer_, options_.style); });
 }
 
-// Its scope is the collector, "gpulens.scrape": targets are told apart by attributes.
+// Its scope is the collector, "gpulens.scrape": targets differ by attributes.
 OtlpMetrics::Source& OtlpMetrics::SourceOf(std::string_view name) {
   auto at = sources_.find(name);
   if (at != sources_.end()) return at->second;
@@ -42,24 +42,15 @@ OtlpMetrics::Source& OtlpMetrics::SourceOf(std::string_view name) {
   return source;
 }
 
-bool OtlpMetrics::PlanFits(const Snapshot& snapshot) const noexcept {
-  if (resource_bytes_.empty() || plan_.size() != snapshot.frames.size() || !(resource_ == snapshot.resource))
-    return false;
-  for (size_t i = 0; i < plan_.size(); ++i) {
-    if (plan_[i].layout != snapshot.frames[i].frame->layout->id()) return false;
-  }
-  return true;
-}
-
 void OtlpMetrics::Plan(const Snapshot& snapshot) {
-  if (resource_bytes_.empty() || !(resource_ == snapshot.resource)) {
-    resource_ = snapshot.resource;
+  if (!planned_.HasResource(snapshot)) {
     std::string attributes;
-    AppendAttributes(attributes, kResourceAttributes, resource_);
+    AppendAttributes(attributes, kResourceAttributes, snapshot.resource);
     resource_bytes_.clear();
     AppendBytes(resource_bytes_, kResource, attributes);
     AppendText(resource_bytes_, kSchemaUrlField, kSchemaUrl);
   }
+  planned_.Set(snapshot);
   if (namer_.Refresh(snapshot)) {
     former_ = std::exchange(texts_, {});
     ++naming_;
@@ -67,13 +58,13 @@ void OtlpMetrics::Plan(const Snapshot& snapshot) {
   plan_.clear();
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Ref<const Layout>& layout = entry.frame->layout;
-    plan_.push_back({layout->id(), &TextOf(layout), {}});
+    plan_.push_back({&TextOf(layout), {}});
   }
   DropDuplicates(snapshot);
 }
 
-// Of equal series the native one is told, and of equals the earlier. Only families that two frames have are
-// looked at.
+// Of equal series the native one is exported, and of equals the earlier. Only families of two frames are
+// compared.
 void OtlpMetrics::DropDuplicates(const Snapshot& snapshot) {
   duplicates_ = 0;
   std::map<std::string_view, uint32_t> frames_with;
@@ -123,7 +114,7 @@ Status OtlpMetrics::EncodeNew(const Snapshot& snapshot, const Take& take) {
   image_.patches.clear();
   image_.runs.clear();
   requests_ = 0;
-  if (!PlanFits(snapshot)) Plan(snapshot);
+  if (!planned_.Fits(snapshot)) Plan(snapshot);
   for (auto& [name, source] : sources_) source.touched = false;
   tick_unix_ns_ = snapshot.closed_at.unix_ns;
   if (begun_unix_ns_ == 0) begun_unix_ns_ = tick_unix_ns_;
@@ -144,7 +135,7 @@ Status OtlpMetrics::EncodeNew(const Snapshot& snapshot, const Take& take) {
   }
   RETURN_IF_ERROR(Flush(writer));
   points_ = writer.total();
-  // What was told once alone (a flag, an exemplar, a stale reading) would have to be told again.
+  // A request with what is sent only once (a flag, an exemplar, a stale reading) cannot be repeated.
   image_.made = image_.recording && requests_ == 1 && points_ == image_.patches.size();
   if (image_.made) {
     image_.qualities.resize(snapshot.frames.size());
@@ -165,7 +156,7 @@ void OtlpMetrics::Commit() {
   std::erase_if(sources_, [](const auto& item) { return !item.second.now.layout; });
 }
 
-// Deltas are told from here on against what this request had.
+// Later deltas are relative to this request.
 Status OtlpMetrics::Flush(Writer& writer) {
   requests_ += writer.points() != 0;
   RETURN_IF_ERROR(writer.Flush());
@@ -185,7 +176,7 @@ void OtlpMetrics::Remember(const Frame& frame, const Planned& planned, const Otl
   next.shown.resize(frame.quality.size());
   for (size_t slot = 0; slot < next.shown.size(); ++slot)
     next.shown[slot] = text.Shows(frame, static_cast<uint32_t>(slot));
-  // What another source tells is not this one's to end.
+  // A series that another source exports is not ended by this one.
   for (size_t p = 0; p < planned.dropped.size(); ++p) {
     if (planned.dropped[p]) next.shown[text.points[p].slot] = 0;
   }
@@ -223,7 +214,7 @@ Status OtlpMetrics::ReportFamily(const Reporting& reporting, const OtlpFamily& f
     const Quality quality = frame.quality[slot];
     if (!planned.dropped.empty() && planned.dropped[p]) return false;
     if (!text.Shows(frame, slot)) return false;
-    // What is as old as when it was last told is not told again.
+    // A reading that was already exported is not exported again.
     if ((quality == Quality::kStale || frame.AgeMs(slot) != 0) &&
         ReadUnixNs(frame, slot) < source.now.ReadingUnixNs(frame.layout->id(), slot) + kNsOfMs)
       return false;
@@ -340,7 +331,7 @@ void OtlpMetrics::Record(const Reporting& reporting, const OtlpFamily& family, u
 // The same frames with the same layouts, qualities and states, all read since, and nothing that a point is
 // longer for.
 bool OtlpMetrics::ImageFits(const Snapshot& snapshot) const noexcept {
-  if (!image_.kept || !PlanFits(snapshot)) return false;
+  if (!image_.kept || !planned_.Fits(snapshot)) return false;
   for (size_t i = 0; i < snapshot.frames.size(); ++i) {
     const Frame& frame = *snapshot.frames[i].frame;
     const auto source = sources_.find(snapshot.frames[i].source);
@@ -403,7 +394,7 @@ double Reported(const OtlpFamily& family, Cell cell) noexcept {
   return family.whole ? std::round(value) : value;
 }
 
-// A number counted from `since`. One that is less than it was began anew.
+// Writes a number relative to `since`. One that fell was reset.
 void PutNumber(const OtlpFamily& family, Cell cell, const Cell* since, char* at) noexcept {
   if (family.as_int) {
     const bool grew = since && since->i <= cell.i;
@@ -413,18 +404,6 @@ void PutNumber(const OtlpFamily& family, Cell cell, const Cell* since, char* at)
   PutFixed(at, since && before <= now ? now - before : now);
 }
 
-// The bytes of an id in hexadecimal; false when it is none of that size.
-template <size_t kBytes>
-bool ReadId(std::string_view text, std::array<char, kBytes>& out) {
-  if (text.size() != 2 * kBytes) return false;
-  for (size_t i = 0; i < kBytes; ++i) {
-    const auto byte = ParseInt<uint8_t>(text.substr(2 * i, 2), 16);
-    if (!byte) return false;
-    out[i] = static_cast<char>(*byte);
-  }
-  return true;
-}
-
 void AppendExemplar(const Exemplar& exemplar, double scale, std::string& out) {
   if (exemplar.unix_ns > 0) AppendFixed(out, kExemplarTime, static_cast<uint64_t>(exemplar.unix_ns));
   AppendFixed(out, kExemplarDouble, exemplar.value * scale);
@@ -432,22 +411,15 @@ void AppendExemplar(const Exemplar& exemplar, double scale, std::string& out) {
     std::array<char, 8> span;
     std::array<char, 16> trace;
     const auto* text = std::get_if<std::string_view>(&value);
-    if (text && key == "span_id" && ReadId(*text, span))
+    if (text && key == "span_id" && FromHex(*text, span.data(), span.size()))
       AppendBytes(out, kSpanId, {span.data(), span.size()});
-    else if (text && key == "trace_id" && ReadId(*text, trace))
+    else if (text && key == "trace_id" && FromHex(*text, trace.data(), trace.size()))
       AppendBytes(out, kTraceId, {trace.data(), trace.size()});
     else AppendAttribute(out, kExemplarAttributes, key, value);
   }
 }
 
-// Those of the cells from `cell` on; they lie in the order of their cells.
-std::span<const Exemplar> ExemplarsOf(const Frame& frame, uint32_t cell, uint32_t cells) noexcept {
-  auto before = [](const Exemplar& one, uint32_t at) { return one.cell < at; };
-  const auto first = std::lower_bound(frame.exemplars.begin(), frame.exemplars.end(), cell, before);
-  return {first, std::lower_bound(first, frame.exemplars.end(), cell + cells, before)};
-}
-
-// A page shows its last one for as long as there is no other: it is told once. One without a time is told
+// A page shows its last exemplar until there is another: it is exported once. One without a time is exported
 // with each reading.
 bool IsNew(const Exemplar& exemplar, int64_t reported_unix_ns) noexcept {
   return exemplar.unix_ns <= 0 || exemplar.unix_ns > reported_unix_ns;
@@ -520,7 +492,7 @@ void OtlpMetrics::ReadCounts(const Shape& shape, std::span<const Cell> cells, bo
   });
 }
 
-// A histogram of which anything fell began anew.
+// A histogram of which any count fell was reset.
 void OtlpMetrics::SubtractBase(const Shape& shape, const OtlpFamily& family, const Cell* cells) {
   ReadCounts(shape, {cells, shape.cells()}, family.int_cells, before_);
   bool fell = counts_.count < before_.count;

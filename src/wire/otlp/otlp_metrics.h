@@ -1,13 +1,13 @@
 // Snapshots as OTLP metrics: ExportMetricsServiceRequest in protobuf, some for each snapshot.
 //
-// A point carries the time at which its source read it. What was told before is not told again: a collector
-// that did not run since, a stale value. A series that ends, or has no value any more, is told once without
-// one (FLAG_NO_RECORDED_VALUE), so that receivers do not show its last one for minutes.
+// A point carries the time at which its source read it. Readings that were exported before are not
+// exported again (a collector that did not run since, a stale value). A series that ends, or has no value any
+// more, is exported once without a value (FLAG_NO_RECORDED_VALUE), so that receivers do not show its last one
+// for minutes.
 //
-// Deltas are what came since a receiver was told last, from that time on. One that is seen for the first time
-// is only told when it began, as its source says, after this object's first snapshot: what it counted before
-// may have been told by the agent before this one. Until then its number is the base. A counter that fell
-// began anew. What a receiver refuses is not lost: the next delta has it, too.
+// Deltas are relative to the last export. A new series is exported only if its source reports a start after
+// this object's first snapshot: an earlier agent may have exported what it counted before. Otherwise its
+// number becomes the base. A counter that fell was reset. What a receiver refuses is part of the next delta.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +44,8 @@ class OtlpMetrics {
 
   OtlpMetrics(SeriesNamer namer, const Options& options);
 
-  // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
-  // told from Commit on; without it the next Encode tells it again. Deltas count as told with their request.
+  // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was exported
+  // counts from Commit on; without it the next Encode exports it again. Deltas count with their request.
   Status Encode(const Snapshot& snapshot, const Take& take);
   void Commit();
 
@@ -64,7 +64,7 @@ class OtlpMetrics {
     std::vector<uint32_t> age_ms;  // as in the frame
     int64_t ReadingUnixNs(uint64_t layout_id, uint32_t slot) const noexcept;
   };
-  // What deltas are told against, by OtlpLayout::bases of the layout.
+  // Bases of deltas, by OtlpLayout::bases of the layout.
   struct Bases {
     Ref<const Layout> layout;
     uint64_t naming = 0;  // of its texts
@@ -97,31 +97,28 @@ class OtlpMetrics {
       uint32_t frame = 0, family = 0, first = 0, count = 0;
     };
     bool recording = false, made = false;
-    bool kept = false;  // the request stands in request_, and was taken
+    bool kept = false;  // the request is in request_, and was taken
     std::vector<Patch> patches;
     std::vector<Run> runs;
     std::vector<std::vector<Quality>> qualities;  // by frame
   };
-  // A frame that is being told.
+  // A frame that is being exported.
   struct Reporting;
   struct Source {
     std::string scope;  // fields of its ScopeMetrics: its InstrumentationScope and schema
     Reported now, next;
-    std::vector<Reported>
-        owed;  // what uncommitted requests may have told, besides: ended when it is not there
+    std::vector<Reported> owed;  // series of uncommitted requests, which are ended when they are gone
     Bases bases;
     bool touched = false;
   };
-  // A frame of the plan: its texts, and which of its points another frame tells.
+  // A frame of the plan: its texts, and which of its points another frame exports.
   struct Planned {
-    uint64_t layout = 0;
     const OtlpLayout* text = nullptr;
     std::vector<uint8_t> dropped;  // by point; empty: none
   };
 
   Status EncodeNew(const Snapshot& snapshot, const Take& take);
   void Plan(const Snapshot& snapshot);
-  bool PlanFits(const Snapshot& snapshot) const noexcept;
   void DropDuplicates(const Snapshot& snapshot);
   const OtlpLayout& TextOf(const Ref<const Layout>& layout);
   Source& SourceOf(std::string_view name);
@@ -153,11 +150,11 @@ class OtlpMetrics {
 
   const SeriesNamer namer_;
   const Options options_;
-  PerLayout<OtlpLayout> texts_, former_;  // former_: of before they were spelt anew
+  PerLayout<OtlpLayout> texts_, former_;  // former_: under the names before the last change
   uint64_t naming_ = 1;
   std::vector<Planned> plan_;
-  AttributeSet resource_;
-  std::string resource_bytes_;  // a whole field; empty: nothing was planned yet
+  PlannedFrames planned_;
+  std::string resource_bytes_;  // a whole field
   int64_t tick_unix_ns_ = 0;    // of the snapshot at hand
   int64_t begun_unix_ns_ = 0;   // of the first one
   std::map<std::string, Source, std::less<>> sources_;

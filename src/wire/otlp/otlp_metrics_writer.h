@@ -1,5 +1,5 @@
-// What the parts of OtlpMetrics share: where points go while requests are written (it opens what a point
-// needs around it, and closes a request that is full), and the frame that is being told.
+// Writer of requests, which opens the messages around a point and closes a full request, and the frame that
+// is being exported. Shared by the sources of OtlpMetrics.
 #pragma once
 
 #include <cstdint>
@@ -49,13 +49,13 @@ class OtlpMetrics::Writer {
   otlp::Nesting nesting_;
   std::string_view scope_;
   const OtlpFamily* family_ = nullptr;
-  // Where their lengths stand; 0: it is not open.
+  // Places of their lengths; 0: not open.
   size_t resource_at_ = 0, scope_at_ = 0, metric_at_ = 0, data_at_ = 0;
   uint32_t points_ = 0;
   uint64_t total_ = 0;
 };
 
-// A frame that is being told.
+// A frame that is being exported.
 struct OtlpMetrics::Reporting {
   const Frame& frame;
   const OtlpLayout& text;

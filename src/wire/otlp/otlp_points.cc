@@ -17,14 +17,6 @@ using Attributes = std::vector<AttributeSet::Attribute>;
 // Nothing is wrong with it.
 constexpr std::string_view kGood = {};
 
-template <class T>
-T Fixed(const ProtoField& field) noexcept {
-  static_assert(sizeof(T) == 8);
-  T value{};
-  std::memcpy(&value, field.bytes.data(), sizeof value);
-  return value;
-}
-
 bool IsBytes(const ProtoField& field, uint32_t number) noexcept {
   return field.number == number && field.wire == WireType::kBytes;
 }
@@ -34,15 +26,9 @@ bool IsFixed(const ProtoField& field, uint32_t number) noexcept {
 bool IsVarint(const ProtoField& field, uint32_t number) noexcept {
   return field.number == number && field.wire == WireType::kVarint;
 }
-// A sint32; what is larger than one is cut, as protobuf does.
-int32_t Signed(uint64_t value) noexcept {
-  const auto low = static_cast<uint32_t>(value);
-  return static_cast<int32_t>(low >> 1) ^ -static_cast<int32_t>(low & 1);
-}
-
-class Reader {
+class OtlpPointReader {
  public:
-  Reader(OtlpPointVisitor& taker, OtlpPointsReport& report) : taker_(taker), report_(report) {}
+  OtlpPointReader(OtlpPointVisitor& visitor, OtlpPointsReport& report) : visitor_(visitor), report_(report) {}
 
   // Each of these is false at bytes that cannot be read.
   bool Request(std::string_view bytes) {
@@ -62,7 +48,7 @@ class Reader {
     return !cursor.broken();
   }
 
-  // What the rest needs may stand behind it, so messages are gone through twice.
+  // The resource may follow what it describes, so messages are read twice.
   bool List(std::string_view bytes) {
     attributes_.clear();
     bool good = true;
@@ -77,7 +63,7 @@ class Reader {
       });
     });
     if (!read || !good) return false;
-    taker_.OnResource(attributes_);
+    visitor_.OnResource(attributes_);
     return Each(bytes, [this](const ProtoField& field) {
       return !IsBytes(field, kScopeList) || Each(field.bytes, [this](const ProtoField& inner) {
         return !IsBytes(inner, kItems) || Metric(inner.bytes);
@@ -97,7 +83,7 @@ class Reader {
         if (IsBytes(any, kString)) value = any.bytes;
         else if (IsVarint(any, kBool)) value = any.value != 0;
         else if (IsVarint(any, kInt)) value = static_cast<int64_t>(any.value);
-        else if (IsFixed(any, kDouble)) value = Fixed<double>(any);
+        else if (IsFixed(any, kDouble)) value = AsFixed<double>(any.bytes);
         else known = false;
         return true;
       });
@@ -181,13 +167,14 @@ class Reader {
     point_.attributes = attributes_;
     point_.bounds = bounds_;
     point_.counts = counts_;
-    Count(taker_.OnPoint(metric_, point_));
+    Count(visitor_.OnPoint(metric_, point_));
     return true;
   }
 
   void Time(const ProtoField& field) {
-    if (IsFixed(field, kStartTime)) point_.start_unix_ns = std::max<int64_t>(Fixed<int64_t>(field), 0);
-    if (IsFixed(field, kTime)) point_.unix_ns = std::max<int64_t>(Fixed<int64_t>(field), 0);
+    if (IsFixed(field, kStartTime))
+      point_.start_unix_ns = std::max<int64_t>(AsFixed<int64_t>(field.bytes), 0);
+    if (IsFixed(field, kTime)) point_.unix_ns = std::max<int64_t>(AsFixed<int64_t>(field.bytes), 0);
   }
   static void Flags(const ProtoField& field, uint32_t number, bool& told) {
     if (IsVarint(field, number) && (field.value & kNoRecordedValue) != 0) told = false;
@@ -197,10 +184,10 @@ class Reader {
     Time(field);
     Flags(field, kNumberFlags, told);
     if (IsFixed(field, kAsDouble)) {
-      point_.value = Fixed<double>(field);
+      point_.value = AsFixed<double>(field.bytes);
       point_.integer = false;
     } else if (IsFixed(field, kAsInt)) {
-      point_.whole = Fixed<int64_t>(field);
+      point_.whole = AsFixed<int64_t>(field.bytes);
       point_.integer = true;
     }
     return !IsBytes(field, kNumberAttributes) || Pair(field.bytes, why);
@@ -209,7 +196,7 @@ class Reader {
   bool Histogram(const ProtoField& field, std::string_view& why, bool& told) {
     Time(field);
     Flags(field, kHistogramFlags, told);
-    if (IsFixed(field, kHistogramCount)) point_.count = Fixed<uint64_t>(field);
+    if (IsFixed(field, kHistogramCount)) point_.count = AsFixed<uint64_t>(field.bytes);
     if (IsFixed(field, kHistogramSum)) Sum(field);
     if (field.number == kBucketCounts && !Packed(field, counts_, why)) return false;
     if (field.number == kExplicitBounds && !Packed(field, bounds_, why)) return false;
@@ -219,10 +206,11 @@ class Reader {
   bool Exponential(const ProtoField& field, std::string_view& why, bool& told) {
     Time(field);
     Flags(field, kExponentialFlags, told);
-    if (IsFixed(field, kExponentialCount)) point_.count = Fixed<uint64_t>(field);
+    if (IsFixed(field, kExponentialCount)) point_.count = AsFixed<uint64_t>(field.bytes);
     if (IsFixed(field, kExponentialSum)) Sum(field);
-    if (IsVarint(field, kScale)) point_.scale = Signed(field.value);
-    if (IsFixed(field, kZeroCount)) point_.zeros = Fixed<uint64_t>(field);
+    if (IsVarint(field, kScale))
+      point_.scale = static_cast<int32_t>(UnZigZag(static_cast<uint32_t>(field.value)));
+    if (IsFixed(field, kZeroCount)) point_.zeros = AsFixed<uint64_t>(field.bytes);
     if (IsBytes(field, kPositive)) return Buckets(field.bytes, counts_, point_.offset, why);
     if (IsBytes(field, kNegative)) {
       std::vector<uint64_t> below;
@@ -236,38 +224,24 @@ class Reader {
   }
 
   void Sum(const ProtoField& field) {
-    point_.sum = Fixed<double>(field);
+    point_.sum = AsFixed<double>(field.bytes);
     point_.has_sum = std::isfinite(point_.sum);
   }
 
   static bool Buckets(std::string_view bytes, std::vector<uint64_t>& counts, int32_t& offset,
                       std::string_view& why) {
     return Each(bytes, [&](const ProtoField& field) {
-      if (IsVarint(field, kOffset)) offset = Signed(field.value);
-      if (field.number != kCounts) return true;
-      if (field.wire == WireType::kVarint) return Keep(counts, field.value, why), true;
-      if (field.wire != WireType::kBytes) return false;
-      ProtoCursor packed(field.bytes);
-      while (!packed.at_end()) {
-        uint64_t count = 0;
-        if (!packed.Varint(count)) return false;
-        Keep(counts, count, why);
-      }
-      return true;
+      if (IsVarint(field, kOffset))
+        offset = static_cast<int32_t>(UnZigZag(static_cast<uint32_t>(field.value)));
+      return field.number != kCounts ||
+             ForEachVarint(field, [&](uint64_t count) { Keep(counts, count, why); });
     });
   }
 
   // A repeated field of eight bytes each, packed or not.
   template <class T>
   static bool Packed(const ProtoField& field, std::vector<T>& out, std::string_view& why) {
-    if (field.wire != WireType::kBytes && field.wire != WireType::kFixed64) return false;
-    if (field.bytes.size() % sizeof(T) != 0) return false;
-    for (size_t at = 0; at < field.bytes.size(); at += sizeof(T)) {
-      T value{};
-      std::memcpy(&value, field.bytes.data() + at, sizeof value);
-      Keep(out, value, why);
-    }
-    return true;
+    return ForEachFixed<T>(field, [&](T value) { Keep(out, value, why); });
   }
 
   template <class T>
@@ -306,7 +280,7 @@ class Reader {
     }
   }
 
-  OtlpPointVisitor& taker_;
+  OtlpPointVisitor& visitor_;
   OtlpPointsReport& report_;
   OtlpMetricView metric_;
   OtlpPointView point_;
@@ -317,8 +291,8 @@ class Reader {
 
 }  // namespace
 
-Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& taker, OtlpPointsReport& report) {
-  if (Reader(taker, report).Request(request)) return Ok();
+Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& visitor, OtlpPointsReport& report) {
+  if (OtlpPointReader(visitor, report).Request(request)) return Ok();
   return {Code::kDataLoss, "the request is not an ExportMetricsServiceRequest"};
 }
 

@@ -23,7 +23,7 @@ struct OtlpMetricView {
 // One cumulative point. Views hold until OnPoint returns.
 struct OtlpPointView {
   std::span<const AttributeSet::Attribute> attributes;
-  int64_t start_unix_ns = 0, unix_ns = 0;  // 0: not said
+  int64_t start_unix_ns = 0, unix_ns = 0;  // 0: absent
   bool integer = false;
   int64_t whole = 0;   // of a gauge or sum, when it is an integer
   double value = 0;    // else; finite
@@ -61,6 +61,6 @@ inline constexpr size_t kMostOtlpAttributes = 128, kMostOtlpBuckets = 4'096;
 // name, delta values, summaries, numbers that are not finite, buckets that do not fit their bounds or their
 // count, negative buckets, attributes that are lists or no text, and more of them than above. Points that say
 // that they have no value are passed over.
-Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& taker, OtlpPointsReport& report);
+Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& visitor, OtlpPointsReport& report);
 
 }  // namespace gpulens

@@ -1,5 +1,5 @@
-// What a receiver has been told: against what deltas are told, and how that survives a change of the layout;
-// and what it was told that is not there any more, which it learns once, without a value.
+// State of the receiver: bases of deltas, which survive a change of the layout, and series that ended, which
+// are exported once without a value.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -26,13 +26,13 @@ bool SameSeries(const SeriesInfo& a, const SeriesInfo& b) noexcept {
   return a.desc == b.desc && a.attributes == b.attributes;
 }
 
-// Whether the frame tells that series in that slot.
+// Whether the frame exports that series in that slot.
 bool HasValue(const OtlpLayout& text, const Frame& frame, uint32_t slot, const SeriesInfo& series) noexcept {
   const Layout& layout = *frame.layout;
   return slot < layout.slots() && SameSeries(layout[slot], series) && text.Shows(frame, slot);
 }
 
-// Clears those of `slots`, of the layout `of`, whose series stands in `in`, too, in a slot for which `has`
+// Clears those of `slots`, of the layout `of`, whose series is in `in`, too, in a slot for which `has`
 // holds.
 template <class Has>
 void ClearSame(std::vector<uint8_t>& slots, const Layout& of, const Layout& in, Has has) {
@@ -73,7 +73,7 @@ void OtlpMetrics::FollowLayouts(const Snapshot& snapshot) {
   }
 }
 
-// A series that is told as before goes on, wherever it stands now.
+// A series with the same name continues in whatever slot it is now.
 void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
   const OtlpLayout& text = TextOf(layout);
   Bases next;
@@ -108,7 +108,7 @@ void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
   bases = std::move(next);
 }
 
-// Whether there is something to be told of a point. Where there is not, its number is the base from now on.
+// Whether a point has a delta. If not, its number becomes the base.
 bool OtlpMetrics::BeginsDelta(const Reporting& reporting, uint32_t p) {
   const auto& [frame, text, planned, source, number, told] = reporting;
   const OtlpPoint& point = text.points[p];
@@ -132,8 +132,8 @@ OtlpMetrics::Since OtlpMetrics::SinceOf(const Reporting& reporting, uint32_t p) 
   const int64_t before = reporting.source.bases.reported_unix_ns[base];
   const int64_t at = ReadUnixNs(reporting.frame, point.slot);
   if (before == 0) return {info.start_unix_ns, nullptr};
-  // It began anew since then, so all that it has is new. Where its source does not tell, a number that fell
-  // does.
+  // It was reset since then, so all of it is new. Without a start from the source, a number that fell shows
+  // it.
   if (info.start_known && info.start_unix_ns > before) return {std::min(info.start_unix_ns, at), nullptr};
   return {std::min(before, at), &reporting.source.bases.cells[base]};
 }
@@ -161,7 +161,7 @@ void OtlpMetrics::Owe() {
   }
 }
 
-// `frame`: what its source says now; null: it is gone.
+// `frame`: the source's current frame; null: the source is gone.
 Status OtlpMetrics::ReportEnds(const Snapshot& snapshot, const Source& source, const Frame* frame,
                                Writer& writer) {
   if (source.now.layout) RETURN_IF_ERROR(ReportEnded(snapshot, source.now, frame, writer));
@@ -169,7 +169,7 @@ Status OtlpMetrics::ReportEnds(const Snapshot& snapshot, const Source& source, c
   return Ok();
 }
 
-// What had a value when it was told and has none now.
+// Ends the series that had a value when exported and have none now.
 Status OtlpMetrics::ReportEnded(const Snapshot& snapshot, const Reported& told, const Frame* frame,
                                 Writer& writer) {
   ended_.assign(told.shown.size(), 0);
@@ -185,7 +185,7 @@ Status OtlpMetrics::ReportEnded(const Snapshot& snapshot, const Reported& told, 
   }
   if (!any) return Ok();
   if (frame && !same) {
-    // One that is told in another slot now goes on.
+    // One in another slot now continues.
     ClearSame(ended_, *told.layout, *frame->layout, [&](uint32_t slot) { return own->Shows(*frame, slot); });
   }
   const OtlpLayout& text = TextOf(told.layout);
@@ -193,7 +193,7 @@ Status OtlpMetrics::ReportEnded(const Snapshot& snapshot, const Reported& told, 
   return Flag(text, ended_, writer);
 }
 
-// A series that another source tells goes on. Only families with an end in them are looked at.
+// A series that another source exports continues. Only families with an end in them are compared.
 void OtlpMetrics::SpareReportedElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text) {
   auto for_ended = [&](auto&& use) {
     for (const OtlpFamily& family : text.families) {
@@ -227,7 +227,7 @@ void OtlpMetrics::SpareReportedElsewhere(const Snapshot& snapshot, const Frame* 
 // The points of these slots, each without a value.
 Status OtlpMetrics::Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer) {
   for (const OtlpFamily& family : text.families) {
-    if (family.delta) continue;  // one that ends is not told any more, and that is all
+    if (family.delta) continue;  // a delta that ends is no longer exported
     writer.BeginFamily(family);
     for (uint32_t p = family.first; p < family.first + family.count; ++p) {
       const OtlpPoint& point = text.points[p];

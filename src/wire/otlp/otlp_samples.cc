@@ -24,9 +24,9 @@ MetricField DataOf(const Sample& sample) noexcept {
   return kSum;
 }
 
-class Writer {
+class SamplesWriter {
  public:
-  Writer(const SamplesAbout& about, std::string& out) : about_(about), out_(out), nesting_(out) {}
+  SamplesWriter(const SamplesAbout& about, std::string& out) : about_(about), out_(out), nesting_(out) {}
 
   void Write(std::span<const Sample> samples) {
     const size_t list = nesting_.Open(kResourceList);
@@ -122,7 +122,7 @@ class Writer {
 }  // namespace
 
 void EncodeSamples(std::span<const Sample> samples, const SamplesAbout& about, std::string& out) {
-  Writer(about, out).Write(samples);
+  SamplesWriter(about, out).Write(samples);
 }
 
 }  // namespace gpulens

@@ -19,8 +19,8 @@ struct SamplesAbout {
   int64_t unix_ns = 0;  // when they were read
 };
 
-// Appends to `out`. Samples of one instrument stand beside each other, as Registry::Snapshot has them. Text
-// that is not UTF-8 is mended. At most some hundred MiB come out of it: split larger ones.
+// Appends to `out`. Samples of one instrument are adjacent, as Registry::Snapshot has them. Text
+// that is not UTF-8 is repaired. At most some hundred MiB come out of it: split larger ones.
 void EncodeSamples(std::span<const Sample> samples, const SamplesAbout& about, std::string& out);
 
 }  // namespace gpulens

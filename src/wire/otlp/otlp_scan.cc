@@ -20,9 +20,9 @@ constexpr std::string_view kCutOff = "the request is not a protobuf message";
 constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
 constexpr size_t kMostBytes = size_t{1} << 27;
 
-class Scanner {
+class OtlpScanner {
  public:
-  Scanner(OtlpScan& out, const NameFilter* unwanted) : out_(out), unwanted_(unwanted) {}
+  OtlpScanner(OtlpScan& out, const NameFilter* unwanted) : out_(out), unwanted_(unwanted) {}
 
   Status Run() {
     ProtoCursor cursor(out_.request);
@@ -201,22 +201,22 @@ Status ScanOtlp(OtlpSignal signal, std::string_view request, const NameFilter* u
   out.why = {};
   if (request.size() > kMostBytes) return {Code::kExhausted, "the request is too large"};
   if (unwanted && unwanted->empty()) unwanted = nullptr;
-  return Scanner(out, unwanted).Run();
+  return OtlpScanner(out, unwanted).Run();
 }
 
 namespace {
 
 constexpr int64_t kMostGpus = 4096;
 
-struct Value {
+struct IdentityValue {
   std::string_view text;
   int64_t number = -1;
 };
 
-Value ReadValue(std::string_view any_value) noexcept {
+IdentityValue ReadValue(std::string_view any_value) noexcept {
   ProtoCursor cursor(any_value);
   ProtoField field;
-  Value value;
+  IdentityValue value;
   while (cursor.Next(field)) {
     if (field.number == otlp::kString && field.wire == WireType::kBytes) value = {field.bytes, -1};
     else if (field.number == otlp::kInt && field.wire == WireType::kVarint)
@@ -225,7 +225,7 @@ Value ReadValue(std::string_view any_value) noexcept {
   return value;
 }
 
-int64_t GpuIndex(const Value& value) noexcept {
+int64_t GpuIndex(const IdentityValue& value) noexcept {
   int64_t index = value.number;
   if (!value.text.empty()) index = ParseInt<int64_t>(value.text).value_or(-1);
   return index >= 0 && index < kMostGpus ? index : -1;
@@ -270,7 +270,7 @@ void TakeIdentity(std::string_view key_value, OtlpIdentity& out) noexcept {
   const std::string_view key = pair.key;
   const bool known = IsIdentityKey(key) || key == "host.name" || key == "host.id" || key == "k8s.node.name";
   if (!known) return;
-  const Value value = ReadValue(pair.value);
+  const IdentityValue value = ReadValue(pair.value);
   if (Is(key, "k8s.pod.uid")) out.pod_uid = value.text;
   else if (Is(key, "container.id")) out.container_id = value.text;
   else if (key == "host.name") out.host_name = value.text;

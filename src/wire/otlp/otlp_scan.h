@@ -3,9 +3,9 @@
 //
 // Three kinds of trouble:
 // - the request cannot be read (cut off, wrong wire types): it is refused whole;
-// - an item (point, record, span), or what stands above items, cannot be passed on although the rest can:
+// - an item (point, record, span), or a message above items, cannot be passed on although the rest can:
 //   text that is no UTF-8, ids of a wrong length, buckets that do not fit their bounds, a metric without a
-//   name, values that nest too deeply. Those items are rejected, counted, and the sender is told;
+//   name, values that nest too deeply. Those items are rejected, counted, and reported to the sender;
 // - a metric's name is one that is not wanted: its points are left out and counted.
 #pragma once
 
@@ -55,7 +55,7 @@ bool IsIdentityKey(std::string_view key) noexcept;
 // The key of a KeyValue; empty when it has none.
 std::string_view KeyOf(std::string_view key_value) noexcept;
 
-// Takes what one KeyValue says. A later one wins, as in a map.
+// Takes the value of one KeyValue. A later one wins, as in a map.
 void TakeIdentity(std::string_view key_value, OtlpIdentity& out) noexcept;
 
 struct OtlpScan {
@@ -63,7 +63,7 @@ struct OtlpScan {
   struct Resource {
     uint32_t items = 0;    // that stay
     bool whole = true;     // nothing below it is left out
-    bool own = false;      // some item says itself what it is of (TellsIdentity)
+    bool own = false;      // some item has an identity of its own (IsIdentityKey)
     bool removed = false;  // nothing of it stays
   };
 

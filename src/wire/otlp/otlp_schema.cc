@@ -111,7 +111,7 @@ constexpr OtlpField kNumberPoint[] = {One(2, "startTimeUnixNano", kFixed64),
                                       One(6, "asInt", kSfixed64, 1),
                                       Subs(7, "attributes", M::kKeyValue),
                                       One(8, "flags", kUint32)};
-// `optional` ones are oneofs of one: they are told although they are the default.
+// `optional` ones are oneofs of one: they are written although they are the default.
 constexpr OtlpField kHistogramPoint[] = {One(2, "startTimeUnixNano", kFixed64),
                                          One(3, "timeUnixNano", kFixed64),
                                          One(4, "count", kFixed64),

@@ -15,12 +15,12 @@ struct ProtoField {
   uint32_t number = 0;
   WireType wire = WireType::kVarint;
   std::string_view whole;  // with its tag
-  std::string_view bytes;  // the content of kBytes; of the others the value as it stands
+  std::string_view bytes;  // the content of kBytes; of the others the encoded value
   uint64_t value = 0;      // of kVarint
 };
 
-// Plain bytes in, fields out. After the last field, or at the first that cannot be read, Next is false and
-// broken() tells which. Groups, which OTLP never had, count as broken.
+// Plain bytes in, fields out. After the last field, or at the first that cannot be read, Next is false;
+// broken() distinguishes these. Groups, which OTLP never had, count as broken.
 class ProtoCursor {
  public:
   explicit ProtoCursor(std::string_view message) noexcept
@@ -80,7 +80,7 @@ class ProtoCursor {
     return true;
   }
 
-  // A varint alone, as they stand in a packed field. False when it is longer than ten bytes, larger than 64
+  // A varint alone, as in a packed field. False when it is longer than ten bytes, larger than 64
   // bits, or cut off.
   bool Varint(uint64_t& out) noexcept {
     if (at_ != end_ && static_cast<unsigned char>(*at_) < 0x80) {

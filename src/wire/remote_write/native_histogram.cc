@@ -168,13 +168,6 @@ RemoteWriteFault NativeHistogram::Spread(const Side& side, Buckets& out) const {
   return next == side.deltas.size() ? RemoteWriteFault::kNone : RemoteWriteFault::kBuckets;
 }
 
-RemoteWriteFault NativeHistogram::CheckBounds() const {
-  for (size_t i = 0; i < bounds_.size(); ++i)
-    if (!std::isfinite(bounds_[i]) || (i != 0 && bounds_[i] <= bounds_[i - 1]))
-      return RemoteWriteFault::kBounds;
-  return RemoteWriteFault::kNone;
-}
-
 // Checks what a receiver checks; the counts themselves are only passed on. They are rounded, so their sum is
 // not compared.
 RemoteWriteFault NativeHistogram::ValidateFloats() const {
@@ -199,11 +192,11 @@ RemoteWriteFault NativeHistogram::ValidateFloats() const {
     for (double count : side->counts)
       if (!is_count(count)) return RemoteWriteFault::kBuckets;
   }
-  return custom_ ? CheckBounds() : RemoteWriteFault::kNone;
+  return custom_ && !AreBounds(bounds_) ? RemoteWriteFault::kBounds : RemoteWriteFault::kNone;
 }
 
 RemoteWriteFault NativeHistogram::SpreadCustom() {
-  if (CheckBounds() != RemoteWriteFault::kNone) return RemoteWriteFault::kBounds;
+  if (!AreBounds(bounds_)) return RemoteWriteFault::kBounds;
   if (!below_.spans.empty() || !below_.deltas.empty() || zero_count_ != 0) return RemoteWriteFault::kBuckets;
   const RemoteWriteFault fault = Spread(above_, positive_);
   if (fault != RemoteWriteFault::kNone) return fault;
@@ -234,7 +227,7 @@ using Fault = RemoteWriteOutFault;
 
 namespace {
 
-// As many empty buckets stand between others without a new span: a span costs as much as they do.
+// So many empty buckets between others get no new span: a span costs as much as they do.
 constexpr size_t kMostEmpty = 2;
 
 bool AddsUp(uint64_t first, const std::vector<uint64_t>& a, const std::vector<uint64_t>& b, uint64_t count) {

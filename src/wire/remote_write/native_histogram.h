@@ -25,8 +25,8 @@ class NativeHistogram {
   // Accepts histograms for which lossy() is true, too.
   void AcceptAll(bool all) noexcept { accept_all_ = all; }
 
-  // False when the bytes are no such message. `fault` says what cannot be passed on; then, only ms() means
-  // something. A histogram that says "ended" has no fault and no buckets.
+  // False when the bytes are no such message. With a `fault`, which cannot be passed on, only ms() has a
+  // meaning. A histogram that ended has no fault and no buckets.
   bool Read(std::string_view message, RemoteWriteFault& fault);
 
   int64_t ms() const noexcept { return ms_; }
@@ -36,7 +36,7 @@ class NativeHistogram {
   bool custom() const noexcept { return custom_; }
   // OTLP cannot represent it: its counts are of floating point (they are not kept here), or it is a gauge.
   bool lossy() const noexcept { return floats_ || is_gauge(); }
-  // It says whether its counter was reset, or that it is no counter.
+  // Whether it states that its counter was reset or not, or that it is no counter.
   bool hinted() const noexcept { return hint_ != 0; }
   uint64_t count() const noexcept { return count_; }
   double sum() const noexcept { return sum_; }
@@ -66,7 +66,6 @@ class NativeHistogram {
   RemoteWriteFault Validate();
   RemoteWriteFault Spread(const Side& side, Buckets& out) const;
   RemoteWriteFault SpreadCustom();
-  RemoteWriteFault CheckBounds() const;
   RemoteWriteFault ValidateFloats() const;
   bool AddsUp() const noexcept;
 

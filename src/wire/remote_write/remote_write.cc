@@ -34,7 +34,7 @@ void RemoteWrite::SetVersion(RemoteWriteVersion version) {
   if (options_.version == version) return;
   options_.version = version;
   texts_ = {};
-  resource_.reset();
+  planned_.Clear();
   metadata_.clear();
 }
 
@@ -47,7 +47,7 @@ void RemoteWrite::Begin(const Take& take) {
   request_.Begin(options_.version);
 }
 
-// What was told and not committed may have arrived or not: it is told again, and ended if it is gone.
+// Samples that were sent and not committed may have arrived or not: they are sent again, and ended if gone.
 void RemoteWrite::Doubt() {
   leaving_plan_ = 0;
   for (auto& [name, source] : sources_) {
@@ -65,7 +65,7 @@ void RemoteWrite::Doubt() {
 }
 
 Status RemoteWrite::Encode(const Snapshot& snapshot, const Take& take) {
-  if (!PlanFits(snapshot)) Plan(snapshot);
+  if (!planned_.Fits(snapshot)) Plan(snapshot);
   Begin(take);
   for (const SnapshotEntry& entry : snapshot.frames) {
     auto at = sources_.find(entry.source);
@@ -219,7 +219,7 @@ void RemoteWrite::AppendExemplars(uint32_t line) {
     AppendExemplar(exemplars_[next_exemplar_], options_.version, request_, data_);
 }
 
-// Runs of lines are copied as they stand, and numbers and times put in their places.
+// Runs of lines are copied, and numbers and times put in their places.
 Status RemoteWrite::PutFresh1(const Frame& frame, const RemoteWriteLayout& text) {
   const std::vector<RemoteWriteLine>& lines = text.lines;
   for (size_t l = 0; l < lines.size();) {
@@ -266,7 +266,7 @@ Status RemoteWrite::PutFresh2(const Frame& frame, const RemoteWriteLayout& text)
   return Ok();
 }
 
-// Buckets as one sample, its counts told as what they differ from the bucket before.
+// Writes buckets as one sample, each count relative to the bucket before.
 void RemoteWrite::PutHistogram(const Frame& frame, const RemoteWriteLayout& text, uint32_t l) {
   const RemoteWriteLine& line = text.lines[l];
   const double scale = text.families[line.family].scale;
@@ -328,21 +328,12 @@ const RemoteWrite::Layouts& RemoteWrite::TextOf(const Ref<const Layout>& layout)
   });
 }
 
-bool RemoteWrite::PlanFits(const Snapshot& snapshot) const noexcept {
-  if (!resource_ || plan_.size() != snapshot.frames.size() || !(*resource_ == snapshot.resource))
-    return false;
-  for (size_t i = 0; i < plan_.size(); ++i) {
-    if (plan_[i].layout != snapshot.frames[i].frame->layout->id()) return false;
-  }
-  return true;
-}
-
 void RemoteWrite::Plan(const Snapshot& snapshot) {
-  if (!resource_ || !(*resource_ == snapshot.resource)) {
-    resource_ = snapshot.resource;
-    labels_ = options_.labels ? options_.labels(*resource_) : RemoteWriteLabels();
+  if (!planned_.HasResource(snapshot)) {
+    labels_ = options_.labels ? options_.labels(snapshot.resource) : RemoteWriteLabels();
     texts_ = {};
   }
+  planned_.Set(snapshot);
   if (namer_.Refresh(snapshot)) texts_ = {};
   plan_.clear();
   ++plan_number_;
@@ -352,7 +343,7 @@ void RemoteWrite::Plan(const Snapshot& snapshot) {
   reported_keys_known_ = false;
   for (const SnapshotEntry& entry : snapshot.frames) {
     const Ref<const Layout>& layout = entry.frame->layout;
-    plan_.push_back({layout->id(), TextOf(layout), {}});
+    plan_.push_back({TextOf(layout), {}});
     symbols_.Add(*plan_.back().text);
   }
   DropDuplicates(snapshot);
@@ -370,8 +361,8 @@ std::string RemoteWrite::KeyOf(const RemoteWriteLayout& text, const RemoteWriteL
   return key;
 }
 
-// Of equal series the native one is told, and of equals the earlier: a receiver refuses a request that gives
-// one series two values. Only names that two frames have are looked at.
+// Of equal series the native one is sent, and of equals the earlier: a receiver refuses a request that gives
+// one series two values. Only names of two frames are compared.
 void RemoteWrite::DropDuplicates(const Snapshot& snapshot) {
   duplicates_ = 0;
   std::vector<uint32_t> frames_with(symbols_.size()), last(symbols_.size(), UINT32_MAX);
@@ -457,7 +448,7 @@ bool RemoteWrite::ReportedElsewhere(const std::string& key) {
 
 using namespace remote_write;
 
-// What was known of a source's lines before its texts changed, to those that are the same series now.
+// Carries the marks of a source's lines over a change of its texts, to the same series.
 Status RemoteWrite::Carry(const Reported& from, const Layouts& to, Source& source, Instant now) {
   if (!from.exemplars.empty()) source.next.exemplars.resize(to->lines.size());
   symbols_.Add(*from.text);
@@ -478,7 +469,7 @@ Status RemoteWrite::Carry(const Reported& from, const Layouts& to, Source& sourc
   return Ok();
 }
 
-// Ends it, unless another frame has the series: then what that one says of it is waited for.
+// Ends it, unless another frame has the series: that is settled at the end of the Encode.
 Status RemoteWrite::ReportOwed(Owed& end, Instant now) {
   const RemoteWriteLine& line = end.text->lines[end.line];
   symbols_.Add(*end.text);
@@ -487,7 +478,7 @@ Status RemoteWrite::ReportOwed(Owed& end, Instant now) {
   return Ok();
 }
 
-// What another frame has and has no value of has ended, too.
+// A series that another frame has without a value has ended, too.
 Status RemoteWrite::SettleHanded(const Snapshot& snapshot) {
   if (handed_.empty()) return Ok();
   std::unordered_map<std::string, Mark*> holders;
@@ -518,7 +509,7 @@ Status RemoteWrite::ReportEnded(Reported& told, Instant now) {
   return Ok();
 }
 
-// Behind what was told last, whatever the clock did since.
+// After the last sample, whatever the clock did since.
 Status RemoteWrite::PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark,
                            Instant now) {
   Recall(text, line, mark);
@@ -570,8 +561,8 @@ bool RemoteWrite::Recall(const RemoteWriteLayout& text, const RemoteWriteLine& l
   return found;
 }
 
-// With a new plan, whoever gets a series is told before the one that had it, or behind: all must know by
-// then.
+// With a new plan, the new owner of a series may be sent before or after the former one: collects the marks
+// of all series that change hands.
 void RemoteWrite::FindLeaving(const Snapshot& snapshot) {
   auto leave = [this](const Reported& told, size_t line) {
     const Mark& mark = told.lines[line];

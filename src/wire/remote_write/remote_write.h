@@ -1,10 +1,11 @@
 // Snapshots as Prometheus remote write: requests of version 1.0 or 2.0, some for each snapshot, not yet
 // compressed.
 //
-// A sample carries the time at which its source read it. What was told before is not told again: a collector
-// that did not run since, a stale value. A series that ends, or has no value any more, is told once as ended
-// (the stale marker), so that receivers do not show its last value for minutes. Samples of one series come in
-// the order of their reading, which receivers ask for. An exemplar goes with the sample of its series, once.
+// A sample carries the time at which its source read it. Readings that were sent before are not sent
+// again (a collector that did not run since, a stale value). A series that ends, or has no value any more,
+// gets the stale marker once, so that receivers do not show its last value for minutes. Samples of one series
+// are in the order of their reading, which receivers require. An exemplar goes with the sample of its series,
+// once.
 #pragma once
 
 #include <cstdint>
@@ -39,12 +40,11 @@ class RemoteWrite {
     bool native_histograms = false;
     size_t max_samples = 2000;    // in one request
     size_t max_bytes = 1u << 20;  // of one request; its last series may go over it
-    // How often types, units and help are told where nothing about them changed; of 1.0, since 2.0 tells them
-    // with each sample.
+    // How often types, units and help are repeated; of 1.0, since 2.0 sends them with each sample.
     Duration metadata_interval = std::chrono::minutes(1);
     // The labels of each series that has none of that name. May be empty.
     std::function<RemoteWriteLabels(const AttributeSet& resource)> labels = {};
-    // The row of a flag that says whether the target of its frame answered. Where it is 0, series that were
+    // The row of the flag whether the target of its frame answered. Where it is 0, series that were
     // not read end at once, but for those whose source dates its readings. Null: they end by their age.
     const MetricDesc* target_up = nullptr;
   };
@@ -53,10 +53,10 @@ class RemoteWrite {
 
   RemoteWrite(SeriesNamer namer, Options options);
 
-  // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was told counts as
-  // told from Commit on; without it the next Encode tells it again: a receiver may have it or not.
+  // Makes the requests for what is new in the snapshot. The Status is that of `take`. What was sent
+  // counts from Commit on; without it the next Encode sends it again: a receiver may have it or not.
   Status Encode(const Snapshot& snapshot, const Take& take);
-  // Ends every series that has a value: nothing will be told for now.
+  // Ends every series that has a value.
   Status EncodeEnd(Instant now, const Take& take);
   void Commit();
   // From the next Encode on.
@@ -70,12 +70,12 @@ class RemoteWrite {
 
  private:
   using Layouts = std::shared_ptr<RemoteWriteLayout>;
-  // What a receiver knows of one series.
+  // The last sample of one series that a receiver has.
   struct Mark {
-    int64_t boot_ms = INT64_MIN;  // when what was told last was read
+    int64_t boot_ms = INT64_MIN;  // when the last sample was read
     int64_t unix_ms = INT64_MIN;
     bool shown = false;  // it was a value, not an end
-    bool dated = false;  // and its source said of when it is
+    bool dated = false;  // its source gave it a time
   };
   struct Reported {
     Layouts text;
@@ -87,19 +87,18 @@ class RemoteWrite {
   };
   struct Source {
     Reported now, next;
-    std::vector<Mark> base;  // of the lines of `next`, before it was told
+    std::vector<Mark> base;  // of the lines of `next`, before it was sent
     bool touched = false;    // it is in the snapshot
     bool retold = false;     // `next` and `base` are of this Encode
   };
-  // A series whose end may have to be told: it is in no text any more, or another frame has it now.
+  // A series whose end may have to be sent: it is in no text any more, or another frame has it now.
   struct Owed {
     Layouts text;
     uint32_t line = 0;
     Mark mark;
   };
-  // A frame of the plan: its texts, and which of its lines another frame tells.
+  // A frame of the plan: its texts, and which of its lines another frame sends.
   struct Planned {
-    uint64_t layout = 0;
     Layouts text;
     std::vector<uint8_t> dropped;  // by line; empty: none
 
@@ -108,7 +107,6 @@ class RemoteWrite {
   static constexpr int64_t kNotNow = INT64_MIN;
 
   void Plan(const Snapshot& snapshot);
-  bool PlanFits(const Snapshot& snapshot) const noexcept;
   void DropDuplicates(const Snapshot& snapshot);
   void PlanMetadata();
   const Layouts& TextOf(const Ref<const Layout>& layout);
@@ -142,27 +140,27 @@ class RemoteWrite {
   PerLayout<Layouts> texts_;
   std::vector<Planned> plan_;
   uint64_t plan_number_ = 0, leaving_plan_ = 0;
-  std::optional<AttributeSet> resource_;  // nothing: nothing was planned yet
+  PlannedFrames planned_;
   RemoteWriteLabels labels_;
   std::map<std::string, Source, std::less<>> sources_;
   RemoteWriteSymbols symbols_;
   RemoteWriteRequest request_{symbols_};
   const Take* take_ = nullptr;
-  bool open_ = false;         // what was told last was not committed
+  bool open_ = false;         // the last Encode was not committed
   std::vector<Owed> owed_;    // until Commit
   std::vector<Owed> handed_;  // within one Encode
-  // What was told last of series that nobody tells now, by name and labels, for some minutes.
+  // The last sample of series that no frame has now, by name and labels, for some minutes.
   std::unordered_map<std::string, Mark> former_;
   std::unordered_map<std::string, Mark> leaving_;  // the same of those that change hands in this Encode
   std::vector<int64_t> fresh_;                     // by line: the time of its sample, or kNotNow
   std::vector<uint32_t> ended_;                    // lines that have no value any more
   std::vector<NewExemplar> exemplars_;             // of fresh lines, in their order
   size_t next_exemplar_ = 0;                       // the first that is not in a request
-  std::unordered_set<std::string> reported_keys_;  // of the lines of the plan; filled when it is asked for
+  std::unordered_set<std::string> reported_keys_;  // of the lines of the plan; filled at the first use
   bool reported_keys_known_ = false;
   std::string metadata_;  // fields of a request of 1.0
   std::vector<size_t> metadata_ends_;
-  std::optional<int64_t> metadata_boot_ns_;  // when it was told; nothing: this one never was
+  std::optional<int64_t> metadata_boot_ns_;  // when it was sent; none: this one never was
   std::string data_, span_;
   std::vector<int64_t> deltas_;
   std::vector<double> numbers_;

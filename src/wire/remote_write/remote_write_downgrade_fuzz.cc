@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/check.h"
-#include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/remote_write_testing.h"
 #include "wire/remote_write/snappy_block.h"
 

@@ -1,5 +1,8 @@
 #include "wire/remote_write/remote_write_fields.h"
 
+#include <algorithm>
+#include <cmath>
+#include <protozero/pbf_writer.hpp>
 #include <utility>
 
 #include "base/parse.h"
@@ -20,7 +23,7 @@ constexpr Pair kUcumUnits[] = {
     {"joules", "J"},        {"watts", "W"},         {"grams", "g"},        {"celsius", "Cel"},
     {"kelvin", "K"},        {"hertz", "Hz"},        {"percent", "%"},      {"ratio", "1"},
 };
-// What stands behind "per".
+// After "per".
 constexpr Pair kUcumPer[] = {{"second", "s"}, {"minute", "min"}, {"hour", "h"}, {"day", "d"},
                              {"week", "wk"},  {"month", "mo"},   {"year", "a"}};
 
@@ -97,7 +100,7 @@ void AppendWords(std::string& out, std::string_view text) {
   }
 }
 
-// A part of a unit that contains braces says what is counted: it is none in Prometheus.
+// A part of a unit with braces names what is counted; Prometheus has none.
 std::string_view WithoutAnnotation(std::string_view part) noexcept {
   return part.find_first_of("{}") == std::string_view::npos ? Trim(part) : std::string_view();
 }
@@ -115,6 +118,23 @@ UnitParts Split(std::string_view unit) noexcept {
 }
 
 }  // namespace
+
+void AppendLabel(std::string& out, uint32_t field, std::string_view name, std::string_view value) {
+  protozero::pbf_writer message(out), label(message, field);
+  label.add_string(kLabelName, name.data(), name.size());
+  label.add_string(kLabelValue, value.data(), value.size());
+}
+
+size_t Characters(std::string_view text) noexcept {
+  return static_cast<size_t>(
+      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
+}
+
+bool AreBounds(const std::vector<double>& bounds) noexcept {
+  for (size_t i = 0; i < bounds.size(); ++i)
+    if (!std::isfinite(bounds[i]) || (i != 0 && bounds[i] <= bounds[i - 1])) return false;
+  return true;
+}
 
 void AppendMetricName(std::string& out, std::string_view name, std::string_view unit, NameKind kind) {
   const std::string_view last = kind == NameKind::kCounter                ? "total"

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -13,6 +14,7 @@
 #include <cstring>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpulens::remote_write {
 
@@ -26,7 +28,7 @@ enum SeriesField : uint32_t {
   kHistograms = 3,
   kMetadata2 = 5,
 };
-// What stands elsewhere in 1.0, and what older senders of 2.0 say of a whole series.
+// Numbers that differ in 1.0, and the start of a whole series from older senders of 2.0.
 enum OtherSeriesField : uint32_t { kExemplars1 = 3, kHistograms1 = 4, kExemplars2 = 4, kCreated2 = 6 };
 enum LabelField : uint32_t { kLabelName = 1, kLabelValue = 2 };
 enum SampleField : uint32_t { kValue = 1, kTimestamp = 2, kStartTimestamp = 3 };
@@ -71,11 +73,11 @@ inline constexpr uint64_t kResetHintGauge = 3;
 inline constexpr int32_t kLowestSchema = -4, kHighestSchema = 8;
 // Of a histogram whose bounds are listed, not computed.
 inline constexpr int32_t kCustomBounds = -53;
-// A value that says: the series ends here. One NaN of many; others are numbers that were not a number.
+// The stale marker: the series ends here. Other NaNs are readings.
 inline constexpr uint64_t kStaleBits = 0x7ff0000000000002, kNanBits = 0x7ff8000000000001;
 inline double StaleMarker() noexcept { return std::bit_cast<double>(kStaleBits); }
 inline bool IsStaleMarker(double value) noexcept { return std::bit_cast<uint64_t>(value) == kStaleBits; }
-// What a source says is never taken for the end of its series.
+// A reading that never equals the stale marker.
 inline double AsReading(double value) noexcept {
   return std::isnan(value) ? std::bit_cast<double>(kNanBits) : value;
 }
@@ -115,6 +117,14 @@ inline void SetSample(std::string& out, double value, int64_t ms, int64_t start_
   }
   out[1] = static_cast<char>(out.size() - 2);
 }
+
+// Appends a Label message of 1.0 as a field.
+void AppendLabel(std::string& out, uint32_t field, std::string_view name, std::string_view value);
+
+// Characters of UTF-8.
+size_t Characters(std::string_view text) noexcept;
+// Whether bounds of a histogram are finite and ascend.
+bool AreBounds(const std::vector<double>& bounds) noexcept;
 
 // Floor, also before 1970.
 inline int64_t MsOf(int64_t ns) noexcept { return ns / 1'000'000 - (ns % 1'000'000 < 0); }
@@ -230,6 +240,19 @@ constexpr std::string_view ReasonOf(RemoteWriteOutFault fault) noexcept {
   return kReasons[static_cast<size_t>(fault)];
 }
 
+// ": a label occurs twice (2), …" of counts by fault.
+template <class Fault, size_t kFaults>
+std::string CountsText(const std::array<uint64_t, kFaults>& counts) {
+  std::string text;
+  for (size_t i = 1; i < kFaults; ++i) {
+    if (counts[i] == 0) continue;
+    text += text.empty() ? ": " : ", ";
+    text += TextOf(static_cast<Fault>(i));
+    text += " (" + std::to_string(counts[i]) + ")";
+  }
+  return text;
+}
+
 // Replaces `out`: "seconds" is "s", "bytes_per_second" "By/s", "ratio" "1". A word that has no short form
 // stays as it is.
 void OtlpUnitOf(std::string_view unit, std::string& out);
@@ -270,8 +293,8 @@ enum class NameKind : uint8_t {
 // without such a word.
 void AppendMetricName(std::string& out, std::string_view name, std::string_view unit, NameKind kind);
 
-// Appends the unit in words for metadata: "By/s" is "bytes_per_second", "1" is "ratio". What stands in braces
-// is left out.
+// Appends the unit in words for metadata: "By/s" is "bytes_per_second", "1" is "ratio". Parts in braces are
+// left out.
 void AppendUnitName(std::string& out, std::string_view unit);
 
 }  // namespace gpulens::remote_write

@@ -33,17 +33,9 @@ const Status& NotRemoteWrite() {
 
 std::string RemoteWriteOutcome::Text() const {
   if (refused == 0) return {};
-  std::string text = std::to_string(refused) + " of " + std::to_string(refused + samples + histograms) +
-                     " samples were not written";
-  std::string_view before = ": ";
-  for (size_t i = 1; i < kRemoteWriteFaults; ++i) {
-    if (faults[i] == 0) continue;
-    text += before;
-    text += TextOf(static_cast<RemoteWriteFault>(i));
-    text += " (" + std::to_string(faults[i]) + ")";
-    before = ", ";
-  }
-  return text;
+  const std::string text = std::to_string(refused) + " of " + std::to_string(refused + samples + histograms) +
+                           " samples were not written";
+  return text + CountsText<RemoteWriteFault>(faults);
 }
 
 void RemoteWriteIn::Refuse(RemoteWriteFault fault) {
@@ -69,7 +61,7 @@ Status RemoteWriteIn::Convert(std::string_view request, RemoteWriteVersion versi
   return Write(out);
 }
 
-// All that series refer to, wherever it stands.
+// Reads symbols or metadata, which series refer to, wherever they are.
 Status RemoteWriteIn::ReadHead(std::string_view request) {
   const bool first = version_ == RemoteWriteVersion::k1;
   const uint32_t wanted = first ? uint32_t{kMetadata1} : uint32_t{kSymbols};
@@ -245,7 +237,7 @@ uint64_t RemoteWriteIn::HashOfMetric(const Item& item) noexcept {
 }
 
 // Metrics by their texts, their series as they came. Series of one metric are found by hash, so that texts
-// are compared for each metric and not for each series. Were two hashes equal, a metric would stand twice.
+// are compared for each metric and not for each series. Were two hashes equal, a metric would be there twice.
 void RemoteWriteIn::Order() {
   hashed_.clear();
   for (uint32_t i = 0; i < items_.size(); ++i) hashed_.push_back({HashOfMetric(items_[i]), i});
@@ -283,8 +275,8 @@ uint64_t RemoteWriteIn::HashOfLabels(std::string_view series) {
   return hash;
 }
 
-// Senders tell exemplars as series of their own, beside that with the sample. One whose sample is not in the
-// same request has no point to stand on.
+// Senders send exemplars as series of their own, next to that with the sample. One whose sample is not in the
+// same request is left out.
 void RemoteWriteIn::PlaceLoose() {
   if (loose_.empty()) return;
   hashed_.clear();
@@ -323,10 +315,10 @@ namespace {
 
 constexpr size_t kTraceIdSize = 16, kSpanIdSize = 8;
 
-// What stands in resource, scope or metric, or has a meaning of its own.
+// Excludes what is in resource, scope or metric, or has a meaning of its own.
 bool IsAttribute(const Label& label) noexcept {
   const std::string_view name = label.name;
-  // A scope of the name that stands for none would be lost as one.
+  // A scope with the name of kOwnScope stays an attribute.
   if (name == "otel_scope_name") return label.value == remote_write::kOwnScope;
   return name != "__name__" && name != "job" && name != "instance" && name != "otel_scope_version";
 }
@@ -347,17 +339,9 @@ void AppendPair(std::string& out, uint32_t field, std::string_view key, std::str
 
 uint64_t Ns(int64_t ms) noexcept { return static_cast<uint64_t>(ms) * 1'000'000; }
 
-// False for what is no id of `size` bytes, or of zeros alone, which is none either.
+// False for other text, and for an id of zeros alone, which is none.
 bool ReadId(std::string_view hex, size_t size, char* out) noexcept {
-  if (hex.size() != 2 * size) return false;
-  int any = 0;
-  for (size_t i = 0; i < size; ++i) {
-    const int high = HexDigit(hex[2 * i]), low = HexDigit(hex[2 * i + 1]);
-    if (high < 0 || low < 0) return false;
-    out[i] = static_cast<char>(high << 4 | low);
-    any |= high | low;
-  }
-  return any != 0;
+  return FromHex(hex, out, size) && std::any_of(out, out + size, [](char c) { return c != 0; });
 }
 
 }  // namespace
@@ -390,13 +374,16 @@ Status RemoteWriteIn::Write(std::string& out) {
   return Ok();
 }
 
+RemoteWriteIn::Shared RemoteWriteIn::Compare(const Item& item, const Item* other) noexcept {
+  const bool resource = other && other->job == item.job && other->instance == item.instance;
+  const bool scope = resource && other->scope == item.scope && other->scope_version == item.scope_version;
+  return {resource, scope, scope && other->name == item.name && other->form == item.form};
+}
+
 // Opens what this item does not share with the one before.
 void RemoteWriteIn::Enter(std::string& out, const Item& item, const Item* before) {
   otlp::Nesting nesting(out);
-  const bool same_resource = before && before->job == item.job && before->instance == item.instance;
-  const bool same_scope =
-      same_resource && before->scope == item.scope && before->scope_version == item.scope_version;
-  const bool same_metric = same_scope && before->name == item.name && before->form == item.form;
+  const auto [same_resource, same_scope, same_metric] = Compare(item, before);
   if (!same_resource) {
     place_.resource = nesting.Open(otlp::kResourceList);
     const size_t resource = nesting.Open(otlp::kResource);
@@ -424,10 +411,8 @@ void RemoteWriteIn::Enter(std::string& out, const Item& item, const Item* before
 // Closes what the next item does not share with this one.
 void RemoteWriteIn::Leave(std::string& out, const Item& item, const Item* next) {
   otlp::Nesting nesting(out);
-  const bool same_resource = next && next->job == item.job && next->instance == item.instance;
-  const bool same_scope =
-      same_resource && next->scope == item.scope && next->scope_version == item.scope_version;
-  if (same_scope && next->name == item.name && next->form == item.form) return;
+  const auto [same_resource, same_scope, same_metric] = Compare(item, next);
+  if (same_metric) return;
   if (item.form != Form::kGauge) AppendNumber(out, otlp::kTemporality, otlp::kCumulative);
   if (item.form == Form::kCounter) AppendNumber(out, otlp::kMonotonic, 1);
   nesting.Close(place_.data);

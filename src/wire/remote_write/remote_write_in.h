@@ -1,9 +1,9 @@
 // Prometheus remote write, 1.0 and 2.0, as OTLP metrics: one request in, one ExportMetricsServiceRequest out.
 // Pure. What becomes of what: docs/receivers.md.
 //
-// Series are put in order by job, instance, scope and name, so that each resource and each metric stands
-// once; within a series samples keep their order. A series or a histogram that cannot be passed on is left
-// out and counted; bytes that are no such message make the whole request useless.
+// Series are put in order by job, instance, scope and name, so that each resource and each metric is
+// there once; within a series samples keep their order. A series or a histogram that cannot be passed on is
+// left out and counted; bytes that are no such message make the whole request useless.
 #pragma once
 
 #include <array>
@@ -27,7 +27,8 @@ struct RemoteWriteOutcome {
   uint64_t refused = 0;                                 // samples and histograms that are not
   std::array<uint64_t, kRemoteWriteFaults> faults{};    // the same by why
 
-  // For the sender: "3 samples were not written: a label stands twice (2), …". Empty when none was refused.
+  // For the sender: "3 of 9 samples were not written: a label occurs twice (2), …". Empty when none was
+  // refused.
   std::string Text() const;
 };
 
@@ -36,7 +37,7 @@ struct RemoteWriteOutcome {
 class RemoteWriteIn {
  public:
   struct Limits {
-    size_t bytes = size_t{32} << 20;  // of what is made; text that a request says once may stand there often
+    size_t bytes = size_t{32} << 20;  // of the result, where text of the request may be repeated
     uint32_t series = 100'000;
     // Histograms that OTLP cannot represent (counts of floating point, gauge histograms) are refused. With
     // this they become points without a value that carry the histogram in a field that only RemoteWriteOut
@@ -80,9 +81,13 @@ class RemoteWriteIn {
   struct Parts {
     uint32_t samples = 0, exponential = 0, bounded = 0, exemplars = 0;
   };
-  // Where the lengths of what is open stand.
+  // Places of the lengths of open messages.
   struct Place {
     size_t resource = 0, scope = 0, metric = 0, data = 0;
+  };
+  // What two items have in common.
+  struct Shared {
+    bool resource, scope, metric;
   };
   struct Hashed {
     uint64_t hash;
@@ -106,6 +111,7 @@ class RemoteWriteIn {
   uint64_t HashOfLabels(std::string_view series);
 
   Status Write(std::string& out);
+  static Shared Compare(const Item& item, const Item* other) noexcept;
   void Enter(std::string& out, const Item& item, const Item* before);
   void Leave(std::string& out, const Item& item, const Item* next);
   void WriteItem(std::string& out, const Item& item, uint32_t place);

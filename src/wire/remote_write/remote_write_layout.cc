@@ -9,6 +9,7 @@
 
 #include "base/text.h"
 #include "wire/exposition/layout_text.h"
+#include "wire/per_layout.h"
 
 namespace gpulens {
 namespace {
@@ -42,9 +43,10 @@ std::string LegacyName(std::string_view name, bool colon) {
   return out;
 }
 
-class Builder {
+class RemoteWriteLayoutBuilder {
  public:
-  Builder(const Layout& layout, const RemoteWriteNaming& naming) : layout_(layout), naming_(naming) {
+  RemoteWriteLayoutBuilder(const Layout& layout, const RemoteWriteNaming& naming)
+      : layout_(layout), naming_(naming) {
     Symbol({});
   }
 
@@ -61,7 +63,7 @@ class Builder {
         family_type_ == Type::kCounter || family_type_ == Type::kHistogram || family_type_ == Type::kSummary;
     if (info.start_known && counts) start_ms_ = std::max<int64_t>(MsOf(info.start_unix_ns), 0);
     number_ = info.desc->number == Number::kInt ? RemoteWriteLine::kInt : 0;
-    // A number is what the row says; of a shape, only what has the unit is scaled.
+    // Of a shape, only what has the unit is scaled.
     scaled_ = series.scale != 1 ? RemoteWriteLine::kScaled : 0;
     if (info.shape) return AddShaped(*info.shape, info.first_cell);
     const unsigned whole = series.whole ? RemoteWriteLine::kWhole : 0;
@@ -155,7 +157,7 @@ class Builder {
       made_.refs.push_back(Symbol(key));
       made_.refs.push_back(Symbol(value));
     }
-    // Two series may come to the same words in somebody else's names, which know fewer attributes.
+    // Two series may get the same labels in names of other projects, which have fewer attributes.
     std::string told(reinterpret_cast<const char*>(made_.refs.data() + line.first_ref), 4 * line.refs);
     if (!reported_.insert(std::move(told)).second) return made_.refs.resize(line.first_ref);
     if (naming_.arena) AppendToArena();
@@ -165,11 +167,7 @@ class Builder {
 
   void AppendToArena() {
     body_.clear();
-    for (const auto& [key, value] : labels_) {
-      protozero::pbf_writer series(body_), label(series, kLabels);
-      label.add_string(kLabelName, key);
-      label.add_string(kLabelValue, value);
-    }
+    for (const auto& [key, value] : labels_) AppendLabel(body_, kLabels, key, value);
     {
       protozero::pbf_writer series(body_), sample(series, kSamples);
       sample.add_double(kValue, 0);
@@ -215,15 +213,11 @@ std::string RemoteWriteText(std::string_view text) {
 
 RemoteWriteLayout NameRemoteWrite(const Layout& layout, const SeriesNamer& namer,
                                   const RemoteWriteNaming& naming) {
-  Builder builder(layout, naming);
-  std::vector<NamedSeries> named;
-  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
-    if (!layout[slot].desc) continue;
+  RemoteWriteLayoutBuilder builder(layout, naming);
+  ForEachNamed(layout, namer, [&](uint32_t slot, const std::vector<NamedSeries>& names) {
     if (layout[slot].desc == naming.target_up) builder.SetUp(slot);
-    named.clear();
-    namer(layout[slot], named);
-    for (const NamedSeries& series : named) builder.Add(slot, series);
-  }
+    for (const NamedSeries& series : names) builder.Add(slot, series);
+  });
   return builder.Take();
 }
 

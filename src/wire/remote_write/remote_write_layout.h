@@ -1,8 +1,8 @@
 // The parts of remote write that do not change from tick to tick: for one layout, every time series with its
 // labels, and where its number lies. Made once per layout, then only read.
 //
-// How a series is called is the caller's business, as for pages (wire/exposition/layout_text.h); bounds and
-// suffixes are those of an OpenMetrics page, names are without UTF-8.
+// Names come from a SeriesNamer; bounds and suffixes are those of an OpenMetrics page, names are without
+// UTF-8.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct RemoteWriteLine {
   uint32_t first_ref = 0, refs = 0;  // in RemoteWriteLayout::refs
   uint32_t end = 0;                  // in RemoteWriteLayout::arena; it begins where the line before ends
   uint8_t flags = 0;
-  int64_t start_ms = 0;  // when its counting began; 0: nobody knows
+  int64_t start_ms = 0;  // when its counting began; 0: unknown
 };
 
 struct RemoteWriteLayout {
@@ -55,7 +55,7 @@ struct RemoteWriteLayout {
   std::vector<uint32_t> refs;  // symbols: name, value, name, value, …, by name
   std::vector<RemoteWriteLine> lines;
   std::vector<RemoteWriteFamily> families;
-  // Of the flag that says whether the target of the frame's readings answered; nothing: it has none.
+  // Of the flag whether the target of the frame's readings answered; none: there is no such flag.
   std::optional<uint32_t> up_slot;
   // Of 1.0: each line as a field of the request, its number and time at its end.
   std::string arena;

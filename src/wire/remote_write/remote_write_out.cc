@@ -46,17 +46,9 @@ std::string_view FamilyOf(std::string_view name, Type type) noexcept {
 
 std::string RemoteWriteOutOutcome::Text() const {
   if (dropped == 0) return {};
-  std::string text =
+  const std::string text =
       std::to_string(dropped) + " of " + std::to_string(points + dropped) + " points were not sent";
-  std::string_view before = ": ";
-  for (size_t i = 1; i < kRemoteWriteOutFaults; ++i) {
-    if (faults[i] == 0) continue;
-    text += before;
-    text += TextOf(static_cast<RemoteWriteOutFault>(i));
-    text += " (" + std::to_string(faults[i]) + ")";
-    before = ", ";
-  }
-  return text;
+  return text + CountsText<RemoteWriteOutFault>(faults);
 }
 
 RemoteWriteOut::RemoteWriteOut(Options options)
@@ -89,13 +81,13 @@ Status RemoteWriteOut::Convert(std::string_view request, Instant now, const Take
     if (Status read = ReadResourceMetrics(field.bytes); !read.ok()) return read;
   }
   if (cursor.broken()) return NotOtlp();
-  // What was not taken has to be said again.
+  // Metadata that was not taken has to be sent again.
   if (!Drain().ok()) sent_.clear();
   return status_;
 }
 
 Status RemoteWriteOut::ReadResourceMetrics(std::string_view message) {
-  // The resource may stand behind what it describes.
+  // The resource may follow what it describes.
   std::string_view resource;
   ProtoField field;
   ProtoCursor first(message);
@@ -287,7 +279,7 @@ RemoteWriteOutFault RemoteWriteOut::ReadPoint(const Metric& metric) {
   }
 }
 
-// What a sender of 1.0 says once a minute of each family.
+// Sends the metadata of a family, once a minute in 1.0.
 void RemoteWriteOut::PutMetadata(const Metric& metric) {
   if (metric.family.empty()) return;
   constexpr size_t kMostFamilies = 20'000;

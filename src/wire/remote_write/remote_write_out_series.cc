@@ -24,9 +24,6 @@ namespace {
 
 // What Prometheus takes for values that are 0 where an exponential histogram does not say.
 constexpr double kDefaultZeroThreshold = 1e-128;
-// Of names and values of an exemplar's labels, in characters: OpenMetrics' limit, beyond which Prometheus
-// refuses it.
-constexpr size_t kMostExemplarText = 128;
 
 // As Prometheus' OTLP endpoint writes bounds: the shortest text without an exponent.
 struct BoundText {
@@ -38,17 +35,6 @@ struct BoundText {
     return {digits, static_cast<size_t>(end - digits)};
   }
 };
-
-bool AreBounds(const std::vector<double>& bounds) noexcept {
-  for (size_t i = 0; i < bounds.size(); ++i)
-    if (!std::isfinite(bounds[i]) || (i != 0 && bounds[i] <= bounds[i - 1])) return false;
-  return true;
-}
-
-size_t Characters(std::string_view text) noexcept {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
 
 // The fields of an exemplar that are numbers.
 struct ExemplarNumbers {
@@ -69,6 +55,16 @@ ExemplarNumbers ReadNumbers(std::string_view message) noexcept {
   return out;
 }
 
+bool ByName(const remote_write::Label& a, const remote_write::Label& b) noexcept { return a.name < b.name; }
+
+// Into labels that are sorted. `replace`: in place of what has this name.
+void Set(remote_write::Labels& labels, remote_write::Label label, bool replace = true) {
+  if (label.value.empty()) return;
+  const auto at = std::lower_bound(labels.begin(), labels.end(), label, &ByName);
+  if (at == labels.end() || at->name != label.name) labels.insert(at, label);
+  else if (replace) at->value = label.value;
+}
+
 }  // namespace
 
 // `data_` is the field of its sample or histogram.
@@ -78,14 +74,8 @@ RemoteWriteOutFault RemoteWriteOut::PutSeries(const Metric& metric, std::string_
   if (batch_.bytes() > options_.max_total) return Fault::kTooMuch;
   full_name_.assign(metric.name) += suffix;
   series_labels_ = labels_;
-  const auto set = [this](Label label) {
-    const auto at = std::lower_bound(series_labels_.begin(), series_labels_.end(), label,
-                                     [](const Label& a, const Label& b) { return a.name < b.name; });
-    if (at != series_labels_.end() && at->name == label.name) at->value = label.value;
-    else series_labels_.insert(at, label);
-  };
-  set({"__name__", full_name_});
-  if (!extra.name.empty()) set(extra);
+  Set(series_labels_, {"__name__", full_name_});
+  if (!extra.name.empty()) Set(series_labels_, extra);
   if (!batch_.Add({metric.type, metric.help, metric.unit}, series_labels_, data_, 1)) return Fault::kTooLarge;
   ++(histogram ? outcome_->histograms : outcome_->samples);
   return Fault::kNone;
@@ -124,7 +114,7 @@ RemoteWriteOutFault RemoteWriteOut::WriteHistogram(const Metric& metric) {
     return PutHistogram(metric, native_.AppendCarried(data_, point_.native));
   const bool empty = point_.counts.empty() && point_.bounds.empty();
   const bool fits = empty || point_.counts.size() == point_.bounds.size() + 1;
-  if (!point_.ended && (!fits || !AreBounds(point_.bounds))) return Fault::kBuckets;
+  if (!point_.ended && (!fits || !remote_write::AreBounds(point_.bounds))) return Fault::kBuckets;
   if (metric.verbatim || options_.native_histograms)
     return PutHistogram(metric, native_.AppendCustom(data_, point_, {ms_, start_ms_}));
   return WriteClassic(metric);
@@ -205,7 +195,7 @@ void RemoteWriteOut::PutExemplar(std::string_view message, bool verbatim) {
     if (field.number != otlp::kExemplarAttributes || !ReadPair(field.bytes, verbatim, pair)) continue;
     if (pairs_.size() == remote_write::OtlpPoint::kMostAttributes) break;
     pairs_.push_back(pair);
-    characters += Characters(pair.name) + Characters(pair.value);
+    characters += remote_write::Characters(pair.name) + remote_write::Characters(pair.value);
   }
   const auto put_id = [&](std::string_view key, std::string_view id) {
     if (id.empty()) return;
@@ -218,7 +208,7 @@ void RemoteWriteOut::PutExemplar(std::string_view message, bool verbatim) {
   put_id("trace_id", trace);
   put_id("span_id", span);
   // The ids matter more than what came with them.
-  if (!verbatim && characters > kMostExemplarText)
+  if (!verbatim && characters > kMostExemplarLetters)
     pairs_.erase(pairs_.begin(), pairs_.begin() + static_cast<ptrdiff_t>(attributes));
   JoinPairs(exemplar_labels_, true);
   if (batch_.AddExemplar(exemplar_labels_, numbers.value, ms)) ++outcome_->exemplars;
@@ -234,16 +224,6 @@ namespace {
 constexpr std::string_view kTargetInfoAlone[] = {"service.", "host.",    "os.",
                                                  "cloud.",   "process.", "telemetry."};
 constexpr std::string_view kReceiver = "gpulens.receiver";
-
-bool ByName(const remote_write::Label& a, const remote_write::Label& b) noexcept { return a.name < b.name; }
-
-// Into labels that are sorted. `replace`: in place of what has this name.
-void Set(remote_write::Labels& labels, remote_write::Label label, bool replace = true) {
-  if (label.value.empty()) return;
-  const auto at = std::lower_bound(labels.begin(), labels.end(), label, &ByName);
-  if (at == labels.end() || at->name != label.name) labels.insert(at, label);
-  else if (replace) at->value = label.value;
-}
 
 }  // namespace
 

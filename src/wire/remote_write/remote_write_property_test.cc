@@ -8,7 +8,7 @@
 #include "wire/exposition/naming_testing.h"
 #include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write.h"
-#include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/remote_write_testing.h"
 
 namespace gpulens {

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 #include <vector>
+
+#include "wire/otlp/proto_cursor.h"
+#include "wire/per_layout.h"
 
 #include "wire/remote_write/remote_write_fields.h"
 
@@ -23,12 +25,6 @@ char* PutVarint(char* at, uint64_t value) noexcept {
   for (; value >= 0x80; value >>= 7) *at++ = static_cast<char>(value | 0x80);
   *at++ = static_cast<char>(value);
   return at;
-}
-
-constexpr size_t VarintSize(uint64_t value) noexcept {
-  size_t size = 1;
-  for (; value >= 0x80; value >>= 7) ++size;
-  return size;
 }
 
 char* PutBytes(char* at, std::string_view bytes) noexcept {
@@ -94,10 +90,7 @@ void RemoteWriteRequest::AppendSeries1(const RemoteWriteLayout& layout, const Re
                                        std::string_view data) {
   scratch_.clear();
   for (uint32_t i = line.first_ref; i < line.first_ref + line.refs; i += 2) {
-    protozero::pbf_writer series(scratch_), label(series, kLabels);
-    const std::string_view name = layout.Symbol(layout.refs[i]), value = layout.Symbol(layout.refs[i + 1]);
-    label.add_string(kLabelName, name.data(), name.size());
-    label.add_string(kLabelValue, value.data(), value.size());
+    AppendLabel(scratch_, kLabels, layout.Symbol(layout.refs[i]), layout.Symbol(layout.refs[i + 1]));
   }
   scratch_ += data;
   protozero::pbf_writer(body_).add_message(kTimeSeries1, scratch_);
@@ -193,25 +186,17 @@ uint64_t PrintOf(const Exemplar& exemplar) noexcept {
   return print | 1;  // 0: none was sent
 }
 
-size_t LettersOf(std::string_view text) noexcept {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<uint8_t>(c) & 0xc0) != 0x80; }));
-}
-
 }  // namespace
 
 void FindNewExemplars(const Frame& frame, const ExemplarSeries& series, SentExemplar& sent,
                       std::vector<NewExemplar>& out) {
-  auto before = [](const Exemplar& one, uint32_t cell) { return one.cell < cell; };
-  const auto first = std::lower_bound(frame.exemplars.begin(), frame.exemplars.end(), series.cell, before);
-  const auto last = std::lower_bound(first, frame.exemplars.end(), series.cell + series.cells, before);
   const size_t begin = out.size();
-  for (auto at = first; at != last; ++at) {
-    const bool timed = at->unix_ns > 0;
+  for (const Exemplar& one : ExemplarsOf(frame, series.cell, series.cells)) {
+    const bool timed = one.unix_ns > 0;
     if (series.cells > 1 && !timed) continue;
-    const int64_t ms = timed ? MsOf(at->unix_ns) : series.sample_ms;
-    if (ms <= sent.ms || ms > series.sample_ms + kExemplarAheadMs || PrintOf(*at) == sent.print) continue;
-    out.push_back({series.line, ms, at->value * series.scale, &*at});
+    const int64_t ms = timed ? MsOf(one.unix_ns) : series.sample_ms;
+    if (ms <= sent.ms || ms > series.sample_ms + kExemplarAheadMs || PrintOf(one) == sent.print) continue;
+    out.push_back({series.line, ms, one.value * series.scale, &one});
   }
   const auto added = out.begin() + static_cast<std::ptrdiff_t>(begin);
   // Not stable_sort: clang 19 refuses what libstdc++ 12 makes of it.
@@ -234,7 +219,7 @@ RemoteWriteLabels ExemplarLabels(const AttributeSet& attributes) {
       AppendValue(text, value);
       const bool known = std::ranges::any_of(labels, [&](const auto& one) { return one.first == name; });
       if (name.empty() || text.empty() || known) continue;
-      const size_t more = LettersOf(name) + LettersOf(text);
+      const size_t more = Characters(name) + Characters(text);
       if (letters + more > kMostExemplarLetters) continue;
       letters += more;
       labels.emplace_back(std::move(name), std::move(text));
@@ -247,145 +232,17 @@ RemoteWriteLabels ExemplarLabels(const AttributeSet& attributes) {
 void AppendExemplar(const NewExemplar& exemplar, RemoteWriteVersion version, RemoteWriteRequest& request,
                     std::string& series) {
   const bool first = version == RemoteWriteVersion::k1;
-  protozero::pbf_writer fields(series), out(fields, first ? kExemplars1 : kExemplars2);
-  const RemoteWriteLabels labels = ExemplarLabels(exemplar.exemplar->attributes);
+  std::string message;
+  protozero::pbf_writer out(message);
   std::vector<uint32_t> refs;
-  for (const auto& [name, value] : labels) {
-    if (first) {
-      protozero::pbf_writer label(out, kExemplarLabels);
-      label.add_string(kLabelName, name);
-      label.add_string(kLabelValue, value);
-    } else {
-      refs.push_back(request.SymbolOf(name));
-      refs.push_back(request.SymbolOf(value));
-    }
+  for (const auto& [name, value] : ExemplarLabels(exemplar.exemplar->attributes)) {
+    if (first) AppendLabel(message, kExemplarLabels, name, value);
+    else refs.insert(refs.end(), {request.SymbolOf(name), request.SymbolOf(value)});
   }
   if (!refs.empty()) out.add_packed_uint32(kExemplarLabels, refs.begin(), refs.end());
   out.add_double(kExemplarValue, AsReading(exemplar.value));
   out.add_int64(kExemplarTimestamp, exemplar.ms);
-}
-
-namespace {
-
-using namespace remote_write;
-
-// A field as it stands in a message; one of another type is not that field, and must not be read as it.
-constexpr uint32_t Bytes(uint32_t tag) {
-  return protozero::tag_and_type(tag, protozero::pbf_wire_type::length_delimited);
-}
-constexpr uint32_t Varint(uint32_t tag) {
-  return protozero::tag_and_type(tag, protozero::pbf_wire_type::varint);
-}
-constexpr uint32_t Fixed64(uint32_t tag) {
-  return protozero::tag_and_type(tag, protozero::pbf_wire_type::fixed64);
-}
-
-class Downgrade {
- public:
-  explicit Downgrade(std::string& out) : out_(out) {}
-
-  bool Request(std::string_view bytes) {
-    // The symbols may stand behind what refers to them.
-    protozero::pbf_reader symbols(bytes.data(), bytes.size());
-    while (symbols.next(kSymbols, protozero::pbf_wire_type::length_delimited))
-      symbols_.push_back(symbols.get_view());
-    protozero::pbf_reader all(bytes.data(), bytes.size());
-    while (all.next()) {
-      if (all.tag_and_type() == Bytes(kTimeSeries2)) {
-        if (!Series(all.get_message())) return false;
-      } else if (all.tag_and_type() == Bytes(kSymbols)) {
-        all.skip();
-      } else {
-        return false;
-      }
-    }
-    return true;
-  }
-
- private:
-  bool Series(protozero::pbf_reader series) {
-    body_.clear();
-    while (series.next()) {
-      switch (series.tag_and_type()) {
-        case Bytes(kLabelRefs):
-          if (!Labels(series.get_packed_uint32(), body_, kLabels)) return false;
-          break;
-        case Bytes(kSamples): Sample(series.get_message()); break;
-        case Bytes(kHistograms): return false;
-        case Bytes(kExemplars2):
-          if (!Exemplar(series.get_message())) return false;
-          break;
-        default: series.skip();
-      }
-    }
-    protozero::pbf_writer(out_).add_message(kTimeSeries1, body_);
-    return true;
-  }
-
-  // The labels of a series, or of an exemplar: their fields have the same form.
-  template <class Refs>
-  bool Labels(const Refs& refs, std::string& message, uint32_t field) {
-    for (auto at = refs.begin(); at != refs.end(); ++at) {
-      const uint32_t name = *at;
-      if (++at == refs.end() || name >= symbols_.size() || *at >= symbols_.size()) return false;
-      protozero::pbf_writer out(message), label(out, field);
-      label.add_string(kLabelName, symbols_[name]);
-      label.add_string(kLabelValue, symbols_[*at]);
-    }
-    return true;
-  }
-
-  bool Exemplar(protozero::pbf_reader exemplar) {
-    std::string labels;
-    double value = 0;
-    int64_t ms = 0;
-    while (exemplar.next()) {
-      switch (exemplar.tag_and_type()) {
-        case Bytes(kExemplarLabels):
-          if (!Labels(exemplar.get_packed_uint32(), labels, kExemplarLabels)) return false;
-          break;
-        case Fixed64(kExemplarValue): value = exemplar.get_double(); break;
-        case Varint(kExemplarTimestamp): ms = exemplar.get_int64(); break;
-        default: exemplar.skip();
-      }
-    }
-    protozero::pbf_writer one(labels);
-    one.add_double(kExemplarValue, value);
-    one.add_int64(kExemplarTimestamp, ms);
-    protozero::pbf_writer(body_).add_message(kExemplars1, labels);
-    return true;
-  }
-
-  void Sample(protozero::pbf_reader sample) {
-    double value = 0;
-    int64_t ms = 0;
-    while (sample.next()) {
-      switch (sample.tag_and_type()) {
-        case Fixed64(kValue): value = sample.get_double(); break;
-        case Varint(kTimestamp): ms = sample.get_int64(); break;
-        default: sample.skip();
-      }
-    }
-    protozero::pbf_writer out(body_), told(out, kSamples);
-    told.add_double(kValue, value);
-    told.add_int64(kTimestamp, ms);
-  }
-
-  std::string& out_;
-  std::string body_;
-  std::vector<protozero::data_view> symbols_;
-};
-
-}  // namespace
-
-bool ToRemoteWrite1(std::string_view request, std::string& out) {
-  out.clear();
-  try {
-    if (Downgrade(out).Request(request)) return true;
-  } catch (const protozero::exception&) {
-    return out.clear(), false;
-  }
-  return out.clear(), false;
+  protozero::pbf_writer(series).add_message(first ? kExemplars1 : kExemplars2, message);
 }
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// One request of remote write while it is made: series after series, and for 2.0 the table of its symbols.
+// Writer of one request of remote write, with the table of its symbols for 2.0, and exemplars.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,7 @@ class RemoteWriteRequest {
   explicit RemoteWriteRequest(const RemoteWriteSymbols& symbols) : symbols_(symbols) {}
 
   void Begin(RemoteWriteVersion version);
-  // Whole fields of a request of 1.0. Returns where they stand; until the next call.
+  // Appends whole fields of a request of 1.0. Returns their place, valid until the next call.
   char* AppendFields(std::string_view fields, uint32_t samples);
   // A series of a layout whose symbols were added; `data` are its fields of samples or histograms.
   void AppendSeries(const RemoteWriteLayout& layout, const RemoteWriteLine& line, std::string_view data);
@@ -64,7 +64,7 @@ class RemoteWriteRequest {
   RemoteWriteVersion version_ = RemoteWriteVersion::k1;
   std::string body_, scratch_;
   uint32_t samples_ = 0;
-  // Of 2.0: the field of each symbol that is used, and by global number where it stands in this request.
+  // Of 2.0: the fields of used symbols, and their number in this request by global number.
   struct Local {
     uint32_t round = 0, number = 0;
   };
@@ -117,10 +117,5 @@ RemoteWriteLabels ExemplarLabels(const AttributeSet& attributes);
 // Appends the exemplar as a field of a series of `request`, which gets its symbols.
 void AppendExemplar(const NewExemplar& exemplar, RemoteWriteVersion version, RemoteWriteRequest& request,
                     std::string& series);
-
-// Converts a request of 2.0 to 1.0, for requests that wait while their receiver turns out to accept 1.0 only.
-// Pure. Replaces `out`. Metadata and start times are left out: 1.0 does not have them with samples. False for
-// other bytes, and for native histograms with custom bounds, which 1.0 does not have.
-bool ToRemoteWrite1(std::string_view request, std::string& out);
 
 }  // namespace gpulens

@@ -1,6 +1,7 @@
 #include "wire/remote_write/remote_write_series.h"
 
 #include <algorithm>
+#include <protozero/pbf_writer.hpp>
 
 #include "wire/otlp/otlp_schema.h"
 #include "wire/otlp/proto_cursor.h"
@@ -21,7 +22,7 @@ void Blame(RemoteWriteFault& fault, RemoteWriteFault with) noexcept {
 
 bool ByName(const Label& a, const Label& b) noexcept { return a.name < b.name; }
 
-// A value and a time, wherever they stand.
+// Field numbers of a value and its times.
 struct ValueAndTime {
   uint32_t value, time, start;
 };
@@ -211,6 +212,53 @@ const RemoteWriteTypes::Entry* RemoteWriteTypes::Find(std::string_view series) c
     if (found && Bit(suffix.types, found->type)) return found;
   }
   return nullptr;
+}
+
+bool ToRemoteWrite1(std::string_view request, std::string& out) {
+  using namespace remote_write;
+  LabelReader reader;
+  Labels labels;
+  std::string body, part;
+  RemoteWriteFault fault = RemoteWriteFault::kNone;
+  const auto append_labels = [&](std::string_view message, uint32_t field, std::string& to) {
+    if (!reader.Read(message, labels, fault) || fault != RemoteWriteFault::kNone) return false;
+    for (const Label& label : labels) AppendLabel(to, field, label.name, label.value);
+    return true;
+  };
+  const auto append_series = [&](std::string_view message) {
+    body.clear();
+    if (!append_labels(message, kLabels, body)) return false;
+    ProtoCursor series(message);
+    for (ProtoField field; series.Next(field);) {
+      const bool sample = field.number == kSamples, exemplar = field.number == kExemplars2;
+      if (field.wire != WireType::kBytes || (!sample && !exemplar && field.number != kHistograms)) continue;
+      Sample value;
+      part.clear();
+      if (sample ? !ReadSample(field.bytes, value)
+                 : !exemplar || !ReadExemplar(field.bytes, value) ||
+                       !append_labels(field.bytes, kExemplarLabels, part))
+        return false;
+      protozero::pbf_writer writer(part);
+      writer.add_double(sample ? uint32_t{kValue} : uint32_t{kExemplarValue}, value.value);
+      writer.add_int64(sample ? uint32_t{kTimestamp} : uint32_t{kExemplarTimestamp}, value.ms);
+      protozero::pbf_writer(body).add_message(sample ? uint32_t{kSamples} : uint32_t{kExemplars1}, part);
+    }
+    protozero::pbf_writer(out).add_message(kTimeSeries1, body);
+    return !series.broken();
+  };
+  out.clear();
+  reader.Begin(RemoteWriteVersion::k2, UINT64_MAX);
+  // The symbols may follow what refers to them.
+  ProtoCursor symbols(request), all(request);
+  ProtoField field;
+  bool good = true;
+  while (good && symbols.Next(field))
+    good = field.wire == WireType::kBytes &&
+           (field.number == kSymbols ? reader.AddSymbol(field.bytes) : field.number == kTimeSeries2);
+  good = good && !symbols.broken();
+  while (good && all.Next(field)) good = field.number == kSymbols || append_series(field.bytes);
+  if (!good) out.clear();
+  return good;
 }
 
 }  // namespace gpulens

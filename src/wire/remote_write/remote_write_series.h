@@ -25,7 +25,7 @@ struct Sample {
   int64_t ms = 0, start_ms = 0;
 };
 
-// Where parts of a TimeSeries stand.
+// Field numbers of a TimeSeries that depend on the version.
 struct SeriesNumbers {
   uint32_t exemplars, histograms;
 };
@@ -43,20 +43,20 @@ class LabelReader {
  public:
   static constexpr size_t kMostSymbols = 1'000'000, kMostLabels = 1024;
 
-  // `most`: bytes of labels that are read; what is beyond is not looked at.
+  // `most`: bytes of labels that are read; the rest is ignored.
   void Begin(RemoteWriteVersion version, uint64_t most) {
     version_ = version;
     symbols_.clear();
     spent_ = 0;
     most_ = most;
   }
-  // Whether the labels that were read were more than that: a symbol that is said once may be told often.
+  // Whether more label bytes were read than that: one symbol may be used often.
   bool exhausted() const noexcept { return spent_ > most_; }
   uint64_t spent() const noexcept { return spent_; }
   void LiftLimit() noexcept { most_ = UINT64_MAX; }
   // False when there are too many.
   bool AddSymbol(std::string_view text);
-  // What a number of 2.0 stands for; empty when it stands for nothing, or for no text.
+  // The text of a symbol of 2.0; empty when there is none, or it is not UTF-8.
   std::string_view Symbol(uint64_t number) const noexcept;
   // Of a TimeSeries or an Exemplar, sorted by name; labels without a value are none. False when the bytes are
   // no such message. What `fault` names makes the labels useless.
@@ -87,7 +87,7 @@ bool ReadMetadata2(std::string_view message, SeriesAbout& out) noexcept;
 
 // Whether a time in milliseconds is one in OTLP's nanoseconds.
 bool IsTime(int64_t ms) noexcept;
-// A start that is told, and not behind its sample.
+// Whether a start is set, and not after its sample.
 bool IsStart(int64_t start_ms, int64_t ms) noexcept;
 
 }  // namespace gpulens::remote_write
@@ -111,7 +111,7 @@ class RemoteWriteTypes {
   // Does not allocate for what is known already.
   void Learn(std::string_view family, remote_write::Type type, std::string_view help, std::string_view unit);
   // Of the family that has a series of this name: its own name, or without the suffix that its type gives
-  // series. Null: nobody said. Until the next Learn.
+  // series. Null: unknown. Valid until the next Learn.
   const Entry* Find(std::string_view series) const noexcept;
 
   size_t size() const noexcept { return entries_.size(); }
@@ -122,5 +122,10 @@ class RemoteWriteTypes {
   std::map<std::string, Entry, std::less<>> entries_;
   size_t bytes_ = 0;
 };
+
+// Converts a request of 2.0 to 1.0, for requests that wait while their receiver turns out to accept 1.0 only.
+// Pure. Replaces `out`. Metadata and start times are left out: 1.0 does not have them with samples. False for
+// other bytes, and for native histograms with custom bounds, which 1.0 does not have.
+bool ToRemoteWrite1(std::string_view request, std::string& out);
 
 }  // namespace gpulens

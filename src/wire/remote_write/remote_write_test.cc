@@ -6,7 +6,7 @@
 #include "base/testing/allocations.h"
 #include "wire/exposition/naming_testing.h"
 #include "wire/json/json_testing.h"
-#include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/remote_write_testing.h"
 
 namespace gpulens {

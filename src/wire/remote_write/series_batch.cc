@@ -161,12 +161,8 @@ void SeriesBatch::WriteExemplar(const Exemplar& exemplar) {
   protozero::pbf_writer writer(message_);
   const auto* refs = layout_.refs.data() + exemplar.first_ref;
   if (version_ == RemoteWriteVersion::k1) {
-    for (uint32_t i = 0; i < exemplar.refs; i += 2) {
-      protozero::pbf_writer label(writer, kExemplarLabels);
-      const std::string_view name = layout_.Symbol(refs[i]), value = layout_.Symbol(refs[i + 1]);
-      label.add_string(kLabelName, name.data(), name.size());
-      label.add_string(kLabelValue, value.data(), value.size());
-    }
+    for (uint32_t i = 0; i < exemplar.refs; i += 2)
+      AppendLabel(message_, kExemplarLabels, layout_.Symbol(refs[i]), layout_.Symbol(refs[i + 1]));
   } else if (exemplar.refs != 0) {
     protozero::packed_field_uint32 packed(writer, kExemplarLabels);
     for (uint32_t i = 0; i < exemplar.refs; ++i) packed.add_element(request_.NumberOf(layout_, refs[i]));

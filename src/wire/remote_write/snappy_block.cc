@@ -19,7 +19,7 @@ size_t SnappyLength(std::string_view block) noexcept {
 bool SnappyUnpack(std::string_view block, size_t limit, std::string& out) {
   out.clear();
   size_t size = 0;
-  // The length stands in front, whatever follows: nothing is made room for before the whole was looked at.
+  // The length comes first, whatever follows: the block is validated before memory is allocated.
   if (snappy_uncompressed_length(block.data(), block.size(), &size) != SNAPPY_OK || size > limit ||
       snappy_validate_compressed_buffer(block.data(), block.size()) != SNAPPY_OK)
     return false;

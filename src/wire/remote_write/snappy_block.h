@@ -12,7 +12,7 @@ void SnappyPack(std::string_view bytes, std::string& out);
 // Replaces `out`. False, and nothing in `out`, for what is no block or would be larger than `limit`.
 bool SnappyUnpack(std::string_view block, size_t limit, std::string& out);
 
-// How large the block says that it is unpacked; 0 for what says nothing.
+// The unpacked size that the block declares; 0 for other bytes.
 size_t SnappyLength(std::string_view block) noexcept;
 
 }  // namespace gpulens

@@ -12,6 +12,7 @@
 #include "catalog/prometheus_name.h"
 #include "catalog/self.h"
 #include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {
