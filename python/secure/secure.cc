@@ -1,5 +1,5 @@
-// libgpulens_secure.so: TLS and gRPC for the package, apart from gpulens._core, which opens it when a program
-// first asks for them. So nobody else loads OpenSSL, and the package works where these libraries are absent.
+// libgpulens_secure.so: TLS and gRPC for the package, opened by gpulens._core at their first use. So other
+// programs do not load OpenSSL, and the package works where these libraries are absent.
 #include "net/client/http_client.h"
 #include "sdk/export/secure_transport.h"
 

@@ -14,7 +14,7 @@
 
 namespace gpulens::python {
 
-// Ask is called by the reading thread, the rest by Python's; Renew in the child of a fork, before both.
+// Query is called by the reading thread, the rest by Python's; Renew in the child of a fork, before both.
 class Mailbox {
  public:
   static constexpr int kOpen = -1;  // instead of a device's number

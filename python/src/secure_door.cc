@@ -20,7 +20,7 @@ constexpr const char* kNotBuilt =
     "forwards the data";
 
 // Path of the library: in a subfolder, so that it is not taken for a Python module.
-std::string PathBeside() {
+std::string LibraryPath() {
   Dl_info here{};
   if (::dladdr(reinterpret_cast<const void*>(&OpenSecureDoor), &here) == 0 || !here.dli_fname) return {};
   const std::string core = here.dli_fname;
@@ -33,7 +33,7 @@ Status LoadFailed() {
 }
 
 Result<void*> Load() {
-  const std::string path = PathBeside();
+  const std::string path = LibraryPath();
   if (::access(path.c_str(), F_OK) != 0) return Status{Code::kUnavailable, kNotBuilt};
   // Never closed: transports made by it live as long as the process does.
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -160,9 +160,9 @@ struct World {
     EnergyCurve curve({.most_watts = 700});
     for (size_t ms = 0; ms < watts.size(); ms += static_cast<size_t>(every_ms)) {
       // The counter has whole millijoules.
-      const double told = std::floor(joules[ms] * 1000) / 1000;
+      const double reported = std::floor(joules[ms] * 1000) / 1000;
       curve.Add({.at_ns = static_cast<int64_t>(ms) * kMs,
-                 .counter_joules = counter ? told : kNotMeasured,
+                 .counter_joules = counter ? reported : kNotMeasured,
                  .power_watts = watts[ms]});
     }
     return curve;
@@ -184,11 +184,11 @@ RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfACounter, (uint32_t
 
 // The same, of a counter that is written every so many milliseconds and read at its own pace; the curve is
 // told of its steps, or not. Also of the edges that no reading has closed yet.
-RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfASlowCounter, (uint32_t seed, bool told)) {
+RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfASlowCounter, (uint32_t seed, bool reported)) {
   const World world(seed);
   const int step = *rc::gen::inRange(1, 120), phase = *rc::gen::inRange(0, step),
             every = *rc::gen::inRange(2, 60);
-  EnergyCurve curve({.most_watts = 700, .counter_lag_ns = told ? step * kMs : EnergyCurve::kLagUnknown});
+  EnergyCurve curve({.most_watts = 700, .counter_lag_ns = reported ? step * kMs : EnergyCurve::kLagUnknown});
   const int64_t length = *rc::gen::inRange<int64_t>(20, 501),
                 begin = *rc::gen::inRange<int64_t>(200, 3900 - length);
   const int64_t after = *rc::gen::inRange<int64_t>(0, 300);

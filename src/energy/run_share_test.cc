@@ -126,7 +126,7 @@ RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t see
   double joules = 0;
   int64_t at = 0, end = 0;
   curve.Add({.at_ns = at, .counter_joules = 0, .power_watts = 0});
-  const bool told = below(4) != 0;
+  const bool reported = below(4) != 0;
   for (int i = 0; i < 60; ++i) {
     at += (1 + below(200)) * kMs;
     joules += below(400) * 0.1;
@@ -135,7 +135,7 @@ RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t see
       const int64_t observed_ns = at - below(2);
       std::vector<std::pair<int, double>> users;
       for (int n = below(5); n > 0; --n)
-        users.emplace_back(below(kRuns + 1), told ? below(101) / 100.0 : kNotMeasured);
+        users.emplace_back(below(kRuns + 1), reported ? below(101) / 100.0 : kNotMeasured);
       for (int run = 0; run <= kRuns; ++run) {
         std::vector<EnergyProcess> list;
         for (const auto& [owner, use] : users) list.push_back(owner == run ? Own(use) : Other(use));

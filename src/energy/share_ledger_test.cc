@@ -265,9 +265,9 @@ RC_GTEST_PROP(ShareLedgerProperty, TheHalfWidthCoversWhatEdgesCanMove, (uint32_t
     return kHalfWidth * (static_cast<double>(random() % 2001) / 1000 - 1);
   };
   const auto by = tokens ? ShareLedger::By::kTokens : ShareLedger::By::kTime;
-  ShareLedger told(by), truth(by);
+  ShareLedger reported(by), truth(by);
   std::deque<Account> as_reported = traffic.requests, in_truth = traffic.requests;
-  traffic.Run(told, as_reported, every, [&](int64_t at_ns) {
+  traffic.Run(reported, as_reported, every, [&](int64_t at_ns) {
     Cut cut = traffic.At(at_ns, noise(at_ns));
     cut.half_width = kHalfWidth;
     return cut;

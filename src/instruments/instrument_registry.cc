@@ -73,7 +73,7 @@ std::string KeyOf(const Texts& attributes) {
   return key;
 }
 
-// Never destroyed, as the registries' book. The cells' lock is taken inside of ours, and so at a fork:
+// Never destroyed, as the registries. The cells' lock is taken inside of ours, and so at a fork:
 // handlers that were added last go first.
 struct Sources {
   Sources() {
@@ -108,7 +108,7 @@ void InstrumentRegistry::AfterForkInChild() noexcept {
   InstrumentRegistry& registry = Instance();
   for (std::atomic<double>& gauge : registry.gauges_) gauge.store(kNotMeasured, std::memory_order_relaxed);
   for (Family& family : registry.families_) {
-    for (SeriesOf& series : family.series) series.told = 0;
+    for (SeriesOf& series : family.series) series.reported = 0;
   }
   registry.mutex_.unlock();
 }
@@ -262,7 +262,8 @@ bool InstrumentRegistry::ReadSeries(const Family& family, SeriesOf& series, Samp
     out.value = static_cast<double>(whole);
   } else {
     out.value = store.Double(series.cell);
-    if (family.kind == InstrumentKind::kCounter) out.value = series.told = std::max(series.told, out.value);
+    if (family.kind == InstrumentKind::kCounter)
+      out.value = series.reported = std::max(series.reported, out.value);
   }
   return true;
 }

@@ -35,7 +35,7 @@ struct SeriesOf {
   std::vector<std::pair<std::string, std::string>> attributes;  // by key
   uint32_t cell = 0;                                            // of a gauge: its number among gauges
   int64_t start_unix_ns = 0;
-  double told = 0;  // of a counter of doubles; rounding never makes it fall
+  double reported = 0;  // of a counter of doubles; rounding never makes it fall
 };
 
 struct Family {

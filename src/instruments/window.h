@@ -53,7 +53,7 @@ inline constexpr uint32_t kExponentialCells = kFirstCount + kWindow;
 // Decoded head. It changes before and after the counts are moved, so that a reader knows whether it read them
 // at one scale.
 struct WindowHead {
-  // Stands with the offset, so that a head of 0, of a window without counts, is far away from every index.
+  // Added to the offset, so that a head of 0, of a window without counts, is far away from every index.
   static constexpr uint32_t kBias = uint32_t{1} << 30;
 
   uint32_t offset = 0;  // of the first count, plus kBias; 0: there is none

@@ -208,19 +208,19 @@ TEST_F(StoreTest, NothingCommittedIsLostByAKill) {
       }
     }
     ::close(ends[1]);
-    size_t told = 0;
+    size_t reported = 0;
     char byte = 0;
-    while (told < 20 && ::read(ends[0], &byte, 1) == 1) ++told;
+    while (reported < 20 && ::read(ends[0], &byte, 1) == 1) ++reported;
     ASSERT_EQ(::kill(child, SIGKILL), 0);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
-    while (::read(ends[0], &byte, 1) == 1) ++told;
+    while (::read(ends[0], &byte, 1) == 1) ++reported;
     ::close(ends[0]);
-    ASSERT_GE(told, 20u);
+    ASSERT_GE(reported, 20u);
     static size_t before = 0;
     auto rows = Open(true)->Find({.gpu_index = {}, .gpu_uuid = {}, .name = {}});
     ASSERT_TRUE(rows.ok()) << rows.error().detail;
-    EXPECT_GE(rows->size(), before + told);
+    EXPECT_GE(rows->size(), before + reported);
     before = rows->size();
   }
   EXPECT_TRUE(Open()->Add(Xid(2000)).ok()) << "and it goes on";

@@ -65,14 +65,14 @@ TEST(OpenJarvisEnergyCases, Aggregates) {
     Fixture fixture;
     size_t tick = 0;
     for (const std::vector<Reported>& board : one.boards) {
-      fixture.source->AddGpu(
-          "GPU-" + std::to_string(fixture.source->devices().size()), [&tick, &board](int64_t) {
-            const Reported& told = board[std::min(tick, board.size() - 1)];
-            EnergyReading reading;
-            reading.watts = told.watts, reading.temperature_celsius = told.celsius;
-            reading.utilization_ratio = told.percent / 100, reading.memory_used_bytes = told.gib * kGib;
-            return reading;
-          });
+      fixture.source->AddGpu("GPU-" + std::to_string(fixture.source->devices().size()), [&tick,
+                                                                                         &board](int64_t) {
+        const Reported& reported = board[std::min(tick, board.size() - 1)];
+        EnergyReading reading;
+        reading.watts = reported.watts, reading.temperature_celsius = reported.celsius;
+        reading.utilization_ratio = reported.percent / 100, reading.memory_used_bytes = reported.gib * kGib;
+        return reading;
+      });
     }
     fixture.Start();
     WindowSlot* window = fixture.Begin();

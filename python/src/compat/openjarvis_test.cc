@@ -127,15 +127,15 @@ TEST(OpenJarvisCases, ThePageOfVllm) {
       Histogram("vllm:e2e_request_latency_seconds",
                 {{"0.1", 10}, {"0.5", 50}, {"1.0", 80}, {"2.5", 95}, {"5.0", 100}, {"+Inf", 100}}) +
       "vllm:gpu_cache_usage_perc 0.42\nvllm:num_requests_waiting 3\n";
-  const auto told = ReadVllmPage(page, "text/plain; version=0.0.4");
-  ASSERT_TRUE(told.ok());
-  Expect({{"TTFT p50", told->ttft_p50_seconds, 0.0625},
-          {"TTFT p95", told->ttft_p95_seconds, 0.25},
-          {"TTFT p99", told->ttft_p99_seconds, 0.45},
-          {"e2e p50", told->e2e_p50_seconds, 0.5},
-          {"e2e p95", told->e2e_p95_seconds, 2.5},
-          {"cache", told->cache_usage_ratio, 0.42},
-          {"queue", told->requests_waiting, 3}});
+  const auto reported = ReadVllmPage(page, "text/plain; version=0.0.4");
+  ASSERT_TRUE(reported.ok());
+  Expect({{"TTFT p50", reported->ttft_p50_seconds, 0.0625},
+          {"TTFT p95", reported->ttft_p95_seconds, 0.25},
+          {"TTFT p99", reported->ttft_p99_seconds, 0.45},
+          {"e2e p50", reported->e2e_p50_seconds, 0.5},
+          {"e2e p95", reported->e2e_p95_seconds, 2.5},
+          {"cache", reported->cache_usage_ratio, 0.42},
+          {"queue", reported->requests_waiting, 3}});
 }
 
 TEST(OpenJarvisCases, SteadyState) {
@@ -165,9 +165,9 @@ struct OpenJarvisStoreCases : ::testing::Test {
 
   std::vector<InferenceSummary> Of(const std::vector<InferenceRecord>& records, GroupBy by = GroupBy::kAll) {
     for (const InferenceRecord& one : records) opened->Record(one);
-    auto told = opened->Summarize({.by = by});
-    EXPECT_TRUE(told) << told.error().detail;
-    return *std::move(told);
+    auto reported = opened->Summarize({.by = by});
+    EXPECT_TRUE(reported) << reported.error().detail;
+    return *std::move(reported);
   }
 };
 

@@ -21,11 +21,11 @@ constexpr Duration kTimeout = 20s;
 constexpr TimePoint kBegin{1'000s};
 
 // A kernel that was told these, in nanoseconds.
-KernelTelemetry Recorded(const std::vector<double>& nanoseconds, TimePoint asked = kBegin + 10s) {
+KernelTelemetry Recorded(const std::vector<double>& nanoseconds, TimePoint queried = kBegin + 10s) {
   KernelRecord record("k");
   record.SetState(KernelState::kActive, kBegin);
   for (double one : nanoseconds) record.Processed(kBegin, one * 1e-9);
-  return record.Copy(asked, {});
+  return record.Copy(queried, {});
 }
 
 TEST(RingCases, Latencies) {
@@ -34,7 +34,7 @@ TEST(RingCases, Latencies) {
     double n, mean, sum, least, most;
   };
   constexpr double kNone = kNotMeasured;
-  for (const auto& [told, n, mean, sum, least, most] : {
+  for (const auto& [reported, n, mean, sum, least, most] : {
            Case{std::vector<double>(10, 100'000), 10, 100'000, 1'000'000, 100'000, 100'000},
            Case{std::vector<double>(4, 1'000'000), 4, 1'000'000, 4'000'000, 1'000'000, 1'000'000},
            Case{{}, 0, kNone, 0, kNone, kNone},
@@ -44,7 +44,7 @@ TEST(RingCases, Latencies) {
            Case{{0}, 1, 0, 0, 0, 0},
            Case{{0, 1e9}, 2, 5e8, 1e9, 0, 1e9},
        }) {
-    const Distribution service = Recorded(told).service_seconds;
+    const Distribution service = Recorded(reported).service_seconds;
     EXPECT_EQ(static_cast<double>(service.n), n);
     for (const auto& [got, wanted] : {std::pair(service.mean, mean), std::pair(service.sum, sum),
                                       std::pair(service.min, least), std::pair(service.max, most)}) {
@@ -70,16 +70,17 @@ TEST(RingCases, DropsErrorsAndAReset) {
   kernel.Error("First error");
   kernel.Error("Second error");
   kernel.Processed(1e-6, true);
-  KernelTelemetry told = *collector.Telemetry("k");
-  EXPECT_EQ(told.dropped, 2u);
-  EXPECT_EQ(told.errors, 2u);
-  EXPECT_EQ(told.last_error, "Second error");
+  KernelTelemetry reported = *collector.Telemetry("k");
+  EXPECT_EQ(reported.dropped, 2u);
+  EXPECT_EQ(reported.errors, 2u);
+  EXPECT_EQ(reported.last_error, "Second error");
   collector.Reset("k");
-  told = *collector.Telemetry("k");
-  EXPECT_EQ(told.kernel_id, "k");
-  EXPECT_EQ(told.messages_processed + told.dropped + told.errors + told.service_seconds.n, 0u);
-  EXPECT_EQ(told.last_error, "");
-  EXPECT_EQ(told.throughput, 0);
+  reported = *collector.Telemetry("k");
+  EXPECT_EQ(reported.kernel_id, "k");
+  EXPECT_EQ(reported.messages_processed + reported.dropped + reported.errors + reported.service_seconds.n,
+            0u);
+  EXPECT_EQ(reported.last_error, "");
+  EXPECT_EQ(reported.throughput, 0);
 }
 
 TEST(RingCases, SummaryOfTwo) {
@@ -125,8 +126,8 @@ struct Resting {
     EXPECT_TRUE(runtime.Activate("k").ok());
     EXPECT_TRUE(runtime.Deactivate("k").ok());
   }
-  KernelTelemetry told() const { return *runtime.telemetry("k"); }
-  uint64_t dropped(DropReason why) const { return told().dropped_by[static_cast<size_t>(why)]; }
+  KernelTelemetry reported() const { return *runtime.telemetry("k"); }
+  uint64_t dropped(DropReason why) const { return reported().dropped_by[static_cast<size_t>(why)]; }
 
   RingKernelRuntime runtime{{.enable_telemetry = true, .exported = nullptr}};
   std::optional<RingKernel<int, int>> kernel;
@@ -136,11 +137,11 @@ TEST(RingCases, AFullQueue) {
   Resting rejects({.queue_size = 2, .when_full = WhenFull::kReject});
   EXPECT_TRUE(rejects.kernel->Send(1).ok() && rejects.kernel->Send(2).ok());
   EXPECT_EQ(rejects.kernel->Send(3).code, Code::kExhausted);
-  EXPECT_EQ(rejects.told().queue_depth, 2u);
+  EXPECT_EQ(rejects.reported().queue_depth, 2u);
   EXPECT_EQ(rejects.dropped(DropReason::kRejected), 1u);
   Resting drops({.queue_size = 2, .when_full = WhenFull::kDropOldest});
   for (int i = 1; i <= 3; ++i) EXPECT_TRUE(drops.kernel->Send(i).ok());
-  EXPECT_EQ(drops.told().queue_depth, 2u);
+  EXPECT_EQ(drops.reported().queue_depth, 2u);
   EXPECT_EQ(drops.dropped(DropReason::kOldest), 1u);
 }
 
@@ -149,18 +150,18 @@ TEST(RingCases, FivePutThreeTaken) {
   const KernelRecorder recorder = collector.Kernel("k");
   for (uint64_t i = 1; i <= 5; ++i) recorder.Receive(i);
   for (uint64_t i = 1; i <= 3; ++i) recorder.Take(5 - i, 0);
-  const KernelTelemetry told = *collector.Telemetry("k");
-  EXPECT_EQ(told.queue_depth, 2u);
-  EXPECT_EQ(told.messages_received, 5u);
-  EXPECT_EQ(told.wait_seconds.n, 3u);
-  EXPECT_EQ(told.queue_high_water, 5u);
+  const KernelTelemetry reported = *collector.Telemetry("k");
+  EXPECT_EQ(reported.queue_depth, 2u);
+  EXPECT_EQ(reported.messages_received, 5u);
+  EXPECT_EQ(reported.wait_seconds.n, 3u);
+  EXPECT_EQ(reported.queue_high_water, 5u);
 
   Resting five({.queue_size = 8});
   for (int i = 1; i <= 5; ++i) ASSERT_TRUE(five.kernel->Send(i).ok());
-  EXPECT_EQ(five.told().queue_depth, 5u);
+  EXPECT_EQ(five.reported().queue_depth, 5u);
   ASSERT_TRUE(five.runtime.Reactivate("k").ok());
   for (int i = 1; i <= 5; ++i) EXPECT_EQ(five.kernel->Receive(kTimeout).value_or(-1), i) << "in their order";
-  EXPECT_EQ(five.told().queue_depth, 0u);
+  EXPECT_EQ(five.reported().queue_depth, 0u);
   ASSERT_TRUE(five.runtime.Deactivate("k").ok());
   for (int i = 1; i <= 2; ++i) ASSERT_TRUE(five.kernel->Send(i).ok());
   ASSERT_TRUE(five.runtime.Terminate("k").ok());

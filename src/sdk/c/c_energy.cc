@@ -70,14 +70,14 @@ int gpulens_window_end(gpulens_window* window, gpulens_energy* energy) {
   const std::unique_ptr<gpulens_window> owned(window);
   const EnergyResult result = owned->window.result();
   if (energy) {
-    gpulens_energy told{.size = energy->size,
-                        .energy_joules = result.energy_joules,
-                        .device_energy_joules = result.device_energy_joules,
-                        .uncertainty_joules = result.uncertainty_joules,
-                        .duration_seconds = std::chrono::duration<double>(result.duration).count(),
-                        .method = static_cast<int32_t>(result.method),
-                        .validity = static_cast<int32_t>(result.validity)};
-    std::memcpy(energy, &told, std::min(energy->size, sizeof told));
+    gpulens_energy reported{.size = energy->size,
+                            .energy_joules = result.energy_joules,
+                            .device_energy_joules = result.device_energy_joules,
+                            .uncertainty_joules = result.uncertainty_joules,
+                            .duration_seconds = std::chrono::duration<double>(result.duration).count(),
+                            .method = static_cast<int32_t>(result.method),
+                            .validity = static_cast<int32_t>(result.validity)};
+    std::memcpy(energy, &reported, std::min(energy->size, sizeof reported));
   }
   return sdk::Reported(sdk::StatusOf(result));
 }

@@ -220,10 +220,10 @@ class Zones {
   // Over what was there, with as many digits: nothing is truncated, and no disk waited for.
   void Write(int64_t tick) {
     for (Zone& zone : zones_) {
-      const uint64_t told = (zone.begin + Counted(zone, tick)) % zone.range;
-      wraps += told < zone.told ? 1 : 0;
-      zone.told = told;
-      const std::string digits = std::to_string(told);
+      const uint64_t reported = (zone.begin + Counted(zone, tick)) % zone.range;
+      wraps += reported < zone.reported ? 1 : 0;
+      zone.reported = reported;
+      const std::string digits = std::to_string(reported);
       zone.file.seekp(0);
       zone.file << std::string(12 - digits.size(), '0') << digits << "\n" << std::flush;
     }
@@ -243,7 +243,7 @@ class Zones {
     std::ofstream file;
     uint64_t range, begin;
     Trace trace;
-    uint64_t told = 0;
+    uint64_t reported = 0;
   };
   static uint64_t Counted(const Zone& zone, int64_t tick) {
     return static_cast<uint64_t>(zone.trace.Joules(tick) * 1e6);

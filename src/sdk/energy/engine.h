@@ -38,7 +38,7 @@ class Engine {
 
   // ---- the reader
   void Open();
-  // Reads every device that a book needs. `whole`: this is a tick; else it is to close windows.
+  // Reads every device of a ledger. `whole`: this is a tick; else it closes windows.
   void Round(bool whole);
 
   // ---- any thread
@@ -46,14 +46,14 @@ class Engine {
   bool opened() const noexcept { return opened_.load(std::memory_order_acquire); }
   // Which source the reader is stuck in, and for how long; empty: none.
   std::string Stuck() const;
-  // The shortest of all books.
+  // The shortest of all ledgers.
   Duration interval() const noexcept { return Duration(interval_ns_.load(std::memory_order_relaxed)); }
   bool idle() const noexcept { return users_.load(std::memory_order_relaxed) == 0; }
 
   // Whether more frequent readings would show a counter's update interval; not for ever.
   bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
 
-  // Adds a ledger for the devices that the options choose; without devices its selection says why.
+  // Adds a ledger for the devices that the options choose; without devices its selection has the reason.
   // RemoveLedger ends it, when none of its windows is held any more.
   DeviceLedger* AddLedger(const EnergyOptions& options);
   void RemoveLedger(DeviceLedger* ledger);

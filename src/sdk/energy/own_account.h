@@ -18,7 +18,7 @@ namespace gpulens::sdk {
 
 class OwnAccount {
  public:
-  // `patience_ns`: how far it may reach beyond the last reading.
+  // `timeout_ns`: how far it may reach beyond the last reading.
   OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t timeout_ns,
              int64_t begin_ns);
 

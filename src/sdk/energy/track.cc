@@ -49,11 +49,11 @@ void Track::Take(const EnergyReading& reading, int64_t queried_ns, int64_t at_ns
   // A source may state the time of its reading.
   const int64_t began_ns = reading.began.time_since_epoch().count(),
                 ended_ns = reading.ended.time_since_epoch().count();
-  const bool told = began_ns > 0 && began_ns <= ended_ns && ended_ns <= at_ns;
-  curve.Add({.at_ns = told ? ended_ns : at_ns,
+  const bool reported = began_ns > 0 && began_ns <= ended_ns && ended_ns <= at_ns;
+  curve.Add({.at_ns = reported ? ended_ns : at_ns,
              .counter_joules = latest.joules,
              .power_watts = latest.watts,
-             .took_ns = told ? ended_ns - began_ns : at_ns - queried_ns});
+             .took_ns = reported ? ended_ns - began_ns : at_ns - queried_ns});
 }
 
 void Track::Fail(Status status, int64_t at_ns) {

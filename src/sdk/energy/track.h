@@ -29,7 +29,7 @@ struct Track {
   const EnergyDevice device;
   energy::EnergyCurve curve;
 
-  uint32_t users = 0;  // books that need it
+  uint32_t users = 0;  // ledgers that need it
   EnergyReading latest;
   double watts = kNotMeasured;  // reported, or from the last two counts
   int64_t read_ns = 0;          // of the last good reading; 0: there was none

@@ -19,10 +19,10 @@ constexpr Duration kOpeningTime = std::chrono::seconds(4);
 ExperimentEnergy ToEnergy(const OwnEnergy& own) {
   const EnergyResult& result = own.energy;
   const EnergyTicks& ticks = result.ticks;
-  const bool told = own.attribution != EnergyAttribution::kNone;
+  const bool reported = own.attribution != EnergyAttribution::kNone;
   return {.energy_joules = result.energy_joules,
           .uncertainty_joules = result.uncertainty_joules,
-          .attribution = told ? std::string(EnergyAttributionName(own.attribution)) : std::string(),
+          .attribution = reported ? std::string(EnergyAttributionName(own.attribution)) : std::string(),
           .device_energy_joules = result.device_energy_joules,
           .method = std::string(EnergyMethodName(result.method)),
           .validity = std::string(EnergyValidityName(result.validity)),

@@ -172,17 +172,17 @@ TEST_F(ExperimentEnergyTest, AShortRunHasItsWholeTime) {
 }
 
 TEST_F(ExperimentEnergyTest, WhatIsKnownIsNotOverwrittenByWhatIsNot) {
-  std::atomic<int> asked = 0;
+  std::atomic<int> queried = 0;
   Experiment run = Started(
       [&](bool ended) {
-        ++asked;
+        ++queried;
         if (ended) return ExperimentEnergy{.method = {}, .validity = "source_failed", .reason = "gone"};
         return ExperimentEnergy{
             .energy_joules = 5, .method = "counter", .validity = "running", .reason = {}, .devices = 1};
       },
       1ms);
   const auto deadline = std::chrono::steady_clock::now() + 30s;
-  while (asked == 0 && std::chrono::steady_clock::now() < deadline) ASSERT_TRUE(run.Flush(20s));
+  while (queried == 0 && std::chrono::steady_clock::now() < deadline) ASSERT_TRUE(run.Flush(20s));
   ASSERT_TRUE(run.End());
   EXPECT_EQ(run.energy().validity, "source_failed");
   EXPECT_EQ(Row(run.id()).energy.joules, 5);

@@ -399,9 +399,9 @@ TEST_F(ExperimentTest, ADeletedRunIsNotBroughtBack) {
 
 TEST_F(ExperimentTest, EnergyIsAskedAtTheEnd) {
   ExperimentOptions options = Options();
-  int asked = 0;
+  int queried = 0;
   options.energy = [&](bool ended) {
-    asked += ended;
+    queried += ended;
     return ExperimentEnergy{.energy_joules = 41.8,
                             .uncertainty_joules = 0.6,
                             .method = "counter",
@@ -410,7 +410,7 @@ TEST_F(ExperimentTest, EnergyIsAskedAtTheEnd) {
   };
   Experiment run = Started("a", options);
   ASSERT_TRUE(run.End());
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(queried, 1);
   EXPECT_EQ(run.energy().energy_joules, 41.8);
   EXPECT_EQ(Read().ById(run.id())->energy.uncertainty_joules, 0.6);
   options.energy = [](bool) -> ExperimentEnergy { throw std::runtime_error("the sensor is gone"); };

@@ -82,7 +82,7 @@ class KeyTable {
   static constexpr size_t kMostKeys = 4096;
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  // kNone: there are too many. Takes a lock and memory for a new key alone, which `fits` judges.
+  // kNone: there are too many. Takes a lock and memory for a new key alone, which `fits` validates.
   uint32_t Find(std::string_view key, bool (*fits)(std::string_view) noexcept) noexcept {
     const size_t hash = std::hash<std::string_view>()(key);
     for (size_t i = hash;; ++i) {

@@ -190,11 +190,11 @@ void Recorder::Shared::Loop() {
       static_cast<void>(!::read(wake.get(), &count, sizeof count));
     }
     std::optional<End> ending;
-    uint64_t asked = 0;
+    uint64_t queried = 0;
     {
       std::lock_guard lock(mutex);
       ending = end;
-      asked = flushes_requested;
+      queried = flushes_requested;
     }
     Status status;
     leaving = ending.has_value();
@@ -206,7 +206,7 @@ void Recorder::Shared::Loop() {
     if (ending) Close();
     std::lock_guard lock(mutex);
     last_error = ending ? left : status;
-    flushes_done = asked;
+    flushes_done = queried;
     flush_status = last_error;
     ended = ending.has_value();
     answered.notify_all();

@@ -40,11 +40,11 @@ void Start(std::string_view word, std::vector<Exporter>& kept) {
 
 void StartFromEnvironment() noexcept {
   static std::atomic<bool> heeded{false};
-  const std::string said = ProcessEnvironment(kVariable);
-  if (said.empty() || heeded.exchange(true)) return;
+  const std::string stated = ProcessEnvironment(kVariable);
+  if (stated.empty() || heeded.exchange(true)) return;
   // Never destroyed: the end of the process finishes them.
   static Immortal<std::vector<Exporter>> kept;
-  std::string_view words = said;
+  std::string_view words = stated;
   while (!words.empty()) {
     if (std::string_view word = Trim(TakeUntil(words, ',')); !word.empty()) Start(word, *kept);
   }

@@ -187,11 +187,11 @@ TEST(ExportToAgent, AForkIsAnotherInstance) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   ASSERT_GT(agent.count(), before);
-  const std::string told = agent.text(agent.count() - 1);
-  EXPECT_NE(InstanceIn(told), parents);
-  EXPECT_THAT(told, HasSubstr("process.pid=" + std::to_string(child)));
-  EXPECT_THAT(told, HasSubstr(" 1.5\n"));
-  EXPECT_THAT(told, Not(HasSubstr(" i5\n")));
+  const std::string reported = agent.text(agent.count() - 1);
+  EXPECT_NE(InstanceIn(reported), parents);
+  EXPECT_THAT(reported, HasSubstr("process.pid=" + std::to_string(child)));
+  EXPECT_THAT(reported, HasSubstr(" 1.5\n"));
+  EXPECT_THAT(reported, Not(HasSubstr(" i5\n")));
   ASSERT_TRUE(exporter.Flush(kTimeout).ok());
   EXPECT_EQ(InstanceIn(agent.text(agent.count() - 1)), parents);
   EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i5\n"));

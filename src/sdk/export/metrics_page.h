@@ -1,5 +1,4 @@
-// A program's samples as a page to scrape, spelt as the agent spells its own: names with the words of their
-// unit and kind, attributes as labels. Pure.
+// A program's samples as a page to scrape, with names and labels as on the agent's page. Pure.
 #pragma once
 
 #include <span>

@@ -49,9 +49,9 @@ void AddPath(HttpUrl& url, bool whole) {
 Status AddHeaders(const OtlpOptions& options, const Environment& environment, OtlpPlan& plan) {
   for (const auto& [key, value] : options.headers) RETURN_IF_ERROR(AddRequestField(plan.headers, key, value));
   std::string name;
-  const std::string said =
+  const std::string stated =
       options.headers.empty() ? FromEnvironment(environment, "HEADERS", name) : std::string();
-  auto listed = ParseKeyValues(said);
+  auto listed = ParseKeyValues(stated);
   if (!listed) return In(name, listed.error());
   for (const auto& [key, value] : *listed) {
     if (Status added = AddRequestField(plan.headers, key, value); !added) return In(name, added);

@@ -52,15 +52,15 @@ TEST(OtlpPlan, WhatIsWrongIsNamed) {
 }
 
 TEST(OtlpPlan, HeadersAndTimes) {
-  const auto said = Plan({{"OTEL_EXPORTER_OTLP_HEADERS", "x-a=1,x-b=two%20words"},
-                          {"OTEL_METRIC_EXPORT_INTERVAL", "5000"},
-                          {"OTEL_EXPORTER_OTLP_TIMEOUT", "2500"},
-                          {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"}});
-  ASSERT_TRUE(said.ok());
-  EXPECT_EQ((*said).headers, "x-a: 1\r\nx-b: two words\r\n");
-  EXPECT_EQ((*said).interval, seconds(5));
-  EXPECT_EQ((*said).timeout, milliseconds(2500));
-  EXPECT_EQ((*said).ca_file, "/ca.pem");
+  const auto stated = Plan({{"OTEL_EXPORTER_OTLP_HEADERS", "x-a=1,x-b=two%20words"},
+                            {"OTEL_METRIC_EXPORT_INTERVAL", "5000"},
+                            {"OTEL_EXPORTER_OTLP_TIMEOUT", "2500"},
+                            {"OTEL_EXPORTER_OTLP_CERTIFICATE", "/ca.pem"}});
+  ASSERT_TRUE(stated.ok());
+  EXPECT_EQ((*stated).headers, "x-a: 1\r\nx-b: two words\r\n");
+  EXPECT_EQ((*stated).interval, seconds(5));
+  EXPECT_EQ((*stated).timeout, milliseconds(2500));
+  EXPECT_EQ((*stated).ca_file, "/ca.pem");
   const auto own =
       Plan({{"OTEL_EXPORTER_OTLP_HEADERS", "x-a=1"}, {"OTEL_METRIC_EXPORT_INTERVAL", "soon"}},
            {.endpoint = "http://me:secret@h:1", .headers = {{"x-c", "3"}}, .timeout = seconds(1)});

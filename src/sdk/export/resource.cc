@@ -84,20 +84,20 @@ std::string ProcessEnvironment(const char* name) {
 
 AttributeSet ResourceOf(const Environment& environment, std::string_view program, int64_t pid,
                         std::string_view instance_id) {
-  std::map<std::string, std::string, std::less<>> said;
+  std::map<std::string, std::string, std::less<>> stated;
   if (auto listed = ParseKeyValues(environment("OTEL_RESOURCE_ATTRIBUTES"))) {
-    for (auto& [key, value] : *listed) said[key] = std::move(value);
+    for (auto& [key, value] : *listed) stated[key] = std::move(value);
   } else {
     Log(LogLevel::kWarn, "sdk", "resource_attributes",
         "OTEL_RESOURCE_ATTRIBUTES is left out: " + listed.error().detail);
   }
   const std::string name = environment(kServiceName);
-  if (!name.empty()) said["service.name"] = name;
-  else if (!said.contains("service.name"))
-    said["service.name"] = program.empty() ? "unknown_service" : program;
+  if (!name.empty()) stated["service.name"] = name;
+  else if (!stated.contains("service.name"))
+    stated["service.name"] = program.empty() ? "unknown_service" : program;
   const std::string_view version = Version();
   std::vector<AttributeSet::Attribute> all = {{"service.instance.id", instance_id}};
-  for (const auto& [key, value] : said) all.push_back({key, std::string_view(value)});
+  for (const auto& [key, value] : stated) all.push_back({key, std::string_view(value)});
   // The last of equal keys wins.
   all.push_back({"process.pid", pid});
   all.push_back({"telemetry.sdk.name", std::string_view("gpulens")});
@@ -108,8 +108,8 @@ AttributeSet ResourceOf(const Environment& environment, std::string_view program
 
 AttributeSet ProcessResource(std::string_view service_name) {
   const auto environment = [service_name](const char* name) {
-    const bool asked = !service_name.empty() && std::string_view(name) == kServiceName;
-    return asked ? std::string(service_name) : ProcessEnvironment(name);
+    const bool queried = !service_name.empty() && std::string_view(name) == kServiceName;
+    return queried ? std::string(service_name) : ProcessEnvironment(name);
   };
   return ResourceOf(environment, ProgramName(), ::getpid(), InstanceId());
 }

@@ -16,7 +16,7 @@ Delivered ValidateOtlpAnswer(int http_status, std::string_view body, std::string
                              Instant now) {
   if (http_status / 100 == 2) return {ValidateOtlpSuccess(body)};
   std::string why = DescribeStatus(http_status, {});
-  if (std::string said = ReadOtlpError(body); !said.empty()) why += ": " + said;
+  if (std::string stated = ReadOtlpError(body); !stated.empty()) why += ": " + stated;
   const bool later = http_status == 429 || http_status == 502 || http_status == 503 || http_status == 504;
   const Code code = later                                      ? Code::kExhausted
                     : http_status == 401 || http_status == 403 ? Code::kPermissionDenied

@@ -279,28 +279,28 @@ TEST_F(InferenceStoreTest, AKillWhileRecordingLosesTheUnflushedBatchAtMost) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts no threads after a fork";
   int64_t before = 0;
   for (int round = 0; round < 5; ++round) {
-    int told[2];
-    ASSERT_EQ(::pipe(told), 0);
+    int reported[2];
+    ASSERT_EQ(::pipe(reported), 0);
     const pid_t child = ::fork();
     if (child == 0) {
       auto store = InferenceStore::Open(path, {.flush_interval = 1ms, .flush_records = 7});
       for (int64_t given = 1; store; ++given) {
         store->Record({.model = "m"});
         if (given % 64 != 0) continue;
-        if (!store->Flush().ok() || ::write(told[1], &given, sizeof given) != sizeof given) break;
+        if (!store->Flush().ok() || ::write(reported[1], &given, sizeof given) != sizeof given) break;
       }
       ::_exit(1);
     }
-    ::close(told[1]);
+    ::close(reported[1]);
     int64_t flushed = 0;
     for (int batch = 0; batch <= 3 * round; ++batch)
-      ASSERT_EQ(::read(told[0], &flushed, sizeof flushed), static_cast<ssize_t>(sizeof flushed));
+      ASSERT_EQ(::read(reported[0], &flushed, sizeof flushed), static_cast<ssize_t>(sizeof flushed));
     ::kill(child, SIGKILL);
     int status = 0;
     ASSERT_EQ(::waitpid(child, &status, 0), child);
     ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
-    while (::read(told[0], &flushed, sizeof flushed) > 0) continue;
-    ::close(told[0]);
+    while (::read(reported[0], &flushed, sizeof flushed) > 0) continue;
+    ::close(reported[0]);
     InferenceStore store = Open();
     EXPECT_EQ(store.health().crashed, 1u) << "it is said";
     EXPECT_TRUE(store.Check().ok());

@@ -25,11 +25,10 @@ class Settler {
   virtual void Settle(telemetry::Row& row) noexcept = 0;
 };
 
-// A record as it is stored in the ring: the known values one after the other, and a word that says which they
-// are. Unknown values take no memory, since a record costs its caller the cache lines that it touches: three
-// for a usual one.
-// Its words, in this order: what is known; memory of its own, if its texts are long; a settler, if there is
-// one; numbers; texts, each behind its size.
+// A record as it is stored in the ring: the known values one after the other, and a word that lists which
+// they are. Unknown values take no memory, since a record costs its caller the cache lines that it touches:
+// three for a usual one. Its words, in this order: what is known; memory of its own, if its texts are long; a
+// settler, if there is one; numbers; texts, each behind its size.
 struct alignas(64) PackedRecord {
   struct Line {
     alignas(64) std::array<uint64_t, 8> words;

@@ -151,10 +151,10 @@ void Recorder::Shared::Loop() {
       uint64_t count = 0;
       static_cast<void>(!::read(wake.get(), &count, sizeof count));
     }
-    uint64_t asked = 0;
+    uint64_t queried = 0;
     {
       std::lock_guard lock(mutex);
-      asked = flushes_requested, last = ending;
+      queried = flushes_requested, last = ending;
     }
     Status status = WriteAll();
     if (!status) {
@@ -171,7 +171,7 @@ void Recorder::Shared::Loop() {
     }
     std::lock_guard lock(mutex);
     last_error = flush_status = status;
-    flushes_done = asked;
+    flushes_done = queried;
     ended = last;
     answered.notify_all();
   }

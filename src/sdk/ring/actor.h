@@ -29,7 +29,7 @@ namespace gpulens::ring {
 class Queue {
  public:
   Queue() = default;
-  // `form` outlives the lane; null: it takes nothing. `stamped`: remembers when messages came.
+  // `form` outlives the queue; null: unused. `stamped`: remembers when messages came.
   Queue(const internal::MessageForm* form, size_t limit, bool stamped)
       : form_(form), limit_(form ? limit : 0) {
     if (!form) return;
@@ -216,7 +216,7 @@ class BasicActor final : public RingActor {
   const std::string id_;
   const KernelOptions options_;
   std::unique_ptr<KernelBody> body_;
-  std::atomic<size_t> queued_{0}, answered_{0};  // the lanes' sizes, for those that look without the lock
+  std::atomic<size_t> queued_{0}, answered_{0};  // the queues' sizes, for readers without the lock
   std::atomic<bool> closed_{false};
 
   mutable std::mutex mutex_;  // guards what follows

@@ -124,16 +124,16 @@ Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
 
 // The server's message in one line, without the password.
 Status Server::Refusal(const BlockingReply& reply) const {
-  std::string said(Trim(reply.body));
-  const std::optional<int> code = ErrorCode(said);
+  std::string stated(Trim(reply.body));
+  const std::optional<int> code = ErrorCode(stated);
   if (const std::string& password = address_.url.password; !password.empty()) {
-    for (size_t at = 0; (at = said.find(password, at)) != std::string::npos;)
-      said.replace(at, password.size(), "…");
+    for (size_t at = 0; (at = stated.find(password, at)) != std::string::npos;)
+      stated.replace(at, password.size(), "…");
   }
-  std::ranges::replace(said, '\n', ' ');
+  std::ranges::replace(stated, '\n', ' ');
   std::string text;
-  AppendPrintable(text, std::string_view(said).substr(0, kMostError));
-  if (said.size() > kMostError) text += "…";
+  AppendPrintable(text, std::string_view(stated).substr(0, kMostError));
+  if (stated.size() > kMostError) text += "…";
   if (!code) text = "HTTP " + std::to_string(reply.status) + (text.empty() ? "" : ": ") + text;
   const auto among = [&](const auto& codes) {
     return code && std::ranges::find(codes, *code) != codes.end();

@@ -33,7 +33,7 @@ std::string NameQuoted(std::string_view name);
 // own.
 class Server {
  public:
-  // Asks nothing yet. kUnavailable: https, and no TLS is linked (net/blocking/blocking_post.h).
+  // Sends nothing yet. kUnavailable: https, and no TLS is linked (net/blocking/blocking_post.h).
   static Result<std::unique_ptr<Server>> Open(const std::string& url);
 
   // kInvalidArgument: the server refuses the data (a constraint, a value that a view cannot take).

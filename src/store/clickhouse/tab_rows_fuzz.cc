@@ -11,23 +11,23 @@ namespace {
 // All that it tells, and whether it is good.
 std::string Reported(std::string_view bytes, size_t step) {
   gpulens::clickhouse::TabRows rows;
-  std::string told;
+  std::string reported;
   const auto on_row = [&] {
     for (int i = 0; i < rows.columns(); ++i) {
-      told += rows.ColumnName(i);
-      told += rows.IsNull(i) ? "~" : "=";
-      told += rows.Text(i);
-      if (const auto whole = rows.MaybeInt(i)) told += std::to_string(*whole);
+      reported += rows.ColumnName(i);
+      reported += rows.IsNull(i) ? "~" : "=";
+      reported += rows.Text(i);
+      if (const auto whole = rows.MaybeInt(i)) reported += std::to_string(*whole);
       CHECK(rows.Int(i) == rows.MaybeInt(i).value_or(0));
       static_cast<void>(rows.Real(i));
     }
-    told += '\n';
+    reported += '\n';
     return gpulens::Ok();
   };
   for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
-    if (!rows.Feed(bytes.substr(0, step), on_row)) return told + "bad";
+    if (!rows.Feed(bytes.substr(0, step), on_row)) return reported + "bad";
   }
-  return told + (rows.End() ? "good" : "cut");
+  return reported + (rows.End() ? "good" : "cut");
 }
 
 }  // namespace

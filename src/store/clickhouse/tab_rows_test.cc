@@ -14,18 +14,18 @@ namespace {
 // "a=1 b=~" of each row, and how it ended.
 std::pair<std::vector<std::string>, Status> Read(std::string_view bytes, size_t step) {
   TabRows rows;
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   const auto on_row = [&] {
-    std::string& row = told.emplace_back();
+    std::string& row = reported.emplace_back();
     for (int i = 0; i < rows.columns(); ++i)
       row +=
           std::string(rows.ColumnName(i)) + (rows.IsNull(i) ? "~ " : "=" + std::string(rows.Text(i)) + " ");
     return Ok();
   };
   for (; !bytes.empty(); bytes.remove_prefix(std::min(step, bytes.size()))) {
-    if (Status status = rows.Feed(bytes.substr(0, step), on_row); !status) return {told, status};
+    if (Status status = rows.Feed(bytes.substr(0, step), on_row); !status) return {reported, status};
   }
-  return {told, rows.End()};
+  return {reported, rows.End()};
 }
 
 TEST(TabRows, RowsOfAnyPieces) {

@@ -28,7 +28,7 @@ struct EnergyRow {
   double mean_utilization_ratio = kNotMeasured, peak_utilization_ratio = kNotMeasured;
   double mean_memory_used_bytes = kNotMeasured, peak_memory_used_bytes = kNotMeasured;
 
-  bool asked() const noexcept { return joules == joules || !validity.empty(); }
+  bool queried() const noexcept { return joules == joules || !validity.empty(); }
   // Number of GPUs among the devices; absent: unknown.
   std::optional<int64_t> gpus() const noexcept {
     if (vendor.empty() || vendor == "none") return std::nullopt;

@@ -262,7 +262,7 @@ Status RunWriter::CloseMetric(const Metric& metric) {
 
 // An unknown value does not overwrite one from an earlier heartbeat.
 Status RunWriter::WriteEnergy(const EnergyRow& energy) {
-  if (!energy.asked()) return Ok();
+  if (!energy.queried()) return Ok();
   RETURN_IF_ERROR(database_.Execute(
       "UPDATE run SET energy_joules=?1,energy_uncertainty_joules=?2,energy_method=?3,energy_validity=?4,"
       "energy_reason=?5 WHERE id=?6 AND (?1 IS NOT NULL OR energy_joules IS NULL)",

@@ -82,7 +82,7 @@ TEST(QuantileSketch, BeyondItsRoomTheSmallOnesBecomeOne) {
 RC_GTEST_PROP(SketchProperty, QuantilesAreWithinTheBound, ()) {
   auto values = *rc::gen::nonEmpty(Values(12));
   const double fraction = *rc::gen::inRange(0, 1001) / 1000.0;
-  const double told = Of(values).Quantile(fraction);
+  const double reported = Of(values).Quantile(fraction);
   std::ranges::sort(values);
   const double exact = Percentile(values, fraction);
   const double rank = static_cast<double>(values.size() - 1) * fraction;
@@ -90,7 +90,7 @@ RC_GTEST_PROP(SketchProperty, QuantilesAreWithinTheBound, ()) {
   // Between two signs the error is that of the larger neighbour.
   const double bound =
       QuantileSketch::kRelativeError * std::max(reach(std::floor(rank)), reach(std::ceil(rank)));
-  RC_ASSERT(std::abs(told - exact) <= bound * (1 + 1e-9) + 1e-12);
+  RC_ASSERT(std::abs(reported - exact) <= bound * (1 + 1e-9) + 1e-12);
 }
 
 RC_GTEST_PROP(SketchProperty, MergingIsAddingInAnyOrder, ()) {

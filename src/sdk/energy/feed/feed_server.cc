@@ -13,7 +13,7 @@
 namespace gpulens::sdk {
 namespace {
 
-// Maximum age of a reading: counters are not updated more often, and many programs may ask.
+// Maximum age of a reading: counters are not updated more often, and there may be many clients.
 constexpr int64_t kYoungNs = 2'000'000;
 constexpr int kPollMs = 500;
 

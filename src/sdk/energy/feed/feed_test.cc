@@ -47,9 +47,9 @@ TEST(FeedWire, ComesBackAsItWas) {
   EXPECT_TRUE(std::isnan(one.accuracy_ratio));
   EXPECT_EQ((*devices)[1].vendor, EnergyVendor::kNvidia);
 
-  FeedReading told{.reading = {}, .began_ns = 5, .ended_ns = 6, .now_ns = 9};
-  told.reading.joules = 12.5;
-  const auto reading = DecodeFeedReading(EncodeFeedReading(told));
+  FeedReading reported{.reading = {}, .began_ns = 5, .ended_ns = 6, .now_ns = 9};
+  reported.reading.joules = 12.5;
+  const auto reading = DecodeFeedReading(EncodeFeedReading(reported));
   ASSERT_TRUE(reading.ok());
   EXPECT_EQ(reading->reading.joules, 12.5);
   EXPECT_TRUE(std::isnan(reading->reading.watts));
@@ -77,10 +77,10 @@ TEST(FeedWire, AnythingElseIsRefused) {
 }
 
 TEST(FeedWire, ProcessesComeBackWithoutTheirNumbers) {
-  const EnergyProcesses told{
+  const EnergyProcesses reported{
       .list = {{.pid = 7, .own = true, .utilization_ratio = 0.5, .memory_used_bytes = 12},
                {.pid = 8, .own = false}}};
-  const std::string bytes = EncodeFeedProcesses(told);
+  const std::string bytes = EncodeFeedProcesses(reported);
   const auto back = DecodeFeedProcesses(bytes);
   ASSERT_TRUE(back.ok());
   ASSERT_EQ(back->list.size(), 2u);
@@ -269,14 +269,14 @@ TEST_F(FeedTest, ItEndsWhenNobodyAsksAndWhenNoDeviceAnswers) {
   ASSERT_TRUE(querying.Open().ok());
   lost = true;
   auto ended = reader.ended.get_future();
-  std::string said;
+  std::string stated;
   while (ended.wait_for(milliseconds(5)) != std::future_status::ready) {
     EnergyReading out;
     for (size_t i = 0; i < 2; ++i) {
-      if (Status status = querying.Read(i, out); !status.ok() && said.empty()) said = status.detail;
+      if (Status status = querying.Read(i, out); !status.ok() && stated.empty()) stated = status.detail;
     }
   }
-  EXPECT_EQ(said, "it threw: the driver is gone");
+  EXPECT_EQ(stated, "it threw: the driver is gone");
 }
 
 TEST_F(FeedTest, ClientsAreFew) {

@@ -30,8 +30,8 @@ Status Gone(std::string why) { return {gpulens::Code::kUnavailable, "the agent's
 }  // namespace
 
 std::string FindEnergySocket() {
-  if (const auto asked = Variable("GPULENS_ENERGY_SOCKET"); asked && asked->starts_with('/'))
-    return std::string(*asked);
+  if (const auto queried = Variable("GPULENS_ENERGY_SOCKET"); queried && queried->starts_with('/'))
+    return std::string(*queried);
   const auto folder = Variable("XDG_RUNTIME_DIR");
   std::string user = folder && folder->starts_with('/') ? std::string(*folder) + "/gpulens/energy.sock" : "";
   if (!user.empty() && ::access(kOfTheMachine.data(), F_OK) != 0 && ::access(user.c_str(), F_OK) == 0)

@@ -218,16 +218,16 @@ Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
     devices_ = *found;
     return found;
   }
-  auto asked = agent_->Open();
-  if (asked) {
+  auto queried = agent_->Open();
+  if (queried) {
     used_.store(agent_.get());
-    return asked;
+    return queried;
   }
   used_.store(own_.get());
   if (found) return found;
-  const bool wrong = asked.error().code == gpulens::Code::kInvalidArgument;
-  return Status{wrong ? asked.error().code : found.error().code,
-                found.error().detail + "; agent: " + asked.error().detail};
+  const bool wrong = queried.error().code == gpulens::Code::kInvalidArgument;
+  return Status{wrong ? queried.error().code : found.error().code,
+                found.error().detail + "; agent: " + queried.error().detail};
 }
 
 Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {
@@ -242,9 +242,9 @@ Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {
   const auto same = std::ranges::find(queried_, devices_[device].id, &EnergyDevice::id);
   if (same == queried_.end()) return own;
   out = {};
-  Status asked = agent_->Processes(static_cast<size_t>(same - queried_.begin()), out);
-  if (!asked.ok()) queried_.clear();
-  return asked;
+  Status queried = agent_->Processes(static_cast<size_t>(same - queried_.begin()), out);
+  if (!queried.ok()) queried_.clear();
+  return queried;
 }
 
 std::vector<std::shared_ptr<EnergySource>> SystemSources() {

@@ -26,7 +26,7 @@ std::optional<size_t> OnlyOne(std::span<const VisibleName> devices, Is is) {
 
 std::optional<size_t> Find(std::string_view entry, std::span<const VisibleName> devices) {
   if (const auto number = ParseInt<size_t>(entry)) return *number < devices.size() ? number : std::nullopt;
-  if (entry.size() < 5) return std::nullopt;  // "GPU-" and "MIG-" alone are nobody's name
+  if (entry.size() < 5) return std::nullopt;  // "GPU-" and "MIG-" alone name no device
   const auto named = OnlyOne(devices, [&](const VisibleName& one) {
     return BeginsWith(one.uuid, entry) ||
            std::ranges::any_of(one.parts, [&](const std::string& part) { return BeginsWith(part, entry); });

@@ -206,9 +206,9 @@ void ExportedKernels::Retire(const std::string& id, const KernelSource& kernel) 
 
 void ExportedKernels::Report(std::vector<Sample>& out) {
   ForgetParents();
-  std::vector<Reported> told;
+  std::vector<Reported> reported;
   const auto tell = [&](const char* key, const std::string& value, const Entry& entry) {
-    Reported& one = told.emplace_back();
+    Reported& one = reported.emplace_back();
     one.attributes = {{key, value}};
     one.totals = entry.ended;
     one.start_unix_ns = entry.start_unix_ns;
@@ -219,7 +219,7 @@ void ExportedKernels::Report(std::vector<Sample>& out) {
   if (overflows_) tell("otel.metric.overflow", "true", overflow_);
 
   const auto each = [&](const Sample& form, const std::function<bool(const Reported&, Sample&)>& fill) {
-    for (const Reported& one : told) {
+    for (const Reported& one : reported) {
       Sample sample = form;
       sample.attributes = one.attributes;
       sample.start_unix_ns = one.start_unix_ns;

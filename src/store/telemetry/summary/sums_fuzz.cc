@@ -15,10 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!good) CHECK(again == empty);
   // A sum of -0 is told as 0, so what was told is compared, not what was given.
   Sums retold;
-  std::string told;
+  std::string reported;
   CHECK(retold.MergeBytes(again).ok());
-  retold.AppendBytes(told);
-  CHECK(told == again);
+  retold.AppendBytes(reported);
+  CHECK(reported == again);
   const gpulens::InferenceSummary summary = sums.Summary("k");
   const auto& latency = summary.latency_seconds;
   CHECK(latency.n == 0 || (latency.min <= latency.p50 && latency.p50 <= latency.max));
