@@ -113,7 +113,7 @@ class HostCollector final : public Collector {
   HostParts parts_;
 };
 
-HostOptions OptionsOf(const Config& config) {
+HostOptions ReadHostOptions(const Config& config) {
   using Temperatures = HostOptions::Temperatures;
   const std::string& temperatures = config.Text("temperatures");
   HostOptions options;
@@ -207,7 +207,7 @@ Result<std::unique_ptr<Collector>> MakeHostCollector(const Config& config, const
     return Status{Code::kUnavailable, "neither proc nor sys below " + root};
   }
   return std::unique_ptr<Collector>(
-      std::make_unique<HostCollector>(std::move(files), OptionsOf(config), seams));
+      std::make_unique<HostCollector>(std::move(files), ReadHostOptions(config), seams));
 }
 
 extern const CollectorSpec host_collector;
