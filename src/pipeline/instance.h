@@ -12,7 +12,6 @@
 
 #include "plugins/plugin.h"
 #include "quality/gpu_quality.h"
-#include "quality/quality_events.h"
 
 namespace gpulens {
 

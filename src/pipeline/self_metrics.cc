@@ -77,7 +77,7 @@ struct SelfMetrics::OfCollector {
   EntityRef entity;
   Series up, duration, last_success, interval, age, series;
   Series runs_ok, runs_error, runs_timeout, accepted, stale;
-  Series errors[kCodes], rejected[kVerdicts], refused[kSeriesRefusals];
+  Series errors[kCodes], rejected[kValidations], refused[kSeriesRefusals];
   uint64_t seen = 0;
 };
 
@@ -145,7 +145,7 @@ void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
     c.runs_timeout = table_.Declare(kSelfCollectorRuns, c.entity, {{"result", "timeout"}});
     c.accepted = table_.Declare(kSelfSamples, c.entity, {{"result", "accepted"}, {"reason", "none"}});
     c.stale = table_.Declare(kSelfSamples, c.entity, {{"result", "stale"}, {"reason", "none"}});
-    for (size_t i = 1; i < kVerdicts; ++i) {
+    for (size_t i = 1; i < kValidations; ++i) {
       std::string_view reason = ValidationName(static_cast<Validation>(i));
       c.rejected[i] = table_.Declare(kSelfSamples, c.entity, {{"result", "rejected"}, {"reason", reason}});
     }
@@ -176,7 +176,7 @@ void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
   writer_.Set(c.runs_timeout, stats.runs_timeout);
   writer_.Set(c.accepted, stats.samples.accepted);
   writer_.Set(c.stale, stats.samples.stale);
-  for (size_t i = 1; i < kVerdicts; ++i) writer_.Set(c.rejected[i], stats.samples.rejected[i]);
+  for (size_t i = 1; i < kValidations; ++i) writer_.Set(c.rejected[i], stats.samples.rejected[i]);
   for (size_t i = 1; i < kCodes; ++i) writer_.Set(c.errors[i], stats.errors[i]);
   for (size_t i = 0; i < kSeriesRefusals; ++i) writer_.Set(c.refused[i], stats.refused[i]);
 }
