@@ -100,7 +100,7 @@ bool StuckSensor::Validate(const std::optional<CheckedReading>& sensor,
   return *most_ - *least_ >= std::max(kStuckPowerLeast, kStuckPowerShare * *most_);
 }
 
-void CrossChecker::ValidatorState(const CheckedReadings& readings, CrossCheckResults& out) const noexcept {
+void CrossChecker::ValidateMemory(const CheckedReadings& readings, CrossCheckResults& out) const noexcept {
   const auto &used = readings[CheckedQuantity::kMemoryUsed], &free = readings[CheckedQuantity::kMemoryFree],
              &reserved = readings[CheckedQuantity::kMemoryReserved],
              &total = readings[CheckedQuantity::kMemoryTotal];
@@ -122,9 +122,9 @@ void CrossChecker::ValidatePower(const CheckedReadings& readings, CrossCheckResu
     out.Reject(*culprit, Validation::kInconsistent);
   const auto& limit = readings[CheckedQuantity::kPowerLimitMax];
   if (!limit) return;
-  auto above = [&](CheckedQuantity twin, double times) {
-    if (readings[twin] && readings[twin]->value > times * limit->value)
-      out.Reject(twin, Validation::kOutOfRange);
+  auto above = [&](CheckedQuantity quantity, double times) {
+    if (readings[quantity] && readings[quantity]->value > times * limit->value)
+      out.Reject(quantity, Validation::kOutOfRange);
   };
   above(CheckedQuantity::kPower, kPowerOverMax);
   above(CheckedQuantity::kPowerInstant, kInstantPowerOverMax);
@@ -148,7 +148,7 @@ void CrossChecker::ValidateBusy(const CheckedReadings& readings, CrossCheckResul
 
 CrossCheckResults CrossChecker::Validate(const CheckedReadings& readings) noexcept {
   CrossCheckResults out;
-  ValidatorState(readings, out);
+  ValidateMemory(readings, out);
   ValidatePower(readings, out);
   ValidateBusy(readings, out);
   constexpr CheckedQuantity kSensors[] = {CheckedQuantity::kEdge, CheckedQuantity::kHotspot,

@@ -38,7 +38,7 @@ inline int FakePlaceOf(Handle handle, const char* first, unsigned count) noexcep
   return place >= start && place < start + count ? static_cast<int>(place - start) : -1;
 }
 
-// What stands before every call that takes a GPU: initialized, a known handle, the profile's errors and
+// Precedes every call that takes a GPU: initialized, a known handle, the profile's errors and
 // hangs. Then `body(view)` gives the code.
 template <class Body>
 int With(const char* call, Handle handle, Body body) {

@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "sources/nvml/capture/spool.h"
-#include "sources/nvml/reader/items.h"
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/gpu_items.h"
+#include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
 namespace {

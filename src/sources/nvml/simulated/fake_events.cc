@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "sources/nvml/nvml_parts.h"
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/nvml_slices.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 using namespace gpulens::nvml;

@@ -1,7 +1,7 @@
 // The functions of the simulated library for MIG devices.
 #include <algorithm>
 
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 using namespace gpulens::nvml;

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 using namespace gpulens::nvml;
