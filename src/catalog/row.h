@@ -11,6 +11,7 @@
 #include <iterator>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "core/metric_desc.h"
 
@@ -40,6 +41,26 @@ consteval auto JoinRows(const Lists&... lists) {
   auto out = all.begin();
   ((out = std::copy(std::begin(lists), std::end(lists), out)), ...);
   return all;
+}
+
+// The metrics of lists, each once. An element of a list is a metric, or a row with a member `metric`.
+template <const auto&... lists>
+consteval auto MetricsOf() {
+  constexpr auto kAll = [] {
+    std::array<const MetricDesc*, (std::size(lists) + ...)> all{};
+    auto end = all.begin();
+    auto add = [&](const auto& element) {
+      const MetricDesc* metric;
+      if constexpr (requires { element.metric; }) metric = element.metric;
+      else metric = element;
+      if (std::find(all.begin(), end, metric) == end) *end++ = metric;
+    };
+    (std::for_each(std::begin(lists), std::end(lists), add), ...);
+    return std::pair(all, static_cast<size_t>(end - all.begin()));
+  }();
+  std::array<const MetricDesc*, kAll.second> out{};
+  std::copy_n(kAll.first.begin(), out.size(), out.begin());
+  return out;
 }
 
 // The rows whose names begin with `prefix`.

@@ -16,10 +16,10 @@
 #include "sdk/energy/feed/feed_server.h"
 #include "sdk/energy/sources/amd_energy.h"
 #include "sdk/energy/sources/nvml_energy.h"
-#include "sources/amdsmi/reader/amdsmi_driver.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
 #include "sources/amdsmi/simulated/fake_amdsmi.h"
 #include "sources/nvml/capture/recorder.h"
-#include "sources/nvml/reader/nvml_driver.h"
+#include "sources/nvml/reader/nvml_process.h"
 #include "sources/nvml/simulated/fake_nvml.h"
 
 namespace gpulens {
@@ -40,7 +40,7 @@ std::string_view TakeValue(std::vector<std::string_view>& arguments, std::string
 // Reads for programs that ask the agent. What this process may use was not said of them.
 int RunEnergyReader(std::string_view listening, bool simulated) {
   const auto fd = ParseInt<int>(listening);
-  if (!fd || *fd < 3) return nvml::kDriverBadStart;
+  if (!fd || *fd < 3) return nvml::kReaderBadStart;
   for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
     ::unsetenv(name);
   sdk::FeedServer::Sources sources = {
@@ -58,10 +58,10 @@ bool IsDriverProcess(std::string_view library) noexcept {
   return library == "nvml" || library == "amdsmi" || library == "energy";
 }
 
-void RunDriver(std::span<const std::string_view> arguments) {
+void RunReader(std::span<const std::string_view> arguments) {
   ReleaseStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
-  if (rest.empty()) ::_exit(nvml::kDriverBadStart);
+  if (rest.empty()) ::_exit(nvml::kReaderBadStart);
   std::string_view library = rest.front();
   rest.erase(rest.begin());
   // Ctrl-C and the end of a terminal reach its whole group. This process ends when the agent closes the
@@ -72,10 +72,10 @@ void RunDriver(std::span<const std::string_view> arguments) {
   if (library == "energy") ::_exit(RunEnergyReader(TakeValue(rest, "--listen-fd="), simulated));
   std::string_view spool = TakeValue(rest, "--record="), gpus = TakeValue(rest, "--record-gpus=");
   if (library == "amdsmi")
-    ::_exit(amdsmi::RunAmdsmiDriver(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
+    ::_exit(amdsmi::RunAmdsmiReader(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
   CHECK(library == "nvml");
-  auto options = nvml::ParseDriverArguments(rest);
-  if (!options) ::_exit(nvml::kDriverBadStart);
+  auto options = nvml::ParseReaderArguments(rest);
+  if (!options) ::_exit(nvml::kReaderBadStart);
   if (simulated) options->lookup = nvml::FakeNvmlLookup;
   if (!spool.empty()) {
     nvml::RecorderOptions recorder{.spool = std::string(spool),
@@ -86,10 +86,10 @@ void RunDriver(std::span<const std::string_view> arguments) {
     while (!gpus.empty()) {
       if (auto gpu = ParseInt<unsigned>(TakeUntil(gpus, ','))) recorder.gpus.push_back(*gpu);
     }
-    if (!nvml::StartRecorder(std::move(recorder)).ok()) ::_exit(nvml::kDriverBadStart);
+    if (!nvml::StartRecorder(std::move(recorder)).ok()) ::_exit(nvml::kReaderBadStart);
     options->lookup = nvml::RecorderLookup;
   }
-  ::_exit(nvml::RunNvmlDriver(*options));
+  ::_exit(nvml::RunNvmlReader(*options));
 }
 
 }  // namespace gpulens

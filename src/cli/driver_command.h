@@ -10,6 +10,6 @@ namespace gpulens {
 bool IsDriverProcess(std::string_view library) noexcept;
 
 // `arguments` after `driver`. Ends the process without clean-up: threads may be stuck in a library.
-[[noreturn]] void RunDriver(std::span<const std::string_view> arguments);
+[[noreturn]] void RunReader(std::span<const std::string_view> arguments);
 
 }  // namespace gpulens

@@ -60,6 +60,19 @@ class FrameWriter {
   void Set(Series series, double value) noexcept;
   void SetInt(Series series, int64_t value) noexcept;
   void Set(Series series, std::integral auto value) noexcept { SetInt(series, static_cast<int64_t>(value)); }
+  // Sets raw / divisor, where `raw` is the number as the source gave it: a sentinel is rejected as one, so
+  // that no collector has to check for it. An integer that is not divided is set as one.
+  void SetRaw(Series series, int64_t raw, double divisor = 1) noexcept {
+    if (RejectSentinel(series, raw)) return;
+    if (divisor == 1) SetInt(series, raw);
+    else Set(series, static_cast<double>(raw) / divisor);
+  }
+  void SetRaw(Series series, double raw, double divisor = 1) noexcept {
+    if (!RejectSentinel(series, raw)) Set(series, raw / divisor);
+  }
+  // For values that are derived from `raw` otherwise than by a divisor: rejects a sentinel and returns true.
+  bool RejectSentinel(Series series, int64_t raw) noexcept { return RejectIfSentinel(series, raw); }
+  bool RejectSentinel(Series series, double raw) noexcept { return RejectIfSentinel(series, raw); }
   // The cells of a histogram or summary in the order of its Shape, to be written in place without validation;
   // empty for an invalid handle.
   std::span<Cell> Cells(Series series) noexcept;
@@ -109,6 +122,12 @@ class FrameWriter {
     Validation last = Validation::kAccepted;  // of the last reading
   };
 
+  template <class Raw>
+  bool RejectIfSentinel(Series series, Raw raw) noexcept {
+    if (!table_.Live(series) || !IsSentinel(*table_.InfoAt(series.slot).desc, raw)) return false;
+    Reject(series, Validation::kSentinel);
+    return true;
+  }
   bool Admit(Series series) noexcept;
   void RejectValue(Series series, Validation why, double value) noexcept;
   Absence WhyAbsent(const Slot& slot) const noexcept;

@@ -172,6 +172,22 @@ TEST_F(FrameWriterTest, RejectWithoutASetKeepsTheOldOneStale) {
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
 }
 
+TEST_F(FrameWriterTest, SetRawJudgesTheRawReadingAndSetsTheScaledOne) {
+  Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
+  writer.Begin(At(1));
+  writer.SetRaw(power, int64_t{250'000}, 1000);
+  writer.SetRaw(clock, int64_t{1980});
+  EXPECT_EQ(writer.SetInThisRun(power.slot)->value, 250);
+  EXPECT_EQ(writer.SetInThisRun(clock.slot)->value, 1980);
+  writer.Begin(At(2));
+  writer.SetRaw(power, int64_t{4294967295}, 1e9);
+  writer.SetRaw(clock, 9223372036854775792.0);
+  EXPECT_FALSE(writer.SetInThisRun(power.slot)) << "4.3 would be a number of watts";
+  EXPECT_EQ(writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 2u);
+  EXPECT_TRUE(writer.RejectSentinel(power, int64_t{65535}));
+  EXPECT_FALSE(writer.RejectSentinel(power, int64_t{300}));
+}
+
 TEST_F(FrameWriterTest, KeepMakesAnOldValueFresh) {
   Series power = table.Declare(kPower, GpuOf(0)), never = table.Declare(kPower, GpuOf(1));
   Run(1, [&] { writer.Set(power, 100); });

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include "base/raw_sentinel.h"
 
 namespace gpulens {
 namespace {
@@ -34,7 +37,33 @@ Validation AgainstLast(const MetricDesc& desc, double value, double seconds,
   return Validation::kAccepted;
 }
 
+bool IsListed(const MetricDesc& metric, double raw) noexcept {
+  const Rule* rule = metric.rule;
+  return rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end();
+}
+
+bool IsWide(const MetricDesc& metric) noexcept {
+  return metric.unit == "By" || metric.unit == "J" || (metric.unit == "s" && IsMonotonic(metric.kind));
+}
+
 }  // namespace
+
+bool IsSentinel(const MetricDesc& metric, int64_t raw) noexcept {
+  if (IsListed(metric, static_cast<double>(raw))) return true;
+  const bool is_signed = metric.unit == "Cel";
+  const auto bits = static_cast<uint64_t>(raw);
+  if (IsSentinel(bits, 64, is_signed)) return true;
+  const bool narrow =
+      raw >= std::numeric_limits<int32_t>::min() && raw <= std::numeric_limits<uint32_t>::max();
+  return narrow && !IsWide(metric) && IsSentinel(bits, 32, is_signed && raw < 0);
+}
+
+bool IsSentinel(const MetricDesc& metric, double raw) noexcept {
+  constexpr double kAllBits32 = 4294967295.0, kInt32Blank = 2147483632.0, kInt32Max = 2147483647.0;
+  if (IsListed(metric, raw) || IsSentinel(raw)) return true;
+  const bool narrow = raw == kAllBits32 || (raw >= kInt32Blank && raw <= kInt32Max);
+  return narrow && !IsWide(metric);
+}
 
 std::string_view ValidationName(Validation result) noexcept {
   switch (result) {
@@ -57,9 +86,7 @@ bool NeedsMemory(const MetricDesc& desc) noexcept {
 
 Validation Validate(const MetricDesc& desc, double value, int64_t now_ns, ValidatorState* memory) noexcept {
   if (const Rule* rule = desc.rule) {
-    for (double sentinel : rule->sentinels) {
-      if (value == sentinel) return Validation::kSentinel;
-    }
+    if (IsListed(desc, value)) return Validation::kSentinel;
     // Also false for NaN.
     if (!(value >= rule->low && value <= rule->high)) return Validation::kOutOfRange;
   }

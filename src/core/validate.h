@@ -31,6 +31,13 @@ struct ValidatorState {
   uint8_t agreeing = 0;  // consecutive readings that agree with it
 };
 
+// Whether `raw`, the number as the source gave it, is a sentinel: one of the metric's own, or a pattern of
+// base/raw_sentinel.h in the width of such a reading (64 bits for bytes, joules and counted time, else 32 and
+// 64). FrameWriter::SetRaw applies it; call it for readings from which values are derived.
+bool IsSentinel(const MetricDesc& metric, int64_t raw) noexcept;
+// For numbers that were text, or are floating-point.
+bool IsSentinel(const MetricDesc& metric, double raw) noexcept;
+
 // Whether validation needs a ValidatorState.
 bool NeedsMemory(const MetricDesc& desc) noexcept;
 

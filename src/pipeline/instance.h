@@ -10,7 +10,6 @@
 #include "base/backoff.h"
 #include "plugins/plugin.h"
 #include "quality/gpu_quality.h"
-#include "quality/quality_events.h"
 
 namespace gpulens {
 

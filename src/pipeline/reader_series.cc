@@ -7,9 +7,9 @@
 namespace gpulens {
 namespace {
 
-using driver::Fault;
-using driver::ReadStatus;
-using driver::StartReason;
+using reader::Fault;
+using reader::ReadStatus;
+using reader::StartReason;
 
 // The driver's fields by status, under the catalogue's words.
 constexpr std::array<std::pair<ReadStatus, std::string_view>, ReaderSeries::kStatuses> kFieldStatuses = {{
@@ -36,11 +36,11 @@ Code CodeOf(Fault fault) {
 
 }  // namespace
 
-bool IsStarting(const driver::DriverState& state) noexcept {
+bool IsStarting(const reader::ReaderState& state) noexcept {
   return !state.up && state.fault == Fault::kNone;
 }
 
-Status StatusOf(const driver::DriverState& state) {
+Status StatusOf(const reader::ReaderState& state) {
   if (state.up && state.unread > 0) {
     const std::string all = std::to_string(state.used + state.left_out + state.unread);
     return {Code::kExhausted, std::to_string(state.unread) + " of " + all +
@@ -63,22 +63,22 @@ void ReaderSeries::Declare(SeriesTable& table) {
   unread_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "unread"}});
   for (size_t i = 0; i < starts_.size(); ++i) {
     starts_[i] = table.Declare(kSelfDriverStarts, entity_,
-                               {{"reason", driver::StartReasonName(static_cast<StartReason>(i))}});
+                               {{"reason", reader::StartReasonName(static_cast<StartReason>(i))}});
   }
   for (size_t i = 0; i < kStatuses; ++i) {
     fields_[i] = table.Declare(kSelfDriverFields, entity_, {{"status", kFieldStatuses[i].second}});
   }
 }
 
-void ReaderSeries::Update(const driver::DriverSource& source, FrameWriter& out) {
+void ReaderSeries::Update(const reader::ReaderSource& source, FrameWriter& out) {
   if (!entity_) Declare(out.table());
-  const driver::DriverState& state = source.driver();
+  const reader::ReaderState& state = source.state();
   out.Set(up_, state.up ? 1 : 0);
   if (state.last_heartbeat_boot_ns != 0) {
     out.Set(heartbeat_, static_cast<double>(out.read_at().boot_ns - state.last_heartbeat_boot_ns) * 1e-9);
   }
   // The thread that waits for events hangs in one call at a time, as that of a device does.
-  out.Set(hung_, state.hung + (state.waiting_call != driver::kNoCall ? 1U : 0U));
+  out.Set(hung_, state.hung + (state.waiting_call != reader::kNoCall ? 1U : 0U));
   out.Set(used_, state.used);
   out.Set(left_out_, state.left_out);
   out.Set(unread_, state.unread);

@@ -18,7 +18,7 @@ class ReaderSeries {
   // "nvml": the value of the attribute `reader`. Static storage.
   explicit ReaderSeries(std::string_view driver) noexcept : driver_(driver) {}
 
-  void Update(const driver::DriverSource& source, FrameWriter& out);
+  void Update(const reader::ReaderSource& source, FrameWriter& out);
   // The reader process. Null before the first Update.
   const EntityRef& entity() const noexcept { return entity_; }
 
@@ -31,14 +31,14 @@ class ReaderSeries {
   const std::string_view driver_;
   EntityRef entity_;
   Series up_, heartbeat_, hung_, used_, left_out_, unread_, watched_, files_;
-  std::array<Series, static_cast<size_t>(driver::StartReason::kCount)> starts_;
+  std::array<Series, static_cast<size_t>(reader::StartReason::kCount)> starts_;
   std::array<Series, kStatuses> fields_;
 };
 
 // Whether the process is being started, and nothing has failed so far.
-bool IsStarting(const driver::DriverState& state) noexcept;
+bool IsStarting(const reader::ReaderState& state) noexcept;
 
 // Status of the collector's run: ok while the process runs, its library is open and each device has a thread.
-Status StatusOf(const driver::DriverState& state);
+Status StatusOf(const reader::ReaderState& state);
 
 }  // namespace gpulens

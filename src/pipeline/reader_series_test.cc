@@ -10,8 +10,8 @@
 namespace gpulens {
 namespace {
 
-constexpr driver::FieldInfo kFields[] = {{"power", "W", driver::Tier::kFast}};
-constexpr driver::Vendor kVendor{.name = "test", .fields = kFields};
+constexpr reader::FieldInfo kFields[] = {{"power", "W", reader::Tier::kFast}};
+constexpr reader::Vendor kVendor{.name = "test", .fields = kFields};
 
 class ReaderSeriesTest : public testing::Test {
  protected:
@@ -25,7 +25,7 @@ class ReaderSeriesTest : public testing::Test {
     }
     return std::nan("");
   }
-  void Update(const driver::DriverSource& source) {
+  void Update(const reader::ReaderSource& source) {
     writer_.Begin(clock_.Now());
     series_.Update(source, writer_);
     frame_ = writer_.Finish();
@@ -39,35 +39,35 @@ class ReaderSeriesTest : public testing::Test {
 };
 
 TEST_F(ReaderSeriesTest, OneThatWasReleasedIsDownAndSaysWhy) {
-  driver::SourceOptions options;
+  reader::SourceOptions options;
   options.program = "/nonexistent/gpulens";
-  driver::DriverSource source(kVendor, options);
+  reader::ReaderSource source(kVendor, options);
   Update(source);
   EXPECT_EQ(Value(kSelfDriverUp), 0);
   EXPECT_EQ(Value(kSelfDriverStarts, "reason", "first"), 0);
   EXPECT_TRUE(std::isnan(Value(kSelfDriverHeartbeatAge))) << "it has never spoken";
-  EXPECT_EQ(StatusOf(source.driver()).code, Code::kTimeout);
-  EXPECT_TRUE(IsStarting(source.driver()));
+  EXPECT_EQ(StatusOf(source.state()).code, Code::kTimeout);
+  EXPECT_TRUE(IsStarting(source.state()));
   source.Suspend("released for a test");
   source.Poll(clock_.Now());
   Update(source);
   EXPECT_EQ(Value(kSelfDriverUp), 0);
   EXPECT_EQ(Value(kSelfDriverStarts, "reason", "first"), 0) << "it is not started";
-  EXPECT_FALSE(IsStarting(source.driver()));
-  Status status = StatusOf(source.driver());
+  EXPECT_FALSE(IsStarting(source.state()));
+  Status status = StatusOf(source.state());
   EXPECT_EQ(status.code, Code::kUnavailable);
   EXPECT_EQ(status.detail, "released for a test");
   EXPECT_EQ(series_.entity()->attributes.Text("reader"), "test");
 }
 
 TEST(DriverStatus, FaultsHaveCodes) {
-  driver::DriverState state;
+  reader::ReaderState state;
   state.last_error = "why";
-  for (auto [fault, code] : {std::pair{driver::Fault::kNoPermission, Code::kPermissionDenied},
-                             std::pair{driver::Fault::kNoDevices, Code::kUnavailable},
-                             std::pair{driver::Fault::kHung, Code::kTimeout},
-                             std::pair{driver::Fault::kBadMessage, Code::kDataLoss},
-                             std::pair{driver::Fault::kCrashed, Code::kIo}}) {
+  for (auto [fault, code] : {std::pair{reader::Fault::kNoPermission, Code::kPermissionDenied},
+                             std::pair{reader::Fault::kNoDevices, Code::kUnavailable},
+                             std::pair{reader::Fault::kHung, Code::kTimeout},
+                             std::pair{reader::Fault::kBadMessage, Code::kDataLoss},
+                             std::pair{reader::Fault::kCrashed, Code::kIo}}) {
     state.fault = fault;
     EXPECT_EQ(StatusOf(state).code, code);
     EXPECT_EQ(StatusOf(state).detail, "why");

@@ -4,8 +4,8 @@
 
 #include "base/raw_sentinel.h"
 #include "catalog/gpu.h"
+#include "core/validate.h"
 #include "quality/gpu_quality.h"
-#include "quality/raw_rule.h"
 
 namespace gpulens {
 namespace {
@@ -70,7 +70,7 @@ TEST(FieldRaw, NoSeriesTakesThem) {
       {"slurm-job-exporter#30", kGpuPcieThroughput, 9223372036854775792.0},
       {"gpu-monitoring-tools#4", kGpuInterconnectErrors, 9223372036854775794.0},
   };
-  for (const auto& [report, metric, raw] : kRaw) EXPECT_TRUE(SaysNothing(metric, raw)) << report;
+  for (const auto& [report, metric, raw] : kRaw) EXPECT_TRUE(IsSentinel(metric, raw)) << report;
 }
 
 class Corpus : public ::testing::TestWithParam<BadReading> {};

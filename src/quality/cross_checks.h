@@ -1,7 +1,5 @@
-// Readings of one GPU against each other: what each of them alone could be, and both together cannot.
-//
-// A plain object per GPU that is told what a run read and says what of it is not to be believed. Knows no
-// series and no vendor; not thread-safe; does not allocate. The limits stand in catalog/quality.h.
+// Cross-checks between readings of one GPU that contradict each other. One object per GPU; independent of
+// series and vendors; not thread-safe; does not allocate. The limits are in catalog/quality.h.
 #pragma once
 
 #include <array>
@@ -30,7 +28,7 @@ enum class CheckedQuantity : uint8_t {
   kPowerLimitMax,
   kProcesses,
 };
-inline constexpr size_t kTwins = static_cast<size_t>(CheckedQuantity::kProcesses) + 1;
+inline constexpr size_t kCheckedQuantities = static_cast<size_t>(CheckedQuantity::kProcesses) + 1;
 
 struct CheckedReading {
   double value = 0;
@@ -40,21 +38,21 @@ struct CheckedReading {
 struct CheckedReadings {
   int64_t now_ns = 0;
   Duration interval{};  // of the collector's runs
-  std::array<std::optional<CheckedReading>, kTwins> of;
+  std::array<std::optional<CheckedReading>, kCheckedQuantities> of;
 
-  const std::optional<CheckedReading>& operator[](CheckedQuantity twin) const noexcept {
-    return of[static_cast<size_t>(twin)];
+  const std::optional<CheckedReading>& operator[](CheckedQuantity quantity) const noexcept {
+    return of[static_cast<size_t>(quantity)];
   }
-  std::optional<CheckedReading>& operator[](CheckedQuantity twin) noexcept {
-    return of[static_cast<size_t>(twin)];
+  std::optional<CheckedReading>& operator[](CheckedQuantity quantity) noexcept {
+    return of[static_cast<size_t>(quantity)];
   }
 };
 // kAccepted, or why the reading is rejected.
 struct CrossCheckResults {
-  std::array<Validation, kTwins> of{};
+  std::array<Validation, kCheckedQuantities> of{};
 
-  Validation operator[](CheckedQuantity twin) const noexcept { return of[static_cast<size_t>(twin)]; }
-  void Reject(CheckedQuantity twin, Validation why) noexcept { of[static_cast<size_t>(twin)] = why; }
+  Validation operator[](CheckedQuantity quantity) const noexcept { return of[static_cast<size_t>(quantity)]; }
+  void Reject(CheckedQuantity quantity, Validation why) noexcept { of[static_cast<size_t>(quantity)] = why; }
 };
 
 // The power meter against the energy counter, one window after the other. What the integral itself may be off
@@ -96,7 +94,7 @@ class CrossChecker {
   CrossCheckResults Validate(const CheckedReadings& readings) noexcept;
 
  private:
-  void ValidatorState(const CheckedReadings& readings, CrossCheckResults& out) const noexcept;
+  void ValidateMemory(const CheckedReadings& readings, CrossCheckResults& out) const noexcept;
   void ValidatePower(const CheckedReadings& readings, CrossCheckResults& out) noexcept;
   void ValidateBusy(const CheckedReadings& readings, CrossCheckResults& out) noexcept;
 
@@ -114,7 +112,7 @@ class CrossChecker {
 class EnergyEstimate {
  public:
   // Power at a moment. The first reading is the base; a reading more than five intervals after the one before
-  // begins anew without bridging the pause; an old or equal moment is ignored.
+  // restarts without bridging the pause; an old or equal moment is ignored.
   void Observe(const CheckedReading& power, Duration interval) noexcept;
   double joules() const noexcept { return joules_; }
   double error_joules() const noexcept { return error_; }

@@ -15,12 +15,12 @@ constexpr double kGib = 1 << 30;
 // One run a second, with these readings made at that time.
 class Runs {
  public:
-  Runs& Set(CheckedQuantity twin, double value) {
-    values_[static_cast<size_t>(twin)] = value;
+  Runs& Set(CheckedQuantity quantity, double value) {
+    values_[static_cast<size_t>(quantity)] = value;
     return *this;
   }
-  Runs& Clear(CheckedQuantity twin) {
-    values_[static_cast<size_t>(twin)].reset();
+  Runs& Clear(CheckedQuantity quantity) {
+    values_[static_cast<size_t>(quantity)].reset();
     return *this;
   }
   CrossCheckResults Run(double after_seconds = 1) {
@@ -28,7 +28,7 @@ class Runs {
     CheckedReadings readings;
     readings.now_ns = now_ns_;
     readings.interval = seconds(1);
-    for (size_t i = 0; i < kTwins; ++i) {
+    for (size_t i = 0; i < kCheckedQuantities; ++i) {
       if (values_[i]) readings.of[i] = CheckedReading{*values_[i], now_ns_};
     }
     return validate_.Validate(readings);
@@ -37,11 +37,11 @@ class Runs {
  private:
   CrossChecker validate_;
   int64_t now_ns_ = kSecond;
-  std::array<std::optional<double>, kTwins> values_;
+  std::array<std::optional<double>, kCheckedQuantities> values_;
 };
 
-bool AllAccepted(const CrossCheckResults& verdicts) {
-  for (Validation verdict : verdicts.of) {
+bool AllAccepted(const CrossCheckResults& results) {
+  for (Validation verdict : results.of) {
     if (verdict != Validation::kAccepted) return false;
   }
   return true;
@@ -62,9 +62,9 @@ TEST(Memory, PartsThatFitAreBelieved) {
 TEST(Memory, UsedAboveTotal) {
   Runs runs;
   runs.Set(CheckedQuantity::kMemoryTotal, 80 * kGib).Set(CheckedQuantity::kMemoryUsed, 80 * kGib + 1);
-  CrossCheckResults verdicts = runs.Run();
-  EXPECT_EQ(verdicts[CheckedQuantity::kMemoryUsed], Validation::kInconsistent);
-  EXPECT_EQ(verdicts[CheckedQuantity::kMemoryTotal], Validation::kAccepted);
+  CrossCheckResults results = runs.Run();
+  EXPECT_EQ(results[CheckedQuantity::kMemoryUsed], Validation::kInconsistent);
+  EXPECT_EQ(results[CheckedQuantity::kMemoryTotal], Validation::kAccepted);
 }
 
 TEST(Memory, PartsThatDoNotAddUp) {
@@ -74,9 +74,9 @@ TEST(Memory, PartsThatDoNotAddUp) {
       .Set(CheckedQuantity::kMemoryFree, 20 * kGib);
   EXPECT_EQ(runs.Run()[CheckedQuantity::kMemoryFree], Validation::kInconsistent);
   runs.Set(CheckedQuantity::kMemoryFree, 8 * kGib).Set(CheckedQuantity::kMemoryReserved, kGib);
-  CrossCheckResults verdicts = runs.Run();
-  EXPECT_EQ(verdicts[CheckedQuantity::kMemoryUsed], Validation::kInconsistent);
-  EXPECT_EQ(verdicts[CheckedQuantity::kMemoryReserved], Validation::kInconsistent);
+  CrossCheckResults results = runs.Run();
+  EXPECT_EQ(results[CheckedQuantity::kMemoryUsed], Validation::kInconsistent);
+  EXPECT_EQ(results[CheckedQuantity::kMemoryReserved], Validation::kInconsistent);
 }
 
 TEST(Memory, PartsOfTwoMomentsNeedNotAddUp) {
@@ -95,21 +95,21 @@ TEST(Power, AboveWhatTheBoardCanBeSetTo) {
       .Set(CheckedQuantity::kPowerInstant, 1400);
   EXPECT_TRUE(AllAccepted(runs.Run()));
   runs.Set(CheckedQuantity::kPower, 1051).Set(CheckedQuantity::kPowerInstant, 1401);
-  CrossCheckResults verdicts = runs.Run();
-  EXPECT_EQ(verdicts[CheckedQuantity::kPower], Validation::kOutOfRange);
-  EXPECT_EQ(verdicts[CheckedQuantity::kPowerInstant], Validation::kOutOfRange);
+  CrossCheckResults results = runs.Run();
+  EXPECT_EQ(results[CheckedQuantity::kPower], Validation::kOutOfRange);
+  EXPECT_EQ(results[CheckedQuantity::kPowerInstant], Validation::kOutOfRange);
 }
 
 // Power and energy over some time; the last verdict.
 template <class Power>
 CrossCheckResults Meter(Runs& runs, int for_seconds, Power&& power, double energy_scale,
                         double energy = 1e6) {
-  CrossCheckResults verdicts;
+  CrossCheckResults results;
   for (int t = 0; t <= for_seconds; ++t) {
-    verdicts = runs.Set(CheckedQuantity::kPower, power(t)).Set(CheckedQuantity::kEnergy, energy).Run();
+    results = runs.Set(CheckedQuantity::kPower, power(t)).Set(CheckedQuantity::kEnergy, energy).Run();
     energy += (power(t) + power(t + 1)) / 2 * energy_scale;
   }
-  return verdicts;
+  return results;
 }
 
 TEST(Energy, TwoMetersThatAgree) {
@@ -123,11 +123,11 @@ TEST(Energy, TwoMetersThatAgree) {
 
 TEST(Energy, PowerThatIsAThousandTimesTooHigh) {
   Runs runs;
-  CrossCheckResults verdicts = Meter(runs, 59, [](int) { return 350'000.0; }, 1e-3);
-  EXPECT_TRUE(AllAccepted(verdicts)) << "not before the window is full";
-  verdicts = Meter(runs, 61, [](int) { return 350'000.0; }, 1e-3);
-  EXPECT_EQ(verdicts[CheckedQuantity::kPower], Validation::kInconsistent);
-  EXPECT_EQ(verdicts[CheckedQuantity::kEnergy], Validation::kAccepted);
+  CrossCheckResults results = Meter(runs, 59, [](int) { return 350'000.0; }, 1e-3);
+  EXPECT_TRUE(AllAccepted(results)) << "not before the window is full";
+  results = Meter(runs, 61, [](int) { return 350'000.0; }, 1e-3);
+  EXPECT_EQ(results[CheckedQuantity::kPower], Validation::kInconsistent);
+  EXPECT_EQ(results[CheckedQuantity::kEnergy], Validation::kAccepted);
 }
 
 TEST(Energy, PowerOfZeroWattsOnAGpuThatDraws) {
@@ -139,27 +139,27 @@ TEST(Energy, PowerOfZeroWattsOnAGpuThatDraws) {
 
 TEST(Energy, ACounterThatStandsStill) {
   Runs runs;
-  CrossCheckResults verdicts = Meter(runs, 61, [](int) { return 500.0; }, 0);
-  EXPECT_EQ(verdicts[CheckedQuantity::kEnergy], Validation::kInconsistent);
-  EXPECT_EQ(verdicts[CheckedQuantity::kPower], Validation::kAccepted);
+  CrossCheckResults results = Meter(runs, 61, [](int) { return 500.0; }, 0);
+  EXPECT_EQ(results[CheckedQuantity::kEnergy], Validation::kInconsistent);
+  EXPECT_EQ(results[CheckedQuantity::kPower], Validation::kAccepted);
 }
 
 TEST(Energy, ACounterThatOutrunsTheBoard) {
   Runs runs;
   runs.Set(CheckedQuantity::kPowerLimitMax, 700);
-  CrossCheckResults verdicts = Meter(runs, 61, [](int) { return 500.0; }, 3);
-  EXPECT_EQ(verdicts[CheckedQuantity::kEnergy], Validation::kInconsistent);
+  CrossCheckResults results = Meter(runs, 61, [](int) { return 500.0; }, 3);
+  EXPECT_EQ(results[CheckedQuantity::kEnergy], Validation::kInconsistent);
 }
 
 TEST(Energy, AVerdictLastsUntilAWindowAgrees) {
   Runs runs;
   double energy = 1e6;
   for (int t = 0; t <= 130; ++t) {
-    CrossCheckResults verdicts =
+    CrossCheckResults results =
         runs.Set(CheckedQuantity::kPower, 500).Set(CheckedQuantity::kEnergy, energy).Run();
     energy += t < 60 ? 250 : 500;
     Validation expected = t >= 60 && t < 120 ? Validation::kInconsistent : Validation::kAccepted;
-    ASSERT_EQ(verdicts[CheckedQuantity::kPower], expected) << t;
+    ASSERT_EQ(results[CheckedQuantity::kPower], expected) << t;
   }
 }
 
@@ -189,10 +189,10 @@ TEST(Busy, ProfilingThatStopped) {
 TEST(Busy, LoadOfAGpuThatNobodyUses) {
   Runs runs;
   runs.Set(CheckedQuantity::kBusy, 1).Set(CheckedQuantity::kSmActive, 0).Set(CheckedQuantity::kProcesses, 0);
-  CrossCheckResults verdicts;
-  for (int t = 0; t <= 31; ++t) verdicts = runs.Run();
-  EXPECT_EQ(verdicts[CheckedQuantity::kBusy], Validation::kInconsistent);
-  EXPECT_EQ(verdicts[CheckedQuantity::kSmActive], Validation::kAccepted);
+  CrossCheckResults results;
+  for (int t = 0; t <= 31; ++t) results = runs.Run();
+  EXPECT_EQ(results[CheckedQuantity::kBusy], Validation::kInconsistent);
+  EXPECT_EQ(results[CheckedQuantity::kSmActive], Validation::kAccepted);
 }
 
 TEST(Busy, WithoutBothThereIsNothingToSay) {
@@ -208,14 +208,14 @@ TEST(Stuck, ATemperatureThatStaysWhilePowerMoves) {
   runs.Set(CheckedQuantity::kEdge, 47)
       .Set(CheckedQuantity::kHotspot, 60)
       .Clear(CheckedQuantity::kMemoryTemperature);
-  CrossCheckResults verdicts;
+  CrossCheckResults results;
   for (int t = 0; t <= 3600; ++t) {
     runs.Set(CheckedQuantity::kPower, t < 1800 ? 70 : 600).Set(CheckedQuantity::kHotspot, t < 1800 ? 50 : 80);
-    verdicts = runs.Run();
-    ASSERT_TRUE(t >= 3599 || AllAccepted(verdicts)) << t;
+    results = runs.Run();
+    ASSERT_TRUE(t >= 3599 || AllAccepted(results)) << t;
   }
-  EXPECT_EQ(verdicts[CheckedQuantity::kEdge], Validation::kStuck);
-  EXPECT_EQ(verdicts[CheckedQuantity::kHotspot], Validation::kAccepted);
+  EXPECT_EQ(results[CheckedQuantity::kEdge], Validation::kStuck);
+  EXPECT_EQ(results[CheckedQuantity::kHotspot], Validation::kAccepted);
   EXPECT_EQ(runs.Run()[CheckedQuantity::kEdge], Validation::kStuck);
   runs.Set(CheckedQuantity::kEdge, 48);
   EXPECT_EQ(runs.Run()[CheckedQuantity::kEdge], Validation::kAccepted);

@@ -1,5 +1,5 @@
-// Two sources may read one GPU: its driver, and the page of somebody's exporter. The driver wins, reading by
-// reading, and only while it has one: what it does not tell still comes from the page.
+// Removes readings of a GPU that two sources have: its driver and the page of an exporter. The driver's
+// reading is kept; readings that it does not have still come from the page.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace gpulens {
 
-// Works on a snapshot before anybody else sees it. One reading is known by its metric, the GPU's UUID, the
+// Works on a snapshot before it is published. A reading is identified by its metric, the GPU's UUID, the
 // MIG instance and the attributes of its row; where a number was counted (gpu.interconnect.source) and
 // whatever labels the page adds do not make another one. What is fixed (info) is known by metric and GPU
 // alone, and without a UUID by gpu.vendor.

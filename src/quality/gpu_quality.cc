@@ -1,19 +1,22 @@
 #include "quality/gpu_quality.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "catalog/gpu.h"
+#include "plugins/event_queue.h"
 
 namespace gpulens {
 namespace {
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
-// A driver may tell its energy counter later than its power.
+// A driver may report its energy counter later than its power.
 constexpr int64_t kCounterTimeout = 10'000'000'000;
 
 struct CrossCheckRow {
   const MetricDesc* metric;
-  CheckedQuantity twin;
+  CheckedQuantity quantity;
   std::string_view key = {}, value = {};
 };
 constexpr CrossCheckRow kRows[] = {
@@ -41,6 +44,32 @@ std::string_view TextOf(const AttributeSet& attributes, std::string_view key) {
 
 // GPUs and their slices have meters; processes have none.
 bool IsGpu(const Entity& entity) { return entity.type.starts_with("gpu"); }
+
+constexpr int64_t kQuiet = 600'000'000'000;
+
+// A slot is used by one series after another; its generation distinguishes them.
+uint64_t KeyOf(const FrameWriter::Rejection& rejection) {
+  uint64_t series = uint64_t{rejection.series.slot} << 32 | rejection.series.generation;
+  return series * kValidations + static_cast<uint64_t>(rejection.why);
+}
+
+Event MakeEvent(const SeriesInfo& info, const FrameWriter::Rejection& rejection, Instant at) {
+  Event event;
+  event.at = at;
+  event.name = "gpulens.quality";
+  event.entity = info.entity;
+  event.attributes =
+      AttributeSet({{"gpulens.metric", info.desc->name}, {"gpulens.reason", ValidationName(rejection.why)}});
+  event.body = std::string(info.desc->name);
+  if (!std::isnan(rejection.value)) {
+    char text[32];
+    auto [end, error] = std::to_chars(text, text + sizeof text, rejection.value);
+    event.body += " " + std::string(text, end);
+    if (!info.desc->unit.empty()) event.body += " " + std::string(info.desc->unit);
+  }
+  event.body += " was rejected: " + std::string(ValidationName(rejection.why));
+  return event;
+}
 
 }  // namespace
 
@@ -81,7 +110,7 @@ void GpuQuality::Bind(SeriesTable& table, const Layout& layout) {
     for (const CrossCheckRow& row : kRows) {
       if (row.metric != info.desc) continue;
       if (!row.key.empty() && TextOf(info.attributes, row.key) != row.value) continue;
-      Of(info.entity).slots[static_cast<size_t>(row.twin)] = slot;
+      Of(info.entity).slots[static_cast<size_t>(row.quantity)] = slot;
     }
   }
   // What left the table had its series retired with it.
@@ -92,7 +121,7 @@ CheckedReadings GpuQuality::Read(const Gpu& gpu, const FrameWriter& out) const {
   CheckedReadings readings;
   readings.now_ns = out.begun_at().boot_ns;
   readings.interval = interval_;
-  for (size_t i = 0; i < kTwins; ++i) {
+  for (size_t i = 0; i < kCheckedQuantities; ++i) {
     if (gpu.slots[i] == kNoSlot) continue;
     if (auto fresh = out.SetInThisRun(gpu.slots[i]))
       readings.of[i] = CheckedReading{fresh->value, fresh->at_ns};
@@ -100,15 +129,15 @@ CheckedReadings GpuQuality::Read(const Gpu& gpu, const FrameWriter& out) const {
   return readings;
 }
 
-void GpuQuality::Reject(const Gpu& gpu, const CrossCheckResults& verdicts, FrameWriter& out) const {
-  for (size_t i = 0; i < kTwins; ++i) {
-    if (verdicts.of[i] != Validation::kAccepted) out.Reject(out.HandleOf(gpu.slots[i]), verdicts.of[i]);
+void GpuQuality::Reject(const Gpu& gpu, const CrossCheckResults& results, FrameWriter& out) const {
+  for (size_t i = 0; i < kCheckedQuantities; ++i) {
+    if (results.of[i] != Validation::kAccepted) out.Reject(out.HandleOf(gpu.slots[i]), results.of[i]);
   }
   // A share of what is not believed is not believed.
-  auto reject_derived = [&](CheckedQuantity twin, const std::vector<uint32_t>& slots) {
-    if (verdicts[twin] == Validation::kAccepted) return;
+  auto reject_derived = [&](CheckedQuantity quantity, const std::vector<uint32_t>& slots) {
+    if (results[quantity] == Validation::kAccepted) return;
     for (uint32_t slot : slots) {
-      if (out.SetInThisRun(slot)) out.Reject(out.HandleOf(slot), verdicts[twin]);
+      if (out.SetInThisRun(slot)) out.Reject(out.HandleOf(slot), results[quantity]);
     }
   };
   reject_derived(CheckedQuantity::kPower, gpu.derived_of_power);
@@ -117,8 +146,8 @@ void GpuQuality::Reject(const Gpu& gpu, const CrossCheckResults& verdicts, Frame
 
 void GpuQuality::Estimate(Gpu& gpu, const CheckedReadings& readings, FrameWriter& out) {
   const int64_t now = out.begun_at().boot_ns;
-  const bool stands_still = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterTimeout;
-  if (gpu.slots[static_cast<size_t>(CheckedQuantity::kEnergy)] != kNoSlot && !stands_still) {
+  const bool is_stopped = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterTimeout;
+  if (gpu.slots[static_cast<size_t>(CheckedQuantity::kEnergy)] != kNoSlot && !is_stopped) {
     out.table().Retire(gpu.joules);
     out.table().Retire(gpu.error);
     gpu.joules = gpu.error = {};
@@ -144,15 +173,31 @@ void GpuQuality::Validate(FrameWriter& out) {
   if (layout->id() != layout_id_) Bind(out.table(), *layout);
   for (Gpu& gpu : gpus_) {
     CheckedReadings readings = Read(gpu, out);
-    CrossCheckResults verdicts = gpu.validate.Validate(readings);
-    Reject(gpu, verdicts, out);
+    CrossCheckResults results = gpu.validate.Validate(readings);
+    Reject(gpu, results, out);
     if (readings[CheckedQuantity::kEnergy]) {
-      if (verdicts[CheckedQuantity::kEnergy] == Validation::kAccepted) gpu.rejected_since_ns = 0;
+      if (results[CheckedQuantity::kEnergy] == Validation::kAccepted) gpu.rejected_since_ns = 0;
       else if (gpu.rejected_since_ns == 0) gpu.rejected_since_ns = out.begun_at().boot_ns;
     }
     // Power that is not believed is not integrated.
-    if (verdicts[CheckedQuantity::kPower] != Validation::kAccepted) readings[CheckedQuantity::kPower].reset();
+    if (results[CheckedQuantity::kPower] != Validation::kAccepted) readings[CheckedQuantity::kPower].reset();
     Estimate(gpu, readings, out);
+  }
+}
+
+void QualityEvents::Report(const FrameWriter& run, EventQueue& queue) {
+  for (const FrameWriter::Rejection& rejection : run.rejections()) {
+    // What was never there is no bad reading.
+    if (rejection.why == Validation::kNotSupported || !run.table().Live(rejection.series)) continue;
+    int64_t now = run.begun_at().boot_ns;
+    auto at = reported_ns_.find(KeyOf(rejection));
+    if (at != reported_ns_.end() && now - at->second < kQuiet) continue;
+    if (at == reported_ns_.end() && reported_ns_.size() >= kMaxKnown) {
+      std::erase_if(reported_ns_, [&](const auto& item) { return now - item.second >= kQuiet; });
+      if (reported_ns_.size() >= kMaxKnown) continue;
+    }
+    reported_ns_[KeyOf(rejection)] = now;
+    queue.Report(MakeEvent(run.table().InfoAt(rejection.series.slot), rejection, run.begun_at()));
   }
 }
 

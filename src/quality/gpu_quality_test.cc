@@ -7,7 +7,6 @@
 #include "base/testing/allocations.h"
 #include "catalog/gpu.h"
 #include "plugins/event_queue.h"
-#include "quality/quality_events.h"
 
 namespace gpulens {
 namespace {

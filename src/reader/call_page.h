@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 
 // Devices that one reader process reads: GPUs, and partitions of GPUs where the library counts these.
 inline constexpr uint32_t kMaxDevices = 64;
@@ -16,8 +16,22 @@ inline constexpr uint32_t kMaxDevices = 64;
 using CallNumber = uint16_t;
 inline constexpr CallNumber kNoCall = 0;
 
-// Written by one thread of the driver, read by the agent at any time. The reader may see the call of one
-// moment with the time of a later one: it can only make a call look younger.
+// A function of a vendor library: null where the library lacks it. `Call` numbers the library's functions.
+template <class Call, class Signature>
+struct LibraryFunction;
+template <class Call, class... Parameters>
+struct LibraryFunction<Call, int(Parameters...)> {
+  Call call;
+  int (*pointer)(Parameters...) = nullptr;
+
+  explicit operator bool() const noexcept { return pointer != nullptr; }
+  int operator()(Parameters... parameters) const { return pointer(parameters...); }
+  // `symbol`: what dlsym gives.
+  void Assign(void* symbol) noexcept { pointer = reinterpret_cast<decltype(pointer)>(symbol); }
+};
+
+// Written by one thread of the reader process, read by the agent at any time. The reader may see the call of
+// one moment with the time of a later one: it can only make a call look younger.
 class CallSlot {
  public:
   void Begin(CallNumber call, int64_t boot_ns) noexcept {
@@ -49,7 +63,7 @@ struct CallPage {
   std::array<CallSlot, kMaxDevices> devices;
   CallSlot waiting;  // Of the thread that waits for the library's events: to wait is its work.
   // The slot of the call in which the process ended itself, counted from 1 in the order above; 0: no call
-  // did, or it left no time to say so. The driver writes it once.
+  // did, or it had no time to write it. The process writes it once.
   std::atomic<uint32_t> ended_in{0};
 };
 inline constexpr uint32_t kEndedInMain = 1, kEndedInDevice = 2,
@@ -57,4 +71,4 @@ inline constexpr uint32_t kEndedInMain = 1, kEndedInDevice = 2,
 inline constexpr size_t kCallPageBytes = 4096;
 static_assert(sizeof(CallPage) <= kCallPageBytes);
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 namespace {
 
 constexpr uint32_t kFaultsToLeaveOut = 2;
@@ -144,10 +144,10 @@ Status DeviceTable::Take(const ReadingsReport& report, Instant now) {
     Reading reading = report.readings[i];
     Device* device = Find(reading.device);
     if (!device) return NotCounted();
-    if (reading.part > device->links.size())
-      device->links.resize(reading.part, std::vector<FieldReading>(vendor_.link_fields));
+    if (reading.link > device->links.size())
+      device->links.resize(reading.link, std::vector<FieldReading>(vendor_.link_fields));
     FieldReading& field =
-        reading.part == 0 ? device->fields[reading.field] : device->links[reading.part - 1u][reading.field];
+        reading.link == 0 ? device->fields[reading.field] : device->links[reading.link - 1u][reading.field];
     field.status = reading.status;
     if (reading.status == ReadStatus::kLost) SetState(*device, DeviceState::kLost, 0);
     if (reading.status == ReadStatus::kResetRequired) SetState(*device, DeviceState::kResetRequired, 0);
@@ -182,7 +182,7 @@ Status DeviceTable::Take(const Message& message, Instant now) {
   return Status{};
 }
 
-// What was told may be another device's.
+// What was reported may be another device's.
 void DeviceTable::Forget(Device& device) {
   std::fill(device.fields.begin(), device.fields.end(), FieldReading{});
   device.links.clear();
@@ -241,7 +241,7 @@ bool DeviceTable::CheckCall(Device& device, CallSlot::View slot, Duration deadli
   Memory& memory = memory_[device.index];
   bool beyond = slot.call != kNoCall && now.boot_ns - slot.since_boot_ns > deadline.count();
   if (!beyond) {
-    // It came back: its next reading or identity says how it is.
+    // It came back: its next reading or identity gives its state.
     if (memory.hung) SetState(device, device.facts.empty() ? DeviceState::kStarting : DeviceState::kOk, 0);
     return false;
   }
@@ -293,4 +293,4 @@ void DeviceTable::Retry(uint32_t index, Instant now) {
   Count();
 }
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 namespace {
 
 using std::chrono::milliseconds;
@@ -266,7 +266,7 @@ TEST_F(DeviceTableTest, HangsOfOldNumbersAreForgotten) {
 }
 
 TEST_F(DeviceTableTest, LinksAppearWithTheirReadings) {
-  Reading reading{.device = 0, .field = 1, .status = ReadStatus::kOk, .part = 3, .boot_ns = 1, .raw = 9};
+  Reading reading{.device = 0, .field = 1, .status = ReadStatus::kOk, .link = 3, .boot_ns = 1, .raw = 9};
   ASSERT_TRUE(
       table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
           .ok());
@@ -284,4 +284,4 @@ TEST_F(DeviceTableTest, WhatIsOfTheVendorIsHandedOn) {
 }
 
 }  // namespace
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 namespace {
 
 constexpr size_t kMaxEntries = 4096;
@@ -68,4 +68,4 @@ void AddDevice(const std::string& root, const std::string& path, Hardware& out) 
   out.unreadable.push_back({path, helps ? GroupName(root, state.st_gid) : ""});
 }
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -1,24 +1,24 @@
-// What a machine shows of a vendor's devices and their driver without asking any library: for `doctor`.
+// Hardware and kernel driver of a vendor as a machine shows them without any library: for `doctor`.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 
 struct Hardware {
   struct Closed {
     std::string path;
-    std::string group;  // That may open it; empty when that cannot be told, or would not help.
+    std::string group;  // that may open it; empty when unknown, or when it would not help
   };
   std::vector<std::string> pci_gpus;  // "0000:1a:00.0", sorted.
   bool pci_hidden = false;            // No PCI device at all can be seen: a container with a masked /sys.
-  // Where GPUs do not stand on a PCI bus of this kernel: "WSL", "Jetson"; empty elsewhere.
+  // Where GPUs are not on a PCI bus of this kernel: "WSL", "Jetson"; empty elsewhere.
   std::string platform;
   bool kernel_driver = false;         // The kernel has the vendor's driver.
-  std::string kernel_driver_version;  // "580.95.05"; empty when it cannot be told.
-  std::string library_version;        // of the vendor's library on disk; empty when it cannot be told
+  std::string kernel_driver_version;  // "580.95.05"; empty when unknown.
+  std::string library_version;        // of the vendor's library on disk; empty when unknown
   std::vector<std::string> devices;   // "/dev/nvidia0", …, in the order in which they were added.
   std::vector<Closed> unreadable;     // Those of `devices` that we may not open.
 
@@ -43,4 +43,4 @@ std::vector<std::string> PciGpus(const std::string& root, std::string_view vendo
 // Adds the device file, if there is one.
 void AddDevice(const std::string& root, const std::string& path, Hardware& out);
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 namespace {
 
 struct Header {
@@ -61,8 +61,8 @@ Result<Message> DecodeReadings(Cursor in, const Vendor& vendor) {
   for (size_t i = 0; i < out.readings.size(); ++i) {
     Reading reading = out.readings[i];
     if (reading.device >= kMaxDevices) return Bad("device out of range");
-    if (reading.part > vendor.links) return Bad("part out of range");
-    if (reading.field >= (reading.part == 0 ? vendor.fields.size() : vendor.link_fields))
+    if (reading.link > vendor.links) return Bad("part out of range");
+    if (reading.field >= (reading.link == 0 ? vendor.fields.size() : vendor.link_fields))
       return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
   }
@@ -238,4 +238,4 @@ MessageEncoder::Bytes MessageEncoder::Encode(const AttachRequest& message) {
   return Finish();
 }
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

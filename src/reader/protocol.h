@@ -1,32 +1,117 @@
-// The messages between a reader process and the agent: one per SOCK_SEQPACKET packet, at most 64 KiB,
-// in the byte order of the machine (both ends are the same binary). Pure: no I/O here.
-//
-// The agent treats what it receives as bytes from outside: a broken driver may send anything.
+// Takes a received message apart. Pure; the bytes outlive what is taken from them.
 #pragma once
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
+#include <string>
 #include <string_view>
 #include <variant>
 #include <vector>
 
 #include <gpulens/status.h>
 
-#include "reader/cursor.h"
 #include "reader/vendor.h"
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 
+inline constexpr size_t kMaxText = 512;
+
+// kDataLoss: "driver message: …".
+inline Status BadMessage(std::string_view what) {
+  return {Code::kDataLoss, "driver message: " + std::string(what)};
+}
+
+// An array inside a received message. Elements are copied out: the bytes may be unaligned.
+template <class T>
+class WireArray {
+ public:
+  WireArray() noexcept = default;
+  explicit WireArray(std::span<const std::byte> bytes) noexcept : bytes_(bytes) {}
+  size_t size() const noexcept { return bytes_.size() / sizeof(T); }
+  T operator[](size_t i) const noexcept {
+    T value;
+    std::memcpy(&value, bytes_.data() + i * sizeof(T), sizeof(T));
+    return value;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+};
+
+struct Fact {
+  std::string_view key, value;
+};
+
+// Takes numbers and texts off the front. After the first failure everything reads as zero or empty.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const std::byte> rest) noexcept : rest_(rest) {}
+
+  bool ok() const noexcept { return ok_; }
+  bool done() const noexcept { return ok_ && rest_.empty(); }
+
+  template <class T>
+  T Number() noexcept {
+    T value{};
+    std::span<const std::byte> bytes = Take(sizeof value);
+    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  std::string_view Text() noexcept {
+    size_t size = Number<uint16_t>();
+    if (size > kMaxText) ok_ = false;
+    std::span<const std::byte> bytes = Take(size);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  // A count and so many facts; the count. More than there is room for is a failure.
+  template <size_t kRoom>
+  size_t Facts(std::array<Fact, kRoom>& out) noexcept {
+    size_t count = Number<uint32_t>();
+    if (count > kRoom) ok_ = false;
+    for (size_t i = 0; ok_ && i < count; ++i) {
+      out[i].key = Text();
+      out[i].value = Text();
+    }
+    return ok_ ? count : 0;
+  }
+  // All that is left, which must be whole elements and at most `limit` of them.
+  template <class T>
+  WireArray<T> Rows(size_t limit) noexcept {
+    if (rest_.size() % sizeof(T) != 0 || rest_.size() / sizeof(T) > limit) ok_ = false;
+    return WireArray<T>(Take(rest_.size()));
+  }
+  std::span<const std::byte> Rest() noexcept { return Take(rest_.size()); }
+
+ private:
+  std::span<const std::byte> Take(size_t size) noexcept {
+    if (!ok_ || size > rest_.size()) {
+      ok_ = false;
+      return {};
+    }
+    std::span<const std::byte> taken = rest_.first(size);
+    rest_ = rest_.subspan(size);
+    return taken;
+  }
+
+  std::span<const std::byte> rest_;
+  bool ok_ = true;
+};
+
+// The messages between a reader process and the agent: one per SOCK_SEQPACKET packet, at most 64 KiB,
+// in the byte order of the machine (both ends are the same binary). Pure: no I/O here.
+//
+// The agent treats what it receives as bytes from outside: a broken process may send anything.
 inline constexpr uint32_t kProtocolVersion = 4;
 inline constexpr size_t kMaxMessage = 64 * 1024;
 inline constexpr size_t kMaxFacts = 48;
 inline constexpr size_t kMaxProcesses = 512;
 // The exit code of a reader process whose devices have come or gone: it is to be started again, now.
 inline constexpr int kRecountExit = 5;
-// And of one that uses more of the machine than it may: its last heartbeat says what.
+// The exit code of one that exceeds its limits: its last heartbeat has the numbers.
 inline constexpr int kBeyondExit = 6;
 
 enum class MessageType : uint16_t {
@@ -42,15 +127,15 @@ enum class MessageType : uint16_t {
 
 struct Reading {
   uint32_t device = 0;
-  uint16_t field = 0;  // An index into Vendor::fields; a field of links where `part` is one.
+  uint16_t field = 0;  // An index into Vendor::fields; a field of links where `link` is one.
   ReadStatus status = ReadStatus::kNever;
-  uint8_t part = 0;     // 0: the device itself; else one of its links, from 1.
-  int64_t boot_ns = 0;  // When the library was asked.
+  uint8_t link = 0;     // 0: the device itself; else one of its links, from 1.
+  int64_t boot_ns = 0;  // when the library was called
   int64_t raw = 0;      // In the unit of the field; 64-bit masks and counters as their bits.
 };
 static_assert(sizeof(Reading) == 24);
 
-// A process that uses a device. What the library does not tell is kUnknown.
+// A process that uses a device. Unknown numbers are kUnknown.
 struct ProcessUse {
   static constexpr uint64_t kUnknown = ~uint64_t{0};
 
@@ -102,20 +187,19 @@ struct Heartbeat {
   uint64_t sequence = 0;
   uint64_t calls = 0;    // Library calls that returned since the start.
   uint64_t dropped = 0;  // Messages the agent was too slow for.
-  uint64_t watched = 0;  // Devices whose events the library tells.
-  // Of the process itself: resident bytes, open descriptors, threads. 0: not told.
+  uint64_t watched = 0;  // devices whose events the library reports
+  // Of the process itself: resident bytes, open descriptors, threads. 0: unknown.
   uint64_t memory = 0, files = 0, threads = 0;
 };
 
-// What a vendor tells beyond readings. `kind` and `body` are the vendor's, and are judged by its
-// VendorState.
+// A message of a vendor beyond readings. Its VendorState validates `kind` and `body`.
 struct VendorReport {
   uint32_t device = 0;
   uint32_t kind = 0;
   std::span<const std::byte> body{};
 };
 
-// Asks the driver to begin reading a device that it was told to leave out.
+// Requests that the process begins to read a device that it leaves out.
 struct AttachRequest {
   uint32_t device = 0;
 };
@@ -124,7 +208,7 @@ using Message = std::variant<Hello, LibraryReport, DeviceReport, ReadingsReport,
                              VendorReport, AttachRequest>;
 
 // Every number that indexes something is in range in the result, as far as the vendor's tables go; kind and
-// body of a VendorReport are as they came. kDataLoss says what is wrong.
+// body of a VendorReport are as they came. kDataLoss names the error.
 Result<Message> DecodeMessage(std::span<const std::byte> bytes, const Vendor& vendor);
 
 // Makes one message at a time in a buffer that it keeps. Texts over kMaxText are cut, facts over
@@ -141,7 +225,7 @@ class MessageEncoder {
   Bytes Encode(const Heartbeat& message);
   Bytes Encode(const AttachRequest& message);
 
-  // A message of a vendor: what stands between these two is its body.
+  // A message of a vendor: everything between these two is its body.
   void BeginVendor(uint32_t kind, uint32_t device);
   template <class T>
   void Number(T value) {
@@ -165,4 +249,4 @@ class MessageEncoder {
   std::vector<std::byte> buffer_;
 };
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 namespace {
 
 constexpr size_t kFieldCount = 100;
@@ -14,7 +14,7 @@ constexpr FieldInfo kTable[kFieldCount] = {};
 constexpr Vendor kWideVendor{.fields = kTable, .links = 4, .link_fields = 3};
 Result<Message> Decode(std::span<const std::byte> bytes) { return DecodeMessage(bytes, kWideVendor); }
 
-TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
+TEST(NvmlProtocol, EveryMessageComesBackAsItWas) {
   MessageEncoder encoder;
   auto hello = Decode(encoder.Encode(Hello{.build_id = "0.1.0-abc"}));
   ASSERT_TRUE(hello.ok());
@@ -66,7 +66,7 @@ TEST(DriverProtocol, EveryMessageComesBackAsItWas) {
   EXPECT_EQ(std::get<AttachRequest>(*attach).device, 3U);
 }
 
-TEST(DriverProtocol, ArraysComeBackAsTheyWere) {
+TEST(NvmlProtocol, ArraysComeBackAsTheyWere) {
   MessageEncoder encoder;
   std::vector<Reading> readings = {
       {.device = 1, .field = 2, .status = ReadStatus::kOk, .boot_ns = 3, .raw = -4},
@@ -92,7 +92,7 @@ TEST(DriverProtocol, ArraysComeBackAsTheyWere) {
   EXPECT_EQ(list.processes[0].memory, ProcessUse::kUnknown);
 }
 
-TEST(DriverProtocol, WhatIsOutOfRangeIsRefused) {
+TEST(NvmlProtocol, WhatIsOutOfRangeIsRefused) {
   MessageEncoder encoder;
   auto refused = [&](std::span<const std::byte> bytes, std::string_view why) {
     auto message = Decode(bytes);
@@ -123,7 +123,7 @@ TEST(DriverProtocol, WhatIsOutOfRangeIsRefused) {
   refused(bytes, "length");
 }
 
-TEST(DriverProtocol, EveryPrefixOfEveryMessageIsRefusedOrWhole) {
+TEST(NvmlProtocol, EveryPrefixOfEveryMessageIsRefusedOrWhole) {
   MessageEncoder encoder;
   std::vector<Fact> facts = {{"uuid", "1"}};
   std::vector<Reading> readings(2);
@@ -138,17 +138,17 @@ TEST(DriverProtocol, EveryPrefixOfEveryMessageIsRefusedOrWhole) {
 }
 
 // A link has other fields than the device that it belongs to.
-TEST(DriverProtocol, FieldsOfALinkAreInTheRangeOfLinks) {
+TEST(NvmlProtocol, FieldsOfALinkAreInTheRangeOfLinks) {
   MessageEncoder encoder;
-  Reading reading{.device = 1, .field = 2, .status = ReadStatus::kOk, .part = 4};
+  Reading reading{.device = 1, .field = 2, .status = ReadStatus::kOk, .link = 4};
   EXPECT_TRUE(Decode(encoder.Encode(std::span(&reading, 1))).ok());
   reading.field = 3;
   EXPECT_FALSE(Decode(encoder.Encode(std::span(&reading, 1))).ok());
-  reading = {.device = 1, .field = 2, .status = ReadStatus::kOk, .part = 5};
+  reading = {.device = 1, .field = 2, .status = ReadStatus::kOk, .link = 5};
   EXPECT_FALSE(Decode(encoder.Encode(std::span(&reading, 1))).ok());
 }
 
-TEST(DriverProtocol, AVendorsMessageComesAsItWas) {
+TEST(NvmlProtocol, AVendorsMessageComesAsItWas) {
   MessageEncoder encoder;
   encoder.BeginVendor(9, 3);
   encoder.Number(uint32_t{42});
@@ -170,7 +170,7 @@ TEST(DriverProtocol, AVendorsMessageComesAsItWas) {
   EXPECT_FALSE(Decode(encoder.Finish()).ok());
 }
 
-TEST(DriverProtocol, WhatIsTooLongIsCutByTheEncoder) {
+TEST(NvmlProtocol, WhatIsTooLongIsCutByTheEncoder) {
   MessageEncoder encoder;
   std::string text(4096, 'x');
   auto bytes = Copy(encoder.Encode(Hello{.build_id = text}));
@@ -187,7 +187,7 @@ TEST(DriverProtocol, WhatIsTooLongIsCutByTheEncoder) {
   EXPECT_LE(encoder.Encode(0, 0, std::vector<ProcessUse>(10'000)).size(), kMaxMessage);
 }
 
-TEST(DriverProtocol, NamesAreWords) {
+TEST(NvmlProtocol, NamesAreWords) {
   EXPECT_EQ(StatusName(ReadStatus::kNotSupported), "not_supported");
   EXPECT_EQ(StateName(DeviceState::kLeftOut), "left_out");
   EXPECT_EQ(StartReasonName(StartReason::kProtocol), "protocol");
@@ -195,4 +195,4 @@ TEST(DriverProtocol, NamesAreWords) {
 }
 
 }  // namespace
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -1,4 +1,4 @@
-// DriverSource: the agent's side of a reader process. Starts it, reads what it sends, kills it when it is
+// ReaderSource: the agent's side of a reader process. Starts it, reads what it sends, kills it when it is
 // stuck, starts it again with back-off, and keeps the latest reading of every field of every device.
 #pragma once
 
@@ -11,41 +11,22 @@
 #include <utility>
 #include <vector>
 
+#include "base/backoff.h"
 #include "base/clock.h"
-#include "reader/device.h"
+#include "reader/crash_history.h"
+#include "reader/device_table.h"
+#include "reader/reader_child.h"
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 
-struct SourceOptions {
-  std::string program = "/proc/self/exe";
-  std::vector<std::string> arguments;    // Before those that the source adds: "reader", "amdsmi".
-  std::vector<std::string> environment;  // "KEY=value", added to ours.
-  std::string library_path;              // Empty: the usual places.
-  std::string build_id;
-  Duration interval = std::chrono::seconds(1);
-  Duration medium = std::chrono::seconds(10), slow = std::chrono::seconds(60);
-  Duration deadline{0};  // For a call and for a heartbeat; 0: two intervals.
-  // For opening the library and waking a device, which may rightly take long.
-  Duration slow_deadline = std::chrono::seconds(30);
-  Duration backoff_first = std::chrono::milliseconds(100), backoff_limit = std::chrono::seconds(30);
-  // The limit while devices answer before the process ends: their values must not run out meanwhile.
-  Duration backoff_limit_answering = std::chrono::seconds(3);
-  Duration healthy = std::chrono::minutes(1);  // After so long the back-off begins anew.
-  Duration retry_left_out = std::chrono::minutes(5);
-  // A device lost or hung for so long: the library is opened anew, which alone can find it again, and ends
-  // the call. Twice as late each time, up to 16 times.
-  Duration retry_lost = std::chrono::seconds(60);
-  std::string device_folder;  // Empty: the kernel driver's. See DriverOptions.
-};
-
-// What has become of the reader process, in order.
-struct DriverChange {
+// A change of the reader process.
+struct ReaderChange {
   enum Kind : uint8_t { kStarted, kCrashed, kHung, kKilled, kStuck, kReleased } kind = kStarted;
   int64_t boot_ns = 0;
   std::string detail;  // A sentence; may be empty.
 };
 
-struct DriverState {
+struct ReaderState {
   bool up = false;  // Running, and the library is open.
   int pid = -1;     // -1: no process.
   std::array<uint64_t, static_cast<size_t>(StartReason::kCount)> starts{};
@@ -55,9 +36,9 @@ struct DriverState {
   int64_t last_heartbeat_boot_ns = 0;
   uint64_t library_calls = 0, dropped_messages = 0;  // Of the present process.
   uint64_t messages = 0;
-  // What the present process uses: resident bytes, open descriptors, threads. 0: not told.
+  // What the present process uses: resident bytes, open descriptors, threads. 0: unknown.
   uint64_t memory = 0, files = 0, threads = 0;
-  // Devices whose events the present process is told; 0 while the thread that waits for them hangs.
+  // Devices whose events the present process receives; 0 while the thread that waits for them hangs.
   uint64_t watched = 0;
   CallNumber waiting_call = kNoCall;  // That the thread which waits for events does not come back from.
   int64_t waiting_since_boot_ns = 0;
@@ -70,17 +51,16 @@ struct DriverState {
 
 // Used by one thread. Poll never waits and, while nothing changes in shape, does not allocate. It
 // wants to be called at least once per deadline; a longer pause (a suspended machine) is no fault of
-// the driver and starts its deadlines anew. `now` must be of the machine's clock. `vendor` outlives it.
-class DriverSource {
+// the process and restarts its deadlines. `now` must be of the machine's clock. `vendor` outlives it.
+class ReaderSource {
  public:
   // `vendor_state`: null for a vendor without messages of its own.
-  DriverSource(const Vendor& vendor, SourceOptions options,
+  ReaderSource(const Vendor& vendor, SourceOptions options,
                std::unique_ptr<VendorState> vendor_state = nullptr);
-  ~DriverSource();  // Kills the driver. Waits at most 50 ms.
-  DriverSource(const DriverSource&) = delete;
-  DriverSource& operator=(const DriverSource&) = delete;
+  ReaderSource(const ReaderSource&) = delete;
+  ReaderSource& operator=(const ReaderSource&) = delete;
 
-  // Takes what has arrived, judges deadlines, starts and ends the process. Cheap when nothing is there.
+  // Takes what has arrived, checks deadlines, starts and ends the process. Cheap when nothing is there.
   void Poll(Instant now);
   // Ends the present process; the next Poll starts another without back-off.
   void Reload();
@@ -92,23 +72,65 @@ class DriverSource {
   bool quiet() const noexcept;
 
   // All devices that were ever seen, by index. Their number and their facts change only in Poll.
-  Devices devices() const noexcept;
-  const DriverState& driver() const noexcept;
+  Devices devices() const noexcept { return table_.devices(); }
+  const ReaderState& state() const noexcept { return state_; }
   // What has happened since the last call, oldest first, in place of what `out` had. A few dozen are kept.
-  void TakeChanges(std::vector<DriverChange>& out);
-  // "nvmlEventSetWait_v2 has not returned for 12 s: no events are told"; empty when all is well.
+  void TakeChanges(std::vector<ReaderChange>& out);
+  // "nvmlEventSetWait_v2 has not returned for 12 s: no events are reported"; empty when all is well.
   std::string Trouble(Instant now) const;
   // Fields of all devices by the status of their latest reading.
   std::array<uint32_t, kReadStatusCount> FieldsByStatus() const noexcept;
   // Becomes readable when the driver has sent something or has ended; -1 while none runs. Another one
   // after each start.
-  int fd() const noexcept;
+  int fd() const noexcept { return link_.socket.get(); }
   // When Poll has something to do even if fd() stays silent (start, deadline), in CLOCK_BOOTTIME ns.
   int64_t NextDueBootNs() const noexcept;
 
+ protected:
+  // The one given to the constructor.
+  VendorState& vendor_state() noexcept { return *vendor_state_; }
+
  private:
-  class Impl;
-  std::unique_ptr<Impl> impl_;
+  void Start(Instant now);
+  void Change(ReaderChange::Kind kind, std::string detail);
+  void End();
+  void ClearProcess() noexcept;
+  void Schedule(StartReason reason, Instant now);
+  std::string Use() const;
+  std::string Blame(bool in_call, Instant now);
+  void ForgetFaults() noexcept;
+  void Kill(Fault fault, std::string text, StartReason reason, Instant now);
+  void Fail(Fault fault, std::string text);
+  void CheckEnd(Instant now);
+  void Drain(Instant now);
+  Status Take(const Message& message, Instant now);
+  Status TakeHeartbeat(const Heartbeat& beat, Instant now);
+  Status TakeLibrary(const LibraryReport& report);
+  void CountDevices() noexcept;
+  void CheckDeadlines(Instant now);
+  void CheckWaiting(CallSlot::View slot, Instant now);
+  bool BeginDevice(uint32_t index, Instant now);
+  void BeginNext(Instant now);
+  void RetryLeftOut(Instant now);
+  void RetryAway(Instant now);
+
+  const Vendor& vendor_;
+  SourceOptions options_;
+  ReaderLink link_;
+  ReaderState state_;
+  const std::unique_ptr<VendorState> vendor_state_;
+  DeviceTable table_;
+  CrashHistory crashes_;
+  std::vector<std::byte> buffer_;
+  Reaper reaper_;
+  std::vector<ReaderChange> changes_;
+  Backoff backoff_;
+  Duration retry_lost_{};
+  StartReason next_reason_ = StartReason::kFirst;
+  int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, away_since_ns_ = 0;
+  uint64_t to_begin_ = 0;  // Devices that are begun one at a time.
+  int64_t next_begin_ns_ = 0;
+  bool suspended_ = false, spoke_ = false, reported_ = false, ready_ = false;
 };
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 namespace {
 
 template <class Enum, size_t kSize>
@@ -31,4 +31,4 @@ std::string_view StartReasonName(StartReason reason) noexcept {
   return NameOf(kNames, reason);
 }
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

@@ -10,14 +10,14 @@
 #include "base/clock.h"
 #include "reader/call_page.h"
 
-namespace gpulens::driver {
+namespace gpulens::reader {
 
 // How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer), or once
-// while the device is attached; a static reading is said again with the slow ones without asking for it.
+// while the device is attached; a static reading is repeated with the slow ones without a call.
 enum class Tier : uint8_t { kFast, kMedium, kSlow, kStatic };
 inline constexpr size_t kTierCount = 3;  // Those with a period.
 
-// One number that the library tells of a device. What comes in numbered copies (links, blocks) has
+// One number that the library reports of a device. What comes in numbered copies (links, blocks) has
 // one field for each.
 struct FieldInfo {
   std::string_view name;
@@ -86,10 +86,10 @@ struct Vendor {
   std::string_view (*call_name)(CallNumber call) noexcept = nullptr;  // "unknown" for what is no call.
   // Calls that open the library or wake a device and may rightly take many seconds.
   bool (*slow_call)(CallNumber call) noexcept = nullptr;
-  // A device may have numbered links, each with the same fields; 0: this library tells of none.
+  // A device may have numbered links, each with the same fields; 0: this library has none.
   size_t links = 0, link_fields = 0;
   // As long as the thread that waits for events rightly stays in one call.
   Duration longest_wait{0};
 };
 
-}  // namespace gpulens::driver
+}  // namespace gpulens::reader

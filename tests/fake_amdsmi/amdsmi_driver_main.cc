@@ -1,28 +1,11 @@
-// The AMD reader process as a program of its own, for tests. Its first argument may be --simulated (the
-// simulated library instead of a file), --garbage (sends what is no message) or --silent (says nothing).
-#include <sys/socket.h>
-#include <unistd.h>
-
-#include <string_view>
-#include <vector>
-
-#include "reader/process/driver_loop.h"
-#include "sources/amdsmi/reader/amdsmi_driver.h"
+// The reader process of AMD GPUs: see reader_main.h.
+#include "../reader_main.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
 #include "sources/amdsmi/simulated/fake_amdsmi.h"
 
 int main(int argc, char** argv) {
-  std::vector<std::string_view> arguments(argv + 1, argv + argc);
-  std::string_view mode;
-  if (!arguments.empty() && arguments.front().find('=') == std::string_view::npos) {
-    mode = arguments.front();
-    arguments.erase(arguments.begin());
-  }
-  auto options = gpulens::driver::ParseDriverArguments(arguments);
-  if (!options) _exit(gpulens::driver::kDriverBadStart);
-  if (mode == "--garbage") ::send(options->socket_fd, "garbage", 7, MSG_NOSIGNAL);
-  if (mode == "--garbage" || mode == "--silent") {
-    while (true) ::pause();
-  }
-  auto lookup = mode == "--simulated" ? gpulens::amdsmi::FakeAmdsmiLookup : nullptr;
-  _exit(gpulens::amdsmi::RunAmdsmiDriver(arguments, lookup));
+  gpulens::RunTestReader(argc, argv, [](const std::vector<std::string_view>& arguments, bool simulated) {
+    return gpulens::amdsmi::RunAmdsmiReader(arguments,
+                                            simulated ? gpulens::amdsmi::FakeAmdsmiLookup : nullptr);
+  });
 }

@@ -77,10 +77,10 @@ class Session {
   // Until the library is open and its GPUs have been counted.
   Status Start(const std::function<bool()>& stopped) {
     Instant end = RealClock().Now() + kStartTimeout;
-    while (!source_.driver().up) {
+    while (!source_.state().up) {
       Turn();
-      const nvml::DriverState& driver = source_.driver();
-      if (driver.fault != driver::Fault::kNone && !driver.up)
+      const nvml::ReaderState& driver = source_.state();
+      if (driver.fault != reader::Fault::kNone && !driver.up)
         return {Code::kUnavailable,
                 driver.last_error.empty() ? "the library cannot be read" : driver.last_error};
       if (stopped()) return {Code::kUnavailable, "stopped before the library was open"};
@@ -95,8 +95,8 @@ class Session {
     Instant now = RealClock().Now();
     source_.Poll(now);
     source_.TakeChanges(changes_);
-    for (nvml::DriverChange& change : changes_) {
-      if (change.kind == nvml::DriverChange::kStarted || change.kind == nvml::DriverChange::kReleased)
+    for (nvml::ReaderChange& change : changes_) {
+      if (change.kind == nvml::ReaderChange::kStarted || change.kind == nvml::ReaderChange::kReleased)
         continue;
       AddTrouble(change.detail.empty() ? "the reader process failed" : change.detail);
     }
@@ -121,7 +121,7 @@ class Session {
   }
 
   nvml::NvmlSource source_;
-  std::vector<nvml::DriverChange> changes_;
+  std::vector<nvml::ReaderChange> changes_;
   std::vector<std::string> trouble_;
 };
 

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "cli/fake/query_agent.h"
 #include "sources/nvml/recording/recording.h"
-#include "sources/nvml/simulated/live_fault.h"
+#include "sources/nvml/simulated/fault_watch.h"
 
 namespace gpulens {
 namespace {

@@ -8,7 +8,6 @@
 #include "base/parse.h"
 #include "base/pci_address.h"
 #include "catalog/gpu.h"
-#include "quality/raw_rule.h"
 #include "scrape/page_cells.h"
 
 namespace gpulens::gpu_page {
@@ -166,7 +165,8 @@ Status GpuPageSeries::Write(bool complete, FrameWriter& out) {
 
 void GpuPageSeries::SetReading(const PageRow& row, double raw, const Held& held, FrameWriter& out) {
   Series series = held.series.front();
-  if (IsBlank(raw) || SaysNothing(*row.metric, raw)) return out.Reject(series, Validation::kSentinel);
+  if (IsBlank(raw)) return out.Reject(series, Validation::kSentinel);
+  if (out.RejectSentinel(series, raw)) return;
   switch (row.convert) {
     case Convert::kValue:
     case Convert::kSum: return out.Set(series, raw * row.times / row.per);

@@ -8,7 +8,7 @@
 
 #include "reader/call_page.h"
 
-// X(Id, "symbol", parameters). The parameter types are those of driver/amdsmi_abi.h. `void*` stands for a
+// X(Id, "symbol", parameters). The parameter types are those of reader/amdsmi_abi.h. `void*` is a
 // struct whose layout differs between versions of the library.
 #define GPULENS_AMDSMI_CALLS(X)                                                      \
   X(Init, "amdsmi_init", (uint64_t))                                                 \
@@ -50,8 +50,8 @@
 
 namespace gpulens::amdsmi {
 
-// What a thread of the driver is in at the moment. kNone: in none. kLoadLibrary is dlopen.
-enum class Call : driver::CallNumber {
+// The call that a thread of the reader process is in. kNone: in none. kLoadLibrary is dlopen.
+enum class Call : reader::CallNumber {
   kNone,
   kLoadLibrary,
 #define GPULENS_AMDSMI_CALL_ID(id, name, parameters) k##id,
@@ -61,6 +61,6 @@ enum class Call : driver::CallNumber {
 };
 
 // "amdsmi_get_power_info"; "unknown" for a number that is no call. Static storage.
-std::string_view CallName(driver::CallNumber call) noexcept;
+std::string_view CallName(reader::CallNumber call) noexcept;
 
 }  // namespace gpulens::amdsmi

@@ -9,7 +9,7 @@
 
 #include "reader/vendor.h"
 
-// X(Id, "name", "unit", Tier, copies). Fields that one call gives stand together, in its order.
+// X(Id, "name", "unit", Tier, copies). Fields of one call are adjacent, in its order.
 #define GPULENS_AMDSMI_FIELDS(X)                                    \
   X(ActivityGfx, "activity_gfx", "%", kFast, 1)                     \
   X(ActivityMemory, "activity_memory", "%", kFast, 1)               \
@@ -111,7 +111,7 @@ inline constexpr std::array<uint16_t, static_cast<size_t>(Field::kCount)> kCopie
 
 constexpr unsigned CopiesOf(Field field) noexcept { return kCopies[static_cast<size_t>(field)]; }
 
-// The place of a copy of a field in driver::Vendor::fields.
+// The place of a copy of a field in reader::Vendor::fields.
 constexpr uint16_t SlotOf(Field field, unsigned copy = 0) noexcept {
   unsigned slot = copy;
   for (size_t i = 0; i < static_cast<size_t>(field); ++i) slot += kCopies[i];
@@ -131,8 +131,8 @@ inline constexpr std::string_view kPerformanceLevels[] = {
     "auto",       "low", "high", "manual", "stable_std", "stable_peak", "stable_min_mclk", "stable_min_sclk",
     "determinism"};
 
-// The tables of this library for driver::DriverSource.
-const driver::Vendor& AmdsmiVendor() noexcept;
+// The tables of this library for reader::ReaderSource.
+const reader::Vendor& AmdsmiVendor() noexcept;
 
 // Words for the library's status codes: "driver not loaded".
 std::string_view ReturnText(int code) noexcept;

@@ -6,14 +6,14 @@
 namespace gpulens::amdsmi {
 namespace {
 
-constexpr driver::FieldInfo kGroups[] = {
-#define GPULENS_AMDSMI_FIELD_INFO(id, name, unit, tier, copies) {name, unit, driver::Tier::tier},
+constexpr reader::FieldInfo kGroups[] = {
+#define GPULENS_AMDSMI_FIELD_INFO(id, name, unit, tier, copies) {name, unit, reader::Tier::tier},
     GPULENS_AMDSMI_FIELDS(GPULENS_AMDSMI_FIELD_INFO)
 #undef GPULENS_AMDSMI_FIELD_INFO
 };
 
-constexpr std::array<driver::FieldInfo, kSlots> kFields = [] {
-  std::array<driver::FieldInfo, kSlots> out{};
+constexpr std::array<reader::FieldInfo, kSlots> kFields = [] {
+  std::array<reader::FieldInfo, kSlots> out{};
   size_t slot = 0;
   for (size_t group = 0; group < std::size(kGroups); ++group) {
     for (unsigned copy = 0; copy < kCopies[group]; ++copy) out[slot++] = kGroups[group];
@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, static_cast<size_t>(Call::kCount)> kCallN
     }};
 
 // Opening the library walks all of sysfs; the first look at a GPU may wake it.
-bool IsSlowCall(driver::CallNumber call) noexcept {
+bool IsSlowCall(reader::CallNumber call) noexcept {
   switch (static_cast<Call>(call)) {
     case Call::kLoadLibrary:
     case Call::kInit:
@@ -86,12 +86,12 @@ constexpr ReturnWords kReturns[] = {
 
 }  // namespace
 
-std::string_view CallName(driver::CallNumber call) noexcept {
+std::string_view CallName(reader::CallNumber call) noexcept {
   return call < kCallNames.size() ? kCallNames[call] : "unknown";
 }
 
-const driver::Vendor& AmdsmiVendor() noexcept {
-  static constexpr driver::Vendor kVendor{.name = "amdsmi",
+const reader::Vendor& AmdsmiVendor() noexcept {
+  static constexpr reader::Vendor kVendor{.name = "amdsmi",
                                           .no_devices = "the AMD SMI library sees no GPU",
                                           .device = "GPU",
                                           .fields = kFields,

@@ -1,4 +1,4 @@
-// DriverSource against real AMD SMI reader processes over the simulated library.
+// ReaderSource against real AMD SMI reader processes over the simulated library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -19,12 +19,12 @@
 namespace gpulens::amdsmi {
 namespace {
 
-using driver::Device;
-using driver::DeviceState;
-using driver::DriverSource;
-using driver::Fault;
-using driver::ReadStatus;
-using driver::StartReason;
+using reader::Device;
+using reader::DeviceState;
+using reader::Fault;
+using reader::ReaderSource;
+using reader::ReadStatus;
+using reader::StartReason;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
@@ -48,10 +48,10 @@ class AmdsmiSourceTest : public testing::Test {
 
   void Profile(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(profile_, text)); }
   static Instant Now() { return RealClock().Now(); }
-  static uint64_t Starts(const DriverSource& source, StartReason reason) {
-    return source.driver().starts[static_cast<size_t>(reason)];
+  static uint64_t Starts(const ReaderSource& source, StartReason reason) {
+    return source.state().starts[static_cast<size_t>(reason)];
   }
-  static bool AllOk(const DriverSource& source, size_t count) {
+  static bool AllOk(const ReaderSource& source, size_t count) {
     if (source.devices().size() != count) return false;
     for (const Device& device : source.devices()) {
       if (device.state != DeviceState::kOk || device.last_read_boot_ns == 0) return false;
@@ -59,13 +59,13 @@ class AmdsmiSourceTest : public testing::Test {
     return true;
   }
   // Polls as an event loop would until `done`; false after kPatience.
-  static bool Until(DriverSource& source, const std::function<bool()>& done) {
+  static bool Until(ReaderSource& source, const std::function<bool()>& done) {
     int64_t end = (Now() + kTimeout).boot_ns;
     while (true) {
       source.Poll(Now());
       if (done()) return true;
       if (Now().boot_ns > end) {
-        ADD_FAILURE() << "not in time; fault: " << source.driver().last_error;
+        ADD_FAILURE() << "not in time; fault: " << source.state().last_error;
         return false;
       }
       pollfd wait{.fd = source.fd(), .events = POLLIN, .revents = 0};
@@ -76,11 +76,11 @@ class AmdsmiSourceTest : public testing::Test {
   static constexpr const char* kEight =
       "model: MI300X\ngpus: 8\nload: {level: 0.5}\nprocesses:\n  - {pid: 4000, memory: 20GiB}\n";
   std::string profile_;
-  driver::SourceOptions options_;
+  reader::SourceOptions options_;
 };
 
 TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   auto processes_reported = [&] {
     if (!AllOk(source, 8)) return false;
     for (const Device& device : source.devices()) {
@@ -89,10 +89,10 @@ TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
     return true;
   };
   ASSERT_TRUE(Until(source, processes_reported));
-  EXPECT_TRUE(source.driver().up);
-  EXPECT_EQ(source.driver().driver_version, "6.14.14");
-  EXPECT_EQ(source.driver().library_version, "26.2.1");
-  EXPECT_EQ(source.driver().used, 8U);
+  EXPECT_TRUE(source.state().up);
+  EXPECT_EQ(source.state().driver_version, "6.14.14");
+  EXPECT_EQ(source.state().library_version, "26.2.1");
+  EXPECT_EQ(source.state().used, 8U);
   EXPECT_EQ(Starts(source, StartReason::kFirst), 1U);
   const Device& gpu = source.devices()[5];
   EXPECT_EQ(gpu.Fact("name"), "AMD Instinct MI300X");
@@ -100,38 +100,38 @@ TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
   EXPECT_EQ(gpu.uses[0].pid, 4005U);
   EXPECT_EQ(gpu.fields[SlotOf(Field::kActivityGfx)].raw, 50);
   EXPECT_EQ(gpu.fields[SlotOf(Field::kFanSpeed)].status, ReadStatus::kNotSupported);
-  EXPECT_EQ(source.driver().dropped_messages, 0U);
+  EXPECT_EQ(source.state().dropped_messages, 0U);
 }
 
 TEST_F(AmdsmiSourceTest, TheLibraryIsOpenedFromTheDisk) {
   options_.arguments.clear();
   options_.library_path = GPULENS_FAKE_AMDSMI_LIBRARY;
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  EXPECT_EQ(source.driver().library_path, GPULENS_FAKE_AMDSMI_LIBRARY);
+  EXPECT_EQ(source.state().library_path, GPULENS_FAKE_AMDSMI_LIBRARY);
 }
 
 TEST_F(AmdsmiSourceTest, AMissingLibraryIsToldAndTriedAgain) {
   options_.arguments.clear();
   options_.library_path = "/nonexistent/libamd_smi.so";
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.driver().fault, Fault::kLibraryNotFound);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("/nonexistent"));
-  EXPECT_FALSE(source.driver().up);
+  EXPECT_EQ(source.state().fault, Fault::kLibraryNotFound);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("/nonexistent"));
+  EXPECT_FALSE(source.state().up);
 }
 
 TEST_F(AmdsmiSourceTest, NoGpusIsAReason) {
   Profile("gpus: 0\n");
-  DriverSource source(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up; }));
-  EXPECT_EQ(source.driver().fault, Fault::kNoDevices);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("no GPU"));
+  ReaderSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return source.state().up; }));
+  EXPECT_EQ(source.state().fault, Fault::kNoDevices);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("no GPU"));
 }
 
 TEST_F(AmdsmiSourceTest, ASteadyPollDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] {
     if (!AllOk(source, 8)) return false;
     for (const Device& device : source.devices()) {
@@ -139,47 +139,47 @@ TEST_F(AmdsmiSourceTest, ASteadyPollDoesNotAllocate) {
     }
     return true;
   }));
-  uint64_t more = source.driver().messages + 200, before = 0;
+  uint64_t more = source.state().messages + 200, before = 0;
   ASSERT_TRUE(Until(source, [&] {
     if (before == 0) before = AllAllocations();
-    return source.driver().messages >= more;
+    return source.state().messages >= more;
   }));
   EXPECT_EQ(AllAllocations(), before);
 }
 
 TEST_F(AmdsmiSourceTest, KilledIsStartedAgain) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   ::kill(pid, SIGKILL);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().pid != pid; }));
   EXPECT_EQ(source.devices().size(), 8U) << "what was known stays, and grows old";
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("killed by signal 9"));
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up && AllOk(source, 8); }));
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("killed by signal 9"));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up && AllOk(source, 8); }));
   EXPECT_EQ(Starts(source, StartReason::kKilled), 1U);
-  EXPECT_EQ(source.driver().last_error, "");
+  EXPECT_EQ(source.state().last_error, "");
 }
 
 TEST_F(AmdsmiSourceTest, ACrashIsTold) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  ::kill(source.driver().pid, SIGABRT);
+  ::kill(source.state().pid, SIGABRT);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kCrash) == 1; }));
 }
 
 TEST_F(AmdsmiSourceTest, AStoppedProcessIsKilledAndStartedAgain) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   ::kill(pid, SIGSTOP);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
-  EXPECT_EQ(source.driver().fault, Fault::kHung);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("silent"));
+  ASSERT_TRUE(Until(source, [&] { return source.state().pid != pid; }));
+  EXPECT_EQ(source.state().fault, Fault::kHung);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("silent"));
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
 }
 
 TEST_F(AmdsmiSourceTest, OneHangingGpuIsNamedAndTheOthersAreRead) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile(std::string(kEight) + "hangs:\n  - {gpu: 3, call: amdsmi_get_power_info}\n");
   ASSERT_TRUE(Until(source, [&] { return source.devices()[3].state == DeviceState::kHung; }));
@@ -191,32 +191,32 @@ TEST_F(AmdsmiSourceTest, OneHangingGpuIsNamedAndTheOthersAreRead) {
     }
     return true;
   }));
-  EXPECT_TRUE(source.driver().up);
+  EXPECT_TRUE(source.state().up);
   Profile(kEight);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   EXPECT_EQ(source.devices()[3].hangs, 1U);
 }
 
 TEST_F(AmdsmiSourceTest, WhenAllHangTheProcessIsReplaced) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile(std::string(kEight) + "hangs:\n  - {call: amdsmi_get_energy_count}\n");
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kHang) >= 1; }));
-  EXPECT_EQ(source.driver().fault == Fault::kHung || source.driver().up, true);
+  EXPECT_EQ(source.state().fault == Fault::kHung || source.state().up, true);
   Profile(kEight);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up; }));
 }
 
 TEST_F(AmdsmiSourceTest, AHangInInitIsNamed) {
   Profile("gpus: 1\nhangs:\n  - {call: amdsmi_init}\n");
   options_.slow_deadline = milliseconds(600);
-  DriverSource source(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().fault == Fault::kHung; }));
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("amdsmi_init"));
+  ReaderSource source(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(source, [&] { return source.state().fault == Fault::kHung; }));
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("amdsmi_init"));
 }
 
 TEST_F(AmdsmiSourceTest, ALostGpuIsLostAlone) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile(std::string(kEight) + "lost:\n  - {gpu: 6}\n");
   ASSERT_TRUE(Until(source, [&] { return source.devices()[6].state == DeviceState::kLost; }));
@@ -227,10 +227,10 @@ TEST_F(AmdsmiSourceTest, ALostGpuIsLostAlone) {
 
 TEST_F(AmdsmiSourceTest, ALostGpuIsListedAnewByANewProcess) {
   options_.retry_lost = milliseconds(300);
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile(std::string(kEight) + "lost:\n  - {gpu: 6}\n");
-  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kReload) >= 1 && source.driver().up; }));
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kReload) >= 1 && source.state().up; }));
   Profile(kEight);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   EXPECT_GE(source.devices()[6].opened, 2U);
@@ -243,7 +243,7 @@ TEST_F(AmdsmiSourceTest, GpusThatComeAndGoAreListedAnew) {
   options_.device_folder = testing::TempDir() + "amdgpu_" + std::to_string(::getpid());
   std::filesystem::create_directories(options_.device_folder + "/0000:0c:00.0");
   Profile("model: MI300X\ngpus: 2\n");
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 2); }));
   Profile("model: MI300X\ngpus: 1\n");
   std::filesystem::create_directories(options_.device_folder + "/0000:22:00.0");
@@ -262,22 +262,22 @@ TEST_F(AmdsmiSourceTest, GpusThatComeAndGoAreListedAnew) {
 
 TEST_F(AmdsmiSourceTest, GarbageAndSilenceAreNotBelieved) {
   options_.arguments = {"--garbage"};
-  DriverSource garbage(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(garbage, [&] { return garbage.driver().fault == Fault::kBadMessage; }));
+  ReaderSource garbage(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(garbage, [&] { return garbage.state().fault == Fault::kBadMessage; }));
   options_.arguments = {"--silent"};
   options_.slow_deadline = milliseconds(600);
-  DriverSource silent(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(silent, [&] { return silent.driver().fault == Fault::kHung; }));
+  ReaderSource silent(AmdsmiVendor(), options_);
+  ASSERT_TRUE(Until(silent, [&] { return silent.state().fault == Fault::kHung; }));
 }
 
 TEST_F(AmdsmiSourceTest, SuspendFreesTheDevicesAndResumeTakesThemAgain) {
-  DriverSource source(AmdsmiVendor(), options_);
+  ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   source.Suspend("for a test");
   source.Poll(Now());
-  EXPECT_EQ(source.driver().pid, -1);
+  EXPECT_EQ(source.state().pid, -1);
   source.Resume();
-  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().up; }));
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.state().up; }));
   EXPECT_EQ(Starts(source, StartReason::kReload), 1U);
 }
 

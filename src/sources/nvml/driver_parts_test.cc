@@ -1,4 +1,4 @@
-// NvmlSource against real reader processes: parts of GPUs, events, GPUs that come and go, release.
+// NvmlSource against real reader processes: slices of GPUs, events, GPUs that come and go, release.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -39,7 +39,7 @@ class PartsOfSource : public testing::Test {
   void Profile(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(profile_, text)); }
   static Instant Now() { return RealClock().Now(); }
   static uint64_t Starts(const NvmlSource& source, StartReason reason) {
-    return source.driver().starts[static_cast<size_t>(reason)];
+    return source.state().starts[static_cast<size_t>(reason)];
   }
   static bool Ok(const NvmlSource& source, size_t count) {
     return source.gpus().size() == count &&
@@ -53,7 +53,7 @@ class PartsOfSource : public testing::Test {
       source.Poll(Now());
       if (done()) return true;
       if (Now().boot_ns > end) {
-        ADD_FAILURE() << "not in time; fault: " << source.driver().last_error;
+        ADD_FAILURE() << "not in time; fault: " << source.state().last_error;
         return false;
       }
       pollfd wait{.fd = source.fd(), .events = POLLIN, .revents = 0};
@@ -61,7 +61,7 @@ class PartsOfSource : public testing::Test {
     }
   }
   static size_t Instances(const NvmlSource& source, uint32_t index) {
-    return index < source.gpus().size() ? source.gpus()[index].parts.list.size() : 0;
+    return index < source.gpus().size() ? source.gpus()[index].slices.list.size() : 0;
   }
 
   const std::string profile_;
@@ -75,16 +75,16 @@ TEST_F(PartsOfSource, MigInstancesArriveChangeAndGo) {
       "mig_instance: 1}\n");
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] {
-    return Instances(source, 0) == 2 && source.gpus()[0].parts.list[0][PartField::kGpmSm].boot_ns != 0 &&
+    return Instances(source, 0) == 2 && source.gpus()[0].slices.list[0][SliceField::kGpmSm].boot_ns != 0 &&
            source.gpus()[0].processes.size() == 1;
   }));
-  EXPECT_EQ(source.gpus()[0].parts.list[1].Fact("profile"), "4g.40gb");
+  EXPECT_EQ(source.gpus()[0].slices.list[1].Fact("profile"), "4g.40gb");
   EXPECT_EQ(source.gpus()[0].processes[0].gpu_instance, 1U) << "listed by MIG device";
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   Profile("gpus: 2\nmig:\n  - {gpu: 0, profile: 4g.40gb, instance: 2}\n");
   ASSERT_TRUE(Until(source, [&] { return Instances(source, 0) == 1; }));
-  EXPECT_EQ(source.gpus()[0].parts.list[0].key.id, 2U);
-  EXPECT_EQ(source.driver().pid, pid) << "without a restart";
+  EXPECT_EQ(source.gpus()[0].slices.list[0].key.id, 2U);
+  EXPECT_EQ(source.state().pid, pid) << "without a restart";
 }
 
 TEST_F(PartsOfSource, EventsArriveAndAreTakenOnce) {
@@ -107,24 +107,24 @@ TEST_F(PartsOfSource, AThreadThatDoesNotComeBackFromWaitingIsNamed) {
   options_.deadline = seconds(1);
   Profile("gpus: 2\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2) && source.driver().watched == 2; }));
+  ASSERT_TRUE(Until(source, [&] { return Ok(source, 2) && source.state().watched == 2; }));
   EXPECT_EQ(source.Trouble(Now()), "");
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   Profile("gpus: 2\nhangs:\n  - {call: nvmlEventSetWait_v2}\n");
-  ASSERT_TRUE(Until(source, [&] { return source.driver().waiting_call != driver::kNoCall; }));
-  EXPECT_EQ(CallName(source.driver().waiting_call), "nvmlEventSetWait_v2");
-  EXPECT_EQ(source.driver().watched, 0U) << "that no event comes means nothing";
-  EXPECT_EQ(source.driver().hung_calls, 1U);
+  ASSERT_TRUE(Until(source, [&] { return source.state().waiting_call != reader::kNoCall; }));
+  EXPECT_EQ(CallName(source.state().waiting_call), "nvmlEventSetWait_v2");
+  EXPECT_EQ(source.state().watched, 0U) << "that no event comes means nothing";
+  EXPECT_EQ(source.state().hung_calls, 1U);
   EXPECT_THAT(source.Trouble(Now()), testing::HasSubstr("nvmlEventSetWait_v2 has not returned for"));
   int64_t then = Now().boot_ns;
   ASSERT_TRUE(Until(source, [&] {
     return source.gpus()[0].last_read_boot_ns > then && source.gpus()[1].last_read_boot_ns > then;
   }));
-  EXPECT_TRUE(source.driver().up);
-  EXPECT_EQ(source.driver().pid, pid) << "it is no reason to kill it";
+  EXPECT_TRUE(source.state().up);
+  EXPECT_EQ(source.state().pid, pid) << "it is no reason to kill it";
   Profile("gpus: 2\n");
-  ASSERT_TRUE(Until(source, [&] { return source.driver().watched == 2; }));
-  EXPECT_EQ(source.driver().waiting_call, driver::kNoCall);
+  ASSERT_TRUE(Until(source, [&] { return source.state().watched == 2; }));
+  EXPECT_EQ(source.state().waiting_call, reader::kNoCall);
 }
 
 TEST_F(PartsOfSource, AHotAddedGpuIsFoundByANewProcess) {
@@ -170,7 +170,7 @@ TEST_F(PartsOfSource, ALostGpuIsLookedForByANewProcess) {
   ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
   Profile("gpus: 2\nerrors:\n  - {gpu: 1, call: '*', code: 15}\n");
   ASSERT_TRUE(Until(source, [&] { return source.gpus()[1].state == GpuState::kLost; }));
-  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kReload) >= 1 && source.driver().up; }));
+  ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kReload) >= 1 && source.state().up; }));
   Profile("gpus: 2\n");
   ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
   EXPECT_GE(source.gpus()[1].opened, 2U);
@@ -181,21 +181,21 @@ TEST_F(PartsOfSource, ReleasedMeansThatNoProcessIsLeft) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Ok(source, 2); }));
   EXPECT_FALSE(source.quiet());
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   source.Suspend("released for a test");
   ASSERT_TRUE(Until(source, [&] { return source.quiet(); }));
   EXPECT_NE(::kill(pid, 0), 0) << "it has ended and was reaped";
-  EXPECT_EQ(source.driver().fault, Fault::kReleased);
-  EXPECT_EQ(source.driver().last_error, "released for a test");
-  EXPECT_FALSE(source.driver().up);
-  std::vector<DriverChange> changes;
+  EXPECT_EQ(source.state().fault, Fault::kReleased);
+  EXPECT_EQ(source.state().last_error, "released for a test");
+  EXPECT_FALSE(source.state().up);
+  std::vector<ReaderChange> changes;
   source.TakeChanges(changes);
   ASSERT_EQ(changes.size(), 2U);
-  EXPECT_EQ(changes[0].kind, DriverChange::kStarted);
-  EXPECT_EQ(changes[1].kind, DriverChange::kReleased);
+  EXPECT_EQ(changes[0].kind, ReaderChange::kStarted);
+  EXPECT_EQ(changes[1].kind, ReaderChange::kReleased);
   source.Resume();
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up && Ok(source, 2); }));
-  EXPECT_EQ(source.driver().last_error, "");
+  ASSERT_TRUE(Until(source, [&] { return source.state().up && Ok(source, 2); }));
+  EXPECT_EQ(source.state().last_error, "");
 }
 
 TEST_F(PartsOfSource, ASteadyPollWithPartsDoesNotAllocate) {
@@ -205,15 +205,15 @@ TEST_F(PartsOfSource, ASteadyPollWithPartsDoesNotAllocate) {
       "processes:\n  - {gpu: 1, pid: 8, memory: 1GiB}\n");
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] {
-    return Instances(source, 0) == 1 && source.gpus()[0].parts.list[0][PartField::kGpmSm].boot_ns != 0 &&
-           source.gpus().size() == 2 && source.gpus()[1].parts.shares.size() == 1;
+    return Instances(source, 0) == 1 && source.gpus()[0].slices.list[0][SliceField::kGpmSm].boot_ns != 0 &&
+           source.gpus().size() == 2 && source.gpus()[1].slices.shares.size() == 1;
   }));
-  uint64_t more = source.driver().messages + 100, counted = 0;
+  uint64_t more = source.state().messages + 100, counted = 0;
   ASSERT_TRUE(Until(source, [&] {
     uint64_t before = AllAllocations();
     source.Poll(Now());
     counted += AllAllocations() - before;
-    return source.driver().messages >= more;
+    return source.state().messages >= more;
   }));
   EXPECT_EQ(counted, 0U);
 }

@@ -7,10 +7,10 @@
 namespace gpulens::nvml {
 namespace {
 
-using driver::Cursor;
-using driver::VendorReport;
+using reader::Cursor;
+using reader::VendorReport;
 
-Status Bad(std::string_view what) { return driver::BadMessage(what); }
+Status Bad(std::string_view what) { return reader::BadMessage(what); }
 
 Result<Report> DecodeProcesses(Cursor in) {
   ProcessList out;
@@ -24,7 +24,7 @@ Result<Report> DecodeProcesses(Cursor in) {
 }
 
 Result<Report> DecodeEvents(Cursor in, uint32_t gpu) {
-  EventList out{in.Rows<DeviceEvent>(driver::kMaxMessage)};
+  EventList out{in.Rows<DeviceEvent>(reader::kMaxMessage)};
   if (!in.done()) return Bad("events have a wrong length");
   for (size_t i = 0; i < out.events.size(); ++i) {
     if (out.events[i].entity != gpu) return Bad("event of another GPU");
@@ -32,20 +32,20 @@ Result<Report> DecodeEvents(Cursor in, uint32_t gpu) {
   return Report(out);
 }
 
-Status CheckKey(const PartKey& key) {
-  if (static_cast<uint8_t>(key.kind) >= kPartKinds) return Bad("part kind out of range");
+Status CheckKey(const SliceKey& key) {
+  if (static_cast<uint8_t>(key.kind) >= kSliceKinds) return Bad("part kind out of range");
   return Ok();
 }
 
-Result<Report> DecodeParts(Cursor in) {
-  PartList out;
+Result<Report> DecodeSlices(Cursor in) {
+  SliceList out;
   uint32_t kind = in.Number<uint32_t>();
   out.max = in.Number<uint32_t>();
-  out.keys = in.Rows<PartKey>(kMaxParts);
+  out.keys = in.Rows<SliceKey>(kMaxSlices);
   if (!in.done()) return Bad("part list has a wrong length");
-  if (kind == 0 || kind >= kPartKinds) return Bad("part kind out of range");
-  if (out.max > kMaxParts) return Bad("too many parts");
-  out.kind = static_cast<PartKind>(kind);
+  if (kind == 0 || kind >= kSliceKinds) return Bad("part kind out of range");
+  if (out.max > kMaxSlices) return Bad("too many parts");
+  out.kind = static_cast<SliceKind>(kind);
   for (size_t i = 0; i < out.keys.size(); ++i) {
     if (out.keys[i].kind != out.kind) return Bad("part of another kind");
     for (size_t k = 0; k < i; ++k) {
@@ -55,23 +55,23 @@ Result<Report> DecodeParts(Cursor in) {
   return Report(out);
 }
 
-Result<Report> DecodePart(Cursor in) {
-  PartFactsReport out;
-  out.key = in.Number<PartKey>();
+Result<Report> DecodeSlice(Cursor in) {
+  SliceFactsReport out;
+  out.key = in.Number<SliceKey>();
   RETURN_IF_ERROR(CheckKey(out.key));
   out.fact_count = in.Facts(out.facts);
   if (!in.done()) return Bad("part has a wrong length, or too many facts");
   return Report(out);
 }
 
-Result<Report> DecodePartReadings(Cursor in, uint32_t gpu) {
-  PartReadings out{in.Rows<PartReading>(driver::kMaxMessage)};
+Result<Report> DecodeSliceReadings(Cursor in, uint32_t gpu) {
+  SliceReadings out{in.Rows<SliceReading>(reader::kMaxMessage)};
   if (!in.done()) return Bad("part readings have a wrong length");
   for (size_t i = 0; i < out.readings.size(); ++i) {
-    PartReading reading = out.readings[i];
+    SliceReading reading = out.readings[i];
     if (reading.entity != gpu) return Bad("reading of another GPU");
     RETURN_IF_ERROR(CheckKey(reading.key));
-    if (reading.field >= kPartFieldCount) return Bad("field out of range");
+    if (reading.field >= kSliceFieldCount) return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
   }
   return Report(out);
@@ -96,9 +96,9 @@ Result<Report> DecodeReport(const VendorReport& report) {
   switch (static_cast<Kind>(report.kind)) {
     case Kind::kProcesses: return DecodeProcesses(in);
     case Kind::kEvents: return DecodeEvents(in, report.device);
-    case Kind::kParts: return DecodeParts(in);
-    case Kind::kPart: return DecodePart(in);
-    case Kind::kPartReadings: return DecodePartReadings(in, report.device);
+    case Kind::kSlices: return DecodeSlices(in);
+    case Kind::kSlice: return DecodeSlice(in);
+    case Kind::kSliceReadings: return DecodeSliceReadings(in, report.device);
     case Kind::kProcessShares: return DecodeShares(in);
   }
   return Bad("unknown kind " + std::to_string(report.kind));
@@ -118,26 +118,26 @@ MessageEncoder::Bytes EncodeEvents(MessageEncoder& out, uint32_t gpu, std::span<
   return out.Finish();
 }
 
-MessageEncoder::Bytes EncodeParts(MessageEncoder& out, uint32_t gpu, PartKind kind, uint32_t max,
-                                  std::span<const PartKey> keys) {
-  Begin(out, Kind::kParts, gpu);
+MessageEncoder::Bytes EncodeSlices(MessageEncoder& out, uint32_t gpu, SliceKind kind, uint32_t max,
+                                   std::span<const SliceKey> keys) {
+  Begin(out, Kind::kSlices, gpu);
   out.Number(static_cast<uint32_t>(kind));
   out.Number(max);
-  out.Rows(keys, kMaxParts);
+  out.Rows(keys, kMaxSlices);
   return out.Finish();
 }
 
-MessageEncoder::Bytes EncodePart(MessageEncoder& out, uint32_t gpu, const PartKey& key,
-                                 std::span<const Fact> facts) {
-  Begin(out, Kind::kPart, gpu);
+MessageEncoder::Bytes EncodeSlice(MessageEncoder& out, uint32_t gpu, const SliceKey& key,
+                                  std::span<const Fact> facts) {
+  Begin(out, Kind::kSlice, gpu);
   out.Number(key);
-  out.Facts(facts, kMaxPartFacts);
+  out.Facts(facts, kMaxSliceFacts);
   return out.Finish();
 }
 
-MessageEncoder::Bytes EncodePartReadings(MessageEncoder& out, uint32_t gpu,
-                                         std::span<const PartReading> readings) {
-  Begin(out, Kind::kPartReadings, gpu);
+MessageEncoder::Bytes EncodeSliceReadings(MessageEncoder& out, uint32_t gpu,
+                                          std::span<const SliceReading> readings) {
+  Begin(out, Kind::kSliceReadings, gpu);
   out.Rows(readings, readings.size());
   return out.Finish();
 }

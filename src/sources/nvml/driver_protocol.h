@@ -1,4 +1,4 @@
-// What the NVML reader process tells beyond readings: the vendor's messages of reader/protocol.h. Pure: no
+// The messages of the NVML reader process beyond readings, in VendorReport of reader/protocol.h. Pure: no
 // I/O here.
 #pragma once
 
@@ -13,20 +13,19 @@
 #include "reader/protocol.h"
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
-#include "sources/nvml/nvml_link_fields.h"
-#include "sources/nvml/nvml_parts.h"
+#include "sources/nvml/nvml_slices.h"
 
 namespace gpulens::nvml {
 
-using driver::Fact;
-using driver::MessageEncoder;
-using driver::Reading;
-using driver::WireArray;
+using reader::Fact;
+using reader::MessageEncoder;
+using reader::Reading;
+using reader::WireArray;
 
 inline constexpr size_t kMaxProcesses = 1024;
 
 // VendorReport::kind.
-enum class Kind : uint32_t { kProcesses = 1, kEvents, kParts, kPart, kPartReadings, kProcessShares };
+enum class Kind : uint32_t { kProcesses = 1, kEvents, kSlices, kSlice, kSliceReadings, kProcessShares };
 
 enum class ProcessType : uint32_t { kCompute, kGraphics, kMps };
 
@@ -62,22 +61,22 @@ struct EventList {
   WireArray<DeviceEvent> events;
 };
 
-// All parts of one kind that a GPU has now: what is not in the list is gone.
-struct PartList {
-  PartKind kind = PartKind::kMig;
+// All slices of one kind that a GPU has now: what is not in the list is gone.
+struct SliceList {
+  SliceKind kind = SliceKind::kMig;
   uint32_t max = 0;  // MIG: how many there may be.
-  WireArray<PartKey> keys;
+  WireArray<SliceKey> keys;
 };
 
-// What identifies a part that a PartList has named.
-struct PartFactsReport {
-  PartKey key;
+// What identifies a slice that a SliceList has named.
+struct SliceFactsReport {
+  SliceKey key;
   size_t fact_count = 0;
-  std::array<Fact, kMaxPartFacts> facts;
+  std::array<Fact, kMaxSliceFacts> facts;
 };
 
-struct PartReadings {
-  WireArray<PartReading> readings;
+struct SliceReadings {
+  WireArray<SliceReading> readings;
 };
 
 struct ShareList {
@@ -85,22 +84,22 @@ struct ShareList {
   WireArray<ProcessShare> shares;
 };
 
-using Report = std::variant<ProcessList, EventList, PartList, PartFactsReport, PartReadings, ShareList>;
+using Report = std::variant<ProcessList, EventList, SliceList, SliceFactsReport, SliceReadings, ShareList>;
 
 // Every number that indexes something is in range in the result, and every element is of the report's GPU.
-// kDataLoss says what is wrong.
-Result<Report> DecodeReport(const driver::VendorReport& report);
+// kDataLoss names the error.
+Result<Report> DecodeReport(const reader::VendorReport& report);
 
 // The messages, in the encoder's buffer. What does not fit or is over its limit is left out.
 MessageEncoder::Bytes EncodeProcesses(MessageEncoder& out, uint32_t gpu, int64_t boot_ns,
                                       std::span<const GpuProcess> processes);
 MessageEncoder::Bytes EncodeEvents(MessageEncoder& out, uint32_t gpu, std::span<const DeviceEvent> events);
-MessageEncoder::Bytes EncodeParts(MessageEncoder& out, uint32_t gpu, PartKind kind, uint32_t max,
-                                  std::span<const PartKey> keys);
-MessageEncoder::Bytes EncodePart(MessageEncoder& out, uint32_t gpu, const PartKey& key,
-                                 std::span<const Fact> facts);
-MessageEncoder::Bytes EncodePartReadings(MessageEncoder& out, uint32_t gpu,
-                                         std::span<const PartReading> readings);
+MessageEncoder::Bytes EncodeSlices(MessageEncoder& out, uint32_t gpu, SliceKind kind, uint32_t max,
+                                   std::span<const SliceKey> keys);
+MessageEncoder::Bytes EncodeSlice(MessageEncoder& out, uint32_t gpu, const SliceKey& key,
+                                  std::span<const Fact> facts);
+MessageEncoder::Bytes EncodeSliceReadings(MessageEncoder& out, uint32_t gpu,
+                                          std::span<const SliceReading> readings);
 MessageEncoder::Bytes EncodeShares(MessageEncoder& out, uint32_t gpu, int64_t boot_ns,
                                    std::span<const ProcessShare> shares);
 

@@ -1,37 +1,37 @@
 // The agent's decoders meet whatever a reader process sends: the common messages, and NVML's own. What they
 // accept must be in range, and what is encoded again must be the same.
+#include "sources/nvml/driver_protocol.h"
+
 #include <algorithm>
 #include <cstdlib>
-
-#include "sources/nvml/driver_protocol.h"
 
 namespace {
 
 using namespace gpulens;
 
-void CheckCommon(const driver::Message& message, std::span<const std::byte> bytes) {
-  driver::MessageEncoder encoder;
+void CheckCommon(const reader::Message& message, std::span<const std::byte> bytes) {
+  reader::MessageEncoder encoder;
   auto same = [&](std::span<const std::byte> again) {
     if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
   };
-  if (const auto* readings = std::get_if<driver::ReadingsReport>(&message)) {
+  if (const auto* readings = std::get_if<reader::ReadingsReport>(&message)) {
     for (size_t i = 0; i < readings->readings.size(); ++i) {
-      driver::Reading reading = readings->readings[i];
-      size_t fields = reading.part == 0 ? nvml::kFieldCount : nvml::kLinkFieldCount;
-      if (reading.device >= driver::kMaxDevices || reading.field >= fields) std::abort();
-      if (reading.part >= nvml::kMaxLinkParts || StatusName(reading.status) == "unknown") std::abort();
+      reader::Reading reading = readings->readings[i];
+      size_t fields = reading.link == 0 ? nvml::kFieldCount : nvml::kLinkFieldCount;
+      if (reading.device >= reader::kMaxDevices || reading.field >= fields) std::abort();
+      if (reading.link >= nvml::kLinkEnd || StatusName(reading.status) == "unknown") std::abort();
     }
   }
-  if (const auto* device = std::get_if<driver::DeviceReport>(&message)) {
-    if (device->device >= driver::kMaxDevices || device->fact_count > driver::kMaxFacts) std::abort();
+  if (const auto* device = std::get_if<reader::DeviceReport>(&message)) {
+    if (device->device >= reader::kMaxDevices || device->fact_count > reader::kMaxFacts) std::abort();
     same(encoder.Encode(*device, std::span(device->facts).first(device->fact_count)));
   }
-  if (const auto* library = std::get_if<driver::LibraryReport>(&message)) {
-    if (library->devices > driver::kMaxDevices || library->fault >= driver::Fault::kCount) std::abort();
+  if (const auto* library = std::get_if<reader::LibraryReport>(&message)) {
+    if (library->devices > reader::kMaxDevices || library->fault >= reader::Fault::kCount) std::abort();
     same(encoder.Encode(*library));
   }
-  if (const auto* processes = std::get_if<driver::ProcessesReport>(&message)) {
-    if (processes->processes.size() > driver::kMaxProcesses) std::abort();
+  if (const auto* processes = std::get_if<reader::ProcessesReport>(&message)) {
+    if (processes->processes.size() > reader::kMaxProcesses) std::abort();
     for (size_t i = 0; i < processes->processes.size(); ++i) {
       if (processes->processes[i].name.back() != '\0') std::abort();
     }
@@ -43,18 +43,18 @@ void CheckOwn(const nvml::Report& report, uint32_t gpu, std::span<const std::byt
   if (const auto* processes = std::get_if<ProcessList>(&report)) {
     if (processes->processes.size() > nvml::kMaxProcesses) std::abort();
   }
-  if (const auto* parts = std::get_if<PartList>(&report)) {
-    if (parts->keys.size() > kMaxParts || parts->kind == PartKind::kWhole) std::abort();
+  if (const auto* slices = std::get_if<SliceList>(&report)) {
+    if (slices->keys.size() > kMaxSlices || slices->kind == SliceKind::kWhole) std::abort();
   }
-  if (const auto* part = std::get_if<PartFactsReport>(&report)) {
-    if (part->fact_count > kMaxPartFacts) std::abort();
+  if (const auto* slice = std::get_if<SliceFactsReport>(&report)) {
+    if (slice->fact_count > kMaxSliceFacts) std::abort();
     MessageEncoder encoder;
-    auto again = EncodePart(encoder, gpu, part->key, std::span(part->facts).first(part->fact_count));
+    auto again = EncodeSlice(encoder, gpu, slice->key, std::span(slice->facts).first(slice->fact_count));
     if (again.size() != bytes.size()) std::abort();
   }
-  if (const auto* values = std::get_if<PartReadings>(&report)) {
+  if (const auto* values = std::get_if<SliceReadings>(&report)) {
     for (size_t i = 0; i < values->readings.size(); ++i) {
-      if (values->readings[i].field >= kPartFieldCount || values->readings[i].entity != gpu) std::abort();
+      if (values->readings[i].field >= kSliceFieldCount || values->readings[i].entity != gpu) std::abort();
     }
   }
   if (const auto* events = std::get_if<EventList>(&report)) {
@@ -71,10 +71,10 @@ void CheckOwn(const nvml::Report& report, uint32_t gpu, std::span<const std::byt
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto bytes = std::as_bytes(std::span(data, size));
-  auto message = driver::DecodeMessage(bytes, nvml::NvmlVendor());
+  auto message = reader::DecodeMessage(bytes, nvml::NvmlVendor());
   if (!message.ok()) return 0;
   CheckCommon(*message, bytes);
-  if (const auto* report = std::get_if<driver::VendorReport>(&*message)) {
+  if (const auto* report = std::get_if<reader::VendorReport>(&*message)) {
     auto own = nvml::DecodeReport(*report);
     if (own.ok()) CheckOwn(*own, report->device, bytes);
   }

@@ -15,40 +15,40 @@ std::vector<std::byte> Copy(std::span<const std::byte> bytes) { return {bytes.be
 
 // As the agent does it: the message, then what the vendor has put into it.
 Result<Report> Decode(std::span<const std::byte> bytes) {
-  auto message = driver::DecodeMessage(bytes, NvmlVendor());
+  auto message = reader::DecodeMessage(bytes, NvmlVendor());
   if (!message.ok()) return message.error();
-  const auto* report = std::get_if<driver::VendorReport>(&*message);
+  const auto* report = std::get_if<reader::VendorReport>(&*message);
   if (!report) return Status{Code::kDataLoss, "not the vendor's"};
   return DecodeReport(*report);
 }
 
 TEST(NvmlProtocol, PartsComeBackAsTheyWere) {
   MessageEncoder encoder;
-  std::vector<PartKey> keys = {{.kind = PartKind::kMig, .id = 1, .sub = 0},
-                               {.kind = PartKind::kMig, .id = 1, .sub = 1}};
-  auto bytes = Copy(EncodeParts(encoder, 3, PartKind::kMig, 7, keys));
+  std::vector<SliceKey> keys = {{.kind = SliceKind::kMig, .id = 1, .sub = 0},
+                                {.kind = SliceKind::kMig, .id = 1, .sub = 1}};
+  auto bytes = Copy(EncodeSlices(encoder, 3, SliceKind::kMig, 7, keys));
   auto message = Decode(bytes);
   ASSERT_TRUE(message.ok());
-  const auto& parts = std::get<PartList>(*message);
-  EXPECT_EQ(parts.max, 7U);
-  ASSERT_EQ(parts.keys.size(), 2U);
-  EXPECT_EQ(parts.keys[1], keys[1]);
+  const auto& slices = std::get<SliceList>(*message);
+  EXPECT_EQ(slices.max, 7U);
+  ASSERT_EQ(slices.keys.size(), 2U);
+  EXPECT_EQ(slices.keys[1], keys[1]);
 
   std::vector<Fact> facts = {{"uuid", "MIG-1"}, {"profile", "3g.40gb"}};
-  bytes = Copy(EncodePart(encoder, 3, keys[1], facts));
+  bytes = Copy(EncodeSlice(encoder, 3, keys[1], facts));
   message = Decode(bytes);
   ASSERT_TRUE(message.ok());
-  EXPECT_EQ(std::get<PartFactsReport>(*message).key, keys[1]);
-  EXPECT_EQ(std::get<PartFactsReport>(*message).facts[1].value, "3g.40gb");
+  EXPECT_EQ(std::get<SliceFactsReport>(*message).key, keys[1]);
+  EXPECT_EQ(std::get<SliceFactsReport>(*message).facts[1].value, "3g.40gb");
 
-  std::vector<PartReading> readings(2);
+  std::vector<SliceReading> readings(2);
   readings[0].entity = 3;
   readings[1] = {
       .entity = 3, .key = keys[0], .field = 2, .status = ReadStatus::kOk, .boot_ns = 5, .value = 0.25};
-  bytes = Copy(EncodePartReadings(encoder, 3, readings));
+  bytes = Copy(EncodeSliceReadings(encoder, 3, readings));
   message = Decode(bytes);
   ASSERT_TRUE(message.ok());
-  EXPECT_EQ(std::get<PartReadings>(*message).readings[1].value, 0.25);
+  EXPECT_EQ(std::get<SliceReadings>(*message).readings[1].value, 0.25);
 
   std::vector<ProcessShare> shares = {{.pid = 42, .sm = 7}};
   bytes = Copy(EncodeShares(encoder, 3, 99, shares));
@@ -62,21 +62,21 @@ TEST(NvmlProtocol, PartsComeBackAsTheyWere) {
 TEST(NvmlProtocol, BadPartsAreRefused) {
   MessageEncoder encoder;
   auto refused = [](std::span<const std::byte> bytes) { return !Decode(bytes).ok(); };
-  PartKey mig{.kind = PartKind::kMig, .id = 1, .sub = 0}, vgpu{.kind = PartKind::kVgpu, .id = 1, .sub = 0};
-  EXPECT_TRUE(refused(EncodeParts(encoder, kMaxGpus, PartKind::kMig, 7, std::vector{mig})));
-  EXPECT_TRUE(refused(EncodeParts(encoder, 0, PartKind::kWhole, 7, {})));
-  EXPECT_TRUE(refused(EncodeParts(encoder, 0, PartKind::kMig, 7, std::vector{vgpu}))) << "of another kind";
-  EXPECT_TRUE(refused(EncodeParts(encoder, 0, PartKind::kMig, 7, std::vector{mig, mig}))) << "twice";
-  EXPECT_TRUE(refused(EncodeParts(encoder, 0, PartKind::kMig, kMaxParts + 1, {})));
-  EXPECT_TRUE(refused(EncodePart(encoder, kMaxGpus, mig, {})));
-  EXPECT_TRUE(refused(EncodePart(encoder, 0, PartKey{.kind = static_cast<PartKind>(9)}, {})));
-  PartReading reading{.entity = 0, .key = mig, .field = kPartFieldCount, .status = ReadStatus::kOk};
-  EXPECT_TRUE(refused(EncodePartReadings(encoder, 0, std::span(&reading, 1))));
+  SliceKey mig{.kind = SliceKind::kMig, .id = 1, .sub = 0}, vgpu{.kind = SliceKind::kVgpu, .id = 1, .sub = 0};
+  EXPECT_TRUE(refused(EncodeSlices(encoder, kMaxGpus, SliceKind::kMig, 7, std::vector{mig})));
+  EXPECT_TRUE(refused(EncodeSlices(encoder, 0, SliceKind::kWhole, 7, {})));
+  EXPECT_TRUE(refused(EncodeSlices(encoder, 0, SliceKind::kMig, 7, std::vector{vgpu}))) << "of another kind";
+  EXPECT_TRUE(refused(EncodeSlices(encoder, 0, SliceKind::kMig, 7, std::vector{mig, mig}))) << "twice";
+  EXPECT_TRUE(refused(EncodeSlices(encoder, 0, SliceKind::kMig, kMaxSlices + 1, {})));
+  EXPECT_TRUE(refused(EncodeSlice(encoder, kMaxGpus, mig, {})));
+  EXPECT_TRUE(refused(EncodeSlice(encoder, 0, SliceKey{.kind = static_cast<SliceKind>(9)}, {})));
+  SliceReading reading{.entity = 0, .key = mig, .field = kSliceFieldCount, .status = ReadStatus::kOk};
+  EXPECT_TRUE(refused(EncodeSliceReadings(encoder, 0, std::span(&reading, 1))));
   reading = {.entity = 0, .key = mig, .field = 0, .status = static_cast<ReadStatus>(99)};
-  EXPECT_TRUE(refused(EncodePartReadings(encoder, 0, std::span(&reading, 1))));
+  EXPECT_TRUE(refused(EncodeSliceReadings(encoder, 0, std::span(&reading, 1))));
   reading = {.entity = 1, .key = mig, .field = 0, .status = ReadStatus::kOk};
-  EXPECT_TRUE(refused(EncodePartReadings(encoder, 0, std::span(&reading, 1)))) << "of another GPU";
-  EXPECT_FALSE(refused(EncodePartReadings(encoder, 1, std::span(&reading, 1))));
+  EXPECT_TRUE(refused(EncodeSliceReadings(encoder, 0, std::span(&reading, 1)))) << "of another GPU";
+  EXPECT_FALSE(refused(EncodeSliceReadings(encoder, 1, std::span(&reading, 1))));
   EXPECT_TRUE(refused(EncodeShares(encoder, kMaxGpus, 1, std::vector<ProcessShare>(1))));
 }
 
@@ -110,9 +110,9 @@ TEST(NvmlProtocol, WhatIsTooLongIsCutByTheEncoder) {
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(std::get<ProcessList>(*list).processes.size(), kMaxProcesses);
   std::vector<DeviceEvent> events(10'000);
-  EXPECT_LE(EncodeEvents(encoder, 0, events).size(), driver::kMaxMessage);
-  EXPECT_LE(EncodePartReadings(encoder, 0, std::vector<PartReading>(10'000)).size(), driver::kMaxMessage);
-  EXPECT_LE(EncodeShares(encoder, 0, 0, std::vector<ProcessShare>(10'000)).size(), driver::kMaxMessage);
+  EXPECT_LE(EncodeEvents(encoder, 0, events).size(), reader::kMaxMessage);
+  EXPECT_LE(EncodeSliceReadings(encoder, 0, std::vector<SliceReading>(10'000)).size(), reader::kMaxMessage);
+  EXPECT_LE(EncodeShares(encoder, 0, 0, std::vector<ProcessShare>(10'000)).size(), reader::kMaxMessage);
 }
 
 // The message with `size` bytes at `at` replaced by `value`.
@@ -126,13 +126,13 @@ std::string Refusal(std::vector<std::byte> bytes, size_t at, uint32_t value, siz
 
 TEST(NvmlProtocol, EveryMessageThatIsCutIsRefused) {
   MessageEncoder encoder;
-  PartKey mig{.kind = PartKind::kMig, .id = 1, .sub = 0};
+  SliceKey mig{.kind = SliceKind::kMig, .id = 1, .sub = 0};
   std::vector<Fact> facts(1, Fact{"a", "b"});
   for (auto message : {Copy(EncodeProcesses(encoder, 0, 0, std::vector<GpuProcess>(1))),
                        Copy(EncodeEvents(encoder, 0, std::vector<DeviceEvent>(1))),
-                       Copy(EncodeParts(encoder, 0, PartKind::kMig, 7, std::vector{mig})),
-                       Copy(EncodePart(encoder, 0, mig, facts)),
-                       Copy(EncodePartReadings(encoder, 0, std::vector<PartReading>(1))),
+                       Copy(EncodeSlices(encoder, 0, SliceKind::kMig, 7, std::vector{mig})),
+                       Copy(EncodeSlice(encoder, 0, mig, facts)),
+                       Copy(EncodeSliceReadings(encoder, 0, std::vector<SliceReading>(1))),
                        Copy(EncodeShares(encoder, 0, 0, std::vector<ProcessShare>(1)))}) {
     ASSERT_TRUE(Decode(message).ok());
     EXPECT_EQ(Refusal(message, 12, 99), "driver message: unknown kind 99");
@@ -150,8 +150,8 @@ TEST(NvmlProtocol, NumbersOutOfRange) {
   std::memcpy(many.data(), bytes.data(), 16);
   EXPECT_EQ(Refusal(many, 4, static_cast<uint32_t>(many.size() - 8)),
             "driver message: process list has a wrong length");
-  PartKey mig{.kind = PartKind::kMig, .id = 1, .sub = 0};
-  bytes = Copy(EncodePart(encoder, 0, mig, {}));
+  SliceKey mig{.kind = SliceKind::kMig, .id = 1, .sub = 0};
+  bytes = Copy(EncodeSlice(encoder, 0, mig, {}));
   EXPECT_EQ(Refusal(bytes, 28, 1'000'000), "driver message: part has a wrong length, or too many facts");
 }
 
@@ -159,13 +159,13 @@ TEST(NvmlProtocol, NumbersOutOfRange) {
 TEST(NvmlProtocol, FieldsOfALinkAreInTheRangeOfLinks) {
   MessageEncoder encoder;
   auto decodes = [&](Reading reading) {
-    return driver::DecodeMessage(encoder.Encode(std::span(&reading, 1)), NvmlVendor()).ok();
+    return reader::DecodeMessage(encoder.Encode(std::span(&reading, 1)), NvmlVendor()).ok();
   };
   EXPECT_TRUE(decodes({.field = kFieldCount - 1, .status = ReadStatus::kOk}));
   EXPECT_FALSE(decodes({.field = kFieldCount, .status = ReadStatus::kOk}));
-  EXPECT_TRUE(decodes({.field = kLinkFieldCount - 1, .status = ReadStatus::kOk, .part = PartOfC2c(15)}));
-  EXPECT_FALSE(decodes({.field = kLinkFieldCount, .status = ReadStatus::kOk, .part = PartOfC2c(3)}));
-  EXPECT_FALSE(decodes({.field = 0, .status = ReadStatus::kOk, .part = kMaxLinkParts}));
+  EXPECT_TRUE(decodes({.field = kLinkFieldCount - 1, .status = ReadStatus::kOk, .link = LinkOfC2c(15)}));
+  EXPECT_FALSE(decodes({.field = kLinkFieldCount, .status = ReadStatus::kOk, .link = LinkOfC2c(3)}));
+  EXPECT_FALSE(decodes({.field = 0, .status = ReadStatus::kOk, .link = kLinkEnd}));
 }
 
 TEST(NvmlProtocol, TheCorpusNeedsNoFuzzer) {
@@ -178,10 +178,10 @@ TEST(NvmlProtocol, TheCorpusNeedsNoFuzzer) {
     if (name.starts_with(".")) continue;
     auto text = ReadFile(folder + "/" + name);
     ASSERT_TRUE(text.ok()) << name;
-    auto message = driver::DecodeMessage(std::as_bytes(std::span(*text)), NvmlVendor());
+    auto message = reader::DecodeMessage(std::as_bytes(std::span(*text)), NvmlVendor());
     bool good = message.ok();
-    if (good && std::holds_alternative<driver::VendorReport>(*message))
-      good = DecodeReport(std::get<driver::VendorReport>(*message)).ok();
+    if (good && std::holds_alternative<reader::VendorReport>(*message))
+      good = DecodeReport(std::get<reader::VendorReport>(*message)).ok();
     EXPECT_EQ(good, !name.starts_with("bad_")) << name;
     ++files;
   }

@@ -4,13 +4,12 @@
 #include "base/check.h"
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
-#include "sources/nvml/nvml_link_fields.h"
 
 namespace gpulens::nvml {
 namespace {
 
 constexpr std::array<FieldInfo, kFieldCount> kFields = {{
-#define GPULENS_NVML_FIELD_INFO(id, name, unit, tier) {name, unit, Tier::tier},
+#define GPULENS_NVML_FIELD_INFO(id, name, unit, tier, ...) {name, unit, Tier::tier},
     GPULENS_NVML_FIELDS(GPULENS_NVML_FIELD_INFO)
 #undef GPULENS_NVML_FIELD_INFO
 }};
@@ -85,15 +84,15 @@ double BitErrorRate(uint64_t packed) noexcept {
   return mantissa * std::pow(10.0, -static_cast<double>(packed & 0xFF));
 }
 
-const driver::Vendor& NvmlVendor() noexcept {
-  static constexpr driver::Vendor kVendor{
+const reader::Vendor& NvmlVendor() noexcept {
+  static constexpr reader::Vendor kVendor{
       .name = "nvml",
       .no_devices = "the NVIDIA driver sees no GPU",
       .device = "GPU",
       .fields = kFields,
-      .call_name = [](driver::CallNumber call) noexcept { return CallName(call); },
-      .slow_call = [](driver::CallNumber call) noexcept { return IsSlowCall(static_cast<Call>(call)); },
-      .links = kMaxLinkParts - 1,
+      .call_name = [](reader::CallNumber call) noexcept { return CallName(call); },
+      .slow_call = [](reader::CallNumber call) noexcept { return IsSlowCall(static_cast<Call>(call)); },
+      .links = kLinkEnd - 1,
       .link_fields = kLinkFieldCount,
       .longest_wait = kEventWait};
   return kVendor;

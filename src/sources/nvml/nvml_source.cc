@@ -1,12 +1,34 @@
 #include "sources/nvml/nvml_source.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <string>
 #include <utility>
 
+#include "base/result.h"
+
 namespace gpulens::nvml {
 namespace {
+
+constexpr size_t kMaxEvents = 512;
+
+bool Before(const SliceKey& a, const SliceKey& b) noexcept {
+  if (a.kind != b.kind) return a.kind < b.kind;
+  return a.id != b.id ? a.id < b.id : a.sub < b.sub;
+}
+
+Slice* FindSlice(GpuSlices& slices, const SliceKey& key) noexcept {
+  auto found = std::find_if(slices.list.begin(), slices.list.end(),
+                            [&](const Slice& slice) { return slice.key == key; });
+  return found == slices.list.end() ? nullptr : &*found;
+}
+
+template <class T>
+void Copy(const WireArray<T>& from, std::vector<T>& to) {
+  to.resize(from.size());
+  for (size_t i = 0; i < from.size(); ++i) to[i] = from[i];
+}
 
 std::string Hex(const char* key, uint64_t mask) {
   char text[20];
@@ -14,8 +36,8 @@ std::string Hex(const char* key, uint64_t mask) {
   return std::string(key) + "=" + text;
 }
 
-driver::SourceOptions WithArguments(const SourceOptions& options) {
-  driver::SourceOptions out = options;
+reader::SourceOptions WithArguments(const SourceOptions& options) {
+  reader::SourceOptions out = options;
   out.arguments.push_back(Hex("--details", options.details));
   if (options.event_types != kUsualEvents) out.arguments.push_back(Hex("--events", options.event_types));
   return out;
@@ -23,8 +45,103 @@ driver::SourceOptions WithArguments(const SourceOptions& options) {
 
 }  // namespace
 
-NvmlSource::NvmlSource(const SourceOptions& options, GpuVendorState* vendor_state)
-    : DriverSource(NvmlVendor(), WithArguments(options), std::unique_ptr<GpuVendorState>(vendor_state)),
-      vendor_state_(*vendor_state) {}
+GpuVendorState::GpuVendorState() {
+  gpus_.reserve(kMaxGpus);
+  events_.reserve(kMaxEvents);
+}
+
+void GpuVendorState::Forget(uint32_t device) {
+  Gpu& gpu = gpus_.at(device);
+  gpu.processes.clear();
+  gpu.processes_boot_ns = 0;
+  gpu.slices = {};
+}
+
+Status GpuVendorState::Take(const reader::VendorReport& report, Instant now) {
+  ASSIGN_OR_RETURN(Report message, DecodeReport(report));
+  Gpu& gpu = gpus_.at(report.device);
+  if (const auto* values = std::get_if<SliceReadings>(&message)) {
+    Take(gpu, *values, now);
+  } else if (const auto* list = std::get_if<ProcessList>(&message)) {
+    gpu.processes_boot_ns = std::min(list->boot_ns, now.boot_ns);
+    Copy(list->processes, gpu.processes);
+  } else if (const auto* shares = std::get_if<ShareList>(&message)) {
+    gpu.slices.shares_boot_ns = std::min(shares->boot_ns, now.boot_ns);
+    Copy(shares->shares, gpu.slices.shares);
+  } else if (const auto* slices = std::get_if<SliceList>(&message)) {
+    Take(gpu, *slices);
+  } else if (const auto* slice = std::get_if<SliceFactsReport>(&message)) {
+    Take(gpu, *slice);
+  } else if (const auto* events = std::get_if<EventList>(&message)) {
+    Take(*events);
+  }
+  return Ok();
+}
+
+void GpuVendorState::Take(const EventList& list) {
+  size_t count = list.events.size(), taken = std::min(count, kMaxEvents - events_.size());
+  for (size_t i = 0; i < taken; ++i) events_.push_back(list.events[i]);
+  events_reported_ += count;
+  events_dropped_ += count - taken;
+}
+
+void GpuVendorState::TakeEvents(std::vector<DeviceEvent>& out) {
+  out.assign(events_.begin(), events_.end());
+  events_.clear();
+}
+
+void GpuVendorState::Take(Gpu& gpu, const SliceList& list) {
+  GpuSlices& slices = gpu.slices;
+  if (list.kind == SliceKind::kMig) slices.mig_max = list.max;
+  else slices.vgpu_host = true;
+  auto listed = [&](const SliceKey& key) {
+    for (size_t i = 0; i < list.keys.size(); ++i) {
+      if (list.keys[i] == key) return true;
+    }
+    return false;
+  };
+  std::erase_if(slices.list,
+                [&](const Slice& slice) { return slice.key.kind == list.kind && !listed(slice.key); });
+  for (size_t i = 0; i < list.keys.size(); ++i) {
+    SliceKey key = list.keys[i];
+    auto after = std::find_if(slices.list.begin(), slices.list.end(),
+                              [&](const Slice& slice) { return !Before(slice.key, key); });
+    if (after != slices.list.end() && after->key == key) continue;
+    slices.list.insert(after, Slice{})->key = key;
+  }
+}
+
+void GpuVendorState::Take(Gpu& gpu, const SliceFactsReport& report) {
+  Slice* slice = FindSlice(gpu.slices, report.key);
+  if (!slice) return;  // Its list was lost on the way; it is sent again.
+  bool same = slice->facts.size() == report.fact_count;
+  for (size_t i = 0; same && i < report.fact_count; ++i) {
+    same = slice->facts[i].first == report.facts[i].key && slice->facts[i].second == report.facts[i].value;
+  }
+  if (same) return;
+  slice->facts.clear();
+  for (size_t i = 0; i < report.fact_count; ++i)
+    slice->facts.emplace_back(report.facts[i].key, report.facts[i].value);
+  slice->values = {};  // They may be another instance's that had the same number.
+}
+
+void GpuVendorState::Take(Gpu& gpu, const SliceReadings& report, Instant now) {
+  for (size_t i = 0; i < report.readings.size(); ++i) {
+    SliceReading reading = report.readings[i];
+    SliceValues* values = nullptr;
+    if (reading.key.kind == SliceKind::kWhole) values = &gpu.slices.whole;
+    else if (Slice* slice = FindSlice(gpu.slices, reading.key)) values = &slice->values;
+    if (!values) continue;
+    SliceValue& value = (*values)[reading.field];
+    value.status = reading.status;
+    if (reading.status != ReadStatus::kOk) continue;
+    value.boot_ns = std::min(reading.boot_ns, now.boot_ns);
+    value.value = reading.value;
+  }
+}
+
+NvmlSource::NvmlSource(const SourceOptions& options)
+    : ReaderSource(NvmlVendor(), WithArguments(options), std::make_unique<GpuVendorState>()),
+      vendor_state_(static_cast<GpuVendorState&>(vendor_state())) {}
 
 }  // namespace gpulens::nvml

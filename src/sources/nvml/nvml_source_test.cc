@@ -39,7 +39,7 @@ class SourceTest : public testing::Test {
   void Profile(const std::string& text) { ASSERT_TRUE(WriteFileAtomically(profile_, text)); }
   static Instant Now() { return RealClock().Now(); }
   static uint64_t Starts(const NvmlSource& source, StartReason reason) {
-    return source.driver().starts[static_cast<size_t>(reason)];
+    return source.state().starts[static_cast<size_t>(reason)];
   }
   static bool AllOk(const NvmlSource& source, size_t count) {
     if (source.gpus().size() != count) return false;
@@ -53,7 +53,7 @@ class SourceTest : public testing::Test {
   static bool AllHaveProcesses(const NvmlSource& source, size_t count) {
     if (!AllOk(source, count)) return false;
     for (const Gpu& gpu : source.gpus()) {
-      if (gpu.processes.empty() || gpu.parts.shares.empty()) return false;
+      if (gpu.processes.empty() || gpu.slices.shares.empty()) return false;
     }
     return true;
   }
@@ -64,7 +64,7 @@ class SourceTest : public testing::Test {
       source.Poll(Now());
       if (done()) return true;
       if (Now().boot_ns > end) {
-        ADD_FAILURE() << "not in time; fault: " << source.driver().last_error;
+        ADD_FAILURE() << "not in time; fault: " << source.state().last_error;
         return false;
       }
       pollfd wait{.fd = source.fd(), .events = POLLIN, .revents = 0};
@@ -79,10 +79,10 @@ class SourceTest : public testing::Test {
 TEST_F(SourceTest, ReadsEveryGpu) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllHaveProcesses(source, 8); }));
-  EXPECT_TRUE(source.driver().up);
-  EXPECT_EQ(source.driver().driver_version, "580.95.05");
-  EXPECT_EQ(source.driver().runtime_version, "13.0");
-  EXPECT_EQ(source.driver().used, 8U);
+  EXPECT_TRUE(source.state().up);
+  EXPECT_EQ(source.state().driver_version, "580.95.05");
+  EXPECT_EQ(source.state().runtime_version, "13.0");
+  EXPECT_EQ(source.state().used, 8U);
   EXPECT_EQ(Starts(source, StartReason::kFirst), 1U);
   const Gpu& gpu = source.gpus()[5];
   EXPECT_EQ(gpu.Fact("name"), "NVIDIA H100 80GB HBM3");
@@ -97,18 +97,18 @@ TEST_F(SourceTest, ReadsEveryGpu) {
   EXPECT_EQ(gpu.links[17][static_cast<size_t>(LinkField::kReplay)].status, ReadStatus::kOk);
   EXPECT_EQ(gpu[Field::kMarginShutdown].raw, -8);
   EXPECT_GT(source.FieldsByStatus()[static_cast<size_t>(ReadStatus::kOk)], 8U * 40);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().library_calls > 0; }));
-  EXPECT_EQ(source.driver().dropped_messages, 0U);
+  ASSERT_TRUE(Until(source, [&] { return source.state().library_calls > 0; }));
+  EXPECT_EQ(source.state().dropped_messages, 0U);
 }
 
 TEST_F(SourceTest, ASteadyPollDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllHaveProcesses(source, 8); }));
-  uint64_t more = source.driver().messages + 200, before = 0;
+  uint64_t more = source.state().messages + 200, before = 0;
   ASSERT_TRUE(Until(source, [&] {
     if (before == 0) before = AllAllocations();
-    return source.driver().messages >= more;
+    return source.state().messages >= more;
   }));
   EXPECT_EQ(AllAllocations(), before);
 }
@@ -116,41 +116,41 @@ TEST_F(SourceTest, ASteadyPollDoesNotAllocate) {
 TEST_F(SourceTest, KilledIsStartedAgain) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   int64_t power = source.gpus()[0][Field::kPower].raw;
   ::kill(pid, SIGKILL);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().pid != pid; }));
   // What was known stays, and grows old.
   EXPECT_EQ(source.gpus().size(), 8U);
   EXPECT_GT(source.gpus()[0][Field::kPower].raw + power, 0);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("killed by signal 9"));
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up && AllOk(source, 8); }));
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("killed by signal 9"));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up && AllOk(source, 8); }));
   EXPECT_EQ(Starts(source, StartReason::kKilled), 1U);
-  EXPECT_EQ(source.driver().last_error, "");
+  EXPECT_EQ(source.state().last_error, "");
 }
 
 TEST_F(SourceTest, ACrashIsTold) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  ::kill(source.driver().pid, SIGABRT);
+  ::kill(source.state().pid, SIGABRT);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kCrash) == 1; }));
-  EXPECT_EQ(source.driver().fault, Fault::kCrashed);
+  EXPECT_EQ(source.state().fault, Fault::kCrashed);
 }
 
 TEST_F(SourceTest, AStoppedProcessIsKilledAndStartedAgain) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   int64_t stopped = Now().boot_ns;
   ::kill(pid, SIGSTOP);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().pid != pid; }));
-  EXPECT_EQ(source.driver().fault, Fault::kHung);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("silent"));
+  ASSERT_TRUE(Until(source, [&] { return source.state().pid != pid; }));
+  EXPECT_EQ(source.state().fault, Fault::kHung);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("silent"));
   EXPECT_LT(Now().boot_ns - stopped, Duration(seconds(5)).count());
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up && AllOk(source, 8); }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up && AllOk(source, 8); }));
   EXPECT_EQ(Starts(source, StartReason::kHang), 1U);
   ASSERT_TRUE(Until(source, [&] { return ::kill(pid, 0) != 0; }));  // The old one is gone and reaped.
-  EXPECT_TRUE(source.driver().stuck_pids.empty());
+  EXPECT_TRUE(source.state().stuck_pids.empty());
 }
 
 TEST_F(SourceTest, OneHangingGpuLeavesTheOthersFresh) {
@@ -161,7 +161,7 @@ TEST_F(SourceTest, OneHangingGpuLeavesTheOthersFresh) {
   Profile("gpus: 8\nhangs:\n  - {gpu: 3, call: nvmlDeviceGetPowerUsage}\n");
   ASSERT_TRUE(Until(source, [&] { return source.gpus()[3].state == GpuState::kHung; }));
   EXPECT_EQ(CallName(source.gpus()[3].hung_call), "nvmlDeviceGetPowerUsage");
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   int64_t oldest = 0, end = Now().boot_ns + Duration(seconds(3)).count();
   ASSERT_TRUE(Until(source, [&] {
     int64_t now = Now().boot_ns;
@@ -175,27 +175,27 @@ TEST_F(SourceTest, OneHangingGpuLeavesTheOthersFresh) {
   EXPECT_EQ(source.gpus()[3].state, GpuState::kHung);
   EXPECT_EQ(source.gpus()[3].hangs, 1U);
   EXPECT_GT(Now().boot_ns - source.gpus()[3].last_read_boot_ns, Duration(seconds(2)).count());
-  EXPECT_EQ(source.driver().pid, pid);
-  EXPECT_EQ(source.driver().hung_calls, 1U);
+  EXPECT_EQ(source.state().pid, pid);
+  EXPECT_EQ(source.state().hung_calls, 1U);
   // The call returns: the same process goes on with it.
   Profile("gpus: 8\n");
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  EXPECT_EQ(source.driver().pid, pid);
+  EXPECT_EQ(source.state().pid, pid);
 }
 
 TEST_F(SourceTest, AGpuThatHangsTwiceIsLeftOutAndTriedAgainLater) {
   options_.retry_left_out = seconds(2);
   Profile("gpus: 1\nhangs:\n  - {gpu: 0, call: nvmlDeviceGetPowerUsage}\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().left_out == 1; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().left_out == 1; }));
   EXPECT_EQ(source.gpus()[0].state, GpuState::kLeftOut);
   EXPECT_EQ(source.gpus()[0].hangs, 2U);
   EXPECT_EQ(Starts(source, StartReason::kHang), 2U);
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   Profile("gpus: 1\n");
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 1); }));
-  EXPECT_EQ(source.driver().pid, pid);
-  EXPECT_EQ(source.driver().left_out, 0U);
+  EXPECT_EQ(source.state().pid, pid);
+  EXPECT_EQ(source.state().left_out, 0U);
 }
 
 // A call of GPU 3 that ends the process, or its way to the agent, each time: in the end GPU 3 alone is not
@@ -212,10 +212,10 @@ class CallThatEndsTheProcess : public SourceTest, public testing::WithParamInter
   }
   // What was reported of reader processes since the last call.
   static std::string Said(NvmlSource& source) {
-    std::vector<DriverChange> changes;
+    std::vector<ReaderChange> changes;
     source.TakeChanges(changes);
     std::string said;
-    for (const DriverChange& change : changes) said += change.detail + "\n";
+    for (const ReaderChange& change : changes) said += change.detail + "\n";
     return said;
   }
   static bool OthersOk(const NvmlSource& source) {
@@ -238,7 +238,7 @@ TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Fail("id=1 gpu=3 mode=crash_loop call=nvmlDeviceGetPowerUsage how=" + how +
        " from=0 to=9223372036854775807\n");
-  ASSERT_TRUE(Until(source, [&] { return source.driver().left_out == 1 && OthersOk(source); }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().left_out == 1 && OthersOk(source); }));
   EXPECT_EQ(source.gpus()[3].state, GpuState::kLeftOut);
   const std::string said = Said(source);
   bool named = how == "signal" || how == "abort" || how == "exit";
@@ -250,10 +250,10 @@ TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
       EXPECT_THAT(said, testing::Not(testing::HasSubstr("GPU " + std::to_string(other))));
   }
   // It is tried again, and stays when it is well.
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   Fail("");
-  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().left_out == 0; }));
-  EXPECT_EQ(source.driver().pid, pid) << "the others are read all the while: " << Said(source);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.state().left_out == 0; }));
+  EXPECT_EQ(source.state().pid, pid) << "the others are read all the while: " << Said(source);
 }
 
 // A library that leaks is started anew before the machine suffers, and the reason is told.
@@ -262,16 +262,16 @@ class LibraryThatLeaks : public CallThatEndsTheProcess {};
 TEST_P(LibraryThatLeaks, IsStartedAnew) {
   options_.medium = milliseconds(100);
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.driver().threads >= 9; }));
-  EXPECT_GT(source.driver().memory, uint64_t{1} << 20);
-  EXPECT_GE(source.driver().files, 5U);
+  ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.state().threads >= 9; }));
+  EXPECT_GT(source.state().memory, uint64_t{1} << 20);
+  EXPECT_GE(source.state().files, 5U);
   Fail("id=1 gpu=3 mode=crash_loop call=nvmlDeviceGetPowerUsage how=" + std::string(GetParam()) +
        " from=0 to=9223372036854775807\n");
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) > 0; }));
   Fail("");
   EXPECT_THAT(Said(source), testing::HasSubstr("more than allowed"));
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  EXPECT_EQ(source.driver().left_out, 0U) << "no GPU is to blame";
+  EXPECT_EQ(source.state().left_out, 0U) << "no GPU is to blame";
 }
 
 INSTANTIATE_TEST_SUITE_P(Leaks, LibraryThatLeaks, testing::Values("memory", "files"),
@@ -284,9 +284,9 @@ TEST_F(SourceTest, AHangInInitIsNamed) {
   options_.slow_deadline = milliseconds(600);
   Profile("gpus: 1\nhangs:\n  - {call: nvmlInit_v2}\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return source.driver().fault == Fault::kHung; }));
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("nvmlInit_v2"));
-  EXPECT_EQ(source.driver().hung_calls, 1U);
+  ASSERT_TRUE(Until(source, [&] { return source.state().fault == Fault::kHung; }));
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("nvmlInit_v2"));
+  EXPECT_EQ(source.state().hung_calls, 1U);
 }
 
 TEST_F(SourceTest, AHangWhileOpeningAGpuConcernsItAlone) {
@@ -341,9 +341,9 @@ TEST_F(SourceTest, WhyTheLibraryDoesNotOpen) {
     Profile("errors:\n  - {call: nvmlInit_v2, code: " + std::to_string(expected.code) + "}\n");
     NvmlSource source(options_);
     ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 2; }));
-    EXPECT_EQ(source.driver().fault, expected.fault);
-    EXPECT_EQ(source.driver().library_code, expected.code);
-    EXPECT_THAT(source.driver().last_error, testing::HasSubstr(expected.words));
+    EXPECT_EQ(source.state().fault, expected.fault);
+    EXPECT_EQ(source.state().library_code, expected.code);
+    EXPECT_THAT(source.state().last_error, testing::HasSubstr(expected.words));
   }
 }
 
@@ -352,9 +352,9 @@ TEST_F(SourceTest, ALibraryThatIsNotThere) {
   options_.library_path = "/nonexistent/libnvidia-ml.so.1";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.driver().fault, Fault::kLibraryNotFound);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("/nonexistent/libnvidia-ml.so.1"));
-  EXPECT_FALSE(source.driver().up);
+  EXPECT_EQ(source.state().fault, Fault::kLibraryNotFound);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("/nonexistent/libnvidia-ml.so.1"));
+  EXPECT_FALSE(source.state().up);
 }
 
 TEST_F(SourceTest, ALibraryFromAFile) {
@@ -362,7 +362,7 @@ TEST_F(SourceTest, ALibraryFromAFile) {
   options_.library_path = GPULENS_FAKE_LIBRARY;
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  EXPECT_EQ(source.driver().library_path, GPULENS_FAKE_LIBRARY);
+  EXPECT_EQ(source.state().library_path, GPULENS_FAKE_LIBRARY);
 }
 
 TEST_F(SourceTest, BackOffDoubles) {
@@ -376,38 +376,38 @@ TEST_F(SourceTest, BackOffDoubles) {
   std::vector<int64_t> waits;
   for (int i = 0; i < 5; ++i) {
     source.Poll(clock.Now());
-    ASSERT_GT(source.driver().pid, 0);
+    ASSERT_GT(source.state().pid, 0);
     int64_t end = (Now() + kTimeout).boot_ns;
-    while (source.driver().pid > 0 && Now().boot_ns < end) {
+    while (source.state().pid > 0 && Now().boot_ns < end) {
       ::poll(nullptr, 0, 1);
       source.Poll(clock.Now());
     }
-    EXPECT_EQ(source.driver().fault, Fault::kCannotStart);
+    EXPECT_EQ(source.state().fault, Fault::kCannotStart);
     int64_t wait = source.NextDueBootNs() - clock.Now().boot_ns;
     waits.push_back(wait / 1'000'000);
     clock.Advance(Duration(wait - 1));
     source.Poll(clock.Now());
-    EXPECT_EQ(source.driver().pid, -1);
+    EXPECT_EQ(source.state().pid, -1);
     clock.Advance(Duration(1));
   }
   EXPECT_EQ(waits, (std::vector<int64_t>{100, 200, 400, 400, 400}));
-  EXPECT_EQ(source.driver().messages, 0U);
+  EXPECT_EQ(source.state().messages, 0U);
 }
 
 TEST_F(SourceTest, AProgramThatIsNotThere) {
   options_.program = "/nonexistent/gpulens";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.driver().fault, Fault::kCannotStart);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("127"));
+  EXPECT_EQ(source.state().fault, Fault::kCannotStart);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("127"));
 }
 
 TEST_F(SourceTest, GarbageEndsTheDriver) {
   options_.arguments = {"--garbage"};
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kProtocol) >= 1; }));
-  EXPECT_EQ(source.driver().fault, Fault::kBadMessage);
-  EXPECT_THAT(source.driver().last_error, testing::HasSubstr("driver message"));
+  EXPECT_EQ(source.state().fault, Fault::kBadMessage);
+  EXPECT_THAT(source.state().last_error, testing::HasSubstr("driver message"));
 }
 
 TEST_F(SourceTest, OneThatNeverSpeaksIsKilled) {
@@ -415,26 +415,26 @@ TEST_F(SourceTest, OneThatNeverSpeaksIsKilled) {
   options_.slow_deadline = milliseconds(600);
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kHang) >= 1; }));
-  EXPECT_EQ(source.driver().fault, Fault::kHung);
+  EXPECT_EQ(source.state().fault, Fault::kHung);
 }
 
 TEST_F(SourceTest, ReloadSuspendResume) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
-  int pid = source.driver().pid;
+  int pid = source.state().pid;
   source.Reload();
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up && source.driver().pid != pid; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up && source.state().pid != pid; }));
   EXPECT_EQ(Starts(source, StartReason::kReload), 1U);
-  pid = source.driver().pid;
+  pid = source.state().pid;
   source.Suspend("for a test");
   source.Poll(Now());
-  EXPECT_EQ(source.driver().pid, -1);
+  EXPECT_EQ(source.state().pid, -1);
   EXPECT_EQ(source.fd(), -1);
   EXPECT_EQ(source.NextDueBootNs(), INT64_MAX);
   ASSERT_TRUE(Until(source, [&] { return ::kill(pid, 0) != 0; }));
   source.Reload();
   source.Resume();
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up; }));
 }
 
 TEST_F(SourceTest, FewerGpusThanBefore) {
@@ -442,7 +442,7 @@ TEST_F(SourceTest, FewerGpusThanBefore) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile("gpus: 6\n");
   source.Reload();
-  ASSERT_TRUE(Until(source, [&] { return source.driver().up && source.gpus()[7].state == GpuState::kLost; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().up && source.gpus()[7].state == GpuState::kLost; }));
   ASSERT_TRUE(Until(source, [&] { return source.gpus()[5].state == GpuState::kOk; }));
   EXPECT_EQ(source.gpus().size(), 8U);
 }

@@ -9,7 +9,6 @@
 #include "catalog/self.h"
 #include "pipeline/reader_series.h"
 #include "plugins/agent_stats.h"
-#include "plugins/collectors/amd/amd_events.h"
 #include "plugins/collectors/amd/amd_series.h"
 #include "plugins/plugin.h"
 #include "sources/amdsmi/probe/amd_probe.h"
@@ -17,9 +16,9 @@
 namespace gpulens {
 namespace {
 
-using driver::DeviceState;
-using driver::DriverState;
-using driver::ReadStatus;
+using reader::DeviceState;
+using reader::ReaderState;
+using reader::ReadStatus;
 
 constexpr std::string_view kDefaultLibrary = "libamd_smi.so";
 constexpr std::string_view kSimulated = "simulated";
@@ -29,8 +28,8 @@ constexpr auto kSlow = std::chrono::seconds(60);
 bool Simulated(const Config& config) { return config.Text("library") == kSimulated; }
 bool Queried(const Config& config) { return config.Text("library") != kDefaultLibrary; }
 
-driver::SourceOptions MakeSourceOptions(const Config& config) {
-  driver::SourceOptions options;
+reader::SourceOptions MakeSourceOptions(const Config& config) {
+  reader::SourceOptions options;
   options.arguments = {"reader", "amdsmi"};
   options.interval = config.Time("interval");
   options.medium = std::max<Duration>(kMedium, options.interval);
@@ -59,34 +58,34 @@ class AmdCollector final : public Collector {
 
   Status Collect(FrameWriter& out) override {
     source_.Poll(out.read_at());
-    const DriverState& driver = source_.driver();
-    if (env_.stats) env_.stats->amdsmi_driver_pid = std::max(driver.pid, 0);
-    events_.Driver(driver, out.read_at());
-    driver_series_.Update(source_, out);
-    UpdateDriverInfo(driver, out);
+    const ReaderState& state = source_.state();
+    if (env_.stats) env_.stats->amdsmi_driver_pid = std::max(state.pid, 0);
+    events_.OnReader(state, out.read_at());
+    reader_series_.Update(source_, out);
+    UpdateDriverInfo(state, out);
     UpdateDevices(out);
-    return StatusOf(driver);
+    return StatusOf(state);
   }
-  bool starting() const noexcept override { return IsStarting(source_.driver()); }
+  bool starting() const noexcept override { return IsStarting(source_.state()); }
 
  private:
-  void UpdateDriverInfo(const DriverState& driver, FrameWriter& out) {
-    if (driver.library_version.empty() && driver.driver_version.empty()) return;
-    bool same = driver.driver_version == driver_version_ && driver.library_version == library_version_;
+  void UpdateDriverInfo(const ReaderState& state, FrameWriter& out) {
+    if (state.library_version.empty() && state.driver_version.empty()) return;
+    bool same = state.driver_version == driver_version_ && state.library_version == library_version_;
     if (!info_ || !same) {
       out.table().Retire(info_);
-      driver_version_ = driver.driver_version;
-      library_version_ = driver.library_version;
+      driver_version_ = state.driver_version;
+      library_version_ = state.library_version;
       std::vector<AttributeSet::Attribute> vendor = {{"gpu.vendor", std::string_view("amd")}};
       if (options_.simulated) vendor.push_back({"simulated", true});
       auto own = vendor;
       if (!driver_version_.empty()) own.push_back({"gpu.driver.version", std::string_view(driver_version_)});
       if (!library_version_.empty())
         own.push_back({"gpu.library.version", std::string_view(library_version_)});
-      info_ = out.table().Declare(kGpuDriverInfo, {}, Set(own));
-      if (!devices_) devices_ = out.table().Declare(kGpuDevices, {}, Set(vendor));
+      info_ = out.table().Declare(kGpuDriverInfo, {}, AttributeSet(own));
+      if (!devices_) devices_ = out.table().Declare(kGpuDevices, {}, AttributeSet(vendor));
     }
-    if (!driver.up) return;
+    if (!state.up) return;
     out.Set(info_, 1);
     auto devices = source_.devices();
     auto boards = std::count_if(devices.begin(), devices.end(), [](const auto& device) {
@@ -95,24 +94,20 @@ class AmdCollector final : public Collector {
     out.Set(devices_, boards);
   }
 
-  static AttributeSet Set(const std::vector<AttributeSet::Attribute>& attributes) {
-    return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
-  }
-
-  // A board is told before its partitions, which hang on it: the library lists them so.
+  // A board is listed before its partitions, which refer to it: the library's order.
   void UpdateDevices(FrameWriter& out) {
     Instant now = out.read_at();
     auto devices = source_.devices();
     while (series_.size() < devices.size()) series_.emplace_back(options_);
     for (size_t i = 0; i < devices.size(); ++i) {
-      const driver::Device& device = devices[i];
+      const reader::Device& device = devices[i];
       series_[i].Update(device, BoardOf(device, i), max_age_, out);
-      events_.Device(device, series_[i].home(), now);
+      events_.OnDevice(device, series_[i].home(), now);
     }
     ReloadWhenDivided(devices);
   }
 
-  EntityRef BoardOf(const driver::Device& device, size_t before) const {
+  EntityRef BoardOf(const reader::Device& device, size_t before) const {
     std::string_view gpu = device.Fact("gpu");
     for (size_t i = 0; i < before; ++i) {
       if (series_[i].first() && series_[i].board() && source_.devices()[i].Fact("gpu") == gpu) {
@@ -122,8 +117,9 @@ class AmdCollector final : public Collector {
     return {};
   }
 
-  // When a GPU is divided anew, the library must list its partitions again: it does so only at its start.
-  void ReloadWhenDivided(const driver::Devices& devices) {
+  // When a GPU is partitioned again, the library must list its partitions again: it does so only at its
+  // start.
+  void ReloadWhenDivided(const reader::Devices& devices) {
     modes_.resize(devices.size(), 0);
     bool changed = false;
     for (size_t i = 0; i < devices.size(); ++i) {
@@ -136,13 +132,13 @@ class AmdCollector final : public Collector {
   }
 
   Env& env_;
-  driver::DriverSource source_;
+  reader::ReaderSource source_;
   amd::AmdEvents events_;
   const amd::AmdSeries::Options options_;
   amd::FieldMaxAge max_age_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
-  ReaderSeries driver_series_{"amdsmi"};
+  ReaderSeries reader_series_{"amdsmi"};
   Series info_, devices_;
   std::string driver_version_, library_version_;
 };
@@ -162,7 +158,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
     finding.what = "SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  driver::Hardware probe = env.demo ? driver::Hardware{} : amdsmi::ProbeGpus();
+  reader::Hardware probe = env.demo ? reader::Hardware{} : amdsmi::ProbeGpus();
   if (probe.pci_gpus.empty()) {
     finding.kind = Queried(config) ? Finding::kFound : Finding::kNotHere;
     finding.what = Queried(config) ? "library " + config.Text("library") : "";
@@ -205,74 +201,6 @@ constexpr OptionSpec kOptions[] = {
      .help = "Add series for each video engine and memory stack"},
 };
 
-constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
-                                          &kGpuEnergyEstimate,
-                                          &kGpuEnergyEstimateError,
-                                          &kGpuMemoryUtilization,
-                                          &kGpuMultimediaUtilization,
-                                          &kGpuEngineUtilization,
-                                          &kGpuMemoryTotal,
-                                          &kGpuMemoryUsed,
-                                          &kGpuMemoryFree,
-                                          &kGpuMemoryUsedPercent,
-                                          &kGpuMemoryVisibleTotal,
-                                          &kGpuMemoryVisibleUsed,
-                                          &kGpuMemoryGttTotal,
-                                          &kGpuMemoryGttUsed,
-                                          &kGpuTemperature,
-                                          &kGpuTemperatureStack,
-                                          &kGpuTemperatureLimit,
-                                          &kGpuPowerDraw,
-                                          &kGpuPowerInstant,
-                                          &kGpuPowerAverage,
-                                          &kGpuPowerLimit,
-                                          &kGpuPowerUtilization,
-                                          &kGpuEnergyConsumption,
-                                          &kGpuVoltage,
-                                          &kGpuClockFrequency,
-                                          &kGpuClockMax,
-                                          &kGpuPerformanceLevel,
-                                          &kGpuThrottleReason,
-                                          &kGpuThrottleMask,
-                                          &kGpuThrottleShare,
-                                          &kGpuFanSpeed,
-                                          &kGpuFanRotation,
-                                          &kGpuEccErrors,
-                                          &kGpuEccMode,
-                                          &kGpuRetiredPages,
-                                          &kGpuRetiredPagesPending,
-                                          &kGpuRowRemapCount,
-                                          &kGpuPcieReplayCount,
-                                          &kGpuPcieErrors,
-                                          &kGpuPcieLinkGenCurrent,
-                                          &kGpuPcieLinkGenMax,
-                                          &kGpuPcieLinkWidthCurrent,
-                                          &kGpuPcieLinkWidthMax,
-                                          &kGpuInterconnectThroughput,
-                                          &kGpuInterconnectIo,
-                                          &kGpuInterconnectLinks,
-                                          &kGpuInterconnectLinkActive,
-                                          &kGpuInterconnectLinkWidth,
-                                          &kGpuPartitionInfo,
-                                          &kGpuProcesses,
-                                          &kGpuProcessMemoryUsed,
-                                          &kGpuProcessMemoryPeak,
-                                          &kGpuProcessMemoryGtt,
-                                          &kGpuProcessEngineTime,
-                                          &kGpuProcessCuOccupancy,
-                                          &kGpuInfo,
-                                          &kGpuDriverInfo,
-                                          &kGpuDevices,
-                                          &kGpuState,
-                                          &kGpuSampleAge,
-                                          &kSelfDriverUp,
-                                          &kSelfDriverStarts,
-                                          &kSelfDriverHeartbeatAge,
-                                          &kSelfDriverCallsHung,
-                                          &kSelfDriverDevices,
-                                          &kSelfDriverFiles,
-                                          &kSelfDriverFields};
-
 }  // namespace
 
 extern const CollectorSpec amd_collector;
@@ -281,7 +209,7 @@ const CollectorSpec amd_collector{.name = "amd",
                                   .period = std::chrono::seconds(1),
                                   .ttl = std::chrono::seconds(10),
                                   .options = kOptions,
-                                  .metrics = kMetrics,
+                                  .metrics = amd::kAmdMetrics,
                                   .create = &Create,
                                   .probe = &Probe};
 

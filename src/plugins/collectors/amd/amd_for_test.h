@@ -26,7 +26,7 @@ class AmdRun {
     Use(profile);
     library_ = std::make_unique<amdsmi::AmdsmiLibrary>("", &amdsmi::FakeAmdsmiLookup);
     auto opened = library_->Open(slot_);
-    EXPECT_EQ(opened.fault, driver::Fault::kNone) << opened.detail;
+    EXPECT_EQ(opened.fault, reader::Fault::kNone) << opened.detail;
     table_.Begin(clock.Now(), std::chrono::minutes(5));
     table_.Expect(opened.devices);
     for (uint32_t i = 0; i < opened.devices; ++i) {
@@ -44,7 +44,7 @@ class AmdRun {
     EXPECT_TRUE(status.ok()) << status.detail;
   }
   void Attach(uint32_t index) {
-    driver::DeviceReport report;
+    reader::DeviceReport report;
     report.device = index;
     report.state = readers_[index]->Attach().state;
     for (const auto& [key, value] : readers_[index]->facts())
@@ -117,22 +117,22 @@ class AmdRun {
 
  private:
   // Takes what a reader sends as the agent does.
-  struct Agent final : driver::Outbox {
+  struct Agent final : reader::Outbox {
     explicit Agent(AmdRun& owner) : run(owner) {}
     bool Send(std::span<const std::byte> bytes) noexcept override {
-      auto message = driver::DecodeMessage(bytes, amdsmi::AmdsmiVendor());
+      auto message = reader::DecodeMessage(bytes, amdsmi::AmdsmiVendor());
       EXPECT_TRUE(message.ok() && run.table_.Take(*message, run.clock.Now()).ok());
       return true;
     }
     AmdRun& run;
   };
 
-  driver::CallSlot slot_;
+  reader::CallSlot slot_;
   std::unique_ptr<amdsmi::AmdsmiLibrary> library_;
-  driver::PlainVendorState vendor_state_;
-  driver::DeviceTable table_{amdsmi::AmdsmiVendor(), vendor_state_};
+  reader::PlainVendorState vendor_state_;
+  reader::DeviceTable table_{amdsmi::AmdsmiVendor(), vendor_state_};
   Agent agent_{*this};
-  std::vector<std::unique_ptr<driver::DeviceReader>> readers_;
+  std::vector<std::unique_ptr<reader::DeviceReader>> readers_;
   std::vector<AmdSeries> series_;
   FieldMaxAge max_age_;
 };

@@ -1,17 +1,21 @@
 #include "plugins/collectors/amd/amd_series.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <string>
 #include <vector>
 
+#include "base/files.h"
 #include "base/parse.h"
-#include "quality/raw_rule.h"
+#include "sources/amdsmi/amdsmi_calls.h"
 
 namespace gpulens::amd {
 namespace {
 
-using driver::DeviceState;
-using driver::ReadStatus;
+using reader::DeviceState;
+using reader::Fault;
+using reader::ReadStatus;
 
 // The last ones are shown from when they were first seen on.
 constexpr size_t kStatesShown = 5;
@@ -36,24 +40,34 @@ constexpr std::pair<std::string_view, std::string_view> kInfoFacts[] = {
 
 using Attributes = std::vector<AttributeSet::Attribute>;
 
-AttributeSet SetOf(const Attributes& attributes) {
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+int64_t NumberIn(const reader::Device& device, std::string_view fact, int64_t fallback) {
+  return ParseInt<int64_t>(device.Fact(fact)).value_or(fallback);
 }
 
-int64_t NumberIn(const driver::Device& device, std::string_view fact, int64_t fallback) {
-  return ParseInt<int64_t>(device.Fact(fact)).value_or(fallback);
+// The name as the kernel has it; empty when the process is not ours to see.
+std::string ExecutableName(uint32_t pid) {
+  auto text = ReadFile("/proc/" + std::to_string(pid) + "/comm", 4096);
+  return text ? std::string(Trim(*text)) : "";
+}
+
+std::string_view ChangeOf(Fault fault) noexcept {
+  switch (fault) {
+    case Fault::kHung: return "hung";
+    case Fault::kStuckInKernel: return "stuck";
+    default: return "crashed";
+  }
 }
 
 }  // namespace
 
 void AmdSeries::Retire(SeriesTable& table) {
   for (auto& [pid, process] : processes_) table.Retire(process.entity);
-  if (part_ && part_ != board_) table.Retire(part_);
+  if (partition_ && partition_ != board_) table.Retire(partition_);
   if (board_ && first_) table.Retire(board_);
   *this = AmdSeries(options_);
 }
 
-void AmdSeries::Declare(const driver::Device& device, const EntityRef& board, SeriesTable& table) {
+void AmdSeries::Declare(const reader::Device& device, const EntityRef& board, SeriesTable& table) {
   first_ = NumberIn(device, "partition", 0) == 0;
   identity_version_ = device.identity_version;
   compute_units_ = static_cast<double>(NumberIn(device, "compute_units", 0));
@@ -62,11 +76,11 @@ void AmdSeries::Declare(const driver::Device& device, const EntityRef& board, Se
   } else {
     board_ = board;
   }
-  part_ = board_;
+  partition_ = board_;
   if (NumberIn(device, "partitions", 1) > 1) {
     Attributes own = {{"gpu.partition.id", NumberIn(device, "partition", 0)}};
     if (options_.simulated) own.push_back({"simulated", true});
-    part_ = MakeRef<Entity>("gpu.partition", SetOf(own), board_);
+    partition_ = MakeRef<Entity>("gpu.partition", AttributeSet(own), board_);
   }
   sample_age_ = table.Declare(kGpuSampleAge, home());
   for (size_t i = 0; i < kStatesShown; ++i) {
@@ -74,24 +88,24 @@ void AmdSeries::Declare(const driver::Device& device, const EntityRef& board, Se
   }
 }
 
-void AmdSeries::DeclareBoard(const driver::Device& device, SeriesTable& table) {
+void AmdSeries::DeclareBoard(const reader::Device& device, SeriesTable& table) {
   Attributes own = {{"gpu.index", NumberIn(device, "gpu", device.index)}};
   if (!device.Fact("uuid").empty()) own.push_back({"gpu.uuid", device.Fact("uuid")});
   if (!device.Fact("name").empty()) own.push_back({"gpu.model", device.Fact("name")});
   if (options_.simulated) own.push_back({"simulated", true});
   Attributes facts = {{"gpu.vendor", std::string_view("amd")}};
   if (!device.Fact("pci_bus_id").empty()) facts.push_back({"gpu.pci.bus_id", device.Fact("pci_bus_id")});
-  board_ = MakeRef<Entity>("gpu", SetOf(own), EntityRef{}, SetOf(facts));
+  board_ = MakeRef<Entity>("gpu", AttributeSet(own), EntityRef{}, AttributeSet(facts));
   Attributes info = {{"gpu.vendor", std::string_view("amd")}};
   for (auto [fact, key] : kInfoFacts) {
     if (!device.Fact(fact).empty()) info.push_back({key, device.Fact(fact)});
   }
   if (options_.serial && !device.Fact("serial").empty())
     info.push_back({"gpu.serial", device.Fact("serial")});
-  info_ = table.Declare(kGpuInfo, board_, SetOf(info));
+  info_ = table.Declare(kGpuInfo, board_, AttributeSet(info));
 }
 
-void AmdSeries::Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
+void AmdSeries::Update(const reader::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
                        FrameWriter& out) {
   bool changed = home() && !device.facts.empty() && device.identity_version != identity_version_;
   // The board began a new identity: its partitions follow.
@@ -142,21 +156,21 @@ const AmdSeries::Reading* AmdSeries::Fresh(Field field, unsigned copy, FrameWrit
   const Reading& reading = At(field, copy);
   if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
   // A GPU that no longer answers has no slow readings that still hold.
-  if (now_.boot_ns - device_->last_read_boot_ns > max_age_->ns[static_cast<size_t>(driver::Tier::kFast)])
+  if (now_.boot_ns - device_->last_read_boot_ns > max_age_->ns[static_cast<size_t>(reader::Tier::kFast)])
     return nullptr;
   int64_t age = now_.boot_ns - reading.boot_ns;
-  driver::Tier tier = amdsmi::AmdsmiVendor().fields[amdsmi::SlotOf(field)].tier;
+  reader::Tier tier = amdsmi::AmdsmiVendor().fields[amdsmi::SlotOf(field)].tier;
   if (age > max_age_->ns[static_cast<size_t>(tier)]) return nullptr;
   out.ReadAt(now_ + Duration(-age));
   return &reading;
 }
 
-const AmdSeries::Reading* AmdSeries::Known(Field field, const MetricDesc& metric, FrameWriter& out) const {
+const AmdSeries::Reading* AmdSeries::Valid(Field field, const MetricDesc& metric, FrameWriter& out) const {
   const Reading* reading = Fresh(field, out);
-  return reading && !SaysNothing(metric, reading->raw) ? reading : nullptr;
+  return reading && !IsSentinel(metric, reading->raw) ? reading : nullptr;
 }
 
-Series AmdSeries::DeclareRow(const Row& row, unsigned copy, SeriesTable& table) const {
+Series AmdSeries::DeclareRow(const MetricRow& row, unsigned copy, SeriesTable& table) const {
   Attributes extra;
   if (!row.key.empty()) extra.push_back({row.key, row.value});
   if (!row.key2.empty()) extra.push_back({row.key2, row.value2});
@@ -165,13 +179,13 @@ Series AmdSeries::DeclareRow(const Row& row, unsigned copy, SeriesTable& table) 
   } else if (!row.copy_key.empty()) {
     extra.push_back({row.copy_key, int64_t{copy}});
   }
-  return table.Declare(*row.metric, row.scope == Scope::kBoard ? board_ : part_, SetOf(extra));
+  return table.Declare(*row.metric, row.scope == Scope::kBoard ? board_ : partition_, AttributeSet(extra));
 }
 
-bool AmdSeries::Skips(const Row& row, unsigned copy) const {
+bool AmdSeries::Skips(const MetricRow& row, unsigned copy) const {
   if (row.scope == Scope::kBoard && !first_) return true;
   if (row.detail && !options_.engines) return true;
-  // The library has room for eight links; a board has fewer. Where it tells which, the others are none.
+  // The library has room for eight links; a board has fewer. Where it reports which, the others do not exist.
   bool link = row.field == Field::kXgmiRead || row.field == Field::kXgmiWrite;
   if (link && !At(Field::kXgmiLink, copy).boot_ns) {
     for (unsigned i = 0; i < kLinks; ++i) {
@@ -184,7 +198,7 @@ bool AmdSeries::Skips(const Row& row, unsigned copy) const {
 void AmdSeries::UpdateRows(FrameWriter& out) {
   bool agree = ErrorsAgree(out);
   size_t place = 0;
-  for (const Row& row : kRows) {
+  for (const MetricRow& row : kRows) {
     unsigned copies = amdsmi::CopiesOf(row.field);
     for (unsigned copy = 0; copy < copies; ++copy, ++place) {
       if (Skips(row, copy)) continue;
@@ -193,12 +207,8 @@ void AmdSeries::UpdateRows(FrameWriter& out) {
       if (!rows_[place]) rows_[place] = DeclareRow(row, copy, out.table());
       if (row.metric == &kGpuEccErrors && !agree) {
         out.Reject(rows_[place], Validation::kInconsistent);
-      } else if (SaysNothing(*row.metric, reading->raw)) {
-        out.Reject(rows_[place], Validation::kSentinel);
-      } else if (row.per == 1) {
-        out.Set(rows_[place], reading->raw);
       } else {
-        out.Set(rows_[place], static_cast<double>(reading->raw) / row.per);
+        out.SetRaw(rows_[place], reading->raw, row.per);
       }
     }
   }
@@ -224,25 +234,25 @@ bool AmdSeries::ErrorsAgree(FrameWriter& out) const {
 }
 
 void AmdSeries::UpdateMemory(FrameWriter& out) {
-  const Reading* total = Known(Field::kVramTotal, kGpuMemoryTotal, out);
+  const Reading* total = Valid(Field::kVramTotal, kGpuMemoryTotal, out);
   const Reading* used = Fresh(Field::kVramUsed, out);
   if (!used) return;
-  Ensure(used_, kGpuMemoryUsed, part_, {}, out);
-  if (SaysNothing(kGpuMemoryUsed, used->raw)) return out.Reject(used_, Validation::kSentinel);
+  Ensure(used_, kGpuMemoryUsed, partition_, {}, out);
+  if (out.RejectSentinel(used_, used->raw)) return;
   if (total && used->raw > total->raw) return out.Reject(used_, Validation::kInconsistent);
   out.Set(used_, used->raw);
   if (!total || total->raw == 0) return;
-  Ensure(free_, kGpuMemoryFree, part_, {}, out);
-  Ensure(percent_, kGpuMemoryUsedPercent, part_, {}, out);
+  Ensure(free_, kGpuMemoryFree, partition_, {}, out);
+  Ensure(percent_, kGpuMemoryUsedPercent, partition_, {}, out);
   out.Set(free_, total->raw - used->raw);
   out.Set(percent_, 100 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
 }
 
-// Boards since MI300 tell the power of the moment, earlier ones a mean: the draw is what there is.
+// Boards since MI300 report the present power, earlier ones a mean: the draw is whichever there is.
 void AmdSeries::UpdatePower(FrameWriter& out) {
-  const Reading* cap = Known(Field::kPowerCap, kGpuPowerLimit, out);
-  const Reading* average = Known(Field::kPowerAverage, kGpuPowerDraw, out);
-  const Reading* current = Known(Field::kPowerCurrent, kGpuPowerDraw, out);
+  const Reading* cap = Valid(Field::kPowerCap, kGpuPowerLimit, out);
+  const Reading* average = Valid(Field::kPowerAverage, kGpuPowerDraw, out);
+  const Reading* current = Valid(Field::kPowerCurrent, kGpuPowerDraw, out);
   const Reading* draw = current ? current : average;
   if (average && current) {
     Ensure(average_, kGpuPowerAverage, board_, {}, out);
@@ -262,6 +272,235 @@ void AmdSeries::UpdateFan(FrameWriter& out) {
   if (!speed || !max || max->raw <= 0) return;
   Ensure(fan_, kGpuFanSpeed, board_, {}, out);
   out.Set(fan_, static_cast<double>(speed->raw) / static_cast<double>(max->raw));
+}
+
+void AmdSeries::UpdateLinks(FrameWriter& out) {
+  int64_t active = 0, inactive = 0;
+  for (unsigned i = 0; i < kLinks; ++i) {
+    if (const Reading* link = Fresh(Field::kXgmiLink, i, out)) ++(link->raw == 1 ? active : inactive);
+  }
+  if (active + inactive > 0) {
+    using namespace std::string_view_literals;
+    auto declare = [&](Series& series, std::string_view state) {
+      Ensure(series, kGpuInterconnectLinks, board_,
+             {{kLinkType, "xgmi"sv}, {"gpu.interconnect.state", state}}, out);
+    };
+    declare(links_active_, "active");
+    declare(links_inactive_, "inactive");
+    out.Set(links_active_, active);
+    out.Set(links_inactive_, inactive);
+  }
+  for (unsigned i = 0; i < kLinks; ++i) {
+    UpdateRate(Field::kXgmiRead, i, "receive", out);
+    UpdateRate(Field::kXgmiWrite, i, "transmit", out);
+  }
+}
+
+void AmdSeries::UpdateRate(Field field, unsigned copy, std::string_view direction, FrameWriter& out) {
+  if (Skips({.field = field, .metric = &kGpuInterconnectThroughput}, copy)) return;
+  const Reading* counter = Fresh(field, copy, out);
+  if (!counter) return;
+  Rate& rate = rates_[field == Field::kXgmiRead ? 0 : 1][copy];
+  bool first = rate.at_ns == 0;
+  if (!first && !rate.series) {
+    rate.series = out.table().Declare(
+        kGpuInterconnectThroughput, board_,
+        {{kDirection, direction}, {kLinkType, std::string_view("xgmi")}, {kLinkIndex, int64_t{copy}}});
+  }
+  if (!first && counter->boot_ns == rate.at_ns) return out.Keep(rate.series);
+  // A counter that fell was reset (the driver was reloaded): no rate for this span.
+  if (!first && counter->raw >= rate.raw) {
+    double seconds = static_cast<double>(counter->boot_ns - rate.at_ns) * 1e-9;
+    out.Set(rate.series, static_cast<double>(counter->raw - rate.raw) / seconds);
+  }
+  rate.raw = counter->raw;
+  rate.at_ns = counter->boot_ns;
+}
+
+// Where the board counts the cycles of each cause, these are exact between two readings; older boards have
+// a mask of what holds the clock down at the moment.
+void AmdSeries::UpdateThrottling(FrameWriter& out) {
+  if (const Reading* cycles = Fresh(Field::kResidencyCycles, out)) return UpdateResidencies(*cycles, out);
+  const Reading* mask = Fresh(Field::kThrottleMask, out);
+  if (!mask) return;
+  for (size_t i = 0; i < std::size(kThrottles); ++i) {
+    Ensure(throttles_[i].reason, kGpuThrottleReason, board_, {{"gpu.throttle.cause", kThrottles[i].cause}},
+           out);
+    out.Set(throttles_[i].reason, static_cast<uint64_t>(mask->raw) & kThrottles[i].bits ? 1 : 0);
+  }
+}
+
+void AmdSeries::UpdateResidencies(const Reading& cycles, FrameWriter& out) {
+  bool same = cycles.boot_ns == cycles_at_ns_;
+  int64_t span = cycles_at_ns_ == 0 ? 0 : cycles.raw - cycles_;
+  for (size_t i = 0; i < std::size(kThrottles); ++i) {
+    Throttle& throttle = throttles_[i];
+    const Reading* held = Fresh(kThrottles[i].residency, out);
+    if (!held) continue;
+    if (same) {
+      if (throttle.reason) out.Keep(throttle.reason);
+      if (throttle.share) out.Keep(throttle.share);
+      continue;
+    }
+    int64_t step = held->raw - throttle.raw;
+    throttle.raw = held->raw;
+    if (span <= 0 || step < 0) continue;  // The first reading, or the counters were reset.
+    AttributeSet::Attribute cause = {"gpu.throttle.cause", kThrottles[i].cause};
+    Ensure(throttle.reason, kGpuThrottleReason, board_, {cause}, out);
+    Ensure(throttle.share, kGpuThrottleShare, board_, {cause}, out);
+    out.Set(throttle.reason, step > 0 ? 1 : 0);
+    out.Set(throttle.share, static_cast<double>(step) / static_cast<double>(span));
+  }
+  cycles_ = cycles.raw;
+  cycles_at_ns_ = cycles.boot_ns;
+}
+
+void AmdSeries::UpdateHealth(FrameWriter& out) {
+  using namespace std::string_view_literals;
+  if (const Reading* blocks = Fresh(Field::kEccBlocks, out)) {
+    Ensure(ecc_mode_, kGpuEccMode, board_, {{"gpu.ecc.mode_type", "current"sv}}, out);
+    out.Set(ecc_mode_, blocks->raw != 0 ? 1 : 0);
+  }
+  if (const Reading* pending = Fresh(Field::kRetiredPagesPending, out)) {
+    Ensure(pages_pending_, kGpuRetiredPagesPending, board_, {}, out);
+    out.Set(pages_pending_, pending->raw > 0 ? 1 : 0);
+  }
+  if (const Reading* level = Fresh(Field::kPerformanceLevel, out)) {
+    for (size_t i = 0; i < levels_.size(); ++i) {
+      Ensure(levels_[i], kGpuPerformanceLevel, board_,
+             {{"gpu.performance.level", amdsmi::kPerformanceLevels[i]}}, out);
+      out.Set(levels_[i], level->raw == static_cast<int64_t>(i) ? 1 : 0);
+    }
+  }
+}
+
+void AmdSeries::UpdateModes(FrameWriter& out) {
+  const Reading* compute = Fresh(Field::kComputePartition, out);
+  const Reading* memory = Fresh(Field::kMemoryPartition, out);
+  if (!compute) return;
+  if (compute->raw <= 0 || compute->raw >= static_cast<int64_t>(std::size(amdsmi::kComputePartitions)))
+    return;
+  int64_t mode = compute->raw * 16 + (memory ? memory->raw : 0);
+  if (mode != partition_mode_) {
+    partition_mode_ = mode;
+    out.table().Retire(partition_info_);
+    std::string nps = memory ? "nps" + std::to_string(memory->raw) : "";
+    std::vector<AttributeSet::Attribute> extra = {
+        {"gpu.partition.compute", amdsmi::kComputePartitions[static_cast<size_t>(compute->raw)]}};
+    if (memory) extra.push_back({"gpu.partition.memory", std::string_view(nps)});
+    if (partition_ == board_) extra.push_back({"gpu.partition.id", int64_t{0}});
+    partition_info_ = out.table().Declare(kGpuPartitionInfo, partition_, AttributeSet(extra));
+  }
+  out.Set(partition_info_, 1);
+}
+
+void AmdSeries::UpdateProcesses(FrameWriter& out) {
+  if (!Fresh(Field::kProcessCount, out) || device_->uses_boot_ns == 0) return;
+  Ensure(process_count_, kGpuProcesses, partition_, {}, out);
+  out.Set(process_count_, device_->uses.size());
+  for (const reader::ProcessUse& use : device_->uses) UpdateProcess(use, out);
+  for (auto at = processes_.begin(); at != processes_.end();) {
+    if (at->second.seen == update_) {
+      ++at;
+      continue;
+    }
+    out.table().Retire(at->second.entity);
+    at = processes_.erase(at);
+  }
+}
+
+void AmdSeries::DeclareProcess(const reader::ProcessUse& use, Process& process, SeriesTable& table) const {
+  std::string name(use.name.data());
+  if (name.empty() && !options_.simulated) name = ExecutableName(use.pid);
+  std::vector<AttributeSet::Attribute> attributes = {{"process.pid", int64_t{use.pid}}};
+  if (!name.empty()) attributes.push_back({"process.executable.name", std::string_view(name)});
+  process.entity = MakeRef<Entity>("process", AttributeSet(attributes), partition_);
+  if (use.memory == reader::ProcessUse::kUnknown) return;
+  process.used = table.Declare(kGpuProcessMemoryUsed, process.entity);
+  process.peak = table.Declare(kGpuProcessMemoryPeak, process.entity);
+}
+
+void AmdSeries::UpdateProcess(const reader::ProcessUse& use, FrameWriter& out) {
+  Process& process = processes_[use.pid];
+  if (process.seen == update_) return;  // Twice in one list: it is one process.
+  process.seen = update_;
+  if (!process.entity) DeclareProcess(use, process, out.table());
+  if (process.used && use.memory != reader::ProcessUse::kUnknown) {
+    process.peak_bytes = std::max(process.peak_bytes, use.memory);
+    out.Set(process.used, use.memory);
+    out.Set(process.peak, process.peak_bytes);
+  }
+  if (use.host_memory != reader::ProcessUse::kUnknown) {
+    Ensure(process.host, kGpuProcessMemoryGtt, process.entity, {}, out);
+    out.Set(process.host, use.host_memory);
+  }
+  // The library writes 0 for an engine whose time it cannot report: a time begins with its first step.
+  auto engine = [&](Series& series, uint64_t ns, std::string_view type) {
+    if (ns == reader::ProcessUse::kUnknown || (ns == 0 && !series)) return;
+    Ensure(series, kGpuProcessEngineTime, process.entity, {{kEngine, type}}, out);
+    out.Set(series, static_cast<double>(ns) * 1e-9);
+  };
+  engine(process.graphics, use.graphics_ns, "gfx");
+  engine(process.encode, use.encode_ns, "enc");
+  if (use.compute_units != ~0U && compute_units_ > 0) {
+    Ensure(process.occupancy, kGpuProcessCuOccupancy, process.entity, {}, out);
+    out.Set(process.occupancy, static_cast<double>(use.compute_units) / compute_units_);
+  }
+}
+
+void AmdEvents::Report(std::string_view name, const EntityRef& entity, AttributeSet attributes,
+                       std::string body, Instant now) const {
+  if (!env_.events) return;
+  env_.events->Report(Event{.at = now,
+                            .name = name,
+                            .entity = entity,
+                            .attributes = std::move(attributes),
+                            .body = std::move(body)});
+}
+
+void AmdEvents::OnReader(const reader::ReaderState& state, Instant now) {
+  using namespace std::string_view_literals;
+  bool ended =
+      state.fault == Fault::kHung || state.fault == Fault::kCrashed || state.fault == Fault::kStuckInKernel;
+  if (ended && state.fault != fault_) {
+    Report("gpulens.reader", {}, {{"reader", "amdsmi"sv}, {"gpulens.change", ChangeOf(state.fault)}},
+           state.last_error, now);
+  }
+  fault_ = state.fault;
+  uint64_t starts = std::accumulate(state.starts.begin(), state.starts.end(), uint64_t{0});
+  if (state.up && starts != starts_) {
+    starts_ = starts;
+    Report("gpulens.reader", {}, {{"reader", "amdsmi"sv}, {"gpulens.change", "started"sv}},
+           "the AMD SMI reader process runs", now);
+  }
+}
+
+void AmdEvents::OnDevice(const reader::Device& device, const EntityRef& entity, Instant now) {
+  using namespace std::string_view_literals;
+  while (states_.size() <= device.index) {
+    states_.push_back(DeviceState::kStarting);
+    hangs_.push_back(0);
+  }
+  AttributeSet::Attribute source{"event.source", "reader"sv};
+  if (device.hangs != hangs_[device.index]) {
+    hangs_[device.index] = device.hangs;
+    double seconds = static_cast<double>(now.boot_ns - device.hung_since_boot_ns) * 1e-9;
+    std::string_view call = amdsmi::CallName(device.hung_call);
+    Report("gpu.hang", entity,
+           {{"gpu.call", call}, {"gpu.hang.duration", device.hung_since_boot_ns ? seconds : 0.0}, source},
+           std::string(call) + " does not return", now);
+  }
+  // Only lasting states are reported: after a restart of the reader process a device passes through
+  // kStarting.
+  bool lasts = device.state == DeviceState::kOk || device.state == DeviceState::kLost;
+  DeviceState& reported = states_[device.index];
+  if (!lasts || reported == device.state) return;
+  bool lost = device.state == DeviceState::kLost;
+  std::string_view reason = lost ? "gpu_is_lost" : reported == DeviceState::kStarting ? "start" : "hotplug";
+  reported = device.state;
+  Report(lost ? "gpu.lost"sv : "gpu.found"sv, entity,
+         {{lost ? "gpu.lost.reason"sv : "gpu.found.reason"sv, reason}, source},
+         lost ? "the GPU no longer answers" : "the GPU answers", now);
 }
 
 }  // namespace gpulens::amd

@@ -8,14 +8,16 @@
 #include <map>
 
 #include "core/frame_writer.h"
-#include "plugins/collectors/amd/field_rows.h"
+#include "plugins/collectors/amd/metric_rows.h"
+#include "plugins/event_queue.h"
+#include "plugins/plugin.h"
 #include "reader/source.h"
 
 namespace gpulens::amd {
 
 // Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
 struct FieldMaxAge {
-  std::array<int64_t, driver::kTierCount> ns{};
+  std::array<int64_t, reader::kTierCount> ns{};
 };
 
 // Used inside the collector's run. Declares what the driver supports when it first answers, never before.
@@ -23,7 +25,7 @@ class AmdSeries {
  public:
   struct Options {
     bool simulated = false;
-    bool serial = false;   // whether gpu.info tells the board's serial number
+    bool serial = false;   // whether gpu.info has the board's serial number
     bool engines = false;  // single video engines and memory stacks
   };
 
@@ -32,13 +34,13 @@ class AmdSeries {
   // Ends all series: the identity changed, or the device is gone.
   void Retire(SeriesTable& table);
   // `board`: the entity of the whole GPU, for a partition other than the first; null: not known yet.
-  void Update(const driver::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
+  void Update(const reader::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
               FrameWriter& out);
 
   // The GPU as a whole; null until it is known, and for a partition other than the first.
   const EntityRef& board() const noexcept { return board_; }
   // What events about the device are about: the GPU, or the partition. May be null.
-  const EntityRef& home() const noexcept { return first_ ? board_ : part_; }
+  const EntityRef& home() const noexcept { return first_ ? board_ : partition_; }
   bool first() const noexcept { return first_; }
 
  private:
@@ -55,15 +57,15 @@ class AmdSeries {
     EntityRef entity;
     uint64_t peak_bytes = 0, seen = 0;
   };
-  using Reading = driver::FieldReading;
+  using Reading = reader::FieldReading;
   static constexpr size_t kLinks = amdsmi::CopiesOf(Field::kXgmiRead);
 
-  void Declare(const driver::Device& device, const EntityRef& board, SeriesTable& table);
-  void DeclareBoard(const driver::Device& device, SeriesTable& table);
-  Series DeclareRow(const Row& row, unsigned copy, SeriesTable& table) const;
+  void Declare(const reader::Device& device, const EntityRef& board, SeriesTable& table);
+  void DeclareBoard(const reader::Device& device, SeriesTable& table);
+  Series DeclareRow(const MetricRow& row, unsigned copy, SeriesTable& table) const;
   void UpdateState(FrameWriter& out);
   void UpdateRows(FrameWriter& out);
-  bool Skips(const Row& row, unsigned copy) const;
+  bool Skips(const MetricRow& row, unsigned copy) const;
   void UpdateMemory(FrameWriter& out);
   void UpdatePower(FrameWriter& out);
   void UpdateFan(FrameWriter& out);
@@ -74,8 +76,8 @@ class AmdSeries {
   void UpdateHealth(FrameWriter& out);
   void UpdateModes(FrameWriter& out);
   void UpdateProcesses(FrameWriter& out);
-  void UpdateProcess(const driver::ProcessUse& use, FrameWriter& out);
-  void DeclareProcess(const driver::ProcessUse& use, Process& process, SeriesTable& table) const;
+  void UpdateProcess(const reader::ProcessUse& use, FrameWriter& out);
+  void DeclareProcess(const reader::ProcessUse& use, Process& process, SeriesTable& table) const;
   bool ErrorsAgree(FrameWriter& out) const;
 
   const Reading& At(Field field, unsigned copy = 0) const noexcept {
@@ -84,8 +86,8 @@ class AmdSeries {
   // The reading when it is good and young enough; null otherwise. Makes `out` date it.
   const Reading* Fresh(Field field, FrameWriter& out) const { return Fresh(field, 0, out); }
   const Reading* Fresh(Field field, unsigned copy, FrameWriter& out) const;
-  // The same for what others are derived from: null, too, when it says that the driver does not know.
-  const Reading* Known(Field field, const MetricDesc& metric, FrameWriter& out) const;
+  // For readings from which values are derived: null, too, when it is a sentinel of the metric.
+  const Reading* Valid(Field field, const MetricDesc& metric, FrameWriter& out) const;
   // Declares the series when it is needed first; makes no set of attributes after that.
   static void Ensure(Series& series, const MetricDesc& desc, const EntityRef& entity,
                      std::initializer_list<AttributeSet::Attribute> extra, FrameWriter& out) {
@@ -93,14 +95,14 @@ class AmdSeries {
   }
 
   Options options_;
-  EntityRef board_, part_;  // The same when the GPU is not divided.
+  EntityRef board_, partition_;  // The same when the GPU is not divided.
   uint32_t identity_version_ = 0;
   bool first_ = true;
   double compute_units_ = 0;
   uint64_t update_ = 0;
 
   // Of the present update.
-  const driver::Device* device_ = nullptr;
+  const reader::Device* device_ = nullptr;
   const FieldMaxAge* max_age_ = nullptr;
   Instant now_;
 
@@ -111,9 +113,29 @@ class AmdSeries {
   std::array<Series, 8> states_;
   std::array<Series, std::size(amdsmi::kPerformanceLevels)> levels_;
   Series info_, sample_age_, used_, free_, percent_, power_, average_, power_share_, fan_, ecc_mode_,
-      pages_pending_, links_active_, links_inactive_, partition_, process_count_;
+      pages_pending_, links_active_, links_inactive_, partition_info_, process_count_;
   int64_t partition_mode_ = -1;
   std::map<uint32_t, Process> processes_;  // by pid
+};
+
+// Reports what happened to AMD GPUs and to their reader process, once for each change. Used inside the
+// collector's run. Allocates only when something happened.
+class AmdEvents {
+ public:
+  explicit AmdEvents(Env& env) noexcept : env_(env) {}
+
+  void OnReader(const reader::ReaderState& state, Instant now);
+  void OnDevice(const reader::Device& device, const EntityRef& entity, Instant now);
+
+ private:
+  void Report(std::string_view name, const EntityRef& entity, AttributeSet attributes, std::string body,
+              Instant now) const;
+
+  Env& env_;
+  uint64_t starts_ = 0;
+  reader::Fault fault_ = reader::Fault::kNone;
+  std::vector<reader::DeviceState> states_;  // by index, as last reported
+  std::vector<uint32_t> hangs_;
 };
 
 }  // namespace gpulens::amd

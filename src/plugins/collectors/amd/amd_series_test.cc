@@ -8,7 +8,6 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "plugins/collectors/amd/amd_events.h"
 #include "plugins/collectors/amd/amd_for_test.h"
 #include "plugins/event_queue.h"
 
@@ -268,8 +267,8 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
   env.events = &queue;
   AmdEvents events(env);
   ManualClock clock;
-  driver::Device device;
-  driver::DriverState state;
+  reader::Device device;
+  reader::ReaderState state;
   auto names = [&] {
     std::vector<std::string> out;
     for (const Event& event : queue.Take()) out.emplace_back(event.name);
@@ -278,34 +277,34 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
   using Names = std::vector<std::string>;
   state.up = true;
   state.starts[0] = 1;
-  device.state = driver::DeviceState::kOk;
+  device.state = reader::DeviceState::kOk;
   for (int i = 0; i < 3; ++i) {
-    events.Driver(state, clock.Now());
-    events.Device(device, {}, clock.Now());
+    events.OnReader(state, clock.Now());
+    events.OnDevice(device, {}, clock.Now());
   }
   EXPECT_EQ(names(), (Names{"gpulens.reader", "gpu.found"}));
-  device.state = driver::DeviceState::kHung;
+  device.state = reader::DeviceState::kHung;
   device.hangs = 1;
-  device.hung_call = static_cast<driver::CallNumber>(amdsmi::Call::kEnergy);
+  device.hung_call = static_cast<reader::CallNumber>(amdsmi::Call::kEnergy);
   device.hung_since_boot_ns = clock.Now().boot_ns - 2'000'000'000;
-  for (int i = 0; i < 3; ++i) events.Device(device, {}, clock.Now());
+  for (int i = 0; i < 3; ++i) events.OnDevice(device, {}, clock.Now());
   std::vector<Event> told = queue.Take();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].attributes.Text("gpu.call"), "amdsmi_get_energy_count");
   EXPECT_EQ(told[0].attributes.Text("gpu.hang.duration"), "2");
-  device.state = driver::DeviceState::kLost;
-  events.Device(device, {}, clock.Now());
-  events.Device(device, {}, clock.Now());
+  device.state = reader::DeviceState::kLost;
+  events.OnDevice(device, {}, clock.Now());
+  events.OnDevice(device, {}, clock.Now());
   EXPECT_EQ(names(), (Names{"gpu.lost"}));
-  device.state = driver::DeviceState::kOk;
-  events.Device(device, {}, clock.Now());
+  device.state = reader::DeviceState::kOk;
+  events.OnDevice(device, {}, clock.Now());
   told = queue.Take();
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].attributes.Text("gpu.found.reason"), "hotplug");
   state.up = false;
-  state.fault = driver::Fault::kCrashed;
-  events.Driver(state, clock.Now());
-  events.Driver(state, clock.Now());
+  state.fault = reader::Fault::kCrashed;
+  events.OnReader(state, clock.Now());
+  events.OnReader(state, clock.Now());
   EXPECT_EQ(names(), (Names{"gpulens.reader"}));
 }
 

@@ -1,4 +1,4 @@
-#include "plugins/collectors/nvidia/aer_series.h"
+#include "plugins/collectors/nvidia/link_series.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 #include "base/testing/allocations.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 namespace fs = std::filesystem;
@@ -88,4 +88,4 @@ TEST_F(AerSeriesTest, ASteadyRunDoesNotAllocate) {
 }
 
 }  // namespace
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

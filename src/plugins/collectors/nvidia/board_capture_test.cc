@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "plugins/collectors/nvidia/gpu_fixture_for_test.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 const std::string kCapture = GPULENS_SOURCE_DIR
@@ -111,4 +111,4 @@ TEST(BoardCapture, OfAnH100) {
 }
 
 }  // namespace
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

@@ -6,18 +6,14 @@
 #include "base/parse.h"
 #include "catalog/gpu.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 using nvml::Field;
 using nvml::FieldReading;
 using Attributes = std::vector<AttributeSet::Attribute>;
 
-AttributeSet SetOf(const Attributes& attributes) {
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
-}
-
-// "8.0" of the first data centre Ampere, whose power reading is no mean yet.
+// Compute capability 8.0 (the first data centre Ampere) still reports instantaneous power.
 bool DrawIsAMean(const nvml::Gpu& gpu) {
   std::string_view capability = gpu.Fact("compute_capability");
   std::string_view rest = capability;
@@ -53,10 +49,9 @@ void BoardSeries::Update(const GpuRun& run) {
   if (!facts_declared_) DeclareFacts(run);
   if (!topology_declared_) DeclareTopology(run);
   for (Series series : facts_) run.out.Set(series, 1);
-  for (size_t i = 0; i < rows_.size(); ++i) UpdateRow(run, kBoardRows[i], rows_[i]);
   for (size_t i = 0; i < std::size(kStateRows); ++i)
     UpdateStates(run, kStateRows[i], states_seen_[i], states_[i]);
-  UpdatePlaces(run);
+  UpdateEccLocations(run);
   UpdatePower(run);
   UpdateThrottleEvents(run);
   UpdateFabric(run);
@@ -66,17 +61,17 @@ void BoardSeries::Update(const GpuRun& run) {
 
 void BoardSeries::DeclareFacts(const GpuRun& run) {
   facts_declared_ = true;
-  SeriesTable& table = run.out.table();
+  SeriesTable& table = run.table();
   Attributes near;
   if (auto cpus = run.gpu.Fact("cpu_affinity"); !cpus.empty()) near.push_back({"gpu.cpu.affinity", cpus});
   if (auto nodes = run.gpu.Fact("memory_affinity"); !nodes.empty())
     near.push_back({"gpu.memory.affinity", nodes});
-  if (!near.empty()) facts_.push_back(table.Declare(kGpuTopologyAffinity, run.entity, SetOf(near)));
+  if (!near.empty()) facts_.push_back(table.Declare(kGpuTopologyAffinity, run.entity, AttributeSet(near)));
   DeclarePlatform(run);
   if (auto version = run.gpu.Fact("gsp_firmware"); options_.details && !version.empty()) {
     Attributes firmware = {{"gpu.firmware.block", std::string_view("gsp")},
                            {"gpu.firmware.version", version}};
-    facts_.push_back(table.Declare(kGpuFirmwareInfo, run.entity, SetOf(firmware)));
+    facts_.push_back(table.Declare(kGpuFirmwareInfo, run.entity, AttributeSet(firmware)));
   }
 }
 
@@ -93,7 +88,8 @@ void BoardSeries::DeclarePlatform(const GpuRun& run) {
   }
   auto chassis = run.gpu.Fact("platform_chassis_serial");
   if (options_.serial && !chassis.empty()) place.push_back({"gpu.platform.chassis_serial", chassis});
-  if (!place.empty()) facts_.push_back(run.out.table().Declare(kGpuPlatformInfo, run.entity, SetOf(place)));
+  if (!place.empty())
+    facts_.push_back(run.table().Declare(kGpuPlatformInfo, run.entity, AttributeSet(place)));
 }
 
 // Waits until all peers are known by their UUID.
@@ -106,35 +102,23 @@ void BoardSeries::DeclareTopology(const GpuRun& run) {
     std::string_view level = LevelOf(paths[i]);
     if (level.empty()) continue;
     Attributes path = {{"gpu.peer.uuid", run.all[i].Fact("uuid")}, {"gpu.topology.level", level}};
-    facts_.push_back(run.out.table().Declare(kGpuTopologyLink, run.entity, SetOf(path)));
+    facts_.push_back(run.table().Declare(kGpuTopologyLink, run.entity, AttributeSet(path)));
   }
 }
 
-void BoardSeries::UpdateRow(const GpuRun& run, const FieldRow& row, ReadingSeries& series) {
-  const FieldReading* reading = run.Fresh(row.field);
-  if (!reading) return;
-  if (!series) {
-    Attributes extra;
-    if (!row.key.empty()) extra.push_back({row.key, row.value});
-    if (!row.key2.empty()) extra.push_back({row.key2, row.value2});
-    series.series = run.out.table().Declare(*row.metric, run.entity, SetOf(extra));
-  }
-  series.Write(run, *reading, row.per);
-}
-
-void BoardSeries::UpdatePlaces(const GpuRun& run) {
+void BoardSeries::UpdateEccLocations(const GpuRun& run) {
   constexpr auto kFirst = static_cast<size_t>(Field::kEccVolatileCorrectedL1);
-  for (size_t i = 0; i < places_.size(); ++i) {
+  for (size_t i = 0; i < ecc_locations_.size(); ++i) {
     const FieldReading* reading = run.Fresh(static_cast<Field>(kFirst + i));
     if (!reading) continue;
-    if (!places_[i]) {
-      places_[i].series =
-          run.out.table().Declare(kGpuEccLocationErrors, run.entity,
-                                  {{"gpu.ecc.count_type", i % 4 < 2 ? "volatile" : "aggregate"},
-                                   {"gpu.ecc.error_type", i % 2 == 0 ? "correctable" : "uncorrectable"},
-                                   {"gpu.ecc.memory_block", kEccPlaces[i / 4]}});
+    if (!ecc_locations_[i]) {
+      ecc_locations_[i].series =
+          run.table().Declare(kGpuEccLocationErrors, run.entity,
+                              {{"gpu.ecc.count_type", i % 4 < 2 ? "volatile" : "aggregate"},
+                               {"gpu.ecc.error_type", i % 2 == 0 ? "correctable" : "uncorrectable"},
+                               {"gpu.ecc.memory_block", kEccLocations[i / 4]}});
     }
-    places_[i].Write(run, *reading);
+    ecc_locations_[i].Write(run, *reading);
   }
 }
 
@@ -143,7 +127,7 @@ void BoardSeries::UpdateStates(const GpuRun& run, const StateRow& row, ReadingSe
   if (!reading) return;
   if (!series[0]) {
     for (size_t i = 0; i < row.states.size() && !row.states[i].empty(); ++i)
-      series[i] = run.out.table().Declare(*row.metric, run.entity, {{row.metric->name, row.states[i]}});
+      series[i] = run.table().Declare(*row.metric, run.entity, {{row.metric->name, row.states[i]}});
   }
   auto state = static_cast<uint64_t>(reading->raw);
   bool known = state < row.states.size() && series[state];
@@ -158,34 +142,35 @@ void BoardSeries::UpdatePower(const GpuRun& run) {
   // Where the board's reading is a mean already, this is the same number.
   const FieldReading* average = run.Fresh(Field::kPowerAverage);
   if (average && !DrawIsAMean(run.gpu)) {
-    if (!power_average_) power_average_.series = run.out.table().Declare(kGpuPowerAverage, run.entity);
+    if (!power_average_) power_average_.series = run.table().Declare(kGpuPowerAverage, run.entity);
     power_average_.Write(run, *average, 1000);
   }
-  UpdatePart(run, {Field::kPowerMemory, Field::kPowerMemoryInstant}, true, memory_power_);
-  UpdatePart(run, {Field::kPowerModule, Field::kPowerModuleInstant}, false, module_power_);
+  UpdatePowerOf(run, {Field::kPowerMemory, Field::kPowerMemoryInstant}, true, memory_power_);
+  UpdatePowerOf(run, {Field::kPowerModule, Field::kPowerModuleInstant}, false, module_power_);
 }
 
-// Power of a part of the board, or of what the board is a part of: the other reading must agree.
-void BoardSeries::UpdatePart(const GpuRun& run, std::array<Field, 2> fields, bool contained,
-                             ReadingSeries& series) {
-  const FieldReading* draw = run.Known(Field::kPower, kGpuPowerInstant);
-  const FieldReading* part = run.Fresh(fields[0]);
-  if (!part) part = run.Fresh(fields[1]);
-  if (!part) return;
+// Power of the memory, which the board contains, or of the module, which contains the board: neither may
+// contradict the power of the board.
+void BoardSeries::UpdatePowerOf(const GpuRun& run, std::array<Field, 2> fields, bool contained,
+                                ReadingSeries& series) {
+  const FieldReading* draw = run.Valid(Field::kPower, kGpuPowerInstant);
+  const FieldReading* other = run.Fresh(fields[0]);
+  if (!other) other = run.Fresh(fields[1]);
+  if (!other) return;
   if (!series) {
-    series.series = run.out.table().Declare(contained ? kGpuMemoryPower : kGpuModulePower, run.entity);
+    series.series = run.table().Declare(contained ? kGpuMemoryPower : kGpuModulePower, run.entity);
   }
-  // They were read within one round of each other, so only a contradiction at that moment counts.
-  bool together = draw && draw->boot_ns - part->boot_ns < 1'000'000'000 && part->boot_ns != series.at_ns;
-  if (together && (contained ? part->raw > draw->raw : part->raw < draw->raw)) {
-    series.IsNew(*part);
+  // Only readings of one round contradict each other.
+  bool together = draw && draw->boot_ns - other->boot_ns < 1'000'000'000 && other->boot_ns != series.at_ns;
+  if (together && (contained ? other->raw > draw->raw : other->raw < draw->raw)) {
+    series.IsNew(*other);
     series.good = false;
     return run.out.Reject(series.series, Validation::kInconsistent);
   }
-  series.Write(run, *part, 1000);
+  series.Write(run, *other, 1000);
 }
 
-// Rising edges of the reasons. Those that the board cannot give are not declared, nor what is no throttling.
+// Rising edges of the reasons, without those that the board does not support or that are no throttling.
 void BoardSeries::UpdateThrottleEvents(const GpuRun& run) {
   constexpr uint64_t kNoThrottling = 0x2 | 0x100;  // Set by an administrator; a display's clocks.
   const FieldReading* supported = run.Fresh(Field::kClockReasonsSupported);
@@ -200,8 +185,8 @@ void BoardSeries::UpdateThrottleEvents(const GpuRun& run) {
     if (bit & kNoThrottling) continue;
     if (!throttle_events_[i]) {
       if (supported && (static_cast<uint64_t>(supported->raw) & bit) == 0) continue;
-      throttle_events_[i] = run.out.table().Declare(kGpuThrottleEvents, run.entity,
-                                                    {{"gpu.throttle.cause", kThrottleBits[i].cause}});
+      throttle_events_[i] = run.table().Declare(kGpuThrottleEvents, run.entity,
+                                                {{"gpu.throttle.cause", kThrottleBits[i].cause}});
     }
     throttle_counts_[i] += (rising & bit) != 0;
     run.out.Set(throttle_events_[i], throttle_counts_[i]);
@@ -214,12 +199,11 @@ void BoardSeries::UpdateFabric(const GpuRun& run) {
     const FabricCondition& condition = kFabricConditions[i];
     unsigned state = static_cast<unsigned>(health->raw) >> condition.shift & condition.mask;
     if (state == 0) continue;
-    ReadingSeries& series = conditions_[i];
-    if (!series) {
-      series.series =
-          run.out.table().Declare(kGpuFabricDegraded, run.entity, {{"gpu.fabric.condition", condition.name}});
+    if (!conditions_[i]) {
+      conditions_[i] =
+          run.table().Declare(kGpuFabricDegraded, run.entity, {{"gpu.fabric.condition", condition.name}});
     }
-    run.out.Set(series.series, state == condition.well ? 0 : 1);
+    run.out.Set(conditions_[i], state == condition.healthy ? 0 : 1);
   }
   const FieldReading* clique = run.Fresh(Field::kFabricClique);
   const FieldReading* high = run.Fresh(Field::kFabricClusterHigh);
@@ -227,14 +211,14 @@ void BoardSeries::UpdateFabric(const GpuRun& run) {
   if (!clique || !high || !low) return;
   std::array<int64_t, 3> now = {clique->raw, high->raw, low->raw};
   if (!fabric_info_ || now != fabric_) {
-    run.out.table().Retire(fabric_info_);
+    run.table().Retire(fabric_info_);
     fabric_ = now;
     std::string uuid = ClusterUuid(high->raw, low->raw), number = std::to_string(clique->raw);
     Attributes domain = {{"gpu.fabric.clique_id", std::string_view(number)}};
     // A single machine has no cluster: all zeros.
     if (high->raw != 0 || low->raw != 0)
       domain.push_back({"gpu.fabric.cluster_uuid", std::string_view(uuid)});
-    fabric_info_ = run.out.table().Declare(kGpuFabricInfo, run.entity, SetOf(domain));
+    fabric_info_ = run.table().Declare(kGpuFabricInfo, run.entity, AttributeSet(domain));
   }
   run.out.Set(fabric_info_, 1);
 }
@@ -244,34 +228,23 @@ void BoardSeries::UpdateBandwidth(const GpuRun& run) {
   const FieldReading* clock = run.Fresh(Field::kClockMaxMemory);
   std::optional<unsigned> bits = ParseInt<unsigned>(run.gpu.Fact("memory_bus_width"));
   if (!clock || clock->raw <= 0 || !bits || *bits == 0) return;
-  if (!bandwidth_max_) bandwidth_max_ = run.out.table().Declare(kGpuMemoryBandwidthMax, run.entity);
+  if (!bandwidth_max_) bandwidth_max_ = run.table().Declare(kGpuMemoryBandwidthMax, run.entity);
   run.out.Set(bandwidth_max_, static_cast<double>(clock->raw) * 1e6 * 2 * *bits / 8);
 }
 
 void BoardSeries::UpdateDetails(const GpuRun& run) {
-  for (size_t i = 0; i < detail_rows_.size(); ++i) UpdateRow(run, kDetailRows[i], detail_rows_[i]);
   const FieldReading* total = run.Fresh(Field::kBar1Total);
   const FieldReading* used = run.Fresh(Field::kBar1Used);
   if (total && used && used->raw <= total->raw) {
-    if (!bar1_free_) bar1_free_ = run.out.table().Declare(kGpuMemoryBar1Free, run.entity);
+    if (!bar1_free_) bar1_free_ = run.table().Declare(kGpuMemoryBar1Free, run.entity);
     run.out.Set(bar1_free_, total->raw - used->raw);
   }
   const FieldReading* sent = run.Fresh(Field::kNvlinkTxBytes);
   const FieldReading* received = run.Fresh(Field::kNvlinkRxBytes);
   if (!sent || !received) return;
-  Rate& rate = interconnect_;
-  if (received->boot_ns == rate.at_ns) return run.out.Keep(rate.series);
-  int64_t both = sent->raw + received->raw;
-  if (rate.at_ns != 0 && both >= rate.raw) {
-    if (!rate.series) {
-      rate.series = run.out.table().Declare(kGpuInterconnectBandwidth, run.entity,
-                                            {{"gpu.interconnect.type", "nvlink"}});
-    }
-    double seconds = static_cast<double>(received->boot_ns - rate.at_ns) * 1e-9;
-    run.out.Set(rate.series, static_cast<double>(both - rate.raw) / seconds);
-  }
-  rate.raw = both;
-  rate.at_ns = received->boot_ns;
+  interconnect_.Update(run.out, sent->raw + received->raw, received->boot_ns, [&] {
+    return run.table().Declare(kGpuInterconnectBandwidth, run.entity, {{"gpu.interconnect.type", "nvlink"}});
+  });
 }
 
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

@@ -11,7 +11,7 @@
 #include "base/testing/allocations.h"
 #include "plugins/collectors/nvidia/gpu_fixture_for_test.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 using nvml::Field;
@@ -262,4 +262,4 @@ TEST(BoardSteady, SixteenGpusAllocateNothing) {
 }
 
 }  // namespace
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

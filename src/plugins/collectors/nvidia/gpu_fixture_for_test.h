@@ -1,5 +1,5 @@
 // Simulated GPUs, read by the driver's own reader in this process, booked as the agent books them, and
-// turned into series: everything of the collector but its processes. The clock stands still.
+// turned into series: everything of the collector but its processes. The clock is fixed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +14,11 @@
 #include "base/parse.h"
 #include "plugins/collectors/nvidia/gpu_series.h"
 #include "sources/nvml/reader/agent_for_test.h"
-#include "sources/nvml/reader/nvml_reader.h"
+#include "sources/nvml/reader/gpu_reader.h"
 #include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 
 inline constexpr double kMib = 1 << 20;
 
@@ -33,7 +33,7 @@ class GpuFixture {
         *nvml::NvmlLibrary::FromLookup(nvml::FakeNvmlLookup, "simulated"));
     size_t count = nvml::FakeWorld::Get().profile()->gpus.size();
     slots_ = std::make_unique<nvml::CallSlot[]>(count);
-    nvml::ReaderOptions reader_options;
+    nvml::GpuReaderOptions reader_options;
     reader_options.details = details;
     agent_.table.Begin(clock_.Now(), std::chrono::minutes(5));
     agent_.table.Expect(static_cast<uint32_t>(count));
@@ -93,7 +93,7 @@ class GpuFixture {
   ManualClock& clock() noexcept { return clock_; }
   FrameWriter& writer() noexcept { return writer_; }
   SeriesTable& table() noexcept { return table_; }
-  driver::DeviceTable& devices() noexcept { return agent_.table; }
+  reader::DeviceTable& devices() noexcept { return agent_.table; }
 
  private:
   static std::string AttributesOf(const SeriesInfo& info) {
@@ -130,4 +130,4 @@ class GpuFixture {
   Ref<const Frame> frame_;
 };
 
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 using nvml::Field;
@@ -312,4 +312,4 @@ TEST_F(GpuSeriesTest, AnotherBoardInTheSameSlotIsAnotherIdentity) {
 }
 
 }  // namespace
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

@@ -4,9 +4,9 @@
 #include <cstdio>
 #include <string>
 
-#include "catalog/gpu.h"
+#include "base/pci_address.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 using nvml::Field;
@@ -14,8 +14,7 @@ using nvml::FieldReading;
 using nvml::LinkField;
 using nvml::Tier;
 
-constexpr std::string_view kType = "gpu.interconnect.type", kIndex = "gpu.interconnect.link_index",
-                           kError = "gpu.interconnect.error_type";
+constexpr std::string_view kIndex = "gpu.interconnect.link_index", kError = "gpu.interconnect.error_type";
 
 // The kinds of errors. Where the board has a total of its own, it is newer than the sum over links.
 struct ErrorRow {
@@ -44,39 +43,13 @@ constexpr ErrorRow kErrors[] = {
     {LinkField::kReplayBackToBack, "replay_back_to_back", true},
 };
 
-// Everything else that is a number of one link.
-struct LinkRow {
-  LinkField field;
-  const MetricDesc* metric;
-  Tier tier;
-  std::string_view key = {}, value = {};
-};
-constexpr LinkRow kRows[] = {
-    {LinkField::kActive, &kGpuInterconnectLinkActive, Tier::kMedium},
-    {LinkField::kTxBytes, &kGpuInterconnectIo, Tier::kMedium, "gpu.interconnect.direction", "transmit"},
-    {LinkField::kRxBytes, &kGpuInterconnectIo, Tier::kMedium, "gpu.interconnect.direction", "receive"},
-    {LinkField::kTxPackets, &kGpuInterconnectPackets, Tier::kSlow, "gpu.interconnect.direction", "transmit"},
-    {LinkField::kRxPackets, &kGpuInterconnectPackets, Tier::kSlow, "gpu.interconnect.direction", "receive"},
-    {LinkField::kSpeed, &kGpuInterconnectLinkSpeed, Tier::kSlow},
-    {LinkField::kLowPower, &kGpuInterconnectLinkLowPower, Tier::kSlow},
-    {LinkField::kRecoverySuccess, &kGpuInterconnectLinkRecoveries, Tier::kSlow, "gpu.interconnect.result",
-     "success"},
-    {LinkField::kRecoveryFailure, &kGpuInterconnectLinkRecoveries, Tier::kSlow, "gpu.interconnect.result",
-     "failure"},
-    {LinkField::kBerRaw, &kGpuInterconnectLinkBitErrorRate, Tier::kSlow, "gpu.interconnect.ber_type", "raw"},
-    {LinkField::kBerEffective, &kGpuInterconnectLinkBitErrorRate, Tier::kSlow, "gpu.interconnect.ber_type",
-     "effective"},
-    {LinkField::kBerSymbol, &kGpuInterconnectLinkBitErrorRate, Tier::kSlow, "gpu.interconnect.ber_type",
-     "symbol"},
-};
-
-bool IsC2c(size_t part) noexcept { return part >= nvml::PartOfC2c(0); }
-std::string_view TypeOf(size_t part) noexcept { return IsC2c(part) ? "c2c" : "nvlink"; }
-int64_t IndexOf(size_t part) noexcept {
-  return static_cast<int64_t>(part - (IsC2c(part) ? nvml::PartOfC2c(0) : nvml::PartOfNvlink(0)));
+bool IsC2c(size_t number) noexcept { return number >= nvml::LinkOfC2c(0); }
+std::string_view TypeOf(size_t number) noexcept { return IsC2c(number) ? "c2c" : "nvlink"; }
+int64_t IndexOf(size_t number) noexcept {
+  return static_cast<int64_t>(number - (IsC2c(number) ? nvml::LinkOfC2c(0) : nvml::LinkOfNvlink(0)));
 }
-const FieldReading& At(const GpuRun& run, size_t part, LinkField field) noexcept {
-  return run.gpu.links[part - 1][static_cast<size_t>(field)];
+const FieldReading& At(const GpuRun& run, size_t number, LinkField field) noexcept {
+  return run.gpu.links[number - 1][static_cast<size_t>(field)];
 }
 
 std::string BusIdOf(int64_t packed) {
@@ -102,13 +75,13 @@ void LinkSeries::Update(const GpuRun& run) {
   if (links_.size() < run.gpu.links.size()) links_.resize(run.gpu.links.size());
   UpdateTotals(run);
   UpdateC2c(run);
-  for (size_t part = 1; part <= run.gpu.links.size(); ++part) {
-    Link& link = links_[part - 1];
-    UpdateErrors(run, part, link);
+  for (size_t number = 1; number <= run.gpu.links.size(); ++number) {
+    Link& link = links_[number - 1];
+    UpdateErrors(run, number, link);
     if (!each_) continue;
-    UpdateFields(run, part, link);
-    UpdateInfo(run, part, link);
-    UpdateFec(run, part, link);
+    UpdateFields(run, number, link);
+    UpdateInfo(run, number, link);
+    UpdateFec(run, number, link);
   }
 }
 
@@ -123,9 +96,9 @@ void LinkSeries::UpdateTotals(const GpuRun& run) {
     } else if (totals_[i] && row.total != Field::kCount && run.gpu[row.total].boot_ns != 0) {
       continue;  // A total that is late is not replaced by a sum of another moment.
     } else {
-      for (size_t part = 1; part <= run.gpu.links.size(); ++part) {
-        if (IsC2c(part) != row.c2c) continue;
-        const FieldReading& reading = At(run, part, row.field);
+      for (size_t number = 1; number <= run.gpu.links.size(); ++number) {
+        if (IsC2c(number) != row.c2c) continue;
+        const FieldReading& reading = At(run, number, row.field);
         any |= run.Fresh(reading, Tier::kSlow) != nullptr;
         // A link that is down keeps its last count, so that the sum never falls.
         if (reading.boot_ns != 0) sum += static_cast<uint64_t>(reading.raw);
@@ -133,8 +106,8 @@ void LinkSeries::UpdateTotals(const GpuRun& run) {
     }
     if (!any) continue;
     if (!totals_[i]) {
-      totals_[i] = run.out.table().Declare(kGpuInterconnectErrors, run.entity,
-                                           {{kType, row.c2c ? "c2c" : "nvlink"}, {kError, row.name}});
+      totals_[i] = run.table().Declare(kGpuInterconnectErrors, run.entity,
+                                       {{kLinkType, row.c2c ? "c2c" : "nvlink"}, {kError, row.name}});
     }
     run.out.Set(totals_[i], sum);
   }
@@ -142,53 +115,57 @@ void LinkSeries::UpdateTotals(const GpuRun& run) {
 
 void LinkSeries::UpdateC2c(const GpuRun& run) {
   int64_t active = 0, all = 0;
-  for (size_t part = nvml::PartOfC2c(0); part <= run.gpu.links.size(); ++part) {
-    const FieldReading* state = run.Fresh(At(run, part, LinkField::kActive), Tier::kMedium);
+  for (size_t number = nvml::LinkOfC2c(0); number <= run.gpu.links.size(); ++number) {
+    const FieldReading* state = run.Fresh(At(run, number, LinkField::kActive), Tier::kMedium);
     if (!state) continue;
     ++all;
     active += state->raw == 1;
   }
   if (all == 0) return;
-  if (!c2c_active_) {
-    auto declare = [&](std::string_view state) {
-      return run.out.table().Declare(kGpuInterconnectLinks, run.entity,
-                                     {{kType, "c2c"}, {"gpu.interconnect.state", state}});
-    };
-    c2c_active_ = declare("active");
-    c2c_inactive_ = declare("inactive");
-  }
-  run.out.Set(c2c_active_, active);
-  run.out.Set(c2c_inactive_, all - active);
+  SetLinkCounts(run, "c2c", active, all, c2c_active_, c2c_inactive_);
 }
 
-void LinkSeries::UpdateErrors(const GpuRun& run, size_t part, Link& link) {
+void LinkSeries::SetLinkCounts(const GpuRun& run, std::string_view type, int64_t active, int64_t all,
+                               Series& active_series, Series& inactive_series) {
+  auto set = [&](Series& series, std::string_view state, int64_t count) {
+    if (!series) {
+      series = run.table().Declare(kGpuInterconnectLinks, run.entity,
+                                   {{kLinkType, type}, {"gpu.interconnect.state", state}});
+    }
+    run.out.Set(series, count);
+  };
+  set(active_series, "active", active);
+  set(inactive_series, "inactive", all - active);
+}
+
+void LinkSeries::UpdateErrors(const GpuRun& run, size_t number, Link& link) {
   for (const ErrorRow& row : kErrors) {
-    if (IsC2c(part) == row.c2c && At(run, part, row.field).raw != 0) link.errors = true;
+    if (IsC2c(number) == row.c2c && At(run, number, row.field).raw != 0) link.errors = true;
   }
   if (!each_ && !link.errors) return;
   for (const ErrorRow& row : kErrors) {
-    if (IsC2c(part) != row.c2c) continue;
-    const FieldReading* reading = run.Fresh(At(run, part, row.field), Tier::kSlow);
+    if (IsC2c(number) != row.c2c) continue;
+    const FieldReading* reading = run.Fresh(At(run, number, row.field), Tier::kSlow);
     if (!reading) continue;
     ReadingSeries& series = link.fields[static_cast<size_t>(row.field)];
     if (!series) {
       series.series =
-          run.out.table().Declare(kGpuInterconnectLinkErrors, run.entity,
-                                  {{kType, TypeOf(part)}, {kIndex, IndexOf(part)}, {kError, row.name}});
+          run.table().Declare(kGpuInterconnectLinkErrors, run.entity,
+                              {{kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}, {kError, row.name}});
     }
     series.Write(run, *reading);
   }
 }
 
-void LinkSeries::UpdateFields(const GpuRun& run, size_t part, Link& link) {
-  for (const LinkRow& row : kRows) {
-    const FieldReading* reading = run.Fresh(At(run, part, row.field), row.tier);
+void LinkSeries::UpdateFields(const GpuRun& run, size_t number, Link& link) {
+  for (const LinkRow& row : kLinkRows) {
+    const FieldReading* reading = run.Fresh(At(run, number, row.field), row.tier);
     if (!reading) continue;
     ReadingSeries& series = link.fields[static_cast<size_t>(row.field)];
     if (!series) {
       AttributeSet::Attribute extra[] = {
-          {kType, TypeOf(part)}, {kIndex, IndexOf(part)}, {row.key, row.value}};
-      series.series = run.out.table().Declare(
+          {kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}, {row.key, row.value}};
+      series.series = run.table().Declare(
           *row.metric, run.entity,
           AttributeSet(std::span<const AttributeSet::Attribute>(extra, row.key.empty() ? 2 : 3)));
     }
@@ -202,37 +179,36 @@ void LinkSeries::UpdateFields(const GpuRun& run, size_t part, Link& link) {
   }
 }
 
-void LinkSeries::UpdateInfo(const GpuRun& run, size_t part, Link& link) {
+void LinkSeries::UpdateInfo(const GpuRun& run, size_t number, Link& link) {
   constexpr std::array kFields = {LinkField::kVersion, LinkField::kRemoteType, LinkField::kRemotePci,
                                   LinkField::kRemoteLink};
   std::array<int64_t, kFields.size()> now;
   bool any = false;
   for (size_t i = 0; i < kFields.size(); ++i) {
-    const FieldReading* reading = run.Fresh(At(run, part, kFields[i]), Tier::kSlow);
+    const FieldReading* reading = run.Fresh(At(run, number, kFields[i]), Tier::kSlow);
     now[i] = reading ? reading->raw : -1;
     any |= reading != nullptr;
   }
   if (!any) return;
   if (!link.info || now != link.remote) {
-    run.out.table().Retire(link.info);
+    run.table().Retire(link.info);
     link.remote = now;
     std::string version = std::to_string(now[0]), bus = BusIdOf(now[2]), far = std::to_string(now[3]);
-    std::vector<AttributeSet::Attribute> extra = {{kType, TypeOf(part)}, {kIndex, IndexOf(part)}};
+    std::vector<AttributeSet::Attribute> extra = {{kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}};
     if (now[0] >= 0) extra.push_back({"gpu.interconnect.version", std::string_view(version)});
     if (now[1] >= 0) extra.push_back({"gpu.interconnect.remote.type", RemoteOf(now[1])});
     if (now[2] >= 0) extra.push_back({"gpu.interconnect.remote.pci_bus_id", std::string_view(bus)});
     if (now[3] >= 0) extra.push_back({"gpu.interconnect.remote.link_index", std::string_view(far)});
-    link.info = run.out.table().Declare(kGpuInterconnectLinkInfo, run.entity,
-                                        AttributeSet(std::span<const AttributeSet::Attribute>(extra)));
+    link.info = run.table().Declare(kGpuInterconnectLinkInfo, run.entity, AttributeSet(extra));
   }
   run.out.Set(link.info, 1);
 }
 
 // Blocks by how many of their symbols were corrected: bin n counts those with n, the last one those with
 // more, too.
-void LinkSeries::UpdateFec(const GpuRun& run, size_t part, Link& link) {
+void LinkSeries::UpdateFec(const GpuRun& run, size_t number, Link& link) {
   auto bin = [&](size_t i) -> const FieldReading& {
-    return At(run, part, static_cast<LinkField>(static_cast<size_t>(LinkField::kFec0) + i));
+    return At(run, number, static_cast<LinkField>(static_cast<size_t>(LinkField::kFec0) + i));
   };
   for (size_t i = 0; i < nvml::kFecBins; ++i) {
     if (!run.Fresh(bin(i), Tier::kSlow)) return;
@@ -241,9 +217,9 @@ void LinkSeries::UpdateFec(const GpuRun& run, size_t part, Link& link) {
     Ref<Shape> shape = MakeRef<Shape>();
     shape->has_sum = false;
     for (size_t i = 0; i + 1 < nvml::kFecBins; ++i) shape->bounds.push_back(static_cast<double>(i));
-    link.fec = run.out.table().Declare(kGpuInterconnectLinkFecCorrected, run.entity,
-                                       AttributeSet({{kType, TypeOf(part)}, {kIndex, IndexOf(part)}}),
-                                       SeriesTable::Form{.shape = shape});
+    link.fec = run.table().Declare(kGpuInterconnectLinkFecCorrected, run.entity,
+                                   AttributeSet({{kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}}),
+                                   SeriesTable::Form{.shape = shape});
   }
   std::span<Cell> cells = run.out.Cells(link.fec);
   double sum = 0;
@@ -253,4 +229,34 @@ void LinkSeries::UpdateFec(const GpuRun& run, size_t part, Link& link) {
   }
 }
 
-}  // namespace gpulens
+void AerSeries::Update(const std::string& root, const nvml::Gpu& gpu, const EntityRef& entity,
+                       FrameWriter& out) {
+  if (entity != entity_) *this = AerSeries();
+  if (!entity) return;
+  if (!entity_) {
+    entity_ = entity;
+    if (auto address = ParsePciAddress(gpu.Fact("pci_bus_id")))
+      device_ = std::make_unique<pci_aer::Device>(root, address->ToString());
+  }
+  if (!device_) return;
+  int64_t now = out.begun_at().boot_ns;
+  if (read_ns_ != 0 && now - read_ns_ < kPeriodNs) {
+    for (Series series : series_) {
+      if (series) out.Keep(series);
+    }
+    return;
+  }
+  read_ns_ = now;
+  auto counts = device_->Read();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (!counts[i]) continue;
+    if (!series_[i]) {
+      series_[i] = out.table().Declare(
+          kGpuPcieAerErrors, entity,
+          {{"gpu.pcie.aer.severity", pci_aer::SeverityName(static_cast<pci_aer::Severity>(i))}});
+    }
+    out.Set(series_[i], *counts[i]);
+  }
+}
+
+}  // namespace gpulens::nvidia

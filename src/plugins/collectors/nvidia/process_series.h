@@ -1,4 +1,4 @@
-// The series of the processes on one GPU: memory, its peak, and what each uses of the engines.
+// The series of the processes on one GPU: memory, its peak, and their shares of the engines.
 #pragma once
 
 #include <array>
@@ -6,35 +6,32 @@
 #include <cstdint>
 #include <map>
 
-#include "core/frame_writer.h"
-#include "plugins/collectors/nvidia/part_series.h"
+#include "plugins/collectors/nvidia/slice_series.h"
 #include "plugins/event_queue.h"
-#include "sources/nvml/nvml_source.h"
 #include "sources/nvml/processes/process_table.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 
-// Used inside the collector's run. A process is known by its number, its MIG instance and when it
-// started: a number that is used again is another process, and one process in two instances is two entities,
-// each on the instance it uses.
+// Used inside the collector's run. A process is identified by pid, MIG instance and start time: a pid that is
+// used again is another process, and a process in two instances is two entities, each on the instance it
+// uses.
 class ProcessSeries {
  public:
-  // `book` tells who processes are; null: nobody does (simulated processes). `desk` is told of those that
-  // left; null: nobody is. Both outlive this.
-  explicit ProcessSeries(nvml::ProcessTable* table, EventQueue* queue = nullptr) noexcept
-      : table_(table), queue_(queue) {}
+  // `names` describes processes; null: they have no names (simulated processes). `queue` receives an event
+  // for each process that left; may be null. Both outlive this.
+  explicit ProcessSeries(nvml::ProcessTable* names, EventQueue* queue = nullptr) noexcept
+      : names_(names), queue_(queue) {}
 
   void Retire(SeriesTable& table);
   // The list has just been read. `shares_fresh`: so have the shares; a process without one is idle.
-  void Update(const nvml::Gpu& gpu, const EntityRef& entity, const PartSeries& parts, bool shares_fresh,
-              FrameWriter& out);
+  void Update(const GpuRun& run, const SliceSeries& slices, bool shares_fresh);
 
  private:
   struct Key {
     uint32_t pid, gpu_instance, compute_instance;
     auto operator<=>(const Key&) const = default;
   };
-  struct One {
+  struct Entry {
     uint64_t bytes = 0, peak_bytes = 0, update = 0, start_ticks = 0;
     bool bytes_known = false;
     nvml::ProcessType type = nvml::ProcessType::kCompute, declared_type = nvml::ProcessType::kCompute;
@@ -43,17 +40,17 @@ class ProcessSeries {
     std::array<Series, 6> shares;
   };
 
-  void ReportEnd(const One& one, const EntityRef& gpu, Instant now) const;
-  void Count(const EntityRef& entity, FrameWriter& out);
-  void UpdateOne(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, FrameWriter& out);
-  void Declare(const Key& key, One& one, const EntityRef& gpu, const PartSeries& parts, SeriesTable& table);
-  void UpdateShares(const nvml::GpuParts& parts, const Key& key, One& one, FrameWriter& out);
+  void ReportEnd(const Entry& entry, const EntityRef& gpu, Instant now) const;
+  void UpdateCounts(const GpuRun& run);
+  void UpdateEntry(const GpuRun& run, const Key& key, Entry& entry, const SliceSeries& slices);
+  void Declare(const GpuRun& run, const Key& key, Entry& entry, const SliceSeries& slices);
+  static void UpdateShares(const GpuRun& run, const Key& key, Entry& entry);
 
-  nvml::ProcessTable* table_;
+  nvml::ProcessTable* names_;
   EventQueue* queue_;
   uint64_t update_ = 0;
-  std::map<Key, One> processes_;
+  std::map<Key, Entry> processes_;
   std::array<Series, 3> counts_;
 };
 
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

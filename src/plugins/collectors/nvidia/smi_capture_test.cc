@@ -14,7 +14,7 @@
 #include "plugins/collectors/nvidia/gpu_fixture_for_test.h"
 #include "plugins/collectors/nvidia/gpu_series.h"
 
-namespace gpulens {
+namespace gpulens::nvidia {
 namespace {
 
 using nvml::Field;
@@ -195,4 +195,4 @@ INSTANTIATE_TEST_SUITE_P(Boards, SmiCapture,
                          });
 
 }  // namespace
-}  // namespace gpulens
+}  // namespace gpulens::nvidia

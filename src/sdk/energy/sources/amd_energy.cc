@@ -9,7 +9,7 @@
 #include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/amdsmi/amdsmi_fields.h"
-#include "sources/amdsmi/reader/amdsmi_identity.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -23,12 +23,12 @@ Status AmdSmiStatus(int code, std::string_view call) {
   return {gpulens::Code::kIo, std::move(text)};
 }
 
-Status AmdSmiStatus(const driver::VendorLibrary::Opened& opened) {
+Status AmdSmiStatus(const reader::VendorLibrary::Opened& opened) {
   switch (opened.fault) {
-    case driver::Fault::kNone: return Ok();
-    case driver::Fault::kNoPermission: return {gpulens::Code::kPermissionDenied, opened.detail};
-    case driver::Fault::kLibraryNotFound:
-    case driver::Fault::kDriverNotLoaded: return {gpulens::Code::kUnavailable, opened.detail};
+    case reader::Fault::kNone: return Ok();
+    case reader::Fault::kNoPermission: return {gpulens::Code::kPermissionDenied, opened.detail};
+    case reader::Fault::kLibraryNotFound:
+    case reader::Fault::kDriverNotLoaded: return {gpulens::Code::kUnavailable, opened.detail};
     default: return {gpulens::Code::kIo, opened.detail};
   }
 }
@@ -53,10 +53,9 @@ std::vector<size_t> Visible(const std::vector<VisibleName>& names) {
 }  // namespace
 
 struct AmdEnergy::Opened {
-  Opened(amdsmi::SymbolLookup lookup, driver::CallSlot& slot, const Clock& clock)
-      : library("", lookup), gate(slot, clock), caller(library, gate) {}
+  Opened(amdsmi::SymbolLookup lookup, reader::CallSlot& slot, const Clock& clock)
+      : library("", lookup), caller(library, slot, clock) {}
   amdsmi::AmdsmiLibrary library;
-  driver::CallGate gate;
   amdsmi::Caller caller;
 };
 
@@ -66,7 +65,7 @@ AmdEnergy::~AmdEnergy() = default;
 
 std::string AmdEnergy::Doing() const {
   const auto view = slot_.Read();
-  return view.call == driver::kNoCall ? std::string() : std::string(amdsmi::CallName(view.call));
+  return view.call == reader::kNoCall ? std::string() : std::string(amdsmi::CallName(view.call));
 }
 
 Result<std::vector<EnergyDevice>> AmdEnergy::Open() {
@@ -111,8 +110,7 @@ EnergyDevice AmdEnergy::Describe(const amdsmi::Processor& processor, std::vector
   if (out.id.empty()) out.id = "gpu" + std::to_string(processor.gpu);
   amdsmi::PowerCapInfo cap{};
   amdsmi::Caller& caller = opened_->caller;
-  const int code = caller.Do(amdsmi::Call::kPowerCap, caller.fn().PowerCap, processor.handle, 0U,
-                             static_cast<void*>(&cap));
+  const int code = caller.Do(caller.fn().PowerCap, processor.handle, 0U, static_cast<void*>(&cap));
   if (code == amdsmi::kSuccess && cap.cap > 0 && !IsSentinel(cap.cap, 64))
     out.most_watts = static_cast<double>(cap.cap) * (cap.cap < 100'000 ? 1 : 1e-6) * kPeakOverLimit;
   out.counter_step_joules = kAmdStepJoules;
@@ -125,8 +123,7 @@ int AmdEnergy::ReadCounter(Board& board, EnergyReading& out) {
   uint64_t count = ~uint64_t{0}, timestamp = 0;
   float resolution = 0;
   amdsmi::Caller& caller = opened_->caller;
-  const int code =
-      caller.Do(amdsmi::Call::kEnergy, caller.fn().Energy, board.handle, &count, &resolution, &timestamp);
+  const int code = caller.Do(caller.fn().Energy, board.handle, &count, &resolution, &timestamp);
   if (code == amdsmi::kSuccess && !IsSentinel(count, 64) && count != 0 && resolution > 0)
     out.joules = static_cast<double>(count) * static_cast<double>(resolution) * 1e-6;
   if (AmdSmiHasNone(code)) board.counter = false;
@@ -138,8 +135,7 @@ int AmdEnergy::ReadPower(const Board& board, EnergyReading& out) {
   if (!layout) return amdsmi::kNotSupported;
   std::fill(scratch_.begin(), scratch_.end(), std::byte{0xFF});
   amdsmi::Caller& caller = opened_->caller;
-  const int code = caller.Do(amdsmi::Call::kPowerInfo, caller.fn().PowerInfo, board.handle,
-                             static_cast<void*>(scratch_.data()));
+  const int code = caller.Do(caller.fn().PowerInfo, board.handle, static_cast<void*>(scratch_.data()));
   if (code != amdsmi::kSuccess) return code;
   for (const uint16_t place : {layout->power_current, layout->power_average}) {
     uint32_t watts = ~0U;
@@ -159,17 +155,14 @@ void AmdEnergy::ReadSlow(Board& board, EnergyReading& out) {
     board.queried_ns = now_ns;
     board.slow = {};
     amdsmi::EngineUsage use{.gfx = ~0U, .memory = ~0U, .multimedia = ~0U, .reserved = {}};
-    if (caller.Do(amdsmi::Call::kActivity, fn.Activity, board.handle, static_cast<void*>(&use)) ==
-            amdsmi::kSuccess &&
-        use.gfx <= 100)
+    if (caller.Do(fn.Activity, board.handle, static_cast<void*>(&use)) == amdsmi::kSuccess && use.gfx <= 100)
       board.slow.utilization_ratio = use.gfx / 100.0;
     uint64_t bytes = ~uint64_t{0};
-    if (caller.Do(amdsmi::Call::kMemoryUsage, fn.MemoryUsage, board.handle, uint32_t{amdsmi::kVram},
-                  &bytes) == amdsmi::kSuccess &&
+    if (caller.Do(fn.MemoryUsage, board.handle, uint32_t{amdsmi::kVram}, &bytes) == amdsmi::kSuccess &&
         !IsSentinel(bytes, 64))
       board.slow.memory_used_bytes = static_cast<double>(bytes);
     int64_t celsius = -1;
-    if (caller.Do(amdsmi::Call::kTemperature, fn.Temperature, board.handle, uint32_t{amdsmi::kTempHotspot},
+    if (caller.Do(fn.Temperature, board.handle, uint32_t{amdsmi::kTempHotspot},
                   uint32_t{amdsmi::kTempCurrent}, &celsius) == amdsmi::kSuccess &&
         celsius > 0 && celsius < 200)
       board.slow.temperature_celsius = static_cast<double>(celsius);

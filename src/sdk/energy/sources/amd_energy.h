@@ -42,7 +42,7 @@ class AmdEnergy final : public EnergySource {
 
   const amdsmi::SymbolLookup lookup_;
   const Clock& clock_;
-  driver::CallSlot slot_;
+  reader::CallSlot slot_;
   std::unique_ptr<Opened> opened_;
   std::vector<Board> boards_;
   std::vector<std::byte> scratch_;

@@ -48,7 +48,7 @@ NvmlEnergy::~NvmlEnergy() = default;
 
 std::string NvmlEnergy::Doing() const {
   const auto view = slot_.Read();
-  return view.call == driver::kNoCall ? std::string() : std::string(nvml::CallName(view.call));
+  return view.call == reader::kNoCall ? std::string() : std::string(nvml::CallName(view.call));
 }
 
 Status NvmlEnergy::OpenLibrary() {
@@ -57,8 +57,7 @@ Status NvmlEnergy::OpenLibrary() {
   opened_ = std::make_unique<Opened>(std::move(library), slot_, clock_);
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
-  const int code =
-      fn.Init ? caller.Do(nvml::Call::kInit, fn.Init) : caller.Do(nvml::Call::kInitV1, fn.InitV1);
+  const int code = fn.Init ? caller.Do(fn.Init) : caller.Do(fn.InitV1);
   return code == nvml::kSuccess ? Ok() : NvmlStatus(code, "nvmlInit");
 }
 
@@ -68,8 +67,7 @@ Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
   unsigned count = 0;
-  const int code = fn.DeviceCount ? caller.Do(nvml::Call::kDeviceCount, fn.DeviceCount, &count)
-                                  : caller.Do(nvml::Call::kDeviceCountV1, fn.DeviceCountV1, &count);
+  const int code = fn.DeviceCount ? caller.Do(fn.DeviceCount, &count) : caller.Do(fn.DeviceCountV1, &count);
   if (code != nvml::kSuccess) return NvmlStatus(code, "nvmlDeviceGetCount");
   std::vector<EnergyDevice> devices;
   std::vector<VisibleName> names;
@@ -99,8 +97,8 @@ Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
 
 std::string NvmlEnergy::Uuid(nvml::Device device) {
   std::array<char, 96> text{};
-  const int code = opened_->caller.Do(nvml::Call::kUuid, opened_->caller.fn().Uuid, device, text.data(),
-                                      static_cast<unsigned>(text.size()));
+  const int code =
+      opened_->caller.Do(opened_->caller.fn().Uuid, device, text.data(), static_cast<unsigned>(text.size()));
   return code == nvml::kSuccess ? std::string(text.data(), ::strnlen(text.data(), text.size()))
                                 : std::string();
 }
@@ -109,15 +107,13 @@ Status NvmlEnergy::Attach(unsigned index, EnergyDevice& out, std::vector<std::st
   nvml::Caller& caller = opened_->caller;
   const nvml::Symbols& fn = caller.fn();
   nvml::Device handle = nullptr;
-  const int code = fn.HandleByIndex
-                       ? caller.Do(nvml::Call::kHandleByIndex, fn.HandleByIndex, index, &handle)
-                       : caller.Do(nvml::Call::kHandleByIndexV1, fn.HandleByIndexV1, index, &handle);
+  const int code = fn.HandleByIndex ? caller.Do(fn.HandleByIndex, index, &handle)
+                                    : caller.Do(fn.HandleByIndexV1, index, &handle);
   if (code != nvml::kSuccess) return NvmlStatus(code, "nvmlDeviceGetHandleByIndex");
   out.id = Uuid(handle);
   if (out.id.empty()) out.id = "gpu" + std::to_string(index);
   std::array<char, 96> text{};
-  if (caller.Do(nvml::Call::kName, fn.Name, handle, text.data(), static_cast<unsigned>(text.size())) ==
-      nvml::kSuccess)
+  if (caller.Do(fn.Name, handle, text.data(), static_cast<unsigned>(text.size())) == nvml::kSuccess)
     out.name.assign(text.data(), ::strnlen(text.data(), text.size()));
   out.most_watts = MostWatts(handle);
   out.counter_step_joules = 1e-3;
@@ -137,12 +133,10 @@ std::vector<std::string> NvmlEnergy::MigUuids(Gpu& gpu) {
   const nvml::Symbols& fn = caller.fn();
   std::vector<std::string> out;
   unsigned count = 0;
-  if (caller.Do(nvml::Call::kMaxMigDevices, fn.MaxMigDevices, gpu.handle, &count) != nvml::kSuccess)
-    return out;
+  if (caller.Do(fn.MaxMigDevices, gpu.handle, &count) != nvml::kSuccess) return out;
   for (unsigned i = 0; i < std::min(count, kMostMig); ++i) {
     nvml::Device part = nullptr;
-    if (caller.Do(nvml::Call::kMigDeviceHandle, fn.MigDeviceHandle, gpu.handle, i, &part) != nvml::kSuccess)
-      continue;
+    if (caller.Do(fn.MigDeviceHandle, gpu.handle, i, &part) != nvml::kSuccess) continue;
     gpu.parts.push_back(part);
     if (std::string uuid = Uuid(part); !uuid.empty()) out.push_back(std::move(uuid));
   }
@@ -155,11 +149,9 @@ double NvmlEnergy::MostWatts(nvml::Device device) {
   nvml::FieldValue limit{};
   limit.field_id = nvml::kFiPowerMaxLimit;
   unsigned milliwatts = 0;
-  if (caller.Do(nvml::Call::kFieldValues, fn.FieldValues, device, 1, &limit) == nvml::kSuccess &&
-      limit.code == nvml::kSuccess)
+  if (caller.Do(fn.FieldValues, device, 1, &limit) == nvml::kSuccess && limit.code == nvml::kSuccess)
     milliwatts = limit.value.uint_value;
-  if (milliwatts == 0 && caller.Do(nvml::Call::kEnforcedPowerLimit, fn.EnforcedPowerLimit, device,
-                                   &milliwatts) != nvml::kSuccess)
+  if (milliwatts == 0 && caller.Do(fn.EnforcedPowerLimit, device, &milliwatts) != nvml::kSuccess)
     return kNotMeasured;
   return milliwatts > 0 ? milliwatts * 1e-3 * kPeakOverLimit : kNotMeasured;
 }
@@ -168,7 +160,7 @@ int NvmlEnergy::ReadCounter(Gpu& gpu, EnergyReading& out) {
   if (!gpu.counter) return nvml::kNotSupported;
   unsigned long long millijoules = 0;
   nvml::Caller& caller = opened_->caller;
-  const int code = caller.Do(nvml::Call::kTotalEnergy, caller.fn().TotalEnergy, gpu.handle, &millijoules);
+  const int code = caller.Do(caller.fn().TotalEnergy, gpu.handle, &millijoules);
   // Some boards answer all ones, or 0 for ever.
   if (code == nvml::kSuccess && millijoules != ~0ULL && millijoules != 0)
     out.joules = static_cast<double>(millijoules) * 1e-3;
@@ -182,7 +174,7 @@ int NvmlEnergy::ReadPower(Gpu& gpu, EnergyReading& out) {
   if (gpu.instant) {
     nvml::FieldValue field{};
     field.field_id = nvml::kFiPowerInstant;
-    const int code = caller.Do(nvml::Call::kFieldValues, caller.fn().FieldValues, gpu.handle, 1, &field);
+    const int code = caller.Do(caller.fn().FieldValues, gpu.handle, 1, &field);
     if (code == nvml::kSuccess && field.code == nvml::kSuccess) {
       out.watts = field.value.uint_value * 1e-3;
       return code;
@@ -192,7 +184,7 @@ int NvmlEnergy::ReadPower(Gpu& gpu, EnergyReading& out) {
   }
   if (!gpu.power) return nvml::kNotSupported;
   unsigned milliwatts = 0;
-  const int code = caller.Do(nvml::Call::kPowerUsage, caller.fn().PowerUsage, gpu.handle, &milliwatts);
+  const int code = caller.Do(caller.fn().PowerUsage, gpu.handle, &milliwatts);
   if (code == nvml::kSuccess) out.watts = milliwatts * 1e-3;
   if (NvmlHasNone(code)) gpu.power = false;
   return code;
@@ -206,17 +198,17 @@ void NvmlEnergy::ReadSlow(Gpu& gpu, EnergyReading& out) {
     gpu.queried_ns = now_ns;
     gpu.slow = {};
     nvml::Utilization use{};
-    if (caller.Do(nvml::Call::kUtilizationRates, fn.UtilizationRates, gpu.handle, &use) == nvml::kSuccess)
+    if (caller.Do(fn.UtilizationRates, gpu.handle, &use) == nvml::kSuccess)
       gpu.slow.utilization_ratio = use.gpu / 100.0;
     nvml::MemoryV2 memory{};
     memory.version = nvml::kMemoryV2;
     nvml::Memory old{};
-    if (caller.Do(nvml::Call::kMemoryInfoV2, fn.MemoryInfoV2, gpu.handle, &memory) == nvml::kSuccess)
+    if (caller.Do(fn.MemoryInfoV2, gpu.handle, &memory) == nvml::kSuccess)
       gpu.slow.memory_used_bytes = static_cast<double>(memory.used);
-    else if (caller.Do(nvml::Call::kMemoryInfo, fn.MemoryInfo, gpu.handle, &old) == nvml::kSuccess)
+    else if (caller.Do(fn.MemoryInfo, gpu.handle, &old) == nvml::kSuccess)
       gpu.slow.memory_used_bytes = static_cast<double>(old.used);
     unsigned celsius = 0;
-    if (caller.Do(nvml::Call::kTemperature, fn.Temperature, gpu.handle, 0U, &celsius) == nvml::kSuccess)
+    if (caller.Do(fn.Temperature, gpu.handle, 0U, &celsius) == nvml::kSuccess)
       gpu.slow.temperature_celsius = celsius;
   }
   if (gpu.counted_ns == 0 || now_ns - gpu.counted_ns >= kSlowestNs) {
@@ -234,10 +226,10 @@ double NvmlEnergy::CountProcesses(const Gpu& gpu) {
   const nvml::Symbols& fn = caller.fn();
   std::array<nvml::ProcessInfoV2, kMostProcesses> list{};
   unsigned count = kMostProcesses;
-  const int code = fn.ComputeProcessesV3 ? caller.Do(nvml::Call::kComputeProcessesV3, fn.ComputeProcessesV3,
-                                                     gpu.handle, &count, static_cast<void*>(list.data()))
-                                         : caller.Do(nvml::Call::kComputeProcessesV2, fn.ComputeProcessesV2,
-                                                     gpu.handle, &count, static_cast<void*>(list.data()));
+  const int code =
+      fn.ComputeProcessesV3
+          ? caller.Do(fn.ComputeProcessesV3, gpu.handle, &count, static_cast<void*>(list.data()))
+          : caller.Do(fn.ComputeProcessesV2, gpu.handle, &count, static_cast<void*>(list.data()));
   return code == nvml::kSuccess || code == nvml::kInsufficientSize ? count : kNotMeasured;
 }
 

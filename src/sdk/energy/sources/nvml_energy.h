@@ -11,8 +11,7 @@
 #include "base/clock.h"
 #include "sdk/energy/processes/processor_time.h"
 #include "sources/nvml/reader/nvml_library.h"
-#include "sources/nvml/reader/process_list.h"
-#include "sources/nvml/reader/share_reader.h"
+#include "sources/nvml/reader/process_reader.h"
 
 namespace gpulens::sdk {
 

@@ -10,18 +10,18 @@ bool IsGpu(std::string_view kind) { return kind.starts_with("0x03") || kind.star
 
 }  // namespace
 
-driver::Hardware ProbeGpus(const std::string& root) {
-  driver::Hardware out;
-  out.pci_gpus = driver::PciGpus(root, "0x1002", &IsGpu);
+reader::Hardware ProbeGpus(const std::string& root) {
+  reader::Hardware out;
+  out.pci_gpus = reader::PciGpus(root, "0x1002", &IsGpu);
   out.kernel_driver = ::access((root + "/sys/module/amdgpu").c_str(), F_OK) == 0;
-  out.kernel_driver_version = driver::FirstLineOf(root + "/sys/module/amdgpu/version");
+  out.kernel_driver_version = reader::FirstLineOf(root + "/sys/module/amdgpu/version");
   if (out.pci_gpus.empty()) return out;  // A render node without an AMD GPU is another vendor's.
-  for (const std::string& name : driver::EntriesIn(root + "/dev/dri")) {
+  for (const std::string& name : reader::EntriesIn(root + "/dev/dri")) {
     if (!name.starts_with("renderD")) continue;
-    std::string vendor = driver::FirstLineOf(root + "/sys/class/drm/" + name + "/device/vendor");
-    if (vendor.empty() || vendor == "0x1002") driver::AddDevice(root, "/dev/dri/" + name, out);
+    std::string vendor = reader::FirstLineOf(root + "/sys/class/drm/" + name + "/device/vendor");
+    if (vendor.empty() || vendor == "0x1002") reader::AddDevice(root, "/dev/dri/" + name, out);
   }
-  driver::AddDevice(root, "/dev/kfd", out);
+  reader::AddDevice(root, "/dev/kfd", out);
   return out;
 }
 

@@ -1,6 +1,6 @@
 // The part of the AMD SMI interface that we use, declared by us: no vendor header is needed to build, and
 // one binary meets several versions of the library. Sizes and offsets are those of the C ABI on 64-bit
-// machines. The library never tells the size of a struct, so a version that is not in the table below
+// machines. The library does not report the size of a struct, so a version that is not in the table below
 // gets no struct read from it at all. Nothing here calls anything.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace gpulens::amdsmi {
 struct OpaqueHandle;
 using Handle = OpaqueHandle*;
 
-// Status codes (uint32_t there, int here). Those that the reader tells apart.
+// Status codes (uint32_t there, int here). Those that the reader distinguishes.
 enum ReturnCode : int {
   kFunctionMissing = -1,  // Ours: the library has no such function.
   kSuccess = 0,
@@ -144,8 +144,8 @@ static_assert(offsetof(GpuMetrics, temperature_stack) == 88 && offsetof(GpuMetri
 static_assert(offsetof(GpuMetrics, xgmi_read) == 184 && offsetof(GpuMetrics, jpeg_activity) == 352);
 static_assert(offsetof(GpuMetrics, residency_cycles) == 424 && sizeof(GpuMetrics) == 472);
 
-// Room for any struct of the library, known or to come. Numbers are asked for with all bits set before,
-// so that what the library does not write reads as "not told".
+// Room for any struct of the library, known or to come. All bits are set before a call, so that what the
+// library does not write reads as unknown.
 inline constexpr size_t kScratchBytes = 16 * 1024;
 
 // Where the members are whose place differs by version.
@@ -166,7 +166,7 @@ struct Layout {
 };
 
 struct Version {
-  uint32_t major = 0, minor = 0, release = 0;  // 24.6.1, 25.3.0, 26.2.1; all 0: not told
+  uint32_t major = 0, minor = 0, release = 0;  // 24.6.1, 25.3.0, 26.2.1; all 0: unknown
   std::string Text() const;
 };
 // From what amdsmi_get_lib_version filled in, which began with the year until ROCm 6.4.
@@ -176,7 +176,8 @@ const Layout* LayoutOf(const Version& version) noexcept;
 
 // The functions that the library has; null where it has not.
 struct Symbols {
-#define GPULENS_AMDSMI_POINTER(id, name, parameters) int(*id) parameters = nullptr;
+#define GPULENS_AMDSMI_POINTER(id, name, parameters) \
+  reader::LibraryFunction<Call, int parameters> id{Call::k##id};
   GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_POINTER)
 #undef GPULENS_AMDSMI_POINTER
 };

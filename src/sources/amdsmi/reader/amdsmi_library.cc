@@ -1,46 +1,97 @@
 #include "sources/amdsmi/reader/amdsmi_library.h"
 
 #include <dlfcn.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "base/result.h"
+#include "base/shared_library.h"
+#include "reader/process/reader_loop.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/reader/amdsmi_reader.h"
 
 namespace gpulens::amdsmi {
 namespace {
 
-using driver::Fault;
+// Known instruction sets, as LLVM names them.
+constexpr std::string_view kTargets[] = {"900",  "904",  "906",  "908",  "909",  "90a",  "90c",  "940",
+                                         "941",  "942",  "950",  "1010", "1011", "1012", "1030", "1031",
+                                         "1032", "1033", "1034", "1035", "1036", "1100", "1101", "1102",
+                                         "1103", "1150", "1151", "1152", "1153", "1200", "1201"};
+
+template <class Number>
+Number At(std::span<const std::byte> bytes, size_t offset) noexcept {
+  Number value;
+  std::memcpy(&value, bytes.data() + offset, sizeof value);
+  return value;
+}
+
+class FactReader {
+ public:
+  FactReader(Caller& caller, const AmdsmiLibrary& library, Handle handle, std::span<std::byte> scratch)
+      : caller_(caller), library_(library), handle_(handle), scratch_(scratch) {}
+
+  reader::Facts facts;
+
+  template <class Function>
+  bool Fill(const Function& function) {
+    std::fill(scratch_.begin(), scratch_.end(), std::byte{0});
+    return library_.layout() &&
+           caller_.Do(function, handle_, static_cast<void*>(scratch_.data())) == kSuccess;
+  }
+
+  std::string Text(Layout::Text place) const {
+    if (place.offset == Layout::kNone) return {};
+    const char* text = reinterpret_cast<const char*>(scratch_.data()) + place.offset;
+    std::string_view view(text, ::strnlen(text, place.size));
+    while (!view.empty() && view.back() == ' ') view.remove_suffix(1);
+    return view == "N/A" ? std::string() : std::string(view);
+  }
+
+  void Add(const char* key, std::string value) {
+    if (!value.empty()) facts.emplace_back(key, std::move(value));
+  }
+
+ private:
+  Caller& caller_;
+  const AmdsmiLibrary& library_;
+  Handle handle_;
+  std::span<std::byte> scratch_;
+};
+
+// In the form of sysfs: "0000:c1:00.0".
+std::string BusId(uint64_t bdf) {
+  if (bdf == 0) return {};
+  char text[40];
+  std::snprintf(text, sizeof text, "%04llx:%02x:%02x.%x", static_cast<unsigned long long>(bdf >> 16),
+                static_cast<unsigned>(bdf >> 8 & 0xFF), static_cast<unsigned>(bdf >> 3 & 0x1F),
+                static_cast<unsigned>(bdf & 7));
+  return text;
+}
+
+using reader::Fault;
 
 constexpr uint32_t kMaxSockets = 64;
 
-// Converts through the type of the member: dlsym gives an object pointer.
-template <class Function>
-void Assign(Function& member, void* symbol) {
-  member = reinterpret_cast<Function>(symbol);
-}
-
 template <class Lookup>
 void Fill(Symbols& symbols, Lookup lookup){
-#define GPULENS_AMDSMI_ASSIGN(id, name, parameters) Assign(symbols.id, lookup(name));
+#define GPULENS_AMDSMI_ASSIGN(id, name, parameters) symbols.id.Assign(lookup(name));
     GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_ASSIGN)
 #undef GPULENS_AMDSMI_ASSIGN
 }
 
-driver::VendorLibrary::Opened Failed(Fault fault, int code, std::string detail) {
-  driver::VendorLibrary::Opened out;
+reader::VendorLibrary::Opened Failed(Fault fault, int code, std::string detail) {
+  reader::VendorLibrary::Opened out;
   out.fault = fault;
   out.code = code;
   out.detail = std::move(detail);
   return out;
 }
 
-driver::VendorLibrary::Opened FailedCall(int code, std::string_view call) {
+reader::VendorLibrary::Opened FailedCall(int code, std::string_view call) {
   std::string text = std::string(call) + ": " + std::string(ReturnText(code));
   switch (code) {
     case kNoPermission:
@@ -58,6 +109,66 @@ driver::VendorLibrary::Opened FailedCall(int code, std::string_view call) {
 }
 
 }  // namespace
+
+std::string ArchitectureOf(uint64_t target_version) {
+  auto known = [](const char* text) {
+    return std::find(std::begin(kTargets), std::end(kTargets), text) != std::end(kTargets);
+  };
+  if (target_version > 1'000'000) return {};
+  auto number = static_cast<unsigned>(target_version);
+  char text[24];
+  if (number >= 10'000) {
+    std::snprintf(text, sizeof text, "%u%u%x", number / 10'000, number / 100 % 100, number % 100);
+    return known(text) ? "gfx" + std::string(text) : "";
+  }
+  std::snprintf(text, sizeof text, "%u", number);
+  if (!known(text)) std::snprintf(text, sizeof text, "%x", number);
+  return known(text) ? "gfx" + std::string(text) : "";
+}
+
+reader::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Processor& processor,
+                        std::span<std::byte> scratch) {
+  const Symbols& fn = caller.fn();
+  const Layout* layout = library.layout();
+  FactReader in(caller, library, processor.handle, scratch);
+  in.Add("gpu", std::to_string(processor.gpu));
+  in.Add("partitions", std::to_string(processor.partitions));
+  uint32_t partition = processor.partition;
+  if (processor.partitions > 1 && in.Fill(fn.KfdInfo)) {
+    uint32_t reported = At<KfdInfo>(scratch, 0).partition_id;
+    if (reported < reader::kMaxDevices) partition = reported;
+  }
+  in.Add("partition", std::to_string(partition));
+  std::array<char, 64> uuid{};
+  uint32_t size = uuid.size();
+  if (caller.Do(fn.Uuid, processor.handle, &size, uuid.data()) == kSuccess) {
+    in.Add("uuid", std::string(uuid.data(), ::strnlen(uuid.data(), uuid.size())));
+  }
+  std::string serial;
+  if (in.Fill(fn.AsicInfo)) {
+    in.Add("name", in.Text(layout->asic_name));
+    serial = in.Text(layout->asic_serial);
+    if (layout->compute_units != Layout::kNone) {
+      auto units = At<uint32_t>(scratch, layout->compute_units);
+      if (units > 0 && units < 4096) in.Add("compute_units", std::to_string(units));
+      in.Add("architecture", ArchitectureOf(At<uint64_t>(scratch, layout->target_version)));
+    }
+  }
+  if (in.Fill(fn.BoardInfo)) {
+    if (std::string product = in.Text(layout->board_serial); !product.empty()) serial = product;
+    bool named =
+        std::any_of(in.facts.begin(), in.facts.end(), [](const auto& fact) { return fact.first == "name"; });
+    if (!named) in.Add("name", in.Text(layout->board_name));
+  }
+  in.Add("serial", serial);
+  in.Add("pci_bus_id", BusId(processor.bdf));
+  int32_t node = -1;
+  if (caller.Do(fn.NumaNode, processor.handle, &node) == kSuccess && node >= 0 && node < 4096) {
+    in.Add("numa_node", std::to_string(node));
+  }
+  if (in.Fill(fn.VbiosInfo)) in.Add("vbios", in.Text(layout->vbios_version));
+  return std::move(in.facts);
+}
 
 const std::vector<std::string>& AmdsmiLibrary::DefaultPaths() {
   // After the loader's own search: where ROCm, its containers and operators put the library.
@@ -80,22 +191,11 @@ Status AmdsmiLibrary::Load() {
     Fill(symbols_, lookup_);
     return Complete();
   }
-  std::string first_error;
-  bool denied = false;
-  for (const std::string& candidate : path_.empty() ? DefaultPaths() : std::vector<std::string>{path_}) {
-    void* handle = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle) {
-      path_ = candidate;
-      Fill(symbols_, [handle](const char* name) { return ::dlsym(handle, name); });
-      return Complete();
-    }
-    const char* error = ::dlerror();
-    if (first_error.empty()) first_error = error ? error : "cannot be opened";
-    bool file = candidate.find('/') != std::string::npos;
-    if (file && ::access(candidate.c_str(), R_OK) != 0 && errno == EACCES) denied = true;
-  }
-  if (denied) return Status{Code::kPermissionDenied, first_error};
-  return Status{Code::kUnavailable, "library not found: " + first_error};
+  ASSIGN_OR_RETURN(SharedLibrary opened,
+                   OpenSharedLibrary(path_.empty() ? DefaultPaths() : std::vector<std::string>{path_}));
+  path_ = std::move(opened.path);
+  Fill(symbols_, [&](const char* name) { return ::dlsym(opened.handle, name); });
+  return Complete();
 }
 
 Status AmdsmiLibrary::Complete() const {
@@ -106,9 +206,9 @@ Status AmdsmiLibrary::Complete() const {
               "amdsmi_get_processor_handles"};
 }
 
-driver::VendorLibrary::Opened AmdsmiLibrary::Open(driver::CallSlot& slot) {
-  driver::CallGate gate(slot, RealClock());
-  gate.Begin(static_cast<driver::CallNumber>(Call::kLoadLibrary));
+reader::VendorLibrary::Opened AmdsmiLibrary::Open(reader::CallSlot& slot) {
+  reader::CallGate gate(slot, RealClock());
+  gate.Begin(static_cast<reader::CallNumber>(Call::kLoadLibrary));
   Status loaded = Load();
   gate.End();
   if (!loaded) {
@@ -117,16 +217,16 @@ driver::VendorLibrary::Opened AmdsmiLibrary::Open(driver::CallSlot& slot) {
     out.path = path_;
     return out;
   }
-  Caller caller(*this, gate);
+  Caller caller(*this, slot, RealClock());
   Opened out;
-  if (int code = caller.Do(Call::kInit, symbols_.Init, kInitGpus); code != kSuccess) {
+  if (int code = caller.Do(symbols_.Init, kInitGpus); code != kSuccess) {
     out = FailedCall(code, "amdsmi_init");
-  } else if (code = Enumerate(gate); code != kSuccess) {
+  } else if (code = Enumerate(caller); code != kSuccess) {
     out = FailedCall(code, "listing the GPUs");
   }
   out.path = path_;
   alignas(8) uint32_t words[16] = {};  // Room for the pointer behind the numbers, and for more to come.
-  if (caller.Do(Call::kLibVersion, symbols_.LibVersion, static_cast<void*>(words)) == kSuccess) {
+  if (caller.Do(symbols_.LibVersion, static_cast<void*>(words)) == kSuccess) {
     version_ = VersionFrom({words[0], words[1], words[2], words[3]});
   }
   layout_ = LayoutOf(version_);
@@ -135,8 +235,8 @@ driver::VendorLibrary::Opened AmdsmiLibrary::Open(driver::CallSlot& slot) {
   out.devices = static_cast<uint32_t>(processors_.size());
   if (layout_ && !processors_.empty()) {
     std::array<char, kScratchBytes> info{};
-    if (caller.Do(Call::kDriverInfo, symbols_.DriverInfo, processors_.front().handle,
-                  static_cast<void*>(info.data())) == kSuccess) {
+    if (caller.Do(symbols_.DriverInfo, processors_.front().handle, static_cast<void*>(info.data())) ==
+        kSuccess) {
       const char* text = info.data() + layout_->driver_version.offset;
       out.driver_version.assign(text, ::strnlen(text, layout_->driver_version.size));
     }
@@ -144,30 +244,29 @@ driver::VendorLibrary::Opened AmdsmiLibrary::Open(driver::CallSlot& slot) {
   return out;
 }
 
-int AmdsmiLibrary::Enumerate(driver::CallGate& gate) {
-  Caller caller(*this, gate);
+int AmdsmiLibrary::Enumerate(Caller& caller) {
   uint32_t sockets = 0;
-  int code = caller.Do(Call::kSocketHandles, symbols_.SocketHandles, &sockets, static_cast<Handle*>(nullptr));
+  int code = caller.Do(symbols_.SocketHandles, &sockets, static_cast<Handle*>(nullptr));
   if (code != kSuccess) return code;
   std::vector<Handle> list(std::min(sockets, kMaxSockets), nullptr);
   sockets = static_cast<uint32_t>(list.size());
   if (sockets == 0) return kSuccess;
-  code = caller.Do(Call::kSocketHandles, symbols_.SocketHandles, &sockets, list.data());
+  code = caller.Do(symbols_.SocketHandles, &sockets, list.data());
   if (code != kSuccess) return code;
   list.resize(std::min<size_t>(list.size(), sockets));
   for (Handle socket : list) {
-    std::array<Handle, driver::kMaxDevices> processors{};
+    std::array<Handle, reader::kMaxDevices> processors{};
     auto count = static_cast<uint32_t>(processors.size());
-    code = caller.Do(Call::kProcessorHandles, symbols_.ProcessorHandles, socket, &count, processors.data());
+    code = caller.Do(symbols_.ProcessorHandles, socket, &count, processors.data());
     if (code != kSuccess) return code;
     count = std::min(count, static_cast<uint32_t>(processors.size()));
-    for (uint32_t i = 0; i < count && processors_.size() < driver::kMaxDevices; ++i) {
+    for (uint32_t i = 0; i < count && processors_.size() < reader::kMaxDevices; ++i) {
       uint32_t type = kTypeGpu;
-      bool told = caller.Do(Call::kProcessorType, symbols_.ProcessorType, processors[i], &type) == kSuccess;
-      if (!processors[i] || (told && type != kTypeGpu && type != kTypeApu)) continue;
+      bool reported = caller.Do(symbols_.ProcessorType, processors[i], &type) == kSuccess;
+      if (!processors[i] || (reported && type != kTypeGpu && type != kTypeApu)) continue;
       Processor& processor = processors_.emplace_back();
       processor.handle = processors[i];
-      if (caller.Do(Call::kBdf, symbols_.Bdf, processors[i], &processor.bdf) != kSuccess) processor.bdf = 0;
+      if (caller.Do(symbols_.Bdf, processors[i], &processor.bdf) != kSuccess) processor.bdf = 0;
     }
   }
   NumberBoards();
@@ -191,10 +290,18 @@ void AmdsmiLibrary::NumberBoards() {
   }
 }
 
-std::unique_ptr<driver::DeviceReader> AmdsmiLibrary::MakeReader(uint32_t index, driver::CallSlot& slot,
+std::unique_ptr<reader::DeviceReader> AmdsmiLibrary::MakeReader(uint32_t index, reader::CallSlot& slot,
                                                                 const Clock& clock,
-                                                                const driver::TierClock::Periods& periods) {
+                                                                const reader::TierClock::Periods& periods) {
   return std::make_unique<AmdsmiReader>(*this, index, slot, clock, periods);
+}
+
+int RunAmdsmiReader(std::span<const std::string_view> arguments, SymbolLookup simulated) {
+  Result<reader::ReaderProcessOptions> options = reader::ParseReaderArguments(arguments);
+  if (!options) return reader::kReaderBadStart;
+  // The library lists its GPUs at its start alone; the kernel's driver has a link for each that it holds.
+  if (options->device_folder.empty()) options->device_folder = "/sys/bus/pci/drivers/amdgpu";
+  return reader::RunReader(*options, std::make_shared<AmdsmiLibrary>(options->library_path, simulated));
 }
 
 }  // namespace gpulens::amdsmi

@@ -1,15 +1,17 @@
-// libamd_smi as a table of functions, found by dlopen or given by whoever has one; the list of its GPUs;
-// and the way to call it.
+// libamd_smi as a table of functions, from a file or a lookup function; the list of its GPUs, and their
+// facts.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
 
-#include "reader/process/reader.h"
+#include "reader/process/device_reader.h"
 #include "sources/amdsmi/reader/amdsmi_abi.h"
 
 namespace gpulens::amdsmi {
@@ -17,10 +19,12 @@ namespace gpulens::amdsmi {
 // Finds a function by its symbol; null when there is none.
 using SymbolLookup = void* (*)(const char* name);
 
+using Caller = reader::LibraryCaller<Symbols, kFunctionMissing>;
+
 // One entry of the library's list: a GPU, or a partition of one.
 struct Processor {
   Handle handle = nullptr;
-  uint64_t bdf = 0;         // Function 3 bits, device 5, bus 8, domain above; 0: not told.
+  uint64_t bdf = 0;         // Function 3 bits, device 5, bus 8, domain above; 0: unknown.
   uint32_t gpu = 0;         // Among the boards, in the order of the list.
   uint32_t partition = 0;   // Of its GPU.
   uint32_t partitions = 1;  // That its GPU has.
@@ -28,16 +32,16 @@ struct Processor {
 
 // A library that was opened stays open until the process ends: readers may be stuck inside it. After
 // Open() it may be used by all threads at once, as far as the library can.
-class AmdsmiLibrary final : public driver::VendorLibrary {
+class AmdsmiLibrary final : public reader::VendorLibrary {
  public:
   // `lookup`: instead of a file, for a library that is linked in. `path` empty: the usual places.
   AmdsmiLibrary(std::string path, SymbolLookup lookup) : path_(std::move(path)), lookup_(lookup) {}
 
   static const std::vector<std::string>& DefaultPaths();
 
-  Opened Open(driver::CallSlot& slot) override;
-  std::unique_ptr<driver::DeviceReader> MakeReader(uint32_t index, driver::CallSlot& slot, const Clock& clock,
-                                                   const driver::TierClock::Periods& periods) override;
+  Opened Open(reader::CallSlot& slot) override;
+  std::unique_ptr<reader::DeviceReader> MakeReader(uint32_t index, reader::CallSlot& slot, const Clock& clock,
+                                                   const reader::TierClock::Periods& periods) override;
 
   const Symbols& fn() const noexcept { return symbols_; }
   // Null: the version is not known, and no struct may be read.
@@ -48,7 +52,7 @@ class AmdsmiLibrary final : public driver::VendorLibrary {
   Status Load();
   Status Complete() const;
   // The library's code.
-  int Enumerate(driver::CallGate& gate);
+  int Enumerate(Caller& caller);
   void NumberBoards();
 
   std::string path_;
@@ -59,27 +63,21 @@ class AmdsmiLibrary final : public driver::VendorLibrary {
   std::vector<Processor> processors_;
 };
 
-// One library call at a time: announced on the shared page, timed, and missing functions answered for.
-// Used by one thread. What it is given outlives it.
-class Caller {
- public:
-  Caller(const AmdsmiLibrary& library, driver::CallGate& gate) noexcept : fn_(library.fn()), gate_(gate) {}
+// What a GPU is: the facts that do not change while it is attached, read once.
 
-  const Symbols& fn() const noexcept { return fn_; }
+// Keys: gpu (its number among the boards) partition partitions uuid name serial pci_bus_id numa_node vbios
+// architecture compute_units. Unknown facts are omitted. `scratch` is overwritten.
+reader::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Processor& processor,
+                        std::span<std::byte> scratch);
 
-  // The library's status code; kFunctionMissing when it has no such function.
-  template <class... Parameters, class... Arguments>
-  int Do(Call call, int (*function)(Parameters...), Arguments... arguments) {
-    if (!function) return kFunctionMissing;
-    gate_.Begin(static_cast<driver::CallNumber>(call));
-    int code = function(arguments...);
-    gate_.End();
-    return code;
-  }
+// "gfx942" from a number that different versions of the library write as 90402, 942 or 0x942; empty when it
+// is none of an architecture that we know.
+std::string ArchitectureOf(uint64_t target_version);
 
- private:
-  const Symbols& fn_;
-  driver::CallGate& gate_;
-};
+// The reader process of AMD GPUs: `gpulens reader amdsmi`.
+
+// `arguments` come from reader::ReaderSource. `simulated`: the library to be read in place of a file, or
+// null. Returns the exit code; the caller must end the process with _exit (see reader::RunReader).
+int RunAmdsmiReader(std::span<const std::string_view> arguments, SymbolLookup simulated);
 
 }  // namespace gpulens::amdsmi

@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <type_traits>
 
-#include "sources/amdsmi/reader/amdsmi_identity.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
 
 namespace gpulens::amdsmi {
 namespace {
 
-using driver::DeviceState;
-using driver::ReadStatus;
-using driver::Tier;
+using reader::DeviceState;
+using reader::ReadStatus;
+using reader::Tier;
 
 ReadStatus StatusOf(int code) noexcept {
   switch (code) {
@@ -44,33 +46,40 @@ bool IsGone(int code) noexcept {
   }
 }
 
+using reader::ProcessUse;
+
+constexpr uint32_t kMaxRetiredPages = 4096;
+
+template <class Number>
+Number At(const std::byte* bytes, uint16_t offset) noexcept {
+  Number value;
+  std::memcpy(&value, bytes + offset, sizeof value);
+  return value;
+}
+
 }  // namespace
 
-AmdsmiReader::AmdsmiReader(const AmdsmiLibrary& library, uint32_t index, driver::CallSlot& slot,
-                           const Clock& clock, const driver::TierClock::Periods& periods)
+AmdsmiReader::AmdsmiReader(const AmdsmiLibrary& library, uint32_t index, reader::CallSlot& slot,
+                           const Clock& clock, const reader::TierClock::Periods& periods)
     : library_(library),
       index_(index),
       processor_(library.processors().at(index)),
-      gate_(slot, clock),
-      caller_(library, gate_),
+      caller_(library, slot, clock),
       tiers_(periods),
       scratch_(kScratchBytes) {
   readings_.reserve(kSlots);
 }
 
-driver::DeviceReader::Attached AmdsmiReader::Attach() {
+reader::DeviceReader::Attached AmdsmiReader::Attach() {
   tiers_.Reset();
-  items_ = {};
-  denied_.reset();
+  items_.assign(Items().size(), {});
   ecc_ = {};
   process_list_ = {};
-  const Symbols& fn = caller_.fn();
-  // The library answers some questions from what it remembers: it is asked for what it must look up.
+  // The library answers some calls from a cache: query what it must look up.
   uint64_t used = 0;
-  int memory = caller_.Do(Call::kMemoryUsage, fn.MemoryUsage, processor_.handle, uint32_t{kVram}, &used);
-  int activity = library_.layout() ? caller_.Do(Call::kActivity, fn.Activity, processor_.handle,
-                                                static_cast<void*>(Scratch<EngineUsage>()))
-                                   : memory;
+  int memory = Do(&Symbols::MemoryUsage, uint32_t{kVram}, &used);
+  int activity =
+      library_.layout() ? Do(&Symbols::Activity, static_cast<void*>(Scratch<EngineUsage>())) : memory;
   facts_.clear();
   if (IsGone(memory) && IsGone(activity)) return {DeviceState::kLost, memory};
   if (memory == kNoPermission && activity == kNoPermission) return {DeviceState::kNoPermission, memory};
@@ -87,7 +96,7 @@ void AmdsmiReader::Emit(Field field, unsigned copy, ReadStatus status, int64_t r
   readings_.push_back({.device = index_,
                        .field = SlotOf(field, copy),
                        .status = status,
-                       .boot_ns = gate_.last_boot_ns(),
+                       .boot_ns = caller_.last_boot_ns(),
                        .raw = raw});
 }
 
@@ -102,7 +111,7 @@ void AmdsmiReader::EmitAll(const Item& item, ReadStatus status) {
   }
 }
 
-bool AmdsmiReader::Round(int64_t boot_ns, driver::Outbox& out) {
+bool AmdsmiReader::Round(int64_t boot_ns, reader::Outbox& out) {
   bool good = Read(boot_ns);
   if (!readings_.empty()) out.Send(encoder_.Encode(readings_));
   if (has_processes_) out.Send(encoder_.Encode(index_, processes_boot_ns_, processes_));
@@ -115,34 +124,157 @@ bool AmdsmiReader::Read(int64_t boot_ns) {
   now_ns_ = boot_ns;
   tiers_.Begin(boot_ns);
   size_t good = 0, gone = 0;
-  std::bitset<kItemCount> tried;
-  for (size_t i = 0; i < kItems.size(); ++i) {
-    const Item& item = kItems[i];
-    if (items_[i].Rests(boot_ns) || (item.needs_layout && !library_.layout())) {
+  for (size_t i = 0; i < items_.size(); ++i) {
+    const Item& item = Items()[i];
+    ItemMemory& memory = items_[i];
+    memory.tried = false;
+    if (memory.again.Rests(boot_ns) || (item.needs_layout && !library_.layout())) {
       if (tiers_.Due(Tier::kSlow)) EmitAll(item, ReadStatus::kNotSupported);
       continue;
     }
-    const bool due = tiers_.Due(item.tier) && (!denied_[i] || tiers_.Due(Tier::kSlow));
-    if (!due && !items_[i].Due(boot_ns)) continue;
+    const bool due = Due(item.first) && (!memory.denied || tiers_.Due(Tier::kSlow));
+    if (!due && !memory.again.Due(boot_ns)) continue;
     int code = (this->*item.read)();
-    tried[i] = true;
+    memory.tried = true;
     good += code == kSuccess;
     gone += IsGone(code);
     ReadStatus status = StatusOf(code);
-    items_[i].Take(status, boot_ns);
+    memory.again.Take(status, boot_ns);
     if (code == kSuccess) continue;
-    denied_[i] = status == ReadStatus::kNoPermission;
+    memory.denied = status == ReadStatus::kNoPermission;
     EmitAll(item, status);
   }
   if (good == 0 && gone >= 2) {
     readings_.clear();
-    for (size_t i = 0; i < kItems.size(); ++i) {
-      if (tried[i]) EmitAll(kItems[i], ReadStatus::kLost);
+    for (size_t i = 0; i < items_.size(); ++i) {
+      if (items_[i].tried) EmitAll(Items()[i], ReadStatus::kLost);
     }
     return false;
   }
   if (tiers_.Due(Tier::kFast)) ReadProcesses();
   return true;
+}
+
+int AmdsmiReader::ReadEccBlocks() {
+  uint64_t mask = 0;
+  int code = Do(&Symbols::EccEnabled, &mask);
+  if (code != kSuccess) return code;
+  Emit(Field::kEccBlocks, mask);
+  for (unsigned block = 0; block < std::size(kEccBlocks); ++block) {
+    ErrorCount count{};
+    ReadStatus status = ReadStatus::kNotSupported;
+    if ((mask >> block & 1) && !ecc_[block].Rests(now_ns_)) {
+      code = Do(&Symbols::EccCount, uint64_t{1} << block, static_cast<void*>(&count));
+      bool absent = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
+      status = code == kSuccess ? ReadStatus::kOk : absent ? ReadStatus::kNotSupported : ReadStatus::kError;
+      ecc_[block].Take(status, now_ns_);
+    }
+    Emit(Field::kEccCorrectable, block, status, static_cast<int64_t>(count.correctable));
+    Emit(Field::kEccUncorrectable, block, status, static_cast<int64_t>(count.uncorrectable));
+    Emit(Field::kEccDeferred, block, status, static_cast<int64_t>(count.deferred));
+  }
+  return kSuccess;
+}
+
+int AmdsmiReader::ReadEccTotals() {
+  ErrorCount count{};
+  int code = Do(&Symbols::TotalEccCount, static_cast<void*>(&count));
+  if (code != kSuccess) return code;
+  Emit(Field::kEccTotalCorrectable, count.correctable);
+  Emit(Field::kEccTotalUncorrectable, count.uncorrectable);
+  Emit(Field::kEccTotalDeferred, count.deferred);
+  return code;
+}
+
+int AmdsmiReader::ReadRetiredPages() {
+  uint32_t count = 0;
+  auto query = [&](void* pages) { return Do(&Symbols::BadPages, &count, pages); };
+  int code = query(nullptr);
+  if (code != kSuccess) return code;
+  uint64_t pending = 0, retired = 0;
+  if (count > 0 && count <= kMaxRetiredPages) {
+    // More may have been added since: there is room for some, and the rest comes in a minute.
+    std::vector<RetiredPage> pages(count + 64);
+    auto room = static_cast<uint32_t>(pages.size());
+    count = room;
+    code = query(pages.data());
+    if (code != kSuccess) return code;
+    for (uint32_t i = 0; i < std::min(count, room); ++i) {
+      pending += pages[i].status == 1;
+      retired += pages[i].status != 1;
+    }
+  } else {
+    retired = count;
+  }
+  Emit(Field::kRetiredPages, retired);
+  Emit(Field::kRetiredPagesPending, pending);
+  return code;
+}
+
+int AmdsmiReader::ReadProcessList(uint32_t& count) {
+  const Layout::Process& layout = library_.layout()->process;
+  constexpr uint32_t kFirstRoom = 32;
+  // A process more than its struct: the library may write one beyond what it was given room for.
+  if (process_buffer_.empty()) process_buffer_.resize((kFirstRoom + 1) * layout.stride);
+  while (true) {
+    auto room = static_cast<uint32_t>(process_buffer_.size() / layout.stride - 1);
+    count = room;
+    std::fill(process_buffer_.begin(), process_buffer_.end(), std::byte{0});
+    int code = Do(&Symbols::Processes, &count, static_cast<void*>(process_buffer_.data()));
+    bool more = code == kOutOfResources || code == kInsufficientSize || (code == kSuccess && count > room);
+    if (more && room < reader::kMaxProcesses) {
+      size_t wanted = std::clamp<size_t>(count, size_t{room} * 2, reader::kMaxProcesses);
+      process_buffer_.resize((wanted + 1) * layout.stride);
+      continue;
+    }
+    count = std::min(count, room);
+    return more ? kSuccess : code;
+  }
+}
+
+void AmdsmiReader::TakeProcesses(uint32_t count) {
+  const Layout::Process& layout = library_.layout()->process;
+  processes_.clear();
+  for (uint32_t i = 0; i < count && processes_.size() < reader::kMaxProcesses; ++i) {
+    const std::byte* bytes = process_buffer_.data() + size_t{i} * layout.stride;
+    ProcessUse use;
+    use.pid = At<uint32_t>(bytes, layout.pid);
+    if (use.pid == 0) continue;
+    use.memory = At<uint64_t>(bytes, layout.memory);
+    use.host_memory = At<uint64_t>(bytes, layout.host);
+    use.graphics_ns = At<uint64_t>(bytes, layout.graphics);
+    use.encode_ns = At<uint64_t>(bytes, layout.encode);
+    if (layout.compute_units != Layout::kNone) use.compute_units = At<uint32_t>(bytes, layout.compute_units);
+    const char* name = reinterpret_cast<const char*>(bytes);
+    std::string_view text(name, ::strnlen(name, layout.name_size));
+    text = text.substr(text.rfind('/') + 1);
+    if (text != "N/A") std::memcpy(use.name.data(), text.data(), std::min(text.size(), use.name.size() - 1));
+    processes_.push_back(use);
+  }
+}
+
+void AmdsmiReader::ReadProcesses() {
+  const Layout* layout = library_.layout();
+  if (process_list_.Rests(now_ns_) || !layout || layout->process.stride == 0) {
+    if (tiers_.Due(Tier::kSlow)) Emit(Field::kProcessCount, 0, ReadStatus::kNotSupported, 0);
+    return;
+  }
+  uint32_t count = 0;
+  int code = ReadProcessList(count);
+  if (code == kNoData || code == kNotFound) count = 0, code = kSuccess;  // No process uses the GPU.
+  if (code != kSuccess) {
+    bool absent = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
+    ReadStatus status = absent                  ? ReadStatus::kNotSupported
+                        : code == kNoPermission ? ReadStatus::kNoPermission
+                                                : ReadStatus::kError;
+    process_list_.Take(status, now_ns_);
+    return Emit(Field::kProcessCount, 0, status, 0);
+  }
+  process_list_.Take(ReadStatus::kOk, now_ns_);
+  TakeProcesses(count);
+  has_processes_ = true;
+  processes_boot_ns_ = caller_.last_boot_ns();
+  Emit(Field::kProcessCount, processes_.size());
 }
 
 }  // namespace gpulens::amdsmi

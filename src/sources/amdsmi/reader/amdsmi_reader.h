@@ -1,8 +1,7 @@
-// Reads everything the library tells of one GPU or partition, on a schedule of three tiers.
+// Reads the numbers of one GPU or partition on a schedule of three tiers.
 #pragma once
 
 #include <array>
-#include <bitset>
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -10,14 +9,14 @@
 #include <type_traits>
 #include <vector>
 
-#include "reader/process/query_backoff.h"
-#include "reader/process/reader.h"
+#include "reader/process/device_reader.h"
+#include "reader/process/library_caller.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/reader/amdsmi_library.h"
 
 namespace gpulens::amdsmi {
 
-// The library's signs for "not told": all bits set, of the number's width or of the 16 bits that it was read
+// The library's sentinels: all bits set, of the number's width or of the 16 bits that it was read
 // with, and what its Python side once printed for a missing number.
 template <class Number>
 constexpr bool IsNotReported(Number value) noexcept {
@@ -31,50 +30,58 @@ constexpr bool IsNotReported(Number value) noexcept {
 // Used by one thread. Everything it is given outlives it. Allocates only when it is attached and when a
 // GPU has more processes than ever before.
 //
-// What a GPU does not support is learnt at the first answer and not asked for again while attached. A
-// number that is one of the library's signs for "not told" is reported as not supported.
-class AmdsmiReader final : public driver::DeviceReader {
+// What a GPU does not support is learnt at the first answer and queried again as QueryBackoff decides.
+// A sentinel is reported as not supported.
+class AmdsmiReader final : public reader::DeviceReader {
  public:
-  AmdsmiReader(const AmdsmiLibrary& library, uint32_t index, driver::CallSlot& slot, const Clock& clock,
-               const driver::TierClock::Periods& periods);
+  AmdsmiReader(const AmdsmiLibrary& library, uint32_t index, reader::CallSlot& slot, const Clock& clock,
+               const reader::TierClock::Periods& periods);
 
   Attached Attach() override;
-  const driver::Facts& facts() const noexcept override { return facts_; }
+  const reader::Facts& facts() const noexcept override { return facts_; }
   // False when the GPU is gone: none of the calls that should have worked did, each for want of a device.
-  bool Round(int64_t boot_ns, driver::Outbox& out) override;
+  bool Round(int64_t boot_ns, reader::Outbox& out) override;
 
   // The reading of a round, without the sending. The results stay until the next one.
   bool Read(int64_t boot_ns);
-  std::span<const driver::Reading> readings() const noexcept { return readings_; }
+  std::span<const reader::Reading> readings() const noexcept { return readings_; }
   // True when the last round has read the process list.
   bool has_processes() const noexcept { return has_processes_; }
-  std::span<const driver::ProcessUse> processes() const noexcept { return processes_; }
-  uint64_t calls() const noexcept override { return gate_.calls(); }
+  std::span<const reader::ProcessUse> processes() const noexcept { return processes_; }
+  uint64_t calls() const noexcept override { return caller_.calls(); }
 
  private:
-  // The fields that one call gives, or a few alike.
+  // The fields that one call gives, or a few alike; the tier of the first decides how often it is called.
   struct Item {
-    driver::Tier tier;
     Field first, last;
-    bool needs_layout;  // Reads a struct: only where the version is known.
     int (AmdsmiReader::*read)();
+    bool needs_layout;  // Reads a struct: only where the version is known.
   };
-  static constexpr size_t kItemCount = 36;
-  static const std::array<Item, kItemCount> kItems;
+  struct ItemMemory {
+    reader::QueryBackoff again;
+    bool denied = false;
+    bool tried = false;  // in this round
+  };
+  static std::span<const Item> Items() noexcept;
 
-  void Emit(Field field, unsigned copy, driver::ReadStatus status, int64_t raw);
-  void Emit(Field field, uint64_t raw, unsigned copy = 0) {
-    Emit(field, copy, driver::ReadStatus::kOk, static_cast<int64_t>(raw));
+  // Calls a function about the GPU. The library's code.
+  template <class Function, class... Arguments>
+  int Do(Function Symbols::* function, Arguments... arguments) {
+    return caller_.Do(caller_.fn().*function, processor_.handle, arguments...);
   }
-  // Unless the number is one of the signs for "not told" of its width.
+  void Emit(Field field, unsigned copy, reader::ReadStatus status, int64_t raw);
+  void Emit(Field field, uint64_t raw, unsigned copy = 0) {
+    Emit(field, copy, reader::ReadStatus::kOk, static_cast<int64_t>(raw));
+  }
+  // Unless the number is a sentinel of its width.
   template <class Number>
   void EmitReported(Field field, Number value, uint64_t factor = 1, unsigned copy = 0) {
     if (IsNotReported(value)) return EmitAbsent(field, copy);
     Emit(field, value * factor, copy);
   }
-  // Said now and then, since a message may have been lost.
+  // Repeated with the slow tier, since a message may have been lost.
   void EmitAbsent(Field field, unsigned copy = 0);
-  void EmitAll(const Item& item, driver::ReadStatus status);
+  void EmitAll(const Item& item, reader::ReadStatus status);
   bool Due(Field field) const noexcept;
 
   // The scratch room, all bits set, as the struct to be filled in.
@@ -85,7 +92,6 @@ class AmdsmiReader final : public driver::DeviceReader {
     return reinterpret_cast<Struct*>(scratch_.data());
   }
 
-  bool ReadItem(size_t i);
   void ReadProcesses();
   int ReadProcessList(uint32_t& count);
   void TakeProcesses(uint32_t count);
@@ -118,22 +124,20 @@ class AmdsmiReader final : public driver::DeviceReader {
   const AmdsmiLibrary& library_;
   const uint32_t index_;
   const Processor& processor_;
-  driver::CallGate gate_;
   Caller caller_;
-  driver::TierClock tiers_;
-  driver::Facts facts_;
+  reader::TierClock tiers_;
+  reader::Facts facts_;
 
-  std::array<driver::QueryBackoff, kItemCount> items_{};
-  std::bitset<kItemCount> denied_;
-  std::array<driver::QueryBackoff, std::size(kEccBlocks)> ecc_{};
-  driver::QueryBackoff process_list_;
+  std::vector<ItemMemory> items_;  // as Items()
+  std::array<reader::QueryBackoff, std::size(kEccBlocks)> ecc_{};
+  reader::QueryBackoff process_list_;
   int64_t now_ns_ = 0;  // Of the round.
   bool has_processes_ = false;
-  std::vector<driver::Reading> readings_;
-  std::vector<driver::ProcessUse> processes_;
+  std::vector<reader::Reading> readings_;
+  std::vector<reader::ProcessUse> processes_;
   std::vector<std::byte> scratch_, process_buffer_;
   int64_t processes_boot_ns_ = 0;
-  driver::MessageEncoder encoder_;
+  reader::MessageEncoder encoder_;
 };
 
 }  // namespace gpulens::amdsmi

@@ -8,23 +8,23 @@
 #include <set>
 
 #include "base/testing/allocations.h"
-#include "sources/amdsmi/reader/amdsmi_identity.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
 #include "sources/amdsmi/simulated/fake_amdsmi.h"
 #include "sources/amdsmi/simulated/fake_world.h"
 
 namespace gpulens::amdsmi {
 namespace {
 
-using driver::DeviceState;
-using driver::Fault;
-using driver::ReadStatus;
+using reader::DeviceState;
+using reader::Fault;
+using reader::ReadStatus;
 using std::chrono::seconds;
 
 class AmdsmiReaderTest : public testing::Test {
  protected:
-  using Periods = driver::TierClock::Periods;
+  using Periods = reader::TierClock::Periods;
 
-  driver::VendorLibrary::Opened Open(const std::string& profile) {
+  reader::VendorLibrary::Opened Open(const std::string& profile) {
     Status status = FakeWorld::Get().Use(profile, &clock_);
     EXPECT_TRUE(status.ok()) << status.detail;
     reader_.reset();
@@ -45,7 +45,7 @@ class AmdsmiReaderTest : public testing::Test {
   bool Round() {
     bool good = reader_->Read(clock_.Now().boot_ns);
     read_.clear();
-    for (const driver::Reading& reading : reader_->readings()) read_[reading.field] = reading;
+    for (const reader::Reading& reading : reader_->readings()) read_[reading.field] = reading;
     return good;
   }
   // INT64_MIN when it was not read well in the last round.
@@ -66,10 +66,10 @@ class AmdsmiReaderTest : public testing::Test {
   }
 
   ManualClock clock_{Instant{1'000'000'000'000, 1'700'000'000'000'000'000}};
-  driver::CallSlot slot_;
+  reader::CallSlot slot_;
   std::unique_ptr<AmdsmiLibrary> library_;
   std::unique_ptr<AmdsmiReader> reader_;
-  std::map<uint16_t, driver::Reading> read_;
+  std::map<uint16_t, reader::Reading> read_;
 };
 
 constexpr int64_t kNone = INT64_MIN;
@@ -173,7 +173,7 @@ TEST_F(AmdsmiReaderTest, EveryKnownVersionIsReadRight) {
       continue;
     }
     ASSERT_EQ(reader_->processes().size(), 1U);
-    const driver::ProcessUse& use = reader_->processes()[0];
+    const reader::ProcessUse& use = reader_->processes()[0];
     EXPECT_STREQ(use.name.data(), "train");
     EXPECT_EQ(use.memory, uint64_t{1} << 30);
     EXPECT_EQ(use.host_memory, uint64_t{2} << 20);
@@ -221,7 +221,7 @@ TEST_F(AmdsmiReaderTest, AnyCodeFromAnyCallIsBorne) {
       EXPECT_TRUE(Round());
       EXPECT_LE(reader_->readings().size(), kSlots);
       std::set<uint16_t> once;
-      for (const driver::Reading& reading : reader_->readings()) {
+      for (const reader::Reading& reading : reader_->readings()) {
         EXPECT_TRUE(once.insert(reading.field).second) << AmdsmiVendor().fields[reading.field].name;
         EXPECT_NE(reading.status, ReadStatus::kNever);
       }
@@ -393,7 +393,7 @@ void* PlainLookup(const char* name) {
 TEST(AmdsmiReaderSteady, ARoundDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   ManualClock clock;
-  driver::CallSlot slot;
+  reader::CallSlot slot;
   AmdsmiLibrary library("", &PlainLookup);
   ASSERT_EQ(library.Open(slot).devices, 1U);
   AmdsmiReader reader(library, 0, slot, clock, {seconds(1), seconds(10), seconds(60)});
@@ -433,7 +433,7 @@ TEST(AmdsmiAbi, ArchitecturesAreNamedOrAbsent) {
 }
 
 TEST(AmdsmiLibraryFile, IsOpenedFromTheDisk) {
-  driver::CallSlot slot;
+  reader::CallSlot slot;
   AmdsmiLibrary library(GPULENS_FAKE_AMDSMI_LIBRARY, nullptr);
   auto opened = library.Open(slot);
   EXPECT_EQ(opened.fault, Fault::kNone) << opened.detail;
@@ -450,8 +450,8 @@ TEST(AmdsmiLibraryFile, IsOpenedFromTheDisk) {
 
 TEST(AmdsmiNames, EveryFieldAndCallHasOne) {
   EXPECT_EQ(AmdsmiVendor().fields.size(), kSlots);
-  for (const driver::FieldInfo& field : AmdsmiVendor().fields) EXPECT_FALSE(field.name.empty());
-  EXPECT_EQ(CallName(static_cast<driver::CallNumber>(Call::kPowerInfo)), "amdsmi_get_power_info");
+  for (const reader::FieldInfo& field : AmdsmiVendor().fields) EXPECT_FALSE(field.name.empty());
+  EXPECT_EQ(CallName(static_cast<reader::CallNumber>(Call::kPowerInfo)), "amdsmi_get_power_info");
   EXPECT_EQ(CallName(60'000), "unknown");
   EXPECT_EQ(ReturnText(31), "not found");
   EXPECT_EQ(ReturnText(12345), "unlisted error");

@@ -38,7 +38,7 @@ inline int FakePlaceOf(Handle handle, const char* first, unsigned count) noexcep
   return place >= start && place < start + count ? static_cast<int>(place - start) : -1;
 }
 
-// What stands before every call that takes a GPU: initialized, a known handle, the profile's errors and
+// Precedes every call that takes a GPU: initialized, a known handle, the profile's errors and
 // hangs. Then `body(view)` gives the code.
 template <class Body>
 int With(const char* call, Handle handle, Body body) {
@@ -56,7 +56,7 @@ int With(const char* call, Handle handle, Body body) {
   return body(view);
 }
 
-// Only partition 0 stands for the whole board.
+// Only partition 0 is the whole board.
 inline bool IsBoard(const FakeView& view) noexcept { return view.partition == 0; }
 
 template <class T, class V>

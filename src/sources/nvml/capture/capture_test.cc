@@ -12,8 +12,8 @@
 #include "sources/nvml/capture/recorder.h"
 #include "sources/nvml/reader/agent_for_test.h"
 #include "sources/nvml/reader/event_waiter.h"
-#include "sources/nvml/reader/nvml_reader.h"
-#include "sources/nvml/reader/parts_reader.h"
+#include "sources/nvml/reader/gpu_reader.h"
+#include "sources/nvml/reader/slices_reader.h"
 #include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
@@ -22,7 +22,7 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using Mig = PartsReader::Mig;
+using Mig = SlicesReader::Mig;
 
 constexpr int kRounds = 8;
 
@@ -30,7 +30,7 @@ constexpr int kRounds = 8;
 struct Reported {
   std::vector<std::tuple<int, int, ReadStatus, int64_t>> readings;
   std::vector<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>> processes;
-  std::vector<std::tuple<uint32_t, uint32_t, size_t, ReadStatus, double>> parts;
+  std::vector<std::tuple<uint32_t, uint32_t, size_t, ReadStatus, double>> slices;
   std::vector<std::tuple<uint32_t, int, int, int>> shares;
 };
 struct Story {
@@ -79,50 +79,50 @@ class CaptureTest : public testing::Test {
     unsigned count = 0;
     EXPECT_EQ(library->fn().DeviceCount(&count), 0);
     std::vector<std::unique_ptr<GpuReader>> readers;
-    std::vector<std::unique_ptr<PartsReader>> parts;
+    std::vector<std::unique_ptr<SlicesReader>> slices;
     AgentEnd agent(clock_);
     agent.table.Expect(16);
-    ReaderOptions options;
+    GpuReaderOptions options;
     options.details = kDetailsAll;
     for (unsigned i = 0; i < count; ++i) {
       readers.push_back(std::make_unique<GpuReader>(*library, i, slot_, clock_, options));
       EXPECT_EQ(readers.back()->Attach(), 0);
       story.facts.push_back(readers.back()->identity().facts);
-      parts.push_back(
-          std::make_unique<PartsReader>(*library, i, slot_, clock_, PartsOptions{.details = kDetailsAll}));
-      parts.back()->Attach(readers.back()->identity().device, mig && i == 0 ? Mig::kOn : Mig::kOff);
+      slices.push_back(std::make_unique<SlicesReader>(*library, i, slot_, clock_,
+                                                      SlicesReaderOptions{.details = kDetailsAll}));
+      slices.back()->Attach(readers.back()->identity().device, mig && i == 0 ? Mig::kOn : Mig::kOff);
     }
     for (int round = 0; round < kRounds; ++round) {
       std::vector<Reported>& told = story.rounds.emplace_back();
       for (unsigned i = 0; i < count; ++i) {
         int64_t now = clock_.Now().boot_ns;
-        parts[i]->Scan(now, false, agent);
-        readers[i]->SplitProcesses(parts[i]->mig_devices());
+        slices[i]->Scan(now, false, agent);
+        readers[i]->SplitProcesses(slices[i]->mig_devices());
         readers[i]->Read(now);
-        parts[i]->Read(now, agent);
+        slices[i]->Read(now, agent);
         Reported& one = told.emplace_back();
         for (const Reading& r : readers[i]->readings())
-          one.readings.emplace_back(r.part, r.field, r.status, r.raw);
+          one.readings.emplace_back(r.link, r.field, r.status, r.raw);
         for (const GpuProcess& p : readers[i]->processes())
           one.processes.emplace_back(p.pid, p.memory_used, p.gpu_instance, p.compute_instance);
         readers[i]->ReadBlocking();
         for (const Reading& r : readers[i]->readings())
-          one.readings.emplace_back(r.part, r.field, r.status, 0);
-        if (i < agent.vendor_state.gpus().size()) AddParts(agent.vendor_state.gpus()[i].parts, one);
+          one.readings.emplace_back(r.link, r.field, r.status, 0);
+        if (i < agent.vendor_state.gpus().size()) AddSlices(agent.vendor_state.gpus()[i].slices, one);
       }
       clock_.Advance(seconds(1));
     }
     return story;
   }
 
-  static void AddParts(const GpuParts& parts, Reported& out) {
-    auto add = [&](uint32_t id, uint32_t sub, const PartValues& values) {
+  static void AddSlices(const GpuSlices& slices, Reported& out) {
+    auto add = [&](uint32_t id, uint32_t sub, const SliceValues& values) {
       for (size_t i = 0; i < values.size(); ++i)
-        out.parts.emplace_back(id, sub, i, values[i].status, values[i].value);
+        out.slices.emplace_back(id, sub, i, values[i].status, values[i].value);
     };
-    add(~0U, ~0U, parts.whole);
-    for (const Part& part : parts.list) add(part.key.id, part.key.sub, part.values);
-    for (const ProcessShare& share : parts.shares)
+    add(~0U, ~0U, slices.whole);
+    for (const Slice& slice : slices.list) add(slice.key.id, slice.key.sub, slice.values);
+    for (const ProcessShare& share : slices.shares)
       out.shares.emplace_back(share.pid, share.sm, share.memory, share.encoder);
     std::sort(out.shares.begin(), out.shares.end());
   }
@@ -188,7 +188,7 @@ TEST_P(EveryMachine, IsReadAgainFromItsRecording) {
       for (size_t i = 0; i < was.readings.size(); ++i)
         EXPECT_EQ(was.readings[i], is.readings[i]) << "round " << round << " GPU " << gpu;
       EXPECT_EQ(was.processes, is.processes) << round << " " << gpu;
-      EXPECT_EQ(was.parts, is.parts) << round << " " << gpu;
+      EXPECT_EQ(was.slices, is.slices) << round << " " << gpu;
       EXPECT_EQ(was.shares, is.shares) << round << " " << gpu;
     }
   }

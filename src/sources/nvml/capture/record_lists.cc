@@ -3,7 +3,7 @@
 
 #include "sources/nvml/capture/spool.h"
 #include "sources/nvml/driver_protocol.h"
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -21,8 +21,8 @@ int Count(int (*function)(unsigned*), unsigned* out) {
         .values = code == kSuccess ? std::vector{std::to_string(*out)} : std::vector<std::string>()});
   return code;
 }
-int DeviceCount(unsigned* out) { return Count(Recorded().DeviceCount, out); }
-int DeviceCountV1(unsigned* out) { return Count(Recorded().DeviceCountV1, out); }
+int DeviceCount(unsigned* out) { return Count(Recorded().DeviceCount.pointer, out); }
+int DeviceCountV1(unsigned* out) { return Count(Recorded().DeviceCountV1.pointer, out); }
 
 int Handle(int (*function)(unsigned, Device*), unsigned index, Device* out) {
   unsigned real = RealIndex(index);
@@ -33,8 +33,12 @@ int Handle(int (*function)(unsigned, Device*), unsigned index, Device* out) {
   Note(name, std::string(kHandle), {.code = code, .values = {}});
   return code;
 }
-int HandleByIndex(unsigned index, Device* out) { return Handle(Recorded().HandleByIndex, index, out); }
-int HandleByIndexV1(unsigned index, Device* out) { return Handle(Recorded().HandleByIndexV1, index, out); }
+int HandleByIndex(unsigned index, Device* out) {
+  return Handle(Recorded().HandleByIndex.pointer, index, out);
+}
+int HandleByIndexV1(unsigned index, Device* out) {
+  return Handle(Recorded().HandleByIndexV1.pointer, index, out);
+}
 
 int MigDeviceHandle(Device device, unsigned place, Device* out) {
   int code = Recorded().MigDeviceHandle(device, place, out);
@@ -66,12 +70,13 @@ std::string OrNone(uint64_t number, uint64_t none) {
   return number == none ? "none" : std::to_string(number);
 }
 
-template <Call kCall, auto kMember>
+template <auto kMember>
 int ListedProcesses(Device device, unsigned* count, void* out) {
   unsigned room = *count;
-  int code = (Recorded().*kMember)(device, count, out);
-  if (code == kInsufficientSize) return code;  // Asked again with more room.
-  std::string_view name = CallName(kCall);
+  const auto& function = Recorded().*kMember;
+  int code = function(device, count, out);
+  if (code == kInsufficientSize) return code;  // Called again with more room.
+  std::string_view name = CallName(function.call);
   bool v1 = !name.ends_with("_v2") && !name.ends_with("_v3");
   Answer answer{.code = code, .values = {}};
   for (unsigned i = 0; code == kSuccess && i < std::min(*count, room); ++i) {
@@ -136,7 +141,7 @@ int WaitV1(EventSet set, EventDataV1* out, unsigned timeout_ms) {
   return code;
 }
 
-#define RECORD_PROCESSES(id) {CallName(Call::k##id), Pointer(&ListedProcesses<Call::k##id, &Symbols::id>)}
+#define RECORD_PROCESSES(id) {CallName(Call::k##id), Pointer(&ListedProcesses<&Symbols::id>)}
 
 }  // namespace
 

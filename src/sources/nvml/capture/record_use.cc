@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "sources/nvml/capture/spool.h"
-#include "sources/nvml/reader/items.h"
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/gpu_items.h"
+#include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -32,7 +32,7 @@ int Samples(Device device, unsigned kind, unsigned long long since_us, unsigned*
             Sample* out) {
   unsigned room = *count;
   int code = Recorded().Samples(device, kind, since_us, type, count, out);
-  if (out && code == kInsufficientSize) return code;  // Asked again with more room.
+  if (out && code == kInsufficientSize) return code;  // Called again with more room.
   Question question("nvmlDeviceGetSamples");
   question.In(kind);
   Answer answer{.code = code, .values = {}};

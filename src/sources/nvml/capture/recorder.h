@@ -1,7 +1,6 @@
-// The recorder inside a reader process: stands between the reader and the library, and writes down what each
-// call answered, at once and only when it has changed. What the reader never asks is not recorded. The file
-// it writes (the spool) stays when the process crashes, hangs or is killed; ReadSpool makes a recording of
-// it.
+// Records, inside a reader process, the answers of the library: writes each answer when it has changed. Calls
+// that the reader does not make are not recorded. The file it writes (the spool) stays when the process
+// crashes, hangs or is killed; ReadSpool makes a recording of it.
 #pragma once
 
 #include <string>
@@ -24,16 +23,16 @@ struct RecorderOptions {
   std::vector<unsigned> gpus;     // The machine then seems to have these alone. Empty: all.
 };
 
-// Before RecorderLookup is used, once per process; again only when nobody is inside. kUnavailable when the
-// spool cannot be written.
+// Before RecorderLookup is used, once per process; again only while no call is in progress. kUnavailable when
+// the spool cannot be written.
 Status StartRecorder(RecorderOptions options);
-// A SymbolLookup over the recorded library, which is opened when the first symbol is asked for; null for all
-// when it cannot be opened: the spool says why.
+// A SymbolLookup over the recorded library, which is opened at the first look-up; null for all when it
+// cannot be opened: the spool has the reason.
 void* RecorderLookup(const char* name);
 
-// What a spool tells.
+// The contents of a spool.
 struct Spool {
-  Recording recording;        // Identity kept; without what a person is told (made_by, …).
+  Recording recording;        // Identity kept; without made_by and the like.
   std::string library_error;  // Why the library could not be opened.
   bool full = false;          // There was more than the spool may hold.
   size_t bad_lines = 0;       // A process that was killed in the middle of one leaves one.

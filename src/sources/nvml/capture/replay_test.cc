@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include "base/files.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
-#include "sources/nvml/reader/parts_abi.h"
 #include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
@@ -86,7 +86,7 @@ class ReplayTest : public testing::Test {
     EXPECT_EQ(fn_.TotalEnergy(Gpu(0), &out), kSuccess);
     return out;
   }
-  std::string Text(int (*function)(Device, char*, unsigned), Device device) {
+  std::string Text(const auto& function, Device device) {
     char out[96] = "";
     EXPECT_EQ(function(device, out, sizeof out), kSuccess);
     return out;
@@ -128,7 +128,7 @@ TEST_F(ReplayTest, WhatWasNotAskedIsNotSupported) {
   Open(kSmall);
   unsigned out = 0;
   unsigned long long count = 0;
-  EXPECT_EQ(fn_.Name, nullptr) << "the recorded library did not have it";
+  EXPECT_FALSE(fn_.Name) << "the recorded library did not have it";
   EXPECT_EQ(fn_.PersistenceMode(Gpu(0), &out), kNotSupported);
   EXPECT_EQ(fn_.Temperature(Gpu(0), 0, &out), kNoPermission);
   EXPECT_EQ(fn_.Temperature(Gpu(0), 1, &out), kNotSupported) << "another sensor is another question";
@@ -199,7 +199,7 @@ TEST_F(ReplayTest, EventsComeWhenTheyCameOnEveryCopy) {
 TEST_F(ReplayTest, TheFaultsOfAProfileComeFirst) {
   OpenProfile(
       "errors: [{gpu: 0, call: nvmlDeviceGetPowerUsage, code: 15, from: 1}]\nmissing: [nvmlDeviceGetUUID]\n");
-  EXPECT_EQ(fn_.Uuid, nullptr);
+  EXPECT_FALSE(fn_.Uuid);
   EXPECT_EQ(Power(), 100U);
   clock_.Advance(seconds(2));
   unsigned out = 0;

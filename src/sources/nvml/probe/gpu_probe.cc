@@ -46,7 +46,7 @@ bool IsDevice(std::string_view name) {
   return rest == "ctl" || rest == "-uvm" || ParseInt<unsigned>(rest).has_value();
 }
 
-// GPUs of Windows come through /dev/dxg; those of a Jetson are part of its chip, and stand in the device
+// GPUs of Windows come through /dev/dxg; those of a Jetson are part of its chip, and listed in the device
 // tree.
 std::string PlatformOf(const std::string& root) {
   if (::access((root + "/dev/dxg").c_str(), F_OK) == 0 &&
@@ -60,22 +60,22 @@ std::string PlatformOf(const std::string& root) {
 
 }  // namespace
 
-bool MayHaveGpus(const driver::Hardware& hardware) noexcept {
+bool MayHaveGpus(const reader::Hardware& hardware) noexcept {
   return !hardware.pci_gpus.empty() || !hardware.devices.empty() || hardware.kernel_driver ||
          !hardware.platform.empty();
 }
 
-driver::Hardware ProbeGpus(const std::string& root) {
-  driver::Hardware out;
+reader::Hardware ProbeGpus(const std::string& root) {
+  reader::Hardware out;
   out.platform = PlatformOf(root);
-  out.pci_hidden = driver::EntriesIn(root + "/sys/bus/pci/devices").empty();
+  out.pci_hidden = reader::EntriesIn(root + "/sys/bus/pci/devices").empty();
   out.pci_gpus =
-      driver::PciGpus(root, "0x10de", [](std::string_view kind) { return kind.starts_with("0x03"); });
+      reader::PciGpus(root, "0x10de", [](std::string_view kind) { return kind.starts_with("0x03"); });
   out.kernel_driver = ::access((root + "/proc/driver/nvidia").c_str(), F_OK) == 0;
-  out.kernel_driver_version = VersionIn(driver::FirstLineOf(root + "/proc/driver/nvidia/version"));
+  out.kernel_driver_version = VersionIn(reader::FirstLineOf(root + "/proc/driver/nvidia/version"));
   out.library_version = LibraryVersion(root);
-  for (const std::string& name : driver::EntriesIn(root + "/dev")) {
-    if (IsDevice(name)) driver::AddDevice(root, "/dev/" + name, out);
+  for (const std::string& name : reader::EntriesIn(root + "/dev")) {
+    if (IsDevice(name)) reader::AddDevice(root, "/dev/" + name, out);
   }
   return out;
 }

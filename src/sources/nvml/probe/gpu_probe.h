@@ -1,4 +1,4 @@
-// What a machine shows of NVIDIA hardware and driver without asking any library: for `doctor`.
+// NVIDIA hardware and kernel driver as a machine shows them without any library: for `doctor`.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace gpulens::nvml {
 // are "/dev/nvidia0", "/dev/nvidiactl", …, sorted. Reads /sys, /proc, /dev and /etc/group below `root` (empty
 // on a real machine). Opens no device and no library; takes well under a millisecond. What is not there is
 // left empty.
-driver::Hardware ProbeGpus(const std::string& root = "");
+reader::Hardware ProbeGpus(const std::string& root = "");
 
 // Whether it is worth while to open the library: a bus, device files, the kernel's driver, or a platform
-// whose GPUs stand on no bus. A container may hide some of them.
-bool MayHaveGpus(const driver::Hardware& hardware) noexcept;
+// whose GPUs are on no bus. A container may hide some of them.
+bool MayHaveGpus(const reader::Hardware& hardware) noexcept;
 
 }  // namespace gpulens::nvml

@@ -1,16 +1,43 @@
-// Who the processes on the GPUs are: name, owner, container, pod, and when they started. Reads /proc and
-// /etc/passwd below a root.
-//
-// The library numbers processes as the host does. Where /proc does not (a container without the host's
-// process ids), the same number is another process: then nothing is told of any.
+// Names, owners and containers of the processes on the GPUs, and the texts that they are read from:
+// /proc/<pid>/stat, status and cgroup, and /etc/passwd. Pure functions over bytes from outside.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 namespace gpulens::nvml {
 
+// The start time (ticks since boot) and the flags of a process; nothing when the line makes no sense.
+struct StatLine {
+  uint64_t start_ticks = 0;
+  uint64_t flags = 0;
+};
+std::optional<StatLine> ReadStatLine(std::string_view text) noexcept;
+
+// The real user id of /proc/<pid>/status.
+std::optional<uint32_t> ReadUid(std::string_view status) noexcept;
+
+// The container of a cgroup path and the pod it belongs to, as Docker, containerd, CRI-O and Podman name
+// them. Empty: in none. Views into `cgroup`.
+struct CgroupNames {
+  std::string_view container_id;  // 64 hexadecimal digits
+  std::string_view pod_uid;       // 36 characters; systemd writes "_" for "-"
+};
+CgroupNames ReadCgroupNames(std::string_view cgroup) noexcept;
+// A pod's uid with the dashes that Kubernetes writes.
+std::string PodUid(std::string_view found);
+
+// The name of a user in a passwd file; empty when it is not there. A view into `passwd`.
+std::string_view FindUserName(std::string_view passwd, uint32_t uid) noexcept;
+
+// Who the processes on the GPUs are: name, owner, container, pod, and when they started. Reads /proc and
+// /etc/passwd below a root.
+//
+// The library numbers processes as the host does. Where /proc does not (a container without the host's
+// process ids), the same number is another process: then none is described.
 struct ProcessDetails {
   bool visible = false;      // Else nothing of what follows is known.
   uint64_t start_ticks = 0;  // Since boot. Another one under the same pid is another process.
@@ -31,7 +58,7 @@ class ProcessTable {
   // A new round: what was not looked at in the one before is forgotten.
   void NextRound();
   // The details as of this round. Valid until the next NextRound.
-  const ProcessDetails& Look(uint32_t pid);
+  const ProcessDetails& Find(uint32_t pid);
   // Whether /proc numbers processes as the host does.
   bool sees_host() const noexcept { return sees_host_; }
 

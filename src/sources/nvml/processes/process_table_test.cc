@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "base/testing/allocations.h"
-#include "sources/nvml/processes/process_text.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -103,14 +102,14 @@ TEST_F(ProcessTableTest, TellsWhoAProcessIs) {
   Process(4243, "x", 100, 12345);
   ProcessTable table(root_);
   ASSERT_TRUE(table.sees_host());
-  const ProcessDetails& details = table.Look(4242);
+  const ProcessDetails& details = table.Find(4242);
   EXPECT_TRUE(details.visible);
   EXPECT_EQ(details.name, "python3");
   EXPECT_EQ(details.owner, "ada");
   EXPECT_EQ(details.container_id, kId);
   EXPECT_EQ(details.pod_uid, kPod);
-  EXPECT_EQ(table.Look(4243).owner, "12345") << "a user without a name";
-  EXPECT_FALSE(table.Look(77).visible);
+  EXPECT_EQ(table.Find(4243).owner, "12345") << "a user without a name";
+  EXPECT_FALSE(table.Find(77).visible);
 }
 
 // The kernel keeps 15 bytes of a name, and a process may give itself any.
@@ -118,22 +117,22 @@ TEST_F(ProcessTableTest, NamesAreTextWhateverBytesTheyHave) {
   Process(4242, "a训练模型\xe6\x8e", 100, 0);
   Process(4243, "\xff\xfe", 100, 0);
   ProcessTable table(root_);
-  EXPECT_EQ(table.Look(4242).name, "a训练模型\uFFFD\uFFFD");
-  EXPECT_EQ(table.Look(4243).name, "\uFFFD\uFFFD");
+  EXPECT_EQ(table.Find(4242).name, "a训练模型\uFFFD\uFFFD");
+  EXPECT_EQ(table.Find(4243).name, "\uFFFD\uFFFD");
 }
 
 TEST_F(ProcessTableTest, ANumberThatIsUsedAgainIsAnotherProcess) {
   Process(4242, "first", 100, 0);
   ProcessTable table(root_);
-  EXPECT_EQ(table.Look(4242).name, "first");
+  EXPECT_EQ(table.Find(4242).name, "first");
   Process(4242, "second", 200, 1000);
-  EXPECT_EQ(table.Look(4242).name, "first") << "once a round";
+  EXPECT_EQ(table.Find(4242).name, "first") << "once a round";
   table.NextRound();
-  EXPECT_EQ(table.Look(4242).name, "second");
-  EXPECT_EQ(table.Look(4242).start_ticks, 200u);
+  EXPECT_EQ(table.Find(4242).name, "second");
+  EXPECT_EQ(table.Find(4242).start_ticks, 200u);
   fs::remove_all(root_ + "/proc/4242");
   table.NextRound();
-  EXPECT_FALSE(table.Look(4242).visible);
+  EXPECT_FALSE(table.Find(4242).visible);
 }
 
 TEST_F(ProcessTableTest, InAContainerWithItsOwnNumbersNothingIsTold) {
@@ -143,8 +142,8 @@ TEST_F(ProcessTableTest, InAContainerWithItsOwnNumbersNothingIsTold) {
     Put("proc/2/stat", second);
     ProcessTable table(root_);
     EXPECT_FALSE(table.sees_host()) << second;
-    EXPECT_FALSE(table.Look(4242).visible);
-    EXPECT_EQ(table.Look(4242).name, "");
+    EXPECT_FALSE(table.Find(4242).visible);
+    EXPECT_EQ(table.Find(4242).name, "");
   }
 }
 
@@ -152,11 +151,11 @@ TEST_F(ProcessTableTest, UsersOfAContainerAreNotThoseOfTheHost) {
   Process(4242, "x", 100, 1000);
   fs::remove_all(root_ + "/proc/1");
   Put("etc/passwd", "mallory:x:1000:1000::/:\n");
-  EXPECT_EQ(ProcessTable(root_).Look(4242).owner, "mallory") << "on the host itself";
+  EXPECT_EQ(ProcessTable(root_).Find(4242).owner, "mallory") << "on the host itself";
   Put(".dockerenv", "");
-  EXPECT_EQ(ProcessTable(root_).Look(4242).owner, "1000");
+  EXPECT_EQ(ProcessTable(root_).Find(4242).owner, "1000");
   Process(4243, "x", 100, 0);
-  EXPECT_EQ(ProcessTable(root_).Look(4243).owner, "root")
+  EXPECT_EQ(ProcessTable(root_).Find(4243).owner, "root")
       << "the one number that is the same user everywhere";
 }
 
@@ -166,7 +165,7 @@ TEST_F(ProcessTableTest, ASteadyLookDoesNotAllocate) {
   ProcessTable table(root_);
   auto round = [&] {
     table.NextRound();
-    for (uint32_t pid = 100; pid < 140; ++pid) EXPECT_TRUE(table.Look(pid).visible);
+    for (uint32_t pid = 100; pid < 140; ++pid) EXPECT_TRUE(table.Find(pid).visible);
   };
   round();
   round();

@@ -1,7 +1,7 @@
 // Whatever stands in the files of a process, what is taken out of them is well-formed and lies within.
 #include <cstdlib>
 
-#include "sources/nvml/processes/process_text.h"
+#include "sources/nvml/processes/process_table.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::nvml;

@@ -8,7 +8,7 @@
 #include <mutex>
 
 #include "sources/nvml/driver_protocol.h"
-#include "sources/nvml/nvml_parts.h"
+#include "sources/nvml/nvml_slices.h"
 #include "sources/nvml/reader/nvml_library.h"
 
 namespace gpulens::nvml {
@@ -17,12 +17,12 @@ namespace gpulens::nvml {
 // library call.
 class EventWaiter {
  public:
-  // `types`: those that are wanted, of EventType.
+  // `types`: of EventType.
   explicit EventWaiter(uint64_t types) noexcept : types_(types) {}
 
   // Makes the set; false on a library without events, which is so learnt once. Before any reader starts.
   bool Open(Caller& caller);
-  // After GPU `index` was opened: asks which types it supports and registers those that are wanted. A
+  // After GPU `index` was opened: registers the configured types that it supports. A
   // handle is registered once.
   void Register(Caller& caller, unsigned index, Device device);
 
@@ -50,7 +50,7 @@ class EventWaiter {
 
 // Starts the thread that waits and sends; it ends with `shared`. kExhausted when no thread can be made. The
 // slot stays as long as the process.
-Status StartEventThread(std::shared_ptr<driver::DriverShared> shared,
+Status StartEventThread(std::shared_ptr<reader::AgentChannel> shared,
                         std::shared_ptr<const NvmlLibrary> library, std::shared_ptr<EventWaiter> hub,
                         CallSlot& slot);
 

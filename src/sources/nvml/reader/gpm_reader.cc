@@ -4,13 +4,13 @@
 #include <iterator>
 #include <utility>
 
-#include "sources/nvml/reader/read_status.h"
+#include "sources/nvml/reader/nvml_library.h"
 
 namespace gpulens::nvml {
 namespace {
 
 constexpr int64_t kShortestNs = 100'000'000;
-// Above this a MIG instance has no part of its own: buses and links belong to the whole GPU.
+// Above this a MIG instance has no slice of its own: buses and links belong to the whole GPU.
 constexpr unsigned kLastOfInstance = 13;
 constexpr unsigned kMetric[] = {
 #define GPULENS_NVML_GPM_NUMBER(id, number) number,
@@ -47,7 +47,7 @@ void GpmReader::Reset(Device device) {
 bool GpmReader::Supported() {
   if (supported_ || support_.Waits(caller_.now())) return supported_;
   GpmSupport answer{.version = kGpmVersion, .supported = 0};
-  int code = caller_.Do(Call::kGpmQuerySupport, caller_.fn().GpmQuerySupport, device_, &answer);
+  int code = caller_.Do(caller_.fn().GpmQuerySupport, device_, &answer);
   bool functions = caller_.fn().GpmAlloc && caller_.fn().GpmMetrics;
   supported_ = code == kSuccess && answer.supported && functions;
   ReadStatus status = supported_ ? ReadStatus::kOk : ReadStatus::kNotSupported;
@@ -56,7 +56,7 @@ bool GpmReader::Supported() {
   return supported_;
 }
 
-GpmReader::Pair& GpmReader::Find(const PartKey& key) {
+GpmReader::Pair& GpmReader::Find(const SliceKey& key) {
   for (Pair& pair : pairs_) {
     if (pair.key == key) return pair;
   }
@@ -65,7 +65,7 @@ GpmReader::Pair& GpmReader::Find(const PartKey& key) {
 
 bool GpmReader::Allocate(Pair& pair) {
   for (GpmSample* sample : {&pair.older, &pair.spare}) {
-    if (*sample || caller_.Do(Call::kGpmAlloc, caller_.fn().GpmAlloc, sample) == kSuccess) continue;
+    if (*sample || caller_.Do(caller_.fn().GpmAlloc, sample) == kSuccess) continue;
     *sample = nullptr;
     pair.again.Take(ReadStatus::kNotSupported, caller_.now());
     return false;
@@ -75,12 +75,12 @@ bool GpmReader::Allocate(Pair& pair) {
 
 void GpmReader::Free(Pair& pair) {
   for (GpmSample* sample : {&pair.older, &pair.spare}) {
-    if (*sample) caller_.Do(Call::kGpmFree, caller_.fn().GpmFree, *sample);
+    if (*sample) caller_.Do(caller_.fn().GpmFree, *sample);
     *sample = nullptr;
   }
 }
 
-void GpmReader::KeepOnly(const std::vector<PartKey>& present) {
+void GpmReader::KeepOnly(const std::vector<SliceKey>& present) {
   std::erase_if(pairs_, [&](Pair& pair) {
     if (std::find(present.begin(), present.end(), pair.key) != present.end()) return false;
     Free(pair);
@@ -88,17 +88,16 @@ void GpmReader::KeepOnly(const std::vector<PartKey>& present) {
   });
 }
 
-void GpmReader::Read(const PartKey& key, std::vector<PartReading>& out) {
+void GpmReader::Read(const SliceKey& key, std::vector<SliceReading>& out) {
   if (!Supported()) return;
   Pair& pair = Find(key);
-  if (key.kind != PartKind::kMig && reads_ < kReadsToBegin) ++reads_;
+  if (key.kind != SliceKind::kMig && reads_ < kReadsToBegin) ++reads_;
   if (pair.again.Rests(caller_.now()) || !Allocate(pair)) return;
-  int code = key.kind == PartKind::kMig
-                 ? caller_.Do(Call::kGpmTakeMig, caller_.fn().GpmTakeMig, device_, key.id, pair.spare)
-                 : caller_.Do(Call::kGpmTake, caller_.fn().GpmTake, device_, pair.spare);
+  int code = key.kind == SliceKind::kMig ? caller_.Do(caller_.fn().GpmTakeMig, device_, key.id, pair.spare)
+                                         : caller_.Do(caller_.fn().GpmTake, device_, pair.spare);
   if (code != kSuccess) {
     pair.again.Take(ReadStatusOf(code), caller_.now());
-    pair.older_ns = 0;  // A gap: no mean is told over it.
+    pair.older_ns = 0;  // A gap: no mean over it.
     return;
   }
   int64_t taken_ns = caller_.last_boot_ns();
@@ -110,8 +109,8 @@ void GpmReader::Read(const PartKey& key, std::vector<PartReading>& out) {
   pair.older_ns = taken_ns;
 }
 
-void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& out) {
-  bool instance = pair.key.kind == PartKind::kMig;
+void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<SliceReading>& out) {
+  bool instance = pair.key.kind == SliceKind::kMig;
   auto& metrics = metrics_[instance];
   GpmMetricsGet& request = *request_;
   request.version = kGpmVersion;
@@ -130,7 +129,7 @@ void GpmReader::Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& o
     metric.code = kUnknownError;
   }
   if (request.count == 0) return;
-  int code = caller_.Do(Call::kGpmMetrics, caller_.fn().GpmMetrics, &request);
+  int code = caller_.Do(caller_.fn().GpmMetrics, &request);
   if (code == nvml::kInvalidArgument) {
     const unsigned* end = std::find_if(std::begin(kEnds), std::end(kEnds),
                                        [&](unsigned number) { return number < newest_metric_; });

@@ -7,15 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "reader/process/query_backoff.h"
-#include "sources/nvml/nvml_parts.h"
+#include "reader/process/library_caller.h"
+#include "sources/nvml/nvml_slices.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
-#include "sources/nvml/reader/parts_abi.h"
 
 namespace gpulens::nvml {
 
-// Used by one thread; `caller` outlives it. Allocates when a part is first read. What the GPU does not
-// support is learnt at the first answer, and asked for again as driver::AskAgain says.
+// Used by one thread; `caller` outlives it. Allocates when a slice is first read. What the GPU does not
+// support is learnt at the first answer, and queried again as QueryBackoff decides.
 class GpmReader {
  public:
   // `more`: whether single engines, caches and cycles are read, too.
@@ -29,35 +29,35 @@ class GpmReader {
   // A GPU was attached: forgets everything. The samples of before are given back to the library.
   void Reset(Device device);
 
-  // Takes a sample and, when an older one is at least 100 ms old, appends what both tell. `key` names
-  // whom the readings are of: the whole GPU, or the MIG device that stands for its GPU instance.
-  void Read(const PartKey& key, std::vector<PartReading>& out);
-  // It will tell of the whole GPU, and has not yet: a first sample is not enough for that.
+  // Takes a sample and, when an older one is at least 100 ms old, appends the values between both. `key`: the
+  // whole GPU, or the MIG device that represents its GPU instance.
+  void Read(const SliceKey& key, std::vector<SliceReading>& out);
+  // It will report the whole GPU, and has not yet: a first sample is not enough for that.
   bool beginning() const noexcept { return supported_ && !reported_ && reads_ < kReadsToBegin; }
-  // Gives back the samples of parts that are not in `present`.
-  void KeepOnly(const std::vector<PartKey>& present);
+  // Gives back the samples of slices that are not in `present`.
+  void KeepOnly(const std::vector<SliceKey>& present);
 
  private:
   struct Pair {
-    PartKey key;
+    SliceKey key;
     GpmSample older = nullptr, spare = nullptr;
     int64_t older_ns = 0;  // 0: no sample yet
-    driver::QueryBackoff again{};
+    reader::QueryBackoff again{};
   };
 
   bool Supported();
-  Pair& Find(const PartKey& key);
+  Pair& Find(const SliceKey& key);
   bool Allocate(Pair& pair);
   void Free(Pair& pair);
-  void Compute(Pair& pair, int64_t boot_ns, std::vector<PartReading>& out);
+  void Compute(Pair& pair, int64_t boot_ns, std::vector<SliceReading>& out);
 
   Caller& caller_;
   const uint32_t index_;
   const bool more_;
   Device device_ = nullptr;
   bool supported_ = false;
-  driver::QueryBackoff support_;
-  std::array<driver::QueryBackoff, kGpmFieldCount> metrics_[2];  // [1]: on GPU instances
+  reader::QueryBackoff support_;
+  std::array<reader::QueryBackoff, kGpmFieldCount> metrics_[2];  // [1]: on GPU instances
   unsigned newest_metric_ = ~0U;  // Older libraries refuse a request with an unknown number.
   std::vector<Pair> pairs_;
   static constexpr int kReadsToBegin = 6;

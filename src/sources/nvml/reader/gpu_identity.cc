@@ -30,19 +30,14 @@ std::string_view ArchitectureName(unsigned number) noexcept {
   }
 }
 
-template <class Function>
-void AddText(Caller& caller, GpuIdentity& out, const char* key, Call call, Function function) {
-  std::array<char, 96> text{};
-  if (caller.Do(call, function, out.device, text.data(), static_cast<unsigned>(text.size())) != kSuccess)
-    return;
-  size_t length = ::strnlen(text.data(), text.size());
-  if (length) out.facts.emplace_back(key, std::string(text.data(), length));
+void AddFact(GpuIdentity& out, const char* key, std::string value) {
+  if (!value.empty()) out.facts.emplace_back(key, std::move(value));
 }
 
-void AddNumber(Caller& caller, GpuIdentity& out, const char* key, Call call,
-               int (*function)(Device, unsigned*)) {
+template <class Function>
+void AddNumber(Caller& caller, GpuIdentity& out, const char* key, const Function& function) {
   unsigned number = 0;
-  if (caller.Do(call, function, out.device, &number) == kSuccess)
+  if (caller.Do(function, out.device, &number) == kSuccess)
     out.facts.emplace_back(key, std::to_string(number));
 }
 
@@ -54,9 +49,9 @@ std::string Hex(unsigned number) {
 
 void AddPci(Caller& caller, Device device, Facts& facts) {
   PciInfo info{};
-  if (int code = caller.Do(Call::kPciInfo, caller.fn().PciInfo, device, &info); code == kFunctionNotFound) {
+  if (int code = caller.Do(caller.fn().PciInfo, device, &info); code == kFunctionNotFound) {
     PciInfoV2 old{};
-    if (caller.Do(Call::kPciInfoV2, caller.fn().PciInfoV2, device, &old) != kSuccess) return;
+    if (caller.Do(caller.fn().PciInfoV2, device, &old) != kSuccess) return;
     info.domain = old.domain, info.bus = old.bus, info.device = old.device;
     info.device_id = old.device_id, info.subsystem_id = old.subsystem_id;
     std::copy(std::begin(old.bus_id), std::end(old.bus_id), info.bus_id);
@@ -70,26 +65,25 @@ void AddPci(Caller& caller, Device device, Facts& facts) {
 
 void AddArchitecture(Caller& caller, Device device, Facts& facts) {
   unsigned number = 0;
-  if (caller.Do(Call::kArchitecture, caller.fn().Architecture, device, &number) == kSuccess) {
+  if (caller.Do(caller.fn().Architecture, device, &number) == kSuccess) {
     if (std::string_view name = ArchitectureName(number); !name.empty())
       facts.emplace_back("architecture", name);
   }
   int major = 0, minor = 0;
-  if (caller.Do(Call::kComputeCapability, caller.fn().ComputeCapability, device, &major, &minor) ==
-      kSuccess) {
+  if (caller.Do(caller.fn().ComputeCapability, device, &major, &minor) == kSuccess) {
     facts.emplace_back("compute_capability", std::to_string(major) + "." + std::to_string(minor));
   }
 }
 
 void AddAddressing(Caller& caller, GpuIdentity& out) {
   AddressingMode mode{.version = kAddressingModeV1, .value = 0};
-  if (caller.Do(Call::kAddressingMode, caller.fn().AddressingMode, out.device, &mode) == kSuccess) {
+  if (caller.Do(caller.fn().AddressingMode, out.device, &mode) == kSuccess) {
     constexpr std::string_view kNames[] = {"none", "hmm", "ats"};
     if (mode.value < std::size(kNames)) out.facts.emplace_back("addressing_mode", kNames[mode.value]);
     out.coherent_memory = mode.value == kAddressingAts;
   }
   unsigned node = 0;
-  if (caller.Do(Call::kNumaNodeId, caller.fn().NumaNodeId, out.device, &node) == kSuccess && node < 4096) {
+  if (caller.Do(caller.fn().NumaNodeId, out.device, &node) == kSuccess && node < 4096) {
     out.numa_node = static_cast<int>(node);
     out.facts.emplace_back("numa_node", std::to_string(node));
   }
@@ -99,8 +93,7 @@ void AddLinks(Caller& caller, GpuIdentity& out) {
   std::array<FieldValue, 2> values{};
   values[0].field_id = kFiNvlinkCount;
   values[1].field_id = kFiC2cCount;
-  int code = caller.Do(Call::kFieldValues, caller.fn().FieldValues, out.device,
-                       static_cast<int>(values.size()), values.data());
+  int code = caller.Do(caller.fn().FieldValues, out.device, static_cast<int>(values.size()), values.data());
   if (code != kSuccess) return;
   if (values[1].code == kSuccess) out.c2c_count = std::min(values[1].value.uint_value, kMaxC2cLinks);
   if (values[0].code != kSuccess) return;
@@ -123,12 +116,110 @@ bool IsIntegrated(const Facts& facts) {
   return false;
 }
 
+constexpr size_t kWordBits = 8 * sizeof(unsigned long);
+
+// "0-31,64-95"
+template <size_t kWords>
+std::string RangesOf(const std::array<unsigned long, kWords>& set) {
+  std::string out;
+  auto has = [&](size_t i) {
+    return i < kWords * kWordBits && (set[i / kWordBits] >> i % kWordBits & 1) != 0;
+  };
+  for (size_t i = 0; i < kWords * kWordBits; ++i) {
+    if (!has(i)) continue;
+    size_t last = i;
+    while (has(last + 1)) ++last;
+    if (!out.empty()) out += ',';
+    out += std::to_string(i);
+    if (last > i) out += '-' + std::to_string(last);
+    i = last;
+  }
+  return out;
+}
+
+void AddAffinity(Caller& caller, GpuIdentity& out) {
+  std::array<unsigned long, 16> cpus{};  // 1,024 CPUs
+  if (caller.Do(caller.fn().CpuAffinity, out.device, unsigned{cpus.size()}, cpus.data()) == kSuccess) {
+    AddFact(out, "cpu_affinity", RangesOf(cpus));
+  }
+  std::array<unsigned long, 4> nodes{};
+  constexpr unsigned kNearestNode = 0;
+  if (caller.Do(caller.fn().MemoryAffinity, out.device, unsigned{nodes.size()}, nodes.data(),
+                unsigned{kNearestNode}) == kSuccess) {
+    AddFact(out, "memory_affinity", RangesOf(nodes));
+  }
+}
+
+void AddPlatform(Caller& caller, GpuIdentity& out) {
+  PlatformInfo info{};
+  info.version = StructVersion(sizeof info, 2);
+  const Symbols& fn = caller.fn();
+  int code = caller.Do(fn.PlatformInfo, out.device, &info);
+  bool second = code == kSuccess;
+  if (code == kArgumentVersionMismatch || code == kInvalidArgument) {
+    info = PlatformInfo{};
+    info.version = StructVersion(sizeof info, 1);
+    code = caller.Do(fn.PlatformInfo, out.device, &info);
+  }
+  if (code != kSuccess) return;
+  const auto* serial = reinterpret_cast<const char*>(info.chassis_serial);
+  size_t length = ::strnlen(serial, sizeof info.chassis_serial);
+  bool printable = std::all_of(serial, serial + length, [](char c) { return c > ' ' && c < 0x7F; });
+  if (second && printable) AddFact(out, "platform_chassis_serial", std::string(serial, length));
+  AddFact(out, "platform_slot", std::to_string(info.slot));
+  AddFact(out, "platform_tray", std::to_string(info.tray));
+  AddFact(out, "platform_host", std::to_string(info.host));
+  AddFact(out, "platform_module", std::to_string(info.module));
+}
+
+void AddFirmware(Caller& caller, GpuIdentity& out) {
+  // Twice what the library needs: it does not know how much room there is.
+  std::array<char, 2 * kGspVersionBytes> version{};
+  if (caller.Do(caller.fn().GspFirmwareVersion, out.device, version.data()) != kSuccess) {
+    return;
+  }
+  AddFact(out, "gsp_firmware", std::string(version.data(), ::strnlen(version.data(), kGspVersionBytes)));
+}
+
+char PathTo(Caller& caller, Device device, Device peer) {
+  const Symbols& fn = caller.fn();
+  unsigned status = 1, level = 0;
+  if (caller.Do(fn.P2pStatus, device, peer, unsigned{kP2pNvlink}, &status) == kSuccess && status == 0) {
+    return 'n';
+  }
+  if (caller.Do(fn.TopologyAncestor, device, peer, &level) != kSuccess) return '-';
+  switch (level) {
+    case 0: return 'i';
+    case 10: return 's';
+    case 20: return 'm';
+    case 30: return 'b';
+    case 40: return 'u';
+    case 50: return 'y';
+    default: return '-';
+  }
+}
+
+void AddTopology(Caller& caller, unsigned index, GpuIdentity& out) {
+  const Symbols& fn = caller.fn();
+  unsigned count = 0;
+  int code = caller.DoEither(fn.DeviceCount, fn.DeviceCountV1, &count);
+  if (code != kSuccess || count < 2) return;
+  std::string paths(std::min(count, kMaxGpus), '-');
+  for (unsigned i = 0; i < paths.size(); ++i) {
+    Device peer = nullptr;
+    if (i == index) continue;
+    code = caller.DoEither(fn.HandleByIndex, fn.HandleByIndexV1, i, &peer);
+    if (code == kSuccess) paths[i] = PathTo(caller, out.device, peer);
+  }
+  AddFact(out, "topology", std::move(paths));
+}
+
 }  // namespace
 
 std::string BusIdOf(const PciInfo& info) {
   PciAddress out{info.domain, static_cast<uint8_t>(info.bus), static_cast<uint8_t>(info.device), 0};
-  auto told = ParsePciAddress(std::string_view(info.bus_id, ::strnlen(info.bus_id, sizeof info.bus_id)));
-  if (told && told->SameSlot(out)) out.function = told->function;
+  auto reported = ParsePciAddress(std::string_view(info.bus_id, ::strnlen(info.bus_id, sizeof info.bus_id)));
+  if (reported && reported->SameSlot(out)) out.function = reported->function;
   return out.ToString();
 }
 
@@ -137,29 +228,35 @@ int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
   out = GpuIdentity{};
   out.facts.emplace_back("index", std::to_string(index));
   Device device = nullptr;
-  int code = fn.HandleByIndex ? caller.Do(Call::kHandleByIndex, fn.HandleByIndex, index, &device)
-                              : caller.Do(Call::kHandleByIndexV1, fn.HandleByIndexV1, index, &device);
+  int code = caller.DoEither(fn.HandleByIndex, fn.HandleByIndexV1, index, &device);
   if (code != kSuccess) return code;
   out.device = device;
   Facts& facts = out.facts;
-  AddText(caller, out, "uuid", Call::kUuid, fn.Uuid);
-  AddText(caller, out, "name", Call::kName, fn.Name);
-  AddText(caller, out, "serial", Call::kSerial, fn.Serial);
+  AddFact(out, "uuid", QueryText(caller, fn.Uuid, device));
+  AddFact(out, "name", QueryText(caller, fn.Name, device));
+  AddFact(out, "serial", QueryText(caller, fn.Serial, device));
   AddPci(caller, device, facts);
-  AddNumber(caller, out, "minor", Call::kMinorNumber, fn.MinorNumber);
-  AddText(caller, out, "vbios", Call::kVbios, fn.Vbios);
-  AddText(caller, out, "inforom", Call::kInforom, fn.Inforom);
+  AddNumber(caller, out, "minor", fn.MinorNumber);
+  AddFact(out, "vbios", QueryText(caller, fn.Vbios, device));
+  AddFact(out, "inforom", QueryText(caller, fn.Inforom, device));
   AddArchitecture(caller, device, facts);
-  AddNumber(caller, out, "memory_bus_width", Call::kMemoryBusWidth, fn.MemoryBusWidth);
+  AddNumber(caller, out, "memory_bus_width", fn.MemoryBusWidth);
   AddAddressing(caller, out);
   out.integrated = IsIntegrated(facts);
   unsigned current = 0, pending = 0;
-  if (caller.Do(Call::kMigMode, fn.MigMode, device, &current, &pending) == kSuccess) {
+  if (caller.Do(fn.MigMode, device, &current, &pending) == kSuccess) {
     facts.emplace_back("mig_mode", current ? "enabled" : "disabled");
   }
-  AddNumber(caller, out, "fans", Call::kNumFans, fn.NumFans);
+  AddNumber(caller, out, "fans", fn.NumFans);
   AddLinks(caller, out);
   return kSuccess;
+}
+
+void AddBoardFacts(Caller& caller, unsigned index, uint32_t details, GpuIdentity& identity) {
+  AddFirmware(caller, identity);
+  AddPlatform(caller, identity);
+  AddAffinity(caller, identity);
+  if (details & kDetailTopology) AddTopology(caller, index, identity);
 }
 
 }  // namespace gpulens::nvml

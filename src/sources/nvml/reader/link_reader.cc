@@ -13,6 +13,33 @@ int Breaking(int code) noexcept {
   return status == ReadStatus::kLost || status == ReadStatus::kResetRequired ? code : int{kSuccess};
 }
 
+constexpr unsigned kMostSamples = 4096;
+
+struct SampleKind {
+  SamplingType type;
+  std::array<Field, 3> fields;  // min, mean, max
+  uint64_t highest;             // Greater ones are no samples: left out.
+  int64_t scale;                // Of a field's unit in one of the library's.
+};
+using F = Field;
+constexpr std::array<SampleKind, SampleReader::kKinds> kTable = {{
+    {kSamplePower, {F::kSampledPowerMin, F::kSampledPowerMean, F::kSampledPowerMax}, 5'000'000, 1},
+    {kSampleGpuUtilization, {F::kSampledGpuMin, F::kSampledGpuMean, F::kSampledGpuMax}, 100, 1000},
+    {kSampleMemoryUtilization,
+     {F::kSampledMemoryMin, F::kSampledMemoryMean, F::kSampledMemoryMax},
+     100,
+     1000},
+    {kSampleProcessorClock, {F::kSampledClockMin, F::kSampledClockMean, F::kSampledClockMax}, 20'000, 1},
+    {kSampleMemoryClock,
+     {F::kSampledMemoryClockMin, F::kSampledMemoryClockMean, F::kSampledMemoryClockMax},
+     20'000,
+     1},
+}};
+
+void EmitAll(const ItemContext& in, const SampleKind& kind, ReadStatus status) {
+  for (Field field : kind.fields) in.Emit(field, status, 0);
+}
+
 }  // namespace
 
 struct LinkReader::Row {
@@ -110,9 +137,9 @@ void LinkReader::AddRequests(const Due& due, int64_t boot_ns, std::vector<FieldV
   for (size_t i = 0; i < kRows; ++i) {
     const Row& row = kTable[i];
     Memory& memory = memory_[i];
-    bool asked = row.details == 0 || (row.details & details_) != 0;
+    bool wanted = row.details == 0 || (row.details & details_) != 0;
     const bool again = memory.again.Due(boot_ns);
-    if (!asked || memory.again.Rests(boot_ns) || (!again && !due[static_cast<size_t>(row.tier)])) continue;
+    if (!wanted || memory.again.Rests(boot_ns) || (!again && !due[static_cast<size_t>(row.tier)])) continue;
     if (memory.again.absent() && !memory.again.worked()) memory.variant = 0;  // All of its ids once more.
     Group group{.row = static_cast<uint8_t>(i)};
     unsigned id = 0, scope = 0;
@@ -141,7 +168,8 @@ int LinkReader::Take(std::span<const FieldValue> answers, int64_t boot_ns, Readi
   return breaking;
 }
 
-// Only when no link at all has the counter does the board not have it: a link that is down may say so, too.
+// Only when no link at all has the counter does the board not have it: a link that is down may report so,
+// too.
 int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answers, int64_t boot_ns,
                           ReadingSink& sink) {
   const Row& row = kTable[group.row];
@@ -156,13 +184,13 @@ int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answer
     if (int code = Breaking(answer.code); code != kSuccess) breaking = code;
     if (status == ReadStatus::kNotSupported) continue;
     uint64_t raw = status == ReadStatus::kOk ? UnsignedOf(answer.value_type, answer.value) : 0;
-    sink.Emit(row.c2c ? PartOfC2c(link) : PartOfNvlink(link), static_cast<uint16_t>(row.field), status,
+    sink.Emit(row.c2c ? LinkOfC2c(link) : LinkOfNvlink(link), static_cast<uint16_t>(row.field), status,
               static_cast<int64_t>(raw << row.scale));
   }
   if (unsupported < answers.size()) {
     memory.again.Take(failed > 0 ? ReadStatus::kError : ReadStatus::kOk, boot_ns);
   } else if (!memory.again.worked() && memory.variant + 1u < row.variants()) {
-    ++memory.variant;  // Asked in the next round of its tier.
+    ++memory.variant;  // Read in the next round of its tier.
   } else {
     memory.again.Take(ReadStatus::kNotSupported, boot_ns);
   }
@@ -174,18 +202,18 @@ int LinkReader::ReadRemotes(const ItemContext& in) {
   const Symbols& fn = in.caller.fn();
   Device device = in.identity.device;
   auto emit = [&](unsigned link, LinkField field, int64_t raw) {
-    in.sink.Emit(PartOfNvlink(link), static_cast<uint16_t>(field), ReadStatus::kOk, raw);
+    in.sink.Emit(LinkOfNvlink(link), static_cast<uint16_t>(field), ReadStatus::kOk, raw);
   };
   bool any = false;
   for (unsigned link = 0; link < nvlinks_; ++link) {
     unsigned version = 0, type = 0;
-    int code = in.caller.Do(Call::kNvLinkVersion, fn.NvLinkVersion, device, link, &version);
+    int code = in.caller.Do(fn.NvLinkVersion, device, link, &version);
     if (Breaking(code) != kSuccess) return code;
     if (code == kSuccess) emit(link, LinkField::kVersion, version), any = true;
-    code = in.caller.Do(Call::kNvLinkRemoteType, fn.NvLinkRemoteType, device, link, &type);
+    code = in.caller.Do(fn.NvLinkRemoteType, device, link, &type);
     if (code == kSuccess) emit(link, LinkField::kRemoteType, type), any = true;
     PciInfo pci{};
-    code = in.caller.Do(Call::kNvLinkRemotePci, fn.NvLinkRemotePci, device, link, &pci);
+    code = in.caller.Do(fn.NvLinkRemotePci, device, link, &pci);
     if (code == kSuccess) {
       any = true;
       emit(link, LinkField::kRemotePci,
@@ -193,6 +221,67 @@ int LinkReader::ReadRemotes(const ItemContext& in) {
     }
   }
   remotes_.Take(any ? ReadStatus::kOk : ReadStatus::kNotSupported, in.caller.now());
+  return kSuccess;
+}
+
+void SampleReader::Attach() { memory_ = {}; }
+
+int SampleReader::Read(const ItemContext& in, bool again) {
+  const int64_t now = in.caller.now();
+  for (size_t i = 0; i < kKinds; ++i) {
+    if (memory_[i].again.Rests(now)) {
+      if (again) EmitAll(in, kTable[i], ReadStatus::kNotSupported);
+      continue;
+    }
+    int code = ReadKind(in, i);
+    ReadStatus status = ReadStatusOf(code);
+    memory_[i].again.Take(status, now);
+    if (code == kSuccess) continue;
+    EmitAll(in, kTable[i], status);
+    if (status == ReadStatus::kLost || status == ReadStatus::kResetRequired) return code;
+  }
+  return kSuccess;
+}
+
+int SampleReader::ReadKind(const ItemContext& in, size_t index) {
+  const SampleKind& kind = kTable[index];
+  Memory& memory = memory_[index];
+  auto query = [&](unsigned& type, unsigned& count, Sample* samples) {
+    return in.caller.Do(in.caller.fn().Samples, in.identity.device, unsigned{kind.type}, memory.last_us,
+                        &type, &count, samples);
+  };
+  unsigned type = 0, count = 0;
+  if (memory.room == 0) {
+    // Without a buffer the library returns how many samples it keeps.
+    int code = query(type, count, nullptr);
+    if (code != kSuccess && code != kInsufficientSize) return code;
+    if (count == 0) return kNotFound;
+    memory.room = std::min(count, kMostSamples);
+    if (buffer_.size() < memory.room) buffer_.resize(memory.room);
+  }
+  count = memory.room;
+  int code = query(type, count, buffer_.data());
+  if (code == kInsufficientSize) memory.room = 0;
+  if (code != kSuccess) return code == kInsufficientSize ? int{kNotFound} : code;
+  uint64_t least = UINT64_MAX, greatest = 0, sum = 0, found = 0;
+  unsigned long long newest = memory.last_us;
+  for (const Sample& sample : std::span(buffer_).first(std::min(count, memory.room))) {
+    if (sample.timestamp_us <= memory.last_us) continue;
+    newest = std::max(newest, sample.timestamp_us);
+    uint64_t value = UnsignedOf(type, sample.value);
+    if (value > kind.highest) continue;
+    least = std::min(least, value);
+    greatest = std::max(greatest, value);
+    sum += value;
+    ++found;
+  }
+  // The first list reaches back to before the reader started.
+  bool first = memory.last_us == 0;
+  memory.last_us = newest;
+  if (first || found < 2) return kNotFound;
+  in.Emit(kind.fields[0], static_cast<int64_t>(least) * kind.scale);
+  in.Emit(kind.fields[1], (static_cast<int64_t>(sum) * kind.scale) / static_cast<int64_t>(found));
+  in.Emit(kind.fields[2], static_cast<int64_t>(greatest) * kind.scale);
   return kSuccess;
 }
 

@@ -1,5 +1,5 @@
-// The links of a GPU one by one: error counters of all of them each minute, and everything else when
-// kDetailLinks is asked for. Their requests travel in the batch of field values of the round.
+// The links of a GPU one by one: error counters of all of them each minute, and everything else with
+// kDetailLinks. Their requests are part of the round's batch of field values.
 #pragma once
 
 #include <array>
@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "reader/process/query_backoff.h"
-#include "sources/nvml/reader/items.h"
+#include "reader/process/library_caller.h"
+#include "sources/nvml/reader/gpu_items.h"
 
 namespace gpulens::nvml {
 
@@ -33,7 +33,7 @@ class LinkReader {
   struct Row;
   struct Memory {
     uint8_t variant = 0;  // Of the ids that may count this.
-    driver::QueryBackoff again;
+    reader::QueryBackoff again;
   };
   struct Group {
     uint8_t row = 0;
@@ -49,7 +49,33 @@ class LinkReader {
   uint32_t details_ = 0;
   std::array<Memory, kRows> memory_{};
   std::vector<Group> groups_;
-  driver::QueryBackoff remotes_;
+  reader::QueryBackoff remotes_;
+};
+
+// The samples that the driver takes by itself, many a second: the least, mean and greatest since the
+// round before. They show what a reading each second does not: a power peak, an idle gap.
+
+// Used by one thread. Allocates when a kind is read for the first time.
+class SampleReader {
+ public:
+  void Attach();
+  // Emits three fields per kind. Fewer than two new samples: kNotFound. What the GPU does not have is learnt,
+  // and repeated when `again`. The result is a code that ends the round, or kSuccess.
+  int Read(const ItemContext& in, bool again);
+
+  static constexpr size_t kKinds = 5;
+
+ private:
+  struct Memory {
+    unsigned long long last_us = 0;  // Of the newest sample that was seen; 0: none yet.
+    unsigned room = 0;               // Samples that the driver keeps.
+    reader::QueryBackoff again;
+  };
+
+  int ReadKind(const ItemContext& in, size_t kind);
+
+  std::array<Memory, kKinds> memory_{};
+  std::vector<Sample> buffer_;
 };
 
 }  // namespace gpulens::nvml

@@ -23,10 +23,10 @@ constexpr int kCodes[] = {1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14
 
 class CodesTest : public ReaderTest {
  protected:
-  // Second, part and field in one word: thousands of rounds are looked up, in a build without optimisation.
+  // Second, link and field in one word: thousands of rounds are looked up, in a build without optimisation.
   using Key = uint64_t;
-  static Key KeyOf(int64_t second, uint8_t part, uint16_t field) {
-    return static_cast<uint64_t>(second) << 24U | static_cast<uint64_t>(part) << 16U | field;
+  static Key KeyOf(int64_t second, uint8_t link, uint16_t field) {
+    return static_cast<uint64_t>(second) << 24U | static_cast<uint64_t>(link) << 16U | field;
   }
   static constexpr int64_t kSeconds[] = {0, 1, 2, 11, 62};
   using Seen = std::unordered_map<Key, int64_t>;
@@ -52,15 +52,15 @@ class CodesTest : public ReaderTest {
       reader_->Read(clock_.Now().boot_ns);
       for (const Reading& reading : reader_->readings()) {
         if (reading.status == ReadStatus::kOk)
-          seen_[KeyOf(second, reading.part, reading.field)] = reading.raw;
+          seen_[KeyOf(second, reading.link, reading.field)] = reading.raw;
       }
     }
     return true;
   }
 
   // Fields that another function, an older struct or another moment of asking tell differently.
-  static bool MayDiffer(uint8_t part, uint16_t field) {
-    if (part != 0) return false;
+  static bool MayDiffer(uint8_t link, uint16_t field) {
+    if (link != 0) return false;
     switch (static_cast<Field>(field)) {
       case Field::kMemoryUsed:  // With what the driver reserves.
       case Field::kUnifiedTotal:
@@ -78,10 +78,10 @@ class CodesTest : public ReaderTest {
     }
   }
 
-  static bool Between(const Seen& well, uint8_t part, uint16_t field, int64_t raw) {
+  static bool Between(const Seen& well, uint8_t link, uint16_t field, int64_t raw) {
     int64_t least = INT64_MAX, most = INT64_MIN;
     for (int64_t second : kSeconds) {
-      auto found = well.find(KeyOf(second, part, field));
+      auto found = well.find(KeyOf(second, link, field));
       if (found == well.end()) continue;
       least = std::min(least, found->second);
       most = std::max(most, found->second);
@@ -92,20 +92,20 @@ class CodesTest : public ReaderTest {
   void ExpectNothingMadeUp(const Seen& well, const std::string& what) {
     for (const auto& [key, raw] : seen_) {
       uint64_t second = key >> 24U;
-      auto part = static_cast<uint8_t>(key >> 16U);
+      auto link = static_cast<uint8_t>(key >> 16U);
       auto field = static_cast<uint16_t>(key);
-      if (MayDiffer(part, field)) continue;
+      if (MayDiffer(link, field)) continue;
       auto found = well.find(key);
       // A counter whose first kind of id failed comes a round later than the other.
-      if (found == well.end() && part != 0) continue;
-      std::string name(part != 0 ? LinkFieldName(static_cast<LinkField>(field))
+      if (found == well.end() && link != 0) continue;
+      std::string name(link != 0 ? LinkFieldName(static_cast<LinkField>(field))
                                  : InfoOf(static_cast<Field>(field)).name);
       // Samples since the round before, when that one failed, reach back further.
       if (name.starts_with("sampled_")) continue;
       if (found == well.end()) {
         // What failed is asked again out of its turn, and lies between what is told before and after.
         bool out_of_turn =
-            InfoOf(static_cast<Field>(field)).tier != Tier::kFast && Between(well, part, field, raw);
+            InfoOf(static_cast<Field>(field)).tier != Tier::kFast && Between(well, link, field, raw);
         EXPECT_TRUE(name.starts_with("nvlink_") || out_of_turn) << what << ": " << name << " at " << second;
       } else {
         EXPECT_EQ(found->second, raw) << what << ": " << name << " at " << second;
@@ -118,7 +118,7 @@ class CodesTest : public ReaderTest {
 
 class EveryCall : public CodesTest, public testing::WithParamInterface<const char*> {};
 
-// One thread alone works here: for the thread sanitizer, which makes it slow, a part is enough.
+// One thread alone works here: for the thread sanitizer, which makes it slow, a link is enough.
 TEST_P(EveryCall, MayAnswerAnyCode) {
   for (const char* model : {"H100", "GB200", "RTX4090"}) {
     if (kThreadSanitizer && model[0] != 'H') continue;

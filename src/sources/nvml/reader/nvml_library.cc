@@ -3,24 +3,17 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
-#include <cerrno>
-
 #include "base/result.h"
+#include "base/shared_library.h"
 
 namespace gpulens::nvml {
 namespace {
 
 constexpr const char* kWslPath = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
 
-// Converts through the type of the member: dlsym gives an object pointer.
-template <class Function>
-void Assign(Function& member, void* symbol) {
-  member = reinterpret_cast<Function>(symbol);
-}
-
 template <class Lookup>
 void Fill(Symbols& symbols, Lookup lookup) {
-#define GPULENS_NVML_ASSIGN(id, name, parameters) Assign(symbols.id, lookup(name));
+#define GPULENS_NVML_ASSIGN(id, name, parameters) symbols.id.Assign(lookup(name));
   GPULENS_NVML_CALLS(GPULENS_NVML_ASSIGN)
 #undef GPULENS_NVML_ASSIGN
 }
@@ -47,29 +40,15 @@ const std::vector<std::string>& NvmlLibrary::DefaultPaths() {
 }
 
 Result<NvmlLibrary> NvmlLibrary::Open(const std::string& path) {
-  std::string first_error;
-  bool denied = false;
-  std::vector<std::string> candidates = path.empty() ? DefaultPaths() : std::vector<std::string>{path};
-  // On WSL a library of Linux's own driver may lie about, which finds no GPU.
-  if (path.empty() && ::access("/dev/dxg", F_OK) == 0) candidates.insert(candidates.begin(), kWslPath);
-  for (const std::string& candidate : candidates) {
-    void* handle = ::dlopen(candidate.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (handle) {
-      NvmlLibrary library;
-      library.path_ = candidate;
-      Fill(library.symbols_, [handle](const char* name) { return ::dlsym(handle, name); });
-      RETURN_IF_ERROR(library.Complete());
-      return library;
-    }
-    const char* error = ::dlerror();
-    if (first_error.empty()) first_error = error ? error : "cannot be opened";
-    if (candidate.find('/') != std::string::npos && ::access(candidate.c_str(), R_OK) != 0 &&
-        errno == EACCES) {
-      denied = true;
-    }
-  }
-  if (denied) return Status{gpulens::Code::kPermissionDenied, first_error};
-  return Status{gpulens::Code::kUnavailable, "library not found: " + first_error};
+  std::vector<std::string> paths = path.empty() ? DefaultPaths() : std::vector<std::string>{path};
+  // On WSL there may also be a library of Linux's own driver, which finds no GPU.
+  if (path.empty() && ::access("/dev/dxg", F_OK) == 0) paths.insert(paths.begin(), kWslPath);
+  ASSIGN_OR_RETURN(SharedLibrary opened, OpenSharedLibrary(paths));
+  NvmlLibrary library;
+  library.path_ = std::move(opened.path);
+  Fill(library.symbols_, [&](const char* name) { return ::dlsym(opened.handle, name); });
+  RETURN_IF_ERROR(library.Complete());
+  return library;
 }
 
 Result<NvmlLibrary> NvmlLibrary::FromLookup(SymbolLookup lookup, std::string name) {

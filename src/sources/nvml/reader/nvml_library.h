@@ -1,15 +1,16 @@
-// The vendor library as a table of functions, found by dlopen or given by whoever has one, and the way
-// to call them.
+// libnvidia-ml as a table of functions, from a file or from a lookup function.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <cstring>
 #include <string>
 #include <vector>
 
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "reader/process/reader.h"
+#include "reader/process/device_reader.h"
 #include "sources/nvml/reader/nvml_abi.h"
 
 namespace gpulens::nvml {
@@ -17,12 +18,12 @@ namespace gpulens::nvml {
 // Finds a function by its symbol; null when there is none.
 using SymbolLookup = void* (*)(const char* name);
 
-// The table. Copyable; the functions are thread-safe as far as the library is. A library that was
-// opened stays open until the process ends: readers may be stuck inside it.
+// Copyable; the functions are thread-safe as far as the library is. A library that was opened stays open
+// until the process ends: readers may be stuck inside it.
 class NvmlLibrary {
  public:
-  // Opens `path`; when it is empty, the first of DefaultPaths() that opens. kUnavailable with all that
-  // was tried, kPermissionDenied when the file may not be read, kDataLoss when it lacks init or count.
+  // Opens `path`; when it is empty, the first of DefaultPaths() that opens. As OpenSharedLibrary, and
+  // kDataLoss when it lacks init or count.
   static Result<NvmlLibrary> Open(const std::string& path);
   // For a library that is linked in: the simulated one.
   static Result<NvmlLibrary> FromLookup(SymbolLookup lookup, std::string name);
@@ -39,33 +40,33 @@ class NvmlLibrary {
   std::string path_;
 };
 
-// One library call at a time: announced on the shared page, timed, and missing functions answered for.
-// Used by one thread. The slot, the library and the clock outlive it.
-class Caller {
- public:
-  Caller(const NvmlLibrary& library, CallSlot& slot, const Clock& clock) noexcept
-      : fn_(library.fn()), gate_(slot, clock) {}
+using Caller = reader::LibraryCaller<Symbols, kFunctionNotFound>;
 
-  const Symbols& fn() const noexcept { return fn_; }
+// The text that a function gives about `subject`; empty when it gives none.
+template <class Function, class Subject, class... More>
+std::string QueryText(Caller& caller, const Function& function, Subject subject, More... more) {
+  std::array<char, 96> text{};
+  if (caller.Do(function, subject, text.data(), static_cast<unsigned>(text.size()), more...) != kSuccess)
+    return {};
+  return {text.data(), ::strnlen(text.data(), text.size())};
+}
 
-  // The library's return code; kFunctionNotFound when it has no such function.
-  template <class... Parameters, class... Arguments>
-  int Do(Call call, int (*function)(Parameters...), Arguments... arguments) {
-    if (!function) return kFunctionNotFound;
-    gate_.Begin(static_cast<driver::CallNumber>(call));
-    int code = function(arguments...);
-    gate_.End();
-    return code;
+// What a return code of the library means for a reading.
+constexpr ReadStatus ReadStatusOf(int code) noexcept {
+  switch (code) {
+    case kSuccess: return ReadStatus::kOk;
+    case kInvalidArgument:  // An id or enum value that this driver does not know yet.
+    case kNotSupported:
+    case kFunctionNotFound:
+    case kArgumentVersionMismatch:
+    case kDeprecated: return ReadStatus::kNotSupported;
+    case kNoPermission: return ReadStatus::kNoPermission;
+    case kNotFound: return ReadStatus::kNotFound;
+    case kGpuIsLost:
+    case kGpuNotFound: return ReadStatus::kLost;
+    case nvml::kResetRequired: return ReadStatus::kResetRequired;
+    default: return ReadStatus::kError;
   }
-
-  int64_t now() const noexcept { return gate_.now(); }
-  // When the last call began.
-  int64_t last_boot_ns() const noexcept { return gate_.last_boot_ns(); }
-  uint64_t calls() const noexcept { return gate_.calls(); }
-
- private:
-  const Symbols& fn_;
-  driver::CallGate gate_;
-};
+}
 
 }  // namespace gpulens::nvml

@@ -1,4 +1,4 @@
-// GpuReader over the simulated library, in the process of the test, with a clock that stands still.
+// GpuReader over the simulated library, in the process of the test, with a fixed clock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "sources/nvml/reader/nvml_reader.h"
+#include "sources/nvml/reader/gpu_reader.h"
 #include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
@@ -27,15 +27,15 @@ class ReaderTest : public testing::Test {
     reader_ = std::make_unique<GpuReader>(*library_, index, slot_, clock_, options_);
     ASSERT_EQ(reader_->Attach(), 0);
   }
-  // One round; its readings by field, and those of links by part and field. Each comes at most once.
+  // One round; its readings by field, and those of links by link and field. Each comes at most once.
   bool Round() {
     latest_.clear();
     links_.clear();
     bool good = reader_->Read(clock_.Now().boot_ns);
     for (const Reading& reading : reader_->readings()) {
-      if (reading.part != 0) {
+      if (reading.link != 0) {
         EXPECT_TRUE(
-            links_.emplace(std::pair(reading.part, static_cast<LinkField>(reading.field)), reading).second);
+            links_.emplace(std::pair(reading.link, static_cast<LinkField>(reading.field)), reading).second);
         continue;
       }
       EXPECT_TRUE(latest_.emplace(static_cast<Field>(reading.field), reading).second) << reading.field;
@@ -51,13 +51,13 @@ class ReaderTest : public testing::Test {
     EXPECT_EQ(StatusOf(field), ReadStatus::kOk) << InfoOf(field).name;
     return Has(field) ? latest_.at(field).raw : -1;
   }
-  ReadStatus LinkStatus(uint8_t part, LinkField field) const {
-    auto found = links_.find({part, field});
+  ReadStatus LinkStatus(uint8_t link, LinkField field) const {
+    auto found = links_.find({link, field});
     return found == links_.end() ? ReadStatus::kNever : found->second.status;
   }
-  int64_t LinkValue(uint8_t part, LinkField field) const {
-    EXPECT_EQ(LinkStatus(part, field), ReadStatus::kOk) << LinkFieldName(field);
-    auto found = links_.find({part, field});
+  int64_t LinkValue(uint8_t link, LinkField field) const {
+    EXPECT_EQ(LinkStatus(link, field), ReadStatus::kOk) << LinkFieldName(field);
+    auto found = links_.find({link, field});
     return found == links_.end() ? -1 : found->second.raw;
   }
   std::string Fact(const std::string& key) const {
@@ -70,7 +70,7 @@ class ReaderTest : public testing::Test {
 
   ManualClock clock_{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
   CallSlot slot_;
-  ReaderOptions options_;
+  GpuReaderOptions options_;
   std::unique_ptr<NvmlLibrary> library_;
   std::unique_ptr<GpuReader> reader_;
   std::map<Field, Reading> latest_;

@@ -62,7 +62,7 @@ inline int FakeMigPlaceOf(Device device) noexcept {
 // there is no such device now.
 int FakeNarrow(std::string_view call, unsigned slot, FakeView& view);
 
-// What stands before every call that takes a GPU: initialized, a known handle, the profile's errors and
+// Precedes every call that takes a GPU: initialized, a known handle, the profile's errors and
 // hangs. Then `body(view)` gives the code.
 template <class Body>
 int With(const char* call, Device device, Body body) {

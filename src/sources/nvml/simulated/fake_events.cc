@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "sources/nvml/nvml_parts.h"
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/nvml_slices.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 using namespace gpulens::nvml;
@@ -29,8 +29,8 @@ namespace {
 
 constexpr uint64_t kSupported = 0xFFFF & ~uint64_t{0x60};
 
-// The next event that is due, has been asked for and was not told yet. An event that stands twice in the
-// profile is told twice.
+// The next event that is due, was requested and not delivered yet. An event that is twice in the
+// profile is delivered twice.
 bool TakeDue(EventSetHandle& set, FakeEvent& out) {
   FakeWorld& world = FakeWorld::Get();
   auto profile = world.profile();

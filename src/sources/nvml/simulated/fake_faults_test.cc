@@ -6,8 +6,8 @@
 #include <cstdlib>
 
 #include "base/files.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
-#include "sources/nvml/reader/parts_abi.h"
 #include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 

@@ -1,11 +1,12 @@
-// The functions of the simulated library for GPM: what they say is the load of the profile between two
+// The functions of the simulated library for GPM: what they report is the load of the profile between two
 // samples, and its traffic.
 #include <algorithm>
 #include <iterator>
+#include <optional>
+#include <utility>
 
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
-#include "sources/nvml/simulated/fake_gpm_more.h"
 
 using namespace gpulens::nvml;
 
@@ -22,6 +23,40 @@ struct GpmSampleHandle {
 }  // namespace gpulens::nvml
 
 namespace {
+
+struct FakeGpmSpan {
+  double busy;          // share of the span between two samples, 0 to 1
+  double seconds;       // since the library was opened
+  double busy_seconds;  // of these
+};
+
+constexpr double kCyclesPerSecond = 1.98e9;
+constexpr unsigned kEngines = 7;  // decoders, and JPEG engines
+
+// Hits in the cache, in %.
+constexpr std::pair<unsigned, double> kHits[] = {{160, 12}, {162, 35}, {164, 61}};
+// Cycles in which a unit is active, as a share of those in which the GPU is busy.
+constexpr std::pair<unsigned, double> kUnits[] = {{249, 0.88}, {250, 0.52}, {251, 0},    {252, 0.5},
+                                                  {253, 0.02}, {254, 0},    {257, 0.12}, {258, 0.01},
+                                                  {259, 0.18}, {260, 0.06}};
+
+// Single engines, caches and cycles.
+// In the unit of the metric; nothing for metrics that these boards do not have: they have seven decoders and
+// JPEG engines, one optical flow accelerator and no encoder.
+std::optional<double> FakeGpmMore(unsigned metric, const FakeGpmSpan& span) noexcept {
+  double busy = std::clamp(span.busy, 0.0, 1.0);
+  if (metric >= 30 && metric < 30 + kEngines) return busy * 3;
+  if (metric >= 40 && metric < 40 + kEngines) return 0;
+  if (metric == 50) return 0;
+  if (metric == 248) return span.seconds * kCyclesPerSecond;
+  for (auto [id, percent] : kHits) {
+    if (id == metric) return percent;
+  }
+  for (auto [id, share] : kUnits) {
+    if (id == metric) return span.busy_seconds * share * kCyclesPerSecond;
+  }
+  return std::nullopt;
+}
 
 // Shares of a busy GPU that each unit is active, in %.
 constexpr std::pair<unsigned, double> kShares[] = {{1, 100}, {2, 88},  {3, 45}, {4, 12}, {5, 52},

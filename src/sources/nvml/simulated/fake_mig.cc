@@ -1,14 +1,14 @@
 // The functions of the simulated library for MIG devices.
 #include <algorithm>
 
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 using namespace gpulens::nvml;
 
 namespace {
 
-// What may be asked of a MIG device; all else is "not supported", as with the real library.
+// The calls a MIG device supports; all else is "not supported", as with the real library.
 constexpr std::string_view kOfMigDevices[] = {
     "nvmlDeviceGetUUID",
     "nvmlDeviceGetName",

@@ -7,7 +7,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "sources/nvml/nvml_parts.h"
+#include "sources/nvml/nvml_slices.h"
 #include "sources/nvml/simulated/fake_profile.h"
 
 namespace gpulens::nvml {

@@ -9,7 +9,7 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "sources/nvml/recording/recording.h"
-#include "sources/nvml/simulated/replay_profile.h"
+#include "sources/nvml/simulated/replay.h"
 
 namespace gpulens::nvml {
 namespace {

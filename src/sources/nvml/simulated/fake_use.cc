@@ -1,8 +1,8 @@
-// The functions of the simulated library that tell who uses how much: processes and vGPUs.
+// The functions of the simulated library that report who uses how much: processes and vGPUs.
 #include <algorithm>
 #include <cstring>
 
-#include "sources/nvml/reader/parts_abi.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 using namespace gpulens::nvml;

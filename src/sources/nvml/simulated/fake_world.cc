@@ -8,6 +8,7 @@
 
 #include "base/files.h"
 #include "sources/nvml/recording/recording.h"
+#include "sources/nvml/simulated/fake_profile.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -72,6 +73,24 @@ void FillState(FakeView& view) {
   if (view.reasons & 0x60) clock *= 0.75;
   if (view.reasons & 0x88) clock *= 0.5;
   view.clock = static_cast<unsigned>(std::max(clock, double{15}) / 15) * 15;
+}
+
+constexpr double kTurn = 2 * std::numbers::pi;
+
+double StepsLength(const FakeLoad& load) noexcept {
+  double length = 0;
+  for (const FakeLoad::Step& step : load.steps) length += step.seconds;
+  return length;
+}
+
+double StepsIntegral(const FakeLoad& load, double until) noexcept {
+  double sum = 0;
+  for (const FakeLoad::Step& step : load.steps) {
+    double part = std::min(step.seconds, until);
+    sum += part * step.level;
+    until -= part;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -208,7 +227,7 @@ int FakeWorld::Open() {
   LoadLocked();
   if (!profile_) return kUnknownCode;
 #ifdef GPULENS_FAKE_NVML_EXPORT
-  // Whoever opens this file finds the functions of the models by their names.
+  // A program that opens this file finds the functions of the models by their names.
   if (profile_->recording) {
     std::fprintf(stderr, "simulated NVML: a recording can be replayed by `library: simulated` only\n");
     return kUnknownCode;
@@ -256,6 +275,62 @@ uint64_t FakeWorld::Calls(std::string_view call, int gpu) {
 void FakeWorld::ForgetCalls() {
   std::lock_guard lock(mutex_);
   calls_.clear();
+}
+
+double FakeLoad::At(double seconds) const noexcept {
+  switch (kind) {
+    case Kind::kConstant: return level;
+    case Kind::kSine: return level + amplitude * std::sin(kTurn * (seconds / period + phase));
+    case Kind::kSteps: break;
+  }
+  double left = std::fmod(seconds + phase * StepsLength(*this), StepsLength(*this));
+  for (const Step& step : steps) {
+    if (left < step.seconds) return step.level;
+    left -= step.seconds;
+  }
+  return steps.back().level;
+}
+
+double FakeLoad::Integral(double seconds) const noexcept {
+  switch (kind) {
+    case Kind::kConstant: return level * seconds;
+    case Kind::kSine: {
+      double swing = std::cos(kTurn * phase) - std::cos(kTurn * (seconds / period + phase));
+      return level * seconds + amplitude * period / kTurn * swing;
+    }
+    case Kind::kSteps: break;
+  }
+  double length = StepsLength(*this), offset = phase * length;
+  auto from_zero = [&](double t) {
+    return std::floor(t / length) * StepsIntegral(*this, length) + StepsIntegral(*this, std::fmod(t, length));
+  };
+  return from_zero(seconds + offset) - from_zero(offset);
+}
+
+double FakeLoad::Mean(double seconds, double window) const noexcept {
+  double from = std::max(0.0, seconds - window);
+  if (seconds - from < 1e-3) return At(seconds);
+  return (Integral(seconds) - Integral(from)) / (seconds - from);
+}
+
+std::string_view DemoProfile() noexcept {
+  return R"(# Eight H100 that train: busy, with a pause between the epochs.
+model: H100
+gpus: 8
+nvlink_share: 0.55
+pcie_share: 0.12
+load: {kind: sine, level: 0.78, amplitude: 0.2, period: 45}
+each:
+  - {gpu: 6, load: {kind: steps, steps: [[40, 0.95], [20, 0.1]]}}
+  - {gpu: 7, load: {kind: constant, level: 0.05}, nvlink_share: 0.05}
+processes:
+  - {pid: 41000, memory: 52GiB, swing: 6GiB, period: 90}
+  - {gpu: 7, pid: 52000, memory: 4GiB}
+faults:
+  - {gpu: 2, counter: ecc_corrected, amount: 3, from: 60}
+throttle:
+  - {gpu: 4, mask: 0x20, from: 30, for: 20}
+)";
 }
 
 }  // namespace gpulens::nvml

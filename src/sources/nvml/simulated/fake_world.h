@@ -27,7 +27,7 @@ struct FakeView {
   const FakeProfile* profile = nullptr;
   const FakeModel* model = nullptr;
   const FakeGpu* gpu = nullptr;
-  const FakeMig* mig = nullptr;    // The MIG device that was asked; null: the GPU.
+  const FakeMig* mig = nullptr;    // the MIG device; null: the GPU
   unsigned index = 0;              // As numbered in the profile: rules and faults go by it.
   unsigned shown_index = 0;        // As numbered since the library was opened.
   double seconds = 0;              // What loads go by: since the boot of the machine.
@@ -35,8 +35,8 @@ struct FakeView {
   double since_open = 0;           // Seconds: what rules and faults go by.
   int64_t unix_us = 0;
   unsigned power_mw = 0, power_mean_mw = 0;
-  unsigned temperature = 0, core_temperature = 0;  // The second is what its sensor tells.
-  unsigned utilization = 0;                        // %, as it is told.
+  unsigned temperature = 0, core_temperature = 0;  // the second is of its sensor
+  unsigned utilization = 0;                        // %, as reported
   unsigned clock = 0;
   uint64_t reasons = 0;
   uint64_t used = 0, free = 0, reserved = 0, total = 0;
@@ -45,7 +45,7 @@ struct FakeView {
   FaultScript faults;
   int64_t boot_ns = 0;
 
-  // Memory, clock and state, from the load that stands here.
+  // Memory, clock and state, from the load above.
   void Fill();
   unsigned MeanPower() const noexcept;  // mW
   unsigned Faults(FakeFault::Counter counter) const noexcept;

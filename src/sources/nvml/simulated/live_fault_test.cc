@@ -1,10 +1,9 @@
-#include "sources/nvml/simulated/live_fault.h"
+#include "sources/nvml/simulated/fault_watch.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "sources/nvml/simulated/fault_list.h"
-#include "sources/nvml/simulated/fault_watch.h"
 
 namespace gpulens::nvml {
 namespace {

@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <string_view>
+#include <utility>
 
+#include "base/files.h"
+#include "sources/nvml/recording/recording.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 namespace gpulens::nvml {
@@ -46,7 +50,7 @@ struct Plain {
 };
 
 template <Call kCall, class... P>
-void* PlainFunction(int (*)(P...)) {
+void* PlainFunction(reader::LibraryFunction<Call, int(P...)> Symbols::*) {
   if constexpr (sizeof...(P) > 0 && (kPlainParameter<P> && ...))
     return reinterpret_cast<void*>(&Plain<kCall, P...>::Do);
   else return nullptr;
@@ -183,8 +187,7 @@ void* ReplayLookup(const FakeProfile& profile, std::string_view name) {
     }
   }
   static const ReplaySymbol kPlain[] = {
-#define GPULENS_NVML_REPLAY(id, symbol, parameters) \
-  {symbol, PlainFunction<Call::k##id>(static_cast<decltype(Symbols::id)>(nullptr))},
+#define GPULENS_NVML_REPLAY(id, symbol, parameters) {symbol, PlainFunction<Call::k##id>(&Symbols::id)},
       GPULENS_NVML_CALLS(GPULENS_NVML_REPLAY)
 #undef GPULENS_NVML_REPLAY
   };
@@ -192,6 +195,22 @@ void* ReplayLookup(const FakeProfile& profile, std::string_view name) {
     if (symbol.name == name) return symbol.function;
   }
   return nullptr;
+}
+
+bool IsRecording(const std::string& yaml) {
+  constexpr std::string_view kKey = "gpulens_recording:";
+  return yaml.starts_with(kKey) || yaml.find("\n" + std::string(kKey)) != yaml.npos;
+}
+
+Status LoadRecording(const std::string& path, const std::string& at_end, FakeProfile& out) {
+  if (at_end != "loop" && at_end != "hold") return {Code::kInvalidArgument, "at_end must be loop or hold"};
+  Result<std::string> text = ReadFile(path, kMaxRecordingBytes);
+  if (!text) return {Code::kInvalidArgument, text.error().detail};
+  Result<Recording> recording = ReadRecording(*text);
+  if (!recording) return {Code::kInvalidArgument, path + ": " + recording.error().detail};
+  out.recording = std::make_shared<const Recording>(*std::move(recording));
+  out.recording_holds = at_end == "hold";
+  return Status{};
 }
 
 }  // namespace gpulens::nvml

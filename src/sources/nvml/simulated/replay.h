@@ -1,6 +1,4 @@
-// The simulated library answering from a recording instead of a model: each call as it was answered then, on
-// the world's clock, from the moment at which the library was opened. What the recording does not know is
-// "not supported". The errors and hangs of the profile come first, as with every other profile.
+// How a profile of the simulated library comes by its recording.
 #pragma once
 
 #include <memory>
@@ -9,14 +7,25 @@
 #include "sources/nvml/recording/call_text.h"
 #include "sources/nvml/recording/recording.h"
 #include "sources/nvml/recording/value_text.h"
+#include "sources/nvml/simulated/fake_profile.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
 
-// A function of the replay; null when the recording's library did not have it, or nobody knows it.
+// Whether the text is a recording and not a profile that names one.
+bool IsRecording(const std::string& yaml);
+
+// Reads the file; `at_end`: "loop" or "hold". kInvalidArgument names the error.
+Status LoadRecording(const std::string& path, const std::string& at_end, FakeProfile& out);
+
+// The simulated library answering from a recording instead of a model: each call as it was answered then, on
+// the world's clock, from the moment at which the library was opened. What the recording does not know is
+// "not supported". The errors and hangs of the profile come first, as with every other profile.
+
+// A function of the replay; null when the recording's library did not have it, or it is unknown.
 void* ReplayLookup(const FakeProfile& profile, std::string_view name);
 
-// One call, from its gate on: who is asked, and when that is in the recording.
+// One call: its device, and its time in the recording.
 class ReplayCall {
  public:
   // For a call that takes no GPU.
@@ -25,7 +34,7 @@ class ReplayCall {
 
   // What the call has to answer without being looked up: not open, no such GPU, an error of the profile.
   int code() const noexcept { return code_; }
-  // kNotSupported when the question was never asked.
+  // kNotSupported when the call was not recorded.
   Answer Find(std::string_view question) const;
   // "gpu3", the name in the recording of another GPU.
   std::string PeerName(Device peer) const;

@@ -1,0 +1,204 @@
+#include "sources/nvml/reader/nvml_process.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "base/parse.h"
+#include "base/result.h"
+
+namespace gpulens::nvml {
+namespace {
+
+reader::DeviceState StateOf(int code) noexcept {
+  switch (code) {
+    case kSuccess: return reader::DeviceState::kOk;
+    case kNoPermission: return reader::DeviceState::kNoPermission;
+    case kGpuIsLost:
+    case kGpuNotFound: return reader::DeviceState::kLost;
+    case kResetRequired: return reader::DeviceState::kResetRequired;
+    default: return reader::DeviceState::kFailed;
+  }
+}
+
+using reader::Fault;
+
+std::string Version(int cuda) { return std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10); }
+
+// What is wrong and what to do about it.
+reader::VendorLibrary::Opened Failed(int code, const std::string& text) {
+  reader::VendorLibrary::Opened out;
+  out.code = code;
+  switch (code) {
+    case kNoPermission:
+      out.fault = Fault::kNoPermission;
+      out.detail = "no permission to read the GPUs (" + text +
+                   "): run as root, or allow /dev/nvidiactl and /dev/nvidia*";
+      break;
+    case kDriverNotLoaded:
+      out.fault = Fault::kDriverNotLoaded;
+      out.detail =
+          "the NVIDIA kernel driver is not loaded: modprobe nvidia, or look for its reason in the kernel log";
+      break;
+    case kLibraryNotFound:
+      out.fault = Fault::kLibraryNotFound;
+      out.detail = text;
+      break;
+    case kVersionMismatch:
+      out.fault = Fault::kVersionMismatch;
+      out.detail =
+          "the NVIDIA kernel driver and libnvidia-ml have different versions: reload the driver or reboot";
+      break;
+    default:
+      out.fault = Fault::kLibraryError;
+      out.detail = "the NVIDIA library failed with code " + std::to_string(code) + ": " + text;
+  }
+  return out;
+}
+
+int CountGpus(Caller& caller, unsigned& count) {
+  const Symbols& fn = caller.fn();
+  return caller.DoEither(fn.DeviceCount, fn.DeviceCountV1, &count);
+}
+
+struct DriverVersion {
+  unsigned major = 0, minor = 0;  // 0: unknown
+};
+
+DriverVersion ReadDriverVersion(std::string_view text) {
+  unsigned major = ParseInt<unsigned>(TakeUntil(text, '.')).value_or(0);
+  return {major, ParseInt<unsigned>(TakeUntil(text, '.')).value_or(0)};
+}
+
+}  // namespace
+
+GpuDevice::GpuDevice(const NvmlLibrary& library, CallSlot& slot, const Clock& clock, Options options)
+    : index_(options.index),
+      events_(std::move(options.events)),
+      reader_(library, index_, slot, clock, options.reader),
+      parts_(library, index_, slot, clock,
+             {.interval = options.reader.periods[static_cast<size_t>(Tier::kFast)],
+              .medium = options.reader.periods[static_cast<size_t>(Tier::kMedium)],
+              .slow = options.reader.periods[static_cast<size_t>(Tier::kSlow)],
+              .details = options.reader.details}) {}
+
+reader::DeviceReader::Attached GpuDevice::Attach() {
+  int code = reader_.Attach();
+  if (code != kSuccess) return {StateOf(code), code};
+  SlicesReader::Mig mig = SlicesReader::Mig::kNone;
+  for (const auto& [key, value] : facts()) {
+    if (key == "mig_mode") mig = value == "enabled" ? SlicesReader::Mig::kOn : SlicesReader::Mig::kOff;
+  }
+  parts_.Attach(reader_.identity().device, mig);
+  if (events_) events_->Register(parts_.caller(), index_, reader_.identity().device);
+  return {};
+}
+
+bool GpuDevice::Round(int64_t boot_ns, reader::Outbox& out) {
+  parts_.Scan(boot_ns, events_ && events_->TakeRescan(index_), out);
+  reader_.SplitProcesses(parts_.mig_devices());
+  bool good = reader_.Read(boot_ns);
+  // What was lost may not be due again for a minute.
+  if (!reader_.readings().empty() && !out.Send(encoder_.Encode(reader_.readings()))) reader_.ReadAgain();
+  if (reader_.has_processes())
+    out.Send(EncodeProcesses(encoder_, index_, reader_.processes_boot_ns(), reader_.processes()));
+  if (good) parts_.Read(boot_ns, out);
+  if (parts_.reports_pcie()) reader_.SkipBlocking();
+  // Not requested before it is known whether another source has them: each source has its own way to be
+  // wrong.
+  if (good && !parts_.will_report_pcie() && reader_.ReadBlocking() && !reader_.readings().empty())
+    out.Send(encoder_.Encode(reader_.readings()));
+  return good;
+}
+
+uint64_t GpuDevice::calls() const noexcept { return reader_.calls() + parts_.calls(); }
+
+reader::VendorLibrary::Opened NvmlVendorLibrary::Open(CallSlot& slot) {
+  reader::CallGate gate(slot, RealClock());
+  gate.Begin(static_cast<reader::CallNumber>(Call::kLoadLibrary));
+  Result<NvmlLibrary> library = options_.lookup
+                                    ? NvmlLibrary::FromLookup(options_.lookup, "simulated library")
+                                    : NvmlLibrary::Open(options_.library_path);
+  gate.End();
+  Opened out;
+  if (!library) {
+    bool denied = library.error().code == gpulens::Code::kPermissionDenied;
+    out = Failed(denied ? kNoPermission : kLibraryNotFound, library.error().detail);
+    out.path = options_.library_path;
+    return out;
+  }
+  library_ = std::make_shared<const NvmlLibrary>(*std::move(library));
+  Caller caller(*library_, slot, RealClock());
+  const Symbols& fn = caller.fn();
+  int code = caller.DoEither(fn.Init, fn.InitV1);
+  char driver[80] = "", nvml[80] = "";
+  int cuda = 0;
+  unsigned count = 0;
+  if (code == kSuccess) {
+    caller.Do(fn.DriverVersion, driver, unsigned{sizeof driver});
+    caller.Do(fn.NvmlVersion, nvml, unsigned{sizeof nvml});
+    bool has_cuda = caller.Do(fn.CudaVersion, &cuda) == kSuccess && cuda > 0;
+    if (has_cuda) out.runtime_version = Version(cuda);
+    code = CountGpus(caller, count);
+  }
+  if (code != kSuccess) {
+    out = Failed(code, std::string(ReturnText(code)));
+    out.path = options_.library_path;
+    return out;
+  }
+  driver[sizeof driver - 1] = nvml[sizeof nvml - 1] = '\0';
+  out.path = library_->path();
+  out.library_version = nvml;
+  out.driver_version = driver;
+  out.devices = std::min(count, kMaxGpus);
+  DriverVersion version = ReadDriverVersion(driver);
+  // 535.43 to 535.97 put a further number into each element of a _v3 list.
+  avoid_process_v3_ = version.major == 535 && version.minor < 98;
+  if (version.major != 0) driver_major_ = version.major;
+  return out;
+}
+
+void NvmlVendorLibrary::Watch(std::shared_ptr<reader::AgentChannel> shared, CallSlot& slot) {
+  Caller caller(*library_, slot, RealClock());
+  auto hub = std::make_shared<EventWaiter>(options_.event_types);
+  if (hub->Open(caller) && StartEventThread(std::move(shared), library_, hub, slot).ok()) events_ = hub;
+}
+
+std::optional<uint32_t> NvmlVendorLibrary::Recount(CallSlot& slot) {
+  Caller caller(*library_, slot, RealClock());
+  unsigned count = 0;
+  if (CountGpus(caller, count) != kSuccess) return std::nullopt;
+  return count;
+}
+
+std::unique_ptr<reader::DeviceReader> NvmlVendorLibrary::MakeReader(
+    uint32_t index, CallSlot& slot, const Clock& clock, const reader::TierClock::Periods& periods) {
+  GpuDevice::Options options{.index = index, .reader = {}, .events = events_};
+  options.reader.periods = periods;
+  options.reader.details = options_.details;
+  options.reader.avoid_process_v3 = avoid_process_v3_;
+  options.reader.driver_major = driver_major_;
+  return std::make_unique<GpuDevice>(*library_, slot, clock, std::move(options));
+}
+
+Result<ReaderProcessOptions> ParseReaderArguments(std::span<const std::string_view> arguments) {
+  ReaderProcessOptions out;
+  std::string usual_folder = std::move(out.device_folder);
+  auto more = [&](std::string_view key, std::string_view value) {
+    std::optional<uint64_t> mask = ParseInt<uint64_t>(value, 16);
+    if (!mask) return false;
+    if (key == "--events") out.event_types = *mask;
+    if (key == "--details") out.details = static_cast<uint32_t>(*mask);
+    return key == "--events" || (key == "--details" && (*mask & ~uint64_t{kDetailsAll}) == 0);
+  };
+  ASSIGN_OR_RETURN(reader::ReaderProcessOptions common, reader::ParseReaderArguments(arguments, more));
+  static_cast<reader::ReaderProcessOptions&>(out) = std::move(common);
+  if (out.device_folder.empty()) out.device_folder = std::move(usual_folder);
+  return out;
+}
+
+int RunNvmlReader(const ReaderProcessOptions& options) {
+  return reader::RunReader(options, std::make_shared<NvmlVendorLibrary>(options));
+}
+
+}  // namespace gpulens::nvml
