@@ -37,7 +37,8 @@ void EnergyCrossCheck::Begin(const CheckedReading& power, const CheckedReading& 
 // Which of the two is wrong: what cannot be by itself; else the meter of power, which has no memory.
 std::optional<CheckedQuantity> EnergyCrossCheck::Culprit(const CheckedReadings& readings) const noexcept {
   double grown = energy_.value - first_energy_.value;
-  // A power meter on Ampere and later tells the mean of the second before, so ends that differ shift the sum.
+  // A power meter on Ampere and later reports the mean of the second before, so ends that differ shift the
+  // sum.
   double lag = std::abs(power_.value - first_power_.value);
   double tolerance = kEnergyShare * std::max(grown, integral_) + kEnergySlack + bound_ + lag;
   if (std::abs(grown - integral_) <= tolerance) return std::nullopt;
@@ -78,7 +79,7 @@ bool StuckSensor::Validate(const std::optional<CheckedReading>& sensor,
                            const std::optional<CheckedReading>& power) noexcept {
   constexpr int64_t kMinute = 60'000'000'000;
   if (!sensor) return false;
-  // A value after a pause begins anew: nobody knows what was between.
+  // A value after a pause starts again: what was between is unknown.
   bool goes_on =
       since_.at_ns != 0 && sensor->value == since_.value && sensor->at_ns - seen_ns_ <= 10 * kMinute;
   if (!goes_on) Begin(*sensor);

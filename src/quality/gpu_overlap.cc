@@ -11,7 +11,7 @@ constexpr std::string_view kSource = "gpu.interconnect.source";
 // One published, one being read by a slow sink, for each of a few sources.
 constexpr size_t kPooledFrames = 8;
 
-// By what a reading is known, whoever tells it; empty for what is of no GPU.
+// The key of a reading, from any collector; empty for what is of no GPU.
 std::string ReadingOf(const SeriesInfo& info) {
   if (!info.desc || info.desc->naming != Naming::kOtel) return {};
   const bool of_gpu = info.attributes.Has(kUuid);
@@ -113,8 +113,9 @@ void GpuOverlap::Hide(Snapshot& snapshot, size_t first, size_t last) {
   Ref<Frame> copy;
   for (size_t i = first; i < last; ++i) {
     const Repeat& repeat = repeats_[i];
-    bool told = snapshot.frames[repeat.native.frame].frame->quality[repeat.native.slot] != Quality::kAbsent;
-    if (!told || entry.frame->quality[repeat.page.slot] == Quality::kAbsent) continue;
+    bool reported =
+        snapshot.frames[repeat.native.frame].frame->quality[repeat.native.slot] != Quality::kAbsent;
+    if (!reported || entry.frame->quality[repeat.page.slot] == Quality::kAbsent) continue;
     if (!copy) copy = Copy(*entry.frame);
     copy->quality[repeat.page.slot] = Quality::kAbsent;
   }

@@ -11,7 +11,7 @@ namespace gpulens {
 namespace {
 
 constexpr uint32_t kNoSlot = UINT32_MAX;
-// A driver may tell its energy counter later than its power.
+// A driver may report its energy counter later than its power.
 constexpr int64_t kCounterTimeout = 10'000'000'000;
 
 struct CrossCheckRow {
@@ -47,7 +47,7 @@ bool IsGpu(const Entity& entity) { return entity.type.starts_with("gpu"); }
 
 constexpr int64_t kQuiet = 600'000'000'000;
 
-// A slot is used by one series after another; its generation tells them apart.
+// A slot is used by one series after another; its generation distinguishes them.
 uint64_t KeyOf(const FrameWriter::Rejection& rejection) {
   uint64_t series = uint64_t{rejection.series.slot} << 32 | rejection.series.generation;
   return series * kValidations + static_cast<uint64_t>(rejection.why);
@@ -146,8 +146,8 @@ void GpuQuality::Reject(const Gpu& gpu, const CrossCheckResults& results, FrameW
 
 void GpuQuality::Estimate(Gpu& gpu, const CheckedReadings& readings, FrameWriter& out) {
   const int64_t now = out.begun_at().boot_ns;
-  const bool stands_still = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterTimeout;
-  if (gpu.slots[static_cast<size_t>(CheckedQuantity::kEnergy)] != kNoSlot && !stands_still) {
+  const bool is_stopped = gpu.rejected_since_ns != 0 && now - gpu.rejected_since_ns >= kCounterTimeout;
+  if (gpu.slots[static_cast<size_t>(CheckedQuantity::kEnergy)] != kNoSlot && !is_stopped) {
     out.table().Retire(gpu.joules);
     out.table().Retire(gpu.error);
     gpu.joules = gpu.error = {};

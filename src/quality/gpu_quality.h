@@ -20,7 +20,7 @@ class GpuQuality {
   // `interval`: of the instance's runs.
   explicit GpuQuality(Duration interval) noexcept : interval_(interval) {}
 
-  // Whether a collector with these rows has anything to judge.
+  // Whether a collector with these rows has anything to check.
   static bool Concerns(std::span<const MetricDesc* const> metrics) noexcept;
 
   // After the collector has written, before Finish. Rejects through `out`, and declares the estimate on GPUs

@@ -23,7 +23,7 @@ Culprit CulpritOf(const CallPage& page, bool in_call) noexcept;
 // What has ended reader processes, and how the next one is started.
 //
 // After ends that nothing explains, the next processes begin their devices one at a time, so that an end
-// tells which it was. A thread that waits for the library's events and ends the process again is not started
+// shows which it was. A thread that waits for the library's events and ends the process again is not started
 // for a while. Devices that end processes are counted elsewhere, in the DeviceTable.
 
 // Used by one thread.

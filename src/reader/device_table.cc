@@ -182,7 +182,7 @@ Status DeviceTable::Take(const Message& message, Instant now) {
   return Status{};
 }
 
-// What was told may be another device's.
+// What was reported may be another device's.
 void DeviceTable::Forget(Device& device) {
   std::fill(device.fields.begin(), device.fields.end(), FieldReading{});
   device.links.clear();
@@ -241,7 +241,7 @@ bool DeviceTable::CheckCall(Device& device, CallSlot::View slot, Duration deadli
   Memory& memory = memory_[device.index];
   bool beyond = slot.call != kNoCall && now.boot_ns - slot.since_boot_ns > deadline.count();
   if (!beyond) {
-    // It came back: its next reading or identity says how it is.
+    // It came back: its next reading or identity gives its state.
     if (memory.hung) SetState(device, device.facts.empty() ? DeviceState::kStarting : DeviceState::kOk, 0);
     return false;
   }

@@ -32,8 +32,8 @@ ReaderSource::ReaderSource(const Vendor& vendor, SourceOptions options, std::uni
       vendor_state_(state ? std::move(state) : std::make_unique<PlainVendorState>()),
       table_(vendor, *vendor_state_),
       crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
-      backoff_({.initial = options_.backoff_first, .cap = options_.backoff_limit, .jitter = 0}, 0),
-      buffer_(kMaxMessage + 1) {
+      buffer_(kMaxMessage + 1),
+      backoff_({.initial = options_.backoff_first, .cap = options_.backoff_limit, .jitter = 0}, 0) {
   retry_lost_ = options_.retry_lost;
 }
 
@@ -159,8 +159,8 @@ std::string ReaderSource::Use() const {
          " threads, more than allowed";
 }
 
-// Finds the call that has ended the process, or keeps it from answering, and counts it. What is to be said
-// of it goes behind "reader process 17 ended". `in_call`: the process stands still where it failed.
+// Finds the call that has ended the process, or keeps it from answering, and counts it. The message
+// goes behind "reader process 17 ended". `in_call`: the process is stopped where it failed.
 std::string ReaderSource::Blame(bool in_call, Instant now) {
   if (!ready_ || !link_.started()) return {};
   const Culprit culprit = crashes_.Blame(link_.page(), in_call, now);
@@ -205,7 +205,7 @@ void ReaderSource::CheckEnd(Instant now) {
   int signal = WIFSIGNALED(*status) ? WTERMSIG(*status) : 0;
   bool killed = signal == SIGKILL || signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
   bool recount = exited && WEXITSTATUS(*status) == kRecountExit;
-  // One that has gone to its end by itself does not stand still where it failed.
+  // One that has gone to its end by itself is not stopped where it failed.
   bool beyond = exited && WEXITSTATUS(*status) == kBeyondExit;
   std::string where = beyond ? Use() : recount || killed ? "" : Blame(!exited, now);
   link_.Close();
@@ -216,7 +216,7 @@ void ReaderSource::CheckEnd(Instant now) {
     next_start_ns_ = now.boot_ns + options_.backoff_first.count();
     return;
   }
-  // What the library said is more than how the process ended.
+  // What the library reported is more than how the process ended.
   if (!exited || !reported_) {
     Fault fault = exited && !spoke_ ? Fault::kCannotStart : Fault::kCrashed;
     Fail(fault, "reader process " + std::to_string(pid) + " " + DescribeWaitStatus(*status) + where);
@@ -325,7 +325,7 @@ void ReaderSource::CheckDeadlines(Instant now) {
   Kill(Fault::kHung, table_.AllHang(), StartReason::kHang, now);
 }
 
-// The devices are read all the same: it is told, and nothing else is done about it.
+// The devices are read all the same: it is logged, and nothing else is done about it.
 void ReaderSource::CheckWaiting(CallSlot::View slot, Instant now) {
   bool beyond = slot.call != kNoCall &&
                 now.boot_ns - slot.since_boot_ns > (vendor_.longest_wait + options_.deadline).count();
@@ -335,8 +335,8 @@ void ReaderSource::CheckWaiting(CallSlot::View slot, Instant now) {
   if (beyond) state_.watched = 0;
 }
 
-// Tells the driver to read a device from now on. One at a time and not at once after the last one: an end
-// of the process then tells which it was.
+// Has the reader read a device from now on. One at a time and not at once after the last one: an end
+// of the process then shows which it was.
 bool ReaderSource::BeginDevice(uint32_t index, Instant now) {
   MessageEncoder encoder;
   auto bytes = encoder.Encode(AttachRequest{.device = index});

@@ -60,7 +60,7 @@ class ReaderSource {
   ReaderSource(const ReaderSource&) = delete;
   ReaderSource& operator=(const ReaderSource&) = delete;
 
-  // Takes what has arrived, judges deadlines, starts and ends the process. Cheap when nothing is there.
+  // Takes what has arrived, checks deadlines, starts and ends the process. Cheap when nothing is there.
   void Poll(Instant now);
   // Ends the present process; the next Poll starts another without back-off.
   void Reload();
@@ -121,10 +121,10 @@ class ReaderSource {
   const std::unique_ptr<VendorState> vendor_state_;
   DeviceTable table_;
   CrashHistory crashes_;
-  Backoff backoff_;
   std::vector<std::byte> buffer_;
   Reaper reaper_;
   std::vector<ReaderChange> changes_;
+  Backoff backoff_;
   Duration retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
   int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, away_since_ns_ = 0;

@@ -63,7 +63,7 @@ class AgentChannel final : public Outbox {
   bool Deliver(std::span<const std::byte> message);
   // Sleeps until `boot_ns`; false when the driver ends.
   bool SleepUntil(int64_t boot_ns);
-  // Tells the threads to end and waits up to `patience` for those that can.
+  // Stops the threads and waits up to `patience` for those that can.
   void Stop(Duration timeout);
 
   void Started();

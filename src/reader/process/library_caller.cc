@@ -21,20 +21,20 @@ struct sigaction actions_before[std::size(kEndingSignals)];
 static_assert(offsetof(CallPage, main) == 0 && offsetof(CallPage, devices) == sizeof(CallSlot) &&
               offsetof(CallPage, waiting) == (kMaxDevices + 1) * sizeof(CallSlot));
 
-// True when this thread is in a call. The first thread to say so is believed.
+// True when this thread is in a call. The first thread to report it is believed.
 bool NameCall() noexcept {
   CallPage* page = the_page.load(std::memory_order_acquire);
   if (!page || !current_call) return false;
   const auto offset = reinterpret_cast<std::byte*>(current_call) - reinterpret_cast<std::byte*>(page);
   if (offset < 0 || static_cast<size_t>(offset) >= sizeof(CallPage)) return false;
-  uint32_t nobody = 0;
+  uint32_t none = 0;
   page->ended_in.compare_exchange_strong(
-      nobody, static_cast<uint32_t>(static_cast<size_t>(offset) / sizeof(CallSlot)) + 1);
+      none, static_cast<uint32_t>(static_cast<size_t>(offset) / sizeof(CallSlot)) + 1);
   return true;
 }
 
 // Async-signal-safe calls only. The signal is blocked meanwhile and comes again when this returns. What
-// somebody has sent, as abort() does, has no fault that a sanitizer could tell of.
+// another process or abort() has sent has no fault that a sanitizer could report.
 void OnEnding(int signal, siginfo_t* info, void*) {
   NameCall();
   struct sigaction plain{};

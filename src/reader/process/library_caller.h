@@ -83,8 +83,8 @@ class LibraryCaller {
 
 // Used by one thread. Answers that something is not supported, or that an argument is not known, are as a
 // rule for ever, but a library gives them for a moment, too, while a driver is being loaded or a GPU
-// recovers. So what has worked before is asked again soon and then ever later, and what has never worked each
-// hour. An error is asked for again after a second and then ever later, before its tier has its turn.
+// recovers. So what has worked before is called again soon and then ever later, and what has never worked
+// each hour. A failed call is repeated after a second and then ever later, before its tier has its turn.
 class QueryBackoff {
  public:
   static constexpr Duration kNeverWorked = std::chrono::hours(1), kWorked = std::chrono::seconds(5),

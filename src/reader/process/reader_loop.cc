@@ -171,7 +171,7 @@ class Driver {
   }
 
  private:
-  // A device that no thread reads is said to be unread, and tried again later.
+  // A device that no thread reads is reported as unread, and tried again later.
   void StartDevice(uint32_t index) {
     if (index >= count_ || started_ >> index & 1) return;
     const uint64_t bit = uint64_t{1} << index;
@@ -248,8 +248,8 @@ class Driver {
       if (size < 0 && errno == EINTR) continue;
       if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
       if (size == 0) return false;
-      static constexpr Vendor kNobody{};  // A request is of no vendor.
-      Result<Message> message = DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), kNobody);
+      static constexpr Vendor kNoVendor{};  // A request is of no vendor.
+      Result<Message> message = DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), kNoVendor);
       if (!message) continue;
       if (const auto* attach = std::get_if<AttachRequest>(&*message)) StartDevice(attach->device);
     }

@@ -8,7 +8,7 @@
 
 #include "reader/call_page.h"
 
-// X(Id, "symbol", parameters). The parameter types are those of reader/amdsmi_abi.h. `void*` stands for a
+// X(Id, "symbol", parameters). The parameter types are those of reader/amdsmi_abi.h. `void*` is a
 // struct whose layout differs between versions of the library.
 #define GPULENS_AMDSMI_CALLS(X)                                                      \
   X(Init, "amdsmi_init", (uint64_t))                                                 \

@@ -113,7 +113,7 @@ void GpuVendorState::Take(Gpu& gpu, const SliceList& list) {
 
 void GpuVendorState::Take(Gpu& gpu, const SliceFactsReport& report) {
   Slice* slice = FindSlice(gpu.slices, report.key);
-  if (!slice) return;  // Its list was lost on the way; it is said again.
+  if (!slice) return;  // Its list was lost on the way; it is sent again.
   bool same = slice->facts.size() == report.fact_count;
   for (size_t i = 0; same && i < report.fact_count; ++i) {
     same = slice->facts[i].first == report.facts[i].key && slice->facts[i].second == report.facts[i].value;

@@ -11,7 +11,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/hex.h"
+#include "base/parse.h"
 #include "base/result.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics_writer.h"

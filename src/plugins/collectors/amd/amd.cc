@@ -61,7 +61,7 @@ class AmdCollector final : public Collector {
     const ReaderState& state = source_.state();
     if (env_.stats) env_.stats->amdsmi_driver_pid = std::max(state.pid, 0);
     events_.OnReader(state, out.read_at());
-    driver_series_.Update(source_, out);
+    reader_series_.Update(source_, out);
     UpdateDriverInfo(state, out);
     UpdateDevices(out);
     return StatusOf(state);
@@ -94,7 +94,7 @@ class AmdCollector final : public Collector {
     out.Set(devices_, boards);
   }
 
-  // A board is told before its partitions, which hang on it: the library lists them so.
+  // A board is listed before its partitions, which refer to it: the library's order.
   void UpdateDevices(FrameWriter& out) {
     Instant now = out.read_at();
     auto devices = source_.devices();
@@ -117,7 +117,8 @@ class AmdCollector final : public Collector {
     return {};
   }
 
-  // When a GPU is divided anew, the library must list its partitions again: it does so only at its start.
+  // When a GPU is partitioned again, the library must list its partitions again: it does so only at its
+  // start.
   void ReloadWhenDivided(const reader::Devices& devices) {
     modes_.resize(devices.size(), 0);
     bool changed = false;
@@ -137,7 +138,7 @@ class AmdCollector final : public Collector {
   amd::FieldMaxAge max_age_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
-  ReaderSeries driver_series_{"amdsmi"};
+  ReaderSeries reader_series_{"amdsmi"};
   Series info_, devices_;
   std::string driver_version_, library_version_;
 };

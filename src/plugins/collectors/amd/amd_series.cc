@@ -185,7 +185,7 @@ Series AmdSeries::DeclareRow(const MetricRow& row, unsigned copy, SeriesTable& t
 bool AmdSeries::Skips(const MetricRow& row, unsigned copy) const {
   if (row.scope == Scope::kBoard && !first_) return true;
   if (row.detail && !options_.engines) return true;
-  // The library has room for eight links; a board has fewer. Where it tells which, the others are none.
+  // The library has room for eight links; a board has fewer. Where it reports which, the others do not exist.
   bool link = row.field == Field::kXgmiRead || row.field == Field::kXgmiWrite;
   if (link && !At(Field::kXgmiLink, copy).boot_ns) {
     for (unsigned i = 0; i < kLinks; ++i) {
@@ -248,7 +248,7 @@ void AmdSeries::UpdateMemory(FrameWriter& out) {
   out.Set(percent_, 100 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
 }
 
-// Boards since MI300 tell the power of the moment, earlier ones a mean: the draw is what there is.
+// Boards since MI300 report the present power, earlier ones a mean: the draw is whichever there is.
 void AmdSeries::UpdatePower(FrameWriter& out) {
   const Reading* cap = Valid(Field::kPowerCap, kGpuPowerLimit, out);
   const Reading* average = Valid(Field::kPowerAverage, kGpuPowerDraw, out);
@@ -308,7 +308,7 @@ void AmdSeries::UpdateRate(Field field, unsigned copy, std::string_view directio
         {{kDirection, direction}, {kLinkType, std::string_view("xgmi")}, {kLinkIndex, int64_t{copy}}});
   }
   if (!first && counter->boot_ns == rate.at_ns) return out.Keep(rate.series);
-  // A counter that fell began anew (the driver was reloaded): no rate for this span.
+  // A counter that fell was reset (the driver was reloaded): no rate for this span.
   if (!first && counter->raw >= rate.raw) {
     double seconds = static_cast<double>(counter->boot_ns - rate.at_ns) * 1e-9;
     out.Set(rate.series, static_cast<double>(counter->raw - rate.raw) / seconds);
@@ -344,7 +344,7 @@ void AmdSeries::UpdateResidencies(const Reading& cycles, FrameWriter& out) {
     }
     int64_t step = held->raw - throttle.raw;
     throttle.raw = held->raw;
-    if (span <= 0 || step < 0) continue;  // The first reading, or the counters began anew.
+    if (span <= 0 || step < 0) continue;  // The first reading, or the counters were reset.
     AttributeSet::Attribute cause = {"gpu.throttle.cause", kThrottles[i].cause};
     Ensure(throttle.reason, kGpuThrottleReason, board_, {cause}, out);
     Ensure(throttle.share, kGpuThrottleShare, board_, {cause}, out);
@@ -434,7 +434,7 @@ void AmdSeries::UpdateProcess(const reader::ProcessUse& use, FrameWriter& out) {
     Ensure(process.host, kGpuProcessMemoryGtt, process.entity, {}, out);
     out.Set(process.host, use.host_memory);
   }
-  // The library writes 0 for an engine whose time it cannot tell: a time begins with its first step.
+  // The library writes 0 for an engine whose time it cannot report: a time begins with its first step.
   auto engine = [&](Series& series, uint64_t ns, std::string_view type) {
     if (ns == reader::ProcessUse::kUnknown || (ns == 0 && !series)) return;
     Ensure(series, kGpuProcessEngineTime, process.entity, {{kEngine, type}}, out);

@@ -132,7 +132,7 @@ inline constexpr size_t kRowSeries = [] {
   return sum;
 }();
 
-// A cause of throttling: the bits of the mask that say so, or the cycles for which it held the clock down.
+// A cause of throttling: its bits of the mask, or the cycles for which it held the clock down.
 struct ThrottleRow {
   std::string_view cause;
   uint64_t bits;

@@ -1,5 +1,5 @@
 // Simulated GPUs, read by the driver's own reader in this process, booked as the agent books them, and
-// turned into series: everything of the collector but its processes. The clock stands still.
+// turned into series: everything of the collector but its processes. The clock is fixed.
 #pragma once
 
 #include <gtest/gtest.h>

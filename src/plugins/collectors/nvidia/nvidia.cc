@@ -97,12 +97,12 @@ class NvidiaCollector final : public Collector {
     }
     const ReaderState& state = source_.state();
     if (env_.stats) env_.stats->nvml_driver_pid = std::max(state.pid, 0);
-    driver_series_.Update(source_, out);
+    reader_series_.Update(source_, out);
     UpdateDriverInfo(state, out);
     UpdateMismatch(out);
     processes_.NextRound();
     UpdateGpus(out);
-    events_.Report(source_, driver_series_.entity(), gpus_, out.read_at());
+    events_.Report(source_, reader_series_.entity(), gpus_, out.read_at());
     return StatusOf(state);
   }
   bool starting() const noexcept override { return IsStarting(source_.state()); }
@@ -187,7 +187,7 @@ class NvidiaCollector final : public Collector {
   std::vector<AerSeries> aer_;
   EventReporter events_{env_.events};
   bool released_ = false;
-  ReaderSeries driver_series_{"nvml"};
+  ReaderSeries reader_series_{"nvml"};
   Series info_, devices_, devices_expected_, mismatch_series_;
   std::optional<bool> mismatch_;  // as it was read last; empty: the versions are unknown
   int64_t mismatch_read_ns_ = 0;
@@ -221,7 +221,7 @@ std::vector<Finding> ProbeHardware(const Config& config, bool demo) {
   }
   reader::Hardware probe = nvml::ProbeGpus();
   if (probe.pci_gpus.empty() && nvml::MayHaveGpus(probe)) {
-    // Only the library can tell whether there is a GPU, and whether it may be read.
+    // Only the library knows whether there is a GPU, and whether it may be read.
     finding.what = !probe.platform.empty() ? probe.platform + ", whose GPUs are not on a PCI bus"
                    : probe.devices.empty() ? "the kernel driver, and no GPU on the PCI bus"
                                            : probe.devices.front() + ", and no GPU on the PCI bus";

@@ -48,7 +48,7 @@ constexpr Layout kLate = {
     .residency = true,
 };
 
-// ROCm 7: dates, too; processes tell the compute units they hold.
+// ROCm 7: dates, too; processes report the compute units they hold.
 constexpr Layout kSeven = [] {
   Layout layout = kLate;
   layout.vbios_version = {768, 256};

@@ -60,23 +60,23 @@ int AmdsmiReader::ReadMetrics() {
 // What of the metrics is wanted less often.
 void AmdsmiReader::TakeEngines() {
   const auto* metrics = reinterpret_cast<const GpuMetrics*>(scratch_.data());
-  auto told = [&](Field field, uint16_t value, unsigned copy) {
+  auto emit_known = [&](Field field, uint16_t value, unsigned copy) {
     if (value == 0) return EmitAbsent(field, copy);  // A sensor or rail that the board does not have.
     EmitReported(field, value, 1, copy);
   };
   for (unsigned i = 0; i < CopiesOf(Field::kTemperatureStack); ++i) {
-    told(Field::kTemperatureStack, metrics->temperature_stack[i], i);
+    emit_known(Field::kTemperatureStack, metrics->temperature_stack[i], i);
   }
-  told(Field::kVoltageGfx, metrics->voltage_gfx, 0);
-  told(Field::kVoltageSoc, metrics->voltage_soc, 0);
-  told(Field::kVoltageMemory, metrics->voltage_memory, 0);
+  emit_known(Field::kVoltageGfx, metrics->voltage_gfx, 0);
+  emit_known(Field::kVoltageSoc, metrics->voltage_soc, 0);
+  emit_known(Field::kVoltageMemory, metrics->voltage_memory, 0);
   for (unsigned i = 0; i < CopiesOf(Field::kVcnActivity); ++i) {
     EmitReported(Field::kVcnActivity, metrics->vcn_activity[i], 1, i);
   }
   for (unsigned i = 0; i < CopiesOf(Field::kJpegActivity); ++i) {
     EmitReported(Field::kJpegActivity, metrics->jpeg_activity[i], 1, i);
   }
-  told(Field::kXgmiWidth, metrics->xgmi_width, 0);
+  emit_known(Field::kXgmiWidth, metrics->xgmi_width, 0);
 }
 
 int AmdsmiReader::ReadPcie() {
@@ -109,7 +109,7 @@ int AmdsmiReader::ReadXgmiLinks() {
   if (code != kSuccess) return code;
   uint32_t total = std::min(links->total, CopiesOf(Field::kXgmiLink));
   for (unsigned i = 0; i < CopiesOf(Field::kXgmiLink); ++i) {
-    // A disabled link is none: nobody expects it to work.
+    // A disabled link is not counted: it is not meant to work.
     if (i < total && links->status[i] <= 1) Emit(Field::kXgmiLink, links->status[i], i);
     else EmitAbsent(Field::kXgmiLink, i);
   }
@@ -240,8 +240,8 @@ int AmdsmiReader::ReadEnergy() {
   if (code != kSuccess) return code;
   // The count has 64 bits and a double keeps 53: the product would step by whole millijoules.
   long double uj = static_cast<long double>(count) * static_cast<long double>(resolution);
-  bool told = !IsNotReported(count) && resolution > 0 && uj < 9e18L;
-  if (told) Emit(Field::kEnergy, static_cast<uint64_t>(uj));
+  bool reported = !IsNotReported(count) && resolution > 0 && uj < 9e18L;
+  if (reported) Emit(Field::kEnergy, static_cast<uint64_t>(uj));
   else EmitAbsent(Field::kEnergy);
   return code;
 }
@@ -253,8 +253,9 @@ int AmdsmiReader::ReadTemperature() {
   if (code != kSuccess) return code;
   // Degrees; thousandths of them from the older library beneath. Nothing of 1,000 degrees answers.
   if (value > -1000 && value < 1000) value *= 1000;
-  bool told = value != 0 && value > -1'000'000 && value < 1'000'000 && value != 0xFFFF && value != 65'535'000;
-  if (told) Emit(kField, 0, ReadStatus::kOk, value);
+  bool reported =
+      value != 0 && value > -1'000'000 && value < 1'000'000 && value != 0xFFFF && value != 65'535'000;
+  if (reported) Emit(kField, 0, ReadStatus::kOk, value);
   else EmitAbsent(kField);
   return code;
 }

@@ -62,7 +62,7 @@ class FactReader {
   std::span<std::byte> scratch_;
 };
 
-// As sysfs spells it: "0000:c1:00.0".
+// In the form of sysfs: "0000:c1:00.0".
 std::string BusId(uint64_t bdf) {
   if (bdf == 0) return {};
   char text[40];
@@ -135,8 +135,8 @@ reader::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Proc
   in.Add("partitions", std::to_string(processor.partitions));
   uint32_t partition = processor.partition;
   if (processor.partitions > 1 && in.Fill(fn.KfdInfo)) {
-    uint32_t told = At<KfdInfo>(scratch, 0).partition_id;
-    if (told < reader::kMaxDevices) partition = told;
+    uint32_t reported = At<KfdInfo>(scratch, 0).partition_id;
+    if (reported < reader::kMaxDevices) partition = reported;
   }
   in.Add("partition", std::to_string(partition));
   std::array<char, 64> uuid{};
@@ -262,8 +262,8 @@ int AmdsmiLibrary::Enumerate(Caller& caller) {
     count = std::min(count, static_cast<uint32_t>(processors.size()));
     for (uint32_t i = 0; i < count && processors_.size() < reader::kMaxDevices; ++i) {
       uint32_t type = kTypeGpu;
-      bool told = caller.Do(symbols_.ProcessorType, processors[i], &type) == kSuccess;
-      if (!processors[i] || (told && type != kTypeGpu && type != kTypeApu)) continue;
+      bool reported = caller.Do(symbols_.ProcessorType, processors[i], &type) == kSuccess;
+      if (!processors[i] || (reported && type != kTypeGpu && type != kTypeApu)) continue;
       Processor& processor = processors_.emplace_back();
       processor.handle = processors[i];
       if (caller.Do(symbols_.Bdf, processors[i], &processor.bdf) != kSuccess) processor.bdf = 0;

@@ -75,7 +75,7 @@ reader::DeviceReader::Attached AmdsmiReader::Attach() {
   items_.assign(Items().size(), {});
   ecc_ = {};
   process_list_ = {};
-  // The library answers some questions from what it remembers: it is asked for what it must look up.
+  // The library answers some calls from a cache: query what it must look up.
   uint64_t used = 0;
   int memory = Do(&Symbols::MemoryUsage, uint32_t{kVram}, &used);
   int activity =
@@ -188,8 +188,8 @@ int AmdsmiReader::ReadEccTotals() {
 
 int AmdsmiReader::ReadRetiredPages() {
   uint32_t count = 0;
-  auto ask = [&](void* pages) { return Do(&Symbols::BadPages, &count, pages); };
-  int code = ask(nullptr);
+  auto query = [&](void* pages) { return Do(&Symbols::BadPages, &count, pages); };
+  int code = query(nullptr);
   if (code != kSuccess) return code;
   uint64_t pending = 0, retired = 0;
   if (count > 0 && count <= kMaxRetiredPages) {
@@ -197,7 +197,7 @@ int AmdsmiReader::ReadRetiredPages() {
     std::vector<RetiredPage> pages(count + 64);
     auto room = static_cast<uint32_t>(pages.size());
     count = room;
-    code = ask(pages.data());
+    code = query(pages.data());
     if (code != kSuccess) return code;
     for (uint32_t i = 0; i < std::min(count, room); ++i) {
       pending += pages[i].status == 1;
@@ -261,7 +261,7 @@ void AmdsmiReader::ReadProcesses() {
   }
   uint32_t count = 0;
   int code = ReadProcessList(count);
-  if (code == kNoData || code == kNotFound) count = 0, code = kSuccess;  // Nobody uses the GPU.
+  if (code == kNoData || code == kNotFound) count = 0, code = kSuccess;  // No process uses the GPU.
   if (code != kSuccess) {
     bool absent = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
     ReadStatus status = absent                  ? ReadStatus::kNotSupported

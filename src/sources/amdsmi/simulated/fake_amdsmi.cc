@@ -1,4 +1,4 @@
-// The functions of the simulated library that open it and tell what its GPUs are.
+// The functions of the simulated library that open it and identify its GPUs.
 #include "sources/amdsmi/simulated/fake_amdsmi.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The functions of the simulated library that tell errors, pages, partitions and processes.
+// The functions of the simulated library that report errors, pages, partitions and processes.
 #include <algorithm>
 #include <bit>
 #include <cstdio>
@@ -31,7 +31,7 @@ int PutText(const std::string& text, char* out, uint32_t size) {
   return kSuccess;
 }
 
-// As the library does: count 0 asks for the number; too little room gives what fits, and says so.
+// As the library does: count 0 asks for the number; too little room gives what fits, with a status.
 template <class Info>
 int PutProcesses(const FakeView& view, uint32_t* count, void* out) {
   auto all = static_cast<uint32_t>(view.processes.size());

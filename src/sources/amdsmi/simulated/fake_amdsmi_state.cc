@@ -1,4 +1,4 @@
-// The functions of the simulated library that tell what a GPU is doing.
+// The functions of the simulated library that report what a GPU is doing.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

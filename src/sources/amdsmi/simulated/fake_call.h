@@ -56,7 +56,7 @@ int With(const char* call, Handle handle, Body body) {
   return body(view);
 }
 
-// Only partition 0 stands for the whole board.
+// Only partition 0 is the whole board.
 inline bool IsBoard(const FakeView& view) noexcept { return view.partition == 0; }
 
 template <class T, class V>

@@ -1,4 +1,4 @@
-// The structs of AMD SMI whose layout differs by version, spelt out for the simulated library. The driver
+// The structs of AMD SMI whose layout differs by version, written out for the simulated library. The driver
 // keeps a table of offsets instead; that both agree is what the tests of the two show.
 #pragma once
 

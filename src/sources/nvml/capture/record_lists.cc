@@ -75,7 +75,7 @@ int ListedProcesses(Device device, unsigned* count, void* out) {
   unsigned room = *count;
   const auto& function = Recorded().*kMember;
   int code = function(device, count, out);
-  if (code == kInsufficientSize) return code;  // Asked again with more room.
+  if (code == kInsufficientSize) return code;  // Called again with more room.
   std::string_view name = CallName(function.call);
   bool v1 = !name.ends_with("_v2") && !name.ends_with("_v3");
   Answer answer{.code = code, .values = {}};

@@ -32,7 +32,7 @@ int Samples(Device device, unsigned kind, unsigned long long since_us, unsigned*
             Sample* out) {
   unsigned room = *count;
   int code = Recorded().Samples(device, kind, since_us, type, count, out);
-  if (out && code == kInsufficientSize) return code;  // Asked again with more room.
+  if (out && code == kInsufficientSize) return code;  // Called again with more room.
   Question question("nvmlDeviceGetSamples");
   question.In(kind);
   Answer answer{.code = code, .values = {}};

@@ -88,7 +88,7 @@ struct Plain {
     std::string subject;
     (QueryIn(question, subject, parameters), ...);
     Answer answer{.code = function(parameters...), .values = {}};
-    // Asked without a buffer these two fail, and tell how many pages there are.
+    // Called without a buffer these two fail, and return how many pages there are.
     bool counted = function.call == Call::kRetiredPages || function.call == Call::kRetiredPagesV2;
     if (answer.code == kSuccess || (counted && answer.code == kInsufficientSize)) {
       ValuesOut out(answer.values);
@@ -275,7 +275,7 @@ class Reader {
       (*tracks)[question].first = std::move(answer);
       return true;
     }
-    // A reader process that was started again says all it knows again.
+    // A reader process that was started again sends all it knows again.
     if (found->second.last() == answer) return true;
     if (changes_ == kMaxMoments) return false;
     auto& later = found->second.later;

@@ -46,7 +46,7 @@ bool IsDevice(std::string_view name) {
   return rest == "ctl" || rest == "-uvm" || ParseInt<unsigned>(rest).has_value();
 }
 
-// GPUs of Windows come through /dev/dxg; those of a Jetson are part of its chip, and stand in the device
+// GPUs of Windows come through /dev/dxg; those of a Jetson are part of its chip, and listed in the device
 // tree.
 std::string PlatformOf(const std::string& root) {
   if (::access((root + "/dev/dxg").c_str(), F_OK) == 0 &&

@@ -63,7 +63,7 @@ bool InContainer(const std::string& root) {
 }  // namespace
 
 std::optional<StatLine> ReadStatLine(std::string_view text) noexcept {
-  // The name stands in brackets and may contain any byte: the last bracket ends it.
+  // The name is in brackets and may contain any byte: the last bracket ends it.
   size_t end = text.rfind(')');
   if (end == std::string_view::npos) return std::nullopt;
   std::string_view rest = Trim(text.substr(end + 1));
@@ -102,7 +102,7 @@ CgroupNames ReadCgroupNames(std::string_view cgroup) noexcept {
       if (std::string_view id = ContainerOf(folder); !id.empty()) names.container_id = id;
     }
     if (names.container_id.empty() && names.pod_uid.empty()) continue;
-    // Of several hierarchies, the one that tells more.
+    // Of several hierarchies, the more specific one.
     if (out.container_id.empty() || !names.pod_uid.empty()) out = names;
     if (!out.container_id.empty() && !out.pod_uid.empty()) break;
   }
@@ -188,7 +188,7 @@ std::string ProcessTable::OwnerOf(uint32_t uid) {
   if (auto known = owners_.find(uid); known != owners_.end()) return known->second;
   if (owners_.size() >= kMaxOwners) owners_.clear();
   // The users of the host are in the file that its first process sees. Our own is the host's, too, unless we
-  // are in a container, where the same number may be somebody else.
+  // are in a container, where the same number may be another process.
   std::string passwd, name;
   bool host = ReadFile((root_ + "/proc/1/root/etc/passwd").c_str(), passwd, kPasswdLimit).ok();
   if (!host && !InContainer(root_))

@@ -21,7 +21,7 @@ struct AgentEnd final : reader::Outbox {
     EXPECT_TRUE(status.ok()) << status.detail;
     return true;
   }
-  // The GPU was opened; `facts` are what its reader says.
+  // The GPU was opened; `facts` are what its reader sends.
   void Introduce(uint32_t index, const reader::Facts& facts) {
     reader::DeviceReport report;
     report.device = index;

@@ -8,7 +8,7 @@ namespace {
 
 constexpr auto kWaitMs = static_cast<unsigned>(kEventWait / std::chrono::milliseconds(1));
 constexpr Duration kRest = std::chrono::seconds(1);
-// Of a storm so many are told in a second; the library keeps the others, or counts on with fewer. More would
+// Of a storm so many are sent in a second; the library keeps the others, or counts on with fewer. More would
 // take the room of the readings on their way to the agent.
 constexpr int kMostEventsPerSecond = 100;
 constexpr size_t kStackBytes = 256 * 1024;
@@ -23,21 +23,21 @@ struct EventThread {
     Caller caller(*library, slot, RealClock());
     MessageEncoder encoder;
     int64_t resume_ns = 0, second_ns = 0;
-    int told = 0;
+    int sent = 0;
     while (shared->SleepUntil(resume_ns)) {
       resume_ns = 0;
       DeviceEvent event;
       auto outcome = hub->has_devices() ? hub->Wait(caller, kWaitMs, event) : EventWaiter::Outcome::kBroken;
       if (outcome == EventWaiter::Outcome::kBroken) resume_ns = (RealClock().Now() + kRest).boot_ns;
-      // The agent may have gone meanwhile, and its socket with it. The library tells an event once, and keeps
-      // those that follow while this one waits for room.
+      // The agent may have gone meanwhile, and its socket with it. The library reports an event once, and
+      // keeps those that follow while this one waits for room.
       if (outcome != EventWaiter::Outcome::kEvent || !shared->SleepUntil(0)) continue;
       shared->Deliver(EncodeEvents(encoder, event.entity, std::span(&event, 1)));
       if (const int64_t now = RealClock().Now().boot_ns; now - second_ns >= kRest.count()) {
         second_ns = now;
-        told = 0;
+        sent = 0;
       }
-      if (++told >= kMostEventsPerSecond) resume_ns = second_ns + kRest.count();
+      if (++sent >= kMostEventsPerSecond) resume_ns = second_ns + kRest.count();
     }
   }
 };

@@ -97,7 +97,7 @@ void GpmReader::Read(const SliceKey& key, std::vector<SliceReading>& out) {
                                          : caller_.Do(caller_.fn().GpmTake, device_, pair.spare);
   if (code != kSuccess) {
     pair.again.Take(ReadStatusOf(code), caller_.now());
-    pair.older_ns = 0;  // A gap: no mean is told over it.
+    pair.older_ns = 0;  // A gap: no mean over it.
     return;
   }
   int64_t taken_ns = caller_.last_boot_ns();

@@ -173,7 +173,7 @@ void AddPlatform(Caller& caller, GpuIdentity& out) {
 }
 
 void AddFirmware(Caller& caller, GpuIdentity& out) {
-  // Twice what the library asks for: it is not told how much room there is.
+  // Twice what the library needs: it does not know how much room there is.
   std::array<char, 2 * kGspVersionBytes> version{};
   if (caller.Do(caller.fn().GspFirmwareVersion, out.device, version.data()) != kSuccess) {
     return;
@@ -218,8 +218,8 @@ void AddTopology(Caller& caller, unsigned index, GpuIdentity& out) {
 
 std::string BusIdOf(const PciInfo& info) {
   PciAddress out{info.domain, static_cast<uint8_t>(info.bus), static_cast<uint8_t>(info.device), 0};
-  auto told = ParsePciAddress(std::string_view(info.bus_id, ::strnlen(info.bus_id, sizeof info.bus_id)));
-  if (told && told->SameSlot(out)) out.function = told->function;
+  auto reported = ParsePciAddress(std::string_view(info.bus_id, ::strnlen(info.bus_id, sizeof info.bus_id)));
+  if (reported && reported->SameSlot(out)) out.function = reported->function;
   return out.ToString();
 }
 

@@ -30,8 +30,8 @@ void AddBoardFacts(Caller& caller, unsigned index, uint32_t details, GpuIdentity
 // Opens GPU `index`. The library's code when it cannot be opened; `out` is then without a device.
 int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out);
 
-// The address as sysfs spells it, "0000:1a:00.0"; the library writes eight digits of domain and capitals. The
-// function is in the library's text only, else 0.
+// The address in the form of sysfs, "0000:1a:00.0"; the library writes eight digits of domain and capitals.
+// The function is in the library's text only, else 0.
 std::string BusIdOf(const PciInfo& info);
 
 }  // namespace gpulens::nvml

@@ -197,7 +197,7 @@ void EmitMemory(const ItemContext& in, const MemoryV2& memory, bool reserved_kno
     in.Emit(Field::kMemoryTotal, static_cast<int64_t>(memory.total));
     in.Emit(Field::kMemoryUsed, static_cast<int64_t>(memory.used));
     in.Emit(Field::kMemoryFree, static_cast<int64_t>(memory.free));
-    // The old struct counts what is reserved as used and does not say how much that is.
+    // The old struct counts what is reserved as used and does not report how much that is.
     in.Emit(Field::kMemoryReserved, reserved_known ? ReadStatus::kOk : ReadStatus::kNotSupported,
             static_cast<int64_t>(memory.reserved));
   }
@@ -403,7 +403,7 @@ int QueryFabric(const ItemContext& in, FabricInfoV3& out) {
   out.status = old.status;
   out.clique = old.clique;
   out.state = old.state;
-  out.health = 0;  // This version does not tell: each condition reads "not supported".
+  out.health = 0;  // This version does not report it: each condition reads "not supported".
   return code;
 }
 

@@ -6,7 +6,7 @@
 namespace gpulens::nvml {
 namespace {
 
-// More than any round asks for but one with every detail of many links: what a library must take at once
+// More than any round reads but one with every detail of many links: what a library must take at once
 // is not written anywhere.
 constexpr size_t kBatch = 256;
 
@@ -101,7 +101,7 @@ void GpuReader::EmitFailure(std::span<const Field> fields, ReadStatus status) {
   }
 }
 
-// Said again now and then: a message may have been lost.
+// Sent again now and then: a message may have been lost.
 void GpuReader::RepeatStatics() {
   for (const Reading& reading : statics_) {
     if (readings_.size() < readings_.capacity()) readings_.push_back(reading);
@@ -277,7 +277,7 @@ size_t GpuReader::TakeLinks(LinkCounter& counter, size_t at, size_t end) {
     NoteCode(first.code);
     if (status == ReadStatus::kOk) counter.each.Take(status, now_ns_);
     if (status == ReadStatus::kNotSupported && !field_values_.absent()) {
-      counter.all_absent = true;  // NVLink 5 counts per link instead: asked in the next round.
+      counter.all_absent = true;  // NVLink 5 counts per link instead: read in the next round.
     } else {
       Emit(counter.field, status, status == ReadStatus::kOk ? Signed(Unsigned(first) * 1024) : 0);
     }

@@ -40,7 +40,7 @@ struct GpuReaderOptions {
 // Used by one thread; its arguments outlive it. Allocates only when it is attached and when a GPU has more
 // processes than ever before.
 //
-// What a GPU does not support is learnt at the first answer, and queried again as QueryBackoff says.
+// What a GPU does not support is known from the first answer, and queried again as QueryBackoff says.
 class GpuReader final : private ReadingSink {
  public:
   GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,

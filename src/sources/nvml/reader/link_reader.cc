@@ -137,9 +137,9 @@ void LinkReader::AddRequests(const Due& due, int64_t boot_ns, std::vector<FieldV
   for (size_t i = 0; i < kRows; ++i) {
     const Row& row = kTable[i];
     Memory& memory = memory_[i];
-    bool asked = row.details == 0 || (row.details & details_) != 0;
+    bool wanted = row.details == 0 || (row.details & details_) != 0;
     const bool again = memory.again.Due(boot_ns);
-    if (!asked || memory.again.Rests(boot_ns) || (!again && !due[static_cast<size_t>(row.tier)])) continue;
+    if (!wanted || memory.again.Rests(boot_ns) || (!again && !due[static_cast<size_t>(row.tier)])) continue;
     if (memory.again.absent() && !memory.again.worked()) memory.variant = 0;  // All of its ids once more.
     Group group{.row = static_cast<uint8_t>(i)};
     unsigned id = 0, scope = 0;
@@ -168,7 +168,8 @@ int LinkReader::Take(std::span<const FieldValue> answers, int64_t boot_ns, Readi
   return breaking;
 }
 
-// Only when no link at all has the counter does the board not have it: a link that is down may say so, too.
+// Only when no link at all has the counter does the board not have it: a link that is down may report so,
+// too.
 int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answers, int64_t boot_ns,
                           ReadingSink& sink) {
   const Row& row = kTable[group.row];
@@ -189,7 +190,7 @@ int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answer
   if (unsupported < answers.size()) {
     memory.again.Take(failed > 0 ? ReadStatus::kError : ReadStatus::kOk, boot_ns);
   } else if (!memory.again.worked() && memory.variant + 1u < row.variants()) {
-    ++memory.variant;  // Asked in the next round of its tier.
+    ++memory.variant;  // Read in the next round of its tier.
   } else {
     memory.again.Take(ReadStatus::kNotSupported, boot_ns);
   }
@@ -245,21 +246,21 @@ int SampleReader::Read(const ItemContext& in, bool again) {
 int SampleReader::ReadKind(const ItemContext& in, size_t index) {
   const SampleKind& kind = kTable[index];
   Memory& memory = memory_[index];
-  auto ask = [&](unsigned& type, unsigned& count, Sample* samples) {
+  auto query = [&](unsigned& type, unsigned& count, Sample* samples) {
     return in.caller.Do(in.caller.fn().Samples, in.identity.device, unsigned{kind.type}, memory.last_us,
                         &type, &count, samples);
   };
   unsigned type = 0, count = 0;
   if (memory.room == 0) {
-    // Without a buffer the library tells how many samples it keeps.
-    int code = ask(type, count, nullptr);
+    // Without a buffer the library returns how many samples it keeps.
+    int code = query(type, count, nullptr);
     if (code != kSuccess && code != kInsufficientSize) return code;
     if (count == 0) return kNotFound;
     memory.room = std::min(count, kMostSamples);
     if (buffer_.size() < memory.room) buffer_.resize(memory.room);
   }
   count = memory.room;
-  int code = ask(type, count, buffer_.data());
+  int code = query(type, count, buffer_.data());
   if (code == kInsufficientSize) memory.room = 0;
   if (code != kSuccess) return code == kInsufficientSize ? int{kNotFound} : code;
   uint64_t least = UINT64_MAX, greatest = 0, sum = 0, found = 0;
@@ -274,7 +275,7 @@ int SampleReader::ReadKind(const ItemContext& in, size_t index) {
     sum += value;
     ++found;
   }
-  // The first list reaches back to before there was anybody to ask.
+  // The first list reaches back to before the reader started.
   bool first = memory.last_us == 0;
   memory.last_us = newest;
   if (first || found < 2) return kNotFound;

@@ -62,7 +62,7 @@ int CountGpus(Caller& caller, unsigned& count) {
 }
 
 struct DriverVersion {
-  unsigned major = 0, minor = 0;  // 0: not told
+  unsigned major = 0, minor = 0;  // 0: unknown
 };
 
 DriverVersion ReadDriverVersion(std::string_view text) {
@@ -104,7 +104,7 @@ bool GpuDevice::Round(int64_t boot_ns, reader::Outbox& out) {
     out.Send(EncodeProcesses(encoder_, index_, reader_.processes_boot_ns(), reader_.processes()));
   if (good) parts_.Read(boot_ns, out);
   if (parts_.reports_pcie()) reader_.SkipBlocking();
-  // Not asked for before it is known whether somebody else tells them: each source has its own way to be
+  // Not requested before it is known whether another source has them: each source has its own way to be
   // wrong.
   if (good && !parts_.will_report_pcie() && reader_.ReadBlocking() && !reader_.readings().empty())
     out.Send(encoder_.Encode(reader_.readings()));

@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kFirstRoom = 64;
 
-// 254 stands for all that cannot be: it is rejected where the limits are known.
+// 254 is for all that cannot be: it is rejected where the limits are known.
 uint8_t Percent(unsigned value) noexcept { return static_cast<uint8_t>(std::min(value, 254U)); }
 
 }  // namespace
@@ -140,7 +140,7 @@ bool ShareReader::Read(int64_t unix_ns, Duration window) {
     code = ReadSamples(since_us);
     samples_list_.Take(ReadStatusOf(code), now);
   }
-  // Nothing newer than asked for: all are idle.
+  // Nothing newer than the last sample: all are idle.
   if (code != kSuccess && code != kNotFound) return false;
   for (const Newest& one : newest_) {
     if (one.share.pid != 0) shares_.push_back(one.share);  // Old libraries fill the rest with zeros.

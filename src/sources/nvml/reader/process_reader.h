@@ -44,7 +44,7 @@ class ShareReader {
 
   void Reset(Device gpu);
   // The samples of the last `window` before `unix_ns`, one per process: the newest. True when the library
-  // told; a process that is not in the list was idle.
+  // sent; a process that is not in the list was idle.
   bool Read(int64_t unix_ns, Duration window);
   const std::vector<ProcessShare>& shares() const noexcept { return shares_; }
 

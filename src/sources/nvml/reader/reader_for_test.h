@@ -1,4 +1,4 @@
-// GpuReader over the simulated library, in the process of the test, with a clock that stands still.
+// GpuReader over the simulated library, in the process of the test, with a fixed clock.
 #pragma once
 
 #include <gtest/gtest.h>

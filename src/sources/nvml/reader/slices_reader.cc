@@ -325,7 +325,7 @@ void SlicesReader::Scan(int64_t boot_ns, bool rescan, reader::Outbox& out) {
   if (!attached_) return;
   Duration slack = options_.interval / 2;
   bool due = scan_.Take(boot_ns, options_.medium, slack);
-  // Said again now and then: a message may have been lost.
+  // Sent again now and then: a message may have been lost.
   bool repeat = repeat_.Take(boot_ns, options_.slow, slack);
   if (!due && !rescan && !std::exchange(rescan_, false)) return;
   if (mig_mode_ != Mig::kNone) {

@@ -56,7 +56,7 @@ class MigReader {
   std::vector<MigDevice> devices_, found_;
 };
 
-// "3g.40gb" as the vendor spells it: compute slices, and memory in eighths of the GPU, rounded up to whole
+// "3g.40gb" as the vendor writes it: compute slices, and memory in eighths of the GPU, rounded up to whole
 // GB. Empty when the numbers make no sense.
 std::string MigProfileName(const DeviceAttributes& attributes, uint64_t gpu_memory);
 
@@ -94,7 +94,7 @@ class VgpuReader {
 };
 
 // Reads the slices of one GPU: MIG devices, GPM, vGPUs and the shares of processes, and makes the
-// messages that tell of them.
+// messages about them.
 struct SlicesReaderOptions {
   Duration interval = std::chrono::seconds(1), medium = std::chrono::seconds(10),
            slow = std::chrono::seconds(60);
@@ -111,7 +111,7 @@ class SlicesReader {
   enum class Mig : uint8_t { kNone, kOff, kOn };
   void Attach(Device device, Mig mig);
 
-  // Before the GPU itself is read: looks for slices when it is time to, or `rescan` says so, and sends the
+  // Before the GPU itself is read: looks for slices when it is time to, or on `rescan`, and sends the
   // lists that have changed.
   void Scan(int64_t boot_ns, bool rescan, reader::Outbox& out);
   // After it: reads what is due and sends it.

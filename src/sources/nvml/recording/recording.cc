@@ -129,7 +129,7 @@ class Hider {
                   static_cast<unsigned long long>(Number(std::string("uuid") + prefix, text, 1)));
     return out;
   }
-  // All zeros say that there is none.
+  // All zeros: there is none.
   std::string Bytes(const std::string& hex) {
     if (hex.find_first_not_of('0') == std::string::npos) return hex;
     char out[40];

@@ -70,7 +70,7 @@ struct Recording {
   Tracks* Find(std::string_view device);
 };
 
-// The question without what stands in brackets: what `counters` goes by.
+// The call without what is in brackets: the key of `counters`.
 std::string_view BaseOf(std::string_view question) noexcept;
 
 // Printable ASCII, as every question is.
@@ -83,13 +83,13 @@ int CodeOfWord(std::string_view word) noexcept;
 std::string WordOfCode(int code);
 
 // kInvalidArgument names the line. A recording that was read can be replayed: its GPUs, times and counters
-// are in bounds; whether the values of a call fit is seen when it is asked.
+// are in bounds; whether the values of a call fit is checked at the call.
 Result<Recording> ReadRecording(const std::string& yaml);
 // What ReadRecording reads, the same recording up to the merging of moments less than `merge` apart.
 std::string WriteRecording(const Recording& recording, double merge_seconds);
 
 // Puts made-up ones in the place of UUIDs, serial numbers, names of virtual machines and pids. The same one
-// stands for the same thing all over the recording.
+// means the same thing all over the recording.
 void HideIdentity(Recording& recording);
 
 }  // namespace gpulens::nvml

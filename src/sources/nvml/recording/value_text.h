@@ -38,7 +38,7 @@ inline unsigned TypeOf(std::string_view name) noexcept {
                                std::begin(kValueTypes));
 }
 
-// "field 138(3)": scope 0 is not said, all ones is "all".
+// "field 138(3)": scope 0 is omitted, all ones is "all".
 std::string FieldQuestion(const FieldValue& value);
 
 }  // namespace gpulens::nvml

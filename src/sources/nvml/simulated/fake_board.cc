@@ -1,4 +1,4 @@
-// Functions of the simulated library for what a board tells beside its common readings. Each
+// Functions of the simulated library for what a board reports beside its common readings. Each
 // generation lacks what the real one lacks.
 #include <algorithm>
 #include <cstdio>

@@ -29,8 +29,8 @@ namespace {
 
 constexpr uint64_t kSupported = 0xFFFF & ~uint64_t{0x60};
 
-// The next event that is due, has been asked for and was not told yet. An event that stands twice in the
-// profile is told twice.
+// The next event that is due, was requested and not delivered yet. An event that is twice in the
+// profile is delivered twice.
 bool TakeDue(EventSetHandle& set, FakeEvent& out) {
   FakeWorld& world = FakeWorld::Get();
   auto profile = world.profile();

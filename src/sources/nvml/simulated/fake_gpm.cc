@@ -1,4 +1,4 @@
-// The functions of the simulated library for GPM: what they say is the load of the profile between two
+// The functions of the simulated library for GPM: what they report is the load of the profile between two
 // samples, and its traffic.
 #include <algorithm>
 #include <iterator>

@@ -8,7 +8,7 @@ using namespace gpulens::nvml;
 
 namespace {
 
-// What may be asked of a MIG device; all else is "not supported", as with the real library.
+// The calls a MIG device supports; all else is "not supported", as with the real library.
 constexpr std::string_view kOfMigDevices[] = {
     "nvmlDeviceGetUUID",
     "nvmlDeviceGetName",

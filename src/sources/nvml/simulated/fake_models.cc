@@ -159,7 +159,7 @@ constexpr FakeModel kModels[] = {
      0,
      true,
      true},
-    // An SoC: its memory is the machine's, of which the library tells nothing (unified_only), or all of it.
+    // An SoC: its memory is the machine's, of which the library reports nothing (unified_only), or all of it.
     {"GB10",
      "NVIDIA GB10",
      "9a.0b.14.00.00",

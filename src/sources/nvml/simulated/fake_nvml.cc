@@ -1,4 +1,4 @@
-// The functions of the simulated library that open it and tell what its GPUs are.
+// The functions of the simulated library that open it and identify its GPUs.
 #include "sources/nvml/simulated/fake_nvml.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The functions of the simulated library that tell how its GPUs are at the moment.
+// The functions of the simulated library that report the present state of its GPUs.
 #include <algorithm>
 #include <ctime>
 

@@ -1,4 +1,4 @@
-// The functions of the simulated library that tell who uses how much: processes and vGPUs.
+// The functions of the simulated library that report who uses how much: processes and vGPUs.
 #include <algorithm>
 #include <cstring>
 

@@ -227,7 +227,7 @@ int FakeWorld::Open() {
   LoadLocked();
   if (!profile_) return kUnknownCode;
 #ifdef GPULENS_FAKE_NVML_EXPORT
-  // Whoever opens this file finds the functions of the models by their names.
+  // A program that opens this file finds the functions of the models by their names.
   if (profile_->recording) {
     std::fprintf(stderr, "simulated NVML: a recording can be replayed by `library: simulated` only\n");
     return kUnknownCode;

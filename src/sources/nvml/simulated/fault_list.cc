@@ -41,7 +41,7 @@ bool IsCallName(std::string_view text) noexcept {
                          std::all_of(text.begin(), text.end(), good));
 }
 
-// Bits: a number, a hexadecimal one, a negative one, or the name of a value that drivers say for "unknown".
+// Bits: a number, a hexadecimal one, a negative one, or the name of a value that drivers use for "unknown".
 std::optional<uint64_t> ParseBits(std::string_view text) noexcept {
   if (text == "all_ones") return ~uint64_t{0};
   if (text == "int_min") return static_cast<uint64_t>(int64_t{INT32_MIN});
@@ -52,7 +52,7 @@ std::optional<uint64_t> ParseBits(std::string_view text) noexcept {
   return static_cast<uint64_t>(*below);
 }
 
-// Reads one word after the other into a fault. Times are told as the script does, or as a person does.
+// Reads one word after the other into a fault. Times are in the script's form, or in a person's.
 class LineReader {
  public:
   explicit LineReader(bool script) : script_(script) {}
@@ -60,7 +60,7 @@ class LineReader {
   Status Read(std::string_view words, LiveFault& out) {
     if (words.size() > kMaxFaultLine) return {Code::kInvalidArgument, "the fault has too many words"};
     std::string_view rest = Trim(words);
-    // Which keys are right depends on the mode, which may stand anywhere.
+    // Which keys are right depends on the mode, which may come anywhere.
     for (std::string_view look = rest; !look.empty(); look = Trim(look)) {
       std::string_view word = TakeUntil(look, ' ');
       if (word.starts_with("mode=")) RETURN_IF_ERROR(ReadMode(word.substr(5), out));

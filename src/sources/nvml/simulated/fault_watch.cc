@@ -138,7 +138,7 @@ void FaultWatch::Look(int64_t now_ns) {
   seen_ = seen;
   std::string text;
   if (!ReadFile(path_.c_str(), text, kMaxFaultScript)) return;
-  // Empty: nobody has asked for a fault yet.
+  // Empty: no fault was requested yet.
   Result<std::vector<LiveFault>> faults = text.empty() ? std::vector<LiveFault>{} : ParseFaultScript(text);
   if (faults) {
     script_ = std::make_shared<const std::vector<LiveFault>>(*std::move(faults));

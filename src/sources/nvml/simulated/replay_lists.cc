@@ -27,7 +27,7 @@ int HandleByIndex(unsigned index, Device* out) {
   auto device = reinterpret_cast<Device>(fake_handles + index);
   ReplayCall call("nvmlDeviceGetHandleByIndex_v2", device);
   if (call.code() != kSuccess) return call.code();
-  // The machine may have lost it for a while. Where it was never asked for it is simply there.
+  // The machine may have lost it for a while. Where it was never read it is simply there.
   Answer answer = call.Find("nvmlDeviceGetHandleByIndex_v2");
   if (answer.code != kSuccess && answer.code != kNotSupported) return answer.code;
   *out = device;
@@ -137,7 +137,7 @@ int MemoryAffinity(Device device, unsigned size, unsigned long* out, unsigned sc
 struct Set {
   std::mutex mutex;
   std::array<uint64_t, kMaxFakeGpus> types{};
-  // How far it has been told: whole rounds, events of this one, copies of that event.
+  // How far it was replayed: whole rounds, events of this one, copies of that event.
   uint64_t round = 0;
   size_t event = 0, copy = 0;
 };

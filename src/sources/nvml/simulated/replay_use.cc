@@ -81,7 +81,7 @@ int Samples(Device device, unsigned kind, unsigned long long since_us, unsigned*
   return kSuccess;
 }
 
-// A GPM sample of the replay is who it was taken of: what was measured stands in the recording.
+// A GPM sample of the replay names what it was taken of: the values are in the recording.
 struct Taken {
   Device device = nullptr;
   unsigned instance = kNoFakeInstance;
