@@ -75,6 +75,14 @@ const CollectorSpec* FindCollector(std::string_view name) noexcept { return Find
 const AnalyzerSpec* FindAnalyzer(std::string_view name) noexcept { return Find(AllAnalyzers(), name); }
 const SinkSpec* FindSink(std::string_view name) noexcept { return Find(AllSinks(), name); }
 
+std::vector<std::string> NamesOfSink(const SinkSpec& spec, const Config& config) {
+  std::vector<std::string> names;
+  for (const Config::Entry& entry : config.Group("sinks").entries()) {
+    if (std::string_view(entry.key).substr(0, entry.key.find('/')) == spec.name) names.push_back(entry.key);
+  }
+  return names;
+}
+
 bool IsOn(const CollectorSpec& spec, const Config& config) {
   return spec.per_target || config.Group("collectors").Group(spec.name).Bool("enabled");
 }

@@ -9,6 +9,7 @@
 #include <new>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace gpulens {
 
@@ -86,6 +87,34 @@ class Immortal {
 
  private:
   alignas(T) std::byte bytes_[sizeof(T)];
+};
+
+// Objects that are used again once no one else holds them. Not thread-safe.
+template <class T>
+class RefPool {
+ public:
+  // Keeps at most `capacity` objects.
+  explicit RefPool(size_t capacity) noexcept : capacity_(capacity) {}
+
+  // An object with the content of its former use, or a new one.
+  Ref<T> Take() {
+    for (const Ref<T>& object : objects_) {
+      if (object.unique()) return object;
+    }
+    Ref<T> made = MakeRef<T>();
+    if (objects_.size() < capacity_) objects_.push_back(made);
+    return made;
+  }
+  template <class Act>
+  void ForEachFree(Act act) {
+    for (const Ref<T>& object : objects_) {
+      if (object.unique()) act(*object);
+    }
+  }
+
+ private:
+  size_t capacity_;
+  std::vector<Ref<T>> objects_;
 };
 
 }  // namespace gpulens

@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "catalog/all.h"
-#include "catalog/inference.h"
 #include "catalog/prometheus_name.h"
 
 namespace gpulens {

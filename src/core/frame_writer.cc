@@ -9,9 +9,6 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kExemplarsMax = 1000;
-// One read by sinks, one published, one being filled, one for a slow reader, and two for sinks that keep what
-// they sent last. Further frames are not pooled.
-constexpr size_t kPooledFrames = 6;
 constexpr double kInt64End = 9223372036854775808.0;  // 2^63, the least double above every int64
 
 }  // namespace
@@ -164,16 +161,6 @@ void FrameWriter::Attach(Series series, Exemplar exemplar) {
   exemplars_.push_back(std::move(exemplar));
 }
 
-Ref<Frame> FrameWriter::TakeFrame() {
-  for (Ref<Frame>& frame : pool_) {
-    if (frame.unique()) return frame;
-  }
-  Ref<Frame> frame = MakeRef<Frame>();
-  frame->source = source_;
-  if (pool_.size() < kPooledFrames) pool_.push_back(frame);
-  return frame;
-}
-
 void FrameWriter::FillQuality(Frame& frame) noexcept {
   frame.quality.resize(slots_.size());
   frame.absence.resize(slots_.size());
@@ -222,7 +209,8 @@ Ref<const Frame> FrameWriter::Finish() {
   for (uint32_t i = 0; i < slots_.size(); ++i) {
     if (!table_.Live(Series{i, slots_[i].generation})) slots_[i] = Slot{.generation = slots_[i].generation};
   }
-  Ref<Frame> frame = TakeFrame();
+  Ref<Frame> frame = pool_.Take();
+  if (frame->source.empty()) frame->source = source_;
   frame->layout = table_.Freeze();
   frame->run = run_;
   frame->read_at = begun_at_;

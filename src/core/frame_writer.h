@@ -117,7 +117,6 @@ class FrameWriter {
   void FillQuality(Frame& frame) noexcept;
   void FillAged(Frame& frame, uint32_t slot, int64_t age_ns, bool fresh) noexcept;
   void Stamp(Slot& slot) noexcept;
-  Ref<Frame> TakeFrame();
 
   SeriesTable& table_;
   const Duration ttl_;
@@ -129,7 +128,7 @@ class FrameWriter {
   std::vector<Slot> slots_;
   std::unordered_map<uint32_t, ValidatorState> memories_;  // only of slots whose rule needs one
   std::vector<Exemplar> exemplars_;
-  std::vector<Ref<Frame>> pool_;
+  RefPool<Frame> pool_{6};
   std::array<Rejection, kRejectionsKept> rejections_;
   size_t rejected_now_ = 0;
   Counts counts_;

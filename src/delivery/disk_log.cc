@@ -5,9 +5,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/files.h"
+#include "base/log.h"
+#include "base/parse.h"
 #include "base/result.h"
 
 namespace gpulens {
+namespace {
+
+constexpr uint64_t kSmallestSegment = 4096;
+constexpr uint64_t kSegmentsInLog = 8;  // a full log drops one of so many at once
+
+uint64_t SegmentBytesOf(const RequestLogOptions& options) {
+  const uint64_t most = std::max(kSmallestSegment, options.max_bytes / kSegmentsInLog);
+  return std::clamp(options.segment_bytes, kSmallestSegment, most);
+}
+
+}  // namespace
 
 void LogTotals::Add(const LogTotals& other) noexcept {
   records += other.records;
@@ -15,7 +29,7 @@ void LogTotals::Add(const LogTotals& other) noexcept {
   bytes += other.bytes;
 }
 
-// A file that was changed while we have it may hold other heads than those that were counted.
+// Saturates: a file that was changed while it is open may have other heads than those counted.
 void LogTotals::Subtract(const LogTotals& other) noexcept {
   records -= std::min(records, other.records);
   items -= std::min(items, other.items);
@@ -23,14 +37,12 @@ void LogTotals::Subtract(const LogTotals& other) noexcept {
 }
 
 DiskLog::~DiskLog() {
-  if (options_.sync != LogSync::kNone && writer_ && dirty_) (void)writer_->Sync();
+  if (options_.sync != SyncPolicy::kNone && writer_ && dirty_) (void)writer_->Sync();
 }
 
 bool DiskLog::Growing(const Segment& segment) const noexcept {
   return writer_ && segment.first_id == segments_.back().first_id;
 }
-
-// --- In at the end ---
 
 Status DiskLog::Append(std::string_view bytes, uint32_t items, Instant now) {
   RecordHead head;
@@ -41,7 +53,7 @@ Status DiskLog::Append(std::string_view bytes, uint32_t items, Instant now) {
   head.boot_ns = now.boot_ns;
   Status status = Write(head, bytes);
   if (!status && writer_ && writer_->at_file_limit()) {
-    Seal();  // a new file may take what this one may not
+    Seal();  // the limit is on the size of one file
     status = Write(head, bytes);
   }
   if (!status) status.detail += " of " + options_.folder;
@@ -54,13 +66,13 @@ Status DiskLog::Write(const RecordHead& head, std::string_view bytes) {
   const uint64_t before = writer_->size();
   Status status = writer_->Append(head, bytes);
   bool unsynced = false;
-  if (status && options_.sync == LogSync::kAlways) {
+  if (status && options_.sync == SyncPolicy::kAlways) {
     status = SyncWritten(before == 0);
     unsynced = !status;
     if (unsynced) writer_->TakeBack(before);
   }
   if (!status) {
-    // After a failed sync the kernel has forgotten what it could not write: begin with a fresh file.
+    // After a failed sync the kernel has discarded the data: start a new file.
     if (unsynced || before == 0) writer_.reset();
     if (before == 0) static_cast<void>(folder_.Remove(NameOfSegment(next_id_).data()));
     return status;
@@ -92,8 +104,8 @@ Status DiskLog::SyncWritten(bool new_file) {
 }
 
 void DiskLog::Seal() {
-  // What cannot be synced here was not promised to be.
-  if (writer_ && dirty_ && options_.sync == LogSync::kInterval) static_cast<void>(SyncWritten(true));
+  // A failure here breaks no promise of the policy.
+  if (writer_ && dirty_ && options_.sync == SyncPolicy::kInterval) static_cast<void>(SyncWritten(true));
   writer_.reset();
 }
 
@@ -113,15 +125,13 @@ void DiskLog::SkipDestroyed() {
 void DiskLog::RemoveBelow(uint64_t id) {
   while (!segments_.empty() && segments_.front().end_id <= id) {
     const Segment& front = segments_.front();
-    // All of it is delivered, and more may come into this file.
+    // The file may still take records.
     if (Growing(front) && !writer_->broken() && front.file_bytes < segment_bytes_ / 4) return;
     if (Growing(front)) Seal();
     static_cast<void>(folder_.Remove(NameOfSegment(front.first_id).data()));
     segments_.pop_front();
   }
 }
-
-// --- Out, for readers ---
 
 Result<std::optional<SegmentReader::Record>> DiskLog::Find(DiskPlace& place, uint64_t from) {
   auto at = std::upper_bound(segments_.begin(), segments_.end(), from,
@@ -132,11 +142,11 @@ Result<std::optional<SegmentReader::Record>> DiskLog::Find(DiskPlace& place, uin
     if (!place.file || place.segment != segment.first_id) {
       place.file.reset();
       auto opened = SegmentReader::Open(folder_.fd(), NameOfSegment(segment.first_id).data());
-      // No descriptor left, or no permission: it is still there, and may be read later.
+      // No descriptor left, or no permission: it may be readable later.
       if (!opened && opened.error().code != Code::kUnavailable) return std::move(opened).error();
       segment.readable =
           opened.ok() &&
-          opened->ReadHeader(Growing(segment) ? kMaxRecordId : segment.end_id) == SegmentVerdict::kGood;
+          opened->ReadHeader(Growing(segment) ? kMaxRecordId : segment.end_id) == SegmentState::kGood;
       if (!segment.readable) {
         if (Growing(segment)) Seal();
         continue;
@@ -148,7 +158,7 @@ Result<std::optional<SegmentReader::Record>> DiskLog::Find(DiskPlace& place, uin
     while (auto record = place.file->Next()) {
       if (record->head.id >= from) return record;
     }
-    // Somebody cut it off while we write: what comes goes to another file.
+    // Another process truncated it: further records go to a new file.
     if (Growing(segment)) Seal();
   }
   return std::optional<SegmentReader::Record>();
@@ -167,16 +177,14 @@ LogTotals DiskLog::CountBelow(const Segment& segment, uint64_t id) const {
   LogTotals totals;
   if (id <= segment.first_id || !segment.readable) return totals;
   auto reader = SegmentReader::Open(folder_.fd(), NameOfSegment(segment.first_id).data());
-  if (!reader || reader->ReadHeader(id) != SegmentVerdict::kGood) return totals;
+  if (!reader || reader->ReadHeader(id) != SegmentState::kGood) return totals;
   reader->set_end(segment.file_bytes);
   while (auto record = reader->Next()) totals.Add({1, record->head.items, record->head.size()});
   return totals;
 }
 
-// --- What the disk knows ---
-
 std::array<UniqueFd, 2> DiskLog::DueSync(Instant now) {
-  const bool due = options_.sync == LogSync::kInterval && dirty_ &&
+  const bool due = options_.sync == SyncPolicy::kInterval && dirty_ &&
                    now.boot_ns - synced_boot_ns_ >= options_.sync_interval.count();
   if (!due) return {};
   dirty_ = false;
@@ -185,5 +193,108 @@ std::array<UniqueFd, 2> DiskLog::DueSync(Instant now) {
 }
 
 void DiskLog::SyncFailed() { writer_.reset(); }
+
+BootId BootIdOf(const std::string& text) {
+  std::string digits = text.empty() ? ReadFile("/proc/sys/kernel/random/boot_id", 256).value_or("") : text;
+  std::erase_if(digits, [](char c) { return c == '-' || c == '\n'; });
+  BootId id{};
+  if (digits.size() != 2 * id.size()) return id;
+  for (size_t i = 0; i < id.size(); ++i) {
+    auto byte = ParseInt<unsigned>(std::string_view(digits).substr(2 * i, 2), 16);
+    if (!byte) return BootId{};
+    id[i] = static_cast<char>(*byte);
+  }
+  return id;
+}
+
+DiskLog::DiskLog(const RequestLogOptions& options, LogFolder folder, Instant now)
+    : options_(options),
+      segment_bytes_(SegmentBytesOf(options)),
+      boot_id_(BootIdOf(options.boot_id)),
+      folder_(std::move(folder)),
+      synced_boot_ns_(now.boot_ns) {}
+
+Result<std::unique_ptr<DiskLog>> DiskLog::Open(const RequestLogOptions& options, uint64_t least_id,
+                                               Instant now) {
+  ASSIGN_OR_RETURN(LogFolder folder, LogFolder::Open(options.folder));
+  std::unique_ptr<DiskLog> log(new DiskLog(options, std::move(folder), now));
+  RETURN_IF_ERROR(log->Load(least_id));
+  return log;
+}
+
+// Finds our segments and sets others aside, before ids are compared with names. For segments with a destroyed
+// header the number of records is estimated.
+Status DiskLog::FindSegments() {
+  ASSIGN_OR_RETURN(std::vector<uint64_t> ids, folder_.ListSegments());
+  size_t torn_at_end = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const uint64_t id = ids[i];
+    SegmentName name = NameOfSegment(id);
+    auto reader = SegmentReader::Open(folder_.fd(), name.data());
+    if (!reader && reader.error().code != Code::kUnavailable) return reader.error();
+    if (!reader) {
+      RETURN_IF_ERROR(folder_.SetAside(name.data(), "it is not a regular file"));
+      continue;
+    }
+    const SegmentState state = reader->ReadHeader(kMaxRecordId);
+    if (state == SegmentState::kForeign) {
+      const uint64_t end = std::min(reader->GuessEnd(id), i + 1 < ids.size() ? ids[i + 1] : kMaxRecordId);
+      RETURN_IF_ERROR(folder_.SetAside(name.data(), "it has another version, or is not a segment"));
+      destroyed_.emplace_back(id, end);
+      torn_at_end = 0;
+    } else if (state == SegmentState::kGood && reader->header().first_id != id) {
+      RETURN_IF_ERROR(folder_.SetAside(name.data(), "its name is not the number of its first record"));
+    } else {
+      Segment& segment = segments_.emplace_back();
+      segment.first_id = id;
+      segment.end_id = state == SegmentState::kDamaged ? reader->GuessEnd(id) : id + 1;
+      segment.file_bytes = reader->end();
+      segment.readable = state == SegmentState::kGood;
+      torn_at_end = state == SegmentState::kTorn ? torn_at_end + 1 : 0;
+    }
+  }
+  // Torn segments at the end never held a record; one before others did.
+  for (; torn_at_end > 0; --torn_at_end) {
+    RETURN_IF_ERROR(folder_.Remove(NameOfSegment(segments_.back().first_id).data()));
+    segments_.pop_back();
+  }
+  return Ok();
+}
+
+// Counts the records of a segment and finds the end of its ids.
+Status DiskLog::Scan(Segment& segment, uint64_t id_limit) {
+  if (!segment.readable) return Ok();
+  ASSIGN_OR_RETURN(SegmentReader reader,
+                   SegmentReader::Open(folder_.fd(), NameOfSegment(segment.first_id).data()));
+  if (reader.ReadHeader(id_limit) != SegmentState::kGood) return Ok();
+  segment.end_id = segment.first_id;
+  while (auto record = reader.Next()) {
+    segment.end_id = record->head.id + 1;
+    segment.all.Add({1, record->head.items, record->head.size()});
+  }
+  // The number of damaged records is unknown.
+  if (reader.tail() == SegmentReader::Tail::kDamaged) segment.end_id += 1;
+  return Ok();
+}
+
+Status DiskLog::Load(uint64_t least_id) {
+  RETURN_IF_ERROR(FindSegments());
+  for (size_t i = 0; i < segments_.size(); ++i) {
+    Segment& segment = segments_[i];
+    const bool last = i + 1 == segments_.size();
+    RETURN_IF_ERROR(Scan(segment, last ? kMaxRecordId : segments_[i + 1].first_id));
+    if (last && segment.end_id == segment.first_id) {
+      // A header without a record: its name is needed for the next record.
+      RETURN_IF_ERROR(folder_.Remove(NameOfSegment(segment.first_id).data()));
+      next_id_ = std::max(next_id_, segment.first_id);
+      segments_.pop_back();
+      break;
+    }
+    if (!last) segment.end_id = std::min(segment.end_id, segments_[i + 1].first_id);
+  }
+  next_id_ = std::max(next_id_, least_id);
+  if (!segments_.empty()) next_id_ = std::max(next_id_, segments_.back().end_id);
+  return Ok();
+}
 
 }  // namespace gpulens

@@ -1,8 +1,7 @@
-// The files of a request log: segments that only grow at their end and are removed as a whole.
+// Files of a request log: segments that are appended to and removed as a whole. Readers are in request_log.h.
 //
-// Ids are consecutive over all segments, and a segment's name is the id of its first record, so what is
-// missing is known by its id, however the files look. Who has read what is not known here: request_log.h. In
-// memory are the segments (96 bytes each) and one writer: no record, no index of records.
+// Ids are consecutive over all segments, and the name of a segment is the id of its first record, so that
+// missing records are known by id. Memory: 96 bytes for each segment and one writer; no index of records.
 #pragma once
 
 #include <array>
@@ -21,7 +20,6 @@
 #include "base/fd.h"
 #include "delivery/log_folder.h"
 #include "delivery/record.h"
-#include "delivery/record_age.h"
 #include "delivery/segment_file.h"
 
 namespace gpulens {
@@ -33,10 +31,10 @@ struct LogTotals {
   void Subtract(const LogTotals& other) noexcept;  // never below zero
 };
 
-// Where one reader stands in the files. Of one DiskLog, until it is closed.
+// Read position of one reader in one DiskLog.
 struct DiskPlace {
   std::optional<SegmentReader> file;
-  uint64_t segment = 0;  // the first id of the one that is open
+  uint64_t segment = 0;  // first id of the open one
 };
 
 // Not thread-safe.
@@ -45,43 +43,42 @@ class DiskLog {
   struct Segment {
     uint64_t first_id = 0, end_id = 0;
     uint64_t file_bytes = 0;
-    LogTotals all;  // with whole heads
+    LogTotals all;  // records with valid heads
     bool readable = true;
   };
 
-  // Takes over what is in the folder. Reads the heads of all records in it, no bodies. Ids go on behind what
-  // is there, and not below `least_id`. kUnavailable when another process has the folder.
+  // Reads the heads of all records in the folder. Ids continue after them, at `least_id` or above.
+  // kUnavailable when another process holds the folder.
   static Result<std::unique_ptr<DiskLog>> Open(const RequestLogOptions& options, uint64_t least_id,
                                                Instant now);
   ~DiskLog();
 
-  // The record gets next_id(). After an error nothing was taken.
+  // Appends a record with the id next_id(), or fails without a change.
   Status Append(std::string_view bytes, uint32_t items, Instant now);
   uint64_t next_id() const noexcept { return next_id_; }
-  // Ids below are somewhere else.
+  // Skips ids below `id`, which are used elsewhere.
   void SkipTo(uint64_t id);
   const std::deque<Segment>& segments() const noexcept { return segments_; }
-  // Ids of segments whose header was found destroyed, and that go on from next_id(), are not used again:
-  // readers find that they are missing.
+  // Skips the ids of segments with destroyed headers that follow next_id(), so that readers count them as
+  // missing.
   void SkipDestroyed();
   // The next Append begins a new segment.
   void Seal();
-  // Removes the segments all of whose ids are below. One that grows is kept while it is small.
+  // Removes segments with only ids below `id`. The one that is appended to is kept while it is small.
   void RemoveBelow(uint64_t id);
 
-  // The first record from `from` on, whose head is whole. Nothing when there is none; not ok: what is there
-  // cannot be read just now.
+  // The first record at or after `from` with a valid head. Nothing when there is none; an error when it
+  // cannot be read now.
   Result<std::optional<SegmentReader::Record>> Find(DiskPlace& place, uint64_t from);
-  // Of the record that Find found last. kDataLoss when it is not what was written.
+  // The body of the record that Find returned last. kDataLoss when it is damaged.
   Status Read(DiskPlace& place, const SegmentReader::Record& record, std::string& bytes);
   RecordStamp StampAt(const DiskPlace& place, const SegmentReader::Record& record) const noexcept;
-  // What the segment holds before `id`.
+  // The totals of the segment before `id`.
   LogTotals CountBelow(const Segment& segment, uint64_t id) const;
 
-  // Files whose sync is due by the policy kInterval. The caller syncs them, without holding up the others,
-  // and says when it failed.
+  // Files to sync now by the policy kInterval. The caller syncs them without locks and reports SyncFailed.
   std::array<UniqueFd, 2> DueSync(Instant now);
-  // That something besides segments has to be synced.
+  // Another file of the folder needs a sync.
   void MarkDirty() noexcept { dirty_ = true; }
   void SyncFailed();
   LogFolder& folder() noexcept { return folder_; }
@@ -105,12 +102,12 @@ class DiskLog {
   std::deque<Segment> segments_;                          // oldest first
   std::optional<SegmentWriter> writer_;                   // of segments_.back()
   uint64_t next_id_ = 1;                                  // of the next Append
-  std::vector<std::pair<uint64_t, uint64_t>> destroyed_;  // first and end, as far as one can guess
+  std::vector<std::pair<uint64_t, uint64_t>> destroyed_;  // first and estimated end
   int64_t synced_boot_ns_ = 0;
   bool dirty_ = false;
 };
 
-// The machine's start as a number: from its text, or from the kernel where that is empty. Zeros when unknown.
+// The boot id in `text`, or the kernel's where that is empty. Zeros when unknown.
 BootId BootIdOf(const std::string& text);
 
 }  // namespace gpulens

@@ -1,5 +1,5 @@
 // Any bytes as a record of a log: the envelope is cut off, nothing else, and what was written is read back.
-#include "delivery/envelope.h"
+#include "delivery/record.h"
 
 #include <cstdio>
 #include <cstdlib>

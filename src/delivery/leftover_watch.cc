@@ -7,7 +7,7 @@
 namespace gpulens {
 namespace {
 
-constexpr Duration kBetweenLooks = std::chrono::seconds(60);
+constexpr Duration kScanInterval = std::chrono::seconds(60);
 constexpr size_t kMostLeftovers = 64;
 
 }  // namespace
@@ -35,38 +35,38 @@ void LeftoverWatch::SetWhere(Where where) {
   due_ = true;
 }
 
-void LeftoverWatch::LookIfDue(Instant now, Workers& workers) {
+void LeftoverWatch::ScanIfDue(Instant now, Workers& workers) {
   {
     std::lock_guard lock(mutex_);
-    if (looking_ || (!due_ && now.boot_ns - looked_boot_ns_ < kBetweenLooks.count())) return;
-    looking_ = true;
+    if (scanning_ || (!due_ && now.boot_ns - scanned_boot_ns_ < kScanInterval.count())) return;
+    scanning_ = true;
     due_ = false;
-    looked_boot_ns_ = now.boot_ns;
+    scanned_boot_ns_ = now.boot_ns;
   }
-  if (workers.Post([self = shared_from_this()] { self->Look(); })) return;
+  if (workers.Post([self = shared_from_this()] { self->Scan(); })) return;
   std::lock_guard lock(mutex_);
-  looking_ = false;
+  scanning_ = false;
   due_ = true;
 }
 
-void LeftoverWatch::Look() {
+void LeftoverWatch::Scan() {
   std::unique_lock lock(mutex_);
   const Where where = where_;
   lock.unlock();
-  QueueLook look;
-  look.configured = where.configured;
-  look.leftovers_only = true;
-  look.query_use = false;
-  look.counts = &counts_;
-  ++counts_.look;
+  QueueScanOptions options;
+  options.configured = where.configured;
+  options.leftovers_only = true;
+  options.query_use = false;
+  options.counts = &counts_;
+  ++counts_.scan;
   std::vector<QueueFolder> folders;
   for (const QueuePlace& place : AllQueuePlaces(where.root, where.chosen).places)
-    folders.push_back(LookAtQueue(place, look));
+    folders.push_back(ScanQueue(place, options));
   counts_.Sweep();
   std::vector<QueueLeftover> found = LeftoversIn(folders);
   lock.lock();
   found_ = std::move(found);
-  looking_ = false;
+  scanning_ = false;
 }
 
 std::vector<QueueLeftover> LeftoverWatch::found() const {

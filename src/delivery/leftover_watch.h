@@ -1,4 +1,4 @@
-// What waits on disk for sinks that are not configured: looked at now and then, so that asking costs nothing.
+// Periodic scan for data on disk that waits for sinks which are not configured.
 #pragma once
 
 #include <memory>
@@ -18,33 +18,33 @@ struct QueueLeftover {
   friend bool operator==(const QueueLeftover&, const QueueLeftover&) = default;
 };
 
-// By name, those for whom something waits; at most 64 sinks.
+// Sinks with waiting data, by name; at most 64.
 std::vector<QueueLeftover> LeftoversIn(const std::vector<QueueFolder>& folders);
 
-// Thread-safe. Looks at most once in a minute, or when something changed.
+// Thread-safe. Scans at most once a minute, or after SetWhere.
 class LeftoverWatch : public std::enable_shared_from_this<LeftoverWatch> {
  public:
   struct Where {
-    std::string root;                // the queue folder of the state folder; empty: none
-    std::vector<QueuePlace> chosen;  // folders that sinks name themselves
+    std::string root;                // queue folder of the state folder; empty: none
+    std::vector<QueuePlace> chosen;  // folders from the configuration of sinks
     std::vector<std::string> configured;
   };
 
-  // The next LookIfDue looks.
+  // The next ScanIfDue scans.
   void SetWhere(Where where);
-  // Looks on a worker, which waits for the disk. Where no worker takes the job, a later call tries again.
-  void LookIfDue(Instant now, Workers& workers);
+  // Scans on a worker, which waits for the disk. When no worker takes the job, a later call tries again.
+  void ScanIfDue(Instant now, Workers& workers);
   std::vector<QueueLeftover> found() const;
 
  private:
-  void Look();
+  void Scan();
 
   mutable std::mutex mutex_;  // guards what follows, but counts_
   Where where_;
   std::vector<QueueLeftover> found_;
-  bool due_ = true, looking_ = false;
-  int64_t looked_boot_ns_ = 0;
-  QueueCounts counts_;  // of the look that is under way
+  bool due_ = true, scanning_ = false;
+  int64_t scanned_boot_ns_ = 0;
+  QueueCounts counts_;  // of the scan in progress
 };
 
 }  // namespace gpulens

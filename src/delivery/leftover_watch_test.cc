@@ -6,7 +6,7 @@
 #include <condition_variable>
 
 #include "delivery/request_log_testing.h"
-#include "delivery/segment_format.h"
+#include "delivery/segment_file.h"
 
 namespace gpulens {
 namespace {
@@ -27,7 +27,7 @@ class LeftoverWatchTest : public ::testing::Test {
   }
   // Looks if it is due, and waits until a look has ended.
   std::vector<QueueLeftover> Look() {
-    watch_->LookIfDue(clock_.Now(), workers_);
+    watch_->ScanIfDue(clock_.Now(), workers_);
     std::mutex mutex;
     std::condition_variable wake;
     bool done = false;
@@ -83,7 +83,7 @@ TEST_F(LeftoverWatchTest, WhereNoWorkerTakesTheJobItIsDoneLater) {
   watch_->SetWhere({folder_.root() + "/queue", {}, {}});
   Workers stopped(1);
   stopped.Stop();
-  watch_->LookIfDue(clock_.Now(), stopped);
+  watch_->ScanIfDue(clock_.Now(), stopped);
   EXPECT_THAT(watch_->found(), IsEmpty());
   EXPECT_THAT(Look(), SizeIs(1));
 }

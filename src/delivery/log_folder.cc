@@ -4,19 +4,22 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 
+#include "base/fd.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "delivery/position_file.h"
-#include "delivery/segment_format.h"
+#include "delivery/segment_file.h"
 
 namespace gpulens {
 namespace {
@@ -28,6 +31,32 @@ constexpr int kNamesAside = 100;  // NAME.unknown, NAME.unknown.1, … before we
 struct CloseFolder {
   void operator()(DIR* folder) const noexcept { ::closedir(folder); }
 };
+
+constexpr size_t kLocksLimit = 4 << 20;
+
+// "1: FLOCK  ADVISORY  WRITE 4711 fe:00:11722774 0 EOF"
+struct LockLine {
+  int64_t pid = 0;
+  uint64_t device = 0, inode = 0;
+};
+
+std::optional<LockLine> ParseLockLine(std::string_view line) {
+  std::string_view words[6];
+  for (std::string_view& word : words) {
+    line = Trim(line);
+    word = line.substr(0, line.find(' '));
+    line.remove_prefix(word.size());
+  }
+  if (words[1] != "FLOCK" || words[3] != "WRITE") return std::nullopt;
+  const size_t first = words[5].find(':'), last = words[5].rfind(':');
+  if (first == words[5].npos || first == last) return std::nullopt;
+  const auto pid = ParseInt<int64_t>(words[4]);
+  const auto major = ParseInt<uint32_t>(words[5].substr(0, first), 16);
+  const auto minor = ParseInt<uint32_t>(words[5].substr(first + 1, last - first - 1), 16);
+  const auto inode = ParseInt<uint64_t>(words[5].substr(last + 1));
+  if (!pid || !major || !minor || !inode) return std::nullopt;
+  return LockLine{*pid, makedev(*major, *minor), *inode};
+}
 
 }  // namespace
 
@@ -73,19 +102,25 @@ Status LogFolder::Lock() {
   return Ok();
 }
 
-Result<std::vector<std::string>> LogFolder::List() const {
-  UniqueFd copy(::openat(fd(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!copy) return ErrnoStatus("list " + path_, errno);
+Status ForEachName(int folder, const std::function<bool(std::string_view)>& visit) {
+  UniqueFd copy(::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!copy) return ErrnoStatus("list", errno);
   std::unique_ptr<DIR, CloseFolder> list(::fdopendir(copy.get()));
-  if (!list) return ErrnoStatus("list " + path_, errno);
+  if (!list) return ErrnoStatus("list", errno);
   copy.release();
-  std::vector<std::string> names;
   errno = 0;
   while (const dirent* entry = ::readdir(list.get())) {
-    names.emplace_back(entry->d_name);
+    const std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && !visit(name)) return Ok();
     errno = 0;
   }
-  if (errno != 0) return ErrnoStatus("list " + path_, errno);
+  return errno == 0 ? Ok() : ErrnoStatus("list", errno);
+}
+
+Result<std::vector<std::string>> LogFolder::List() const {
+  std::vector<std::string> names;
+  Status listed = ForEachName(fd(), [&](std::string_view name) { return names.emplace_back(name), true; });
+  if (!listed) return Status{listed.code, listed.detail.insert(std::string_view("list").size(), " " + path_)};
   return names;
 }
 
@@ -165,5 +200,25 @@ bool LogFolder::RemoveAll() const {
 UniqueFd LogFolder::Duplicate() const noexcept { return UniqueFd(::fcntl(fd(), F_DUPFD_CLOEXEC, 0)); }
 
 Status LogFolder::Sync() const { return ::fsync(fd()) == 0 ? Ok() : ErrnoStatus("sync " + path_, errno); }
+
+std::optional<int64_t> LockHolder(int folder) {
+  UniqueFd lock(::openat(folder, kLockName, O_RDONLY | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+  struct stat info{};
+  if (!lock || ::fstat(lock.get(), &info) != 0) return std::nullopt;
+  char text[24] = {};
+  const ssize_t count = ::pread(lock.get(), text, sizeof text, 0);
+  const auto named = ParseInt<int64_t>(Trim({text, static_cast<size_t>(std::max<ssize_t>(count, 0))}));
+  const auto locks = ReadFile("/proc/locks", kLocksLimit);
+  if (!locks) return std::nullopt;
+  for (std::string_view rest = *locks; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const auto one = ParseLockLine(line);
+    // Some file systems have another device in this list than in stat(2).
+    if (!one || one->inode != info.st_ino || (one->device != info.st_dev && one->pid != named)) continue;
+    return std::max<int64_t>(one->pid, 0);
+  }
+  return std::nullopt;
+}
 
 }  // namespace gpulens

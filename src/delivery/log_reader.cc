@@ -1,4 +1,4 @@
-#include "delivery/log_reader.h"
+#include "delivery/request_log.h"
 
 #include <algorithm>
 #include <utility>
@@ -33,18 +33,18 @@ LogTotals& RequestLog::TakenFrom(Reader& reader, const DiskLog::Segment& segment
   return reader.taken;
 }
 
-// What damage took from the segment that the reader leaves: the items of records whose heads are gone.
+// Counts the items of damaged records of the segment that the reader leaves.
 void RequestLog::SettleItems(Reader& reader) {
   const DiskLog::Segment* left = SegmentFrom(reader.taken_segment);
   if (!left || left->first_id != reader.taken_segment || left->end_id > reader.ahead) return;
   if (left->all.items > reader.taken.items)
-    Lose(reader, RecordLoss::kDamaged, 0, left->all.items - reader.taken.items);
+    CountDropped(reader, RecordDropReason::kDamaged, 0, left->all.items - reader.taken.items);
   reader.taken = left->all;
 }
 
-void RequestLog::Lose(Reader& reader, RecordLoss reason, uint64_t records, uint64_t items) {
-  reader.lost_records[static_cast<size_t>(reason)] += records;
-  reader.lost_items[static_cast<size_t>(reason)] += items;
+void RequestLog::CountDropped(Reader& reader, RecordDropReason reason, uint64_t records, uint64_t items) {
+  reader.dropped_records[static_cast<size_t>(reason)] += records;
+  reader.dropped_items[static_cast<size_t>(reason)] += items;
 }
 
 bool RequestLog::IsGone(uint64_t id) const {
@@ -52,9 +52,9 @@ bool RequestLog::IsGone(uint64_t id) const {
                      [id](const auto& range) { return range.first <= id && id < range.second; });
 }
 
-// All ids from `ahead` to below `end` are not given out: they are lost, for `reason` where the record is
-// there, else as damaged.
-void RequestLog::PassOver(Reader& reader, uint64_t end, RecordLoss reason) {
+// Skips the ids from `ahead` to before `end`. Records that exist count as dropped for `reason`, others as
+// damaged.
+void RequestLog::PassOver(Reader& reader, uint64_t end, RecordDropReason reason) {
   while (reader.ahead < end) {
     const DiskLog::Segment* segment = SegmentFrom(reader.ahead);
     const InMemory* memory = MemoryFrom(reader.ahead);
@@ -63,14 +63,15 @@ void RequestLog::PassOver(Reader& reader, uint64_t end, RecordLoss reason) {
     if (memory) there = std::min(there, memory->id);
     if (there > reader.ahead) {
       uint64_t missing = there - reader.ahead - reader.MarkedIn(reader.ahead, there);
-      for (const auto& [from, to] : gone_) {  // those are counted already
+      for (const auto& [from, to] : gone_) {  // counted before
         const uint64_t first = std::max(from, reader.ahead), last = std::min(to, there);
         if (first < last) missing -= last - first - reader.MarkedIn(first, last);
       }
-      if (there - reader.ahead < kNumbersASecond) Lose(reader, RecordLoss::kDamaged, missing, 0);
+      if (there - reader.ahead < kNumbersASecond)
+        CountDropped(reader, RecordDropReason::kDamaged, missing, 0);
       reader.ahead = there;
     } else if (memory && memory->id == reader.ahead) {
-      Lose(reader, reason, 1, memory->items);
+      CountDropped(reader, reason, 1, memory->items);
       reader.in_memory.Subtract({1, memory->items, memory->size()});
       ++reader.ahead;
     } else {
@@ -81,13 +82,13 @@ void RequestLog::PassOver(Reader& reader, uint64_t end, RecordLoss reason) {
       rest.Subtract(taken);
       if (stop == segment->end_id) {
         const uint64_t known = std::min(rest.records, ids);
-        Lose(reader, reason, known, rest.items);
-        Lose(reader, RecordLoss::kDamaged, ids - known, 0);
+        CountDropped(reader, reason, known, rest.items);
+        CountDropped(reader, RecordDropReason::kDamaged, ids - known, 0);
         reader.on_disk.Subtract(rest);
         taken = segment->all;
       } else {
-        // Heads that cannot be read: what was in them is counted at the end of the segment.
-        Lose(reader, RecordLoss::kDamaged, ids, 0);
+        // Damaged heads: their items are counted at the end of the segment.
+        CountDropped(reader, RecordDropReason::kDamaged, ids, 0);
         const LogTotals unknown{std::min(rest.records, ids), 0, 0};
         reader.on_disk.Subtract(unknown);
         taken.Add(unknown);
@@ -97,7 +98,7 @@ void RequestLog::PassOver(Reader& reader, uint64_t end, RecordLoss reason) {
   }
 }
 
-// Whether there is a record at `ahead`, on disk or in memory. Passes what is missing or was done before.
+// Whether there is a record at `ahead`, on disk or in memory. Passes missing and done records.
 bool RequestLog::Peek(Reader& reader) {
   while (true) {
     if (reader.ahead >= reader.jump_from && reader.ahead < reader.jump_to) {
@@ -131,13 +132,13 @@ bool RequestLog::Peek(Reader& reader) {
       if (id == next_id_) return false;
       continue;
     }
-    PassOver(reader, id, RecordLoss::kDamaged);
+    PassOver(reader, id, RecordDropReason::kDamaged);
     Moved(reader);
-    WritePosition(reader);  // so that the next run does not count them again
+    WritePosition(reader);  // so that the next process does not count them again
   }
 }
 
-// The record at `ahead` is given out, or passed.
+// Moves past the record at `ahead`.
 void RequestLog::Take(Reader& reader, const LogTotals& one) {
   if (reader.OnDisk()) {
     if (const DiskLog::Segment* segment = SegmentFrom(reader.ahead)) TakenFrom(reader, *segment).Add(one);
@@ -148,11 +149,11 @@ void RequestLog::Take(Reader& reader, const LogTotals& one) {
   ++reader.ahead;
 }
 
-// `low` follows what is done.
+// Updates `low` after records were done.
 void RequestLog::Moved(Reader& reader) {
   uint64_t low = reader.ahead;
-  for (const Reader::UnderWay& one : reader.under_way) {
-    if (!one.done && !one.lost) low = std::min(low, one.id);
+  for (const Reader::InFlight& one : reader.in_flight) {
+    if (!one.done && !one.dropped) low = std::min(low, one.id);
   }
   for (auto at = std::lower_bound(memory_.begin(), memory_.end(), reader.low,
                                   [](const InMemory& one, uint64_t id) { return one.id < id; });
@@ -161,7 +162,7 @@ void RequestLog::Moved(Reader& reader) {
   const bool back = low < reader.low;
   reader.low = low;
   if (low > reader.mask_from + 64) reader.mask = 0;
-  std::erase_if(reader.under_way, [&](const Reader::UnderWay& one) { return one.done && one.id < low; });
+  std::erase_if(reader.in_flight, [&](const Reader::InFlight& one) { return one.done && one.id < low; });
   if (back) RecountMemory(reader);
   if (disk_ && (back || low >= reader.segment_end)) RecountDisk(reader);
 }
@@ -196,20 +197,20 @@ void RequestLog::WritePosition(Reader& reader) {
   const uint64_t done = reader.DoneMask();
   if (reader.position->last() == reader.low && reader.position->done() == done) return;
   Status status = reader.position->Write(reader.low, done);
-  if (status && options_.sync == LogSync::kAlways) status = reader.position->Sync();
+  if (status && options_.sync == SyncPolicy::kAlways) status = reader.position->Sync();
   disk_->MarkDirty();
   access_status_ = std::move(status);
 }
 
-// Under mutex_, after each access. `ready`: whether there is something to give out; nothing: look.
+// Updates the stats after each access, under mutex_. `ready`: whether Next has a record; nothing: unknown.
 void RequestLog::Publish(Reader& reader, std::optional<bool> ready) {
   if (!reader.attached) return;
   const bool there = ready.value_or(Peek(reader));
   std::optional<RecordStamp> oldest;
   LogTotals all = reader.on_disk;
   all.Add(reader.in_memory);
-  for (const Reader::UnderWay& one : reader.under_way) {
-    if (one.done || one.lost) continue;
+  for (const Reader::InFlight& one : reader.in_flight) {
+    if (one.done || one.dropped) continue;
     if (!oldest) oldest = one.stamp;
     all.Add({1, one.items, one.bytes});
   }
@@ -218,7 +219,7 @@ void RequestLog::Publish(Reader& reader, std::optional<bool> ready) {
     if (!memory) oldest = disk_->StampAt(reader.place, *reader.next);
     else oldest = memory->stamp;
   }
-  LogLosses(reader);
+  LogDrops(reader);
   PublishDisk();
   std::lock_guard lock(state_mutex_);
   reader.shown.records = all.records;
@@ -226,25 +227,25 @@ void RequestLog::Publish(Reader& reader, std::optional<bool> ready) {
   reader.shown.bytes = all.bytes;
   reader.shown.held_bytes = reader.held();
   reader.shown.max_bytes = reader.bounds.max_bytes;
-  reader.shown.lost_records = reader.lost_records;
-  reader.shown.lost_items = reader.lost_items;
+  reader.shown.dropped_records = reader.dropped_records;
+  reader.shown.dropped_items = reader.dropped_items;
   reader.oldest = oldest;
-  reader.ready = there && reader.under_way.size() < LogReader::kMostUnderWay;
+  reader.ready = there && reader.in_flight.size() < LogReader::kMaxInFlight;
 }
 
-void RequestLog::LogLosses(Reader& reader) {
-  for (size_t i = 0; i < kRecordLosses; ++i) {
-    const uint64_t records = reader.lost_records[i] - reader.logged_records[i],
-                   items = reader.lost_items[i] - reader.logged_items[i];
+void RequestLog::LogDrops(Reader& reader) {
+  for (size_t i = 0; i < kRecordDropReasons; ++i) {
+    const uint64_t records = reader.dropped_records[i] - reader.logged_records[i],
+                   items = reader.dropped_items[i] - reader.logged_items[i];
     if (records == 0 && items == 0) continue;
     const std::string where = options_.folder.empty() ? "a queue in memory" : "the queue " + options_.folder;
-    Log(LogLevel::kWarn, "delivery", RecordLossName(static_cast<RecordLoss>(i)),
+    Log(LogLevel::kWarn, "delivery", RecordDropReasonName(static_cast<RecordDropReason>(i)),
         where + " lost " + std::to_string(records) + " records for " + reader.name + ", " +
             std::to_string(items) + " items in them",
         where + reader.name);
   }
-  reader.logged_records = reader.lost_records;
-  reader.logged_items = reader.lost_items;
+  reader.logged_records = reader.dropped_records;
+  reader.logged_items = reader.dropped_items;
 }
 
 LogReader::LogReader(std::shared_ptr<RequestLog> log, RequestLog::Reader* reader)
@@ -257,10 +258,10 @@ LogReader::~LogReader() {
     std::lock_guard lock(log_->mutex_);
     reader_->attached = false;
     reader_->on_ready = nullptr;
-    log_->WritePosition(*reader_);  // where it could not be written before
+    log_->WritePosition(*reader_);  // if an earlier write failed
     reader_->place = {};
     reader_->next.reset();
-    if (reader_->leaves) log_->ForgetReader(*reader_);  // at once: a log without readers may be closed
+    if (reader_->leaves) log_->ForgetReader(*reader_);  // immediately: a log without readers may be closed
     log_->Trim(calls);
   }
   for (const auto& call : calls) call();
@@ -269,18 +270,18 @@ LogReader::~LogReader() {
 std::optional<LogRecord> LogReader::Next() {
   std::lock_guard lock(log_->mutex_);
   RequestLog::Reader& reader = *reader_;
-  if (reader.under_way.size() >= kMostUnderWay) return std::nullopt;
-  log_->LoseOld(reader, log_->clock_.Now());
+  if (reader.in_flight.size() >= kMaxInFlight) return std::nullopt;
+  log_->DropOld(reader, log_->clock_.Now());
   std::optional<LogRecord> record;
   while (!record && log_->Peek(reader)) {
     record.emplace();
-    RequestLog::Reader::UnderWay one;
+    RequestLog::Reader::InFlight one;
     if (reader.OnDisk()) {
       const RecordHead& head = reader.next->head;
       Status read = log_->disk_->Read(reader.place, *reader.next, record->bytes);
       one = {head.id, head.items, head.size(), log_->disk_->StampAt(reader.place, *reader.next), false, {}};
       if (!read) {
-        log_->Lose(reader, RecordLoss::kDamaged, 1, head.items);
+        log_->CountDropped(reader, RecordDropReason::kDamaged, 1, head.items);
         log_->Take(reader, {1, one.items, one.bytes});
         log_->Moved(reader);
         log_->WritePosition(reader);
@@ -296,23 +297,23 @@ std::optional<LogRecord> LogReader::Next() {
     record->id = one.id;
     record->items = static_cast<uint32_t>(one.items);
     record->appended_unix_ns = one.stamp.unix_ns;
-    reader.under_way.push_back(one);
+    reader.in_flight.push_back(one);
     log_->Take(reader, {1, one.items, one.bytes});
   }
   log_->Publish(reader);
   return record;
 }
 
-bool LogReader::Wanted(uint64_t id) {
+bool LogReader::IsPending(uint64_t id) {
   std::lock_guard lock(log_->mutex_);
-  log_->LoseOld(*reader_, log_->clock_.Now());
-  for (const auto& one : reader_->under_way) {
-    if (one.id == id) return !one.lost;
+  log_->DropOld(*reader_, log_->clock_.Now());
+  for (const auto& one : reader_->in_flight) {
+    if (one.id == id) return !one.dropped;
   }
   return false;
 }
 
-void LogReader::Done(uint64_t id, bool delivered) { End(id, delivered ? Fate::kDelivered : Fate::kNot); }
+void LogReader::Done(uint64_t id, bool delivered) { End(id, delivered ? Fate::kDelivered : Fate::kFailed); }
 
 void LogReader::Skip(uint64_t id) { End(id, Fate::kSkipped); }
 
@@ -321,18 +322,18 @@ void LogReader::End(uint64_t id, Fate fate) {
   const Instant now = log_->clock_.Now();
   {
     std::lock_guard lock(log_->mutex_);
-    auto& under_way = reader_->under_way;
-    auto at = std::find_if(under_way.begin(), under_way.end(), [&](const auto& one) { return one.id == id; });
-    if (at == under_way.end()) return;
+    auto& in_flight = reader_->in_flight;
+    auto at = std::find_if(in_flight.begin(), in_flight.end(), [&](const auto& one) { return one.id == id; });
+    if (at == in_flight.end()) return;
     auto* memory = const_cast<RequestLog::InMemory*>(log_->MemoryFrom(id));
     if (memory && memory->id == id) {
       memory->delivered |= fate == Fate::kDelivered;
       memory->skips += fate == Fate::kSkipped;
-      // One delivery is enough; the others may have a backlog before it.
+      // One delivery is enough; other readers may have a backlog.
       if (fate == Fate::kDelivered && memory->outcome)
         calls.push_back([outcome = std::exchange(memory->outcome, nullptr)] { outcome(Ok()); });
     }
-    if (at->lost) under_way.erase(at);
+    if (at->dropped) in_flight.erase(at);
     else at->done = true;
     log_->Moved(*reader_);
     log_->WritePosition(*reader_);
@@ -346,9 +347,9 @@ void LogReader::End(uint64_t id, Fate fate) {
 void LogReader::GiveUp(uint64_t id) {
   {
     std::lock_guard lock(log_->mutex_);
-    for (const auto& one : reader_->under_way) {
+    for (const auto& one : reader_->in_flight) {
       if (one.id == id && !one.done)
-        log_->Lose(*reader_, one.lost.value_or(RecordLoss::kNotKept), 1, one.items);
+        log_->CountDropped(*reader_, one.dropped.value_or(RecordDropReason::kNotKept), 1, one.items);
     }
   }
   Done(id, false);
@@ -358,14 +359,15 @@ void LogReader::Rewind() {
   std::lock_guard lock(log_->mutex_);
   RequestLog::Reader& reader = *reader_;
   const uint64_t mask = reader.DoneMask();
-  for (const auto& one : reader.under_way) {
-    if (one.lost) log_->Lose(reader, *one.lost, 1, one.items);
-    else if (!one.done && log_->IsGone(one.id)) log_->Lose(reader, RecordLoss::kDamaged, 1, one.items);
+  for (const auto& one : reader.in_flight) {
+    if (one.dropped) log_->CountDropped(reader, *one.dropped, 1, one.items);
+    else if (!one.done && log_->IsGone(one.id))
+      log_->CountDropped(reader, RecordDropReason::kDamaged, 1, one.items);
     else if (!one.done && one.id >= reader.jump_from && one.id < reader.jump_to) reader.jump_to = one.id;
   }
   reader.mask_from = reader.low;
   reader.mask = mask;
-  reader.under_way.clear();
+  reader.in_flight.clear();
   reader.ahead = reader.low;
   reader.place = {};
   reader.next.reset();

@@ -20,20 +20,8 @@ constexpr size_t kSumAt = 16, kNumberBytes = 24, kBootAt = 24, kBootSumAt = 40, 
 constexpr off_t kSlotDistance = 512;  // one sector each: a torn write costs one
 using Slot = std::array<char, kSlotBytes>;
 
-template <class Number>
-void PutNumber(char* at, Number number) noexcept {
-  for (size_t i = 0; i < sizeof number; ++i) at[i] = static_cast<char>(number >> (8 * i));
-}
-
-uint64_t GetNumber(const char* at) noexcept {
-  uint64_t number = 0;
-  for (size_t i = 0; i < 8; ++i)
-    number |= static_cast<uint64_t>(static_cast<unsigned char>(at[i])) << (8 * i);
-  return number;
-}
-
-// Of the number and of what is done behind it. A sum over all the slot would not see that the number is
-// another: a CRC of bytes and of their own CRC is always the same.
+// Covers next_id and done. A sum over the whole slot would miss a changed number: the CRC of bytes followed
+// by their own CRC is constant.
 uint32_t DoneSum(const Slot& slot) noexcept {
   return ChecksumOf(ChecksumOf(0, {slot.data(), kSumAt}), {slot.data() + kDoneAt, 8});
 }
@@ -95,16 +83,16 @@ void PositionFile::Load() noexcept {
   for (unsigned i = 0; i < 2; ++i) {
     Slot slot{};
     const ssize_t count = ::pread(fd_.get(), slot.data(), slot.size(), static_cast<off_t>(i) * kSlotDistance);
-    const uint64_t number = GetNumber(slot.data() + 8);
+    const uint64_t number = GetNumber<uint64_t>(slot.data() + 8);
     if (count < static_cast<ssize_t>(kNumberBytes) || number > kMaxRecordId ||
         !SameBytes(slot, EncodeSlot(number, {}, 0), kNumberBytes)) {
-      // Never written, or a hole in front of the second slot.
+      // Never written, or a hole before the second slot.
       foreign_ |= count < 0 || std::any_of(slot.begin(), slot.end(), [](char c) { return c != 0; });
       continue;
     }
     Slot whole = slot;
     PutNumber(whole.data() + kDoneSumAt, DoneSum(slot));
-    const uint64_t done = SameBytes(slot, whole, kSlotBytes) ? GetNumber(slot.data() + kDoneAt) : 0;
+    const uint64_t done = SameBytes(slot, whole, kSlotBytes) ? GetNumber<uint64_t>(slot.data() + kDoneAt) : 0;
     if (last_ && (number < *last_ || (number == *last_ && done <= done_))) continue;
     last_ = number;
     done_ = done;

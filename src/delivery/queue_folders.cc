@@ -1,18 +1,22 @@
 #include "delivery/queue_folders.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <string_view>
 
 #include "base/fd.h"
 #include "base/files.h"
-#include "delivery/lock_holder.h"
+#include "base/parse.h"
+#include "base/result.h"
 #include "delivery/log_folder.h"
 #include "delivery/position_file.h"
+#include "delivery/request_log.h"
 #include "delivery/segment_file.h"
 
 namespace gpulens {
@@ -22,7 +26,7 @@ constexpr size_t kMostReadersOfFolder = 64;
 constexpr size_t kMostSegments = 1 << 20;
 
 // A reader with its place: all below `from` is done, and `done` as in PositionFile.
-struct Precedence {
+struct ReaderPosition {
   size_t reader = 0;
   uint64_t from = 0, done = 0;
 
@@ -34,13 +38,14 @@ struct Precedence {
   bool WholeFrom(uint64_t first) const noexcept { return from <= first && (done == 0 || first > from + 64); }
 };
 
-struct Found {
+struct SegmentEntry {
   uint64_t id = 0, file_bytes = 0;
 };
 
-class Looker {
+class QueueScanner {
  public:
-  Looker(const QueueLook& look, int folder, QueueFolder& out) : look_(look), folder_(folder), out_(out) {}
+  QueueScanner(const QueueScanOptions& options, int folder, QueueFolder& out)
+      : options_(options), folder_(folder), out_(out) {}
 
   void Run() {
     if (Status listed = List(); !listed) out_.problems.push_back(listed.detail);
@@ -48,17 +53,19 @@ class Looker {
       out_.problems.push_back(std::to_string(others_) + (others_ == 1 ? " file does not belong to the queue"
                                                                       : " files do not belong to the queue"));
     std::sort(positions_.begin(), positions_.end());
-    std::sort(segments_.begin(), segments_.end(), [](const Found& a, const Found& b) { return a.id < b.id; });
+    std::sort(segments_.begin(), segments_.end(),
+              [](const SegmentEntry& a, const SegmentEntry& b) { return a.id < b.id; });
     out_.segments = segments_.size();
     for (const std::string& file : positions_) Read(file);
     // As RequestLog has it: what has no position of its owner belongs to the owner whole.
     if (!has_owner_ && !owner_gone_ && !out_.owner.empty() && !segments_.empty()) {
-      precedences_.push_back({out_.readers.size(), 0, 0});
+      readers_at_.push_back({out_.readers.size(), 0, 0});
       out_.readers.push_back({out_.owner, IsConfigured(out_.owner)});
     }
-    if (!look_.count) precedences_.clear();
-    if (look_.leftovers_only)
-      std::erase_if(precedences_, [&](const Precedence& one) { return out_.readers[one.reader].configured; });
+    if (!options_.count) readers_at_.clear();
+    if (options_.leftovers_only)
+      std::erase_if(readers_at_,
+                    [&](const ReaderPosition& one) { return out_.readers[one.reader].configured; });
     Count();
     std::sort(out_.readers.begin(), out_.readers.end(),
               [](const QueueReader& a, const QueueReader& b) { return a.sink < b.sink; });
@@ -66,7 +73,8 @@ class Looker {
 
  private:
   bool IsConfigured(const std::string& sink) const {
-    return std::find(look_.configured.begin(), look_.configured.end(), sink) != look_.configured.end();
+    return std::find(options_.configured.begin(), options_.configured.end(), sink) !=
+           options_.configured.end();
   }
 
   Status List() {
@@ -114,10 +122,10 @@ class Looker {
     }
     if (position->foreign()) {
       out_.problems.push_back(file + " is damaged: all records count as waiting for " + sink);
-      precedences_.push_back({reader, 0, 0});
+      readers_at_.push_back({reader, 0, 0});
     } else if (position->last() || file == kPositionName) {
       // An empty file of another than the owner says that it begins at the end.
-      precedences_.push_back({reader, position->last().value_or(0), position->done()});
+      readers_at_.push_back({reader, position->last().value_or(0), position->done()});
     }
   }
 
@@ -130,8 +138,8 @@ class Looker {
     size_t damaged = 0;
     for (size_t i = 0; i < segments_.size(); ++i) {
       const uint64_t limit = i + 1 < segments_.size() ? segments_[i + 1].id : kMaxRecordId;
-      const bool wanted = std::any_of(precedences_.begin(), precedences_.end(),
-                                      [&](const Precedence& one) { return one.from < limit; });
+      const bool wanted = std::any_of(readers_at_.begin(), readers_at_.end(),
+                                      [&](const ReaderPosition& one) { return one.from < limit; });
       if (wanted) damaged += CountSegment(segments_[i], limit);
     }
     if (damaged != 0)
@@ -140,30 +148,30 @@ class Looker {
   }
 
   // True: a part of it cannot be read.
-  bool CountSegment(const Found& segment, uint64_t limit) {
+  bool CountSegment(const SegmentEntry& segment, uint64_t limit) {
     QueueCounts::Segment local;
     QueueCounts::Segment* known = &local;
-    if (look_.counts) {
-      known = &look_.counts->segments[{out_.path, segment.id}];
-      known->look = look_.counts->look;
+    if (options_.counts) {
+      known = &options_.counts->segments[{out_.path, segment.id}];
+      known->scan = options_.counts->scan;
     }
     const bool fresh = known->file_bytes == 0 || known->file_bytes != segment.file_bytes;
-    const bool whole = std::all_of(precedences_.begin(), precedences_.end(), [&](const Precedence& one) {
+    const bool whole = std::all_of(readers_at_.begin(), readers_at_.end(), [&](const ReaderPosition& one) {
       return one.from >= limit || one.WholeFrom(segment.id);
     });
     if (fresh || !whole) {
-      *known = {segment.file_bytes, 0, 0, 0, false, known->look};
+      *known = {segment.file_bytes, 0, 0, 0, false, known->scan};
       Scan(segment, limit, *known);
     }
     if (!whole) return known->damaged;
-    for (const Precedence& one : precedences_) {
+    for (const ReaderPosition& one : readers_at_) {
       if (one.from < limit) Add(one, known->records, known->bytes, known->first_unix_ns);
     }
     return known->damaged;
   }
 
   // Fills `all`, and adds record by record for readers that stand inside the segment.
-  void Scan(const Found& segment, uint64_t limit, QueueCounts::Segment& all) {
+  void Scan(const SegmentEntry& segment, uint64_t limit, QueueCounts::Segment& all) {
     auto file = SegmentReader::Open(folder_, NameOfSegment(segment.id).data());
     if (!file) {
       if (!Is(NameOfSegment(segment.id).data())) return;  // delivered and removed meanwhile
@@ -171,26 +179,26 @@ class Looker {
       if (refused_++ == 0) out_.problems.push_back(file.error().detail);
       return;
     }
-    const SegmentVerdict verdict = file->ReadHeader(limit);
-    if (verdict != SegmentVerdict::kGood) {
-      all.damaged = verdict != SegmentVerdict::kTorn;
+    const SegmentState state = file->ReadHeader(limit);
+    if (state != SegmentState::kGood) {
+      all.damaged = state != SegmentState::kTorn;
       return;
     }
-    const bool whole = std::all_of(precedences_.begin(), precedences_.end(), [&](const Precedence& one) {
+    const bool whole = std::all_of(readers_at_.begin(), readers_at_.end(), [&](const ReaderPosition& one) {
       return one.from >= limit || one.WholeFrom(segment.id);
     });
     while (const auto record = file->Next()) {
       if (all.records++ == 0) all.first_unix_ns = record->head.unix_ns;
       all.bytes += record->head.size();
       if (whole) continue;
-      for (const Precedence& one : precedences_) {
+      for (const ReaderPosition& one : readers_at_) {
         if (one.Waits(record->head.id)) Add(one, 1, record->head.size(), record->head.unix_ns);
       }
     }
     all.damaged = file->tail() == SegmentReader::Tail::kDamaged;
   }
 
-  void Add(const Precedence& one, uint64_t records, uint64_t bytes, int64_t unix_ns) {
+  void Add(const ReaderPosition& one, uint64_t records, uint64_t bytes, int64_t unix_ns) {
     if (records == 0) return;
     QueueReader& reader = out_.readers[one.reader];
     if (reader.records == 0) reader.oldest_unix_ns = unix_ns;
@@ -198,23 +206,59 @@ class Looker {
     reader.bytes += bytes;
   }
 
-  const QueueLook& look_;
+  const QueueScanOptions& options_;
   const int folder_;
   QueueFolder& out_;
   std::vector<std::string> positions_;
-  std::vector<Found> segments_;
-  std::vector<Precedence> precedences_;
+  std::vector<SegmentEntry> segments_;
+  std::vector<ReaderPosition> readers_at_;
   size_t others_ = 0, refused_ = 0;
   bool has_owner_ = false, owner_gone_ = false;
 };
 
+constexpr size_t kMostPlaces = 1024;
+constexpr std::string_view kReceivedName = "received";
+
+Status MarkOwnerGone(int folder, const QueuePlace& place) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+  const UniqueFd mark(::openat(folder, kOwnerGoneName, kFlags, 0600));
+  if (!mark) return ErrnoStatus("make " + place.folder + "/" + kOwnerGoneName, errno);
+  return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
+}
+
+// The sink's place goes. Of the owner the mark comes first: without it a missing place means that all is
+// still to be sent. And once more behind it: an agent that began meanwhile has removed the mark.
+Status RemovePosition(int folder, const QueuePlace& place, const std::string& sink) {
+  if (sink == place.owner) RETURN_IF_ERROR(MarkOwnerGone(folder, place));
+  const std::string name = PositionNameOf(sink, place.owner);
+  if (::unlinkat(folder, name.c_str(), 0) != 0 && errno != ENOENT)
+    return ErrnoStatus("remove " + place.folder + "/" + name, errno);
+  if (sink == place.owner) return MarkOwnerGone(folder, place);
+  return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
+}
+
+// What root made here must stay usable for the agent, whose folder it is.
+void GiveToOwnerOf(int folder) {
+  struct stat owner{};
+  if (::geteuid() != 0 || ::fstat(folder, &owner) != 0 || owner.st_uid == 0) return;
+  static_cast<void>(ForEachName(folder, [&](std::string_view name) {
+    const std::string file(name);
+    struct stat info{};
+    if ((name.starts_with(kPositionName) || name == kOwnerGoneName || name == kLockName) &&
+        ::fstatat(folder, file.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(info.st_mode) &&
+        info.st_uid == 0 && info.st_nlink == 1)
+      static_cast<void>(::fchownat(folder, file.c_str(), owner.st_uid, owner.st_gid, AT_SYMLINK_NOFOLLOW));
+    return true;
+  }));
+}
+
 }  // namespace
 
 void QueueCounts::Sweep() {
-  std::erase_if(segments, [this](const auto& one) { return one.second.look != look; });
+  std::erase_if(segments, [this](const auto& one) { return one.second.scan != scan; });
 }
 
-QueueFolder LookAtQueue(const QueuePlace& place, const QueueLook& look) {
+QueueFolder ScanQueue(const QueuePlace& place, const QueueScanOptions& options) {
   QueueFolder out;
   out.path = place.folder;
   out.owner = place.owner;
@@ -235,11 +279,141 @@ QueueFolder LookAtQueue(const QueuePlace& place, const QueueLook& look) {
     out.problems.push_back(ErrnoStatus("open", errno).detail);
     return out;
   }
-  Looker(look, folder.get(), out).Run();
-  const auto holder = look.query_use ? LockHolder(folder.get()) : std::nullopt;
+  QueueScanner(options, folder.get(), out).Run();
+  const auto holder = options.query_use ? LockHolder(folder.get()) : std::nullopt;
   out.in_use = holder.has_value();
   out.holder = holder.value_or(0);
   return out;
+}
+
+bool IsSinkFile(std::string_view name) noexcept {
+  constexpr std::string_view kOthers = "_-.";
+  return !name.empty() && name.front() != '.' && name.back() != '.' &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  kOthers.find(c) != kOthers.npos;
+         });
+}
+
+std::string OwnerOfQueueFolder(const std::string& name) {
+  if (name == kReceivedName || !IsSinkFile(name)) return {};
+  return ReaderOfPosition(std::string(kPositionName) + "." + name, {});
+}
+
+Result<std::vector<QueuePlace>> QueuePlacesIn(const std::string& root) {
+  std::vector<QueuePlace> places;
+  UniqueFd folder(::open(root.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder && (errno == ENOENT || errno == ENOTDIR)) return places;
+  if (!folder) return ErrnoStatus("open " + root, errno);
+  bool too_many = false;
+  Status listed = ForEachName(folder.get(), [&](std::string_view name) {
+    too_many = places.size() == kMostPlaces;
+    if (!too_many) places.push_back({root + "/" + std::string(name), OwnerOfQueueFolder(std::string(name))});
+    return !too_many;
+  });
+  if (!listed) return Status{listed.code, root + ": " + listed.detail};
+  if (too_many) return Status{Code::kExhausted, root + " holds more than 1,024 names"};
+  std::sort(places.begin(), places.end(),
+            [](const QueuePlace& a, const QueuePlace& b) { return a.folder < b.folder; });
+  return places;
+}
+
+std::vector<QueuePlace> QueuePlacesBeside(const std::string& folder, const std::string& owner) {
+  std::vector<QueuePlace> places{{folder, owner, true}};
+  const size_t slash = folder.rfind('/');
+  const std::string parent = slash == folder.npos ? "." : folder.substr(0, slash + 1);
+  const std::string name = slash == folder.npos ? folder : folder.substr(slash + 1);
+  const std::string before = slash == folder.npos ? "" : parent;
+  UniqueFd list(::open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!list) return places;
+  static_cast<void>(ForEachName(list.get(), [&](std::string_view other) {
+    const auto is = [&](std::string_view base) {
+      return other.size() > base.size() + 1 && other.starts_with(base) && other[base.size()] == '+' &&
+             ParseInt<uint32_t>(other.substr(base.size() + 1));
+    };
+    if (is(name) || is(kReceivedName) || other == kReceivedName)
+      places.push_back({before + std::string(other), {}});
+    return places.size() < kMostPlaces;
+  }));
+  std::sort(places.begin() + 1, places.end(),
+            [](const QueuePlace& a, const QueuePlace& b) { return a.folder < b.folder; });
+  return places;
+}
+
+QueuePlaces AllQueuePlaces(const std::string& root, const std::vector<QueuePlace>& chosen) {
+  QueuePlaces all;
+  const auto add = [&](const QueuePlace& place) {
+    const bool known = std::any_of(all.places.begin(), all.places.end(),
+                                   [&](const QueuePlace& one) { return one.folder == place.folder; });
+    if (!known) all.places.push_back(place);
+  };
+  // What a sink names itself says best whose it is.
+  for (const QueuePlace& one : chosen) add({one.folder, one.owner, true});
+  if (!root.empty()) {
+    auto listed = QueuePlacesIn(root);
+    if (!listed) all.status = listed.error();
+    else
+      for (const QueuePlace& one : *listed) add(one);
+  }
+  for (const QueuePlace& one : chosen)
+    for (const QueuePlace& beside : QueuePlacesBeside(one.folder, one.owner)) add(beside);
+  return all;
+}
+
+Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink, const Clock& clock) {
+  QueueScanOptions names;
+  names.count = names.query_use = false;
+  const QueueFolder before = ScanQueue(place, names);
+  const bool known = std::any_of(before.readers.begin(), before.readers.end(),
+                                 [&](const QueueReader& one) { return one.sink == sink; });
+  if (!known && before.readers.empty() && !before.problems.empty())
+    return Status{Code::kUnavailable, place.folder + ": " + before.problems.front()};
+  if (!known) return Status{Code::kUnavailable, place.folder + " has no data for " + sink};
+  const UniqueFd folder(
+      ::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW)));
+  if (!folder) return ErrnoStatus("open " + place.folder, errno);
+  Status removed = RemovePosition(folder.get(), place, sink);
+  GiveToOwnerOf(folder.get());
+  RETURN_IF_ERROR(removed);
+  QueueDrop dropped;
+  if (const auto holder = LockHolder(folder.get())) {
+    dropped.in_use = true;
+    dropped.holder = *holder;
+    return dropped;
+  }
+  RequestLogOptions options;
+  options.folder = place.folder;
+  options.owner = place.owner;
+  const auto log = RequestLog::Open(options, clock);
+  if (Status opened = log->disk(); !opened) {
+    // Taken just now by a process that begins: it has not seen the reader, and frees the room itself.
+    if (const auto holder = LockHolder(folder.get())) {
+      dropped.in_use = true;
+      dropped.holder = *holder;
+      return dropped;
+    }
+    return Status{Code::kIo, "the space is not free yet: " + opened.detail};
+  }
+  log->Maintain();
+  const bool wanted = std::any_of(before.readers.begin(), before.readers.end(),
+                                  [&](const QueueReader& one) { return one.sink != sink; });
+  if (!wanted) dropped.removed = log->RemoveIfDone();
+  GiveToOwnerOf(folder.get());
+  const QueueFolder after = ScanQueue(place, names);
+  dropped.freed_bytes = before.file_bytes - std::min(before.file_bytes, after.file_bytes);
+  return dropped;
+}
+
+bool RemoveAbandoned(const QueuePlace& place, const Clock& clock) {
+  QueueScanOptions names;
+  names.count = false;
+  const QueueFolder seen = ScanQueue(place, names);
+  if (!seen.readers.empty() || !seen.problems.empty() || seen.in_use || seen.segments == 0) return false;
+  RequestLogOptions options;
+  options.folder = place.folder;
+  options.owner = place.owner;
+  const auto log = RequestLog::Open(options, clock);
+  return log->disk() && log->RemoveIfDone();
 }
 
 }  // namespace gpulens

@@ -5,9 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "delivery/queue_drop.h"
 #include "delivery/request_log_testing.h"
-#include "delivery/segment_format.h"
+#include "delivery/segment_file.h"
 
 namespace gpulens {
 namespace {
@@ -43,9 +42,9 @@ class QueueFoldersTest : public ::testing::Test {
     return log;
   }
   QueueFolder Look(std::vector<std::string> configured = {"otlp"}) {
-    QueueLook look;
-    look.configured = std::move(configured);
-    return LookAtQueue(place_, look);
+    QueueScanOptions options;
+    options.configured = std::move(configured);
+    return ScanQueue(place_, options);
   }
   static const QueueReader& Of(const QueueFolder& folder, const std::string& sink) {
     static const QueueReader none;
@@ -101,33 +100,33 @@ TEST_F(QueueFoldersTest, LooksWhileALogIsInUse) {
 TEST_F(QueueFoldersTest, ASecondLookUsesWhatTheFirstCounted) {
   Leave();
   QueueCounts counts;
-  QueueLook look;
-  look.counts = &counts;
-  look.configured = {"otlp"};
-  look.leftovers_only = true;
-  ++counts.look;
-  EXPECT_EQ(Of(LookAtQueue(place_, look), "otlp/b").records, 8u);
+  QueueScanOptions options;
+  options.counts = &counts;
+  options.configured = {"otlp"};
+  options.leftovers_only = true;
+  ++counts.scan;
+  EXPECT_EQ(Of(ScanQueue(place_, options), "otlp/b").records, 8u);
   EXPECT_THAT(counts.segments, SizeIs(3));
   // The bytes change and the size does not: only the segment in which a reader stands is read again.
   for (const std::string& segment : folder_.Segments())
     Change(segment, std::string(Bytes(segment).size(), 'x'));
-  ++counts.look;
-  EXPECT_EQ(Of(LookAtQueue(place_, look), "otlp/b").records, 6u);
+  ++counts.scan;
+  EXPECT_EQ(Of(ScanQueue(place_, options), "otlp/b").records, 6u);
   fs::remove_all(place_.folder);
-  ++counts.look;
-  LookAtQueue(place_, look);
+  ++counts.scan;
+  ScanQueue(place_, options);
   counts.Sweep();
   EXPECT_THAT(counts.segments, IsEmpty());
 }
 
 TEST_F(QueueFoldersTest, CountsNothingWhereAllAreConfigured) {
   Leave();
-  QueueLook look;
-  look.configured = {"otlp", "otlp/b"};
-  look.leftovers_only = true;
-  EXPECT_EQ(Of(LookAtQueue(place_, look), "otlp/b").records, 0u);
-  look.configured = {"otlp"};
-  EXPECT_EQ(Of(LookAtQueue(place_, look), "otlp/b").records, 8u);
+  QueueScanOptions options;
+  options.configured = {"otlp", "otlp/b"};
+  options.leftovers_only = true;
+  EXPECT_EQ(Of(ScanQueue(place_, options), "otlp/b").records, 0u);
+  options.configured = {"otlp"};
+  EXPECT_EQ(Of(ScanQueue(place_, options), "otlp/b").records, 8u);
 }
 
 TEST_F(QueueFoldersTest, WithoutAPositionAllIsTheOwners) {
@@ -176,11 +175,11 @@ TEST_F(QueueFoldersTest, AFolderThatCannotBeReadSaysSo) {
   Leave();
   const QueuePlace link{folder_.root() + "/link", ""};
   fs::create_symlink(place_.folder, link.folder);
-  EXPECT_THAT(LookAtQueue(link, {}).problems, ElementsAre(HasSubstr("symbolic link")));
-  EXPECT_THAT(LookAtQueue({link.folder, "otlp", true}, {}).readers, SizeIs(2));
+  EXPECT_THAT(ScanQueue(link, {}).problems, ElementsAre(HasSubstr("symbolic link")));
+  EXPECT_THAT(ScanQueue({link.folder, "otlp", true}, {}).readers, SizeIs(2));
   Change(folder_.root() + "/file", "x");
-  EXPECT_THAT(LookAtQueue({folder_.root() + "/file", ""}, {}).problems, ElementsAre("it is not a folder"));
-  EXPECT_THAT(LookAtQueue({folder_.root() + "/none", ""}, {}).problems, IsEmpty());
+  EXPECT_THAT(ScanQueue({folder_.root() + "/file", ""}, {}).problems, ElementsAre("it is not a folder"));
+  EXPECT_THAT(ScanQueue({folder_.root() + "/none", ""}, {}).problems, IsEmpty());
 }
 
 TEST_F(QueueFoldersTest, WithoutPermissionItSaysSo) {

@@ -11,6 +11,7 @@
 #include "delivery/request_log_internal.h"
 
 namespace gpulens {
+
 RequestLog::RequestLog(RequestLogOptions options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), ages_(clock.Now()) {}
 
@@ -23,8 +24,6 @@ std::shared_ptr<RequestLog> RequestLog::Open(RequestLogOptions options, const Cl
   }
   return log;
 }
-
-// --- The folder ---
 
 void RequestLog::OpenDisk(Instant now) {
   tried_boot_ns_ = now.boot_ns;
@@ -60,7 +59,7 @@ void RequestLog::OpenDisk(Instant now) {
     readers_.push_back(std::make_unique<Reader>());
     readers_.back()->name = name;
     readers_.back()->bounds.max_bytes = options_.max_bytes;
-    readers_.back()->low = readers_.back()->ahead = 0;  // as its position says
+    readers_.back()->low = readers_.back()->ahead = 0;  // see TakeUp
   }
   for (const auto& reader : readers_) {
     if (Status opened_position = OpenPosition(*reader); !opened_position) disk_status_ = opened_position;
@@ -79,7 +78,7 @@ Status RequestLog::OpenPosition(Reader& reader) {
     RETURN_IF_ERROR(disk_->folder().SetAside(
         name.c_str(), "it does not contain the delivered position; all stored records are sent again"));
     file = PositionFile::Open(disk_->folder().fd(), name, disk_->boot_id());
-    // As if it had never been written: from the beginning, also for a reader that is not the owner.
+    // From the first record, also for a reader that is not the owner.
     const auto& segments = disk_->segments();
     if (file)
       RETURN_IF_ERROR(file->Write(segments.empty() ? disk_->next_id() : segments.front().first_id, 0));
@@ -89,8 +88,8 @@ Status RequestLog::OpenPosition(Reader& reader) {
   return Ok();
 }
 
-// Where the reader goes on in the files. What it was given from memory since the folder went away is not
-// given out again.
+// Sets the read position in the files. Records that the reader had from memory since the folder became
+// unusable are skipped.
 void RequestLog::TakeUp(Reader& reader) {
   const uint64_t first = disk_->segments().empty() ? disk_->next_id() : disk_->segments().front().first_id;
   const bool owner = reader.name == options_.owner && !disk_->folder().Has(kOwnerGoneName);
@@ -118,7 +117,7 @@ void RequestLog::TakeUp(Reader& reader) {
   reader.taken_segment = 0;
   Moved(reader);
   WritePosition(reader);
-  if (reader.name == options_.owner) OwnerIsHere(reader);
+  if (reader.name == options_.owner) UnmarkOwnerGone(reader);
   RecountDisk(reader);
   RecountMemory(reader);
   if (reader.on_disk.records > 0)
@@ -128,14 +127,14 @@ void RequestLog::TakeUp(Reader& reader) {
   Publish(reader);
 }
 
-// The folder is gone, with what was in it.
-void RequestLog::LoseDisk(Status why) {
+// The folder was removed, with its records.
+void RequestLog::AbandonDisk(Status why) {
   for (const auto& reader : readers_) {
     for (const DiskLog::Segment& segment : disk_->segments()) {
       if (segment.end_id <= reader->ahead) continue;
       LogTotals rest = segment.all;
       rest.Subtract(TakenFrom(*reader, segment));
-      Lose(*reader, RecordLoss::kDamaged, rest.records, rest.items);
+      CountDropped(*reader, RecordDropReason::kDamaged, rest.records, rest.items);
     }
     reader->position.reset();
     reader->place = {};
@@ -155,19 +154,19 @@ void RequestLog::LoseDisk(Status why) {
   for (const auto& reader : readers_) RecountDisk(*reader), Publish(*reader);
 }
 
-// Whether the folder is still there, or is there again.
+// Checks whether the folder disappeared or can be used again.
 void RequestLog::CheckFolder(Instant now) {
   if (options_.folder.empty() || closed_) return;
   if (disk_ && disk_->folder().vanished())
-    LoseDisk({Code::kUnavailable, "the folder " + options_.folder + " was removed"});
+    AbandonDisk({Code::kUnavailable, "the folder " + options_.folder + " was removed"});
   if (!disk_) OpenDisk(now);
   tried_boot_ns_ = now.boot_ns;
   if (!disk_) return;
   CheckPositions();
 }
 
-// Of a reader that is not attached, a position that somebody removed says that it will not come back: see
-// `gpulens queue drop`. One that is attached gets its file again.
+// A removed position file (`gpulens queue drop`) removes a reader that is not attached; an attached one gets
+// its file again.
 void RequestLog::CheckPositions() {
   for (auto at = readers_.begin(); at != readers_.end();) {
     Reader& reader = **at;
@@ -177,7 +176,7 @@ void RequestLog::CheckPositions() {
       reader.position.reset();
       if (Status opened = OpenPosition(reader); !opened) disk_status_ = std::move(opened);
       WritePosition(reader);
-      if (reader.name == options_.owner) OwnerIsHere(reader);
+      if (reader.name == options_.owner) UnmarkOwnerGone(reader);
       ++at;
     } else {
       Log(LogLevel::kInfo, "delivery", "dropped",
@@ -190,8 +189,8 @@ void RequestLog::CheckPositions() {
   }
 }
 
-// Its position says where it is: the mark that it was removed is not needed any more.
-void RequestLog::OwnerIsHere(const Reader& owner) {
+// Removes the mark of a removed owner, once the owner has a position again.
+void RequestLog::UnmarkOwnerGone(const Reader& owner) {
   if (!owner.position || !owner.position->last() || !disk_->folder().Has(kOwnerGoneName)) return;
   static_cast<void>(disk_->folder().Remove(kOwnerGoneName));
 }
@@ -207,8 +206,6 @@ RequestLog::Reader* RequestLog::Find(const std::string& name) const {
   }
   return nullptr;
 }
-
-// --- In at the end ---
 
 void RequestLog::PublishDisk() {
   std::lock_guard lock(state_mutex_);
@@ -233,14 +230,14 @@ Duration RequestLog::Maintain() {
       NotifyAll(calls);
     }
     for (const auto& reader : readers_) {
-      LoseOld(*reader, now);
-      WritePosition(*reader);  // where it could not be written before
+      DropOld(*reader, now);
+      WritePosition(*reader);  // if an earlier write failed
       Publish(*reader);
     }
     Trim(calls);
   }
   for (const auto& call : calls) call();
-  const bool syncs = options_.sync == LogSync::kInterval && !options_.folder.empty();
+  const bool syncs = options_.sync == SyncPolicy::kInterval && !options_.folder.empty();
   return syncs ? std::min(options_.sync_interval, options_.retry_interval) : options_.retry_interval;
 }
 
@@ -279,14 +276,12 @@ bool RequestLog::Knows(const std::string& name) const {
   return Find(name) != nullptr;
 }
 
-// --- Readers come and go ---
-
 std::shared_ptr<LogReader> RequestLog::Attach(const std::string& name, const ReaderBounds& bounds,
                                               std::function<void()> on_ready) {
   std::lock_guard lock(mutex_);
   Reader* reader = Find(name);
   if (reader && reader->attached) return nullptr;
-  if (reader && PositionRemoved(*reader)) {  // what waited for it was dropped: it begins as a new one
+  if (reader && PositionRemoved(*reader)) {  // its records were dropped: it starts as a new reader
     CheckPositions();
     reader = nullptr;
   }
@@ -300,11 +295,11 @@ std::shared_ptr<LogReader> RequestLog::Attach(const std::string& name, const Rea
       TakeUp(*reader);
     }
   }
-  reader->under_way.reserve(LogReader::kMostUnderWay);
+  reader->in_flight.reserve(LogReader::kMaxInFlight);
   reader->attached = true;
   reader->bounds = bounds;
   reader->on_ready = std::move(on_ready);
-  LoseOld(*reader, clock_.Now());
+  DropOld(*reader, clock_.Now());
   MakeRoom(*reader, 0);
   Publish(*reader);
   return std::shared_ptr<LogReader>(new LogReader(shared_from_this(), reader));
@@ -322,8 +317,8 @@ void RequestLog::Forget(const std::string& name) {
   for (const auto& call : calls) call();
 }
 
-// Without the mark a missing position of the owner would mean that all is still to be sent. Where it cannot
-// be made, the position says that nothing is.
+// Without the mark, a missing position of the owner would mean that nothing was delivered. If the mark cannot
+// be created, the position is moved to the end instead.
 void RequestLog::ForgetReader(Reader& reader) {
   if (disk_ && (reader.name != options_.owner || disk_->folder().Mark(kOwnerGoneName)))
     static_cast<void>(disk_->folder().Remove(PositionNameOf(reader.name, options_.owner).c_str()));

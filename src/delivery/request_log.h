@@ -1,25 +1,22 @@
-// The request log: what was accepted for delivery, once, for any number of readers.
+// Persistent queue of requests, each stored once for any number of readers.
 //
 //   auto log = RequestLog::Open({.folder = …, .owner = "otlp"}, clock);
-//   auto reader = log->Attach("otlp", {}, [] { /* something may be there */ });
+//   auto reader = log->Attach("otlp", {}, [] { /* records may be ready */ });
 //   log->Append(bytes, points);
 //   while (auto record = reader->Next()) { … reader->Done(record->id); }
 //
 // Guarantees:
-// - a record whose Append returned kOnDisk comes out of each reader's Next, in the order of the appends,
-// until it
-//   is done, or its loss is counted by reason. This holds across the end of the process, kill -9 too: a
-//   reader that attaches takes up where it was, and at most the records that were under way come twice.
-//   Across a power cut: see LogSync; there the last records may come more than twice, as far as the disk had
-//   not learnt that they were done (kAlways: those under way);
-// - each reader is bounded by itself: where it is too far behind, its position moves forward over the oldest
-//   segment, counted, and no other reader loses anything. A segment is removed when all readers are past it;
-// - a folder that cannot be used (read-only, full, locked, gone) never stops delivery: records then wait in a
-//   bounded memory, Append says so, and the folder is tried again every retry_interval;
-// - a backlog on disk costs no memory: one record at a time, and some 100 bytes a segment;
-// - ages are by the clock that never jumps. Only for records of an earlier start of the machine wall time is
-//   asked, once, at Open;
-// - damaged bytes cost the records they hit, never the order, never a crash.
+// - Each reader's Next returns a record whose Append returned kOnDisk, in the order of the appends, until the
+//   record is done or counted as dropped, even after SIGKILL: a reader that attaches again continues at its
+//   position, and at most the records in flight are delivered twice. After a power failure, records whose
+//   completion was not yet synced are delivered again (SyncPolicy::kAlways: at most those in flight).
+// - Each reader has a bound of its own: beyond it, its position moves over the oldest segment, which is
+// counted,
+//   and no other reader is affected. A segment is removed when all readers are past it.
+// - An unusable folder (read-only, full, locked, removed) does not stop delivery: records wait in bounded
+//   memory, Append returns kInMemory, and the folder is tried again every retry_interval.
+// - A backlog on disk needs about 100 bytes of memory a segment.
+// - Damaged bytes cost the records that contain them, but neither the order of others nor the process.
 //
 // A folder belongs to one log of one process. docs/delivery-queue.md describes the files.
 #pragma once
@@ -40,62 +37,59 @@
 #include "base/clock.h"
 #include "delivery/disk_log.h"
 #include "delivery/record.h"
-#include "delivery/record_age.h"
 
 namespace gpulens {
 
 class LogReader;
 
-// Thread-safe. Appends, Next and Done wait for the disk; the stats never do.
+// Thread-safe. Append, Next and Done wait for the disk; stats do not.
 class RequestLog : public std::enable_shared_from_this<RequestLog> {
  public:
   enum class Kept : uint8_t { kOnDisk, kInMemory };
-  // Called once, from any thread: ok when at least one reader delivered the record, or all that were attached
-  // at the Append skipped it; kExhausted else, and at the latest when the log is destroyed.
+  // Called once, from any thread, at the latest by the destructor: ok when a reader delivered the record, or
+  // all that were attached at the Append skipped it; else kExhausted.
   using Outcome = std::function<void(Status)>;
 
-  // A folder that cannot be used is no error: see stats().disk. `clock` outlives the log.
+  // An unusable folder is not an error; see disk(). `clock` outlives the log.
   static std::shared_ptr<RequestLog> Open(RequestLogOptions options, const Clock& clock);
   ~RequestLog();
 
-  // Copies `bytes`. With an `outcome` a record that the disk does not take is tried by each reader, once
-  // until one has delivered it, and `outcome` says what came of it; it is not called for one that is on disk.
-  // After an error nothing was taken: kExhausted when there is no room, kInvalidArgument when the record is
-  // larger than the log may be, which is counted, kUnavailable when no reader is attached.
+  // Copies `bytes`. With an `outcome`, a record that only memory takes is tried once by each reader, until
+  // one has delivered it, and then `outcome` is called; it is not called for a record on disk. Errors change
+  // nothing: kExhausted without space, kInvalidArgument for a record above the bound, which is counted,
+  // kUnavailable when no reader is attached.
   Result<Kept> Append(std::string_view bytes, uint32_t items, Outcome outcome = {});
 
-  // `on_ready` is called, by any thread and without locks, when there may be something new. Null while
+  // `on_ready` is called, from any thread and without locks, when there may be new records. Null while
   // another LogReader has the name. Names are of [A-Za-z0-9_-] and '/'.
   std::shared_ptr<LogReader> Attach(const std::string& name, const ReaderBounds& bounds,
                                     std::function<void()> on_ready);
-  // The reader is not attached and will not come back: what waits for it is dropped.
+  // Removes a reader that is not attached, and drops its records.
   void Forget(const std::string& name);
-  // Whether a reader was here before, attached or not.
+  // Whether there is such a reader, attached or not.
   bool Knows(const std::string& name) const;
-  // The same of a folder that is not open.
+  // The same for a folder that is not open.
   static bool HasReader(const std::string& folder, const std::string& name, const std::string& owner);
   // All names, attached or not.
   std::vector<std::string> readers() const;
   size_t attached() const;
-  // Who appends says so while it may: a log without writers whose readers are done can be removed.
+  // Counts writers: a log without writers whose readers are done can be removed.
   void AddWriter() noexcept { ++writers_; }
   void RemoveWriter() noexcept { --writers_; }
   size_t writers() const noexcept { return writers_; }
 
-  // Syncs what is due, and tries a folder again that could not be used. To be called now and then; returns
-  // after how long at the latest.
+  // Syncs, drops old records and tries an unusable folder again. Returns the time until the next call.
   Duration Maintain();
-  // Closes the log for good, and removes its folder where nothing waits in it for any reader. True when it is
-  // gone.
+  // Closes a log without readers and removes its folder. True when the folder is gone.
   bool RemoveIfDone();
 
   struct Leftover {
     std::string reader;
     uint64_t records = 0, bytes = 0;
   };
-  // Readers that are not attached, and what waits for them.
+  // Readers that are not attached, with their waiting records.
   std::vector<Leftover> leftovers() const;
-  // How the folder is: ok, or why it is not used. Ok without a folder.
+  // Why the folder cannot be used; ok without a folder.
   Status disk() const;
   const RequestLogOptions& options() const noexcept { return options_; }
 
@@ -109,8 +103,8 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
     RecordStamp stamp;
     Outcome outcome;
     bool delivered = false;
-    size_t readers = 0;  // attached when it came
-    size_t skips = 0;    // of them that it is not for
+    size_t readers = 0;  // attached at the Append
+    size_t skips = 0;    // readers that skipped it
     uint64_t size() const noexcept { return bytes.size() + sizeof(InMemory); }
     Status outcome_status() const;
   };
@@ -119,11 +113,11 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   RequestLog(RequestLogOptions options, const Clock& clock);
   // All under mutex_.
   void OpenDisk(Instant now);
-  void LoseDisk(Status why);
+  void AbandonDisk(Status why);
   void CheckFolder(Instant now);
   void CheckPositions();
   void ForgetReader(Reader& reader);
-  void OwnerIsHere(const Reader& owner);
+  void UnmarkOwnerGone(const Reader& owner);
   bool PositionRemoved(const Reader& reader) const;
   Status OpenPosition(Reader& reader);
   void TakeUp(Reader& reader);
@@ -132,16 +126,16 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   Result<Kept> AppendToMemory(std::string_view bytes, uint32_t items, Instant now, const Status& why,
                               Outcome outcome);
   void MakeRoom(Reader& reader, uint64_t bytes);
-  bool DropOldest(Reader& reader, RecordLoss reason);
-  void LoseOld(Reader& reader, Instant now);
+  bool DropOldest(Reader& reader, RecordDropReason reason);
+  void DropOld(Reader& reader, Instant now);
   const InMemory* MemoryFrom(uint64_t id) const;
   const DiskLog::Segment* SegmentFrom(uint64_t id) const;
   LogTotals& TakenFrom(Reader& reader, const DiskLog::Segment& segment);
   bool Peek(Reader& reader);
   void Take(Reader& reader, const LogTotals& one);
-  void PassOver(Reader& reader, uint64_t end, RecordLoss reason);
+  void PassOver(Reader& reader, uint64_t end, RecordDropReason reason);
   bool IsGone(uint64_t id) const;
-  void Lose(Reader& reader, RecordLoss reason, uint64_t records, uint64_t items);
+  void CountDropped(Reader& reader, RecordDropReason reason, uint64_t records, uint64_t items);
   void SettleItems(Reader& reader);
   void RecountDisk(Reader& reader);
   void RecountMemory(Reader& reader);
@@ -152,7 +146,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   void Publish(Reader& reader, std::optional<bool> ready = {});
   void PublishDisk();
   void NotifyAll(Calls& calls);
-  void LogLosses(Reader& reader);
+  void LogDrops(Reader& reader);
   void SyncIfDue(Instant now);
 
   const RequestLogOptions options_;
@@ -167,16 +161,71 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   std::deque<InMemory> memory_;
   uint64_t memory_used_ = 0;
   uint64_t next_id_ = 1;
-  uint64_t first_away_ = 0;  // the first id since there is no disk
-  // Ids that were lost and counted: from, and to below. Sorted.
+  uint64_t first_away_ = 0;  // first id since the folder is unusable
+  // Ids that were dropped and counted: ranges from first to before second, sorted.
   std::vector<std::pair<uint64_t, uint64_t>> gone_;
-  std::vector<std::function<void()>> late_;  // outcomes of records that had to go before all had them
+  std::vector<std::function<void()>>
+      late_;  // outcomes of records that were dropped before all readers had them
   std::vector<std::unique_ptr<Reader>> readers_;
   bool closed_ = false;
   std::atomic<size_t> writers_{0};
 
   mutable std::mutex state_mutex_;  // never held over an access to the disk
   Status shown_disk_;
+};
+
+// One reader of a RequestLog. Keeps the log alive and detaches when destroyed. Thread-safe.
+class LogReader {
+ public:
+  static constexpr size_t kMaxInFlight = 64;
+
+  ~LogReader();
+  LogReader(const LogReader&) = delete;
+  LogReader& operator=(const LogReader&) = delete;
+
+  // The oldest record that is neither done nor in flight. Nothing when there is none, when it cannot be read
+  // now, or at kMaxInFlight records in flight.
+  std::optional<LogRecord> Next();
+  // Whether a record in flight is still to be sent: false once it was dropped for space or age.
+  bool IsPending(uint64_t id);
+  // The record was delivered, or refused permanently.
+  void Done(uint64_t id, bool delivered);
+  // The record is not for this receiver: done, and neither delivered nor dropped.
+  void Skip(uint64_t id);
+  // Delivery of the record has ended without success: counts it for the reason for which it was dropped, else
+  // for kNotKept.
+  void GiveUp(uint64_t id);
+  // Next returns the records in flight again.
+  void Rewind();
+  void SetBounds(const ReaderBounds& bounds);
+  // Removes the reader when it detaches.
+  void ForgetOnDetach();
+  // Whether `bytes` can be appended without drops and leave a quarter of the bound free.
+  bool HasRoom(uint64_t bytes) const;
+
+  struct Stats {
+    uint64_t records = 0, items = 0;  // not done
+    uint64_t bytes = 0;               // with their heads
+    uint64_t held_bytes = 0;          // counted against max_bytes, including files not yet removed
+    uint64_t max_bytes = 0;
+    std::optional<Duration> oldest_age;
+    std::array<uint64_t, kRecordDropReasons> dropped_records{};
+    // Without the items of records whose damaged heads do not give the number.
+    std::array<uint64_t, kRecordDropReasons> dropped_items{};
+  };
+  Stats stats() const;
+  // Whether Next may return a record.
+  bool ready() const;
+  const std::string& name() const noexcept;
+  const std::shared_ptr<RequestLog>& log() const noexcept { return log_; }
+
+ private:
+  friend class RequestLog;
+  enum class Fate : uint8_t { kDelivered, kFailed, kSkipped };
+  void End(uint64_t id, Fate fate);
+  LogReader(std::shared_ptr<RequestLog> log, RequestLog::Reader* reader);
+  const std::shared_ptr<RequestLog> log_;
+  RequestLog::Reader* const reader_;
 };
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// How records get into a RequestLog, and go when there is no room or all readers are past them.
+// Appends to a RequestLog, and drops for space, age, and after delivery.
 
 #include <algorithm>
 #include <utility>
@@ -24,13 +24,13 @@ Result<RequestLog::Kept> RequestLog::Append(std::string_view bytes, uint32_t ite
     if (bytes.size() > kMaxRecordBytes || size > largest ||
         (options_.folder.empty() && size > options_.memory_bytes)) {
       for (const auto& reader : readers_) {
-        if (reader->attached) Lose(*reader, RecordLoss::kTooLarge, 1, items), Publish(*reader);
+        if (reader->attached) CountDropped(*reader, RecordDropReason::kTooLarge, 1, items), Publish(*reader);
       }
       return Status{Code::kInvalidArgument,
                     "a record of " + std::to_string(bytes.size()) + " bytes is larger than the queue"};
     }
     for (const auto& reader : readers_) {
-      LoseOld(*reader, now);
+      DropOld(*reader, now);
       MakeRoom(*reader, size);
     }
     Trim(calls);
@@ -63,14 +63,14 @@ Status RequestLog::AppendToDisk(std::string_view bytes, uint32_t items, Instant 
     uint64_t least = kNoId;
     for (const auto& reader : readers_) least = std::min(least, reader->low);
     if (least >= disk_->segments().back().end_id) {
-      disk_->Seal();  // what is delivered need not hold the room
+      disk_->Seal();  // delivered records need no space
       RemoveBelow(least);
       for (const auto& reader : readers_) RecountDisk(*reader);
       status = disk_->Append(bytes, items, now);
     }
   }
   if (!status) {
-    if (disk_->folder().vanished()) LoseDisk(status);
+    if (disk_->folder().vanished()) AbandonDisk(status);
     return status;
   }
   next_id_ = disk_->next_id();
@@ -91,7 +91,7 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
   const uint64_t size = made.size();
   if (size > options_.memory_bytes) return why;
   if (made.outcome) {
-    // What its sender was told about may go; what a sender still waits for stays.
+    // Records that a sender still waits for are not dropped.
     uint64_t room = options_.memory_bytes - std::min(memory_used_, options_.memory_bytes);
     for (auto at = memory_.begin(); at != memory_.end() && room < size && !at->outcome; ++at)
       room += at->size();
@@ -102,11 +102,11 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
     for (const auto& reader : readers_) {
       if (reader->low <= oldest.id) reader->held_in_memory -= oldest.size();
       if (reader->ahead <= oldest.id) {
-        Lose(*reader, RecordLoss::kFull, 1, oldest.items);
+        CountDropped(*reader, RecordDropReason::kFull, 1, oldest.items);
         reader->in_memory.Subtract({1, oldest.items, oldest.size()});
       }
-      for (Reader::UnderWay& one : reader->under_way) {
-        if (one.id == oldest.id && !one.done && !one.lost) one.lost = RecordLoss::kFull;
+      for (Reader::InFlight& one : reader->in_flight) {
+        if (one.id == oldest.id && !one.done && !one.dropped) one.dropped = RecordDropReason::kFull;
       }
     }
     if (!gone_.empty() && gone_.back().second == oldest.id) gone_.back().second = oldest.id + 1;
@@ -139,12 +139,12 @@ Status RequestLog::InMemory::outcome_status() const {
 }
 
 void RequestLog::MakeRoom(Reader& reader, uint64_t bytes) {
-  while (reader.held() + bytes > reader.bounds.max_bytes && DropOldest(reader, RecordLoss::kFull)) {
+  while (reader.held() + bytes > reader.bounds.max_bytes && DropOldest(reader, RecordDropReason::kFull)) {
   }
 }
 
-// Moves the reader over the oldest segment, or record in memory, that it is not past. False: there is none.
-bool RequestLog::DropOldest(Reader& reader, RecordLoss reason) {
+// Moves the reader over its oldest segment or record in memory. False when there is none.
+bool RequestLog::DropOldest(Reader& reader, RecordDropReason reason) {
   const DiskLog::Segment* segment = SegmentFrom(reader.low);
   const InMemory* memory = MemoryFrom(reader.low);
   if (!segment && !memory) return false;
@@ -155,8 +155,8 @@ bool RequestLog::DropOldest(Reader& reader, RecordLoss reason) {
   } else {
     end = memory->id + 1;
   }
-  for (Reader::UnderWay& one : reader.under_way) {
-    if (one.id < end && !one.done && !one.lost) one.lost = reason;
+  for (Reader::InFlight& one : reader.in_flight) {
+    if (one.id < end && !one.done && !one.dropped) one.dropped = reason;
   }
   PassOver(reader, end, reason);
   Moved(reader);
@@ -170,13 +170,11 @@ bool RequestLog::DropOldest(Reader& reader, RecordLoss reason) {
   return true;
 }
 
-// --- Out, for one reader ---
-
-void RequestLog::LoseOld(Reader& reader, Instant now) {
+void RequestLog::DropOld(Reader& reader, Instant now) {
   if (reader.bounds.max_age.count() <= 0) return;
-  for (Reader::UnderWay& one : reader.under_way) {
-    if (!one.done && !one.lost && ages_.Of(one.stamp, now) > reader.bounds.max_age)
-      one.lost = RecordLoss::kOld;
+  for (Reader::InFlight& one : reader.in_flight) {
+    if (!one.done && !one.dropped && ages_.Of(one.stamp, now) > reader.bounds.max_age)
+      one.dropped = RecordDropReason::kOld;
   }
   bool moved = false;
   while (Peek(reader)) {
@@ -185,7 +183,7 @@ void RequestLog::LoseOld(Reader& reader, Instant now) {
     if (ages_.Of(stamp, now) <= reader.bounds.max_age) break;
     const LogTotals one = memory ? LogTotals{1, memory->items, memory->size()}
                                  : LogTotals{1, reader.next->head.items, reader.next->head.size()};
-    Lose(reader, RecordLoss::kOld, 1, one.items);
+    CountDropped(reader, RecordDropReason::kOld, 1, one.items);
     Take(reader, one);
     moved = true;
   }
@@ -193,7 +191,7 @@ void RequestLog::LoseOld(Reader& reader, Instant now) {
   if (moved) WritePosition(reader);
 }
 
-// A file that is removed and still open would go on taking its room.
+// Closes removed files, which would still use space.
 void RequestLog::RemoveBelow(uint64_t id) {
   disk_->RemoveBelow(id);
   const uint64_t first = disk_->segments().empty() ? kNoId : disk_->segments().front().first_id;
@@ -202,12 +200,12 @@ void RequestLog::RemoveBelow(uint64_t id) {
   }
 }
 
-// What all are past goes; who waits for an outcome hears of it.
+// Removes records that all readers are past, and collects calls of their outcomes.
 void RequestLog::Trim(Calls& calls) {
   uint64_t all = kNoId, attached = kNoId;
   for (const auto& reader : readers_) {
     all = std::min(all, reader->low);
-    // Without a folder nothing but the memory keeps it for a reader that comes back.
+    // Without a folder, only memory keeps records for a reader that returns.
     if (reader->attached || options_.folder.empty()) attached = std::min(attached, reader->low);
   }
   while (!memory_.empty() && memory_.front().id < attached) {
@@ -224,9 +222,7 @@ void RequestLog::Trim(Calls& calls) {
   if (disk_ && all != kNoId) RemoveBelow(all);
 }
 
-// --- What others see ---
-
-// Without mutex_ while the disk works: an Append of another thread need not wait for this.
+// Syncs without mutex_, so that an Append of another thread does not wait.
 void RequestLog::SyncIfDue(Instant now) {
   std::array<UniqueFd, 2> files;
   std::vector<UniqueFd> positions;

@@ -33,7 +33,7 @@ class Folder {
 std::unique_ptr<OneLog> Open(const std::string& folder) {
   OneLog::Options options;
   options.folder = folder;
-  options.sync = LogSync::kNone;
+  options.sync = SyncPolicy::kNone;
   auto queue = OneLog::Open(options, RealClock());
   CHECK(queue.ok());
   return *std::move(queue);

@@ -8,7 +8,7 @@
 #include <array>
 
 #include "delivery/request_log_testing.h"
-#include "delivery/segment_format.h"
+#include "delivery/segment_file.h"
 
 namespace gpulens {
 namespace {
@@ -29,7 +29,7 @@ class DiskQueueTest : public ::testing::Test {
   DiskQueueTest() {
     options_.folder = folder_.path();
     options_.segment_bytes = 4096;
-    options_.sync = LogSync::kNone;
+    options_.sync = SyncPolicy::kNone;
     options_.boot_id = kBoot;
   }
   std::unique_ptr<OneLog> Open() {
@@ -149,12 +149,12 @@ TEST_F(DiskQueueTest, TheBoundIsOnWhatIsOnTheDisk) {
     ASSERT_EQ(sum, queue->stats().held_bytes);
   }
   uint64_t kept = queue->stats().records;
-  EXPECT_EQ(Lost(*queue, RecordLoss::kFull), 200 - kept);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kFull), 200 - kept);
   queue.reset();
   options_.max_bytes = 15'000;  // a smaller bound holds at once
   queue = Open();
   EXPECT_LE(queue->stats().held_bytes, 15'000u);
-  EXPECT_EQ(Lost(*queue, RecordLoss::kFull) + queue->stats().records, kept);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kFull) + queue->stats().records, kept);
   std::vector<uint64_t> got = Take(*queue);
   EXPECT_EQ(got, Range(201 - got.size(), 200));
   EXPECT_GT(got.size(), 5u);
@@ -167,8 +167,8 @@ TEST_F(DiskQueueTest, ADamagedBodyCostsOneRecord) {
   Flip(folder_.Segments()[1], RecordAt(1) + kRecordHeadBytes + 500);
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 4, 6, 7, 8, 9}));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
-  EXPECT_EQ(LostItems(*queue, RecordLoss::kDamaged), 2u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 1u);
+  EXPECT_EQ(LostItems(*queue, RecordDropReason::kDamaged), 2u);
   EXPECT_EQ(AllLost(*queue), 1u);
   EXPECT_EQ(queue->stats().records, 0u);
 }
@@ -181,8 +181,8 @@ TEST_F(DiskQueueTest, ADamagedHeadCostsOneRecordWhereverItIsHit) {
     auto queue = Open();
     EXPECT_EQ(queue->stats().records, 8u);
     ASSERT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 4, 6, 7, 8, 9})) << at;
-    EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
-    EXPECT_EQ(LostItems(*queue, RecordLoss::kDamaged), 0u) << "nobody knows how many";
+    EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 1u);
+    EXPECT_EQ(LostItems(*queue, RecordDropReason::kDamaged), 0u) << "nobody knows how many";
   }
 }
 
@@ -203,7 +203,7 @@ TEST_F(DiskQueueTest, TwoDamagesInTheHeaderCostTheSegment) {
   Flip(folder_.Segments()[1], kSegmentHeaderBytes / 2 + 20);
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 7, 8, 9}));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 3u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 3u);
   EXPECT_THAT(folder_.Ending(".unknown"), IsEmpty());
 }
 
@@ -215,7 +215,7 @@ TEST_F(DiskQueueTest, AZeroedOrShortSegmentIsDamageToo) {
   Change(segments[0], "");
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{7, 10, 11, 12}));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 8u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 8u);
 }
 
 TEST_F(DiskQueueTest, ATornTailIsNoLoss) {
@@ -240,7 +240,7 @@ TEST_F(DiskQueueTest, ATornTailIsNoLoss) {
   fs::remove(folder_.File("position"));
   auto queue = Open();
   EXPECT_EQ(Take(*queue), Range(1, 2));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 1u);
 }
 
 TEST_F(DiskQueueTest, AFileThatWasOnlyBegunGoes) {
@@ -267,7 +267,7 @@ TEST_F(DiskQueueTest, WhatLooksLikeARecordInsideOneIsNone) {
   Flip(folder_.Segments()[1], kSegmentHeaderBytes + 6);  // its head: the search goes through its bytes
   auto queue = Open();
   EXPECT_THAT(Take(*queue), ElementsAre(1u, 3u));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 1u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 1u);
 }
 
 TEST_F(DiskQueueTest, APositionThatIsGoneOrDamagedMeansAgain) {
@@ -290,7 +290,7 @@ TEST_F(DiskQueueTest, WhatIsMissingAtTheBeginningIsCountedOnce) {
     std::string first = folder_.Segments()[0], bytes = Bytes(first);
     if (gone) fs::remove(first);
     else Change(first, std::string(RecordAt(1), 'x') + bytes.substr(RecordAt(1)));
-    EXPECT_EQ(Lost(*Open(), RecordLoss::kDamaged), 3u) << gone;
+    EXPECT_EQ(Lost(*Open(), RecordDropReason::kDamaged), 3u) << gone;
     auto queue = Open();
     EXPECT_EQ(Take(*queue), Range(4, 9));
     EXPECT_EQ(AllLost(*queue), 0u) << gone << ", but only once";
@@ -339,7 +339,7 @@ TEST_F(DiskQueueTest, ASegmentThatSomebodyRemovedIsCounted) {
   fs::remove(folder_.Segments()[1]);
   auto queue = Open();
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{1, 2, 3, 7, 8, 9}));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 3u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 3u);
 }
 
 TEST_F(DiskQueueTest, FilesMayVanishOrShrinkWhileItRuns) {
@@ -351,7 +351,7 @@ TEST_F(DiskQueueTest, FilesMayVanishOrShrinkWhileItRuns) {
   fs::resize_file(segments[2], RecordAt(1) + 50);
   fs::resize_file(segments[3], RecordAt(2) + 50);  // that which grows
   EXPECT_EQ(Take(*queue), (std::vector<uint64_t>{2, 3, 7, 10, 11}));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kDamaged), 6u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kDamaged), 6u);
   EXPECT_EQ(queue->stats().records, 0u);
   EXPECT_EQ(queue->stats().items, 0u);
   Push(*queue, 13, 14);
@@ -425,7 +425,7 @@ TEST_F(DiskQueueTest, AgesGoOnOverARestartOfTheProgram) {
   clock_.Advance(hours(1));
   auto queue = Open();
   EXPECT_THAT(Take(*queue), IsEmpty());
-  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 1u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 1u);
 }
 
 TEST_F(DiskQueueTest, OverARestartOfTheMachineWallTimeTells) {
@@ -442,7 +442,7 @@ TEST_F(DiskQueueTest, OverARestartOfTheMachineWallTimeTells) {
   EXPECT_TRUE(queue->Front());
   clock_.Advance(hours(1) + seconds(1));
   EXPECT_FALSE(queue->Front());
-  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 1u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 1u);
 }
 
 TEST_F(DiskQueueTest, WhatIsTooOldAfterARestartOfTheMachineIsCounted) {
@@ -454,14 +454,14 @@ TEST_F(DiskQueueTest, WhatIsTooOldAfterARestartOfTheMachineIsCounted) {
   EXPECT_EQ(queue->stats().records, 0u);
   Push(*queue, 6, 6);
   EXPECT_THAT(Take(*queue), ElementsAre(6u));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 5u);
-  EXPECT_EQ(LostItems(*queue, RecordLoss::kOld), 10u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 5u);
+  EXPECT_EQ(LostItems(*queue, RecordDropReason::kOld), 10u);
 }
 
 // --- Policies, memory ---
 
 TEST_F(DiskQueueTest, SyncsByItsPolicy) {
-  for (auto sync : {LogSync::kNone, LogSync::kInterval, LogSync::kAlways}) {
+  for (auto sync : {SyncPolicy::kNone, SyncPolicy::kInterval, SyncPolicy::kAlways}) {
     options_.sync = sync;
     auto queue = Open();
     for (uint64_t n = 1; n <= 20; ++n) {

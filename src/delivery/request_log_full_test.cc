@@ -21,7 +21,7 @@ class FullDiskTest : public ::testing::Test {
  protected:
   FullDiskTest() {
     options_.folder = folder_.path();
-    options_.sync = LogSync::kNone;
+    options_.sync = SyncPolicy::kNone;
   }
   std::unique_ptr<OneLog> Open() {
     auto queue = OneLog::Open(options_, clock_);

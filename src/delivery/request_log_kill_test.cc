@@ -102,7 +102,7 @@ TEST(OneLogKill, NothingThatWasAcceptedIsLost) {
   Heard heard;
   std::vector<size_t> begins;
   for (int round = 1; round <= kKills; ++round) {
-    options.sync = round % 4 == 0 ? LogSync::kAlways : LogSync::kNone;
+    options.sync = round % 4 == 0 ? SyncPolicy::kAlways : SyncPolicy::kNone;
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     UniqueFd ours(ends[0]), theirs(ends[1]);

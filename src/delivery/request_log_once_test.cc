@@ -28,7 +28,7 @@ class MemoryOfALogTest : public ::testing::Test {
     options_.owner = "a";
     options_.segment_bytes = 4096;
     options_.memory_bytes = 20'000;
-    options_.sync = LogSync::kNone;
+    options_.sync = SyncPolicy::kNone;
   }
   void Open() { log_ = RequestLog::Open(options_, clock_); }
   void OpenWithoutFolder() {
@@ -119,8 +119,8 @@ TEST_F(MemoryOfALogTest, OneDeliveryIsEnoughAndIsToldOnce) {
     log_->Maintain();
     EXPECT_EQ(told.size(), 1u);
   }
-  EXPECT_EQ(Lost(*a, RecordLoss::kNotKept), 1u);
-  EXPECT_EQ(Lost(*b, RecordLoss::kNotKept), 1u);
+  EXPECT_EQ(Lost(*a, RecordDropReason::kNotKept), 1u);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kNotKept), 1u);
 }
 
 TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
@@ -136,7 +136,7 @@ TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
     ASSERT_EQ(told.size(), n);
     EXPECT_TRUE(told.back().ok());
   }
-  EXPECT_GT(Lost(*dead, RecordLoss::kFull), 30u);
+  EXPECT_GT(Lost(*dead, RecordDropReason::kFull), 30u);
   EXPECT_EQ(AllLost(*good), 0u);
   // One that was not answered stays.
   while (log_->Append(Numbered(66, 1000), 2, [](const Status&) {}).ok()) {
@@ -217,8 +217,8 @@ TEST_F(MemoryOfALogTest, TheOldestGoesForOneThatNobodyWaitsFor) {
   EXPECT_TRUE(taken_by_a[0].ok()) << "it was delivered";
   ASSERT_EQ(taken_by_none.size(), 1u);
   EXPECT_EQ(taken_by_none[0].code, Code::kExhausted);
-  const uint64_t lost = Lost(*b, RecordLoss::kFull);
-  EXPECT_EQ(Lost(*a, RecordLoss::kFull) + 1, lost);
+  const uint64_t lost = Lost(*b, RecordDropReason::kFull);
+  EXPECT_EQ(Lost(*a, RecordDropReason::kFull) + 1, lost);
   EXPECT_EQ(AllLost(*b), lost);
   EXPECT_EQ(Take(*a), Range(lost + 1, 30));
   EXPECT_EQ(Take(*b), Range(lost + 1, 30));
@@ -248,7 +248,7 @@ TEST_F(MemoryOfALogTest, OrderIsKeptWhenTheFolderCanBeUsed) {
   auto a = Attach("a"), b = Attach("b");
   for (uint64_t n = 1; n <= 6; ++n) EXPECT_EQ(Push(n), Kept::kInMemory);
   EXPECT_EQ(Take(*b, 2), Range(1, 2));
-  const auto under_way = b->Next();
+  const auto in_flight = b->Next();
   Unblock();
   for (uint64_t n = 7; n <= 9; ++n) EXPECT_EQ(Push(n), Kept::kOnDisk);
   EXPECT_EQ(Take(*a), Range(1, 9));
@@ -278,7 +278,7 @@ TEST_F(MemoryOfALogTest, WhatWasInTheFolderComesWhenItIsFreeAndNothingTwice) {
   auto a = Attach("a"), b = Attach("b");
   for (uint64_t n = 10; n <= 14; ++n) EXPECT_EQ(Push(n), Kept::kInMemory);
   EXPECT_EQ(Take(*a, 2), Range(10, 11));
-  const auto under_way = a->Next();
+  const auto in_flight = a->Next();
   Later();
   EXPECT_FALSE(log_->disk().ok());
   EXPECT_EQ(Take(*a, 1), Range(13, 13));
@@ -341,13 +341,13 @@ TEST_F(MemoryOfALogTest, AFolderThatVanishesCostsWhatWasInItAndIsMadeAgain) {
   Block();
   Later();
   EXPECT_FALSE(log_->disk().ok());
-  EXPECT_EQ(Lost(*a, RecordLoss::kDamaged), 10u);
-  EXPECT_EQ(Lost(*b, RecordLoss::kDamaged), 3u) << "what is under way may still arrive";
-  EXPECT_TRUE(b->Wanted(by_b[0].id));
+  EXPECT_EQ(Lost(*a, RecordDropReason::kDamaged), 10u);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kDamaged), 3u) << "what is under way may still arrive";
+  EXPECT_TRUE(b->IsPending(by_b[0].id));
   b->Done(by_b[0].id, true);
   EXPECT_EQ(Push(11), Kept::kInMemory);
   b->Rewind();  // the third is lost by it
-  EXPECT_EQ(Lost(*b, RecordLoss::kDamaged), 4u);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kDamaged), 4u);
   EXPECT_EQ(Take(*a), Range(11, 11));
   Unblock();
   EXPECT_EQ(Push(12), Kept::kOnDisk);
@@ -367,12 +367,12 @@ TEST_F(MemoryOfALogTest, WhatIsUnderWayWhenTheFolderVanishesIsCountedOnce) {
   Open();
   auto a = Attach("a");
   for (uint64_t n = 1; n <= 5; ++n) Push(n);
-  const auto under_way = Begin(*a, 3);
-  a->Done(under_way[1].id, true);
+  const auto in_flight = Begin(*a, 3);
+  a->Done(in_flight[1].id, true);
   fs::remove_all(folder_.path());
   Later();
   EXPECT_TRUE(log_->disk().ok()) << "it is there again";
-  EXPECT_EQ(Lost(*a, RecordLoss::kDamaged), 2u);
+  EXPECT_EQ(Lost(*a, RecordDropReason::kDamaged), 2u);
   a->Rewind();
   EXPECT_EQ(Push(6), Kept::kOnDisk);
   EXPECT_EQ(Take(*a), Range(6, 6));

@@ -1,4 +1,4 @@
-// Property: whatever is pushed, popped, opened anew and damaged in whatever order, what comes out is in
+// Property: whatever is pushed, popped, opened reworked and damaged in whatever order, what comes out is in
 // order, was put in, is complete where nothing was damaged, and all is accounted for.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
@@ -17,7 +17,7 @@ class QueueAndWhatIsKnown {
     if (on_disk) options_.folder = folder_.path();
     options_.segment_bytes = 4096;
     options_.max_bytes = max_bytes;
-    options_.sync = LogSync::kNone;
+    options_.sync = SyncPolicy::kNone;
     Open();
   }
 
@@ -80,12 +80,12 @@ class QueueAndWhatIsKnown {
     RC_ASSERT(queue.ok());
     queue_ = *std::move(queue);
   }
-  // Counts begin anew with each run; what a run counted stays counted, because it moved the position on or
-  // removed the segment.
+  // Counts begin reworked with each run; what a run counted stays counted, because it moved the position on
+  // or removed the segment.
   void Close() {
     (void)queue_->Front();  // whether one that was dropped on its way is lost is known only now
     lost_ += AllLost(*queue_);
-    lost_damaged_ += Lost(*queue_, RecordLoss::kDamaged);
+    lost_damaged_ += Lost(*queue_, RecordDropReason::kDamaged);
     queue_.reset();
   }
   static void DamageFile(const std::string& path) {

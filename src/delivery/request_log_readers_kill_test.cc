@@ -126,7 +126,7 @@ TEST(RequestLogReadersKill, BothGetAllThatWasAccepted) {
   std::mt19937_64 random(16);
   HeardOfBoth heard;
   for (uint64_t round = 1; round <= kRounds; ++round) {
-    options.sync = round % 4 == 0 ? LogSync::kAlways : LogSync::kNone;
+    options.sync = round % 4 == 0 ? SyncPolicy::kAlways : SyncPolicy::kNone;
     int ends[2];
     ASSERT_EQ(::pipe2(ends, O_CLOEXEC), 0);
     const UniqueFd ours(ends[0]);

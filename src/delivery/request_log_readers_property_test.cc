@@ -26,7 +26,7 @@ struct Known {
   uint64_t since = 0;                      // the last number that is not for it
   uint64_t newest = 0;                     // the highest number that it was given
   std::set<uint64_t> done;                 // numbers, delivered or refused
-  std::map<uint64_t, uint64_t> under_way;  // ids and numbers, of those not done
+  std::map<uint64_t, uint64_t> in_flight;  // ids and numbers, of those not done
   uint64_t gone_on = 0;                    // numbers up to here were given out since it last began again
   uint64_t lost = 0;                       // in logs of before
   uint64_t given_up = 0;
@@ -42,7 +42,7 @@ class LogAndWhatIsKnown {
     options_.segment_bytes = 4096;
     options_.max_bytes = kNoBound;
     options_.memory_bytes = 30'000;
-    options_.sync = LogSync::kNone;
+    options_.sync = SyncPolicy::kNone;
     for (const char* name : {"a", "b", "c/d"}) known_.emplace_back().name = name;
     Open();
     Attach(known_[0]);
@@ -164,7 +164,7 @@ class LogAndWhatIsKnown {
     BeginAgain(one);
   }
   static void BeginAgain(Known& one) {
-    one.under_way.clear();
+    one.in_flight.clear();
     one.gone_on = one.since;
   }
   void Bound(Known& one, uint64_t max_bytes) {
@@ -223,21 +223,21 @@ class LogAndWhatIsKnown {
       RC_ASSERT(one.done.count(number) == 0u);
       one.gone_on = number;
       one.newest = std::max(one.newest, number);
-      one.under_way.emplace(record.id, number);
+      one.in_flight.emplace(record.id, number);
       RC_LOG() << one.name << " got " << number << "\n";
     }
     return !records.empty();
   }
   void End(Known& one) {
     if (!one.reader) return;
-    for (int count = *rc::gen::inRange(1, 20); count > 0 && !one.under_way.empty(); --count) {
-      auto at = one.under_way.begin();
-      std::advance(at, *rc::gen::inRange<size_t>(0, one.under_way.size()));
+    for (int count = *rc::gen::inRange(1, 20); count > 0 && !one.in_flight.empty(); --count) {
+      auto at = one.in_flight.begin();
+      std::advance(at, *rc::gen::inRange<size_t>(0, one.in_flight.size()));
       EndOne(one, at, *rc::gen::inRange(0, 8));
     }
   }
   void EndAll(Known& one) {
-    while (!one.under_way.empty()) EndOne(one, one.under_way.begin(), 2);
+    while (!one.in_flight.empty()) EndOne(one, one.in_flight.begin(), 2);
   }
   void EndOne(Known& one, std::map<uint64_t, uint64_t>::iterator at, int how) {
     RC_LOG() << one.name << " ends " << at->second << " by " << how << "\n";
@@ -246,7 +246,7 @@ class LogAndWhatIsKnown {
     else one.reader->Done(at->first, true);
     one.given_up += how == 0;
     one.done.insert(at->second);
-    one.under_way.erase(at);
+    one.in_flight.erase(at);
   }
   void Check() {
     log_->Maintain();
@@ -260,7 +260,7 @@ class LogAndWhatIsKnown {
       // A record alone may be larger.
       RC_ASSERT(stats.held_bytes <= std::max<uint64_t>(one.max_bytes, 6'500));
       RC_ASSERT(stats.records <= appended_ - one.since);
-      RC_ASSERT(stats.records >= one.under_way.size() || one.may_lose);
+      RC_ASSERT(stats.records >= one.in_flight.size() || one.may_lose);
       RC_ASSERT(AllLost(*one.reader) + one.lost <= appended_ - one.since);
     }
     // A log that nobody reads goes as a whole.

@@ -23,7 +23,7 @@ class RequestLogReadersTest : public ::testing::Test {
     options_.owner = "a";
     options_.segment_bytes = 4096;
     options_.memory_bytes = 0;
-    options_.sync = LogSync::kNone;
+    options_.sync = SyncPolicy::kNone;
     Open();
   }
   void Open() {
@@ -97,11 +97,11 @@ TEST_F(RequestLogReadersTest, EachIsBoundedByItself) {
     ASSERT_LE(c->stats().held_bytes, 50'000u);
   }
   for (const auto& reader : {b, c}) {
-    const uint64_t lost = Lost(*reader, RecordLoss::kFull);
+    const uint64_t lost = Lost(*reader, RecordDropReason::kFull);
     EXPECT_GT(lost, reader == b ? 80u : 50u);
     EXPECT_LT(lost, reader == b ? 88u : 60u) << "most of the room is used";
     EXPECT_EQ(AllLost(*reader), lost);
-    EXPECT_EQ(reader->stats().lost_items[static_cast<size_t>(RecordLoss::kFull)], 2 * lost);
+    EXPECT_EQ(reader->stats().dropped_items[static_cast<size_t>(RecordDropReason::kFull)], 2 * lost);
     EXPECT_EQ(Take(*reader), Range(lost + 1, 100));
   }
   EXPECT_EQ(Take(*a), Range(1, 100)) << "no other loses anything by it";
@@ -113,7 +113,7 @@ TEST_F(RequestLogReadersTest, ABoundThatShrinksAppliesAtOnce) {
   Push(1, 40);
   b->SetBounds({.max_bytes = 10'000});
   EXPECT_LE(b->stats().held_bytes, 10'000u);
-  const uint64_t lost = Lost(*b, RecordLoss::kFull);
+  const uint64_t lost = Lost(*b, RecordDropReason::kFull);
   EXPECT_EQ(Take(*b), Range(lost + 1, 40));
   EXPECT_EQ(Take(*a), Range(1, 40));
   // And so does that with which one comes back.
@@ -130,7 +130,7 @@ TEST_F(RequestLogReadersTest, AgesAreThoseOfEachReader) {
   clock_.Advance(hours(2));
   Push(6, 7);
   EXPECT_EQ(Take(*a), Range(6, 7));
-  EXPECT_EQ(Lost(*a, RecordLoss::kOld), 5u);
+  EXPECT_EQ(Lost(*a, RecordDropReason::kOld), 5u);
   EXPECT_EQ(b->stats().oldest_age, Duration(hours(2)));
   EXPECT_EQ(Take(*b), Range(1, 7));
 }
@@ -206,7 +206,7 @@ TEST_F(RequestLogReadersTest, OneThatIsAwayIsBoundedToo) {
     ASSERT_LE(DiskBytes(), 32'000u);
   }
   auto b = Attach("b");
-  const uint64_t lost = Lost(*b, RecordLoss::kFull);
+  const uint64_t lost = Lost(*b, RecordDropReason::kFull);
   EXPECT_GT(lost, 60u);
   EXPECT_EQ(Take(*b), Range(lost + 1, 100));
 }
@@ -250,9 +250,9 @@ TEST_F(RequestLogReadersTest, AFolderGoesWithItsLastReader) {
 TEST_F(RequestLogReadersTest, WhatIsDoneOutOfOrderIsDoneAfterARestart) {
   auto a = Attach("a"), b = Attach("b");
   Push(1, 12);
-  const auto under_way = Begin(*a, 8);
-  ASSERT_THAT(under_way, SizeIs(8));
-  for (size_t i : {1u, 3u, 7u}) a->Done(under_way[i].id, true);
+  const auto in_flight = Begin(*a, 8);
+  ASSERT_THAT(in_flight, SizeIs(8));
+  for (size_t i : {1u, 3u, 7u}) a->Done(in_flight[i].id, true);
   EXPECT_EQ(a->stats().records, 9u);
   const auto killed = OpenAsAfterAKill();
   auto again = killed->Attach("a", {}, {});
@@ -276,10 +276,10 @@ TEST_F(RequestLogReadersTest, WhatIsDoneOutOfOrderIsDoneAfterARestart) {
 TEST_F(RequestLogReadersTest, OfTheMostUnderWayOneComesTwice) {
   auto a = Attach("a");
   Push(1, 80, 300);
-  const auto under_way = Begin(*a, 100);
-  ASSERT_THAT(under_way, SizeIs(LogReader::kMostUnderWay));
+  const auto in_flight = Begin(*a, 100);
+  ASSERT_THAT(in_flight, SizeIs(LogReader::kMaxInFlight));
   EXPECT_FALSE(a->ready());
-  for (size_t i = under_way.size() - 1; i > 0; --i) a->Done(under_way[i].id, true);
+  for (size_t i = in_flight.size() - 1; i > 0; --i) a->Done(in_flight[i].id, true);
   EXPECT_EQ(a->stats().records, 17u);
   // Those that are done make room, though the first is not: at most as many as the position can tell.
   const auto more = Begin(*a, 100);
@@ -294,14 +294,14 @@ TEST_F(RequestLogReadersTest, OfTheMostUnderWayOneComesTwice) {
 TEST_F(RequestLogReadersTest, RewindGivesOutAgainWhatIsNotDone) {
   auto a = Attach("a");
   Push(1, 10);
-  const auto under_way = Begin(*a, 6);
-  a->Done(under_way[1].id, true);
-  a->Done(under_way[0].id, true);
-  a->Done(under_way[4].id, true);
+  const auto in_flight = Begin(*a, 6);
+  a->Done(in_flight[1].id, true);
+  a->Done(in_flight[0].id, true);
+  a->Done(in_flight[4].id, true);
   a->Rewind();
   EXPECT_EQ(a->stats().records, 8u) << "one that is done is counted until it is passed";
   EXPECT_TRUE(a->ready());
-  a->Done(under_way[3].id, true);  // it is not under way any more
+  a->Done(in_flight[3].id, true);  // it is not under way any more
   EXPECT_EQ(a->stats().records, 8u);
   a->Rewind();
   EXPECT_THAT(Take(*a), ElementsAre(3, 4, 6, 7, 8, 9, 10));
@@ -312,11 +312,11 @@ TEST_F(RequestLogReadersTest, RewindGivesOutAgainWhatIsNotDone) {
 TEST_F(RequestLogReadersTest, WhatIsGivenUpIsLostForThatReader) {
   auto a = Attach("a"), b = Attach("b");
   Push(1, 3);
-  const auto under_way = Begin(*a, 2);
-  a->GiveUp(under_way[1].id);
-  a->GiveUp(under_way[1].id);
-  a->Done(under_way[0].id, false);  // refused: the sender counts it
-  EXPECT_EQ(Lost(*a, RecordLoss::kNotKept), 1u);
+  const auto in_flight = Begin(*a, 2);
+  a->GiveUp(in_flight[1].id);
+  a->GiveUp(in_flight[1].id);
+  a->Done(in_flight[0].id, false);  // refused: the sender counts it
+  EXPECT_EQ(Lost(*a, RecordDropReason::kNotKept), 1u);
   EXPECT_EQ(AllLost(*a), 1u);
   a->Rewind();
   EXPECT_THAT(Take(*a), ElementsAre(3));
@@ -327,17 +327,17 @@ TEST_F(RequestLogReadersTest, WhatIsGivenUpIsLostForThatReader) {
 TEST_F(RequestLogReadersTest, WhatIsDroppedOnItsWayIsLostUnlessItArrives) {
   auto a = Attach("a"), b = Attach("b", {.max_bytes = 20'000});
   Push(1, 10);
-  const auto under_way = Begin(*b, 3);
+  const auto in_flight = Begin(*b, 3);
   Push(11, 40);
-  for (const LogRecord& record : under_way) {
-    EXPECT_FALSE(b->Wanted(record.id));
+  for (const LogRecord& record : in_flight) {
+    EXPECT_FALSE(b->IsPending(record.id));
   }
-  const uint64_t others = Lost(*b, RecordLoss::kFull);
-  b->Done(under_way[0].id, true);
-  b->GiveUp(under_way[1].id);
-  EXPECT_EQ(Lost(*b, RecordLoss::kFull), others + 1);
+  const uint64_t others = Lost(*b, RecordDropReason::kFull);
+  b->Done(in_flight[0].id, true);
+  b->GiveUp(in_flight[1].id);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kFull), others + 1);
   b->Rewind();
-  EXPECT_EQ(Lost(*b, RecordLoss::kFull), others + 2);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kFull), others + 2);
   EXPECT_EQ(AllLost(*b), others + 2);
   EXPECT_EQ(Take(*b).size() + others + 3, 40u);
   EXPECT_EQ(Take(*a), Range(1, 40));
@@ -361,9 +361,9 @@ TEST_F(RequestLogReadersTest, DamageIsCountedForEachReader) {
   Open();
   a = Attach("a"), b = Attach("b"), c = Attach("c");
   EXPECT_THAT(Take(*a), ElementsAre(1, 2, 3, 10, 11, 12, 17, 18, 19, 20, 21));
-  EXPECT_EQ(Lost(*a, RecordLoss::kDamaged), 10u);
+  EXPECT_EQ(Lost(*a, RecordDropReason::kDamaged), 10u);
   EXPECT_THAT(Take(*b), ElementsAre(10, 11, 12, 17, 18, 19, 20, 21));
-  EXPECT_EQ(Lost(*b, RecordLoss::kDamaged), 6u);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kDamaged), 6u);
   EXPECT_THAT(Take(*c), IsEmpty());
   EXPECT_EQ(AllLost(*c), 0u);
   EXPECT_THAT(folder_.Ending(".unknown"), SizeIs(1)) << "kept for people";
@@ -375,14 +375,14 @@ TEST_F(RequestLogReadersTest, AFileThatIsRemovedUnderARunningLogIsCounted) {
   auto a = Attach("a"), b = Attach("b");
   Push(1, 12);
   EXPECT_EQ(Take(*a, 7), Range(1, 7));
-  const auto under_way = Begin(*a, 1);
+  const auto in_flight = Begin(*a, 1);
   fs::remove(folder_.Segments()[1]);  // 4, 5, 6
   fs::remove(folder_.Segments()[2]);  // 10, 11, 12
   EXPECT_THAT(Take(*b), ElementsAre(1, 2, 3, 7, 8, 9));
-  EXPECT_EQ(Lost(*b, RecordLoss::kDamaged), 6u);
+  EXPECT_EQ(Lost(*b, RecordDropReason::kDamaged), 6u);
   EXPECT_THAT(Take(*a), ElementsAre(9));
-  EXPECT_EQ(Lost(*a, RecordLoss::kDamaged), 3u);
-  a->Done(under_way[0].id, true);
+  EXPECT_EQ(Lost(*a, RecordDropReason::kDamaged), 3u);
+  a->Done(in_flight[0].id, true);
   Push(13, 14);
   EXPECT_EQ(Take(*a), Range(13, 14));
   EXPECT_EQ(Take(*b), Range(13, 14));

@@ -23,7 +23,7 @@ class RequestLogTest : public ::testing::TestWithParam<bool> {
   OneLog::Options Plain() {
     OneLog::Options options;
     if (OnDisk()) options.folder = folder_.path();
-    options.sync = LogSync::kNone;
+    options.sync = SyncPolicy::kNone;
     return options;
   }
   static bool OnDisk() { return GetParam(); }
@@ -94,8 +94,8 @@ TEST_P(RequestLogTest, DropsTheOldestWhenFullAndCountsThem) {
   }
   uint64_t kept = queue->stats().records;
   EXPECT_GT(kept, 70u) << "most of the room is used";
-  EXPECT_EQ(Lost(*queue, RecordLoss::kFull), kPushed - kept);
-  EXPECT_EQ(LostItems(*queue, RecordLoss::kFull), 3 * (kPushed - kept));
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kFull), kPushed - kept);
+  EXPECT_EQ(LostItems(*queue, RecordDropReason::kFull), 3 * (kPushed - kept));
   EXPECT_EQ(AllLost(*queue), kPushed - kept);
   EXPECT_EQ(Take(*queue), Range(kPushed - kept + 1, kPushed));
 }
@@ -108,8 +108,8 @@ TEST_P(RequestLogTest, RefusesWhatCanNeverFit) {
   Status status = queue->Push(std::string(2000, 'x'), 9);
   EXPECT_EQ(status.code, Code::kInvalidArgument);
   EXPECT_THAT(status.detail, HasSubstr("2000 bytes is larger than the queue"));
-  EXPECT_EQ(Lost(*queue, RecordLoss::kTooLarge), 1u);
-  EXPECT_EQ(LostItems(*queue, RecordLoss::kTooLarge), 9u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kTooLarge), 1u);
+  EXPECT_EQ(LostItems(*queue, RecordDropReason::kTooLarge), 9u);
   EXPECT_THAT(Take(*queue), ElementsAre(1u)) << "nothing was dropped for it";
 }
 
@@ -124,14 +124,14 @@ TEST_P(RequestLogTest, DropsWhatIsTooOldWhenLookedAtAndWhenPushed) {
   EXPECT_EQ(queue->Front()->bytes, "1:") << "an hour is not more than an hour";
   clock_.Advance(seconds(1));
   EXPECT_EQ(queue->Front()->bytes, "2:");
-  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 1u);
-  EXPECT_EQ(LostItems(*queue, RecordLoss::kOld), 5u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 1u);
+  EXPECT_EQ(LostItems(*queue, RecordDropReason::kOld), 5u);
   clock_.Advance(hours(2));
   ASSERT_TRUE(queue->Push(Numbered(3), 7).ok());
   EXPECT_EQ(queue->stats().records, 1u);
   EXPECT_THAT(Take(*queue), ElementsAre(3u));
   // The second was on its way when it was dropped, and did not come back before the third was asked for.
-  EXPECT_EQ(Lost(*queue, RecordLoss::kOld), 2u);
+  EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 2u);
 }
 
 TEST_P(RequestLogTest, ARecordThatIsDroppedOnItsWayIsLostOnlyIfItDoesNotArrive) {
@@ -147,8 +147,8 @@ TEST_P(RequestLogTest, ARecordThatIsDroppedOnItsWayIsLostOnlyIfItDoesNotArrive) 
     EXPECT_EQ(AllLost(*queue), 0u) << "nobody knows yet";
     if (arrives) queue->Pop(record->id);
     EXPECT_THAT(Take(*queue), ElementsAre(2u));
-    EXPECT_EQ(Lost(*queue, RecordLoss::kOld), arrives ? 0u : 1u);
-    EXPECT_EQ(LostItems(*queue, RecordLoss::kOld), arrives ? 0u : 5u);
+    EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), arrives ? 0u : 1u);
+    EXPECT_EQ(LostItems(*queue, RecordDropReason::kOld), arrives ? 0u : 5u);
   }
 }
 
@@ -176,7 +176,7 @@ TEST_P(RequestLogTest, AgesDoNotFollowTheWallClock) {
   EXPECT_EQ(queue.stats().oldest_age, Duration(0)) << "never negative";
   clock.now.boot_ns += 3601'000'000'000;
   EXPECT_FALSE(queue.Front()) << "a jump back keeps nothing for ever";
-  EXPECT_EQ(Lost(queue, RecordLoss::kOld), 1u);
+  EXPECT_EQ(Lost(queue, RecordDropReason::kOld), 1u);
 }
 
 TEST_P(RequestLogTest, OnePushesAndOneTakes) {
@@ -217,12 +217,12 @@ TEST_P(RequestLogTest, ASteadyRunAllocatesTheRecordAlone) {
   EXPECT_EQ(ThreadAllocations() - before, 20u) << "the copy that Front gives out";
 }
 
-TEST(RecordLossName, IsOneWord) {
-  EXPECT_EQ(RecordLossName(RecordLoss::kNotKept), "not_kept");
-  EXPECT_EQ(RecordLossName(RecordLoss::kFull), "queue_full");
-  EXPECT_EQ(RecordLossName(RecordLoss::kOld), "too_old");
-  EXPECT_EQ(RecordLossName(RecordLoss::kDamaged), "damaged");
-  EXPECT_EQ(RecordLossName(RecordLoss::kTooLarge), "too_large");
+TEST(RecordDropReasonName, IsOneWord) {
+  EXPECT_EQ(RecordDropReasonName(RecordDropReason::kNotKept), "not_kept");
+  EXPECT_EQ(RecordDropReasonName(RecordDropReason::kFull), "queue_full");
+  EXPECT_EQ(RecordDropReasonName(RecordDropReason::kOld), "too_old");
+  EXPECT_EQ(RecordDropReasonName(RecordDropReason::kDamaged), "damaged");
+  EXPECT_EQ(RecordDropReasonName(RecordDropReason::kTooLarge), "too_large");
 }
 
 }  // namespace

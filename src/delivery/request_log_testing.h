@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/testing/file_size_limit.h"
-#include "delivery/log_reader.h"
+#include "delivery/request_log.h"
 
 namespace gpulens::request_log_testing {
 
@@ -102,7 +102,7 @@ class OneLog {
   }
   // The oldest record that is not removed; the same again until Pop, or until it was dropped.
   const LogRecord* Front() {
-    if (front_ && !reader_->Wanted(front_->id)) Pop(front_->id, false);
+    if (front_ && !reader_->IsPending(front_->id)) Pop(front_->id, false);
     if (!front_) front_ = reader_->Next();
     return front_ ? &*front_ : nullptr;
   }
@@ -170,18 +170,18 @@ inline std::vector<uint64_t> Range(uint64_t first, uint64_t last) {
   return numbers;
 }
 
-inline uint64_t Lost(const OneLog& queue, RecordLoss reason) {
-  return queue.stats().lost_records[static_cast<size_t>(reason)];
+inline uint64_t Lost(const OneLog& queue, RecordDropReason reason) {
+  return queue.stats().dropped_records[static_cast<size_t>(reason)];
 }
-inline uint64_t LostItems(const OneLog& queue, RecordLoss reason) {
-  return queue.stats().lost_items[static_cast<size_t>(reason)];
+inline uint64_t LostItems(const OneLog& queue, RecordDropReason reason) {
+  return queue.stats().dropped_items[static_cast<size_t>(reason)];
 }
-inline uint64_t Lost(const LogReader& reader, RecordLoss reason) {
-  return reader.stats().lost_records[static_cast<size_t>(reason)];
+inline uint64_t Lost(const LogReader& reader, RecordDropReason reason) {
+  return reader.stats().dropped_records[static_cast<size_t>(reason)];
 }
 inline uint64_t AllLost(const LogReader& reader) {
   uint64_t sum = 0;
-  for (uint64_t count : reader.stats().lost_records) sum += count;
+  for (uint64_t count : reader.stats().dropped_records) sum += count;
   return sum;
 }
 inline uint64_t AllLost(OneLog& queue) { return AllLost(queue.reader()); }

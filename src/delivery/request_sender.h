@@ -1,18 +1,20 @@
-// The way from request logs to a receiver: records as HTTP POSTs or gRPC calls, until each is taken or
-// refused for good.
+// Exporter: sends records of request logs to a receiver as HTTP POSTs or gRPC calls, until each is accepted
+// or refused permanently.
 //
 //   RequestSender sender(setup, *env.http, *env.io, clock);
 //   sender.Add(log->Attach(name, bounds, sender.waker()), RequestSender::kOwn);
 //   …
 //   sender.Finish(deadline);
 //
-// What cannot be delivered now is tried again after a back-off, or when the receiver says, at another
-// endpoint where there is one. Up to `in_flight` requests are under way for each endpoint at a time; those of
-// one order key go one after the other, in the order of their records.
+// Failed requests are retried after a back-off, or the time that the receiver requests, at another endpoint
+// if there is one. Up to `in_flight` requests are in flight for each endpoint; those of one key are sent one
+// after the other, in the order of their records.
 #pragma once
 
 #include <array>
 #include <condition_variable>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -26,19 +28,96 @@
 
 #include <gpulens/status.h>
 
+#include "base/backoff.h"
 #include "base/clock.h"
-#include "delivery/log_reader.h"
-#include "delivery/sender_setup.h"
+#include "delivery/record.h"
+#include "delivery/request_log.h"
 #include "net/client/http_client.h"
 #include "net/grpc/grpc_client.h"
 #include "net/io_loop.h"
 
 namespace gpulens {
 
+// What an answer means for its request.
+struct SendOutcome {
+  // kRework: again at once, after SendSetup::rework; the second time, as kAgain.
+  enum Kind : uint8_t { kTaken, kAgain, kRefused, kRework } kind = kTaken;
+  uint64_t rejected = 0;                  // items of an accepted request that were rejected
+  std::string detail;                     // human-readable reason
+  std::optional<uint64_t> accepted = {};  // instead of `rejected`, if the receiver reports it
+};
+
+// How a kind of request is sent.
+struct SendRoute {
+  size_t signal = 0;             // of SendSetup::signals
+  std::string headers;           // whole lines: Content-Type …
+  std::string grpc_method = {};  // "/package.Service/Method": a call of it, not a POST
+  bool gzip = false;             // of a call: the body is compressed; a POST has a header for it
+};
+
+struct SendEndpoint {
+  std::string name;                 // for the log: "http://host:port"
+  uint64_t hash = 0;                // for PickEndpoint
+  std::vector<HttpTarget> targets;  // by signal
+};
+
+// One request of a record.
+struct SendPart {
+  size_t route = 0;
+  std::string headers;  // whole lines, of this request alone
+  std::shared_ptr<const std::string> body;
+  uint32_t items = 0;
+  uint64_t key = 0;  // requests of one key stay in order; with by_hash it also chooses the endpoint
+};
+
+// The requests of a record for one receiver.
+struct SendParts {
+  std::vector<SendPart> list;  // empty: nothing for this receiver
+  uint32_t left_out = 0;       // items that the sink filters out
+  uint32_t untranslated = 0;   // items that the receiver's format cannot hold
+};
+
+struct SendAccess {
+  std::string headers;  // whole lines
+  std::shared_ptr<const TlsContext> tls;
+};
+
+// Configuration of a sender. Immutable; its functions are called on the sender's thread only.
+struct SendSetup {
+  std::string name;  // of the sink, for the log
+  std::vector<std::string> signals;
+  std::vector<SendRoute> routes;
+  std::vector<SendEndpoint> endpoints;
+  bool by_hash = false;    // an endpoint for each key; else the first that works
+  uint32_t in_flight = 1;  // requests at a time for each endpoint, of own and of received data
+  Duration timeout = std::chrono::seconds(10);  // of one request
+  Backoff::Options backoff;
+  // Parts that one setup made can be sent by another of the same format.
+  std::string format = {};
+  // Called before each request; after an error the request is retried later.
+  std::function<Result<SendAccess>(size_t endpoint, size_t signal)> access;
+  // Called for each answer. Failures without one (no connection, timeout) are always retried.
+  std::function<SendOutcome(const HttpReply& reply, size_t route)> validate;
+  // The same for calls, also for calls without an answer.
+  std::function<SendOutcome(const GrpcReply& reply, size_t route)> classify_call = {};
+  // Adds the requests of a record to `parts`, which is empty. `alone`: send it after all earlier records are
+  // done. After an error the record counts as refused.
+  std::function<Status(LogRecord& record, SendParts& parts, bool& alone)> prepare;
+  // Called before each attempt; may replace route and body of a request, for a receiver of an older protocol.
+  // After an error the request counts as refused. May be empty.
+  std::function<Status(SendPart& part)> rework = {};
+};
+
+// Whether OTLP/HTTP and remote write retry the status: 429, 502, 503 and 504.
+bool IsRetryable(int http_status) noexcept;
+// The same for calls, by the rules of OTLP/gRPC: no answer, CANCELLED, DEADLINE_EXCEEDED, ABORTED,
+// OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS, and RESOURCE_EXHAUSTED when the receiver says how long to wait.
+bool IsRetryable(const GrpcReply& reply);
+
 class RequestSender {
  public:
-  // Logs of one chain are sent one after the other: the next begins when there is nothing in the one before.
-  // Chains do not wait for each other.
+  // The logs of a chain are sent one after the other, each after the one before is empty. Chains are
+  // independent.
   enum Chain : uint8_t { kOwn, kReceived, kChains };
   struct Stats {
     struct Signal {
@@ -49,35 +128,33 @@ class RequestSender {
     std::map<std::string, uint64_t, std::less<>> requests;
     uint64_t retries = 0, sent_bytes = 0;
     uint64_t left_out = 0, untranslated = 0;  // items, as in SendParts
-    uint64_t refused = 0;  // records that were lost since their receiver refused them for good
-    bool up = true;        // the last request was taken, or there was none
+    uint64_t refused = 0;                     // records that their receiver refused permanently
+    bool up = true;                           // the last request was accepted, or there was none
     int64_t last_success_unix_ns = 0;
   };
 
-  // Starts the thread, where there is room for one. All that is referred to must outlive the sender, and the
-  // loop must run.
+  // Starts the thread, if possible. The arguments outlive the sender; the loop is running.
   RequestSender(std::shared_ptr<const SendSetup> setup, HttpClient& client, IoLoop& loop, const Clock& clock);
   ~RequestSender();  // Finish, without waiting
   RequestSender(const RequestSender&) = delete;
   RequestSender& operator=(const RequestSender&) = delete;
 
-  // As RequestLog::Attach wants it. May be called when the sender is gone.
+  // For RequestLog::Attach. May be called after the sender is destroyed.
   std::function<void()> waker() const;
   // Thread-safe, as all below.
   void Add(std::shared_ptr<LogReader> reader, Chain chain);
-  // Lets go of the reader once nothing of it is under way.
+  // Releases the reader once none of its records is in flight.
   void Remove(const std::shared_ptr<LogReader>& reader);
-  // From now on requests go out so; those under way are waited for.
+  // Replaces the setup, after the requests in flight.
   void Update(std::shared_ptr<const SendSetup> setup);
-  // Starts the thread where there was no room for it. kExhausted.
+  // Starts the thread if it is not running. kExhausted without resources for it.
   Status Begin();
-  // Delivers what waits as long as there is time, then ends the thread. What is left stays in the logs:
-  // kTimeout says how much, and why. kDataLoss when something was refused for good. A second call does
-  // nothing.
+  // Delivers waiting records until the deadline, then ends the thread. kTimeout when records remain in the
+  // logs; kDataLoss when some were refused permanently. A second call does nothing.
   Status Finish(Instant deadline);
-  // Begins what Finish waits for.
+  // Starts what Finish waits for.
   void BeginFinish(Instant deadline);
-  // Fills `out`, whose memory is used again.
+  // Fills `out`, reusing its memory.
   void stats(Stats& out) const;
 
  private:
@@ -94,12 +171,13 @@ class RequestSender {
   void TakeSetup();
   void FillQueues();
   bool OpenNext(Source& source);
-  void Spread(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts);
+  void Enqueue(const std::shared_ptr<Open>& open, std::vector<SendPart>& parts);
   size_t QueueOf(uint64_t key, Chain chain) const;
   std::optional<Instant> StartQueues();
   std::optional<Instant> Start(size_t index);
   std::optional<size_t> Choose(uint64_t key, Instant now, Instant& next);
   void Send(size_t index, size_t endpoint);
+  void Receive(Answer answer);
   void Validate(Answer& answer);
   void Settle(size_t index, SendOutcome outcome, const std::string& code, std::optional<Duration> wait);
   void Leave(Queue& queue);
@@ -117,7 +195,7 @@ class RequestSender {
   IoLoop& loop_;
   const Clock& clock_;
   const std::shared_ptr<Waker> waker_;
-  // The sender's thread alone, and Finish when it has ended.
+  // Used by the sender's thread, and by Finish after its end.
   std::shared_ptr<const SendSetup> setup_;
   std::vector<Queue> queues_;
   std::vector<Endpoint> endpoints_;
@@ -125,10 +203,10 @@ class RequestSender {
   std::vector<uint8_t> usable_;   // scratch of Choose
   std::vector<std::shared_ptr<Source>> taking_;
   SendParts parts_;
-  std::array<size_t, kChains> opened_{};  // records under way
-  uint64_t generation_ = 0;               // of the lanes: an answer to a lane of before is none
+  std::array<size_t, kChains> opened_{};  // records in flight
+  uint64_t generation_ = 0;               // of the queues; answers for earlier ones are ignored
   Instant maintain_at_;
-  std::string trouble_;  // what was said of the last that was not taken
+  std::string trouble_;  // reason of the last failure
 
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<Source>> sources_;

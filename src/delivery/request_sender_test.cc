@@ -116,7 +116,7 @@ class RequestSenderTest : public ::testing::Test {
   std::unique_ptr<RequestSender> sender_;
 };
 
-// A receiver of an older protocol: what waits is made anew for it, at once and without a word.
+// A receiver of an older protocol: what waits is made reworked for it, at once and without a word.
 TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   ScriptedServer server([](int, int, const std::string& head) {
     return Turn{Answer(head.find("/logs") != head.npos ? "415 No" : "206 Some", "X-Took: 1\r\n")};
@@ -125,7 +125,7 @@ TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
   Configure({server.Url("")});
   for (HttpTarget& target : made_.endpoints[0].targets) target.limits.keep = "x-took";
   made_.validate = [&](const HttpReply& reply, size_t) -> SendOutcome {
-    if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kAnew, 0, "too new"};
+    if (reply.status == 415) return old = true, SendOutcome{SendOutcome::kRework, 0, "too new"};
     return {SendOutcome::kTaken, 0, "some", reply.kept == "x-took: 1\n" ? 1 : 0};
   };
   made_.rework = [&](SendPart& part) -> Status {

@@ -1,12 +1,14 @@
 #include "delivery/segment_file.h"
 
 #include <fcntl.h>
+#include <libdeflate.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "base/files.h"
 
@@ -49,6 +51,25 @@ int WriteAt(int fd, uint64_t offset, iovec* pieces, int count) noexcept {
 }
 
 iovec PieceOf(const char* bytes, size_t size) noexcept { return {const_cast<char*>(bytes), size}; }
+
+constexpr std::string_view kSegmentMagic{"GPLNSSEG", 8};
+constexpr uint32_t kVersion = 1;
+constexpr size_t kCopyBytes = kSegmentHeaderBytes / 2;
+constexpr size_t kSummedOfCopy = 40, kSummedOfHead = 40;
+
+bool DecodeCopy(std::string_view copy, SegmentHeader& header) noexcept {
+  const char* at = copy.data();
+  if (!copy.starts_with(kSegmentMagic) || GetNumber<uint32_t>(at + 8) != kVersion) return false;
+  if (GetNumber<uint32_t>(at + 40) != ChecksumOf(0, copy.substr(0, kSummedOfCopy))) return false;
+  header.salt = GetNumber<uint32_t>(at + 12);
+  header.first_id = GetNumber<uint64_t>(at + 16);
+  std::memcpy(header.boot_id.data(), at + 24, header.boot_id.size());
+  return header.first_id < kMaxRecordId;
+}
+
+bool IsZero(std::string_view bytes) noexcept {
+  return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == 0; });
+}
 
 }  // namespace
 
@@ -115,14 +136,14 @@ Result<SegmentReader> SegmentReader::Adopt(UniqueFd fd) {
   return SegmentReader(std::move(fd), static_cast<uint64_t>(info.st_size));
 }
 
-SegmentVerdict SegmentReader::ReadHeader(uint64_t id_limit) noexcept {
+SegmentState SegmentReader::ReadHeader(uint64_t id_limit) noexcept {
   id_limit_ = std::min(id_limit, kMaxRecordId);
   std::string_view bytes = Peek(0, std::min<uint64_t>(kSegmentHeaderBytes, end_));
   // What cannot be read is not what is short.
-  if (bytes.size() < std::min<uint64_t>(kSegmentHeaderBytes, end_)) return SegmentVerdict::kDamaged;
-  SegmentVerdict verdict = DecodeSegmentHeader(bytes, header_);
+  if (bytes.size() < std::min<uint64_t>(kSegmentHeaderBytes, end_)) return SegmentState::kDamaged;
+  SegmentState state = DecodeSegmentHeader(bytes, header_);
   next_id_ = header_.first_id;
-  return verdict;
+  return state;
 }
 
 // The bytes at `offset`, shorter than wanted at the end or where they cannot be read.
@@ -215,6 +236,70 @@ Status SegmentReader::ReadBody(const Record& record, std::string& body) {
   if (static_cast<size_t>(count) == body.size() && ChecksumOf(header_.salt, body) == record.head.body_sum)
     return Ok();
   return {Code::kDataLoss, "a record on disk is damaged"};
+}
+
+uint32_t ChecksumOf(uint32_t salt, std::string_view bytes) noexcept {
+  return libdeflate_crc32(salt, bytes.data(), bytes.size());
+}
+
+void EncodeSegmentHeader(const SegmentHeader& header, std::array<char, kSegmentHeaderBytes>& out) noexcept {
+  out.fill(0);
+  std::memcpy(out.data(), kSegmentMagic.data(), kSegmentMagic.size());
+  PutNumber(out.data() + 8, kVersion);
+  PutNumber(out.data() + 12, header.salt);
+  PutNumber(out.data() + 16, header.first_id);
+  std::memcpy(out.data() + 24, header.boot_id.data(), header.boot_id.size());
+  PutNumber(out.data() + 40, ChecksumOf(0, {out.data(), kSummedOfCopy}));
+  std::memcpy(out.data() + kCopyBytes, out.data(), kCopyBytes);
+}
+
+SegmentState DecodeSegmentHeader(std::string_view bytes, SegmentHeader& header) noexcept {
+  if (bytes.size() < kSegmentHeaderBytes) {
+    // Our own beginnings only: a short file of somebody else is not ours to remove.
+    size_t common = std::min(bytes.size(), kSegmentMagic.size());
+    bool ours = bytes.substr(0, common) == kSegmentMagic.substr(0, common) || IsZero(bytes);
+    return ours ? SegmentState::kTorn : SegmentState::kForeign;
+  }
+  std::string_view first = bytes.substr(0, kCopyBytes), second = bytes.substr(kCopyBytes, kCopyBytes);
+  if (DecodeCopy(first, header) || DecodeCopy(second, header)) return SegmentState::kGood;
+  auto ours = [](std::string_view copy) {
+    return copy.starts_with(kSegmentMagic) && GetNumber<uint32_t>(copy.data() + 8) == kVersion;
+  };
+  // Zeros are what a power cut leaves where data did not reach the disk.
+  if (ours(first) || ours(second) || IsZero(bytes.substr(0, kSegmentHeaderBytes)))
+    return SegmentState::kDamaged;
+  return SegmentState::kForeign;
+}
+
+void EncodeRecordHead(const RecordHead& head, uint32_t salt,
+                      std::array<char, kRecordHeadBytes>& out) noexcept {
+  std::memcpy(out.data(), kRecordMarker.data(), kRecordMarker.size());
+  PutNumber(out.data() + 4, head.length);
+  PutNumber(out.data() + 8, head.id);
+  PutNumber(out.data() + 16, head.unix_ns);
+  PutNumber(out.data() + 24, head.boot_ns);
+  PutNumber(out.data() + 32, head.items);
+  PutNumber(out.data() + 36, head.body_sum);
+  PutNumber(out.data() + 40, ChecksumOf(salt, {out.data(), kSummedOfHead}));
+}
+
+std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint32_t salt) noexcept {
+  if (bytes.size() < kRecordHeadBytes || !bytes.starts_with(kRecordMarker)) return std::nullopt;
+  const char* at = bytes.data();
+  if (GetNumber<uint32_t>(at + 40) != ChecksumOf(salt, bytes.substr(0, kSummedOfHead))) return std::nullopt;
+  RecordHead head;
+  head.length = GetNumber<uint32_t>(at + 4);
+  head.id = GetNumber<uint64_t>(at + 8);
+  head.unix_ns = GetNumber<int64_t>(at + 16);
+  head.boot_ns = GetNumber<int64_t>(at + 24);
+  head.items = GetNumber<uint32_t>(at + 32);
+  head.body_sum = GetNumber<uint32_t>(at + 36);
+  if (head.length > kMaxRecordBytes || head.id >= kMaxRecordId) return std::nullopt;
+  return head;
+}
+
+uint64_t IdOfRecordHead(std::string_view bytes) noexcept {
+  return bytes.size() < 16 ? 0 : GetNumber<uint64_t>(bytes.data() + 8);
 }
 
 }  // namespace gpulens

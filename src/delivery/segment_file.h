@@ -1,8 +1,17 @@
-// One segment on disk: the writer appends whole records, the reader finds the whole ones again whatever
-// happened to the file. What the bytes mean: segment_format.h.
+// Segment of a request log: its format, a writer that appends whole records, and a reader that finds whole
+// records in damaged files.
+//
+//   segment  = header header record*        two copies of the header, against damage of one
+//   header   = magic[8] version:32 salt:32 first_id:64 boot_id[16] checksum:32 zero:32
+//   record   = marker[4] length:32 id:64 unix_ns:64 boot_ns:64 items:32 body_sum:32 head_sum:32 body[length]
+//
+// Numbers are little-endian. Checksums are CRC-32 seeded with the salt, a random number of the segment, so
+// that bytes inside a body cannot pass for a record. Heads have a checksum of their own: a damaged body costs
+// one record.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,29 +21,88 @@
 #include <gpulens/status.h>
 
 #include "base/fd.h"
-#include "delivery/segment_format.h"
 
 namespace gpulens {
 
-// Appends to a file that it made. A record is wholly in it or not at all: what a full disk cuts off is taken
-// back. Not thread-safe.
+inline constexpr size_t kSegmentHeaderBytes = 96;
+inline constexpr size_t kRecordHeadBytes = 44;
+inline constexpr uint32_t kMaxRecordBytes = 1u << 30;
+inline constexpr uint64_t kMaxRecordId = uint64_t{1} << 62;
+inline constexpr std::string_view kRecordMarker = "PRCL";
+
+using BootId = std::array<char, 16>;
+
+struct SegmentHeader {
+  uint32_t salt = 0;
+  uint64_t first_id = 0;
+  BootId boot_id{};  // of the start of the machine that wrote it; zeros: unknown
+};
+
+struct RecordHead {
+  uint64_t id = 0;
+  uint32_t length = 0;
+  uint32_t items = 0;
+  int64_t unix_ns = 0;
+  int64_t boot_ns = 0;
+  uint32_t body_sum = 0;
+
+  uint64_t size() const noexcept { return kRecordHeadBytes + length; }
+};
+
+enum class SegmentState : uint8_t {
+  kGood,
+  kTorn,     // shorter than a header, after a crash
+  kDamaged,  // ours, but neither copy of the header is whole
+  kForeign,  // of another version, or not a segment
+};
+
+uint32_t ChecksumOf(uint32_t salt, std::string_view bytes) noexcept;
+
+// Little-endian numbers of the files.
+template <class Number>
+void PutNumber(char* at, Number value) noexcept {
+  for (size_t i = 0; i < sizeof value; ++i)
+    at[i] = static_cast<char>(static_cast<uint64_t>(value) >> (8 * i));
+}
+template <class Number>
+Number GetNumber(const char* at) noexcept {
+  uint64_t value = 0;
+  for (size_t i = 0; i < sizeof(Number); ++i)
+    value |= static_cast<uint64_t>(static_cast<unsigned char>(at[i])) << (8 * i);
+  return static_cast<Number>(value);
+}
+
+void EncodeSegmentHeader(const SegmentHeader& header, std::array<char, kSegmentHeaderBytes>& out) noexcept;
+// `bytes`: the first kSegmentHeaderBytes of the file, or all of a shorter one.
+SegmentState DecodeSegmentHeader(std::string_view bytes, SegmentHeader& header) noexcept;
+
+void EncodeRecordHead(const RecordHead& head, uint32_t salt,
+                      std::array<char, kRecordHeadBytes>& out) noexcept;
+// Nothing for an invalid head, or one of another segment.
+std::optional<RecordHead> DecodeRecordHead(std::string_view bytes, uint32_t salt) noexcept;
+
+// The id of a head, without checking it; 0 when it is too short.
+uint64_t IdOfRecordHead(std::string_view bytes) noexcept;
+
+// Appends records to a new file. Each is written whole or not at all: partial writes of a full disk are
+// truncated. Not thread-safe.
 class SegmentWriter {
  public:
-  // The file appears empty; the header goes out with the first record. The name must be free.
+  // Creates an empty file of a new name; the header is written with the first record.
   static Result<SegmentWriter> Create(int folder, const char* name, const SegmentHeader& header);
 
-  // kExhausted when there is no room: disk, quota, file size limit.
+  // kExhausted for a full disk, quota or file size limit.
   Status Append(RecordHead head, std::string_view body);
-  // Forgets what lies behind `size`, after a sync that failed.
+  // Truncates to `size`, after a failed sync.
   void TakeBack(uint64_t size) noexcept;
   Status Sync();
-  // A second descriptor of the file, to sync it without holding up its owner.
+  // A second descriptor, to sync without blocking the owner.
   UniqueFd Duplicate() const noexcept;
 
   uint64_t size() const noexcept { return size_; }
-  // The end could not be taken back: nothing may be appended any more.
+  // Truncation failed: Append always fails.
   bool broken() const noexcept { return broken_; }
-  // The last failure was the limit on the size of one file; a new one may still take the record.
+  // The last Append failed at the limit on the size of a file; a new file may take the record.
   bool at_file_limit() const noexcept { return at_file_limit_; }
 
  private:
@@ -47,8 +115,7 @@ class SegmentWriter {
   bool at_file_limit_ = false;
 };
 
-// Walks over the records of a file in order. Holds one buffer of 4 KiB, whatever the size of the file. Always
-// comes to an end: each step goes on in the file. Not thread-safe.
+// Reads the records of a file in order, with a buffer of 4 KiB. Terminates on any input. Not thread-safe.
 class SegmentReader {
  public:
   struct Record {
@@ -57,26 +124,26 @@ class SegmentReader {
   };
   enum class Tail : uint8_t { kClean, kTorn, kDamaged };
 
-  // kUnavailable when the file is not there any more or is no regular file.
+  // kUnavailable when the file is gone or not a regular file.
   static Result<SegmentReader> Open(int folder, const char* name);
   // Takes over a descriptor of a regular file.
   static Result<SegmentReader> Adopt(UniqueFd fd);
 
-  // To be called first. Records are taken when their id is from the segment's first up to below `id_limit`.
-  SegmentVerdict ReadHeader(uint64_t id_limit) noexcept;
+  // Call first. Accepts records with ids from the segment's first to below `id_limit`.
+  SegmentState ReadHeader(uint64_t id_limit) noexcept;
   const SegmentHeader& header() const noexcept { return header_; }
 
-  // The next record whose head is whole. Nothing at the end; then tail() says how the file ends.
+  // The next record with a valid head. Nothing at the end, whose state tail() then has.
   std::optional<Record> Next() noexcept;
   Tail tail() const noexcept { return tail_; }
-  // kDataLoss when it is not what was written.
+  // kDataLoss when the body is damaged.
   Status ReadBody(const Record& record, std::string& body);
 
-  // Of a file whose header says nothing: where the ids of its records seem to end when the first is
-  // `first_id`. At least one further.
+  // Estimates the end of the ids in a file without a valid header, whose first id is `first_id`. At least one
+  // more than that.
   uint64_t GuessEnd(uint64_t first_id) noexcept;
 
-  // Only so much of the file counts: all of it at first; more when its writer has gone on.
+  // Reads up to `end`: at first the size of the file at Open; more after its writer appended.
   void set_end(uint64_t end) noexcept { end_ = end; }
   uint64_t end() const noexcept { return end_; }
 

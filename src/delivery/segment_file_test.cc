@@ -5,7 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "delivery/record_age.h"
+#include "delivery/record.h"
 
 namespace gpulens {
 namespace {
@@ -59,7 +59,7 @@ TEST(SegmentFormat, TheBytesStandAsTheyAreDescribed) {
 
 TEST(SegmentFormat, WhatIsWrittenIsReadAgain) {
   SegmentHeader header;
-  ASSERT_EQ(DecodeSegmentHeader(HeaderBytes(12), header), SegmentVerdict::kGood);
+  ASSERT_EQ(DecodeSegmentHeader(HeaderBytes(12), header), SegmentState::kGood);
   EXPECT_EQ(header.first_id, 12u);
   EXPECT_EQ(header.salt, 77u);
   EXPECT_EQ(header.boot_id[0], 'b');
@@ -78,26 +78,26 @@ TEST(SegmentFormat, WhatIsWrittenIsReadAgain) {
 TEST(SegmentFormat, TellsTornDamagedAndForeignApart) {
   SegmentHeader header;
   std::string good = HeaderBytes(1);
-  EXPECT_EQ(DecodeSegmentHeader("", header), SegmentVerdict::kTorn);
-  EXPECT_EQ(DecodeSegmentHeader("GPL", header), SegmentVerdict::kTorn);
-  EXPECT_EQ(DecodeSegmentHeader(good.substr(0, 95), header), SegmentVerdict::kTorn);
-  EXPECT_EQ(DecodeSegmentHeader(std::string(20, '\0'), header), SegmentVerdict::kTorn);
-  EXPECT_EQ(DecodeSegmentHeader("notes", header), SegmentVerdict::kForeign);
-  EXPECT_EQ(DecodeSegmentHeader(std::string(96, 'x'), header), SegmentVerdict::kForeign);
-  EXPECT_EQ(DecodeSegmentHeader(std::string(96, '\0'), header), SegmentVerdict::kDamaged);
+  EXPECT_EQ(DecodeSegmentHeader("", header), SegmentState::kTorn);
+  EXPECT_EQ(DecodeSegmentHeader("GPL", header), SegmentState::kTorn);
+  EXPECT_EQ(DecodeSegmentHeader(good.substr(0, 95), header), SegmentState::kTorn);
+  EXPECT_EQ(DecodeSegmentHeader(std::string(20, '\0'), header), SegmentState::kTorn);
+  EXPECT_EQ(DecodeSegmentHeader("notes", header), SegmentState::kForeign);
+  EXPECT_EQ(DecodeSegmentHeader(std::string(96, 'x'), header), SegmentState::kForeign);
+  EXPECT_EQ(DecodeSegmentHeader(std::string(96, '\0'), header), SegmentState::kDamaged);
   std::string damaged = good;
   damaged[20] = damaged[68] = 'x';
-  EXPECT_EQ(DecodeSegmentHeader(damaged, header), SegmentVerdict::kDamaged);
+  EXPECT_EQ(DecodeSegmentHeader(damaged, header), SegmentState::kDamaged);
   std::string version2 = good;
   version2[8] = version2[56] = 2;
-  EXPECT_EQ(DecodeSegmentHeader(version2, header), SegmentVerdict::kForeign);
+  EXPECT_EQ(DecodeSegmentHeader(version2, header), SegmentState::kForeign);
 }
 
 TEST(SegmentReader, StaysWithinItsIds) {
   SegmentReader reader =
       Reader(HeaderBytes(5) + RecordBytes(4, "a") + RecordBytes(5, "b") + RecordBytes(5, "c") +
              RecordBytes(6, "d") + RecordBytes(900, "e") + RecordBytes(7, "f") + RecordBytes(8, "g"));
-  ASSERT_EQ(reader.ReadHeader(8), SegmentVerdict::kGood);
+  ASSERT_EQ(reader.ReadHeader(8), SegmentState::kGood);
   // 900 cannot be: no 893 records have room between the sixth and it; 8 is the next segment's.
   EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{5, 6, 7}));
   EXPECT_EQ(reader.tail(), SegmentReader::Tail::kDamaged);
@@ -109,7 +109,7 @@ TEST(SegmentReader, FindsTheNextRecordBehindAnyGarbage) {
     while (garbage.size() < size) garbage += "PRCPRCL";
     garbage.resize(size);
     SegmentReader reader = Reader(HeaderBytes(5) + RecordBytes(5, "b") + garbage + RecordBytes(6, "d"));
-    ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentVerdict::kGood);
+    ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentState::kGood);
     EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{5, 6})) << size;
     EXPECT_EQ(reader.tail(), SegmentReader::Tail::kClean);
   }
@@ -120,7 +120,7 @@ TEST(SegmentReader, ComesToAnEndInMarkersAlone) {
   std::string bytes = HeaderBytes(5);
   for (int i = 0; i < 500'000; ++i) bytes += kRecordMarker;
   SegmentReader reader = Reader(bytes);
-  ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentVerdict::kGood);
+  ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentState::kGood);
   EXPECT_FALSE(reader.Next());
   EXPECT_FALSE(reader.Next());
   EXPECT_EQ(reader.tail(), SegmentReader::Tail::kDamaged);
@@ -130,7 +130,7 @@ TEST(SegmentReader, GoesOnWhenTheWriterHas) {
   std::string bytes = HeaderBytes(5) + RecordBytes(5, "b");
   SegmentReader reader = Reader(bytes + RecordBytes(6, "c"));
   reader.set_end(bytes.size());
-  ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentVerdict::kGood);
+  ASSERT_EQ(reader.ReadHeader(kMaxRecordId), SegmentState::kGood);
   EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{5}));
   reader.set_end(bytes.size() + RecordBytes(6, "c").size());
   EXPECT_EQ(Ids(reader), (std::vector<uint64_t>{6}));

@@ -82,7 +82,7 @@ void Walk(const std::string& bytes, bool ours) {
   Require(::write(fd.get(), bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()), "written");
   auto reader = SegmentReader::Adopt(std::move(fd));
   Require(reader.ok(), "opened");
-  if (reader->ReadHeader(kMaxRecordId) != SegmentVerdict::kGood) return;
+  if (reader->ReadHeader(kMaxRecordId) != SegmentState::kGood) return;
   uint64_t next_id = reader->header().first_id, end = kSegmentHeaderBytes;
   std::string body;
   while (auto record = reader->Next()) {

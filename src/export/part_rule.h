@@ -1,11 +1,15 @@
-// Which part of its data a sink sends, and how it divides it: by conditions on attributes (`where`), by a
-// tenant that each request names in a header field (`tenant`), and by hashes over endpoints and requests in
-// flight (`balance`, `in_flight`).
+// Selects and divides the data of a sink: by conditions on attributes (`where`), by a tenant that each
+// request has in a header field (`tenant`), and by hashes over endpoints and requests in flight (`balance`,
+// `in_flight`).
 #pragma once
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -14,6 +18,7 @@
 #include "net/message/address.h"
 #include "plugins/config.h"
 #include "wire/split/split_router.h"
+#include "wire/split/otlp_splitter.h"
 
 namespace gpulens {
 
@@ -56,7 +61,7 @@ class PartRule {
   // The configuration passed CheckParts. `urls`: as in SendPlan.
   PartRule(const Config& config, const std::vector<std::vector<HttpUrl>>& urls);
 
-  // Null: requests of this source are sent whole.
+  // Null: requests of this source are not divided.
   const SplitRule* For(RecordSource source) const noexcept;
   // Whole header lines.
   std::string HeadersOf(const SplitPart& part) const;
@@ -65,6 +70,31 @@ class PartRule {
   // Of the agent's own data, and of received data.
   std::optional<SplitRule> own_, received_;
   std::string header_, fallback_;
+};
+
+// Bound of an uncompressed request, far above what the agent writes into one.
+inline constexpr size_t kUnpackedBytes = size_t{64} << 20;
+
+// Decompresses records of received OTLP and divides them by a sink's rule. Not thread-safe; reuses its
+// memory.
+class ReceivedParts {
+ public:
+  struct Request {
+    OtlpEncoding encoding;  // not JSON
+    std::string_view body;
+    uint32_t items = 0;
+  };
+  // Calls `take` for each part; without a rule, once. Adds the items that the rule excludes to `left_out`.
+  // kDataLoss for malformed bytes, kExhausted for too large ones or too many parts, else the status of
+  // `take`.
+  Status Read(const Request& request, const SplitRule* rule,
+              const std::function<Status(const SplitPart& part)>& take, uint32_t& left_out);
+
+ private:
+  OtlpSplitter splitter_;
+  std::string plain_;
+  std::vector<SplitPart> parts_;
+  SplitPart whole_;
 };
 
 }  // namespace gpulens

@@ -20,9 +20,10 @@ bool Has(const NamedSeries& series, std::string_view key) {
   return std::ranges::any_of(series.labels, [&](const auto& label) { return label.first == key; });
 }
 
-bool AnyMatches(const std::vector<std::string>& patterns, std::string_view native, std::string_view told) {
+bool AnyMatches(const std::vector<std::string>& patterns, std::string_view native,
+                std::string_view exported) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-    return MatchesStars(pattern, told, '?') || MatchesStars(pattern, native, '?');
+    return MatchesStars(pattern, exported, '?') || MatchesStars(pattern, native, '?');
   });
 }
 
@@ -36,13 +37,13 @@ AttributeSet ShownAt(MetricLevel level, const MetricDesc& desc, const AttributeS
 
 }  // namespace
 
-bool SinkNames::Choice::Takes(std::string_view native, std::string_view told) const {
-  if (AnyMatches(exclude, native, told)) return false;
-  return include.empty() || AnyMatches(include, native, told);
+bool SinkNames::Choice::Selects(std::string_view native, std::string_view exported) const {
+  if (AnyMatches(exclude, native, exported)) return false;
+  return include.empty() || AnyMatches(include, native, exported);
 }
 
 // Never two attributes of one name: a rename onto one that is there is left undone.
-void SinkNames::Choice::Dress(NameForm form, NamedSeries& series) const {
+void SinkNames::Choice::AddAttributes(NameForm form, NamedSeries& series) const {
   for (const auto& [from, to] : rename) {
     const std::string old_key = KeyIn(form, from), new_key = KeyIn(form, to);
     if (Has(series, new_key)) continue;
@@ -56,7 +57,7 @@ void SinkNames::Choice::Dress(NameForm form, NamedSeries& series) const {
   }
 }
 
-AttributeSet SinkNames::Choice::Dressed(const AttributeSet& own) const {
+AttributeSet SinkNames::Choice::WithAttributes(const AttributeSet& own) const {
   // What comes later wins.
   std::vector<AttributeSet::Attribute> dressed;
   for (const auto& [key, value] : attributes) dressed.push_back({key, std::string_view(value)});
@@ -99,11 +100,12 @@ SeriesNamer SinkNames::namer(NameForm form, const SeriesNamer::NameFunction& mor
   auto make_names = [plain, choice = choice_, form](const SeriesInfo& series, std::vector<NamedSeries>& out) {
     const auto before = static_cast<std::ptrdiff_t>(out.size());
     plain(series, out);
-    auto left = std::remove_if(out.begin() + before, out.end(), [&](const NamedSeries& told) {
-      return !choice.Takes(series.desc->name, told.name);
+    auto left = std::remove_if(out.begin() + before, out.end(), [&](const NamedSeries& exported) {
+      return !choice.Selects(series.desc->name, exported.name);
     });
     out.erase(left, out.end());
-    for (auto told = out.begin() + before; told != out.end(); ++told) choice.Dress(form, *told);
+    for (auto exported = out.begin() + before; exported != out.end(); ++exported)
+      choice.AddAttributes(form, *exported);
   };
   return {make_names, [plain](const Snapshot& snapshot) { return plain.Refresh(snapshot); }};
 }
@@ -111,16 +113,17 @@ SeriesNamer SinkNames::namer(NameForm form, const SeriesNamer::NameFunction& mor
 AttributeFilter SinkNames::attribute_filter() const {
   if (choice_.trivial() && level_ == MetricLevel::kAll) return {};
   return [choice = choice_, level = level_](const SeriesInfo& series, AttributeSet& attributes) {
-    if (!choice.Takes(series.desc->name, series.desc->name)) return false;
+    if (!choice.Selects(series.desc->name, series.desc->name)) return false;
     if (level != MetricLevel::kAll) attributes = ShownAt(level, *series.desc, attributes);
-    if (!choice.trivial()) attributes = choice.Dressed(attributes);
+    if (!choice.trivial()) attributes = choice.WithAttributes(attributes);
     return true;
   };
 }
 
 std::vector<NamedSeries> SinkNames::always_shown() const {
   std::vector<NamedSeries> families = AlwaysShown(names_);
-  std::erase_if(families, [&](const NamedSeries& told) { return !choice_.Takes(told.name, told.name); });
+  std::erase_if(families,
+                [&](const NamedSeries& exported) { return !choice_.Selects(exported.name, exported.name); });
   return families;
 }
 

@@ -1,9 +1,9 @@
-// How one sink names series: under whose names, which of them, with what attributes. One place for all sinks,
-// so that each has the same options with the same meaning.
+// Series names of one sink: which series, under which names, with which attributes. The options are the same
+// for all sinks.
 //
 //   constexpr auto kOptions = JoinOptions(NameOptions("[native]"), …);
 //   SinkNames names(config);
-//   TextPage page(format, names.speller(NameForm::kPrometheus));
+//   TextPage page(format, names.namer(NameForm::kPrometheus));
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@
 
 namespace gpulens {
 
-// The key under which the configuration has attributes of every series, of the root and of a sink.
+// Key of the attributes of every series, of the root and of a sink.
 inline constexpr std::string_view kAttributesKey = "attributes";
-// The key of the level of metrics, of the root and of a sink.
+// Key of the level of metrics, of the root and of a sink.
 inline constexpr std::string_view kMetricsKey = "metrics";
 inline constexpr std::string_view kMetricLevels[] = {"essential", "standard", "all"};
 
-// `names`: those that a sink uses by default, as a list in the file.
+// `names`: the default names of a sink, as a list in the file.
 consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
   return {OptionSpec{.key = "names",
                      .type = OptionType::kTexts,
@@ -52,10 +52,10 @@ consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
                      .map_of = MapOf::kAttributes}};
 }
 
-// The level of that name; nothing for another word.
+// The level of that name.
 std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept;
 
-// How often a sink is given the latest: for those that are given it.
+// Time between two exports, of a push sink.
 consteval OptionSpec IntervalOption(std::string_view fallback) {
   return {.key = "interval",
           .type = OptionType::kTime,
@@ -64,22 +64,22 @@ consteval OptionSpec IntervalOption(std::string_view fallback) {
           .min = 0};
 }
 
-// Immutable; safe to share. What it gives is for one user, as SeriesNamer says.
+// Immutable; thread-safe. A returned SeriesNamer is for one user.
 class SinkNames {
  public:
-  // Of a config with NameOptions.
+  // `config` has NameOptions.
   explicit SinkNames(const Config& config);
-  // The native names alone, at that level, as they are.
+  // Native names at that level, without further options.
   explicit SinkNames(MetricLevel level);
 
   bool uses(std::string_view name) const;
   bool uses_others() const { return names_.size() > (uses(kNativeNaming) ? 1u : 0u); }
   MetricLevel level() const noexcept { return level_; }
-  // `more` adds spellings of its own; null: none.
+  // `more` adds further names; null: none.
   SeriesNamer namer(NameForm form, const SeriesNamer::NameFunction& more = {}) const;
-  // The same choice and attributes for native names as they are.
+  // The same selection and attributes, for native names.
   AttributeFilter attribute_filter() const;
-  // Families that pages with these names show even without a sample.
+  // Families that pages with these names have even without a sample.
   std::vector<NamedSeries> always_shown() const;
 
  private:
@@ -87,9 +87,9 @@ class SinkNames {
     std::vector<std::string> include, exclude;
     std::map<std::string, std::string> rename, attributes;
 
-    bool Takes(std::string_view native, std::string_view told) const;
-    void Dress(NameForm form, NamedSeries& series) const;
-    AttributeSet Dressed(const AttributeSet& own) const;
+    bool Selects(std::string_view native, std::string_view exported) const;
+    void AddAttributes(NameForm form, NamedSeries& series) const;
+    AttributeSet WithAttributes(const AttributeSet& own) const;
     bool trivial() const {
       return include.empty() && exclude.empty() && rename.empty() && attributes.empty();
     }

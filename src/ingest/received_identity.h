@@ -1,34 +1,60 @@
-// Which attributes received data gets: what the configuration states, and the pod of whatever the data says
-// it is of.
+// Attributes that received data gets: the configured ones, and those of its pod, container or GPU by the
+// enrichers.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
-#include "ingest/identity_table.h"
 #include "wire/otlp/otlp_batch.h"
+#include "net/message/address.h"
+#include "plugins/latest_snapshot.h"
+#include "plugins/receiver.h"
 
 namespace gpulens {
 
-// Things known everywhere by their name (pod UID, container id, GPU UUID) are looked up whoever speaks of
-// them. An index of a GPU and an address mean something on this machine alone: data of another host never
-// gets this one's pods by them. Called by one thread.
+// Looks up entities that received data names. Thread-safe. Unknown ones are empty. `latest` may be null;
+// outlives it.
+class IdentityTable {
+ public:
+  IdentityTable(EntityDescriber describer, const LatestSnapshot* latest)
+      : describer_(std::move(describer)), latest_(latest) {}
+
+  // Changes when a result may have changed.
+  uint64_t generation() const { return describer_.generation ? describer_.generation() : 0; }
+
+  AttributeSet OfPod(std::string_view uid) const;       // an entity "k8s.pod" with k8s.pod.uid
+  AttributeSet OfContainer(std::string_view id) const;  // an entity "container" with container.id
+  AttributeSet OfPeer(const Endpoint& peer) const;      // an entity "k8s.pod" with k8s.pod.ip
+  // The GPU of this machine with that UUID, or, if it is empty, with that index (negative: unknown). A GPU
+  // that no collector has found is described by these alone.
+  AttributeSet OfGpu(std::string_view uuid, int64_t index) const;
+
+ private:
+  AttributeSet Describe(std::string_view type, AttributeSet known_by) const;
+  EntityRef FindGpu(std::string_view uuid, int64_t index) const;
+
+  const EntityDescriber describer_;
+  const LatestSnapshot* const latest_;
+};
+
+// Enriches received OTLP. Globally unique names (pod UID, container id, GPU UUID) are looked up for all data;
+// GPU indexes and addresses only for data of this machine. Used by one thread.
 class ReceivedIdentity final : public OtlpEnricher {
  public:
   struct Options {
     AttributeSet stated;
-    std::string host_name, host_id;  // of this machine; empty: not known
-    // Tells what was received from what the agent measured, whatever the sender calls itself: it replaces
-    // what the sender says under the same key.
+    std::string host_name, host_id;  // of this machine; empty: unknown
+    // Marks received data; replaces the sender's attributes of the same keys.
     AttributeSet mark = {};
   };
-  // `book` and `clock` outlive it.
+  // `table` and `clock` outlive it.
   ReceivedIdentity(Options options, const IdentityTable& table, const Clock& clock);
 
-  // Before each request. What was handed out before is no longer valid. `relayed`: the sender tells what
-  // others measured, as Prometheus does; then data that does not say its host is of none.
+  // Call before each request; invalidates earlier results. `relayed`: the sender relays data of others, as
+  // Prometheus does; data without a host then belongs to none.
   void Begin(const Endpoint& peer, bool relayed = false);
 
   const OtlpAddition* OfResource(const OtlpIdentity& resource) override;

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "ingest/otlp_intake.h"
+#include "ingest/otlp_ingest.h"
 #include "net/io_loop.h"
 #include "plugins/receiver.h"
 
@@ -26,7 +26,7 @@ class FakeSinks final : public OtlpForward {
     std::string bytes;
   };
 
-  bool wanted() const override { return true; }
+  bool has_sink() const override { return true; }
   size_t packing() const override { return 0; }
   void Forward(const ReceivedOtlp& received, Done done) override {
     std::unique_lock lock(mutex_);
@@ -78,38 +78,38 @@ class FakeSinks final : public OtlpForward {
 };
 
 // An intake between such sinks and the server of a receiver, which the test that derives from it has.
-class IntakeTest : public ::testing::Test {
+class IngestTest : public ::testing::Test {
  protected:
-  explicit IntakeTest(std::string_view way) {
+  explicit IngestTest(std::string_view transport) {
     loop_.Start();
     env_.io = &loop_;
-    intake_options_.ways = {way};
-    intake_options_.timeout = std::chrono::milliseconds(50);
+    ingest_options_.transports = {transport};
+    ingest_options_.timeout = std::chrono::milliseconds(50);
   }
   // After it the intake takes what its options then say.
-  void OpenIntake() {
+  void OpenIngest() {
     const ReceiverContext context{.env = env_,
                                   .forward = sinks_,
                                   .stated = {},
                                   .host_name = "here",
                                   .memory_limit = 0,
                                   .describer = {}};
-    intake_ = std::make_unique<OtlpIntake>(intake_options_, context);
+    ingest_ = std::make_unique<OtlpIngest>(ingest_options_, context);
   }
   // For the destructor: the server goes when all is answered and before the intake.
   void Close(const std::function<void()>& end_server) {
     sinks_.LetGo();
-    if (intake_) intake_->Finish();
+    if (ingest_) ingest_->Finish();
     end_server();
-    intake_ = nullptr;
+    ingest_ = nullptr;
     loop_.Stop();
   }
 
   IoLoop loop_;
   Env env_;
-  OtlpIntake::Options intake_options_;
+  OtlpIngest::Options ingest_options_;
   FakeSinks sinks_;
-  std::unique_ptr<OtlpIntake> intake_;
+  std::unique_ptr<OtlpIngest> ingest_;
 };
 
 }  // namespace gpulens::receiver_testing

@@ -1,4 +1,4 @@
-// The enrichers at work: they look again and again, and together they describe entities.
+// Runs all enrichers periodically and merges their results.
 #pragma once
 
 #include <array>
@@ -24,9 +24,9 @@ class EnricherSet {
     std::string_view name;
     bool up = false;
     Status last;
-    std::array<uint64_t, kCodes> errors{};  // looks that failed, by Code
+    std::array<uint64_t, kCodes> errors{};  // failed fetches, by Code
     uint64_t missing = 0;
-    bool answered = false;  // has looked, or said why it cannot
+    bool answered = false;  // has run once, or failed
   };
   struct One;
   using List = std::vector<std::shared_ptr<One>>;
@@ -36,22 +36,22 @@ class EnricherSet {
   EnricherSet(const EnricherSet&) = delete;
   EnricherSet& operator=(const EnricherSet&) = delete;
 
-  // What `setups` want, of which equal ones that are at work stay as they are. Changes nothing. Not ok: one
-  // cannot be made for another reason than that it has nothing to ask here.
+  // Creates the enrichers of `setups`, reusing equal ones that are running. Changes nothing. An error when
+  // one cannot be created for another reason than kUnavailable.
   Result<List> Make(const std::vector<Setup>& setups);
-  // From now on these, and no others, look and describe.
+  // Replaces the running enrichers.
   void Adopt(List list);
-  // Until each has looked once or said why it cannot; at most so long.
+  // Waits until each has run once or failed, at most `longest`.
   void AwaitFirst(Duration longest);
-  // No look after those under way.
+  // Starts no further Fetch.
   void Stop();
 
-  // Another number when an answer of Describe or Resource may have changed.
+  // Changes when a result of Describe or Resource may have changed.
   uint64_t generation() const;
-  // The answers laid over each other; those of the first enricher on top.
+  // The merged results; earlier enrichers take precedence.
   AttributeSet Describe(const Entity& entity) const;
   AttributeSet Resource() const;
-  // Fills `out`, whose memory is used again.
+  // Fills `out`, reusing its memory.
   void Read(std::vector<View>& out) const;
 
  private:

@@ -24,7 +24,7 @@ Instance::Instance(Setup setup, Env& env)
       env_(env),
       table_(setup_.table),
       writer_(table_, setup_.ttl, setup_.name),
-      retry_(kFirstRetry) {
+      retry_({.initial = kFirstRetry, .cap = kLastRetry, .jitter = 0}, 0) {
   if (GpuQuality::Concerns(setup_.spec->metrics)) gpu_quality_.emplace(setup_.period);
 }
 
@@ -42,8 +42,7 @@ bool Instance::Ready() {
     collector_ = std::move(*made);
     return true;
   }
-  retry_at_ns_ = now.boot_ns + retry_.count();
-  retry_ = std::min<Duration>(retry_ * 2, kLastRetry);
+  retry_at_ns_ = now.boot_ns + retry_.Next().count();
   std::lock_guard lock(mutex_);
   if (stats_.last.detail != made.error().detail) {
     // The agent names what is absent in one line when it is ready; doctor explains each.

@@ -1,7 +1,4 @@
-// One collector at work: its plugin, its table, its writer, its latest frame and what it did.
-//
-// The pipeline drives it: Start, then (Fetch, Collect)* one at a time from any worker. `latest()`
-// and `stats()` may be called from any thread.
+// Runs one collector: its plugin, series table, writer, latest frame and counters.
 #pragma once
 
 #include <array>
@@ -10,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/backoff.h"
 #include "plugins/plugin.h"
 #include "quality/gpu_quality.h"
 #include "quality/quality_events.h"
@@ -30,10 +28,11 @@ struct InstanceStats {
   uint32_t series = 0;
   std::array<uint64_t, kSeriesRefusals> refused{};
 
-  // Whether it has run, or has said why it cannot; a source that is still starting has done neither.
+  // Whether it has run or reported why it cannot; a source that is starting has done neither.
   bool answered() const noexcept { return runs_ok != 0 || (!last.ok() && last.code != Code::kTimeout); }
 };
 
+// Ready, Fetch and Collect are called one at a time, by any worker; `latest` and `stats` by any thread.
 class Instance {
  public:
   struct Setup {
@@ -42,37 +41,37 @@ class Instance {
     Config config;
     Duration period{}, deadline{}, ttl{};
     SeriesTable::Options table;
-    const EnricherSet* enrichers = nullptr;  // whose answers `table.describe` gives; null: nobody's
+    const EnricherSet* enrichers = nullptr;  // behind `table.describe`; null: none
   };
 
   Instance(Setup setup, Env& env);
 
   const std::string& name() const noexcept { return setup_.name; }
   const Setup& setup() const noexcept { return setup_; }
-  // Whether an instance made of `setup` would do the same.
+  // Whether an instance of `setup` would be equal.
   bool SameAs(const Setup& setup) const;
 
-  // True when this instance has its plugin; else tries to make it, at most every `retry`.
+  // Whether the plugin exists; creates it if possible, with back-off after failures.
   bool Ready();
   bool fetches() const noexcept { return collector_ && collector_->fetches(); }
   void Fetch(Instant deadline, std::function<void(Status)> done) {
     collector_->Fetch(deadline, std::move(done));
   }
-  // Runs the collector and publishes its frame. `fetched` not ok: publishes what is left as stale.
+  // Runs the collector and publishes its frame. After a failed fetch, publishes the old values as stale.
   void Collect(const Status& fetched);
-  // The run passed its deadline; it may still finish later.
+  // The run passed its deadline, and may still finish.
   void TimedOut();
 
   // Null before the first run.
   Ref<const Frame> latest() const;
-  // Whether `frame` (the latest) can still be shown at `now`, and whether a newer one is overdue.
+  // Whether the latest frame may still be shown at `now`, and whether a newer one is overdue.
   enum class Age { kFresh, kOverdue, kExpired };
   Age AgeOf(const Frame& frame, Instant now) const noexcept;
   InstanceStats stats() const;
-  // The same into a value that is used again: it keeps the room for the words.
+  // The same, reusing the memory of `out`.
   void ReadStats(InstanceStats& out) const;
   bool answered() const;
-  // So many of its series are left out since a stronger source tells the same.
+  // Counts series that are left out as a source of higher precedence has them.
   void CountDuplicates(uint64_t series);
 
  private:
@@ -87,7 +86,7 @@ class Instance {
   std::unique_ptr<Collector> collector_;
   uint64_t described_ = 0;  // the enrichers' generation that the table shows
   int64_t retry_at_ns_ = 0;
-  Duration retry_;
+  Backoff retry_;
   mutable std::mutex mutex_;  // guards what follows
   Ref<const Frame> latest_;
   uint64_t duplicates_ = 0;

@@ -8,7 +8,6 @@
 #include "base/memory.h"
 #include "base/threads.h"
 #include "net/io_loop.h"
-#include "pipeline/running_analyzer.h"
 #include "plugins/agent_stats.h"
 #include "plugins/event_queue.h"
 
@@ -17,8 +16,6 @@ namespace {
 
 // A tick waits this long for the collectors that it started; slower ones join the next tick.
 constexpr Duration kLongestGrace = std::chrono::milliseconds(250);
-// One published, one being built, one with a slow sink, one with a slow scrape.
-constexpr size_t kPooledSnapshots = 4;
 constexpr int kStuckIntervals = 3;
 // The first frames wait so long for enrichers: else the first series of a pod would be nobody's.
 constexpr Duration kFirstLooks = std::chrono::milliseconds(250);
@@ -197,15 +194,6 @@ void Pipeline::Finished(Scheduler::TaskId task) {
   wake_.notify_all();
 }
 
-Ref<Snapshot> Pipeline::TakeSnapshot() {
-  for (Ref<Snapshot>& snapshot : snapshots_) {
-    if (snapshot.unique()) return snapshot;
-  }
-  Ref<Snapshot> snapshot = MakeRef<Snapshot>();
-  if (snapshots_.size() < kPooledSnapshots) snapshots_.push_back(snapshot);
-  return snapshot;
-}
-
 void Pipeline::UpdateResource() {
   const uint64_t generation = enrichers_.generation();
   if (generation == described_ && plan_.resource == own_resource_) return;
@@ -287,7 +275,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   for (const RunningSink& sink : *offered_) sink_views_.push_back({sink.name, sink.runner.get()});
   input.sinks = sink_views_;
   input.delivery = &delivery_;
-  received_.ways.clear();
+  received_.transports.clear();
   for (const auto& running : receiving_) running->receiver->ReadStats(received_);
   input.received = &received_;
   input.ready = AllAnswered();
@@ -317,7 +305,7 @@ void Pipeline::HandOutEvents(const Snapshot& snapshot) {
 }
 
 void Pipeline::CloseTick() {
-  Ref<Snapshot> snapshot = TakeSnapshot();
+  Ref<Snapshot> snapshot = snapshots_.Take();
   snapshot->closed_at = env_.clock->Now();
   Gather(*snapshot);
   DropRepeats(*snapshot);

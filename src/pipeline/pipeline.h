@@ -1,7 +1,7 @@
 // Schedules collectors, closes ticks, runs analyzers and hands snapshots to sinks.
 //
-// Threads: one of its own that only sleeps and decides; collecting and closing happen on the
-// workers, waiting on the I/O loop. All public functions are thread-safe.
+// Its own thread only schedules; collectors run and ticks are closed on the workers, and waiting happens on
+// the I/O loop. All public functions are thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -25,7 +25,7 @@
 
 namespace gpulens {
 
-// What shall run. Made from the configuration; comparing two tells what a reload changes.
+// What runs, by the configuration. A reload compares two plans.
 struct PipelinePlan {
   struct AnalyzerSetup {
     const AnalyzerSpec* spec = nullptr;
@@ -38,7 +38,7 @@ struct PipelinePlan {
   };
   Duration interval = std::chrono::seconds(1);
   AttributeSet resource;
-  AttributeSet stated;  // the part of it that the configuration states: it holds for others' data, too
+  AttributeSet stated;  // configured attributes, which received data gets, too
   uint64_t memory_limit = 0;
   std::vector<Instance::Setup> instances;
   std::vector<EnricherSet::Setup> enrichers;
@@ -54,37 +54,37 @@ class Pipeline {
     const CollectorSpec* spec;
     Duration period;
     InstanceStats stats;
-    bool answered;  // has run, or said why it cannot
+    bool answered;  // has run, or reported why it cannot
   };
 
   // All arguments outlive the pipeline; the I/O loop is stopped before the pipeline is destroyed.
   Pipeline(Env& env, Workers& workers, LatestSnapshot& hub, SeriesBudget& budget);
   ~Pipeline();
 
-  // Makes what `plan` wants and keeps what is equal: its frames, queues and counters. A changed
-  // instance runs beside the old one until it has a frame. Nothing changes when a sink or an
-  // analyzer cannot be made.
+  // Runs `plan`. Equal parts stay, with their frames, queues and counters. A changed instance runs in
+  // parallel to the old one until it has a frame. Nothing changes when a sink or an analyzer cannot be
+  // created.
   Status Apply(PipelinePlan plan);
   // See status().
   void Start();
-  // kExhausted when there was no room for the scheduler's thread: then nothing is collected.
+  // kExhausted when the scheduler's thread could not be started: nothing is collected.
   Status status() const { return started_status_; }
-  // Ends in this order: nothing received, no new runs, workers stopped, sinks flushed and delivered until
-  // `deadline`. False when the thread of a sink, now or in an Apply before, had to be left behind: it may use
-  // the environment and the I/O loop, so the caller ends the process without destroying them.
+  // Stops receivers, then collectors and workers, then flushes and delivers the sinks until `deadline`. False
+  // when the thread of a sink hangs and was detached, now or in an earlier Apply: it may use the environment
+  // and the I/O loop, so the caller ends the process without destroying them.
   bool Stop(Instant deadline);
 
   // Ticks closed so far.
   uint64_t ticks() const;
-  // True when no tick was closed for three intervals: /health says 503.
+  // Whether no tick was closed for three intervals: /health responds 503.
   bool Stuck(Instant now) const;
   std::vector<InstanceView> instances() const;
   // Calls back, from a worker, after each closed tick. Set before Start.
   void OnTick(std::function<void(const Ref<const Snapshot>&)> listener) { listener_ = std::move(listener); }
 
  private:
-  // One collector under way. Jobs and callbacks carry a plain pointer to it (a small capture does
-  // not allocate), so it stays until its last run has finished.
+  // A running collector. Jobs and callbacks have a plain pointer to it (a small capture does not allocate),
+  // so it is kept until its last run has finished.
   struct Running {
     Pipeline* pipeline = nullptr;
     std::shared_ptr<Instance> instance;
@@ -93,8 +93,22 @@ class Pipeline {
     Status fetched;                         // between Fetch and Collect
     std::shared_ptr<Instance> predecessor;  // shown until this one has a frame
   };
-  struct RunningAnalyzer;
-  // A receiver is made anew when what it tells of others' data has changed.
+  // Used only while a tick closes.
+  struct RunningAnalyzer {
+    RunningAnalyzer(PipelinePlan::AnalyzerSetup analyzer_setup, std::unique_ptr<Analyzer> made,
+                    SeriesTable::Options table_options, Duration ttl)
+        : setup(std::move(analyzer_setup)),
+          analyzer(std::move(made)),
+          table(std::move(table_options)),
+          writer(table, ttl, std::string(setup.spec->name)) {}
+    const PipelinePlan::AnalyzerSetup setup;
+    const std::unique_ptr<Analyzer> analyzer;
+    SeriesTable table;
+    FrameWriter writer;
+    AnalyzerStats stats;
+    uint64_t described = 0;  // the enrichers' generation that the table shows
+  };
+  // A receiver is replaced when its configuration or these values change.
   struct RunningReceiver {
     PipelinePlan::ReceiverSetup setup;
     AttributeSet stated;
@@ -102,19 +116,19 @@ class Pipeline {
     std::unique_ptr<Receiver> receiver;
   };
 
-  // One sink of the plan. Network sinks that differ only in where they send share what encodes.
+  // One sink of the plan. Network sinks that differ only in their destination share a runner.
   struct RunningSink {
     std::string name;
     const SinkSpec* spec = nullptr;
-    Config config, encoder_config;       // the second, of a network sink, without what says where it sends
-    std::shared_ptr<SinkRunner> runner;  // null: it sends received data alone
+    Config config, encoder_config;       // of a network sink without its destination
+    std::shared_ptr<SinkRunner> runner;  // null: sends received data only
     std::shared_ptr<RequestLog> log;     // of a network sink
   };
 
-  // What becomes of the roll-ups of a runner that ends.
+  // How the roll-ups of a runner that ends are continued.
   struct RollupMove {
     std::shared_ptr<SinkRunner> from;
-    std::shared_ptr<SinkRunner> to;  // goes on with them; null: their open intervals end
+    std::shared_ptr<SinkRunner> to;  // continues them; null: open intervals end
     bool removed = false;            // a sink that has them is not in the plan
     bool stays = false;              // one is
   };
@@ -127,7 +141,6 @@ class Pipeline {
   void CollectInstance(Running* running);
   void Finished(Scheduler::TaskId task);
   void CloseTick();
-  Ref<Snapshot> TakeSnapshot();
   void UpdateResource();
   void Gather(Snapshot& snapshot);
   void DropRepeats(Snapshot& snapshot);
@@ -173,7 +186,8 @@ class Pipeline {
   int64_t tick_opened_ns_ = 0, close_by_ns_ = 0, closed_at_ns_ = 0;
 
   // Used only while a tick closes; `closing_` keeps that to one worker.
-  std::vector<Ref<Snapshot>> snapshots_;
+  // One published, one being built, one with a slow sink, one with a slow scrape.
+  RefPool<Snapshot> snapshots_{4};
   std::vector<std::shared_ptr<Instance>> gathered_;
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzing_;
   std::vector<AnalyzerView> analyzer_views_;
@@ -184,7 +198,7 @@ class Pipeline {
   GpuOverlap overlap_;
   std::vector<EnricherSet::View> enricher_views_;
   uint64_t described_ = 0;                // the enrichers' generation that `resource_` shows
-  AttributeSet resource_, own_resource_;  // with what enrichers know of the machine; the plan's
+  AttributeSet resource_, own_resource_;  // with the enrichers' attributes; the plan's
   SelfMetrics self_;
 
   Delivery delivery_;

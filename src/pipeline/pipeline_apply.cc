@@ -4,7 +4,6 @@
 
 #include "base/result.h"
 #include "pipeline/pipeline.h"
-#include "pipeline/running_analyzer.h"
 
 namespace gpulens {
 

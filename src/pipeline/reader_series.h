@@ -1,5 +1,4 @@
-// What the agent tells of a reader process of its own: the gpulens.reader.* series, and how a collector that
-// lives on such a process stands.
+// Series gpulens.reader.* of a reader process, and the status of a collector that uses one.
 #pragma once
 
 #include <array>
@@ -14,10 +13,10 @@
 namespace gpulens {
 
 // Used inside the collector's run. A steady Update does not allocate.
-class DriverSeries {
+class ReaderSeries {
  public:
   // "nvml": the value of the attribute `reader`. Static storage.
-  explicit DriverSeries(std::string_view driver) noexcept : driver_(driver) {}
+  explicit ReaderSeries(std::string_view driver) noexcept : driver_(driver) {}
 
   void Update(const driver::DriverSource& source, FrameWriter& out);
   // The reader process. Null before the first Update.
@@ -39,8 +38,7 @@ class DriverSeries {
 // Whether the process is being started, and nothing has failed so far.
 bool IsStarting(const driver::DriverState& state) noexcept;
 
-// Of the collector's run: good while the process runs, its library is open, and each device has a thread that
-// reads it; else why not.
+// Status of the collector's run: ok while the process runs, its library is open and each device has a thread.
 Status StatusOf(const driver::DriverState& state);
 
 }  // namespace gpulens

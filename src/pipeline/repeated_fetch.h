@@ -1,4 +1,4 @@
-// Calls a plugin's Fetch again and again on the I/O loop, one at a time.
+// Calls a plugin's Fetch periodically on the I/O loop, one at a time.
 #pragma once
 
 #include <functional>

@@ -1,10 +1,7 @@
-// Which instance runs when. A pure object: it is told the time and answers what to start; it knows
-// no threads, no clock and no collectors.
+// Decides which task runs when, from the time that is passed in.
 //
-// Guarantees: a task is never started while it runs; a period that passes meanwhile is skipped and
-// counted; due times stay on the grid of the first one, so that runs do not drift.
-//
-// Not thread-safe: its owner locks.
+// A task is never started while it runs: periods that pass meanwhile are skipped and counted. Due times stay
+// on the grid of the first one, so that runs do not drift. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +16,9 @@ class Scheduler {
   using TaskId = uint32_t;
 
   struct Decision {
-    std::vector<TaskId> start;      // due now and idle; they count as running from here on
-    std::vector<TaskId> timed_out;  // passed their deadline just now; told once per run
-    int64_t wake_at_ns = 0;         // boot time of the next thing to decide; INT64_MAX: none
+    std::vector<TaskId> start;      // due and idle; they count as running
+    std::vector<TaskId> timed_out;  // passed their deadline; once for each run
+    int64_t wake_at_ns = 0;         // boot time of the next decision; INT64_MAX: none
   };
 
   // First due at `first`. A run that has not finished `deadline` after its start is timed out.
@@ -33,7 +30,7 @@ class Scheduler {
   // Makes `id` due when `other` is, if that is sooner.
   void DueWith(TaskId id, TaskId other);
 
-  // `decision` is reused: no allocation once it has grown.
+  // `decision` is reused, without allocation once it has grown.
   void Run(Instant now, Decision& decision);
   void Finished(TaskId id);
 

@@ -8,103 +8,54 @@
 namespace gpulens {
 namespace {
 
-// Its values are read anew at every tick, so none is ever shown old.
+// All values are set at every tick, so none is shown stale.
 constexpr Duration kTtl = std::chrono::seconds(10);
-// Log levels as the catalogue has them; trace counts as debug.
+// Log levels of the catalogue; trace counts as debug.
 constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error"};
 
 double Seconds(Duration d) { return static_cast<double>(d.count()) * 1e-9; }
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-constexpr const MetricDesc* kRows[] = {&kSelfTickDuration,
-                                       &kSelfTickLate,
-                                       &kSelfReady,
-                                       &kSelfSimulated,
-                                       &kSelfStartTime,
-                                       &kSelfSeriesLimit,
-                                       &kSelfMemoryLimit,
-                                       &kSelfBuildInfo,
-                                       &kSelfLogMessages,
-                                       &kSelfTextReplaced,
-                                       &kSelfCollectorUp,
-                                       &kSelfCollectorDuration,
-                                       &kSelfCollectorRuns,
-                                       &kSelfCollectorErrors,
-                                       &kSelfCollectorLastSuccessTime,
-                                       &kSelfCollectorInterval,
-                                       &kSelfSampleAge,
-                                       &kSelfSeries,
-                                       &kSelfSamples,
-                                       &kSelfSeriesRefused,
-                                       &kSelfAnalyzerDuration,
-                                       &kSelfAnalyzerErrors,
-                                       &kSelfEnricherUp,
-                                       &kSelfEnricherErrors,
-                                       &kSelfEnricherMissing,
-                                       &kSelfSinkUp,
-                                       &kSelfSinkDuration,
-                                       &kSelfSinkLastSuccessTime,
-                                       &kSelfSinkQueueLength,
-                                       &kSelfSinkQueueCapacity,
-                                       &kSelfSinkDropped,
-                                       &kSelfSinkDelivered,
-                                       &kSelfSinkRejected,
-                                       &kSelfSinkFiltered,
-                                       &kSelfSinkUntranslated,
-                                       &kSelfSinkRequests,
-                                       &kSelfSinkRetries,
-                                       &kSelfSinkSent,
-                                       &kSelfSinkDiskQueueSize,
-                                       &kSelfSinkDiskQueueLimit,
-                                       &kSelfSinkDiskQueueOldestAge,
-                                       &kSelfSinkDiskQueueUnusable,
-                                       &kSelfSinkDiskQueueLeftoverLength,
-                                       &kSelfSinkDiskQueueLeftoverSize,
-                                       &kSelfSinkRollupGroups,
-                                       &kSelfSinkRollupSeries,
-                                       &kSelfSinkRollupRefused,
-                                       &kSelfSinkRollupIntervals,
-                                       &kSelfReceiverRequests,
-                                       &kSelfReceiverPoints,
-                                       &kSelfReceiverReceived,
-                                       &kTargetInfo};
+// Of the names of the rows below; the collector `self`, scrapes and readers write the other rows.
+constexpr std::string_view kPrefixes[] = {
+    "gpulens.analyzer.", "gpulens.build.",  "gpulens.collector.", "gpulens.enricher.",
+    "gpulens.log.",      "gpulens.memory.", "gpulens.ready",      "gpulens.receiver.",
+    "gpulens.sample",    "gpulens.series",  "gpulens.simulated",  "gpulens.sink.",
+    "gpulens.start.",    "gpulens.text.",   "gpulens.tick.",      "target.info"};
 
 }  // namespace
 
-std::span<const MetricDesc* const> SelfMetricRows() noexcept { return kRows; }
-
-struct SelfMetrics::OfCollector {
-  EntityRef entity;
-  Series up, duration, last_success, interval, age, series;
-  Series runs_ok, runs_error, runs_timeout, accepted, stale;
-  Series errors[kCodes], rejected[kVerdicts], refused[kSeriesRefusals];
-  uint64_t seen = 0;
-};
-
-struct SelfMetrics::OfAnalyzer {
-  EntityRef entity;
-  Series duration, errors[kCodes];
-  uint64_t seen = 0;
-};
-
-struct SelfMetrics::OfEnricher {
-  EntityRef entity;
-  Series up, errors[kCodes], missing;
-  uint64_t seen = 0;
-};
-
-struct SelfMetrics::OfSink {
-  EntityRef entity;
-  Series up, length, capacity, duration, last_success, dropped[kDropReasons];
-  Series event_length, event_capacity, events_dropped[kDropReasons];
-  DeliveryMetrics delivery;
-  RollupMetrics rollups;
-  uint64_t seen = 0;
-};
+std::vector<const MetricDesc*> SelfMetricRows() {
+  std::vector<const MetricDesc*> rows(std::begin(kSelfRows), std::end(kSelfRows));
+  std::erase_if(rows, [](const MetricDesc* row) {
+    return std::ranges::none_of(kPrefixes, [row](auto prefix) { return row->name.starts_with(prefix); });
+  });
+  return rows;
+}
 
 SelfMetrics::SelfMetrics(SeriesBudget& budget)
     : budget_(budget), table_(SeriesTable::Options{.budget = &budget}), writer_(table_, kTtl, "gpulens") {}
-SelfMetrics::~SelfMetrics() = default;
+
+template <class Of>
+Of& SelfMetrics::Find(ByName<Of>& known, std::string_view type, std::string_view name, bool& added) {
+  auto at = known.find(name);
+  added = at == known.end();
+  if (added) at = known.try_emplace(std::string(name)).first;
+  at->second.seen = update_;
+  if (added) at->second.entity = MakeRef<Entity>(std::string(type), AttributeSet({{type, name}}));
+  return at->second;
+}
+
+void SelfMetrics::DeclareErrors(const MetricDesc& desc, const EntityRef& entity,
+                                std::span<Series, kCodes> errors) {
+  for (size_t i = 1; i < kCodes; ++i)
+    errors[i] = table_.Declare(desc, entity, {{"code", CodeName(static_cast<Code>(i))}});
+}
+
+void SelfMetrics::SetErrors(std::span<const Series, kCodes> errors,
+                            const std::array<uint64_t, kCodes>& counts) {
+  for (size_t i = 1; i < kCodes; ++i) writer_.Set(errors[i], counts[i]);
+}
 
 void SelfMetrics::DeclareOwn() {
   EntityRef agent;
@@ -129,11 +80,9 @@ void SelfMetrics::DeclareOwn() {
 }
 
 void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
-  auto& known = collectors_[instance.name()];
-  if (!known) {
-    known = std::make_unique<OfCollector>();
-    OfCollector& c = *known;
-    c.entity = MakeRef<Entity>("collector", AttributeSet({{"collector", std::string_view(instance.name())}}));
+  bool added = false;
+  OfCollector& c = Find(collectors_, "collector", instance.name(), added);
+  if (added) {
     c.up = table_.Declare(kSelfCollectorUp, c.entity);
     c.duration = table_.Declare(kSelfCollectorDuration, c.entity);
     c.last_success = table_.Declare(kSelfCollectorLastSuccessTime, c.entity);
@@ -149,17 +98,12 @@ void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
       std::string_view reason = ValidationName(static_cast<Validation>(i));
       c.rejected[i] = table_.Declare(kSelfSamples, c.entity, {{"result", "rejected"}, {"reason", reason}});
     }
-    for (size_t i = 1; i < kCodes; ++i) {
-      c.errors[i] =
-          table_.Declare(kSelfCollectorErrors, c.entity, {{"code", CodeName(static_cast<Code>(i))}});
-    }
+    DeclareErrors(kSelfCollectorErrors, c.entity, c.errors);
     for (size_t i = 0; i < kSeriesRefusals; ++i) {
       std::string_view reason = SeriesRefusalName(static_cast<SeriesRefusal>(i));
       c.refused[i] = table_.Declare(kSelfSeriesRefused, c.entity, {{"reason", reason}});
     }
   }
-  OfCollector& c = *known;
-  c.seen = update_;
   const InstanceStats& stats = instance_stats_;
   instance.ReadStats(instance_stats_);
   Ref<const Frame> latest = instance.latest();
@@ -177,50 +121,38 @@ void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
   writer_.Set(c.accepted, stats.samples.accepted);
   writer_.Set(c.stale, stats.samples.stale);
   for (size_t i = 1; i < kVerdicts; ++i) writer_.Set(c.rejected[i], stats.samples.rejected[i]);
-  for (size_t i = 1; i < kCodes; ++i) writer_.Set(c.errors[i], stats.errors[i]);
+  SetErrors(c.errors, stats.errors);
   for (size_t i = 0; i < kSeriesRefusals; ++i) writer_.Set(c.refused[i], stats.refused[i]);
 }
 
 void SelfMetrics::UpdateAnalyzer(const AnalyzerView& analyzer) {
-  auto at = analyzers_.find(analyzer.name);
-  if (at == analyzers_.end()) at = analyzers_.emplace(analyzer.name, std::make_unique<OfAnalyzer>()).first;
-  OfAnalyzer& a = *at->second;
-  if (!a.entity) {
-    a.entity = MakeRef<Entity>("analyzer", AttributeSet({{"analyzer", analyzer.name}}));
+  bool added = false;
+  OfAnalyzer& a = Find(analyzers_, "analyzer", analyzer.name, added);
+  if (added) {
     a.duration = table_.Declare(kSelfAnalyzerDuration, a.entity);
-    for (size_t i = 1; i < kCodes; ++i) {
-      a.errors[i] = table_.Declare(kSelfAnalyzerErrors, a.entity, {{"code", CodeName(static_cast<Code>(i))}});
-    }
+    DeclareErrors(kSelfAnalyzerErrors, a.entity, a.errors);
   }
-  a.seen = update_;
   writer_.Set(a.duration, Seconds(analyzer.stats.duration));
-  for (size_t i = 1; i < kCodes; ++i) writer_.Set(a.errors[i], analyzer.stats.errors[i]);
+  SetErrors(a.errors, analyzer.stats.errors);
 }
 
 void SelfMetrics::UpdateEnricher(const EnricherSet::View& enricher) {
-  auto at = enrichers_.find(enricher.name);
-  if (at == enrichers_.end()) at = enrichers_.emplace(enricher.name, std::make_unique<OfEnricher>()).first;
-  OfEnricher& e = *at->second;
-  if (!e.entity) {
-    e.entity = MakeRef<Entity>("enricher", AttributeSet({{"enricher", enricher.name}}));
+  bool added = false;
+  OfEnricher& e = Find(enrichers_, "enricher", enricher.name, added);
+  if (added) {
     e.up = table_.Declare(kSelfEnricherUp, e.entity);
-    for (size_t i = 1; i < kCodes; ++i) {
-      e.errors[i] = table_.Declare(kSelfEnricherErrors, e.entity, {{"code", CodeName(static_cast<Code>(i))}});
-    }
+    DeclareErrors(kSelfEnricherErrors, e.entity, e.errors);
     e.missing = table_.Declare(kSelfEnricherMissing, e.entity);
   }
-  e.seen = update_;
   writer_.Set(e.up, enricher.up ? 1 : 0);
-  for (size_t i = 1; i < kCodes; ++i) writer_.Set(e.errors[i], enricher.errors[i]);
+  SetErrors(e.errors, enricher.errors);
   writer_.Set(e.missing, enricher.missing);
 }
 
 void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
-  auto at = sinks_.find(sink.name);
-  if (at == sinks_.end()) at = sinks_.emplace(sink.name, std::make_unique<OfSink>()).first;
-  OfSink& s = *at->second;
-  if (!s.entity) {
-    s.entity = MakeRef<Entity>("sink", AttributeSet({{"sink", sink.name}}));
+  bool added = false;
+  OfSink& s = Find(sinks_, "sink", sink.name, added);
+  if (added) {
     s.up = table_.Declare(kSelfSinkUp, s.entity);
     s.duration = table_.Declare(kSelfSinkDuration, s.entity);
     s.last_success = table_.Declare(kSelfSinkLastSuccessTime, s.entity);
@@ -231,7 +163,7 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
       s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"queue", "event"}});
     }
     for (size_t i = 0; i < kDropReasons; ++i) {
-      // What has no queue can only refuse.
+      // Without a queue, only rejections are possible.
       if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
       std::string_view reason = DropReasonName(static_cast<DropReason>(i));
       s.dropped[i] = table_.Declare(kSelfSinkDropped, s.entity, {{"queue", "snapshot"}, {"reason", reason}});
@@ -239,7 +171,6 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
           table_.Declare(kSelfSinkDropped, s.entity, {{"queue", "event"}, {"reason", reason}});
     }
   }
-  s.seen = update_;
   const SinkStats stats = sink.runner ? sink.runner->stats() : SinkStats();
   writer_.Set(s.up, stats.up ? 1 : 0);
   if (sink.queued()) {
@@ -259,7 +190,7 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
     if (const auto rollups = sink.runner->rollup_stats()) s.rollups.Write(*rollups, s.entity, writer_);
   }
   if (!delivery || !delivery->ReadStats(sink.name, delivery_)) return;
-  // Of a sink that sends, its receiver has the last word.
+  // A network sink is up when its receiver accepts data.
   writer_.Set(s.up, stats.up && delivery_.up ? 1 : 0);
   if (delivery_.last_success_unix_ns != 0)
     writer_.Set(s.last_success, Seconds(delivery_.last_success_unix_ns));
@@ -267,15 +198,12 @@ void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
 }
 
 template <class Of>
-void SelfMetrics::RetireGone(std::map<std::string, std::unique_ptr<Of>, std::less<>>& known) {
-  for (auto at = known.begin(); at != known.end();) {
-    if (at->second->seen == update_) {
-      ++at;
-      continue;
-    }
-    table_.Retire(at->second->entity);
-    at = known.erase(at);
-  }
+void SelfMetrics::RetireGone(ByName<Of>& known) {
+  std::erase_if(known, [this](const auto& item) {
+    if (item.second.seen == update_) return false;
+    table_.Retire(item.second.entity);
+    return true;
+  });
 }
 
 // The resource changes only with a reload.

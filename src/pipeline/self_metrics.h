@@ -1,7 +1,5 @@
-// What the pipeline says about itself, as series like any other: collectors, analyzers, sinks,
-// ticks, samples by quality and reason.
-//
-// Used only while a tick closes: not thread-safe.
+// Self-metrics of the pipeline: collectors, analyzers, enrichers, sinks, receivers, ticks, samples by
+// quality.
 #pragma once
 
 #include <map>
@@ -12,12 +10,9 @@
 
 #include "core/frame_writer.h"
 #include "pipeline/delivery/delivery.h"
-#include "pipeline/delivery/delivery_metrics.h"
-#include "pipeline/delivery/leftover_metrics.h"
 #include "pipeline/enricher_set.h"
 #include "pipeline/instance.h"
-#include "pipeline/receiver_metrics.h"
-#include "pipeline/rollup/rollup_metrics.h"
+#include "pipeline/sink_metrics.h"
 #include "pipeline/sink_runner.h"
 
 namespace gpulens {
@@ -32,15 +27,16 @@ struct AnalyzerView {
   AnalyzerStats stats;
 };
 
-// Every row that this class writes, for the catalogue. Static storage.
-std::span<const MetricDesc* const> SelfMetricRows() noexcept;
+// The rows of the catalogue that SelfMetrics writes.
+std::vector<const MetricDesc*> SelfMetricRows();
 
+// Not thread-safe: used only while a tick closes.
 class SelfMetrics {
  public:
   struct SinkView {
     std::string_view name;
-    const SinkRunner* runner = nullptr;  // null: it sends received data alone
-    // Whether snapshots wait for it, rather than being given to it at once.
+    const SinkRunner* runner = nullptr;  // null: sends received data only
+    // Whether snapshots are queued for it; else it is called directly.
     bool queued() const noexcept { return !runner || runner->threaded(); }
   };
   struct Input {
@@ -60,15 +56,34 @@ class SelfMetrics {
   };
 
   explicit SelfMetrics(SeriesBudget& budget);
-  ~SelfMetrics();
 
   Ref<const Frame> Update(const Input& input);
 
  private:
-  struct OfCollector;
-  struct OfAnalyzer;
-  struct OfSink;
-  struct OfEnricher;
+  // What the metrics of a plugin have in common.
+  struct OfPlugin {
+    EntityRef entity;
+    uint64_t seen = 0;  // the last update that had it
+  };
+  struct OfCollector : OfPlugin {
+    Series up, duration, last_success, interval, age, series;
+    Series runs_ok, runs_error, runs_timeout, accepted, stale;
+    Series errors[kCodes], rejected[kVerdicts], refused[kSeriesRefusals];
+  };
+  struct OfAnalyzer : OfPlugin {
+    Series duration, errors[kCodes];
+  };
+  struct OfEnricher : OfPlugin {
+    Series up, errors[kCodes], missing;
+  };
+  struct OfSink : OfPlugin {
+    Series up, length, capacity, duration, last_success, dropped[kDropReasons];
+    Series event_length, event_capacity, events_dropped[kDropReasons];
+    DeliveryMetrics delivery;
+    RollupMetrics rollups;
+  };
+  template <class Of>
+  using ByName = std::map<std::string, Of, std::less<>>;
 
   void DeclareOwn();
   void UpdateTargetInfo(const AttributeSet& resource);
@@ -77,15 +92,19 @@ class SelfMetrics {
   void UpdateEnricher(const EnricherSet::View& enricher);
   void UpdateSink(const SinkView& sink, Delivery* delivery);
   template <class Of>
-  void RetireGone(std::map<std::string, std::unique_ptr<Of>, std::less<>>& known);
+  Of& Find(ByName<Of>& known, std::string_view type, std::string_view name, bool& added);
+  template <class Of>
+  void RetireGone(ByName<Of>& known);
+  void DeclareErrors(const MetricDesc& desc, const EntityRef& entity, std::span<Series, kCodes> errors);
+  void SetErrors(std::span<const Series, kCodes> errors, const std::array<uint64_t, kCodes>& counts);
 
   SeriesBudget& budget_;
   SeriesTable table_;
   FrameWriter writer_;
-  std::map<std::string, std::unique_ptr<OfCollector>, std::less<>> collectors_;
-  std::map<std::string, std::unique_ptr<OfAnalyzer>, std::less<>> analyzers_;
-  std::map<std::string, std::unique_ptr<OfEnricher>, std::less<>> enrichers_;
-  std::map<std::string, std::unique_ptr<OfSink>, std::less<>> sinks_;
+  ByName<OfCollector> collectors_;
+  ByName<OfAnalyzer> analyzers_;
+  ByName<OfEnricher> enrichers_;
+  ByName<OfSink> sinks_;
   Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_,
       memory_limit_, text_replaced_;
   ReceiverMetrics receivers_;

@@ -1,4 +1,4 @@
-// One push sink at work: its lanes, its thread, and what became of every parcel it was offered.
+// Runs one push sink: its queues, its thread and its counters.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@
 
 namespace gpulens {
 
-// Why a parcel was not delivered.
+// Why a snapshot or a batch of events was not delivered.
 enum class DropReason : uint8_t { kOverload, kRejected, kShutdown };
 inline constexpr size_t kDropReasons = 3;
 std::string_view DropReasonName(DropReason reason) noexcept;
@@ -28,19 +28,18 @@ struct SinkStats {
   uint64_t delivered = 0;  // snapshots
   std::array<uint64_t, kDropReasons> dropped{};
   size_t queued = 0;
-  std::array<uint64_t, kDropReasons> events_dropped{};  // parcels of events
+  std::array<uint64_t, kDropReasons> events_dropped{};  // batches of events
   size_t events_queued = 0;
   Duration duration{};
   int64_t last_success_unix_ns = 0;
 };
 
-// `Offer` and `stats` are thread-safe, but that snapshots are offered by one thread at a time. A snapshot
-// that comes while two wait drops the oldest; a parcel of events does so while kEventLaneDepth wait. Events
-// go first, and every tick's, whatever interval the sink has for snapshots: SnapshotSelector.
+// Thread-safe, except that snapshots are offered by one thread at a time. A snapshot above kQueueDepth drops
+// the oldest, as does a batch of events above kEventQueueDepth. Events are sent first, and at every tick,
+// whatever the interval of the sink for snapshots (SnapshotSelector).
 //
-// With roll-ups (docs/rollups.md) every snapshot that is offered goes through Rollup first. An interval that
-// is open when the runner ends is not lost: it is sent (OfferLast, EndIntervals), or goes on in the runner
-// that comes after this one (TakeRollups).
+// With roll-ups (docs/rollups.md) every offered snapshot passes through Rollup. An interval that is open when
+// the runner ends is sent (OfferLast, EndIntervals) or continued by the next runner (TakeRollups).
 class SinkRunner {
  public:
   // A Flush that keeps to its deadline returns at it, and then closes its connections.
@@ -52,7 +51,7 @@ class SinkRunner {
     std::string name;  // "otlp/b"
     const SinkSpec* spec = nullptr;
     Config config;
-    Duration interval{};  // between whole snapshots; zero: every tick
+    Duration interval{};  // between complete snapshots; zero: every tick
   };
 
   // kInvalidArgument when the roll-ups of the configuration are refused.
@@ -71,34 +70,34 @@ class SinkRunner {
 
   void Offer(const Ref<const Snapshot>& snapshot);
   void Offer(const Ref<const Events>& events);
-  // The last one before the agent ends: a sink with an interval gets it before its time, unless it had it.
-  // May be null. The sink's stream then ends (Sink::EndStream) before its Flush.
+  // The last one before the agent ends, regardless of the interval, unless the sink had it. May be null. Then
+  // Sink::EndStream is called before Flush.
   void OfferLast(const Ref<const Snapshot>& snapshot);
 
-  // Ends the open intervals with the latest snapshot, and sends their results, once for a tick. Those of what
-  // is offered afterwards are new ones. Returns that snapshot; null when there are no roll-ups.
+  // Ends the open intervals with the latest snapshot and sends their results, once for a tick. Returns that
+  // snapshot; null without roll-ups.
   Ref<const Snapshot> EndIntervals(const LatestSnapshot& hub);
-  // False when what was offered is not written by `deadline`.
+  // False when the queues are not written by `deadline`.
   bool WaitUntilWritten(Instant deadline);
-  // Goes on with the groups and open intervals of `former`, where the rules are equal; else false. Before
-  // anything is offered to this one; `former` may be offered more until it stops.
+  // Continues the groups and open intervals of `former`; false when the rules differ. Call before the first
+  // Offer; `former` may be offered more until it stops.
   bool TakeRollups(const SinkRunner& former);
-  // Takes the counters of a snapshot as the base of what follows: so increases since then are counted.
+  // Uses the counters of a snapshot as the base of increases.
   void BeginIntervals(const Ref<const Snapshot>& snapshot);
   std::optional<RollupStats> rollup_stats() const;
 
-  // Delivers what waits, flushes, ends the thread; what is not done by `deadline` is dropped and counted.
-  // False when a Write still hangs kStopGrace later: its thread is left behind, and may use the sink and what
-  // it was made with.
+  // Writes the queues, flushes and ends the thread; what is left at `deadline` is dropped and counted. False
+  // when a Write still hangs kStopGrace later: its thread is detached, and may use the sink and its
+  // arguments.
   bool Stop(Instant deadline);
-  // Begins what Stop waits for, where the sink has a thread of its own: several flush at the same time.
+  // Starts what Stop waits for, so that several sinks flush in parallel.
   void BeginStop(Instant deadline);
   SinkStats stats() const;
 
  private:
   struct Shared;
   struct Rollups;
-  // Starts the thread of a threaded sink where it does not run: there may have been no room for it before.
+  // Starts the thread of a threaded sink if an earlier start failed.
   void NeedThread();
   void DropWaiting();  // counted
   void Push(Ref<const Snapshot> snapshot);

@@ -1,5 +1,5 @@
-// What an operator has asked of a reader process, handed from the control socket to the collector that owns
-// the process, and what the collector has made of it.
+// Commands of an operator for a reader process, from the control socket to the collector that owns the
+// process, and the collector's answers.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace gpulens {
 
-// Thread-safe; nobody waits here.
+// Thread-safe. Never waits.
 class DriverControl {
  public:
   enum class State : uint8_t {

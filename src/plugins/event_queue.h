@@ -1,8 +1,8 @@
-// Where plugins report that something happened, and where what became of it waits for the sinks.
+// Queue of reported events, and of the events that wait for the sinks.
 //
-//   collector ─ Report ─▶ desk ─ Take ─▶ analyzer gpu_events ─ Publish ─▶ desk ─ TakeReady ─▶ sinks
+//   collector ─ Report ─▶ queue ─ Take ─▶ analyzer gpu_events ─ Publish ─▶ queue ─ TakeReady ─▶ sinks
 //
-// The analyzer joins what several sources say of one happening; without it nothing is delivered.
+// The analyzer joins reports of several sources about one event; without it nothing is exported.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,25 @@
 
 namespace gpulens {
 
-// Thread-safe. Never waits for a reader: when kMaxWaiting events wait, a further one is dropped and
-// counted. The bodies it gives out are valid UTF-8, as attributes are.
+// Thread-safe. Does not wait for readers: above kMaxWaiting events, further ones are dropped and counted.
+// Bodies of returned events are valid UTF-8.
 class EventQueue {
  public:
   static constexpr size_t kMaxWaiting = 4096;
 
   void Report(Event event);
-  // Says that a source of XIDs works, or no longer does. While none does, counters of XIDs are absent:
-  // a 0 would be a promise.
+  // Reports whether a source of XIDs works. Counters of XIDs are absent while none does.
   void Watches(std::string_view source, bool works);
-  // A source saw a happening of a kind that it reports only so often, and kept it to itself.
+  // Counts events that a source suppressed by its rate limit.
   void Suppressed(uint64_t count);
 
-  // For the analyzer. What was reported since the last call, oldest first.
+  // For the analyzer: events reported since the last call, oldest first.
   std::vector<Event> Take();
   bool Watched() const;
   bool Watched(std::string_view source) const;
-  // Ready for the sinks.
+  // Queues an event for the sinks.
   void Publish(Event event);
-  // For the pipeline. What was published since the last call, oldest first.
+  // For the pipeline: events published since the last call, oldest first.
   std::vector<Event> TakeReady();
 
   uint64_t dropped() const;

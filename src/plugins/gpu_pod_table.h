@@ -1,5 +1,4 @@
-// Which container holds which GPU or part of one: what an enricher knows as a list, for the collector that
-// shows it as series. Nothing is derived here.
+// Containers by the GPUs, or slices of GPUs, that they hold: set by an enricher, exported by a collector.
 #pragma once
 
 #include <memory>
@@ -13,23 +12,23 @@ namespace gpulens {
 // Thread-safe.
 class GpuPodTable {
  public:
-  // For each GPU or part, and each container that holds it: gpu.uuid, gpu.index, gpu.allocation, the slice's
-  // or partition's numbers, and what is known of the pod.
+  // For each GPU or slice, and each container that holds it: gpu.uuid, gpu.index, gpu.allocation, the numbers
+  // of the slice or partition, and the attributes of the pod.
   using List = std::vector<AttributeSet>;
 
-  // Replaces the list, also that of another enricher. `owner`: the enricher.
+  // Replaces the list, also one of another owner. `owner`: the enricher.
   void Set(const void* owner, List list) {
     auto shared = std::make_shared<const List>(std::move(list));
     std::lock_guard lock(mutex_);
     owner_ = owner;
     list_ = std::move(shared);
   }
-  // The enricher ends. Does nothing when another one has set its list since.
+  // Removes the list of `owner`, unless another one has replaced it.
   void Clear(const void* owner) {
     std::lock_guard lock(mutex_);
     if (owner_ == owner) list_ = nullptr;
   }
-  // Null: no enricher is at work. The same object until the list changes.
+  // Null without an enricher. The same object until the list changes.
   std::shared_ptr<const List> Get() const {
     std::lock_guard lock(mutex_);
     return list_;

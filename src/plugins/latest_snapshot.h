@@ -1,4 +1,4 @@
-// Where the latest snapshot is found. The pipeline puts it, pull sinks take it.
+// Holds the latest snapshot: set by the pipeline, read by pull sinks.
 #pragma once
 
 #include <mutex>
@@ -7,11 +7,11 @@
 
 namespace gpulens {
 
-// Thread-safe. A snapshot that was taken stays valid as long as it is held.
+// Thread-safe. A returned snapshot is valid as long as it is held.
 class LatestSnapshot {
  public:
   void Put(Ref<const Snapshot> snapshot) {
-    // The former snapshot is let go outside the lock.
+    // The previous snapshot is released outside the lock.
     std::lock_guard lock(mutex_);
     std::swap(latest_, snapshot);
   }

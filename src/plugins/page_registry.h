@@ -1,5 +1,4 @@
-// Which pages the HTTP server has beside the agent's own: pull sinks put theirs here, and a reload
-// takes one down and puts up another without a gap.
+// Pages of pull sinks on the agent's HTTP server. A reload replaces a page without a gap.
 #pragma once
 
 #include <map>
@@ -12,14 +11,14 @@
 
 namespace gpulens {
 
-// Thread-safe. A page that was found stays as long as it is held.
+// Thread-safe. A returned page is valid as long as it is held.
 class PageRegistry {
  public:
   void Put(std::string_view path, std::shared_ptr<HttpHandler> page) {
     std::lock_guard lock(mutex_);
     pages_[std::string(path)] = std::move(page);
   }
-  // Does nothing when another page stands there by now.
+  // Removes `page`, unless another one has replaced it.
   void TakeDown(std::string_view path, const HttpHandler* page) {
     std::lock_guard lock(mutex_);
     auto at = pages_.find(path);

@@ -33,90 +33,92 @@ struct NetworkSink;
 
 inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 
-// All that a plugin may touch. Outlives every plugin. What a member points to says itself from which threads
-// it may be used; null members do not exist in this program (no network in `collect` of a local source).
+// Services of the program for plugins. Outlives every plugin. The types document their thread-safety; null
+// members are not available in this program (no network in `collect` of a local source).
 struct Env {
   const Clock* clock = &RealClock();
   std::string root = "/";                  // where /proc and /sys are found
-  std::string state_dir;                   // may be written; empty: nothing is kept
+  std::string state_dir;                   // writable; empty: nothing is stored
   bool demo = false;                       // GPU series are simulated and marked so
-  IoLoop* io = nullptr;                    // waiting happens here
+  IoLoop* io = nullptr;                    // for waiting
   HttpClient* http = nullptr;              // for Fetch
-  Workers* workers = nullptr;              // for what takes longer than the I/O loop may
+  Workers* workers = nullptr;              // for work too long for the I/O loop
   const LatestSnapshot* latest = nullptr;  // for pull sinks
   PageRegistry* pages = nullptr;           // for pull sinks
-  Authenticator* authenticator = nullptr;  // for sinks with a listener of their own
-  EventQueue* events = nullptr;            // where to report what happened; null: nobody listens
+  Authenticator* authenticator = nullptr;  // for sinks that listen
+  EventQueue* events = nullptr;            // for reporting events; null: none are exported
   AgentStats* stats = nullptr;             // null outside `gpulens agent`
-  class GpuPodTable* gpu_pods = nullptr;   // which pods hold which GPUs; null: they are not shown
-  class DriverControl* nvml = nullptr;     // what is asked of the NVML driver; null: nothing ever is
+  class GpuPodTable* gpu_pods = nullptr;   // pods by GPU; null: not shown
+  class DriverControl* nvml = nullptr;     // commands for the NVML reader; null: none
 };
 
-// Waiting. `Fetch` runs on the I/O loop, must not block it, and calls `done` exactly once, from any
-// thread, at the latest at `deadline`. Default: nothing to wait for.
+// Waits for data. `Fetch` runs on the I/O loop, does not block it, and calls `done` exactly once, from any
+// thread, by `deadline`. Default: nothing to wait for.
 class Fetcher {
  public:
   virtual ~Fetcher() = default;
   virtual bool fetches() const noexcept { return false; }
-  virtual void Fetch(Instant deadline, std::function<void(Status)> done);
+  virtual void Fetch(Instant deadline, std::function<void(Status)> done) {
+    static_cast<void>(deadline);
+    done(Ok());
+  }
 };
 
-// Turns readings into values of its series. `Collect` runs on a worker, one run at a time, and
-// never waits; it is called after a Fetch that was ok. A Status that is not ok still publishes what
-// was set: the rest turns stale.
+// Turns readings into values of its series. `Collect` runs on a worker, one run at a time, after a successful
+// Fetch, and never waits. Values that were set before an error are published; the others turn stale.
 class Collector : public Fetcher {
  public:
   virtual Status Collect(FrameWriter& out) = 0;
-  // Whether the last run only began what it reads (a reader process): it is not ok, and no error.
+  // Whether the last run only started its reader process: its status is not ok, and no error.
   virtual bool starting() const noexcept { return false; }
 };
 
-// Derives numbers from one tick; reads nothing else. Runs on a worker, one tick at a time.
+// Derives values from one snapshot and nothing else. Runs on a worker, one tick at a time.
 class Analyzer {
  public:
   virtual ~Analyzer() = default;
   virtual Status Analyze(const Snapshot& snapshot, FrameWriter& out) = 0;
 };
 
-// Describes entities, never single series. Fetch looks; what it found is told by the others, which are called
-// by any thread, also during a Fetch. `generation` moves when an answer changed.
+// Describes entities, not single series. Fetch updates the results; the other functions return them, to any
+// thread, also during a Fetch. `generation` changes when a result changed.
 class Enricher : public Fetcher {
  public:
   bool fetches() const noexcept override { return true; }
   virtual uint64_t generation() const noexcept = 0;
-  // What is known of this thing now, by its attributes, its facts and its parents; empty for one it knows
-  // nothing of. It is laid under the entity's own attributes. The parents are not described for it besides,
-  // so that a process of one pod does not inherit the pod that holds its GPU.
+  // Further attributes of an entity, by its attributes, facts and parents; empty for an unknown one. The
+  // entity's own attributes take precedence. Its parents are not described in addition, so that a process of
+  // one pod does not inherit the pod that holds its GPU.
   virtual AttributeSet Describe(const Entity& entity) const {
     return static_cast<void>(entity), AttributeSet();
   }
-  // What is known of the whole machine; it is laid under the configured resource.
+  // Attributes of the machine; the configured resource takes precedence.
   virtual AttributeSet Resource() const { return {}; }
-  // How much of what it should tell it cannot: sources that do not let it in, names that nobody explains.
+  // Number of entities it could not resolve (access denied, unknown IDs).
   virtual uint64_t missing() const { return 0; }
 };
 
 // A target that a discovery found: one more element of the list `targets`. A plain value.
 struct FoundTarget {
-  std::string name;  // wanted; the agent makes it unique
+  std::string name;  // the agent makes it unique
   std::string url;
-  std::map<std::string, std::string> options;  // further ones, as in the file; "transport.timeout" of a group
+  std::map<std::string, std::string> options;  // as in the file; "transport.timeout" of a group
   std::map<std::string, std::string> attributes;
 
   friend bool operator==(const FoundTarget&, const FoundTarget&) = default;
 };
 
-// Finds targets of collectors. Fetch looks, on workers where it reads files; Targets is called on the I/O
-// loop after a Fetch, never during one, and tells the whole set that stands now. A Fetch that failed
-// leaves the old set standing.
+// Finds targets of collectors. Fetch updates them, on workers if it reads files; Targets is called on the I/O
+// loop after a Fetch, never during one, and returns the complete current set. A failed Fetch keeps the
+// previous set.
 class Discovery : public Fetcher {
  public:
   bool fetches() const noexcept override { return true; }
   virtual std::vector<FoundTarget> Targets() const = 0;
 };
 
-// Takes snapshots, and events if it wants them. `Write` and `Flush` are called by the sink's own thread
-// (threaded) or by the closing worker (not threaded; then Write must be quick and never wait).
+// Exports snapshots and events. `Write` and `Flush` are called by the sink's own thread (threaded), or by the
+// worker that closes the tick (not threaded; then Write is quick and never waits).
 class Sink {
  public:
   virtual ~Sink() = default;
@@ -126,31 +128,31 @@ class Sink {
   virtual Status Flush(Instant deadline) { return static_cast<void>(deadline), Ok(); }
 };
 
-// What `gpulens doctor` says of one thing a plugin needs.
+// A result of `gpulens doctor` about something a plugin needs.
 struct Finding {
   // kWarning: it works, but not as it should.
   enum Kind : uint8_t { kFound, kNotHere, kNoPermission, kBroken, kWarning } kind = kFound;
   std::string subject;  // "nvidia"
   std::string what;     // "8 × H100, driver 570.86.10"
-  std::string why;      // for problems
-  std::string remedy;   // a line one can paste, or empty
+  std::string why;      // reason of a problem
+  std::string remedy;   // command line, or empty
 };
 
 struct CollectorSpec {
   std::string_view name, help;
   Duration period{};  // default of `interval`
-  Duration ttl{};     // default of `ttl`: how long a value not read again is shown
+  Duration ttl{};     // default of `ttl`: how long a value is exported without a newer one
   std::span<const OptionSpec> options = {};
   std::span<const MetricDesc* const> metrics = {};
-  // One instance for each element of the configuration's list `targets`, whose options `options` are. Else
-  // one instance, configured by the group collectors.NAME.
+  // One instance for each element of the root list NAME, with these options; else one, configured by
+  // collectors.NAME.
   bool per_target = false;
-  bool scraped = false;  // passes on somebody else's page: native names win over its own
+  bool scraped = false;  // exports pages of other programs: native names take precedence
   Result<std::unique_ptr<Collector>> (*create)(const Config& config, Env& env) = nullptr;
-  // Looks, without side effects, whether what the collector needs is here. With per_target, `config` is the
-  // whole configuration.
+  // Checks, without side effects, whether the collector can work here. With per_target, `config` is the
+  // complete configuration.
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
-  ConfigCheck check = nullptr;  // with per_target, of one target
+  ConfigCheck check = nullptr;  // with per_target, for one target
 };
 
 struct AnalyzerSpec {
@@ -163,34 +165,36 @@ struct AnalyzerSpec {
 struct DiscoverySpec {
   std::string_view name, help;
   bool on_by_default = false;
-  Duration period{};                         // how often it looks
-  std::span<const OptionSpec> options = {};  // `refresh`, when it is there, replaces the period
+  Duration period{};                         // between two Fetches
+  std::span<const OptionSpec> options = {};  // an option `refresh` replaces the period
   Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
-  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;  // looks without side effects
+  std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;  // without side effects
 };
 
 struct EnricherSpec {
   std::string_view name, help;
   bool on_by_default = true;
-  Duration period{};                           // how often it looks
-  Duration timeout = std::chrono::seconds(1);  // of one look
-  std::span<const OptionSpec> options = {};    // `interval`, when it is there, replaces the period
-  // kUnavailable: what it would ask is not on this machine; it is tried again later.
+  Duration period{};                           // between two Fetches
+  Duration timeout = std::chrono::seconds(1);  // of one Fetch
+  std::span<const OptionSpec> options = {};    // an option `interval` replaces the period
+  // kUnavailable when its source is not on this machine; it is tried again later.
   Result<std::unique_ptr<Enricher>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;
 };
 
 struct SinkSpec {
   std::string_view name, help;
-  bool threaded = false;  // gets its own thread and a lane of depth 2
+  bool threaded = false;  // has a thread and a queue of two snapshots
   bool on_by_default = false;
   std::span<const OptionSpec> options = {};
   Result<std::unique_ptr<Sink>> (*create)(const Config& config, Env& env) = nullptr;
   ConfigCheck check = nullptr;
-  bool several = false;                  // there may be more of it, under names: "otlp/b"
-  bool sends_new_readings = false;       // Write skips readings it has sent; see SnapshotSelector
-  bool takes_received = false;           // passes on what receivers take in, or drops it
-  const NetworkSink* network = nullptr;  // of a sink that sends over a network; then there is no `create`
+  bool several = false;                  // may be configured several times: "otlp/b"
+  bool sends_new_readings = false;       // Write skips readings already sent; see SnapshotSelector
+  bool takes_received = false;           // exports received data, or discards it
+  const NetworkSink* network = nullptr;  // of a sink that sends over a network, instead of `create`
+  // The group of the root options that configures it, instead of sinks.NAME; it is on while it listens.
+  std::string_view root_key = {};
 };
 
 }  // namespace gpulens

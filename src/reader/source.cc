@@ -8,6 +8,7 @@
 #include <bit>
 #include <cerrno>
 
+#include "base/backoff.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "reader/crash_history.h"
@@ -38,8 +39,8 @@ class DriverSource::Impl {
         vendor_state_(state ? std::move(state) : std::make_unique<PlainVendorState>()),
         table_(vendor, *vendor_state_),
         crashes_({options_.interval, options_.deadline, options_.healthy, options_.retry_left_out}),
-        buffer_(kMaxMessage + 1) {
-    backoff_ = options_.backoff_first;
+        buffer_(kMaxMessage + 1),
+        backoff_({.initial = options_.backoff_first, .cap = options_.backoff_limit, .jitter = 0}, 0) {
     retry_lost_ = options_.retry_lost;
   }
 
@@ -80,7 +81,7 @@ class DriverSource::Impl {
     if (suspended_) Fail(Fault::kNone, "");
     suspended_ = false;
     next_start_ns_ = 0;
-    backoff_ = options_.backoff_first;  // What crashed before may have been repaired meanwhile.
+    backoff_.Reset();  // What crashed before may have been repaired meanwhile.
     ForgetFaults();
   }
   bool quiet() const noexcept { return !link_.child.running() && reaper_.empty(); }
@@ -155,13 +156,11 @@ class DriverSource::Impl {
   }
 
   void Schedule(StartReason reason, Instant now) {
-    if (now.boot_ns - started_ns_ >= options_.healthy.count()) backoff_ = options_.backoff_first;
-    Duration limit =
-        ready_ ? std::min(options_.backoff_limit, options_.backoff_limit_answering) : options_.backoff_limit;
-    backoff_ = std::min(backoff_, limit);
+    if (now.boot_ns - started_ns_ >= options_.healthy.count()) backoff_.Reset();
+    backoff_.SetCap(ready_ ? std::min(options_.backoff_limit, options_.backoff_limit_answering)
+                           : options_.backoff_limit);
     next_reason_ = reason;
-    next_start_ns_ = now.boot_ns + backoff_.count();
-    backoff_ = std::min(backoff_ * 2, limit);
+    next_start_ns_ = now.boot_ns + backoff_.Next().count();
   }
 
   std::string Use() const {
@@ -396,7 +395,8 @@ class DriverSource::Impl {
   std::vector<std::byte> buffer_;
   Reaper reaper_;
   std::vector<DriverChange> changes_;
-  Duration backoff_{}, retry_lost_{};
+  Backoff backoff_;
+  Duration retry_lost_{};
   StartReason next_reason_ = StartReason::kFirst;
   int64_t next_start_ns_ = 0, started_ns_ = 0, alive_ns_ = 0, last_poll_ns_ = 0, away_since_ns_ = 0;
   uint64_t to_begin_ = 0;  // Devices that are begun one at a time.

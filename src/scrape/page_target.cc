@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "catalog/self.h"
 #include "net/message/address.h"
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 #include "scrape/series_rules.h"
 #include "wire/packing.h"
 

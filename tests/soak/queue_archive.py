@@ -1,6 +1,6 @@
 """What a delivery queue on disk has ever accepted, seen from outside.
 
-Its segments are read as src/delivery/segment_format.h describes them, by code of our own. Each is linked into another
+Its segments are read as src/delivery/segment_file.h describes them, by code of our own. Each is linked into another
 folder while it is there, so that the records in it can still be read when the queue has delivered and removed it: a link is the same
 file, and nothing in the queue's folder is touched. Ids are consecutive over all segments, so a record that was missed would be seen.
 """

@@ -338,7 +338,7 @@ int RunAgent(const AgentOptions& options) {
   // Two arenas are enough for this program's threads; glibc would make eight times the cores.
   ::mallopt(M_ARENA_MAX, 2);
   // Large page buffers go back to the system when they are freed, however many there were before. A receiver
-  // asks for another threshold: ingest/otlp_intake.cc.
+  // asks for another threshold: ingest/otlp_ingest.cc.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   Agent agent(options);
   return agent.Run();

@@ -12,9 +12,6 @@
 namespace gpulens {
 namespace {
 
-// The WebSocket stream stands beside http in the file, not among the sinks.
-constexpr std::string_view kWebsocket = "websocket";
-
 Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& own, std::string name) {
   Instance::Setup setup;
   setup.name = std::move(name);
@@ -86,35 +83,21 @@ AttributeSet MakeResource(const Config& config, const PlanContext& context) {
 
 std::unique_ptr<Schema> MakeSchema() {
   std::vector<PluginSchema> plugins;
-  for (const CollectorSpec* spec : AllCollectors()) {
-    plugins.push_back({"collectors", spec->name, spec->help, spec->options, true, spec->period, spec->ttl,
-                       spec->check, false, spec->per_target});
-  }
-  for (const AnalyzerSpec* spec : AllAnalyzers()) {
-    plugins.push_back({"analyzers", spec->name, spec->help, spec->options, true, {}, {}});
-  }
-  for (const DiscoverySpec* spec : AllDiscoveries()) {
-    plugins.push_back({"discovery", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
-  }
-  for (const EnricherSpec* spec : AllEnrichers()) {
-    plugins.push_back({"enrichers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}});
-  }
-  for (const SinkSpec* spec : AllSinks()) {
-    if (spec->name == kWebsocket) continue;
-    plugins.push_back({"sinks",
-                       spec->name,
-                       spec->help,
-                       spec->options,
-                       spec->on_by_default,
-                       {},
-                       {},
-                       spec->check,
-                       spec->several});
-  }
-  for (const ReceiverSpec* spec : AllReceivers()) {
-    plugins.push_back(
-        {"receivers", spec->name, spec->help, spec->options, spec->on_by_default, {}, {}, spec->check});
-  }
+  ForEachPlugin([&](std::string_view section, const auto& spec) {
+    PluginSchema plugin{section, spec.name, spec.help, spec.options};
+    if constexpr (requires { spec.on_by_default; }) plugin.on_by_default = spec.on_by_default;
+    if constexpr (requires { spec.check; }) plugin.check = spec.check;
+    if constexpr (requires { spec.ttl; }) {
+      plugin.interval = spec.period;
+      plugin.ttl = spec.ttl;
+      plugin.is_list = spec.per_target;
+    }
+    if constexpr (requires { spec.root_key; }) {
+      if (!spec.root_key.empty()) return;
+      plugin.several = spec.several;
+    }
+    plugins.push_back(plugin);
+  });
   return std::make_unique<Schema>(plugins);
 }
 
@@ -163,16 +146,14 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
     if (own.Bool("enabled")) plan.analyzers.push_back({spec, own});
   }
   for (const SinkSpec* spec : AllSinks()) {
-    if (spec->name == kWebsocket) {
-      const Config& own = config.Group(kWebsocket);
+    if (!spec->root_key.empty()) {
+      const Config& own = config.Group(spec->root_key);
       if (!own.Texts("listen").empty()) plan.sinks.push_back({std::string(spec->name), spec, own, {}});
-      continue;
     }
-    for (const Config::Entry& entry : config.Group("sinks").entries()) {
-      if (std::string_view(entry.key).substr(0, entry.key.find('/')) != spec->name) continue;
-      const Config own = SinkConfig(config, entry.key);
+    for (const std::string& name : NamesOfSink(*spec, config)) {
+      const Config own = SinkConfig(config, name);
       if (!own.Bool("enabled")) continue;
-      plan.sinks.push_back({entry.key, spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
+      plan.sinks.push_back({name, spec, own, own.Has("interval") ? own.Time("interval") : Duration{}});
     }
   }
   for (const ReceiverSpec* spec : AllReceivers()) {

@@ -26,7 +26,7 @@
 #include "config/loader.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "pipeline/delivery/whole_sink.h"
+#include "pipeline/delivery/delivery.h"
 #include "pipeline/self_metrics.h"
 #include "plugins/event_queue.h"
 #include "plugins/latest_snapshot.h"
@@ -206,7 +206,7 @@ class NoOutput {
 
 TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEach) {
   for (const SinkSpec* spec : AllSinks()) {
-    auto made = MakeWholeSink(*spec, OfSink(*spec), env_);
+    auto made = MakeStandaloneSink(*spec, OfSink(*spec), env_);
     EXPECT_TRUE(made.ok()) << spec->name << ": " << made.error().detail;
     if (!made) continue;
     ManualClock clock;

@@ -45,11 +45,8 @@ Status RefuseReceiversWithoutSink(const Config& config) {
   std::string sinks;
   for (const SinkSpec* spec : AllSinks()) {
     if (!spec->takes_received) continue;
-    for (const Config::Entry& entry : config.Group("sinks").entries()) {
-      if (entry.key.substr(0, entry.key.find('/')) == spec->name &&
-          std::get<Config>(entry.value).Bool("enabled"))
-        return Ok();
-    }
+    for (const std::string& name : NamesOfSink(*spec, config))
+      if (config.Group("sinks").Group(name).Bool("enabled")) return Ok();
     sinks += (sinks.empty() ? "sinks." : ", sinks.") + std::string(spec->name);
   }
   for (const ReceiverSpec* spec : AllReceivers()) {

@@ -12,13 +12,12 @@ SinkQueues SinkQueuesOf(const Config& config) {
   SinkQueues queues;
   for (const SinkSpec* spec : AllSinks()) {
     if (!spec->network) continue;
-    for (const Config::Entry& entry : config.Group("sinks").entries()) {
-      if (std::string_view(entry.key).substr(0, entry.key.find('/')) != spec->name) continue;
-      const Config& own = config.Group("sinks").Group(entry.key);
+    for (const std::string& name : NamesOfSink(*spec, config)) {
+      const Config& own = config.Group("sinks").Group(name);
       if (!own.Bool("enabled")) continue;
-      queues.sinks.push_back(entry.key);
+      queues.sinks.push_back(name);
       const std::string& folder = own.Group("queue").Text("dir");
-      if (!folder.empty()) queues.chosen.push_back({folder, entry.key});
+      if (!folder.empty()) queues.chosen.push_back({folder, name});
     }
   }
   std::sort(queues.sinks.begin(), queues.sinks.end());
@@ -44,12 +43,12 @@ std::vector<Finding> LeftoverFindings(const Config& config, const std::string& s
     findings.push_back(
         {all.status.code == Code::kPermissionDenied ? Finding::kNoPermission : Finding::kWarning, "queue",
          "the queues of sinks cannot be read", all.status.detail, ""});
-  QueueLook look;
-  look.configured = queues.sinks;
-  look.leftovers_only = true;
-  look.query_use = false;
+  QueueScanOptions options;
+  options.configured = queues.sinks;
+  options.leftovers_only = true;
+  options.query_use = false;
   std::vector<QueueFolder> folders;
-  for (const QueuePlace& place : all.places) folders.push_back(LookAtQueue(place, look));
+  for (const QueuePlace& place : all.places) folders.push_back(ScanQueue(place, options));
   for (const QueueLeftover& one : LeftoversIn(folders))
     findings.push_back(LeftoverFinding(one.sink, one.bytes));
   return findings;

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 
 namespace gpulens {
 namespace {

@@ -19,7 +19,7 @@
 #include "cli/collect/page_target_name.h"
 #include "cli/table/text_table.h"
 #include "config/value_parse.h"
-#include "pipeline/delivery/whole_sink.h"
+#include "pipeline/delivery/delivery.h"
 
 namespace gpulens {
 namespace {
@@ -238,7 +238,7 @@ int RunTarget(CollectOptions options) {
 
   if (options.demo) ::dprintf(STDERR_FILENO, "SIMULATED GPUs: no GPU is read.\n");
   CollectSession session(MakeSession(options, target, loaded.config), loaded.config);
-  auto made = MakeWholeSink(*sink, SinkConfig(loaded.config, sink->name), session.env());
+  auto made = MakeStandaloneSink(*sink, SinkConfig(loaded.config, sink->name), session.env());
   if (!made) return Complain(made.error().detail);
   return session.Run(**made);
 }

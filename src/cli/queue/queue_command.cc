@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "cli/queue/queue_text.h"
 #include "cli/table/text_table.h"
-#include "delivery/queue_drop.h"
+#include "delivery/queue_folders.h"
 
 namespace gpulens {
 namespace {
@@ -101,10 +101,10 @@ Kept FindKept(const Queues& queues, const std::string& sink, Status& status) {
   Kept kept;
   QueuePlaces all = AllQueuePlaces(queues.root, queues.chosen);
   status = std::move(all.status);
-  QueueLook look;
-  look.query_use = false;
+  QueueScanOptions options;
+  options.query_use = false;
   for (const QueuePlace& place : all.places) {
-    const QueueFolder folder = LookAtQueue(place, look);
+    const QueueFolder folder = ScanQueue(place, options);
     for (const QueueReader& reader : folder.readers) {
       if (reader.sink != sink) continue;
       kept.places.push_back(place);
@@ -145,10 +145,10 @@ int RunQueueList(const QueueOptions& options) {
   QueueView view;
   view.root = queues.root;
   view.problem = all.status.detail;
-  QueueLook look;
-  look.configured = queues.configured;
+  QueueScanOptions scan;
+  scan.configured = queues.configured;
   for (const QueuePlace& place : all.places) {
-    QueueFolder folder = LookAtQueue(place, look);
+    QueueFolder folder = ScanQueue(place, scan);
     if (!folder.readers.empty() || !folder.problems.empty() || folder.segments != 0)
       view.folders.push_back(std::move(folder));
   }

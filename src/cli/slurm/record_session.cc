@@ -21,7 +21,7 @@
 #include "config/value_parse.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "pipeline/delivery/whole_sink.h"
+#include "pipeline/delivery/delivery.h"
 
 namespace gpulens {
 namespace {
@@ -141,7 +141,7 @@ class RecordSession {
       sink_ = std::make_unique<NoSink>();
       return Ok();
     }
-    auto made = MakeWholeSink(*spec, SinkConfig(loaded.config, spec->name), env_);
+    auto made = MakeStandaloneSink(*spec, SinkConfig(loaded.config, spec->name), env_);
     if (!made) return made.error();
     sink_ = std::move(*made);
     return own_files_.empty() ? Ok() : DivideFiles(*spec, SinkConfig(loaded.config, spec->name));
@@ -153,7 +153,7 @@ class RecordSession {
     for (const auto& [record, path] : own_files_) {
       if (path == rest) continue;
       config.Set("path", path, config.origin("path"));
-      ASSIGN_OR_RETURN(auto sink, MakeWholeSink(spec, config, env_));
+      ASSIGN_OR_RETURN(auto sink, MakeStandaloneSink(spec, config, env_));
       divided->Add(record, std::move(sink));
     }
     sink_ = std::move(divided);

@@ -6,7 +6,8 @@
 
 #include "base/log.h"
 #include "base/result.h"
-#include "delivery/queue_drop.h"
+#include "core/received_otlp.h"
+#include "delivery/queue_folders.h"
 
 namespace gpulens {
 namespace {
@@ -30,6 +31,48 @@ std::filesystem::file_time_type LastWrite(const std::string& folder) {
   return last;
 }
 
+// So many records may wait before one that its sender waits for.
+constexpr uint64_t kBacklog = 16;
+
+// What this sink sends of what is received.
+void AddReceivedSignals(const Delivery::SinkSetup& sink, Delivery::Plan& plan) {
+  const uint32_t takes = sink.spec->network->takes(sink.config);
+  for (size_t source = 0; source < kRecordSources; ++source) {
+    if (!SendsSource(sink.config, static_cast<RecordSource>(source))) continue;
+    for (size_t signal = 0; signal < kOtlpSignals; ++signal)
+      plan.sends[source][signal] |= (takes >> signal & 1) != 0;
+  }
+  if (SendsSource(sink.config, RecordSource::kRemoteWrite))
+    plan.carries_histograms &= sink.spec->network->remote_write;
+}
+
+class StandaloneSink final : public Sink {
+ public:
+  explicit StandaloneSink(Env& env) : delivery_(env) {}
+
+  Status Open(const SinkSpec& spec, const Config& config, Env& env) {
+    const std::string name(spec.name);
+    Delivery::Plan plan;
+    RETURN_IF_ERROR(delivery_.Add({name, &spec, config}, plan));
+    const auto log = delivery_.LogOf(name, {name}, LogOptionsOf(config, delivery_.DefaultFolder(name)));
+    plan.destinations.back().own = log;
+    ASSIGN_OR_RETURN(encoder_, spec.network->encoder(config, env, std::make_unique<LogWriter>(log)));
+    delivery_.Apply(std::move(plan), env.clock->Now());
+    return Ok();
+  }
+  Status Write(const Snapshot& snapshot) override { return encoder_->Write(snapshot); }
+  Status Write(const Events& events) override { return encoder_->Write(events); }
+  Status Flush(Instant deadline) override {
+    RETURN_IF_ERROR(encoder_->Flush(deadline));
+    for (auto& [name, end] : delivery_.Finish(deadline)) RETURN_IF_ERROR(end);
+    return Ok();
+  }
+
+ private:
+  Delivery delivery_;
+  std::unique_ptr<Sink> encoder_;
+};
+
 }  // namespace
 
 struct Delivery::Destination {
@@ -37,7 +80,7 @@ struct Delivery::Destination {
   std::unique_ptr<RequestSender> sender;
   std::vector<std::shared_ptr<LogReader>> readers;  // of the logs that it is sent from
   // Of logs that it has left.
-  std::array<uint64_t, kRecordLosses> lost{};
+  std::array<uint64_t, kRecordDropReasons> dropped{};
   RequestSender::Stats sent;
 };
 
@@ -51,22 +94,22 @@ bool Delivery::SendsReceived(const SinkSpec& spec, const Config& config) {
   return SendsSource(config, RecordSource::kOtlp) || SendsSource(config, RecordSource::kRemoteWrite);
 }
 
-Status Delivery::Add(const Wanted& wanted, Plan& plan) const {
-  if (!wanted.spec->network) {
-    plan.discards |= wanted.spec->takes_received;
+Status Delivery::Add(const SinkSetup& sink, Plan& plan) const {
+  if (!sink.spec->network) {
+    plan.discards |= sink.spec->takes_received;
     return Ok();
   }
   if (!env_.http || !env_.io) return {Code::kUnavailable, "there is no network here"};
   // A folder that a sink names itself is its own; whose place is whose could not be said else.
-  const std::string& chosen = wanted.config.Group("queue").Text("dir");
+  const std::string& chosen = sink.config.Group("queue").Text("dir");
   for (const Plan::Destination& one : plan.destinations) {
-    if (!chosen.empty() && one.wanted.config.Group("queue").Text("dir") == chosen)
+    if (!chosen.empty() && one.sink.config.Group("queue").Text("dir") == chosen)
       return {Code::kInvalidArgument,
-              "sinks." + wanted.name + ".queue.dir: sinks." + one.wanted.name + " has this folder"};
+              "sinks." + sink.name + ".queue.dir: sinks." + one.sink.name + " has this folder"};
   }
-  ASSIGN_OR_RETURN(SendPlan send, wanted.spec->network->plan(wanted.name, wanted.config));
-  ASSIGN_OR_RETURN(auto setup, MakeSendSetup(std::move(send), wanted.config));
-  plan.destinations.push_back({wanted, std::move(setup), BoundsOf(wanted.config), nullptr, nullptr});
+  ASSIGN_OR_RETURN(SendPlan send, sink.spec->network->plan(sink.name, sink.config));
+  ASSIGN_OR_RETURN(auto setup, MakeSendSetup(std::move(send), sink.config));
+  plan.destinations.push_back({sink, std::move(setup), BoundsOf(sink.config), nullptr, nullptr});
   return Ok();
 }
 
@@ -138,11 +181,11 @@ void Delivery::Attach(Destination& destination, const std::shared_ptr<RequestLog
   for (const auto& reader : destination.readers) {
     if (reader->log() == log) return reader->SetBounds(bounds);
   }
-  if (auto reader = log->Attach(destination.planned.wanted.name, bounds, destination.sender->waker())) {
+  if (auto reader = log->Attach(destination.planned.sink.name, bounds, destination.sender->waker())) {
     destination.readers.push_back(reader);
     return destination.sender->Add(std::move(reader), chain);
   }
-  Log(LogLevel::kError, destination.planned.wanted.name, "queue_in_use",
+  Log(LogLevel::kError, destination.planned.sink.name, "queue_in_use",
       "another reader of this name has " + log->options().folder, log->options().folder);
 }
 
@@ -165,15 +208,15 @@ void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination
     const std::string name = std::filesystem::path(folder).filename().string();
     OpenLog* open = FindLog(folder);
     if (!open) {
-      RequestLogOptions options = LogOptionsOf(planned.wanted.config, folder);
+      RequestLogOptions options = LogOptionsOf(planned.sink.config, folder);
       options.folder = folder;
       // Also where it is another sink's: what is kept for that one stays.
       options.owner = OwnerOfQueueFolder(name);
-      if (!RequestLog::HasReader(folder, planned.wanted.name, options.owner)) continue;
+      if (!RequestLog::HasReader(folder, planned.sink.name, options.owner)) continue;
       logs_.push_back({RequestLog::Open(std::move(options), *env_.clock), {}, false});
       open = &logs_.back();
     }
-    if (!open->log->Knows(planned.wanted.name)) continue;
+    if (!open->log->Knows(planned.sink.name)) continue;
     const bool received = name.starts_with(kReceivedLog);
     Attach(destination, open->log, received ? RequestSender::kReceived : RequestSender::kOwn);
   }
@@ -185,7 +228,7 @@ void Delivery::Apply(Plan plan, Instant deadline) {
     std::lock_guard lock(mutex_);
     for (auto at = destinations_.begin(); at != destinations_.end();) {
       const bool stays = std::any_of(plan.destinations.begin(), plan.destinations.end(),
-                                     [&](const auto& one) { return one.wanted.name == at->first; });
+                                     [&](const auto& one) { return one.sink.name == at->first; });
       if (stays) {
         ++at;
         continue;
@@ -198,14 +241,14 @@ void Delivery::Apply(Plan plan, Instant deadline) {
       for (const Plan::Destination& one : plan.destinations) open.current |= open.log == one.own;
     }
     for (Plan::Destination& one : plan.destinations) {
-      std::unique_ptr<Destination>& destination = destinations_[one.wanted.name];
+      std::unique_ptr<Destination>& destination = destinations_[one.sink.name];
       if (!destination) {
         destination = std::make_unique<Destination>();
         destination->planned = one;
         destination->sender = std::make_unique<RequestSender>(one.setup, *env_.http, *env_.io, *env_.clock);
         AttachLeftovers(*destination, one);
       } else {
-        const bool same = destination->planned.wanted.config == one.wanted.config;
+        const bool same = destination->planned.sink.config == one.sink.config;
         destination->planned = one;
         if (!same) destination->sender->Update(one.setup);
         static_cast<void>(destination->sender->Begin());
@@ -221,7 +264,7 @@ void Delivery::Apply(Plan plan, Instant deadline) {
     received_ = plan.received;
     packing_ = plan.packing;
     discards_ = plan.discards;
-    taken_ = plan.taken;
+    sends_ = plan.sends;
     carries_histograms_ = plan.carries_histograms;
     if (!std::exchange(swept_, true)) SweepAbandoned();
     WatchLeftovers();
@@ -230,9 +273,9 @@ void Delivery::Apply(Plan plan, Instant deadline) {
   for (const auto& one : gone) {
     const Status status = one->sender->Finish(deadline);
     if (!status)
-      Log(LogLevel::kWarn, one->planned.wanted.name, "left_behind",
+      Log(LogLevel::kWarn, one->planned.sink.name, "left_behind",
           status.detail + ". It stays on disk for a sink of this name; `gpulens queue` shows it.",
-          one->planned.wanted.name);
+          one->planned.sink.name);
     // A folder is kept for what waits in it, not for a name.
     for (const auto& reader : one->readers)
       if (reader->stats().records == 0) reader->ForgetOnDetach();
@@ -271,9 +314,9 @@ bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
   out.on_disk = out.unusable = false;
   out.queued_records = out.queued_bytes = out.queue_limit = 0;
   out.oldest_age.reset();
-  for (size_t i = 0; i < kRecordLosses; ++i)
-    out.lost[i] = {RecordLossName(static_cast<RecordLoss>(i)), one.lost[i]};
-  out.lost[kRecordLosses] = {"refused", one.sent.refused};
+  for (size_t i = 0; i < kRecordDropReasons; ++i)
+    out.dropped[i] = {RecordDropReasonName(static_cast<RecordDropReason>(i)), one.dropped[i]};
+  out.dropped[kRecordDropReasons] = {"refused", one.sent.refused};
   for (const auto& reader : one.readers) {
     const LogReader::Stats stats = reader->stats();
     out.queued_records += stats.records;
@@ -281,7 +324,7 @@ bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
     out.queue_limit += stats.max_bytes;
     if (stats.oldest_age)
       out.oldest_age = std::max(out.oldest_age.value_or(Duration::zero()), *stats.oldest_age);
-    for (size_t i = 0; i < kRecordLosses; ++i) out.lost[i].second += stats.lost_records[i];
+    for (size_t i = 0; i < kRecordDropReasons; ++i) out.dropped[i].second += stats.dropped_records[i];
     out.on_disk |= !reader->log()->options().folder.empty();
     out.unusable |= !reader->log()->disk().ok();
   }
@@ -296,7 +339,7 @@ void Delivery::Tidy() {
       const LogReader::Stats stats = reader->stats();
       // An encoder that was replaced may still write the end of its series.
       if (stats.records != 0 || reader->log()->writers() != 0) return false;
-      for (size_t i = 0; i < kRecordLosses; ++i) one->lost[i] += stats.lost_records[i];
+      for (size_t i = 0; i < kRecordDropReasons; ++i) one->dropped[i] += stats.dropped_records[i];
       reader->ForgetOnDetach();
       for (OpenLog& open : logs_) open.closing |= open.log == reader->log();
       one->sender->Remove(reader);
@@ -308,7 +351,7 @@ void Delivery::Tidy() {
     static_cast<void>(open.log->RemoveIfDone());
     return true;
   });
-  if (env_.workers) leftovers_->LookIfDue(env_.clock->Now(), *env_.workers);
+  if (env_.workers) leftovers_->ScanIfDue(env_.clock->Now(), *env_.workers);
 }
 
 // Under mutex_, once: what a crash has left without readers.
@@ -324,10 +367,96 @@ void Delivery::WatchLeftovers() {
   where.root = QueueFolder();
   for (const auto& [name, one] : destinations_) {
     where.configured.push_back(name);
-    const std::string& chosen = one->planned.wanted.config.Group("queue").Text("dir");
+    const std::string& chosen = one->planned.sink.config.Group("queue").Text("dir");
     if (!chosen.empty()) where.chosen.push_back({chosen, name});
   }
   leftovers_->SetWhere(std::move(where));
+}
+
+// What Delivery does with what receivers take in: one log for all sinks that send it.
+
+void Delivery::PlanReceived(bool receivers, Plan& plan) {
+  if (!receivers) return;
+  plan.carries_histograms = true;
+  std::vector<std::string> members;
+  RequestLogOptions options;
+  bool disk = false;
+  for (const Plan::Destination& one : plan.destinations) {
+    if (!SendsReceived(*one.sink.spec, one.sink.config)) continue;
+    const RequestLogOptions own = LogOptionsOf(one.sink.config, DefaultFolder(one.sink.name));
+    if (members.empty()) {
+      options = own;
+      plan.packing = one.sink.spec->network->packing(one.sink.config);
+    }
+    members.push_back(one.sink.name);
+    AddReceivedSignals(one.sink, plan);
+    options.max_bytes = std::max(options.max_bytes, own.max_bytes);
+    if (own.sync == SyncPolicy::kAlways) options.sync = own.sync;
+    // Beside the folder of the first that has one.
+    if (disk || own.folder.empty()) continue;
+    disk = true;
+    options.folder = (std::filesystem::path(own.folder).parent_path() / kReceivedLog).string();
+  }
+  if (members.empty()) return;
+  if (!disk) options.folder.clear(), options.memory_bytes = MemoryBytes(options.max_bytes);
+  std::sort(members.begin(), members.end());
+  plan.received = LogOf(std::string(kReceivedLog), members, std::move(options));
+  for (Plan::Destination& one : plan.destinations)
+    if (SendsReceived(*one.sink.spec, one.sink.config)) one.received = plan.received;
+}
+
+bool Delivery::has_sink() const {
+  std::lock_guard lock(mutex_);
+  return received_ || discards_;
+}
+
+size_t Delivery::packing() const {
+  std::lock_guard lock(mutex_);
+  return packing_;
+}
+
+bool Delivery::carries_histograms() const { return carries_histograms_; }
+
+void Delivery::Forward(const ReceivedOtlp& received, Done done) {
+  std::shared_ptr<RequestLog> log;
+  bool room = false, busy = true, taken = false, discards = false;
+  {
+    std::lock_guard lock(mutex_);
+    log = received_;
+    discards = discards_;
+    taken = sends_[static_cast<size_t>(received.source)][static_cast<size_t>(received.signal)];
+    // One that is full is passed by, and counts what it loses; only when all are full the sender keeps it.
+    for (const auto& reader : received_readers_) {
+      room |= reader->HasRoom(received.bytes.size());
+      busy &= reader->stats().records > kBacklog;
+    }
+  }
+  if (discards && (!log || !taken)) return done(Ok());
+  if (!log) return done({Code::kUnavailable, "no sink accepts received data"});
+  if (!taken)
+    return done({Code::kInvalidArgument,
+                 "no sink sends " + std::string(OtlpSignalName(received.signal)) + " of this receiver"});
+  if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
+  // What is in memory alone is answered when it is delivered; nobody waits for a long backlog.
+  if (busy && (log->options().folder.empty() || !log->disk()))
+    return done({Code::kExhausted, "the queue is in memory only, and delivery is behind"});
+  Result<RequestLog::Kept> kept = RequestLog::Kept::kOnDisk;
+  {
+    std::lock_guard lock(forward_mutex_);
+    const size_t kind = NumberOf({static_cast<size_t>(received.signal), received.packing, false});
+    WriteEnvelope({static_cast<uint8_t>(kind), static_cast<uint8_t>(received.source), false, 0},
+                  received.bytes, record_);
+    kept = log->Append(record_, received.items, done);
+  }
+  if (!kept) return done(kept.error());
+  if (*kept == RequestLog::Kept::kOnDisk) done(Ok());
+}
+
+Result<std::unique_ptr<Sink>> MakeStandaloneSink(const SinkSpec& spec, const Config& config, Env& env) {
+  if (!spec.network) return spec.create(config, env);
+  auto sink = std::make_unique<StandaloneSink>(env);
+  RETURN_IF_ERROR(sink->Open(spec, config, env));
+  return std::unique_ptr<Sink>(std::move(sink));
 }
 
 }  // namespace gpulens

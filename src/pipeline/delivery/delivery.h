@@ -1,89 +1,113 @@
-// All that waits for network sinks: the request logs, by folder, and a sender for each sink. Both outlive
-// reloads: a sender keeps its place in its logs and what is under way, whatever changes.
+// Delivery of network sinks: request logs, by folder, and a sender for each sink. Both survive reloads: a
+// sender keeps its position in its logs and its requests in flight.
 //
-// A log has the readers of one group of sinks: those whose encoder is the same, or all that take received
-// data. A group that loses a sink goes on in another folder, so that nothing is kept for one that is not
-// there; what waits in the folder of before is sent first, and then the folder is removed.
+// A log has the readers of one group of sinks: those with equal encoders, or all that send received data.
+// When a sink leaves a group, the group continues in another folder, so that nothing is kept for the removed
+// sink; the previous folder is emptied first, and then removed.
 #pragma once
 
 #include <array>
 #include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "delivery/leftover_watch.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
-#include "pipeline/delivery/delivery_stats.h"
 #include "pipeline/delivery/send_setup.h"
+#include "plugins/plugin.h"
 #include "plugins/receiver.h"
 
 namespace gpulens {
 
+// Counters of one network sink, for self-metrics. A plain value.
+struct DeliveryStats {
+  struct Signal {
+    std::string_view name;  // "metrics", "logs"; static storage
+    // Points or records: accepted, and rejected by the receiver in accepted requests.
+    uint64_t delivered = 0, rejected = 0;
+  };
+  std::vector<Signal> signals;
+  std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
+  uint64_t retries = 0, sent_bytes = 0;
+  uint64_t left_out = 0, untranslated = 0;  // points or records, as in SendParts
+  bool up = true;                           // the last request was accepted, or there was none
+  int64_t last_success_unix_ns = 0;
+
+  bool on_disk = false;
+  bool unusable = false;  // a folder is unusable: the queue is in memory
+  uint64_t queued_records = 0, queued_bytes = 0, queue_limit = 0;
+  std::optional<Duration> oldest_age;
+  std::array<std::pair<std::string_view, uint64_t>, 6> dropped{};  // records by reason; static storage
+};
+
 // Thread-safe; Apply by one thread at a time.
 class Delivery final : public OtlpForward {
  public:
-  struct Wanted {
+  struct SinkSetup {
     std::string name;  // "otlp/b"
     const SinkSpec* spec = nullptr;
     Config config;
   };
-  // What shall run. Made by Prepare.
+  // The destinations and logs to run, built by Add and PlanReceived.
   struct Plan {
     struct Destination {
-      Wanted wanted;
+      SinkSetup sink;
       std::shared_ptr<const SendSetup> setup;
       ReaderBounds bounds;
-      std::shared_ptr<RequestLog> own, received;  // null: it does not send such data
+      std::shared_ptr<RequestLog> own, received;  // null: sends no such data
     };
     std::vector<Destination> destinations;
     std::shared_ptr<RequestLog> received;
-    size_t packing = 0;  // of what is put into it
-    // Whether a sink sends it, by source and signal.
-    std::array<std::array<bool, kOtlpSignals>, kRecordSources> taken{};
+    size_t packing = 0;  // compression of its requests
+    // Whether a sink sends the data, by source and signal.
+    std::array<std::array<bool, kOtlpSignals>, kRecordSources> sends{};
     bool carries_histograms = false;
-    bool discards = false;  // a sink takes received data and drops it
+    bool discards = false;  // a sink accepts received data and discards it
   };
 
   // `env` outlives it.
   explicit Delivery(Env& env);
   ~Delivery() override;
 
-  // Whether the sink sends the agent's own data, and what receivers take in.
+  // Whether the sink sends the agent's own data, and received data.
   static bool SendsOwn(const Config& config);
   static bool SendsReceived(const SinkSpec& spec, const Config& config);
 
-  // Where what waits for a sink is kept by default; empty: in memory.
+  // Default folder of the queue of a sink; empty: in memory.
   std::string DefaultFolder(const std::string& sink) const;
   // Adds a sink to `plan`; kInvalidArgument for options that contradict each other.
-  Status Add(const Wanted& wanted, Plan& plan) const;
-  // The log of a group, one that is open or one that is opened now. `base`: the sink whose folder it is.
+  Status Add(const SinkSetup& sink, Plan& plan) const;
+  // Returns or opens the log of a group. `base`: the sink that owns the folder.
   std::shared_ptr<RequestLog> LogOf(const std::string& base, const std::vector<std::string>& members,
                                     RequestLogOptions options);
-  // Chooses the log of received data, where there are receivers.
+  // Chooses the log of received data, if there are receivers.
   void PlanReceived(bool receivers, Plan& plan);
-  // From now on it runs so. Sinks that are gone get until `deadline` for what is under way.
+  // Runs `plan`. Removed sinks have until `deadline` for their requests.
   void Apply(Plan plan, Instant deadline);
-  // Sends what waits as long as there is time, and ends. What each sink says of it: not ok when something is
-  // left or was lost.
+  // Delivers until `deadline`, and ends. Statuses by sink: not ok when data is left or was refused.
   std::map<std::string, Status> Finish(Instant deadline);
 
   // False for a sink that does not send over a network.
   bool ReadStats(std::string_view sink, DeliveryStats& out);
-  // Lets go of logs that are done. To be called now and then.
+  // Closes logs that are done. Call periodically.
   void Tidy();
-  // What waits on disk for sinks that are not configured. As of the last look: after a reload, and each
-  // minute.
+  // Data on disk that waits for sinks which are not configured, as of the last scan: after a reload, and
+  // every minute.
   std::vector<QueueLeftover> leftovers() const { return leftovers_->found(); }
 
   // OtlpForward
-  bool wanted() const override;
+  bool has_sink() const override;
   size_t packing() const override;
   bool carries_histograms() const override;
   void Forward(const ReceivedOtlp& received, Done done) override;
@@ -94,8 +118,8 @@ class Delivery final : public OtlpForward {
   struct OpenLog {
     std::shared_ptr<RequestLog> log;
     std::vector<std::string> members;
-    bool current = false;  // something is, or may be, appended to it
-    bool closing = false;  // its readers leave: it is not used any more
+    bool current = false;  // is, or may be, appended to
+    bool closing = false;  // its readers leave; not used again
   };
   OpenLog* FindLog(const std::string& folder);
   std::string QueueFolder() const;
@@ -112,7 +136,7 @@ class Delivery final : public OtlpForward {
   std::vector<std::shared_ptr<LogReader>> received_readers_;
   // As in Plan.
   size_t packing_ = 0;
-  std::array<std::array<bool, kOtlpSignals>, kRecordSources> taken_{};
+  std::array<std::array<bool, kOtlpSignals>, kRecordSources> sends_{};
   bool discards_ = false;
   std::atomic<bool> carries_histograms_{false};
   std::string record_;  // guarded by forward_mutex_
@@ -120,5 +144,9 @@ class Delivery final : public OtlpForward {
   bool swept_ = false;
   const std::shared_ptr<LeftoverWatch> leftovers_ = std::make_shared<LeftoverWatch>();
 };
+
+// A sink for a command, which has no pipeline. That of a network sink includes its delivery: Flush waits for
+// it.
+Result<std::unique_ptr<Sink>> MakeStandaloneSink(const SinkSpec& spec, const Config& config, Env& env);
 
 }  // namespace gpulens

@@ -406,7 +406,7 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
        {"test/b", &b_, "1", {"otlp", "remote_write"}},
        {"test/c", &c_, "1"}},
       true);
-  EXPECT_TRUE(delivery_->wanted());
+  EXPECT_TRUE(delivery_->has_sink());
   Reported told;
   Receive("x", told);
   EXPECT_THAT(told.all(), ElementsAre(Code::kOk)) << "it is on disk";
@@ -462,10 +462,10 @@ TEST_F(DeliveryTest, AFolderThatCannotBeUsedStopsNothing) {
 TEST_F(DeliveryTest, WithoutReceiversOrSinksNothingIsWanted) {
   Reported told;
   Run({{"test", &a_, "1", {"own", "otlp"}}});
-  EXPECT_FALSE(delivery_->wanted());
+  EXPECT_FALSE(delivery_->has_sink());
   Receive("x", told);
   Run({{"test", &a_, "1", {"own"}}}, true);
-  EXPECT_FALSE(delivery_->wanted());
+  EXPECT_FALSE(delivery_->has_sink());
   Receive("x", told);
   EXPECT_THAT(told.all(), ElementsAre(Code::kUnavailable, Code::kUnavailable));
 }
@@ -480,7 +480,7 @@ TEST_F(DeliveryTest, TheEndSaysWhatIsLeft) {
   EXPECT_TRUE(UntilEmpty("test"));
   EXPECT_TRUE(UntilEmpty("test/c"));
   const DeliveryStats refused = StatsOf("test/c");
-  EXPECT_EQ(refused.lost.back(), (std::pair<std::string_view, uint64_t>("refused", 1)));
+  EXPECT_EQ(refused.dropped.back(), (std::pair<std::string_view, uint64_t>("refused", 1)));
   EXPECT_EQ(StatsOf("test").signals[0].delivered, 1u);
   writers_.clear();
   auto ends = delivery_->Finish(RealClock().Now() + milliseconds(100));

@@ -7,7 +7,6 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "plugins/remote_access.h"
-#include "plugins/remote_options.h"
 
 namespace gpulens {
 namespace {
@@ -165,8 +164,7 @@ RequestLogOptions LogOptionsOf(const Config& config, const std::string& folder) 
   options.folder = queue.Text("dir").empty() ? folder : queue.Text("dir");
   if (queue.Text("storage") == "memory") options.folder.clear();
   options.max_bytes = queue.Size("max_bytes");
-  const std::string& sync = queue.Text("fsync");
-  options.sync = sync == "always" ? LogSync::kAlways : sync == "none" ? LogSync::kNone : LogSync::kInterval;
+  options.sync = SyncPolicyOf(queue.Text("fsync"));
   if (options.folder.empty()) options.memory_bytes = MemoryBytes(options.max_bytes);
   return options;
 }

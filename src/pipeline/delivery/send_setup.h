@@ -1,9 +1,10 @@
-// What a network sink is made of beside its encoder, and how its configuration becomes a sender's setup.
+// Network sinks: their spec, common options, and the conversion of a configuration to the setup of a sender.
 //
-// A network sink encodes into a request log (LogWriter); a sender takes the requests out of it again and
-// delivers them. Sinks that differ only in where and how they send share one encoder and one log.
+// A network sink encodes into a request log (LogWriter), from which a sender delivers. Sinks that differ only
+// in their destination share one encoder and one log.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -15,15 +16,17 @@
 #include <gpulens/status.h>
 
 #include "core/received_otlp.h"
-#include "delivery/envelope.h"
+#include "delivery/record.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
 #include "net/message/address.h"
+#include "plugins/config.h"
 #include "plugins/plugin.h"
+#include "plugins/remote_access.h"
 
 namespace gpulens {
 
-// Where the encoder of a sink puts its requests. Used by the sink's thread.
+// Appends the requests of an encoder to a log. Used by the sink's thread.
 class LogWriter {
  public:
   explicit LogWriter(std::shared_ptr<RequestLog> log) : log_(std::move(log)) { log_->AddWriter(); }
@@ -31,8 +34,8 @@ class LogWriter {
   LogWriter(const LogWriter&) = delete;
   LogWriter& operator=(const LogWriter&) = delete;
 
-  // Copies `body`. `key`: of the requests of one snapshot, whose series stay in order by it. What is larger
-  // than the whole log is counted as lost there, and no error.
+  // Copies `body`. `key`: index of the request within its snapshot; requests of a key stay in order. A
+  // request above the bound of the log counts as dropped, without an error.
   Status Append(uint8_t kind, std::string_view body, uint32_t items, uint32_t key = 0);
   const std::shared_ptr<RequestLog>& log() const noexcept { return log_; }
 
@@ -41,57 +44,134 @@ class LogWriter {
   std::string record_;
 };
 
-// What a sink says of its receiver. Becomes a SendSetup with the options of send_options.h.
+// Description of a receiver by its sink. Becomes a SendSetup, with the options below.
 struct SendPlan {
   std::string name;                        // of the sink
-  std::vector<std::string_view> signals;   // as metrics name them; static storage
+  std::vector<std::string_view> signals;   // names in metrics; static storage
   std::vector<SendRoute> routes;           // by Envelope::kind
   std::vector<std::vector<HttpUrl>> urls;  // by endpoint and signal
   std::function<SendOutcome(const HttpReply& reply, size_t route)> validate;
   std::function<SendOutcome(const GrpcReply& reply, size_t route)> classify_call = {};
   size_t answer_bytes = 64u << 10;  // of an answer, at most
   std::string_view keep = {};       // as HttpResponseParser::Limits has it
-  // As in SendSetup; the envelope is off already. Without it a body is sent as it is.
+  // As in SendSetup, with the envelope removed. Without it a body is sent unchanged.
   std::function<Status(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& parts)>
       prepare = {};
   std::function<Status(SendPart& part)> rework = {};
   std::string format = {};
 };
 
-// Of a SinkSpec whose sink sends over a network. Static storage.
+// Part of the SinkSpec of a sink that sends over a network. Static storage.
 struct NetworkSink {
-  // Options that say where and how it sends, beside those of kDestinationOptions: sinks of a kind that differ
-  // in these alone are encoded once.
+  // Options of the destination, in addition to kDestinationOptions: sinks that differ only in these share an
+  // encoder.
   std::span<const std::string_view> destination = {};
-  // Makes what writes the agent's own data. Its Flush does not wait for the delivery.
+  // Creates the encoder of the agent's own data. Its Flush does not wait for the delivery.
   Result<std::unique_ptr<Sink>> (*encoder)(const Config& config, Env& env,
                                            std::unique_ptr<LogWriter> log) = nullptr;
   Result<SendPlan> (*plan)(const std::string& name, const Config& config) = nullptr;
-  // How it would have received data packed: an index of kOtlpPackings. Null: it sends none.
+  // Compression that it prefers for received data: an index of kOtlpPackings. Null: it sends none.
   size_t (*packing)(const Config& config) = nullptr;
-  // Which signals it sends of what is received: a bit for each OtlpSignal.
+  // Received signals that it sends: a bit for each OtlpSignal.
   uint32_t (*takes)(const Config& config) = nullptr;
-  // It sends what came by remote write as it came.
+  // Whether it sends remote-write data by remote write.
   bool remote_write = false;
-  // What the options of `destination` say of what is encoded: "metrics logs". May be null.
+  // Signals to encode by the options of `destination`: "metrics logs". May be null.
   std::string (*signals)(const Config& config) = nullptr;
 };
 
-// The endpoints that a sink's configuration names: `endpoints`, else the one it is given.
+// The option `endpoints`, or `one` if it is empty.
 std::vector<std::string> EndpointsOf(const Config& config, const std::string& one);
 // kInvalidArgument for options that contradict each other.
 Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Config& config);
-// The configuration without what says where and how is sent.
+// The configuration without the options of the destination.
 Config EncoderConfig(const Config& config, const NetworkSink& network);
 // Whether the sink sends data of this source; without the option `sources`, only its own.
 bool SendsSource(const Config& config, RecordSource source);
 // For PickEndpoint: by the URL of the first signal.
 uint64_t EndpointHash(const std::vector<HttpUrl>& urls);
-// Of what waits on disk; in memory less may wait, see MemoryBytes.
+// Bounds of the queue on disk; in memory see MemoryBytes.
 ReaderBounds BoundsOf(const Config& config);
 // A log for the sink, in its own folder, or `folder`, where it has none; empty: in memory.
 RequestLogOptions LogOptionsOf(const Config& config, const std::string& folder);
 // How much may wait in memory where so much may wait on disk.
 uint64_t MemoryBytes(uint64_t disk_bytes) noexcept;
+
+// The options that every network sink has for what waits and how it is sent. Static storage.
+
+inline constexpr std::string_view kQueueStorages[] = {"disk", "memory"};
+inline constexpr std::string_view kBalances[] = {"failover", "hash"};
+
+inline constexpr std::string_view kRetriedStatuses[] = {
+    "401", "403", "404", "408", "409", "425", "500", "501", "505", "507", "520", "521", "522", "523", "524"};
+
+inline constexpr OptionSpec kQueueOptions[] = {
+    {.key = "storage",
+     .fallback = "disk",
+     .help =
+         "Where undelivered data waits. Memory holds an eighth as much, and loses it when the agent ends.",
+     .allowed = kQueueStorages},
+    {.key = "dir", .help = "Folder of the queue; default: queue/ and the sink's name in the state folder."},
+    {.key = "max_bytes",
+     .type = OptionType::kSize,
+     .fallback = "256MiB",
+     .help = "Size of the queue; then the oldest data is dropped and counted.",
+     .min = 8 << 20},
+    {.key = "max_age",
+     .type = OptionType::kTime,
+     .fallback = "0s",
+     .help = "Drop and count older data; 0s: never.",
+     .min = 0},
+    {.key = "fsync",
+     .fallback = "interval",
+     .help = "When the queue is synced to disk.",
+     .allowed = kSyncPolicies},
+};
+
+inline constexpr OptionSpec kRetryOptions[] = {
+    {.key = "initial",
+     .type = OptionType::kTime,
+     .fallback = "1s",
+     .help = "The longest wait before the first retry.",
+     .min = 0.01},
+    {.key = "max",
+     .type = OptionType::kTime,
+     .fallback = "60s",
+     .help = "The longest wait before any retry.",
+     .min = 0.01},
+    {.key = "statuses",
+     .type = OptionType::kTexts,
+     .help = "Further HTTP statuses to retry, in addition to 429, 502, 503 and 504.",
+     .allowed = kRetriedStatuses},
+};
+
+// Those of every network sink.
+inline constexpr auto kSendOptions = JoinOptions(
+    std::to_array<OptionSpec>({
+        {.key = "sources",
+         .type = OptionType::kTexts,
+         .fallback = R"(["own", "otlp", "remote_write"])",
+         .help = "Data to send: `own`, and receivers by name."},
+        {.key = "endpoints", .type = OptionType::kTexts, .help = "Several receivers instead of one."},
+        {.key = "balance",
+         .fallback = "failover",
+         .help = "With several receivers: the first that works, or one for each resource (hash).",
+         .allowed = kBalances},
+        {.key = "in_flight",
+         .type = OptionType::kInt,
+         .fallback = "1",
+         .help = "Concurrent requests for each receiver; each series stays in order.",
+         .min = 1,
+         .max = 32},
+        {.key = "queue",
+         .type = OptionType::kGroup,
+         .help = "The queue of undelivered data.",
+         .children = kQueueOptions},
+        {.key = "retry",
+         .type = OptionType::kGroup,
+         .help = "Retries after a failure.",
+         .children = kRetryOptions},
+    }),
+    kRemoteOptions);
 
 }  // namespace gpulens

@@ -5,9 +5,6 @@
 namespace gpulens {
 namespace {
 
-// Two wait, one is being written, one is made.
-constexpr size_t kPooledSnapshots = 4;
-
 bool IsNew(const Frame& frame, uint64_t run, int64_t read_boot_ns) noexcept {
   return frame.run != run || frame.read_at.boot_ns != read_boot_ns;
 }
@@ -64,7 +61,7 @@ void SnapshotSelector::Remember(const Snapshot& snapshot) {
 }
 
 Ref<const Snapshot> SnapshotSelector::SlowReadings(const Snapshot& snapshot) {
-  Ref<Snapshot> made = TakeSnapshot();
+  Ref<Snapshot> made = pool_.Take();
   made->closed_at = snapshot.closed_at;
   made->tick = snapshot.tick;
   made->resource = snapshot.resource;
@@ -83,15 +80,6 @@ Ref<const Snapshot> SnapshotSelector::SlowReadings(const Snapshot& snapshot) {
   }
   Remember(*made);
   return made;
-}
-
-Ref<Snapshot> SnapshotSelector::TakeSnapshot() {
-  for (Ref<Snapshot>& snapshot : pool_) {
-    if (snapshot.unique()) return snapshot;
-  }
-  Ref<Snapshot> snapshot = MakeRef<Snapshot>();
-  if (pool_.size() < kPooledSnapshots) pool_.push_back(snapshot);
-  return snapshot;
 }
 
 }  // namespace gpulens

@@ -43,14 +43,13 @@ class SnapshotSelector {
   bool HasNewSlowReading(const Snapshot& snapshot) const;
   void Remember(const Snapshot& snapshot);
   Ref<const Snapshot> SlowReadings(const Snapshot& snapshot);
-  Ref<Snapshot> TakeSnapshot();
 
   const Duration interval_;
   const bool sends_new_readings_;
   int64_t next_whole_ns_ = 0, seen_ns_ = 0;
   uint64_t whole_tick_ = 0;
   std::map<std::string, Sent, std::less<>> sent_;
-  std::vector<Ref<Snapshot>> pool_;
+  RefPool<Snapshot> pool_{4};  // two queued, one being written, one being built
 };
 
 }  // namespace gpulens

@@ -1,3 +1,73 @@
+// One source of a sink's snapshots, as "nvidia": which of its series are in groups of roll-up rules, what
+// they were read last, and what of its frames the sink is sent.
+//
+// Used by Rollup alone. Not thread-safe. Does not allocate while the layout stays.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "core/frame.h"
+#include "core/histogram.h"
+#include "pipeline/rollup/rollup_groups.h"
+#include "pipeline/rollup/rollup_rule.h"
+
+namespace gpulens {
+
+// The groups of each rule.
+using RollupRules = std::vector<std::unique_ptr<RollupGroups>>;
+
+class RollupSource {
+ public:
+  // `rules` outlive it.
+  RollupSource(std::string name, RollupRules& rules) : name_(std::move(name)), rules_(rules) {}
+
+  const std::string& name() const noexcept { return name_; }
+  // Takes new readings into the groups. Groups that begin count from `start_unix_ns`.
+  void Take(const Ref<const Frame>& frame, int64_t start_unix_ns);
+  // Adds to `out` the entry whose frame was taken last, without the series that are sent as roll-ups only.
+  void Emit(const SnapshotEntry& entry, Snapshot& out);
+  // Adds what was read in the interval to the groups of a rule. `in_snapshot`: the last one had this source.
+  void EndInterval(uint32_t rule, bool in_snapshot) noexcept;
+  // All series leave their groups.
+  void Leave() noexcept;
+
+  // Series in a group, once for each rule.
+  size_t members() const noexcept { return members_.size(); }
+  // Series that Emit leaves out.
+  uint32_t hidden() const noexcept { return hidden_series_; }
+  const std::array<uint64_t, kRollupRefusals>& refused() const noexcept { return refused_; }
+
+ private:
+  void Plan(const Frame& frame, int64_t start_unix_ns);
+  void Join(const SeriesInfo& series, uint32_t slot, uint32_t rule, int64_t start_unix_ns);
+  uint32_t RulesOf(const MetricDesc& desc) const noexcept;
+  void Drop(RollupMember& member) noexcept;
+  void Read(const Frame* before);
+  bool TakeBuckets(RollupMember& member, RollupGroup& group, const SeriesInfo& series, bool from_zero);
+
+  const std::string name_;
+  RollupRules& rules_;
+  Ref<const Frame> frame_;  // taken last
+  Ref<const Layout> layout_;
+  std::vector<RollupMember> members_;  // by slot, then by rule
+  std::vector<double> numbers_;        // of histograms: counts by bound, count, sum
+  std::vector<uint8_t> hidden_;        // by slot: left out by Emit
+  uint32_t series_ = 0, hidden_series_ = 0;
+  std::array<uint64_t, kRollupRefusals> refused_{};
+  Ref<const Frame> of_, shown_;  // a frame, and its copy without what is hidden
+  RefPool<Frame> pool_{4};       // two queued at the sink, one being written, one being built
+  std::vector<double> now_, increases_;
+  Buckets buckets_;
+};
+
 // Combines series of a sink's snapshots by the sink's rules: takes each tick's snapshot, gives the snapshot
 // that the sink is to get. Series of a rule are left out of it; at the end of each interval a frame of
 // results comes into it, named "rollup/1" by the rule's number, and stays until the next one takes its place.
@@ -10,23 +80,6 @@
 // that of the boot clock. A reading belongs to the interval in which its tick closed. A frame that rides
 // again, and a stale value that was there before, are no new reading. Values that are not finite are left
 // out.
-#pragma once
-
-#include <array>
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
-#include <gpulens/status.h>
-
-#include "core/frame.h"
-#include "pipeline/rollup/rollup_groups.h"
-#include "pipeline/rollup/rollup_rule.h"
-#include "pipeline/rollup/rollup_source.h"
-
-namespace gpulens {
 
 struct RollupStats {
   uint64_t groups = 0;     // now
@@ -78,13 +131,12 @@ class Rollup {
   void ForgetSources(Instant now);
   void Open(uint32_t rule, Instant now) noexcept;
   void Close(uint32_t rule, Instant end, uint64_t round);
-  Ref<Snapshot> TakeSnapshot();
   void UpdateStats() noexcept;
 
   RollupRules rules_;
   std::vector<Interval> intervals_;  // by rule
   std::vector<Seen> sources_;        // mostly in the order of the frames
-  std::vector<Ref<Snapshot>> pool_;
+  RefPool<Snapshot> pool_{4};        // two queued at the sink, one being written, one being built
   uint64_t round_ = 0;
   int64_t start_unix_ns_ = 0;  // of new groups: when the snapshot before closed
   uint64_t ended_ = 0;         // intervals

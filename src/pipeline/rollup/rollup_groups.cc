@@ -6,8 +6,6 @@
 namespace gpulens {
 namespace {
 
-// One published, one being filled, two for sinks that are slow.
-constexpr size_t kPooledFrames = 4;
 constexpr double kNanosecondsPerSecond = 1e9, kNanosecondsPerMillisecond = 1e6;
 
 std::string UnitOf(const MetricDesc& input, RollupFunction function) {
@@ -269,23 +267,14 @@ void RollupGroups::Publish(RollupGroup& group, Frame& frame) {
   }
 }
 
-Ref<Frame> RollupGroups::TakeFrame() {
-  for (Ref<Frame>& frame : pool_) {
-    if (frame.unique()) return frame;
-  }
-  Ref<Frame> frame = MakeRef<Frame>();
-  frame->source = source_;
-  if (pool_.size() < kPooledFrames) pool_.push_back(frame);
-  return frame;
-}
-
 Ref<const Frame> RollupGroups::Close(Instant end) {
   for (uint32_t i = 0; i < groups_.size(); ++i) {
     RollupGroup& group = groups_[i];
     if (group.form == RollupForm::kNone || group.members != 0 || group.window.count != 0) continue;
     if (++group.idle >= kIdleIntervals) Remove(i);
   }
-  Ref<Frame> frame = TakeFrame();
+  Ref<Frame> frame = pool_.Take();
+  frame->source = source_;
   frame->layout = table_.Freeze();
   frame->run = ++run_;
   frame->read_at = end;

@@ -135,7 +135,6 @@ class RollupGroups {
   void Publish(RollupGroup& group, Frame& frame);
   bool Compute(const RollupGroup& group, RollupFunction function, const SeriesInfo& result);
   static void Show(int64_t known_ns, bool stale, uint32_t slot, Frame& frame);
-  Ref<Frame> TakeFrame();
 
   const RollupRule rule_;
   const std::string source_;
@@ -145,7 +144,7 @@ class RollupGroups {
   std::vector<uint32_t> free_;
   std::unordered_map<RollupKey, uint32_t, KeyHash> index_;
   std::vector<Cell> cells_;  // of the last results
-  std::vector<Ref<Frame>> pool_;
+  RefPool<Frame> pool_{4};   // one published, one being filled, two for slow sinks
   uint64_t run_ = 0;
 };
 

@@ -8,16 +8,15 @@
 
 namespace gpulens::sdk {
 
-Duration Pace::After(const Delivered& delivered) noexcept {
+Duration Pace::After(const Delivered& delivered) {
   // After a permanent error no quick retry: the rest was accepted, or the next attempt fails as well.
   const bool again = delivered.status.code != Code::kOk && delivered.status.code != Code::kDataLoss &&
                      delivered.status.code != Code::kInvalidArgument;
   if (!again) {
-    back_off_ = {};
+    backoff_.Reset();
     return interval_;
   }
-  back_off_ = std::clamp(back_off_ * 2, kLeast, kMost);
-  return std::max(back_off_, delivered.come_again);
+  return std::max(backoff_.Next(), delivered.come_again);
 }
 
 PushJob::PushJob(Options options, std::unique_ptr<Transport> transport)

@@ -8,6 +8,7 @@
 
 #include <gpulens/registry.h>
 
+#include "base/backoff.h"
 #include "core/attribute_set.h"
 #include "sdk/export/exporter_seat.h"
 #include "sdk/export/transport.h"
@@ -18,13 +19,14 @@ namespace gpulens::sdk {
 class Pace {
  public:
   static constexpr Duration kLeast = std::chrono::seconds(1), kMost = std::chrono::seconds(60);
-  explicit Pace(Duration interval) noexcept : interval_(interval) {}
+  explicit Pace(Duration interval)
+      : interval_(interval), backoff_({.initial = kLeast, .cap = kMost, .jitter = 0}, 0) {}
   // Returns the wait after this attempt.
-  Duration After(const Delivered& delivered) noexcept;
+  Duration After(const Delivered& delivered);
 
  private:
   const Duration interval_;
-  Duration back_off_{};
+  Backoff backoff_;
 };
 
 class PushJob final : public ExportJob {

@@ -6,7 +6,6 @@
 #include <string>
 #include <string_view>
 
-#include "wire/otlp/proto_cursor.h"
 
 namespace gpulens {
 

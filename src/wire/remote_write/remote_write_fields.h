@@ -14,7 +14,6 @@
 #include <string>
 #include <string_view>
 
-#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens::remote_write {
 

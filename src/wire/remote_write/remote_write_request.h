@@ -10,7 +10,6 @@
 
 #include "core/frame.h"
 #include "wire/remote_write/remote_write_layout.h"
-#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens {
 

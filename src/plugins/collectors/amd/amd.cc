@@ -142,7 +142,7 @@ class AmdCollector final : public Collector {
   amd::FieldMaxAge max_age_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
-  DriverSeries driver_series_{"amdsmi"};
+  ReaderSeries driver_series_{"amdsmi"};
   Series info_, devices_;
   std::string driver_version_, library_version_;
 };

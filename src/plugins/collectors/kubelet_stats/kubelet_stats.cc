@@ -13,7 +13,7 @@
 #include "net/message/address.h"
 #include "plugins/collectors/kubelet_stats/kubelet_stats.h"
 #include "plugins/plugin.h"
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 #include "sources/kubelet/api/api_server.h"
 
 namespace gpulens {

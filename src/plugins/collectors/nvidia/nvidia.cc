@@ -194,7 +194,7 @@ class NvidiaCollector final : public Collector {
   std::vector<AerSeries> aer_;
   EventReporter reporter_{env_.events};
   bool released_ = false;
-  DriverSeries driver_series_{"nvml"};
+  ReaderSeries driver_series_{"nvml"};
   Series info_, devices_, devices_expected_, mismatch_series_;
   std::optional<bool> mismatch_;  // as it was read last; nothing: the versions cannot be told
   int64_t mismatch_read_ns_ = 0;

@@ -25,38 +25,37 @@
 #include "plugins/driver_control.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/packing.h"
+#include "net/grpc/grpc_wire.h"
 
 namespace gpulens {
 namespace {
 
 constexpr size_t kMostBytes = size_t{8} << 20;  // of a request, unpacked
 
-HttpResponse Failure(int status, uint32_t code, std::string_view why) {
+HttpResponse Failure(int status, GrpcCode code, std::string_view why) {
   HttpResponse response;
   response.status = status;
   response.content_type = OtlpContentType(OtlpEncoding::kProtobuf);
-  response.body = OtlpFailure(OtlpEncoding::kProtobuf, code, why);
+  response.body = OtlpFailure(OtlpEncoding::kProtobuf, static_cast<uint32_t>(code), why);
   return response;
 }
-
-constexpr uint32_t kInvalidArgument = 3, kResourceExhausted = 8;
 
 HttpResponse Answer(ProgramRegistry& registry, const ProgramRegistry::Sender& sender, std::string_view body,
                     bool packed, Instant now) {
   std::string unpacked;
   if (packed) {
     if (Status status = Gunzip(body, kMostBytes, unpacked); !status)
-      return Failure(status.code == Code::kExhausted ? 413 : 400, kInvalidArgument, status.detail);
+      return Failure(status.code == Code::kExhausted ? 413 : 400, GrpcCode::kInvalidArgument, status.detail);
     body = unpacked;
   }
   OtlpPointsReport report;
   const Status taken = registry.Take(sender, body, now, report);
   if (taken.code == Code::kExhausted) {
-    HttpResponse busy = Failure(429, kResourceExhausted, taken.detail);
+    HttpResponse busy = Failure(429, GrpcCode::kResourceExhausted, taken.detail);
     busy.AddHeader("Retry-After", "60");
     return busy;
   }
-  if (!taken) return Failure(400, kInvalidArgument, taken.detail);
+  if (!taken) return Failure(400, GrpcCode::kInvalidArgument, taken.detail);
   HttpResponse response;
   response.content_type = OtlpContentType(OtlpEncoding::kProtobuf);
   response.body = OtlpSuccess(OtlpSignal::kMetrics, OtlpEncoding::kProtobuf, report.rejected, report.why);

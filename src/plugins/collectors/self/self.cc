@@ -126,8 +126,8 @@ class SelfCollector final : public Collector {
     constexpr std::string_view kResults[] = {"applied", "rejected", "unchanged"};
     for (size_t i = 0; i < 3; ++i)
       reloads_[i] = table.Declare(kSelfConfigReloads, none, {{"result", kResults[i]}});
-    for (size_t i = 0; i < kPageLosses; ++i)
-      page_losses_[i] = table.Declare(kSelfPageSeriesDropped, none, {{"reason", kPageLossNames[i]}});
+    for (size_t i = 0; i < kPageDropReasons; ++i)
+      page_losses_[i] = table.Declare(kSelfPageSeriesDropped, none, {{"reason", kPageDropReasonNames[i]}});
   }
 
   void DeclareServer(SeriesTable& table, std::string_view listener, Server& server) {
@@ -165,7 +165,7 @@ class SelfCollector final : public Collector {
     out.Set(reloads_[2], stats.reloads_unchanged.load());
     out.Set(reload_ok_, stats.last_reload_ok.load() ? 1 : 0);
     if (int64_t at = stats.last_reload_unix_ns.load()) out.Set(reload_time_, static_cast<double>(at) * 1e-9);
-    for (size_t i = 0; i < kPageLosses; ++i) out.Set(page_losses_[i], stats.page_losses[i].load());
+    for (size_t i = 0; i < kPageDropReasons; ++i) out.Set(page_losses_[i], stats.page_losses[i].load());
     CollectServer("http", stats.http.load(), http_, out);
     CollectServer("websocket", stats.websocket.load(), websocket_, out);
   }
@@ -185,7 +185,7 @@ class SelfCollector final : public Collector {
   double started_unix_ = 0;
   Series start_time_, overhead_, cpu_time_, resident_, virtual_, fds_, fds_limit_, reload_ok_, reload_time_,
       reloads_[3];
-  Series page_losses_[kPageLosses];
+  Series page_losses_[kPageDropReasons];
   Server http_, websocket_;
 };
 

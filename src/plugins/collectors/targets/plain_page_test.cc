@@ -13,7 +13,7 @@
 #include "scrape/scrape_testing.h"
 #include "wire/packing.h"
 
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 
 namespace gpulens {
 extern const CollectorSpec targets_collector;

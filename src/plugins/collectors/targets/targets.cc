@@ -12,7 +12,7 @@
 #include "catalog/row.h"
 #include "catalog/self.h"
 #include "plugins/plugin.h"
-#include "plugins/remote_options.h"
+#include "plugins/remote_access.h"
 #include "scrape/engine/engine_families.h"
 #include "scrape/engine/engine_identity.h"
 #include "scrape/engine/engine_page_series.h"

@@ -1,20 +1,19 @@
 // The receiver otlp: takes in what OpenTelemetry SDKs and Collectors send, and hands it to the sinks.
 
 #include "base/result.h"
-#include "ingest/intake_options.h"
-#include "ingest/intake_receiver.h"
+#include "ingest/ingest_receiver.h"
 #include "plugins/receivers/otlp/otlp_grpc.h"
 #include "plugins/receivers/otlp/otlp_http.h"
 
 namespace gpulens {
 namespace {
 
-using OtlpReceiver = IntakeReceiver<OtlpHttp, OtlpGrpc>;
+using OtlpReceiver = IngestReceiver<OtlpHttp, OtlpGrpc>;
 
 Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverContext& context) {
   if (!context.env.io) return Status{Code::kUnavailable, "there is no network here"};
   auto receiver =
-      std::make_unique<OtlpReceiver>(ReadIntakeOptions(config, context, {"otlp/http", "otlp/grpc"}), context);
+      std::make_unique<OtlpReceiver>(ReadIngestOptions(config, context, {"otlp/http", "otlp/grpc"}), context);
   OtlpHttp::Options http = ReadHttpOptions("otlp", config, context);
   http.at.protocol = "OTLP over HTTP";
   OtlpGrpc::Options grpc;
@@ -22,7 +21,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   grpc.max_request = http.max_request;
   grpc.max_arriving = http.max_arriving;
   grpc.connections = http.connections;
-  grpc.way = 1;
+  grpc.transport = 1;
   if (!http.at.listen.empty()) RETURN_IF_ERROR(receiver->Open<OtlpHttp>(http, context.env));
   if (!grpc.at.listen.empty()) RETURN_IF_ERROR(receiver->Open<OtlpGrpc>(grpc, context.env));
   return std::unique_ptr<Receiver>(std::move(receiver));
@@ -46,7 +45,7 @@ constexpr std::array<OptionSpec, 2> kTransports = {{
     {.key = "http", .type = OptionType::kGroup, .help = "OTLP over HTTP.", .children = kHttp},
     {.key = "grpc", .type = OptionType::kGroup, .help = "OTLP over gRPC.", .children = kGrpc},
 }};
-constexpr auto kOptions = JoinOptions(kTransports, kIntakeOptions);
+constexpr auto kOptions = JoinOptions(kTransports, kIngestOptions);
 
 }  // namespace
 

@@ -13,7 +13,7 @@ constexpr std::string_view kPaths[kOtlpSignals] = {
 };
 
 // Exhausted without a RetryInfo would be read as "never again"; what is too large never fits.
-GrpcAnswer Speak(OtlpSignal signal, const OtlpAnswer& answer) {
+GrpcAnswer ResponseOf(OtlpSignal signal, const OtlpAnswer& answer) {
   switch (answer.kind) {
     case OtlpAnswer::kAccepted:
       return GrpcAnswer::Ok(OtlpSuccess(signal, OtlpEncoding::kProtobuf, answer.rejected, answer.message));
@@ -30,7 +30,8 @@ GrpcAnswer Speak(OtlpSignal signal, const OtlpAnswer& answer) {
 
 class OtlpGrpc::Method final : public GrpcHandler {
  public:
-  Method(OtlpSignal signal, size_t way, OtlpIntake& intake) : signal_(signal), way_(way), intake_(intake) {}
+  Method(OtlpSignal signal, size_t transport, OtlpIngest& ingest)
+      : signal_(signal), transport_(transport), ingest_(ingest) {}
 
   GrpcRoute route() { return {std::string(kPaths[static_cast<size_t>(signal_)]), this}; }
 
@@ -38,29 +39,29 @@ class OtlpGrpc::Method final : public GrpcHandler {
   void Handle(GrpcRequest request, GrpcResponder responder) override {
     OtlpCall call;
     call.signal = signal_;
-    call.way = way_;
+    call.transport = transport_;
     call.peer = request.remote;
     call.body = std::move(request.message);
     auto waiting = std::make_shared<GrpcResponder>(std::move(responder));
     // May be called after this object's end.
-    call.answer = [flight = intake_.flight(), way = way_, signal = signal_,
+    call.answer = [in_flight = ingest_.in_flight(), transport = transport_, signal = signal_,
                    waiting](const OtlpAnswer& answer) {
-      GrpcAnswer spoken = Speak(signal, answer);
-      flight->CountAnswer(way, signal, GrpcCodeName(spoken.code));
-      waiting->Send(std::move(spoken));
+      GrpcAnswer answered = ResponseOf(signal, answer);
+      in_flight->CountAnswer(transport, signal, GrpcCodeName(answered.code));
+      waiting->Send(std::move(answered));
     };
-    intake_.Take(std::move(call));
+    ingest_.Take(std::move(call));
   }
 
   const OtlpSignal signal_;
-  const size_t way_;
-  OtlpIntake& intake_;
+  const size_t transport_;
+  OtlpIngest& ingest_;
 };
 
-OtlpGrpc::OtlpGrpc(const Options& options, Env& env, OtlpIntake& intake) {
+OtlpGrpc::OtlpGrpc(const Options& options, Env& env, OtlpIngest& ingest) {
   std::vector<GrpcRoute> routes;
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
-    methods_.push_back(std::make_unique<Method>(signal, options.way, intake));
+    methods_.push_back(std::make_unique<Method>(signal, options.transport, ingest));
     routes.push_back(methods_.back()->route());
   }
   GrpcServer::Options server;
@@ -75,8 +76,8 @@ OtlpGrpc::OtlpGrpc(const Options& options, Env& env, OtlpIntake& intake) {
 
 OtlpGrpc::~OtlpGrpc() = default;
 
-Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& env, OtlpIntake& intake) {
-  std::unique_ptr<OtlpGrpc> made(new OtlpGrpc(options, env, intake));
+Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& env, OtlpIngest& ingest) {
+  std::unique_ptr<OtlpGrpc> made(new OtlpGrpc(options, env, ingest));
   ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
                      return made->server_->Listen(std::move(socket));
                    }));

@@ -7,8 +7,8 @@
 
 #include <gpulens/status.h>
 
-#include "ingest/listening.h"
-#include "ingest/otlp_intake.h"
+#include "ingest/ingest_receiver.h"
+#include "ingest/otlp_ingest.h"
 #include "net/grpc/grpc_server.h"
 
 namespace gpulens {
@@ -20,11 +20,11 @@ class OtlpGrpc {
     size_t max_request = 16u << 20;   // of one message, packed and unpacked
     size_t max_arriving = 32u << 20;  // of all that are not answered yet
     size_t connections = 512;
-    size_t way = 0;  // of the intake
+    size_t transport = 0;  // index in OtlpIngest::Options
   };
 
-  // Serves when it returns. `env` has an I/O loop; it and `intake` outlive the object.
-  static Result<std::unique_ptr<OtlpGrpc>> Open(const Options& options, Env& env, OtlpIntake& intake);
+  // Serves when it returns. `env` has an I/O loop; it and `ingest` outlive the object.
+  static Result<std::unique_ptr<OtlpGrpc>> Open(const Options& options, Env& env, OtlpIngest& ingest);
   ~OtlpGrpc();
 
   // As of ReceiverHttp.
@@ -34,11 +34,11 @@ class OtlpGrpc {
 
  private:
   class Method;
-  OtlpGrpc(const Options& options, Env& env, OtlpIntake& intake);
+  OtlpGrpc(const Options& options, Env& env, OtlpIngest& ingest);
 
   std::vector<std::unique_ptr<Method>> methods_;
   std::vector<std::shared_ptr<SharedSocket>> sockets_;
-  const std::shared_ptr<Closed> closed_ = std::make_shared<Closed>();
+  const std::shared_ptr<CloseEvent> closed_ = std::make_shared<CloseEvent>();
   std::unique_ptr<GrpcServer> server_;
 };
 

@@ -25,16 +25,16 @@ constexpr char kMetrics[] = "/opentelemetry.proto.collector.metrics.v1.MetricsSe
 constexpr char kLogs[] = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
 constexpr char kTraces[] = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-class OtlpGrpcTest : public receiver_testing::IntakeTest {
+class OtlpGrpcTest : public receiver_testing::IngestTest {
  protected:
-  OtlpGrpcTest() : IntakeTest("otlp/grpc") { grpc_options_.at = {"otlp", {"127.0.0.1:0"}}; }
+  OtlpGrpcTest() : IngestTest("otlp/grpc") { grpc_options_.at = {"otlp", {"127.0.0.1:0"}}; }
   ~OtlpGrpcTest() override {
     channel_ = nullptr;
     Close([this] { grpc_ = nullptr; });
   }
   void Serve() {
-    OpenIntake();
-    auto opened = OtlpGrpc::Open(grpc_options_, env_, *intake_);
+    OpenIngest();
+    auto opened = OtlpGrpc::Open(grpc_options_, env_, *ingest_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     grpc_ = *std::move(opened);
     GrpcTarget target;
@@ -56,8 +56,8 @@ class OtlpGrpcTest : public receiver_testing::IntakeTest {
   }
   ReceiverStats::OfSignal Stats(OtlpSignal signal = OtlpSignal::kMetrics) const {
     ReceiverStats stats;
-    intake_->ReadStats(stats);
-    return stats.ways.at(0).signals[static_cast<size_t>(signal)];
+    ingest_->ReadStats(stats);
+    return stats.transports.at(0).signals[static_cast<size_t>(signal)];
   }
 
   OtlpGrpc::Options grpc_options_;
@@ -142,7 +142,7 @@ TEST_F(OtlpGrpcTest, GzipIsUnpacked) {
 }
 
 TEST_F(OtlpGrpcTest, WhatIsTooLargeOrNoMessageIsRefused) {
-  intake_options_.max_request = grpc_options_.max_request = 64 << 10;
+  ingest_options_.max_request = grpc_options_.max_request = 64 << 10;
   Serve();
   const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
   const GrpcReply refused = Call(kMetrics, large);
@@ -169,7 +169,7 @@ TEST_F(OtlpGrpcTest, ManyCallsOfOneConnectionAreEachAnswered) {
 
 TEST_F(OtlpGrpcTest, AfterTheEndNothingIsTaken) {
   Serve();
-  intake_->Finish();
+  ingest_->Finish();
   const GrpcReply reply = Call(kMetrics, point_);
   EXPECT_EQ(reply.code, GrpcCode::kUnavailable);
   EXPECT_EQ(ReadGrpcRetryInfo(reply.details), Duration(seconds(1)));

@@ -4,37 +4,56 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "net/grpc/grpc_wire.h"
+#include "wire/packing.h"
+#include "wire/otlp/otlp_json.h"
 
 namespace gpulens {
 namespace {
 
-// gRPC's codes, which google.rpc.Status has.
-constexpr uint32_t kInvalidArgument = 3, kDeadlineExceeded = 4, kResourceExhausted = 8, kUnimplemented = 12,
-                   kInternal = 13, kUnavailable = 14, kUnauthenticated = 16;
-
-struct Spoken {
-  int status;
-  uint32_t code;
-};
-Spoken SpokenAs(OtlpAnswer::Kind kind) noexcept {
-  switch (kind) {
-    case OtlpAnswer::kAccepted: return {200, 0};
-    case OtlpAnswer::kMalformed: return {400, kInvalidArgument};
-    case OtlpAnswer::kTooLarge: return {413, kInvalidArgument};
-    case OtlpAnswer::kOverloaded: return {429, kResourceExhausted};
-    case OtlpAnswer::kUnavailable: break;
+OtlpMessage MessageOf(OtlpSignal signal) noexcept {
+  switch (signal) {
+    case OtlpSignal::kMetrics: return OtlpMessage::kMetrics;
+    case OtlpSignal::kLogs: return OtlpMessage::kLogs;
+    case OtlpSignal::kTraces: break;
   }
-  return {503, kUnavailable};
+  return OtlpMessage::kTraces;
 }
 
-HttpResponse Speak(OtlpSignal signal, OtlpEncoding encoding, const OtlpAnswer& answer) {
-  const Spoken spoken = SpokenAs(answer.kind);
+int HttpStatusOf(OtlpAnswer::Kind kind) noexcept {
+  switch (kind) {
+    case OtlpAnswer::kAccepted: return 200;
+    case OtlpAnswer::kMalformed: return 400;
+    case OtlpAnswer::kTooLarge: return 413;
+    case OtlpAnswer::kOverloaded: return 429;
+    case OtlpAnswer::kUnavailable: break;
+  }
+  return 503;
+}
+
+// A google.rpc.Status with the gRPC code that corresponds to an HTTP status.
+std::string FailureBody(OtlpEncoding encoding, int status, std::string_view message) {
+  GrpcCode code = GrpcCode::kInvalidArgument;
+  switch (status) {
+    case 401: code = GrpcCode::kUnauthenticated; break;
+    case 404:
+    case 405: code = GrpcCode::kUnimplemented; break;
+    case 408: code = GrpcCode::kDeadlineExceeded; break;
+    case 429: code = GrpcCode::kResourceExhausted; break;
+    case 500: code = GrpcCode::kInternal; break;
+    case 503: code = GrpcCode::kUnavailable; break;
+    default: break;
+  }
+  return OtlpFailure(encoding, static_cast<uint32_t>(code), message);
+}
+
+HttpResponse ResponseOf(OtlpSignal signal, OtlpEncoding encoding, const OtlpAnswer& answer) {
   HttpResponse response;
-  response.status = spoken.status;
+  response.status = HttpStatusOf(answer.kind);
   response.content_type = OtlpContentType(encoding);
   response.body = answer.kind == OtlpAnswer::kAccepted
                       ? OtlpSuccess(signal, encoding, answer.rejected, answer.message)
-                      : OtlpFailure(encoding, spoken.code, answer.message);
+                      : FailureBody(encoding, response.status, answer.message);
   AddRetryAfter(response, answer.retry_after);
   return response;
 }
@@ -55,42 +74,43 @@ std::optional<OtlpPacking> PackingOf(const HttpRequest& request) {
   return std::nullopt;
 }
 
-// What a sender has to know of a status that the server chose.
-uint32_t CodeOf(int status) noexcept {
-  switch (status) {
-    case 401: return kUnauthenticated;
-    case 404:
-    case 405: return kUnimplemented;
-    case 408: return kDeadlineExceeded;
-    case 429: return kResourceExhausted;
-    case 500: return kInternal;
-    case 503: return kUnavailable;
-    default: return kInvalidArgument;
-  }
-}
-
-// A refusal that is a sentence, as google.rpc.Status.
-void SpeakRefusal(const HttpRequest& request, HttpResponse& refusal) {
+// Replaces the text of a refusal of the server by a google.rpc.Status.
+void EncodeRefusal(const HttpRequest& request, HttpResponse& refusal) {
   const OtlpEncoding encoding = EncodingOf(request).value_or(OtlpEncoding::kProtobuf);
-  refusal.body = OtlpFailure(encoding, CodeOf(refusal.status), Trim(refusal.body.bytes));
+  refusal.body = FailureBody(encoding, refusal.status, Trim(refusal.body.bytes));
   refusal.content_type = OtlpContentType(encoding);
 }
 
 }  // namespace
 
-OtlpHttp::OtlpHttp(size_t way, OtlpIntake& intake) : way_(way), intake_(intake) {
+Status OtlpDecoder::Decode(const OtlpCall& call, size_t most, Decoded& out) {
+  const auto encoding = static_cast<OtlpEncoding>(call.format >> 8);
+  const auto packing = static_cast<OtlpPacking>(call.format & 0xff);
+  unpacked_.clear();
+  if (packing == OtlpPacking::kGzip) RETURN_IF_ERROR(Gunzip(call.body, most, unpacked_));
+  if (packing == OtlpPacking::kZstd) RETURN_IF_ERROR(Unzstd(call.body, most, unpacked_));
+  out.request = packing == OtlpPacking::kPlain ? call.body : unpacked_;
+  if (encoding == OtlpEncoding::kJson) {
+    RETURN_IF_ERROR(OtlpFromJson(MessageOf(call.signal), out.request, most, transcoded_));
+    out.request = transcoded_;
+  }
+  if (out.request.size() <= most) return Ok();
+  return {Code::kExhausted, "the request has more than " + std::to_string(most) + " bytes"};
+}
+
+OtlpHttp::OtlpHttp(size_t transport, OtlpIngest& ingest) : transport_(transport), ingest_(ingest) {
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
     router_.Add(
         "/v1/" + std::string(OtlpSignalName(signal)), "POST",
         [this, signal](const HttpRequest& request, HttpResponder responder) {
           Handle(signal, request, std::move(responder));
         },
-        &SpeakRefusal);
+        &EncodeRefusal);
   }
 }
 
-Result<std::unique_ptr<OtlpHttp>> OtlpHttp::Open(const Options& options, Env& env, OtlpIntake& intake) {
-  std::unique_ptr<OtlpHttp> made(new OtlpHttp(options.way, intake));
+Result<std::unique_ptr<OtlpHttp>> OtlpHttp::Open(const Options& options, Env& env, OtlpIngest& ingest) {
+  std::unique_ptr<OtlpHttp> made(new OtlpHttp(options.transport, ingest));
   ASSIGN_OR_RETURN(made->http_, ReceiverHttp::Open(options, env, made->router_));
   return made;
 }
@@ -100,31 +120,31 @@ void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpRespond
   const auto packing = PackingOf(request);
   if (!encoding || !packing) {
     HttpResponse response =
-        Speak(signal, encoding.value_or(OtlpEncoding::kProtobuf),
-              {OtlpAnswer::kMalformed,
-               encoding ? "Content-Encoding must be gzip, zstd or identity"
-                        : "Content-Type must be application/x-protobuf or application/json"});
+        ResponseOf(signal, encoding.value_or(OtlpEncoding::kProtobuf),
+                   {OtlpAnswer::kMalformed,
+                    encoding ? "Content-Encoding must be gzip, zstd or identity"
+                             : "Content-Type must be application/x-protobuf or application/json"});
     response.status = 415;
     if (!packing) response.AddHeader("Accept-Encoding", "gzip, zstd, identity");
-    intake_.flight()->CountAnswer(way_, signal, "415");
+    ingest_.in_flight()->CountAnswer(transport_, signal, "415");
     return responder.Send(std::move(response));
   }
   OtlpCall call;
   call.signal = signal;
   call.decoder = &decoder_;
   call.format = OtlpDecoder::Format(*encoding, *packing);
-  call.way = way_;
+  call.transport = transport_;
   call.peer = request.remote();
   call.body = request.TakeBody();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
   // May be called after this object's end.
-  call.answer = [flight = intake_.flight(), way = way_, signal, encoding = *encoding,
+  call.answer = [in_flight = ingest_.in_flight(), transport = transport_, signal, encoding = *encoding,
                  waiting](const OtlpAnswer& answer) {
-    HttpResponse response = Speak(signal, encoding, answer);
-    flight->CountAnswer(way, signal, std::to_string(response.status));
+    HttpResponse response = ResponseOf(signal, encoding, answer);
+    in_flight->CountAnswer(transport, signal, std::to_string(response.status));
     waiting->Send(std::move(response));
   };
-  intake_.Take(std::move(call));
+  ingest_.Take(std::move(call));
 }
 
 }  // namespace gpulens

@@ -1,27 +1,44 @@
-// OTLP/HTTP: POST /v1/metrics, /v1/logs, /v1/traces, protobuf or JSON, packed or not. Every answer, also what
-// the server refuses by itself, is a message of OTLP in the encoding of its request.
+// OTLP/HTTP: POST /v1/metrics, /v1/logs, /v1/traces, in protobuf or JSON, compressed or not.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <gpulens/status.h>
 
-#include "ingest/otlp_intake.h"
-#include "ingest/receiver_http.h"
+#include "ingest/otlp_ingest.h"
+#include "ingest/ingest_receiver.h"
 #include "net/http/http_server.h"
-#include "plugins/receivers/otlp/otlp_decoder.h"
+#include "wire/otlp/otlp_answer.h"
 
 namespace gpulens {
 
+enum class OtlpPacking : uint8_t { kPlain, kGzip, kZstd };
+
+// Converts compressed or JSON requests to protobuf.
+class OtlpDecoder final : public IngestDecoder {
+ public:
+  // OtlpCall::format.
+  static constexpr uint32_t Format(OtlpEncoding encoding, OtlpPacking packing) noexcept {
+    return static_cast<uint32_t>(encoding) << 8 | static_cast<uint32_t>(packing);
+  }
+
+  Status Decode(const OtlpCall& call, size_t most, Decoded& out) override;
+
+ private:
+  std::string unpacked_, transcoded_;
+};
+
+// Every answer, also a refusal by the HTTP server, is an OTLP message in the encoding of its request.
 class OtlpHttp {
  public:
   using Options = ReceiverHttp::Options;
 
-  // Serves when it returns. `env` has an I/O loop; it and `intake` outlive the object; the object outlives
-  // the intake's thread.
-  static Result<std::unique_ptr<OtlpHttp>> Open(const Options& options, Env& env, OtlpIntake& intake);
+  // Serves when it returns. `env` has an I/O loop; it and `ingest` outlive the object; the object outlives
+  // the ingest thread.
+  static Result<std::unique_ptr<OtlpHttp>> Open(const Options& options, Env& env, OtlpIngest& ingest);
 
   // As of ReceiverHttp.
   void Close(Duration timeout) { http_->Close(timeout); }
@@ -29,11 +46,11 @@ class OtlpHttp {
   std::vector<Endpoint> addresses() const { return http_->addresses(); }
 
  private:
-  OtlpHttp(size_t way, OtlpIntake& intake);
+  OtlpHttp(size_t transport, OtlpIngest& ingest);
   void Handle(OtlpSignal signal, const HttpRequest& request, HttpResponder responder);
 
-  const size_t way_;
-  OtlpIntake& intake_;
+  const size_t transport_;
+  OtlpIngest& ingest_;
   OtlpDecoder decoder_;
   HttpRouter router_;
   std::unique_ptr<ReceiverHttp> http_;

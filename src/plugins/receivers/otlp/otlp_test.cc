@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "ingest/memory_limiter.h"
-#include "ingest/otlp_intake.h"
+#include "ingest/otlp_ingest.h"
+#include "base/process.h"
 #include "ingest/receiver_testing.h"
 #include "net/io_loop.h"
 #include "net/message/address.h"
@@ -24,22 +24,22 @@ using ::gpulens::testing::Answer;
 using ::gpulens::testing::Eventually;
 using ::gpulens::testing::TestClient;
 
-class OtlpReceiverTest : public receiver_testing::IntakeTest {
+class OtlpReceiverTest : public receiver_testing::IngestTest {
  protected:
-  OtlpReceiverTest() : IntakeTest("otlp/http") {
-    intake_options_.unwanted = {"go_*"};
-    intake_options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
+  OtlpReceiverTest() : IngestTest("otlp/http") {
+    ingest_options_.unwanted = {"go_*"};
+    ingest_options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
   }
   ~OtlpReceiverTest() override {
     Close([this] { http_ = nullptr; });
   }
   void Serve() {
-    OpenIntake();
+    OpenIngest();
     OtlpHttp::Options http;
     http.at = {"otlp", {"127.0.0.1:0"}};
     http.max_arriving = max_arriving_;
-    http.max_request = intake_options_.max_request;
-    auto opened = OtlpHttp::Open(http, env_, *intake_);
+    http.max_request = ingest_options_.max_request;
+    auto opened = OtlpHttp::Open(http, env_, *ingest_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     http_ = *std::move(opened);
     at_ = http_->addresses().at(0);
@@ -55,10 +55,10 @@ class OtlpReceiverTest : public receiver_testing::IntakeTest {
     client.Send(Post(path, body, fields));
     return client.Read();
   }
-  ReceiverStats::Way Stats() const {
+  ReceiverStats::Transport Stats() const {
     ReceiverStats stats;
-    intake_->ReadStats(stats);
-    return stats.ways.at(0);
+    ingest_->ReadStats(stats);
+    return stats.transports.at(0);
   }
 
   std::unique_ptr<OtlpHttp> http_;
@@ -130,7 +130,7 @@ TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
 }
 
 TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
-  intake_options_.max_request = 64 << 10;
+  ingest_options_.max_request = 64 << 10;
   Serve();
   const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
   const Answer refused = Send("/v1/metrics", large);
@@ -148,7 +148,7 @@ TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
 
 // What the server refuses by itself speaks OTLP, too: google.rpc.Status in the encoding of the request.
 TEST_F(OtlpReceiverTest, TheServersOwnRefusalsAreMessages) {
-  intake_options_.max_request = 64 << 10;
+  ingest_options_.max_request = 64 << 10;
   max_arriving_ = 20'000;
   Serve();
   const std::string json = "Content-Type: application/json\r\n";
@@ -217,8 +217,8 @@ TEST_F(OtlpReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
 }
 
 TEST_F(OtlpReceiverTest, ASinkThatHangsIsNotWaitedForAndMemoryStaysBounded) {
-  intake_options_.max_waiting = 8 << 10;
-  intake_options_.batch.items = 1;
+  ingest_options_.max_waiting = 8 << 10;
+  ingest_options_.batch.items = 1;
   Serve();
   sinks_.Hold();
   std::vector<TestClient> clients;
@@ -251,8 +251,8 @@ TEST_F(OtlpReceiverTest, LargeRequestsAreSplitAndAnsweredOnce) {
 }
 
 TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
-  intake_options_.batch_wait = std::chrono::seconds(10);
-  intake_options_.batch.items = 20;
+  ingest_options_.batch_wait = std::chrono::seconds(10);
+  ingest_options_.batch.items = 20;
   Serve();
   std::vector<TestClient> clients;
   for (int i = 0; i < 20; ++i) {
@@ -265,9 +265,9 @@ TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
 }
 
 TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
-  intake_options_.memory.limit = 1;
-  intake_options_.memory.share = 1;
-  intake_options_.memory.spike = 0;
+  ingest_options_.memory.limit = 1;
+  ingest_options_.memory.share = 1;
+  ingest_options_.memory.spike = 0;
   Serve();
   const Answer answer = Send("/v1/traces", Request("", In(2, Text(5, "span"))));
   EXPECT_EQ(answer.status, 429);
@@ -276,7 +276,7 @@ TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
 
 TEST_F(OtlpReceiverTest, AfterTheEndNothingIsTaken) {
   Serve();
-  intake_->Finish();
+  ingest_->Finish();
   const Answer answer = Send("/v1/metrics", point_);
   EXPECT_EQ(answer.status, 503);
   EXPECT_EQ(answer.Header("Retry-After"), "1");
@@ -286,12 +286,12 @@ TEST_F(OtlpReceiverTest, OtherMachinesNeedLeave) {
   Serve();
   OtlpHttp::Options open;
   open.at = {"otlp", {"0.0.0.0:0"}};
-  auto refused = OtlpHttp::Open(open, env_, *intake_);
+  auto refused = OtlpHttp::Open(open, env_, *ingest_);
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
   EXPECT_NE(refused.error().detail.find("insecure"), std::string::npos);
   open.at.insecure = true;
-  EXPECT_TRUE(OtlpHttp::Open(open, env_, *intake_).ok());
+  EXPECT_TRUE(OtlpHttp::Open(open, env_, *ingest_).ok());
 }
 
 TEST(MemoryLimiter, KeepsShareLessSpike) {

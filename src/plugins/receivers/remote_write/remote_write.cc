@@ -1,14 +1,13 @@
 // The receiver remote_write: takes in what Prometheus and its like send, and hands it to the sinks as OTLP.
 
 #include "base/result.h"
-#include "ingest/intake_options.h"
-#include "ingest/intake_receiver.h"
+#include "ingest/ingest_receiver.h"
 #include "plugins/receivers/remote_write/remote_write_http.h"
 
 namespace gpulens {
 namespace {
 
-using RemoteWriteReceiver = IntakeReceiver<RemoteWriteHttp>;
+using RemoteWriteReceiver = IngestReceiver<RemoteWriteHttp>;
 
 void Check(const Config& config, ConfigFaults& faults) {
   const std::string& path = config.Group("http").Text("path");
@@ -28,7 +27,7 @@ Result<std::unique_ptr<Receiver>> Create(const Config& config, const ReceiverCon
   options.busy_status = static_cast<int>(config.Int("busy_status"));
   RETURN_IF_ERROR(RefuseFaults(&Check, config));
   auto receiver =
-      std::make_unique<RemoteWriteReceiver>(ReadIntakeOptions(config, context, {"remote_write"}), context);
+      std::make_unique<RemoteWriteReceiver>(ReadIngestOptions(config, context, {"remote_write"}), context);
   RETURN_IF_ERROR(receiver->Open<RemoteWriteHttp>(options, context.env));
   return std::unique_ptr<Receiver>(std::move(receiver));
 }
@@ -51,7 +50,7 @@ constexpr std::array<OptionSpec, 2> kOwn = {{
      .min = 429,
      .max = 503},
 }};
-constexpr auto kOptions = JoinOptions(kOwn, kIntakeOptions);
+constexpr auto kOptions = JoinOptions(kOwn, kIngestOptions);
 
 }  // namespace
 

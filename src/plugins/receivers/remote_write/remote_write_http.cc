@@ -49,7 +49,7 @@ int StatusOf(const OtlpAnswer& answer, int busy_status) noexcept {
   return 503;
 }
 
-HttpResponse Speak(const OtlpAnswer& answer, int busy_status) {
+HttpResponse ResponseOf(const OtlpAnswer& answer, int busy_status) {
   const int status = StatusOf(answer, busy_status);
   HttpResponse response = HttpResponse::Text(status, answer.message);
   if (status == 204) {
@@ -89,8 +89,8 @@ Status RemoteWriteDecoder::Decode(const OtlpCall& call, size_t most, Decoded& ou
   return Ok();
 }
 
-RemoteWriteHttp::RemoteWriteHttp(const Options& options, OtlpIntake& intake)
-    : options_(options), intake_(intake), decoder_(options.http.max_request, intake.forward()) {
+RemoteWriteHttp::RemoteWriteHttp(const Options& options, OtlpIngest& ingest)
+    : options_(options), ingest_(ingest), decoder_(options.http.max_request, ingest.forward()) {
   router_.Add(
       options_.path, "POST",
       [this](const HttpRequest& request, HttpResponder responder) { Handle(request, std::move(responder)); },
@@ -100,14 +100,14 @@ RemoteWriteHttp::RemoteWriteHttp(const Options& options, OtlpIntake& intake)
 }
 
 Result<std::unique_ptr<RemoteWriteHttp>> RemoteWriteHttp::Open(const Options& options, Env& env,
-                                                               OtlpIntake& intake) {
-  std::unique_ptr<RemoteWriteHttp> made(new RemoteWriteHttp(options, intake));
+                                                               OtlpIngest& ingest) {
+  std::unique_ptr<RemoteWriteHttp> made(new RemoteWriteHttp(options, ingest));
   ASSIGN_OR_RETURN(made->http_, ReceiverHttp::Open(options.http, env, made->router_));
   return made;
 }
 
 void RemoteWriteHttp::Handle(const HttpRequest& request, HttpResponder responder) {
-  const size_t way = options_.http.way;
+  const size_t transport = options_.http.transport;
   const auto version = VersionOf(request);
   const bool snappy = IsSnappy(request);
   if (!version || !snappy) {
@@ -116,25 +116,25 @@ void RemoteWriteHttp::Handle(const HttpRequest& request, HttpResponder responder
                      : "Content-Type must be application/x-protobuf, with ;proto=prometheus.WriteRequest or "
                        ";proto=io.prometheus.write.v2.Request");
     if (!snappy) response.AddHeader("Accept-Encoding", "snappy");
-    intake_.flight()->CountAnswer(way, OtlpSignal::kMetrics, "415");
+    ingest_.in_flight()->CountAnswer(transport, OtlpSignal::kMetrics, "415");
     return responder.Send(std::move(response));
   }
   OtlpCall call;
   call.decoder = &decoder_;
   call.format = static_cast<uint32_t>(*version);
   call.relayed = true;
-  call.way = way;
+  call.transport = transport;
   call.peer = request.remote();
   call.body = request.TakeBody();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
   // May be called after this object's end.
-  call.answer = [flight = intake_.flight(), way, busy = options_.busy_status,
+  call.answer = [in_flight = ingest_.in_flight(), transport, busy = options_.busy_status,
                  waiting](const OtlpAnswer& answer) {
-    HttpResponse response = Speak(answer, busy);
-    flight->CountAnswer(way, OtlpSignal::kMetrics, std::to_string(response.status));
+    HttpResponse response = ResponseOf(answer, busy);
+    in_flight->CountAnswer(transport, OtlpSignal::kMetrics, std::to_string(response.status));
     waiting->Send(std::move(response));
   };
-  intake_.Take(std::move(call));
+  ingest_.Take(std::move(call));
 }
 
 }  // namespace gpulens

@@ -6,15 +6,15 @@
 
 #include <gpulens/status.h>
 
-#include "ingest/otlp_intake.h"
-#include "ingest/receiver_http.h"
+#include "ingest/otlp_ingest.h"
+#include "ingest/ingest_receiver.h"
 #include "net/http/http_server.h"
 #include "wire/remote_write/remote_write_in.h"
 
 namespace gpulens {
 
 // Blocks of Snappy to OTLP. OtlpCall::format is a RemoteWriteVersion.
-class RemoteWriteDecoder final : public IntakeDecoder {
+class RemoteWriteDecoder final : public IngestDecoder {
  public:
   // `max_request`: bytes of one unpacked; as OTLP it may be twice that. `forward` outlives it.
   RemoteWriteDecoder(size_t max_request, const OtlpForward& forward)
@@ -39,17 +39,17 @@ class RemoteWriteHttp {
   };
 
   // As of OtlpHttp.
-  static Result<std::unique_ptr<RemoteWriteHttp>> Open(const Options& options, Env& env, OtlpIntake& intake);
+  static Result<std::unique_ptr<RemoteWriteHttp>> Open(const Options& options, Env& env, OtlpIngest& ingest);
   void Close(Duration timeout) { http_->Close(timeout); }
   bool AwaitClosed(Duration timeout) { return http_->AwaitClosed(timeout); }
   std::vector<Endpoint> addresses() const { return http_->addresses(); }
 
  private:
-  RemoteWriteHttp(const Options& options, OtlpIntake& intake);
+  RemoteWriteHttp(const Options& options, OtlpIngest& ingest);
   void Handle(const HttpRequest& request, HttpResponder responder);
 
   const Options options_;
-  OtlpIntake& intake_;
+  OtlpIngest& ingest_;
   RemoteWriteDecoder decoder_;
   HttpRouter router_;
   std::unique_ptr<ReceiverHttp> http_;

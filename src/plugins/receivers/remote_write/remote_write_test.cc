@@ -24,20 +24,20 @@ constexpr char kSecond[] =
     "Content-Type: application/x-protobuf;proto=io.prometheus.write.v2.Request\r\nContent-Encoding: "
     "snappy\r\n";
 
-class RemoteWriteReceiverTest : public receiver_testing::IntakeTest {
+class RemoteWriteReceiverTest : public receiver_testing::IngestTest {
  protected:
-  RemoteWriteReceiverTest() : IntakeTest("remote_write") {
-    intake_options_.unwanted = {"go_*"};
-    intake_options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
+  RemoteWriteReceiverTest() : IngestTest("remote_write") {
+    ingest_options_.unwanted = {"go_*"};
+    ingest_options_.identity.stated = AttributeSet({{"k8s.cluster.name", "c1"}});
     options_.http.at = {"remote_write", {"127.0.0.1:0"}};
   }
   ~RemoteWriteReceiverTest() override {
     Close([this] { http_ = nullptr; });
   }
   void Serve() {
-    intake_options_.max_request = options_.http.max_request;
-    OpenIntake();
-    auto opened = RemoteWriteHttp::Open(options_, env_, *intake_);
+    ingest_options_.max_request = options_.http.max_request;
+    OpenIngest();
+    auto opened = RemoteWriteHttp::Open(options_, env_, *ingest_);
     ASSERT_TRUE(opened.ok()) << opened.error().detail;
     http_ = *std::move(opened);
   }
@@ -63,8 +63,8 @@ class RemoteWriteReceiverTest : public receiver_testing::IntakeTest {
   }
   ReceiverStats::OfSignal Stats() const {
     ReceiverStats stats;
-    intake_->ReadStats(stats);
-    return stats.ways.at(0).signals[0];
+    ingest_->ReadStats(stats);
+    return stats.transports.at(0).signals[0];
   }
 
   RemoteWriteHttp::Options options_;
@@ -225,7 +225,7 @@ TEST_F(RemoteWriteReceiverTest, OtherMachinesNeedLeave) {
   Serve();
   RemoteWriteHttp::Options open = options_;
   open.http.at.listen = {"0.0.0.0:0"};
-  auto refused = RemoteWriteHttp::Open(open, env_, *intake_);
+  auto refused = RemoteWriteHttp::Open(open, env_, *ingest_);
   ASSERT_FALSE(refused.ok());
   EXPECT_THAT(refused.error().detail, HasSubstr("receivers.remote_write.insecure"));
 }

@@ -1,12 +1,16 @@
 // The file sink: readings and events as lines of JSON in a file that is rotated.
 
 #include "base/result.h"
+#include "base/version.h"
+#include "delivery/record.h"
 #include "export/sink_names.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "plugins/plugin.h"
 #include "plugins/sinks/file/log_file.h"
-#include "plugins/sinks/file/otlp_lines.h"
 #include "wire/json/json_lines.h"
+#include "wire/otlp/otlp_json.h"
+#include "wire/otlp/otlp_logs.h"
+#include "wire/otlp/otlp_metrics.h"
 
 namespace gpulens {
 namespace {
@@ -23,6 +27,37 @@ class RecordLines {
 
  private:
   JsonLines lines_;
+};
+
+// A line for each OTLP request in JSON, as the OpenTelemetry Collector's receiver `otlpjsonfile` reads them.
+class OtlpLines {
+ public:
+  explicit OtlpLines(SeriesNamer namer)
+      : metrics_(std::move(namer), {.max_bytes = kLineBytes, .scope_version = Version()}) {}
+  Status Append(const Snapshot& snapshot, std::string& out) {
+    return metrics_.Encode(snapshot, [&](std::string_view request, uint32_t) {
+      return AppendLine(OtlpMessage::kMetrics, request, out);
+    });
+  }
+  Status Append(const Events& events, std::string& out) {
+    if (events.list.empty()) return Ok();
+    EncodeOtlpLogs(events, Version(), request_);
+    return AppendLine(OtlpMessage::kLogs, request_, out);
+  }
+  void Commit() { metrics_.Commit(); }
+
+ private:
+  // Of protobuf, whose JSON is about four times as long: the receiver cuts lines at 1 MiB.
+  static constexpr size_t kLineBytes = 192u << 10;
+
+  Status AppendLine(OtlpMessage message, std::string_view request, std::string& out) {
+    RETURN_IF_ERROR(OtlpToJson(message, request, json_));
+    out.append(json_).push_back('\n');
+    return Ok();
+  }
+
+  OtlpMetrics metrics_;
+  std::string request_, json_;
 };
 
 template <class Lines>
@@ -45,20 +80,15 @@ class FileSink final : public Sink {
     RETURN_IF_ERROR(lines_.Append(events, text_));
     return file_.Append(text_, clock_.Now());
   }
-  Status Flush(Instant) override { return sync_ == LogFile::Sync::kNone ? Ok() : file_.SyncNow(); }
+  Status Flush(Instant) override { return sync_ == SyncPolicy::kNone ? Ok() : file_.SyncNow(); }
 
  private:
   LogFile file_;
   Lines lines_;
   const Clock& clock_;
-  const LogFile::Sync sync_;
+  const SyncPolicy sync_;
   std::string text_;
 };
-
-LogFile::Sync SyncOf(const std::string& word) {
-  if (word == "always") return LogFile::Sync::kAlways;
-  return word == "interval" ? LogFile::Sync::kInterval : LogFile::Sync::kNone;
-}
 
 template <class Lines>
 Result<std::unique_ptr<Sink>> Open(LogFile::Options options, const Config& config, Env& env) {
@@ -75,7 +105,7 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
   options.rotate_size = config.Size("rotate_size");
   options.rotate_age = config.Time("rotate_age");
   options.keep = static_cast<int>(config.Int("keep"));
-  options.sync = SyncOf(config.Text("fsync"));
+  options.sync = SyncPolicyOf(config.Text("fsync"));
   options.sync_interval = config.Time("fsync_interval");
   if (options.path.empty()) return Status{Code::kInvalidArgument, "the file sink needs a path"};
   if (config.Text("format") == kOtlpJson) return Open<OtlpLines>(std::move(options), config, env);
@@ -83,7 +113,6 @@ Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
 }
 
 constexpr std::string_view kFormats[] = {kRecords, kOtlpJson};
-constexpr std::string_view kSyncWords[] = {"none", "interval", "always"};
 constexpr auto kOptions = JoinOptions(
     std::to_array<OptionSpec>({
         IntervalOption("0s"),
@@ -113,7 +142,7 @@ constexpr auto kOptions = JoinOptions(
         {.key = "fsync",
          .fallback = "none",
          .help = "When written lines are synced to disk.",
-         .allowed = kSyncWords},
+         .allowed = kSyncPolicies},
         {.key = "fsync_interval",
          .type = OptionType::kTime,
          .fallback = "5s",

@@ -137,7 +137,7 @@ TEST_F(FileTest, RotatesByAgeAndKeepsNone) {
   auto options = Plain();
   options.rotate_age = std::chrono::hours(1);
   options.keep = 0;
-  options.sync = LogFile::Sync::kAlways;
+  options.sync = SyncPolicy::kAlways;
   LogFile file(options);
   ASSERT_TRUE(file.Append("{\"a\":1}\n", now_).ok());
   ASSERT_TRUE(file.Append("{\"a\":2}\n", now_ + std::chrono::minutes(59)).ok());
@@ -220,7 +220,7 @@ TEST_F(FileTest, SurvivesAFullFileSystem) {
 
 TEST_F(FileTest, SyncsByItsPolicy) {
   auto options = Plain();
-  options.sync = LogFile::Sync::kInterval;
+  options.sync = SyncPolicy::kInterval;
   LogFile file(options);
   EXPECT_TRUE(file.SyncNow().ok());  // nothing is open yet
   EXPECT_TRUE(file.Append("{}\n", now_).ok());

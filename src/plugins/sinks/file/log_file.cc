@@ -73,7 +73,7 @@ Status LogFile::Open(Instant now) {
   fd_ = std::move(fd);
   size_ = static_cast<uint64_t>(info.st_size);
   begun_unix_ns_ = made ? now.unix_ns : BirthOf(fd_.get(), now);
-  if (made && options_.sync != Sync::kNone) SyncFolder(options_.path);
+  if (made && options_.sync != SyncPolicy::kNone) SyncFolder(options_.path);
   Status status = CheckContent();
   if (!status) fd_.reset();
   return status;
@@ -131,7 +131,7 @@ void LogFile::RotateIfDue(size_t coming, Instant now) {
 }
 
 Status LogFile::Rotate() {
-  if (options_.sync != Sync::kNone) RETURN_IF_ERROR(SyncNow());
+  if (options_.sync != SyncPolicy::kNone) RETURN_IF_ERROR(SyncNow());
   // Up to the first number that is free; the last file is replaced when none is.
   int last = 1;
   while (last < options_.keep && ::access(Numbered(last).c_str(), F_OK) == 0) ++last;
@@ -170,9 +170,9 @@ Status LogFile::Append(std::string_view lines, Instant now) {
   RotateIfDue(lines.size(), now);
   RETURN_IF_ERROR(Open(now));
   RETURN_IF_ERROR(WriteWhole(lines));
-  bool due =
-      options_.sync == Sync::kAlways ||
-      (options_.sync == Sync::kInterval && now.boot_ns - synced_boot_ns_ >= options_.sync_interval.count());
+  bool due = options_.sync == SyncPolicy::kAlways ||
+             (options_.sync == SyncPolicy::kInterval &&
+              now.boot_ns - synced_boot_ns_ >= options_.sync_interval.count());
   if (!due) return Ok();
   synced_boot_ns_ = now.boot_ns;
   return SyncNow();

@@ -14,19 +14,19 @@
 
 #include "base/clock.h"
 #include "base/fd.h"
+#include "delivery/record.h"
 
 namespace gpulens {
 
 // Not thread-safe. Appending waits for the disk.
 class LogFile {
  public:
-  enum class Sync : uint8_t { kNone, kInterval, kAlways };
   struct Options {
     std::string path;
     uint64_t rotate_size = 64 << 20;               // 0: never
     Duration rotate_age = std::chrono::hours(24);  // 0: never
     int keep = 5;                                  // rotated files; 0: none
-    Sync sync = Sync::kNone;
+    SyncPolicy sync = SyncPolicy::kNone;
     Duration sync_interval = std::chrono::seconds(5);  // of kInterval
   };
 

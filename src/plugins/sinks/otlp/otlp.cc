@@ -7,15 +7,11 @@
 #include "base/result.h"
 #include "base/version.h"
 #include "export/sink_names.h"
-#include "pipeline/delivery/send_options.h"
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
-#include "plugins/remote_options.h"
-#include "plugins/sinks/otlp/otlp_body.h"
-#include "plugins/sinks/otlp/otlp_endpoint.h"
-#include "plugins/sinks/otlp/otlp_grpc.h"
+#include "plugins/sinks/otlp/otlp_requests.h"
 #include "wire/otlp/otlp_logs.h"
 #include "wire/otlp/otlp_metrics.h"
 
@@ -29,9 +25,9 @@ constexpr size_t kRequestBytes = 4u << 20;
 
 class OtlpSink final : public Sink {
  public:
-  OtlpSink(const Config& config, const std::array<bool, kSignals>& wanted, std::unique_ptr<LogWriter> log)
-      : wanted_(wanted),
-        events_(config.Bool("events") && wanted[kLogs]),
+  OtlpSink(const Config& config, const std::array<bool, kSignals>& sends, std::unique_ptr<LogWriter> log)
+      : sends_(sends),
+        events_(config.Bool("events") && sends[kLogs]),
         packing_(OtlpPackingOf(config)),
         metrics_(SinkNames(config).namer(NameForm::kOtel),
                  {.max_points = static_cast<size_t>(config.Int("max_points")),
@@ -41,7 +37,7 @@ class OtlpSink final : public Sink {
         log_(std::move(log)) {}
 
   Status Write(const Snapshot& snapshot) override {
-    if (!wanted_[kMetrics]) return Ok();
+    if (!sends_[kMetrics]) return Ok();
     uint32_t request_number = 0;
     RETURN_IF_ERROR(metrics_.Encode(snapshot, [&](std::string_view request, uint32_t points) {
       return Append(kMetrics, request, points, request_number++);
@@ -62,7 +58,7 @@ class OtlpSink final : public Sink {
     return log_->Append(static_cast<uint8_t>(kind), packer_.Pack(request, packing_), items, number);
   }
 
-  const std::array<bool, kSignals> wanted_;
+  const std::array<bool, kSignals> sends_;
   const bool events_;
   const size_t packing_;
   OtlpPacker packer_;
@@ -96,36 +92,36 @@ void Check(const Config& config, ConfigFaults& faults) {
   CheckParts(config, faults);
 }
 
-std::array<bool, kSignals> WantedOf(const Config& config) {
+std::array<bool, kSignals> SignalsOf(const Config& config) {
   std::array<std::string_view, kSignals> own;
   for (size_t signal = 0; signal < kSignals; ++signal)
     own[signal] = config.Text(std::string(kSignalNames[signal]) + "_endpoint");
-  std::array<bool, kSignals> wanted =
-      OtlpWanted(config.Texts("endpoints").empty() ? config.Text("endpoint") : "all", own);
+  std::array<bool, kSignals> sends =
+      OtlpSignalsSent(config.Texts("endpoints").empty() ? config.Text("endpoint") : "all", own);
   const std::vector<std::string>& signals = config.Texts("signals");
   for (size_t i = 0; i < kSignals; ++i)
-    wanted[i] &= std::find(signals.begin(), signals.end(), kSignalNames[i]) != signals.end();
-  return wanted;
+    sends[i] &= std::find(signals.begin(), signals.end(), kSignalNames[i]) != signals.end();
+  return sends;
 }
 
-std::string SignalsOf(const Config& config) {
+std::string SignalNamesOf(const Config& config) {
   std::string signals;
-  const std::array<bool, kSignals> wanted = WantedOf(config);
+  const std::array<bool, kSignals> sends = SignalsOf(config);
   for (size_t i = 0; i < kSignals; ++i) {
-    if (wanted[i]) signals.append(kSignalNames[i]).push_back(' ');
+    if (sends[i]) signals.append(kSignalNames[i]).push_back(' ');
   }
   return signals;
 }
 
 uint32_t TakesOf(const Config& config) {
   uint32_t takes = 0;
-  const std::array<bool, kSignals> wanted = WantedOf(config);
-  for (size_t i = 0; i < kSignals; ++i) takes |= static_cast<uint32_t>(wanted[i]) << i;
+  const std::array<bool, kSignals> sends = SignalsOf(config);
+  for (size_t i = 0; i < kSignals; ++i) takes |= static_cast<uint32_t>(sends[i]) << i;
   return takes;
 }
 
 Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env&, std::unique_ptr<LogWriter> log) {
-  return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, WantedOf(config), std::move(log)));
+  return std::unique_ptr<Sink>(std::make_unique<OtlpSink>(config, SignalsOf(config), std::move(log)));
 }
 
 Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
@@ -145,7 +141,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   }
   if (config.Text("protocol") == "grpc") MakeOtlpCalls(plan);
   plan.format = config.Text("protocol");
-  auto requests = std::make_shared<OtlpRequests>(config, plan, WantedOf(config));
+  auto requests = std::make_shared<OtlpRequests>(config, plan, SignalsOf(config));
   plan.prepare = [requests](const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
     return requests->Make(envelope, std::move(body), items, out);
   };
@@ -204,7 +200,7 @@ constexpr NetworkSink kNetwork{.destination = kDestination,
                                .plan = &MakePlan,
                                .packing = &OtlpPackingOf,
                                .takes = &TakesOf,
-                               .signals = &SignalsOf};
+                               .signals = &SignalNamesOf};
 
 }  // namespace
 

@@ -1,9 +1,8 @@
-#include "plugins/sinks/otlp/otlp_grpc.h"
+#include "plugins/sinks/otlp/otlp_requests.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/sinks/otlp/otlp_body.h"
 #include "wire/packing.h"
 
 namespace gpulens {

@@ -1,8 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/sinks/otlp/otlp_body.h"
-#include "plugins/sinks/otlp/otlp_endpoint.h"
+#include "plugins/sinks/otlp/otlp_requests.h"
 #include "wire/otlp/otlp_fields.h"
 
 namespace gpulens {
@@ -13,12 +12,12 @@ std::string Url(std::string_view endpoint, std::string_view own = "") {
   return url ? url->ToString() : url.error().detail;
 }
 
-TEST(OtlpWanted, AUrlOfOneSignalIsNoWordOnTheOthers) {
-  using Wanted = std::array<bool, 3>;
-  EXPECT_EQ(OtlpWanted("", {}), (Wanted{true, true, true})) << "the default";
-  EXPECT_EQ(OtlpWanted("http://c", {"http://m"}), (Wanted{true, true, true}));
-  EXPECT_EQ(OtlpWanted("", {"http://m"}), (Wanted{true, false, false}));
-  EXPECT_EQ(OtlpWanted("", {"", "http://l", "http://t"}), (Wanted{false, true, true}));
+TEST(OtlpSignalsSent, AUrlOfOneSignalIsNoWordOnTheOthers) {
+  using Signals = std::array<bool, 3>;
+  EXPECT_EQ(OtlpSignalsSent("", {}), (Signals{true, true, true})) << "the default";
+  EXPECT_EQ(OtlpSignalsSent("http://c", {"http://m"}), (Signals{true, true, true}));
+  EXPECT_EQ(OtlpSignalsSent("", {"http://m"}), (Signals{true, false, false}));
+  EXPECT_EQ(OtlpSignalsSent("", {"", "http://l", "http://t"}), (Signals{false, true, true}));
 }
 
 TEST(OtlpEndpoint, PutsTheSignalBehindThePathOnce) {

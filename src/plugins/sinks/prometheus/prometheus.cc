@@ -46,7 +46,7 @@ class OneAnswer {
   std::atomic<bool> sent_ = false;
 };
 
-struct Wanted : Negotiated {
+struct PageRequest : Negotiated {
   bool gzip = false;
 };
 
@@ -65,8 +65,8 @@ struct FormPage {
   }
   TextPage text;  // touched by `bytes` alone
   TickPage bytes;
-  std::array<std::atomic<uint64_t>, kPageLosses> losses{};  // of the last page made
-  Instant asked;                                            // last
+  std::array<std::atomic<uint64_t>, kPageDropReasons> losses{};  // of the last page made
+  Instant asked;                                                 // last
 };
 
 class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
@@ -76,32 +76,32 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   void Handle(const HttpRequest& request, HttpResponder responder) override {
     Ref<const Snapshot> snapshot = env_.latest->latest();
     if (!snapshot) return responder.Send(HttpResponse::Text(503, "no tick has been closed yet"));
-    const Wanted wanted{Negotiate(request.JoinedHeader("Accept")),
-                        AcceptsGzip(request.JoinedHeader("Accept-Encoding"))};
+    const PageRequest page_request{Negotiate(request.JoinedHeader("Accept")),
+                                   AcceptsGzip(request.JoinedHeader("Accept-Encoding"))};
     std::optional<MetricLevel> level;
     if (const auto name = request.Parameter(kMetricsKey)) {
       level = FindMetricLevel(*name);
       if (!level)
         return responder.Send(HttpResponse::Text(400, "metrics= must be essential, standard or all"));
     }
-    const std::shared_ptr<FormPage> page = PageOf(wanted.form, level);
-    TickPage::Bytes ready = page->bytes.Ready(*snapshot, wanted.gzip);
-    if (ready) return responder.Send(Answer(wanted, std::move(ready)));
+    const std::shared_ptr<FormPage> page = PageOf(page_request.form, level);
+    TickPage::Bytes ready = page->bytes.Ready(*snapshot, page_request.gzip);
+    if (ready) return responder.Send(Answer(page_request, std::move(ready)));
 
     auto answer = std::make_shared<OneAnswer>(std::move(responder));
     GuardTimeout(request, answer);
-    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, wanted, page, answer] {
-      answer->Send(Answer(wanted, page->bytes.Make(*snapshot, wanted.gzip)));
+    bool posted = env_.workers->Post([self = shared_from_this(), snapshot, page_request, page, answer] {
+      answer->Send(Answer(page_request, page->bytes.Make(*snapshot, page_request.gzip)));
       self->CountLosses();
     });
     if (!posted) answer->Send(HttpResponse::Text(503, "the work queue is full"));
   }
 
  private:
-  static HttpResponse Answer(const Wanted& wanted, TickPage::Bytes body) {
+  static HttpResponse Answer(const PageRequest& page_request, TickPage::Bytes body) {
     HttpResponse response;
-    response.content_type = wanted.content_type;
-    if (wanted.gzip) response.AddHeader("Content-Encoding", "gzip");
+    response.content_type = page_request.content_type;
+    if (page_request.gzip) response.AddHeader("Content-Encoding", "gzip");
     response.AddHeader("Vary", "Accept, Accept-Encoding");
     response.body = std::move(body);
     return response;
@@ -135,7 +135,7 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   void CountLosses() {
     if (!env_.stats) return;
     std::lock_guard lock(mutex_);
-    for (size_t i = 0; i < kPageLosses; ++i) {
+    for (size_t i = 0; i < kPageDropReasons; ++i) {
       uint64_t most = 0;
       for (const auto& page : pages_) {
         if (page) most = std::max<uint64_t>(most, page->losses[i]);

@@ -5,16 +5,11 @@
 #include "base/version.h"
 #include "catalog/self.h"
 #include "export/sink_names.h"
-#include "pipeline/delivery/send_options.h"
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
-#include "plugins/remote_options.h"
-#include "plugins/sinks/remote_write/remote_write_answer.h"
-#include "plugins/sinks/remote_write/remote_write_labels.h"
 #include "plugins/sinks/remote_write/remote_write_requests.h"
-#include "plugins/sinks/remote_write/target_health.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {

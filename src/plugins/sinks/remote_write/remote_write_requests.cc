@@ -1,14 +1,60 @@
 #include "plugins/sinks/remote_write/remote_write_requests.h"
 
+#include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/result.h"
 #include "wire/remote_write/remote_write_request.h"
+#include "base/text.h"
+#include "catalog/prometheus_name.h"
+#include "catalog/self.h"
 #include "wire/remote_write/snappy_block.h"
 
 namespace gpulens {
 namespace {
+
+// Samples and histograms that were written, as the answer has it; nothing when it does not say.
+std::optional<uint64_t> WrittenOf(std::string_view fields) {
+  std::optional<uint64_t> written;
+  while (!fields.empty()) {
+    std::string_view line = TakeUntil(fields, '\n');
+    std::string_view name = TakeUntil(line, ':');
+    name.remove_prefix(std::min(name.size(), kRemoteWriteFields.size()));
+    if (name != "samples-written" && name != "histograms-written") continue;
+    auto count = ParseInt<uint64_t>(Trim(line));
+    if (count && *count < UINT32_MAX) written = written.value_or(0) + *count;
+  }
+  return written;
+}
+
+std::string Refusal(const HttpReply& reply) {
+  std::string said;
+  AppendPrintable(said, Trim(std::string_view(reply.body).substr(0, 200)));
+  return said.empty() ? reply.detail : reply.detail + ": " + said;
+}
+
+SendOutcome FallBack(RemoteWritePeer& peer) {
+  peer.only_1 = true;
+  return {SendOutcome::kRework, 0, "it supports remote write 1.0 only"};
+}
+
+constexpr std::string_view kTargetInfoAlone[] = {"service.", "host.",    "os.",
+                                                 "cloud.",   "process.", "telemetry."};
+
+struct HealthName {
+  const MetricDesc* native;
+  std::string_view name, unit, help;
+};
+
+constexpr HealthName kHealthNames[] = {
+    {&kSelfScrapeUp, "up", "", "1 when the last scrape of the target succeeded."},
+    {&kSelfScrapeDuration, "scrape_duration_seconds", "seconds", "How long the last scrape took."},
+    {&kSelfScrapeSamples, "scrape_samples_scraped", "", "Samples on the last page."},
+};
 
 RemoteWriteOut::Options OptionsOf(const Config& config) {
   RemoteWriteOut::Options options;
@@ -30,6 +76,61 @@ uint8_t RouteOf(RemoteWriteVersion version) noexcept {
 }
 
 }  // namespace
+
+SendOutcome ClassifyRemoteWriteReply(const HttpReply& reply, bool second, RemoteWritePeer& peer) {
+  const bool taken = reply.failure == HttpFailure::kNone;
+  const int status = reply.status;
+  if (!taken && (status == 429 || status >= 500)) return {SendOutcome::kAgain, 0, Refusal(reply)};
+  if (!second) return {taken ? SendOutcome::kTaken : SendOutcome::kRefused, 0, taken ? "" : Refusal(reply)};
+  if (auto written = WrittenOf(reply.kept)) {
+    peer.knows_2 = true;
+    // With 400 it says what is wrong with those that it did not write.
+    if (taken || status == 400)
+      return {SendOutcome::kTaken, 0, taken ? "it gives no reason" : Refusal(reply), written};
+  }
+  if (taken) {
+    if (peer.may_fall_back) return FallBack(peer);
+    return {SendOutcome::kRefused, 0, "its response does not confirm that anything was written"};
+  }
+  const bool unread = status == 415 || (!peer.knows_2 && (status == 400 || status == 406));
+  if (unread && peer.may_fall_back) return FallBack(peer);
+  return {SendOutcome::kRefused, 0, Refusal(reply)};
+}
+
+RemoteWriteLabels RemoteWriteLabelsOf(const AttributeSet& resource) {
+  RemoteWriteLabels labels;  // the first of equal names counts
+  const std::string space = resource.Text("service.namespace"), id = resource.Text("service.instance.id");
+  labels.emplace_back("job", (space.empty() ? "" : space + "/") + resource.Text("service.name"));
+  labels.emplace_back("instance", id.empty() ? resource.Text("host.name") : id);
+  for (auto [key, value] : resource) {
+    const bool elsewhere = std::ranges::any_of(
+        kTargetInfoAlone, [&](std::string_view prefix) { return key.starts_with(prefix); });
+    if (elsewhere) continue;
+    std::string label, text;
+    AppendPrometheusLabel(label, key);
+    AppendValue(text, value);
+    labels.emplace_back(std::move(label), std::move(text));
+  }
+  return labels;
+}
+
+void NameTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out) {
+  for (const HealthName& health : kHealthNames) {
+    if (health.native != series.desc) continue;
+    NamedSeries& named = out.emplace_back();
+    named.name = health.name;
+    named.unit = health.unit;
+    named.help = health.help;
+    named.kind = Kind::kGauge;
+    const AttributeSet configured = series.entity ? series.entity->facts : AttributeSet();
+    for (auto [key, value] : series.attributes.OverlaidOn(configured)) {
+      std::string label, text;
+      AppendPrometheusLabel(label, key);
+      AppendValue(text, value);
+      named.labels.emplace_back(std::move(label), std::move(text));
+    }
+  }
+}
 
 RemoteWriteRequests::RemoteWriteRequests(std::string name, const Config& config, const SendPlan& plan,
                                          const Clock& clock)

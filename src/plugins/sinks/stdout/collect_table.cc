@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 #include "plugins/sinks/stdout/collect_json.h"
-#include "plugins/sinks/stdout/human_units.h"
+#include "plugins/sinks/stdout/entity_groups.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {

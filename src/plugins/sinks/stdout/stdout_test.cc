@@ -17,7 +17,7 @@
 #include "plugins/plugin.h"
 #include "plugins/sinks/stdout/collect_json.h"
 #include "plugins/sinks/stdout/collect_table.h"
-#include "plugins/sinks/stdout/human_units.h"
+#include "plugins/sinks/stdout/entity_groups.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {

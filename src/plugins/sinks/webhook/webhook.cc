@@ -5,12 +5,10 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "export/sink_names.h"
-#include "pipeline/delivery/send_options.h"
 #include "pipeline/delivery/send_setup.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
-#include "plugins/remote_options.h"
 #include "plugins/sinks/webhook/record_arrays.h"
 #include "wire/json/json_lines.h"
 

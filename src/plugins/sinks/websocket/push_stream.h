@@ -1,5 +1,9 @@
-// A WebSocket server that sends the latest frame to its clients at every push interval, as soon as a tick has
-// closed.
+// WebSocket stream of the zernel telemetry API: its frame, when frames are sent, and the server.
+//
+//   {"gpu_utilization":[{"key":"4242:0","current_bytes":1,"peak_bytes":2}],"cuda_latency_p50_us":0.0,…,
+//    "last_update_ms":1711800000000,"valid":{"gpu_utilization":true,"cuda_latency_p50_us":false,…}}
+//
+// Clients format every field as a number: unknown values are 0.0, with false in `valid`.
 #pragma once
 
 #include <memory>
@@ -8,12 +12,28 @@
 
 #include "base/clock.h"
 #include "net/server/server.h"
+#include "core/frame.h"
+#include "core/series_finder.h"
 #include "net/websocket/websocket_server.h"
 #include "plugins/agent_stats.h"
 #include "plugins/plugin.h"
-#include "plugins/sinks/websocket/push_frame.h"
+#include "wire/json/json_snapshot.h"
 
 namespace gpulens {
+
+// Not thread-safe.
+class PushFrame {
+ public:
+  PushFrame();
+  // The frame of a snapshot; of null one in which nothing is known.
+  std::string Make(const Snapshot* snapshot);
+
+ private:
+  bool GpusAreRead(const Snapshot& snapshot);
+
+  MemoryByProcess memory_;
+  SeriesFinder collector_up_;
+};
 
 // Writes what a server counts into statistics that outlive it, so that a reload neither resets a counter
 // nor leaves a pointer behind. Used on the loop's thread.
@@ -56,8 +76,8 @@ class PushPace {
   bool ticked_ = false;
 };
 
-// Public functions from any thread; frames are made and sent on the loop, which is still there when this
-// is destroyed but may have stopped.
+// Sends the latest frame to all clients at every push interval. Thread-safe; frames are made and sent on the
+// loop, which is still there when this is destroyed but may have stopped.
 class PushStream {
  public:
   struct Options {

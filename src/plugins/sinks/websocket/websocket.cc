@@ -67,6 +67,7 @@ const SinkSpec websocket_sink{
     .help = "A WebSocket stream that sends the latest state at every push interval.",
     .on_by_default = true,
     .options = kOptions,
-    .create = &Create};
+    .create = &Create,
+    .root_key = "websocket"};
 
 }  // namespace gpulens

@@ -9,7 +9,6 @@
 #include "catalog/self.h"
 #include "net/testing/test_client.h"
 #include "plugins/latest_snapshot.h"
-#include "plugins/sinks/websocket/push_frame.h"
 #include "plugins/sinks/websocket/push_stream.h"
 #include "wire/json/json_testing.h"
 

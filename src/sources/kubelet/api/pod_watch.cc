@@ -9,13 +9,11 @@
 namespace gpulens::kubelet {
 namespace {
 
-using std::chrono::minutes;
 using std::chrono::seconds;
 
 constexpr Duration kListTime = seconds(30);
 // The server ends a watch by itself after this; our own limit is a little more.
 constexpr int kWatchSeconds = 120;
-constexpr Duration kFirstPause = seconds(2), kLongestPause = minutes(2);
 constexpr Duration kKnownFor = seconds(60);
 constexpr size_t kMostListBytes = 64u << 20, kMostWaitingBytes = 16u << 20, kMostLine = 4u << 20;
 constexpr int kGone = 410;
@@ -81,8 +79,7 @@ void PodWatch::StartWatch(const ApiAccess& access) {
 void PodWatch::Failed(Status status, Instant now) {
   status_ = std::move(status);
   want_list_ = true;
-  pause_ = pause_ == Duration{} ? kFirstPause : std::min(pause_ * 2, kLongestPause);
-  next_list_ns_ = now.boot_ns + pause_.count();
+  next_list_ns_ = now.boot_ns + pause_.Next().count();
 }
 
 void PodWatch::ParseList(Instant now) {
@@ -99,7 +96,7 @@ void PodWatch::ParseList(Instant now) {
   store_.synced = true;
   version_ = std::move(list->resource_version);
   want_list_ = false;
-  pause_ = {};
+  pause_.Reset();
   status_ = Ok();
   known_ns_ = now.boot_ns;
 }

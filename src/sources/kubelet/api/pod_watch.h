@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "base/backoff.h"
 #include "base/clock.h"
 #include "sources/kubelet/api/api_server.h"
 #include "sources/kubelet/parse/api_objects.h"
@@ -63,7 +64,7 @@ class PodWatch {
   uint64_t lists_ = 0;
   int64_t next_list_ns_ = 0;  // boot time
   int64_t known_ns_ = 0;      // boot time up to which the store is known to be whole
-  Duration pause_{};
+  Backoff pause_{{.initial = std::chrono::seconds(2), .cap = std::chrono::minutes(2), .jitter = 0}, 0};
   // What Begin took, for Parse.
   bool have_list_ = false, watch_ended_ = false, overflowed_ = false;
   ApiCall::Answer list_answer_, watch_answer_;

@@ -16,7 +16,7 @@ namespace {
 using clickhouse::NameQuoted;
 using clickhouse::Quoted;
 
-constexpr int64_t kFirstWaitNs = 100'000'000, kLongestWaitNs = 5'000'000'000;
+constexpr Duration kFirstWait = std::chrono::milliseconds(100), kLongestWait = std::chrono::seconds(5);
 // A row of telemetry_writer is a part of a table; deleting rewrites parts.
 constexpr int64_t kAccountEveryNs = 60'000'000'000, kForgetEveryNs = 600'000'000'000;
 constexpr size_t kMostRows = 4096, kMostTexts = 4 << 20;  // of a piece
@@ -48,7 +48,8 @@ ClickWriter::ClickWriter(std::unique_ptr<clickhouse::Server> server, std::chrono
       retention_(retention),
       writer_id_(AnyNumber()),
       started_ns_(Now()),
-      most_rows_(kMostRows) {}
+      most_rows_(kMostRows),
+      backoff_({.initial = kFirstWait, .cap = kLongestWait}, writer_id_) {}
 
 Result<std::unique_ptr<ClickWriter>> ClickWriter::Open(const std::string& url,
                                                        std::chrono::nanoseconds retention) {
@@ -67,16 +68,15 @@ Status ClickWriter::Prepare() {
 
 // Checks the tables after a reconnect, since they may have been changed.
 Status ClickWriter::Reconnect() {
-  if (backoff_ns_ == 0) return Ok();
+  if (!backoff_.failed()) return Ok();
   const int64_t now = Now();
-  if (now < next_try_ns_ && next_try_ns_ - now <= kLongestWaitNs) return why_lost_;
+  if (now < next_try_ns_ && next_try_ns_ - now <= kLongestWait.count()) return why_lost_;
   if (Status prepared = Prepare(); !prepared) return Lost(std::move(prepared));
   return Ok();
 }
 
 Status ClickWriter::Lost(Status status) {
-  backoff_ns_ = backoff_ns_ == 0 ? kFirstWaitNs : std::min(2 * backoff_ns_, kLongestWaitNs);
-  next_try_ns_ = Now() + backoff_ns_;
+  next_try_ns_ = Now() + backoff_.Next().count();
   why_lost_ = status;
   return status;
 }
@@ -151,7 +151,7 @@ Result<Kept> ClickWriter::Write(std::span<const Row> rows, uint64_t dropped) {
   const Kept kept = done_;
   reported_.stored += kept.stored, reported_.rejected += kept.rejected;
   done_ = {}, done_rows_ = 0;
-  backoff_ns_ = 0;
+  backoff_.Reset();
   // The rows are there; what fails now is done next time.
   if (Now() >= next_account_ns_) static_cast<void>(Account(dropped, false));
   static_cast<void>(Forget());
@@ -191,7 +191,7 @@ Status ClickWriter::SetAside(std::string_view record, std::string_view reason) {
   RETURN_IF_ERROR(Reconnect());
   if (Status status = Reject(record, reason); !status) return Lost(std::move(status));
   ++reported_.rejected;
-  backoff_ns_ = 0;
+  backoff_.Reset();
   return Ok();
 }
 

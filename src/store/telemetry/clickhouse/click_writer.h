@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "base/backoff.h"
 #include "store/clickhouse/clickhouse.h"
 #include "store/telemetry/clickhouse/click_tables.h"
 #include "store/telemetry/destination.h"
@@ -56,7 +57,8 @@ class ClickWriter final : public Destination {
   size_t most_rows_;      // of a piece; fewer while one is looked for that the server refuses
   size_t done_rows_ = 0;  // of the rows that come again
   Kept done_, reported_;  // of these rows; of all before them
-  int64_t next_account_ns_ = 0, next_forget_ns_ = 0, next_try_ns_ = 0, backoff_ns_ = 0;
+  int64_t next_account_ns_ = 0, next_forget_ns_ = 0, next_try_ns_ = 0;
+  Backoff backoff_;  // failed: the server is tried again at next_try_ns_
   Status why_lost_;
 };
 

@@ -13,7 +13,8 @@
 namespace gpulens::telemetry {
 namespace {
 
-constexpr int64_t kForgetEveryNs = 60'000'000'000, kFirstWaitNs = 100'000'000, kLongestWaitNs = 5'000'000'000;
+constexpr int64_t kForgetEveryNs = 60'000'000'000;
+constexpr Duration kFirstWait = std::chrono::milliseconds(100), kLongestWait = std::chrono::seconds(5);
 
 int64_t Now() noexcept { return RealClock().Now().unix_ns; }
 
@@ -118,7 +119,9 @@ std::string_view WhyNotOnServer(const Row& row) noexcept {
 }  // namespace
 
 PostgresWriter::PostgresWriter(PostgresOptions options)
-    : options_(std::move(options)), insert_(InsertSql()) {}
+    : options_(std::move(options)),
+      insert_(InsertSql()),
+      backoff_({.initial = kFirstWait, .cap = kLongestWait}, std::random_device{}()) {}
 
 Result<std::unique_ptr<PostgresWriter>> PostgresWriter::Open(PostgresOptions options) {
   std::unique_ptr<PostgresWriter> writer(new PostgresWriter(std::move(options)));
@@ -165,16 +168,15 @@ Status PostgresWriter::Settle() {
 Status PostgresWriter::Reconnect() {
   if (connection_) return Ok();
   const int64_t now = Now();
-  if (now < next_try_ns_ && next_try_ns_ - now <= kLongestWaitNs) return why_lost_;
+  if (now < next_try_ns_ && next_try_ns_ - now <= kLongestWait.count()) return why_lost_;
   const Status status = Connect();
-  if (status) return backoff_ns_ = 0, Ok();
+  if (status) return backoff_.Reset(), Ok();
   return Lost(status);
 }
 
 Status PostgresWriter::Lost(Status status) {
   connection_.reset();
-  backoff_ns_ = backoff_ns_ == 0 ? kFirstWaitNs : std::min(2 * backoff_ns_, kLongestWaitNs);
-  next_try_ns_ = Now() + backoff_ns_;
+  next_try_ns_ = Now() + backoff_.Next().count();
   why_lost_ = status;
   return status;
 }

@@ -6,8 +6,10 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 
+#include "base/backoff.h"
 #include "store/postgres/postgres.h"
 #include "store/telemetry/destination.h"
 
@@ -55,7 +57,8 @@ class PostgresWriter final : public Destination {
   std::optional<Pending> pending_;
   Kept committed_;  // of a pending batch that turned out to be, with how many rows
   size_t committed_rows_ = 0;
-  int64_t next_forget_ns_ = 0, next_try_ns_ = 0, backoff_ns_ = 0;
+  int64_t next_forget_ns_ = 0, next_try_ns_ = 0;
+  Backoff backoff_;
   Status why_lost_;
 };
 

@@ -1,0 +1,160 @@
+#include "ingest/ingest_receiver.h"
+
+#include <algorithm>
+
+#include "base/files.h"
+#include "base/log.h"
+#include "base/parse.h"
+#include "base/result.h"
+#include "base/workers.h"
+#include "net/auth/authenticator.h"
+#include "net/io_loop.h"
+
+namespace gpulens {
+namespace {
+
+Status MayServe(const Endpoint& at, const std::string& text, const ReceiverListen& listen, Env& env) {
+  if (at.IsLoopback() || listen.insecure) return Ok();
+  bool safe = false;
+  env.io->Call([&] {
+    safe =
+        env.authenticator && env.authenticator->config().tls && env.authenticator->config().authenticates();
+  });
+  if (safe) return Ok();
+  const std::string name = "receivers." + std::string(listen.receiver);
+  return {Code::kInvalidArgument,
+          name + ": " + text +
+              " is open to other machines: it needs http.web_config with TLS and users, or " + name +
+              ".insecure: true on a closed network"};
+}
+
+// Bodies take longer than the heads that other servers of ours get.
+constexpr Duration kRequestTimeout = std::chrono::seconds(30);
+
+std::string HostId(const std::string& root) {
+  const auto text = ReadFile(root + "/etc/machine-id", 256);
+  return text ? std::string(Trim(*text)) : "";
+}
+
+// What may arrive at once, and what may wait: each a quarter of what is kept free for what comes at once,
+// since a text that grows may hold twice its size. One request always may.
+size_t Room(uint64_t memory_limit, double spike, size_t max_request) {
+  const size_t most = 2 * max_request;
+  if (memory_limit == 0) return most;
+  const auto quarter = static_cast<size_t>(static_cast<double>(memory_limit) * spike / 4);
+  return std::clamp(quarter, max_request, most);
+}
+
+size_t Room(const Config& config, const ReceiverContext& context) {
+  return Room(context.memory_limit, config.Group("memory_limiter").Double("spike"),
+              config.Size("max_request"));
+}
+
+}  // namespace
+
+Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
+    const ReceiverListen& at, Env& env, const std::function<Result<Endpoint>(UniqueFd)>& serve) {
+  std::vector<std::shared_ptr<SharedSocket>> sockets;
+  std::string reached;
+  for (const std::string& text : at.listen) {
+    ASSIGN_OR_RETURN(Endpoint address, ParseListenAddress(text));
+    RETURN_IF_ERROR(MayServe(address, text, at, env));
+    auto socket = SharedSocket::Get(address);
+    const bool ipv6_loopback = address.family == Endpoint::Family::kIpv6 && address.IsLoopback();
+    if (!socket && socket.error().code == Code::kUnavailable && ipv6_loopback && at.listen.size() > 1) {
+      Log(LogLevel::kInfo, at.receiver, "no_ipv6",
+          "this machine has no IPv6 loopback: " + text + " is left out");
+      continue;
+    }
+    RETURN_IF_ERROR(socket.status());
+    ASSIGN_OR_RETURN(UniqueFd copy, (*socket)->Copy());
+    ASSIGN_OR_RETURN(const Endpoint served, serve(std::move(copy)));
+    reached += (reached.empty() ? "" : ", ") + served.ToString();
+    sockets.push_back(*std::move(socket));
+  }
+  if (!reached.empty())
+    Log(LogLevel::kInfo, at.receiver, "listening", "receiving " + std::string(at.protocol) + " at " + reached,
+        at.protocol);
+  return sockets;
+}
+
+std::function<void(std::function<void()>)> OffloadTo(Workers* workers) {
+  if (!workers) return nullptr;
+  return [workers](std::function<void()> task) {
+    if (!workers->Post(task)) task();
+  };
+}
+
+void CloseEvent::Report() {
+  std::lock_guard lock(mutex_);
+  closed_ = true;
+  wake_.notify_all();
+}
+
+bool CloseEvent::Await(Duration longest) {
+  std::unique_lock lock(mutex_);
+  return wake_.wait_for(lock, longest, [this] { return closed_; });
+}
+
+ReceiverHttp::ReceiverHttp(const Options& options, Env& env, HttpHandler& handler) {
+  HttpServer::Options server;
+  server.authenticator = env.authenticator;
+  server.limits.connections = options.connections;
+  server.limits.body_bytes = options.max_request;
+  server.limits.arriving_bytes = options.max_arriving;
+  server.limits.request_timeout = kRequestTimeout;
+  server_ = std::make_unique<HttpServer>(*env.io, handler, server);
+}
+
+Result<std::unique_ptr<ReceiverHttp>> ReceiverHttp::Open(const Options& options, Env& env,
+                                                         HttpHandler& handler) {
+  std::unique_ptr<ReceiverHttp> made(new ReceiverHttp(options, env, handler));
+  ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
+                     return made->server_->Listen(std::move(socket));
+                   }));
+  return made;
+}
+
+void ReceiverHttp::Close(Duration timeout) {
+  // So that nobody comes to a socket that is not accepted from any more.
+  sockets_.clear();
+  server_->Shutdown(timeout, [closed = closed_] { closed->Report(); });
+}
+
+void AddRetryAfter(HttpResponse& response, Duration after) {
+  if (after.count() <= 0) return;
+  response.AddHeader("Retry-After", std::to_string(std::chrono::ceil<std::chrono::seconds>(after).count()));
+}
+
+OtlpIngest::Options ReadIngestOptions(const Config& config, const ReceiverContext& context,
+                                      std::vector<std::string_view> transports) {
+  const Config& batch = config.Group("batch");
+  const Config& memory = config.Group("memory_limiter");
+  OtlpIngest::Options options;
+  options.transports = std::move(transports);
+  options.unwanted = config.Texts("drop");
+  options.max_request = config.Size("max_request");
+  options.max_waiting = Room(config, context);
+  options.batch.items = static_cast<uint32_t>(batch.Int("items"));
+  options.batch_wait = batch.Time("wait");
+  const std::string_view receiver =
+      options.transports.front().substr(0, options.transports.front().find('/'));
+  options.source = receiver == RecordSourceName(RecordSource::kRemoteWrite) ? RecordSource::kRemoteWrite
+                                                                            : RecordSource::kOtlp;
+  options.identity = {context.stated, context.host_name, HostId(context.env.root),
+                      AttributeSet({{"gpulens.receiver", receiver}})};
+  options.memory = {context.memory_limit, memory.Double("limit"), memory.Double("spike")};
+  return options;
+}
+
+ReceiverHttp::Options ReadHttpOptions(std::string_view receiver, const Config& config,
+                                      const ReceiverContext& context) {
+  ReceiverHttp::Options options;
+  options.at = {receiver, config.Group("http").Texts("listen"), config.Bool("insecure")};
+  options.max_request = config.Size("max_request");
+  options.max_arriving = Room(config, context);
+  options.connections = static_cast<size_t>(config.Int("max_connections"));
+  return options;
+}
+
+}  // namespace gpulens

@@ -1,0 +1,198 @@
+// Common parts of receivers: listening, the HTTP server, options, and the receiver of an OtlpIngest with its
+// transports.
+#pragma once
+
+#include <algorithm>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <gpulens/status.h>
+
+#include "base/result.h"
+#include "ingest/otlp_ingest.h"
+#include "net/server/server.h"
+#include "net/http/http_server.h"
+#include "plugins/config.h"
+#include "plugins/plugin.h"
+#include "plugins/receiver.h"
+
+namespace gpulens {
+
+// Listening addresses of a receiver.
+struct ReceiverListen {
+  std::string_view receiver;  // static storage
+  std::vector<std::string> listen;
+  bool insecure = false;
+  std::string_view protocol = {};  // for the log: "OTLP over gRPC"; static storage
+};
+
+// Binds each address, passes the descriptor to `serve`, which returns the actual address, and logs it. Other
+// machines are accepted only with TLS and passwords, or if `insecure`. `env` has an I/O loop. The caller
+// keeps the sockets while they are served.
+Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
+    const ReceiverListen& at, Env& env, const std::function<Result<Endpoint>(UniqueFd)>& serve);
+
+// Runs tasks on the workers, or directly if they take none.
+std::function<void(std::function<void()>)> OffloadTo(Workers* workers);
+
+// Reported on the loop, awaited on another thread.
+class CloseEvent {
+ public:
+  void Report();
+  bool Await(Duration longest);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  bool closed_ = false;
+};
+
+// The HTTP side of a receiver: addresses, limits, TLS and passwords, and an orderly end.
+
+class ReceiverHttp {
+ public:
+  struct Options {
+    ReceiverListen at;
+    size_t max_request = 16u << 20;
+    size_t max_arriving = 32u << 20;  // bytes of requests that are not whole yet
+    size_t connections = 512;
+    size_t transport = 0;  // index in OtlpIngest::Options
+  };
+
+  // Serves when it returns. `env` has an I/O loop; it and `handler` outlive the object.
+  static Result<std::unique_ptr<ReceiverHttp>> Open(const Options& options, Env& env, HttpHandler& handler);
+
+  // Takes no more connections and requests; what is in flight may be answered until `deadline`. Not on the
+  // loop; returns at once.
+  void Close(Duration timeout);
+  // True when every connection is gone.
+  bool AwaitClosed(Duration timeout) { return closed_->Await(timeout); }
+  std::vector<Endpoint> addresses() const { return server_->addresses(); }
+
+ private:
+  ReceiverHttp(const Options& options, Env& env, HttpHandler& handler);
+
+  std::vector<std::shared_ptr<SharedSocket>> sockets_;
+  const std::shared_ptr<CloseEvent> closed_ = std::make_shared<CloseEvent>();
+  std::unique_ptr<HttpServer> server_;
+};
+
+// Adds the header that says when to come again, in whole seconds; none for no time.
+void AddRetryAfter(HttpResponse& response, Duration after);
+
+inline constexpr OptionSpec kIngestBatchOptions[] = {
+    {.key = "items",
+     .type = OptionType::kInt,
+     .fallback = "1000",
+     .help = "Most points, records or spans in one request to the sinks.",
+     .min = 1,
+     .max = 1'000'000},
+    {.key = "wait",
+     .type = OptionType::kTime,
+     .fallback = "0s",
+     .help = "How long a request and its answer may wait for others to be batched with it.",
+     .min = 0,
+     .max = 10},
+};
+
+inline constexpr OptionSpec kIngestMemoryOptions[] = {
+    {.key = "limit",
+     .type = OptionType::kDouble,
+     .fallback = "0.8",
+     .help = "The share of limits.memory that the agent may use.",
+     .min = 0,
+     .max = 1},
+    {.key = "spike",
+     .type = OptionType::kDouble,
+     .fallback = "0.25",
+     .help = "The share of it that is kept free for bursts; senders must retry later before it is used.",
+     .min = 0,
+     .max = 1},
+};
+
+inline constexpr std::array<OptionSpec, 6> kIngestOptions = {{
+    {.key = "insecure",
+     .type = OptionType::kBool,
+     .fallback = "false",
+     .help = "Accept other machines without TLS and passwords; for closed networks."},
+    {.key = "max_request",
+     .type = OptionType::kSize,
+     .fallback = "16MiB",
+     .help = "The largest request, compressed and uncompressed.",
+     .min = 1024,
+     .max = 64 << 20},
+    {.key = "max_connections",
+     .type = OptionType::kInt,
+     .fallback = "512",
+     .help = "Most open connections; more are refused and counted.",
+     .min = 1,
+     .max = 65536},
+    {.key = "drop",
+     .type = OptionType::kTexts,
+     .fallback = R"(["go_*", "python_*", "*_created"])",
+     .help = "Metrics to leave out and count; * matches any text."},
+    {.key = "batch",
+     .type = OptionType::kGroup,
+     .help = "How requests are merged and split.",
+     .children = kIngestBatchOptions},
+    {.key = "memory_limiter",
+     .type = OptionType::kGroup,
+     .help = "When senders must retry later.",
+     .children = kIngestMemoryOptions},
+}};
+
+// `config` is of a receiver that has kIngestOptions. `ways` are static.
+OtlpIngest::Options ReadIngestOptions(const Config& config, const ReceiverContext& context,
+                                      std::vector<std::string_view> transports);
+// The same for its HTTP side, whose addresses are `http.listen`.
+ReceiverHttp::Options ReadHttpOptions(std::string_view receiver, const Config& config,
+                                      const ReceiverContext& context);
+
+// A receiver of an OtlpIngest and its transports, as OtlpHttp. A transport has Options, Open(options, env,
+// ingest), Close(timeout) and AwaitClosed(timeout).
+
+template <class... Transports>
+class IngestReceiver final : public Receiver {
+ public:
+  IngestReceiver(OtlpIngest::Options options, const ReceiverContext& context)
+      : clock_(*context.env.clock), ingest_(std::move(options), context) {}
+  // Answers refer to a transport until the last sink has answered.
+  ~IngestReceiver() override { ingest_.Finish(); }
+
+  template <class Transport>
+  Status Open(const typename Transport::Options& options, Env& env) {
+    ASSIGN_OR_RETURN(std::get<std::unique_ptr<Transport>>(transports_),
+                     Transport::Open(options, env, ingest_));
+    return Ok();
+  }
+
+  // Stops accepting first, then processes and answers what was accepted.
+  void Stop(Instant deadline) override {
+    const auto left = [&] { return std::max<Duration>(deadline - clock_.Now(), Duration(0)); };
+    ForEachTransport([&](auto& transport) { transport.Close(left()); });
+    ingest_.Finish();
+    ForEachTransport([&](auto& transport) { transport.AwaitClosed(left()); });
+  }
+
+  void ReadStats(ReceiverStats& out) const override { ingest_.ReadStats(out); }
+
+ private:
+  // Calls `act` for each opened transport.
+  template <class Do>
+  void ForEachTransport(Do act) {
+    std::apply([&](auto&... transport) { ((transport ? void(act(*transport)) : void()), ...); }, transports_);
+  }
+
+  const Clock& clock_;
+  OtlpIngest ingest_;
+  std::tuple<std::unique_ptr<Transports>...> transports_;
+};
+
+}  // namespace gpulens
