@@ -133,11 +133,11 @@ Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& pa
 void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) {
   std::string_view type = request.Header("Content-Type");
   if (!EqualsIgnoringCase(Trim(TakeUntil(type, ';')), "application/x-protobuf"))
-    return responder.Send(Failure(415, kInvalidArgument, "Content-Type must be application/x-protobuf"));
+    return responder.Send(Failure(415, GrpcCode::kInvalidArgument, "Content-Type must be application/x-protobuf"));
   const std::string packing = request.JoinedHeader("Content-Encoding");
   const bool packed = EqualsIgnoringCase(packing, "gzip");
   if (!packed && !packing.empty() && !EqualsIgnoringCase(packing, "identity"))
-    return responder.Send(Failure(415, kInvalidArgument, "Content-Encoding must be gzip or identity"));
+    return responder.Send(Failure(415, GrpcCode::kInvalidArgument, "Content-Encoding must be gzip or identity"));
   const ProgramRegistry::Sender sender{request.peer_pid(), request.peer_uid()};
   const Instant now = env_.clock->Now();
   auto waiting = std::make_shared<HttpResponder>(std::move(responder));
@@ -146,7 +146,7 @@ void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) 
   };
   if (!env_.workers) return work();
   if (!env_.workers->Post(std::move(work)))
-    waiting->Send(Failure(503, kResourceExhausted, "the work queue is full"));
+    waiting->Send(Failure(503, GrpcCode::kResourceExhausted, "the work queue is full"));
 }
 
 std::string EnergySocketNextTo(const std::string& program_socket) {
