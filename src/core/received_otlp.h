@@ -38,7 +38,7 @@ struct ReceivedOtlp {
 inline constexpr std::array<std::string_view, 3> kOtlpPackings = {"none", "gzip", "zstd"};
 
 // Signal, compression and format of a request, as one byte; its numbers, also in request logs, never change.
-struct OtlpEncoding {
+struct OtlpRecordEncoding {
   size_t signal = 0;   // of OtlpSignal
   size_t packing = 0;  // of kOtlpPackings
   bool json = false;
@@ -46,11 +46,11 @@ struct OtlpEncoding {
 inline constexpr size_t kOtlpEncodings = 2 * kOtlpSignals * kOtlpPackings.size();
 
 // Traces were added last, so their numbers follow the others.
-constexpr size_t NumberOf(const OtlpEncoding& encoding) noexcept {
+constexpr size_t NumberOf(const OtlpRecordEncoding& encoding) noexcept {
   const size_t variant = encoding.packing + kOtlpPackings.size() * encoding.json;
   return encoding.signal < 2 ? encoding.signal + 2 * variant : 4 * kOtlpPackings.size() + variant;
 }
-constexpr OtlpEncoding OtlpEncodingOf(size_t number) noexcept {
+constexpr OtlpRecordEncoding OtlpEncodingOf(size_t number) noexcept {
   const size_t packings = kOtlpPackings.size(), first_traces = 4 * packings;
   const size_t variant = number < first_traces ? number / 2 : number - first_traces;
   return {number < first_traces ? number % 2 : 2, variant % packings, variant >= packings};

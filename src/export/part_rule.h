@@ -80,7 +80,7 @@ inline constexpr size_t kUnpackedBytes = size_t{64} << 20;
 class ReceivedParts {
  public:
   struct Request {
-    OtlpEncoding encoding;  // not JSON
+    OtlpRecordEncoding encoding;  // not JSON
     std::string_view body;
     uint32_t items = 0;
   };

@@ -61,7 +61,7 @@ SendOutcome ValidateOtlp(const HttpReply& reply) {
 std::vector<SendRoute> OtlpRoutes() {
   std::vector<SendRoute> routes(kOtlpEncodings);
   for (size_t i = 0; i < routes.size(); ++i) {
-    const OtlpEncoding encoding = OtlpEncodingOf(i);
+    const OtlpRecordEncoding encoding = OtlpEncodingOf(i);
     std::string headers = "Content-Type: ";
     headers.append(encoding.json ? kJson : kProtobuf).append("\r\n");
     if (encoding.packing != 0)
@@ -85,7 +85,7 @@ OtlpRequests::OtlpRequests(const Config& config, const SendPlan& plan,
 
 Status OtlpRequests::Make(const Envelope& envelope, std::string&& body, uint32_t items, SendParts& out) {
   if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it has another version"};
-  OtlpEncoding encoding = OtlpEncodingOf(envelope.kind);
+  OtlpRecordEncoding encoding = OtlpEncodingOf(envelope.kind);
   if (!sends_[encoding.signal]) {
     out.left_out = items;
     return Ok();
@@ -101,7 +101,7 @@ Status OtlpRequests::Make(const Envelope& envelope, std::string&& body, uint32_t
     add(envelope.key, items, {}, std::move(body));
     return Ok();
   }
-  const OtlpEncoding kept = std::exchange(encoding, {encoding.signal, packing_, json_});
+  const OtlpRecordEncoding kept = std::exchange(encoding, {encoding.signal, packing_, json_});
   return read_.Read(
       {kept, body, items}, rule,
       [&](const SplitPart& part) -> Status {
@@ -184,7 +184,7 @@ SendOutcome ClassifyOtlpReply(const GrpcReply& reply) {
 }
 
 Status ReworkForOtlpCall(SendPart& part) {
-  const OtlpEncoding written = OtlpEncodingOf(part.route);
+  const OtlpRecordEncoding written = OtlpEncodingOf(part.route);
   if (!written.json && written.packing <= kGzip) return Ok();
   std::string plain;
   RETURN_IF_ERROR(UnpackOtlp(*part.body, written.packing, kUnpackedBytes, plain));

@@ -61,7 +61,7 @@ TEST(OtlpBody, RoutesOfBeforeStayWhatTheyWere) {
   for (size_t i = 12; i < 18; ++i) EXPECT_EQ(routes[i].signal, 2u) << i;
   EXPECT_EQ(routes[13].headers, routes[3].headers);
   for (size_t i = 0; i < routes.size(); ++i) {
-    const OtlpEncoding as = OtlpEncodingOf(i);
+    const OtlpRecordEncoding as = OtlpEncodingOf(i);
     EXPECT_EQ(NumberOf(as), i);
     EXPECT_EQ(routes[i].signal, as.signal);
   }

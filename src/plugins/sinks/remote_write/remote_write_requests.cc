@@ -56,7 +56,7 @@ constexpr HealthName kHealthNames[] = {
     {&kSelfScrapeSamples, "scrape_samples_scraped", "", "Samples on the last page."},
 };
 
-RemoteWriteOut::Options OptionsOf(const Config& config) {
+RemoteWriteOut::Options ConversionOptionsOf(const Config& config) {
   RemoteWriteOut::Options options;
   options.version = config.Text("protocol") == "1.0" ? RemoteWriteVersion::k1 : RemoteWriteVersion::k2;
   options.max_samples = static_cast<size_t>(config.Int("max_samples"));
@@ -134,7 +134,7 @@ void NameTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out) {
 
 RemoteWriteRequests::RemoteWriteRequests(std::string name, const Config& config, const SendPlan& plan,
                                          const Clock& clock)
-    : name_(std::move(name)), clock_(clock), rule_(config, plan.urls), convert_(OptionsOf(config)) {
+    : name_(std::move(name)), clock_(clock), rule_(config, plan.urls), convert_(ConversionOptionsOf(config)) {
   peer_.may_fall_back = config.Text("protocol") == "auto";
   peer_.only_1 = config.Text("protocol") == "1.0";
 }
@@ -174,7 +174,7 @@ Status RemoteWriteRequests::MakeOwn(const Envelope& envelope, std::string&& body
 Status RemoteWriteRequests::MakeReceived(const Envelope& envelope, std::string_view body, uint32_t items,
                                          SendParts& out) {
   if (envelope.kind >= kOtlpEncodings) return {Code::kDataLoss, "it has another version"};
-  const OtlpEncoding encoding = OtlpEncodingOf(envelope.kind);
+  const OtlpRecordEncoding encoding = OtlpEncodingOf(envelope.kind);
   if (encoding.signal != static_cast<size_t>(OtlpSignal::kMetrics)) {
     out.left_out = items;
     return Ok();

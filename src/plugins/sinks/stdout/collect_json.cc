@@ -183,7 +183,7 @@ void CollectJson::AppendGroup(const Group& group, std::span<const SnapshotEntry>
 }
 
 void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
-  if (namer_.Look(snapshot)) groups_ = {};
+  if (namer_.Refresh(snapshot)) groups_ = {};
   out += '[';
   bool any = false;
   std::span<const SnapshotEntry> entries = snapshot.frames;

@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/result.h"
+#include "net/blocking/listening_socket.h"
 #include "net/server/server.h"
 #include "catalog/gpu.h"
 #include "catalog/self.h"
