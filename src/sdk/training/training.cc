@@ -215,7 +215,7 @@ void TrainingMonitor::RecordStep(double seconds, std::optional<double> loss) noe
   s.gauges.hfu.Set(mfu * s.executed_ratio);
 }
 
-void TrainingMonitor::RecordDropReason(double loss) noexcept {
+void TrainingMonitor::RecordLoss(double loss) noexcept {
   State& s = *state_;
   const bool finite = std::isfinite(loss);
   s.gauges.loss.Set(finite ? loss : kNotMeasured);

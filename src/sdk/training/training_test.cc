@@ -141,12 +141,12 @@ TEST(Training, ALossThatIsNoNumberIsCountedNotShown) {
   monitor.RecordStep(1, kNotMeasured);
   monitor.RecordStep(1, kInf);
   monitor.RecordStep(1);
-  monitor.RecordDropReason(kNotMeasured);
+  monitor.RecordLoss(kNotMeasured);
   EXPECT_EQ(ValueOf(registry, "training.loss.nonfinite"), 3);
   EXPECT_TRUE(std::isnan(monitor.metrics().loss));
   EXPECT_EQ(monitor.metrics().steps, 4);
   EXPECT_EQ(monitor.metrics().nonfinite_losses, 3);
-  monitor.RecordDropReason(1.5);
+  monitor.RecordLoss(1.5);
   EXPECT_EQ(monitor.metrics().loss, 1.5);
 }
 
