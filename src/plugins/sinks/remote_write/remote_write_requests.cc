@@ -12,6 +12,9 @@
 #include "catalog/prometheus_name.h"
 #include "catalog/self.h"
 #include "wire/remote_write/remote_write_request.h"
+#include "base/text.h"
+#include "catalog/prometheus_name.h"
+#include "catalog/self.h"
 #include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/snappy_block.h"
 
@@ -57,7 +60,7 @@ constexpr HealthName kHealthNames[] = {
     {&kSelfScrapeSamples, "scrape_samples_scraped", "", "Samples on the last page."},
 };
 
-RemoteWriteOut::Options OptionsOf(const Config& config) {
+RemoteWriteOut::Options ConversionOptionsOf(const Config& config) {
   RemoteWriteOut::Options options;
   options.version = config.Text("protocol") == "1.0" ? RemoteWriteVersion::k1 : RemoteWriteVersion::k2;
   options.max_samples = static_cast<size_t>(config.Int("max_samples"));
@@ -135,7 +138,7 @@ void NameTargetHealth(const SeriesInfo& series, std::vector<NamedSeries>& out) {
 
 RemoteWriteRequests::RemoteWriteRequests(std::string name, const Config& config, const SendPlan& plan,
                                          const Clock& clock)
-    : name_(std::move(name)), clock_(clock), rule_(config, plan.urls), convert_(OptionsOf(config)) {
+    : name_(std::move(name)), clock_(clock), rule_(config, plan.urls), convert_(ConversionOptionsOf(config)) {
   peer_.may_fall_back = config.Text("protocol") == "auto";
   peer_.only_1 = config.Text("protocol") == "1.0";
 }
