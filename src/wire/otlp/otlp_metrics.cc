@@ -11,8 +11,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/hex.h"
 #include "base/result.h"
+#include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics_writer.h"
 #include "wire/otlp/otlp_schema.h"
