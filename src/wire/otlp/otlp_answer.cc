@@ -54,15 +54,14 @@ constexpr std::string_view kRejectedName[kOtlpSignals] = {"rejectedDataPoints", 
 
 }  // namespace
 
-std::string_view OtlpContentType(OtlpEncoding encoding) noexcept {
-  return encoding == OtlpEncoding::kJson ? "application/json" : "application/x-protobuf";
+std::string_view OtlpContentType(OtlpFormat encoding) noexcept {
+  return encoding == OtlpFormat::kJson ? "application/json" : "application/x-protobuf";
 }
 
-std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejected,
-                        std::string_view message) {
+std::string OtlpSuccess(OtlpSignal signal, OtlpFormat encoding, uint64_t rejected, std::string_view message) {
   const bool partial = rejected != 0 || !message.empty();
   std::string out;
-  if (encoding == OtlpEncoding::kJson) {
+  if (encoding == OtlpFormat::kJson) {
     if (!partial) return "{}";
     // 64-bit integers are texts in OTLP's JSON.
     out = "{\"partialSuccess\":{\"" + std::string(kRejectedName[static_cast<size_t>(signal)]) + "\":\"" +
@@ -78,9 +77,9 @@ std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejec
   return out;
 }
 
-std::string OtlpFailure(OtlpEncoding encoding, uint32_t code, std::string_view message) {
+std::string OtlpFailure(OtlpFormat encoding, uint32_t code, std::string_view message) {
   std::string out;
-  if (encoding == OtlpEncoding::kJson) {
+  if (encoding == OtlpFormat::kJson) {
     out = "{\"code\":" + std::to_string(code) + ",\"message\":";
     AppendJsonString(out, message);
     return out + "}";

@@ -23,16 +23,15 @@ std::string ReadOtlpError(std::string_view bytes);
 
 // Answers to senders, as protobuf or as JSON.
 
-enum class OtlpEncoding : uint8_t { kProtobuf, kJson };
+enum class OtlpFormat : uint8_t { kProtobuf, kJson };
 
 // "application/x-protobuf", "application/json".
-std::string_view OtlpContentType(OtlpEncoding encoding) noexcept;
+std::string_view OtlpContentType(OtlpFormat encoding) noexcept;
 
 // An Export…ServiceResponse. With `rejected` items, or something to say, it is a partial success.
-std::string OtlpSuccess(OtlpSignal signal, OtlpEncoding encoding, uint64_t rejected,
-                        std::string_view message);
+std::string OtlpSuccess(OtlpSignal signal, OtlpFormat encoding, uint64_t rejected, std::string_view message);
 
 // A google.rpc.Status. `code` is one of gRPC's: 3 invalid argument, 8 resource exhausted, 14 unavailable.
-std::string OtlpFailure(OtlpEncoding encoding, uint32_t code, std::string_view message);
+std::string OtlpFailure(OtlpFormat encoding, uint32_t code, std::string_view message);
 
 }  // namespace gpulens

@@ -15,6 +15,7 @@
 #include "base/json_scanner.h"
 #include "base/number_text.h"
 #include "base/parse.h"
+#include "base/text.h"
 
 namespace gpulens {
 namespace {

@@ -13,6 +13,7 @@
 
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_metrics_writer.h"
 #include "wire/otlp/otlp_schema.h"

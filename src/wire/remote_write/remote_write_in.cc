@@ -5,6 +5,7 @@
 
 #include "base/hash.h"
 #include "base/parse.h"
+#include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_schema.h"
 #include "wire/remote_write/remote_write_fields.h"

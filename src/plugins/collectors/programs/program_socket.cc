@@ -35,8 +35,8 @@ constexpr size_t kMostBytes = size_t{8} << 20;  // of a request, unpacked
 HttpResponse Failure(int status, GrpcCode code, std::string_view why) {
   HttpResponse response;
   response.status = status;
-  response.content_type = OtlpContentType(OtlpEncoding::kProtobuf);
-  response.body = OtlpFailure(OtlpEncoding::kProtobuf, static_cast<uint32_t>(code), why);
+  response.content_type = OtlpContentType(OtlpFormat::kProtobuf);
+  response.body = OtlpFailure(OtlpFormat::kProtobuf, static_cast<uint32_t>(code), why);
   return response;
 }
 
@@ -57,8 +57,8 @@ HttpResponse Answer(ProgramRegistry& registry, const ProgramRegistry::Sender& se
   }
   if (!taken) return Failure(400, GrpcCode::kInvalidArgument, taken.detail);
   HttpResponse response;
-  response.content_type = OtlpContentType(OtlpEncoding::kProtobuf);
-  response.body = OtlpSuccess(OtlpSignal::kMetrics, OtlpEncoding::kProtobuf, report.rejected, report.why);
+  response.content_type = OtlpContentType(OtlpFormat::kProtobuf);
+  response.body = OtlpSuccess(OtlpSignal::kMetrics, OtlpFormat::kProtobuf, report.rejected, report.why);
   return response;
 }
 

@@ -16,7 +16,7 @@ constexpr std::string_view kPaths[kOtlpSignals] = {
 GrpcAnswer ResponseOf(OtlpSignal signal, const OtlpAnswer& answer) {
   switch (answer.kind) {
     case OtlpAnswer::kAccepted:
-      return GrpcAnswer::Ok(OtlpSuccess(signal, OtlpEncoding::kProtobuf, answer.rejected, answer.message));
+      return GrpcAnswer::Ok(OtlpSuccess(signal, OtlpFormat::kProtobuf, answer.rejected, answer.message));
     case OtlpAnswer::kMalformed:
     case OtlpAnswer::kTooLarge: return GrpcAnswer::Failure(GrpcCode::kInvalidArgument, answer.message);
     case OtlpAnswer::kOverloaded:

@@ -32,7 +32,7 @@ int HttpStatusOf(OtlpAnswer::Kind kind) noexcept {
 }
 
 // A google.rpc.Status with the gRPC code that corresponds to an HTTP status.
-std::string FailureBody(OtlpEncoding encoding, int status, std::string_view message) {
+std::string FailureBody(OtlpFormat encoding, int status, std::string_view message) {
   GrpcCode code = GrpcCode::kInvalidArgument;
   switch (status) {
     case 401: code = GrpcCode::kUnauthenticated; break;
@@ -47,7 +47,7 @@ std::string FailureBody(OtlpEncoding encoding, int status, std::string_view mess
   return OtlpFailure(encoding, static_cast<uint32_t>(code), message);
 }
 
-HttpResponse ResponseOf(OtlpSignal signal, OtlpEncoding encoding, const OtlpAnswer& answer) {
+HttpResponse ResponseOf(OtlpSignal signal, OtlpFormat encoding, const OtlpAnswer& answer) {
   HttpResponse response;
   response.status = HttpStatusOf(answer.kind);
   response.content_type = OtlpContentType(encoding);
@@ -58,11 +58,11 @@ HttpResponse ResponseOf(OtlpSignal signal, OtlpEncoding encoding, const OtlpAnsw
   return response;
 }
 
-std::optional<OtlpEncoding> EncodingOf(const HttpRequest& request) {
+std::optional<OtlpFormat> EncodingOf(const HttpRequest& request) {
   std::string_view type = request.Header("Content-Type");
   type = Trim(TakeUntil(type, ';'));
-  if (EqualsIgnoringCase(type, "application/x-protobuf")) return OtlpEncoding::kProtobuf;
-  if (EqualsIgnoringCase(type, "application/json")) return OtlpEncoding::kJson;
+  if (EqualsIgnoringCase(type, "application/x-protobuf")) return OtlpFormat::kProtobuf;
+  if (EqualsIgnoringCase(type, "application/json")) return OtlpFormat::kJson;
   return std::nullopt;
 }
 
@@ -76,7 +76,7 @@ std::optional<OtlpPacking> PackingOf(const HttpRequest& request) {
 
 // Replaces the text of a refusal of the server by a google.rpc.Status.
 void EncodeRefusal(const HttpRequest& request, HttpResponse& refusal) {
-  const OtlpEncoding encoding = EncodingOf(request).value_or(OtlpEncoding::kProtobuf);
+  const OtlpFormat encoding = EncodingOf(request).value_or(OtlpFormat::kProtobuf);
   refusal.body = FailureBody(encoding, refusal.status, Trim(refusal.body.bytes));
   refusal.content_type = OtlpContentType(encoding);
 }
@@ -84,13 +84,13 @@ void EncodeRefusal(const HttpRequest& request, HttpResponse& refusal) {
 }  // namespace
 
 Status OtlpDecoder::Decode(const OtlpCall& call, size_t most, Decoded& out) {
-  const auto encoding = static_cast<OtlpEncoding>(call.format >> 8);
+  const auto encoding = static_cast<OtlpFormat>(call.format >> 8);
   const auto packing = static_cast<OtlpPacking>(call.format & 0xff);
   unpacked_.clear();
   if (packing == OtlpPacking::kGzip) RETURN_IF_ERROR(Gunzip(call.body, most, unpacked_));
   if (packing == OtlpPacking::kZstd) RETURN_IF_ERROR(Unzstd(call.body, most, unpacked_));
   out.request = packing == OtlpPacking::kPlain ? call.body : unpacked_;
-  if (encoding == OtlpEncoding::kJson) {
+  if (encoding == OtlpFormat::kJson) {
     RETURN_IF_ERROR(OtlpFromJson(MessageOf(call.signal), out.request, most, transcoded_));
     out.request = transcoded_;
   }
@@ -120,7 +120,7 @@ void OtlpHttp::Handle(OtlpSignal signal, const HttpRequest& request, HttpRespond
   const auto packing = PackingOf(request);
   if (!encoding || !packing) {
     HttpResponse response =
-        ResponseOf(signal, encoding.value_or(OtlpEncoding::kProtobuf),
+        ResponseOf(signal, encoding.value_or(OtlpFormat::kProtobuf),
                    {OtlpAnswer::kMalformed,
                     encoding ? "Content-Encoding must be gzip, zstd or identity"
                              : "Content-Type must be application/x-protobuf or application/json"});

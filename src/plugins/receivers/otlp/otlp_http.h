@@ -21,7 +21,7 @@ enum class OtlpPacking : uint8_t { kPlain, kGzip, kZstd };
 class OtlpDecoder final : public IngestDecoder {
  public:
   // OtlpCall::format.
-  static constexpr uint32_t Format(OtlpEncoding encoding, OtlpPacking packing) noexcept {
+  static constexpr uint32_t Format(OtlpFormat encoding, OtlpPacking packing) noexcept {
     return static_cast<uint32_t>(encoding) << 8 | static_cast<uint32_t>(packing);
   }
 
