@@ -44,9 +44,9 @@ enum class Use : uint8_t {
 
 // The result of a reading.
 enum class FeedResult : uint8_t {
-  kNothing,  // no series, or no value in this reading
-  kOld,      // this reading was skipped
-  kNow,
+  kNone,     // no series, or no value in this reading
+  kSkipped,  // this reading was skipped
+  kRead,
 };
 
 // One new reading of a source.

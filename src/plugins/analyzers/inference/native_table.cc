@@ -8,11 +8,11 @@
 namespace gpulens::windows {
 namespace {
 
-template <row::KeyText... values>
+template <KeyText... values>
 consteval Filter Where(std::string_view key) {
   return {.key = key, .values = row::kKeys<values...>};
 }
-template <row::KeyText... values>
+template <KeyText... values>
 consteval Filter WhereNot(std::string_view key) {
   return {.key = key, .values = row::kKeys<values...>, .except = true};
 }
