@@ -19,7 +19,6 @@
 #include "plugins/config.h"
 #include "wire/split/otlp_splitter.h"
 #include "wire/split/split_router.h"
-#include "wire/split/otlp_splitter.h"
 
 namespace gpulens {
 

@@ -12,9 +12,6 @@
 #include "plugins/latest_snapshot.h"
 #include "plugins/receiver.h"
 #include "wire/otlp/otlp_batch.h"
-#include "net/message/address.h"
-#include "plugins/latest_snapshot.h"
-#include "plugins/receiver.h"
 
 namespace gpulens {
 

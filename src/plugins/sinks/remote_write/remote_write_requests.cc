@@ -12,9 +12,6 @@
 #include "catalog/prometheus_name.h"
 #include "catalog/self.h"
 #include "wire/remote_write/remote_write_request.h"
-#include "base/text.h"
-#include "catalog/prometheus_name.h"
-#include "catalog/self.h"
 #include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/snappy_block.h"
 

@@ -10,8 +10,6 @@
 #include "catalog/self.h"
 #include "net/blocking/listening_socket.h"
 #include "net/server/server.h"
-#include "catalog/gpu.h"
-#include "catalog/self.h"
 #include "plugins/latest_snapshot.h"
 #include "wire/json/json_text.h"
 

@@ -14,8 +14,6 @@
 #include "core/frame.h"
 #include "core/series_finder.h"
 #include "net/server/server.h"
-#include "core/frame.h"
-#include "core/series_finder.h"
 #include "net/websocket/websocket_server.h"
 #include "plugins/agent_stats.h"
 #include "plugins/plugin.h"
