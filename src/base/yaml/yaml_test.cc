@@ -41,7 +41,7 @@ TEST(Yaml, LimitsAreErrorsWithTheLine) {
   EXPECT_EQ(error("", {}), "good");
   EXPECT_EQ(error("a: &b 1\nc: *b\n", {}), "good");
   EXPECT_EQ(error("a: [", {}),
-            "invalid_argument x: yaml-cpp: error at line 1, column 5: end of sequence flow not found");
+            "invalid_argument x: yaml-cpp: error at line 1, column 1: end of sequence flow not found");
   EXPECT_EQ(error("a: &b 1\n", {.anchors = false}), "invalid_argument x line 1: anchors are not supported");
   EXPECT_EQ(error("\na: !!int 1\n", {.anchors = false}), "invalid_argument x line 2: tags are not supported");
   EXPECT_EQ(error("- 1\n- 2\n- 3\n", {.values = 3}), "exhausted x line 3: more than 3 values");

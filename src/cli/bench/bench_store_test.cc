@@ -37,9 +37,8 @@ TEST(BenchEnergy, UnknownForRemoteServer) {
   EXPECT_FALSE(energy.run.valid());
   EXPECT_TRUE(std::isnan(energy.joules_per_output_token));
   EXPECT_THAT(EnergyText(energy), HasSubstr("unknown (no_device): the server is on another machine"));
-  std::string json = "{\"a\":1";
-  AppendEnergyJson(json, energy);
-  const auto document = JsonDocument::Parse(json + "}");
+  const std::string json = JsonDocumentText("x", [&](JsonObject& root) { AddEnergy(root, energy); });
+  const auto document = JsonDocument::Parse(json);
   ASSERT_TRUE(document) << json;
   EXPECT_THAT(json, HasSubstr("\"joules\":null"));
 }
@@ -60,8 +59,7 @@ TEST(BenchEnergy, JoulesByTokensAndRequests) {
   EXPECT_THAT(text, HasSubstr("energy       1200.0 J ± 4.0 J (counter, 3.000 s, 2 GPUs"));
   EXPECT_THAT(text, HasSubstr("by nvidia; 0.512 J/token out, 60 J/request\n"));
   EXPECT_THAT(text, HasSubstr("note         3 other processes use the GPUs\\x1b\n"));
-  std::string json;
-  AppendEnergyJson(json, energy);
+  const std::string json = JsonDocumentText("x", [&](JsonObject& root) { AddEnergy(root, energy); });
   EXPECT_THAT(json, HasSubstr("\"joules_per_output_token\":0.512345"));
   EXPECT_THAT(json, HasSubstr("\"validity\":\"valid\""));
 }
