@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "catalog/events.h"
+#include "net/blocking/listening_socket.h"
 #include "plugins/event_queue.h"
 
 namespace gpulens {

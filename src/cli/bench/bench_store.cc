@@ -23,7 +23,7 @@ using std::chrono::minutes;
 // Readings that are kept: memory for a longer run is found by reading less often.
 constexpr int64_t kMostReadings = 60'000;
 
-EnergyOptions OptionsOf(const LoadPlan& plan) {
+EnergyOptions EnergyOptionsOf(const LoadPlan& plan) {
   EnergyOptions options;
   const bool known = plan.duration.count() > 0;
   options.history = known ? plan.duration + plan.timeout + minutes(1) : Duration(hours(1));
@@ -45,7 +45,7 @@ bool IsLocalHost(std::string_view host) noexcept {
 }
 
 BenchMeter::BenchMeter(const LoadPlan& plan, bool always) {
-  if (always || IsLocalHost(plan.url.host)) monitor_.emplace(OptionsOf(plan));
+  if (always || IsLocalHost(plan.url.host)) monitor_.emplace(EnergyOptionsOf(plan));
   else
     why_ = "the server is on another machine: run this command there, or pass --energy if " + plan.url.host +
            " is this machine";
