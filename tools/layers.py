@@ -59,7 +59,7 @@ FOREIGN = {
     "snappy-c.h": ("wire",),
     "sqlite3.h": ("store",),
     "CLI/": ("cli",),
-    "yaml-cpp/": ("net", "config", "sources/*", "plugins/discovery/*"),
+    "yaml-cpp/": ("base",),
     "libdeflate.h": ("net", "wire", "delivery"),
     "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),

@@ -71,7 +71,7 @@ class Layers(unittest.TestCase):
 
     def test_agent_sees_all_below_it(self):
         self.assertEqual(self.errors("src/agent/a.cc", '#include "plugins/sinks/file/b.h"', '#include "proxy/c.h"'), [])
-        self.assertIn("floor 9", self.errors("src/agent/a.cc", '#include "cli/cli.h"')[0])
+        self.assertIn("floor 9", self.errors("src/agent/a.cc", '#include "cli/commands.h"')[0])
 
     def test_plugins_see_their_contract_and_it_sees_none_of_them(self):
         self.assertEqual(self.errors("src/plugins/sinks/file/a.cc", '#include "plugins/plugin.h"'), [])

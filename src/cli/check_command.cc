@@ -1,5 +1,3 @@
-#include "cli/check_command.h"
-
 #include <signal.h>
 #include <unistd.h>
 
@@ -13,12 +11,28 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/text.h"
+#include "cli/check/check_data.h"
 #include "cli/check/check_report.h"
-#include "cli/check/check_source.h"
+#include "cli/common/command.h"
+#include "cli/help/help.h"
 #include "net/message/address.h"
 
 namespace gpulens {
 namespace {
+
+struct CheckOptions {
+  std::vector<std::string> checks;  // NAME, or NAME=WARNING,CRITICAL; "all"
+  std::string warning, critical;    // numbers, for one check
+  std::string expect;               // a text, for one check
+  std::vector<std::string> disable;
+  std::string format = "text";
+  std::string url;          // of the agent; empty: the one of the configuration
+  std::string config_file;  // as for the agent
+  bool direct = false;      // query no agent
+  bool demo = false;
+  bool list = false;
+  bool json = false;  // the same as the format json
+};
 
 using std::chrono::seconds;
 
@@ -47,7 +61,7 @@ int Complain(const std::string& sentence) {
   return kExitUnknown;
 }
 
-struct Queried {
+struct RequestedCheck {
   const CheckSpec* check;
   CheckSettings settings;
   bool by_group = false;  // not by its own name
@@ -60,18 +74,15 @@ bool ReadLimit(const std::string& text, std::optional<double>& out) {
 }
 
 // One word of the command line: NAME or NAME=WARNING,CRITICAL; either limit may be left out.
-Result<Queried> ReadCheck(const std::string& word) {
+Result<RequestedCheck> ReadCheck(const std::string& word) {
   std::string_view rest = word;
   std::string_view name = TakeUntil(rest, '=');
-  Queried asked{FindCheck(name), {}};
+  RequestedCheck asked{FindCheck(name), {}};
   if (!asked.check) {
     std::vector<std::string_view> names;
     for (const CheckSpec& check : AllChecks()) names.push_back(check.name);
-    std::string_view nearest = NearestWord(name, names);
-    return Status{Code::kInvalidArgument,
-                  "no check \"" + std::string(name) + "\"." +
-                      (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
-                      " List them: gpulens check --list"};
+    return Status{Code::kInvalidArgument, "no check \"" + std::string(name) + "\"." +
+                                              DidYouMean(name, names) + " List them: gpulens check --list"};
   }
   std::string_view first = TakeUntil(rest, ',');
   if (!ReadLimit(std::string(first), asked.settings.warning) ||
@@ -81,8 +92,8 @@ Result<Queried> ReadCheck(const std::string& word) {
   return asked;
 }
 
-Result<std::vector<Queried>> ReadChecks(const CheckOptions& options) {
-  std::vector<Queried> asked;
+Result<std::vector<RequestedCheck>> ReadChecks(const CheckOptions& options) {
+  std::vector<RequestedCheck> asked;
   for (const std::string& word : options.checks) {
     if (std::vector<const CheckSpec*> group = FindCheckGroup(word); !group.empty()) {
       for (const CheckSpec* check : group) asked.push_back({check, {}, true});
@@ -119,20 +130,21 @@ std::string AgentUrl(const Config& config) {
 
 class Checker {
  public:
-  Checker(const CheckOptions& options, const Config& config, std::vector<Queried> asked)
-      : options_(options), config_(config), queried_(std::move(asked)) {
+  Checker(const CheckOptions& options, const Config& config, std::vector<RequestedCheck> asked)
+      : options_(options), config_(config), requested_(std::move(asked)) {
     disabled_ = config.Group("check").Texts("disable");
     disabled_.insert(disabled_.end(), options.disable.begin(), options.disable.end());
   }
 
   int Run() {
-    bool all_off = std::all_of(queried_.begin(), queried_.end(), [&](const Queried& a) { return Off(a); });
+    bool all_off =
+        std::all_of(requested_.begin(), requested_.end(), [&](const RequestedCheck& a) { return Off(a); });
     if (!all_off) {
       Result<CheckData> data = Read();
       if (!data) return Complain(data.error().detail);
       data_ = std::move(*data);
     }
-    for (const Queried& asked : queried_) outcomes_.push_back(Validate(asked));
+    for (const RequestedCheck& asked : requested_) outcomes_.push_back(Validate(asked));
     Again();
     if (options_.json || options_.format == "json") {
       std::fputs(CheckJson(outcomes_, data_.source, data_.simulated).c_str(), stdout);
@@ -144,11 +156,11 @@ class Checker {
   }
 
  private:
-  bool Off(const Queried& asked) const {
+  bool Off(const RequestedCheck& asked) const {
     return std::find(disabled_.begin(), disabled_.end(), asked.check->name) != disabled_.end();
   }
 
-  // Which source answered once is asked again.
+  // Queries the source that answered before.
   Result<CheckData> Read() {
     bool ask = !options_.direct && !options_.demo && source_ != kHere;
     if (ask) {
@@ -158,21 +170,21 @@ class Checker {
       if (data || !options_.url.empty() || source_ == kAgent) return data;
     }
     source_ = kHere;
-    LookOptions look;
+    DirectOptions look;
     look.demo = options_.demo;
     look.enough = [this](const CheckData& data) {
-      return std::none_of(queried_.begin(), queried_.end(), [&](const Queried& asked) {
+      return std::none_of(requested_.begin(), requested_.end(), [&](const RequestedCheck& asked) {
         return !Off(asked) && Evaluate(*asked.check, data, asked.settings).code == CheckCode::kUnknown &&
                !(asked.by_group && asked.check->optional);
       });
     };
-    return LookHere(config_, look);
+    return ReadDirectly(config_, look);
   }
 
-  CheckOutcome Validate(const Queried& asked) const {
+  CheckOutcome Validate(const RequestedCheck& asked) const {
     if (!Off(asked)) {
       CheckOutcome outcome{asked.check, false, Evaluate(*asked.check, data_, asked.settings)};
-      // Not every board has all that can be checked. Whether GPUs can be read at all is for gpu_state to say.
+      // Not every board has all that can be checked; gpu_state checks whether GPUs can be read at all.
       bool skip = asked.by_group && asked.check->optional && !data_.gpus.empty() &&
                   outcome.result.code == CheckCode::kUnknown && NobodyReports(*asked.check, data_);
       if (skip) {
@@ -189,14 +201,14 @@ class Checker {
 
   // What is wrong only for a moment is a warning.
   void Again() {
-    for (size_t i = 0; i < queried_.size(); ++i) {
+    for (size_t i = 0; i < requested_.size(); ++i) {
       CheckOutcome& outcome = outcomes_[i];
-      for (int look = 1; look < kLooks && queried_[i].check->repeats; ++look) {
+      for (int look = 1; look < kLooks && requested_[i].check->repeats; ++look) {
         if (outcome.disabled || outcome.result.code != CheckCode::kCritical) break;
         std::this_thread::sleep_for(kPause);
         Result<CheckData> data = Read();
         if (!data) break;
-        CheckResult again = Evaluate(*queried_[i].check, *data, queried_[i].settings);
+        CheckResult again = Evaluate(*requested_[i].check, *data, requested_[i].settings);
         if (again.code == CheckCode::kOk) {
           outcome.result.code = CheckCode::kWarning;
           outcome.result.text += "; fine " + std::to_string(look * 3) + " s later";
@@ -209,59 +221,56 @@ class Checker {
 
   const CheckOptions& options_;
   const Config& config_;
-  const std::vector<Queried> queried_;
+  const std::vector<RequestedCheck> requested_;
   std::vector<std::string> disabled_;
   Source source_ = kAny;
   CheckData data_;
   std::vector<CheckOutcome> outcomes_;
 };
 
-}  // namespace
-
 int RunCheck(const CheckOptions& options) {
   if (options.list) {
     std::fputs(CheckList().c_str(), stdout);
     return 0;
   }
-  Result<std::vector<Queried>> asked = ReadChecks(options);
+  Result<std::vector<RequestedCheck>> asked = ReadChecks(options);
   if (!asked) return Complain(asked.error().detail);
   for (const std::string& name : options.disable) {
     if (!FindCheck(name)) return Complain("--disable: no check \"" + name + "\"");
   }
-  std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
-  std::string report = loaded.Errors();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  const CommandConfig loaded = LoadCommandConfig(options.config_file);
   if (!loaded.ok()) return Complain("the configuration is wrong");
   ::signal(SIGPIPE, SIG_IGN);
-  // What is printed is data; the log says only what went wrong.
+  // The output is data: log only errors.
   static_cast<void>(SetLogLevels("error"));
-  return Checker(options, loaded.config, std::move(*asked)).Run();
+  return Checker(options, loaded.config(), std::move(*asked)).Run();
 }
 
-void AddCheck(CLI::App& app, CheckOptions& options, int& code) {
+}  // namespace
+
+void AddCheck(CLI::App& app, int& code) {
+  auto kept = std::make_shared<CheckOptions>();
+  CheckOptions& options = *kept;
   CLI::App* check = app.add_subcommand("check", "Run health checks of GPUs, with the exit codes of Nagios.");
   check->group("Look");
   check->add_option("CHECK", options.checks, "Names of checks, NAME=WARNING,CRITICAL, in-use, or all");
-  check->add_option("--warning", options.warning, "Threshold, when one check is named")->type_name("X");
-  check->add_option("--critical", options.critical, "Threshold, when one check is named")->type_name("Y");
-  check->add_option("--expect", options.expect, "VBIOS version that vbios_mismatch requires")
-      ->type_name("TEXT");
-  check->add_option("--disable", options.disable, "Always report this check as OK; repeatable")
-      ->type_name("CHECK")
+  AddOption(*check, "--warning", options.warning, "Threshold, when one check is named", "X");
+  AddOption(*check, "--critical", options.critical, "Threshold, when one check is named", "Y");
+  AddOption(*check, "--expect", options.expect, "VBIOS version that vbios_mismatch requires", "TEXT");
+  AddOption(*check, "--disable", options.disable, "Always report this check as OK; repeatable", "CHECK")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   check->add_flag("--json", options.json, "JSON");
   check->add_option("--format", options.format, "text or json; --json is shorter")
       ->check(CLI::IsMember({"text", "json"}))
       ->group("");
-  check->add_option("--url", options.url, "The agent to query; no other source is tried")->type_name("URL");
+  AddOption(*check, "--url", options.url, "The agent to query; no other source is tried", "URL");
   check->add_flag("--direct", options.direct, "Read the GPUs directly, without an agent");
-  check->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
+  AddConfigOption(*check, options.config_file);
   check->add_flag("--demo", options.demo, "Simulate GPUs");
   check->add_flag("--list", options.list, "List every check with its thresholds");
   check->footer(kCheckCommandFooter);
-  check->callback([&options, &code] { code = RunCheck(options); });
+  check->callback([kept, &code] { code = RunCheck(*kept); });
 }
 
 }  // namespace gpulens

@@ -1,4 +1,3 @@
-#include "cli/cli.h"
 
 #include <unistd.h>
 
@@ -16,47 +15,79 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/bench/bench_command.h"
-#include "cli/check_command.h"
-#include "cli/cli_texts.h"
-#include "cli/collect/aliases.h"
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
+#include "cli/commands.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 #include "cli/compare/compare_command.h"
-#include "cli/config_command.h"
-#include "cli/doctor_command.h"
-#include "cli/driver_command.h"
-#include "cli/driver_release.h"
-#include "cli/engines/engines_command.h"
 #include "cli/events/events_command.h"
-#include "cli/exp/exp_command.h"
-#include "cli/explain_command.h"
-#include "cli/fake/fake_command.h"
-#include "cli/fake/query_agent.h"
+#include "cli/gpu_command.h"
 #include "cli/help/help.h"
-#include "cli/metrics_command.h"
-#include "cli/queue/queue_command.h"
-#include "cli/run/log_command.h"
-#include "cli/run/run_command.h"
-#include "cli/slurm/slurm_command.h"
-#include "cli/table/text_table.h"
-#include "cli/telemetry/telemetry_command.h"
 #include "names/naming.h"
 
 namespace gpulens {
 namespace {
 
+inline constexpr const char* kAgentFooter = R"(
+  gpulens agent                          on 127.0.0.1:9091, WebSocket on 9092
+  gpulens agent --config /etc/gpulens/gpulens.yaml
+  GPULENS_INTERVAL=5s gpulens agent      every key can be set by a variable
+
+Options override variables, and variables override the file. SIGHUP or POST /-/reload read the file again.
+All keys: gpulens config schema.
+Exit: 0 stopped by Ctrl-C or SIGTERM · 1 cannot run (port in use) · 2 wrong configuration)";
+
+inline constexpr const char* kCollectFooter = R"(
+  gpulens collect host --once                      a table
+  gpulens collect host --once --json
+  gpulens collect vllm --once                      an LLM engine at its usual port
+  gpulens collect sglang --endpoint http://10.0.0.7:30000/metrics --interval 5s
+  gpulens collect scrape -o url=http://127.0.0.1:9100/metrics --once
+  gpulens collect host --interval 5s --sink file -o path=host.jsonl
+  gpulens collect gpu_summary --once               an analyzer, over the GPUs here
+  gpulens collect --list                           what can be collected here
+
+Exit: 0 something was read · 1 nothing could be read · 2 wrong use)";
+
+inline constexpr const char* kExplainFooter = R"(
+  gpulens explain 79                   an XID: what it means, what to do, sources
+  gpulens explain sxid 20034
+  gpulens explain gpu.power.draw       a metric; DCGM_FI_DEV_POWER_USAGE works too
+  gpulens explain gpu_temperature      a check and its thresholds
+  gpulens explain vllm                 an LLM engine and what it reports
+
+Exit: 0 printed · 2 an unknown word)";
+
+inline constexpr const char* kConfigInitFooter = R"(
+  gpulens config init                       $GPULENS_CONFIG, or /etc/gpulens/gpulens.yaml
+  gpulens config init gpulens.yaml
+  gpulens config init -                     print it
+
+Exit: 0 written · 1 the file exists, or cannot be written)";
+
+inline constexpr const char* kGpuFooter = R"(
+  gpulens gpu release --for 5m && nvidia-smi --gpu-reset && gpulens gpu resume
+
+Returns when the agent holds no GPU open.
+Exit: 0 done · 1 no agent, or its reader process does not end · 2 wrong use)";
+
+inline constexpr const char* kDoctorFooter = R"(
+  gpulens doctor
+  gpulens doctor --compare             each reading next to nvidia-smi's, amd-smi's or hl-smi's
+  gpulens doctor --compare-with smi.xml --json   next to the tool's saved output
+
+With --compare: exit 1 when a difference has no known reason, 2 when nothing can be compared.
+Exit: 0 fine · 1 limited: something here may not be read · 2 a fault. Absent hardware never counts.)";
+
 // A word that is no command gets the right one.
 int NoCommand(const CLI::App& app, std::string_view word) {
   if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
     WriteNote("gpulens: " + instead);
-    return 2;
+  } else {
+    WriteNote("gpulens: no command \"" + std::string(word) + "\"." +
+              DidYouMean(word, SubcommandNames(app, true)) + "   gpulens help all lists them");
   }
-  const std::vector<std::string_view> names = SubcommandNames(app, true);
-  const std::string_view nearest = NearestWord(word, names);
-  std::string text = "gpulens: no command \"" + std::string(word) + "\".";
-  if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
-  WriteNote(text + "   gpulens help all lists them");
   return 2;
 }
 
@@ -76,11 +107,8 @@ int Help(const CLI::App& app, std::span<const std::string> words) {
         command->get_subcommands([&](const CLI::App* one) { return one->check_name(word); });
     if (found.empty()) {
       if (command == &app) return NoCommand(app, word);
-      const std::vector<std::string_view> names = SubcommandNames(*command, true);
-      const std::string_view nearest = NearestWord(word, names);
-      ::dprintf(STDERR_FILENO, "%s: no command \"%s\".%s%.*s%s   gpulens help %s\n", name.c_str(),
-                word.c_str(), nearest.empty() ? "" : " Did you mean ", static_cast<int>(nearest.size()),
-                nearest.data(), nearest.empty() ? "" : "?", name.substr(name.find(' ') + 1).c_str());
+      WriteNote(name + ": no command \"" + word + "\"." + DidYouMean(word, SubcommandNames(*command, true)) +
+                "   gpulens help " + name.substr(name.find(' ') + 1));
       return 2;
     }
     command = found.front();
@@ -101,13 +129,7 @@ struct CommandLine {
   EventsOptions events;
   ExplainOptions explain;
   std::string clear_gpu, clear_socket, config_file;
-  CheckOptions check;
   SimOptions sim;
-  EnginesOptions engines;
-  ExpOptions exp;
-  RunCommandOptions run;
-  LogCommandOptions log;
-  TelemetryOptions telemetry;
   DriverOrder driver;
   bool runs_agent = false;
   std::string schema_format = "yaml";
@@ -118,26 +140,20 @@ struct CommandLine {
 void AddAgent(CLI::App& app, CommandLine& line) {
   CLI::App* agent = app.add_subcommand("agent", "Collect and serve the metrics of this machine.");
   agent->group("Look");
-  agent->add_option("--config", line.agent.config_file, "Configuration file (YAML)")->type_name("FILE");
-  agent
-      ->add_option("--http-listen", line.http,
-                   "Where /metrics is served (default 127.0.0.1:9091 and [::1]:9091)")
-      ->type_name("HOST:PORT");
-  agent->add_option("--ws-listen", line.websocket, "Where the WebSocket stream is served (default port 9092)")
-      ->type_name("HOST:PORT");
-  agent->add_option("--interval", line.interval, "Time between two snapshots (default 1s)")->type_name("D");
-  agent->add_option("--log-level", line.log_level, "info, or per component: info,nvidia=debug")
-      ->type_name("L");
+  AddConfigOption(*agent, line.agent.config_file);
+  AddOption(*agent, "--http-listen", line.http,
+            "Where /metrics is served (default 127.0.0.1:9091 and [::1]:9091)", "HOST:PORT");
+  AddOption(*agent, "--ws-listen", line.websocket, "Where the WebSocket stream is served (default port 9092)",
+            "HOST:PORT");
+  AddOption(*agent, "--interval", line.interval, "Time between two snapshots (default 1s)", "D");
+  AddOption(*agent, "--log-level", line.log_level, "info, or per component: info,nvidia=debug", "L");
   agent->add_flag("--demo,--simulate", line.agent.demo, "Simulate eight GPUs; host series stay real");
   agent->add_flag("-q,--quiet", line.agent.quiet, "Print no banner, only log lines");
-  agent->add_option("--metrics-port", line.metrics_port, "Port of --http-listen; option of zerneld")
-      ->type_name("PORT")
+  AddOption(*agent, "--metrics-port", line.metrics_port, "Port of --http-listen; option of zerneld", "PORT")
       ->group("Options of zerneld");
-  agent->add_option("--ws-port", line.websocket_port, "Port of --ws-listen; option of zerneld")
-      ->type_name("PORT")
+  AddOption(*agent, "--ws-port", line.websocket_port, "Port of --ws-listen; option of zerneld", "PORT")
       ->group("Options of zerneld");
-  agent->add_option("--push-interval-ms", line.push_ms, "websocket.push_interval, in milliseconds")
-      ->type_name("MS")
+  AddOption(*agent, "--push-interval-ms", line.push_ms, "websocket.push_interval, in milliseconds", "MS")
       ->group("Options of zerneld");
   agent->footer(kAgentFooter);
   agent->callback([&line] {
@@ -164,17 +180,15 @@ void AddCollect(CLI::App& app, CommandLine& line) {
                       "A collector, an analyzer or an LLM engine; the list is below");
   collect->add_flag("--list", line.list, "List the collectors, and which are available on this machine");
   collect->add_flag("--once", line.collect.once, "Run once; rates come from two readings one interval apart");
-  collect->add_option("--interval", line.collect.interval, "Interval (default: that of the collector)")
-      ->type_name("D");
-  collect->add_option("--sink", line.collect.sink, "stdout (JSON), file, otlp, … (default: a table)")
-      ->type_name("S");
-  collect->add_option("--endpoint", line.collect.endpoint, "The page to read, for collectors that read one")
-      ->type_name("URL");
+  AddOption(*collect, "--interval", line.collect.interval, "Interval (default: that of the collector)", "D");
+  AddOption(*collect, "--sink", line.collect.sink, "stdout (JSON), file, otlp, … (default: a table)", "S");
+  AddOption(*collect, "--endpoint", line.collect.endpoint, "The page to read, for collectors that read one",
+            "URL");
   collect->add_flag("--emit-genai-namespace", line.collect.genai,
                     "Add OpenTelemetry's gen_ai.* names to the native ones, as JSON");
-  collect->add_option("-o", line.pairs, "Set an option of the collector or the sink; repeatable")
-      ->type_name("KEY=VALUE");
-  collect->add_option("--config", line.collect.config_file, "Configuration file (YAML)")->type_name("FILE");
+  AddOption(*collect, "-o", line.pairs, "Set an option of the collector or the sink; repeatable",
+            "KEY=VALUE");
+  AddConfigOption(*collect, line.collect.config_file);
   collect->add_option("--cluster", line.collect.cluster, "Name of the cluster, added to every series");
   collect->add_flag("--json", line.collect.json, "JSON");
   collect->add_flag("--demo", line.collect.demo, "Simulated GPUs");
@@ -186,20 +200,18 @@ void AddCollect(CLI::App& app, CommandLine& line) {
       return;
     }
     if (line.collect.target.empty()) {
-      ::dprintf(STDERR_FILENO, "gpulens collect: no collector given   list them: gpulens collect --list\n");
-      line.code = 2;
+      line.code = FailCommand("collect", "no collector given   list them: gpulens collect --list", 2);
       return;
     }
     for (const std::string& pair : line.pairs) {
       size_t equals = pair.find('=');
       if (equals == pair.npos) {
-        ::dprintf(STDERR_FILENO, "gpulens collect: -o %s: expected KEY=VALUE\n", pair.c_str());
-        line.code = 2;
+        line.code = FailCommand("collect", "-o " + pair + ": expected KEY=VALUE", 2);
         return;
       }
       line.collect.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
     }
-    // What is printed is data; the log says only what went wrong.
+    // The output is data: log only errors.
     static_cast<void>(SetLogLevels("error"));
     line.code = RunCollect(line.collect);
   });
@@ -208,14 +220,14 @@ void AddCollect(CLI::App& app, CommandLine& line) {
 void AddDoctor(CLI::App& app, CommandLine& line) {
   CLI::App* doctor = app.add_subcommand("doctor", "Report what was found, what is missing and what to do.");
   doctor->group("Look");
-  doctor->add_option("--config", line.doctor.config_file, "Configuration file (YAML)")->type_name("FILE");
+  AddConfigOption(*doctor, line.doctor.config_file);
   doctor->add_flag("--json", line.doctor.json, "JSON");
   AddCompare(*doctor, line.compare);
   doctor->footer(kDoctorFooter);
   doctor->callback([&line] {
     line.compare.config_file = line.doctor.config_file;
     line.compare.json = line.doctor.json;
-    line.code = line.compare.Wanted() ? RunCompare(line.compare) : RunDoctor(line.doctor);
+    line.code = line.compare.IsRequested() ? RunCompare(line.compare) : RunDoctor(line.doctor);
   });
 }
 
@@ -253,25 +265,24 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   EventsOptions& options = line.events;
   CLI::App* events = app.add_subcommand("events", "List GPU events: XIDs, resets, throttling, lost GPUs.");
   events->group("Look");
-  events->add_option("--since", options.since, "Period to look back: 90m, 24h, 7d")
-      ->type_name("D")
+  AddOption(*events, "--since", options.since, "Period to look back: 90m, 24h, 7d", "D")
       ->capture_default_str();
-  events->add_option("--gpu", options.gpu, "Events of this GPU: its index or UUID")->type_name("N");
-  events->add_option("--name", options.name, "Events of this name: gpu.xid")->type_name("X");
+  AddOption(*events, "--gpu", options.gpu, "Events of this GPU: its index or UUID", "N");
+  AddOption(*events, "--name", options.name, "Events of this name: gpu.xid", "X");
   events->add_flag("--json", options.json, "JSON, an object on each line");
   events->add_option("--format", options.format, "table, json or csv")
       ->check(CLI::IsMember({"table", "json", "csv"}));
-  events->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("DIR");
-  events->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
+  AddOption(*events, "--state-dir", options.state_dir, "The agent's state folder", "DIR");
+  AddConfigOption(*events, options.config_file);
   events->add_option("--limit", options.limit, "Maximum number of events; the newest are shown")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   events->add_flag("--with-readings", options.readings, "Add the readings of the 30 s before each event");
   events->footer(kEventsFooter);
   CLI::App* clear = events->add_subcommand("clear", "Clear XIDs: health and checks then ignore them.");
-  clear->add_option("--gpu", line.clear_gpu, "XIDs of this GPU: its index or UUID")->type_name("N");
-  clear->add_option("--socket", line.clear_socket, "The agent's control socket")->type_name("PATH");
-  clear->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
+  AddOption(*clear, "--gpu", line.clear_gpu, "XIDs of this GPU: its index or UUID", "N");
+  AddOption(*clear, "--socket", line.clear_socket, "The agent's control socket", "PATH");
+  AddConfigOption(*clear, options.config_file);
   // As it was called before 0.2.
   CLI::App* explain = events->add_subcommand("explain", "The older name of gpulens explain.");
   explain->group("");
@@ -303,9 +314,9 @@ void AddConfig(CLI::App& app, CommandLine& line) {
   CLI::App* check = config->add_subcommand("check", "Report what is wrong with the configuration.");
   CLI::App* print = config->add_subcommand("print", "Print every value in force and where it comes from.");
   for (CLI::App* command : {check, print})
-    command->add_option("FILE,--config", line.config_file, "Configuration file (YAML)")->type_name("FILE");
-  check->callback([&line] { line.code = RunConfigCheck(line.config_file, {}); });
-  print->callback([&line] { line.code = RunConfigPrint(line.config_file, {}); });
+    AddOption(*command, "FILE,--config", line.config_file, "Configuration file (YAML)", "FILE");
+  check->callback([&line] { line.code = RunConfigCheck(line.config_file); });
+  print->callback([&line] { line.code = RunConfigPrint(line.config_file); });
   CLI::App* init = config->add_subcommand("init", "Write a short configuration file to start from.");
   init->add_option("FILE", line.config_file, "Default: what the agent reads without --config; - prints it");
   init->footer(kConfigInitFooter);
@@ -324,8 +335,8 @@ void AddDriver(CLI::App& app, CommandLine& line) {
   driver->footer(kGpuFooter);
   auto add = [&](const char* verb, const char* help) {
     CLI::App* command = driver->add_subcommand(verb, help);
-    command->add_option("--socket", line.driver.socket, "The agent's control socket")->type_name("PATH");
-    command->add_option("--config", line.driver.config_file, "Configuration file (YAML)")->type_name("FILE");
+    AddOption(*command, "--socket", line.driver.socket, "The agent's control socket", "PATH");
+    AddConfigOption(*command, line.driver.config_file);
     command->callback([&line, verb] {
       line.driver.verb = verb;
       line.code = RunDriverOrder(line.driver);
@@ -353,18 +364,18 @@ int RunCommandLine(int argc, char** argv) {
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
   AddAgent(app, line);
   AddDoctor(app, line);
-  AddCheck(app, line.check, line.code);
+  AddCheck(app, line.code);
   AddEvents(app, line);
   AddMetrics(app, line);
   AddExplain(app, line);
   AddCollect(app, line);
   AddVersion(app, line);
-  AddEngines(app, line.engines, line.code);
+  AddEngines(app, line.code);
   AddBench(app, line.code);
-  AddRun(app, line.run, line.code);
-  AddLog(app, line.log, line.code);
-  AddExp(app, line.exp, line.code);
-  AddTelemetry(app, line.telemetry, line.code);
+  AddRun(app, line.code);
+  AddLog(app, line.code);
+  AddExp(app, line.code);
+  AddTelemetry(app, line.code);
   AddSim(app, line.sim, line.code);
   AddConfig(app, line);
   AddQueue(app, line.code);

@@ -1,4 +1,5 @@
-#include "cli/config_command.h"
+#include "cli/commands.h"
+#include "cli/common/command.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -10,10 +11,9 @@
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "agent/run/refusals.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/text_table.h"
 #include "config/print.h"
 
 namespace gpulens {
@@ -36,36 +36,29 @@ sinks:
 log: {level: info}
 )";
 
-// Loads, and says on stderr what is wrong. True when there is nothing wrong.
-bool LoadAndReport(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags,
-                   LoadOutcome& outcome) {
-  outcome = LoadConfig(schema, file, flags);
-  std::string report = outcome.FullReport();
+CommandConfig LoadAndReport(const std::string& file) {
+  CommandConfig out = LoadCommandConfig(file, nullptr);
+  const std::string report = out.loaded.FullReport();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", TerminalLines(report).c_str());
-  return outcome.ok();
+  return out;
 }
 
 }  // namespace
 
-int RunConfigCheck(const std::string& file, const std::vector<FlagValue>& flags) {
-  std::unique_ptr<Schema> schema = MakeSchema();
-  std::string found = FindConfigFile(file);
-  LoadOutcome outcome;
-  if (!LoadAndReport(*schema, found, flags, outcome)) return 2;
-  if (Status refused = RefuseBeforeStart(outcome.config); !refused) {
+int RunConfigCheck(const std::string& file) {
+  const CommandConfig loaded = LoadAndReport(file);
+  if (!loaded.ok()) return 2;
+  if (Status refused = RefuseBeforeStart(loaded.config()); !refused) {
     WriteNote("gpulens: " + refused.detail);
     return 2;
   }
-  WriteText(CheckSummary(*schema, outcome.config, found) + "\n");
+  WriteText(CheckSummary(*loaded.schema, loaded.config(), FindConfigFile(file)) + "\n");
   return 0;
 }
 
-int RunConfigPrint(const std::string& file, const std::vector<FlagValue>& flags) {
-  std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome outcome;
-  if (!LoadAndReport(*schema, FindConfigFile(file), flags, outcome)) return 2;
-  std::fputs(PrintConfig(*schema, outcome.config).c_str(), stdout);
-  return 0;
+int RunConfigPrint(const std::string& file) {
+  const CommandConfig loaded = LoadAndReport(file);
+  return loaded.ok() ? PrintText(PrintConfig(*loaded.schema, loaded.config())) : 2;
 }
 
 int RunConfigSchema(const std::string& format) {
@@ -73,25 +66,19 @@ int RunConfigSchema(const std::string& format) {
   const std::string text = format == "json" ? PrintJsonSchema(*schema)
                            : format == "md" ? PrintMarkdownSchema(*schema)
                                             : PrintSchema(*schema);
-  std::fputs(text.c_str(), stdout);
-  return 0;
+  return PrintText(text);
 }
 
 int RunConfigInit(const std::string& file) {
-  if (file == "-") return std::fputs(kFirstConfig, stdout) < 0 ? 1 : 0;
+  if (file == "-") return PrintText(kFirstConfig);
   const char* named = std::getenv("GPULENS_CONFIG");
   const std::string path = !file.empty() ? file : named && *named ? named : "/etc/gpulens/gpulens.yaml";
-  auto fail = [&](const std::string& what) {
-    std::string text = "gpulens config init: ";
-    AppendPrintable(text, what);
-    ::dprintf(STDERR_FILENO, "%s\n", text.c_str());
-    return 1;
-  };
+  auto fail = [](const std::string& what) { return FailCommand("config init", what, 1); };
   if (file.empty()) {
     if (Status made = MakeFoldersAbove(path); !made)
       return fail(made.detail + "; or name a file: gpulens config init FILE");
   }
-  // A file that is there is somebody's work.
+  // Never overwrites an existing file.
   const int out = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (out < 0)
     return fail(errno == EEXIST ? path + " exists and is not changed" : path + ": " + std::strerror(errno));

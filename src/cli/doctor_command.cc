@@ -1,19 +1,19 @@
-#include "cli/doctor_command.h"
+#include "cli/commands.h"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 
-#include "agent/control/driver_finding.h"
+#include "agent/control/control_command.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/status/agent_watch.h"
-#include "agent/status/query_status.h"
-#include "agent/status/queue_findings.h"
+#include "agent/status/status_report.h"
 #include "base/text.h"
-#include "cli/driver_release.h"
-#include "cli/table/text_table.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
+#include "cli/gpu_command.h"
 
 namespace gpulens {
 namespace {
@@ -45,10 +45,10 @@ void AppendProblems(std::string& out, const std::vector<Finding>& findings, Find
   }
 }
 
-// Who made the findings: a running agent, or this command.
+// The author of the findings: a running agent, or this command.
 struct View {
   QueriedStatus agent;
-  std::string user;  // that asks
+  std::string user;  // who runs this command
 };
 
 // "the agent of user gpulens (pid 17) at http://127.0.0.1:9091/"
@@ -102,39 +102,30 @@ std::string Text(const std::vector<Finding>& findings, const View& view) {
 
 std::string Json(const std::vector<Finding>& findings, const View& view) {
   const QueriedStatus& agent = view.agent;
-  std::string out = "{\"schema\":\"gpulens.doctor/1\",\"agent\":";
-  if (agent.at.empty()) out += "null";
-  else AppendJsonString(out, agent.at);
-  out += ",\"seen_by\":";
-  AppendJsonString(out, agent.report ? "agent" : "command");
-  out += ",\"user\":";
-  AppendJsonString(out, agent.report ? agent.report->user : view.user);
-  if (agent.report) out += ",\"pid\":" + std::to_string(agent.report->pid);
-  if (agent.report && agent.report->simulated) out += ",\"simulated\":true";
-  out += ",\"findings\":[";
-  for (const Finding& finding : findings) {
-    out += out.back() != '[' ? ",\n" : "\n";
-    AppendFindingJson(out, finding);
-  }
-  return out + "\n]}\n";
+  return JsonDocumentText("gpulens.doctor/1", [&](JsonObject& root) {
+    if (agent.at.empty()) root.Raw("agent", "null");
+    else root.Text("agent", agent.at);
+    root.Text("seen_by", agent.report ? "agent" : "command");
+    root.Text("user", agent.report ? agent.report->user : view.user);
+    if (agent.report) root.Whole("pid", agent.report->pid);
+    if (agent.report && agent.report->simulated) root.Flag("simulated", true);
+    root.List("findings", findings, AppendFindingJson, "\n", "\n");
+  });
 }
 
 }  // namespace
 
 int RunDoctor(const DoctorOptions& options) {
-  std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), options.flags);
-  std::string report = loaded.Report();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  const CommandConfig loaded = LoadCommandConfig(options.config_file, &LoadOutcome::Report);
   if (!loaded.ok()) return 2;
-  View view{QueryRunningAgent(loaded.config), UserName(::geteuid())};
+  View view{QueryRunningAgent(loaded.config()), UserName(::geteuid())};
   std::vector<Finding> findings;
   if (view.agent.report) {
     findings = std::move(view.agent.report->findings);
   } else {
     Env env;
-    findings = LookEverywhere(loaded.config, env);
-    for (Finding& left : LeftoverFindings(loaded.config, StateDir(loaded.config.Text("state_dir"))))
+    findings = ProbePlugins(loaded.config(), env);
+    for (Finding& left : LeftoverFindings(loaded.config(), StateDir(loaded.config().Text("state_dir"))))
       findings.push_back(std::move(left));
     if (!view.agent.at.empty()) {
       findings.push_back({Finding::kWarning, "agent",
@@ -143,7 +134,7 @@ int RunDoctor(const DoctorOptions& options) {
                           "run as root or as the user of that agent: sudo gpulens doctor"});
     }
   }
-  if (std::optional<Finding> driver = DriverFinding(QueryDriverStatus(loaded.config)))
+  if (std::optional<Finding> driver = DriverFinding(QueryDriverStatus(loaded.config())))
     findings.push_back(*std::move(driver));
   if (options.json) std::fputs(Json(findings, view).c_str(), stdout);
   else WriteText(Text(findings, view));

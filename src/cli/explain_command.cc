@@ -1,4 +1,5 @@
-#include "cli/explain_command.h"
+#include "cli/commands.h"
+#include "cli/common/command.h"
 
 #include <unistd.h>
 
@@ -8,11 +9,11 @@
 #include "catalog/codes/codes.h"
 #include "cli/check/check_report.h"
 #include "cli/check/check_table.h"
-#include "cli/collect/page_target_name.h"
+#include "cli/collect/collect_session.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
 #include "cli/engines/engines_list.h"
 #include "cli/events/events_command.h"
-#include "cli/metrics_command.h"
-#include "cli/table/text_table.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens {
@@ -40,13 +41,10 @@ int Unknown(const std::string& word, std::string_view nearest_metric) {
   if (!nearest_metric.empty()) words.push_back(nearest_metric);
   for (const CheckSpec& check : AllChecks()) words.push_back(check.name);
   for (std::string_view engine : EngineNames()) words.push_back(engine);
-  const std::string_view nearest = NearestWord(word, words);
-  std::string text = "gpulens explain: no code, metric, check or engine \"" + word + "\".";
-  if (!nearest.empty()) text += " Did you mean " + std::string(nearest) + "?";
+  std::string text = "no code, metric, check or engine \"" + word + "\"." + DidYouMean(word, words);
   text += " XIDs are 1 to " + std::string(AllXids().back().code) + ", SXids " +
           std::string(AllSxids().front().code) + " to " + std::string(AllSxids().back().code) + ".";
-  WriteNote(text + " gpulens explain --help");
-  return 2;
+  return FailCommand("explain", text + " gpulens explain --help", 2);
 }
 
 }  // namespace
@@ -60,16 +58,14 @@ int RunExplain(const ExplainOptions& options) {
   if (!options.json) {
     for (const Page& page : pages) out += (out.empty() ? "" : "\n") + page.text;
   } else {
-    out = "{\"schema\":\"gpulens.explain/1\",\"word\":";
-    AppendJsonString(out, word);
-    out += ",\"pages\":[";
-    for (const Page& page : pages) {
-      if (out.back() != '[') out += ',';
-      out += "{\"kind\":\"" + std::string(page.kind) + "\",\"text\":";
-      AppendJsonString(out, page.text);
-      out += '}';
-    }
-    out += "]}\n";
+    out = JsonDocumentText("gpulens.explain/1", [&](JsonObject& root) {
+      root.Text("word", word);
+      root.List("pages", pages, [](std::string& to, const Page& page) {
+        JsonObject object(to);
+        object.Text("kind", page.kind);
+        object.Text("text", page.text);
+      });
+    });
   }
   return (options.json ? WriteOut(out) : WriteText(out)) ? 0 : 1;
 }

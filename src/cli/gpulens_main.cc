@@ -1,3 +1,3 @@
-#include "cli/cli.h"
+#include "cli/commands.h"
 
 int main(int argc, char** argv) { return gpulens::RunCommandLine(argc, argv); }

@@ -1,4 +1,4 @@
-#include "cli/metrics_command.h"
+#include "cli/commands.h"
 
 #include <unistd.h>
 
@@ -14,8 +14,9 @@
 #include "catalog/events.h"
 #include "catalog/prometheus_name.h"
 #include "catalog/quality.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
 #include "cli/help/help.h"
-#include "cli/table/text_table.h"
 #include "names/naming.h"
 #include "pipeline/self_metrics.h"
 
@@ -51,7 +52,7 @@ std::string SourcesOf(const MetricDesc& metric) {
   return sources;
 }
 
-// A question to ask Prometheus about it: the value of a gauge, the rate of what grows, a quantile.
+// An example query for Prometheus: the value of a gauge, the rate of a counter, a quantile.
 std::string QueryOf(const MetricDesc& metric, const std::string& name) {
   switch (metric.kind) {
     case Kind::kCounter: return "rate(" + name + "[5m])";
@@ -180,21 +181,6 @@ std::string KeysOf(const EventDesc& event) {
   return keys;
 }
 
-void AppendEventsJson(std::string& out) {
-  out += "\n],\"events\":[";
-  for (const EventDesc* event : kEvents) {
-    out += event == kEvents[0] ? "\n{\"name\":" : ",\n{\"name\":";
-    AppendJsonString(out, event->name);
-    out += ",\"attributes\":";
-    AppendJsonString(out, KeysOf(*event));
-    out += ",\"severity\":";
-    AppendJsonString(out, EventSeverityName(event->severity));
-    out += ",\"help\":";
-    AppendJsonString(out, event->help);
-    out += '}';
-  }
-}
-
 std::string EventsMarkdown() {
   std::string out =
       "\n## Events\n\nWhat happens, once each: docs/events.md. A GPU that no collector knows is named by `" +
@@ -207,29 +193,29 @@ std::string EventsMarkdown() {
 }
 
 std::string Json(const std::vector<Row>& rows, bool events) {
-  std::string out = "{\"schema\":\"gpulens.metrics/1\",\"metrics\":[";
-  for (const Row& row : rows) {
-    if (&row != &rows.front()) out += ',';
-    out += "\n{";
-    auto field = [&](std::string_view key, std::string_view value) {
-      if (out.back() != '{') out += ',';
-      AppendJsonString(out, key);
-      out += ':';
-      AppendJsonString(out, value);
+  return JsonDocumentText("gpulens.metrics/1", [&](JsonObject& root) {
+    auto add_row = [](std::string& out, const Row& row) {
+      JsonObject object(out);
+      object.Text("name", row.name);
+      object.Text("unit", row.unit);
+      object.Text("kind", row.kind);
+      object.TextIfAny("level", row.level);
+      object.Text("prometheus", row.prometheus);
+      object.Text("attributes", row.attributes);
+      object.Text("from", row.from);
+      object.TextIfAny("stability", row.stability);
+      object.Text("help", row.help);
     };
-    field("name", row.name);
-    field("unit", row.unit);
-    field("kind", row.kind);
-    if (!row.level.empty()) field("level", row.level);
-    field("prometheus", row.prometheus);
-    field("attributes", row.attributes);
-    field("from", row.from);
-    if (!row.stability.empty()) field("stability", row.stability);
-    field("help", row.help);
-    out += '}';
-  }
-  if (events) AppendEventsJson(out);
-  return out + "\n]}\n";
+    auto add_event = [](std::string& out, const EventDesc* event) {
+      JsonObject object(out);
+      object.Text("name", event->name);
+      object.Text("attributes", KeysOf(*event));
+      object.Text("severity", EventSeverityName(event->severity));
+      object.Text("help", event->help);
+    };
+    root.List("metrics", rows, add_row, "\n", "\n");
+    if (events) root.List("events", kEvents, add_event, "\n", "\n");
+  });
 }
 
 // Names of others have no level: a sink with these names shows all of them.

@@ -1,4 +1,4 @@
-#include "cli/metrics_command.h"
+#include "cli/commands.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/table/text_table.h"
+#include "cli/common/text_table.h"
 
 namespace gpulens {
 namespace {
@@ -32,7 +32,7 @@ void ExpectFits(const std::string& text, size_t width) {
     EXPECT_TRUE(WidthOf(line) <= width || Split(line, " ").size() == 1) << WidthOf(line) << ": " << line;
 }
 
-TEST(MetricsCommandTest, EveryListFitsATerminal) {
+TEST(MetricsCommandTest, TablesFitTerminal) {
   for (const size_t width : {40u, 60u, 80u, 100u}) {
     for (const char* names : {"", "zernel", "dcgm", "otel_genai", "l9gpu"})
       ExpectFits(MetricsTable(names, width), width);
@@ -40,7 +40,7 @@ TEST(MetricsCommandTest, EveryListFitsATerminal) {
   }
 }
 
-TEST(MetricsCommandTest, AListForATerminalHasEveryMetricWithItsMeaning) {
+TEST(MetricsCommandTest, TerminalTableHasEveryMetric) {
   const std::string text = MetricsTable("", 80);
   EXPECT_THAT(text,
               HasSubstr("\ngpu.power.draw                        W             gauge           essential\n"
@@ -51,7 +51,7 @@ TEST(MetricsCommandTest, AListForATerminalHasEveryMetricWithItsMeaning) {
     EXPECT_THAT(text, HasSubstr("\n" + Split(lines[i], " ")[0] + " "));
 }
 
-TEST(MetricsCommandTest, AListForAProgramHasOneMetricALine) {
+TEST(MetricsCommandTest, PlainTableHasOneMetricPerLine) {
   const std::vector<std::string> lines = Split(MetricsTable("", 0), "\n");
   EXPECT_GT(lines.size(), 300u);
   for (const std::string& line : lines) EXPECT_NE(line[0], ' ') << line;
@@ -62,7 +62,7 @@ TEST(MetricsCommandTest, AListForAProgramHasOneMetricALine) {
   EXPECT_TRUE(MetricRules(0).starts_with("| rejected as |"));
 }
 
-TEST(MetricsCommandTest, ARuleForATerminalHasItsMetricsAndItsSource) {
+TEST(MetricsCommandTest, TerminalRulesHaveMetricsAndSource) {
   EXPECT_THAT(MetricRules(80),
               HasSubstr("\ninconsistent         more than gpu.memory.total (used <= total)\n"
                         "    gpu.memory.used · NVML: nvmlMemory_t, used is a part of total\n"));

@@ -23,7 +23,7 @@ std::string_view TakeCharacter(std::string_view& rest) noexcept {
   return head;
 }
 
-// One column wide whatever it is, so that the carets stand where they should.
+// Always one column wide, so that carets line up.
 void AppendColumn(std::string& out, std::string_view character) {
   unsigned char first = static_cast<unsigned char>(character[0]);
   if (first == '\t') {
@@ -98,21 +98,24 @@ std::string_view SourceText::Line(int line) const noexcept {
   return line < 1 || line > lines() ? std::string_view{} : lines_[static_cast<size_t>(line - 1)];
 }
 
-TextSpan SourceText::SpanOf(int line, int byte, size_t bytes) const noexcept {
-  std::string_view whole = Line(line + 1);
-  size_t at = std::min(static_cast<size_t>(std::max(byte, 0)), whole.size());
-  if (whole.empty()) return {line + 1, 1, 1};
+SourceText::Span SourceText::SpanOf(const YamlMark& mark) const noexcept {
+  std::string_view whole = Line(mark.line);
+  size_t at = std::min(static_cast<size_t>(std::max(mark.byte, 0)), whole.size());
+  if (whole.empty()) return {mark.line, 1, 1};
   size_t start = static_cast<size_t>(whole.data() - text_.data());
   size_t before = CharactersBefore(start + at);
-  size_t length = CharactersBefore(start + at + std::min(bytes, whole.size() - at)) - before;
-  return {line + 1, static_cast<int>(before - CharactersBefore(start)) + 1,
+  size_t length = CharactersBefore(start + at + std::min(mark.bytes, whole.size() - at)) - before;
+  return {mark.line, static_cast<int>(before - CharactersBefore(start)) + 1,
           std::max(static_cast<int>(length), 1)};
 }
 
-Spot SourceText::SpotOf(TextSpan span) const { return {name_, span.line, span.column, span.length, {}, 0}; }
+Spot SourceText::SpotOf(const YamlMark& mark) const {
+  const Span span = SpanOf(mark);
+  return {name_, span.line, span.column, span.length, {}, 0};
+}
 
 bool SourceText::IsHidden(int line, int column) const noexcept {
-  return std::any_of(hidden_.begin(), hidden_.end(), [&](const TextSpan& span) {
+  return std::any_of(hidden_.begin(), hidden_.end(), [&](const Span& span) {
     return span.line == line && column >= span.column && column - span.column < span.length;
   });
 }
@@ -140,7 +143,7 @@ void Problems::Add(Spot spot, std::string message, std::string hint) {
 }
 
 std::vector<Diagnostic> Problems::Shown(const SourceText* source) const {
-  // Variables and flags have no line: they come last, in the order in which they were told.
+  // Variables and flags have no line: they come last, in the order of Add.
   std::vector<std::tuple<int, int, size_t>> order;
   for (size_t i = 0; i < kept_.size(); ++i) {
     order.emplace_back(kept_[i].line == 0 ? INT_MAX : kept_[i].line, kept_[i].column, i);
@@ -167,6 +170,79 @@ std::string Problems::Files() const {
     AppendPrintable(out, names[i]);
   }
   return out;
+}
+
+namespace {
+
+struct Reworded {
+  std::string_view theirs, message, hint;
+};
+constexpr Reworded kReworded[] = {
+    {"end of map flow not found", "\"}\" is missing", ""},
+    {"end of sequence flow not found", "\"]\" is missing", ""},
+    {"end of map not found", "this does not belong to the keys above it",
+     "all keys of one block must begin in the same column"},
+    {"end of sequence not found", "this does not belong to the list above it",
+     "all - of one list must be in the same column"},
+    {"illegal map value", "a second \":\" in one line", "put the value between quotes"},
+    {"illegal EOF in scalar", "the closing quote is missing", ""},
+    {"the referenced anchor is not defined", "an alias without its anchor",
+     "put a text that begins with * between quotes"},
+    {"unknown token", "this character cannot begin a value", "put the value between quotes"},
+};
+
+// The first tab that indents `line`; npos: none.
+size_t IndentingTab(std::string_view line) {
+  size_t first = line.find_first_not_of(" \t");
+  size_t tab = line.find('\t');
+  return tab < std::min(first, line.size()) ? tab : std::string_view::npos;
+}
+
+void AddSyntaxError(const SourceText& source, const YamlProblem& error, Problems& problems) {
+  YamlMark mark = error.mark;
+  for (int candidate : {mark.line, mark.line - 1}) {
+    size_t tab = IndentingTab(source.Line(candidate));
+    if (tab == std::string_view::npos) continue;
+    problems.Add(source.SpotOf({candidate, static_cast<int>(tab), 1}), "a tab at the start of the line",
+                 "indent with spaces only");
+    return;
+  }
+  std::string message = Printable(error.message), hint;
+  for (const Reworded& row : kReworded) {
+    if (error.message == row.theirs) message = row.message, hint = row.hint;
+  }
+  if (mark.line > source.lines() && source.lines() > 0) {  // past the last line: point at its end
+    mark.line = source.lines();
+    mark.byte = static_cast<int>(source.Line(mark.line).size());
+  }
+  problems.Add(source.SpotOf(mark), std::move(message), std::move(hint));
+}
+
+}  // namespace
+
+YamlTree ParseYaml(const SourceText& source, Problems& problems) {
+  std::vector<YamlProblem> found;
+  YamlLimits limits;
+  limits.key_bytes = kConfigKeyBytes;
+  YamlTree tree = ParseYaml(source.text(), limits, found);
+  for (YamlProblem& problem : found) {
+    if (problem.kind == YamlProblem::kSyntax) {
+      AddSyntaxError(source, problem, problems);
+    } else if (problem.kind == YamlProblem::kDuplicateKey) {
+      const Spot first = source.SpotOf(problem.first);
+      problems.Add(source.SpotOf(problem.mark),
+                   "duplicate key " + QuotedText(problem.key) + ", first at " + std::to_string(first.line) +
+                       ":" + std::to_string(first.column),
+                   "two blocks: put their keys into one");
+    } else if (problem.mark.line == 0) {
+      const bool large = problem.kind == YamlProblem::kTooLarge;
+      problems.Add({source.name(), 0, 0, 1, {}, 0}, std::move(problem.message),
+                   large ? "a configuration is smaller than that" : "");
+    } else {
+      problems.Add(source.SpotOf(problem.mark), std::move(problem.message), std::move(problem.hint));
+    }
+  }
+  return tree;
 }
 
 std::string Render(const Diagnostic& diagnostic) {

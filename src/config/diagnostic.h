@@ -1,11 +1,10 @@
-// What is wrong with a configuration, said so that a person can mend it: the place, the source line
-// with carets, and a hint.
+// Problems of a configuration: the place, the source line with carets, and a hint.
 //
 //   gpulens.yaml:1:11: interval: expected a duration, got the text "fast"
 //     1 | interval: fast
 //       |           ^~~~  a number and a unit: 500ms 1s 5m 2h
 //
-// Knows nothing about options. Plain values: safe to copy between threads, not to share.
+// Independent of options. Plain values: safe to copy between threads, not to share.
 #pragma once
 
 #include <cstddef>
@@ -14,16 +13,14 @@
 #include <string_view>
 #include <vector>
 
+#include "base/yaml/yaml.h"
+
 namespace gpulens {
 
-// A place in a text. Lines and columns count from 1, columns and lengths in characters, not bytes.
-struct TextSpan {
-  int line = 0;  // 0: no place in a text
-  int column = 0;
-  int length = 1;
-};
+inline constexpr size_t kConfigKeyBytes = 256;
 
-// A place that a message can point at: in a file, or in a variable or flag, which have no line.
+// A place that a message can point at: in a file, or in a variable or flag, which have no line. Lines and
+// columns count from 1, columns and lengths in characters, not bytes.
 struct Spot {
   std::string file;  // "gpulens.yaml", "environment", "command line"
   int line = 0, column = 0, length = 1;
@@ -36,7 +33,7 @@ struct Diagnostic : Spot {
   std::string hint;
 };
 
-// The text of one file, cut into lines for quoting. Owns the text; stays where it is.
+// The text of one file, split into lines for quoting. Owns the text; cannot be moved.
 class SourceText {
  public:
   SourceText(std::string name, std::string text);
@@ -45,29 +42,31 @@ class SourceText {
 
   const std::string& name() const noexcept { return name_; }
   std::string_view text() const noexcept { return text_; }
-  // Empty for a line that is not there. Without its line end.
+  // Without its line end; empty for an absent line.
   std::string_view Line(int line) const noexcept;
   int lines() const noexcept { return static_cast<int>(lines_.size()); }
-  // `line` and `byte` from 0, as parsers count; `bytes` of that line.
-  TextSpan SpanOf(int line, int byte, size_t bytes) const noexcept;
-  // The spot of `span`, without an excerpt: Quote fills that in, once all secrets are hidden.
-  Spot SpotOf(TextSpan span) const;
-  // What stands there is shown as stars.
-  void Hide(TextSpan span) { hidden_.push_back(span); }
+  // Without an excerpt: Quote fills that in, once all secrets are hidden.
+  Spot SpotOf(const YamlMark& mark) const;
+  // Shows this text as stars.
+  void Hide(const YamlMark& mark) { hidden_.push_back(SpanOf(mark)); }
   // Cuts a line that is too long for a terminal around the place.
   void Quote(Spot& spot) const;
 
  private:
+  struct Span {
+    int line, column, length;
+  };
+  Span SpanOf(const YamlMark& mark) const noexcept;
   size_t CharactersBefore(size_t byte) const noexcept;
   bool IsHidden(int line, int column) const noexcept;
 
   std::string name_, text_;
   std::vector<std::string_view> lines_;
   std::vector<uint32_t> checkpoints_;  // characters before each kStride-th byte
-  std::vector<TextSpan> hidden_;
+  std::vector<Span> hidden_;
 };
 
-// Collects. Counts all, keeps so many that a hostile file cannot fill the memory.
+// Collects problems: counts all, keeps at most kKept.
 class Problems {
  public:
   static constexpr size_t kKept = 1000;
@@ -75,7 +74,7 @@ class Problems {
 
   void Add(Spot spot, std::string message, std::string hint = {});
   size_t count() const noexcept { return count_; }
-  // Further ones are only counted: their words need not be made.
+  // Further ones are only counted: their text is not needed.
   bool full() const noexcept { return count_ >= kKept; }
   // The first kShown in the order of the file, then variables and flags; quoted from `source`.
   std::vector<Diagnostic> Shown(const SourceText* source) const;
@@ -86,6 +85,9 @@ class Problems {
   std::vector<Diagnostic> kept_;
   size_t count_ = 0;
 };
+
+// Parses the file under the limits of a configuration; adds what is wrong to `problems`.
+YamlTree ParseYaml(const SourceText& source, Problems& problems);
 
 // As above, with a newline at the end of each line.
 std::string Render(const Diagnostic& diagnostic);

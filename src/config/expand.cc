@@ -106,7 +106,7 @@ class Expander {
   }
 
   void Wrong(const YamlNode& node, size_t at, size_t length, std::string problem, std::string_view hint) {
-    problems_.Add(source_.SpotOf(node.literal ? node.Within(at, length) : node.span), std::move(problem),
+    problems_.Add(source_.SpotOf(node.literal ? node.Within(at, length) : node.mark), std::move(problem),
                   std::string(hint));
   }
 

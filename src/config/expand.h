@@ -14,7 +14,6 @@
 #include <gpulens/status.h>
 
 #include "config/diagnostic.h"
-#include "config/yaml_tree.h"
 
 namespace gpulens {
 

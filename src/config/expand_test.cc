@@ -66,7 +66,7 @@ TEST(Expand, VariablesFilesAndDollars) {
   for (const char* good : {"${REGION}", "$${X}", "a$$"}) EXPECT_EQ(Expand(good).problems, "") << good;
 }
 
-TEST(Expand, WhatCannotBeIsToldWithItsPlace) {
+TEST(Expand, ErrorsHaveTheirPlace) {
   EXPECT_EQ(Expand("a ${NOWHERE} b").problems,
             "gpulens.yaml:1:8: the environment variable NOWHERE is not set\n"
             "  1 | key: a ${NOWHERE} b\n"
@@ -82,7 +82,7 @@ TEST(Expand, WhatCannotBeIsToldWithItsPlace) {
   EXPECT_THAT(Expand("${NOWHERE}${ELSEWHERE}").problems, HasSubstr("ELSEWHERE")) << "all of them";
 }
 
-TEST(Expand, AFileThatNamesALargeOneAgainAndAgainDoesNotFillTheMemory) {
+TEST(Expand, LimitsExpandedBytes) {
   std::string value = "'";
   for (int i = 0; i < 1000; ++i) value += "${file:/large}";
   const Expanded one = Expand(value + "'");
@@ -90,7 +90,7 @@ TEST(Expand, AFileThatNamesALargeOneAgainAndAgainDoesNotFillTheMemory) {
   EXPECT_LT(one.text.size(), 100'000u);
 }
 
-TEST(Expand, EscapedTextsComeBack) {
+TEST(Expand, EscapedTextsReadBack) {
   for (const char* text : {"", "$", "$$", "a$b", "${", "${X}", "$$${X}$", "$$$$", "x$", "${file:/token}"}) {
     EXPECT_EQ(Expand("'" + EscapeDollars(text) + "'").text, text);
     EXPECT_EQ(Expand("'" + EscapeDollars(text) + "'").problems, "");

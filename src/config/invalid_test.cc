@@ -27,8 +27,8 @@ std::string WordsFor(const std::string& text) {
   Sources sources;
   sources.file_name = "gpulens.yaml";
   sources.file_text = text;
-  sources.look = LookForTest;
-  sources.look_at_folder = nullptr;
+  sources.inspect_file = LookForTest;
+  sources.inspect_folder = nullptr;
   sources.expand = true;
   sources.read = nullptr;
   sources.environment = {{"REGION", "eu"}, {"WORD", "soon"}};
@@ -47,7 +47,7 @@ std::vector<fs::path> Inputs() {
   return paths;
 }
 
-TEST(InvalidTest, EachFileSaysWhatIsWrong) {
+TEST(InvalidTest, EachFileHasItsErrors) {
   std::vector<fs::path> paths = Inputs();
   ASSERT_GE(paths.size(), 40u);
   for (fs::path path : paths) {
@@ -92,7 +92,7 @@ TEST(InvalidTest, TooManyValues) {
   EXPECT_LT(words.size(), 1000u);
 }
 
-TEST(InvalidTest, ThousandsOfErrorsAreCountedAndTwentyShown) {
+TEST(InvalidTest, CountsAllErrorsShowsTwenty) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += "wrong_key_" + std::to_string(i) + ": 1\n";
   std::string words = WordsFor(text);
@@ -101,12 +101,42 @@ TEST(InvalidTest, ThousandsOfErrorsAreCountedAndTwentyShown) {
   EXPECT_EQ(words.find("gpulens.yaml:21:1:"), std::string::npos);
 }
 
-TEST(InvalidTest, OneLongLineOfManyValuesIsRead) {
+TEST(InvalidTest, ReadsOneLongLine) {
   std::string text = "collectors: {scrape: {targets: [";
   for (int i = 0; i < 3000; ++i) text += "{url: \"http://h/\\x41\", wrong: " + std::string(100, 'x') + "}, ";
   std::string words = WordsFor(text + "]}}");
   EXPECT_NE(words.find("3000 errors"), std::string::npos);
   EXPECT_LT(words.size(), 20'000u);
+}
+
+TEST(SourceText, PlacesCountCharacters) {
+  SourceText source("x", "# é\nk: [é, 'ü: x', \"y\"]\nn:\n");
+  Problems problems;
+  YamlTree tree = ParseYaml(source, problems);
+  ASSERT_EQ(problems.count(), 0u);
+  const YamlNode* list = tree.root()->Find("k");
+  ASSERT_NE(list, nullptr);
+  ASSERT_EQ(list->items.size(), 3u);
+  EXPECT_EQ(source.SpotOf(list->items[1]->mark).column, 8);
+  EXPECT_EQ(source.SpotOf(list->items[1]->mark).length, 6);
+  EXPECT_EQ(source.SpotOf(list->items[2]->mark).column, 16);
+  Spot inner = source.SpotOf(list->items[1]->Within(2, 1));
+  EXPECT_EQ(inner.line, 2);
+  EXPECT_EQ(inner.column, 10);
+  // A null without text is at its key.
+  EXPECT_EQ(source.SpotOf(tree.root()->Find("n")->mark).line, 3);
+  EXPECT_EQ(source.SpotOf(tree.root()->Find("n")->mark).column, 1);
+  EXPECT_EQ(tree.root()->Find("m"), nullptr);
+}
+
+TEST(SourceText, LongLinesAreCutAroundThePlace) {
+  SourceText source("x", std::string(500, 'a') + "é" + std::string(500, 'b'));
+  Spot spot = source.SpotOf({1, 500, 2});
+  EXPECT_EQ(spot.column, 501);
+  source.Quote(spot);
+  EXPECT_EQ(CountCharacters(spot.excerpt), 102u);
+  EXPECT_EQ(spot.caret, 51);
+  EXPECT_EQ(spot.length, 1);
 }
 
 }  // namespace

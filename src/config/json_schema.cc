@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "base/text.h"
-#include "config/convert.h"
 #include "config/print.h"
 #include "config/value_parse.h"
 
@@ -87,7 +86,7 @@ void AddBounds(const OptionSpec& spec, JsonObject& object) {
 class JsonSchemaWriter {
  public:
   explicit JsonSchemaWriter(const Schema& schema)
-      : schema_(schema), defaults_(Load(schema, {.look = nullptr}).config) {}
+      : schema_(schema), defaults_(Load(schema, {.inspect_file = nullptr}).config) {}
 
   std::string Write();
 
@@ -106,9 +105,6 @@ class JsonSchemaWriter {
     std::string name;  // below "$defs"; empty: written where it is
   };
 
-  static bool HasKeys(const OptionSpec& spec) {
-    return !spec.children.empty() && (spec.type == OptionType::kGroup || spec.type == OptionType::kGroups);
-  }
   const Config* ConfigOf(const OptionSpec& spec, const Config* parent) const;
   void Count(const OptionSpec& spec, const Config* parent);
   void NameShared();
@@ -125,13 +121,6 @@ class JsonSchemaWriter {
   std::deque<Kind> kinds_;
   std::map<Place, const Kind*> kind_of_;
 };
-
-const Config::Entry* FindEntry(const Config& config, std::string_view key) {
-  for (const Config::Entry& entry : config.entries()) {
-    if (entry.key == key) return &entry;
-  }
-  return nullptr;
-}
 
 // Of a group inside of `parent`.
 const Config* JsonSchemaWriter::ConfigOf(const OptionSpec& spec, const Config* parent) const {

@@ -1,5 +1,5 @@
 // The configuration from its four places: flags over environment over file over defaults. Every
-// problem is found in one go and told with its place.
+// problem is found in one pass and reported with its place.
 //
 //   LoadOutcome outcome = Load(schema, {.file_name = "gpulens.yaml", .file_text = text});
 //   if (!outcome.ok()) … outcome.Report() on stderr, exit 2
@@ -37,9 +37,9 @@ struct FileAnswer {
   std::string hint;     // "owned by root, mode 0600; this runs as gpulens.   do: chown …"
 };
 // Opens and closes it; never waits, also not on a pipe.
-FileAnswer LookAtFile(const std::string& path);
+FileAnswer InspectFile(const std::string& path);
 // Whether files can be written in the folder, or in one that can be made there. Makes nothing.
-FileAnswer LookAtFolder(const std::string& path);
+FileAnswer InspectFolder(const std::string& path);
 
 struct Sources {
   std::string file_name = {};                 // as it is shown; empty: there is no file
@@ -47,9 +47,9 @@ struct Sources {
   std::vector<Variable> environment = {};     // all of it; others' variables are passed over
   std::vector<FlagValue> flags = {};
   // Whether files that the configuration names can be read. Null: not looked at.
-  std::function<FileAnswer(const std::string& path)> look = LookAtFile;
+  std::function<FileAnswer(const std::string& path)> inspect_file = InspectFile;
   // Whether the state folder, where one is named, can be used. Null: not looked at.
-  std::function<FileAnswer(const std::string& path)> look_at_folder = LookAtFolder;
+  std::function<FileAnswer(const std::string& path)> inspect_folder = InspectFolder;
   // Whether ${NAME} and ${file:PATH} in values of the file stand for other texts. Not in a text that others
   // may have written: they would read our files.
   bool expand = false;

@@ -193,7 +193,7 @@ TEST(LoaderTest, UnknownVariablesAreWarnings) {
   EXPECT_LE(LoadText("interval: 1s", many).unknown_variables.size(), 20u);
 }
 
-TEST(LoaderTest, ValuesMayStandInVariablesAndFiles) {
+TEST(LoaderTest, ExpandsVariablesAndFiles) {
   Sources sources;
   sources.file_name = "etc/gpulens.yaml";
   sources.file_text =
@@ -203,7 +203,7 @@ TEST(LoaderTest, ValuesMayStandInVariablesAndFiles) {
       "{X-Scope: "
       "\"${file:/scope}\"}}}\n";
   sources.environment = {{"TICK", "5s"}, {"REGION", "eu"}, {"HOST", "h"}};
-  sources.look = nullptr;
+  sources.inspect_file = nullptr;
   sources.read = [](const std::string& path) -> Result<std::string> {
     if (path == "etc/token" || path == "/scope") return "secret of " + path;
     return Status{Code::kUnavailable, "no such file"};
@@ -232,7 +232,7 @@ TEST(LoaderTest, ValuesMayStandInVariablesAndFiles) {
   EXPECT_EQ(report.find("secret of"), std::string::npos) << report;
 }
 
-TEST(LoaderTest, FilesAndFoldersThatAreNotThereAreWarnings) {
+TEST(LoaderTest, WarnsAboutMissingFilesAndFolders) {
   Sources sources;
   sources.file_name = "gpulens.yaml";
   static constexpr OptionSpec kFiles[] = {{.key = "ca_file", .help = "A file"}};
@@ -245,7 +245,7 @@ TEST(LoaderTest, FilesAndFoldersThatAreNotThereAreWarnings) {
       "state_dir: /proc/nope\n"
       "sinks: {otlp: {ca_file: /ca}}\n"
       "collectors: {nvidia: {enabled: false, ca_file: /off}}\n";
-  sources.look = [](const std::string&) { return FileAnswer{"no such file", "do: write it"}; };
+  sources.inspect_file = [](const std::string&) { return FileAnswer{"no such file", "do: write it"}; };
   const LoadOutcome outcome = Load(schema, sources);
   EXPECT_TRUE(outcome.ok());
   EXPECT_THAT(
@@ -255,19 +255,19 @@ TEST(LoaderTest, FilesAndFoldersThatAreNotThereAreWarnings) {
                   "kernel; queues, events and learned values are not kept.   name another folder"));
 }
 
-TEST(LookAtFolderTest, SaysWhyNothingCanBeWrittenThere) {
-  EXPECT_EQ(LookAtFolder("/proc/nope/x").problem, "/proc is a file system of the kernel");
-  EXPECT_EQ(LookAtFolder("/etc/passwd/x").problem, "Not a directory");
-  EXPECT_EQ(LookAtFolder("/etc/passwd").problem, "/etc/passwd is not a folder");
+TEST(InspectFolderTest, ReportsUnusableFolder) {
+  EXPECT_EQ(InspectFolder("/proc/nope/x").problem, "/proc is a file system of the kernel");
+  EXPECT_EQ(InspectFolder("/etc/passwd/x").problem, "Not a directory");
+  EXPECT_EQ(InspectFolder("/etc/passwd").problem, "/etc/passwd is not a folder");
   const std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("folder_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
-  EXPECT_EQ(LookAtFolder(folder.string()).problem, "");
-  EXPECT_EQ(LookAtFolder((folder / "a" / "b").string()).problem, "");
+  EXPECT_EQ(InspectFolder(folder.string()).problem, "");
+  EXPECT_EQ(InspectFolder((folder / "a" / "b").string()).problem, "");
   EXPECT_FALSE(std::filesystem::exists(folder / "a")) << "it makes nothing";
   chmod(folder.c_str(), 0555);
   if (geteuid() != 0) {
-    EXPECT_EQ(LookAtFolder((folder / "a").string()).problem, "permission denied");
+    EXPECT_EQ(InspectFolder((folder / "a").string()).problem, "permission denied");
   }
   std::filesystem::remove_all(folder);
 }
@@ -319,7 +319,7 @@ TEST(LoaderTest, VariablesOfOpenTelemetry) {
   EXPECT_THAT(Bad("", {}, {{"-o", "attributes", "le=1"}}), HasSubstr("attributes: \"le\" is reserved"));
 }
 
-TEST(LoaderTest, PluginsAreOnAsTheySayOrOnceListed) {
+TEST(LoaderTest, PluginsAreOnByDefaultOrOnceListed) {
   EXPECT_TRUE(Plugin(Good("sinks: {otlp: {endpoint: http://c, batch: 1}}"), "sinks", "otlp").Bool("enabled"));
   EXPECT_FALSE(Plugin(Good("sinks: {otlp: {enabled: false}}"), "sinks", "otlp").Bool("enabled"));
   EXPECT_FALSE(Plugin(Good("collectors: {host: {enabled: false}}"), "collectors", "host").Bool("enabled"));
@@ -334,14 +334,14 @@ TEST(LoaderTest, AnchorsAreRead) {
   EXPECT_EQ(Plugin(config, "collectors", "nvidia").Time("interval"), seconds(3));
 }
 
-TEST(LoaderTest, OtherAddressesNeedTlsOrAWord) {
+TEST(LoaderTest, OpenAddressesNeedTlsOrInsecure) {
   std::string open = "http: {listen: \"0.0.0.0:9091\", ";
   EXPECT_TRUE(LoadText(open + "insecure: true}").ok());
   EXPECT_TRUE(LoadText(open + "web_config: web.yaml}").ok());
   EXPECT_FALSE(LoadText(open + "insecure: false}").ok());
 }
 
-TEST(LoaderTest, TextsThatYamlWritesOverSeveralLines) {
+TEST(LoaderTest, ReadsMultilineTexts) {
   EXPECT_EQ(Good("state_dir: \"a\\\n  b\"\n").Text("state_dir"), "ab");
   EXPECT_EQ(Good("state_dir: \"a\n  b\"").Text("state_dir"), "a b");
   EXPECT_EQ(Good("state_dir: |\n  a\n  b\n").Text("state_dir"), "a\nb\n");
@@ -349,22 +349,22 @@ TEST(LoaderTest, TextsThatYamlWritesOverSeveralLines) {
   EXPECT_THAT(Bad("interval: \"\\x41\"\n"), HasSubstr("gpulens.yaml:1:11: interval: expected a duration"));
 }
 
-TEST(LookAtFileTest, SaysWhyAFileCannotBeRead) {
+TEST(InspectFileTest, ReportsUnreadableFile) {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("look_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   std::string file = (folder / "web.yaml").string();
   ASSERT_TRUE(WriteFileAtomically(file, "x").ok());
-  EXPECT_EQ(LookAtFile(file).problem, "");
-  EXPECT_EQ(LookAtFile(folder.string()).problem, "it is a folder");
-  EXPECT_EQ(LookAtFile(file + "x").problem, "no such file");
-  EXPECT_EQ(LookAtFile(file + "/x").problem, "Not a directory");
+  EXPECT_EQ(InspectFile(file).problem, "");
+  EXPECT_EQ(InspectFile(folder.string()).problem, "it is a folder");
+  EXPECT_EQ(InspectFile(file + "x").problem, "no such file");
+  EXPECT_EQ(InspectFile(file + "/x").problem, "Not a directory");
   chmod(file.c_str(), 0);
   bool root = geteuid() == 0;
   if (root) {
     ASSERT_EQ(seteuid(65534), 0);
   }
-  FileAnswer denied = LookAtFile(file);
+  FileAnswer denied = InspectFile(file);
   if (root) {
     ASSERT_EQ(seteuid(0), 0);
   }
@@ -373,7 +373,7 @@ TEST(LookAtFileTest, SaysWhyAFileCannotBeRead) {
   chmod(folder.c_str(), 0700);
   if (root) {
     ASSERT_EQ(seteuid(65534), 0);
-    denied = LookAtFile(file);
+    denied = InspectFile(file);
     ASSERT_EQ(seteuid(0), 0);
     EXPECT_EQ(denied.hint, "no permission to enter one of its parent folders");
   }
@@ -383,7 +383,7 @@ TEST(LookAtFileTest, SaysWhyAFileCannotBeRead) {
 }
 
 // Sinks of one kind by name: each is one of its own, with the defaults and the rules of its kind.
-TEST(LoaderTest, FurtherSinksOfAKindHaveNames) {
+TEST(LoaderTest, NamedSinks) {
   const std::string longest(64, 'x');
   const Config config = Good("sinks:\n  otlp/" + longest +
                              ": {endpoint: \"http://l\", batch: 1}\n"
@@ -404,7 +404,7 @@ TEST(LoaderTest, FurtherSinksOfAKindHaveNames) {
       << "kinds first, then names as in the file";
 }
 
-TEST(LoaderTest, ANamedSinkAloneAsksForNoOther) {
+TEST(LoaderTest, NamedSinkDoesNotEnableUnnamedOne) {
   const Config config = Good("sinks: {otlp/b: {endpoint: \"http://b\", batch: 2}}");
   EXPECT_FALSE(Plugin(config, "sinks", "otlp").Bool("enabled"));
   EXPECT_TRUE(Plugin(config, "sinks", "otlp/b").Bool("enabled"));
@@ -416,7 +416,7 @@ void RefuseHttps(const Config& element, ConfigFaults& faults) {
   if (element.Text("url").starts_with("https")) faults.Refuse(element, "url", "not this one");
 }
 
-TEST(LoaderTest, AListAtTheTopLevelIsCheckedElementByElement) {
+TEST(LoaderTest, ChecksElementsOfTopLevelList) {
   const PluginSchema plugins[] = {{.section = "collectors",
                                    .name = "pages",
                                    .help = "Pages",

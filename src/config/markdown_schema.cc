@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/parse.h"
-#include "config/convert.h"
 #include "config/print.h"
+#include "config/value_parse.h"
 
 namespace gpulens {
 namespace {
@@ -31,10 +31,6 @@ std::string MarkdownCell(std::string_view text) {
     out += c == '\n' ? ' ' : c;
   }
   return out;
-}
-
-bool HasKeys(const OptionSpec& spec) {
-  return !spec.children.empty() && (spec.type == OptionType::kGroup || spec.type == OptionType::kGroups);
 }
 
 // Whether it has a row: all but groups, of which each key has one.

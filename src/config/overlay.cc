@@ -5,7 +5,7 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "config/convert.h"
+#include "config/value_parse.h"
 
 namespace gpulens {
 namespace {
@@ -53,7 +53,7 @@ constexpr Alias kAliases[] = {
     {"OTEL_METRIC_EXPORT_INTERVAL", "sinks.otlp.interval", Alias::kMilliseconds, true},
 };
 
-// Kubernetes sets these in every pod beside a service called gpulens.
+// Kubernetes sets these in every pod next to a service called gpulens.
 bool IsServiceLink(std::string_view name) {
   return name.starts_with("GPULENS_SERVICE_") || name == "GPULENS_PORT" || name.starts_with("GPULENS_PORT_");
 }

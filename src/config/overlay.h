@@ -17,9 +17,9 @@ struct Setting {
   std::string text;
   Origin origin;
   Spot spot;             // of the whole text
-  bool exact = false;    // `text` stands in the excerpt as it is: carets may point into it
+  bool exact = false;    // `text` is in the excerpt unchanged: carets may point into it
   bool percent = false;  // values of its pairs are percent-encoded
-  bool quiet = false;    // it says how, not whether: what it belongs to is not turned on by it
+  bool quiet = false;    // does not turn on the plugin that it belongs to
 };
 
 // Immutable once made.
@@ -32,7 +32,7 @@ class Overlay {
   const Setting* Find(const std::string& path) const;
   // Whether anything at or below `path` is set.
   bool Touches(const std::string& path) const;
-  // Where an error at `at` of the text stands.
+  // The place of `length` bytes at `at` of the text.
   static Spot SpotOf(const Setting& setting, size_t at, size_t length);
 
  private:

@@ -5,7 +5,6 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "config/convert.h"
 #include "config/expand.h"
 #include "config/value_parse.h"
 
@@ -44,7 +43,7 @@ bool IsNumber(OptionType type) {
          type == OptionType::kSize;
 }
 
-// Writes one tree of options; both kinds of output differ only in what is said about each.
+// Writes one tree of options, with origins or with help as comments.
 class Printer {
  public:
   Printer(bool help, PrintOptions options) : help_(help), options_(options) {}
@@ -52,10 +51,10 @@ class Printer {
   void Group(std::span<const OptionSpec> specs, const Config& config, size_t indent, bool in_list = false) {
     bool first = in_list;
     for (const OptionSpec& spec : specs) {
-      const Config::Entry* entry = EntryOf(config, spec.key);
+      const Config::Entry* entry = FindEntry(config, spec.key);
       if (entry == nullptr) continue;
       if (help_ && !in_list) Help(spec, indent);
-      // The first key of a list element stands behind its dash.
+      // The first key of a list element follows its dash.
       lead_ = first ? std::string(indent - 2, ' ') + "- " : std::string(indent, ' ');
       first = false;
       Option(spec, *entry, indent);
@@ -73,13 +72,6 @@ class Printer {
   std::string out;
 
  private:
-  static const Config::Entry* EntryOf(const Config& config, std::string_view key) {
-    for (const Config::Entry& entry : config.entries()) {
-      if (entry.key == key) return &entry;
-    }
-    return nullptr;
-  }
-
   void Option(const OptionSpec& spec, const Config::Entry& entry, size_t indent) {
     out += lead_ + std::string(spec.key) + ":";
     if (spec.type == OptionType::kGroup) {
@@ -193,7 +185,7 @@ std::string PrintConfig(const Schema& schema, const Config& config, PrintOptions
 }
 
 std::string PrintSchema(const Schema& schema) {
-  LoadOutcome defaults = Load(schema, {.look = nullptr});
+  LoadOutcome defaults = Load(schema, {.inspect_file = nullptr});
   Printer printer(true, {.origins = false});
   printer.Group(schema.options(), defaults.config, 0);
   return "# Every key, its type and its default. Durations 500ms 1s 5m 2h 1d, sizes 4096 64MiB 10GB.\n\n" +

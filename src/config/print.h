@@ -25,7 +25,7 @@ std::string PrintMarkdownSchema(const Schema& schema);
 std::string PrintJsonSchema(const Schema& schema);
 
 // "gpulens.yaml: good. 3 collectors, 2 sinks, 1 from the environment (GPULENS_HTTP_LISTEN)". Of a
-// configuration without errors; an empty `file_name` says that there is no file.
+// configuration without errors; an empty `file_name`: no file.
 std::string CheckSummary(const Schema& schema, const Config& config, const std::string& file_name);
 
 }  // namespace gpulens

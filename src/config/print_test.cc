@@ -270,7 +270,7 @@ TEST(MarkdownSchemaTest, ASharedGroupIsPrintedOnce) {
   EXPECT_LT(text.find("## Groups that several parts share\n"), text.find("## Collectors\n"));
 }
 
-TEST(MarkdownSchemaTest, APartOfASharedGroupNamesItsKeysAndWhatDiffers) {
+TEST(MarkdownSchemaTest, PartOfSharedGroupListsDifferences) {
   const std::string text = PrintMarkdownSchema(Schema(kSharing));
   EXPECT_THAT(text,
               HasSubstr("| `transport` | a group | – | How to read; see [transport](#group-transport), only "
@@ -351,7 +351,7 @@ TEST(JsonSchemaTest, EqualGroupsAreWrittenOnce) {
   EXPECT_THAT(text, Not(HasSubstr("$defs/limit"))) << "only rules has it";
 }
 
-TEST(JsonSchemaTest, GroupsWithOtherDefaultsAreOthers) {
+TEST(JsonSchemaTest, GroupsWithOtherDefaultsDiffer) {
   constexpr OptionSpec kPlain[] = {
       {.key = "queue", .type = OptionType::kGroup, .help = "On disk", .children = testing::kQueue}};
   constexpr OptionSpec kSpool[] = {{.key = "queue",

@@ -4,15 +4,112 @@
 #include <utility>
 
 #include "base/check.h"
-#include "config/root_options.h"
 #include "config/value_parse.h"
+#include "export/sink_names.h"
 
 namespace gpulens {
 namespace {
 
+constexpr OptionSpec TextOption(std::string_view key, std::string_view fallback, std::string_view help,
+                                std::span<const std::string_view> allowed = {}) {
+  return {.key = key, .fallback = fallback, .help = help, .allowed = allowed};
+}
+constexpr OptionSpec TextsOption(std::string_view key, std::string_view fallback, std::string_view help) {
+  return {.key = key, .type = OptionType::kTexts, .fallback = fallback, .help = help};
+}
+constexpr OptionSpec NumberOption(std::string_view key, OptionType type, std::string_view fallback,
+                                  std::string_view help, double min, double max = OptionSpec{}.max) {
+  return {.key = key, .type = type, .fallback = fallback, .help = help, .min = min, .max = max};
+}
+constexpr OptionSpec AttributesOption(std::string_view help) {
+  return {.key = "attributes", .type = OptionType::kTextMap, .help = help, .map_of = MapOf::kAttributes};
+}
+constexpr OptionSpec GroupOption(std::string_view key, std::string_view help,
+                                 std::span<const OptionSpec> children) {
+  return {.key = key, .type = OptionType::kGroup, .help = help, .children = children};
+}
+using enum OptionType;
+
+constexpr OptionSpec kHttp[] = {
+    TextsOption("listen", R"(["127.0.0.1:9091", "[::1]:9091"])",
+                "Where /metrics and the other pages are served: HOST:PORT, :PORT for all interfaces"),
+    TextOption("web_config", {},
+               "File with TLS and passwords, in the format of Prometheus's exporter-toolkit"),
+    {.key = "insecure",
+     .type = kBool,
+     .fallback = "false",
+     .help = "Allow other machines without TLS and passwords; for closed networks"},
+    TextsOption(
+        "allowed_hosts", {},
+        "Host names accepted at loopback addresses without passwords, such as gpu1.example.org behind a "
+        "proxy. Also for receivers and the WebSocket server"),
+    NumberOption("max_connections", kInt, "512", "Open connections; further ones are refused and counted", 1,
+                 65536),
+    NumberOption("max_header", kSize, "16KiB", "Longest request header", 1024, 1 << 20),
+    NumberOption("max_body", kSize, "1MiB", "Longest request body", 1024, 1 << 30),
+    NumberOption("idle_timeout", kTime, "60s", "Close a connection after this time without data", 0.1, 86400),
+};
+
+constexpr OptionSpec kWebsocket[] = {
+    TextsOption("listen", R"(["127.0.0.1:9092", "[::1]:9092"])",
+                "Where the WebSocket stream is served; http.web_config and http.insecure apply here, too"),
+    NumberOption("push_interval", kTime, "1s", "How often a frame is sent to each client", 0.01, 86400),
+    TextsOption("allowed_origins", {}, "Web pages elsewhere that may connect: https://grafana.example.org"),
+};
+
+constexpr OptionSpec kResource[] = {
+    TextOption("cluster", {}, "Name of the cluster, an attribute of everything that is sent"),
+    TextOption("service_name", "gpulens", "service.name of everything that is sent"),
+    AttributesOption("Further attributes of everything that is sent"),
+};
+
+constexpr OptionSpec kLimits[] = {
+    NumberOption("series", kInt, "200000", "Series of all instances; more are dropped and counted", 1, 100e6),
+    NumberOption("series_per_target", kInt, "20000", "Series of one instance", 1, 100e6),
+    NumberOption(
+        "memory", kSize, "256MiB",
+        "Memory of all processes of the agent. Above it, new series of scraped pages and programs are "
+        "refused and counted, and receivers accept less; the agent's own readings continue",
+        16 << 20),
+};
+
+constexpr std::string_view kFormats[] = {"auto", "text", "journal", "json"};
+constexpr OptionSpec kLog[] = {
+    TextOption("level", "info",
+               "error, warn, info, debug, trace or off; also per component: info,nvidia=debug"),
+    TextOption("format", "auto", "auto is journal under systemd, else text", kFormats),
+};
+
+constexpr OptionSpec kCheck[] = {TextsOption("disable", {}, "Checks that always report OK")};
+
+constexpr OptionSpec kControl[] = {TextOption(
+    "socket", {},
+    "Unix socket for commands to the running agent (gpulens gpu release); default: "
+    "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none")};
+
+constexpr OptionSpec kRoot[] = {
+    NumberOption("interval", kTime, "1s", "Time between two snapshots", 0.01, 86400),
+    GroupOption("http", "The HTTP server", kHttp),
+    GroupOption("websocket", "The WebSocket server", kWebsocket),
+    GroupOption("resource", "Identity of this machine", kResource),
+    AttributesOption("Attributes added to every series of every sink, scraped ones included"),
+    TextOption("metrics", "standard",
+               "Level of native metrics that sinks export, unless a sink sets its own: docs/cardinality.md",
+               kMetricLevels),
+    GroupOption("limits", "Limits of the agent", kLimits),
+    TextOption("state_dir", {},
+               "Folder for queues, events and health; default: /var/lib/gpulens as a service, else the XDG "
+               "state folder"),
+    GroupOption("check", "Options of gpulens check", kCheck),
+    GroupOption("control", "Commands to the running agent", kControl),
+    GroupOption("log", "Logging of the agent", kLog),
+};
+
+std::span<const OptionSpec> RootOptions() noexcept { return kRoot; }
+
 struct Section {
   std::string_view key, noun, help;
-  bool always;  // stands in the file even when no plugin of it exists yet
+  bool always;  // printed even without any plugin
 };
 constexpr Section kSections[] = {
     {"collectors", "collector",

@@ -17,7 +17,7 @@
 
 namespace gpulens {
 
-// What a plugin's spec says about its part of the file. Points into the spec: static storage.
+// A plugin's options. Points into its spec: static storage.
 struct PluginSchema {
   std::string_view section;  // "collectors", "analyzers", "enrichers", "sinks", …
   std::string_view name, help;
@@ -55,7 +55,7 @@ class Schema {
     std::string path, variable;
     const OptionSpec* spec = nullptr;
   };
-  // Lists of groups are among them, so that a message can say why a variable cannot set them.
+  // Includes lists of groups, so that a message can explain why a variable cannot set them.
   const std::vector<Leaf>& leaves() const noexcept { return leaves_; }
   const Leaf* FindLeaf(std::string_view path) const noexcept;
 

@@ -107,8 +107,8 @@ inline LoadOutcome LoadText(std::string text, std::vector<Variable> environment 
   sources.file_text = std::move(text);
   sources.environment = std::move(environment);
   sources.flags = std::move(flags);
-  sources.look = nullptr;
-  sources.look_at_folder = nullptr;
+  sources.inspect_file = nullptr;
+  sources.inspect_folder = nullptr;
   sources.expand = true;
   sources.read = nullptr;
   return Load(TestSchema(), sources);

@@ -1,3 +1,3 @@
 # Reads and checks the configuration.
 include_guard()
-add_gpulens_library(config DEPS gpulens_pipeline PRIVATE_DEPS dep_yaml)
+add_gpulens_library(config DEPS gpulens_base_yaml gpulens_pipeline)

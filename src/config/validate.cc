@@ -80,7 +80,7 @@ void AddListeners(const Config& group, const std::string& path, const ValueSpots
   const std::vector<std::string>& addresses = group.Texts("listen");
   for (size_t i = 0; i < addresses.size(); ++i) {
     auto at = ParseListenAddress(addresses[i]);
-    if (!at) continue;  // that has been told
+    if (!at) continue;  // reported before
     const bool is_default = group.origin("listen").where == Origin::kDefault;
     out.push_back({path, addresses[i], *at, SpotAt(spots, path, i), is_default});
   }
@@ -150,7 +150,7 @@ void CheckReceivers(const Config& config, const ValueSpots& spots, Problems& pro
   }
 }
 
-// Whether a plugin that stands at `group` runs; what is no plugin does.
+// Whether the plugin at `group` runs; true for other groups.
 bool IsOn(const Config& group) { return !group.Has("enabled") || group.Bool("enabled"); }
 
 void WarnOfFiles(const Config& group, const std::string& path, const Sources& sources,
@@ -166,7 +166,7 @@ void WarnOfFiles(const Config& group, const std::string& path, const Sources& so
     }
     const auto* file = std::get_if<std::string>(&entry.value);
     if (file == nullptr || file->empty() || !entry.key.ends_with("_file")) continue;
-    const FileAnswer answer = sources.look(*file);
+    const FileAnswer answer = sources.inspect_file(*file);
     if (answer.problem.empty() || warnings.size() >= kMostWarnings) continue;
     warnings.push_back(group.Where(entry.key) + ": " + here + ": cannot read " + QuotedText(*file) + ": " +
                        answer.problem + (answer.hint.empty() ? "" : "; ") + answer.hint);
@@ -176,10 +176,10 @@ void WarnOfFiles(const Config& group, const std::string& path, const Sources& so
 }  // namespace
 
 void WarnOfPlaces(const Config& config, const Sources& sources, std::vector<std::string>& warnings) {
-  if (sources.look) WarnOfFiles(config, "", sources, warnings);
+  if (sources.inspect_file) WarnOfFiles(config, "", sources, warnings);
   const std::string& folder = config.Text("state_dir");
-  if (!sources.look_at_folder || folder.empty()) return;
-  const FileAnswer answer = sources.look_at_folder(folder);
+  if (!sources.inspect_folder || folder.empty()) return;
+  const FileAnswer answer = sources.inspect_folder(folder);
   if (answer.problem.empty()) return;
   warnings.push_back(config.Where("state_dir") + ": state_dir: cannot use " + QuotedText(folder) + ": " +
                      answer.problem + "; queues, events and learned values are not kept" +
@@ -194,7 +194,7 @@ std::string DescribeOwner(const std::string& path, unsigned owner, unsigned mode
          who + " " + path;
 }
 
-FileAnswer LookAtFile(const std::string& path) {
+FileAnswer InspectFile(const std::string& path) {
   UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   int error = errno;
   struct stat facts{};
@@ -210,7 +210,7 @@ FileAnswer LookAtFile(const std::string& path) {
   return {std::strerror(error), ""};
 }
 
-FileAnswer LookAtFolder(const std::string& path) {
+FileAnswer InspectFolder(const std::string& path) {
   // What is not there is made below the first folder that is.
   std::string place = path;
   struct stat facts{};

@@ -14,12 +14,12 @@
 
 namespace gpulens {
 
-// Where the elements of a list, or the one text of an option, stand.
+// The places of the elements of a list, or of the one text of an option.
 using ValueSpots = std::map<std::string, std::vector<Spot>, std::less<>>;
 
 // What one text of a root option must be beyond its type: an address, log levels.
 ValueCheck CheckRootText(std::string_view path, std::string_view text);
-// The options whose spots Validate asks for.
+// Whether Validate needs the spots of the option.
 bool WantsSpots(std::string_view path) noexcept;
 void Validate(const Config& config, const ValueSpots& spots,
               const std::function<FileAnswer(const std::string&)>& look, Problems& problems);

@@ -5,8 +5,6 @@
 #include <cmath>
 #include <random>
 
-#include "config/convert.h"
-
 namespace gpulens {
 namespace {
 

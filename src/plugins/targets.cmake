@@ -8,7 +8,7 @@ gpulens_plugins(collectors
   TEST_DEPS gpulens_names gpulens_net_blocking gpulens_sources_amdsmi_reader gpulens_sources_amdsmi_simulated
             gpulens_sources_nvml_reader gpulens_sources_nvml_simulated)
 gpulens_plugins(analyzers DEPS gpulens_catalog_codes gpulens_energy gpulens_store)
-gpulens_plugins(discovery DEPS gpulens_scrape_engine gpulens_sources_listening dep_yaml)
+gpulens_plugins(discovery DEPS gpulens_scrape_engine gpulens_sources_listening gpulens_base_yaml)
 gpulens_plugins(receivers DEPS gpulens_ingest gpulens_net_grpc gpulens_wire_remote_write)
 gpulens_plugins(enrichers DEPS gpulens_net_grpc gpulens_sources_cloud gpulens_sources_kubelet_api gpulens_sources_slurm)
 gpulens_plugins(sinks DEPS gpulens_export gpulens_wire_exposition gpulens_net_websocket gpulens_wire_json gpulens_wire_remote_write)

@@ -1,14 +1,15 @@
 #include "agent/control/control_command.h"
 
 #include <unistd.h>
-
 #include <cstdlib>
+#include <string>
 
 #include "base/parse.h"
 #include "base/text.h"
 #include "config/value_parse.h"
 
 namespace gpulens {
+
 namespace {
 
 constexpr Duration kLongestRelease = std::chrono::hours(24);
@@ -79,6 +80,26 @@ std::string DefaultControlSocket() {
   if (service && *service == '/') return std::string(service) + "/gpulens.sock";
   const char* folder = ::getenv("XDG_RUNTIME_DIR");
   return folder && *folder == '/' ? std::string(folder) + "/gpulens/gpulens.sock" : std::string();
+}
+
+std::optional<Finding> DriverFinding(std::string_view status) {
+  constexpr std::string_view kBut = "running, but ";
+  Finding finding;
+  finding.subject = "nvidia";
+  // "releasing: …": the process has not ended yet; nothing is read meanwhile, either.
+  if (status.starts_with("released") || status.starts_with("releasing")) {
+    finding.kind = Finding::kNoPermission;
+    finding.what = "the running agent reads no GPU";
+    finding.why = "its reader process is " + std::string(status);
+    finding.remedy = "gpulens gpu resume";
+    return finding;
+  }
+  if (!status.starts_with(kBut)) return std::nullopt;
+  finding.kind = Finding::kBroken;
+  finding.what = "the running agent receives no XIDs or other GPU events";
+  finding.why = status.substr(kBut.size());
+  finding.remedy = "gpulens gpu release, then gpulens gpu resume: starts another process";
+  return finding;
 }
 
 }  // namespace gpulens

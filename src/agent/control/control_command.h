@@ -2,12 +2,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 
@@ -31,11 +33,14 @@ struct ControlCommand {
   Duration length{};  // of a release; 0: until it is resumed
 };
 
-// `line` without its newline. kInvalidArgument says what is wrong and what is right.
+// `line` is without its newline. kInvalidArgument names the error and the expected commands.
 Result<ControlCommand> ParseControlCommand(std::string_view line);
 
 // Where the socket is when the configuration does not say: below /run for root, in the runtime folder of a
 // service, below XDG_RUNTIME_DIR for others. Empty: there is no such place.
 std::string DefaultControlSocket();
+
+// `status`: the answer to "nvml status" behind its "ok ". Empty when the driver is fine or no agent answers.
+std::optional<Finding> DriverFinding(std::string_view status);
 
 }  // namespace gpulens

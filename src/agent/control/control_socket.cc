@@ -1,10 +1,11 @@
 #include "agent/control/control_socket.h"
 
+#include <fcntl.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -16,9 +17,49 @@
 #include "base/result.h"
 #include "base/workers.h"
 #include "catalog/events.h"
+#include "net/blocking/listening_socket.h"
 #include "plugins/event_queue.h"
 
 namespace gpulens {
+
+namespace {
+
+Result<UniqueFd> NewFile(std::string_view text) {
+  UniqueFd file(::memfd_create("gpulens-faults", MFD_CLOEXEC));
+  if (!file) return ErrnoStatus("memfd_create", errno);
+  if (::pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+    return ErrnoStatus("write the faults", errno);
+  return file;
+}
+
+}  // namespace
+
+Status FaultFile::Open() {
+  ASSIGN_OR_RETURN(file_, NewFile(""));
+  path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_.get());
+  return Ok();
+}
+
+Result<std::string> FaultFile::Fail(std::string_view words, int64_t now_ns, size_t gpus) {
+  ASSIGN_OR_RETURN(std::string done, list_.Fail(words, now_ns, gpus));
+  RETURN_IF_ERROR(Write());
+  return done;
+}
+
+Result<std::string> FaultFile::Heal(std::string_view words, int64_t now_ns) {
+  ASSIGN_OR_RETURN(std::string done, list_.Heal(words, now_ns));
+  RETURN_IF_ERROR(Write());
+  return done;
+}
+
+// A whole file in place of the old one under the same number: a reader never sees a part.
+Status FaultFile::Write() {
+  if (!file_) return {Code::kUnavailable, "the faults cannot be handed to the reader process"};
+  ASSIGN_OR_RETURN(UniqueFd next, NewFile(nvml::FormatFaultScript(list_.faults())));
+  if (::dup3(next.get(), file_.get(), O_CLOEXEC) < 0) return ErrnoStatus("dup3", errno);
+  return Ok();
+}
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -26,7 +67,7 @@ using std::chrono::seconds;
 
 constexpr size_t kMaxClients = 8;
 constexpr Duration kRequestTime = seconds(5);
-// The collector hears of a release at its next run, and the process has to end.
+// The collector sees a release at its next run, and the process has to end.
 constexpr Duration kReleaseTime = seconds(20);
 constexpr Duration kLookAgain = milliseconds(20);
 
@@ -95,7 +136,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
       nvml.Resume();
       Log(LogLevel::kInfo, "nvidia", "resume", "the GPUs are read again on request.");
     }
-    // Who only looks is told the state; to whom has asked for it, it is an error.
+    // An error for the command that requested the release; other commands get the state.
     if (command->verb == ControlCommand::kStatus && nvml.view().state == DriverControl::State::kReleasing)
       return Reply("ok releasing: the reader process has not ended yet; it may be stuck in the kernel");
     if (command->verb != ControlCommand::kRelease) return Reply(owner_.Answer());

@@ -7,17 +7,41 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
 
 #include "agent/control/control_command.h"
-#include "agent/control/fault_file.h"
+#include "base/fd.h"
 #include "net/io_loop.h"
 #include "net/server/server.h"
 #include "plugins/driver_control.h"
+#include "sources/nvml/simulated/fault_list.h"
 
 namespace gpulens {
+
+// Used by one thread. The file is in memory and has no name of its own: it is reached through this process
+// in /proc, by processes of the same user, and ends with it.
+class FaultFile {
+ public:
+  // An empty script. kUnavailable and its like when the kernel gives none; path() is then empty.
+  Status Open();
+  // For the reader process. The same as long as this lives.
+  const std::string& path() const noexcept { return path_; }
+
+  // As FaultList does, and written for the reader process to see.
+  Result<std::string> Fail(std::string_view words, int64_t now_ns, size_t gpus);
+  Result<std::string> Heal(std::string_view words, int64_t now_ns);
+  const nvml::FaultList& list() const noexcept { return list_; }
+
+ private:
+  Status Write();
+
+  nvml::FaultList list_;
+  UniqueFd file_;
+  std::string path_;
+};
 
 class EventQueue;
 class Workers;

@@ -10,7 +10,6 @@
 
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
-#include "agent/control/driver_finding.h"
 #include "base/files.h"
 #include "base/workers.h"
 #include "plugins/event_queue.h"
@@ -23,7 +22,7 @@ using std::chrono::seconds;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-TEST(ControlCommand, GoodOnesAreUnderstood) {
+TEST(ControlCommand, ParsesValidCommands) {
   auto release = ParseControlCommand("nvml release 1m30s");
   ASSERT_TRUE(release.ok());
   EXPECT_EQ(release->verb, ControlCommand::kRelease);
@@ -38,7 +37,7 @@ TEST(ControlCommand, GoodOnesAreUnderstood) {
   EXPECT_EQ(ParseControlCommand("xid clear GPU-12ab")->words, "GPU-12ab");
 }
 
-TEST(ControlCommand, BadOnesAreToldWhatIsRight) {
+TEST(ControlCommand, ErrorsNameTheExpectedCommands) {
   for (const char* bad : {"", "nvml", "amd release", "nvml explode", "nvml release soon", "nvml release -5s",
                           "nvml release 0s", "nvml release 25h", "nvml resume now", "nvml status 1", "agent",
                           "agent stop", "agent status now", "xid", "xid clear 3 4", "xid clear a/b"}) {
@@ -49,7 +48,7 @@ TEST(ControlCommand, BadOnesAreToldWhatIsRight) {
   EXPECT_FALSE(ParseControlCommand(std::string(1000, 'x')).ok());
 }
 
-TEST(DriverControl, ReleasesEndByThemselves) {
+TEST(DriverControl, ReleaseEndsAfterItsDuration) {
   DriverControl control;
   ManualClock clock;
   EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
@@ -135,7 +134,7 @@ TEST_F(ControlSocketTest, ReleasesAndResumes) {
 }
 
 // A process that is stuck in the kernel does not end: who looks is told so.
-TEST_F(ControlSocketTest, AReleaseThatDoesNotEndIsSeen) {
+TEST_F(ControlSocketTest, ReportsReleaseThatDoesNotEnd) {
   ASSERT_TRUE(Open());
   control_.Query(RealClock().Now());
   control_.Release(RealClock().Now(), Duration(0));
@@ -147,7 +146,7 @@ TEST_F(ControlSocketTest, AReleaseThatDoesNotEndIsSeen) {
   EXPECT_THAT(finding->why, HasSubstr("has not ended yet"));
 }
 
-TEST_F(ControlSocketTest, TroubleOfAProcessThatRunsIsSeen) {
+TEST_F(ControlSocketTest, ReportsTroubleOfRunningProcess) {
   ASSERT_TRUE(Open());
   control_.Query(RealClock().Now());
   control_.Answer(false, "nvmlEventSetWait_v2 has not returned for 12 s: no events are reported");
@@ -161,7 +160,7 @@ TEST_F(ControlSocketTest, TroubleOfAProcessThatRunsIsSeen) {
   EXPECT_EQ(Query("nvml status"), "ok running");
 }
 
-TEST(DriverFinding, NothingIsFoundWhereAllIsWell) {
+TEST(DriverFinding, EmptyForHealthyDriver) {
   EXPECT_FALSE(DriverFinding("running").has_value());
   EXPECT_FALSE(DriverFinding("").has_value()) << "nobody answers";
   auto released = DriverFinding("released for 60 s");
@@ -170,7 +169,7 @@ TEST(DriverFinding, NothingIsFoundWhereAllIsWell) {
   EXPECT_EQ(released->remedy, "gpulens gpu resume");
 }
 
-TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
+TEST_F(ControlSocketTest, RefusesFaultsForRealGpus) {
   FaultFile faults;
   ASSERT_TRUE(faults.Open());
   loop_.Call([&] { socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, &faults); });
@@ -194,7 +193,7 @@ TEST_F(ControlSocketTest, FaultsAreForSimulatedGpusAlone) {
   loop_.Call([&] { socket_.reset(); });
 }
 
-TEST_F(ControlSocketTest, TellsTheStatusAndTakesThatXidsAreDealtWith) {
+TEST_F(ControlSocketTest, ReportsStatusAndClearsXids) {
   Workers workers(1);
   EventQueue queue;
   ASSERT_TRUE(Open());
@@ -219,7 +218,7 @@ TEST_F(ControlSocketTest, TellsTheStatusAndTakesThatXidsAreDealtWith) {
   workers.Stop();
 }
 
-TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {
+TEST_F(ControlSocketTest, RefusesOtherUsers) {
   ASSERT_TRUE(Open());
   struct stat info{};
   ASSERT_EQ(::stat(path_.c_str(), &info), 0);
@@ -228,14 +227,14 @@ TEST_F(ControlSocketTest, BelongsToItsOwnerAlone) {
   EXPECT_EQ(info.st_mode & 0777, 0755u);
 }
 
-TEST_F(ControlSocketTest, WithoutACollectorItSaysSo) {
+TEST_F(ControlSocketTest, ReportsMissingCollector) {
   ASSERT_TRUE(Open());
   EXPECT_EQ(Query("nvml release"), "error no NVIDIA collector runs in this agent");
   EXPECT_THAT(Query("nvml dance"), StartsWith("error no such command"));
   EXPECT_THAT(Query(std::string(600, 'x')), StartsWith("error the command is too long"));
 }
 
-TEST_F(ControlSocketTest, ClientsThatSayNothingAreFewAndDoNotBlockOthers) {
+TEST_F(ControlSocketTest, LimitsSilentClients) {
   ASSERT_TRUE(Open());
   Collect();
   Endpoint at;
@@ -253,7 +252,7 @@ TEST_F(ControlSocketTest, ClientsThatSayNothingAreFewAndDoNotBlockOthers) {
   EXPECT_EQ(Query("nvml status"), "ok running");
 }
 
-TEST_F(ControlSocketTest, ASecondAgentFindsItTaken) {
+TEST_F(ControlSocketTest, SecondAgentIsRefused) {
   ASSERT_TRUE(Open());
   loop_.Call([&] {
     ControlSocket second(loop_, RealClock(), control_);
@@ -262,7 +261,7 @@ TEST_F(ControlSocketTest, ASecondAgentFindsItTaken) {
   EXPECT_THAT(Query("nvml status"), StartsWith("error no NVIDIA")) << "and leaves it alone";
 }
 
-TEST_F(ControlSocketTest, NoAgentIsTold) {
+TEST_F(ControlSocketTest, ReportsMissingAgent) {
   auto answer = QueryAgent(path_, "nvml status", seconds(1));
   ASSERT_FALSE(answer.ok());
   EXPECT_EQ(answer.error().code, Code::kUnavailable);

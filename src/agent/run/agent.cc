@@ -5,31 +5,44 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <gpulens/status.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <sys/utsname.h>
+#include <algorithm>
+#include <atomic>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <string_view>
 
 #include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
-#include "agent/control/fault_file.h"
 #include "agent/plugin_tables.h"
-#include "agent/run/banner.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
-#include "agent/run/notify.h"
 #include "agent/run/plan.h"
-#include "agent/run/refusals.h"
 #include "agent/status/agent_watch.h"
-#include "agent/targets/discovery_runner.h"
 #include "agent/targets/found_targets.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/parse.h"
 #include "base/result.h"
+#include "base/version.h"
 #include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
+#include "pipeline/pipeline.h"
 #include "plugins/agent_stats.h"
 #include "plugins/event_queue.h"
 #include "plugins/gpu_pod_table.h"
@@ -37,9 +50,186 @@
 namespace gpulens {
 namespace {
 
-// Ctrl-C ends the agent within a second; sinks get most of it to flush.
-// What comes after it needs no code of the start: the first ticks and whoever waits for them are over.
+// More than the agent needs with every plugin on, and fewer than it needs without any client.
+constexpr rlim_t kFilesWanted = 4096, kFilesLeast = 64;
+
+// Sends to $NOTIFY_SOCKET (sd_notify(3)); does nothing when it is not set. Thread-safe.
+void NotifyServiceManager(std::string_view state) {
+  const char* path = ::getenv("NOTIFY_SOCKET");
+  if (!path || (path[0] != '/' && path[0] != '@')) return;
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  size_t length = std::strlen(path);
+  if (length >= sizeof address.sun_path) return;
+  std::memcpy(address.sun_path, path, length);
+  if (path[0] == '@') address.sun_path[0] = '\0';  // the abstract namespace
+  UniqueFd fd(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!fd) return;
+  auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
+  // A manager that does not read must not hold up the agent. A sign of life that is lost is followed by
+  // others; for the rest it has a second.
+  const int flags = MSG_NOSIGNAL | (state.starts_with("WATCHDOG") ? MSG_DONTWAIT : 0);
+  const timeval longest{.tv_sec = 1, .tv_usec = 0};
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &longest, sizeof longest);
+  ::sendto(fd.get(), state.data(), state.size(), flags, reinterpret_cast<const sockaddr*>(&address), size);
+}
+
+// How often WATCHDOG=1 must be sent: half of $WATCHDOG_USEC when that is meant for this process; zero: never.
+Duration WatchdogInterval() {
+  const char* pid = ::getenv("WATCHDOG_PID");
+  if (pid && ParseInt<int64_t>(pid) != static_cast<int64_t>(::getpid())) return {};
+  const char* period = ::getenv("WATCHDOG_USEC");
+  int64_t microseconds = period ? ParseInt<int64_t>(period).value_or(0) : 0;
+  return microseconds > 0 ? std::chrono::microseconds(microseconds / 2) : Duration{};
+}
+
+// Raises the limit of open files as far as allowed. kExhausted: too few to serve anyone.
+Status RaiseFileLimit() {
+  rlimit files{};
+  if (::getrlimit(RLIMIT_NOFILE, &files) != 0) return Ok();
+  if (files.rlim_cur < kFilesWanted) {
+    rlimit raised = files;
+    raised.rlim_cur = std::min(files.rlim_max, kFilesWanted);
+    if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) files = raised;
+  }
+  if (files.rlim_cur >= kFilesLeast) return Ok();
+  return {Code::kExhausted, "the agent may open " + std::to_string(files.rlim_cur) + " files and needs " +
+                                std::to_string(kFilesLeast) + ": raise LimitNOFILE, or ulimit -n"};
+}
+
+// Disables core dumps and ptrace by the same user: the process holds the key of a certificate.
+void LeaveNoDump() noexcept { ::prctl(PR_SET_DUMPABLE, 0); }
+
+// The first and the last lines of `gpulens agent`: what was found, what was not, where to look, how it ended.
+// AfterTick comes from a worker, Farewell from the main thread when no more ticks come.
+class Banner {
+ public:
+  struct Options {
+    std::string config_file;
+    Instant started;
+    bool quiet = false;
+  };
+
+  Banner(Env& env, const Config& config, const Pipeline& pipeline, Options options);
+
+  // Prints once, when every source has answered or two seconds have passed.
+  void AfterTick();
+  void Farewell() const;
+
+ private:
+  struct Summary {
+    std::string found, absent;  // names of collectors
+    uint64_t series = 0;
+  };
+  std::string Found(const Pipeline::InstanceView& view) const;
+  Summary Summarize() const;
+  // `up`: for how long the agent has run.
+  std::string Text(std::string_view up) const;
+
+  Env& env_;
+  const Config& config_;
+  const Pipeline& pipeline_;
+  const Options options_;
+  std::atomic<bool> printed_{false};
+};
+
+constexpr Duration kTimeout = std::chrono::seconds(2);
+// Those whose devices the banner lists.
+constexpr std::string_view kGpuCollectors[] = {"nvidia", "amd", "gaudi"};
+
+std::string Uptime(Duration d) {
+  auto seconds = std::chrono::duration_cast<std::chrono::seconds>(d).count();
+  if (seconds < 60) return std::to_string(seconds) + " s";
+  if (seconds < 3600) return std::to_string(seconds / 60) + " m " + std::to_string(seconds % 60) + " s";
+  if (seconds < 86400)
+    return std::to_string(seconds / 3600) + " h " + std::to_string(seconds / 60 % 60) + " m";
+  return std::to_string(seconds / 86400) + " d " + std::to_string(seconds / 3600 % 24) + " h";
+}
+
+// Shown as a URL when it serves this machine, so that a terminal makes it a link.
+std::string FirstOf(const std::vector<std::string>& addresses) {
+  return addresses.empty() ? "" : addresses.front();
+}
+
+Banner::Banner(Env& env, const Config& config, const Pipeline& pipeline, Options options)
+    : env_(env), config_(config), pipeline_(pipeline), options_(std::move(options)) {}
+
+// What the collector's probe found: "8 NVIDIA H100". Empty when it reports no details.
+std::string Banner::Found(const Pipeline::InstanceView& view) const {
+  if (!view.spec->probe) return {};
+  for (const Finding& finding : view.spec->probe(PartOf(*view.spec, config_), env_)) {
+    if (finding.kind == Finding::kFound && finding.subject == view.spec->name) return finding.what;
+  }
+  return {};
+}
+
+Banner::Summary Banner::Summarize() const {
+  Summary summary;
+  auto add = [](std::string& list, std::string_view name) {
+    list.append(list.empty() ? "" : ", ").append(name);
+  };
+  for (const Pipeline::InstanceView& view : pipeline_.instances()) {
+    summary.series += view.stats.series;
+    add(view.stats.up ? summary.found : summary.absent, view.name);
+  }
+  return summary;
+}
+
+std::string Banner::Text(std::string_view up) const {
+  utsname machine{};
+  ::uname(&machine);
+  std::string text = "gpulens " + std::string(Version()) + " (" + std::string(Revision()) + ") on " +
+                     machine.nodename + ", ready after " + std::string(up) + ".";
+  if (env_.demo) text += " SIMULATED GPUs: no GPU is read.";
+  if (!options_.config_file.empty()) text += " Configuration: " + options_.config_file;
+  text += "\n";
+  const Summary summary = Summarize();
+  for (const Pipeline::InstanceView& view : pipeline_.instances()) {
+    const bool gpus =
+        view.stats.up && std::ranges::find(kGpuCollectors, view.name) != std::end(kGpuCollectors);
+    if (!gpus) continue;
+    if (const std::string what = Found(view); !what.empty()) text += "  " + view.name + ": " + what + "\n";
+  }
+  text += "  found    " + summary.found + ": " + std::to_string(summary.series) + " series\n";
+  if (!summary.absent.empty()) text += "  absent   " + summary.absent + "; see gpulens doctor\n";
+  const std::string websocket = FirstOf(config_.Group("websocket").Texts("listen"));
+  text += "  serving  http://" + FirstOf(config_.Group("http").Texts("listen")) + "/metrics";
+  if (!websocket.empty()) text += "   ws://" + websocket;
+  return text + "\n";
+}
+
+void Banner::AfterTick() {
+  if (printed_.load(std::memory_order_relaxed)) return;
+  Duration up = env_.clock->Now() - options_.started;
+  auto views = pipeline_.instances();
+  bool answered = std::all_of(views.begin(), views.end(), [](const auto& view) { return view.answered; });
+  if (!answered && up < kTimeout) return;
+  if (printed_.exchange(true)) return;
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(up).count();
+  if (options_.quiet || ::isatty(STDERR_FILENO) == 0) {
+    const Summary summary = Summarize();
+    if (!summary.absent.empty())
+      Log(LogLevel::kInfo, "agent", "absent",
+          "not on this machine, or not readable: " + summary.absent + ". See gpulens doctor.");
+    Log(LogLevel::kInfo, "agent", "ready",
+        "gpulens " + std::string(Version()) + " serves " + std::to_string(summary.series) +
+            " series at http://" + FirstOf(config_.Group("http").Texts("listen")) + "/ after " +
+            std::to_string(ms) + " ms.");
+    return;
+  }
+  ::dprintf(STDERR_FILENO, "%s", Text(std::to_string(ms) + " ms").c_str());
+}
+
+void Banner::Farewell() const {
+  std::string text = "stopped. Up " + Uptime(env_.clock->Now() - options_.started) + ", " +
+                     std::to_string(pipeline_.ticks()) + " ticks.";
+  if (options_.quiet || ::isatty(STDERR_FILENO) == 0) return Log(LogLevel::kInfo, "agent", "stopped", text);
+  ::dprintf(STDERR_FILENO, "  %s\n", text.c_str());
+}
+
+// Start-up code pages are released after this: the first ticks are over.
 constexpr Duration kStartTime = std::chrono::seconds(3);
+// Ctrl-C ends the agent within a second; sinks get most of it to flush.
 constexpr Duration kFlushTime = std::chrono::milliseconds(700);
 constexpr Duration kHttpLinger = std::chrono::milliseconds(100);
 
@@ -263,7 +453,7 @@ void Agent::WatchSignals() {
   }));
 }
 
-// Only a healthy agent says so: one whose ticks have stopped is restarted by the service manager.
+// An agent whose ticks have stopped sends no more and is restarted by the service manager.
 void Agent::KeepWatchdogQuiet() {
   Duration interval = WatchdogInterval();
   if (interval.count() == 0) return;

@@ -1,4 +1,4 @@
-// `gpulens agent`: everything that is here, collected and served until a signal says stop.
+// `gpulens agent`: collects and serves until a signal stops it.
 #pragma once
 
 #include <string>

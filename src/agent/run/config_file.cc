@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 
+#include "agent/run/plan.h"
 #include "base/files.h"
 
 extern char** environ;
@@ -27,8 +29,8 @@ std::vector<Variable> Environment() {
 
 }  // namespace
 
-std::string FindConfigFile(const std::string& queried_for) {
-  if (!queried_for.empty()) return queried_for;
+std::string FindConfigFile(const std::string& named) {
+  if (!named.empty()) return named;
   const char* variable = ::getenv("GPULENS_CONFIG");
   if (variable && *variable) return variable;
   return ::access(kSystemFile, R_OK) == 0 ? kSystemFile : "";
@@ -57,9 +59,18 @@ LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std:
   return Load(schema, sources);
 }
 
+CommandConfig LoadCommandConfig(const std::string& file, std::string (LoadOutcome::*report)() const,
+                                const std::vector<FlagValue>& flags) {
+  CommandConfig out{MakeSchema(), {}};
+  out.loaded = LoadConfig(*out.schema, FindConfigFile(file), flags);
+  const std::string text = report ? (out.loaded.*report)() : "";
+  if (!text.empty()) ::dprintf(STDERR_FILENO, "%s", text.c_str());
+  return out;
+}
+
 std::string StateDir(const std::string& configured) {
   if (!configured.empty()) return configured;
-  // systemd lists several, colons between, when the unit asks for several.
+  // systemd lists several folders with colons between.
   if (const char* given = ::getenv("STATE_DIRECTORY"); given && *given) {
     std::string first(given);
     return first.substr(0, first.find(':'));
@@ -80,7 +91,7 @@ void ReportOfStateFolder(const std::string& folder) {
   if (folder.empty())
     return Log(LogLevel::kWarn, "agent", "no_state_folder",
                "no state folder: queues, events and learned values are not kept; set state_dir.");
-  const FileAnswer answer = LookAtFolder(folder);
+  const FileAnswer answer = InspectFolder(folder);
   if (answer.problem.empty()) return;
   Log(LogLevel::kWarn, "agent", "state_folder",
       "the state folder " + folder + " cannot be used (" + answer.problem +

@@ -1,4 +1,4 @@
-// The agent's HTTP server: where it listens, and the pages that are nobody's sink: health, readiness, reload,
+// The agent's HTTP server: its addresses, and the pages that belong to no sink: health, readiness, reload,
 // status, and the landing page.
 #pragma once
 
@@ -21,12 +21,12 @@ class Endpoints final : public HttpHandler {
   // Re-reads the configuration; called on a worker.
   using Reload = std::function<Status()>;
 
-  // What the agent tells of itself, as JSON; called on a worker.
+  // Returns the agent's status as JSON; called on a worker.
   using StatusPage = std::function<std::string()>;
 
   Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
-  // Health and readiness: a kubelet's probe has no password, and they tell nothing but themselves.
+  // Health and readiness need no password: a kubelet's probe has none, and they reveal nothing else.
   bool IsForAll(const HttpRequest& request) const override;
 
  private:
@@ -45,7 +45,7 @@ class Endpoints final : public HttpHandler {
 // The limits and the authentication of the server, from the group `http`.
 HttpServer::Options HttpOptions(const Config& http, Authenticator* authenticator);
 
-// Names by which all of the agent's listeners may be asked for: OriginPolicy::hosts.
+// Host names accepted by all of the agent's listeners: OriginPolicy::hosts.
 std::vector<std::string> AllowedHosts(const Config& config);
 
 // The addresses of http.listen. Used by one thread at a time; the server outlives it.

@@ -1,15 +1,19 @@
 #include "agent/run/plan.h"
 
 #include <unistd.h>
-
 #include <algorithm>
 #include <set>
+#include <string>
 
 #include "agent/plugin_tables.h"
+#include "agent/targets/own_pages.h"
+#include "base/result.h"
 #include "export/sink_names.h"
+#include "net/message/address.h"
 #include "scrape/page_target.h"
 
 namespace gpulens {
+
 namespace {
 
 Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& own, std::string name) {
@@ -44,6 +48,19 @@ std::vector<Instance::Setup> MakeTargets(const CollectorSpec& spec, const Config
   return setups;
 }
 
+constexpr std::string_view kServiceName = "service.name";
+
+// The cluster and the attributes of the group `resource`. They view the configuration.
+std::vector<AttributeSet::Attribute> ResourceOptions(const Config& config) {
+  std::vector<AttributeSet::Attribute> out;
+  const Config& resource = config.Group("resource");
+  if (const std::string& cluster = resource.Text("cluster"); !cluster.empty())
+    out.push_back({"k8s.cluster.name", std::string_view(cluster)});
+  for (const auto& [key, value] : resource.TextMap("attributes"))
+    out.push_back({key, std::string_view(value)});
+  return out;
+}
+
 }  // namespace
 
 std::string HostName() {
@@ -52,32 +69,22 @@ std::string HostName() {
 }
 
 AttributeSet StatedAttributes(const Config& config) {
-  std::vector<AttributeSet::Attribute> attributes;
-  const Config& resource = config.Group("resource");
-  if (!resource.Text("cluster").empty())
-    attributes.push_back({"k8s.cluster.name", std::string_view(resource.Text("cluster"))});
-  for (const auto& [key, value] : resource.TextMap("attributes")) {
-    if (key != "service.name") attributes.push_back({key, std::string_view(value)});
-  }
+  std::vector<AttributeSet::Attribute> attributes = ResourceOptions(config);
+  std::erase_if(attributes, [](const auto& attribute) { return attribute.key == kServiceName; });
   for (const auto& [key, value] : config.TextMap(kAttributesKey))
     attributes.push_back({key, std::string_view(value)});
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }
 
 AttributeSet MakeResource(const Config& config, const PlanContext& context) {
-  std::vector<AttributeSet::Attribute> attributes;
-  if (!context.host_name.empty()) attributes.push_back({"host.name", std::string_view(context.host_name)});
+  std::vector<AttributeSet::Attribute> attributes = ResourceOptions(config);
+  if (!context.host_name.empty())
+    attributes.insert(attributes.begin(), {"host.name", std::string_view(context.host_name)});
+  // As in OpenTelemetry, a configured name wins over the attribute.
   const Config& resource = config.Group("resource");
-  if (!resource.Text("cluster").empty()) {
-    attributes.push_back({"k8s.cluster.name", std::string_view(resource.Text("cluster"))});
-  }
-  for (const auto& [key, value] : resource.TextMap("attributes")) {
-    attributes.push_back({key, std::string_view(value)});
-  }
-  // As OpenTelemetry has it, a name that was asked for wins over the attribute.
-  const bool asked = resource.origin("service_name").where != Origin::kDefault;
-  const AttributeSet::Attribute service{"service.name", std::string_view(resource.Text("service_name"))};
-  attributes.insert(asked ? attributes.end() : attributes.begin(), service);
+  const bool configured = resource.origin("service_name").where != Origin::kDefault;
+  const AttributeSet::Attribute service{kServiceName, std::string_view(resource.Text("service_name"))};
+  attributes.insert(configured ? attributes.end() : attributes.begin(), service);
   return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
 }
 
@@ -149,6 +156,7 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
     if (!spec->root_key.empty()) {
       const Config& own = config.Group(spec->root_key);
       if (!own.Texts("listen").empty()) plan.sinks.push_back({std::string(spec->name), spec, own, {}});
+      continue;
     }
     for (const std::string& name : NamesOfSink(*spec, config)) {
       const Config own = SinkConfig(config, name);
@@ -161,6 +169,77 @@ PipelinePlan MakePlan(const Config& config, const PlanContext& context) {
     if (own.Bool("enabled")) plan.receivers.push_back({spec, own});
   }
   return plan;
+}
+
+namespace {
+
+// Refuses addresses in `listen` that are open to other machines. `who` and `lock` name the groups in the
+// error.
+Status RefuseOpen(const Config& config, const std::string& who, const std::string& lock) {
+  for (const std::string& text : config.Texts("listen")) {
+    ASSIGN_OR_RETURN(Endpoint endpoint, ParseListenAddress(text));
+    if (endpoint.IsLoopback()) continue;
+    return {Code::kInvalidArgument,
+            config.Where("listen") + ": " + who + ".listen " + text +
+                " is open to other machines: it needs http.web_config with TLS and users, or " + lock +
+                ".insecure: true on a closed network"};
+  }
+  return Ok();
+}
+
+Status RefuseOpenListeners(const Config& config) {
+  if (!config.Group("http").Bool("insecure")) {
+    for (const char* group : {"http", "websocket"})
+      RETURN_IF_ERROR(RefuseOpen(config.Group(group), group, "http"));
+  }
+  for (const Config::Entry& receiver : config.Group("receivers").entries()) {
+    const auto& options = std::get<Config>(receiver.value);
+    if (!options.Bool("enabled") || options.Bool("insecure")) continue;
+    const std::string name = "receivers." + receiver.key;
+    for (const Config::Entry& transport : options.entries()) {
+      const auto* group = std::get_if<Config>(&transport.value);
+      if (group && group->Has("listen"))
+        RETURN_IF_ERROR(RefuseOpen(*group, name + "." + transport.key, name));
+    }
+  }
+  return Ok();
+}
+
+Status RefuseReceiversWithoutSink(const Config& config) {
+  std::string sinks;
+  for (const SinkSpec* spec : AllSinks()) {
+    if (!spec->takes_received) continue;
+    for (const std::string& name : NamesOfSink(*spec, config))
+      if (config.Group("sinks").Group(name).Bool("enabled")) return Ok();
+    sinks += (sinks.empty() ? "sinks." : ", sinks.") + std::string(spec->name);
+  }
+  for (const ReceiverSpec* spec : AllReceivers()) {
+    const Config& receivers = config.Group("receivers");
+    if (!receivers.Group(spec->name).Bool("enabled")) continue;
+    return {Code::kInvalidArgument, receivers.Where(spec->name) + ": receivers." + std::string(spec->name) +
+                                        " is on, but no sink accepts received data; switch on one of " +
+                                        sinks};
+  }
+  return Ok();
+}
+
+}  // namespace
+
+bool IsLocked(const WebConfig& web) { return web.tls && web.authenticates(); }
+
+Status RefuseBeforeStart(const Config& config, bool locked) {
+  RETURN_IF_ERROR(RefuseOwnPages(config));
+  if (!locked) RETURN_IF_ERROR(RefuseOpenListeners(config));
+  return RefuseReceiversWithoutSink(config);
+}
+
+Status RefuseBeforeStart(const Config& config) {
+  bool locked = false;
+  if (const std::string& path = config.Group("http").Text("web_config"); !path.empty()) {
+    ASSIGN_OR_RETURN(const WebConfig web, LoadWebConfig(path));
+    locked = IsLocked(web);
+  }
+  return RefuseBeforeStart(config, locked);
 }
 
 }  // namespace gpulens

@@ -152,7 +152,7 @@ class PluginContract : public ::testing::Test {
   Env env_;
 };
 
-TEST_F(PluginContract, AnalyzersWriteRowsOfTheCatalogueThatTheySayTheyWrite) {
+TEST_F(PluginContract, AnalyzersWriteOnlyDeclaredRows) {
   const auto known = AllMetrics();
   for (const AnalyzerSpec* spec : AllAnalyzers()) {
     auto made = spec->create(config_.Group("analyzers").Group(spec->name), env_);
@@ -204,7 +204,7 @@ class NoOutput {
   const int output_;
 };
 
-TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEach) {
+TEST_F(PluginContract, SinksNeitherBlockThrowNorAllocatePerRow) {
   for (const SinkSpec* spec : AllSinks()) {
     auto made = MakeStandaloneSink(*spec, OfSink(*spec), env_);
     EXPECT_TRUE(made.ok()) << spec->name << ": " << made.error().detail;
@@ -238,7 +238,7 @@ TEST_F(PluginContract, SinksTakeEveryRowAndNeitherBlockNorThrowNorAllocateForEac
   }
 }
 
-TEST_F(PluginContract, ReceiversRefuseByTheirCheckWhatTheyWouldRefuseAtTheStart) {
+TEST_F(PluginContract, ReceiversCheckRefusesWhatStartRefuses) {
   for (const ReceiverSpec* spec : AllReceivers()) {
     ConfigFaults faults;
     if (spec->check) spec->check(config_.Group("receivers").Group(spec->name), faults);

@@ -45,7 +45,7 @@ TEST(PluginTablesTest, EveryPluginDescribesItself) {
   ExpectDescribed(AllReceivers());
 }
 
-TEST(PluginTablesTest, WhatRunsByItselfSaysHowOften) {
+TEST(PluginTablesTest, PeriodicPluginsHaveAPeriod) {
   for (const CollectorSpec* spec : AllCollectors()) {
     EXPECT_GT(spec->period.count(), 0) << "collectors." << spec->name << ": .period, the default of interval";
     EXPECT_GE(spec->ttl, spec->period) << "collectors." << spec->name << ": .ttl, the default of ttl";
@@ -101,7 +101,7 @@ class EmptyMachine : public ::testing::Test {
   Env env_;
 };
 
-TEST_F(EmptyMachine, CollectorsSayWhatIsMissingAndNeverCrash) {
+TEST_F(EmptyMachine, CollectorsReportWhatIsMissing) {
   for (const CollectorSpec* spec : AllCollectors()) {
     for (Instance::Setup& setup : MakeInstances(*spec, config_)) {
       auto made = spec->create(setup.config, env_);
@@ -124,7 +124,7 @@ TEST_F(EmptyMachine, CollectorsSayWhatIsMissingAndNeverCrash) {
   }
 }
 
-TEST_F(EmptyMachine, ProbesSayWhatTheyFind) {
+TEST_F(EmptyMachine, ProbesReportFindings) {
   for (const CollectorSpec* spec : AllCollectors()) {
     if (!spec->probe) continue;
     auto findings = spec->probe(PartOf(*spec, config_), env_);
@@ -137,7 +137,7 @@ TEST_F(EmptyMachine, ProbesSayWhatTheyFind) {
   }
 }
 
-TEST_F(EmptyMachine, AttributesAreThoseOfTheRow) {
+TEST_F(EmptyMachine, AttributesMatchTheirRow) {
   Env demo = env_;
   demo.demo = true;
   for (const CollectorSpec* spec : AllCollectors()) {
@@ -167,7 +167,7 @@ TEST_F(EmptyMachine, AttributesAreThoseOfTheRow) {
   }
 }
 
-TEST(PlanTest, DefaultsRunEverythingThatIsHere) {
+TEST(PlanTest, DefaultsEnableAvailablePlugins) {
   std::unique_ptr<Schema> schema = MakeSchema();
   LoadOutcome loaded = Load(*schema, {});
   ASSERT_TRUE(loaded.ok()) << loaded.Report();

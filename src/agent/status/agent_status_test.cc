@@ -44,7 +44,7 @@ TEST(StatusReport, ReadsBackWhatItWrote) {
   EXPECT_EQ(read->findings[1].kind, Finding::kWarning);
 }
 
-TEST(StatusReport, WhatIsNoStatusIsRefused) {
+TEST(StatusReport, RefusesOtherJson) {
   for (const char* bad : {"", "[]", "{}", "{\"schema\":\"gpulens.status/2\"}", "<html>", "{\"schema\":1}"})
     EXPECT_FALSE(ParseStatus(bad).ok()) << bad;
   auto odd = ParseStatus("{\"schema\":\"gpulens.status/1\",\"findings\":[{\"kind\":\"new\"},7]}");
@@ -57,7 +57,7 @@ CollectorState State(const char* name, bool up, Status last, bool worked = false
   return {name, name, up, true, worked || up, false, std::move(last), 5};
 }
 
-TEST(CollectorFindings, TheCollectorKnowsWhetherItWorksAndTheProbeWhatToDo) {
+TEST(CollectorFindings, CombinesCollectorStateAndProbe) {
   // The probe of this process sees the kernel log; the collector was refused.
   auto findings = CollectorFindings({State("kernel_log", false, {Code::kPermissionDenied, "open /dev/kmsg"})},
                                     {{Finding::kFound, "kernel_log", "/dev/kmsg", "", ""}});
@@ -78,7 +78,7 @@ TEST(CollectorFindings, TheCollectorKnowsWhetherItWorksAndTheProbeWhatToDo) {
 }
 
 // The devices are there and the library cannot be opened: that is no "not here".
-TEST(CollectorFindings, WhatIsHereAndIsNotReadIsAFinding) {
+TEST(CollectorFindings, ReportsPresentButUnreadSource) {
   auto findings = CollectorFindings({State("nvidia", false, {Code::kUnavailable, "no library"})},
                                     {{Finding::kFound, "nvidia", "8 devices on the PCI bus", "", ""}});
   ASSERT_THAT(findings, SizeIs(1));
@@ -87,7 +87,7 @@ TEST(CollectorFindings, WhatIsHereAndIsNotReadIsAFinding) {
   EXPECT_EQ(findings[0].why, "no library");
 }
 
-TEST(CollectorFindings, WhatWorkedBeforeIsAFault) {
+TEST(CollectorFindings, ReportsSourceThatStoppedWorking) {
   auto finding = [](Status last, bool worked) {
     return CollectorFindings({State("nvidia", false, std::move(last), worked)}, {}).at(0).kind;
   };
@@ -126,7 +126,7 @@ class Tick {
 
 EntityRef Gpu(int64_t index) { return MakeRef<const Entity>("gpu", AttributeSet({{"gpu.index", index}})); }
 
-TEST(GpuFindings, GpusThatAreNotWell) {
+TEST(GpuFindings, ReportsUnhealthyGpus) {
   Tick tick;
   for (int64_t i : {0, 1, 2, 3}) tick.Set(kGpuInfo, Gpu(i), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
   tick.Set(kGpuHealthState, Gpu(0), {{"gpu.health.state", std::string_view("ok")}}, 1);
@@ -144,7 +144,7 @@ TEST(GpuFindings, GpusThatAreNotWell) {
 }
 
 // The analyzer is switched off: what the collector says of the state is all there is.
-TEST(GpuFindings, WithoutWordsTheStateCounts) {
+TEST(GpuFindings, UsesStateWithoutHealth) {
   Tick tick;
   for (int64_t i : {0, 1, 2}) {
     tick.Set(kGpuInfo, Gpu(i), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
@@ -159,7 +159,7 @@ TEST(GpuFindings, WithoutWordsTheStateCounts) {
   EXPECT_EQ(findings[1].what, "is unread");
 }
 
-TEST(GpuFindings, OneThatIsMissing) {
+TEST(GpuFindings, ReportsMissingGpu) {
   Tick tick;
   tick.Set(kGpuInfo, Gpu(0), {{"gpu.vendor", std::string_view("nvidia")}}, 1);
   tick.Set(kGpuHealthState, Gpu(0), {{"gpu.health.state", std::string_view("ok")}}, 1);
@@ -170,7 +170,7 @@ TEST(GpuFindings, OneThatIsMissing) {
   EXPECT_THAT(findings[0].what, HasSubstr("1 of 2"));
 }
 
-TEST(DeliveryFindings, WhatWaitsAndWhatIsLost) {
+TEST(DeliveryFindings, ReportsWaitingAndLostData) {
   Tick tick;
   EntityRef sink = MakeRef<const Entity>("sink", AttributeSet({{"sink", std::string_view("otlp")}}));
   tick.Set(kSelfSinkUp, sink, {}, 1);
@@ -203,7 +203,7 @@ TEST(StateFolderFindings, MadeOrRefused) {
   EXPECT_EQ(findings[0].kind, Finding::kBroken);
 }
 
-TEST(AgentWatch, ADriverProcessThatFailsAgainAndAgainIsCounted) {
+TEST(AgentWatch, CountsFailuresOfReaderProcess) {
   AgentWatch watch;
   Tick tick;
   tick.clock_.Advance(std::chrono::hours(1));

@@ -2,19 +2,22 @@
 // permissions, its GPUs, its sinks, its state folder.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "agent/status/status_report.h"
+#include "delivery/queue_folders.h"
 #include "pipeline/pipeline.h"
 #include "plugins/analyzers/fleet_health/gpu_inputs.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 
 // What the probes of all plugins that are switched on see from this process. Reads files; may take a moment.
-std::vector<Finding> LookEverywhere(const Config& config, Env& env);
+std::vector<Finding> ProbePlugins(const Config& config, Env& env);
 
 // Thread-safe.
 class AgentWatch {
@@ -36,7 +39,7 @@ class AgentWatch {
   std::string reload_failure_;
 };
 
-// The parts of Findings, as pure functions of what they are told.
+// The parts of Findings, as pure functions.
 struct CollectorState {
   std::string name;            // of the instance
   std::string_view collector;  // its spec's name
@@ -44,7 +47,7 @@ struct CollectorState {
   Status last;
   uint32_t series = 0;
 };
-// `probed`: what the probes see. Where a collector works or says itself why not, that counts.
+// `probed`: findings of the probes. A collector's own state takes precedence.
 std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states,
                                        std::vector<Finding> probed);
 // GPUs that are not healthy, or whose health is unknown.
@@ -53,5 +56,21 @@ std::vector<Finding> GpuFindings(const Snapshot& snapshot);
 std::vector<Finding> DeliveryFindings(const Snapshot& snapshot);
 // Nothing when the folder can be written, or can be made.
 std::vector<Finding> StateFolderFindings(const std::string& folder);
+
+struct SinkQueues {
+  std::vector<std::string> sinks;  // that are switched on and send over a network
+  std::vector<QueuePlace> chosen;  // folders that they name themselves
+};
+SinkQueues SinkQueuesOf(const Config& config);
+
+// The queue folder of a state folder; empty without one.
+std::string QueueRootOf(const std::string& state_dir);
+
+Finding LeftoverFinding(const std::string& sink, uint64_t bytes);
+// Looks at the disk itself: for where no agent runs. Nothing where the state folder is not there.
+std::vector<Finding> LeftoverFindings(const Config& config, const std::string& state_dir);
+
+// 812 B, 3.4 KiB, 1.5 GiB
+std::string SizeText(uint64_t bytes);
 
 }  // namespace gpulens

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
+#include "net/message/address.h"
+#include "plugins/config.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {
@@ -34,5 +38,19 @@ Result<StatusReport> ParseStatus(std::string_view json);
 
 // The name of a user of this machine; its number when it has none.
 std::string UserName(uint32_t uid);
+
+struct QueriedStatus {
+  std::optional<StatusReport> report;
+  std::string at;       // where something answered: "http://127.0.0.1:9091/", a path; empty: nowhere
+  std::string refusal;  // why there is no report although something answered
+};
+
+// By the control socket, which lets in root and the agent's own user, then by HTTP at the loopback addresses
+// of the configuration.
+QueriedStatus QueryRunningAgent(const Config& config);
+
+// The body of one page. `accept` may be empty.
+Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, Duration timeout,
+                                  size_t limit);
 
 }  // namespace gpulens

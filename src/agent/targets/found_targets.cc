@@ -6,12 +6,142 @@
 
 #include "agent/targets/own_pages.h"
 #include "base/log.h"
+#include "base/result.h"
 #include "base/text.h"
+#include "base/workers.h"
 #include "config/loader.h"
 #include "net/message/address.h"
+#include "pipeline/repeated_fetch.h"
 #include "scrape/page_target.h"
 
 namespace gpulens {
+
+namespace {
+
+// One look may take as long as this; the plugins bound their own waiting.
+constexpr Duration kRunTimeout = std::chrono::seconds(30);
+
+}  // namespace
+
+struct DiscoveryRunner::Running {
+  const DiscoverySpec* spec = nullptr;
+  Config config;
+  std::unique_ptr<Discovery> discovery;
+  std::unique_ptr<RepeatedFetch> fetch;  // null: nothing runs here
+  std::vector<FoundTarget> found;        // guarded by the runner's mutex
+};
+
+bool IsDiscoveryEnabled(const DiscoverySpec& spec, const Config& config) {
+  if (!config.Has("discovery") || !config.Group("discovery").Has(spec.name)) return false;
+  return config.Group("discovery").Group(spec.name).Bool("enabled");
+}
+
+DiscoveryRunner::DiscoveryRunner(Env& env, std::span<const DiscoverySpec* const> specs,
+                                 std::function<void()> changed)
+    : env_(env), specs_(specs), changed_(std::move(changed)) {}
+
+DiscoveryRunner::~DiscoveryRunner() = default;
+
+Status DiscoveryRunner::Apply(const Config& config) {
+  std::vector<std::shared_ptr<Running>> next, added, present;
+  {
+    std::lock_guard lock(mutex_);
+    present = running_;
+  }
+  for (const DiscoverySpec* spec : specs_) {
+    if (!IsDiscoveryEnabled(*spec, config)) continue;
+    const Config& own = config.Group("discovery").Group(spec->name);
+    auto old = std::find_if(present.begin(), present.end(),
+                            [&](const auto& r) { return r->spec == spec && r->config == own; });
+    if (old != present.end()) {
+      next.push_back(*old);
+      continue;
+    }
+    auto made = std::make_shared<Running>();
+    made->spec = spec;
+    made->config = own;
+    ASSIGN_OR_RETURN(made->discovery, spec->create(own, env_));
+    if (env_.io && env_.workers) {
+      const RepeatedFetch::Pace pace{own.Has("refresh") ? own.Time("refresh") : spec->period, kRunTimeout};
+      made->fetch = std::make_unique<RepeatedFetch>(
+          *made->discovery, pace, env_,
+          [this, raw = made.get()](const Status& status) { OnResult(*raw, status); });
+    }
+    // Keeps the targets of its predecessor until its first result.
+    auto before =
+        std::find_if(present.begin(), present.end(), [&](const auto& r) { return r->spec == spec; });
+    if (before != present.end()) {
+      std::lock_guard lock(mutex_);
+      made->found = (*before)->found;
+    }
+    next.push_back(made);
+    added.push_back(std::move(made));
+  }
+  {
+    std::lock_guard lock(mutex_);
+    if (stopped_) return Ok();
+    std::erase_if(leaving_, [](const auto& r) { return !r->fetch || !r->fetch->busy(); });
+    for (const auto& old : present) {
+      if (std::find(next.begin(), next.end(), old) != next.end()) continue;
+      if (old->fetch) old->fetch->Stop();
+      leaving_.push_back(old);
+    }
+    running_ = std::move(next);
+  }
+  for (const auto& running : added) {
+    if (running->fetch) running->fetch->Start();
+  }
+  return Ok();
+}
+
+void DiscoveryRunner::OnResult(Running& running, const Status& status) {
+  std::vector<FoundTarget> found;
+  if (status) found = running.discovery->Targets();
+  else Log(LogLevel::kDebug, "discovery", "look_failed", status.detail, running.spec->name);
+  {
+    std::lock_guard lock(mutex_);
+    if (status && found != running.found) {
+      running.found = std::move(found);
+      unreported_ = true;
+    }
+  }
+  ReportChanged();
+}
+
+// A full queue is tried again after the next look.
+void DiscoveryRunner::ReportChanged() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!unreported_ || reporting_ || stopped_) return;
+    unreported_ = false;
+    reporting_ = true;
+  }
+  bool posted = env_.workers->Post([this] {
+    changed_();
+    std::lock_guard lock(mutex_);
+    reporting_ = false;
+  });
+  if (posted) return;
+  std::lock_guard lock(mutex_);
+  unreported_ = true;
+  reporting_ = false;
+}
+
+void DiscoveryRunner::Stop() {
+  std::lock_guard lock(mutex_);
+  stopped_ = true;
+  for (const auto& running : running_) {
+    if (running->fetch) running->fetch->Stop();
+  }
+}
+
+std::vector<FoundTarget> DiscoveryRunner::found() const {
+  std::lock_guard lock(mutex_);
+  std::vector<FoundTarget> out;
+  for (const auto& running : running_) out.insert(out.end(), running->found.begin(), running->found.end());
+  return out;
+}
+
 namespace {
 
 constexpr std::string_view kTargets = "targets";
@@ -39,7 +169,7 @@ std::string PageOf(const std::string& text) {
   return url->ToString();
 }
 
-// Numbers and times stand bare in the file; a text in quotes would be of the wrong kind there.
+// Numbers and times are written without quotes: a quoted text would have the wrong type.
 bool IsBare(std::string_view text) {
   return !text.empty() && text.size() < 32 &&
          std::all_of(
@@ -98,7 +228,7 @@ LoadOutcome LoadTargets(const Schema& schema, const OptionSpec& options,
   Sources sources;
   sources.file_name = "found by discovery";
   sources.file_text = std::move(text);
-  sources.look = nullptr;
+  sources.inspect_file = nullptr;
   return Load(schema, sources);
 }
 

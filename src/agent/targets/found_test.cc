@@ -6,7 +6,6 @@
 #include <mutex>
 
 #include "agent/run/plan.h"
-#include "agent/targets/discovery_runner.h"
 #include "agent/targets/found_targets.h"
 #include "agent/targets/own_pages.h"
 #include "base/workers.h"
@@ -36,7 +35,7 @@ class FoundTest : public ::testing::Test {
   std::vector<RefusedTarget> refused_;
 };
 
-TEST_F(FoundTest, FoundTargetsStandAsIfInTheFile) {
+TEST_F(FoundTest, FoundTargetsEqualConfiguredOnes) {
   Config config = LoadText("targets: [{name: node, url: \"http://localhost:9100\"}, {url: \"http://h:7\"}]");
   std::vector<FoundTarget> found = {Target("x", "http://127.0.0.1:9100/metrics"),
                                     Target("node", "http://10.0.0.1:1/metrics"),
@@ -58,7 +57,7 @@ TEST_F(FoundTest, FoundTargetsStandAsIfInTheFile) {
                           [](const auto& setup) { return setup.name == "targets/node-2"; }));
 }
 
-TEST_F(FoundTest, TargetsWithoutANameGetOneOfTheirOwn) {
+TEST_F(FoundTest, NamesUnnamedTargets) {
   Config config = LoadText(
       "targets: [{url: \"http://h:7/a\"}, {url: \"http://h:7/b\"}, {name: \"h:7-2\", url: \"http://g\"}]");
   std::vector<std::string> names;
@@ -68,7 +67,7 @@ TEST_F(FoundTest, TargetsWithoutANameGetOneOfTheirOwn) {
   EXPECT_EQ(names, (std::vector<std::string>{"h:7", "h:7-3", "h:7-2"}));
 }
 
-TEST_F(FoundTest, WhatCannotBeTakenLeavesTheOthers) {
+TEST_F(FoundTest, RefusedTargetKeepsOthers) {
   std::vector<FoundTarget> found = {
       Target("bad", "http://10.0.0.1:1/metrics"), Target("good", "http://10.0.0.2:1/metrics"),
       Target("own", "http://localhost:9091/metrics"), Target("none", "http://10.0.0.3:1/")};
@@ -81,7 +80,7 @@ TEST_F(FoundTest, WhatCannotBeTakenLeavesTheOthers) {
   for (const RefusedTarget& one : refused_) EXPECT_FALSE(one.why.empty()) << one.name;
 }
 
-TEST_F(FoundTest, OurOwnPagesAreRefused) {
+TEST_F(FoundTest, RefusesOwnPages) {
   auto refuse = [&](const std::string& url) {
     return RefuseOwnPages(LoadText("targets: [{name: x, url: \"" + url + "\"}]"));
   };
@@ -95,7 +94,7 @@ TEST_F(FoundTest, OurOwnPagesAreRefused) {
   EXPECT_TRUE(refuse("http://192.0.2.7:9091/metrics").ok());
 }
 
-TEST_F(FoundTest, ASinkThatSendsToOurOwnReceiverIsRefused) {
+TEST_F(FoundTest, RefusesSinkToOwnReceiver) {
   const Status status = RefuseOwnPages(LoadText("sinks: {otlp: {}}\nreceivers: {otlp: {}}"));
   EXPECT_EQ(status.code, Code::kInvalidArgument);
   EXPECT_NE(status.detail.find("own receiver"), std::string::npos) << status.detail;
@@ -108,7 +107,7 @@ TEST_F(FoundTest, ASinkThatSendsToOurOwnReceiverIsRefused) {
       "sinks: {otlp: {}}\nreceivers: {otlp: {http: {listen: '127.0.0.1:14318'}, grpc: {listen: []}}}")));
 }
 
-TEST_F(FoundTest, AListenerOnAllInterfacesIsEveryAddressOfThisMachine) {
+TEST_F(FoundTest, ListenerOnAllInterfacesMatchesEveryLocalAddress) {
   OwnPages own({*ParseListenAddress(":9091")}, {*ParseIp("10.1.2.3")});
   EXPECT_NE(own.Find(*ParseIp("10.1.2.3", 9091)), nullptr);
   EXPECT_NE(own.Find(*ParseIp("127.0.0.5", 9091)), nullptr);
@@ -158,7 +157,7 @@ Config FakeConfig(bool enabled) {
   return config;
 }
 
-TEST(DiscoveryRunnerTest, OnlyAChangedSetIsTold) {
+TEST(DiscoveryRunnerTest, ReportsOnlyChanges) {
   IoLoop loop;
   Workers workers{1};
   Env env;

@@ -59,7 +59,7 @@ const Endpoint* OwnPages::Find(const Endpoint& at) const {
   for (const Endpoint& listener : listening_) {
     if (listener.family == Endpoint::Family::kUnix || listener.port != at.port) continue;
     bool any = listener.any_family || IsAny(listener);
-    // Of a family that the listener does not serve, somebody else may have the port.
+    // Another program may have the port for a family that the listener does not serve.
     bool family = listener.any_family || listener.family == at.family;
     if ((any && ours && family) || SameIp(listener, at) || (IsAny(at) && family && listener.IsLoopback())) {
       return &listener;
@@ -102,7 +102,7 @@ Status RefuseOwnReceivers(const Config& config) {
       const auto* text = std::get_if<std::string>(&option.value);
       if (!text) continue;
       std::string place = *text;
-      // Where OTLP goes when nobody says where.
+      // The default endpoints of OTLP.
       if (option.key == "endpoint" && place.empty())
         place = options.Text("protocol") == "grpc" ? "http://127.0.0.1:4317" : "http://127.0.0.1:4318";
       if (!place.starts_with("http")) continue;

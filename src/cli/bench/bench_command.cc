@@ -1,5 +1,3 @@
-#include "cli/bench/bench_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -10,11 +8,12 @@
 #include <mutex>
 #include <string>
 
-#include "cli/bench/bench_energy.h"
 #include "cli/bench/bench_options.h"
 #include "cli/bench/bench_store.h"
 #include "cli/bench/bench_text.h"
 #include "cli/bench/load_run.h"
+#include "cli/common/command.h"
+#include "cli/help/help.h"
 
 namespace gpulens {
 namespace {
@@ -33,13 +32,8 @@ result of what was done)";
 
 constexpr auto kProgressEvery = std::chrono::milliseconds(100);
 
-int ComplainOfBench(const std::string& text, int code) {
-  ::dprintf(STDERR_FILENO, "gpulens bench: %s\n", text.c_str());
-  return code;
-}
-
-// What one thread waits for and another says.
-class Flag {
+// Event that one thread raises and another waits for.
+class Latch {
  public:
   void Raise() {
     std::lock_guard lock(mutex_);
@@ -63,7 +57,7 @@ Result<std::string> QueryForModel(IoLoop& loop, const BenchPlan& plan) {
   HttpClient client(loop);
   std::unique_ptr<HttpChannel> channel;
   HttpReply answer;
-  Flag came;
+  Latch came;
   loop.Call([&] {
     channel = client.Open({plan.models, {}, {}});
     HttpGet get{plan.load.headers, plan.load.tls, std::chrono::seconds(10), {}};
@@ -83,7 +77,7 @@ Result<std::string> QueryForModel(IoLoop& loop, const BenchPlan& plan) {
   return std::move(*model);
 }
 
-void ShowProgress(const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Flag& ended) {
+void ShowProgress(const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Latch& ended) {
   while (!ended.Wait(kProgressEvery)) {
     LoadProgress progress;
     loop.Call([&] { progress = run.progress(); });
@@ -93,7 +87,8 @@ void ShowProgress(const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Flag& 
 }
 
 // Until `run` has ended.
-void Await(const BenchOptions& options, const LoadPlan& plan, IoLoop& loop, const LoadRun& run, Flag& ended) {
+void Await(const BenchOptions& options, const LoadPlan& plan, IoLoop& loop, const LoadRun& run,
+           Latch& ended) {
   if (!options.quiet && ::isatty(STDERR_FILENO)) return ShowProgress(plan, loop, run, ended);
   while (!ended.Wait(std::chrono::hours(1))) {
   }
@@ -101,12 +96,12 @@ void Await(const BenchOptions& options, const LoadPlan& plan, IoLoop& loop, cons
 
 int Run(const BenchOptions& options) {
   auto plan = MakeBenchPlan(options);
-  if (!plan) return ComplainOfBench(plan.error().detail, 2);
+  if (!plan) return FailCommand("bench", plan.error().detail, 2);
   IoLoop loop;
   loop.Start();
   if (plan->load.model.empty()) {
     auto model = QueryForModel(loop, *plan);
-    if (!model) return ComplainOfBench(model.error().detail, 1);
+    if (!model) return FailCommand("bench", model.error().detail, 1);
     plan->load.model = std::move(*model);
   }
   BenchMeter meter(plan->load, options.energy);
@@ -115,15 +110,15 @@ int Run(const BenchOptions& options) {
     auto opened = BenchStore::Open(options.store, plan->load, options.engine, meter.monitor());
     if (!opened) {
       const Status& why = opened.error();
-      return ComplainOfBench("--store: " + why.detail, why.code == Code::kInvalidArgument ? 2 : 1);
+      return FailCommand("bench", "--store: " + why.detail, why.code == Code::kInvalidArgument ? 2 : 1);
     }
     store = std::move(*opened);
   }
-  Flag ended;
+  Latch ended;
   auto run = std::make_unique<LoadRun>(loop, plan->load, [&ended] { ended.Raise(); }, store.get());
   // The signal may come when the run is gone: the loop is stopped first.
   if (Status status = loop.OnSignal(SIGINT, [&run] { run->Stop(); }); !status.ok())
-    return ComplainOfBench(status.detail, 1);
+    return FailCommand("bench", status.detail, 1);
   loop.Call([&run] { run->Start(); });
   Await(options, plan->load, loop, *run, ended);
   LoadRecord record;
@@ -137,7 +132,7 @@ int Run(const BenchOptions& options) {
   const BenchResult result{plan->load, record, summary, energy, stored};
   const std::string text = options.json ? ResultJson(result) : ResultText(result);
   std::fputs(text.c_str(), stdout);
-  if (std::fflush(stdout) != 0) return ComplainOfBench("the result could not be written", 1);
+  if (std::fflush(stdout) != 0) return FailCommand("bench", "the result could not be written", 1);
   if (record.stopped) return 130;
   return record.errors.empty() && (!stored || stored->lost == 0) ? 0 : 1;
 }
@@ -156,7 +151,7 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
       .add_option("--requests", options.requests,
                   "Number of requests (default 200; with --duration no limit)")
       ->check(positive);
-  serve.add_option("--duration", options.duration, "Start no request after this time")->type_name("D");
+  AddOption(serve, "--duration", options.duration, "Start no request after this time", "D");
   serve
       .add_option("--warmup", options.warmup,
                   "Requests at the start that are not counted (default: those in flight)")
@@ -172,18 +167,17 @@ void AddOptions(CLI::App& serve, BenchOptions& options) {
   serve.add_option("--slo", options.targets,
                    "Limit that a good request meets: ttft=500ms, itl=50ms, e2e=10s; repeatable");
   serve.add_option("--header", options.headers, "\"Name: value\", sent with every request; repeatable");
-  serve.add_option("--api-key-env", options.api_key_variable, "Environment variable with the API key")
-      ->type_name("NAME");
+  AddOption(serve, "--api-key-env", options.api_key_variable, "Environment variable with the API key",
+            "NAME");
   serve.add_option("--ca-file", options.ca_file, "PEM file of the CA that signed the server's certificate");
   serve.add_flag("--insecure", options.insecure, "Do not check the server's certificate");
-  serve.add_option("--timeout", options.timeout, "Timeout of one request (default 2m)")->type_name("D");
+  AddOption(serve, "--timeout", options.timeout, "Timeout of one request (default 2m)", "D");
   serve.add_option("--seed", options.seed, "Seed of prompts and random times (default 1)");
-  serve
-      .add_option("--store", options.store,
-                  "Store each measured request as a record, in a file or at postgresql://… or "
-                  "clickhouse://…: gpulens telemetry")
-      ->type_name("PATH_OR_URL");
-  serve.add_option("--engine", options.engine, "Engine in these records: vllm, sglang, …")->type_name("NAME");
+  AddOption(serve, "--store", options.store,
+            "Store each measured request as a record, in a file or at postgresql://… or "
+            "clickhouse://…: gpulens telemetry",
+            "PATH_OR_URL");
+  AddOption(serve, "--engine", options.engine, "Engine in these records: vllm, sglang, …", "NAME");
   serve.add_flag("--energy", options.energy,
                  "Count the joules of this machine's devices, even for a server elsewhere");
   serve.add_flag("--json", options.json, "JSON");

@@ -6,7 +6,7 @@
 
 #include <gpulens/status.h>
 
-#include "cli/bench/load_plan.h"
+#include "cli/bench/load_run.h"
 #include "cli/bench/load_summary.h"
 
 namespace gpulens {

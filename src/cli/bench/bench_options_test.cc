@@ -21,7 +21,7 @@ std::string TargetOf(const std::string& url, bool completions = false) {
   return PlanOf(options).load.url.target;
 }
 
-TEST(BenchOptions, TheServerItsApiAndItsEndpointAreAllUnderstood) {
+TEST(BenchOptions, AcceptsServerApiOrEndpointUrl) {
   for (const char* url : {"http://a:1", "http://a:1/", "http://a:1/v1", "http://a:1/v1/",
                           "http://a:1/v1/chat/completions", "http://a:1/v1/completions"}) {
     EXPECT_EQ(TargetOf(url), "/v1/chat/completions") << url;
@@ -33,7 +33,7 @@ TEST(BenchOptions, TheServerItsApiAndItsEndpointAreAllUnderstood) {
   EXPECT_EQ(PlanOf(options).models.target, "/openai/v1/models");
 }
 
-TEST(BenchOptions, WithoutALengthThereIsOneAndAWarmUpThatLeavesMost) {
+TEST(BenchOptions, DefaultLengthAndWarmUp) {
   BenchOptions options;
   options.url = "http://a:1";
   EXPECT_EQ(PlanOf(options).load.requests, 200);
@@ -52,7 +52,7 @@ TEST(BenchOptions, WithoutALengthThereIsOneAndAWarmUpThatLeavesMost) {
   EXPECT_EQ(PlanOf(options).load.warmup, 3);
 }
 
-TEST(BenchOptions, WhatIsWrongIsNamed) {
+TEST(BenchOptions, ErrorsNameTheOption) {
   const auto refused = [](auto change, const char* said) {
     BenchOptions options;
     options.url = "http://a:1";

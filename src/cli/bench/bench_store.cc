@@ -1,6 +1,9 @@
 #include "cli/bench/bench_store.h"
 
+#include <algorithm>
 #include <chrono>
+#include <cmath>
+#include <cstdio>
 
 #include "base/clock.h"
 #include "base/result.h"
@@ -10,6 +13,103 @@
 #include "store/experiments/run_files.h"
 
 namespace gpulens {
+
+namespace {
+
+using std::chrono::hours;
+using std::chrono::milliseconds;
+using std::chrono::minutes;
+
+// Readings that are kept: memory for a longer run is found by reading less often.
+constexpr int64_t kMostReadings = 60'000;
+
+EnergyOptions EnergyOptionsOf(const LoadPlan& plan) {
+  EnergyOptions options;
+  const bool known = plan.duration.count() > 0;
+  options.history = known ? plan.duration + plan.timeout + minutes(1) : Duration(hours(1));
+  options.interval =
+      std::clamp<Duration>(options.history / kMostReadings, milliseconds(50), milliseconds(1000));
+  return options;
+}
+
+}  // namespace
+
+void AddFigure(JsonObject& object, std::string_view key, double value) {
+  char text[48] = "null";
+  if (std::isfinite(value)) std::snprintf(text, sizeof text, "%.9g", value);
+  object.Raw(key, text);
+}
+
+bool IsLocalHost(std::string_view host) noexcept {
+  return host == "localhost" || host == "::1" || host == "[::1]" || host.starts_with("127.");
+}
+
+BenchMeter::BenchMeter(const LoadPlan& plan, bool always) {
+  if (always || IsLocalHost(plan.url.host)) monitor_.emplace(EnergyOptionsOf(plan));
+  else
+    why_ = "the server is on another machine: run this command there, or pass --energy if " + plan.url.host +
+           " is this machine";
+}
+
+BenchEnergy BenchMeter::Measure(const LoadRecord& record, const LoadSummary& summary) {
+  BenchEnergy out;
+  if (!monitor_ || summary.end_ns <= summary.begin_ns) {
+    out.run.validity = monitor_ ? EnergyValidity::kGap : EnergyValidity::kNoDevice;
+    out.run.reason = monitor_ ? "no request was measured" : why_;
+    return out;
+  }
+  const auto at = [&](int64_t ns) { return TimePoint(Duration(record.start_ns + ns)); };
+  // A window that ends now waits for the reading that closes the run, too.
+  static_cast<void>(monitor_->Window().result(std::chrono::seconds(1)));
+  out.run = monitor_->Between(at(summary.begin_ns), at(summary.end_ns));
+  if (!out.run.valid()) return out;
+  if (summary.completion_tokens > 0)
+    out.joules_per_output_token = out.run.energy_joules / static_cast<double>(summary.completion_tokens);
+  if (summary.ok > 0) out.joules_per_request = out.run.energy_joules / static_cast<double>(summary.ok);
+  return out;
+}
+
+std::string EnergyText(const BenchEnergy& energy) {
+  const EnergyResult& run = energy.run;
+  std::string out = "  energy       ";
+  if (!run.valid()) {
+    out += "unknown (" + std::string(EnergyValidityName(run.validity)) + "): ";
+    AppendPrintable(out, run.reason);
+    return out + "\n";
+  }
+  out += ToString(run) + " by " + std::string(EnergyVendorName(run.vendor));
+  char text[96];
+  if (std::isfinite(energy.joules_per_output_token)) {
+    std::snprintf(text, sizeof text, "; %.3g J/token out, %.3g J/request", energy.joules_per_output_token,
+                  energy.joules_per_request);
+    out += text;
+  }
+  out += "\n";
+  if (!run.reason.empty()) {
+    out += "  note         ";
+    AppendPrintable(out, run.reason);
+    out += "\n";
+  }
+  return out;
+}
+
+void AddEnergy(JsonObject& parent, const BenchEnergy& energy) {
+  const EnergyResult& run = energy.run;
+  JsonObject object(parent.Key("energy"));
+  object.Whole("devices", run.devices);
+  object.Text("validity", EnergyValidityName(run.validity));
+  object.Text("reason", run.reason);
+  object.Text("vendor", EnergyVendorName(run.vendor));
+  object.Text("method", EnergyMethodName(run.method));
+  AddFigure(object, "joules", run.energy_joules);
+  AddFigure(object, "uncertainty_joules", run.uncertainty_joules);
+  AddFigure(object, "mean_power_watts", run.mean_power_watts);
+  AddFigure(object, "cpu_joules", run.cpu_joules);
+  AddFigure(object, "dram_joules", run.dram_joules);
+  AddFigure(object, "joules_per_output_token", energy.joules_per_output_token);
+  AddFigure(object, "joules_per_request", energy.joules_per_request);
+}
+
 namespace {
 
 using std::chrono::system_clock;
@@ -52,7 +152,7 @@ void Measure(const LoadRequest& request, std::span<const double> gap_seconds, In
   out.itl_seconds = ItlOf(request, gap_seconds);
 }
 
-// "exp-20261123-025500-0a1b2c3d", of the same making, says what it is of.
+// Like the id of a run, "exp-20261123-025500-0a1b2c3d", with another prefix.
 std::string MakeBatchId() { return "bench" + experiments::MakeRunId(RealClock().Now().unix_ns).substr(3); }
 
 }  // namespace
@@ -128,15 +228,13 @@ std::string StoredText(const BenchStored& stored) {
   return out + "\n";
 }
 
-void AppendStoredJson(std::string& out, const BenchStored& stored) {
-  out += ",\"store\":{\"path\":";
-  AppendJsonString(out, stored.path);
-  out += ",\"batch_id\":";
-  AppendJsonString(out, stored.batch_id);
-  out += ",\"stored\":" + std::to_string(stored.stored) + ",\"lost\":" + std::to_string(stored.lost);
-  out += ",\"reason\":";
-  AppendJsonString(out, stored.status.detail);
-  out += '}';
+void AddStored(JsonObject& parent, const BenchStored& stored) {
+  JsonObject object(parent.Key("store"));
+  object.Text("path", stored.path);
+  object.Text("batch_id", stored.batch_id);
+  object.Count("stored", stored.stored);
+  object.Count("lost", stored.lost);
+  object.Text("reason", stored.status.detail);
 }
 
 }  // namespace gpulens

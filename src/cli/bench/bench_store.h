@@ -2,16 +2,48 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 
 #include <gpulens/energy.h>
 #include <gpulens/inference.h>
 
-#include "cli/bench/load_observer.h"
-#include "cli/bench/load_plan.h"
+#include "cli/bench/load_run.h"
+#include "cli/bench/load_summary.h"
+#include "cli/common/json_object.h"
 
 namespace gpulens {
+
+// A plain value. Unknown joules are NaN; the result has the reason.
+struct BenchEnergy {
+  EnergyResult run;
+  // Includes the energy of prompts: devices do not separate it from that of answers.
+  double joules_per_output_token = kNotMeasured;
+  double joules_per_request = kNotMeasured;
+};
+
+// Reads from its making on. Used by one thread.
+class BenchMeter {
+ public:
+  // Only where the server is this machine: the energy of others is not known here. `always`: it is, whatever
+  // its address says.
+  BenchMeter(const LoadPlan& plan, bool always);
+  // Of the requests after the warm-up: from the first that was due to the last that ended.
+  BenchEnergy Measure(const LoadRecord& record, const LoadSummary& summary);
+  // Null: the joules of the server are not known here.
+  EnergyMonitor* monitor() noexcept { return monitor_ ? &*monitor_ : nullptr; }
+
+ private:
+  std::optional<EnergyMonitor> monitor_;
+  std::string why_;
+};
+
+// Whether a name or address of a URL is this machine's own.
+bool IsLocalHost(std::string_view host) noexcept;
+
+std::string EnergyText(const BenchEnergy& energy);
+void AddEnergy(JsonObject& parent, const BenchEnergy& energy);
 
 // What became of them. A plain value.
 struct BenchStored {
@@ -49,6 +81,8 @@ class BenchStore final : public LoadObserver {
 };
 
 std::string StoredText(const BenchStored& stored);
-void AppendStoredJson(std::string& out, const BenchStored& stored);
+void AddStored(JsonObject& parent, const BenchStored& stored);
+// With nine digits; null for an unknown value.
+void AddFigure(JsonObject& object, std::string_view key, double value);
 
 }  // namespace gpulens

@@ -1,16 +1,68 @@
-#include "cli/bench/bench_store.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
 #include <cmath>
 #include <string>
 #include <vector>
 
+#include "base/json.h"
 #include "base/testing/temp_folder.h"
+#include "cli/bench/bench_store.h"
 
 namespace gpulens {
+
 namespace {
+
+using ::testing::HasSubstr;
+
+LoadPlan PlanFor(const std::string& url) {
+  LoadPlan plan;
+  plan.url = *ParseHttpUrl(url);
+  return plan;
+}
+
+TEST(BenchEnergy, DetectsLocalHost) {
+  for (const char* host : {"localhost", "127.0.0.1", "127.8.9.1", "::1"})
+    EXPECT_TRUE(IsLocalHost(host)) << host;
+  for (const char* host : {"gpu7", "10.0.0.1", "localhost.example", ""})
+    EXPECT_FALSE(IsLocalHost(host)) << host;
+}
+
+TEST(BenchEnergy, UnknownForRemoteServer) {
+  BenchMeter meter(PlanFor("http://gpu7:8000/v1"), false);
+  LoadSummary summary;
+  summary.begin_ns = 1;
+  summary.end_ns = 2;
+  summary.completion_tokens = 5;
+  const BenchEnergy energy = meter.Measure({}, summary);
+  EXPECT_FALSE(energy.run.valid());
+  EXPECT_TRUE(std::isnan(energy.joules_per_output_token));
+  EXPECT_THAT(EnergyText(energy), HasSubstr("unknown (no_device): the server is on another machine"));
+  const std::string json = JsonDocumentText("x", [&](JsonObject& root) { AddEnergy(root, energy); });
+  const auto document = JsonDocument::Parse(json);
+  ASSERT_TRUE(document) << json;
+  EXPECT_THAT(json, HasSubstr("\"joules\":null"));
+}
+
+TEST(BenchEnergy, JoulesByTokensAndRequests) {
+  BenchEnergy energy;
+  energy.run.energy_joules = energy.run.device_energy_joules = 1'200;
+  energy.run.uncertainty_joules = 4;
+  energy.run.duration = std::chrono::seconds(3);
+  energy.run.devices = 2;
+  energy.run.vendor = EnergyVendor::kNvidia;
+  energy.run.method = EnergyMethod::kCounter;
+  energy.run.validity = EnergyValidity::kValid;
+  energy.run.reason = "3 other processes use the GPUs\x1b";
+  energy.joules_per_output_token = 0.512345;
+  energy.joules_per_request = 60;
+  const std::string text = EnergyText(energy);
+  EXPECT_THAT(text, HasSubstr("energy       1200.0 J ± 4.0 J (counter, 3.000 s, 2 GPUs"));
+  EXPECT_THAT(text, HasSubstr("by nvidia; 0.512 J/token out, 60 J/request\n"));
+  EXPECT_THAT(text, HasSubstr("note         3 other processes use the GPUs\\x1b\n"));
+  const std::string json = JsonDocumentText("x", [&](JsonObject& root) { AddEnergy(root, energy); });
+  EXPECT_THAT(json, HasSubstr("\"joules_per_output_token\":0.512345"));
+  EXPECT_THAT(json, HasSubstr("\"validity\":\"valid\""));
+}
 
 struct Kept {
   InferenceRecord record;
@@ -58,7 +110,7 @@ struct BenchStoreTest : ::testing::Test {
   }
 };
 
-TEST_F(BenchStoreTest, AMeasuredRequestIsARecord) {
+TEST_F(BenchStoreTest, StoresMeasuredRequest) {
   const auto before = std::chrono::system_clock::now();
   End(Answered(0, 6));
   End(Answered(1, 6));
@@ -91,7 +143,7 @@ TEST_F(BenchStoreTest, AMeasuredRequestIsARecord) {
 
 // Of times between events that bring several tokens, or of which nobody knows how many, no percentile is one
 // of times between tokens.
-TEST_F(BenchStoreTest, TimesBetweenTokensAreOfTokens) {
+TEST_F(BenchStoreTest, StoresInterTokenTimes) {
   LoadRequest with_end_mark = Answered(1, 6), several = Answered(2, 6), uncounted = Answered(3, 6);
   with_end_mark.completion_tokens = 7;
   several.completion_tokens = 11;
@@ -115,7 +167,7 @@ TEST_F(BenchStoreTest, TimesBetweenTokensAreOfTokens) {
   }
 }
 
-TEST_F(BenchStoreTest, WhatFailedSaysWhyAndHasNoTimes) {
+TEST_F(BenchStoreTest, FailedRequestHasReasonAndNoTimes) {
   LoadRequest failed = Answered(1, 6), cut = Answered(2, 6);
   failed.outcome = LoadRequest::Outcome::kError, failed.error = "no end mark";
   cut.outcome = LoadRequest::Outcome::kCancelled;
@@ -135,7 +187,7 @@ TEST_F(BenchStoreTest, WhatFailedSaysWhyAndHasNoTimes) {
   }
 }
 
-TEST_F(BenchStoreTest, WhereNothingCanBeStoredItIsSaidFirst) {
+TEST_F(BenchStoreTest, OpenFailsForUnusableStore) {
   const auto folder_itself = BenchStore::Open(folder.path(), plan, "", nullptr);
   EXPECT_FALSE(folder_itself.ok());
   const auto foreign = BenchStore::Open("mysql://x/y", plan, "", nullptr);
@@ -144,4 +196,5 @@ TEST_F(BenchStoreTest, WhereNothingCanBeStoredItIsSaidFirst) {
 }
 
 }  // namespace
+
 }  // namespace gpulens

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "cli/common/text_table.h"
 
 namespace gpulens {
 namespace {
@@ -14,11 +15,7 @@ std::string Printed(const char* format, double value) {
   return text;
 }
 
-std::string Grouped(uint64_t n) {
-  std::string out = std::to_string(n);
-  for (size_t at = out.size(); at > 3; at -= 3) out.insert(at - 3, ",");
-  return out;
-}
+std::string Grouped(uint64_t n) { return CountText(static_cast<int64_t>(n)); }
 
 // Three digits: people compare these.
 std::string Three(double value) {
@@ -29,11 +26,8 @@ std::string Three(double value) {
 
 std::string Milliseconds(double seconds) { return Three(seconds * 1e3); }
 
-// Padded by what is seen: a dash has three bytes.
 std::string Right(const std::string& text, size_t width) {
-  size_t seen = 0;
-  for (const char c : text) seen += (static_cast<unsigned char>(c) & 0xC0) != 0x80 ? 1 : 0;
-  return (seen < width ? std::string(width - seen, ' ') : "") + text;
+  return std::string(width - std::min(width, WidthOf(text)), ' ') + text;
 }
 
 void AppendLatency(std::string& out, const char* name, const Distribution& times) {
@@ -81,56 +75,31 @@ void AppendNotes(std::string& out, const LoadPlan& plan, const LoadRecord& recor
            " ms, which their times include; allow more in flight with --concurrency\n";
 }
 
-void AppendJson(std::string& out, const char* name, double value) {
-  out += ",\"" + std::string(name) + "\":" + (std::isfinite(value) ? Printed("%.9g", value) : "null");
+void AddTimes(JsonObject& parent, std::string_view key, const Distribution& times) {
+  if (times.n == 0) return parent.Raw(key, "null");
+  JsonObject object(parent.Key(key));
+  object.Count("n", times.n);
+  AddFigure(object, "mean", times.mean);
+  AddFigure(object, "std", times.std);
+  AddFigure(object, "min", times.min);
+  AddFigure(object, "p50", times.p50);
+  AddFigure(object, "p90", times.p90);
+  AddFigure(object, "p95", times.p95);
+  AddFigure(object, "p99", times.p99);
+  AddFigure(object, "max", times.max);
 }
 
-void AppendJson(std::string& out, const char* name, const Distribution& times) {
-  out += ",\"" + std::string(name) + "\":";
-  if (times.n == 0) {
-    out += "null";
-    return;
-  }
-  out += "{\"n\":" + std::to_string(times.n);
-  AppendJson(out, "mean", times.mean);
-  AppendJson(out, "std", times.std);
-  AppendJson(out, "min", times.min);
-  AppendJson(out, "p50", times.p50);
-  AppendJson(out, "p90", times.p90);
-  AppendJson(out, "p95", times.p95);
-  AppendJson(out, "p99", times.p99);
-  AppendJson(out, "max", times.max);
-  out += '}';
-}
-
-void AppendJson(std::string& out, const char* name, uint64_t value) {
-  out += ",\"" + std::string(name) + "\":" + std::to_string(value);
-}
-
-void AppendPlanJson(std::string& out, const LoadPlan& plan) {
-  out += ",\"url\":";
-  AppendJsonString(out, plan.url.Shown());
-  out += ",\"model\":";
-  AppendJsonString(out, plan.model);
-  AppendJson(out, "concurrency", uint64_t{plan.concurrency});
-  AppendJson(out, "rate_per_second", plan.rate > 0 ? plan.rate : kNotMeasured);
-  AppendJson(out, "warmup_requests", plan.warmup);
-  AppendJson(out, "prompt_words", uint64_t{plan.prompt_words});
-  AppendJson(out, "shared_words", uint64_t{plan.shared_words});
-  AppendJson(out, "max_tokens", uint64_t{plan.max_tokens});
-  out += plan.stream ? ",\"stream\":true" : ",\"stream\":false";
-  AppendJson(out, "seed", plan.seed);
-}
-
-void AppendErrorsJson(std::string& out, const LoadRecord& record) {
-  out += ",\"errors_by_kind\":{";
-  bool first = true;
-  for (const auto& [name, error] : record.errors) {
-    if (!std::exchange(first, false)) out += ',';
-    AppendJsonString(out, name);
-    out += ":" + std::to_string(error.count);
-  }
-  out += '}';
+void AddPlan(JsonObject& object, const LoadPlan& plan) {
+  object.Text("url", plan.url.Shown());
+  object.Text("model", plan.model);
+  object.Count("concurrency", plan.concurrency);
+  AddFigure(object, "rate_per_second", plan.rate > 0 ? plan.rate : kNotMeasured);
+  object.Count("warmup_requests", plan.warmup);
+  object.Count("prompt_words", plan.prompt_words);
+  object.Count("shared_words", plan.shared_words);
+  object.Count("max_tokens", plan.max_tokens);
+  object.Flag("stream", plan.stream);
+  object.Count("seed", plan.seed);
 }
 
 }  // namespace
@@ -195,36 +164,41 @@ std::string ResultText(const BenchResult& result) {
 }
 
 std::string ResultJson(const BenchResult& result) {
-  const auto& [plan, record, summary, energy, stored] = result;
-  std::string out = "{\"schema\":\"gpulens.bench_serve/1\"";
-  AppendPlanJson(out, plan);
-  out += record.stopped ? ",\"stopped\":true" : ",\"stopped\":false";
-  AppendJson(out, "ok", summary.ok);
-  AppendJson(out, "errors", summary.errors);
-  AppendJson(out, "cancelled", summary.cancelled);
-  AppendErrorsJson(out, record);
-  AppendJson(out, "elapsed_seconds", summary.elapsed_seconds);
-  AppendJson(out, "requests_per_second", summary.requests_per_second);
-  AppendJson(out, "prompt_tokens",
-             summary.prompt_tokens_known ? static_cast<double>(summary.prompt_tokens) : kNotMeasured);
-  AppendJson(out, "cached_prompt_tokens",
-             summary.cached_tokens_known ? static_cast<double>(summary.cached_tokens) : kNotMeasured);
-  AppendJson(out, "completion_tokens", summary.completion_tokens);
-  AppendJson(out, "requests_without_usage", summary.without_usage);
-  AppendJson(out, "output_tokens_per_second", summary.output_tokens_per_second);
-  AppendJson(out, "total_tokens_per_second", summary.total_tokens_per_second);
-  AppendJson(out, "ttft_seconds", summary.ttft);
-  AppendJson(out, "itl_seconds", summary.itl);
-  AppendJson(out, "tpot_seconds", summary.tpot);
-  AppendJson(out, "e2e_seconds", summary.e2e);
-  AppendJson(out, "late_seconds", summary.late);
-  AppendJson(out, "good_ratio", summary.good_ratio);
-  AppendJson(out, "good_requests_per_second", summary.good_per_second);
-  AppendJson(out, "steady_since_request",
-             summary.steady_since ? static_cast<double>(*summary.steady_since + plan.warmup) : kNotMeasured);
-  AppendEnergyJson(out, energy);
-  if (stored) AppendStoredJson(out, *stored);
-  return out += "}\n";
+  const LoadPlan& plan = result.plan;
+  const LoadRecord& record = result.record;
+  const LoadSummary& summary = result.summary;
+  return JsonDocumentText("gpulens.bench_serve/1", [&](JsonObject& out) {
+    AddPlan(out, plan);
+    out.Flag("stopped", record.stopped);
+    out.Count("ok", summary.ok);
+    out.Count("errors", summary.errors);
+    out.Count("cancelled", summary.cancelled);
+    {
+      JsonObject kinds(out.Key("errors_by_kind"));
+      for (const auto& [name, error] : record.errors) kinds.Count(name, error.count);
+    }
+    AddFigure(out, "elapsed_seconds", summary.elapsed_seconds);
+    AddFigure(out, "requests_per_second", summary.requests_per_second);
+    AddFigure(out, "prompt_tokens",
+              summary.prompt_tokens_known ? static_cast<double>(summary.prompt_tokens) : kNotMeasured);
+    AddFigure(out, "cached_prompt_tokens",
+              summary.cached_tokens_known ? static_cast<double>(summary.cached_tokens) : kNotMeasured);
+    out.Count("completion_tokens", summary.completion_tokens);
+    out.Count("requests_without_usage", summary.without_usage);
+    AddFigure(out, "output_tokens_per_second", summary.output_tokens_per_second);
+    AddFigure(out, "total_tokens_per_second", summary.total_tokens_per_second);
+    AddTimes(out, "ttft_seconds", summary.ttft);
+    AddTimes(out, "itl_seconds", summary.itl);
+    AddTimes(out, "tpot_seconds", summary.tpot);
+    AddTimes(out, "e2e_seconds", summary.e2e);
+    AddTimes(out, "late_seconds", summary.late);
+    AddFigure(out, "good_ratio", summary.good_ratio);
+    AddFigure(out, "good_requests_per_second", summary.good_per_second);
+    AddFigure(out, "steady_since_request",
+              summary.steady_since ? static_cast<double>(*summary.steady_since + plan.warmup) : kNotMeasured);
+    AddEnergy(out, result.energy);
+    if (result.stored) AddStored(out, *result.stored);
+  });
 }
 
 }  // namespace gpulens

@@ -1,10 +1,9 @@
-// What `gpulens bench serve` says: pure text.
+// Output of `gpulens bench serve`. Pure.
 #pragma once
 
 #include <optional>
 #include <string>
 
-#include "cli/bench/bench_energy.h"
 #include "cli/bench/bench_store.h"
 #include "cli/bench/load_run.h"
 #include "cli/bench/load_summary.h"

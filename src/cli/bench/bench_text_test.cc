@@ -43,7 +43,7 @@ std::string JsonOf(const LoadRecord& record, const LoadSummary& summary) {
   return ResultJson({Plan(), record, summary, BenchEnergy()});
 }
 
-TEST(BenchText, TheResultIsReadAtAGlance) {
+TEST(BenchText, FormatsResult) {
   LoadRecord record;
   record.errors["HTTP 429"] = {10, "slow\x1b[2J down"};
   LoadSummary summary = Summary();
@@ -61,7 +61,7 @@ TEST(BenchText, TheResultIsReadAtAGlance) {
   EXPECT_THAT(TextOf(record, Summary()), HasSubstr("steady       unknown"));
 }
 
-TEST(BenchText, WhatMakesAFigureDifferentIsSaid) {
+TEST(BenchText, AddsNotes) {
   LoadRecord record;
   record.stopped = record.gaps_cut = true;
   LoadSummary summary = Summary();
@@ -84,13 +84,13 @@ TEST(BenchText, WhatMakesAFigureDifferentIsSaid) {
   EXPECT_THAT(text, HasSubstr("steady       never"));
 }
 
-TEST(BenchText, OfNothingThereAreDashesNotZeros) {
+TEST(BenchText, ShowsDashesForUnknownValues) {
   const std::string text = TextOf({}, {});
   EXPECT_THAT(text, HasSubstr("in – s: – requests/s"));
   EXPECT_THAT(text, HasSubstr("– in, 0 out: – tokens/s out, – in all"));
 }
 
-TEST(BenchText, TheResultAsJsonHasNullWhereNothingIsKnown) {
+TEST(BenchText, JsonHasNullForUnknownValues) {
   LoadRecord record;
   record.errors["timeout"].count = 10;
   const auto json = JsonDocument::Parse(JsonOf(record, Summary()));
@@ -104,7 +104,7 @@ TEST(BenchText, TheResultAsJsonHasNullWhereNothingIsKnown) {
   EXPECT_THAT(JsonOf(record, {}), HasSubstr("\"elapsed_seconds\":null"));
 }
 
-TEST(BenchText, WhereTheRequestsAreStoredAndWhatIsLost) {
+TEST(BenchText, ReportsStoreAndLostRecords) {
   const LoadPlan plan = Plan();
   const LoadRecord record;
   const LoadSummary summary = Summary();
@@ -127,7 +127,7 @@ TEST(BenchText, WhereTheRequestsAreStoredAndWhatIsLost) {
   EXPECT_EQ(json->Text("/store/reason"), "disk full");
 }
 
-TEST(BenchText, ProgressTellsHowFarAndHowLong) {
+TEST(BenchText, FormatsProgress) {
   EXPECT_EQ(ProgressText(Plan(), {.ended = 1128,
                                   .in_flight = 32,
                                   .errors = 0,

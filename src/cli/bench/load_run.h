@@ -1,20 +1,104 @@
 // A load run: requests to an OpenAI-compatible server, and when what came back.
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
-#include "cli/bench/completion_chunk.h"
-#include "cli/bench/load_observer.h"
-#include "cli/bench/load_plan.h"
-#include "cli/bench/load_record.h"
-#include "cli/bench/sse_reader.h"
+#include "base/clock.h"
+#include "cli/bench/completion_stream.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
+#include "net/message/address.h"
+#include "net/tls.h"
 
 namespace gpulens {
+
+struct LoadPlan {
+  HttpUrl url;          // where to post: ".../v1/chat/completions"
+  std::string headers;  // whole lines, each ending "\r\n"
+  std::shared_ptr<const TlsContext> tls;
+  bool chat = true;  // messages; else a prompt
+  bool stream = true;
+  std::string model;
+
+  uint64_t requests = 200;  // at most; 0: until `duration`
+  Duration duration{};      // no request begins later; 0: until `requests`
+  // Closed loop: so many requests are always in flight, each begins when one ends.
+  // Open loop (rate > 0): requests a second fall due at random (Poisson), whatever the server does; at most
+  // `concurrency` are in flight, and one that had to wait for that is timed from when it was due.
+  uint32_t concurrency = 8;
+  double rate = 0;
+  uint64_t warmup = 0;  // so many requests at the start are in no figure
+
+  uint32_t prompt_words = 128;  // about as many tokens
+  uint32_t shared_words = 0;    // of these, the same in all prompts, at their beginning: a prefix cache helps
+  uint32_t max_tokens = 128;
+  bool ignore_eos = false;  // vLLM, SGLang: always max_tokens
+  Duration timeout = std::chrono::seconds(120);
+  uint64_t seed = 1;  // of the prompts and of the times they fall due
+};
+
+// The body of request `number`. Equal plans and numbers make equal bodies; different numbers different
+// prompts.
+std::string RequestBody(const LoadPlan& plan, uint64_t number);
+// Seconds from one request to the next, of an open loop.
+class ArrivalTimes {
+ public:
+  ArrivalTimes(double rate, uint64_t seed) noexcept : rate_(rate), state_(seed) {}
+  Duration Next() noexcept;
+
+ private:
+  double rate_;
+  uint64_t state_;
+};
+
+struct LoadRequest {
+  enum class Outcome : uint8_t { kOk, kError, kCancelled };
+
+  uint64_t number = 0;
+  int64_t due_ns = 0;    // when it should have been sent; latencies count from here
+  int64_t sent_ns = 0;   // when it was
+  int64_t first_ns = 0;  // first token; 0: none, or the answer was not streamed
+  int64_t last_ns = 0;   // last token
+  int64_t done_ns = 0;
+  uint64_t chunks = 0;  // events that brought text
+  std::optional<uint64_t> prompt_tokens = {}, cached_tokens = {}, completion_tokens = {};
+  std::string error = {};  // of kError: "HTTP 429", "timeout" …
+  Outcome outcome = Outcome::kOk;
+};
+
+struct LoadRecord {
+  static constexpr size_t kMostGaps = 4u << 20;
+
+  struct Error {
+    uint64_t count = 0;
+    std::string detail;  // of the first one
+  };
+
+  std::vector<LoadRequest> requests;  // in the order in which they ended; warm-up included
+  std::vector<double> gap_seconds;    // between events that brought text; not of the warm-up
+  bool gaps_cut = false;              // there were more than kMostGaps
+  std::map<std::string, Error> errors;
+  bool stopped = false;  // before its plan was done
+  int64_t start_ns = 0;  // the run's start, by the monotonic clock
+};
+
+// Called on the run's loop, of warm-up requests, too: once OnSent, at most once OnFirstToken, once OnEnded.
+class LoadObserver {
+ public:
+  virtual ~LoadObserver() = default;
+  virtual void OnSent(const LoadRequest& request) = 0;
+  virtual void OnFirstToken(const LoadRequest& request) = 0;
+  // `gap_seconds` are between its events that brought text.
+  virtual void OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) = 0;
+};
 
 // How far it is.
 struct LoadProgress {

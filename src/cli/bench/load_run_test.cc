@@ -1,17 +1,82 @@
-#include "cli/bench/load_run.h"
-
-#include <condition_variable>
-#include <mutex>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <condition_variable>
+#include <mutex>
+#include <set>
 
 #include "base/check.h"
+#include "base/json.h"
+#include "cli/bench/load_run.h"
 #include "cli/bench/load_summary.h"
 #include "net/testing/scripted_server.h"
 
 namespace gpulens {
+
 namespace {
+
+std::string PromptOf(const LoadPlan& plan, uint64_t number) {
+  const auto body = JsonDocument::Parse(RequestBody(plan, number));
+  EXPECT_TRUE(body);
+  return body->Text(plan.chat ? "/messages/0/content" : "/prompt").value_or("");
+}
+
+TEST(LoadPlan, PromptsDifferAndRepeat) {
+  LoadPlan plan;
+  plan.model = "a\"b";
+  plan.prompt_words = 16;
+  std::set<std::string> prompts;
+  for (uint64_t i = 0; i < 100; ++i) {
+    const std::string prompt = PromptOf(plan, i);
+    EXPECT_EQ(std::count(prompt.begin(), prompt.end(), ' '), 15);
+    EXPECT_EQ(prompt, PromptOf(plan, i));
+    prompts.insert(prompt.substr(0, prompt.find(' ')));
+  }
+  EXPECT_EQ(prompts.size(), 100) << "they differ from the first token on";
+  LoadPlan other = plan;
+  other.seed = 2;
+  EXPECT_NE(PromptOf(plan, 3), PromptOf(other, 3));
+}
+
+TEST(LoadPlan, PromptsSharePrefix) {
+  LoadPlan plan;
+  plan.chat = false;
+  plan.prompt_words = 20;
+  plan.shared_words = 15;
+  const std::string a = PromptOf(plan, 1), b = PromptOf(plan, 2);
+  const auto differ = std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first;
+  EXPECT_EQ(std::count(a.begin(), differ, ' '), 15);
+  plan.shared_words = 50;
+  EXPECT_EQ(PromptOf(plan, 1), PromptOf(plan, 2)) << "all of it, and no more than all";
+}
+
+TEST(LoadPlan, BodyFollowsPlan) {
+  LoadPlan plan;
+  plan.model = "m";
+  plan.max_tokens = 7;
+  plan.ignore_eos = true;
+  const std::string body = RequestBody(plan, 0);
+  EXPECT_THAT(body, ::testing::HasSubstr(R"("max_tokens":7)"));
+  EXPECT_THAT(body, ::testing::HasSubstr(R"("ignore_eos":true)"));
+  EXPECT_THAT(body, ::testing::HasSubstr(R"("stream_options":{"include_usage":true})"));
+  plan.stream = plan.ignore_eos = false;
+  EXPECT_THAT(RequestBody(plan, 0), ::testing::Not(::testing::HasSubstr("stream")));
+  EXPECT_THAT(RequestBody(plan, 0), ::testing::Not(::testing::HasSubstr("eos")));
+}
+
+TEST(LoadPlan, ArrivalsAreAPoissonProcessOfTheRate) {
+  ArrivalTimes times(200, 7);
+  double sum = 0, squares = 0;
+  constexpr int kTimes = 20'000;
+  for (int i = 0; i < kTimes; ++i) {
+    const double seconds = std::chrono::duration<double>(times.Next()).count();
+    ASSERT_GE(seconds, 0);
+    sum += seconds;
+    squares += seconds * seconds;
+  }
+  const double mean = sum / kTimes;
+  EXPECT_NEAR(mean, 0.005, 0.0002);
+  EXPECT_NEAR(squares / kTimes - mean * mean, mean * mean, 0.1 * mean * mean) << "its deviation is its mean";
+}
 
 using testing::Answer200;
 using testing::ScriptedServer;
@@ -79,7 +144,7 @@ class LoadRunTest : public ::testing::Test {
   int ends_ = 0;
 };
 
-TEST_F(LoadRunTest, AsksAsOftenAsPlannedWithSoManyAtATime) {
+TEST_F(LoadRunTest, ClosedLoopKeepsConcurrency) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Streamed(), .step = 7}; });
   const LoadRecord& record = Run(PlanFor(server));
   EXPECT_EQ(record.requests.size(), 20);
@@ -100,7 +165,7 @@ TEST_F(LoadRunTest, AsksAsOftenAsPlannedWithSoManyAtATime) {
   EXPECT_EQ(summary.completion_tokens, 48);
 }
 
-TEST_F(LoadRunTest, AnOpenLoopTimesFromWhenARequestWasDue) {
+TEST_F(LoadRunTest, OpenLoopTimesFromDueTime) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Streamed()}; });
   LoadPlan plan = PlanFor(server);
   plan.rate = 2000;
@@ -127,7 +192,7 @@ struct Follower final : LoadObserver {
   }
 };
 
-TEST_F(LoadRunTest, EachRequestIsFollowed) {
+TEST_F(LoadRunTest, ReportsEachRequestToObserver) {
   ScriptedServer server([](int, int, const std::string& request) {
     const bool third = request.find("\"3 ") != std::string::npos;
     return Turn{.answer = third ? Answer200("<html>") : Streamed(), .step = 7};
@@ -144,7 +209,7 @@ TEST_F(LoadRunTest, EachRequestIsFollowed) {
   }
 }
 
-TEST_F(LoadRunTest, EndsAfterItsTime) {
+TEST_F(LoadRunTest, EndsAfterDuration) {
   ScriptedServer server([](int, int, const std::string&) { return Turn{.answer = Streamed()}; });
   LoadPlan plan = PlanFor(server);
   plan.requests = 0;
@@ -155,7 +220,7 @@ TEST_F(LoadRunTest, EndsAfterItsTime) {
   EXPECT_FALSE(record.stopped);
 }
 
-TEST_F(LoadRunTest, AnswersThatAreNoneAreCountedByWhatWasWrong) {
+TEST_F(LoadRunTest, CountsErrorsByKind) {
   ScriptedServer server([](int, int, const std::string& request) {
     // A request's prompt ends with words; its number stands before them.
     const auto number = [&](int n) {
@@ -184,7 +249,7 @@ TEST_F(LoadRunTest, AnswersThatAreNoneAreCountedByWhatWasWrong) {
   EXPECT_EQ(record.requests.size(), 20);
 }
 
-TEST_F(LoadRunTest, AWholeAnswerHasTokensAndNoFirstToken) {
+TEST_F(LoadRunTest, WholeAnswerHasNoFirstToken) {
   ScriptedServer server([](int, int, const std::string&) {
     return Turn{
         .answer = Answer200(
@@ -199,7 +264,7 @@ TEST_F(LoadRunTest, AWholeAnswerHasTokensAndNoFirstToken) {
   EXPECT_EQ(summary.e2e.n, 20);
 }
 
-TEST_F(LoadRunTest, ANobodyThereIsAnErrorOfEachRequest) {
+TEST_F(LoadRunTest, CountsConnectionErrors) {
   LoadPlan plan;
   {
     ScriptedServer gone([](int, int, const std::string&) { return Turn{}; });
@@ -211,7 +276,7 @@ TEST_F(LoadRunTest, ANobodyThereIsAnErrorOfEachRequest) {
   EXPECT_THAT(record.errors.at("connect").detail, ::testing::HasSubstr("refused"));
 }
 
-TEST_F(LoadRunTest, StoppedItKeepsWhatItHasAndCountsWhatWasInFlight) {
+TEST_F(LoadRunTest, StopCancelsRequestsInFlight) {
   std::mutex mutex;
   std::condition_variable came;
   int asked = 0;
@@ -241,4 +306,5 @@ TEST_F(LoadRunTest, StoppedItKeepsWhatItHasAndCountsWhatWasInFlight) {
 }
 
 }  // namespace
+
 }  // namespace gpulens

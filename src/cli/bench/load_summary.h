@@ -6,7 +6,7 @@
 
 #include <gpulens/stats.h>
 
-#include "cli/bench/load_record.h"
+#include "cli/bench/load_run.h"
 
 namespace gpulens {
 
@@ -16,12 +16,12 @@ struct LoadTargets {
   bool any() const noexcept { return ttft || itl || e2e; }
 };
 
-// Of the requests after the warm-up that were answered; errors and cancelled ones are counted beside.
+// Figures of the answered requests after the warm-up; errors and cancelled ones are only counted.
 struct LoadSummary {
   uint64_t ok = 0, errors = 0, cancelled = 0;
   uint64_t prompt_tokens = 0, cached_tokens = 0, completion_tokens = 0;
   bool prompt_tokens_known = false, cached_tokens_known = false;
-  // Of how many requests the server told no tokens: their events are counted instead.
+  // Requests whose tokens the server did not report: their events are counted instead.
   uint64_t without_usage = 0;
   // Events that brought text, of the requests whose tokens are known: when fewer than tokens, several come at
   // once, and `itl` is the time between events.
@@ -35,8 +35,8 @@ struct LoadSummary {
   Distribution late;  // how long a request had to wait before it was sent
   // Of all that ended, errors and cancelled ones included.
   double good_ratio = kNotMeasured, good_per_second = kNotMeasured;
-  // From which request on (as they ended) the output rate was steady; nothing: it never was, or, when
-  // steady_judged is false, there were too few to tell.
+  // The request (in order of ends) from which the output rate was steady; empty: never, or, when
+  // steady_validated is false, there were too few requests.
   std::optional<uint64_t> steady_since;
   bool steady_validated = false;
 };

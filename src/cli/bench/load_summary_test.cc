@@ -23,7 +23,7 @@ LoadRequest Answered(uint64_t number, int64_t due, int64_t ttft, int64_t itl) {
   return request;
 }
 
-TEST(LoadSummary, FiguresAreOfTheRequestsAfterTheWarmUp) {
+TEST(LoadSummary, ExcludesWarmUp) {
   LoadRecord record;
   record.requests = {Answered(0, 0, 5000, 500), Answered(1, 1000, 100, 20), Answered(2, 1000, 300, 20)};
   record.gap_seconds = {0.02, 0.02};
@@ -41,7 +41,7 @@ TEST(LoadSummary, FiguresAreOfTheRequestsAfterTheWarmUp) {
   EXPECT_TRUE(std::isnan(summary.good_ratio)) << "no target, nothing to keep";
 }
 
-TEST(LoadSummary, ErrorsAndCancelledOnesHaveNoLatency) {
+TEST(LoadSummary, ExcludesErrorsFromLatency) {
   LoadRecord record;
   record.requests = {Answered(0, 0, 100, 20), Answered(1, 0, 1, 1), Answered(2, 0, 1, 1)};
   record.requests[1].outcome = LoadRequest::Outcome::kError;
@@ -55,7 +55,7 @@ TEST(LoadSummary, ErrorsAndCancelledOnesHaveNoLatency) {
   EXPECT_DOUBLE_EQ(summary.good_ratio, 1.0 / 3) << "a failure keeps no target";
 }
 
-TEST(LoadSummary, ARequestIsGoodWhenItKeepsAllTargets) {
+TEST(LoadSummary, GoodRequestMeetsAllTargets) {
   LoadRecord record;
   record.requests = {Answered(0, 0, 100, 20), Answered(1, 0, 600, 20), Answered(2, 0, 100, 60)};
   EXPECT_DOUBLE_EQ(Summarize(record, 0, 1, {.ttft = 0.5}).good_ratio, 2.0 / 3);
@@ -68,7 +68,7 @@ TEST(LoadSummary, ARequestIsGoodWhenItKeepsAllTargets) {
   EXPECT_EQ(Summarize(record, 0, 1, {.itl = 0.001}).good_ratio, 1) << "one token has no time between tokens";
 }
 
-TEST(LoadSummary, TimeCountsFromWhenARequestWasDue) {
+TEST(LoadSummary, LatencyCountsFromDueTime) {
   LoadRecord record;
   LoadRequest late = Answered(0, 0, 400, 20);
   late.sent_ns = 300 * kMs;
@@ -78,7 +78,7 @@ TEST(LoadSummary, TimeCountsFromWhenARequestWasDue) {
   EXPECT_DOUBLE_EQ(summary.late.mean, 0.3);
 }
 
-TEST(LoadSummary, WithoutUsageItsEventsAreCountedAndSaidSo) {
+TEST(LoadSummary, CountsEventsWithoutUsage) {
   LoadRecord record;
   LoadRequest request = Answered(0, 0, 100, 20);
   request.completion_tokens.reset();
@@ -93,7 +93,7 @@ TEST(LoadSummary, WithoutUsageItsEventsAreCountedAndSaidSo) {
   EXPECT_EQ(summary.tokens_of_chunks, 10);
 }
 
-TEST(LoadSummary, TheRateIsSteadyOnceItsStepsAreAlike) {
+TEST(LoadSummary, DetectsSteadyRate) {
   LoadRecord record;
   int64_t at = 0;
   for (uint64_t i = 0; i < 100; ++i) {
@@ -109,7 +109,7 @@ TEST(LoadSummary, TheRateIsSteadyOnceItsStepsAreAlike) {
   EXPECT_FALSE(Summarize(record, 0, 20).steady_validated) << "three steps are too few";
 }
 
-TEST(LoadSummary, OfNothingNothingIsKnown) {
+TEST(LoadSummary, EmptyRecordHasNoFigures) {
   const LoadSummary summary = Summarize({}, 0, 1, {.ttft = 1});
   EXPECT_EQ(summary.ok, 0);
   EXPECT_EQ(summary.ttft.n, 0);

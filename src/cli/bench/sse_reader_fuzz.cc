@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "cli/bench/sse_reader.h"
+#include "cli/bench/completion_stream.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);

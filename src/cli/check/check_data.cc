@@ -1,23 +1,34 @@
 #include "cli/check/check_data.h"
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
 
+#include "agent/plugin_tables.h"
+#include "agent/run/plan.h"
+#include "agent/status/status_report.h"
 #include "base/parse.h"
+#include "base/result.h"
+#include "base/workers.h"
 #include "catalog/gpu.h"
 #include "catalog/prometheus_name.h"
+#include "cli/check/check_table.h"
+#include "net/client/http_client.h"
+#include "net/io_loop.h"
 #include "wire/exposition/exposition_parser.h"
 
 namespace gpulens {
+
 namespace {
 
 using Attributes = std::map<std::string, std::string, std::less<>>;
 
 constexpr size_t kMaxGpus = 1024;
-// Known on every GPU, whatever the row says.
+// Read on every GPU, whatever the row contains.
 constexpr std::string_view kEntityKeys[] = {"gpu.index",           "gpu.uuid",       "gpu.model",
                                             "gpu.mig.instance_id", "process.pid",    "gpu.partition.id",
                                             "simulated",           "gpu.mig.enabled"};
-// A page says who made it.
+// A page names the program that made it.
 constexpr std::string_view kAgentFamily = "gpulens_build_info";
 
 // Readings one by one; GPUs as they are met.
@@ -45,7 +56,7 @@ class Builder {
     }
     CheckReading reading{&metric, static_cast<size_t>(at - data_.gpus.begin()), std::move(attributes), value,
                          stale};
-    // Two sources may tell one thing of a GPU: the first counts, so that nothing is added twice.
+    // Two sources may report one value of a GPU: only the first counts.
     for (const CheckReading& other : data_.readings) {
       if (other.metric == &metric && other.gpu == reading.gpu && other.attributes == reading.attributes)
         return;
@@ -185,6 +196,139 @@ Result<CheckData> ReadPage(std::string_view page, std::span<const MetricDesc* co
   if (!report) return report.error();
   if (!builder.of_agent()) return Status{Code::kDataLoss, "this is not the page of a gpulens agent"};
   return builder.Take();
+}
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr size_t kPageLimit = 64u << 20;
+
+bool Reads(std::span<const MetricDesc* const> metrics) {
+  std::span<const MetricDesc* const> wanted = AllCheckMetrics();
+  return std::any_of(metrics.begin(), metrics.end(), [&](const MetricDesc* metric) {
+    return std::find(wanted.begin(), wanted.end(), metric) != wanted.end();
+  });
+}
+
+PipelinePlan PlanOfChecks(const Config& config, bool demo) {
+  PipelinePlan plan = MakePlan(config, {demo, ""});
+  std::erase_if(plan.instances, [](const Instance::Setup& setup) { return !Reads(setup.spec->metrics); });
+  std::erase_if(plan.analyzers, [](const auto& setup) { return !Reads(setup.spec->metrics); });
+  plan.sinks.clear();
+  // Somebody waits.
+  plan.interval = std::min<Duration>(plan.interval, milliseconds(500));
+  for (Instance::Setup& setup : plan.instances)
+    setup.period = std::min<Duration>(setup.period, milliseconds(500));
+  return plan;
+}
+
+// One pipeline for one look.
+class Look {
+ public:
+  Look(const Config& config, const DirectOptions& options)
+      : options_(options), budget_(static_cast<uint64_t>(config.Group("limits").Int("series"))) {
+    env_.io = &io_;
+    env_.http = &client_;
+    env_.workers = &workers_;
+    env_.latest = &hub_;
+    env_.demo = options.demo;
+    plan_ = PlanOfChecks(config, options.demo);
+  }
+
+  Result<CheckData> Run() {
+    if (plan_.instances.empty()) return Status{Code::kUnavailable, "no collector of GPUs is switched on"};
+    io_.Start();
+    pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, budget_);
+    Status status = pipeline_->Apply(std::move(plan_));
+    if (status) {
+      pipeline_->OnTick([this](const Ref<const Snapshot>&) {
+        std::lock_guard lock(mutex_);
+        ++ticks_;
+        wake_.notify_all();
+      });
+      pipeline_->Start();
+      Wait();
+      if (data_.gpus.empty()) status = WhyNothing();
+    }
+    pipeline_->Stop(env_.clock->Now() + seconds(1));
+    io_.Stop();
+    if (!status) return status;
+    return std::move(data_);
+  }
+
+ private:
+  void Wait() {
+    Instant started = env_.clock->Now();
+    std::optional<Instant> first;
+    for (uint64_t seen = 0;;) {
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait_for(lock, milliseconds(200), [&] { return ticks_ > seen; });
+        seen = ticks_;
+      }
+      if (Ref<const Snapshot> snapshot = hub_.latest()) data_ = ReadSnapshot(*snapshot, AllCheckMetrics());
+      Instant now = env_.clock->Now();
+      if (!data_.gpus.empty()) {
+        if (!first) first = now;
+        if (options_.enough(data_) || now - *first > options_.more) return;
+      }
+      if (now - started > options_.timeout || NobodyTries()) return;
+    }
+  }
+
+  // Every collector has reported that its GPUs are absent.
+  bool NobodyTries() const {
+    auto instances = pipeline_->instances();
+    return std::all_of(instances.begin(), instances.end(), [](const Pipeline::InstanceView& view) {
+      return view.stats.runs_ok == 0 && view.stats.last.code == Code::kUnavailable;
+    });
+  }
+
+  Status WhyNothing() const {
+    for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+      if (!view.stats.last.ok()) return {view.stats.last.code, view.name + ": " + view.stats.last.detail};
+    }
+    return {Code::kUnavailable, "no GPU was found"};
+  }
+
+  const DirectOptions& options_;
+  IoLoop io_;
+  HttpClient client_{io_};
+  Workers workers_{2};
+  LatestSnapshot hub_;
+  SeriesBudget budget_;
+  Env env_;
+  PipelinePlan plan_;
+  std::unique_ptr<Pipeline> pipeline_;
+  CheckData data_;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable wake_;
+  uint64_t ticks_ = 0;
+};
+
+}  // namespace
+
+Result<CheckData> QueryAgent(const std::string& url, Duration timeout) {
+  ASSIGN_OR_RETURN(HttpUrl parsed, ParseHttpUrl(url));
+  if (parsed.tls)
+    return Status{Code::kInvalidArgument, "https is not supported here; use the agent's loopback address"};
+  // Checks read rows of every level, whatever the sink shows.
+  if (!parsed.has_path || parsed.target == "/" || parsed.target == "/metrics")
+    parsed.target = "/metrics?metrics=all";
+  ASSIGN_OR_RETURN(std::string body, ReadAgentPage(parsed, "text/plain;version=0.0.4", timeout, kPageLimit));
+  ASSIGN_OR_RETURN(CheckData data, ReadPage(body, AllCheckMetrics()));
+  data.watched = true;
+  data.source = "the agent at http://" + parsed.Authority();
+  return data;
+}
+
+Result<CheckData> ReadDirectly(const Config& config, const DirectOptions& options) {
+  ASSIGN_OR_RETURN(CheckData data, Look(config, options).Run());
+  data.source = options.demo ? "simulated GPUs" : "the GPUs, read by this process";
+  return data;
 }
 
 }  // namespace gpulens

@@ -39,7 +39,7 @@ TEST(CheckData, ReadsAnAgentsPage) {
   EXPECT_EQ(data->Of(0, kGpuTemperature).size(), 1u);
 }
 
-TEST(CheckData, SomebodyElsesPageIsRefused) {
+TEST(CheckData, RefusesPageOfOtherProgram) {
   EXPECT_FALSE(ReadPage("", AllCheckMetrics()));
   EXPECT_FALSE(ReadPage("<html>hello</html>\n", AllCheckMetrics()));
   auto data = ReadPage("gpu_temperature_celsius{gpu_index=\"0\",gpu_temperature_sensor=\"edge\"} 64\n",
@@ -48,13 +48,13 @@ TEST(CheckData, SomebodyElsesPageIsRefused) {
   EXPECT_EQ(data.error().code, Code::kDataLoss);
 }
 
-TEST(CheckData, ADamagedPageHasFewerReadings) {
+TEST(CheckData, SkipsDamagedLines) {
   auto data = ReadPage(kPage.substr(0, kPage.size() / 2), AllCheckMetrics());
   ASSERT_TRUE(data);
   EXPECT_LE(data->readings.size(), 3u);
 }
 
-TEST(CheckData, SimulatedGpusSaySo) {
+TEST(CheckData, DetectsSimulatedGpus) {
   std::string page = "gpulens_build_info 1\ngpu_memory_used_bytes{gpu_index=\"0\",simulated=\"true\"} 1\n";
   auto data = ReadPage(page, AllCheckMetrics());
   ASSERT_TRUE(data);

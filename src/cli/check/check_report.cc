@@ -3,22 +3,10 @@
 #include <algorithm>
 
 #include "base/text.h"
+#include "cli/common/json_object.h"
 
 namespace gpulens {
 namespace {
-
-void AppendMember(std::string& out, std::string_view key, std::string_view json) {
-  if (out.back() != '{') out += ',';
-  AppendJsonString(out, key);
-  out += ':';
-  out += json;
-}
-
-std::string Quoted(std::string_view text) {
-  std::string out;
-  AppendJsonString(out, text);
-  return out;
-}
 
 // A label that came from elsewhere: blanks and quotes would end it.
 std::string PerfLabel(const std::string& gpu) {
@@ -67,34 +55,33 @@ std::string CheckText(const std::vector<CheckOutcome>& outcomes, bool simulated)
 }
 
 std::string CheckJson(const std::vector<CheckOutcome>& outcomes, const std::string& source, bool simulated) {
-  std::string out = "{";
-  AppendMember(out, "schema", Quoted("gpulens.check/1"));
-  AppendMember(out, "source", Quoted(source));
-  if (simulated) AppendMember(out, "simulated", "true");
-  AppendMember(out, "code", std::to_string(static_cast<int>(WorstOf(outcomes))));
-  AppendMember(out, "status", Quoted(CheckCodeName(WorstOf(outcomes))));
-  out += ",\"checks\":[";
-  for (const CheckOutcome& outcome : outcomes) {
-    const CheckResult& result = outcome.result;
-    out += out.back() == '[' ? "\n{" : ",\n{";
-    AppendMember(out, "name", Quoted(outcome.check->name));
-    AppendMember(out, "code", std::to_string(static_cast<int>(result.code)));
-    AppendMember(out, "status", Quoted(CheckCodeName(result.code)));
-    AppendMember(out, "text", Quoted(result.text));
-    if (outcome.disabled) AppendMember(out, "disabled", "true");
-    if (result.warning) AppendMember(out, "warning", CheckNumber(*result.warning));
-    if (result.critical) AppendMember(out, "critical", CheckNumber(*result.critical));
-    out += ",\"gpus\":[";
-    for (const CheckValue& value : result.values) {
-      out += out.back() == '[' ? "{" : ",{";
-      AppendMember(out, "gpu", Quoted(value.gpu));
-      AppendMember(out, "value", CheckNumber(value.value));
-      AppendMember(out, "code", std::to_string(static_cast<int>(value.code)));
-      out += '}';
-    }
-    out += "]}";
-  }
-  return out + "\n]}\n";
+  auto add_code = [](JsonObject& object, CheckCode code) {
+    object.Whole("code", static_cast<int>(code));
+    object.Text("status", CheckCodeName(code));
+  };
+  return JsonDocumentText("gpulens.check/1", [&](JsonObject& root) {
+    root.Text("source", source);
+    if (simulated) root.Flag("simulated", true);
+    add_code(root, WorstOf(outcomes));
+    auto add_gpu = [](std::string& out, const CheckValue& value) {
+      JsonObject gpu(out);
+      gpu.Text("gpu", value.gpu);
+      gpu.Raw("value", CheckNumber(value.value));
+      gpu.Whole("code", static_cast<int>(value.code));
+    };
+    auto add_check = [&](std::string& out, const CheckOutcome& outcome) {
+      const CheckResult& result = outcome.result;
+      JsonObject check(out);
+      check.Text("name", outcome.check->name);
+      add_code(check, result.code);
+      check.Text("text", result.text);
+      if (outcome.disabled) check.Flag("disabled", true);
+      if (result.warning) check.Raw("warning", CheckNumber(*result.warning));
+      if (result.critical) check.Raw("critical", CheckNumber(*result.critical));
+      check.List("gpus", result.values, add_gpu);
+    };
+    root.List("checks", outcomes, add_check, "\n", "\n");
+  });
 }
 
 namespace {

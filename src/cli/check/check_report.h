@@ -10,7 +10,7 @@ namespace gpulens {
 
 struct CheckOutcome {
   const CheckSpec* check = nullptr;
-  bool disabled = false;  // switched off: OK, whatever it would say
+  bool disabled = false;  // switched off: always OK
   CheckResult result;
 };
 

@@ -1,11 +1,169 @@
+// How values become a verdict and a sentence, for every check alike.
 #include "cli/check/check_table.h"
 
 #include <algorithm>
+#include <charconv>
+#include <cmath>
 
 #include "catalog/gpu.h"
-#include "cli/check/check_special.h"
 
 namespace gpulens {
+
+namespace {
+
+int Badness(CheckCode code) noexcept {
+  switch (code) {
+    case CheckCode::kOk: return 0;
+    case CheckCode::kUnknown: return 1;
+    case CheckCode::kWarning: return 2;
+    case CheckCode::kCritical: return 3;
+  }
+  return 1;
+}
+
+bool Beyond(CheckSide side, double value, double limit) noexcept {
+  return side == CheckSide::kAbove ? value > limit : value < limit;
+}
+
+std::string WithUnit(const CheckSpec& check, double value) {
+  return CheckNumber(value) + (check.unit.empty() ? "" : " " + std::string(check.unit));
+}
+
+std::string InputNames(const CheckSpec& check) {
+  std::string names;
+  for (const CheckInput& input : check.inputs) {
+    std::string name(input.metric->name);
+    if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
+  }
+  return names;
+}
+
+// "GPU 2 at 96 °C, limit 90; GPU 3 at 91 °C, limit 90"
+std::string Faults(const CheckSpec& check, const CheckResult& result) {
+  std::string text;
+  for (const CheckValue& value : result.values) {
+    if (value.code == CheckCode::kOk) continue;
+    std::optional<double> limit = value.code == CheckCode::kCritical ? result.critical : result.warning;
+    text += (text.empty() ? "GPU " : "; GPU ") + value.gpu + " at " + WithUnit(check, value.value);
+    if (limit) text += ", limit " + CheckNumber(*limit);
+  }
+  return text;
+}
+
+std::string Fine(const CheckSpec& check, const CheckResult& result) {
+  auto less = [](const CheckValue& a, const CheckValue& b) { return a.value < b.value; };
+  auto [low, high] = std::minmax_element(result.values.begin(), result.values.end(), less);
+  size_t count = result.values.size();
+  std::string text = std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
+  bool above = check.side == CheckSide::kAbove;
+  return text + (above ? ", highest " : ", lowest ") + WithUnit(check, above ? high->value : low->value);
+}
+
+}  // namespace
+
+std::string_view CheckCodeName(CheckCode code) noexcept {
+  switch (code) {
+    case CheckCode::kOk: return "OK";
+    case CheckCode::kWarning: return "WARNING";
+    case CheckCode::kCritical: return "CRITICAL";
+    case CheckCode::kUnknown: return "UNKNOWN";
+  }
+  return "UNKNOWN";
+}
+
+CheckCode Worse(CheckCode a, CheckCode b) noexcept { return Badness(a) >= Badness(b) ? a : b; }
+
+std::string CheckNumber(double value) {
+  char text[32];
+  if (value == std::trunc(value) && std::abs(value) < 1e15)
+    return std::to_string(static_cast<int64_t>(value));
+  // Six figures: what a sensor has, and no noise of a division.
+  auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
+  return std::string(text, end);
+}
+
+std::string GpuList(const std::vector<std::string>& labels) {
+  std::string text = "GPU ";
+  for (size_t i = 0; i < labels.size(); ++i) {
+    if (i > 0) text += i + 1 == labels.size() ? " and " : ", ";
+    text += labels[i];
+  }
+  return text;
+}
+
+std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu) {
+  bool stale = std::any_of(check.inputs.begin(), check.inputs.end(),
+                           [&](const CheckInput& input) { return data.IsStale(gpu, input); });
+  return data.gpus[gpu].label + (stale ? " (stale)" : "");
+}
+
+CheckCode CodeOf(const CheckSpec& check, const CheckSettings& settings, double value) noexcept {
+  auto critical = settings.critical ? settings.critical : check.critical;
+  auto warning = settings.warning ? settings.warning : check.warning;
+  if (critical && Beyond(check.side, value, *critical)) return CheckCode::kCritical;
+  if (warning && Beyond(check.side, value, *warning)) return CheckCode::kWarning;
+  return CheckCode::kOk;
+}
+
+CheckResult Conclude(const CheckSpec& check, const CheckData&, const CheckSettings& settings,
+                     std::vector<CheckValue> values, const std::vector<std::string>& missing) {
+  CheckResult result;
+  result.values = std::move(values);
+  result.critical = settings.critical ? settings.critical : check.critical;
+  result.warning = settings.warning ? settings.warning : check.warning;
+  result.code = missing.empty() && !result.values.empty() ? CheckCode::kOk : CheckCode::kUnknown;
+  for (const CheckValue& value : result.values) result.code = Worse(result.code, value.code);
+  std::string absent = missing.empty() ? ""
+                                       : GpuList(missing) + (missing.size() == 1 ? " does" : " do") +
+                                             " not report " + InputNames(check);
+  if (result.code == CheckCode::kOk) result.text = Fine(check, result);
+  else if (result.code == CheckCode::kUnknown) result.text = absent;
+  else result.text = Faults(check, result) + (absent.empty() ? "" : "; " + absent);
+  return result;
+}
+
+namespace {
+
+CheckResult EvaluateSum(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
+  std::vector<CheckValue> values;
+  std::vector<std::string> missing;
+  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
+    std::optional<double> sum;
+    bool whole = true;
+    for (const CheckInput& input : check.inputs) {
+      std::optional<double> part = data.Sum(gpu, input);
+      if (!part) whole = false;
+      else sum = sum.value_or(0) + *part;
+    }
+    // What is known to be a fault stays one when another part is missing.
+    double value = sum.value_or(0) / check.per;
+    CheckCode code = sum ? CodeOf(check, settings, value) : CheckCode::kOk;
+    if (whole || code != CheckCode::kOk) values.push_back({data.gpus[gpu].label, value, code});
+    if (!whole) missing.push_back(MissingLabel(check, data, gpu));
+  }
+  return Conclude(check, data, settings, std::move(values), missing);
+}
+
+}  // namespace
+
+bool NobodyReports(const CheckSpec& check, const CheckData& data) {
+  auto fits = [&](const CheckReading& reading) {
+    return std::any_of(check.inputs.begin(), check.inputs.end(),
+                       [&](const CheckInput& input) { return Fits(reading, input); });
+  };
+  return std::none_of(data.readings.begin(), data.readings.end(), fits) &&
+         std::none_of(data.host.begin(), data.host.end(), fits);
+}
+
+CheckResult Evaluate(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
+  if (data.gpus.empty()) {
+    CheckResult result;
+    result.text = "no GPU is known";
+    return result;
+  }
+  return (check.evaluate ? check.evaluate : &EvaluateSum)(check, data, settings);
+}
+
 namespace {
 
 constexpr double kMib = 1 << 20;
@@ -13,7 +171,7 @@ constexpr std::string_view kType = "gpu.ecc.error_type", kCount = "gpu.ecc.count
                            kCause = "gpu.throttle.cause", kClock = "gpu.clock.type",
                            kSensor = "gpu.temperature.sensor", kLimit = "gpu.temperature.limit_type";
 
-// First what is judged, then what shows that a GPU that says "ok" can be read.
+// The state, then readings that prove that a GPU in state "ok" can be read.
 constexpr CheckInput kStates[] = {{&kGpuState},        {&kGpuHealthCondition}, {&kGpuPowerDraw},
                                   {&kGpuPowerInstant}, {&kGpuTemperature},     {&kGpuUtilization},
                                   {&kGpuMemoryUsed},   {&kGpuClockFrequency}};
@@ -67,6 +225,24 @@ constexpr CheckInput kMismatch[] = {{&kGpuDriverMismatch}};
 constexpr CheckInput kSxids[] = {{&kNvswitchSxidErrors, "nvswitch.sxid.severity", "fatal"},
                                  {&kNvswitchSxidErrors, "nvswitch.sxid.severity", "non_fatal"}};
 constexpr CheckInput kHealth[] = {{&kGpuHealthScore}, {&kGpuHealthState}, {&kGpuHealthCondition}};
+
+// Of counters that must not be above `critical`. Skipped in a group where no GPU reports them, as StateCheck
+// is.
+constexpr CheckSpec CountCheck(std::string_view name, std::string_view help,
+                               std::span<const CheckInput> inputs, std::string_view unit, double critical = 0,
+                               CheckEvaluator* evaluate = nullptr) {
+  return {.name = name,
+          .help = help,
+          .inputs = inputs,
+          .critical = critical,
+          .unit = unit,
+          .evaluate = evaluate,
+          .optional = true};
+}
+constexpr CheckSpec StateCheck(std::string_view name, std::string_view help,
+                               std::span<const CheckInput> inputs, CheckEvaluator* evaluate) {
+  return {.name = name, .help = help, .inputs = inputs, .evaluate = evaluate, .optional = true};
+}
 
 // The thirteen of check-nvidia-smi under their names there, then its neighbours, then ours. Units say what
 // the number counts: "links down", not "links".
@@ -133,72 +309,27 @@ constexpr CheckSpec kChecks[] = {
      .unit = "MiB",
      .per = kMib,
      .for_idle_nodes = true},
-    {.name = "gpu_retired_pages",
-     .help = "retired pages of either kind (before Ampere); none waits for a reboot",
-     .inputs = kRetired,
-     .critical = 10,
-     .unit = "pages",
-     .evaluate = &CheckRetiredPages,
-     .optional = true},
-    {.name = "ecc_uncorrected_volatile_total",
-     .help = "uncorrected memory errors since the driver was loaded",
-     .inputs = kUncorrected,
-     .critical = 0,
-     .unit = "errors",
-     .optional = true},
-    {.name = "ecc_corrected_volatile_total",
-     .help = "corrected memory errors since the driver was loaded",
-     .inputs = kCorrected,
-     .critical = 50'000'000,
-     .unit = "errors",
-     .optional = true},
+    CountCheck("gpu_retired_pages", "retired pages of either kind (before Ampere); none waits for a reboot",
+               kRetired, "pages", 10, &CheckRetiredPages),
+    CountCheck("ecc_uncorrected_volatile_total", "uncorrected memory errors since the driver was loaded",
+               kUncorrected, "errors"),
+    CountCheck("ecc_corrected_volatile_total", "corrected memory errors since the driver was loaded",
+               kCorrected, "errors", 50'000'000),
     {.name = "vbios_mismatch",
      .help = "all GPUs have the same VBIOS version, or that of --expect",
      .inputs = kInfo,
      .evaluate = &CheckVbios},
-    {.name = "row_remap",
-     .help = "no row replacement waits or has failed",
-     .inputs = kRemap,
-     .critical = 0,
-     .unit = "faults",
-     .optional = true},
-    {.name = "row_remap_pending",
-     .help = "no row replacement waits for a reset",
-     .inputs = kRemapPending,
-     .critical = 0,
-     .unit = "faults",
-     .optional = true},
-    {.name = "row_remap_failed",
-     .help = "no row replacement has failed",
-     .inputs = kRemapFailed,
-     .critical = 0,
-     .unit = "faults",
-     .optional = true},
-    {.name = "nvlink_errors",
-     .help = "errors of all NVLink and XGMI links; symbol and effective errors of NVLink 5 alone warn",
-     .inputs = kLinkErrors,
-     .critical = 0,
-     .unit = "errors",
-     .evaluate = &CheckLinkErrors,
-     .optional = true},
-    {.name = "nvlink_status",
-     .help = "NVLink and XGMI links that are down",
-     .inputs = kLinksDown,
-     .critical = 0,
-     .unit = "links down",
-     .optional = true},
-    {.name = "nvlink_fabric",
-     .help = "the GPU is registered with the NVLink fabric, which is not degraded",
-     .inputs = kFabric,
-     .evaluate = &CheckFabric,
-     .optional = true},
-    {.name = "xid",
-     .help = "XID errors of the last 24 h that were not cleared; those of applications warn",
-     .inputs = kXids,
-     .critical = 0,
-     .unit = "errors",
-     .evaluate = &CheckXid,
-     .optional = true},
+    CountCheck("row_remap", "no row replacement waits or has failed", kRemap, "faults"),
+    CountCheck("row_remap_pending", "no row replacement waits for a reset", kRemapPending, "faults"),
+    CountCheck("row_remap_failed", "no row replacement has failed", kRemapFailed, "faults"),
+    CountCheck("nvlink_errors",
+               "errors of all NVLink and XGMI links; symbol and effective errors of NVLink 5 alone warn",
+               kLinkErrors, "errors", 0, &CheckLinkErrors),
+    CountCheck("nvlink_status", "NVLink and XGMI links that are down", kLinksDown, "links down"),
+    StateCheck("nvlink_fabric", "the GPU is registered with the NVLink fabric, which is not degraded",
+               kFabric, &CheckFabric),
+    CountCheck("xid", "XID errors of the last 24 h that were not cleared; those of applications warn", kXids,
+               "errors", 0, &CheckXid),
     {.name = "pcie_width",
      .help = "PCIe lanes fewer than GPU and slot can use",
      .inputs = kWidth,
@@ -218,12 +349,7 @@ constexpr CheckSpec kChecks[] = {
      .critical = 10'000,
      .unit = "replays",
      .optional = true},
-    {.name = "pcie_aer",
-     .help = "PCIe errors of the GPU's port that could not be corrected",
-     .inputs = kAer,
-     .critical = 0,
-     .unit = "errors",
-     .optional = true},
+    CountCheck("pcie_aer", "PCIe errors of the GPU's port that could not be corrected", kAer, "errors"),
     {.name = "gpu_power",
      .help = "power as a share of its limit",
      .inputs = kPower,
@@ -239,23 +365,10 @@ constexpr CheckSpec kChecks[] = {
      .unit = "(0 not held down, 1 by software for heat, 2 by hardware)",
      .evaluate = &CheckThrottle,
      .optional = true},
-    {.name = "ecc_mode",
-     .help = "ECC is on, and stays as it is after the next reset",
-     .inputs = kEccMode,
-     .evaluate = &CheckEccMode,
-     .optional = true},
-    {.name = "sram_threshold",
-     .help = "SRAM errors are below the maker's threshold for replacing the board",
-     .inputs = kSram,
-     .critical = 0,
-     .unit = "faults",
-     .optional = true},
-    {.name = "memory_repair",
-     .help = "memory errors can still be repaired",
-     .inputs = kUnrepairable,
-     .critical = 0,
-     .unit = "faults",
-     .optional = true},
+    StateCheck("ecc_mode", "ECC is on, and stays as it is after the next reset", kEccMode, &CheckEccMode),
+    CountCheck("sram_threshold", "SRAM errors are below the maker's threshold for replacing the board", kSram,
+               "faults"),
+    CountCheck("memory_repair", "memory errors can still be repaired", kUnrepairable, "faults"),
     {.name = "inforom",
      .help = "the checksums of the board's InfoROM are right",
      .inputs = kInforom,
@@ -270,26 +383,14 @@ constexpr CheckSpec kChecks[] = {
      .unit = "(1 on, 0 off)",
      .side = CheckSide::kBelow,
      .optional = true},
-    {.name = "recovery_action",
-     .help = "the driver needs no reset, reboot or drain",
-     .inputs = kRecovery,
-     .evaluate = &CheckRecovery,
-     .optional = true},
-    {.name = "gpu_power_source",
-     .help = "the board is powered from the mains, by a supply that is large enough",
-     .inputs = kPowerSource,
-     .evaluate = &CheckPowerSource,
-     .optional = true},
-    {.name = "driver_mismatch",
-     .help = "the library on disk is of the same version as the loaded driver",
-     .inputs = kMismatch,
-     .evaluate = &CheckMismatch,
-     .optional = true},
-    {.name = "nvswitch_sxid",
-     .help = "SXid errors of NVSwitches since the agent started; those that are not fatal warn",
-     .inputs = kSxids,
-     .evaluate = &CheckSxid,
-     .optional = true},
+    StateCheck("recovery_action", "the driver needs no reset, reboot or drain", kRecovery, &CheckRecovery),
+    StateCheck("gpu_power_source", "the board is powered from the mains, by a supply that is large enough",
+               kPowerSource, &CheckPowerSource),
+    StateCheck("driver_mismatch", "the library on disk is of the same version as the loaded driver",
+               kMismatch, &CheckMismatch),
+    StateCheck("nvswitch_sxid",
+               "SXid errors of NVSwitches since the agent started; those that are not fatal warn", kSxids,
+               &CheckSxid),
     {.name = "gpu_state",
      .help = "every GPU answers and can be read: not lost, hung, or waiting for a reset",
      .inputs = kStates,

@@ -1,7 +1,8 @@
-// Every check there is, as one table: what it reads, its thresholds, and how it judges. Pure.
+// The table of all checks: inputs, thresholds and evaluators. Pure.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,7 +18,7 @@ enum class CheckCode : uint8_t { kOk = 0, kWarning = 1, kCritical = 2, kUnknown 
 std::string_view CheckCodeName(CheckCode code) noexcept;  // "CRITICAL"
 CheckCode Worse(CheckCode a, CheckCode b) noexcept;
 
-// What the user asked for; absent: the check's default.
+// The user's settings; absent: the check's default.
 struct CheckSettings {
   std::optional<double> warning, critical;
   std::string expect;  // a text that must be found; empty: what the GPUs agree on
@@ -38,6 +39,10 @@ struct CheckResult {
 
 enum class CheckSide : uint8_t { kAbove, kBelow };  // on which side of a threshold the fault is
 
+struct CheckSpec;
+using CheckEvaluator = CheckResult(const CheckSpec& check, const CheckData& data,
+                                   const CheckSettings& settings);
+
 struct CheckSpec {
   std::string_view name, help;
   std::span<const CheckInput> inputs;
@@ -46,18 +51,17 @@ struct CheckSpec {
   double per = 1;              // of the metric's unit in one of `unit`
   CheckSide side = CheckSide::kAbove;
   // Null: the sum over the inputs of each GPU against the thresholds.
-  CheckResult (*evaluate)(const CheckSpec& check, const CheckData& data,
-                          const CheckSettings& settings) = nullptr;
+  CheckEvaluator* evaluate = nullptr;
   bool repeats = false;  // a fault is looked at three times, three seconds apart
   // Not every board has what it reads: in a group of checks it is skipped where no GPU reports any of it.
   bool optional = false;
   bool for_idle_nodes = false;  // fails on a node that works: not in the group in-use
 };
 
-// A name that stands for several checks: "all", or "in-use" for those that fit nodes with jobs. Empty for
+// The checks of a group: "all", or "in-use" for those that fit nodes with jobs. Empty for
 // another.
 std::vector<const CheckSpec*> FindCheckGroup(std::string_view name);
-// Whether nothing reports any input of the check, fresh or old.
+// Whether no source reports any input of the check, fresh or old.
 bool NobodyReports(const CheckSpec& check, const CheckData& data);
 
 std::span<const CheckSpec> AllChecks() noexcept;
@@ -79,5 +83,44 @@ CheckCode CodeOf(const CheckSpec& check, const CheckSettings& settings, double v
 std::string CheckNumber(double value);
 // "2", or "2 (stale)" when the GPU has an old value of an input.
 std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu);
+
+// Checks that need more than a sum against thresholds. Each reads the inputs of its row in their order there.
+CheckEvaluator CheckGpuNum, CheckState, CheckClock, CheckRetiredPages, CheckVbios, CheckXid, CheckWidth,
+    CheckGeneration, CheckThrottle, CheckDieTemperature, CheckMemoryTemperature, CheckMargin, CheckLinkErrors,
+    CheckFabric, CheckEccMode, CheckRecovery, CheckPowerSource, CheckMismatch, CheckSxid, CheckHealth;
+
+// Values of all GPUs by `value_of`, which returns nothing where an input is missing.
+template <class ValueOf, class CodeOfValue>
+CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const CheckSettings& settings,
+                       ValueOf value_of, CodeOfValue code_of) {
+  std::vector<CheckValue> values;
+  std::vector<std::string> missing;
+  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
+    std::optional<double> value = value_of(gpu);
+    if (value) values.push_back({data.gpus[gpu].label, *value, code_of(gpu, *value)});
+    else missing.push_back(MissingLabel(check, data, gpu));
+  }
+  return Conclude(check, data, settings, std::move(values), missing);
+}
+// Against the thresholds in force.
+template <class ValueOf>
+CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const CheckSettings& settings,
+                       ValueOf value_of) {
+  return ForEachGpu(check, data, settings, value_of,
+                    [&](size_t, double value) { return CodeOf(check, settings, value); });
+}
+
+// The verdict on one GPU that is no number.
+struct CheckWord {
+  CheckCode code = CheckCode::kUnknown;
+  std::string text;  // "is lost"; empty: it is fine
+};
+// The result where each GPU has a word and no number; `fine` is the text when all are OK.
+CheckResult ConcludeWords(const CheckData& data, std::string_view fine,
+                          const std::function<CheckWord(size_t gpu)>& word_of);
+// Makes the result critical where the machine should have more GPUs than have a state.
+void AddMissingGpus(const CheckData& data, CheckResult& result);
+// The attribute `key` of the series of a state set that is 1; empty when there is none.
+std::string WordOf(const CheckData& data, size_t gpu, const MetricDesc& metric, std::string_view key);
 
 }  // namespace gpulens

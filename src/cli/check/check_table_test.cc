@@ -41,7 +41,7 @@ class Node {
   CheckData data;
 };
 
-TEST(CheckTable, TheThirteenOfCheckNvidiaSmiAreHere) {
+TEST(CheckTable, HasAllChecksOfCheckNvidiaSmi) {
   for (std::string_view name : {"gpu_num", "running_procs", "running_procs_and_kill", "clock_freq",
                                 "gpu_temperature", "gpu_mem_usage", "gpu_retired_pages",
                                 "ecc_uncorrected_volatile_total", "ecc_corrected_volatile_total",
@@ -51,7 +51,7 @@ TEST(CheckTable, TheThirteenOfCheckNvidiaSmiAreHere) {
   EXPECT_FALSE(FindCheck("gpu"));
 }
 
-TEST(CheckTable, EveryRowIsWhole) {
+TEST(CheckTable, RowsAreComplete) {
   std::set<std::string_view> names;
   for (const CheckSpec& check : AllChecks()) {
     EXPECT_TRUE(names.insert(check.name).second) << check.name;
@@ -62,7 +62,7 @@ TEST(CheckTable, EveryRowIsWhole) {
 }
 
 // The one rule above all: what is not known is never OK.
-TEST(CheckTable, NothingKnownIsUnknownEverywhere) {
+TEST(CheckTable, UnknownWithoutReadings) {
   for (const CheckSpec& check : AllChecks()) {
     EXPECT_EQ(Evaluate(check, Node(0).data, {}).code, CheckCode::kUnknown) << check.name;
     CheckResult result = Evaluate(check, Node(2).data, {});
@@ -71,7 +71,7 @@ TEST(CheckTable, NothingKnownIsUnknownEverywhere) {
   }
 }
 
-TEST(CheckTable, OneGpuWithoutInputIsUnknownUnlessAnotherIsWorse) {
+TEST(CheckTable, MissingInputIsUnknownUnlessAnotherGpuIsWorse) {
   Node node(2);
   node.Set(0, kGpuTemperature, 60, {{"gpu.temperature.sensor", "edge"}});
   CheckResult result = node.Run("gpu_temperature");
@@ -84,7 +84,7 @@ TEST(CheckTable, OneGpuWithoutInputIsUnknownUnlessAnotherIsWorse) {
             "GPU 0 at 96 °C, limit 90; GPU 1 does not report gpu.temperature, gpu.temperature.limit");
 }
 
-TEST(CheckTable, AnOldValueIsNoInput) {
+TEST(CheckTable, IgnoresStaleValues) {
   Node node(1);
   node.Set(0, kGpuTemperature, 60, {{"gpu.temperature.sensor", "edge"}}).Stale();
   EXPECT_EQ(node.Code("gpu_temperature"), CheckCode::kUnknown);
@@ -123,7 +123,7 @@ TEST(CheckTable, GpuNum) {
   EXPECT_EQ(node.Run("gpu_num").text, "2 of 3 GPUs answer") << "one has left the bus";
 }
 
-TEST(CheckTable, AGpuThatSaysOkAndNothingElseIsNotFine) {
+TEST(CheckTable, StateOkNeedsReadings) {
   Node node(1);
   node.Set(0, kGpuState, 1, {{"gpu.state", "ok"}}).Set(0, kGpuPcieReplayCount, 0);
   EXPECT_EQ(node.Code("gpu_state"), CheckCode::kUnknown);
@@ -138,7 +138,7 @@ TEST(CheckTable, AGpuThatSaysOkAndNothingElseIsNotFine) {
   EXPECT_EQ(node.Code("gpu_state"), CheckCode::kCritical);
 }
 
-TEST(CheckTable, AGpuThatMayNotBeReadIsUnknown) {
+TEST(CheckTable, UnknownWithoutPermission) {
   Node node(1);
   node.Set(0, kGpuState, 1, {{"gpu.state", "no_permission"}});
   EXPECT_EQ(node.Code("gpu_state"), CheckCode::kUnknown);
@@ -155,7 +155,7 @@ TEST(CheckTable, Processes) {
   EXPECT_TRUE(FindCheck("running_procs_and_kill")->repeats);
 }
 
-TEST(CheckTable, ClocksAreOnlyToBeHighUnderLoad) {
+TEST(CheckTable, ChecksClocksUnderLoadOnly) {
   Node node(1);
   CheckSettings limit{.warning = {}, .critical = 1155, .expect = ""};
   node.Set(0, kGpuClockFrequency, 345, {{"gpu.clock.type", "graphics"}});
@@ -267,7 +267,7 @@ TEST(CheckTable, LinksOfOtherGenerations) {
   EXPECT_EQ(mi300.Code("nvlink_status"), CheckCode::kCritical);
 }
 
-TEST(CheckTable, TemperaturesByWhatTheBoardStates) {
+TEST(CheckTable, TemperaturesUseLimitsOfTheBoard) {
   Node mi300(1);
   mi300.Set(0, kGpuTemperature, 97, {{"gpu.temperature.sensor", "hotspot"}});
   EXPECT_EQ(mi300.Code("gpu_temperature"), CheckCode::kOk) << "a hot spot may be hotter than a die";
@@ -311,7 +311,7 @@ TEST(CheckTable, FabricEccAndRecovery) {
   EXPECT_EQ(node.Code("inforom"), CheckCode::kCritical);
 }
 
-TEST(CheckTable, RecentXidsByWhatTheyAskFor) {
+TEST(CheckTable, RecentXidsByAction) {
   Node node(1);
   node.Set(0, kGpuXidErrors, 5).Set(0, kGpuXidRecent, 0, {{"gpu.xid.action", "none"}});
   EXPECT_EQ(node.Code("xid"), CheckCode::kOk) << "they were cleared, or are of long ago";
@@ -324,7 +324,7 @@ TEST(CheckTable, RecentXidsByWhatTheyAskFor) {
   EXPECT_EQ(node.Code("xid"), CheckCode::kCritical);
 }
 
-TEST(CheckTable, WhereThePowerComesFrom) {
+TEST(CheckTable, PowerSource) {
   for (auto [source, code] : {std::pair{"ac", CheckCode::kOk},
                               {"battery", CheckCode::kWarning},
                               {"undersized", CheckCode::kCritical}}) {
@@ -334,7 +334,7 @@ TEST(CheckTable, WhereThePowerComesFrom) {
   }
 }
 
-TEST(CheckTable, DriverAndSwitchesAreOfTheMachine) {
+TEST(CheckTable, DriverAndSwitches) {
   Node node(1);
   auto host = [&](const MetricDesc& metric, double value, const char* key, const char* word) {
     node.data.host.push_back({&metric, 0, {{key, word}}, value, false});
@@ -359,7 +359,7 @@ TEST(CheckTable, DriverAndSwitchesAreOfTheMachine) {
 }
 
 // Some minutes after it has gone nothing tells of a GPU any more but the number that is expected.
-TEST(CheckTable, AGpuThatIsNotListedIsMissed) {
+TEST(CheckTable, DetectsMissingGpu) {
   Node node(2);
   for (size_t gpu : {0U, 1U}) {
     node.Set(gpu, kGpuState, 1, {{"gpu.state", "ok"}}).Set(gpu, kGpuPowerDraw, 300);
@@ -374,7 +374,7 @@ TEST(CheckTable, AGpuThatIsNotListedIsMissed) {
   EXPECT_EQ(node.Code("gpu_health"), CheckCode::kCritical);
 }
 
-TEST(CheckTable, GpusThatAreNotRead) {
+TEST(CheckTable, UnreadableGpus) {
   for (const char* state : {"failed", "left_out", "unread", "hung", "lost", "reset_required"}) {
     Node node(1);
     node.Set(0, kGpuState, 1, {{"gpu.state", state}}).Set(0, kGpuPowerDraw, 300);
@@ -431,7 +431,7 @@ TEST(CheckTable, ThrottleAndHealth) {
   EXPECT_EQ(node.Code("gpu_throttle"), CheckCode::kCritical);
 }
 
-TEST(CheckTable, HealthIsTheWordAndTheScore) {
+TEST(CheckTable, HealthNeedsWordAndScore) {
   Node node(1);
   node.Set(0, kGpuHealthScore, 1);
   EXPECT_EQ(node.Code("gpu_health"), CheckCode::kUnknown) << "a score without a word";
@@ -458,7 +458,7 @@ std::vector<CheckOutcome> Outcomes(const Node& node, std::initializer_list<std::
   return outcomes;
 }
 
-TEST(CheckReport, TheWorstCounts) {
+TEST(CheckReport, ExitCodeIsTheWorst) {
   EXPECT_EQ(Worse(CheckCode::kWarning, CheckCode::kUnknown), CheckCode::kWarning);
   EXPECT_EQ(Worse(CheckCode::kOk, CheckCode::kUnknown), CheckCode::kUnknown);
   EXPECT_EQ(Worse(CheckCode::kCritical, CheckCode::kWarning), CheckCode::kCritical);
@@ -477,7 +477,7 @@ TEST(CheckReport, NagiosLines) {
   EXPECT_THAT(CheckText(Outcomes(node, {"gpu_health"}), true), HasSubstr("gpu_health: SIMULATED, 2 GPUs"));
 }
 
-TEST(CheckReport, WhatCameFromElsewhereCannotBreakTheLine) {
+TEST(CheckReport, EscapesForeignTexts) {
   Node node(1);
   node.data.gpus[0].label = "0 | x=1\n\x1b[2J";
   node.Set(0, kGpuTemperature, 96, {{"gpu.temperature.sensor", "edge"}});

@@ -1,5 +1,3 @@
-#include "cli/collect/aliases.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,9 +11,11 @@
 #include "agent/plugin_tables.h"
 #include "base/log.h"
 #include "cli/collect/collect_command.h"
+#include "cli/collect/collect_session.h"
 #include "cli/collect/older_options.h"
-#include "cli/collect/page_target_name.h"
-#include "cli/table/text_table.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
+#include "cli/help/help.h"
 #include "config/value_parse.h"
 
 namespace gpulens {
@@ -34,7 +34,7 @@ struct CommandAlias {
   std::string_view fallback = {};
   std::string_view every = kEvery;
 
-  // An LLM engine, whose page stands where its table says.
+  // Whether the target is an LLM engine, whose table has the address of its page.
   bool IsOfEngine() const noexcept { return IsEngine(target); }
 };
 
@@ -106,7 +106,7 @@ struct AliasOptions {
   std::string model;               // of an engine
   std::string log_level;           // empty: errors alone
   std::string push_interval;       // another word for collect.interval, which is stronger
-  bool dry_run = false;            // say what would be run
+  bool dry_run = false;            // print the equivalent command
 };
 
 // Options of that project without a meaning here.
@@ -151,8 +151,7 @@ std::string_view KeyOf(const CommandAlias& alias) {
 }
 
 int Complain(const CommandAlias& alias, const std::string& sentence) {
-  WriteNote("gpulens " + std::string(alias.name) + ": " + sentence);
-  return 2;
+  return FailCommand(alias.name, sentence, 2);
 }
 
 // A word as a shell takes it back.
@@ -193,7 +192,7 @@ bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
   return true;
 }
 
-// How often it reads. With one snapshot wanted, nobody waits a minute for the second reading that rates need.
+// Sets the interval. For one snapshot, the second reading that rates need does not wait a minute.
 void SetInterval(const CommandAlias& alias, const std::string& push_interval, CollectOptions& collect) {
   if (collect.interval.empty()) collect.interval = push_interval;
   collect.interval = WithUnit(collect.interval);
@@ -230,29 +229,15 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
     std::fputs(AsCollect(collect).c_str(), stdout);
     return 0;
   }
-  // What is printed is data; the log says only what went wrong.
+  // The output is data: log only errors.
   Status levels = SetLogLevels(options.log_level.empty() ? "error" : OlderLogLevels(options.log_level));
   if (!levels) return Complain(alias, "--log-level: " + levels.detail);
   return RunCollect(collect);
 }
 
-void AddIgnored(CLI::App& command, const CommandAlias& alias) {
-  for (const IgnoredOption& ignored : kIgnored) {
-    auto say = [&alias, &ignored] {
-      ::dprintf(STDERR_FILENO, "gpulens %.*s: %s has no effect here: %s\n",
-                static_cast<int>(alias.name.size()), alias.name.data(), ignored.option, ignored.why);
-    };
-    constexpr const char* kHelp = "Accepted, without effect";
-    CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
-                                       : command.add_option_function<std::string>(
-                                             ignored.option, [say](const std::string&) { say(); }, kHelp);
-    option->group("Options without effect");
-  }
-}
-
 void AddEngineOptions(CLI::App& command, AliasOptions& options) {
-  command.add_option("--model-name,--model", options.model, "model.name if the page does not contain it")
-      ->type_name("NAME");
+  AddOption(command, "--model-name,--model", options.model, "model.name if the page does not contain it",
+            "NAME");
   command.add_flag("--emit-genai-namespace", options.collect.genai,
                    "Add OpenTelemetry's gen_ai.* names to the native ones");
 }
@@ -266,33 +251,29 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
   command->add_flag("--once", collect.once,
                     std::string("One snapshot; rates come from two readings ") +
                         (alias.IsOfEngine() ? "two seconds" : "one second") + " apart");
-  command->add_option("--interval", collect.interval, "Interval, " + std::string(alias.every))
-      ->type_name("D");
-  command->add_option("--push-interval", options->push_interval, "Same as --interval, which takes precedence")
-      ->type_name("D");
-  command
-      ->add_option("--sink", collect.sink,
-                   "Sink: stdout (a JSON array each time), file (a line for each reading, in metrics.jsonl "
-                   "without -o path=FILE), otlp, …")
-      ->type_name("S")
+  AddOption(*command, "--interval", collect.interval, "Interval, " + std::string(alias.every), "D");
+  AddOption(*command, "--push-interval", options->push_interval, "Same as --interval, which takes precedence",
+            "D");
+  AddOption(*command, "--sink", collect.sink,
+            "Sink: stdout (a JSON array each time), file (a line for each reading, in metrics.jsonl "
+            "without -o path=FILE), otlp, …",
+            "S")
       ->capture_default_str();
-  command
-      ->add_option("-o,--sink-opt,--sink-opts", options->pairs,
-                   "An option of the sink, else of the collector; repeatable")
-      ->type_name("KEY=VALUE");
+  AddOption(*command, "-o,--sink-opt,--sink-opts", options->pairs,
+            "An option of the sink, else of the collector; repeatable", "KEY=VALUE");
   if (!alias.option.empty()) {
     std::string help(alias.option_help);
     if (alias.IsOfEngine()) help = "URL of the page, " + PageUrl(alias.target);
-    command->add_option(std::string(alias.option), options->own, help)->type_name(std::string(alias.type));
+    AddOption(*command, std::string(alias.option), options->own, help, std::string(alias.type));
   }
   if (alias.IsOfEngine()) AddEngineOptions(*command, *options);
   command->add_option("--cluster", collect.cluster, "Name of the cluster, added to every series");
-  command->add_option("--log-level", options->log_level, "error, warn, info or debug")->type_name("L");
-  command->add_option("--config", collect.config_file, "Configuration file (YAML)")->type_name("FILE");
+  AddOption(*command, "--log-level", options->log_level, "error, warn, info or debug", "L");
+  AddConfigOption(*command, collect.config_file);
   command->add_flag("--demo", collect.demo, "Simulate GPUs");
   command->add_flag("--strict", collect.strict, "Exit 1 when a reading is stale or rejected");
   command->add_flag("--dry-run", options->dry_run, "Print the equivalent gpulens collect command and exit");
-  AddIgnored(*command, alias);
+  AddIgnoredOptions(*command, alias.name, kIgnored);
   command->footer("\nAlias of gpulens collect " + std::string(alias.target) +
                   (alias.IsOfEngine() ? "." : ", with one element for each GPU.") +
                   "\nExit: 0 something was read · 1 nothing could be read · "
@@ -301,6 +282,20 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
 }
 
 }  // namespace
+
+void AddIgnoredOptions(CLI::App& command, std::string_view command_name,
+                       std::span<const IgnoredOption> options) {
+  for (const IgnoredOption& ignored : options) {
+    auto say = [command_name, &ignored] {
+      FailCommand(command_name, std::string(ignored.option) + " has no effect here: " + ignored.why, 0);
+    };
+    constexpr const char* kHelp = "Accepted, without effect";
+    CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
+                                       : command.add_option_function<std::string>(
+                                             ignored.option, [say](const std::string&) { say(); }, kHelp);
+    option->group("Options without effect");
+  }
+}
 
 void AddAliases(CLI::App& app, int& code) {
   for (const CommandAlias& alias : kAliases) AddAlias(app, alias, code);

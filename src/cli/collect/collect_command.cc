@@ -1,4 +1,5 @@
 #include "cli/collect/collect_command.h"
+#include "cli/common/command.h"
 
 #include <unistd.h>
 
@@ -16,8 +17,7 @@
 #include "catalog/gpu.h"
 #include "cli/collect/collect_session.h"
 #include "cli/collect/older_options.h"
-#include "cli/collect/page_target_name.h"
-#include "cli/table/text_table.h"
+#include "cli/common/text_table.h"
 #include "config/value_parse.h"
 #include "pipeline/delivery/delivery.h"
 
@@ -26,19 +26,13 @@ namespace {
 
 constexpr Duration kLongestOnce = std::chrono::seconds(2);
 
-int Complain(const std::string& sentence) {
-  WriteNote("gpulens collect: " + sentence);
-  return 2;
-}
+int Complain(const std::string& sentence) { return FailCommand("collect", sentence, 2); }
 
 std::string Unknown(std::string_view noun, const std::string& word,
                     const std::vector<std::string_view>& names) {
   std::string list;
   for (std::string_view name : names) list += (list.empty() ? "" : " ") + std::string(name);
-  std::string text = "no " + std::string(noun) + " \"" + word + "\". ";
-  std::string_view nearest = NearestWord(word, names);
-  if (!nearest.empty()) text += "Did you mean " + std::string(nearest) + "? ";
-  return text + "There are: " + list;
+  return "no " + std::string(noun) + " \"" + word + "\"." + DidYouMean(word, names) + " There are: " + list;
 }
 
 // What is to be run: a collector, or an analyzer over all collectors of GPUs.
@@ -133,7 +127,7 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
 
 LoadOutcome LoadForCollect(const Schema& schema, const std::string& file, const Spread& spread) {
   if (spread.target_yaml.empty()) return LoadConfig(schema, FindConfigFile(file), spread.flags);
-  // Given on the command line, the target stands in place of those of a file.
+  // A target of the command line replaces those of a file.
   Sources sources;
   sources.file_name = "command line";
   sources.file_text = "targets: [" + spread.target_yaml + "]\n";
@@ -161,12 +155,12 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
 
 // The values that the command line sets over the configuration.
 void AddFlags(const CollectOptions& options, const Target& target, std::vector<FlagValue>& flags) {
-  // A machine of the demo has NVIDIA GPUs; who asks for AMD's alone gets those.
+  // The demo has NVIDIA GPUs; `collect amd` simulates AMD's instead.
   const bool library = std::any_of(options.options.begin(), options.options.end(),
                                    [](const auto& option) { return option.first == "library"; });
   if (options.demo && target.collector && target.name() == "amd" && !library)
     flags.push_back({"--demo", "collectors.amd.library", "simulated"});
-  // Who asks for one collector wants all that it has; a sink of the file may say otherwise.
+  // One collector alone exports all of its metrics, unless a sink of the file limits them.
   flags.insert(flags.begin(), {"gpulens collect", "metrics", "all"});
   if (options.sink.empty())
     flags.push_back({"--json", "sinks.stdout.format", options.json ? "json" : "table"});
@@ -189,7 +183,7 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
   }
 }
 
-// Checks what is asked of a page, and says it as options of the target. Nothing: all is well.
+// Checks --endpoint and adds it to the options of the target. Returns an error text, or nothing.
 std::string TakeEndpoint(CollectOptions& options, const Target& target) {
   if (options.endpoint.empty()) return {};
   if (ValueCheck wrong = CheckUrlValue(options.endpoint)) {
@@ -298,17 +292,14 @@ std::string TargetNames() {
 }
 
 int ListCollectors(const std::string& config_file, bool demo) {
-  std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(config_file), {});
-  std::string report = loaded.Errors();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  const CommandConfig loaded = LoadCommandConfig(config_file);
   if (!loaded.ok()) return 2;
   Env env;
   env.demo = demo;
   std::string out = Padded("COLLECTOR", 16) + "WHAT IT READS\n";
   for (const CollectorSpec* spec : AllCollectors()) {
-    out +=
-        Padded(spec->name, 16) + std::string(spec->help) + "   " + Presence(*spec, loaded.config, env) + "\n";
+    out += Padded(spec->name, 16) + std::string(spec->help) + "   " + Presence(*spec, loaded.config(), env) +
+           "\n";
   }
   out += "\n" + Padded("ANALYZER", 16) + "WHAT IT DERIVES\n";
   for (const AnalyzerSpec* spec : AllAnalyzers())
@@ -318,7 +309,7 @@ int ListCollectors(const std::string& config_file, bool demo) {
 
 int RunCollect(const CollectOptions& options) {
   CollectOptions resolved = options;
-  // Two readings make one snapshot's rates, and nobody waits a minute for the second one.
+  // A snapshot with rates needs two readings; a long interval would delay the second one.
   Duration interval{};
   if (resolved.once && !ParseTimeValue(resolved.interval, interval) && interval > kLongestOnce)
     resolved.interval.clear();

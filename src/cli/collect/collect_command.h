@@ -22,7 +22,7 @@ struct CollectOptions {
   bool json = false;
   bool demo = false;
   bool strict = false;
-  bool genai = false;      // the names of the dialect genai beside the native ones
+  bool genai = false;      // the names of the dialect genai in addition to the native ones
   bool gpus_only = false;  // on stdout: one element per GPU and part of it, nothing else
 };
 

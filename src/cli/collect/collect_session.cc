@@ -2,12 +2,72 @@
 
 #include <signal.h>
 #include <unistd.h>
-
 #include <algorithm>
+#include <utility>
 
 #include "agent/run/plan.h"
+#include "scrape/engine/engine_row.h"
 
 namespace gpulens {
+
+namespace {
+
+// One reading does not wait for the target's own interval; two seconds suffice for rates.
+constexpr std::string_view kOnceInterval = "2s";
+
+// Pages that are no LLM engine's.
+struct Page {
+  std::string_view name, kind, url;
+};
+constexpr Page kPages[] = {{"dcgm", "dcgm", "http://localhost:9400/metrics"},
+                           {"engines", "engine", {}},
+                           {"scrape", "prometheus", {}},
+                           {"gpu_page", "gpu", {}}};
+
+const Page* FindPage(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(kPages, name, &Page::name);
+  return found == std::end(kPages) ? nullptr : found;
+}
+
+bool Sets(const CollectOptions& options, std::string_view key) {
+  return std::ranges::find(options.options, key, &std::pair<std::string, std::string>::first) !=
+         options.options.end();
+}
+
+}  // namespace
+
+bool IsEngine(std::string_view name) noexcept { return engine_page::FindEngine(name) != nullptr; }
+
+bool IsPage(std::string_view name) noexcept { return IsEngine(name) || FindPage(name); }
+
+std::vector<std::string_view> EngineNames() {
+  std::vector<std::string_view> names;
+  for (const engine_page::Engine& engine : engine_page::AllEngines()) names.push_back(engine.name);
+  return names;
+}
+
+std::string PageUrl(std::string_view name) {
+  if (const Page* page = FindPage(name)) return std::string(page->url);
+  const engine_page::Engine* engine = engine_page::FindEngine(name);
+  if (!engine) return {};
+  return "http://localhost:" + std::to_string(engine->port) + std::string(engine->path);
+}
+
+void ResolvePage(CollectOptions& options) {
+  if (!IsPage(options.target)) return;
+  const std::string name = std::exchange(options.target, std::string(kTargetsCollector));
+  if (options.once && options.interval.empty()) options.interval = kOnceInterval;
+  const bool has_url = !options.endpoint.empty() || Sets(options, "url");
+  if (!has_url && !options.config_file.empty()) return;
+  auto otherwise = [&](std::string_view key, std::string value) {
+    if (!Sets(options, key) && !value.empty()) options.options.emplace_back(key, std::move(value));
+  };
+  const Page* page = FindPage(name);
+  otherwise("name", name);
+  otherwise("kind", page ? std::string(page->kind) : name);
+  if (options.endpoint.empty()) otherwise("url", PageUrl(name));
+}
+
 namespace {
 
 using std::chrono::seconds;
@@ -17,7 +77,7 @@ using std::chrono::seconds;
 constexpr Duration kTimeout = seconds(10), kLongestTimeout = seconds(60);
 // Ticks are closed this often at least, so that a collector's values are written when they are there.
 constexpr Duration kLongestTick = seconds(1);
-// With one snapshot wanted, nobody waits longer than this for the second reading that rates need.
+// Longest wait for the second reading that the rates of one snapshot need.
 constexpr Duration kSecondReading = seconds(2);
 
 bool HasValue(const Snapshot& snapshot) {
@@ -69,7 +129,7 @@ Ref<const Snapshot> CollectSession::OnlyOurs(const Snapshot& snapshot) const {
       if (view.name == entry.source && view.stats.runs_ok > 0) ours->frames.push_back(entry);
     }
   }
-  // Alone it would be a record of things that nobody has read.
+  // Alone it would be a record without readings.
   if (!options_.beside || !HasValue(*ours)) return ours;
   for (const SnapshotEntry& entry : snapshot.frames) {
     if (entry.source == options_.beside->name) ours->frames.push_back(entry);
@@ -77,7 +137,7 @@ Ref<const Snapshot> CollectSession::OnlyOurs(const Snapshot& snapshot) const {
   return ours;
 }
 
-bool CollectSession::ReadAnew(const Snapshot& snapshot) {
+bool CollectSession::HasNewReading(const Snapshot& snapshot) {
   bool anew = false;
   for (const Pipeline::InstanceView& view : pipeline_->instances()) {
     for (const SnapshotEntry& entry : snapshot.frames) {
@@ -94,7 +154,7 @@ bool CollectSession::AllAnswered() const {
   return std::ranges::all_of(pipeline_->instances(), &Pipeline::InstanceView::answered);
 }
 
-void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
+void CollectSession::OnSnapshot(const Ref<const Snapshot>& snapshot) {
   queue_.TakeReady();  // Events are not shown here.
   Ref<const Snapshot> ours = OnlyOurs(*snapshot);
   if (!HasValue(*ours)) return;
@@ -103,7 +163,7 @@ void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
   // Collectors that do not read in the same tick are one record each interval all the same.
   if (!options_.once && taken_ && snapshot->closed_at - *taken_ < interval_ / 2) return;
   // A frame that rides along is no second reading, without which one snapshot has no rates.
-  if (!ReadAnew(*snapshot)) return;
+  if (!HasNewReading(*snapshot)) return;
   taken_ = snapshot->closed_at;
   std::lock_guard lock(mutex_);
   newest_ = std::move(ours);
@@ -111,7 +171,7 @@ void CollectSession::Took(const Ref<const Snapshot>& snapshot) {
   wake_.notify_all();
 }
 
-// With several collectors, the reason of one that is here says more than that another is not.
+// Prefers the reason of a collector whose devices are here over that of an absent one.
 Status CollectSession::WhyNothing() const {
   Status why{Code::kUnavailable, "nothing was read: no target is configured"};
   bool found = false;
@@ -183,7 +243,7 @@ int CollectSession::Run(Sink& sink, const bool* enough) {
   pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, budget_);
   started_ = env_.clock->Now();
   Status status = pipeline_->Apply(std::move(plan_));
-  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) { Took(snapshot); });
+  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) { OnSnapshot(snapshot); });
   pipeline_->Start();
   bool any = false;
   if (status) status = Feed(sink, enough, any);

@@ -11,12 +11,29 @@
 #include <vector>
 
 #include "base/workers.h"
+#include "cli/collect/collect_command.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "pipeline/pipeline.h"
 #include "plugins/event_queue.h"
 
 namespace gpulens {
+
+inline constexpr std::string_view kTargetsCollector = "targets";
+inline constexpr std::string_view kEnginesAnalyzer = "inference";
+
+// Whether the table of LLM engines has the name.
+bool IsEngine(std::string_view name) noexcept;
+// Whether the name is a page's: an engine, "dcgm", or a collector of an earlier version ("engines", "scrape",
+// "gpu_page").
+bool IsPage(std::string_view name) noexcept;
+std::vector<std::string_view> EngineNames();
+// "http://localhost:8000/metrics"; empty for a page without a usual URL.
+std::string PageUrl(std::string_view name);
+
+// Where options.target is a page, makes it the collector `targets` with the options of one target; -o name,
+// kind and url override them. With a configuration file and no endpoint, the targets of the file are read.
+void ResolvePage(CollectOptions& options);
 
 struct SessionOptions {
   bool once = false;    // one snapshot, made when rates are there: they need two readings
@@ -25,7 +42,7 @@ struct SessionOptions {
   std::vector<const CollectorSpec*> collectors;
   // Null: the collectors' frames are shown. Else this one's frame alone is, and the collectors feed it.
   const AnalyzerSpec* analyzer = nullptr;
-  // What its frame says of the collectors' entities is shown beside theirs; null: nothing.
+  // Its series of the collectors' entities are shown with theirs; may be null.
   const AnalyzerSpec* beside = nullptr;
   std::string_view command = "collect";  // for messages
 };
@@ -43,12 +60,12 @@ class CollectSession {
   int Run(Sink& sink, const bool* enough = nullptr);
 
  private:
-  void Took(const Ref<const Snapshot>& snapshot);
+  void OnSnapshot(const Ref<const Snapshot>& snapshot);
   Ref<const Snapshot> OnlyOurs(const Snapshot& snapshot) const;
-  // Whether every collector has read, or said why it cannot.
+  // Whether every collector has read, or reported why it cannot.
   bool AllAnswered() const;
-  // Whether a collector has read since this was asked last.
-  bool ReadAnew(const Snapshot& snapshot);
+  // Whether a collector has read since the last call.
+  bool HasNewReading(const Snapshot& snapshot);
   Status Feed(Sink& sink, const bool* enough, bool& any);
   Status WhyNothing() const;
   bool Doubtful() const;

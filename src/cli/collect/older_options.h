@@ -12,6 +12,10 @@
 #include "config/loader.h"
 #include "plugins/plugin.h"
 
+namespace CLI {
+class App;
+}
+
 namespace gpulens {
 
 // The key of an option that may be given without the group that it is in: "bearer_token" is
@@ -28,13 +32,13 @@ struct SinkOption {
 };
 SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::string_view value);
 
-// Where the sink `file` writes when nothing says where.
+// The default path of the sink `file`.
 inline constexpr std::string_view kMetricsFile = "metrics.jsonl";
 
 // The option `key` of a table, through groups: "tls.ca_file"; null when there is none.
 const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key);
 
-// What is to be said of a command of older tools that is not here; empty for any other word.
+// The replacement for a command of older tools; empty for any other word.
 std::string InsteadOfCommand(std::string_view word);
 
 // What the l9gpu project has before its commands: `-d`, `--detach` and `--config FILE`. They are taken out,
@@ -54,6 +58,11 @@ struct IgnoredOption {
   bool flag;
   const char* why;
 };
+
+// Adds options that are accepted and reported to have no effect by `gpulens <command_name>`. Both outlive
+// `command`.
+void AddIgnoredOptions(CLI::App& command, std::string_view command_name,
+                       std::span<const IgnoredOption> options);
 
 // Levels of a log in their words, those of Python ("WARNING"), as ours ("warn").
 std::string OlderLogLevels(std::string text);

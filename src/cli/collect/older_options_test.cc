@@ -28,7 +28,7 @@ TEST(OlderOptions, NamesOfTheOtlpSink) {
   EXPECT_EQ(SinkOptionOf(otlp, "otel_endpoint", "10").value, "10");
 }
 
-TEST(OlderOptions, TheGroupOfTheTransportNeedNotBeNamed) {
+TEST(OlderOptions, FindsOptionsOfTransport) {
   const SinkSpec sink = SinkCalled("webhook");
   EXPECT_EQ(SinkOptionOf(sink, "bearer_token", "x").key, "transport.bearer_token");
   EXPECT_EQ(SinkOptionOf(sink, "transport.bearer_token", "x").key, "transport.bearer_token");
@@ -37,7 +37,7 @@ TEST(OlderOptions, TheGroupOfTheTransportNeedNotBeNamed) {
   EXPECT_EQ(PlacedOption(kOptions, "nothing"), "nothing");
 }
 
-TEST(OlderOptions, VerifySslIsTheOtherWayRound) {
+TEST(OlderOptions, InvertsVerifySsl) {
   const SinkSpec webhook = SinkCalled("webhook");
   EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "False").value, "true");
   EXPECT_EQ(SinkOptionOf(webhook, "verify_ssl", "true").value, "false");
@@ -46,7 +46,7 @@ TEST(OlderOptions, VerifySslIsTheOtherWayRound) {
   EXPECT_FALSE(SinkOptionOf({.name = "stdout", .help = {}}, "verify_ssl", "true").known);
 }
 
-TEST(OlderOptions, AFolderHoldsTheFileOfTheirName) {
+TEST(OlderOptions, FolderGetsDefaultFile) {
   const SinkSpec file = SinkCalled("file");
   EXPECT_EQ(SinkOptionOf(file, "file_path", "/").value, "/metrics.jsonl");
   EXPECT_EQ(SinkOptionOf(file, "file_path", "/nowhere/").value, "/nowhere/metrics.jsonl");
@@ -69,7 +69,7 @@ TEST(OlderOptions, ResourceAttributesBecomeOneResource) {
   EXPECT_EQ(flags[0].text, "team=nlp,deployment.environment=lab");
 }
 
-TEST(OlderOptions, WhatCannotBeOneResourceIsRefused) {
+TEST(OlderOptions, RefusesConflictingResources) {
   OlderResource resource;
   ASSERT_TRUE(resource.Take("metric_resource_attributes.team", "nlp").ok());
   for (auto [given, value] :

@@ -1,4 +1,5 @@
 #include "cli/compare/compare_command.h"
+#include "cli/common/command.h"
 
 #include <unistd.h>
 
@@ -15,7 +16,8 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "cli/collect/collect_session.h"
-#include "cli/compare/compare_report.h"
+#include "cli/compare/comparison.h"
+#include "cli/help/help.h"
 
 namespace gpulens {
 namespace compare {
@@ -29,12 +31,7 @@ constexpr int kSteadyTicks = 2, kMostTicks = 60;
 constexpr Duration kToolTimeout = std::chrono::seconds(60);
 constexpr size_t kMostToolOutput = 16u << 20;
 
-int ComplainOfCompare(const std::string& sentence) {
-  std::string safe;
-  AppendPrintable(safe, sentence);
-  ::dprintf(STDERR_FILENO, "gpulens doctor --compare: %s\n", safe.c_str());
-  return 2;
-}
+int ComplainOfCompare(const std::string& sentence) { return FailCommand("doctor --compare", sentence, 2); }
 
 // Where the tool's output comes from.
 struct Origin {
@@ -183,15 +180,12 @@ void AddReadings(const Tool& tool, std::vector<FlagValue>& flags) {
 int RunComparison(const CompareOptions& options) {
   Result<Origin> origin = OriginOf(options);
   if (!origin) return ComplainOfCompare(origin.error().detail);
-  // What cannot be read is said at once, not after the GPUs were.
+  // Reports unreadable output before GPUs are read.
   if (Result<std::vector<ToolField>> fields = ReadAllOutputs(*origin->tool, origin->outputs); !fields)
     return ComplainOfCompare(fields.error().detail);
-  std::unique_ptr<Schema> schema = MakeSchema();
-  std::vector<FlagValue> flags = options.flags;
+  std::vector<FlagValue> flags;
   AddReadings(*origin->tool, flags);
-  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), flags);
-  std::string report = loaded.Report();
-  if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+  const CommandConfig loaded = LoadCommandConfig(options.config_file, &LoadOutcome::Report, flags);
   if (!loaded.ok()) return 2;
   const CollectorSpec* collector = FindCollector(origin->tool->vendor);
   if (!collector)
@@ -202,7 +196,7 @@ int RunComparison(const CompareOptions& options) {
   session_options.demo = options.demo;
   session_options.collectors = {collector};
   session_options.command = "doctor --compare";
-  CollectSession session(session_options, loaded.config);
+  CollectSession session(session_options, loaded.config());
   CompareSink sink(*origin, session.env());
   const int code = session.Run(sink, &sink.done);
   if (!sink.failed) return ComplainOfCompare(sink.failed.detail);
@@ -224,11 +218,9 @@ int RunComparison(const CompareOptions& options) {
 void AddCompare(CLI::App& doctor, CompareOptions& options) {
   doctor.add_flag("--compare", options.compare,
                   "Compare each reading with what nvidia-smi, amd-smi or hl-smi prints of this machine");
-  doctor.add_option("--tool", options.tool, "With --compare: the tool, by name or path")->type_name("PATH");
-  doctor
-      .add_option("--compare-with", options.files,
-                  "With --compare: a file with the tool's output; of amd-smi two")
-      ->type_name("FILE");
+  AddOption(doctor, "--tool", options.tool, "With --compare: the tool, by name or path", "PATH");
+  AddOption(doctor, "--compare-with", options.files,
+            "With --compare: a file with the tool's output; of amd-smi two", "FILE");
   doctor.add_flag("--demo", options.demo, "With --compare: simulated GPUs");
 }
 

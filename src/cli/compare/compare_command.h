@@ -5,8 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "config/loader.h"
-
 namespace CLI {
 class App;
 }
@@ -18,12 +16,11 @@ struct CompareOptions {
   std::string tool;                // a name or path; empty: the first of the known tools that is here
   std::vector<std::string> files;  // its output instead of a run; of amd-smi two
   std::string config_file;
-  std::vector<FlagValue> flags;
   bool json = false;
   bool demo = false;
 
-  // A file to compare with says that it is wanted, too.
-  bool Wanted() const noexcept { return compare || !files.empty(); }
+  // A file to compare with implies it.
+  bool IsRequested() const noexcept { return compare || !files.empty(); }
 };
 
 // Adds the options to those of `doctor`; --config and --json are the command's own.

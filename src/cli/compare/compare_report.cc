@@ -1,11 +1,12 @@
-#include "cli/compare/compare_report.h"
+#include "cli/compare/comparison.h"
 
 #include <algorithm>
 #include <initializer_list>
 #include <iterator>
 
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
 
 namespace gpulens::compare {
 namespace {
@@ -13,7 +14,7 @@ namespace {
 constexpr size_t kWidth = 80;
 constexpr size_t kFieldWidth = 34, kValueWidth = 13;
 
-// The end of a path says more than its beginning.
+// The end of a path is more specific than its beginning.
 std::string Tail(std::string_view text, size_t width) {
   if (WidthOf(text) <= width) return std::string(text);
   size_t drop = text.size() - std::min(text.size(), width - 1);
@@ -37,25 +38,10 @@ std::string FieldCell(std::string_view path, size_t times) {
   return out;
 }
 
-// Words of a sentence in lines of at most `width`, each after the first indented.
-std::string Wrapped(std::string text, size_t indent) {
+std::string Wrapped(std::string_view text, size_t indent) {
   std::string out;
-  size_t column = 0;
-  while (!text.empty()) {
-    size_t end = std::min(text.find(' '), text.size());
-    std::string word = text.substr(0, end);
-    text.erase(0, std::min(text.size(), end + 1));
-    if (column > 0 && column + 1 + WidthOf(word) > kWidth) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    } else if (column > 0) {
-      out += ' ';
-      ++column;
-    }
-    out += word;
-    column += WidthOf(word);
-  }
-  return out + "\n";
+  AppendWrapped(out, text, 0, indent, kWidth);
+  return out;
 }
 
 // The numbers of the reasons, in the order in which the table first names them.
@@ -108,13 +94,6 @@ std::string Conclusion(const Comparison& comparison) {
                  2);
 }
 
-void AppendJsonField(std::string& out, std::string_view key, std::string_view value) {
-  out += out.back() == '{' ? "" : ",";
-  AppendJsonString(out, key);
-  out += ':';
-  AppendJsonString(out, value);
-}
-
 }  // namespace
 
 std::string TextReport(const ReportHead& head, const Comparison& comparison) {
@@ -147,38 +126,35 @@ std::string TextReport(const ReportHead& head, const Comparison& comparison) {
 }
 
 std::string JsonReport(const ReportHead& head, const Comparison& comparison) {
-  std::string out = "{\"schema\":\"gpulens.compare/1\"";
-  AppendJsonField(out, "tool", head.tool);
-  AppendJsonField(out, "from", head.where);
-  out += ",\"simulated\":" + std::string(head.simulated ? "true" : "false") +
-         ",\"looks\":" + std::to_string(head.looks);
-  out += ",\"distinct_fields\":" + std::to_string(comparison.DistinctPaths()) +
-         ",\"comparisons\":" + std::to_string(comparison.fields.size()) + ",\"counts\":{";
-  constexpr std::string_view kKeys[] = {"equal",       "within",         "neither",      "differs",
-                                        "tool_silent", "gpulens_silent", "not_compared", "unexplained"};
+  static constexpr std::string_view kKeys[] = {"equal",        "within",      "neither",
+                                               "differs",      "tool_silent", "gpulens_silent",
+                                               "not_compared", "unexplained"};
   static_assert(std::size(kKeys) == kVerdicts);
-  for (size_t i = 0; i < kVerdicts; ++i) {
-    out += (i > 0 ? ",\"" : "\"") + std::string(kKeys[i]) +
-           "\":" + std::to_string(comparison.Count(static_cast<Verdict>(i)));
-  }
-  out += "},\"fields\":[";
-  for (const ComparedField& field : comparison.fields) {
-    out += out.back() == '[' ? "\n{" : ",\n{";
-    AppendJsonField(out, "subject", field.subject);
-    AppendJsonField(out, "field", field.path);
-    AppendJsonField(out, "tool", field.tool);
-    AppendJsonField(out, "gpulens", field.own);
-    AppendJsonField(out, "metric", field.metric);
-    AppendJsonField(out, "verdict", kKeys[static_cast<size_t>(field.verdict)]);
-    AppendJsonField(out, "reason", field.reason);
-    out += "}";
-  }
-  out += "\n],\"gpulens_only\":[";
-  for (const std::string& metric : comparison.own_only) {
-    if (out.back() != '[') out += ',';
-    AppendJsonString(out, metric);
-  }
-  return out + "]}\n";
+  return JsonDocumentText("gpulens.compare/1", [&](JsonObject& root) {
+    root.Text("tool", head.tool);
+    root.Text("from", head.where);
+    root.Flag("simulated", head.simulated);
+    root.Count("looks", head.looks);
+    root.Count("distinct_fields", comparison.DistinctPaths());
+    root.Count("comparisons", comparison.fields.size());
+    {
+      JsonObject counts(root.Key("counts"));
+      for (size_t i = 0; i < kVerdicts; ++i)
+        counts.Count(kKeys[i], comparison.Count(static_cast<Verdict>(i)));
+    }
+    auto add_field = [](std::string& out, const ComparedField& field) {
+      JsonObject object(out);
+      object.Text("subject", field.subject);
+      object.Text("field", field.path);
+      object.Text("tool", field.tool);
+      object.Text("gpulens", field.own);
+      object.Text("metric", field.metric);
+      object.Text("verdict", kKeys[static_cast<size_t>(field.verdict)]);
+      object.Text("reason", field.reason);
+    };
+    root.List("fields", comparison.fields, add_field, "\n", "\n");
+    root.Texts("gpulens_only", comparison.own_only);
+  });
 }
 
 }  // namespace gpulens::compare

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "cli/compare/compare_report.h"
+#include "cli/compare/comparison.h"
 #include "cli/compare/tools/xml_reader.h"
 
 namespace gpulens::compare {
@@ -79,11 +79,11 @@ TEST(ToolNumbers, UnitsAndTheLastPrintedPlace) {
   EXPECT_EQ(ParseToolNumber("96 bank(s)")->last_place, 0);
   for (const char* text : {"N/A", "", "None", "12 furlongs", "1e400", "--", "P", "Px"})
     EXPECT_FALSE(ParseToolNumber(text)) << text;
-  EXPECT_TRUE(SaysNoValue(" Requested functionality has been deprecated "));
-  EXPECT_FALSE(SaysNoValue("0"));
+  EXPECT_TRUE(IsNoValueText(" Requested functionality has been deprecated "));
+  EXPECT_FALSE(IsNoValueText("0"));
 }
 
-TEST(Tools, AreKnownByNameAndByWhatTheyPrint) {
+TEST(Tools, FoundByNameAndOutput) {
   EXPECT_EQ(ToolNamed("/opt/bin/nvidia-smi")->kind, ToolKind::kNvidiaSmi);
   EXPECT_EQ(ToolNamed("amd-smi")->kind, ToolKind::kAmdSmi);
   EXPECT_EQ(ToolNamed("ls"), nullptr);
@@ -124,7 +124,7 @@ TEST(Captures, OfNvidiaSmiHaveNoUnknownField) {
       std::span<const FieldRow> rows = RowsFor(NvidiaRows(), field.path);
       EXPECT_FALSE(rows.empty()) << file.path() << ": " << field.path;
       // What is compared as a number is one, or is said to be none.
-      const bool number = !rows.empty() && rows.front().how == How::kNumber && !SaysNoValue(field.text);
+      const bool number = !rows.empty() && rows.front().how == How::kNumber && !IsNoValueText(field.text);
       EXPECT_TRUE(!number || ParseToolNumber(field.text))
           << file.path() << ": " << field.path << ": " << field.text;
     }
@@ -303,7 +303,7 @@ TEST(Verdicts, OfWordsStatesAndTexts) {
   EXPECT_EQ(one("fabric/status", "Success", Own("gpu.fabric.status", 3)).verdict, Verdict::kUnexplained);
 }
 
-TEST(Verdicts, OfWhatOneOfThemDoesNotTell) {
+TEST(Verdicts, OfMissingValues) {
   EXPECT_EQ(Validate("fan_speed", "N/A", {}, {}).verdict, Verdict::kNeither);
   // A value where the vendor's own tool has none may be one that gpulens made up.
   EXPECT_EQ(Validate("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0)}).verdict, Verdict::kUnexplained);
@@ -332,7 +332,7 @@ TEST(Verdicts, OfWhatOneOfThemDoesNotTell) {
   EXPECT_EQ(Validate("warp_drive/core_temp", "9000 C", {}, {}).verdict, Verdict::kUnexplained);
 }
 
-TEST(Comparisons, AGpuThatOneDoesNotTellOfIsUnexplained) {
+TEST(Comparisons, MissingGpuIsUnexplained) {
   CompareInput input{.rows = NvidiaRows(),
                      .tool = {{"gpu:A", "max_clocks/sm_clock", "1980 MHz"}},
                      .before = {},
@@ -342,7 +342,7 @@ TEST(Comparisons, AGpuThatOneDoesNotTellOfIsUnexplained) {
   EXPECT_EQ(Compare(input).Count(Verdict::kUnexplained), 2u);
 }
 
-TEST(Comparisons, AnotherLookExplainsWhatMovedInTheFirst) {
+TEST(Comparisons, FurtherRunExplainsMovingValues) {
   auto look = [](const char* text) {
     CompareInput input{.rows = NvidiaRows(),
                        .tool = {{"gpu:A", "performance_state", text}, {"process:A/1", "x", "1"}},
@@ -364,7 +364,7 @@ TEST(Comparisons, AnotherLookExplainsWhatMovedInTheFirst) {
   EXPECT_EQ(first.fields[1].reason, "it had ended at the next comparison");
 }
 
-TEST(Comparisons, AGpuThatIsGoneAtTheNextLookIsNotExplained) {
+TEST(Comparisons, GpuMissingInFurtherRunIsUnexplained) {
   CompareInput input{.rows = NvidiaRows(),
                      .tool = {{"gpu:A", "max_clocks/sm_clock", "1980 MHz"}},
                      .before = {},

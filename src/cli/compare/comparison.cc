@@ -8,6 +8,160 @@
 #include "base/parse.h"
 
 namespace gpulens::compare {
+
+namespace {
+
+// As in ToolField; empty for entities that no tool prints.
+std::string OwnSubject(const SeriesInfo& series, KeyBy key_by) {
+  const std::string_view type = series.entity ? std::string_view(series.entity->type) : std::string_view();
+  const AttributeSet& has = series.attributes;
+  const std::string key = has.Text(key_by == KeyBy::kUuid ? "gpu.uuid" : "gpu.index");
+  std::string instance;
+  if (has.Has("gpu.mig.instance_id")) {
+    instance = "/" + has.Text("gpu.mig.instance_id") + "/" +
+               (has.Has("gpu.mig.compute_instance_id") ? has.Text("gpu.mig.compute_instance_id") : "0");
+  }
+  if (type.empty()) return "machine";
+  if (key.empty()) return {};
+  if (type == "gpu") return "gpu:" + key;
+  if (type == "mig") return "mig:" + key + instance;
+  if (type == "process") return "process:" + key + "/" + has.Text("process.pid") + instance;
+  return {};
+}
+
+OwnValue ValueOf(const Frame& frame, uint32_t slot, const SeriesInfo& series) {
+  OwnValue out;
+  out.metric = std::string(series.desc->name);
+  out.kind = series.desc->kind;
+  for (auto [key, value] : series.attributes) {
+    std::string text;
+    AppendValue(text, value);
+    out.attributes.emplace_back(std::string(key), std::move(text));
+  }
+  out.present = frame.quality[slot] != Quality::kAbsent;
+  if (!out.present) {
+    out.absence = std::string(slot < frame.absence.size() ? AbsenceName(frame.absence[slot]) : "not_read");
+    return out;
+  }
+  const gpulens::Cell& cell = frame.cells[series.first_cell];
+  out.value = series.desc->number == gpulens::Number::kDouble ? cell.d : static_cast<double>(cell.i);
+  return out;
+}
+
+}  // namespace
+
+bool OwnValue::Has(std::string_view wanted) const noexcept {
+  while (!wanted.empty()) {
+    std::string_view text = TakeUntil(wanted, ','), key = TakeUntil(text, '=');
+    if (Text(key) != text) return false;
+  }
+  return true;
+}
+
+std::string_view OwnValue::Text(std::string_view key) const noexcept {
+  for (const auto& [has, text] : attributes) {
+    if (has == key) return text;
+  }
+  return {};
+}
+
+OwnReadings ReadOwn(const Snapshot& snapshot, KeyBy key_by) {
+  OwnReadings out;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    const Frame& frame = *entry.frame;
+    for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
+      const SeriesInfo& series = (*frame.layout)[slot];
+      if (!series.desc || series.shape) continue;
+      std::string subject = OwnSubject(series, key_by);
+      if (!subject.empty()) out[subject].push_back(ValueOf(frame, slot, series));
+    }
+  }
+  return out;
+}
+
+namespace {
+
+struct Unit {
+  std::string_view name;
+  double scale;
+  bool rounded;  // the tool makes this unit of a finer one
+};
+constexpr Unit kUnits[] = {
+    {"", 1, false},        {"%", 0.01, true},     {"W", 1, true},         {"mW", 1e-3, true},
+    {"C", 1, false},       {"MHz", 1, false},     {"MiB", 1 << 20, true}, {"KiB", 1 << 10, true},
+    {"MB", 1 << 20, true}, {"GB", 1 << 30, true}, {"GiB", 1 << 30, true}, {"KB/s", 1024, true},
+    {"us", 1e-6, true},    {"ms", 1e-3, true},    {"x", 1, false},        {"bank(s)", 1, false},
+    {"mV", 1e-3, true},    {"V", 1, true},        {"J", 1, true},         {"RPM", 1, false},
+    {"GT/s", 1, false},    {"B", 1, false},
+};
+
+}  // namespace
+
+std::optional<ToolNumber> ParseToolNumber(std::string_view text) {
+  text = Trim(text);
+  // A performance state.
+  if (text.size() > 1 && text.front() == 'P' && text.find_first_not_of("0123456789", 1) == text.npos) {
+    text.remove_prefix(1);
+  }
+  size_t end = std::min(text.find_first_not_of("-0123456789."), text.size());
+  std::string_view digits = text.substr(0, end), unit = Trim(text.substr(end));
+  std::optional<double> value = ParseDouble(digits);
+  if (!value || !std::isfinite(*value)) return std::nullopt;
+  size_t point = digits.find('.');
+  int decimals = point == digits.npos ? 0 : static_cast<int>(digits.size() - point - 1);
+  for (const Unit& known : kUnits) {
+    if (known.name != unit) continue;
+    double last = known.rounded || decimals > 0 ? known.scale * std::pow(10, -decimals) : 0;
+    return ToolNumber{*value * known.scale, known.scale, last, unit};
+  }
+  return std::nullopt;
+}
+
+std::optional<double> GenerationOf(std::string_view text) {
+  constexpr double kSpeeds[] = {2.5, 5, 8, 16, 32, 64};
+  std::optional<ToolNumber> number = ParseToolNumber(text);
+  if (!number) return std::nullopt;
+  for (size_t i = 0; i < std::size(kSpeeds); ++i) {
+    if (number->value == kSpeeds[i]) return static_cast<double>(i + 1);
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// The text without the brackets that some versions of nvidia-smi print around it.
+std::string_view WithoutBrackets(std::string_view text) noexcept {
+  text = Trim(text);
+  if (text.size() < 2 || text.front() != '[' || text.back() != ']') return text;
+  return text.substr(1, text.size() - 2);
+}
+
+template <size_t N>
+bool IsOneOf(std::string_view text, const std::string_view (&words)[N]) noexcept {
+  return std::find(std::begin(words), std::end(words), WithoutBrackets(text)) != std::end(words);
+}
+
+constexpr std::string_view kNoValueWords[] = {"",          "N/A",          "Not Supported", "Not Available",
+                                              "Not Found", "Uninitialized"};
+constexpr std::string_view kFailureWords[] = {"ERR!", "Unknown Error", "GPU is lost",
+                                              "GPU access blocked by the operating system",
+                                              "GPU requires reset"};
+
+}  // namespace
+
+bool IsFailureText(std::string_view text) noexcept { return IsOneOf(text, kFailureWords); }
+
+std::string_view ReasonOfNoValue(std::string_view text) noexcept {
+  if (WithoutBrackets(text) == "Insufficient Permissions") return "the tool has no permission to read it";
+  if (WithoutBrackets(text) == "Requested functionality has been deprecated")
+    return "the tool no longer reads it";
+  return {};
+}
+
+bool IsNoValueText(std::string_view text) noexcept {
+  return IsOneOf(text, kNoValueWords) || IsFailureText(text) || !ReasonOfNoValue(text).empty();
+}
+
 namespace {
 
 constexpr std::string_view kRecorded = "the file was recorded at another time, and the value varies";
@@ -40,7 +194,7 @@ std::optional<double> WordNumber(std::string_view text) {
   return std::nullopt;
 }
 
-bool SaysAllIsWell(std::string_view text) {
+bool IsFaultlessText(std::string_view text) {
   constexpr std::string_view kWell[] = {"success", "none",    "no",        "false",
                                         "full",    "healthy", "notactive", "disabled"};
   return std::find(std::begin(kWell), std::end(kWell), Bare(text)) != std::end(kWell);
@@ -116,7 +270,7 @@ class FieldValidator {
     if (rows.empty()) return Say(Verdict::kUnexplained, "gpulens does not know this field");
     row_ = &rows.front();
     if (row_->how == How::kNone) return Say(Verdict::kNotCompared, row_->reason);
-    const bool tool_knows = !SaysNoValue(field_.text);
+    const bool tool_knows = !IsNoValueText(field_.text);
     // The further rows are readings that the tool shows instead of a missing one, as NVML does with power.
     if (!tool_knows) rows = rows.first(1);
     for (const FieldRow& row : rows) {
@@ -151,7 +305,7 @@ class FieldValidator {
   }
 
   ComparedField ToolIsSilent() {
-    if (SaysFailure(field_.text))
+    if (IsFailureText(field_.text))
       return Say(Verdict::kUnexplained, "the tool reports a failure, gpulens has a value");
     if (!row_->tool_silent.empty()) return Say(Verdict::kToolSilent, row_->tool_silent);
     std::string_view reason = ReasonOfNoValue(field_.text);
@@ -178,7 +332,7 @@ class FieldValidator {
       return out;
     };
     if (row_->how == How::kFlag) return of(WordNumber(field_.text));
-    if (row_->how == How::kFault) return of(SaysAllIsWell(field_.text) ? 0.0 : 1.0);
+    if (row_->how == How::kFault) return of(IsFaultlessText(field_.text) ? 0.0 : 1.0);
     if (row_->how == How::kGeneration) return of(GenerationOf(field_.text));
     std::optional<ToolNumber> number = ParseToolNumber(field_.text);
     if (number && number->unit.empty()) {

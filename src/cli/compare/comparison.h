@@ -1,13 +1,35 @@
-// Puts what a vendor's tool printed beside what gpulens read just before and just after. Pure.
+// Compares the output of a vendor's tool with readings of gpulens just before and after it. Pure.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
-#include "cli/compare/own_readings.h"
+#include "cli/compare/tools/tool_output.h"
+#include "core/frame.h"
 
 namespace gpulens::compare {
+
+struct OwnValue {
+  std::string metric;
+  std::vector<std::pair<std::string, std::string>> attributes;  // of the series and of what it is measured on
+  double value = 0;
+  bool present = false;
+  std::string absence;  // of one that is absent: "not_read", "out_of_range", …
+  Kind kind = Kind::kGauge;
+
+  // Whether it has all of "key=value,key=value".
+  bool Has(std::string_view wanted) const noexcept;
+  // The text of an attribute; empty when it has none.
+  std::string_view Text(std::string_view key) const noexcept;
+};
+
+using OwnReadings = std::map<std::string, std::vector<OwnValue>, std::less<>>;
+
+OwnReadings ReadOwn(const Snapshot& snapshot, KeyBy key_by);
 
 enum class Verdict : uint8_t {
   kEqual,        // one number, or one text
@@ -16,7 +38,7 @@ enum class Verdict : uint8_t {
   kDiffers,      // for a reason that the table states
   kToolSilent,   // gpulens has a value and the tool has none, for a reason that the table or the tool states
   kOwnSilent,    // the tool has a value and gpulens has none, for a reason
-  kNotCompared,  // no reading, or not one that gpulens makes; the reason says which
+  kNotCompared,  // no reading, or none that gpulens makes; with the reason
   kUnexplained,
 };
 inline constexpr size_t kVerdicts = 8;
@@ -59,17 +81,27 @@ void MergeLook(Comparison& into, const Comparison& look);
 struct ToolNumber {
   double value = 0;       // in base units
   double scale = 1;       // base units in one of the printed unit
-  double last_place = 0;  // how much the last printed digit is; 0: the tool prints what the library told
+  double last_place = 0;  // value of the last printed digit; 0: the tool prints the library's value
   std::string_view unit;  // as printed
 };
 std::optional<ToolNumber> ParseToolNumber(std::string_view text);
 // The generation of PCIe that has this speed: 4 for "16.0 GT/s".
 std::optional<double> GenerationOf(std::string_view text);
-// Whether it is one of the tool's ways to say that there is no value.
-bool SaysNoValue(std::string_view text) noexcept;
+// Whether the tool's text means that there is no value.
+bool IsNoValueText(std::string_view text) noexcept;
 // Of those, whether it reports that reading the value failed, as "ERR!" does.
-bool SaysFailure(std::string_view text) noexcept;
+bool IsFailureText(std::string_view text) noexcept;
 // Of those, why the tool has no value although there may be one; empty when the text gives no reason.
 std::string_view ReasonOfNoValue(std::string_view text) noexcept;
+
+struct ReportHead {
+  std::string tool;   // "nvidia-smi"
+  std::string where;  // the program's path, or the files
+  size_t looks = 1;   // how often the tool was run
+  bool simulated = false;
+};
+
+std::string TextReport(const ReportHead& head, const Comparison& comparison);
+std::string JsonReport(const ReportHead& head, const Comparison& comparison);
 
 }  // namespace gpulens::compare

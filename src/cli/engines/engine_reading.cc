@@ -2,11 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 
+#include "base/text.h"
 #include "catalog/inference.h"
+#include "cli/common/json_object.h"
+#include "wire/json/json_text.h"
 
 namespace gpulens {
+
 namespace {
 
 // What is shown, in this order.
@@ -34,7 +39,7 @@ struct Value {
   Buckets buckets;  // of a histogram
 };
 
-// By what tells series apart. The frame outlives it.
+// Values by the identity of their series. The frame outlives it.
 std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filter) {
   std::map<std::string, Value> values;
   std::vector<double> numbers;
@@ -43,7 +48,7 @@ std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filt
     if (!info.desc || frame.quality[slot] != Quality::kOk || !IsShown(info.desc)) continue;
     if (!filter.engine.empty() && info.attributes.Text("inference.engine") != filter.engine) continue;
     if (!filter.model.empty() && info.attributes.Text("model.name") != filter.model) continue;
-    // Tiers beside the GPU's memory fill up on purpose.
+    // Other tiers than the GPU's memory fill up on purpose.
     std::string tier = info.attributes.Text("cache.type");
     if (info.desc == &kInferenceKvCacheUsage && !tier.empty() && tier != "gpu") continue;
     Value value;
@@ -65,7 +70,7 @@ std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filt
   return values;
 }
 
-// What all series of one role and model say together.
+// The sum of all series of one role and model.
 struct Sum {
   Buckets buckets;
   double number = 0;
@@ -178,6 +183,130 @@ EngineReading ReadWindow(std::string source, const Frame& before, const Frame& n
   }
   double seconds = std::chrono::duration<double>(now.read_at - before.read_at).count();
   return Reading(std::move(source), values, seconds > 0 ? seconds : 0.001);
+}
+
+namespace {
+
+// "inference.request.queue_time" → "request queue time"; in JSON "request_queue_time".
+std::string Words(const MetricDesc& metric, char between) {
+  std::string_view name = metric.name;
+  constexpr std::string_view kPrefix = "inference.";
+  if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+  std::string out(name);
+  for (char& c : out) {
+    if (c == '.' || c == '_') c = between;
+  }
+  return out;
+}
+
+std::string Format(const char* form, double value) {
+  char text[48];
+  int length = std::snprintf(text, sizeof text, form, value);
+  return {text, static_cast<size_t>(std::clamp(length, 0, 47))};
+}
+
+std::string Seconds(const std::optional<double>& value) {
+  if (!value) return "–";
+  if (*value < 1) return Format("%.3g ms", *value * 1e3);
+  return Format("%.4g s", *value);
+}
+
+// The resolution of buckets: nothing finer than the first bound, nothing above the last.
+std::string QuantileText(const ReadDistribution& row, const std::optional<double>& value) {
+  if (value && row.first_bound && *value < *row.first_bound) return "<" + Seconds(row.first_bound);
+  if (value && row.last_bound && *value >= *row.last_bound) return ">" + Seconds(row.last_bound);
+  return Seconds(value);
+}
+
+// A dash has three bytes and one place.
+void AppendRight(std::string& out, const std::string& text, size_t width) {
+  size_t shown = text == "–" ? 1 : text.size();
+  out.append(shown < width ? width - shown : 1, ' ');
+  out += text;
+}
+
+void AppendLeft(std::string& out, const std::string& text, size_t width) {
+  out += text;
+  out.append(text.size() < width ? width - text.size() : 1, ' ');
+}
+
+std::string NumberText(const ReadNumber& number) {
+  if (number.metric == &kInferenceKvCacheUsage) return Format("%.1f %%", number.value * 100);
+  std::string out = Format("%.15g", number.value);
+  if (number.per_second) out += "   " + Format("%.4g", *number.per_second) + " per second";
+  return out;
+}
+
+void AppendModel(std::string& out, const ModelReading& model) {
+  out += '\n' + model.engine + " (" + model.layer + ")";
+  if (!model.model.empty()) {
+    out += "   ";
+    AppendPrintable(out, model.model);
+  }
+  out += '\n';
+  if (!model.distributions.empty()) {
+    AppendLeft(out, "", 26);
+    for (const char* head : {"p50", "p95", "p99", "mean", "count"}) AppendRight(out, head, 12);
+    out += '\n';
+  }
+  for (const ReadDistribution& row : model.distributions) {
+    AppendLeft(out, "  " + Words(*row.metric, ' '), 26);
+    for (const std::optional<double>& value : {row.p50, row.p95, row.p99})
+      AppendRight(out, QuantileText(row, value), 12);
+    AppendRight(out, Seconds(row.mean), 12);
+    AppendRight(out, Format("%.15g", row.count), 12);
+    out += '\n';
+  }
+  for (const ReadNumber& number : model.numbers) {
+    AppendLeft(out, "  " + Words(*number.metric, ' '), 29);
+    out += NumberText(number) + '\n';
+  }
+}
+
+void AddNumber(JsonObject& object, std::string_view key, const std::optional<double>& value) {
+  if (value && std::isfinite(*value)) object.Number(key, *value);
+  else if (value) AppendJsonMember(object.Next(), key, *value);
+}
+
+void AppendModelJson(std::string& out, const ModelReading& model) {
+  JsonObject object(out);
+  object.Text("engine", model.engine);
+  object.Text("layer", model.layer);
+  object.TextIfAny("model", model.model);
+  for (const ReadDistribution& row : model.distributions) {
+    JsonObject distribution(object.Key(Words(*row.metric, '_'), "\n "));
+    AddNumber(distribution, "p50", row.p50);
+    AddNumber(distribution, "p95", row.p95);
+    AddNumber(distribution, "p99", row.p99);
+    AddNumber(distribution, "mean", row.mean);
+    AddNumber(distribution, "count", row.count);
+    AddNumber(distribution, "first_bound", row.first_bound);
+    AddNumber(distribution, "last_bound", row.last_bound);
+  }
+  for (const ReadNumber& number : model.numbers) {
+    AppendJsonNumber(object.Key(Words(*number.metric, '_'), "\n "), number.value);
+    if (number.per_second) object.Number(Words(*number.metric, '_') + "_per_second", *number.per_second);
+  }
+}
+
+}  // namespace
+
+std::string ReadingText(const EngineReading& reading) {
+  std::string out;
+  AppendPrintable(out, reading.source);
+  out += reading.window_s ? ": the last " + Format("%.3g", *reading.window_s) + " s\n"
+                          : ": since the engine started; use --window 30s for current values\n";
+  for (const ModelReading& model : reading.models) AppendModel(out, model);
+  return out;
+}
+
+std::string ReadingJson(const EngineReading& reading) {
+  return JsonDocumentText("gpulens.engines.read/1", [&](JsonObject& root) {
+    root.Text("source", reading.source);
+    root.Text("over", reading.window_s ? "window" : "engine lifetime");
+    AddNumber(root, "window_s", reading.window_s);
+    root.List("engines", reading.models, AppendModelJson, "\n", "\n");
+  });
 }
 
 }  // namespace gpulens

@@ -29,7 +29,7 @@ struct ReadNumber {
   std::optional<double> per_second;  // of a counter, between two scrapes
 };
 
-// What is not told, or did not happen in the time that is looked at, is not there.
+// Omits what the engine does not report and what did not happen in the window.
 struct ModelReading {
   std::string engine, layer, model;  // model: empty where the page names none
   std::vector<ReadDistribution> distributions;
@@ -51,7 +51,7 @@ struct ReadFilter {
 
 // Of one scrape.
 EngineReading ReadLifetime(std::string source, const Frame& now, const ReadFilter& filter);
-// Of the time between two scrapes of one SeriesTable. A counter that fell began anew: it counts from 0.
+// Reads the time between two scrapes of one SeriesTable. A counter that fell was reset and counts from 0.
 EngineReading ReadWindow(std::string source, const Frame& before, const Frame& now, const ReadFilter& filter);
 
 std::string ReadingText(const EngineReading& reading);

@@ -37,7 +37,7 @@ std::string Tokens(int count) {
          std::to_string(count) + "\n";
 }
 
-TEST(EngineReading, BucketsOfAllRanksAreAddedBeforeTheQuantile) {
+TEST(EngineReading, AddsBucketsBeforeQuantiles) {
   EngineFixture fixture;
   // Nine fast ones on one rank, ninety-one slow ones on the other: neither rank's own median is the engine's.
   fixture.Read(kTtftType + Ttft("0", {9, 9, 9, 9}, 4.5) + Ttft("1", {0, 0, 91, 91}, 273));
@@ -55,7 +55,7 @@ TEST(EngineReading, BucketsOfAllRanksAreAddedBeforeTheQuantile) {
   EXPECT_DOUBLE_EQ(*ttft->p95, 2 + 2 * 86.0 / 91);
 }
 
-TEST(EngineReading, AWindowForgetsWhatWasBefore) {
+TEST(EngineReading, WindowExcludesEarlierTraffic) {
   EngineFixture fixture;
   Ref<const Frame> before =
       fixture.Read(kTtftType + Ttft("0", {1000000, 1000000, 1000000, 1000000}, 500000) + Tokens(700));
@@ -74,7 +74,7 @@ TEST(EngineReading, AWindowForgetsWhatWasBefore) {
   EXPECT_DOUBLE_EQ(*tokens->per_second, 100);
 }
 
-TEST(EngineReading, ARestartAndANewRankCountFromZero) {
+TEST(EngineReading, ResetAndNewSeriesCountFromZero) {
   EngineFixture fixture;
   Ref<const Frame> before = fixture.Read(kTtftType + Ttft("0", {50, 50, 50, 50}, 25) + Tokens(700));
   Ref<const Frame> after =
@@ -85,7 +85,7 @@ TEST(EngineReading, ARestartAndANewRankCountFromZero) {
   EXPECT_EQ(reading.models[0].FindNumber(kInferenceGenerationTokens)->value, 30);
 }
 
-TEST(EngineReading, WithoutTrafficThereIsNoLatency) {
+TEST(EngineReading, NoLatencyWithoutTraffic) {
   EngineFixture fixture;
   std::string page = kTtftType + Ttft("0", {5, 5, 5, 5}, 2.5) + Tokens(10);
   Ref<const Frame> before = fixture.Read(page);
@@ -99,7 +99,7 @@ TEST(EngineReading, WithoutTrafficThereIsNoLatency) {
   EXPECT_FALSE(ReadWindow("x", *after, *gone, {}).models.at(0).Find(kInferenceTimeToFirstToken));
 }
 
-TEST(EngineReading, LevelsAreSumsOrMeansAsTheirRoleSays) {
+TEST(EngineReading, CombinesLevelsByRole) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running{model_name=\"m\",engine=\"0\"} 10\n"
@@ -113,7 +113,7 @@ TEST(EngineReading, LevelsAreSumsOrMeansAsTheirRoleSays) {
   EXPECT_FALSE(reading.models[0].FindNumber(kInferenceRequestsWaiting));
 }
 
-TEST(EngineReading, SumsAndCountsWithoutBucketsGiveAMeanAlone) {
+TEST(EngineReading, MeanWithoutBuckets) {
   EngineFixture fixture;
   fixture.Read(
       "# TYPE nv_inference_request_success counter\nnv_inference_request_success{model=\"a\",version=\"1\"} "
@@ -130,7 +130,7 @@ TEST(EngineReading, SumsAndCountsWithoutBucketsGiveAMeanAlone) {
   EXPECT_THAT(ReadingText(reading), HasSubstr("–"));
 }
 
-TEST(EngineReading, ModelsAreToldApartAndChosen) {
+TEST(EngineReading, SeparatesAndFiltersModels) {
   EngineFixture fixture;
   fixture.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "a") + Ttft("0", {0, 2, 2, 2}, 3, "b"));
   EXPECT_EQ(ReadLifetime("x", *fixture.frame, {}).models.size(), 2u);
@@ -140,7 +140,7 @@ TEST(EngineReading, ModelsAreToldApartAndChosen) {
   EXPECT_TRUE(ReadLifetime("x", *fixture.frame, {.engine = "sglang", .model = {}}).models.empty());
 }
 
-TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
+TEST(EngineReading, TextRespectsBucketBounds) {
   EngineFixture fixture;
   fixture.Read(kTtftType + Ttft("0", {60, 94, 94, 100}, 200));
   EngineReading reading = ReadLifetime("x", *fixture.frame, {});
@@ -151,7 +151,7 @@ TEST(EngineReading, TextSaysNoMoreThanTheBucketsTell) {
   EXPECT_THAT(ReadingJson(reading), HasSubstr("\"first_bound\":1,\"last_bound\":4}"));
 }
 
-TEST(EngineReading, TextAndJsonSayOverWhat) {
+TEST(EngineReading, TextAndJsonNameThePeriod) {
   EngineFixture fixture;
   Ref<const Frame> before = fixture.Read(kTtftType + Ttft("0", {1, 1, 1, 1}, 0.5, "m\x1b[31m") + Tokens(1));
   std::string text = ReadingText(ReadLifetime("http://h/metrics", *before, {}));

@@ -1,23 +1,35 @@
-#include "cli/engines/engines_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <memory>
 #include <thread>
 #include <vector>
 
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 #include "cli/engines/engine_reading.h"
 #include "cli/engines/engines_list.h"
 #include "cli/engines/page_check.h"
-#include "cli/table/text_table.h"
+#include "cli/help/help.h"
 #include "config/value_parse.h"
 #include "scrape/engine/engine_page_series.h"
 
 namespace gpulens {
 namespace {
+
+struct EnginesOptions {
+  std::string name;              // list: one engine alone; empty: all
+  std::string format = "table";  // list: table, md, json
+  PageSource::Options page;      // check, read
+  std::string engine;            // check, read: whose page it is, or of which engine on it; empty: all
+  std::string model;             // read: of one model alone
+  std::string window;            // read: text; empty: since the engine began
+  std::string timeout = "10s";
+  bool json = false;
+};
 
 using engine_page::AllEngines;
 using engine_page::Engine;
@@ -43,26 +55,13 @@ Exit: 0 printed · 1 nothing could be read · 2 wrong use)";
 constexpr Duration kShortestWindow = std::chrono::milliseconds(100), kLongestWindow = std::chrono::hours(1);
 constexpr size_t kMaxSamples = 1'000'000;
 
-int Complain(const char* command, const std::string& sentence, int code) {
-  WriteNote(std::string("gpulens engines ") + command + ": " + sentence);
-  return code;
-}
-
-int Print(const std::string& text) {
-  bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
-}
-
 // Empty: `engine` is the one of that name, or null when none was given.
 std::string FindEngineNamed(const std::string& name, const Engine*& engine) {
   engine = engine_page::FindEngine(name);
   if (engine || name.empty()) return {};
   std::vector<std::string_view> names;
   for (const Engine& known : AllEngines()) names.push_back(known.name);
-  std::string_view nearest = NearestWord(name, names);
-  return "no engine \"" + name + "\"." +
-         (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
-         "   list them: gpulens engines list";
+  return "no engine \"" + name + "\"." + DidYouMean(name, names) + "   list them: gpulens engines list";
 }
 
 // What `check` and `read` begin with. Empty: all is well.
@@ -109,34 +108,32 @@ class EngineScrapes {
   EnginePageSeries series_;
 };
 
-}  // namespace
-
 int RunEnginesList(const EnginesOptions& options) {
   const Engine* one = nullptr;
   if (std::string error = FindEngineNamed(options.name, one); !error.empty())
-    return Complain("list", error, 2);
-  if (options.format == "md") return Print(EnginesMarkdown());
-  return Print(options.json || options.format == "json" ? EnginesJson(one) : EnginesTable(one));
+    return FailCommand("engines list", error, 2);
+  if (options.format == "md") return PrintText(EnginesMarkdown());
+  return PrintText(options.json || options.format == "json" ? EnginesJson(one) : EnginesTable(one));
 }
 
 int RunEnginesCheck(const EnginesOptions& options) {
   PageSource::Options where;
   const Engine* engine = nullptr;
   if (std::string error = ReadOptions(options, where, engine); !error.empty())
-    return Complain("check", error, 2);
+    return FailCommand("engines check", error, 2);
   auto source = PageSource::Open(where);
-  if (!source) return Complain("check", source.error().detail, 2);
+  if (!source) return FailCommand("engines check", source.error().detail, 2);
   auto text = (*source)->Read();
-  if (!text) return Complain("check", (*source)->name() + ": " + text.error().detail, 1);
+  if (!text) return FailCommand("engines check", (*source)->name() + ": " + text.error().detail, 1);
   ScrapedPage page(PageLimits());
   Status read = page.Update(text->body, text->format);
-  // A cut page is told about; one without a line that makes sense has nothing to tell.
+  // Reports a truncated page; a page without any valid line has nothing to report.
   if (!read && page.report().samples == 0)
-    return Complain("check", (*source)->name() + ": " + read.detail, 1);
+    return FailCommand("engines check", (*source)->name() + ": " + read.detail, 1);
   engine_page::PageFamilies families(engine);
   families.Update(page);
   PageCheck check = CheckPage((*source)->name(), page, families);
-  int printed = Print(options.json ? CheckJson(check) : CheckText(check));
+  int printed = PrintText(options.json ? CheckJson(check) : CheckText(check));
   return printed != 0 ? printed : CheckResult(check);
 }
 
@@ -144,25 +141,26 @@ int RunEnginesRead(const EnginesOptions& options) {
   PageSource::Options where;
   const Engine* engine = nullptr;
   if (std::string error = ReadOptions(options, where, engine); !error.empty())
-    return Complain("read", error, 2);
+    return FailCommand("engines read", error, 2);
   Duration window{};
   if (!options.window.empty() &&
       (ParseTimeValue(options.window, window) || window < kShortestWindow || window > kLongestWindow))
-    return Complain("read", "--window " + options.window + ": expected a time from 100ms to 1h", 2);
+    return FailCommand("engines read", "--window " + options.window + ": expected a time from 100ms to 1h",
+                       2);
   auto source = PageSource::Open(where);
-  if (!source) return Complain("read", source.error().detail, 2);
+  if (!source) return FailCommand("engines read", source.error().detail, 2);
   if (window > Duration::zero() && !(*source)->lives())
-    return Complain("read", "--window needs a URL: a file does not change between two scrapes", 2);
+    return FailCommand("engines read", "--window needs a URL: a file does not change between two scrapes", 2);
   const std::string name = (*source)->name();
   EngineScrapes scrapes(**source, engine);
   auto first = scrapes.Scrape();
-  if (!first) return Complain("read", name + ": " + first.error().detail, 1);
+  if (!first) return FailCommand("engines read", name + ": " + first.error().detail, 1);
   const ReadFilter filter{options.engine, options.model};
   EngineReading reading;
   if (window > Duration::zero()) {
     std::this_thread::sleep_for(window);
     auto second = scrapes.Scrape();
-    if (!second) return Complain("read", name + ": " + second.error().detail, 1);
+    if (!second) return FailCommand("engines read", name + ": " + second.error().detail, 1);
     reading = ReadWindow(name, **first, **second, filter);
   } else {
     reading = ReadLifetime(name, **first, filter);
@@ -170,12 +168,17 @@ int RunEnginesRead(const EnginesOptions& options) {
   if (reading.models.empty()) {
     std::string asked = options.engine.empty() ? "" : " of engine " + options.engine;
     if (!options.model.empty()) asked += " of model " + options.model;
-    return Complain("read", name + ": no readings" + asked + "; gpulens engines check lists the families", 1);
+    return FailCommand("engines read",
+                       name + ": no readings" + asked + "; gpulens engines check lists the families", 1);
   }
-  return Print(options.json ? ReadingJson(reading) : ReadingText(reading));
+  return PrintText(options.json ? ReadingJson(reading) : ReadingText(reading));
 }
 
-void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
+}  // namespace
+
+void AddEngines(CLI::App& app, int& code) {
+  auto kept = std::make_shared<EnginesOptions>();
+  EnginesOptions& options = *kept;
   CLI::App* engines =
       app.add_subcommand("engines", "List the known LLM engines; read and check their metrics pages.");
   engines->group("LLM engines");
@@ -186,7 +189,7 @@ void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
   list->add_option("--format", options.format, "table, md (docs/engines.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   list->add_flag("--json", options.json, "JSON");
-  list->callback([&] { code = RunEnginesList(options); });
+  list->callback([kept, &code] { code = RunEnginesList(*kept); });
 
   CLI::App* check = engines->add_subcommand("check", "List the known and the unknown families of a page.");
   CLI::App* read = engines->add_subcommand("read", "Show latencies, KV cache and queue of a running engine.");
@@ -195,30 +198,22 @@ void AddEngines(CLI::App& app, EnginesOptions& options, int& code) {
         ->add_option("PAGE", options.page.where,
                      "A URL (without a path: /metrics), a file, or - for standard input")
         ->required();
-    command->add_option("--engine", options.engine, "Engine of the page; default: detected")
-        ->type_name("NAME");
+    AddOption(*command, "--engine", options.engine, "Engine of the page; default: detected", "NAME");
     command->add_flag("--json", options.json, "JSON");
-    command
-        ->add_option("--header", options.page.headers,
-                     "Header field of the request: \"Authorization: Bearer …\"")
-        ->type_name("NAME: VALUE");
-    command
-        ->add_option("--ca-file", options.page.ca_file,
-                     "PEM file of the CA that signed the server's certificate")
-        ->type_name("FILE");
+    AddOption(*command, "--header", options.page.headers,
+              "Header field of the request: \"Authorization: Bearer …\"", "NAME: VALUE");
+    AddOption(*command, "--ca-file", options.page.ca_file,
+              "PEM file of the CA that signed the server's certificate", "FILE");
     command->add_flag("--insecure-skip-verify", options.page.insecure_skip_verify, "Accept any certificate");
-    command->add_option("--timeout", options.timeout, "Timeout of the request")
-        ->type_name("D")
-        ->capture_default_str();
+    AddOption(*command, "--timeout", options.timeout, "Timeout of the request", "D")->capture_default_str();
   }
   check->footer(kCheckFooter);
-  check->callback([&] { code = RunEnginesCheck(options); });
+  check->callback([kept, &code] { code = RunEnginesCheck(*kept); });
   read->footer(kReadFooter);
-  read->add_option("--window", options.window,
-                   "Scrape twice, this far apart, and show the changes in between")
-      ->type_name("D");
-  read->add_option("--model", options.model, "Show one model only, by its name on the page")->type_name("M");
-  read->callback([&] { code = RunEnginesRead(options); });
+  AddOption(*read, "--window", options.window,
+            "Scrape twice, this far apart, and show the changes in between", "D");
+  AddOption(*read, "--model", options.model, "Show one model only, by its name on the page", "M");
+  read->callback([kept, &code] { code = RunEnginesRead(*kept); });
 }
 
 }  // namespace gpulens

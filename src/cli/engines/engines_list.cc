@@ -1,9 +1,11 @@
 #include "cli/engines/engines_list.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "base/text.h"
+#include "cli/common/json_object.h"
 
 namespace gpulens {
 namespace {
@@ -116,49 +118,37 @@ void AppendMatrix(std::string& out, const std::vector<const Engine*>& engines) {
   }
 }
 
-void AppendTexts(std::string& out, std::string_view key, const std::vector<std::string_view>& texts) {
-  AppendJsonString(out, key);
-  out += ":[";
-  for (std::string_view text : texts) {
-    if (out.back() != '[') out += ',';
-    AppendJsonString(out, text);
-  }
-  out += ']';
-}
-
-void AppendFieldAndComma(std::string& out, std::string_view key, std::string_view value) {
-  AppendJsonString(out, key);
-  out += ':';
-  AppendJsonString(out, value);
-  out += ',';
-}
-
 void AppendEngine(std::string& out, const Engine& engine) {
-  out += "\n{";
-  AppendFieldAndComma(out, "name", engine.name);
-  AppendFieldAndComma(out, "layer", engine.layer);
-  AppendFieldAndComma(out, "provider", engine.provider);
-  AppendFieldAndComma(out, "path", engine.path);
-  out += "\"port\":" + std::to_string(engine.port) +
-         ",\"families\":" + std::to_string(CountFamilies(engine)) + ",\"roles\":[";
+  struct RoleFamilies {
+    const EngineMetric* role;
+    std::vector<std::string_view> families;
+  };
+  std::vector<RoleFamilies> roles;
   for (const EngineMetric& role : AllEngineMetrics()) {
-    std::vector<std::string_view> families = FamiliesOf(engine, role);
-    if (families.empty()) continue;
-    out += out.back() == '[' ? "\n {" : ",\n {";
-    AppendFieldAndComma(out, "role", role.name);
-    AppendFieldAndComma(out, "metric", role.metric->name);
-    AppendTexts(out, "families", families);
-    out += '}';
+    if (auto families = FamiliesOf(engine, role); !families.empty()) roles.push_back({&role, families});
   }
-  out += "],\"not_offered\":[";
-  for (const NotOffered& row : kNotOffered) {
-    if (row.engine != engine.name) continue;
-    out += out.back() == '[' ? "{" : ",{";
-    AppendFieldAndComma(out, "role", row.role);
-    AppendFieldAndComma(out, "reason", row.reason);
-    out.back() = '}';
-  }
-  out += "]}";
+  std::vector<NotOffered> missing;
+  std::ranges::copy_if(kNotOffered, std::back_inserter(missing),
+                       [&](const NotOffered& row) { return row.engine == engine.name; });
+  JsonObject object(out);
+  object.Text("name", engine.name);
+  object.Text("layer", engine.layer);
+  object.Text("provider", engine.provider);
+  object.Text("path", engine.path);
+  object.Whole("port", engine.port);
+  object.Count("families", CountFamilies(engine));
+  auto add_role = [](std::string& to, const RoleFamilies& row) {
+    JsonObject role(to);
+    role.Text("role", row.role->name);
+    role.Text("metric", row.role->metric->name);
+    role.Texts("families", row.families);
+  };
+  object.List("roles", roles, add_role, "\n ");
+  object.List("not_offered", missing, [](std::string& to, const NotOffered& row) {
+    JsonObject offer(to);
+    offer.Text("role", row.role);
+    offer.Text("reason", row.reason);
+  });
 }
 
 }  // namespace
@@ -187,13 +177,9 @@ std::string EnginesTable(const Engine* one) {
 }
 
 std::string EnginesJson(const Engine* one) {
-  std::string out = "{\"schema\":\"gpulens.engines/1\",\"engines\":[";
-  for (const Engine& engine : AllEngines()) {
-    if (one && one != &engine) continue;
-    if (out.back() != '[') out += ',';
-    AppendEngine(out, engine);
-  }
-  return out + "\n]}\n";
+  const std::span<const Engine> engines = one ? std::span(one, 1) : AllEngines();
+  return JsonDocumentText("gpulens.engines/1",
+                          [&](JsonObject& root) { root.List("engines", engines, AppendEngine, "\n", "\n"); });
 }
 
 std::string EnginesMarkdown() {

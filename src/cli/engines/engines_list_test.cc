@@ -21,7 +21,7 @@ bool OffersNamed(std::string_view engine, std::string_view role) {
   return Offers(*FindEngine(engine), *FindEngineMetric(role));
 }
 
-TEST(EnginesList, AnEngineOffersWhatItsTableOrTheOneItReadsHas) {
+TEST(EnginesList, OffersRolesOfOwnAndReadTables) {
   EXPECT_TRUE(OffersNamed("vllm", "TimeToFirstToken"));
   EXPECT_FALSE(OffersNamed("tgi", "TimeToFirstToken"));
   EXPECT_FALSE(OffersNamed("triton", "TokenRate"));
@@ -29,7 +29,7 @@ TEST(EnginesList, AnEngineOffersWhatItsTableOrTheOneItReadsHas) {
   EXPECT_TRUE(OffersNamed("nim", "SpecDrafts"));
 }
 
-TEST(EnginesList, WhatIsSaidNotToBeOfferedIsNot) {
+TEST(EnginesList, NotOfferedRolesAreAbsent) {
   for (const NotOffered& row : KnownNotOffered()) {
     const Engine* engine = FindEngine(row.engine);
     ASSERT_NE(engine, nullptr) << row.engine;
@@ -42,7 +42,7 @@ TEST(EnginesList, WhatIsSaidNotToBeOfferedIsNot) {
 }
 
 // What dashboards and alerts stand on: an engine offers it, or it is known why not.
-TEST(EnginesList, EveryServerTellsTheBasicsOrWhyNot) {
+TEST(EnginesList, ServersOfferBasicRolesOrReason) {
   for (const Engine& engine : AllEngines()) {
     if (engine.layer != "engine") continue;
     for (std::string_view name : {"RequestsRunning", "RequestsWaiting", "PromptTokens", "GenerationTokens",
@@ -55,7 +55,7 @@ TEST(EnginesList, EveryServerTellsTheBasicsOrWhyNot) {
   }
 }
 
-TEST(EnginesList, TheTableHasALinePerEngine) {
+TEST(EnginesList, TableHasOneLinePerEngine) {
   std::string text = EnginesTable(nullptr);
   for (const Engine& engine : AllEngines())
     EXPECT_THAT(text, HasSubstr("\n" + std::string(engine.name) + "  "));

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cli/engines/page_source.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {
@@ -34,7 +33,7 @@ constexpr std::string_view kPage =
     "# TYPE vllm:swap_time_seconds histogram\nvllm:swap_time_seconds_sum 1\nvllm:swap_time_seconds_count 1\n"
     "no number\n";
 
-TEST(PageCheck, TellsEveryFamilyApart) {
+TEST(PageCheck, ClassifiesFamilies) {
   PageCheck check = CheckOf(kPage);
   ASSERT_EQ(check.engines.size(), 1u);
   EXPECT_EQ(check.engines[0]->name, "vllm");
@@ -54,7 +53,7 @@ TEST(PageCheck, TellsEveryFamilyApart) {
   EXPECT_EQ(CheckResult(check), 1);
 }
 
-TEST(PageCheck, TextHasARowToPasteAndWhatIsWrong) {
+TEST(PageCheck, TextHasRowsForUnknownFamilies) {
   std::string text = CheckText(CheckOf(kPage));
   EXPECT_THAT(text, HasSubstr("recognised: vllm (engine, 5 families)\n"));
   EXPECT_THAT(text, HasSubstr("\nvllm:swap_time_seconds\thistogram\t-\ts\tpass\t-\t-\t-\t-\t-\n"));
@@ -64,7 +63,7 @@ TEST(PageCheck, TextHasARowToPasteAndWhatIsWrong) {
   EXPECT_THAT(text, HasSubstr("cannot be read: 1 line, the first is line 19 (bad_value): no number\n"));
 }
 
-TEST(PageCheck, JsonSaysTheSame) {
+TEST(PageCheck, JsonMatchesText) {
   std::string why;
   auto json = JsonReader::Read(CheckJson(CheckOf(kPage)), &why);
   ASSERT_TRUE(json) << why;
@@ -81,7 +80,7 @@ TEST(PageCheck, JsonSaysTheSame) {
   EXPECT_TRUE((*families["vllm:swap_time_seconds"])["row"].here());
 }
 
-TEST(PageCheck, KnownPagesAreFineAndForeignOnesAreNot) {
+TEST(PageCheck, ExitCodeByUnknownFamilies) {
   EXPECT_EQ(CheckResult(CheckOf("# TYPE tgi_queue_size gauge\ntgi_queue_size 1\n")), 0);
   PageCheck foreign = CheckOf("# TYPE node_load1 gauge\nnode_load1 1\n");
   EXPECT_EQ(CheckResult(foreign), 1);
@@ -94,7 +93,7 @@ TEST(PageCheck, KnownPagesAreFineAndForeignOnesAreNot) {
   EXPECT_EQ(CheckResult(CheckOf(kNim, "nim")), 0);
 }
 
-TEST(PageCheck, NamesFromOutsideAreSafeForATerminal) {
+TEST(PageCheck, EscapesForeignNames) {
   ScrapedPage page;
   ASSERT_TRUE(page.Update("{\"evil\x1b[31m\ttab\"} 1\n", ExpositionFormat::kText100).ok());
   engine_page::PageFamilies families(nullptr);
@@ -104,7 +103,7 @@ TEST(PageCheck, NamesFromOutsideAreSafeForATerminal) {
   EXPECT_TRUE(JsonReader::Read(CheckJson(check)));
 }
 
-TEST(GuessPageFormat, TellsPagesFromWhatIsNone) {
+TEST(GuessPageFormat, DetectsFormat) {
   auto detail = [](std::string_view body) {
     auto guess = GuessPageFormat(body);
     return guess ? std::string() : guess.error().detail;

@@ -1,7 +1,6 @@
 #include "cli/events/events_command.h"
 
 #include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
@@ -10,29 +9,180 @@
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "agent/status/query_status.h"
+#include "agent/status/status_report.h"
 #include "base/clock.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "catalog/codes/codes.h"
 #include "catalog/events.h"
-#include "cli/events/events_text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/command.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
 #include "config/value_parse.h"
 #include "store/incident_store.h"
+#include "wire/json/json_text.h"
 
 namespace gpulens {
+
 namespace {
 
-int Complain(const std::string& text, int code) {
-  WriteNote("gpulens events: " + text);
-  return code;
+// A table line holds so many bytes of a message; JSON and CSV have all of it.
+constexpr size_t kMessageInTable = 100;
+
+void AppendPadded(std::string& out, std::string_view text, size_t width) {
+  out += text;
+  out.append(text.size() < width ? width - text.size() : 1, ' ');
 }
+
+std::string Gpu(const Incident& incident) {
+  return incident.gpu_index ? std::to_string(*incident.gpu_index) : std::string("–");
+}
+
+// A text member of a flat JSON object that we wrote ourselves, only for display: `"key":value`.
+std::string_view Member(std::string_view object, std::string_view key) {
+  std::string mark = "\"" + std::string(key) + "\":";
+  size_t at = object.find(mark);
+  if (at == std::string_view::npos) return {};
+  std::string_view value = object.substr(at + mark.size());
+  if (value.starts_with('"')) {
+    value.remove_prefix(1);
+    return value.substr(0, value.find('"'));
+  }
+  return value.substr(0, value.find_first_of(",}"));
+}
+
+// Of `agent --demo`: nothing of it happened.
+bool IsSimulated(const Incident& incident) { return Member(incident.attributes, "simulated") == "true"; }
+
+void AppendCsv(std::string& out, std::string_view text) {
+  out += out.empty() || out.back() == '\n' ? "" : ",";
+  out += '"';
+  // A spreadsheet computes what begins so.
+  if (!text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos) out += '\'';
+  for (char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  out += '"';
+}
+
+// JSON that was kept, with what steers a terminal as escapes: outside of strings there is none of it.
+std::string SafeJson(std::string_view json) {
+  std::string out, escaped;
+  while (!json.empty()) {
+    const std::string_view character = json.substr(0, std::max<size_t>(1, Utf8Length(json)));
+    const auto byte = static_cast<unsigned char>(character.front());
+    if (character.size() == 1 && byte >= 0x20 && byte < 0x7F) {
+      out += character;
+    } else {
+      escaped.clear();
+      AppendJsonString(escaped, character);
+      out += std::string_view(escaped).substr(1, escaped.size() - 2);
+    }
+    json.remove_prefix(character.size());
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string ReadingsSummary(const Incident& incident) {
+  std::string_view json = incident.readings;
+  size_t count = static_cast<size_t>(std::count(json.begin(), json.end(), '['));
+  // "columns":[ and "samples":[ are the two others.
+  if (count <= 2) return "no readings";
+  std::string_view columns = json.substr(0, json.find("],\"samples\""));
+  std::string names;
+  for (size_t at = columns.find("\"name\":\""); at != std::string_view::npos;
+       at = columns.find("\"name\":\"", at)) {
+    at += 8;
+    std::string_view name = columns.substr(at, columns.find('"', at) - at);
+    if (name.starts_with("gpu.")) name.remove_prefix(4);
+    if (names.find(name) == std::string::npos) names += (names.empty() ? "" : " ") + std::string(name);
+  }
+  return std::to_string(count - 2) + " samples of " + names;
+}
+
+std::string IncidentTable(const std::vector<Incident>& incidents) {
+  std::string out;
+  AppendPadded(out, "TIME", 26);
+  AppendPadded(out, "SEVERITY", 10);
+  AppendPadded(out, "GPU", 5);
+  AppendPadded(out, "EVENT", 22);
+  out += "WHAT\n";
+  for (const Incident& incident : incidents) {
+    std::string time;
+    AppendRfc3339(time, incident.unix_ns);
+    AppendPadded(out, time, 26);
+    AppendPadded(out, EventSeverityName(incident.severity), 10);
+    std::string gpu = Gpu(incident);
+    AppendPadded(out, gpu, incident.gpu_index ? 5 : 7);  // the dash has three bytes
+    std::string name, what = IsSimulated(incident) ? "SIMULATED  " : "", shown;
+    AppendPrintable(name, incident.name);
+    AppendPadded(out, name, 22);
+    if (incident.name == kEventGpuXid.name) {
+      what += "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
+              std::string(Member(incident.attributes, "gpu.xid.class"));
+      std::string_view action = Member(incident.attributes, "gpu.xid.action");
+      what += action.empty() ? "" : ", do: " + std::string(action);
+      std::string_view process = Member(incident.attributes, "process.executable.name");
+      what += process.empty() ? "" : ", " + std::string(process);
+      what += "  ";
+    }
+    std::string_view repeats = Member(incident.attributes, kEventRepeats);
+    if (!repeats.empty()) what += "×" + std::string(repeats) + "  ";
+    what += std::string_view(incident.body).substr(0, kMessageInTable);
+    AppendPrintable(shown, what);
+    out += shown + "\n";
+    if (!incident.readings.empty())
+      out += "    before: " + TerminalLines(ReadingsSummary(incident)) + "  (--format json has them)\n";
+  }
+  return out;
+}
+
+std::string IncidentJson(const std::vector<Incident>& incidents) {
+  std::string out;
+  for (const Incident& incident : incidents) {
+    out += JsonDocumentText("gpulens.event/1", [&](JsonObject& object) {
+      object.Whole("id", incident.id);
+      object.Time("ts", incident.unix_ns);
+      object.Text("name", incident.name);
+      object.Text("severity", EventSeverityName(incident.severity));
+      object.Raw("gpu_index", incident.gpu_index ? std::to_string(*incident.gpu_index) : "null");
+      if (incident.gpu_uuid.empty()) object.Raw("gpu_uuid", "null");
+      else object.Text("gpu_uuid", incident.gpu_uuid);
+      object.Text("body", incident.body);
+      object.Raw("attributes", incident.attributes.empty() ? "{}" : SafeJson(incident.attributes));
+      if (!incident.readings.empty()) object.Raw("readings_before", SafeJson(incident.readings));
+    });
+  }
+  return out;
+}
+
+std::string IncidentCsv(const std::vector<Incident>& incidents) {
+  std::string out = "time,severity,gpu_index,gpu_uuid,name,body,attributes,simulated\n";
+  for (const Incident& incident : incidents) {
+    std::string time;
+    AppendRfc3339(time, incident.unix_ns);
+    AppendCsv(out, time);
+    AppendCsv(out, EventSeverityName(incident.severity));
+    AppendCsv(out, incident.gpu_index ? std::to_string(*incident.gpu_index) : "");
+    AppendCsv(out, incident.gpu_uuid);
+    AppendCsv(out, incident.name);
+    AppendCsv(out, incident.body);
+    AppendCsv(out, incident.attributes);
+    AppendCsv(out, IsSimulated(incident) ? "true" : "false");
+    out += '\n';
+  }
+  return out;
+}
+
+namespace {
 
 struct Place {
   std::string path;
   std::optional<StatusReport> agent;  // whose events these are, when it runs and answers
-  std::string refusal;                // of an agent that runs and does not say
+  std::string refusal;                // of an agent that runs and does not report its folder
   std::string error;                  // of the configuration
   bool given = false;                 // named by the user
 };
@@ -44,24 +194,23 @@ Place FindStore(const EventsOptions& options) {
   std::string folder = options.state_dir;
   place.given = !folder.empty();
   if (folder.empty()) {
-    std::unique_ptr<Schema> schema = MakeSchema();
-    LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
+    const CommandConfig loaded = LoadCommandConfig(options.config_file, nullptr);
     if (!loaded.ok()) {
-      place.error = loaded.Errors();
+      place.error = loaded.loaded.Errors();
       return place;
     }
-    QueriedStatus asked = QueryRunningAgent(loaded.config);
+    QueriedStatus asked = QueryRunningAgent(loaded.config());
     if (!asked.report && !asked.at.empty())
       place.refusal = asked.at + " does not report where its events are: " + asked.refusal;
     place.agent = std::move(asked.report);
-    folder = StateDir(loaded.config.Text("state_dir"));
-    place.given = !loaded.config.Text("state_dir").empty();
+    folder = StateDir(loaded.config().Text("state_dir"));
+    place.given = !loaded.config().Text("state_dir").empty();
     constexpr const char* kService = "/var/lib/gpulens";
     std::string own = folder + "/" + std::string(kIncidentFile);
-    // The folder of a service may be closed to us, so that nothing can be said of what is in it.
+    // The folder of a service may be closed to this user: its contents are then unknown.
     bool service = ::access((std::string(kService) + "/" + std::string(kIncidentFile)).c_str(), F_OK) == 0 ||
                    (::access(kService, F_OK) == 0 && ::access(kService, X_OK) != 0);
-    // An agent that runs knows best: --demo and its own options put its folder elsewhere than our file says.
+    // A running agent takes precedence: --demo and its options may put the folder elsewhere than our file.
     if (place.agent && !place.agent->state_dir.empty()) folder = place.agent->state_dir;
     else if (!place.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
   }
@@ -82,15 +231,17 @@ int ComplainOfStore(const Place& place, const Status& status) {
                                 std::to_string(place.agent->pid) + ") runs; its events are in " + place.path
                           : "its events are in " + place.path;
   if (status.code == Code::kPermissionDenied)
-    return Complain((place.agent ? whose : "another user's agent: " + whose) +
-                        ", which this user may not read. do: sudo gpulens events",
-                    1);
+    return FailCommand("events",
+                       (place.agent ? whose : "another user's agent: " + whose) +
+                           ", which this user may not read. do: sudo gpulens events",
+                       1);
   // No file: no event was ever kept there. Only where the agent that runs says so is it known to be the
   // place.
   std::string path = place.path + " (it is created with the first event; use --state-dir for another folder)";
-  if (place.agent || place.given) return Complain("no events were recorded: there is no " + path, 0);
+  if (place.agent || place.given)
+    return FailCommand("events", "no events were recorded: there is no " + path, 0);
   std::string agent = place.refusal.empty() ? "no agent answers" : place.refusal;
-  return Complain("the events are unknown: " + agent + ", and there is no " + path, 1);
+  return FailCommand("events", "the events are unknown: " + agent + ", and there is no " + path, 1);
 }
 
 bool IsAbsent(const std::string& path) { return ::access(path.c_str(), F_OK) != 0 && errno == ENOENT; }
@@ -107,9 +258,7 @@ bool FillFilter(const EventsOptions& options, IncidentStore::Filter& filter, std
   if (!options.name.empty() && !FindEvent(options.name)) {
     std::vector<std::string_view> names;
     for (const EventDesc* event : kEvents) names.push_back(event->name);
-    std::string_view nearest = NearestWord(options.name, names);
-    error = "--name " + options.name + ": no such event." +
-            (nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?") +
+    error = "--name " + options.name + ": no such event." + DidYouMean(options.name, names) +
             "   list them: gpulens metrics --format md";
     return false;
   }
@@ -124,21 +273,24 @@ bool FillFilter(const EventsOptions& options, IncidentStore::Filter& filter, std
 int RunEvents(const EventsOptions& options) {
   IncidentStore::Filter filter;
   std::string error;
-  if (!FillFilter(options, filter, error)) return Complain(error, 2);
+  if (!FillFilter(options, filter, error)) return FailCommand("events", error, 2);
   Place place = FindStore(options);
-  if (!place.error.empty()) return Complain(place.error, 2);
+  if (!place.error.empty()) return FailCommand("events", place.error, 2);
   if (place.agent && place.agent->state_dir.empty())
-    return Complain("the agent of user " + place.agent->user + " stores no events: it has no state_dir", 1);
+    return FailCommand(
+        "events", "the agent of user " + place.agent->user + " stores no events: it has no state_dir", 1);
   auto store = IncidentStore::Open({.path = place.path, .read_only = true});
   if (!store) {
     bool absent = store.error().code == Code::kUnavailable && IsAbsent(place.path);
     bool closed = store.error().code == Code::kPermissionDenied;
-    return absent || closed ? ComplainOfStore(place, store.error()) : Complain(store.error().detail, 1);
+    return absent || closed ? ComplainOfStore(place, store.error())
+                            : FailCommand("events", store.error().detail, 1);
   }
   auto found = (*store)->Find(filter);
-  if (!found) return Complain(found.error().detail, 1);
+  if (!found) return FailCommand("events", found.error().detail, 1);
   if (found->empty() && options.format != "csv")
-    return Complain("no matching event in the last " + options.since + " (" + place.path + ")", 0);
+    return FailCommand("events", "no matching event in the last " + options.since + " (" + place.path + ")",
+                       0);
   if (options.json || options.format == "json") return WriteOut(IncidentJson(*found)) ? 0 : 1;
   if (options.format == "csv") return WriteOut(IncidentCsv(*found)) ? 0 : 1;
   return WriteText(IncidentTable(*found)) ? 0 : 1;

@@ -1,4 +1,5 @@
 #include "cli/exp/exp_command.h"
+#include "cli/common/command.h"
 
 #include <unistd.h>
 
@@ -9,7 +10,8 @@
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/text_table.h"
+#include "cli/help/help.h"
 #include "store/experiments/run_files.h"
 #include "store/experiments/run_writer.h"
 
@@ -60,22 +62,11 @@ Result<std::vector<ListedRun>> Listed(RunReader& reader, const RunReader::Filter
   return out;
 }
 
-// Asks a person; without a terminal nobody is there to ask.
 bool Confirmed(const RunRow& run) {
-  std::string question;
-  AppendPrintable(question, "Delete " + run.id + " (" + run.name + "), its log and its artifacts? [y/N] ");
-  ::dprintf(STDERR_FILENO, "%s", question.c_str());
-  char answer[8] = {};
-  ssize_t got = ::read(STDIN_FILENO, answer, sizeof answer - 1);
-  return got > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+  return IsConfirmed("Delete " + run.id + " (" + run.name + "), its log and its artifacts? [y/N] ");
 }
 
 }  // namespace
-
-int Complain(const char* command, const Status& status) {
-  WriteNote("gpulens exp " + std::string(command) + ": " + status.detail);
-  return status.code == Code::kInvalidArgument ? 2 : 1;
-}
 
 Result<RunReader> OpenExperiments(const std::string& db, Duration longest) {
   ASSIGN_OR_RETURN(std::string path, FindDatabase(db));
@@ -107,11 +98,11 @@ int RunExpList(const ExpOptions& options) {
   if (!reader) {
     const bool none_yet = reader.error().detail.starts_with("no run was recorded");
     if (none_yet && options.json) Print("{\"schema\":\"gpulens.experiments/1\",\"runs\":[]}\n");
-    const int code = Complain("list", reader.error());
+    const int code = FailCommand("exp list", reader.error());
     return none_yet ? 0 : code;
   }
   auto runs = Listed(*reader, {.limit = options.limit, .status = options.status, .name = options.name});
-  if (!runs) return Complain("list", runs.error());
+  if (!runs) return FailCommand("exp list", runs.error());
   if (options.json) return Print(RunListJson(*runs, reader->now_ns()));
   if (runs->empty()) {
     WriteNote("gpulens exp list: no matching run in " + reader->path());
@@ -122,23 +113,23 @@ int RunExpList(const ExpOptions& options) {
 
 int RunExpShow(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db);
-  if (!reader) return Complain("show", reader.error());
+  if (!reader) return FailCommand("exp show", reader.error());
   auto run = reader->Find(options.run);
-  if (!run) return Complain("show", run.error());
+  if (!run) return FailCommand("exp show", run.error());
   auto page = ReadPage(*reader, *run);
-  if (!page) return Complain("show", page.error());
+  if (!page) return FailCommand("exp show", page.error());
   return Print(options.json ? RunPageJson(*page, reader->now_ns()) : RunPageText(*page, reader->now_ns()));
 }
 
 int RunExpCompare(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db);
-  if (!reader) return Complain("compare", reader.error());
+  if (!reader) return FailCommand("exp compare", reader.error());
   std::vector<RunPage> pages;
   for (const std::string& text : options.runs) {
     auto run = reader->Find(text);
-    if (!run) return Complain("compare", run.error());
+    if (!run) return FailCommand("exp compare", run.error());
     auto page = ReadPage(*reader, *run);
-    if (!page) return Complain("compare", page.error());
+    if (!page) return FailCommand("exp compare", page.error());
     pages.push_back(*std::move(page));
   }
   return Print(options.json ? CompareJson(pages, reader->now_ns())
@@ -150,33 +141,34 @@ int RunExpDelete(const ExpOptions& options) {
   RunRow run;
   {
     auto reader = OpenExperiments(options.db);
-    if (!reader) return Complain("delete", reader.error());
+    if (!reader) return FailCommand("exp delete", reader.error());
     if (reader->old_file())
-      return Complain("delete",
-                      {Code::kInvalidArgument, reader->path() + " is an old file, which is read-only"});
+      return FailCommand("exp delete",
+                         {Code::kInvalidArgument, reader->path() + " is an old file, which is read-only"});
     auto found = reader->Find(options.run);
-    if (!found) return Complain("delete", found.error());
+    if (!found) return FailCommand("exp delete", found.error());
     if (found->status == kRunning && !options.yes)
-      return Complain("delete",
-                      {Code::kInvalidArgument, found->id + " is running; pass --yes to delete it anyway"});
+      return FailCommand("exp delete",
+                         {Code::kInvalidArgument, found->id + " is running; pass --yes to delete it anyway"});
     run = *std::move(found);
     path = reader->path();
   }
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
-      return Complain("delete", {Code::kInvalidArgument,
-                                 "no terminal to confirm on; pass --yes to delete without confirmation"});
+      return FailCommand(
+          "exp delete",
+          {Code::kInvalidArgument, "no terminal to confirm on; pass --yes to delete without confirmation"});
     if (!Confirmed(run)) return 1;
   }
   auto writer = RunWriter::Open(path);
-  if (!writer) return Complain("delete", writer.error());
+  if (!writer) return FailCommand("exp delete", writer.error());
   auto deleted = (*writer)->Delete(run.id);
-  if (!deleted) return Complain("delete", deleted.error());
+  if (!deleted) return FailCommand("exp delete", deleted.error());
   for (const std::string& id : *deleted) {
     std::error_code error;
     // Ids that came from the file, and lead nowhere else.
     if (IsRunId(id)) std::filesystem::remove_all(RunFolder(path, id), error);
-    if (error) return Complain("delete", {Code::kIo, RunFolder(path, id) + ": " + error.message()});
+    if (error) return FailCommand("exp delete", {Code::kIo, RunFolder(path, id) + ": " + error.message()});
     WriteNote("deleted " + id);
   }
   return 0;
@@ -184,46 +176,45 @@ int RunExpDelete(const ExpOptions& options) {
 
 namespace {
 
-void AddList(CLI::App& exp, ExpOptions& options, int& code) {
+void AddList(CLI::App& exp, const std::shared_ptr<ExpOptions>& kept, int& code) {
+  ExpOptions& options = *kept;
   CLI::App* list = exp.add_subcommand("list", "List the newest runs.");
   list->add_option("--limit", options.limit, "Maximum number of runs")
       ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
   list->add_option("--status", options.status, "Only runs with this status")
       ->check(CLI::IsMember({"running", "done", "failed", "crashed", "queued"}));
-  list->add_option("--name", options.name, "Only runs with this name")->type_name("NAME");
-  list->callback([&] { code = RunExpList(options); });
+  AddOption(*list, "--name", options.name, "Only runs with this name", "NAME");
+  list->callback([kept, &code] { code = RunExpList(*kept); });
   CLI::App* show = exp.add_subcommand("show", "Show one run.");
   show->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
-  show->callback([&] { code = RunExpShow(options); });
+  show->callback([kept, &code] { code = RunExpShow(*kept); });
   CLI::App* compare = exp.add_subcommand("compare", "Show what differs between runs.");
   compare->add_option("RUN", options.runs, "Two or more runs")->required()->expected(2, 20);
   compare->add_flag("--all", options.all, "Show equal values, too");
-  compare->callback([&] { code = RunExpCompare(options); });
+  compare->callback([kept, &code] { code = RunExpCompare(*kept); });
   for (CLI::App* command : {list, show, compare}) command->add_flag("--json", options.json, "JSON");
   CLI::App* remove =
       exp.add_subcommand("delete", "Delete a run with the runs within it, their logs and artifacts.");
   remove->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
   remove->add_flag("--yes", options.yes, "Do not ask for confirmation");
-  remove->callback([&] { code = RunExpDelete(options); });
+  remove->callback([kept, &code] { code = RunExpDelete(*kept); });
   for (CLI::App* command : {list, show, compare, remove})
-    command->add_option("--db", options.db, "The file of experiments")->type_name("FILE");
+    AddOption(*command, "--db", options.db, "The file of experiments", "FILE");
 }
 
-void AddOutputs(CLI::App& exp, ExpOptions& options, int& code) {
+void AddOutputs(CLI::App& exp, const std::shared_ptr<ExpOptions>& kept, int& code) {
+  ExpOptions& options = *kept;
   CLI::App* plot = exp.add_subcommand("plot", "Plot metrics over steps, in the terminal or as an SVG.");
   plot->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
   plot->add_option("METRIC,--metric", options.metrics, "Names of the metrics; default: loss");
-  plot->add_option("--with", options.runs, "Another run to plot; repeatable")
-      ->type_name("RUN")
-      ->allow_extra_args(false);
-  plot->add_option("-o,--output", options.output, "Output file of the SVG; default: standard output")
-      ->type_name("FILE");
+  AddOption(*plot, "--with", options.runs, "Another run to plot; repeatable", "RUN")->allow_extra_args(false);
+  AddOption(*plot, "-o,--output", options.output, "Output file of the SVG; default: standard output", "FILE");
   plot->add_flag("--text", options.text, "Plot as text; default in a terminal");
   plot->add_flag("--ascii", options.ascii, "Plot as ASCII text; default if the locale is not UTF-8");
   plot->add_flag("--log", options.log_scale, "Use a logarithmic value axis");
   plot->add_flag("--by-time", options.by_time, "Plot over seconds since the start instead of steps");
-  plot->callback([&] { code = RunExpPlot(options); });
+  plot->callback([kept, &code] { code = RunExpPlot(*kept); });
   CLI::App* to = exp.add_subcommand("export", "Export a run with its history for other programs.");
   to->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
   to->add_option("TO,-o,--output", options.output,
@@ -231,20 +222,22 @@ void AddOutputs(CLI::App& exp, ExpOptions& options, int& code) {
   to->add_option("--format", options.format, "mlflow, json or csv")
       ->check(CLI::IsMember({"mlflow", "json", "csv"}))
       ->capture_default_str();
-  to->callback([&] { code = RunExpExport(options); });
+  to->callback([kept, &code] { code = RunExpExport(*kept); });
   for (CLI::App* command : {plot, to})
-    command->add_option("--db", options.db, "The file of experiments")->type_name("FILE");
+    AddOption(*command, "--db", options.db, "The file of experiments", "FILE");
 }
 
 }  // namespace
 
-void AddExp(CLI::App& app, ExpOptions& options, int& code) {
+void AddExp(CLI::App& app, int& code) {
+  auto kept = std::make_shared<ExpOptions>();
+  ExpOptions& options = *kept;
   CLI::App* exp = app.add_subcommand("exp", "List, show, compare, plot, export and delete recorded runs.");
   exp->group("Runs and records");
   exp->require_subcommand(1);
   exp->footer(kFooter);
-  AddList(*exp, options, code);
-  AddOutputs(*exp, options, code);
+  AddList(*exp, kept, code);
+  AddOutputs(*exp, kept, code);
 
   CLI::App* query = app.add_subcommand("query", "Query recorded runs in SQL, read-only.");
   query->group("Runs and records");
@@ -254,9 +247,9 @@ void AddExp(CLI::App& app, ExpOptions& options, int& code) {
   query->add_option("--limit", options.rows, "Maximum number of rows")
       ->check(CLI::Range(1, 100'000'000))
       ->capture_default_str();
-  query->add_option("--db", options.db, "The file of experiments")->type_name("FILE");
+  AddOption(*query, "--db", options.db, "The file of experiments", "FILE");
   query->footer(kQueryFooter);
-  query->callback([&] { code = RunQueryCommand(options); });
+  query->callback([kept, &code] { code = RunQueryCommand(*kept); });
 }
 
 }  // namespace gpulens

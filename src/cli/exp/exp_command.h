@@ -10,11 +10,20 @@
 #include "cli/exp/exp_text.h"
 #include "store/experiments/run_reader.h"
 
-namespace CLI {
-class App;
-}
-
 namespace gpulens {
+
+struct MlflowRun {
+  RunPage page;
+  std::vector<std::vector<experiments::PointRow>> points;  // of each metric of the page
+};
+
+// The id of the experiment of this name.
+std::string MlflowExperimentId(std::string_view name);
+// A key as MLflow takes it: letters, digits, _ - . : / and blanks; no part of it leads elsewhere.
+std::string MlflowKey(std::string_view key);
+// Writes below `folder`, which is made where it is missing. Copied artifacts come along. A run that is there
+// is written over. kInvalidArgument: its id is not a valid folder name.
+Status WriteMlflow(const MlflowRun& run, const std::string& folder);
 
 struct ExpOptions {
   std::string db;
@@ -33,7 +42,7 @@ struct ExpOptions {
   size_t rows = 10'000;
 };
 
-// Each returns the exit code: 0 told, 1 the file cannot be read or written, 2 wrong use (no such run).
+// Each returns the exit code: 0 done, 1 the file cannot be read or written, 2 wrong use (no such run).
 int RunExpList(const ExpOptions& options);
 int RunExpShow(const ExpOptions& options);
 int RunExpCompare(const ExpOptions& options);
@@ -42,14 +51,9 @@ int RunExpPlot(const ExpOptions& options);
 int RunExpExport(const ExpOptions& options);
 int RunQueryCommand(const ExpOptions& options);
 
-// One line on the standard error for `gpulens exp COMMAND`; the exit code: 2 what was wrong use, else 1.
-int Complain(const char* command, const Status& status);
-
-// Opens the file that --db, the variable or nothing names. An old one of the zernel project is told from ours
-// by what is in it.
+// Opens the file that --db or the variable names, else the default. Old files of the zernel project are
+// detected by what is in it.
 Result<experiments::RunReader> OpenExperiments(const std::string& db, Duration longest = {});
 Result<RunPage> ReadPage(experiments::RunReader& reader, const experiments::RunRow& run);
-
-void AddExp(CLI::App& app, ExpOptions& options, int& code);
 
 }  // namespace gpulens

@@ -1,15 +1,62 @@
+// Numbers as people read them.
 #include "cli/exp/exp_text.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <set>
 
+#include "base/parse.h"
 #include "base/text.h"
+#include "cli/common/json_object.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
+
+namespace {
+
+std::string Printed(const char* form, double value) {
+  char text[64];
+  std::snprintf(text, sizeof text, form, value);
+  return text;
+}
+
+}  // namespace
+
+std::string DurationText(double seconds) {
+  if (!(seconds >= 0) || seconds > 1e15) return "–";
+  if (seconds < 1) return Printed("%.2fs", std::floor(seconds * 100) / 100);
+  if (seconds < 60) return Printed("%.1fs", std::floor(seconds * 10) / 10);
+  const auto whole = static_cast<int64_t>(seconds);
+  const int64_t days = whole / 86'400, hours = whole / 3600 % 24, minutes = whole / 60 % 60;
+  if (days > 0) return std::to_string(days) + "d " + std::to_string(hours) + "h";
+  if (hours > 0) return std::to_string(hours) + "h " + std::to_string(minutes) + "m";
+  return std::to_string(minutes) + "m " + std::to_string(whole % 60) + "s";
+}
+
+std::string MetricText(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  if (value == std::floor(value) && std::abs(value) < 1e15) return Printed("%.0f", value);
+  return Printed("%.6g", value);
+}
+
+std::string EnergyText(double joules) {
+  if (std::isnan(joules)) return "–";
+  if (std::abs(joules) >= 3.6e5) return Printed("%.4g kWh", joules / 3.6e6);
+  if (std::abs(joules) >= 1e4) return Printed("%.4g kJ", joules / 1e3);
+  return Printed("%.4g J", joules);
+}
+
+std::string ChangeText(double before, double after) {
+  if (!std::isfinite(before) || !std::isfinite(after) || before == 0) return {};
+  return Printed("%+.1f %%", (after - before) / std::abs(before) * 100);
+}
+
 namespace {
 
 using namespace experiments;
@@ -39,7 +86,7 @@ std::optional<int64_t> LastStep(const std::vector<MetricRow>& metrics) {
 }
 
 std::string Time(int64_t unix_ns) {
-  if (unix_ns == 0) return kNone;  // of an old file that did not say
+  if (unix_ns == 0) return kNone;  // of an old file without it
   std::string out;
   AppendRfc3339(out, unix_ns);
   return out;
@@ -275,6 +322,130 @@ std::string RunSummary(const RunRow& run, const std::vector<MetricRow>& metrics,
   if (metrics.size() > kShown) line += "   …";
   if (!line.empty()) out += line + "\n";
   return out + "  gpulens exp show " + run.id + "\n";
+}
+
+namespace {
+
+using namespace experiments;
+
+void AddWhole(JsonObject& object, std::string_view key, std::optional<int64_t> value) {
+  if (value) object.Whole(key, *value);
+}
+
+void AddTime(JsonObject& object, std::string_view key, std::optional<int64_t> unix_ns) {
+  if (unix_ns && *unix_ns != 0) object.Time(key, *unix_ns);
+}
+
+void AppendValue(std::string& out, const Value& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) AppendJsonString(out, *text);
+  else if (const auto* number = std::get_if<double>(&value)) AppendJsonNumber(out, *number);
+  else out += ValueText(value);
+}
+
+void AddEnergy(JsonObject& run, const EnergyRow& energy) {
+  if (energy.validity.empty() && std::isnan(energy.joules)) return;
+  JsonObject object(run.Key("energy"));
+  object.Number("energy_joules", energy.joules);
+  object.Number("uncertainty_joules", energy.uncertainty_joules);
+  object.TextIfAny("method", energy.method);
+  object.TextIfAny("attribution", energy.attribution);
+  if (!energy.attribution.empty()) object.Number("device_energy_joules", energy.device_joules);
+  object.TextIfAny("validity", energy.validity);
+  object.TextIfAny("reason", energy.reason);
+  if (energy.devices == 0) return;
+  object.TextIfAny("vendor", energy.vendor);
+  object.Whole("devices", energy.devices);
+  object.Number("mean_power_watts", energy.mean_power_watts);
+  object.Number("peak_power_watts", energy.peak_power_watts);
+  object.Number("mean_utilization_ratio", energy.mean_utilization_ratio);
+  object.Number("peak_utilization_ratio", energy.peak_utilization_ratio);
+  object.Number("mean_memory_used_bytes", energy.mean_memory_used_bytes);
+  object.Number("peak_memory_used_bytes", energy.peak_memory_used_bytes);
+}
+
+void AddRun(JsonObject& object, const RunRow& run, int64_t now_ns) {
+  object.Text("id", run.id);
+  object.Text("name", run.name);
+  object.TextIfAny("status", run.status);
+  object.TextIfAny("reason", run.reason);
+  object.TextIfAny("parent_id", run.parent_id);
+  AddTime(object, "started", run.started_ns);
+  AddTime(object, "ended", run.ended_ns);
+  object.Number("duration_seconds", run.duration_seconds(now_ns));
+  AddWhole(object, "exit_code", run.exit_code);
+  object.TextIfAny("script", run.script);
+  object.TextIfAny("command", run.command);
+  object.TextIfAny("folder", run.folder);
+  object.TextIfAny("git_commit", run.git_commit);
+  object.TextIfAny("host", run.host);
+  object.Whole("resumed", run.resumed);
+  object.Whole("dropped", run.dropped);
+  AddEnergy(object, run.energy);
+}
+
+void AddMetrics(JsonObject& run, const std::vector<MetricRow>& metrics) {
+  JsonObject object(run.Key("metrics"));
+  for (const MetricRow& metric : metrics) {
+    JsonObject row(object.Key(metric.key));
+    AppendJsonMember(row.Next(), "last", metric.last);
+    AddWhole(row, "last_step", metric.last_step);
+    AddWhole(row, "count", metric.count);
+    AddWhole(row, "nan_count", metric.nan_count);
+    for (auto [key, value] : {std::pair("min", metric.min), std::pair("max", metric.max)}) {
+      if (!std::isnan(value)) AppendJsonMember(row.Next(), key, value);
+    }
+  }
+}
+
+void AddPage(JsonObject& object, const RunPage& page, int64_t now_ns) {
+  AddRun(object, page.run, now_ns);
+  object.TextIfAny("log", page.log);
+  {
+    JsonObject params(object.Key("params"));
+    for (const ParamRow& param : page.params) AppendValue(params.Key(param.key), param.value);
+  }
+  {
+    JsonObject tags(object.Key("tags"));
+    for (const TagRow& tag : page.tags) tags.Text(tag.key, tag.value);
+  }
+  AddMetrics(object, page.metrics);
+  object.List("artifacts", page.artifacts, [](std::string& out, const ArtifactRow& artifact) {
+    JsonObject row(out);
+    row.Text("name", artifact.name);
+    row.TextIfAny("path", artifact.path);
+    row.Whole("bytes", artifact.bytes);
+    row.TextIfAny("sha256", artifact.sha256);
+    row.Flag("copied", artifact.copied);
+  });
+  object.List("children", page.children,
+              [](std::string& out, const RunRow& child) { AppendJsonString(out, child.id); });
+}
+
+}  // namespace
+
+std::string RunListJson(const std::vector<ListedRun>& runs, int64_t now_ns) {
+  return JsonDocumentText("gpulens.experiments/1", [&](JsonObject& root) {
+    auto add = [&](std::string& out, const ListedRun& run) {
+      JsonObject object(out);
+      AddRun(object, run.run, now_ns);
+      AddMetrics(object, run.metrics);
+    };
+    root.List("runs", runs, add, "\n");
+  });
+}
+
+std::string RunPageJson(const RunPage& page, int64_t now_ns) {
+  return JsonDocumentText("gpulens.experiment/1", [&](JsonObject& root) { AddPage(root, page, now_ns); });
+}
+
+std::string CompareJson(const std::vector<RunPage>& pages, int64_t now_ns) {
+  return JsonDocumentText("gpulens.experiments/1", [&](JsonObject& root) {
+    auto add = [&](std::string& out, const RunPage& page) {
+      JsonObject object(out);
+      AddPage(object, page, now_ns);
+    };
+    root.List("runs", pages, add, "\n");
+  });
 }
 
 }  // namespace gpulens

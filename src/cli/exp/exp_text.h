@@ -5,20 +5,20 @@
 #include <string>
 #include <vector>
 
-#include "cli/table/text_table.h"
+#include "cli/common/text_table.h"
 #include "store/experiments/run_rows.h"
 
 namespace gpulens {
 
 // "0.25s", "12.3s", "1m 40s", "1h 42m", "2d 3h": what is over is cut, never rounded up. "–" for NaN.
 std::string DurationText(double seconds);
-// The shortest of at most six digits that says the value: 0.0003125, 1.873, 124439808. "–" never: a NaN of a
+// At most six digits: 0.0003125, 1.873, 124439808. Never "–": a NaN of a
 // metric is "nan".
 std::string MetricText(double value);
 // "41.8 J", "1.8 kWh"; "–" for NaN.
 std::string EnergyText(double joules);
 
-// What a run is, with all that belongs to it.
+// A run with all that belongs to it.
 struct RunPage {
   experiments::RunRow run;
   std::vector<experiments::ParamRow> params;
@@ -43,7 +43,7 @@ std::string RunPageJson(const RunPage& page, int64_t now_ns);
 // Only what differs. `all`: also what is the same.
 std::string CompareText(const std::vector<RunPage>& pages, bool all, int64_t now_ns);
 std::string CompareJson(const std::vector<RunPage>& pages, int64_t now_ns);
-// What `gpulens run` says at the end.
+// The summary that `gpulens run` prints at the end.
 std::string RunSummary(const experiments::RunRow& run, const std::vector<experiments::MetricRow>& metrics,
                        int64_t now_ns);
 

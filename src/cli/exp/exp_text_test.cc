@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "base/testing/temp_folder.h"
-#include "cli/exp/mlflow_export.h"
+#include "cli/exp/exp_command.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {
@@ -41,7 +41,7 @@ RunPage Page() {
   return page;
 }
 
-TEST(ExpText, DurationsAreCutNeverRoundedUp) {
+TEST(ExpText, TruncatesDurations) {
   EXPECT_EQ(DurationText(0.256), "0.25s");
   EXPECT_EQ(DurationText(12.39), "12.3s");
   EXPECT_EQ(DurationText(59.99), "59.9s");
@@ -77,7 +77,7 @@ TEST(ExpText, NumbersAreReadable) {
   EXPECT_EQ(ChangeText(1, INFINITY), "");
 }
 
-TEST(ExpText, APageSaysWhatIsKnownAndIsSafeForATerminal) {
+TEST(ExpText, PageOmitsUnknownValuesAndEscapesTexts) {
   std::string text = RunPageText(Page(), 0);
   EXPECT_THAT(text, HasSubstr("duration    1m 40s"));
   EXPECT_THAT(text, HasSubstr("energy      41.8 J ± 0.6 J  counter"));
@@ -93,7 +93,7 @@ TEST(ExpText, APageSaysWhatIsKnownAndIsSafeForATerminal) {
   EXPECT_THAT(text, HasSubstr("energy      –  no_device: no GPU"));
 }
 
-TEST(ExpText, WhatTheDevicesDidStandsBesideTheJoules) {
+TEST(ExpText, PageHasDeviceUse) {
   RunPage page = Page();
   page.run.energy = {.joules = 6'474'000,
                      .uncertainty_joules = NAN,
@@ -124,7 +124,7 @@ TEST(ExpText, WhatTheDevicesDidStandsBesideTheJoules) {
   EXPECT_THAT(RunPageText(page, 0), HasSubstr("devices     3 cpu_rapl: 1834 W"));
 }
 
-TEST(ExpText, JsonIsJsonAndKeepsUnknownApart) {
+TEST(ExpText, JsonIsValidAndOmitsUnknownValues) {
   std::string why;
   auto page = JsonReader::Read(RunPageJson(Page(), 0), &why);
   ASSERT_TRUE(page) << why;
@@ -155,7 +155,7 @@ TEST(ExpText, OnlyDifferencesAreCompared) {
   EXPECT_THAT(CompareText({a, b}, true, 0), HasSubstr("param opt"));
 }
 
-TEST(Mlflow, KeysStayBelowTheirFolder) {
+TEST(Mlflow, KeysStayInFolder) {
   EXPECT_EQ(MlflowKey("train/loss"), "train/loss");
   EXPECT_EQ(MlflowKey("../../etc/passwd"), "_/_/etc/passwd");
   EXPECT_EQ(MlflowKey("/abs"), "abs");
@@ -172,7 +172,7 @@ TEST(Mlflow, KeysStayBelowTheirFolder) {
 }
 
 // The layout that MLflow documents for its file store.
-TEST(Mlflow, ARunIsWrittenAsItsFileStoreHasIt) {
+TEST(Mlflow, WritesFileStore) {
   gpulens::testing::TempFolder folder;
   MlflowRun run{.page = Page(), .points = {{{0, kStart, 2.5}, {1, kStart + 2'000'000, NAN}}, {}}};
   run.page.run.name = "my: run";

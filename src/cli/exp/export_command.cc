@@ -1,21 +1,238 @@
 // `gpulens exp export` and `gpulens exp plot`.
 #include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
+#include <set>
 
 #include "base/files.h"
+#include "base/hash.h"
+#include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 #include "cli/exp/exp_command.h"
-#include "cli/exp/mlflow_export.h"
-#include "cli/plot/svg_plot.h"
-#include "cli/plot/text_plot.h"
-#include "cli/table/terminal.h"
-#include "cli/table/text_table.h"
+#include "cli/plot/plot.h"
+#include "store/experiments/run_files.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
+
+namespace {
+
+using namespace experiments;
+namespace fs = std::filesystem;
+
+// MLflow's numbers of a status and of a source that is a local program.
+int StatusNumber(const std::string& status) {
+  if (status == kDone) return 3;
+  if (status == kFailed) return 4;
+  if (status == kCrashed) return 5;
+  return status == "queued" ? 2 : 1;
+}
+constexpr int kLocalSource = 4;
+
+// Text of JSON is text of YAML.
+void Yaml(std::string& out, std::string_view key, std::string_view value) {
+  out += std::string(key) + ": ";
+  AppendJsonString(out, value);
+  out += '\n';
+}
+void YamlNumber(std::string& out, std::string_view key, std::optional<int64_t> value) {
+  out += std::string(key) + ": " + (value ? std::to_string(*value) : "null") + "\n";
+}
+
+std::optional<int64_t> Milliseconds(std::optional<int64_t> unix_ns) {
+  return unix_ns ? std::optional(*unix_ns / 1'000'000) : std::nullopt;
+}
+
+// A location as MLflow expects it: "file://" and an absolute path.
+std::string UriOf(const std::string& path) { return "file://" + PercentEncoded(path, "/"); }
+
+// Files of one kind below a run's folder, a file for each key. A key that is a folder of another one's is
+// spelled without the slash.
+class Keys {
+ public:
+  explicit Keys(std::string folder) : folder_(std::move(folder)) {}
+
+  Status Write(std::string_view key, std::string_view text) {
+    std::string name = MlflowKey(key);
+    if (Clashes(name)) {
+      for (char& c : name) c = c == '/' ? '_' : c;
+    }
+    for (int i = 2; Clashes(name); ++i) name = MlflowKey(key).substr(0, 200) + "_" + std::to_string(i);
+    taken_.insert(name);
+    const std::string path = folder_ + "/" + name;
+    RETURN_IF_ERROR(MakeFoldersAbove(path));
+    return WriteFileAtomically(path, text);
+  }
+
+ private:
+  bool Clashes(const std::string& name) const {
+    for (size_t slash = name.find('/'); slash != std::string::npos; slash = name.find('/', slash + 1)) {
+      if (taken_.contains(name.substr(0, slash))) return true;
+    }
+    auto after = taken_.lower_bound(name + "/");
+    return taken_.contains(name) || (after != taken_.end() && after->starts_with(name + "/"));
+  }
+  const std::string folder_;
+  std::set<std::string> taken_;
+};
+
+Status WriteExperiment(const std::string& folder, const std::string& name, const RunRow& run) {
+  const std::string path = folder + "/meta.yaml";
+  if (fs::exists(path)) return Ok();
+  std::string out;
+  Yaml(out, "artifact_location", UriOf(folder));
+  YamlNumber(out, "creation_time", Milliseconds(run.started_ns));
+  Yaml(out, "experiment_id", MlflowExperimentId(name));
+  YamlNumber(out, "last_update_time", Milliseconds(run.started_ns));
+  Yaml(out, "lifecycle_stage", "active");
+  Yaml(out, "name", name);
+  RETURN_IF_ERROR(MakeFoldersAbove(path));
+  return WriteFileAtomically(path, out);
+}
+
+std::string RunMeta(const RunRow& run, const std::string& experiment, const std::string& folder) {
+  std::string out;
+  Yaml(out, "artifact_uri", UriOf(folder + "/artifacts"));
+  YamlNumber(out, "end_time", Milliseconds(run.ended_ns));
+  Yaml(out, "entry_point_name", "");
+  Yaml(out, "experiment_id", experiment);
+  Yaml(out, "lifecycle_stage", "active");
+  Yaml(out, "run_id", run.id);
+  Yaml(out, "run_name", run.name);
+  Yaml(out, "run_uuid", run.id);
+  Yaml(out, "source_name", run.script);
+  YamlNumber(out, "source_type", kLocalSource);
+  Yaml(out, "source_version", run.git_commit);
+  YamlNumber(out, "start_time", Milliseconds(run.started_ns));
+  YamlNumber(out, "status", StatusNumber(run.status));
+  out += "tags: []\n";
+  Yaml(out, "user_id", "");
+  return out;
+}
+
+// A name of the file, which may be anybody's, never leads out of the folder.
+std::string ArtifactName(const std::string& name) {
+  const fs::path path(name);
+  bool good =
+      !name.empty() && name.size() <= 1000 && path.is_relative() && name.find('\0') == std::string::npos;
+  for (const fs::path& part : path) good = good && part != ".." && part != "." && part.native().size() <= 255;
+  return good ? name : MlflowKey(name);
+}
+
+Status WriteTags(const RunPage& page, const std::string& folder) {
+  Keys tags(folder + "/tags");
+  const RunRow& run = page.run;
+  const std::pair<const char*, std::string> known[] = {{"mlflow.runName", run.name},
+                                                       {"mlflow.source.name", run.script},
+                                                       {"mlflow.source.type", "LOCAL"},
+                                                       {"mlflow.source.git.commit", run.git_commit},
+                                                       {"mlflow.parentRunId", run.parent_id},
+                                                       {"gpulens.command", run.command},
+                                                       {"gpulens.host", run.host},
+                                                       {"gpulens.reason", run.reason},
+                                                       {"gpulens.energy.method", run.energy.method},
+                                                       {"gpulens.energy.attribution", run.energy.attribution},
+                                                       {"gpulens.energy.validity", run.energy.validity}};
+  for (const auto& [key, value] : known) {
+    if (!value.empty()) RETURN_IF_ERROR(tags.Write(key, value));
+  }
+  for (const TagRow& tag : page.tags) RETURN_IF_ERROR(tags.Write(tag.key, tag.value));
+  return Ok();
+}
+
+Status WriteMetrics(const MlflowRun& run, const std::string& folder) {
+  Keys metrics(folder + "/metrics");
+  const RunPage& page = run.page;
+  const int64_t end_ns = page.run.ended_ns.value_or(page.run.started_ns);
+  auto line = [](const PointRow& point) {
+    return std::to_string(point.unix_ns / 1'000'000) + " " + ValueText(point.value) + " " +
+           std::to_string(point.step) + "\n";
+  };
+  for (size_t i = 0; i < page.metrics.size(); ++i) {
+    const MetricRow& metric = page.metrics[i];
+    std::string text;
+    for (const PointRow& point : run.points[i]) text += line(point);
+    // An old file has the last value alone.
+    if (!metric.count) text = line({.step = 0, .unix_ns = end_ns, .value = metric.last});
+    RETURN_IF_ERROR(metrics.Write(metric.key, text));
+  }
+  for (auto [key, joules] : {std::pair("energy_joules", page.run.energy.joules),
+                             std::pair("energy_uncertainty_joules", page.run.energy.uncertainty_joules)}) {
+    if (!std::isnan(joules))
+      RETURN_IF_ERROR(metrics.Write(key, line({.step = 0, .unix_ns = end_ns, .value = joules})));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+std::string MlflowExperimentId(std::string_view name) {
+  return std::to_string(Fnv1a(name) % 900'000'000'000'000'000 + 100'000'000'000'000'000);
+}
+
+std::string MlflowKey(std::string_view key) {
+  std::string out;
+  std::string_view rest = key;
+  do {
+    std::string_view part = TakeUntil(rest, '/');
+    if (part.empty()) continue;
+    if (!out.empty()) out += '/';
+    if (part.find_first_not_of('.') == std::string_view::npos) {
+      out += '_';
+      continue;
+    }
+    for (char c : part) {
+      const bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                        std::string_view("_-.: ").find(c) != std::string_view::npos;
+      out += good ? c : '_';
+    }
+  } while (!rest.empty());
+  if (out.empty()) return "_";
+  // MLflow takes 250 characters; longer keys get a hash of the whole.
+  constexpr size_t kLongestKey = 250;
+  if (out.size() > kLongestKey) {
+    char hash[20];
+    std::snprintf(hash, sizeof hash, "_%016llx", static_cast<unsigned long long>(Fnv1a(key)));
+    out = out.substr(0, kLongestKey - 17) + hash;
+  }
+  return out;
+}
+
+Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
+  const RunRow& row = run.page.run;
+  if (!IsRunId(row.id)) return {Code::kInvalidArgument, "\"" + row.id + "\" is not a valid folder name"};
+  std::error_code error;
+  const std::string absolute = fs::absolute(folder, error).lexically_normal().string();
+  if (error) return {Code::kIo, folder + ": " + error.message()};
+  const std::string experiment_id = MlflowExperimentId(row.name);
+  const std::string experiment = absolute + "/" + experiment_id, place = experiment + "/" + row.id;
+  RETURN_IF_ERROR(WriteExperiment(experiment, row.name, row));
+  fs::remove_all(place, error);
+  if (error) return {Code::kIo, place + ": " + error.message()};
+  for (const char* kind : {"params", "metrics", "tags", "artifacts"}) {
+    fs::create_directories(place + "/" + kind, error);
+    if (error) return {Code::kIo, place + ": " + error.message()};
+  }
+  Keys params(place + "/params");
+  for (const ParamRow& param : run.page.params)
+    RETURN_IF_ERROR(params.Write(param.key, ValueText(param.value)));
+  RETURN_IF_ERROR(WriteTags(run.page, place));
+  RETURN_IF_ERROR(WriteMetrics(run, place));
+  for (const ArtifactRow& artifact : run.page.artifacts) {
+    if (!artifact.copied) continue;
+    const std::string to = place + "/artifacts/" + ArtifactName(artifact.name);
+    RETURN_IF_ERROR(MakeFoldersAbove(to));
+    fs::copy_file(artifact.path, to, fs::copy_options::overwrite_existing, error);
+    if (error) return {Code::kIo, artifact.path + ": " + error.message()};
+  }
+  // Last: MLflow takes a folder with this file for a run.
+  return WriteFileAtomically(place + "/meta.yaml", RunMeta(row, experiment_id, place));
+}
+
 namespace {
 
 using namespace experiments;
@@ -68,7 +285,7 @@ std::string HistoryJson(const MlflowRun& run, int64_t now_ns) {
       out += "[" + std::to_string(point.step) + ",";
       AppendJsonNumber(out, static_cast<double>(point.unix_ns) / 1e9);
       out += ',';
-      // JSON has no such numbers; null would not say which.
+      // JSON has no such numbers, and null would lose which one it is.
       if (std::isfinite(point.value)) AppendJsonNumber(out, point.value);
       else
         AppendJsonString(out, std::isnan(point.value) ? "NaN" : point.value > 0 ? "Infinity" : "-Infinity");
@@ -101,25 +318,25 @@ std::string LineName(const RunRow& run, const std::string& key, bool several_run
 
 int RunExpExport(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db);
-  if (!reader) return Complain("export", reader.error());
+  if (!reader) return FailCommand("exp export", reader.error());
   auto run = reader->Find(options.run);
-  if (!run) return Complain("export", run.error());
+  if (!run) return FailCommand("exp export", run.error());
   if (options.format == "mlflow") {
     if (options.output.empty())
-      return Complain("export", {Code::kInvalidArgument, "--format mlflow needs a folder: mlruns"});
+      return FailCommand("exp export", {Code::kInvalidArgument, "--format mlflow needs a folder: mlruns"});
     int count = 0;
     Status written = ExportMlflow(*reader, *run, options.output, 0, count);
-    if (!written) return Complain("export", written);
+    if (!written) return FailCommand("exp export", written);
     WriteNote("gpulens exp export: " + std::to_string(count) + (count == 1 ? " run in " : " runs in ") +
               options.output);
     WriteNote("  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri " + options.output);
     return 0;
   }
   auto whole = ReadRun(*reader, *run);
-  if (!whole) return Complain("export", whole.error());
+  if (!whole) return FailCommand("exp export", whole.error());
   Status written = Put(options.output,
                        options.format == "csv" ? HistoryCsv(*whole) : HistoryJson(*whole, reader->now_ns()));
-  return written ? 0 : Complain("export", written);
+  return written ? 0 : FailCommand("exp export", written);
 }
 
 namespace {
@@ -152,7 +369,7 @@ Result<std::vector<PlotLine>> ReadLines(RunReader& reader, const std::vector<Run
 
 int RunExpPlot(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db);
-  if (!reader) return Complain("plot", reader.error());
+  if (!reader) return FailCommand("exp plot", reader.error());
   std::vector<std::string> keys = options.metrics;
   if (keys.empty()) keys = {"loss"};
   std::vector<RunRow> runs;
@@ -160,11 +377,11 @@ int RunExpPlot(const ExpOptions& options) {
   texts.insert(texts.begin(), options.run);
   for (const std::string& text : texts) {
     auto run = reader->Find(text);
-    if (!run) return Complain("plot", run.error());
+    if (!run) return FailCommand("exp plot", run.error());
     runs.push_back(*std::move(run));
   }
   auto lines = ReadLines(*reader, runs, keys, options.by_time);
-  if (!lines) return Complain("plot", lines.error());
+  if (!lines) return FailCommand("exp plot", lines.error());
   const char* x_name = options.by_time ? "seconds since the start" : "step";
   if (options.text || options.ascii || (options.output.empty() && ::isatty(STDOUT_FILENO) == 1)) {
     const TextPlotOptions plot{.title = runs.size() == 1 ? runs.front().name : "",
@@ -174,7 +391,7 @@ int RunExpPlot(const ExpOptions& options) {
                                .ascii = options.ascii || !LocaleIsUtf8(),
                                .columns = TerminalColumns(STDOUT_FILENO)};
     Status written = Put(options.output, PlotText(*lines, plot));
-    return written ? 0 : Complain("plot", written);
+    return written ? 0 : FailCommand("exp plot", written);
   }
   PlotOptions plot;
   plot.title = runs.size() == 1 ? runs.front().name : std::to_string(runs.size()) + " runs";
@@ -182,7 +399,7 @@ int RunExpPlot(const ExpOptions& options) {
   plot.y_name = keys.size() == 1 ? keys.front() : "";
   plot.log_y = options.log_scale;
   Status written = Put(options.output, PlotSvg(*lines, plot));
-  if (!written) return Complain("plot", written);
+  if (!written) return FailCommand("exp plot", written);
   if (!options.output.empty() && options.output != "-") WriteNote(options.output);
   return 0;
 }

@@ -6,8 +6,9 @@
 #include <cstdio>
 
 #include "base/text.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 #include "cli/exp/exp_command.h"
-#include "cli/table/text_table.h"
 #include "store/experiments/run_query.h"
 #include "wire/json/json_text.h"
 
@@ -137,22 +138,16 @@ class Printer {
     return true;
   }
   void Lay() {
-    std::vector<size_t> widths(names_.size());
-    for (const auto& row : table_) {
-      for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], WidthOf(row[i]));
+    if (table_.empty()) return;
+    TextTable table(std::move(table_.front()));
+    for (size_t i = 0; i < right_.size(); ++i) {
+      if (right_[i]) table.AlignRight(i);
     }
-    for (const auto& row : table_) {
-      std::string line;
-      for (size_t i = 0; i < row.size(); ++i) {
-        const std::string blanks(widths[i] - WidthOf(row[i]), ' ');
-        line += (i > 0 ? "  " : "") + (right_[i] ? blanks + row[i] : row[i] + blanks);
-      }
-      line.erase(line.find_last_not_of(' ') + 1);
-      out_ += line + "\n";
-    }
+    for (size_t i = 1; i < table_.size(); ++i) table.Add(std::move(table_[i]));
+    out_ += table.Text();
   }
 
-  // False: nobody reads any more.
+  // False when the output cannot be written.
   bool Flush(bool now) {
     if (!now) return true;
     // A terminal wants no more buffers; a pipe is given what there is when they are full.
@@ -172,26 +167,24 @@ class Printer {
   size_t rows_ = 0;
 };
 
-int Complain(const Status& status) {
-  std::string text;
-  AppendPrintable(text, status.detail);
-  ::dprintf(STDERR_FILENO, "gpulens query: %s\n", text.c_str());
-  return status.code == Code::kInvalidArgument || status.code == Code::kTimeout ? 2 : 1;
+int FailQuery(const Status& status) {
+  return FailCommand("query", status.detail,
+                     status.code == Code::kInvalidArgument || status.code == Code::kTimeout ? 2 : 1);
 }
 
 }  // namespace
 
 int RunQueryCommand(const ExpOptions& options) {
-  if (options.json && options.csv) return Complain({Code::kInvalidArgument, "--json or --csv, not both"});
+  if (options.json && options.csv) return FailQuery({Code::kInvalidArgument, "--json or --csv, not both"});
   const Instant begun = RealClock().Now();
   auto reader = OpenExperiments(options.db, kLongest);
-  if (!reader) return Complain(reader.error());
-  if (Status views = MakeViews(*reader); !views) return Complain(views);
+  if (!reader) return FailQuery(reader.error());
+  if (Status views = MakeViews(*reader); !views) return FailQuery(views);
   Printer printer(options, begun + kLongest);
   const QueryLimits limits{.rows = options.rows, .time = kLongest - (RealClock().Now() - begun)};
   auto outcome = RunQuery(*reader, options.sql, limits, RealClock(),
                           [&](const Statement& row, bool first) { return printer.Row(row, first); });
-  if (!outcome) return Complain(outcome.error());
+  if (!outcome) return FailQuery(outcome.error());
   const bool written = printer.End(outcome->cut) && std::fflush(stdout) == 0;
   if (outcome->cut)
     ::dprintf(STDERR_FILENO, "gpulens query: there are more than %zu rows; --limit shows more\n",

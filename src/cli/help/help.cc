@@ -10,7 +10,8 @@
 #include <vector>
 
 #include "base/text.h"
-#include "cli/table/terminal.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 
 namespace gpulens {
 namespace {
@@ -34,45 +35,15 @@ constexpr Group kGroups[] = {{"Look", false},
                              {"Monitors, under the names of l9gpu", true},
                              {"Slurm", true}};
 
-// Columns of a terminal: characters, not bytes.
-size_t Columns(std::string_view text) {
-  return static_cast<size_t>(
-      std::ranges::count_if(text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
-}
-
 std::string Bold(std::string_view text, const HelpStyle& style) {
   return style.color ? "\x1b[1m" + std::string(text) + "\x1b[0m" : std::string(text);
-}
-
-// Appends words, broken where the width ends; the first line begins at column `at`, further ones at `indent`.
-void AppendWrapped(std::string& out, std::string_view text, size_t at, size_t indent, size_t width) {
-  bool first = true;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find(' '), text.size());
-    const std::string_view word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (word.empty()) continue;
-    const size_t columns = Columns(word);
-    if (!first && at + 1 + columns > width) {
-      out += '\n';
-      out.append(indent, ' ');
-      at = indent;
-    } else if (!first) {
-      out += ' ';
-      ++at;
-    }
-    out += word;
-    at += columns;
-    first = false;
-  }
-  out += '\n';
 }
 
 // "  name   what it does", the text as a column of its own.
 void AppendEntry(std::string& out, const std::string& name, std::string_view text, size_t column,
                  const HelpStyle& style) {
   out += "  " + Bold(name, style);
-  size_t at = 2 + Columns(name);
+  size_t at = 2 + WidthOf(name);
   if (at + 2 > column) {
     out += '\n';
     at = 0;
@@ -98,18 +69,18 @@ Example SplitExample(std::string_view line) {
 // them.
 void AppendExamples(std::string& out, std::span<const std::string_view> lines, const HelpStyle& style) {
   constexpr size_t kRemarkColumns = 30;
-  if (std::ranges::all_of(lines, [&](std::string_view line) { return Columns(line) <= style.width; })) {
+  if (std::ranges::all_of(lines, [&](std::string_view line) { return WidthOf(line) <= style.width; })) {
     for (std::string_view line : lines) out.append(line) += '\n';
     return;
   }
   size_t column = 6;
   for (std::string_view line : lines) {
-    const size_t end = 2 + Columns(SplitExample(line).command) + 2;
+    const size_t end = 2 + WidthOf(SplitExample(line).command) + 2;
     if (end + kRemarkColumns <= style.width) column = std::max(column, end);
   }
   for (std::string_view line : lines) {
     const Example example = SplitExample(line);
-    if (!example.remark.empty() && 2 + Columns(example.command) <= style.width) {
+    if (!example.remark.empty() && 2 + WidthOf(example.command) <= style.width) {
       AppendEntry(out, example.command, example.remark, column, {.width = style.width});
       continue;
     }
@@ -153,7 +124,7 @@ void AppendFooter(std::string& out, std::string_view footer, const HelpStyle& st
   }
 }
 
-// What stands for the value: a word of ours, or the words that are allowed; never the parser's own types.
+// The placeholder of the value, or the allowed words; never the parser's own types.
 std::string ValueOf(const CLI::Option& option) {
   if (option.get_type_size() == 0) return {};
   std::string type = option.get_type_name();
@@ -241,11 +212,6 @@ const CLI::App* FindSubcommand(const CLI::App& command, std::string_view name) {
 // In CLI's texts the option comes first: "--limit: …", "--limit requires …".
 std::string OptionIn(const std::string& text) { return text.substr(0, text.find_first_of(": ")); }
 
-std::string MeantInstead(std::string_view word, std::span<const std::string_view> candidates) {
-  const std::string_view nearest = NearestWord(word, candidates);
-  return nearest.empty() ? "" : " Did you mean " + std::string(nearest) + "?";
-}
-
 // A word that no option and no command of this one is.
 std::string WrongWord(const CLI::App& command, const std::string& word) {
   std::vector<std::string> options;
@@ -257,14 +223,14 @@ std::string WrongWord(const CLI::App& command, const std::string& word) {
     }
     const std::vector<std::string_view> names(options.begin(), options.end());
     return "no option \"" + printable.substr(0, printable.find('=')) + "\"." +
-           MeantInstead(word.substr(0, word.find('=')), names);
+           DidYouMean(word.substr(0, word.find('=')), names);
   }
   const std::vector<std::string_view> names = SubcommandNames(command, true);
   if (names.empty()) return "\"" + printable + "\" is one argument too many.";
-  return "no command \"" + printable + "\"." + MeantInstead(word, names);
+  return "no command \"" + printable + "\"." + DidYouMean(word, names);
 }
 
-// "--format: xml not in {table,json}" as people say it.
+// Rewords "--format: xml not in {table,json}".
 std::string WrongChoice(const std::string& text) {
   const size_t in = text.find(" not in {"), colon = text.find(": ");
   if (in == text.npos || colon == text.npos || colon > in) return {};
@@ -279,7 +245,7 @@ std::string WrongChoice(const std::string& text) {
   }
   std::string out = text.substr(0, colon) + ": \"" + value + "\" is not one of ";
   for (size_t i = 0; i < words.size(); ++i) out.append(i == 0 ? "" : ", ").append(words[i]);
-  return out + "." + MeantInstead(value, words);
+  return out + "." + DidYouMean(value, words);
 }
 
 std::string WhatIsWrong(const CLI::App& command, const CLI::ParseError& error) {
@@ -395,6 +361,20 @@ ParsedCommand DeepestCommand(const CLI::App& app) {
 std::string Complaint(const CLI::App& app, const CLI::ParseError& error) {
   const ParsedCommand at = DeepestCommand(app);
   return at.name + ": " + WhatIsWrong(*at.command, error) + "   " + at.name + " --help\n";
+}
+
+CLI::Option* AddOption(CLI::App& command, const std::string& names, std::string& value,
+                       const std::string& help, const std::string& type) {
+  return command.add_option(names, value, help)->type_name(type);
+}
+
+CLI::Option* AddOption(CLI::App& command, const std::string& names, std::vector<std::string>& values,
+                       const std::string& help, const std::string& type) {
+  return command.add_option(names, values, help)->type_name(type);
+}
+
+CLI::Option* AddConfigOption(CLI::App& command, std::string& file) {
+  return AddOption(command, "--config", file, "Configuration file (YAML)", "FILE");
 }
 
 }  // namespace gpulens

@@ -1,5 +1,4 @@
-// What the command line prints about itself: help pages, and complaints about a wrong word with the nearest
-// right one. The texts are those of the parser's commands and options; this file only lays them out.
+// Options, help pages and parse errors of the command line. Texts are those of the commands and options.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +8,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class ParseError;
 }  // namespace CLI
 
@@ -43,5 +43,13 @@ ParsedCommand DeepestCommand(const CLI::App& app);
 
 // One line, with a newline: what of the command line is wrong, and which word may have been meant.
 std::string Complaint(const CLI::App& app, const CLI::ParseError& error);
+
+// Adds an option; `type` names its value in the help.
+CLI::Option* AddOption(CLI::App& command, const std::string& names, std::string& value,
+                       const std::string& help, const std::string& type);
+CLI::Option* AddOption(CLI::App& command, const std::string& names, std::vector<std::string>& values,
+                       const std::string& help, const std::string& type);
+// --config.
+CLI::Option* AddConfigOption(CLI::App& command, std::string& file);
 
 }  // namespace gpulens

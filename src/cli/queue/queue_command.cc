@@ -1,5 +1,3 @@
-#include "cli/queue/queue_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -10,17 +8,25 @@
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
-#include "agent/status/query_status.h"
-#include "agent/status/queue_findings.h"
+#include "agent/status/agent_watch.h"
+#include "agent/status/status_report.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
+#include "cli/help/help.h"
 #include "cli/queue/queue_text.h"
-#include "cli/table/text_table.h"
 #include "delivery/queue_folders.h"
 
 namespace gpulens {
 namespace {
+
+struct QueueOptions {
+  std::string config_file, state_dir;
+  std::string sink;  // of drop
+  bool json = false, yes = false;
+};
 
 constexpr const char* kQueueFooter = R"(
   gpulens queue list                  what waits for which sink, and in which folder
@@ -31,11 +37,6 @@ constexpr const char* kQueueFooter = R"(
 Works with and without a running agent. Data for a configured sink is never dropped: remove the sink from the
 configuration and reload first.
 Exit: 0 listed or dropped · 1 cannot be read, or was not dropped · 2 wrong use)";
-
-int ComplainOfQueue(const char* command, const std::string& text, int code) {
-  WriteNote(std::string("gpulens queue ") + command + ": " + text);
-  return code;
-}
 
 struct Queues {
   std::string root;
@@ -48,21 +49,20 @@ struct Queues {
 // file and the reload the two differ.
 Queues FindQueues(const QueueOptions& options, const char* command) {
   Queues queues;
-  std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadConfig(*schema, FindConfigFile(options.config_file), {});
+  const CommandConfig loaded = LoadCommandConfig(options.config_file, nullptr);
   if (!loaded.ok()) {
-    queues.error = loaded.Errors();
+    queues.error = loaded.loaded.Errors();
     return queues;
   }
-  SinkQueues own = SinkQueuesOf(loaded.config);
+  SinkQueues own = SinkQueuesOf(loaded.config());
   queues.configured = std::move(own.sinks);
   queues.chosen = std::move(own.chosen);
-  std::string folder = options.state_dir.empty() ? loaded.config.Text("state_dir") : options.state_dir;
+  std::string folder = options.state_dir.empty() ? loaded.config().Text("state_dir") : options.state_dir;
   const bool named = !folder.empty();
   if (!named) folder = StateDir("");
-  const QueriedStatus asked = QueryRunningAgent(loaded.config);
+  const QueriedStatus asked = QueryRunningAgent(loaded.config());
   if (asked.report) {
-    // Another agent than that of the folder that was named says nothing of it.
+    // An agent with another folder does not count.
     const std::string& its = asked.report->state_dir;
     if (!named || its == DemoStateDir(folder)) folder = its;
     if (its == folder)
@@ -84,27 +84,20 @@ std::string Requests(uint64_t records) {
   return CountText(static_cast<int64_t>(records)) + (records == 1 ? " request" : " requests");
 }
 
-bool IsConfirmed(const std::string& question) {
-  ::dprintf(STDERR_FILENO, "%s [y/N] ", question.c_str());
-  char answer[8] = {};
-  const ssize_t got = ::read(STDIN_FILENO, answer, sizeof answer - 1);
-  return got > 0 && (answer[0] == 'y' || answer[0] == 'Y');
-}
-
-struct Kept {
+struct SinkData {
   std::vector<QueuePlace> places;
   uint64_t records = 0, bytes = 0;
 };
 
 // The folders that keep a place for the sink.
-Kept FindKept(const Queues& queues, const std::string& sink, Status& status) {
-  Kept kept;
+SinkData FindKept(const Queues& queues, const std::string& sink, Status& status) {
+  SinkData kept;
   QueuePlaces all = AllQueuePlaces(queues.root, queues.chosen);
   status = std::move(all.status);
-  QueueScanOptions options;
-  options.query_use = false;
+  QueueScanOptions look;
+  look.query_use = false;
   for (const QueuePlace& place : all.places) {
-    const QueueFolder folder = ScanQueue(place, options);
+    const QueueFolder folder = ScanQueue(place, look);
     for (const QueueReader& reader : folder.readers) {
       if (reader.sink != sink) continue;
       kept.places.push_back(place);
@@ -115,14 +108,14 @@ Kept FindKept(const Queues& queues, const std::string& sink, Status& status) {
   return kept;
 }
 
-int Drop(const Kept& kept, const std::string& sink) {
+int Drop(const SinkData& kept, const std::string& sink) {
   uint64_t freed = 0;
   std::string later;
   int code = 0;
   for (const QueuePlace& place : kept.places) {
     const auto dropped = DropFromQueue(place, sink, RealClock());
     if (!dropped) {
-      code = ComplainOfQueue("drop", dropped.error().detail, 1);
+      code = FailCommand("queue drop", dropped.error().detail, 1);
       continue;
     }
     freed += dropped->freed_bytes;
@@ -136,19 +129,17 @@ int Drop(const Kept& kept, const std::string& sink) {
   return WriteOut(text + "\n") ? code : 1;
 }
 
-}  // namespace
-
 int RunQueueList(const QueueOptions& options) {
   const Queues queues = FindQueues(options, "list");
-  if (!queues.error.empty()) return ComplainOfQueue("list", queues.error, 2);
+  if (!queues.error.empty()) return FailCommand("queue list", queues.error, 2);
   const QueuePlaces all = AllQueuePlaces(queues.root, queues.chosen);
   QueueView view;
   view.root = queues.root;
   view.problem = all.status.detail;
-  QueueScanOptions scan;
-  scan.configured = queues.configured;
+  QueueScanOptions look;
+  look.configured = queues.configured;
   for (const QueuePlace& place : all.places) {
-    QueueFolder folder = ScanQueue(place, scan);
+    QueueFolder folder = ScanQueue(place, look);
     if (!folder.readers.empty() || !folder.problems.empty() || folder.segments != 0)
       view.folders.push_back(std::move(folder));
   }
@@ -160,28 +151,31 @@ int RunQueueDrop(const QueueOptions& options) {
   static_cast<void>(SetLogLevels("error"));
   const std::string& sink = options.sink;
   const Queues queues = FindQueues(options, "drop");
-  if (!queues.error.empty()) return ComplainOfQueue("drop", queues.error, 2);
+  if (!queues.error.empty()) return FailCommand("queue drop", queues.error, 2);
   if (IsConfigured(queues, sink))
-    return ComplainOfQueue("drop",
-                           sink +
-                               " is configured, and its queued data will be delivered. To drop the data, "
-                               "remove the sink from the configuration and reload first.",
-                           2);
+    return FailCommand("queue drop",
+                       sink +
+                           " is configured, and its queued data will be delivered. To drop the data, "
+                           "remove the sink from the configuration and reload first.",
+                       2);
   Status listed;
-  const Kept kept = FindKept(queues, sink, listed);
-  if (kept.places.empty() && !listed) return ComplainOfQueue("drop", listed.detail, 1);
+  const SinkData kept = FindKept(queues, sink, listed);
+  if (kept.places.empty() && !listed) return FailCommand("queue drop", listed.detail, 1);
   if (kept.places.empty())
-    return ComplainOfQueue("drop", "nothing is queued for " + sink + "; list the queues: gpulens queue list",
-                           1);
+    return FailCommand("queue drop",
+                       "nothing is queued for " + sink + "; list the queues: gpulens queue list", 1);
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
-      return ComplainOfQueue("drop", "no terminal to confirm on; pass --yes to drop without confirmation", 2);
+      return FailCommand("queue drop", "no terminal to confirm on; pass --yes to drop without confirmation",
+                         2);
     std::string question = "Drop " + Requests(kept.records) + " (" + SizeText(kept.bytes) + ") queued for ";
     AppendPrintable(question, sink);
-    if (!IsConfirmed(question + "?")) return ComplainOfQueue("drop", "nothing was dropped", 1);
+    if (!IsConfirmed(question + "? [y/N] ")) return FailCommand("queue drop", "nothing was dropped", 1);
   }
   return Drop(kept, sink);
 }
+
+}  // namespace
 
 void AddQueue(CLI::App& app, int& code) {
   auto kept = std::make_shared<QueueOptions>();
@@ -197,8 +191,8 @@ void AddQueue(CLI::App& app, int& code) {
   drop->add_option("SINK", options.sink, "Name of the sink, as it was configured: otlp/b")->required();
   drop->add_flag("--yes", options.yes, "Do not ask for confirmation");
   for (CLI::App* command : {list, drop}) {
-    command->add_option("--config", options.config_file, "Configuration file (YAML)")->type_name("FILE");
-    command->add_option("--state-dir", options.state_dir, "The agent's state folder")->type_name("D");
+    AddConfigOption(*command, options.config_file);
+    AddOption(*command, "--state-dir", options.state_dir, "The agent's state folder", "D");
   }
   list->callback([kept, &code] { code = RunQueueList(*kept); });
   drop->callback([kept, &code] { code = RunQueueDrop(*kept); });

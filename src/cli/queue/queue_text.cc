@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
-#include "agent/status/queue_findings.h"
+#include "agent/status/agent_watch.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
@@ -19,23 +20,13 @@ std::string AgeText(int64_t unix_ns, int64_t now_unix_ns) {
   return std::to_string(seconds) + " s";
 }
 
-void AppendTextMember(std::string& out, std::string_view key, std::string_view value) {
-  AppendJsonString(out, key);
-  out += ':';
-  AppendJsonString(out, value);
-}
-
 void AppendReader(std::string& out, const QueueReader& reader) {
-  out += '{';
-  AppendTextMember(out, "sink", reader.sink);
-  out += reader.configured ? ",\"configured\":true" : ",\"configured\":false";
-  out += ",\"requests\":" + std::to_string(reader.records) + ",\"bytes\":" + std::to_string(reader.bytes);
-  if (reader.records != 0) {
-    out += ",\"oldest\":\"";
-    AppendRfc3339(out, reader.oldest_unix_ns);
-    out += '"';
-  }
-  out += '}';
+  JsonObject object(out);
+  object.Text("sink", reader.sink);
+  object.Flag("configured", reader.configured);
+  object.Count("requests", reader.records);
+  object.Count("bytes", reader.bytes);
+  if (reader.records != 0) object.Time("oldest", reader.oldest_unix_ns);
 }
 
 }  // namespace
@@ -66,32 +57,21 @@ std::string QueueTable(const QueueView& view, int64_t now_unix_ns) {
 }
 
 std::string QueueJson(const QueueView& view) {
-  std::string out = "{\"schema\":\"gpulens.queue/1\",";
-  AppendTextMember(out, "root", view.root);
-  if (!view.problem.empty()) {
-    out += ',';
-    AppendTextMember(out, "problem", view.problem);
-  }
-  out += ",\"folders\":[";
-  for (const QueueFolder& folder : view.folders) {
-    out += out.back() == '[' ? "\n{" : ",\n{";
-    AppendTextMember(out, "folder", folder.path);
-    out += folder.in_use ? ",\"in_use\":true" : ",\"in_use\":false";
-    if (folder.holder != 0) out += ",\"pid\":" + std::to_string(folder.holder);
-    out += ",\"segments\":" + std::to_string(folder.segments) +
-           ",\"file_bytes\":" + std::to_string(folder.file_bytes) + ",\"sinks\":[";
-    for (const QueueReader& reader : folder.readers) {
-      if (out.back() != '[') out += ',';
-      AppendReader(out, reader);
-    }
-    out += "],\"problems\":[";
-    for (const std::string& problem : folder.problems) {
-      if (out.back() != '[') out += ',';
-      AppendJsonString(out, problem);
-    }
-    out += "]}";
-  }
-  return out + "\n]}\n";
+  return JsonDocumentText("gpulens.queue/1", [&](JsonObject& root) {
+    root.Text("root", view.root);
+    root.TextIfAny("problem", view.problem);
+    auto add_folder = [](std::string& out, const QueueFolder& folder) {
+      JsonObject object(out);
+      object.Text("folder", folder.path);
+      object.Flag("in_use", folder.in_use);
+      if (folder.holder != 0) object.Whole("pid", folder.holder);
+      object.Count("segments", folder.segments);
+      object.Count("file_bytes", folder.file_bytes);
+      object.List("sinks", folder.readers, AppendReader);
+      object.Texts("problems", folder.problems);
+    };
+    root.List("folders", view.folders, add_folder, "\n", "\n");
+  });
 }
 
 }  // namespace gpulens

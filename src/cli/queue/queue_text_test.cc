@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "agent/status/queue_findings.h"
+#include "agent/status/agent_watch.h"
 
 namespace gpulens {
 namespace {
@@ -26,7 +26,7 @@ QueueView View() {
   return {"/s/queue", {shared, closed}, ""};
 }
 
-TEST(QueueTable, HasALineForEachSinkOfAFolder) {
+TEST(QueueTable, OneLinePerSink) {
   EXPECT_EQ(QueueTable(View(), kNow),
             "SINK    CONFIGURED  REQUESTS     SIZE  OLDEST  FOLDER           FILES  USED BY\n"
             "otlp    yes                0      0 B       –  /s/queue/otlp  3.0 MiB  process 17\n"
@@ -35,7 +35,7 @@ TEST(QueueTable, HasALineForEachSinkOfAFolder) {
       << "what steers a terminal is left out as it is written to one";
 }
 
-TEST(QueueTable, SaysWhenThereIsNothing) {
+TEST(QueueTable, ReportsNoQueues) {
   EXPECT_EQ(QueueTable({"/s/queue", {}, ""}, kNow), "no sink has a queue in /s/queue\n");
   EXPECT_THAT(QueueTable({}, kNow), HasSubstr("there is no state folder"));
   EXPECT_THAT(QueueTable({"/s/queue", {}, "open /s/queue: permission denied"}, kNow),
@@ -52,7 +52,7 @@ TEST(QueueTable, AgesAreRounded) {
   }
 }
 
-TEST(QueueJson, HasAllOfIt) {
+TEST(QueueJson, HasAllMembers) {
   QueueView view = View();
   view.problem = "more";
   EXPECT_EQ(

@@ -1,25 +1,46 @@
 #include "cli/slurm/record_commands.h"
 
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <poll.h>
+#include <unistd.h>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/json.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/result.h"
+#include "config/value_parse.h"
 #include "sources/slurm/parse/scontrol.h"
 #include "sources/slurm/parse/table.h"
+#include "sources/slurm/parse/words.h"
 #include "sources/slurm/programs.h"
 
 namespace gpulens {
+
 namespace {
 
-// Sends every row of a table with a header.
-Status SendTable(RecordRun& run, const RecordKind& kind, std::string_view text, std::string_view delimiter) {
-  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, delimiter));
-  run.bad_lines += table.bad_lines;
-  const RecordMaker maker(kind, table.columns, run.context);
+Status SendRows(RecordRun& run, const RecordKind& kind, const slurm::Table& table,
+                const RecordContext& context) {
+  const RecordMaker maker(kind, table.columns, context);
   const Instant now = run.clock.Now();
   for (const std::vector<std::string>& row : table.rows) {
     const std::vector<std::string_view> values(row.begin(), row.end());
     RETURN_IF_ERROR(run.sender.Add(maker.Make(values, now)));
   }
   return Ok();
+}
+
+// Sends every row of a table with a header.
+Status SendTable(RecordRun& run, const RecordKind& kind, std::string_view text, std::string_view delimiter) {
+  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, delimiter));
+  run.bad_lines += table.bad_lines;
+  return SendRows(run, kind, table, run.context);
 }
 
 Status SendFields(RecordRun& run, const RecordKind& kind, const slurm::Fields& fields) {
@@ -48,16 +69,18 @@ Status SendJobs(RecordRun& run) {
   ASSIGN_OR_RETURN(std::string text, run.programs.Run("squeue", {"--all", "--noheader", "-O", format}));
   ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseRows(text, delimiter, columns));
   run.bad_lines += table.bad_lines;
-  const RecordMaker maker(kJobKind, table.columns, run.context);
-  const Instant now = run.clock.Now();
-  for (const std::vector<std::string>& row : table.rows) {
-    const std::vector<std::string_view> values(row.begin(), row.end());
-    RETURN_IF_ERROR(run.sender.Add(maker.Make(values, now)));
-  }
-  return Ok();
+  return SendRows(run, kJobKind, table, run.context);
 }
 
 }  // namespace
+
+Result<Duration> SlurmSpan(const char* option, const std::string& text) {
+  Duration span{};
+  const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
+  if (ValueCheck wrong = ParseTimeValue(plain ? text + "s" : text, span))
+    return Status{Code::kInvalidArgument, std::string(option) + ": " + wrong->problem};
+  return span;
+}
 
 Status SendNodesAndJobs(RecordRun& run) {
   // One half is better than none.
@@ -101,7 +124,7 @@ Status SendConfiguration(RecordRun& run) {
 }
 
 Status SendPriorities(RecordRun& run) {
-  // Versions differ in what they know; the header says which columns came.
+  // Versions differ in their columns; the header lists those that came.
   const std::string delimiter = slurm::MakeDelimiter();
   std::string format;
   for (char column : std::string_view("iruoYSABFJPQNT"))
@@ -116,13 +139,7 @@ Status SendPriorities(RecordRun& run) {
     if (table.columns[i] == "JOBID") table.columns[i] = "job_id";
   }
   run.bad_lines += table.bad_lines;
-  const RecordMaker maker(kPriorityKind, table.columns, run.context);
-  const Instant now = run.clock.Now();
-  for (const std::vector<std::string>& row : table.rows) {
-    const std::vector<std::string_view> values(row.begin(), row.end());
-    RETURN_IF_ERROR(run.sender.Add(maker.Make(values, now)));
-  }
-  return Ok();
+  return SendRows(run, kPriorityKind, table, run.context);
 }
 
 Status SendShares(RecordRun& run) {
@@ -133,6 +150,403 @@ Status SendShares(RecordRun& run) {
                         "Account,User,RawShares,NormShares,RawUsage,NormUsage,EffectvUsage,FairShare,"
                         "LevelFS,TRESRunMins"}));
   return SendTable(run, kShareKind, text, "|");
+}
+
+namespace {
+
+// From `start` to before `end`, both in seconds since 1970.
+struct Chunk {
+  int64_t start = 0, end = 0;
+};
+
+// sacct tells every job that lived within the bounds. Those that ended within them are told by one chunk
+// only.
+bool EndedWithin(const Chunk& chunk, std::string_view end) {
+  std::optional<int64_t> at = slurm::ParseTime(end);
+  return at && *at >= chunk.start && *at < chunk.end;
+}
+
+Result<slurm::Table> Accounting(RecordRun& run, const Chunk& chunk) {
+  ASSIGN_OR_RETURN(Duration timeout, SlurmSpan("--sacct-timeout", run.options.timeout));
+  const std::string delimiter = slurm::MakeDelimiter();
+  // End is repeated at the end: the last column must not be a user's text, which may span lines.
+  ASSIGN_OR_RETURN(std::string text, run.programs.Run("sacct",
+                                                      {"-a", "-P", "--delimiter=" + delimiter, "--duplicates",
+                                                       "--noconvert", "-S", slurm::TimeText(chunk.start),
+                                                       "-E", slurm::TimeText(chunk.end), "-o", "ALL,End"},
+                                                      timeout));
+  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(text, delimiter));
+  if (table.Find("End") == SIZE_MAX) return Status{Code::kDataLoss, "sacct printed no column End"};
+  run.bad_lines += table.bad_lines;
+  const size_t end = table.Find("End");
+  std::erase_if(table.rows, [&](const auto& row) { return !EndedWithin(chunk, row[end]); });
+  return table;
+}
+
+// A value between delimiters of two bytes: one that it holds is taken apart, so that the row stays whole.
+std::string Printable(std::string_view value) {
+  std::string out = slurm::CleanText(value);
+  for (size_t at = out.find(kDelimiter); at != std::string::npos; at = out.find(kDelimiter, at + 3))
+    out.insert(at + 1, 1, ' ');
+  return out;
+}
+
+Status Publish(RecordRun& run, const slurm::Table& table) {
+  RecordContext context = run.context;
+  context.time_column = "end";
+  RETURN_IF_ERROR(SendRows(run, kAccountingKind, table, context));
+  return run.sender.Send();
+}
+
+// Waits; false when a signal came.
+bool Pause(const RecordRun& run, Duration span) {
+  struct pollfd fd = {run.stop_fd, POLLIN, 0};
+  const auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(span).count();
+  return ::poll(&fd, 1, static_cast<int>(std::clamp<int64_t>(ms, 0, 86'400'000))) == 0;
+}
+
+// Every chunk; those that failed once more at the end.
+Status Backfill(RecordRun& run, std::vector<Chunk> chunks) {
+  ASSIGN_OR_RETURN(Duration pause, SlurmSpan("--sleep", run.options.pause));
+  size_t done = 0;
+  Status last;
+  for (int round = 0; round < 2 && !chunks.empty(); ++round) {
+    std::vector<Chunk> failed;
+    for (size_t i = 0; i < chunks.size(); ++i) {
+      if (i > 0 || round > 0) {
+        if (!Pause(run, pause)) return {Code::kUnavailable, "stopped by a signal"};
+      }
+      Result<slurm::Table> table = Accounting(run, chunks[i]);
+      if (!table && table.error().code == Code::kInvalidArgument) return table.error();
+      if (!table) {
+        failed.push_back(chunks[i]);
+        last = table.error();
+        ::dprintf(STDERR_FILENO, "%s to %s: %s\n", slurm::TimeText(chunks[i].start).c_str(),
+                  slurm::TimeText(chunks[i].end).c_str(), last.detail.c_str());
+        continue;
+      }
+      // A sink that takes nothing ends it: the rest would be lost.
+      RETURN_IF_ERROR(Publish(run, *table));
+      ++done;
+      ::dprintf(STDERR_FILENO, "%s to %s: %zu records\n", slurm::TimeText(chunks[i].start).c_str(),
+                slurm::TimeText(chunks[i].end).c_str(), table->rows.size());
+    }
+    chunks = std::move(failed);
+  }
+  if (chunks.empty()) return Ok();
+  return {last.code, std::to_string(chunks.size()) + " of " + std::to_string(chunks.size() + done) +
+                         " parts failed; the last: " + last.detail};
+}
+
+Result<Chunk> Bounds(RecordRun& run, const char* start_default) {
+  const int64_t now = run.clock.Now().unix_ns / 1'000'000'000;
+  ASSIGN_OR_RETURN(int64_t start,
+                   slurm::ParseWhen(run.options.start.empty() ? start_default : run.options.start, now));
+  ASSIGN_OR_RETURN(int64_t end, slurm::ParseWhen(run.options.end.empty() ? "now" : run.options.end, now));
+  if (end <= start) return Status{Code::kInvalidArgument, "--end must be after --start"};
+  return Chunk{start, end};
+}
+
+// Reads a table in pieces, so that a file of any size is no matter.
+class FileTable {
+ public:
+  FileTable(RecordRun& run, RecordContext context) : run_(run), context_(std::move(context)) {}
+
+  Status Read(int fd) {
+    char buffer[65536];
+    for (;;) {
+      struct pollfd fds[] = {{fd, POLLIN, 0}, {run_.stop_fd, POLLIN, 0}};
+      if (::poll(fds, 2, -1) < 0 && errno != EINTR) return ErrnoStatus("poll", errno);
+      if (fds[1].revents != 0) return {Code::kUnavailable, "stopped by a signal"};
+      if (fds[0].revents == 0) continue;
+      const ssize_t got = ::read(fd, buffer, sizeof buffer);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return ErrnoStatus("read", errno);
+      if (got == 0) break;
+      RETURN_IF_ERROR(Add({buffer, static_cast<size_t>(got)}));
+    }
+    if (!reader_) Begin();
+    Status end = reader_->Finish();
+    run_.bad_lines += reader_->bad_lines();
+    return sent_ ? end : sent_;
+  }
+
+ private:
+  Status Add(std::string_view bytes) {
+    if (!reader_) {
+      // The header shows the delimiter.
+      head_ += bytes;
+      if (head_.find('\n') == std::string::npos && head_.size() < (size_t{1} << 20)) return Ok();
+      Begin();
+      return sent_;
+    }
+    reader_->Add(bytes);
+    return sent_;
+  }
+
+  void Begin() {
+    const std::string_view header = std::string_view(head_).substr(0, head_.find('\n'));
+    std::string delimiter = run_.options.delimiter;
+    if (delimiter.empty()) delimiter = header.find(kDelimiter) != std::string_view::npos ? kDelimiter : "|";
+    reader_.emplace(delimiter, [this](std::span<const std::string_view> values) {
+      if (!maker_) maker_.emplace(kAccountingKind, reader_->columns(), context_);
+      sent_ = run_.sender.Add(maker_->Make(values, run_.clock.Now()));
+      return sent_.ok();
+    });
+    reader_->Add(head_);
+    head_.clear();
+  }
+
+  RecordRun& run_;
+  const RecordContext context_;
+  std::string head_;
+  std::optional<slurm::TableReader> reader_;
+  std::optional<RecordMaker> maker_;
+  Status sent_;
+};
+
+}  // namespace
+
+Status PublishAccounting(RecordRun& run) {
+  // Nobody knows in which zone the file was written.
+  RecordContext context = run.context;
+  context.utc = false;
+  const std::string& path = run.options.file;
+  const bool standard = path.empty() || path == "-";
+  UniqueFd file(standard ? ::dup(STDIN_FILENO) : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) return ErrnoStatus("open " + (standard ? "standard input" : path), errno);
+  return FileTable(run, std::move(context)).Read(file.get());
+}
+
+Status PrintAccounting(RecordRun& run) {
+  ASSIGN_OR_RETURN(Chunk chunk, Bounds(run, "1 hour ago"));
+  ASSIGN_OR_RETURN(slurm::Table table, Accounting(run, chunk));
+  std::string out;
+  auto add = [&](const std::vector<std::string>& row) {
+    for (size_t i = 0; i < row.size(); ++i)
+      out += (i == 0 ? "" : std::string(kDelimiter)) + Printable(row[i]);
+    out += '\n';
+  };
+  add(table.columns);
+  for (const std::vector<std::string>& row : table.rows) add(row);
+  for (std::string_view rest = out; !rest.empty();) {
+    const ssize_t wrote = ::write(STDOUT_FILENO, rest.data(), rest.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return errno == EPIPE ? Ok() : ErrnoStatus("write stdout", errno);
+    rest.remove_prefix(static_cast<size_t>(wrote));
+  }
+  return Ok();
+}
+
+Status BackfillNew(RecordRun& run) {
+  constexpr size_t kMostChunks = 100'000;
+  ASSIGN_OR_RETURN(Chunk all, Bounds(run, "3 hours ago"));
+  ASSIGN_OR_RETURN(Duration step, SlurmSpan("--step", run.options.step));
+  const int64_t seconds = std::chrono::duration_cast<std::chrono::seconds>(step).count();
+  if (seconds < 1) return {Code::kInvalidArgument, "--step must be at least 1 s"};
+  std::vector<Chunk> chunks;
+  for (int64_t at = all.start; at < all.end; at += seconds) {
+    if (chunks.size() == kMostChunks) return {Code::kInvalidArgument, "more than 100,000 steps"};
+    chunks.push_back({at, std::min(at + seconds, all.end)});
+  }
+  return Backfill(run, std::move(chunks));
+}
+
+Status BackfillFromFile(RecordRun& run) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(run.options.file, size_t{16} << 20));
+  const int64_t now = run.clock.Now().unix_ns / 1'000'000'000;
+  std::vector<Chunk> chunks;
+  size_t number = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view line = Trim(TakeUntil(rest, '\n'));
+    ++number;
+    if (line.empty() || line.starts_with('#')) continue;
+    const size_t split = line.find_first_of(", \t");
+    auto start = slurm::ParseWhen(std::string(line.substr(0, split)), now);
+    auto end = split == std::string_view::npos
+                   ? start
+                   : slurm::ParseWhen(std::string(Trim(line.substr(split + 1))), now);
+    if (!start || !end || *end <= *start)
+      return {Code::kInvalidArgument,
+              run.options.file + ":" + std::to_string(number) + ": expected START,END"};
+    chunks.push_back({*start, *end});
+  }
+  if (chunks.empty()) return {Code::kInvalidArgument, run.options.file + ": no line START,END in it"};
+  return Backfill(run, std::move(chunks));
+}
+
+namespace {
+
+// A server that does not answer is no reason to wait for ever, and its mount is passed over.
+constexpr Duration kMountTimeout = std::chrono::seconds(10);
+constexpr size_t kMostMounts = 1024, kMostFile = size_t{256} << 20;
+
+struct Mount {
+  std::string path, device, type, cluster;
+};
+
+// The blanks of a path are octal in /proc/self/mounts.
+std::string Unescaped(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\\' && i + 3 < text.size()) {
+      if (auto code = ParseInt<unsigned>(text.substr(i + 1, 3), 8); code && *code < 256) {
+        out += static_cast<char>(*code);
+        i += 3;
+        continue;
+      }
+    }
+    out += text[i];
+  }
+  return out;
+}
+
+// CLUSTER=PATTERN; in a pattern * stands for anything, and so does .* as people who know expressions write
+// it.
+struct WantedMounts {
+  std::string cluster, pattern;
+};
+WantedMounts MountsOf(std::string_view text) {
+  WantedMounts out;
+  const size_t equals = text.find('=');
+  if (equals != std::string_view::npos) out.cluster = text.substr(0, equals);
+  std::string_view pattern = equals == std::string_view::npos ? text : text.substr(equals + 1);
+  if (pattern.starts_with('^')) pattern.remove_prefix(1);
+  if (pattern.ends_with('$')) pattern.remove_suffix(1);
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == '.' && i + 1 < pattern.size() && pattern[i + 1] == '*') continue;
+    out.pattern += pattern[i];
+  }
+  return out;
+}
+
+Result<std::vector<Mount>> Mounts(const std::vector<std::string>& wanted) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(std::string("/proc/self/mounts"), size_t{4} << 20));
+  std::vector<Mount> out;
+  for (std::string_view rest = text; !rest.empty() && out.size() < kMostMounts;) {
+    std::string_view line = TakeUntil(rest, '\n');
+    Mount mount;
+    mount.device = Unescaped(TakeUntil(line, ' '));
+    mount.path = Unescaped(TakeUntil(line, ' '));
+    mount.type = TakeUntil(line, ' ');
+    if (mount.path.empty()) continue;
+    for (const std::string& one : wanted) {
+      WantedMounts want = MountsOf(one);
+      if (::fnmatch(want.pattern.c_str(), mount.path.c_str(), 0) != 0) continue;
+      mount.cluster = std::move(want.cluster);
+      out.push_back(std::move(mount));
+      break;
+    }
+  }
+  return out;
+}
+
+// Block size, blocks, free and available ones, inodes, free inodes: queried in a process of its own, which
+// can be left behind when the file system does not answer.
+Result<std::array<uint64_t, 6>> Query(const std::string& path, const RecordRun& run) {
+  ASSIGN_OR_RETURN(std::string program, FindProgram("stat"));
+  RunOptions options;
+  options.program = std::move(program);
+  options.arguments = {"-f", "-c", "%S %b %f %a %c %d", "--", path};
+  options.timeout = kMountTimeout;
+  options.most_output = 4096;
+  options.stop_fd = run.stop_fd;
+  RunResult result = RunBounded(options, run.clock);
+  RETURN_IF_ERROR(result.status);
+  std::array<uint64_t, 6> out{};
+  std::string_view rest = Trim(result.output);
+  for (uint64_t& value : out) {
+    std::optional<uint64_t> number = ParseInt<uint64_t>(TakeUntil(rest, ' '));
+    if (!number) return Status{Code::kDataLoss, "stat printed no numbers"};
+    value = *number;
+  }
+  return out;
+}
+
+Event Record(const RecordDesc& desc, const Clock& clock,
+             std::span<const AttributeSet::Attribute> attributes) {
+  Event event;
+  event.at = clock.Now();
+  event.name = desc.name;
+  event.attributes = AttributeSet(attributes);
+  event.severity = EventSeverity::kInfo;
+  return event;
+}
+
+Status SendMount(RecordRun& run, const Mount& mount, const std::array<uint64_t, 6>& said) {
+  const auto bytes = [&](uint64_t blocks) { return static_cast<int64_t>(blocks * said[0]); };
+  const std::string path = slurm::CleanText(mount.path), device = slurm::CleanText(mount.device);
+  const std::string& cluster = mount.cluster.empty() ? run.context.cluster : mount.cluster;
+  std::vector<AttributeSet::Attribute> all = {{"storage.mount", std::string_view(path)},
+                                              {"storage.device", std::string_view(device)},
+                                              {"storage.type", std::string_view(mount.type)},
+                                              {"storage.size", bytes(said[1])},
+                                              {"storage.used", bytes(said[1] - std::min(said[1], said[2]))},
+                                              {"storage.free", bytes(said[2])},
+                                              {"storage.available", bytes(said[3])}};
+  // 0 for a file system without a table of inodes.
+  if (said[4] != 0) {
+    all.push_back({"storage.inodes", static_cast<int64_t>(said[4])});
+    all.push_back({"storage.inodes.free", static_cast<int64_t>(said[5])});
+  }
+  if (!cluster.empty()) all.push_back({kRecordCluster, std::string_view(cluster)});
+  return run.sender.Add(Record(kRecordStorageMount, run.clock, all));
+}
+
+// A line of JSON a user: {user, used, sample_time, directory}.
+Status SendUsage(RecordRun& run) {
+  ASSIGN_OR_RETURN(std::string text, ReadFile(run.options.pure_file, kMostFile));
+  for (std::string_view rest = text; !rest.empty();) {
+    std::string_view line = Trim(TakeUntil(rest, '\n'));
+    if (line.empty()) continue;
+    auto json = JsonDocument::Parse(line);
+    std::optional<double> used;
+    std::optional<std::string> user, directory;
+    if (json) {
+      used = json->Number("/used");
+      user = json->Text("/user");
+      directory = json->Text("/directory");
+    }
+    if (!used || !(*used >= 0 && *used < 9e18) || !user) {
+      ++run.bad_lines;
+      continue;
+    }
+    const std::string who = slurm::CleanText(*user), where = slurm::CleanText(directory.value_or(""));
+    std::vector<AttributeSet::Attribute> all = {{"storage.user", std::string_view(who)},
+                                                {"storage.used", static_cast<int64_t>(*used)}};
+    if (!where.empty()) all.push_back({"storage.directory", std::string_view(where)});
+    const std::string when = slurm::CleanText(json->Text("/sample_time").value_or(""));
+    const std::optional<double> seconds = json->Number("/sample_time");
+    if (!when.empty()) all.push_back({"storage.sample_time", std::string_view(when)});
+    if (seconds) all.push_back({"storage.sample_time", *seconds});
+    if (!run.context.cluster.empty()) all.push_back({kRecordCluster, std::string_view(run.context.cluster)});
+    RETURN_IF_ERROR(run.sender.Add(Record(kRecordStorageUser, run.clock, all)));
+  }
+  return Ok();
+}
+
+}  // namespace
+
+Status SendStorage(RecordRun& run) {
+  std::vector<std::string> wanted = run.options.mounts;
+  if (wanted.empty() && run.options.pure_file.empty()) wanted = {"*"};
+  ASSIGN_OR_RETURN(std::vector<Mount> mounts, Mounts(wanted));
+  Status failed;
+  size_t answered = 0;
+  for (const Mount& mount : mounts) {
+    Result<std::array<uint64_t, 6>> said = Query(mount.path, run);
+    if (!said) {
+      failed = {said.error().code, mount.path + ": " + said.error().detail};
+      continue;
+    }
+    // Those of the kernel's own have no size.
+    if ((*said)[1] == 0) continue;
+    ++answered;
+    RETURN_IF_ERROR(SendMount(run, mount, *said));
+  }
+  if (!run.options.pure_file.empty()) return SendUsage(run);
+  if (answered == 0 && failed.ok()) return {Code::kUnavailable, "no mount matches"};
+  return answered > 0 ? Ok() : failed;
 }
 
 }  // namespace gpulens

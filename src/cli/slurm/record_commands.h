@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <gpulens/status.h>
 
 #include "base/clock.h"
 #include "cli/slurm/record_maker.h"
-#include "cli/slurm/record_sender.h"
 #include "sources/slurm/programs.h"
 
 namespace gpulens {
@@ -39,6 +39,9 @@ struct RecordRun {
   uint64_t bad_lines = 0;  // of tables, in all
 };
 
+// A time of `option`; a number without a unit is seconds.
+Result<Duration> SlurmSpan(const char* option, const std::string& text);
+
 using RecordCommand = Status (*)(RecordRun& run);
 
 Status SendNodesAndJobs(RecordRun& run);
@@ -55,5 +58,23 @@ Status BackfillNew(RecordRun& run);
 Status BackfillFromFile(RecordRun& run);
 // Prints; sends nothing.
 Status PrintAccounting(RecordRun& run);
+
+struct RecordSessionOptions {
+  std::string command;  // its name, for messages
+  std::string sink = "stdout";
+  std::string config_file;
+  std::string cluster;                                       // empty: $L9GPU_CLUSTER_NAME
+  std::string interval;                                      // text
+  std::string programs;                                      // the folder of Slurm's programs; empty: PATH
+  std::string timeout = "120s";                              // of one program
+  std::vector<std::pair<std::string, std::string>> options;  // -o, of the sink
+  RecordOptions record;
+  bool derive_cluster = false;
+  bool once = false;
+  bool needs_sink = true;
+};
+
+// 0 all was sent, 1 not, 2 wrong use. Without `once` it goes on until a signal.
+int RunRecordSession(RecordCommand command, const RecordSessionOptions& options);
 
 }  // namespace gpulens

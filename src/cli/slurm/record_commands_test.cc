@@ -87,7 +87,7 @@ TEST_F(RecordCommandsTest, NodesAndJobs) {
   EXPECT_EQ(bad_lines_, 0u);
 }
 
-TEST_F(RecordCommandsTest, OneHalfIsSentWhenTheOtherFails) {
+TEST_F(RecordCommandsTest, SendsJobsWhenNodesFail) {
   Fake("sinfo", "echo 'slurm_load_node: Unable to contact slurm controller' >&2; exit 1");
   Prints("squeue", "squeue.txt");
   Status status = Run(&SendNodesAndJobs);
@@ -109,7 +109,7 @@ TEST_F(RecordCommandsTest, RunningJobs) {
   EXPECT_EQ(sink_.kept[0].at.unix_ns, clock_.Now().unix_ns);
 }
 
-TEST_F(RecordCommandsTest, BackfillTellsEachEndOnce) {
+TEST_F(RecordCommandsTest, BackfillSendsEachJobOnce) {
   Prints("sacct", "sacct.txt");
   options_.start = "2026-11-22T08:00:00";
   options_.end = "2026-11-22T11:00:00";
@@ -124,7 +124,7 @@ TEST_F(RecordCommandsTest, BackfillTellsEachEndOnce) {
       << Arguments();
 }
 
-TEST_F(RecordCommandsTest, BackfillTriesAFailedPartAgain) {
+TEST_F(RecordCommandsTest, BackfillRetriesFailedParts) {
   Fake("sacct", "if [ ! -e " + folder_.path() + "/once ]; then touch " + folder_.path() +
                     "/once; echo busy >&2; exit 1; fi\nexec cat " +
                     std::filesystem::absolute(kData + "sacct.txt").string());
@@ -141,7 +141,7 @@ TEST_F(RecordCommandsTest, BackfillTriesAFailedPartAgain) {
   EXPECT_EQ(Run(&BackfillFromFile).code, Code::kInvalidArgument);
 }
 
-TEST_F(RecordCommandsTest, AFullSinkEndsIt) {
+TEST_F(RecordCommandsTest, FullSinkEndsBackfill) {
   Prints("sacct", "sacct.txt");
   options_.start = "2026-11-22T08:00:00";
   options_.end = "2026-11-22T11:00:00";
@@ -162,7 +162,7 @@ TEST_F(RecordCommandsTest, PublishReadsAFile) {
   EXPECT_EQ(Run(&PublishAccounting).code, Code::kDataLoss);
 }
 
-TEST_F(RecordCommandsTest, ManyRecordsGoInBatches) {
+TEST_F(RecordCommandsTest, SendsInBatches) {
   std::string text = "JobID|End\n";
   for (int i = 0; i < 1201; ++i) text += std::to_string(i) + "|Unknown\n";
   options_.file = folder_.path() + "/many";
@@ -216,7 +216,7 @@ TEST_F(RecordCommandsTest, PartitionsConfigurationPrioritiesShares) {
 }
 
 // A squeue that prints texts of users as they are, between the delimiters that it was asked for.
-TEST_F(RecordCommandsTest, TextsOfUsersCostNoRow) {
+TEST_F(RecordCommandsTest, TextsOfUsersDoNotBreakRows) {
   folder_.WriteProgram("sinfo", "echo 'NODELIST|STATE'");
   const std::string hostile = R"(a|#\nb|#|#\n2|#x\nJobId=1 JobName=y\n\001\033[31m\377\376|)";
   // For each column its name as the value; the name and the comment of job 7 are its user's.
@@ -255,7 +255,7 @@ row 8 plain
             "a|#\nb|#|#\n2|#x\nJobId=1 JobName=y\n  [31m\xEF\xBF\xBD\xEF\xBF\xBD|");
 }
 
-TEST_F(RecordCommandsTest, WhatIsNotHereOrTalksNonsense) {
+TEST_F(RecordCommandsTest, MissingProgramsAndBadOutput) {
   for (RecordCommand command : {&SendQos, &SendPartitions, &SendShares, &SendRunningJobs})
     EXPECT_EQ(Run(command).code, Code::kUnavailable);
   Fake("scontrol", "echo nonsense");

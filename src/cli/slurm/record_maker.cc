@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <utility>
 
 #include "base/parse.h"
 #include "sources/slurm/parse/words.h"
 
 namespace gpulens {
+
 namespace {
 
 // What a user wrote may be a whole script.
@@ -96,8 +98,12 @@ void AddValue(Attributes& out, const std::string& key, ColumnType type, std::str
 }
 
 ColumnType TypeOf(const RecordKind& kind, std::string_view name) {
-  auto found = std::ranges::find(kind.typed, name, &RecordColumn::name);
-  return found == kind.typed.end() ? ColumnType::kText : found->type;
+  for (const RecordColumns& columns : kind.typed) {
+    for (std::string_view rest = columns.names; !rest.empty();) {
+      if (TakeUntil(rest, ' ') == name) return columns.type;
+    }
+  }
+  return ColumnType::kText;
 }
 
 }  // namespace
@@ -139,5 +145,137 @@ Event RecordMaker::Make(std::span<const std::string_view> values, Instant now) c
   event.severity = EventSeverity::kInfo;
   return event;
 }
+
+Status RecordSender::Add(Event record) {
+  if (!failed_) return failed_;
+  batch_.list.push_back(std::move(record));
+  return batch_.list.size() < kBatch ? Ok() : Send();
+}
+
+Status RecordSender::Send() {
+  if (!failed_ || batch_.list.empty()) return failed_;
+  batch_.resource = resource_;
+  const size_t count = batch_.list.size();
+  failed_ = sink_.Write(batch_);
+  batch_.list.clear();
+  if (failed_) sent_ += count;
+  return failed_;
+}
+
+namespace {
+
+using enum ColumnType;
+
+constexpr RecordColumns kNode[] = {
+    {kInt, "cpus prio_tier weight nodes prio_job_factor sockets cores threads"},
+    {kMebibytes, "tmp_disk free_mem memory"},
+    {kGres, "gres"},
+    {kTres, "gres_used"},
+    {kTime, "timestamp"},
+    {kReal, "cpu_load"},
+    {kMinutes, "timelimit defaulttime"},
+};
+
+constexpr QueueColumn kQueue[] = {{"tres-per-node", "tres_per_node"},
+                                  {"MinCpus", "min_cpus"},
+                                  {"JobArrayID", "array_id"},
+                                  {"JobID", "id"},
+                                  {"Name", "name"},
+                                  {"TimeLimit", "time_limit"},
+                                  {"MinMemory", "min_memory"},
+                                  {"Command", "command"},
+                                  {"Priority", "priority"},
+                                  {"State", "state"},
+                                  {"UserName", "user"},
+                                  {"NumCPUs", "cpus"},
+                                  {"NumNodes", "nodes"},
+                                  {"TimeLeft", "time_left"},
+                                  {"TimeUsed", "time_used"},
+                                  {"NodeList", "node_list"},
+                                  {"Dependency", "dependency"},
+                                  {"StartTime", "start_time"},
+                                  {"SubmitTime", "submit_time"},
+                                  {"EligibleTime", "eligible_time"},
+                                  {"AccrueTime", "accrue_time"},
+                                  {"PendingTime", "pending_time"},
+                                  {"Comment", "comment"},
+                                  {"Partition", "partition"},
+                                  {"Account", "account"},
+                                  {"QOS", "qos"},
+                                  {"Reason", "reason"},
+                                  {"tres-alloc", "tres_alloc"},
+                                  {"Reservation", "reservation"},
+                                  {"Requeue", "requeue"},
+                                  {"Feature", "feature"},
+                                  {"RestartCnt", "restarts"},
+                                  {"SchedNodes", "scheduled_nodes"}};
+
+constexpr RecordColumns kJob[] = {
+    {kGres, "tres_per_node"},
+    {kInt, "min_cpus cpus nodes pending_time requeue restarts"},
+    {kSpan, "time_limit time_left time_used"},
+    {kSize, "min_memory"},
+    {kReal, "priority"},
+    {kTime, "start_time submit_time eligible_time accrue_time"},
+    {kTres, "tres_alloc"},
+};
+
+constexpr RecordColumns kAccounting[] = {
+    {kInt,
+     "alloc_cpus alloc_nodes assoc_id cpu_time_raw db_index elapsed_raw gid ncpus nnodes n_cpus "
+     "n_nodes n_tasks ntasks planned_cpu_raw priority req_cpus req_nodes resv_cpu_raw uid"},
+    {kTres, "alloc_tres req_tres"},
+    {kSpan,
+     "ave_cpu cpu_time elapsed min_cpu planned reserved resv_cpu suspended system_cpu timelimit "
+     "total_cpu user_cpu"},
+    {kSize,
+     "ave_disk_read ave_disk_write ave_rss ave_vm_size max_disk_read max_disk_write max_rss "
+     "max_vm_size req_mem"},
+    {kCount, "ave_pages max_pages"},
+    {kReal, "consumed_energy_raw"},
+    {kTime, "eligible end start submit"},
+};
+
+constexpr RecordColumns kQos[] = {
+    {kInt, "priority grp_jobs grp_submit max_jobs_pu max_submit_pu max_jobs_pa max_submit_pa"},
+    {kSpan, "grace_time preempt_exempt_time grp_wall max_wall"},
+    {kReal, "usage_thres usage_factor"},
+    {kTres,
+     "grp_tres grp_tres_mins grp_tres_run_mins max_tres max_tres_per_node max_tres_mins "
+     "max_tres_pu max_tres_pa min_tres"},
+};
+
+constexpr RecordColumns kPartition[] = {
+    {kSpan, "default_time max_time"},
+    {kInt,
+     "grace_time max_nodes min_nodes max_cpus_per_node priority_job_factor priority_tier "
+     "total_cpus total_nodes"},
+    {kMebibytes, "def_mem_per_node max_mem_per_node def_mem_per_cpu max_mem_per_cpu"},
+    {kTres, "tres"},
+};
+
+constexpr RecordColumns kPriority[] = {
+    {kReal, "priority site age assoc fairshare jobsize job_size partition_factor qos nice"},
+};
+
+constexpr RecordColumns kShare[] = {
+    {kInt, "raw_shares"},
+    {kReal, "norm_shares raw_usage norm_usage effectv_usage fair_share level_fs"},
+    {kTres, "grp_tres_mins tres_run_mins"},
+};
+
+}  // namespace
+
+const RecordKind kNodeKind{&kRecordSlurmNode, kNode};
+const RecordKind kJobKind{&kRecordSlurmJob, kJob};
+const RecordKind kAccountingKind{&kRecordSlurmAccounting, kAccounting};
+const RecordKind kQosKind{&kRecordSlurmQos, kQos};
+const RecordKind kUserKind{&kRecordSlurmUser, {}};
+const RecordKind kPartitionKind{&kRecordSlurmPartition, kPartition};
+const RecordKind kConfigKind{&kRecordSlurmConfig, {}};
+const RecordKind kPriorityKind{&kRecordSlurmPriority, kPriority};
+const RecordKind kShareKind{&kRecordSlurmShare, kShare};
+
+std::span<const QueueColumn> QueueColumns() noexcept { return kQueue; }
 
 }  // namespace gpulens

@@ -1,22 +1,59 @@
 // Rows of Slurm's tables as log records: a name, and attributes that are numbers where the column is one.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "cli/slurm/record_kinds.h"
+#include <gpulens/status.h>
+
+#include "catalog/slurm.h"
 #include "core/frame.h"
+#include "plugins/plugin.h"
 
 namespace gpulens {
 
+enum class ColumnType : uint8_t {
+  kText,
+  kInt,
+  kReal,
+  kCount,      // "12", "1.5K"
+  kSpan,       // "1-02:03:04" → seconds
+  kMinutes,    // a span, or a plain number of minutes → seconds
+  kSize,       // "64G" → bytes; a plain number is bytes
+  kMebibytes,  // a plain number of MiB → bytes
+  kTres,       // "cpu=1,gres/gpu=2" → the text, and a number for each
+  kGres,       // "gpu:a100:8(IDX:0-7)" → the text, and `gpus`
+  kTime,       // "2026-11-22T10:40:06" → with Z where it is known to be UTC
+};
+
+struct RecordColumns {
+  ColumnType type = ColumnType::kText;
+  std::string_view names;  // in snake case, between blanks
+};
+
+struct RecordKind {
+  const RecordDesc* desc;
+  std::span<const RecordColumns> typed;  // other columns are texts
+};
+
+extern const RecordKind kNodeKind, kJobKind, kAccountingKind, kQosKind, kUserKind, kPartitionKind,
+    kConfigKind, kPriorityKind, kShareKind;
+
+// The columns requested from squeue, in order, and their names in records.
+struct QueueColumn {
+  std::string_view field, name;
+};
+std::span<const QueueColumn> QueueColumns() noexcept;
+
 struct RecordContext {
-  std::string cluster;           // empty: not told
+  std::string cluster;           // empty: unknown
   bool derive_cluster = false;   // the cluster with the partition behind a dot, too
   bool utc = true;               // times in the table are UTC
-  std::string_view time_column;  // whose time is the record's; empty, or not told in a row: `now`
+  std::string_view time_column;  // with the record's time; empty, or absent in a row: `now`
 };
 
 // For tables with these columns. Immutable; thread-safe.
@@ -25,7 +62,7 @@ class RecordMaker {
   // Columns as the program names them. Of two with one name the last counts.
   RecordMaker(const RecordKind& kind, std::span<const std::string> columns, RecordContext context);
 
-  // One value per column. What says nothing, and a number that is none, is absent.
+  // One value per column. Empty values and invalid numbers are omitted.
   Event Make(std::span<const std::string_view> values, Instant now) const;
 
  private:
@@ -37,6 +74,27 @@ class RecordMaker {
   const RecordContext context_;
   std::vector<Column> columns_;
   std::optional<size_t> partition_, time_;
+};
+
+// Used by one thread.
+class RecordSender {
+ public:
+  static constexpr size_t kBatch = 500;
+
+  RecordSender(Sink& sink, AttributeSet resource) : sink_(sink), resource_(std::move(resource)) {}
+
+  // What was not ok once stays: later records are not sent.
+  Status Add(Event record);
+  // Sends what waits.
+  Status Send();
+  uint64_t sent() const noexcept { return sent_; }
+
+ private:
+  Sink& sink_;
+  const AttributeSet resource_;
+  Events batch_;
+  Status failed_;
+  uint64_t sent_ = 0;
 };
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-#include "cli/slurm/record_session.h"
+#include "cli/slurm/record_commands.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -18,6 +18,7 @@
 #include "base/text.h"
 #include "base/workers.h"
 #include "cli/collect/older_options.h"
+#include "cli/common/command.h"
 #include "config/value_parse.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
@@ -74,10 +75,7 @@ class ByRecord final : public Sink {
 };
 
 Result<Duration> TimeOf(const char* option, const std::string& text) {
-  Duration span{};
-  const bool plain = !text.empty() && text.find_first_not_of("0123456789.") == std::string::npos;
-  if (ValueCheck wrong = ParseTimeValue(plain ? text + "s" : text, span))
-    return Status{Code::kInvalidArgument, std::string(option) + ": " + wrong->problem};
+  ASSIGN_OR_RETURN(Duration span, SlurmSpan(option, text));
   if (span.count() <= 0) return Status{Code::kInvalidArgument, std::string(option) + ": must be more than 0"};
   return span;
 }
@@ -105,10 +103,7 @@ class RecordSession {
   }
 
  private:
-  int Complain(const Status& why, int code) const {
-    ::dprintf(STDERR_FILENO, "gpulens %s: %s\n", options_.command.c_str(), why.detail.c_str());
-    return code;
-  }
+  int Complain(const Status& why, int code) const { return FailCommand(options_.command, why.detail, code); }
 
   Status Prepare() {
     const char* cluster = std::getenv("L9GPU_CLUSTER_NAME");
@@ -130,8 +125,8 @@ class RecordSession {
                        own_files_.empty() ? std::string(kMetricsFile) : own_files_.begin()->second});
       loaded = LoadConfig(*schema_, FindConfigFile(options_.config_file), flags);
     }
-    const std::string report = loaded.Errors();
-    if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
+    if (const std::string report = loaded.Errors(); !report.empty())
+      ::dprintf(STDERR_FILENO, "%s", report.c_str());
     if (!loaded.ok()) return {Code::kInvalidArgument, "the configuration is invalid"};
     resource_ = MakeResource(loaded.config, {.demo = false, .host_name = HostName()});
     env_.io = &io_;
@@ -205,8 +200,8 @@ class RecordSession {
       Status sent = sender.Send();
       if (status) status = sent;
       if (run.bad_lines > 0) {
-        ::dprintf(STDERR_FILENO, "gpulens %s: %llu lines belong to no record and were left out\n",
-                  options_.command.c_str(), static_cast<unsigned long long>(run.bad_lines));
+        FailCommand(options_.command,
+                    std::to_string(run.bad_lines) + " lines belong to no record and were left out", 0);
       }
       code = status ? 0 : status.code == Code::kInvalidArgument ? 2 : 1;
       // A signal while programs run is no failure of theirs.

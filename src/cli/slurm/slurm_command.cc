@@ -1,5 +1,3 @@
-#include "cli/slurm/slurm_command.h"
-
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,8 +9,10 @@
 #include "base/log.h"
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
-#include "cli/slurm/record_session.h"
-#include "cli/table/text_table.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
+#include "cli/help/help.h"
+#include "cli/slurm/record_commands.h"
 
 namespace gpulens {
 namespace {
@@ -43,8 +43,8 @@ constexpr SlurmCommand kSlurmCommands[] = {
     {"storage", "Use of file systems, in total and by user, as records.", "86400s", &SendStorage},
 };
 
-// What was typed behind a command.
-struct Typed {
+// What was arguments behind a command.
+struct SlurmArguments {
   RecordSessionOptions session;
   std::vector<std::string> pairs;  // -o
   std::string log_level;
@@ -64,25 +64,22 @@ constexpr IgnoredOption kIgnoredBackfill[] = {
     {"--concurrently", false, "one sacct at a time, so that the accounting is not loaded"},
 };
 
-int Complain(std::string_view name, const std::string& sentence) {
-  WriteNote("gpulens " + std::string(name) + ": " + sentence);
-  return 2;
-}
+int Complain(std::string_view name, const std::string& sentence) { return FailCommand(name, sentence, 2); }
 
-int Run(const SlurmCommand& spec, RecordCommand command, Typed typed) {
-  RecordSessionOptions& session = typed.session;
+int Run(const SlurmCommand& spec, RecordCommand command, SlurmArguments arguments) {
+  RecordSessionOptions& session = arguments.session;
   session.command = spec.name;
   session.needs_sink = spec.name != kStrict;
   session.once = session.once || std::string_view(spec.every).empty();
-  if (session.interval.empty()) session.interval = typed.push_interval;
+  if (session.interval.empty()) session.interval = arguments.push_interval;
   if (session.interval.empty()) session.interval = *spec.every ? spec.every : "1h";
-  for (const std::string& pair : typed.pairs) {
+  for (const std::string& pair : arguments.pairs) {
     const size_t equals = pair.find('=');
     if (equals == pair.npos) return Complain(spec.name, "-o " + pair + ": expected KEY=VALUE");
     session.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
   }
-  // What is printed is data; the log says only what went wrong.
-  Status levels = SetLogLevels(typed.log_level.empty() ? "error" : OlderLogLevels(typed.log_level));
+  // The output is data: log only errors.
+  Status levels = SetLogLevels(arguments.log_level.empty() ? "error" : OlderLogLevels(arguments.log_level));
   if (!levels) return Complain(spec.name, "--log-level: " + levels.detail);
   if (command) return RunRecordSession(command, session);
   // Numbers go the way of every collector.
@@ -91,7 +88,7 @@ int Run(const SlurmCommand& spec, RecordCommand command, Typed typed) {
   collect.sink = session.sink;
   collect.config_file = session.config_file;
   collect.once = session.once;
-  collect.strict = typed.strict;
+  collect.strict = arguments.strict;
   collect.interval = session.interval;
   collect.cluster = session.cluster;
   collect.options = session.options;
@@ -101,103 +98,79 @@ int Run(const SlurmCommand& spec, RecordCommand command, Typed typed) {
   return RunCollect(collect);
 }
 
-void AddCommon(CLI::App& command, const SlurmCommand& spec, const std::shared_ptr<Typed>& typed) {
-  RecordSessionOptions& session = typed->session;
+void AddCommon(CLI::App& command, const SlurmCommand& spec,
+               const std::shared_ptr<SlurmArguments>& arguments) {
+  RecordSessionOptions& session = arguments->session;
   if (*spec.every) {
     command.add_flag("--once", session.once, "One turn");
-    command.add_option("--interval", session.interval, std::string("Interval, ") + spec.every)
-        ->type_name("D");
-    command.add_option("--push-interval", typed->push_interval, "Same as --interval, which takes precedence")
-        ->type_name("D");
+    AddOption(command, "--interval", session.interval, std::string("Interval, ") + spec.every, "D");
+    AddOption(command, "--push-interval", arguments->push_interval,
+              "Same as --interval, which takes precedence", "D");
   }
   if (spec.name != kStrict) {
     const std::string lines =
         spec.name == kMonitor ? "a JSON array each time" : "a line of JSON for each record";
-    command
-        .add_option("--sink", session.sink,
-                    "Sink: stdout (" + lines + "), file (metrics.jsonl without -o path=FILE), otlp, …")
-        ->type_name("S")
+    AddOption(command, "--sink", session.sink,
+              "Sink: stdout (" + lines + "), file (metrics.jsonl without -o path=FILE), otlp, …", "S")
         ->capture_default_str();
-    command.add_option("-o,--sink-opt,--sink-opts", typed->pairs, "An option of the sink; repeatable")
-        ->type_name("KEY=VALUE");
+    AddOption(command, "-o,--sink-opt,--sink-opts", arguments->pairs, "An option of the sink; repeatable",
+              "KEY=VALUE");
     command.add_option("--cluster", session.cluster, "Name of the cluster, added to every series");
     command.add_flag("--heterogeneous-cluster-v1", session.derive_cluster,
                      "slurm.cluster.derived: the cluster with the partition behind a dot");
   }
-  command.add_option("--config", session.config_file, "Configuration file (YAML)")->type_name("FILE");
-  command.add_option("--log-level", typed->log_level, "error, warn, info or debug")->type_name("L");
+  AddConfigOption(command, session.config_file);
+  AddOption(command, "--log-level", arguments->log_level, "error, warn, info or debug", "L");
   if (spec.name != kPublish && spec.name != kStorage)
-    command.add_option("--programs", session.programs, "The folder of Slurm's programs; default: PATH")
-        ->type_name("DIR");
-  for (const IgnoredOption& ignored : kIgnoredByAll) {
-    auto say = [&spec, &ignored] {
-      Complain(spec.name, std::string(ignored.option) + " has no effect here: " + ignored.why);
-    };
-    constexpr const char* kHelp = "Accepted, without effect";
-    CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
-                                       : command.add_option_function<std::string>(
-                                             ignored.option, [say](const std::string&) { say(); }, kHelp);
-    option->group("Options without effect");
-  }
+    AddOption(command, "--programs", session.programs, "The folder of Slurm's programs; default: PATH",
+              "DIR");
+  AddIgnoredOptions(command, spec.name, kIgnoredByAll);
 }
 
 void AddBounds(CLI::App& command, RecordOptions& record, const char* start) {
-  command.add_option("-S,--start", record.start, std::string("Start time, UTC; ") + start)->type_name("T");
-  command.add_option("-E,--end", record.end, "End time, UTC; now")->type_name("T");
-  command.add_option("--sacct-timeout", record.timeout, "Timeout of one sacct")
-      ->type_name("D")
-      ->capture_default_str();
+  AddOption(command, "-S,--start", record.start, std::string("Start time, UTC; ") + start, "T");
+  AddOption(command, "-E,--end", record.end, "End time, UTC; now", "T");
+  AddOption(command, "--sacct-timeout", record.timeout, "Timeout of one sacct", "D")->capture_default_str();
 }
 
-void AddOwn(CLI::App& command, const SlurmCommand& spec, Typed& typed) {
-  RecordOptions& record = typed.session.record;
+void AddOwn(CLI::App& command, const SlurmCommand& spec, SlurmArguments& arguments) {
+  RecordOptions& record = arguments.session.record;
   if (spec.name == kPublish) {
     command.add_option("FILE", record.file, "Output of sacct -P; default: standard input");
     command.add_option("--delimiter", record.delimiter,
                        "Separator of values; default: as in the header, |# or |");
   }
   if (spec.name == kStrict) AddBounds(command, record, "1 hour ago");
-  if (spec.name == kMonitor) command.add_flag("--strict", typed.strict, "Exit 1 when a reading is doubtful");
+  if (spec.name == kMonitor)
+    command.add_flag("--strict", arguments.strict, "Exit 1 when a reading is doubtful");
   if (spec.name == kStorage) {
-    command
-        .add_option("--mounts", record.mounts,
-                    "Mounts to read, by path: CLUSTER=PATTERN, or PATTERN; repeatable")
-        ->type_name("P");
-    command.add_option("--pure-file", record.pure_file, "Lines of JSON: user, used, sample_time, directory")
-        ->type_name("FILE");
+    AddOption(command, "--mounts", record.mounts,
+              "Mounts to read, by path: CLUSTER=PATTERN, or PATTERN; repeatable", "P");
+    AddOption(command, "--pure-file", record.pure_file, "Lines of JSON: user, used, sample_time, directory",
+              "FILE");
   }
 }
 
 // The two ways of sacct_backfill are commands below it.
-void AddBackfill(CLI::App& command, const SlurmCommand& spec, const std::shared_ptr<Typed>& typed,
-                 int& code) {
-  RecordOptions& record = typed->session.record;
+void AddBackfill(CLI::App& command, const SlurmCommand& spec,
+                 const std::shared_ptr<SlurmArguments>& arguments, int& code) {
+  RecordOptions& record = arguments->session.record;
   command.require_subcommand(1);
   auto add = [&](const char* name, const char* help, RecordCommand run) {
     CLI::App* way = command.add_subcommand(name, help);
-    AddCommon(*way, spec, typed);
-    way->add_option("--sleep", record.pause, "Pause between two parts")
-        ->type_name("D")
-        ->capture_default_str();
-    for (const IgnoredOption& ignored : kIgnoredBackfill) {
-      way->add_option_function<std::string>(
-             ignored.option,
-             [&spec, &ignored](const std::string&) {
-               Complain(spec.name, std::string(ignored.option) + " has no effect here: " + ignored.why);
-             },
-             "Accepted, without effect")
-          ->group("Options without effect");
-    }
-    way->callback([&spec, &code, typed, run] { code = Run(spec, run, *typed); });
+    AddCommon(*way, spec, arguments);
+    AddOption(*way, "--sleep", record.pause, "Pause between two parts", "D")->capture_default_str();
+    AddIgnoredOptions(*way, spec.name, kIgnoredBackfill);
+    way->callback([&spec, &code, arguments, run] { code = Run(spec, run, *arguments); });
     return way;
   };
   CLI::App* fresh = add("new", "From --start to --end, in steps.", &BackfillNew);
   AddBounds(*fresh, record, "3 hours ago");
-  fresh->add_option("--step", record.step, "Length of one part")->type_name("D")->capture_default_str();
+  AddOption(*fresh, "--step", record.step, "Length of one part", "D")->capture_default_str();
   CLI::App* listed =
       add("from_file", "The parts listed in a file, START,END on each line.", &BackfillFromFile);
   listed->add_option("FILE", record.file, "Lines START,END, UTC")->required();
-  listed->add_option("--sacct-timeout", record.timeout, "Timeout of one sacct")->type_name("D");
+  AddOption(*listed, "--sacct-timeout", record.timeout, "Timeout of one sacct", "D");
 }
 
 }  // namespace
@@ -206,17 +179,17 @@ void AddSlurm(CLI::App& app, int& code) {
   for (const SlurmCommand& spec : kSlurmCommands) {
     CLI::App* command = app.add_subcommand(std::string(spec.name), std::string(spec.help));
     command->group("Slurm");
-    auto typed = std::make_shared<Typed>();
+    auto arguments = std::make_shared<SlurmArguments>();
     command->footer(
         "\nFields: docs/slurm.md.\nExit: 0 all was sent · 1 something could not be read or sent · 2 wrong "
         "use");
     if (spec.name == kBackfill) {
-      AddBackfill(*command, spec, typed, code);
+      AddBackfill(*command, spec, arguments, code);
       continue;
     }
-    AddCommon(*command, spec, typed);
-    AddOwn(*command, spec, *typed);
-    command->callback([&spec, &code, typed] { code = Run(spec, spec.command, *typed); });
+    AddCommon(*command, spec, arguments);
+    AddOwn(*command, spec, *arguments);
+    command->callback([&spec, &code, arguments] { code = Run(spec, spec.command, *arguments); });
   }
 }
 

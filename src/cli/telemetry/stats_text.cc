@@ -7,15 +7,17 @@
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/json_object.h"
+#include "cli/common/text_table.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
+
 namespace {
 
-// Of a name, where the screen has room for what it took, too.
+// Longest names, in wide and narrow terminals.
 constexpr size_t kMostName = 40, kMostNameNarrow = 24, kNarrow = 100;
-constexpr size_t kLeastWidth = 40;  // nobody reads narrower tables
+constexpr size_t kLeastWidth = 40;  // of tables
 
 // 84,102.41
 std::string Fixed(double value, int digits) {
@@ -67,7 +69,7 @@ struct TableColumn {
   const char* unit = "";
 };
 
-// In the order of the seed, what people ask for first to the left.
+// The most wanted columns first.
 const std::vector<TableColumn>& TableColumns() {
   using S = const InferenceSummary&;
   static const std::vector<TableColumn> columns = {
@@ -90,7 +92,7 @@ const std::vector<TableColumn>& TableColumns() {
 
 TextTable GroupTable(const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by,
                      size_t width) {
-  // A column that nobody measured says nothing.
+  // Omits columns without any value.
   std::vector<const TableColumn*> columns;
   for (const TableColumn& column : TableColumns()) {
     if (std::ranges::any_of(groups, [&](const auto& group) { return !std::isnan(column.value(group)); }))
@@ -119,7 +121,7 @@ class Overview {
     if (!note.empty()) out_ += "   " + note;
     out_ += '\n';
   }
-  // Only what somebody measured.
+  // Omits an unknown value.
   void Known(const char* name, double value, int digits, const std::string& note = {}) {
     if (!std::isnan(value)) Line(name, Fixed(value, digits), note);
   }
@@ -232,6 +234,79 @@ std::string StatsText(const TelemetryStats& stats, size_t width) {
   if (left_out > 0)
     out += "\n" + std::to_string(left_out) + " more columns in a wider terminal, or with --json\n";
   return out;
+}
+
+namespace {
+
+void AddSpread(JsonObject& parent, std::string_view key, const Distribution& of) {
+  JsonObject object(parent.Key(key));
+  object.Count("n", of.n);
+  object.Number("sum", of.n == 0 ? kNotMeasured : of.sum);
+  object.Number("mean", of.mean);
+  object.Number("std", of.std);
+  object.Number("min", of.min);
+  object.Number("p50", of.p50);
+  object.Number("p90", of.p90);
+  object.Number("p95", of.p95);
+  object.Number("p99", of.p99);
+  object.Number("max", of.max);
+}
+
+void AppendSummary(std::string& out, const InferenceSummary& of, std::string_view key_name) {
+  JsonObject object(out);
+  if (!key_name.empty()) object.Text(key_name, of.key);
+  object.Count("calls", of.calls);
+  object.Count("errors", of.errors);
+  object.Count("cancelled", of.cancelled);
+  object.Count("prompt_tokens", of.prompt_tokens);
+  object.Count("prompt_tokens_evaluated", of.prompt_tokens_evaluated);
+  object.Count("cached_prompt_tokens", of.cached_prompt_tokens);
+  object.Count("completion_tokens", of.completion_tokens);
+  object.Count("total_tokens", of.total_tokens);
+  AddSpread(object, "latency_seconds", of.latency_seconds);
+  AddSpread(object, "ttft_seconds", of.ttft_seconds);
+  AddSpread(object, "itl_seconds", of.itl_seconds);
+  AddSpread(object, "energy_joules", of.energy_joules);
+  AddSpread(object, "cost_usd", of.cost_usd);
+  AddSpread(object, "gpu_utilization_ratio", of.gpu_utilization_ratio);
+  object.Number("prefill_energy_joules", of.prefill_energy_joules);
+  object.Number("decode_energy_joules", of.decode_energy_joules);
+  object.Number("joules_per_output_token", of.joules_per_output_token);
+  object.Number("output_tokens_per_second", of.output_tokens_per_second);
+  object.Number("output_tokens_per_second_per_watt", of.output_tokens_per_second_per_watt);
+  object.Number("joules_per_token", of.joules_per_token);
+  object.Number("mean_of_itl_median_seconds", of.call_means.itl_median_seconds);
+  object.Number("mean_of_itl_p95_seconds", of.call_means.itl_p95_seconds);
+}
+
+}  // namespace
+
+std::string StatsJson(const TelemetryStats& stats) {
+  return JsonDocumentText("gpulens.telemetry_stats/1", [&](JsonObject& root) {
+    root.Text("db", stats.path);
+    const auto time = [&](std::string_view key, const auto& at) {
+      if (!at) return root.Raw(key, "null");
+      root.Time(key, std::chrono::duration_cast<std::chrono::nanoseconds>(at->time_since_epoch()).count());
+    };
+    time("since", stats.query.since);
+    time("until", stats.query.until);
+    AppendSummary(root.Key("total"), stats.all, {});
+    const auto list = [&](std::string_view key, const std::vector<InferenceSummary>& groups,
+                          std::string_view key_name) {
+      root.List(
+          key, groups,
+          [&](std::string& out, const InferenceSummary& group) { AppendSummary(out, group, key_name); },
+          "\n");
+    };
+    if (stats.by.empty()) {
+      list("models", stats.models, "model");
+      list("engines", stats.engines, "engine");
+    } else {
+      root.Text("by", stats.by);
+      // Of a time: seconds since 1970, as text.
+      list("groups", stats.groups, "key");
+    }
+  });
 }
 
 }  // namespace gpulens

@@ -11,10 +11,10 @@ namespace gpulens {
 
 struct TelemetryStats {
   std::string path;
-  std::string since, until;  // as they were asked for; empty: open
+  std::string since, until;  // as given; empty: open
   Query query;
   InferenceSummary all;
-  std::vector<InferenceSummary> models, engines;  // unless `by` asks for something else
+  std::vector<InferenceSummary> models, engines;  // empty with `by`
   std::string by;                                 // "minute"; empty: models and engines
   std::vector<InferenceSummary> groups;
   size_t top = 10;  // models that are shown, and groups that are no time

@@ -1,4 +1,5 @@
 #include "cli/telemetry/telemetry_command.h"
+#include "cli/common/command.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -14,7 +15,8 @@
 #include "base/result.h"
 #include "base/rfc3339.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/text_table.h"
+#include "cli/help/help.h"
 #include "config/value_parse.h"
 #include "net/client/http_client.h"
 #include "store/telemetry/schema.h"
@@ -104,38 +106,27 @@ int ReportNothing(const TelemetryOptions& options, const std::string& path) {
   TelemetryStats empty;
   empty.path = path;
   empty.by = options.by;
-  const int code = PrintTelemetry(options.json ? StatsJson(empty) : kNothing);
+  const int code = PrintText(options.json ? StatsJson(empty) : kNothing);
   ::dprintf(STDERR_FILENO, "gpulens telemetry stats: there is no %s (--db names another file)\n",
             path.c_str());
   return code;
 }
 
 int ReportStats(const Result<TelemetryStats>& stats, const TelemetryOptions& options, bool records) {
-  if (!stats) return ComplainOfTelemetry("stats", stats.error());
-  if (options.json) return PrintTelemetry(StatsJson(*stats));
-  if (stats->all.calls > 0) return PrintTelemetry(StatsText(*stats, ScreenWidth()));
-  return PrintTelemetry(records ? "No matching telemetry data.\n" : kNothing);
+  if (!stats) return FailCommand("telemetry stats", stats.error());
+  if (options.json) return PrintText(StatsJson(*stats));
+  if (stats->all.calls > 0) return PrintText(StatsText(*stats, ScreenWidth()));
+  return PrintText(records ? "No matching telemetry data.\n" : kNothing);
 }
 
 int ServerStats(const std::string& url, const TelemetryOptions& options) {
   const auto summarize = [&url](const Query& query) { return telemetry::SummarizeServer(url, query); };
   auto records = telemetry::CountServerRecords(url);
-  if (!records) return ComplainOfTelemetry("stats", records.error());
+  if (!records) return FailCommand("telemetry stats", records.error());
   return ReportStats(ReadStats(telemetry::ServerName(url), summarize, options), options, *records > 0);
 }
 
 }  // namespace
-
-int ComplainOfTelemetry(const char* command, const Status& status) {
-  WriteNote(std::string("gpulens telemetry ") + command + ": " + status.detail);
-  return status.code == Code::kInvalidArgument ? 2 : 1;
-}
-
-int PrintTelemetry(const std::string& text) {
-  const bool written =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-  return written ? 0 : 1;
-}
 
 Result<std::string> FindTelemetry(const std::string& db) {
   LinkSecurePost();
@@ -174,12 +165,12 @@ Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns) {
 
 int RunTelemetryStats(const TelemetryOptions& options) {
   auto path = FindTelemetry(options.db);
-  if (!path) return ComplainOfTelemetry("stats", path.error());
-  if (auto query = QueryOf(options, 0); !query) return ComplainOfTelemetry("stats", query.error());
+  if (!path) return FailCommand("telemetry stats", path.error());
+  if (auto query = QueryOf(options, 0); !query) return FailCommand("telemetry stats", query.error());
   if (telemetry::IsServer(*path)) return ServerStats(*path, options);
   if (::access(path->c_str(), F_OK) != 0) return ReportNothing(options, *path);
   auto database = telemetry::OpenToRead(*path);
-  if (!database) return ComplainOfTelemetry("stats", database.error());
+  if (!database) return FailCommand("telemetry stats", database.error());
   const auto summarize = [&database](const Query& query) { return telemetry::Summarize(*database, query); };
   const auto stats = ReadStats(database->path(), summarize, options);
   auto records = database->Number("SELECT EXISTS(SELECT 1 FROM telemetry)");
@@ -189,19 +180,20 @@ int RunTelemetryStats(const TelemetryOptions& options) {
 namespace {
 
 void AddFilters(CLI::App& command, TelemetryOptions& options) {
-  command.add_option("--since", options.since, "Only records since then: 24h (ago), 2026-11-21")
-      ->type_name("T");
-  command.add_option("--until", options.until, "Only records up to then")->type_name("T");
-  command.add_option("--model", options.model, "Only records of this model")->type_name("NAME");
-  command.add_option("--engine", options.engine, "Only records of this engine")->type_name("NAME");
-  command.add_option("--batch", options.batch, "Only records of this batch, a run of gpulens bench serve")
-      ->type_name("ID");
+  AddOption(command, "--since", options.since, "Only records since then: 24h (ago), 2026-11-21", "T");
+  AddOption(command, "--until", options.until, "Only records up to then", "T");
+  AddOption(command, "--model", options.model, "Only records of this model", "NAME");
+  AddOption(command, "--engine", options.engine, "Only records of this engine", "NAME");
+  AddOption(command, "--batch", options.batch, "Only records of this batch, a run of gpulens bench serve",
+            "ID");
   command.add_flag("--exclude-warmup", options.exclude_warmup, "Exclude warm-up calls");
 }
 
 }  // namespace
 
-void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
+void AddTelemetry(CLI::App& app, int& code) {
+  auto kept = std::make_shared<TelemetryOptions>();
+  TelemetryOptions& options = *kept;
   CLI::App* telemetry =
       app.add_subcommand("telemetry", "Report on recorded inference calls: tokens, time, energy.");
   telemetry->group("Runs and records");
@@ -215,26 +207,24 @@ void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code) {
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(kGroups) + 1, std::end(kGroups))));
   stats->add_flag("--json", options.json, "JSON");
   AddFilters(*stats, options);
-  stats->callback([&] { code = RunTelemetryStats(options); });
+  stats->callback([kept, &code] { code = RunTelemetryStats(*kept); });
   CLI::App* exported = telemetry->add_subcommand("export", "Export the records.");
   exported->add_option("-f,--format", options.format, "json (an array), jsonl (a line each) or csv")
       ->check(CLI::IsMember({"json", "jsonl", "csv"}))
       ->capture_default_str();
-  exported->add_option("-o,--output", options.output, "The file; default: standard output")
-      ->type_name("FILE");
+  AddOption(*exported, "-o,--output", options.output, "The file; default: standard output", "FILE");
   AddFilters(*exported, options);
-  exported->callback([&] { code = RunTelemetryExport(options); });
+  exported->callback([kept, &code] { code = RunTelemetryExport(*kept); });
   CLI::App* clear = telemetry->add_subcommand("clear", "Delete all records.");
   clear->add_flag("-y,--yes", options.yes, "Do not ask for confirmation");
-  clear->callback([&] { code = RunTelemetryClear(options); });
+  clear->callback([kept, &code] { code = RunTelemetryClear(*kept); });
   CLI::App* vacuum = telemetry->add_subcommand("vacuum", "Free the space of deleted records.");
-  vacuum->callback([&] { code = RunTelemetryVacuum(options); });
+  vacuum->callback([kept, &code] { code = RunTelemetryVacuum(*kept); });
   CLI::App* check =
       telemetry->add_subcommand("check", "Check the file for damage and show rejected records.");
-  check->callback([&] { code = RunTelemetryCheck(options); });
+  check->callback([kept, &code] { code = RunTelemetryCheck(*kept); });
   for (CLI::App* command : {stats, exported, clear, vacuum, check})
-    command->add_option("--db", options.db, "The file of records, or the URL of a server")
-        ->type_name("FILE|URL");
+    AddOption(*command, "--db", options.db, "The file of records, or the URL of a server", "FILE|URL");
 }
 
 }  // namespace gpulens

@@ -9,10 +9,6 @@
 #include "cli/telemetry/stats_text.h"
 #include "store/sqlite/sqlite.h"
 
-namespace CLI {
-class App;
-}
-
 namespace gpulens {
 
 struct TelemetryOptions {
@@ -25,7 +21,7 @@ struct TelemetryOptions {
   std::string format = "json", output;  // of export
 };
 
-// Each returns the exit code: 0 told or done, 1 the file cannot be read or written, 2 wrong use.
+// Each returns the exit code: 0 done, 1 the file cannot be read or written, 2 wrong use.
 int RunTelemetryStats(const TelemetryOptions& options);
 int RunTelemetryExport(const TelemetryOptions& options);
 int RunTelemetryClear(const TelemetryOptions& options);
@@ -39,10 +35,5 @@ Result<std::string> FindTelemetry(const std::string& db);
 Result<std::string> FindTelemetryFile(const std::string& db);
 // kInvalidArgument: a time that is none.
 Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns);
-// Says it on standard error and returns the exit code.
-int ComplainOfTelemetry(const char* command, const Status& status);
-int PrintTelemetry(const std::string& text);
-
-void AddTelemetry(CLI::App& app, TelemetryOptions& options, int& code);
 
 }  // namespace gpulens

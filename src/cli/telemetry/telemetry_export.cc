@@ -1,23 +1,103 @@
 // `gpulens telemetry export`: rows as they come, so that a file of any size needs no memory.
 #include <unistd.h>
-
 #include <cmath>
 #include <cstdio>
 #include <memory>
+#include <string>
+#include <string_view>
 
 #include "base/clock.h"
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
-#include "cli/telemetry/row_cells.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 #include "cli/telemetry/telemetry_command.h"
+#include "store/sqlite/sqlite.h"
+#include "store/telemetry/rows.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
 #include "store/telemetry/summary/call_scan.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
+
+// A record as cells, typed as its column; NULL for an absent value. Without `id`.
+class RowCells {
+ public:
+  // `row` outlives it.
+  explicit RowCells(const telemetry::Row& row) noexcept : row_(&row) {}
+
+  int columns() const noexcept;
+  std::string_view ColumnName(int column) const noexcept;
+  sqlite::Statement::Type TypeOf(int column) const noexcept;
+  int64_t Int(int column) const noexcept;
+  double Real(int column) const noexcept;
+  std::string_view Text(int column) const noexcept;
+
+ private:
+  const telemetry::Row* row_;
+};
+
+namespace {
+
+using telemetry::Column;
+using telemetry::Numbers;
+using telemetry::TextColumn;
+using Type = sqlite::Statement::Type;
+
+// Behind those of Columns().
+enum Last : uint8_t { kOutcome, kMeasured, kLasts };
+
+const Column* At(int column) noexcept {
+  const auto all = telemetry::Columns();
+  return static_cast<size_t>(column) < all.size() ? &all[static_cast<size_t>(column)] : nullptr;
+}
+int LastOf(int column) noexcept { return column - static_cast<int>(telemetry::Columns().size()); }
+
+bool Nullable(const Column& column) noexcept {
+  return column.declaration.find("NOT NULL") == std::string_view::npos;
+}
+
+}  // namespace
+
+int RowCells::columns() const noexcept { return static_cast<int>(telemetry::Columns().size()) + kLasts; }
+
+std::string_view RowCells::ColumnName(int column) const noexcept {
+  if (const Column* found = At(column)) return found->name;
+  return LastOf(column) == kOutcome ? "outcome" : "measured";
+}
+
+Type RowCells::TypeOf(int column) const noexcept {
+  const Column* found = At(column);
+  if (!found) return LastOf(column) == kOutcome ? Type::kText : Type::kInteger;
+  if (const auto* real = std::get_if<double Numbers::*>(&found->at))
+    return Nullable(*found) && std::isnan(row_->numbers.*(*real)) ? Type::kNull : Type::kReal;
+  if (const auto* whole = std::get_if<int64_t Numbers::*>(&found->at))
+    return Nullable(*found) && row_->numbers.*(*whole) == telemetry::kNoCount ? Type::kNull : Type::kInteger;
+  return Nullable(*found) && Text(column).empty() ? Type::kNull : Type::kText;
+}
+
+int64_t RowCells::Int(int column) const noexcept {
+  const Column* found = At(column);
+  if (!found) return telemetry::MeasuredMask(*row_);
+  const int64_t value = row_->numbers.*std::get<int64_t Numbers::*>(found->at);
+  return value == telemetry::kNoCount ? 0 : value;
+}
+
+double RowCells::Real(int column) const noexcept {
+  const double value = row_->numbers.*std::get<double Numbers::*>(At(column)->at);
+  return std::isnan(value) ? 0 : value;
+}
+
+std::string_view RowCells::Text(int column) const noexcept {
+  const Column* found = At(column);
+  if (!found) return OutcomeName(static_cast<Outcome>(row_->numbers.outcome));
+  const TextColumn which = std::get<TextColumn>(found->at);
+  const std::string_view text = row_->text(which);
+  return text.empty() && which == TextColumn::kMetadata ? "{}" : text;
+}
+
 namespace {
 
 using sqlite::Statement;
@@ -164,7 +244,7 @@ int RunTelemetryExport(const TelemetryOptions& options) {
     return WriteRows(where, query, RowSink(options.format, stdout));
   };
   auto count = run();
-  if (!count) return ComplainOfTelemetry("export", count.error());
+  if (!count) return FailCommand("telemetry export", count.error());
   if (!options.output.empty() && options.output != "-")
     ::dprintf(STDERR_FILENO, "Exported %s records to %s\n", CountText(*count).c_str(),
               options.output.c_str());

@@ -85,7 +85,7 @@ struct TelemetryExport : ::testing::Test {
   }
 };
 
-TEST_F(TelemetryExport, ARecordThatIsExportedAndRecordedIsTheSame) {
+TEST_F(TelemetryExport, ExportedRecordReadsBack) {
   Keep({Least(), Full()});  // by time, as they are exported
   Copy();
   EXPECT_EQ(Query("SELECT count(*) FROM copied.telemetry"), 2);
@@ -93,7 +93,7 @@ TEST_F(TelemetryExport, ARecordThatIsExportedAndRecordedIsTheSame) {
       Query("SELECT count(*) FROM (SELECT * FROM main.telemetry EXCEPT SELECT * FROM copied.telemetry)"), 0);
 }
 
-TEST_F(TelemetryExport, WhatAnotherProgramDidNotMeasureStaysUnknown) {
+TEST_F(TelemetryExport, KeepsUnknownValues) {
   Keep({});
   {
     auto database = sqlite::Database::Open({.path = path});

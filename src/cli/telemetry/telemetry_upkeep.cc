@@ -7,7 +7,8 @@
 
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/table/text_table.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
 #include "cli/telemetry/telemetry_command.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
@@ -21,14 +22,6 @@ constexpr size_t kRollUpAtOnce = 65'536;  // rows in a transaction, so that writ
 
 std::string Plural(int64_t count, const char* what) {
   return CountText(count) + " " + what + (count == 1 ? "" : "s");
-}
-
-bool Confirmed(const std::string& path, int64_t records) {
-  ::dprintf(STDERR_FILENO, "Delete all telemetry records? %s in %s [y/N] ", Plural(records, "record").c_str(),
-            path.c_str());
-  char answer[8] = {};
-  const ssize_t got = ::read(STDIN_FILENO, answer, sizeof answer - 1);
-  return got > 0 && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
 Result<int64_t> Clear(const std::string& path) {
@@ -142,39 +135,40 @@ Result<bool> Check(const std::string& path, std::string& out) {
 
 int RunTelemetryClear(const TelemetryOptions& options) {
   auto path = FindTelemetry(options.db);
-  if (!path) return ComplainOfTelemetry("clear", path.error());
+  if (!path) return FailCommand("telemetry clear", path.error());
   auto records = CountRecords(*path);
-  if (!records) return ComplainOfTelemetry("clear", records.error());
+  if (!records) return FailCommand("telemetry clear", records.error());
   if (!options.yes) {
     if (::isatty(STDIN_FILENO) == 0)
-      return ComplainOfTelemetry(
-          "clear",
-          {Code::kInvalidArgument, "no terminal to confirm on; pass --yes to delete without confirmation"});
-    if (!Confirmed(telemetry::IsServer(*path) ? telemetry::ServerName(*path) : *path, *records)) {
+      return FailCommand("telemetry clear",
+                         "no terminal to confirm on; pass --yes to delete without confirmation", 2);
+    const std::string place = telemetry::IsServer(*path) ? telemetry::ServerName(*path) : *path;
+    if (!IsConfirmed("Delete all telemetry records? " + Plural(*records, "record") + " in " + place +
+                     " [y/N] ")) {
       ::dprintf(STDERR_FILENO, "Aborted.\n");
       return 1;
     }
   }
   auto deleted = Clear(*path);
-  if (!deleted) return ComplainOfTelemetry("clear", deleted.error());
-  return PrintTelemetry("Deleted " + CountText(*deleted) + " telemetry records.\n");
+  if (!deleted) return FailCommand("telemetry clear", deleted.error());
+  return PrintText("Deleted " + CountText(*deleted) + " telemetry records.\n");
 }
 
 int RunTelemetryVacuum(const TelemetryOptions& options) {
   auto path = FindTelemetryFile(options.db);
-  if (!path) return ComplainOfTelemetry("vacuum", path.error());
+  if (!path) return FailCommand("telemetry vacuum", path.error());
   std::string told;
-  if (Status done = Vacuum(*path, told); !done) return ComplainOfTelemetry("vacuum", done);
-  return PrintTelemetry(told);
+  if (Status done = Vacuum(*path, told); !done) return FailCommand("telemetry vacuum", done);
+  return PrintText(told);
 }
 
 int RunTelemetryCheck(const TelemetryOptions& options) {
   auto path = FindTelemetryFile(options.db);
-  if (!path) return ComplainOfTelemetry("check", path.error());
+  if (!path) return FailCommand("telemetry check", path.error());
   std::string told;
   auto sound = Check(*path, told);
-  if (!sound) return ComplainOfTelemetry("check", sound.error());
-  const int printed = PrintTelemetry(told);
+  if (!sound) return FailCommand("telemetry check", sound.error());
+  const int printed = PrintText(told);
   return *sound ? printed : 1;
 }
 

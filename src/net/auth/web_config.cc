@@ -1,7 +1,5 @@
 #include "net/auth/web_config.h"
 
-#include <yaml-cpp/yaml.h>
-
 #include <algorithm>
 #include <array>
 
@@ -9,13 +7,14 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
+#include "base/yaml/yaml.h"
 
 namespace gpulens {
 namespace {
 
 using Words = std::span<const std::string_view>;
 
-// Parses one file. Errors have file and line.
+// Reads one file. Errors name file and line.
 class WebConfigReader {
  public:
   explicit WebConfigReader(const std::string& path) : path_(path) {
@@ -23,26 +22,26 @@ class WebConfigReader {
     folder_ = slash == std::string::npos ? "" : path.substr(0, slash + 1);
   }
 
-  Status Root(const YAML::Node& node, WebConfig& out);
+  Status Root(const YamlNode& node, WebConfig& out);
 
  private:
-  Status Tls(const YAML::Node& node, TlsServerOptions& out);
-  Status TlsKey(const std::string& key, const YAML::Node& value, TlsServerOptions& out);
-  Status Http(const YAML::Node& node, WebConfig& out);
-  Status Users(const YAML::Node& node, WebConfig& out);
-  Status CheckTls(const YAML::Node& node, const TlsServerOptions& tls) const;
+  Status Tls(const YamlNode& node, TlsServerOptions& out);
+  Status TlsKey(const std::string& key, const YamlNode& value, TlsServerOptions& out);
+  Status Http(const YamlNode& node, WebConfig& out);
+  Status Users(const YamlNode& node, WebConfig& out);
+  Status CheckTls(const YamlNode& node, const TlsServerOptions& tls) const;
 
-  Status Error(const YAML::Node& at, const std::string& what) const {
-    return {Code::kInvalidArgument, path_ + ":" + std::to_string(at.Mark().line + 1) + ": " + what};
+  Status Error(const YamlNode& at, const std::string& what) const {
+    return YamlError(path_ + ":", at.mark.line, what);
   }
-  // Calls `each(key, value)` for a map; an unknown, repeated or non-text key is an error.
+  // Calls `each(key, value)` for each member of a map; an unknown key is an error.
   template <class Each>
-  Status Map(const YAML::Node& node, const std::string& name, Words known, Each each) const;
-  Status Text(const YAML::Node& node, const std::string& key, std::string& out) const;
-  Status File(const YAML::Node& node, const std::string& key, std::string& out) const;
-  Status Bool(const YAML::Node& node, const std::string& key, bool& out) const;
-  Status List(const YAML::Node& node, const std::string& key, std::vector<std::string>& out) const;
-  Status OneOf(const YAML::Node& node, const std::string& key, Words words, size_t& out) const;
+  Status Map(const YamlNode& node, const std::string& name, Words known, Each each) const;
+  Status Text(const YamlNode& node, const std::string& key, std::string& out) const;
+  Status File(const YamlNode& node, const std::string& key, std::string& out) const;
+  Status Bool(const YamlNode& node, const std::string& key, bool& out) const;
+  Status List(const YamlNode& node, const std::string& key, std::vector<std::string>& out) const;
+  Status OneOf(const YamlNode& node, const std::string& key, Words words, size_t& out) const;
 
   std::string path_, folder_;
 };
@@ -60,60 +59,54 @@ std::string Join(Words words) {
 }
 
 template <class Each>
-Status WebConfigReader::Map(const YAML::Node& node, const std::string& name, Words known, Each each) const {
-  if (node.IsNull()) return Ok();
-  if (!node.IsMap()) return Error(node, name + " must be a map of keys and values");
-  std::vector<std::string> seen;
-  for (const auto& item : node) {
-    if (!item.first.IsScalar()) return Error(item.first, name + ": a key must be text");
-    const std::string& key = item.first.Scalar();
-    if (std::find(seen.begin(), seen.end(), key) != seen.end()) {
-      return Error(item.first, "duplicate key " + Printable(key));
+Status WebConfigReader::Map(const YamlNode& node, const std::string& name, Words known, Each each) const {
+  if (node.kind == YamlNode::kNull) return Ok();
+  if (node.kind != YamlNode::kMap) return Error(node, name + " must be a map of keys and values");
+  for (const YamlNode::Member& member : node.members) {
+    if (!known.empty() && std::find(known.begin(), known.end(), member.key) == known.end()) {
+      std::string_view near = NearestWord(member.key, known);
+      return YamlError(
+          path_ + ":", member.key_mark.line,
+          "unknown key " + Printable(member.key) +
+              (near.empty() ? "; known: " + Join(known) : "; did you mean " + std::string(near) + "?"));
     }
-    seen.push_back(key);
-    if (!known.empty() && std::find(known.begin(), known.end(), key) == known.end()) {
-      std::string_view near = NearestWord(key, known);
-      return Error(item.first, "unknown key " + Printable(key) +
-                                   (near.empty() ? "; known: " + Join(known)
-                                                 : "; did you mean " + std::string(near) + "?"));
-    }
-    RETURN_IF_ERROR(each(key, item.second));
+    RETURN_IF_ERROR(each(member.key, *member.value));
   }
   return Ok();
 }
 
-Status WebConfigReader::Text(const YAML::Node& node, const std::string& key, std::string& out) const {
-  if (!node.IsScalar()) return Error(node, key + " must be text");
-  out = node.Scalar();
+Status WebConfigReader::Text(const YamlNode& node, const std::string& key, std::string& out) const {
+  if (node.kind != YamlNode::kScalar) return Error(node, key + " must be text");
+  out = node.text;
   return Ok();
 }
 
-Status WebConfigReader::File(const YAML::Node& node, const std::string& key, std::string& out) const {
+Status WebConfigReader::File(const YamlNode& node, const std::string& key, std::string& out) const {
   RETURN_IF_ERROR(Text(node, key, out));
   if (!out.empty() && out[0] != '/') out = folder_ + out;
   return Ok();
 }
 
-Status WebConfigReader::Bool(const YAML::Node& node, const std::string& key, bool& out) const {
-  if (!node.IsScalar() || !YAML::convert<bool>::decode(node, out)) {
-    return Error(node, key + " must be true or false");
+Status WebConfigReader::Bool(const YamlNode& node, const std::string& key, bool& out) const {
+  for (auto [yes, no] : {std::pair{"true", "false"}, {"yes", "no"}, {"on", "off"}, {"y", "n"}}) {
+    out = EqualsIgnoringCase(node.text, yes);
+    if (out || EqualsIgnoringCase(node.text, no)) return Ok();
   }
-  return Ok();
+  return Error(node, key + " must be true or false");
 }
 
-Status WebConfigReader::List(const YAML::Node& node, const std::string& key,
+Status WebConfigReader::List(const YamlNode& node, const std::string& key,
                              std::vector<std::string>& out) const {
-  if (node.IsNull()) return Ok();
-  if (!node.IsSequence()) return Error(node, key + " must be a list");
-  for (const auto& item : node) {
-    if (!item.IsScalar()) return Error(item, key + ": an entry must be text");
-    out.push_back(item.Scalar());
+  if (node.kind == YamlNode::kNull) return Ok();
+  if (node.kind != YamlNode::kList) return Error(node, key + " must be a list");
+  for (const YamlNode* item : node.items) {
+    if (item->kind != YamlNode::kScalar) return Error(*item, key + ": an entry must be text");
+    out.push_back(item->text);
   }
   return Ok();
 }
 
-Status WebConfigReader::OneOf(const YAML::Node& node, const std::string& key, Words words,
-                              size_t& out) const {
+Status WebConfigReader::OneOf(const YamlNode& node, const std::string& key, Words words, size_t& out) const {
   std::string text;
   RETURN_IF_ERROR(Text(node, key, text));
   auto found = std::find(words.begin(), words.end(), text);
@@ -123,17 +116,18 @@ Status WebConfigReader::OneOf(const YAML::Node& node, const std::string& key, Wo
   return Ok();
 }
 
-Status WebConfigReader::TlsKey(const std::string& key, const YAML::Node& value, TlsServerOptions& out) {
+Status WebConfigReader::TlsKey(const std::string& key, const YamlNode& value, TlsServerOptions& out) {
   static constexpr std::array<std::string_view, 2> kVersions = {"TLS12", "TLS13"};
   static constexpr std::array<std::string_view, 5> kAuth = {"NoClientCert", "RequestClientCert",
                                                             "RequireAnyClientCert", "VerifyClientCertIfGiven",
                                                             "RequireAndVerifyClientCert"};
   size_t index = 0;
-  for (auto [name, pem] :
-       {std::pair{"cert", &out.certificate}, {"key", &out.key}, {"client_ca", &out.client_ca}}) {
-    if (key == name) return Text(value, key, pem->text);
-    if (key == std::string(name) + "_file") return File(value, key, pem->file);
-  }
+  if (key == "cert_file") return File(value, key, out.certificate.file);
+  if (key == "key_file") return File(value, key, out.key.file);
+  if (key == "client_ca_file") return File(value, key, out.client_ca.file);
+  if (key == "cert") return Text(value, key, out.certificate.text);
+  if (key == "key") return Text(value, key, out.key.text);
+  if (key == "client_ca") return Text(value, key, out.client_ca.text);
   if (key == "client_allowed_sans") return List(value, key, out.client_allowed_sans);
   if (key == "prefer_server_cipher_suites") return Bool(value, key, out.prefer_server_ciphers);
   if (key == "client_auth_type") {
@@ -156,19 +150,19 @@ Status WebConfigReader::TlsKey(const std::string& key, const YAML::Node& value, 
   return Ok();
 }
 
-Status WebConfigReader::Tls(const YAML::Node& node, TlsServerOptions& out) {
+Status WebConfigReader::Tls(const YamlNode& node, TlsServerOptions& out) {
   static constexpr std::string_view kKeys[] = {
       "cert_file",        "key_file",       "cert",          "key",
       "client_auth_type", "client_ca_file", "client_ca",     "client_allowed_sans",
       "min_version",      "max_version",    "cipher_suites", "prefer_server_cipher_suites",
       "curve_preferences"};
-  RETURN_IF_ERROR(Map(node, "tls_server_config", kKeys, [&](const std::string& key, const YAML::Node& value) {
+  RETURN_IF_ERROR(Map(node, "tls_server_config", kKeys, [&](const std::string& key, const YamlNode& value) {
     return TlsKey(key, value, out);
   }));
   return CheckTls(node, out);
 }
 
-Status WebConfigReader::CheckTls(const YAML::Node& node, const TlsServerOptions& tls) const {
+Status WebConfigReader::CheckTls(const YamlNode& node, const TlsServerOptions& tls) const {
   auto both = [](const PemSource& s) { return !s.file.empty() && !s.text.empty(); };
   if (both(tls.certificate)) return Error(node, "cert and cert_file are both set");
   if (both(tls.key)) return Error(node, "key and key_file are both set");
@@ -189,14 +183,14 @@ Status WebConfigReader::CheckTls(const YAML::Node& node, const TlsServerOptions&
   return Ok();
 }
 
-Status WebConfigReader::Http(const YAML::Node& node, WebConfig& out) {
+Status WebConfigReader::Http(const YamlNode& node, WebConfig& out) {
   static constexpr std::string_view kKeys[] = {"http2", "headers"};
   static constexpr std::string_view kHeaders[] = {"Content-Security-Policy",   "X-Frame-Options",
                                                   "X-Content-Type-Options",    "X-XSS-Protection",
                                                   "Strict-Transport-Security", "Cache-Control"};
-  return Map(node, "http_server_config", kKeys, [&](const std::string& key, const YAML::Node& value) {
+  return Map(node, "http_server_config", kKeys, [&](const std::string& key, const YamlNode& value) {
     if (key == "http2") return Bool(value, key, out.http2);
-    return Map(value, "headers", kHeaders, [&](const std::string& name, const YAML::Node& text_node) {
+    return Map(value, "headers", kHeaders, [&](const std::string& name, const YamlNode& text_node) {
       std::string text;
       RETURN_IF_ERROR(Text(text_node, name, text));
       if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20 || c == 0x7f; })) {
@@ -208,8 +202,8 @@ Status WebConfigReader::Http(const YAML::Node& node, WebConfig& out) {
   });
 }
 
-Status WebConfigReader::Users(const YAML::Node& node, WebConfig& out) {
-  return Map(node, "basic_auth_users", {}, [&](const std::string& name, const YAML::Node& value) {
+Status WebConfigReader::Users(const YamlNode& node, WebConfig& out) {
+  return Map(node, "basic_auth_users", {}, [&](const std::string& name, const YamlNode& value) {
     std::string hash;
     RETURN_IF_ERROR(Text(value, "basic_auth_users: " + Printable(name), hash));
     if (name.find(':') != std::string::npos)
@@ -223,11 +217,12 @@ Status WebConfigReader::Users(const YAML::Node& node, WebConfig& out) {
   });
 }
 
-Status WebConfigReader::Root(const YAML::Node& node, WebConfig& out) {
+Status WebConfigReader::Root(const YamlNode& node, WebConfig& out) {
   static constexpr std::string_view kKeys[] = {"tls_server_config", "http_server_config", "basic_auth_users",
                                                "bearer_token", "bearer_token_file"};
-  RETURN_IF_ERROR(Map(node, "the web config", kKeys, [&](const std::string& key, const YAML::Node& value) {
-    if (key == "tls_server_config") return value.IsNull() ? Ok() : Tls(value, out.tls.emplace());
+  RETURN_IF_ERROR(Map(node, "the web config", kKeys, [&](const std::string& key, const YamlNode& value) {
+    if (key == "tls_server_config")
+      return value.kind == YamlNode::kNull ? Ok() : Tls(value, out.tls.emplace());
     if (key == "http_server_config") return Http(value, out);
     if (key == "basic_auth_users") return Users(value, out);
     if (key == "bearer_token_file") return File(value, key, out.bearer_token_file);
@@ -250,17 +245,17 @@ std::vector<std::string> WebConfig::Files() const {
 }
 
 Result<WebConfig> ParseWebConfig(std::string_view text, const std::string& path) {
-  try {
-    WebConfig config;
-    YAML::Node root = YAML::Load(std::string(text));
-    RETURN_IF_ERROR(WebConfigReader(path).Root(root, config));
-    return config;
-  } catch (const YAML::Exception& error) {
-    return Status{Code::kInvalidArgument,
-                  path + ":" + std::to_string(error.mark.line + 1) + ": " + error.msg};
-  } catch (const std::exception& error) {
-    return Status{Code::kInvalidArgument, path + ": " + error.what()};
+  std::vector<YamlProblem> problems;
+  const YamlTree tree = ParseYaml(text, {}, problems);
+  for (const YamlProblem& problem : problems) {
+    std::string what = problem.message;
+    if (problem.kind == YamlProblem::kDuplicateKey) what = "duplicate key " + Printable(problem.key);
+    if (problem.kind == YamlProblem::kKeyIsNotText) what = "a key must be text";
+    return YamlError(path + ":", problem.mark.line, what);
   }
+  WebConfig config;
+  RETURN_IF_ERROR(WebConfigReader(path).Root(tree.top(), config));
+  return config;
 }
 
 Result<WebConfig> LoadWebConfig(const std::string& path) {

@@ -8,7 +8,7 @@
 
 #include <gpulens/status.h>
 
-#include "cli/compare/tools/field_row.h"
+#include "cli/compare/tools/fields.h"
 
 namespace gpulens::compare {
 
@@ -30,7 +30,7 @@ struct Tool {
   std::string_view name;    // of the program
   std::string_view vendor;  // of the collector that reads the same GPUs
   KeyBy key_by;
-  std::span<const FieldRow> (*rows)() noexcept;
+  std::span<const FieldRow> (*rows)();
   std::span<const std::string_view> commands;  // its arguments, a line of them for each run
 };
 std::span<const Tool> AllTools() noexcept;

@@ -17,7 +17,7 @@ bool IsNameByte(char c) noexcept {
 
 bool IsBlank(char c) noexcept { return c == ' ' || c == '\t' || c == '\r' || c == '\n'; }
 
-// One pass over the document. Open elements stand on a stack of our own, so depth costs no stack of the
+// One pass over the document. Open elements are on a stack of our own, so depth costs no stack of the
 // thread.
 class XmlParser {
  public:

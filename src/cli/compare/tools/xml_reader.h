@@ -15,7 +15,7 @@ namespace gpulens::compare {
 struct XmlElement {
   std::string name;
   std::vector<std::pair<std::string, std::string>> attributes;
-  std::string text;  // all that stands between its children, without the blanks around it
+  std::string text;  // the text between its children, trimmed
   std::vector<XmlElement> children;
 
   // The first child of this name; null: there is none.

@@ -1,22 +1,15 @@
 #include "plugins/discovery/file_sd/file_sd_text.h"
 
-#include <yaml-cpp/eventhandler.h>
-#include <yaml-cpp/exceptions.h>
-#include <yaml-cpp/parser.h>
-
 #include <algorithm>
-#include <sstream>
 
 #include "base/result.h"
 #include "base/text.h"
+#include "base/yaml/yaml.h"
 #include "net/message/address.h"
 #include "scrape/engine/engine_row.h"
 
 namespace gpulens::file_sd {
 namespace {
-
-// Thrown through the parser to end it; the builder holds what is wrong.
-struct Stop {};
 
 std::string Shown(std::string_view text) {
   std::string out = "'";
@@ -24,130 +17,64 @@ std::string Shown(std::string_view text) {
   return out + "'";
 }
 
-// The shape is fixed, so the parser's events need no tree: where we are tells what may come. Depth,
-// aliases and anything else are refused when they are met.
-class Builder final : public YAML::EventHandler {
- public:
-  std::vector<Group> groups;
-  Status problem;
+Status Wrong(int line, const std::string& what) { return YamlError("line ", line, what); }
+Status Exceeded(int line, const std::string& what) {
+  Status status = Wrong(line, what);
+  status.code = Code::kExhausted;
+  return status;
+}
 
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++documents_ > 1) Fail(mark, "a second document; a file must be one list");
-  }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    if (at_ == At::kTop) return;  // an empty file
-    if (at_ == At::kTargetsValue || at_ == At::kLabelsValue) {
-      at_ = At::kGroup;
-      return;
-    }
-    Fail(mark, "expected " + Wanted() + ", got nothing");
-  }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override { Fail(mark, "aliases are not supported"); }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                const std::string& value) override {
-    // A plain empty value of a label comes as "null" or "~" in JSON and YAML alike.
-    bool nothing = tag == "?" && (value == "null" || value == "~");
-    if (value.size() > kLabelBytes)
-      Exceed(mark, "a text of more than " + std::to_string(kLabelBytes) + " bytes");
-    if (!IsUtf8(value) || std::any_of(value.begin(), value.end(), [](unsigned char c) { return c < 0x20; })) {
-      Fail(mark, Shown(value) + " is not a single line of text");
-    }
-    switch (at_) {
-      case At::kGroup: return Key(mark, value);
-      case At::kTargets:
-        if (++targets_ > kFileTargets) Exceed(mark, "more than " + std::to_string(kFileTargets) + " targets");
-        if (value.empty() || nothing) Fail(mark, "an empty target");
-        groups.back().targets.push_back(value);
-        return;
-      case At::kLabels: return LabelKey(mark, value);
-      case At::kLabelValue:
-        groups.back().labels[key_] = nothing ? "" : value;
-        at_ = At::kLabels;
-        return;
-      default: Fail(mark, "expected " + Wanted() + ", got " + Shown(value));
-    }
-  }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
-    if (at_ == At::kTop) at_ = At::kList;
-    else if (at_ == At::kTargetsValue) at_ = At::kTargets;
-    else Fail(mark, "expected " + Wanted() + ", got a list");
-  }
-  void OnSequenceEnd() override { at_ = at_ == At::kTargets ? At::kGroup : At::kEnd; }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {
-    if (at_ == At::kList) {
-      // A group may be without targets, so these are counted, too.
-      if (groups.size() == kFileTargets)
-        Exceed(mark, "more than " + std::to_string(kFileTargets) + " groups");
-      groups.push_back({mark.line + 1, {}, {}});
-      has_targets_ = has_labels_ = false;
-      at_ = At::kGroup;
-    } else if (at_ == At::kLabelsValue) {
-      at_ = At::kLabels;
-    } else {
-      Fail(mark, "expected " + Wanted() + ", got a map");
-    }
-  }
-  void OnMapEnd() override { at_ = at_ == At::kLabels ? At::kGroup : At::kList; }
+Status WrongKind(const YamlNode& node, const std::string& expected) {
+  const char* const kGot[] = {"nothing", "", "a list", "a map"};
+  std::string got = node.kind == YamlNode::kScalar ? Shown(node.text) : kGot[node.kind];
+  return Wrong(node.mark.line, "expected " + expected + ", got " + got);
+}
 
- private:
-  enum class At { kTop, kList, kGroup, kTargetsValue, kTargets, kLabelsValue, kLabels, kLabelValue, kEnd };
+// The null of JSON, which yaml-cpp gives as a plain text.
+bool IsNothing(const YamlNode& node) { return !node.quoted && (node.text == "null" || node.text == "~"); }
 
-  [[noreturn]] void Fail(const YAML::Mark& mark, const std::string& what) {
-    problem = {Code::kInvalidArgument, "line " + std::to_string(mark.line + 1) + ": " + what};
-    throw Stop{};
+Status CheckText(int line, std::string_view text) {
+  if (text.size() > kLabelBytes)
+    return Exceeded(line, "a text of more than " + std::to_string(kLabelBytes) + " bytes");
+  if (std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 0x20; })) {
+    return Wrong(line, Shown(text) + " is not a single line of text");
   }
-  [[noreturn]] void Exceed(const YAML::Mark& mark, const std::string& what) {
-    problem = {Code::kExhausted, "line " + std::to_string(mark.line + 1) + ": " + what};
-    throw Stop{};
-  }
-  std::string Wanted() const {
-    switch (at_) {
-      case At::kTop: return "a list of {targets, labels}";
-      case At::kList: return "a map with targets and labels";
-      case At::kGroup: return "a key";
-      case At::kTargetsValue: return "a list of targets";
-      case At::kTargets: return "a target like host:port";
-      case At::kLabelsValue: return "a map of labels";
-      case At::kLabels: return "the key of a label";
-      case At::kLabelValue: return "the text of a label";
-      case At::kEnd: break;
-    }
-    return "the end";
-  }
-  void Key(const YAML::Mark& mark, const std::string& value) {
-    bool targets = value == "targets";
-    if (!targets && value != "labels") Fail(mark, "unknown key " + Shown(value) + "; known: targets, labels");
-    bool& seen = targets ? has_targets_ : has_labels_;
-    if (seen) Fail(mark, "duplicate key " + value);
-    seen = true;
-    at_ = targets ? At::kTargetsValue : At::kLabelsValue;
-  }
-  void LabelKey(const YAML::Mark& mark, const std::string& value) {
-    auto good = [](char c) {
-      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-             c == '.';
-    };
-    bool digit = !value.empty() && value[0] >= '0' && value[0] <= '9';
-    if (value.empty() || digit || !std::all_of(value.begin(), value.end(), good)) {
-      Fail(mark, Shown(value) + " is not a valid label name");
-    }
-    if (groups.back().labels.contains(value)) Fail(mark, "duplicate label " + value);
-    if (groups.back().labels.size() == kGroupLabels) {
-      Exceed(mark, "more than " + std::to_string(kGroupLabels) + " labels");
-    }
-    key_ = value;
-    at_ = At::kLabelValue;
-  }
+  return Ok();
+}
 
-  At at_ = At::kTop;
-  int documents_ = 0;
-  size_t targets_ = 0;
-  bool has_targets_ = false, has_labels_ = false;
-  std::string key_;
-};
+Status ReadTargets(const YamlNode& node, size_t& total, Group& out) {
+  if (node.kind == YamlNode::kNull) return Ok();
+  if (node.kind != YamlNode::kList) return WrongKind(node, "a list of targets");
+  for (const YamlNode* target : node.items) {
+    if (target->kind != YamlNode::kScalar) return WrongKind(*target, "a target like host:port");
+    RETURN_IF_ERROR(CheckText(target->mark.line, target->text));
+    if (++total > kFileTargets)
+      return Exceeded(target->mark.line, "more than " + std::to_string(kFileTargets) + " targets");
+    if (target->text.empty() || IsNothing(*target)) return Wrong(target->mark.line, "an empty target");
+    out.targets.push_back(target->text);
+  }
+  return Ok();
+}
+
+Status ReadLabels(const YamlNode& node, Group& out) {
+  if (node.kind == YamlNode::kNull) return Ok();
+  if (node.kind != YamlNode::kMap) return WrongKind(node, "a map of labels");
+  if (node.members.size() > kGroupLabels)
+    return Exceeded(node.mark.line, "more than " + std::to_string(kGroupLabels) + " labels");
+  auto good = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+  };
+  for (const auto& [key, mark, value] : node.members) {
+    RETURN_IF_ERROR(CheckText(mark.line, key));
+    if (key.empty() || (key[0] >= '0' && key[0] <= '9') || !std::all_of(key.begin(), key.end(), good)) {
+      return Wrong(mark.line, Shown(key) + " is not a valid label name");
+    }
+    if (value->kind != YamlNode::kScalar) return WrongKind(*value, "the text of a label");
+    RETURN_IF_ERROR(CheckText(value->mark.line, value->text));
+    out.labels[key] = IsNothing(*value) ? "" : value->text;
+  }
+  return Ok();
+}
 
 bool HasLabel(const Group& group, const std::string& key) {
   const auto label = group.labels.find(key);
@@ -194,20 +121,43 @@ Status Steer(const Group& group, FoundTarget& all, std::string& scheme, std::str
 
 Result<std::vector<Group>> ParseGroups(std::string_view text) {
   if (text.size() > kFileBytes) return Status{Code::kExhausted, "the file is longer than 1 MiB"};
-  Builder builder;
-  try {
-    std::istringstream stream{std::string(text)};
-    YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
+  // Groups without targets count as well; each has two keys, each label a key and a value.
+  const YamlLimits limits{.values = 4 * kFileTargets + kFileTargets * (2 * kGroupLabels + 4),
+                          .key_bytes = kFileBytes,
+                          .anchors = false};
+  std::vector<YamlProblem> problems;
+  YamlTree tree = ParseYaml(text, limits, problems);
+  if (!problems.empty()) {
+    const YamlProblem& problem = problems[0];
+    std::string what = problem.message;
+    if (problem.kind == YamlProblem::kDuplicateKey) {
+      const bool key = problem.key == "targets" || problem.key == "labels";
+      what = (key ? "duplicate key " : "duplicate label ") + problem.key;
     }
-  } catch (const Stop&) {
-    return builder.problem;
-  } catch (const YAML::Exception& error) {
-    return Status{Code::kInvalidArgument, "line " + std::to_string(error.mark.line + 1) + ": " + error.msg};
-  } catch (const std::exception& error) {
-    return Status{Code::kInvalidArgument, error.what()};
+    Status status = Wrong(problem.mark.line, what);
+    if (problem.kind == YamlProblem::kTooLarge) status.code = Code::kExhausted;
+    return status;
   }
-  return std::move(builder.groups);
+  std::vector<Group> groups;
+  const YamlNode* root = tree.root();
+  if (!root || root->kind == YamlNode::kNull) return groups;
+  if (root->kind != YamlNode::kList) return WrongKind(*root, "a list of {targets, labels}");
+  if (root->items.size() > kFileTargets) {
+    return Exceeded(root->items[kFileTargets]->mark.line,
+                    "more than " + std::to_string(kFileTargets) + " groups");
+  }
+  size_t targets = 0;
+  for (const YamlNode* node : root->items) {
+    if (node->kind != YamlNode::kMap) return WrongKind(*node, "a map with targets and labels");
+    Group& group = groups.emplace_back(Group{node->mark.line, {}, {}});
+    for (const auto& [key, mark, value] : node->members) {
+      if (key != "targets" && key != "labels") {
+        return Wrong(mark.line, "unknown key " + Shown(key) + "; known: targets, labels");
+      }
+      RETURN_IF_ERROR(key == "targets" ? ReadTargets(*value, targets, group) : ReadLabels(*value, group));
+    }
+  }
+  return groups;
 }
 
 Result<std::vector<FoundTarget>> ToTargets(const std::vector<Group>& groups, std::string_view kind) {

@@ -6,7 +6,8 @@ endif()
 file(GLOB fake_amdsmi_sources CONFIGURE_DEPENDS src/sources/amdsmi/simulated/*.cc)
 list(FILTER fake_amdsmi_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_amdsmi SHARED ${fake_amdsmi_sources} src/sources/amdsmi/amdsmi_names.cc src/base/clock.cc
-            src/base/files.cc src/base/check.cc)
+            src/base/files.cc src/base/check.cc
+            src/base/text.cc src/base/yaml/yaml.cc)
 # Not gpulens_flags and not the static archives: those are not position-independent.
 find_library(GPULENS_YAML_SHARED yaml-cpp REQUIRED)
 target_compile_features(fake_amdsmi PRIVATE cxx_std_20)

@@ -1,8 +1,7 @@
-#include <yaml-cpp/yaml.h>
-
 #include <optional>
 
 #include "base/result.h"
+#include "base/yaml/yaml.h"
 #include "sources/kubelet/api/api_server.h"
 
 namespace gpulens::kubelet {
@@ -28,47 +27,40 @@ std::optional<std::string> DecodeBase64(std::string_view text) {
   return out;
 }
 
-std::string TextOf(const YAML::Node& map, const char* key) {
-  if (!map.IsMap()) return {};
-  YAML::Node value = map[key];
-  return value.IsDefined() && value.IsScalar() ? value.Scalar() : std::string();
-}
-
-// The map under `inner` of the element of `list` that has this name.
-YAML::Node Named(const YAML::Node& root, const char* list, const std::string& name, const char* inner) {
-  YAML::Node elements = root[list];
-  if (elements.IsDefined() && elements.IsSequence()) {
-    for (const YAML::Node& element : elements) {
-      if (!element.IsMap() || TextOf(element, "name") != name) continue;
-      YAML::Node found = element[inner];
-      if (found.IsDefined() && found.IsMap()) return found;
-    }
+// The map under `inner` of the element of `list` that has this name; null when there is none.
+const YamlNode& Named(const YamlNode& root, const char* list, const std::string& name, const char* inner) {
+  static const YamlNode kNone;
+  const YamlNode* elements = root.Find(list);
+  if (!elements) return kNone;
+  for (const YamlNode* element : elements->items) {
+    const YamlNode* found = element->TextOf("name") == name ? element->Find(inner) : nullptr;
+    if (found && found->kind == YamlNode::kMap) return *found;
   }
-  return YAML::Node(YAML::NodeType::Map);
+  return kNone;
 }
 
 // A file, or its bytes in base64 under the same name with "-data", which win.
-Status ReadPem(const YAML::Node& map, const std::string& key, const std::string& folder, PemSource& out) {
-  std::string data = TextOf(map, (key + "-data").c_str());
+Status ReadPem(const YamlNode& map, const std::string& key, const std::string& folder, PemSource& out) {
+  std::string data = map.TextOf(key + "-data");
   if (!data.empty()) {
     auto text = DecodeBase64(data);
     if (!text) return {Code::kInvalidArgument, "kubeconfig: " + key + "-data is not base64"};
     out.text = std::move(*text);
     return Ok();
   }
-  out.file = TextOf(map, key.c_str());
+  out.file = map.TextOf(key);
   if (!out.file.empty() && out.file.front() != '/') out.file = folder + "/" + out.file;
   return Ok();
 }
 
-Status ReadUser(const YAML::Node& user, const std::string& folder, ApiServer& out) {
+Status ReadUser(const YamlNode& user, const std::string& folder, ApiServer& out) {
   for (const char* program : {"exec", "auth-provider"}) {
-    if (user[program].IsDefined())
+    if (user.Find(program))
       return {Code::kInvalidArgument,
               std::string("kubeconfig: users with ") + program + " are not supported; give one a token"};
   }
-  out.token = TextOf(user, "token");
-  if (out.token.empty()) out.token_file = TextOf(user, "tokenFile");
+  out.token = user.TextOf("token");
+  if (out.token.empty()) out.token_file = user.TextOf("tokenFile");
   if (!out.token_file.empty() && out.token_file.front() != '/')
     out.token_file = folder + "/" + out.token_file;
   RETURN_IF_ERROR(ReadPem(user, "client-certificate", folder, out.tls.certificate));
@@ -78,20 +70,20 @@ Status ReadUser(const YAML::Node& user, const std::string& folder, ApiServer& ou
   return Ok();
 }
 
-Result<ApiServer> Read(const YAML::Node& root, const std::string& folder) {
-  std::string current = root.IsMap() ? TextOf(root, "current-context") : std::string();
+Result<ApiServer> Read(const YamlNode& root, const std::string& folder) {
+  std::string current = root.TextOf("current-context");
   if (current.empty()) return Status{Code::kDataLoss, "kubeconfig: no current-context"};
-  YAML::Node context = Named(root, "contexts", current, "context");
-  YAML::Node cluster = Named(root, "clusters", TextOf(context, "cluster"), "cluster");
+  const YamlNode& context = Named(root, "contexts", current, "context");
+  const YamlNode& cluster = Named(root, "clusters", context.TextOf("cluster"), "cluster");
   ApiServer out;
-  std::string server = TextOf(cluster, "server");
+  std::string server = cluster.TextOf("server");
   if (server.empty()) return Status{Code::kDataLoss, "kubeconfig: the current context has no server"};
   ASSIGN_OR_RETURN(out.url, ParseHttpUrl(server));
   while (out.url.target.ends_with('/')) out.url.target.pop_back();
   RETURN_IF_ERROR(ReadPem(cluster, "certificate-authority", folder, out.tls.ca));
-  out.tls.server_name = TextOf(cluster, "tls-server-name");
-  out.tls.insecure_skip_verify = TextOf(cluster, "insecure-skip-tls-verify") == "true";
-  RETURN_IF_ERROR(ReadUser(Named(root, "users", TextOf(context, "user"), "user"), folder, out));
+  out.tls.server_name = cluster.TextOf("tls-server-name");
+  out.tls.insecure_skip_verify = cluster.TextOf("insecure-skip-tls-verify") == "true";
+  RETURN_IF_ERROR(ReadUser(Named(root, "users", context.TextOf("user"), "user"), folder, out));
   return out;
 }
 
@@ -99,11 +91,15 @@ Result<ApiServer> Read(const YAML::Node& root, const std::string& folder) {
 
 Result<ApiServer> ParseKubeconfig(std::string_view yaml, const std::string& folder) {
   if (yaml.size() > kMostBytes) return Status{Code::kExhausted, "kubeconfig: larger than 1 MiB"};
-  try {
-    return Read(YAML::Load(std::string(yaml)), folder);
-  } catch (const YAML::Exception& error) {
-    return Status{Code::kDataLoss, std::string("kubeconfig: ") + error.what()};
+  YamlLimits limits;
+  limits.values = kMostBytes;
+  std::vector<YamlProblem> problems;
+  YamlTree tree = ParseYaml(yaml, limits, problems);
+  for (const YamlProblem& problem : problems) {
+    if (problem.kind == YamlProblem::kDuplicateKey) continue;  // the first one counts
+    return Status{Code::kDataLoss, "kubeconfig: " + problem.Text()};
   }
+  return Read(tree.top(), folder);
 }
 
 }  // namespace gpulens::kubelet

@@ -9,8 +9,8 @@
 
 #include <gpulens/status.h>
 
-namespace YAML {
-class Node;
+namespace gpulens {
+class YamlFields;
 }
 
 namespace gpulens::nvml {
@@ -67,6 +67,6 @@ struct FakeParts {
 
 // Reads the lists `mig`, `vgpus`, `xids`, `events` and `boards` of a profile with so many GPUs.
 // kInvalidArgument names line and key.
-Status ReadFakeParts(const YAML::Node& root, size_t gpus, FakeParts& out);
+Status ReadFakeParts(YamlFields& root, size_t gpus, FakeParts& out);
 
 }  // namespace gpulens::nvml

@@ -6,7 +6,8 @@ endif()
 file(GLOB fake_nvml_sources CONFIGURE_DEPENDS src/sources/nvml/simulated/*.cc src/sources/nvml/recording/*.cc)
 list(FILTER fake_nvml_sources EXCLUDE REGEX "_(test|bench|fuzz|main)\\.cc$")
 add_library(fake_nvml SHARED ${fake_nvml_sources} src/sources/nvml/nvml_names.cc src/base/clock.cc src/base/files.cc
-            src/base/check.cc)
+            src/base/check.cc
+            src/base/text.cc src/base/yaml/yaml.cc)
 # Not gpulens_flags and not the static archives: those are not position-independent.
 find_library(GPULENS_YAML_SHARED yaml-cpp REQUIRED)
 target_compile_features(fake_nvml PRIVATE cxx_std_20)

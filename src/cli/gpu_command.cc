@@ -1,0 +1,169 @@
+#include "cli/gpu_command.h"
+
+#include <signal.h>
+#include <unistd.h>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/control/control_command.h"
+#include "agent/control/control_socket.h"
+#include "agent/run/config_file.h"
+#include "agent/run/plan.h"
+#include "base/check.h"
+#include "base/memory.h"
+#include "base/parse.h"
+#include "base/text.h"
+#include "cli/common/command.h"
+#include "cli/common/text_table.h"
+#include "sdk/energy/engine.h"
+#include "sdk/energy/feed/feed_server.h"
+#include "sdk/energy/sources/amd_energy.h"
+#include "sdk/energy/sources/nvml_energy.h"
+#include "sources/amdsmi/reader/amdsmi_library.h"
+#include "sources/amdsmi/simulated/fake_amdsmi.h"
+#include "sources/nvml/capture/recorder.h"
+#include "sources/nvml/reader/nvml_process.h"
+#include "sources/nvml/simulated/fake_nvml.h"
+
+namespace gpulens {
+namespace {
+
+// Longer than the agent itself waits for the end of a reader process.
+constexpr Duration kTimeout = std::chrono::seconds(30);
+
+}  // namespace
+
+std::string ControlSocketOf(const Config& config) {
+  const std::string& path = config.Group("control").Text("socket");
+  return path.empty() ? DefaultControlSocket() : path;
+}
+
+int QueryAndPrint(const AgentQuestion& question) {
+  std::string path = question.socket;
+  if (path.empty()) {
+    const CommandConfig loaded = LoadCommandConfig(question.config_file);
+    if (!loaded.ok()) return 2;
+    path = ControlSocketOf(loaded.config());
+  }
+  if (path.empty() || path == "none") {
+    WriteNote(question.who + ": there is no control socket; set one with --socket");
+    return 1;
+  }
+  Result<std::string> answer = QueryAgent(path, question.command, kTimeout);
+  if (!answer) {
+    bool away = answer.error().code == Code::kUnavailable;
+    WriteNote(question.who + ": " + answer.error().detail +
+              (away ? "; is the agent running, as this user or as root?" : ""));
+    return 1;
+  }
+  std::string text;
+  AppendPrintable(text, *answer);
+  if (text.starts_with("ok ")) {
+    std::string_view rest = std::string_view(text).substr(3);
+    while (!rest.empty()) {
+      std::string_view line = TakeUntil(rest, ';');
+      std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+    }
+    return 0;
+  }
+  WriteNote(question.who + ": " + (text.starts_with("error ") ? text.substr(6) : text));
+  return 1;
+}
+
+namespace {
+
+constexpr Duration kStatusTimeout = std::chrono::seconds(2);
+
+}  // namespace
+
+int RunDriverOrder(const DriverOrder& order) {
+  std::string command = "nvml " + order.verb + (order.length.empty() ? "" : " " + order.length);
+  if (Result<ControlCommand> good = ParseControlCommand(command); !good) {
+    return FailCommand("gpu", good.error().detail, 2);
+  }
+  return QueryAndPrint({"gpulens gpu", command, order.socket, order.config_file});
+}
+
+std::string QueryDriverStatus(const Config& config) {
+  std::string path = ControlSocketOf(config);
+  if (path.empty() || path == "none") return {};
+  Result<std::string> answer = QueryAgent(path, "nvml status", kStatusTimeout);
+  std::string text;
+  if (answer && answer->starts_with("ok ")) AppendPrintable(text, std::string_view(*answer).substr(3));
+  return text;
+}
+
+namespace {
+
+// Removes the argument that begins with `key` and returns the rest of it.
+std::string_view TakeValue(std::vector<std::string_view>& arguments, std::string_view key) {
+  for (auto at = arguments.begin(); at != arguments.end(); ++at) {
+    if (!at->starts_with(key)) continue;
+    std::string_view value = at->substr(key.size());
+    arguments.erase(at);
+    return value;
+  }
+  return {};
+}
+
+// Reads energy for programs that query the agent; visible-device variables of this process do not apply to
+// them.
+int RunEnergyReader(std::string_view listening, bool simulated) {
+  const auto fd = ParseInt<int>(listening);
+  if (!fd || *fd < 3) return nvml::kReaderBadStart;
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"})
+    ::unsetenv(name);
+  sdk::FeedServer::Sources sources = {
+      std::make_shared<sdk::NvmlEnergy>(simulated ? nvml::FakeNvmlLookup : nullptr, RealClock())};
+  if (!simulated) sources.push_back(std::make_shared<sdk::AmdEnergy>(nullptr, RealClock()));
+  sdk::FeedServer server(UniqueFd(*fd), std::move(sources), sdk::SteadyClock(),
+                         {.mark = simulated ? " (simulated)" : ""});
+  server.Run();
+  return 0;
+}
+
+}  // namespace
+
+bool IsDriverProcess(std::string_view library) noexcept {
+  return library == "nvml" || library == "amdsmi" || library == "energy";
+}
+
+void RunReader(std::span<const std::string_view> arguments) {
+  ReleaseStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
+  std::vector<std::string_view> rest(arguments.begin(), arguments.end());
+  if (rest.empty()) ::_exit(nvml::kReaderBadStart);
+  std::string_view library = rest.front();
+  rest.erase(rest.begin());
+  // Ctrl-C and the end of a terminal reach its whole group. This process ends when the agent closes the
+  // socket.
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) ::signal(signal, SIG_IGN);
+  bool simulated = !rest.empty() && rest.front() == "--simulated";
+  if (simulated) rest.erase(rest.begin());
+  if (library == "energy") ::_exit(RunEnergyReader(TakeValue(rest, "--listen-fd="), simulated));
+  std::string_view spool = TakeValue(rest, "--record="), gpus = TakeValue(rest, "--record-gpus=");
+  if (library == "amdsmi")
+    ::_exit(amdsmi::RunAmdsmiReader(rest, simulated ? amdsmi::FakeAmdsmiLookup : nullptr));
+  CHECK(library == "nvml");
+  auto options = nvml::ParseReaderArguments(rest);
+  if (!options) ::_exit(nvml::kReaderBadStart);
+  if (simulated) options->lookup = nvml::FakeNvmlLookup;
+  if (!spool.empty()) {
+    nvml::RecorderOptions recorder{.spool = std::string(spool),
+                                   .library_path = options->library_path,
+                                   .lookup = options->lookup,
+                                   .clock = nullptr,
+                                   .gpus = {}};
+    while (!gpus.empty()) {
+      if (auto gpu = ParseInt<unsigned>(TakeUntil(gpus, ','))) recorder.gpus.push_back(*gpu);
+    }
+    if (!nvml::StartRecorder(std::move(recorder)).ok()) ::_exit(nvml::kReaderBadStart);
+    options->lookup = nvml::RecorderLookup;
+  }
+  ::_exit(nvml::RunNvmlReader(*options));
+}
+
+}  // namespace gpulens
