@@ -25,27 +25,33 @@ namespace {
 
 constexpr const CollectorSpec* kCollectors[] = {
 #define GPULENS_PLUGIN(name) &name##_collector,
+#include "plugins/collectors.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const AnalyzerSpec* kAnalyzers[] = {
 #define GPULENS_PLUGIN(name) &name##_analyzer,
+#include "plugins/analyzers.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const DiscoverySpec* kDiscoveries[] = {
 #define GPULENS_PLUGIN(name) &name##_discovery,
+#include "plugins/discovery.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const EnricherSpec* kEnrichers[] = {
 #define GPULENS_PLUGIN(name) &name##_enricher,
+#include "plugins/enrichers.def"
 #undef GPULENS_PLUGIN
 };
 constexpr const SinkSpec* kSinks[] = {
 #define GPULENS_PLUGIN(name) &name##_sink,
+#include "plugins/sinks.def"
 #undef GPULENS_PLUGIN
 };
 
 constexpr const ReceiverSpec* kReceivers[] = {
 #define GPULENS_PLUGIN(name) &name##_receiver,
+#include "plugins/receivers.def"
 #undef GPULENS_PLUGIN
 };
 

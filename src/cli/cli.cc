@@ -355,7 +355,7 @@ void AddDriver(CLI::App& app, CommandLine& line) {
 int RunCommandLine(int argc, char** argv) {
   // Before anything else: a reader process stays small.
   if (argc > 2 && std::string_view(argv[1]) == "reader" && IsDriverProcess(argv[2])) {
-    RunReader(std::vector<std::string_view>(argv + 2, argv + argc));
+    RunReaderProcess(std::vector<std::string_view>(argv + 2, argv + argc));
   }
   auto parser = std::make_unique<CLI::App>("", "gpulens");
   CLI::App& app = *parser;

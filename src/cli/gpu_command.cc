@@ -132,7 +132,7 @@ bool IsDriverProcess(std::string_view library) noexcept {
   return library == "nvml" || library == "amdsmi" || library == "energy";
 }
 
-void RunReader(std::span<const std::string_view> arguments) {
+void RunReaderProcess(std::span<const std::string_view> arguments) {
   ReleaseStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
   if (rest.empty()) ::_exit(nvml::kReaderBadStart);

@@ -45,7 +45,7 @@ std::string QueryDriverStatus(const Config& config);
 bool IsDriverProcess(std::string_view library) noexcept;
 
 // `arguments` after `driver`. Ends the process without clean-up: threads may be stuck in a library.
-[[noreturn]] void RunReader(std::span<const std::string_view> arguments);
+[[noreturn]] void RunReaderProcess(std::span<const std::string_view> arguments);
 
 struct SimOptions {
   std::string replay_file, config_file;

@@ -207,7 +207,7 @@ std::string EnginesMarkdown() {
       "prefixes are aliases:\n"
       "\n| prefix on a page | read as |\n|---|---|\n";
   for (const engine_page::Prefix& prefix : engine_page::AllPrefixes()) {
-    out += "| `" + std::string(prefix.prefix) + "` | `" + std::string(prefix.stands_for) + "` |\n";
+    out += "| `" + std::string(prefix.prefix) + "` | `" + std::string(prefix.canonical) + "` |\n";
   }
   out +=
       "\nTriton's vLLM backend exports the families of vllm in addition to Triton's own. NIM 1.x has names\n"

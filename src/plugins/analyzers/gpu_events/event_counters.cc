@@ -146,8 +146,8 @@ void RecentXids::ClearByReset(size_t gpu, int64_t before_boot_ns) {
   });
 }
 
-void RecentXids::Remember(std::vector<Past> past) {
-  past_ = std::move(past);
+void RecentXids::Remember(std::vector<Past> history) {
+  past_ = std::move(history);
   std::ranges::sort(past_, {}, [](const Past& past) { return std::pair(past.boot_ns, past.kind); });
 }
 
