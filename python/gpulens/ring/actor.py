@@ -29,8 +29,8 @@ def text_of(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-class KernelView:
-    """ID and state of a kernel."""
+class KernelContext:
+    """The interface of a loop to its kernel: its one parameter, named ctx."""
 
     __slots__ = ("_actor",)
 
@@ -46,12 +46,6 @@ class KernelView:
     def state(self) -> KernelState:
         """State of the kernel."""
         return self._actor.state
-
-
-class KernelContext(KernelView):
-    """The interface of a loop to its kernel: its one parameter, named ctx."""
-
-    __slots__ = ()
 
     @property
     def should_terminate(self) -> bool:

@@ -4,7 +4,7 @@ from typing import Any, Dict, List, Optional, Union
 
 from .. import errors
 from .._core import KernelTelemetry, Registry, TelemetryCollector
-from .actor import Actor, KernelView
+from .actor import Actor
 from .errors import KernelAlreadyExistsError, KernelEndedError, KernelNotFoundError, QueueTimeoutError
 from .kernels import registered, spec_of
 from .states import KernelState
@@ -14,15 +14,25 @@ __all__ = ["KernelHandle", "RingKernelRuntime"]
 _MOST_ENDED = 1_000  # ids of kernels that have ended, which are still known by their state
 
 
-class KernelHandle(KernelView):
+class KernelHandle:
     """Handle of a kernel of a runtime. It remains valid after the kernel has ended; its methods then raise
     KernelEndedError."""
 
-    __slots__ = ("_runtime",)
+    __slots__ = ("_actor", "_runtime")
 
     def __init__(self, actor: Actor, runtime: "RingKernelRuntime"):
-        super().__init__(actor)
+        self._actor = actor
         self._runtime = runtime
+
+    @property
+    def kernel_id(self) -> str:
+        """ID of the kernel."""
+        return self._actor.spec.kernel_id
+
+    @property
+    def state(self) -> KernelState:
+        """State of the kernel."""
+        return self._actor.state
 
     @property
     def telemetry(self) -> Optional[KernelTelemetry]:

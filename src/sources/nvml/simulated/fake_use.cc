@@ -38,7 +38,7 @@ const FakeVgpu* FindVgpu(unsigned id) {
   return nullptr;
 }
 
-int CopyText(std::string_view text, char* out, unsigned size) {
+int CopyName(std::string_view text, char* out, unsigned size) {
   if (!out) return kInvalidArgument;
   if (text.size() >= size) return kInsufficientSize;
   std::memcpy(out, text.data(), text.size());
@@ -109,25 +109,25 @@ FAKE_API int nvmlDeviceGetActiveVgpus(Device device, unsigned* count, unsigned* 
 }
 FAKE_API int nvmlVgpuInstanceGetUUID(unsigned id, char* out, unsigned size) {
   return WithVgpu(__func__, id, [&](const FakeVgpu& vgpu) {
-    return CopyText("51313000-0000-4000-8000-" + std::to_string(1'000'000'000'000 + vgpu.id).substr(1), out,
+    return CopyName("51313000-0000-4000-8000-" + std::to_string(1'000'000'000'000 + vgpu.id).substr(1), out,
                     size);
   });
 }
 FAKE_API int nvmlVgpuInstanceGetVmID(unsigned id, char* out, unsigned size, unsigned* type) {
   return WithVgpu(__func__, id, [&](const FakeVgpu& vgpu) {
     if (type) *type = 1;
-    return CopyText(vgpu.vm, out, size);
+    return CopyName(vgpu.vm, out, size);
   });
 }
 FAKE_API int nvmlVgpuInstanceGetVmDriverVersion(unsigned id, char* out, unsigned size) {
-  return WithVgpu(__func__, id, [&](const FakeVgpu& vgpu) { return CopyText(vgpu.driver, out, size); });
+  return WithVgpu(__func__, id, [&](const FakeVgpu& vgpu) { return CopyName(vgpu.driver, out, size); });
 }
 FAKE_API int nvmlVgpuInstanceGetType(unsigned id, unsigned* out) {
   return WithVgpu(__func__, id, [&](const FakeVgpu& vgpu) { return Put(out, vgpu.id); });
 }
 FAKE_API int nvmlVgpuTypeGetName(unsigned type, char* out, unsigned* size) {
   return WithVgpu(__func__, type, [&](const FakeVgpu& vgpu) -> int {
-    return size ? CopyText(vgpu.type, out, *size) : int{kInvalidArgument};
+    return size ? CopyName(vgpu.type, out, *size) : int{kInvalidArgument};
   });
 }
 FAKE_API int nvmlVgpuInstanceGetFbUsage(unsigned id, unsigned long long* out) {
