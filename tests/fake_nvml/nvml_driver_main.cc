@@ -1,7 +1,7 @@
 // The reader process of NVIDIA GPUs: see reader_main.h.
-#include "../reader_main.h"
 #include "sources/nvml/reader/nvml_process.h"
 #include "sources/nvml/simulated/fake_nvml.h"
+#include "tests/reader_main.h"
 
 int main(int argc, char** argv) {
   gpulens::RunTestReader(argc, argv, [](const std::vector<std::string_view>& arguments, bool simulated) {

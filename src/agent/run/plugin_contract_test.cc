@@ -375,7 +375,7 @@ class Mentions {
   void TakeRows(const std::string& text) {
     constexpr std::string_view kRow = "METRIC(";
     for (size_t at = 0; (at = text.find(kRow, at)) != std::string::npos;) {
-      at += kRow.size();
+      at = text.find_first_not_of(" \n", at + kRow.size());
       const std::string constant = text.substr(at, text.find_first_of(", \n", at) - at);
       const size_t quote = text.find('"', at) + 1;
       rows_[constant] = text.substr(quote, text.find('"', quote) - quote);

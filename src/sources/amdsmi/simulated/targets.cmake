@@ -22,6 +22,7 @@ set_target_properties(fake_amdsmi PROPERTIES OUTPUT_NAME amd_smi
 if(GPULENS_TESTS)
   # The reader process alone, so that the supervisor is tested against real processes.
   add_executable(amdsmi_driver_main tests/fake_amdsmi/amdsmi_driver_main.cc)
+  target_include_directories(amdsmi_driver_main PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(amdsmi_driver_main PRIVATE gpulens_flags gpulens_sources_amdsmi_reader
                         gpulens_sources_amdsmi_simulated)
   foreach(test reader_test sources_amdsmi_test sources_amdsmi_reader_test collectors_amd_test)

@@ -22,6 +22,7 @@ set_target_properties(fake_nvml PROPERTIES OUTPUT_NAME nvidia-ml SUFFIX .so.1
 if(GPULENS_TESTS)
   # The reader process alone, so that the supervisor is tested against real processes.
   add_executable(nvml_driver_main tests/fake_nvml/nvml_driver_main.cc)
+  target_include_directories(nvml_driver_main PRIVATE ${CMAKE_SOURCE_DIR})
   target_link_libraries(nvml_driver_main PRIVATE gpulens_flags gpulens_sources_nvml_reader gpulens_sources_nvml_simulated)
   foreach(test sources_nvml_test sources_nvml_reader_test sources_nvml_simulated_test)
     if(TARGET ${test})
