@@ -9,7 +9,7 @@ import unittest
 from agent import BINARY, PROFILES, ROOT, fake_library
 
 TOOL = ROOT / "tests" / "fake_nvidia_smi" / "nvidia-smi"
-BAD = ROOT / "src" / "agent" / "cli" / "compare" / "testdata" / "bad"
+BAD = ROOT / "src/cli/compare/testdata/bad"
 HL_SMI = ROOT / "tests" / "fake_hl_smi" / "hl-smi"
 
 

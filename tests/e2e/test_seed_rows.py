@@ -244,8 +244,8 @@ class InTheAgent(Case):
 
 
 # Rows of which a part is shown by a unit test: time passes there as it likes.
-BY_UNIT_TEST = {"l9-150": "FleetHealthTest.RatesAsPromised", "l9-155": "FleetHealthTest.APcieLinkWithFewerLanesIsDowntrainedAtOnce",
-                "l9-156": "FleetHealthTest.RatesAsPromised"}
+BY_UNIT_TEST = {"l9-150": "FleetHealthTest.ComputesRates", "l9-155": "FleetHealthTest.FewerPcieLanesAreDowntrainedAtOnce",
+                "l9-156": "FleetHealthTest.ComputesRates"}
 
 
 class Table(unittest.TestCase):
