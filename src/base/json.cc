@@ -52,10 +52,24 @@ bool JsonDocument::Read(JsonScanner& json, Node& out) {
   return !json.failed();
 }
 
+// Not std::stable_sort: clang 19 rejects that of libstdc++ 12.
+template <class Element, class Less>
+static void SortStably(std::vector<Element>& elements, const Less& less) {
+  std::vector<size_t> order(elements.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, [&](size_t a, size_t b) {
+    return less(elements[a], elements[b]) || (!less(elements[b], elements[a]) && a < b);
+  });
+  std::vector<Element> sorted;
+  sorted.reserve(order.size());
+  for (const size_t from : order) sorted.push_back(elements[from]);
+  elements = std::move(sorted);
+}
+
 // Also leaves the last of the members with one key, at the place of the first.
 void JsonDocument::SortMembers(std::vector<Node>& members) const {
   const auto less = [this](const Node& a, const Node& b) { return KeyOf(a) < KeyOf(b); };
-  std::stable_sort(members.begin(), members.end(), less);
+  SortStably(members, less);
   size_t kept = 0;
   for (const Node& member : members) {
     if (kept == 0 || KeyOf(members[kept - 1]) != KeyOf(member)) {
@@ -125,8 +139,7 @@ std::optional<std::vector<std::string>> JsonDocument::Names(std::string_view poi
   if (!node) return std::nullopt;
   std::vector<Node> members(nodes_.begin() + node->at, nodes_.begin() + node->at + node->size);
   // Stable: an empty key, which is sorted first, may be at the place of the next one.
-  std::stable_sort(members.begin(), members.end(),
-                   [](const Node& a, const Node& b) { return a.key_at < b.key_at; });
+  SortStably(members, [](const Node& a, const Node& b) { return a.key_at < b.key_at; });
   std::vector<std::string> names;
   for (const Node& member : members) names.emplace_back(KeyOf(member));
   return names;
