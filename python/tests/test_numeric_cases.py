@@ -17,7 +17,7 @@ from gpulens.compat.openjarvis.flops import estimate_flops_no_kv_cache
 from gpulens.ring.queues import BoundedQueue, Full
 from monitors import FixedMonitor
 from telemetry_files import InAFolder, record
-from test_compat_session import Server, filled
+from test_compat_session import page, filled
 from test_energy_source import Scripted, wait_until
 
 SECOND = 1_000_000_000
@@ -98,7 +98,7 @@ class Efficiency(Cases):
         self.assertIsNone(t.lookup_gpu_spec("Some GPU"))
 
     def test_the_page_of_vllm(self):
-        with Server() as url:
+        with page() as url:
             m = t.VLLMMetricsScraper(url).scrape()
         self.check((("p50", m.ttft_p50, 0.0625), ("p95", m.ttft_p95, 0.25), ("p99", m.ttft_p99, 0.45), ("e2e p50", m.e2e_latency_p50, 0.5),
                     ("e2e p95", m.e2e_latency_p95, 2.5), ("cache", m.gpu_cache_usage_pct, 0.42), ("queue", m.queue_depth, 3)))  # fmt: skip
