@@ -17,7 +17,7 @@ from gpulens.compat.openjarvis.flops import estimate_flops_no_kv_cache
 from gpulens.ring.queues import BoundedQueue, Full
 from monitors import FixedMonitor
 from telemetry_files import InAFolder, record
-from test_compat_session import page, filled
+from test_compat_session import filled, page
 from test_energy_source import Scripted, wait_until
 
 SECOND = 1_000_000_000
