@@ -14,7 +14,7 @@ namespace gpulens {
 namespace {
 
 constexpr size_t kValueFileBytes = 64 << 10;
-constexpr std::string_view kFile = "file:", kEnvironment = "env:", kOtherwise = ":-";
+constexpr std::string_view kFilePrefix = "file:", kEnvironmentPrefix = "env:", kOtherwise = ":-";
 constexpr std::string_view kDollarHint = "a $ itself is written $$";
 
 bool IsVariableName(std::string_view name) {
@@ -72,14 +72,14 @@ class Expander {
     if (!whole.ends_with('}')) return wrong("the } of ${ is missing", kDollarHint);
     std::string_view inner = whole.substr(2, whole.size() - 3);
     std::string text;
-    if (inner.starts_with(kFile)) {
-      const std::string path(inner.substr(kFile.size()));
+    if (inner.starts_with(kFilePrefix)) {
+      const std::string path(inner.substr(kFilePrefix.size()));
       const Result<std::string>& read = FileAt(path);
       if (!read) return wrong("cannot read " + QuotedText(path) + ": " + read.error().detail, "");
       text = *read;
       secret = true;
     } else {
-      if (inner.starts_with(kEnvironment)) inner.remove_prefix(kEnvironment.size());
+      if (inner.starts_with(kEnvironmentPrefix)) inner.remove_prefix(kEnvironmentPrefix.size());
       const size_t otherwise = inner.find(kOtherwise);
       const std::string_view name = inner.substr(0, otherwise);
       if (!IsVariableName(name))

@@ -156,12 +156,12 @@ std::string_view HttpDate() {
     // Names of our own: strftime's follow the locale.
     static constexpr const char* kDayNames[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
     static constexpr const char* kMonthNames[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                              "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+                                                  "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     tm t{};
     ::gmtime_r(&now, &t);
     int written =
-        std::snprintf(text, sizeof(text), "%s, %02d %s %04d %02d:%02d:%02d GMT", kDayNames[t.tm_wday], t.tm_mday,
-                      kMonthNames[t.tm_mon], t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
+        std::snprintf(text, sizeof(text), "%s, %02d %s %04d %02d:%02d:%02d GMT", kDayNames[t.tm_wday],
+                      t.tm_mday, kMonthNames[t.tm_mon], t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
     size = static_cast<size_t>(written);
     made_at = now;
   }
