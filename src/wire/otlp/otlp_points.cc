@@ -109,10 +109,10 @@ class OtlpPointReader {
     return read && Each(bytes, [this](const ProtoField& field) {
              if (field.wire != WireType::kBytes) return true;
              switch (field.number) {
-               case kGauge: return Data(field.bytes, OtlpMetricView::kGauge);
-               case kSum: return Data(field.bytes, OtlpMetricView::kSum);
-               case kHistogram: return Data(field.bytes, OtlpMetricView::kHistogram);
-               case kExponentialHistogram: return Data(field.bytes, OtlpMetricView::kExponential);
+               case kGauge: return Data(field.bytes, OtlpMetricView::Data::kGauge);
+               case kSum: return Data(field.bytes, OtlpMetricView::Data::kSum);
+               case kHistogram: return Data(field.bytes, OtlpMetricView::Data::kHistogram);
+               case kExponentialHistogram: return Data(field.bytes, OtlpMetricView::Data::kExponential);
                case kSummary: return Summaries(field.bytes);
                default: return true;
              }
@@ -128,7 +128,7 @@ class OtlpPointReader {
 
   bool Data(std::string_view bytes, OtlpMetricView::Data data) {
     metric_.data = data;
-    uint64_t temporality = data == OtlpMetricView::kGauge ? uint64_t{kCumulative} : 0;
+    uint64_t temporality = data == OtlpMetricView::Data::kGauge ? uint64_t{kCumulative} : 0;
     const bool read = Each(bytes, [&](const ProtoField& field) {
       if (IsVarint(field, kTemporality)) temporality = field.value;
       if (IsVarint(field, kMonotonic)) metric_.monotonic = field.value != 0;
@@ -155,8 +155,8 @@ class OtlpPointReader {
     bool told = true;
     const bool read = Each(bytes, [&](const ProtoField& field) {
       switch (metric_.data) {
-        case OtlpMetricView::kHistogram: return Histogram(field, why, told);
-        case OtlpMetricView::kExponential: return Exponential(field, why, told);
+        case OtlpMetricView::Data::kHistogram: return Histogram(field, why, told);
+        case OtlpMetricView::Data::kExponential: return Exponential(field, why, told);
         default: return Number(field, why, told);
       }
     });
@@ -251,9 +251,9 @@ class OtlpPointReader {
   }
 
   std::string_view Validate() const {
-    if (metric_.data == OtlpMetricView::kGauge || metric_.data == OtlpMetricView::kSum)
+    if (metric_.data == OtlpMetricView::Data::kGauge || metric_.data == OtlpMetricView::Data::kSum)
       return point_.integer || std::isfinite(point_.value) ? kGood : "a number that is not finite";
-    const bool listed = metric_.data == OtlpMetricView::kHistogram;
+    const bool listed = metric_.data == OtlpMetricView::Data::kHistogram;
     // Without buckets it has its count and sum alone.
     if (listed && counts_.size() != bounds_.size() + 1 && !(counts_.empty() && bounds_.empty()))
       return "a histogram whose buckets do not fit its bounds";

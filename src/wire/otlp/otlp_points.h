@@ -14,9 +14,9 @@ namespace gpulens {
 
 // What the points of one metric have in common. Views into the request.
 struct OtlpMetricView {
-  enum Data : uint8_t { kGauge, kSum, kHistogram, kExponential };
+  enum class Data : uint8_t { kGauge, kSum, kHistogram, kExponential };
   std::string_view name, description, unit;
-  Data data = kGauge;
+  Data data = Data::kGauge;
   bool monotonic = false;  // of a sum
 };
 

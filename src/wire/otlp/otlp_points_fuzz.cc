@@ -20,7 +20,7 @@ class Validate final : public OtlpPointVisitor {
     CHECK(!metric.name.empty() && IsUtf8(metric.name) && IsUtf8(metric.unit));
     CheckAttributes(point.attributes);
     CHECK(point.start_unix_ns >= 0 && point.unix_ns >= 0);
-    if (metric.data == OtlpMetricView::kGauge || metric.data == OtlpMetricView::kSum) {
+    if (metric.data == OtlpMetricView::Data::kGauge || metric.data == OtlpMetricView::Data::kSum) {
       CHECK(point.integer || std::isfinite(point.value));
       return {};
     }

@@ -26,12 +26,12 @@ class Lines final : public OtlpPointVisitor {
     std::string line = std::string(metric.name) + " " + std::string(metric.unit) + " " + kData[metric.data];
     if (metric.monotonic) line += " monotonic";
     line += Text(point.attributes);
-    if (metric.data <= OtlpMetricView::kSum) {
+    if (metric.data <= OtlpMetricView::Data::kSum) {
       line += point.integer ? " i" + std::to_string(point.whole) : " " + Number(point.value);
     } else {
       line +=
           " count=" + std::to_string(point.count) + " sum=" + (point.has_sum ? Number(point.sum) : "none");
-      if (metric.data == OtlpMetricView::kExponential)
+      if (metric.data == OtlpMetricView::Data::kExponential)
         line += " scale=" + std::to_string(point.scale) + " zeros=" + std::to_string(point.zeros) + " from " +
                 std::to_string(point.offset);
       for (double bound : point.bounds) line += " <" + Number(bound);

@@ -36,10 +36,10 @@ EntityRef EntityOf(int32_t pid, std::span<const AttributeSet::Attribute> resourc
 
 Kind KindOf(const OtlpMetricView& metric) noexcept {
   switch (metric.data) {
-    case OtlpMetricView::kGauge: return Kind::kGauge;
-    case OtlpMetricView::kSum: return metric.monotonic ? Kind::kCounter : Kind::kUpDownCounter;
-    case OtlpMetricView::kHistogram:
-    case OtlpMetricView::kExponential: break;
+    case OtlpMetricView::Data::kGauge: return Kind::kGauge;
+    case OtlpMetricView::Data::kSum: return metric.monotonic ? Kind::kCounter : Kind::kUpDownCounter;
+    case OtlpMetricView::Data::kHistogram:
+    case OtlpMetricView::Data::kExponential: break;
   }
   return Kind::kHistogram;
 }
@@ -107,7 +107,7 @@ class ProgramRegistry::PointReader final : public OtlpPointVisitor {
     row.value = point.value;
     row.whole = point.whole;
     if (row.kind != Kind::kHistogram) return;
-    if (metric.data == OtlpMetricView::kExponential) {
+    if (metric.data == OtlpMetricView::Data::kExponential) {
       ToClassicBuckets(point.scale, point.offset, point.counts, point.zeros, buckets_);
     } else {
       buckets_.bounds.assign(point.bounds.begin(), point.bounds.end());

@@ -28,12 +28,12 @@ int ProcessLister::Read(Device device, ProcessType type) {
   };
   // Room for a larger struct than the one we know: a driver once wrote 32 bytes per process.
   constexpr size_t kRoomPerProcess = 40;
-  constexpr size_t kFirstRoom = 32;
+  constexpr size_t kFirstProcesses = 32;
   const Symbols& fn = caller_.fn();
   size_t variant = 0;
   if (!(fn.*kLists[list][0]) || (avoid_v3_ && fn.*kLists[list][1])) variant = 1;
   if (variant == 1 && !(fn.*kLists[list][1])) variant = 2;
-  if (buffer_.empty()) buffer_.resize(kFirstRoom * kRoomPerProcess);
+  if (buffer_.empty()) buffer_.resize(kFirstProcesses * kRoomPerProcess);
   while (true) {
     auto room = static_cast<unsigned>(buffer_.size() / kRoomPerProcess);
     unsigned number = room;
