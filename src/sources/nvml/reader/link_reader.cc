@@ -108,8 +108,8 @@ const std::array<LinkReader::Row, LinkReader::kRows> LinkReader::kTable = [] {
   constexpr size_t kFirstFec = kRows - kFecBins;
   constexpr unsigned kFirstFecId = 235;
   for (unsigned bin = 0; bin < kFecBins; ++bin) {
-    out[kFirstFec + bin] = {static_cast<F>(static_cast<unsigned>(LinkField::kFec0) + bin), kSlow, kLinks,
-                            kFirstFecId + bin};
+    out[kFirstFec + bin] = {static_cast<LinkField>(static_cast<unsigned>(LinkField::kFec0) + bin), kSlow,
+                            kLinks, kFirstFecId + bin};
   }
   return out;
 }();
