@@ -23,7 +23,8 @@ class Lines final : public OtlpPointVisitor {
   }
   std::string_view OnPoint(const OtlpMetricView& metric, const OtlpPointView& point) override {
     constexpr const char* kData[] = {"gauge", "sum", "histogram", "exponential"};
-    std::string line = std::string(metric.name) + " " + std::string(metric.unit) + " " + kData[metric.data];
+    std::string line = std::string(metric.name) + " " + std::string(metric.unit) + " " +
+                       kData[static_cast<size_t>(metric.data)];
     if (metric.monotonic) line += " monotonic";
     line += Text(point.attributes);
     if (metric.data <= OtlpMetricView::Data::kSum) {
