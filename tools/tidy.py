@@ -102,7 +102,6 @@ FIELD_WORDS = re.compile(
     re.I,
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_STRING_OR_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.S)
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 MACHINE = re.compile(r"(?<![\w.])/(?:work/(?:main|shared)|tmp/build)\b")
 REGISTRY = re.compile(r"index-" r"url|\bGOPROXY=|https?://[^\s/]*\b(?:pypi|registry|artifactory|nexus|mirrors?)\b")
@@ -124,9 +123,8 @@ def banned(path, code):
 
 def replaced_words(path, text):
     """Words that the glossary replaces; of a C++ file its names, comments and texts, of tests the names and comments alone."""
-    if path.suffix in (".cc", ".h", ".def"):
-        if tree.is_test(path):
-            text = re.sub(r'"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
+    if path.suffix in (".cc", ".h", ".def") and tree.is_test(path):
+        text = re.sub(r'"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
     text = FIELD_WORDS.sub(lambda m: " " * len(m.group(0)), text)
     for match in _WORD.finditer(text):
         word = match.group(0).lower()
