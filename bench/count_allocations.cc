@@ -1,4 +1,4 @@
-// Counts heap allocations of a whole process, for tools/bench.py: preloaded (LD_PRELOAD), it stands before
+// Counts heap allocations of a whole process, for tools/bench.py: preloaded (LD_PRELOAD), it comes before
 // the C library's functions and counts each call by thread into the file $GPULENS_BENCH_ALLOCATIONS.PID,
 // which the bench reads while the process runs. Does nothing without that variable. Only glibc has the
 // functions that it hands on to.

@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "bench/page_snapshot.h"
 #include "export/names_testing.h"
 #include "net/http/http_server.h"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What each level of metrics costs a Prometheus: series, bytes of a page, and memory of Debian's prometheus after some time of
-scraping once a second, for eight simulated GPUs; beside the same with the default list of dcgm-exporter.
+"""Measures the cost of each level of metrics for a Prometheus: series, bytes of a page, and memory of Debian's prometheus after some time of
+scraping once a second, for eight simulated GPUs, compared with the default list of dcgm-exporter.
 
     python3 bench/levels.py [SECONDS]       60 without it; prints the table of docs/performance/levels.md
 """

@@ -1,4 +1,4 @@
-# Programs that measure us beside others; tools/bench.py runs them. Not tests, never shipped.
+# Programs that measure gpulens and its peers; tools/bench.py runs them. Not tests, never shipped.
 if(NOT GPULENS_BENCHES)
   return()
 endif()
@@ -17,7 +17,7 @@ target_link_libraries(http_load PRIVATE gpulens_flags gpulens_base)
 add_executable(http_page bench/http_page_main.cc)
 target_link_libraries(http_page PRIVATE bench_pages gpulens_sinks_prometheus gpulens_net_http)
 
-# Preloaded into the agent, so without anything of the house.
+# Preloaded into the agent, so it links nothing else of the project.
 add_library(bench_allocations SHARED bench/count_allocations.cc)
 target_compile_features(bench_allocations PRIVATE cxx_std_20)
 target_compile_options(bench_allocations PRIVATE -O2 -Wall -Wextra -fno-builtin)

@@ -13,7 +13,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
   target_compile_options(gpulens_flags INTERFACE "SHELL:-Xclang -fno-pch-timestamp") # or ccache finds nothing again
   # The path of the precompiled header in a form that ccache makes relative (see also gpulens_precompile).
   set(CMAKE_CXX_COMPILE_OPTIONS_USE_PCH -include <PCH_HEADER>)
-  # Objects name sources relative to the root of the tree, and are the same in each checkout. The option stands in a
+  # Objects name sources relative to the root of the tree, and are the same in each checkout. The option is in a
   # file because ccache would hash the path.
   file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/paths.cfg CONTENT "-ffile-prefix-map=${CMAKE_SOURCE_DIR}=.\n" @ONLY)
   target_compile_options(gpulens_flags INTERFACE --config=./paths.cfg)

@@ -4,7 +4,7 @@ include_guard()
 include(Unity)
 get_filename_component(GPULENS_ROOT ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)  # of another project, too: python/CMakeLists.txt
 
-# What every test includes is parsed once: half of a test's compile time is gtest and the standard library.
+# Headers that every test includes are parsed once: half of a test's compile time is gtest and the standard library.
 # clang-tidy reads each file alone, so a header that a test forgets is still found.
 # A test runs for a second and is compiled in three trees: its own code is not optimized, what it tests is.
 set(gpulens_test_options -O0)
@@ -69,7 +69,7 @@ function(add_gpulens_library name)
     set(ARG_DIR src/${name})
   endif()
   set(ARG_DIR ${GPULENS_ROOT}/${ARG_DIR})
-  # What tests of every folder may use.
+  # Libraries that tests of every folder may use.
   list(APPEND ARG_TEST_DEPS gpulens_base_testing)
   if(TARGET rapidcheck)
     list(APPEND ARG_TEST_DEPS rapidcheck)
@@ -86,7 +86,7 @@ function(add_gpulens_library name)
   set(target gpulens_${name})
   if(sources)
     add_library(${target} STATIC ${sources})
-    set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${target})
+    set_property(GLOBAL APPEND PROPERTY GPULENS_UNITY_TARGETS ${target})
     target_link_libraries(${target} PUBLIC gpulens_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
     target_include_directories(${target} PUBLIC ${GPULENS_ROOT}/src ${GPULENS_ROOT}/include)
     if(TARGET precompiled_headers)
@@ -101,15 +101,15 @@ function(add_gpulens_library name)
   if(threads OR NOT GPULENS_SANITIZE STREQUAL "thread")
     gpulens_tests(${name} ${target} "${tests}" "${ARG_TEST_DEPS}")
     if(TARGET ${name}_test AND NOT ARG_TESTS_APART)
-      set_property(GLOBAL APPEND PROPERTY HOUSE_TOGETHER ${name}_test)
+      set_property(GLOBAL APPEND PROPERTY GPULENS_UNITY_TARGETS ${name}_test)
     endif()
   endif()
   gpulens_benches(${name} ${target} "${benchs}")
   gpulens_fuzzers(${name} ${target} "${fuzzs}")
 endfunction()
 
-# Whether anything in a folder runs beside anything else: where no source and no test names a thread, or what brings
-# one along, the thread sanitizer has nothing to see.
+# Whether code of a folder runs on several threads. Where no source and no test names a thread, or a class that starts
+# one, the thread sanitizer has nothing to check.
 function(gpulens_has_threads result folder)
   file(GLOB files CONFIGURE_DEPENDS ${folder}/*.cc ${folder}/*.h)
   set(${result} FALSE PARENT_SCOPE)
@@ -150,7 +150,7 @@ function(gpulens_benches name target benches)
 endfunction()
 
 # Every fuzzer is built with -fsanitize=fuzzer where that exists (clang), and has a seed folder
-# testdata/<x>_corpus beside it.
+# testdata/<x>_corpus next to it.
 function(gpulens_fuzzers name target fuzzers)
   if(NOT fuzzers OR NOT GPULENS_FUZZERS)
     return()
@@ -160,12 +160,11 @@ function(gpulens_fuzzers name target fuzzers)
     add_executable(${fuzzer} ${source})
     target_link_libraries(${fuzzer} PRIVATE gpulens_flags ${target})
     target_link_options(${fuzzer} PRIVATE -fsanitize=fuzzer)
-    set_property(GLOBAL APPEND PROPERTY HOUSE_FUZZERS ${fuzzer})
   endforeach()
 endfunction()
 
-# Gives ctest what tests/costs.tsv says of a test: the longest begin first, and each takes as many slots as it takes quarters
-# of a core. ./dev offers four slots a core.
+# Passes the costs of tests/costs.tsv to ctest: the longest tests begin first, and each takes as many slots as quarters of
+# a core that it keeps busy. ./dev offers four slots a core.
 function(gpulens_test_costs)
   file(STRINGS tests/costs.tsv rows REGEX "^[a-z]")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/costs.tsv)

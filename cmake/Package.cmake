@@ -1,11 +1,11 @@
-# What is installed, and the .deb and tar.gz that `./dev package` makes of it.
+# The installed files, and the .deb and tar.gz that `./dev package` makes of them.
 include_guard()
 include(GNUInstallDirs)
 
 install(TARGETS gpulens RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
 install(FILES deploy/gpulens.service DESTINATION lib/systemd/system COMPONENT program)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
-# What a machine with a GPU can be checked with: ctest --test-dir share/gpulens/tests -L gpu
+# Tests of a machine with a GPU: ctest --test-dir share/gpulens/tests -L gpu
 install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
         FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake")
 # A file of the machine: only the .deb brings it, `cmake --install` and the tar.gz do not.
@@ -17,7 +17,7 @@ set(CPACK_PACKAGE_VENDOR gpulens)
 set(CPACK_PACKAGE_CONTACT "the gpulens project <gpulens@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "telemetry of a GPU machine and the LLM engines on it")
 set(CPACK_PACKAGE_DESCRIPTION "One agent that reads the host, its GPUs and the engines that serve on it,
-says how good each number is, and serves them to Prometheus and WebSocket clients on the loopback address.")
+rates the quality of each number, and serves them to Prometheus and WebSocket clients on the loopback address.")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES TRUE)
 set(CPACK_MONOLITHIC_INSTALL FALSE)
@@ -33,6 +33,6 @@ set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION TRUE)
 string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" system)
 set(CPACK_PACKAGE_FILE_NAME gpulens-${PROJECT_VERSION}-${system})
-# Which components and prefix a format takes is decided when it is made.
+# Components and prefix of a format are set when it is made.
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/PackageFormat.cmake)
 include(CPack)

@@ -37,7 +37,7 @@ install(DIRECTORY include/gpulens DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPON
 install(FILES ${CMAKE_BINARY_DIR}/sdk/gpulensConfig.cmake ${CMAKE_BINARY_DIR}/sdk/gpulensConfigVersion.cmake
         DESTINATION ${sdk_cmake} COMPONENT sdk EXCLUDE_FROM_ALL)
 
-# A project of somebody else that is built against an installation.
+# A foreign project that is built against an installation.
 if(GPULENS_TESTS AND NOT GPULENS_SANITIZE)
   add_test(NAME tools_install COMMAND ${CMAKE_COMMAND} -D BUILD=${CMAKE_BINARY_DIR} -D GENERATOR=${CMAKE_GENERATOR}
            -D CXX=${CMAKE_CXX_COMPILER} -D C=${CMAKE_C_COMPILER} -P ${CMAKE_SOURCE_DIR}/tests/install/install_test.cmake)

@@ -1,4 +1,4 @@
-# What the SDK is made of, for its archive (cmake/Sdk.cmake), for the Python package and for the package's sdist.
+# The parts of the SDK, for its archive (cmake/Sdk.cmake), for the Python package and for the package's sdist.
 include_guard()
 
 # The floors of src/ that it needs, lowest first.

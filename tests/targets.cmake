@@ -1,10 +1,10 @@
 # Tests that cross floors: the real program among programs of others.
 include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
-foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix driver_faults hostile_names levels peers
-             seed_rows seed_rows_engines websocket config doctor guests many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command upgrade_queue
+foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix reader_faults hostile_names levels peers
+             seed_rows seed_rows_engines websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command upgrade_queue
              remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
-             victoria_metrics experiments experiments_told telemetry bench_serve compare docs_snippets)
+             victoria_metrics experiments experiments_export telemetry bench_serve compare docs_snippets)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 RESOURCE_LOCK e2e_${name}
@@ -14,20 +14,20 @@ endforeach()
 add_test(NAME e2e_contract COMMAND ${e2e_python} ${CMAKE_SOURCE_DIR}/tests/contract/test_contract.py
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_contract PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
-# Those that the sanitizers' builds run, too: where processes, sockets, signals and bytes from outside meet. The others compare with
-# programs of others, ask for the text of commands, or go the same ways again with other tables: release finds what they find.
+# Tests that the sanitizers' builds run, too: those of processes, sockets, signals and bytes from outside. The others compare with
+# foreign programs, check the text of commands, or repeat the same paths with other tables: the release build finds their errors.
 foreach(name agent amd bad_pages events fault_matrix gpu gpu_parts hostile_names websocket discovery otlp otlp_grpc otlp_in remote_write
-             remote_write_in webhook sink_faults kubernetes slurm experiments_told telemetry bench_serve)
+             remote_write_in webhook sink_faults kubernetes slurm experiments_export telemetry bench_serve)
   set_property(TEST e2e_${name} APPEND PROPERTY LABELS sanitize)
 endforeach()
-# Some 30 faults, each with several questions: three machines beside each other.
+# Some 30 faults, each with several queries: three machines at the same time.
 foreach(part 1 2 3)
   add_test(NAME e2e_health_matrix_${part} COMMAND ${e2e_python} -m unittest -v test_health_matrix WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
   set_tests_properties(e2e_health_matrix_${part} PROPERTIES LABELS e2e TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;GPULENS_PART=${part}/3")
 endforeach()
 # Every collector with every sink.
 set_tests_properties(e2e_seed_rows_delivery PROPERTIES TIMEOUT 900)
-# Other programs that take long to build, which tools/prepare_go_peers.sh does only when asked: ./dev test --peers.
+# Other programs that take long to build, which tools/prepare_go_peers.sh does only on request: ./dev test --peers.
 foreach(name telemetrygen prometheus3)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
@@ -46,8 +46,8 @@ foreach(name triton mooncake litellm dynamo llama_cpp)
   set_tests_properties(engines_${name} PROPERTIES LABELS ${label} TIMEOUT 300 RESOURCE_LOCK engines_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
-# The agent and its receiver are killed again and again: a short form always, a long one for ./dev test --soak, which says
-# in GPULENS_SOAK_MINUTES how long.
+# The agent and its receiver are killed again and again: a short form always, a long one for ./dev test --soak, which
+# sets GPULENS_SOAK_MINUTES.
 foreach(label e2e soak)
   add_test(NAME ${label}_kill COMMAND ${e2e_python} -m unittest -v test_kill WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)
   set_tests_properties(${label}_kill PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
@@ -110,9 +110,9 @@ add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_
 set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program fake_nvml fake_amdsmi
-                 nvml_driver_main amdsmi_driver_main)
+                 nvml_reader_main amdsmi_reader_main)
 
-# A file of tests that nobody runs finds nothing.
+# Fails for a file of tests that no test runs.
 file(GLOB e2e_files CONFIGURE_DEPENDS tests/e2e/test_*.py)
 file(READ ${CMAKE_CURRENT_LIST_FILE} e2e_listed)
 foreach(file ${e2e_files})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a change can have broken since the last full check: tools/affected.py since | changes | row | targets BUILD_TREE [--all] SUFFIX…
+"""Lists what a change can have broken since the last full check: tools/affected.py since | changes | row | targets BUILD_TREE [--all] SUFFIX…
 
 tests/full_checks.tsv has a row for each `./dev check --full` that passed: the tree of git that it looked at (`git rev-parse
 HEAD^{tree}`), the compilers, the day. The newest row whose tree is in this repository and whose compilers are those of this
@@ -26,7 +26,7 @@ import tree
 
 RECORD = tree.ROOT / "tests/full_checks.tsv"
 EVERYTHING = "everything"
-# What decides how all of it is compiled, run or judged.
+# Files that decide how everything is compiled, run and checked.
 _ALL = re.compile(
     r"(CMakeLists\.txt|CMakePresets\.json|dev|\.ci/.*|cmake/.*|(src|tests|bench)/.*\.cmake"
     r"|tools/(affected|fuzz|clang_tidy|coverage|test_summary|tree)\.py|tools/(packages|follow)\.sh|tools/leaks\.txt|\.clang-tidy)"
@@ -157,7 +157,7 @@ def targets_of(build, suffixes):
 
 
 def affected_targets(build, suffixes):
-    """Those of targets_of() that a change can have broken, all of them with --all. Says on stderr how many are left out."""
+    """The targets of targets_of() that a change can have broken, all of them with --all. Prints to stderr how many are left out."""
     everything = suffixes[0] == "--all"
     names, changed = targets_of(build, suffixes[everything:]), None if everything else changes()
     if changed is None:
@@ -170,7 +170,7 @@ def affected_targets(build, suffixes):
 
 
 def row():
-    """What a row of the record begins with, for the commit that is checked out."""
+    """The first columns of a row of the record, for the commit that is checked out."""
     return f"{git('rev-parse', 'HEAD^{tree}')[0]}\t{compilers()}"
 
 

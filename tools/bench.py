@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Measures what was built for release beside its peers, against the budgets of the design.
+"""Measures the release build and its peers, against the budgets of the design.
 
 usage: bench.py [--check] [--save] [NAME…]
        bench.py --starts
 
 Sections: ticks encode parse otlp http agent gpus scrape receive sdk sdk_python sdk_ring; a NAME picks those whose name contains it. Peers are
-fetched through apt, Go and pip into build/bench; one that cannot be had leaves its row incomplete, and the page says so.
+fetched through apt, Go and pip into build/bench; one that cannot be had leaves its row incomplete, and the page lists it.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
   --save    put the pages into docs/performance; otherwise only into build/bench/performance
@@ -44,7 +44,7 @@ REASONS = ROOT / "docs/performance/reasons.tsv"
 
 
 def machine():
-    """What numbers depend on, for people."""
+    """The conditions of the measurement, for people."""
     model = "unknown"
     for line in pathlib.Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").splitlines():
         if line.startswith("model name"):

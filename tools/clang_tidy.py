@@ -31,7 +31,7 @@ _DEFINITION = re.compile(r"^(?:class|struct|enum class|enum|union) (\w+)|^(?!nam
 
 
 def kept():
-    """Where what took long is kept for other checkouts."""
+    """The folder of results that other checkouts share."""
     home = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
     return pathlib.Path(os.environ.get("GPULENS_CACHE") or home / "gpulens")
 
@@ -53,7 +53,7 @@ def arguments_of(entry):
 
 
 def run_tool(build, path, arguments):
-    """What clang-tidy has to say of a file compiled with these arguments; empty when nothing."""
+    """The output of clang-tidy for a file compiled with these arguments; empty without a finding."""
     command = [TOOL, "--quiet", "--warnings-as-errors=*", str(path), "--", *arguments]
     done = subprocess.run(command, cwd=build, capture_output=True, text=True, check=False)
     if done.returncode == 0:
@@ -62,7 +62,7 @@ def run_tool(build, path, arguments):
 
 
 def lint(build, files, arguments):
-    """[(file, what is said of it)] of a list of files that share their arguments."""
+    """[(file, output of clang-tidy)] of a list of files that share their arguments."""
     if len(files) == 1:
         return [(files[0], run_tool(build, files[0], arguments))]
     together = build / "tidy_groups" / (hashlib.sha256("\0".join(map(str, files)).encode()).hexdigest()[:16] + ".cc")
@@ -123,19 +123,19 @@ def main(arguments):
         else:
             marks[path] = mark
             todo[path] = arguments_of(entry)
-    failed, done, begin, told = 0, 0, time.monotonic(), 0.0
+    failed, done, begin, printed = 0, 0, time.monotonic(), 0.0
     with concurrent.futures.ThreadPoolExecutor(max(2, os.cpu_count() or 2)) as pool:
         for group in pool.map(lambda item: lint(build, *item), groups_of(todo, {file: names_of(file.read_bytes()) for file in todo})):
-            for path, said in group:
-                if said:
+            for path, output in group:
+                if output:
                     failed += 1
-                    print(said.rstrip(), flush=True)
+                    print(output.rstrip(), flush=True)
                 else:
                     marks[path].touch()
             done += len(group)
             passed = time.monotonic() - begin
-            if passed - told > 30:
-                told = passed
+            if passed - printed > 30:
+                printed = passed
                 print(f"                {done} of {len(todo)} files, {passed * (len(todo) - done) / done / 60:.0f} min left", flush=True)
     print(f"clang-tidy: {len(todo)} files looked at, {clean} unchanged since they were clean, {failed} with findings"
           + (f"; {left_out} left out: nothing that they include has changed" if changed is not None else ""))

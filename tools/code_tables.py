@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Turns the tables of codes (src/catalog/codes/*.tsv) into rows of C++ that are compiled in.
 
-Fails when a table says something that it may not: a word outside the closed lists, a source that is not named in
-sources.tsv, a code twice, a code out of order, or an action that nobody can be asked about.
+Fails on an invalid table: a word outside the closed lists, a source without a row in sources.tsv, a duplicate code or a
+code out of order.
 """
 import pathlib
 import sys
@@ -30,7 +30,7 @@ def check(path, rows, sources, numeric):
         code, _, cls, action, severity, cited, _, _ = row
         key = int(code) if numeric else code
         if before is not None and key <= before:
-            raise SystemExit(f"{path}: {code} is out of order or stands twice")
+            raise SystemExit(f"{path}: {code} is out of order or a duplicate")
         before = key
         for word, allowed in ((cls, CLASSES), (action, ACTIONS), (severity, SEVERITIES)):
             if word not in allowed:

@@ -25,7 +25,7 @@ POWERS = tuple(2 ** i for i in range(0, 15))
 BOUNDS = {"s": SECONDS, "ms": tuple(s * 1000 for s in SECONDS), "us": tuple(s * 1e6 for s in SECONDS),
           "1": tuple(i / 10 for i in range(1, 11)), "By": tuple(1024 * 4 ** i for i in range(0, 11)),
           "MBy": tuple(4 ** i for i in range(0, 8)), "GBy": (1, 2, 4, 8, 16, 32, 64), "GBy/s": (0.5, 1, 2, 4, 8, 16, 32)}
-# What a label may hold that becomes this attribute.
+# Values of a label that becomes this attribute.
 VALUES = {"model.version": ["1"], "inference.dp_rank": ["0", "1"], "finish_reason": ["stop", "length", "abort"],
           "error.type": ["timeout", "overloaded"], "inference.wait_reason": ["capacity", "deferred"],
           "inference.engine.sleep_state": ["awake", "weights_offloaded", "discard_all"],
@@ -60,7 +60,7 @@ class Labels:
 
     def __init__(self, rows):
         self.choices = {}  # label: its values
-        self.totals = {}   # label: the value that stands for all others
+        self.totals = {}   # label: the value that is the total of all others
         self.pinned = []   # {label: value} of rows that are for one value
         attributes = set()
         for row in rows:
@@ -77,7 +77,7 @@ class Labels:
     def add(self, word, pinned, attributes):
         if match := re.fullmatch(r"(\w+)>([\w.]+)(?:\(([^()]+)\))?", word):
             label, attribute, mapped = match.groups()
-            # Two labels that say the same are of two versions, and "version" belongs to "model".
+            # Two labels with the same meaning are of two versions, and "version" belongs to "model".
             if attribute in attributes and label not in self.choices or label == "version" and "model_name" in self.choices:
                 return
             attributes.add(attribute)
@@ -91,7 +91,7 @@ class Labels:
             self.choices[match[1]] = [*self.choices.get(match[1], ["other"]), match[2]]
             self.totals[match[1]] = match[2]
         elif match := re.fullmatch(r"(\w+)!", word):
-            self.choices[match[1]] = ["somebody"]
+            self.choices[match[1]] = ["user-a"]
 
     def series(self, models):
         model_labels = [label for label in self.choices if label in ("model_name", "model", "gen_ai_request_model")]
@@ -159,7 +159,7 @@ class Page:
         self.lines.append(f"{family}{text_of(labels)} {number(value)}")
 
     def observations(self, row, labels):
-        """How many fell between two bounds each, the last above all of them."""
+        """Number of observations between each two bounds; the last is above all of them."""
         dice, bounds = self.dice(row, labels), BOUNDS.get(row["unit"], POWERS)
         middle, count = dice.randrange(2, len(bounds) - 2), dice.randrange(200, 1000)
         weights = [math.exp(-((i - middle) / 2) ** 2) * dice.uniform(0.5, 1) for i in range(len(bounds) + 1)]

@@ -9,7 +9,7 @@
 
 Nothing of a wheel is installed or run: its sources are parsed. A family is a call that makes a counter, gauge, histogram,
 summary or info and whose name can be read from the source: a literal, a constant, a default argument, a loop over literals.
-Names that only stand in a table or an enumeration are families without a TYPE.
+Names that occur only in a table or an enumeration are families without a TYPE.
 A name that begins as the engine's do but cannot be read is printed, and fails the check: look at its line.
 
 The check is `gpulens engines check`: it prints a row for each family that no table knows. Exit code 1: there is one. After
@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 KEPT = HERE.parent / "src" / "scrape" / "engine" / "testdata" / "releases"
 WHEELS = HERE.parent / "build" / "engine_wheels"
 DEFAULT = ("vllm", "sglang", "lmcache", "litellm")
-# engine: the package, how the names of its families begin in the sources, and what is the name of one wherever it stands.
+# engine: the package, how the names of its families begin in the sources, and the pattern of a name anywhere in the sources.
 ENGINES = {"vllm": ("vllm", ("vllm:",), r"vllm:[a-z]\w*"),
            "sglang": ("sglang", ("sglang:",), r"sglang:[a-z]\w*"),
            "lmcache": ("lmcache", ("lmcache:", "lmcache_mp", "lmcache_blend", "lmcache_coordinator", "vllm:lmcache_"),
@@ -39,7 +39,7 @@ ENGINES = {"vllm": ("vllm", ("vllm:",), r"vllm:[a-z]\w*"),
            "kserve": ("kserve", ("request_preprocess", "request_postprocess", "request_predict", "request_explain"), None),
            "xinference": ("xinference", ("xinference:",), r"xinference:[a-z]\w*")}
 KINDS = ("counter", "gauge", "histogram", "summary")
-# What OpenTelemetry's Prometheus exporter appends for a unit.
+# Suffixes that OpenTelemetry's Prometheus exporter appends for a unit.
 OTEL_UNITS = {"s": "seconds", "ms": "milliseconds", "us": "microseconds", "By": "bytes", "KiBy": "kibibytes", "MiBy": "mebibytes",
               "GiBy": "gibibytes", "MBy": "megabytes", "GBy": "gigabytes", "1": "", "%": "percent"}
 OTEL_PER = {"s": "second", "m": "minute", "h": "hour"}
@@ -55,7 +55,7 @@ class Family:
 @dataclasses.dataclass
 class Found:
     families: dict = dataclasses.field(default_factory=dict)  # name: Family
-    mentions: dict = dataclasses.field(default_factory=dict)  # names that stand in the source; made of what, is not seen
+    mentions: dict = dataclasses.field(default_factory=dict)  # names that occur in the source; their kind is unknown
     constants: dict = dataclasses.field(default_factory=dict)  # text: the constant that it is the value of
     kinds: dict = dataclasses.field(default_factory=dict)      # constant: the kind that a table gives it
     unread: list = dataclasses.field(default_factory=list)    # "file:line: text"
@@ -91,7 +91,7 @@ class Reader(ast.NodeVisitor):
         self.path, self.prefixes, self.mention, self.found = path, prefixes, mention, found
         self.values = [{}]  # innermost scope last: name: its possible texts
 
-    # What a name may stand for.
+    # The texts that a name may be bound to.
     def bind(self, target, texts):
         if isinstance(target, ast.Name) and texts:
             self.values[-1][target.id] = texts
@@ -163,7 +163,7 @@ class Reader(ast.NodeVisitor):
             self.bind(target, self.texts(items))
 
     def texts(self, node):
-        """All texts that an expression may be, as far as the source says; empty: it does not say."""
+        """All texts that an expression may have, as far as the source shows; empty when it does not."""
         if isinstance(node, ast.Constant):
             return [node.value] if isinstance(node.value, str) else []
         if isinstance(node, ast.Name):
@@ -293,7 +293,7 @@ def download(package, version):
     what = package + (f"=={version}" if version else "")
     folder = WHEELS / (what if version else package)
     for old in [] if version else folder.glob("*.whl"):
-        old.unlink()  # the newest is asked for
+        old.unlink()  # the newest is requested
     subprocess.run([sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--dest", folder, what],
                    check=True)
     return next(folder.glob("*.whl"))

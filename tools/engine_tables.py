@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Turns the tables of LLM engines (src/scrape/engine/tables/*.tsv) into rows of C++ that are compiled in.
 
-Fails when a table says something that it may not: a role that does not exist, an operator on labels that nobody
-knows, rows of one family apart, an ignored family without a reason. What columns mean: src/scrape/engine/engine_row.h.
+Fails on an invalid table: a role that does not exist, an unknown operator on labels,
+rows of one family apart, an ignored family without a reason. What columns mean: src/scrape/engine/engine_row.h.
 """
 import pathlib
 import re
@@ -19,7 +19,7 @@ LABEL = re.compile(r"\+[\w.]+=\S*|\w+>[\w.]+(\([^()]+\))?|\w+[=?~]\S*|\w+!")
 
 
 def rows_of(path, columns):
-    """The rows below the header, with their line numbers. `@` among the labels of a row stands for the text of the line
+    """The rows below the header, with their line numbers. `@` among the labels of a row is replaced by the text of the line
     `@labels` above the header: what most rows of a file do with labels."""
     rows, common = [], None
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
@@ -76,14 +76,14 @@ def row_text(where, row, roles):
         factor = repr(float(scale))
     mask = " | ".join(f"1u << static_cast<unsigned>(ExpositionType::{TYPES[t]})" for t in types.split("|"))
     texts = ", ".join(map(literal, (labels, unit, alias, since, until, note)))
-    return f"    {{{literal(family)}, {mask}, Use::{use}, {metric}, {factor}, {literal(label)}, {texts}}},\n"
+    return f"    {{{literal(family)}, {mask}, RowUse::{use}, {metric}, {factor}, {literal(label)}, {texts}}},\n"
 
 
 def table_text(path, name, roles):
     seen, last, text = set(), None, f"constexpr EngineRow {name}[] = {{\n"
     for number, row in rows_of(path, COLUMNS):
         if row[0] != last and row[0] in seen:
-            raise SystemExit(f"{path}:{number}: rows of {row[0]} stand apart")
+            raise SystemExit(f"{path}:{number}: rows of {row[0]} are apart")
         last = row[0]
         seen.add(last)
         text += row_text(f"{path}:{number}", row, roles)
@@ -107,8 +107,8 @@ def main():
         engines += f"    {{{literal(name)}, {literal(layer)}, {literal(provider)}, {int(port)}, {literal(page)}, " \
                    f"{literal(recognised)}, {literal(reads)}, {literal(instead_of)}, {table}}},\n"
     text += table_text(folder / "common.tsv", "kCommonRows", roles)
-    prefixes = rows_of(folder / "prefixes.tsv", ["prefix", "stands_for", "where"])
-    text += engines + "};\nconstexpr Prefix kPrefixes[] = {\n"
+    prefixes = rows_of(folder / "prefixes.tsv", ["prefix", "replaces", "where"])
+    text += engines + "};\nconstexpr EnginePrefix kPrefixes[] = {\n"
     text += "".join(f"    {{{literal(row[0])}, {literal(row[1])}}},\n" for _, row in prefixes) + "};\n"
     out.parent.mkdir(parents=True, exist_ok=True)
     out.write_text(text, encoding="utf-8")

@@ -44,7 +44,7 @@ left() {
   if (($1 < 1 || $3 < 5)); then echo "$1 of $2 done"; else echo "$1 of $2 done, $(duration $(($3 * ($2 - $1) / $1))) left"; fi
 }
 
-# What ninja, whose output goes to LOG, has done.
+# Progress of ninja, whose output goes to LOG.
 ninja_progress() { # LOG SECONDS
   local line
   line=$(grep -a '^\[[0-9]*/[0-9]*\]' "$1" | tail -n 1)
@@ -52,7 +52,7 @@ ninja_progress() { # LOG SECONDS
   echo "$(left "${BASH_REMATCH[1]}" "${BASH_REMATCH[2]}" "$2"), last ${BASH_REMATCH[3]##* }"
 }
 
-# What ctest, whose output goes to LOG, has done: by the seconds that its tests take (tests/costs.tsv), not by their number.
+# Progress of ctest, whose output goes to LOG: by the seconds that its tests take (tests/costs.tsv), not by their number.
 ctest_progress() { # LOG SECONDS
   awk -v passed="$2" '
     function span(s) { return s < 60 ? s " s" : int(s / 60) " m " s % 60 " s" }
@@ -85,8 +85,8 @@ log_progress() { # LOG SECONDS
 
 # --- what stages took ------------------------------------------------------------------------------
 
-# Sets USED to the processor seconds of all that this shell has started and waited for. `times` tells them of its own shell alone,
-# so its output goes through a file.
+# Sets USED to the processor seconds of all processes that this shell has started and waited for. `times` reports those of its
+# own shell alone, so its output goes through a file.
 children_seconds() {
   times >"$STAGES.times"
   USED=$(awk 'NR == 2 { for (i = 1; i <= 2; i++) { split($i, t, /[ms]/); sum += 60 * t[1] + t[2] } printf "%.1f", sum }' "$STAGES.times")

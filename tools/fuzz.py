@@ -4,10 +4,10 @@
 With SECONDS it looks for new inputs, elsewhere each time; what a fuzzer learns stays in build/fuzz/x/corpus.
 
 With `inputs`, as the checks run it, each fuzzer tries a number of inputs that is the same on every machine, from one seed and from the
-corpus of the tree alone: INPUTS, or what a line `// Fuzz inputs: N` of its source says where an input takes long; TIMES as many. So a change is
-judged by what it did, not by the speed of the machine.
+corpus of the tree alone: INPUTS, or the N of a line `// Fuzz inputs: N` in its source where an input takes long; TIMES as many. So the
+result depends on the change and not on the speed of the machine.
 
-Seeds are testdata/<x>_corpus beside x_fuzz.cc. An input that makes it crash, hang for 10 s, leak or take 2 GiB is left in build/fuzz/x
+Seeds are testdata/<x>_corpus next to x_fuzz.cc. An input that makes it crash, hang for 10 s, leak or take 2 GiB is left in build/fuzz/x
 and named.
 """
 import argparse
@@ -30,10 +30,10 @@ def sources_of(pattern):
 
 
 def inputs_of(fuzzer):
-    """How many inputs the checks try."""
+    """Number of inputs that the checks try."""
     for source in sources_of(fuzzer):
-        if told := re.search(r"^// Fuzz inputs: ([\d']+)", source.read_text(), re.M):
-            return int(told.group(1).replace("'", ""))
+        if line := re.search(r"^// Fuzz inputs: ([\d']+)", source.read_text(), re.M):
+            return int(line.group(1).replace("'", ""))
     return INPUTS
 
 
@@ -92,9 +92,9 @@ def main(build, bound, wanted):
         return 2
     good = True
     with concurrent.futures.ThreadPoolExecutor(2) as pool:
-        for fine, said in pool.map(lambda name: fuzz(build, name, seconds, weight), wanted or known):
+        for fine, output in pool.map(lambda name: fuzz(build, name, seconds, weight), wanted or known):
             good &= fine
-            print(said, flush=True)
+            print(output, flush=True)
     print(f"fuzz: {len(wanted or known)} fuzzers{'' if good else '; something was found'}")
     return 0 if good else 1
 
@@ -104,5 +104,5 @@ if __name__ == "__main__":
     parser.add_argument("build", type=pathlib.Path)
     parser.add_argument("bound", metavar="SECONDS|inputs[*TIMES]")
     parser.add_argument("fuzzers", nargs="*")
-    asked = parser.parse_args()
-    sys.exit(main(asked.build, asked.bound, asked.fuzzers))
+    options = parser.parse_args()
+    sys.exit(main(options.build, options.bound, options.fuzzers))

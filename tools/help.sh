@@ -1,4 +1,4 @@
-# What ./dev COMMAND --help prints. Sourced by ./dev.
+# Texts of ./dev COMMAND --help. Sourced by ./dev.
 # shellcheck shell=bash disable=SC2154
 
 help_of() {
@@ -10,7 +10,7 @@ Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reache
 Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's
 prometheus and node exporter into build/peers and Python packages into build/venv, and builds the OpenTelemetry
 Collector and VictoriaMetrics in build/go_peers, where there is Go, for the end-to-end tests; what cannot be had is
-said, and its tests skip with the reason.
+reported, and its tests skip with the reason.
 With --engines it runs those of real serving engines alone, or of the engines NAME: Triton and Mooncake, as
 everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
 With --peers it runs those of other programs that take long to build or to fetch: a Prometheus that knows OTLP and remote
@@ -30,7 +30,7 @@ Runs build/release/*_bench (or those whose name contains a NAME), then tools/ben
 Each result is also left in build/bench/NAME.json. Close other programs first: the numbers are of this machine." ;;
   check) echo "./dev check [--full] [STAGE…]
 Looks at what changed since the last full check that is recorded in tests/full_checks.tsv, and at what is made of it; with --full,
-or where no row there can be used, at everything. It says which, and prints the row to record after a full check.
+or where no row there can be used, at everything. It reports which, and prints the row to record after a full check.
 Stages: $(check_stages | tr '\n' ' ')
   format      clang-format 19 would change nothing       layers    includes only point to a lower floor
   tidy        sizes, banned calls and the like           clang-tidy  its short list, on src/
@@ -39,7 +39,7 @@ Stages: $(check_stages | tr '\n' ' ')
   fuzz        each fuzzer tries a number of inputs, the same everywhere     tsan      the unit tests with the thread sanitizer
   benches     the benchmarks compile" ;;
   fuzz) echo "./dev fuzz TARGET [SECONDS]
-Builds one fuzzer and runs it for SECONDS (default 60) from the seeds beside it. What it learns stays in
+Builds one fuzzer and runs it for SECONDS (default 60) from the seeds next to it. New inputs stay in
 build/fuzz/TARGET; an input that fails is left there, too. Without TARGET: lists them." ;;
   package) echo "./dev package
 Builds the program alone, without tests, and leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at the program in

@@ -3,8 +3,8 @@
 
 usage: l9gpu_fields.py [--check] GPULENS
 
-GPULENS is the program; its catalogue (`gpulens metrics --format json`) says which metrics there are, in what unit and with
-what attributes. With --check nothing is written: it fails when a file is not what would be written.
+GPULENS is the program; its catalogue (`gpulens metrics --format json`) lists the metrics with their units and
+attributes. With --check nothing is written: it fails when a file is not what would be written.
 """
 import json
 import pathlib
@@ -75,7 +75,7 @@ def settle(rows, catalogue):
         keys = {key for entry in entries for key in entry["attributes"].split()}
         if row["unit"] == "=":
             if len(units) != 1:
-                raise Wrong(f"{field}: the catalogue has no metric {metric} of one unit; say the unit")
+                raise Wrong(f"{field}: the catalogue has no metric {metric} of one unit; name the unit")
             (row["unit"],) = units
         elif units == {row["unit"]}:
             raise Wrong(f"{field}: {metric} is in the catalogue with that unit now; write =")
@@ -109,8 +109,8 @@ def schemas_module(rows):
             if row["schema"] != name:
                 continue
             default = " = None" if row["type"].startswith("Optional") else ""
-            told = "" if row["metric"] == "-" else f'  # {row["unit"]}'
-            out.append(f'    {row["field"]}: {row["type"]}{default}{told}')
+            comment = "" if row["metric"] == "-" else f'  # {row["unit"]}'
+            out.append(f'    {row["field"]}: {row["type"]}{default}{comment}')
     return "\n".join(out + [""])
 
 

@@ -2,8 +2,8 @@
 """Fails when a file includes a floor that it may not see, or when folders include each other.
 
 The tables are the architecture (docs/ARCHITECTURE.md draws it). To change it, change them, the page
-and write a page under docs/adr/ in the same commit. A star stands for "each folder below is a module of its
-own and never includes its siblings". Tests, benchmarks and fuzzers may include, besides, whatever stands on a
+and write a page under docs/adr/ in the same commit. A star means "each folder below is a module of its
+own and never includes its siblings". Tests, benchmarks and fuzzers may also include anything on a
 lower floor than their own folder.
 """
 import re
@@ -66,7 +66,7 @@ FOREIGN = {
     "dlfcn.h": ("base", "sources/*", "store"),
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
-# wire/ turns values into bytes and back; whoever calls it reads and writes.
+# wire/ turns values into bytes and back; its callers read and write.
 NO_IO = ("wire", "names", "catalog", "energy")
 IO_HEADERS = re.compile(
     r"<(fstream|unistd\.h|fcntl\.h|filesystem|thread|sys/(socket|stat|epoll|uio)\.h|netdb\.h|netinet/.*)>"

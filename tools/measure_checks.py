@@ -3,13 +3,13 @@
 
 Without a RUN they are full, warm, cold and warm.
 
-Each run is in a clone of its own, with ../shared beside it where this checkout has one. cold and full begin with an empty compiler
+Each run is in a clone of its own, with ../shared next to it where this checkout has one. cold and full begin with an empty compiler
 cache and without peers that were kept; warm has what the run before it left. Packages must be installed: apt is not measured.
     full        ./dev run, ./dev test, ./dev check --full
     cold, warm  .ci/run after a small change: the full check of HEAD counts as recorded, and a comment of CHANGED has changed
 
-For each stage it tells wall and processor time and, beside them, how many compiles of tools/reference_compile.cc the processor time
-is. A limit in minutes is one of the machine of REFERENCE: what is compared is the number of reference compiles, so that a slow or busy
+For each stage it prints wall and processor time and the number of compiles of tools/reference_compile.cc that take the same processor
+time. A limit in minutes is one of the machine of REFERENCE: the comparison uses the number of reference compiles, so that a slow or busy
 machine does not fail it. --save writes docs/performance/checks.md. Exit 1 when a run failed or a limit is passed.
 """
 import argparse
@@ -144,20 +144,20 @@ def main():
     parser.add_argument("--save", action="store_true", help="write the measured part of docs/performance/checks.md")
     parser.add_argument("--keep", metavar="FOLDER", help="where clones and caches stay; else they are removed")
     parser.add_argument("runs", nargs="*", metavar="RUN", help="cold, full, warm")
-    asked = parser.parse_args()
-    wanted = asked.runs or ["full", "warm", "cold", "warm"]
+    options = parser.parse_args()
+    wanted = options.runs or ["full", "warm", "cold", "warm"]
     if unknown := set(wanted) - {"cold", "full", "warm"}:
         parser.error(f"no run {' '.join(unknown)}; they are cold, full and warm")
     load = os.getloadavg()[0]
     with contextlib.ExitStack() as stack:
-        folder = asked.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulens-measure-"))
+        folder = options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulens-measure-"))
         pathlib.Path(folder).mkdir(parents=True, exist_ok=True)
         bench = Bench(folder)
         found = []
         for run in wanted:
             found += measure(bench, run)
             text, good = page(found, wanted, sorted(bench.references)[len(bench.references) // 2], load)
-            if asked.save:
+            if options.save:
                 kept = PAGE.read_text(encoding="utf-8").partition("<!-- measured -->\n")
                 PAGE.write_text(kept[0] + kept[1] + text, encoding="utf-8")
     print(text)

@@ -1,5 +1,5 @@
-# Which Debian packages a command needs, and how they are installed. Sourced by ./dev, which has
-# step, run, die, INSTALL. docs/dependencies.md says what each is for.
+# Debian packages of each command, and their installation. Sourced by ./dev, which has
+# step, run, die, INSTALL. docs/dependencies.md lists the purpose of each.
 # shellcheck shell=bash disable=SC2034
 
 BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-cpp-dev libcli11-dev
@@ -7,8 +7,8 @@ BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3 boost)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
 TEST_PACKAGES=(curl python3-venv python3-dev go)
-# Two are no packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
-# and "go" a toolchain from anywhere. named() says which package they are here.
+# Two are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
+# and "go" a toolchain from anywhere. named() returns the package on this system.
 BOOSTS=(libboost1.81-dev libboost1.83-dev libboost-dev)
 
 missing_of() {
@@ -32,7 +32,7 @@ missing_boost() {
   if grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then echo "${BOOSTS[0]}"; else echo "${BOOSTS[1]}"; fi
 }
 
-# Go 1.21 or later fetches the one that a program asks for. One that is older is of no use, and tests skip without.
+# Go 1.21 or later fetches the version that a program requires. An older one is of no use, and tests skip without Go.
 missing_go() {
   local version
   [[ -x $(command -v go) || -x /usr/local/go/bin/go || -x /usr/lib/go/bin/go ]] && return

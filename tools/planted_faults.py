@@ -2,7 +2,7 @@
 """Plants faults and looks whether the check finds them: tools/planted_faults.py [--keep FOLDER].
 
 In a clone of HEAD, for which a full check counts as recorded, it plants a leak, a data race, an overflow in a parser, a name that
-clang-tidy refuses and an include that the floors forbid, runs `./dev check` as CI does, and reads what it says. Exit 1 when a fault
+clang-tidy refuses and an include that the floors forbid, runs `./dev check` as CI does, and reads its output. Exit 1 when a fault
 was not found by the stage that is there for it, or when a stage failed in which none was planted.
 """
 import argparse
@@ -16,7 +16,7 @@ import tempfile
 import affected
 import tree
 
-# stage, what is told of it, file, what stands there, what is planted
+# stage, its expected output, file, text to replace, replacement with the fault
 FAULTS = [
     (
         "asan", r"LeakSanitizer: detected memory leaks", "src/sdk/training/training.cc",
@@ -52,18 +52,18 @@ def plant(checkout):
         path.write_text(text.replace(there, planted), encoding="utf-8")
 
 
-def parts_of(said):
+def parts_of(output):
     """{stage: what was printed of it}"""
-    pieces = re.split(r"^\[\d+/\d+\] (\S+) *\n", said, flags=re.M)
+    pieces = re.split(r"^\[\d+/\d+\] (\S+) *\n", output, flags=re.M)
     return dict(zip(pieces[1::2], pieces[2::2]))
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--keep", metavar="FOLDER", help="where the clone stays; else it is removed")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     with contextlib.ExitStack() as stack:
-        folder = pathlib.Path(asked.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulens-planted-")))
+        folder = pathlib.Path(options.keep or stack.enter_context(tempfile.TemporaryDirectory(prefix="gpulens-planted-")))
         folder.mkdir(parents=True, exist_ok=True)
         checkout = folder / "main"
         subprocess.run(["git", "clone", "--quiet", tree.ROOT, checkout], check=True)

@@ -16,13 +16,13 @@ TRITON_NUMPY="numpy==1.26.4" # the backend was built before numpy 2, whose array
 MOONCAKE="mooncake-transfer-engine-non-cuda==0.3.13.post1"
 LITELLM="litellm[proxy]==1.106.2"
 DYNAMO=(ai-dynamo==1.6.1 ai-dynamo-runtime==1.6.1)
-# What its frontend and mocker import: what the package asks for as a whole holds a placeholder that cannot be installed.
+# Imports of its frontend and mocker: the full requirements of the package include a placeholder that cannot be installed.
 DYNAMO_NEEDS=(uvloop typing_extensions msgspec prometheus-client pyzmq tqdm zstandard aiohttp transformers pyyaml
   "kubernetes<33" redis fastapi)
 LLAMA_CPP="llama-cpp-python==0.3.36" # its source package holds llama.cpp
 MOONCAKE_LIBRARIES=(libibverbs1 librdmacm1 libnuma1 libnl-3-200 libnl-route-3-200)
 
-# The stamp is what was asked for: another version is fetched anew.
+# The stamp is the requested version: another one is fetched again.
 have() { [[ -f $HOME_OF/$1/installed.txt && $(<"$HOME_OF/$1/installed.txt") == "$2" ]] && rm -f "$HOME_OF/$1.why"; }
 done_with() {
   echo "$2" >"$HOME_OF/$1.new/installed.txt" && rm -rf "${HOME_OF:?}/$1" "$HOME_OF/$1.why" &&
@@ -130,7 +130,7 @@ llama_cpp() {
     { because llama_cpp "$LLAMA_CPP: $(tail -n 1 "$new/log")"; return; }
   tar -xf "$new"/llama_cpp_python-*.tar.gz -C "$new" || { because llama_cpp "cannot unpack its source"; return; }
   source=$(find "$new" -maxdepth 3 -path '*/vendor/llama.cpp')
-  say "llama_cpp: compiling llama-server, some ten minutes"
+  report "llama_cpp: compiling llama-server, some ten minutes"
   { cmake -S "$source" -B "$new/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_NATIVE=OFF \
       -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_UI=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
       -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_APP=OFF && nice ninja -C "$new/build" llama-server; } >"$new/log" 2>&1 ||
@@ -146,7 +146,7 @@ mkdir -p "$HOME_OF"
 for name in "$@"; do
   case $name in
   triton | mooncake | litellm | dynamo | llama_cpp) "$name" || result=1 ;;
-  *) say "no engine \"$name\"; they are triton mooncake litellm dynamo llama_cpp" && result=1 ;;
+  *) report "no engine \"$name\"; they are triton mooncake litellm dynamo llama_cpp" && result=1 ;;
   esac
 done
 exit "$result"

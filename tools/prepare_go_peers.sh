@@ -6,7 +6,7 @@
 #   telemetrygen, prometheus3    the heavy ones: a client of OTLP in Go; a Prometheus that knows OTLP and remote write 2.0
 # usage: prepare_go_peers.sh [NAME… | --all]   without a name the first three
 # Each is what its folder in tests/peers/ describes: go.mod, go.sum, and its own program or package.txt, which names one of a module.
-# What was built is kept in GPULENS_CACHE (~/.cache/gpulens), so that another checkout copies it.
+# Built programs are kept in GPULENS_CACHE (~/.cache/gpulens), so that another checkout copies it.
 # Modules come through the Go toolchain's own settings. Run again it does nothing. What cannot be had leaves its reason in
 # build/go_peers/NAME.why, which the test shows when it skips; exit 1 then.
 set -uo pipefail
@@ -37,29 +37,29 @@ go_toolchain() {
   [[ $version =~ ^go1\.([0-9]+) ]] && ((BASH_REMATCH[1] >= OLDEST))
 }
 
-# The stamp is what was asked for: what changed is built anew.
+# The stamp is the sources of a peer: changed ones are built again.
 stamp() { (cd "tests/peers/$1" && cat -- *); }
 
-# The program that KEPT has of what is asked for now.
+# The program in KEPT that was built from the current sources.
 kept() { echo "$KEPT/$1-$(stamp "$1" | sha256sum | cut -c1-16)-$(uname -m)"; }
 
 peer() { # NAME
   local name=$1 new=$HOME_OF/$1.new package=. kept
-  cmp -s <(stamp "$name") "$HOME_OF/$name/asked.txt" && rm -f "$HOME_OF/$name.why" && return
+  cmp -s <(stamp "$name") "$HOME_OF/$name/built_from.txt" && rm -f "$HOME_OF/$name.why" && return
   kept=$(kept "$name")
   if [[ -x $kept ]]; then
     rm -rf "${HOME_OF:?}/$name" "$HOME_OF/$name.why" && mkdir -p "$HOME_OF/$name" && cp "$kept" "$HOME_OF/$name/$name" &&
-      stamp "$name" >"$HOME_OF/$name/asked.txt" && return
+      stamp "$name" >"$HOME_OF/$name/built_from.txt" && return
   fi
   go_toolchain || { because "$name" "$WHY"; return; }
-  say "$name: compiling"
+  report "$name: compiling"
   rm -rf "$new" && mkdir -p "$new" && cp -r "tests/peers/$name" "$new/source"
   [[ ! -f $new/source/package.txt ]] || package=$(<"$new/source/package.txt")
   (cd "$new/source" && CGO_ENABLED=0 GOWORK=off timeout 1800 nice "$GO" build -mod=readonly -trimpath \
     -tags remove_all_sd -ldflags="-s -w" -o "$new/$name" "$package") >"$new/log" 2>&1 ||
     { because "$name" "does not build: $(grep -v '^go: downloading' "$new/log" | tail -n 1)"; return; }
   mkdir -p "$KEPT" && cp "$new/$name" "$kept.new.$$" && mv "$kept.new.$$" "$kept"
-  stamp "$name" >"$new/asked.txt" && rm -rf "$new/source" "$new/log" "${HOME_OF:?}/$name" "$HOME_OF/$name.why" &&
+  stamp "$name" >"$new/built_from.txt" && rm -rf "$new/source" "$new/log" "${HOME_OF:?}/$name" "$HOME_OF/$name.why" &&
     mv "$new" "$HOME_OF/$name"
 }
 
@@ -71,7 +71,7 @@ for name in "$@"; do
   if [[ " ${ALL[*]} " == *" $name "* ]]; then
     peer "$name" || result=1
   else
-    say "no peer \"$name\"; they are ${ALL[*]}"
+    report "no peer \"$name\"; they are ${ALL[*]}"
     result=1
   fi
 done

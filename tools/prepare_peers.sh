@@ -18,12 +18,12 @@ download() { (cd "$1" && timeout 300 apt-get download -qq "${@:2}") >"$1/log" 2>
 unpack() {
   local folder=$1 work=build/$1.new package
   shift
-  command -v apt-get >/dev/null || { say "$folder: no apt-get here"; return 1; }
+  command -v apt-get >/dev/null || { report "$folder: no apt-get here"; return 1; }
   rm -rf "$work" && mkdir -p "$work"
   download "$work" "$@" || { ((EUID == 0)) && apt-get update -qq && download "$work" "$@"; } ||
-    { say "$folder: apt-get download failed: $(tail -n 1 "$work/log")"; return 1; }
+    { report "$folder: apt-get download failed: $(tail -n 1 "$work/log")"; return 1; }
   for package in "$work"/*.deb; do
-    dpkg -x "$package" "$work" || { say "$folder: cannot unpack $package"; return 1; }
+    dpkg -x "$package" "$work" || { report "$folder: cannot unpack $package"; return 1; }
   done
   rm -rf "$work"/*.deb "build/$folder" && mv "$work" "build/$folder"
 }
@@ -52,14 +52,14 @@ postgres() {
   unpack postgres "postgresql-${version:-15}" "postgresql-client-${version:-15}" libpq5 "${libraries[@]}"
 }
 
-# The stamp is a copy of the requirements: changed ones are installed anew.
+# The stamp is a copy of the requirements: changed ones are installed again.
 venv() {
   local log=build/venv.log
   cmp -s tools/requirements.txt build/venv/installed.txt && return 0
   rm -rf build/venv
-  python3 -m venv build/venv >"$log" 2>&1 || { say "venv: $(tail -n 1 "$log")"; return 1; }
+  python3 -m venv build/venv >"$log" 2>&1 || { report "venv: $(tail -n 1 "$log")"; return 1; }
   timeout 300 build/venv/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
-    -r tools/requirements.txt >"$log" 2>&1 || { say "venv: pip: $(tail -n 1 "$log")"; return 1; }
+    -r tools/requirements.txt >"$log" 2>&1 || { report "venv: pip: $(tail -n 1 "$log")"; return 1; }
   cp tools/requirements.txt build/venv/installed.txt
 }
 
@@ -67,9 +67,9 @@ chdb() {
   local log=build/chdb.log
   [[ -e build/chdb/installed ]] && return 0
   rm -rf build/chdb
-  python3 -m venv build/chdb >"$log" 2>&1 || { say "chdb: $(tail -n 1 "$log")"; return 1; }
+  python3 -m venv build/chdb >"$log" 2>&1 || { report "chdb: $(tail -n 1 "$log")"; return 1; }
   timeout 600 build/chdb/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
-    chdb==4.4.0 >"$log" 2>&1 || { say "chdb: pip: $(tail -n 1 "$log")"; rm -rf build/chdb; return 1; }
+    chdb==4.4.0 >"$log" 2>&1 || { report "chdb: pip: $(tail -n 1 "$log")"; rm -rf build/chdb; return 1; }
   touch build/chdb/installed
 }
 

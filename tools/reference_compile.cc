@@ -1,4 +1,4 @@
-// One compile of this file is the unit in which tools/measure_checks.py tells what a check takes, so that a
+// One compile of this file is the unit in which tools/measure_checks.py reports what a check takes, so that a
 // slow or busy machine is not taken for a slow check. It uses the standard library as our sources do, and
 // never changes.
 #include <algorithm>

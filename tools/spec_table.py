@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Turns src/sdk/training/gpu_specs.tsv into rows of C++ that are compiled in: tools/spec_table.py TABLE OUT.
 
-Fails when the table says something that it may not: a product twice, a number that is none, a PCI id in another form, a
+Fails on an invalid table: a duplicate product, an invalid number, a PCI id in another form, a
 peak that is lower at less precision, or a row without a source. A PCI id of several products finds none of them.
 """
 import collections
@@ -34,7 +34,7 @@ def read(path):
             fail(number, "too few columns, or an empty one; write - for what is not known")
         row = dict(zip(COLUMNS, cells))
         if row["product"].lower() in seen:
-            fail(number, f"{row['product']} stands twice")
+            fail(number, f"{row['product']} is a duplicate")
         seen.add(row["product"].lower())
         for name in NUMBERS:
             if row[name] != "-" and not re.fullmatch(r"\d+(\.\d+)?", row[name]):

@@ -75,11 +75,11 @@ class Affected(unittest.TestCase):
         self.assertEqual(affected.changes(), frozenset())
         self.assertEqual(self.targets(), [])
 
-    def test_a_header_changes_what_includes_it(self):
+    def test_a_changed_header_changes_its_includers(self):
         self.write("src/wire/a.h", "#pragma once\nint a;\n")
         self.assertEqual(self.targets(), ["wire_test"])
 
-    def test_a_source_changes_what_links_it(self):
+    def test_a_changed_source_changes_its_programs(self):
         self.write("src/core/b.cc", "int c;\n")
         self.assertEqual(self.targets(), ["core_test", "wire_test"])
 
@@ -93,7 +93,7 @@ class Affected(unittest.TestCase):
         self.write("src/wire/testdata/bad/long.txt", "xx")
         self.assertEqual(self.targets(), ["wire_test"])
 
-    def test_a_source_that_is_gone_changes_its_folder(self):
+    def test_a_removed_source_changes_its_folder(self):
         (self.root / "src/wire/a.h").unlink()
         self.assertEqual(self.targets(), ["wire_test"])
 
@@ -102,7 +102,7 @@ class Affected(unittest.TestCase):
         self.forget()
         self.assertEqual(affected.changes(), frozenset())
 
-    def test_what_all_is_made_with_changes_everything(self):
+    def test_a_changed_build_file_changes_everything(self):
         for path in ("CMakeLists.txt", "cmake/Flags.cmake", "dev", ".ci/run", "src/wire/targets.cmake"):
             self.write(path, "")
             self.forget()
@@ -157,7 +157,7 @@ class Follow(unittest.TestCase):
 
 class Packages(unittest.TestCase):
     def boost(self, answers, codename="bookworm"):
-        """The package that is asked for where apt knows `answers` and nothing is installed."""
+        """The package that is requested where apt knows `answers` and nothing is installed."""
         stubs = f"""
 dpkg-query() {{ return 1; }}
 apt-cache() {{ case $2 in {" ".join(f"{name}) echo '  Candidate: {version}' ;;" for name, version in answers.items())} *) ;; esac; }}
@@ -178,7 +178,7 @@ missing_boost"""
 
 
 class Fuzz(unittest.TestCase):
-    def test_the_source_says_how_many_inputs(self):
+    def test_a_comment_of_the_source_sets_the_number_of_inputs(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.object(tree, "ROOT", pathlib.Path(folder)):
             (pathlib.Path(folder) / "src").mkdir()
             (pathlib.Path(folder) / "src/slow_fuzz.cc").write_text("// Fuzz inputs: 5'000 (each starts a server)\n")

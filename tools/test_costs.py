@@ -2,7 +2,7 @@
 """Measures what the tests take: tools/test_costs.py BUILD_TREE [NAME…] runs them, four at a time, and prints tests/costs.tsv.
 
 A row has the name of a test that takes a second or more, its seconds, and how many cores it keeps busy, its own processes counted
-that it waits for. CMake gives it to ctest (cmake/Library.cmake): the longest begin first, and as many run beside each other as the cores
+that it waits for. CMake gives it to ctest (cmake/Library.cmake): the longest begin first, and as many run at a time as the cores
 can bear. With NAMEs only tests whose name contains one are run, and the other rows stay as they are.
 """
 import concurrent.futures

@@ -12,7 +12,7 @@ Path = pathlib.Path
 
 
 class EngineTables(unittest.TestCase):
-    """What the compiler of the tables refuses, and where it says so."""
+    """Refusals of the compiler of the tables, and the lines that they name."""
     ROW = "x:running\tgauge\tmodel>model.name\t{request}\tRunning\t1\t-\t-\t-\t-"
 
     def text(self, *rows):
@@ -28,7 +28,7 @@ class EngineTables(unittest.TestCase):
 
     def test_a_row(self):
         text = self.text(self.ROW)
-        self.assertIn('{"x:running", 1u << static_cast<unsigned>(ExpositionType::kGauge), Use::kSame, &kRunning, 1.0,', text)
+        self.assertIn('{"x:running", 1u << static_cast<unsigned>(ExpositionType::kGauge), RowUse::kSame, &kRunning, 1.0,', text)
 
     def test_common_labels_are_written_once(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -41,11 +41,11 @@ class EngineTables(unittest.TestCase):
 
     def test_uses(self):
         for role, use in (("Running:sum", "kSumOfRole"), ("Running@count", "kOwnCount"), ("pass", "kPass")):
-            self.assertIn("Use::" + use, self.text(self.ROW.replace("\tRunning\t", f"\t{role}\t")))
+            self.assertIn("RowUse::" + use, self.text(self.ROW.replace("\tRunning\t", f"\t{role}\t")))
         text = self.text(self.ROW.replace("\t1\t", "\tlabel:size\t"))
-        self.assertIn('Use::kLabelNumber, &kRunning, 1, "size"', text)
+        self.assertIn('RowUse::kLabelNumber, &kRunning, 1, "size"', text)
 
-    def test_refusals_name_the_line_and_what_is_wrong(self):
+    def test_refusals_name_the_line_and_the_mistake(self):
         cases = {"'Runing' is no role": ("Running", "Runing"), "'gague' is none of": ("gauge", "gague"),
                  "'model>' is nothing that can happen": ("model>model.name", "model>"),
                  "'1x' is no name of a family": ("x:running", "1x"), "without a reason": ("Running", "ignore"),
@@ -55,9 +55,9 @@ class EngineTables(unittest.TestCase):
             self.assertIn(what, error)
             self.assertIn("x.tsv:3:", error)
 
-    def test_rows_of_a_family_stand_together(self):
+    def test_rows_of_a_family_must_be_adjacent(self):
         other = self.ROW.replace("x:running", "x:waiting")
-        self.assertIn("x.tsv:5: rows of x:running stand apart", self.refused(self.ROW, other, self.ROW))
+        self.assertIn("x.tsv:5: rows of x:running are apart", self.refused(self.ROW, other, self.ROW))
 
 
 class EnginePages(unittest.TestCase):
@@ -122,7 +122,7 @@ class EnginePages(unittest.TestCase):
 
 
 class EngineRelease(unittest.TestCase):
-    """What is read from the sources of a release."""
+    """Families that are read from the sources of a release."""
 
     def families(self, source, engine="vllm"):
         _, prefixes, mention = engine_release.ENGINES[engine]
@@ -161,7 +161,7 @@ get_meter("vllm:meter")
             "vllm:stores": "untyped"})
         self.assertEqual(unread, [])
 
-    def test_a_name_that_cannot_be_read_is_told(self):
+    def test_a_name_that_cannot_be_read_is_returned(self):
         families, unread = self.families('x = Gauge(f"vllm:{whatever()}_total", "d")\n')
         self.assertEqual(families, {})
         self.assertEqual(unread, ["a.py:1: f'vllm:{whatever()}_total'"])

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Says what a run of ctest did: tools/test_summary.py BUILD_TREE reads its tests.xml (ctest --output-junit).
+"""Prints a summary of a run of ctest: tools/test_summary.py BUILD_TREE reads its tests.xml (ctest --output-junit).
 
 ctest counts programs; the cases inside them, what they skipped and why are counted here. again.xml, where there is
-one, tells of a second try of what failed: what passed then is unsteady, which is a defect; it counts as passed. Its cause stands in
-tests/unsteady.tsv, or is to be found. The last line is ctest's own, in its usual form.
+one, has the second try of failed tests: a test that passed then is unsteady, which is a defect; it counts as passed. Its cause is in
+tests/unsteady.tsv, or has to be found. The last line is ctest's own, in its usual form.
 """
 import collections
 import pathlib
@@ -20,7 +20,7 @@ _FAILED_CASE = re.compile(r"^\[  FAILED  \] (\S+?),? .*\(\d+ ms\)$", re.M)
 
 
 def reason_of(text):
-    """The kind of a skip: what stands before the first colon or comma, so that paths do not divide it."""
+    """The kind of a skip: the text before the first colon or comma, so that paths do not divide it."""
     return re.split(r"[:,;(]", text.strip() or "no reason given")[0].strip()
 
 
@@ -29,14 +29,14 @@ def summarize(suite):
     cases, failed_cases, skips, failed = 0, 0, collections.Counter(), []
     programs = suite.findall("testcase")
     for program in programs:
-        said = program.findtext("system-out") or ""
-        inside = sum(int(n) for n in _RAN.findall(said)) + sum(int(n) for n in _UNITTEST.findall(said))
+        output = program.findtext("system-out") or ""
+        inside = sum(int(n) for n in _RAN.findall(output)) + sum(int(n) for n in _UNITTEST.findall(output))
         cases += inside or 1
-        reasons = [m.group("reason") for m in _GTEST_SKIP.finditer(said)] + _UNITTEST_SKIPS.findall(said)
+        reasons = [m.group("reason") for m in _GTEST_SKIP.finditer(output)] + _UNITTEST_SKIPS.findall(output)
         skips.update(reason_of(reason) for reason in reasons)
         if program.find("skipped") is not None and not reasons:
-            skips.update([reason_of(said.strip().split("\n")[0])])
-        bad = len(set(_FAILED_CASE.findall(said)))
+            skips.update([reason_of(output.strip().split("\n")[0])])
+        bad = len(set(_FAILED_CASE.findall(output)))
         if program.get("status") == "fail":
             failed.append(program.get("name"))
             bad = bad or 1
@@ -45,7 +45,7 @@ def summarize(suite):
 
 
 def passed_again(failed, path):
-    """Of the programs that failed, those that passed in the second try that `path` tells of."""
+    """The failed programs that passed in the second try, whose results are in `path`."""
     if not path.exists():
         return []
     tried = {p.get("name"): p.get("status") for p in xml.etree.ElementTree.parse(path).getroot().findall("testcase")}

@@ -147,10 +147,27 @@ class Words(unittest.TestCase):
     def words(self, path, text):
         return [f.text.split('"')[1] for f in tidy.replaced_words(Path(path), text)]
 
-    def test_names_comments_and_texts_are_looked_at(self):
+    def test_names_comments_and_texts_are_checked(self):
         self.assertEqual(self.words("src/wire/a.cc", "int told_ = 1;  // asks for it\n"), ["told", "asks"])
         self.assertEqual(self.words("src/wire/a.cc", 'Log("nobody is here"); AskAgain();\n'), ["nobody", "ask"])
         self.assertEqual(self.words("docs/a.md", "The page says what is told anew.\n"), ["told", "anew"])
+
+    def test_scripts_and_python(self):
+        self.assertEqual(self.words("dev", "say hello  # what is told\n"), ["told"])
+        self.assertEqual(self.words("tools/a.sh", "echo anew; ask\n"), ["anew"])
+        self.assertEqual(self.words("cmake/A.cmake", "# The option stands in a file that says so.\n"), ["stands"])
+        self.assertEqual(self.words("tools/a.py", 'print("The user says yes")  # nobody asks\n'), ["nobody"])
+        self.assertEqual(self.words("tests/e2e/test_a.py", 'def test_it_says_so(): return ask(f"{told}")\n'), ["told", "says", "ask"])
+
+    def test_which_files_are_checked(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("a.py", "a.sh", "a.cmake", "CMakeLists.txt", "dev", "a.md", "a.json", "tidy.py"):
+                path = Path(folder, "tools", name)
+                path.parent.mkdir(exist_ok=True)
+                path.write_text("# anew\n")
+            paths = [path.relative_to(folder) for path in sorted(Path(folder, "tools").iterdir())]
+            found = [f.text.split(":")[0] for f in tidy.findings(paths, Path(folder)) if f.rule == "words"]
+            self.assertEqual(found, [f"tools/{name}" for name in ("CMakeLists.txt", "a.cmake", "a.md", "a.py", "a.sh", "dev")])
 
     def test_texts_of_tests_are_free(self):
         self.assertEqual(self.words("src/wire/a_test.cc", 'Say("told");\n'), ["say"])
@@ -158,6 +175,7 @@ class Words(unittest.TestCase):
     def test_field_words_and_parts_of_words_are_free(self):
         self.assertEqual(self.words("src/wire/a.h", "int task, mask, basket, essay;  // PCIe lanes\n"), [])
         self.assertEqual(self.words("docs/a.md", "The process runs as user nobody.\n"), [])
+        self.assertEqual(self.words("tests/a.py", 'pwd.getpwnam("nobody")\n'), [])
 
     def test_an_area_is_one_row(self):
         found = list(tidy.replaced_words(Path("src/wire/otlp/a.h"), "int told, asked;\n"))
@@ -213,7 +231,7 @@ class Tree(unittest.TestCase):
         })  # fmt: skip
         self.assertEqual(found, [("blob", "docs/big.bin"), ("pragma_once", "src/core/b.h")])
 
-    def test_what_is_large_is_listed_and_tables_are_not(self):
+    def test_large_files_are_listed_and_tables_are_not(self):
         with tempfile.TemporaryDirectory() as folder:
             files = {
                 "a.h": "\n" * 301, "b.h": "\n" * 300, "rows.h": "    {1, 2},\n" * 400, "a_test.cc": "\n" * 801, "b_test.cc": "\n" * 800,
@@ -262,16 +280,16 @@ class Summary(unittest.TestCase):
 
     def test_counts(self):
         suite = ElementTree.Element("testsuite")
-        for name, status, said in (
+        for name, status, output in (
             ("base", "run", self.passed), ("core", "fail", self.bad), ("e2e", "run", self.python), ("tidy", "run", "ok\n"),
         ):  # fmt: skip
             case = ElementTree.SubElement(suite, "testcase", name=name, status=status)
-            ElementTree.SubElement(case, "system-out").text = said
+            ElementTree.SubElement(case, "system-out").text = output
         cases, failed_cases, skips, programs, failed = test_summary.summarize(suite)
         self.assertEqual((cases, failed_cases, programs, failed), (10, 1, 4, ["core"]))
         self.assertEqual(dict(skips), {"captures not here": 1, "no prometheus": 1})
 
-    def test_what_passes_alone_is_named(self):
+    def test_tests_that_pass_alone_are_named(self):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "again.xml")
             self.assertEqual(test_summary.passed_again(["core"], path), [])
@@ -306,7 +324,7 @@ extern const Spec one;
 """
         self.assertEqual(clang_tidy.names_of(text), {"kOptions", "Reader", "Create", "one"})
 
-    def test_neighbours_are_looked_at_together_unless_they_share_a_name(self):
+    def test_neighbours_are_checked_together_unless_they_share_a_name(self):
         texts = {"a": b"int One() {", "b": b"int Two() {", "c": b"int One() {", "d": b"int Three() {", "e": b""}
         todo = dict.fromkeys("abcd", ("-O2",)) | {"e": ("-O0",)}
         groups = clang_tidy.groups_of(todo, {file: clang_tidy.names_of(text) for file, text in texts.items()})

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
 """The rules of the code that no compiler checks: banned calls and words, what a folder must have. `--sizes` lists what is large.
 
-Each finding says what to do. What cannot be put right stands in tools/tidy_allow.txt as a row
+Each finding names its cure. Findings that cannot be fixed are listed in tools/tidy_allow.txt as rows
     rule <tab> path <tab> count <tab> reason
 where `count` is the number of findings that is let through. It is a ratchet: more fails, and a row that allows more
 than there is fails, too, until it is lowered or removed. `--allow` prints the rows that would silence today's findings,
 `--words [AREA…]` the words that docs/GLOSSARY.md replaces.
 """
 import collections
+import io
 import pathlib
 import re
 import sys
+import tokenize
 
 import tree
 
@@ -53,6 +55,11 @@ BANNED = {
         "a ManualClock; for a real process or socket, poll with a deadline",
         _TEST,
     ),
+    "plain_option": (
+        r"\bconfig_?\.(?:Bool|Int|Double|Time|Size|Texts?|TextMap|Groups?|Where|origin)\(",
+        "OptionsOf of plugins/config.h, whose keys the compiler checks",
+        lambda path: not tree.is_test(path) and path.parts[:2] == ("src", "plugins") and path.stem != "config",
+    ),
     "assert": (r"(?<![\w.])assert\s*\(", "CHECK of base/check.h, which stays in the release", _CODE),
     "too_new": (
         r"\bstd::(?:format|print|println|expected|move_only_function|generator)\b"
@@ -91,21 +98,29 @@ WORDS = {
     "guest guests": "foreign, external",
 }
 REPLACED = {word: cure for words, cure in WORDS.items() for word in words.split()}
-# Ordinary verbs where a person or a program is the subject: in documents they are free.
+# Ordinary verbs where a person or a program is the subject. They are free in documents, in scripts (.sh, .cmake, ./dev) and in
+# comments and texts of Python; in names of Python and everywhere in C++ they are not.
 PLAIN_VERBS = {"tell", "say", "says", "said", "ask", "asks", "asked", "asking", "stand"}
-WORD_SUFFIXES = {".cc", ".h", ".def", ".md"}
-WORD_FREE = {"CHANGELOG.md", "docs/GLOSSARY.md", "docs/migration-0.2.md"}  # of the past, and the list itself
+WORD_SUFFIXES = {".cc", ".h", ".def", ".md", ".py", ".sh", ".cmake"}
+WORD_NAMES = {"dev", "run", "CMakeLists.txt"}  # files whose type has no suffix of its own
+# Of the past, or with the words as their subject.
+WORD_FREE = {"CHANGELOG.md", "docs/GLOSSARY.md", "docs/migration-0.2.md", "tools/tidy.py", "tools/test_tools.py"}
 # Where such a word is the field's.
 FIELD_WORDS = re.compile(
-    r"(?:PCIe|NVLink|fewer|16|x16|per)[ _]lanes?|lanes? (?:of|in use)|\{lanes\}|pcie_?lanes?|width in lanes"  # of a bus
-    r"|(?:user|group|uid|as) `?nobody`?|guest_nice|vGPU guests?|clickhouse",
+    r"(?:PCIe|NVLink|fewer|16|x16|per)[ _]lanes?|lanes? (?:of|in use|missing)|\{lanes\}|pcie_?lanes?|width in lanes"  # of a bus
+    r"|(?:user|group|uid|as|user ==) [`\"]?nobody[`\"]?|guest_nice|vGPU guests?|sinks., .dialects|[.`]guest\b|steal, guest\b|clickhouse"
+    r"|Ask the vendor|What the driver asks the operator"  # texts of the catalogue
+    r"|export_?as_?environment_?says|this source does not tell who|says_something|(?:recorder\.|self\.|def )tell\b|(?:\.|def )ask(?=\()"  # of the SDK's interface
+    r'|getpwnam\("nobody"\)|dialects: \['  # the account; the key that `names` replaced
+    r"|(?:driver|hours) asks (?:for|to)|or to ask the vendor|kPcie, \"lane\""  # texts that users see
+    r"|not ask for confirmation|--dialect|\"(?:book|house)\"",  # texts of commands; words of made-up prompts
     re.I,
 )
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 UNFINISHED = re.compile(r"\b(?:TO" r"DO|FIX" r"ME|X" r"XX)\b")
 MACHINE = re.compile(r"(?<![\w.])/(?:work/(?:main|shared)|tmp/build)\b")
 REGISTRY = re.compile(r"index-" r"url|\bGOPROXY=|https?://[^\s/]*\b(?:pypi|registry|artifactory|nexus|mirrors?)\b")
-# What --sizes lists: files and functions above these lines, functions with more parameters. Wishes, not limits (STYLE.md).
+# Sizes for --sizes: files and functions above these lines, functions with more parameters. Wishes, not limits (STYLE.md).
 SIZES = {".h": 300, ".cc": 600, ".py": 600, ".sh": 400}
 TEST_LINES, FUNCTION_LINES, PARAMETERS = 800, 70, 5
 TABLE = re.compile(r"^ *\{.*\},?$|^ *(?:inline )?constexpr .*;$|^ *X?\(.*\)$|^[A-Z_]+\(.*\)$", re.M)
@@ -122,14 +137,18 @@ def banned(path, code):
 
 
 def replaced_words(path, text):
-    """Words that the glossary replaces; of a C++ file its names, comments and texts, of tests the names and comments alone."""
+    """Words that the glossary replaces, in names, comments and texts; not in texts of C++ tests. PLAIN_VERBS only in names of C++ and Python."""
     if path.suffix in (".cc", ".h", ".def") and tree.is_test(path):
         text = re.sub(r'"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m.group(0)), text)
     text = FIELD_WORDS.sub(lambda m: " " * len(m.group(0)), text)
-    for match in _WORD.finditer(text):
-        word = match.group(0).lower()
-        if word in REPLACED and (path.suffix != ".md" or word not in PLAIN_VERBS):
-            line = text.count("\n", 0, match.start()) + 1
+    found = [(text.count("\n", 0, m.start()) + 1, m.group(0).lower()) for m in _WORD.finditer(text)]
+    if path.suffix not in (".cc", ".h", ".def"):
+        found = [(line, word) for line, word in found if word not in PLAIN_VERBS]
+    if path.suffix == ".py":
+        names = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type == tokenize.NAME]
+        found += [(t.start[0], word.lower()) for t in names for word in _WORD.findall(t.string) if word.lower() in PLAIN_VERBS]
+    for line, word in found:
+        if word in REPLACED:
             yield Finding("words", pathlib.Path(*path.parts[:2]), line, 1, f"{path}:{line}: \"{word}\": {REPLACED[word]}")
 
 
@@ -237,7 +256,7 @@ def plugin_rules(paths, root=tree.ROOT):
             folders[path.parent].append(path)
     for folder, members in sorted(folders.items()):
         if not any(m.name.endswith("_test.cc") for m in members):
-            yield Finding("no_test", folder, 1, 1, "a plugin without a test; add NAME_test.cc beside it")
+            yield Finding("no_test", folder, 1, 1, "a plugin without a test; add NAME_test.cc next to it")
         table = folder.parent.with_suffix(".def")
         if (root / table).exists() and f"({folder.name})" not in (root / table).read_text():
             yield Finding("not_listed", folder, 1, 1, f"no line in {table}; add GPULENS_PLUGIN({folder.name})")
@@ -261,7 +280,7 @@ def findings(paths, root=tree.ROOT):
             continue
         text = (root / path).read_text(encoding="utf-8")
         yield from text_rules(path, text)
-        if path.suffix in WORD_SUFFIXES and str(path) not in WORD_FREE:
+        if (path.suffix in WORD_SUFFIXES or path.name in WORD_NAMES) and str(path) not in WORD_FREE:
             yield from replaced_words(path, text)
         if path.suffix in (".cc", ".h"):
             code = tree.code_of(text)

@@ -1,4 +1,4 @@
-"""What the tools know in common: the files of the project, and C++ text without its comments and strings."""
+"""Shared code of the tools: the files of the project, and C++ text without its comments and strings."""
 import os
 import pathlib
 import re
@@ -48,5 +48,5 @@ def code_of(text):
 
 
 def is_test(path):
-    """Whether this C++ file is test, benchmark or fuzzer, and so never part of the product."""
+    """Whether this C++ file is a test, benchmark or fuzzer, and so not part of the product."""
     return path.parts[0] == "tests" or path.stem.endswith(("_test", "_testing", "_bench", "_fuzz"))

@@ -1,5 +1,5 @@
 """The budgets of the design, one row each: what is compared, and what was found. Only ratios, counts and
-sizes are gates; times are shown, since they say as much about the machine as about the program."""
+sizes are gates; times are shown, since they depend on the machine as much as on the program."""
 from harness.budget import Budget
 from harness.sdk import budgets as sdk
 
@@ -11,7 +11,7 @@ def _timing(name, key="best_s"):
 
 
 def _ratio(ours, peer):
-    """How many times more bytes per second."""
+    """Ratio of bytes per second to the peer's."""
     return lambda found: found["timings"][ours]["bytes_per_s"] / found["timings"][peer]["bytes_per_s"]
 
 
@@ -67,8 +67,8 @@ def _latency_text(kind):
     def text(found):
         load = found["loads"][f"ours fresh {kind}"]
         peer = found["loads"].get(f"nginx one {kind}")
-        said = f"median of runs {load['p99_us_median'] / 1000:.2f} ms, p50 {load['p50_us'] / 1000:.2f} ms"
-        return said + (f"; nginx, ready bytes: p99 {peer['p99_us'] / 1000:.2f} ms" if peer else "")
+        summary = f"median of runs {load['p99_us_median'] / 1000:.2f} ms, p50 {load['p50_us'] / 1000:.2f} ms"
+        return summary + (f"; nginx, ready bytes: p99 {peer['p99_us'] / 1000:.2f} ms" if peer else "")
 
     return text
 
@@ -92,7 +92,7 @@ def _of(name, value):
 
 
 def _against(name, value):
-    """How many times a peer's."""
+    """Ratio to the value of a peer."""
     return lambda found: value(found["agents"][GPUS_8]) / value(found["agents"][name])
 
 
@@ -130,7 +130,7 @@ def _tick_text(name):
 
 
 def _targets(value, peer):
-    """How many times a peer's, for the same targets."""
+    """Ratio to the value of a peer with the same targets."""
     return lambda found: value(found["agents"][TARGETS_OURS]) / value(found["agents"][peer])
 
 
@@ -151,7 +151,7 @@ def _pss_bytes(part):
 
 
 def _receive_ratio(load):
-    """How many times the Collector's points per CPU second."""
+    """Ratio of points per CPU second to the Collector's."""
     return lambda found: found["agents"]["gpulens"][load]["points_per_cpu_s"] / found["agents"][COLLECTOR][load]["points_per_cpu_s"]
 
 
@@ -201,11 +201,11 @@ BUDGETS = (
     Budget("parse_first", "parse", "… first scrape, series made, against the latter", 4, False, "×", True,
            _ratio("BM_ParseFirst", "textparse_labels"), _both("BM_ParseFirst", "textparse_labels")),
     Budget("otlp_points", "otlp", "OTLP, 5,000 gauges of five attributes: points encoded", 80, False, "M/s", False,
-           _points("Encode/gauges"), lambda found: f"{_points('Encode/gauges_anew')(found):,.0f} M/s where the last request cannot be kept"),
+           _points("Encode/gauges"), lambda found: f"{_points('Encode/gauges_fresh')(found):,.0f} M/s where the last request cannot be kept"),
     Budget("otlp_pdata", "otlp", "… points/s against Go pdata", 10, False, "×", True,
            _points_ratio("Encode/gauges", "pdata"), _points_text("Encode/gauges", "pdata")),
-    Budget("otlp_pdata_anew", "otlp", "… without a kept request", 10, False, "×", True,
-           _points_ratio("Encode/gauges_anew", "pdata"), _points_text("Encode/gauges_anew", "pdata")),
+    Budget("otlp_pdata_fresh", "otlp", "… without a kept request", 10, False, "×", True,
+           _points_ratio("Encode/gauges_fresh", "pdata"), _points_text("Encode/gauges_fresh", "pdata")),
     Budget("memory_host", "agent", "memory (sum of PSS), host without GPU or TLS", 10, True, "MB", True,
            _part("host", "pss_bytes", 1 / MB), _memory_text("host")),
     Budget("memory_gpus", "agent", "… with 8 GPUs (fake library)", 16, True, "MB", True,
@@ -252,7 +252,7 @@ BUDGETS = (
 
 
 def failures(results):
-    """What a gate has to say: gates that were measured and missed."""
+    """A line for each gate that was measured and missed."""
     found = []
     for budget in BUDGETS:
         number, verdict = budget.verdict(results)

@@ -1,5 +1,5 @@
 """Section `gpus`: the agent with 8 and with 16 simulated GPUs and everything that can be switched on, and
-once with every dialect besides; beside other agents on the same simulated library and the same profile."""
+once with the names of all other projects; compared with other agents on the same simulated library and profile."""
 import http.client
 import os
 import pathlib
@@ -14,7 +14,7 @@ from harness.agent import Agent
 from harness.measure import Absent
 
 WARM = 13  # seconds: rows of the 10-s tier are read, their series made, buffers grown
-QUIET = 12  # ticks that nobody looks at
+QUIET = 12  # ticks without a scrape
 SCRAPES = 6  # of each coding, one a second
 NAMES = "[native, zernel, dcgm, otel_hw, l9gpu]"
 
@@ -45,7 +45,7 @@ def profile(gpus):
 
 
 class Watch:
-    """What processes have used since it was made."""
+    """Resources that processes have used since its construction."""
 
     def __init__(self, pids, prefix):
         self.pids, self.prefix, self.start = pids, prefix, time.monotonic()
@@ -77,7 +77,7 @@ def watch_ticks(pids, prefix):
 
 
 def scraped(client, pids):
-    """Scrapes at 1 s: first plain ones, then packed ones, as Prometheus asks for them; memory is of these."""
+    """Scrapes at 1 s: first plain ones, then compressed ones, as Prometheus requests them; memory is that of the latter."""
     found, memory, start = {"plain": [], "gzip": []}, [], time.monotonic()
     for second, kind in enumerate(["plain"] * SCRAPES + ["gzip"] * SCRAPES):
         time.sleep(max(0.0, start + second - time.monotonic()))
@@ -125,7 +125,7 @@ def ours(gpus, names="[native, zernel]"):
             return found
 
 
-def beside(gpus, command, port, text, environment=None):
+def measure_peer(gpus, command, port, text, environment=None):
     """Another agent on the same library and profile; `command` is made by peers.py."""
     library = measure.RELEASE / "fake_nvml"
     if not (library / "libnvidia-ml.so.1").exists():
@@ -140,8 +140,8 @@ def beside(gpus, command, port, text, environment=None):
             deadline = time.monotonic() + 30
             while text not in (processes.get(f"http://127.0.0.1:{port}/metrics") or b""):
                 if process.poll() is not None or time.monotonic() > deadline:
-                    said = pathlib.Path(folder, "log").read_text(errors="replace").strip().split("\n")[-1]
-                    raise Absent(f"shows no {text.decode()}: {said}")
+                    last = pathlib.Path(folder, "log").read_text(errors="replace").strip().split("\n")[-1]
+                    raise Absent(f"shows no {text.decode()}: {last}")
                 time.sleep(0.1)
             time.sleep(5)
             pids = processes.processes(process.pid)
@@ -160,7 +160,7 @@ def beside(gpus, command, port, text, environment=None):
 def nvitop(gpus):
     port = scrapes.free_port()
     program = peers.nvitop_exporter()
-    return beside(gpus, [program, "--bind-address", "127.0.0.1", "--port", port, "--interval", "1"], port, b"gpu_utilization")
+    return measure_peer(gpus, [program, "--bind-address", "127.0.0.1", "--port", port, "--interval", "1"], port, b"gpu_utilization")
 
 
 def all_smi(gpus):
@@ -174,7 +174,7 @@ def all_smi(gpus):
         smi.write_text(f"#!/bin/sh\n{listing}\n", encoding="utf-8")
         smi.chmod(0o755)
         command = [program, "api", "--port", port, "--interval", "1"]
-        return beside(gpus, command, port, b"all_smi_gpu_utilization", {"PATH": f"{tools}:{os.environ['PATH']}"})
+        return measure_peer(gpus, command, port, b"all_smi_gpu_utilization", {"PATH": f"{tools}:{os.environ['PATH']}"})
 
 
 def gpus():

@@ -13,11 +13,11 @@ TIMEOUT = 600
 
 
 class Absent(Exception):
-    """What is to be measured is not here; the message says what and why."""
+    """A program or file to be measured is missing; the message names it and the reason."""
 
 
 def output_of(command, **options):
-    """What a program printed. Absent when it is not there or fails."""
+    """Returns the output of a program. Raises Absent when it is missing or fails."""
     command = [str(part) for part in command]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, **options)
@@ -35,7 +35,7 @@ def make_pages():
 
 class Timing:
     """Runs of one thing on one input. Times are CPU time of one call in seconds: the machine is shared,
-    and the time in which another program had the core says nothing about this one."""
+    and the time in which another program had the core does not belong to this one."""
 
     def __init__(self, size, samples):
         self.size, self.samples = size, samples

@@ -18,8 +18,8 @@ NAMES = {
     "Encode/gauges": "gpulens, numbers put into the last request",
     "Encode/counters": "gpulens, the same, sums with a start",
     "Encode/histograms": "gpulens, the same, histograms of 14 bounds",
-    "Encode/gauges_anew": "gpulens, without a kept request",
-    "Encode/counters_anew": "gpulens, the same, sums with a start",
+    "Encode/gauges_fresh": "gpulens, without a kept request",
+    "Encode/counters_fresh": "gpulens, the same, sums with a start",
     "pdata": "Go pdata, numbers set in a kept message",
     "pdata_built": "Go pdata, a new message each time",
 }
@@ -124,7 +124,7 @@ def _gpus(found):
                          f"simulated library, {quiet['allocations'][1] / quiet['seconds']:.0f} a second")  # fmt: skip
     if not rows:
         return []
-    header = ["", "PSS MB", "CPU %, nobody asks", "CPU %, scraped", "samples", "page kB", "gzip kB", "scrape ms, plain",
+    header = ["", "PSS MB", "CPU %, no scrapes", "CPU %, scraped", "samples", "page kB", "gzip kB", "scrape ms, plain",
               "scrape ms, gzip", "threads", "descriptors", "wake-ups/s"]  # fmt: skip
     return _table(header, rows) + ["", "Heap allocations, counted before the C library's functions:", ""] + [f"- {line}" for line in calls] + [""]
 
@@ -170,11 +170,11 @@ SECTIONS = {
     "gpus": ("Many GPUs, everything on", "Simulated H100 under a changing load, the last one divided by MIG, two processes a "
              "GPU; links, topology, details, samples, serial numbers, clock events, GPM, quality, health, events, host and "
              "self, at 1 s. *a + b*: agent and reader process, which runs the simulated library. Memory is of seconds in "
-             "which one client asks for gzip; a scrape is the best one, after a new tick, on a kept connection from Python "
+             "which one client requests gzip; a scrape is the best one, after a new tick, on a kept connection from Python "
              "(median in brackets). Peers open the same library with the same profile.", _gpus),
     "scrape": ("Many targets", "50 pages of vLLM's families, some 4,100 samples each, read once a second for 60 s after 10 s to "
                "settle; in every other answer every number that is not 0 is another one. One program after the other. What is "
-               "read goes nowhere: nobody asks the agent meanwhile, vmagent drops samples by a relabelling rule, the collector "
+               "read goes nowhere: no client scrapes the agent meanwhile, vmagent drops samples by a relabelling rule, the collector "
                "has the exporter `nop`. The ticks are of 30 s after that, in which one client takes the whole page each second.",
                _targets),
     "receive": ("Receiving OTLP", "Requests of gauges with six attributes, 218 bytes a point, encoded once and not packed, over four connections "
@@ -196,11 +196,11 @@ def markdown(name, results, machine, reasons):
     lines = [
         f"# {title}",
         "",
-        f"Written by `./dev bench`; numbers are of the machine and time named here, beside peers measured in the same run. The other page: {others}.",
+        f"Written by `./dev bench`; numbers are from the machine and time named here, next to peers measured in the same run. The other page: {others}.",
         "",
         "The machine was shared while this ran: **the best of the runs is the property of the code, the median is what the",
         "machine gave.** Codecs are compared by CPU time of the best run. Only ratios, counts and sizes are gates",
-        "(`python3 tools/bench.py --check`); a time says as much about the machine as about the program.",
+        "(`python3 tools/bench.py --check`); a time depends on the machine as much as on the program.",
         "",
         *[f"- {name}: {value}" for name, value in machine.items()],
         "",
@@ -214,7 +214,7 @@ def markdown(name, results, machine, reasons):
     if absent or set(sections) - set(results):
         lines += ["**This page is incomplete.** What was not measured, and why:", ""]
         lines += [f"- {name}: {reason}" for name, reason in absent.items()]
-        lines += [f"- {name}: not asked for in any run here" for name in sections if name not in results] + [""]
+        lines += [f"- {name}: not requested in any run here" for name in sections if name not in results] + [""]
     for section, (title, text, show) in sections.items():
         if section in results:
             lines += [f"## {title}", "", text, "", f"Measured {results[section]['when']}{_load(results[section])}.", ""]
@@ -224,7 +224,7 @@ def markdown(name, results, machine, reasons):
 
 
 def _load(result):
-    """What else the machine did, where it was noted."""
+    """The load of the machine, where it was recorded."""
     if "load" not in result:
         return ""
     load, cores = result["load"], result["cores"]

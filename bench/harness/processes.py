@@ -1,4 +1,4 @@
-"""What a group of processes costs: memory, CPU, threads, descriptors, wake-ups; and getting pages from them."""
+"""Costs of a group of processes: memory, CPU, threads, descriptors, wake-ups; and functions that get pages from them."""
 import http.client
 import os
 import pathlib
@@ -37,7 +37,7 @@ def pss_bytes(pids):
 
 
 def entries(pids, folder):
-    """How many threads (`task`) or descriptors (`fd`) they have."""
+    """Number of their threads (`task`) or descriptors (`fd`)."""
     total = 0
     for pid in pids:
         try:
@@ -48,7 +48,7 @@ def entries(pids, folder):
 
 
 def wakeups(pids):
-    """How often their threads have waited for something, since each began."""
+    """Number of waits (voluntary context switches) of their threads since each began."""
     total = 0
     for pid in pids:
         for status in pathlib.Path(f"/proc/{pid}/task").glob("*/status"):
@@ -92,7 +92,7 @@ def allocations(prefix, pids):
 
 
 def get(url):
-    """The page, or nothing while nobody answers."""
+    """The page, or None while no server answers."""
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:
             return answer.read()

@@ -1,4 +1,4 @@
-"""Section `receive`: OTLP in, beside the OpenTelemetry Collector under the same load in the same run. Both take the
+"""Section `receive`: received OTLP, compared with the OpenTelemetry Collector under the same load in the same run. Both take the
 requests and drop what they read: our sink `do_nothing`, the Collector's exporter `nop`. One program after the other."""
 import json
 import pathlib
@@ -41,7 +41,7 @@ def await_port(port, process):
 
 
 def watch(process, load, port, folder):
-    """What one load costs: CPU, memory, points."""
+    """Costs of one load: CPU, memory, points."""
     protocol, points = load
     output_of(client(folder, protocol, port, points, WARM))
     pids = processes.processes(process.pid)
@@ -52,11 +52,11 @@ def watch(process, load, port, folder):
             if sender.poll() is None and process.poll() is None:
                 pss.append(processes.pss_bytes(pids))
                 rss.append(rss_bytes(pids))
-        said = sender.stdout.read()
+        output = sender.stdout.read()
     if process.poll() is not None:
         raise Absent(f"ended with {process.returncode}")
     cpu = processes.run_seconds(pids) - cpu
-    found = json.loads(said)
+    found = json.loads(output)
     if not found["requests"]:
         raise Absent(f"took no request: {found['why']}")
     sent = found["requests"] * found["points"]

@@ -1,4 +1,4 @@
-"""Section `http`: /metrics with 5,000 series over kept-alive connections, beside nginx with the same
+"""Section `http`: /metrics with 5,000 series over kept-alive connections, compared with nginx serving the same
 bytes. Server on one core, load on another; both servers take turns with the same client."""
 import json
 import os

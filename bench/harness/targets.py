@@ -1,6 +1,6 @@
-"""Section `scrape`: fifty targets of 4,000 samples, each asked once a second, beside vmagent and the OpenTelemetry
-Collector on the same targets. One program after the other: they would take each other's cores. The numbers are those of
-the reading alone: nobody asks the agent while it is watched, vmagent drops every sample once it is read, and so does the
+"""Section `scrape`: fifty targets of 4,000 samples, each scraped once a second, compared with vmagent and the
+OpenTelemetry Collector on the same targets. One program after the other: they would take each other's cores. The numbers are those of
+the reading alone: no client scrapes the agent meanwhile, vmagent drops every sample once it is read, and so does the
 collector's exporter."""
 import os
 import pathlib
@@ -54,7 +54,7 @@ def end(process):
 
 
 def watch(process, server):
-    """What it costs over SPAN seconds, and how many pages it took."""
+    """Costs over SPAN seconds, and the number of pages read."""
     time.sleep(SETTLE)
     pids = processes.processes(process.pid)
     cpu, sent, start, memory = processes.run_seconds(pids), server.sent(), time.monotonic(), []
@@ -107,8 +107,8 @@ def peer(command, server, folder):
     try:
         return watch(process, server)
     except Absent as reason:
-        said = pathlib.Path(folder, "log").read_text(errors="replace").strip().split("\n")[-1]
-        raise Absent(f"{reason}: {said[:200]}") from reason
+        last = pathlib.Path(folder, "log").read_text(errors="replace").strip().split("\n")[-1]
+        raise Absent(f"{reason}: {last[:200]}") from reason
     finally:
         end(process)
 
@@ -125,8 +125,8 @@ def go_program(name, package, files):
     go = shutil.which("go") or "/usr/local/go/bin/go"
     folder = WORK / name
     program = folder / name
-    asked = [folder / f"{file}.asked" for file in files]
-    if program.exists() and all(mark.exists() and mark.read_text() == text for mark, text in zip(asked, files.values())):
+    stamps = [folder / f"{file}.built_from" for file in files]
+    if program.exists() and all(stamp.exists() and stamp.read_text() == text for stamp, text in zip(stamps, files.values())):
         return program
     if not os.access(go, os.X_OK):
         raise Absent("no Go toolchain here")
@@ -135,8 +135,8 @@ def go_program(name, package, files):
         (folder / file).write_text(text, encoding="utf-8")
     output_of(["nice", go, "build", "-mod=mod", "-trimpath", "-tags", "remove_all_sd", "-ldflags=-s -w", "-o", program, package],
               cwd=folder, env={**os.environ, "CGO_ENABLED": "0"})  # fmt: skip
-    for mark, text in zip(asked, files.values()):
-        mark.write_text(text, encoding="utf-8")
+    for stamp, text in zip(stamps, files.values()):
+        stamp.write_text(text, encoding="utf-8")
     return program
 
 

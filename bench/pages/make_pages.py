@@ -9,7 +9,7 @@ usage: make_pages.py FOLDER
   engine_next.prom the same a scrape later
   engine_new.prom  engine_next with 1 % of the lines replaced by series never seen before
 
-Names are those of real exporters, numbers are made up from a fixed seed. Families stand in the order of
+Names are those of real exporters, numbers are made up from a fixed seed. Families are in the order of
 their names and labels in the order of theirs, as most encoders write them.
 """
 import pathlib
@@ -42,7 +42,7 @@ def short(value, decimals):
 
 
 def number(rnd, family):
-    """What a family reads: of six, three are whole numbers of some size, two have 1 to 3 decimals, and one
+    """Values of a family: of six, three are whole numbers of some size, two have 1 to 3 decimals, and one
     has doubles of full length."""
     kind = family % 6
     if kind < 3:
@@ -133,7 +133,7 @@ def engine_page(rnd, engines):
 
 
 def step(value, rnd):
-    """A somewhat greater number in the same spelling; 0 stays."""
+    """A slightly larger number in the same format; 0 stays."""
     before = float(value)
     if before == 0:
         return value

@@ -1,4 +1,4 @@
-"""What a call costs in Python: gpulens beside prometheus_client and opentelemetry-sdk, in one process and in turn.
+"""Measures the cost of a call in Python: gpulens next to prometheus_client and opentelemetry-sdk, in one process and in turn.
 
 usage: calls.py ROUNDS
 

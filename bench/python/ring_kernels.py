@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Actors of gpulens.ring beside the least that asyncio can do: two queues and a task. Prints a line of JSON for each way of
+"""Actors of gpulens.ring, compared with the minimum in asyncio: two queues and a task. Prints a line of JSON for each way of
 each: CPU and wall nanoseconds a message, of rounds in which all take turns.
 
 Run by a Python that has gpulens: the section `ring` of tools/bench.py does.

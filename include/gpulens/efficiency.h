@@ -1,7 +1,7 @@
-// What a GPU could do, and how much of it was used: MFU, HFU, MBU.
+// Peak performance of GPUs, and how much of it a program used: MFU, HFU, MBU.
 //
-// Ratios, 0 to 1 where the numbers given are true; NaN (kNotMeasured) where anything is not known. Nothing is
-// guessed: a board is found by its exact name or its PCI id, or not at all. Immutable tables; thread-safe.
+// Utilizations are ratios from 0 to 1 for correct inputs, NaN (kNotMeasured) where an input is unknown.
+// Boards are found by exact name or PCI id only. Immutable tables; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,17 @@ enum class Precision : uint8_t { kFp64, kFp32, kTf32, kBf16, kFp16, kFp8, kInt8,
 
 // "bf16", "tf32" … Static storage.
 std::string_view PrecisionName(Precision precision) noexcept;
-std::optional<Precision> ParsePrecision(std::string_view name) noexcept;  // of any case
+std::optional<Precision> ParsePrecision(std::string_view name) noexcept;  // ignores case
 
-// As its vendor publishes it, dense: half of the figures that count zeros as work.
+// A board's figures as its vendor publishes them, without sparsity: half of the figures that count zeros as
+// work.
 struct GpuHardwareSpec {
   std::string_view product;        // as the driver names it
-  std::string_view source, as_of;  // where the numbers stand, and the newest date of that
+  std::string_view source, as_of;  // the document with the figures, and its newest date
   double memory_bytes = kNotMeasured;
   double memory_bandwidth_bytes_per_second = kNotMeasured;
   double tdp_watts = kNotMeasured;
-  // Operations a second; with matrix units where there are any for this precision. NaN: not published, or
+  // Operations a second, of the matrix units where they support this precision. NaN when it is unpublished or
   // sources disagree.
   double PeakFlops(Precision precision) const noexcept;
 
@@ -33,24 +34,24 @@ struct GpuHardwareSpec {
                      kNotMeasured, kNotMeasured, kNotMeasured, kNotMeasured};  // by Precision
 };
 
-// By the product's whole name ("NVIDIA H100 80GB HBM3", in any case) or by "vendor:device" of PCI
-// ("10de:2330"). A PCI id that several products share finds nothing.
+// Finds a board by the product's full name ("NVIDIA H100 80GB HBM3", ignoring case) or by the PCI id
+// "vendor:device" ("10de:2330"). Returns nothing for a PCI id that several products share.
 std::optional<GpuHardwareSpec> FindGpuSpec(std::string_view product_or_pci_id) noexcept;
 
-// Model FLOPs of a forward pass over `tokens`: 2 for each parameter that is active (Kaplan et al., 2020,
-// arXiv 2001.08361, without attention). Of training, forward and backward: 6 (Chowdhery et al., 2022, PaLM,
+// Model FLOPs of a forward pass over `tokens`: 2 for each active parameter (Kaplan et al., 2020, arXiv
+// 2001.08361, without attention). Of training, forward and backward: 6 (Chowdhery et al., 2022, PaLM,
 // appendix B).
 double ForwardFlops(double active_params, double tokens) noexcept;
 double TrainingFlops(double active_params, double tokens) noexcept;
 
-// Model FLOPs utilisation (PaLM, appendix B): flops / (seconds * peak * gpu_count). With the FLOPs that were
-// executed, recomputed ones included, it is the HFU. NaN when seconds or gpu_count are not positive.
+// Model FLOPs utilization (PaLM, appendix B): flops / (seconds * peak * gpu_count). Given the executed FLOPs,
+// with recomputation, it is the HFU. NaN unless seconds and gpu_count are positive.
 double Mfu(double flops, double seconds, double peak_flops, int gpu_count = 1) noexcept;
 double Mfu(double flops, double seconds, const GpuHardwareSpec& spec, Precision precision,
            int gpu_count = 1) noexcept;
 
-// Memory bandwidth utilisation: the bytes that each step must read (weights once a step, however many
-// requests are in its batch) times the steps a second, by the bandwidth there is.
+// Memory bandwidth utilization: the bytes that each step must read (weights once a step, whatever its batch
+// size) times the steps a second, divided by the peak bandwidth.
 double Mbu(double bytes_per_step, double steps_per_second, double bandwidth_bytes_per_second,
            int gpu_count = 1) noexcept;
 double Mbu(double bytes_per_step, double steps_per_second, const GpuHardwareSpec& spec,

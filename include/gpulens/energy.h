@@ -1,4 +1,4 @@
-// Joules of a stretch of a program's time, or of one request's share of it.
+// Energy of a time window of a program, or of one request's share of it, in joules.
 //
 //   gpulens::EnergyMonitor monitor({.share = gpulens::Share::kByTokens});
 //   auto request = monitor.Request();
@@ -6,10 +6,10 @@
 //   request.AddTokens(128);
 //   const auto energy = request.result();   // 41.8 J ± 0.6 J, or NaN and why
 //
-// One thread per process reads the devices, every 50 ms and when a result asks for it; it ends with the last
-// monitor and window. Windows neither wait nor lock: begin and end are two times, and what lies in between is
-// computed from the readings around them. After fork() the child reads anew from its first window on; windows
-// that were open across the fork end in it as kSourceFailed.
+// One thread per process reads the devices, every 50 ms and when a result needs a reading; it ends with the
+// last monitor and window. Windows neither wait nor lock: begin and end are two times, and the energy between
+// them is computed from the readings around them. After fork() the child starts its own thread with its first
+// window; windows that were open across the fork end in it as kSourceFailed.
 #pragma once
 
 #include <chrono>
@@ -25,19 +25,19 @@
 
 namespace gpulens {
 
-// The hardware's joules; watts over time.
+// How energy was measured: a joule counter of the hardware, or power integrated over time.
 enum class EnergyMethod : uint8_t { kNone, kCounter, kPowerIntegral };
 enum class EnergyValidity : uint8_t {
   kValid,
-  kRunning,  // an estimate of a window that has not ended
+  kRunning,  // an estimate for a window that has not ended
   kNoDevice,
   kPermissionDenied,
-  kSourceFailed,  // it stopped answering
-  kCounterReset,  // the driver was loaded anew, or a counter fell
-  kGap,           // no readings, or it began before the first
+  kSourceFailed,  // the source stopped answering
+  kCounterReset,  // the driver was reloaded, or a counter decreased
+  kGap,           // there are no readings, or the window began before the first one
 };
-// Among the requests that are open at an instant: in equal parts, or by the tokens added between two readings
-// (where nobody added any, in equal parts).
+// How energy is shared among the requests that are open at an instant: equally, or by the tokens added
+// between two readings (equally where there were none).
 enum class Share : uint8_t { kByTime, kByTokens };
 
 // Static storage.
@@ -45,8 +45,8 @@ std::string_view EnergyMethodName(EnergyMethod method) noexcept;        // "coun
 std::string_view EnergyValidityName(EnergyValidity validity) noexcept;  // "valid", "no_device", …
 
 // ---- results
-// What was read meanwhile: over the readings of all devices at once, power and memory summed over devices,
-// utilization and temperature their mean.
+// Statistics of the readings within a window. At each reading power and memory are summed over devices, and
+// utilization and temperature averaged.
 struct EnergyTicks {
   uint32_t count = 0;
   double mean_power_watts = kNotMeasured, peak_power_watts = kNotMeasured;
@@ -56,14 +56,15 @@ struct EnergyTicks {
 };
 
 struct EnergyResult {
-  // A window: what its devices drew. A request: its share; the shares of an instant add up to the devices.
+  // Of a window the energy of its devices; of a request its share. The shares of an instant add up to the
+  // devices'.
   double energy_joules = kNotMeasured;
-  // What the devices drew meanwhile, whoever caused it. Processor and memory beside a GPU are never added.
+  // Energy of the devices for all processes. Where there is a GPU, processor and memory are not included.
   double device_energy_joules = kNotMeasured;
-  // Half-width. With a counter a bound, of an integral an estimate that 95 of 100 windows keep. Apart from
-  // it: the sensor's own accuracy.
+  // Half-width of the interval: a bound for a counter, for an integral an estimate that 95 of 100 windows
+  // keep. It does not include the sensor's own accuracy.
   double uncertainty_joules = kNotMeasured, sensor_accuracy_ratio = kNotMeasured;
-  // As energy_joules.
+  // As energy_joules, by part.
   double gpu_joules = kNotMeasured, cpu_joules = kNotMeasured, dram_joules = kNotMeasured;
   double mean_power_watts = kNotMeasured;  // energy_joules over the duration
   EnergyTicks ticks;
@@ -72,18 +73,18 @@ struct EnergyResult {
   EnergyVendor vendor = EnergyVendor::kNone;
   EnergyMethod method = EnergyMethod::kNone;
   EnergyValidity validity = EnergyValidity::kRunning;
-  std::string reason;  // why it is not valid, and what to do; or what else to know
+  std::string reason;  // why it is not valid and what to do, or a note
 
   bool valid() const noexcept { return validity == EnergyValidity::kValid; }
 };
 // "41.8 J ± 0.6 J (counter, 0.520 s, 1 GPU, of 166.9 J on the device)"
 std::string ToString(const EnergyResult& result);
 
-// All devices at one reading.
+// One reading of all devices.
 struct EnergySample {
   TimePoint at{};
   double gpu_watts = kNotMeasured, cpu_watts = kNotMeasured, dram_watts = kNotMeasured;
-  // Since any zero.
+  // Counted from an arbitrary zero.
   double gpu_joules = kNotMeasured, cpu_joules = kNotMeasured, dram_joules = kNotMeasured;
   double utilization_ratio = kNotMeasured, memory_used_bytes = kNotMeasured;
   double temperature_celsius = kNotMeasured;
@@ -97,8 +98,8 @@ class MonitorState;
 struct LiveMonitor;
 }  // namespace internal
 
-// A stretch of time; its end is that of the first of End, result, destructor. Used by one thread at a
-// time, but AddTokens by any. Keeps the reading alive, also past its monitor.
+// A time window, which the first of End, result and the destructor ends. Used by one thread at a time, except
+// AddTokens, which any thread may call. Keeps the reading thread alive, also after the end of its monitor.
 class [[nodiscard]] EnergyWindow {
  public:
   EnergyWindow(EnergyWindow&& other) noexcept;
@@ -107,13 +108,14 @@ class [[nodiscard]] EnergyWindow {
 
   void End() noexcept;  // takes the time, never waits
   void AddTokens(int64_t tokens) noexcept;
-  // Ends the phase before; equal names add up. At most 8 names of 31 bytes, further ones are the last.
+  // Ends the previous phase and begins this one; phases of equal names add up. At most 8 names of 31 bytes;
+  // further names count as the last one.
   void Mark(std::string_view phase) noexcept;
 
-  // Never waits for a reading. Of a window that has ended as result; else kRunning, up to now.
+  // Result of a window that has ended, otherwise the energy up to now as kRunning. Never waits for a reading.
   EnergyResult Estimate() const;
-  // Asks for a closing reading and waits for it at most so long. Without it the end is placed by the
-  // power of before, with a wider uncertainty; a later call tells more.
+  // Requests a closing reading and waits for it, at most this long. Without it the energy at the end is
+  // extrapolated from the last power, with a wider uncertainty; a later call is more exact.
   EnergyResult result(Duration wait = std::chrono::milliseconds(20));
   EnergyResult phase(std::string_view name) const;  // as Estimate; kGap when there was no such mark
 
@@ -130,30 +132,31 @@ class [[nodiscard]] EnergyWindow {
 
 struct EnergyOptions {
   Share share = Share::kByTime;
-  Duration interval = std::chrono::milliseconds(50);  // 1 ms to 1 s; of all monitors the shortest counts
-  Duration history = std::chrono::minutes(1);         // that Between and History can look back
-  // Ids. Empty: those that this process may use (CUDA_VISIBLE_DEVICES, ROCR_ and HIP_VISIBLE_DEVICES).
+  Duration interval = std::chrono::milliseconds(50);  // 1 ms to 1 s; the shortest of all monitors applies
+  Duration history = std::chrono::minutes(1);         // how far back Between and History reach
+  // Ids. Empty: the devices that this process may use (CUDA_VISIBLE_DEVICES, ROCR_ and HIP_VISIBLE_DEVICES).
   std::vector<std::string> devices = {};
   EnergyVendor prefer = EnergyVendor::kNone;  // tried first
-  // Empty: those of this machine, by one thread for all monitors. Else these alone, by a thread of their own.
+  // Empty: the sources of this machine, read by one thread for all monitors. Otherwise only these, read by a
+  // thread of their own.
   std::vector<std::shared_ptr<EnergySource>> sources = {};
 };
 
-// Of one vendor's GPUs, else of the processors. Thread-safe. Copies are the same monitor.
+// Measures one vendor's GPUs or, where there are none, the processors. Thread-safe. Copies share one monitor.
 class EnergyMonitor {
  public:
-  // Waits for the first reading, at most 3 s.
+  // Waits at most 3 s for the first reading.
   explicit EnergyMonitor(EnergyOptions options = {});
 
-  Status status() const;  // not ok: all results are invalid, and this is why
+  Status status() const;  // an error: all results are invalid for this reason
   EnergyVendor vendor() const noexcept;
-  std::vector<EnergyDevice> devices() const;  // whose energy it tells, processor and memory included
+  std::vector<EnergyDevice> devices() const;  // measured devices, processor and memory included
 
-  EnergyWindow Window() noexcept;   // nests, overlaps, takes nothing from others
+  EnergyWindow Window() noexcept;   // whole devices; windows may nest and overlap
   EnergyWindow Request() noexcept;  // a share among the monitor's requests that are open at each instant
   EnergyResult Between(TimePoint from, TimePoint to) const;
   std::vector<EnergySample> History(TimePoint from, TimePoint to) const;
-  // Drawn since the monitor began while no request was open, as far as it is settled.
+  // Energy since the monitor began while no request was open, up to the last reading that is accounted for.
   double unattributed_joules() const;
 
  private:

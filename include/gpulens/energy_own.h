@@ -1,13 +1,13 @@
-// Joules of this process and of those that descend from it: of each device that they used, their part of it.
+// Energy of this process and its descendants in joules: their part of each device that they used.
 //
 //   gpulens::OwnEnergyWindow window(monitor);
 //   …
 //   const gpulens::OwnEnergy own = window.result();   // 812.4 J ± 9.1 J, own.attribution: exclusive
 //
-// A few times a second it is looked who uses each device. A device that none of ours uses is not ours; one
-// that ours alone use is all ours, its idle power included; one that others use, too, is shared by how busy
-// each process keeps it, else in equal parts. Processors are shared by processor time. What all processes of
-// a device would be told adds up to what it drew.
+// The processes of each device are polled a few times a second. A device that none of ours uses does not
+// count. One that only ours use counts completely, with its idle power. One that others use as well is shared
+// by how busy each process keeps it or, where that is unknown, equally. Processors are shared by processor
+// time. The parts of all processes add up to the energy of the device.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +18,23 @@
 
 namespace gpulens {
 
-// How a part was told from the whole device: of several ways the one that says least.
+// How a part was separated from the whole device; of several methods the least exact one.
 enum class EnergyAttribution : uint8_t {
   kNone,
-  kExclusive,            // nobody else used it
+  kExclusive,            // no other process used it
   kSharedByUtilization,  // by the share of the SMs' time of each process
   kCpuTime,              // by processor time
   kSharedEqually,        // in equal parts among processes
-  kWholeBoard,           // who uses it is not told: all of it, whoever used it
+  kWholeBoard,           // the processes are unknown: all of the device
 };
 // "exclusive", "shared_by_utilization", "cpu_time", "shared_equally", "whole_board", "none". Static storage.
 std::string_view EnergyAttributionName(EnergyAttribution attribution) noexcept;
 
 struct OwnEnergy {
-  // energy_joules: our part, of the devices that we used; device_energy_joules: what these drew since we
-  // first did; devices: how many they are. uncertainty_joules: that of the readings, and as an estimate that
-  // of who used what when. Of the ticks, power is our part, memory that of our processes where it is told,
-  // and utilization that of the devices, or ours where they are shared by it.
+  // energy_joules: our part of the devices that we used; device_energy_joules: all energy of these devices
+  // since we first used them; devices: their number. uncertainty_joules includes that of the readings and an
+  // estimate of the error of polling processes. In the ticks, power is our part, memory that of our processes
+  // where it is known, and utilization that of the devices, or ours where they are shared by it.
   EnergyResult energy;
   EnergyAttribution attribution = EnergyAttribution::kNone;
 };
@@ -43,20 +43,21 @@ namespace sdk {
 class OwnAccount;
 }
 
-// Used by one thread at a time. Keeps the reading alive. Windows of several parts of one process that overlap
-// have the same joules: it is told by processes.
+// A window of this process and its descendants. Used by one thread at a time. Keeps the reading thread alive.
+// Energy is separated by process only: overlapping windows of one process count the same joules.
 class [[nodiscard]] OwnEnergyWindow {
  public:
-  // `begin` may lie before the monitor's first reading: that stretch is then guessed, with its bound.
+  // `begin` may be before the monitor's first reading: the energy until then is estimated, with its bound.
   explicit OwnEnergyWindow(EnergyMonitor monitor, TimePoint begin = std::chrono::steady_clock::now());
   OwnEnergyWindow(OwnEnergyWindow&& other) noexcept;
   OwnEnergyWindow& operator=(OwnEnergyWindow&& other) noexcept;
   ~OwnEnergyWindow();
 
   void End() noexcept;  // takes the time, never waits
-  // Never waits; of a window that has not ended kRunning, up to now.
+  // Energy so far, as kRunning while the window is open. Never waits.
   OwnEnergy Estimate() const;
-  // Ends it, looks once more who uses the devices (200 ms at most), and waits so long for a closing reading.
+  // Ends the window, polls the processes of the devices once more (200 ms at most), and waits at most `wait`
+  // for a closing reading.
   OwnEnergy result(Duration wait = std::chrono::milliseconds(20));
 
  private:

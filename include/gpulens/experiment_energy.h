@@ -1,11 +1,12 @@
-// The joules of a run, from the energy windows of gpulens/energy.h: what ExperimentOptions::energy asks.
+// Energy of an experiment from the energy windows of gpulens/energy.h: values for ExperimentOptions::energy.
 //
 //   gpulens::ExperimentOptions options;
 //   options.energy = gpulens::EnergyOfThisMachine();
 //   auto run = gpulens::Experiment::Start("my-run", std::move(options));
 //
-// It is what this process and those that descend from it drew of the devices that it may use: energy_own.h
-// says how that is told. Apart from experiment.h, so that a program without it links no device library.
+// It is the energy of this process and its descendants on the devices that it may use, separated from that of
+// other processes as energy_own.h describes. A program that includes only experiment.h links no device
+// library.
 #pragma once
 
 #include <gpulens/energy_own.h>
@@ -13,11 +14,12 @@
 
 namespace gpulens {
 
-// A window of `monitor` that begins now. For one run; called by one thread or by several.
+// Meter for one run: a window of `monitor` that begins now. Thread-safe.
 ExperimentEnergyMeter EnergyOf(EnergyMonitor monitor);
-// Of a monitor that a thread opens meanwhile, so that nobody waits for a driver when a run begins; it has
-// ended once the devices are open. The end of a run waits for it, 3 s at most. What was before that is told
-// by the power of then, with the bound of what the devices can draw, and `reason` says how long it was.
+// Meter for one run with a monitor of its own, which a thread opens so that the start of the run does not
+// wait for a driver; the thread ends when the devices are open, and the end of the run waits for that, at
+// most 3 s. The energy before is estimated from the first power, bounded by the most that the devices can
+// draw, and `reason` has the length of that time.
 ExperimentEnergyMeter EnergyOfThisMachine(EnergyOptions options = {});
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// All of the SDK but gpulens/c.h, which stands alone.
+// Includes all headers of the SDK except gpulens/c.h.
 #pragma once
 
 #include <gpulens/efficiency.h>

@@ -1,6 +1,5 @@
-// A store of inference calls: one record per call, in an SQLite file whose table is that of openjarvis'
-// telemetry.db, so that an old file opens as it is and old programs go on reading ours; or in PostgreSQL or
-// ClickHouse.
+// A store of inference calls: one record per call in an SQLite file, PostgreSQL or ClickHouse. The table of
+// the file is that of openjarvis' telemetry.db: its files open here, and its programs read ours.
 //
 //   auto store = gpulens::InferenceStore::Open("telemetry.db");
 //   if (!store) return store.error();
@@ -8,9 +7,9 @@
 //   while (call.Wait([&] { return engine.Next(); })) call.AddTokens(1);
 //   call.Finish({.prompt_tokens = 512});
 //
-// Opening may fail and says so. Recording never fails and never waits: a thread writes what was given, a
-// flush interval later at most; what does not fit into its queue is dropped and counted. A record that cannot
-// be kept is set aside alone, in the table `telemetry_poison`.
+// Open returns an error. Recording neither fails nor waits: a thread writes queued records, at most a flush
+// interval later; records that do not fit into the queue are dropped and counted. A record that the database
+// rejects goes to the table `telemetry_poison`.
 #pragma once
 
 #include <chrono>
@@ -31,32 +30,32 @@
 
 namespace gpulens {
 
-// ---- asking
+// ---- queries
 enum class GroupBy : uint8_t { kAll, kModel, kEngine, kAgent, kBatch, kMinute, kHour, kDay };
 
-// Which records, and how they are grouped. Both times are included. Empty texts: any.
+// Selects records and groups them. Both times are inclusive. An empty text matches any.
 struct Query {
   std::optional<std::chrono::system_clock::time_point> since = {}, until = {};
   GroupBy by = GroupBy::kAll;
   std::string model = {}, engine = {}, agent = {}, batch_id = {};
-  bool warmup = false;                                 // also calls that only warmed up
+  bool warmup = false;                                 // include warm-up calls
   std::optional<int64_t> token_counting_version = {};  // nullopt: any
   size_t limit = 0;           // groups of Summarize (the largest), records of Each; 0: all
   bool newest_first = false;  // of Each
 };
 
-// Means over calls of what is a ratio or a percentile of each: what openjarvis calls averages. A long call
-// weighs as much as a short one, so the ratios of InferenceSummary tell more.
+// Means over calls of ratios and percentiles of each call, which openjarvis calls averages. Long and short
+// calls have equal weight; the ratios of InferenceSummary weigh calls by their size.
 struct CallMeans {
   double itl_median_seconds = kNotMeasured, itl_p95_seconds = kNotMeasured;
   double tokens_per_second = kNotMeasured, tokens_per_joule = kNotMeasured;
   double joules_per_output_token = kNotMeasured, tokens_per_second_per_watt = kNotMeasured;
 };
 
-// Distributions are over the calls that measured it, which `n` counts; ratios are sums over the calls that
-// have both sides.
+// Summary of a group of calls. Distributions cover the calls that measured the value, `n` of them; ratios
+// divide sums over the calls that have both values.
 struct InferenceSummary {
-  std::string key;  // of the group; "" of kAll. A time as seconds since 1970, of its beginning
+  std::string key;  // of the group, "" for kAll; of a time group its start in seconds since 1970
   uint64_t calls = 0, errors = 0, cancelled = 0;
   uint64_t prompt_tokens = 0, prompt_tokens_evaluated = 0, cached_prompt_tokens = 0, completion_tokens = 0,
            total_tokens = 0;
@@ -65,33 +64,34 @@ struct InferenceSummary {
   Distribution gpu_utilization_ratio;
   double prefill_energy_joules = kNotMeasured, decode_energy_joules = kNotMeasured;  // sums
   double joules_per_output_token = kNotMeasured, output_tokens_per_second = kNotMeasured;
-  // Over the energy that was measured; of a call without, over its mean watts times its seconds.
+  // Tokens over measured energy; for calls without, over their mean watts times their seconds.
   double output_tokens_per_second_per_watt = kNotMeasured;
-  // Prompt and completion: what all calls with known energy drew, over their tokens, be it none.
+  // Energy of all calls that measured it over their prompt and completion tokens, including calls with 0
+  // tokens.
   double joules_per_token = kNotMeasured;
   CallMeans call_means = {};
 };
 
 // ---- the store
-// From here on stores take clickhouses://…, ClickHouse over TLS. A program that names it links OpenSSL;
-// others link none and refuse such a URL. Thread-safe. (PostgreSQL's library has TLS of its own.)
+// Makes stores accept clickhouses://…, ClickHouse over TLS. A program that calls it links OpenSSL; others do
+// not, and reject such a URL. Thread-safe. (PostgreSQL's library has its own TLS.)
 void UseTlsForStores() noexcept;
 
 struct StoreOptions {
-  EnergyMonitor* energy = nullptr;  // asked for the share of each call that Begin begins; outlives the store
-  size_t queue_records = 16'384;    // that wait for the writer; some 200 bytes each
+  EnergyMonitor* energy = nullptr;  // measures the share of each call of Begin; outlives the store
+  size_t queue_records = 16'384;    // capacity of the queue; some 200 bytes each
   Duration flush_interval = std::chrono::seconds(1);
-  size_t flush_records = 1024;  // that are written without waiting for the interval
-  Duration retention{};         // older records are deleted; zero: nothing is
-  bool read_only = false;       // nothing is ever written, not even to a foreign file
+  size_t flush_records = 1024;  // queued records that are written before the interval ends
+  Duration retention{};         // older records are deleted; zero: none are
+  bool read_only = false;       // never write to the database
 };
 
 struct StoreHealth {
   uint64_t stored = 0, queued = 0;
-  uint64_t dropped = 0;   // given and lost: the queue was full, or the store closed
-  uint64_t rejected = 0;  // set aside, with the reason, in a table of their own
-  uint64_t crashed = 0;   // earlier writers that ended without closing, found when this store was opened
-  Status last_error;      // of writing; it is tried again
+  uint64_t dropped = 0;   // records lost because the queue was full or the store closed
+  uint64_t rejected = 0;  // records kept with a reason in the table telemetry_poison
+  uint64_t crashed = 0;   // earlier writers that ended without closing, found at Open
+  Status last_error;      // of writing, which is retried
 };
 
 namespace internal {
@@ -99,16 +99,16 @@ class InferenceCore;
 }
 class InferenceStore;
 
-// One call, recorded when it ends: by Finish, else as cancelled, and while an exception flies as an error.
-// Used by one thread at a time; may outlive its store: then its record is dropped and counted.
+// One call, recorded when it ends: by Finish, otherwise as cancelled, or as an error during an exception.
+// Used by one thread at a time. May outlive its store; its record is then dropped and counted.
 class [[nodiscard]] InferenceCall {
  public:
   InferenceCall(InferenceCall&& other) noexcept;
   InferenceCall& operator=(InferenceCall&& other) noexcept;
   ~InferenceCall();
 
-  // Runs what waits for the engine. Once used, only what runs in here is the engine's time; the rest between
-  // two tokens is the consumer's.
+  // Calls `engine` and returns its result. Once Wait was used, only the time within it counts as the
+  // engine's; other time between tokens is the consumer's.
   template <class F>
   decltype(auto) Wait(F&& engine) {
     struct Scope {
@@ -119,16 +119,16 @@ class [[nodiscard]] InferenceCall {
     Scope scope{*this};
     return std::forward<F>(engine)();
   }
-  // The halves of Wait, for those who cannot pass a function. Not nested.
+  // The halves of Wait, for callers that cannot pass a function. Not nested.
   void Enter() noexcept;
   void Leave() noexcept;
 
-  // So many tokens have arrived at once. The first give the TTFT; a gap before n tokens counts as n gaps of
-  // an n-th of it, so that chunks of any size give the time per token.
+  // Records that `tokens` arrived at once. The first ones give the TTFT; a gap before n tokens counts as n
+  // gaps of an n-th of it, so that chunks of any size give the time per token.
   void AddTokens(int64_t tokens) noexcept;
-  // Why it fails when it is not finished.
+  // Sets the error type of a call that ends without Finish.
   void SetError(std::string_view type) noexcept;
-  // What `known` says wins over what was measured here; what it leaves out is taken from here and from Begin.
+  // Records the call. Values of `known` replace measured ones and those of Begin.
   void Finish(const InferenceRecord& known = {}) noexcept;
   bool finished() const noexcept { return state_ == nullptr; }
 
@@ -139,47 +139,47 @@ class [[nodiscard]] InferenceCall {
   std::unique_ptr<State> state_;  // null: it has ended
 };
 
-// Movable; any thread. After a fork the child's first record opens the file anew; what waited in the queue is
-// the parent's to write.
+// Movable, thread-safe. After a fork the child's first record reopens the file; the parent writes the records
+// that were queued.
 class InferenceStore {
  public:
-  // `path_or_url`: a file ("~/" is the home folder); postgresql://USER:PASSWORD@HOST/DATABASE, for which
-  // libpq.so.5 is opened; or clickhouse://USER:PASSWORD@HOST:8123/DATABASE?table=NAME, its HTTP interface. A
-  // new file is readable by its owner alone; folders keep their permissions. kInvalidArgument: an option that
-  // cannot be, or a URL of something else; kDataLoss: it is no such database; kUnavailable: no libpq, or no
-  // server that answers; kPermissionDenied: one that does not let us in; else why it cannot be opened.
+  // Opens a file ("~/" is the home folder); postgresql://USER:PASSWORD@HOST/DATABASE, which needs libpq.so.5;
+  // or clickhouse://USER:PASSWORD@HOST:8123/DATABASE?table=NAME, its HTTP interface. A new file is readable
+  // by its owner only; folders keep their permissions. kInvalidArgument: an invalid option or another URL;
+  // kDataLoss: another kind of file or table; kUnavailable: no libpq, or the server does not respond;
+  // kPermissionDenied: the server refuses access; other codes are the system's.
   static Result<InferenceStore> Open(std::string_view path_or_url, const StoreOptions& options = {});
   InferenceStore(InferenceStore&&) noexcept;
   InferenceStore& operator=(InferenceStore&&) noexcept;
-  // Writes what waits, for 5 s at most.
+  // Writes queued records, for at most 5 s.
   ~InferenceStore();
 
   void Record(const InferenceRecord& record) noexcept;
-  // `known` is kept for the record.
+  // Begins a call; `known` becomes part of its record.
   InferenceCall Begin(const InferenceRecord& known) noexcept;
 
-  // Waits until what was given before is stored or set aside.
+  // Waits until all earlier records are stored or rejected.
   Status Flush(Duration timeout = std::chrono::seconds(5));
-  // Once; what is recorded afterwards is dropped and counted.
+  // Flushes and closes, once; later records are dropped and counted.
   Status Close(Duration timeout = std::chrono::seconds(5));
   StoreHealth health() const;
-  // Of a server the URL without password and parameters.
+  // Path of the file, or URL of the server without password and parameters.
   const std::string& path() const noexcept;
 
-  // These flush first, then read what is stored, by other programs, too. Groups in the order of calls, most
-  // first; of times in their order.
+  // Each of these flushes first, then reads all stored records, also those of other programs.
+  // Returns the groups by number of calls, largest first; groups of times in their order.
   Result<std::vector<InferenceSummary>> Summarize(const Query& query = {}) const;
-  // Oldest first. False from `on_record`: enough.
+  // Calls `on_record` with each record, oldest first, until it returns false.
   Status Each(const Query& query, const std::function<bool(const InferenceRecord&)>& on_record) const;
   Result<uint64_t> Count() const;
-  // Deletes all records; how many there were.
+  // Deletes all records and returns their number.
   Result<uint64_t> Clear();
-  // Gives the space of deleted records back. Others wait meanwhile.
+  // Frees the space of deleted records. Blocks other users of the file meanwhile.
   Status Vacuum();
-  // kDataLoss, with what SQLite finds wrong in the file. kInvalidArgument: the store is a server.
+  // Checks the file. kDataLoss: with the defects that SQLite finds. kInvalidArgument: the store is a server.
   Status Check() const;
 
-  // For bindings; no part of the interface.
+  // For bindings; not part of the interface.
   internal::InferenceCore& core() const noexcept { return *core_; }
 
  private:

@@ -1,6 +1,6 @@
-// One call of an inference engine as it is recorded: whose, how many tokens, how long, how many joules.
+// Record of one call of an inference engine: its model, tokens, times and energy.
 //
-// Plain values in base units. What was not measured is empty, nullopt or NaN, never 0.
+// Plain values in base units. Values that were not measured are empty, nullopt or NaN, never 0.
 #pragma once
 
 #include <chrono>
@@ -24,12 +24,12 @@ constexpr std::string_view OutcomeName(Outcome outcome) noexcept {
   return "ok";
 }
 
-// Texts are copied before the store's Record returns; of a record that a store hands out they live as long as
-// the call that does.
+// InferenceStore::Record copies the texts. The texts of a record passed to a callback are valid during the
+// callback.
 struct InferenceRecord {
   std::string_view model = {}, engine = {}, agent = {};
-  std::string_view batch_id = {};       // calls that belong together
-  std::string_view error_type = {};     // of an Outcome::kError
+  std::string_view batch_id = {};       // shared by the calls of one batch
+  std::string_view error_type = {};     // of Outcome::kError
   std::string_view metadata_json = {};  // an object; empty: {}
   std::string_view mining_session_id = {};
   std::chrono::system_clock::time_point time = {};  // when the call began; zero: now
@@ -37,15 +37,15 @@ struct InferenceRecord {
   bool streaming = false, warmup = false;
 
   std::optional<int64_t> prompt_tokens = {};
-  std::optional<int64_t> prompt_tokens_evaluated = {};  // those that no prefix cache had
+  std::optional<int64_t> prompt_tokens_evaluated = {};  // those not in a prefix cache
   std::optional<int64_t> cached_prompt_tokens = {};
   std::optional<int64_t> completion_tokens = {};
   std::optional<int64_t> total_tokens = {};            // nullopt: prompt and completion, if both are known
   std::optional<int64_t> token_counting_version = {};  // how tokens were counted; nullopt: kTokensCounted
 
-  double latency_seconds = kNotMeasured;   // the engine's: without what the consumer took
-  double ttft_seconds = kNotMeasured;      // to the first token
-  double consumer_seconds = kNotMeasured;  // spent between tokens by whoever took them
+  double latency_seconds = kNotMeasured;   // of the engine, without the consumer's time
+  double ttft_seconds = kNotMeasured;      // time to the first token
+  double consumer_seconds = kNotMeasured;  // time that the consumer took between tokens
   double cost_usd = kNotMeasured;
   Distribution itl_seconds = {};  // from token to token
 
@@ -61,8 +61,8 @@ struct InferenceRecord {
   double gpu_temperature_celsius = kNotMeasured;
 };
 
-// What token_counting_version is of records that are made here: prompt tokens include cached ones, and
-// completion tokens are tokens, not chunks.
+// token_counting_version of records made by this library: prompt tokens include cached ones, and completion
+// tokens are tokens, not chunks.
 inline constexpr int64_t kTokensCounted = 2;
 
 }  // namespace gpulens

@@ -1,16 +1,16 @@
-// Numbers that a program has about itself: counters, gauges and histograms, and the registry that owns them.
+// Instruments that a program measures itself with: counters, gauges and histograms.
 //
 //   gpulens::Counter requests("http.server.requests", {.unit = "{request}"});
 //   const auto chat = requests.Bind({{"route", "/chat"}, {"stream", true}});
 //   chat.Add();
 //
-// Setting up may fail, and says so in status(); recording neither fails nor waits: no lock, no allocation
-// after a thread's first touch, no system call. Each thread writes cells of its own, so counts are exact
-// under any number of threads, and outlive them. Not async-signal-safe. Handles are plain values: copies
-// write the same series, from any thread, also after the end of their registry (then nobody reads them).
+// An instrument that cannot be created has the reason in status(). Recording neither fails nor waits: no
+// lock, no system call, no allocation after a thread's first record. Each thread writes its own cells, so
+// counts are exact under any number of threads and outlive them. Not async-signal-safe. Handles are plain
+// values: copies write to the same series, from any thread, also after the end of their registry (values are
+// then not exported).
 //
-// After fork() the child begins anew: all counts are 0, gauges are not set, and start_unix_ns is the time of
-// the fork.
+// After fork() the child starts again from 0: gauges are unset, and start_unix_ns is the time of the fork.
 #pragma once
 
 #include <atomic>
@@ -31,7 +31,7 @@ namespace gpulens {
 
 namespace internal {
 
-// Of one thread. Only that thread writes; each shared object that links this library has its own.
+// The cells of one thread, which alone writes them; each shared object that links this library has its own.
 struct Cells {
   uint32_t size = 0;
   std::atomic<uint64_t>* at = nullptr;
@@ -39,17 +39,17 @@ struct Cells {
 [[gnu::visibility("hidden")]] inline constinit thread_local Cells cells{};
 
 inline constexpr uint32_t kInert = UINT32_MAX;
-// Where a series has its cells, and which instrument it is of. `cell` kInert: `family` is why.
+// Index of a series' cells and of its instrument. If `cell` is kInert, `family` is the reason.
 struct Handle {
   uint32_t cell = kInert, family = 0;
 };
 struct HistogramForm;
 
-// A thread's first touch of a cell, a negative number for a counter, an inert instrument.
+// Handle a thread's first use of a cell, negative values for a counter, and inert instruments.
 void AddSlow(Handle handle, int64_t n, bool monotonic) noexcept;
 void AddSlow(Handle handle, double n, bool monotonic) noexcept;
 void Drop() noexcept;
-void Touch() noexcept;  // a thread's first
+void Touch() noexcept;  // at a thread's first record
 
 Handle Make(InstrumentKind kind, bool integer, std::string_view name, const InstrumentOptions& options,
             Registry& registry);
@@ -59,19 +59,20 @@ std::atomic<double>* GaugeAt(Handle handle) noexcept;
 const HistogramForm* FormOf(Handle handle) noexcept;  // null: exponential, or inert
 void Record(Handle handle, const HistogramForm& form, double value) noexcept;
 void RecordExponential(Handle handle, double value) noexcept;
-double UnitsPerSecond(Handle handle) noexcept;  // NaN when the unit is no time
+double UnitsPerSecond(Handle handle) noexcept;  // NaN unless the unit is one of time
 
 template <class Self>
 class Instrument {
  public:
-  // The series with these attributes, which exists from here on, a counter with 0. Allocates: once, not per
-  // record. The last of equal keys counts. Of an inert instrument, or above the limit: one that records all
-  // the same.
+  // Returns the series with these attributes, which exists from now on, a counter with 0. Allocates: call it
+  // once, not per record. The last of equal keys applies. For an inert instrument, or above the limit of
+  // series, the returned series is usable, too.
   Self Bind(std::initializer_list<Attribute> attributes) const {
     return Bind(std::span<const Attribute>(attributes.begin(), attributes.size()));
   }
   Self Bind(std::span<const Attribute> attributes) const { return Self(internal::Bind(handle_, attributes)); }
-  // Not ok: it is inert and drops what it is given. The name is taken by another kind or unit, or is none.
+  // An error if the instrument is inert and drops its values: the name is invalid, or has another kind or
+  // unit.
   Status status() const { return StatusOf(handle_); }
 
  protected:
@@ -90,7 +91,7 @@ class Sum : public Instrument<Sum<Number, kMonotonic>> {
       : Base(Make(kMonotonic ? InstrumentKind::kCounter : InstrumentKind::kUpDownCounter,
                   std::is_same_v<Number, int64_t>, name, options, registry)) {}
 
-  // A negative or NaN for a counter is dropped and counted.
+  // Drops and counts NaN, and negative values for a counter.
   void Add(Number n = 1) const noexcept {
     const Cells& mine = cells;
     const bool refused = kMonotonic ? !(n >= 0) : n != n;
@@ -110,11 +111,11 @@ class Sum : public Instrument<Sum<Number, kMonotonic>> {
 }  // namespace internal
 
 using Counter = internal::Sum<int64_t, true>;
-using UpDownCounter = internal::Sum<int64_t, false>;  // what goes up and down: requests in flight
+using UpDownCounter = internal::Sum<int64_t, false>;  // a sum that rises and falls: requests in flight
 using DoubleCounter = internal::Sum<double, true>;
 using DoubleUpDownCounter = internal::Sum<double, false>;
 
-// The last writer wins. Not told until it is set, and not while it is NaN.
+// A value that the last writer sets. Not exported before the first Set, nor while it is NaN.
 class Gauge : public internal::Instrument<Gauge> {
   friend class internal::Instrument<Gauge>;
 
@@ -133,6 +134,7 @@ class Gauge : public internal::Instrument<Gauge> {
   std::atomic<double>* at_;
 };
 
+// A distribution of values.
 class Histogram : public internal::Instrument<Histogram> {
   friend class internal::Instrument<Histogram>;
 
@@ -140,13 +142,13 @@ class Histogram : public internal::Instrument<Histogram> {
   explicit Histogram(std::string_view name, const InstrumentOptions& options = {},
                      Registry& registry = Registry::Process())
       : Histogram(internal::Make(InstrumentKind::kHistogram, false, name, options, registry)) {}
-  // NaN and infinite values are dropped and counted; negative ones, too, where the buckets are exponential.
+  // Drops and counts NaN and infinite values and, where the buckets are exponential, negative ones.
   void Record(double value) const noexcept {
     if (form_) internal::Record(handle_, *form_, value);
     else internal::RecordExponential(handle_, value);
   }
 
-  // Records the time until its end, in the instrument's unit: s, ms, us or ns. Another unit: dropped.
+  // Records its lifetime in the instrument's unit: s, ms, us or ns. With another unit the value is dropped.
   class [[nodiscard]] Timer {
    public:
     explicit Timer(const Histogram& to) noexcept : to_(&to) {}
@@ -162,7 +164,7 @@ class Histogram : public internal::Instrument<Histogram> {
     const Histogram* to_;
     TimePoint begun_ = std::chrono::steady_clock::now();
   };
-  // The histogram outlives the timer.
+  // The histogram must outlive the timer.
   Timer Time() const noexcept { return Timer(*this); }
 
  private:

@@ -1,4 +1,4 @@
-// The series of a program's instruments, as they are read.
+// The registry that owns a program's instruments, and their series as they are read.
 #pragma once
 
 #include <cstdint>
@@ -26,18 +26,18 @@ struct InstrumentOptions {
 
 enum class InstrumentKind : uint8_t { kCounter, kUpDownCounter, kGauge, kHistogram };
 
-// One series as it was read. A plain value.
+// One series as it was read, a plain value.
 struct Sample {
   std::string name, unit, description;
   InstrumentKind kind = InstrumentKind::kCounter;
   bool integer = false;  // counts of whole things
   std::vector<std::pair<std::string, std::string>> attributes;
-  int64_t start_unix_ns = 0;  // since when it counts
+  int64_t start_unix_ns = 0;  // when counting began
 
   double value = kNotMeasured;  // of a counter or gauge
-  // Of a histogram: all observations, their sum, and how many lie in each bucket: with bounds in
-  // (bounds[i-1], bounds[i]], one more than bounds; without in (base^(offset+i), base^(offset+i+1)] with base
-  // = 2^(2^-scale).
+  // Of a histogram: the number of observations, their sum, and the count of each bucket. With bounds, bucket
+  // i is (bounds[i-1], bounds[i]], one bucket more than bounds; exponential: (base^(offset+i),
+  // base^(offset+i+1)] with base = 2^(2^-scale).
   uint64_t count = 0;
   double sum = kNotMeasured;
   std::vector<double> bounds;
@@ -56,14 +56,14 @@ class Registry {
   Registry(const Registry&) = delete;
   Registry& operator=(const Registry&) = delete;
 
-  // The one that instruments belong to by default. Never destroyed, so globals may record in destructors.
+  // The default registry of instruments. Never destroyed, so globals may record in destructors.
   static Registry& Process() noexcept;
 
-  // All series, in the order in which their instruments were made. Beside writers each value is monotonic
-  // from one reading to the next; the values are not of one instant. A series without attributes is left out
-  // while it was never touched and the instrument has others.
+  // Returns all series in the order in which their instruments were created. With concurrent writers each
+  // counter is monotonic from one snapshot to the next, but the values are not of one instant. Omits an
+  // unused series without attributes when its instrument has others.
   std::vector<Sample> Snapshot() const;
-  // How many series an instrument may have. Further ones are told together, with otel.metric.overflow="true".
+  // Limits the series of an instrument; further ones are merged into one with otel.metric.overflow="true".
   // 2,000 by default.
   void LimitSeries(size_t limit) noexcept;
 
@@ -72,8 +72,8 @@ class Registry {
   const uint64_t id_;
 };
 
-// What was recorded and not kept, in all registries of the process: NaN, infinite and negative values where
-// there can be none, and everything that inert instruments were given.
+// Counts records dropped in all registries of the process: invalid NaN, infinite and negative values, and all
+// values of inert instruments.
 uint64_t DroppedRecords() noexcept;
 
 }  // namespace gpulens

@@ -1,13 +1,13 @@
-// Ring kernels: persistent actors, each a thread with a queue of messages and one of replies, and telemetry.
+// Ring kernels: persistent actors, each a thread with a queue of messages, a queue of replies, and telemetry.
 //
 //   gpulens::RingKernelRuntime runtime({.enable_telemetry = true});
 //   auto square = runtime.Launch<int, long>("square", [](int x) { return long{x} * x; });
 //   if (!square || !runtime.Activate("square").ok() || !square->Send(7, 1s).ok()) return 1;
 //   long reply = square->Receive(1s).value_or(-1);
 //
-// Everything is thread-safe. Handlers run on their kernel's thread only. An exception that leaves a handler
-// is counted, and the next message follows; one that leaves a loop ends the kernel: kFailed. A runtime does
-// not pass over fork().
+// Everything is thread-safe. Handlers run on their kernel's thread only. An exception thrown by a handler is
+// counted, and the kernel goes on with the next message; one thrown by a loop ends the kernel as kFailed. A
+// runtime cannot be used in a child after fork().
 #pragma once
 
 #include <chrono>
@@ -29,40 +29,41 @@
 
 namespace gpulens {
 
+// What a send to a full queue does.
 enum class WhenFull : uint8_t {
-  kBlock,       // the sender waits for room
-  kReject,      // kExhausted
-  kDropOldest,  // out goes what has waited longest
-  kDropNewest,  // what is sent goes nowhere
+  kBlock,       // waits for room
+  kReject,      // returns kExhausted
+  kDropOldest,  // drops the oldest message
+  kDropNewest,  // drops the message being sent
 };
 
-// Of both queues of a kernel; what does not fit among the replies blocks the kernel or is dropped.
+// Options of both queues of a kernel. A full queue of replies blocks the kernel or drops replies.
 struct KernelOptions {
   size_t queue_size = 4096;  // 1 to 16,777,216 messages
   WhenFull when_full = WhenFull::kBlock;
-  // How long the kernel and who receives from it look for a message before they sleep. A round trip becomes
-  // shorter by two wake-ups, for a processor that is busy meanwhile.
+  // How long the kernel and its receivers poll for a message before they sleep. Saves two wake-ups per round
+  // trip at the cost of a busy processor.
   Duration spin{};
 };
 
 struct RingRuntimeOptions {
   bool enable_telemetry = false;
-  // Tells the telemetry as ring_kernel.*, too; outlives the runtime. Null: not.
+  // Exports the telemetry as ring_kernel.*; must outlive the runtime. Null: not exported.
   Registry* exported = &Registry::Process();
 };
 
-// A handle of a kernel that takes In and answers Out; void: it does not answer. Copyable, outlives the
-// runtime: then everything is kUnavailable. Also kUnavailable: the kernel is terminated, at once, or has
-// failed and all its replies were received. kInvalidArgument: it was not activated yet.
+// Handle of a kernel with messages In and replies Out; void: no replies. Copyable; may outlive the runtime,
+// after which all calls return kUnavailable. Calls also return kUnavailable once the kernel is terminated, or
+// has failed and all its replies were received, and kInvalidArgument before it was activated.
 template <class In, class Out>
 class RingKernel {
  public:
-  // kTimeout: no room by then. kExhausted: full, and WhenFull::kReject.
+  // kTimeout: the queue stayed full. kExhausted: it is full, with WhenFull::kReject.
   Status Send(In message, Duration timeout = Duration::max()) {
     internal::Room<In> room(std::move(message));
     return internal::SendTo(*actor_, room.at(), room.full, timeout);
   }
-  // Never waits. False: not sent; the message stays where it is.
+  // Never waits. On false, `message` is unchanged.
   bool TrySend(In&& message) noexcept {
     internal::Room<In> room(std::move(message));
     const bool sent = internal::TrySendTo(*actor_, room.at(), room.full);
@@ -72,7 +73,7 @@ class RingKernel {
     }
     return sent;
   }
-  // The oldest reply. kTimeout: there was none by then.
+  // Returns the oldest reply. kTimeout: there was none in time.
   Result<Out> Receive(Duration timeout = Duration::max())
     requires(!std::is_void_v<Out>)
   {
@@ -88,18 +89,18 @@ class RingKernel {
   std::shared_ptr<internal::RingActor> actor_;
 };
 
-// What a loop has of its kernel: for the kernel's thread alone, while the loop runs.
+// A loop's access to its kernel, for the kernel's thread only, while the loop runs.
 template <class In, class Out>
 class RingContext {
  public:
   explicit RingContext(internal::RingActor& actor) noexcept : actor_(actor) {}
-  // The next message, when the kernel is active. kUnavailable: end.
+  // Returns the next message, once the kernel is active. kUnavailable: the loop should end.
   Result<In> Receive(Duration timeout = Duration::max()) {
     internal::Room<In> room;
     if (Status status = internal::Take(actor_, room.at(), room.full, timeout); !status.ok()) return status;
     return std::move(*room);
   }
-  // A reply. The first one after a Receive counts its message as processed.
+  // Sends a reply. The first one after a Receive counts its message as processed.
   Status Send(std::conditional_t<std::is_void_v<Out>, internal::Nothing, Out> reply)
     requires(!std::is_void_v<Out>)
   {
@@ -125,8 +126,8 @@ struct LoopBody final : KernelBody {
 class RingRuntime;
 }  // namespace internal
 
-// Owns kernels. Its end terminates all and waits for their handlers. No kernel: kInvalidArgument, which lists
-// those there are; a state from which there is no way: kInvalidArgument, which tells it.
+// Owns kernels. The destructor terminates all and waits for their handlers. Functions with an id return
+// kInvalidArgument for an unknown one, with a list of the known ones, and for a kernel in another state.
 class RingKernelRuntime {
  public:
   explicit RingKernelRuntime(const RingRuntimeOptions& options = {});
@@ -134,8 +135,9 @@ class RingKernelRuntime {
   RingKernelRuntime(const RingKernelRuntime&) = delete;
   RingKernelRuntime& operator=(const RingKernelRuntime&) = delete;
 
-  // A kernel with queues, which does nothing until it is activated. kInvalidArgument: the id is taken, is
-  // empty or longer than 255 bytes; no handler; a queue of no size. kExhausted: no memory for the queues.
+  // Creates a kernel, which does nothing until it is activated. kInvalidArgument: the id is in use, empty or
+  // longer than 255 bytes; there is no handler; the queue size is out of range. kExhausted: no memory for the
+  // queues.
   template <class In, class Out>
   Result<RingKernel<In, Out>> Launch(std::string_view id, std::function<Out(In)> handler,
                                      const KernelOptions& options = {}) {
@@ -143,8 +145,8 @@ class RingKernelRuntime {
         id, handler ? std::make_unique<internal::HandlerBody<In, Out>>(std::move(handler)) : nullptr,
         options);
   }
-  // The same with a loop of its own, which receives until it is told to end. When it returns, the kernel is
-  // terminated; replies may still be received.
+  // The same with a loop, which receives until it gets kUnavailable. When it returns, the kernel is
+  // terminated; queued replies may still be received.
   template <class In, class Out>
   Result<RingKernel<In, Out>> LaunchLoop(std::string_view id, std::function<void(RingContext<In, Out>&)> loop,
                                          const KernelOptions& options = {}) {
@@ -152,26 +154,27 @@ class RingKernelRuntime {
                         options);
   }
 
-  Status Activate(std::string_view id);    // of a launched one. kExhausted: no thread to be had
-  Status Deactivate(std::string_view id);  // of an active one: it finishes its message, and takes no other
-  Status Reactivate(std::string_view id);  // of a deactivated one
-  // Wakes every waiter at once; what is queued is dropped; waits for the handler. kTimeout: the handler is
-  // still at it; the kernel stays, terminating, and may be terminated again. Then the id is free. Not from a
-  // handler: kInvalidArgument.
+  Status Activate(std::string_view id);    // a launched kernel. kExhausted: no thread can be started
+  Status Deactivate(std::string_view id);  // an active kernel: it finishes its message and takes no other
+  Status Reactivate(std::string_view id);  // a deactivated kernel
+  // Wakes all waiters, drops queued messages and waits for the handler; the id is then free. kTimeout: the
+  // handler is still running; the kernel remains, terminating, and Terminate may be called again.
+  // kInvalidArgument when called by a handler.
   Status Terminate(std::string_view id, Duration timeout = std::chrono::seconds(5));
   Status TerminateAll(
-      Duration timeout = std::chrono::seconds(10));  // the first failure, of all that were tried
+      Duration timeout = std::chrono::seconds(10));  // terminates all and returns the first error
 
   Result<KernelState> state(std::string_view id) const;
   std::vector<std::string> kernel_ids() const;
   bool telemetry_enabled() const noexcept;
 
-  // Stays after a kernel's end, until the reset or the runtime's end, of the last 1,000. None: telemetry is
-  // off, or there was no such kernel.
+  // Telemetry of a kernel; that of the last 1,000 ended ones is kept until a reset. None if telemetry is off
+  // or there was no such kernel.
   std::optional<KernelTelemetry> telemetry(std::string_view id) const;
   std::vector<KernelTelemetry> all_telemetry() const;  // by id
-  KernelSummary Summary() const;                       // off: kernel_count alone
-  // Begins counts, latencies and throughput anew, of all without an id. What is exported goes on.
+  KernelSummary Summary() const;                       // only kernel_count when telemetry is off
+  // Resets counts, latencies and throughput of a kernel, or of all for an empty id. Exported counts are
+  // unaffected.
   void ResetTelemetry(std::string_view id = {}) noexcept;
 
  private:

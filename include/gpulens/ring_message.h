@@ -1,4 +1,4 @@
-// Beneath ring_kernel.h: how a core that knows no types keeps and moves messages. Not for programs.
+// Implementation of ring_kernel.h: type-erased storage of messages. Not for direct use.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@ namespace gpulens::internal {
 
 class RingActor;
 
-// How the core, which knows no types, moves and ends messages.
+// Type-erased operations on messages.
 struct MessageForm {
   size_t size, align;
-  void (*move)(void* to, void* from) noexcept;      // leaves nothing at `from`
-  void (*exchange)(void* one, void* two) noexcept;  // both hold a message
+  void (*move)(void* to, void* from) noexcept;      // destroys the object at `from`
+  void (*exchange)(void* one, void* two) noexcept;  // swaps two messages
   void (*destroy)(void* at) noexcept;
 };
 template <class T>
@@ -41,9 +41,9 @@ const MessageForm& FormOf() noexcept {
                                      [](void* at) noexcept { static_cast<T*>(at)->~T(); }};
   return kForm;
 }
-struct Nothing {};  // in the place of void
+struct Nothing {};  // replaces void
 
-// Room for a message that is there or not.
+// Storage of an optional message.
 template <class T>
 struct Room {
   Room() noexcept {}
@@ -59,17 +59,18 @@ struct Room {
   bool full = false;
 };
 
-// What runs on a kernel's thread, once. Throws what the user's loop throws.
+// Code that runs once on a kernel's thread. Throws the exceptions of the user's loop.
 struct KernelBody {
   virtual ~KernelBody() = default;
   virtual void Run(RingActor& actor) = 0;
 };
 
-// Both take a message from `room` or leave it there, or put one in, and set `full` accordingly.
+// Send or receive a message at an address; `full` is set to whether it holds a message afterwards.
 Status SendTo(RingActor& actor, void* message, bool& full, Duration timeout);
 bool TrySendTo(RingActor& actor, void* message, bool& full) noexcept;
 Status ReceiveFrom(RingActor& actor, void* to, bool& full, Duration timeout);
-// For the kernel's own thread. Take: kUnavailable when it is to end. Put: the reply, or `full` stays.
+// For the kernel's own thread. Take returns kUnavailable when the thread should end. Put leaves `full` set on
+// failure.
 Status Take(RingActor& actor, void* to, bool& full, Duration timeout);
 Status Put(RingActor& actor, void* reply, bool& full);
 void Done(RingActor& actor) noexcept;
@@ -77,7 +78,7 @@ void Failed(RingActor& actor, const char* what) noexcept;
 bool ShouldTerminate(const RingActor& actor) noexcept;
 inline constexpr const char* kNoKnownException = "an exception that is no std::exception";
 
-// A handler for each message, until the end.
+// Calls a handler with each message until the kernel ends.
 template <class In, class Out>
 struct HandlerBody final : KernelBody {
   explicit HandlerBody(std::function<Out(In)> to_call) : handler(std::move(to_call)) {}

@@ -1,7 +1,6 @@
-// Pure functions on numbers: distributions, latencies between tokens, and whether a benchmark has settled.
+// Pure functions on numbers: distributions, inter-token latencies, and detection of a steady state.
 //
-// What was not measured is NaN (kNotMeasured) and does not count: a NaN among the values is left out, and a
-// Distribution of nothing has n = 0 and NaN everywhere else. Thread-safe as any value is.
+// NaN (kNotMeasured) values are ignored; the Distribution of no values has n = 0 and NaN elsewhere.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +13,7 @@
 
 namespace gpulens {
 
-// Of n values, in their unit.
+// Statistics of n values, in their unit.
 struct Distribution {
   uint64_t n = 0;
   double sum = 0;
@@ -24,29 +23,28 @@ struct Distribution {
          max = kNotMeasured;
 };
 
-// `fraction` 0 to 1 of values that ascend, linear between ranks (Hyndman and Fan, 1996, type 7; numpy's
-// default). NaN for no values and for a fraction that is none.
+// Percentile at `fraction`, 0 to 1, of ascending values, interpolated linearly between ranks (Hyndman and
+// Fan, 1996, type 7; numpy's default). NaN for no values and for a fraction out of range.
 double Percentile(std::span<const double> ascending, double fraction) noexcept;
-// Of values in any order. O(n log n), and a copy of them.
+// Describes values in any order. O(n log n); copies them.
 Distribution Describe(std::span<const double> values);
-// Seconds from token to token, of arrivals in their order. Fewer than two: n = 0. A step back in time is left
-// out.
+// Seconds between consecutive arrivals. n = 0 for fewer than two. Backward steps in time are ignored.
 Distribution InterTokenLatency(std::span<const TimePoint> arrivals);
 
 struct SteadyStateOptions {
-  size_t warmup = 5;       // values that do not count
-  size_t window = 5;       // values that are compared, at least 2
-  size_t consecutive = 3;  // windows in a row that must be quiet
-  double cv_below = 0.05;  // quiet: the sample's standard deviation is less than this share of its mean
+  size_t warmup = 5;       // values ignored at the beginning
+  size_t window = 5;       // values of a window, at least 2
+  size_t consecutive = 3;  // quiet windows in a row that make a steady state
+  double cv_below = 0.05;  // a window is quiet if its standard deviation is below this share of its mean
 };
 
-// Tells from when on a measured rate no longer drifts. Constant memory. Not thread-safe.
+// Detects when a measured rate no longer drifts. Constant memory. Not thread-safe.
 class SteadyStateDetector {
  public:
   explicit SteadyStateDetector(const SteadyStateOptions& options = {});
 
-  // Whether it is steady with this value, and from then on for ever. A window with a NaN, or with a mean that
-  // is not positive, is never quiet.
+  // Adds a value and returns whether the state is steady; once steady, it remains so. A window with a NaN or
+  // without a positive mean is never quiet.
   bool Record(double value) noexcept;
   bool steady() const noexcept { return steady_; }
   uint64_t recorded() const noexcept { return recorded_; }

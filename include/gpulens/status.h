@@ -1,14 +1,13 @@
-// Status and Result: how every part of gpulens reports that something did not work.
+// Status and Result: how functions of gpulens report errors.
 //
-// Not for programmer errors (those CHECK and crash) and not for hot paths (those are noexcept,
-// drop and count). Ours and not std::expected: libstdc++ 12 has it only as C++23 and there it is
-// not [[nodiscard]].
+// Not for programming errors (CHECK crashes) nor for hot paths (they are noexcept, drop and count). Not
+// std::expected: libstdc++ 12 has it only as C++23, and not [[nodiscard]].
 //
 //   Result<int> Port(std::string_view text);
 //   auto port = Port("9091");
 //   if (!port) return port.error();
 //
-// Plain values: safe to copy and move between threads, not to share without a lock.
+// Plain values, without locks.
 #pragma once
 
 #include <cassert>
@@ -21,22 +20,22 @@
 
 namespace gpulens {
 
-// A number that was not measured. Never 0.
+// A number that was not measured, which is never 0.
 inline constexpr double kNotMeasured = std::numeric_limits<double>::quiet_NaN();
 
-// The failures a caller may want to tell apart. Closed on purpose: anything finer is `detail`.
+// Errors that callers distinguish. The set is closed; `detail` has anything finer.
 enum class Code : uint8_t {
   kOk,
-  kUnavailable,       // This machine does not have the thing (no GPU, file absent).
-  kPermissionDenied,  // It is there; we may not read it.
-  kInvalidArgument,   // The caller or the configuration is wrong.
-  kDataLoss,          // The other side sent bytes that cannot be understood.
-  kTimeout,           // No answer by the deadline.
-  kExhausted,         // A bound of ours is reached: size, count, queue.
+  kUnavailable,       // This machine lacks the device, file or server.
+  kPermissionDenied,  // It exists, but this process may not read it.
+  kInvalidArgument,   // The argument or the configuration is invalid.
+  kDataLoss,          // The other side sent bytes that cannot be decoded.
+  kTimeout,           // There was no answer by the deadline.
+  kExhausted,         // A limit of size, count or queue is reached.
   kIo,                // Any other failed system call.
 };
 
-// The code as it stands in metrics and logs: "permission_denied". Static storage.
+// Name of the code in metrics and logs: "permission_denied". Static storage.
 constexpr std::string_view CodeName(Code code) noexcept {
   switch (code) {
     case Code::kOk: return "ok";
@@ -51,7 +50,7 @@ constexpr std::string_view CodeName(Code code) noexcept {
   return "unknown";
 }
 
-// Success, or a code with a sentence for people: what, why and, when known, what to do.
+// Success, or a code with a sentence for people: what failed, why and, if known, what to do.
 struct [[nodiscard]] Status {
   Code code = Code::kOk;
   std::string detail;
@@ -62,7 +61,7 @@ struct [[nodiscard]] Status {
 
 inline Status Ok() noexcept { return {}; }
 
-// A value or a Status that is not ok. Reading the value of a failed Result is a programmer error.
+// A value or an error. Reading the value of an error is a programming error.
 template <class T>
 class [[nodiscard]] Result {
  public:
@@ -83,7 +82,7 @@ class [[nodiscard]] Result {
 
   const Status& error() const& noexcept { return assert(!ok()), *std::get_if<1>(&state_); }
   Status&& error() && noexcept { return assert(!ok()), std::move(*std::get_if<1>(&state_)); }
-  // A copy of the outcome without the value.
+  // Ok for a value, otherwise the error.
   Status status() const { return ok() ? Status{} : error(); }
 
  private:

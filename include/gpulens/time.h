@@ -1,4 +1,4 @@
-// The two words for time that the other headers share.
+// Types of time that the other headers share.
 #pragma once
 
 #include <chrono>
@@ -6,7 +6,7 @@
 namespace gpulens {
 
 using Duration = std::chrono::nanoseconds;
-// A wall-clock time does not convert: setting the clock is no latency and costs no joules.
+// Of the monotonic clock; wall-clock times, which jump when the clock is set, do not convert to it.
 using TimePoint = std::chrono::steady_clock::time_point;
 
 }  // namespace gpulens

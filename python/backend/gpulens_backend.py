@@ -46,7 +46,7 @@ def _ignore_tests(folder, names):
 
 
 @contextlib.contextmanager
-def _sources_beside():
+def _sources_next_to_it():
     """Copies the sources to sdk/ while an sdist is made; an unpacked sdist has them already."""
     target = HERE / "sdk"
     if not _in_checkout():
@@ -68,7 +68,7 @@ def _sources_beside():
 
 
 def build_sdist(sdist_directory, config_settings=None):
-    with _sources_beside():
+    with _sources_next_to_it():
         return _inner.build_sdist(sdist_directory, config_settings)
 
 

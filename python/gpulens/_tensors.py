@@ -23,7 +23,7 @@ class Pending:
 
     def __init__(self, tensors):
         torch = torch_module()
-        # With non_blocking the copy goes to pinned memory, after the kernels that make the value and beside later ones.
+        # With non_blocking the copy goes to pinned memory, after the kernels that make the value and in parallel with later ones.
         self._copies = [tensor.detach().to("cpu", non_blocking=True) for tensor in tensors]
         self._event = None
         device = next((t.device for t in tensors if t.device.type == "cuda"), None)
@@ -48,7 +48,7 @@ class Later:
     Thread-safe.
     """
 
-    _MOST = 64  # then the oldest is waited for: whoever is so far behind waits anyway
+    _MOST = 64  # beyond it the oldest is awaited: a caller this far behind waits in any case
 
     def __init__(self):
         self._lock = threading.Lock()

@@ -84,16 +84,16 @@ def _answer(box: SourceMailbox, source: EnergySource) -> None:
     """Runs the thread of a source until the monitor and its windows are gone."""
     end = box.fileno()
     while os.read(end, 64):
-        asked = box.take()
-        if asked is None:
+        request = box.take()
+        if request is None:
             continue
-        serial, what = asked
+        serial, what = request
         try:
             if what < 0:
                 box.give_devices(serial, list(source.open()))
             else:
                 box.give_reading(serial, source.read(what))
-        except Exception as error:  # told as the reason of what is not known then
+        except Exception as error:  # becomes the reason of the unknown values
             box.fail(serial, what < 0, f"{type(error).__name__}: {error}")
 
 

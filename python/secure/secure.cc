@@ -1,7 +1,7 @@
 // libgpulens_secure.so: TLS and gRPC for the package, opened by gpulens._core at their first use. So other
 // programs do not load OpenSSL, and the package works where these libraries are absent.
 #include "net/client/http_client.h"
-#include "sdk/export/secure_transport.h"
+#include "sdk/export/otlp_plan.h"
 
 // The two are of one build and one package: what passes between them is plain C++.
 extern "C" {

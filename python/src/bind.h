@@ -1,12 +1,14 @@
-// Shared by the files of bindings, each of which binds one part of the SDK. A failed Status becomes a Python
-// exception here. All functions need the GIL (or, without one, an attached thread) unless stated otherwise.
+// Shared by the binding files, each of which binds one part of the SDK. Converts errors to Python exceptions.
+// All functions need the GIL (or, without one, an attached thread) unless stated otherwise.
 #pragma once
 
 #include <chrono>
+#include <cmath>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include <gpulens/registry.h>
 #include <gpulens/status.h>
 
 #include <nanobind/nanobind.h>
@@ -34,10 +36,20 @@ T Take(Result<T> result) {
 }
 
 inline nb::str ToPython(std::string_view text) { return nb::str(text.data(), text.size()); }
-// As repr() writes a float: "nan", "0.25".
+// Returns repr() of a float: "nan", "0.25".
 std::string FloatText(double value);
-// Seconds as a duration; 0 only where `or_zero`. Raises InvalidArgumentError with the argument's name.
+// Converts seconds to a duration; 0 is allowed only if `or_zero`. Raises InvalidArgumentError with the
+// argument's name.
 std::chrono::nanoseconds Span(double seconds, const char* name, bool or_zero = false);
+// Converts seconds of a monotonic clock, of magnitude below 9e9.
+inline std::chrono::steady_clock::time_point SteadyTime(double seconds) {
+  return std::chrono::steady_clock::time_point(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
+}
+inline double SecondsOf(std::chrono::nanoseconds span) noexcept {
+  return std::chrono::duration<double>(span).count();
+}
+// Returns the registry, or that of the process for null.
+inline Registry& OrProcess(Registry* registry) { return registry ? *registry : Registry::Process(); }
 // Calls `call` without the GIL.
 template <class F>
 auto WithoutGil(F&& call) {

@@ -1,6 +1,5 @@
 // Native part of the modules under gpulens.compat.
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <tuple>
 #include <vector>
@@ -22,59 +21,31 @@ namespace {
 using energy::PowerSample;
 using energy::PowerTrace;
 
-using Row = std::tuple<int64_t, double, double, double, double, double, double, double>;
-using Pair = std::pair<double, double>;
+using TraceRow = std::tuple<int64_t, double, double, double, double, double, double, double>;
+using NumberPair = std::pair<double, double>;
 
-// Thread-safe PowerTrace. No call under the lock can need the GIL.
-class SharedTrace {
- public:
-  explicit SharedTrace(size_t capacity) : trace_(capacity) {}
+PowerSample ToSample(const TraceRow& row) {
+  PowerSample sample;
+  std::tie(sample.at_ns, sample.gpu_watts, sample.cpu_watts, sample.gpu_joules, sample.cpu_joules,
+           sample.utilization_percent, sample.temperature_celsius, sample.memory_gib) = row;
+  return sample;
+}
 
-  void Add(const Row& row) {
-    PowerSample sample;
-    std::tie(sample.at_ns, sample.gpu_watts, sample.cpu_watts, sample.gpu_joules, sample.cpu_joules,
-             sample.utilization_percent, sample.temperature_celsius, sample.memory_gib) = row;
-    const std::lock_guard lock(mutex_);
-    trace_.Add(sample);
-  }
-  std::vector<Row> Within(int64_t begin_ns, int64_t end_ns) const {
-    std::vector<PowerSample> samples;
-    {
-      const std::lock_guard lock(mutex_);
-      samples = trace_.Within(begin_ns, end_ns);
-    }
-    std::vector<Row> out;
-    out.reserve(samples.size());
-    for (const PowerSample& s : samples)
-      out.emplace_back(s.at_ns, s.gpu_watts, s.cpu_watts, s.gpu_joules, s.cpu_joules, s.utilization_percent,
-                       s.temperature_celsius, s.memory_gib);
-    return out;
-  }
-  Pair Energy(int64_t begin_ns, int64_t end_ns) const {
-    const std::lock_guard lock(mutex_);
-    const auto energy = trace_.EnergyJoules(begin_ns, end_ns);
-    return {energy.gpu, energy.cpu};
-  }
-  Pair Power(int64_t begin_ns, int64_t end_ns) const {
-    const std::lock_guard lock(mutex_);
-    const auto power = trace_.MeanWatts(begin_ns, end_ns);
-    return {power.gpu, power.cpu};
-  }
-  void Clear() {
-    const std::lock_guard lock(mutex_);
-    trace_.Clear();
-  }
-  size_t Size() const {
-    const std::lock_guard lock(mutex_);
-    return trace_.size();
-  }
+std::vector<TraceRow> RowsWithin(const PowerTrace& trace, int64_t begin_ns, int64_t end_ns) {
+  std::vector<TraceRow> out;
+  for (const PowerSample& s : trace.Within(begin_ns, end_ns))
+    out.emplace_back(s.at_ns, s.gpu_watts, s.cpu_watts, s.gpu_joules, s.cpu_joules, s.utilization_percent,
+                     s.temperature_celsius, s.memory_gib);
+  return out;
+}
 
- private:
-  mutable std::mutex mutex_;
-  PowerTrace trace_;
-};
+template <auto Function>
+NumberPair PairOf(const PowerTrace& trace, int64_t begin_ns, int64_t end_ns) {
+  const PowerTrace::Pair pair = (trace.*Function)(begin_ns, end_ns);
+  return {pair.gpu, pair.cpu};
+}
 
-std::optional<double> BucketQuantile(std::vector<Pair> pairs, double count, double quantile) {
+std::optional<double> BucketQuantile(std::vector<NumberPair> pairs, double count, double quantile) {
   std::ranges::sort(pairs);
   Shape shape;
   shape.has_sum = false;
@@ -114,19 +85,21 @@ void BindCompat(nb::module_& m) {
   m.def("read_vllm_page", &ReadPage, "page"_a, "content_type"_a = "",
         "Parses a metrics page of a vLLM server. Raises DataLossError for other data, and ExhaustedError "
         "above 64 MiB.");
-  nb::class_<SharedTrace>(m, "PowerTrace",
-                          "The last readings of power. Thread-safe. A row is (at_ns, gpu_watts, cpu_watts, "
-                          "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).")
+  nb::class_<PowerTrace>(m, "PowerTrace",
+                         "The last readings of power. Thread-safe. A row is (at_ns, gpu_watts, cpu_watts, "
+                         "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).")
       .def(nb::init<size_t>(), "capacity"_a)
-      .def("add", &SharedTrace::Add, "row"_a, "Adds a row; ignores one that is earlier than the last.")
-      .def("within", &SharedTrace::Within, "begin_ns"_a, "end_ns"_a,
+      .def(
+          "add", [](PowerTrace& self, const TraceRow& row) { self.Add(ToSample(row)); }, "row"_a,
+          "Adds a row; ignores one that is earlier than the last.")
+      .def("within", &RowsWithin, "begin_ns"_a, "end_ns"_a,
            "Returns the rows from begin_ns to end_ns, both included.")
-      .def("energy_joules", &SharedTrace::Energy, "begin_ns"_a, "end_ns"_a,
+      .def("energy_joules", &PairOf<&PowerTrace::EnergyJoules>, "begin_ns"_a, "end_ns"_a,
            "Returns the joules of (gpu, cpu): trapezoids with interpolated edges; 0 where nothing was read.")
-      .def("mean_watts", &SharedTrace::Power, "begin_ns"_a, "end_ns"_a,
+      .def("mean_watts", &PairOf<&PowerTrace::MeanWatts>, "begin_ns"_a, "end_ns"_a,
            "Returns the watts of (gpu, cpu): the mean of the rows in the span.")
-      .def("clear", &SharedTrace::Clear)
-      .def("__len__", &SharedTrace::Size);
+      .def("clear", &PowerTrace::Clear)
+      .def("__len__", &PowerTrace::size);
 }
 
 }  // namespace gpulens::python

@@ -25,7 +25,7 @@ void NeedCount(int gpu_count) {
     Raise({Code::kInvalidArgument, "gpu_count must be at least 1; got " + std::to_string(gpu_count)});
 }
 
-// One of the two, and not both.
+// Raises TypeError unless exactly one of the two is given.
 template <class A, class B>
 void NeedOne(const std::optional<A>& a, const std::optional<B>& b, const char* names) {
   if (a.has_value() == b.has_value()) throw nb::type_error((std::string("give either ") + names).c_str());

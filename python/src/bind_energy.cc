@@ -1,32 +1,108 @@
 // gpulens.energy: windows over the sampler of C++. Calls that may wait release the GIL.
 #include <gpulens/energy.h>
 
+#include <fcntl.h>
 #include <pthread.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <gpulens/energy_source.h>
+
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/vector.h>
 
+#include "base/fd.h"
 #include "src/bind.h"
-#include "src/mailbox.h"
 
 namespace gpulens::python {
-namespace {
 
-double Seconds(Duration span) { return std::chrono::duration<double>(span).count(); }
+// Connects the thread that reads energy, which never takes the GIL, with a Python thread that serves an
+// EnergySource written in Python. Requests go through a pipe, so that Python waits in os.read(). The reading
+// thread calls Query, Python's thread the rest; Renew is called in the child of a fork, before both.
+class Mailbox {
+ public:
+  static constexpr int kOpen = -1;  // instead of a device's index
+  struct Request {
+    uint64_t serial = 0;
+    int what = kOpen;
+  };
+  struct Answer {
+    Status status;
+    std::vector<EnergyDevice> devices;
+    EnergyReading reading;
+  };
+
+  Mailbox() { Renew(); }
+
+  // Sends a request and waits for its answer. kUnavailable: the mailbox is closed.
+  Answer Query(int what, Duration timeout);
+  // Returns the descriptor to read: a byte for each request, end of file when the mailbox is closed.
+  int read_end() const noexcept { return state_->read_end.get(); }
+  // Returns the waiting request; serial 0: none.
+  Request Take();
+  // Answers a request; the answer is dropped if it came too late.
+  void Give(uint64_t serial, Answer answer);
+  void Close();
+  // Abandons the state of the parent's threads.
+  void Renew();
+
+ private:
+  struct State {
+    std::mutex mutex;
+    std::condition_variable came;
+    UniqueFd read_end, write_end;
+    uint64_t serial = 0, answered = 0;
+    int what = kOpen;
+    bool waiting = false, closed = false;
+    Answer answer;
+  };
+  std::unique_ptr<State> state_;
+};
+
+// Python's reference. A monitor holds another reference without a Python object, whose release needs no GIL.
+struct MailboxHandle {
+  std::shared_ptr<Mailbox> box = std::make_shared<Mailbox>();
+};
+
+// A monitor's reference: when the last one is released, the Python thread ends.
+class MailboxSource final : public EnergySource {
+ public:
+  MailboxSource(std::shared_ptr<Mailbox> box, std::string name, EnergyVendor vendor)
+      : box_(std::move(box)), name_(std::move(name)), vendor_(vendor) {}
+  ~MailboxSource() override { box_->Close(); }
+
+  std::string_view name() const noexcept override { return name_; }
+  EnergyVendor vendor() const noexcept override { return vendor_; }
+  Result<std::vector<EnergyDevice>> Open() override;
+  Status Read(size_t device, EnergyReading& out) override;
+
+ private:
+  const std::shared_ptr<Mailbox> box_;
+  const std::string name_;
+  const EnergyVendor vendor_;
+};
+
+namespace {
 
 // A time of time.monotonic(), which is the same clock.
 TimePoint At(double seconds) {
   if (!(std::abs(seconds) < 9e9))
     Raise(
         {Code::kInvalidArgument, "a time must be in seconds of time.monotonic(); got " + FloatText(seconds)});
-  return TimePoint(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
+  return SteadyTime(seconds);
 }
 
 Share ShareOf(std::string_view name) {
@@ -44,7 +120,7 @@ EnergyVendor VendorOf(const std::optional<std::string>& name) {
   Raise({Code::kInvalidArgument, "vendor must be nvidia, amd, apple or cpu_rapl; got \"" + *name + "\""});
 }
 
-// Those of the machine where there are none. Each monitor has threads of its own for them.
+// Connects to Python's sources; empty: the monitor uses those of the machine.
 std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::list& given) {
   std::vector<std::shared_ptr<EnergySource>> out;
   for (nb::handle source : given) {
@@ -67,29 +143,14 @@ auto Live(Call call) {
   return WithoutGil(call);
 }
 
-// A window in a `with`: its end is the block's.
-class WindowBlock {
- public:
-  explicit WindowBlock(EnergyWindow window) : window_(std::move(window)) {}
-  WindowBlock(WindowBlock&&) = delete;
-
-  void End() { window_.End(); }
-  void AddTokens(int64_t tokens) { window_.AddTokens(tokens); }
-  void Mark(std::string_view phase) { window_.Mark(phase); }
-  EnergyResult Estimate() const { return window_.Estimate(); }
-  EnergyResult Phase(std::string_view name) const { return window_.phase(name); }
-  EnergyResult Result() {
-    return WithoutGil([this] { return window_.result(); });
-  }
-
- private:
-  EnergyWindow window_;
-};
+EnergyResult ResultOf(EnergyWindow& self) {
+  return WithoutGil([&] { return self.result(); });
+}
 
 nb::object Settle(nb::object self) {
   const nb::object loop = nb::module_::import_("asyncio").attr("get_running_loop")();
   return loop.attr("run_in_executor")(
-      nb::none(), nb::cpp_function([self] { return nb::cast<WindowBlock&>(self).Result(); }));
+      nb::none(), nb::cpp_function([self] { return ResultOf(nb::cast<EnergyWindow&>(self)); }));
 }
 
 void BindResult(nb::module_& m) {
@@ -124,7 +185,7 @@ void BindResult(nb::module_& m) {
       .def_ro("dram_joules", &R::dram_joules,
               "Filled in addition to a GPU's energy, and then never included in energy_joules.")
       .def_ro("mean_power_watts", &R::mean_power_watts, "energy_joules divided by the duration.")
-      .def_prop_ro("duration_seconds", [](const R& self) { return Seconds(self.duration); })
+      .def_prop_ro("duration_seconds", [](const R& self) { return SecondsOf(self.duration); })
       .def_ro("devices", &R::devices, "Number of devices.")
       .def_prop_ro(
           "vendor", [](const R& self) { return ToPython(EnergyVendorName(self.vendor)); },
@@ -150,7 +211,7 @@ void BindReadings(nb::module_& m) {
   using S = EnergySample;
   nb::class_<S>(m, "EnergyReading", "One reading of all devices of a monitor. NaN: not read.")
       .def_prop_ro(
-          "at_seconds", [](const S& self) { return Seconds(self.at.time_since_epoch()); },
+          "at_seconds", [](const S& self) { return SecondsOf(self.at.time_since_epoch()); },
           "Time of the reading in seconds of time.monotonic().")
       .def_ro("gpu_watts", &S::gpu_watts)
       .def_ro("cpu_watts", &S::cpu_watts)
@@ -164,22 +225,23 @@ void BindReadings(nb::module_& m) {
 }
 
 void BindWindow(nb::module_& m) {
-  nb::class_<WindowBlock>(
+  nb::class_<EnergyWindow>(
       m, "EnergyWindow",
       "A time span, from its creation to the end of its `with` block. For one thread at a "
       "time, except add_tokens(), which is thread-safe. Neither entering nor leaving the block "
       "waits, so it may be used in a coroutine.")
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> EnergyWindow"))
-      .def("__exit__", [](WindowBlock& self, nb::args) { self.End(); })
-      .def("end", &WindowBlock::End, "Ends the window; only the first end counts.")
-      .def("add_tokens", &WindowBlock::AddTokens, "tokens"_a,
+      .def("__exit__", [](EnergyWindow& self, nb::args) { self.End(); })
+      .def("end", &EnergyWindow::End, "Ends the window; only the first end counts.")
+      .def("add_tokens", &EnergyWindow::AddTokens, "tokens"_a,
            "Adds tokens: the weight of a request where the monitor shares by tokens.")
-      .def("mark", &WindowBlock::Mark, "phase"_a,
+      .def("mark", &EnergyWindow::Mark, "phase"_a,
            "Begins a phase and ends the previous one; phases of equal name add up. At most 8 names.")
-      .def("phase", &WindowBlock::Phase, "name"_a,
+      .def("phase", &EnergyWindow::phase, "name"_a,
            "Returns the energy of a phase; validity \"gap\" where mark() was not called with this name.")
-      .def("estimate", &WindowBlock::Estimate, "Returns the energy up to now, without waiting for a reading.")
-      .def_prop_ro("result", &WindowBlock::Result,
+      .def("estimate", &EnergyWindow::Estimate,
+           "Returns the energy up to now, without waiting for a reading.")
+      .def_prop_ro("result", &ResultOf,
                    "The energy of the window. Ends the window if it is open, and waits at most 20 ms for a "
                    "closing reading, without holding the GIL.")
       .def("settle", &Settle, nb::sig("def settle(self) -> collections.abc.Awaitable[EnergyResult]"),
@@ -195,6 +257,72 @@ constexpr const char* kMonitorDoc =
     "back.\ndevices: IDs of the devices to read; empty: those this process may use.\nprefer: the vendor that "
     "is tried first.\nsources: EnergySource objects that are read instead of this machine's devices, by a "
     "thread of the monitor.\n\nWaits at most 3 s for a first reading.";
+
+constexpr std::string_view kPartNames[] = {"gpu", "cpu", "dram"};  // by EnergyPart
+
+EnergyPart PartOf(std::string_view name) {
+  const auto found = std::ranges::find(kPartNames, name);
+  if (found == std::end(kPartNames))
+    Raise({Code::kInvalidArgument,
+           "part must be \"gpu\", \"cpu\" or \"dram\"; got \"" + std::string(name) + "\""});
+  return static_cast<EnergyPart>(found - std::begin(kPartNames));
+}
+
+void BindDevice(nb::module_& m) {
+  const auto construct = [](EnergyDevice* self, std::string id, std::string name, std::string_view part,
+                            bool usable, double most_watts, double counter_step_joules,
+                            std::optional<double> counter_lag_seconds, double accuracy_ratio) {
+    EnergyDevice device{.id = std::move(id), .name = std::move(name), .part = PartOf(part), .usable = usable};
+    if (device.id.empty()) Raise({Code::kInvalidArgument, "a device must have an id"});
+    device.most_watts = most_watts;
+    device.counter_step_joules = counter_step_joules;
+    device.counter_lag = std::chrono::nanoseconds(
+        counter_lag_seconds ? std::llround(std::clamp(*counter_lag_seconds, 0.0, 1e6) * 1e9) : -1);
+    device.accuracy_ratio = accuracy_ratio;
+    new (self) EnergyDevice(std::move(device));
+  };
+  nb::class_<EnergyDevice>(
+      m, "EnergyDevice",
+      "A device whose energy is read.\n\nid: unique, such as a UUID.\npart: \"gpu\", \"cpu\" or "
+      "\"dram\".\nusable: whether this process may use it.\nmost_watts: the most power that it can draw, "
+      "which bounds the energy between two readings.\ncounter_step_joules: resolution of the "
+      "counter.\ncounter_lag_seconds: maximum age of the counter's value when it is read; None: "
+      "unknown.\naccuracy_ratio: accuracy of the sensor as its vendor states it.\n\nRaises "
+      "InvalidArgumentError for an empty id or an unknown part.")
+      .def("__init__", construct, "id"_a, "name"_a = "", nb::kw_only(), "part"_a = "gpu", "usable"_a = true,
+           "most_watts"_a = kNotMeasured, "counter_step_joules"_a = 1e-3,
+           "counter_lag_seconds"_a.none() = 0.0, "accuracy_ratio"_a = kNotMeasured)
+      .def_ro("id", &EnergyDevice::id, "ID of the device: a UUID, or a name such as \"package-0\".")
+      .def_ro("name", &EnergyDevice::name)
+      .def_prop_ro(
+          "part", [](const EnergyDevice& self) { return kPartNames[static_cast<size_t>(self.part)]; },
+          "\"gpu\", \"cpu\" or \"dram\".")
+      .def_ro("usable", &EnergyDevice::usable, "Whether this process may use it.")
+      .def("__repr__",
+           [](const EnergyDevice& self) { return "EnergyDevice(" + self.id + ", " + self.name + ")"; });
+}
+
+void BindReading(nb::module_& m) {
+  const auto construct = [](EnergyReading* self, double joules, double watts, double utilization_ratio,
+                            double memory_used_bytes, double temperature_celsius, double processes) {
+    new (self) EnergyReading{.joules = joules,
+                             .watts = watts,
+                             .utilization_ratio = utilization_ratio,
+                             .memory_used_bytes = memory_used_bytes,
+                             .temperature_celsius = temperature_celsius,
+                             .processes = processes};
+  };
+  nb::class_<EnergyReading>(m, "SourceReading",
+                            "One reading of a device by an EnergySource. joules count up from an arbitrary "
+                            "zero; watts are the current power. One of the two is sufficient. NaN: unknown.")
+      .def("__init__", construct, nb::kw_only(), "joules"_a = kNotMeasured, "watts"_a = kNotMeasured,
+           "utilization_ratio"_a = kNotMeasured, "memory_used_bytes"_a = kNotMeasured,
+           "temperature_celsius"_a = kNotMeasured, "processes"_a = kNotMeasured)
+      .def_ro("joules", &EnergyReading::joules)
+      .def_ro("watts", &EnergyReading::watts);
+}
+
+constexpr Duration kOpenTimeout = std::chrono::seconds(3), kReadTimeout = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -225,12 +353,10 @@ void BindEnergy(nb::module_& m) {
                    "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = [], "
                    "prefer: str | None = None, sources: list = []) -> None"))
       .def(
-          "window", [](M& self) { return new WindowBlock(Live([&] { return self.Window(); })); },
-          nb::rv_policy::take_ownership,
+          "window", [](M& self) { return Live([&] { return self.Window(); }); },
           "Opens a window that measures all energy of the devices; windows nest and overlap freely.")
       .def(
-          "request", [](M& self) { return new WindowBlock(Live([&] { return self.Request(); })); },
-          nb::rv_policy::take_ownership,
+          "request", [](M& self) { return Live([&] { return self.Request(); }); },
           "Opens a window that measures a share of the devices' energy; the shares of all open requests add "
           "up to it.")
       .def(
@@ -260,6 +386,98 @@ void BindEnergy(nb::module_& m) {
       .def_prop_ro(
           "unattributed_joules", &M::unattributed_joules,
           "Energy in joules since the monitor began while no request was open, as far as it is determined.");
+}
+
+void BindEnergySource(nb::module_& m) {
+  BindDevice(m);
+  BindReading(m);
+  using Handle = MailboxHandle;
+  nb::class_<Handle>(m, "SourceMailbox", nb::is_weak_referenceable(), "Internal to gpulens.energy.")
+      .def(nb::init<>())
+      .def("fileno", [](const Handle& self) { return self.box->read_end(); })
+      .def("take",
+           [](Handle& self) -> std::optional<std::pair<uint64_t, int>> {
+             const Mailbox::Request request = self.box->Take();
+             if (request.serial == 0) return std::nullopt;
+             return std::pair(request.serial, request.what);
+           })
+      .def("give_devices",
+           [](Handle& self, uint64_t serial, std::vector<EnergyDevice> devices) {
+             self.box->Give(serial, {{}, std::move(devices), {}});
+           })
+      .def("give_reading", [](Handle& self, uint64_t serial,
+                              const EnergyReading& reading) { self.box->Give(serial, {{}, {}, reading}); })
+      .def("fail",
+           [](Handle& self, uint64_t serial, bool absent, std::string why) {
+             self.box->Give(serial, {{absent ? Code::kUnavailable : Code::kIo, std::move(why)}, {}, {}});
+           })
+      .def("close", [](Handle& self) { self.box->Close(); })
+      .def("renew", [](Handle& self) { self.box->Renew(); });
+}
+
+void Mailbox::Renew() {
+  // The state may be locked by the parent's threads, so its memory is leaked.
+  static_cast<void>(state_.release());
+  state_ = std::make_unique<State>();
+  std::array<int, 2> ends{-1, -1};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) state_->closed = true;
+  state_->read_end.reset(ends[0]);
+  state_->write_end.reset(ends[1]);
+}
+
+Mailbox::Answer Mailbox::Query(int what, Duration timeout) {
+  State& state = *state_;
+  std::unique_lock lock(state.mutex);
+  if (!state.closed) {
+    ++state.serial;
+    state.what = what;
+    state.waiting = true;
+    const char byte = 1;
+    // A full pipe wakes Python as well.
+    if (::write(state.write_end.get(), &byte, 1) < 0) state.closed = true;
+    state.came.wait_for(lock, timeout, [&] { return state.closed || state.answered == state.serial; });
+    state.waiting = false;
+    if (state.answered == state.serial) return std::exchange(state.answer, {});
+  }
+  if (state.closed) return {{Code::kUnavailable, "the source is closed"}, {}, {}};
+  return {
+      {Code::kTimeout, "Python did not answer in time: read() is slow, or other code holds the GIL"}, {}, {}};
+}
+
+Mailbox::Request Mailbox::Take() {
+  State& state = *state_;
+  std::lock_guard lock(state.mutex);
+  if (!state.waiting || state.answered == state.serial) return {};
+  return {state.serial, state.what};
+}
+
+void Mailbox::Give(uint64_t serial, Answer answer) {
+  State& state = *state_;
+  std::lock_guard lock(state.mutex);
+  if (serial != state.serial || !state.waiting) return;
+  state.answer = std::move(answer);
+  state.answered = serial;
+  state.came.notify_all();
+}
+
+void Mailbox::Close() {
+  State& state = *state_;
+  std::lock_guard lock(state.mutex);
+  state.closed = true;
+  state.write_end.reset();
+  state.came.notify_all();
+}
+
+Result<std::vector<EnergyDevice>> MailboxSource::Open() {
+  Mailbox::Answer answer = box_->Query(Mailbox::kOpen, kOpenTimeout);
+  if (!answer.status.ok()) return answer.status;
+  return std::move(answer.devices);
+}
+
+Status MailboxSource::Read(size_t device, EnergyReading& out) {
+  Mailbox::Answer answer = box_->Query(static_cast<int>(device), kReadTimeout);
+  out = answer.reading;
+  return answer.status;
 }
 
 }  // namespace gpulens::python

@@ -1,4 +1,4 @@
-// gpulens.experiments: the native part. Calls that may wait release the GIL.
+// Native part of gpulens.experiments. Calls that may wait release the GIL.
 #include <gpulens/experiment_energy.h>
 
 #include <atomic>
@@ -16,16 +16,9 @@
 namespace gpulens::python {
 namespace {
 
-const char* StatusName(ExperimentStatus status) {
-  switch (status) {
-    case ExperimentStatus::kRunning: return "running";
-    case ExperimentStatus::kDone: return "done";
-    case ExperimentStatus::kFailed: return "failed";
-  }
-  return "";
-}
+constexpr const char* kStatusNames[] = {"running", "done", "failed"};  // by ExperimentStatus
 
-// Runs are long: a counter is exact at any interval, and an integral of power good enough.
+// Runs are long, so a longer interval suffices: counters are exact at any interval.
 constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
 // Options of Python's experiment().
@@ -38,7 +31,7 @@ struct RunOptions {
   bool measure = true;                   // with a monitor of its own,
   std::optional<EnergyMonitor> monitor;  // or with this one
 
-  // Begins to measure.
+  // Converts the options and begins to measure energy.
   ExperimentOptions Native() const {
     ExperimentOptions options;
     options.db = db, options.resume = resume, options.join = join;
@@ -103,7 +96,7 @@ class Run {
     const auto timeout = Span(timeout_seconds, "timeout_seconds");
     Check(WithoutGil([&] { return experiment_->Flush(timeout); }));
   }
-  // The first counts, also of two threads.
+  // Only the first call has an effect. Thread-safe.
   void End(bool failed, const std::string& reason) {
     if (ended_.exchange(true)) return;
     Check(WithoutGil([&] {
@@ -163,7 +156,7 @@ void BindOptions(nb::module_& m) {
       .def("use_monitor", [](RunOptions& self, const EnergyMonitor& monitor) { self.monitor = monitor; });
 }
 
-// Overloads in the order in which they are tried; none converts its value but the last, of texts.
+// Adds an overload; they are tried in order. Only the last one, for texts, converts its value.
 template <class T>
 void BindParam(nb::class_<Run>& run) {
   run.def(
@@ -191,7 +184,7 @@ void BindExperiment(nb::module_& m) {
       .def_prop_ro("id", [](Run& self) { return self.get().id(); })
       .def_prop_ro("name", [](Run& self) { return self.get().name(); })
       .def_prop_ro("db", [](Run& self) { return self.get().db(); })
-      .def_prop_ro("status", [](Run& self) { return StatusName(self.get().status()); })
+      .def_prop_ro("status", [](Run& self) { return kStatusNames[static_cast<size_t>(self.get().status())]; })
       .def_prop_ro("energy", [](Run& self) { return self.get().energy(); })
       .def_prop_ro(
           "health",

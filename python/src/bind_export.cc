@@ -1,18 +1,20 @@
-// gpulens.export: how instruments leave the program. TLS and gRPC are behind a door: secure_door.h.
+// Native part of gpulens.export. TLS and gRPC are in a library of their own, next to gpulens._core.
 #include <gpulens/export.h>
 
+#include <dlfcn.h>
+#include <unistd.h>
+
 #include <chrono>
-#include <cmath>
-#include <map>
+#include <memory>
 #include <optional>
 #include <string>
 
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 
+#include "net/blocking/blocking_post.h"
 #include "sdk/export/otlp_plan.h"
 #include "src/bind.h"
-#include "src/secure_door.h"
 
 namespace gpulens::python {
 namespace {
@@ -21,7 +23,7 @@ std::chrono::nanoseconds OptionalSpan(const std::optional<double>& seconds, cons
   return seconds ? Span(*seconds, name) : std::chrono::nanoseconds();
 }
 
-// An exporter with the registry that it reads, which must not end before it.
+// An exporter with its registry, which must outlive it.
 class ExporterBlock {
  public:
   ExporterBlock(Exporter exporter, nb::object registry)
@@ -30,7 +32,7 @@ class ExporterBlock {
   ~ExporterBlock() { Close(); }
 
   void Close() {
-    const nb::gil_scoped_release released;  // sends once more, for a second at most
+    const nb::gil_scoped_release released;  // exports once more, for at most a second
     exporter_.reset();
   }
   void Flush(double timeout_seconds) {
@@ -74,6 +76,64 @@ ExporterBlock* AsPage(std::string listen, bool insecure, nb::object registry) {
   return new ExporterBlock(std::move(exporter), std::move(registry));
 }
 
+using sdk::SecureMaker;
+
+constexpr const char* kNotBuilt =
+    "this package was built without TLS and gRPC because their headers were missing (Debian: libssl-dev "
+    "libnghttp2-dev libdeflate-dev): install them and rebuild the package, or export to the agent, which "
+    "forwards the data";
+
+// Path of the library: in a subfolder, so that it is not taken for a Python module.
+std::string LibraryPath() {
+  Dl_info here{};
+  if (::dladdr(reinterpret_cast<const void*>(&BindExport), &here) == 0 || !here.dli_fname) return {};
+  const std::string core = here.dli_fname;
+  return core.substr(0, core.rfind('/') + 1) + "lib/libgpulens_secure.so";
+}
+
+Status LoadFailed() {
+  const char* why = ::dlerror();
+  return {Code::kUnavailable, std::string("cannot load TLS and gRPC: ") + (why ? why : "")};
+}
+
+Result<void*> Load() {
+  const std::string path = LibraryPath();
+  if (::access(path.c_str(), F_OK) != 0) return Status{Code::kUnavailable, kNotBuilt};
+  // Never closed: transports made by it live as long as the process does.
+  void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (!library) return LoadFailed();
+  return library;
+}
+
+// Calls the library's function of this name.
+template <class Given>
+Result<Given> Find(const char* name) {
+  static const Result<void*> library = Load();
+  if (!library) return library.status();
+  const auto give = reinterpret_cast<Given (*)()>(::dlsym(*library, name));
+  if (!give) return LoadFailed();
+  return give();
+}
+
+Result<std::unique_ptr<sdk::OtlpTransport>> Make(const sdk::OtlpPlan& plan) {
+  static const Result<SecureMaker> maker = Find<SecureMaker>("gpulens_secure_maker");
+  if (!maker) return maker.status();
+  return (*maker)(plan);
+}
+
+Result<BlockingReply> Post(const BlockingPost::Request& request, Duration timeout) {
+  static const Result<SecurePost> post = Find<SecurePost>("gpulens_secure_post");
+  if (!post) return post.status();
+  return (*post)(request, timeout);
+}
+
+// Registers the library for exporters and stores, which open it at first use. kUnavailable: the package was
+// built without it, or a system library is missing.
+void UseSecureLibrary() noexcept {
+  sdk::SetSecureTransport(&Make);
+  SetSecurePost(&Post);
+}
+
 }  // namespace
 
 void BindExport(nb::module_& m) {
@@ -96,7 +156,7 @@ void BindExport(nb::module_& m) {
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> Exporter"))
       .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
   m.attr("_running") = nb::set();  // keeps exporters without a reference running
-  OpenSecureDoor();
+  UseSecureLibrary();
   nb::class_<OtlpOptions>(m, "OtlpOptions", "Options of gpulens.export_otlp(); empty: from the environment.")
       .def(nb::init<>())
       .def_rw("endpoint", &OtlpOptions::endpoint)
@@ -120,7 +180,7 @@ void BindExport(nb::module_& m) {
   m.def(
       "to_prometheus", [](const nb::object& registry) { return ToPrometheus(Of(registry)); },
       "registry"_a.none() = nb::none(), "Returns all series as a page in Prometheus' text format 0.0.4.");
-  // Names the file that heeds GPULENS_EXPORT at the first instrument, so that it is linked.
+  // Links the file that applies GPULENS_EXPORT at the first instrument.
   m.def("export_as_environment_says", &ExportAsEnvironmentSays);
 }
 

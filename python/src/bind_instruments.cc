@@ -1,4 +1,4 @@
-// gpulens.instruments: the handles of C++, in Python.
+// Native part of gpulens.instruments.
 #include <gpulens/instruments.h>
 
 #include <optional>
@@ -6,7 +6,7 @@
 
 #include <nanobind/stl/vector.h>
 
-#include "src/hot.h"
+#include "src/fast_methods.h"
 
 namespace gpulens::python {
 namespace {
@@ -26,8 +26,6 @@ T Made(T instrument) {
   Check(instrument.status());
   return instrument;
 }
-
-Registry& Of(Registry* registry) { return registry ? *registry : Registry::Process(); }
 
 template <class T>
 T Bind(const T& self, nb::args positional, nb::kwargs named) {
@@ -58,39 +56,33 @@ void AddOne(const T& to, Number amount) noexcept {
 void SetOne(const Gauge& to, double value) noexcept { to.Set(value); }
 void RecordOne(const Histogram& to, double value) noexcept { to.Record(value); }
 
-template <class T, class Number>
-void BindSum(nb::module_& m, const char* name, const std::string& doc) {
-  static PyMethodDef methods[] = {Hot<T, Number, &AddOne<T, Number>, kAmount, true>::Method("add", kAddDoc),
-                                  {}};
-  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+template <class T>
+void BindInstrument(nb::module_& m, const char* name, PyType_Slot* slots, const std::string& doc) {
   nb::class_<T>(m, name, nb::type_slots(slots), (doc + kMadeDoc).c_str())
       .def(
           "__init__",
           [](T* self, std::string_view named, std::string_view unit, std::string_view description,
              Registry* registry) {
-            new (self) T(Made(T(named, {.unit = unit, .description = description}, Of(registry))));
+            new (self) T(Made(T(named, {.unit = unit, .description = description}, OrProcess(registry))));
           },
           "name"_a, nb::kw_only(), "unit"_a = "", "description"_a = "", "registry"_a.none() = nb::none())
       .def("bind", &Bind<T>, kBindDoc);
 }
 
-void BindGauge(nb::module_& m) {
-  static PyMethodDef methods[] = {Hot<Gauge, double, &SetOne, kValue>::Method("set", kSetDoc), {}};
+template <class T, class Number>
+void BindSum(nb::module_& m, const char* name, const std::string& doc) {
+  static PyMethodDef methods[] = {
+      FastMethod<T, Number, &AddOne<T, Number>, kAmount, true>::Method("add", kAddDoc), {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  nb::class_<Gauge>(
-      m, "Gauge", nb::type_slots(slots),
-      (std::string(
-           "A current value; the last writer wins. Not exported before it is set, nor while it is NaN.") +
-       kMadeDoc)
-          .c_str())
-      .def(
-          "__init__",
-          [](Gauge* self, std::string_view name, std::string_view unit, std::string_view description,
-             Registry* registry) {
-            new (self) Gauge(Made(Gauge(name, {.unit = unit, .description = description}, Of(registry))));
-          },
-          "name"_a, nb::kw_only(), "unit"_a = "", "description"_a = "", "registry"_a.none() = nb::none())
-      .def("bind", &Bind<Gauge>, kBindDoc);
+  BindInstrument<T>(m, name, slots, doc);
+}
+
+void BindGauge(nb::module_& m) {
+  static PyMethodDef methods[] = {FastMethod<Gauge, double, &SetOne, kValue>::Method("set", kSetDoc), {}};
+  static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
+  BindInstrument<Gauge>(
+      m, "Gauge", slots,
+      "A current value; the last writer wins. Not exported before it is set, nor while it is NaN.");
 }
 
 // Context manager of `with histogram.time():`. One block at a time.
@@ -117,8 +109,8 @@ void BindHistogram(nb::module_& m) {
           },
           nb::sig("def __enter__(self) -> HistogramTimer"))
       .def("__exit__", [](Stopwatch& self, nb::args) { self.Exit(); });
-  static PyMethodDef methods[] = {Hot<Histogram, double, &RecordOne, kValue>::Method("record", kRecordDoc),
-                                  {}};
+  static PyMethodDef methods[] = {
+      FastMethod<Histogram, double, &RecordOne, kValue>::Method("record", kRecordDoc), {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<Histogram>(
       m, "Histogram", nb::type_slots(slots),
@@ -133,7 +125,7 @@ void BindHistogram(nb::module_& m) {
           [](Histogram* self, std::string_view name, std::string_view unit, std::string_view description,
              const std::vector<double>& bounds, Registry* registry) {
             const InstrumentOptions options{.unit = unit, .description = description, .bounds = bounds};
-            new (self) Histogram(Made(Histogram(name, options, Of(registry))));
+            new (self) Histogram(Made(Histogram(name, options, OrProcess(registry))));
           },
           "name"_a, nb::kw_only(), "unit"_a = "", "description"_a = "", "bounds"_a = std::vector<double>(),
           "registry"_a.none() = nb::none())

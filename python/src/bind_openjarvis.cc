@@ -1,48 +1,50 @@
-// gpulens.compat.openjarvis's TelemetryStore: rows in the units of its table.
+// Native part of gpulens.compat.openjarvis: rows in the units of its table.
 #include <cmath>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <nanobind/stl/optional.h>
 
+#include "base/result.h"
 #include "sdk/inference/core.h"
-#include "src/hot.h"
+#include "src/fast_methods.h"
 #include "src/inference_store.h"
-#include "src/telemetry_rows.h"
 #include "store/telemetry/rows.h"
+#include "store/telemetry/summary.h"
 
 namespace gpulens::python {
 namespace {
 
-using telemetry::Column;
 using telemetry::kNoCount;
-using telemetry::Numbers;
-using telemetry::Row;
+using telemetry::RecordColumn;
+using telemetry::RecordNumbers;
+using telemetry::RecordRow;
 using telemetry::TextColumn;
 
-// A column that the record has, with its name as Python keeps it.
-struct RecordColumn {
-  const Column* column;
+// A column of the record class, with its interned name.
+struct FieldColumn {
+  const RecordColumn* column;
   nb::object name;
 };
 
-std::vector<RecordColumn> ColumnsOf(nb::handle kind) {
+std::vector<FieldColumn> ColumnsOf(nb::handle kind) {
   const nb::object fields = kind.attr("__dataclass_fields__");
-  std::vector<RecordColumn> known;
-  for (const Column& column : telemetry::Columns()) {
+  std::vector<FieldColumn> known;
+  for (const RecordColumn& column : telemetry::RecordColumns()) {
     nb::object name = nb::steal(PyUnicode_InternFromString(std::string(column.name).c_str()));
     if (nb::cast<bool>(fields.attr("__contains__")(name))) known.push_back({&column, std::move(name)});
   }
   return known;
 }
 
-[[noreturn]] void Wrong(const Column& column, const char* wanted) {
+[[noreturn]] void Wrong(const RecordColumn& column, const char* wanted) {
   PyErr_Clear();
   throw nb::type_error((std::string(column.name) + wanted).c_str());
 }
 
-// Writes telemetry records into a store. Thread-safe: what it holds does not change.
+// Writes telemetry records into a store. Immutable and therefore thread-safe.
 class TelemetryWriter {
  public:
   TelemetryWriter(nb::object store, nb::handle record_class)
@@ -50,9 +52,9 @@ class TelemetryWriter {
         columns_(ColumnsOf(record_class)),
         dumps_(nb::module_::import_("json").attr("dumps")) {}
 
-  // Records that cannot be a row are set aside with the reason.
+  // Stores records that cannot be a row, with the reason, in a table of their own.
   void Record(nb::handle record) const {
-    internal::InferenceCore& core = (*nb::cast<Store&>(store_)).core();
+    internal::InferenceCore& core = (*nb::cast<StoreHandle&>(store_)).core();
     std::string why;
     try {
       std::vector<nb::object> kept;
@@ -73,17 +75,17 @@ class TelemetryWriter {
   }
 
  private:
-  Row RowOf(nb::handle record, std::vector<nb::object>& kept) const {
-    Row row;
+  RecordRow RowOf(nb::handle record, std::vector<nb::object>& kept) const {
+    RecordRow row;
     for (const auto& [column, name] : columns_) {
       nb::object value = nb::steal(PyObject_GetAttr(record.ptr(), name.ptr()));
       if (!value.is_valid()) throw nb::python_error();
-      if (const auto* const real = std::get_if<double Numbers::*>(&column->at)) {
+      if (const auto* const real = std::get_if<double RecordNumbers::*>(&column->at)) {
         double number = 0;
         if (!NumberOf(value.ptr(), number)) Wrong(*column, " must be a number");
-        // In these records a 0 is what was not measured.
+        // In these records 0 means not measured.
         row.numbers.*(*real) = number == 0 && column->masked ? kNotMeasured : number;
-      } else if (const auto* const whole = std::get_if<int64_t Numbers::*>(&column->at)) {
+      } else if (const auto* const whole = std::get_if<int64_t RecordNumbers::*>(&column->at)) {
         int64_t number = kNoCount;
         if (!value.is_none() && !NumberOf(value.ptr(), number)) Wrong(*column, " must be an integer");
         if (value.is_none() && column->masked) Wrong(*column, " must be an integer");
@@ -97,7 +99,7 @@ class TelemetryWriter {
     return row;
   }
 
-  nb::object Metadata(Row& row, const nb::object& value, std::vector<nb::object>& kept) const {
+  nb::object Metadata(RecordRow& row, const nb::object& value, std::vector<nb::object>& kept) const {
     if (!nb::isinstance<nb::dict>(value)) return dumps_(value);
     const nb::dict metadata = nb::borrow<nb::dict>(value);
     if (metadata.size() == 0) return nb::str("{}");
@@ -117,7 +119,7 @@ class TelemetryWriter {
     return dumps_(value);
   }
 
-  static std::string_view Text(const Column& column, nb::object value, std::vector<nb::object>& kept) {
+  static std::string_view Text(const RecordColumn& column, nb::object value, std::vector<nb::object>& kept) {
     const bool optional = std::get<TextColumn>(column.at) == TextColumn::kMiningSession;
     if (value.is_none() && optional) return {};
     Py_ssize_t size = 0;
@@ -129,14 +131,89 @@ class TelemetryWriter {
   }
 
   nb::object store_;
-  std::vector<RecordColumn> columns_;
+  std::vector<FieldColumn> columns_;
   nb::object dumps_;
 };
+
+constexpr std::string_view kInternal = "measured";  // bit mask of the measured zeros of a row
+
+struct Blob {
+  std::string bytes;
+};
+using TableCell = std::variant<std::monostate, int64_t, double, std::string, Blob>;
+
+struct TableRows {
+  std::vector<std::string> names;
+  std::vector<TableCell> cells;  // row by row
+};
+
+TableCell CellOf(const sqlite::Statement& row, int column) {
+  using Type = sqlite::Statement::Type;
+  switch (row.TypeOf(column)) {
+    case Type::kInteger: return row.Int(column);
+    case Type::kReal: return row.Real(column);
+    case Type::kText: return std::string(row.Text(column));
+    case Type::kBlob: return Blob{std::string(row.Text(column))};
+    case Type::kNull: break;
+  }
+  return {};
+}
+
+// Must not wait for the GIL: the thread that holds it may fork, and a fork waits for this to end.
+Status Copy(const sqlite::Database& database, const Query& query, TableRows& out) {
+  ASSIGN_OR_RETURN(sqlite::Statement rows, telemetry::SelectAllColumns(database, query));
+  std::vector<int> columns;
+  for (int i = 0; i < rows.columns(); ++i) {
+    if (rows.ColumnName(i) == kInternal) continue;
+    columns.push_back(i);
+    out.names.emplace_back(rows.ColumnName(i));
+  }
+  return rows.Each([&] {
+    for (int column : columns) out.cells.push_back(CellOf(rows, column));
+  });
+}
+
+nb::object ToObject(const TableCell& cell) {
+  const auto as = []<class T>(const T& value) -> nb::object {
+    if constexpr (std::is_same_v<T, std::monostate>) {
+      return nb::none();
+    } else if constexpr (std::is_same_v<T, Blob>) {
+      return nb::bytes(value.bytes.data(), value.bytes.size());
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      // Other programs may write invalid UTF-8, which is kept.
+      const auto size = static_cast<Py_ssize_t>(value.size());
+      nb::object text = nb::steal(PyUnicode_DecodeUTF8(value.data(), size, "surrogateescape"));
+      if (!text.is_valid()) throw nb::python_error();
+      return text;
+    } else {
+      return nb::cast(value);
+    }
+  };
+  return std::visit(as, cell);
+}
+
+// Returns the rows that match `query` as dicts with the names and units of the table, except columns that
+// only this program can read. Flushes first; the file is read without the GIL.
+nb::list RowsOf(internal::InferenceCore& core, const Query& query) {
+  TableRows rows;
+  Check(WithoutGil([&] {
+    return core.Read([&](const sqlite::Database& database) { return Copy(database, query, rows); });
+  }));
+  std::vector<nb::object> names;
+  for (const std::string& name : rows.names) names.push_back(ToPython(name));
+  nb::list out;
+  for (size_t at = 0; at < rows.cells.size(); at += names.size()) {
+    nb::dict row;
+    for (size_t i = 0; i < names.size(); ++i) row[names[i]] = ToObject(rows.cells[at + i]);
+    out.append(std::move(row));
+  }
+  return out;
+}
 
 }  // namespace
 
 void BindOpenJarvis(nb::module_& m) {
-  const auto rows = [](Store& store, std::optional<double> since, std::optional<double> until,
+  const auto rows = [](StoreHandle& store, std::optional<double> since, std::optional<double> until,
                        bool newest_first, size_t limit) {
     const auto at = [](std::optional<double> seconds) {
       if (seconds && !(std::abs(*seconds) < 9e9))

@@ -1,10 +1,12 @@
-// gpulens.ring: telemetry of kernels in Python. The runtime itself is written in Python.
+// Native part of gpulens.ring: telemetry of kernels. The runtime is written in Python.
 #include <gpulens/kernel_telemetry.h>
+
+#include <time.h>
 
 #include <chrono>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -58,8 +60,6 @@ std::string Print(const KernelTelemetry& self) {
          " errors, " + std::to_string(self.dropped) + " dropped, " + rate;
 }
 
-double Seconds(Duration span) noexcept { return std::chrono::duration<double>(span).count(); }
-
 void BindTelemetry(nb::module_& m) {
   nb::class_<KernelTelemetry>(m, "KernelTelemetry",
                               "Telemetry of one kernel at one instant; all values are consistent with each "
@@ -96,7 +96,7 @@ void BindTelemetry(nb::module_& m) {
           [](const KernelTelemetry& self) { return UnixSeconds(self.last_message_time); },
           "Last time a message was received, answered or failed, as time.time(); None: never.")
       .def_prop_ro(
-          "uptime", [](const KernelTelemetry& self) { return Seconds(self.uptime); },
+          "uptime", [](const KernelTelemetry& self) { return SecondsOf(self.uptime); },
           "Seconds since the start, regardless of resets; constant after the kernel's end.")
       .def_ro("throughput", &KernelTelemetry::throughput, "Throughput over the uptime since the last reset.")
       .def_ro("throughput_1s", &KernelTelemetry::throughput_1s, "Throughput over the last second.")
@@ -118,7 +118,7 @@ void BindTelemetry(nb::module_& m) {
       .def("__repr__", &Print);
 }
 
-// The three calls of each message are plain C functions of the type, as those of src/hot.h.
+// The three calls of each message are plain C functions of the type, as in src/fast_methods.h.
 const KernelRecorder* RecorderOf(PyObject* self, Py_ssize_t given, Py_ssize_t wanted) noexcept {
   if (given == wanted && nb::inst_ready(self)) [[likely]]
     return nb::inst_ptr<KernelRecorder>(self);
@@ -126,15 +126,15 @@ const KernelRecorder* RecorderOf(PyObject* self, Py_ssize_t given, Py_ssize_t wa
   return nullptr;
 }
 
-PyObject* HotReceive(PyObject* self, PyObject* const* given, Py_ssize_t count) noexcept {
+PyObject* FastReceive(PyObject* self, PyObject* const* given, Py_ssize_t count) noexcept {
   const KernelRecorder* const to = RecorderOf(self, count, 1);
   if (!to) return nullptr;
   const uint64_t depth = PyLong_AsUnsignedLongLong(given[0]);
   if (depth == UINT64_MAX && PyErr_Occurred()) return nullptr;
-  return PyFloat_FromDouble(Seconds(to->Receive(depth).time_since_epoch()));
+  return PyFloat_FromDouble(SecondsOf(to->Receive(depth).time_since_epoch()));
 }
 
-PyObject* HotBegin(PyObject* self, PyObject* const* given, Py_ssize_t count) noexcept {
+PyObject* FastBegin(PyObject* self, PyObject* const* given, Py_ssize_t count) noexcept {
   const KernelRecorder* const to = RecorderOf(self, count, 2);
   if (!to) return nullptr;
   const uint64_t depth = PyLong_AsUnsignedLongLong(given[0]);
@@ -145,11 +145,11 @@ PyObject* HotBegin(PyObject* self, PyObject* const* given, Py_ssize_t count) noe
     PyErr_SetString(PyExc_TypeError, "received must be a result of receive()");
     return nullptr;
   }
-  to->Begin(depth, TimePoint(std::chrono::nanoseconds(std::llround(received * 1e9))));
+  to->Begin(depth, SteadyTime(received));
   Py_RETURN_NONE;
 }
 
-PyObject* HotDone(PyObject* self, PyObject* const* given, Py_ssize_t count) noexcept {
+PyObject* FastDone(PyObject* self, PyObject* const* given, Py_ssize_t count) noexcept {
   const KernelRecorder* const to = RecorderOf(self, count, 1);
   if (!to) return nullptr;
   const int sent = PyObject_IsTrue(given[0]);
@@ -158,21 +158,21 @@ PyObject* HotDone(PyObject* self, PyObject* const* given, Py_ssize_t count) noex
   Py_RETURN_NONE;
 }
 
-using HotCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t) noexcept;
-PyMethodDef HotMethod(const char* name, HotCall call, const char* doc) noexcept {
+using FastCall = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t) noexcept;
+PyMethodDef FastEntry(const char* name, FastCall call, const char* doc) noexcept {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(call)), METH_FASTCALL, doc};
 }
 
 void BindRecorder(nb::module_& m) {
   static PyMethodDef methods[] = {
-      HotMethod("receive", &HotReceive,
+      FastEntry("receive", &FastReceive,
                 "receive($self, depth, /)\n--\n\nRecords that the queue accepted a message and now has "
                 "`depth` messages. Returns the time, for begin(). Starts a kernel that has no state yet."),
-      HotMethod("begin", &HotBegin,
+      FastEntry("begin", &FastBegin,
                 "begin($self, depth, received, /)\n--\n\nRecords that the handler begins with the message "
                 "that was received at the time `received`; the queue has `depth` messages left. For a kernel "
                 "that processes one message at a time."),
-      HotMethod("done", &HotDone,
+      FastEntry("done", &FastDone,
                 "done($self, sent, /)\n--\n\nRecords that the handler has finished the message that it "
                 "began; `sent`: a reply was sent, too. Without such a message, records only the reply."),
       {}};
@@ -253,7 +253,7 @@ nb::dict SummaryOf(const TelemetryCollector& self) {
     row["dropped_by"] = DroppedBy(one);
     row["throughput"] = nb::float_(one.throughput);
     row["error_rate"] = nb::float_(one.error_rate);
-    row["uptime"] = nb::float_(Seconds(one.uptime));
+    row["uptime"] = nb::float_(SecondsOf(one.uptime));
     row["queue_depth"] = nb::int_(one.queue_depth);
     PutQuantiles(row, "wait", one.wait_seconds);
     PutQuantiles(row, "service", one.service_seconds);
@@ -273,7 +273,7 @@ void BindCollector(nb::module_& m) {
       .def(
           "__init__",
           [](TelemetryCollector* self, bool enabled, Registry* registry) {
-            new (self) TelemetryCollector(enabled, registry ? registry : &Registry::Process());
+            new (self) TelemetryCollector(enabled, &OrProcess(registry));
           },
           "enabled"_a = true, nb::kw_only(), "registry"_a.none() = nb::none(), nb::keep_alive<1, 3>())
       .def_prop_ro("enabled", &TelemetryCollector::enabled)
@@ -319,12 +319,95 @@ void BindCollector(nb::module_& m) {
           "kept. A kernel that has ended is removed.");
 }
 
+// Reading a thread's clock takes about half a microsecond, more than telemetry may cost: the first kExact
+// steps are measured, then every kEach-th as an estimate. kEach is prime, since programs have periods of
+// powers of two and ten.
+constexpr uint64_t kExact = 16, kEach = 31;
+
+double ThreadSeconds() noexcept {
+  timespec at{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
+  return static_cast<double>(at.tv_sec) + static_cast<double>(at.tv_nsec) * 1e-9;
+}
+
+// Awaitable around a coroutine, which it owns. Used by the event loop's thread.
+class Metered {
+ public:
+  Metered(nb::object work, const KernelRecorder& recorder) : work_(std::move(work)), recorder_(recorder) {}
+
+  // Returns the result of `go`; null: the coroutine raised, or returned, which sets StopIteration.
+  template <class Go>
+  PyObject* Step(const Go& go) noexcept {
+    ++steps_;
+    const uint64_t weight = steps_ <= kExact ? 1 : steps_ % kEach == 0 ? kEach : 0;
+    if (weight == 0) return go(work_.ptr());
+    const double begun = ThreadSeconds();
+    PyObject* const result = go(work_.ptr());
+    recorder_.AddCpu((ThreadSeconds() - begun) * static_cast<double>(weight));
+    return result;
+  }
+
+ private:
+  const nb::object work_;
+  const KernelRecorder recorder_;
+  uint64_t steps_ = 0;
+};
+
+PyObject* Resume(PyObject* work) noexcept {
+#if PY_VERSION_HEX >= 0x030A0000
+  PyObject* result = nullptr;
+  if (PyIter_Send(work, Py_None, &result) != PYGEN_RETURN) return result;
+  if (PyObject* const end = PyObject_CallOneArg(PyExc_StopIteration, result)) {
+    PyErr_SetObject(PyExc_StopIteration, end);
+    Py_DECREF(end);
+  }
+  Py_DECREF(result);
+  return nullptr;
+#else
+  static PyObject* const send = PyUnicode_InternFromString("send");
+  return PyObject_CallMethodObjArgs(work, send, Py_None, nullptr);
+#endif
+}
+
+PyObject* Next(PyObject* self) noexcept { return nb::inst_ptr<Metered>(self)->Step(&Resume); }
+
+PyObject* Self(PyObject* self) noexcept {
+  Py_INCREF(self);
+  return self;
+}
+
+nb::object Throw(Metered& self, nb::args what) {
+  PyObject* const result = self.Step([&what](PyObject* work) -> PyObject* {
+    PyObject* const method = PyObject_GetAttrString(work, "throw");
+    if (!method) return nullptr;
+    PyObject* const thrown = PyObject_CallObject(method, what.ptr());
+    Py_DECREF(method);
+    return thrown;
+  });
+  if (!result) throw nb::python_error();
+  return nb::steal(result);
+}
+
 }  // namespace
 
 void BindRing(nb::module_& m) {
   BindTelemetry(m);
   BindRecorder(m);
   BindCollector(m);
+}
+
+void BindMetered(nb::module_& m) {
+  static PyType_Slot slots[] = {{Py_tp_iternext, reinterpret_cast<void*>(&Next)},
+                                {Py_tp_iter, reinterpret_cast<void*>(&Self)},
+                                {Py_am_await, reinterpret_cast<void*>(&Self)},
+                                {0, nullptr}};
+  nb::class_<Metered>(
+      m, "Metered", nb::type_slots(slots),
+      "Awaits a coroutine and adds to a KernelRecorder the processor time of its steps on the event loop's "
+      "thread, not of the code between them: exact for the first 16 steps, then an estimate from every 31st.")
+      .def(nb::init<nb::object, const KernelRecorder&>(), "work"_a, "recorder"_a,
+           nb::sig("def __init__(self, work: collections.abc.Coroutine, recorder: KernelRecorder) -> None"))
+      .def("throw", &Throw, nb::sig("def throw(self, *what: typing.Any) -> typing.Any"));
 }
 
 }  // namespace gpulens::python

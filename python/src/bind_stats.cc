@@ -37,7 +37,7 @@ Distribution ItlOf(const std::vector<double>& arrivals) {
   for (double seconds : arrivals) {
     if (!(std::abs(seconds) < 9e9))
       Raise({Code::kInvalidArgument, "an arrival must be a time in seconds; got " + FloatText(seconds)});
-    times.emplace_back(std::chrono::nanoseconds(std::llround(seconds * 1e9)));
+    times.push_back(SteadyTime(seconds));
   }
   return InterTokenLatency(times);
 }

@@ -1,4 +1,4 @@
-// gpulens.training: the native part, which keeps and exports the numbers.
+// Native part of gpulens.training, which stores and exports the measurements.
 #include <gpulens/training.h>
 
 #include <optional>
@@ -21,8 +21,12 @@ void Construct(TrainingMonitor* self, TrainingOptions options, const std::string
            "precision: unknown precision \"" + precision + "\"; use bf16, fp16, fp8, tf32, …"});
   options.precision = *parsed;
   options.product = product;
-  new (self)
-      TrainingMonitor(Take(TrainingMonitor::Create(options, registry ? *registry : Registry::Process())));
+  new (self) TrainingMonitor(Take(TrainingMonitor::Create(options, OrProcess(registry))));
+}
+
+template <auto Record>
+void RecordCheckpoint(TrainingMonitor& self, double seconds, std::optional<double> bytes) {
+  (self.*Record)(seconds, bytes.value_or(kNotMeasured));
 }
 
 void BindOptions(nb::module_& m) {
@@ -77,18 +81,10 @@ void BindTraining(nb::module_& m) {
       .def("record_step", &Monitor::RecordStep, "seconds"_a, "loss"_a = nb::none())
       .def("record_loss", &Monitor::RecordLoss, "loss"_a)
       .def("record_data_wait", &Monitor::RecordDataWait, "seconds"_a)
-      .def(
-          "record_checkpoint_save",
-          [](Monitor& self, double seconds, std::optional<double> bytes) {
-            self.RecordCheckpointSave(seconds, bytes.value_or(kNotMeasured));
-          },
-          "seconds"_a, "size_bytes"_a = nb::none())
-      .def(
-          "record_checkpoint_restore",
-          [](Monitor& self, double seconds, std::optional<double> bytes) {
-            self.RecordCheckpointRestore(seconds, bytes.value_or(kNotMeasured));
-          },
-          "seconds"_a, "size_bytes"_a = nb::none())
+      .def("record_checkpoint_save", &RecordCheckpoint<&Monitor::RecordCheckpointSave>, "seconds"_a,
+           "size_bytes"_a = nb::none())
+      .def("record_checkpoint_restore", &RecordCheckpoint<&Monitor::RecordCheckpointRestore>, "seconds"_a,
+           "size_bytes"_a = nb::none())
       .def("record_gradient", &Monitor::RecordGradient, "l2_norm"_a, "nonfinite_params"_a,
            "clipped"_a = nb::none())
       .def(

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "src/bind.h"
 
 namespace gpulens::python {

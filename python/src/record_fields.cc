@@ -1,10 +1,10 @@
-#include "src/record_fields.h"
+#include "src/inference_store.h"
 
 #include <cmath>
 #include <optional>
 #include <variant>
 
-#include "src/hot.h"
+#include "src/fast_methods.h"
 #include "store/telemetry/rows.h"
 
 namespace gpulens::python {
@@ -12,21 +12,21 @@ namespace {
 
 using R = InferenceRecord;
 
-struct Other {};  // read by hand
+struct OtherField {};  // read by TakeOther
 
-struct Field {
+struct RecordField {
   const char* name;
-  std::variant<std::string_view R::*, std::optional<int64_t> R::*, double R::*, bool R::*, Other> at;
+  std::variant<std::string_view R::*, std::optional<int64_t> R::*, double R::*, bool R::*, OtherField> at;
 };
 
-constexpr Field kFields[] = {
+constexpr RecordField kFields[] = {
     {"model", &R::model},
     {"engine", &R::engine},
     {"agent", &R::agent},
     {"batch_id", &R::batch_id},
     {"error_type", &R::error_type},
-    {"metadata", Other{}},
-    {"time", Other{}},
+    {"metadata", OtherField{}},
+    {"time", OtherField{}},
     {"prompt_tokens", &R::prompt_tokens},
     {"prompt_tokens_evaluated", &R::prompt_tokens_evaluated},
     {"cached_prompt_tokens", &R::cached_prompt_tokens},
@@ -49,8 +49,8 @@ constexpr Field kFields[] = {
     {"gpu_utilization_ratio", &R::gpu_utilization_ratio},
     {"gpu_memory_used_bytes", &R::gpu_memory_used_bytes},
     {"gpu_temperature_celsius", &R::gpu_temperature_celsius},
-    {"itl_seconds", Other{}},
-    {"outcome", Other{}},
+    {"itl_seconds", OtherField{}},
+    {"outcome", OtherField{}},
     {"streaming", &R::streaming},
     {"warmup", &R::warmup},
 };
@@ -99,7 +99,7 @@ std::string_view RecordFields::Text(const char* name, PyObject* value) {
   Py_ssize_t size = 0;
   if (const char* const text = PyUnicode_AsUTF8AndSize(value, &size))
     return {text, static_cast<size_t>(size)};
-  PyErr_Clear();  // half of a surrogate pair: bytes that are no UTF-8, which a store sets aside
+  PyErr_Clear();  // half of a surrogate pair: not valid UTF-8, which the store rejects
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(value, "utf-8", "surrogatepass"));
   if (!bytes.is_valid()) throw nb::python_error();
   kept_.push_back(bytes);
@@ -131,9 +131,9 @@ void RecordFields::TakeOther(const char* name, PyObject* value) {
 }
 
 void RecordFields::Take(PyObject* name, PyObject* value) {
-  const Field& field = kFields[PlaceOf(name)];
+  const RecordField& field = kFields[PlaceOf(name)];
   const auto set = [&]<class T>(const T& at) {
-    if constexpr (std::is_same_v<T, Other>) {
+    if constexpr (std::is_same_v<T, OtherField>) {
       TakeOther(field.name, value);
     } else if constexpr (std::is_same_v<T, std::string_view R::*>) {
       record_.*at = Text(field.name, value);
@@ -158,7 +158,7 @@ void RecordFields::TakeAll(nb::handle from) {
     nb::object value = nb::steal(PyObject_GetAttr(from.ptr(), names[i]));
     if (!value.is_valid()) throw nb::python_error();
     Take(names[i], value.ptr());
-    // Another thread, or Python code that runs meanwhile, may give the object another text.
+    // Another thread, or Python code that runs meanwhile, may replace the object's text.
     if (PyUnicode_Check(value.ptr()) && PyUnicode_GetLength(value.ptr()) > 0)
       kept_.push_back(std::move(value));
   }

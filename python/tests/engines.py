@@ -1,4 +1,4 @@
-"""Engines of these tests, and what their records are told to."""
+"""Engines of these tests, and what their records are reported to."""
 import asyncio
 import threading
 import time
@@ -41,7 +41,7 @@ def pause(seconds):
 
 
 class Engine:
-    """Gives what it is told to, taking `seconds` before each of its chunks."""
+    """Gives what it is reported to, taking `seconds` before each of its chunks."""
 
     engine_id = "fake"
 

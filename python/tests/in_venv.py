@@ -56,20 +56,20 @@ def environment(built, folder="venv", base=sys.executable, *options):
 
 
 def with_torch():
-    """An environment that sees a machine's packages besides the wheel; its Python, or why there is none."""
+    """An environment that sees a machine's packages in addition to the wheel; its Python, or why there is none."""
     wheels = list(WORK.glob("*.whl"))
     if not wheels:
         return None, "no wheel in build/python; run this without --torch"
-    asked = "import sys, torch; print(*sys.version_info[:2])"
+    queried = "import sys, torch; print(*sys.version_info[:2])"
     for base in (sys.executable, "/usr/bin/python3"):  # which may be another than the one on PATH
-        done = subprocess.run([base, "-c", asked], capture_output=True, text=True)
+        done = subprocess.run([base, "-c", queried], capture_output=True, text=True)
         if done.returncode == 0 and done.stdout.split() == [str(part) for part in sys.version_info[:2]]:
             return environment(wheels[0], "venv-torch", base, "--system-site-packages"), None
     return None, f"no PyTorch for Python {sys.version_info[0]}.{sys.version_info[1]} here (Debian: python3-torch)"
 
 
 def with_receivers():
-    """An environment with the wheel, beside the packages that this Python has; its Python, or why there is none."""
+    """An environment with the wheel and the packages of this Python; its Python, or the reason why there is none."""
     wheels = list(WORK.glob("*.whl"))
     if not wheels:
         return None, "no wheel in build/python; run this without --otlp"

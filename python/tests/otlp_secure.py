@@ -55,7 +55,7 @@ class Tls(unittest.TestCase):
             self.assertEqual((done.returncode, done.stderr), (0, ""))
             self.assertEqual(receiver.newest()["unasked"][1], 1)
 
-    def test_a_receiver_that_asks_who_it_is(self):
+    def test_a_receiver_with_client_certificates(self):
         ca = pathlib.Path(self.path("ca.pem")).read_bytes()
         with GrpcReceiver(self.credentials(root_certificates=ca, require_client_auth=True)) as receiver:
             own = {"client_certificate_file": self.path("client.pem"), "client_key_file": self.path("client.key")}

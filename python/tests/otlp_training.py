@@ -75,10 +75,10 @@ class Monitor(unittest.TestCase):
         with GrpcReceiver() as receiver, L9GPUTrainingMonitor(receiver.url, **LLAMA, clock=clock) as monitor:
             record = act(monitor, clock)
             monitor.exporter.flush()
-            told = receiver.newest()
+            reported = receiver.newest()
             for name, (unit, value) in SENT.items():
-                self.assertEqual(told[name][0], unit, name)
-                self.near(told[name][1], value, name)
+                self.assertEqual(reported[name][0], unit, name)
+                self.near(reported[name][1], value, name)
             self.assertEqual(receiver.resource()["service.name"], "l9gpu-training")
             fields = [record.mfu, record.tflops, record.step_time, record.gradient_norm, record.gradient_nan_count,
                       record.gradient_clip_rate, record.training_loss, record.dataloader_wait, record.checkpoint_save_duration,
@@ -90,12 +90,12 @@ class Monitor(unittest.TestCase):
         with GrpcReceiver() as receiver, L9GPUTrainingMonitor(receiver.url, **LLAMA) as monitor:
             record = monitor.emit_step(None, 2.0)
             monitor.exporter.flush()
-            told = receiver.newest()
+            reported = receiver.newest()
         self.assertEqual((record.step_time, record.training_loss, record.gradient_norm, record.gradient_nan_count),
                          (2.0, None, None, None))  # fmt: skip
-        self.assertIn("training.mfu", told)
+        self.assertIn("training.mfu", reported)
         for name in ("training.loss", "training.gradient.norm", "training.dataloader.wait", "training.checkpoint.save_duration"):
-            self.assertNotIn(name, told)
+            self.assertNotIn(name, reported)
 
     def test_collect_records_nothing(self):
         with GrpcReceiver() as receiver, L9GPUTrainingMonitor(receiver.url, **LLAMA) as monitor:
@@ -120,10 +120,10 @@ class Monitor(unittest.TestCase):
             self.assertEqual(monitor.emit_step(loss=9.0).mfu, None)
             self.assertEqual(monitor.collect().training_loss, None)
             monitor.exporter.flush()
-            told = receiver.newest()
-            self.assertEqual((told["training.loss"][1], told["training.steps"][1]), (9.0, 3))
-            self.near(told["training.dataloader.wait"][1], 0.2, "wait")
-            self.near(told["training.checkpoint.save_bandwidth"][1], 2.0 * GIB, "bandwidth")
+            reported = receiver.newest()
+            self.assertEqual((reported["training.loss"][1], reported["training.steps"][1]), (9.0, 3))
+            self.near(reported["training.dataloader.wait"][1], 0.2, "wait")
+            self.near(reported["training.checkpoint.save_bandwidth"][1], 2.0 * GIB, "bandwidth")
 
     def test_two_monitors_do_not_mix(self):
         with GrpcReceiver() as one, GrpcReceiver() as two:
@@ -158,7 +158,7 @@ class Monitor(unittest.TestCase):
                 self.assertEqual(done.returncode, code, done.stderr)
                 self.assertEqual(receiver.newest()["training.loss"][1], 1.5)
 
-    def test_a_receiver_that_is_not_there_disturbs_nobody(self):
+    def test_an_absent_receiver_disturbs_nothing(self):
         with GrpcReceiver() as receiver:
             url = receiver.url
         with L9GPUTrainingMonitor(url, **LLAMA) as monitor:
@@ -181,7 +181,7 @@ class Monitor(unittest.TestCase):
             of_child = [request for request in receiver.requests if receiver.resource(request)["process.pid"] == int(child)]
             self.assertTrue(of_child)
             self.assertEqual(receiver.newest(of_child)["training.loss"][1], 9.0)
-            self.assertEqual(receiver.newest(of_child)["training.steps"][1], 1, "the child begins anew")
+            self.assertEqual(receiver.newest(of_child)["training.steps"][1], 1, "the child counts from 0")
             self.assertEqual(receiver.newest()["training.loss"][1], 1.0, "the parent's end comes last")
 
     def test_without_a_line_of_code(self):

@@ -63,14 +63,14 @@ class Idle(unittest.TestCase):
 
     def together(self, run, monitor):
         """Eight calls at once, and what was drawn meanwhile."""
-        beside = monitor.window()
+        whole = monitor.window()
         threads = [threading.Thread(target=run) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        beside.end()
-        return beside.result
+        whole.end()
+        return whole.result
 
     def test_calls_at_once_share_what_is_drawn(self):
         monitor, kept = gpulens.EnergyMonitor(), Kept()
@@ -104,19 +104,19 @@ class Idle(unittest.TestCase):
             self.assertEqual((record.energy_method, record.energy_vendor), ("counter", "nvidia"))
 
     def test_openjarvis_engines_share_it_too(self):
-        bus, beside = Bus(), gpulens.EnergyMonitor()
+        bus, devices = Bus(), gpulens.EnergyMonitor()
         start = threading.Barrier(8)
 
         class Held(Engine):
             def generate(inner, messages, **kwargs):
                 start.wait()
-                with beside.window() as window:
+                with devices.window() as window:
                     self.hold(window, 150)
                 start.wait()
                 return {"usage": {"completion_tokens": 4}, "ttft": 0.01}
 
         engine = t.InstrumentedEngine(Held(), bus, gpu_monitor=t.GpuMonitor())
-        whole = self.together(lambda: engine.generate([], model="m"), beside)
+        whole = self.together(lambda: engine.generate([], model="m"), devices)
         total = sum(record.energy_joules for record in bus.records())
         # Without what was drawn before the first and, with the wait for a reading, after the last: eight times that, were it not shared.
         self.assertTrue(0.5 * whole.energy_joules < total < 1.1 * whole.energy_joules, (total, whole))
@@ -139,10 +139,10 @@ class Idle(unittest.TestCase):
     def test_a_gpu_monitor(self):
         self.assertTrue(t.GpuMonitor.available())
         monitor = t.GpuMonitor(poll_interval_ms=20)
-        with gpulens.EnergyMonitor().window() as beside:
+        with gpulens.EnergyMonitor().window() as whole:
             with monitor.sample() as result:
                 self.assertEqual(result.energy_joules, 0.0)
-                self.hold(beside, 100)
+                self.hold(whole, 100)
         self.assertEqual(result.validity, "valid", result.reason)
         self.assertAlmostEqual(result.energy_joules, self.WATTS * result.duration_seconds, delta=0.1 * result.energy_joules + 5)
         self.assertAlmostEqual(result.mean_power_watts * result.duration_seconds, result.energy_joules, delta=1e-6 * result.energy_joules)
@@ -162,8 +162,8 @@ class Idle(unittest.TestCase):
             self.assertEqual(t.create_energy_monitor(prefer_vendor=preferred).vendor(), t.EnergyVendor.NVIDIA)
         monitor = t.create_energy_monitor(20)
         self.assertEqual(monitor.energy_method(), "hw_counter")
-        with gpulens.EnergyMonitor().window() as beside, monitor.sample() as sample:
-            self.hold(beside, 60)
+        with gpulens.EnergyMonitor().window() as whole, monitor.sample() as sample:
+            self.hold(whole, 60)
         self.assertEqual((sample.vendor, sample.device_name, sample.device_count, sample.energy_method),
                          ("nvidia", "NVIDIA H100 80GB HBM3", 8, "hw_counter"))
         self.assertEqual((sample.gpu_energy_joules, sample.validity), (sample.energy_joules, "valid"))
@@ -175,9 +175,9 @@ class Idle(unittest.TestCase):
         monitor = t.create_energy_monitor(20)
         batch = t.EnergyBatch(monitor)
         with t.TelemetrySession(monitor, interval_ms=10) as session, batch.sample() as context:
-            with gpulens.EnergyMonitor().window() as beside:
+            with gpulens.EnergyMonitor().window() as whole:
                 begin = session._now_ns()
-                self.hold(beside, 100)
+                self.hold(whole, 100)
                 end = session._now_ns()
             context.record_request(100)
             joules = session.energy_delta(begin, end)[0]

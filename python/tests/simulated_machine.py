@@ -1,4 +1,4 @@
-"""OpenJarvis' monitors on a machine that test_energy_trees.py makes up: which of NVIDIA, AMD and RAPL are there stands in $MACHINE."""
+"""OpenJarvis' monitors on a machine simulated by test_energy_trees.py; $MACHINE lists which of NVIDIA, AMD and RAPL it has."""
 import os
 import pathlib
 import threading
@@ -26,7 +26,7 @@ def counter(zone, microjoules):
 
 def read_on(monitor):
     """Waits until the counters were read, which never stand still."""
-    for _ in range(30):  # a GPU tells of readings, too, and more often
+    for _ in range(30):  # a GPU has readings as well, and more often
         for zone in zones():
             counter(zone, int((ROOT / f"{RAPL}{zone}/energy_uj").read_text()) + 1)
         now = time.monotonic()
@@ -52,9 +52,9 @@ class Machine(unittest.TestCase):
         self.assertEqual(t.AmdEnergyMonitor.available(), "amd" in MACHINE)
 
     @unittest.skipUnless({"nvidia", "rapl"} <= set(MACHINE), "another machine")
-    def test_components_beside_a_gpu(self):
+    def test_components_of_a_gpu_machine(self):
         monitor = t.create_energy_monitor(10)
-        # What lies behind a counter's last value is known once it had two; a window does not wait for what is beside the GPU.
+        # The energy after a counter's last value is known after its second value; a window waits for the GPU only.
         read_on(monitor)
         with monitor.sample() as sample:
             read_on(monitor)
@@ -93,7 +93,7 @@ class Machine(unittest.TestCase):
                 threading.Event().wait(0.005)
         result = window.result
         self.assertEqual((result.vendor, result.method), ("amd", "counter"))
-        # Against the other sensor: the power, told in whole watts.
+        # Against the other sensor: the power, reported in whole watts.
         self.assertAlmostEqual(result.mean_power_watts, result.ticks.mean_power_watts,
                                delta=0.1 * result.mean_power_watts + result.uncertainty_joules / result.duration_seconds)
 

@@ -27,7 +27,7 @@ class WithoutACounter(unittest.TestCase):
         self.assertEqual(sample.gpu_energy_joules, sample.energy_joules)
         self.assertAlmostEqual(monitor.snapshot().mean_power_watts, 300.0, delta=3.0)
 
-    def test_engines_say_so_in_their_records(self):
+    def test_engines_record_energy(self):
         class Engine:
             engine_id = "fake"
 

@@ -1,4 +1,4 @@
-"""gpulens.compat.openjarvis: what its aggregator tells of files, also of old ones."""
+"""gpulens.compat.openjarvis: results of its aggregator for files, also old ones."""
 import hashlib
 import os
 import pathlib
@@ -140,7 +140,7 @@ class Aggregates(InAFolder):
             record(1.7e9 + i, batch_id=f"b{i % 7}" if i % 5 else "", prompt_tokens=i % 11 * 3, completion_tokens=i % 3 * 10,
                    energy_joules=i % 4 * 2.5, is_warmup=i % 6 == 0)
             for i in range(1000)))
-        for where, asked in (("1", {}), ("is_warmup = 0", {"exclude_warmup": True}),
+        for where, queried in (("1", {}), ("is_warmup = 0", {"exclude_warmup": True}),
                              ("timestamp BETWEEN 1700000100 AND 1700000200", {"since": 1700000100, "until": 1700000200})):
             database = sqlite3.connect(self.path)
             rows = database.execute(
@@ -148,9 +148,9 @@ class Aggregates(InAFolder):
                 " SUM(CASE WHEN energy_joules > 0 THEN prompt_tokens + completion_tokens END) FROM telemetry"
                 f" WHERE batch_id != '' AND {where} GROUP BY batch_id ORDER BY 2 DESC, 1").fetchall()
             database.close()
-            told = [tuple(batch.values()) for batch in a.per_batch_stats(**asked)]
-            self.assertEqual([batch[:3] for batch in told], [row[:3] for row in rows])
-            for batch, row in zip(told, rows):
+            reported = [tuple(batch.values()) for batch in a.per_batch_stats(**queried)]
+            self.assertEqual([batch[:3] for batch in reported], [row[:3] for row in rows])
+            for batch, row in zip(reported, rows):
                 self.assertAlmostEqual(batch[3], row[3])
                 self.assertAlmostEqual(batch[4], row[4])
 

@@ -71,7 +71,7 @@ class Schemas(unittest.TestCase):
             self.assertTrue(issubclass(record, l9gpu.DeviceMetrics))
             self.assertEqual(len(dataclasses.fields(record)), 38)
 
-    def test_a_host_says_everything(self):
+    def test_a_host_reports_everything(self):
         with self.assertRaises(TypeError):
             l9gpu.HostMetrics(max_gpu_util=1)
         self.assertEqual(l9gpu.HostMetrics(1, 0, 0.5, 0.25).ram_util, 0.25)

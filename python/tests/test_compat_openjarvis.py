@@ -41,7 +41,7 @@ RECORDS = {
 }
 
 
-def told(record):
+def reported(record):
     """The fields of a dataclass in the words of RECORDS."""
     out = []
     for field in dataclasses.fields(record):
@@ -61,7 +61,7 @@ def parameters(function):
 class Documented(unittest.TestCase):
     def test_records(self):
         for name, fields in RECORDS.items():
-            self.assertEqual(told(getattr(t, name)), fields, name)
+            self.assertEqual(reported(getattr(t, name)), fields, name)
 
     def test_signatures(self):
         none = inspect.Parameter.empty
@@ -90,7 +90,7 @@ class Documented(unittest.TestCase):
         record = t.TelemetryRecord(timestamp=1.0, model_id="m")
         self.assertEqual((record.metadata, record.token_counting_version, record.is_warmup), ({}, None, False))
 
-    def test_validity_stands_beside_the_fields(self):
+    def test_validity_is_a_field_of_its_own(self):
         self.assertEqual(t.GpuSample(), t.GpuSample(0.0))
         self.assertEqual((t.GpuSample().validity, t.EnergySample().reason), ("running", ""))
 

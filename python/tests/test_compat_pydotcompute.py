@@ -19,7 +19,7 @@ from gpulens.compat.pydotcompute import (
     ring_kernel,
 )
 
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 async def echo(ctx):
@@ -35,7 +35,7 @@ class Runtime(unittest.IsolatedAsyncioTestCase):
     async def test_off_by_default(self):
         async with RingKernelRuntime() as runtime:
             await self.start(runtime)
-            await runtime.send_and_receive("w", 1, timeout=PATIENCE)
+            await runtime.send_and_receive("w", 1, timeout=TIMEOUT)
             self.assertIsNone(runtime.get_telemetry("w"))
             self.assertEqual(runtime.get_all_telemetry(), {})
             self.assertEqual((runtime.get_summary()["kernel_count"], runtime.get_summary()["total_messages"]), (1, 0))
@@ -51,11 +51,11 @@ class Runtime(unittest.IsolatedAsyncioTestCase):
             self.assertIsNone(telemetry.last_message_time)
             self.assertEqual((telemetry.uptime, telemetry.throughput, telemetry.error_rate), (0.0, 0.0, 0.0))
             await runtime.activate("w")
-            self.assertLess(abs(telemetry.start_time - time.time()), 1 + PATIENCE)
+            self.assertLess(abs(telemetry.start_time - time.time()), 1 + TIMEOUT)
             before = telemetry.uptime
             for i in range(100):
                 await runtime.send("w", i)
-            self.assertEqual([await runtime.receive("w", timeout=PATIENCE) for _ in range(100)], list(range(100)))
+            self.assertEqual([await runtime.receive("w", timeout=TIMEOUT) for _ in range(100)], list(range(100)))
             self.assertEqual((telemetry.messages_received, telemetry.messages_sent, telemetry.messages_processed), (100, 100, 100))
             self.assertGreater(telemetry.uptime, before)
             self.assertGreaterEqual(telemetry.last_message_time, telemetry.start_time)
@@ -105,7 +105,7 @@ class Runtime(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(compat.QueueFullError):
                 await runtime.send("registered", 4)
             await runtime.reactivate("registered")
-            self.assertEqual([await runtime.receive("registered", timeout=PATIENCE) for _ in range(2)], [1, 2])
+            self.assertEqual([await runtime.receive("registered", timeout=TIMEOUT) for _ in range(2)], [1, 2])
             with self.assertRaisesRegex(TypeError, "messages of the type int, not str"):
                 await runtime.send("registered", "x")
             begun = time.monotonic()
@@ -115,13 +115,13 @@ class Runtime(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(compat.KernelAlreadyExistsError):
                 await runtime.launch("registered")
             with self.assertRaises(compat.KernelNotFoundError) as missing:
-                await runtime.launch("nobody")
+                await runtime.launch("unknown")
             self.assertIn("registered", missing.exception.available)
             await runtime.terminate("registered")
             self.assertIs(runtime.get_state("registered"), KernelState.TERMINATED)
             await runtime.launch("registered")
             async with compat.managed_kernel(runtime, "scoped", echo) as scoped:
-                self.assertEqual(await runtime.send_and_receive(scoped, 5, timeout=PATIENCE), 5)
+                self.assertEqual(await runtime.send_and_receive(scoped, 5, timeout=TIMEOUT), 5)
         self.assertEqual(runtime.kernel_ids, [])
 
     async def test_a_full_queue_that_stays_full(self):
@@ -143,7 +143,7 @@ class Runtime(unittest.IsolatedAsyncioTestCase):
             for i in range(100):
                 await runtime.send("h", i)
             for _ in range(95):
-                await runtime.receive("h", timeout=PATIENCE)
+                await runtime.receive("h", timeout=TIMEOUT)
             telemetry = runtime.get_telemetry("h")
             self.assertEqual((telemetry.errors, telemetry.messages_processed, telemetry.messages_received), (5, 95, 100))
             self.assertAlmostEqual(telemetry.error_rate, 5 / 95)
@@ -190,7 +190,7 @@ class Collector(unittest.TestCase):
         self.assertEqual((summary["total_messages_dropped"], summary["total_errors"]), (1, 1))
         self.assertLessEqual({"uptime_seconds", "gpu_utilization"}, set(summary))
         collector.unregister_kernel("k1")
-        collector.unregister_kernel("nobody")
+        collector.unregister_kernel("unknown")
         self.assertEqual(collector.get_summary()["kernel_count"], 1)
         self.assertIsNotNone(collector.get_kernel_telemetry("k1"))
         collector.reset_all()

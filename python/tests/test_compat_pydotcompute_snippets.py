@@ -158,23 +158,23 @@ class Snippets(unittest.TestCase):
 
     def test_overview(self):
         work = "for id in ['my_kernel']:\n    await runtime.launch(id)\n    await runtime.activate(id)\n    await exchange(runtime, id)"
-        told = self.numbers(self.run_it(OVERVIEW, **{"run kernels": work}))
-        self.assertEqual(told["Total messages"], 20)
-        self.assertGreater(told["Throughput"], 0)
+        reported = self.numbers(self.run_it(OVERVIEW, **{"run kernels": work}))
+        self.assertEqual(reported["Total messages"], 20)
+        self.assertGreater(reported["Throughput"], 0)
 
     def test_enable_telemetry(self):
         out = self.run_it(ENABLE, **{"Get metrics": "await asyncio.sleep(0.06)"})  # or the uptime rounds to 0.0
-        told = self.numbers(out)
-        self.assertEqual(told["Processed"], 100)
-        self.assertGreater(told["Throughput"], 0)
-        self.assertGreater(told["Uptime"], 0)
+        reported = self.numbers(out)
+        self.assertEqual(reported["Processed"], 100)
+        self.assertGreater(reported["Throughput"], 0)
+        self.assertGreater(reported["Uptime"], 0)
 
     def test_multiple_kernels(self):
-        told = self.numbers(self.run_it(MULTIPLE, **{"Process work": "for i in range(3): await exchange(runtime, f'worker_{i}')"}))
-        self.assertEqual((told["Active kernels"], told["Total messages"]), (3, 60))
-        each = [told[f"worker_{i}"] for i in range(3)]
+        reported = self.numbers(self.run_it(MULTIPLE, **{"Process work": "for i in range(3): await exchange(runtime, f'worker_{i}')"}))
+        self.assertEqual((reported["Active kernels"], reported["Total messages"]), (3, 60))
+        each = [reported[f"worker_{i}"] for i in range(3)]
         self.assertTrue(all(value > 0 for value in each), each)
-        self.assertAlmostEqual(told["Total throughput"], sum(each), delta=0.2)
+        self.assertAlmostEqual(reported["Total throughput"], sum(each), delta=0.2)
 
     def test_error_tracking(self):
         work = "await exchange(runtime, 'worker', 95)\nfor i in range(5): await runtime.send('worker', Request(data=-1))\n"
@@ -191,9 +191,9 @@ class Snippets(unittest.TestCase):
         out = self.run_it(snippet, **{"Main work": work})
         blocks = out.split("=== Telemetry @ ")[1:]
         self.assertGreaterEqual(len(blocks), 2)
-        told = self.numbers(blocks[-1])
-        self.assertEqual((told["Kernels"], told["Messages"], told["Errors"]), (1, 20, 0))
-        self.assertGreater(told["Throughput"], 0)
+        reported = self.numbers(blocks[-1])
+        self.assertEqual((reported["Kernels"], reported["Messages"], reported["Errors"]), (1, 20, 0))
+        self.assertGreater(reported["Throughput"], 0)
 
     def test_reset_counters(self):
         work = "await exchange(runtime, 'worker')\n"

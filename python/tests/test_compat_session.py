@@ -164,7 +164,7 @@ class Running(unittest.TestCase):
                 self.assertTrue(board.readings.acquire(timeout=20))
             self.assertEqual(session.energy_delta(0, time.time_ns()), (0.0, 0.0))
 
-    def test_readers_beside_the_writer(self):
+    def test_readers_with_a_concurrent_writer(self):
         board = Board(watts=100.0)
         torn = []
 
@@ -214,7 +214,7 @@ class Scraper(unittest.TestCase):
                                ("e2e_latency_p95", 2.5), ("gpu_cache_usage_pct", 0.42), ("queue_depth", 3.0)):
             self.assertAlmostEqual(getattr(got, name), expected, msg=name)
 
-    def test_a_page_that_tells_less(self):
+    def test_a_page_with_fewer_families(self):
         with page(body="vllm:num_requests_waiting 4\n") as url:
             self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics(queue_depth=4.0))
 
@@ -223,7 +223,7 @@ class Scraper(unittest.TestCase):
                        page(body="\0\0\0", content_type="application/octet-stream"), page(body="")):
             with server as url:
                 self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics())
-        self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics())  # nobody listens there any more
+        self.assertEqual(t.VLLMMetricsScraper(url).scrape(), t.VLLMMetrics())  # the server is closed
         for host in ("file:///etc", "localhost", "http://[", "http://127.0.0.1:99999999", ""):
             self.assertEqual(t.VLLMMetricsScraper(host).scrape(), t.VLLMMetrics(), host)
 

@@ -28,10 +28,10 @@ class Signatures(unittest.TestCase):
             (t.TelemetryAggregator.clear, "(self) -> int"),
             (t.TelemetryStore.record, "(self, rec: TelemetryRecord) -> None"),
         ):
-            told = str(inspect.signature(function)).replace("typing.", "").replace("float | None", "Optional[float]")
+            reported = str(inspect.signature(function)).replace("typing.", "").replace("float | None", "Optional[float]")
             for kind in ("ModelStats", "EngineStats", "AggregatedStats", "TelemetryRecord"):
-                told = told.replace(f"gpulens.compat.openjarvis.records.{kind}", kind)
-            self.assertEqual(told, wanted, function.__qualname__)
+                reported = reported.replace(f"gpulens.compat.openjarvis.records.{kind}", kind)
+            self.assertEqual(reported, wanted, function.__qualname__)
         parameters = inspect.signature(t.instrumented_generate).parameters.values()
         self.assertEqual([(p.name, p.kind.name) for p in parameters], [
             ("engine", "POSITIONAL_OR_KEYWORD"), ("messages", "POSITIONAL_OR_KEYWORD"), ("model", "KEYWORD_ONLY"), ("bus", "KEYWORD_ONLY"),

@@ -62,7 +62,7 @@ class Simulated(unittest.TestCase):
 class WithoutSensors(unittest.TestCase):
     """As on a machine with nothing to read; with something the results are its."""
 
-    def test_results_say_why(self):
+    def test_results_have_a_reason(self):
         with gpulens.EnergyMonitor().window() as window:
             pass
         result = window.result
@@ -74,7 +74,7 @@ class WithoutSensors(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "truth value"):
             bool(result)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_are_reported(self):
         for options in ({"share": "luck"}, {"prefer": "abacus"}, {"interval_seconds": 0}, {"interval_seconds": math.nan},
                         {"history_seconds": -1}):
             with self.assertRaises(gpulens.InvalidArgumentError, msg=options):

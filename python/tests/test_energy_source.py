@@ -83,7 +83,7 @@ class Sources(unittest.TestCase):
         for result in results:
             self.assertAlmostEqual(result.energy_joules, whole / 8, delta=0.05 * whole)
 
-    def test_a_result_that_is_not_settled_is_asked_for_again(self):
+    def test_an_unsettled_result_is_queried_again(self):
         gate = threading.Event()
         gate.set()
 
@@ -105,7 +105,7 @@ class Sources(unittest.TestCase):
         self.assertEqual(settled.duration_seconds, first.duration_seconds)
         self.assertAlmostEqual(settled.energy_joules, 400 * settled.duration_seconds, delta=settled.uncertainty_joules + 0.1)
 
-    def test_what_it_raises_is_the_reason_and_it_is_opened_anew(self):
+    def test_its_exception_is_the_reason_and_it_is_reopened(self):
         meter = Meter()
         monitor = gpulens.EnergyMonitor(sources=[meter])
         meter.wrong = ValueError("the cable is out")
@@ -156,7 +156,7 @@ class Sources(unittest.TestCase):
             self.hold(0.05)
         self.assertTrue(window.result.valid)
 
-    def test_what_is_wrong_is_said(self):
+    def test_errors_are_reported(self):
         with self.assertRaises(TypeError):
             gpulens.EnergySource()
         with self.assertRaises(ValueError):
@@ -172,9 +172,9 @@ class Scripted(gpulens.EnergySource):
 
     name = "scripted"
 
-    def __init__(self, joules, vendor="nvidia", parts=None, tells=None):
+    def __init__(self, joules, vendor="nvidia", parts=None, values=None):
         self.joules, self.vendor, self.parts = list(joules), vendor, parts or ["gpu"] * len(joules)
-        self.tells, self.reads = tells or [{}] * len(joules), [0] * len(joules)
+        self.values, self.reads = values or [{}] * len(joules), [0] * len(joules)
 
     def open(self):
         return [gpulens.EnergyDevice(f"device-{i}", part=part) for i, part in enumerate(self.parts)]
@@ -182,7 +182,7 @@ class Scripted(gpulens.EnergySource):
     def read(self, device):
         value = self.joules[device]
         self.reads[device] += 1
-        return gpulens.SourceReading(joules=value, **self.tells[device])
+        return gpulens.SourceReading(joules=value, **self.values[device])
 
     def pass_by(self):
         before = list(self.reads)
@@ -222,7 +222,7 @@ class KnownNumbers(unittest.TestCase):
             self.assertAlmostEqual(result.dram_joules, dram, places=9)
             self.assertAlmostEqual(result.energy_joules, cpu + dram, places=9)
 
-    def test_a_processor_beside_a_gpu_is_told_and_not_added(self):
+    def test_a_processor_is_reported_with_a_gpu_and_not_added(self):
         result = Scripted([10.0, 20.0], parts=["gpu", "cpu"]).measure([14.0, 29.0])
         self.assertAlmostEqual(result.energy_joules, 4.0, places=6)
         self.assertAlmostEqual(result.cpu_joules, 9.0, places=6)
@@ -232,7 +232,7 @@ class KnownNumbers(unittest.TestCase):
             dict(watts=200.0, utilization_ratio=0.8, memory_used_bytes=10 * 2.0**30, temperature_celsius=60.0),
             dict(watts=300.0, utilization_ratio=0.9, memory_used_bytes=12 * 2.0**30, temperature_celsius=70.0),
         ]
-        ticks = Scripted([1.0, 1.0], tells=boards).measure([2.0, 2.0]).ticks
+        ticks = Scripted([1.0, 1.0], values=boards).measure([2.0, 2.0]).ticks
         self.assertGreater(ticks.count, 0)
         self.assertAlmostEqual(ticks.mean_power_watts, 500.0)
         self.assertAlmostEqual(ticks.peak_power_watts, 500.0)
@@ -242,7 +242,7 @@ class KnownNumbers(unittest.TestCase):
 
 
 class ADerivedMonitor(t.EnergyMonitor):
-    """A monitor of somebody's own, over a source of somebody's own."""
+    """A custom monitor over a custom source."""
 
     def __init__(self):
         self.native = gpulens.EnergyMonitor(sources=[Meter()])

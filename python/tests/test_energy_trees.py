@@ -1,4 +1,4 @@
-"""Which monitor is the best one, and what RAPL tells, on made-up machines: a tree with counters, simulated libraries of the vendors.
+"""The best monitor, and energy of RAPL, on simulated machines: a tree with counters, simulated libraries of the vendors.
 
 The simulated libraries are what the repository's build makes; machines that need one that is not there are left out.
 """

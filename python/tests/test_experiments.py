@@ -1,4 +1,4 @@
-"""Runs: gpulens.experiments, and the snippet of zernel's documentation run as it stands but for the import."""
+"""Runs: gpulens.experiments, and the snippet of zernel's documentation run unchanged except for the import."""
 import contextlib
 import math
 import os
@@ -72,7 +72,7 @@ class Run(Case):
         self.assertEqual(self.rows("SELECT key, value FROM tag"), [("team", "nlp")])
         self.assertEqual(exp.health, (1000, 0, 0, ""))
 
-    def test_an_exception_is_told_and_passed_on(self):
+    def test_an_exception_is_recorded_and_raised(self):
         with self.assertRaises(ValueError):
             with gpulens.experiment("a", energy=False) as exp:
                 raise ValueError("loss is NaN")
@@ -83,11 +83,11 @@ class Run(Case):
         self.assertEqual(self.run_of(exp), ("failed", "KeyboardInterrupt"))
 
     def test_leaving_python_well_is_no_failure(self):
-        for code, told in ((0, ("done", "")), (None, ("done", "")), (3, ("failed", "SystemExit: 3"))):
+        for code, reported in ((0, ("done", "")), (None, ("done", "")), (3, ("failed", "SystemExit: 3"))):
             with self.assertRaises(SystemExit):
                 with gpulens.experiment("a", energy=False) as exp:
                     raise SystemExit(code)
-            self.assertEqual(self.run_of(exp), told)
+            self.assertEqual(self.run_of(exp), reported)
         self.assertEqual(_outcome(SystemExit, None), (False, ""))
 
     def test_the_first_end_counts(self):
@@ -100,8 +100,8 @@ class Run(Case):
         with self.assertRaisesRegex(ValueError, "done or failed; got 'crashed'"):
             exp.end("crashed")
 
-    def test_one_that_nobody_ends(self):
-        for end, told in (("", ("done", "")), ("raise ValueError('out of data')", ("failed", "ValueError: out of data")),
+    def test_a_run_without_an_end(self):
+        for end, reported in (("", ("done", "")), ("raise ValueError('out of data')", ("failed", "ValueError: out of data")),
                           ("import os; os._exit(0)", ("running", ""))):
             done = self.python(f"""
                 import gpulens
@@ -113,10 +113,10 @@ class Run(Case):
                 {end}
                 """)
             (row,) = self.rows("SELECT status, reason FROM run WHERE id=?", done.stdout.strip())
-            self.assertEqual(row, told, done.stderr)
+            self.assertEqual(row, reported, done.stderr)
 
     def test_bad_names_are_errors_of_ours(self):
-        for arguments in ({"name": ""}, {"name": "a\nb"}, {"name": "a", "resume": "../x"}, {"name": "a", "resume": "exp-nobody"},
+        for arguments in ({"name": ""}, {"name": "a\nb"}, {"name": "a", "resume": "../x"}, {"name": "a", "resume": "exp-unknown"},
                           {"name": "a", "flush_interval_seconds": 0}, {"name": "a", "queue_points": 0}):
             with self.assertRaises(gpulens.InvalidArgumentError, msg=arguments):
                 gpulens.experiment(**arguments, energy=False)
@@ -263,7 +263,7 @@ class Relations(Case):
             self.assertEqual(done.stdout.split(), [outer.id, "True"], done.stderr)
         self.assertEqual(self.rows("SELECT name, parent_id FROM run WHERE id<>?", outer.id), [("part", outer.id)])
 
-    def test_a_killed_run_says_that_it_runs_and_has_a_dead_process(self):
+    def test_a_killed_run_is_running_with_a_dead_process(self):
         process = subprocess.Popen([sys.executable, "-c", textwrap.dedent("""
             import time, gpulens
             exp = gpulens.experiment("a")
@@ -277,7 +277,7 @@ class Relations(Case):
         process.send_signal(signal.SIGKILL)
         process.wait(60)
         ((status, pid, ended),) = self.rows("SELECT status, pid, process.ended_ns FROM run JOIN process ON run_id = run.id")
-        self.assertEqual((status, pid, ended), ("running", process.pid, None))  # whoever reads it sees that it crashed
+        self.assertEqual((status, pid, ended), ("running", process.pid, None))  # readers see that it crashed
         with gpulens.experiment("a", resume="auto", energy=False) as exp:
             pass
         self.assertEqual(self.rows("SELECT id, status, resumed FROM run"), [(exp.id, "done", 1)])

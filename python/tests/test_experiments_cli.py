@@ -1,4 +1,4 @@
-"""Runs of the Python package as the program `gpulens` tells them: the rows ze-030 to ze-034 of what zernel promises.
+"""Runs of the Python package as the program `gpulens` prints them: the rows ze-030 to ze-034 of what zernel promises.
 
 The program is that of the repository's build (build/release/gpulens, or $GPULENS_BIN); without it these tests skip.
 """
@@ -46,7 +46,7 @@ NUMBERS_AS_THE_HOST = os.readlink("/proc/self/ns/pid") == "pid:[4026531836]"
 
 
 @unittest.skipUnless(BINARY.exists(), "the program gpulens is not built here")
-class Told(unittest.TestCase):
+class ProgramOutput(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="gpulens-exp-")
         self.addCleanup(folder.cleanup)
@@ -59,7 +59,7 @@ class Told(unittest.TestCase):
         return subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=60, cwd=self.home, check=False,
                               env={**self.environment, **more})
 
-    def told(self, *arguments):
+    def output(self, *arguments):
         done = self.call(BINARY, *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         return done.stdout
@@ -73,16 +73,16 @@ class Told(unittest.TestCase):
 
     def test_ze_030_the_run_is_listed_as_done(self):
         self.snippet()
-        self.assertRegex(self.told("exp", "list"), r"\nexp-\d{8}-\d{6}-[0-9a-f]{8} +my-run +done +999 +0\.001 ")
+        self.assertRegex(self.output("exp", "list"), r"\nexp-\d{8}-\d{6}-[0-9a-f]{8} +my-run +done +999 +0\.001 ")
 
     def test_ze_031_its_param_is_shown(self):
         self.snippet()
-        self.assertRegex(self.told("exp", "show", "my-run"), r"\nPARAM +VALUE\nlr +0\.001\n")
+        self.assertRegex(self.output("exp", "show", "my-run"), r"\nPARAM +VALUE\nlr +0\.001\n")
 
     def test_ze_032_the_whole_history_in_order(self):
         self.snippet()
-        (run,) = json.loads(self.told("exp", "list", "--json"))["runs"]
-        whole = json.loads(self.told("exp", "export", run["id"]))
+        (run,) = json.loads(self.output("exp", "list", "--json"))["runs"]
+        whole = json.loads(self.output("exp", "export", run["id"]))
         points = [(point[0], point[2]) for point in whole["history"]["loss"]]
         self.assertEqual(points, [(step, 1 / (step + 1)) for step in range(1000)])
 
@@ -93,7 +93,7 @@ class Told(unittest.TestCase):
                 raise ValueError("loss is NaN")
             """)
         self.assertEqual(done.returncode, 1)
-        self.assertIn("status      failed: ValueError: loss is NaN\n", self.told("exp", "show", "bad"))
+        self.assertIn("status      failed: ValueError: loss is NaN\n", self.output("exp", "show", "bad"))
         done = self.python("""
             import os, signal, gpulens
             exp = gpulens.experiment("killed")
@@ -102,9 +102,9 @@ class Told(unittest.TestCase):
             os.kill(os.getpid(), signal.SIGKILL)
             """)
         self.assertEqual(done.returncode, -9)
-        page = json.loads(self.told("exp", "show", "killed", "--json"))
+        page = json.loads(self.output("exp", "show", "killed", "--json"))
         self.assertEqual((page["status"], page["metrics"]["loss"]["last_step"]), ("crashed", 7))
-        self.assertRegex(self.told("exp", "list", "--status", "crashed"), r"killed +crashed +7 .*last heartbeat 2")
+        self.assertRegex(self.output("exp", "list", "--status", "crashed"), r"killed +crashed +7 .*last heartbeat 2")
 
     def test_ze_034_the_package_is_an_installed_one(self):
         self.assertEqual(pathlib.Path(gpulens.__file__).parent.parent, pathlib.Path(sysconfig.get_paths()["platlib"]))
@@ -114,7 +114,7 @@ class Told(unittest.TestCase):
         environment = f"{pathlib.Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         done = self.call(BINARY, "run", "train.py", PATH=environment)
         self.assertEqual(done.returncode, 0, done.stderr)
-        (run,) = json.loads(self.told("exp", "list", "--json"))["runs"]
+        (run,) = json.loads(self.output("exp", "list", "--json"))["runs"]
         self.assertEqual((run["name"], run["status"], run["exit_code"]), ("my-run", "done", 0))
         self.assertEqual((run["metrics"]["loss"]["count"], run["metrics"]["loss"]["max"]), (1000, 1),
                          "what it logs itself is not taken from what it prints")
@@ -136,25 +136,25 @@ class Told(unittest.TestCase):
         if not NUMBERS_AS_THE_HOST:
             self.skipTest("a container with process numbers of its own")
         self.assertEqual((float(watts), devices, vendor), (8 * 71, "8", "nvidia"))
-        page = json.loads(self.told("exp", "show", "a", "--json"))
+        page = json.loads(self.output("exp", "show", "a", "--json"))
         energy = page["energy"]
         self.assertEqual((energy["energy_joules"], energy["validity"], energy["method"]), (float(joules), "valid", "counter"))
         # No more than the eight GPUs drew while the process was there, and for the half second of the loop at least.
         self.assertLessEqual(float(joules), 8 * 71 * page["duration_seconds"] + energy["uncertainty_joules"])
         self.assertGreater(float(joules), 8 * 71 * 0.1)
-        text = self.told("exp", "show", "a")
+        text = self.output("exp", "show", "a")
         self.assertRegex(text, r"\nenergy +[\d.]+ J ± [\d.]+ J  counter, exclusive")
         self.assertRegex(text, r"\ndevices +8 nvidia: 0 % busy \(peak 0 %\), 568 W \(peak 568 W\)")
-        listed = re.search(r"a +done +10 .* (8) +([\d.]+) J +([\d.]+)\n", self.told("exp", "list"))
+        listed = re.search(r"a +done +10 .* (8) +([\d.]+) J +([\d.]+)\n", self.output("exp", "list"))
         self.assertIsNotNone(listed)
         self.assertAlmostEqual(float(listed[3]), float(joules) / 10, places=2)
         done = self.call(BINARY, "run", "-q", "--name", "b", "echo", "loss=1", **simulated)
         self.assertEqual(done.returncode, 0, done.stderr)
         # It ended before anybody could look whether it used a GPU, or was seen to use none.
-        brief = json.loads(self.told("exp", "show", "b", "--json"))["energy"]
+        brief = json.loads(self.output("exp", "show", "b", "--json"))["energy"]
         self.assertIn((brief["validity"], brief.get("attribution")), (("no_device", None), ("valid", "whole_board")))
         done = self.call(BINARY, "run", "-q", "--no-energy", "--name", "c", "echo", "loss=1", **simulated)
-        self.assertNotIn("energy", json.loads(self.told("exp", "show", "c", "--json")))
+        self.assertNotIn("energy", json.loads(self.output("exp", "show", "c", "--json")))
 
 
 if __name__ == "__main__":

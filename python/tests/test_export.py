@@ -92,7 +92,7 @@ class Pages(unittest.TestCase):
         self.assertEqual((page.ok, page.reason), (False, "the exporter is closed"))
         page.close()
 
-    def test_it_works_though_nobody_keeps_it(self):
+    def test_it_exports_without_a_reference(self):
         registry = Registry()
         Counter("kept", registry=registry).add(1)
         address = gpulens.expose(HERE, registry=registry).address
@@ -148,7 +148,7 @@ class Otlp(unittest.TestCase):
             subprocess.run([sys.executable, "-c", code], check=True, timeout=60, env=env)
             self.assertTrue(any(b"unasked" in body for _, _, body in receiver.bodies))
 
-    def test_nobody_there(self):
+    def test_an_absent_receiver(self):
         with Receiver() as receiver:
             url = receiver.url
         registry = Registry()
@@ -169,27 +169,27 @@ class Secure(unittest.TestCase):
     """TLS and gRPC; that they arrive is shown by otlp_secure.py."""
 
     PACKAGE = pathlib.Path(gpulens.__file__).parent
-    ASK = ({"endpoint": "https://127.0.0.1:1"}, {"endpoint": "http://127.0.0.1:1", "protocol": "grpc"})
+    SECURE = ({"endpoint": "https://127.0.0.1:1"}, {"endpoint": "http://127.0.0.1:1", "protocol": "grpc"})
 
     @unittest.skipUnless((PACKAGE / "lib/libgpulens_secure.so").exists(), "the package was built without TLS and gRPC")
     def test_they_try(self):
         registry = Registry()
         Counter("app.requests", registry=registry).add(1)
-        for options in self.ASK:
+        for options in self.SECURE:
             with gpulens.export_otlp(**options, registry=registry) as exporter:
                 with self.assertRaisesRegex(gpulens.UnavailableError, "refused"):
                     exporter.flush()
 
-    def test_a_package_without_them_says_what_to_do(self):
+    def test_a_package_without_them_reports_what_to_do(self):
         with tempfile.TemporaryDirectory() as folder:
             shutil.copytree(self.PACKAGE, pathlib.Path(folder, "gpulens"), ignore=shutil.ignore_patterns("lib", "__pycache__"))
-            for options in self.ASK:
+            for options in self.SECURE:
                 code = f"import gpulens\ntry: gpulens.export_otlp(**{options})\nexcept gpulens.UnavailableError as e: print(e)"
                 env = {**os.environ, "PYTHONPATH": folder}
                 done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=60)
                 self.assertIn("libssl-dev libnghttp2-dev", done.stdout, done.stderr)
 
-    def test_nobody_else_loads_openssl(self):
+    def test_only_secure_exports_load_openssl(self):
         code = ("import gpulens; gpulens.Counter('a').add(1); gpulens.export_otlp('http://127.0.0.1:1').close();"
                 "print('libssl' in open('/proc/self/maps').read())")  # fmt: skip
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)

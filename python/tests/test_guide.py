@@ -1,4 +1,4 @@
-"""docs/sdk.md, "In ten minutes": each of its blocks, run as it stands, prints what stands beneath it; numbers may differ where time decides.
+"""docs/sdk.md, "In ten minutes": each of its blocks, run unchanged, prints the text below it; measured numbers may differ.
 
 On the simulated GPUs of the repository's build (build/release/fake_nvml) and with its program (build/release/gpulens, or
 $GPULENS_BIN); without them these tests skip. Nothing listens at the page's otel-collector: a monitor goes on without.
@@ -42,10 +42,10 @@ def train_step():
 
 
 def blocks():
-    """Of the section: each block of Python with what stands beneath it."""
+    """Returns each Python block of the section with the text below it."""
     section = PAGE.read_text(encoding="utf-8").split("\n## In ten minutes\n")[1].split("\n## ")[0]
     parts = re.findall(r"```python\n(.*?)```\n\n((?:    [^\n]*\n|\n)+)", section, re.DOTALL)
-    found = [(code, re.sub(r"^    ", "", told, flags=re.MULTILINE).strip()) for code, told in parts]
+    found = [(code, re.sub(r"^    ", "", reported, flags=re.MULTILINE).strip()) for code, reported in parts]
     return found, section.count("```python\n")
 
 
@@ -92,8 +92,8 @@ class Guide(unittest.TestCase):
         self.assertIn("\n".join(flat[1 : 1 + lines]), theirs)
 
     def test_instruments(self):
-        code, told = self.instruments
-        self.assertEqual(self.run_block(code), told)
+        code, reported = self.instruments
+        self.assertEqual(self.run_block(code), reported)
         seed = SEEDS / "zumik-observability.txt"
         if seed.exists():
             theirs = seed.read_text(encoding="utf-8")
@@ -102,15 +102,15 @@ class Guide(unittest.TestCase):
 
     def test_joules_of_a_block(self):
         self.needs_simulated_gpus()
-        code, told = self.openjarvis
+        code, reported = self.openjarvis
         self.assert_of_seed("openjarvis-telemetry.txt", code, 6)
         work = "    # ... run inference ...\n"
         self.assertIn(work, code)
         printed = self.run_block(code.replace(work, work + "    run_inference()\n"),
                                  "import threading\ndef run_inference(): threading.Event().wait(0.5)\n")
-        self.assertEqual(masked(printed), masked(told))
+        self.assertEqual(masked(printed), masked(reported))
         self.assertGreater(float(printed), 0.5 * WATTS * 0.95)
-        self.assertGreater(float(told), 0.5 * WATTS * 0.95)
+        self.assertGreater(float(reported), 0.5 * WATTS * 0.95)
 
     @unittest.skipUnless(BINARY.exists(), "the program gpulens is not built here")
     def test_a_run(self):
@@ -118,10 +118,10 @@ class Guide(unittest.TestCase):
         if not test_experiments_cli.NUMBERS_AS_THE_HOST:
             self.skipTest("a container with process numbers of its own")
         self.environment["GPULENS_FAKE_NVML"] = self.environment["HOME"] + "/world.yaml"
-        code, told = self.zernel
+        code, reported = self.zernel
         self.assertEqual(code.strip(), test_experiments_cli.SNIPPET.strip())
         self.run_block(code, test_experiments_cli.ON_ALL_GPUS + TRAINING)
-        pieces = [piece.partition("\n") for piece in ("\n" + told).split("\n$ gpulens ")[1:]]
+        pieces = [piece.partition("\n") for piece in ("\n" + reported).split("\n$ gpulens ")[1:]]
         self.assertEqual(len(pieces), 1)
         for command, _, output in pieces:
             done = self.call(BINARY, *command.split())
@@ -133,19 +133,19 @@ class Guide(unittest.TestCase):
                 self.assertGreater(joules, WATTS * 0.95)  # of a second at least
 
     def test_a_training_monitor(self):
-        code, told = self.l9gpu
+        code, reported = self.l9gpu
         self.assert_of_seed("l9gpu-architecture.txt", code, 7)
         done = self.call(sys.executable, "-c", RUN, "", code)
         if "UnavailableError" in done.stderr:
             self.skipTest("this package has no gRPC")
-        self.assertEqual((done.returncode, done.stdout.strip()), (0, told), done.stderr)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, reported), done.stderr)
 
     def test_a_ring_kernel(self):
-        code, told = self.pydotcompute
+        code, reported = self.pydotcompute
         self.assertEqual(code.strip(), test_compat_pydotcompute_snippets.ENABLE.strip())
         printed = self.run_block(code, test_compat_pydotcompute_snippets.PREAMBLE)
-        self.assertEqual(masked(printed), masked(told))
-        for each in (printed, told):
+        self.assertEqual(masked(printed), masked(reported))
+        for each in (printed, reported):
             self.assertEqual(each.splitlines()[0], "Processed: 100")
 
 

@@ -1,4 +1,4 @@
-"""gpulens.instrument: what a call's record tells, and that the call itself is none the wiser."""
+"""gpulens.instrument: records of calls, which the calls themselves do not notice."""
 import asyncio
 import concurrent.futures
 import gc
@@ -167,7 +167,7 @@ class Tokens(unittest.TestCase):
         r = self.record(["a", "b"], {"prompt_tokens": 1, "completion_tokens": 9}, tokens_per_chunk=1)
         self.assertEqual((r.completion_tokens, r.itl_seconds.n), (9, 1))
 
-    def test_chunks_that_say(self):
+    def test_chunks_with_token_counts(self):
         r = self.record([{"content": "x", "token_ids": [1, 2]}, {"content": "y", "token_ids": [3, 4, 5]}])
         self.assertEqual((r.completion_tokens, r.itl_seconds.n), (5, 3))
         running = [{"content": "x", "usage": {"completion_tokens": n, "prompt_tokens": 7}} for n in (1, 4, 5)]
@@ -176,7 +176,7 @@ class Tokens(unittest.TestCase):
         r = self.record(["abc", "de"], tokens_per_chunk=len)
         self.assertEqual((r.completion_tokens, r.itl_seconds.n), (5, 2))
 
-    def test_chunks_that_say_nothing(self):
+    def test_chunks_without_content(self):
         deltas = [{"role": "assistant", "content": ""}, {"content": "a"}, {"content": "b"}, {}]
         chunks = [{"choices": [{"delta": delta, "finish_reason": None}]} for delta in deltas]
         r = self.record(chunks, {"prompt_tokens": 1, "completion_tokens": 2})

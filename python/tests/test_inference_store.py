@@ -43,8 +43,8 @@ class Recording(InAFolder):
             self.assertEqual((store.health.stored, store.health.dropped, store.health.last_error), (2, 0, ""))
         self.assertEqual(self.rows("model_id, engine, prompt_tokens, completion_tokens, total_tokens, latency_seconds, ttft"),
                          [("m", "e", 512, 128, 640, 0.5, 0.125), ("n", "", 0, 0, 0, 0.0, 0.0)])
-        told = self.rows("gpu_utilization_pct, median_itl_ms, metadata, timestamp, is_streaming, outcome, error_type, consumer_seconds")[1]
-        self.assertEqual(told, (50.0, 23.4375, '{"a": 1}', 77.5, 1, "error", "OSError", 1.5))
+        reported = self.rows("gpu_utilization_pct, median_itl_ms, metadata, timestamp, is_streaming, outcome, error_type, consumer_seconds")[1]
+        self.assertEqual(reported, (50.0, 23.4375, '{"a": 1}', 77.5, 1, "error", "OSError", 1.5))
 
     def test_a_record_over_fields(self):
         with gpulens.InferenceStore(self.path) as store:
@@ -53,10 +53,10 @@ class Recording(InAFolder):
 
     def test_what_is_wrong_with_the_call(self):
         with gpulens.InferenceStore(self.path) as store:
-            for wrong, said in (({"modle": "m"}, "no field modle"), ({"model": 5}, "model must be a string"), ({"latency_seconds": "1"}, "latency_seconds"),
+            for wrong, message in (({"modle": "m"}, "no field modle"), ({"model": 5}, "model must be a string"), ({"latency_seconds": "1"}, "latency_seconds"),
                                 ({"prompt_tokens": 1.5}, "prompt_tokens"), ({"outcome": "good"}, "outcome"), ({"itl_seconds": 1}, "itl_seconds"),
                                 ({"metadata": {"a": object()}}, "JSON"), ({"time": "now"}, "time")):
-                with self.assertRaisesRegex(TypeError, said):
+                with self.assertRaisesRegex(TypeError, message):
                     store.record(**wrong)
             with self.assertRaises(TypeError):
                 store.record(1, 2)
@@ -145,7 +145,7 @@ class OnAServer(unittest.TestCase):
         self.assertNotIn("hush", str(raised.exception))
 
     def test_clickhouse_over_tls(self):
-        """Nobody is there; where the library for TLS was not built, the package says so."""
+        """No server is there; a package without the TLS library reports that."""
         with self.assertRaisesRegex(gpulens.UnavailableError, "refused|TLS"):
             gpulens.InferenceStore("clickhouses://127.0.0.1:1/d")
 

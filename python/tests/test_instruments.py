@@ -142,7 +142,7 @@ class Attributes(WithRegistry):
         counter.add(1, OrderedDict(a=1))
         self.assertEqual(self.only().value, 2.0)
 
-    def test_a_number_too_large_is_said_when_binding(self):
+    def test_bind_rejects_a_number_that_is_too_large(self):
         with self.assertRaisesRegex(ValueError, "64 bits"):
             Counter("requests", registry=self.registry).bind(id=1 << 64)
 
@@ -284,7 +284,7 @@ class Threads(WithRegistry):
         for thread in threads:
             thread.start()
         while any(thread.is_alive() for thread in threads):
-            self.registry.snapshot()  # readers hold up nobody
+            self.registry.snapshot()  # readers block no writer
             threads[0].join(0.01)
         for thread in threads:
             thread.join()
@@ -293,7 +293,7 @@ class Threads(WithRegistry):
         self.assertEqual((got["wait", ()].count, got["wait", ()].sum), (160_000, 40_000.0))
 
     @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
-    def test_a_forked_child_begins_anew(self):
+    def test_a_forked_child_restarts_its_counts(self):
         counter = Counter("requests", registry=self.registry)
         counter.add(5)
         child = os.fork()

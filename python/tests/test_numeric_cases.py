@@ -1,7 +1,7 @@
 """The numbers that OpenJarvis' and PyDotCompute's own tests state, through Python; python/src/compat/*_test.cc checks the same in C++.
 
-Of boards whose readings must lie a second apart only C++ is asked, whose tests drive the clock; what Apple's library tells is
-nobody's here. Sources that stand still until they are told are enough for the rest.
+Boards whose readings must be a second apart are tested in C++ only, whose tests control the clock; Apple's library is not
+simulated. The rest uses sources that change only on request.
 """
 import itertools
 import math
@@ -105,14 +105,14 @@ class Efficiency(Cases):
 
 
 class Turning(Scripted):
-    """A board that tells one reading after the other, again and again."""
+    """A board that reports the given readings in turn, repeatedly."""
 
-    def __init__(self, *told):
+    def __init__(self, *reported):
         super().__init__([1.0])
-        self.turns = itertools.cycle(told)
+        self.turns = itertools.cycle(reported)
 
     def read(self, device):
-        self.tells[0] = next(self.turns)
+        self.values[0] = next(self.turns)
         return super().read(device)
 
 
@@ -131,7 +131,7 @@ class Energy(Cases):
                     self.assertAlmostEqual(got, joules, places=6, msg=parts)
 
     def test_readings(self):
-        def told(*numbers):
+        def reported(*numbers):
             names = ("watts", "utilization_ratio", "memory_used_bytes", "temperature_celsius")
             return dict(zip(names, (number * scale for number, scale in zip(numbers, (1, 0.01, 2.0**30, 1)))))
 
@@ -141,14 +141,14 @@ class Energy(Cases):
                 wait_until(lambda: source.reads[0] > before + 90)
             return window.result.ticks
 
-        peaks = ticks(Turning(told(200, 60, 10, 55), told(400, 95, 20, 80), told(300, 70, 15, 65)))
-        means = ticks(Turning(told(100, 40, 8, 50), told(200, 60, 12, 60), told(300, 80, 16, 70)))
+        peaks = ticks(Turning(reported(200, 60, 10, 55), reported(400, 95, 20, 80), reported(300, 70, 15, 65)))
+        means = ticks(Turning(reported(100, 40, 8, 50), reported(200, 60, 12, 60), reported(300, 80, 16, 70)))
         self.check((("W", peaks.peak_power_watts, 400), ("ratio", peaks.peak_utilization_ratio, 0.95),
                     ("GiB", peaks.peak_memory_used_bytes / 2**30, 20), ("C", peaks.peak_temperature_celsius, 80)))  # fmt: skip
         for got, wanted in ((means.mean_power_watts, 200), (means.mean_utilization_ratio, 0.6),
                             (means.mean_memory_used_bytes / 2**30, 12), (means.mean_temperature_celsius, 60)):  # fmt: skip
             self.assertAlmostEqual(got / wanted, 1, delta=0.05)  # whole turns but for the last
-        boards = Scripted([1.0, 1.0], tells=[told(200, 80, 10, 60), told(300, 90, 12, 70)]).measure([2.0, 2.0]).ticks
+        boards = Scripted([1.0, 1.0], values=[reported(200, 80, 10, 60), reported(300, 90, 12, 70)]).measure([2.0, 2.0]).ticks
         self.check((("W", boards.mean_power_watts, 500), ("ratio", boards.mean_utilization_ratio, 0.85),
                     ("GiB", boards.mean_memory_used_bytes / 2**30, 22), ("C", boards.mean_temperature_celsius, 65)))  # fmt: skip
 
@@ -255,10 +255,10 @@ class Records(InAFolder):
 class Ring(Cases):
     def test_latencies(self):
         of = p.RingKernelTelemetry
-        for told, n, total, least, most in (([1000], 1, 1000, 1000, 1000), ([1000, 2000, 500], 3, 3500, 500, 2000), ([100] * 1000, 1000, 100_000, 100, 100),
+        for reported, n, total, least, most in (([1000], 1, 1000, 1000, 1000), ([1000, 2000, 500], 3, 3500, 500, 2000), ([100] * 1000, 1000, 100_000, 100, 100),
                                             ([0], 1, 0, 0, 0), ([0, 10**9], 2, 10**9, 0, 10**9)):  # fmt: skip
             compat, native = of("k"), gpulens.ring.TelemetryCollector(registry=gpulens.Registry())
-            for one in told:
+            for one in reported:
                 compat.record_message(one)
                 native.record_processed("k", one * 1e-9)
             self.assertEqual((compat.messages_processed, compat.total_latency_ns, compat.min_latency_ns, compat.max_latency_ns), (n, total, least, most))
@@ -293,7 +293,7 @@ class Ring(Cases):
         plain.record_error("e")
         plain.reset()
         self.assertEqual(plain, p.RingKernelTelemetry("k"))
-        collector.unregister_kernel("nobody")
+        collector.unregister_kernel("unknown")
         for i in range(98):
             collector.register_kernel(f"more {i}")
         self.assertEqual(collector.get_summary()["kernel_count"], 100)

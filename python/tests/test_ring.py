@@ -17,7 +17,7 @@ from gpulens.ring import (
     ring_kernel,
 )
 
-PATIENCE = 20.0  # of what must come
+TIMEOUT = 20.0  # seconds, of awaited events
 
 
 async def square(x):
@@ -43,7 +43,7 @@ async def runtime(telemetry=True):
 
 class Ring(unittest.IsolatedAsyncioTestCase):
     async def until(self, condition):
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + TIMEOUT
         while not condition():
             self.assertLess(time.monotonic(), end)
             await asyncio.sleep(0)
@@ -51,7 +51,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
     async def test_the_example(self):
         async with runtime() as rt:
             worker = await rt.start(square)
-            self.assertEqual(await worker.ask(7, timeout=PATIENCE), 49)
+            self.assertEqual(await worker.ask(7, timeout=TIMEOUT), 49)
             t = worker.telemetry
             self.assertEqual((t.messages_received, t.messages_processed, t.messages_sent, t.errors), (1, 1, 1, 0))
             self.assertEqual((t.wait_seconds.n, t.service_seconds.n, t.queue_depth, t.dropped), (1, 1, 0, 0))
@@ -59,7 +59,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             self.assertGreaterEqual(t.service_seconds.p99, 0)
             self.assertGreater(t.cpu_seconds, 0)
             self.assertIs(t.state, KernelState.ACTIVE)
-            self.assertLess(abs(t.start_time - time.time()), PATIENCE)
+            self.assertLess(abs(t.start_time - time.time()), TIMEOUT)
 
     async def test_a_hundred_replies_in_order(self):
         async with runtime() as rt:
@@ -68,8 +68,8 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             for i in range(100):
                 await rt.send("square", i)
                 await rt.send("looping", i)
-            self.assertEqual([await rt.receive("square", PATIENCE) for _ in range(100)], [i * i for i in range(100)])
-            self.assertEqual([await rt.receive("looping", PATIENCE) for _ in range(100)], [i * 2 for i in range(100)])
+            self.assertEqual([await rt.receive("square", TIMEOUT) for _ in range(100)], [i * i for i in range(100)])
+            self.assertEqual([await rt.receive("looping", TIMEOUT) for _ in range(100)], [i * 2 for i in range(100)])
             for kernel_id in ("square", "looping"):
                 t = rt.telemetry(kernel_id)
                 self.assertEqual((t.messages_received, t.messages_processed, t.messages_sent), (100, 100, 100), kernel_id)
@@ -96,7 +96,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             for i in range(100):
                 await kernel.send(i)
             for _ in range(95):
-                await kernel.receive(PATIENCE)
+                await kernel.receive(TIMEOUT)
             t = kernel.telemetry
             self.assertEqual((t.errors, t.messages_processed, t.state), (5, 95, KernelState.ACTIVE))
             self.assertAlmostEqual(t.error_rate, 5 / 95)
@@ -127,17 +127,17 @@ class Ring(unittest.IsolatedAsyncioTestCase):
                 await kernel.receive(0.02)
             self.assertEqual(kernel.telemetry.queue_depth, 3)
             await rt.reactivate("k")
-            self.assertEqual([await kernel.receive(PATIENCE) for _ in range(3)], [0, 1, 4])
+            self.assertEqual([await kernel.receive(TIMEOUT) for _ in range(3)], [0, 1, 4])
             await rt.terminate("k")
             await rt.terminate("k")
             self.assertIs(rt.state("k"), KernelState.TERMINATED)
             for late in (kernel.send(1), kernel.receive(), rt.send("k", 1)):
                 with self.assertRaises(KernelEndedError):
                     await late
-            with self.assertRaisesRegex(KeyError, "no kernel 'nobody'; there are no kernels"):
-                await rt.send("nobody", 1)
+            with self.assertRaisesRegex(KeyError, "no kernel 'unknown'; there are no kernels"):
+                await rt.send("unknown", 1)
             with self.assertRaisesRegex(KernelNotFoundError, "available: adder, looping"):
-                await rt.launch("nobody")
+                await rt.launch("unknown")
 
     async def test_bad_kernels(self):
         async with runtime() as rt:
@@ -150,7 +150,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(gpulens.InvalidArgumentError):
                 await rt.launch(42)
 
-    async def test_terminate_wakes_whoever_waits(self):
+    async def test_terminate_wakes_all_waiters(self):
         async with runtime() as rt:
             idle, full = await rt.start(square, "idle"), await rt.start(square, "full", queue_size=1)
             await rt.deactivate("full")
@@ -158,7 +158,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             waits = [asyncio.ensure_future(w) for w in (idle.receive(), full.send(2), full.ask(3), idle.receive())]
             await asyncio.sleep(0.01)
             for kernel_id in ("idle", "full"):  # not after the whole timeout
-                await asyncio.wait_for(rt.terminate(kernel_id, timeout=3600), PATIENCE)
+                await asyncio.wait_for(rt.terminate(kernel_id, timeout=3600), TIMEOUT)
             for wait in waits:
                 with self.assertRaises(KernelEndedError):
                     await wait
@@ -170,12 +170,12 @@ class Ring(unittest.IsolatedAsyncioTestCase):
 
         async with runtime() as rt:
             kernel = await rt.start(sleeper)
-            asked = asyncio.ensure_future(kernel.ask(1))
+            queried = asyncio.ensure_future(kernel.ask(1))
             await self.until(lambda: kernel.telemetry.wait_seconds.n == 1)
             await kernel.terminate(timeout=0.02)
             self.assertIs(kernel.state, KernelState.TERMINATED)
             with self.assertRaises(KernelEndedError):
-                await asked
+                await queried
 
     async def test_when_full(self):
         async with runtime() as rt:
@@ -194,7 +194,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
                 t = kernel.telemetry
                 outcomes[rule] = (t.messages_received, t.queue_depth, {k: v for k, v in t.dropped_by.items() if v})
                 await rt.reactivate(rule)
-                outcomes[rule] += ([await kernel.receive(PATIENCE) for _ in range(2)],)
+                outcomes[rule] += ([await kernel.receive(TIMEOUT) for _ in range(2)],)
             self.assertEqual(
                 outcomes,
                 {
@@ -205,7 +205,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
                 },
             )
 
-    async def test_replies_that_nobody_takes(self):
+    async def test_unreceived_replies(self):
         async with runtime() as rt:
             kernel = await rt.start(square, queue_size=2, when_full="reject")
             for i in range(5):
@@ -263,12 +263,12 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             await kernel.send(5)
             await asyncio.sleep(0.03)
             await rt.reactivate("stubborn")
-            self.assertEqual(await kernel.ask(6, PATIENCE), 5)
+            self.assertEqual(await kernel.ask(6, TIMEOUT), 5)
             self.assertEqual(kernel.telemetry.errors, 0, "no message by a deadline is no error")
             await kernel.terminate()
             self.assertIs(kernel.state, KernelState.TERMINATED)
 
-    async def test_a_loop_ends_itself_and_tells_of_errors(self):
+    async def test_a_loop_ends_itself_and_reports_errors(self):
         async def suicidal(ctx):
             await ctx.receive()
             ctx.record_error(ValueError("dealt with"))
@@ -281,7 +281,7 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             await self.until(lambda: kernel.state is KernelState.TERMINATED)
             self.assertEqual((kernel.telemetry.errors, kernel.telemetry.messages_processed), (1, 0))
 
-    async def test_asking_at_the_same_time(self):
+    async def test_concurrent_requests(self):
         async with runtime() as rt:
             kernel = await rt.start(square)
             self.assertEqual(await asyncio.gather(*(kernel.ask(i) for i in range(500))), [i * i for i in range(500)])
@@ -297,13 +297,13 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             kernel = await rt.start(slow)
             with self.assertRaises(asyncio.TimeoutError):
                 await kernel.ask(1, timeout=0.02)
-            given_up = asyncio.ensure_future(kernel.ask(3, timeout=PATIENCE))
+            given_up = asyncio.ensure_future(kernel.ask(3, timeout=TIMEOUT))
             await asyncio.sleep(0)
             given_up.cancel()
             with self.assertRaises(asyncio.CancelledError):
                 await given_up
             gate.set()
-            self.assertEqual(await kernel.ask(2, PATIENCE), 2)
+            self.assertEqual(await kernel.ask(2, TIMEOUT), 2)
             self.assertEqual(kernel.telemetry.dropped_by["reply"], 2)
 
     async def test_telemetry_is_off_by_default(self):
@@ -332,11 +332,11 @@ class Ring(unittest.IsolatedAsyncioTestCase):
             self.assertEqual(rt.telemetry("b").messages_processed, 1)
             rt.reset_telemetry()
             self.assertIsNone(rt.telemetry("a"))
-        told = {(s.name, s.attributes["ring_kernel.id"]): s.value for s in registry.snapshot() if "reason" not in s.attributes}
-        self.assertEqual(told["ring_kernel.messages.processed", "a"], 1)
-        self.assertEqual(told["ring_kernel.messages.processed", "b"], 2)
-        self.assertEqual(told["ring_kernel.messages.received", "b"], 2)
-        self.assertEqual(told["ring_kernel.errors", "b"], 0)
+        reported = {(s.name, s.attributes["ring_kernel.id"]): s.value for s in registry.snapshot() if "reason" not in s.attributes}
+        self.assertEqual(reported["ring_kernel.messages.processed", "a"], 1)
+        self.assertEqual(reported["ring_kernel.messages.processed", "b"], 2)
+        self.assertEqual(reported["ring_kernel.messages.received", "b"], 2)
+        self.assertEqual(reported["ring_kernel.errors", "b"], 0)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from gpulens._core import Metered
 from gpulens.ring import KernelState, RingKernelRuntime, TelemetryCollector, message
 from gpulens.ring.queues import BoundedQueue
 
-PATIENCE = 20.0  # of what must come
+TIMEOUT = 20.0  # seconds, of awaited events
 
 
 class Queues(unittest.IsolatedAsyncioTestCase):
@@ -45,7 +45,7 @@ class Queues(unittest.IsolatedAsyncioTestCase):
         await asyncio.sleep(0)
         queue.put_now("x", 128)
         first.cancel()
-        self.assertEqual(await asyncio.wait_for(second, PATIENCE), "x")
+        self.assertEqual(await asyncio.wait_for(second, TIMEOUT), "x")
 
     async def test_many_putters_and_getters_lose_nothing(self):
         queue = self.queue(4, "block")

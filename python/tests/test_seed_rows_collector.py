@@ -37,7 +37,7 @@ class Collector(unittest.TestCase):
         collector.record_error("k", ValueError("x"))
         k = collector.get_telemetry("k")
         self.assertEqual((k.messages_received, k.messages_sent, k.errors), (3, 3, 2))
-        self.assertIsNone(collector.get_telemetry("nobody"))
+        self.assertIsNone(collector.get_telemetry("unknown"))
 
     def test_rk_026_rk_027_rk_028_rk_029_rk_030_sums(self):
         collector = self.filled()

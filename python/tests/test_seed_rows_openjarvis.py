@@ -40,7 +40,7 @@ def seed_era_table(migrated):
 
 class Files(InAFolder):
     # Every query, by a user who may not write; a superuser's would not be refused. Its Python may be one that only that one reads.
-    ASK = """
+    QUERY = """
 import os, sys
 from gpulens.compat import openjarvis as t
 if os.getuid() == 0:
@@ -63,7 +63,7 @@ a.close()
         os.chmod(self.folder.name, 0o555)
         self.addCleanup(os.chmod, self.folder.name, 0o755)
         before = hashlib.sha256(pathlib.Path(self.path).read_bytes()).hexdigest()
-        done = subprocess.run([sys.executable, "-c", self.ASK, self.path], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", self.QUERY, self.path], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
         answers, refused = done.stdout.splitlines()
         self.assertEqual(answers, "7 7 7 1 7 7 7")
@@ -124,7 +124,7 @@ class Monitors(unittest.TestCase):
     def test_oj_023_two_boards(self):
         boards = [dict(watts=200.0, utilization_ratio=0.8, memory_used_bytes=10 * 2.0**30, temperature_celsius=60.0),
                   dict(watts=300.0, utilization_ratio=0.9, memory_used_bytes=12 * 2.0**30, temperature_celsius=70.0)]  # fmt: skip
-        source = Scripted([100.0, 100.0], tells=boards)
+        source = Scripted([100.0, 100.0], values=boards)
         with over(t.GpuMonitor(), source).sample() as sample:
             source.pass_by()
             source.joules = [300.0, 400.0]  # a second of each

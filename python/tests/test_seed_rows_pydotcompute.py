@@ -10,7 +10,7 @@ import gpulens
 import test_compat_pydotcompute_snippets as snippets
 from gpulens.compat import pydotcompute as compat
 from gpulens.compat.pydotcompute import KernelState, KernelTelemetry, RingKernelRuntime
-from test_compat_pydotcompute import PATIENCE, echo
+from test_compat_pydotcompute import TIMEOUT, echo
 from test_export import get
 
 
@@ -18,7 +18,7 @@ async def exchange(runtime, kernel_id, count):
     """Sends so many, then takes all the answers."""
     for i in range(count):
         await runtime.send(kernel_id, i)
-    return [await runtime.receive(kernel_id, timeout=PATIENCE) for _ in range(count)]
+    return [await runtime.receive(kernel_id, timeout=TIMEOUT) for _ in range(count)]
 
 
 async def fails_at_twenties(x):
@@ -62,7 +62,7 @@ class Runtime(Case):
     async def test_rk_004_known_and_unknown(self):
         async with RingKernelRuntime(enable_telemetry=True) as runtime:
             self.assertIsInstance(await self.start(runtime), KernelTelemetry)
-            self.assertIsNone(runtime.get_telemetry("nobody"))
+            self.assertIsNone(runtime.get_telemetry("unknown"))
 
     async def test_rk_005_the_five_keys(self):
         five = {"kernel_count", "total_messages", "total_errors", "aggregate_throughput", "per_kernel"}
@@ -173,7 +173,7 @@ class Telemetry(Case):
             for i in range(100):
                 await runtime.send("bad", i)
             for _ in range(95):
-                await runtime.receive("bad", timeout=PATIENCE)
+                await runtime.receive("bad", timeout=TIMEOUT)
             self.assertEqual((bad.messages_received, bad.messages_processed, bad.errors, bad.messages_sent), (100, 95, 5, 95))
             self.assertIs(bad.state, KernelState.ACTIVE)
             self.assertAlmostEqual(bad.error_rate, 5 / 95)
@@ -186,7 +186,7 @@ class Telemetry(Case):
         async with RingKernelRuntime(enable_telemetry=True) as runtime:
             telemetry = await self.start(runtime, "w", loop)
             await runtime.send("w", 1)
-            end = time.monotonic() + PATIENCE
+            end = time.monotonic() + TIMEOUT
             while telemetry.state is not KernelState.FAILED and time.monotonic() < end:
                 await asyncio.sleep(0.001)
             self.assertIs(telemetry.state, KernelState.FAILED)
@@ -225,7 +225,7 @@ class Telemetry(Case):
             self.between(100 / late, throughput, 100 / early)
             self.assertLessEqual(throughput, 50.0)
 
-    async def test_rk_019_nobody_refreshes_it(self):
+    async def test_rk_019_needs_no_refresh(self):
         async with RingKernelRuntime(enable_telemetry=True) as runtime:
             await runtime.launch("w", echo)
             early = time.monotonic()
@@ -248,9 +248,9 @@ class Examples(unittest.TestCase):
         blocks = out.split("=== Telemetry @ ")[1:]
         self.assertEqual(len(blocks), 3)
         for block in blocks:
-            told = shown.numbers(block)
-            self.assertEqual((told["Kernels"], told["Messages"], told["Errors"]), (1, 20, 0))
-            self.assertGreater(told["Throughput"], 0)
+            reported = shown.numbers(block)
+            self.assertEqual((reported["Kernels"], reported["Messages"], reported["Errors"]), (1, 20, 0))
+            self.assertGreater(reported["Throughput"], 0)
 
 
 class Exported(Case):
@@ -298,7 +298,7 @@ class Exported(Case):
             for i in range(40):
                 await runtime.send("rk-045", i)
             for _ in range(38):
-                await runtime.receive("rk-045", timeout=PATIENCE)
+                await runtime.receive("rk-045", timeout=TIMEOUT)
             with gpulens.expose("127.0.0.1:0") as exposed:
                 page, _ = get(exposed.address)
         for name, value in (("messages_received", 40), ("messages_sent", 38), ("messages_processed", 38), ("errors", 2)):

@@ -1,5 +1,5 @@
 """The rows of the seeds that are about the SDK: each has its check in one of the files below, in a test with the row's name, or
-names the tests that are its check. The table lies beside the checkout; without it only that no row is missing is not shown.
+names the tests that are its check. The table is next to the checkout; without it only that no row is missing is not shown.
 """
 import csv
 import os
@@ -16,7 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 TABLE = pathlib.Path(os.environ.get("GPULENS_SHARED", ROOT.parent / "shared"), "seed_rows.tsv")
 FIELDS = "test_compat_openjarvis.py test_records; test_seed_signatures.py test_of_openjarvis"
 SENT = "otlp_training.py test_names_units_and_values"
-TOLD_BY_THE_PROGRAM = "test_experiments_cli.py test_ze_"
+CHECKED_WITH_THE_PROGRAM = "test_experiments_cli.py test_ze_"
 
 # A row's tests: "FILE NAME", several with ; between. Those of simulated_*.py run on simulated GPUs, by test_energy.py and
 # test_energy_trees.py; otlp_*.py and torch_*.py with in_venv.py --otlp and --torch; test_telemetry.py is one of tests/e2e.
@@ -50,7 +50,7 @@ ELSEWHERE = {
     "oj-032": "simulated_gpus.py test_monitors_of_vendors; simulated_power.py test_polling_is_what_openjarvis_calls_it",
     "oj-034": "simulated_board.py test_a_snapshot_is_not_zero",
     "oj-035": "simulated_board.py test_a_snapshot_is_not_zero",
-    "oj-037": "simulated_machine.py test_components_beside_a_gpu",
+    "oj-037": "simulated_machine.py test_components_of_a_gpu_machine",
     "oj-038": "test_compat_openjarvis.py test_vendors",
     "oj-039": "test_seed_signatures.py test_of_openjarvis",
     "oj-040": "simulated_machine.py test_the_order_of_preference; test_energy_trees.py test_all; test_energy_trees.py test_amd",
@@ -92,11 +92,11 @@ ELSEWHERE = {
     "rk-041": "ring_bench.cc BENCHMARK; budgets.py ring_off",
     "rk-042": "collector_test.cc IsExactUnderManyThreads; test_ring_parts.py test_exact_under_threads",
     "rk-044": "test_compat_pydotcompute.py test_without_nvml",
-    "ze-030": TOLD_BY_THE_PROGRAM + "030_the_run_is_listed_as_done",
-    "ze-031": TOLD_BY_THE_PROGRAM + "031_its_param_is_shown",
-    "ze-032": TOLD_BY_THE_PROGRAM + "032_the_whole_history_in_order",
-    "ze-033": TOLD_BY_THE_PROGRAM + "033_an_exception_is_a_failure_and_a_kill_a_crash",
-    "ze-034": TOLD_BY_THE_PROGRAM + "034_the_package_is_an_installed_one",
+    "ze-030": CHECKED_WITH_THE_PROGRAM + "030_the_run_is_listed_as_done",
+    "ze-031": CHECKED_WITH_THE_PROGRAM + "031_its_param_is_shown",
+    "ze-032": CHECKED_WITH_THE_PROGRAM + "032_the_whole_history_in_order",
+    "ze-033": CHECKED_WITH_THE_PROGRAM + "033_an_exception_is_a_failure_and_a_kill_a_crash",
+    "ze-034": CHECKED_WITH_THE_PROGRAM + "034_the_package_is_an_installed_one",
 }
 
 

@@ -1,5 +1,5 @@
-"""The documented signatures, one a line as their documents give them, beside those of gpulens.compat: names, order, kinds, defaults
-and types. Where the documents are beside the checkout, the lines are compared with them, too, so that none is missing or bent.
+"""The documented signatures, one a line as their documents give them, compared with those of gpulens.compat: names, order, kinds, defaults
+and types. Where the documents are next to the checkout, the lines are compared with them, too, so that none is missing or bent.
 
 What ours do beyond them is stated in BEYOND; what their type hints leave to protocols, in HINTS.
 """
@@ -107,7 +107,7 @@ BEYOND = {
     "gpulens.compat.l9gpu.training L9GPUTrainingMonitor(otlp_endpoint, num_params, tokens_per_step, gpu_count, peak_tflops_per_gpu,"
     " gradient_checkpointing = False, service_name = 'l9gpu-training')",
 }
-# Documented type, and what stands there: a protocol has no class of its own here, and a block is a context manager.
+# Documented type, and ours: a protocol has no class of its own here, and a block is a context manager.
 HINTS = {
     "InferenceEngine": "Any", "Sequence[Message]": "Sequence[Any]", "EventBus": "Any", "Optional[Callable]": "Optional[Callable[..., Any]]",
     "Generator[GpuSample, None, None]": "Iterator[GpuSample]",
@@ -118,8 +118,8 @@ HINTS = {
 DEFAULTED = {"dataloader", "otlp_endpoint", "num_params", "tokens_per_step", "gpu_count", "peak_tflops_per_gpu", "max_norm", "checkpoint_size_bytes"}
 
 
-def spelled(hint):
-    """A type hint in one spelling: without modules, Optional for | None."""
+def normalized(hint):
+    """A type hint in one form: without modules, Optional for | None."""
     if hint is inspect.Parameter.empty:
         return ""
     text = hint if isinstance(hint, str) else "None" if hint is None else hint.__name__ if inspect.isclass(hint) and not typing.get_args(hint) else str(hint)
@@ -138,8 +138,8 @@ def documented(line):
     groups += [(a, "KEYWORD_ONLY", d) for a, d in zip(args.kwonlyargs, args.kw_defaults)]
     groups += [(args.kwarg, "VAR_KEYWORD", None)] if args.kwarg else []
     for arg, kind, default in groups:
-        out.append((arg.arg, kind, ast.unparse(default) if default else "", spelled(ast.unparse(arg.annotation)) if arg.annotation else ""))
-    return name, out, spelled(ast.unparse(node.returns)) if node.returns else ""
+        out.append((arg.arg, kind, ast.unparse(default) if default else "", normalized(ast.unparse(arg.annotation)) if arg.annotation else ""))
+    return name, out, normalized(ast.unparse(node.returns)) if node.returns else ""
 
 
 def ours(thing):
@@ -151,8 +151,8 @@ def ours(thing):
         if p.name == "self":
             continue
         default = "" if p.default is p.empty else "list()" if p.name in factories else repr(p.default)
-        out.append((p.name, p.kind.name, default, spelled(p.annotation)))
-    return out, spelled(signature.return_annotation)
+        out.append((p.name, p.kind.name, default, normalized(p.annotation)))
+    return out, normalized(signature.return_annotation)
 
 
 class Signatures(unittest.TestCase):

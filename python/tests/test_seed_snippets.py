@@ -1,4 +1,4 @@
-"""Every piece of code in the five documents that are the seeds, and the test that runs it as it stands there but for the import.
+"""Every piece of code in the five documents that are the seeds, and the test that runs it unchanged except for the import.
 
 The documents have lost their indentation, so that lines are compared without it. Without them nothing is compared.
 """

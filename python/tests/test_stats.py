@@ -1,4 +1,4 @@
-"""gpulens.stats, and its numbers beside those of Python's own statistics."""
+"""gpulens.stats, compared with the statistics module of Python."""
 import math
 import random
 import statistics
@@ -20,7 +20,7 @@ class Percentiles(unittest.TestCase):
         ):
             self.assertAlmostEqual(percentile(values, fraction), expected, places=12)
 
-    def test_of_nothing_and_beside_nan(self):
+    def test_no_values_and_nan(self):
         self.assertTrue(math.isnan(percentile([], 0.5)))
         self.assertEqual(percentile([math.nan, 3.0, 1.0], 0.5), 2.0)
 
@@ -87,7 +87,7 @@ class SteadyState(unittest.TestCase):
             detector = SteadyStateDetector(cv_below=0.01)
             self.assertFalse(any(detector.record(v) for v in values))
 
-    def test_a_window_of_one_says_nothing(self):
+    def test_rejects_a_window_of_one(self):
         with self.assertRaisesRegex(ValueError, "window"):
             SteadyStateDetector(window=1)
 

@@ -158,14 +158,14 @@ class Training(unittest.TestCase):
     def test_busy_is_the_time_that_no_other_rank_prolongs(self):
         class Group:
             """Three ranks; the other two are busy for a second."""
-            asked = []
+            queried = []
 
             is_available = is_initialized = staticmethod(lambda: True)
             get_world_size = staticmethod(lambda: 3)
             get_rank = staticmethod(lambda: 1)
 
             def all_gather_object(self, out, mine):
-                self.asked.append(mine)
+                self.queried.append(mine)
                 out[:] = [1.0, mine, 1.0]
 
         torch = types.SimpleNamespace(distributed=Group(), cuda=types.SimpleNamespace(is_available=lambda: False), Tensor=int)
@@ -178,7 +178,7 @@ class Training(unittest.TestCase):
                     self.clock.now += 1.5
                     step.loss = 1.0
                     self.clock.now += 7  # all ranks wait here for one another
-        self.assertEqual(Group.asked, [1.5])
+        self.assertEqual(Group.queried, [1.5])
         self.assertAlmostEqual(self.value("training.step.busy_ratio"), 1.5)
 
 
@@ -235,7 +235,7 @@ class OnADevice(Training):
         first.done = True
         monitor.record_step(1.0)
         self.assertEqual(self.value("training.loss"), 2.0)
-        self.assertEqual(monitor.metrics.loss, 3.0, "whoever asks for them waits")
+        self.assertEqual(monitor.metrics.loss, 3.0, "reading them waits")
         self.assertEqual(monitor.metrics.steps, 3)
 
     def test_what_waits_is_bounded(self):

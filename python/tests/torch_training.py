@@ -1,4 +1,4 @@
-"""gpulens.training with PyTorch on the CPU: the norm beside PyTorch's own, and a real training loop."""
+"""gpulens.training with PyTorch on the CPU: the norm compared with PyTorch's, and a real training loop."""
 import math
 import threading
 import unittest
@@ -34,7 +34,7 @@ class WithTorch(unittest.TestCase):
         self.assertEqual(self.value("training.gradient.nan_count"), 0)
         self.assertEqual(self.value("training.gradient.clip_rate"), 0)
 
-    def test_a_gradient_that_is_none_is_counted_and_the_others_are_told(self):
+    def test_nonfinite_gradients_are_counted(self):
         model = network()
         model[0].bias.grad[3] = math.nan
         model[2].bias.grad[0] = math.inf
@@ -95,7 +95,7 @@ class WithTorch(unittest.TestCase):
 
     def test_the_l9gpu_monitor(self):
         model = network()
-        # Nobody listens there: what is measured does not depend on it.
+        # No server listens there, which does not affect the measurement.
         with L9GPUTrainingMonitor("http://127.0.0.1:9", 70e9, 4096, 8, 989.0) as monitor:
             monitor.gradients.record_step(model, max_norm=1e-3)
             right = torch.nn.utils.clip_grad_norm_(model.parameters(), 1e-3)

@@ -28,7 +28,7 @@ class Backoff {
   void AtLeast(Duration requested) noexcept;
   // Changes the cap of further waits.
   void SetCap(Duration cap) noexcept;
-  // After a success.
+  // Call after a success.
   void Reset() noexcept;
   // Whether Next was called since the last Reset.
   bool failed() const noexcept { return failed_; }

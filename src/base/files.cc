@@ -1,11 +1,12 @@
 #include "base/files.h"
 
+#include <dirent.h>
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <memory>
 #include <system_error>
 
 #include "base/fd.h"
@@ -128,6 +129,16 @@ Status MakeFoldersAbove(const std::string& path) {
   for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
     std::string folder = path.substr(0, slash);
     if (::mkdir(folder.c_str(), 0755) != 0 && errno != EEXIST) return ErrnoStatus("make " + folder, errno);
+  }
+  return Ok();
+}
+
+Status ForEachName(const std::string& folder, const std::function<bool(std::string_view name)>& visit) {
+  std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
+  if (!dir) return ErrnoStatus("open " + folder, errno);
+  while (const dirent* entry = ::readdir(dir.get())) {
+    std::string_view name = entry->d_name;
+    if (name != "." && name != ".." && !visit(name)) break;
   }
   return Ok();
 }

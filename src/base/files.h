@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 
@@ -32,6 +33,10 @@ Status WriteFileAtomically(const std::string& path, std::string_view bytes, cons
 
 // Creates the missing folders above the file `path`, with mode 0755.
 Status MakeFoldersAbove(const std::string& path);
+
+// Calls `visit` with each name in a folder but "." and "..", in no order, until it returns false.
+// kUnavailable, kPermissionDenied or kIo when the folder cannot be opened.
+Status ForEachName(const std::string& folder, const std::function<bool(std::string_view name)>& visit);
 
 // Identifies a state of a file, to detect changes. The time alone is too coarse: it has the kernel's ticks.
 struct FileMark {

@@ -34,7 +34,7 @@ class FilesTest : public testing::Test {
   std::string folder_;
 };
 
-TEST_F(FilesTest, ReadsBackWhatWasWritten) {
+TEST_F(FilesTest, ReadsBackWrittenBytes) {
   for (size_t size : {size_t{0}, size_t{1}, size_t{4095}, size_t{4096}, size_t{4097}, size_t{100'000}}) {
     std::string bytes(size, 'x');
     if (size) bytes[size / 2] = '\0';
@@ -158,7 +158,7 @@ TEST_F(FilesTest, ALongNameNeedsNoLongerOne) {
   EXPECT_TRUE(WriteFileAtomically(Path(std::string(255, 'n')), "x").ok());
 }
 
-TEST(CodeOfErrno, DistinguishesWhatCallersNeed) {
+TEST(CodeOfErrno, MapsErrorsToCodes) {
   EXPECT_EQ(CodeOfErrno(0), Code::kOk);
   for (int error : {ENOENT, ENODEV, ENXIO, ENOTDIR, EOPNOTSUPP, ENOSYS}) {
     EXPECT_EQ(CodeOfErrno(error), Code::kUnavailable);

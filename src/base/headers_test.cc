@@ -23,7 +23,6 @@
 #include "base/result.h"
 #include "base/ring.h"
 #include "base/threads.h"
-#include "base/workers.h"
 
 namespace gpulens {
 namespace {
@@ -285,7 +284,7 @@ TEST(Workers, RunJobsInOrder) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(order[static_cast<size_t>(i)], i);
 }
 
-TEST(Workers, ThreadsThatFoundNoRoomAreTriedAgainWithTheNextJob) {
+TEST(Workers, RetriesThreadsThatCouldNotBeStarted) {
   Latch done(2);
   auto none = std::make_unique<NoThreads>();
   Workers workers(2, 10);
@@ -326,7 +325,7 @@ TEST(StartThread, RunsIt) {
   EXPECT_EQ(number, 7);
 }
 
-TEST(StartThread, ReportsThatThereIsNoRoom) {
+TEST(StartThread, ReportsExhaustion) {
   NoThreads none;
   std::thread thread;
   Status status = StartThread(thread, [] {});

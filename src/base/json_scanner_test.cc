@@ -1,4 +1,4 @@
-#include "base/json_scanner.h"
+#include "base/json.h"
 
 #include <gtest/gtest.h>
 

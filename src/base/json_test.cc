@@ -75,7 +75,7 @@ TEST(JsonDocument, ANumberIsTheNearestDouble) {
   EXPECT_EQ(document->Number("/4"), 0);
 }
 
-TEST(JsonDocument, WhatAnObjectHas) {
+TEST(JsonDocument, ListsMembersOfObjects) {
   auto document = JsonDocument::Parse(
       R"({"b": true, "a/~": null, "": false, "in": {"x": 1, "y": 2, "x": 3}, "none": {}, "list": [1]})");
   ASSERT_TRUE(document.ok());

@@ -33,7 +33,7 @@ struct Held {
   uint64_t count = 0;
 };
 
-struct State {
+struct LogState {
   std::mutex mutex;
   LogOptions options;
   std::vector<std::pair<std::string, LogLevel>> per_part;
@@ -47,8 +47,8 @@ struct State {
 // Read without the lock, so that a disabled debug line costs one load.
 std::atomic<LogLevel> lowest_level{LogLevel::kInfo};
 
-State& TheState() {
-  static State* state = new State;  // Never destroyed: threads may log while the process exits.
+LogState& TheState() {
+  static LogState* state = new LogState;  // Never destroyed: threads may log while the process exits.
   return *state;
 }
 
@@ -59,14 +59,14 @@ bool ParseLevel(std::string_view word, LogLevel& level) {
   return false;
 }
 
-LogLevel LevelOf(const State& state, std::string_view part) {
+LogLevel LevelOf(const LogState& state, std::string_view part) {
   for (const auto& [name, level] : state.per_part) {
     if (name == part) return level;
   }
   return state.options.level;
 }
 
-void StoreLowestLevel(const State& state) {
+void StoreLowestLevel(const LogState& state) {
   LogLevel lowest = state.options.level;
   for (const auto& [name, level] : state.per_part) lowest = level < lowest ? level : lowest;
   lowest_level.store(lowest, std::memory_order_relaxed);
@@ -123,7 +123,7 @@ std::string Render(const LogOptions& options, const LineParts& line_parts) {
 }
 
 // Whether a line is written; sets `held_back` to the number of suppressed ones before it.
-bool Admit(State& state, int64_t now, const std::string& key, uint64_t& held_back) {
+bool Admit(LogState& state, int64_t now, const std::string& key, uint64_t& held_back) {
   if (state.recent.size() >= kRememberedLines) state.recent.clear();
   Held& held = state.recent[key];
   if (held.since != 0 && now - held.since < kRepeatWindow) return ++held.count, false;
@@ -157,7 +157,7 @@ Status SetLogLevels(std::string_view levels) {
     if (equals == word.npos) common = level;
     else per_part.emplace_back(word.substr(0, equals), level);
   }
-  State& state = TheState();
+  LogState& state = TheState();
   std::lock_guard lock(state.mutex);
   state.options.level = common;
   state.per_part = std::move(per_part);
@@ -166,7 +166,7 @@ Status SetLogLevels(std::string_view levels) {
 }
 
 void SetLogOptions(const LogOptions& options) {
-  State& state = TheState();
+  LogState& state = TheState();
   std::lock_guard lock(state.mutex);
   state.options = options;
   StoreLowestLevel(state);
@@ -174,7 +174,7 @@ void SetLogOptions(const LogOptions& options) {
 
 bool LogEnabled(LogLevel level, std::string_view part) noexcept {
   if (level < lowest_level.load(std::memory_order_relaxed)) return false;
-  State& state = TheState();
+  LogState& state = TheState();
   std::lock_guard lock(state.mutex);
   return level >= LevelOf(state, part);
 }
@@ -182,7 +182,7 @@ bool LogEnabled(LogLevel level, std::string_view part) noexcept {
 void Log(LogLevel level, std::string_view part, std::string_view id, std::string_view message,
          std::string_view subject) {
   if (level < lowest_level.load(std::memory_order_relaxed) || level >= LogLevel::kOff) return;
-  State& state = TheState();
+  LogState& state = TheState();
   std::lock_guard lock(state.mutex);
   if (level < LevelOf(state, part)) return;
   Instant now = RealClock().Now();
@@ -205,7 +205,7 @@ void HoldLog() noexcept { TheState().mutex.lock(); }
 void ReleaseLog() noexcept { TheState().mutex.unlock(); }
 
 LogCounts CurrentLogCounts() noexcept {
-  State& state = TheState();
+  LogState& state = TheState();
   std::lock_guard lock(state.mutex);
   return state.counts;
 }

@@ -37,7 +37,8 @@ struct LogCounts {
 };
 LogCounts CurrentLogCounts() noexcept;
 
-// Before a fork, and after it in parent and child: else the child's log may stay locked for ever.
+// Call HoldLog before a fork, and ReleaseLog after it in parent and child: else the child's log may stay
+// locked for ever.
 void HoldLog() noexcept;
 void ReleaseLog() noexcept;
 

@@ -133,7 +133,7 @@ TEST_F(LogTest, ManyThreadsWriteWholeLines) {
 }
 
 // In a child, so that the other tests do not share its second.
-TEST(LogRate, AHundredLinesASecondAndThenWordOfTheRest) {
+TEST(LogRate, WritesAHundredLinesASecondAndCountsTheRest) {
   EXPECT_EXIT(
       {
         LogCounts before = CurrentLogCounts();

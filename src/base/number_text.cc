@@ -3,20 +3,18 @@
 #include <array>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <string_view>
 
 namespace gpulens {
 namespace {
 
 // Three digits, and how many of them stay when zeros at the end are cut off.
-struct Group {
+struct DigitGroup {
   char text[3];
   uint8_t kept;
 };
 
-constexpr std::array<Group, 1000> kGroups = [] {
-  std::array<Group, 1000> groups{};
+constexpr std::array<DigitGroup, 1000> kGroups = [] {
+  std::array<DigitGroup, 1000> groups{};
   for (unsigned i = 0; i < groups.size(); ++i) {
     auto digit = [](unsigned value) { return static_cast<char>('0' + value % 10); };
     auto kept = static_cast<uint8_t>(i % 10 != 0 ? 3 : i % 100 != 0 ? 2 : i != 0 ? 1 : 0);
@@ -27,15 +25,15 @@ constexpr std::array<Group, 1000> kGroups = [] {
 
 // Below a thousand. Four bytes are written, of which the last is none of the number.
 char* WriteGroup(char* at, uint32_t value) noexcept {
-  std::memcpy(at, &kGroups[value], sizeof(Group));
+  std::memcpy(at, &kGroups[value], sizeof(DigitGroup));
   return at + 3;
 }
 
 // The same without zeros in front. Such a group is never the last of the table.
 char* WriteFirst(char* at, uint32_t value) noexcept {
   uint32_t zeros = uint32_t{value < 100} + uint32_t{value < 10};
-  std::memcpy(at, reinterpret_cast<const char*>(kGroups.data()) + value * sizeof(Group) + zeros,
-              sizeof(Group));
+  std::memcpy(at, reinterpret_cast<const char*>(kGroups.data()) + value * sizeof(DigitGroup) + zeros,
+              sizeof(DigitGroup));
   return at + 3 - zeros;
 }
 
@@ -82,7 +80,7 @@ char* WriteDecimals(char* at, double value) noexcept {
 }  // namespace
 
 char* WriteInteger(char* at, int64_t value) noexcept {
-  // Of the least number there is no positive one, but its bits read as an unsigned one are it.
+  // The least number has no positive counterpart, but its bits, read as unsigned, are its magnitude.
   auto size = static_cast<uint64_t>(value);
   if (value < 0) {
     *at++ = '-';

@@ -55,7 +55,7 @@ TEST(NumberText, WholeDoublesHaveNoExponentBelow2To53) {
   EXPECT_EQ(Double(1e300), "1e+300");
 }
 
-TEST(NumberText, WhatIsNoNumber) {
+TEST(NumberText, WritesNaNAndInfinities) {
   EXPECT_EQ(Double(std::numeric_limits<double>::quiet_NaN()), "NaN");
   EXPECT_EQ(Double(std::numeric_limits<double>::infinity()), "+Inf");
   EXPECT_EQ(Double(-std::numeric_limits<double>::infinity()), "-Inf");

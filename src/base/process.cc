@@ -1,5 +1,6 @@
 #include "base/process.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -32,7 +33,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return out;
 }
 
-// What the child needs, prepared before the fork.
+// Arguments of the child, prepared before the fork.
 struct Launch {
   const char* program;
   char* const* argv;
@@ -130,7 +131,7 @@ Status Follow(const RunOptions& options, const Clock& clock, ProgramRun& run) {
     if (!Drain(run.out, run.printed, options.most_output)) {
       return {Code::kExhausted, "printed more than " + std::to_string(options.most_output) + " bytes"};
     }
-    // Of stderr the first part suffices.
+    // The first part of stderr suffices.
     if (!Drain(run.err, run.complaint, kMostComplaint)) run.err.reset();
     if (auto status = run.child.TryWait()) {
       run.wait_status = *status;
@@ -276,6 +277,20 @@ Result<std::string> FindProgram(const std::string& name) {
   }
   if (forbidden) return Status{Code::kPermissionDenied, name + " cannot be executed by this user"};
   return Status{Code::kUnavailable, "there is no program " + name};
+}
+
+Result<SharedLibrary> OpenSharedLibrary(std::span<const std::string> paths) {
+  std::string first_error;
+  bool denied = false;
+  for (const std::string& path : paths) {
+    if (void* handle = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return SharedLibrary{handle, path};
+    const char* error = ::dlerror();
+    if (first_error.empty()) first_error = error ? error : "cannot be opened";
+    const bool is_file = path.find('/') != std::string::npos;
+    if (is_file && ::access(path.c_str(), R_OK) != 0 && errno == EACCES) denied = true;
+  }
+  if (denied) return Status{Code::kPermissionDenied, first_error};
+  return Status{Code::kUnavailable, "library not found: " + first_error};
 }
 
 }  // namespace gpulens

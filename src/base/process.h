@@ -1,10 +1,11 @@
-// Child processes: started with descriptors, or run once with bounds on time and output.
+// Other programs' code: child processes, started with descriptors or run once with bounds on time and output,
+// and shared libraries.
 #pragma once
 
 #include <sys/types.h>
 
-#include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -78,5 +79,14 @@ RunResult RunBounded(const RunOptions& options, const Clock& clock);
 // The path of a program: `name` itself if it has a slash, else in PATH. kUnavailable, or kPermissionDenied
 // when it exists but may not be run.
 Result<std::string> FindProgram(const std::string& name);
+
+struct SharedLibrary {
+  void* handle = nullptr;  // for dlsym; never closed
+  std::string path;        // the one that opened
+};
+
+// Opens the first of `paths` that opens, local to the caller. kPermissionDenied when a file may not be read,
+// else kUnavailable; the text is the loader's about the first path.
+Result<SharedLibrary> OpenSharedLibrary(std::span<const std::string> paths);
 
 }  // namespace gpulens

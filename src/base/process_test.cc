@@ -158,7 +158,7 @@ TEST(SocketPair, KeepsMessagesApartAndDoesNotBlock) {
   EXPECT_EQ(::recv(pair->ours.get(), text, sizeof text, 0), 0);
 }
 
-TEST(DescribeWaitStatus, NamesWhatItCan) {
+TEST(DescribeWaitStatus, NamesExitsAndSignals) {
   EXPECT_EQ(DescribeWaitStatus(W_EXITCODE(3, 0)), "exited with 3");
   EXPECT_EQ(DescribeWaitStatus(W_EXITCODE(0, SIGSEGV)), "killed by signal 11 (Segmentation fault)");
   EXPECT_EQ(DescribeWaitStatus(W_STOPCODE(SIGSTOP)), "ended");

@@ -2,7 +2,6 @@
 // or in a wider type, they look like numbers.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 namespace gpulens {

@@ -16,7 +16,7 @@ TEST(RawSentinel, EachWidthHasItsOwn) {
   EXPECT_FALSE(IsSentinel(7, 12)) << "no such width";
 }
 
-TEST(RawSentinel, TheOnesThatWereSeenInTheField) {
+TEST(RawSentinel, MatchesSentinelsOfDrivers) {
   EXPECT_TRUE(IsSentinel(static_cast<uint32_t>(INT32_MIN), 32));
   EXPECT_TRUE(IsSentinel(uint64_t{1} << 63, 64));
   EXPECT_TRUE(IsSentinel(9223372036854775792ull, 64));
@@ -32,7 +32,7 @@ TEST(RawSentinel, MinusOneMayBeANumberOfASignedField) {
   EXPECT_TRUE(IsSentinel(0x80000000, 32, true));
 }
 
-TEST(RawSentinel, HigherBitsAreNotLookedAt) { EXPECT_TRUE(IsSentinel(0x1FFFF, 16)); }
+TEST(RawSentinel, IgnoresHigherBits) { EXPECT_TRUE(IsSentinel(0x1FFFF, 16)); }
 
 TEST(RawSentinel, DecimalOnes) {
   EXPECT_TRUE(IsSentinel(140737488355328.0));

@@ -44,7 +44,7 @@ TEST(Describe, DescribesADistribution) {
   EXPECT_DOUBLE_EQ(Describe(Range(1, 10)).p90, 9.1);
 }
 
-TEST(Describe, WhatWasNotMeasuredDoesNotCount) {
+TEST(Describe, IgnoresMissingValues) {
   const Distribution none = Describe(std::vector<double>{kNotMeasured, kNotMeasured});
   EXPECT_EQ(none.n, 0u);
   EXPECT_TRUE(std::isnan(none.mean) && std::isnan(none.p50) && std::isnan(none.max));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <vector>
 
@@ -59,6 +58,14 @@ size_t EditDistance(std::string_view a, std::string_view b) {
     }
   }
   return row[b.size()];
+}
+
+int Base64Digit(char c) noexcept {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+' || c == '-') return 62;
+  return c == '/' || c == '_' ? 63 : -1;
 }
 
 bool IsUnreserved(char c) noexcept {
@@ -155,6 +162,12 @@ void AppendPrintable(std::string& out, std::string_view text) {
   }
 }
 
+std::string Printable(std::string_view text) {
+  std::string out;
+  AppendPrintable(out, text);
+  return out;
+}
+
 std::string_view NearestWord(std::string_view word, std::span<const std::string_view> candidates) {
   constexpr size_t kLongestWord = 64;  // the distance is quadratic
   if (word.empty() || word.size() > kLongestWord) return {};
@@ -232,15 +245,37 @@ std::string PercentDecoded(std::string_view text) {
   return out;
 }
 
-std::string Base64Encoded(std::string_view bytes) {
-  std::string out;
+void AppendBase64(std::string& out, std::string_view bytes) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   for (size_t i = 0; i < bytes.size(); i += 3) {
     const size_t count = std::min<size_t>(3, bytes.size() - i);
     uint32_t group = 0;
     for (size_t b = 0; b < 3; ++b) group = group << 8 | (b < count ? static_cast<uint8_t>(bytes[i + b]) : 0u);
-    for (size_t d = 0; d < 4; ++d) out += d <= count ? kBase64Digits[group >> (18 - 6 * d) & 63] : '=';
+    for (size_t d = 0; d < 4; ++d) out += d <= count ? kDigits[group >> (18 - 6 * d) & 63] : '=';
   }
-  return out;
+}
+
+bool FromBase64(std::string_view text, std::string& out) {
+  out.clear();
+  const size_t full = text.size();
+  while (text.ends_with('=')) text.remove_suffix(1);
+  if (full - text.size() > 2 || (full != text.size() && full % 4 != 0) || text.size() % 4 == 1) return false;
+  uint32_t group = 0;
+  int bits = 0;
+  for (char c : text) {
+    const int digit = Base64Digit(c);
+    if (digit < 0) return false;
+    group = (group << 6 | static_cast<uint32_t>(digit)) & 0xFFFF;
+    bits += 6;
+    if (bits < 8) continue;
+    bits -= 8;
+    out += static_cast<char>(group >> bits & 0xFF);
+  }
+  return true;
+}
+
+void AppendHex(std::string& out, std::string_view bytes) {
+  for (char byte : bytes) AppendHex(out, "", static_cast<unsigned char>(byte));
 }
 
 std::string UrlName(std::string_view url) {

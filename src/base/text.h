@@ -15,6 +15,7 @@ void AppendJsonString(std::string& out, std::string_view text);
 // Appends `text` with control characters (terminal escapes, newlines, C1, direction marks) and invalid UTF-8
 // as \xNN. For untrusted text on its way to a terminal.
 void AppendPrintable(std::string& out, std::string_view text);
+std::string Printable(std::string_view text);
 // The length of the well-formed UTF-8 sequence at the front of `text`; 0 when there is none.
 size_t Utf8Length(std::string_view text) noexcept;
 bool IsUtf8(std::string_view text) noexcept;
@@ -41,6 +42,8 @@ constexpr int HexDigit(char c) noexcept {
   return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
+// Appends two lower-case hexadecimal digits a byte.
+void AppendHex(std::string& out, std::string_view bytes);
 // Reads hexadecimal digits, two a byte, into `out`. False unless there are exactly `size` bytes of them.
 constexpr bool FromHex(std::string_view digits, char* out, size_t size) noexcept {
   if (digits.size() != 2 * size) return false;
@@ -58,10 +61,10 @@ std::string PercentEncoded(std::string_view text, std::string_view also_plain = 
 // Keeps broken escapes.
 std::string PercentDecoded(std::string_view text);
 
-inline constexpr std::string_view kBase64Digits =
-    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-// With padding.
-std::string Base64Encoded(std::string_view bytes);
+// Appends base64 with padding.
+void AppendBase64(std::string& out, std::string_view bytes);
+// Replaces `out` with decoded base64 of either alphabet, with or without padding. False for other text.
+bool FromBase64(std::string_view text, std::string& out);
 
 // The printable part of a URL with "://": scheme://user@host:port/path, without password and parameters.
 std::string UrlName(std::string_view url);

@@ -13,12 +13,6 @@ std::string Json(std::string_view text) {
   AppendJsonString(out, text);
   return out;
 }
-std::string Printable(std::string_view text) {
-  std::string out;
-  AppendPrintable(out, text);
-  return out;
-}
-
 TEST(Utf8Length, FollowsTheTable) {
   EXPECT_EQ(Utf8Length(""), 0u);
   EXPECT_EQ(Utf8Length("a"), 1u);
@@ -32,7 +26,7 @@ TEST(Utf8Length, FollowsTheTable) {
   EXPECT_EQ(Utf8Length("\xF4\x8F\xBF\xBF"), 4u);
 }
 
-TEST(Utf8Length, RefusesWhatIsNotWellFormed) {
+TEST(Utf8Length, RejectsMalformedSequences) {
   constexpr std::string_view kBad[] = {
       "\x80",              // a continuation alone
       "\xC0\x80",          // overlong NUL
@@ -76,7 +70,7 @@ TEST(IsUtf8, FindsABadByteAnywhereInALongText) {
   }
 }
 
-TEST(ValidUtf8, ReplacesAndCountsEachByteThatIsOfNoCharacter) {
+TEST(ValidUtf8, ReplacesAndCountsInvalidBytes) {
   std::string room;
   const uint64_t before = ReplacedUtf8Bytes();
   const std::string_view good = "größe 训练 😀";
@@ -92,7 +86,7 @@ TEST(ValidUtf8, ReplacesAndCountsEachByteThatIsOfNoCharacter) {
   EXPECT_EQ(ValidUtf8(room, room), "x\uFFFD");
 }
 
-TEST(AppendJsonString, EscapesWhatJsonCannotHold) {
+TEST(AppendJsonString, EscapesControlCharacters) {
   EXPECT_EQ(Json(""), "\"\"");
   EXPECT_EQ(Json("a\"b\\c/d"), R"("a\"b\\c/d")");
   EXPECT_EQ(Json("\n\t\r\b\x01\x1f\x7f"), R"("\n\u0009\u000d\u0008\u0001\u001f\u007f")");
@@ -102,7 +96,7 @@ TEST(AppendJsonString, EscapesWhatJsonCannotHold) {
   EXPECT_EQ(Json("\xE2\x82 x"), R"("\ufffd\ufffd x")");
 }
 
-TEST(AppendPrintable, NamesBytesThatATerminalMightObey) {
+TEST(AppendPrintable, EscapesBytesThatControlTerminals) {
   EXPECT_EQ(Printable("plain ü"), "plain ü");
   EXPECT_EQ(Printable("\x1b[2J\n"), "\\x1b[2J\\x0a");
   EXPECT_EQ(Printable("\x7f\xff"), "\\x7f\\xff");
@@ -119,7 +113,7 @@ TEST(AppendPrintable, NamesBytesThatATerminalMightObey) {
 
 constexpr std::array<std::string_view, 4> kWords = {"interval", "listen", "log", "ttl"};
 
-TEST(NearestWord, FindsWhatWasMeant) {
+TEST(NearestWord, FindsTheNearestWord) {
   EXPECT_EQ(NearestWord("intervall", kWords), "interval");
   EXPECT_EQ(NearestWord("intreval", kWords), "interval");
   EXPECT_EQ(NearestWord("lsiten", kWords), "listen");
@@ -180,7 +174,7 @@ TEST(MatchesStars, AndOneCharacter) {
   EXPECT_FALSE(MatchesStars("*a*a*a*a*a*a*a*a*b", std::string(10'000, 'a'), '?')) << "and it ends";
 }
 
-TEST(Percent, WhatIsUnreservedStaysPlain) {
+TEST(Percent, KeepsUnreservedCharacters) {
   EXPECT_EQ(PercentEncoded("aZ09-._~"), "aZ09-._~");
   EXPECT_EQ(PercentEncoded("a b/c%ä"), "a%20b%2Fc%25%C3%A4");
   EXPECT_EQ(PercentEncoded("/a b?", "/"), "/a%20b%3F");
@@ -188,7 +182,7 @@ TEST(Percent, WhatIsUnreservedStaysPlain) {
   EXPECT_EQ(PercentEncoded(""), "");
 }
 
-TEST(Percent, DecodingIsTheOtherWay) {
+TEST(Percent, DecodesItsOwnOutput) {
   std::string all;
   for (int byte = 0; byte < 256; ++byte) all += static_cast<char>(byte);
   EXPECT_EQ(PercentDecoded(PercentEncoded(all)), all);
@@ -202,11 +196,27 @@ TEST(Percent, BrokenEscapesStay) {
   EXPECT_EQ(PercentDecoded("%%41"), "%A");
 }
 
-TEST(Base64Encoded, PadsToWholeGroups) {
-  EXPECT_EQ(Base64Encoded(""), "");
-  EXPECT_EQ(Base64Encoded("f"), "Zg==");
-  EXPECT_EQ(Base64Encoded("fo"), "Zm8=");
-  EXPECT_EQ(Base64Encoded("foo\xff"), "Zm9v/w==");
+TEST(Base64, PadsToWholeGroupsAndReadsBothAlphabets) {
+  std::string text, bytes;
+  for (const auto& [plain, encoded] : {std::pair<std::string, std::string>{"", ""},
+                                       {"f", "Zg=="},
+                                       {"fo", "Zm8="},
+                                       {"foo\xff", "Zm9v/w=="}}) {
+    text.clear();
+    AppendBase64(text, plain);
+    EXPECT_EQ(text, encoded);
+    EXPECT_TRUE(FromBase64(encoded, bytes));
+    EXPECT_EQ(bytes, plain);
+  }
+  EXPECT_TRUE(FromBase64("Zm9v_w", bytes));
+  EXPECT_EQ(bytes, "foo\xff");
+  for (const char* bad : {"Z", "Zg=", "Zg===", "Z=g=", "Zm 8"}) EXPECT_FALSE(FromBase64(bad, bytes)) << bad;
+}
+
+TEST(AppendHex, WritesTwoDigitsAByte) {
+  std::string text = "0x";
+  AppendHex(text, "\x01\xfa");
+  EXPECT_EQ(text, "0x01fa");
 }
 
 TEST(UrlName, HasNeitherPasswordNorParameters) {

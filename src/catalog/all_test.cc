@@ -11,10 +11,10 @@
 #include <string>
 
 #include "base/files.h"
+#include "catalog/exported_name.h"
 #include "catalog/gpu.h"
 #include "catalog/host.h"
 #include "catalog/inference.h"
-#include "catalog/prometheus_name.h"
 #include "catalog/self.h"
 #include "core/validate.h"
 

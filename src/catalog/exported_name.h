@@ -1,4 +1,6 @@
-// Names of metrics that programs and scraped targets bring. A name that the agent's own metrics may have is
+// Names in the Prometheus formats, translated from native names, units and attribute keys exactly as
+// OpenTelemetry's translator does, so that a name is the same from the agent or through a Collector; and
+// names of metrics that programs and scraped targets bring. A name that the agent's own metrics may have is
 // reserved and gets a prefix: "gpu.power.draw" becomes "exported.gpu.power.draw", on pages
 // "exported_gpu_power_draw_watts". Thread-safe.
 #pragma once
@@ -7,8 +9,14 @@
 #include <string>
 
 #include "core/metric_desc.h"
+#include "core/prometheus_words.h"
 
 namespace gpulens {
+
+// Appends the name of the metric's family, with the suffixes of its unit and kind:
+// "gpu_power_draw_watts", "gpu_energy_consumption_joules_total", "gpu_info". Scraped names
+// (Naming::kVerbatim) stay. Histograms and summaries get no suffix of a sample.
+void AppendPrometheusName(std::string& out, const MetricDesc& metric);
 
 enum class NameOwner : uint8_t {
   kProgram,  // of any user

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "catalog/all.h"
-#include "catalog/prometheus_name.h"
 
 namespace gpulens {
 namespace {

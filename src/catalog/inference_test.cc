@@ -10,7 +10,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "catalog/all.h"
-#include "catalog/prometheus_name.h"
+#include "catalog/exported_name.h"
 
 namespace gpulens {
 namespace {

@@ -1,4 +1,4 @@
-#include "catalog/prometheus_name.h"
+#include "catalog/exported_name.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -187,9 +187,8 @@ std::vector<std::string> Renamed(std::vector<std::string> row) {
     if (row[4].starts_with("driver")) row[4].replace(0, 6, "reader");
   }
   if (row[2] == "{parcel}") row[2] = "{item}";
-  if (const size_t lane = row[4].find("lane");
-      lane != std::string::npos && row[1].starts_with("gpulens.sink."))
-    row[4].replace(lane, 4, "queue");
+  if (const size_t at = row[4].find("lane"); at != std::string::npos && row[1].starts_with("gpulens.sink."))
+    row[4].replace(at, 4, "queue");
   return row;
 }
 

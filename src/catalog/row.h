@@ -43,19 +43,22 @@ consteval auto JoinRows(const Lists&... lists) {
   return all;
 }
 
-// The metrics of lists, each once. An element of a list is a metric, or a row with a member `metric`.
+// The metrics of lists, each once. An element of a list is a metric, or a row with a member `metric`, which
+// may be null, and perhaps `part_metric`.
 template <const auto&... lists>
 consteval auto MetricsOf() {
   constexpr auto kAll = [] {
-    std::array<const MetricDesc*, (std::size(lists) + ...)> all{};
+    std::array<const MetricDesc*, 2 * (std::size(lists) + ...)> all{};
     auto end = all.begin();
-    auto add = [&](const auto& element) {
-      const MetricDesc* metric;
-      if constexpr (requires { element.metric; }) metric = element.metric;
-      else metric = element;
-      if (std::find(all.begin(), end, metric) == end) *end++ = metric;
+    auto add = [&](const MetricDesc* metric) {
+      if (metric && std::find(all.begin(), end, metric) == end) *end++ = metric;
     };
-    (std::for_each(std::begin(lists), std::end(lists), add), ...);
+    auto add_element = [&](const auto& element) {
+      if constexpr (requires { element.metric; }) add(element.metric);
+      else add(element);
+      if constexpr (requires { element.part_metric; }) add(element.part_metric);
+    };
+    (std::for_each(std::begin(lists), std::end(lists), add_element), ...);
     return std::pair(all, static_cast<size_t>(end - all.begin()));
   }();
   std::array<const MetricDesc*, kAll.second> out{};
@@ -131,7 +134,7 @@ inline constexpr Rule kDiskBusy{.low = 0, .max_change_per_second = 1.1};
 inline constexpr Rule kThrottledTime{.low = 0, .max_change_per_second = 1.05};
 inline constexpr Rule kPressureTime{.low = 0, .max_change_per_second = 1.05};
 
-using Keys = std::span<const std::string_view>;
+using AttributeKeys = std::span<const std::string_view>;
 
 // Bytes, megahertz and counted things are integers, all else is not.
 consteval Number NumberOf(std::string_view unit) {
@@ -143,49 +146,49 @@ consteval Number NumberOf(std::string_view unit) {
 consteval MetricDesc Of(Kind kind, std::string_view name, std::string_view unit, std::string_view help) {
   return {.name = name, .unit = unit, .help = help, .kind = kind, .number = NumberOf(unit)};
 }
-consteval MetricDesc With(MetricDesc row, Keys keys, const Rule* rule) {
+consteval MetricDesc With(MetricDesc row, AttributeKeys keys, const Rule* rule) {
   row.keys = keys;
   row.rule = rule;
   return row;
 }
 consteval MetricDesc Gauge(std::string_view name, std::string_view unit, std::string_view help,
-                           Keys keys = {}, const Rule* rule = &kNotNegative) {
+                           AttributeKeys keys = {}, const Rule* rule = &kNotNegative) {
   return With(Of(Kind::kGauge, name, unit, help), keys, rule);
 }
 // A level that may be added over its entities.
 consteval MetricDesc UpDown(std::string_view name, std::string_view unit, std::string_view help,
-                            Keys keys = {}, const Rule* rule = &kNotNegative) {
+                            AttributeKeys keys = {}, const Rule* rule = &kNotNegative) {
   return With(Of(Kind::kUpDownCounter, name, unit, help), keys, rule);
 }
 // A decrease means that its source restarted.
 consteval MetricDesc Counter(std::string_view name, std::string_view unit, std::string_view help,
-                             Keys keys = {}, const Rule* rule = &kNotNegative) {
+                             AttributeKeys keys = {}, const Rule* rule = &kNotNegative) {
   return With(Of(Kind::kCounter, name, unit, help), keys, rule);
 }
 // A decrease is a glitch until further readings confirm it.
 consteval MetricDesc StrictCounter(std::string_view name, std::string_view unit, std::string_view help,
-                                   Keys keys = {}, const Rule* rule = &kNotNegative) {
+                                   AttributeKeys keys = {}, const Rule* rule = &kNotNegative) {
   MetricDesc row = Counter(name, unit, help, keys, rule);
   row.on_decrease = OnDecrease::kReject;
   return row;
 }
 consteval MetricDesc Histogram(std::string_view name, std::string_view unit, std::string_view help,
-                               Keys keys = {}) {
+                               AttributeKeys keys = {}) {
   MetricDesc row = With(Of(Kind::kHistogram, name, unit, help), keys, nullptr);
   row.number = Number::kDouble;
   return row;
 }
-consteval MetricDesc Flag(std::string_view name, std::string_view help, Keys keys = {}) {
+consteval MetricDesc Flag(std::string_view name, std::string_view help, AttributeKeys keys = {}) {
   return With(Of(Kind::kGauge, name, "{bool}", help), keys, &kZeroToOne);
 }
 // Always 1; its attributes carry the information.
-consteval MetricDesc Info(std::string_view name, std::string_view help, Keys keys = {}) {
+consteval MetricDesc Info(std::string_view name, std::string_view help, AttributeKeys keys = {}) {
   MetricDesc row = With(Of(Kind::kInfo, name, "", help), keys, &kZeroToOne);
   row.number = Number::kInt;
   return row;
 }
 // One series per state, 1 for the one that holds. Its attribute key is its name.
-consteval MetricDesc StateSet(std::string_view name, std::string_view help, Keys keys) {
+consteval MetricDesc StateSet(std::string_view name, std::string_view help, AttributeKeys keys) {
   MetricDesc row = Info(name, help, keys);
   row.kind = Kind::kStateSet;
   return row;

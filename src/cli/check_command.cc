@@ -12,8 +12,8 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/check/check_data.h"
-#include "cli/check/check_report.h"
-#include "cli/common/command.h"
+#include "cli/check/check_table.h"
+#include "cli/common/output.h"
 #include "cli/help/help.h"
 #include "net/message/address.h"
 
@@ -38,7 +38,7 @@ using std::chrono::seconds;
 
 constexpr int kExitUnknown = static_cast<int>(CheckCode::kUnknown);
 constexpr Duration kAgentTimeout = seconds(3);
-// A check that repeats looks so often, with this pause.
+// How often a check that repeats is evaluated, and the pause in between.
 constexpr int kLooks = 3;
 constexpr Duration kPause = seconds(3);
 
@@ -55,16 +55,14 @@ UNKNOWN. check.disable in the configuration switches checks off for good.
 Exit: 0 OK · 1 WARNING · 2 CRITICAL · 3 UNKNOWN, also wrong use. The worst of several counts.)";
 
 int Complain(const std::string& sentence) {
-  std::string text;
-  AppendPrintable(text, sentence);
-  std::printf("UNKNOWN - %s\n", text.c_str());
+  std::printf("UNKNOWN - %s\n", Printable(sentence).c_str());
   return kExitUnknown;
 }
 
 struct RequestedCheck {
   const CheckSpec* check;
   CheckSettings settings;
-  bool by_group = false;  // not by its own name
+  bool by_group = false;  // named by its group
 };
 
 bool ReadLimit(const std::string& text, std::optional<double>& out) {
@@ -77,46 +75,47 @@ bool ReadLimit(const std::string& text, std::optional<double>& out) {
 Result<RequestedCheck> ReadCheck(const std::string& word) {
   std::string_view rest = word;
   std::string_view name = TakeUntil(rest, '=');
-  RequestedCheck asked{FindCheck(name), {}};
-  if (!asked.check) {
+  RequestedCheck request{FindCheck(name), {}};
+  if (!request.check) {
     std::vector<std::string_view> names;
     for (const CheckSpec& check : AllChecks()) names.push_back(check.name);
     return Status{Code::kInvalidArgument, "no check \"" + std::string(name) + "\"." +
                                               DidYouMean(name, names) + " List them: gpulens check --list"};
   }
   std::string_view first = TakeUntil(rest, ',');
-  if (!ReadLimit(std::string(first), asked.settings.warning) ||
-      !ReadLimit(std::string(rest), asked.settings.critical)) {
+  if (!ReadLimit(std::string(first), request.settings.warning) ||
+      !ReadLimit(std::string(rest), request.settings.critical)) {
     return Status{Code::kInvalidArgument, word + ": expected NAME=WARNING,CRITICAL with numbers"};
   }
-  return asked;
+  return request;
 }
 
 Result<std::vector<RequestedCheck>> ReadChecks(const CheckOptions& options) {
-  std::vector<RequestedCheck> asked;
+  std::vector<RequestedCheck> requests;
   for (const std::string& word : options.checks) {
     if (std::vector<const CheckSpec*> group = FindCheckGroup(word); !group.empty()) {
-      for (const CheckSpec* check : group) asked.push_back({check, {}, true});
+      for (const CheckSpec* check : group) requests.push_back({check, {}, true});
       continue;
     }
     auto one = ReadCheck(word);
     if (!one) return one.error();
-    asked.push_back(std::move(*one));
+    requests.push_back(std::move(*one));
   }
-  if (asked.empty()) return Status{Code::kInvalidArgument, "no check given; list them: gpulens check --list"};
+  if (requests.empty())
+    return Status{Code::kInvalidArgument, "no check given; list them: gpulens check --list"};
   bool limits = !options.warning.empty() || !options.critical.empty() || !options.expect.empty();
-  if (!limits) return asked;
-  if (asked.size() != 1) {
+  if (!limits) return requests;
+  if (requests.size() != 1) {
     return Status{
         Code::kInvalidArgument,
         "--warning, --critical and --expect need a single check; for several, use NAME=WARNING,CRITICAL"};
   }
-  asked[0].settings.expect = options.expect;
-  if (!ReadLimit(options.warning, asked[0].settings.warning) ||
-      !ReadLimit(options.critical, asked[0].settings.critical)) {
+  requests[0].settings.expect = options.expect;
+  if (!ReadLimit(options.warning, requests[0].settings.warning) ||
+      !ReadLimit(options.critical, requests[0].settings.critical)) {
     return Status{Code::kInvalidArgument, "--warning and --critical must be numbers"};
   }
-  return asked;
+  return requests;
 }
 
 // The first loopback address at which the configured agent listens.
@@ -130,21 +129,20 @@ std::string AgentUrl(const Config& config) {
 
 class Checker {
  public:
-  Checker(const CheckOptions& options, const Config& config, std::vector<RequestedCheck> asked)
-      : options_(options), config_(config), requested_(std::move(asked)) {
+  Checker(const CheckOptions& options, const Config& config, std::vector<RequestedCheck> requests)
+      : options_(options), config_(config), requested_(std::move(requests)) {
     disabled_ = config.Group("check").Texts("disable");
     disabled_.insert(disabled_.end(), options.disable.begin(), options.disable.end());
   }
 
   int Run() {
-    bool all_off =
-        std::all_of(requested_.begin(), requested_.end(), [&](const RequestedCheck& a) { return Off(a); });
+    bool all_off = std::ranges::all_of(requested_, [&](const RequestedCheck& a) { return Off(a); });
     if (!all_off) {
       Result<CheckData> data = Read();
       if (!data) return Complain(data.error().detail);
       data_ = std::move(*data);
     }
-    for (const RequestedCheck& asked : requested_) outcomes_.push_back(Validate(asked));
+    for (const RequestedCheck& request : requested_) outcomes_.push_back(Validate(request));
     Again();
     if (options_.json || options_.format == "json") {
       std::fputs(CheckJson(outcomes_, data_.source, data_.simulated).c_str(), stdout);
@@ -156,14 +154,14 @@ class Checker {
   }
 
  private:
-  bool Off(const RequestedCheck& asked) const {
-    return std::find(disabled_.begin(), disabled_.end(), asked.check->name) != disabled_.end();
+  bool Off(const RequestedCheck& request) const {
+    return std::ranges::find(disabled_, request.check->name) != disabled_.end();
   }
 
-  // Queries the source that answered before.
+  // Reads again from the source that answered first.
   Result<CheckData> Read() {
-    bool ask = !options_.direct && !options_.demo && source_ != kHere;
-    if (ask) {
+    bool use_agent = !options_.direct && !options_.demo && source_ != kHere;
+    if (use_agent) {
       Result<CheckData> data =
           QueryAgent(options_.url.empty() ? AgentUrl(config_) : options_.url, kAgentTimeout);
       if (data) source_ = kAgent;
@@ -173,33 +171,34 @@ class Checker {
     DirectOptions look;
     look.demo = options_.demo;
     look.enough = [this](const CheckData& data) {
-      return std::none_of(requested_.begin(), requested_.end(), [&](const RequestedCheck& asked) {
-        return !Off(asked) && Evaluate(*asked.check, data, asked.settings).code == CheckCode::kUnknown &&
-               !(asked.by_group && asked.check->optional);
+      return std::ranges::none_of(requested_, [&](const RequestedCheck& request) {
+        return !Off(request) &&
+               Evaluate(*request.check, data, request.settings).code == CheckCode::kUnknown &&
+               !(request.by_group && request.check->optional);
       });
     };
     return ReadDirectly(config_, look);
   }
 
-  CheckOutcome Validate(const RequestedCheck& asked) const {
-    if (!Off(asked)) {
-      CheckOutcome outcome{asked.check, false, Evaluate(*asked.check, data_, asked.settings)};
+  CheckOutcome Validate(const RequestedCheck& request) const {
+    if (!Off(request)) {
+      CheckOutcome outcome{request.check, false, Evaluate(*request.check, data_, request.settings)};
       // Not every board has all that can be checked; gpu_state checks whether GPUs can be read at all.
-      bool skip = asked.by_group && asked.check->optional && !data_.gpus.empty() &&
-                  outcome.result.code == CheckCode::kUnknown && NobodyReports(*asked.check, data_);
+      bool skip = request.by_group && request.check->optional && !data_.gpus.empty() &&
+                  outcome.result.code == CheckCode::kUnknown && IsUnreported(*request.check, data_);
       if (skip) {
         outcome.result.code = CheckCode::kOk;
         outcome.result.text = "skipped, no GPU here reports it";
       }
       return outcome;
     }
-    CheckOutcome outcome{asked.check, true, {}};
+    CheckOutcome outcome{request.check, true, {}};
     outcome.result.code = CheckCode::kOk;
     outcome.result.text = "disabled";
     return outcome;
   }
 
-  // What is wrong only for a moment is a warning.
+  // Repeats checks; a fault that disappears is a warning.
   void Again() {
     for (size_t i = 0; i < requested_.size(); ++i) {
       CheckOutcome& outcome = outcomes_[i];
@@ -233,8 +232,8 @@ int RunCheck(const CheckOptions& options) {
     std::fputs(CheckList().c_str(), stdout);
     return 0;
   }
-  Result<std::vector<RequestedCheck>> asked = ReadChecks(options);
-  if (!asked) return Complain(asked.error().detail);
+  Result<std::vector<RequestedCheck>> requests = ReadChecks(options);
+  if (!requests) return Complain(requests.error().detail);
   for (const std::string& name : options.disable) {
     if (!FindCheck(name)) return Complain("--disable: no check \"" + name + "\"");
   }
@@ -243,7 +242,7 @@ int RunCheck(const CheckOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);
   // The output is data: log only errors.
   static_cast<void>(SetLogLevels("error"));
-  return Checker(options, loaded.config(), std::move(*asked)).Run();
+  return Checker(options, loaded.config(), std::move(*requests)).Run();
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
@@ -18,13 +19,9 @@
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
 #include "cli/commands.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
-#include "cli/compare/compare_command.h"
+#include "cli/common/output.h"
 #include "cli/events/events_command.h"
-#include "cli/gpu_command.h"
 #include "cli/help/help.h"
-#include "names/naming.h"
 
 namespace gpulens {
 namespace {
@@ -59,28 +56,7 @@ inline constexpr const char* kExplainFooter = R"(
 
 Exit: 0 printed · 2 an unknown word)";
 
-inline constexpr const char* kConfigInitFooter = R"(
-  gpulens config init                       $GPULENS_CONFIG, or /etc/gpulens/gpulens.yaml
-  gpulens config init gpulens.yaml
-  gpulens config init -                     print it
-
-Exit: 0 written · 1 the file exists, or cannot be written)";
-
-inline constexpr const char* kGpuFooter = R"(
-  gpulens gpu release --for 5m && nvidia-smi --gpu-reset && gpulens gpu resume
-
-Returns when the agent holds no GPU open.
-Exit: 0 done · 1 no agent, or its reader process does not end · 2 wrong use)";
-
-inline constexpr const char* kDoctorFooter = R"(
-  gpulens doctor
-  gpulens doctor --compare             each reading next to nvidia-smi's, amd-smi's or hl-smi's
-  gpulens doctor --compare-with smi.xml --json   next to the tool's saved output
-
-With --compare: exit 1 when a difference has no known reason, 2 when nothing can be compared.
-Exit: 0 fine · 1 limited: something here may not be read · 2 a fault. Absent hardware never counts.)";
-
-// A word that is no command gets the right one.
+// Reports an unknown command, with the nearest one.
 int NoCommand(const CLI::App& app, std::string_view word) {
   if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
     WriteNote("gpulens: " + instead);
@@ -117,23 +93,19 @@ int Help(const CLI::App& app, std::span<const std::string> words) {
   return Print(CommandHelp(*command, name, style)), 0;
 }
 
-// The whole command line as values. Each command sets `code` when it has run.
+// Values of the options of all commands. Each command sets `code` when it has run.
 struct CommandLine {
   AgentOptions agent;
-  std::string http, websocket, interval, log_level, metrics_port, websocket_port, push_ms;
+  std::deque<FlagValue> flags;  // of the agent, one for each option
   CollectOptions collect;
   std::vector<std::string> pairs;
-  DoctorOptions doctor;
-  CompareOptions compare;
-  MetricsOptions metrics;
   EventsOptions events;
-  ExplainOptions explain;
-  std::string clear_gpu, clear_socket, config_file;
+  std::vector<std::string> explain_words;
+  bool explain_json = false;
+  std::string clear_gpu, clear_socket;
   SimOptions sim;
-  DriverOrder driver;
   bool runs_agent = false;
-  std::string schema_format = "yaml";
-  bool schema_json = false, version_json = false, list = false;
+  bool version_json = false, list = false;
   int code = 0;
 };
 
@@ -141,33 +113,34 @@ void AddAgent(CLI::App& app, CommandLine& line) {
   CLI::App* agent = app.add_subcommand("agent", "Collect and serve the metrics of this machine.");
   agent->group("Look");
   AddConfigOption(*agent, line.agent.config_file);
-  AddOption(*agent, "--http-listen", line.http,
-            "Where /metrics is served (default 127.0.0.1:9091 and [::1]:9091)", "HOST:PORT");
-  AddOption(*agent, "--ws-listen", line.websocket, "Where the WebSocket stream is served (default port 9092)",
-            "HOST:PORT");
-  AddOption(*agent, "--interval", line.interval, "Time between two snapshots (default 1s)", "D");
-  AddOption(*agent, "--log-level", line.log_level, "info, or per component: info,nvidia=debug", "L");
+  // An option that sets the value at `path` of the configuration.
+  auto add = [&](const char* name, const char* path, const char* help, const char* type) {
+    line.flags.push_back({name, path, {}});
+    return AddOption(*agent, name, line.flags.back().text, help, type);
+  };
+  // Options of zerneld have a number; `complete` turns it into our value.
+  auto add_older = [&](const char* name, const char* path, const char* help, const char* type,
+                       std::string (*complete)(std::string)) {
+    add(name, path, help, type)->transform(complete)->group("Options of zerneld");
+  };
+  add("--http-listen", "http.listen", "Where /metrics is served (default 127.0.0.1:9091 and [::1]:9091)",
+      "HOST:PORT");
+  add("--ws-listen", "websocket.listen", "Where the WebSocket stream is served (default port 9092)",
+      "HOST:PORT");
+  add("--interval", "interval", "Time between two snapshots (default 1s)", "D");
+  add("--log-level", "log.level", "info, or per component: info,nvidia=debug", "L");
   agent->add_flag("--demo,--simulate", line.agent.demo, "Simulate eight GPUs; host series stay real");
   agent->add_flag("-q,--quiet", line.agent.quiet, "Print no banner, only log lines");
-  AddOption(*agent, "--metrics-port", line.metrics_port, "Port of --http-listen; option of zerneld", "PORT")
-      ->group("Options of zerneld");
-  AddOption(*agent, "--ws-port", line.websocket_port, "Port of --ws-listen; option of zerneld", "PORT")
-      ->group("Options of zerneld");
-  AddOption(*agent, "--push-interval-ms", line.push_ms, "websocket.push_interval, in milliseconds", "MS")
-      ->group("Options of zerneld");
+  auto port = [](std::string p) { return p.empty() ? p : "127.0.0.1:" + p + ",[::1]:" + p; };
+  add_older("--metrics-port", "http.listen", "Port of --http-listen; option of zerneld", "PORT", port);
+  add_older("--ws-port", "websocket.listen", "Port of --ws-listen; option of zerneld", "PORT", port);
+  add_older("--push-interval-ms", "websocket.push_interval", "websocket.push_interval, in milliseconds", "MS",
+            [](std::string ms) { return ms.empty() ? ms : ms + "ms"; });
   agent->footer(kAgentFooter);
   agent->callback([&line] {
-    auto flag = [&line](const char* name, const char* path, const std::string& text) {
-      if (!text.empty()) line.agent.flags.push_back({name, path, text});
-    };
-    flag("--http-listen", "http.listen", line.http);
-    flag("--ws-listen", "websocket.listen", line.websocket);
-    flag("--interval", "interval", line.interval);
-    flag("--log-level", "log.level", line.log_level);
-    auto port = [](const std::string& p) { return p.empty() ? p : "127.0.0.1:" + p + ",[::1]:" + p; };
-    flag("--metrics-port", "http.listen", port(line.metrics_port));
-    flag("--ws-port", "websocket.listen", port(line.websocket_port));
-    flag("--push-interval-ms", "websocket.push_interval", line.push_ms.empty() ? "" : line.push_ms + "ms");
+    for (const FlagValue& flag : line.flags) {
+      if (!flag.text.empty()) line.agent.flags.push_back(flag);
+    }
     line.runs_agent = true;
   });
 }
@@ -203,47 +176,16 @@ void AddCollect(CLI::App& app, CommandLine& line) {
       line.code = FailCommand("collect", "no collector given   list them: gpulens collect --list", 2);
       return;
     }
-    for (const std::string& pair : line.pairs) {
-      size_t equals = pair.find('=');
-      if (equals == pair.npos) {
-        line.code = FailCommand("collect", "-o " + pair + ": expected KEY=VALUE", 2);
-        return;
-      }
-      line.collect.options.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+    auto options = SplitPairs(line.pairs);
+    if (!options) {
+      line.code = FailCommand("collect", options.error());
+      return;
     }
+    line.collect.options = *std::move(options);
     // The output is data: log only errors.
     static_cast<void>(SetLogLevels("error"));
     line.code = RunCollect(line.collect);
   });
-}
-
-void AddDoctor(CLI::App& app, CommandLine& line) {
-  CLI::App* doctor = app.add_subcommand("doctor", "Report what was found, what is missing and what to do.");
-  doctor->group("Look");
-  AddConfigOption(*doctor, line.doctor.config_file);
-  doctor->add_flag("--json", line.doctor.json, "JSON");
-  AddCompare(*doctor, line.compare);
-  doctor->footer(kDoctorFooter);
-  doctor->callback([&line] {
-    line.compare.config_file = line.doctor.config_file;
-    line.compare.json = line.doctor.json;
-    line.code = line.compare.IsRequested() ? RunCompare(line.compare) : RunDoctor(line.doctor);
-  });
-}
-
-void AddMetrics(CLI::App& app, CommandLine& line) {
-  CLI::App* metrics = app.add_subcommand("metrics", "List the metrics, or show one.");
-  metrics->group("Look");
-  metrics->add_option("NAME", line.metrics.name, "Show one metric, by its native, Prometheus or other name");
-  metrics->add_flag("--json", line.metrics.json, "JSON");
-  metrics->add_option("--format", line.metrics.format, "table, md (docs/metrics.md) or json")
-      ->check(CLI::IsMember({"table", "md", "json"}));
-  metrics->add_flag("--rules", line.metrics.rules, "List which readings are rejected, and why");
-  const std::vector<std::string> names(NamingNames().begin(), NamingNames().end());
-  metrics->add_option("--names", line.metrics.names, "Names to list (default native)")
-      ->check(CLI::IsMember(names));
-  metrics->add_option("--dialect", line.metrics.names, "")->check(CLI::IsMember(names))->group("");
-  metrics->callback([&line] { line.code = RunMetrics(line.metrics); });
 }
 
 void AddVersion(CLI::App& app, CommandLine& line) {
@@ -286,10 +228,10 @@ void AddEvents(CLI::App& app, CommandLine& line) {
   // As it was called before 0.2.
   CLI::App* explain = events->add_subcommand("explain", "The older name of gpulens explain.");
   explain->group("");
-  explain->add_option("CODE", line.explain.words, "")->required();
+  explain->add_option("CODE", line.explain_words, "")->required();
   events->require_subcommand(0, 1);
   events->callback([&line, explain, clear] {
-    if (explain->parsed()) line.code = RunExplain(line.explain);
+    if (explain->parsed()) line.code = RunExplain(line.explain_words, line.explain_json);
     else if (clear->parsed())
       line.code = QueryAndPrint({"gpulens events clear", "xid clear " + line.clear_gpu, line.clear_socket,
                                  line.events.config_file});
@@ -300,54 +242,11 @@ void AddEvents(CLI::App& app, CommandLine& line) {
 void AddExplain(CLI::App& app, CommandLine& line) {
   CLI::App* explain = app.add_subcommand("explain", "Explain an XID, a metric, a check or an LLM engine.");
   explain->group("Look");
-  explain->add_option("WORD", line.explain.words, "79, \"sxid 20034\", gpu.power.draw, gpu_temperature, vllm")
+  explain->add_option("WORD", line.explain_words, "79, \"sxid 20034\", gpu.power.draw, gpu_temperature, vllm")
       ->required();
-  explain->add_flag("--json", line.explain.json, "JSON");
+  explain->add_flag("--json", line.explain_json, "JSON");
   explain->footer(kExplainFooter);
-  explain->callback([&line] { line.code = RunExplain(line.explain); });
-}
-
-void AddConfig(CLI::App& app, CommandLine& line) {
-  CLI::App* config = app.add_subcommand("config", "Write, check and print the configuration.");
-  config->group("Set up");
-  config->require_subcommand(1);
-  CLI::App* check = config->add_subcommand("check", "Report what is wrong with the configuration.");
-  CLI::App* print = config->add_subcommand("print", "Print every value in force and where it comes from.");
-  for (CLI::App* command : {check, print})
-    AddOption(*command, "FILE,--config", line.config_file, "Configuration file (YAML)", "FILE");
-  check->callback([&line] { line.code = RunConfigCheck(line.config_file); });
-  print->callback([&line] { line.code = RunConfigPrint(line.config_file); });
-  CLI::App* init = config->add_subcommand("init", "Write a short configuration file to start from.");
-  init->add_option("FILE", line.config_file, "Default: what the agent reads without --config; - prints it");
-  init->footer(kConfigInitFooter);
-  init->callback([&line] { line.code = RunConfigInit(line.config_file); });
-  CLI::App* schema = config->add_subcommand("schema", "List every key with its type, default and meaning.");
-  schema->add_flag("--json", line.schema_json, "JSON Schema, for editors");
-  schema->add_option("--format", line.schema_format, "yaml, json (JSON Schema) or md (docs/configuration.md)")
-      ->check(CLI::IsMember({"yaml", "json", "md"}));
-  schema->callback([&line] { line.code = RunConfigSchema(line.schema_json ? "json" : line.schema_format); });
-}
-
-void AddDriver(CLI::App& app, CommandLine& line) {
-  CLI::App* driver = app.add_subcommand("gpu", "Release the GPUs of a running agent, and resume.");
-  driver->alias("driver")->group("Set up");
-  driver->require_subcommand(1);
-  driver->footer(kGpuFooter);
-  auto add = [&](const char* verb, const char* help) {
-    CLI::App* command = driver->add_subcommand(verb, help);
-    AddOption(*command, "--socket", line.driver.socket, "The agent's control socket", "PATH");
-    AddConfigOption(*command, line.driver.config_file);
-    command->callback([&line, verb] {
-      line.driver.verb = verb;
-      line.code = RunDriverOrder(line.driver);
-    });
-    return command;
-  };
-  add("release", "Close all GPUs: the agent ends its reader process.")
-      ->add_option("--for", line.driver.length, "Resume after this time")
-      ->type_name("D");
-  add("resume", "Open the GPUs again.");
-  add("status", "Report whether the GPUs are open or released.");
+  explain->callback([&line] { line.code = RunExplain(line.explain_words, line.explain_json); });
 }
 
 }  // namespace
@@ -363,10 +262,10 @@ int RunCommandLine(int argc, char** argv) {
   app.set_help_flag("-h,--help", "Print this help");
   app.set_version_flag("--version", "gpulens " + std::string(Version()));
   AddAgent(app, line);
-  AddDoctor(app, line);
+  AddDoctor(app, line.code);
   AddCheck(app, line.code);
   AddEvents(app, line);
-  AddMetrics(app, line);
+  AddMetrics(app, line.code);
   AddExplain(app, line);
   AddCollect(app, line);
   AddVersion(app, line);
@@ -377,9 +276,9 @@ int RunCommandLine(int argc, char** argv) {
   AddExp(app, line.code);
   AddTelemetry(app, line.code);
   AddSim(app, line.sim, line.code);
-  AddConfig(app, line);
+  AddConfig(app, line.code);
   AddQueue(app, line.code);
-  AddDriver(app, line);
+  AddGpu(app, line.code);
   app.add_subcommand("help", "Show help on a command; help all lists every command.")->group("Set up");
   AddAliases(app, line.code);
   AddSlurm(app, line.code);
@@ -397,14 +296,14 @@ int RunCommandLine(int argc, char** argv) {
   if (!known && !first.starts_with('-')) return NoCommand(app, first);
   if (leading.detach && !Detach()) return 0;
   try {
-    // From the last to the first, as the parser wants them.
+    // The parser expects the arguments in reverse order.
     app.parse(std::vector<std::string>(leading.arguments.rbegin(), leading.arguments.rend()));
   } catch (const CLI::CallForVersion&) {
     std::printf("gpulens %s\n", std::string(Version()).c_str());
     return 0;
   } catch (const CLI::CallForHelp&) {
-    const ParsedCommand asked = DeepestCommand(app);
-    Print(CommandHelp(*asked.command, asked.name, HelpStyleOf(STDOUT_FILENO)));
+    const ParsedCommand parsed = DeepestCommand(app);
+    Print(CommandHelp(*parsed.command, parsed.name, HelpStyleOf(STDOUT_FILENO)));
     return 0;
   } catch (const CLI::ParseError& error) {
     std::fputs(Complaint(app, error).c_str(), stderr);

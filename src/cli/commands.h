@@ -2,50 +2,25 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include "config/loader.h"
+
+namespace CLI {
+class App;
+}
 
 namespace gpulens {
 
-struct DoctorOptions {
-  std::string config_file;
-  bool json = false;
-};
+// Explains "79", "xid 79", "gpu.power.draw", "gpu_temperature" or "vllm". Returns 0 when printed, 2 for an
+// unknown word.
+int RunExplain(const std::vector<std::string>& words, bool json);
 
-// Reports the findings of the agent that runs on this machine, or those of this process when none answers. 0
-// fine, 1 limited (no permission, or a warning), 2 a fault or a bad configuration. What is absent and was not
-// asked for by the configuration never counts.
-int RunDoctor(const DoctorOptions& options);
-
-// Each returns the exit code: 0 good, 2 bad configuration. `file` as for the agent.
-int RunConfigCheck(const std::string& file);
-int RunConfigPrint(const std::string& file);
-int RunConfigSchema(const std::string& format);  // yaml, json or md
-// Writes a short configuration into a new file; "-" is standard output, empty the file that the agent reads
-// by default. 1: it is there already, or cannot be written.
-int RunConfigInit(const std::string& file);
-
-struct ExplainOptions {
-  std::vector<std::string> words;  // "79", "xid 79", "gpu.power.draw", "gpu_temperature", "vllm"
-  bool json = false;
-};
-
-// 0 printed, 2 a word that no table has.
-int RunExplain(const ExplainOptions& options);
-
-struct MetricsOptions {
-  std::string name;              // empty: all; a native or Prometheus name, or one of `names`
-  std::string format = "table";  // table, md, json
-  std::string names;             // whose; empty: native
-  bool json = false;             // the same as the format json
-  bool rules = false;            // the rules by which readings are believed, instead
-};
-
-// 0 printed, 2 no such metric or names.
-int RunMetrics(const MetricsOptions& options);
-
-// The description of a metric by its native, Prometheus or other name. Empty
-// for an unknown name; `nearest` is then the native or Prometheus name that is most like it, or empty.
+// Describes a metric by its native, Prometheus or other name. Empty for an unknown name; `nearest` is then
+// the nearest native or Prometheus name, or empty.
 std::string MetricPage(const std::string& name, std::string& nearest);
 
 // All metrics of `names`, in lines of at most `width` columns; 0: one metric a line, of any length.
@@ -58,7 +33,39 @@ std::string MetricRules(size_t width);
 // The page docs/metrics.md.
 std::string MetricsMarkdown();
 
-// 0 done, 1 failed while running, 2 wrong use or configuration; doctor's own codes are in its help.
+// Runs a command. Returns 0 when done, 1 for a failure, 2 for wrong use or configuration; doctor and check
+// have codes of their own.
 int RunCommandLine(int argc, char** argv);
+
+// Returns the path of the agent's control socket by this configuration. Empty or "none": there is none.
+std::string ControlSocketOf(const Config& config);
+
+struct AgentQuestion {
+  std::string who;      // "gpulens gpu", for complaints
+  std::string command;  // one line
+  std::string socket;   // empty: as configured
+  std::string config_file;
+};
+
+// Prints the answer, split at each ';' into lines, on stdout, or an error on stderr. Returns the exit code: 0
+// done, 1 not done, 2 wrong configuration.
+int QueryAndPrint(const AgentQuestion& question);
+
+// Returns the state of the agent's NVML reader process; empty when no agent answers.
+std::string QueryDriverStatus(const Config& config);
+
+// Whether the word after `reader` names a library.
+bool IsDriverProcess(std::string_view library) noexcept;
+
+// Runs with the `arguments` after `reader`. Ends the process without clean-up: threads may hang in a library.
+[[noreturn]] void RunReaderProcess(std::span<const std::string_view> arguments);
+
+struct SimOptions {
+  std::string replay_file, config_file;
+  bool replays = false;  // run an agent with the recording
+};
+
+// Adds `sim`. A replay only sets `replays`; the caller then runs the agent. `options` outlives the app.
+void AddSim(CLI::App& app, SimOptions& options, int& code);
 
 }  // namespace gpulens

@@ -1,9 +1,8 @@
-#include "cli/commands.h"
-#include "cli/common/command.h"
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -13,7 +12,8 @@
 #include "agent/run/plan.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
+#include "cli/help/help.h"
 #include "config/print.h"
 
 namespace gpulens {
@@ -36,14 +36,19 @@ sinks:
 log: {level: info}
 )";
 
+constexpr const char* kConfigInitFooter = R"(
+  gpulens config init                       $GPULENS_CONFIG, or /etc/gpulens/gpulens.yaml
+  gpulens config init gpulens.yaml
+  gpulens config init -                     print it
+
+Exit: 0 written · 1 the file exists, or cannot be written)";
+
 CommandConfig LoadAndReport(const std::string& file) {
   CommandConfig out = LoadCommandConfig(file, nullptr);
   const std::string report = out.loaded.FullReport();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", TerminalLines(report).c_str());
   return out;
 }
-
-}  // namespace
 
 int RunConfigCheck(const std::string& file) {
   const CommandConfig loaded = LoadAndReport(file);
@@ -91,6 +96,34 @@ int RunConfigInit(const std::string& file) {
   std::printf("wrote %s\n  gpulens config check %s\n  gpulens agent --config %s\n", path.c_str(),
               path.c_str(), path.c_str());
   return 0;
+}
+
+}  // namespace
+
+void AddConfig(CLI::App& app, int& code) {
+  struct ConfigOptions {
+    std::string file, format = "yaml";
+    bool json = false;
+  };
+  auto kept = std::make_shared<ConfigOptions>();
+  CLI::App* config = app.add_subcommand("config", "Write, check and print the configuration.");
+  config->group("Set up");
+  config->require_subcommand(1);
+  CLI::App* check = config->add_subcommand("check", "Report what is wrong with the configuration.");
+  CLI::App* print = config->add_subcommand("print", "Print every value in force and where it comes from.");
+  for (CLI::App* command : {check, print})
+    AddOption(*command, "FILE,--config", kept->file, "Configuration file (YAML)", "FILE");
+  check->callback([kept, &code] { code = RunConfigCheck(kept->file); });
+  print->callback([kept, &code] { code = RunConfigPrint(kept->file); });
+  CLI::App* init = config->add_subcommand("init", "Write a short configuration file to start from.");
+  init->add_option("FILE", kept->file, "Default: what the agent reads without --config; - prints it");
+  init->footer(kConfigInitFooter);
+  init->callback([kept, &code] { code = RunConfigInit(kept->file); });
+  CLI::App* schema = config->add_subcommand("schema", "List every key with its type, default and meaning.");
+  schema->add_flag("--json", kept->json, "JSON Schema, for editors");
+  schema->add_option("--format", kept->format, "yaml, json (JSON Schema) or md (docs/configuration.md)")
+      ->check(CLI::IsMember({"yaml", "json", "md"}));
+  schema->callback([kept, &code] { code = RunConfigSchema(kept->json ? "json" : kept->format); });
 }
 
 }  // namespace gpulens

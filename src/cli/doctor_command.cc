@@ -2,37 +2,31 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 
-#include "agent/control/control_command.h"
+#include "agent/control/control_socket.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
 #include "agent/status/agent_watch.h"
 #include "agent/status/status_report.h"
 #include "base/text.h"
 #include "cli/common/json_object.h"
-#include "cli/common/text_table.h"
-#include "cli/gpu_command.h"
+#include "cli/common/output.h"
+#include "cli/compare/comparison.h"
+#include "cli/help/help.h"
+#include "config/validate.h"
 
 namespace gpulens {
 namespace {
 
-constexpr size_t kSubjectWidth = 14;  // "kubelet_stats" and a blank
-
-std::string PaddedSubject(std::string_view text) {
-  std::string out(text);
-  out.resize(std::max(out.size() + 1, kSubjectWidth), ' ');
-  return out;
-}
+// "kubelet_stats" and a blank.
+std::string PaddedSubject(std::string_view text) { return Padded(text, 14, 1); }
 
 size_t Count(const std::vector<Finding>& findings, Finding::Kind kind) {
   return static_cast<size_t>(
-      std::count_if(findings.begin(), findings.end(), [&](const Finding& f) { return f.kind == kind; }));
-}
-
-std::string Plural(size_t count, const std::string& noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+      std::ranges::count_if(findings, [&](const Finding& f) { return f.kind == kind; }));
 }
 
 void AppendProblems(std::string& out, const std::vector<Finding>& findings, Finding::Kind kind,
@@ -61,17 +55,17 @@ std::string Headline(const std::vector<Finding>& findings) {
   size_t broken = Count(findings, Finding::kBroken), found = Count(findings, Finding::kFound);
   size_t limited = Count(findings, Finding::kNoPermission), warnings = Count(findings, Finding::kWarning);
   std::string rest;
-  if (limited) rest += ", " + Plural(limited, "limit");
-  if (warnings) rest += ", " + Plural(warnings, "warning");
-  if (broken) return "✖ " + Plural(broken, "fault") + rest + ".";
+  if (limited) rest += ", " + Plural(limited, "limit", "limits");
+  if (warnings) rest += ", " + Plural(warnings, "warning", "warnings");
+  if (broken) return "✖ " + Plural(broken, "fault", "faults") + rest + ".";
   if (!rest.empty()) return "▲ " + rest.substr(2) + ", nothing is broken.";
-  return "● fine: " + Plural(found, "source") + (found == 1 ? " works" : " work") + ", nothing is broken.";
+  return "● fine: " + Plural(found, "source works", "sources work") + ", nothing is broken.";
 }
 
 bool FoundGpu(const std::vector<Finding>& findings) {
   constexpr std::string_view kOfGpus[] = {"nvidia", "amd", "gaudi"};
-  return std::any_of(findings.begin(), findings.end(), [&](const Finding& f) {
-    bool of_gpu = std::find(std::begin(kOfGpus), std::end(kOfGpus), f.subject) != std::end(kOfGpus);
+  return std::ranges::any_of(findings, [&](const Finding& f) {
+    bool of_gpu = std::ranges::count(kOfGpus, f.subject) > 0;
     return (f.kind == Finding::kFound && of_gpu) || f.subject.starts_with("GPU");
   });
 }
@@ -113,8 +107,14 @@ std::string Json(const std::vector<Finding>& findings, const View& view) {
   });
 }
 
-}  // namespace
+struct DoctorOptions {
+  std::string config_file;
+  bool json = false;
+};
 
+// Reports the findings of the agent on this machine, or those of this process when none answers. Returns 0
+// when all is fine, 1 when limited (no permission, or a warning), 2 for a fault or a bad configuration.
+// Absent hardware counts only if the configuration requires it.
 int RunDoctor(const DoctorOptions& options) {
   const CommandConfig loaded = LoadCommandConfig(options.config_file, &LoadOutcome::Report);
   if (!loaded.ok()) return 2;
@@ -140,6 +140,35 @@ int RunDoctor(const DoctorOptions& options) {
   else WriteText(Text(findings, view));
   if (Count(findings, Finding::kBroken)) return 2;
   return Count(findings, Finding::kNoPermission) || Count(findings, Finding::kWarning) ? 1 : 0;
+}
+
+constexpr const char* kDoctorFooter = R"(
+  gpulens doctor
+  gpulens doctor --compare             each reading next to nvidia-smi's, amd-smi's or hl-smi's
+  gpulens doctor --compare-with smi.xml --json   next to the tool's saved output
+
+With --compare: exit 1 when a difference has no known reason, 2 when nothing can be compared.
+Exit: 0 fine · 1 limited: something here may not be read · 2 a fault. Absent hardware never counts.)";
+
+}  // namespace
+
+void AddDoctor(CLI::App& app, int& code) {
+  struct AllOptions {
+    DoctorOptions doctor;
+    CompareOptions compare;
+  };
+  auto kept = std::make_shared<AllOptions>();
+  CLI::App* doctor = app.add_subcommand("doctor", "Report what was found, what is missing and what to do.");
+  doctor->group("Look");
+  AddConfigOption(*doctor, kept->doctor.config_file);
+  doctor->add_flag("--json", kept->doctor.json, "JSON");
+  AddCompare(*doctor, kept->compare);
+  doctor->footer(kDoctorFooter);
+  doctor->callback([kept, &code] {
+    kept->compare.config_file = kept->doctor.config_file;
+    kept->compare.json = kept->doctor.json;
+    code = kept->compare.IsRequested() ? RunCompare(kept->compare) : RunDoctor(kept->doctor);
+  });
 }
 
 }  // namespace gpulens

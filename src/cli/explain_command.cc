@@ -1,17 +1,13 @@
 #include "cli/commands.h"
-#include "cli/common/command.h"
 
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "base/text.h"
 #include "catalog/codes/codes.h"
-#include "cli/check/check_report.h"
 #include "cli/check/check_table.h"
-#include "cli/collect/collect_session.h"
+#include "cli/collect/collect_command.h"
 #include "cli/common/json_object.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/engines/engines_list.h"
 #include "cli/events/events_command.h"
 #include "scrape/engine/engine_row.h"
@@ -19,14 +15,14 @@
 namespace gpulens {
 namespace {
 
-// One thing that the word names; a word may name several: 79 is an XID, and could be an SXid.
-struct Page {
+// A page on one meaning of the word, which may have several.
+struct ExplainedPage {
   const char* kind;
   std::string text;
 };
 
-std::vector<Page> PagesOf(const std::string& word, std::string& nearest) {
-  std::vector<Page> pages;
+std::vector<ExplainedPage> PagesOf(const std::string& word, std::string& nearest) {
+  std::vector<ExplainedPage> pages;
   if (std::string text = CodePage(word); !text.empty()) pages.push_back({"code", std::move(text)});
   if (std::string text = MetricPage(word, nearest); !text.empty())
     pages.push_back({"metric", std::move(text)});
@@ -49,25 +45,25 @@ int Unknown(const std::string& word, std::string_view nearest_metric) {
 
 }  // namespace
 
-int RunExplain(const ExplainOptions& options) {
-  std::string word, nearest;
-  for (const std::string& one : options.words) word += (word.empty() ? "" : " ") + one;
-  const std::vector<Page> pages = PagesOf(word, nearest);
+int RunExplain(const std::vector<std::string>& words, bool json) {
+  const std::string word = Joined(words, " ");
+  std::string nearest;
+  const std::vector<ExplainedPage> pages = PagesOf(word, nearest);
   if (pages.empty()) return Unknown(word, nearest);
   std::string out;
-  if (!options.json) {
-    for (const Page& page : pages) out += (out.empty() ? "" : "\n") + page.text;
+  if (!json) {
+    for (const ExplainedPage& page : pages) out += (out.empty() ? "" : "\n") + page.text;
   } else {
     out = JsonDocumentText("gpulens.explain/1", [&](JsonObject& root) {
       root.Text("word", word);
-      root.List("pages", pages, [](std::string& to, const Page& page) {
+      root.List("pages", pages, [](std::string& to, const ExplainedPage& page) {
         JsonObject object(to);
         object.Text("kind", page.kind);
         object.Text("text", page.text);
       });
     });
   }
-  return (options.json ? WriteOut(out) : WriteText(out)) ? 0 : 1;
+  return (json ? WriteOut(out) : WriteText(out)) ? 0 : 1;
 }
 
 }  // namespace gpulens

@@ -1,7 +1,8 @@
-#include "cli/gpu_command.h"
+#include "cli/commands.h"
 
 #include <signal.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -9,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -17,87 +17,23 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
+#include "cli/help/help.h"
 #include "sdk/energy/engine.h"
 #include "sdk/energy/feed/feed_server.h"
-#include "sdk/energy/sources/amd_energy.h"
-#include "sdk/energy/sources/nvml_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 #include "sources/amdsmi/reader/amdsmi_library.h"
-#include "sources/amdsmi/simulated/fake_amdsmi.h"
+#include "sources/amdsmi/simulated/fake_world.h"
 #include "sources/nvml/capture/recorder.h"
 #include "sources/nvml/reader/nvml_process.h"
-#include "sources/nvml/simulated/fake_nvml.h"
+#include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens {
 namespace {
 
 // Longer than the agent itself waits for the end of a reader process.
 constexpr Duration kTimeout = std::chrono::seconds(30);
-
-}  // namespace
-
-std::string ControlSocketOf(const Config& config) {
-  const std::string& path = config.Group("control").Text("socket");
-  return path.empty() ? DefaultControlSocket() : path;
-}
-
-int QueryAndPrint(const AgentQuestion& question) {
-  std::string path = question.socket;
-  if (path.empty()) {
-    const CommandConfig loaded = LoadCommandConfig(question.config_file);
-    if (!loaded.ok()) return 2;
-    path = ControlSocketOf(loaded.config());
-  }
-  if (path.empty() || path == "none") {
-    WriteNote(question.who + ": there is no control socket; set one with --socket");
-    return 1;
-  }
-  Result<std::string> answer = QueryAgent(path, question.command, kTimeout);
-  if (!answer) {
-    bool away = answer.error().code == Code::kUnavailable;
-    WriteNote(question.who + ": " + answer.error().detail +
-              (away ? "; is the agent running, as this user or as root?" : ""));
-    return 1;
-  }
-  std::string text;
-  AppendPrintable(text, *answer);
-  if (text.starts_with("ok ")) {
-    std::string_view rest = std::string_view(text).substr(3);
-    while (!rest.empty()) {
-      std::string_view line = TakeUntil(rest, ';');
-      std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
-    }
-    return 0;
-  }
-  WriteNote(question.who + ": " + (text.starts_with("error ") ? text.substr(6) : text));
-  return 1;
-}
-
-namespace {
-
 constexpr Duration kStatusTimeout = std::chrono::seconds(2);
-
-}  // namespace
-
-int RunDriverOrder(const DriverOrder& order) {
-  std::string command = "nvml " + order.verb + (order.length.empty() ? "" : " " + order.length);
-  if (Result<ControlCommand> good = ParseControlCommand(command); !good) {
-    return FailCommand("gpu", good.error().detail, 2);
-  }
-  return QueryAndPrint({"gpulens gpu", command, order.socket, order.config_file});
-}
-
-std::string QueryDriverStatus(const Config& config) {
-  std::string path = ControlSocketOf(config);
-  if (path.empty() || path == "none") return {};
-  Result<std::string> answer = QueryAgent(path, "nvml status", kStatusTimeout);
-  std::string text;
-  if (answer && answer->starts_with("ok ")) AppendPrintable(text, std::string_view(*answer).substr(3));
-  return text;
-}
-
-namespace {
 
 // Removes the argument that begins with `key` and returns the rest of it.
 std::string_view TakeValue(std::vector<std::string_view>& arguments, std::string_view key) {
@@ -126,14 +62,80 @@ int RunEnergyReader(std::string_view listening, bool simulated) {
   return 0;
 }
 
+constexpr const char* kGpuFooter = R"(
+  gpulens gpu release --for 5m && nvidia-smi --gpu-reset && gpulens gpu resume
+
+Returns when the agent holds no GPU open.
+Exit: 0 done · 1 no agent, or its reader process does not end · 2 wrong use)";
+
+// `gpulens gpu release|resume|status`.
+struct GpuOrder {
+  std::string verb;    // release, resume, status
+  std::string length;  // of a release; empty: until it is resumed
+  std::string socket;  // empty: as configured
+  std::string config_file;
+};
+
+// Returns the exit code: 0 done, 1 not done (no agent, the process does not end), 2 wrong use.
+int RunGpuOrder(const GpuOrder& order) {
+  std::string command = "nvml " + order.verb + (order.length.empty() ? "" : " " + order.length);
+  if (Result<ControlCommand> good = ParseControlCommand(command); !good) {
+    return FailCommand("gpu", good.error().detail, 2);
+  }
+  return QueryAndPrint({"gpulens gpu", command, order.socket, order.config_file});
+}
+
 }  // namespace
+
+std::string ControlSocketOf(const Config& config) {
+  const std::string& path = config.Group("control").Text("socket");
+  return path.empty() ? DefaultControlSocket() : path;
+}
+
+int QueryAndPrint(const AgentQuestion& question) {
+  std::string path = question.socket;
+  if (path.empty()) {
+    const CommandConfig loaded = LoadCommandConfig(question.config_file);
+    if (!loaded.ok()) return 2;
+    path = ControlSocketOf(loaded.config());
+  }
+  if (path.empty() || path == "none") {
+    WriteNote(question.who + ": there is no control socket; set one with --socket");
+    return 1;
+  }
+  Result<std::string> answer = QueryAgent(path, question.command, kTimeout);
+  if (!answer) {
+    bool away = answer.error().code == Code::kUnavailable;
+    WriteNote(question.who + ": " + answer.error().detail +
+              (away ? "; is the agent running, as this user or as root?" : ""));
+    return 1;
+  }
+  const std::string text = Printable(*answer);
+  if (text.starts_with("ok ")) {
+    std::string_view rest = std::string_view(text).substr(3);
+    while (!rest.empty()) {
+      std::string_view line = TakeUntil(rest, ';');
+      std::printf("%.*s\n", static_cast<int>(line.size()), line.data());
+    }
+    return 0;
+  }
+  WriteNote(question.who + ": " + (text.starts_with("error ") ? text.substr(6) : text));
+  return 1;
+}
+
+std::string QueryDriverStatus(const Config& config) {
+  std::string path = ControlSocketOf(config);
+  if (path.empty() || path == "none") return {};
+  Result<std::string> answer = QueryAgent(path, "nvml status", kStatusTimeout);
+  return answer && answer->starts_with("ok ") ? Printable(std::string_view(*answer).substr(3)) : "";
+}
 
 bool IsDriverProcess(std::string_view library) noexcept {
   return library == "nvml" || library == "amdsmi" || library == "energy";
 }
 
 void RunReaderProcess(std::span<const std::string_view> arguments) {
-  ReleaseStartPages();  // Half of what is mapped by now is relocations, and the start of a larger program.
+  ReleaseStartPages();  // Half of the mapped pages are relocations and start-up code.
   std::vector<std::string_view> rest(arguments.begin(), arguments.end());
   if (rest.empty()) ::_exit(nvml::kReaderBadStart);
   std::string_view library = rest.front();
@@ -164,6 +166,29 @@ void RunReaderProcess(std::span<const std::string_view> arguments) {
     options->lookup = nvml::RecorderLookup;
   }
   ::_exit(nvml::RunNvmlReader(*options));
+}
+
+void AddGpu(CLI::App& app, int& code) {
+  auto kept = std::make_shared<GpuOrder>();
+  CLI::App* gpu = app.add_subcommand("gpu", "Release the GPUs of a running agent, and resume.");
+  gpu->alias("driver")->group("Set up");
+  gpu->require_subcommand(1);
+  gpu->footer(kGpuFooter);
+  auto add = [&](const char* verb, const char* help) {
+    CLI::App* command = gpu->add_subcommand(verb, help);
+    AddOption(*command, "--socket", kept->socket, "The agent's control socket", "PATH");
+    AddConfigOption(*command, kept->config_file);
+    command->callback([kept, &code, verb] {
+      kept->verb = verb;
+      code = RunGpuOrder(*kept);
+    });
+    return command;
+  };
+  add("release", "Close all GPUs: the agent ends its reader process.")
+      ->add_option("--for", kept->length, "Resume after this time")
+      ->type_name("D");
+  add("resume", "Open the GPUs again.");
+  add("status", "Report whether the GPUs are open or released.");
 }
 
 }  // namespace gpulens

@@ -11,10 +11,10 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/common/command.h"
+#include "cli/common/output.h"
 #include "cli/exp/exp_command.h"
 #include "cli/help/help.h"
-#include "store/experiments/run_files.h"
+#include "store/experiments/run_rows.h"
 
 namespace gpulens {
 namespace {
@@ -30,7 +30,7 @@ using namespace experiments;
 constexpr size_t kLogPiece = 64 << 10;
 // Bytes of a line that are searched.
 constexpr size_t kMostLine = 1 << 20;
-// How often it is looked whether the run has ended; new output wakes us at once.
+// How often the run is checked for its end; new output is printed at once.
 constexpr int kLookMs = 500;
 
 constexpr const char* kLogFooter = R"(
@@ -40,9 +40,7 @@ constexpr const char* kLogFooter = R"(
 
 Exit: 0 printed · 1 there is no log, or no line with the text · 2 wrong use, no such run)";
 
-int FailLog(const Status& status) { return FailCommand("log", status); }
-
-// Prints what it is given, or the lines of it that have the text. A return ends a line as a newline does.
+// Prints bytes, or only the lines that contain a text. A carriage return ends a line, too.
 class LinePrinter {
  public:
   explicit LinePrinter(const std::string& grep) : grep_(grep) {}
@@ -72,14 +70,7 @@ class LinePrinter {
     line_.clear();
     return Write(text);
   }
-  static bool Write(std::string_view bytes) {
-    while (!bytes.empty()) {
-      ssize_t written = ::write(STDOUT_FILENO, bytes.data(), bytes.size());
-      if (written > 0) bytes.remove_prefix(static_cast<size_t>(written));
-      else if (errno != EINTR) return false;
-    }
-    return true;
-  }
+  static bool Write(std::string_view bytes) { return WriteAll(STDOUT_FILENO, bytes); }
 
   const std::string& grep_;
   std::string line_;
@@ -98,7 +89,7 @@ class Follower {
  public:
   Follower(UniqueFd file, const std::string& path, LinePrinter& printer)
       : file_(std::move(file)), printer_(printer), piece_(kLogPiece, '\0') {
-    // Where it cannot be watched, as on a network file system, it is looked at now and then.
+    // Without inotify, as on a network file system, the file is polled.
     changes_.reset(::inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
     if (changes_) ::inotify_add_watch(changes_.get(), path.c_str(), IN_MODIFY);
   }
@@ -133,28 +124,26 @@ Result<bool> StillRuns(RunReader& reader, const std::string& id) {
   return run.status == kRunning;
 }
 
-int RunLogCommand(const LogCommandOptions& options) {
-  auto reader = OpenExperiments(options.db);
-  if (!reader) return FailLog(reader.error());
-  auto run = WhichRun(*reader, options.run);
-  if (!run) return FailLog(run.error());
-  if (!IsRunId(run->id)) return FailLog({Code::kDataLoss, "its id is not a valid folder name"});
-  const std::string path = LogPath(reader->path(), run->id, reader->old_file());
+Result<int> PrintLog(const LogCommandOptions& options) {
+  ASSIGN_OR_RETURN(RunReader reader, OpenExperiments(options.db));
+  ASSIGN_OR_RETURN(const RunRow run, WhichRun(reader, options.run));
+  if (!IsRunId(run.id)) return Status{Code::kDataLoss, "its id is not a valid folder name"};
+  const std::string path = LogPath(reader.path(), run.id, reader.old_file());
   UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) {
     if (errno == ENOENT)
-      return FailLog(
-          {Code::kUnavailable, run->id + " has no log: only gpulens run records the output of a program"});
-    return FailLog(ErrnoStatus("open " + path, errno));
+      return Status{Code::kUnavailable,
+                    run.id + " has no log: only gpulens run records the output of a program"};
+    return ErrnoStatus("open " + path, errno);
   }
   LinePrinter printer(options.grep);
   Follower follower(std::move(file), path, printer);
-  bool runs = options.follow && run->status == kRunning;
+  bool runs = options.follow && run.status == kRunning;
   bool good = true;
   for (;;) {
-    // What is printed before it ends is read after it was seen to have ended.
+    // Reads once more after the end, for the last output.
     if (runs) {
-      auto still = StillRuns(*reader, run->id);
+      auto still = StillRuns(reader, run.id);
       runs = still && *still;
     }
     const bool last = !runs;
@@ -163,9 +152,9 @@ int RunLogCommand(const LogCommandOptions& options) {
     follower.Wait();
   }
   good = printer.Finish() && good;
-  if (options.follow && good && run->status == kRunning) {
-    auto ended = reader->ById(run->id);
-    if (ended) ::dprintf(STDERR_FILENO, "gpulens log: %s %s\n", run->id.c_str(), ended->status.c_str());
+  if (options.follow && good && run.status == kRunning) {
+    auto ended = reader.ById(run.id);
+    if (ended) ::dprintf(STDERR_FILENO, "gpulens log: %s %s\n", run.id.c_str(), ended->status.c_str());
   }
   return printer.found() ? 0 : 1;
 }
@@ -183,7 +172,7 @@ void AddLog(CLI::App& app, int& code) {
   AddOption(*log, "--grep", options.grep, "Only lines with this text, with their numbers", "TEXT");
   AddOption(*log, "--db", options.db, "The file of experiments", "FILE");
   log->footer(kLogFooter);
-  log->callback([kept, &code] { code = RunLogCommand(*kept); });
+  log->callback([kept, &code] { code = ExitCode("log", PrintLog(*kept)); });
 }
 
 }  // namespace gpulens

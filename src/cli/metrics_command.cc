@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <set>
@@ -12,10 +13,10 @@
 #include "base/text.h"
 #include "catalog/all.h"
 #include "catalog/events.h"
-#include "catalog/prometheus_name.h"
+#include "catalog/exported_name.h"
 #include "catalog/quality.h"
 #include "cli/common/json_object.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/help/help.h"
 #include "names/naming.h"
 #include "pipeline/self_metrics.h"
@@ -23,8 +24,8 @@
 namespace gpulens {
 namespace {
 
-// One row as all three formats show it.
-struct Row {
+// A row of the list, for all three formats.
+struct MetricTableRow {
   std::string name, unit, kind, level, prometheus, attributes, help, stability, from;
 };
 
@@ -39,8 +40,7 @@ void AppendWord(std::string& words, std::string_view word, std::string_view betw
   words += word;
 }
 
-// Every collector and analyzer that writes the row, and the agent itself; empty: no part of this program
-// does.
+// The collectors and analyzers that write the metric, and the agent itself; empty: none does.
 std::string SourcesOf(const MetricDesc& metric) {
   std::string sources;
   auto add = [&](std::string_view name, std::span<const MetricDesc* const> rows) {
@@ -64,33 +64,32 @@ std::string QueryOf(const MetricDesc& metric, const std::string& name) {
   }
 }
 
-Row NativeRow(const MetricDesc& metric) {
-  Row row;
+MetricTableRow NativeRow(const MetricDesc& metric) {
+  MetricTableRow row;
   row.name = metric.name;
   row.unit = metric.unit;
   row.kind = KindName(metric.kind);
   row.level = MetricLevelName(metric.level);
   row.prometheus = PrometheusName(metric);
-  for (std::string_view key : metric.keys)
-    row.attributes += (row.attributes.empty() ? "" : " ") + std::string(key);
+  row.attributes = Joined(metric.keys, " ");
   row.help = metric.help;
   row.stability = metric.stability == Stability::kStable ? "stable" : "development";
   row.from = SourcesOf(metric);
   return row;
 }
 
-std::vector<Row> NativeRows() {
-  std::vector<Row> rows;
+std::vector<MetricTableRow> NativeRows() {
+  std::vector<MetricTableRow> rows;
   for (const MetricDesc* metric : AllMetrics()) {
-    Row row = NativeRow(*metric);
+    MetricTableRow row = NativeRow(*metric);
     if (!row.from.empty()) rows.push_back(std::move(row));
   }
   return rows;
 }
 
-// A family of a dialect: every row that has its name, or what is shown before any row feeds it.
-Row NamingFamilyRow(const MetricNaming& dialect, const NamingFamily& family) {
-  Row row;
+// Combines the rows of a family of a naming; a family without rows has HELP and TYPE only.
+MetricTableRow NamingFamilyRow(const MetricNaming& naming, const NamingFamily& family) {
+  MetricTableRow row;
   row.name = row.prometheus = family.name;
   row.kind = KindName(family.kind);
   row.help = family.help;
@@ -98,56 +97,50 @@ Row NamingFamilyRow(const MetricNaming& dialect, const NamingFamily& family) {
   auto add_label = [&](std::string_view label) {
     if (labels.insert(label).second) AppendWord(row.attributes, label, " ");
   };
-  for (const NamingRow& from : dialect.rows) {
+  for (const NamingRow& from : naming.rows) {
     if (from.name != family.name) continue;
     row.unit = from.unit;
-    row.prometheus = PrometheusNameOf(dialect, from);
+    row.prometheus = PrometheusNameOf(naming, from);
     if (natives.insert(from.native->name).second) AppendWord(row.from, from.native->name, " ");
     if (from.all_attributes) add_label("(as native)");
     for (const NamingLabel& label : from.labels) add_label(label.label);
-    for (const NamingLabel& label : dialect.labels) add_label(label.label);
+    for (const NamingLabel& label : naming.labels) add_label(label.label);
     if (from.other_attributes) add_label("(others as native)");
   }
   if (row.from.empty()) row.from = "no collector yet: HELP and TYPE only";
   return row;
 }
 
-std::vector<Row> DialectRows(const MetricNaming& dialect) {
-  std::vector<Row> rows;
+std::vector<MetricTableRow> NamingRows(const MetricNaming& naming) {
+  std::vector<MetricTableRow> rows;
   std::set<std::string_view> seen = {""};
-  for (const NamingFamily& family : dialect.families) {
-    if (seen.insert(family.name).second) rows.push_back(NamingFamilyRow(dialect, family));
+  for (const NamingFamily& family : naming.families) {
+    if (seen.insert(family.name).second) rows.push_back(NamingFamilyRow(naming, family));
   }
-  for (const NamingRow& row : dialect.rows) {
-    if (seen.insert(row.name).second)
-      rows.push_back(NamingFamilyRow(dialect, {row.name, row.help, row.kind}));
+  for (const NamingRow& row : naming.rows) {
+    if (seen.insert(row.name).second) rows.push_back(NamingFamilyRow(naming, {row.name, row.help, row.kind}));
   }
   return rows;
 }
 
-std::string PaddedColumn(std::string_view text, size_t width) {
-  return std::string(text).append(std::max(width, WidthOf(text) + 2) - WidthOf(text), ' ');
-}
-
 // The columns that every table begins with.
-std::string FirstColumns(const Row& row) {
-  return PaddedColumn(row.name, 38) + PaddedColumn(row.unit.empty() ? kNoValue : row.unit, 14) +
-         PaddedColumn(row.kind, 16);
+std::string FirstColumns(const MetricTableRow& row) {
+  return Padded(row.name, 38) + Padded(row.unit.empty() ? kNoValue : row.unit, 14) + Padded(row.kind, 16);
 }
 
 // One metric a line, whatever its length: for grep and other programs.
-std::string Table(const std::vector<Row>& rows) {
+std::string Table(const std::vector<MetricTableRow>& rows) {
   std::string out;
-  for (const Row& row : rows)
-    out += FirstColumns(row) + PaddedColumn(row.level, 11) + PaddedColumn(row.from, 32) + row.help + "\n";
+  for (const MetricTableRow& row : rows)
+    out += FirstColumns(row) + Padded(row.level, 11) + Padded(row.from, 32) + row.help + "\n";
   return out;
 }
 
-// For a terminal: a line of columns for each metric, and below it what it means and where it is from. In 80
-// columns there is room for all but the longest names.
-std::string TerminalTable(const std::vector<Row>& rows, size_t width) {
+// For a terminal: a line of columns for each metric, and below it its meaning and sources. All but the
+// longest names fit into 80 columns.
+std::string TerminalTable(const std::vector<MetricTableRow>& rows, size_t width) {
   std::string out;
-  for (const Row& row : rows) {
+  for (const MetricTableRow& row : rows) {
     out += FirstColumns(row) + row.level;
     out.erase(out.find_last_not_of(' ') + 1);
     out += "\n    " + row.help + " · " + row.from + "\n";
@@ -170,15 +163,9 @@ std::string TerminalRules(size_t width) {
       std::erase(cell, '`');
       if (cell.size() > 2) cell = cell.substr(1, cell.size() - 2);
     }
-    out += PaddedColumn(cells[0], 21) + cells[2] + "\n    " + cells[1] + " · " + cells[3] + "\n";
+    out += Padded(cells[0], 21) + cells[2] + "\n    " + cells[1] + " · " + cells[3] + "\n";
   }
   return WrappedLines(out, width);
-}
-
-std::string KeysOf(const EventDesc& event) {
-  std::string keys;
-  for (std::string_view key : event.keys) keys += (keys.empty() ? "" : " ") + std::string(key);
-  return keys;
 }
 
 std::string EventsMarkdown() {
@@ -187,14 +174,14 @@ std::string EventsMarkdown() {
       std::string(kEventPciBusId) + "`.\n\n| name | severity | attributes | meaning |\n|---|---|---|---|\n";
   for (const EventDesc* event : kEvents) {
     out += "| `" + std::string(event->name) + "` | " + std::string(EventSeverityName(event->severity)) +
-           " | " + KeysOf(*event) + " | " + std::string(event->help) + " |\n";
+           " | " + Joined(event->keys, " ") + " | " + std::string(event->help) + " |\n";
   }
   return out;
 }
 
-std::string Json(const std::vector<Row>& rows, bool events) {
+std::string Json(const std::vector<MetricTableRow>& rows, bool events) {
   return JsonDocumentText("gpulens.metrics/1", [&](JsonObject& root) {
-    auto add_row = [](std::string& out, const Row& row) {
+    auto add_row = [](std::string& out, const MetricTableRow& row) {
       JsonObject object(out);
       object.Text("name", row.name);
       object.Text("unit", row.unit);
@@ -209,7 +196,7 @@ std::string Json(const std::vector<Row>& rows, bool events) {
     auto add_event = [](std::string& out, const EventDesc* event) {
       JsonObject object(out);
       object.Text("name", event->name);
-      object.Text("attributes", KeysOf(*event));
+      object.Text("attributes", Joined(event->keys, " "));
       object.Text("severity", EventSeverityName(event->severity));
       object.Text("help", event->help);
     };
@@ -218,13 +205,13 @@ std::string Json(const std::vector<Row>& rows, bool events) {
   });
 }
 
-// Names of others have no level: a sink with these names shows all of them.
-std::string Markdown(const std::vector<Row>& rows) {
+// Names of other projects have no level: a sink with these names exports all of them.
+std::string Markdown(const std::vector<MetricTableRow>& rows) {
   const bool levels = !rows.empty() && !rows.front().level.empty();
   std::string out = std::string("| name | unit | kind |") + (levels ? " level |" : "") +
                     " Prometheus | attributes | from | meaning |\n|---|---|---|" + (levels ? "---|" : "") +
                     "---|---|---|---|\n";
-  for (const Row& row : rows) {
+  for (const MetricTableRow& row : rows) {
     out += "| `" + row.name + "` | " + (row.unit.empty() ? "–" : "`" + row.unit + "`") + " | " + row.kind +
            " | " + (levels ? row.level + " | " : "") + "`" + row.prometheus + "` | " +
            (row.attributes.empty() ? "–" : row.attributes) + " | " + row.from + " | " + row.help + " |\n";
@@ -232,78 +219,18 @@ std::string Markdown(const std::vector<Row>& rows) {
   return out;
 }
 
-}  // namespace
+struct MetricsOptions {
+  std::string name;              // empty: all; a native or Prometheus name, or one of `names`
+  std::string format = "table";  // table, md, json
+  std::string names;             // a naming; empty: native
+  bool json = false;             // the same as the format json
+  bool rules = false;            // list the rules by which readings are rejected instead
+};
 
-std::string MetricPage(const std::string& name, std::string& nearest) {
-  std::vector<std::string> known;
-  for (const MetricDesc* metric : AllMetrics()) {
-    Row row = NativeRow(*metric);
-    known.push_back(row.name);
-    known.push_back(row.prometheus);
-    const NamingRow* dialect_row = nullptr;
-    std::string dialects;
-    for (std::string_view dialect_name : NamingNames()) {
-      const MetricNaming* dialect = FindNaming(dialect_name);
-      for (const NamingRow& candidate : dialect ? dialect->rows : std::span<const NamingRow>()) {
-        if (candidate.native != metric || candidate.name.empty()) continue;
-        dialects += " · " + std::string(dialect_name) + " " + std::string(candidate.name);
-        if (candidate.name == name || PrometheusNameOf(*dialect, candidate) == name) dialect_row = &candidate;
-      }
-    }
-    if (row.name != name && row.prometheus != name && !dialect_row) continue;
-    std::string out = PaddedColumn(row.name, 24) + row.help + "   " + row.kind +
-                      (row.unit.empty() ? "" : ", " + row.unit) + ", " + row.stability + "\n";
-    out += "  level       " + row.level + "\n";
-    out += "  prometheus  " + row.prometheus + dialects + "\n";
-    if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
-    out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
-    for (const RuleText& rule : RulesOf(*metric)) {
-      out += "  rejected    " + rule.rule + "   as " + std::string(ValidationName(rule.verdict)) + "; " +
-             rule.source + "\n";
-    }
-    out += "  query       " + QueryOf(*metric, row.prometheus) + "\n";
-    return out;
-  }
-  std::vector<std::string_view> words(known.begin(), known.end());
-  nearest = NearestWord(name, words);
-  return {};
-}
-
-std::string MetricsTable(const std::string& names, size_t width) {
-  const MetricNaming* dialect = names == kNativeNaming ? nullptr : FindNaming(names);
-  std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
-  rows.insert(rows.begin(), {"NAME", "UNIT", "KIND", "LEVEL", "", "", "MEANING", "", "FROM"});
-  return width == 0 ? Table(rows) : TerminalTable(rows, width);
-}
-
-std::string MetricRules(size_t width) { return width == 0 ? QualityMarkdown() : TerminalRules(width); }
-
-std::string MetricsMarkdown() {
-  std::string out =
-      "# Metrics\n\nMade by `gpulens metrics --format md`; a test fails when this page is stale.\n\n"
-      "An unknown value is left out, never 0. The attributes of a GPU (`gpu.index` and `gpu.uuid`) are not "
-      "repeated\nhere. `level`: the lowest value of `metrics:` that shows it (docs/cardinality.md). `from`: "
-      "the "
-      "collectors and\nanalyzers that write it.\n\n## Native names\n\n";
-  out += Markdown(NativeRows());
-  out += EventsMarkdown();
-  for (std::string_view name : NamingNames()) {
-    const MetricNaming* dialect = FindNaming(name);
-    if (!dialect) continue;
-    out += "\n## Names `" + std::string(name) + "`: " + std::string(dialect->help) + "\n\n";
-    if (dialect->renames.empty()) {
-      out += Markdown(DialectRows(*dialect));
-    } else {
-      out += "The rows of `" + std::string(dialect->renames) +
-             "` under other names: `gpulens metrics --names " + std::string(name) + "`.\n";
-    }
-  }
-  return out;
-}
-
+// Returns 0 when printed, 2 for an unknown metric.
 int RunMetrics(const MetricsOptions& options) {
   const std::string format = options.json ? "json" : options.format;
-  // What goes to another program or a file stays whole.
+  // Output to other programs and files is not wrapped.
   const bool terminal = format == "table" && ::isatty(STDOUT_FILENO) == 1;
   const size_t width = terminal ? HelpStyleOf(STDOUT_FILENO).width : 0;
   if (!options.rules && !options.name.empty()) {
@@ -324,12 +251,96 @@ int RunMetrics(const MetricsOptions& options) {
   } else if (format == "md" && options.names.empty()) {
     text = MetricsMarkdown();
   } else {
-    const MetricNaming* dialect = options.names == kNativeNaming ? nullptr : FindNaming(options.names);
-    const std::vector<Row> rows = dialect ? DialectRows(*dialect) : NativeRows();
-    text = format == "json" ? Json(rows, !dialect) : Markdown(rows);
+    const MetricNaming* naming = options.names == kNativeNaming ? nullptr : FindNaming(options.names);
+    const std::vector<MetricTableRow> rows = naming ? NamingRows(*naming) : NativeRows();
+    text = format == "json" ? Json(rows, !naming) : Markdown(rows);
   }
   std::fputs(text.c_str(), stdout);
   return 0;
+}
+
+}  // namespace
+
+std::string MetricPage(const std::string& name, std::string& nearest) {
+  std::vector<std::string> known;
+  for (const MetricDesc* metric : AllMetrics()) {
+    MetricTableRow row = NativeRow(*metric);
+    known.push_back(row.name);
+    known.push_back(row.prometheus);
+    const NamingRow* match = nullptr;
+    std::string other_names;
+    for (std::string_view naming_name : NamingNames()) {
+      const MetricNaming* naming = FindNaming(naming_name);
+      for (const NamingRow& candidate : naming ? naming->rows : std::span<const NamingRow>()) {
+        if (candidate.native != metric || candidate.name.empty()) continue;
+        other_names += " · " + std::string(naming_name) + " " + std::string(candidate.name);
+        if (candidate.name == name || PrometheusNameOf(*naming, candidate) == name) match = &candidate;
+      }
+    }
+    if (row.name != name && row.prometheus != name && !match) continue;
+    std::string out = Padded(row.name, 24) + row.help + "   " + row.kind +
+                      (row.unit.empty() ? "" : ", " + row.unit) + ", " + row.stability + "\n";
+    out += "  level       " + row.level + "\n";
+    out += "  prometheus  " + row.prometheus + other_names + "\n";
+    if (!row.attributes.empty()) out += "  attributes  " + row.attributes + "\n";
+    out += "  from        " + (row.from.empty() ? "no collector of this program yet" : row.from) + "\n";
+    for (const RuleText& rule : RulesOf(*metric)) {
+      out += "  rejected    " + rule.rule + "   as " + std::string(ValidationName(rule.verdict)) + "; " +
+             rule.source + "\n";
+    }
+    out += "  query       " + QueryOf(*metric, row.prometheus) + "\n";
+    return out;
+  }
+  std::vector<std::string_view> words(known.begin(), known.end());
+  nearest = NearestWord(name, words);
+  return {};
+}
+
+std::string MetricsTable(const std::string& names, size_t width) {
+  const MetricNaming* naming = names == kNativeNaming ? nullptr : FindNaming(names);
+  std::vector<MetricTableRow> rows = naming ? NamingRows(*naming) : NativeRows();
+  rows.insert(rows.begin(), {"NAME", "UNIT", "KIND", "LEVEL", "", "", "MEANING", "", "FROM"});
+  return width == 0 ? Table(rows) : TerminalTable(rows, width);
+}
+
+std::string MetricRules(size_t width) { return width == 0 ? QualityMarkdown() : TerminalRules(width); }
+
+std::string MetricsMarkdown() {
+  std::string out =
+      "# Metrics\n\nMade by `gpulens metrics --format md`; a test fails when this page is stale.\n\n"
+      "An unknown value is left out, never 0. The attributes of a GPU (`gpu.index` and `gpu.uuid`) are not "
+      "repeated\nhere. `level`: the lowest value of `metrics:` that shows it (docs/cardinality.md). `from`: "
+      "the "
+      "collectors and\nanalyzers that write it.\n\n## Native names\n\n";
+  out += Markdown(NativeRows());
+  out += EventsMarkdown();
+  for (std::string_view name : NamingNames()) {
+    const MetricNaming* naming = FindNaming(name);
+    if (!naming) continue;
+    out += "\n## Names `" + std::string(name) + "`: " + std::string(naming->help) + "\n\n";
+    if (naming->renames.empty()) {
+      out += Markdown(NamingRows(*naming));
+    } else {
+      out += "The rows of `" + std::string(naming->renames) +
+             "` under other names: `gpulens metrics --names " + std::string(name) + "`.\n";
+    }
+  }
+  return out;
+}
+
+void AddMetrics(CLI::App& app, int& code) {
+  auto kept = std::make_shared<MetricsOptions>();
+  CLI::App* metrics = app.add_subcommand("metrics", "List the metrics, or show one.");
+  metrics->group("Look");
+  metrics->add_option("NAME", kept->name, "Show one metric, by its native, Prometheus or other name");
+  metrics->add_flag("--json", kept->json, "JSON");
+  metrics->add_option("--format", kept->format, "table, md (docs/metrics.md) or json")
+      ->check(CLI::IsMember({"table", "md", "json"}));
+  metrics->add_flag("--rules", kept->rules, "List which readings are rejected, and why");
+  const std::vector<std::string> names(NamingNames().begin(), NamingNames().end());
+  metrics->add_option("--names", kept->names, "Names to list (default native)")->check(CLI::IsMember(names));
+  metrics->add_option("--dialect", kept->names, "")->check(CLI::IsMember(names))->group("");
+  metrics->callback([kept, &code] { code = RunMetrics(*kept); });
 }
 
 }  // namespace gpulens

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 
 namespace gpulens {
 namespace {
@@ -25,7 +25,7 @@ std::vector<std::string> Split(const std::string& text, std::string_view between
   return parts;
 }
 
-// Only a word that is longer than a line may stand out.
+// Only a word that is longer than a line may exceed the width.
 void ExpectFits(const std::string& text, size_t width) {
   EXPECT_FALSE(text.empty());
   for (const std::string& line : Split(text, "\n"))

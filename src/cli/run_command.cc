@@ -26,21 +26,19 @@
 #include "base/process.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/exp/exp_text.h"
+#include "cli/common/output.h"
+#include "cli/exp/exp_command.h"
 #include "cli/help/help.h"
-#include "sdk/experiment/metric_tracker.h"
+#include "sdk/experiment/metric_lines.h"
 #include "sdk/experiment/recorder.h"
 #include "sdk/experiment/run_context.h"
-#include "sdk/experiment/run_energy.h"
-#include "store/experiments/run_files.h"
 #include "store/experiments/run_reader.h"
+#include "store/experiments/run_rows.h"
 
 namespace gpulens {
 namespace {
 
-// A program that runs as our child: its output is passed through unchanged, and signals meant for it reach
-// it.
+// A program to run as a child: its output is passed through unchanged, and signals are passed on to it.
 struct ChildRun {
   std::string program;                 // a path
   std::vector<std::string> arguments;  // without argv[0]
@@ -50,7 +48,7 @@ struct ChildRun {
 
 constexpr int kPassedSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 constexpr size_t kOutputPiece = 64 << 10;
-// How long output is waited for after the child has ended: processes that it left behind may hold its end.
+// How long to wait for output after the child has ended: processes that it left may keep the pipe open.
 constexpr int kLingerMs = 500;
 
 sigset_t PassedSignals(bool with_pipe) {
@@ -61,34 +59,18 @@ sigset_t PassedSignals(bool with_pipe) {
   return signals;
 }
 
-struct Pipe {
+struct PipeEnds {
   UniqueFd read, write;
 };
-Result<Pipe> MakePipe() {
+Result<PipeEnds> MakePipe() {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return ErrnoStatus("pipe", errno);
-  return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
-}
-
-// False when it cannot be written.
-bool PassOn(int fd, std::string_view bytes) {
-  while (!bytes.empty()) {
-    ssize_t written = ::write(fd, bytes.data(), bytes.size());
-    if (written > 0) {
-      bytes.remove_prefix(static_cast<size_t>(written));
-    } else if (errno == EAGAIN) {  // a non-blocking terminal
-      pollfd room{fd, POLLOUT, 0};
-      ::poll(&room, 1, -1);
-    } else if (errno != EINTR) {
-      return false;
-    }
-  }
-  return true;
+  return PipeEnds{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
 class Pump {
  public:
-  Pump(const ChildRun& run, ChildProcess child, Pipe out, Pipe error, UniqueFd signals)
+  Pump(const ChildRun& run, ChildProcess child, PipeEnds out, PipeEnds error, UniqueFd signals)
       : run_(run), child_(std::move(child)), signals_(std::move(signals)), piece_(kOutputPiece, '\0') {
     streams_[0] = std::move(out.read);
     streams_[1] = std::move(error.read);
@@ -121,7 +103,7 @@ class Pump {
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (got <= 0) return from.reset();
     const std::string_view bytes(piece_.data(), static_cast<size_t>(got));
-    const bool passed = PassOn(stream + 1, bytes);
+    const bool passed = WriteAll(stream + 1, bytes);
     run_.on_output(stream + 1, bytes);
     if (!passed) from.reset();
   }
@@ -140,18 +122,18 @@ class Pump {
   std::string piece_;
 };
 
-// Blocks, for this thread and those that it starts from now on, the signals that RunChild passes on. Called
-// before any thread is started.
+// Blocks the signals that RunChild passes on, for this thread and those that it starts. Called before any
+// thread starts.
 void BlockPassedSignals() {
   const sigset_t signals = PassedSignals(true);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-// Returns its wait status when it has ended and its output was read. When the reader of our output goes away,
-// the child's stream is closed as well, as it would be without us.
+// Runs the child and returns its wait status after all its output was read. When our output is closed, the
+// stream of the child is closed as well.
 Result<int> RunChild(const ChildRun& run) {
-  ASSIGN_OR_RETURN(Pipe out, MakePipe());
-  ASSIGN_OR_RETURN(Pipe error, MakePipe());
+  ASSIGN_OR_RETURN(PipeEnds out, MakePipe());
+  ASSIGN_OR_RETURN(PipeEnds error, MakePipe());
   const sigset_t handed = PassedSignals(false);
   UniqueFd signals(::signalfd(-1, &handed, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals) return ErrnoStatus("signalfd", errno);
@@ -175,7 +157,7 @@ struct RunCommandOptions {
 using namespace experiments;
 
 constexpr Duration kEndTime = std::chrono::seconds(20);
-// Of runs, which are long: a counter is exact whatever it is, and an integral of power good enough.
+// Sufficient for long runs: counters are exact, and integrated power is close enough.
 constexpr Duration kEnergyInterval = std::chrono::milliseconds(200);
 
 constexpr const char* kRunFooter = R"(
@@ -191,8 +173,8 @@ gpulens.experiment() writes into the same run. Python runs with unbuffered outpu
 Exit: the program's own code, 128 + n when signal n ended it · 126, 127 it cannot be started · 1 the run cannot be
 recorded · 2 wrong use)";
 
-// KEY=VALUE; the value as the type that it looks like.
-Value ValueOf(const std::string& text) {
+// The value of KEY=VALUE as the type that it looks like.
+RunParamValue ValueOf(const std::string& text) {
   if (auto whole = ParseInt<int64_t>(text)) return *whole;
   if (auto number = ParseDouble(text)) return *number;
   if (text == "true" || text == "True") return true;
@@ -206,10 +188,10 @@ std::optional<std::pair<std::string, std::string>> Pair(const std::string& text)
   return std::pair(text.substr(0, equals), text.substr(equals + 1));
 }
 
-// What the program prints, into the log and through the tracker.
+// Writes what the program prints into the log and to the tracker.
 class Output {
  public:
-  Output(Recorder& recorder, const std::string& log) : recorder_(recorder) {
+  Output(RunRecorder& recorder, const std::string& log) : recorder_(recorder) {
     Status made = MakeFoldersAbove(log);
     if (made) log_.reset(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0640));
     if (!log_)
@@ -222,7 +204,7 @@ class Output {
     within_line_ = bytes.back() != '\n';
     Splitter(stream).Add(bytes, [this](std::string_view line) { Track(line); });
   }
-  // Whether what a terminal shows ends within a line: bars do.
+  // Whether the output ends within a line, as progress bars do.
   bool within_line() const noexcept { return within_line_; }
   void Finish() {
     for (int stream : {1, 2}) Splitter(stream).Finish([this](std::string_view line) { Track(line); });
@@ -236,18 +218,12 @@ class Output {
     });
   }
   void Keep(std::string_view bytes) {
-    while (log_ && !bytes.empty()) {
-      ssize_t written = ::write(log_.get(), bytes.data(), bytes.size());
-      if (written > 0) {
-        bytes.remove_prefix(static_cast<size_t>(written));
-      } else if (errno != EINTR) {
-        FailCommand("run", "the log ends here: " + ErrnoStatus("write", errno).detail, 0);
-        log_.reset();
-      }
-    }
+    if (!log_ || WriteAll(log_.get(), bytes)) return;
+    FailCommand("run", "the log ends here: " + ErrnoStatus("write", errno).detail, 0);
+    log_.reset();
   }
 
-  Recorder& recorder_;
+  RunRecorder& recorder_;
   UniqueFd log_;
   metric_lines::LineSplitter out_, error_;
   metric_lines::MetricTracker tracker_;
@@ -259,14 +235,15 @@ std::string Absolute(const std::string& path) {
 }
 
 // Describes the run for the file and, in variables, for the program.
-Result<RecorderOptions> Prepare(const RunCommandOptions& options, const std::vector<std::string>& program) {
-  RecorderOptions recording;
+Result<RunRecorderOptions> Prepare(const RunCommandOptions& options,
+                                   const std::vector<std::string>& program) {
+  RunRecorderOptions recording;
   ASSIGN_OR_RETURN(recording.database, FindDatabase(options.db));
   recording.database = Absolute(recording.database);
-  recording.source = Source::kOutput;
+  recording.source = PointSource::kOutput;
   // The program inherits the environment, so its visible devices are ours.
   if (options.energy) recording.energy = EnergyOfThisMachine({.interval = kEnergyInterval});
-  experiments::Start& start = recording.start;
+  experiments::RunStart& start = recording.start;
   start.run = DescribeProgram(program, CurrentFolder());
   // The script as it was called, not the interpreter that was found for it.
   start.run.name = options.name.empty() ? NameOf(options.command.front()) : options.name;
@@ -284,8 +261,8 @@ Result<RecorderOptions> Prepare(const RunCommandOptions& options, const std::vec
   return recording;
 }
 
-experiments::End EndOf(int status) {
-  experiments::End end;
+experiments::RunEnd EndOf(int status) {
+  experiments::RunEnd end;
   end.decides = true;
   end.unix_ns = UnixNow();
   if (WIFEXITED(status)) end.exit_code = WEXITSTATUS(status);
@@ -335,9 +312,9 @@ int RunProgram(const RunCommandOptions& options) {
   if (!recording) return FailCommand("run", recording.error().detail, 2);
   const std::string database = recording->database;
   const ExperimentEnergyMeter energy = recording->energy;
-  auto recorder = Recorder::Begin(*std::move(recording));
+  auto recorder = RunRecorder::Begin(*std::move(recording));
   if (!recorder) return FailCommand("run", "the run cannot be recorded: " + recorder.error().detail, 1);
-  Recorder& run = **recorder;
+  RunRecorder& run = **recorder;
   for (const std::string& text : options.tags) run.Tag(Pair(text)->first, Pair(text)->second);
   for (const std::string& text : options.params) run.Param(Pair(text)->first, ValueOf(Pair(text)->second));
   if (!options.quiet) ::dprintf(STDERR_FILENO, "gpulens run: %s\n", run.run_id().c_str());
@@ -348,7 +325,7 @@ int RunProgram(const RunCommandOptions& options) {
                  .on_output = [&](int stream, std::string_view bytes) { output.Add(stream, bytes); }};
   auto status = RunChild(child);
   output.Finish();
-  experiments::End end = status ? EndOf(*status) : experiments::End{};
+  experiments::RunEnd end = status ? EndOf(*status) : experiments::RunEnd{};
   if (!status)
     end.outcome = kFailed, end.reason = status.error().detail, end.exit_code = 126, end.decides = true;
   if (energy) end.energy = ToRow(QueryEnergy(energy, true));

@@ -17,7 +17,7 @@
 
 #include <gpulens/status.h>
 
-#include "agent/control/control_command.h"
+#include "agent/control/control_socket.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/files.h"
@@ -26,8 +26,8 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "base/version.h"
-#include "cli/common/command.h"
-#include "cli/gpu_command.h"
+#include "cli/commands.h"
+#include "cli/common/output.h"
 #include "cli/help/help.h"
 #include "config/value_parse.h"
 #include "sources/nvml/capture/recorder.h"
@@ -45,7 +45,7 @@ struct CaptureRequest {
 };
 
 struct CaptureOutcome {
-  nvml::Recording recording;  // Identity kept.
+  nvml::NvmlRecording recording;  // Identity kept.
   bool interrupted = false;
 };
 
@@ -57,11 +57,11 @@ struct CaptureProgress {
 
 // Opening a library on a machine whose GPUs sleep may take this long.
 constexpr Duration kStartTimeout = std::chrono::seconds(45);
-// A call that takes longer than this hangs. Long beside the driver's own pauses; there is no hurry here.
+// A call that takes longer than this hangs. Much longer than the driver's own pauses.
 constexpr Duration kCallTimeout = std::chrono::seconds(10);
 constexpr size_t kMaxTrouble = 8;
 
-// An empty file of ours alone that is gone with this object.
+// A temporary file, readable by this user only, which is removed with this object.
 class SpoolFile {
  public:
   SpoolFile() = default;
@@ -105,17 +105,18 @@ nvml::SourceOptions MakeOptions(const CaptureRequest& request, const std::string
   return options;
 }
 
-class Session {
+class CaptureSession {
  public:
-  Session(const CaptureRequest& request, const std::string& spool) : source_(MakeOptions(request, spool)) {}
+  CaptureSession(const CaptureRequest& request, const std::string& spool)
+      : source_(MakeOptions(request, spool)) {}
 
-  // Until the library is open and its GPUs have been counted.
+  // Waits until the library is open and its GPUs have been counted.
   Status Start(const std::function<bool()>& stopped) {
     Instant end = RealClock().Now() + kStartTimeout;
     while (!source_.state().up) {
       Turn();
       const nvml::ReaderState& driver = source_.state();
-      if (driver.fault != reader::Fault::kNone && !driver.up)
+      if (driver.fault != reader::ReaderFault::kNone && !driver.up)
         return {Code::kUnavailable,
                 driver.last_error.empty() ? "the library cannot be read" : driver.last_error};
       if (stopped()) return {Code::kUnavailable, "stopped before the library was open"};
@@ -125,7 +126,7 @@ class Session {
     return Ok();
   }
 
-  // Waits for the next thing and takes it.
+  // Waits for the next message of the reader process and handles it.
   void Turn() {
     Instant now = RealClock().Now();
     source_.Poll(now);
@@ -151,7 +152,7 @@ class Session {
 
  private:
   void AddTrouble(std::string sentence) {
-    bool known = std::find(trouble_.begin(), trouble_.end(), sentence) != trouble_.end();
+    bool known = std::ranges::find(trouble_, sentence) != trouble_.end();
     if (!known && trouble_.size() < kMaxTrouble) trouble_.push_back(std::move(sentence));
   }
 
@@ -160,30 +161,28 @@ class Session {
   std::vector<std::string> trouble_;
 };
 
-std::string Joined(const std::vector<std::string>& sentences) {
-  std::string out;
-  for (const std::string& sentence : sentences) out += (out.empty() ? "" : "; ") + sentence;
-  return out.substr(0, 1000);
+std::string OneText(const std::vector<std::string>& sentences) {
+  return Joined(sentences, "; ").substr(0, 1000);
 }
 
 // The number of GPUs that the library reported.
-std::optional<unsigned> CountOf(const nvml::Recording& recording) {
+std::optional<unsigned> CountOf(const nvml::NvmlRecording& recording) {
   auto count = recording.system.find("nvmlDeviceGetCount_v2");
   if (count == recording.system.end() || count->second.first.values.empty()) return std::nullopt;
   return ParseInt<unsigned>(count->second.first.values[0]);
 }
 
-// What is wrong with what has come in; empty: nothing.
-std::string Missing(const nvml::Recording& recording) {
+// Reports what the recording lacks; empty: nothing.
+std::string Missing(const nvml::NvmlRecording& recording) {
   if (recording.gpus.empty()) return "no GPU answered";
   unsigned gpus = CountOf(recording).value_or(0);
   if (gpus <= nvml::kMaxRecordedGpus) return {};
   return std::to_string(gpus) + " GPUs were found: the first 16 were recorded; --gpu selects others";
 }
 
-// Runs a reader process with a recorder in it until the time is over; `stopped` ends it early. A library that
-// crashes or hangs does not end it: that is in the recording's `trouble`. Fails when nothing was recorded;
-// kInvalidArgument: a GPU is not on this machine. `every` is at least 100 ms.
+// Runs a reader process with a recorder until the time is over or `stopped` returns true. A crash or hang of
+// the library is noted in the recording's `trouble`. Fails when nothing was recorded; kInvalidArgument: a GPU
+// is not on this machine. `every` is at least 100 ms.
 Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::function<bool()>& stopped,
                                const std::function<void(const CaptureProgress&)>& progress) {
   SpoolFile spool;
@@ -193,7 +192,7 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
   Status started;
   Duration done{0};
   {
-    Session session(request, spool.path());
+    CaptureSession session(request, spool.path());
     Instant begin = RealClock().Now();
     started = session.Start(stopped);
     if (started.ok()) begin = RealClock().Now();
@@ -211,7 +210,7 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
     trouble = session.trouble();
   }
   ASSIGN_OR_RETURN(std::string text, ReadFile(spool.path(), 2 * nvml::kMaxSpoolBytes));
-  nvml::Spool read = nvml::ReadSpool(text);
+  nvml::CaptureSpool read = nvml::ReadSpool(text);
   if (!read.library_error.empty()) return Status{Code::kUnavailable, read.library_error};
   outcome.recording = std::move(read.recording);
   if (auto count = CountOf(outcome.recording); count && *count < request.gpus.size()) {
@@ -221,13 +220,13 @@ Result<CaptureOutcome> Capture(const CaptureRequest& request, const std::functio
   std::string missing = Missing(outcome.recording);
   if (outcome.recording.gpus.empty()) {
     if (!started.ok()) return started;
-    return Status{Code::kUnavailable, trouble.empty() ? missing : Joined(trouble)};
+    return Status{Code::kUnavailable, trouble.empty() ? missing : OneText(trouble)};
   }
   // The reader process may have read GPUs before its report that the library is open arrived.
   if (!started.ok() && !outcome.interrupted) trouble.push_back(started.detail);
   if (!missing.empty()) trouble.push_back(missing);
   if (read.full) trouble.push_back("the recording reached its size limit: its end is missing");
-  outcome.recording.trouble = Joined(trouble);
+  outcome.recording.trouble = OneText(trouble);
   outcome.recording.seconds = std::max(static_cast<double>(done.count()) * 1e-9, 0.001);
   outcome.recording.every = static_cast<double>(request.every.count()) * 1e-9;
   return outcome;
@@ -268,7 +267,7 @@ std::string UtcNow(const char* format) {
   return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
-// Empty: the options can be used.
+// Returns what is wrong with the options, or nothing.
 std::string ReadOptions(const CaptureOptions& options, CaptureRequest& out) {
   if (options.source != "nvml") {
     return options.source.empty() ? "no source given; the only one is nvml: gpulens sim record nvml"
@@ -287,7 +286,7 @@ std::string ReadOptions(const CaptureOptions& options, CaptureRequest& out) {
   return {};
 }
 
-// One line that is drawn again on a terminal, else a line each half minute.
+// Progress: one line that is redrawn on a terminal, otherwise a line each half minute.
 class ProgressLine {
  public:
   ProgressLine(bool quiet, Duration length)
@@ -321,9 +320,9 @@ std::string MadeWith(const CaptureOptions& options) {
   return out + (options.keep_identity ? " --keep-identity" : "");
 }
 
-size_t CountChanges(const nvml::Recording& recording) {
+size_t CountChanges(const nvml::NvmlRecording& recording) {
   size_t count = 0;
-  auto add = [&](const nvml::Tracks& tracks) {
+  auto add = [&](const nvml::AnswerTracks& tracks) {
     for (const auto& [question, track] : tracks) count += track.later.size();
   };
   add(recording.system);
@@ -334,23 +333,19 @@ size_t CountChanges(const nvml::Recording& recording) {
   return count;
 }
 
-int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
-  const nvml::Recording& recording = outcome.recording;
-  // Readings of one round are one moment.
+Result<int> Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
+  const nvml::NvmlRecording& recording = outcome.recording;
+  // Readings of one round share a time.
   std::string text = nvml::WriteRecording(recording, std::min(recording.every / 4, 0.25));
-  if (Result<nvml::Recording> again = nvml::ReadRecording(text); !again)
-    return FailCommand("sim record",
-                       "the recording cannot be replayed: " + again.error().detail +
-                           "; a longer --every or fewer GPUs may help",
-                       1);
+  if (Result<nvml::NvmlRecording> again = nvml::ReadRecording(text); !again)
+    return Status{Code::kDataLoss, "the recording cannot be replayed: " + again.error().detail +
+                                       "; a longer --every or fewer GPUs may help"};
   std::string path =
       options.file.empty() ? "gpulens-nvml-" + UtcNow("%Y%m%dT%H%M%SZ") + ".yaml" : options.file;
   if (path == "-") {
-    bool written =
-        std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-    if (!written) return FailCommand("sim record", "standard output cannot be written", 1);
+    if (PrintText(text) != 0) return Status{Code::kIo, "standard output cannot be written"};
   } else if (Status status = WriteFileAtomically(path, text); !status.ok()) {
-    return FailCommand("sim record", status.detail, 1);
+    return Status{Code::kIo, status.detail};
   }
   if (!options.quiet) {
     ::dprintf(STDERR_FILENO,
@@ -361,14 +356,14 @@ int Write(const CaptureOptions& options, const CaptureOutcome& outcome) {
               path.c_str());
   }
   if (!recording.trouble.empty())
-    return FailCommand("sim record", "the recording is incomplete: " + recording.trouble, 1);
+    return Status{Code::kDataLoss, "the recording is incomplete: " + recording.trouble};
   return outcome.interrupted ? 130 : 0;
 }
 
-int RunCapture(const CaptureOptions& options) {
+Result<int> RunCapture(const CaptureOptions& options) {
   CaptureRequest request{};
   if (std::string error = ReadOptions(options, request); !error.empty())
-    return FailCommand("sim record", error, 2);
+    return Status{Code::kInvalidArgument, std::move(error)};
   static_cast<void>(SetLogLevels("error"));
   struct sigaction action{};
   action.sa_handler = RequestStop;
@@ -377,11 +372,8 @@ int RunCapture(const CaptureOptions& options) {
   Result<CaptureOutcome> outcome =
       Capture(request, [] { return stop_requested != 0; }, [&](const CaptureProgress& p) { line.Show(p); });
   line.End();
-  if (!outcome) {
-    return FailCommand("sim record", outcome.error().detail,
-                       outcome.error().code == Code::kInvalidArgument ? 2 : 1);
-  }
-  nvml::Recording& recording = outcome->recording;
+  if (!outcome) return outcome.error();
+  nvml::NvmlRecording& recording = outcome->recording;
   recording.made_by = "gpulens " + std::string(Version());
   recording.made_at = UtcNow("%Y-%m-%dT%H:%M:%SZ");
   recording.made_with = MadeWith(options);
@@ -406,7 +398,7 @@ CLI::App* AddCapture(CLI::App& app, const char* name, int& code) {
                     "Keep UUIDs, serial numbers and pids unchanged");
   capture->add_flag("-q,--quiet", options.quiet, "Print no progress and no summary");
   capture->footer(kCaptureFooter);
-  capture->callback([kept, &code] { code = RunCapture(*kept); });
+  capture->callback([kept, &code] { code = ExitCode("sim record", RunCapture(*kept)); });
   return capture;
 }
 
@@ -445,8 +437,7 @@ struct FakeOrder {
 
 int RunFault(const FakeOrder& order, const std::string& verb) {
   AgentQuestion question{"gpulens sim", "nvml " + verb, order.socket, order.config_file};
-  std::string words;
-  for (const std::string& word : order.words) words += " " + word;
+  const std::string words = order.words.empty() ? "" : " " + Joined(order.words, " ");
   if (verb == "fail") {
     Result<nvml::LiveFault> fault = nvml::ParseFaultOrder(words, RealClock().Now().boot_ns);
     if (!fault) return FailCommand("sim fail", fault.error().detail + "   gpulens sim fail --help", 2);
@@ -457,7 +448,7 @@ int RunFault(const FakeOrder& order, const std::string& verb) {
   return QueryAndPrint(question);
 }
 
-// fail, heal and status, under `sim` and, as they were before, under `fake nvml`.
+// Adds fail, heal and status, under `sim` and, as before 0.2, under `fake nvml`.
 void AddFaults(CLI::App& app, const std::shared_ptr<FakeOrder>& order, int& code) {
   auto add = [&](const char* verb, const char* wire, const char* help) {
     CLI::App* command = app.add_subcommand(verb, help);
@@ -474,11 +465,11 @@ void AddFaults(CLI::App& app, const std::shared_ptr<FakeOrder>& order, int& code
   add("status", "faults", "List the active faults.");
 }
 
-// The simulated library reads the recording when the agent starts it; here it is only checked.
+// Checks a recording; the simulated library reads it again when the agent starts.
 int CheckRecording(const std::string& file) {
   std::string wrong;
   if (Result<std::string> text = ReadFile(file, nvml::kMaxRecordingBytes); !text) wrong = text.error().detail;
-  else if (Result<nvml::Recording> recording = nvml::ReadRecording(*text); !recording)
+  else if (Result<nvml::NvmlRecording> recording = nvml::ReadRecording(*text); !recording)
     wrong = file + ": " + recording.error().detail;
   if (wrong.empty()) return 0;
   return FailCommand("sim replay", wrong, 2);
@@ -503,7 +494,7 @@ void AddSim(CLI::App& app, SimOptions& options, int& code) {
   auto order = std::make_shared<FakeOrder>();
   AddFaults(*sim, order, code);
 
-  // As they were called before 0.2.
+  // Names before 0.2.
   AddCapture(app, "capture", code)->group("");
   CLI::App* fake = app.add_subcommand("fake", "The older name of gpulens sim.");
   fake->group("")->require_subcommand(1);

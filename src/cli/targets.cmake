@@ -1,29 +1,30 @@
 # The commands.
 include_guard()
 # Commands that nothing of their folder calls are compiled together: most of what each costs is CLI11.
-foreach(command bench/bench compare/compare engines/engines queue/queue slurm/slurm)
+foreach(command compare/compare engines/engines slurm/slurm)
   list(APPEND gpulens_elsewhere ${CMAKE_SOURCE_DIR}/src/cli/${command}_command.cc)
 endforeach()
 list(APPEND gpulens_elsewhere ${CMAKE_SOURCE_DIR}/src/cli/collect/aliases.cc)
-add_gpulens_library(cli_bench DIR src/cli/bench DEPS gpulens_cli_common gpulens_net_client gpulens_sdk_energy
-  gpulens_sdk_inference gpulens_config TEST_DEPS gpulens_net_testing)
+add_gpulens_library(cli_bench DIR src/cli/bench DEPS gpulens_cli_help gpulens_net_client gpulens_sdk_energy
+  gpulens_sdk_inference gpulens_config PRIVATE_DEPS CLI11::CLI11 TEST_DEPS gpulens_net_testing)
 add_gpulens_library(cli_check DIR src/cli/check DEPS gpulens_agent_run gpulens_wire_exposition gpulens_cli_common)
 add_gpulens_library(cli_collect DIR src/cli/collect DEPS gpulens_agent_run gpulens_scrape_engine gpulens_cli_common)
 add_gpulens_library(cli_events DIR src/cli/events DEPS gpulens_agent_run gpulens_store gpulens_catalog_codes gpulens_cli_common)
 add_gpulens_library(cli_engines DIR src/cli/engines DEPS gpulens_cli_common gpulens_config gpulens_scrape_engine
   gpulens_wire_json)
 add_gpulens_library(cli_slurm DIR src/cli/slurm DEPS gpulens_cli_collect gpulens_sources_slurm gpulens_net_client)
-add_gpulens_library(cli_plot DIR src/cli/plot DEPS gpulens_base)
+add_gpulens_library(cli_plot DIR src/cli/plot DEPS gpulens_cli_common)
 add_gpulens_library(cli_help DIR src/cli/help DEPS gpulens_cli_common PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli_common DIR src/cli/common DEPS gpulens_wire_json)
 add_gpulens_library(cli_compare_tools DIR src/cli/compare/tools DEPS gpulens_sources_hl_smi)
 add_gpulens_library(cli_compare DIR src/cli/compare DEPS gpulens_cli_compare_tools gpulens_cli_common gpulens_core)
-add_gpulens_library(cli_telemetry DIR src/cli/telemetry DEPS gpulens_store_telemetry_servers gpulens_store_telemetry_summary
+add_gpulens_library(cli_telemetry DIR src/cli/telemetry DEPS gpulens_store_telemetry_servers gpulens_store_telemetry
   gpulens_cli_help gpulens_config gpulens_sources_kubelet_parse gpulens_wire_json PRIVATE_DEPS CLI11::CLI11
   TEST_DEPS gpulens_sdk_inference)
 add_gpulens_library(cli_exp DIR src/cli/exp DEPS gpulens_store_experiments gpulens_cli_plot gpulens_cli_help
   PRIVATE_DEPS CLI11::CLI11)
-add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_common)
+add_gpulens_library(cli_queue DIR src/cli/queue DEPS gpulens_agent_run gpulens_delivery gpulens_wire_json gpulens_cli_help
+  PRIVATE_DEPS CLI11::CLI11)
 add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_events gpulens_cli_bench
   gpulens_cli_check gpulens_cli_engines gpulens_cli_slurm gpulens_cli_exp gpulens_cli_telemetry gpulens_sdk_experiment gpulens_sources_nvml_capture
   gpulens_cli_common gpulens_cli_compare gpulens_cli_queue gpulens_cli_help PRIVATE_DEPS gpulens_sdk_energy

@@ -5,11 +5,11 @@
 
 #include "base/check.h"
 #include "config/print.h"
-#include "config/schema_for_test.h"
+#include "config/schema_testing.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string text(reinterpret_cast<const char*>(data), size);
-  std::vector<gpulens::Variable> environment;
+  std::vector<gpulens::EnvironmentVariable> environment;
   if (size_t cut = text.find("---env\n"); cut != std::string::npos) {
     std::string value = text.substr(cut + 7);
     for (const char* name : {"GPULENS_HTTP_LISTEN", "GPULENS_INTERVAL", "GPULENS_RESOURCE_ATTRIBUTES",

@@ -35,12 +35,6 @@ void AppendColumn(std::string& out, std::string_view character) {
   }
 }
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  AppendPrintable(out, text);
-  return out;
-}
-
 }  // namespace
 
 size_t CountCharacters(std::string_view text) noexcept {
@@ -59,7 +53,7 @@ std::string QuotedText(std::string_view text) {
 }
 
 std::string WordHint(std::string_view word, std::vector<std::string_view> allowed) {
-  std::sort(allowed.begin(), allowed.end());
+  std::ranges::sort(allowed);
   std::string out;
   if (std::string_view near = NearestWord(word, allowed); !near.empty()) {
     out.append("did you mean ").append(near).append("?");
@@ -109,18 +103,18 @@ SourceText::Span SourceText::SpanOf(const YamlMark& mark) const noexcept {
           std::max(static_cast<int>(length), 1)};
 }
 
-Spot SourceText::SpotOf(const YamlMark& mark) const {
+SourcePlace SourceText::SpotOf(const YamlMark& mark) const {
   const Span span = SpanOf(mark);
   return {name_, span.line, span.column, span.length, {}, 0};
 }
 
 bool SourceText::IsHidden(int line, int column) const noexcept {
-  return std::any_of(hidden_.begin(), hidden_.end(), [&](const Span& span) {
+  return std::ranges::any_of(hidden_, [&](const Span& span) {
     return span.line == line && column >= span.column && column - span.column < span.length;
   });
 }
 
-void SourceText::Quote(Spot& spot) const {
+void SourceText::Quote(SourcePlace& spot) const {
   std::string_view rest = Line(spot.line);
   if (rest.empty()) return;
   int first = spot.column > kExcerptWidth - kExcerptBefore / 2 ? spot.column - kExcerptBefore : 1;
@@ -137,18 +131,18 @@ void SourceText::Quote(Spot& spot) const {
   if (!rest.empty()) spot.excerpt += "…";
 }
 
-void Problems::Add(Spot spot, std::string message, std::string hint) {
+void ConfigProblems::Add(SourcePlace spot, std::string message, std::string hint) {
   ++count_;
   if (kept_.size() < kKept) kept_.push_back({std::move(spot), std::move(message), std::move(hint)});
 }
 
-std::vector<Diagnostic> Problems::Shown(const SourceText* source) const {
+std::vector<Diagnostic> ConfigProblems::Shown(const SourceText* source) const {
   // Variables and flags have no line: they come last, in the order of Add.
   std::vector<std::tuple<int, int, size_t>> order;
   for (size_t i = 0; i < kept_.size(); ++i) {
     order.emplace_back(kept_[i].line == 0 ? INT_MAX : kept_[i].line, kept_[i].column, i);
   }
-  std::sort(order.begin(), order.end());
+  std::ranges::sort(order);
   if (order.size() > kShown) order.resize(kShown);
   std::vector<Diagnostic> out;
   for (const auto& [line, column, index] : order) out.push_back(kept_[index]);
@@ -158,10 +152,10 @@ std::vector<Diagnostic> Problems::Shown(const SourceText* source) const {
   return out;
 }
 
-std::string Problems::Files() const {
+std::string ConfigProblems::Files() const {
   std::vector<std::string_view> names;
   for (const Diagnostic& one : kept_) {
-    if (std::find(names.begin(), names.end(), one.file) == names.end()) names.push_back(one.file);
+    if (std::ranges::find(names, one.file) == names.end()) names.push_back(one.file);
   }
   std::string out;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -198,7 +192,7 @@ size_t IndentingTab(std::string_view line) {
   return tab < std::min(first, line.size()) ? tab : std::string_view::npos;
 }
 
-void AddSyntaxError(const SourceText& source, const YamlProblem& error, Problems& problems) {
+void AddSyntaxError(const SourceText& source, const YamlProblem& error, ConfigProblems& problems) {
   YamlMark mark = error.mark;
   for (int candidate : {mark.line, mark.line - 1}) {
     size_t tab = IndentingTab(source.Line(candidate));
@@ -220,7 +214,7 @@ void AddSyntaxError(const SourceText& source, const YamlProblem& error, Problems
 
 }  // namespace
 
-YamlTree ParseYaml(const SourceText& source, Problems& problems) {
+YamlTree ParseYaml(const SourceText& source, ConfigProblems& problems) {
   std::vector<YamlProblem> found;
   YamlLimits limits;
   limits.key_bytes = kConfigKeyBytes;
@@ -229,7 +223,7 @@ YamlTree ParseYaml(const SourceText& source, Problems& problems) {
     if (problem.kind == YamlProblem::kSyntax) {
       AddSyntaxError(source, problem, problems);
     } else if (problem.kind == YamlProblem::kDuplicateKey) {
-      const Spot first = source.SpotOf(problem.first);
+      const SourcePlace first = source.SpotOf(problem.first);
       problems.Add(source.SpotOf(problem.mark),
                    "duplicate key " + QuotedText(problem.key) + ", first at " + std::to_string(first.line) +
                        ":" + std::to_string(first.column),

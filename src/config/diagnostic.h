@@ -19,16 +19,16 @@ namespace gpulens {
 
 inline constexpr size_t kConfigKeyBytes = 256;
 
-// A place that a message can point at: in a file, or in a variable or flag, which have no line. Lines and
+// A place of a message: in a file, or in a variable or flag, which have no line. Lines and
 // columns count from 1, columns and lengths in characters, not bytes.
-struct Spot {
+struct SourcePlace {
   std::string file;  // "gpulens.yaml", "environment", "command line"
   int line = 0, column = 0, length = 1;
   std::string excerpt;  // the source line, printable; empty: nothing is quoted
   int caret = 0;        // characters of `excerpt` before the first caret
 };
 
-struct Diagnostic : Spot {
+struct Diagnostic : SourcePlace {
   std::string message;
   std::string hint;
 };
@@ -42,15 +42,15 @@ class SourceText {
 
   const std::string& name() const noexcept { return name_; }
   std::string_view text() const noexcept { return text_; }
-  // Without its line end; empty for an absent line.
+  // The line without its line end; empty for an absent one.
   std::string_view Line(int line) const noexcept;
   int lines() const noexcept { return static_cast<int>(lines_.size()); }
-  // Without an excerpt: Quote fills that in, once all secrets are hidden.
-  Spot SpotOf(const YamlMark& mark) const;
-  // Shows this text as stars.
+  // The place without its excerpt, which Quote adds once all secrets are hidden.
+  SourcePlace SpotOf(const YamlMark& mark) const;
+  // Quotes show this text as stars.
   void Hide(const YamlMark& mark) { hidden_.push_back(SpanOf(mark)); }
-  // Cuts a line that is too long for a terminal around the place.
-  void Quote(Spot& spot) const;
+  // Sets the excerpt. A line that is too long for a terminal is cut around the place.
+  void Quote(SourcePlace& spot) const;
 
  private:
   struct Span {
@@ -67,14 +67,14 @@ class SourceText {
 };
 
 // Collects problems: counts all, keeps at most kKept.
-class Problems {
+class ConfigProblems {
  public:
   static constexpr size_t kKept = 1000;
   static constexpr size_t kShown = 20;
 
-  void Add(Spot spot, std::string message, std::string hint = {});
+  void Add(SourcePlace spot, std::string message, std::string hint = {});
   size_t count() const noexcept { return count_; }
-  // Further ones are only counted: their text is not needed.
+  // Whether further problems are only counted.
   bool full() const noexcept { return count_ >= kKept; }
   // The first kShown in the order of the file, then variables and flags; quoted from `source`.
   std::vector<Diagnostic> Shown(const SourceText* source) const;
@@ -86,10 +86,10 @@ class Problems {
   size_t count_ = 0;
 };
 
-// Parses the file under the limits of a configuration; adds what is wrong to `problems`.
-YamlTree ParseYaml(const SourceText& source, Problems& problems);
+// Parses the file under the limits of a configuration; adds errors to `problems`.
+YamlTree ParseYaml(const SourceText& source, ConfigProblems& problems);
 
-// As above, with a newline at the end of each line.
+// Formats a diagnostic as above, with a newline at the end of each line.
 std::string Render(const Diagnostic& diagnostic);
 
 size_t CountCharacters(std::string_view text) noexcept;

@@ -19,15 +19,15 @@ constexpr std::string_view kDollarHint = "a $ itself is written $$";
 
 bool IsVariableName(std::string_view name) {
   if (name.empty() || (name[0] >= '0' && name[0] <= '9')) return false;
-  return std::all_of(name.begin(), name.end(), [](char c) {
+  return std::ranges::all_of(name, [](char c) {
     return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   });
 }
 
-// One tree at work.
+// Expands the values of one tree.
 class Expander {
  public:
-  Expander(const SourceText& source, const ExpandFrom& from, Problems& problems)
+  Expander(const SourceText& source, const ExpandFrom& from, ConfigProblems& problems)
       : source_(source), from_(from), problems_(problems) {}
 
   void Expand(YamlNode& node) {
@@ -112,14 +112,15 @@ class Expander {
 
   const SourceText& source_;
   const ExpandFrom& from_;
-  Problems& problems_;
+  ConfigProblems& problems_;
   std::map<std::string, Result<std::string>> files_;
   size_t bytes_ = 0;
 };
 
 }  // namespace
 
-void ExpandValues(YamlTree& tree, const SourceText& source, const ExpandFrom& from, Problems& problems) {
+void ExpandValues(YamlTree& tree, const SourceText& source, const ExpandFrom& from,
+                  ConfigProblems& problems) {
   Expander expander(source, from, problems);
   for (YamlNode& node : tree.nodes()) {
     if (node.kind == YamlNode::kScalar) expander.Expand(node);

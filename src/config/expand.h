@@ -1,5 +1,5 @@
-// Texts of a configuration that stand elsewhere: ${NAME} of the environment and ${file:PATH} of a file, in
-// values, never in keys. What they stand for is not looked at again.
+// Expansion of ${NAME} of the environment and ${file:PATH} of a file in values of a configuration, never in
+// keys. The inserted text is not expanded again.
 //
 //   bearer_token: ${file:/run/secrets/token}
 //   cluster: prod-${REGION:-eu}
@@ -21,18 +21,18 @@ namespace gpulens {
 inline constexpr size_t kExpandedBytes = 1 << 20;
 
 struct ExpandFrom {
-  // Nothing: there is no such variable.
+  // Returns nothing for a missing variable.
   std::function<std::optional<std::string_view>(std::string_view name)> variable;
   // The whole text of a file; null: files are not read here.
   std::function<Result<std::string>(const std::string& path)> file;
 };
 
-// Changes the texts of scalars in place, marks them as replaced, and those of files as secret. What cannot be
-// replaced is added to `problems` with its place and stays as it is. A $ that is followed by neither { nor $
-// is itself.
-void ExpandValues(YamlTree& tree, const SourceText& source, const ExpandFrom& from, Problems& problems);
+// Changes the texts of scalars in place, marks them as replaced, and those of files as secret. A text that
+// cannot be expanded is unchanged and added to `problems` with its place. A $ that is followed by neither {
+// nor $ is itself.
+void ExpandValues(YamlTree& tree, const SourceText& source, const ExpandFrom& from, ConfigProblems& problems);
 
-// `text` so that ExpandValues gives it back.
+// Escapes `text` so that ExpandValues returns it.
 std::string EscapeDollars(std::string_view text);
 
 // A regular file of at most 64 KiB, without the newlines at its end. Never waits, as a pipe would make it.

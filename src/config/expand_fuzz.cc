@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     std::string line = "key: ";
     AppendJsonString(line, value);
     SourceText source("fuzz", line);
-    Problems problems;
+    ConfigProblems problems;
     YamlTree tree = ParseYaml(source, problems);
     if (problems.count() != 0 || tree.root() == nullptr) return 0;
     const YamlNode* node = tree.root()->Find("key");

@@ -34,7 +34,7 @@ struct Expanded {
 
 Expanded Expand(const std::string& value, bool files = true) {
   SourceText source("gpulens.yaml", "key: " + value + "\n");
-  Problems problems;
+  ConfigProblems problems;
   YamlTree tree = ParseYaml(source, problems);
   EXPECT_EQ(problems.count(), 0u);
   ExpandFrom from{&VariableForTest, nullptr};

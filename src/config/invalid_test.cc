@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "config/print.h"
-#include "config/schema_for_test.h"
+#include "config/schema_testing.h"
 
 namespace gpulens {
 namespace {
@@ -24,7 +24,7 @@ FileAnswer LookForTest(const std::string& path) {
 }
 
 std::string WordsFor(const std::string& text) {
-  Sources sources;
+  ConfigSources sources;
   sources.file_name = "gpulens.yaml";
   sources.file_text = text;
   sources.inspect_file = LookForTest;
@@ -43,7 +43,7 @@ std::vector<fs::path> Inputs() {
   for (const auto& entry : fs::directory_iterator(GPULENS_SOURCE_DIR "/src/config/testdata/invalid")) {
     if (entry.path().extension() == ".yaml") paths.push_back(entry.path());
   }
-  std::sort(paths.begin(), paths.end());
+  std::ranges::sort(paths);
   return paths;
 }
 
@@ -111,7 +111,7 @@ TEST(InvalidTest, ReadsOneLongLine) {
 
 TEST(SourceText, PlacesCountCharacters) {
   SourceText source("x", "# é\nk: [é, 'ü: x', \"y\"]\nn:\n");
-  Problems problems;
+  ConfigProblems problems;
   YamlTree tree = ParseYaml(source, problems);
   ASSERT_EQ(problems.count(), 0u);
   const YamlNode* list = tree.root()->Find("k");
@@ -120,7 +120,7 @@ TEST(SourceText, PlacesCountCharacters) {
   EXPECT_EQ(source.SpotOf(list->items[1]->mark).column, 8);
   EXPECT_EQ(source.SpotOf(list->items[1]->mark).length, 6);
   EXPECT_EQ(source.SpotOf(list->items[2]->mark).column, 16);
-  Spot inner = source.SpotOf(list->items[1]->Within(2, 1));
+  SourcePlace inner = source.SpotOf(list->items[1]->Within(2, 1));
   EXPECT_EQ(inner.line, 2);
   EXPECT_EQ(inner.column, 10);
   // A null without text is at its key.
@@ -131,7 +131,7 @@ TEST(SourceText, PlacesCountCharacters) {
 
 TEST(SourceText, LongLinesAreCutAroundThePlace) {
   SourceText source("x", std::string(500, 'a') + "é" + std::string(500, 'b'));
-  Spot spot = source.SpotOf({1, 500, 2});
+  SourcePlace spot = source.SpotOf({1, 500, 2});
   EXPECT_EQ(spot.column, 501);
   source.Quote(spot);
   EXPECT_EQ(CountCharacters(spot.excerpt), 102u);

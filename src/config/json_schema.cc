@@ -122,7 +122,7 @@ class JsonSchemaWriter {
   std::map<Place, const Kind*> kind_of_;
 };
 
-// Of a group inside of `parent`.
+// The values of a group inside of `parent`.
 const Config* JsonSchemaWriter::ConfigOf(const OptionSpec& spec, const Config* parent) const {
   if (spec.type == OptionType::kGroups) return nullptr;
   if (parent == nullptr) return spec.fallback.empty() ? nullptr : &unknown_;
@@ -148,7 +148,7 @@ void JsonSchemaWriter::Count(const OptionSpec& spec, const Config* parent) {
   for (const OptionSpec& child : spec.children) Count(child, place.config);
 }
 
-// By their keys; kinds of the same key are numbered.
+// Names shared kinds by their keys; those of the same key are numbered.
 void JsonSchemaWriter::NameShared() {
   std::map<std::string, int> used;
   for (Kind& kind : kinds_) {
@@ -244,7 +244,7 @@ std::string JsonSchemaWriter::NamedPlugins(const OptionSpec& section) const {
 void JsonSchemaWriter::AddMembers(const Place& place, JsonObject& object, std::string& out,
                                   size_t indent) const {
   const OptionSpec& group = *place.group;
-  // Nothing behind the colon is a group with its defaults; an element of a list must be there.
+  // An empty value is a group with its defaults; an element of a list must have a value.
   const bool element = group.type == OptionType::kGroups;
   object.Raw("type", element ? R"("object")" : R"(["object", "null"])");
   object.Raw("additionalProperties", "false");

@@ -2,34 +2,29 @@
 
 #include <algorithm>
 #include <map>
-#include <string>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
 #include "base/check.h"
 #include "base/parse.h"
-#include "config/diagnostic.h"
 #include "config/overlay.h"
-#include "config/renamed.h"
-#include "config/schema.h"
 #include "config/validate.h"
 #include "config/value_parse.h"
 #include "net/message/http_message.h"
-#include "plugins/config.h"
 
 namespace gpulens {
 namespace {
 
 // Applies the schema to the tree of a file: every option gets its value, its origin, or a problem.
-// One per tree: defaults that are lists or maps are trees of their own, of origin kDefault. Not
-// thread-safe; what it is given must outlive it.
+// One per tree: defaults that are lists or maps are trees of their own, of origin kDefault. Not thread-safe;
+// its arguments outlive it.
 class Walk {
  public:
   struct Shared {
     const Schema& schema;
-    const Overlay& overlay;
-    Problems& problems;
+    const ConfigOverlay& overlay;
+    ConfigProblems& problems;
     ValueSpots spots;
   };
 
@@ -45,7 +40,7 @@ class Walk {
   }
   Origin OriginOf(const YamlNode* node) const {
     if (node == nullptr || where_ == Origin::kDefault) return {};
-    const Spot spot = source_.SpotOf(node->mark);
+    const SourcePlace spot = source_.SpotOf(node->mark);
     Origin origin{where_, source_.name(), spot.line, spot.column};
     origin.secret = node->secret;
     for (const YamlNode* item : node->items) origin.secret = origin.secret || item->secret;
@@ -66,7 +61,7 @@ class Walk {
   Config::Value TextMap(const OptionSpec& spec, const YamlNode& node, const std::string& path);
   Config::Value Groups(const OptionSpec& spec, const YamlNode& node, const std::string& path);
   Config::Value Default(const OptionSpec& spec, const std::string& path);
-  bool FromOverlay(const OptionSpec& spec, const Setting& setting, const std::string& path,
+  bool FromOverlay(const OptionSpec& spec, const OverlaySetting& setting, const std::string& path,
                    Config::Value& out);
   void WrongKind(const OptionSpec& spec, const YamlNode& node, const std::string& path);
 
@@ -103,8 +98,8 @@ void Walk::WrongKind(const OptionSpec& spec, const YamlNode& node, const std::st
 void Walk::CheckKeys(const OptionSpec& group, const YamlNode& node, const std::string& path) {
   std::vector<std::string_view> allowed = KeysOf(group.children);
   for (const YamlNode::Member& member : node.members) {
-    if (std::find(allowed.begin(), allowed.end(), member.key) != allowed.end()) continue;
-    // A place for anchors, as Compose has it.
+    if (std::ranges::find(allowed, member.key) != allowed.end()) continue;
+    // For anchors, as in Compose.
     if (path.empty() && member.key.starts_with("x-")) continue;
     if (shared_.schema.FindNamed(group, member.key)) continue;
     if (shared_.problems.full()) {
@@ -131,18 +126,18 @@ void Walk::CheckRequired(const OptionSpec& group, const YamlNode* node, const Co
   for (const OptionSpec& spec : group.children) {
     if (!spec.required || !required_matters_ || spec.type == OptionType::kGroup) continue;
     const YamlNode* given = node == nullptr ? nullptr : node->Find(spec.key);
-    bool said = given != nullptr && given->kind != YamlNode::kNull;
+    bool present = given != nullptr && given->kind != YamlNode::kNull;
     bool number = IsScalar(spec.type) && !std::holds_alternative<std::string>(EmptyValue(spec));
     bool missing =
-        number ? config.origin(spec.key).where == Origin::kDefault && !said && spec.fallback.empty()
+        number ? config.origin(spec.key).where == Origin::kDefault && !present && spec.fallback.empty()
                : IsMissing(config.entries()[static_cast<size_t>(&spec - group.children.data())].value);
     // A present but invalid value has been reported already.
-    if (!missing || (said && given->kind != YamlNode::kScalar)) continue;
-    if (said && !given->text.empty()) continue;
+    if (!missing || (present && given->kind != YamlNode::kScalar)) continue;
+    if (present && !given->text.empty()) continue;
     std::string message = QuotedText(spec.key) + " is missing" + (path.empty() ? "" : " in " + path);
     std::string hint = std::string(TypeName(spec.type)) + ": " + std::string(spec.help);
     if (node != nullptr) {
-      AddAt((said ? given : node)->mark, std::move(message), std::move(hint));
+      AddAt((present ? given : node)->mark, std::move(message), std::move(hint));
     } else {
       shared_.problems.Add({source_.name().empty() ? "configuration" : source_.name(), 0, 0, 1, {}, 0},
                            std::move(message), std::move(hint));
@@ -191,7 +186,7 @@ Config::Entry Walk::Option(const OptionSpec& spec, const YamlNode* node, const s
   entry.value = given ? Value(spec, node, path) : Default(spec, path);
   entry.origin = given ? OriginOf(node) : Origin{};
   if (spec.type == OptionType::kGroup) return entry;
-  const Setting* setting = shared_.overlay.Find(path);
+  const OverlaySetting* setting = shared_.overlay.Find(path);
   if (setting != nullptr && FromOverlay(spec, *setting, path, entry.value)) entry.origin = setting->origin;
   return entry;
 }
@@ -271,7 +266,7 @@ Config::Value Walk::TextMap(const OptionSpec& spec, const YamlNode& node, const 
         AddAt(key_is_name ? member.key_mark : member.value->mark, path + ": " + wrong->problem, wrong->hint);
     }
     if (text) map.emplace(member.key, member.value->text);
-    // Nothing after the colon is an empty text.
+    // An empty value is an empty text.
     if (empty) map.emplace(member.key, "");
     if (text || empty) continue;
     WrongKind({.key = member.key, .type = OptionType::kText, .fallback = {}, .help = {}}, *member.value,
@@ -282,7 +277,7 @@ Config::Value Walk::TextMap(const OptionSpec& spec, const YamlNode& node, const 
 
 Config::Value Walk::Groups(const OptionSpec& spec, const YamlNode& node, const std::string& path) {
   std::vector<Config> groups;
-  std::unordered_map<std::string, Spot> names;
+  std::unordered_map<std::string, SourcePlace> names;
   OptionSpec element = spec;
   element.type = OptionType::kGroup;
   for (size_t i = 0; i < node.items.size(); ++i) {
@@ -313,7 +308,7 @@ Config::Value Walk::Default(const OptionSpec& spec, const std::string& path) {
     CHECK(!ConvertText(spec, spec.fallback, value));
     return value;
   }
-  Problems none;
+  ConfigProblems none;
   SourceText source("default", std::string(spec.fallback));
   YamlTree tree = ParseYaml(source, none);
   CHECK(none.count() == 0 && tree.root() != nullptr);
@@ -331,20 +326,20 @@ std::string Decoded(std::string text) {
   return DecodePercent(text);
 }
 
-bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std::string& path,
+bool Walk::FromOverlay(const OptionSpec& spec, const OverlaySetting& setting, const std::string& path,
                        Config::Value& out) {
   bool good = true;
-  std::vector<Spot> spots;
+  std::vector<SourcePlace> spots;
   auto check = [&](std::string_view text, Config::Value& value) {
     ValueCheck wrong = ConvertText(spec, text, value);
     if (!wrong) wrong = CheckRootText(path, text);
     size_t start = static_cast<size_t>(text.data() - setting.text.data());
-    spots.push_back(Overlay::SpotOf(setting, start, text.size()));
+    spots.push_back(ConfigOverlay::SpotOf(setting, start, text.size()));
     if (!wrong) return;
     good = false;
     size_t length = wrong->length > 0 ? wrong->length : text.size();
-    shared_.problems.Add(Overlay::SpotOf(setting, start + wrong->at, length), path + ": " + wrong->problem,
-                         wrong->hint);
+    shared_.problems.Add(ConfigOverlay::SpotOf(setting, start + wrong->at, length),
+                         path + ": " + wrong->problem, wrong->hint);
   };
   Config::Value value;
   if (IsScalar(spec.type)) {
@@ -368,14 +363,15 @@ bool Walk::FromOverlay(const OptionSpec& spec, const Setting& setting, const std
       if (ValueCheck wrong = pair ? CheckPair(spec, key, text) : std::nullopt) {
         good = false;
         shared_.problems.Add(
-            Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
+            ConfigOverlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()),
+                                  item.size()),
             path + ": " + wrong->problem, wrong->hint);
         continue;
       }
       if (pair && map.emplace(key, std::move(text)).second) continue;
       good = false;
       shared_.problems.Add(
-          Overlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
+          ConfigOverlay::SpotOf(setting, static_cast<size_t>(item.data() - setting.text.data()), item.size()),
           path + (pair ? ": duplicate key " + QuotedText(key) : ": expected KEY=TEXT"), "like a=1,b=2");
     }
     if (spec.type == OptionType::kTexts) value = std::move(texts);
@@ -420,10 +416,11 @@ void HideSecrets(const YamlTree& tree, SourceText& source) {
 }
 
 // Expands the values of the file.
-void Expand(const Sources& sources, const SourceText& source, YamlTree& tree, Problems& problems) {
+void Expand(const ConfigSources& sources, const SourceText& source, YamlTree& tree,
+            ConfigProblems& problems) {
   ExpandFrom from;
   from.variable = [&](std::string_view name) -> std::optional<std::string_view> {
-    for (const Variable& variable : sources.environment) {
+    for (const EnvironmentVariable& variable : sources.environment) {
       if (variable.name == name) return variable.value;
     }
     return std::nullopt;
@@ -438,8 +435,8 @@ void Expand(const Sources& sources, const SourceText& source, YamlTree& tree, Pr
 }
 
 // The place of a value that a rule over several options refuses.
-Spot SpotOf(const Origin& origin, const SourceText& source) {
-  if (origin.where == Origin::kFile) return Spot{source.name(), origin.line, origin.column, 1, {}, 0};
+SourcePlace SpotOf(const Origin& origin, const SourceText& source) {
+  if (origin.where == Origin::kFile) return SourcePlace{source.name(), origin.line, origin.column, 1, {}, 0};
   if (origin.where == Origin::kEnvironment) return {"environment", 0, 0, 1, origin.name, 0};
   if (origin.where == Origin::kFlag) return {"command line", 0, 0, 1, origin.name, 0};
   return {source.name().empty() ? "configuration" : source.name(), 0, 0, 1, {}, 0};
@@ -463,8 +460,9 @@ void WarnOfBlanks(const SourceText& source, std::vector<std::string>& warnings) 
   }
 }
 
-// What the plugins that are on refuse of their parts.
-void CheckPlugins(const Schema& schema, const Config& config, const SourceText& source, Problems& problems) {
+// Runs the checks of enabled plugins over their groups.
+void CheckPlugins(const Schema& schema, const Config& config, const SourceText& source,
+                  ConfigProblems& problems) {
   for (const PluginSchema& plugin : schema.plugins()) {
     if (plugin.check == nullptr) continue;
     if (plugin.is_list) {
@@ -495,10 +493,10 @@ void CheckPlugins(const Schema& schema, const Config& config, const SourceText& 
 
 }  // namespace
 
-LoadOutcome Load(const Schema& schema, const Sources& sources) {
+LoadOutcome Load(const Schema& schema, const ConfigSources& sources) {
   LoadOutcome outcome;
-  Problems problems;
-  Overlay overlay(schema, sources, problems, outcome.unknown_variables);
+  ConfigProblems problems;
+  ConfigOverlay overlay(schema, sources, problems, outcome.unknown_variables);
   SourceText source(sources.file_text ? sources.file_name : "", sources.file_text.value_or(""));
   size_t before = problems.count();
   YamlTree tree;

@@ -1,10 +1,10 @@
-// The configuration from its four places: flags over environment over file over defaults. Every
-// problem is found in one pass and reported with its place.
+// Loads the configuration from its four sources: flags override the environment, which overrides the file,
+// which overrides defaults. Every problem is found in one pass and reported with its place.
 //
 //   LoadOutcome outcome = Load(schema, {.file_name = "gpulens.yaml", .file_text = text});
 //   if (!outcome.ok()) … outcome.Report() on stderr, exit 2
 //
-// Reads no file and no environment by itself: both are passed in. A bad file never changes anything.
+// Reads neither files nor the environment itself: both are passed in.
 #pragma once
 
 #include <cstddef>
@@ -20,9 +20,9 @@
 
 namespace gpulens {
 
-// GPULENS_HTTP_LISTEN=…, and the few names of other programs that are read as aliases. An empty value
-// is as if it were not set. Lists are comma-separated, maps KEY=TEXT,KEY=TEXT.
-struct Variable {
+// GPULENS_HTTP_LISTEN=…, and some names of other programs, which are aliases. An empty value is unset. Lists
+// are comma-separated, maps KEY=TEXT,KEY=TEXT.
+struct EnvironmentVariable {
   std::string name, value;
 };
 
@@ -31,29 +31,30 @@ struct FlagValue {
   std::string flag, path, text;
 };
 
-// What a look at a file or a folder found: `problem` is empty when it can be used.
+// Result of inspecting a file or a folder: `problem` is empty when it can be used.
 struct FileAnswer {
   std::string problem;  // "permission denied"
   std::string hint;     // "owned by root, mode 0600; this runs as gpulens.   do: chown …"
 };
-// Opens and closes it; never waits, also not on a pipe.
+// Opens and closes the file; never waits, not even on a pipe.
 FileAnswer InspectFile(const std::string& path);
-// Whether files can be written in the folder, or in one that can be made there. Makes nothing.
+// Checks whether files can be written in the folder, or whether it can be made. Creates nothing.
 FileAnswer InspectFolder(const std::string& path);
 
-struct Sources {
-  std::string file_name = {};                 // as it is shown; empty: there is no file
+struct ConfigSources {
+  std::string file_name = {};                 // as shown; empty: there is no file
   std::optional<std::string> file_text = {};  // nothing: there is no file
-  std::vector<Variable> environment = {};     // all of it; others' variables are passed over
+  std::vector<EnvironmentVariable> environment =
+      {};  // the whole environment; unrelated variables are ignored
   std::vector<FlagValue> flags = {};
-  // Whether files that the configuration names can be read. Null: not looked at.
+  // Checks whether configured files can be read. Null: not checked.
   std::function<FileAnswer(const std::string& path)> inspect_file = InspectFile;
-  // Whether the state folder, where one is named, can be used. Null: not looked at.
+  // Checks whether a configured state folder can be used. Null: not checked.
   std::function<FileAnswer(const std::string& path)> inspect_folder = InspectFolder;
-  // Whether ${NAME} and ${file:PATH} in values of the file stand for other texts. Not in a text that others
-  // may have written: they would read our files.
+  // Whether to expand ${NAME} and ${file:PATH} in values of the file. Not for untrusted text, which would
+  // read our files.
   bool expand = false;
-  // Gives the texts of ${file:PATH}; relative paths are below the file's folder. Null: none is read.
+  // Returns the texts of ${file:PATH}; relative paths are below the file's folder. Null: none is read.
   std::function<Result<std::string>(const std::string& path)> read = ReadValueFile;
 };
 
@@ -65,18 +66,18 @@ struct LoadOutcome {
   size_t error_count = 0;             // all of them
   std::string error_files;            // "gpulens.yaml and the environment"
   std::vector<std::string> warnings;  // "gpulens.yaml:3:12: state_dir: cannot use /proc/x: …"
-  // Of variables named as ours that are no option. They concern who configures, not every command.
+  // Warnings of variables with our prefix that are no option, for commands about the configuration.
   std::vector<std::string> unknown_variables;
 
   bool ok() const noexcept { return error_count == 0; }
-  // Errors, their count and warnings as a person should see them; empty when there are none.
+  // Errors, their count and warnings as a text for people; empty when there are none.
   std::string Report() const;
-  // Without the warnings: for commands that only look up where the agent is, whose own words come first.
+  // The same without warnings, for commands that only look up the agent.
   std::string Errors() const;
   // The same with unknown variables at its end.
   std::string FullReport() const;
 };
 
-LoadOutcome Load(const Schema& schema, const Sources& sources);
+LoadOutcome Load(const Schema& schema, const ConfigSources& sources);
 
 }  // namespace gpulens

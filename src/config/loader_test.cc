@@ -9,7 +9,7 @@
 
 #include "base/files.h"
 #include "config/print.h"
-#include "config/schema_for_test.h"
+#include "config/schema_testing.h"
 #include "config/validate.h"
 
 namespace gpulens {
@@ -23,13 +23,15 @@ using testing::LoadText;
 using ::testing::Pair;
 using testing::TestSchema;
 
-Config Good(std::string text, std::vector<Variable> environment = {}, std::vector<FlagValue> flags = {}) {
+Config Good(std::string text, std::vector<EnvironmentVariable> environment = {},
+            std::vector<FlagValue> flags = {}) {
   LoadOutcome outcome = LoadText(std::move(text), std::move(environment), std::move(flags));
   EXPECT_TRUE(outcome.ok()) << outcome.Report();
   return outcome.config;
 }
 
-std::string Bad(std::string text, std::vector<Variable> environment = {}, std::vector<FlagValue> flags = {}) {
+std::string Bad(std::string text, std::vector<EnvironmentVariable> environment = {},
+                std::vector<FlagValue> flags = {}) {
   LoadOutcome outcome = LoadText(std::move(text), std::move(environment), std::move(flags));
   EXPECT_FALSE(outcome.ok());
   return outcome.Report();
@@ -97,7 +99,7 @@ analyzers:
 
 TEST(LoaderTest, FlagsOverEnvironmentOverFileOverDefault) {
   std::string file = "interval: 2s\n";
-  std::vector<Variable> environment = {{"GPULENS_INTERVAL", "3s"}};
+  std::vector<EnvironmentVariable> environment = {{"GPULENS_INTERVAL", "3s"}};
   EXPECT_EQ(Good("").Time("interval"), seconds(1));
   EXPECT_EQ(Good(file).Time("interval"), seconds(2));
   Config config = Good(file, environment);
@@ -106,7 +108,7 @@ TEST(LoaderTest, FlagsOverEnvironmentOverFileOverDefault) {
   config = Good(file, environment, {{"--interval", "interval", "4s"}});
   EXPECT_EQ(config.Time("interval"), seconds(4));
   EXPECT_EQ(config.Where("interval"), "--interval");
-  // What stands in the file must be right even when it is replaced.
+  // A value of the file must be valid even when it is replaced.
   EXPECT_THAT(Bad("interval: fast\n", environment),
               HasSubstr("gpulens.yaml:1:11: interval: expected a duration"));
   // An empty variable is none.
@@ -188,13 +190,13 @@ TEST(LoaderTest, UnknownVariablesAreWarnings) {
             "warning: gpulens.yaml: is empty, so every key has its default\n"
             "warning: environment: GPULENS_HTTP_LISEN is not an option; did you mean GPULENS_HTTP_LISTEN?\n"
             "warning: environment: GPULENS_ZZZZZZZZZZ\\x1b[2J is not an option\n");
-  std::vector<Variable> many;
+  std::vector<EnvironmentVariable> many;
   for (int i = 0; i < 1000; ++i) many.push_back({"GPULENS_NO_" + std::to_string(i), "1"});
   EXPECT_LE(LoadText("interval: 1s", many).unknown_variables.size(), 20u);
 }
 
 TEST(LoaderTest, ExpandsVariablesAndFiles) {
-  Sources sources;
+  ConfigSources sources;
   sources.file_name = "etc/gpulens.yaml";
   sources.file_text =
       "interval: ${TICK}\n"
@@ -233,7 +235,7 @@ TEST(LoaderTest, ExpandsVariablesAndFiles) {
 }
 
 TEST(LoaderTest, WarnsAboutMissingFilesAndFolders) {
-  Sources sources;
+  ConfigSources sources;
   sources.file_name = "gpulens.yaml";
   static constexpr OptionSpec kFiles[] = {{.key = "ca_file", .help = "A file"}};
   constexpr PluginSchema kPluginsOfTest[] = {
@@ -424,7 +426,7 @@ TEST(LoaderTest, ChecksElementsOfTopLevelList) {
                                    .check = &RefuseHttps,
                                    .is_list = true}};
   const Schema schema(plugins);
-  Sources sources;
+  ConfigSources sources;
   sources.file_name = "gpulens.yaml";
   sources.file_text = "pages:\n  - {url: 'http://a'}\n  - {url: 'https://b'}\n";
   LoadOutcome outcome = Load(schema, sources);

@@ -78,7 +78,7 @@ struct SharedGroup {
   size_t places = 0;                  // without those inside of other shared groups
 
   std::string Heading() const { return (name.ends_with("[]") ? "List `" : "Group `") + name + "`"; }
-  // As GitHub makes the anchor of the heading.
+  // The link of the heading, whose anchor GitHub makes.
   std::string Link() const {
     const std::string key(whole->key);
     return "[" + key + "](#" + (name.ends_with("[]") ? "list-" : "group-") + key + ")";
@@ -244,7 +244,7 @@ struct CommonRow {
   size_t count = 0;
 };
 
-// Those that enough plugins have, at most one of each key, with the default that most of them have.
+// Rows that enough plugins have, at most one of each key, with the most frequent default.
 std::vector<KeyRow> CommonRows(const std::vector<std::vector<KeyRow>>& plugins) {
   std::vector<CommonRow> found;
   for (const std::vector<KeyRow>& rows : plugins) {

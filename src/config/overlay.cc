@@ -86,8 +86,8 @@ std::string WordOf(std::string_view text) {
   return out == "base2_exponential_bucket_histogram" ? "exponential" : out;
 }
 
-Setting MakeSetting(std::string_view file, std::string_view lead, std::string_view text, bool secret) {
-  Setting out;
+OverlaySetting MakeSetting(std::string_view file, std::string_view lead, std::string_view text, bool secret) {
+  OverlaySetting out;
   out.text = text;
   out.exact = !secret;
   out.spot.file = file;
@@ -104,8 +104,8 @@ Setting MakeSetting(std::string_view file, std::string_view lead, std::string_vi
   return out;
 }
 
-std::string_view Lookup(const Sources& sources, std::string_view name) {
-  for (const Variable& variable : sources.environment) {
+std::string_view Lookup(const ConfigSources& sources, std::string_view name) {
+  for (const EnvironmentVariable& variable : sources.environment) {
     if (variable.name == name) return variable.value;
   }
   return {};
@@ -113,20 +113,20 @@ std::string_view Lookup(const Sources& sources, std::string_view name) {
 
 }  // namespace
 
-Overlay::Overlay(const Schema& schema, const Sources& sources, Problems& problems,
-                 std::vector<std::string>& warnings)
+ConfigOverlay::ConfigOverlay(const Schema& schema, const ConfigSources& sources, ConfigProblems& problems,
+                             std::vector<std::string>& warnings)
     : problems_(&problems) {
-  for (const Variable& variable : sources.environment) AddVariable(schema, variable, warnings);
+  for (const EnvironmentVariable& variable : sources.environment) AddVariable(schema, variable, warnings);
   AddAliases(schema, sources);
   for (const FlagValue& flag : sources.flags) AddFlag(schema, flag);
 }
 
-const Setting* Overlay::Find(const std::string& path) const {
+const OverlaySetting* ConfigOverlay::Find(const std::string& path) const {
   auto found = settings_.find(path);
   return found == settings_.end() ? nullptr : &found->second;
 }
 
-bool Overlay::Touches(const std::string& path) const {
+bool ConfigOverlay::Touches(const std::string& path) const {
   auto found = settings_.lower_bound(path + ".");
   for (; found != settings_.end() && found->first.starts_with(path + "."); ++found) {
     if (!found->second.quiet) return true;
@@ -134,8 +134,8 @@ bool Overlay::Touches(const std::string& path) const {
   return false;
 }
 
-Spot Overlay::SpotOf(const Setting& setting, size_t at, size_t length) {
-  Spot spot = setting.spot;
+SourcePlace ConfigOverlay::SpotOf(const OverlaySetting& setting, size_t at, size_t length) {
+  SourcePlace spot = setting.spot;
   if (!setting.exact || length == 0) return spot;
   std::string_view text = setting.text;
   at = std::min(at, text.size());
@@ -144,7 +144,7 @@ Spot Overlay::SpotOf(const Setting& setting, size_t at, size_t length) {
   return spot;
 }
 
-void Overlay::Set(const Schema::Leaf& leaf, Setting setting) {
+void ConfigOverlay::Set(const Schema::Leaf& leaf, OverlaySetting setting) {
   if (leaf.spec->type == OptionType::kGroups) {
     problems_->Add(setting.spot, leaf.path + ": a list of maps can be set in the file only", "");
     return;
@@ -156,8 +156,8 @@ void Overlay::Set(const Schema::Leaf& leaf, Setting setting) {
   settings_.insert_or_assign(leaf.path, std::move(setting));
 }
 
-void Overlay::AddVariable(const Schema& schema, const Variable& variable,
-                          std::vector<std::string>& warnings) {
+void ConfigOverlay::AddVariable(const Schema& schema, const EnvironmentVariable& variable,
+                                std::vector<std::string>& warnings) {
   std::string_view name = variable.name;
   if (!name.starts_with(kPrefix) || IsReserved(name)) return;
   std::vector<std::string_view> known;
@@ -167,7 +167,7 @@ void Overlay::AddVariable(const Schema& schema, const Variable& variable,
     if (variable.value.empty()) return;
     bool secret = IsSecretKey(leaf.spec->key) || IsSecretMap(leaf.spec->key);
     if (leaf.spec->type == OptionType::kUrl) secret = leaf.spec->secret_path || MayHoldSecret(variable.value);
-    Setting setting = MakeSetting("environment", variable.name + "=", variable.value, secret);
+    OverlaySetting setting = MakeSetting("environment", variable.name + "=", variable.value, secret);
     setting.origin = {Origin::kEnvironment, variable.name, 0, 0};
     return Set(leaf, std::move(setting));
   }
@@ -182,13 +182,13 @@ void Overlay::AddVariable(const Schema& schema, const Variable& variable,
   warnings.push_back(std::move(warning));
 }
 
-void Overlay::AddAliases(const Schema& schema, const Sources& sources) {
+void ConfigOverlay::AddAliases(const Schema& schema, const ConfigSources& sources) {
   for (const Alias& alias : kAliases) {
     std::string_view value = Lookup(sources, alias.variable);
     const Schema::Leaf* leaf = schema.FindLeaf(alias.path);
     if (value.empty() || leaf == nullptr || settings_.contains(alias.path)) continue;
     std::string name(alias.variable);
-    Setting setting = MakeSetting("environment", name + "=", value, alias.kind == Alias::kSecretPairs);
+    OverlaySetting setting = MakeSetting("environment", name + "=", value, alias.kind == Alias::kSecretPairs);
     setting.origin = {Origin::kEnvironment, name, 0, 0};
     setting.quiet = alias.quiet;
     setting.percent = alias.kind == Alias::kPairs || alias.kind == Alias::kSecretPairs;
@@ -213,12 +213,12 @@ void Overlay::AddAliases(const Schema& schema, const Sources& sources) {
   }
 }
 
-void Overlay::AddFlag(const Schema& schema, const FlagValue& flag) {
+void ConfigOverlay::AddFlag(const Schema& schema, const FlagValue& flag) {
   const Schema::Leaf* leaf = schema.FindLeaf(flag.path);
   bool secret = leaf != nullptr && (IsSecretKey(leaf->spec->key) || IsSecretMap(leaf->spec->key));
   if (leaf != nullptr && leaf->spec->type == OptionType::kUrl)
     secret = leaf->spec->secret_path || MayHoldSecret(flag.text);
-  Setting setting = MakeSetting("command line", flag.flag + " ", flag.text, secret);
+  OverlaySetting setting = MakeSetting("command line", flag.flag + " ", flag.text, secret);
   setting.origin = {Origin::kFlag, flag.flag, 0, 0};
   if (leaf != nullptr) return Set(*leaf, std::move(setting));
   std::vector<std::string_view> known;

@@ -1,9 +1,8 @@
-// What the environment and the command line set, found by the path of the option. Flags win.
+// Values of the environment and the command line, by the path of their option. Flags override variables.
 #pragma once
 
 #include <map>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "config/diagnostic.h"
@@ -13,36 +12,37 @@
 
 namespace gpulens {
 
-struct Setting {
+struct OverlaySetting {
   std::string text;
   Origin origin;
-  Spot spot;             // of the whole text
+  SourcePlace spot;      // of the whole text
   bool exact = false;    // `text` is in the excerpt unchanged: carets may point into it
   bool percent = false;  // values of its pairs are percent-encoded
   bool quiet = false;    // does not turn on the plugin that it belongs to
 };
 
 // Immutable once made.
-class Overlay {
+class ConfigOverlay {
  public:
-  Overlay() = default;
-  Overlay(const Schema& schema, const Sources& sources, Problems& problems,
-          std::vector<std::string>& unknown_variables);
+  ConfigOverlay() = default;
+  ConfigOverlay(const Schema& schema, const ConfigSources& sources, ConfigProblems& problems,
+                std::vector<std::string>& unknown_variables);
 
-  const Setting* Find(const std::string& path) const;
+  const OverlaySetting* Find(const std::string& path) const;
   // Whether anything at or below `path` is set.
   bool Touches(const std::string& path) const;
   // The place of `length` bytes at `at` of the text.
-  static Spot SpotOf(const Setting& setting, size_t at, size_t length);
+  static SourcePlace SpotOf(const OverlaySetting& setting, size_t at, size_t length);
 
  private:
-  void AddVariable(const Schema& schema, const Variable& variable, std::vector<std::string>& warnings);
-  void AddAliases(const Schema& schema, const Sources& sources);
+  void AddVariable(const Schema& schema, const EnvironmentVariable& variable,
+                   std::vector<std::string>& warnings);
+  void AddAliases(const Schema& schema, const ConfigSources& sources);
   void AddFlag(const Schema& schema, const FlagValue& flag);
-  void Set(const Schema::Leaf& leaf, Setting setting);
+  void Set(const Schema::Leaf& leaf, OverlaySetting setting);
 
-  Problems* problems_ = nullptr;
-  std::map<std::string, Setting, std::less<>> settings_;
+  ConfigProblems* problems_ = nullptr;
+  std::map<std::string, OverlaySetting, std::less<>> settings_;
 };
 
 }  // namespace gpulens

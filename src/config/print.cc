@@ -11,7 +11,7 @@
 namespace gpulens {
 namespace {
 
-// A text that every YAML reader takes for this very text.
+// Quotes a text so that every YAML reader reads it as this text.
 std::string YamlText(std::string_view text) {
   constexpr std::string_view kWords[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"};
   bool plain = !text.empty() && text.size() < 1000 && !ParseDouble(text);
@@ -23,8 +23,7 @@ std::string YamlText(std::string_view text) {
   }
   std::string lower(text);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-  if (plain && std::find(std::begin(kWords), std::end(kWords), lower) == std::end(kWords))
-    return std::string(text);
+  if (plain && std::ranges::find(kWords, lower) == std::end(kWords)) return std::string(text);
   std::string out;
   AppendJsonString(out, text);
   return out;
@@ -59,7 +58,7 @@ class Printer {
       first = false;
       Option(spec, *entry, indent);
       if (spec.type != OptionType::kGroup) continue;
-      // Those of the same kind that have names.
+      // Further ones of the same kind, which have names.
       for (const Config::Entry& named : config.entries()) {
         if (!named.key.starts_with(std::string(spec.key) + "/")) continue;
         OptionSpec one = spec;
@@ -133,7 +132,7 @@ class Printer {
     return facts + (spec.required ? ", required." : ".");
   }
 
-  // Some help is a sentence, some is not; here all are.
+  // Help is printed as a sentence, whether it ends with a stop or not.
   static std::string WithoutStop(std::string_view help) {
     if (help.ends_with('.')) help.remove_suffix(1);
     return std::string(help);

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "base/parse.h"
-#include "config/schema_for_test.h"
+#include "config/schema_testing.h"
 
 namespace gpulens {
 namespace {
@@ -371,7 +371,8 @@ TEST(JsonSchemaTest, GroupsWithOtherDefaultsDiffer) {
 }
 
 TEST(PrintTest, SummaryOfAGoodFile) {
-  auto summary = [](std::string text, std::vector<Variable> environment, std::vector<FlagValue> flags = {}) {
+  auto summary = [](std::string text, std::vector<EnvironmentVariable> environment,
+                    std::vector<FlagValue> flags = {}) {
     LoadOutcome outcome = LoadText(std::move(text), std::move(environment), std::move(flags));
     return CheckSummary(TestSchema(), outcome.config, "gpulens.yaml");
   };

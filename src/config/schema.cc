@@ -10,50 +10,30 @@
 namespace gpulens {
 namespace {
 
-constexpr OptionSpec TextOption(std::string_view key, std::string_view fallback, std::string_view help,
-                                std::span<const std::string_view> allowed = {}) {
-  return {.key = key, .fallback = fallback, .help = help, .allowed = allowed};
-}
-constexpr OptionSpec TextsOption(std::string_view key, std::string_view fallback, std::string_view help) {
-  return {.key = key, .type = OptionType::kTexts, .fallback = fallback, .help = help};
-}
-constexpr OptionSpec NumberOption(std::string_view key, OptionType type, std::string_view fallback,
-                                  std::string_view help, double min, double max = OptionSpec{}.max) {
-  return {.key = key, .type = type, .fallback = fallback, .help = help, .min = min, .max = max};
-}
 constexpr OptionSpec AttributesOption(std::string_view help) {
   return {.key = "attributes", .type = OptionType::kTextMap, .help = help, .map_of = MapOf::kAttributes};
 }
-constexpr OptionSpec GroupOption(std::string_view key, std::string_view help,
-                                 std::span<const OptionSpec> children) {
-  return {.key = key, .type = OptionType::kGroup, .help = help, .children = children};
-}
-using enum OptionType;
 
 constexpr OptionSpec kHttp[] = {
     TextsOption("listen", R"(["127.0.0.1:9091", "[::1]:9091"])",
                 "Where /metrics and the other pages are served: HOST:PORT, :PORT for all interfaces"),
     TextOption("web_config", {},
                "File with TLS and passwords, in the format of Prometheus's exporter-toolkit"),
-    {.key = "insecure",
-     .type = kBool,
-     .fallback = "false",
-     .help = "Allow other machines without TLS and passwords; for closed networks"},
+    BoolOption("insecure", false, "Allow other machines without TLS and passwords; for closed networks"),
     TextsOption(
         "allowed_hosts", {},
         "Host names accepted at loopback addresses without passwords, such as gpu1.example.org behind a "
         "proxy. Also for receivers and the WebSocket server"),
-    NumberOption("max_connections", kInt, "512", "Open connections; further ones are refused and counted", 1,
-                 65536),
-    NumberOption("max_header", kSize, "16KiB", "Longest request header", 1024, 1 << 20),
-    NumberOption("max_body", kSize, "1MiB", "Longest request body", 1024, 1 << 30),
-    NumberOption("idle_timeout", kTime, "60s", "Close a connection after this time without data", 0.1, 86400),
+    IntOption("max_connections", "512", "Open connections; further ones are refused and counted", 1, 65536),
+    SizeOption("max_header", "16KiB", "Longest request header", 1024, 1 << 20),
+    SizeOption("max_body", "1MiB", "Longest request body", 1024, 1 << 30),
+    TimeOption("idle_timeout", "60s", "Close a connection after this time without data", 0.1, 86400),
 };
 
 constexpr OptionSpec kWebsocket[] = {
     TextsOption("listen", R"(["127.0.0.1:9092", "[::1]:9092"])",
                 "Where the WebSocket stream is served; http.web_config and http.insecure apply here, too"),
-    NumberOption("push_interval", kTime, "1s", "How often a frame is sent to each client", 0.01, 86400),
+    TimeOption("push_interval", "1s", "How often a frame is sent to each client", 0.01, 86400),
     TextsOption("allowed_origins", {}, "Web pages elsewhere that may connect: https://grafana.example.org"),
 };
 
@@ -64,13 +44,12 @@ constexpr OptionSpec kResource[] = {
 };
 
 constexpr OptionSpec kLimits[] = {
-    NumberOption("series", kInt, "200000", "Series of all instances; more are dropped and counted", 1, 100e6),
-    NumberOption("series_per_target", kInt, "20000", "Series of one instance", 1, 100e6),
-    NumberOption(
-        "memory", kSize, "256MiB",
-        "Memory of all processes of the agent. Above it, new series of scraped pages and programs are "
-        "refused and counted, and receivers accept less; the agent's own readings continue",
-        16 << 20),
+    IntOption("series", "200000", "Series of all instances; more are dropped and counted", 1, 100e6),
+    IntOption("series_per_target", "20000", "Series of one instance", 1, 100e6),
+    SizeOption("memory", "256MiB",
+               "Memory of all processes of the agent. Above it, new series of scraped pages and programs are "
+               "refused and counted, and receivers accept less; the agent's own readings continue",
+               16 << 20),
 };
 
 constexpr std::string_view kFormats[] = {"auto", "text", "journal", "json"};
@@ -88,7 +67,7 @@ constexpr OptionSpec kControl[] = {TextOption(
     "/run/gpulens/gpulens.sock for root, else gpulens/gpulens.sock in XDG_RUNTIME_DIR; none for none")};
 
 constexpr OptionSpec kRoot[] = {
-    NumberOption("interval", kTime, "1s", "Time between two snapshots", 0.01, 86400),
+    TimeOption("interval", "1s", "Time between two snapshots", 0.01, 86400),
     GroupOption("http", "The HTTP server", kHttp),
     GroupOption("websocket", "The WebSocket server", kWebsocket),
     GroupOption("resource", "Identity of this machine", kResource),
@@ -131,7 +110,7 @@ std::string VariableOf(std::string_view path) {
 }
 
 bool Declares(std::span<const OptionSpec> options, std::string_view key) {
-  return std::any_of(options.begin(), options.end(), [&](const OptionSpec& spec) { return spec.key == key; });
+  return std::ranges::any_of(options, [&](const OptionSpec& spec) { return spec.key == key; });
 }
 
 }  // namespace
@@ -148,34 +127,20 @@ std::vector<OptionSpec> Schema::PluginOptions(const PluginSchema& plugin) {
   auto add = [&](OptionSpec spec) {
     if (!Declares(plugin.options, spec.key)) options.push_back(spec);
   };
-  add({.key = "enabled",
-       .type = OptionType::kBool,
-       .fallback = plugin.on_by_default ? "true" : "false",
-       .help = "Whether it runs; one that is off by default is turned on by naming it here"});
+  add(BoolOption("enabled", plugin.on_by_default,
+                 "Whether it runs; one that is off by default is turned on by naming it here"));
   if (plugin.interval != Duration::zero()) {
-    add({.key = "interval",
-         .type = OptionType::kTime,
-         .fallback = Keep(FormatTimeValue(plugin.interval)),
-         .help = "How often it runs",
-         .min = 0.01});
-    add({.key = "ttl",
-         .type = OptionType::kTime,
-         .fallback = Keep(FormatTimeValue(plugin.ttl)),
-         .help = "How long a value is still exported when it cannot be read again",
-         .min = 0.01});
-    add({.key = "timeout",
-         .type = OptionType::kTime,
-         .fallback = {},
-         .help = "Timeout of one run; default: the interval",
-         .min = 0.001});
+    add(TimeOption("interval", Keep(FormatTimeValue(plugin.interval)), "How often it runs", 0.01));
+    add(TimeOption("ttl", Keep(FormatTimeValue(plugin.ttl)),
+                   "How long a value is still exported when it cannot be read again", 0.01));
+    add(TimeOption("timeout", {}, "Timeout of one run; default: the interval", 0.001));
   }
   options.insert(options.end(), plugin.options.begin(), plugin.options.end());
   return options;
 }
 
 void Schema::AddSection(std::string_view key, std::span<const PluginSchema> plugins) {
-  const Section* section = std::find_if(std::begin(kSections), std::end(kSections),
-                                        [&](const Section& s) { return s.key == key; });
+  const Section* section = std::ranges::find_if(kSections, [&](const Section& s) { return s.key == key; });
   std::vector<OptionSpec> groups;
   for (const PluginSchema& plugin : plugins) {
     if (plugin.section != key || plugin.is_list) continue;
@@ -190,7 +155,7 @@ void Schema::AddSection(std::string_view key, std::span<const PluginSchema> plug
   std::span<const OptionSpec> kept = Keep(std::move(groups));
   for (const OptionSpec& group : kept) {
     plugins_.insert(&group);
-    const bool several = std::any_of(plugins.begin(), plugins.end(), [&](const PluginSchema& plugin) {
+    const bool several = std::ranges::any_of(plugins, [&](const PluginSchema& plugin) {
       return plugin.section == key && plugin.name == group.key && plugin.several;
     });
     if (several) several_.insert(&group);
@@ -225,8 +190,7 @@ Schema::Schema(std::span<const PluginSchema> plugins) : specs_(plugins.begin(), 
   }
   for (const PluginSchema& plugin : plugins) {
     if (!plugin.is_list) continue;
-    root_.push_back(
-        {.key = plugin.name, .type = OptionType::kGroups, .help = plugin.help, .children = plugin.options});
+    root_.push_back(GroupsOption(plugin.name, plugin.help, plugin.options));
   }
   for (const Section& section : kSections) AddSection(section.key, plugins);
   AddLeaves(root_, "");
@@ -242,7 +206,7 @@ const OptionSpec* Schema::FindNamed(const OptionSpec& section, std::string_view 
   const auto fits = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
   };
-  if (name.empty() || name.size() > kLongest || !std::all_of(name.begin(), name.end(), fits)) return nullptr;
+  if (name.empty() || name.size() > kLongest || !std::ranges::all_of(name, fits)) return nullptr;
   for (const OptionSpec& group : section.children) {
     if (group.key == key.substr(0, slash) && several_.contains(&group)) return &group;
   }

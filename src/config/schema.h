@@ -1,5 +1,5 @@
-// The shape of the whole configuration: the root options of the program, and one group of options per
-// plugin. Built once from the specs; knows no values.
+// The options of the whole configuration: the root options of the program, and one group of options per
+// plugin. Built once from the specs; has no values.
 //
 //   const PluginSchema plugins[] = {{"collectors", "nvidia", "GPUs by NVML", kNvidiaOptions, true, 1s, 10s}};
 //   Schema schema(plugins);
@@ -23,10 +23,10 @@ struct PluginSchema {
   std::string_view name, help;
   std::span<const OptionSpec> options;
   bool on_by_default = true;  // false: on once it is written in the file, a variable or a flag
-  // Of a collector, the defaults of the options that every collector has: `interval` and `ttl`; and
-  // there is `timeout`. Zero: the plugin has none of the three.
+  // Defaults of `interval` and `ttl`, options of every collector along with `timeout`. Zero: the plugin has
+  // none of the three.
   Duration interval{}, ttl{};
-  ConfigCheck check = nullptr;  // what it refuses beyond the types of its options; null: nothing
+  ConfigCheck check = nullptr;  // checks beyond the types of its options; null: none
   bool several = false;         // there may be more of it, under names: "otlp/b"
   // A list at the top level, `name`, whose elements have the options; `section` has no group for it.
   bool is_list = false;
@@ -44,8 +44,8 @@ class Schema {
   std::span<const PluginSchema> plugins() const noexcept { return specs_; }
   // Whether `group` is the group of one plugin: then it has `enabled`, and listing it turns it on.
   bool IsPlugin(const OptionSpec& group) const { return plugins_.contains(&group); }
-  // The group of the plugin that `key` names among those of a section: "otlp/b" is one more of "otlp". Null
-  // when it is no such name, or there can be only one of it.
+  // The group of the plugin that `key` names in a section: "otlp/b" is a further "otlp". Null for another
+  // name, or a plugin of which there can be only one.
   const OptionSpec* FindNamed(const OptionSpec& section, std::string_view key) const noexcept;
   // "collector" for "collectors"; empty for a key that is no section.
   static std::string_view SectionNoun(std::string_view key) noexcept;

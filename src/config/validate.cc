@@ -16,22 +16,12 @@
 
 #include "base/fd.h"
 #include "base/parse.h"
-#include "config/value_parse.h"
 #include "net/message/address.h"
 
 namespace gpulens {
 namespace {
 
-std::string UserName(unsigned uid) {
-  std::array<char, 4096> buffer;
-  passwd entry{};
-  passwd* found = nullptr;
-  if (getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found != nullptr)
-    return found->pw_name;
-  return std::to_string(uid);
-}
-
-Spot SpotAt(const ValueSpots& spots, std::string_view path, size_t index) {
+SourcePlace SpotAt(const ValueSpots& spots, std::string_view path, size_t index) {
   auto found = spots.find(path);
   if (found == spots.end() || found->second.empty()) return {"configuration", 0, 0, 1, {}, 0};
   return found->second[std::min(index, found->second.size() - 1)];
@@ -44,7 +34,7 @@ ValueCheck CheckLevels(std::string_view text) {
     std::string_view level = TakeUntil(rest, ',');
     if (size_t equals = level.find('='); equals != std::string_view::npos) level.remove_prefix(equals + 1);
     level = Trim(level);
-    if (std::find(std::begin(kLevels), std::end(kLevels), level) != std::end(kLevels)) continue;
+    if (std::ranges::find(kLevels, level) != std::end(kLevels)) continue;
     std::string hint =
         WordHint(level, {std::begin(kLevels), std::end(kLevels)}) + "   like info,nvidia=debug";
     size_t at = level.empty() ? 0 : static_cast<size_t>(level.data() - text.data());
@@ -54,7 +44,7 @@ ValueCheck CheckLevels(std::string_view text) {
 }
 
 void CheckReachable(const Config& config, std::string_view group, const ValueSpots& spots,
-                    Problems& problems) {
+                    ConfigProblems& problems) {
   std::string path = std::string(group) + ".listen";
   const std::vector<std::string>& addresses = config.Group(group).Texts("listen");
   for (size_t i = 0; i < addresses.size(); ++i) {
@@ -67,11 +57,11 @@ void CheckReachable(const Config& config, std::string_view group, const ValueSpo
   }
 }
 
-// One address that some part of the agent listens at.
+// An address at which a part of the agent listens.
 struct Listener {
   std::string path, text;  // "websocket.listen", "127.0.0.1:9092"
   Endpoint at;
-  Spot spot;
+  SourcePlace spot;
   bool is_default = false;
 };
 
@@ -91,16 +81,8 @@ std::vector<Listener> Listeners(const Config& config, const ValueSpots& spots) {
   std::vector<Listener> out;
   for (std::string_view group : {"http", "websocket"})
     AddListeners(config.Group(group), std::string(group) + ".listen", spots, out);
-  if (!config.Has("receivers")) return out;
-  for (const Config::Entry& receiver : config.Group("receivers").entries()) {
-    const Config& options = std::get<Config>(receiver.value);
-    if (!options.Bool("enabled")) continue;
-    for (const Config::Entry& transport : options.entries()) {
-      const auto* group = std::get_if<Config>(&transport.value);
-      if (group != nullptr && group->Has("listen"))
-        AddListeners(*group, "receivers." + receiver.key + "." + transport.key + ".listen", spots, out);
-    }
-  }
+  ForEachReceiverListen(
+      config, [&](const std::string& path, const Config& group) { AddListeners(group, path, spots, out); });
   return out;
 }
 
@@ -117,8 +99,8 @@ bool SamePlace(const Endpoint& a, const Endpoint& b) {
   return is_any(a) || is_any(b) || a.ip == b.ip;
 }
 
-// The agent's parts would take each other's addresses.
-void CheckListeners(const Config& config, const ValueSpots& spots, Problems& problems) {
+// Refuses addresses that two parts of the agent use.
+void CheckListeners(const Config& config, const ValueSpots& spots, ConfigProblems& problems) {
   const std::vector<Listener> listeners = Listeners(config, spots);
   for (size_t i = 0; i < listeners.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
@@ -135,8 +117,8 @@ void CheckListeners(const Config& config, const ValueSpots& spots, Problems& pro
   }
 }
 
-// Receivers that others could reach, as CheckReachable of our own pages.
-void CheckReceivers(const Config& config, const ValueSpots& spots, Problems& problems) {
+// Refuses receivers that other machines could reach, as CheckReachable does for pages.
+void CheckReceivers(const Config& config, const ValueSpots& spots, ConfigProblems& problems) {
   for (const Listener& listener : Listeners(config, spots)) {
     if (!listener.path.starts_with("receivers.") || listener.at.IsLoopback()) continue;
     const std::string name = listener.path.substr(0, listener.path.find('.', sizeof "receivers." - 1));
@@ -153,7 +135,7 @@ void CheckReceivers(const Config& config, const ValueSpots& spots, Problems& pro
 // Whether the plugin at `group` runs; true for other groups.
 bool IsOn(const Config& group) { return !group.Has("enabled") || group.Bool("enabled"); }
 
-void WarnOfFiles(const Config& group, const std::string& path, const Sources& sources,
+void WarnOfFiles(const Config& group, const std::string& path, const ConfigSources& sources,
                  std::vector<std::string>& warnings) {
   constexpr size_t kMostWarnings = 20;
   if (!IsOn(group)) return;
@@ -175,7 +157,7 @@ void WarnOfFiles(const Config& group, const std::string& path, const Sources& so
 
 }  // namespace
 
-void WarnOfPlaces(const Config& config, const Sources& sources, std::vector<std::string>& warnings) {
+void WarnOfPlaces(const Config& config, const ConfigSources& sources, std::vector<std::string>& warnings) {
   if (sources.inspect_file) WarnOfFiles(config, "", sources, warnings);
   const std::string& folder = config.Text("state_dir");
   if (!sources.inspect_folder || folder.empty()) return;
@@ -184,6 +166,13 @@ void WarnOfPlaces(const Config& config, const Sources& sources, std::vector<std:
   warnings.push_back(config.Where("state_dir") + ": state_dir: cannot use " + QuotedText(folder) + ": " +
                      answer.problem + "; queues, events and learned values are not kept" +
                      (answer.hint.empty() ? "" : ".   ") + answer.hint);
+}
+
+std::string UserName(unsigned uid) {
+  std::array<char, 4096> buffer;
+  passwd entry{}, *found = nullptr;
+  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found) return found->pw_name;
+  return std::to_string(uid);
 }
 
 std::string DescribeOwner(const std::string& path, unsigned owner, unsigned mode, unsigned reader) {
@@ -211,7 +200,7 @@ FileAnswer InspectFile(const std::string& path) {
 }
 
 FileAnswer InspectFolder(const std::string& path) {
-  // What is not there is made below the first folder that is.
+  // Missing folders are made below the first one that exists.
   std::string place = path;
   struct stat facts{};
   while (stat(place.c_str(), &facts) != 0) {
@@ -232,6 +221,20 @@ FileAnswer InspectFolder(const std::string& path) {
   return {"permission denied", DescribeOwner(place, facts.st_uid, facts.st_mode, geteuid())};
 }
 
+void ForEachReceiverListen(const Config& config,
+                           const std::function<void(const std::string& path, const Config& group)>& visit) {
+  if (!config.Has("receivers")) return;
+  for (const Config::Entry& receiver : config.Group("receivers").entries()) {
+    const Config& options = std::get<Config>(receiver.value);
+    if (!options.Bool("enabled")) continue;
+    for (const Config::Entry& transport : options.entries()) {
+      const auto* group = std::get_if<Config>(&transport.value);
+      if (group && group->Has("listen"))
+        visit("receivers." + receiver.key + "." + transport.key + ".listen", *group);
+    }
+  }
+}
+
 bool WantsSpots(std::string_view path) noexcept {
   return path.ends_with(".listen") || path == "http.web_config";
 }
@@ -244,7 +247,7 @@ ValueCheck CheckRootText(std::string_view path, std::string_view text) {
 }
 
 void Validate(const Config& config, const ValueSpots& spots,
-              const std::function<FileAnswer(const std::string&)>& look, Problems& problems) {
+              const std::function<FileAnswer(const std::string&)>& look, ConfigProblems& problems) {
   const Config& http = config.Group("http");
   const std::string& web_config = http.Text("web_config");
   if (!http.Bool("insecure") && web_config.empty()) {

@@ -1,5 +1,5 @@
-// Rules over several options at once, and over the machine: which addresses may be served, which files
-// can be read. Each option by itself has been checked before.
+// Checks rules over several options, and over the machine: which addresses may be served, which files can be
+// read. Each option by itself has been checked before.
 #pragma once
 
 #include <functional>
@@ -14,20 +14,26 @@
 
 namespace gpulens {
 
-// The places of the elements of a list, or of the one text of an option.
-using ValueSpots = std::map<std::string, std::vector<Spot>, std::less<>>;
+// Places of the elements of a list, or of the one text of an option, by path.
+using ValueSpots = std::map<std::string, std::vector<SourcePlace>, std::less<>>;
 
-// What one text of a root option must be beyond its type: an address, log levels.
+// Checks a text of a root option beyond its type: an address, log levels.
 ValueCheck CheckRootText(std::string_view path, std::string_view text);
-// Whether Validate needs the spots of the option.
+// Calls `visit` for each transport of an enabled receiver that has addresses, with their path
+// ("receivers.otlp.http.listen") and the group with `listen`.
+void ForEachReceiverListen(const Config& config,
+                           const std::function<void(const std::string& path, const Config& group)>& visit);
+// Whether Validate needs the places of the option.
 bool WantsSpots(std::string_view path) noexcept;
 void Validate(const Config& config, const ValueSpots& spots,
-              const std::function<FileAnswer(const std::string&)>& look, Problems& problems);
-// What is configured and is not there yet: files of those that are on, the state folder. The agent starts
-// without them.
-void WarnOfPlaces(const Config& config, const Sources& sources, std::vector<std::string>& warnings);
+              const std::function<FileAnswer(const std::string&)>& look, ConfigProblems& problems);
+// Warns of configured files of enabled plugins that cannot be read, and of an unusable state folder. The
+// agent starts without them.
+void WarnOfPlaces(const Config& config, const ConfigSources& sources, std::vector<std::string>& warnings);
 
-// What explains that a file may not be read.
+// The name of a user of this machine, or the number of one without a name.
+std::string UserName(unsigned uid);
+// Explains why a file may not be read.
 std::string DescribeOwner(const std::string& path, unsigned owner, unsigned mode, unsigned reader);
 
 }  // namespace gpulens

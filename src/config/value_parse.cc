@@ -6,12 +6,10 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
-#include <vector>
 
 #include "base/parse.h"
 #include "base/text.h"
 #include "config/diagnostic.h"
-#include "config/renamed.h"
 
 namespace gpulens {
 
@@ -41,7 +39,7 @@ bool IsDigit(char c) noexcept { return c >= '0' && c <= '9'; }
 bool IsLetter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 const Unit* FindUnit(std::span<const Unit> units, std::string_view name) {
-  auto found = std::find_if(units.begin(), units.end(), [&](const Unit& unit) { return unit.name == name; });
+  auto found = std::ranges::find_if(units, [&](const Unit& unit) { return unit.name == name; });
   return found == units.end() ? nullptr : &*found;
 }
 
@@ -154,14 +152,52 @@ ValueCheck CheckAuthority(std::string_view text, size_t start) {
   return port == 0 ? NotUrl(text, "a port is 1 to 65535", start + host_end + 1) : ValueCheck{};
 }
 
+// Former names of keys and values.
+struct Renamed {
+  std::string_view section, before, now;
+};
+// Keys of plugins and of their targets, by section.
+constexpr Renamed kKeys[] = {
+    {"sinks", "dialects", "names"},
+    {"collectors", "engines", "targets (kind: engine)"},
+    {"collectors", "scrape", "targets (kind: prometheus)"},
+    {"collectors", "gpu_page", "targets (kind: gpu)"},
+    {"collectors", "dcgm", "targets (kind: dcgm)"},
+    {"discovery", "engine_processes", "local"},
+    {"discovery", "collector", "kind"},
+    {"targets", "engine", "kind"},
+    {"targets", "exporter", "kind"},
+    {"targets", "discovered", "optional"},
+    {"", "timeout", "transport.timeout"},
+    {"", "unix_socket", "transport.unix_socket"},
+    {"", "username", "transport.username"},
+    {"", "password", "transport.password"},
+    {"", "password_file", "transport.password_file"},
+    {"", "bearer_token", "transport.bearer_token"},
+    {"", "bearer_token_file", "transport.bearer_token_file"},
+    {"", "headers", "transport.headers"},
+    {"", "tls", "transport.tls"},
+};
+// Values that only one option takes.
+constexpr Renamed kValues[] = {
+    {"sinks", "dcgm_4_6", "dcgm@4.6"}, {"sinks", "hw", "otel_hw"}, {"sinks", "genai", "otel_genai"}};
+
+std::string Now(std::string_view name) {
+  const bool moved = name.starts_with("transport.") || name.starts_with("targets ");
+  return (moved ? "now in " : "now called ") + std::string(name);
+}
+
+// Whether what follows the name of a section in a path belongs to it: "sinks", "sinks.otlp", "targets[0]".
+bool EndsWord(std::string_view rest) { return rest.empty() || rest[0] == '.' || rest[0] == '['; }
+
 }  // namespace
 
 ValueCheck ParseBoolValue(std::string_view text, bool& out) {
   if (text != "true" && text != "false") {
     constexpr std::string_view kYes[] = {"yes", "on", "1", "True", "TRUE", "y"};
     constexpr std::string_view kNo[] = {"no", "off", "0", "False", "FALSE", "n"};
-    bool yes = std::find(std::begin(kYes), std::end(kYes), text) != std::end(kYes);
-    bool no = std::find(std::begin(kNo), std::end(kNo), text) != std::end(kNo);
+    bool yes = std::ranges::find(kYes, text) != std::end(kYes);
+    bool no = std::ranges::find(kNo, text) != std::end(kNo);
     constexpr std::string_view kWords[] = {"true", "false"};
     const std::string_view near = yes ? "true" : no ? "false" : NearestWord(text, kWords);
     return Expected("true or false", text, near.empty() ? "" : "did you mean " + std::string(near) + "?");
@@ -248,7 +284,7 @@ ValueCheck CheckUrlValue(std::string_view text, std::span<const std::string_view
     std::string fixed = std::string(scheme) + ":" + std::string(rest);
     return NotUrl(text, "\":\" is missing here." + (fixed.size() < 80 ? "   like " + fixed : ""), letters);
   }
-  bool known = std::find(schemes.begin(), schemes.end(), scheme) != schemes.end();
+  bool known = std::ranges::find(schemes, scheme) != schemes.end();
   if (known && rest.starts_with(":") && !rest.starts_with("://")) {
     bool one = rest.starts_with(":/");
     return NotUrl(text, one ? "\"/\" is missing here" : "\"//\" is missing here", letters + (one ? 2 : 1));
@@ -358,7 +394,7 @@ ValueCheck CheckRange(const OptionSpec& spec, std::string_view text, double valu
 
 ValueCheck CheckWord(const OptionSpec& spec, std::string_view text) {
   if (spec.allowed.empty()) return std::nullopt;
-  if (std::find(spec.allowed.begin(), spec.allowed.end(), text) != spec.allowed.end()) return std::nullopt;
+  if (std::ranges::find(spec.allowed, text) != spec.allowed.end()) return std::nullopt;
   std::vector<std::string_view> allowed(spec.allowed.begin(), spec.allowed.end());
   std::string hint = spec.key == "names" ? RenamedValueHint(text) : "";
   if (hint.empty()) hint = WordHint(text, allowed);
@@ -385,8 +421,8 @@ ValueCheck CheckAttributeName(std::string_view name) {
     return ValueError{std::move(problem), std::string(kHint), 0, 0};
   };
   if (name.empty()) return wrong("an attribute without a name");
-  const bool control = std::any_of(name.begin(), name.end(),
-                                   [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  const bool control =
+      std::ranges::any_of(name, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
   if (control || !IsUtf8(name)) return wrong(QuotedText(name) + " is not a valid attribute name");
   if (name.starts_with("__"))
     return wrong(QuotedText(name) + " is reserved: Prometheus reserves names that begin with __");
@@ -502,8 +538,8 @@ bool IsSecretKey(std::string_view key) {
   std::string lower(key);
   for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   if (lower.ends_with("_file")) return false;
-  return std::any_of(std::begin(kWords), std::end(kWords),
-                     [&](std::string_view word) { return lower.find(word) != std::string::npos; });
+  return std::ranges::any_of(kWords,
+                             [&](std::string_view word) { return lower.find(word) != std::string::npos; });
 }
 
 bool IsSecretMap(std::string_view key) { return key == "headers"; }
@@ -531,6 +567,24 @@ std::string MaskUrl(std::string_view url, bool secret_path) {
 
 bool MayHoldSecret(std::string_view url) noexcept {
   return url.find_first_of("@?") != std::string_view::npos;
+}
+
+std::string RenamedKeyHint(std::string_view path, std::string_view key) {
+  for (const Renamed& one : kKeys) {
+    const bool within =
+        one.section.empty()
+            ? path.starts_with("sinks.") || path.starts_with("targets[") || path.starts_with("collectors.")
+            : path.starts_with(one.section) && EndsWord(path.substr(one.section.size()));
+    if (within && key == one.before) return Now(one.now);
+  }
+  return {};
+}
+
+std::string RenamedValueHint(std::string_view value) {
+  for (const Renamed& one : kValues) {
+    if (value == one.before) return Now(one.now);
+  }
+  return {};
 }
 
 }  // namespace gpulens

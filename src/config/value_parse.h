@@ -21,13 +21,13 @@ struct ValueError {
   size_t at = 0;      // byte of the text
   size_t length = 0;  // bytes; 0: the whole text
 };
-// Nothing: the text was good.
+// Nothing for a valid text.
 using ValueCheck = std::optional<ValueError>;
 
-// Only true and false.
+// Accepts only true and false.
 ValueCheck ParseBoolValue(std::string_view text, bool& out);
 ValueCheck ParseIntValue(std::string_view text, int64_t& out);
-// Finite.
+// Accepts only finite numbers.
 ValueCheck ParseDoubleValue(std::string_view text, double& out);
 // Numbers with the units ns us ms s m h d, biggest first: 500ms, 1.5s, 1h30m. 0 needs no unit.
 ValueCheck ParseTimeValue(std::string_view text, Duration& out);
@@ -36,7 +36,7 @@ ValueCheck ParseSizeValue(std::string_view text, int64_t& out);
 // scheme://host[:port][/path]. Empty `schemes`: http and https.
 ValueCheck CheckUrlValue(std::string_view text, std::span<const std::string_view> schemes = {});
 
-// Where a server listens: "127.0.0.1:9091", "[::1]:9091", "localhost:9091", ":9091" (all interfaces),
+// Address of a server: "127.0.0.1:9091", "[::1]:9091", "localhost:9091", ":9091" (all interfaces),
 // "unix:/path".
 struct ListenAddress {
   std::string host;  // without brackets; empty: all interfaces; "unix" for a path
@@ -52,8 +52,8 @@ std::string FormatDoubleValue(double value);
 
 // A scalar option, or one element of a kTexts.
 ValueCheck ConvertText(const OptionSpec& spec, std::string_view text, Config::Value& out);
-// One pair of a kTextMap: whether the name of an attribute in it can be written by every output and is not
-// reserved by Prometheus, which refuses a whole page for one such name.
+// Checks one pair of a kTextMap: the name of an attribute must be valid in every output, and not reserved by
+// Prometheus, which refuses a whole page for one such name.
 ValueCheck CheckPair(const OptionSpec& spec, std::string_view key, std::string_view text);
 // The value of an option that is not set and has no default: false, 0, "", empty.
 Config::Value EmptyValue(const OptionSpec& spec);
@@ -68,19 +68,24 @@ bool HasKeys(const OptionSpec& spec) noexcept;
 // Null for an absent key.
 const Config::Entry* FindEntry(const Config& config, std::string_view key);
 
-// Said of a text that `config print` has masked.
+// The error for a text that `config print` has masked.
 inline constexpr std::string_view kHiddenSecret = "expected a secret, got one that config print has hidden";
 inline constexpr std::string_view kHiddenHint = "write the whole secret here";
 // Whether the value of this key is never shown: passwords and tokens, not files that hold them.
 bool IsSecretKey(std::string_view key);
 // Whether no value of the map under this key is ever shown: any header field may hold a key.
 bool IsSecretMap(std::string_view key);
-// "…", or nothing for nothing.
+// "…", or empty for an empty text.
 std::string MaskSecret(std::string_view secret);
-// A URL without its password and its query, and without its path when that is secret; any other text as it
-// is.
+// Masks the password and the query of a URL, and its path when that is secret. Returns other texts unchanged.
 std::string MaskUrl(std::string_view url, bool secret_path = false);
-// Whether a text that may be a URL, also one that is written wrong, may have a password or a query in it.
+// Whether a text, which may be a malformed URL, may have a password or a query.
 bool MayHoldSecret(std::string_view url) noexcept;
+
+// Hint for an unknown key of the group at `path` ("sinks.prometheus") that an older version had: "now called
+// names". Empty: it has no newer name.
+std::string RenamedKeyHint(std::string_view path, std::string_view key);
+// The same for a value that an option does not accept.
+std::string RenamedValueHint(std::string_view value);
 
 }  // namespace gpulens

@@ -130,7 +130,7 @@ AttributeSet::AttributeSet(std::initializer_list<Attribute> attributes)
 
 AttributeSet::AttributeSet(std::span<const Attribute> attributes) {
   if (attributes.empty()) return;
-  if (!std::all_of(attributes.begin(), attributes.end(), IsText)) {
+  if (!std::ranges::all_of(attributes, IsText)) {
     std::deque<std::string> rooms;
     const std::vector<Attribute> valid = ValidAttributes(attributes, rooms);
     *this = AttributeSet(std::span<const Attribute>(valid));
@@ -140,7 +140,7 @@ AttributeSet::AttributeSet(std::span<const Attribute> attributes) {
   std::vector<const Attribute*> order;
   order.reserve(attributes.size());
   for (const Attribute& attribute : attributes) order.push_back(&attribute);
-  std::sort(order.begin(), order.end(), [](const Attribute* a, const Attribute* b) {
+  std::ranges::sort(order, [](const Attribute* a, const Attribute* b) {
     int keys = a->key.compare(b->key);
     return keys != 0 ? keys < 0 : a < b;
   });

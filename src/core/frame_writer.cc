@@ -217,8 +217,7 @@ Ref<const Frame> FrameWriter::Finish() {
   frame->cells.resize(cells_.size());
   if (!cells_.empty()) std::memcpy(frame->cells.data(), cells_.data(), cells_.size() * sizeof(Cell));
   FillQuality(*frame);
-  std::sort(exemplars_.begin(), exemplars_.end(),
-            [](const Exemplar& a, const Exemplar& b) { return a.cell < b.cell; });
+  std::ranges::sort(exemplars_, [](const Exemplar& a, const Exemplar& b) { return a.cell < b.cell; });
   frame->exemplars.assign(exemplars_.begin(), exemplars_.end());
   return frame;
 }

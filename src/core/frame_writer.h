@@ -11,7 +11,7 @@
 
 #include <array>
 #include <concepts>
-#include <memory>
+#include <initializer_list>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -60,6 +60,14 @@ class FrameWriter {
   void Set(Series series, double value) noexcept;
   void SetInt(Series series, int64_t value) noexcept;
   void Set(Series series, std::integral auto value) noexcept { SetInt(series, static_cast<int64_t>(value)); }
+  // Sets a value of a series that is declared with its first value, so that numbers which a device lacks have
+  // no series. `extra` is for the declaration.
+  template <class Value>
+  void DeclareAndSet(Series& series, const MetricDesc& desc, const EntityRef& entity,
+                     std::initializer_list<AttributeSet::Attribute> extra, Value value) {
+    if (!series) series = table_.Declare(desc, entity, AttributeSet(extra));
+    Set(series, value);
+  }
   // Sets raw / divisor, where `raw` is the number as the source gave it: a sentinel is rejected as one, so
   // that no collector has to check for it. An integer that is not divided is set as one.
   void SetRaw(Series series, int64_t raw, double divisor = 1) noexcept {
@@ -152,6 +160,28 @@ class FrameWriter {
   size_t rejected_now_ = 0;
   Counts counts_;
   int64_t oldest_ns_ = 0;
+};
+
+// Sets the series of one entity, and declares them first if `declares`. Does not allocate for declared
+// series.
+class EntitySeries {
+ public:
+  using Attributes = std::initializer_list<AttributeSet::Attribute>;
+  EntitySeries(FrameWriter& out, const EntityRef& entity, bool declares) noexcept
+      : out_(out), entity_(entity), declares_(declares) {}
+
+  void Declare(Series& series, const MetricDesc& desc, Attributes attributes = {}) const {
+    if (declares_) series = out_.table().Declare(desc, entity_, AttributeSet(attributes));
+  }
+  void Set(Series& series, const MetricDesc& desc, auto value, Attributes attributes = {}) const {
+    Declare(series, desc, attributes);
+    out_.Set(series, value);
+  }
+
+ private:
+  FrameWriter& out_;
+  const EntityRef& entity_;
+  const bool declares_;
 };
 
 }  // namespace gpulens

@@ -82,7 +82,7 @@ TEST_F(FrameWriterTest, StoresNumbersInTheTypeOfTheFamily) {
   EXPECT_EQ(Int(frame, clock), 1980);
 }
 
-TEST_F(FrameWriterTest, WhatAnIntegerCannotHoldIsOutOfRange) {
+TEST_F(FrameWriterTest, ValuesBeyondAnIntegerAreOutOfRange) {
   Series clock = table.Declare(kClock, GpuOf(0));
   auto frame = Run(1, [&] {
     for (double value :
@@ -172,7 +172,7 @@ TEST_F(FrameWriterTest, RejectWithoutASetKeepsTheOldOneStale) {
   EXPECT_EQ(frame->quality[power.slot], Quality::kStale);
 }
 
-TEST_F(FrameWriterTest, SetRawJudgesTheRawReadingAndSetsTheScaledOne) {
+TEST_F(FrameWriterTest, SetRawValidatesTheRawReadingAndSetsTheScaledOne) {
   Series power = table.Declare(kPower, GpuOf(0)), clock = table.Declare(kClock, GpuOf(0));
   writer.Begin(At(1));
   writer.SetRaw(power, int64_t{250'000}, 1000);
@@ -256,7 +256,7 @@ TEST_F(FrameWriterTest, AFallAfterAWithdrawnReadingIsARestartToo) {
   EXPECT_EQ((*frame->layout)[bytes.slot].start_unix_ns, At(3).unix_ns);
 }
 
-TEST_F(FrameWriterTest, WhatIsClearedIsAbsentAtOnceAndNotRejected) {
+TEST_F(FrameWriterTest, AClearedValueIsAbsentAndNotRejected) {
   Series power = table.Declare(kPower, GpuOf(0));
   auto first = Run(1, [&] { writer.Set(power, 100); });
   auto frame = Run(2, [&] { writer.Clear(power); });

@@ -10,7 +10,7 @@ namespace {
 
 // Relative error of counts added as doubles in another order; Prometheus's tolerance.
 constexpr double kRounding = 1e-12;
-// Of exponential histograms.
+// Limits of exponential histograms.
 constexpr int kScaleMin = -10, kScaleMax = 20;
 constexpr uint32_t kBucketsMax = 160;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();

@@ -195,7 +195,7 @@ TEST(Quantile, EdgesAreThoseOfPrometheus) {
   EXPECT_EQ(Quantile(Make({1}, {1}, 1), 1.1), kInf);
 }
 
-TEST(Quantile, NothingIsNotANumber) {
+TEST(Quantile, AnEmptyTextIsNoNumber) {
   EXPECT_EQ(Quantile(Make({1}, {0}, 0), 0.5), std::nullopt);
   EXPECT_EQ(Quantile(Make({}, {}, 9), 0.5), std::nullopt);
   EXPECT_EQ(Quantile(Make({1}, {1}, 1), kNan), std::nullopt);

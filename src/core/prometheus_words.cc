@@ -63,7 +63,7 @@ std::string_view PrometheusUnit(std::string_view symbol) noexcept { return Find(
 std::string_view PrometheusPerUnit(std::string_view symbol) noexcept { return Find(kPerUnits, symbol); }
 
 std::string_view TakePrometheusWord(std::string_view& rest) noexcept {
-  const auto begin = std::find_if(rest.begin(), rest.end(), IsNameCharacter);
+  const auto begin = std::ranges::find_if(rest, IsNameCharacter);
   const auto end = std::find_if_not(begin, rest.end(), IsNameCharacter);
   rest = {end, rest.end()};
   return {begin, end};

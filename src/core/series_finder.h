@@ -1,4 +1,4 @@
-// Finds the series of one family in a tick, without a walk over all series each time.
+// Finds the series of one family in a tick without a scan of all series.
 #pragma once
 
 #include <cstdint>

@@ -5,8 +5,6 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <span>
-#include <string>
 #include <unordered_map>
 #include <vector>
 

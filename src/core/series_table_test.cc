@@ -183,7 +183,7 @@ TEST(SeriesTable, FormGivesShapeAndStart) {
   EXPECT_FALSE(table.InfoAt(known.slot).start_known);
 }
 
-TEST(Shape, SaysWhereItsCellsAre) {
+TEST(Shape, ReportsWhereItsCellsAre) {
   Shape shape;
   shape.bounds = {1, 2, 3};
   EXPECT_EQ(shape.cells(), 5u);

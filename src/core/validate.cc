@@ -39,7 +39,7 @@ Validation AgainstLast(const MetricDesc& desc, double value, double seconds,
 
 bool IsListed(const MetricDesc& metric, double raw) noexcept {
   const Rule* rule = metric.rule;
-  return rule && std::find(rule->sentinels.begin(), rule->sentinels.end(), raw) != rule->sentinels.end();
+  return rule && std::ranges::find(rule->sentinels, raw) != rule->sentinels.end();
 }
 
 bool IsWide(const MetricDesc& metric) noexcept {

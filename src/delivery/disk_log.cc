@@ -3,7 +3,6 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/files.h"
 #include "base/log.h"
@@ -81,7 +80,7 @@ Status DiskLog::Write(const RecordHead& head, std::string_view bytes) {
   Segment& segment = segments_.back();
   segment.end_id = ++next_id_;
   segment.file_bytes += writer_->size() - before;
-  segment.all.Add({1, head.items, head.size()});
+  segment.all.Add(TotalsOf(head));
   dirty_ = true;
   return Ok();
 }
@@ -179,7 +178,7 @@ LogTotals DiskLog::CountBelow(const Segment& segment, uint64_t id) const {
   auto reader = SegmentReader::Open(folder_.fd(), NameOfSegment(segment.first_id).data());
   if (!reader || reader->ReadHeader(id) != SegmentState::kGood) return totals;
   reader->set_end(segment.file_bytes);
-  while (auto record = reader->Next()) totals.Add({1, record->head.items, record->head.size()});
+  while (auto record = reader->Next()) totals.Add(TotalsOf(record->head));
   return totals;
 }
 
@@ -270,7 +269,7 @@ Status DiskLog::Scan(Segment& segment, uint64_t id_limit) {
   segment.end_id = segment.first_id;
   while (auto record = reader.Next()) {
     segment.end_id = record->head.id + 1;
-    segment.all.Add({1, record->head.items, record->head.size()});
+    segment.all.Add(TotalsOf(record->head));
   }
   // The number of damaged records is unknown.
   if (reader.tail() == SegmentReader::Tail::kDamaged) segment.end_id += 1;

@@ -30,6 +30,7 @@ struct LogTotals {
   void Add(const LogTotals& other) noexcept;
   void Subtract(const LogTotals& other) noexcept;  // never below zero
 };
+inline LogTotals TotalsOf(const RecordHead& head) noexcept { return {1, head.items, head.size()}; }
 
 // Read position of one reader in one DiskLog.
 struct DiskPlace {

@@ -1,4 +1,4 @@
-#include "delivery/leftover_watch.h"
+#include "delivery/queue_folders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,13 +25,13 @@ class LeftoverWatchTest : public ::testing::Test {
     auto reader = log->Attach(sink, {}, {});
     for (uint64_t n = 1; n <= records; ++n) ASSERT_TRUE(log->Append(Numbered(n), 1).ok());
   }
-  // Looks if it is due, and waits until a look has ended.
-  std::vector<QueueLeftover> Look() {
+  // Scans if it is due, and waits until the scan has ended.
+  std::vector<QueueLeftover> Scan() {
     watch_->ScanIfDue(clock_.Now(), workers_);
     std::mutex mutex;
     std::condition_variable wake;
     bool done = false;
-    // One worker: what it was given before is over when this runs.
+    // With one worker, earlier jobs have ended when this one runs.
     EXPECT_TRUE(workers_.Post([&] {
       std::lock_guard lock(mutex);
       done = true;
@@ -56,7 +56,7 @@ TEST_F(LeftoverWatchTest, SumsUpWhatWaitsForEachSinkThatIsNotConfigured) {
   Leave("queue/otlp+4", "otlp/d", 0);
   Leave("spool/own+1", "webhook", 1);
   watch_->SetWhere({folder_.root() + "/queue", {{folder_.root() + "/spool/own", "otlp"}}, {"otlp"}});
-  const auto found = Look();
+  const auto found = Scan();
   ASSERT_THAT(found, SizeIs(3)) << "nothing waits for otlp/d";
   EXPECT_EQ(found[0].sink, "otlp/b");
   EXPECT_EQ(found[0].records, 5u);
@@ -68,24 +68,24 @@ TEST_F(LeftoverWatchTest, SumsUpWhatWaitsForEachSinkThatIsNotConfigured) {
 TEST_F(LeftoverWatchTest, LooksOnceAMinuteOrWhenTheSinksChanged) {
   const std::string root = folder_.root() + "/queue";
   watch_->SetWhere({root, {}, {"otlp"}});
-  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_THAT(Scan(), IsEmpty());
   Leave("queue/otlp+1", "otlp/b", 2);
   clock_.Advance(seconds(59));
-  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_THAT(Scan(), IsEmpty());
   clock_.Advance(seconds(1));
-  EXPECT_THAT(Look(), SizeIs(1));
+  EXPECT_THAT(Scan(), SizeIs(1));
   watch_->SetWhere({root, {}, {"otlp", "otlp/b"}});
-  EXPECT_THAT(Look(), IsEmpty());
+  EXPECT_THAT(Scan(), IsEmpty());
 }
 
-TEST_F(LeftoverWatchTest, WhereNoWorkerTakesTheJobItIsDoneLater) {
+TEST_F(LeftoverWatchTest, WithoutAWorkerTheScanRunsLater) {
   Leave("queue/otlp+1", "otlp/b", 2);
   watch_->SetWhere({folder_.root() + "/queue", {}, {}});
   Workers stopped(1);
   stopped.Stop();
   watch_->ScanIfDue(clock_.Now(), stopped);
   EXPECT_THAT(watch_->found(), IsEmpty());
-  EXPECT_THAT(Look(), SizeIs(1));
+  EXPECT_THAT(Scan(), SizeIs(1));
 }
 
 TEST(LeftoversIn, HasABound) {

@@ -48,8 +48,8 @@ void RequestLog::CountDropped(Reader& reader, RecordDropReason reason, uint64_t 
 }
 
 bool RequestLog::IsGone(uint64_t id) const {
-  return std::any_of(gone_.begin(), gone_.end(),
-                     [id](const auto& range) { return range.first <= id && id < range.second; });
+  return std::ranges::any_of(gone_,
+                             [id](const auto& range) { return range.first <= id && id < range.second; });
 }
 
 // Skips the ids from `ahead` to before `end`. Records that exist count as dropped for `reason`, others as
@@ -72,7 +72,7 @@ void RequestLog::PassOver(Reader& reader, uint64_t end, RecordDropReason reason)
       reader.ahead = there;
     } else if (memory && memory->id == reader.ahead) {
       CountDropped(reader, reason, 1, memory->items);
-      reader.in_memory.Subtract({1, memory->items, memory->size()});
+      reader.in_memory.Subtract(memory->totals());
       ++reader.ahead;
     } else {
       LogTotals& taken = TakenFrom(reader, *segment);
@@ -111,8 +111,8 @@ bool RequestLog::Peek(Reader& reader) {
     const bool in_memory = memory && memory->id == reader.ahead;
     if (reader.OnDisk() || in_memory) {
       if (!reader.MarkedDone(reader.ahead)) return true;
-      if (in_memory) Take(reader, {1, memory->items, memory->size()});
-      else Take(reader, {1, reader.next->head.items, reader.next->head.size()});
+      if (in_memory) Take(reader, memory->totals());
+      else Take(reader, TotalsOf(reader.next->head));
       Moved(reader);
       continue;
     }
@@ -188,7 +188,7 @@ void RequestLog::RecountMemory(Reader& reader) {
   reader.held_in_memory = 0;
   for (const InMemory& one : memory_) {
     if (one.id >= reader.low) reader.held_in_memory += one.size();
-    if (one.id >= reader.ahead) reader.in_memory.Add({1, one.items, one.size()});
+    if (one.id >= reader.ahead) reader.in_memory.Add(one.totals());
   }
 }
 
@@ -222,13 +222,14 @@ void RequestLog::Publish(Reader& reader, std::optional<bool> ready) {
   LogDrops(reader);
   PublishDisk();
   std::lock_guard lock(state_mutex_);
-  reader.shown.records = all.records;
-  reader.shown.items = all.items;
-  reader.shown.bytes = all.bytes;
-  reader.shown.held_bytes = reader.held();
-  reader.shown.max_bytes = reader.bounds.max_bytes;
-  reader.shown.dropped_records = reader.dropped_records;
-  reader.shown.dropped_items = reader.dropped_items;
+  reader.shown = {.records = all.records,
+                  .items = all.items,
+                  .bytes = all.bytes,
+                  .held_bytes = reader.held(),
+                  .max_bytes = reader.bounds.max_bytes,
+                  .oldest_age = {},
+                  .dropped_records = reader.dropped_records,
+                  .dropped_items = reader.dropped_items};
   reader.oldest = oldest;
   reader.ready = there && reader.in_flight.size() < LogReader::kMaxInFlight;
 }
@@ -264,7 +265,7 @@ LogReader::~LogReader() {
     if (reader_->leaves) log_->ForgetReader(*reader_);  // immediately: a log without readers may be closed
     log_->Trim(calls);
   }
-  for (const auto& call : calls) call();
+  RequestLog::Run(calls);
 }
 
 std::optional<LogRecord> LogReader::Next() {
@@ -323,7 +324,7 @@ void LogReader::End(uint64_t id, Fate fate) {
   {
     std::lock_guard lock(log_->mutex_);
     auto& in_flight = reader_->in_flight;
-    auto at = std::find_if(in_flight.begin(), in_flight.end(), [&](const auto& one) { return one.id == id; });
+    auto at = std::ranges::find_if(in_flight, [&](const auto& one) { return one.id == id; });
     if (at == in_flight.end()) return;
     auto* memory = const_cast<RequestLog::InMemory*>(log_->MemoryFrom(id));
     if (memory && memory->id == id) {
@@ -340,7 +341,7 @@ void LogReader::End(uint64_t id, Fate fate) {
     log_->Trim(calls);
     log_->Publish(*reader_);
   }
-  for (const auto& call : calls) call();
+  RequestLog::Run(calls);
   log_->SyncIfDue(now);
 }
 
@@ -386,7 +387,7 @@ void LogReader::SetBounds(const ReaderBounds& bounds) {
     log_->Trim(calls);
     log_->Publish(*reader_);
   }
-  for (const auto& call : calls) call();
+  RequestLog::Run(calls);
 }
 
 void LogReader::ForgetOnDetach() {

@@ -1,4 +1,4 @@
-#include "delivery/position_file.h"
+#include "delivery/log_folder.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -51,7 +51,7 @@ TEST_F(PositionFileTest, KeepsTheNumberAndWhatIsDoneBehindIt) {
 
 // The beginning of a slot is of a new write, the rest of the one before it: what was done behind the old
 // number is not done behind the new one.
-TEST_F(PositionFileTest, OfATornWriteNothingIsTakenForDone) {
+TEST_F(PositionFileTest, ATornWriteMarksNoRecordDone) {
   PositionFile file = Open();
   ASSERT_TRUE(file.Write(10, 0xff).ok());
   ASSERT_TRUE(file.Write(11, 1).ok());

@@ -1,6 +1,6 @@
-// Any bytes as the place of a reader: what is read is in bounds, whatever the file was the next place is read
-// back as it was written, and a write that is cut short leaves the one before it. Input: eight bytes of a
-// place, eight of what is done behind it, one that says how much of the next write is on disk, and the file.
+// Any bytes as a position file: what is read is in bounds, the next position is read back as written, and a
+// truncated write leaves the one before it. Input: eight bytes of a position, eight of the records done after
+// it, one for how much of the next write is on disk, and the file.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string>
 
-#include "delivery/position_file.h"
+#include "delivery/log_folder.h"
 
 namespace {
 

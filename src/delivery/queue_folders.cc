@@ -7,15 +7,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
-#include <string_view>
 
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "delivery/log_folder.h"
-#include "delivery/position_file.h"
 #include "delivery/request_log.h"
 #include "delivery/segment_file.h"
 
@@ -25,7 +22,7 @@ namespace {
 constexpr size_t kMostReadersOfFolder = 64;
 constexpr size_t kMostSegments = 1 << 20;
 
-// A reader with its place: all below `from` is done, and `done` as in PositionFile.
+// A reader with its position: all records below `from` are done; `done` as in PositionFile.
 struct ReaderPosition {
   size_t reader = 0;
   uint64_t from = 0, done = 0;
@@ -34,7 +31,7 @@ struct ReaderPosition {
     if (id < from) return false;
     return id == from || id - from > 64 || ((done >> (id - from - 1)) & 1) == 0;
   }
-  // All from `first` on waits for it.
+  // Whether all records from `first` on wait for it.
   bool WholeFrom(uint64_t first) const noexcept { return from <= first && (done == 0 || first > from + 64); }
 };
 
@@ -52,12 +49,11 @@ class QueueScanner {
     if (others_ != 0)
       out_.problems.push_back(std::to_string(others_) + (others_ == 1 ? " file does not belong to the queue"
                                                                       : " files do not belong to the queue"));
-    std::sort(positions_.begin(), positions_.end());
-    std::sort(segments_.begin(), segments_.end(),
-              [](const SegmentEntry& a, const SegmentEntry& b) { return a.id < b.id; });
+    std::ranges::sort(positions_);
+    std::ranges::sort(segments_, {}, &SegmentEntry::id);
     out_.segments = segments_.size();
     for (const std::string& file : positions_) Read(file);
-    // As RequestLog has it: what has no position of its owner belongs to the owner whole.
+    // As in RequestLog: without a position of the owner, all records wait for the owner.
     if (!has_owner_ && !owner_gone_ && !out_.owner.empty() && !segments_.empty()) {
       readers_at_.push_back({out_.readers.size(), 0, 0});
       out_.readers.push_back({out_.owner, IsConfigured(out_.owner)});
@@ -67,14 +63,12 @@ class QueueScanner {
       std::erase_if(readers_at_,
                     [&](const ReaderPosition& one) { return out_.readers[one.reader].configured; });
     Count();
-    std::sort(out_.readers.begin(), out_.readers.end(),
-              [](const QueueReader& a, const QueueReader& b) { return a.sink < b.sink; });
+    std::ranges::sort(out_.readers, {}, &QueueReader::sink);
   }
 
  private:
   bool IsConfigured(const std::string& sink) const {
-    return std::find(options_.configured.begin(), options_.configured.end(), sink) !=
-           options_.configured.end();
+    return std::ranges::find(options_.configured, sink) != options_.configured.end();
   }
 
   Status List() {
@@ -124,7 +118,7 @@ class QueueScanner {
       out_.problems.push_back(file + " is damaged: all records count as waiting for " + sink);
       readers_at_.push_back({reader, 0, 0});
     } else if (position->last() || file == kPositionName) {
-      // An empty file of another than the owner says that it begins at the end.
+      // An empty file of a reader other than the owner is a position at the end.
       readers_at_.push_back({reader, position->last().value_or(0), position->done()});
     }
   }
@@ -138,8 +132,8 @@ class QueueScanner {
     size_t damaged = 0;
     for (size_t i = 0; i < segments_.size(); ++i) {
       const uint64_t limit = i + 1 < segments_.size() ? segments_[i + 1].id : kMaxRecordId;
-      const bool wanted = std::any_of(readers_at_.begin(), readers_at_.end(),
-                                      [&](const ReaderPosition& one) { return one.from < limit; });
+      const bool wanted =
+          std::ranges::any_of(readers_at_, [&](const ReaderPosition& one) { return one.from < limit; });
       if (wanted) damaged += CountSegment(segments_[i], limit);
     }
     if (damaged != 0)
@@ -147,7 +141,7 @@ class QueueScanner {
                               (damaged == 1 ? " segment is damaged" : " segments are damaged"));
   }
 
-  // True: a part of it cannot be read.
+  // Returns whether a part of the segment cannot be read.
   bool CountSegment(const SegmentEntry& segment, uint64_t limit) {
     QueueCounts::Segment local;
     QueueCounts::Segment* known = &local;
@@ -156,7 +150,7 @@ class QueueScanner {
       known->scan = options_.counts->scan;
     }
     const bool fresh = known->file_bytes == 0 || known->file_bytes != segment.file_bytes;
-    const bool whole = std::all_of(readers_at_.begin(), readers_at_.end(), [&](const ReaderPosition& one) {
+    const bool whole = std::ranges::all_of(readers_at_, [&](const ReaderPosition& one) {
       return one.from >= limit || one.WholeFrom(segment.id);
     });
     if (fresh || !whole) {
@@ -170,7 +164,7 @@ class QueueScanner {
     return known->damaged;
   }
 
-  // Fills `all`, and adds record by record for readers that stand inside the segment.
+  // Fills `all`, and adds record by record for readers whose position is inside the segment.
   void Scan(const SegmentEntry& segment, uint64_t limit, QueueCounts::Segment& all) {
     auto file = SegmentReader::Open(folder_, NameOfSegment(segment.id).data());
     if (!file) {
@@ -184,7 +178,7 @@ class QueueScanner {
       all.damaged = state != SegmentState::kTorn;
       return;
     }
-    const bool whole = std::all_of(readers_at_.begin(), readers_at_.end(), [&](const ReaderPosition& one) {
+    const bool whole = std::ranges::all_of(readers_at_, [&](const ReaderPosition& one) {
       return one.from >= limit || one.WholeFrom(segment.id);
     });
     while (const auto record = file->Next()) {
@@ -226,8 +220,9 @@ Status MarkOwnerGone(int folder, const QueuePlace& place) {
   return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
 }
 
-// The sink's place goes. Of the owner the mark comes first: without it a missing place means that all is
-// still to be sent. And once more behind it: an agent that began meanwhile has removed the mark.
+// Removes the position of a sink. For the owner the mark is made first: without it a missing position means
+// that all records are still to be sent. It is made again afterwards, as an agent that started meanwhile
+// removes it.
 Status RemovePosition(int folder, const QueuePlace& place, const std::string& sink) {
   if (sink == place.owner) RETURN_IF_ERROR(MarkOwnerGone(folder, place));
   const std::string name = PositionNameOf(sink, place.owner);
@@ -237,7 +232,7 @@ Status RemovePosition(int folder, const QueuePlace& place, const std::string& si
   return ::fsync(folder) == 0 ? Ok() : ErrnoStatus("sync " + place.folder, errno);
 }
 
-// What root made here must stay usable for the agent, whose folder it is.
+// Gives files that root made here to the owner of the folder, so that the agent can use them.
 void GiveToOwnerOf(int folder) {
   struct stat owner{};
   if (::geteuid() != 0 || ::fstat(folder, &owner) != 0 || owner.st_uid == 0) return;
@@ -251,6 +246,18 @@ void GiveToOwnerOf(int folder) {
     return true;
   }));
 }
+
+UniqueFd OpenFolder(const QueuePlace& place) {
+  const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW);
+  return UniqueFd(::open(place.folder.c_str(), flags));
+}
+
+std::shared_ptr<RequestLog> OpenLog(const QueuePlace& place, const Clock& clock) {
+  return RequestLog::Open({.folder = place.folder, .owner = place.owner}, clock);
+}
+
+constexpr Duration kScanInterval = std::chrono::seconds(60);
+constexpr size_t kMostLeftovers = 64;
 
 }  // namespace
 
@@ -273,8 +280,7 @@ QueueFolder ScanQueue(const QueuePlace& place, const QueueScanOptions& options) 
                                                  : "it is not a folder");
     return out;
   }
-  const UniqueFd folder(
-      ::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW)));
+  const UniqueFd folder = OpenFolder(place);
   if (!folder) {
     out.problems.push_back(ErrnoStatus("open", errno).detail);
     return out;
@@ -288,11 +294,10 @@ QueueFolder ScanQueue(const QueuePlace& place, const QueueScanOptions& options) 
 
 bool IsSinkFile(std::string_view name) noexcept {
   constexpr std::string_view kOthers = "_-.";
-  return !name.empty() && name.front() != '.' && name.back() != '.' &&
-         std::all_of(name.begin(), name.end(), [&](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-                  kOthers.find(c) != kOthers.npos;
-         });
+  return !name.empty() && name.front() != '.' && name.back() != '.' && std::ranges::all_of(name, [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kOthers.find(c) != kOthers.npos;
+  });
 }
 
 std::string OwnerOfQueueFolder(const std::string& name) {
@@ -313,12 +318,11 @@ Result<std::vector<QueuePlace>> QueuePlacesIn(const std::string& root) {
   });
   if (!listed) return Status{listed.code, root + ": " + listed.detail};
   if (too_many) return Status{Code::kExhausted, root + " holds more than 1,024 names"};
-  std::sort(places.begin(), places.end(),
-            [](const QueuePlace& a, const QueuePlace& b) { return a.folder < b.folder; });
+  std::ranges::sort(places, {}, &QueuePlace::folder);
   return places;
 }
 
-std::vector<QueuePlace> QueuePlacesBeside(const std::string& folder, const std::string& owner) {
+std::vector<QueuePlace> QueuePlacesNextTo(const std::string& folder, const std::string& owner) {
   std::vector<QueuePlace> places{{folder, owner, true}};
   const size_t slash = folder.rfind('/');
   const std::string parent = slash == folder.npos ? "." : folder.substr(0, slash + 1);
@@ -335,19 +339,18 @@ std::vector<QueuePlace> QueuePlacesBeside(const std::string& folder, const std::
       places.push_back({before + std::string(other), {}});
     return places.size() < kMostPlaces;
   }));
-  std::sort(places.begin() + 1, places.end(),
-            [](const QueuePlace& a, const QueuePlace& b) { return a.folder < b.folder; });
+  std::ranges::sort(places.begin() + 1, places.end(), {}, &QueuePlace::folder);
   return places;
 }
 
 QueuePlaces AllQueuePlaces(const std::string& root, const std::vector<QueuePlace>& chosen) {
   QueuePlaces all;
   const auto add = [&](const QueuePlace& place) {
-    const bool known = std::any_of(all.places.begin(), all.places.end(),
-                                   [&](const QueuePlace& one) { return one.folder == place.folder; });
+    const bool known =
+        std::ranges::any_of(all.places, [&](const QueuePlace& one) { return one.folder == place.folder; });
     if (!known) all.places.push_back(place);
   };
-  // What a sink names itself says best whose it is.
+  // First, as the sink that names a folder is its owner.
   for (const QueuePlace& one : chosen) add({one.folder, one.owner, true});
   if (!root.empty()) {
     auto listed = QueuePlacesIn(root);
@@ -356,7 +359,7 @@ QueuePlaces AllQueuePlaces(const std::string& root, const std::vector<QueuePlace
       for (const QueuePlace& one : *listed) add(one);
   }
   for (const QueuePlace& one : chosen)
-    for (const QueuePlace& beside : QueuePlacesBeside(one.folder, one.owner)) add(beside);
+    for (const QueuePlace& sibling : QueuePlacesNextTo(one.folder, one.owner)) add(sibling);
   return all;
 }
 
@@ -364,39 +367,27 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
   QueueScanOptions names;
   names.count = names.query_use = false;
   const QueueFolder before = ScanQueue(place, names);
-  const bool known = std::any_of(before.readers.begin(), before.readers.end(),
-                                 [&](const QueueReader& one) { return one.sink == sink; });
+  const bool known =
+      std::ranges::any_of(before.readers, [&](const QueueReader& one) { return one.sink == sink; });
   if (!known && before.readers.empty() && !before.problems.empty())
     return Status{Code::kUnavailable, place.folder + ": " + before.problems.front()};
   if (!known) return Status{Code::kUnavailable, place.folder + " has no data for " + sink};
-  const UniqueFd folder(
-      ::open(place.folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | (place.follow ? 0 : O_NOFOLLOW)));
+  const UniqueFd folder = OpenFolder(place);
   if (!folder) return ErrnoStatus("open " + place.folder, errno);
   Status removed = RemovePosition(folder.get(), place, sink);
   GiveToOwnerOf(folder.get());
   RETURN_IF_ERROR(removed);
-  QueueDrop dropped;
-  if (const auto holder = LockHolder(folder.get())) {
-    dropped.in_use = true;
-    dropped.holder = *holder;
-    return dropped;
-  }
-  RequestLogOptions options;
-  options.folder = place.folder;
-  options.owner = place.owner;
-  const auto log = RequestLog::Open(options, clock);
+  if (const auto holder = LockHolder(folder.get())) return QueueDrop{.in_use = true, .holder = *holder};
+  const auto log = OpenLog(place, clock);
   if (Status opened = log->disk(); !opened) {
-    // Taken just now by a process that begins: it has not seen the reader, and frees the room itself.
-    if (const auto holder = LockHolder(folder.get())) {
-      dropped.in_use = true;
-      dropped.holder = *holder;
-      return dropped;
-    }
+    // A process that has just started holds the lock: it has not seen the reader, and frees the space itself.
+    if (const auto holder = LockHolder(folder.get())) return QueueDrop{.in_use = true, .holder = *holder};
     return Status{Code::kIo, "the space is not free yet: " + opened.detail};
   }
+  QueueDrop dropped;
   log->Maintain();
-  const bool wanted = std::any_of(before.readers.begin(), before.readers.end(),
-                                  [&](const QueueReader& one) { return one.sink != sink; });
+  const bool wanted =
+      std::ranges::any_of(before.readers, [&](const QueueReader& one) { return one.sink != sink; });
   if (!wanted) dropped.removed = log->RemoveIfDone();
   GiveToOwnerOf(folder.get());
   const QueueFolder after = ScanQueue(place, names);
@@ -409,11 +400,72 @@ bool RemoveAbandoned(const QueuePlace& place, const Clock& clock) {
   names.count = false;
   const QueueFolder seen = ScanQueue(place, names);
   if (!seen.readers.empty() || !seen.problems.empty() || seen.in_use || seen.segments == 0) return false;
-  RequestLogOptions options;
-  options.folder = place.folder;
-  options.owner = place.owner;
-  const auto log = RequestLog::Open(options, clock);
+  const auto log = OpenLog(place, clock);
   return log->disk() && log->RemoveIfDone();
+}
+
+std::vector<QueueLeftover> LeftoversIn(const std::vector<QueueFolder>& folders) {
+  std::map<std::string, QueueLeftover> by_sink;
+  for (const QueueFolder& folder : folders) {
+    for (const QueueReader& reader : folder.readers) {
+      if (reader.configured || reader.records == 0) continue;
+      if (by_sink.size() == kMostLeftovers && !by_sink.contains(reader.sink)) continue;
+      QueueLeftover& leftover = by_sink[reader.sink];
+      leftover.sink = reader.sink;
+      leftover.records += reader.records;
+      leftover.bytes += reader.bytes;
+    }
+  }
+  std::vector<QueueLeftover> leftovers;
+  for (auto& [sink, leftover] : by_sink) leftovers.push_back(std::move(leftover));
+  return leftovers;
+}
+
+std::vector<QueueLeftover> FindLeftovers(const std::vector<QueuePlace>& places,
+                                         const std::vector<std::string>& configured, QueueCounts* counts) {
+  const QueueScanOptions options{
+      .configured = configured, .leftovers_only = true, .query_use = false, .counts = counts};
+  std::vector<QueueFolder> folders;
+  for (const QueuePlace& place : places) folders.push_back(ScanQueue(place, options));
+  return LeftoversIn(folders);
+}
+
+void LeftoverWatch::SetWhere(Where where) {
+  std::lock_guard lock(mutex_);
+  where_ = std::move(where);
+  due_ = true;
+}
+
+void LeftoverWatch::ScanIfDue(Instant now, Workers& workers) {
+  {
+    std::lock_guard lock(mutex_);
+    if (scanning_ || (!due_ && now.boot_ns - scanned_boot_ns_ < kScanInterval.count())) return;
+    scanning_ = true;
+    due_ = false;
+    scanned_boot_ns_ = now.boot_ns;
+  }
+  if (workers.Post([self = shared_from_this()] { self->Scan(); })) return;
+  std::lock_guard lock(mutex_);
+  scanning_ = false;
+  due_ = true;
+}
+
+void LeftoverWatch::Scan() {
+  std::unique_lock lock(mutex_);
+  const Where where = where_;
+  lock.unlock();
+  ++counts_.scan;
+  std::vector<QueueLeftover> found =
+      FindLeftovers(AllQueuePlaces(where.root, where.chosen).places, where.configured, &counts_);
+  counts_.Sweep();
+  lock.lock();
+  found_ = std::move(found);
+  scanning_ = false;
+}
+
+std::vector<QueueLeftover> LeftoverWatch::found() const {
+  std::lock_guard lock(mutex_);
+  return found_;
 }
 
 }  // namespace gpulens

@@ -1,13 +1,15 @@
-// Folders of request logs seen from outside, for commands, findings and metrics: where they are, what waits
-// in them, and how data of a removed sink is dropped.
+// Scans folders of request logs from outside, for commands, findings and metrics: where they are and what
+// waits in them; and drops data of removed sinks.
 //
-// Scans take no lock and may run while an agent uses the folders. Folders and files are untrusted input: what
-// cannot be read is reported in QueueFolder::problems. Memory: 16 bytes for each segment of one folder, with
-// bounds on all counts.
+// Scans take no lock and may run while an agent uses the folders. Folders and files are untrusted input:
+// unreadable ones are reported in QueueFolder::problems. Memory: 16 bytes for each segment of one folder,
+// with bounds on all counts.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,10 +18,11 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "base/threads.h"
 
 namespace gpulens {
 
-// One folder of a log.
+// Folder of a log.
 struct QueuePlace {
   std::string folder;
   std::string owner;    // reader of the file `position`; empty: none
@@ -33,7 +36,7 @@ std::string OwnerOfQueueFolder(const std::string& name);
 // kExhausted for more than 1,024.
 Result<std::vector<QueuePlace>> QueuePlacesIn(const std::string& root);
 // `folder` and its siblings of the same sinks: `folder`+1 and so on, and `received`.
-std::vector<QueuePlace> QueuePlacesBeside(const std::string& folder, const std::string& owner);
+std::vector<QueuePlace> QueuePlacesNextTo(const std::string& folder, const std::string& owner);
 
 // The places in `root`, which may be empty, and of each of `chosen` with its siblings, without duplicates.
 // `status`: why some may be missing.
@@ -83,7 +86,7 @@ struct QueueScanOptions {
   QueueCounts* counts = nullptr;
 };
 
-// Never fails; see QueueFolder::problems.
+// Scans a folder. Errors are in QueueFolder::problems.
 QueueFolder ScanQueue(const QueuePlace& place, const QueueScanOptions& options);
 
 // Outcome of DropFromQueue.
@@ -103,5 +106,45 @@ Result<QueueDrop> DropFromQueue(const QueuePlace& place, const std::string& sink
 // Removes a folder without readers, as a crash after the last drop leaves it. False when it has a reader, is
 // in use, or cannot be read.
 bool RemoveAbandoned(const QueuePlace& place, const Clock& clock);
+
+// Data that waits for a sink which is not configured.
+struct QueueLeftover {
+  std::string sink;
+  uint64_t records = 0, bytes = 0;  // in all folders
+  friend bool operator==(const QueueLeftover&, const QueueLeftover&) = default;
+};
+
+// Unconfigured sinks with waiting data, by name; at most 64.
+std::vector<QueueLeftover> LeftoversIn(const std::vector<QueueFolder>& folders);
+// Scans `places` for them. `counts` may be null.
+std::vector<QueueLeftover> FindLeftovers(const std::vector<QueuePlace>& places,
+                                         const std::vector<std::string>& configured,
+                                         QueueCounts* counts = nullptr);
+
+// Periodic scan for leftovers, at most once a minute, and after SetWhere. Thread-safe.
+class LeftoverWatch : public std::enable_shared_from_this<LeftoverWatch> {
+ public:
+  struct Where {
+    std::string root;                // queue folder of the state folder; empty: none
+    std::vector<QueuePlace> chosen;  // folders from the configuration of sinks
+    std::vector<std::string> configured;
+  };
+
+  // Sets the folders. The next ScanIfDue scans.
+  void SetWhere(Where where);
+  // Scans on a worker, which waits for the disk. When no worker takes the job, a later call tries again.
+  void ScanIfDue(Instant now, Workers& workers);
+  std::vector<QueueLeftover> found() const;
+
+ private:
+  void Scan();
+
+  mutable std::mutex mutex_;  // guards what follows, but counts_
+  Where where_;
+  std::vector<QueueLeftover> found_;
+  bool due_ = true, scanning_ = false;
+  int64_t scanned_boot_ns_ = 0;
+  QueueCounts counts_;  // of the scan in progress
+};
 
 }  // namespace gpulens

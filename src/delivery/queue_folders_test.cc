@@ -60,7 +60,7 @@ class QueueFoldersTest : public ::testing::Test {
   QueuePlace place_{folder_.path(), "otlp"};
 };
 
-TEST_F(QueueFoldersTest, SaysWhatWaitsForWhom) {
+TEST_F(QueueFoldersTest, ListsWhatWaitsForEachReader) {
   Leave();
   const QueueFolder seen = Look();
   ASSERT_THAT(seen.readers, SizeIs(2));
@@ -77,7 +77,7 @@ TEST_F(QueueFoldersTest, SaysWhatWaitsForWhom) {
   EXPECT_EQ(b.oldest_unix_ns, clock_.Now().unix_ns - 7'000'000'000) << "the fifth of twelve";
 }
 
-TEST_F(QueueFoldersTest, WhatIsDoneOutOfOrderDoesNotWait) {
+TEST_F(QueueFoldersTest, RecordsDoneOutOfOrderDoNotWait) {
   auto log = Leave();
   auto b = log->Attach("otlp/b", {}, {});
   b->Next();
@@ -107,7 +107,7 @@ TEST_F(QueueFoldersTest, ASecondLookUsesWhatTheFirstCounted) {
   ++counts.scan;
   EXPECT_EQ(Of(ScanQueue(place_, options), "otlp/b").records, 8u);
   EXPECT_THAT(counts.segments, SizeIs(3));
-  // The bytes change and the size does not: only the segment in which a reader stands is read again.
+  // The bytes change and the size does not: only the segment with the position of a reader is read again.
   for (const std::string& segment : folder_.Segments())
     Change(segment, std::string(Bytes(segment).size(), 'x'));
   ++counts.scan;
@@ -129,7 +129,7 @@ TEST_F(QueueFoldersTest, CountsNothingWhereAllAreConfigured) {
   EXPECT_EQ(Of(ScanQueue(place_, options), "otlp/b").records, 8u);
 }
 
-TEST_F(QueueFoldersTest, WithoutAPositionAllIsTheOwners) {
+TEST_F(QueueFoldersTest, WithoutAPositionAllRecordsAreTheOwners) {
   Leave();
   fs::remove(File("position"));
   EXPECT_EQ(Of(Look(), "otlp").records, 9u);
@@ -137,7 +137,7 @@ TEST_F(QueueFoldersTest, WithoutAPositionAllIsTheOwners) {
   EXPECT_THAT(Look().readers, SizeIs(1)) << "it was dropped";
 }
 
-TEST_F(QueueFoldersTest, SaysWhatIsDamaged) {
+TEST_F(QueueFoldersTest, ReportsDamage) {
   Leave();
   Change(File("position.otlp.b"), std::string(600, 'x'));
   QueueFolder seen = Look();
@@ -150,7 +150,7 @@ TEST_F(QueueFoldersTest, SaysWhatIsDamaged) {
   EXPECT_THAT(seen.problems, Contains(HasSubstr("1 segment is damaged")));
 }
 
-TEST_F(QueueFoldersTest, WhatIsNotOfTheQueueIsCountedAndLeftAlone) {
+TEST_F(QueueFoldersTest, ForeignFilesAreCountedAndKept) {
   Leave();
   Change(File("notes.txt"), "x");
   Change(File("position.otlp.b.unknown"), "x");
@@ -171,7 +171,7 @@ TEST_F(QueueFoldersTest, WhatIsNotOfTheQueueIsCountedAndLeftAlone) {
   EXPECT_THAT(seen.problems, Contains("3 segments are damaged"));
 }
 
-TEST_F(QueueFoldersTest, AFolderThatCannotBeReadSaysSo) {
+TEST_F(QueueFoldersTest, ReportsAnUnreadableFolder) {
   Leave();
   const QueuePlace link{folder_.root() + "/link", ""};
   fs::create_symlink(place_.folder, link.folder);
@@ -182,7 +182,7 @@ TEST_F(QueueFoldersTest, AFolderThatCannotBeReadSaysSo) {
   EXPECT_THAT(ScanQueue({folder_.root() + "/none", ""}, {}).problems, IsEmpty());
 }
 
-TEST_F(QueueFoldersTest, WithoutPermissionItSaysSo) {
+TEST_F(QueueFoldersTest, ReportsAMissingPermission) {
   Leave();
   ::chmod(place_.folder.c_str(), 0);
   const bool root = ::geteuid() == 0;
@@ -213,12 +213,12 @@ TEST_F(QueueFoldersTest, FindsTheFoldersOfAStateFolder) {
   EXPECT_EQ(QueuePlacesIn(root).error().code, Code::kExhausted);
 }
 
-TEST_F(QueueFoldersTest, FindsTheFoldersBesideOneThatWasChosen) {
+TEST_F(QueueFoldersTest, FindsTheFoldersNextToAChosenOne) {
   const std::string chosen = folder_.root() + "/spool";
   for (const char* name : {"spool", "spool+2", "spool+x", "spoolx", "received", "received+1"})
     fs::create_directories(folder_.root() + "/" + name);
   std::vector<std::string> names;
-  for (const QueuePlace& place : QueuePlacesBeside(chosen, "otlp")) {
+  for (const QueuePlace& place : QueuePlacesNextTo(chosen, "otlp")) {
     EXPECT_EQ(place.owner, place.folder == chosen ? "otlp" : "");
     names.push_back(fs::path(place.folder).filename());
   }
@@ -288,7 +288,7 @@ TEST_F(QueueFoldersTest, AnOwnerWithoutAPositionCanBeDropped) {
   EXPECT_TRUE(dropped->removed);
 }
 
-TEST_F(QueueFoldersTest, WhatWaitsForAnOwnerWithoutAPositionIsKept) {
+TEST_F(QueueFoldersTest, RecordsOfAnOwnerWithoutAPositionAreKept) {
   Leave();
   fs::remove(File("position"));
   const auto dropped = DropFromQueue(place_, "otlp/b", clock_);
@@ -311,7 +311,7 @@ TEST_F(QueueFoldersTest, ARunningLogFreesTheRoom) {
   EXPECT_LE(folder_.Segments().size(), 1u) << "one that may grow stays while it is small";
 }
 
-TEST_F(QueueFoldersTest, WhatNobodyWillReadIsRemoved) {
+TEST_F(QueueFoldersTest, RemovesDataWithoutAReader) {
   auto log = Leave();
   EXPECT_FALSE(RemoveAbandoned(place_, clock_)) << "it is in use";
   log.reset();
@@ -329,7 +329,7 @@ TEST_F(QueueFoldersTest, WhatNobodyWillReadIsRemoved) {
   EXPECT_FALSE(fs::exists(place_.folder)) << "nothing is made by looking";
 }
 
-TEST_F(QueueFoldersTest, WhatRootMakesStaysTheAgents) {
+TEST_F(QueueFoldersTest, FilesMadeByRootBelongToTheAgent) {
   if (::geteuid() != 0) GTEST_SKIP() << "another user's files are made by root alone";
   Leave();
   fs::remove(File("lock"));
@@ -344,7 +344,7 @@ TEST_F(QueueFoldersTest, WhatRootMakesStaysTheAgents) {
   }
 }
 
-TEST_F(QueueFoldersTest, WhatCannotBeDroppedIsSaid) {
+TEST_F(QueueFoldersTest, ReportsDataThatCannotBeDropped) {
   Leave();
   EXPECT_EQ(DropFromQueue({folder_.root() + "/none", ""}, "otlp", clock_).error().code, Code::kUnavailable);
   fs::create_directory(File("position.c"));

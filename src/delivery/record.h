@@ -47,7 +47,7 @@ enum class SyncPolicy : uint8_t {
   kInterval,  // … at most what was written in the last sync interval
   kAlways,    // … nothing: each write waits for the disk
 };
-// By SyncPolicy, as the options `fsync` have them.
+// Values of the options `fsync`, by SyncPolicy.
 inline constexpr std::string_view kSyncPolicies[] = {"none", "interval", "always"};
 constexpr SyncPolicy SyncPolicyOf(std::string_view word) noexcept {
   if (word == "always") return SyncPolicy::kAlways;
@@ -60,7 +60,7 @@ struct RequestLogOptions {
   // reader begins at the end.
   std::string owner = {};
   uint64_t max_bytes = uint64_t{256} << 20;  // for readers whose bounds are not known: those not attached
-  // Of records that the disk cannot take; without a folder, of all.
+  // Bound on records that the disk cannot take; without a folder, on all.
   uint64_t memory_bytes = uint64_t{8} << 20;
   uint64_t segment_bytes = 4 << 20;  // a file; at most an eighth of max_bytes
   SyncPolicy sync = SyncPolicy::kInterval;
@@ -69,7 +69,7 @@ struct RequestLogOptions {
   std::string boot_id = {};                            // of this start of the machine; empty: the kernel's
 };
 
-// What may wait for one reader.
+// Bounds on the data that waits for one reader.
 struct ReaderBounds {
   uint64_t max_bytes = uint64_t{256} << 20;  // of the files from its position on, with their headers
   Duration max_age{};                        // 0: any

@@ -37,12 +37,7 @@ void RequestLog::OpenDisk(Instant now) {
     else status = listed.error();
   }
   if (!status) {
-    if (disk_status_) {
-      Log(LogLevel::kWarn, "delivery", "queue_in_memory",
-          status.detail + ". Queued data is kept in memory, at most " +
-              std::to_string(options_.memory_bytes) + " bytes, until the folder can be used.",
-          options_.folder);
-    }
+    if (disk_status_) LogInMemory(status);
     disk_status_ = std::move(status);
     if (!first) return;
     next_id_ = static_cast<uint64_t>(std::max<int64_t>(now.unix_ns / 1'000'000'000, 1)) * kNumbersASecond;
@@ -78,7 +73,7 @@ Status RequestLog::OpenPosition(Reader& reader) {
     RETURN_IF_ERROR(disk_->folder().SetAside(
         name.c_str(), "it does not contain the delivered position; all stored records are sent again"));
     file = PositionFile::Open(disk_->folder().fd(), name, disk_->boot_id());
-    // From the first record, also for a reader that is not the owner.
+    // All records are sent again, also for a reader that is not the owner.
     const auto& segments = disk_->segments();
     if (file)
       RETURN_IF_ERROR(file->Write(segments.empty() ? disk_->next_id() : segments.front().first_id, 0));
@@ -88,8 +83,8 @@ Status RequestLog::OpenPosition(Reader& reader) {
   return Ok();
 }
 
-// Sets the read position in the files. Records that the reader had from memory since the folder became
-// unusable are skipped.
+// Sets the read position in the files. Skips records that the reader had from memory while the folder was
+// unusable.
 void RequestLog::TakeUp(Reader& reader) {
   const uint64_t first = disk_->segments().empty() ? disk_->next_id() : disk_->segments().front().first_id;
   const bool owner = reader.name == options_.owner && !disk_->folder().Has(kOwnerGoneName);
@@ -127,7 +122,14 @@ void RequestLog::TakeUp(Reader& reader) {
   Publish(reader);
 }
 
-// The folder was removed, with its records.
+void RequestLog::LogInMemory(const Status& why) const {
+  Log(LogLevel::kWarn, "delivery", "queue_in_memory",
+      why.detail + ". Queued data is kept in memory, at most " + std::to_string(options_.memory_bytes) +
+          " bytes, until the folder can be used.",
+      options_.folder);
+}
+
+// Continues in memory after the folder was removed with its records.
 void RequestLog::AbandonDisk(Status why) {
   for (const auto& reader : readers_) {
     for (const DiskLog::Segment& segment : disk_->segments()) {
@@ -143,14 +145,11 @@ void RequestLog::AbandonDisk(Status why) {
   }
   for (const DiskLog::Segment& segment : disk_->segments())
     gone_.emplace_back(segment.first_id, segment.end_id);
-  std::sort(gone_.begin(), gone_.end());
+  std::ranges::sort(gone_);
   disk_.reset();
   first_away_ = next_id_;
   disk_status_ = std::move(why);
-  Log(LogLevel::kWarn, "delivery", "queue_in_memory",
-      disk_status_.detail + ". Queued data is kept in memory, at most " +
-          std::to_string(options_.memory_bytes) + " bytes, until the folder can be used.",
-      options_.folder);
+  LogInMemory(disk_status_);
   for (const auto& reader : readers_) RecountDisk(*reader), Publish(*reader);
 }
 
@@ -201,10 +200,8 @@ bool RequestLog::PositionRemoved(const Reader& reader) const {
 }
 
 RequestLog::Reader* RequestLog::Find(const std::string& name) const {
-  for (const auto& reader : readers_) {
-    if (reader->name == name) return reader.get();
-  }
-  return nullptr;
+  const auto found = std::ranges::find(readers_, name, &Reader::name);
+  return found == readers_.end() ? nullptr : found->get();
 }
 
 void RequestLog::PublishDisk() {
@@ -236,7 +233,7 @@ Duration RequestLog::Maintain() {
     }
     Trim(calls);
   }
-  for (const auto& call : calls) call();
+  Run(calls);
   const bool syncs = options_.sync == SyncPolicy::kInterval && !options_.folder.empty();
   return syncs ? std::min(options_.sync_interval, options_.retry_interval) : options_.retry_interval;
 }
@@ -264,7 +261,7 @@ std::vector<std::string> RequestLog::readers() const {
 size_t RequestLog::attached() const {
   std::lock_guard lock(mutex_);
   return static_cast<size_t>(
-      std::count_if(readers_.begin(), readers_.end(), [](const auto& reader) { return reader->attached; }));
+      std::ranges::count_if(readers_, [](const auto& reader) { return reader->attached; }));
 }
 
 bool RequestLog::HasReader(const std::string& folder, const std::string& name, const std::string& owner) {
@@ -314,7 +311,7 @@ void RequestLog::Forget(const std::string& name) {
     ForgetReader(*reader);
     Trim(calls);
   }
-  for (const auto& call : calls) call();
+  Run(calls);
 }
 
 // Without the mark, a missing position of the owner would mean that nothing was delivered. If the mark cannot

@@ -106,13 +106,19 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
     size_t readers = 0;  // attached at the Append
     size_t skips = 0;    // readers that skipped it
     uint64_t size() const noexcept { return bytes.size() + sizeof(InMemory); }
+    LogTotals totals() const noexcept { return {1, items, size()}; }
     Status outcome_status() const;
   };
   using Calls = std::vector<std::function<void()>>;
 
   RequestLog(RequestLogOptions options, const Clock& clock);
+  // Not under mutex_.
+  static void Run(const Calls& calls) {
+    for (const auto& call : calls) call();
+  }
   // All under mutex_.
   void OpenDisk(Instant now);
+  void LogInMemory(const Status& why) const;
   void AbandonDisk(Status why);
   void CheckFolder(Instant now);
   void CheckPositions();
@@ -122,6 +128,7 @@ class RequestLog : public std::enable_shared_from_this<RequestLog> {
   Status OpenPosition(Reader& reader);
   void TakeUp(Reader& reader);
   Reader* Find(const std::string& name) const;
+  uint64_t LeastLow() const;
   Status AppendToDisk(std::string_view bytes, uint32_t items, Instant now);
   Result<Kept> AppendToMemory(std::string_view bytes, uint32_t items, Instant now, const Status& why,
                               Outcome outcome);

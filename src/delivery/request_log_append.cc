@@ -49,7 +49,7 @@ Result<RequestLog::Kept> RequestLog::Append(std::string_view bytes, uint32_t ite
     PublishDisk();
     if (kept) NotifyAll(calls);
   }
-  for (const auto& call : calls) call();
+  Run(calls);
   SyncIfDue(now);
   return kept;
 }
@@ -60,8 +60,7 @@ Status RequestLog::AppendToDisk(std::string_view bytes, uint32_t items, Instant 
   const DiskLog::Segment last = disk_->segments().empty() ? DiskLog::Segment() : disk_->segments().back();
   Status status = disk_->Append(bytes, items, now);
   if (status.code == Code::kExhausted && !disk_->segments().empty()) {
-    uint64_t least = kNoId;
-    for (const auto& reader : readers_) least = std::min(least, reader->low);
+    const uint64_t least = LeastLow();
     if (least >= disk_->segments().back().end_id) {
       disk_->Seal();  // delivered records need no space
       RemoveBelow(least);
@@ -103,7 +102,7 @@ Result<RequestLog::Kept> RequestLog::AppendToMemory(std::string_view bytes, uint
       if (reader->low <= oldest.id) reader->held_in_memory -= oldest.size();
       if (reader->ahead <= oldest.id) {
         CountDropped(*reader, RecordDropReason::kFull, 1, oldest.items);
-        reader->in_memory.Subtract({1, oldest.items, oldest.size()});
+        reader->in_memory.Subtract(oldest.totals());
       }
       for (Reader::InFlight& one : reader->in_flight) {
         if (one.id == oldest.id && !one.done && !one.dropped) one.dropped = RecordDropReason::kFull;
@@ -138,6 +137,13 @@ Status RequestLog::InMemory::outcome_status() const {
   return {Code::kExhausted, "it could not be written to disk, and no receiver accepted it"};
 }
 
+// All readers are past the ids below it. kNoId without readers.
+uint64_t RequestLog::LeastLow() const {
+  uint64_t least = kNoId;
+  for (const auto& reader : readers_) least = std::min(least, reader->low);
+  return least;
+}
+
 void RequestLog::MakeRoom(Reader& reader, uint64_t bytes) {
   while (reader.held() + bytes > reader.bounds.max_bytes && DropOldest(reader, RecordDropReason::kFull)) {
   }
@@ -162,11 +168,7 @@ bool RequestLog::DropOldest(Reader& reader, RecordDropReason reason) {
   Moved(reader);
   WritePosition(reader);
   RecountDisk(reader);
-  if (disk_) {
-    uint64_t least = kNoId;
-    for (const auto& other : readers_) least = std::min(least, other->low);
-    RemoveBelow(least);
-  }
+  if (disk_) RemoveBelow(LeastLow());
   return true;
 }
 
@@ -181,8 +183,7 @@ void RequestLog::DropOld(Reader& reader, Instant now) {
     const InMemory* memory = reader.OnDisk() ? nullptr : MemoryFrom(reader.ahead);
     const RecordStamp stamp = memory ? memory->stamp : disk_->StampAt(reader.place, *reader.next);
     if (ages_.Of(stamp, now) <= reader.bounds.max_age) break;
-    const LogTotals one = memory ? LogTotals{1, memory->items, memory->size()}
-                                 : LogTotals{1, reader.next->head.items, reader.next->head.size()};
+    const LogTotals one = memory ? memory->totals() : TotalsOf(reader.next->head);
     CountDropped(reader, RecordDropReason::kOld, 1, one.items);
     Take(reader, one);
     moved = true;
@@ -202,9 +203,9 @@ void RequestLog::RemoveBelow(uint64_t id) {
 
 // Removes records that all readers are past, and collects calls of their outcomes.
 void RequestLog::Trim(Calls& calls) {
-  uint64_t all = kNoId, attached = kNoId;
+  const uint64_t all = LeastLow();
+  uint64_t attached = kNoId;
   for (const auto& reader : readers_) {
-    all = std::min(all, reader->low);
     // Without a folder, only memory keeps records for a reader that returns.
     if (reader->attached || options_.folder.empty()) attached = std::min(attached, reader->low);
   }

@@ -45,7 +45,7 @@ class DiskQueueTest : public ::testing::Test {
     auto queue = Open();
     Push(*queue, 1, last);
   }
-  // Where the i-th record of a segment of Push stands.
+  // Offset of the i-th record of a segment of Push.
   static size_t RecordAt(size_t i) { return kSegmentHeaderBytes + i * (kRecordHeadBytes + 1000); }
 
   TestFolder folder_;
@@ -91,7 +91,7 @@ TEST_F(DiskQueueTest, IdsAreNeverUsedTwice) {
   }
 }
 
-TEST_F(DiskQueueTest, IsForItsOwnerAlone) {
+TEST_F(DiskQueueTest, IsOnlyForItsOwner) {
   mode_t before = ::umask(0);
   Leave(1);
   auto queue = Open();
@@ -120,7 +120,7 @@ TEST_F(DiskQueueTest, BelongsToOneProcess) {
   EXPECT_THAT(Take(*Open()), ElementsAre(1u));
 }
 
-TEST_F(DiskQueueTest, SaysWhyItCannotBeOpened) {
+TEST_F(DiskQueueTest, ReportsWhyItCannotBeOpened) {
   Change(folder_.root() + "/file", "x");
   options_.folder = folder_.root() + "/file";
   EXPECT_EQ(OneLog::Open(options_, clock_).error().code, Code::kUnavailable);
@@ -186,7 +186,7 @@ TEST_F(DiskQueueTest, ADamagedHeadCostsOneRecordWhereverItIsHit) {
   }
 }
 
-TEST_F(DiskQueueTest, OneDamageInTheHeaderCostsNothing) {
+TEST_F(DiskQueueTest, ADamagedHeaderCopyCostsNoRecord) {
   for (size_t at = 0; at < kSegmentHeaderBytes; ++at) {
     fs::remove_all(folder_.path());
     Leave(4);
@@ -254,7 +254,7 @@ TEST_F(DiskQueueTest, AFileThatWasOnlyBegunGoes) {
 }
 
 // A record whose bytes are a segment with records in it, as a forwarded backup might be.
-TEST_F(DiskQueueTest, WhatLooksLikeARecordInsideOneIsNone) {
+TEST_F(DiskQueueTest, BytesOfARecordWithinABodyAreIgnored) {
   Leave(3);
   std::string inner = Bytes(folder_.Segments()[0]);
   fs::remove_all(folder_.path());
@@ -283,8 +283,8 @@ TEST_F(DiskQueueTest, APositionThatIsGoneOrDamagedMeansAgain) {
   EXPECT_EQ(Open()->stats().records, 0u) << "and the segment is gone";
 }
 
-// The first segment is set aside or removed: only the position tells that there was something.
-TEST_F(DiskQueueTest, WhatIsMissingAtTheBeginningIsCountedOnce) {
+// The first segment is set aside or removed: only the position shows that there was one.
+TEST_F(DiskQueueTest, MissingFirstRecordsAreCountedOnce) {
   for (bool gone : {false, true}) {
     Leave(9);
     std::string first = folder_.Segments()[0], bytes = Bytes(first);
@@ -300,7 +300,7 @@ TEST_F(DiskQueueTest, WhatIsMissingAtTheBeginningIsCountedOnce) {
   }
 }
 
-TEST_F(DiskQueueTest, NothingIsMissingWhereItMayHaveBeenDelivered) {
+TEST_F(DiskQueueTest, RecordsPossiblyDeliveredAreNotMissing) {
   Leave(9);
   fs::remove(folder_.Segments()[0]);
   // After a power cut the file may be gone and the older position still be there.
@@ -320,7 +320,7 @@ TEST_F(DiskQueueTest, NothingIsMissingWhereItMayHaveBeenDelivered) {
   EXPECT_EQ(Take(*queue).back(), 40u);
 }
 
-// As it was written before a position said in which start of the machine: 24 bytes in each slot.
+// The format before positions had the boot of the machine: 24 bytes in each slot.
 TEST_F(DiskQueueTest, AnOlderPositionIsRead) {
   Leave(9);
   ASSERT_EQ(Take(*Open(), 2), Range(1, 2));
@@ -334,7 +334,7 @@ TEST_F(DiskQueueTest, AnOlderPositionIsRead) {
   EXPECT_EQ(AllLost(*queue), 0u);
 }
 
-TEST_F(DiskQueueTest, ASegmentThatSomebodyRemovedIsCounted) {
+TEST_F(DiskQueueTest, ARemovedSegmentIsCounted) {
   Leave(9);
   fs::remove(folder_.Segments()[1]);
   auto queue = Open();
@@ -361,8 +361,8 @@ TEST_F(DiskQueueTest, FilesMayVanishOrShrinkWhileItRuns) {
   EXPECT_THAT(queue->stats().last.detail, HasSubstr(folder_.path()));
 }
 
-// No descriptor is left: what is there waits, and nobody runs in circles for it.
-TEST_F(DiskQueueTest, WhatCannotBeOpenedJustNowIsNotLost) {
+// Without a free descriptor, records wait, and no thread spins.
+TEST_F(DiskQueueTest, AnUnopenableSegmentIsKept) {
   Leave(4);
   auto queue = Open();
   rlimit before{};
@@ -385,7 +385,7 @@ TEST_F(DiskQueueTest, WhatCannotBeOpenedJustNowIsNotLost) {
 
 // --- What is not ours ---
 
-TEST_F(DiskQueueTest, WhatIsNotOursIsLeftAlone) {
+TEST_F(DiskQueueTest, ForeignFilesAreKept) {
   Leave(9);
   std::string version2 = Bytes(folder_.Segments()[1]);
   version2[8] = version2[kSegmentHeaderBytes / 2 + 8] = 2;
@@ -428,7 +428,7 @@ TEST_F(DiskQueueTest, AgesGoOnOverARestartOfTheProgram) {
   EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 1u);
 }
 
-TEST_F(DiskQueueTest, OverARestartOfTheMachineWallTimeTells) {
+TEST_F(DiskQueueTest, AgeUsesWallTimeAcrossARestartOfTheMachine) {
   options_.max_age = hours(1);
   Leave(1);
   Instant queued = clock_.Now();
@@ -445,7 +445,7 @@ TEST_F(DiskQueueTest, OverARestartOfTheMachineWallTimeTells) {
   EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 1u);
 }
 
-TEST_F(DiskQueueTest, WhatIsTooOldAfterARestartOfTheMachineIsCounted) {
+TEST_F(DiskQueueTest, OldRecordsAfterARestartOfTheMachineAreCounted) {
   options_.max_age = hours(1);
   Leave(5);
   options_.boot_id = kOtherBoot;

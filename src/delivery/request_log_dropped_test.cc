@@ -1,4 +1,4 @@
-// Readers whose position somebody removed while the log is open, and owners that leave.
+// Readers whose position was removed while the log is open, and owners that leave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST_F(DroppedReaderTest, AnOwnerThatIsForgottenDoesNotReadWhatIsKeptForOthers) 
   EXPECT_EQ(TakeAll(*log_->Attach("b", {}, {})), Range(1, 6));
 }
 
-TEST_F(DroppedReaderTest, WhereTheMarkCannotBeMadeThePositionSaysIt) {
+TEST_F(DroppedReaderTest, ThePositionReplacesAMarkThatCannotBeMade) {
   auto a = log_->Attach("a", {}, {});
   auto b = log_->Attach("b", {}, {});
   Push(1, 6);

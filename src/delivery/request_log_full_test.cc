@@ -56,7 +56,7 @@ class FullDiskTest : public ::testing::Test {
   OneLog::Options options_;
 };
 
-TEST_F(FullDiskTest, NothingIsTakenAndItGoesOnWhenThereIsRoom) {
+TEST_F(FullDiskTest, AFullDiskRefusesAndContinuesWhenThereIsRoom) {
   OnSmallFileSystem([&] {
     options_.segment_bytes = 32 << 10;
     auto queue = Open();
@@ -79,7 +79,7 @@ TEST_F(FullDiskTest, NothingIsTakenAndItGoesOnWhenThereIsRoom) {
 }
 
 // What is delivered may not hold the room that the next record needs, though its file is not full yet.
-TEST_F(FullDiskTest, WhatIsDeliveredMakesRoom) {
+TEST_F(FullDiskTest, DeliveredRecordsMakeRoom) {
   OnSmallFileSystem([&] {
     options_.segment_bytes = 4 << 20;
     auto queue = Open();
@@ -94,7 +94,7 @@ TEST_F(FullDiskTest, WhatIsDeliveredMakesRoom) {
 }
 
 // With memory to wait in, a full disk refuses nothing and the order holds.
-TEST_F(FullDiskTest, WhatDoesNotFitWaitsInMemory) {
+TEST_F(FullDiskTest, RecordsBeyondTheDiskWaitInMemory) {
   OnSmallFileSystem([&] {
     options_.segment_bytes = 32 << 10;
     options_.memory_bytes = 50'000;

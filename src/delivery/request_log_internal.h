@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "delivery/position_file.h"
+#include "delivery/log_folder.h"
 #include "delivery/request_log.h"
 
 namespace gpulens {
@@ -35,7 +35,7 @@ struct RequestLog::Reader {
   uint64_t low = 1;    // all ids below are done
   uint64_t ahead = 1;  // all ids below are done or in flight
   std::vector<InFlight> in_flight;
-  // Of the position at the start: bit i means that mask_from + 1 + i is done.
+  // Done records of the position at the start: bit i is the record mask_from + 1 + i.
   uint64_t mask_from = 0, mask = 0;
   // Ids that were returned by Next while the folder was unusable, and are skipped.
   uint64_t jump_from = 0, jump_to = 0;
@@ -58,7 +58,7 @@ struct RequestLog::Reader {
   bool OnDisk() const noexcept { return next && next->head.id == ahead; }
   uint64_t held() const noexcept { return held_on_disk + held_in_memory; }
   bool IsInFlight(uint64_t id) const noexcept {
-    return std::any_of(in_flight.begin(), in_flight.end(), [id](const InFlight& record) {
+    return std::ranges::any_of(in_flight, [id](const InFlight& record) {
       return record.id == id && !record.done && !record.dropped;
     });
   }

@@ -1,10 +1,10 @@
-// A folder that cannot be used: what waits in memory, what somebody is told of it, and what happens when the
-// folder is there again.
+// A folder that cannot be used: what waits in memory, what is reported of it, and what happens when the
+// folder is back.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "delivery/position_file.h"
+#include "delivery/log_folder.h"
 #include "delivery/request_log_testing.h"
 
 namespace gpulens {
@@ -20,7 +20,7 @@ using Kept = RequestLog::Kept;
 
 class MemoryOfALogTest : public ::testing::Test {
  protected:
-  // What somebody who waits for it was told, each time.
+  // Statuses that callbacks of Append received.
   using Reported = std::vector<Status>;
 
   MemoryOfALogTest() {
@@ -53,9 +53,9 @@ class MemoryOfALogTest : public ::testing::Test {
     EXPECT_TRUE(kept.ok()) << kept.error().detail;
     return kept ? *kept : Kept::kInMemory;
   }
-  Kept PushOnce(uint64_t number, Reported& told, size_t size = 1000) {
-    const auto kept =
-        log_->Append(Numbered(number, size), 2, [&told](const Status& status) { told.push_back(status); });
+  Kept PushOnce(uint64_t number, Reported& reported, size_t size = 1000) {
+    const auto kept = log_->Append(Numbered(number, size), 2,
+                                   [&reported](const Status& status) { reported.push_back(status); });
     EXPECT_TRUE(kept.ok()) << kept.error().detail;
     return kept ? *kept : Kept::kOnDisk;
   }
@@ -83,41 +83,41 @@ TEST_F(MemoryOfALogTest, AFolderThatCannotBeUsedStopsNothing) {
   EXPECT_EQ(AllLost(*a) + AllLost(*b), 0u);
 }
 
-TEST_F(MemoryOfALogTest, OnDiskNobodyIsTold) {
+TEST_F(MemoryOfALogTest, NoReportForARecordOnDisk) {
   Open();
   auto a = Attach("a");
-  Reported told;
-  EXPECT_EQ(PushOnce(1, told), Kept::kOnDisk);
+  Reported reported;
+  EXPECT_EQ(PushOnce(1, reported), Kept::kOnDisk);
   const auto record = a->Next();
   EXPECT_FALSE(record->once);
   a->GiveUp(record->id);
   a.reset(), log_.reset();
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported, IsEmpty());
 }
 
-TEST_F(MemoryOfALogTest, OneDeliveryIsEnoughAndIsToldOnce) {
+TEST_F(MemoryOfALogTest, OneDeliveryIsReportedOnce) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
   for (bool first_fails : {true, false}) {
-    Reported told;
-    EXPECT_EQ(PushOnce(1, told), Kept::kInMemory);
+    Reported reported;
+    EXPECT_EQ(PushOnce(1, reported), Kept::kInMemory);
     const auto by_a = a->Next(), by_b = b->Next();
     ASSERT_TRUE(by_a && by_b);
     EXPECT_TRUE(by_a->once && by_b->once);
     if (first_fails) {
       a->GiveUp(by_a->id);
-      EXPECT_THAT(told, IsEmpty()) << "the other may still take it";
+      EXPECT_THAT(reported, IsEmpty()) << "the other may still take it";
       b->Done(by_b->id, true);
     } else {
       a->Done(by_a->id, true);
-      EXPECT_EQ(told.size(), 1u) << "without waiting for the other";
+      EXPECT_EQ(reported.size(), 1u) << "without waiting for the other";
       b->GiveUp(by_b->id);
     }
-    ASSERT_EQ(told.size(), 1u);
-    EXPECT_TRUE(told[0].ok());
+    ASSERT_EQ(reported.size(), 1u);
+    EXPECT_TRUE(reported[0].ok());
     b->Done(by_b->id, false);
     log_->Maintain();
-    EXPECT_EQ(told.size(), 1u);
+    EXPECT_EQ(reported.size(), 1u);
   }
   EXPECT_EQ(Lost(*a, RecordDropReason::kNotKept), 1u);
   EXPECT_EQ(Lost(*b, RecordDropReason::kNotKept), 1u);
@@ -127,14 +127,14 @@ TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
   OpenWithoutFolder();
   auto good = Attach("a"), dead = Attach("b");
   // Far more than the memory holds: what was answered goes for the one that is behind, counted.
-  Reported told;
+  Reported reported;
   for (uint64_t n = 1; n <= 60; ++n) {
-    EXPECT_EQ(PushOnce(n, told), Kept::kInMemory);
+    EXPECT_EQ(PushOnce(n, reported), Kept::kInMemory);
     const auto record = good->Next();
     ASSERT_TRUE(record);
     good->Done(record->id, true);
-    ASSERT_EQ(told.size(), n);
-    EXPECT_TRUE(told.back().ok());
+    ASSERT_EQ(reported.size(), n);
+    EXPECT_TRUE(reported.back().ok());
   }
   EXPECT_GT(Lost(*dead, RecordDropReason::kFull), 30u);
   EXPECT_EQ(AllLost(*good), 0u);
@@ -144,18 +144,18 @@ TEST_F(MemoryOfALogTest, AReaderThatIsBehindKeepsNoSenderWaiting) {
   EXPECT_EQ(good->stats().records, dead->stats().records);
 }
 
-TEST_F(MemoryOfALogTest, WhatNoneTakesIsToldAsNotKept) {
+TEST_F(MemoryOfALogTest, ReportsARecordThatNoReaderTook) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
-  Reported told;
-  PushOnce(1, told);
+  Reported reported;
+  PushOnce(1, reported);
   a->GiveUp(a->Next()->id);
   b->Done(b->Next()->id, false);  // refused for good
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].code, Code::kExhausted);
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_EQ(reported[0].code, Code::kExhausted);
 }
 
-TEST_F(MemoryOfALogTest, WhatIsForNoneIsNoFailure) {
+TEST_F(MemoryOfALogTest, ASkippedRecordIsNoFailure) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
   Reported both, one;
@@ -169,8 +169,8 @@ TEST_F(MemoryOfALogTest, WhatIsForNoneIsNoFailure) {
   EXPECT_EQ(one[0].code, Code::kExhausted) << "one wanted it and did not get it";
 }
 
-// A reader that is away was never asked.
-TEST_F(MemoryOfALogTest, OneThatIsAwayHasNoSay) {
+// The outcome does not depend on a reader that is not attached.
+TEST_F(MemoryOfALogTest, ADetachedReaderDoesNotCount) {
   Open();
   Attach("b").reset();
   log_.reset();
@@ -178,34 +178,34 @@ TEST_F(MemoryOfALogTest, OneThatIsAwayHasNoSay) {
   OpenWithoutFolder();
   Attach("b").reset();
   auto a = Attach("a");
-  Reported told;
-  PushOnce(1, told);
+  Reported reported;
+  PushOnce(1, reported);
   a->Skip(a->Next()->id);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_TRUE(told[0].ok());
+  ASSERT_EQ(reported.size(), 1u);
+  EXPECT_TRUE(reported[0].ok());
 }
 
-TEST_F(MemoryOfALogTest, WithoutRoomNothingIsTakenThatSomebodyWaitsFor) {
+TEST_F(MemoryOfALogTest, WithoutRoomRecordsWithAWaiterAreRefused) {
   OpenWithoutFolder();
   auto a = Attach("a");
-  Reported told;
+  Reported reported;
   uint64_t taken = 0;
   Status refused;
   for (uint64_t n = 1; n <= 30 && refused.ok(); ++n) {
-    auto kept = log_->Append(Numbered(n, 1000), 1, [&](const Status& status) { told.push_back(status); });
+    auto kept = log_->Append(Numbered(n, 1000), 1, [&](const Status& status) { reported.push_back(status); });
     if (kept) ++taken;
     else refused = kept.error();
   }
   EXPECT_EQ(refused.code, Code::kExhausted);
   EXPECT_GT(taken, 14u);
   EXPECT_LT(taken, 20u);
-  EXPECT_THAT(told, IsEmpty());
+  EXPECT_THAT(reported, IsEmpty());
   EXPECT_EQ(AllLost(*a), 0u);
   EXPECT_EQ(Take(*a), Range(1, taken));
-  EXPECT_EQ(told.size(), taken);
+  EXPECT_EQ(reported.size(), taken);
 }
 
-TEST_F(MemoryOfALogTest, TheOldestGoesForOneThatNobodyWaitsFor) {
+TEST_F(MemoryOfALogTest, TheOldestIsDroppedForARecordWithoutAWaiter) {
   OpenWithoutFolder();
   auto a = Attach("a"), b = Attach("b");
   Reported taken_by_a, taken_by_none;
@@ -225,7 +225,7 @@ TEST_F(MemoryOfALogTest, TheOldestGoesForOneThatNobodyWaitsFor) {
   EXPECT_LT(lost, 16u);
 }
 
-TEST_F(MemoryOfALogTest, TheEndIsToldToo) {
+TEST_F(MemoryOfALogTest, TheEndIsReported) {
   for (bool with_folder : {true, false}) {
     if (!with_folder) options_.folder.clear();
     else Block();
@@ -267,7 +267,7 @@ TEST_F(MemoryOfALogTest, OrderIsKeptWhenTheFolderCanBeUsed) {
 }
 
 // Another process has the folder, with a backlog in it; then it ends.
-TEST_F(MemoryOfALogTest, WhatWasInTheFolderComesWhenItIsFreeAndNothingTwice) {
+TEST_F(MemoryOfALogTest, RecordsOfALockedFolderFollowOnceItIsFree) {
   Open();
   auto other = log_;
   auto others = Attach("a");
@@ -329,7 +329,7 @@ TEST_F(MemoryOfALogTest, AFullDiskKeepsTheOrder) {
   EXPECT_THAT(Take(*Attach("b")), IsEmpty());
 }
 
-// The folder is renamed away while it is used, as when somebody removes it.
+// The folder is renamed away while it is used, as if it were removed.
 TEST_F(MemoryOfALogTest, AFolderThatVanishesCostsWhatWasInItAndIsMadeAgain) {
   Open();
   auto a = Attach("a"), b = Attach("b");
@@ -363,7 +363,7 @@ TEST_F(MemoryOfALogTest, AFolderThatVanishesCostsWhatWasInItAndIsMadeAgain) {
 }
 
 // The same, and none is done of those under way but one in the middle.
-TEST_F(MemoryOfALogTest, WhatIsUnderWayWhenTheFolderVanishesIsCountedOnce) {
+TEST_F(MemoryOfALogTest, RecordsInFlightWhenTheFolderVanishesAreCountedOnce) {
   Open();
   auto a = Attach("a");
   for (uint64_t n = 1; n <= 5; ++n) Push(n);
@@ -401,19 +401,19 @@ TEST_F(MemoryOfALogTest, InMemoryOneThatIsAwayKeepsItsPlace) {
   EXPECT_TRUE(log_->RemoveIfDone());
 }
 
-TEST_F(MemoryOfALogTest, SomebodyIsToldFromWithoutTheLocks) {
+TEST_F(MemoryOfALogTest, ReportsWithoutHoldingTheLocks) {
   OpenWithoutFolder();
   auto a = Attach("a");
-  int told = 0;
+  int reported = 0;
   ASSERT_TRUE(log_->Append(Numbered(1), 1,
                            [&](const Status&) {
-                             ++told;
+                             ++reported;
                              EXPECT_EQ(log_->readers().size(), 1u);  // would wait for ever
                              EXPECT_EQ(a->stats().records, 0u);
                            })
                   .ok());
   Take(*a);
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ class QueueAndWhatIsKnown {
   }
   void Pop(int count) {
     for (auto number : Take(*queue_, static_cast<size_t>(count))) {
-      RC_ASSERT(number != 0u);  // never a record that nobody made
+      RC_ASSERT(number != 0u);  // never a record that was not pushed
       RC_ASSERT(number <= pushed_);
       RC_ASSERT(number > last_delivered_);
       last_delivered_ = number;
@@ -50,7 +50,7 @@ class QueueAndWhatIsKnown {
     Close();
     Open();
   }
-  // The files, while nobody has them open. Never the position: it would be no damage but a repetition.
+  // Damages closed files. Never the position, which would only repeat records.
   void Damage() {
     if (!on_disk_) return;
     Close();
@@ -69,7 +69,7 @@ class QueueAndWhatIsKnown {
     uint64_t known = delivered_ + lost_;
     RC_LOG() << pushed_ << " pushed, " << delivered_ << " delivered, " << lost_ << " lost";
     RC_ASSERT(known <= pushed_);
-    // What was cut from the end of the last file has no number behind it that would tell of it.
+    // Records cut from the end of the last file leave no gap in the numbers.
     if (!last_damaged_) RC_ASSERT(known == pushed_);
     if (!damaged_) RC_ASSERT(lost_damaged_ == 0u);
   }

@@ -26,16 +26,16 @@ constexpr int kLongestSilenceMs = 20'000;
 constexpr uint64_t kNumbersOfARound = 1'000'000;
 constexpr std::array<const char*, 2> kNames = {"a", "b/c"};
 
-// What the child says on its pipe; a write of so little is one piece.
-struct SaidByReader {
+// What the child writes to its pipe; a write this small is atomic.
+struct ReaderWord {
   char what = 0;  // 'A': it was appended; 'G': the reader was given it; 'D': the reader delivered it
   char reader = 0;
   uint64_t number = 0;
 };
 
-void SayOf(int pipe, char what, size_t reader, uint64_t number) {
-  const SaidByReader said{what, static_cast<char>(reader), number};
-  if (::write(pipe, &said, sizeof said) != sizeof said) ::_exit(3);
+void ReportOf(int pipe, char what, size_t reader, uint64_t number) {
+  const ReaderWord word{what, static_cast<char>(reader), number};
+  if (::write(pipe, &word, sizeof word) != sizeof word) ::_exit(3);
 }
 
 // Takes up to `most` at a time and ends them in any order, for ever.
@@ -43,10 +43,10 @@ void SayOf(int pipe, char what, size_t reader, uint64_t number) {
   std::mt19937_64 random(index + 1);
   while (true) {
     auto records = Begin(reader, 1 + random() % most);
-    for (const LogRecord& record : records) SayOf(pipe, 'G', index, NumberOf(record.bytes).value_or(0));
+    for (const LogRecord& record : records) ReportOf(pipe, 'G', index, NumberOf(record.bytes).value_or(0));
     std::shuffle(records.begin(), records.end(), random);
     for (const LogRecord& record : records) {
-      SayOf(pipe, 'D', index, NumberOf(record.bytes).value_or(0));
+      ReportOf(pipe, 'D', index, NumberOf(record.bytes).value_or(0));
       reader.Done(record.id, true);
     }
     if (records.empty()) ::poll(nullptr, 0, 1);
@@ -66,11 +66,11 @@ void SayOf(int pipe, char what, size_t reader, uint64_t number) {
   for (uint64_t number = first;; ++number) {
     const auto kept = log->Append(Numbered(number, number * 7919 % 5000), 1);
     if (!kept || *kept != RequestLog::Kept::kOnDisk) ::_exit(4);
-    SayOf(pipe, 'A', 0, number);
+    ReportOf(pipe, 'A', 0, number);
   }
 }
 
-class HeardOfBoth {
+class ReceivedFromBoth {
  public:
   // Kills after so many words; false when the child ended by itself or was silent.
   bool ListenAndKill(pid_t child, int pipe, int words) {
@@ -78,14 +78,14 @@ class HeardOfBoth {
     std::array<uint64_t, 2> last{};
     while (true) {
       pollfd ready{pipe, POLLIN, 0};
-      SaidByReader said;
-      if (::poll(&ready, 1, kLongestSilenceMs) <= 0 || ::read(pipe, &said, sizeof said) != sizeof said) break;
-      const auto reader = static_cast<size_t>(said.reader);
-      if (said.what == 'A') accepted_.push_back(said.number);
-      if (said.what == 'D') ++delivered_[reader][said.number];
-      if (said.what == 'G') {
-        in_order_ &= said.number > last[reader];
-        last[reader] = said.number;
+      ReaderWord word;
+      if (::poll(&ready, 1, kLongestSilenceMs) <= 0 || ::read(pipe, &word, sizeof word) != sizeof word) break;
+      const auto reader = static_cast<size_t>(word.reader);
+      if (word.what == 'A') accepted_.push_back(word.number);
+      if (word.what == 'D') ++delivered_[reader][word.number];
+      if (word.what == 'G') {
+        in_order_ &= word.number > last[reader];
+        last[reader] = word.number;
       }
       if (--words != 0) continue;
       killed = true;
@@ -124,7 +124,7 @@ TEST(RequestLogReadersKill, BothGetAllThatWasAccepted) {
   options.owner = kNames[0];
   options.segment_bytes = 32 << 10;
   std::mt19937_64 random(16);
-  HeardOfBoth heard;
+  ReceivedFromBoth received;
   for (uint64_t round = 1; round <= kRounds; ++round) {
     options.sync = round % 4 == 0 ? SyncPolicy::kAlways : SyncPolicy::kNone;
     int ends[2];
@@ -134,17 +134,17 @@ TEST(RequestLogReadersKill, BothGetAllThatWasAccepted) {
     const pid_t child = ::fork();
     if (child == 0) RunBoth(options, theirs.get(), round * kNumbersOfARound);
     theirs.reset();
-    ASSERT_TRUE(heard.ListenAndKill(child, ours.get(), 1 + static_cast<int>(random() % 400))) << round;
+    ASSERT_TRUE(received.ListenAndKill(child, ours.get(), 1 + static_cast<int>(random() % 400))) << round;
   }
   ManualClock clock;
   auto log = RequestLog::Open(options, clock);
   ASSERT_TRUE(log->disk().ok());
   for (size_t i = 0; i < kNames.size(); ++i) {
     auto reader = log->Attach(kNames[i], {}, {});
-    heard.TakeRest(*reader, i);
+    received.TakeRest(*reader, i);
     EXPECT_EQ(AllLost(*reader), 0u);
   }
-  heard.Check();
+  received.Check();
 }
 
 }  // namespace

@@ -84,7 +84,7 @@ class LogAndWhatIsKnown {
                << " lost, of " << appended_ << "\n";
       const uint64_t all = one.done.size() - one.given_up + lost;
       RC_ASSERT(all <= appended_ - one.since);
-      // What was cut from the end of the last file has no number behind it that would tell of it.
+      // Records cut from the end of the last file leave no gap in the numbers.
       if (!last_damaged_) RC_ASSERT(all == appended_ - one.since);
       if (!one.may_lose) RC_ASSERT(lost == one.given_up);
     }
@@ -131,7 +131,7 @@ class LogAndWhatIsKnown {
     const std::vector<bool> attached = {known_[0].reader != nullptr, known_[1].reader != nullptr,
                                         known_[2].reader != nullptr};
     for (Known& one : known_)
-      if (one.here) Attach(one);  // only to ask
+      if (one.here) Attach(one);  // only to query
     // What is in memory would go with the log.
     for (Known& one : known_) {
       if (!in_memory_ || !one.here) continue;
@@ -175,7 +175,7 @@ class LogAndWhatIsKnown {
     else if (one.here) Attach(one), Detach(one);
   }
   void Append(size_t size) {
-    const bool any = std::any_of(known_.begin(), known_.end(), [](const Known& one) { return !!one.reader; });
+    const bool any = std::ranges::any_of(known_, [](const Known& one) { return !!one.reader; });
     const auto kept = log_->Append(Numbered(appended_ + 1, size), 1);
     RC_ASSERT(kept.ok() == any);
     if (!kept) return;
@@ -263,7 +263,7 @@ class LogAndWhatIsKnown {
       RC_ASSERT(stats.records >= one.in_flight.size() || one.may_lose);
       RC_ASSERT(AllLost(*one.reader) + one.lost <= appended_ - one.since);
     }
-    // A log that nobody reads goes as a whole.
+    // A log without readers is dropped as a whole.
     if (!log_->attached() && log_->readers().empty()) return;
     // The larger backlog, not the sum. A segment that grows is kept while it is small.
     RC_ASSERT(files <= held + options_.segment_bytes);

@@ -68,7 +68,7 @@ class RequestLogReadersTest : public ::testing::Test {
   std::shared_ptr<RequestLog> log_;
 };
 
-TEST_F(RequestLogReadersTest, OneThatNeverReadsHoldsUpNoneAndTheDiskHoldsItsBacklogOnce) {
+TEST_F(RequestLogReadersTest, AnIdleReaderDelaysNoOther) {
   auto a = Attach("a"), b = Attach("b"), c = Attach("c");
   for (uint64_t n = 1; n <= 100; ++n) {
     Push(n, n);
@@ -89,7 +89,7 @@ TEST_F(RequestLogReadersTest, OneThatNeverReadsHoldsUpNoneAndTheDiskHoldsItsBack
   EXPECT_EQ(AllLost(*a) + AllLost(*b) + AllLost(*c), 0u);
 }
 
-TEST_F(RequestLogReadersTest, EachIsBoundedByItself) {
+TEST_F(RequestLogReadersTest, EachReaderHasItsOwnBound) {
   auto a = Attach("a"), b = Attach("b", {.max_bytes = 20'000}), c = Attach("c", {.max_bytes = 50'000});
   for (uint64_t n = 1; n <= 100; ++n) {
     Push(n, n);
@@ -155,7 +155,7 @@ TEST_F(RequestLogReadersTest, ANewOneBeginsAtTheEndAndTheOwnerAtTheBeginning) {
   EXPECT_FALSE(RequestLog::HasReader(folder_.path(), "c", "a"));
 }
 
-TEST_F(RequestLogReadersTest, OfOneNameThereIsOneAtATime) {
+TEST_F(RequestLogReadersTest, OnlyOneReaderOfANameAttaches) {
   auto a = Attach("a");
   EXPECT_FALSE(log_->Attach("a", {}, {}));
   EXPECT_EQ(log_->attached(), 1u);
@@ -247,7 +247,7 @@ TEST_F(RequestLogReadersTest, AFolderGoesWithItsLastReader) {
   EXPECT_FALSE(log_->Append("x", 1).ok()) << "it is closed";
 }
 
-TEST_F(RequestLogReadersTest, WhatIsDoneOutOfOrderIsDoneAfterARestart) {
+TEST_F(RequestLogReadersTest, RecordsDoneOutOfOrderStayDoneAfterARestart) {
   auto a = Attach("a"), b = Attach("b");
   Push(1, 12);
   const auto in_flight = Begin(*a, 8);
@@ -273,7 +273,7 @@ TEST_F(RequestLogReadersTest, WhatIsDoneOutOfOrderIsDoneAfterARestart) {
 }
 
 // The most that may be under way, the first of them not done: all others are known to be done.
-TEST_F(RequestLogReadersTest, OfTheMostUnderWayOneComesTwice) {
+TEST_F(RequestLogReadersTest, AtMostRecordsInFlightAreRepeated) {
   auto a = Attach("a");
   Push(1, 80, 300);
   const auto in_flight = Begin(*a, 100);
@@ -281,7 +281,7 @@ TEST_F(RequestLogReadersTest, OfTheMostUnderWayOneComesTwice) {
   EXPECT_FALSE(a->ready());
   for (size_t i = in_flight.size() - 1; i > 0; --i) a->Done(in_flight[i].id, true);
   EXPECT_EQ(a->stats().records, 17u);
-  // Those that are done make room, though the first is not: at most as many as the position can tell.
+  // Delivered records make room even if the first is not delivered: at most as many as a position can hold.
   const auto more = Begin(*a, 100);
   for (const LogRecord& record : more) a->Done(record.id, true);
   const auto killed = OpenAsAfterAKill();
@@ -309,7 +309,7 @@ TEST_F(RequestLogReadersTest, RewindGivesOutAgainWhatIsNotDone) {
   EXPECT_EQ(AllLost(*a), 0u);
 }
 
-TEST_F(RequestLogReadersTest, WhatIsGivenUpIsLostForThatReader) {
+TEST_F(RequestLogReadersTest, AGivenUpRecordIsDroppedForThatReader) {
   auto a = Attach("a"), b = Attach("b");
   Push(1, 3);
   const auto in_flight = Begin(*a, 2);
@@ -324,7 +324,7 @@ TEST_F(RequestLogReadersTest, WhatIsGivenUpIsLostForThatReader) {
   EXPECT_EQ(AllLost(*b), 0u);
 }
 
-TEST_F(RequestLogReadersTest, WhatIsDroppedOnItsWayIsLostUnlessItArrives) {
+TEST_F(RequestLogReadersTest, ARecordDroppedInFlightCountsUnlessDelivered) {
   auto a = Attach("a"), b = Attach("b", {.max_bytes = 20'000});
   Push(1, 10);
   const auto in_flight = Begin(*b, 3);
@@ -394,7 +394,7 @@ TEST_F(RequestLogReadersTest, AFileThatIsRemovedUnderARunningLogIsCounted) {
   EXPECT_EQ(AllLost(*a) + AllLost(*b), 0u) << "counted once";
 }
 
-TEST_F(RequestLogReadersTest, ADestroyedPositionMeansAgainForThatReaderAlone) {
+TEST_F(RequestLogReadersTest, ADestroyedPositionRepeatsOnlyForThatReader) {
   auto a = Attach("a"), b = Attach("b"), c = Attach("c");
   Push(1, 5);
   for (const auto& reader : {a, b, c}) EXPECT_EQ(Take(*reader, 4), Range(1, 4));
@@ -408,15 +408,15 @@ TEST_F(RequestLogReadersTest, ADestroyedPositionMeansAgainForThatReaderAlone) {
 }
 
 TEST_F(RequestLogReadersTest, ReadersHearOfEachAppend) {
-  int a_heard = 0, b_heard = 0;
-  auto a = log_->Attach("a", {}, [&] { ++a_heard; });
-  auto b = log_->Attach("b", {}, [&] { ++b_heard; });
+  int a_woken = 0, b_woken = 0;
+  auto a = log_->Attach("a", {}, [&] { ++a_woken; });
+  auto b = log_->Attach("b", {}, [&] { ++b_woken; });
   Push(1, 3);
-  EXPECT_EQ(a_heard, 3);
+  EXPECT_EQ(a_woken, 3);
   b.reset();
   Push(4, 4);
-  EXPECT_EQ(a_heard, 4);
-  EXPECT_EQ(b_heard, 3);
+  EXPECT_EQ(a_woken, 4);
+  EXPECT_EQ(b_woken, 3);
 }
 
 }  // namespace

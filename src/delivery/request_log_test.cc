@@ -130,7 +130,7 @@ TEST_P(RequestLogTest, DropsWhatIsTooOldWhenLookedAtAndWhenPushed) {
   ASSERT_TRUE(queue->Push(Numbered(3), 7).ok());
   EXPECT_EQ(queue->stats().records, 1u);
   EXPECT_THAT(Take(*queue), ElementsAre(3u));
-  // The second was on its way when it was dropped, and did not come back before the third was asked for.
+  // The second was on its way when it was dropped, and did not come back before the third was requested.
   EXPECT_EQ(Lost(*queue, RecordDropReason::kOld), 2u);
 }
 
@@ -199,7 +199,7 @@ TEST_P(RequestLogTest, OnePushesAndOneTakes) {
   EXPECT_EQ(AllLost(*queue), 0u);
 }
 
-TEST_P(RequestLogTest, ASteadyRunAllocatesTheRecordAlone) {
+TEST_P(RequestLogTest, ASteadyRunAllocatesOnlyTheRecord) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   auto queue = Open(Plain());
   const std::string bytes(10'000, 'x');

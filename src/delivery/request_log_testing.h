@@ -1,9 +1,11 @@
-// For tests of request logs: a folder that goes away again, a log with one reader that takes one record at a
-// time, records that say their number, and how to take all of them.
+// For tests of request logs: a temporary folder, a log with one reader that takes one record at a time,
+// numbered records, and how to take all of them.
 #pragma once
 
 #include <gtest/gtest.h>
+
 #include <unistd.h>
+#include <algorithm>
 
 #include <filesystem>
 #include <memory>
@@ -35,7 +37,7 @@ class TestFolder {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(path()))
       if (entry.path().string().ends_with(end)) found.push_back(entry.path().string());
-    std::sort(found.begin(), found.end());
+    std::ranges::sort(found);
     return found;
   }
   std::vector<std::string> Segments() const { return Ending(".seg"); }
@@ -60,7 +62,7 @@ inline void Flip(const std::string& path, size_t at) {
   Change(path, bytes);
 }
 
-// "17:xxxxx…": a record that says which it is.
+// A numbered record: "17:xxxxx…".
 inline std::string Numbered(uint64_t number, size_t size = 0) {
   std::string text = std::to_string(number) + ":";
   if (text.size() < size) text.append(size - text.size(), static_cast<char>('a' + number % 26));

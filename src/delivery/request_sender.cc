@@ -8,7 +8,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/threads.h"
-#include "net/message/http_fields.h"
+#include "net/message/http_message.h"
 
 namespace gpulens {
 namespace {
@@ -190,11 +190,11 @@ Duration RequestSender::TimeLeft(Duration wanted) const {
 }
 
 bool RequestSender::Busy() const {
-  return std::any_of(queues_.begin(), queues_.end(), [](const Queue& queue) { return queue.busy; });
+  return std::ranges::any_of(queues_, [](const Queue& queue) { return queue.busy; });
 }
 
 bool RequestSender::AllEmpty() {
-  if (std::any_of(opened_.begin(), opened_.end(), [](size_t count) { return count != 0; })) return false;
+  if (std::ranges::any_of(opened_, [](size_t count) { return count != 0; })) return false;
   for (const auto& source : taking_) {
     if (source->held || source->reader->stats().records != 0) return false;
   }

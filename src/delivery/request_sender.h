@@ -12,17 +12,14 @@
 #pragma once
 
 #include <array>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -38,7 +35,7 @@
 
 namespace gpulens {
 
-// What an answer means for its request.
+// Meaning of an answer for its request.
 struct SendOutcome {
   // kRework: again at once, after SendSetup::rework; the second time, as kAgain.
   enum Kind : uint8_t { kTaken, kAgain, kRefused, kRework } kind = kTaken;
@@ -64,7 +61,7 @@ struct SendEndpoint {
 // One request of a record.
 struct SendPart {
   size_t route = 0;
-  std::string headers;  // whole lines, of this request alone
+  std::string headers;  // whole lines, of this request only
   std::shared_ptr<const std::string> body;
   uint32_t items = 0;
   uint64_t key = 0;  // requests of one key stay in order; with by_hash it also chooses the endpoint
@@ -111,7 +108,7 @@ struct SendSetup {
 // Whether OTLP/HTTP and remote write retry the status: 429, 502, 503 and 504.
 bool IsRetryable(int http_status) noexcept;
 // The same for calls, by the rules of OTLP/gRPC: no answer, CANCELLED, DEADLINE_EXCEEDED, ABORTED,
-// OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS, and RESOURCE_EXHAUSTED when the receiver says how long to wait.
+// OUT_OF_RANGE, UNAVAILABLE, DATA_LOSS, and RESOURCE_EXHAUSTED when the receiver sends how long to wait.
 bool IsRetryable(const GrpcReply& reply);
 
 class RequestSender {

@@ -13,7 +13,7 @@ using std::chrono::seconds;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Answers as its script says, then kOk; writes down what it was sent.
+// Returns the answers of its script, then kOk; records requests.
 struct Receiver final : GrpcHandler {
   void Handle(GrpcRequest request, GrpcResponder responder) override {
     std::lock_guard lock(mutex);

@@ -117,7 +117,7 @@ class RequestSenderTest : public ::testing::Test {
 };
 
 // A receiver of an older protocol: what waits is made reworked for it, at once and without a word.
-TEST_F(RequestSenderTest, WhatIsMadeAnewIsSentAtOnce) {
+TEST_F(RequestSenderTest, AFreshRequestIsSentAtOnce) {
   ScriptedServer server([](int, int, const std::string& head) {
     return Turn{Answer(head.find("/logs") != head.npos ? "415 No" : "206 Some", "X-Took: 1\r\n")};
   });
@@ -174,9 +174,9 @@ TEST_F(RequestSenderTest, DeliversInOrderOnItsRoutes) {
 }
 
 TEST_F(RequestSenderTest, TriesAgainWhatMayBeTakenLaterAndLosesWhatIsRefused) {
-  int asked = 0;
+  int requests = 0;
   ScriptedServer server([&](int, int, const std::string&) {
-    switch (asked++) {
+    switch (requests++) {
       case 0: return Turn{Answer("503 Busy", "Retry-After: 0\r\n")};
       case 1: return Turn{Answer("429 Slow")};
       case 2: return Turn{Answer("200 OK")};
@@ -218,15 +218,15 @@ TEST_F(RequestSenderTest, AReceiverThatIsAwayLosesNothing) {
 }
 
 TEST_F(RequestSenderTest, TheEndDoesNotWaitForAnAnswerThatDoesNotCome) {
-  std::atomic<int> asked = 0;
+  std::atomic<int> requests = 0;
   ScriptedServer server([&](int, int, const std::string&) {
-    ++asked;
+    ++requests;
     return Turn{""};
   });
   Start(server.Url(""));
   Push(0, "");
   const Instant end = RealClock().Now() + seconds(20);
-  while (asked == 0 && end - RealClock().Now() > Duration::zero()) std::this_thread::yield();
+  while (requests == 0 && end - RealClock().Now() > Duration::zero()) std::this_thread::yield();
   EXPECT_EQ(sender_->Finish(RealClock().Now() + milliseconds(20)).code, Code::kTimeout);
   sender_.reset();
   Attach();
@@ -244,7 +244,7 @@ TEST_F(RequestSenderTest, ARecordThatHadToGoAloneDoesNotKeepTheLog) {
   EXPECT_EQ(log_->attached(), 0u);
 }
 
-TEST_F(RequestSenderTest, WithoutAccessItWaits) {
+TEST_F(RequestSenderTest, WithoutAccessARequestWaits) {
   inaccessible_ = {Code::kUnavailable, "no token"};
   ScriptedServer server([&](int, int, const std::string&) { return Turn{Answer("204 None")}; });
   Start(server.Url(""));
@@ -267,17 +267,17 @@ TEST_F(RequestSenderTest, RecordsThatAreNotForThisReceiverAreLetGo) {
   EXPECT_EQ(stats_.requests["200"], 1u);
 }
 
-// A server that writes down what it was asked, and answers as it is told to.
+// A server that counts requests and answers with `status`.
 struct Recorder {
   Recorder()
       : server([this](int, int, const std::string& head) {
-          ++asked;
+          ++requests;
           return Turn{Answer(status.load(), head)};
         }) {}
   static std::string Answer(int status, const std::string&) {
     return "HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Length: 0\r\n\r\n";
   }
-  std::atomic<int> asked = 0, status = 200;
+  std::atomic<int> requests = 0, status = 200;
   ScriptedServer server;
 };
 
@@ -287,7 +287,7 @@ TEST_F(RequestSenderTest, GoesToTheNextEndpointWhileOneIsAway) {
   Start();
   for (int i = 0; i < 20; ++i) Push(0, "x");
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 60; }));
-  EXPECT_EQ(second.asked, 20);
+  EXPECT_EQ(second.requests, 20);
   EXPECT_GT(stats_.requests["connect"], 0u);
   EXPECT_EQ(stats_.refused, 0u);
 }
@@ -306,12 +306,12 @@ TEST_F(RequestSenderTest, GoesBackToTheFirstEndpoint) {
     delivered += 3;
     return Until([&](const auto& s) { return s.signals[0].delivered == delivered; });
   };
-  // It is asked again when its wait is over.
-  const int asked = first.asked;
-  for (int i = 0; i < 10'000 && first.asked == asked; ++i) ASSERT_TRUE(push());
-  const int before = second.asked;
+  // It gets requests again when its wait is over.
+  const int requests = first.requests;
+  for (int i = 0; i < 10'000 && first.requests == requests; ++i) ASSERT_TRUE(push());
+  const int before = second.requests;
   ASSERT_TRUE(push());
-  EXPECT_EQ(second.asked, before);
+  EXPECT_EQ(second.requests, before);
 }
 
 TEST_F(RequestSenderTest, EachKeyHasItsEndpointAndMovesWhileThatIsAway) {
@@ -326,25 +326,25 @@ TEST_F(RequestSenderTest, EachKeyHasItsEndpointAndMovesWhileThatIsAway) {
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 90; }));
   int share[3];
   for (size_t i = 0; i < 3; ++i) {
-    share[i] = servers[i].asked;
+    share[i] = servers[i].requests;
     EXPECT_GT(share[i], 12) << i;
   }
   servers[1].status = 503;
   for (int key = 0; key < 90; ++key) Push(0, "x", 1, static_cast<char>(key));
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 180; }));
-  EXPECT_EQ(servers[0].asked + servers[2].asked, 180 - share[1]);
-  EXPECT_GE(servers[0].asked, 2 * share[0]) << "its own keys stay";
-  EXPECT_GE(servers[2].asked, 2 * share[2]);
+  EXPECT_EQ(servers[0].requests + servers[2].requests, 180 - share[1]);
+  EXPECT_GE(servers[0].requests, 2 * share[0]) << "its own keys stay";
+  EXPECT_GE(servers[2].requests, 2 * share[2]);
 }
 
 // Requests of one key never overtake each other, also when some of them have to be tried again.
 TEST_F(RequestSenderTest, SeveralAreUnderWayAndEachKeyStaysInOrder) {
-  std::atomic<int> asked = 0;
+  std::atomic<int> requests = 0;
   std::mutex mutex;
   std::map<char, std::vector<int>> taken;
   size_t all = 0;
   ScriptedServer server([&](int, int, const std::string& request) {
-    if (++asked % 3 == 0) return Turn{Answer("503 Busy")};
+    if (++requests % 3 == 0) return Turn{Answer("503 Busy")};
     std::lock_guard lock(mutex);
     const std::string body = request.substr(request.find("\r\n\r\n") + 4);
     if (body.empty()) return Turn{Answer("400 No Body")};
@@ -366,7 +366,7 @@ TEST_F(RequestSenderTest, SeveralAreUnderWayAndEachKeyStaysInOrder) {
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 200; }));
   EXPECT_EQ(Waiting(), 0u);
   std::lock_guard lock(mutex);
-  for (auto& [key, numbers] : taken) EXPECT_TRUE(std::is_sorted(numbers.begin(), numbers.end())) << key;
+  for (auto& [key, numbers] : taken) EXPECT_TRUE(std::ranges::is_sorted(numbers)) << key;
 }
 
 // A reload: what is under way is waited for, nothing is sent twice, and what waits goes to the new receiver.
@@ -386,8 +386,8 @@ TEST_F(RequestSenderTest, AnUpdateLosesAndRepeatsNothing) {
   }
   ASSERT_TRUE(Until([](const auto& s) { return s.signals[0].delivered == 300; }));
   EXPECT_TRUE(sender_->Finish(RealClock().Now() + seconds(20)).ok());
-  EXPECT_EQ(before.asked + after.asked, 300);
-  EXPECT_GT(after.asked, 0);
+  EXPECT_EQ(before.requests + after.requests, 300);
+  EXPECT_GT(after.requests, 0);
 }
 
 TEST_F(RequestSenderTest, ALogOfBeforeIsEmptiedFirst) {
@@ -414,9 +414,8 @@ TEST_F(RequestSenderTest, ALogOfBeforeIsEmptiedFirst) {
   EXPECT_THAT(order, ElementsAre("old", "old", "old", "new", "new", "new"));
 }
 
-// The disk takes nothing: a record that somebody waits for is tried once, and the answer says what came of
-// it.
-TEST_F(RequestSenderTest, WhatIsTriedOnceSaysWhatCameOfIt) {
+// With a full disk, a record with a waiter is tried once, and its answer is the outcome.
+TEST_F(RequestSenderTest, ReportsTheOutcomeOfASingleAttempt) {
   Recorder server;
   server.status = 503;
   Start(server.server.Url(""));
@@ -446,7 +445,7 @@ TEST_F(RequestSenderTest, WhatIsTriedOnceSaysWhatCameOfIt) {
   EXPECT_EQ(Waiting(), 0u);
 }
 
-TEST(IsRetryable, AsOtlpSays) {
+TEST(IsRetryable, FollowsTheSpecificationOfOtlp) {
   for (int status : {429, 502, 503, 504}) EXPECT_TRUE(IsRetryable(status));
   for (int status : {400, 401, 403, 404, 413, 500, 501}) EXPECT_FALSE(IsRetryable(status));
 }

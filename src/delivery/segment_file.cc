@@ -15,7 +15,7 @@
 namespace gpulens {
 namespace {
 
-// -1 and errno, or how much was read: less than asked only at the end of the file.
+// -1 and errno, or how much was read: less than `size` only at the end of the file.
 ssize_t ReadAt(int fd, uint64_t offset, char* out, size_t size) noexcept {
   size_t done = 0;
   while (done < size) {
@@ -68,7 +68,7 @@ bool DecodeCopy(std::string_view copy, SegmentHeader& header) noexcept {
 }
 
 bool IsZero(std::string_view bytes) noexcept {
-  return std::all_of(bytes.begin(), bytes.end(), [](char c) { return c == 0; });
+  return std::ranges::all_of(bytes, [](char c) { return c == 0; });
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ Result<SegmentReader> SegmentReader::Adopt(UniqueFd fd) {
 SegmentState SegmentReader::ReadHeader(uint64_t id_limit) noexcept {
   id_limit_ = std::min(id_limit, kMaxRecordId);
   std::string_view bytes = Peek(0, std::min<uint64_t>(kSegmentHeaderBytes, end_));
-  // What cannot be read is not what is short.
+  // An unreadable file is damaged, not torn.
   if (bytes.size() < std::min<uint64_t>(kSegmentHeaderBytes, end_)) return SegmentState::kDamaged;
   SegmentState state = DecodeSegmentHeader(bytes, header_);
   next_id_ = header_.first_id;
@@ -159,11 +159,11 @@ std::string_view SegmentReader::Peek(uint64_t offset, size_t wanted) noexcept {
   return {buffer_.get() + begin, std::min(wanted, buffered_ - begin)};
 }
 
-// Where the next marker stands, else the end.
+// Offset of the next marker, else the end.
 uint64_t SegmentReader::FindMarker(uint64_t from) noexcept {
   while (from + kRecordHeadBytes <= end_) {
     size_t wanted = std::min<uint64_t>(kBufferBytes, end_ - from);
-    // What is buffered behind `from` is looked at first, so that a step never reads what it has.
+    // Buffered bytes after `from` are searched first, so that no byte is read twice.
     if (from >= buffered_at_ && from + kRecordHeadBytes <= buffered_at_ + buffered_)
       wanted = buffered_at_ + buffered_ - from;
     std::string_view bytes = Peek(from, wanted);
@@ -210,7 +210,7 @@ void SegmentReader::ValidateTail(uint64_t from) noexcept {
   if (end_ - from < kRecordHeadBytes) return;
   while (from < end_) {
     std::string_view bytes = Peek(from, std::min<uint64_t>(kBufferBytes, end_ - from));
-    if (bytes.empty() || std::any_of(bytes.begin(), bytes.end(), [](char c) { return c != 0; })) {
+    if (bytes.empty() || std::ranges::any_of(bytes, [](char c) { return c != 0; })) {
       tail_ = Tail::kDamaged;
       return;
     }
@@ -222,7 +222,7 @@ uint64_t SegmentReader::GuessEnd(uint64_t first_id) noexcept {
   uint64_t end = first_id + 1;
   for (uint64_t at = FindMarker(0); at < end_; at = FindMarker(at + 1)) {
     const uint64_t id = IdOfRecordHead(Peek(at, kRecordHeadBytes));
-    // Without its checksum a number is believed when so many records fit into the bytes before it.
+    // Without its checksum a number is plausible when that many records fit into the bytes before it.
     if (id >= end && id - first_id <= at / kRecordHeadBytes) end = id + 1;
   }
   return end;
@@ -255,7 +255,7 @@ void EncodeSegmentHeader(const SegmentHeader& header, std::array<char, kSegmentH
 
 SegmentState DecodeSegmentHeader(std::string_view bytes, SegmentHeader& header) noexcept {
   if (bytes.size() < kSegmentHeaderBytes) {
-    // Our own beginnings only: a short file of somebody else is not ours to remove.
+    // Only beginnings of our own header: a short foreign file is not ours to remove.
     size_t common = std::min(bytes.size(), kSegmentMagic.size());
     bool ours = bytes.substr(0, common) == kSegmentMagic.substr(0, common) || IsZero(bytes);
     return ours ? SegmentState::kTorn : SegmentState::kForeign;

@@ -46,7 +46,7 @@ std::vector<uint64_t> Ids(SegmentReader& reader) {
   return ids;
 }
 
-TEST(SegmentFormat, TheBytesStandAsTheyAreDescribed) {
+TEST(SegmentFormat, TheBytesFollowTheFormat) {
   std::string header = HeaderBytes(12);
   EXPECT_EQ(header.substr(0, 24), std::string("GPLNSSEG\x01\0\0\0\x4D\0\0\0\x0C\0\0\0\0\0\0\0", 24));
   EXPECT_EQ(header.substr(0, 48), header.substr(48));
@@ -57,7 +57,7 @@ TEST(SegmentFormat, TheBytesStandAsTheyAreDescribed) {
   EXPECT_EQ(ChecksumOf(0, "123456789"), 0xCBF43926u);
 }
 
-TEST(SegmentFormat, WhatIsWrittenIsReadAgain) {
+TEST(SegmentFormat, ReadsBackWrittenRecords) {
   SegmentHeader header;
   ASSERT_EQ(DecodeSegmentHeader(HeaderBytes(12), header), SegmentState::kGood);
   EXPECT_EQ(header.first_id, 12u);
@@ -75,7 +75,7 @@ TEST(SegmentFormat, WhatIsWrittenIsReadAgain) {
   EXPECT_FALSE(DecodeRecordHead(RecordBytes(kMaxRecordId, ""), 77));
 }
 
-TEST(SegmentFormat, TellsTornDamagedAndForeignApart) {
+TEST(SegmentFormat, DistinguishesTornDamagedAndForeign) {
   SegmentHeader header;
   std::string good = HeaderBytes(1);
   EXPECT_EQ(DecodeSegmentHeader("", header), SegmentState::kTorn);
@@ -116,7 +116,7 @@ TEST(SegmentReader, FindsTheNextRecordBehindAnyGarbage) {
 }
 
 // The worst that a file can be for the search: nothing but markers.
-TEST(SegmentReader, ComesToAnEndInMarkersAlone) {
+TEST(SegmentReader, EndsInAFileOfMarkersOnly) {
   std::string bytes = HeaderBytes(5);
   for (int i = 0; i < 500'000; ++i) bytes += kRecordMarker;
   SegmentReader reader = Reader(bytes);

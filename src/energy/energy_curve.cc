@@ -1,7 +1,6 @@
 #include "energy/energy_curve.h"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 namespace gpulens::energy {
@@ -96,7 +95,7 @@ std::optional<int64_t> EnergyCurve::settled_ns() const noexcept {
   return knots_.back().at_ns;
 }
 
-void EnergyCurve::Add(const Reading& reading) {
+void EnergyCurve::Add(const SensorReading& reading) {
   if (reading.at_ns <= last_ns_) return;
   const bool power = IsKnown(reading.power_watts) && reading.power_watts >= 0;
   const bool counter = IsKnown(reading.counter_joules) && reading.counter_joules >= 0;
@@ -110,7 +109,7 @@ void EnergyCurve::Add(const Reading& reading) {
   else if (!counted_) AddIntegral(reading);
 }
 
-void EnergyCurve::AddPower(const Reading& reading) {
+void EnergyCurve::AddPower(const SensorReading& reading) {
   Tick tick{.at_ns = reading.at_ns, .watts = reading.power_watts, .joules = 0};
   if (ticks_.count > 0) {
     const Tick& before = ticks_.back();
@@ -119,17 +118,18 @@ void EnergyCurve::AddPower(const Reading& reading) {
   ticks_.Push(tick);
 }
 
-void EnergyCurve::AddIntegral(const Reading& reading) {
+void EnergyCurve::AddIntegral(const SensorReading& reading) {
   Knot knot{.at_ns = reading.at_ns, .early_ns = reading.at_ns, .late_ns = reading.at_ns};
-  if (knots_.count == 0) return AddKnot(knot, 0, Flaw::kNone);
+  if (knots_.count == 0) return AddKnot(knot, 0, EnergyFlaw::kNone);
   // A tick is added with each such knot, so the last but one is that of the knot before.
   const Tick &now = ticks_.back(), &before = ticks_[ticks_.count - 2];
   const int64_t apart = now.at_ns - before.at_ns;
   knot.integral_half_width = std::abs(now.watts - before.watts) / 2 * Seconds(apart);
-  AddKnot(knot, now.joules - before.joules, apart > options_.longest_gap_ns ? Flaw::kGap : Flaw::kNone);
+  AddKnot(knot, now.joules - before.joules,
+          apart > options_.longest_gap_ns ? EnergyFlaw::kGap : EnergyFlaw::kNone);
 }
 
-void EnergyCurve::AddCounter(const Reading& reading) {
+void EnergyCurve::AddCounter(const SensorReading& reading) {
   const int64_t queried_ns = reading.at_ns - std::max<int64_t>(reading.took_ns, 0);
   const double before = std::exchange(last_counter_, reading.counter_joules);
   const int64_t before_read_ns = std::exchange(counter_read_ns_, reading.at_ns);
@@ -140,7 +140,7 @@ void EnergyCurve::AddCounter(const Reading& reading) {
     if (options_.counter_lag_ns > 0) knot.early_ns -= std::min(options_.counter_lag_ns, kOldestFirstValueNs);
     // Energy integrated before the first counter value stays an integral.
     if (knots_.count > 0) return AddIntegral(reading);
-    return AddKnot(knot, 0, Flaw::kNone);
+    return AddKnot(knot, 0, EnergyFlaw::kNone);
   }
   if (options_.counter_lag_ns > 0) {
     if (reading.counter_joules == before) {
@@ -154,20 +154,21 @@ void EnergyCurve::AddCounter(const Reading& reading) {
     if (lag_ns != kLagUnknown) knot.early_ns = std::max(knot.early_ns, queried_ns - lag_ns);
     knot.at_ns = std::max(knot.early_ns + (knot.late_ns - knot.early_ns) / 2, knots_.back().at_ns + 1);
   }
-  Flaw flaw = reading.at_ns - before_read_ns > options_.longest_gap_ns ? Flaw::kGap : Flaw::kNone;
-  if (reading.counter_joules < before) flaw = Flaw::kCounterReset;
+  EnergyFlaw flaw =
+      reading.at_ns - before_read_ns > options_.longest_gap_ns ? EnergyFlaw::kGap : EnergyFlaw::kNone;
+  if (reading.counter_joules < before) flaw = EnergyFlaw::kCounterReset;
   AddKnot(knot, reading.counter_joules - before, flaw);
 }
 
-void EnergyCurve::AddKnot(const Knot& knot, double piece_joules, Flaw flaw) {
+void EnergyCurve::AddKnot(const Knot& knot, double piece_joules, EnergyFlaw flaw) {
   Knot next = knot;
   next.flaw = flaw;
   if (knots_.count > 0) {
     const Knot& before = knots_.back();
-    next.joules = before.joules + (flaw == Flaw::kNone ? piece_joules : 0);
+    next.joules = before.joules + (flaw == EnergyFlaw::kNone ? piece_joules : 0);
     next.integral_half_width += before.integral_half_width;
-    next.flaws = before.flaws + (flaw == Flaw::kNone ? 0 : 1);
-    next.latest = flaw == Flaw::kNone ? before.latest : flaw;
+    next.flaws = before.flaws + (flaw == EnergyFlaw::kNone ? 0 : 1);
+    next.latest = flaw == EnergyFlaw::kNone ? before.latest : flaw;
   }
   knots_.Push(next);
 }
@@ -207,7 +208,7 @@ double EnergyCurve::Scale() const noexcept {
 double EnergyCurve::DrawnSince(const Knot& last, int64_t at_ns) const noexcept {
   const double power = PowerIntegral(at_ns) - PowerIntegral(last.at_ns);
   if (IsKnown(power)) return std::max(0.0, power) * Scale();
-  if (knots_.count < 2 || last.flaw != Flaw::kNone) return kNotMeasured;
+  if (knots_.count < 2 || last.flaw != EnergyFlaw::kNone) return kNotMeasured;
   const Knot& before = knots_[knots_.count - 2];
   return (last.joules - before.joules) / Seconds(last.at_ns - before.at_ns) * Seconds(at_ns - last.at_ns);
 }
@@ -216,7 +217,7 @@ double EnergyCurve::DrawnSince(const Knot& last, int64_t at_ns) const noexcept {
 // the device's maximum power bounds what is missing; the other way round for a later one. `near` is the knot
 // before or at the instant, or the first. Knots beyond its neighbours matter only where their stretch
 // overlaps the instant.
-void EnergyCurve::Bound(size_t near, int64_t at_ns, Position& out) const noexcept {
+void EnergyCurve::Bound(size_t near, int64_t at_ns, CurvePosition& out) const noexcept {
   if (!counted_) {
     out.low = out.high = out.joules;
     return;
@@ -240,16 +241,16 @@ void EnergyCurve::Bound(size_t near, int64_t at_ns, Position& out) const noexcep
   out.joules = std::clamp(out.joules, std::min(out.low, out.high), out.high);
 }
 
-Position EnergyCurve::At(int64_t at_ns) const {
-  Position out;
-  out.flaw = Flaw::kOutside;
+CurvePosition EnergyCurve::At(int64_t at_ns) const {
+  CurvePosition out;
+  out.flaw = EnergyFlaw::kOutside;
   if (knots_.count == 0) return out;
   const size_t next = knots_.After(at_ns);
   const bool early = next == 0, late = next == knots_.count;
   const Knot& near = knots_[early ? 0 : next - 1];
   out.integral_half_width = near.integral_half_width;
   out.flaws_ended = out.flaws_begun = near.flaws;
-  Flaw latest = near.latest;
+  EnergyFlaw latest = near.latest;
   out.settled = !early && (!late || at_ns == near.at_ns);
   if (early) {
     // The power is known longer than the counter.
@@ -276,11 +277,11 @@ Position EnergyCurve::At(int64_t at_ns) const {
   return out;
 }
 
-Span EnergyCurve::Between(int64_t begin_ns, int64_t end_ns) const {
-  Span span;
-  const Position begin = At(begin_ns), end = At(end_ns);
+EnergySpan EnergyCurve::Between(int64_t begin_ns, int64_t end_ns) const {
+  EnergySpan span;
+  const CurvePosition begin = At(begin_ns), end = At(end_ns);
   if (end_ns < begin_ns || !IsKnown(begin.joules) || !IsKnown(end.joules)) {
-    span.flaw = knots_.count == 0 && silent_ ? Flaw::kNoSensor : Flaw::kOutside;
+    span.flaw = knots_.count == 0 && silent_ ? EnergyFlaw::kNoSensor : EnergyFlaw::kOutside;
     return span;
   }
   if (end.flaws_begun != begin.flaws_ended) {
@@ -290,7 +291,7 @@ Span EnergyCurve::Between(int64_t begin_ns, int64_t end_ns) const {
   span.method = method();
   span.joules = end.joules - begin.joules;
   span.half_width_joules = end.integral_half_width - begin.integral_half_width;
-  if (span.method == Method::kCounter && end_ns > begin_ns) {
+  if (span.method == SpanMethod::kCounter && end_ns > begin_ns) {
     const double low = std::max(0.0, end.low - begin.high);
     double high = end.high - begin.low;
     if (IsKnown(options_.most_watts)) high = std::min(high, options_.most_watts * Seconds(end_ns - begin_ns));

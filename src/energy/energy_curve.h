@@ -2,7 +2,7 @@
 //
 //   EnergyCurve curve({.readings = 1200});
 //   curve.Add({.at_ns = now, .counter_joules = 512.3, .power_watts = 310});
-//   Span span = curve.Between(begin_ns, end_ns);   // joules, with an error bound
+//   EnergySpan span = curve.Between(begin_ns, end_ns);   // joules, with an error bound
 //
 // With a counter the curve goes through its values and follows the power readings in between; without one it
 // is the integral of power by trapezoids. Many counters are updated only every 20 to 100 ms: a new value was
@@ -33,7 +33,7 @@ class CounterStep {
  public:
   // A new value was written between these two times.
   void Observe(int64_t early_ns, int64_t late_ns) noexcept;
-  // The value is still the one of the last sighting. Longer than the lag, and the lag was wrong.
+  // The value is still that of the last sighting; after longer than the lag, the lag was wrong.
   void SawNone(int64_t at_ns) noexcept;
 
   // Maximum age of a value; nothing while unknown.
@@ -51,16 +51,16 @@ inline double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e
 inline bool IsKnown(double value) noexcept { return std::isfinite(value); }
 
 // Reading of a device; NaN: unknown.
-struct Reading {
+struct SensorReading {
   int64_t at_ns = 0;  // when the read returned, on a clock that never jumps
   double counter_joules = kNotMeasured;
   double power_watts = kNotMeasured;
   int64_t took_ns = 0;  // duration of the read; the values are of some instant in between
 };
 
-enum class Method : uint8_t { kNone, kCounter, kPowerIntegral };
-// Why a span has no energy, or not all of it.
-enum class Flaw : uint8_t {
+enum class SpanMethod : uint8_t { kNone, kCounter, kPowerIntegral };
+// Why the energy of a span is missing or incomplete.
+enum class EnergyFlaw : uint8_t {
   kNone,
   kOutside,       // before the first reading that is kept, or too long after the last
   kGap,           // two readings lie further apart than allowed
@@ -68,24 +68,24 @@ enum class Flaw : uint8_t {
   kNoSensor,      // neither counter nor power was ever read
 };
 
-struct Span {
+struct EnergySpan {
   double joules = kNotMeasured;
   double half_width_joules = kNotMeasured;
-  Method method = Method::kNone;
-  Flaw flaw = Flaw::kNone;
-  bool valid() const noexcept { return flaw == Flaw::kNone; }
+  SpanMethod method = SpanMethod::kNone;
+  EnergyFlaw flaw = EnergyFlaw::kNone;
+  bool valid() const noexcept { return flaw == EnergyFlaw::kNone; }
 };
 
 // The curve at one instant. Joules count from an arbitrary zero; they can be compared over the whole life of
 // a curve, also after the readings are forgotten.
-struct Position {
+struct CurvePosition {
   double joules = kNotMeasured;
   double low = kNotMeasured, high = kNotMeasured;  // bounds of the true value, as far as there is a counter
   double integral_half_width = 0;                  // of all that was integrated so far
   // Pieces with something wrong, up to here: those that end before, and those that begin before.
   uint32_t flaws_ended = 0, flaws_begun = 0;
-  Flaw flaw = Flaw::kNone;  // kOutside: there is no position; else what the last wrong piece has
-  bool settled = false;     // no later reading moves it
+  EnergyFlaw flaw = EnergyFlaw::kNone;  // kOutside: there is no position; else what the last wrong piece has
+  bool settled = false;                 // no later reading moves it
 };
 
 class EnergyCurve {
@@ -93,9 +93,9 @@ class EnergyCurve {
   static constexpr int64_t kLagUnknown = std::numeric_limits<int64_t>::max();
 
   struct Options {
-    size_t readings = 1200;                  // that are kept: a minute at 50 ms
-    int64_t longest_gap_ns = 2'000'000'000;  // between readings: further apart nothing is known
-    double most_watts = std::numeric_limits<double>::infinity();  // that the device can draw
+    size_t readings = 1200;                  // kept: a minute at 50 ms
+    int64_t longest_gap_ns = 2'000'000'000;  // between two readings; a longer one is a flaw
+    double most_watts = std::numeric_limits<double>::infinity();  // maximum power of the device
     double counter_step_joules = 0.001;                           // the counter's resolution
     // Maximum age of the counter's value; 0: current; kLagUnknown: learnt from frequent readings.
     int64_t counter_lag_ns = 0;
@@ -105,7 +105,7 @@ class EnergyCurve {
 
   // Readings that are not later than the last are ignored. After the first counter value, readings without
   // one only shape the curve.
-  void Add(const Reading& reading);
+  void Add(const SensorReading& reading);
   // Keeps at least so many readings from here on. Allocates.
   void Keep(size_t readings);
   // Whether more frequent readings would show how often the counter is updated.
@@ -114,17 +114,19 @@ class EnergyCurve {
   }
 
   // Energy from `begin_ns` to `end_ns`.
-  Span Between(int64_t begin_ns, int64_t end_ns) const;
-  // Also shortly after the last reading, by the power of then.
-  Position At(int64_t at_ns) const;
+  EnergySpan Between(int64_t begin_ns, int64_t end_ns) const;
+  // Extrapolates for a short time after the last reading, at its power.
+  CurvePosition At(int64_t at_ns) const;
 
   std::optional<int64_t> first_ns() const noexcept;    // of the readings that are kept
   double first_watts() const noexcept;                 // of the first power that is kept
   std::optional<int64_t> last_ns() const noexcept;     // the latest reading
-  std::optional<int64_t> settled_ns() const noexcept;  // up to here positions stay as they are
+  std::optional<int64_t> settled_ns() const noexcept;  // earlier positions do not change any more
   size_t size() const noexcept { return ticks_.count; }
-  Method method() const noexcept {
-    return counted_ ? Method::kCounter : knots_.count > 0 ? Method::kPowerIntegral : Method::kNone;
+  SpanMethod method() const noexcept {
+    return counted_           ? SpanMethod::kCounter
+           : knots_.count > 0 ? SpanMethod::kPowerIntegral
+                              : SpanMethod::kNone;
   }
 
  private:
@@ -133,13 +135,13 @@ class EnergyCurve {
     int64_t at_ns = 0;
     double watts = kNotMeasured, joules = 0;
   };
-  // A point that the curve goes through. Its value was so at some time from `early` to `late`.
+  // A point of the curve, whose value held at some time from `early` to `late`.
   struct Knot {
     int64_t at_ns = 0, early_ns = 0, late_ns = 0;
     double joules = 0, integral_half_width = 0;
-    uint32_t flaws = 0;         // of the pieces up to here
-    Flaw flaw = Flaw::kNone;    // of the piece that ends here
-    Flaw latest = Flaw::kNone;  // of the last piece up to here that had one
+    uint32_t flaws = 0;                     // of the pieces up to here
+    EnergyFlaw flaw = EnergyFlaw::kNone;    // of the piece that ends here
+    EnergyFlaw latest = EnergyFlaw::kNone;  // of the last piece up to here that had one
   };
   template <class T>
   struct Ring {
@@ -153,15 +155,15 @@ class EnergyCurve {
     size_t After(int64_t at_ns) const noexcept;
   };
 
-  void AddPower(const Reading& reading);
-  void AddCounter(const Reading& reading);
-  void AddIntegral(const Reading& reading);
-  void AddKnot(const Knot& knot, double piece_joules, Flaw flaw);
+  void AddPower(const SensorReading& reading);
+  void AddCounter(const SensorReading& reading);
+  void AddIntegral(const SensorReading& reading);
+  void AddKnot(const Knot& knot, double piece_joules, EnergyFlaw flaw);
   double PowerIntegral(int64_t at_ns) const noexcept;
   double Drawn(const Knot& from, const Knot& to, int64_t at_ns) const noexcept;
   double DrawnSince(const Knot& last, int64_t at_ns) const noexcept;
   double Scale() const noexcept;
-  void Bound(size_t near, int64_t at_ns, Position& out) const noexcept;
+  void Bound(size_t near, int64_t at_ns, CurvePosition& out) const noexcept;
 
   const Options options_;
   Ring<Tick> ticks_;

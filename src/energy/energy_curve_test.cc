@@ -24,7 +24,7 @@ TEST(EnergyCurve, IntegratesPowerByTrapezoids) {
   const EnergyCurve steady = PowerCurve({{0, 300}, {1, 300}, {10, 300}});
   EXPECT_DOUBLE_EQ(steady.Between(0, 10'000 * kMs).joules, 3000);
   EXPECT_DOUBLE_EQ(steady.Between(0, 10'000 * kMs).half_width_joules, 0);
-  EXPECT_EQ(steady.Between(0, 10'000 * kMs).method, Method::kPowerIntegral);
+  EXPECT_EQ(steady.Between(0, 10'000 * kMs).method, SpanMethod::kPowerIntegral);
   const EnergyCurve ramp = PowerCurve({{0, 0}, {1, 100}, {2, 200}, {3, 300}, {4, 400}});
   EXPECT_DOUBLE_EQ(ramp.Between(0, 4000 * kMs).joules, 800);
   EXPECT_DOUBLE_EQ(ramp.Between(0, 4000 * kMs).half_width_joules, 200) << "600 to 1,000 J";
@@ -33,14 +33,14 @@ TEST(EnergyCurve, IntegratesPowerByTrapezoids) {
 
 TEST(EnergyCurve, GoesThroughTheCountersReadings) {
   EnergyCurve curve({.counter_step_joules = 0.001});
-  // The power says 100 W, the counter 60: it is the counter that counts.
+  // The power is 100 W, the counter grows by 60 W: the counter has precedence.
   for (int i = 0; i <= 10; ++i)
     curve.Add({.at_ns = i * 100 * kMs, .counter_joules = 6.0 * i, .power_watts = 100});
-  const Span whole = curve.Between(0, 1000 * kMs);
-  EXPECT_EQ(whole.method, Method::kCounter);
+  const EnergySpan whole = curve.Between(0, 1000 * kMs);
+  EXPECT_EQ(whole.method, SpanMethod::kCounter);
   EXPECT_DOUBLE_EQ(whole.joules, 60);
   EXPECT_DOUBLE_EQ(whole.half_width_joules, 0.001) << "both ends are readings";
-  const Span inside = curve.Between(250 * kMs, 270 * kMs);
+  const EnergySpan inside = curve.Between(250 * kMs, 270 * kMs);
   EXPECT_NEAR(inside.joules, 1.2, 1e-9);
   EXPECT_NEAR(inside.half_width_joules, 6 - 1.2 + 0.001, 1e-9) << "not more than there is in the piece";
   EXPECT_DOUBLE_EQ(curve.Between(300 * kMs, 300 * kMs).joules, 0);
@@ -54,34 +54,34 @@ TEST(EnergyCurve, TheShapeInsideAPieceIsThatOfThePower) {
   EXPECT_NEAR(curve.Between(50 * kMs, 100 * kMs).joules, 7.5, 1e-9);
 }
 
-TEST(EnergyCurve, SaysWhatItDoesNotKnow) {
+TEST(EnergyCurve, ReportsGapsAndUnknownSpans) {
   EnergyCurve curve({.readings = 100, .longest_gap_ns = 1000 * kMs});
-  EXPECT_EQ(curve.Between(0, 1).flaw, Flaw::kOutside);
+  EXPECT_EQ(curve.Between(0, 1).flaw, EnergyFlaw::kOutside);
   curve.Add({.at_ns = 100 * kMs, .counter_joules = 5, .power_watts = kNotMeasured});
   curve.Add({.at_ns = 200 * kMs, .counter_joules = 6, .power_watts = kNotMeasured});
   curve.Add({.at_ns = 150 * kMs, .counter_joules = 99, .power_watts = kNotMeasured});  // late: ignored
   EXPECT_DOUBLE_EQ(curve.Between(100 * kMs, 200 * kMs).joules, 1);
-  EXPECT_EQ(curve.Between(99 * kMs, 150 * kMs).flaw, Flaw::kOutside);
-  EXPECT_EQ(curve.Between(150 * kMs, 1300 * kMs).flaw, Flaw::kOutside) << "too long after the last";
+  EXPECT_EQ(curve.Between(99 * kMs, 150 * kMs).flaw, EnergyFlaw::kOutside);
+  EXPECT_EQ(curve.Between(150 * kMs, 1300 * kMs).flaw, EnergyFlaw::kOutside) << "too long after the last";
   EXPECT_DOUBLE_EQ(curve.Between(100 * kMs, 250 * kMs).joules, 1.5) << "as it went before";
   EXPECT_DOUBLE_EQ(curve.Between(100 * kMs, 250 * kMs).half_width_joules, 0.5 + 0.001) << "wholly a guess";
-  EXPECT_EQ(curve.Between(180 * kMs, 150 * kMs).flaw, Flaw::kOutside);
+  EXPECT_EQ(curve.Between(180 * kMs, 150 * kMs).flaw, EnergyFlaw::kOutside);
   curve.Add({.at_ns = 300 * kMs, .counter_joules = 2, .power_watts = kNotMeasured});
-  EXPECT_EQ(curve.Between(150 * kMs, 250 * kMs).flaw, Flaw::kCounterReset);
+  EXPECT_EQ(curve.Between(150 * kMs, 250 * kMs).flaw, EnergyFlaw::kCounterReset);
   // A reading that failed is bridged by the counter, up to a second.
   curve.Add({.at_ns = 400 * kMs, .counter_joules = kNotMeasured, .power_watts = kNotMeasured});
   curve.Add({.at_ns = 500 * kMs, .counter_joules = kNotMeasured, .power_watts = 3});
   curve.Add({.at_ns = 600 * kMs, .counter_joules = 3, .power_watts = 3});
   EXPECT_DOUBLE_EQ(curve.Between(300 * kMs, 600 * kMs).joules, 1);
-  EXPECT_EQ(curve.Between(300 * kMs, 600 * kMs).method, Method::kCounter);
+  EXPECT_EQ(curve.Between(300 * kMs, 600 * kMs).method, SpanMethod::kCounter);
   curve.Add({.at_ns = 1700 * kMs, .counter_joules = 9, .power_watts = 3});
-  EXPECT_EQ(curve.Between(700 * kMs, 800 * kMs).flaw, Flaw::kGap);
-  EXPECT_EQ(curve.Between(500 * kMs, 800 * kMs).flaw, Flaw::kGap);
+  EXPECT_EQ(curve.Between(700 * kMs, 800 * kMs).flaw, EnergyFlaw::kGap);
+  EXPECT_EQ(curve.Between(500 * kMs, 800 * kMs).flaw, EnergyFlaw::kGap);
   EXPECT_TRUE(std::isnan(curve.Between(700 * kMs, 800 * kMs).joules));
   EXPECT_TRUE(curve.Between(400 * kMs, 600 * kMs).valid()) << "what is wrong begins later";
   EnergyCurve silent({});
   silent.Add({.at_ns = 1});
-  EXPECT_EQ(silent.Between(0, 1).flaw, Flaw::kNoSensor);
+  EXPECT_EQ(silent.Between(0, 1).flaw, EnergyFlaw::kNoSensor);
 }
 
 TEST(EnergyCurve, ForgetsTheOldest) {
@@ -90,7 +90,7 @@ TEST(EnergyCurve, ForgetsTheOldest) {
   EXPECT_EQ(curve.size(), 4u);
   EXPECT_EQ(*curve.first_ns(), 6 * kMs);
   EXPECT_DOUBLE_EQ(curve.Between(6 * kMs, 9 * kMs).joules, 3);
-  EXPECT_EQ(curve.Between(5 * kMs, 9 * kMs).flaw, Flaw::kOutside);
+  EXPECT_EQ(curve.Between(5 * kMs, 9 * kMs).flaw, EnergyFlaw::kOutside);
   curve.Keep(6);
   for (int i = 10; i < 12; ++i) curve.Add({.at_ns = i * kMs, .counter_joules = 1.0 * i, .power_watts = 1});
   EXPECT_EQ(curve.size(), 6u);
@@ -105,7 +105,7 @@ TEST(EnergyCurve, AValueThatIsReadMayBeOld) {
       {.most_watts = 200, .counter_step_joules = 0, .counter_lag_ns = EnergyCurve::kLagUnknown});
   for (int ms = 0; ms <= 1000; ms += 40)
     curve.Add({.at_ns = ms * kMs, .counter_joules = 10.0 * ((ms + 70) / 100), .power_watts = 100});
-  const Span span = curve.Between(200 * kMs, 700 * kMs);
+  const EnergySpan span = curve.Between(200 * kMs, 700 * kMs);
   EXPECT_NEAR(span.joules, 50, 4);
   EXPECT_LE(std::abs(span.joules - 50), span.half_width_joules);
   EXPECT_LE(span.half_width_joules, 2 * 200 * 0.05);
@@ -133,10 +133,10 @@ TEST(EnergyCurve, BeforeTheFirstStepAndAfterTheLastThePowerSpeaks) {
   curve.Add({.at_ns = 0, .counter_joules = kNotMeasured, .power_watts = 100});
   for (int ms = 50; ms <= 450; ms += 50)
     curve.Add({.at_ns = ms * kMs, .counter_joules = 5.0 * (ms / 100), .power_watts = 100});
-  const Span first = curve.Between(10 * kMs, 30 * kMs);
+  const EnergySpan first = curve.Between(10 * kMs, 30 * kMs);
   EXPECT_NEAR(first.joules, 2, 1e-9);
   EXPECT_LE(std::abs(first.joules - 1), first.half_width_joules) << "the counter says half of the power";
-  const Position late = curve.At(490 * kMs);
+  const CurvePosition late = curve.At(490 * kMs);
   EXPECT_FALSE(late.settled);
   EXPECT_GT(late.high, late.joules);
   EXPECT_NEAR(late.joules - curve.At(450 * kMs).joules, 0.5 * 100 * 0.04, 1) << "scaled as the counter was";
@@ -174,7 +174,7 @@ RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfACounter, (uint32_t
   const EnergyCurve curve = world.Read(50, true);
   const int64_t length = *rc::gen::inRange<int64_t>(20, 501),
                 begin = *rc::gen::inRange<int64_t>(0, 3900 - length);
-  const Span span = curve.Between(begin * kMs, (begin + length) * kMs);
+  const EnergySpan span = curve.Between(begin * kMs, (begin + length) * kMs);
   const double truth =
       world.joules[static_cast<size_t>(begin + length)] - world.joules[static_cast<size_t>(begin)];
   RC_ASSERT(span.valid());
@@ -182,8 +182,8 @@ RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfACounter, (uint32_t
   RC_ASSERT(span.half_width_joules < 0.05 * 700);
 }
 
-// The same, of a counter that is written every so many milliseconds and read at its own pace; the curve is
-// told of its steps, or not. Also of the edges that no reading has closed yet.
+// The same for a counter that is updated every `step` milliseconds and read at another pace, with and without
+// known steps, and also for edges after the last reading.
 RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfASlowCounter, (uint32_t seed, bool reported)) {
   const World world(seed);
   const int step = *rc::gen::inRange(1, 120), phase = *rc::gen::inRange(0, step),
@@ -199,7 +199,7 @@ RC_GTEST_PROP(EnergyCurveProperty, TheTruthIsWithinTheBoundOfASlowCounter, (uint
                .counter_joules = std::floor(world.joules[at] * 1000) / 1000,
                .power_watts = world.watts[static_cast<size_t>(ms)]});
   }
-  const Span span = curve.Between(begin * kMs, (begin + length) * kMs);
+  const EnergySpan span = curve.Between(begin * kMs, (begin + length) * kMs);
   const double truth =
       world.joules[static_cast<size_t>(begin + length)] - world.joules[static_cast<size_t>(begin)];
   RC_ASSERT(span.valid());

@@ -27,28 +27,28 @@ EnergyCurve Hundred(int64_t from_ns, int64_t to_ns) {
   return curve;
 }
 
-TEST(ShareOf, SaysByWhichWay) {
-  EXPECT_EQ(Of({}).sharing, Sharing::kNone);
+TEST(ShareOf, NamesTheKindOfSharing) {
+  EXPECT_EQ(Of({}).sharing, SharingMethod::kNone);
   EXPECT_EQ(Of({Other(0.5)}).own, 0);
   EXPECT_EQ(Of({Own(0), Own(0.1)}).own, 1);
-  EXPECT_EQ(Of({Own(0), Own(0.1)}).sharing, Sharing::kExclusive);
+  EXPECT_EQ(Of({Own(0), Own(0.1)}).sharing, SharingMethod::kExclusive);
   const UseShare busy = Of({Own(0.3), Other(0.1)});
   EXPECT_DOUBLE_EQ(busy.own, 0.75);
   EXPECT_DOUBLE_EQ(busy.spread, 0.25);
-  EXPECT_EQ(busy.sharing, Sharing::kByUtilization);
+  EXPECT_EQ(busy.sharing, SharingMethod::kByUtilization);
   const UseShare idle = Of({Own(0), Other(0), Other(0), Other(0)});
   EXPECT_DOUBLE_EQ(idle.own, 0.25);
-  EXPECT_EQ(idle.sharing, Sharing::kEqually);
+  EXPECT_EQ(idle.sharing, SharingMethod::kEqually);
   const UseShare dumb = Of({Own(kNotMeasured), Other(0.5)});
   EXPECT_DOUBLE_EQ(dumb.own, 0.5);
   EXPECT_DOUBLE_EQ(dumb.spread, 0.5) << "it may be all or nothing";
-  EXPECT_EQ(dumb.sharing, Sharing::kEqually);
+  EXPECT_EQ(dumb.sharing, SharingMethod::kEqually);
   const UseShare cpu = ShareOf({.list = {Own(0.2), Other(0.6)}, .since_last = true});
   EXPECT_DOUBLE_EQ(cpu.own, 0.25);
-  EXPECT_EQ(cpu.sharing, Sharing::kByCpuTime);
+  EXPECT_EQ(cpu.sharing, SharingMethod::kByCpuTime);
 }
 
-TEST(RunShare, AloneIsAllOfIt) {
+TEST(RunShare, AnExclusiveRunGetsAllEnergy) {
   const EnergyCurve curve = Hundred(0, 2000 * kMs);
   RunShare run(500 * kMs, 300);
   for (int64_t at = 500; at <= 1500; at += 200) run.Observe({.at_ns = at * kMs, .share = Of({Own(0.5)})});
@@ -58,10 +58,10 @@ TEST(RunShare, AloneIsAllOfIt) {
   EXPECT_NEAR(part.device_joules, 100, 1e-9);
   EXPECT_LT(part.half_width, 0.1);
   EXPECT_EQ(part.sharing_half_width, 0);
-  EXPECT_NEAR(part.by[static_cast<size_t>(Sharing::kExclusive)], 100, 1e-9);
+  EXPECT_NEAR(part.by[static_cast<size_t>(SharingMethod::kExclusive)], 100, 1e-9);
 }
 
-TEST(RunShare, ABoardThatNobodyOfItUsesIsNotItsOwn) {
+TEST(RunShare, ADeviceUsedOnlyByOthersAddsNoEnergy) {
   const EnergyCurve curve = Hundred(0, 2000 * kMs);
   RunShare run(0, 300);
   for (int64_t at = 0; at <= 2000; at += 200) run.Observe({.at_ns = at * kMs, .share = Of({Other(1)})});
@@ -84,7 +84,7 @@ TEST(RunShare, ComingAndGoingIsUncertainByHalfASlice) {
   EXPECT_NEAR(part.sharing_half_width, 20, 1e-9);
 }
 
-TEST(RunShare, WhatWasBeforeTheFirstReadingIsGuessedWithItsBound) {
+TEST(RunShare, TimeBeforeTheFirstReadingIsEstimatedWithABound) {
   const EnergyCurve curve = Hundred(1000 * kMs, 2000 * kMs);
   RunShare run(980 * kMs, 300);
   run.Observe({.at_ns = 1000 * kMs, .share = kWholeBoard});
@@ -111,16 +111,15 @@ TEST(RunShare, AFlawCountsOnlyWhileTheDeviceIsUsed) {
     for (int64_t at = 500; at <= 1100; at += 50)
       run.Observe({.at_ns = at * kMs, .share = used ? Of({Own(1)}) : Of({Other(1)})});
     run.Settle(curve);
-    EXPECT_EQ(run.Upto(1100 * kMs, curve).flaw, used ? Flaw::kCounterReset : Flaw::kNone);
+    EXPECT_EQ(run.Upto(1100 * kMs, curve).flaw, used ? EnergyFlaw::kCounterReset : EnergyFlaw::kNone);
   }
 }
 
-// Runs that share one device, others beside them, and nobody at times: each joule is somebody's once,
-// whenever it is settled.
+// Runs that share one device with others, and idle times: each joule is counted once, whenever it is settled.
 RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t seed)) {
   std::mt19937 random(seed);
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<uint32_t>(n)); };
-  constexpr int kRuns = 3;  // owner kRuns is nobody's run
+  constexpr int kRuns = 3;  // owner kRuns: processes of no run
   EnergyCurve curve({.readings = 4096, .most_watts = kInf});
   std::vector<RunShare> runs(kRuns + 1, RunShare(0, kInf));
   double joules = 0;
@@ -140,7 +139,7 @@ RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t see
         std::vector<EnergyProcess> list;
         for (const auto& [owner, use] : users) list.push_back(owner == run ? Own(use) : Other(use));
         UseShare share = Of(list);
-        if (run == kRuns && users.empty()) share.own = 1;  // idle, nobody on it
+        if (run == kRuns && users.empty()) share.own = 1;  // idle
         runs[static_cast<size_t>(run)].Observe({.at_ns = observed_ns, .share = share});
       }
     }
@@ -151,7 +150,7 @@ RC_GTEST_PROP(RunShareProperty, RunsAndOthersAreWhatTheDeviceDrew, (uint32_t see
   double sum = 0;
   for (const RunShare& run : runs) {
     const RunPart part = run.Upto(end, curve);
-    RC_ASSERT(part.flaw == Flaw::kNone);
+    RC_ASSERT(part.flaw == EnergyFlaw::kNone);
     RC_ASSERT(part.joules >= -1e-9 && part.joules <= joules + 1e-9);
     RC_ASSERT(part.half_width >= 0 && part.sharing_half_width >= 0);
     double by = 0;

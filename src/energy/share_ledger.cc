@@ -49,20 +49,20 @@ struct ShareLedger::Sweep {
   Sharers sharers{};
 
   // `writes`: the account itself, a copy of it, or null.
-  void Add(Account* account, Account* writes, int64_t until_ns);
+  void Add(EnergyAccount* account, EnergyAccount* writes, int64_t until_ns);
   void Run(int64_t until_ns);
 
  private:
   void Advance(int64_t at_ns);
   void Turn(size_t first, size_t last);
   void Shift(const Sharers& before, double half_width);
-  void Snap(Account& account, const Cut& cut, int64_t at_ns) const;
-  void Collect(Account& account, uint64_t rate, const Cut& cut, int64_t at_ns) const;
-  static void OwnEdge(Account::Both& both, double weight, double half_width);
+  void Snap(EnergyAccount& account, const EnergyCut& cut, int64_t at_ns) const;
+  void Collect(EnergyAccount& account, uint64_t rate, const EnergyCut& cut, int64_t at_ns) const;
+  static void OwnEdge(EnergyAccount::Both& both, double weight, double half_width);
 };
 
-void ShareLedger::Sweep::Add(Account* account, Account* writes, int64_t until_ns) {
-  const Account& from = writes ? *writes : *account;
+void ShareLedger::Sweep::Add(EnergyAccount* account, EnergyAccount* writes, int64_t until_ns) {
+  const EnergyAccount& from = writes ? *writes : *account;
   if (!from.begun_ && from.begin_ns >= until_ns && from.begin_ns > state.at_ns) return;
   const int64_t low = std::max(from.begun_ ? state.at_ns : from.begin_ns, state.at_ns);
   const int64_t high = std::max(low, std::min(from.end_ns, until_ns));
@@ -78,7 +78,7 @@ void ShareLedger::Sweep::Add(Account* account, Account* writes, int64_t until_ns
   }
   size_t taken = 0;
   for (; taken < from.mark_count && from.marks[taken].at_ns <= until_ns; ++taken) {
-    const Account::Mark& mark = from.marks[taken];
+    const EnergyAccount::Mark& mark = from.marks[taken];
     edges.push_back({std::clamp(mark.at_ns, low, high), mark.at_ns, EdgeKind::kMark, number, mark.phase});
   }
   if (from.end_ns <= until_ns) edges.push_back({high, from.end_ns, EdgeKind::kEnd, number, 0});
@@ -93,7 +93,7 @@ void ShareLedger::Sweep::Add(Account* account, Account* writes, int64_t until_ns
 // Divides the energy since the last edge among the open accounts.
 void ShareLedger::Sweep::Advance(int64_t at_ns) {
   if (at_ns <= state.at_ns) return;
-  const Cut cut = at(at_ns);
+  const EnergyCut cut = at(at_ns);
   Sums drawn{};
   drawn[kJoules] = cut.joules - state.cut.joules;
   drawn[kIntegral] = cut.integral_half_width - state.cut.integral_half_width;
@@ -128,8 +128,8 @@ void ShareLedger::Sweep::Shift(const Sharers& before, double half_width) {
   state.token_error += std::abs(rate_is - rate_was) * half_width;
 }
 
-void ShareLedger::Sweep::Snap(Account& account, const Cut& cut, int64_t at_ns) const {
-  Account::Snapshot& since = account.since_;
+void ShareLedger::Sweep::Snap(EnergyAccount& account, const EnergyCut& cut, int64_t at_ns) const {
+  EnergyAccount::Snapshot& since = account.since_;
   since.at_ns = at_ns;
   since.equal = state.equal;
   since.by_tokens = state.by_tokens;
@@ -140,10 +140,11 @@ void ShareLedger::Sweep::Snap(Account& account, const Cut& cut, int64_t at_ns) c
   since.drawn = {cut.joules, cut.integral_half_width, cut.parts[0], cut.parts[1], cut.parts[2]};
 }
 
-void ShareLedger::Sweep::Collect(Account& account, uint64_t rate, const Cut& cut, int64_t at_ns) const {
-  const Account::Snapshot& since = account.since_;
+void ShareLedger::Sweep::Collect(EnergyAccount& account, uint64_t rate, const EnergyCut& cut,
+                                 int64_t at_ns) const {
+  const EnergyAccount::Snapshot& since = account.since_;
   const Sums now = {cut.joules, cut.integral_half_width, cut.parts[0], cut.parts[1], cut.parts[2]};
-  for (Account::Both* both : {&account.total, &account.phases[account.phase_]}) {
+  for (EnergyAccount::Both* both : {&account.total, &account.phases[account.phase_]}) {
     Sums mine{}, devices{};
     for (size_t kind = 0; kind < mine.size(); ++kind) {
       devices[kind] = now[kind] - since.drawn[kind];
@@ -160,21 +161,21 @@ void ShareLedger::Sweep::Collect(Account& account, uint64_t rate, const Cut& cut
     both->mine.half_width += mine[kIntegral] + error;
     for (size_t part = 0; part < kParts; ++part) {
       const bool gap = state.gaps[part] != since.gaps[part] || !std::isfinite(devices[kFirstPart + part]);
-      for (Tally* tally : {&both->mine, &both->devices}) tally->missing[part] |= gap;
+      for (EnergyTally* tally : {&both->mine, &both->devices}) tally->missing[part] |= gap;
       if (gap) continue;
       both->mine.parts[part] += mine[kFirstPart + part];
       both->devices.parts[part] += devices[kFirstPart + part];
     }
     const bool known = std::isfinite(devices[kJoules]);
     const bool flawed = !known || cut.flaws_begun != since.flaws;
-    for (Tally* tally : {&both->mine, &both->devices}) {
+    for (EnergyTally* tally : {&both->mine, &both->devices}) {
       tally->ns += at_ns - since.at_ns;
-      if (flawed && tally->flaw == Flaw::kNone) tally->flaw = known ? cut.flaw : Flaw::kOutside;
+      if (flawed && tally->flaw == EnergyFlaw::kNone) tally->flaw = known ? cut.flaw : EnergyFlaw::kOutside;
     }
   }
 }
 
-void ShareLedger::Sweep::OwnEdge(Account::Both& both, double weight, double half_width) {
+void ShareLedger::Sweep::OwnEdge(EnergyAccount::Both& both, double weight, double half_width) {
   both.mine.half_width += weight * half_width;
   both.devices.half_width += half_width;
 }
@@ -188,7 +189,7 @@ void ShareLedger::Sweep::Turn(size_t first, size_t last) {
     const Edge& edge = edges[i];
     const Item& item = items[edge.item];
     if (edge.kind == EdgeKind::kBegin || !item.writes || !item.writes->begun_) continue;
-    Account& account = *item.writes;
+    EnergyAccount& account = *item.writes;
     const double weight = account.shares ? before.Weight(item.rate) : 1;
     Collect(account, item.rate, cut_of(edge), edge.true_ns);
     OwnEdge(account.phases[account.phase_], weight, half_width);
@@ -205,7 +206,7 @@ void ShareLedger::Sweep::Turn(size_t first, size_t last) {
     const Edge& edge = edges[i];
     const Item& item = items[edge.item];
     if (!item.writes) continue;
-    Account& account = *item.writes;
+    EnergyAccount& account = *item.writes;
     if (edge.kind == EdgeKind::kEnd) {
       account.settled = true;
       continue;
@@ -247,7 +248,7 @@ void ShareLedger::State::ForgetSums() noexcept {
   gaps = {};
 }
 
-void ShareLedger::Start(int64_t at_ns, const Cut& cut) {
+void ShareLedger::Start(int64_t at_ns, const EnergyCut& cut) {
   state_.at_ns = at_ns;
   state_.cut = cut;
   started_ = true;
@@ -259,13 +260,13 @@ void ShareLedger::Settle(int64_t until_ns, const CutAt& at) {
   edges_.clear();
   state_.ForgetSums();
   Sweep sweep{by_, at, state_, items_, edges_};
-  for (Account* account : open_) sweep.Add(account, account, until_ns);
+  for (EnergyAccount* account : open_) sweep.Add(account, account, until_ns);
   sweep.Run(until_ns);
-  std::erase_if(open_, [](const Account* account) { return account->settled; });
+  std::erase_if(open_, [](const EnergyAccount* account) { return account->settled; });
 }
 
-Account ShareLedger::Project(const Account& account, int64_t until_ns, const CutAt& at) const {
-  Account copy = account;
+EnergyAccount ShareLedger::Project(const EnergyAccount& account, int64_t until_ns, const CutAt& at) const {
+  EnergyAccount copy = account;
   if (account.settled) return copy;
   State state = state_;
   until_ns = std::max(until_ns, state.at_ns);
@@ -273,7 +274,7 @@ Account ShareLedger::Project(const Account& account, int64_t until_ns, const Cut
   edges_.clear();
   state.ForgetSums();
   Sweep sweep{by_, at, state, items_, edges_};
-  for (Account* other : open_) sweep.Add(other, other == &account ? &copy : nullptr, until_ns);
+  for (EnergyAccount* other : open_) sweep.Add(other, other == &account ? &copy : nullptr, until_ns);
   sweep.Run(until_ns);
   return copy;
 }

@@ -21,27 +21,27 @@
 
 namespace gpulens::energy {
 
-enum class Part : uint8_t { kGpu, kCpu, kDram };
+enum class LedgerPart : uint8_t { kGpu, kCpu, kDram };
 inline constexpr size_t kParts = 3;
 
 // The devices' energy at one instant, since an arbitrary zero.
-struct Cut {
+struct EnergyCut {
   double joules = 0;                          // of what is shared
   std::array<double, kParts> parts{};         // NaN: not known
   double half_width = 0;                      // how far off `joules` can be at this instant
   double integral_half_width = 0;             // of all that was integrated up to here
-  uint32_t flaws_ended = 0, flaws_begun = 0;  // as of Position
-  Flaw flaw = Flaw::kNone;
+  uint32_t flaws_ended = 0, flaws_begun = 0;  // as in CurvePosition
+  EnergyFlaw flaw = EnergyFlaw::kNone;
 };
-using CutAt = std::function<Cut(int64_t at_ns)>;
+using CutAt = std::function<EnergyCut(int64_t at_ns)>;
 
-struct Tally {
+struct EnergyTally {
   double joules = 0;
   double half_width = 0;
   std::array<double, kParts> parts{};
   std::array<bool, kParts> missing{};  // parts that were not known all of the time
   int64_t ns = 0;
-  Flaw flaw = Flaw::kNone;  // not kNone: joules are not all of it
+  EnergyFlaw flaw = EnergyFlaw::kNone;  // not kNone: `joules` is incomplete
 };
 
 inline constexpr size_t kPhases = 9;  // the first has no name: before the first mark
@@ -49,8 +49,8 @@ inline constexpr size_t kPendingMarks = 16;
 inline constexpr int64_t kOpenEnd = std::numeric_limits<int64_t>::max();
 
 // One window or request. Its owner writes the first part and keeps it in place while the ledger has it.
-struct Account {
-  bool shares = true;  // else it watches: it receives the devices' energy and no share
+struct EnergyAccount {
+  bool shares = true;  // false: receives the devices' whole energy, and no share
   int64_t begin_ns = 0, end_ns = kOpenEnd;
   int64_t tokens = 0;  // added so far
   struct Mark {
@@ -61,11 +61,11 @@ struct Account {
   size_t mark_count = 0;
 
   struct Both {
-    Tally mine, devices;
+    EnergyTally mine, devices;
   };
   Both total;
   std::array<Both, kPhases> phases{};
-  bool settled = false;  // its end is: nothing changes any more
+  bool settled = false;  // its end is settled: it does not change any more
 
  private:
   friend class ShareLedger;
@@ -91,27 +91,27 @@ class ShareLedger {
   explicit ShareLedger(By by) : by_(by) {}
 
   // Nothing before `at_ns` is settled. Once, before anything else.
-  void Start(int64_t at_ns, const Cut& cut);
+  void Start(int64_t at_ns, const EnergyCut& cut);
   bool started() const noexcept { return started_; }
   int64_t settled_ns() const noexcept { return state_.at_ns; }
 
   // It may have begun before what is settled: then it has a share from there on.
-  void Open(Account* account) { open_.push_back(account); }
+  void Open(EnergyAccount* account) { open_.push_back(account); }
   // Settles up to `until_ns`; accounts that ended until then are settled and forgotten.
   void Settle(int64_t until_ns, const CutAt& at);
   // The account as it would be were everything settled until then. The ledger is not changed.
-  Account Project(const Account& account, int64_t until_ns, const CutAt& at) const;
+  EnergyAccount Project(const EnergyAccount& account, int64_t until_ns, const CutAt& at) const;
 
   // Energy while no account that shares was open.
   double unattributed_joules() const noexcept { return state_.unattributed; }
   size_t open() const noexcept { return open_.size(); }
 
  private:
-  using Sums = Account::Sums;
-  // Everything that a sweep over a stretch moves.
+  using Sums = EnergyAccount::Sums;
+  // The state of a sweep over a stretch.
   struct State {
     int64_t at_ns = 0;
-    Cut cut;
+    EnergyCut cut;
     Sums equal{}, by_tokens{};  // per open account; per unit of rate
     double equal_error = 0, token_error = 0;
     std::array<uint32_t, kParts> gaps{};
@@ -127,8 +127,8 @@ class ShareLedger {
     double Weight(uint64_t rate) const noexcept;
   };
   struct Item {
-    Account* account;
-    Account* writes;  // null: it is only counted
+    EnergyAccount* account;
+    EnergyAccount* writes;  // null: it is only counted
     uint64_t rate;
   };
   enum class EdgeKind : uint8_t { kBegin, kMark, kEnd };  // the order of equal times
@@ -143,7 +143,7 @@ class ShareLedger {
   const By by_;
   bool started_ = false;
   State state_;
-  std::vector<Account*> open_;
+  std::vector<EnergyAccount*> open_;
   // Kept for their memory.
   mutable std::vector<Item> items_;
   mutable std::vector<Edge> edges_;

@@ -16,7 +16,7 @@ namespace {
 // So many watts all the time, of one GPU; the processor draws a tenth of it.
 CutAt Steady(double watts, double half_width = 0) {
   return [=](int64_t at_ns) {
-    Cut cut;
+    EnergyCut cut;
     cut.joules = watts * static_cast<double>(at_ns) * 1e-9;
     cut.parts = {cut.joules, cut.joules / 10, kNotMeasured};
     cut.half_width = half_width;
@@ -24,8 +24,8 @@ CutAt Steady(double watts, double half_width = 0) {
   };
 }
 
-Account Request(int64_t begin_ms, int64_t end_ms) {
-  Account account;
+EnergyAccount Request(int64_t begin_ms, int64_t end_ms) {
+  EnergyAccount account;
   account.begin_ns = begin_ms * kMs;
   account.end_ns = end_ms < 0 ? kOpenEnd : end_ms * kMs;
   return account;
@@ -35,14 +35,14 @@ TEST(ShareLedger, EightAtOnceHaveAnEighthEach) {
   const CutAt at = Steady(300);
   ShareLedger ledger(ShareLedger::By::kTime);
   ledger.Start(0, at(0));
-  std::deque<Account> requests;
+  std::deque<EnergyAccount> requests;
   for (int i = 0; i < 8; ++i) ledger.Open(&requests.emplace_back(Request(100, 600)));
-  Account window = Request(100, 600);
+  EnergyAccount window = Request(100, 600);
   window.shares = false;
   ledger.Open(&window);
   for (int ms = 50; ms <= 700; ms += 50) ledger.Settle(ms * kMs, at);
   double sum = 0;
-  for (const Account& one : requests) {
+  for (const EnergyAccount& one : requests) {
     EXPECT_TRUE(one.settled);
     EXPECT_NEAR(one.total.mine.joules, 18.75, 1e-9);
     EXPECT_NEAR(one.total.devices.joules, 150, 1e-9);
@@ -57,11 +57,11 @@ TEST(ShareLedger, EightAtOnceHaveAnEighthEach) {
   EXPECT_EQ(ledger.open(), 0u);
 }
 
-TEST(ShareLedger, ByTokensAndByTimeWhereNobodyAddsAny) {
+TEST(ShareLedger, SharesByTokensOrByTimeWithoutTokens) {
   const CutAt at = Steady(100);
   ShareLedger ledger(ShareLedger::By::kTokens);
   ledger.Start(0, at(0));
-  Account a = Request(0, 200), b = Request(0, 200);
+  EnergyAccount a = Request(0, 200), b = Request(0, 200);
   ledger.Open(&a);
   ledger.Open(&b);
   a.tokens = 30, b.tokens = 10;
@@ -80,8 +80,8 @@ TEST(ShareLedger, AStretchIsSplitAtTheEdges) {
   const CutAt at = Steady(1000);
   ShareLedger ledger(ShareLedger::By::kTime);
   ledger.Start(0, at(0));
-  Account a = Request(10, 40), b = Request(30, -1), none = Request(20, 20);
-  for (Account* one : {&a, &b, &none}) ledger.Open(one);
+  EnergyAccount a = Request(10, 40), b = Request(30, -1), none = Request(20, 20);
+  for (EnergyAccount* one : {&a, &b, &none}) ledger.Open(one);
   ledger.Settle(50 * kMs, at);
   EXPECT_NEAR(a.total.mine.joules, 20 + 5, 1e-9);
   EXPECT_NEAR(b.total.mine.joules, 5 + 10, 1e-9);
@@ -96,7 +96,7 @@ TEST(ShareLedger, TokensCountByTheTimeInWhichTheyCame) {
   const CutAt at = Steady(1000);
   ShareLedger ledger(ShareLedger::By::kTokens);
   ledger.Start(0, at(0));
-  Account a = Request(0, -1), b = Request(40, -1);
+  EnergyAccount a = Request(0, -1), b = Request(40, -1);
   a.tokens = 10, b.tokens = 2;  // both one in 5 ms
   ledger.Open(&a);
   ledger.Open(&b);
@@ -109,7 +109,7 @@ TEST(ShareLedger, PhasesAddUp) {
   const CutAt at = Steady(100, 0.01);
   ShareLedger ledger(ShareLedger::By::kTime);
   ledger.Start(0, at(0));
-  Account a = Request(10, 300), b = Request(100, 200);
+  EnergyAccount a = Request(10, 300), b = Request(100, 200);
   a.marks[0] = {.at_ns = 20 * kMs, .phase = 1};
   a.marks[1] = {.at_ns = 120 * kMs, .phase = 2};
   a.mark_count = 2;
@@ -129,11 +129,11 @@ TEST(ShareLedger, PhasesAddUp) {
   EXPECT_NEAR(a.total.devices.half_width, 0.02, 1e-9);
 }
 
-TEST(ShareLedger, WhoIsSeenLateHasAShareFromThereOn) {
+TEST(ShareLedger, ALateRequestSharesFromItsStart) {
   const CutAt at = Steady(100);
   ShareLedger ledger(ShareLedger::By::kTime);
   ledger.Start(0, at(0));
-  Account a = Request(0, -1), late = Request(40, -1);
+  EnergyAccount a = Request(0, -1), late = Request(40, -1);
   ledger.Open(&a);
   ledger.Settle(50 * kMs, at);
   ledger.Open(&late);
@@ -150,28 +150,29 @@ TEST(ShareLedger, WhoIsSeenLateHasAShareFromThereOn) {
 
 TEST(ShareLedger, AFlawTaintsThoseThatWereOpen) {
   const CutAt at = [](int64_t at_ns) {
-    Cut cut = Steady(100)(at_ns);
+    EnergyCut cut = Steady(100)(at_ns);
     cut.flaws_ended = at_ns >= 100 * kMs ? 1 : 0;
     cut.flaws_begun = at_ns > 50 * kMs ? 1 : 0;
-    if (at_ns > 50 * kMs) cut.flaw = Flaw::kCounterReset;
+    if (at_ns > 50 * kMs) cut.flaw = EnergyFlaw::kCounterReset;
     if (at_ns < 0) cut.joules = kNotMeasured;
     return cut;
   };
   ShareLedger ledger(ShareLedger::By::kTime);
   ledger.Start(0, at(0));
-  Account before = Request(10, 50), in = Request(20, 60), after = Request(100, 150), old = Request(-5, 40);
-  for (Account* one : {&before, &in, &after, &old}) ledger.Open(one);
+  EnergyAccount before = Request(10, 50), in = Request(20, 60), after = Request(100, 150),
+                old = Request(-5, 40);
+  for (EnergyAccount* one : {&before, &in, &after, &old}) ledger.Open(one);
   ledger.Settle(200 * kMs, at);
-  EXPECT_EQ(before.total.mine.flaw, Flaw::kNone);
-  EXPECT_EQ(in.total.mine.flaw, Flaw::kCounterReset);
-  EXPECT_EQ(after.total.mine.flaw, Flaw::kNone);
-  EXPECT_EQ(old.total.mine.flaw, Flaw::kOutside);
+  EXPECT_EQ(before.total.mine.flaw, EnergyFlaw::kNone);
+  EXPECT_EQ(in.total.mine.flaw, EnergyFlaw::kCounterReset);
+  EXPECT_EQ(after.total.mine.flaw, EnergyFlaw::kNone);
+  EXPECT_EQ(old.total.mine.flaw, EnergyFlaw::kOutside);
 }
 
 // Requests at random over a load at random.
 struct Traffic {
   std::vector<double> joules;  // up to each millisecond
-  std::deque<Account> requests;
+  std::deque<EnergyAccount> requests;
   std::vector<std::vector<std::pair<int64_t, int64_t>>> tokens;  // of each request: when, how many
 
   Traffic(uint32_t seed, bool covered) : joules(1001) {
@@ -193,16 +194,16 @@ struct Traffic {
         if (random() % often == 0) mine.push_back({ms, 1 + static_cast<int64_t>(random() % 20)});
     }
   }
-  Cut At(int64_t at_ns, double noise = 0) const {
-    Cut cut;
+  EnergyCut At(int64_t at_ns, double noise = 0) const {
+    EnergyCut cut;
     cut.joules = joules[static_cast<size_t>(at_ns / kMs)] + noise;
     cut.parts = {cut.joules, kNotMeasured, cut.joules / 3};
     return cut;
   }
   // Stretches of `every` milliseconds; who begins or ends is seen in the one in which it does.
-  void Run(ShareLedger& ledger, std::deque<Account>& accounts, int64_t every, const CutAt& at) const {
+  void Run(ShareLedger& ledger, std::deque<EnergyAccount>& accounts, int64_t every, const CutAt& at) const {
     ledger.Start(0, at(0));
-    for (Account& one : accounts) ledger.Open(&one);
+    for (EnergyAccount& one : accounts) ledger.Open(&one);
     for (int64_t from = 0; from < 1000; from += every) {
       const int64_t until = std::min<int64_t>(from + every, 1000);
       for (size_t i = 0; i < accounts.size(); ++i) {
@@ -218,10 +219,10 @@ RC_GTEST_PROP(ShareLedgerProperty, SharesAndTheRestAreWhatTheDevicesDrew,
   const Traffic traffic(seed, covered);
   const auto at = [&](int64_t at_ns) { return traffic.At(at_ns); };
   ShareLedger ledger(tokens ? ShareLedger::By::kTokens : ShareLedger::By::kTime);
-  std::deque<Account> accounts = traffic.requests;
+  std::deque<EnergyAccount> accounts = traffic.requests;
   traffic.Run(ledger, accounts, *rc::gen::inRange(1, 120), at);
   double sum = 0, dram = 0;
-  for (const Account& one : accounts) {
+  for (const EnergyAccount& one : accounts) {
     RC_ASSERT(one.settled);
     RC_ASSERT(one.total.mine.joules >= -1e-9);
     RC_ASSERT(one.total.mine.joules <= one.total.devices.joules + 1e-9);
@@ -239,11 +240,11 @@ RC_GTEST_PROP(ShareLedgerProperty, SharesAndTheRestAreWhatTheDevicesDrew,
 RC_GTEST_PROP(ShareLedgerProperty, ByTimeIsWhatEachMillisecondGives, (uint32_t seed)) {
   const Traffic traffic(seed, false);
   ShareLedger ledger(ShareLedger::By::kTime);
-  std::deque<Account> accounts = traffic.requests;
+  std::deque<EnergyAccount> accounts = traffic.requests;
   traffic.Run(ledger, accounts, *rc::gen::inRange(1, 120), [&](int64_t at_ns) { return traffic.At(at_ns); });
   std::vector<double> shares(accounts.size());
   for (int64_t ms = 0; ms < 1000; ++ms) {
-    auto open = [&](const Account& one) { return one.begin_ns <= ms * kMs && one.end_ns > ms * kMs; };
+    auto open = [&](const EnergyAccount& one) { return one.begin_ns <= ms * kMs && one.end_ns > ms * kMs; };
     const auto n = std::count_if(accounts.begin(), accounts.end(), open);
     const double drawn =
         traffic.joules[static_cast<size_t>(ms) + 1] - traffic.joules[static_cast<size_t>(ms)];
@@ -254,7 +255,7 @@ RC_GTEST_PROP(ShareLedgerProperty, ByTimeIsWhatEachMillisecondGives, (uint32_t s
     RC_ASSERT(std::abs(accounts[i].total.mine.joules - shares[i]) < 1e-6);
 }
 
-// What is known only to within a half-width at the edges moves a share by no more than it says.
+// Errors within the half-width at the edges move a share by at most its own half-width.
 RC_GTEST_PROP(ShareLedgerProperty, TheHalfWidthCoversWhatEdgesCanMove, (uint32_t seed, bool tokens)) {
   const Traffic traffic(seed, false);
   const int64_t every = *rc::gen::inRange(5, 120);
@@ -266,30 +267,30 @@ RC_GTEST_PROP(ShareLedgerProperty, TheHalfWidthCoversWhatEdgesCanMove, (uint32_t
   };
   const auto by = tokens ? ShareLedger::By::kTokens : ShareLedger::By::kTime;
   ShareLedger reported(by), truth(by);
-  std::deque<Account> as_reported = traffic.requests, in_truth = traffic.requests;
+  std::deque<EnergyAccount> as_reported = traffic.requests, in_truth = traffic.requests;
   traffic.Run(reported, as_reported, every, [&](int64_t at_ns) {
-    Cut cut = traffic.At(at_ns, noise(at_ns));
+    EnergyCut cut = traffic.At(at_ns, noise(at_ns));
     cut.half_width = kHalfWidth;
     return cut;
   });
   traffic.Run(truth, in_truth, every, [&](int64_t at_ns) { return traffic.At(at_ns); });
   for (size_t i = 0; i < as_reported.size(); ++i) {
-    const Tally &mine = as_reported[i].total.mine, &other = in_truth[i].total.mine;
+    const EnergyTally &mine = as_reported[i].total.mine, &other = in_truth[i].total.mine;
     RC_ASSERT(std::abs(mine.joules - other.joules) <= mine.half_width + 1e-6);
   }
 }
 
-RC_GTEST_PROP(ShareLedgerProperty, ALookIsWhatSettlingWouldGive, (uint32_t seed, bool tokens)) {
+RC_GTEST_PROP(ShareLedgerProperty, PeekEqualsSettle, (uint32_t seed, bool tokens)) {
   const Traffic traffic(seed, false);
   const auto at = [&](int64_t at_ns) { return traffic.At(at_ns); };
   ShareLedger ledger(tokens ? ShareLedger::By::kTokens : ShareLedger::By::kTime);
-  std::deque<Account> accounts = traffic.requests;
+  std::deque<EnergyAccount> accounts = traffic.requests;
   ledger.Start(0, at(0));
-  for (Account& one : accounts) ledger.Open(&one);
+  for (EnergyAccount& one : accounts) ledger.Open(&one);
   ledger.Settle(300 * kMs, at);
   for (size_t i = 0; i < accounts.size(); ++i) accounts[i].tokens = static_cast<int64_t>(seed >> i & 15);
-  std::vector<Account> looks;
-  for (const Account& one : accounts) looks.push_back(ledger.Project(one, 700 * kMs, at));
+  std::vector<EnergyAccount> looks;
+  for (const EnergyAccount& one : accounts) looks.push_back(ledger.Project(one, 700 * kMs, at));
   ledger.Settle(700 * kMs, at);
   for (size_t i = 0; i < accounts.size(); ++i) {
     RC_ASSERT(std::abs(looks[i].total.mine.joules - accounts[i].total.mine.joules) < 1e-9);

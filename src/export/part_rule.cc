@@ -11,13 +11,13 @@
 namespace gpulens {
 namespace {
 
-constexpr size_t kLongestTenant = 150;  // as Mimir and Loki have it
+constexpr size_t kLongestTenant = 150;  // as in Mimir and Loki
 constexpr size_t kMostConditions = 64;
 
-// Senders choose the value: nothing that could end the field, or that a proxy changes.
+// Whether a value, which senders choose, cannot end the header field or be changed by a proxy.
 bool IsTenant(std::string_view value) noexcept {
   return !value.empty() && value.size() <= kLongestTenant &&
-         std::all_of(value.begin(), value.end(), [](char c) { return c > ' ' && c <= '~'; });
+         std::ranges::all_of(value, [](char c) { return c > ' ' && c <= '~'; });
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ PartRule::PartRule(const Config& config, const std::vector<std::vector<HttpUrl>>
   rule.by = tenant.Text("from");
   header_ = tenant.Text("header");
   fallback_ = tenant.Text("fallback");
-  rule.lanes = static_cast<uint32_t>(config.Int("in_flight"));
+  rule.shards = static_cast<uint32_t>(config.Int("in_flight"));
   const bool by_endpoint = config.Text("balance") == "hash" && urls.size() > 1;
   if (by_endpoint) {
     rule.hash = SplitHash::kResource;
@@ -55,7 +55,7 @@ PartRule::PartRule(const Config& config, const std::vector<std::vector<HttpUrl>>
   }
   // Requests of the agent's own data have keys by which they are spread.
   if (by_endpoint || !rule.where.empty() || !rule.by.empty()) own_ = rule;
-  if (!by_endpoint && rule.lanes > 1) rule.hash = SplitHash::kSeries;
+  if (!by_endpoint && rule.shards > 1) rule.hash = SplitHash::kSeries;
   if (own_ || rule.hash != SplitHash::kNone) received_ = std::move(rule);
 }
 

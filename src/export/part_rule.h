@@ -26,30 +26,19 @@ inline constexpr OptionSpec kWhereOptions[] = {
     {.key = "attribute",
      .help = "An attribute of the resource, the scope, the point or the record; of remote write, a label.",
      .required = true},
-    {.key = "values",
-     .type = OptionType::kTexts,
-     .help = "Values to match; * matches any text, ? one byte. Default: any value."},
-    {.key = "exclude",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Send only what has none of the values, or no such attribute."},
+    TextsOption("values", {}, "Values to match; * matches any text, ? one byte. Default: any value."),
+    BoolOption("exclude", false, "Send only what has none of the values, or no such attribute."),
 };
 inline constexpr OptionSpec kTenantOptions[] = {
-    {.key = "from", .help = "The attribute whose value is the tenant; empty: no tenants."},
-    {.key = "header", .fallback = "X-Scope-OrgID", .help = "The header field with the tenant."},
-    {.key = "fallback",
-     .help = "Tenant of data without the attribute or with an invalid value: up to 150 printable "
-             "ASCII characters without spaces. Empty: it is sent without the field."},
+    TextOption("from", {}, "The attribute whose value is the tenant; empty: no tenants."),
+    TextOption("header", "X-Scope-OrgID", "The header field with the tenant."),
+    TextOption("fallback", {},
+               "Tenant of data without the attribute or with an invalid value: up to 150 printable "
+               "ASCII characters without spaces. Empty: it is sent without the field."),
 };
 inline constexpr auto kPartOptions = std::to_array<OptionSpec>({
-    {.key = "where",
-     .type = OptionType::kGroups,
-     .help = "Send only what meets all these conditions.",
-     .children = kWhereOptions},
-    {.key = "tenant",
-     .type = OptionType::kGroup,
-     .help = "A request for each tenant.",
-     .children = kTenantOptions},
+    GroupsOption("where", "Send only what meets all these conditions.", kWhereOptions),
+    GroupOption("tenant", "A request for each tenant.", kTenantOptions),
 });
 
 // A ConfigCheck of a sink whose table has kPartOptions.
@@ -67,7 +56,7 @@ class PartRule {
   std::string HeadersOf(const SplitPart& part) const;
 
  private:
-  // Of the agent's own data, and of received data.
+  // For the agent's own data, and for received data.
   std::optional<SplitRule> own_, received_;
   std::string header_, fallback_;
 };

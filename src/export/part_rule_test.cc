@@ -41,7 +41,7 @@ SplitPart PartOf(const std::string& value) {
   return part;
 }
 
-TEST(PartRule, WithoutOptionsNothingIsDivided) {
+TEST(PartRule, WithoutOptionsDataIsNotDivided) {
   const PartRule rule(WithTenant(""), kOne);
   EXPECT_EQ(rule.For(RecordSource::kOwn), nullptr);
   EXPECT_EQ(rule.For(RecordSource::kOtlp), nullptr);
@@ -56,7 +56,7 @@ TEST(PartRule, ReceivedDataIsSpreadOverRequestsBySeriesAndOwnByItsKeys) {
   const SplitRule* received = rule.For(RecordSource::kRemoteWrite);
   ASSERT_NE(received, nullptr);
   EXPECT_EQ(received->hash, SplitHash::kSeries);
-  EXPECT_EQ(received->lanes, 4u);
+  EXPECT_EQ(received->shards, 4u);
   EXPECT_TRUE(received->endpoints.empty());
 }
 

@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "base/text.h"
-#include "catalog/prometheus_name.h"
+#include "catalog/exported_name.h"
 
 namespace gpulens {
 namespace {
 
-// The key as this form of page has it.
+// The key in this form of page.
 std::string KeyIn(NameForm form, const std::string& key) {
   if (form == NameForm::kOtel) return key;
   std::string label;
@@ -42,7 +42,7 @@ bool SinkNames::Choice::Selects(std::string_view native, std::string_view export
   return include.empty() || AnyMatches(include, native, exported);
 }
 
-// Never two attributes of one name: a rename onto one that is there is left undone.
+// Renames attributes. A rename to the name of another attribute is ignored.
 void SinkNames::Choice::AddAttributes(NameForm form, NamedSeries& series) const {
   for (const auto& [from, to] : rename) {
     const std::string old_key = KeyIn(form, from), new_key = KeyIn(form, to);
@@ -58,20 +58,20 @@ void SinkNames::Choice::AddAttributes(NameForm form, NamedSeries& series) const 
 }
 
 AttributeSet SinkNames::Choice::WithAttributes(const AttributeSet& own) const {
-  // What comes later wins.
-  std::vector<AttributeSet::Attribute> dressed;
-  for (const auto& [key, value] : attributes) dressed.push_back({key, std::string_view(value)});
+  // Later rules win.
+  std::vector<AttributeSet::Attribute> combined;
+  for (const auto& [key, value] : attributes) combined.push_back({key, std::string_view(value)});
   for (AttributeSet::Attribute attribute : own) {
     auto renamed = rename.find(std::string(attribute.key));
     if (renamed != rename.end() && !own.Has(renamed->second)) attribute.key = renamed->second;
-    dressed.push_back(attribute);
+    combined.push_back(attribute);
   }
-  return AttributeSet(std::span<const AttributeSet::Attribute>(dressed));
+  return AttributeSet(std::span<const AttributeSet::Attribute>(combined));
 }
 
 SinkNames::SinkNames(const Config& config)
     : names_(config.Texts("names")),
-      // A configuration for one sink alone may say nothing.
+      // The configuration of a single sink may lack the level.
       level_(FindMetricLevel(config.Text(kMetricsKey)).value_or(MetricLevel::kStandard)),
       choice_{config.Texts("include"), config.Texts("exclude"), config.TextMap("rename"),
               config.TextMap(kAttributesKey)} {}

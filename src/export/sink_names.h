@@ -26,30 +26,22 @@ inline constexpr std::string_view kMetricLevels[] = {"essential", "standard", "a
 
 // `names`: the default names of a sink, as a list in the file.
 consteval std::array<OptionSpec, 6> NameOptions(std::string_view names) {
-  return {OptionSpec{.key = "names",
-                     .type = OptionType::kTexts,
-                     .fallback = names,
-                     .help = "Names to export; with several, each series is exported under each of them.",
-                     .allowed = kNamingNames},
-          OptionSpec{.key = kMetricsKey,
-                     .fallback = {},
-                     .help = "Level of native metrics; default: `metrics` at the top level.",
-                     .allowed = kMetricLevels},
-          OptionSpec{.key = "include",
-                     .type = OptionType::kTexts,
-                     .help = "Only series with one of these names; * matches any text, ? one character."},
-          OptionSpec{.key = "exclude",
-                     .type = OptionType::kTexts,
-                     .help = "No series with one of these names; overrides include."},
-          OptionSpec{.key = "rename",
-                     .type = OptionType::kTextMap,
-                     .help = "Attributes to rename: {name of the series: name here}.",
-                     .map_of = MapOf::kRenames},
-          OptionSpec{.key = kAttributesKey,
-                     .type = OptionType::kTextMap,
-                     .help = "Attributes added to every series, with those of the top level; attributes of "
-                             "the series override them.",
-                     .map_of = MapOf::kAttributes}};
+  return {
+      TextsOption("names", names,
+                  "Names to export; with several, each series is exported under each of them.", kNamingNames),
+      TextOption(kMetricsKey, {}, "Level of native metrics; default: `metrics` at the top level.",
+                 kMetricLevels),
+      TextsOption("include", {}, "Only series with one of these names; * matches any text, ? one character."),
+      TextsOption("exclude", {}, "No series with one of these names; overrides include."),
+      OptionSpec{.key = "rename",
+                 .type = OptionType::kTextMap,
+                 .help = "Attributes to rename: {name of the series: name here}.",
+                 .map_of = MapOf::kRenames},
+      OptionSpec{.key = kAttributesKey,
+                 .type = OptionType::kTextMap,
+                 .help = "Attributes added to every series, with those of the top level; attributes of "
+                         "the series override them.",
+                 .map_of = MapOf::kAttributes}};
 }
 
 // The level of that name.
@@ -57,11 +49,7 @@ std::optional<MetricLevel> FindMetricLevel(std::string_view name) noexcept;
 
 // Time between two exports, of a push sink.
 consteval OptionSpec IntervalOption(std::string_view fallback) {
-  return {.key = "interval",
-          .type = OptionType::kTime,
-          .fallback = fallback,
-          .help = "Time between two exports; 0s: every tick.",
-          .min = 0};
+  return TimeOption("interval", fallback, "Time between two exports; 0s: every tick.", 0);
 }
 
 // Immutable; thread-safe. A returned SeriesNamer is for one user.

@@ -19,13 +19,13 @@ class SinkNamesTest : public ::testing::Test {
   using Map = std::map<std::string, std::string>;
   using Texts = std::vector<std::string>;
   struct Options {
-    Texts dialects = {"native"}, include = {}, exclude = {};
+    Texts names = {"native"}, include = {}, exclude = {};
     Map rename = {}, attributes = {};
     std::string metrics = "all";
   };
   static SinkNames Names(const Options& options) {
     Config config;
-    testing::SetNames(config, options.dialects);
+    testing::SetNames(config, options.names);
     config.Set("include", options.include, {});
     config.Set("exclude", options.exclude, {});
     config.Set("rename", options.rename, {});
@@ -61,44 +61,44 @@ TEST_F(SinkNamesTest, IncludeAndExcludeByEitherName) {
   EXPECT_EQ(MakeNames({.include = {"gpu.*"}}).size(), 1u);
   EXPECT_EQ(MakeNames({.include = {"gpu.*"}}, NameForm::kPrometheus).size(), 1u) << "the catalogue's name";
   EXPECT_EQ(MakeNames({.include = {"gpu_power_draw_watts"}}, NameForm::kPrometheus).size(), 1u)
-      << "the told name";
+      << "the named name";
   EXPECT_THAT(MakeNames({.include = {"host.*"}}), IsEmpty());
   EXPECT_THAT(MakeNames({.exclude = {"gpu.power.*"}}), IsEmpty());
   EXPECT_THAT(MakeNames({.include = {"gpu.*"}, .exclude = {"*"}}), IsEmpty()) << "exclude is stronger";
 }
 
-TEST_F(SinkNamesTest, OneDialectOfTwoCanBeLeftOut) {
-  const auto told =
-      MakeNames({.dialects = {"native", "dcgm"}, .exclude = {"gpu_power_draw_watts"}}, NameForm::kPrometheus);
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].name, "DCGM_FI_DEV_POWER_USAGE");
+TEST_F(SinkNamesTest, OneOfTwoNamesCanBeExcluded) {
+  const auto named =
+      MakeNames({.names = {"native", "dcgm"}, .exclude = {"gpu_power_draw_watts"}}, NameForm::kPrometheus);
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_EQ(named[0].name, "DCGM_FI_DEV_POWER_USAGE");
 }
 
-TEST_F(SinkNamesTest, RenamesNeverMakeTwoOfOne) {
-  auto told = MakeNames({.rename = {{"k8s.pod.name", "pod"}}});
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("pod", "p")));
-  told = MakeNames({.rename = {{"k8s.pod.name", "the pod"}}}, NameForm::kPrometheus);
-  EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu_index", "3"), Pair("the_pod", "p")));
-  told = MakeNames({.rename = {{"k8s.pod.name", "gpu.index"}}});
-  EXPECT_THAT(told[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p")));
+TEST_F(SinkNamesTest, RenamesNeverMakeTwoAttributesOfOneName) {
+  auto named = MakeNames({.rename = {{"k8s.pod.name", "pod"}}});
+  ASSERT_EQ(named.size(), 1u);
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("pod", "p")));
+  named = MakeNames({.rename = {{"k8s.pod.name", "the pod"}}}, NameForm::kPrometheus);
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu_index", "3"), Pair("the_pod", "p")));
+  named = MakeNames({.rename = {{"k8s.pod.name", "gpu.index"}}});
+  EXPECT_THAT(named[0].labels, ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p")));
 }
 
 TEST_F(SinkNamesTest, AttributesOfEverySeriesAndItsOwnWin) {
-  auto told = MakeNames({.attributes = {{"cluster", "byc_1"}, {"k8s.pod.name", "x"}}});
-  EXPECT_THAT(told[0].labels,
+  auto named = MakeNames({.attributes = {{"cluster", "byc_1"}, {"k8s.pod.name", "x"}}});
+  EXPECT_THAT(named[0].labels,
               ElementsAre(Pair("gpu.index", "3"), Pair("k8s.pod.name", "p"), Pair("cluster", "byc_1")));
-  told = MakeNames({.dialects = {"zernel"}, .attributes = {{"a.b", "c"}}}, NameForm::kPrometheus);
-  for (const NamedSeries& one : told) EXPECT_THAT(one.labels, ::testing::Contains(Pair("a_b", "c")));
+  named = MakeNames({.names = {"zernel"}, .attributes = {{"a.b", "c"}}}, NameForm::kPrometheus);
+  for (const NamedSeries& one : named) EXPECT_THAT(one.labels, ::testing::Contains(Pair("a_b", "c")));
 }
 
 TEST_F(SinkNamesTest, FamiliesThatAreAlwaysShownCanBeLeftOut) {
-  const size_t all = Names({.dialects = {"zernel"}}).always_shown().size();
+  const size_t all = Names({.names = {"zernel"}}).always_shown().size();
   ASSERT_GT(all, 1u);
-  EXPECT_THAT(Names({.dialects = {"zernel"}, .exclude = {"*"}}).always_shown(), IsEmpty());
+  EXPECT_THAT(Names({.names = {"zernel"}, .exclude = {"*"}}).always_shown(), IsEmpty());
 }
 
-TEST_F(SinkNamesTest, SpellingsOfASinkItselfAreChosenAndDressedAsTheOthers) {
+TEST_F(SinkNamesTest, OwnNamesOfASinkAreSelectedAndFilteredAsTheOthers) {
   SeriesInfo series;
   series.desc = &kGpuPowerDraw;
   auto more = [](const SeriesInfo&, std::vector<NamedSeries>& out) {
@@ -125,10 +125,10 @@ TEST_F(SinkNamesTest, ALevelShowsTheNativeRowsUpToIt) {
   EXPECT_THAT(NameRow(kGpuPowerLimit, {.metrics = "standard"}), IsEmpty());
   EXPECT_EQ(NameRow(kGpuPowerLimit, {.metrics = "all"}).size(), 1u);
   EXPECT_THAT(NameRow(kGpuPowerLimit, {.metrics = ""}), IsEmpty()) << "standard is the default";
-  const auto told = NameRow(kGpuClockFrequency, {.dialects = {"native", "dcgm"}, .metrics = "essential"},
-                            AttributeSet({{"gpu.clock.type", "sm"}, {"gpu.index", int64_t{3}}}));
-  ASSERT_EQ(told.size(), 1u) << "names of others have no levels";
-  EXPECT_EQ(told[0].name, "DCGM_FI_DEV_SM_CLOCK");
+  const auto named = NameRow(kGpuClockFrequency, {.names = {"native", "dcgm"}, .metrics = "essential"},
+                             AttributeSet({{"gpu.clock.type", "sm"}, {"gpu.index", int64_t{3}}}));
+  ASSERT_EQ(named.size(), 1u) << "names of others have no levels";
+  EXPECT_EQ(named[0].name, "DCGM_FI_DEV_SM_CLOCK");
 }
 
 TEST_F(SinkNamesTest, SeriesFromOutsideHaveNoLevel) {

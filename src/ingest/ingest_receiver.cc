@@ -1,12 +1,9 @@
 #include "ingest/ingest_receiver.h"
 
-#include <algorithm>
-
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
-#include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/auth/authenticator.h"
 #include "net/io_loop.h"
 
@@ -28,7 +25,7 @@ Status MayServe(const Endpoint& at, const std::string& text, const ReceiverListe
               ".insecure: true on a closed network"};
 }
 
-// Bodies take longer than the heads that other servers of ours get.
+// Bodies take longer than the heads of other servers' requests.
 constexpr Duration kRequestTimeout = std::chrono::seconds(30);
 
 std::string HostId(const std::string& root) {
@@ -36,7 +33,7 @@ std::string HostId(const std::string& root) {
   return text ? std::string(Trim(*text)) : "";
 }
 
-// What may arrive at once, and what may wait: each a quarter of what is kept free for what comes at once,
+// Limits of requests that arrive at once, and that wait: each a quarter of the memory kept free for bursts,
 // since a text that grows may hold twice its size. One request always may.
 size_t Room(uint64_t memory_limit, double spike, size_t max_request) {
   const size_t most = 2 * max_request;
@@ -116,7 +113,7 @@ Result<std::unique_ptr<ReceiverHttp>> ReceiverHttp::Open(const Options& options,
 }
 
 void ReceiverHttp::Close(Duration timeout) {
-  // So that nobody comes to a socket that is not accepted from any more.
+  // First, so that no client connects to a socket that accepts no more.
   sockets_.clear();
   server_->Shutdown(timeout, [closed = closed_] { closed->Report(); });
 }

@@ -42,7 +42,7 @@ Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
 // Runs tasks on the workers, or directly if they take none.
 std::function<void(std::function<void()>)> OffloadTo(Workers* workers);
 
-// Reported on the loop, awaited on another thread.
+// Event that the loop reports and another thread awaits.
 class CloseEvent {
  public:
   void Report();
@@ -54,22 +54,21 @@ class CloseEvent {
   bool closed_ = false;
 };
 
-// The HTTP side of a receiver: addresses, limits, TLS and passwords, and an orderly end.
-
+// The HTTP server of a receiver: addresses, limits, TLS and passwords, and an orderly shutdown.
 class ReceiverHttp {
  public:
   struct Options {
     ReceiverListen at;
     size_t max_request = 16u << 20;
-    size_t max_arriving = 32u << 20;  // bytes of requests that are not whole yet
+    size_t max_arriving = 32u << 20;  // bytes of incomplete requests
     size_t connections = 512;
     size_t transport = 0;  // index in OtlpIngest::Options
   };
 
-  // Serves when it returns. `env` has an I/O loop; it and `handler` outlive the object.
+  // Serves once it returns. `env` has an I/O loop; it and `handler` outlive the object.
   static Result<std::unique_ptr<ReceiverHttp>> Open(const Options& options, Env& env, HttpHandler& handler);
 
-  // Takes no more connections and requests; what is in flight may be answered until `deadline`. Not on the
+  // Accepts no more connections and requests; those in flight are answered until `deadline`. Not on the
   // loop; returns at once.
   void Close(Duration timeout);
   // True when every connection is gone.
@@ -84,86 +83,48 @@ class ReceiverHttp {
   std::unique_ptr<HttpServer> server_;
 };
 
-// Adds the header that says when to come again, in whole seconds; none for no time.
+// Adds Retry-After in whole seconds; none for 0.
 void AddRetryAfter(HttpResponse& response, Duration after);
 
 inline constexpr OptionSpec kIngestBatchOptions[] = {
-    {.key = "items",
-     .type = OptionType::kInt,
-     .fallback = "1000",
-     .help = "Most points, records or spans in one request to the sinks.",
-     .min = 1,
-     .max = 1'000'000},
-    {.key = "wait",
-     .type = OptionType::kTime,
-     .fallback = "0s",
-     .help = "How long a request and its answer may wait for others to be batched with it.",
-     .min = 0,
-     .max = 10},
+    IntOption("items", "1000", "Most points, records or spans in one request to the sinks.", 1, 1'000'000),
+    TimeOption("wait", "0s", "How long a request and its answer may wait for others to be batched with it.",
+               0, 10),
 };
 
 inline constexpr OptionSpec kIngestMemoryOptions[] = {
-    {.key = "limit",
-     .type = OptionType::kDouble,
-     .fallback = "0.8",
-     .help = "The share of limits.memory that the agent may use.",
-     .min = 0,
-     .max = 1},
-    {.key = "spike",
-     .type = OptionType::kDouble,
-     .fallback = "0.25",
-     .help = "The share of it that is kept free for bursts; senders must retry later before it is used.",
-     .min = 0,
-     .max = 1},
+    NumberOption("limit", OptionType::kDouble, "0.8", "The share of limits.memory that the agent may use.", 0,
+                 1),
+    NumberOption("spike", OptionType::kDouble, "0.25",
+                 "The share of it that is kept free for bursts; senders must retry later before it is used.",
+                 0, 1),
 };
 
 inline constexpr std::array<OptionSpec, 6> kIngestOptions = {{
-    {.key = "insecure",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Accept other machines without TLS and passwords; for closed networks."},
-    {.key = "max_request",
-     .type = OptionType::kSize,
-     .fallback = "16MiB",
-     .help = "The largest request, compressed and uncompressed.",
-     .min = 1024,
-     .max = 64 << 20},
-    {.key = "max_connections",
-     .type = OptionType::kInt,
-     .fallback = "512",
-     .help = "Most open connections; more are refused and counted.",
-     .min = 1,
-     .max = 65536},
-    {.key = "drop",
-     .type = OptionType::kTexts,
-     .fallback = R"(["go_*", "python_*", "*_created"])",
-     .help = "Metrics to leave out and count; * matches any text."},
-    {.key = "batch",
-     .type = OptionType::kGroup,
-     .help = "How requests are merged and split.",
-     .children = kIngestBatchOptions},
-    {.key = "memory_limiter",
-     .type = OptionType::kGroup,
-     .help = "When senders must retry later.",
-     .children = kIngestMemoryOptions},
+    BoolOption("insecure", false, "Accept other machines without TLS and passwords; for closed networks."),
+    SizeOption("max_request", "16MiB", "The largest request, compressed and uncompressed.", 1024, 64 << 20),
+    IntOption("max_connections", "512", "Most open connections; more are refused and counted.", 1, 65536),
+    TextsOption("drop", R"(["go_*", "python_*", "*_created"])",
+                "Metrics to leave out and count; * matches any text."),
+    GroupOption("batch", "How requests are merged and split.", kIngestBatchOptions),
+    GroupOption("memory_limiter", "When senders must retry later.", kIngestMemoryOptions),
 }};
 
-// `config` is of a receiver that has kIngestOptions. `ways` are static.
+// `config` is of a receiver that has kIngestOptions. `transports` are static.
 OtlpIngest::Options ReadIngestOptions(const Config& config, const ReceiverContext& context,
                                       std::vector<std::string_view> transports);
 // The same for its HTTP side, whose addresses are `http.listen`.
 ReceiverHttp::Options ReadHttpOptions(std::string_view receiver, const Config& config,
                                       const ReceiverContext& context);
 
-// A receiver of an OtlpIngest and its transports, as OtlpHttp. A transport has Options, Open(options, env,
-// ingest), Close(timeout) and AwaitClosed(timeout).
-
+// A receiver of an OtlpIngest and its transports. A transport, such as OtlpHttp, has Options, Open(options,
+// env, ingest), Close(timeout) and AwaitClosed(timeout).
 template <class... Transports>
 class IngestReceiver final : public Receiver {
  public:
   IngestReceiver(OtlpIngest::Options options, const ReceiverContext& context)
       : clock_(*context.env.clock), ingest_(std::move(options), context) {}
-  // Answers refer to a transport until the last sink has answered.
+  // Answers use a transport until the last sink has answered.
   ~IngestReceiver() override { ingest_.Finish(); }
 
   template <class Transport>

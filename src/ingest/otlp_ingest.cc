@@ -22,17 +22,16 @@ uint64_t Soft(const MemoryLimiter::Options& options) {
 }
 
 constexpr Duration kComeAgain = std::chrono::seconds(1);
-// Requests to the sinks that are not answered yet: their lanes are longer.
+// Unanswered requests to the sinks, below the bound of their queues.
 constexpr size_t kMaxInFlight = 8;
 // Requests wait for others to join them only while these come; even then not longer.
 constexpr Duration kLongestJoin = std::chrono::milliseconds(20);
-// A request takes memory beside its bytes.
+// Memory of a request besides its bytes.
 constexpr size_t kPerCall = 512;
 
 // Requests of up to some megabytes come and go all the time. Memory for each from the system, and back, would
 // cost more than reading it does; this much of what was freed is kept instead. It holds for the whole
-// process, over what RunAgent said, and stays with who knows the reason: an agent without receivers keeps
-// nothing.
+// process, and replaces the threshold of RunAgent: an agent without receivers keeps nothing.
 void KeepFreedMemory() {
   constexpr int kKept = 4 << 20;
   ::mallopt(M_MMAP_THRESHOLD, kKept);
@@ -43,7 +42,7 @@ OtlpAnswer::Kind KindOf(const Status& status) noexcept {
   switch (status.code) {
     case Code::kOk: return OtlpAnswer::kAccepted;
     case Code::kExhausted: return OtlpAnswer::kOverloaded;
-    case Code::kInvalidArgument: return OtlpAnswer::kMalformed;  // nobody will ever take it
+    case Code::kInvalidArgument: return OtlpAnswer::kMalformed;  // no retry helps
     default: return OtlpAnswer::kUnavailable;
   }
 }
@@ -60,14 +59,14 @@ bool MemoryLimiter::HasRoom() {
   looked_ns_ = now;
   room_ = used_() <= soft_;
   if (room_) return true;
-  // What was freed and not given back does not count against senders.
+  // Freed memory that the allocator keeps does not count.
   if (trimmed_ns_ >= 0 && now - trimmed_ns_ < kTrimEvery) return room_;
   trimmed_ns_ = now;
   ::malloc_trim(0);
   return room_ = used_() <= soft_;
 }
 
-// A request whose parts are on their way. Its last part answers.
+// A request with parts in flight. The last part answers it.
 struct OtlpIngest::Open {
   OtlpCall call;
   uint64_t items = 0, rejected = 0, filtered = 0;
@@ -76,14 +75,14 @@ struct OtlpIngest::Open {
   std::shared_ptr<OtlpInFlight> in_flight;
 
   std::mutex mutex;  // guards what follows
-  size_t parts = 1;  // one more until all of it is on its way
+  size_t parts = 1;  // one more until all parts are sent
   Status worst;
 
   bool failed() {
     std::lock_guard lock(mutex);
     return !worst.ok();
   }
-  void Landed(const Status& status) {
+  void Complete(const Status& status) {
     {
       std::lock_guard lock(mutex);
       if (worst.ok()) worst = status;
@@ -121,7 +120,7 @@ struct OtlpIngest::Queue {
 
   const OtlpSignal signal;
   OtlpBatch batch;
-  Opens members;  // whose parts the batch holds
+  Opens members;  // requests with parts in the batch
   std::shared_ptr<Open> adding;
   Instant begun;
 };
@@ -143,7 +142,7 @@ OtlpIngest::OtlpIngest(Options options, const ReceiverContext& context)
   static_cast<void>(Begin());
 }
 
-// Under the lock. Where there was no room for the thread it is tried again with each request.
+// Under the lock. Starts the thread; after a failure each request tries again.
 Status OtlpIngest::Begin() {
   if (thread_.joinable()) return Ok();
   return StartThread(thread_, [this] {
@@ -192,8 +191,7 @@ void OtlpIngest::Run() {
   std::unique_lock lock(mutex_);
   while (true) {
     const auto ready = [this] { return ending_ || !waiting_.empty(); };
-    const bool holding =
-        std::any_of(queues_.begin(), queues_.end(), [](const auto& l) { return !l->batch.empty(); });
+    const bool holding = std::ranges::any_of(queues_, [](const auto& l) { return !l->batch.empty(); });
     if (holding)
       wake_.wait_for(lock, std::max<Duration>(options_.batch_wait / 4, std::chrono::milliseconds(1)), ready);
     else wake_.wait(lock, ready);
@@ -254,13 +252,13 @@ void OtlpIngest::Process(OtlpCall call) {
       queue.members.push_back(open);
     }
   }
-  // What was decoded may be the call's own bytes.
+  // The decoded bytes may be those of the call.
   open->call = std::move(call);
   open->call.body = {};
-  open->Landed(Ok());
+  open->Complete(Ok());
 }
 
-// A whole batch: to the sinks, with all whose parts it holds.
+// Sends a batch to the sinks, with the requests of its parts.
 void OtlpIngest::Send(Queue& queue, std::string bytes, uint32_t items) {
   Opens members = std::exchange(queue.members, {});
   if (queue.adding) {
@@ -274,9 +272,9 @@ void OtlpIngest::Send(Queue& queue, std::string bytes, uint32_t items) {
       --in_flight->count;
     }
     in_flight->completed.notify_all();
-    for (const auto& open : members) open->Landed(status);
+    for (const auto& open : members) open->Complete(status);
   };
-  // Of a request that has failed in part nothing more is waited for.
+  // After a partial failure the request is answered at once.
   const bool room = !(queue.adding && queue.adding->failed()) && AwaitRoom();
   {
     std::lock_guard lock(in_flight_->mutex);

@@ -58,7 +58,7 @@ struct DecodedParts {
 struct OtlpAnswer {
   enum Kind : uint8_t {
     kAccepted,     // perhaps with rejected items
-    kMalformed,    // not to be retried
+    kMalformed,    // must not be retried
     kTooLarge,     // the same
     kOverloaded,   // retry after retry_after
     kUnavailable,  // the same
@@ -92,7 +92,7 @@ struct OtlpCall {
   IngestDecoder* decoder = nullptr;  // outlives the ingest thread; null: the body is protobuf
   uint32_t format = 0;               // format of the body, for the decoder
   bool relayed = false;              // the sender relays data of others (e.g. a Collector)
-  size_t transport = 0;              // of OtlpIngest::Options::ways
+  size_t transport = 0;              // index in OtlpIngest::Options::transports
   Endpoint peer;
   std::string body;
   // Called once, from any thread.
@@ -107,7 +107,7 @@ struct OtlpInFlight {
   mutable std::mutex mutex;  // guards what follows
   std::condition_variable completed;
   size_t count = 0;     // requests that sinks have not answered
-  bool ending = false;  // sinks are not waited for
+  bool ending = false;  // do not wait for sinks
   std::vector<ReceiverStats::Transport> transports;
 };
 
@@ -130,7 +130,7 @@ class OtlpIngest {
   OtlpIngest(Options options, const ReceiverContext& context);
   ~OtlpIngest();  // Finish
 
-  // Any thread. Refuses a request immediately when there is no space.
+  // Accepts a request, from any thread. Refuses it immediately when there is no space.
   void Take(OtlpCall call);
   // Processes waiting requests and ends the thread. Call once.
   void Finish();

@@ -1,11 +1,9 @@
 #include "ingest/received_identity.h"
 
-#include <string>
-
 namespace gpulens {
 namespace {
 
-// Answers are asked for again after so long: a GPU may have been found meanwhile.
+// Maximum age of cached answers: a GPU may have been found meanwhile.
 constexpr int64_t kForgetEvery = 1'000'000'000;
 constexpr size_t kMostKnown = 10'000;
 
@@ -81,18 +79,18 @@ void ReceivedIdentity::Begin(const Endpoint& peer, bool relayed) {
 }
 
 ReceivedIdentity::Place ReceivedIdentity::PlaceOf(const OtlpIdentity& resource) const {
-  // In a pod the name of the host is the pod's.
+  // In a pod the host has the name of the pod.
   if (!resource.host_name.empty() && resource.host_name == of_peer_.Text("k8s.pod.name")) return Place::kHere;
-  Place place = Place::kUnsaid;
-  const auto validate = [&place](std::string_view said, std::string_view ours) {
-    if (said.empty() || ours.empty()) return;
-    if (said != ours) place = Place::kElsewhere;
-    else if (place == Place::kUnsaid) place = Place::kHere;
+  Place place = Place::kUnknown;
+  const auto validate = [&place](std::string_view received, std::string_view ours) {
+    if (received.empty() || ours.empty()) return;
+    if (received != ours) place = Place::kElsewhere;
+    else if (place == Place::kUnknown) place = Place::kHere;
   };
   validate(resource.host_name, options_.host_name);
   validate(resource.host_id, options_.host_id);
   // A node is mostly called as its host is, but need not be: the name of another one settles nothing.
-  if (place == Place::kUnsaid && !resource.k8s_node_name.empty() &&
+  if (place == Place::kUnknown && !resource.k8s_node_name.empty() &&
       resource.k8s_node_name == options_.host_name)
     place = Place::kHere;
   return place;
@@ -102,10 +100,10 @@ bool ReceivedIdentity::IsHere(const OtlpIdentity& resource) {
   switch (PlaceOf(resource)) {
     case Place::kHere: return true;
     case Place::kElsewhere: return false;
-    case Place::kUnsaid: break;
+    case Place::kUnknown: break;
   }
   if (relayed_) return false;
-  // Nothing is said of a host: then it is the sender's.
+  // Data without a host is of the sender's.
   const bool local = peer_.family == Endpoint::Family::kUnix || peer_.IsLoopback() || !of_peer_.empty();
   return local && (resource.k8s_node_name.empty() || resource.k8s_node_name == options_.host_name);
 }
@@ -132,7 +130,7 @@ const OtlpAddition* ReceivedIdentity::Remember(std::string_view kind, const Otlp
   auto [at, fresh] = known_.try_emplace(key_);
   if (fresh) {
     AttributeSet found = Known(who, here);
-    // The sender's own pod, where the data does not say whose it is.
+    // The sender's own pod, for data that names neither a pod nor a GPU.
     if (of_resource && found.empty() && here && !who.has_pod() && !who.has_gpu()) found = of_peer_;
     auto addition = std::make_unique<OtlpAddition>(found);
     if (of_resource) {

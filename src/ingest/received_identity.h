@@ -1,4 +1,4 @@
-// Attributes that received data gets: the configured ones, and those of its pod, container or GPU by the
+// Adds attributes to received data: the configured ones, and those of its pod, container or GPU by the
 // enrichers.
 #pragma once
 
@@ -15,8 +15,8 @@
 
 namespace gpulens {
 
-// Looks up entities that received data names. Thread-safe. Unknown ones are empty. `latest` may be null;
-// outlives it.
+// Looks up the entities of received data. Unknown ones are empty. Thread-safe. `latest` may be null; it
+// outlives the table.
 class IdentityTable {
  public:
   IdentityTable(EntityDescriber describer, const LatestSnapshot* latest)
@@ -61,7 +61,7 @@ class ReceivedIdentity final : public OtlpEnricher {
   const OtlpAddition* OfItem(const OtlpIdentity& resource, const OtlpIdentity& item) override;
 
  private:
-  enum class Place : uint8_t { kHere, kElsewhere, kUnsaid };
+  enum class Place : uint8_t { kHere, kElsewhere, kUnknown };
   Place PlaceOf(const OtlpIdentity& resource) const;
   bool IsHere(const OtlpIdentity& resource);
   AttributeSet Known(const OtlpIdentity& who, bool here) const;

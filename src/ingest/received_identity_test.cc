@@ -14,7 +14,7 @@ class OnePod {
  public:
   uint64_t generation() const noexcept { return generation_; }
   AttributeSet Describe(const Entity& entity) const {
-    ++asked;
+    ++queries;
     const AttributeSet& by = entity.attributes;
     const bool known = (entity.type == "k8s.pod" &&
                         (by.Text("k8s.pod.uid") == "uid-1" || by.Text("k8s.pod.ip") == "10.0.0.7")) ||
@@ -28,7 +28,7 @@ class OnePod {
     ++generation_;
   }
   std::string pod = "trainer-0";
-  mutable int asked = 0;
+  mutable int queries = 0;
 
  private:
   uint64_t generation_ = 1;
@@ -37,7 +37,7 @@ class OnePod {
 class ReceivedIdentityTest : public ::testing::Test {
  protected:
   ReceivedIdentityTest() {
-    // GPU 3 as a collector declares it: the index alone does not tell its pod, the UUID does.
+    // GPU 3 as a collector declares it: its pod is known by the UUID, not by the index.
     SeriesTable table;
     FrameWriter writer(table, std::chrono::seconds(10), "nvidia");
     const EntityRef gpu =
@@ -83,7 +83,7 @@ TEST_F(ReceivedIdentityTest, PodUidThenContainerThenPeer) {
       << "in a pod that is the host's name";
 }
 
-TEST_F(ReceivedIdentityTest, GpusByUuidEverywhereByIndexOnThisHostAlone) {
+TEST_F(ReceivedIdentityTest, GpusByUuidEverywhereByIndexOnlyOnThisHost) {
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "trainer-0");
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 2})), "");
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_uuid = "GPU-3"})), "trainer-0");
@@ -94,32 +94,32 @@ TEST_F(ReceivedIdentityTest, GpusByUuidEverywhereByIndexOnThisHostAlone) {
   EXPECT_EQ(Pod(identity_.OfItem({.host_name = "here", .host_id = "machine-2"}, {.gpu_index = 3})), "");
   EXPECT_EQ(Pod(identity_.OfItem({.k8s_node_name = "node-9"}, {.gpu_index = 3})), "");
   EXPECT_EQ(Pod(identity_.OfItem({.host_name = "elsewhere"}, {.gpu_uuid = "GPU-3"})), "trainer-0");
-  // Another machine that does not say its name.
+  // Another machine without a name.
   identity_.Begin(*ParseListenAddress("10.9.9.9:4000"));
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "");
 }
 
-// A Prometheus on this machine tells of all machines.
-TEST_F(ReceivedIdentityTest, WhatIsRelayedIsOfThisHostOnlyWhenItSaysSo) {
+// A Prometheus on this machine sends data of all machines.
+TEST_F(ReceivedIdentityTest, RelayedDataIsOfThisHostOnlyIfMarked) {
   identity_.Begin(*ParseListenAddress("127.0.0.1:5"), true);
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "");
   EXPECT_EQ(Pod(identity_.OfItem({.host_name = "here"}, {.gpu_index = 3})), "trainer-0");
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_uuid = "GPU-3"})), "trainer-0");
   EXPECT_EQ(Pod(identity_.OfResource({.pod_uid = "uid-1"})), "trainer-0");
   identity_.Begin(*ParseListenAddress("10.0.0.7:4000"), true);
-  EXPECT_EQ(Pod(identity_.OfResource({})), "") << "the pod of the one who tells it";
+  EXPECT_EQ(Pod(identity_.OfResource({})), "") << "the pod of the sender";
   identity_.Begin(*ParseListenAddress("127.0.0.1:5"));
   EXPECT_EQ(Pod(identity_.OfItem({}, {.gpu_index = 3})), "trainer-0");
 }
 
-TEST_F(ReceivedIdentityTest, WhatIsStatedGoesOnResourcesAlone) {
+TEST_F(ReceivedIdentityTest, StatedAttributesAreAddedToResourcesOnly) {
   const OtlpAddition* elsewhere = identity_.OfResource({.host_name = "elsewhere"});
   ASSERT_EQ(elsewhere->size(), 1u);
   EXPECT_EQ(elsewhere->key(0), "k8s.cluster.name");
   EXPECT_EQ(identity_.OfItem({}, {.gpu_index = 7})->size(), 0u);
 }
 
-TEST_F(ReceivedIdentityTest, TheMarkIsOfResourcesAndReplacesWhatTheSenderSays) {
+TEST_F(ReceivedIdentityTest, TheMarkIsAResourceAttributeAndReplacesTheSenders) {
   IdentityTable empty({}, nullptr);
   ReceivedIdentity identity({{}, "here", "", AttributeSet({{"gpulens.receiver", "otlp"}})}, empty, clock_);
   identity.Begin({});
@@ -132,21 +132,21 @@ TEST_F(ReceivedIdentityTest, TheMarkIsOfResourcesAndReplacesWhatTheSenderSays) {
 
 TEST_F(ReceivedIdentityTest, AnswersAreKeptUntilTheyMayHaveChanged) {
   identity_.OfResource({.pod_uid = "uid-1"});
-  const int asked = pods_.asked;
+  const int queries = pods_.queries;
   identity_.Begin(*ParseListenAddress("127.0.0.1:5"));
   identity_.OfResource({.pod_uid = "uid-1"});
-  EXPECT_EQ(pods_.asked, asked);
+  EXPECT_EQ(pods_.queries, queries);
   pods_.Rename("trainer-1");
   identity_.Begin(*ParseListenAddress("127.0.0.1:5"));
   EXPECT_EQ(Pod(identity_.OfResource({.pod_uid = "uid-1"})), "trainer-1");
-  const int again = pods_.asked;
+  const int again = pods_.queries;
   clock_.Advance(std::chrono::seconds(1));
   identity_.Begin(*ParseListenAddress("127.0.0.1:5"));
   identity_.OfResource({.pod_uid = "uid-1"});
-  EXPECT_GT(pods_.asked, again);
+  EXPECT_GT(pods_.queries, again);
 }
 
-TEST_F(ReceivedIdentityTest, NobodyToAskIsNobodyKnown) {
+TEST_F(ReceivedIdentityTest, WithoutASourceNoPodIsKnown) {
   const IdentityTable empty({}, nullptr);
   ReceivedIdentity identity({{}, "here", ""}, empty, clock_);
   identity.Begin(*ParseListenAddress("127.0.0.1:5"));

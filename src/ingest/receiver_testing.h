@@ -1,4 +1,4 @@
-// For tests of receivers: sinks that stand still, are full, or take all.
+// For tests of receivers: sinks that block, are full, or take all.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class FakeSinks final : public OtlpForward {
   bool holding_ = false;
 };
 
-// An intake between such sinks and the server of a receiver, which the test that derives from it has.
+// Fixture with an OtlpIngest in front of FakeSinks; a derived test adds the server of a receiver.
 class IngestTest : public ::testing::Test {
  protected:
   explicit IngestTest(std::string_view transport) {
@@ -86,7 +86,7 @@ class IngestTest : public ::testing::Test {
     ingest_options_.transports = {transport};
     ingest_options_.timeout = std::chrono::milliseconds(50);
   }
-  // After it the intake takes what its options then say.
+  // Creates the OtlpIngest from the options.
   void OpenIngest() {
     const ReceiverContext context{.env = env_,
                                   .forward = sinks_,
@@ -96,7 +96,7 @@ class IngestTest : public ::testing::Test {
                                   .describer = {}};
     ingest_ = std::make_unique<OtlpIngest>(ingest_options_, context);
   }
-  // For the destructor: the server goes when all is answered and before the intake.
+  // For the destructor: ends the server once all is answered, and before the OtlpIngest.
   void Close(const std::function<void()>& end_server) {
     sinks_.LetGo();
     if (ingest_) ingest_->Finish();

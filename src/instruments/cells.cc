@@ -1,16 +1,12 @@
 #include "instruments/cells.h"
 
-#include <pthread.h>
-
 #include <algorithm>
-#include <array>
 #include <bit>
 
 #include <gpulens/instruments.h>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/ref.h"
 
 namespace gpulens::instruments {
 namespace {
@@ -21,7 +17,7 @@ double AsDouble(uint64_t bits) noexcept { return std::bit_cast<double>(bits); }
 uint64_t AsBits(double value) noexcept { return std::bit_cast<uint64_t>(value); }
 
 // Writes a sum of windows as one window.
-void WriteWindow(CellStore::Cell* at, const Exponential& whole) noexcept {
+void WriteWindow(CounterCell* at, const ExponentialCounts& whole) noexcept {
   at[kSumCell].store(AsBits(whole.sum), kRelaxed);
   at[kZeroCell].store(whole.zeros, kRelaxed);
   const std::span<const uint64_t> counts = whole.buckets.counts();
@@ -69,8 +65,8 @@ uint32_t CellStore::Allocate(std::initializer_list<Part> parts) {
   const uint32_t first = cells_;
   for (const Part& part : parts) {
     CHECK(part.count <= UINT32_MAX / 2 - cells_);
-    const bool joins =
-        !ranges_.empty() && ranges_.back().meaning == part.meaning && part.meaning != Meaning::kExponential;
+    const bool joins = !ranges_.empty() && ranges_.back().meaning == part.meaning &&
+                       part.meaning != CellMeaning::kExponential;
     if (joins) ranges_.back().count += part.count;
     else ranges_.push_back({cells_, part.count, part.meaning});
     cells_ += part.count;
@@ -81,7 +77,7 @@ uint32_t CellStore::Allocate(std::initializer_list<Part> parts) {
 void CellStore::Grow(Thread& thread) noexcept {
   std::lock_guard lock(mutex_);
   const uint32_t size = std::max(kLeastCells, std::bit_ceil(cells_));
-  auto larger = std::make_unique<Cell[]>(size);
+  auto larger = std::make_unique<CounterCell[]>(size);
   for (uint32_t i = 0; i < thread.size; ++i) larger[i].store(thread.cells[i].load(kRelaxed), kRelaxed);
   thread.cells = std::move(larger);
   thread.size = size;
@@ -104,7 +100,7 @@ void CellStore::Leave(Thread& thread) noexcept {
 void CellStore::CoverRetired() {
   if (retired_.size >= cells_) return;
   const uint32_t size = std::max(kLeastCells, std::bit_ceil(cells_));
-  auto larger = std::make_unique<Cell[]>(size);
+  auto larger = std::make_unique<CounterCell[]>(size);
   for (uint32_t i = 0; i < retired_.size; ++i) larger[i].store(retired_.cells[i].load(kRelaxed), kRelaxed);
   retired_.cells = std::move(larger);
   retired_.size = size;
@@ -114,20 +110,20 @@ void CellStore::Merge(const Thread& from) {
   CoverRetired();
   for (const Range& range : ranges_) {
     if (range.first + range.count > from.size) {
-      if (range.meaning == Meaning::kExponential || range.first >= from.size) continue;
+      if (range.meaning == CellMeaning::kExponential || range.first >= from.size) continue;
     }
     const uint32_t end = std::min(range.first + range.count, from.size);
-    if (range.meaning == Meaning::kExponential) {
-      Exponential whole;
+    if (range.meaning == CellMeaning::kExponential) {
+      ExponentialCounts whole;
       ReadWindow(&retired_.cells[range.first], whole);
       ReadWindow(&from.cells[range.first], whole);
       WriteWindow(&retired_.cells[range.first], whole);
       continue;
     }
     for (uint32_t i = range.first; i < end; ++i) {
-      Cell& to = retired_.cells[i];
+      CounterCell& to = retired_.cells[i];
       const uint64_t a = to.load(kRelaxed), b = from.cells[i].load(kRelaxed);
-      to.store(range.meaning == Meaning::kInteger ? a + b : AsBits(AsDouble(a) + AsDouble(b)), kRelaxed);
+      to.store(range.meaning == CellMeaning::kInteger ? a + b : AsBits(AsDouble(a) + AsDouble(b)), kRelaxed);
     }
   }
 }
@@ -180,9 +176,9 @@ bool CellStore::Touched(uint32_t first, uint32_t count) const noexcept {
          std::ranges::any_of(threads_, [&](const Thread* thread) { return touched(*thread); });
 }
 
-Exponential CellStore::Window(uint32_t first) const {
+ExponentialCounts CellStore::Window(uint32_t first) const {
   std::lock_guard lock(mutex_);
-  Exponential whole;
+  ExponentialCounts whole;
   if (first + kExponentialCells <= retired_.size) ReadWindow(&retired_.cells[first], whole);
   for (const Thread* thread : threads_) {
     if (first + kExponentialCells <= thread->size) ReadWindow(&thread->cells[first], whole);

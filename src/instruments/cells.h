@@ -10,7 +10,6 @@
 #include <initializer_list>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "base/ref.h"
@@ -19,15 +18,14 @@
 namespace gpulens::instruments {
 
 // How to merge a range of cells of several threads.
-enum class Meaning : uint8_t { kInteger, kDouble, kExponential };
+enum class CellMeaning : uint8_t { kInteger, kDouble, kExponential };
 
 // Thread-safe. There is one, which is never destroyed.
 class CellStore {
  public:
-  using Cell = instruments::Cell;
   // Cells of one thread; made at its first touch, freed at its end.
   struct Thread {
-    std::unique_ptr<Cell[]> cells;
+    std::unique_ptr<CounterCell[]> cells;
     uint32_t size = 0;
     pthread_t owner{};
   };
@@ -37,7 +35,7 @@ class CellStore {
   // Adds adjacent cells of these kinds and returns the number of the first.
   struct Part {
     uint32_t count;
-    Meaning meaning;
+    CellMeaning meaning;
   };
   uint32_t Allocate(std::initializer_list<Part> parts);
 
@@ -55,7 +53,7 @@ class CellStore {
   double Double(uint32_t cell) const noexcept;
   // Whether any thread has touched a cell of the range.
   bool Touched(uint32_t first, uint32_t count) const noexcept;
-  Exponential Window(uint32_t first) const;
+  ExponentialCounts Window(uint32_t first) const;
 
   // Called when an instrument is made and when a thread first touches cells, also after a fork, so that
   // exporters can start with them. May lock, must not wait, and may be called by several threads at once.
@@ -73,7 +71,7 @@ class CellStore {
  private:
   struct Range {
     uint32_t first, count;
-    Meaning meaning;
+    CellMeaning meaning;
   };
   friend class Immortal<CellStore>;
   static inline constinit std::atomic<UseHook> use_hook{nullptr};

@@ -39,12 +39,12 @@ RC_GTEST_PROP(FinestIndexProperty, FollowsTheDefinition, (uint64_t mantissa, int
 
 RC_GTEST_PROP(WindowProperty, CountsLieWhereTheirValuesAre,
               (const std::vector<std::pair<uint16_t, int16_t>>& parts)) {
-  Cell cells[kExponentialCells] = {};
+  CounterCell cells[kExponentialCells] = {};
   std::vector<double> values;
   for (const auto& [mantissa, doubling] : parts)
     values.push_back(std::ldexp(1.0 + mantissa / 65536.0, doubling % 80));
   for (double value : values) RecordInWindow(cells, value);
-  Exponential whole;
+  ExponentialCounts whole;
   ReadWindow(cells, whole);
   std::vector<uint64_t> wanted(whole.buckets.counts().size());
   for (double value : values) {
@@ -55,7 +55,7 @@ RC_GTEST_PROP(WindowProperty, CountsLieWhereTheirValuesAre,
   }
   RC_ASSERT(std::vector<uint64_t>(whole.buckets.counts().begin(), whole.buckets.counts().end()) == wanted);
   RC_ASSERT(wanted.size() <= kWindow);
-  // No coarser than the range of the values asks for, but for the half of a window on either side.
+  // No coarser than the range of the values needs, except for half a window on either side.
   if (!values.empty()) {
     const auto [least, most] = std::minmax_element(values.begin(), values.end());
     const int finer = kFinest - whole.buckets.scale() - 1;
@@ -65,10 +65,10 @@ RC_GTEST_PROP(WindowProperty, CountsLieWhereTheirValuesAre,
   }
 }
 
-TEST(Window, ZerosAndSumsStandBeside) {
-  Cell cells[kExponentialCells] = {};
+TEST(Window, KeepsZerosAndTheSumApart) {
+  CounterCell cells[kExponentialCells] = {};
   for (double value : {0.0, 0.0, 3.0, 5.0}) RecordInWindow(cells, value);
-  Exponential whole;
+  ExponentialCounts whole;
   ReadWindow(cells, whole);
   EXPECT_EQ(whole.zeros, 2u);
   EXPECT_EQ(whole.sum, 8);

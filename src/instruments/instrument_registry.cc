@@ -6,11 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <type_traits>
-#include <utility>
 
 #include "base/check.h"
 #include "base/clock.h"
-#include "base/ref.h"
 #include "instruments/cells.h"
 
 namespace gpulens::instruments {
@@ -75,18 +73,18 @@ std::string KeyOf(const Texts& attributes) {
 
 // Never destroyed, as the registries. The cells' lock is taken inside of ours, and so at a fork:
 // handlers that were added last go first.
-struct Sources {
-  Sources() {
+struct SampleSources {
+  SampleSources() {
     CellStore::Instance();
     CHECK(::pthread_atfork([] { Instance().mutex.lock(); }, [] { Instance().mutex.unlock(); },
                            [] { Instance().mutex.unlock(); }) == 0);
   }
-  static Sources& Instance() {
-    static Immortal<Sources> sources;
+  static SampleSources& Instance() {
+    static Immortal<SampleSources> sources;
     return *sources;
   }
   std::mutex mutex;  // guards what follows
-  std::vector<std::pair<uint64_t, Source*>> all;
+  std::vector<std::pair<uint64_t, SampleSource*>> all;
 };
 
 }  // namespace
@@ -107,7 +105,7 @@ void InstrumentRegistry::AfterForkInParent() noexcept { Instance().mutex_.unlock
 void InstrumentRegistry::AfterForkInChild() noexcept {
   InstrumentRegistry& registry = Instance();
   for (std::atomic<double>& gauge : registry.gauges_) gauge.store(kNotMeasured, std::memory_order_relaxed);
-  for (Family& family : registry.families_) {
+  for (InstrumentFamily& family : registry.families_) {
     for (SeriesOf& series : family.series) series.reported = 0;
   }
   registry.mutex_.unlock();
@@ -142,7 +140,7 @@ Handle InstrumentRegistry::Refuse(Code code, std::string detail) {
   return {kInert, static_cast<uint32_t>(place)};
 }
 
-uint32_t InstrumentRegistry::AddSeries(Family& family, Texts attributes) {
+uint32_t InstrumentRegistry::AddSeries(InstrumentFamily& family, Texts attributes) {
   const uint32_t number = static_cast<uint32_t>(family.series.size());
   SeriesOf& series = family.series.emplace_back();
   family.by_key.emplace(KeyOf(attributes), number);
@@ -156,17 +154,18 @@ uint32_t InstrumentRegistry::AddSeries(Family& family, Texts attributes) {
       gauges_.emplace_back(kNotMeasured);
       break;
     case InstrumentKind::kHistogram:
-      series.cell = buckets == 1 ? store.Allocate({{kExponentialCells, Meaning::kExponential}})
-                                 : store.Allocate({{buckets, Meaning::kInteger}, {1, Meaning::kDouble}});
+      series.cell = buckets == 1
+                        ? store.Allocate({{kExponentialCells, CellMeaning::kExponential}})
+                        : store.Allocate({{buckets, CellMeaning::kInteger}, {1, CellMeaning::kDouble}});
       break;
     default:
-      series.cell = store.Allocate({{1, family.integer ? Meaning::kInteger : Meaning::kDouble}});
+      series.cell = store.Allocate({{1, family.integer ? CellMeaning::kInteger : CellMeaning::kDouble}});
       break;
   }
   return number;
 }
 
-Handle InstrumentRegistry::Make(Family wanted) {
+Handle InstrumentRegistry::Make(InstrumentFamily wanted) {
   std::lock_guard lock(mutex_);
   const std::string quoted = "\"" + wanted.name + "\"";
   if (!IsName(wanted.name))
@@ -181,10 +180,10 @@ Handle InstrumentRegistry::Make(Family wanted) {
                   quoted + ": bounds must be finite and ascend, and be at most 1,024");
   auto [at, added] = by_name_.emplace(std::pair(wanted.registry, wanted.name), families_.size());
   if (added) {
-    Family& family = families_.emplace_back(std::move(wanted));
+    InstrumentFamily& family = families_.emplace_back(std::move(wanted));
     AddSeries(family, {});
   } else {
-    const Family& known = families_[at->second];
+    const InstrumentFamily& known = families_[at->second];
     if (known.kind != wanted.kind || known.integer != wanted.integer || known.unit != wanted.unit ||
         known.form.bounds != wanted.form.bounds)
       return Refuse(Code::kInvalidArgument,
@@ -196,7 +195,7 @@ Handle InstrumentRegistry::Make(Family wanted) {
 Handle InstrumentRegistry::Bind(Handle handle, std::span<const Attribute> attributes) {
   if (handle.cell == kInert) return handle;
   std::lock_guard lock(mutex_);
-  Family& family = families_[handle.family];
+  InstrumentFamily& family = families_[handle.family];
   const auto bound = std::ranges::find(family.series, handle.cell, &SeriesOf::cell);
   Texts texts = TextsOf(bound->attributes, attributes);
   auto known = family.by_key.find(KeyOf(texts));
@@ -217,7 +216,7 @@ Status InstrumentRegistry::StatusOf(Handle handle) const {
   return refusals_[handle.family];
 }
 
-const Family* InstrumentRegistry::FamilyOf(Handle handle) const {
+const InstrumentFamily* InstrumentRegistry::FamilyOf(Handle handle) const {
   if (handle.cell == kInert) return nullptr;
   std::lock_guard lock(mutex_);
   return &families_[handle.family];
@@ -230,7 +229,7 @@ std::atomic<double>* InstrumentRegistry::GaugeAt(Handle handle) {
   return &gauges_[handle.cell];
 }
 
-bool InstrumentRegistry::ReadSeries(const Family& family, SeriesOf& series, Sample& out) const {
+bool InstrumentRegistry::ReadSeries(const InstrumentFamily& family, SeriesOf& series, Sample& out) const {
   const CellStore& store = CellStore::Instance();
   switch (family.kind) {
     case InstrumentKind::kGauge:
@@ -239,7 +238,7 @@ bool InstrumentRegistry::ReadSeries(const Family& family, SeriesOf& series, Samp
     case InstrumentKind::kHistogram: {
       const uint32_t buckets = static_cast<uint32_t>(family.form.bounds.size()) + 1;
       if (buckets == 1) {
-        const Exponential whole = store.Window(series.cell);
+        const ExponentialCounts whole = store.Window(series.cell);
         out.exponential = true;
         out.scale = whole.buckets.scale();
         out.offset = whole.buckets.offset();
@@ -272,7 +271,7 @@ std::vector<Sample> InstrumentRegistry::Read(uint64_t registry) {
   std::lock_guard lock(mutex_);
   std::vector<Sample> all;
   const int64_t forked = CellStore::Instance().forked_unix_ns();
-  for (Family& family : families_) {
+  for (InstrumentFamily& family : families_) {
     if (family.registry != registry) continue;
     for (size_t i = 0; i < family.series.size(); ++i) {
       SeriesOf& series = family.series[i];
@@ -293,13 +292,15 @@ std::vector<Sample> InstrumentRegistry::Read(uint64_t registry) {
   return all;
 }
 
-std::unique_lock<std::mutex> LockSources() { return std::unique_lock(Sources::Instance().mutex); }
+std::unique_lock<std::mutex> LockSources() { return std::unique_lock(SampleSources::Instance().mutex); }
 
-void AddSource(uint64_t registry, Source& source) { Sources::Instance().all.emplace_back(registry, &source); }
+void AddSource(uint64_t registry, SampleSource& source) {
+  SampleSources::Instance().all.emplace_back(registry, &source);
+}
 
 void ReportSources(uint64_t registry, std::vector<Sample>& out) {
   const auto lock = LockSources();
-  for (const auto& [id, source] : Sources::Instance().all) {
+  for (const auto& [id, source] : SampleSources::Instance().all) {
     if (id == registry) source->Report(out);
   }
 }

@@ -8,7 +8,6 @@
 #include <mutex>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -38,7 +37,7 @@ struct SeriesOf {
   double reported = 0;  // of a counter of doubles; rounding never makes it fall
 };
 
-struct Family {
+struct InstrumentFamily {
   uint64_t registry = 0;
   InstrumentKind kind = InstrumentKind::kCounter;
   bool integer = false;
@@ -57,10 +56,10 @@ class InstrumentRegistry {
   void EndRegistry(uint64_t registry);
   void LimitSeries(uint64_t registry, size_t limit);
 
-  internal::Handle Make(Family wanted);
+  internal::Handle Make(InstrumentFamily wanted);
   internal::Handle Bind(internal::Handle handle, std::span<const Attribute> attributes);
   Status StatusOf(internal::Handle handle) const;
-  const Family* FamilyOf(internal::Handle handle) const;
+  const InstrumentFamily* FamilyOf(internal::Handle handle) const;
   std::atomic<double>* GaugeAt(internal::Handle handle);
   std::vector<Sample> Read(uint64_t registry);
 
@@ -71,11 +70,11 @@ class InstrumentRegistry {
   static void AfterForkInParent() noexcept;
   static void AfterForkInChild() noexcept;
   internal::Handle Refuse(Code code, std::string detail);
-  uint32_t AddSeries(Family& family, std::vector<std::pair<std::string, std::string>> attributes);
-  bool ReadSeries(const Family& family, SeriesOf& series, Sample& out) const;
+  uint32_t AddSeries(InstrumentFamily& family, std::vector<std::pair<std::string, std::string>> attributes);
+  bool ReadSeries(const InstrumentFamily& family, SeriesOf& series, Sample& out) const;
 
   mutable std::mutex mutex_;  // guards what follows
-  std::deque<Family> families_;
+  std::deque<InstrumentFamily> families_;
   std::map<std::pair<uint64_t, std::string>, uint32_t> by_name_;  // of existing registries
   std::map<uint64_t, size_t> limits_;
   std::deque<Status> refusals_;
@@ -94,9 +93,9 @@ struct RegistryAccess {
 
 namespace instruments {
 
-class Source {
+class SampleSource {
  public:
-  virtual ~Source() = default;
+  virtual ~SampleSource() = default;
   // Called under the sources' lock: appends series, those of one name adjacent. After a fork, detected by
   // CellStore::forks, counts of the parent are discarded.
   virtual void Report(std::vector<Sample>& out) = 0;
@@ -105,7 +104,7 @@ class Source {
 // Lock under which all sources are read; not held while the process forks.
 std::unique_lock<std::mutex> LockSources();
 // Under that lock. The source lives to the end of the process.
-void AddSource(uint64_t registry, Source& source);
+void AddSource(uint64_t registry, SampleSource& source);
 // Takes the lock.
 void ReportSources(uint64_t registry, std::vector<Sample>& out);
 

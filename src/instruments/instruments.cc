@@ -14,7 +14,7 @@ namespace {
 
 using instruments::AddTo;
 using instruments::CellStore;
-using instruments::Family;
+using instruments::InstrumentFamily;
 using instruments::InstrumentRegistry;
 
 std::atomic<uint64_t> dropped{0};
@@ -81,7 +81,7 @@ void AddSlow(Handle handle, double n, bool monotonic) noexcept {
 
 Handle Make(InstrumentKind kind, bool integer, std::string_view name, const InstrumentOptions& options,
             Registry& registry) {
-  Family wanted;
+  InstrumentFamily wanted;
   wanted.registry = RegistryAccess::IdOf(registry);
   wanted.kind = kind;
   wanted.integer = integer;
@@ -104,12 +104,12 @@ std::atomic<double>* GaugeAt(Handle handle) noexcept {
 }
 
 const HistogramForm* FormOf(Handle handle) noexcept {
-  const Family* family = InstrumentRegistry::Instance().FamilyOf(handle);
+  const InstrumentFamily* family = InstrumentRegistry::Instance().FamilyOf(handle);
   return family && !family->form.bounds.empty() ? &family->form : nullptr;
 }
 
 double UnitsPerSecond(Handle handle) noexcept {
-  const Family* family = InstrumentRegistry::Instance().FamilyOf(handle);
+  const InstrumentFamily* family = InstrumentRegistry::Instance().FamilyOf(handle);
   if (!family) return kNotMeasured;
   if (family->unit == "s") return 1;
   if (family->unit == "ms") return 1e3;

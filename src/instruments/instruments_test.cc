@@ -98,7 +98,7 @@ TEST(Instruments, TheSameNameIsTheSameInstrumentOrRefused) {
   EXPECT_EQ(DroppedRecords(), before + 1);
 }
 
-TEST(Instruments, WhatCannotBeIsDroppedAndCounted) {
+TEST(Instruments, InvalidValuesAreDroppedAndCounted) {
   Registry registry;
   const Counter counter("c", {}, registry);
   const DoubleCounter doubles("d", {}, registry);
@@ -129,7 +129,7 @@ TEST(Instruments, ExplicitBucketsHoldTheirUpperBound) {
   EXPECT_DOUBLE_EQ(sample.sum, 21.1);
 }
 
-TEST(Instruments, TimersTellTheInstrumentsUnit) {
+TEST(Instruments, TimersRecordInTheUnitOfTheInstrument) {
   Registry registry;
   const Histogram ms("ms", {.unit = "ms"}, registry), bytes("bytes", {.unit = "By"}, registry);
   const uint64_t before = DroppedRecords();
@@ -146,7 +146,7 @@ TEST(Instruments, TimersTellTheInstrumentsUnit) {
   EXPECT_EQ(DroppedRecords(), before + 1);
 }
 
-TEST(Instruments, SeriesBeyondTheLimitAreToldTogether) {
+TEST(Instruments, SeriesBeyondTheLimitAreOneOverflowSeries) {
   Registry registry;
   registry.LimitSeries(3);
   const Counter counter("c", {}, registry);
@@ -217,7 +217,7 @@ TEST(Instruments, HandlesOutliveTheirRegistry) {
   counter->Bind({{"k", "v"}}).Add(1);
 }
 
-TEST(Instruments, AForkBeginsAnew) {
+TEST(Instruments, AForkedChildStartsAtZero) {
   Registry registry;
   const Counter counter("c", {}, registry);
   const Gauge gauge("g", {}, registry);

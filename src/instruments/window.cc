@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <limits>
 #include <thread>
 
 namespace gpulens::instruments {
@@ -53,7 +51,7 @@ void ExponentialSum::Add(int scale, int32_t offset, std::span<const uint64_t> co
     counts_[static_cast<size_t>(Coarser(offset + i, by) - low_)] += counts[static_cast<size_t>(i)];
 }
 
-WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept {
+WindowHead MoveWindow(CounterCell* at, const WindowHead& head, int32_t index) noexcept {
   std::array<uint64_t, kWindow> counts{};
   for (uint32_t i = 0; i < kWindow; ++i) counts[i] = at[kFirstCount + i].load(kRelaxed);
   uint32_t first = 0, last = kWindow - 1;
@@ -81,7 +79,7 @@ WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept 
   return moved;
 }
 
-void ReadWindow(const Cell* at, Exponential& out) {
+void ReadWindow(const CounterCell* at, ExponentialCounts& out) {
   std::array<uint64_t, kWindow> counts;
   WindowHead head;
   for (;;) {

@@ -42,7 +42,7 @@ class ExponentialSum {
   std::vector<uint64_t> counts_;
 };
 
-using Cell = std::atomic<uint64_t>;
+using CounterCell = std::atomic<uint64_t>;
 // Each cell is a number of its own; the head alone orders the others.
 inline constexpr auto kRelaxed = std::memory_order_relaxed;
 
@@ -75,25 +75,25 @@ struct WindowHead {
   }
 };
 
-struct Exponential {
+struct ExponentialCounts {
   ExponentialSum buckets;
   double sum = 0;
   uint64_t zeros = 0;
 };
 
 // Adds what `at` has to `out`. Any thread.
-void ReadWindow(const Cell* at, Exponential& out);
+void ReadWindow(const CounterCell* at, ExponentialCounts& out);
 // Puts the window where it holds `index`, of kFinest, too. For the thread that writes.
-WindowHead MoveWindow(Cell* at, const WindowHead& head, int32_t index) noexcept;
+WindowHead MoveWindow(CounterCell* at, const WindowHead& head, int32_t index) noexcept;
 
-inline void AddTo(Cell& cell, uint64_t n) noexcept { cell.store(cell.load(kRelaxed) + n, kRelaxed); }
-inline void AddTo(Cell& cell, double n) noexcept {
+inline void AddTo(CounterCell& cell, uint64_t n) noexcept { cell.store(cell.load(kRelaxed) + n, kRelaxed); }
+inline void AddTo(CounterCell& cell, double n) noexcept {
   const double sum = std::bit_cast<double>(cell.load(kRelaxed)) + n;
   cell.store(std::bit_cast<uint64_t>(sum), kRelaxed);
 }
 
 // Counts a finite value that is not negative. For the thread that writes.
-inline void RecordInWindow(Cell* at, double value) noexcept {
+inline void RecordInWindow(CounterCell* at, double value) noexcept {
   AddTo(at[kSumCell], value);
   if (value < std::numeric_limits<double>::min()) [[unlikely]] {
     if (value == 0) return AddTo(at[kZeroCell], uint64_t{1});

@@ -8,7 +8,7 @@
 
 #include "base/files.h"
 #include "catalog/all.h"
-#include "catalog/prometheus_name.h"
+#include "catalog/exported_name.h"
 #include "names/naming_testing.h"
 
 namespace gpulens {

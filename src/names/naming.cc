@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "catalog/all.h"
+#include "catalog/exported_name.h"
 #include "catalog/gpu.h"
-#include "catalog/prometheus_name.h"
 #include "catalog/self.h"
 #include "names/dcgm.h"
 #include "names/genai.h"

@@ -10,8 +10,6 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include <algorithm>
-#include <array>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/posix/basic_stream_descriptor.hpp>
 #include <boost/asio/post.hpp>
@@ -20,13 +18,11 @@
 
 #include "base/files.h"
 #include "base/result.h"
-#include "net/tls.h"
 
 namespace gpulens {
 
 namespace asio = boost::asio;
 using boost::system::error_code;
-using Outcome = IoResult::Outcome;
 using Descriptor = asio::posix::basic_stream_descriptor<asio::io_context::executor_type>;
 
 constexpr size_t kRecord = 16384;  // bytes of a TLS record
@@ -83,7 +79,7 @@ void Stream::Core::Wait(bool reading) {
 IoResult Stream::Core::Fail(std::string why) {
   broken = true;
   error = std::move(why);
-  return {Outcome::kFailed, 0};
+  return {IoOutcome::kFailed, 0};
 }
 
 // False while undecided; afterwards `broken` is set if it failed.
@@ -104,16 +100,16 @@ bool Stream::Core::ConnectDone() {
 }
 
 IoResult Stream::Core::SslOutcome(int result, bool reading) {
-  if (result > 0) return {Outcome::kOk, static_cast<size_t>(result)};
+  if (result > 0) return {IoOutcome::kOk, static_cast<size_t>(result)};
   int system_error = errno;
   switch (SSL_get_error(ssl, result)) {
     case SSL_ERROR_WANT_READ:
     case SSL_ERROR_WANT_WRITE: {
       bool wants_write = SSL_want_write(ssl);
       (reading ? read_needs_write : write_needs_read) = reading ? wants_write : !wants_write;
-      return {Outcome::kWouldBlock, 0};
+      return {IoOutcome::kWouldBlock, 0};
     }
-    case SSL_ERROR_ZERO_RETURN: return {Outcome::kClosed, 0};
+    case SSL_ERROR_ZERO_RETURN: return {IoOutcome::kClosed, 0};
     case SSL_ERROR_SYSCALL:
       ERR_clear_error();
       if (system_error == 0) return Fail("TLS: the connection ended in the handshake");
@@ -159,8 +155,8 @@ IoResult Stream::Core::WriteTls(std::span<const std::string_view> given) {
     errno = 0;
     write_needs_read = false;
     IoResult result = SslOutcome(SSL_write(ssl, chunk.data(), static_cast<int>(chunk.size())), false);
-    if (result.outcome == Outcome::kWouldBlock && total > 0) break;
-    if (result.outcome != Outcome::kOk) return result;
+    if (result.outcome == IoOutcome::kWouldBlock && total > 0) break;
+    if (result.outcome != IoOutcome::kOk) return result;
     total += result.bytes;
     for (size_t done = result.bytes; first < given.size(); ++first) {
       size_t part = std::min(done, left[first].size());
@@ -169,7 +165,7 @@ IoResult Stream::Core::WriteTls(std::span<const std::string_view> given) {
       if (!left[first].empty()) break;
     }
   }
-  return {Outcome::kOk, total};
+  return {IoOutcome::kOk, total};
 }
 
 Stream::Stream() noexcept = default;
@@ -237,19 +233,19 @@ void Stream::WaitWritable() {
 
 IoResult Stream::ReadSome(std::span<char> into) {
   if (!*this || core_->broken) return {};
-  if (!core_->ConnectDone()) return {Outcome::kWouldBlock, 0};
+  if (!core_->ConnectDone()) return {IoOutcome::kWouldBlock, 0};
   if (core_->broken) return {};
   if (core_->ssl) return core_->ReadTls(into);
   ssize_t n = ::recv(core_->descriptor.native_handle(), into.data(), into.size(), 0);
-  if (n > 0) return {Outcome::kOk, static_cast<size_t>(n)};
-  if (n == 0) return {Outcome::kClosed, 0};
-  if (errno == EAGAIN || errno == EINTR) return {Outcome::kWouldBlock, 0};
+  if (n > 0) return {IoOutcome::kOk, static_cast<size_t>(n)};
+  if (n == 0) return {IoOutcome::kClosed, 0};
+  if (errno == EAGAIN || errno == EINTR) return {IoOutcome::kWouldBlock, 0};
   return core_->Fail(ErrnoStatus("read", errno).detail);
 }
 
 IoResult Stream::WriteSome(std::span<const std::string_view> pieces, bool more) {
   if (!*this || core_->broken) return {};
-  if (!core_->ConnectDone()) return {Outcome::kWouldBlock, 0};
+  if (!core_->ConnectDone()) return {IoOutcome::kWouldBlock, 0};
   if (core_->broken) return {};
   pieces = pieces.first(std::min(pieces.size(), kMaxPieces));
   if (core_->ssl) return core_->WriteTls(pieces);
@@ -261,21 +257,21 @@ IoResult Stream::WriteSome(std::span<const std::string_view> pieces, bool more) 
   message.msg_iov = vectors;
   message.msg_iovlen = pieces.size();
   ssize_t n = ::sendmsg(core_->descriptor.native_handle(), &message, MSG_NOSIGNAL | (more ? MSG_MORE : 0));
-  if (n >= 0) return {Outcome::kOk, static_cast<size_t>(n)};
-  if (errno == EAGAIN || errno == EINTR) return {Outcome::kWouldBlock, 0};
+  if (n >= 0) return {IoOutcome::kOk, static_cast<size_t>(n)};
+  if (errno == EAGAIN || errno == EINTR) return {IoOutcome::kWouldBlock, 0};
   return core_->Fail(ErrnoStatus("write", errno).detail);
 }
 
 IoResult Stream::SendFile(int file, size_t offset, size_t bytes) {
   if (!*this || core_->broken || core_->ssl) return {};
-  if (!core_->ConnectDone()) return {Outcome::kWouldBlock, 0};
+  if (!core_->ConnectDone()) return {IoOutcome::kWouldBlock, 0};
   if (core_->broken) return {};
   // The loop's thread blocks SIGPIPE, which sendfile cannot suppress.
   auto from = static_cast<off_t>(offset);
   ssize_t n = ::sendfile(core_->descriptor.native_handle(), file, &from, bytes);
-  if (n > 0) return {Outcome::kOk, static_cast<size_t>(n)};
+  if (n > 0) return {IoOutcome::kOk, static_cast<size_t>(n)};
   if (n == 0) return core_->Fail("send: the file is shorter than it was");
-  if (errno == EAGAIN || errno == EINTR) return {Outcome::kWouldBlock, 0};
+  if (errno == EAGAIN || errno == EINTR) return {IoOutcome::kWouldBlock, 0};
   return core_->Fail(ErrnoStatus("send", errno).detail);
 }
 

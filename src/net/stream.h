@@ -33,14 +33,14 @@ class StreamHandler {
   ~StreamHandler() = default;
 };
 
+enum class IoOutcome : uint8_t {
+  kOk,          // `bytes` moved, at least one
+  kWouldBlock,  // wait, then call again
+  kClosed,      // reading: the peer has finished
+  kFailed,      // broken; see Stream::error
+};
 struct IoResult {
-  enum class Outcome : uint8_t {
-    kOk,          // `bytes` moved, at least one
-    kWouldBlock,  // wait, then call again
-    kClosed,      // reading: the peer has finished
-    kFailed,      // broken; see Stream::error
-  };
-  Outcome outcome = Outcome::kFailed;
+  IoOutcome outcome = IoOutcome::kFailed;
   size_t bytes = 0;
 };
 

@@ -16,8 +16,6 @@ namespace {
 
 using testing::Eventually;
 using ::testing::HasSubstr;
-using Outcome = IoResult::Outcome;
-
 // One end of a stream that collects what it reads and sends what it is given.
 class End : public StreamHandler {
  public:
@@ -32,10 +30,10 @@ class End : public StreamHandler {
     std::vector<char> buffer(16384);
     while (stream_) {
       IoResult read = stream_.ReadSome(buffer);
-      if (read.outcome == Outcome::kWouldBlock) return stream_.WaitReadable();
-      if (read.outcome == Outcome::kClosed) closed = true;
-      if (read.outcome == Outcome::kFailed) failure = stream_.error();
-      if (read.outcome != Outcome::kOk) return;
+      if (read.outcome == IoOutcome::kWouldBlock) return stream_.WaitReadable();
+      if (read.outcome == IoOutcome::kClosed) closed = true;
+      if (read.outcome == IoOutcome::kFailed) failure = stream_.error();
+      if (read.outcome != IoOutcome::kOk) return;
       received.append(buffer.data(), read.bytes);
     }
   }
@@ -46,8 +44,8 @@ class End : public StreamHandler {
       std::string_view pieces[3] = {all.substr(0, all.size() / 100), all.substr(all.size() / 100, 1), {}};
       pieces[2] = all.substr(pieces[0].size() + pieces[1].size());
       IoResult wrote = stream_.WriteSome(pieces);
-      if (wrote.outcome == Outcome::kWouldBlock) return stream_.WaitWritable();
-      if (wrote.outcome != Outcome::kOk) {
+      if (wrote.outcome == IoOutcome::kWouldBlock) return stream_.WaitWritable();
+      if (wrote.outcome != IoOutcome::kOk) {
         failure = stream_.error();
         return;
       }
@@ -169,7 +167,7 @@ TEST_F(StreamTest, ATruncatedTlsAnswerIsAFailureForTheReader) {
   EXPECT_FALSE(two_.closed);
 }
 
-TEST_F(StreamTest, WithoutANameThereIsNothingToCheck) {
+TEST_F(StreamTest, RequiresANameToVerify) {
   int fds[2];
   ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds), 0);
   UniqueFd other(fds[1]);
@@ -210,8 +208,8 @@ TEST_F(StreamTest, AClosedStreamDoesNothing) {
   Stream none;
   EXPECT_FALSE(none);
   char buffer[4];
-  EXPECT_EQ(none.ReadSome(buffer).outcome, Outcome::kFailed);
-  EXPECT_EQ(none.WriteSome({}).outcome, Outcome::kFailed);
+  EXPECT_EQ(none.ReadSome(buffer).outcome, IoOutcome::kFailed);
+  EXPECT_EQ(none.WriteSome({}).outcome, IoOutcome::kFailed);
   none.WaitReadable();
   none.WaitWritable();
   none.Shutdown();
@@ -224,7 +222,7 @@ TEST_F(StreamTest, AClosedStreamDoesNothing) {
   EXPECT_FALSE(Stream::Adopt(loop_, UniqueFd()).ok());
 }
 
-TEST(TlsContext, NamesWhatIsWrong) {
+TEST(TlsContext, ErrorsNameTheCause) {
   testing::Pem ca = testing::MakeCa("ca"), pem = testing::MakeCertificate(ca, "x", {"x"});
   testing::TempFolder folder;
   TlsServerOptions good;

@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <string>
 
 #include "base/files.h"
 #include "base/result.h"
@@ -188,7 +187,7 @@ Status SetClientAuth(SSL_CTX* context, const TlsServerOptions& options) {
   bool verify = options.client_auth >= ClientAuth::kVerifyClientCertIfGiven;
   if (verify && options.client_ca.empty()) {
     return {Code::kInvalidArgument,
-            "client_auth_type asks to verify client certificates, but client_ca_file is not set"};
+            "client_auth_type verifies client certificates, but client_ca_file is not set"};
   }
   if (!options.client_ca.empty()) {
     if (options.client_auth == ClientAuth::kNoClientCert) {

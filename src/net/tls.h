@@ -15,7 +15,7 @@ namespace gpulens {
 
 enum class TlsVersion : uint8_t { kTls12, kTls13 };
 
-// What a server requires of its clients; names of Prometheus's exporter-toolkit.
+// Client certificates that a server requires; names of Prometheus's exporter-toolkit.
 enum class ClientAuth : uint8_t {
   kNoClientCert,
   kRequestClientCert,           // requested, not verified

@@ -11,12 +11,12 @@
 namespace gpulens {
 namespace {
 
-// One that has nothing to ask here asks again: a kubelet is started after the agent.
+// Interval of retries of an unavailable enricher: a kubelet may start after the agent.
 constexpr Duration kMakeAgain = std::chrono::seconds(30);
 
 }  // namespace
 
-// The enricher is written under the set's mutex, once, and read under it.
+// `enricher` is written once, under the set's mutex, and read under it.
 struct EnricherSet::One {
   explicit One(Setup of) : setup(std::move(of)) {}
   const Setup setup;
@@ -38,10 +38,7 @@ Result<EnricherSet::List> EnricherSet::Make(const std::vector<Setup>& setups) {
   }
   List made;
   for (const Setup& setup : setups) {
-    auto old = std::ranges::find_if(present, [&](const auto& one) {
-      return one->setup.spec == setup.spec && one->setup.config == setup.config &&
-             one->setup.period == setup.period;
-    });
+    auto old = std::ranges::find_if(present, [&](const auto& one) { return one->setup == setup; });
     if (old != present.end()) {
       made.push_back(*old);
       continue;
@@ -77,7 +74,7 @@ void EnricherSet::Adopt(List list) {
   for (const auto& one : added) StartOne(one);
 }
 
-// Under no lock: the loop may call back at once.
+// Called without locks: the loop may call back at once.
 void EnricherSet::StartOne(const std::shared_ptr<One>& one) {
   if (!env_.io) return;
   if (!one->enricher) {
@@ -89,7 +86,7 @@ void EnricherSet::StartOne(const std::shared_ptr<One>& one) {
   }
   const RepeatedFetch::Pace pace{one->setup.period, one->setup.spec->timeout};
   auto fetch = std::make_unique<RepeatedFetch>(
-      *one->enricher, pace, env_, [this, raw = one.get()](const Status& status) { Looked(*raw, status); });
+      *one->enricher, pace, env_, [this, raw = one.get()](const Status& status) { Fetched(*raw, status); });
   {
     std::lock_guard lock(mutex_);
     if (stopped_ || one->leaving) return;
@@ -115,7 +112,7 @@ void EnricherSet::TryAgain(const std::shared_ptr<One>& one) {
   StartOne(one);
 }
 
-void EnricherSet::Looked(One& one, const Status& status) {
+void EnricherSet::Fetched(One& one, const Status& status) {
   {
     std::lock_guard lock(mutex_);
     View& view = one.view;
@@ -153,7 +150,7 @@ void EnricherSet::Stop() {
 
 uint64_t EnricherSet::generation() const {
   std::lock_guard lock(mutex_);
-  // Mixed, not added up: one that leaves takes its number with it.
+  // A mix, not a sum, which could stay the same when an enricher is removed.
   uint64_t mixed = changes_;
   for (const auto& one : list_) {
     mixed *= 0x9E3779B97F4A7C15u;

@@ -19,6 +19,7 @@ class EnricherSet {
     const EnricherSpec* spec = nullptr;
     Config config;
     Duration period{};
+    friend bool operator==(const Setup&, const Setup&) = default;
   };
   struct View {
     std::string_view name;
@@ -56,13 +57,13 @@ class EnricherSet {
 
  private:
   void StartOne(const std::shared_ptr<One>& one);
-  void Looked(One& one, const Status& status);
+  void Fetched(One& one, const Status& status);
   void TryAgain(const std::shared_ptr<One>& one);
 
   Env& env_;
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable answered_;
-  List list_, leaving_;  // leaving: their last look is not over
+  List list_, leaving_;  // leaving: their last fetch is not over
   uint64_t changes_ = 0;
   bool stopped_ = false;
 };

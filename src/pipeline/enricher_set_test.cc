@@ -33,7 +33,7 @@ class TestEnricher final : public Enricher {
     ++script->looks;
     std::lock_guard lock(script->mutex);
     if (script->silent) return script->unanswered.push_back(std::move(done));
-    done(script->fail ? Status{Code::kTimeout, "nobody answered"} : Ok());
+    done(script->fail ? Status{Code::kTimeout, "without answered"} : Ok());
   }
   uint64_t generation() const noexcept override { return script->generation; }
   AttributeSet Describe(const Entity& entity) const override {
@@ -112,16 +112,16 @@ TEST_F(EnricherSetTest, LooksAgainAndAgain) {
   script_.fail = true;
   EXPECT_TRUE(
       Eventually([&] { return View().errors[static_cast<size_t>(Code::kTimeout)] > 1 && !View().up; }));
-  EXPECT_EQ(View().last.detail, "nobody answered");
+  EXPECT_EQ(View().last.detail, "without answered");
   script_.fail = false;
   EXPECT_TRUE(Eventually([&] { return View().up; }));
 }
 
 TEST_F(EnricherSetTest, AnotherGenerationForEveryChange) {
-  const uint64_t nobody = set_.generation();
+  const uint64_t without = set_.generation();
   ASSERT_TRUE(Adopt({Called("one")}));
   const uint64_t one = set_.generation();
-  EXPECT_NE(one, nobody);
+  EXPECT_NE(one, without);
   ++script_.generation;
   const uint64_t moved = set_.generation();
   EXPECT_NE(moved, one);
@@ -141,7 +141,7 @@ TEST_F(EnricherSetTest, EqualOnesStayAndOthersEndAfterTheirLook) {
   }));
 }
 
-TEST_F(EnricherSetTest, OneThatHangsEndsNothing) {
+TEST_F(EnricherSetTest, AHangingSinkDelaysNoOther) {
   script_.silent = true;
   ASSERT_TRUE(Adopt({Called("one")}));
   set_.AwaitFirst(milliseconds(1));
@@ -172,7 +172,7 @@ TEST_F(EnricherSetTest, OneThatIsNotHereIsNoError) {
   EXPECT_TRUE(set_.Describe(gpu_).empty());
 }
 
-TEST_F(EnricherSetTest, OneThatCannotBeMadeChangesNothing) {
+TEST_F(EnricherSetTest, AnInvalidEnricherChangesNothing) {
   ASSERT_TRUE(Adopt({Called("one")}));
   const uint64_t before = set_.generation();
   EXPECT_EQ(Adopt({Called("two"), Called("bad")}).code, Code::kInvalidArgument);

@@ -12,8 +12,7 @@ namespace {
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// A collector whose thing is not here asks again, less and less often: hardware is hot-plugged and
-// drivers are loaded while the agent runs.
+// Back-off of an unavailable collector: hardware is hot-plugged and drivers are loaded while the agent runs.
 constexpr Duration kFirstRetry = seconds(5);
 constexpr Duration kLastRetry = minutes(5);
 

@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "base/log.h"
-#include "base/memory.h"
-#include "base/threads.h"
 #include "net/io_loop.h"
 #include "plugins/agent_stats.h"
 #include "plugins/event_queue.h"
@@ -17,7 +15,7 @@ namespace {
 // A tick waits this long for the collectors that it started; slower ones join the next tick.
 constexpr Duration kLongestGrace = std::chrono::milliseconds(250);
 constexpr int kStuckIntervals = 3;
-// The first frames wait so long for enrichers: else the first series of a pod would be nobody's.
+// The first frames wait this long for enrichers: otherwise the first series of a pod would lack its name.
 constexpr Duration kFirstLooks = std::chrono::milliseconds(250);
 
 void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Precedence precedence, bool overdue,
@@ -26,7 +24,7 @@ void AddFrame(Snapshot& snapshot, Ref<const Frame> frame, Precedence precedence,
   snapshot.frames.push_back({std::move(frame), source, precedence, overdue, period});
 }
 
-// Of this process and the reader processes that `stats` (may be null) knows. What they share is counted once.
+// Memory of this process and of the reader processes in `stats`, which may be null. Shared pages count once.
 uint64_t MemoryOfAllProcesses(const AgentStats* stats) {
   uint64_t bytes = ResidentBytes(0, true);
   if (!stats) return bytes;
@@ -40,7 +38,7 @@ Duration Grace(Duration interval) { return std::min(interval / 2, kLongestGrace)
 
 }  // namespace
 
-// Sinks that share a runner stand one behind the other.
+// Sinks that share a runner are adjacent.
 void Pipeline::ForEachRunner(const std::vector<RunningSink>& sinks, const auto& action) {
   const SinkRunner* last = nullptr;
   for (const RunningSink& sink : sinks) {
@@ -93,8 +91,8 @@ bool Pipeline::Stop(Instant deadline) {
     sinks.swap(sinks_);
   }
   const Ref<const Snapshot> last = hub_.latest();
-  // At the same time: one whose receiver is away takes all the time there is, and what the others have must
-  // come into their queues.
+  // In parallel: a sink whose receiver is away takes all the time, and the data of others must reach their
+  // queues.
   ForEachRunner(*sinks, [&](SinkRunner& runner) {
     runner.OfferLast(last);
     runner.BeginStop(deadline);
@@ -132,9 +130,8 @@ void Pipeline::Loop() {
       close_by_ns_ = now.boot_ns + Grace(plan_.interval).count();
     }
     for (Scheduler::TaskId task : decision_.start) StartTask(task);
-    bool waiting = std::any_of(running_.begin(), running_.end(), [&](const auto& r) {
-      return r->started_in_tick == tick_ && scheduler_.running(r->task);
-    });
+    bool waiting = std::ranges::any_of(
+        running_, [&](const auto& r) { return r->started_in_tick == tick_ && scheduler_.running(r->task); });
     int64_t wake_at = decision_.wake_at_ns;
     if (tick_open_ && (!waiting || now.boot_ns >= close_by_ns_)) {
       tick_open_ = false;
@@ -229,7 +226,7 @@ void Pipeline::Gather(Snapshot& snapshot) {
   }
 }
 
-// What a driver tells is not told again by a page, and no analyzer counts it twice.
+// Removes series of pages that a driver also provides, before analyzers count them twice.
 void Pipeline::DropRepeats(Snapshot& snapshot) {
   overlap_.Apply(snapshot, [this](std::string_view source, uint64_t series) {
     for (const auto& instance : gathered_) {
@@ -256,10 +253,9 @@ void Pipeline::Analyze(Snapshot& snapshot) {
   }
 }
 
-// Whether every collector has run or said why it cannot.
+// Whether every collector has run or reported why it cannot.
 bool Pipeline::AllAnswered() const {
-  return std::all_of(gathered_.begin(), gathered_.end(),
-                     [](const auto& instance) { return instance->answered(); });
+  return std::ranges::all_of(gathered_, [](const auto& instance) { return instance->answered(); });
 }
 
 void Pipeline::UpdateSelf(Snapshot& snapshot) {
@@ -289,7 +285,7 @@ void Pipeline::UpdateSelf(Snapshot& snapshot) {
   AddFrame(snapshot, self_.Update(input), Precedence::kNative, false, {});
 }
 
-// What analyzers made of the reported events in this tick.
+// Offers the events that analyzers completed in this tick to the sinks.
 void Pipeline::HandOutEvents(const Snapshot& snapshot) {
   if (!env_.events) return;
   std::vector<Event> ready = env_.events->TakeReady();

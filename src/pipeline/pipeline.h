@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "base/memory.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/enricher_set.h"
 #include "pipeline/instance.h"
@@ -25,11 +25,12 @@
 
 namespace gpulens {
 
-// What runs, by the configuration. A reload compares two plans.
+// The running parts by the configuration. A reload compares two plans.
 struct PipelinePlan {
   struct AnalyzerSetup {
     const AnalyzerSpec* spec = nullptr;
     Config config;
+    friend bool operator==(const AnalyzerSetup&, const AnalyzerSetup&) = default;
   };
   struct ReceiverSetup {
     const ReceiverSpec* spec = nullptr;
@@ -133,6 +134,11 @@ class Pipeline {
     bool stays = false;              // one is
   };
 
+  template <class Member>
+  Member CopyOf(const Member& member) const {
+    std::lock_guard lock(mutex_);
+    return member;
+  }
   void Loop();
   static void ForEachRunner(const std::vector<RunningSink>& sinks, const auto& action);
   void StartTask(Scheduler::TaskId task);

@@ -1,4 +1,4 @@
-// How a plan becomes what runs, at start and at a reload: what is equal stays.
+// Applies a plan at the start and at a reload: equal parts keep running.
 
 #include <algorithm>
 
@@ -19,8 +19,8 @@ void Pipeline::ApplyInstances(std::vector<Instance::Setup>& setups) {
   if (started_) first.boot_ns = scheduler_.due_ns(tick_task_);
   std::vector<std::unique_ptr<Running>> next;
   for (Instance::Setup& setup : setups) {
-    auto old = std::find_if(running_.begin(), running_.end(),
-                            [&](const auto& r) { return r && r->instance->name() == setup.name; });
+    auto old =
+        std::ranges::find_if(running_, [&](const auto& r) { return r && r->instance->name() == setup.name; });
     if (old != running_.end() && (*old)->instance->SameAs(setup)) {
       next.push_back(std::move(*old));
       continue;
@@ -28,7 +28,7 @@ void Pipeline::ApplyInstances(std::vector<Instance::Setup>& setups) {
     auto added = std::make_unique<Running>();
     if (old != running_.end()) added->predecessor = (*old)->instance;
     setup.table = TableOptions(std::move(setup.table));
-    // What others bring has no bound but this one. Our own readings are few, and the last to go.
+    // Bounds scraped series. Our own readings are few, and never refused.
     if (setup.spec->scraped) setup.table.has_room = [this] { return memory_.HasRoom(); };
     setup.enrichers = &enrichers_;
     added->pipeline = this;
@@ -46,13 +46,9 @@ void Pipeline::ApplyInstances(std::vector<Instance::Setup>& setups) {
 }
 
 Status Pipeline::MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningAnalyzer>>& out) {
-  std::unique_lock lock(mutex_);
-  const auto present = analyzers_;
-  lock.unlock();
+  const auto present = CopyOf(analyzers_);
   for (const PipelinePlan::AnalyzerSetup& setup : plan.analyzers) {
-    auto old = std::find_if(present.begin(), present.end(), [&](const auto& a) {
-      return a->setup.spec == setup.spec && a->setup.config == setup.config;
-    });
+    auto old = std::ranges::find_if(present, [&](const auto& a) { return a->setup == setup; });
     if (old != present.end()) {
       out.push_back(*old);
       continue;
@@ -66,15 +62,13 @@ Status Pipeline::MakeAnalyzers(const PipelinePlan& plan, std::vector<std::shared
 
 Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& out,
                            Delivery::Plan& delivery) {
-  std::unique_lock lock(mutex_);
-  const auto present = sinks_;
-  lock.unlock();
+  const auto present = CopyOf(sinks_);
   for (const SinkRunner::Setup& setup : plan.sinks) {
     RETURN_IF_ERROR(delivery_.Add({setup.name, setup.spec, setup.config}, delivery));
     if (setup.spec->network) {
       ASSIGN_OR_RETURN(RunningSink made, MakeNetworkSink(setup, plan, out));
       if (made.log) delivery.destinations.back().own = made.log;
-      // Behind those that it shares a runner with.
+      // After those that it shares a runner with.
       auto at = std::find_if(out.rbegin(), out.rend(), [&](const RunningSink& one) {
         return made.runner && one.runner == made.runner;
       });
@@ -82,7 +76,7 @@ Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& o
       continue;
     }
     RunningSink sink{setup.name, setup.spec, setup.config, {}, nullptr, nullptr};
-    auto old = std::find_if(present->begin(), present->end(), [&](const RunningSink& one) {
+    auto old = std::ranges::find_if(*present, [&](const RunningSink& one) {
       return one.name == setup.name && one.spec == setup.spec && one.config == setup.config;
     });
     if (old != present->end()) {
@@ -96,7 +90,7 @@ Status Pipeline::MakeSinks(const PipelinePlan& plan, std::vector<RunningSink>& o
   return Ok();
 }
 
-// With the encoder of a sink that was made just now, of one that runs already, or with a new one.
+// Reuses the encoder of a sink of this plan, or of a running one, or makes one.
 Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup& setup,
                                                         const PipelinePlan& plan,
                                                         const std::vector<RunningSink>& made) {
@@ -106,7 +100,7 @@ Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup&
   const auto same = [&](const RunningSink& one) {
     return one.runner && one.spec == sink.spec && one.encoder_config == sink.encoder_config;
   };
-  if (auto at = std::find_if(made.begin(), made.end(), same); at != made.end()) {
+  if (auto at = std::ranges::find_if(made, same); at != made.end()) {
     sink.runner = at->runner;
     sink.log = at->log;
     return sink;
@@ -120,12 +114,10 @@ Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup&
     members.push_back(other.name);
     options.max_bytes = std::max(options.max_bytes, other.config.Group("queue").Size("max_bytes"));
   }
-  std::unique_lock lock(mutex_);
-  const auto present = sinks_;
-  lock.unlock();
+  const auto present = CopyOf(sinks_);
   sink.log = delivery_.LogOf(setup.name, members, std::move(options));
-  const auto running = std::find_if(present->begin(), present->end(),
-                                    [&](const RunningSink& one) { return same(one) && one.log == sink.log; });
+  const auto running = std::ranges::find_if(
+      *present, [&](const RunningSink& one) { return same(one) && one.log == sink.log; });
   if (running != present->end()) {
     sink.runner = running->runner;
     return sink;
@@ -137,11 +129,9 @@ Result<Pipeline::RunningSink> Pipeline::MakeNetworkSink(const SinkRunner::Setup&
 }
 
 Status Pipeline::MakeReceivers(const PipelinePlan& plan, std::vector<std::shared_ptr<RunningReceiver>>& out) {
-  std::unique_lock lock(mutex_);
-  const auto present = receivers_;
-  lock.unlock();
+  const auto present = CopyOf(receivers_);
   for (const PipelinePlan::ReceiverSetup& setup : plan.receivers) {
-    auto old = std::find_if(present.begin(), present.end(), [&](const auto& r) {
+    auto old = std::ranges::find_if(present, [&](const auto& r) {
       return r->setup == setup && r->stated == plan.stated && r->memory_limit == plan.memory_limit;
     });
     if (old != present.end()) {
@@ -173,17 +163,12 @@ void Pipeline::StopReceivers(Instant deadline) {
 
 namespace {
 
-// Those sinks that pass on nothing of what is received, for people: "prometheus, webhook send the agent's own
-// data alone".
+// Sinks that export no received data, for a message: "prometheus, webhook send the agent's own data alone".
 std::string NamesWithoutReceived(const PipelinePlan& plan) {
+  if (plan.sinks.empty()) return "none is on";
   std::string names;
-  size_t count = 0;
-  for (const SinkRunner::Setup& sink : plan.sinks) {
-    names += (names.empty() ? "" : ", ") + sink.name;
-    ++count;
-  }
-  if (count == 0) return "none is on";
-  return names + (count == 1 ? " sends" : " send") + " the agent's own data alone";
+  for (const SinkRunner::Setup& sink : plan.sinks) names += (names.empty() ? "" : ", ") + sink.name;
+  return names + (plan.sinks.size() == 1 ? " sends" : " send") + " the agent's own data alone";
 }
 
 }  // namespace
@@ -194,23 +179,19 @@ void Pipeline::StopSinks(const std::vector<RunningSink>& sinks, Instant deadline
   }
 }
 
-// They go on where one runner comes after another for all its sinks, with equal rules.
+// Roll-ups continue where a runner is replaced for all its sinks by one with equal rules.
 std::vector<Pipeline::RollupMove> Pipeline::PlanRollups(const std::vector<RunningSink>& next) {
-  std::unique_lock lock(mutex_);
-  const auto present = sinks_;
-  lock.unlock();
+  const auto present = CopyOf(sinks_);
   const auto among = [](const std::vector<RunningSink>& sinks, const std::shared_ptr<SinkRunner>& runner) {
-    return std::any_of(sinks.begin(), sinks.end(), [&](const auto& one) { return one.runner == runner; });
+    return std::ranges::any_of(sinks, [&](const auto& one) { return one.runner == runner; });
   };
   std::vector<RollupMove> moves;
   for (const RunningSink& sink : *present) {
     if (!sink.runner || !sink.runner->rollup_stats() || among(next, sink.runner)) continue;
-    auto move =
-        std::find_if(moves.begin(), moves.end(), [&](const auto& m) { return m.from == sink.runner; });
+    auto move = std::ranges::find_if(moves, [&](const auto& m) { return m.from == sink.runner; });
     const bool first = move == moves.end();
     if (first) (move = moves.emplace(moves.end()))->from = sink.runner;
-    const auto after =
-        std::find_if(next.begin(), next.end(), [&](const auto& one) { return one.name == sink.name; });
+    const auto after = std::ranges::find_if(next, [&](const auto& one) { return one.name == sink.name; });
     (after == next.end() ? move->removed : move->stays) = true;
     const auto runner = after == next.end() ? nullptr : after->runner;
     if (first) move->to = runner;
@@ -225,7 +206,7 @@ std::vector<Pipeline::RollupMove> Pipeline::PlanRollups(const std::vector<Runnin
   return moves;
 }
 
-// Runners that begin with rules of their own count from the snapshot with which the former ones end.
+// Runners with new rules count from the snapshot with which the former ones end.
 void Pipeline::MoveRollups(const std::vector<RollupMove>& moves, const std::vector<RunningSink>& before) {
   Ref<const Snapshot> last;
   for (const RollupMove& move : moves) {
@@ -234,15 +215,14 @@ void Pipeline::MoveRollups(const std::vector<RollupMove>& moves, const std::vect
   if (!last) last = hub_.latest();
   for (const RunningSink& sink : *sinks_) {
     const auto same = [&](const auto& one) { return one.runner == sink.runner; };
-    const bool goes_on =
-        std::any_of(before.begin(), before.end(), same) ||
-        std::any_of(moves.begin(), moves.end(), [&](const auto& move) { return move.to == sink.runner; });
+    const bool goes_on = std::ranges::any_of(before, same) ||
+                         std::ranges::any_of(moves, [&](const auto& move) { return move.to == sink.runner; });
     if (sink.runner && !goes_on) sink.runner->BeginIntervals(last);
   }
 }
 
 Status Pipeline::Apply(PipelinePlan plan) {
-  // First all that may fail, without a change; then the change.
+  // All that may fail comes first and changes nothing.
   std::vector<std::shared_ptr<RunningAnalyzer>> analyzers;
   std::vector<RunningSink> sinks, replaced;
   std::vector<std::shared_ptr<RunningReceiver>> receivers, gone;
@@ -258,29 +238,27 @@ Status Pipeline::Apply(PipelinePlan plan) {
   RETURN_IF_ERROR(MakeReceivers(plan, receivers));
   enrichers_.Adopt(std::move(enrichers));
   const std::vector<RollupMove> moves = PlanRollups(sinks);
-  // While those that are removed are still sent to.
+  // Before the removed sinks lose their senders.
   const Instant encoded_by = env_.clock->Now() + std::chrono::seconds(1);
   for (const RollupMove& move : moves)
     if (move.removed) static_cast<void>(move.from->EndIntervals(hub_));
   for (const RollupMove& move : moves)
     if (move.removed) static_cast<void>(move.from->WaitUntilWritten(encoded_by));
-  // Readers are there before anything is appended for them. What runs already goes on meanwhile.
+  // Readers are attached before anything is appended for them. Running parts continue meanwhile.
   delivery_.Apply(std::move(delivery), env_.clock->Now() + std::chrono::seconds(1));
   {
     std::lock_guard lock(mutex_);
     ApplyInstances(plan.instances);
     analyzers_ = std::move(analyzers);
     for (const RunningSink& sink : *sinks_) {
-      if (std::none_of(sinks.begin(), sinks.end(),
-                       [&](const RunningSink& one) { return one.runner == sink.runner; }))
+      if (std::ranges::none_of(sinks, [&](const RunningSink& one) { return one.runner == sink.runner; }))
         replaced.push_back(sink);
     }
     const auto before =
         std::exchange(sinks_, std::make_shared<const std::vector<RunningSink>>(std::move(sinks)));
     MoveRollups(moves, *before);
     for (const auto& receiver : receivers_) {
-      if (std::find(receivers.begin(), receivers.end(), receiver) == receivers.end())
-        gone.push_back(receiver);
+      if (std::ranges::find(receivers, receiver) == receivers.end()) gone.push_back(receiver);
     }
     receivers_ = std::move(receivers);
     if (started_ && plan.interval != plan_.interval) {

@@ -23,7 +23,7 @@ EntityRef Gpu() {
   return gpu;
 }
 
-std::atomic<int> pod{0};  // whose GPU it is; 0: nobody's
+std::atomic<int> pod{0};  // pod that owns the GPU; 0: none
 
 class Pods final : public Enricher {
  public:
@@ -164,7 +164,7 @@ TEST_F(PipelineEnrichTest, SeriesFollowTheOwnerOfTheirGpu) {
   ASSERT_TRUE(BecomesOf("")) << "its attributes leave with the pod";
 }
 
-TEST_F(PipelineEnrichTest, TheResourceSaysWhatIsKnownOfTheMachine) {
+TEST_F(PipelineEnrichTest, TheResourceHasTheAttributesOfTheMachine) {
   ASSERT_TRUE(BecomesOf("pod-1"));
   EXPECT_EQ(hub_.latest()->resource, AttributeSet({{"cloud.region", "r1"}, {"service.name", "gpulens"}}));
 }

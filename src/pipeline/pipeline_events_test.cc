@@ -1,4 +1,4 @@
-// Events on their way from the desk to the sinks.
+// Delivery of events from the queue to the sinks.
 
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ const SinkSpec kPlainSink{.name = "plain", .help = "x."};
 class EventBuffer : public ::testing::Test {
  protected:
   EventBuffer() { taken = &taken_; }
-  static Ref<const Events> Parcel(size_t count) {
+  static Ref<const Events> EventList(size_t count) {
     Ref<Events> events = MakeRef<Events>();
     events->list.resize(count);
     return events;
@@ -69,20 +69,20 @@ class EventBuffer : public ::testing::Test {
 
 TEST_F(EventBuffer, ASinkWithoutAThreadGetsThemAtOnce) {
   SinkRunner runner({"sink", &kPlainSink, {}, {}}, std::make_unique<TakenSink>(), RealClock());
-  runner.Offer(Parcel(3));
+  runner.Offer(EventList(3));
   EXPECT_EQ(taken_.events, 3u);
   taken_.fail = true;
-  runner.Offer(Parcel(1));
+  runner.Offer(EventList(1));
   EXPECT_EQ(Dropped(runner, DropReason::kRejected), 1u);
   EXPECT_EQ(runner.stats().dropped[static_cast<size_t>(DropReason::kRejected)], 0u)
       << "snapshots count for themselves";
 }
 
-TEST_F(EventBuffer, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
+TEST_F(EventBuffer, ASlowSinkKeepsTheNewestAndCountsTheDropped) {
   Block(true);
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
   // One may be in the sink's hands already.
-  for (size_t i = 0; i < SinkRunner::kEventQueueDepth + 11; ++i) runner.Offer(Parcel(1));
+  for (size_t i = 0; i < SinkRunner::kEventQueueDepth + 11; ++i) runner.Offer(EventList(1));
   uint64_t lost = Dropped(runner, DropReason::kOverload);
   EXPECT_GE(lost, 10u);
   EXPECT_LE(lost, 11u);
@@ -94,36 +94,36 @@ TEST_F(EventBuffer, ASlowSinkKeepsTheNewestAndSaysHowManyItLost) {
 TEST_F(EventBuffer, ASinkWhoseThreadFoundNoRoomIsDownAndTriesAgain) {
   auto none = std::make_unique<NoThreads>();
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
-  runner.Offer(Parcel(2));
+  runner.Offer(EventList(2));
   EXPECT_EQ(taken_.events, 0u) << "never on the thread of who offers";
   EXPECT_FALSE(runner.stats().up);
   EXPECT_EQ(runner.stats().last.code, Code::kExhausted);
   none.reset();
-  runner.Offer(Parcel(3));
+  runner.Offer(EventList(3));
   EXPECT_TRUE(WaitForEvents(5)) << "what waited comes first";
   runner.Stop(RealClock().Now() + seconds(20));
   SinkRunner never({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
 }
 
-TEST_F(EventBuffer, WhatASinkWithoutAThreadHasAtTheEndIsCounted) {
+TEST_F(EventBuffer, DataOfASinkWithoutAThreadIsCountedAtTheEnd) {
   NoThreads none;
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
-  runner.Offer(Parcel(2));
+  runner.Offer(EventList(2));
   runner.Stop(RealClock().Now());
   EXPECT_EQ(Dropped(runner, DropReason::kShutdown), 1u);
 }
 
-TEST_F(EventBuffer, WhatWaitsAtTheEndIsDeliveredFirst) {
+TEST_F(EventBuffer, WaitingDataIsDeliveredBeforeTheEnd) {
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
-  for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
+  for (int i = 0; i < 5; ++i) runner.Offer(EventList(2));
   runner.Stop(RealClock().Now() + seconds(20));
   EXPECT_EQ(taken_.events, 10u);
 }
 
 // So that one that hangs takes no time from those that are stopped after it.
-TEST_F(EventBuffer, ItEndsBeforeAnybodyWaitsForIt) {
+TEST_F(EventBuffer, EndsBeforeAnyWaiter) {
   SinkRunner runner({"sink", &kThreaded, {}, {}}, std::make_unique<TakenSink>(), RealClock());
-  for (int i = 0; i < 5; ++i) runner.Offer(Parcel(2));
+  for (int i = 0; i < 5; ++i) runner.Offer(EventList(2));
   runner.BeginStop(RealClock().Now() + seconds(20));
   EXPECT_TRUE(WaitForEvents(10));
   runner.Stop(RealClock().Now() + seconds(20));

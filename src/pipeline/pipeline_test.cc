@@ -232,7 +232,7 @@ TEST_F(PipelineTest, ASlowCollectorThatHasOnlyBegunRunsAgainAtTheNextTickAndThen
   EXPECT_EQ(StatsOf("starting").errors, (std::array<uint64_t, kCodes>{}));
 }
 
-TEST_F(PipelineTest, AHangingCollectorIsTimedOutNotStackedAndHoldsUpNobody) {
+TEST_F(PipelineTest, AHangingCollectorTimesOutAndDelaysNoOther) {
   script_.Block(true);
   ASSERT_TRUE(pipeline_->Apply(PlanOf({&kPlain}, milliseconds(40))));
   pipeline_->Start();
@@ -259,7 +259,7 @@ TEST_F(PipelineTest, ValuesOfAFailingCollectorTurnStaleThenVanish) {
   EXPECT_GE(StatsOf("fetching").errors[static_cast<size_t>(Code::kTimeout)], 1u);
 }
 
-TEST_F(PipelineTest, WhatIsNotHereIsSaidAndNotAskedAgainAtOnce) {
+TEST_F(PipelineTest, AnUnavailableCollectorIsReportedAndRetriedLater) {
   script_.available = false;
   ASSERT_TRUE(pipeline_->Apply(PlanOf({&kPlain})));
   pipeline_->Start();

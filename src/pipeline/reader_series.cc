@@ -1,13 +1,16 @@
 #include "pipeline/reader_series.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "base/version.h"
 #include "catalog/self.h"
 
 namespace gpulens {
 namespace {
 
-using reader::Fault;
+using reader::ReaderFault;
 using reader::ReadStatus;
 using reader::StartReason;
 
@@ -20,24 +23,39 @@ constexpr std::array<std::pair<ReadStatus, std::string_view>, ReaderSeries::kSta
     {ReadStatus::kError, "error"},
 }};
 
-Code CodeOf(Fault fault) {
+Code CodeOf(ReaderFault fault) {
   switch (fault) {
-    case Fault::kNoPermission: return Code::kPermissionDenied;
-    case Fault::kLibraryNotFound:
-    case Fault::kDriverNotLoaded:
-    case Fault::kReleased:
-    case Fault::kNoDevices: return Code::kUnavailable;
-    case Fault::kHung:
-    case Fault::kStuckInKernel: return Code::kTimeout;
-    case Fault::kBadMessage: return Code::kDataLoss;
+    case ReaderFault::kNoPermission: return Code::kPermissionDenied;
+    case ReaderFault::kLibraryNotFound:
+    case ReaderFault::kDriverNotLoaded:
+    case ReaderFault::kReleased:
+    case ReaderFault::kNoDevices: return Code::kUnavailable;
+    case ReaderFault::kHung:
+    case ReaderFault::kStuckInKernel: return Code::kTimeout;
+    case ReaderFault::kBadMessage: return Code::kDataLoss;
     default: return Code::kIo;
   }
 }
 
+// Periods of the slower tiers, unless the interval is longer.
+constexpr Duration kMedium = std::chrono::seconds(10), kSlow = std::chrono::seconds(60);
+
 }  // namespace
 
+void SetPeriods(Duration interval, reader::SourceOptions& options) {
+  options.interval = interval;
+  options.medium = std::max(kMedium, interval);
+  options.slow = std::max(kSlow, interval);
+  options.build_id = std::string(Version()) + " " + std::string(Revision());
+}
+
+FieldMaxAge MaxAgeFor(Duration interval) noexcept {
+  const int64_t ns = interval.count();
+  return {{2 * ns, std::max(kMedium, interval).count() + 2 * ns, std::max(kSlow, interval).count() + 2 * ns}};
+}
+
 bool IsStarting(const reader::ReaderState& state) noexcept {
-  return !state.up && state.fault == Fault::kNone;
+  return !state.up && state.fault == ReaderFault::kNone;
 }
 
 Status StatusOf(const reader::ReaderState& state) {
@@ -52,46 +70,33 @@ Status StatusOf(const reader::ReaderState& state) {
   return {CodeOf(state.fault), state.last_error};
 }
 
-void ReaderSeries::Declare(SeriesTable& table) {
-  entity_ = MakeRef<Entity>("reader", AttributeSet({{"reader", driver_}}));
-  up_ = table.Declare(kSelfDriverUp, entity_);
-  heartbeat_ = table.Declare(kSelfDriverHeartbeatAge, entity_);
-  hung_ = table.Declare(kSelfDriverCallsHung, entity_);
-  used_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "used"}});
-  left_out_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "left_out"}});
-  files_ = table.Declare(kSelfDriverFiles, entity_);
-  unread_ = table.Declare(kSelfDriverDevices, entity_, {{"state", "unread"}});
-  for (size_t i = 0; i < starts_.size(); ++i) {
-    starts_[i] = table.Declare(kSelfDriverStarts, entity_,
-                               {{"reason", reader::StartReasonName(static_cast<StartReason>(i))}});
-  }
-  for (size_t i = 0; i < kStatuses; ++i) {
-    fields_[i] = table.Declare(kSelfDriverFields, entity_, {{"status", kFieldStatuses[i].second}});
-  }
-}
-
 void ReaderSeries::Update(const reader::ReaderSource& source, FrameWriter& out) {
-  if (!entity_) Declare(out.table());
+  const bool declares = !entity_;
+  if (declares) entity_ = MakeRef<Entity>("reader", AttributeSet({{"reader", driver_}}));
+  const EntitySeries of(out, entity_, declares);
   const reader::ReaderState& state = source.state();
-  out.Set(up_, state.up ? 1 : 0);
-  if (state.last_heartbeat_boot_ns != 0) {
+  of.Set(up_, kSelfDriverUp, state.up ? 1 : 0);
+  of.Declare(heartbeat_, kSelfDriverHeartbeatAge);
+  if (state.last_heartbeat_boot_ns != 0)
     out.Set(heartbeat_, static_cast<double>(out.read_at().boot_ns - state.last_heartbeat_boot_ns) * 1e-9);
-  }
   // The thread that waits for events hangs in one call at a time, as that of a device does.
-  out.Set(hung_, state.hung + (state.waiting_call != reader::kNoCall ? 1U : 0U));
-  out.Set(used_, state.used);
-  out.Set(left_out_, state.left_out);
-  out.Set(unread_, state.unread);
+  of.Set(hung_, kSelfDriverCallsHung, state.hung + (state.waiting_call != reader::kNoCall ? 1U : 0U));
+  of.Set(used_, kSelfDriverDevices, state.used, {{"state", "used"}});
+  of.Set(left_out_, kSelfDriverDevices, state.left_out, {{"state", "left_out"}});
+  of.Declare(files_, kSelfDriverFiles);
   if (state.files != 0) out.Set(files_, state.files);
-  // A library that tells no events has none to watch.
-  if (!watched_ && state.watched > 0)
-    watched_ = out.table().Declare(kSelfDriverDevices, entity_, {{"state", "watched"}});
+  of.Set(unread_, kSelfDriverDevices, state.unread, {{"state", "unread"}});
+  for (size_t i = 0; i < starts_.size(); ++i)
+    of.Set(starts_[i], kSelfDriverStarts, state.starts[i],
+           {{"reason", reader::StartReasonName(static_cast<StartReason>(i))}});
+  const auto by_status = source.FieldsByStatus();
+  for (size_t i = 0; i < kStatuses; ++i)
+    of.Set(fields_[i], kSelfDriverFields, by_status[static_cast<size_t>(kFieldStatuses[i].first)],
+           {{"status", kFieldStatuses[i].second}});
+  // A library without events has no watched devices.
+  EntitySeries(out, entity_, !watched_ && state.watched > 0)
+      .Declare(watched_, kSelfDriverDevices, {{"state", "watched"}});
   if (watched_ && state.up) out.Set(watched_, state.watched);
-  for (size_t i = 0; i < starts_.size(); ++i) out.Set(starts_[i], state.starts[i]);
-  auto by_status = source.FieldsByStatus();
-  for (size_t i = 0; i < kStatuses; ++i) {
-    out.Set(fields_[i], by_status[static_cast<size_t>(kFieldStatuses[i].first)]);
-  }
 }
 
 }  // namespace gpulens

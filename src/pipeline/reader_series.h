@@ -1,4 +1,4 @@
-// Series gpulens.reader.* of a reader process, and the status of a collector that uses one.
+// Series gpulens.reader.* of a reader process, and what collectors that use one have in common.
 #pragma once
 
 #include <array>
@@ -7,6 +7,7 @@
 
 #include <gpulens/status.h>
 
+#include "base/clock.h"
 #include "core/frame_writer.h"
 #include "reader/source.h"
 
@@ -26,14 +27,23 @@ class ReaderSeries {
   static constexpr size_t kStatuses = 5;
 
  private:
-  void Declare(SeriesTable& table);
-
   const std::string_view driver_;
   EntityRef entity_;
   Series up_, heartbeat_, hung_, used_, left_out_, unread_, watched_, files_;
   std::array<Series, static_cast<size_t>(reader::StartReason::kCount)> starts_;
   std::array<Series, kStatuses> fields_;
 };
+
+// Maximum age of a fresh reading by tier, in nanoseconds.
+struct FieldMaxAge {
+  std::array<int64_t, reader::kTierCount> ns{};
+  int64_t of(reader::FieldTier tier) const noexcept { return ns[static_cast<size_t>(tier)]; }
+};
+
+// Sets the periods of the tiers for a collector with this interval, and the program's build.
+void SetPeriods(Duration interval, reader::SourceOptions& options);
+// Returns the period of each tier and the lateness of a reader: one interval more.
+FieldMaxAge MaxAgeFor(Duration interval) noexcept;
 
 // Whether the process is being started, and nothing has failed so far.
 bool IsStarting(const reader::ReaderState& state) noexcept;

@@ -10,8 +10,8 @@
 namespace gpulens {
 namespace {
 
-constexpr reader::FieldInfo kFields[] = {{"power", "W", reader::Tier::kFast}};
-constexpr reader::Vendor kVendor{.name = "test", .fields = kFields};
+constexpr reader::FieldInfo kFields[] = {{"power", "W", reader::FieldTier::kFast}};
+constexpr reader::VendorTables kVendor{.name = "test", .fields = kFields};
 
 class ReaderSeriesTest : public testing::Test {
  protected:
@@ -38,7 +38,7 @@ class ReaderSeriesTest : public testing::Test {
   Ref<const Frame> frame_;
 };
 
-TEST_F(ReaderSeriesTest, OneThatWasReleasedIsDownAndSaysWhy) {
+TEST_F(ReaderSeriesTest, AReleasedReaderIsDownWithItsReason) {
   reader::SourceOptions options;
   options.program = "/nonexistent/gpulens";
   reader::ReaderSource source(kVendor, options);
@@ -63,11 +63,11 @@ TEST_F(ReaderSeriesTest, OneThatWasReleasedIsDownAndSaysWhy) {
 TEST(DriverStatus, FaultsHaveCodes) {
   reader::ReaderState state;
   state.last_error = "why";
-  for (auto [fault, code] : {std::pair{reader::Fault::kNoPermission, Code::kPermissionDenied},
-                             std::pair{reader::Fault::kNoDevices, Code::kUnavailable},
-                             std::pair{reader::Fault::kHung, Code::kTimeout},
-                             std::pair{reader::Fault::kBadMessage, Code::kDataLoss},
-                             std::pair{reader::Fault::kCrashed, Code::kIo}}) {
+  for (auto [fault, code] : {std::pair{reader::ReaderFault::kNoPermission, Code::kPermissionDenied},
+                             std::pair{reader::ReaderFault::kNoDevices, Code::kUnavailable},
+                             std::pair{reader::ReaderFault::kHung, Code::kTimeout},
+                             std::pair{reader::ReaderFault::kBadMessage, Code::kDataLoss},
+                             std::pair{reader::ReaderFault::kCrashed, Code::kIo}}) {
     state.fault = fault;
     EXPECT_EQ(StatusOf(state).code, code);
     EXPECT_EQ(StatusOf(state).detail, "why");

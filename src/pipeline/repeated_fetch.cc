@@ -11,19 +11,19 @@ struct RepeatedFetch::State {
   Fetcher& fetcher;
   const Pace pace;
   Env& env;
-  const std::function<void(const Status& status)> looked;
+  const std::function<void(const Status& status)> fetched;
   std::mutex mutex;  // guards what follows
   bool busy = false, stopped = false;
 };
 
 RepeatedFetch::RepeatedFetch(Fetcher& fetcher, Pace pace, Env& env,
-                             std::function<void(const Status& status)> looked)
-    : state_(new State{fetcher, pace, env, std::move(looked), {}, false, false}) {}
+                             std::function<void(const Status& status)> fetched)
+    : state_(new State{fetcher, pace, env, std::move(fetched), {}, false, false}) {}
 
 RepeatedFetch::~RepeatedFetch() { Stop(); }
 
 void RepeatedFetch::Start() {
-  state_->env.io->Post([state = state_] { Look(state); });
+  state_->env.io->Post([state = state_] { Fetch(state); });
 }
 
 void RepeatedFetch::Stop() {
@@ -36,7 +36,7 @@ bool RepeatedFetch::busy() const {
   return state_->busy;
 }
 
-void RepeatedFetch::Look(const std::shared_ptr<State>& state) {
+void RepeatedFetch::Fetch(const std::shared_ptr<State>& state) {
   {
     std::lock_guard lock(state->mutex);
     if (state->stopped) return;
@@ -54,13 +54,13 @@ void RepeatedFetch::Finished(const std::shared_ptr<State>& state, const Status& 
     std::lock_guard lock(state->mutex);
     stopped = state->stopped;
   }
-  if (!stopped) state->looked(status);
+  if (!stopped) state->fetched(status);
   {
     std::lock_guard lock(state->mutex);
     state->busy = false;
     if (state->stopped) return;
   }
-  state->env.io->After(state->pace.period, [state] { Look(state); });
+  state->env.io->After(state->pace.period, [state] { Fetch(state); });
 }
 
 }  // namespace gpulens

@@ -8,17 +8,17 @@
 
 namespace gpulens {
 
-// Start and Stop are thread-safe. The loop, the clock and the fetcher outlive the last look: `busy` tells
+// Start and Stop are thread-safe. The loop, the clock and the fetcher outlive the last fetch: `busy` is
 // whether one is under way after Stop. Once the loop has ended, all may be destroyed in any order.
 class RepeatedFetch {
  public:
   struct Pace {
-    Duration period{};   // from the end of a look to the next
-    Duration timeout{};  // what a look may take
+    Duration period{};   // from the end of a fetch to the next
+    Duration timeout{};  // of one fetch
   };
 
-  // `looked` is called on the I/O loop after each look; after Stop at most while `busy`.
-  RepeatedFetch(Fetcher& fetcher, Pace pace, Env& env, std::function<void(const Status& status)> looked);
+  // `fetched` is called on the I/O loop after each fetch; after Stop at most while `busy`.
+  RepeatedFetch(Fetcher& fetcher, Pace pace, Env& env, std::function<void(const Status& status)> fetched);
   ~RepeatedFetch();
   RepeatedFetch(const RepeatedFetch&) = delete;
   RepeatedFetch& operator=(const RepeatedFetch&) = delete;
@@ -29,7 +29,7 @@ class RepeatedFetch {
 
  private:
   struct State;
-  static void Look(const std::shared_ptr<State>& state);
+  static void Fetch(const std::shared_ptr<State>& state);
   static void Finished(const std::shared_ptr<State>& state, const Status& status);
 
   const std::shared_ptr<State> state_;

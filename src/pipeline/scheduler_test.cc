@@ -71,7 +71,7 @@ TEST_F(SchedulerTest, PeriodsThatPassUnseenAreSkipped) {
   EXPECT_EQ(scheduler.skipped(task), 7u) << "7, 8 and 9 s came while it ran";
 }
 
-TEST_F(SchedulerTest, ATimeoutIsToldOnceARun) {
+TEST_F(SchedulerTest, ATimeoutIsReportedOnceARun) {
   auto task = scheduler.Add(seconds(10), milliseconds(300), At(1000));
   Start(1000);
   EXPECT_EQ(WakeAt(), 1300);
@@ -134,7 +134,7 @@ TEST_F(SchedulerTest, DueAtBringsARunForward) {
   EXPECT_THAT(Start(2500), ElementsAre(task));
 }
 
-TEST_F(SchedulerTest, DueWithNeverPutsARunOff) {
+TEST_F(SchedulerTest, DueWithNeverDelaysARun) {
   auto slow = scheduler.Add(seconds(10), seconds(1), At(1000));
   auto quick = scheduler.Add(seconds(1), seconds(1), At(1000));
   Start(1000);

@@ -1,5 +1,7 @@
 #include "pipeline/self_metrics.h"
 
+#include <algorithm>
+
 #include "base/log.h"
 #include "base/text.h"
 #include "base/version.h"
@@ -16,14 +18,110 @@ constexpr std::string_view kLevels[] = {"debug", "info", "warning", "error"};
 double Seconds(Duration d) { return static_cast<double>(d.count()) * 1e-9; }
 double Seconds(int64_t ns) { return static_cast<double>(ns) * 1e-9; }
 
-// Of the names of the rows below; the collector `self`, scrapes and readers write the other rows.
+// Prefixes of the rows that SelfMetrics writes; the collector `self`, scrapes and readers write others.
 constexpr std::string_view kPrefixes[] = {
     "gpulens.analyzer.", "gpulens.build.",  "gpulens.collector.", "gpulens.enricher.",
     "gpulens.log.",      "gpulens.memory.", "gpulens.ready",      "gpulens.receiver.",
     "gpulens.sample",    "gpulens.series",  "gpulens.simulated",  "gpulens.sink.",
     "gpulens.start.",    "gpulens.text.",   "gpulens.tick.",      "target.info"};
 
+void SetErrors(const EntitySeries& of, std::span<Series, kCodes> errors, const MetricDesc& desc,
+               const std::array<uint64_t, kCodes>& counts) {
+  for (size_t i = 1; i < kCodes; ++i)
+    of.Set(errors[i], desc, counts[i], {{"code", CodeName(static_cast<Code>(i))}});
+}
+
 }  // namespace
+
+void DeliveryMetrics::Write(const DeliveryStats& stats, const EntityRef& sink, FrameWriter& out) {
+  const bool declares = !std::exchange(declared_, true);
+  const EntitySeries of(out, sink, declares);
+  const size_t signals = std::min(stats.signals.size(), stats.signal_names.size());
+  if (declares) signals_.resize(signals);
+  for (size_t i = 0; i < std::min(signals_.size(), signals); ++i) {
+    const DeliveryStats::Signal& signal = stats.signals[i];
+    of.Set(signals_[i].delivered, kSelfSinkDelivered, signal.delivered, {{"signal", stats.signal_names[i]}});
+    of.Set(signals_[i].rejected, kSelfSinkRejected, signal.rejected, {{"signal", stats.signal_names[i]}});
+  }
+  of.Set(left_out_, kSelfSinkFiltered, stats.left_out);
+  of.Set(untranslated_, kSelfSinkUntranslated, stats.untranslated);
+  of.Set(retries_, kSelfSinkRetries, stats.retries);
+  of.Set(sent_, kSelfSinkSent, stats.sent_bytes);
+  of.Set(length_, kSelfSinkQueueLength, stats.queued_records, {{"queue", "delivery"}});
+  for (size_t i = 0; i < dropped_.size(); ++i)
+    of.Set(dropped_[i], kSelfSinkDropped, stats.dropped[i].second,
+           {{"queue", "delivery"}, {"reason", stats.dropped[i].first}});
+  if (stats.on_disk) {
+    of.Set(size_, kSelfSinkDiskQueueSize, stats.queued_bytes);
+    of.Set(limit_, kSelfSinkDiskQueueLimit, stats.queue_limit);
+    of.Set(age_, kSelfSinkDiskQueueOldestAge,
+           static_cast<double>(stats.oldest_age.value_or(Duration::zero()).count()) / 1e9);
+    of.Set(unusable_, kSelfSinkDiskQueueUnusable, stats.unusable ? 1 : 0);
+  }
+  for (const auto& [code, count] : stats.requests) {
+    const auto [at, added] = requests_.try_emplace(code);
+    EntitySeries(out, sink, added)
+        .Set(at->second, kSelfSinkRequests, count, {{"code", std::string_view(code)}});
+  }
+}
+
+void LeftoverMetrics::Write(const std::vector<QueueLeftover>& leftovers, FrameWriter& out) {
+  for (auto& [name, sink] : sinks_) sink.seen = false;
+  for (const QueueLeftover& leftover : leftovers) {
+    OfSink& sink = sinks_[leftover.sink];
+    const bool added = !sink.entity;
+    if (added)
+      sink.entity = MakeRef<Entity>("sink", AttributeSet({{"sink", std::string_view(leftover.sink)}}));
+    sink.seen = true;
+    const EntitySeries of(out, sink.entity, added);
+    of.Set(sink.length, kSelfSinkDiskQueueLeftoverLength, leftover.records);
+    of.Set(sink.size, kSelfSinkDiskQueueLeftoverSize, leftover.bytes);
+  }
+  std::erase_if(sinks_, [&](const auto& item) {
+    if (item.second.seen) return false;
+    out.table().Retire(item.second.entity);
+    return true;
+  });
+}
+
+void RollupMetrics::Write(const RollupStats& stats, const EntityRef& sink, FrameWriter& out) {
+  const EntitySeries of(out, sink, !groups_);
+  of.Set(groups_, kSelfSinkRollupGroups, stats.groups);
+  of.Set(combined_, kSelfSinkRollupSeries, stats.rolled_up, {{"result", "combined"}});
+  of.Set(not_sent_, kSelfSinkRollupSeries, stats.left_out, {{"result", "not_sent"}});
+  of.Set(intervals_, kSelfSinkRollupIntervals, stats.intervals);
+  for (size_t i = 0; i < kRollupRefusals; ++i)
+    of.Set(refused_[i], kSelfSinkRollupRefused, stats.refused[i],
+           {{"reason", RollupRefusalName(static_cast<RollupRefusal>(i))}});
+}
+
+void ReceiverMetrics::Write(const ReceiverStats& stats, FrameWriter& out) {
+  for (const ReceiverStats::Transport& transport : stats.transports) {
+    OfTransport& known = transports_[transport.name];
+    const bool added = !known.entity;
+    if (added) known.entity = MakeRef<Entity>("receiver", AttributeSet({{"receiver", transport.name}}));
+    const EntitySeries of(out, known.entity, added);
+    of.Set(known.received, kSelfReceiverReceived, transport.received_bytes);
+    for (size_t i = 0; i < kOtlpSignals; ++i) {
+      const ReceiverStats::OfSignal& signal = transport.signals[i];
+      OfSignal& series = known.signals[i];
+      const std::string_view name = OtlpSignalName(static_cast<OtlpSignal>(i));
+      const std::pair<std::string_view, uint64_t> results[kResults] = {{"accepted", signal.accepted},
+                                                                       {"refused", signal.refused},
+                                                                       {"rejected", signal.rejected},
+                                                                       {"filtered", signal.filtered}};
+      for (size_t k = 0; k < kResults; ++k)
+        of.Set(series.results[k], kSelfReceiverPoints, results[k].second,
+               {{"signal", name}, {"result", results[k].first}});
+      for (const auto& [code, count] : signal.requests) {
+        const auto [at, fresh] = series.requests.try_emplace(code);
+        EntitySeries(out, known.entity, fresh)
+            .Set(at->second, kSelfReceiverRequests, count,
+                 {{"signal", name}, {"code", std::string_view(code)}});
+      }
+    }
+  }
+}
 
 std::vector<const MetricDesc*> SelfMetricRows() {
   std::vector<const MetricDesc*> rows(std::begin(kSelfRows), std::end(kSelfRows));
@@ -36,156 +134,111 @@ std::vector<const MetricDesc*> SelfMetricRows() {
 SelfMetrics::SelfMetrics(SeriesBudget& budget)
     : budget_(budget), table_(SeriesTable::Options{.budget = &budget}), writer_(table_, kTtl, "gpulens") {}
 
+// An entity that is new declares its series.
 template <class Of>
-Of& SelfMetrics::Find(ByName<Of>& known, std::string_view type, std::string_view name, bool& added) {
+std::pair<Of&, EntitySeries> SelfMetrics::Find(ByName<Of>& known, std::string_view type,
+                                               std::string_view name) {
   auto at = known.find(name);
-  added = at == known.end();
-  if (added) at = known.try_emplace(std::string(name)).first;
+  const bool added = at == known.end();
+  if (added) {
+    at = known.try_emplace(std::string(name)).first;
+    at->second.entity = MakeRef<Entity>(std::string(type), AttributeSet({{type, name}}));
+  }
   at->second.seen = update_;
-  if (added) at->second.entity = MakeRef<Entity>(std::string(type), AttributeSet({{type, name}}));
-  return at->second;
+  return {at->second, EntitySeries(writer_, at->second.entity, added)};
 }
 
-void SelfMetrics::DeclareErrors(const MetricDesc& desc, const EntityRef& entity,
-                                std::span<Series, kCodes> errors) {
-  for (size_t i = 1; i < kCodes; ++i)
-    errors[i] = table_.Declare(desc, entity, {{"code", CodeName(static_cast<Code>(i))}});
-}
-
-void SelfMetrics::SetErrors(std::span<const Series, kCodes> errors,
-                            const std::array<uint64_t, kCodes>& counts) {
-  for (size_t i = 1; i < kCodes; ++i) writer_.Set(errors[i], counts[i]);
-}
-
-void SelfMetrics::DeclareOwn() {
-  EntityRef agent;
-  tick_duration_ = table_.Declare(kSelfTickDuration, agent);
-  tick_late_ = table_.Declare(kSelfTickLate, agent);
-  ready_ = table_.Declare(kSelfReady, agent);
-  simulated_ = table_.Declare(kSelfSimulated, agent);
-  start_time_ = table_.Declare(kSelfStartTime, agent);
-  text_replaced_ = table_.Declare(kSelfTextReplaced, agent);
-  series_limit_ = table_.Declare(kSelfSeriesLimit, agent, {{"limit", "total"}});
-  memory_limit_ = table_.Declare(kSelfMemoryLimit, agent);
-  build_info_ = table_.Declare(kSelfBuildInfo, agent,
-                               {{"version", Version()},
-                                {"revision", Revision()},
-                                {"compiler", Compiler()},
-                                {"build_type", BuildType()}});
+void SelfMetrics::UpdateOwn(const Input& input) {
+  const EntityRef agent;
+  const EntitySeries own(writer_, agent, update_ == 1);
+  own.Set(tick_duration_, kSelfTickDuration, Seconds(input.tick_duration));
+  own.Set(tick_late_, kSelfTickLate, input.late_ticks);
+  own.Set(ready_, kSelfReady, input.ready ? 1 : 0);
+  own.Set(simulated_, kSelfSimulated, input.simulated ? 1 : 0);
+  own.Set(start_time_, kSelfStartTime, Seconds(started_unix_ns_));
+  own.Set(text_replaced_, kSelfTextReplaced, ReplacedUtf8Bytes());
+  own.Set(series_limit_, kSelfSeriesLimit, budget_.limit(), {{"limit", "total"}});
+  own.Set(memory_limit_, kSelfMemoryLimit, input.memory_limit);
+  own.Set(build_info_, kSelfBuildInfo, 1,
+          {{"version", Version()},
+           {"revision", Revision()},
+           {"compiler", Compiler()},
+           {"build_type", BuildType()}});
+  const LogCounts logs = CurrentLogCounts();
   for (size_t i = 0; i < std::size(kLevels); ++i) {
-    log_written_[i] = table_.Declare(kSelfLogMessages, agent, {{"level", kLevels[i]}, {"result", "written"}});
-    log_suppressed_[i] =
-        table_.Declare(kSelfLogMessages, agent, {{"level", kLevels[i]}, {"result", "suppressed"}});
+    own.Set(log_written_[i], kSelfLogMessages, logs.written[i + 1] + (i == 0 ? logs.written[0] : 0),
+            {{"level", kLevels[i]}, {"result", "written"}});
+    own.Set(log_suppressed_[i], kSelfLogMessages, logs.suppressed[i + 1] + (i == 0 ? logs.suppressed[0] : 0),
+            {{"level", kLevels[i]}, {"result", "suppressed"}});
   }
 }
 
 void SelfMetrics::UpdateCollector(const Instance& instance, Instant now) {
-  bool added = false;
-  OfCollector& c = Find(collectors_, "collector", instance.name(), added);
-  if (added) {
-    c.up = table_.Declare(kSelfCollectorUp, c.entity);
-    c.duration = table_.Declare(kSelfCollectorDuration, c.entity);
-    c.last_success = table_.Declare(kSelfCollectorLastSuccessTime, c.entity);
-    c.interval = table_.Declare(kSelfCollectorInterval, c.entity);
-    c.age = table_.Declare(kSelfSampleAge, c.entity);
-    c.series = table_.Declare(kSelfSeries, c.entity);
-    c.runs_ok = table_.Declare(kSelfCollectorRuns, c.entity, {{"result", "ok"}});
-    c.runs_error = table_.Declare(kSelfCollectorRuns, c.entity, {{"result", "error"}});
-    c.runs_timeout = table_.Declare(kSelfCollectorRuns, c.entity, {{"result", "timeout"}});
-    c.accepted = table_.Declare(kSelfSamples, c.entity, {{"result", "accepted"}, {"reason", "none"}});
-    c.stale = table_.Declare(kSelfSamples, c.entity, {{"result", "stale"}, {"reason", "none"}});
-    for (size_t i = 1; i < kValidations; ++i) {
-      std::string_view reason = ValidationName(static_cast<Validation>(i));
-      c.rejected[i] = table_.Declare(kSelfSamples, c.entity, {{"result", "rejected"}, {"reason", reason}});
-    }
-    DeclareErrors(kSelfCollectorErrors, c.entity, c.errors);
-    for (size_t i = 0; i < kSeriesRefusals; ++i) {
-      std::string_view reason = SeriesRefusalName(static_cast<SeriesRefusal>(i));
-      c.refused[i] = table_.Declare(kSelfSeriesRefused, c.entity, {{"reason", reason}});
-    }
-  }
+  const auto [c, of] = Find(collectors_, "collector", instance.name());
   const InstanceStats& stats = instance_stats_;
   instance.ReadStats(instance_stats_);
-  Ref<const Frame> latest = instance.latest();
-  writer_.Set(c.up, stats.up && latest && instance.AgeOf(*latest, now) == Instance::Age::kFresh ? 1 : 0);
-  writer_.Set(c.interval, Seconds(instance.setup().period));
-  writer_.Set(c.series, stats.series);
+  const Ref<const Frame> latest = instance.latest();
+  const bool fresh = latest && instance.AgeOf(*latest, now) == Instance::Age::kFresh;
+  of.Set(c.up, kSelfCollectorUp, stats.up && fresh ? 1 : 0);
+  of.Declare(c.duration, kSelfCollectorDuration);
+  of.Declare(c.last_success, kSelfCollectorLastSuccessTime);
+  of.Set(c.interval, kSelfCollectorInterval, Seconds(instance.setup().period));
+  of.Declare(c.age, kSelfSampleAge);
+  of.Set(c.series, kSelfSeries, stats.series);
+  of.Set(c.runs_ok, kSelfCollectorRuns, stats.runs_ok, {{"result", "ok"}});
+  of.Set(c.runs_error, kSelfCollectorRuns, stats.runs_error, {{"result", "error"}});
+  of.Set(c.runs_timeout, kSelfCollectorRuns, stats.runs_timeout, {{"result", "timeout"}});
+  of.Set(c.accepted, kSelfSamples, stats.samples.accepted, {{"result", "accepted"}, {"reason", "none"}});
+  of.Set(c.stale, kSelfSamples, stats.samples.stale, {{"result", "stale"}, {"reason", "none"}});
+  for (size_t i = 1; i < kValidations; ++i)
+    of.Set(c.rejected[i], kSelfSamples, stats.samples.rejected[i],
+           {{"result", "rejected"}, {"reason", ValidationName(static_cast<Validation>(i))}});
+  SetErrors(of, c.errors, kSelfCollectorErrors, stats.errors);
+  for (size_t i = 0; i < kSeriesRefusals; ++i)
+    of.Set(c.refused[i], kSelfSeriesRefused, stats.refused[i],
+           {{"reason", SeriesRefusalName(static_cast<SeriesRefusal>(i))}});
   if (latest) {
     writer_.Set(c.duration, Seconds(stats.duration));
     writer_.Set(c.age, Seconds((now - latest->read_at).count() + stats.oldest_ns));
   }
   if (stats.last_success_unix_ns != 0) writer_.Set(c.last_success, Seconds(stats.last_success_unix_ns));
-  writer_.Set(c.runs_ok, stats.runs_ok);
-  writer_.Set(c.runs_error, stats.runs_error);
-  writer_.Set(c.runs_timeout, stats.runs_timeout);
-  writer_.Set(c.accepted, stats.samples.accepted);
-  writer_.Set(c.stale, stats.samples.stale);
-  for (size_t i = 1; i < kValidations; ++i) writer_.Set(c.rejected[i], stats.samples.rejected[i]);
-  SetErrors(c.errors, stats.errors);
-  for (size_t i = 0; i < kSeriesRefusals; ++i) writer_.Set(c.refused[i], stats.refused[i]);
 }
 
 void SelfMetrics::UpdateAnalyzer(const AnalyzerView& analyzer) {
-  bool added = false;
-  OfAnalyzer& a = Find(analyzers_, "analyzer", analyzer.name, added);
-  if (added) {
-    a.duration = table_.Declare(kSelfAnalyzerDuration, a.entity);
-    DeclareErrors(kSelfAnalyzerErrors, a.entity, a.errors);
-  }
-  writer_.Set(a.duration, Seconds(analyzer.stats.duration));
-  SetErrors(a.errors, analyzer.stats.errors);
+  const auto [a, of] = Find(analyzers_, "analyzer", analyzer.name);
+  of.Set(a.duration, kSelfAnalyzerDuration, Seconds(analyzer.stats.duration));
+  SetErrors(of, a.errors, kSelfAnalyzerErrors, analyzer.stats.errors);
 }
 
 void SelfMetrics::UpdateEnricher(const EnricherSet::View& enricher) {
-  bool added = false;
-  OfEnricher& e = Find(enrichers_, "enricher", enricher.name, added);
-  if (added) {
-    e.up = table_.Declare(kSelfEnricherUp, e.entity);
-    DeclareErrors(kSelfEnricherErrors, e.entity, e.errors);
-    e.missing = table_.Declare(kSelfEnricherMissing, e.entity);
-  }
-  writer_.Set(e.up, enricher.up ? 1 : 0);
-  SetErrors(e.errors, enricher.errors);
-  writer_.Set(e.missing, enricher.missing);
+  const auto [e, of] = Find(enrichers_, "enricher", enricher.name);
+  of.Set(e.up, kSelfEnricherUp, enricher.up ? 1 : 0);
+  SetErrors(of, e.errors, kSelfEnricherErrors, enricher.errors);
+  of.Set(e.missing, kSelfEnricherMissing, enricher.missing);
 }
 
 void SelfMetrics::UpdateSink(const SinkView& sink, Delivery* delivery) {
-  bool added = false;
-  OfSink& s = Find(sinks_, "sink", sink.name, added);
-  if (added) {
-    s.up = table_.Declare(kSelfSinkUp, s.entity);
-    s.duration = table_.Declare(kSelfSinkDuration, s.entity);
-    s.last_success = table_.Declare(kSelfSinkLastSuccessTime, s.entity);
-    if (sink.queued()) {
-      s.length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"queue", "snapshot"}});
-      s.capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"queue", "snapshot"}});
-      s.event_length = table_.Declare(kSelfSinkQueueLength, s.entity, {{"queue", "event"}});
-      s.event_capacity = table_.Declare(kSelfSinkQueueCapacity, s.entity, {{"queue", "event"}});
-    }
-    for (size_t i = 0; i < kDropReasons; ++i) {
-      // Without a queue, only rejections are possible.
-      if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
-      std::string_view reason = DropReasonName(static_cast<DropReason>(i));
-      s.dropped[i] = table_.Declare(kSelfSinkDropped, s.entity, {{"queue", "snapshot"}, {"reason", reason}});
-      s.events_dropped[i] =
-          table_.Declare(kSelfSinkDropped, s.entity, {{"queue", "event"}, {"reason", reason}});
-    }
-  }
+  const auto [s, of] = Find(sinks_, "sink", sink.name);
   const SinkStats stats = sink.runner ? sink.runner->stats() : SinkStats();
-  writer_.Set(s.up, stats.up ? 1 : 0);
+  of.Set(s.up, kSelfSinkUp, stats.up ? 1 : 0);
+  of.Declare(s.duration, kSelfSinkDuration);
+  of.Declare(s.last_success, kSelfSinkLastSuccessTime);
   if (sink.queued()) {
-    writer_.Set(s.length, stats.queued);
-    writer_.Set(s.capacity, SinkRunner::kQueueDepth);
-    writer_.Set(s.event_length, stats.events_queued);
-    writer_.Set(s.event_capacity, SinkRunner::kEventQueueDepth);
+    of.Set(s.length, kSelfSinkQueueLength, stats.queued, {{"queue", "snapshot"}});
+    of.Set(s.capacity, kSelfSinkQueueCapacity, SinkRunner::kQueueDepth, {{"queue", "snapshot"}});
+    of.Set(s.event_length, kSelfSinkQueueLength, stats.events_queued, {{"queue", "event"}});
+    of.Set(s.event_capacity, kSelfSinkQueueCapacity, SinkRunner::kEventQueueDepth, {{"queue", "event"}});
+  }
+  for (size_t i = 0; i < kDropReasons; ++i) {
+    // Without a queue, only rejections are possible.
+    if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
+    const std::string_view reason = DropReasonName(static_cast<DropReason>(i));
+    of.Set(s.dropped[i], kSelfSinkDropped, stats.dropped[i], {{"queue", "snapshot"}, {"reason", reason}});
+    of.Set(s.events_dropped[i], kSelfSinkDropped, stats.events_dropped[i],
+           {{"queue", "event"}, {"reason", reason}});
   }
   if (stats.delivered != 0) writer_.Set(s.duration, Seconds(stats.duration));
   if (stats.last_success_unix_ns != 0) writer_.Set(s.last_success, Seconds(stats.last_success_unix_ns));
-  for (size_t i = 0; i < kDropReasons; ++i) {
-    if (!sink.queued() && static_cast<DropReason>(i) != DropReason::kRejected) continue;
-    writer_.Set(s.dropped[i], stats.dropped[i]);
-    writer_.Set(s.events_dropped[i], stats.events_dropped[i]);
-  }
   if (sink.runner) {
     if (const auto rollups = sink.runner->rollup_stats()) s.rollups.Write(*rollups, s.entity, writer_);
   }
@@ -217,26 +270,10 @@ void SelfMetrics::UpdateTargetInfo(const AttributeSet& resource) {
 }
 
 Ref<const Frame> SelfMetrics::Update(const Input& input) {
-  if (++update_ == 1) {
-    started_unix_ns_ = input.now.unix_ns;
-    DeclareOwn();
-  }
+  if (++update_ == 1) started_unix_ns_ = input.now.unix_ns;
   writer_.Begin(input.now);
-  writer_.Set(tick_duration_, Seconds(input.tick_duration));
-  writer_.Set(tick_late_, input.late_ticks);
-  writer_.Set(ready_, input.ready ? 1 : 0);
-  writer_.Set(simulated_, input.simulated ? 1 : 0);
-  writer_.Set(build_info_, 1);
+  UpdateOwn(input);
   UpdateTargetInfo(input.resource);
-  writer_.Set(start_time_, Seconds(started_unix_ns_));
-  writer_.Set(series_limit_, budget_.limit());
-  writer_.Set(text_replaced_, ReplacedUtf8Bytes());
-  writer_.Set(memory_limit_, input.memory_limit);
-  LogCounts logs = CurrentLogCounts();
-  for (size_t i = 0; i < std::size(kLevels); ++i) {
-    writer_.Set(log_written_[i], logs.written[i + 1] + (i == 0 ? logs.written[0] : 0));
-    writer_.Set(log_suppressed_[i], logs.suppressed[i + 1] + (i == 0 ? logs.suppressed[0] : 0));
-  }
   for (const auto& instance : input.instances) UpdateCollector(*instance, input.now);
   for (const AnalyzerView& analyzer : input.analyzers) UpdateAnalyzer(analyzer);
   for (const EnricherSet::View& enricher : input.enrichers) UpdateEnricher(enricher);

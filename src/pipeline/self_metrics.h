@@ -2,18 +2,23 @@
 // quality.
 #pragma once
 
+#include <array>
 #include <map>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/frame_writer.h"
+#include "delivery/queue_folders.h"
 #include "pipeline/delivery/delivery.h"
 #include "pipeline/enricher_set.h"
 #include "pipeline/instance.h"
-#include "pipeline/sink_metrics.h"
+#include "pipeline/rollup/rollup.h"
 #include "pipeline/sink_runner.h"
+#include "plugins/receiver.h"
 
 namespace gpulens {
 
@@ -29,6 +34,67 @@ struct AnalyzerView {
 
 // The rows of the catalogue that SelfMetrics writes.
 std::vector<const MetricDesc*> SelfMetricRows();
+
+// Metrics of the delivery of one network sink. Not thread-safe, as all below.
+class DeliveryMetrics {
+ public:
+  void Write(const DeliveryStats& stats, const EntityRef& sink, FrameWriter& out);
+
+ private:
+  struct OfSignal {
+    Series delivered, rejected;
+  };
+
+  bool declared_ = false;
+  std::vector<OfSignal> signals_;
+  std::map<std::string, Series, std::less<>> requests_;
+  Series left_out_, untranslated_, retries_, sent_, length_, size_, limit_, age_, unusable_;
+  std::array<Series, 6> dropped_;
+};
+
+// Metrics of data on disk that waits for sinks which are not configured.
+class LeftoverMetrics {
+ public:
+  void Write(const std::vector<QueueLeftover>& leftovers, FrameWriter& out);
+
+ private:
+  struct OfSink {
+    EntityRef entity;
+    Series length, size;
+    bool seen = false;
+  };
+  std::map<std::string, OfSink> sinks_;
+};
+
+// Metrics of the roll-ups of one sink.
+class RollupMetrics {
+ public:
+  void Write(const RollupStats& stats, const EntityRef& sink, FrameWriter& out);
+
+ private:
+  Series groups_, combined_, not_sent_, intervals_;
+  std::array<Series, kRollupRefusals> refused_;
+};
+
+// Metrics of receivers.
+class ReceiverMetrics {
+ public:
+  void Write(const ReceiverStats& stats, FrameWriter& out);
+
+ private:
+  static constexpr size_t kResults = 4;
+  struct OfSignal {
+    Series results[kResults];
+    std::map<std::string, Series, std::less<>> requests;
+  };
+  struct OfTransport {
+    EntityRef entity;
+    Series received;
+    std::array<OfSignal, kOtlpSignals> signals;
+  };
+
+  std::map<std::string_view, OfTransport> transports_;
+};
 
 // Not thread-safe: used only while a tick closes.
 class SelfMetrics {
@@ -60,7 +126,7 @@ class SelfMetrics {
   Ref<const Frame> Update(const Input& input);
 
  private:
-  // What the metrics of a plugin have in common.
+  // Common part of the metrics of a plugin.
   struct OfPlugin {
     EntityRef entity;
     uint64_t seen = 0;  // the last update that had it
@@ -85,18 +151,16 @@ class SelfMetrics {
   template <class Of>
   using ByName = std::map<std::string, Of, std::less<>>;
 
-  void DeclareOwn();
+  void UpdateOwn(const Input& input);
   void UpdateTargetInfo(const AttributeSet& resource);
   void UpdateCollector(const Instance& instance, Instant now);
   void UpdateAnalyzer(const AnalyzerView& analyzer);
   void UpdateEnricher(const EnricherSet::View& enricher);
   void UpdateSink(const SinkView& sink, Delivery* delivery);
   template <class Of>
-  Of& Find(ByName<Of>& known, std::string_view type, std::string_view name, bool& added);
+  std::pair<Of&, EntitySeries> Find(ByName<Of>& known, std::string_view type, std::string_view name);
   template <class Of>
   void RetireGone(ByName<Of>& known);
-  void DeclareErrors(const MetricDesc& desc, const EntityRef& entity, std::span<Series, kCodes> errors);
-  void SetErrors(std::span<const Series, kCodes> errors, const std::array<uint64_t, kCodes>& counts);
 
   SeriesBudget& budget_;
   SeriesTable table_;
@@ -107,10 +171,10 @@ class SelfMetrics {
   ByName<OfSink> sinks_;
   Series tick_duration_, tick_late_, ready_, simulated_, build_info_, start_time_, series_limit_,
       memory_limit_, text_replaced_;
-  ReceiverMetrics receivers_;
-  LeftoverMetrics leftovers_;
   Series log_written_[4], log_suppressed_[4];
   Series target_info_;
+  ReceiverMetrics receivers_;
+  LeftoverMetrics leftovers_;
   AttributeSet resource_;
   int64_t started_unix_ns_ = 0;
   uint64_t update_ = 0;

@@ -38,7 +38,7 @@ struct SinkRunner::Shared {
   Instant flush_by;
 };
 
-// Of a runner, and of the one after it that goes on with them.
+// Roll-ups of a runner, which its successor may continue.
 struct SinkRunner::Rollups {
   std::mutex mutex;
   const std::unique_ptr<Rollup> rollup;
@@ -63,7 +63,7 @@ Result<std::shared_ptr<SinkRunner>> SinkRunner::Make(Setup setup, std::unique_pt
   return std::make_shared<SinkRunner>(std::move(setup), std::move(sink), clock, std::move(rollup));
 }
 
-// A result is a new reading that no sink may miss, also one that else gets whole snapshots alone.
+// Results of roll-ups are new readings for every sink, also for one that otherwise gets whole snapshots only.
 SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clock,
                        std::unique_ptr<Rollup> rollup)
     : setup_(std::move(setup)),
@@ -73,7 +73,7 @@ SinkRunner::SinkRunner(Setup setup, std::unique_ptr<Sink> sink, const Clock& clo
   if (setup_.spec->threaded) NeedThread();
 }
 
-// What is offered meanwhile waits, and is dropped and counted as by a sink that is too slow.
+// Without a thread, offered data waits, and is dropped and counted as by a slow sink.
 void SinkRunner::NeedThread() {
   std::lock_guard one_at_a_time(thread_mutex_);
   if (thread_.joinable()) return;
@@ -154,7 +154,7 @@ void SinkRunner::OfferLast(const Ref<const Snapshot>& snapshot) {
   PushEnd(snapshot);
 }
 
-// First what the sink has not got yet: results may be in it that those of the end take the place of.
+// The rest of the snapshot comes first: it may have results that those of the end replace.
 void SinkRunner::PushEnd(const Ref<const Snapshot>& snapshot) {
   if (!snapshot || std::exchange(rollups_->ended_tick, snapshot->tick) == snapshot->tick) return;
   if (Ref<const Snapshot> last = selector_.SelectLast(rollups_->Apply(snapshot, setup_.name)))
@@ -162,7 +162,7 @@ void SinkRunner::PushEnd(const Ref<const Snapshot>& snapshot) {
   Push(rollups_->rollup->ApplyLast(snapshot));
 }
 
-// The mutex keeps ticks in their order: what was offered before is not newer than what the hub has.
+// The mutex keeps the order of ticks: no offered snapshot is newer than that of the hub.
 Ref<const Snapshot> SinkRunner::EndIntervals(const LatestSnapshot& hub) {
   if (!rollups_) return {};
   std::lock_guard lock(rollups_->mutex);
@@ -247,7 +247,7 @@ void SinkRunner::Run(const std::shared_ptr<Shared>& shared) {
   shared->ended.notify_all();
 }
 
-// Flushes whatever the end of the stream came to.
+// Flushes even if the end of the stream failed.
 Status SinkRunner::Finish(Shared& shared, bool ends, Instant deadline) {
   Status ended = ends ? shared.sink->EndStream() : Ok();
   Status flushed = shared.sink->Flush(deadline);
@@ -275,7 +275,7 @@ bool SinkRunner::Stop(Instant deadline) {
     if (first) static_cast<void>(Finish(*shared_, ends, deadline));
     return true;
   }
-  // From here on no thread is started: whether there is one is then certain.
+  // No thread is started after this, so `thread_` is final.
   BeginStop(deadline);
   {
     std::lock_guard one_at_a_time(thread_mutex_);

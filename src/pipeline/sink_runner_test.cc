@@ -236,7 +236,7 @@ TEST_F(RollupRunner, OpenIntervalsEndOnceForATickAndBeginAgain) {
   EXPECT_THAT(given_.Values(kSum), ElementsAre(10, 20)) << "a sum goes on";
 }
 
-TEST_F(RollupRunner, ItWaitsUntilWhatWasOfferedIsWritten) {
+TEST_F(RollupRunner, WaitsUntilOfferedDataIsWritten) {
   auto runner = Runner({RollupConfig({"sum"})});
   EXPECT_TRUE(runner->WaitUntilWritten(RealClock().Now()));
   given_.Block(true);
@@ -288,12 +288,12 @@ TEST_F(RollupRunner, SeriesBeyondTheLimitAreSentAsTheyAreAndCountedAndReported) 
   ::testing::internal::CaptureStderr();
   runner->Offer(Tick(0, 1, 0));
   runner->Offer(Tick(1, 2, 5));
-  const std::string said = ::testing::internal::GetCapturedStderr();
+  const std::string logged = ::testing::internal::GetCapturedStderr();
   EXPECT_TRUE(runner->Stop(Soon()));
   EXPECT_EQ(runner->rollup_stats()->refused[static_cast<size_t>(RollupRefusal::kLimit)], 1u);
-  EXPECT_THAT(said, HasSubstr("rollup_limit"));
-  EXPECT_THAT(said, HasSubstr("1 series are sent unchanged"));
-  EXPECT_EQ(said.find("rollup_limit"), said.rfind("rollup_limit")) << "once, not at each tick";
+  EXPECT_THAT(logged, HasSubstr("rollup_limit"));
+  EXPECT_THAT(logged, HasSubstr("1 series are sent unchanged"));
+  EXPECT_EQ(logged.find("rollup_limit"), logged.rfind("rollup_limit")) << "once, not at each tick";
   EXPECT_THAT(given_.Values("gpu.energy"), ElementsAre(0, 5));
   EXPECT_THAT(given_.Values("gpu.power.draw"), IsEmpty());
 }
@@ -424,7 +424,7 @@ class RollupReload : public ::testing::Test {
   std::condition_variable never_;
 };
 
-TEST_F(RollupReload, ASinkThatIsMadeAnewWithEqualRulesGoesOnWithTheOpenInterval) {
+TEST_F(RollupReload, ARecreatedSinkWithEqualRulesContinuesTheOpenInterval) {
   ASSERT_TRUE(pipeline_->Apply(PlanOf({{"given", Summed("")}})));
   pipeline_->Start();
   WaitForSteps(10);

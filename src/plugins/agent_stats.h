@@ -1,4 +1,4 @@
-// Counters of the agent's parts, for the collector `self`.
+// Counters of the agent's components, for the collector `self`.
 #pragma once
 
 #include <array>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "net/server/connection_set.h"
+#include "net/server/server.h"
 
 namespace gpulens {
 
@@ -20,7 +20,7 @@ struct AgentStats {
   std::atomic<uint64_t> reloads_applied{0}, reloads_rejected{0}, reloads_unchanged{0};
   std::atomic<bool> last_reload_ok{true};
   std::atomic<int64_t> last_reload_unix_ns{0};
-  std::atomic<int32_t> nvml_driver_pid{0};  // 0: does not run
+  std::atomic<int32_t> nvml_driver_pid{0};  // 0: not running
   std::atomic<int32_t> amdsmi_driver_pid{0};
   std::array<std::atomic<uint64_t>, kPageDropReasons>
       page_losses{};  // of the last page, by kPageDropReasonNames

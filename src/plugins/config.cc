@@ -1,7 +1,5 @@
 #include "plugins/config.h"
 
-#include <utility>
-
 #include "base/check.h"
 
 namespace gpulens {
@@ -22,10 +20,7 @@ const Config::Entry& Config::At(std::string_view key) const {
 }
 
 bool Config::Has(std::string_view key) const {
-  for (const Entry& entry : entries_) {
-    if (entry.key == key) return true;
-  }
-  return false;
+  return std::ranges::any_of(entries_, [&](const Entry& entry) { return entry.key == key; });
 }
 
 namespace {
@@ -55,6 +50,8 @@ const Config& Config::Group(std::string_view key) const { return As<Config>(At(k
 const std::vector<Config>& Config::Groups(std::string_view key) const {
   return As<std::vector<Config>>(At(key));
 }
+
+Duration IntervalOf(const Config& config) { return config.Time("interval"); }
 
 const Origin& Config::origin(std::string_view key) const { return At(key).origin; }
 

@@ -1,19 +1,24 @@
-// The configuration of one plugin: every option that its table declares has a value of the declared type,
-// from a flag, the environment, the file or its default. Immutable after it is built; safe to share.
+// Configuration of one plugin: every option that its table declares has a value of the declared type, from a
+// flag, the environment, the file or its default. Immutable after it is built; safe to share.
 //
-//   constexpr OptionSpec kOptions[] = {{.key = "interval", .type = OptionType::kTime, .fallback = "10s"}};
-//   Duration interval = OptionsOf<kOptions>(config).Time("interval");  // a misspelt key does not compile
+//   constexpr OptionSpec kOptions[] = {{.key = "window", .type = OptionType::kTime, .fallback = "10s"}};
+//   using Options = OptionsOf<kOptions>;
+//   Duration window = Options(config).Time("window");  // a misspelt key does not compile
 //
-// Config itself takes keys at run time; a key or type that is not declared there ends the program.
+// Plugins read their options by OptionsOf. Config itself takes keys at run time, for the code that handles
+// options of any table; a key or type that is not declared ends the program.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -37,16 +42,16 @@ enum class OptionType : uint8_t {
   kGroups,   // [{option: …}, …], see `children`
 };
 
-// Which texts of a kTextMap are names of attributes: those are refused when no output could write them, or
-// when they are reserved.
+// Which texts of a kTextMap are names of attributes. Names that no output can write, and reserved ones, are
+// refused.
 enum class MapOf : uint8_t { kTexts, kAttributes /* its keys */, kRenames /* its values */ };
 
 // A row of a plugin's option table. Static storage.
 struct OptionSpec {
   std::string_view key;
   OptionType type = OptionType::kText;
-  // As it would stand in the file. Empty: none, so a text is "", a list is empty, a group is its
-  // children's defaults.
+  // As written in the file. Empty: none, so a text is "", a list is empty, a group has its children's
+  // defaults.
   std::string_view fallback = {};
   std::string_view help = {};
   bool required = false;
@@ -54,20 +59,62 @@ struct OptionSpec {
   std::span<const std::string_view> allowed = {};  // texts; empty: any
   std::span<const OptionSpec> children = {};
   MapOf map_of = MapOf::kTexts;
-  bool secret_path = false;  // a URL whose path lets in whoever knows it: never shown
+  bool secret_path = false;  // a URL whose path is a credential: never shown
 };
 
-// Lists of options, one behind the other.
-template <size_t kFirst, size_t kSecond>
-consteval std::array<OptionSpec, kFirst + kSecond> JoinOptions(
-    const std::array<OptionSpec, kFirst>& first, const std::array<OptionSpec, kSecond>& second) {
-  std::array<OptionSpec, kFirst + kSecond> all{};
-  for (size_t i = 0; i < kFirst; ++i) all[i] = first[i];
-  for (size_t i = 0; i < kSecond; ++i) all[kFirst + i] = second[i];
+// Rows of a table. `fallback`: empty for none. `min`, `max`: times in seconds, sizes in bytes.
+constexpr OptionSpec BoolOption(std::string_view key, bool fallback, std::string_view help) {
+  return {.key = key, .type = OptionType::kBool, .fallback = fallback ? "true" : "false", .help = help};
+}
+OptionSpec BoolOption(std::string_view key, const char* fallback,
+                      std::string_view help) = delete;  // a text is true
+constexpr OptionSpec TextOption(std::string_view key, std::string_view fallback, std::string_view help,
+                                std::span<const std::string_view> allowed = {}) {
+  return {.key = key, .fallback = fallback, .help = help, .allowed = allowed};
+}
+constexpr OptionSpec TextsOption(std::string_view key, std::string_view fallback, std::string_view help,
+                                 std::span<const std::string_view> allowed = {}) {
+  return {.key = key, .type = OptionType::kTexts, .fallback = fallback, .help = help, .allowed = allowed};
+}
+constexpr OptionSpec UrlOption(std::string_view key, std::string_view fallback, std::string_view help) {
+  return {.key = key, .type = OptionType::kUrl, .fallback = fallback, .help = help};
+}
+constexpr OptionSpec NumberOption(std::string_view key, OptionType type, std::string_view fallback,
+                                  std::string_view help, double min = OptionSpec{}.min,
+                                  double max = OptionSpec{}.max) {
+  return {.key = key, .type = type, .fallback = fallback, .help = help, .min = min, .max = max};
+}
+constexpr OptionSpec IntOption(std::string_view key, std::string_view fallback, std::string_view help,
+                               double min = OptionSpec{}.min, double max = OptionSpec{}.max) {
+  return NumberOption(key, OptionType::kInt, fallback, help, min, max);
+}
+constexpr OptionSpec SizeOption(std::string_view key, std::string_view fallback, std::string_view help,
+                                double min = OptionSpec{}.min, double max = OptionSpec{}.max) {
+  return NumberOption(key, OptionType::kSize, fallback, help, min, max);
+}
+constexpr OptionSpec TimeOption(std::string_view key, std::string_view fallback, std::string_view help,
+                                double min = OptionSpec{}.min, double max = OptionSpec{}.max) {
+  return NumberOption(key, OptionType::kTime, fallback, help, min, max);
+}
+constexpr OptionSpec GroupOption(std::string_view key, std::string_view help,
+                                 std::span<const OptionSpec> children) {
+  return {.key = key, .type = OptionType::kGroup, .help = help, .children = children};
+}
+constexpr OptionSpec GroupsOption(std::string_view key, std::string_view help,
+                                  std::span<const OptionSpec> children) {
+  return {.key = key, .type = OptionType::kGroups, .help = help, .children = children};
+}
+
+// Concatenates tables.
+template <size_t... kSizes>
+consteval auto JoinOptions(const std::array<OptionSpec, kSizes>&... tables) {
+  std::array<OptionSpec, (kSizes + ...)> all{};
+  auto end = all.begin();
+  ((end = std::ranges::copy(tables, end).out), ...);
   return all;
 }
 
-// Where a value came from, for messages and `config print`.
+// Source of a value, for messages and `config print`.
 struct Origin {
   enum Where : uint8_t { kDefault, kFile, kEnvironment, kFlag } where = kDefault;
   std::string name;  // the file, the variable, the flag
@@ -122,15 +169,43 @@ struct Config::Entry {
   Origin origin;
 };
 
+// Collects errors of a plugin's configuration that types do not show: options that contradict each other, or
+// need another one. The start of the agent and `gpulens config check` report them with their places. Used by
+// one thread.
+class ConfigFaults {
+ public:
+  struct Fault {
+    Origin at;            // place of the option
+    std::string problem;  // "bearer_token and bearer_token_file contradict each other"
+    std::string hint;
+  };
+
+  // `key` is an option of `group`; the error has its place.
+  void Refuse(const Config& group, std::string_view key, std::string problem, std::string hint = {});
+  // Adds the error of another check; ok adds nothing.
+  void Refuse(const Config& group, std::string_view key, const Status& status);
+
+  const std::vector<Fault>& faults() const noexcept { return faults_; }
+  bool empty() const noexcept { return faults_.empty(); }
+
+ private:
+  std::vector<Fault> faults_;
+};
+
 // A key of the option table `kTable`, of one of the types. Any other text does not compile.
 template <const auto& kTable, OptionType... kTypes>
 struct OptionKey {
-  consteval OptionKey(const char* text) : key(text) {  // NOLINT(google-explicit-constructor)
+  template <std::convertible_to<std::string_view> Text>
+  consteval OptionKey(const Text& text) : key(text) {  // NOLINT(google-explicit-constructor)
     for (const OptionSpec& option : kTable) {
       if (option.key == key && (sizeof...(kTypes) == 0 || ((option.type == kTypes) || ...))) return;
     }
     throw "the table has no option of this key and type";
   }
+  template <OptionType... kOthers>
+    requires(sizeof...(kTypes) == 0)
+  constexpr OptionKey(OptionKey<kTable, kOthers...> other) : key(other.key) {}  // NOLINT(*-explicit-*)
+
   std::string_view key;
 };
 
@@ -138,16 +213,17 @@ struct OptionKey {
 template <const auto& kTable>
 class OptionsOf {
  public:
-  explicit OptionsOf(const Config& config) : config_(config) {}
+  using Key = OptionKey<kTable>;
+  using TextKey = OptionKey<kTable, OptionType::kText, OptionType::kUrl>;
+
+  OptionsOf(const Config& config) : config_(config) {}  // NOLINT(google-explicit-constructor)
 
   bool Bool(OptionKey<kTable, OptionType::kBool> option) const { return config_.Bool(option.key); }
   int64_t Int(OptionKey<kTable, OptionType::kInt> option) const { return config_.Int(option.key); }
   double Double(OptionKey<kTable, OptionType::kDouble> option) const { return config_.Double(option.key); }
   Duration Time(OptionKey<kTable, OptionType::kTime> option) const { return config_.Time(option.key); }
   uint64_t Size(OptionKey<kTable, OptionType::kSize> option) const { return config_.Size(option.key); }
-  const std::string& Text(OptionKey<kTable, OptionType::kText, OptionType::kUrl> option) const {
-    return config_.Text(option.key);
-  }
+  const std::string& Text(TextKey option) const { return config_.Text(option.key); }
   const std::vector<std::string>& Texts(OptionKey<kTable, OptionType::kTexts> option) const {
     return config_.Texts(option.key);
   }
@@ -160,40 +236,25 @@ class OptionsOf {
   const std::vector<Config>& Groups(OptionKey<kTable, OptionType::kGroups> option) const {
     return config_.Groups(option.key);
   }
-  std::string Where(OptionKey<kTable> option) const { return config_.Where(option.key); }
-  const Origin& origin(OptionKey<kTable> option) const { return config_.origin(option.key); }
+  std::string Where(Key option) const { return config_.Where(option.key); }
+  const Origin& origin(Key option) const { return config_.origin(option.key); }
+  // Adds the error of an option; `problem` is a text and perhaps a hint, or a Status.
+  template <class... Problem>
+  void Refuse(Key option, ConfigFaults& faults, Problem&&... problem) const {
+    faults.Refuse(config_, option.key, std::forward<Problem>(problem)...);
+  }
 
  private:
   const Config& config_;
 };
 
-// What a plugin refuses of its configuration beyond the type of each option: options that contradict each
-// other, one that needs another. `gpulens config check` and the start of the agent tell of it with its place.
-// Used by one thread.
-class ConfigFaults {
- public:
-  struct Fault {
-    Origin at;            // where the option stands
-    std::string problem;  // "bearer_token and bearer_token_file contradict each other"
-    std::string hint;
-  };
+// Returns the option `interval`, which every collector has without declaring it.
+Duration IntervalOf(const Config& config);
 
-  // `key` is an option of `group`, whose place is told.
-  void Refuse(const Config& group, std::string_view key, std::string problem, std::string hint = {});
-  // One that another check gave as a Status; ok adds nothing.
-  void Refuse(const Config& group, std::string_view key, const Status& status);
-
-  const std::vector<Fault>& faults() const noexcept { return faults_; }
-  bool empty() const noexcept { return faults_.empty(); }
-
- private:
-  std::vector<Fault> faults_;
-};
-
-// Looks at the configuration alone: no file, no network. Static storage.
+// Checks the configuration without reading files or using the network. Static storage.
 using ConfigCheck = void (*)(const Config& config, ConfigFaults& faults);
 
-// The first fault as a Status, kInvalidArgument, for whoever makes the plugin without the loader.
+// Returns the first error as kInvalidArgument, for callers that create the plugin without the loader.
 Status RefuseFaults(ConfigCheck check, const Config& config);
 
 }  // namespace gpulens

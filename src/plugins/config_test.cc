@@ -26,7 +26,7 @@ Config Everything() {
   return config;
 }
 
-TEST(Config, GivesWhatWasSetByType) {
+TEST(Config, ReturnsValuesByType) {
   Config config = Everything();
   EXPECT_TRUE(config.Bool("bool"));
   EXPECT_EQ(config.Int("int"), -3);
@@ -42,14 +42,14 @@ TEST(Config, GivesWhatWasSetByType) {
   EXPECT_FALSE(config.Has("other"));
 }
 
-TEST(Config, AskingWronglyIsAProgrammerError) {
+TEST(Config, WrongKeyOrTypeEndsTheProgram) {
   Config config = Everything();
   EXPECT_DEATH(config.Text("other"), "option is in the spec");
   EXPECT_DEATH(config.Text("int"), "CHECK failed");
   EXPECT_DEATH(config.Where("other"), "option is in the spec");
 }
 
-TEST(Config, SaysWhereAValueCameFrom) {
+TEST(Config, ReportsTheOriginOfAValue) {
   Config config;
   config.Set("a", true, {});
   config.Set("b", true, {Origin::kFile, "gpulens.yaml", 7, 15});
@@ -73,7 +73,7 @@ TEST(Config, SetReplacesInPlace) {
   EXPECT_EQ(config.Where("b"), "-b");
 }
 
-TEST(Config, EqualityIsOfValuesAndNotOfOrigins) {
+TEST(Config, EqualityComparesValuesNotOrigins) {
   Config a = Everything(), b = Everything();
   EXPECT_EQ(a, b);
   b.Set("int", int64_t{-3}, {Origin::kFile, "other.yaml", 1, 1});

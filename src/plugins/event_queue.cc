@@ -25,7 +25,7 @@ void EventQueue::Report(Event event) {
 
 void EventQueue::Watches(std::string_view source, bool works) {
   std::lock_guard lock(mutex_);
-  auto at = std::find(watching_.begin(), watching_.end(), source);
+  auto at = std::ranges::find(watching_, source);
   if (works && at == watching_.end()) watching_.emplace_back(source);
   else if (!works && at != watching_.end()) watching_.erase(at);
 }
@@ -47,7 +47,7 @@ bool EventQueue::Watched() const {
 
 bool EventQueue::Watched(std::string_view source) const {
   std::lock_guard lock(mutex_);
-  return std::find(watching_.begin(), watching_.end(), source) != watching_.end();
+  return std::ranges::find(watching_, source) != watching_.end();
 }
 
 void EventQueue::Publish(Event event) {

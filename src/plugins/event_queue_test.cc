@@ -5,7 +5,7 @@
 namespace gpulens {
 namespace {
 
-TEST(EventQueue, WhatIsReportedIsTakenOnceAndWhatIsPublishedToo) {
+TEST(EventQueue, TakesReportedAndPublishedEventsOnce) {
   EventQueue queue;
   Event event;
   event.name = "gpu.xid";
@@ -19,7 +19,7 @@ TEST(EventQueue, WhatIsReportedIsTakenOnceAndWhatIsPublishedToo) {
   EXPECT_TRUE(queue.TakeReady().empty());
 }
 
-TEST(EventQueue, AFloodIsBoundedAndCounted) {
+TEST(EventQueue, BoundsAndCountsAFlood) {
   EventQueue queue;
   for (size_t i = 0; i < EventQueue::kMaxWaiting + 10; ++i) queue.Report({});
   EXPECT_EQ(queue.Take().size(), EventQueue::kMaxWaiting);
@@ -38,7 +38,7 @@ TEST(EventQueue, BodiesAreValidUtf8) {
   EXPECT_EQ(queue.TakeReady().at(0).body, "process a训练\uFFFD\uFFFD died");
 }
 
-TEST(EventQueue, WhoWatches) {
+TEST(EventQueue, ListsWatchers) {
   EventQueue queue;
   EXPECT_FALSE(queue.Watched());
   queue.Watches("nvml", true);

@@ -1,4 +1,4 @@
-// Containers by the GPUs, or slices of GPUs, that they hold: set by an enricher, exported by a collector.
+// Containers by the GPUs or slices of GPUs that they hold: set by an enricher, exported by a collector.
 #pragma once
 
 #include <memory>

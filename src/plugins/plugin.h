@@ -1,7 +1,7 @@
 // Plugin interfaces, and the specs by which plugins are registered.
 //
-// A plugin is one folder with one `extern const …Spec`, and one line in src/agent/*.def. From the spec follow
-// its configuration key, its command, its page in the catalogue and its self-metrics.
+// A plugin is one folder with one `extern const …Spec`, and one line in src/plugins/KIND.def. From the spec
+// follow its configuration key, its command, its page in the catalogue and its self-metrics.
 #pragma once
 
 #include <functional>
@@ -49,7 +49,7 @@ struct Env {
   EventQueue* events = nullptr;            // for reporting events; null: none are exported
   AgentStats* stats = nullptr;             // null outside `gpulens agent`
   class GpuPodTable* gpu_pods = nullptr;   // pods by GPU; null: not shown
-  class DriverControl* nvml = nullptr;     // commands for the NVML reader; null: none
+  class ReaderControl* nvml = nullptr;     // commands for the NVML reader; null: none
 };
 
 // Waits for data. `Fetch` runs on the I/O loop, does not block it, and calls `done` exactly once, from any

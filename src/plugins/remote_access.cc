@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/version.h"
@@ -18,44 +17,53 @@ bool IsHeader(const std::string& name, std::string_view lower) {
                     [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; });
 }
 
-void RefuseBoth(const Config& transport, std::string_view one, std::string_view other, ConfigFaults& faults) {
-  const std::string_view key = other.substr(0, other.find('.'));
-  faults.Refuse(transport, key, std::string(one) + " and " + std::string(other) + " contradict each other",
-                "remove one of them");
-}
-
 }  // namespace
 
-void CheckRemote(const Config& transport, const HttpUrl& url, ConfigFaults& faults) {
-  const auto has = [&](std::string_view key) { return !transport.Text(key).empty(); };
-  for (std::string_view secret : {"password", "bearer_token"}) {
-    const std::string file = std::string(secret) + "_file";
-    if (has(secret) && has(file)) RefuseBoth(transport, secret, file, faults);
+void CheckTls(TlsOptions tls, ConfigFaults& faults) {
+  const bool no_certificate = tls.Text("cert_file").empty();
+  if (no_certificate == tls.Text("key_file").empty()) return;
+  tls.Refuse(no_certificate ? TlsOptions::Key("key_file") : TlsOptions::Key("cert_file"), faults,
+             "tls.cert_file and tls.key_file must be set together", "set both or neither");
+}
+
+void ReadTls(TlsOptions tls, TlsClientOptions& out) {
+  out.ca.file = tls.Text("ca_file");
+  out.certificate.file = tls.Text("cert_file");
+  out.key.file = tls.Text("key_file");
+  out.server_name = tls.Text("server_name");
+  out.insecure_skip_verify = tls.Bool("insecure_skip_verify");
+}
+
+void CheckRemote(TransportOptions transport, const HttpUrl& url, ConfigFaults& faults) {
+  using TextKey = TransportOptions::TextKey;
+  const auto has = [&](TextKey option) { return !transport.Text(option).empty(); };
+  const auto refuse = [&](TransportOptions::Key at, std::string_view one, std::string_view other) {
+    transport.Refuse(at, faults, std::string(one) + " and " + std::string(other) + " contradict each other",
+                     "remove one of them");
+  };
+  const auto refuse_both = [&](TextKey one, TextKey other) {
+    if (has(one) && has(other)) refuse(other, one.key, other.key);
+    return has(one) && has(other);
+  };
+  refuse_both("password", "password_file");
+  refuse_both("bearer_token", "bearer_token_file");
+  const TextKey token = has("bearer_token") ? TextKey("bearer_token") : TextKey("bearer_token_file");
+  for (TextKey basic : {TextKey("username"), TextKey("password"), TextKey("password_file")}) {
+    if (refuse_both(token, basic)) break;
   }
-  const std::string_view token = has("bearer_token") ? "bearer_token" : "bearer_token_file";
-  for (std::string_view basic : {"username", "password", "password_file"}) {
-    if (!has(token) || !has(basic)) continue;
-    RefuseBoth(transport, token, basic, faults);
-    break;
-  }
-  if (has(token) && !url.user.empty())
-    faults.Refuse(transport, token, std::string(token) + " and the user in the URL contradict each other",
-                  "remove one of them");
-  const Config& tls = transport.Group("tls");
-  if (tls.Text("cert_file").empty() != tls.Text("key_file").empty()) {
-    const std::string_view given = tls.Text("cert_file").empty() ? "key_file" : "cert_file";
-    faults.Refuse(tls, given, "tls.cert_file and tls.key_file must be set together", "set both or neither");
-  }
+  if (has(token) && !url.user.empty()) refuse(token, token.key, "the user in the URL");
+  CheckTls(transport.Group("tls"), faults);
   std::string ignored;
   for (const auto& [name, value] : transport.TextMap("headers")) {
     const Status status = AddRequestField(ignored, name, value);
-    if (!status) faults.Refuse(transport, "headers", "headers: " + status.detail);
+    if (!status) transport.Refuse("headers", faults, "headers: " + status.detail);
     if (IsHeader(name, "authorization") && (has("username") || has(token)))
-      RefuseBoth(transport, has("username") ? "username" : token, "headers.Authorization", faults);
+      refuse("headers", has("username") ? "username" : token.key, "headers.Authorization");
   }
 }
 
-Result<RemoteAccess> RemoteAccess::Make(const Config& transport, const HttpUrl& url, const Fields& fields) {
+Result<RemoteAccess> RemoteAccess::Make(TransportOptions transport, const HttpUrl& url,
+                                        const Fields& fields) {
   ConfigFaults faults;
   CheckRemote(transport, url, faults);
   if (!faults.empty()) return Status{Code::kInvalidArgument, faults.faults().front().problem};
@@ -70,24 +78,19 @@ Result<RemoteAccess> RemoteAccess::Make(const Config& transport, const HttpUrl& 
   access.secret_ = access.bearer_ ? token : password.empty() ? url.password : password;
   access.secret_file_ = access.bearer_ ? token_file : password_file;
   access.wants_tls_ = url.tls;
-  const Config& tls = transport.Group("tls");
   TlsClientOptions& options = access.tls_options_;
-  options.ca.file = tls.Text("ca_file");
-  options.certificate.file = tls.Text("cert_file");
-  options.key.file = tls.Text("key_file");
-  options.server_name = tls.Text("server_name");
-  options.insecure_skip_verify = tls.Bool("insecure_skip_verify");
+  ReadTls(transport.Group("tls"), options);
   for (const PemSource* source : {&options.ca, &options.certificate, &options.key}) {
     if (!source->file.empty()) access.tls_files_.push_back(source->file);
   }
   return access;
 }
 
-void RemoteAccess::SetPlain(const Config& transport, const Fields& fields) {
+void RemoteAccess::SetPlain(TransportOptions transport, const Fields& fields) {
   std::string& out = plain_headers_;
   bool accepts = false;
   for (const auto& [name, value] : transport.TextMap("headers")) {
-    static_cast<void>(AddRequestField(out, name, value));  // CheckRemote has refused what cannot be one
+    static_cast<void>(AddRequestField(out, name, value));  // CheckRemote has refused invalid ones
     accepts |= IsHeader(name, "accept");
   }
   if (!accepts) out += fields.accept;
@@ -126,7 +129,7 @@ Status RemoteAccess::RefreshTls() {
   if (same) return Ok();
   auto made = TlsContext::Client(tls_options_);
   if (!made) {
-    tls_marks_.clear();  // Asked again next time, whatever is repaired meanwhile.
+    tls_marks_.clear();  // Load the files again next time.
     return made.error();
   }
   tls_ = *std::move(made);

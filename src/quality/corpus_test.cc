@@ -48,7 +48,7 @@ const BadReading kBadReadings[] = {
     {"performance state 32", &kGpuPowerState, 0, 32, Validation::kSentinel},
 };
 
-// What the raw reading says before anybody scales it; the sources ask this.
+// Sentinels of raw readings, before they are scaled; the sources check these.
 TEST(FieldRaw, SentinelsOfTheReports) {
   EXPECT_TRUE(IsSentinel(4294967295u, 32)) << "DCGM#199";
   EXPECT_TRUE(IsSentinel(9223372036854775792u, 64)) << "slurm-job-exporter#30";
@@ -130,8 +130,8 @@ class Node {
   EntityRef gpu_ = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{0}}}));
 };
 
-// DCGM#303, dcgm-exporter#662, DCGM#16: after an Xid 31, or after days, every profiling counter says 0.
-TEST(FieldTwins, ProfilingThatSaysZeroOnABusyGpu) {
+// DCGM#303, dcgm-exporter#662, DCGM#16: after an Xid 31, or after days, every profiling counter is 0.
+TEST(FieldCrossChecks, RejectsZeroProfilingOnABusyGpu) {
   Node node;
   Series busy = node.Declare(kGpuUtilization), sm = node.Declare(kGpuSmActive);
   Ref<const Frame> frame;
@@ -146,8 +146,8 @@ TEST(FieldTwins, ProfilingThatSaysZeroOnABusyGpu) {
   EXPECT_EQ(AbsenceName(frame->absence[sm.slot]), "inconsistent");
 }
 
-// DCGM#313, NVSentinel#1748: four samples of five are lost under load. What is shown in between says its age,
-// and ends.
+// DCGM#313, NVSentinel#1748: four samples of five are lost under load. The old value is exported with
+// its age until it is too old.
 TEST(FieldLoss, LostSamplesAgeAndAreNeverZero) {
   Node node;
   Series power = node.Declare(kGpuPowerDraw);
@@ -176,8 +176,8 @@ TEST(FieldLoss, ASourceThatRepeatsItselfIsNotFresh) {
   EXPECT_EQ(AbsenceName(frame->absence[power.slot]), "too_old");
 }
 
-// dcgm-exporter#700: what older releases said as 0 was never known.
-TEST(FieldLoss, WhatWasNeverReadIsAbsent) {
+// dcgm-exporter#700: older releases exported 0 for values that were never known.
+TEST(FieldLoss, ASeriesThatWasNeverReadIsAbsent) {
   Node node;
   Series replays = node.Declare(kGpuPcieReplayCount);
   Ref<const Frame> frame = node.Run([](FrameWriter&) {});

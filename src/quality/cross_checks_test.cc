@@ -137,7 +137,7 @@ TEST(Energy, PowerOfZeroWattsOnAGpuThatDraws) {
   EXPECT_EQ(runs.Run()[CheckedQuantity::kPower], Validation::kInconsistent);
 }
 
-TEST(Energy, ACounterThatStandsStill) {
+TEST(Energy, AConstantCounter) {
   Runs runs;
   CrossCheckResults results = Meter(runs, 61, [](int) { return 500.0; }, 0);
   EXPECT_EQ(results[CheckedQuantity::kEnergy], Validation::kInconsistent);
@@ -186,7 +186,7 @@ TEST(Busy, ProfilingThatStopped) {
   EXPECT_TRUE(AllAccepted(runs.Run())) << "the thirty seconds begin anew";
 }
 
-TEST(Busy, LoadOfAGpuThatNobodyUses) {
+TEST(Busy, LoadOfAGpuWithoutProcesses) {
   Runs runs;
   runs.Set(CheckedQuantity::kBusy, 1).Set(CheckedQuantity::kSmActive, 0).Set(CheckedQuantity::kProcesses, 0);
   CrossCheckResults results;
@@ -195,7 +195,7 @@ TEST(Busy, LoadOfAGpuThatNobodyUses) {
   EXPECT_EQ(results[CheckedQuantity::kSmActive], Validation::kAccepted);
 }
 
-TEST(Busy, WithoutBothThereIsNothingToSay) {
+TEST(Busy, NeedsBothReadings) {
   Runs runs;
   runs.Set(CheckedQuantity::kBusy, 1);
   for (int t = 0; t <= 60; ++t) EXPECT_TRUE(AllAccepted(runs.Run()));

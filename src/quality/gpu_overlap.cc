@@ -45,6 +45,17 @@ bool GpuOverlap::PlanFits(const Snapshot& snapshot) const noexcept {
   return true;
 }
 
+template <class Visit>
+void GpuOverlap::ForEachFrame(Visit visit) const {
+  for (std::span<const Repeat> rest = repeats_; !rest.empty();) {
+    auto end = std::ranges::find_if(
+        rest, [&](const Repeat& repeat) { return repeat.page.frame != rest[0].page.frame; });
+    auto count = static_cast<size_t>(end - rest.begin());
+    visit(rest.first(count));
+    rest = rest.subspan(count);
+  }
+}
+
 void GpuOverlap::Plan(const Snapshot& snapshot,
                       const std::function<void(std::string_view, uint64_t)>& dropped) {
   planned_.clear();
@@ -74,17 +85,14 @@ void GpuOverlap::Plan(const Snapshot& snapshot,
   std::sort(repeats_.begin(), repeats_.end(), [](const Repeat& a, const Repeat& b) {
     return a.page.frame != b.page.frame ? a.page.frame < b.page.frame : a.page.slot < b.page.slot;
   });
-  for (size_t first = 0; first < repeats_.size();) {
-    size_t last = first;
-    while (last < repeats_.size() && repeats_[last].page.frame == repeats_[first].page.frame) ++last;
-    std::string_view source = snapshot.frames[repeats_[first].page.frame].source;
+  ForEachFrame([&](std::span<const Repeat> repeats) {
+    std::string_view source = snapshot.frames[repeats[0].page.frame].source;
     auto known =
         std::find_if(reported_.begin(), reported_.end(), [&](const auto& t) { return t.first == source; });
     if (known == reported_.end()) known = reported_.insert(reported_.end(), {std::string(source), 0});
-    if (last - first > known->second) dropped(source, last - first - known->second);
-    known->second = last - first;
-    first = last;
-  }
+    if (repeats.size() > known->second) dropped(source, repeats.size() - known->second);
+    known->second = repeats.size();
+  });
 }
 
 Ref<Frame> GpuOverlap::Copy(const Frame& frame) {
@@ -96,23 +104,14 @@ Ref<Frame> GpuOverlap::Copy(const Frame& frame) {
     copy = MakeRef<Frame>();
     if (pool_.size() < kPooledFrames) pool_.push_back(copy);
   }
-  copy->source = frame.source;
-  copy->layout = frame.layout;
-  copy->run = frame.run;
-  copy->read_at = frame.read_at;
-  copy->cells = frame.cells;
-  copy->quality = frame.quality;
-  copy->age_ms = frame.age_ms;
-  copy->absence = frame.absence;
-  copy->exemplars = frame.exemplars;
+  *copy = frame;
   return copy;
 }
 
-void GpuOverlap::Hide(Snapshot& snapshot, size_t first, size_t last) {
-  SnapshotEntry& entry = snapshot.frames[repeats_[first].page.frame];
+void GpuOverlap::Hide(Snapshot& snapshot, std::span<const Repeat> repeats) {
+  SnapshotEntry& entry = snapshot.frames[repeats[0].page.frame];
   Ref<Frame> copy;
-  for (size_t i = first; i < last; ++i) {
-    const Repeat& repeat = repeats_[i];
+  for (const Repeat& repeat : repeats) {
     bool reported =
         snapshot.frames[repeat.native.frame].frame->quality[repeat.native.slot] != Quality::kAbsent;
     if (!reported || entry.frame->quality[repeat.page.slot] == Quality::kAbsent) continue;
@@ -129,12 +128,7 @@ void GpuOverlap::Apply(Snapshot& snapshot, const std::function<void(std::string_
                          [](const auto& entry) { return entry.precedence == Precedence::kPassThrough; });
   if (!any) return;
   if (!PlanFits(snapshot)) Plan(snapshot, dropped);
-  for (size_t first = 0; first < repeats_.size();) {
-    size_t last = first;
-    while (last < repeats_.size() && repeats_[last].page.frame == repeats_[first].page.frame) ++last;
-    Hide(snapshot, first, last);
-    first = last;
-  }
+  ForEachFrame([&](std::span<const Repeat> repeats) { Hide(snapshot, repeats); });
 }
 
 }  // namespace gpulens

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,7 +35,10 @@ class GpuOverlap {
 
   bool PlanFits(const Snapshot& snapshot) const noexcept;
   void Plan(const Snapshot& snapshot, const std::function<void(std::string_view, uint64_t)>& dropped);
-  void Hide(Snapshot& snapshot, size_t first, size_t last);
+  void Hide(Snapshot& snapshot, std::span<const Repeat> repeats);
+  // Calls `visit` with the repeats of each frame.
+  template <class Visit>
+  void ForEachFrame(Visit visit) const;
   Ref<Frame> Copy(const Frame& frame);
 
   std::vector<uint64_t> planned_;                           // layout ids, each with its standing

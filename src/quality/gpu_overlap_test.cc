@@ -86,7 +86,7 @@ TEST_F(GpuOverlapTest, TheDriverWinsReadingByReading) {
   EXPECT_EQ(snapshot->frames[1].source, "dcgm");
 }
 
-TEST_F(GpuOverlapTest, WhatTheDriverNoLongerTellsComesFromThePage) {
+TEST_F(GpuOverlapTest, ReadingsThatTheDriverStopsReportingComeFromThePage) {
   Begin();
   nvml.Set(kGpuPowerDraw, Gpu("GPU-a", false), {}, 100);
   page.Set(kGpuPowerDraw, Gpu("GPU-a", true), {}, 101);

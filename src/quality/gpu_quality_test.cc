@@ -56,7 +56,7 @@ TEST_F(GpuQualityTest, OnlyCollectorsOfGpusAreConcerned) {
   EXPECT_FALSE(GpuQuality::Concerns({}));
 }
 
-TEST_F(GpuQualityTest, WhatDisagreesIsNotExportedAndIsTold) {
+TEST_F(GpuQualityTest, InconsistentReadingsAreRejectedAndReported) {
   Series total = table_.Declare(kGpuMemoryTotal, gpu_), used = table_.Declare(kGpuMemoryUsed, gpu_);
   Series percent = table_.Declare(kGpuMemoryUsedPercent, gpu_);
   Run([&] {
@@ -123,8 +123,8 @@ TEST_F(GpuQualityTest, TheEstimateEndsWhenACounterComes) {
   EXPECT_EQ(table_.size(), 2u);
 }
 
-// A board whose counter stands still has no energy but that.
-TEST_F(GpuQualityTest, ACounterThatStandsStillGetsAnEstimateUntilItMoves) {
+// A board whose counter is constant has no other energy.
+TEST_F(GpuQualityTest, AConstantCounterIsReplacedByAnEstimateUntilItMoves) {
   Series power = table_.Declare(kGpuPowerDraw, gpu_);
   Series energy = table_.Declare(kGpuEnergyConsumption, gpu_);
   for (int t = 0; t < 120; ++t) {

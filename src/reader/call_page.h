@@ -41,7 +41,8 @@ class CallSlot {
   void End() noexcept { call_.store(kNoCall, std::memory_order_release); }
 
   struct View {
-    CallNumber call = kNoCall;  // May be a number that is no call: the driver's bytes are not trusted.
+    CallNumber call =
+        kNoCall;  // May be a number that is no call: the reader process's bytes are not trusted.
     int64_t since_boot_ns = 0;
   };
   View Read() const noexcept {

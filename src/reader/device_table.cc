@@ -1,7 +1,6 @@
 #include "reader/device_table.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace gpulens::reader {
 namespace {
@@ -13,7 +12,7 @@ constexpr std::string_view kIdentity = "uuid";
 
 Status NotCounted() { return BadMessage("a device beyond the reported count"); }
 
-bool SameFacts(const Device& device, const DeviceReport& report) {
+bool SameFacts(const DeviceEntry& device, const DeviceReport& report) {
   if (device.facts.size() != report.fact_count) return false;
   for (size_t i = 0; i < report.fact_count; ++i) {
     const auto& [key, value] = device.facts[i];
@@ -24,7 +23,7 @@ bool SameFacts(const Device& device, const DeviceReport& report) {
 
 }  // namespace
 
-std::string_view Device::Fact(std::string_view key) const noexcept {
+std::string_view DeviceEntry::Fact(std::string_view key) const noexcept {
   for (const auto& [name, value] : facts) {
     if (name == key) return value;
   }
@@ -68,7 +67,7 @@ uint64_t DeviceTable::Begin(Instant now, Duration retry_left_out) {
     }
     if (memory.left_out) left_out |= uint64_t{1} << i;
   }
-  for (Device* device : devices_) {
+  for (DeviceEntry* device : devices_) {
     SetState(*device, memory_[device->index].left_out ? DeviceState::kLeftOut : DeviceState::kStarting, 0);
   }
   Count();
@@ -77,15 +76,15 @@ uint64_t DeviceTable::Begin(Instant now, Duration retry_left_out) {
 
 void DeviceTable::Expect(uint32_t count) {
   for (auto i = static_cast<uint32_t>(devices_.size()); i < count; ++i) {
-    Device& device = *devices_.emplace_back(&vendor_state_.Add());
+    DeviceEntry& device = *devices_.emplace_back(&vendor_state_.Add());
     device.index = i;
     device.fields.resize(vendor_.fields.size());
     if (memory_[i].left_out) device.state = DeviceState::kLeftOut;
   }
-  const auto before = static_cast<uint32_t>(
-      std::count_if(devices_.begin(), devices_.end(), [](const Device* device) { return device->counted; }));
+  const auto before = static_cast<uint32_t>(std::count_if(
+      devices_.begin(), devices_.end(), [](const DeviceEntry* device) { return device->counted; }));
   if (before > 0 && before != count) ForgetFaults();  // They are of other numbers.
-  for (Device* device : devices_) {
+  for (DeviceEntry* device : devices_) {
     bool counted = device->index < count, was = std::exchange(device->counted, counted);
     if (counted && !was && device->state == DeviceState::kLost) SetState(*device, DeviceState::kStarting, 0);
   }
@@ -95,17 +94,17 @@ void DeviceTable::Expect(uint32_t count) {
 
 // Fewer than before: which one is missing is known when all others have been opened, or cannot be.
 void DeviceTable::SettleUncounted() {
-  for (const Device* device : devices_) {
+  for (const DeviceEntry* device : devices_) {
     if (device->counted && device->state == DeviceState::kStarting) return;
   }
-  for (Device* device : devices_) {
+  for (DeviceEntry* device : devices_) {
     if (!device->counted && device->state != DeviceState::kLost) SetState(*device, DeviceState::kLost, 0);
   }
 }
 
-void DeviceTable::Swap(Device& device, std::string_view uuid) {
+void DeviceTable::Swap(DeviceEntry& device, std::string_view uuid) {
   if (uuid.empty() || device.Fact(kIdentity) == uuid) return;
-  for (Device* other : devices_) {
+  for (DeviceEntry* other : devices_) {
     // One that this reader process has opened has its identity from there.
     const bool open = other->counted && other->state != DeviceState::kStarting;
     if (other == &device || open || other->Fact(kIdentity) != uuid) continue;
@@ -118,7 +117,7 @@ void DeviceTable::Swap(Device& device, std::string_view uuid) {
 }
 
 Status DeviceTable::Take(const DeviceReport& report) {
-  Device* device = Find(report.device);
+  DeviceEntry* device = Find(report.device);
   if (!device) return NotCounted();
   if (report.state == DeviceState::kOk && !SameFacts(*device, report)) {
     for (size_t i = 0; i < report.fact_count; ++i) {
@@ -141,8 +140,8 @@ Status DeviceTable::Take(const DeviceReport& report) {
 
 Status DeviceTable::Take(const ReadingsReport& report, Instant now) {
   for (size_t i = 0; i < report.readings.size(); ++i) {
-    Reading reading = report.readings[i];
-    Device* device = Find(reading.device);
+    DeviceReading reading = report.readings[i];
+    DeviceEntry* device = Find(reading.device);
     if (!device) return NotCounted();
     if (reading.link > device->links.size())
       device->links.resize(reading.link, std::vector<FieldReading>(vendor_.link_fields));
@@ -162,7 +161,7 @@ Status DeviceTable::Take(const ReadingsReport& report, Instant now) {
 }
 
 Status DeviceTable::Take(const ProcessesReport& report, Instant now) {
-  Device* device = Find(report.device);
+  DeviceEntry* device = Find(report.device);
   if (!device) return NotCounted();
   device->uses_boot_ns = std::min(report.boot_ns, now.boot_ns);
   device->uses.resize(report.processes.size());
@@ -174,7 +173,7 @@ Status DeviceTable::Take(const VendorReport& report, Instant now) {
   return Find(report.device) ? vendor_state_.Take(report, now) : NotCounted();
 }
 
-Status DeviceTable::Take(const Message& message, Instant now) {
+Status DeviceTable::Take(const ReaderMessage& message, Instant now) {
   if (const auto* readings = std::get_if<ReadingsReport>(&message)) return Take(*readings, now);
   if (const auto* list = std::get_if<ProcessesReport>(&message)) return Take(*list, now);
   if (const auto* device = std::get_if<DeviceReport>(&message)) return Take(*device);
@@ -183,7 +182,7 @@ Status DeviceTable::Take(const Message& message, Instant now) {
 }
 
 // What was reported may be another device's.
-void DeviceTable::Forget(Device& device) {
+void DeviceTable::Forget(DeviceEntry& device) {
   std::fill(device.fields.begin(), device.fields.end(), FieldReading{});
   device.links.clear();
   device.uses.clear();
@@ -192,18 +191,18 @@ void DeviceTable::Forget(Device& device) {
 }
 
 bool DeviceTable::AnyAway() const noexcept {
-  return std::any_of(devices_.begin(), devices_.end(), [](const Device* device) {
+  return std::any_of(devices_.begin(), devices_.end(), [](const DeviceEntry* device) {
     return device->counted && (device->state == DeviceState::kLost || device->state == DeviceState::kHung);
   });
 }
 
 uint32_t DeviceTable::hung() const noexcept {
-  return static_cast<uint32_t>(std::count_if(devices_.begin(), devices_.end(), [](const Device* device) {
+  return static_cast<uint32_t>(std::count_if(devices_.begin(), devices_.end(), [](const DeviceEntry* device) {
     return device->state == DeviceState::kHung;
   }));
 }
 
-void DeviceTable::SetState(Device& device, DeviceState state, int32_t code) {
+void DeviceTable::SetState(DeviceEntry& device, DeviceState state, int32_t code) {
   device.state = state;
   device.code = code;
   if (state == DeviceState::kHung) return;
@@ -214,7 +213,7 @@ void DeviceTable::SetState(Device& device, DeviceState state, int32_t code) {
 
 void DeviceTable::Count() noexcept {
   used_ = left_out_ = unread_ = 0;
-  for (const Device* device : devices_) {
+  for (const DeviceEntry* device : devices_) {
     const bool left_out = device->state == DeviceState::kLeftOut;
     ++(left_out ? left_out_ : device->state == DeviceState::kUnread ? unread_ : used_);
   }
@@ -223,7 +222,7 @@ void DeviceTable::Count() noexcept {
 DeviceTable::Hangs DeviceTable::CheckCalls(const CallPage& page, Deadlines deadlines, Instant now) {
   Hangs out;
   size_t read = 0, hung = 0;
-  for (Device* device : devices_) {
+  for (DeviceEntry* device : devices_) {
     if (device->state == DeviceState::kLeftOut) continue;
     CallSlot::View slot = page.devices[device->index].Read();
     out.started +=
@@ -237,7 +236,7 @@ DeviceTable::Hangs DeviceTable::CheckCalls(const CallPage& page, Deadlines deadl
   return out;
 }
 
-bool DeviceTable::CheckCall(Device& device, CallSlot::View slot, Duration deadline, Instant now) {
+bool DeviceTable::CheckCall(DeviceEntry& device, CallSlot::View slot, Duration deadline, Instant now) {
   Memory& memory = memory_[device.index];
   bool beyond = slot.call != kNoCall && now.boot_ns - slot.since_boot_ns > deadline.count();
   if (!beyond) {
@@ -261,7 +260,7 @@ std::string DeviceTable::CallOn(CallNumber call, uint32_t index) const {
 }
 
 std::string DeviceTable::HungCall() const {
-  for (const Device* device : devices_) {
+  for (const DeviceEntry* device : devices_) {
     if (device->state == DeviceState::kHung) return CallOn(device->hung_call, device->index);
   }
   return "no call";
@@ -272,7 +271,7 @@ std::string DeviceTable::AllHang() const {
 }
 
 uint32_t DeviceTable::DueForRetry(Instant now) const noexcept {
-  for (const Device* device : devices_) {
+  for (const DeviceEntry* device : devices_) {
     const Memory& memory = memory_[device->index];
     bool rested = now.boot_ns - memory.last_fault_ns >= RestOf(memory).count();
     if (device->state == DeviceState::kLeftOut && rested) return device->index;
@@ -287,7 +286,7 @@ void DeviceTable::Retry(uint32_t index, Instant now) {
   memory.last_fault_ns = now.boot_ns;
   memory.left_out = false;
   ++memory.rests;
-  Device* device = Find(index);
+  DeviceEntry* device = Find(index);
   if (!device) return;
   SetState(*device, DeviceState::kStarting, 0);
   Count();

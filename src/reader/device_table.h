@@ -24,7 +24,7 @@ struct FieldReading {
   int64_t raw = 0;
 };
 
-struct Device {
+struct DeviceEntry {
   uint32_t index = 0;
   DeviceState state = DeviceState::kStarting;
   int32_t code = 0;                                        // The library's, in kFailed and its like.
@@ -35,7 +35,7 @@ struct Device {
   uint32_t hangs = 0;                            // Since the source was made.
   int64_t last_read_boot_ns = 0;                 // Of the latest good reading; 0: none.
   std::vector<FieldReading> fields;              // As many as the vendor has.
-  std::vector<std::vector<FieldReading>> links;  // By Reading::link - 1, as far as readings came.
+  std::vector<std::vector<FieldReading>> links;  // By DeviceReading::link - 1, as far as readings came.
   // Processes, where the library reports them in this form.
   std::vector<ProcessUse> uses;
   int64_t uses_boot_ns = 0;  // 0: no list yet, or none can be had.
@@ -52,7 +52,7 @@ class VendorState {
  public:
   virtual ~VendorState() = default;
   // One more; it keeps its address while the vendor state lives. At most kMaxDevices times.
-  virtual Device& Add() = 0;
+  virtual DeviceEntry& Add() = 0;
   // The device has become another: its readings no longer hold.
   virtual void Forget(uint32_t device) = 0;
   // A message of the vendor, of a device that was counted. kDataLoss names the error.
@@ -63,27 +63,27 @@ class VendorState {
 class PlainVendorState final : public VendorState {
  public:
   PlainVendorState() { devices_.reserve(kMaxDevices); }
-  Device& Add() override { return devices_.emplace_back(); }
+  DeviceEntry& Add() override { return devices_.emplace_back(); }
   void Forget(uint32_t) override {}
   Status Take(const VendorReport& report, Instant now) override;
 
  private:
-  std::vector<Device> devices_;
+  std::vector<DeviceEntry> devices_;
 };
 
 // Devices by index, as a range of const Device&. A view; the table outlives it.
-class Devices {
+class DeviceRange {
  public:
-  explicit Devices(std::span<Device* const> devices) : view_(devices, &Of) {}
+  explicit DeviceRange(std::span<DeviceEntry* const> devices) : view_(devices, &Of) {}
   size_t size() const noexcept { return view_.size(); }
   bool empty() const noexcept { return view_.empty(); }
-  const Device& operator[](size_t index) const noexcept { return *view_.base()[index]; }
+  const DeviceEntry& operator[](size_t index) const noexcept { return *view_.base()[index]; }
   auto begin() const noexcept { return view_.begin(); }
   auto end() const noexcept { return view_.end(); }
 
  private:
-  static const Device& Of(Device* device) noexcept { return *device; }
-  std::ranges::transform_view<std::span<Device* const>, const Device& (*)(Device*)> view_;
+  static const DeviceEntry& Of(DeviceEntry* device) noexcept { return *device; }
+  std::ranges::transform_view<std::span<DeviceEntry* const>, const DeviceEntry& (*)(DeviceEntry*)> view_;
 };
 
 // What ReaderSource knows of each device: the latest readings, its state, and how often it has hung.
@@ -96,12 +96,12 @@ class Devices {
 // vendor state outlive it; only this table removes devices from the vendor state.
 class DeviceTable {
  public:
-  DeviceTable(const Vendor& vendor, VendorState& vendor_state)
+  DeviceTable(const VendorTables& vendor, VendorState& vendor_state)
       : vendor_(vendor), vendor_state_(vendor_state) {
     devices_.reserve(kMaxDevices);
   }
 
-  Devices devices() const noexcept { return Devices(std::span<Device* const>(devices_)); }
+  DeviceRange devices() const noexcept { return DeviceRange(std::span<DeviceEntry* const>(devices_)); }
 
   // A new reader process: returns the devices it must not touch, bit i for device i. A device is left out for
   // `retry_left_out`, and twice as long each time that it has failed again, up to 8 times.
@@ -111,7 +111,7 @@ class DeviceTable {
   void Expect(uint32_t count);
 
   // Takes messages about devices and ignores others. kDataLoss for a device that was not counted.
-  Status Take(const Message& message, Instant now);
+  Status Take(const ReaderMessage& message, Instant now);
   Status Take(const DeviceReport& report);
   Status Take(const ReadingsReport& report, Instant now);
   Status Take(const ProcessesReport& report, Instant now);
@@ -136,7 +136,7 @@ class DeviceTable {
   std::string AllHang() const;
   uint32_t hung() const noexcept;
 
-  // Whether a device that the driver has counted is lost, or hangs.
+  // Whether a device that the reader process has counted is lost, or hangs.
   bool AnyAway() const noexcept;
   // The devices may have other numbers from now on: which of them have failed means nothing any more.
   void ForgetFaults() noexcept { memory_ = {}; }
@@ -157,21 +157,21 @@ class DeviceTable {
     bool hung = false, left_out = false;
   };
 
-  Device* Find(uint32_t index) noexcept { return index < devices_.size() ? devices_[index] : nullptr; }
-  void SetState(Device& device, DeviceState state, int32_t code);
-  void Forget(Device& device);
+  DeviceEntry* Find(uint32_t index) noexcept { return index < devices_.size() ? devices_[index] : nullptr; }
+  void SetState(DeviceEntry& device, DeviceState state, int32_t code);
+  void Forget(DeviceEntry& device);
   // Gives the identity that the device had until now to the one that had the identity it has now.
-  void Swap(Device& device, std::string_view uuid);
+  void Swap(DeviceEntry& device, std::string_view uuid);
   void SettleUncounted();
   void Count() noexcept;
   Duration RestOf(const Memory& memory) const noexcept;
   void CountFault(Memory& memory, Instant now) noexcept;
   // True when the call has just passed its deadline.
-  bool CheckCall(Device& device, CallSlot::View slot, Duration deadline, Instant now);
+  bool CheckCall(DeviceEntry& device, CallSlot::View slot, Duration deadline, Instant now);
 
-  const Vendor& vendor_;
+  const VendorTables& vendor_;
   VendorState& vendor_state_;
-  std::vector<Device*> devices_;
+  std::vector<DeviceEntry*> devices_;
   std::array<Memory, kMaxDevices> memory_;
   Duration retry_left_out_ = std::chrono::minutes(5);
   uint32_t used_ = 0, left_out_ = 0, unread_ = 0;

@@ -11,17 +11,17 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-constexpr FieldInfo kFields[] = {{"power", "W", Tier::kFast}, {"energy", "uJ", Tier::kFast}};
-constexpr Vendor kVendor{.name = "test",
-                         .no_devices = "none",
-                         .device = "GPU",
-                         .fields = kFields,
-                         .call_name = [](CallNumber call) noexcept -> std::string_view {
-                           return call == 1 ? "get_power" : call == 2 ? "open_device" : "unknown";
-                         },
-                         .slow_call = [](CallNumber call) noexcept { return call == 2; },
-                         .links = 3,
-                         .link_fields = 2};
+constexpr FieldInfo kFields[] = {{"power", "W", FieldTier::kFast}, {"energy", "uJ", FieldTier::kFast}};
+constexpr VendorTables kVendor{.name = "test",
+                               .no_devices = "none",
+                               .device = "GPU",
+                               .fields = kFields,
+                               .call_name = [](CallNumber call) noexcept -> std::string_view {
+                                 return call == 1 ? "get_power" : call == 2 ? "open_device" : "unknown";
+                               },
+                               .slow_call = [](CallNumber call) noexcept { return call == 2; },
+                               .links = 3,
+                               .link_fields = 2};
 constexpr DeviceTable::Deadlines kDeadlines{milliseconds(500), seconds(30)};
 
 class DeviceTableTest : public testing::Test {
@@ -40,26 +40,26 @@ class DeviceTableTest : public testing::Test {
     return table_.Take(report);
   }
   Status Read(uint32_t device, ReadStatus status, int64_t raw) {
-    Reading reading{
+    DeviceReading reading{
         .device = device, .field = 0, .status = status, .boot_ns = clock_.Now().boot_ns, .raw = raw};
-    return table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))},
+    return table_.Take(ReadingsReport{WireArray<DeviceReading>(std::as_bytes(std::span(&reading, 1)))},
                        clock_.Now());
   }
-  const Device& At(size_t i) const { return table_.devices()[i]; }
+  const DeviceEntry& At(size_t i) const { return table_.devices()[i]; }
 
   ManualClock clock_;
   CallPage page_;
-  // Remembers what it was told.
+  // Records its calls.
   struct State final : VendorState {
     State() { devices.reserve(kMaxDevices); }
-    Device& Add() override { return devices.emplace_back(); }
+    DeviceEntry& Add() override { return devices.emplace_back(); }
     void Forget(uint32_t device) override { forgotten.push_back(device); }
     Status Take(const VendorReport& report, Instant) override {
       if (report.kind == 7) return BadMessage("of kind 7");
       kinds.push_back(report.kind);
       return Status{};
     }
-    std::vector<Device> devices;
+    std::vector<DeviceEntry> devices;
     std::vector<uint32_t> forgotten, kinds;
   } vendor_state_;
   DeviceTable table_{kVendor, vendor_state_};
@@ -77,9 +77,10 @@ TEST_F(DeviceTableTest, AFailedReadingKeepsTheValueAndItsAge) {
 }
 
 TEST_F(DeviceTableTest, AReadingFromTheFutureIsFromNow) {
-  Reading reading{.device = 0, .field = 0, .status = ReadStatus::kOk, .boot_ns = INT64_MAX, .raw = 1};
+  DeviceReading reading{.device = 0, .field = 0, .status = ReadStatus::kOk, .boot_ns = INT64_MAX, .raw = 1};
   ASSERT_TRUE(
-      table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
+      table_
+          .Take(ReadingsReport{WireArray<DeviceReading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
           .ok());
   EXPECT_EQ(At(0).fields[0].boot_ns, clock_.Now().boot_ns);
 }
@@ -107,13 +108,13 @@ TEST_F(DeviceTableTest, ASlowCallHasLonger) {
   EXPECT_EQ(table_.CheckCalls(page_, kDeadlines, clock_.Now()).started, 1U);
 }
 
-TEST_F(DeviceTableTest, AllHangingIsSaid) {
+TEST_F(DeviceTableTest, ReportsThatAllDevicesHang) {
   for (CallSlot& slot : page_.devices) slot.Begin(1, clock_.Now().boot_ns);
   clock_.Advance(seconds(1));
   EXPECT_TRUE(table_.CheckCalls(page_, kDeadlines, clock_.Now()).all);
 }
 
-TEST_F(DeviceTableTest, WhatHungTwiceIsLeftOutForAWhile) {
+TEST_F(DeviceTableTest, ADeviceThatHangsTwiceIsLeftOutForAWhile) {
   for (int i = 0; i < 2; ++i) {
     page_.devices[1].Begin(1, clock_.Now().boot_ns);
     clock_.Advance(seconds(1));
@@ -131,7 +132,7 @@ TEST_F(DeviceTableTest, WhatHungTwiceIsLeftOutForAWhile) {
   EXPECT_EQ(At(1).state, DeviceState::kStarting);
 }
 
-TEST_F(DeviceTableTest, WhatEndsTheProcessTwiceIsLeftOutForEverLongerWhiles) {
+TEST_F(DeviceTableTest, ADeviceThatEndsTheProcessTwiceIsLeftOutForLongerEachTime) {
   EXPECT_FALSE(table_.TakeEnd(1, clock_.Now()));
   EXPECT_EQ(table_.Begin(clock_.Now(), minutes(5)), 0U) << "once may be chance";
   EXPECT_TRUE(table_.TakeEnd(1, clock_.Now()));
@@ -157,7 +158,7 @@ TEST_F(DeviceTableTest, EndsThatLieFarApartAreNotCountedTogether) {
   }
 }
 
-TEST_F(DeviceTableTest, WhatNoThreadReadsIsNotUsed) {
+TEST_F(DeviceTableTest, ADeviceWithoutAThreadIsNotUsed) {
   ASSERT_TRUE(Attach(1, DeviceState::kUnread).ok());
   EXPECT_EQ(table_.unread(), 1U);
   EXPECT_EQ(table_.used(), 2U);
@@ -185,8 +186,8 @@ TEST_F(DeviceTableTest, OneLostDeviceIsLostAlone) {
   EXPECT_EQ(At(2).state, DeviceState::kLost) << "the library lists it no more";
 }
 
-// Devices that are counted, not counted, and counted again are opened anew, whatever number they have now.
-TEST_F(DeviceTableTest, WhatIsCountedAgainIsListedAgain) {
+// Devices that are counted, not counted, and counted again are opened again, whatever number they have now.
+TEST_F(DeviceTableTest, ADeviceThatIsCountedAgainIsListedAgain) {
   ASSERT_TRUE(Read(2, ReadStatus::kOk, 512).ok());
   table_.Expect(2);
   EXPECT_FALSE(At(2).counted);
@@ -266,17 +267,19 @@ TEST_F(DeviceTableTest, HangsOfOldNumbersAreForgotten) {
 }
 
 TEST_F(DeviceTableTest, LinksAppearWithTheirReadings) {
-  Reading reading{.device = 0, .field = 1, .status = ReadStatus::kOk, .link = 3, .boot_ns = 1, .raw = 9};
+  DeviceReading reading{
+      .device = 0, .field = 1, .status = ReadStatus::kOk, .link = 3, .boot_ns = 1, .raw = 9};
   ASSERT_TRUE(
-      table_.Take(ReadingsReport{WireArray<Reading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
+      table_
+          .Take(ReadingsReport{WireArray<DeviceReading>(std::as_bytes(std::span(&reading, 1)))}, clock_.Now())
           .ok());
   ASSERT_EQ(At(0).links.size(), 3U);
   EXPECT_EQ(At(0).links[2][1].raw, 9);
   EXPECT_EQ(At(0).links[0][1].status, ReadStatus::kNever);
 }
 
-TEST_F(DeviceTableTest, WhatIsOfTheVendorIsHandedOn) {
-  EXPECT_TRUE(table_.Take(Message(VendorReport{.device = 1, .kind = 5}), clock_.Now()).ok());
+TEST_F(DeviceTableTest, MessagesOfTheVendorAreForwarded) {
+  EXPECT_TRUE(table_.Take(ReaderMessage(VendorReport{.device = 1, .kind = 5}), clock_.Now()).ok());
   EXPECT_EQ(vendor_state_.kinds, std::vector<uint32_t>{5});
   EXPECT_FALSE(table_.Take(VendorReport{.device = 1, .kind = 7}, clock_.Now()).ok());
   EXPECT_FALSE(table_.Take(VendorReport{.device = 3, .kind = 5}, clock_.Now()).ok()) << "not counted";

@@ -1,6 +1,5 @@
 #include "reader/hardware.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,13 +30,11 @@ std::string GroupName(const std::string& root, gid_t group) {
 
 std::vector<std::string> EntriesIn(const std::string& folder) {
   std::vector<std::string> out;
-  DIR* dir = ::opendir(folder.c_str());
-  if (!dir) return out;
-  while (dirent* entry = ::readdir(dir)) {
-    if (entry->d_name[0] != '.' && out.size() < kMaxEntries) out.emplace_back(entry->d_name);
-  }
-  ::closedir(dir);
-  std::sort(out.begin(), out.end());
+  static_cast<void>(ForEachName(folder, [&](std::string_view name) {
+    if (!name.starts_with('.')) out.emplace_back(name);
+    return out.size() < kMaxEntries;
+  }));
+  std::ranges::sort(out);
   return out;
 }
 
@@ -58,7 +55,7 @@ std::vector<std::string> PciGpus(const std::string& root, std::string_view vendo
   return out;
 }
 
-void AddDevice(const std::string& root, const std::string& path, Hardware& out) {
+void AddDevice(const std::string& root, const std::string& path, VendorHardware& out) {
   struct stat state{};
   std::string file = root + path;
   if (::stat(file.c_str(), &state) != 0) return;

@@ -7,7 +7,7 @@
 
 namespace gpulens::reader {
 
-struct Hardware {
+struct VendorHardware {
   struct Closed {
     std::string path;
     std::string group;  // that may open it; empty when unknown, or when it would not help
@@ -41,6 +41,6 @@ std::string FirstLineOf(const std::string& path);
 std::vector<std::string> PciGpus(const std::string& root, std::string_view vendor,
                                  bool (*is_gpu)(std::string_view kind));
 // Adds the device file, if there is one.
-void AddDevice(const std::string& root, const std::string& path, Hardware& out);
+void AddDevice(const std::string& root, const std::string& path, VendorHardware& out);
 
 }  // namespace gpulens::reader

@@ -1,13 +1,15 @@
 #include "reader/protocol.h"
 
-#include <cstddef>
-#include <cstring>
-#include <string>
-
 #include "base/result.h"
 
 namespace gpulens::reader {
 namespace {
+
+template <class Enum, size_t kSize>
+std::string_view NameOf(const std::array<std::string_view, kSize>& names, Enum value) noexcept {
+  size_t at = static_cast<size_t>(value);
+  return at < names.size() ? names[at] : "unknown";
+}
 
 struct Header {
   uint16_t type = 0;
@@ -18,113 +20,115 @@ static_assert(sizeof(Header) == 8);
 
 Status Bad(std::string_view what) { return BadMessage(what); }
 
-Result<Message> DecodeHello(Cursor in) {
-  Hello out;
+Result<ReaderMessage> DecodeHello(MessageCursor in) {
+  HelloMessage out;
   out.protocol = in.Number<uint32_t>();
   out.build_id = in.Text();
   if (!in.done()) return Bad("hello has a wrong length");
-  return Message(out);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeLibrary(Cursor in) {
+Result<ReaderMessage> DecodeLibrary(MessageCursor in) {
   LibraryReport out;
-  uint32_t fault = in.Number<uint32_t>();
-  out.code = in.Number<int32_t>();
-  out.devices = in.Number<uint32_t>();
+  uint32_t fault = 0;
+  in.Numbers(fault, out.code, out.devices);
   for (std::string_view* text :
        {&out.path, &out.library_version, &out.driver_version, &out.runtime_version, &out.detail}) {
     *text = in.Text();
   }
   if (!in.done()) return Bad("library report has a wrong length");
-  if (fault >= static_cast<uint32_t>(Fault::kCount)) return Bad("fault out of range");
+  if (fault >= static_cast<uint32_t>(ReaderFault::kCount)) return Bad("fault out of range");
   if (out.devices > kMaxDevices) return Bad("device count out of range");
-  out.fault = static_cast<Fault>(fault);
-  return Message(out);
+  out.fault = static_cast<ReaderFault>(fault);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeDevice(Cursor in) {
+Result<ReaderMessage> DecodeDevice(MessageCursor in) {
   DeviceReport out;
-  out.device = in.Number<uint32_t>();
-  uint32_t state = in.Number<uint32_t>();
-  out.code = in.Number<int32_t>();
+  uint32_t state = 0;
+  in.Numbers(out.device, state, out.code);
   if (!in.ok() || out.device >= kMaxDevices) return Bad("device out of range");
   if (state >= static_cast<uint32_t>(DeviceState::kCount)) return Bad("device state out of range");
   out.state = static_cast<DeviceState>(state);
   out.fact_count = in.Facts(out.facts);
   if (!in.done()) return Bad("device has a wrong length, or too many facts");
-  return Message(out);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeReadings(Cursor in, const Vendor& vendor) {
-  ReadingsReport out{in.Rows<Reading>(kMaxMessage)};
+Result<ReaderMessage> DecodeReadings(MessageCursor in, const VendorTables& vendor) {
+  ReadingsReport out{in.Rows<DeviceReading>(kMaxMessage)};
   if (!in.done()) return Bad("readings have a wrong length");
   for (size_t i = 0; i < out.readings.size(); ++i) {
-    Reading reading = out.readings[i];
+    DeviceReading reading = out.readings[i];
     if (reading.device >= kMaxDevices) return Bad("device out of range");
     if (reading.link > vendor.links) return Bad("part out of range");
     if (reading.field >= (reading.link == 0 ? vendor.fields.size() : vendor.link_fields))
       return Bad("field out of range");
     if (reading.status >= ReadStatus::kCount) return Bad("status out of range");
   }
-  return Message(out);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeProcesses(Cursor in) {
+Result<ReaderMessage> DecodeProcesses(MessageCursor in) {
   ProcessesReport out;
-  out.device = in.Number<uint32_t>();
-  in.Number<uint32_t>();
-  out.boot_ns = in.Number<int64_t>();
+  uint32_t reserved = 0;
+  in.Numbers(out.device, reserved, out.boot_ns);
   out.processes = in.Rows<ProcessUse>(kMaxProcesses);
   if (!in.done()) return Bad("process list has a wrong length");
   if (out.device >= kMaxDevices) return Bad("device out of range");
   for (size_t i = 0; i < out.processes.size(); ++i) {
     if (out.processes[i].name.back() != '\0') return Bad("process name has no end");
   }
-  return Message(out);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeVendor(Cursor in) {
+Result<ReaderMessage> DecodeVendor(MessageCursor in) {
   VendorReport out;
-  out.device = in.Number<uint32_t>();
-  out.kind = in.Number<uint32_t>();
+  in.Numbers(out.device, out.kind);
   out.body = in.Rest();
   if (!in.done()) return Bad("vendor's message has a wrong length");
   if (out.device >= kMaxDevices) return Bad("device out of range");
-  return Message(out);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeHeartbeat(Cursor in) {
-  Heartbeat out;
-  out.boot_ns = in.Number<int64_t>();
-  out.sequence = in.Number<uint64_t>();
-  out.calls = in.Number<uint64_t>();
-  out.dropped = in.Number<uint64_t>();
-  out.watched = in.Number<uint64_t>();
-  out.memory = in.Number<uint64_t>();
-  out.files = in.Number<uint64_t>();
-  out.threads = in.Number<uint64_t>();
+Result<ReaderMessage> DecodeHeartbeat(MessageCursor in) {
+  HeartbeatMessage out;
+  in.Numbers(out.boot_ns, out.sequence, out.calls, out.dropped, out.watched, out.memory, out.files,
+             out.threads);
   if (!in.done()) return Bad("heartbeat has a wrong length");
-  return Message(out);
+  return ReaderMessage(out);
 }
 
-Result<Message> DecodeAttach(Cursor in) {
+Result<ReaderMessage> DecodeAttach(MessageCursor in) {
   AttachRequest out;
   out.device = in.Number<uint32_t>();
   if (!in.done()) return Bad("attach has a wrong length");
   if (out.device >= kMaxDevices) return Bad("device out of range");
-  return Message(out);
+  return ReaderMessage(out);
 }
 
 }  // namespace
 
-Result<Message> DecodeMessage(std::span<const std::byte> bytes, const Vendor& vendor) {
+std::string_view StatusName(ReadStatus status) noexcept {
+  static constexpr std::array<std::string_view, kReadStatusCount> kNames = {
+      "never", "ok", "not_supported", "no_permission", "not_found", "lost", "reset_required", "error"};
+  return NameOf(kNames, status);
+}
+
+std::string_view StartReasonName(StartReason reason) noexcept {
+  static constexpr std::array<std::string_view, static_cast<size_t>(StartReason::kCount)> kNames = {
+      "first", "crash", "exited", "hang", "killed", "reload", "protocol"};
+  return NameOf(kNames, reason);
+}
+
+Result<ReaderMessage> DecodeMessage(std::span<const std::byte> bytes, const VendorTables& vendor) {
   if (bytes.size() < sizeof(Header)) return Bad("shorter than its header");
   if (bytes.size() > kMaxMessage) return Bad("over 64 KiB");
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.payload != bytes.size() - sizeof header) return Bad("length does not fit the packet");
   if (header.reserved != 0) return Bad("reserved bits are set");
-  Cursor in(bytes.subspan(sizeof header));
+  MessageCursor in(bytes.subspan(sizeof header));
   switch (static_cast<MessageType>(header.type)) {
     case MessageType::kHello: return DecodeHello(in);
     case MessageType::kLibrary: return DecodeLibrary(in);
@@ -154,10 +158,10 @@ void MessageEncoder::Text(std::string_view text) {
   Raw(text.data(), text.size());
 }
 
-void MessageEncoder::Facts(std::span<const Fact> facts, size_t limit) {
+void MessageEncoder::Facts(std::span<const FactView> facts, size_t limit) {
   facts = facts.first(std::min(facts.size(), limit));
   Number(static_cast<uint32_t>(facts.size()));
-  for (const Fact& fact : facts) {
+  for (const FactView& fact : facts) {
     Text(fact.key);
     Text(fact.value);
   }
@@ -165,8 +169,7 @@ void MessageEncoder::Facts(std::span<const Fact> facts, size_t limit) {
 
 void MessageEncoder::BeginVendor(uint32_t kind, uint32_t device) {
   Begin(MessageType::kVendor);
-  Number(device);
-  Number(kind);
+  Numbers(device, kind);
 }
 
 MessageEncoder::Bytes MessageEncoder::Finish() {
@@ -175,7 +178,7 @@ MessageEncoder::Bytes MessageEncoder::Finish() {
   return buffer_;
 }
 
-MessageEncoder::Bytes MessageEncoder::Encode(const Hello& message) {
+MessageEncoder::Bytes MessageEncoder::Encode(const HelloMessage& message) {
   Begin(MessageType::kHello);
   Number(message.protocol);
   Text(message.build_id);
@@ -184,9 +187,7 @@ MessageEncoder::Bytes MessageEncoder::Encode(const Hello& message) {
 
 MessageEncoder::Bytes MessageEncoder::Encode(const LibraryReport& message) {
   Begin(MessageType::kLibrary);
-  Number(static_cast<uint32_t>(message.fault));
-  Number(message.code);
-  Number(message.devices);
+  Numbers(static_cast<uint32_t>(message.fault), message.code, message.devices);
   for (std::string_view text : {message.path, message.library_version, message.driver_version,
                                 message.runtime_version, message.detail}) {
     Text(text);
@@ -194,16 +195,14 @@ MessageEncoder::Bytes MessageEncoder::Encode(const LibraryReport& message) {
   return Finish();
 }
 
-MessageEncoder::Bytes MessageEncoder::Encode(const DeviceReport& head, std::span<const Fact> facts) {
+MessageEncoder::Bytes MessageEncoder::Encode(const DeviceReport& head, std::span<const FactView> facts) {
   Begin(MessageType::kDevice);
-  Number(head.device);
-  Number(static_cast<uint32_t>(head.state));
-  Number(head.code);
+  Numbers(head.device, static_cast<uint32_t>(head.state), head.code);
   Facts(facts, kMaxFacts);
   return Finish();
 }
 
-MessageEncoder::Bytes MessageEncoder::Encode(std::span<const Reading> readings) {
+MessageEncoder::Bytes MessageEncoder::Encode(std::span<const DeviceReading> readings) {
   Begin(MessageType::kReadings);
   Rows(readings, kMaxMessage);
   return Finish();
@@ -212,23 +211,15 @@ MessageEncoder::Bytes MessageEncoder::Encode(std::span<const Reading> readings) 
 MessageEncoder::Bytes MessageEncoder::Encode(uint32_t device, int64_t boot_ns,
                                              std::span<const ProcessUse> processes) {
   Begin(MessageType::kProcesses);
-  Number(device);
-  Number(uint32_t{0});
-  Number(boot_ns);
+  Numbers(device, uint32_t{0}, boot_ns);
   Rows(processes, kMaxProcesses);
   return Finish();
 }
 
-MessageEncoder::Bytes MessageEncoder::Encode(const Heartbeat& message) {
+MessageEncoder::Bytes MessageEncoder::Encode(const HeartbeatMessage& message) {
   Begin(MessageType::kHeartbeat);
-  Number(message.boot_ns);
-  Number(message.sequence);
-  Number(message.calls);
-  Number(message.dropped);
-  Number(message.watched);
-  Number(message.memory);
-  Number(message.files);
-  Number(message.threads);
+  Numbers(message.boot_ns, message.sequence, message.calls, message.dropped, message.watched, message.memory,
+          message.files, message.threads);
   return Finish();
 }
 

@@ -42,14 +42,14 @@ class WireArray {
   std::span<const std::byte> bytes_;
 };
 
-struct Fact {
+struct FactView {
   std::string_view key, value;
 };
 
 // Takes numbers and texts off the front. After the first failure everything reads as zero or empty.
-class Cursor {
+class MessageCursor {
  public:
-  explicit Cursor(std::span<const std::byte> rest) noexcept : rest_(rest) {}
+  explicit MessageCursor(std::span<const std::byte> rest) noexcept : rest_(rest) {}
 
   bool ok() const noexcept { return ok_; }
   bool done() const noexcept { return ok_ && rest_.empty(); }
@@ -61,6 +61,10 @@ class Cursor {
     if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
     return value;
   }
+  template <class... T>
+  void Numbers(T&... out) noexcept {
+    ((out = Number<T>()), ...);
+  }
   std::string_view Text() noexcept {
     size_t size = Number<uint16_t>();
     if (size > kMaxText) ok_ = false;
@@ -69,7 +73,7 @@ class Cursor {
   }
   // A count and so many facts; the count. More than there is room for is a failure.
   template <size_t kRoom>
-  size_t Facts(std::array<Fact, kRoom>& out) noexcept {
+  size_t Facts(std::array<FactView, kRoom>& out) noexcept {
     size_t count = Number<uint32_t>();
     if (count > kRoom) ok_ = false;
     for (size_t i = 0; ok_ && i < count; ++i) {
@@ -122,18 +126,18 @@ enum class MessageType : uint16_t {
   kProcesses,
   kHeartbeat,
   kVendor,
-  kAttach = 100,  // To the driver.
+  kAttach = 100,  // To the reader process.
 };
 
-struct Reading {
+struct DeviceReading {
   uint32_t device = 0;
-  uint16_t field = 0;  // An index into Vendor::fields; a field of links where `link` is one.
+  uint16_t field = 0;  // An index into VendorTables::fields; a field of links where `link` is one.
   ReadStatus status = ReadStatus::kNever;
   uint8_t link = 0;     // 0: the device itself; else one of its links, from 1.
   int64_t boot_ns = 0;  // when the library was called
   int64_t raw = 0;      // In the unit of the field; 64-bit masks and counters as their bits.
 };
-static_assert(sizeof(Reading) == 24);
+static_assert(sizeof(DeviceReading) == 24);
 
 // A process that uses a device. Unknown numbers are kUnknown.
 struct ProcessUse {
@@ -149,15 +153,15 @@ struct ProcessUse {
 static_assert(sizeof(ProcessUse) == 80);
 
 // The first message. Text views of all messages point into the received bytes.
-struct Hello {
+struct HelloMessage {
   uint32_t protocol = kProtocolVersion;
   std::string_view build_id{};
 };
 
 // How opening the library ended.
 struct LibraryReport {
-  Fault fault = Fault::kNone;  // kNone: it is open.
-  int32_t code = 0;            // The library's own.
+  ReaderFault fault = ReaderFault::kNone;  // kNone: it is open.
+  int32_t code = 0;                        // The library's own.
   uint32_t devices = 0;
   // `detail`: what is wrong and what to do about it, when there is a fault.
   std::string_view path{}, library_version{}, driver_version{}, runtime_version{}, detail{};
@@ -169,11 +173,11 @@ struct DeviceReport {
   DeviceState state = DeviceState::kOk;
   int32_t code = 0;
   size_t fact_count = 0;
-  std::array<Fact, kMaxFacts> facts;
+  std::array<FactView, kMaxFacts> facts;
 };
 
 struct ReadingsReport {
-  WireArray<Reading> readings;
+  WireArray<DeviceReading> readings;
 };
 
 struct ProcessesReport {
@@ -182,7 +186,7 @@ struct ProcessesReport {
   WireArray<ProcessUse> processes;
 };
 
-struct Heartbeat {
+struct HeartbeatMessage {
   int64_t boot_ns = 0;
   uint64_t sequence = 0;
   uint64_t calls = 0;    // Library calls that returned since the start.
@@ -204,12 +208,12 @@ struct AttachRequest {
   uint32_t device = 0;
 };
 
-using Message = std::variant<Hello, LibraryReport, DeviceReport, ReadingsReport, ProcessesReport, Heartbeat,
-                             VendorReport, AttachRequest>;
+using ReaderMessage = std::variant<HelloMessage, LibraryReport, DeviceReport, ReadingsReport, ProcessesReport,
+                                   HeartbeatMessage, VendorReport, AttachRequest>;
 
 // Every number that indexes something is in range in the result, as far as the vendor's tables go; kind and
 // body of a VendorReport are as they came. kDataLoss names the error.
-Result<Message> DecodeMessage(std::span<const std::byte> bytes, const Vendor& vendor);
+Result<ReaderMessage> DecodeMessage(std::span<const std::byte> bytes, const VendorTables& vendor);
 
 // Makes one message at a time in a buffer that it keeps. Texts over kMaxText are cut, facts over
 // kMaxFacts and elements that do not fit left out. Not thread-safe.
@@ -217,12 +221,12 @@ class MessageEncoder {
  public:
   using Bytes = std::span<const std::byte>;  // Valid until the next call.
 
-  Bytes Encode(const Hello& message);
+  Bytes Encode(const HelloMessage& message);
   Bytes Encode(const LibraryReport& message);
-  Bytes Encode(const DeviceReport& head, std::span<const Fact> facts);
-  Bytes Encode(std::span<const Reading> readings);
+  Bytes Encode(const DeviceReport& head, std::span<const FactView> facts);
+  Bytes Encode(std::span<const DeviceReading> readings);
   Bytes Encode(uint32_t device, int64_t boot_ns, std::span<const ProcessUse> processes);
-  Bytes Encode(const Heartbeat& message);
+  Bytes Encode(const HeartbeatMessage& message);
   Bytes Encode(const AttachRequest& message);
 
   // A message of a vendor: everything between these two is its body.
@@ -231,9 +235,13 @@ class MessageEncoder {
   void Number(T value) {
     Raw(&value, sizeof value);
   }
+  template <class... T>
+  void Numbers(const T&... values) {
+    (Number(values), ...);
+  }
   void Text(std::string_view text);
   // Their number, and at most `limit` of them.
-  void Facts(std::span<const Fact> facts, size_t limit);
+  void Facts(std::span<const FactView> facts, size_t limit);
   // At most `limit`, and no more than there is room for.
   template <class T>
   void Rows(std::span<const T> rows, size_t limit) {

@@ -11,16 +11,16 @@ constexpr size_t kFieldCount = 100;
 
 std::vector<std::byte> Copy(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
 constexpr FieldInfo kTable[kFieldCount] = {};
-constexpr Vendor kWideVendor{.fields = kTable, .links = 4, .link_fields = 3};
-Result<Message> Decode(std::span<const std::byte> bytes) { return DecodeMessage(bytes, kWideVendor); }
+constexpr VendorTables kWideVendor{.fields = kTable, .links = 4, .link_fields = 3};
+Result<ReaderMessage> Decode(std::span<const std::byte> bytes) { return DecodeMessage(bytes, kWideVendor); }
 
 TEST(NvmlProtocol, EveryMessageComesBackAsItWas) {
   MessageEncoder encoder;
-  auto hello = Decode(encoder.Encode(Hello{.build_id = "0.1.0-abc"}));
+  auto hello = Decode(encoder.Encode(HelloMessage{.build_id = "0.1.0-abc"}));
   ASSERT_TRUE(hello.ok());
-  EXPECT_EQ(std::get<Hello>(*hello).build_id, "0.1.0-abc");
+  EXPECT_EQ(std::get<HelloMessage>(*hello).build_id, "0.1.0-abc");
 
-  auto bytes = Copy(encoder.Encode(LibraryReport{.fault = Fault::kNoPermission,
+  auto bytes = Copy(encoder.Encode(LibraryReport{.fault = ReaderFault::kNoPermission,
                                                  .code = 10,
                                                  .devices = 8,
                                                  .path = "libamd_smi.so",
@@ -30,7 +30,7 @@ TEST(NvmlProtocol, EveryMessageComesBackAsItWas) {
                                                  .detail = "why"}));
   auto library = Decode(bytes);
   ASSERT_TRUE(library.ok());
-  EXPECT_EQ(std::get<LibraryReport>(*library).fault, Fault::kNoPermission);
+  EXPECT_EQ(std::get<LibraryReport>(*library).fault, ReaderFault::kNoPermission);
   EXPECT_EQ(std::get<LibraryReport>(*library).devices, 8U);
   EXPECT_EQ(std::get<LibraryReport>(*library).detail, "why");
 
@@ -38,7 +38,7 @@ TEST(NvmlProtocol, EveryMessageComesBackAsItWas) {
   head.device = 7;
   head.state = DeviceState::kLost;
   head.code = 31;
-  std::vector<Fact> facts = {{"uuid", "1"}, {"name", "AMD Instinct MI300X"}};
+  std::vector<FactView> facts = {{"uuid", "1"}, {"name", "AMD Instinct MI300X"}};
   bytes = Copy(encoder.Encode(head, facts));
   auto device = Decode(bytes);
   ASSERT_TRUE(device.ok());
@@ -47,20 +47,20 @@ TEST(NvmlProtocol, EveryMessageComesBackAsItWas) {
   ASSERT_EQ(report.fact_count, 2U);
   EXPECT_EQ(report.facts[1].value, "AMD Instinct MI300X");
 
-  auto beat = Decode(encoder.Encode(Heartbeat{.boot_ns = 5,
-                                              .sequence = 6,
-                                              .calls = 7,
-                                              .dropped = 8,
-                                              .watched = 9,
-                                              .memory = 10,
-                                              .files = 11,
-                                              .threads = 12}));
+  auto beat = Decode(encoder.Encode(HeartbeatMessage{.boot_ns = 5,
+                                                     .sequence = 6,
+                                                     .calls = 7,
+                                                     .dropped = 8,
+                                                     .watched = 9,
+                                                     .memory = 10,
+                                                     .files = 11,
+                                                     .threads = 12}));
   ASSERT_TRUE(beat.ok());
-  EXPECT_EQ(std::get<Heartbeat>(*beat).watched, 9U);
-  EXPECT_EQ(std::get<Heartbeat>(*beat).dropped, 8U);
-  EXPECT_EQ(std::get<Heartbeat>(*beat).memory, 10U);
-  EXPECT_EQ(std::get<Heartbeat>(*beat).files, 11U);
-  EXPECT_EQ(std::get<Heartbeat>(*beat).threads, 12U);
+  EXPECT_EQ(std::get<HeartbeatMessage>(*beat).watched, 9U);
+  EXPECT_EQ(std::get<HeartbeatMessage>(*beat).dropped, 8U);
+  EXPECT_EQ(std::get<HeartbeatMessage>(*beat).memory, 10U);
+  EXPECT_EQ(std::get<HeartbeatMessage>(*beat).files, 11U);
+  EXPECT_EQ(std::get<HeartbeatMessage>(*beat).threads, 12U);
   auto attach = Decode(encoder.Encode(AttachRequest{.device = 3}));
   ASSERT_TRUE(attach.ok());
   EXPECT_EQ(std::get<AttachRequest>(*attach).device, 3U);
@@ -68,7 +68,7 @@ TEST(NvmlProtocol, EveryMessageComesBackAsItWas) {
 
 TEST(NvmlProtocol, ArraysComeBackAsTheyWere) {
   MessageEncoder encoder;
-  std::vector<Reading> readings = {
+  std::vector<DeviceReading> readings = {
       {.device = 1, .field = 2, .status = ReadStatus::kOk, .boot_ns = 3, .raw = -4},
       {.device = 63, .field = kFieldCount - 1, .status = ReadStatus::kLost, .boot_ns = 5, .raw = 6}};
   auto bytes = Copy(encoder.Encode(readings));
@@ -92,7 +92,7 @@ TEST(NvmlProtocol, ArraysComeBackAsTheyWere) {
   EXPECT_EQ(list.processes[0].memory, ProcessUse::kUnknown);
 }
 
-TEST(NvmlProtocol, WhatIsOutOfRangeIsRefused) {
+TEST(NvmlProtocol, ValuesOutOfRangeAreRefused) {
   MessageEncoder encoder;
   auto refused = [&](std::span<const std::byte> bytes, std::string_view why) {
     auto message = Decode(bytes);
@@ -100,7 +100,7 @@ TEST(NvmlProtocol, WhatIsOutOfRangeIsRefused) {
     EXPECT_EQ(message.error().code, Code::kDataLoss);
     EXPECT_NE(message.error().detail.find(why), std::string::npos) << message.error().detail;
   };
-  std::vector<Reading> reading(1);
+  std::vector<DeviceReading> reading(1);
   reading[0].field = kFieldCount;
   refused(Copy(encoder.Encode(reading)), "field out of range");
   reading[0] = {.device = kMaxDevices};
@@ -111,25 +111,25 @@ TEST(NvmlProtocol, WhatIsOutOfRangeIsRefused) {
   DeviceReport head;
   head.state = DeviceState::kCount;
   refused(Copy(encoder.Encode(head, {})), "state out of range");
-  refused(Copy(encoder.Encode(LibraryReport{.fault = Fault::kCount})), "fault out of range");
+  refused(Copy(encoder.Encode(LibraryReport{.fault = ReaderFault::kCount})), "fault out of range");
   refused(Copy(encoder.Encode(LibraryReport{.devices = kMaxDevices + 1})), "count out of range");
   std::vector<ProcessUse> use(1);
   use[0].name.fill('x');
   refused(Copy(encoder.Encode(0, 0, use)), "no end");
   refused(std::vector<std::byte>(3), "header");
   refused(std::vector<std::byte>(kMaxMessage + 1), "64 KiB");
-  auto bytes = Copy(encoder.Encode(Hello{}));
+  auto bytes = Copy(encoder.Encode(HelloMessage{}));
   bytes.push_back(std::byte{0});
   refused(bytes, "length");
 }
 
 TEST(NvmlProtocol, EveryPrefixOfEveryMessageIsRefusedOrWhole) {
   MessageEncoder encoder;
-  std::vector<Fact> facts = {{"uuid", "1"}};
-  std::vector<Reading> readings(2);
-  for (auto bytes : {Copy(encoder.Encode(Hello{.build_id = "x"})), Copy(encoder.Encode(LibraryReport{})),
-                     Copy(encoder.Encode(DeviceReport{}, facts)), Copy(encoder.Encode(readings)),
-                     Copy(encoder.Encode(Heartbeat{}))}) {
+  std::vector<FactView> facts = {{"uuid", "1"}};
+  std::vector<DeviceReading> readings(2);
+  for (auto bytes : {Copy(encoder.Encode(HelloMessage{.build_id = "x"})),
+                     Copy(encoder.Encode(LibraryReport{})), Copy(encoder.Encode(DeviceReport{}, facts)),
+                     Copy(encoder.Encode(readings)), Copy(encoder.Encode(HeartbeatMessage{}))}) {
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_FALSE(Decode(std::span(bytes).first(size)).ok()) << size;
     }
@@ -140,7 +140,7 @@ TEST(NvmlProtocol, EveryPrefixOfEveryMessageIsRefusedOrWhole) {
 // A link has other fields than the device that it belongs to.
 TEST(NvmlProtocol, FieldsOfALinkAreInTheRangeOfLinks) {
   MessageEncoder encoder;
-  Reading reading{.device = 1, .field = 2, .status = ReadStatus::kOk, .link = 4};
+  DeviceReading reading{.device = 1, .field = 2, .status = ReadStatus::kOk, .link = 4};
   EXPECT_TRUE(Decode(encoder.Encode(std::span(&reading, 1))).ok());
   reading.field = 3;
   EXPECT_FALSE(Decode(encoder.Encode(std::span(&reading, 1))).ok());
@@ -152,7 +152,7 @@ TEST(NvmlProtocol, AVendorsMessageComesAsItWas) {
   MessageEncoder encoder;
   encoder.BeginVendor(9, 3);
   encoder.Number(uint32_t{42});
-  std::vector<Fact> facts = {{"profile", "3g.40gb"}};
+  std::vector<FactView> facts = {{"profile", "3g.40gb"}};
   encoder.Facts(facts, 4);
   auto bytes = Copy(encoder.Finish());
   auto message = Decode(bytes);
@@ -160,9 +160,9 @@ TEST(NvmlProtocol, AVendorsMessageComesAsItWas) {
   const auto& report = std::get<VendorReport>(*message);
   EXPECT_EQ(report.device, 3U);
   EXPECT_EQ(report.kind, 9U);
-  Cursor in(report.body);
+  MessageCursor in(report.body);
   EXPECT_EQ(in.Number<uint32_t>(), 42U);
-  std::array<Fact, 4> out;
+  std::array<FactView, 4> out;
   ASSERT_EQ(in.Facts(out), 1U);
   EXPECT_EQ(out[0].value, "3g.40gb");
   EXPECT_TRUE(in.done());
@@ -170,26 +170,25 @@ TEST(NvmlProtocol, AVendorsMessageComesAsItWas) {
   EXPECT_FALSE(Decode(encoder.Finish()).ok());
 }
 
-TEST(NvmlProtocol, WhatIsTooLongIsCutByTheEncoder) {
+TEST(NvmlProtocol, LongTextsAreTruncatedByTheEncoder) {
   MessageEncoder encoder;
   std::string text(4096, 'x');
-  auto bytes = Copy(encoder.Encode(Hello{.build_id = text}));
+  auto bytes = Copy(encoder.Encode(HelloMessage{.build_id = text}));
   auto hello = Decode(bytes);
   ASSERT_TRUE(hello.ok());
-  EXPECT_EQ(std::get<Hello>(*hello).build_id.size(), kMaxText);
-  std::vector<Fact> facts(kMaxFacts + 5, Fact{text, text});
+  EXPECT_EQ(std::get<HelloMessage>(*hello).build_id.size(), kMaxText);
+  std::vector<FactView> facts(kMaxFacts + 5, FactView{text, text});
   bytes = Copy(encoder.Encode(DeviceReport{}, facts));
   EXPECT_LE(bytes.size(), kMaxMessage);
   auto device = Decode(bytes);
   ASSERT_TRUE(device.ok());
   EXPECT_EQ(std::get<DeviceReport>(*device).fact_count, kMaxFacts);
-  EXPECT_LE(encoder.Encode(std::vector<Reading>(10'000)).size(), kMaxMessage);
+  EXPECT_LE(encoder.Encode(std::vector<DeviceReading>(10'000)).size(), kMaxMessage);
   EXPECT_LE(encoder.Encode(0, 0, std::vector<ProcessUse>(10'000)).size(), kMaxMessage);
 }
 
 TEST(NvmlProtocol, NamesAreWords) {
   EXPECT_EQ(StatusName(ReadStatus::kNotSupported), "not_supported");
-  EXPECT_EQ(StateName(DeviceState::kLeftOut), "left_out");
   EXPECT_EQ(StartReasonName(StartReason::kProtocol), "protocol");
   EXPECT_EQ(StatusName(ReadStatus::kCount), "unknown");
 }

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <utility>
@@ -15,6 +16,12 @@
 
 namespace gpulens::reader {
 namespace {
+
+// Ends of the process that nothing explains, until devices are begun one at a time; ends that the thread
+// which waits for events brought, until it is not started.
+constexpr int kUnexplainedEnds = 2, kEventEnds = 2;
+// A device that was begun so many intervals before an end that nothing else explains is to blame for it.
+constexpr int kBlameIntervals = 3;
 
 std::string Hex(uint64_t mask) {
   char text[20];
@@ -36,7 +43,7 @@ Status ReaderLink::Start(const SourceOptions& options, const StartOptions& how) 
   ::setsockopt(ends.theirs.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
   UniqueFd page(::memfd_create("gpulens-calls", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!page || ::ftruncate(page.get(), kCallPageBytes) != 0) return ErrnoStatus("memfd_create", errno);
-  // The driver must not be able to shrink what we read: that would be SIGBUS here.
+  // The reader process must not be able to shrink what we read: that would be SIGBUS here.
   ::fcntl(page.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   void* memory = ::mmap(nullptr, kCallPageBytes, PROT_READ, MAP_SHARED, page.get(), 0);
   if (memory == MAP_FAILED) return ErrnoStatus("mmap", errno);
@@ -70,12 +77,12 @@ void ReaderLink::Close() noexcept {
   page_ = nullptr;
 }
 
-void Reaper::Take(ChildProcess child, int64_t boot_ns) {
+void ProcessReaper::Take(ChildProcess child, int64_t boot_ns) {
   child.Signal(SIGKILL);
   if (child.running() && !child.TryWait()) dying_.push_back({std::move(child), boot_ns});
 }
 
-pid_t Reaper::Reap(Instant now, std::vector<int>& stuck) {
+pid_t ProcessReaper::Reap(Instant now, std::vector<int>& stuck) {
   if (dying_.empty()) return -1;
   std::erase_if(dying_, [](Dying& dying) { return dying.child.TryWait().has_value(); });
   stuck.clear();
@@ -86,6 +93,60 @@ pid_t Reaper::Reap(Instant now, std::vector<int>& stuck) {
     if (first < 0 && !std::exchange(dying.reported, true)) first = dying.child.pid();
   }
   return first;
+}
+
+CrashCulprit CulpritOf(const CallPage& page, bool in_call) noexcept {
+  const uint32_t ended_in = page.ended_in.load(std::memory_order_acquire);
+  if (ended_in == kEndedInMain) return {CrashCulprit::kMain, 0, page.main.Read().call};
+  if (ended_in == kEndedInWaiting) return {CrashCulprit::kWaiting, 0, page.waiting.Read().call};
+  if (ended_in >= kEndedInDevice && ended_in < kEndedInWaiting) {
+    const uint32_t device = ended_in - kEndedInDevice;
+    return {CrashCulprit::kDevice, device, page.devices[device].Read().call};
+  }
+  if (!in_call) return {};
+  if (CallNumber call = page.main.Read().call; call != kNoCall) return {CrashCulprit::kMain, 0, call};
+  CrashCulprit only;
+  for (uint32_t device = 0; device < kMaxDevices; ++device) {
+    const CallNumber call = page.devices[device].Read().call;
+    if (call == kNoCall) continue;
+    if (only.who == CrashCulprit::kDevice) return {};
+    only = {CrashCulprit::kDevice, device, call};
+  }
+  return only;
+}
+
+void CrashHistory::Start(Instant now) noexcept {
+  one_by_one_ = unexplained_ >= kUnexplainedEnds;
+  if (event_ends_ >= kEventEnds && now.boot_ns - event_end_ns_ >= limits_.rest.count())
+    event_ends_ = kEventEnds - 1;  // One more chance.
+  started_ns_ = now.boot_ns;
+  begun_ = kMaxDevices;
+  begun_ns_ = 0;
+}
+
+bool CrashHistory::waits_for_events() const noexcept { return event_ends_ < kEventEnds; }
+
+void CrashHistory::Begun(uint32_t device, Instant now) noexcept {
+  begun_ = device;
+  begun_ns_ = now.boot_ns;
+}
+
+CrashCulprit CrashHistory::Blame(const CallPage& page, bool in_call, Instant now) noexcept {
+  if (now.boot_ns - started_ns_ >= limits_.healthy.count()) unexplained_ = 0;
+  CrashCulprit culprit = CulpritOf(page, in_call);
+  const int64_t recent = kBlameIntervals * std::max(limits_.interval, limits_.deadline / 2).count();
+  if (culprit.who == CrashCulprit::kUnknown && begun_ != kMaxDevices && now.boot_ns - begun_ns_ <= recent)
+    culprit = {CrashCulprit::kDevice, begun_, kNoCall};
+  // No device was begun yet: it was none of them.
+  if (culprit.who == CrashCulprit::kUnknown && one_by_one_ && begun_ == kMaxDevices)
+    culprit = {CrashCulprit::kWaiting, 0, kNoCall};
+  if (culprit.who == CrashCulprit::kUnknown) ++unexplained_;
+  if (culprit.who == CrashCulprit::kWaiting) {
+    const bool recently = now.boot_ns - event_end_ns_ < limits_.rest.count();
+    event_ends_ = recently ? event_ends_ + 1 : 1;
+    event_end_ns_ = now.boot_ns;
+  }
+  return culprit;
 }
 
 }  // namespace gpulens::reader

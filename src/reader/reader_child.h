@@ -66,15 +66,13 @@ class ReaderLink {
   CallPage* page_ = nullptr;
 };
 
-// Reader processes that were killed and have not ended yet.
-
-// Used by one thread. Waits for nothing: what the kernel does not end at once is looked at again later.
-class Reaper {
+// Reader processes that were killed and have not ended yet. Used by one thread; never waits.
+class ProcessReaper {
  public:
   // Kills it.
   void Take(ChildProcess child, int64_t boot_ns);
-  // Reaps what has ended. `stuck`: those that were killed more than a second ago and are still there, as a
-  // process in state D is. The pid of one that is found stuck for the first time; -1 when there is none.
+  // Reaps processes that have ended. `stuck` receives those that were killed more than a second ago and still
+  // exist, such as a process in state D. Returns the pid of one that is stuck for the first time, or -1.
   pid_t Reap(Instant now, std::vector<int>& stuck);
   bool empty() const noexcept { return dying_.empty(); }
 
@@ -85,6 +83,53 @@ class Reaper {
     bool reported = false;
   };
   std::vector<Dying> dying_;
+};
+
+struct CrashCulprit {
+  enum Who : uint8_t { kUnknown, kMain, kDevice, kWaiting } who = kUnknown;
+  uint32_t device = 0;        // In kDevice.
+  CallNumber call = kNoCall;  // May be a number that is no call.
+  friend bool operator==(const CrashCulprit&, const CrashCulprit&) noexcept = default;
+};
+
+// Returns which call ended or stopped a process: the one that the process named at its end, else, with
+// `in_call`, that of the only device that is in a call by the page of that moment.
+CrashCulprit CulpritOf(const CallPage& page, bool in_call) noexcept;
+
+// Records how reader processes ended, and decides how the next one starts: after unexplained ends it begins
+// its devices one at a time, so that another end shows the device; and the thread that waits for the
+// library's events is not started for a while when it ended the process again. DeviceTable counts the devices
+// that end processes. Used by one thread.
+class CrashHistory {
+ public:
+  struct Limits {
+    Duration interval, deadline;  // of its readings
+    Duration healthy;             // a process that lives so long clears the history
+    Duration rest;                // how long no thread waits for events
+  };
+  explicit CrashHistory(Limits limits) noexcept : limits_(limits) {}
+
+  // A process is being started, in the way that the two below return.
+  void Start(Instant now) noexcept;
+  bool one_by_one() const noexcept { return one_by_one_; }
+  bool waits_for_events() const noexcept;
+  // The process was requested to begin with this device.
+  void Begun(uint32_t device, Instant now) noexcept;
+
+  // Finds what ended the process, or keeps it from answering, and remembers it. `in_call`: the process
+  // stopped still where it failed. A device without a call is the one that was begun last.
+  CrashCulprit Blame(const CallPage& page, bool in_call, Instant now) noexcept;
+  // What failed may have been repaired.
+  void Forget() noexcept { unexplained_ = event_ends_ = 0; }
+
+ private:
+  const Limits limits_;
+  int unexplained_ = 0, event_ends_ = 0;
+  int64_t event_end_ns_ = 0;
+  bool one_by_one_ = false;
+  int64_t started_ns_ = 0;
+  uint32_t begun_ = kMaxDevices;  // The last one; kMaxDevices: none yet.
+  int64_t begun_ns_ = 0;
 };
 
 }  // namespace gpulens::reader

@@ -17,7 +17,7 @@ namespace {
 constexpr size_t kMaxStuck = 4;
 constexpr size_t kMaxChanges = 64;
 constexpr int kMaxLostRetryFactor = 16;
-constexpr int kMessagesPerPoll = 4096;  // More than any driver sends in an interval: a flood ends here.
+constexpr int kMessagesPerPoll = 4096;  // More than any reader process sends in an interval.
 
 SourceOptions WithDeadline(SourceOptions options) {
   if (options.deadline <= Duration(0)) options.deadline = options.interval * 2;
@@ -26,7 +26,8 @@ SourceOptions WithDeadline(SourceOptions options) {
 
 }  // namespace
 
-ReaderSource::ReaderSource(const Vendor& vendor, SourceOptions options, std::unique_ptr<VendorState> state)
+ReaderSource::ReaderSource(const VendorTables& vendor, SourceOptions options,
+                           std::unique_ptr<VendorState> state)
     : vendor_(vendor),
       options_(WithDeadline(std::move(options))),
       vendor_state_(state ? std::move(state) : std::make_unique<PlainVendorState>()),
@@ -68,11 +69,11 @@ void ReaderSource::Suspend(std::string why) {
   if (link_.child.running()) End();
   next_reason_ = StartReason::kReload;
   Change(ReaderChange::kReleased, why);
-  Fail(Fault::kReleased, std::move(why));
+  Fail(ReaderFault::kReleased, std::move(why));
 }
 
 void ReaderSource::Resume() {
-  if (suspended_) Fail(Fault::kNone, "");
+  if (suspended_) Fail(ReaderFault::kNone, "");
   suspended_ = false;
   next_start_ns_ = 0;
   backoff_.Reset();  // What crashed before may have been repaired meanwhile.
@@ -101,7 +102,7 @@ int64_t ReaderSource::NextDueBootNs() const noexcept {
 
 void ReaderSource::Start(Instant now) {
   if (state_.stuck_pids.size() >= kMaxStuck) {
-    Fail(Fault::kStuckInKernel,
+    Fail(ReaderFault::kStuckInKernel,
          "processes that read the devices are stuck in the kernel; a reboot may be needed");
     next_start_ns_ = now.boot_ns + options_.backoff_limit.count();
     return;
@@ -117,7 +118,7 @@ void ReaderSource::Start(Instant now) {
   spoke_ = reported_ = ready_ = false;
   Status status = link_.Start(options_, how);
   if (!status) {
-    Fail(Fault::kCannotStart, status.detail);
+    Fail(ReaderFault::kCannotStart, status.detail);
     Schedule(StartReason::kExited, now);
     return;
   }
@@ -163,16 +164,16 @@ std::string ReaderSource::Use() const {
 // goes behind "reader process 17 ended". `in_call`: the process is stopped where it failed.
 std::string ReaderSource::Blame(bool in_call, Instant now) {
   if (!ready_ || !link_.started()) return {};
-  const Culprit culprit = crashes_.Blame(link_.page(), in_call, now);
+  const CrashCulprit culprit = crashes_.Blame(link_.page(), in_call, now);
   const bool named = culprit.call != kNoCall;
   std::string text = named ? " in " + std::string(vendor_.call_name(culprit.call)) : "";
   switch (culprit.who) {
-    case Culprit::kUnknown: return {};
-    case Culprit::kMain: return text;
-    case Culprit::kDevice:
+    case CrashCulprit::kUnknown: return {};
+    case CrashCulprit::kMain: return text;
+    case CrashCulprit::kDevice:
       text = (named ? " in " : ", the last begun was ") + table_.CallOn(culprit.call, culprit.device);
       return table_.TakeEnd(culprit.device, now) ? text + ", which is left out for a while" : text;
-    case Culprit::kWaiting: break;
+    case CrashCulprit::kWaiting: break;
   }
   if (!named) text = " outside of any " + std::string(vendor_.device) + "'s calls";
   return crashes_.waits_for_events() ? text : text + ": events of the library are no longer read";
@@ -183,14 +184,14 @@ void ReaderSource::ForgetFaults() noexcept {
   crashes_.Forget();
 }
 
-void ReaderSource::Kill(Fault fault, std::string text, StartReason reason, Instant now) {
-  Change(fault == Fault::kHung ? ReaderChange::kHung : ReaderChange::kCrashed, text);
+void ReaderSource::Kill(ReaderFault fault, std::string text, StartReason reason, Instant now) {
+  Change(fault == ReaderFault::kHung ? ReaderChange::kHung : ReaderChange::kCrashed, text);
   Fail(fault, std::move(text));
   End();
   Schedule(reason, now);
 }
 
-void ReaderSource::Fail(Fault fault, std::string text) {
+void ReaderSource::Fail(ReaderFault fault, std::string text) {
   state_.fault = fault;
   state_.last_error = std::move(text);
   state_.up = false;
@@ -218,7 +219,7 @@ void ReaderSource::CheckEnd(Instant now) {
   }
   // What the library reported is more than how the process ended.
   if (!exited || !reported_) {
-    Fault fault = exited && !spoke_ ? Fault::kCannotStart : Fault::kCrashed;
+    ReaderFault fault = exited && !spoke_ ? ReaderFault::kCannotStart : ReaderFault::kCrashed;
     Fail(fault, "reader process " + std::to_string(pid) + " " + DescribeWaitStatus(*status) + where);
   }
   if (!reported_) Change(killed ? ReaderChange::kKilled : ReaderChange::kCrashed, state_.last_error);
@@ -232,22 +233,22 @@ void ReaderSource::Drain(Instant now) {
     if (size <= 0) return;  // Nothing there; or the end, which CheckEnd sees as soon as it is one.
     ++state_.messages;
     if (static_cast<size_t>(size) > kMaxMessage) {
-      return Kill(Fault::kBadMessage, "driver message: over 64 KiB" + Blame(false, now),
+      return Kill(ReaderFault::kBadMessage, "driver message: over 64 KiB" + Blame(false, now),
                   StartReason::kProtocol, now);
     }
     auto bytes = std::span(buffer_).first(static_cast<size_t>(size));
-    Result<Message> message = DecodeMessage(bytes, vendor_);
+    Result<ReaderMessage> message = DecodeMessage(bytes, vendor_);
     Status status = message ? Take(*message, now) : message.error();
     if (!status)
-      return Kill(Fault::kBadMessage, status.detail + Blame(false, now), StartReason::kProtocol, now);
+      return Kill(ReaderFault::kBadMessage, status.detail + Blame(false, now), StartReason::kProtocol, now);
   }
 }
 
-Status ReaderSource::Take(const Message& message, Instant now) {
+Status ReaderSource::Take(const ReaderMessage& message, Instant now) {
   spoke_ = true;
-  if (const auto* beat = std::get_if<Heartbeat>(&message)) return TakeHeartbeat(*beat, now);
+  if (const auto* beat = std::get_if<HeartbeatMessage>(&message)) return TakeHeartbeat(*beat, now);
   if (const auto* library = std::get_if<LibraryReport>(&message)) return TakeLibrary(*library);
-  if (const auto* hello = std::get_if<Hello>(&message)) {
+  if (const auto* hello = std::get_if<HelloMessage>(&message)) {
     if (hello->protocol == kProtocolVersion) return Status{};
     return {Code::kDataLoss, "the reader process uses protocol " + std::to_string(hello->protocol)};
   }
@@ -257,7 +258,7 @@ Status ReaderSource::Take(const Message& message, Instant now) {
   return status;
 }
 
-Status ReaderSource::TakeHeartbeat(const Heartbeat& beat, Instant now) {
+Status ReaderSource::TakeHeartbeat(const HeartbeatMessage& beat, Instant now) {
   alive_ns_ = std::max(alive_ns_, std::min(beat.boot_ns, now.boot_ns));
   state_.last_heartbeat_boot_ns = alive_ns_;
   state_.library_calls = beat.calls;
@@ -272,7 +273,7 @@ Status ReaderSource::TakeHeartbeat(const Heartbeat& beat, Instant now) {
 Status ReaderSource::TakeLibrary(const LibraryReport& report) {
   state_.library_path = report.path;
   state_.library_code = report.code;
-  if (report.fault != Fault::kNone) {
+  if (report.fault != ReaderFault::kNone) {
     std::string text;
     AppendPrintable(text, report.detail);
     Fail(report.fault, std::move(text));
@@ -283,12 +284,12 @@ Status ReaderSource::TakeLibrary(const LibraryReport& report) {
   state_.driver_version = report.driver_version;
   state_.runtime_version = report.runtime_version;
   state_.up = ready_ = true;
-  state_.fault = report.devices == 0 ? Fault::kNoDevices : Fault::kNone;
+  state_.fault = report.devices == 0 ? ReaderFault::kNoDevices : ReaderFault::kNone;
   state_.last_error = report.devices == 0 ? vendor_.no_devices : "";
   table_.Expect(report.devices);
   CountDevices();
   if (!crashes_.one_by_one()) return Status{};
-  for (const Device& device : table_.devices()) {
+  for (const DeviceEntry& device : table_.devices()) {
     if (device.counted && device.state != DeviceState::kLeftOut) to_begin_ |= uint64_t{1} << device.index;
   }
   next_begin_ns_ = last_poll_ns_ + options_.interval.count();
@@ -315,14 +316,14 @@ void ReaderSource::CheckDeadlines(Instant now) {
     } else {
       text += Blame(true, now);
     }
-    return Kill(Fault::kHung, std::move(text), StartReason::kHang, now);
+    return Kill(ReaderFault::kHung, std::move(text), StartReason::kHang, now);
   }
   if (!ready_) return;
   DeviceTable::Hangs hangs = table_.CheckCalls(page, {.usual = options_.deadline, .slow = slow}, now);
   state_.hung_calls += hangs.started;
   CheckWaiting(page.waiting.Read(), now);
   if (!hangs.all) return;
-  Kill(Fault::kHung, table_.AllHang(), StartReason::kHang, now);
+  Kill(ReaderFault::kHung, table_.AllHang(), StartReason::kHang, now);
 }
 
 // The devices are read all the same: it is logged, and nothing else is done about it.
@@ -377,7 +378,7 @@ void ReaderSource::RetryAway(Instant now) {
 
 std::array<uint32_t, kReadStatusCount> ReaderSource::FieldsByStatus() const noexcept {
   std::array<uint32_t, kReadStatusCount> counts{};
-  for (const Device& device : devices()) {
+  for (const DeviceEntry& device : devices()) {
     for (const FieldReading& field : device.fields) ++counts[static_cast<size_t>(field.status)];
   }
   return counts;

@@ -5,15 +5,11 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "reader/crash_history.h"
 #include "reader/device_table.h"
 #include "reader/reader_child.h"
 
@@ -43,7 +39,7 @@ struct ReaderState {
   CallNumber waiting_call = kNoCall;  // That the thread which waits for events does not come back from.
   int64_t waiting_since_boot_ns = 0;
   std::vector<int> stuck_pids;  // Killed processes that the kernel has not ended within a second.
-  Fault fault = Fault::kNone;
+  ReaderFault fault = ReaderFault::kNone;
   int32_t library_code = 0;
   std::string last_error;  // A sentence; empty when all is well.
   std::string library_path, library_version, driver_version, runtime_version;
@@ -55,7 +51,7 @@ struct ReaderState {
 class ReaderSource {
  public:
   // `vendor_state`: null for a vendor without messages of its own.
-  ReaderSource(const Vendor& vendor, SourceOptions options,
+  ReaderSource(const VendorTables& vendor, SourceOptions options,
                std::unique_ptr<VendorState> vendor_state = nullptr);
   ReaderSource(const ReaderSource&) = delete;
   ReaderSource& operator=(const ReaderSource&) = delete;
@@ -65,14 +61,14 @@ class ReaderSource {
   // Ends the present process; the next Poll starts another without back-off.
   void Reload();
   // Ends the process, which frees all device handles; Poll starts none until Resume. `why` becomes the
-  // driver's last_error. Does nothing when it is suspended already.
+  // process's last_error. Does nothing when it is suspended already.
   void Suspend(std::string why);
   void Resume();
   // No process of ours has a device open, not even one that is still dying.
   bool quiet() const noexcept;
 
   // All devices that were ever seen, by index. Their number and their facts change only in Poll.
-  Devices devices() const noexcept { return table_.devices(); }
+  DeviceRange devices() const noexcept { return table_.devices(); }
   const ReaderState& state() const noexcept { return state_; }
   // What has happened since the last call, oldest first, in place of what `out` had. A few dozen are kept.
   void TakeChanges(std::vector<ReaderChange>& out);
@@ -80,7 +76,7 @@ class ReaderSource {
   std::string Trouble(Instant now) const;
   // Fields of all devices by the status of their latest reading.
   std::array<uint32_t, kReadStatusCount> FieldsByStatus() const noexcept;
-  // Becomes readable when the driver has sent something or has ended; -1 while none runs. Another one
+  // Becomes readable when the process has sent something or has ended; -1 while none runs. Another one
   // after each start.
   int fd() const noexcept { return link_.socket.get(); }
   // When Poll has something to do even if fd() stays silent (start, deadline), in CLOCK_BOOTTIME ns.
@@ -99,12 +95,12 @@ class ReaderSource {
   std::string Use() const;
   std::string Blame(bool in_call, Instant now);
   void ForgetFaults() noexcept;
-  void Kill(Fault fault, std::string text, StartReason reason, Instant now);
-  void Fail(Fault fault, std::string text);
+  void Kill(ReaderFault fault, std::string text, StartReason reason, Instant now);
+  void Fail(ReaderFault fault, std::string text);
   void CheckEnd(Instant now);
   void Drain(Instant now);
-  Status Take(const Message& message, Instant now);
-  Status TakeHeartbeat(const Heartbeat& beat, Instant now);
+  Status Take(const ReaderMessage& message, Instant now);
+  Status TakeHeartbeat(const HeartbeatMessage& beat, Instant now);
   Status TakeLibrary(const LibraryReport& report);
   void CountDevices() noexcept;
   void CheckDeadlines(Instant now);
@@ -114,7 +110,7 @@ class ReaderSource {
   void RetryLeftOut(Instant now);
   void RetryAway(Instant now);
 
-  const Vendor& vendor_;
+  const VendorTables& vendor_;
   SourceOptions options_;
   ReaderLink link_;
   ReaderState state_;
@@ -122,7 +118,7 @@ class ReaderSource {
   DeviceTable table_;
   CrashHistory crashes_;
   std::vector<std::byte> buffer_;
-  Reaper reaper_;
+  ProcessReaper reaper_;
   std::vector<ReaderChange> changes_;
   Backoff backoff_;
   Duration retry_lost_{};

@@ -14,7 +14,7 @@ namespace gpulens::reader {
 
 // How often a field is read: every interval, every 10 s, every 60 s (or every interval if longer), or once
 // while the device is attached; a static reading is repeated with the slow ones without a call.
-enum class Tier : uint8_t { kFast, kMedium, kSlow, kStatic };
+enum class FieldTier : uint8_t { kFast, kMedium, kSlow, kStatic };
 inline constexpr size_t kTierCount = 3;  // Those with a period.
 
 // One number that the library reports of a device. What comes in numbered copies (links, blocks) has
@@ -22,7 +22,7 @@ inline constexpr size_t kTierCount = 3;  // Those with a period.
 struct FieldInfo {
   std::string_view name;
   std::string_view unit;  // As the reader process sends it. Empty: a count, a state or a mask.
-  Tier tier;
+  FieldTier tier;
 };
 
 // Outcome of the last attempt to read a field.
@@ -53,14 +53,13 @@ enum class DeviceState : uint8_t {
   kUnread,   // No thread could be made that would read it; tried again soon.
   kCount,
 };
-std::string_view StateName(DeviceState state) noexcept;
 
 // Why a reader process was started.
 enum class StartReason : uint8_t { kFirst, kCrash, kExited, kHang, kKilled, kReload, kProtocol, kCount };
 std::string_view StartReasonName(StartReason reason) noexcept;
 
 // Why there are no readings, for people and for `doctor`.
-enum class Fault : uint8_t {
+enum class ReaderFault : uint8_t {
   kNone,
   kLibraryNotFound,
   kNoPermission,
@@ -78,8 +77,8 @@ enum class Fault : uint8_t {
 };
 
 // The tables of one library. Static storage; safe to read from any thread.
-struct Vendor {
-  std::string_view name{};        // "amdsmi": the argument of `gpulens driver`.
+struct VendorTables {
+  std::string_view name{};        // "amdsmi": the argument of `gpulens reader`.
   std::string_view no_devices{};  // A sentence for a library that sees none.
   std::string_view device{};      // What people call one: "GPU".
   std::span<const FieldInfo> fields{};

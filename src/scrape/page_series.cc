@@ -9,7 +9,6 @@
 
 #include "base/parse.h"
 #include "catalog/exported_name.h"
-#include "scrape/page_cells.h"
 #include "wire/exposition/exposition_line.h"
 
 namespace gpulens {
@@ -112,8 +111,7 @@ void PageSeries::Write(std::string_view body, ExpositionFormat format, bool comp
 void PageSeries::WriteShaped(Entry& entry, bool complete, SampleTimes& times, FrameWriter& out) {
   const std::span<const uint32_t> slots(cell_slots_.data() + entry.first, entry.cells);
   // Half a histogram would be wrong.
-  if (!complete && !std::all_of(slots.begin(), slots.end(), [&](uint32_t s) { return page_.seen(s); }))
-    return;
+  if (!complete && !std::ranges::all_of(slots, [&](uint32_t s) { return page_.seen(s); })) return;
   const std::span<const double> values = page_.values();
   times.Next(slots);
   std::span<Cell> cells = out.Cells(entry.series);
@@ -292,7 +290,7 @@ void PageSeries::Attach(FrameWriter& out) {
     page_.ExemplarLabels(exemplar, labels_);
     attributes.clear();
     for (const PageLabel& label : labels_) attributes.push_back({label.name, std::string_view(label.value)});
-    made.attributes = AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+    made.attributes = AttributeSet(attributes);
     out.Attach(entry.series, std::move(made));
   }
 }
@@ -391,7 +389,7 @@ AttributeSet PageSeries::Attributes(uint32_t id) {
 AttributeSet PageSeries::AttributesOf(std::vector<PageLabel>& labels) const {
   auto taken = [&](std::string_view name) {
     return TargetHas(target_.get(), name) ||
-           std::any_of(labels.begin(), labels.end(), [&](const auto& label) { return label.name == name; });
+           std::ranges::any_of(labels, [&](const auto& label) { return label.name == name; });
   };
   std::vector<AttributeSet::Attribute> attributes;
   attributes.reserve(labels.size());
@@ -404,7 +402,7 @@ AttributeSet PageSeries::AttributesOf(std::vector<PageLabel>& labels) const {
     }
   }
   for (const PageLabel& label : labels) attributes.push_back({label.name, std::string_view(label.value)});
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+  return AttributeSet(attributes);
 }
 
 std::string_view OptionalSuffix(ExpositionType type) noexcept {

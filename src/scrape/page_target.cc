@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <optional>
 
 #include "base/log.h"
 #include "base/parse.h"
@@ -10,8 +9,6 @@
 #include "base/text.h"
 #include "catalog/self.h"
 #include "net/message/address.h"
-#include "plugins/remote_access.h"
-#include "scrape/series_rules.h"
 #include "wire/packing.h"
 
 namespace gpulens {
@@ -22,12 +19,6 @@ constexpr Duration kLongestDefaultTimeout = std::chrono::seconds(10);
 constexpr Duration kLongestReserve = std::chrono::milliseconds(250);
 // Larger buffers are freed between scrapes.
 constexpr size_t kKeptBuffer = 256u << 10;
-
-std::string Printable(std::string_view text) {
-  std::string out;
-  AppendPrintable(out, text);
-  return out;
-}
 
 void FreeLarge(std::string& buffer) {
   if (buffer.capacity() > kKeptBuffer) std::string().swap(buffer);
@@ -45,7 +36,7 @@ constexpr int kMostRedirects = 5;
 // the configured password is not meant for.
 std::optional<HttpUrl> RedirectOf(const HttpReply& reply, const HttpUrl& from) {
   constexpr int kRedirects[] = {301, 302, 303, 307, 308};
-  if (std::find(std::begin(kRedirects), std::end(kRedirects), reply.status) == std::end(kRedirects)) {
+  if (std::ranges::find(kRedirects, reply.status) == std::end(kRedirects)) {
     return std::nullopt;
   }
   std::string_view kept = reply.kept;
@@ -112,18 +103,17 @@ std::string TakeFreeName(const std::string& name, std::set<std::string>& taken) 
 
 EntityRef TargetEntity(const Config& target, std::string_view name) {
   std::vector<AttributeSet::Attribute> attributes;
-  for (const auto& [key, value] : target.TextMap("attributes")) {
+  for (const auto& [key, value] : target.TextMap("attributes"))
     attributes.push_back({key, std::string_view(value)});
-  }
   attributes.push_back({"target", name});
-  return MakeRef<Entity>("target", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+  return MakeRef<Entity>("target", AttributeSet(attributes));
 }
 
 Result<std::unique_ptr<PageTarget>> PageTarget::Make(const Config& target, Options options, Env& env) {
   if (!env.http) return Status{Code::kUnavailable, "there is no network here"};
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(target));
   // On the same machine compression costs more than it saves.
-  const Config& transport = target.Group(kTransportKey);
+  const TransportOptions transport = target.Group(kTransportKey);
   const bool local = !transport.Text("unix_socket").empty() || IsLoopbackHost(url.host);
   const RemoteAccess::Fields fields{kAcceptFields, local ? "" : "Accept-Encoding: gzip\r\n"};
   ASSIGN_OR_RETURN(RemoteAccess access, RemoteAccess::Make(transport, url, fields));
@@ -136,7 +126,7 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
       client_(*env.http),
       options_(std::move(options)),
       url_(url.Shown()),
-      http_{url, target.Group(kTransportKey).Text("unix_socket"), {}},
+      http_{url, TransportOptions(target.Group(kTransportKey)).Text("unix_socket"), {}},
       max_body_(target.Size("max_body")),
       timeout_(TimeoutOf(target)),
       access_(std::move(access)),
@@ -144,9 +134,8 @@ PageTarget::PageTarget(const Config& target, const HttpUrl& url, RemoteAccess ac
   http_.limits.body_bytes = max_body_;
   http_.limits.keep = kLocation;
   channels_.push_back(Open(url.target));
-  if (!options_.other_path.empty() && options_.other_path != url.target) {
+  if (!options_.other_path.empty() && options_.other_path != url.target)
     channels_.push_back(Open(options_.other_path));
-  }
   accessible_ = access_.Refresh();
 }
 
@@ -317,10 +306,8 @@ void ScrapeRecord::Write(size_t failure, Duration took, FrameWriter& out) {
     out.Set(samples_series_, samples_);
     out.Set(size_, bytes_);
   }
-  if (has_page_ && report_.unknown_families) {
-    if (!unknown_) unknown_ = out.table().Declare(kSelfScrapeFamiliesUnknown, entity_);
-    out.Set(unknown_, *report_.unknown_families);
-  }
+  if (has_page_ && report_.unknown_families)
+    out.DeclareAndSet(unknown_, kSelfScrapeFamiliesUnknown, entity_, {}, *report_.unknown_families);
   if (has_page_ && report_.drops) WriteDrops(out);
   has_page_ = false;
   out.Set(parse_errors_, bad_lines_);

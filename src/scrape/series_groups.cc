@@ -55,9 +55,8 @@ void SeriesGroups::Follow() {
 
 bool SeriesGroups::IsOther(const Group& group) const noexcept {
   const auto& tops = labels_.rules().top;
-  return group.fold == Fold::kCount &&
-         std::any_of(tops.begin(), tops.end(), [&](const SeriesRules::Top& top) {
-           return std::any_of(group.labels.begin(), group.labels.end(), [&](const PageLabel& label) {
+  return group.fold == SeriesFold::kCount && std::ranges::any_of(tops, [&](const SeriesRules::Top& top) {
+           return std::ranges::any_of(group.labels, [&](const PageLabel& label) {
              return label.name == top.label && label.value == kOtherValue;
            });
          });
@@ -107,8 +106,8 @@ void SeriesGroups::Enter(uint32_t series) {
   std::string key = KeyOf(family);
   auto found = by_key_.find(key);
   if (found == by_key_.end() && !changed) return;
-  Fold fold = labels_.rules().FoldOf(page_.families()[family]);
-  if (fold != Fold::kDrop) {
+  SeriesFold fold = labels_.rules().FoldOf(page_.families()[family]);
+  if (fold != SeriesFold::kDrop) {
     uint32_t id = found != by_key_.end() ? found->second : Make(family, fold, std::move(key));
     if (groups_[id].family != family) MoveTo(groups_[id], family);
     if (Join(series, id)) return;
@@ -143,7 +142,7 @@ void SeriesGroups::TakeEqualSeries() {
   page_.Series(all_);
   for (uint32_t series : all_) {
     uint32_t family = page_.family_of(series);
-    if (Holds(series) || std::find(fresh_.begin(), fresh_.end(), family) == fresh_.end()) continue;
+    if (Holds(series) || std::ranges::find(fresh_, family) == fresh_.end()) continue;
     labels_.Labels(series, now_labels_);
     auto found = by_key_.find(KeyOf(family));
     if (found == by_key_.end()) continue;
@@ -153,8 +152,7 @@ void SeriesGroups::TakeEqualSeries() {
 
 // The key of now_labels_, which it sorts.
 std::string SeriesGroups::KeyOf(uint32_t family) {
-  std::sort(now_labels_.begin(), now_labels_.end(),
-            [](const PageLabel& a, const PageLabel& b) { return a.name < b.name; });
+  std::ranges::sort(now_labels_, [](const PageLabel& a, const PageLabel& b) { return a.name < b.name; });
   const ExpositionFamily& of = page_.families()[family];
   std::string key(1, static_cast<char>(of.type));
   AddText(key, of.name);
@@ -165,7 +163,7 @@ std::string SeriesGroups::KeyOf(uint32_t family) {
   return key;
 }
 
-uint32_t SeriesGroups::Make(uint32_t family, Fold fold, std::string key) {
+uint32_t SeriesGroups::Make(uint32_t family, SeriesFold fold, std::string key) {
   uint32_t id = static_cast<uint32_t>(groups_.size());
   if (free_.empty()) {
     groups_.emplace_back();
@@ -182,7 +180,7 @@ uint32_t SeriesGroups::Make(uint32_t family, Fold fold, std::string key) {
   by_key_.emplace(std::move(key), id);
   CountFamily(family, 1);
   ++live_;
-  if (std::find(fresh_.begin(), fresh_.end(), family) == fresh_.end()) fresh_.push_back(family);
+  if (std::ranges::find(fresh_, family) == fresh_.end()) fresh_.push_back(family);
   return id;
 }
 
@@ -230,7 +228,7 @@ bool SeriesGroups::Narrow(Group& group, const Shape& other) {
   auto narrow = MakeRef<Shape>();
   std::vector<size_t> columns;
   for (size_t i = 0; i < old.bounds.size(); ++i) {
-    if (std::find(other.bounds.begin(), other.bounds.end(), old.bounds[i]) == other.bounds.end()) continue;
+    if (std::ranges::find(other.bounds, old.bounds[i]) == other.bounds.end()) continue;
     narrow->bounds.push_back(old.bounds[i]);
     if (!old.bound_texts.empty()) narrow->bound_texts.push_back(old.bound_texts[i]);
     columns.push_back(i);
@@ -276,7 +274,7 @@ void SeriesGroups::Leave(uint32_t series, bool keep_count) {
   Group& group = groups_[id];
   size_t cells = group.sums.size();
   double* last = group.last.data() + member * cells;
-  if (keep_count && group.fold == Fold::kCount) {
+  if (keep_count && group.fold == SeriesFold::kCount) {
     for (size_t i = 0; i < cells; ++i) group.gone[i] += std::isnan(last[i]) ? 0 : last[i];
   }
   // The last member takes its place.
@@ -312,9 +310,9 @@ void SeriesGroups::Update(Group& group, size_t member, bool complete) {
     // Half a histogram would be wrong.
     if (!complete && !page_.seen(slots[i])) return;
     now_[i] = page_.values()[slots[i]];
-    if (std::isnan(now_[i]) && group.fold == Fold::kCount) return;
+    if (std::isnan(now_[i]) && group.fold == SeriesFold::kCount) return;
   }
-  if (group.fold == Fold::kCount && Restarted(group, last, now_.data())) {
+  if (group.fold == SeriesFold::kCount && Restarted(group, last, now_.data())) {
     for (size_t i = 0; i < cells; ++i) group.gone[i] += last[i];
   }
   std::copy_n(now_.data(), cells, last);
@@ -331,10 +329,10 @@ const SeriesGroups::Group& SeriesGroups::Read(size_t id, bool complete) {
       double& sum = group.sums[i];
       if (std::isnan(last[i])) continue;
       if (std::isnan(sum)) sum = last[i];
-      else sum = group.fold == Fold::kMax ? std::max(sum, last[i]) : sum + last[i];
+      else sum = group.fold == SeriesFold::kMax ? std::max(sum, last[i]) : sum + last[i];
     }
   }
-  if (group.fold != Fold::kCount) return group;
+  if (group.fold != SeriesFold::kCount) return group;
   for (size_t i = 0; i < cells; ++i) group.sums[i] += group.gone[i];
   return group;
 }
@@ -399,8 +397,7 @@ void FoldedSeries::Write(bool complete, FrameWriter& out) {
     const SeriesGroups::Group& group = groups_.Read(i, complete);
     if (!live.series) continue;
     times.Next(group.slots);
-    bool read =
-        std::none_of(group.sums.begin(), group.sums.end(), [](double sum) { return std::isnan(sum); });
+    bool read = std::ranges::none_of(group.sums, [](double sum) { return std::isnan(sum); });
     if (!group.shape) {
       if (read || complete) out.Set(live.series, group.sums[0]);
       continue;
@@ -409,7 +406,7 @@ void FoldedSeries::Write(bool complete, FrameWriter& out) {
     std::span<Cell> cells = out.Cells(live.series);
     for (size_t c = 0; c < cells.size(); ++c) cells[c].d = group.sums[c];
     // Its start is unknown: its first numbers are the base.
-    bool counts = group.fold == Fold::kCount && group.shape->has_count;
+    bool counts = group.fold == SeriesFold::kCount && group.shape->has_count;
     if (counts && !live.written) out.table().Restart(live.series.slot, out.read_at().unix_ns);
     live.written = true;
   }

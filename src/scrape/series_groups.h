@@ -5,7 +5,6 @@
 #include <functional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -25,7 +24,7 @@ class SeriesGroups {
   struct Group {
     uint32_t family = 0;   // kNoFamily: it waits, and its family is not on the page
     uint32_t version = 0;  // changes with the group's identity, family or shape
-    Fold fold = Fold::kSum;
+    SeriesFold fold = SeriesFold::kSum;
     bool alive = false;
     bool waits = false;  // has no members, and keeps its count
     std::vector<PageLabel> labels;
@@ -80,7 +79,7 @@ class SeriesGroups {
   bool HasFamily(const Group& group) const noexcept;
   void CheckWaiting();
   void EndEmptied();
-  uint32_t Make(uint32_t family, Fold fold, std::string key);
+  uint32_t Make(uint32_t family, SeriesFold fold, std::string key);
   bool Join(uint32_t series, uint32_t group);
   Ref<Shape> ShapeOf() const;
   static bool Narrow(Group& group, const Shape& other);

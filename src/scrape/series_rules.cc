@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
+#include <type_traits>
 
 #include "base/hash.h"
 #include "base/result.h"
@@ -14,16 +15,18 @@ namespace {
 constexpr size_t kHashText = 9;  // "~" and eight digits
 
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) noexcept {
-  return std::any_of(patterns.begin(), patterns.end(),
-                     [name](const std::string& pattern) { return MatchesPattern(pattern, name); });
+  return std::ranges::any_of(patterns,
+                             [name](const std::string& pattern) { return MatchesPattern(pattern, name); });
 }
 
-void CheckPatterns(const Config& series, std::string_view key, ConfigFaults& faults) {
-  for (const std::string& pattern : series.Texts(key)) {
-    if (pattern.empty() || pattern.find('*') < pattern.size() - 1) {
-      faults.Refuse(series, key,
-                    std::string(key) + ": \"" + pattern + "\" is not a name, nor a name with a trailing *");
-    }
+template <const auto& kTable>
+void CheckPatterns(OptionsOf<kTable> options,
+                   std::type_identity_t<OptionKey<kTable, OptionType::kTexts>> list, ConfigFaults& faults) {
+  for (const std::string& pattern : options.Texts(list)) {
+    if (pattern.empty() || pattern.find('*') < pattern.size() - 1)
+      options.Refuse(
+          list, faults,
+          std::string(list.key) + ": \"" + pattern + "\" is not a name, nor a name with a trailing *");
   }
 }
 
@@ -42,7 +45,7 @@ bool IsLevelWord(std::string_view word) noexcept {
       "version", "info",    "uptime",  "limit",      "threshold", "enabled",     "healthy",     "up",
       "ready",   "status",  "latency", "duration",   "index",     "efficiency",
   };
-  return std::find(std::begin(kWords), std::end(kWords), word) != std::end(kWords);
+  return std::ranges::find(kWords, word) != std::end(kWords);
 }
 
 bool IsLevel(std::string_view name) noexcept {
@@ -75,22 +78,23 @@ bool SeriesRules::Top::For(std::string_view family) const noexcept {
 
 void SeriesRules::Check(const Config& target, ConfigFaults& faults) {
   if (!target.Has("series")) return;
-  const Config& series = target.Group("series");
-  for (std::string_view key : {"drop_labels", "keep_labels"}) CheckPatterns(series, key, faults);
+  const OptionsOf<kSeriesOptions> series = target.Group("series");
+  CheckPatterns(series, "drop_labels", faults);
+  CheckPatterns(series, "keep_labels", faults);
   const int64_t length = series.Int("label_length");
   if (length != 0 && length < static_cast<int64_t>(kShortestLabel)) {
-    faults.Refuse(series, "label_length",
+    series.Refuse("label_length", faults,
                   "label_length: 0 or at least " + std::to_string(kShortestLabel) +
                       ": a shorter value cannot hold the hash");
   }
-  for (const Config& top : series.Groups("top")) CheckPatterns(top, "families", faults);
+  for (OptionsOf<kTopOptions> top : series.Groups("top")) CheckPatterns(top, "families", faults);
 }
 
 Result<SeriesRules> SeriesRules::Make(const Config& target) {
   RETURN_IF_ERROR(RefuseFaults(&SeriesRules::Check, target));
   SeriesRules rules;
   if (!target.Has("series")) return rules;
-  const Config& series = target.Group("series");
+  const OptionsOf<kSeriesOptions> series = target.Group("series");
   rules.drop = series.Texts("drop_labels");
   rules.keep = series.Texts("keep_labels");
   rules.label_length = static_cast<size_t>(series.Int("label_length"));
@@ -98,9 +102,8 @@ Result<SeriesRules> SeriesRules::Make(const Config& target) {
   if (gauges == "sum") rules.gauges = Gauges::kSum;
   if (gauges == "max") rules.gauges = Gauges::kMax;
   if (gauges == "drop") rules.gauges = Gauges::kDrop;
-  for (const Config& top : series.Groups("top")) {
+  for (OptionsOf<kTopOptions> top : series.Groups("top"))
     rules.top.push_back({top.Text("label"), static_cast<uint32_t>(top.Int("keep")), top.Texts("families")});
-  }
   return rules;
 }
 
@@ -132,26 +135,26 @@ bool SeriesRules::Apply(std::vector<PageLabel>& labels) const {
   return changed;
 }
 
-Fold SeriesRules::FoldOf(const ExpositionFamily& family) const noexcept {
+SeriesFold SeriesRules::FoldOf(const ExpositionFamily& family) const noexcept {
   switch (family.type) {
     case ExpositionType::kCounter:
     case ExpositionType::kHistogram:
-    case ExpositionType::kSummary: return Fold::kCount;
-    case ExpositionType::kGaugeHistogram: return Fold::kSum;
+    case ExpositionType::kSummary: return SeriesFold::kCount;
+    case ExpositionType::kGaugeHistogram: return SeriesFold::kSum;
     case ExpositionType::kInfo:
-    case ExpositionType::kStateSet: return Fold::kMax;
+    case ExpositionType::kStateSet: return SeriesFold::kMax;
     case ExpositionType::kUnknown:
-      if (CountsByName(family.name)) return Fold::kCount;
+      if (CountsByName(family.name)) return SeriesFold::kCount;
       break;
     case ExpositionType::kGauge: break;
   }
   switch (gauges) {
-    case Gauges::kSum: return Fold::kSum;
-    case Gauges::kMax: return Fold::kMax;
-    case Gauges::kDrop: return Fold::kDrop;
+    case Gauges::kSum: return SeriesFold::kSum;
+    case Gauges::kMax: return SeriesFold::kMax;
+    case Gauges::kDrop: return SeriesFold::kDrop;
     case Gauges::kAuto: break;
   }
-  return IsLevel(family.name) || IsLevel(family.unit) ? Fold::kMax : Fold::kSum;
+  return IsLevel(family.name) || IsLevel(family.unit) ? SeriesFold::kMax : SeriesFold::kSum;
 }
 
 void TopValues::Appear(uint32_t series, uint32_t family, std::string_view value, double weight) {
@@ -194,7 +197,7 @@ void TopValues::Vanish(uint32_t series) {
 void TopValues::Rank() {
   if (new_.empty()) return;
   // Ids are in the order of appearance while none was freed.
-  std::sort(new_.begin(), new_.end(), [this](uint32_t a, uint32_t b) {
+  std::ranges::sort(new_, [this](uint32_t a, uint32_t b) {
     return std::tie(values_[b].weight, a) < std::tie(values_[a].weight, b);
   });
   for (uint32_t id : new_) {
@@ -212,7 +215,7 @@ bool TopValues::Folds(uint32_t series) const noexcept {
 
 size_t TopValues::folded() const noexcept {
   return static_cast<size_t>(
-      std::count_if(values_.begin(), values_.end(), [](const Value& v) { return v.state == State::kOther; }));
+      std::ranges::count_if(values_, [](const Value& v) { return v.state == State::kOther; }));
 }
 
 GovernedLabels::GovernedLabels(const ScrapedPage& page, SeriesRules rules)

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -22,11 +21,34 @@ namespace gpulens {
 inline constexpr std::string_view kOtherValue = "other";
 
 // How series that become equal are combined.
-enum class Fold : uint8_t {
+enum class SeriesFold : uint8_t {
   kCount,  // added; the count of a series that leaves is kept, so that the sum never falls
   kSum,    // added
   kMax,    // the largest
   kDrop,   // not combined: they are left out
+};
+
+// Limits of how many series a page becomes: docs/cardinality.md.
+inline constexpr std::string_view kGaugeRules[] = {"auto", "sum", "max", "drop"};
+inline constexpr OptionSpec kTopOptions[] = {
+    {.key = "label", .help = "The label whose values are ranked in each family.", .required = true},
+    IntOption("keep", "20",
+              "Number of largest values that keep their own series; the others become \"other\".", 1, 10'000),
+    TextsOption("families", {}, "Families this applies to; a trailing * matches any text; default: all."),
+};
+
+inline constexpr OptionSpec kSeriesOptions[] = {
+    IntOption("limit", "0", "Series of this target; 0: limits.series_per_target.", 0, 10'000'000),
+    TextsOption("drop_labels", {},
+                "Labels to leave out; a trailing * matches any text. Series that become equal are combined."),
+    TextsOption("keep_labels", {}, "Leave out all other labels; default: keep all."),
+    IntOption("label_length", "0",
+              "Shorten longer label values to a prefix and a hash; bytes, at least 16; 0: no limit.", 0,
+              65536),
+    TextOption("gauges", "auto",
+               "How gauges are combined; auto: sum of amounts, maximum of ratios, times and temperatures.",
+               kGaugeRules),
+    {.key = "top", .type = OptionType::kGroups, .help = "Labels with many values.", .children = kTopOptions},
 };
 
 // Immutable; any thread.
@@ -59,7 +81,7 @@ struct SeriesRules {
   std::string Cut(std::string_view value) const;
   // Drops and cuts in place; true if anything changed.
   bool Apply(std::vector<PageLabel>& labels) const;
-  Fold FoldOf(const ExpositionFamily& family) const noexcept;
+  SeriesFold FoldOf(const ExpositionFamily& family) const noexcept;
 };
 
 // Whether `name` equals the pattern, or begins with one that ends with "*".

@@ -63,15 +63,15 @@ TEST(SeriesRules, FoldDependsOnTheFamily) {
   auto fold = [&](std::string name, ExpositionType type, std::string unit = "") {
     return rules.FoldOf({.name = std::move(name), .help = "", .unit = std::move(unit), .type = type});
   };
-  EXPECT_EQ(fold("x_ratio", ExpositionType::kCounter), Fold::kCount);
-  EXPECT_EQ(fold("x", ExpositionType::kInfo), Fold::kMax);
-  EXPECT_EQ(fold("x", ExpositionType::kGaugeHistogram), Fold::kSum);
-  EXPECT_EQ(fold("vllm:num_requests_running", ExpositionType::kGauge), Fold::kSum);
-  EXPECT_EQ(fold("vllm:kv_cache_usage_perc", ExpositionType::kGauge), Fold::kMax);
-  EXPECT_EQ(fold("memory_used_bytes", ExpositionType::kGauge), Fold::kSum);
-  EXPECT_EQ(fold("start", ExpositionType::kGauge, "seconds"), Fold::kMax);
-  EXPECT_EQ(fold("a_count", ExpositionType::kUnknown), Fold::kCount);
-  EXPECT_EQ(fold("a", ExpositionType::kUnknown), Fold::kSum);
+  EXPECT_EQ(fold("x_ratio", ExpositionType::kCounter), SeriesFold::kCount);
+  EXPECT_EQ(fold("x", ExpositionType::kInfo), SeriesFold::kMax);
+  EXPECT_EQ(fold("x", ExpositionType::kGaugeHistogram), SeriesFold::kSum);
+  EXPECT_EQ(fold("vllm:num_requests_running", ExpositionType::kGauge), SeriesFold::kSum);
+  EXPECT_EQ(fold("vllm:kv_cache_usage_perc", ExpositionType::kGauge), SeriesFold::kMax);
+  EXPECT_EQ(fold("memory_used_bytes", ExpositionType::kGauge), SeriesFold::kSum);
+  EXPECT_EQ(fold("start", ExpositionType::kGauge, "seconds"), SeriesFold::kMax);
+  EXPECT_EQ(fold("a_count", ExpositionType::kUnknown), SeriesFold::kCount);
+  EXPECT_EQ(fold("a", ExpositionType::kUnknown), SeriesFold::kSum);
 }
 
 TEST(TopValues, FreesAPlaceWithItsLastSeries) {

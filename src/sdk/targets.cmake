@@ -5,7 +5,7 @@ add_gpulens_library(sdk_ring DIR src/sdk/ring DEPS gpulens_sdk_ring_record)
 add_gpulens_library(sdk_export DIR src/sdk/export DEPS gpulens_catalog gpulens_instruments gpulens_wire gpulens_wire_otlp
   gpulens_net_blocking gpulens_net_grpc TEST_DEPS gpulens_net_testing)
 add_gpulens_library(sdk_inference DIR src/sdk/inference DEPS gpulens_store_telemetry gpulens_store_telemetry_servers
-  gpulens_store_telemetry_summary gpulens_sdk_energy PRIVATE_DEPS gpulens_net_client TEST_DEPS dep_sqlite)
+  gpulens_sdk_energy PRIVATE_DEPS gpulens_net_client TEST_DEPS dep_sqlite)
 add_gpulens_library(sdk_c DIR src/sdk/c DEPS gpulens_sdk_export gpulens_sdk_energy gpulens_sdk_inference)
 add_gpulens_library(sdk_experiment DIR src/sdk/experiment DEPS gpulens_store_experiments gpulens_sdk_energy
   PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)

@@ -108,7 +108,7 @@ Result<std::unique_ptr<IncidentStore>> IncidentStore::OpenOnce(const Options& op
   RETURN_IF_ERROR(sqlite::BringUpToDate(store->database_, kIncidentSchema));
   ASSIGN_OR_RETURN(store->insert_,
                    store->database_.Prepare("INSERT INTO incidents(unix_ns,name,severity,gpu_index,gpu_uuid,"
-                                            "body,attributes,readings) VALUES(?,?,?,?,?,?,?,?)"));
+                                            "body,attributes,readings) VALUES(?,?,?,?,?,?,?,nullif(?,''))"));
   ASSIGN_OR_RETURN(store->remove_,
                    store->database_.Prepare("DELETE FROM incidents WHERE id IN (SELECT id FROM incidents "
                                             "ORDER BY id LIMIT ?)"));
@@ -150,11 +150,10 @@ Status IncidentStore::MakeRoom() {
 
 Status IncidentStore::Add(const Incident& incident) {
   RETURN_IF_ERROR(MakeRoom());
-  insert_.BindAll(incident.unix_ns, incident.name, static_cast<int64_t>(incident.severity),
-                  incident.gpu_index, incident.gpu_uuid, incident.body, incident.attributes);
-  if (incident.readings.empty()) insert_.BindNull(8);
-  else insert_.Bind(8, incident.readings);
-  return insert_.Execute();
+  return insert_
+      .BindAll(incident.unix_ns, incident.name, static_cast<int64_t>(incident.severity), incident.gpu_index,
+               incident.gpu_uuid, incident.body, incident.attributes, incident.readings)
+      .Execute();
 }
 
 Result<std::vector<Incident>> IncidentStore::Find(const Filter& filter) {

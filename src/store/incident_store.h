@@ -16,7 +16,7 @@
 
 namespace gpulens {
 
-// One row of the incident table: an event, and the readings of its GPU in the half minute before.
+// An event, and the readings of its GPU in the half minute before.
 struct Incident {
   int64_t id = 0;  // given by the store, counts up
   int64_t unix_ns = 0;
@@ -70,12 +70,12 @@ class IncidentStore {
     bool readings = false;
   };
 
-  // Makes file (for owner and group alone) and folder where they are missing (not read-only). A file that is
-  // no database or broken is moved aside, as NAME.broken, and a new one begun. kUnavailable: no such file
-  // (read-only), or it was written by a newer program.
+  // Makes a missing file (for owner and group only) and folder, unless read-only. A broken file is renamed to
+  // NAME.broken and replaced by a new one. kUnavailable: no such file (read-only), or it was written by a
+  // newer program.
   static Result<std::unique_ptr<IncidentStore>> Open(const Options& options);
   Status Add(const Incident& incident);
-  // The newest `limit` that fit by their time, oldest first. Nothing of a file whose table is not made yet.
+  // The newest `limit` matches by time, oldest first. Empty for a file without its table.
   Result<std::vector<Incident>> Find(const Filter& filter);
   // Size of the file, without its log.
   uint64_t bytes();

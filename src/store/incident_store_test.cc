@@ -52,7 +52,7 @@ class StoreTest : public ::testing::Test {
   std::string folder_, path_;
 };
 
-TEST_F(StoreTest, WhatIsAddedIsFound) {
+TEST_F(StoreTest, FindsAddedIncidents) {
   auto store = Open();
   ASSERT_TRUE(store->Add(Xid(1000)));
   Incident bare;
@@ -111,7 +111,7 @@ TEST_F(StoreTest, Filters) {
 
 TEST_F(StoreTest, ComesInTheOrderOfTime) {
   auto store = Open();
-  // What was noticed first is not what happened first: a health word is told before the XID behind it.
+  // Incidents are not added in the order of time: a health state is reported before the XID that caused it.
   for (int64_t at : {3000, 1000, 2000}) ASSERT_TRUE(store->Add(Xid(at)));
   auto all = store->Find({.gpu_index = {}, .gpu_uuid = {}, .name = {}, .limit = 2});
   ASSERT_TRUE(all.ok());
@@ -120,7 +120,7 @@ TEST_F(StoreTest, ComesInTheOrderOfTime) {
   EXPECT_EQ((*all)[1].unix_ns, 3000);
 }
 
-TEST_F(StoreTest, AFileWhoseTableIsNotMadeYetHasNothing) {
+TEST_F(StoreTest, AFileWithoutItsTableIsEmpty) {
   ASSERT_TRUE(MakeFoldersAbove(path_));
   sqlite3* made = nullptr;
   ASSERT_EQ(::sqlite3_open(path_.c_str(), &made), SQLITE_OK);
@@ -159,7 +159,7 @@ TEST_F(StoreTest, TheOldestGoWhenItIsFull) {
   EXPECT_LT(fs::file_size(path_), 512u << 10);
 }
 
-TEST_F(StoreTest, WhatIsNoDatabaseIsMovedAside) {
+TEST_F(StoreTest, ABrokenFileIsMovedAside) {
   fs::create_directories(folder_ + "/state");
   ASSERT_TRUE(WriteFileAtomically(path_, std::string(8192, 'x')));
   auto store = Open();
@@ -182,7 +182,7 @@ TEST_F(StoreTest, ANewerProgramsFileIsLeftAlone) {
   EXPECT_THAT(store.error().detail, HasSubstr("newer gpulens"));
 }
 
-TEST_F(StoreTest, FailuresSayWhatIsWrong) {
+TEST_F(StoreTest, FailuresNameTheirCause) {
   auto absent = IncidentStore::Open({.path = path_, .read_only = true});
   ASSERT_FALSE(absent.ok());
   EXPECT_EQ(absent.error().code, Code::kUnavailable);
@@ -192,7 +192,7 @@ TEST_F(StoreTest, FailuresSayWhatIsWrong) {
   EXPECT_FALSE(below_a_file.error().detail.empty());
 }
 
-// A child writes rows and tells each one that was committed; it is killed in the middle.
+// A child writes rows and reports each committed one; it is killed in the middle.
 TEST_F(StoreTest, NothingCommittedIsLostByAKill) {
   for (int round = 0; round < 3; ++round) {
     int ends[2];

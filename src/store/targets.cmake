@@ -5,18 +5,16 @@ add_gpulens_library(store_experiments DIR src/store/experiments DEPS gpulens_sto
   PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
 add_gpulens_library(store_sketch DIR src/store/sketch DEPS gpulens_base)
 add_gpulens_library(store_telemetry DIR src/store/telemetry DEPS gpulens_store_sqlite gpulens_store_experiments
-  PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
-add_gpulens_library(store_telemetry_summary DIR src/store/telemetry/summary DEPS gpulens_store_telemetry gpulens_store_sketch
-  PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
+  gpulens_store_sketch PRIVATE_DEPS dep_sqlite TEST_DEPS dep_sqlite)
 add_gpulens_library(store_postgres DIR src/store/postgres DEPS gpulens_base)
 add_gpulens_library(store_telemetry_postgres DIR src/store/telemetry/postgres DEPS gpulens_store_postgres
-  gpulens_store_telemetry_summary)
+  gpulens_store_telemetry)
 add_gpulens_library(store_clickhouse DIR src/store/clickhouse DEPS gpulens_net_blocking TEST_DEPS gpulens_net_client gpulens_net_testing)
 add_gpulens_library(store_telemetry_clickhouse DIR src/store/telemetry/clickhouse DEPS gpulens_store_clickhouse
-  gpulens_store_telemetry_summary TEST_DEPS gpulens_net_testing)
+  gpulens_store_telemetry TEST_DEPS gpulens_net_testing)
 add_gpulens_library(store_telemetry_servers DIR src/store/telemetry/servers DEPS gpulens_store_telemetry_postgres
   gpulens_store_telemetry_clickhouse)
 add_gpulens_library(store DEPS gpulens_core gpulens_store_sqlite gpulens_wire_json TEST_DEPS dep_sqlite)
-if(TARGET store_telemetry_summary_bench)
-  target_link_libraries(store_telemetry_summary_bench PRIVATE gpulens_base_testing)
+if(TARGET store_telemetry_bench)
+  target_link_libraries(store_telemetry_bench PRIVATE gpulens_base_testing)
 endif()

@@ -78,7 +78,7 @@ namespace {
 
 // Its authors' default: requests of ours are 4 % smaller than by 1, at about the same speed.
 constexpr int kLevel = 3;
-// Of windows, as a power of two: what every HTTP client must be able to read (RFC 9659).
+// Largest window, as a power of two, that every HTTP client must support (RFC 9659).
 constexpr int kMostWindow = 23;
 
 }  // namespace
@@ -152,7 +152,7 @@ Status Unzstd(std::string_view bytes, size_t limit, std::string& out) {
 
 namespace {
 
-// Of kOtlpPackings.
+// Index into kOtlpPackings.
 constexpr size_t kGzipPacking = 1;
 constexpr size_t kKeptBytes = size_t{4} << 20;
 

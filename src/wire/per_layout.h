@@ -1,4 +1,4 @@
-// What encoders derive once from each layout and keep while snapshots carry that layout.
+// Data that encoders derive once from each layout and keep while snapshots carry that layout.
 #pragma once
 
 #include <algorithm>
@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "core/frame.h"

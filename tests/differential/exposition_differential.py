@@ -26,7 +26,7 @@ TESTDATA = ROOT / "src/wire/exposition/testdata"
 KNOWN_SAMPLES = {
     "invalid/bucket_without_bound": "we refuse a bucket whose `le` is absent or no number; theirs takes any sample",
     "invalid/dots_need_quotes": "theirs takes my.name{...} without quotes, which no version of the format allows",
-    "invalid/exemplar_in_text": "theirs passes over what stands behind the timestamp",
+    "invalid/exemplar_in_text": "theirs ignores the text after the timestamp",
     "invalid/label_name_with_colon": "theirs takes colons in label names, which no version of the format allows",
     "invalid/quantile_no_number": "we refuse a quantile that is no number; theirs takes any sample",
     "invalid/quoted_name_not_first": "theirs takes the quoted name anywhere between the braces",

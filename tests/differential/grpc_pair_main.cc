@@ -90,7 +90,7 @@ int Call(const char* address, const char* path, std::map<std::string, std::strin
   return 0;
 }
 
-// Echo of /test.Echo/Say; Busy asks to come back in 1500 ms; Late answers from another thread; Meta tells
+// Echo of /test.Echo/Echo; Busy requests a retry in 1500 ms; Late answers from another thread; Meta returns
 // x-test.
 class Echo final : public GrpcHandler {
  public:
@@ -132,7 +132,7 @@ int Serve(const char* address, std::map<std::string, std::string, std::less<>> o
   }
   Echo echo;
   std::vector<GrpcRoute> routes;
-  for (const char* name : {"Say", "Busy", "Meta", "Late", "Never"})
+  for (const char* name : {"Echo", "Busy", "Meta", "Late", "Never"})
     routes.push_back({std::string("/test.Echo/") + name, &echo});
   GrpcServer::Options rules;
   rules.authenticator = authenticator.get();

@@ -3,7 +3,7 @@
 
   histogram_quantile.py --dump build/quantile_dump [--promtool PATH]
 
-The seed is fixed. Exit 0: equal; 1: they differ, or promtool cannot be asked; 77: promtool or the dump is not here.
+The seed is fixed. Exit 0: equal; 1: they differ, or promtool cannot be run; 77: promtool or the dump is not here.
 """
 import argparse
 import json
@@ -54,7 +54,7 @@ def ours(dump, histograms):
 
 def unit_test(histograms, answers, off=0.0):
     """A test file of promtool; `off` is added to each of our answers."""
-    series, asked = [], []
+    series, expressions = [], []
     for n, ((bounds, counts, total), values) in enumerate(zip(histograms, answers)):
         for bound, count in zip([repr(b) for b in bounds] + ["+Inf"], counts + [total]):
             series.append({"series": f'h_bucket{{n="{n}",le="{bound}"}}', "values": str(count)})
@@ -62,14 +62,14 @@ def unit_test(histograms, answers, off=0.0):
             series.append({"series": f'ours{{n="{n}",q="{q}"}}', "values": format(value + off, ".17f")})
     for q in QUANTILES:
         difference = f'abs(histogram_quantile({q}, h_bucket) - on(n) ours{{q="{q}"}})'
-        asked.append({"expr": f"count({difference} <= 1e-9)", "eval_time": "0m",
+        expressions.append({"expr": f"count({difference} <= 1e-9)", "eval_time": "0m",
                       "exp_samples": [{"labels": "{}", "value": len(histograms)}]})
-        asked.append({"expr": f"{difference} > 1e-9", "eval_time": "0m", "exp_samples": []})
+        expressions.append({"expr": f"{difference} > 1e-9", "eval_time": "0m", "exp_samples": []})
     return {"evaluation_interval": "1m",
-            "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": asked}]}
+            "tests": [{"interval": "1m", "input_series": series, "promql_expr_test": expressions}]}
 
 
-def ask(promtool, test):
+def run_promtool(promtool, test):
     with tempfile.TemporaryDirectory(prefix="gpulens-quantile-") as folder:
         path = pathlib.Path(folder) / "test.yml"  # JSON is YAML
         path.write_text(json.dumps(test))
@@ -88,11 +88,11 @@ def main():
     chance = random.Random(5)
     histograms = [histogram(chance) for _ in range(HISTOGRAMS)]
     answers = ours(options.dump, histograms)
-    run = ask(options.promtool, unit_test(histograms, answers))
+    run = run_promtool(options.promtool, unit_test(histograms, answers))
     if run.returncode != 0:
         print(run.stdout[-3000:], run.stderr[-3000:])
         return 1
-    if ask(options.promtool, unit_test(histograms, answers, off=1e-6)).returncode == 0:
+    if run_promtool(options.promtool, unit_test(histograms, answers, off=1e-6)).returncode == 0:
         print("promtool does not mind a difference of 1e-6: this test shows nothing")
         return 1
     print(f"{HISTOGRAMS} histograms, {len(QUANTILES)} quantiles each: equal to 1e-9")

@@ -1,4 +1,4 @@
-// Prints what our maths says of histograms: for each line "q bound … | count … all" of the standard input the
+// Prints quantiles of histograms: for each line "q bound … | count … all" of the standard input the
 // quantile with all its digits, or "none". For histogram_quantile.py, which compares it with Prometheus.
 #include <cstdio>
 #include <string>

@@ -1,4 +1,4 @@
-"""Starts the real program for an end-to-end test, and asks it questions.
+"""Starts the real program for an end-to-end test, and queries it.
 
 GPULENS_BIN names the program, GPULENS_PEERS a folder with Debian's prometheus and node exporter.
 """
@@ -21,7 +21,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 BINARY = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build" / "release" / "gpulens"))
 PEERS = pathlib.Path(os.environ.get("GPULENS_PEERS", ROOT / "build" / "peers"))
 PROFILES = ROOT / "tests" / "fake_nvml" / "profiles"
-# Tests look for series of every level, unless their configuration says which.
+# Tests look for series of every level, unless their configuration sets one.
 os.environ.setdefault("GPULENS_METRICS", "all")
 
 
@@ -61,7 +61,7 @@ def free_port():
 
 
 def wait_until(question, seconds=60.0, what="the answer"):
-    """Asks again and again; returns the first answer that is true."""
+    """Calls `question` repeatedly and returns its first true answer."""
     end = time.monotonic() + seconds
     while True:
         answer = question()
@@ -103,23 +103,23 @@ class Agent:
             wait_until(self.answers, 10, "a first page")
         except AssertionError:
             self.process.kill()
-            raise AssertionError("the agent does not answer: " + self.said()) from None
+            raise AssertionError("the agent does not answer: " + self.log_text()) from None
         return self
 
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             code = self.process.wait(10)
-            assert code == 0, f"exit code {code}: {self.said()}"
+            assert code == 0, f"exit code {code}: {self.log_text()}"
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def answers(self):
-        """Whether there is a page. A 401 is none: who may read is asked before the first tick, too."""
+        """Whether there is a page. A 401 does not count: users are checked before the first tick, too."""
         with contextlib.suppress(OSError):
             return self.get("/metrics", tls=self.tls, **self.who).status == 200
         return False
 
-    def said(self):
+    def log_text(self):
         return self.log.read_text(errors="replace")
 
     def get(self, path, method="GET", timeout=5, tls=None, **headers):
@@ -141,7 +141,7 @@ class Agent:
         self.process.send_signal(signal.SIGHUP)
         wait_until(lambda: value(self.page(), "gpulens_config_reloads_total", result="applied") == before + 1, what="the reload")
 
-    def driver_pid(self):
+    def reader_pid(self):
         """The pid of the reader process, or 0."""
         for folder in pathlib.Path("/proc").iterdir():
             with contextlib.suppress(OSError, ValueError, IndexError):

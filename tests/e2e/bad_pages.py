@@ -52,16 +52,16 @@ class Server:
             connection.settimeout(30)
             if self.wrap:
                 connection = self.wrap(connection)
-            asked = b""
-            while b"\r\n\r\n" not in asked:
+            head = b""
+            while b"\r\n\r\n" not in head:
                 got = connection.recv(65536)
                 if not got:
                     return
-                asked += got
-                if asked.startswith(b"\x16\x03"):  # TLS, which this server does not speak
+                head += got
+                if head.startswith(b"\x16\x03"):  # TLS, which this server does not speak
                     connection.sendall(answer("no", status="400 Bad Request"))
                     return
-            if not asked.startswith(b"GET /metrics "):  # what else an engine may be asked: its version, its models
+            if not head.startswith(b"GET /metrics "):  # other requests to an engine: its version, its models
                 connection.sendall(answer("no", status="404 No"))
                 return
             self.requests += 1
@@ -124,7 +124,7 @@ def million():
 
 
 def certificate(folder):
-    """A server's certificate that nobody signed; None where there is no openssl."""
+    """A server's self-signed certificate; None where there is no openssl."""
     key, cert = pathlib.Path(folder) / "key.pem", pathlib.Path(folder) / "cert.pem"
     try:
         subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj",

@@ -1,5 +1,5 @@
 """ClickHouse's HTTP interface before chdb, which is ClickHouse's own engine in a Python package: each statement is parsed and
-run by ClickHouse, and only the way to it is ours. Run by the Python that has chdb: chdb_server.py FOLDER USER PASSWORD; says
+run by ClickHouse, and only the HTTP side is ours. Run by the Python that has chdb: chdb_server.py FOLDER USER PASSWORD; prints
 its port on standard output. /fault?kind=…&count=… makes the next INSERTs of rows fail:
   lose    runs it and hangs up without an answer
   refuse  answers 503 and does nothing
@@ -15,7 +15,7 @@ import urllib.parse
 from chdb import session
 
 FOLDER, USER, PASSWORD = sys.argv[1:4]
-# What ClickHouse's own server makes of its codes; others are 500.
+# HTTP status of ClickHouse's error codes, as its own server has them; others are 500.
 STATUS = {60: 404, 81: 404, 47: 404, 62: 400, 117: 400, 6: 400, 26: 400, 27: 400, 41: 400, 72: 400, 164: 500}
 OF_HTTP = ("database", "query", "wait_end_of_query")
 
@@ -58,26 +58,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_POST(self):
         try:
             self.serve()
-        except ConnectionError:  # who asked is gone
+        except ConnectionError:  # the client has gone
             self.close_connection = True
 
     def serve(self):
         url = urllib.parse.urlsplit(self.path)
-        asked = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        parameters = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         body = self.rfile.read(int(self.headers["Content-Length"]))
         if url.path == "/fault":
-            ENGINE.fault, ENGINE.left = asked["kind"], int(asked["count"])
+            ENGINE.fault, ENGINE.left = parameters["kind"], int(parameters["count"])
             return self.answer(200, b"")
         if (self.headers.get("X-ClickHouse-User", "default"), self.headers.get("X-ClickHouse-Key", "")) != (USER, PASSWORD):
             return self.answer(403, b"Code: 516. DB::Exception: " + USER.encode() + b": Authentication failed: password is incorrect, "
                                b"or there is no user with such name. (AUTHENTICATION_FAILED) (version 0)\n")  # fmt: skip
-        fault = ENGINE.take_fault(asked.get("query", ""))
+        fault = ENGINE.take_fault(parameters.get("query", ""))
         if fault == "cut":
             return self.connection.close()
         if fault == "refuse":
             return self.answer(503, b"Code: 202. DB::Exception: Too many simultaneous queries. (TOO_MANY_SIMULTANEOUS_QUERIES)\n")
         try:
-            out = self.run(asked, body)
+            out = self.run(parameters, body)
         except Exception as error:  # noqa: BLE001 - chdb's own type is private
             code = re.search(r"Code: (\d+)", str(error))
             return self.answer(STATUS.get(int(code[1]) if code else 0, 500), str(error).encode() + b"\n")
@@ -85,12 +85,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.connection.close()
         return self.answer(200, out)
 
-    def run(self, asked, body):
-        database = asked.get("database", "default")
-        if "query" not in asked:
+    def run(self, parameters, body):
+        database = parameters.get("database", "default")
+        if "query" not in parameters:
             return ENGINE.run(database, body.decode())
-        settings = ", ".join(f"{key}='{value}'" for key, value in asked.items() if key not in OF_HTTP)
-        statement, form = asked["query"].rsplit(" FORMAT ", 1)
+        settings = ", ".join(f"{key}='{value}'" for key, value in parameters.items() if key not in OF_HTTP)
+        statement, form = parameters["query"].rsplit(" FORMAT ", 1)
         with tempfile.NamedTemporaryFile() as data:
             data.write(body)
             data.flush()

@@ -37,27 +37,27 @@ class ClickNode:
         return self
 
     def start(self):
-        """At the same port as before."""
+        """Starts the server at the same port as before."""
         script = pathlib.Path(__file__).with_name("chdb_server.py")
         self.process = subprocess.Popen([str(PYTHON), str(script), str(self.folder / "data"), USER, PASSWORD],
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)  # fmt: skip
         self.port = int(self.process.stdout.readline())
 
-    def ask(self, target, body=b""):
+    def post(self, target, body=b""):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         connection.request("POST", target, body, {"X-ClickHouse-User": USER, "X-ClickHouse-Key": PASSWORD})
         answer = connection.getresponse()
-        said = answer.read().decode()
+        text = answer.read().decode()
         connection.close()
-        assert answer.status == 200, said
-        return said.strip()
+        assert answer.status == 200, text
+        return text.strip()
 
     def sql(self, statement, database="default"):
-        return self.ask(f"/?database={database}", statement.encode())
+        return self.post(f"/?database={database}", statement.encode())
 
     def fault(self, kind, count=1):
-        """Of the next INSERTs of rows, see chdb_server.py."""
-        self.ask(f"/fault?kind={kind}&count={count}")
+        """Makes the next INSERTs of rows fail, see chdb_server.py."""
+        self.post(f"/fault?kind={kind}&count={count}")
 
     def __exit__(self, *_):
         if self.process:

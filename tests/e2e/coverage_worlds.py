@@ -1,4 +1,4 @@
-"""Machines with simulated GPUs of every kind, all options on, for tests that ask what is told at all."""
+"""Machines with simulated GPUs of every kind, all options on, for tests of what is exported at all."""
 import concurrent.futures
 import os
 import pathlib
@@ -34,7 +34,7 @@ def serve(text):
 
 
 NVIDIA_OPTIONS = "serial: true, links: true, topology: true, details: true, clock_events: true, process_events: true"
-# What the simulated NVML is, one agent each: boards differ in what they have.
+# Profiles of the simulated NVML, one agent each: boards differ in their readings.
 NVIDIA = {
     "h100": """
 model: H100
@@ -57,9 +57,9 @@ xids:
     "unified": "model: GB200\ngpus: 2\nnuma_node: 0\nunified_only: true\nload: {kind: constant, level: 0.5}\n",
     "b200": "model: B200\ngpus: 2\nload: {kind: constant, level: 0.5}\n",
 }
-# A pool of unified memory is told by a NUMA node of the machine that the test runs on.
+# The size of unified memory comes from a NUMA node of the machine that the test runs on.
 NODE = pathlib.Path("/sys/devices/system/node/node0/meminfo")
-# What takes more than a round of them.
+# Readings that take more than one round.
 MARKS = {"mig": ["gpu_sm_active_ratio", "gpu_mig_memory_used_bytes"], "l4": ["gpu_vgpu_utilization_ratio"],
          "gb200": ["gpu_c2c_throughput_bytes_per_second"], "unified": ["gpu_memory_unified_used_bytes"] if NODE.exists() else []}
 LOG = ("amdgpu 0000:c1:00.0: amdgpu: 3 uncorrectable hardware errors detected in umc block",
@@ -95,7 +95,7 @@ class Worlds:
         try:
             return wait_until(page, 180)
         except AssertionError:
-            raise AssertionError(f"not told: {left}; {agent.said()}") from None
+            raise AssertionError(f"not exported: {left}; {agent.log_text()}") from None
 
     def nvidia(self, name, profile, url):
         path = self.folder / f"{name}.yaml"

@@ -7,7 +7,7 @@ import subprocess
 from agent import BINARY, wait_until
 from fault_machine import GPUS, PROFILE, uuid
 
-# What a driver of 2020 lacks (R450), as far as this board can lack it.
+# Calls that a driver of 2020 (R450) does not have, as far as this board can lack them.
 OLD = PROFILE.replace("model: H100", "model: A100") + """driver_version: 450.80.02
 library_version: 11.450.80.02
 cuda_version: 11000
@@ -29,7 +29,7 @@ missing:
 # The faults. Each leaves the machine as it was; `machine.only` is checked on every page while it runs.
 
 def away(machine, words, state, gpu=3):
-    """A GPU that is away by itself: its state says so, its values age, the others stay."""
+    """Only one GPU fails: its state shows it, its values age, the others stay."""
     machine.fail(f"gpu={gpu} {words}")
     machine.wait(lambda page: page.state(gpu) == state and page.stale(gpu), f"GPU {gpu} {state}, its values dated")
     machine.wait(lambda page: page.age(gpu) > 1 and all(page.age(other) < page.age(gpu) / 2 for other in range(GPUS) if
@@ -48,7 +48,7 @@ def fallen_off_bus(machine):
     before = machine.wait(lambda page: page.all("gpu_xid_errors_total", gpu_uuid=uuid(4)), "counters").one(
         "gpu_xid_errors_total", gpu_uuid=uuid(4))
     away(machine, "mode=fallen_off_bus", "lost", 4)
-    machine.later("gpu.xid", gpu=4, gpu_xid_code=79)
+    machine.expect_event("gpu.xid", gpu=4, gpu_xid_code=79)
     machine.heal("gpu=4")
     machine.event("gpu.lost", gpu=4)
     machine.wait(lambda page: page.one("gpu_xid_errors_total", gpu_uuid=uuid(4)) == before + 1, "the XID counted")
@@ -69,12 +69,12 @@ def reset(machine):
     machine.event("gpu.reset", gpu=5)
     machine.event("gpu.found", gpu=5, gpu_found_reason="after_reset")
     machine.wait(lambda page: page.fresh(5, "gpu_energy_consumption_joules_total") and page.one(
-        "gpu_energy_consumption_joules_total", gpu_uuid=uuid(5)) < before, "a counter that began anew")
+        "gpu_energy_consumption_joules_total", gpu_uuid=uuid(5)) < before, "a counter that restarted")
 
 
 def insufficient_power(machine):
     machine.fail("gpu=6 mode=insufficient_power")
-    machine.later("gpu.xid", gpu=6, gpu_xid_code=54)
+    machine.expect_event("gpu.xid", gpu=6, gpu_xid_code=54)
     machine.wait(lambda page: page.stale(6) and page.stale(6, "gpu_state"), "its values and its state dated")
     machine.heal()
 
@@ -125,10 +125,10 @@ def all_codes(machine):
     for first in range(0, len(codes), GPUS):
         for gpu, code in enumerate(codes[first:first + GPUS]):
             machine.fail(f"gpu={gpu} mode=error code={code}")
-        machine.wait(lambda page: page.age(1) > 0.5, "a GPU that tells nothing")
+        machine.wait(lambda page: page.age(1) > 0.5, "a GPU without new readings")
         machine.heal()
         machine.reopen()
-        machine.wait(lambda page: page.age(1) < 0.5, "a GPU that tells something again")
+        machine.wait(lambda page: page.age(1) < 0.5, "new readings of the GPU")
 
 
 def flaky(machine):
@@ -159,16 +159,16 @@ def old_driver(machine):
 
 def permission(machine):
     machine.fail("mode=error call=nvmlInit_v2 code=4")
-    os.kill(machine.driver(), signal.SIGKILL)
+    os.kill(machine.reader(), signal.SIGKILL)
     machine.wait(lambda page: page.one("gpulens_collector_errors_total", collector="nvidia", code="permission_denied"),
                  "the reason")
-    wait_until(lambda: "no permission to read the GPUs" in machine.agent.said(), what="the words in the log")
+    wait_until(lambda: "no permission to read the GPUs" in machine.agent.log_text(), what="the words in the log")
     machine.heal()
 
 
 def not_loaded(machine):
     machine.fail("mode=error call=nvmlInit_v2 code=9")
-    os.kill(machine.driver(), signal.SIGKILL)
+    os.kill(machine.reader(), signal.SIGKILL)
     machine.event("gpu.lost", gpu=0, gpu_lost_reason="driver_unloaded")
     machine.heal()
     machine.reopen()  # At once; by itself it is tried ever later.
@@ -190,7 +190,7 @@ def vanish(machine):
         "seven GPUs, the next in its place")
     machine.wait(lambda page: page.one("gpu_state", gpu_uuid=uuid(3), gpu_state="lost") == 1 and all(
         len(page.all("gpu_info", gpu_uuid=uuid(gpu))) == 1 for gpu in range(GPUS)), "each GPU once, the missing one lost")
-    machine.event("gpu.lost", gpu=3)  # "removed", or "gpu_is_lost" where it was read before the library was opened anew
+    machine.event("gpu.lost", gpu=3)  # "removed", or "gpu_is_lost" where it was read before the library was reopened
     machine.heal()
     machine.reopen()
     machine.wait(lambda page: page.one("gpu_devices") == GPUS and page.all(
@@ -211,7 +211,7 @@ def renumber(machine):
 
 def xid(machine):
     machine.fail("gpu=1 mode=xid code=31")
-    machine.later("gpu.xid", gpu=1, gpu_xid_code=31)
+    machine.expect_event("gpu.xid", gpu=1, gpu_xid_code=31)
     machine.wait(lambda page: page.one("gpu_xid_code_errors_total", gpu_uuid=uuid(1), gpu_xid_code="31") == 1 and
                  page.state(1) == "ok", "the XID counted")
 
@@ -255,16 +255,16 @@ def energy_backward(machine):
 
 def kill_at_start(machine):
     for _ in range(3):
-        pid = machine.driver()
+        pid = machine.reader()
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: machine.agent.driver_pid() not in (0, pid), what="the next process")
+        wait_until(lambda: machine.agent.reader_pid() not in (0, pid), what="the next process")
     machine.event("gpulens.reader", gpulens_change="killed")
 
 
 def kill_mid_tick(machine):
     machine.fail("gpu=all mode=slow delay=5ms")
     before = machine.starts(machine.wait(lambda page: True, "a page"), "killed")
-    os.kill(machine.driver(), signal.SIGKILL)
+    os.kill(machine.reader(), signal.SIGKILL)
     machine.event("gpulens.reader", gpulens_change="killed")
     # A page of before still looks well.
     machine.wait(lambda page: machine.starts(page, "killed") > before, "the next process")
@@ -274,40 +274,40 @@ def kill_mid_tick(machine):
 def kill_in_hang(machine):
     machine.fail("gpu=1 mode=hang")
     machine.wait(lambda page: page.state(1) == "hung", "GPU 1 hung")
-    os.kill(machine.driver(), signal.SIGKILL)
+    os.kill(machine.reader(), signal.SIGKILL)
     machine.event("gpulens.reader", gpulens_change="killed")
     machine.heal()
     machine.reopen()
 
 
 def kill_while_releasing(machine):
-    pid = machine.driver()
+    pid = machine.reader()
     release = subprocess.Popen([BINARY, "gpu", "release", "--socket", str(machine.socket)], stdout=subprocess.PIPE)
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    said = release.communicate(timeout=60)[0].decode()
-    assert "released" in said, said
-    wait_until(lambda: not machine.agent.driver_pid(), what="no process")
+    output = release.communicate(timeout=60)[0].decode()
+    assert "released" in output, output
+    wait_until(lambda: not machine.agent.reader_pid(), what="no process")
     machine.resume()
 
 
 def stopped(machine):
     before = machine.starts(machine.wait(lambda page: True, "a page"), "hang")
-    os.kill(machine.driver(), signal.SIGSTOP)
+    os.kill(machine.reader(), signal.SIGSTOP)
     machine.wait(lambda page: machine.starts(page, "hang") > before, "another reader process")
 
 
 def event_thread(machine):
     machine.fail("mode=hang call=nvmlEventSetWait_v2")
-    machine.wait(lambda page: page.one("gpulens_reader_devices", reader="nvml", state="watched") == 0, "nobody watches")
+    machine.wait(lambda page: page.one("gpulens_reader_devices", reader="nvml", state="watched") == 0, "no watched device")
     machine.heal()
     machine.wait(lambda page: page.one("gpulens_reader_devices", reader="nvml", state="watched") == GPUS, "all watched")
 
 
 def kernel_log(machine):
     bus = machine.bus_of(0)
-    machine.say("\x00\xff\xfe\x1b[31m[ NVRM: Xid (PCI:\n" + "x" * 100_000 + "\n[   1.2] NVRM: Xid (PCI:zz): 79\nhalf a line")
+    machine.log_kernel("\x00\xff\xfe\x1b[31m[ NVRM: Xid (PCI:\n" + "x" * 100_000 + "\n[   1.2] NVRM: Xid (PCI:zz): 79\nhalf a line")
     machine.wait(lambda page: True, "a page")
     machine.log.write_text("")
-    machine.say(f"[   12.3] NVRM: Xid (PCI:{bus}): 13, pid=7, name=a, Graphics SM Warp Exception\n")
-    machine.later("gpu.xid", gpu=0, gpu_xid_code=13)
+    machine.log_kernel(f"[   12.3] NVRM: Xid (PCI:{bus}): 13, pid=7, name=a, Graphics SM Warp Exception\n")
+    machine.expect_event("gpu.xid", gpu=0, gpu_xid_code=13)

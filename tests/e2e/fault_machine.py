@@ -1,4 +1,4 @@
-"""What the fault matrix works with: an agent with simulated GPUs that can be broken, and who scrapes it meanwhile."""
+"""Fixture of the fault matrix: an agent with simulated GPUs that can be made to fail, and a scraper."""
 import contextlib
 import http.client
 import json
@@ -25,7 +25,7 @@ def uuid(gpu):
 
 
 class Page:
-    """One answer, looked into only as far as it is asked."""
+    """One page, parsed only as far as it is queried."""
 
     def __init__(self, text, seconds):
         self.text, self.seconds, self.found = text, seconds, {}
@@ -61,7 +61,7 @@ class Page:
 
 
 class Scraper(threading.Thread):
-    """Asks for /metrics ten times a second over one connection, and keeps what it was told."""
+    """Scrapes /metrics ten times a second over one connection, and keeps the pages."""
 
     def __init__(self, port):
         super().__init__(daemon=True)
@@ -125,7 +125,7 @@ class Machine:
                            "collectors:\n  nvidia: {interval: 250ms, ttl: 2s, serial: false}\n"
                            f"  kernel_log: {{source: file, path: {self.log}, interval: 100ms}}\n"
                            f"sinks: {{file: {{enabled: true, path: {self.out}, rotate_size: 0}}}}\n")
-        self.mark, self.read_to, self.told, self.expected, self.serial = 0, 0, [], [], False
+        self.mark, self.read_to, self.reported, self.expected, self.serial = 0, 0, [], [], False
 
     def __enter__(self):
         self.agent.__enter__()
@@ -139,11 +139,11 @@ class Machine:
         self.agent.__exit__(*what)
         self.kept.cleanup()
 
-    def ask(self, *words):
+    def call(self, *words):
         return subprocess.run([BINARY, *words, "--socket", str(self.socket)], capture_output=True, text=True, timeout=60)
 
     def command(self, *words):
-        answer = self.ask(*words)
+        answer = self.call(*words)
         assert answer.returncode == 0, f"{words}: {answer.stderr}"
         return answer.stdout
 
@@ -153,17 +153,17 @@ class Machine:
     def heal(self, *words):
         return self.command("fake", "nvml", "heal", *words)
 
-    def renew(self):
+    def replace_collector(self):
         """Another collector by a changed configuration: a reader process that was ended often starts ever later."""
         text = self.agent.config.read_text()
         old, self.serial = self.serial, not self.serial
         self.agent.config.write_text(text.replace(f"serial: {str(old).lower()}", f"serial: {str(self.serial).lower()}"))
         assert self.agent.get("/-/reload", method="POST").status == 200
-        self.whole()
+        self.wait_healthy()
 
     def reopen(self, profile=None):
-        """As an operator does around work on the driver: what the library was asked and learnt is forgotten. Another profile
-        comes while nobody reads, or a reader process that goes on would read half of each."""
+        """Releases and resumes the GPUs, as an operator does around work on the driver: the state of the library is discarded. The
+        profile is replaced in between, or a running reader process would read half of each."""
         self.command("gpu", "release", "--for", "1m")
         if profile:
             self.profile.write_text(profile)
@@ -179,11 +179,11 @@ class Machine:
     def wait(self, question, what):
         return self.scraper.wait(question, what)
 
-    def whole(self, but=()):
+    def wait_healthy(self, but=()):
         self.wait(lambda page: all(page.healthy(gpu) for gpu in range(GPUS) if gpu not in but), "all GPUs well")
 
-    def look(self):
-        """Takes the events that were written since the last look."""
+    def read_events(self):
+        """Takes the events that were written since the last call."""
         with self.out.open("rb") as file:
             file.seek(self.read_to)
             for line in file:
@@ -192,15 +192,15 @@ class Machine:
                 self.read_to += len(line)
                 entry = json.loads(line) if b'"type":"event"' in line else {}
                 if entry:
-                    self.told.append(entry)
+                    self.reported.append(entry)
 
     def events(self, name, mark=None):
-        """Those of this name since the row began."""
-        self.look()
-        return [entry for entry in self.told[self.mark if mark is None else mark:] if entry["name"] == name]
+        """The events of this name since the row began."""
+        self.read_events()
+        return [entry for entry in self.reported[self.mark if mark is None else mark:] if entry["name"] == name]
 
-    def later(self, name, gpu=None, **attributes):
-        """An event of this row that is looked for at the end: an XID waits 5 s for what the kernel log says of it."""
+    def expect_event(self, name, gpu=None, **attributes):
+        """Expects an event of this row at the end: an XID waits 5 s for the line of the kernel log."""
         self.expected.append((self.mark, name, gpu, attributes))
 
     def event(self, name, gpu=None, mark=None, **attributes):
@@ -216,13 +216,13 @@ class Machine:
     def rejected(self, page):
         return sum(s.value for s in page.all("gpulens_samples_total", result="rejected"))
 
-    def driver(self):
-        return wait_until(self.agent.driver_pid, what="a reader process")
+    def reader(self):
+        return wait_until(self.agent.reader_pid, what="a reader process")
 
     def starts(self, page, reason):
         return page.one("gpulens_reader_starts_total", reason=reason) or 0
 
-    def say(self, text):
+    def log_kernel(self, text):
         with self.log.open("a") as file:
             file.write(text)
 

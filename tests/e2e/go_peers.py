@@ -18,7 +18,7 @@ import urllib.request
 from agent import ROOT, free_port, wait_until
 
 GO_PEERS = pathlib.Path(os.environ.get("GPULENS_GO_PEERS", ROOT / "build" / "go_peers"))
-PATIENCE = 30.0
+TIMEOUT = 30.0
 
 
 def go_peer(name):
@@ -37,7 +37,7 @@ def listens(port):
 
 
 class Process:
-    """A program with a folder of its own. Use it in a with statement; `ready` is asked until it is true."""
+    """A program with a folder of its own. Use it in a with statement; `ready` is called until it is true."""
 
     def __init__(self, prefix):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=f"gpulens-{prefix}-"))
@@ -47,7 +47,7 @@ class Process:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen([str(part) for part in arguments], stdout=log, stderr=log, cwd=self.folder)
         try:
-            wait_until(lambda: self.process.poll() is not None or ready(), PATIENCE, "the peer")
+            wait_until(lambda: self.process.poll() is not None or ready(), TIMEOUT, "the peer")
             assert self.process.poll() is None, "it ended"
         except AssertionError as reason:
             self.__exit__()
@@ -58,17 +58,17 @@ class Process:
         if self.process and self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(PATIENCE)
+                self.process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 self.process.wait()
 
-    def said(self):
+    def log_text(self):
         return self.log.read_text(errors="replace")
 
     def __exit__(self, *_):
         self.stop()
-        self.last_words = self.said()[-2000:] if self.log.exists() else ""
+        self.last_words = self.log_text()[-2000:] if self.log.exists() else ""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
@@ -112,13 +112,13 @@ class Collector(Process):
     def wait(self, holds, what):
         """The first true answer of `holds(text)`, where text is what the files have by now."""
         try:
-            return wait_until(lambda: holds(self.text()), PATIENCE, what)
+            return wait_until(lambda: holds(self.text()), TIMEOUT, what)
         except AssertionError as reason:
-            raise AssertionError(f"{reason}; {len(self.text())} bytes; the Collector said: {self.said()[-2000:]}") from None
+            raise AssertionError(f"{reason}; {len(self.text())} bytes; log of the Collector: {self.log_text()[-2000:]}") from None
 
 
 class VictoriaMetrics(Process):
-    """One node, on a free port. It is told to show what is new at once."""
+    """One node, on a free port. It is configured to show new samples at once."""
 
     def __init__(self, *options):
         super().__init__("victoria-metrics")
@@ -137,7 +137,7 @@ class VictoriaMetrics(Process):
         return b""
 
     def query(self, expression):
-        """{labels as a frozenset: value} now. What was taken is shown some seconds later, unless it is told to."""
+        """{labels as a frozenset: value} now. New samples are shown some seconds later, unless configured otherwise."""
         self.get("/internal/force_flush")
         text = self.get("/api/v1/query", query=expression, nocache=1)
         found = json.loads(text)["data"]["result"] if text else []

@@ -1,4 +1,4 @@
-"""A small HTTP server for tests: a function says what is answered."""
+"""A small HTTP server for tests: a function returns the answers."""
 import contextlib
 import http.server
 import threading

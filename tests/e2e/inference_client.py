@@ -1,4 +1,4 @@
-"""inference_program, which keeps records in stores as it is told line by line."""
+"""inference_program, which writes records into stores, controlled by lines on its standard input."""
 import os
 import pathlib
 

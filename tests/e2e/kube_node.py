@@ -52,7 +52,7 @@ MESSAGE = _messages()
 
 
 class Holders:
-    """Who holds what, as List tells it. `delay`, in seconds, makes the answer late. Each change stands when it returns."""
+    """The devices of each pod, as List returns them. `delay`, in seconds, makes the answer late. A change is in force when the call returns."""
 
     def __init__(self):
         self._delay, self._pods = 0.0, {}
@@ -64,7 +64,7 @@ class Holders:
     @delay.setter
     def delay(self, seconds):
         self._delay = seconds
-        self._tell(self._world())
+        self._send(self._world())
 
     def _world(self):
         """A ListPodResourcesResponse as JSON has it."""
@@ -83,13 +83,13 @@ class Holders:
 
     def hold(self, pod, resource, ids, name_space="ml", container="main"):
         self._put(pod, name_space, container, self._devices(resource, ids))
-        self._tell(self._world())
+        self._send(self._world())
 
     def claim(self, pod, driver, pool, device, name_space="ml"):
         self._put(pod, name_space, claims=[{
             "claim_name": "c", "claim_namespace": name_space,
             "claim_resources": [{"driver_name": driver, "pool_name": pool, "device_name": device}]}])
-        self._tell(self._world())
+        self._send(self._world())
 
     def replace(self, old, new, resource, ids, name_space="ml"):
         """One pod ends and another gets its devices, in one moment."""
@@ -98,7 +98,7 @@ class Holders:
 
     def drop(self, pod, name_space="ml"):
         self._pods.pop((name_space, pod), None)
-        self._tell(self._world())
+        self._send(self._world())
 
 
 class Kubelet(Holders):
@@ -116,7 +116,7 @@ class Kubelet(Holders):
         self._server.add_insecure_port(f"unix:{socket}")
         self._server.start()
 
-    def _tell(self, world):
+    def _send(self, world):
         self._answer = json_format.ParseDict(world, MESSAGE("ListPodResourcesResponse")())
 
     def _list(self, _request, _context):
@@ -128,14 +128,14 @@ class Kubelet(Holders):
 
 
 class RealKubelet(Holders):
-    """The same with Kubernetes' own messages and Go's gRPC: tests/peers/podresources."""
+    """A kubelet with Kubernetes' own messages and Go's gRPC: tests/peers/podresources."""
 
     def __init__(self, socket):
         super().__init__()
         self._process = subprocess.Popen([go_peer("podresources"), socket], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._tell(self._world())
+        self._send(self._world())
 
-    def _tell(self, world):
+    def _send(self, world):
         self._process.stdin.write(f"{round(self.delay * 1000)} {json.dumps(world)}\n")
         self._process.stdin.flush()
         assert self._process.stdout.readline() == "ok\n", "the kubelet took no world"
@@ -147,7 +147,7 @@ class RealKubelet(Holders):
 
 
 def pod(name, uid, name_space="ml", phase="Running", **more):
-    """A pod as the API server tells it."""
+    """A pod as the API server returns it."""
     one = {"metadata": {"name": name, "namespace": name_space, "uid": uid, "labels": more.get("labels", {}),
                         "creationTimestamp": "2026-01-01T00:00:00Z"},
            "spec": {"nodeName": "n1", "containers": [{"name": "main"}]},
@@ -165,10 +165,10 @@ def pod(name, uid, name_space="ml", phase="Running", **more):
 
 
 class ApiServer:
-    """Lists and watches pods, one node, resource slices; the kubelet's pages, too. Keeps what was asked."""
+    """Lists and watches pods, one node, resource slices; the kubelet's pages, too. Keeps the requested paths."""
 
     def __init__(self, token="secret"):
-        self.token, self.version, self.asked = token, 100, []
+        self.token, self.version, self.requested = token, 100, []
         self.pods, self.events, self.slices, self.pages = {}, [], [], {}
         self.labels = {"topology.kubernetes.io/zone": "eu-1a", "topology.kubernetes.io/region": "eu-1"}
         self.changed = threading.Condition()
@@ -220,7 +220,7 @@ class ApiServer:
     def _serve(self, request):
         parts = urllib.parse.urlsplit(request.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
-        self.asked.append(request.path)
+        self.requested.append(request.path)
         if parts.path in self.pages:
             return self._answer(request, 200, self.pages[parts.path])
         if request.headers.get("Authorization") != "Bearer " + self.token:

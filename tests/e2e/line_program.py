@@ -1,4 +1,4 @@
-"""A program that does what it is told, a line at a time, and answers each with a line."""
+"""A program that reads commands, one a line, and answers each with a line."""
 import subprocess
 
 
@@ -24,7 +24,7 @@ class LineProgram:
         return self.process.stdout.readline().strip()
 
     def end(self, line=None):
-        """Ends it: at the end of its input, or as `line` says. What it has said on standard error."""
-        said = self.process.communicate(line and line + "\n", timeout=self.end_seconds)[1]
-        assert self.process.returncode == 0, said
-        return said
+        """Ends it by closing its input, after `line` if given. Returns its standard error."""
+        errors = self.process.communicate(line and line + "\n", timeout=self.end_seconds)[1]
+        assert self.process.returncode == 0, errors
+        return errors

@@ -88,6 +88,6 @@ class Receiver(HttpStub):
             return holds(self.requests)
 
     def times(self):
-        """When the ticks were that were told, one for each request."""
+        """The times of the received ticks, one for each request."""
         of_each = ({point.time_unix_nano for _, point in request.points("gpulens.tick.duration")} for request in self.requests)
         return [min(times) for times in of_each if times]

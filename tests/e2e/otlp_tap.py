@@ -41,7 +41,7 @@ def requests_of_http1(data):
 
 
 def requests_of_http2(data):
-    """(whether each is packed, message); the kind of a message is known by the order of calls alone, so it is asked for."""
+    """(whether each is packed, message); the kind of a message follows only from the order of calls, so the caller passes it."""
     if len(data) < len(PREFACE) and PREFACE.startswith(data):
         return  # it was closed before it began
     assert data.startswith(PREFACE)

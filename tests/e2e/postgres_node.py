@@ -37,7 +37,7 @@ def environment():
 
 
 class PostgresNode:
-    """Its data are made on entry, with the server started; everything is gone on exit. With a port it listens at 127.0.0.1,
+    """A PostgreSQL server: data are created and the server is started on entry, both are removed on exit. With a port it listens at 127.0.0.1,
     too, also for TLS, with the certificate node.certificate, which vouches for itself."""
 
     def __init__(self, port=5432, tcp=False):
@@ -104,7 +104,7 @@ class PostgresNode:
         self.process.wait(60)
 
     def sql(self, query):
-        """What psql says; the last of its errors when it fails."""
+        """The output of psql; the last of its errors when it fails."""
         done = subprocess.run(["psql" if not (programs() / "psql").exists() else str(programs() / "psql"), "-XAtq", "-c", query,
                                self.url()], capture_output=True, text=True, timeout=60, check=False, env=environment())  # fmt: skip
         return done.stdout.strip() if done.returncode == 0 else done.stderr.strip()

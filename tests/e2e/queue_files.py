@@ -1,5 +1,5 @@
-"""Reads and damages the files in which records wait for a receiver: docs/delivery-queue.md. Beside the program's own code, so that
-what that code writes is compared with something."""
+"""Reads and damages the files in which records wait for a receiver (docs/delivery-queue.md). Independent of the program's own
+code, so that its output is compared with a second implementation."""
 import pathlib
 import struct
 

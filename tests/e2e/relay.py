@@ -1,4 +1,4 @@
-"""What stands between a sink and its receiver and does to the connection what networks and strangers do, whatever is spoken on it."""
+"""A TCP relay between a sink and its receiver that injects faults of networks and foreign servers, for any protocol."""
 import contextlib
 import socket
 import ssl
@@ -7,7 +7,7 @@ import threading
 
 from agent import free_port
 
-GARBAGE = b"\x00\xffSSH-2.0-nobody speaks what you do\r\n\r\n" * 20
+GARBAGE = b"\x00\xffSSH-2.0-another protocol than yours\r\n\r\n" * 20
 
 
 class Relay:
@@ -15,7 +15,7 @@ class Relay:
     that are there:
 
     good     bytes go to and fro
-    away     nobody listens
+    away     nothing listens
     hang     what comes is read, nothing is answered
     garbage  whatever comes is answered with bytes of another protocol
     reset    each connection is reset when its first bytes come

@@ -82,7 +82,7 @@ class Sample:
 
 
 def checked(labels):
-    """As a dictionary. Receivers refuse a request whose labels are out of order, twice there or empty."""
+    """The labels as a dictionary. Raises for labels that are out of order, duplicate or empty, which receivers refuse."""
     assert labels == sorted(labels) and len(dict(labels)) == len(labels), labels
     assert all(name and text for name, text in labels), labels
     return dict(labels)

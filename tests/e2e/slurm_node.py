@@ -3,9 +3,9 @@
 configuration, state and ports, run by this user, ended by process id.
 
 Its four GPUs are plain files, so no GPU is needed. Authentication is off (auth/none), so no munged is needed;
-there is no accounting database, so what sacct and sacctmgr say has to come from elsewhere.
+there is no accounting database, so the output of sacct and sacctmgr has to come from elsewhere.
 
-    python3 tests/e2e/slurm_node.py        # stands until Ctrl-C, and says how to talk to it
+    python3 tests/e2e/slurm_node.py        # runs until Ctrl-C, and prints how to reach it
 """
 import getpass
 import os
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 SLURM = pathlib.Path(os.environ.get("GPULENS_SLURM", ROOT / "build" / "slurm"))
 LIBRARIES = SLURM / "usr" / "lib" / "x86_64-linux-gnu"
 PLUGINS = LIBRARIES / "slurm-wlm"
-PATIENCE = 30
+TIMEOUT = 30
 
 CONFIGURATION = """ClusterName=testcluster
 SlurmctldHost={host}(127.0.0.1)
@@ -142,7 +142,7 @@ class SlurmNode:
             [program, *arguments], env=self.environment, capture_output=True, text=True, check=False, timeout=60
         )
         if check and done.returncode != 0:
-            raise RuntimeError(f"{program} {' '.join(arguments)}: {done.returncode}: {done.stderr.strip()}; {self.said()}")
+            raise RuntimeError(f"{program} {' '.join(arguments)}: {done.returncode}: {done.stderr.strip()}; {self.log_text()}")
         return done
 
     def submit(self, *arguments, command="sleep 600"):
@@ -156,15 +156,15 @@ class SlurmNode:
         def holds():
             for process in self.processes:
                 if process.poll() is not None:
-                    raise RuntimeError(f"{process.args[0]} ended; {self.said()}")
+                    raise RuntimeError(f"{process.args[0]} ended; {self.log_text()}")
             return condition()
 
         try:
-            wait_until(holds, PATIENCE, what)
+            wait_until(holds, TIMEOUT, what)
         except AssertionError as late:
-            raise TimeoutError(f"{late}; {self.said()}") from late
+            raise TimeoutError(f"{late}; {self.log_text()}") from late
 
-    def said(self):
+    def log_text(self):
         lines = []
         for path in sorted(self.folder.glob("*.out")) + sorted(self.folder.glob("*.log")):
             lines.append(f"{path.name}: " + " | ".join(path.read_text(errors="replace").splitlines()[-4:]))
@@ -177,7 +177,7 @@ class SlurmNode:
             process.terminate()
         for process in self.processes:
             try:
-                process.wait(PATIENCE)
+                process.wait(TIMEOUT)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

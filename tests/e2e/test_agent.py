@@ -76,7 +76,7 @@ class Pages(unittest.TestCase):
         self.assertEqual((head.status, head.text), (200, b""))
         self.assertGreater(int(head.headers["Content-Length"]), 10_000)
 
-    def test_wrong_paths_and_methods_are_told(self):
+    def test_wrong_paths_and_methods_get_an_error(self):
         self.assertEqual(self.agent.get("/nothing").status, 404)
         wrong = self.agent.get("/metrics", method="DELETE")
         self.assertEqual((wrong.status, wrong.headers["Allow"]), (405, "GET, HEAD"))
@@ -87,7 +87,7 @@ class Pages(unittest.TestCase):
             gpu = sample.name.startswith(("gpu_", "zernel_gpu_"))
             self.assertEqual(sample.labels.get("simulated"), "true" if gpu else None, sample)
 
-    def test_identity_stands_on_every_gpu_series(self):
+    def test_every_gpu_series_has_its_identity(self):
         for sample in samples(self.agent.page()):
             host_wide = sample.name.startswith(("gpu_utilization_m", "gpu_utilization_avg", "gpu_driver_info", "gpu_devices",
                                                   "gpu_health_window"))
@@ -158,7 +158,7 @@ class Life(unittest.TestCase):
             self.assertEqual(value(agent.page(), "gpulens_config_last_reload_success"), 0)
             self.assertEqual(agent.get("/health").text, b"ok")
 
-    def test_a_busy_port_is_told_with_1(self):
+    def test_a_busy_port_exits_with_1(self):
         with Agent() as agent:
             again = subprocess.run([str(BINARY), "agent", "--http-listen", f"127.0.0.1:{agent.port}", "--ws-listen",
                                     f"127.0.0.1:{free_port()}"], capture_output=True, text=True, timeout=20)
@@ -166,7 +166,7 @@ class Life(unittest.TestCase):
             self.assertIn(str(agent.port), again.stderr)
             self.assertIn("in use", again.stderr)
 
-    def test_bad_configuration_is_told_with_2(self):
+    def test_bad_configuration_exits_with_2(self):
         for text, words in (("interval: fast\n", "gpulens.yaml:1:11: interval: expected a duration"),
                             ("http: {listen: ['0.0.0.0:9091']}\n", "insecure"),
                             ("websocket: {push_interval: 0s}\n", "push_interval"),
@@ -176,7 +176,7 @@ class Life(unittest.TestCase):
             self.assertEqual(run.returncode, 2, run.stderr)
             self.assertIn(words, run.stderr.replace("Did", "did"))
 
-    def test_the_service_manager_is_told(self):
+    def test_the_service_manager_is_notified(self):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             agent = Agent(environment={})
             path = str(agent.folder / "notify")
@@ -184,8 +184,8 @@ class Life(unittest.TestCase):
             manager.settimeout(5)
             agent.environment.update(NOTIFY_SOCKET=path, WATCHDOG_USEC="400000")
             with agent:
-                told = [manager.recv(100) for _ in range(3)]
-                self.assertEqual(told, [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"])
+                messages = [manager.recv(100) for _ in range(3)]
+                self.assertEqual(messages, [b"READY=1", b"WATCHDOG=1", b"WATCHDOG=1"])
                 agent.process.send_signal(signal.SIGTERM)
                 wait_until(lambda: manager.recv(100) == b"STOPPING=1", 5)
                 agent.process.wait(5)
@@ -216,19 +216,19 @@ class Locked(unittest.TestCase):
     def as_alice(word):
         return "Basic " + base64.b64encode(f"alice:{word}".encode()).decode()
 
-    def test_who_may_read(self):
+    def test_permission_to_read(self):
         with Agent(config=f"http: {{web_config: {self.web}}}\n", tls=self.tls, authorization=self.as_alice("secret")) as agent:
-            ask = lambda **headers: agent.get("/metrics", tls=self.tls, **headers).status
-            self.assertEqual(ask(), 401)
-            self.assertEqual(ask(Authorization=self.as_alice("wrong")), 401)
-            self.assertEqual(ask(Authorization=self.as_alice("secret")), 200)
+            status_of = lambda **headers: agent.get("/metrics", tls=self.tls, **headers).status
+            self.assertEqual(status_of(), 401)
+            self.assertEqual(status_of(Authorization=self.as_alice("wrong")), 401)
+            self.assertEqual(status_of(Authorization=self.as_alice("secret")), 200)
             self.use("other")
-            wait_until(lambda: ask(Authorization=self.as_alice("other")) == 200, 10, "the new password")
-            self.assertEqual(ask(Authorization=self.as_alice("secret")), 401)
+            wait_until(lambda: status_of(Authorization=self.as_alice("other")) == 200, 10, "the new password")
+            self.assertEqual(status_of(Authorization=self.as_alice("secret")), 401)
             self.web.write_text("basic_auth_userz: {}\n")
-            self.assertEqual(ask(Authorization=self.as_alice("other")), 200, "a bad file changes nothing")
+            self.assertEqual(status_of(Authorization=self.as_alice("other")), 200, "a bad file changes nothing")
             try:
-                self.assertEqual(agent.get("/metrics").status, 400, "plain HTTP is told, not answered")
+                self.assertEqual(agent.get("/metrics").status, 400, "plain HTTP gets an error, no page")
             except OSError:
                 pass
 
@@ -274,9 +274,9 @@ class Commands(unittest.TestCase):
         self.assertIn("SIMULATED", run.stderr)
 
     def test_doctor_and_its_codes(self):
-        # Agents of other tests may run on this machine; this asks none.
-        nobody = {**os.environ, "GPULENS_CONTROL_SOCKET": "none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}"}
-        run = subprocess.run([str(BINARY), "doctor", "--json"], capture_output=True, text=True, timeout=20, env=nobody)
+        # Agents of other tests may run on this machine; this queries none.
+        no_agent = {**os.environ, "GPULENS_CONTROL_SOCKET": "none", "GPULENS_HTTP_LISTEN": f"127.0.0.1:{free_port()}"}
+        run = subprocess.run([str(BINARY), "doctor", "--json"], capture_output=True, text=True, timeout=20, env=no_agent)
         self.assertIn(run.returncode, (0, 1))
         page = json.loads(run.stdout)
         self.assertEqual((page["agent"], page["seen_by"]), (None, "command"))

@@ -28,7 +28,7 @@ def replace(path, text):
 
 
 def collect(*arguments, profile=None, check=True):
-    """What `gpulens collect … --once --sink stdout` prints: (entity, reading) pairs."""
+    """The output of `gpulens collect … --once --sink stdout` as (entity, reading) pairs."""
     environment = dict(os.environ, **({"GPULENS_FAKE_AMDSMI": profile} if profile else {}))
     done = subprocess.run([str(BINARY), "collect", *arguments, "--once", "--sink", "stdout"], env=environment,
                           capture_output=True, text=True, timeout=60, check=False)
@@ -52,7 +52,7 @@ def config(interval="200ms", ttl="10s"):
 
 
 class Once(unittest.TestCase):
-    def test_an_mi300x_is_told_as_it_is(self):
+    def test_an_mi300x_is_exported_unchanged(self):
         path = profile_file(self, "model: MI300X\ngpus: 8\nload: {level: 0.5}\nxgmi_share: 0.5\n"
                                   "ecc:\n  - {gpu: 0, block: umc, type: uncorrectable, amount: 2}\n")
         pairs = amd(path)
@@ -81,7 +81,7 @@ class Once(unittest.TestCase):
             models = {e.get("gpu.model") for e, r in pairs if r["name"] == "gpu.power.draw"}
             self.assertEqual(models, {"AMD Instinct MI300X"})
 
-    # What a dashboard asks of a GPU, whoever made it: name, and one attribute where it matters.
+    # Readings that a dashboard queries for a GPU of any vendor: name, and one attribute where it matters.
     CORE = [("gpu.utilization", "compute"), ("gpu.memory.utilization", "memory_controller"), ("gpu.memory.total", None),
             ("gpu.memory.used", None), ("gpu.memory.free", None), ("gpu.memory.used.percent", None),
             ("gpu.power.draw", None), ("gpu.power.limit", "enforced"), ("gpu.power.utilization", None),
@@ -94,22 +94,22 @@ class Once(unittest.TestCase):
             ("gpu.process.memory.used", None), ("gpu.process.memory.peak", None), ("gpu.info", None), ("gpu.state", "ok"),
             ("gpu.sample.age", None), ("gpu.devices", None), ("gpu.driver.info", None)]
 
-    def test_one_vendor_stands_for_the_other(self):
+    def test_both_vendors_have_the_core_metrics(self):
         sides = {"nvidia": collect("nvidia", "--demo"), "amd": collect("amd", "-o", "library=simulated")}
         units = {}
         for vendor, pairs in sides.items():
-            told = {}
+            exported = {}
             for _, reading in pairs:
                 for attribute in [None, *reading.get("attributes", {}).values()]:
-                    told.setdefault((reading["name"], attribute), reading)
-            missing = [core for core in self.CORE if core not in told]
+                    exported.setdefault((reading["name"], attribute), reading)
+            missing = [core for core in self.CORE if core not in exported]
             self.assertEqual(missing, [], vendor)
-            units[vendor] = {core: told[core]["unit"] for core in self.CORE}
+            units[vendor] = {core: exported[core]["unit"] for core in self.CORE}
             shares = [r["value"] for _, r in pairs if r["unit"] == "1"]
             self.assertTrue(all(0 <= share <= 1.5 for share in shares), vendor)
         self.assertEqual(units["nvidia"], units["amd"])
 
-    def test_simulated_gpus_say_so(self):
+    def test_simulated_gpus_are_marked(self):
         pairs = collect("amd", "-o", "library=simulated")
         self.assertTrue(all(e.get("simulated") is True for e, r in pairs if r["name"] == "gpu.power.draw"))
         self.assertFalse(any(e.get("simulated") for e, r in amd(profile_file(self, "gpus: 1\n"))))
@@ -152,7 +152,7 @@ class Faults(unittest.TestCase):
     def test_a_killed_driver_is_started_again(self):
         with self.agent() as agent:
             self.until(agent, lambda p: len(samples(p, "gpu_power_draw_watts")) == 8, "8 GPUs")
-            pid = wait_until(lambda: agent_driver(agent), 10, "the reader process")
+            pid = wait_until(lambda: amd_reader_pid(agent), 10, "the reader process")
             os.kill(pid, signal.SIGKILL)
             self.until(agent, lambda p: value(p, "gpulens_reader_starts_total", reader="amdsmi", reason="killed") == 1,
                        "the restart")
@@ -166,7 +166,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(value(agent.page(), "gpulens_collector_up", collector="amd"), 0)
 
 
-def agent_driver(agent):
+def amd_reader_pid(agent):
     """The pid of the AMD reader process below the agent; 0 when there is none."""
     for child in pathlib.Path("/proc").glob("[0-9]*"):
         try:

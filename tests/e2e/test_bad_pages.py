@@ -1,4 +1,4 @@
-"""Targets that misbehave: each is told as down with a reason, and nobody else notices."""
+"""Targets that misbehave: each is reported as down with a reason, and others are not affected."""
 import pathlib
 import re
 import shutil
@@ -11,7 +11,7 @@ from agent import BINARY, Agent, free_port, samples, value, wait_until
 from bad_pages import Server, always, answer, bad_servers, reset_in_the_middle
 
 INTERVAL = 0.5
-PATIENCE = 40
+TIMEOUT = 40
 
 
 def memory(pid):
@@ -26,7 +26,7 @@ def peak(pid):
 
 
 class BadPages:
-    """What holds for every kind of target."""
+    """Tests for every kind of target."""
 
     KIND = ""         # of each target
     GAUGE = ""        # a family on the good page …
@@ -52,7 +52,7 @@ class BadPages:
         cls.good = Server(cls.good_page)
         cls.addClassCleanup(cls.good.close)
         with Agent(config=cls.config([("good", cls.good.url(), "")])) as quiet:
-            wait_until(lambda: value(quiet.page(), "gpulens_scrape_up", target="good") == 1, PATIENCE, "a good scrape")
+            wait_until(lambda: value(quiet.page(), "gpulens_scrape_up", target="good") == 1, TIMEOUT, "a good scrape")
             cls.quiet = memory(quiet.process.pid)
         cls.bad = bad_servers(cls.COUNTER, cls.folder)
         for server, *_ in cls.bad.values():
@@ -70,15 +70,15 @@ class BadPages:
         targets = [(name, server.url(), more) for name, (server, more, *_) in cls.bad.items()]
         targets += [(name, server.url(), "") for name, server in cls.odd.items()]
         targets += [("good", cls.good.url(), ""), ("restarts", cls.restarts.url(), ""),
-                    ("nobody", f"http://127.0.0.1:{free_port()}/metrics", "")]
-        cls.asked_before = cls.good.requests
+                    ("unreachable", f"http://127.0.0.1:{free_port()}/metrics", "")]
+        cls.requests_before = cls.good.requests
         cls.began = time.monotonic()
         cls.agent = Agent(config=cls.config(targets))
         cls.agent.__enter__()
         cls.addClassCleanup(cls.agent.__exit__)
 
     def wait_for(self, name, at_least, **labels):
-        return wait_until(lambda: (value(self.agent.page(), name, **labels) or 0) >= at_least, PATIENCE,
+        return wait_until(lambda: (value(self.agent.page(), name, **labels) or 0) >= at_least, TIMEOUT,
                           f"{name}{labels} of {at_least}")
 
     def reasons(self, target):
@@ -86,32 +86,32 @@ class BadPages:
                 if s.value}
 
     def test_each_is_down_with_its_reason(self):
-        reasons = {name: set(reasons) for name, (_, _, *reasons) in self.bad.items()} | {"nobody": {"connect"}}
+        reasons = {name: set(reasons) for name, (_, _, *reasons) in self.bad.items()} | {"unreachable": {"connect"}}
         for name, expected in reasons.items():
             with self.subTest(target=name):
-                told = wait_until(lambda: self.reasons(name) & expected, PATIENCE, f"{expected} of {name}")
+                seen = wait_until(lambda: self.reasons(name) & expected, TIMEOUT, f"{expected} of {name}")
                 page = self.agent.page()
                 self.assertEqual(value(page, "gpulens_scrape_up", target=name), 0)
                 # On a machine that is too busy anything may also take too long.
-                self.assertLessEqual(self.reasons(name), expected | {"timeout"}, told)
+                self.assertLessEqual(self.reasons(name), expected | {"timeout"}, seen)
 
     def test_the_good_one_is_not_touched(self):
         for name in self.bad:
-            wait_until(lambda: self.reasons(name), PATIENCE, f"a failure of {name}")
-        wait_until(lambda: time.monotonic() - self.began >= 10 * INTERVAL, PATIENCE, "ten intervals")
+            wait_until(lambda: self.reasons(name), TIMEOUT, f"a failure of {name}")
+        wait_until(lambda: time.monotonic() - self.began >= 10 * INTERVAL, TIMEOUT, "ten intervals")
         elapsed = time.monotonic() - self.began
-        asked = self.good.requests - self.asked_before
-        self.assertGreaterEqual(asked, elapsed / INTERVAL / 4, f"{asked} scrapes in {elapsed:.1f} s")
+        scrapes = self.good.requests - self.requests_before
+        self.assertGreaterEqual(scrapes, elapsed / INTERVAL / 4, f"{scrapes} scrapes in {elapsed:.1f} s")
         self.wait_for(self.GAUGE_SHOWN, self.good.requests, target="good")
         page = self.agent.page()
         self.assertEqual(value(page, "gpulens_scrape_up", target="good"), 1)
         self.assertEqual(sum(s.value for s in samples(page, "gpulens_scrape_errors_total", target="good")), 0)
 
     def test_an_engine_that_dies_while_it_answers_is_back(self):
-        wait_until(lambda: self.restarts.requests > 5, PATIENCE, "its return")
+        wait_until(lambda: self.restarts.requests > 5, TIMEOUT, "its return")
         self.wait_for("gpulens_scrape_errors_total", 1, target="restarts", reason="protocol")
         self.wait_for("gpulens_scrape_up", 1, target="restarts")
-        shown = wait_until(lambda: value(self.agent.page(), self.COUNTER_SHOWN, target="restarts"), PATIENCE, "a count")
+        shown = wait_until(lambda: value(self.agent.page(), self.COUNTER_SHOWN, target="restarts"), TIMEOUT, "a count")
         self.assertLess(shown, 1000, "it counts from 0 again")
 
     def test_odd_numbers_are_no_failure(self):
@@ -128,9 +128,9 @@ class BadPages:
             self.skipTest("a sanitizer keeps what was freed")
         for name in ("endless", "bomb", "million"):
             wait_until(lambda: sum(s.value for s in samples(self.agent.page(), "gpulens_scrape_errors_total",
-                                                            target=name)) >= 3, PATIENCE, f"three scrapes of {name}")
+                                                            target=name)) >= 3, TIMEOUT, f"three scrapes of {name}")
         now, most = memory(self.agent.process.pid), peak(self.agent.process.pid)
-        print(f"\n{self.KIND}: quiet {self.quiet >> 20} MiB, beside bad targets {now >> 20} MiB, "
+        print(f"\n{self.KIND}: quiet {self.quiet >> 20} MiB, with bad targets {now >> 20} MiB, "
               f"at most {most >> 20} MiB")
         self.assertLess(most, 384 << 20)
         self.assertLess(now, self.quiet + (256 << 20))
@@ -145,7 +145,7 @@ class BadPagesPassedOn(BadPages, unittest.TestCase):
     GAUGE = GAUGE_SHOWN = "vllm:num_requests_running"
     COUNTER = COUNTER_SHOWN = "vllm:request_success_total"
 
-    def test_what_is_left_out_is_counted(self):
+    def test_skipped_files_are_counted(self):
         self.wait_for("gpulens_scrape_series_dropped", 1, target="twice", reason="duplicate")
 
 

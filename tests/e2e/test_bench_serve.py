@@ -20,7 +20,7 @@ FIRST, GAP, TOKENS = 0.05, 0.01, 6  # seconds to the first token, between two, a
 
 
 class Llm(http.server.BaseHTTPRequestHandler):
-    """An OpenAI-compatible server that is never quicker than it says."""
+    """An OpenAI-compatible server that never answers faster than configured."""
     protocol_version = "HTTP/1.1"
 
     def log_message(self, *_):
@@ -39,9 +39,9 @@ class Llm(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         with self.server.lock:
-            self.server.asked.append((asked, self.headers))
+            self.server.requests.append((request, self.headers))
         if self.server.busy:
             body = b'{"error":{"message":"too many"}}'
             self.send_response(429)
@@ -72,7 +72,7 @@ class BenchServe(unittest.TestCase):
     def setUp(self):
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Llm)
         self.server.daemon_threads = True
-        self.server.lock, self.server.asked, self.server.busy = threading.Lock(), [], False
+        self.server.lock, self.server.requests, self.server.busy = threading.Lock(), [], False
         self.server.ended = threading.Event()
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.url = f"http://127.0.0.1:{self.server.server_address[1]}"
@@ -104,10 +104,10 @@ class BenchServe(unittest.TestCase):
         self.assertGreaterEqual(last, FIRST + (TOKENS - 1) * GAP - 1e-6)
         self.assertEqual(result["itl_seconds"]["n"], 36 * (TOKENS - 1))
         self.assertEqual(result["good_ratio"], 0, "no first token comes within 1 ms")
-        asked, headers = self.server.asked[0]
+        request, headers = self.server.requests[0]
         self.assertEqual(headers["Authorization"], "Bearer sk-7")
-        self.assertEqual((asked["stream"], asked["max_tokens"]), (True, 128))
-        self.assertEqual(len({a["messages"][0]["content"] for a, _ in self.server.asked}), 40, "no two prompts are the same")
+        self.assertEqual((request["stream"], request["max_tokens"]), (True, 128))
+        self.assertEqual(len({a["messages"][0]["content"] for a, _ in self.server.requests}), 40, "no two prompts are the same")
 
     @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
     def test_joules_are_those_of_the_measured_time(self):
@@ -126,7 +126,7 @@ class BenchServe(unittest.TestCase):
         text = self.bench("--requests", "8", "--concurrency", "4", env=seen).stdout
         self.assertRegex(text, r"energy +\d+\.\d J ± .* by nvidia; .* J/token out, .* J/request")
 
-    def test_without_a_sensor_joules_are_not_known_and_why(self):
+    def test_without_a_sensor_joules_are_unknown_with_a_reason(self):
         nothing = {"GPULENS_ENERGY_ROOT": "/nonexistent", "GPULENS_ENERGY_SOCKET": "/nonexistent"}
         result = json.loads(self.bench("--requests", "4", "--json", env=nothing).stdout)["energy"]
         if result["vendor"] != "none":
@@ -144,18 +144,18 @@ class BenchServe(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return json.loads(done.stdout)["total"]
 
-    def agree(self, told, result):
-        """What the store tells is what the run told; percentiles within what the store's sketch promises."""
-        self.assertEqual(told["calls"], result["ok"] + result["errors"] + result["cancelled"])
-        self.assertEqual((told["errors"], told["cancelled"]), (result["errors"], result["cancelled"]))
-        self.assertEqual((told["prompt_tokens"], told["completion_tokens"]), (result["prompt_tokens"], result["completion_tokens"]))
+    def agree(self, stats, result):
+        """The totals of the store are those of the run; percentiles within the error of the store's sketch."""
+        self.assertEqual(stats["calls"], result["ok"] + result["errors"] + result["cancelled"])
+        self.assertEqual((stats["errors"], stats["cancelled"]), (result["errors"], result["cancelled"]))
+        self.assertEqual((stats["prompt_tokens"], stats["completion_tokens"]), (result["prompt_tokens"], result["completion_tokens"]))
         for ours, theirs in (("ttft_seconds", "ttft_seconds"), ("latency_seconds", "e2e_seconds")):
-            stored, run = told[ours], result[theirs]
+            stored, run = stats[ours], result[theirs]
             self.assertEqual(stored["n"], run["n"], ours)
             for figure, error in (("mean", 1e-8), ("min", 1e-8), ("max", 1e-8), ("p50", 0.0055), ("p90", 0.0055), ("p95", 0.0055), ("p99", 0.0055)):
                 self.assertAlmostEqual(stored[figure], run[figure], delta=error * run[figure], msg=f"{ours} {figure}")
 
-    def test_what_is_stored_is_what_was_told(self):
+    def test_stored_records_match_the_printed_result(self):
         db = self.store()
         done = self.bench("--requests", "60", "--concurrency", "4", "--warmup", "4", "--json", "--store", str(db), "--engine", "mine")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -171,7 +171,7 @@ class BenchServe(unittest.TestCase):
         least, gaps = file.execute("SELECT min(min_itl_ms), sum(itl_count) FROM telemetry").fetchone()
         self.assertAlmostEqual(least, 1e3 * result["itl_seconds"]["min"], places=5)
         self.assertEqual(gaps, result["itl_seconds"]["n"])
-        # Another run is another batch of the same file; the text says how to look at it alone.
+        # Another run is another batch of the same file; the text shows how to query it alone.
         text = self.bench("--requests", "8", "--concurrency", "2", "--warmup", "2", "--store", str(db)).stdout
         self.assertRegex(text, rf"stored +6 records: gpulens telemetry stats --db {db} --batch bench-\S+\n")
         batch = text.rsplit("--batch ", 1)[1].split()[0]
@@ -180,24 +180,24 @@ class BenchServe(unittest.TestCase):
         self.agree(self.stats(db, "--batch", stored["batch_id"]), result)
         self.assertEqual(self.stats(db)["calls"], 62)
 
-    def test_what_failed_is_stored_with_the_reason(self):
+    def test_failures_are_stored_with_the_reason(self):
         db = self.store()
         self.server.busy = True
         done = self.bench("--requests", "5", "--model", "m", "--json", "--store", str(db))
         self.assertEqual(done.returncode, 1)
         result = json.loads(done.stdout)
-        told = self.stats(db)
-        self.assertEqual((told["calls"], told["errors"], told["latency_seconds"]["n"], told["completion_tokens"]), (5, 5, 0, 0))
+        stats = self.stats(db)
+        self.assertEqual((stats["calls"], stats["errors"], stats["latency_seconds"]["n"], stats["completion_tokens"]), (5, 5, 0, 0))
         self.assertEqual(result["store"]["stored"], 5)
         with contextlib.closing(sqlite3.connect(db)) as file:
             self.assertEqual(file.execute("SELECT outcome, error_type, count(*) FROM telemetry GROUP BY 1, 2").fetchall(), [("error", "HTTP 429", 5)])
 
-    def test_a_store_that_cannot_be_is_said_before_any_load(self):
+    def test_an_unusable_store_is_reported_before_any_load(self):
         for where, code in (("mysql://x/y", 2), ("/proc/none/telemetry.db", 1)):
             done = self.bench("--requests", "5", "--model", "m", "--store", where)
             self.assertEqual(done.returncode, code, done.stderr)
             self.assertIn("--store", done.stderr)
-        self.assertEqual(self.server.asked, [])
+        self.assertEqual(self.server.requests, [])
 
     @unittest.skipUnless((FAKE / "libnvidia-ml.so.1").exists(), "the simulated NVML is not built")
     def test_each_record_has_its_share_of_the_joules(self):
@@ -219,41 +219,41 @@ class BenchServe(unittest.TestCase):
         done = self.bench("--rate", "200", "--requests", "60", "--concurrency", "1", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         result = json.loads(done.stdout)
-        # One at a time takes 60 × 0.1 s, and they fell due within 0.3 s or so: what waited says so.
+        # One at a time takes 60 × 0.1 s, and all fell due within 0.3 s or so: the waiting time shows it.
         self.assertGreater(result["late_seconds"]["max"], 2)
         self.assertGreater(result["ttft_seconds"]["max"], result["late_seconds"]["max"])
 
-    def test_refusals_are_told_and_end_with_1(self):
+    def test_refusals_are_reported_and_end_with_1(self):
         self.server.busy = True
         done = self.bench("--requests", "5", "--model", "m")
         self.assertEqual(done.returncode, 1)
         self.assertIn("0 answered, 5 failed", done.stdout)
         self.assertIn("5 × HTTP 429: too many", done.stdout)
 
-    def test_stopped_by_ctrl_c_it_tells_what_it_has(self):
+    def test_ctrl_c_prints_the_results_so_far(self):
         db = self.store()
         process = subprocess.Popen(self.command("--requests", "100000", "--concurrency", "2", "--store", str(db)), stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.wait)
-        wait_until(lambda: len(self.server.asked) >= 8, 20)
+        wait_until(lambda: len(self.server.requests) >= 8, 20)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=20)
         self.assertEqual(process.returncode, 130, err)
         self.assertIn("stopped early, the figures are partial", out)
         self.assertIn("2 cancelled", out)
-        told = self.stats(db)
-        self.assertEqual(told["cancelled"], 2)
-        self.assertIn(f"{told['calls'] - 2} answered", out)
+        stats = self.stats(db)
+        self.assertEqual(stats["cancelled"], 2)
+        self.assertIn(f"{stats['calls'] - 2} answered", out)
 
-    def test_wrong_use_says_what_is_wrong(self):
-        for words, said in ((["--slo", "fast"], "expected ttft=TIME"), (["--duration", "soon"], '"soon"'),
+    def test_wrong_use_names_the_mistake(self):
+        for words, message in ((["--slo", "fast"], "expected ttft=TIME"), (["--duration", "soon"], '"soon"'),
                             (["--api-key-env", "NO_SUCH_VARIABLE"], "the variable is not set"), (["--rate", "0"], "--rate")):
             done = self.bench(*words)
             self.assertEqual(done.returncode, 2, words)
-            self.assertIn(said, done.stderr, words)
-        nobody = subprocess.run([BINARY, "bench", "serve", "http://127.0.0.1:1"], capture_output=True, text=True, timeout=60)
-        self.assertEqual(nobody.returncode, 1)
-        self.assertIn("connection refused. Is the server up?", nobody.stderr)
+            self.assertIn(message, done.stderr, words)
+        unreachable = subprocess.run([BINARY, "bench", "serve", "http://127.0.0.1:1"], capture_output=True, text=True, timeout=60)
+        self.assertEqual(unreachable.returncode, 1)
+        self.assertIn("connection refused. Is the server up?", unreachable.stderr)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ class Case(unittest.TestCase):
         return str(path)
 
     def capture(self, profile, *arguments, code=0, library="simulated", seconds="3s"):
-        """Records into a file; what was said, and the recording (None when there is none)."""
+        """Records into a file. Returns the output and the recording (None without one)."""
         out = self.folder / f"out{len(list(self.folder.iterdir()))}.yaml"
         done = subprocess.run([BINARY, "capture", "nvml", "--for", seconds, "--library", library, "-o", out, *arguments],
                               env={**os.environ, "GPULENS_FAKE_NVML": str(profile), "TMPDIR": str(self.folder)},
@@ -86,7 +86,7 @@ def load(path):
 
 
 def last_answers(recording):
-    """What each call came to in the end, by GPU and call."""
+    """The last result of each call, by GPU and call."""
     answers = {}
     for index, gpu in enumerate(recording["gpus"]):
         parts = {f"gpu{index}": gpu["calls"], **{f"gpu{index}.mig{k}": v for k, v in gpu.get("mig", {}).items()}}
@@ -105,7 +105,7 @@ def settings(profile):
 
 
 def series(page):
-    """Names and labels of all that is told of GPUs, without what identifies one."""
+    """Names and labels of all series of GPUs, without those that identify a GPU."""
     hidden = re.compile(r"uuid|pid|process|serial|user|container")
     return {(s.name, tuple(sorted((k, v) for k, v in s.labels.items() if not hidden.search(k))))
             for s in samples(page) if s.name.startswith("gpu_")}
@@ -124,14 +124,14 @@ def settled(agent):
 
 class RoundTrip(Case):
     def test_a_replayed_machine_is_recorded_as_the_same(self):
-        said, first = self.capture(self.file("machine.yaml", MACHINE), seconds="5s")
-        self.assertIn("8 GPUs", said)
-        self.assertIn("1 events", said)
-        said, second = self.capture(first, seconds="5s")
+        output, first = self.capture(self.file("machine.yaml", MACHINE), seconds="5s")
+        self.assertIn("8 GPUs", output)
+        self.assertIn("1 events", output)
+        output, second = self.capture(first, seconds="5s")
         one, two = load(first), load(second)
         for key in ("driver", "missing", "counters", "system"):
             self.assertEqual(one.get(key), two.get(key), key)
-        # What never moved is the same; of what moved one recording may have seen one round more.
+        # Constant calls are the same; of changing ones a recording may have one round more.
         moved = {(part, call) for moment in one["timeline"] + two["timeline"] for part in moment if part != "t"
                  for call in moment[part]}
         ends = last_answers(one), last_answers(two)
@@ -163,7 +163,7 @@ class RoundTrip(Case):
         uncorrected = [m["t"] for m in one["timeline"] if any("TotalEccErrors(1, 0)" in c for c in m.get("gpu2", {}))]
         self.assertTrue(uncorrected, "the error in the middle")
 
-    def test_the_agent_tells_the_same_series(self):
+    def test_the_agent_exports_the_same_series(self):
         machine = self.file("machine.yaml", MACHINE)
         _, recording = self.capture(machine, "--keep-identity", seconds="5s")
         pages = []
@@ -233,7 +233,7 @@ class Command(Case):
             readings = []
 
             def grown():
-                # The recording is four seconds long: it begins anew.
+                # The recording is four seconds long: it starts again.
                 readings.append((time.monotonic(), value(agent.page(), name, gpu_index="7")))
                 return len({joules for _, joules in readings}) > 4 and readings[-1][0] - readings[0][0] > 5
             wait_until(grown, 60, "a counter that goes on")
@@ -243,7 +243,7 @@ class Command(Case):
                                            reason="counter_decreased") if s.value > 0]
             self.assertEqual(rejected, [])
 
-    def test_identity_is_made_up_unless_asked_for(self):
+    def test_identity_is_made_up_unless_requested(self):
         profile = PROFILES / "mig_table.yaml"
         _, hidden = self.capture(profile, seconds="1s")
         _, kept = self.capture(profile, "--keep-identity", seconds="1s")
@@ -253,10 +253,10 @@ class Command(Case):
         self.assertEqual(load(hidden)["identity"], "made up")
         self.assertEqual(load(kept)["identity"], "kept")
 
-    def test_a_hang_leaves_what_there_is(self):
-        said, out = self.capture(PROFILES / "hang.yaml", code=1, seconds="16s")
-        self.assertIn("the recording is incomplete", said)
-        self.assertIn("nvmlDeviceGetPowerUsage", said)
+    def test_a_hang_keeps_the_data_so_far(self):
+        output, out = self.capture(PROFILES / "hang.yaml", code=1, seconds="16s")
+        self.assertIn("the recording is incomplete", output)
+        self.assertIn("nvmlDeviceGetPowerUsage", output)
         recording = load(out)
         self.assertIn("nvmlDeviceGetPowerUsage", recording["trouble"])
         self.assertEqual(len(recording["gpus"]), 8)
@@ -271,12 +271,12 @@ class Command(Case):
             wait_until(lambda: value(agent.page(), "gpu_state", gpu_index="1", gpu_state="lost") == 1, 30, "its loss")
             self.assertEqual(value(agent.page(), "gpu_state", gpu_index="0", gpu_state="ok"), 1)
 
-    def test_a_library_that_fails_is_told(self):
-        said, out = self.capture(PROFILES / "no_permission.yaml", code=1)
-        self.assertIn("no permission", said)
+    def test_a_failing_library_is_reported(self):
+        output, out = self.capture(PROFILES / "no_permission.yaml", code=1)
+        self.assertIn("no permission", output)
         self.assertFalse(out.exists())
-        said, out = self.capture(PROFILES / "h100_idle.yaml", code=1, library="/nowhere/libnvidia-ml.so.1")
-        self.assertIn("/nowhere/libnvidia-ml.so.1", said)
+        output, out = self.capture(PROFILES / "h100_idle.yaml", code=1, library="/nowhere/libnvidia-ml.so.1")
+        self.assertIn("/nowhere/libnvidia-ml.so.1", output)
         self.assertFalse(out.exists())
 
     def test_a_bad_recording_is_named_with_its_line(self):
@@ -294,11 +294,11 @@ class Command(Case):
             done = subprocess.run([BINARY, "capture", *arguments], stderr=subprocess.PIPE, text=True, timeout=60)
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stderr)
-        said, _ = self.capture(PROFILES / "l4.yaml", "--gpu", "5", code=2, seconds="1s")
-        self.assertIn("GPU 5 is not on this machine", said)
+        output, _ = self.capture(PROFILES / "l4.yaml", "--gpu", "5", code=2, seconds="1s")
+        self.assertIn("GPU 5 is not on this machine", output)
 
     def cut(self, interrupt, *arguments):
-        """What a recording has that `interrupt` ends, which gets the process and how to await that GPU 1 was read."""
+        """The content of a recording that `interrupt` ends; it is called with the process and a function that awaits a reading of GPU 1."""
         out = self.folder / "cut.yaml"
         process = subprocess.Popen([BINARY, "capture", "nvml", "--for", "1h", "--library", "simulated", "-o", out, *arguments],
                                    env={**os.environ, "GPULENS_FAKE_NVML": str(PROFILES / "l4.yaml"), "TMPDIR": str(self.folder)},
@@ -310,13 +310,13 @@ class Command(Case):
         self.assertEqual(process.wait(20), 130)
         return load(out)
 
-    def test_ctrl_c_keeps_what_is_there(self):
+    def test_ctrl_c_keeps_the_data_so_far(self):
         def interrupt(process, read):
             read()
             process.send_signal(signal.SIGINT)
         self.assertEqual(len(self.cut(interrupt)["gpus"]), 2)
 
-    def test_ctrl_c_keeps_what_was_read_before_the_first_word_of_the_driver_process(self):
+    def test_ctrl_c_keeps_the_start_of_the_data(self):
         def interrupt(process, read):
             children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
             wait_until(children.read_text, what="a reader process")

@@ -45,7 +45,7 @@ class Direct(unittest.TestCase):
         self.assertEqual(code, CRITICAL, out)
         self.assertIn("GPU 1 at 2 errors, limit 0", out)
         code, out, _ = check.run("gpu_retired_pages")
-        self.assertEqual(code, UNKNOWN, "an H100 has no retired pages to tell")
+        self.assertEqual(code, UNKNOWN, "an H100 has no counter of retired pages")
         self.assertIn("do not report gpu.retired_pages", out)
 
     def test_several_the_worst_wins(self):
@@ -87,19 +87,19 @@ class Direct(unittest.TestCase):
         self.assertEqual(code, UNKNOWN, out)
         self.assertTrue(out.startswith("UNKNOWN - "), out)
 
-    def test_an_agent_that_is_asked_for_and_not_there(self):
+    def test_a_requested_agent_that_is_absent(self):
         code, out, _ = run("gpu_temperature", "--url", f"http://127.0.0.1:{free_port()}")
         self.assertEqual(code, UNKNOWN, out)
 
-    def test_demo_says_that_it_is_simulated(self):
+    def test_demo_is_marked_as_simulated(self):
         code, out, _ = run("gpu_num", "--demo")
         self.assertEqual((code, out), (OK, "OK - gpu_num: SIMULATED, 8 of 8 GPUs answer\n"))
 
 
 class ThroughAnAgent(unittest.TestCase):
-    def test_the_agent_is_asked_first(self):
+    def test_the_agent_is_queried_first(self):
         config, environment = nvidia_config("checks.yaml", interval="200ms")
-        # The words of another run would stand for half a minute.
+        # The result of another run would stay for half a minute.
         state = self.enterContext(tempfile.TemporaryDirectory(prefix="gpulens-check-"))
         with Agent(config=config + f"state_dir: {state}\n", environment=environment) as agent:
             wait_until(lambda: len(samples(agent.page(), "gpu_ecc_errors_total")) >= 8)

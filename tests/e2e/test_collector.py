@@ -1,5 +1,5 @@
-"""OTLP beside the real OpenTelemetry Collector: what it reads of ours, in every encoding, and what comes back unaltered
-when it sends to us. "The same" is the same protobuf message, byte by byte, once both are written by protobuf's own classes."""
+"""OTLP with the real OpenTelemetry Collector: it must read our output in every encoding, and what it sends to us must arrive
+unaltered. "The same" is the same protobuf message, byte by byte, once both are written by protobuf's own classes."""
 import collections
 import contextlib
 import pathlib
@@ -9,7 +9,7 @@ import unittest
 
 from agent import Agent, free_port, value, wait_until
 from google.protobuf.message import DecodeError
-from go_peers import PATIENCE, Collector
+from go_peers import TIMEOUT, Collector
 from otlp_receiver import KINDS, Received, plain
 from otlp_samples import logs, metrics, signal_lines, traces
 from otlp_tap import Tap, message_of
@@ -47,7 +47,7 @@ state{{state="off"}} 0
 
 
 def without_empty(message):
-    """The same without parts in which nothing stands: the Collector's JSON has a `body: {}` where there was none."""
+    """The lines without empty parts: the Collector's JSON has a `body: {}` where there was none."""
     for field, one in message.ListFields():
         if field.type != field.TYPE_MESSAGE:
             continue
@@ -64,7 +64,7 @@ def canonical(message):
 
 
 def message_of_call(body):
-    """Calls are told apart by what they hold: a metric that is read as a log record has no name of an event."""
+    """Calls are distinguished by their content: a metric that is read as a log record has no name of an event."""
     with contextlib.suppress(DecodeError):
         found = KINDS["/v1/logs"].FromString(body)
         records = [record for _, record in Received("", {}, found).logs()]
@@ -74,7 +74,7 @@ def message_of_call(body):
 
 
 class Sending(unittest.TestCase):
-    """An agent that sends through a relay to the Collector, until it has told of everything; what both then know."""
+    """An agent that sends through a relay to the Collector, until it has sent everything. Returns what both then have."""
 
     def send(self, protocol, packing, options="", environment=None, gpus=False):
         folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-collector-test-"))
@@ -101,11 +101,11 @@ class Sending(unittest.TestCase):
             sent = self.sent(tap, protocol, packing)
             far.wait(lambda text: text.count("\n") >= len(sent), "all that was sent")
             lines = far.lines()
-            self.assertNotRegex(far.said(), r"\t(warn|error)\t")
+            self.assertNotRegex(far.log_text(), r"\t(warn|error)\t")
         return sent, [message_of(line) for line in lines]
 
     def sent(self, tap, protocol, packing):
-        """The messages that crossed the relay, and that they were encoded as was asked."""
+        """The messages that crossed the relay, and that they were encoded as configured."""
         if protocol == "grpc":
             calls = tap.calls()
             self.assertEqual({packed for packed, _ in calls}, {packing == "gzip"})
@@ -151,7 +151,7 @@ class Sending(unittest.TestCase):
             for resource in getattr(message, "resource_metrics", ()):
                 self.assertTrue(resource.schema_url.startswith("https://opentelemetry.io/schemas/"))
         starts = {point.start_time_unix_nano for message in read for _, point in Received("", {}, message).points("done_total")}
-        self.assertEqual(starts, {1_700_000_000_000_000_000}, "what the page says of its start")
+        self.assertEqual(starts, {1_700_000_000_000_000_000}, "the start of the page")
 
     def test_protobuf(self):
         self.check("http/protobuf", "none")
@@ -192,7 +192,7 @@ class Sending(unittest.TestCase):
 
 class Files(unittest.TestCase):
     def test_a_file_of_otlp_json_is_read(self):
-        """By the decoders that the Collector's own receiver of such files calls, and every line of it."""
+        """The Collector's own receiver of such files decodes every line."""
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "ours.jsonl")
             with openmetrics(lambda: PAGE.format(count=1, more=2)) as address:
@@ -203,9 +203,9 @@ class Files(unittest.TestCase):
             lines = [line for line in path.read_text().splitlines() if line.startswith('{"resourceMetrics"')]
             path.write_text("\n".join(lines) + "\n")
             with Collector((path, "metrics", "file {path: '%s', flush_interval: 50ms}" % (pathlib.Path(folder) / "theirs.jsonl"))) as collector:
-                wait_until(lambda: f'"lines": {len(lines)}' in collector.said(), PATIENCE, "the file")
+                wait_until(lambda: f'"lines": {len(lines)}' in collector.log_text(), TIMEOUT, "the file")
                 theirs = pathlib.Path(folder, "theirs.jsonl")
-                read = wait_until(lambda: theirs.exists() and theirs.read_text().count("\n") == len(lines) and signal_lines(theirs), PATIENCE)
+                read = wait_until(lambda: theirs.exists() and theirs.read_text().count("\n") == len(lines) and signal_lines(theirs), TIMEOUT)
             self.assertEqual([canonical(message) for message in read], [canonical(message) for message in signal_lines(path)])
 
 
@@ -220,7 +220,7 @@ class Passing(unittest.TestCase):
     }  # fmt: skip
 
     def items(self, messages):
-        """How often each point, record and span is there, with all that stands around it."""
+        """Counter of points, records and spans, each with its resource and scope."""
         found = collections.Counter()
         for message in messages:
             for field, resources in message.ListFields():
@@ -266,10 +266,10 @@ class Passing(unittest.TestCase):
         wanted = self.items(originals)
         self.assertGreater(wanted.total(), 3 * 40)
         with Agent(config=config), collector:
-            own = "gpulens.tick.duration"  # what the agent tells of itself comes by the same way
+            own = "gpulens.tick.duration"  # self-metrics of the agent come the same way
             found = wait_until(lambda: (items := self.items(message_of(line) for line in collector.lines() if own not in str(line)))
-                               .total() >= wanted.total() and items, PATIENCE, "all of it")  # fmt: skip
-            self.assertNotRegex(collector.said(), r"\t(warn|error)\t.*(Permanent|Dropping)")
+                               .total() >= wanted.total() and items, TIMEOUT, "all of it")  # fmt: skip
+            self.assertNotRegex(collector.log_text(), r"\t(warn|error)\t.*(Permanent|Dropping)")
         self.assertEqual(self.added, {("k8s.cluster.name", "c1"), ("gpulens.receiver", "otlp")}, "all that is put in")
         self.assertEqual(len(wanted - found), 0, "what is missing or altered")
         self.assertEqual(len(found - wanted), 0, "what is there that was not sent")

@@ -55,7 +55,7 @@ class Aliases(unittest.TestCase):
             process.wait()
 
     def test_each_delivers_its_first_record_at_once_at_its_own_interval(self):
-        """Of 60 s: they waited for their second reading, a minute away, and gave up after 10 s."""
+        """With an interval of 60 s rates once waited for their second reading, a minute away, and gave up after 10 s."""
         gaudi = ("gaudi_monitor", "--hl-smi-path", str(ROOT / "tests" / "fake_hl_smi" / "hl-smi"))
         for arguments in (("nvml_monitor", "--demo"), ("amd_monitor", "-o", "library=simulated"), gaudi,
                           ("fleet_health_monitor", "--demo")):
@@ -82,7 +82,7 @@ class Aliases(unittest.TestCase):
             self.assertEqual(len(json.loads(done.stdout)), 8)
             self.assertLess(time.monotonic() - began, 8)
 
-    def test_help_says_the_default_interval(self):
+    def test_help_has_the_default_interval(self):
         for alias in GPU_ALIASES:
             done = run(alias, "--help")
             self.assertEqual(done.returncode, 0, alias)
@@ -92,26 +92,26 @@ class Aliases(unittest.TestCase):
         self.assertIn("--dcgm-endpoint", run("dcgm_monitor", "--help").stdout)
         self.assertIn("--health-window", run("fleet_health_monitor", "--help").stdout)
 
-    def test_dry_run_says_the_collect_command(self):
+    def test_dry_run_prints_the_collect_command(self):
         done = run("nvml_monitor", "--dry-run", "--interval", "30", "--cluster", "a b", "-o", "serial=true")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertEqual(done.stdout, "gpulens collect nvidia --interval 30s --sink stdout -o serial=true "
                                       "-o gpus_only=true --cluster 'a b'\n")
-        # What it says can be run as it stands.
+        # The printed command can be run unchanged.
         line = done.stdout.replace("gpulens", str(BINARY), 1).replace("30s", "1s").rstrip()
         again = subprocess.run(line + " --once --demo",
                                shell=True, capture_output=True, text=True, timeout=60, check=False)
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertEqual(len(json.loads(again.stdout)), 8)
 
-    def test_options_without_a_meaning_are_accepted_and_said(self):
+    def test_options_without_effect_are_accepted_and_reported(self):
         done = run("nvml_monitor", "--dry-run", "--vendor", "nvidia", "--stdout", "--log-folder", "x",
                    "--collect-interval", "10", "--heterogeneous-cluster-v1", "--log-level", "WARNING")
         self.assertEqual(done.returncode, 0, done.stderr)
         for option in ("--vendor", "--stdout", "--log-folder", "--collect-interval", "--heterogeneous-cluster-v1"):
             self.assertIn(f"{option} has no effect here", done.stderr)
 
-    def test_wrong_use_is_told(self):
+    def test_wrong_use_is_reported(self):
         for arguments, words in ((("--nonsense",), "--nonsense"), (("-o", "novalue"), "KEY=VALUE"),
                                  (("-o", "nothing=1", "--once"), "\"nothing\""),
                                  (("--sink", "pigeon", "--once"), "pigeon"),
@@ -121,7 +121,7 @@ class Aliases(unittest.TestCase):
             self.assertEqual(done.returncode, 2, arguments)
             self.assertIn(words, done.stdout + done.stderr, arguments)
 
-    def test_what_this_program_does_not_have_is_said(self):
+    def test_missing_features_are_reported(self):
         listed = run("collect", "--list").stdout
         for alias, target in zip(GPU_ALIASES, ("nvidia", "amd", "gaudi", "dcgm", "fleet_health")):
             done = run(alias, "--dry-run")
@@ -161,14 +161,14 @@ class Collect(unittest.TestCase):
         self.assertIn("--list", done.stderr)
 
 
-class Dialects(unittest.TestCase):
+class Names(unittest.TestCase):
     CONFIG = "sinks: {prometheus: {names: [native, zernel, dcgm, otel_hw, l9gpu]}}\n"
 
-    def test_pages_of_all_dialects(self):
+    def test_pages_with_all_names(self):
         with Agent("--demo", config=self.CONFIG) as agent:
             page = wait_until(lambda: (lambda p: p if samples(p, "DCGM_FI_DEV_NVLINK_TX_BANDWIDTH_TOTAL") else "")(
                 agent.page()), what="rates")
-            # What dashboard 12239 asks for, as far as the simulated GPUs have it.
+            # Families that dashboard 12239 queries, as far as the simulated GPUs have it.
             for family in ("DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_SM_CLOCK",
                            "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_FB_USED"):
                 found = samples(page, family)
@@ -184,7 +184,7 @@ class Dialects(unittest.TestCase):
             self.assertEqual(len(samples(page, "gpu_energy_consumption_mJ")), 8)
 
     @unittest.skipUnless(open_parser, "no prometheus_client here; ./dev test installs it")
-    def test_openmetrics_of_all_dialects(self):
+    def test_openmetrics_with_all_names(self):
         with Agent("--demo", config=self.CONFIG) as agent:
             wait_until(lambda: samples(agent.page(), "DCGM_FI_DEV_FB_USED"))
             open_page = agent.page(Accept="application/openmetrics-text; version=1.0.0")
@@ -194,20 +194,20 @@ class Dialects(unittest.TestCase):
             self.assertEqual(types["hw_energy_joules"], "counter")
             self.assertEqual(types["gpu_ecc_errors"], "gauge")
 
-    def test_a_dialect_can_stand_alone(self):
+    def test_names_of_one_project_alone(self):
         with Agent("--demo", config="sinks: {prometheus: {names: [dcgm@4.6]}}\n") as agent:
             page = wait_until(lambda: (lambda p: p if samples(p, "DCGM_FI_DEV_GPU_UTIL_RATIO") else "")(agent.page()))
             names = {line.split()[2] for line in page.splitlines() if line.startswith("# TYPE ")}
             self.assertTrue(all(name.startswith("DCGM_FI_") for name in names), names)
 
     def test_metrics_lists_them(self):
-        for dialect, family in (("dcgm", "DCGM_FI_PROF_SM_ACTIVE"), ("dcgm@4.6", "DCGM_FI_PROF_SM_UTIL_RATIO"),
+        for scheme, family in (("dcgm", "DCGM_FI_PROF_SM_ACTIVE"), ("dcgm@4.6", "DCGM_FI_PROF_SM_UTIL_RATIO"),
                                 ("otel_hw", "hw_gpu_utilization_ratio"), ("l9gpu", "gpu_xid_errors"),
                                 ("zernel", "zernel_gpu_memory_used_bytes")):
-            done = run("metrics", "--dialect", dialect, "--format", "json")
+            done = run("metrics", "--names", scheme, "--format", "json")
             names = [metric["name"] for metric in json.loads(done.stdout)["metrics"]]
             self.assertIn(family, names)
-            self.assertEqual(len(names), len(set(names)), dialect)
+            self.assertEqual(len(names), len(set(names)), scheme)
 
 
 if __name__ == "__main__":

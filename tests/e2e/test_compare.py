@@ -1,4 +1,4 @@
-"""`gpulens doctor --compare`: beside a simulated nvidia-smi of the same simulated machine, and beside what is hostile."""
+"""`gpulens doctor --compare` with a simulated nvidia-smi of the same simulated machine, and with hostile output."""
 import json
 import os
 import pathlib
@@ -28,53 +28,53 @@ def run_compare(*arguments, profile="h200", **environment):
 
 
 def compare(*arguments, profile="h200", **environment):
-    code, out, said = run_compare("--compare", "--tool", str(TOOL), "--json", *arguments, profile=profile, **environment)
-    assert out, said
+    code, out, errors = run_compare("--compare", "--tool", str(TOOL), "--json", *arguments, profile=profile, **environment)
+    assert out, errors
     return code, json.loads(out)
 
 
-def unexplained(told):
+def unexplained(report):
     return [(field["subject"], field["field"], field["tool"], field["gpulens"], field["reason"])
-            for field in told["fields"] if field["verdict"] == "unexplained"]
+            for field in report["fields"] if field["verdict"] == "unexplained"]
 
 
 class Compare(unittest.TestCase):
     def test_every_field_of_busy_gpus_has_its_reason(self):
-        code, told = compare()
-        self.assertEqual(unexplained(told), [])
+        code, report = compare()
+        self.assertEqual(unexplained(report), [])
         self.assertEqual(code, 0)
-        self.assertGreaterEqual(told["distinct_fields"], 150)
-        self.assertGreaterEqual(told["comparisons"], 8 * 150)
+        self.assertGreaterEqual(report["distinct_fields"], 150)
+        self.assertGreaterEqual(report["comparisons"], 8 * 150)
         # Most of it is compared and not just listed.
-        compared = {field["field"] for field in told["fields"]
+        compared = {field["field"] for field in report["fields"]
                     if field["metric"] and field["tool"] != "N/A" and field["gpulens"]}
         self.assertGreaterEqual(len(compared), 85, sorted(compared))
-        self.assertTrue(told["simulated"])
+        self.assertTrue(report["simulated"])
 
     def test_other_boards(self):
         for profile in ("a100", "h100_busy", "l4", "gb200", "gb10", "gb10_system_memory", "mig_table", "no_ecc"):
             with self.subTest(profile=profile):
-                code, told = compare(profile=profile)
-                self.assertEqual(unexplained(told), [])
+                code, report = compare(profile=profile)
+                self.assertEqual(unexplained(report), [])
                 self.assertEqual(code, 0)
                 # Where the tool has no value, gpulens has none, but for the mean power where the board has no other.
-                self.assertLessEqual({field["field"] for field in told["fields"] if field["verdict"] == "tool_silent"},
+                self.assertLessEqual({field["field"] for field in report["fields"] if field["verdict"] == "tool_silent"},
                                      {f"{part}_power_readings/instant_power_draw" for part in ("gpu_memory", "module")})
 
     def test_a_value_where_the_tool_has_none_is_found(self):
         wrong = ["temperature/gpu_temp=N/A", "fb_memory_usage/used=[ERR!]", "performance_state=P15"]
-        code, told = compare(FAKE_NVIDIA_SMI_WRONG=";".join(wrong), profile="h100_idle")
-        self.assertEqual(sorted(f"{field[1]}={field[2]}" for field in unexplained(told)), sorted(wrong))
+        code, report = compare(FAKE_NVIDIA_SMI_WRONG=";".join(wrong), profile="h100_idle")
+        self.assertEqual(sorted(f"{field[1]}={field[2]}" for field in unexplained(report)), sorted(wrong))
         self.assertEqual(code, 1)
 
     def test_wrong_values_and_unknown_fields_are_found(self):
         wrong = ["max_clocks/sm_clock=1234 MHz", "ecc_mode/current_ecc=Disabled", "fb_memory_usage/total=40960 MiB",
                  "product_name=NVIDIA A100", "gpu_power_readings/max_power_limit=70.00 W", "compute_mode=Prohibited",
                  "temperature/gpu_temp=7 C", "fan_speed=30 %", "warp_core/temperature=9 C"]
-        code, told = compare(FAKE_NVIDIA_SMI_WRONG=";".join(wrong), profile="h100_idle")
-        self.assertEqual(sorted(f"{field[1]}={field[2]}" for field in unexplained(told)), sorted(wrong))
+        code, report = compare(FAKE_NVIDIA_SMI_WRONG=";".join(wrong), profile="h100_idle")
+        self.assertEqual(sorted(f"{field[1]}={field[2]}" for field in unexplained(report)), sorted(wrong))
         self.assertEqual(code, 1)
-        self.assertEqual(told["looks"], 3)
+        self.assertEqual(report["looks"], 3)
 
     def test_the_table_fits_a_terminal(self):
         code, out, _ = run_compare("--compare", "--tool", str(TOOL), profile="h100_idle")
@@ -92,8 +92,8 @@ class Compare(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder, "smi.xml")
             file.write_bytes(xml)
-            code, out, said = run_compare("--compare-with", str(file), "--json", profile="h100_busy")
-            self.assertEqual(code, 0, out[-2000:] + said)
+            code, out, errors = run_compare("--compare-with", str(file), "--json", profile="h100_busy")
+            self.assertEqual(code, 0, out[-2000:] + errors)
             file.write_bytes(xml.replace(b"<max_link_gen>5<", b"<max_link_gen>2<", 1))
             code, out, _ = run_compare("--compare-with", str(file), "--json", profile="h100_busy")
             self.assertEqual(code, 1)
@@ -103,24 +103,24 @@ class Compare(unittest.TestCase):
     def test_hostile_output_is_refused_at_once(self):
         for file in sorted(BAD.iterdir()):
             with self.subTest(file=file.name):
-                code, out, said = run_compare("--compare-with", str(file))
+                code, out, errors = run_compare("--compare-with", str(file))
                 self.assertEqual((code, out), (2, ""))
-                self.assertIn("gpulens doctor --compare: ", said)
-                self.assertNotIn("root:", said)
+                self.assertIn("gpulens doctor --compare: ", errors)
+                self.assertNotIn("root:", errors)
 
     def test_a_tool_that_fails(self):
-        for mode, said in (("exit3", "version mismatch"), ("garbage", "XML")):
+        for mode, errors in (("exit3", "version mismatch"), ("garbage", "XML")):
             with self.subTest(mode=mode):
                 code, _, error = run_compare("--compare", "--tool", str(TOOL), FAKE_NVIDIA_SMI_MODE=mode,
                                              profile="h100_idle")
                 self.assertEqual(code, 2)
-                self.assertIn(said, error)
+                self.assertIn(errors, error)
 
     def test_no_tool(self):
-        code, _, said = run_compare("--compare", PATH="/nonexistent")
+        code, _, errors = run_compare("--compare", PATH="/nonexistent")
         self.assertEqual(code, 2)
-        self.assertIn("nvidia-smi, amd-smi, hl-smi", said)
-        code, _, said = run_compare("--compare", "--tool", "/bin/ls")
+        self.assertIn("nvidia-smi, amd-smi, hl-smi", errors)
+        code, _, errors = run_compare("--compare", "--tool", "/bin/ls")
         self.assertEqual(code, 2)
 
 
@@ -131,10 +131,10 @@ class CompareGaudi(unittest.TestCase):
             config.write_text(f"state_dir: {folder}\ncollectors: {{gaudi: {{hl_smi_path: {HL_SMI}, interval: 1s}}}}\n")
             done = subprocess.run([str(BINARY), "doctor", "--compare", "--json", "--config", str(config), "--tool",
                                    str(HL_SMI)], capture_output=True, text=True, timeout=240, check=False)
-        told = json.loads(done.stdout)
-        self.assertEqual(unexplained(told), [])
+        report = json.loads(done.stdout)
+        self.assertEqual(unexplained(report), [])
         self.assertEqual(done.returncode, 0)
-        self.assertEqual(told["tool"], "hl-smi")
+        self.assertEqual(report["tool"], "hl-smi")
 
 
 if __name__ == "__main__":

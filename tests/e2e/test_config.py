@@ -1,4 +1,4 @@
-"""The configuration as people meet it: what `config check` refuses is what the agent refuses, and what stands elsewhere is found."""
+"""The configuration as users meet it: `config check` refuses what the agent refuses, and settings in other places are found."""
 import json
 import os
 import pathlib
@@ -73,7 +73,7 @@ class Renamed(Case):
 
 
 class Check(Case):
-    # What the agent would refuse, and words of the answer. {P} and {Q} are free ports.
+    # Configurations that the agent refuses, and words of the message. {P} and {Q} are free ports.
     REFUSED = {
         "sinks:\n  webhook: {url: \"http://h/\", transport: {bearer_token: a, bearer_token_file: /b}}\n":
             (":2:", "sinks.webhook: bearer_token and bearer_token_file contradict each other"),
@@ -95,7 +95,7 @@ class Check(Case):
         "http: {web_config: \"{FOLDER}/web.yaml\"}\n": ("web.yaml:1", "unknown key"),
     }
 
-    def test_what_the_agent_refuses_is_refused_with_its_place(self):
+    def test_config_check_refuses_with_the_line_as_the_agent_does(self):
         self.write("tls_server_confi: {}\n", "web.yaml")
         for text, words in self.REFUSED.items():
             with self.subTest(text):
@@ -112,7 +112,7 @@ class Check(Case):
                 started = run("agent", "--config", path, *more)
                 self.assertEqual(started.returncode, 2, started.stderr)
 
-    def test_what_is_good_starts(self):
+    def test_a_valid_configuration_starts(self):
         token = self.write("s3cret\n", "token")
         config = (f"state_dir: {self.folder}/state\nresource: {{cluster: \"${{REGION}}-$$1\", attributes: {{team: \"${{TEAM:-none}}\"}}}}\n"
                   f"sinks: {{webhook: {{url: \"http://127.0.0.1:9/\", transport: {{bearer_token: \"${{file:{token}}}\"}}}}}}\n")
@@ -127,7 +127,7 @@ class Check(Case):
             info = samples(agent.page(), "target_info")[0].labels
             self.assertEqual((info["k8s_cluster_name"], info["team"]), ("eu-$1", "none"))
 
-    def test_what_is_not_there_yet_is_a_warning(self):
+    def test_a_missing_source_is_a_warning(self):
         path = self.write("state_dir: /proc/nope\nsinks:\n  webhook: {url: \"https://h/\", transport: {bearer_token_file: /nowhere/token,\n"
                           "            tls: {ca_file: /nowhere/ca}}}\n")
         checked = run("config", "check", path)
@@ -136,16 +136,16 @@ class Check(Case):
         self.assertRegex(checked.stderr, r"gpulens.yaml:3:\d+: sinks.webhook.transport.bearer_token_file: cannot read")
         self.assertRegex(checked.stderr, r"gpulens.yaml:4:\d+: sinks.webhook.transport.tls.ca_file: cannot read")
 
-    def test_a_state_folder_that_cannot_be_used_is_said_at_the_start(self):
+    def test_an_unusable_state_folder_is_reported_at_the_start(self):
         with Agent(environment={"STATE_DIRECTORY": "/proc/nope"}) as agent:
-            wait_until(lambda: "the state folder /proc/nope cannot be used" in agent.said())
+            wait_until(lambda: "the state folder /proc/nope cannot be used" in agent.log_text())
 
-    def test_unknown_variables_concern_who_configures(self):
+    def test_unknown_variables_are_reported_by_config_check_and_the_agent(self):
         for command in (("metrics", "gpu.utilization"), ("collect", "self", "--once"), ("collect", "--list")):
             self.assertNotIn("GPULENS_FOO", run(*command, GPULENS_FOO="1").stderr, command)
         self.assertIn("GPULENS_FOO is not an option", run("config", "check", GPULENS_FOO="1").stderr)
         with Agent(environment={"GPULENS_FOO": "1"}) as agent:
-            self.assertIn("GPULENS_FOO is not an option", agent.said())
+            self.assertIn("GPULENS_FOO is not an option", agent.log_text())
 
 
 class Memory(Case):
@@ -163,11 +163,11 @@ class Memory(Case):
                 self.assertEqual(value(page, "gpulens_memory_limit_bytes"), 32 << 20)
                 # The agent's own readings go on.
                 self.assertTrue(samples(page, "system_cpu_time_seconds_total") or samples(page, "system_cpu_seconds_total"))
-                self.assertIn("above limits.memory of 32 MiB", agent.said())
+                self.assertIn("above limits.memory of 32 MiB", agent.log_text())
 
 
 class Demo(Case):
-    def test_what_is_simulated_is_never_among_what_is_real(self):
+    def test_simulated_gpus_never_mix_with_real_ones(self):
         state = self.folder / "state"
         socket = self.folder / "control.sock"
         config = (f"interval: 200ms\nstate_dir: {state}\ncontrol: {{socket: {socket}}}\n"
@@ -179,9 +179,9 @@ class Demo(Case):
             wait_until(lambda: (state / "demo" / "incidents.db").exists(), 30, "an event")
             shown = wait_until(lambda: (lambda done: done if "XID" in done.stdout else None)(
                 run("events", "--state-dir", str(state))), 30, "the event")
-            # The agent that runs says where its events are, also where its own configuration names another folder.
-            asked = run("events", "--config", str(agent.config))
-            self.assertIn("XID", asked.stdout, asked.stderr)
+            # The running agent returns the folder of its events, also where its own configuration names another one.
+            done = run("events", "--config", str(agent.config))
+            self.assertIn("XID", done.stdout, done.stderr)
         for line in shown.stdout.splitlines()[1:]:
             self.assertTrue("SIMULATED" in line or line.startswith("    before:"), line)
         self.assertIn("SIMULATED", shown.stderr)

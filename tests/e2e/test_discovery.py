@@ -66,9 +66,9 @@ class DiscoveryTest(unittest.TestCase):
             self.assertIn('team="search"', found[0])
             self.assertIn(f'target="127.0.0.1:{port}"', found[0])
             self.assertTrue(found[0].split("}")[1].startswith(" 3"), found[0])
-            # A file that makes no sense changes nothing, and is told.
+            # An invalid file changes nothing, and is reported.
             self.write("- targets: [\n")
-            wait_until(lambda: "file_sd_bad" in agent.said() or "last valid targets" in agent.said(), what="the line of log")
+            wait_until(lambda: "file_sd_bad" in agent.log_text() or "last valid targets" in agent.log_text(), what="the line of log")
             self.assertTrue(lines(agent))
             self.write("[]\n")
             wait_until(lambda: not lines(agent), what="the end of the series of a target that was removed")

@@ -200,7 +200,7 @@ class Scripts(Case):
         with own_network():
             text = self.run_page(DOCS / "howto" / "replace-dcgm-exporter.md")
         self.assertEqual(text.count("DCGM_FI_DEV_GPU_UTIL{"), 8)
-        # The rows of the page's table that say yes are on the page of eight simulated H100.
+        # The rows of the page's table with a yes are on the page of eight simulated H100.
         table = (DOCS / "howto" / "replace-dcgm-exporter.md").read_text().split("| metric | here |")[1].split("\n\n")[0]
         served = set(re.findall(r"^(DCGM_\w+)\{", (self.folder / "page.txt").read_text(), re.M))
         listed = set()
@@ -218,7 +218,7 @@ class Scripts(Case):
         self.run_page(DOCS / "howto" / "slurm-jobs.md")
 
     def test_job_labels(self):
-        """What slurm-jobs.md promises: a mapping of a prolog becomes the label slurm_job_id."""
+        """As in slurm-jobs.md, a mapping of a prolog becomes the label slurm_job_id."""
         jobs = self.folder / "jobs"
         jobs.mkdir()
         (jobs / "0").write_text("12\n")
@@ -228,9 +228,9 @@ class Scripts(Case):
             agent = subprocess.Popen([BINARY, "agent", "--config", "gpulens.yaml"], cwd=self.folder, stderr=subprocess.DEVNULL,
                                      env=self.environment(GPULENS_FAKE_NVML=str(PROFILES / "h100_idle.yaml")))
             try:
-                ask = ("until curl -s localhost:9091/metrics | grep '^gpu_energy_consumption_joules_total.*gpu_index=\"0\".*"
+                script = ("until curl -s localhost:9091/metrics | grep '^gpu_energy_consumption_joules_total.*gpu_index=\"0\".*"
                        "slurm_job_id=\"12\"'; do sleep 0.5; done")
-                done = subprocess.run(["timeout", "60", "bash", "-c", ask], capture_output=True, text=True, check=False)
+                done = subprocess.run(["timeout", "60", "bash", "-c", script], capture_output=True, text=True, check=False)
             finally:
                 agent.terminate()
                 agent.wait(20)

@@ -1,4 +1,4 @@
-"""`gpulens doctor` and `gpulens events` ask the agent that runs, and say whose view it is."""
+"""`gpulens doctor` and `gpulens events` query the running agent, and name the source of their view."""
 import base64
 import crypt
 import json
@@ -81,7 +81,7 @@ class Doctor(unittest.TestCase):
             self.assertEqual(page["agent"], f"http://127.0.0.1:{demo.agent.port}/")
             self.assertEqual(run("events", "--config", demo.finder).returncode, 0)
 
-    def test_the_status_is_for_those_who_may_read_the_agent(self):
+    def test_the_status_needs_permission_to_read_the_agent(self):
         with Demo() as demo:
             here = f"127.0.0.1:{demo.agent.port}"
             self.assertEqual(demo.agent.get("/-/status", timeout=30).status, 200)
@@ -149,9 +149,9 @@ class Events(unittest.TestCase):
             self.assertEqual(own[:len(lines)], lines, "the configuration of the agent itself names the folder above that of --demo")
 
     @unittest.skipIf(os.path.exists("/var/lib/gpulens"), "this machine has the folder of the service")
-    def test_without_an_agent_nothing_is_no_all_clear(self):
+    def test_without_an_agent_an_empty_list_is_an_error(self):
         folder = new_folder()
-        config = folder / "nobody.yaml"
+        config = folder / "no_agent.yaml"
         config.write_text(f"control: {{socket: {folder}/s.sock}}\nhttp: {{listen: ['127.0.0.1:{free_port()}']}}\n")
         done = run("events", "--config", config, XDG_STATE_HOME=str(folder), STATE_DIRECTORY=str(folder))
         self.assertEqual(done.returncode, 1, done.stderr)

@@ -57,7 +57,7 @@ class Feed(unittest.TestCase):
         wait_until(lambda: os.path.exists(self.socket))
 
     def window(self, program):
-        """What was drawn in a window so long that half of it is certain: on a busy machine the readings at its ends come late."""
+        """The energy of a window so long that half of it is certain: on a busy machine the readings at its ends come late."""
         for seconds in (0.3, 1, 3, 9):
             program.do("drawn")
             end = time.monotonic() + seconds
@@ -77,7 +77,7 @@ class Feed(unittest.TestCase):
         with self.agent() as agent:
             self.listens()
             self.assertTrue(stat.S_IMODE(os.stat(self.socket).st_mode) == 0o666)
-            self.assertEqual(children(agent.process.pid), [], "nobody has asked yet")
+            self.assertEqual(children(agent.process.pid), [], "no request yet")
             with self.program() as program:
                 drawn = self.window(program)
                 self.assertEqual(drawn.devices, 8)
@@ -105,7 +105,7 @@ class Feed(unittest.TestCase):
                 wait_until(lambda: Drawn(program.do("drawn")).validity == "valid", 30)
                 self.assert_true(self.window(program))
 
-    def test_an_agent_that_is_gone_is_said_and_its_next_one_used(self):
+    def test_a_lost_agent_is_reported_and_its_successor_used(self):
         with self.program() as program:
             with self.agent():
                 self.listens()
@@ -139,7 +139,7 @@ class Feed(unittest.TestCase):
                 wait_until(lambda: Drawn(program.do("drawn")).validity == "valid", 60)
                 self.assert_true(self.window(program))
 
-    def test_what_asks_nothing_known_is_let_go(self):
+    def test_a_client_with_an_unknown_request_is_disconnected(self):
         with self.agent():
             self.listens()
             with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
@@ -150,7 +150,7 @@ class Feed(unittest.TestCase):
             with self.program() as program:
                 self.assert_true(self.window(program))
 
-    def test_without_an_agent_the_reason_says_where_it_was_looked_for(self):
+    def test_without_an_agent_the_reason_names_the_socket(self):
         with self.program() as program:
             program.do("drawn")
             drawn = Drawn(program.do("drawn"))

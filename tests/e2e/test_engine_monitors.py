@@ -10,7 +10,7 @@ from agent import BINARY, Agent, samples, value, wait_until
 from http_stub import HttpStub
 from own_network import own_network
 
-# By engine: the command of its own, its option, and where its page stands.
+# By engine: the command of its own, its option, and the path of its page.
 ENGINES = {"vllm": ("vllm_monitor", "--vllm-endpoint", "http://localhost:8000/metrics"),
            "nim": ("nim_monitor", "--nim-endpoint", "http://localhost:8000/v1/metrics"),
            "triton": ("triton_monitor", "--triton-endpoint", "http://localhost:8002/metrics"),
@@ -35,7 +35,7 @@ def counter(name, labels, number):
 
 
 def vllm_page(turn, prefix="vllm:"):
-    """What a server shows that has served 10 requests between two scrapes."""
+    """The page of a server that has served 10 requests between two scrapes."""
     model = 'model_name="m",engine="0"'
     return (gauge(prefix + "num_requests_running", model, 3) + gauge(prefix + "kv_cache_usage_perc", model, 0.5) +
             counter(prefix + "generation_tokens_total", model, 1000 * turn) +
@@ -64,19 +64,19 @@ PAGES = {"vllm": vllm_page,
 
 @contextlib.contextmanager
 def engine(page, paths=("/metrics",), port=0):
-    """A server that shows `page(turn)` at the given paths, turn 1 first; yields its base URL and the list of paths asked for."""
-    asked, lock = [], threading.Lock()
+    """A server that shows `page(turn)` at the given paths, turn 1 first; yields its base URL and the list of requested paths."""
+    requested, lock = [], threading.Lock()
 
     def answer(request, _):
         with lock:
-            asked.append(request.path)
-            turn = sum(path in paths for path in asked)
+            requested.append(request.path)
+            turn = sum(path in paths for path in requested)
         found = request.path in paths
         body = page(turn).encode() if found else b"not here"
         return 200 if found else 404, {"Content-Type": "text/plain; version=0.0.4"}, body
 
     with HttpStub(answer, port) as stub:
-        yield stub.origin, asked
+        yield stub.origin, requested
 
 
 def run(*arguments):
@@ -91,7 +91,7 @@ def records(*arguments):
 
 
 def found(elements, name):
-    """Every reading of that name, with the attributes of its entity beside its own."""
+    """Every reading of that name, with the attributes of its entity and its own."""
     return [{**reading, "attributes": {**element["entity"], **reading.get("attributes", {})}}
             for element in elements for reading in element["readings"] if reading["name"] == name]
 
@@ -101,12 +101,12 @@ def names(elements):
 
 
 class Names(unittest.TestCase):
-    def test_an_engine_is_what_to_collect(self):
+    def test_an_engine_is_a_collect_command(self):
         for name in ENGINES:
             with self.subTest(engine=name), engine(PAGES[name]) as (url, _):
                 seen = records("collect", name, "--endpoint", url + "/metrics", "--once", "--json")
-                told = {element["entity"].get("inference.engine") for element in seen}
-                self.assertIn(name, told)
+                reported = {element["entity"].get("inference.engine") for element in seen}
+                self.assertIn(name, reported)
                 self.assertIn("inference.", " ".join(names(seen)))
 
     def test_the_project_s_commands_read_their_own_option(self):
@@ -115,7 +115,7 @@ class Names(unittest.TestCase):
                 seen = records(command, option, url + "/metrics", "--once", "--sink", "stdout")
                 self.assertIn(name, {element["entity"].get("inference.engine") for element in seen})
 
-    def test_triton_tells_models_apart(self):
+    def test_triton_distinguishes_models(self):
         with engine(PAGES["triton"]) as (url, _):
             seen = records("triton_monitor", "--triton-endpoint", url + "/metrics", "--once")
         finished = found(seen, "inference.requests.finished")
@@ -134,7 +134,7 @@ class Names(unittest.TestCase):
                 seen = records("nim_monitor", "--nim-endpoint", url + "/v1/metrics", "--once")
                 self.assertEqual([r["value"] for r in found(seen, "inference.requests.running")], [3])
 
-    def test_help_says_the_default_page_and_interval(self):
+    def test_help_has_the_default_page_and_interval(self):
         for command, option, page in ENGINES.values():
             done = run(command, "--help")
             self.assertEqual(done.returncode, 0, command)
@@ -150,23 +150,23 @@ class Names(unittest.TestCase):
 
 class Once(unittest.TestCase):
     def test_two_readings_are_two_scrapes(self):
-        with engine(vllm_page) as (url, asked):
+        with engine(vllm_page) as (url, requested):
             seen = records("collect", "vllm", "--endpoint", url + "/metrics", "--once", "--json")
         first = found(seen, "inference.time_to_first_token")
         self.assertEqual(len(first), 1)
-        scrapes = asked.count("/metrics")
+        scrapes = requested.count("/metrics")
         self.assertGreaterEqual(scrapes, 2)
         # The histogram is the page's own, of a scrape that was not the first.
         self.assertIn(first[0]["count"], [10 * turn for turn in range(2, scrapes + 1)])
 
-    def test_what_is_derived_is_shown_beside_it(self):
+    def test_derived_readings_are_shown_too(self):
         if "\ninference " not in run("collect", "--list").stdout:
             self.skipTest("this program has no analyzer inference")
         with engine(vllm_page) as (url, _):
             seen = records("vllm_monitor", "--vllm-endpoint", url + "/metrics", "--once")
         self.assertTrue(any(name.startswith("vllm.") for name in names(seen)), sorted(names(seen)))
 
-    def test_nobody_there_is_an_error_that_says_so(self):
+    def test_an_absent_engine_is_an_error_with_a_reason(self):
         with engine(vllm_page) as (url, _):
             pass
         done = run("vllm_monitor", "--vllm-endpoint", url + "/metrics", "--once")
@@ -183,11 +183,11 @@ class Interval(unittest.TestCase):
             self.assertEqual(done.stdout, f"gpulens collect {name} --interval 5s --sink stdout -o url={page} --emit-genai-namespace\n")
 
     def test_a_push_interval_is_kept(self):
-        with engine(vllm_page) as (url, asked):
+        with engine(vllm_page) as (url, requested):
             process = subprocess.Popen([str(BINARY), "vllm_monitor", "--vllm-endpoint", url + "/metrics", "--push-interval", "0.3"],
                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
             try:
-                wait_until(lambda: asked.count("/metrics") >= 4, what="a fourth scrape")
+                wait_until(lambda: requested.count("/metrics") >= 4, what="a fourth scrape")
                 self.assertTrue(found(json.loads(process.stdout.readline()), "inference.requests.running"))
             finally:
                 process.terminate()
@@ -207,9 +207,9 @@ class Genai(unittest.TestCase):
         self.assertFalse([name for name in names(without) if name.startswith("gen_ai.")])
         self.assertLessEqual(names(without), names(seen))
         for name, unit in self.HISTOGRAMS.items():
-            told = found(seen, name)
-            self.assertEqual(len(told), 2 if name.endswith("usage") else 1, name)
-            for reading in told:
+            reported = found(seen, name)
+            self.assertEqual(len(reported), 2 if name.endswith("usage") else 1, name)
+            for reading in reported:
                 self.assertEqual(reading["unit"], unit)
                 self.assertEqual([bucket["le"] for bucket in reading["buckets"]], [0.1, 0.5, "+Inf"], name)
                 attributes = reading["attributes"]
@@ -220,7 +220,7 @@ class Genai(unittest.TestCase):
                          found(seen, "inference.time_per_output_token")[0]["count"])
         self.assertEqual(found(seen, "gen_ai.server.cache.utilization")[0]["value"], 0.5)
 
-    def test_a_sink_without_other_names_says_so(self):
+    def test_a_sink_without_other_names_reports_it(self):
         done = run("vllm_monitor", "--once", "--sink", "do_nothing", "--emit-genai-namespace")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--emit-genai-namespace", done.stderr)
@@ -276,13 +276,13 @@ sinks: {{prometheus: {{names: [native, zumik]}}}}
         self.assertEqual(moved, {"read": 100, "write": 23})
         hits, lookups = value(seen, "lmcache_num_lookup_hits_total"), value(seen, "lmcache_num_lookup_tokens_total")
         self.assertEqual(hits / lookups, 0.25)
-        # A Dynamo tells its queue, so the picker's is not told besides.
+        # Dynamo exports its queue, so the picker's is not exported as well.
         self.assertEqual([sample.value for sample in samples(seen, "dynamo_router_queue_depth")], [4])
         for name in ("sglang_time_to_first_token_seconds_count", "dynamo_router_queue_depth", "zumik_byoc_replicas",
                      "mooncake_transfer_bytes_total", "lmcache_num_lookup_hits_total"):
             self.assertEqual({sample.labels.get("cluster") for sample in samples(seen, name)}, {"byc_1"}, name)
 
-    def test_the_endpoint_picker_stands_in_for_dynamo(self):
+    def test_the_endpoint_picker_replaces_dynamo(self):
         seen = self.page({"epp": self.epp}, ("dynamo_router_queue_depth{",))
         self.assertEqual(value(seen, "dynamo_router_queue_depth"), 7)
 
@@ -305,7 +305,7 @@ class WrongUse(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--endpoint", done.stderr)
 
-    def test_what_reads_no_page_has_no_endpoint(self):
+    def test_a_command_without_a_page_has_no_endpoint(self):
         done = run("collect", "host", "--endpoint", "http://localhost:1/metrics", "--once")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--endpoint: host does not read a page", done.stderr)

@@ -30,10 +30,10 @@ class Pages(HttpStub):
 
     def __init__(self, pages):
         super().__init__(self._show, protocol="HTTP/1.1")
-        self.pages, self.asked, self.fields = pages, [], []
+        self.pages, self.requested, self.fields = pages, [], []
 
     def _show(self, request, _):
-        self.asked.append(request.path)
+        self.requested.append(request.path)
         self.fields.append(dict(request.headers))
         status, kind, bodies = self.pages.get(request.path, (404, "text/plain", ["no such page\n"]))
         body = bodies.pop(0) if len(bodies) > 1 else bodies[0]
@@ -65,7 +65,7 @@ class List(unittest.TestCase):
         for name in engine_pages.engine_names():
             self.assertIn(f"\n{name} ", done.stdout)
 
-    def test_one_engine_and_one_that_is_not_known(self):
+    def test_one_known_and_one_unknown_engine(self):
         self.assertIn("vllm:kv_cache_usage_perc", engines("list", "vllm").stdout)
         done = engines("list", "vlm")
         self.assertEqual((done.returncode, done.stdout), (2, ""))
@@ -93,7 +93,7 @@ class Check(unittest.TestCase):
                 self.assertGreater(report["counts"]["mapped"], 0)
                 self.assertNotIn("expected_type", json.dumps(report))
 
-    def test_pages_are_recognised_without_being_told(self):
+    def test_pages_are_recognised_without_an_option(self):
         for name in engine_pages.engine_names():
             if name == "aibrix":  # it shows others' families without their prefix, as NIM does
                 continue
@@ -125,7 +125,7 @@ class Check(unittest.TestCase):
             with self.subTest(path.name):
                 code, report = self.check(str(path))
                 unknown = [f["name"] for f in report["families"] if f["verdict"] == "unknown"]
-                # A typing error of the page's author, and the way an unknown family is told.
+                # A typing error of the page's author, and the report of an unknown family.
                 typo = ["iinference_model_request_tpot_seconds"] if path.name.startswith("request_tpot") else []
                 self.assertEqual((code, unknown), (len(typo), typo))
                 self.assertFalse([f for f in report["families"] if "expected_type" in f])
@@ -142,7 +142,7 @@ class Check(unittest.TestCase):
         self.assertIn("tgi_brand_new_seconds\thistogram\t-\ts\tpass\t-\t-\t-\t-\t-\n", done.stdout)
         self.assertIn("recognised: tgi", done.stdout)
 
-    def test_a_page_of_nobody(self):
+    def test_a_page_of_no_known_engine(self):
         done = engines("check", "-", text="# TYPE node_load1 gauge\nnode_load1 1\n")
         self.assertEqual(done.returncode, 1)
         self.assertIn("no engine is recognised", done.stdout)
@@ -159,7 +159,7 @@ class Check(unittest.TestCase):
             for path in ("", "/metrics", "/packed", "/open"):
                 code, report = self.check(server.url(path))
                 self.assertEqual((code, report["engines"][0]["name"], report["samples"]), (0, "tgi", 1), path)
-            self.assertEqual(server.asked[0], "/metrics")
+            self.assertEqual(server.requested[0], "/metrics")
 
     def test_header_and_password(self):
         with Pages({"/metrics": page(TGI)}) as server:
@@ -170,7 +170,7 @@ class Check(unittest.TestCase):
             self.assertEqual(server.fields[-1]["Authorization"], "Basic dXNlcjpzZWNyZXQ=")
             self.assertNotIn("secret", done.stdout + done.stderr)
 
-    def test_what_cannot_be_read(self):
+    def test_unreadable_input(self):
         pages = {"/metrics": page("<html>", "text/html"), "/sly": page("<html>hello</html>\n"),
                  "/empty": page(""), "/json": page('{"detail":"Not Found"}', "application/json"),
                  "/closed": page("no", status=401), "/nonsense": page("one two three\nfour five six\n")}
@@ -246,7 +246,7 @@ class Read(unittest.TestCase):
         after = vllm_page(([1000000, 100, 0, 0], 500150), ([0, 0, 0, 0], 0), 2200)
         with Pages({"/metrics": (200, "text/plain", [before, after])}) as server:
             done = engines("read", server.url("/metrics"), "--json", "--window", "200ms")
-            self.assertEqual(len(server.asked), 2)
+            self.assertEqual(len(server.requested), 2)
         self.assertEqual(done.returncode, 0, done.stderr)
         reading = json.loads(done.stdout)
         self.assertEqual(reading["over"], "window")
@@ -258,7 +258,7 @@ class Read(unittest.TestCase):
         self.assertEqual(engine["tokens_generation"], 1500)
         self.assertAlmostEqual(engine["tokens_generation_per_second"] * reading["window_s"], 1500, places=3)
 
-    def test_an_engine_that_goes_away_in_between(self):
+    def test_an_engine_that_ends_between_scrapes(self):
         with Pages({"/metrics": (200, "text/plain", [vllm_page(([1, 0, 0, 0], 1), ([0, 0, 0, 0], 0), 1), "<html>"])}) as server:
             done = engines("read", server.url("/metrics"), "--window", "100ms")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
@@ -268,7 +268,7 @@ class Read(unittest.TestCase):
         for name in engine_pages.engine_names():
             with self.subTest(name):
                 done = engines("read", "-", "--engine", name, "--json", text=engine_pages.page_of(name))
-                # Caches serve no requests of their own, and KServe's server tells the stages of a request alone.
+                # Caches serve no requests of their own, and KServe's server exports only the stages of a request.
                 if name in ("dynamo-kvbm", "lmcache", "mooncake", "kserve"):
                     self.assertEqual((done.returncode, done.stdout), (1, ""))
                     self.assertIn(f"no readings of engine {name}", done.stderr)
@@ -278,7 +278,7 @@ class Read(unittest.TestCase):
                 self.assertEqual({engine["engine"] for engine in reading["engines"]}, {name})
                 self.assertIn(name, engines("read", "-", "--engine", name, text=engine_pages.page_of(name)).stdout)
 
-    def test_what_is_not_there(self):
+    def test_a_page_without_the_engine_or_model(self):
         done = engines("read", "-", text="# TYPE node_load1 gauge\nnode_load1 1\n")
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertIn("--engine selects the engine", done.stderr)

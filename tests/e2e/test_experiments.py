@@ -111,7 +111,7 @@ class Experiments(Home):
         self.assertEqual((page["status"], page["metrics"]["loss"]["last"]), ("crashed", 0.5))
         self.assertIn("last heartbeat", self.good("exp", "list", "--status", "crashed"))
 
-    def test_a_reader_that_goes_away_ends_the_program(self):
+    def test_a_closed_pipe_ends_the_program(self):
         self.script("talk.py", "while True: print('loss=1')\n")
         process = self.start("run", "-q", "talk.py")
         process.stdout.readline()
@@ -121,10 +121,10 @@ class Experiments(Home):
         process.stdout = None
         self.assertEqual(self.show("talk")["status"], "failed")
 
-    def test_the_program_is_told_which_run_it_is(self):
-        told = self.good("run", "--name", "mine", "sh", "-c",
+    def test_the_program_gets_the_id_of_its_run(self):
+        printed = self.good("run", "--name", "mine", "sh", "-c",
                          "echo $GPULENS_RUN_ID $GPULENS_RUN_NAME $GPULENS_EXPERIMENTS_DB $PYTHONUNBUFFERED")
-        self.assertEqual(told.split(), [self.show("mine")["id"], "mine", str(self.db), "1"])
+        self.assertEqual(printed.split(), [self.show("mine")["id"], "mine", str(self.db), "1"])
         outer = self.good("run", "--name", "outer", "sh", "-c", f"{BINARY} run -q --name inner true; echo $GPULENS_RUN_ID")
         self.assertEqual(self.show("inner")["parent_id"], outer.strip())
 
@@ -136,7 +136,7 @@ class Experiments(Home):
             self.assertEqual(process.returncode, 0)
         self.assertEqual([run["metrics"]["loss"]["count"] for run in self.runs()], [2000] * 4)
 
-    def test_what_differs_is_compared(self):
+    def test_differences_are_compared(self):
         self.good("run", "-q", "--name", "a", "--param", "lr=0.001", "--param", "opt=adam", "echo", "loss=2.0 zero=0")
         self.good("run", "-q", "--name", "b", "--param", "lr=0.003", "--param", "opt=adam", "echo", "loss=2.5 zero=1")
         text = self.good("exp", "compare", "a", "b")
@@ -147,7 +147,7 @@ class Experiments(Home):
         self.assertIn("opt", self.good("exp", "compare", "--all", "a", "b"))
         self.assertEqual(len(json.loads(self.good("exp", "compare", "--json", "a", "b"))["runs"]), 2)
         self.assertEqual(self.call("exp", "compare", "a").returncode, 2)
-        self.assertEqual(self.call("exp", "compare", "a", "nobody").returncode, 2)
+        self.assertEqual(self.call("exp", "compare", "a", "missing").returncode, 2)
 
     def test_deleting_takes_log_and_all(self):
         self.good("run", "-q", "--name", "a", "echo", "loss=1")
@@ -194,7 +194,7 @@ class Experiments(Home):
         self.assertEqual(self.good("log", "slow"), "first loss=1\nsecond loss=2\n")
         self.assertEqual(self.good("log", "--grep", "second"), "2: second loss=2\n")
         self.assertEqual(self.call("log", "--grep", "third").returncode, 1)
-        self.assertEqual(self.call("log", "nobody").returncode, 2)
+        self.assertEqual(self.call("log", "missing").returncode, 2)
 
     def test_following_ends_when_the_run_is_killed(self):
         self.script("endless.py", "import signal\nprint('ready', flush=True)\nwhile True: signal.pause()\n")
@@ -207,7 +207,7 @@ class Experiments(Home):
         self.assertEqual(follower.wait(30), 0)
         self.assertIn("crashed", follower.stderr.read())
 
-    def test_nothing_kept_yet_and_wrong_files(self):
+    def test_no_store_yet_and_wrong_files(self):
         empty = self.call("exp", "list")
         self.assertEqual((empty.returncode, empty.stdout), (0, ""))
         self.assertIn("no run was recorded yet", empty.stderr)

@@ -1,4 +1,4 @@
-"""Every fault of the simulated NVIDIA library, and of what stands around it, against one running agent that is scraped
+"""Every fault of the simulated NVIDIA library and its surroundings, against one running agent that is scraped
 ten times a second all the while: no answer may be missing, only the series of the GPU that fails may go, and all must
 come back without a restart.
 
@@ -15,7 +15,7 @@ from fault_machine import GPUS, Machine, p99
 
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- matrix: written by tests/e2e/test_fault_matrix.py -->", "<!-- end of matrix -->"
-# What no reading of a simulated H100 or A100 can be: name, least, greatest.
+# Range of readings of a simulated H100 or A100: name, least, greatest.
 POSSIBLE = (("gpu_power_draw_watts", 20, 1100), ("gpu_power_instant_watts", 20, 1100), ("gpu_utilization_ratio", 0, 1),
             ("gpu_memory_utilization_ratio", 0, 1), ("gpu_temperature_celsius", 10, 110),
             ("gpu_memory_used_bytes", 0, 96 * 2**30), ("gpu_clock_frequency_megahertz", 0, 5000),
@@ -38,15 +38,15 @@ ROWS = [
     Row("GPU lost", ONE + ": dated, then absent", "stale; state lost", "gpu.lost, gpu.found", fault_acts.lost),
     Row("GPU fallen off the bus", ONE, "stale; state lost", "gpu.xid 79, gpu.lost", fault_acts.fallen_off_bus),
     Row("GPU needs a reset", ONE, "stale; state reset_required", "", fault_acts.reset_required),
-    Row("GPU reset and back", ONE, "counters begin anew", "gpu.lost, gpu.reset, gpu.found", fault_acts.reset),
+    Row("GPU reset and back", ONE, "counters restart", "gpu.lost, gpu.reset, gpu.found", fault_acts.reset),
     Row("insufficient power", ONE, "stale", "gpu.xid 54", fault_acts.insufficient_power),
     Row("a call hangs", ONE, "stale; state hung", "gpu.hang with the call", fault_acts.hang),
     Row("calls are slow", ONE, "older than the others", "", fault_acts.slow),
     Row("one call fails (999)", "only that reading of that GPU", "stale, then absent", "", fault_acts.one_call),
     Row("every error code from any call", ONE, "stale, absent", "", fault_acts.all_codes),
     Row("three calls in ten fail", "none: the next reading is good", "", "", fault_acts.flaky),
-    Row("wrong struct version", "none: the older call is asked", "", "", fault_acts.struct_version),
-    Row("old driver (R450), missing symbols", "what it cannot tell is absent", "", "", fault_acts.old_driver),
+    Row("wrong struct version", "none: the older call is used", "", "", fault_acts.struct_version),
+    Row("old driver (R450), missing symbols", "what it does not report is absent", "", "", fault_acts.old_driver),
     Row("XID", "none", "", "gpu.xid with its code", fault_acts.xid),
     Row("uncorrectable memory errors", "none", "counted", "gpu.ecc", fault_acts.ecc),
     Row("links down", "none", "links inactive", "", fault_acts.links),
@@ -63,7 +63,7 @@ ROWS = [
         lambda m: fault_acts.wrong(m, "energy", "all_ones", "gpu_energy_consumption_joules_total", "sentinel")),
     Row("energy counter falls", "only that reading", "rejected counter_decreased", "gpulens.quality", fault_acts.energy_backward),
     Row("GPU vanishes and returns", ONE, "state lost; the others by their UUID", "gpu.lost, gpu.found", fault_acts.vanish),
-    Row("GPU returns under another index", "none: told by UUID", "", "", fault_acts.renumber),
+    Row("GPU returns under another index", "none: identified by UUID", "", "", fault_acts.renumber),
     Row("kernel log torn and garbled", "none", "", "gpu.xid of the good line", fault_acts.kernel_log),
     Row("a GPU may not be read", ONE, "state no_permission", "", fault_acts.one_forbidden),
     Row("no permission for any GPU", ALL, "collector_up 0, permission_denied", "gpulens.reader", fault_acts.permission),
@@ -88,14 +88,14 @@ def impossible(page):
     return ""
 
 
-# Those that concern one GPU and during which the library is not opened anew.
+# Faults of one GPU during which the library is not reopened.
 ALONE = {getattr(fault_acts, name) for name in (
     "lost", "fallen_off_bus", "reset_required", "reset", "insufficient_power", "hang", "slow", "one_call", "xid", "ecc",
     "links", "throttle", "energy_backward", "kernel_log", "event_thread")}
 
 
 def missing_neighbour(row, page):
-    """Whether a GPU that nothing is wrong with has lost its series."""
+    """An error message when a healthy GPU has lost its series, else an empty text."""
     if row.run not in ALONE:
         return ""
     present = {sample.labels["gpu_uuid"] for sample in page.all("gpu_utilization_ratio")}
@@ -106,7 +106,7 @@ class FaultMatrix(unittest.TestCase):
     def test_every_fault(self):
         only = os.environ.get("GPULENS_FAULT", "")
         with Machine() as machine:
-            machine.whole()
+            machine.wait_healthy()
             for _ in range(30):
                 machine.wait(lambda page: True, "a page")
             quiet = p99(machine.scraper.pages)
@@ -126,19 +126,19 @@ class FaultMatrix(unittest.TestCase):
                              "GPULENS_WRITE_RELIABILITY=1")
 
     def run_row(self, machine, row, quiet):
-        machine.look()
-        machine.mark = len(machine.told)
+        machine.read_events()
+        machine.mark = len(machine.reported)
         first, began = len(machine.scraper.pages), time.monotonic()
         try:
             row.run(machine)
-            machine.whole()
+            machine.wait_healthy()
         finally:
             # The next row finds a machine that is well, whatever became of this one.
             if row.run is not fault_acts.ecc:
                 machine.heal()
             machine.command("gpu", "resume")
             if row.run in (fault_acts.permission, fault_acts.not_loaded, fault_acts.kill_at_start, fault_acts.stopped):
-                machine.renew()
+                machine.replace_collector()
         pages = machine.scraper.pages[first:]
         row.p99, row.scrapes = p99(pages), len(pages)
         print(f"{row.fault:40} {len(pages):4} scrapes {row.p99 * 1e3:7.1f} ms  {time.monotonic() - began:5.1f} s", flush=True)

@@ -8,7 +8,7 @@ import urllib.parse
 import urllib.request
 
 from agent import Agent, free_port, peer, value, wait_until
-from go_peers import PATIENCE, Collector, Process, VictoriaMetrics
+from go_peers import TIMEOUT, Collector, Process, VictoriaMetrics
 from http_stub import HttpStub
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from otlp_samples import line
@@ -65,14 +65,14 @@ class Prometheus(Process):
 
 
 def stored(store, selector, without=()):
-    """The same of VictoriaMetrics; null is the mark of an end."""
+    """The stored readings of VictoriaMetrics; null marks the end of a series."""
     return {(frozenset(pair for pair in labels.items() if pair[0] not in without), ms, float(number))
             for labels, points in store.export(selector) for ms, number in points if number is not None}  # fmt: skip
 
 
 class Forwarding(unittest.TestCase):
     def test_prometheus_to_victoria_metrics(self):
-        """By remote write in and out, 1.0 and what the receiver understands of 2.0; each reading that Prometheus has itself."""
+        """Each reading of Prometheus arrives by remote write in and out, with 1.0 and with 2.0 as far as the receiver supports it."""
         port, count, here = free_port(), [1000], [True]
 
         def page(*_):
@@ -85,15 +85,15 @@ class Forwarding(unittest.TestCase):
                       f"  remote_write: {{url: '{first.url}/api/v1/write', protocol: '1.0', sources: [remote_write], mark_received: false}}\n"
                       f"  remote_write/new: {{url: '{second.url}/api/v1/write', sources: [remote_write], in_flight: 4}}\n")  # fmt: skip
             with Agent(config=config) as agent, Prometheus(site.origin + "/metrics", f"http://127.0.0.1:{port}/api/v1/write") as source:
-                wait_until(lambda: len(source.readings('done_total{job="pages"}')) >= 10, PATIENCE, "ten scrapes")
+                wait_until(lambda: len(source.readings('done_total{job="pages"}')) >= 10, TIMEOUT, "ten scrapes")
                 here[0] = False  # so that its series end
                 ended = '{job="pages",__name__!~"up|scrape_.*"}'
-                wait_until(lambda: not first.query(ended), PATIENCE, "the end of the series")
+                wait_until(lambda: not first.query(ended), TIMEOUT, "the end of the series")
                 had = source.readings(ended)
                 self.assertGreater(len(had), 50)
-                wait_until(lambda: had <= stored(first, ended), PATIENCE, "every reading at the first")
+                wait_until(lambda: had <= stored(first, ended), TIMEOUT, "every reading at the first")
                 self.assertEqual(stored(first, ended), had)
-                wait_until(lambda: had <= stored(second, ended, ("gpulens_receiver",)), PATIENCE, "every reading at the second")
+                wait_until(lambda: had <= stored(second, ended, ("gpulens_receiver",)), TIMEOUT, "every reading at the second")
                 self.assertEqual(stored(second, ended, ("gpulens_receiver",)), had)
                 self.assertEqual(stored(second, '{__name__="depth",gpulens_receiver!="remote_write"}'), set(), "marked as received")
                 for sink in ("remote_write", "remote_write/new"):
@@ -128,10 +128,10 @@ class Forwarding(unittest.TestCase):
             exporter = f"otlp {{endpoint: '127.0.0.1:{port}', tls: {{insecure: true}}, sending_queue: {{num_consumers: 1}}}}"
             with Agent(config=config), Collector((path, "metrics", exporter)):
                 without = ("gpulens_receiver", "k8s_cluster_name")
-                wait_until(lambda: expected <= stored(store, '{__name__="chain_depth_bytes"}', without), PATIENCE, "every point")
+                wait_until(lambda: expected <= stored(store, '{__name__="chain_depth_bytes"}', without), TIMEOUT, "every point")
                 self.assertEqual(stored(store, '{__name__="chain_depth_bytes"}', without), expected)
                 end = START_MS / 1000 + self.POINTS
-                wait_until(lambda: expected <= prometheus.readings("chain_depth_bytes", end), PATIENCE, "every point at Prometheus")
+                wait_until(lambda: expected <= prometheus.readings("chain_depth_bytes", end), TIMEOUT, "every point at Prometheus")
                 self.assertEqual(prometheus.readings("chain_depth_bytes", end), expected)
 
 

@@ -35,7 +35,7 @@ class Values(unittest.TestCase):
             self.assertEqual(value(page, "gpu_utilization_min_ratio"), 0)
             self.assertAlmostEqual(value(page, "gpu_utilization_avg_ratio"), 0.1125, places=6)
 
-    def test_what_is_not_supported_is_absent(self):
+    def test_unsupported_readings_are_absent(self):
         with agent_with("h100_idle.yaml", interval="200ms") as agent:
             page = first_values(agent)
             self.assertEqual(samples(page, "gpu_fan_speed_ratio"), [], "passively cooled")
@@ -75,7 +75,7 @@ class Values(unittest.TestCase):
             grown = wait_until(lambda: (value(agent.page(), "gpu_energy_consumption_joules_total", gpu_index="0") or 0) - first > 300, 10)
             self.assertTrue(grown)
 
-    def test_ecc_counters_stand_at_0_before_the_first_error(self):
+    def test_ecc_counters_are_0_before_the_first_error(self):
         with agent_with("h100_idle.yaml", interval="200ms") as agent:
             page = first_values(agent)
             self.assertIn("# TYPE gpu_ecc_errors_total counter", page)
@@ -94,7 +94,7 @@ class Faults(unittest.TestCase):
     def test_a_killed_driver_is_started_again(self):
         with agent_with("h100_busy.yaml", interval="100ms") as agent:
             first_values(agent)
-            os.kill(agent.driver_pid(), signal.SIGKILL)
+            os.kill(agent.reader_pid(), signal.SIGKILL)
             wait_until(lambda: (value(agent.page(), "gpulens_reader_starts_total", reason="killed") or 0) +
                        (value(agent.page(), "gpulens_reader_starts_total", reason="crash") or 0) >= 1)
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
@@ -103,9 +103,9 @@ class Faults(unittest.TestCase):
     def test_a_stopped_driver_is_killed_and_started_again(self):
         with agent_with("h100_busy.yaml", interval="100ms") as agent:
             first_values(agent)
-            pid = agent.driver_pid()
+            pid = agent.reader_pid()
             os.kill(pid, signal.SIGSTOP)
-            wait_until(lambda: agent.driver_pid() not in (0, pid), 10, "another reader process")
+            wait_until(lambda: agent.reader_pid() not in (0, pid), 10, "another reader process")
             wait_until(lambda: value(agent.page(), "gpulens_collector_up", collector="nvidia") == 1)
             self.assert_host_goes_on(agent)
 
@@ -129,7 +129,7 @@ class Faults(unittest.TestCase):
             self.assertEqual(value(page, "gpulens_collector_up", collector="nvidia"), 1)
             self.assertGreaterEqual(value(page, "gpulens_reader_calls_hung", reader="nvml"), 1)
 
-    def test_a_missing_library_is_told_and_nothing_is_invented(self):
+    def test_a_missing_library_is_reported_and_nothing_is_invented(self):
         config = "collectors: {nvidia: {library: /nowhere/libnvidia-ml.so.1}}\ninterval: 200ms\n"
         with Agent(config=config) as agent:
             wait_until(lambda: value(agent.page(), "gpulens_collector_errors_total", collector="nvidia", code="unavailable"))

@@ -1,4 +1,4 @@
-"""What is told at all: every row of the catalogue about GPUs, and every name of the l9gpu project, by the real program."""
+"""Coverage of the catalogue: the real program exports every row about GPUs, and every name of the l9gpu project."""
 import csv
 import json
 import re
@@ -11,32 +11,32 @@ from coverage_worlds import all_pages
 NAMES = ROOT.parent / "shared/reference/l9gpu_metric_names.tsv"
 SCHEMAS = ("DeviceMetrics", "AMDDeviceMetrics", "GaudiDeviceMetrics", "DcgmProfilingMetrics", "GPUFleetHealthMetrics")
 
-# Rows that no simulated machine can show, or nobody tells; each with its reason. One that is told is a finding, too.
+# Rows that no simulated machine can show or no plugin writes, each with its reason. An exported one is a finding, too.
 NEVER_WRITTEN = {}
-# Rows that are told in a state that these machines are not in; the test that shows each.
+# Rows that are exported only in a state that these machines are not in, with the test that covers each.
 SHOWN_ELSEWHERE = {
     "gpu.pcie.aer.errors": "needs a PCI device of this machine: aer_series_test.cc",
     "gpu.driver.mismatch": "needs an installed driver: gpu_probe_test.cc",
     "gpu.encoder.frame_rate": "no simulated GPU encodes: board_series_test.cc",
     "gpu.encoder.latency": "no simulated GPU encodes: board_series_test.cc",
     "gpu.pod.info": "no pod holds a simulated GPU here: test_kubernetes.py",
-    "gpu.power.average": "no simulated GPU tells both, a draw that is no mean and a mean: board_series_test.cc",
+    "gpu.power.average": "no simulated GPU has both an instantaneous and an average draw: board_series_test.cc",
 }
-# Rows that are told in other people's words alone. Family on the page.
-OF_A_DIALECT = {"gpu.memory.bar1.free": "DCGM_FI_DEV_BAR1_FREE",
-                "gpu.interconnect.bandwidth": "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
-                "gpu.interconnect.link.bandwidth": "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0"}
+# Rows that are exported only under names of other projects. Family on the page.
+FOREIGN_NAMES = {"gpu.memory.bar1.free": "DCGM_FI_DEV_BAR1_FREE",
+                 "gpu.interconnect.bandwidth": "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL",
+                 "gpu.interconnect.link.bandwidth": "DCGM_FI_DEV_NVLINK_BANDWIDTH_L0"}
 # Rows that no plugin claims: the pipeline declares them. Family on the page.
 OF_THE_PIPELINE = {"gpu.energy.estimate": "gpu_energy_estimate_joules_total",
                    "gpu.energy.estimate.error": "gpu_energy_estimate_error_joules_total"}
-# Rows of l9gpu under other names, with other attributes, or told by nobody: the reason.
+# Rows of l9gpu under other names, with other attributes, or exported by none: the reason.
 NOT_OFFERED = {
     "gpu_architecture": "text is no metric: gpu.info has it as gpu.architecture",
 }
-# By l9gpu's name, how its dialect spells what is not native there.
-SPELLED = {"gpu.energy.consumption": "gpu_energy_consumption_mJ", "gpu.ecc.errors": "gpu_ecc_errors",
-           "gpu.xid.errors": "gpu_xid_errors", "gpu.pcie.replay.count": "gpu_pcie_replay_count",
-           "gpu.throttle.reason": "gpu_throttle_reason"}
+# By l9gpu's name: the family under `names: l9gpu` where there is no native one.
+L9GPU_NAMES = {"gpu.energy.consumption": "gpu_energy_consumption_mJ", "gpu.ecc.errors": "gpu_ecc_errors",
+               "gpu.xid.errors": "gpu_xid_errors", "gpu.pcie.replay.count": "gpu_pcie_replay_count",
+               "gpu.throttle.reason": "gpu_throttle_reason"}
 
 
 def catalogue():
@@ -67,26 +67,26 @@ def family_of(row):
 
 
 class Catalogue(unittest.TestCase):
-    def test_every_row_about_gpus_is_told_by_somebody(self):
-        told, silent, stale = families(), [], []
+    def test_every_row_about_gpus_is_exported(self):
+        exported, silent, stale = families(), [], []
         for name, row in catalogue().items():
             if not name.startswith(("gpu.", "nvidia.", "nvswitch.")):
                 continue
             known = name in NEVER_WRITTEN or name in SHOWN_ELSEWHERE
-            names = {family_of(row), row["prometheus"], row["prometheus"] + "_bucket", OF_A_DIALECT.get(name)}
-            here = bool(names & told)
+            names = {family_of(row), row["prometheus"], row["prometheus"] + "_bucket", FOREIGN_NAMES.get(name)}
+            here = bool(names & exported)
             if not here and not known:
                 silent.append(name)
             if here and known:
                 stale.append(name)
-        silent += [name for name, family in OF_THE_PIPELINE.items() if family not in told]
-        self.assertEqual(silent, [], "nobody tells these: write them, take them out, or give the reason")
-        self.assertEqual(stale, [], "these are told after all")
+        silent += [name for name, family in OF_THE_PIPELINE.items() if family not in exported]
+        self.assertEqual(silent, [], "no plugin exports these: write them, remove them, or give the reason")
+        self.assertEqual(stale, [], "these are exported after all")
 
     def test_the_reasons_are_of_rows_that_exist(self):
         self.assertEqual({*NEVER_WRITTEN, *SHOWN_ELSEWHERE} - header_rows(), set())
 
-    def test_what_no_plugin_claims_has_a_reason(self):
+    def test_rows_without_a_plugin_have_a_reason(self):
         self.assertEqual(header_rows() - set(catalogue()) - set(NEVER_WRITTEN) - set(OF_THE_PIPELINE), set())
 
 
@@ -111,9 +111,9 @@ class L9gpu(unittest.TestCase):
                     missing.append(f"{row['schema']}.{field}: label {label}")
                 continue
             wanted = {key.replace(".", "_"): value for key, value in json.loads(row["attributes(json)"]).items()}
-            spelled = SPELLED.get(name) or native[name]["prometheus"]
-            if not any(samples(text, spelled, **wanted) for text in pages.values()):
-                missing.append(f"{row['schema']}.{field}: {spelled}{wanted}")
+            foreign = L9GPU_NAMES.get(name) or native[name]["prometheus"]
+            if not any(samples(text, foreign, **wanted) for text in pages.values()):
+                missing.append(f"{row['schema']}.{field}: {foreign}{wanted}")
         self.assertEqual(missing, [])
 
 

@@ -36,7 +36,7 @@ def serve(text):
 
 
 def collect(*arguments, environment=None):
-    """What `gpulens collect … --once` prints: {(native name, attributes as sorted text): value} of all entities."""
+    """The output of `gpulens collect … --once`: {(native name, attributes as sorted text): value} of all entities."""
     done = subprocess.run([str(BINARY), "collect", *arguments, "--once", "--json"], capture_output=True, text=True,
                           timeout=60, env={**os.environ, **(environment or {})})
     assert done.returncode == 0, done.stderr
@@ -65,7 +65,7 @@ class Collect(unittest.TestCase):
         self.assertEqual(out["gpu.memory.used", "gpu.index=0"], 4845 * 2**20)
         self.assertEqual(out["gpu.utilization", "gpu.index=0 gpu.task.type=compute"], 0.87)
 
-    def test_a_page_of_somebody_else_is_an_error(self):
+    def test_a_page_of_another_program_is_an_error(self):
         with serve("node_cpu_seconds_total 1\n") as (url, _):
             done = subprocess.run([str(BINARY), "collect", "dcgm", "-o", f"url={url}", "--once"], capture_output=True,
                                   text=True, timeout=60)
@@ -117,7 +117,7 @@ class InTheAgent(unittest.TestCase):
             wait_until(lambda: value(agent.page(), "gpu_sm_active_ratio", gpu_uuid="GPU-e2e") == 0.5, what="its readings")
             self.assertEqual([s.value for s in samples(agent.page(), "gpulens_scrape_up")], [1])
 
-    def test_passed_on_as_it_is_when_asked(self):
+    def test_passed_on_unchanged_when_configured(self):
         with serve(page_of({"DCGM_FI_DEV_POWER_USAGE": 1, "some_new_family": 7})) as (url, _):
             config = f"interval: 200ms\ntargets: [{{name: a, kind: gpu, url: '{url}', interval: 200ms, pass_through: true}}]\n"
             with Agent(config=config) as agent:

@@ -15,7 +15,7 @@ def profile_file(text):
 
 
 class Mig(unittest.TestCase):
-    def test_instances_are_told_and_nothing_twice(self):
+    def test_instances_are_exported_once(self):
         config, environment = nvidia_config("mig_table.yaml", interval="200ms")
         with Agent(config=config, environment=environment) as agent:
             page = wait_until(lambda: (lambda p: p if len(samples(p, "gpu_sm_active_ratio")) == 3 else "")(agent.page()),
@@ -25,13 +25,13 @@ class Mig(unittest.TestCase):
             self.assertEqual(samples(page, "gpu_utilization_ratio", gpu_index="0"), [], "absent on the parent")
             self.assertEqual(value(page, "gpu_mig_instances", gpu_index="0", gpu_mig_instance_type="gpu"), 2)
             names = [(s.name, tuple(sorted(s.labels.items()))) for s in samples(page)]
-            self.assertEqual(len(names), len(set(names)), "no series stands twice, in any dialect")
+            self.assertEqual(len(names), len(set(names)), "no series occurs twice, under any names")
             used = [s.value for s in samples(page, "zernel_gpu_memory_used_bytes", pid="91000")]
             self.assertEqual(sorted(used), [2 * 2**30, 8 * 2**30])
 
 
 class EventThread(unittest.TestCase):
-    def test_one_that_does_not_come_back_is_told_and_gpus_are_read_on(self):
+    def test_its_hang_is_reported_and_gpus_are_still_read(self):
         folder = tempfile.mkdtemp(prefix="gpulens-control-")
         socket = os.path.join(folder, "gpulens.sock")
         self.addCleanup(os.rmdir, folder)
@@ -59,11 +59,11 @@ class Release(unittest.TestCase):
         config, environment = nvidia_config("h100_busy.yaml", interval="200ms", ttl="1s")
         with Agent(config=config + f"control: {{socket: {socket}}}\n", environment=environment) as agent:
             wait_until(lambda: samples(agent.page(), "gpu_power_draw_watts"), 20, "GPU values")
-            self.assertNotEqual(agent.driver_pid(), 0)
+            self.assertNotEqual(agent.reader_pid(), 0)
             done = self.order(socket, "release", "--for", "10m")
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn("released for", done.stdout)
-            self.assertEqual(agent.driver_pid(), 0, "when the command returns no process has a GPU open")
+            self.assertEqual(agent.reader_pid(), 0, "when the command returns no process has a GPU open")
             wait_until(lambda: value(agent.page(), "gpulens_reader_up", reader="nvml") == 0)
             wait_until(lambda: not samples(agent.page(), "gpu_power_draw_watts"), 20, "the end of old values")
             self.assertEqual(value(agent.page(), "gpulens_collector_up", collector="nvidia"), 0)

@@ -13,14 +13,14 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAIR = os.environ.get("GRPC_PAIR", str(ROOT / "build/release/grpc_pair"))
-PATIENCE = 60
+TIMEOUT = 60
 
 try:
     import grpc
 except ImportError:
     grpc = None
 
-ECHO, FAIL, BUSY, SLOW, BIG, META = ("/test.Echo/" + name for name in ("Say", "Fail", "Busy", "Slow", "Big", "Meta"))
+ECHO, FAIL, BUSY, SLOW, BIG, META = ("/test.Echo/" + name for name in ("Echo", "Fail", "Busy", "Slow", "Big", "Meta"))
 # google.rpc.Status{code: 8, message: "busy", details: RetryInfo{1 s and 5 ns}}.
 BUSY_DETAILS = (
     b"\x08\x08\x12\x04busy\x1a\x32\x0a\x28type.googleapis.com/google.rpc.RetryInfo\x12\x06"
@@ -37,11 +37,11 @@ class Theirs(grpc.GenericRpcHandler if grpc else object):
 
     def service(self, details):
         self.seen.append((details.method, dict(details.invocation_metadata)))
-        act = {ECHO: self.say, FAIL: self.fail, BUSY: self.busy, SLOW: self.slow, BIG: self.big, META: self.meta}
+        act = {ECHO: self.echo, FAIL: self.fail, BUSY: self.busy, SLOW: self.slow, BIG: self.big, META: self.meta}
         act = act.get(details.method)
         return grpc.unary_unary_rpc_method_handler(act) if act else None
 
-    def say(self, request, _context):
+    def echo(self, request, _context):
         return request
 
     def meta(self, _request, context):
@@ -55,7 +55,7 @@ class Theirs(grpc.GenericRpcHandler if grpc else object):
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "busy")
 
     def slow(self, request, _context):
-        self.release.wait(PATIENCE)
+        self.release.wait(TIMEOUT)
         return request
 
     def big(self, _request, _context):
@@ -67,7 +67,7 @@ def call(url, path, message=b"", **options):
     with tempfile.NamedTemporaryFile() as answer:
         words = [f"{key}={value}" for key, value in options.items()]
         done = subprocess.run([PAIR, "call", url, path, f"answer={answer.name}", *words], input=message,
-                              stdout=subprocess.PIPE, timeout=PATIENCE, check=True)  # fmt: skip
+                              stdout=subprocess.PIPE, timeout=TIMEOUT, check=True)  # fmt: skip
         lines = [line.split(" ", 4) for line in done.stdout.decode().splitlines()]
         return lines, answer.read()
 
@@ -102,7 +102,7 @@ class OurClient(unittest.TestCase):
 
     def tearDown(self):
         self.theirs.release.set()
-        self.server.stop(None).wait(PATIENCE)
+        self.server.stop(None).wait(TIMEOUT)
         self.pool.shutdown()
         self.folder.cleanup()
 
@@ -136,7 +136,7 @@ class OurClient(unittest.TestCase):
         (line,), _ = call(self.url, SLOW, ms=300)
         self.assertEqual(line[0], "DEADLINE_EXCEEDED")
 
-    def test_nobody_there(self):
+    def test_no_server(self):
         self.assertEqual(call("http://127.0.0.1:1", ECHO)[0][0][:2], ["UNAVAILABLE", "connect"])
 
 
@@ -165,7 +165,7 @@ class OurServer(unittest.TestCase):
             channel.close()
         self.channels = []
         self.process.stdin.close()
-        self.assertEqual(self.process.wait(PATIENCE), 0)
+        self.assertEqual(self.process.wait(TIMEOUT), 0)
         self.process.stdout.close()
 
     def tearDown(self):
@@ -180,31 +180,31 @@ class OurServer(unittest.TestCase):
 
     def failure(self, call, *arguments, **options):
         with self.assertRaises(grpc.RpcError) as caught:
-            call(*arguments, timeout=PATIENCE, **options)
+            call(*arguments, timeout=TIMEOUT, **options)
         return caught.exception
 
     def test_echo_in_many_sizes_and_at_once(self):
         channel = self.channel()
-        say, late = channel.unary_unary(ECHO, **BYTES), channel.unary_unary("/test.Echo/Late", **BYTES)
+        echo, late = channel.unary_unary(ECHO, **BYTES), channel.unary_unary("/test.Echo/Late", **BYTES)
         for size in (0, 1, 70_000, 4 << 20):
             message = os.urandom(size)
-            self.assertEqual(say(message, timeout=PATIENCE), message)
+            self.assertEqual(echo(message, timeout=TIMEOUT), message)
         messages = [os.urandom(1000 * i) for i in range(200)]
-        futures = [late.future(message, timeout=PATIENCE) for message in messages]
+        futures = [late.future(message, timeout=TIMEOUT) for message in messages]
         self.assertEqual([future.result() for future in futures], messages)
 
     def test_gzip_and_its_limits(self):
         channel = self.channel()
-        say = channel.unary_unary(ECHO, **BYTES)
+        echo = channel.unary_unary(ECHO, **BYTES)
         message = b"abc" * 1_000_000
-        self.assertEqual(say(message, timeout=PATIENCE, compression=grpc.Compression.Gzip), message)
-        error = self.failure(say, bytes(40 << 20), compression=grpc.Compression.Gzip)
+        self.assertEqual(echo(message, timeout=TIMEOUT, compression=grpc.Compression.Gzip), message)
+        error = self.failure(echo, bytes(40 << 20), compression=grpc.Compression.Gzip)
         self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         self.assertIn("uncompressed", error.details())
-        self.assertEqual(self.failure(say, b"x" * 100, compression=grpc.Compression.Deflate).code(), grpc.StatusCode.UNIMPLEMENTED)
-        error = self.failure(say, os.urandom(5 << 20))
+        self.assertEqual(self.failure(echo, b"x" * 100, compression=grpc.Compression.Deflate).code(), grpc.StatusCode.UNIMPLEMENTED)
+        error = self.failure(echo, os.urandom(5 << 20))
         self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
-        self.assertEqual(say(b"still", timeout=PATIENCE), b"still")
+        self.assertEqual(echo(b"still", timeout=TIMEOUT), b"still")
 
     def test_failures_and_metadata(self):
         channel = self.channel()
@@ -214,7 +214,7 @@ class OurServer(unittest.TestCase):
         self.assertIn(b"google.rpc.RetryInfo", details)
         self.assertEqual(self.failure(channel.unary_unary("/test.Echo/None", **BYTES), b"").code(), grpc.StatusCode.UNIMPLEMENTED)
         meta = channel.unary_unary(META, **BYTES)
-        self.assertEqual(meta(b"", timeout=PATIENCE, metadata=(("x-test", "one"),)), b"one")
+        self.assertEqual(meta(b"", timeout=TIMEOUT, metadata=(("x-test", "one"),)), b"one")
         error = self.failure(meta, b"", metadata=(("x-test", "y" * 20_000),))
         self.assertEqual(error.code(), grpc.StatusCode.RESOURCE_EXHAUSTED)
         with self.assertRaises(grpc.RpcError) as caught:
@@ -223,7 +223,7 @@ class OurServer(unittest.TestCase):
 
     def test_unix_socket_and_tls_with_a_password(self):
         self.again(f"unix:{self.folder.name}/s")
-        self.assertEqual(self.channel().unary_unary(ECHO, **BYTES)(b"x", timeout=PATIENCE), b"x")
+        self.assertEqual(self.channel().unary_unary(ECHO, **BYTES)(b"x", timeout=TIMEOUT), b"x")
         cert, key = certificate(self.folder.name)
         web = pathlib.Path(self.folder.name, "web.yml")
         # The password is "secret".
@@ -231,28 +231,28 @@ class OurServer(unittest.TestCase):
                        "basic_auth_users: {ann: $2b$04$aSG/mQMl0g2fEWOi86DeBOD94EHJF6JR5ZyjqD7d8aRnq/Lh2jY7W}\n", encoding="utf-8")
         self.again("127.0.0.1:0", web=str(web))
         rules = grpc.ssl_channel_credentials(pathlib.Path(cert).read_bytes())
-        say = self.channel(rules).unary_unary(ECHO, **BYTES)
-        self.assertEqual(self.failure(say, b"x").code(), grpc.StatusCode.UNAUTHENTICATED)
+        echo = self.channel(rules).unary_unary(ECHO, **BYTES)
+        self.assertEqual(self.failure(echo, b"x").code(), grpc.StatusCode.UNAUTHENTICATED)
         header = (("authorization", "Basic YW5uOnNlY3JldA=="),)
-        self.assertEqual(say(b"x", timeout=PATIENCE, metadata=header), b"x")
+        self.assertEqual(echo(b"x", timeout=TIMEOUT, metadata=header), b"x")
         wrong = (("authorization", "Basic YW5uOndyb25n"),)
-        self.assertEqual(self.failure(say, b"x", metadata=wrong).code(), grpc.StatusCode.UNAUTHENTICATED)
+        self.assertEqual(self.failure(echo, b"x", metadata=wrong).code(), grpc.StatusCode.UNAUTHENTICATED)
 
     def test_an_orderly_end_finishes_calls(self):
         channel = self.channel()
-        self.assertEqual(channel.unary_unary(ECHO, **BYTES)(b"x", timeout=PATIENCE), b"x")
-        never = channel.unary_unary("/test.Echo/Never", **BYTES).future(b"x", timeout=PATIENCE)
+        self.assertEqual(channel.unary_unary(ECHO, **BYTES)(b"x", timeout=TIMEOUT), b"x")
+        never = channel.unary_unary("/test.Echo/Never", **BYTES).future(b"x", timeout=TIMEOUT)
         self.process.stdin.close()
-        self.assertEqual(self.process.wait(PATIENCE), 0)
-        self.assertIsNotNone(never.exception(PATIENCE))
+        self.assertEqual(self.process.wait(TIMEOUT), 0)
+        self.assertIsNotNone(never.exception(TIMEOUT))
         self.process.stdout.close()
         self.process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
-    def test_an_http_1_client_is_told(self):
-        done = subprocess.run(["curl", "-s", "--http1.1", f"http://{self.address}/"], stdout=subprocess.PIPE, timeout=PATIENCE, check=False)
+    def test_an_http_1_client_gets_an_error(self):
+        done = subprocess.run(["curl", "-s", "--http1.1", f"http://{self.address}/"], stdout=subprocess.PIPE, timeout=TIMEOUT, check=False)
         self.assertIn(b"gRPC", done.stdout)
         done = subprocess.run(["curl", "-s", "--http2-prior-knowledge", "-o", "/dev/null", "-w", "%{http_code}", f"http://{self.address}/"],
-                              stdout=subprocess.PIPE, timeout=PATIENCE, check=False)  # fmt: skip
+                              stdout=subprocess.PIPE, timeout=TIMEOUT, check=False)  # fmt: skip
         self.assertEqual(done.stdout, b"405")
 
 

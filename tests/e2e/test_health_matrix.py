@@ -1,4 +1,4 @@
-"""What `gpulens check gpu_health`, `gpulens check gpu_state` and `gpulens doctor` answer while a fault of the matrix lasts: no
+"""The answers of `gpulens check gpu_health`, `gpulens check gpu_state` and `gpulens doctor` while a fault of the matrix lasts: no
 fault may leave a GPU that all of them call well. And the landing page, /metrics, checks, doctor, events and the WebSocket agree.
 
 GPULENS_WRITE_RELIABILITY=1 writes the table of docs/reliability.md; else its rows must be those of this test.
@@ -25,7 +25,7 @@ except ImportError:
 PAGE = ROOT / "docs" / "reliability.md"
 BEGIN, END = "<!-- health: written by tests/e2e/test_health_matrix.py -->", "<!-- end of health -->"
 CODES = {0: "OK", 1: "WARNING", 2: "CRITICAL", 3: "UNKNOWN"}
-# What each voice answers where the analyzer's word is this one; "" is no word.
+# Allowed answers of each source by the analyzer's state; "" is no state.
 CHECK_OF = {"ok": "OK", "degraded": "WARNING", "predicted_failure": "WARNING", "failed": "CRITICAL", "": "UNKNOWN"}
 DOCTOR_OF = {"ok": ("found",), "degraded": ("warning",), "predicted_failure": ("warning",), "failed": ("broken",),
              "": ("warning", "no_permission", "broken")}
@@ -36,7 +36,7 @@ WORDS = ("ok", "", "degraded", "predicted_failure", "failed")  # ascending badne
 class Row:
     fault: str  # as in test_fault_matrix
     words: str = ""  # of `gpulens fake nvml fail`; {gpu} is the row's own
-    health: tuple = ("OK",)  # what may be said of the GPU while the fault lasts
+    health: tuple = ("OK",)  # the allowed answers while the fault lasts
     state: tuple = ("OK",)
     doctor: tuple = ("found",)  # the kind of the finding about the GPU; "found": there is none
     reopen: bool = False  # the library must be opened again for it to be seen
@@ -48,28 +48,28 @@ class Row:
 AWAY = {"health": ("CRITICAL",), "state": ("CRITICAL",), "doctor": ("broken",)}
 UNREAD = {"health": ("UNKNOWN", "CRITICAL", "WARNING"), "state": ("UNKNOWN", "CRITICAL"), "doctor": ("warning", "broken")}
 LESS = {"health": ("WARNING",), "doctor": ("warning",)}
-NOBODY = {"health": ("UNKNOWN", "WARNING", "CRITICAL"), "state": ("UNKNOWN", "CRITICAL"),
-          "doctor": ("broken", "no_permission"), "gpu": None}
+UNREADABLE = {"health": ("UNKNOWN", "WARNING", "CRITICAL"), "state": ("UNKNOWN", "CRITICAL"),
+              "doctor": ("broken", "no_permission"), "gpu": None}
 
 
 def kill(machine):
-    os.kill(machine.driver(), signal.SIGKILL)
+    os.kill(machine.reader(), signal.SIGKILL)
 
 
 def kill_three_times(machine):
     for _ in range(3):
-        pid = machine.driver()
+        pid = machine.reader()
         os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: machine.agent.driver_pid() not in (0, pid), what="the next process")
+        wait_until(lambda: machine.agent.reader_pid() not in (0, pid), what="the next process")
 
 
 def garbled_log(machine):
-    machine.say("\x00\xff[ NVRM: Xid (PCI:\n[   1.2] NVRM: Xid (PCI:zz): 79\n")
+    machine.log_kernel("\x00\xff[ NVRM: Xid (PCI:\n[   1.2] NVRM: Xid (PCI:zz): 79\n")
 
 
 # In the order of the fault matrix, those that end the reader process last: three ends within five minutes are a finding of
-# their own. Faults that are none leave all well. What is not here is over before anybody can ask (one end or stop of the
-# reader process), or is a machine with other boards (an old driver).
+# their own. Faults that are none leave all well. Faults that are missing here end before a query (one end or stop of the
+# reader process), or need a machine with other boards (an old driver).
 ROWS = [
     Row("GPU lost", "gpu={gpu} mode=lost", **AWAY),
     Row("GPU fallen off the bus", "gpu={gpu} mode=fallen_off_bus", **AWAY),
@@ -99,19 +99,19 @@ ROWS = [
     Row("a GPU may not be read", "gpu={gpu} mode=error code=4", reopen=True, health=("UNKNOWN",), state=("UNKNOWN",),
         doctor=("no_permission",)),
     Row("the event thread hangs", "mode=hang call=nvmlEventSetWait_v2", doctor=("broken",), gpu=None),
-    # Such errors stay until the driver is loaded again: nothing behind this row asks for a GPU that is well.
+    # Such errors stay until the driver is loaded again: no later row needs a healthy GPU.
     Row("uncorrectable memory errors", "gpu={gpu} mode=ecc_uncorrectable amount=3", **LESS),
     Row("every GPU hangs", "gpu=all mode=hang", health=("UNKNOWN", "CRITICAL"), state=("UNKNOWN", "CRITICAL"),
         doctor=("broken", "warning"), gpu=None),
-    Row("no permission for any GPU", "mode=error call=nvmlInit_v2 code=4", act=kill, **NOBODY),
-    Row("kernel driver unloaded", "mode=error call=nvmlInit_v2 code=9", act=kill, **NOBODY),
+    Row("no permission for any GPU", "mode=error call=nvmlInit_v2 code=4", act=kill, **UNREADABLE),
+    Row("kernel driver unloaded", "mode=error call=nvmlInit_v2 code=9", act=kill, **UNREADABLE),
     Row("reader process killed again and again", act=kill_three_times, health=("WARNING", "CRITICAL", "UNKNOWN"),
         state=("CRITICAL", "UNKNOWN"), doctor=("broken",), gpu=None),
 ]
 
 
-class Asker:
-    """Asks the three commands as an operator does."""
+class Commands:
+    """Runs the three commands as an operator does."""
 
     def __init__(self, machine):
         self.machine = machine
@@ -172,11 +172,11 @@ class Asker:
         return "found"
 
 
-class Voices:
-    """Asks everything that speaks of a GPU's health, and lists where two of them differ."""
+class HealthSources:
+    """Queries every source of a GPU's health, and lists where two of them differ."""
 
-    def __init__(self, machine, asker):
-        self.machine, self.asker = machine, asker
+    def __init__(self, machine, commands):
+        self.machine, self.commands = machine, commands
 
     @staticmethod
     def worst(words):
@@ -218,14 +218,14 @@ class Voices:
 
     def differences(self):
         page, landing, stored = Page(self.machine.agent.page(), 0), self.on_the_landing_page(), self.in_the_store()
-        check, findings = self.asker.check("gpu_health"), self.asker.findings()
+        check, findings = self.commands.check("gpu_health"), self.commands.findings()
         out = []
         for index, by_uuid in self.words(page).items():
             word = self.worst(by_uuid.values())
-            verdict = self.asker.of_gpu("gpu_health", int(index), check)
+            verdict = self.commands.of_gpu("gpu_health", int(index), check)
             if verdict != CHECK_OF[word]:
                 out.append(f"GPU {index}: {word} on /metrics, {verdict} by check: {check['text']}")
-            finding = self.asker.doctor(int(index), findings)
+            finding = self.commands.doctor(int(index), findings)
             if finding not in DOCTOR_OF[word]:
                 out.append(f"GPU {index}: {word} on /metrics, {finding} by doctor")
             # Where there is no word, the page may show a state; never a good one.
@@ -242,7 +242,7 @@ class Voices:
         return out
 
     def agree(self):
-        """Two of them may be asked on both sides of a change: they must agree within some seconds."""
+        """Two sources may be queried before and after a change: they must agree within some seconds."""
         last = []
         end = time.monotonic() + 20
         while time.monotonic() < end:
@@ -260,19 +260,19 @@ class HealthMatrix(unittest.TestCase):
         only = os.environ.get("GPULENS_FAULT", "")
         part, parts = map(int, os.environ.get("GPULENS_PART", "1/1").split("/"))
         with Machine() as machine:
-            machine.whole()
-            asker = Asker(machine)
-            self.voices = Voices(machine, asker)
-            wait_until(lambda: asker.of_gpu("gpu_health", None) == "OK", 90, "all well at first")
-            self.assertEqual(asker.doctor(None), "found")
-            self.voices.agree()
+            machine.wait_healthy()
+            commands = Commands(machine)
+            self.health_sources = HealthSources(machine, commands)
+            wait_until(lambda: commands.of_gpu("gpu_health", None) == "OK", 90, "all well at first")
+            self.assertEqual(commands.doctor(None), "found")
+            self.health_sources.agree()
             turn = 0
             for row in [row for row in ROWS[part - 1::parts] if only in row.fault]:
                 if row.gpu == -1:
                     row.gpu, turn = turn % (GPUS - 1) + 1, turn + 1
                 with self.subTest(row.fault):
                     try:
-                        self.run_row(machine, asker, row)
+                        self.run_row(machine, commands, row)
                     except AssertionError as error:
                         print(f"{row.fault}: {error}", flush=True)
                         raise
@@ -284,14 +284,14 @@ class HealthMatrix(unittest.TestCase):
         if os.environ.get("GPULENS_WRITE_RELIABILITY") == "1" and all(row.answers for row in ROWS):
             write_table()
 
-    def run_row(self, machine, asker, row):
+    def run_row(self, machine, commands, row):
         began = time.monotonic()
         subprocess.run([BINARY, "events", "clear", "--socket", str(machine.socket)], capture_output=True, timeout=60, check=True)
         # A better word waits for 30 s, and readings that failed are forgotten within a minute.
         if row.gpu is not None:
-            wait_until(lambda: asker.of_gpu("gpu_health", asker.number(row.gpu)) == "OK", 150, f"GPU {row.gpu} well before the row")
+            wait_until(lambda: commands.of_gpu("gpu_health", commands.number(row.gpu)) == "OK", 150, f"GPU {row.gpu} well before the row")
         elif row.health == ("OK",):
-            wait_until(lambda: asker.of_gpu("gpu_health", None) == "OK", 150, "all well before the row")
+            wait_until(lambda: commands.of_gpu("gpu_health", None) == "OK", 150, "all well before the row")
         try:
             if row.words:
                 machine.fail(row.words.format(gpu=row.gpu))
@@ -299,33 +299,33 @@ class HealthMatrix(unittest.TestCase):
                 row.act(machine)
             if row.reopen:
                 machine.reopen()
-            self.look(machine, asker, row)
+            self.look(machine, commands, row)
         finally:
             machine.heal()
             machine.command("gpu", "resume")
             if row.act in (kill, kill_three_times):
-                machine.renew()
+                machine.replace_collector()
             if row.reopen:
                 machine.reopen()
         print(f"{row.fault:40} {' '.join(row.answers):40} {time.monotonic() - began:5.1f} s", flush=True)
 
-    def look(self, machine, asker, row):
+    def look(self, machine, commands, row):
         def number():
-            return None if row.gpu is None else asker.number(row.gpu)
-        ask = (lambda: asker.of_gpu("gpu_health", number()), lambda: asker.of_gpu("gpu_state", number()),
-               lambda: asker.doctor(number()))
-        for question, wanted, name in zip(ask, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
-            # What is well is well from the first moment, but where the library was opened anew.
+            return None if row.gpu is None else commands.number(row.gpu)
+        sources = (lambda: commands.of_gpu("gpu_health", number()), lambda: commands.of_gpu("gpu_state", number()),
+                   lambda: commands.doctor(number()))
+        for question, wanted, name in zip(sources, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
+            # A healthy answer is given from the first moment, except where the library was reopened.
             if wanted[0] in ("OK", "found") and not row.reopen and not row.act:
                 continue
             row.answers.append(wait_until(lambda q=question, w=wanted: (lambda a: a if a in w else "")(q()), 60, f"{name}: {wanted}"))
         # It lasts as long as the fault does, and what is no fault is none.
         row.answers.clear()
-        for question, wanted, name in zip(ask, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
+        for question, wanted, name in zip(sources, (row.health, row.state, row.doctor), ("gpu_health", "gpu_state", "doctor")):
             answer = question()
             self.assertIn(answer, wanted, name)
             row.answers.append(answer)
-        self.voices.agree()
+        self.health_sources.agree()
 
 
 def table_rows():

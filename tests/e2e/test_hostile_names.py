@@ -1,4 +1,4 @@
-"""Names that nobody should have: whatever processes, targets and programs are called, a page stays one that Prometheus reads."""
+"""Hostile names: with any name of a process, target or program, a page stays one that Prometheus reads."""
 import contextlib
 import http.client
 import json
@@ -13,7 +13,7 @@ import urllib.parse
 import urllib.request
 
 from agent import Agent, fake_library, free_port, peer, samples, value, wait_until
-from go_peers import PATIENCE, Process, go_peer
+from go_peers import TIMEOUT, Process, go_peer
 from http_stub import HttpStub
 
 try:
@@ -180,11 +180,11 @@ class HostileNames(unittest.TestCase):
                   f"  programs: {{socket: '{cls.folder}/otlp.sock', interval: 200ms}}\ntargets: [{rows}]\n")
         cls.agent = cls.stack.enter_context(Agent(config=config, environment={"GPULENS_FAKE_NVML": str(profile)}))
         if ExportMetricsServiceRequest:
-            wait_until(lambda: pathlib.Path(cls.folder, "otlp.sock").exists(), PATIENCE, "the socket")
+            wait_until(lambda: pathlib.Path(cls.folder, "otlp.sock").exists(), TIMEOUT, "the socket")
             assert send_program(f"{cls.folder}/otlp.sock") == 200
         for name in targets:
-            wait_until(lambda name=name: samples(cls.agent.page(), "gpulens_scrape_samples", target=name), PATIENCE, f"a scrape of {name}")
-        wait_until(lambda: len(cls.processes()) == len(cls.pids), PATIENCE, "every process")
+            wait_until(lambda name=name: samples(cls.agent.page(), "gpulens_scrape_samples", target=name), TIMEOUT, f"a scrape of {name}")
+        wait_until(lambda: len(cls.processes()) == len(cls.pids), TIMEOUT, "every process")
 
     @classmethod
     def processes(cls):
@@ -203,14 +203,14 @@ class HostileNames(unittest.TestCase):
         self.assertEqual(shown[self.pids[-1]], cut, "what the kernel made of the program's name")
         self.assertGreaterEqual(value(self.agent.page(), "gpulens_text_replaced_bytes_total"), 7)
 
-    def test_escaping_is_what_was_asked_for_and_is_stated(self):
+    def test_escaping_is_as_requested_and_named(self):
         form = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping="
-        for asked, word, start in (
+        for parameter, word, start in (
                 ("", "underscores", 'my_requests_total{exported_a_b="2",exported_2_a_b="1",a_b="3",target="quoted"} 5'),
                 (";escaping=underscores", "underscores", "my_metric{lab_el"), (";escaping=leet", "underscores", "my_metric{lab_el"),
                 (";escaping=dots", "dots", "my_dot_metric{lab_dot_el"), (";escaping=values", "values", "U__my_2e_metric{U__lab_2e_el"),
                 (";escaping=allow-utf-8", "allow-utf-8", '{"my.metric","lab.el"')):  # fmt: skip
-            answer = self.agent.get("/metrics", Accept="application/openmetrics-text;version=1.0.0" + asked)
+            answer = self.agent.get("/metrics", Accept="application/openmetrics-text;version=1.0.0" + parameter)
             self.assertEqual(answer.headers["Content-Type"], form + word)
             lines = answer.text.decode().splitlines()
             self.assertTrue(any(line.startswith(start) for line in lines), [line for line in lines if "my" in line])
@@ -223,7 +223,7 @@ class HostileNames(unittest.TestCase):
     def test_names_that_become_one_are_counted_and_the_agents_own_stay(self):
         page = self.agent.page()
         self.assertEqual(value(page, "my_metric"), 2, "the name that needed no escaping")
-        clashes = wait_until(lambda: value(self.agent.page(), "gpulens_page_series_dropped", reason="name_clash"), PATIENCE, "the count")
+        clashes = wait_until(lambda: value(self.agent.page(), "gpulens_page_series_dropped", reason="name_clash"), TIMEOUT, "the count")
         self.assertGreaterEqual(clashes, 3)
         self.assertNotIn("quoted", {s.labels.get("target") for s in samples(page, "gpu_power_draw_watts")})
         self.assertEqual(value(page, "gpulens_collector_up", collector="host"), 1)
@@ -238,15 +238,15 @@ class HostileNames(unittest.TestCase):
 
     def check_scrapes(self, program):
         with Scraper(program, self.agent.port) as store:
-            wait_until(lambda: store.query("up"), PATIENCE, "a first scrape")
-            wait_until(lambda: (done := store.query("count_over_time(up[5m])")) and float(done[0]["value"][1]) >= 6, PATIENCE, "six scrapes")
+            wait_until(lambda: store.query("up"), TIMEOUT, "a first scrape")
+            wait_until(lambda: (done := store.query("count_over_time(up[5m])")) and float(done[0]["value"][1]) >= 6, TIMEOUT, "six scrapes")
             self.assertEqual(store.query("min_over_time(up[5m])")[0]["value"][1], "1", store.trouble())
             for _ in range(3):
                 own = own_names(self.agent.page())
                 self.assertGreater(len(own), 500)
                 shown = {value for _, labels in own for key, value in labels if key == "process_executable_name"}
                 self.assertLessEqual({"line\nbreak", "a训练模型\ufffd\ufffd"}, shown)
-                wait_until(lambda own=own: not own - store.names(), PATIENCE, "every series of the agent's own")
+                wait_until(lambda own=own: not own - store.names(), TIMEOUT, "every series of the agent's own")
             return store.names()
 
     def test_prometheus_2_has_every_series_of_the_agent(self):

@@ -70,7 +70,7 @@ def gpu_samples(page, index):
 
 
 def whole_gpu(page, index):
-    """Those of the board itself."""
+    """The series of the board itself."""
     return [s for s in gpu_samples(page, index)
             if "gpu_mig_instance_id" not in s.labels and not s.name.startswith(("gpu_process_", "gpu_pod_"))]
 
@@ -156,11 +156,11 @@ class Attribution(unittest.TestCase):
                 wait_until(lambda: pods_of(whole_gpu(agent.page(), new)) == {f"job-{number}"}, 20, f"job-{number}")
                 self.assertEqual(pods_of(whole_gpu(agent.page(), old)), {None}, "gone with its pod")
             node.kubelet.drop("job-5")
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "1")) == {None}, 20, "nobody on GPU 1")
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "1")) == {None}, 20, "no pod on GPU 1")
             energy = samples(agent.page(), "gpu_energy_consumption_joules_total", gpu_index="1")
             self.assertEqual(len(energy), 1)
 
-    def test_a_late_kubelet_leaves_nobody_on_the_wrong_pod(self):
+    def test_a_late_kubelet_puts_no_gpu_on_the_wrong_pod(self):
         node = self.node(api=False)
         with node.agent as agent:
             gpus = node.gpus(agent)
@@ -168,8 +168,8 @@ class Attribution(unittest.TestCase):
             wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-0"}, 20, "job-0 on GPU 0")
             node.kubelet.delay = 3.0
             node.kubelet.replace("job-0", "job-1", "nvidia.com/gpu", [gpus["0"]])
-            # Nobody, rather than the wrong one.
-            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {None}, 20, "nobody on GPU 0")
+            # No pod rather than the wrong one.
+            wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {None}, 20, "no pod on GPU 0")
             wait_until(lambda: value(agent.page(), "gpulens_enricher_up", enricher="kubernetes") == 0, 20, "the enricher down")
             node.kubelet.delay = 0.0
             wait_until(lambda: pods_of(whole_gpu(agent.page(), "0")) == {"job-1"}, 20, "job-1 on GPU 0")
@@ -192,7 +192,7 @@ class Attribution(unittest.TestCase):
             node.kubelet.hold("serve", "nvidia.com/gpu", [gpus["0"]])
             page = wait_until(lambda: (lambda p: p if pods_of(whole_gpu(p, "0")) == {"serve"} else "")(agent.page()), 20, "the pod")
             self.assertFalse(samples(page, k8s_deployment_name="train"))
-            wait_until(lambda: "owners and labels are not reported" in agent.said(), 20, "the log line about owners and labels")
+            wait_until(lambda: "owners and labels are not reported" in agent.log_text(), 20, "the log line about owners and labels")
 
 
 class AttributionByKubernetesOwnMessages(Attribution):
@@ -203,7 +203,7 @@ class Joins(unittest.TestCase):
     """The queries of docs/kubernetes.md, by Debian's Prometheus."""
 
     def queries(self):
-        """The two of the page, as they stand there."""
+        """The two samples of the page, unchanged."""
         text = (ROOT / "docs" / "kubernetes.md").read_text()
         part = text[text.index("### Joining in PromQL"):]
         return [" ".join(block.split()) for block in part.split("```promql")[1:3] for block in [block[:block.index("```")]]]
@@ -227,7 +227,7 @@ class Joins(unittest.TestCase):
                 server = subprocess.Popen([program, f"--config.file={node.folder}/prometheus.yml", f"--storage.tsdb.path={node.folder}/data",
                                            f"--web.listen-address=127.0.0.1:{port}"], stdout=log, stderr=log)
 
-            def ask(query):
+            def instant_query(query):
                 url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
                 try:
                     with urllib.request.urlopen(url, timeout=5) as answer:
@@ -235,9 +235,9 @@ class Joins(unittest.TestCase):
                 except OSError:
                     return {}
             try:
-                wait_until(lambda: len(ask("gpu_pod_info")) == 3, 30, "a scrape")
+                wait_until(lambda: len(instant_query("gpu_pod_info")) == 3, 30, "a scrape")
                 watts = {s.labels["gpu_index"]: s.value for s in samples(agent.page(), "gpu_power_draw_watts")}
-                alone, halves = ask(own), ask(shared)
+                alone, halves = instant_query(own), instant_query(shared)
                 self.assertEqual(set(alone), {"alone"})
                 self.assertAlmostEqual(alone["alone"] / watts["0"], 1, delta=0.2)
                 self.assertEqual(set(halves), {"share-a", "share-b"})
@@ -271,7 +271,7 @@ class Collectors(unittest.TestCase):
             self.assertEqual(value(page, "container_cpu_time_seconds_total", **who), 7)
             self.assertEqual(value(page, "container_memory_working_set_bytes", **who), 2048)
             self.assertEqual(value(page, "k8s_pod_network_io_bytes_total", k8s_pod_name="p", network_io_direction="receive"), 11)
-            self.assertEqual(value(page, "k8s_container_oom_kills_total", **who), 0, "those of before are nobody's")
+            self.assertEqual(value(page, "k8s_container_oom_kills_total", **who), 0, "earlier ones are not counted")
             kills(4)
             wait_until(lambda: value(agent.page(), "k8s_container_oom_kills_total", **who) == 1, 20, "a kill")
 

@@ -30,7 +30,7 @@ def counts(page):
 class Levels(unittest.TestCase):
     def page(self, level):
         with Agent("--demo", config=f"metrics: {level}\n") as agent:
-            # What needs a second reading comes last.
+            # Series that need a second reading come last.
             last = ("gpu_health_state", "gpu_sm_active") + (() if level == "essential" else ("gpu_interconnect_throughput",))
             wait_until(lambda: all(name in agent.page() for name in last), what="a second tick")
             return agent.page()
@@ -71,13 +71,13 @@ class Levels(unittest.TestCase):
     def test_checks_have_their_inputs_at_every_level(self):
         with Agent("--demo", config="metrics: essential\nsinks: {prometheus: {names: [dcgm], exclude: ['*']}}\n") as agent:
             url = f"http://127.0.0.1:{agent.port}"
-            ask = lambda: json.loads(run("check", "all", "--json", "--url", url).stdout)
+            check_all = lambda: json.loads(run("check", "all", "--json", "--url", url).stdout)
             wait_until(lambda: "gpu_sm_active" in agent.get("/metrics?metrics=all").text.decode(), what="a second tick")
-            codes = {one["name"]: one["status"] for one in ask()["checks"]}
+            codes = {one["name"]: one["status"] for one in check_all()["checks"]}
             with Agent("--demo", config="metrics: all\n") as full:
                 url = f"http://127.0.0.1:{full.port}"
                 wait_until(lambda: "gpu_sm_active" in full.page(), what="a second tick")
-                self.assertEqual(codes, {one["name"]: one["status"] for one in ask()["checks"]})
+                self.assertEqual(codes, {one["name"]: one["status"] for one in check_all()["checks"]})
             self.assertEqual(codes["gpu_temperature"], "OK")
             page = agent.get("/metrics?metrics=all").text.decode()
             self.assertTrue(samples(page, "gpu_power_limit_watts"))
@@ -124,9 +124,9 @@ class Levels(unittest.TestCase):
 class Start(unittest.TestCase):
     def test_a_machine_without_gpus_starts_with_five_lines(self):
         with Agent() as agent:
-            wait_until(lambda: "[ready]" in agent.said(), what="the last line of the start")
-            lines = agent.said().split("[ready]")[0].splitlines()
-            self.assertLessEqual(len(lines), 5, agent.said())
+            wait_until(lambda: "[ready]" in agent.log_text(), what="the last line of the start")
+            lines = agent.log_text().split("[ready]")[0].splitlines()
+            self.assertLessEqual(len(lines), 5, agent.log_text())
             self.assertEqual(sum("[absent]" in line for line in lines), 1, "one line for all that is absent")
 
 

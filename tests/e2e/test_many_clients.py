@@ -1,4 +1,4 @@
-"""10,000 slow and half-open connections, on this machine's loopback alone, and nobody else is kept waiting."""
+"""10,000 slow and half-open connections, on this machine's loopback alone, do not delay other clients."""
 import resource
 import socket
 import time
@@ -10,7 +10,7 @@ CONNECTIONS = 10_000
 AT_ONCE = 1_500  # held by this test, far above the server's own limit of 512
 
 
-class Crowd(unittest.TestCase):
+class ManyClients(unittest.TestCase):
     def setUp(self):
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         wanted = AT_ONCE + 200
@@ -19,8 +19,8 @@ class Crowd(unittest.TestCase):
                 self.skipTest(f"only {hard} file descriptors allowed")
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
-    def crowd(self, agent, port, half):
-        """Opens CONNECTIONS one after the other, holds the newest; every 500 asks for a page."""
+    def hold_connections(self, agent, port, half):
+        """Opens CONNECTIONS one after the other, holds the newest, and scrapes after every 500."""
         held, slowest = [], 0.0
         for i in range(CONNECTIONS):
             client = socket.socket()
@@ -46,12 +46,12 @@ class Crowd(unittest.TestCase):
 
     def test_half_open_requests_on_9091(self):
         with Agent() as agent:
-            self.assertLess(self.crowd(agent, agent.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "), 2.0)
+            self.assertLess(self.hold_connections(agent, agent.port, b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Slow: "), 2.0)
             self.assertEqual(agent.get("/health").text, b"ok")
 
     def test_half_open_handshakes_on_9092(self):
         with Agent() as agent:
-            self.assertLess(self.crowd(agent, agent.ws_port, b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n"), 2.0)
+            self.assertLess(self.hold_connections(agent, agent.ws_port, b"GET / HTTP/1.1\r\nUpgrade: websocket\r\n"), 2.0)
             self.assertEqual(agent.get("/health").text, b"ok")
 
 

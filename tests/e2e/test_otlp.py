@@ -77,7 +77,7 @@ class Collect(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertEqual(len(receiver.requests), 1)
 
-    def test_what_did_not_arrive_is_said(self):
+    def test_undelivered_data_is_reported(self):
         done = collect("host", "--once", "--sink", "otel", "-o", "endpoint=http://127.0.0.1:1")
         self.assertEqual(done.returncode, 1)
         self.assertIn("were not delivered", done.stderr)
@@ -93,7 +93,7 @@ class OfAgent(unittest.TestCase):
     MEMORY = ", queue: {storage: memory}"
     CONFIG = "sinks: {{otlp: {{endpoint: '{url}', interval: 200ms, retry: {{initial: 10ms, max: 50ms}}{more}}}}}\ninterval: 100ms\n"
 
-    def test_an_outage_loses_nothing_and_is_told(self):
+    def test_an_outage_loses_nothing_and_is_reported(self):
         """Answers 503 with Retry-After twice: the third delivery is taken, and all ticks are there, in order."""
         answers = {1: (503, {"Retry-After": "0"}), 2: (429, {})}
         with Receiver(lambda path, number: answers.get(number, (200, {}))) as receiver:
@@ -109,7 +109,7 @@ class OfAgent(unittest.TestCase):
         self.assertEqual(value(page, "gpulens_sink_up", sink="otlp"), 1)
         self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="otlp", queue="delivery", reason="refused"), 0)
 
-    def test_series_that_end_are_told_without_a_value(self):
+    def test_ended_series_are_sent_without_a_value(self):
         with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
             page = pathlib.Path(folder, "page.txt")
             page.write_text("fast 1\nslow 2\n")
@@ -129,13 +129,13 @@ class OfAgent(unittest.TestCase):
                 served.wait()
 
     def test_nothing_is_lost_by_kill_9(self):
-        """What was queued on disk while the receiver was away, the next agent delivers, after what is older."""
+        """The next agent delivers requests that were queued on disk while the receiver was away, the oldest first."""
         with tempfile.TemporaryDirectory() as folder:
             port = free_port()
             config = self.CONFIG.format(url=f"http://127.0.0.1:{port}", more=f", queue: {{dir: '{folder}/queue'}}")
             first = Agent(config=config).__enter__()
             try:
-                # What waits packed goes out as the next agent is told to send.
+                # Waiting compressed requests are sent with the setting of the next agent.
                 config = config.replace("otlp: {", "otlp: {compression: none, ")
                 wait_until(lambda: (value(first.page(), "gpulens_sink_queue_length", queue="delivery", sink="otlp") or 0) > 5,
                            what="a backlog")  # fmt: skip
@@ -172,7 +172,7 @@ class OfAgent(unittest.TestCase):
                 receiver.wait(lambda requests: len(requests) > before + 5, "exports after the reload")
                 self.assertEqual(value(agent.page(), "gpulens_sink_up", sink="otlp"), 1)
                 self.assertIsNotNone(value(agent.page(), "gpulens_sink_disk_queue_size_bytes", sink="otlp"))
-                self.assertNotIn("queue is in use", agent.said())
+                self.assertNotIn("queue is in use", agent.log_text())
 
     def test_events_arrive_as_log_records(self):
         with tempfile.TemporaryDirectory() as folder, Receiver() as receiver:
@@ -203,18 +203,18 @@ sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: 
 """
             with Agent(config=config):
                 receiver.wait(lambda requests: any(list(r.points(done)) for r in requests), done)
-            told = {}
+            received = {}
             for request in receiver.requests:
                 for _, _, metric in request.metrics():
                     for point in getattr(metric, metric.WhichOneof("data")).data_points:
-                        told.setdefault(metric.name, []).append((metric, plain(point.attributes), point))
-            return told
+                        received.setdefault(metric.name, []).append((metric, plain(point.attributes), point))
+            return received
 
-    def test_genai_names_are_histograms_with_what_the_conventions_require(self):
-        told = self.arrive("vllm", vllm_page, "otel_genai", "gen_ai.client.token.usage")
+    def test_genai_names_are_histograms_with_the_required_attributes(self):
+        received = self.arrive("vllm", vllm_page, "otel_genai", "gen_ai.client.token.usage")
         for name, unit in (("gen_ai.client.token.usage", "{token}"), ("gen_ai.server.request.duration", "s"),
                            ("gen_ai.server.time_to_first_token", "s"), ("gen_ai.server.time_per_output_token", "s")):  # fmt: skip
-            metric, attributes, point = told[name][0]
+            metric, attributes, point = received[name][0]
             self.assertEqual((metric.WhichOneof("data"), metric.unit), ("histogram", unit), name)
             self.assertEqual((attributes["gen_ai.operation.name"], attributes["gen_ai.provider.name"]), ("chat", "vllm"))
             self.assertEqual(attributes["gen_ai.request.model"], "m")
@@ -223,16 +223,16 @@ sinks: {{otlp: {{endpoint: "{receiver.url}", interval: 200ms, queue: {{storage: 
             self.assertEqual(sum(point.bucket_counts), point.count)
             self.assertEqual(point.bucket_counts[1], point.count, "all of them between 0.1 and 0.5")
             self.assertAlmostEqual(point.sum, 0.25 * point.count)
-        types = {attributes["gen_ai.token.type"] for _, attributes, _ in told["gen_ai.client.token.usage"]}
+        types = {attributes["gen_ai.token.type"] for _, attributes, _ in received["gen_ai.client.token.usage"]}
         self.assertEqual(types, {"input", "output"})
 
     def test_families_of_vllm_and_triton_arrive(self):
-        told = self.arrive("vllm", vllm_page, "native", "inference.time_to_first_token")
-        _, attributes, point = told["inference.requests.running"][0]
+        received = self.arrive("vllm", vllm_page, "native", "inference.time_to_first_token")
+        _, attributes, point = received["inference.requests.running"][0]
         self.assertEqual(point.as_double or point.as_int, 3)
         self.assertEqual((attributes["inference.engine"], attributes["model.name"]), ("vllm", "m"))
-        told = self.arrive("triton", PAGES["triton"], "native", "inference.requests.finished")
-        models = {attributes["model.name"] for _, attributes, _ in told["inference.requests.finished"]}
+        received = self.arrive("triton", PAGES["triton"], "native", "inference.requests.finished")
+        models = {attributes["model.name"] for _, attributes, _ in received["inference.requests.finished"]}
         self.assertEqual(models, {"a", "b"})
 
 

@@ -67,9 +67,9 @@ def openmetrics(page):
 
 class Encodings(unittest.TestCase):
     def assert_is_protobufs_json(self, text, message):
-        """What protobuf's own writer makes of the message is what came, but for defaults that are told and for ids."""
+        """The text equals the output of protobuf's own writer, except for explicit defaults and ids."""
         wanted = json_format.MessageToDict(message, use_integers_for_enums=True)
-        told = with_base64_ids(text)
+        sent = with_base64_ids(text)
 
         def compare(ours, theirs, path):
             if isinstance(ours, dict):
@@ -87,7 +87,7 @@ class Encodings(unittest.TestCase):
                 self.assertEqual(ours, theirs, path)
                 self.assertEqual(isinstance(ours, str), isinstance(theirs, str), path)
 
-        compare(told, wanted, "")
+        compare(sent, wanted, "")
 
     def test_json_in_all_packings(self):
         for packing in ("none", "gzip", "zstd"):
@@ -119,7 +119,7 @@ class Encodings(unittest.TestCase):
         self.assertEqual(request.headers["Content-Type"], "application/x-protobuf")
         self.assertTrue(list(request.points("system.cpu.time")))
 
-    def test_json_events_and_what_is_rejected(self):
+    def test_json_events_and_rejected_input(self):
         partial = {"partialSuccess": {"rejectedLogRecords": "1", "rejectedDataPoints": "2", "errorMessage": "too old"}}
         with tempfile.TemporaryDirectory() as folder, AnyReceiver(partial=partial) as receiver:
             log = pathlib.Path(folder, "kern.log")
@@ -148,7 +148,7 @@ interval: 100ms
 """
 
     def test_deltas_add_up(self):
-        """Whatever is refused and sent again: what was told adds up to what was counted, without a gap."""
+        """With refused and repeated requests, the sent deltas still add up to the count."""
         count = [1000]
 
         def page():
@@ -166,11 +166,11 @@ interval: 100ms
         points = [point for metric in sums for point in metric.sum.data_points]
         for before, after in zip(points, points[1:]):
             self.assertEqual(after.start_time_unix_nano, before.time_unix_nano)
-        told = sum(point.as_double for point in points)
-        # The first page was the base, and one may have been read that no tick told.
-        self.assertEqual(told % 7, 0)
-        self.assertLessEqual(told, count[0] - 1007)
-        self.assertGreaterEqual(told, count[0] - 1007 - 21)
+        sent = sum(point.as_double for point in points)
+        # The first page was the base, and one may have been read that no tick sent.
+        self.assertEqual(sent % 7, 0)
+        self.assertLessEqual(sent, count[0] - 1007)
+        self.assertGreaterEqual(sent, count[0] - 1007 - 21)
         self.assertTrue(all(point.as_double == 4 for r in receiver.requests for _, point in r.points("depth")))
 
     HISTOGRAM = """# TYPE wait_seconds histogram

@@ -6,7 +6,7 @@ import threading
 import unittest
 
 import agent
-from test_grpc import BUSY_DETAILS, PATIENCE, certificate, grpc
+from test_grpc import BUSY_DETAILS, TIMEOUT, certificate, grpc
 
 try:
     import otlp_receiver
@@ -44,7 +44,7 @@ class Collector(grpc.GenericRpcHandler if grpc else object):
 
     def wait(self, enough):
         with self.changed:
-            return self.changed.wait_for(lambda: enough(self.taken), PATIENCE)
+            return self.changed.wait_for(lambda: enough(self.taken), TIMEOUT)
 
 
 @unittest.skipUnless(grpc and otlp_receiver, "the Python packages grpcio and opentelemetry-proto are not here")
@@ -55,7 +55,7 @@ class Otlp(unittest.TestCase):
         port = server.add_secure_port("127.0.0.1:0", credentials) if credentials else server.add_insecure_port("127.0.0.1:0")
         server.start()
         self.addCleanup(pool.shutdown)
-        self.addCleanup(lambda: server.stop(None).wait(PATIENCE))
+        self.addCleanup(lambda: server.stop(None).wait(TIMEOUT))
         return port
 
     def collect(self, *options, environment=None):
@@ -111,13 +111,13 @@ class Otlp(unittest.TestCase):
                   "retry: {initial: 50ms}, queue: {storage: memory}}}\n")  # fmt: skip
         with agent.Agent(config=config) as running:
             self.assertTrue(collector.wait(lambda taken: len(taken) >= 3))
-            self.assertIn("INVALID_ARGUMENT: never", running.said())
+            self.assertIn("INVALID_ARGUMENT: never", running.log_text())
 
-            def told():
+            def page_when_up():
                 page = running.page()
                 return page if agent.value(page, "gpulens_sink_up", sink="otlp") == 1 else None
 
-            page = agent.wait_until(told)
+            page = agent.wait_until(page_when_up)
         for code, count in {"RESOURCE_EXHAUSTED": 1, "UNAVAILABLE": 1, "INVALID_ARGUMENT": 1}.items():
             self.assertEqual(agent.value(page, "gpulens_sink_requests_total", sink="otlp", code=code), count, code)
         self.assertEqual(agent.value(page, "gpulens_sink_dropped_total", sink="otlp", queue="delivery", reason="refused"), 1)

@@ -67,7 +67,7 @@ def points_of(requests, name):
 
 
 def await_count(agent, count, family="gpulens_receiver_points_total", **labels):
-    """Counters of a receiver stand on the page from the next tick on."""
+    """Counters of a receiver are on the page from the next tick on."""
     wait_until(lambda: value(agent.page(), family, **labels) == count, what=f"{family} {labels} to be {count}")
 
 
@@ -99,7 +99,7 @@ class OfSdk(unittest.TestCase):
             tracers.shutdown()
         tokens = points_of(far.requests, "tokens")
         self.assertEqual({attributes["rank"]: point.as_int for attributes, point in tokens}, {rank: 50 for rank in range(4)})
-        # Told again when the SDK shuts down.
+        # Sent again when the SDK shuts down.
         self.assertEqual({point.count for _, point in points_of(far.requests, "latency")}, {100})
         schemas = {scope.schema_url for request in far.requests for of in getattr(request.message, "resource_metrics", ())
                    for scope in of.scope_metrics if scope.scope.name == "of.test"}  # fmt: skip
@@ -130,8 +130,8 @@ class OverHttp(unittest.TestCase):
                 answer = post(port, "/v1/metrics", body, content_type, **headers)
                 self.assertEqual((answer.status, answer.getheader("Content-Type")), (200, content_type), answer.text)
             requests = far.wait(lambda requests: len(points_of(requests, "m")) == 9 and list(requests), "nine points")
-        told = [(attributes["text"], point.as_int, point.time_unix_nano) for attributes, point in points_of(requests, "m")]
-        self.assertEqual(sorted(told), sorted(3 * [("v", number, 1_700_000_000_000_000_000 + number) for number in range(3)]))
+        received = [(attributes["text"], point.as_int, point.time_unix_nano) for attributes, point in points_of(requests, "m")]
+        self.assertEqual(sorted(received), sorted(3 * [("v", number, 1_700_000_000_000_000_000 + number) for number in range(3)]))
 
     def test_bad_requests_are_refused_and_bad_points_left_out(self):
         port = free_port()
@@ -161,7 +161,7 @@ class OverHttp(unittest.TestCase):
             await_count(agent, 1, receiver="otlp/http", signal="metrics", result="rejected")
             await_count(agent, 2, "gpulens_receiver_requests_total", receiver="otlp/http", signal="metrics", code="415")
 
-    def test_noise_is_dropped_and_counted_and_a_reload_changes_what(self):
+    def test_noise_is_dropped_and_counted_by_rules_that_a_reload_changes(self):
         port = free_port()
         names = ["go_gc_duration_seconds", "python_info", "http_requests_created", "kept"]
         with Receiver() as far, Agent(config=config(port, far.url)) as agent:
@@ -190,7 +190,7 @@ class OverHttp(unittest.TestCase):
         request = ExportLogsServiceRequest()
         record = request.resource_logs.add().scope_logs.add().log_records.add(severity_text="INFO", event_name="e")
         record.body.kvlist_value.values.add(key="k").value.array_value.values.add(bytes_value=b"\0\xff")
-        # Field 1000 of the record, which nobody has.
+        # Field 1000 of the record, which does not exist.
         unknown = record.SerializeToString() + b"\xc2\x3e\x04kept"
         scope = b"\x12" + bytes([len(unknown)]) + unknown
         body = b"\x12" + bytes([len(scope)]) + scope
@@ -255,7 +255,7 @@ class OverGrpc(unittest.TestCase):
 
 
 class BackPressure(unittest.TestCase):
-    def test_what_was_accepted_arrives_after_kill_9_and_what_was_not_is_said(self):
+    def test_accepted_data_arrives_after_kill_9_and_the_rest_is_reported(self):
         """The far end is down; the agent is killed. What got 200 is all there afterwards."""
         port = free_port()
         with tempfile.TemporaryDirectory() as state:
@@ -293,7 +293,7 @@ class BackPressure(unittest.TestCase):
                 wait_until(lambda: post(port, "/v1/metrics", body).status == 200, what="room")
                 far.wait(lambda requests: len(points_of(requests, "m")) == taken + 1, "all that was accepted")
 
-    def test_a_flood_keeps_memory_under_the_limit_and_is_told(self):
+    def test_a_flood_keeps_memory_under_the_limit_and_is_reported(self):
         if "sanitizer" in subprocess.run([BINARY, "version"], capture_output=True, text=True, check=True).stdout:
             self.skipTest("a sanitizer keeps what was freed")
         port = free_port()
@@ -333,7 +333,7 @@ class Configuration(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("own receiver", done.stderr)
 
-    def test_somebody_must_take_what_is_received(self):
+    def test_a_receiver_needs_a_sink(self):
         done = self.run_agent(f"receivers: {{otlp: {{http: {{listen: '127.0.0.1:{free_port()}'}}, grpc: {{listen: []}}}}}}")
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("no sink accepts", done.stderr)

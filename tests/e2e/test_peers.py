@@ -11,7 +11,7 @@ import urllib.request
 
 from agent import ROOT, Agent, free_port, peer, samples, value, wait_until
 
-# What promtool says of names that others fixed long before us: the name, its words, whose name it is.
+# Promtool's findings about names that other projects chose: the name, the finding, the project.
 EXCEPTIONS = [line.split("\t") for line in (ROOT / "tests" / "e2e" / "promtool_exceptions.tsv").read_text().splitlines()[1:]]
 
 
@@ -21,16 +21,16 @@ class Promtool(unittest.TestCase):
         with Agent("--demo") as agent:
             wait_until(lambda: samples(agent.page(), "gpu_utilization_ratio"))
             run = subprocess.run([promtool, "check", "metrics"], input=agent.page(), capture_output=True, text=True)
-        said = [line for line in (run.stdout + run.stderr).splitlines() if line]
+        lines = [line for line in (run.stdout + run.stderr).splitlines() if line]
         allowed = {(name, words) for name, words, _ in EXCEPTIONS}
-        unknown = [line for line in said if tuple(line.split(" ", 1)) not in allowed]
+        unknown = [line for line in lines if tuple(line.split(" ", 1)) not in allowed]
         self.assertEqual(unknown, [])
 
 
 class Prometheus(unittest.TestCase):
     """Debian's Prometheus, once a second for 30 s."""
 
-    def ask(self, port, query):
+    def query(self, port, query):
         url = f"http://127.0.0.1:{port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
         with urllib.request.urlopen(url, timeout=5) as answer:
             return json.load(answer)["data"]["result"]
@@ -49,15 +49,15 @@ class Prometheus(unittest.TestCase):
             try:
                 def enough():
                     try:
-                        done = self.ask(port, "count_over_time(up[60s])")
+                        done = self.query(port, "count_over_time(up[60s])")
                     except OSError:
                         return False
                     return bool(done) and float(done[0]["value"][1]) >= 30
                 wait_until(enough, 60, "30 scrapes")
-                self.assertEqual(float(self.ask(port, "min_over_time(up[60s])")[0]["value"][1]), 1, "every scrape was good")
-                self.assertEqual(len(self.ask(port, "gpu_power_draw_watts")), 8)
-                watts = float(self.ask(port, 'sum(rate(gpu_energy_consumption_joules_total[20s]))')[0]["value"][1])
-                drawn = float(self.ask(port, "sum(avg_over_time(gpu_power_draw_watts[20s]))")[0]["value"][1])
+                self.assertEqual(float(self.query(port, "min_over_time(up[60s])")[0]["value"][1]), 1, "every scrape was good")
+                self.assertEqual(len(self.query(port, "gpu_power_draw_watts")), 8)
+                watts = float(self.query(port, 'sum(rate(gpu_energy_consumption_joules_total[20s]))')[0]["value"][1])
+                drawn = float(self.query(port, "sum(avg_over_time(gpu_power_draw_watts[20s]))")[0]["value"][1])
                 self.assertAlmostEqual(watts / drawn, 1, delta=0.1)
             finally:
                 server.terminate()
@@ -87,7 +87,7 @@ class NodeExporter(unittest.TestCase):
             exporter.terminate()
             exporter.wait(10)
         passed = {s.name for s in samples(page, None, target="node")}
-        # process_* are ours natively, under the same names: native wins, as the page's rules say.
+        # process_* are ours natively, under the same names: native wins by the rules of the page.
         lost = {s.name for s in samples(direct)} - passed
         native = {s.name for s in samples(page)}
         self.assertEqual({name for name in lost if name not in native}, set())

@@ -6,7 +6,7 @@ import urllib.parse
 import urllib.request
 
 from agent import Agent, free_port, samples, value, wait_until
-from go_peers import PATIENCE, Process, go_peer
+from go_peers import TIMEOUT, Process, go_peer
 from test_otlp_encodings import openmetrics
 
 PAGE = """# TYPE done counter
@@ -62,14 +62,14 @@ class Taking(unittest.TestCase):
                       f"sinks: {{{sink.format(url=store.url)}}}\n")  # fmt: skip
             name = sink.partition(":")[0]
             with Agent("--demo", config=config) as agent:
-                wait_until(lambda: len(store.query("gpu_power_draw_watts")) == 8, PATIENCE, "eight GPUs")
-                wait_until(lambda: any(n >= 4 for _, n in store.query("count_over_time(done_total[1h])")), PATIENCE, "four readings")
+                wait_until(lambda: len(store.query("gpu_power_draw_watts")) == 8, TIMEOUT, "eight GPUs")
+                wait_until(lambda: any(n >= 4 for _, n in store.query("count_over_time(done_total[1h])")), TIMEOUT, "four readings")
                 checks(store, agent)
                 page = agent.page()
                 self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=name, queue="delivery", reason="refused"), 0)
                 self.assertEqual(sum(s.value for s in samples(page, "gpulens_sink_rejected_total", sink=name)), 0)
             if name == "remote_write":
-                wait_until(lambda: not store.query("gpu_power_draw_watts"), PATIENCE, "the end of every series")
+                wait_until(lambda: not store.query("gpu_power_draw_watts"), TIMEOUT, "the end of every series")
 
     def check(self, store, agent):
         ((labels, number),) = store.query("done_total")

@@ -1,4 +1,4 @@
-"""gpulens queue: what a removed sink leaves on disk is listed, warned of and dropped, beside an agent that runs and without one."""
+"""gpulens queue: requests of a removed sink on disk are listed, warned of and dropped, with and without a running agent."""
 import json
 import os
 import pathlib
@@ -26,7 +26,7 @@ class QueueCommand(unittest.TestCase):
         self.config = self.state / "command.yaml"
 
     def text(self, sinks, interval="100ms", socket=None):
-        """The configuration of agent and commands. With the socket `none` commands ask no agent, whichever runs here."""
+        """The configuration of agent and commands. With the socket `none` commands query no agent."""
         text = (f"interval: {interval}\nstate_dir: {self.state}\ncontrol: {{socket: {socket or self.state / 'control.sock'}}}\n"
                 f"http: {{listen: ['127.0.0.1:{self.unused}']}}\n"
                 f"collectors: {{nvidia: {{enabled: false}}}}\n"
@@ -45,7 +45,7 @@ class QueueCommand(unittest.TestCase):
                               stdin=subprocess.DEVNULL, env=environment, **more)  # fmt: skip
 
     def listed(self):
-        """{sink: [(folder's name, what is said of it)]}"""
+        """{sink: [(folder's name, its entry)]}"""
         done = self.run_queue("queue", "list", "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
         answer = json.loads(done.stdout)
@@ -58,7 +58,7 @@ class QueueCommand(unittest.TestCase):
         return found
 
     def waits(self, sink):
-        return sum(said["requests"] for _, said in self.listed().get(sink, []))
+        return sum(entry["requests"] for _, entry in self.listed().get(sink, []))
 
     def push(self, count):
         for _ in range(count):
@@ -73,7 +73,7 @@ class QueueCommand(unittest.TestCase):
         with otlp_receiver.Receiver() as far, Agent(config=self.text({"otlp": far.url, **self.b()})) as agent:
             self.push(30)
             wait_until(lambda: len(self.arrived(far)) == 30 and self.waits("otlp/b") > 35, 30, "a backlog")
-            self.assertEqual({said["configured"] for _, said in self.listed()["otlp/b"]}, {True})
+            self.assertEqual({entry["configured"] for _, entry in self.listed()["otlp/b"]}, {True})
             self.assertIsNone(value(agent.page(), LEFT, sink="otlp/b"))
             refused = self.run_queue("queue", "drop", "otlp/b", "--yes")
             self.assertEqual(refused.returncode, 2)
@@ -81,7 +81,7 @@ class QueueCommand(unittest.TestCase):
 
             with_b = self.config.read_text()
             agent.reload(self.text({"otlp": far.url}))
-            self.assertEqual({said["configured"] for _, said in self.listed()["otlp/b"]}, {False})
+            self.assertEqual({entry["configured"] for _, entry in self.listed()["otlp/b"]}, {False})
             self.push(10)
             size = wait_until(lambda: value(agent.page(), LEFT, sink="otlp/b"), 20, "the metric")
             self.assertGreater(size, 30 * 20_000)
@@ -99,12 +99,12 @@ class QueueCommand(unittest.TestCase):
             silent = self.run_queue("queue", "drop", "otlp/b")
             self.assertEqual((silent.returncode, self.waits("otlp/b") > 35), (2, True))
             self.assertIn("--yes", silent.stderr)
-            wait_until(lambda: not any(said["in_use"] for _, said in self.listed()["otlp/b"]), 30, "the agent to leave its folders")
+            wait_until(lambda: not any(entry["in_use"] for _, entry in self.listed()["otlp/b"]), 30, "the agent to leave its folders")
             done = self.run_queue("queue", "drop", "otlp/b", "--yes")
             self.assertEqual(done.returncode, 0, done.stderr)
-            said = re.match(r"Dropped (\d+) requests queued for otlp/b: ([\d.]+) (K|M)iB on disk are free\.$", done.stdout)
-            self.assertGreater(int(said[1]), 35, done.stdout)
-            self.assertGreater(float(said[2]) * {"K": 1 << 10, "M": 1 << 20}[said[3]], 30 * 20_000)
+            freed = re.match(r"Dropped (\d+) requests queued for otlp/b: ([\d.]+) (K|M)iB on disk are free\.$", done.stdout)
+            self.assertGreater(int(freed[1]), 35, done.stdout)
+            self.assertGreater(float(freed[2]) * {"K": 1 << 10, "M": 1 << 20}[freed[3]], 30 * 20_000)
             self.assertEqual(sorted(folder.name for folder in (self.state / "queue").iterdir()), ["otlp+1", "received+1"])
             self.push(10)
             self.assertNotIn("otlp/b", self.listed())
@@ -125,9 +125,9 @@ class QueueCommand(unittest.TestCase):
                 self.push(20)
                 wait_until(lambda: self.waits("otlp") >= 20, 30, "a backlog of both")
                 agent.reload(self.text({"otlp": far.url}))
-                shared = [said for _, said in self.listed()["otlp/b"] if said["requests"]]
+                shared = [entry for _, entry in self.listed()["otlp/b"] if entry["requests"]]
                 self.assertTrue(shared)
-                self.assertEqual({(said["in_use"], said.get("pid")) for said in shared}, {(True, agent.process.pid)})
+                self.assertEqual({(entry["in_use"], entry.get("pid")) for entry in shared}, {(True, agent.process.pid)})
                 before = self.waits("otlp")
                 done = self.run_queue("queue", "drop", "otlp/b", "--yes")
                 self.assertEqual(done.returncode, 0, done.stderr)
@@ -151,8 +151,8 @@ class QueueCommand(unittest.TestCase):
         doctor = self.run_queue("doctor")
         self.assertEqual(doctor.returncode, 1, doctor.stdout)
         self.assertIn("gpulens queue drop otlp\n", doctor.stdout)
-        self.assertEqual(self.ask(b"n\n").returncode, 1)
-        self.assertEqual(self.ask(b"y\n").returncode, 0)
+        self.assertEqual(self.drop_at_terminal(b"n\n").returncode, 1)
+        self.assertEqual(self.drop_at_terminal(b"y\n").returncode, 0)
         self.assertNotIn("otlp", self.listed())
         self.assertEqual(self.waits("otlp/b"), kept)
         # When it is configured again it begins with what is new.
@@ -164,7 +164,7 @@ class QueueCommand(unittest.TestCase):
                 self.assertEqual(self.arrived(second), list(range(25)))
                 self.assertEqual(self.arrived(first), list(range(20, 25)))
 
-    def test_what_is_kept_for_a_removed_sink_outlives_the_other_one(self):
+    def test_requests_of_a_removed_sink_outlive_the_other_one(self):
         with Agent(config=self.text({"otlp": f"http://127.0.0.1:{self.dead}", **self.b()})) as agent:
             self.push(20)
             wait_until(lambda: self.waits("otlp") > 22 and self.waits("otlp/b") > 22, 30, "a backlog")
@@ -186,15 +186,15 @@ class QueueCommand(unittest.TestCase):
             wait_until(lambda: len(self.arrived(far)) >= 20, 30, "what was kept")
             self.assertEqual(self.arrived(far), list(range(20)))
 
-    def ask(self, answer):
+    def drop_at_terminal(self, answer):
         """`gpulens queue drop otlp` at a terminal that gets `answer`."""
         ours, theirs = pty.openpty()
         process = subprocess.Popen([BINARY, "queue", "drop", "otlp", "--config", self.config], stdin=theirs, stdout=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True)  # fmt: skip
         os.write(ours, answer)
-        _, said = process.communicate(timeout=30)
+        _, question = process.communicate(timeout=30)
         os.close(ours), os.close(theirs)
-        self.assertRegex(said, r"Drop \d+ requests \([\d.]+ .iB\) queued for otlp\? \[y/N\]")
+        self.assertRegex(question, r"Drop \d+ requests \([\d.]+ .iB\) queued for otlp\? \[y/N\]")
         return process
 
     def test_nothing_is_there(self):

@@ -33,7 +33,7 @@ def of_remote_write(request):
 
 
 class Stored:
-    """What arrived at a receiver, by sender, in the order of its arrival. Each request is read once."""
+    """Data that arrived at a receiver, by sender, in the order of arrival. Each request is read once."""
 
     def __init__(self, receiver, pairs):
         self.receiver, self.pairs, self.read, self.numbers, self.seen = receiver, pairs, 0, {}, {}
@@ -128,7 +128,7 @@ class Reloads(unittest.TestCase):
                         agent.config.write_text(self.config(step))
                         agent.process.send_signal(signal.SIGHUP)
                 pause.wait(0.5)
-            self.assertGreater(min(map(len, senders.accepted.values())), 2 * RELOADS, "each sender was heard")
+            self.assertGreater(min(map(len, senders.accepted.values())), 2 * RELOADS, "every sender was accepted")
             total = sum(map(len, senders.accepted.values()))
             receivers = {"otlp": Stored(self.quick, of_otlp), "otlp/slow": Stored(self.slow, of_otlp), "remote_write": Stored(self.writes, of_remote_write)}
             for sink, stored in receivers.items():

@@ -63,7 +63,7 @@ class Collect(unittest.TestCase):
                 self.assertFalse(any(request.second for request in receiver.requests))
                 self.check_samples(receiver)
 
-    def test_what_was_refused_is_said(self):
+    def test_refused_data_is_reported(self):
         with Receiver(lambda *_: (403, {})) as receiver:
             done = collect("host", "--once", "--sink", "remote_write", "-o", f"url={receiver.url}")
         self.assertEqual(done.returncode, 1)
@@ -82,7 +82,7 @@ class Collect(unittest.TestCase):
 
 
 class Stream(unittest.TestCase):
-    def test_everything_ends_with_the_agent_when_asked_for(self):
+    def test_everything_ends_with_the_agent_when_configured(self):
         with Receiver() as receiver:
             config = f"interval: 200ms\nsinks: {{remote_write: {{url: '{receiver.url}', interval: 200ms, stale_at_end: true}}}}\n"
             with Agent(config=config) as agent:
@@ -119,7 +119,7 @@ class Prometheus(unittest.TestCase):
         self.server.terminate()
         self.server.wait(30)
 
-    def ask(self, query):
+    def query(self, query):
         url = f"http://127.0.0.1:{self.port}/api/v1/query?" + urllib.parse.urlencode({"query": query})
         try:
             with urllib.request.urlopen(url, timeout=5) as answer:
@@ -132,28 +132,28 @@ class Prometheus(unittest.TestCase):
         config = ("interval: 200ms\nsinks: {remote_write: "
                   f"{{url: '{url}', interval: 500ms, stale_at_end: true, retry: {{initial: 50ms, max: 200ms}}}}}}\n")  # fmt: skip
         with Agent("--demo", config=config) as agent:
-            wait_until(lambda: len(self.ask("gpu_power_draw_watts")) == 8, 40, "eight GPUs")
-            shown = float(self.ask('gpu_memory_total_bytes{gpu_index="0"} or gpu_memory_capacity_bytes{gpu_index="0"} or '
+            wait_until(lambda: len(self.query("gpu_power_draw_watts")) == 8, 40, "eight GPUs")
+            shown = float(self.query('gpu_memory_total_bytes{gpu_index="0"} or gpu_memory_capacity_bytes{gpu_index="0"} or '
                                    'gpu_power_limit_watts{gpu_index="0"}')[0]["value"][1])  # fmt: skip
             self.assertGreater(shown, 0)
             self.stop()
             waiting = lambda: value(agent.page(), "gpulens_sink_queue_length", sink="remote_write", queue="delivery")
             wait_until(lambda: waiting() >= 4, 40, "a queue")
             self.start()
-            wait_until(lambda: self.ask("gpu_power_draw_watts"), 40, "the receiver")
+            wait_until(lambda: self.query("gpu_power_draw_watts"), 40, "the receiver")
 
             def whole():
-                count = self.ask('count_over_time(gpu_energy_consumption_joules_total{gpu_index="0"}[60s])')
+                count = self.query('count_over_time(gpu_energy_consumption_joules_total{gpu_index="0"}[60s])')
                 return waiting() == 0 and count and float(count[0]["value"][1]) >= 10
             wait_until(whole, 40, "what waited")
-            self.assertEqual(self.ask("max(resets(gpu_energy_consumption_joules_total[60s]))")[0]["value"][1], "0")
+            self.assertEqual(self.query("max(resets(gpu_energy_consumption_joules_total[60s]))")[0]["value"][1], "0")
             # No half-second is missing: what was read while the receiver was away is there.
-            series = self.ask('gpu_energy_consumption_joules_total{gpu_index="0"}[60s]')[0]["values"]
+            series = self.query('gpu_energy_consumption_joules_total{gpu_index="0"}[60s]')[0]["values"]
             gaps = [later[0] - earlier[0] for earlier, later in zip(series, series[1:])]
             self.assertLess(max(gaps), 1.9, gaps)
             page = agent.page()
             self.assertEqual(value(page, "gpulens_sink_dropped_total", sink="remote_write", queue="delivery", reason="refused"), 0)
-        wait_until(lambda: self.ask("up or vector(1)") and not self.ask("gpu_power_draw_watts"), 20, "the end of all series")
+        wait_until(lambda: self.query("up or vector(1)") and not self.query("gpu_power_draw_watts"), 20, "the end of all series")
 
 
 if __name__ == "__main__":

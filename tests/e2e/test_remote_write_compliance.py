@@ -133,7 +133,7 @@ class Compliance(unittest.TestCase):
 
     @each_version
     def test_invalid(self, version):
-        """What is no page: `up` is 0, and nothing else comes from it."""
+        """After a failed scrape `up` is 0, and there are no other series."""
         with Page("<html>not a page {{{") as page, Receiver() as receiver, sending(page, receiver, version):
             self.wait_for(receiver, "up", 2)
             self.assertEqual({s.value for s in receiver.samples("up")}, {0})
@@ -170,7 +170,7 @@ class Compliance(unittest.TestCase):
         stamp = int(time.time() * 1000) - 5000
         with Page(f"dated 1 {stamp}\nplain 1\n") as page, Receiver() as receiver, sending(page, receiver, version):
             before = time.time() * 1000
-            self.assertEqual(self.wait_for(receiver, "dated")[0].ms, stamp, "as the page says")
+            self.assertEqual(self.wait_for(receiver, "dated")[0].ms, stamp, "the time of the page")
             plain = self.wait_for(receiver, "plain", 4)
             self.assertEqual(len(receiver.samples("dated")), 1, "one reading is sent once")
             self.assertLess(abs(plain[0].ms - before), 20e3)
@@ -245,7 +245,7 @@ class Compliance(unittest.TestCase):
             wait_until(lambda: receiver.samples("g")[-1].ended, what="the end of the process")
 
     @each_version
-    def test_an_interval_forwards_every_reading_of_what_is_as_slow(self, version):
+    def test_an_interval_forwards_every_reading_of_equally_slow_sources(self, version):
         """Whatever the phase; fast collectors are thinned out all the same."""
         with Page("# TYPE c counter\nc_total SCRAPES\n") as page, Receiver() as receiver:
             with sending(page, receiver, version, interval="1s") as agent:
@@ -273,26 +273,26 @@ class PrometheusTakesExemplars(unittest.TestCase):
                  "--enable-feature=exemplar-storage"], stdout=log, stderr=log)
         self.addCleanup(lambda: (server.terminate(), server.wait(30)))
 
-        def ask(path, **query):
+        def api_get(path, **query):
             with contextlib.suppress(OSError):
                 with urllib.request.urlopen(f"http://127.0.0.1:{port}/api/v1/{path}?" + urllib.parse.urlencode(query), timeout=5) as answer:
                     return json.load(answer)["data"]
             return None
 
-        wait_until(lambda: ask("status/buildinfo"), what="Prometheus")
+        wait_until(lambda: api_get("status/buildinfo"), what="Prometheus")
         text = (f'# TYPE c counter\nc_total 5 # {{trace_id="ab"}} 0.5 {time.time():.3f}\n'
                 '# TYPE h histogram\nh_bucket{le="1"} 1\nh_bucket{le="+Inf"} 1\nh_sum 1\nh_count 1\n# EOF\n')
         with Page(text, OPEN_METRICS) as page:
             receiver = type("Url", (), {"url": f"http://127.0.0.1:{port}/api/v1/write"})
             with sending(page, receiver, "auto"):
                 now = time.time()
-                found = wait_until(lambda: ask("query_exemplars", query="c_total", start=now - 60, end=now + 60), what="exemplars")
+                found = wait_until(lambda: api_get("query_exemplars", query="c_total", start=now - 60, end=now + 60), what="exemplars")
                 self.assertEqual(found[0]["exemplars"][0]["labels"], {"trace_id": "ab"})
                 self.assertEqual(found[0]["exemplars"][0]["value"], "0.5")
-                self.assertTrue(wait_until(lambda: ask("query", query='h_bucket{le="1"}')["result"]))
-                up = wait_until(lambda: ask("query", query='up{job="test"}')["result"])[0]
+                self.assertTrue(wait_until(lambda: api_get("query", query='h_bucket{le="1"}')["result"]))
+                up = wait_until(lambda: api_get("query", query='up{job="test"}')["result"])[0]
                 self.assertEqual((up["metric"]["instance"], up["value"][1]), (page.address, "1"))
-            self.assertTrue(ask("query", query="c_total")["result"], "the agent's end ends no series")
+            self.assertTrue(api_get("query", query="c_total")["result"], "the agent's end ends no series")
 
 
 if __name__ == "__main__":

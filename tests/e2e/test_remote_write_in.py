@@ -27,7 +27,7 @@ go_threads 7
 
 
 class Page(HttpStub):
-    """What Prometheus scrapes: a counter grows by one each time, until the page is switched off."""
+    """The page that Prometheus scrapes: a counter grows by one each time, until the page is switched off."""
 
     def __init__(self):
         super().__init__(self._show)
@@ -47,7 +47,7 @@ def config(port, url, receiver="", queue="storage: memory"):
             f"sinks: {{otlp: {{endpoint: '{url}', compression: none, interval: 10m, queue: {{{queue}}}, retry: {{initial: 10ms, max: 50ms}}}}}}\n")  # fmt: skip
 
 
-def told(requests, name):
+def points_named(requests, name):
     """(resource, kind, metric, attributes, point) of each point of a metric that came by remote write."""
     for request in requests:
         for of in request.message.resource_metrics:
@@ -63,7 +63,7 @@ def told(requests, name):
 
 
 def refusals(agent, code):
-    """How often the receiver answered so; its counters stand on the page from the next tick on."""
+    """Number of the receiver's answers with this code; its counters are on the page from the next tick on."""
     return value(agent.page(), "gpulens_receiver_requests_total", receiver="remote_write", signal="metrics", code=str(code)) or 0
 
 
@@ -91,15 +91,15 @@ class OfPrometheus(unittest.TestCase):
             server.wait(30)
         self.addCleanup(stop)
 
-    def test_what_it_scrapes_arrives_as_otlp(self):
+    def test_scraped_pages_arrive_as_otlp(self):
         port = free_port()
         with Page() as page, Receiver() as far, Agent(config=config(port, far.url)) as agent:
             self.start(page, port)
             # The first samples may come before their types.
-            far.wait(lambda found: sum(kind == "sum" for _, kind, *_ in told(found, "requests_total")) >= 3, "a counter that is one", 60)
+            far.wait(lambda found: sum(kind == "sum" for _, kind, *_ in points_named(found, "requests_total")) >= 3, "a counter that is one", 60)
             page.here = False
-            far.wait(lambda found: any(point.flags == 1 for *_, point in told(found, "requests_total")), "the end of the series", 60)
-            sums = [one for one in told(far.requests, "requests_total") if one[1] == "sum"]
+            far.wait(lambda found: any(point.flags == 1 for *_, point in points_named(found, "requests_total")), "the end of the series", 60)
+            sums = [one for one in points_named(far.requests, "requests_total") if one[1] == "sum"]
             for resource, _, metric, attributes, point in sums:
                 self.assertEqual((resource["service.name"], resource["service.instance.id"]), ("pages", page.at))
                 self.assertEqual(resource["k8s.cluster.name"], "c1")
@@ -107,20 +107,20 @@ class OfPrometheus(unittest.TestCase):
                 self.assertTrue(metric.sum.is_monotonic)
                 self.assertEqual(metric.description, "All requests.")
                 self.assertEqual(plain(metric.metadata)["prometheus.type"], "counter")
-            values = [point.as_double for *_, point in told(far.requests, "requests_total") if point.flags == 0]
+            values = [point.as_double for *_, point in points_named(far.requests, "requests_total") if point.flags == 0]
             self.assertEqual(values, sorted(set(values)), "each once, in order")
             self.assertTrue(set(range(1, int(max(values)) + 1)).issubset(values), "none is missing")
-            self.assertEqual({(kind, point.as_double) for _, kind, _, _, point in told(far.requests, "temperature") if not point.flags},
+            self.assertEqual({(kind, point.as_double) for _, kind, _, _, point in points_named(far.requests, "temperature") if not point.flags},
                              {("gauge", 21.5)})
-            bounds = {attributes["le"]: kind for _, kind, _, attributes, _ in told(far.requests, "latency_seconds_bucket")}
+            bounds = {attributes["le"]: kind for _, kind, _, attributes, _ in points_named(far.requests, "latency_seconds_bucket")}
             self.assertEqual(bounds, {"0.1": "sum", "+Inf": "sum"})
-            self.assertFalse(list(told(far.requests, "go_threads")), "noise is dropped here, too")
+            self.assertFalse(list(points_named(far.requests, "go_threads")), "noise is dropped here, too")
             page_text = agent.page()
             self.assertEqual(value(page_text, "gpulens_receiver_points_total", receiver="remote_write", signal="metrics", result="rejected"), 0)
             self.assertGreater(value(page_text, "gpulens_receiver_points_total", receiver="remote_write", signal="metrics", result="filtered"), 0)
 
     def test_back_pressure_loses_nothing(self):
-        """The far end is away until the queue is full: Prometheus keeps what it is told to bring again."""
+        """The far end is away until the queue is full: Prometheus keeps refused requests for a retry."""
         port, far_port = free_port(), free_port()
         small = config(port, f"http://127.0.0.1:{far_port}", ", busy_status: 503", "max_bytes: 8MiB")
         with Page() as page, Agent(config=small) as agent:
@@ -134,10 +134,10 @@ class OfPrometheus(unittest.TestCase):
             wait_until(lambda: page.count >= before + 3, what="scrapes meanwhile")
             with Receiver(port=far_port) as far:
                 def whole(found):
-                    values = {point.as_double for *_, point in told(found, "requests_total") if not point.flags}
+                    values = {point.as_double for *_, point in points_named(found, "requests_total") if not point.flags}
                     return max(values, default=0) >= before + 3 and set(range(1, before + 4)).issubset(values)
                 far.wait(whole, "all that was scraped", 60)
-                far.wait(lambda found: len({attributes["n"] for _, _, _, attributes, _ in told(found, "filler")}) == filled, "the filler")
+                far.wait(lambda found: len({attributes["n"] for _, _, _, attributes, _ in points_named(found, "filler")}) == filled, "the filler")
 
 
 def block(data):
@@ -162,7 +162,7 @@ def field(number, data):
 
 
 def series(labels, parts=b"\x12\x10\x09" + b"\0" * 8 + b"\x10\x80\xa0\x94\xa5\x8d\x06"):
-    """Of 1.0, with one sample of value 0."""
+    """A request of 1.0 with one sample of value 0."""
     pairs = b"".join(field(1, field(1, name.encode()) + field(2, text.encode())) for name, text in sorted(labels.items()))
     return field(1, pairs + parts)
 
@@ -214,11 +214,11 @@ class Answers(unittest.TestCase):
             self.assertEqual(partial.text.decode(), "1 of 2 samples were not written: a series has no __name__ (1)\n")
             self.assertEqual([partial.getheader(f"X-Prometheus-Remote-Write-{kind}-Written") for kind in ("Samples", "Histograms", "Exemplars")],
                              ["1", "0", "0"])
-            far.wait(lambda found: len(list(told(found, "good"))) == 3, "the good ones")
+            far.wait(lambda found: len(list(points_named(found, "good"))) == 3, "the good ones")
             wait_until(lambda: value(agent.page(), "gpulens_receiver_points_total", receiver="remote_write", signal="metrics",
                                      result="rejected") == 2, what="two that are counted")  # fmt: skip
 
-    def test_429_where_it_is_asked_for(self):
+    def test_429_where_it_is_configured(self):
         port = free_port()
         with Agent(config=config(port, f"http://127.0.0.1:{free_port()}", ", busy_status: 429", "max_bytes: 8MiB")):
             fill(port)
@@ -244,13 +244,13 @@ class OfOurSink(unittest.TestCase):
                         with Receiver(port=far_port) as far:
                             wait_until(lambda: waiting() == 0, 60, "an empty queue")
                             name = "gpu_energy_consumption_joules_total"
-                            far.wait(lambda found: len(list(told(found, name))) >= 80, "ten ticks of eight GPUs", 60)
-                            points = list(told(far.requests, name))
+                            far.wait(lambda found: len(list(points_named(found, name))) >= 80, "ten ticks of eight GPUs", 60)
+                            points = list(points_named(far.requests, name))
                             self.assertEqual({(resource["service.name"], kind) for resource, kind, *_ in points} - {("gpulens", "gauge")},
                                              {("gpulens", "sum")})
                             if version == "2.0":
                                 self.assertEqual({metric.unit for _, _, metric, _, _ in points}, {"J"})
-                                seconds = list(told(far.requests, "system_cpu_time_seconds_total"))
+                                seconds = list(points_named(far.requests, "system_cpu_time_seconds_total"))
                                 self.assertEqual({metric.unit for _, _, metric, _, _ in seconds}, {"s"})
                                 self.assertTrue(all(0 < point.start_time_unix_nano <= point.time_unix_nano for *_, point in seconds))
                             of_one = [(point.time_unix_nano, point.as_double) for _, _, _, attributes, point in points

@@ -1,4 +1,4 @@
-"""Roll-ups of a real agent beside the series themselves, which a second sink sends: values, bytes, reloads, the end, pods."""
+"""Roll-ups of a real agent compared with the series themselves, which a second sink sends: values, bytes, reloads, the end, pods."""
 import collections
 import json
 import os
@@ -41,7 +41,7 @@ class Receiver(remote_write_receiver.Receiver):
         return answer
 
     def wait_for_ticks(self, count):
-        """By a sink without an interval, each of whose requests is that of a tick."""
+        """Compares with a sink without an interval, which sends one request for each tick."""
         more = len(self.requests) + count
         wait_until(lambda: len(self.requests) >= more, 60 + 2 * count, f"{count} ticks")
 
@@ -73,7 +73,7 @@ def near(one, other):
 
 
 def cuts(readings, at):
-    """How many readings may be those of the ticks before a time."""
+    """Number of readings that may belong to ticks before a time."""
     surely = sum(s.ms < at - EDGE for s in readings)
     return range(surely, sum(s.ms <= at for s in readings) + 1)
 
@@ -196,17 +196,17 @@ class Checks(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder, "gpulens.yaml")
             for sink, more in sinks.items():
-                for rule, said in (("by: [a], without: [b], functions: [avg]", "by and without contradict each other"),
+                for rule, message in (("by: [a], without: [b], functions: [avg]", "by and without contradict each other"),
                                    ("functions: [avg, avg]", 'functions has "avg" twice'),
                                    ("functions: [avg], interval: 1s", "interval")):  # fmt: skip
                     path.write_text(f"sinks: {{{sink}: {{{more}rollups: [{{metrics: ['gpu.*'], {rule}}}]}}}}\n")
                     done = subprocess.run([BINARY, "config", "check", path], capture_output=True, text=True, timeout=60, check=False)
                     self.assertNotEqual(done.returncode, 0, f"{sink}: {rule}")
-                    self.assertIn(said, done.stdout + done.stderr, f"{sink}: {rule}")
+                    self.assertIn(message, done.stdout + done.stderr, f"{sink}: {rule}")
 
 
 class OtherSinks(unittest.TestCase):
-    def test_results_stand_for_the_series(self):
+    def test_results_replace_the_series(self):
         import otlp_receiver
 
         rules = "include: ['gpu.power.draw*'], rollups: [{metrics: [gpu.power.draw], by: [gpu.index], functions: [max], interval: 15s}]"

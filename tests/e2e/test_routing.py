@@ -104,7 +104,7 @@ class Routing(unittest.TestCase):
             with self.assertRaisesRegex(AssertionError, "sinks.otlp/b.queue.dir: sinks.otlp has this folder"):
                 running.__enter__()
 
-    def test_statuses_that_are_sent_again_where_it_is_asked_for(self):
+    def test_configured_statuses_are_sent_again(self):
         port = free_port()
         with otlp_receiver.Receiver(lambda _, number: (500 if number < 3 else 200, {})) as far, agent([
             f"otlp: {{endpoint: '{far.url}', interval: 10m, sources: [otlp], retry: {{initial: 10ms, max: 50ms, statuses: [408, 500]}}}}",

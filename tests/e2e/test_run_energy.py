@@ -64,7 +64,7 @@ class RunEnergy(Home):
         self.assertAlmostEqual(energy["peak_power_watts"], 0.75 * WATTS, delta=0.5)
 
     def test_a_run_that_uses_no_gpu_has_no_joules_of_them(self):
-        self.environment["GPULENS_ENERGY_ROOT"] = str(self.home)  # no processor that tells its energy
+        self.environment["GPULENS_ENERGY_ROOT"] = str(self.home)  # no processor with an energy counter
         self.good("run", "-q", "--name", "quiet", "sleep", "0.5")
         energy = self.show("quiet")["energy"]
         self.assertEqual((energy["validity"], energy["energy_joules"]), ("no_device", None))

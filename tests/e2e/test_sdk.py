@@ -48,7 +48,7 @@ class ToTheAgent(unittest.TestCase):
         return Agent(config=f"interval: 100ms\ncollectors: {{programs: {{socket: '{self.socket}', interval: 100ms}}}}\n")
 
     def hears(self, agent):
-        wait_until(lambda: f"listening for programs at {self.socket}" in agent.said())
+        wait_until(lambda: f"listening for programs at {self.socket}" in agent.log_text())
 
     def test_counts_are_exact_on_the_agents_page(self):
         with self.agent() as agent, Program(OTEL_SERVICE_NAME="chat", OTEL_RESOURCE_ATTRIBUTES="team=nlp") as program:
@@ -70,17 +70,17 @@ class ToTheAgent(unittest.TestCase):
             wait_until(lambda: samples(agent.page(), "jobs_total", kind="child", process_pid=child[0]))
             page = agent.page()
             self.assertEqual(value(page, "jobs_total", kind="child", process_pid=child[0]), 5)
-            self.assertEqual(value(page, "jobs_total", kind="many", process_pid=child[0]), 0, "the child begins anew")
+            self.assertEqual(value(page, "jobs_total", kind="many", process_pid=child[0]), 0, "the child starts at 0")
             ids = {sample.labels["service_instance_id"] for sample in samples(page, "jobs_total")}
             self.assertEqual(len(ids), 2, "an instance each")
             program.end()
 
-    def test_without_a_line_of_code_and_nothing_is_lost_before_the_agent_comes(self):
+    def test_without_code_no_data_is_lost_before_the_agent_starts(self):
         with Program(GPULENS_EXPORT="agent", GPULENS_SOCKET=self.socket) as program:
             self.assertEqual(program.do("count"), "ok")
             with self.agent() as agent:
                 self.hears(agent)
-                # The end of the program sends what nobody was there for before.
+                # The end of the program sends what no agent was there to receive before.
                 program.end("exit")
                 wait_until(lambda: samples(agent.page(), "jobs_total", kind="many"))
                 self.assertEqual(value(agent.page(), "jobs_total", kind="many"), MANY)
@@ -143,8 +143,8 @@ class Elsewhere(unittest.TestCase):
         with Receiver() as receiver, Program(GPULENS_EXPORT="otlp, nonsense", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url,
                                              OTEL_EXPORTER_OTLP_HEADERS="x-tenant=a%20b") as program:  # fmt: skip
             program.do("count")
-            said = program.end("exit")
-            self.assertIn('GPULENS_EXPORT: "nonsense": must be agent, otlp or expose', said)
+            errors = program.end("exit")
+            self.assertIn('GPULENS_EXPORT: "nonsense": must be agent, otlp or expose', errors)
             [request] = receiver.requests[-1:]
             self.assertEqual(request.headers["x-tenant"], "a b")
             self.assertEqual([point.as_int for attributes, point in request.points("jobs") if attributes], [MANY])
@@ -162,7 +162,7 @@ class Elsewhere(unittest.TestCase):
 class Training(unittest.TestCase):
     """The exports of a training job; their names and units are those of the seeds."""
 
-    TOLD = {
+    EXPORTED = {
         "training.mfu": ("1", 6 * 70e9 * 4096 / (8 * 989e12)),
         "training.tflops": ("TFLOPS", 1720.32),
         "training.step_time": ("s", 1.0),
@@ -177,7 +177,7 @@ class Training(unittest.TestCase):
     }
 
     def train(self, url, **environment):
-        """A program that trains a step, tells it, and ends."""
+        """A program that trains a step, exports it, and ends."""
         with Program(OTEL_SERVICE_NAME="trainer", **environment) as program:
             self.assertEqual(program.do("train"), "ok")
             self.assertTrue(program.do(f"otlp {url}").startswith("ok"))
@@ -185,10 +185,10 @@ class Training(unittest.TestCase):
             program.end()
 
     def right(self, requests):
-        told = {metric.name: metric for request in requests for _, scope, metric in request.metrics() if scope == "gpulens.sdk"}
-        for name, (unit, number) in self.TOLD.items():
-            self.assertEqual(told[name].unit, unit, name)
-            self.assertAlmostEqual(told[name].gauge.data_points[0].as_double, number, delta=number * 1e-9, msg=name)
+        exported = {metric.name: metric for request in requests for _, scope, metric in request.metrics() if scope == "gpulens.sdk"}
+        for name, (unit, number) in self.EXPORTED.items():
+            self.assertEqual(exported[name].unit, unit, name)
+            self.assertAlmostEqual(exported[name].gauge.data_points[0].as_double, number, delta=number * 1e-9, msg=name)
         resources = {of["service.name"] for request in requests for of, _, _ in request.metrics()}
         self.assertIn("trainer", resources)
 
@@ -226,7 +226,7 @@ class Training(unittest.TestCase):
                          OTEL_METRIC_EXPORT_INTERVAL="3600000") as program:  # fmt: skip
                 self.assertEqual(program.do("train"), "ok")
                 self.assertTrue(collector.wait(lambda taken: taken), "soon after its start")
-                program.do("train")  # what only the end tells: two steps
+                program.do("train")  # exported only at the end: two steps
                 self.assertEqual(program.end("exit"), "")
             self.right(collector.taken)
             [(_, steps)] = collector.taken[-1].points("training.steps")
@@ -245,7 +245,7 @@ class Training(unittest.TestCase):
                     def passed_on(requests):
                         return any(of.get("service.name") == "trainer" for request in requests for of, _, _ in request.metrics())
 
-                    far.wait(passed_on, "what the program said")
+                    far.wait(passed_on, "the metrics of the program")
                 self.right(far.requests)
 
     def test_the_opentelemetry_collector(self):
@@ -253,11 +253,11 @@ class Training(unittest.TestCase):
             with self.subTest(protocol), Collector() as far:
                 port = far.grpc if protocol == "grpc" else far.http
                 self.train(f"http://127.0.0.1:{port}", OTEL_EXPORTER_OTLP_PROTOCOL=protocol)
-                far.wait(lambda text: all(f'"name":"{name}"' in text for name in self.TOLD), "all metrics")
+                far.wait(lambda text: all(f'"name":"{name}"' in text for name in self.EXPORTED), "all metrics")
                 lines = far.lines()
                 gauges = {m["name"]: m["gauge"]["dataPoints"][0]["asDouble"] for line in lines for rm in line.get("resourceMetrics", [])
                           for sm in rm["scopeMetrics"] for m in sm["metrics"] if "gauge" in m}  # fmt: skip
-                for name, (_, number) in self.TOLD.items():
+                for name, (_, number) in self.EXPORTED.items():
                     self.assertAlmostEqual(gauges[name], number, delta=number * 1e-9, msg=name)
 
 

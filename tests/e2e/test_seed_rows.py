@@ -1,6 +1,6 @@
-"""What two other projects promise of GPUs, row by row: each row of the table that is about GPUs has its check here.
+"""Features of two other projects for GPUs, row by row: each row of the table that is about GPUs has its check here.
 
-The table lies beside the checkout. Without it the checks run all the same; only that none is missing is not shown.
+The table is next to the checkout. Without it the checks still run, but a missing check is not found.
 """
 import csv
 import json
@@ -39,7 +39,7 @@ def run(*arguments, environment=None):
 
 
 def records(alias, *arguments, environment=None):
-    """What `gpulens ALIAS --once --sink stdout` prints."""
+    """The output of `gpulens ALIAS --once --sink stdout`."""
     done = run(alias, "--once", "--sink", "stdout", *arguments, environment=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -125,7 +125,7 @@ class Commands(Case):
             self.assertLessEqual({"gpu.health.score", "gpu.ecc.dbe_total", "gpu.row_remap.available",
                                   "gpu.pcie.link.downtraining"}, names(record))
 
-    def test_l9_044_vendors_tell_the_same(self):
+    def test_l9_044_vendors_export_the_same(self):
         for found in (self.nvml(), self.amd(), self.gaudi()):
             self.assertEqual(COMMON - names(found[0]), set(), found[0]["collector"])
 

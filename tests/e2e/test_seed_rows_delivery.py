@@ -1,4 +1,4 @@
-"""What two other projects promise of delivery, row by row: each row has its check here, or names the test that is its check."""
+"""Features of two other projects for delivery, row by row: each row has its check here, or names the test that is its check."""
 import csv
 import json
 import os
@@ -28,8 +28,8 @@ ELSEWHERE = {
     "l9-022": "test_slurm.py test_nodes_and_jobs",
     "l9-023": "test_slurm.py test_nodes_and_jobs",
     "l9-024": "test_slurm.py test_publish_takes_a_file_and_standard_input",
-    "l9-025": "test_slurm.py test_backfill_tells_each_job_once",
-    "l9-026": "test_slurm.py test_fsacct_keeps_what_ended_within_the_bounds",
+    "l9-025": "test_slurm.py test_backfill_reports_each_job_once",
+    "l9-026": "test_slurm.py test_fsacct_keeps_jobs_that_ended_within_the_bounds",
     "l9-027": "test_slurm.py test_accounting_tables",
     "l9-028": "test_slurm.py test_accounting_tables",
     "l9-029": "test_slurm.py test_tables_of_the_controller",
@@ -50,9 +50,9 @@ ELSEWHERE = {
     "l9-200": "test_otlp_in.py test_metrics_and_traces_of_the_sdk_arrive_as_they_were_sent",
     "l9-205": "test_kubernetes.py test_usage_of_pods_and_kills",
     "l9-206": "test_kubernetes.py test_the_life_of_a_pod",
-    "l9-207": "test_otlp_in.py test_a_flood_keeps_memory_under_the_limit_and_is_told",
+    "l9-207": "test_otlp_in.py test_a_flood_keeps_memory_under_the_limit_and_is_reported",
     "l9-208": "test_otlp_in.py test_metrics_and_traces_of_the_sdk_arrive_as_they_were_sent",
-    "l9-209": "test_otlp_in.py test_noise_is_dropped_and_counted_and_a_reload_changes_what",
+    "l9-209": "test_otlp_in.py test_noise_is_dropped_and_counted_by_rules_that_a_reload_changes",
 }
 
 
@@ -78,7 +78,7 @@ class Commands(unittest.TestCase):
         self.assertTrue(all("ts" in record for record in records))
 
     def test_l9_039_every_collector_with_every_sink(self):
-        """On a machine where each of them finds something: whatever one sink gets, all get."""
+        """All sinks get the same readings, on a machine where each collector finds something."""
         page = f"# TYPE DCGM_FI_DEV_POWER_USAGE gauge\nDCGM_FI_DEV_POWER_USAGE{{{DCGM}}} 321.5\n"
         with serve(page) as url, tempfile.TemporaryDirectory() as folder:
             profile, path = pathlib.Path(folder) / "profile.yaml", pathlib.Path(folder) / "metrics.jsonl"
@@ -132,10 +132,10 @@ class OfAgent(unittest.TestCase):
                 self.assertEqual(post(port, "/v1/metrics", gauge("other", 1, {"gpu.index": "2"}).SerializeToString()).status, 200)
                 far.wait(lambda requests: points_of(requests, "m") and points_of(requests, "other") and any(list(r.spans()) for r in requests)
                          and any(list(r.logs()) for r in requests), "all signals")  # fmt: skip
-        told = [attributes for attributes, _ in points_of(far.requests, "m")]
-        told += [plain(thing.attributes) for request in far.requests for _, thing in (*request.spans(), *request.logs())
+        received = [attributes for attributes, _ in points_of(far.requests, "m")]
+        received += [plain(thing.attributes) for request in far.requests for _, thing in (*request.spans(), *request.logs())
                  if "gpu.index" in plain(thing.attributes) and not getattr(thing, "event_name", "")]  # fmt: skip
-        self.assertEqual([attributes.get("k8s.pod.name") for attributes in told], ["train"] * 3)
+        self.assertEqual([attributes.get("k8s.pod.name") for attributes in received], ["train"] * 3)
         self.assertEqual([attributes.get("k8s.pod.name") for attributes, _ in points_of(far.requests, "other")], [None])
 
     def test_l9_210_a_single_point_leaves_soon(self):

@@ -1,7 +1,7 @@
-"""What two other projects promise of LLM engines, row by row, by the command that promises it: two pages, served one after
+"""Features of two other projects for LLM engines, row by row, each by its command: two pages, served one after
 the other, and what `gpulens NAME_monitor --once` makes of what lies between.
 
-The table lies beside the checkout. Without it the checks run all the same; only that none is missing is not shown.
+The table is next to the checkout. Without it the checks still run, but a missing check is not found.
 """
 import csv
 import sys
@@ -44,12 +44,12 @@ class Monitor(unittest.TestCase):
             times.append(time.monotonic())
             return cls.page(min(turn, 2))
         with engine(page) as (url, _):
-            cls.told = records(cls.COMMAND, cls.OPTION, url + "/metrics", "--once", "--sink", "stdout")
+            cls.readings = records(cls.COMMAND, cls.OPTION, url + "/metrics", "--once", "--sink", "stdout")
         cls.elapsed = times[-1] - times[0]
 
     def one(self, name, **attributes):
         """The value of the only reading of that name with these attributes (with _ for .)."""
-        fits = [r["value"] for r in found(self.told, name)
+        fits = [r["value"] for r in found(self.readings, name)
                 if all(str(r["attributes"].get(k.replace("_", "."), r["attributes"].get(k))) == v for k, v in attributes.items())]
         self.assertEqual(len(fits), 1, (name, attributes, fits))
         return fits[0]
@@ -85,7 +85,7 @@ class Vllm(Monitor):
                 counter("vllm:spec_decode_num_accepted_tokens_total", model, 20 + 100 * new),
                 "".join(counter("vllm:request_success_total", f'{model},finished_reason="{reason}"', 7 + n * new)
                         for reason, n in (("stop", 60), ("length", 30), ("abort", 10), ("error", 20)))))
-            # A page may say one TYPE once.
+            # A page may have one TYPE once.
             for name in ("e2e_request_latency_seconds", "time_to_first_token_seconds", "inter_token_latency_seconds",
                          "time_per_output_token_seconds", "request_prefill_time_seconds", "request_decode_time_seconds"):
                 text += spread("vllm:" + name, model, OLD, NEW * new)
@@ -110,8 +110,8 @@ class Vllm(Monitor):
         self.assertEqual(self.one("vllm.requests.running"), 30)
         self.assertEqual(self.one("vllm.requests.waiting"), 8)
         self.assertAlmostEqual(self.one("vllm.cache.usage", cache_type="gpu"), 0.5)
-        self.assertNotIn("vllm.requests.swapped", names(self.told))
-        self.assertEqual([r for r in found(self.told, "vllm.cache.usage") if r["attributes"]["cache.type"] == "cpu"], [])
+        self.assertNotIn("vllm.requests.swapped", names(self.readings))
+        self.assertEqual([r for r in found(self.readings, "vllm.cache.usage") if r["attributes"]["cache.type"] == "cpu"], [])
 
     def test_l9_108_to_115_rates_and_ratios(self):
         self.assertAlmostEqual(self.one("vllm.cache.hit_rate"), 0.75)
@@ -124,10 +124,10 @@ class Vllm(Monitor):
         self.rate("vllm.scheduler.preemptions", 12)
         self.assertEqual(self.one("vllm.lora.active_count"), 2, "the newest series")
 
-    def test_l9_185_the_model_is_told(self):
-        for name in names(self.told):
-            if name.startswith("vllm.") and name != "vllm.lora.active_count":  # the page names no model beside its adapters
-                self.assertEqual({r["attributes"].get("model.name") for r in found(self.told, name)}, {"m"}, name)
+    def test_l9_185_the_model_is_exported(self):
+        for name in names(self.readings):
+            if name.startswith("vllm.") and name != "vllm.lora.active_count":  # the page names no model with its adapters
+                self.assertEqual({r["attributes"].get("model.name") for r in found(self.readings, name)}, {"m"}, name)
 
 
 class VllmVersionZero(Monitor):
@@ -143,8 +143,8 @@ class VllmVersionZero(Monitor):
         self.assertEqual(self.one("vllm.requests.swapped"), 5)
         self.assertAlmostEqual(self.one("vllm.cache.usage", cache_type="gpu"), 0.5)
         self.assertAlmostEqual(self.one("vllm.cache.usage", cache_type="cpu"), 0.125)
-        self.assertNotIn("vllm.cache.hit_rate", names(self.told))
-        self.assertNotIn("vllm.cache.evictions", names(self.told))
+        self.assertNotIn("vllm.cache.hit_rate", names(self.readings))
+        self.assertNotIn("vllm.cache.evictions", names(self.readings))
 
 
 class Nim(Monitor):
@@ -163,7 +163,7 @@ class Nim(Monitor):
         self.assertEqual(self.one("nim.requests.total"), 108)
         self.assertEqual(self.one("nim.requests.failed"), 8)
         self.quantiles("nim.request.latency", {"p50": 5.5, "p99": 9.91}, 0.01)
-        self.assertNotIn("nim.batch.size", names(self.told))
+        self.assertNotIn("nim.batch.size", names(self.readings))
         self.assertEqual(self.one("nim.queue.depth"), 6)
         self.assertAlmostEqual(self.one("nim.kv_cache.usage"), 0.25)
         self.quantiles("nim.itl", {"p50": 5.5, "p95": 9.55}, 0.01)
@@ -201,9 +201,9 @@ class Triton(Monitor):
             self.assertAlmostEqual(self.one("triton.batch.size", model_version=version), 4)
 
     def test_l9_185_model_and_version_on_every_point(self):
-        for name in names(self.told):
+        for name in names(self.readings):
             if name.startswith("triton."):
-                self.assertEqual({(r["attributes"]["model.name"], r["attributes"]["model.version"]) for r in found(self.told, name)},
+                self.assertEqual({(r["attributes"]["model.name"], r["attributes"]["model.version"]) for r in found(self.readings, name)},
                                  {("m", "1"), ("m", "2")}, name)
 
 
@@ -215,7 +215,7 @@ class Sglang(Monitor):
         new = turn == 2
         model = 'model_name="m"'
         text = "# TYPE sglang:num_running_reqs gauge\n# TYPE sglang:num_queue_reqs gauge\n"
-        for rank in ("0", "1"):  # of one engine: two ranks that say the same
+        for rank in ("0", "1"):  # of one engine: two ranks with the same values
             text += f'sglang:num_running_reqs{{{model},tp_rank="{rank}",pp_rank="0"}} 9\n'
             text += f'sglang:num_queue_reqs{{{model},tp_rank="{rank}",pp_rank="0"}} 2\n'
         return (text + counter("sglang:prompt_tokens_total", model, 500 + 300 * new) +
@@ -291,24 +291,24 @@ class Cluster(unittest.TestCase):
                                 name)
 
 
-# Rows whose check stands elsewhere: in which file, and under what name.
+# Rows that are checked elsewhere: the file and the name of the test.
 ELSEWHERE = {
     "l9-005": ("e2e/test_engine_monitors.py", "test_the_project_s_commands_read_their_own_option"),
     "l9-006": ("e2e/test_engine_monitors.py", "test_nim_is_found_at_both_paths"),
-    "l9-007": ("engines/test_triton.py", "test_the_command_tells_every_model_and_version"),
+    "l9-007": ("engines/test_triton.py", "test_the_command_reports_every_model_and_version"),
     "l9-008": ("e2e/test_engine_monitors.py", "test_sglang_is_read_with_either_prefix"),
     "l9-009": ("e2e/test_engine_monitors.py", "test_without_options_the_page_is_where_the_engine_has_it"),
     "l9-013": ("e2e/test_engine_monitors.py", "test_a_push_interval_is_kept"),
     "l9-014": ("e2e/test_engine_monitors.py", "test_a_wrong_url_names_its_option"),
     "l9-015": ("e2e/test_engine_monitors.py", "test_with_the_flag_and_without"),
-    "l9-016": ("e2e/test_engine_monitors.py", "test_help_says_the_default_page_and_interval"),
+    "l9-016": ("e2e/test_engine_monitors.py", "test_help_has_the_default_page_and_interval"),
     "l9-043": ("differential/histogram_quantile.py", "def "),
     "l9-052": ("e2e/test_engines_command.py", "test_pages_of_the_five_engines_of_l9gpu"),
-    "l9-189": ("e2e/test_otlp.py", "test_genai_names_are_histograms_with_what_the_conventions_require"),
+    "l9-189": ("e2e/test_otlp.py", "test_genai_names_are_histograms_with_the_required_attributes"),
     "l9-190": ("e2e/test_engine_monitors.py", "test_with_the_flag_and_without"),
     "zu-031": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),
     "zu-033": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),
-    "zu-034": ("e2e/test_engine_monitors.py", "test_the_endpoint_picker_stands_in_for_dynamo"),
+    "zu-034": ("e2e/test_engine_monitors.py", "test_the_endpoint_picker_replaces_dynamo"),
     "zu-035": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),
     "zu-036": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),
     "zu-037": ("e2e/test_engine_monitors.py", "test_names_of_the_dashboard"),

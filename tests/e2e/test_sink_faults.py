@@ -1,5 +1,5 @@
-"""What receivers, networks and disks do to the sinks that send: each fault, done to each of them. While it lasts the agent answers as
-ever, says which sink is down, and keeps what it has; after it all of that is delivered, and nothing is counted as lost.
+"""Faults of receivers, networks and disks, each applied to each of the sinks that send. While it lasts the agent answers as
+usual, reports which sink is down, and keeps its data; afterwards all of that is delivered, and nothing is counted as lost.
 
 Jumps of the clock are tested where time can be set: request_log_test.cc, request_sender_test.cc, remote_write_test.cc.
 """
@@ -113,7 +113,7 @@ class Faults(unittest.TestCase):
             before = count()
             wait_until(lambda: count() > before, 30, f"{what}: {name} sending more")
 
-    def test_each_fault_is_told_and_loses_nothing(self):
+    def test_each_fault_is_reported_and_loses_nothing(self):
         with contextlib.ExitStack() as stack:
             relays = {name: stack.enter_context(Relay(("127.0.0.1", port))) for name, port in self.receivers.ports.items()}
             with self.agents({name: relay.port for name, relay in relays.items()}) as agents:
@@ -145,7 +145,7 @@ class Faults(unittest.TestCase):
     def test_tls_that_does_not_fit(self):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as other, contextlib.ExitStack() as stack:
             good, bad = certificate(folder), certificate(other)
-            cases = (("a certificate that nobody knows", bad), ("no TLS at all", None))
+            cases = (("an unknown certificate", bad), ("no TLS at all", None))
             for what, shown in cases:
                 with self.subTest(what):
                     relays = {name: stack.enter_context(Relay(("127.0.0.1", port), shown))
@@ -164,7 +164,7 @@ class Faults(unittest.TestCase):
                         self.wait_healed(agents, what)
 
     def test_a_full_disk(self):
-        """As the limit on the size of a file, which can be lifted from outside: no request is as small."""
+        """Simulates a full disk by the limit on the size of a file, which can be lifted from outside; every request is larger."""
         with self.agents(self.receivers.ports) as agents:
             self.wait_healed(agents, "at first")
             pids = {agent.process.pid for agent in agents.values()}

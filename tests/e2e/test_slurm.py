@@ -1,7 +1,7 @@
 """The commands for Slurm and storage: the real program against a real cluster of one node.
 
-That cluster has no accounting database, so sacct and sacctmgr are programs of ours that print what stands in
-their files; the rest is Debian's Slurm.
+That cluster has no accounting database, so sacct and sacctmgr are replaced by programs that print the content of
+files; the rest is Debian's Slurm.
 """
 import json
 import os
@@ -48,8 +48,8 @@ class Fakes:
         folder = pathlib.Path(self.folder.name)
         for name, text in (("sacct.txt", SACCT), ("qos.txt", QOS), ("user.txt", USERS)):
             (folder / name).write_text(text)
-        # The real one prints the delimiter that it is asked for.
-        self.write("sacct", f'echo "$*" >> {folder}/asked\n{DELIMITER}sed "s/|#/$delimiter/g" {folder}/sacct.txt')
+        # The real one prints the requested delimiter.
+        self.write("sacct", f'echo "$*" >> {folder}/arguments\n{DELIMITER}sed "s/|#/$delimiter/g" {folder}/sacct.txt')
         self.write("sacctmgr", f'case "$*" in *qos*) cat {folder}/qos.txt;; *) cat {folder}/user.txt;; esac')
         self.path = folder
 
@@ -60,7 +60,7 @@ class Fakes:
 
 
 class WithoutSlurm(unittest.TestCase):
-    """What needs no cluster."""
+    """Tests that need no cluster."""
 
     @classmethod
     def setUpClass(cls):
@@ -81,7 +81,7 @@ class WithoutSlurm(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         return [json.loads(line) for line in done.stdout.splitlines()]
 
-    def test_every_command_has_help_and_stands_in_the_list(self):
+    def test_every_command_has_help_and_is_listed(self):
         listed = self.run_command("help", "all").stdout
         for name in ALL:
             self.assertIn(name, listed)
@@ -105,14 +105,14 @@ class WithoutSlurm(unittest.TestCase):
         self.assertEqual(first["attributes"]["slurm.cluster.name"], "alps")
         self.assertEqual(first["resource"]["k8s.cluster.name"], "alps")
 
-    def test_fsacct_keeps_what_ended_within_the_bounds(self):
+    def test_fsacct_keeps_jobs_that_ended_within_the_bounds(self):
         done = self.run_command("fsacct", "--start", "2026-01-01T10:00", "--end", "2026-01-01T11:00")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("102|#two\nlines|#FAILED", done.stdout)
         self.assertNotIn("101|#", done.stdout)
         self.assertNotIn("103|#", done.stdout)
 
-    def test_backfill_tells_each_job_once(self):
+    def test_backfill_reports_each_job_once(self):
         records = self.records("sacct_backfill", "new", "--once", "--start", "2026-01-01T08:00", "--end",
                                "2026-01-01T11:00", "--sleep", "0.01", "--sink", "stdout")
         self.assertEqual([r["attributes"]["slurm.accounting.job_id"] for r in records], ["101", "102"])
@@ -125,7 +125,7 @@ class WithoutSlurm(unittest.TestCase):
     def test_accounting_tables(self):
         running = self.records("sacct_running", "--once")
         self.assertEqual(len(running), 3)
-        self.assertIn("-s RUNNING", (self.fakes.path / "asked").read_text())
+        self.assertIn("-s RUNNING", (self.fakes.path / "arguments").read_text())
         qos = self.records("sacctmgr_qos", "--once")[0]["attributes"]
         self.assertEqual((qos["slurm.qos.name"], qos["slurm.qos.grp_tres.gres_gpu"]), ("normal", 8))
         self.assertEqual(qos["slurm.qos.max_wall"], 3 * 86400)
@@ -180,7 +180,7 @@ class WithoutSlurm(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("slurm.nodes", done.stdout)
 
-    def test_a_failure_is_told(self):
+    def test_a_failure_is_reported(self):
         for command, program in (("scontrol", "scontrol"), ("slurm_monitor", "sinfo")):
             done = self.run_command(command, "--once", "--programs", "/nowhere")
             self.assertEqual(done.returncode, 1)
@@ -266,8 +266,8 @@ class OneNode(unittest.TestCase):
             self.node.run("scancel", array)
             self.node.wait("the array is gone", lambda: array not in self.states())
 
-    def test_texts_of_users_cost_no_row_and_pass_for_nothing(self):
-        """Names, comments and accounts with what stands between columns, rows and keys of Slurm's programs."""
+    def test_texts_of_users_lose_no_row_and_forge_none(self):
+        """Names, comments and accounts with the separators of columns, rows and keys of Slurm's programs."""
         texts = ("a|#\nb", "|#" * 300, "\n" * 900 + ".", "bad\udcff\udcfe\x01\x1b[31m|", "1|#x|#\n2|#y|#\n",
                  f"x\n   UserId=root(0) Account=evil\nJobId={self.running} JobName=y\n   JobState=FAILED\n"
                  "     Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:fake:4(IDX:0-3)")

@@ -81,29 +81,29 @@ class Telemetry(unittest.TestCase):
         finally:
             database.close()
 
-    def assert_totals(self, told, where="1", *values):
-        """`told` of --json is what SQL says of the same rows."""
+    def assert_totals(self, stats, where="1", *values):
+        """`stats` of --json equals the result of SQL over the same rows."""
         row = self.sql("SELECT count(*), sum(prompt_tokens), sum(completion_tokens), sum(total_tokens), sum(latency_seconds),"
                        " sum(cost_usd), sum(energy_joules), sum(energy_joules > 0), avg(nullif(ttft, 0)), avg(nullif(mean_itl_ms, 0)) / 1e3,"
                        " sum(energy_joules) / sum(CASE WHEN energy_joules > 0 THEN completion_tokens END),"
                        " avg(nullif(gpu_utilization_pct, 0)) / 100, max(latency_seconds)"
                        f" FROM telemetry WHERE {where}", *values)[0]
-        mine = (told["calls"], told["prompt_tokens"], told["completion_tokens"], told["total_tokens"],
-                told["latency_seconds"]["sum"], told["cost_usd"]["sum"], told["energy_joules"]["sum"], told["energy_joules"]["n"],
-                told["ttft_seconds"]["mean"], told["itl_seconds"]["mean"], told["joules_per_output_token"],
-                told["gpu_utilization_ratio"]["mean"], told["latency_seconds"]["max"])
+        mine = (stats["calls"], stats["prompt_tokens"], stats["completion_tokens"], stats["total_tokens"],
+                stats["latency_seconds"]["sum"], stats["cost_usd"]["sum"], stats["energy_joules"]["sum"], stats["energy_joules"]["n"],
+                stats["ttft_seconds"]["mean"], stats["itl_seconds"]["mean"], stats["joules_per_output_token"],
+                stats["gpu_utilization_ratio"]["mean"], stats["latency_seconds"]["max"])
         for a, b in zip(mine, row):
             self.assertAlmostEqual(a, b, delta=1e-9 * abs(b))
 
     def assert_everything(self):
-        told = self.stats()
-        self.assertEqual(told["schema"], "gpulens.telemetry_stats/1")
-        self.assert_totals(told["total"])
-        self.assertEqual([m["model"] for m in told["models"]],
+        stats = self.stats()
+        self.assertEqual(stats["schema"], "gpulens.telemetry_stats/1")
+        self.assert_totals(stats["total"])
+        self.assertEqual([m["model"] for m in stats["models"]],
                          [row[0] for row in self.sql("SELECT model_id FROM telemetry GROUP BY 1 ORDER BY count(*) DESC, 1")])
-        for model in told["models"]:
+        for model in stats["models"]:
             self.assert_totals(model, "model_id = ?", model["model"])
-        for engine in told["engines"]:
+        for engine in stats["engines"]:
             self.assert_totals(engine, "engine = ?", engine["engine"])
         self.assert_totals(self.stats("--exclude-warmup")["total"], "is_warmup = 0")
         self.assert_totals(self.stats("--engine", "vllm")["total"], "engine = 'vllm'")
@@ -117,7 +117,7 @@ class Telemetry(unittest.TestCase):
         latencies = [row[0] for row in self.sql("SELECT latency_seconds FROM telemetry ORDER BY 1")]
         for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
             exact = latencies[round(share * (len(latencies) - 1))]
-            self.assertAlmostEqual(told["total"]["latency_seconds"][name], exact, delta=0.02 * exact)
+            self.assertAlmostEqual(stats["total"]["latency_seconds"][name], exact, delta=0.02 * exact)
 
     def test_totals_are_those_of_sql(self):
         self.fill()
@@ -143,7 +143,7 @@ class Telemetry(unittest.TestCase):
         self.assertEqual(hashlib.sha256(self.db.read_bytes()).hexdigest(), before)
         self.assertEqual(sorted(p.name for p in self.home.iterdir()), ["telemetry.db"])
 
-    def test_roll_ups_tell_the_same(self):
+    def test_roll_ups_have_the_same_totals(self):
         self.fill()
         plain = self.stats("--by", "model")
         self.good("vacuum")
@@ -165,7 +165,7 @@ class Telemetry(unittest.TestCase):
         self.assertIn(f"{calls} of {calls} records rolled up", self.good("check"))
         self.assertEqual(self.stats()["total"]["energy_joules"]["n"], self.sql("SELECT sum(energy_joules > 0) FROM telemetry")[0][0])
 
-    def test_what_is_not_there_and_what_is_broken(self):
+    def test_missing_and_broken_input(self):
         done = self.call("stats")
         self.assertEqual((done.returncode, done.stdout), (0, "No telemetry data recorded yet.\n"))
         self.assertEqual(self.stats()["total"]["calls"], 0)
@@ -187,21 +187,21 @@ class Telemetry(unittest.TestCase):
         for wrong in (["stats", "--since", "yesterday"], ["stats", "--by", "colour"], ["export", "-f", "xml"]):
             self.assertEqual(self.call(*wrong).returncode, 2, wrong)
 
-    def test_damage_is_told(self):
+    def test_damage_is_reported(self):
         self.fill()
         self.db.write_bytes(self.db.read_bytes()[:4096 * 5])
         done = self.call("check")
         self.assertEqual(done.returncode, 1, done)
         self.assertRegex(done.stdout + done.stderr, "damaged|malformed")
 
-    def test_export_is_what_is_in_the_file(self):
+    def test_export_equals_the_rows_of_the_file(self):
         self.fill()
         names = [row[1] for row in self.sql("PRAGMA table_info(telemetry)")]
         rows = self.sql("SELECT * FROM telemetry ORDER BY timestamp")
-        told = list(csv.reader(io.StringIO(self.good("export", "-f", "csv"), newline="")))
-        self.assertEqual(told[0], names)
-        self.assertEqual(len(told), 1001)
-        for line, row in zip(told[1:], rows):
+        exported = list(csv.reader(io.StringIO(self.good("export", "-f", "csv"), newline="")))
+        self.assertEqual(exported[0], names)
+        self.assertEqual(len(exported), 1001)
+        for line, row in zip(exported[1:], rows):
             for name, cell, value in zip(names, line, row):
                 if isinstance(value, str):
                     self.assertEqual(cell.removeprefix("'") if value.startswith("=") else cell, value, name)
@@ -224,7 +224,7 @@ class Telemetry(unittest.TestCase):
         self.assertEqual(done.returncode, 2)
         self.assertIn("--yes", done.stderr)
         self.assertEqual(self.stats()["total"]["calls"], 1000)
-        self.assertEqual(self.ask("n\n"), 1)
+        self.assertEqual(self.clear_at_terminal("n\n"), 1)
         self.assertEqual(self.stats()["total"]["calls"], 1000)
         self.assertEqual(self.good("clear", "--yes"), "Deleted 1,000 telemetry records.\n")
         self.assertEqual(self.stats()["total"]["calls"], 0)
@@ -234,7 +234,7 @@ class Telemetry(unittest.TestCase):
         self.assertLess(self.db.stat().st_size, size / 3)
         self.assertIn("sound, 0 records", self.good("check"))
 
-    def ask(self, answer):
+    def clear_at_terminal(self, answer):
         """clear with a person at a terminal."""
         master, terminal = pty.openpty()
         try:

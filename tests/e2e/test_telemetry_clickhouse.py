@@ -1,4 +1,4 @@
-"""Inference records in ClickHouse: the SDK and gpulens telemetry beside ClickHouse's own engine (chdb)."""
+"""Inference records in ClickHouse: the SDK and gpulens telemetry with ClickHouse's own engine (chdb)."""
 import csv
 import io
 import json
@@ -35,10 +35,10 @@ class ClickHouse(unittest.TestCase):
                               timeout=60, check=False, **more)  # fmt: skip
 
     def opened(self, program):
-        said = program.do(f"open {self.node.url()}")
-        self.assertEqual(said, f"ok clickhouse://gpulens@127.0.0.1:{self.node.port}/d")
+        answers = program.do(f"open {self.node.url()}")
+        self.assertEqual(answers, f"ok clickhouse://gpulens@127.0.0.1:{self.node.port}/d")
 
-    def test_the_same_records_tell_the_same_as_in_a_file(self):
+    def test_the_same_records_give_the_same_as_in_a_file(self):
         with tempfile.TemporaryDirectory() as folder, Program() as program:
             file = f"{folder}/telemetry.db"
             self.assertEqual(program.do(f"open {file}"), f"ok {file}")
@@ -65,8 +65,8 @@ class ClickHouse(unittest.TestCase):
 
     def exports_alike(self, file):
         """But for the row's number, which is the file's."""
-        told = [self.telemetry("export", "-f", "json", "--model", "llama", url=where) for where in (file, self.node.url())]
-        rows = [json.loads(each.stdout) for each in told]
+        exports = [self.telemetry("export", "-f", "json", "--model", "llama", url=where) for where in (file, self.node.url())]
+        rows = [json.loads(each.stdout) for each in exports]
         self.assertGreater(len(rows[0]), 3000)
         for row in rows[0]:
             del row["id"]
@@ -115,8 +115,8 @@ class ClickHouse(unittest.TestCase):
             self.assertEqual(self.sql(COUNTS), "20000\t20000")
             self.assertEqual(self.sql("SELECT count() FROM telemetry FINAL"), "20000")
 
-    def test_what_is_stored_twice_is_read_once(self):
-        """Where the server remembers no tokens: an older one, or one that has forgotten."""
+    def test_a_record_stored_twice_is_read_once(self):
+        """Covers a server that remembers no tokens: an older one, or one that has discarded them."""
         with Program() as program:
             self.opened(program)
             self.sql("ALTER TABLE telemetry MODIFY SETTING non_replicated_deduplication_window=0")
@@ -177,8 +177,8 @@ class ClickHouse(unittest.TestCase):
             self.opened(program)
             program.do("record 0 100")
             self.assertEqual(program.do("flush"), "ok")
-            asked = self.telemetry("clear", stdin=subprocess.DEVNULL)
-            self.assertEqual((asked.returncode, "--yes" in asked.stderr), (2, True))
+            done = self.telemetry("clear", stdin=subprocess.DEVNULL)
+            self.assertEqual((done.returncode, "--yes" in done.stderr), (2, True))
             self.assertEqual(self.telemetry("clear", "--yes").stdout, "Deleted 100 telemetry records.\n")
             self.assertEqual(self.telemetry("stats").stdout, "No telemetry data recorded yet.\n")
             for command in ("vacuum", "check"):
@@ -210,19 +210,19 @@ class ClickHouse(unittest.TestCase):
             self.assertEqual(self.sql("SELECT count(), sum(stored), sum(dropped), min(outcome) FROM telemetry_writer FINAL"),
                              "6\t10000\t0\tclosed")  # fmt: skip
 
-    def test_errors_do_not_tell_the_password(self):
+    def test_errors_do_not_contain_the_password(self):
         wrong = "wr0ng-Word"
         with Program() as program:
-            said = [program.do(f"open {self.node.url(password=wrong)}"), program.do(f"open clickhouse://u:{wrong}@h:port/d"),
+            answers = [program.do(f"open {self.node.url(password=wrong)}"), program.do(f"open clickhouse://u:{wrong}@h:port/d"),
                     program.do(f"open clickhouse://u:{wrong}@h/d?{wrong}=1"), self.telemetry("stats", url=self.node.url(password=wrong)).stderr,
                     program.do(f"open clickhouses://u:{wrong}@127.0.0.1:{self.node.port}/d")]  # fmt: skip
             for i in (0, 3):
-                self.assertIn("Authentication failed", said[i])
+                self.assertIn("Authentication failed", answers[i])
             for i in (1, 2):
-                self.assertIn("URL of ClickHouse", said[i])
-            self.assertNotIn(wrong, " ".join(said) + program.end())
+                self.assertIn("URL of ClickHouse", answers[i])
+            self.assertNotIn(wrong, " ".join(answers) + program.end())
 
-    def test_the_password_may_stand_in_the_environment(self):
+    def test_the_password_may_be_in_the_environment(self):
         url = f"clickhouse://127.0.0.1:{self.node.port}/d"
         with Program({**os.environ, "CLICKHOUSE_USER": "gpulens", "CLICKHOUSE_PASSWORD": PASSWORD}) as program:
             self.assertEqual(program.do(f"open {url}"), f"ok {url}")

@@ -1,4 +1,4 @@
-"""Inference records in PostgreSQL: the SDK and gpulens telemetry beside Debian's server."""
+"""Inference records in PostgreSQL: the SDK and gpulens telemetry with Debian's server."""
 import json
 import os
 import pathlib
@@ -30,7 +30,7 @@ class Postgres(unittest.TestCase):
     def stats(self, url):
         return self.telemetry("stats", "--json", "--db", url)
 
-    def test_the_same_records_tell_the_same_as_in_a_file(self):
+    def test_the_same_records_give_the_same_as_in_a_file(self):
         with tempfile.TemporaryDirectory() as folder, Program(postgres_node.environment()) as program:
             file = f"{folder}/telemetry.db"
             self.assertEqual(program.do(f"open {file}"), f"ok {file}")
@@ -87,16 +87,16 @@ class Postgres(unittest.TestCase):
             self.assertEqual(program.do("close"), "ok")
             self.assertNotIn(PASSWORD, program.end())
 
-    def test_errors_do_not_tell_the_password(self):
+    def test_errors_do_not_contain_the_password(self):
         wrong = "wr0ng-Word"
         with Program(postgres_node.environment()) as program:
-            said = [program.do(f"open {self.node.url(wrong)}"), program.do(f"open postgresql://u:{wrong}@h:port@x/y?{wrong}=1"),
+            answers = [program.do(f"open {self.node.url(wrong)}"), program.do(f"open postgresql://u:{wrong}@h:port@x/y?{wrong}=1"),
                     program.do(f"open postgresql://u:{wrong}%zz@/db"), self.stats(self.node.url(wrong)).stderr]  # fmt: skip
-            self.assertIn("authentication failed", said[0])
-            self.assertIn("authentication failed", said[3])
-            self.assertIn("URL", said[1])
-            self.assertIn("URL", said[2])
-            self.assertNotIn(wrong, " ".join(said) + program.end())
+            self.assertIn("authentication failed", answers[0])
+            self.assertIn("authentication failed", answers[3])
+            self.assertIn("URL", answers[1])
+            self.assertIn("URL", answers[2])
+            self.assertNotIn(wrong, " ".join(answers) + program.end())
 
     def test_another_table_is_left_alone(self):
         self.node.sql("CREATE TABLE telemetry(x INT)")
@@ -130,18 +130,18 @@ class Postgres(unittest.TestCase):
             self.assertGreater(float(first), until - 10)
             self.assertEqual(program.health(), (1000, 0, 0, 0, ""))
 
-    def test_without_the_client_library_it_says_what_to_install(self):
+    def test_without_the_client_library_the_error_names_the_package(self):
         with tempfile.TemporaryDirectory() as folder:
             library = pathlib.Path(folder, "libpq.so.5")
             environment = {**os.environ, "LD_LIBRARY_PATH": folder}
             library.write_bytes(b"")
             with Program(environment) as program:
                 self.assertIn("client library is not installed (Debian: libpq5)", program.do(f"open {self.node.url()}"))
-            told = subprocess.run([str(BINARY), "telemetry", "stats", "--db", self.node.url()], capture_output=True, text=True, timeout=60,
+            done = subprocess.run([str(BINARY), "telemetry", "stats", "--db", self.node.url()], capture_output=True, text=True, timeout=60,
                                   check=False, env=environment)  # fmt: skip
-            self.assertEqual(told.returncode, 1)
-            self.assertIn("(Debian: libpq5)", told.stderr)
-            self.assertNotIn(PASSWORD, told.stderr)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("(Debian: libpq5)", done.stderr)
+            self.assertNotIn(PASSWORD, done.stderr)
             with Program(environment) as program:  # the file goes on working
                 self.assertTrue(program.do(f"open {folder}/telemetry.db").startswith("ok"))
 
@@ -153,8 +153,8 @@ class Postgres(unittest.TestCase):
             self.assertEqual(program.do("flush"), "ok")
             rows = []
             for where in (f"{folder}/telemetry.db", self.node.url()):
-                told = self.telemetry("export", "-f", "json", "--db", where)
-                rows.append([{key: value for key, value in row.items() if key != "id"} for row in json.loads(told.stdout)])
+                exported = self.telemetry("export", "-f", "json", "--db", where)
+                rows.append([{key: value for key, value in row.items() if key != "id"} for row in json.loads(exported.stdout)])
             self.assertGreater(len(rows[0]), 450)
             self.assertEqual(rows[0], rows[1])
             self.assertEqual(self.telemetry("clear", "--yes", "--db", self.node.url()).stdout, "Deleted 500 telemetry records.\n")
@@ -168,32 +168,32 @@ class OverTcp(unittest.TestCase):
         cls.node = PostgresNode(free_port(), tcp=True).__enter__()
         cls.addClassCleanup(cls.node.__exit__)
 
-    def told(self, parameters, password=PASSWORD):
+    def open_tcp(self, parameters, password=PASSWORD):
         with Program(postgres_node.environment()) as program:
-            said = program.do(f"open {self.node.tcp_url(parameters, password)}")
-            if said.startswith("ok"):
+            answers = program.do(f"open {self.node.tcp_url(parameters, password)}")
+            if answers.startswith("ok"):
                 program.do("record 0 100")
                 self.assertEqual(program.do("flush"), "ok")
                 self.assertEqual(program.do("clear"), "100")
-                said += " tls " + self.node.sql("SELECT bool_or(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING(pid) WHERE "
+                answers += " tls " + self.node.sql("SELECT bool_or(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING(pid) WHERE "
                                                 "application_name = 'gpulens'")  # fmt: skip
                 self.assertEqual(program.do("close"), "ok")
-            self.assertNotIn(password, said + program.end())
-            return said
+            self.assertNotIn(password, answers + program.end())
+            return answers
 
     def test_with_a_password_in_the_clear_and_over_tls(self):
         name = f"ok postgresql://gpulens@127.0.0.1:{self.node.port}/postgres tls "
-        self.assertEqual(self.told("sslmode=disable"), name + "f")
-        self.assertEqual(self.told("sslmode=require"), name + "t")
-        self.assertEqual(self.told(f"sslmode=verify-full&sslrootcert={self.node.certificate}"), name + "t")
-        self.assertIn("authentication failed", self.told("sslmode=require", "wr0ng-Word"))
+        self.assertEqual(self.open_tcp("sslmode=disable"), name + "f")
+        self.assertEqual(self.open_tcp("sslmode=require"), name + "t")
+        self.assertEqual(self.open_tcp(f"sslmode=verify-full&sslrootcert={self.node.certificate}"), name + "t")
+        self.assertIn("authentication failed", self.open_tcp("sslmode=require", "wr0ng-Word"))
 
-    def test_a_certificate_that_nobody_vouches_for_is_refused(self):
+    def test_an_untrusted_certificate_is_refused(self):
         with tempfile.NamedTemporaryFile(suffix=".pem") as other:
             subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=another", "-keyout",
                             "/dev/null", "-out", other.name], capture_output=True, check=True, timeout=60)  # fmt: skip
-            said = self.told(f"sslmode=verify-full&sslrootcert={other.name}")
-        self.assertIn("certificate verify failed", said)
+            answers = self.open_tcp(f"sslmode=verify-full&sslrootcert={other.name}")
+        self.assertIn("certificate verify failed", answers)
 
 
 if __name__ == "__main__":

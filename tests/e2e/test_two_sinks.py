@@ -28,7 +28,7 @@ class Timed(otlp_receiver.Receiver):
         return 200, {}
 
     def delays(self):
-        """Of each request with the agent's own readings."""
+        """(time of arrival, seconds since its tick) of each request with the agent's own readings."""
         for request, came in zip(self.requests, self.ages):
             times = [point.time_unix_nano for _, point in request.points("gpulens.tick.duration")]
             if times:

@@ -1,4 +1,4 @@
-"""What version 0.1.0 left in its state folder is delivered once and in its order; then the folder is used as this version does. The
+"""Requests that version 0.1.0 left in its state folder are delivered once and in order; then the folder is used as this version does. The
 folders in data/queue_0_1_0 were written by 0.1.0 itself: data/make_queue_0_1_0.py."""
 import concurrent.futures
 import gzip
@@ -55,7 +55,7 @@ class Upgrade(unittest.TestCase):
         return Agent(config=f"interval: 200ms\nstate_dir: '{self.state}'\nsinks:\n"
                      + "".join(f"  {name}: {{{URLS[name].format(url)}, {COMMON}{options}}}\n" for name, url in sinks.items()))  # fmt: skip
 
-    def test_all_is_sent_once_and_in_order_and_then_comes_what_is_new(self):
+    def test_old_requests_are_sent_once_in_order_before_new_ones(self):
         kept = {sink: self.folder("own", sink) for sink in ("otlp", "remote_write", "webhook")}
         with Taking() as otlp, Taking() as written, Taking() as hook:
             takers = {"otlp": otlp, "remote_write": written, "webhook": hook}
@@ -70,7 +70,7 @@ class Upgrade(unittest.TestCase):
                     new = queue_files.waiting(folder)
                     self.assertFalse(any(record.old for record in new), sink)
                     self.assertGreater(new[0].number, waiting[-1].number)
-                self.assertNotIn("damaged", agent.said())
+                self.assertNotIn("damaged", agent.log_text())
                 for taker in takers.values():
                     taker.busy = False
 
@@ -89,7 +89,7 @@ class Upgrade(unittest.TestCase):
         kind = test_otlp_grpc.otlp_receiver.ExportMetricsServiceRequest
         self.assertEqual([one.message for one in collector.taken[: len(waiting)]], [kind.FromString(gzip.decompress(record.body)) for record in waiting])
 
-    def test_what_was_received_goes_where_it_belongs(self):
+    def test_received_data_goes_to_the_matching_sink(self):
         _, waiting = self.folder("received")
         with Taking() as taker, self.agent({"otlp": taker.origin}):
             wait_until(lambda: len(taker.bodies) > len(waiting), 20, "all of it")
@@ -134,7 +134,7 @@ class Upgrade(unittest.TestCase):
             expected = old if taker.bodies[0] == old[0] else old[1:]  # the number before it counts
             self.assertEqual(taker.bodies[: len(expected)], expected)
             self.assertFalse(set(taker.bodies[len(expected) :]) & set(old))
-            self.assertNotIn("unknown", agent.said(), "what a crash leaves is no surprise")
+            self.assertNotIn("unknown", agent.log_text(), "what a crash leaves is no surprise")
 
     def test_another_version_is_left_alone_and_named(self):
         folder, _ = self.folder("own")
@@ -146,10 +146,10 @@ class Upgrade(unittest.TestCase):
         place.write_bytes(numbers)
         with Taking() as taker, self.agent({"otlp": taker.origin}) as agent:
             wait_until(lambda: len(taker.bodies) > 2, 20, "what is new")
-            said = agent.said()
+            log = agent.log_text()
         for name, content in ((segment.name, foreign), ("position", numbers)):
             self.assertEqual((folder / f"{name}.unknown").read_bytes(), content)
-            self.assertIn(f"{name} was renamed to {name}.unknown", said)
+            self.assertIn(f"{name} was renamed to {name}.unknown", log)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import time
 import unittest
 
 from agent import Agent, free_port, samples, value, wait_until
-from go_peers import PATIENCE, Collector, VictoriaMetrics
+from go_peers import TIMEOUT, Collector, VictoriaMetrics
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from otlp_samples import line
 from test_otlp_encodings import openmetrics
@@ -39,13 +39,13 @@ class Storing(unittest.TestCase):
             config = (f"interval: 200ms\nresource: {{cluster: c1}}\ntargets: [{{name: p, kind: prometheus, url: '{address}', "
                       f"interval: 400ms}}]\nsinks: {{{sink.format(url=store.url)}}}\n")  # fmt: skip
             with Agent("--demo", config=config) as agent:
-                wait_until(lambda: len(store.query("gpu_power_draw_watts or {__name__='gpu.power.draw'}")) == 8, PATIENCE, "eight GPUs")
+                wait_until(lambda: len(store.query("gpu_power_draw_watts or {__name__='gpu.power.draw'}")) == 8, TIMEOUT, "eight GPUs")
                 done = lambda: store.query("count_over_time({__name__=~'done_total'}[1h])")  # noqa: E731
-                wait_until(lambda: any(number >= 5 for number in done().values()), PATIENCE, "five readings")
+                wait_until(lambda: any(number >= 5 for number in done().values()), TIMEOUT, "five readings")
                 checks(store, agent)
                 # A series that ends is not shown for the five minutes for which it would be without a mark of its end.
                 count.append("without the second depth")
-                wait_until(lambda: not store.query("depth{which='much'}"), PATIENCE, "the end of one series")
+                wait_until(lambda: not store.query("depth{which='much'}"), TIMEOUT, "the end of one series")
                 self.assertTrue(store.query("depth{which=''}"))
                 name = sink.partition(":")[0]
                 wait_until(lambda: value(agent.page(), "gpulens_sink_up", sink=name) == 1)
@@ -54,11 +54,11 @@ class Storing(unittest.TestCase):
                     self.assertEqual(value(page, "gpulens_sink_dropped_total", sink=name, queue="delivery", reason=reason), 0)
                 self.assertEqual(sum(s.value for s in samples(page, "gpulens_sink_rejected_total", sink=name)), 0)
             if name == "remote_write":
-                wait_until(lambda: not store.query("{__name__=~'.+'}"), PATIENCE, "the end of every series, with the agent's")
+                wait_until(lambda: not store.query("{__name__=~'.+'}"), TIMEOUT, "the end of every series, with the agent's")
             self.check_samples(store, count[0])
 
     def check_samples(self, store, last):
-        self.assertTrue(store.export("{__name__=~'gpu.power.draw.*'}"), "what was told stays")
+        self.assertTrue(store.export("{__name__=~'gpu.power.draw.*'}"), "sent samples stay")
         for labels, points in store.export("{__name__!=''}"):
             times = [time for time, _ in points]
             self.assertEqual(times, sorted(set(times)), f"{labels}: twice at the same time")
@@ -139,7 +139,7 @@ class Chain(unittest.TestCase):
             exporter = f"otlp {{endpoint: '127.0.0.1:{port}', tls: {{insecure: true}}}}"
             with Agent(config=config), Collector((path, "metrics", exporter)):
                 name = "{__name__='chain.step'}"
-                wait_until(lambda: sum(store.query(f"count({name})").values()) >= self.REQUESTS * self.POINTS, PATIENCE, "every point")
+                wait_until(lambda: sum(store.query(f"count({name})").values()) >= self.REQUESTS * self.POINTS, TIMEOUT, "every point")
                 found = store.query(name)
             self.assertEqual(len(found), self.REQUESTS * self.POINTS)
             for labels, number in found.items():

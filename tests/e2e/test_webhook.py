@@ -54,7 +54,7 @@ class Collect(unittest.TestCase):
         self.assertGreater(len(sizes), 2)
         self.assertEqual(set(sizes[:-1]), {10})
 
-    def test_what_fails_is_tried_again_and_what_is_refused_said(self):
+    def test_failed_requests_are_retried_and_refused_ones_reported(self):
         with Hook(500, 429) as hook:
             self.assertEqual(collect("host", "--once", "--sink", "webhook", "-o", f"url={hook.url}").returncode, 0)
             self.assertEqual([status for status, _, _ in hook.requests], [500, 429, 200])
@@ -74,7 +74,7 @@ class Collect(unittest.TestCase):
 
 
 class Stream(unittest.TestCase):
-    def test_beside_do_nothing(self):
+    def test_together_with_do_nothing(self):
         with Hook() as hook:
             config = f"interval: 200ms\nsinks: {{webhook: {{url: '{hook.url}', interval: 200ms}}, do_nothing: {{}}}}\n"
             with Agent(config=config) as agent:

@@ -1,4 +1,4 @@
-"""The WebSocket stream, with the client program of the zernel seed as it stands there."""
+"""The WebSocket stream, with the unchanged client program of the zernel seed."""
 import asyncio
 import json
 import time

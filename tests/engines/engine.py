@@ -1,4 +1,4 @@
-"""Starts a real serving engine for a test, and asks it and the agent questions.
+"""Starts a real serving engine for a test, and queries it and the agent.
 
 Engines lie in build/engines (GPULENS_ENGINES names another folder), where tools/prepare_engines.sh put them. One that
 is not there skips its tests with the reason that the script left.
@@ -19,7 +19,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
 from agent import BINARY, ROOT, Agent, free_port, samples, value, wait_until  # noqa: E402,F401
 
 ENGINES = pathlib.Path(os.environ.get("GPULENS_ENGINES", ROOT / "build" / "engines"))
-PATIENCE = 60.0  # seconds for a server to come up on a machine that is busy with other things
+TIMEOUT = 60.0  # seconds for a server to come up on a machine that is busy with other things
 
 
 def home(name):
@@ -36,7 +36,7 @@ def libraries(folder):
     return ":".join(sorted({str(path.parent) for path in folder.rglob("*.so*")}))
 
 
-def ask(port, path, body=None, timeout=30, method=None):
+def fetch(port, path, body=None, timeout=30, method=None):
     """One HTTP request; (status, body as text)."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
     try:
@@ -51,7 +51,7 @@ def ask(port, path, body=None, timeout=30, method=None):
 
 class Server:
     """A process of an engine with a folder of its own for what it writes. Use it in a with statement: it is ended there,
-    by its pid. `ready` is asked until it is true."""
+    by its pid. `ready` is called until it is true."""
 
     def __init__(self, arguments, ready, environment=None, folder=None):
         self.arguments, self.ready = [str(a) for a in arguments], ready
@@ -67,10 +67,10 @@ class Server:
             self.process = subprocess.Popen(self.arguments, cwd=self.folder, env=self.environment, stdout=log,
                                             stderr=log)
         try:
-            wait_until(self.is_ready, PATIENCE, "an engine that is ready")
+            wait_until(self.is_ready, TIMEOUT, "an engine that is ready")
         except AssertionError:
             self.end()
-            raise AssertionError(f"{self.arguments[0]} does not start: {self.said()}") from None
+            raise AssertionError(f"{self.arguments[0]} does not start: {self.log_text()}") from None
         return self
 
     def __exit__(self, *_):
@@ -94,7 +94,7 @@ class Server:
                 self.process.kill()
                 self.process.wait(20)
 
-    def said(self):
+    def log_text(self):
         return self.log.read_text(errors="replace")[-2000:]
 
 
@@ -115,7 +115,7 @@ class EngineCase(unittest.TestCase):
     """One engine, driven once for the whole class; a test compares what the client counted with what the agent shows."""
 
     maxDiff = None
-    name = version = ""  # what a recorded page says of itself
+    name = version = ""  # the source of a recorded page
 
     @classmethod
     def start(cls, context):
@@ -126,7 +126,7 @@ class EngineCase(unittest.TestCase):
 
     @classmethod
     def tearDownClass(cls):
-        """With RECORD_PAGES=FOLDER the engine's own page after the tests is left in FOLDER/NAME.txt."""
+        """Writes the engine's own page after the tests to FOLDER/NAME.txt with RECORD_PAGES=FOLDER."""
         if os.environ.get("RECORD_PAGES"):
             for name, page in cls.pages().items():
                 head = f"# {cls.version}, recorded {time.strftime('%Y-%m-%d', time.gmtime())} by tests/engines/test_{cls.name}.py\n"

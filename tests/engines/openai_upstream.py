@@ -37,18 +37,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, {"object": "list", "data": []})
 
     def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        words = asked["messages"][-1]["content"].split()
+        request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        words = request["messages"][-1]["content"].split()
         if words[0] == "fail":
-            self.answer(500, {"error": {"message": "told to fail", "type": "server_error"}})
+            self.answer(500, {"error": {"message": "requested failure", "type": "server_error"}})
             return
-        tokens = asked.get("max_tokens", 5)
+        tokens = request.get("max_tokens", 5)
         usage = {"prompt_tokens": len(words), "completion_tokens": tokens, "total_tokens": len(words) + tokens}
-        if asked.get("stream"):
-            self.stream(asked["model"], tokens, usage)
+        if request.get("stream"):
+            self.stream(request["model"], tokens, usage)
             return
         message = {"role": "assistant", "content": "word " * tokens}
-        self.answer(200, {"id": "chat-1", "object": "chat.completion", "created": 1, "model": asked["model"], "usage": usage,
+        self.answer(200, {"id": "chat-1", "object": "chat.completion", "created": 1, "model": request["model"], "usage": usage,
                           "choices": [{"index": 0, "message": message, "finish_reason": "length"}]})
 
     def stream(self, model, tokens, usage):
@@ -56,7 +56,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Connection", "close")
         self.end_headers()
-        wait = threading.Event()  # nobody sets it: a pause
+        wait = threading.Event()  # never set: a pause
         wait.wait(FIRST)
         for _ in range(tokens):
             self.wfile.write(chunk(model, "word "))

@@ -1,5 +1,5 @@
-"""Dynamo's frontend in front of its mocker, an engine that pretends: what a client counted beside what the agent shows of
-both pages."""
+"""Dynamo's frontend in front of its mocker, a simulated engine: the counts of a client compared with those that the agent shows
+of both pages."""
 import contextlib
 import http.client
 import json
@@ -8,7 +8,7 @@ import socket
 import time
 import unittest
 
-from engine import Agent, EngineCase, Server, ask, engines_config, free_port, home, samples, total, value
+from engine import Agent, EngineCase, Server, fetch, engines_config, free_port, home, samples, total, value
 from tiny_model import write_tiny_model
 
 
@@ -30,13 +30,13 @@ class Dynamo(EngineCase):
         python = root / "bin" / "python3"
         plane = {"DYN_REQUEST_PLANE": "tcp", "DYN_EVENT_PLANE": "zmq", "HF_HUB_OFFLINE": "1"}
         frontend = Server([python, "-m", "dynamo.frontend", "--http-host", "127.0.0.1", "--http-port", cls.port,
-                           "--discovery-backend", "file"], lambda: ask(cls.port, "/metrics")[0] == 200, plane)
+                           "--discovery-backend", "file"], lambda: fetch(cls.port, "/metrics")[0] == 200, plane)
         plane["DYN_FILE_KV"] = str(frontend.folder / "discovery")
         frontend.environment |= plane
         write_tiny_model(frontend.folder / "tiny")
         cls.start(frontend)
         cls.start(Server([python, "-m", "dynamo.mocker", "--model-path", frontend.folder / "tiny", "--model-name", "tiny",
-                          "--discovery-backend", "file"], lambda: '"tiny"' in ask(cls.port, "/v1/models")[1],
+                          "--discovery-backend", "file"], lambda: '"tiny"' in fetch(cls.port, "/v1/models")[1],
                          plane | {"DYN_SYSTEM_HOST": "127.0.0.1", "DYN_SYSTEM_PORT": str(cls.worker_port)}))
         cls.version = "Dynamo " + (root / "installed.txt").read_text().split()[0].partition("==")[2]
         cls.good = cls.prompt = cls.generated = 0
@@ -44,7 +44,7 @@ class Dynamo(EngineCase):
 
     @classmethod
     def pages(cls):
-        return {"dynamo_frontend": ask(cls.port, "/metrics")[1], "dynamo_worker": ask(cls.worker_port, "/metrics")[1]}
+        return {"dynamo_frontend": fetch(cls.port, "/metrics")[1], "dynamo_worker": fetch(cls.worker_port, "/metrics")[1]}
 
     def chat(self, text, tokens):
         """A streamed answer; the client's clock stops at the first event and at the end."""
@@ -73,7 +73,7 @@ class Dynamo(EngineCase):
             for number in range(8):
                 self.chat("the same prompt, and longer" + " and longer" * number, 4 + number)
             for _ in range(3):
-                self.assertEqual(ask(self.port, "/v1/chat/completions", {
+                self.assertEqual(fetch(self.port, "/v1/chat/completions", {
                     "model": "absent", "messages": [{"role": "user", "content": "x"}]})[0], 404)
             front = {"target": "front", "inference_engine": "dynamo-frontend", "model_name": "tiny"}
             page = self.settled(agent, lambda p: (
@@ -91,7 +91,7 @@ class Dynamo(EngineCase):
             self.assertTrue(0 < first < duration < self.seconds, (first, duration, self.seconds))
             self.check_buckets(page, front)
             self.assertGreater(total(page, "inference_kv_cache_blocks", inference_state="max", **front), 0)
-            # The mocker shows vLLM's families beside its own: an engine behind the worker, with its own count.
+            # The mocker shows vLLM's families and its own: an engine behind the worker, with its own count.
             behind = {"target": "worker", "inference_engine": "vllm", "model_name": "tiny"}
             self.assertEqual(total(page, "inference_time_to_first_token_seconds_count", **behind), 8)
             self.assertLess(total(page, "inference_time_to_first_token_seconds_sum", **behind), first)

@@ -1,12 +1,12 @@
-"""LiteLLM's proxy in front of a model server of ours, with its Prometheus callback: what a client counted beside what the
-agent shows."""
+"""LiteLLM's proxy in front of a model server of ours, with its Prometheus callback: the counts of a client compared with
+those that the agent shows."""
 import http.client
 import json
 import secrets
 import time
 import unittest
 
-from engine import Agent, EngineCase, Server, ask, engines_config, free_port, home, samples, total, value
+from engine import Agent, EngineCase, Server, fetch, engines_config, free_port, home, samples, total, value
 from openai_upstream import FIRST, Upstream
 
 CONFIG = """model_list:
@@ -27,7 +27,7 @@ class Litellm(EngineCase):
         cls.upstream = cls.start(Upstream())
         cls.port, cls.key = free_port(), "sk-" + secrets.token_hex(16)
         server = Server([root / "bin" / "python3", root / "bin" / "litellm", "--config", "config.yaml", "--host", "127.0.0.1", "--port", cls.port,
-                         "--telemetry", "False"], lambda: ask(cls.port, "/health/liveliness")[0] == 200,
+                         "--telemetry", "False"], lambda: fetch(cls.port, "/health/liveliness")[0] == 200,
                         {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "DO_NOT_TRACK": "1"})
         (server.folder / "config.yaml").write_text(CONFIG.format(upstream=cls.upstream.port, key=cls.key))
         cls.start(server)
@@ -37,7 +37,7 @@ class Litellm(EngineCase):
 
     @classmethod
     def pages(cls):
-        return {"litellm": ask(cls.port, "/metrics/")[1]}
+        return {"litellm": fetch(cls.port, "/metrics/")[1]}
 
     @classmethod
     def chat(cls, text, tokens, stream=False):
@@ -50,7 +50,7 @@ class Litellm(EngineCase):
         if stream:
             answer.readline()
             cls.first_tokens.append(time.monotonic() - start)
-        said = answer.read().decode()
+        body = answer.read().decode()
         connection.close()
         if answer.status != 200:
             cls.bad += 1
@@ -58,7 +58,7 @@ class Litellm(EngineCase):
         cls.good += 1
         cls.prompt += len(text.split())
         cls.generated += tokens
-        assert "word" in said, said
+        assert "word" in body, body
 
     def test_requests_tokens_and_first_tokens_are_those_of_the_client(self):
         config = engines_config(gate=(f"http://127.0.0.1:{self.port}/metrics/", "litellm"))

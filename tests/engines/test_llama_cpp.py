@@ -1,4 +1,4 @@
-"""llama.cpp's server with a tiny model of random weights: what a client counted beside what the agent shows."""
+"""llama.cpp's server with a tiny model of random weights: the counts of a client compared with those that the agent shows."""
 import concurrent.futures
 import json
 import re
@@ -6,7 +6,7 @@ import subprocess
 import time
 import unittest
 
-from engine import BINARY, Agent, EngineCase, Server, ask, engines_config, free_port, home, samples, total, value
+from engine import BINARY, Agent, EngineCase, Server, fetch, engines_config, free_port, home, samples, total, value
 from tiny_gguf import write_tiny_gguf
 
 
@@ -19,7 +19,7 @@ class LlamaServer(EngineCase):
         cls.port = free_port()
         server = Server([root / "llama-server", "--model", "tiny.gguf", "--host", "127.0.0.1", "--port", cls.port, "--metrics",
                          "--parallel", "2", "--ctx-size", "512", "--threads", "1", "--no-warmup"],
-                        lambda: ask(cls.port, "/health")[0] == 200)
+                        lambda: fetch(cls.port, "/health")[0] == 200)
         write_tiny_gguf(server.folder / "tiny.gguf")
         cls.start(server)
         build = re.search(r"build[^\n]{0,60}", server.log.read_text(errors="replace"))
@@ -29,12 +29,12 @@ class LlamaServer(EngineCase):
 class LlamaCpp(LlamaServer):
     @classmethod
     def pages(cls):
-        return {"llama_cpp": ask(cls.port, "/metrics")[1]}
+        return {"llama_cpp": fetch(cls.port, "/metrics")[1]}
 
     def complete(self, prompt, tokens):
-        """(prompt tokens and generated tokens as the server told the client, seconds)"""
+        """(prompt tokens and generated tokens as the server reported them to the client, seconds)"""
         start = time.monotonic()
-        status, body = ask(self.port, "/completion", {"prompt": prompt, "n_predict": tokens, "ignore_eos": True,
+        status, body = fetch(self.port, "/completion", {"prompt": prompt, "n_predict": tokens, "ignore_eos": True,
                                                       "cache_prompt": False, "stream": True, "return_tokens": True})
         self.assertEqual(status, 200, body)
         events = [json.loads(line[6:]) for line in body.splitlines() if line.startswith("data: {")]
@@ -70,7 +70,7 @@ class LoadRun(LlamaServer):
         return {}  # the other class records it
 
     def test_a_load_run_counts_what_the_server_counts(self):
-        before = {s.name: s.value for s in samples(ask(self.port, "/metrics")[1], None)}
+        before = {s.name: s.value for s in samples(fetch(self.port, "/metrics")[1], None)}
         command = [BINARY, "bench", "serve", f"http://127.0.0.1:{self.port}", "--requests", "60", "--concurrency", "2",
                    "--warmup", "0", "--prompt-tokens", "20", "--max-tokens", "16", "--json"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
@@ -78,7 +78,7 @@ class LoadRun(LlamaServer):
         result = json.loads(done.stdout)
         self.assertEqual(result["ok"], 60)
         self.assertEqual(result["requests_without_usage"], 0)
-        after = {s.name: s.value for s in samples(ask(self.port, "/metrics")[1], None)}
+        after = {s.name: s.value for s in samples(fetch(self.port, "/metrics")[1], None)}
         predicted = "llamacpp:tokens_predicted_total"
         self.assertEqual(result["completion_tokens"], after[predicted] - before[predicted])
         for times in ("ttft_seconds", "tpot_seconds", "e2e_seconds"):

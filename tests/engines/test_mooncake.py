@@ -5,7 +5,7 @@ import subprocess
 import sys
 import unittest
 
-from engine import (Agent, EngineCase, Server, ask, engines_config, free_port, home, libraries, samples, total, value,
+from engine import (Agent, EngineCase, Server, fetch, engines_config, free_port, home, libraries, samples, total, value,
                     wait_until)
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -54,7 +54,7 @@ class Mooncake(EngineCase):
                          "--metrics_host=127.0.0.1", f"--metrics_port={cls.metrics}", "--enable_http_metadata_server=true",
                          "--http_metadata_server_host=127.0.0.1", f"--http_metadata_server_port={metadata}",
                          "--default_kv_lease_ttl=50"],  # milliseconds; a held object cannot be removed
-                        lambda: ask(cls.metrics, "/metrics")[0] == 200, {"LD_LIBRARY_PATH": search_path})
+                        lambda: fetch(cls.metrics, "/metrics")[0] == 200, {"LD_LIBRARY_PATH": search_path})
         cls.start(server)
         cls.version = "Mooncake master, " + (root / "installed.txt").read_text().strip().partition("==")[2]
         cls.store = Store(root, search_path, f"http://127.0.0.1:{metadata}/metadata", f"127.0.0.1:{rpc}")
@@ -62,7 +62,7 @@ class Mooncake(EngineCase):
 
     @classmethod
     def direct(cls):
-        return ask(cls.metrics, "/metrics")[1]
+        return fetch(cls.metrics, "/metrics")[1]
 
     @classmethod
     def pages(cls):
@@ -71,7 +71,7 @@ class Mooncake(EngineCase):
     def config(self):
         return engines_config(kv=(f"http://127.0.0.1:{self.metrics}/metrics", "mooncake"))
 
-    def test_the_store_holds_what_the_client_put(self):
+    def test_the_store_holds_the_client_s_objects(self):
         stored = lambda page, state: total(page, "inference_kv_store_bytes", target="kv", inference_state=state)  # noqa: E731
         with Agent(config=self.config()) as agent:
             page = self.settled(agent, lambda p: stored(p, "max") == CAPACITY, "the client's segment")

@@ -8,7 +8,7 @@ import tempfile
 import time
 import unittest
 
-from engine import BINARY, Agent, EngineCase, Server, ask, engines_config, free_port, home, libraries, samples, total, value, wait_until
+from engine import BINARY, Agent, EngineCase, Server, fetch, engines_config, free_port, home, libraries, samples, total, value, wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
 STEP = 0.005  # as in triton_model.py
@@ -24,7 +24,7 @@ instance_group [{ kind: KIND_CPU count: 1 }]
 
 
 class Client:
-    """Sends requests and keeps the books: per model and version what was answered, what failed, rows and seconds."""
+    """Sends requests and counts per model and version: answers, failures, rows and seconds."""
 
     def __init__(self, port):
         self.port = port
@@ -34,7 +34,7 @@ class Client:
     def send(self, model, version, rows=1, first=1.0):
         body = {"inputs": [{"name": "X", "shape": [rows, 4], "datatype": "FP32", "data": [first, 2, 3, 4] * rows}]}
         start = time.monotonic()
-        status, text = ask(self.port, f"/v2/models/{model}/versions/{version}/infer", body)
+        status, text = fetch(self.port, f"/v2/models/{model}/versions/{version}/infer", body)
         return status, text, time.monotonic() - start
 
     def infer(self, model, version, rows=1):
@@ -70,12 +70,12 @@ class Triton(EngineCase):
                          f"--backend-directory={program}/backends", "--allow-grpc=false", "--http-address=127.0.0.1",
                          f"--http-port={cls.port}", "--metrics-address=127.0.0.1", f"--metrics-port={cls.metrics}",
                          "--metrics-interval-ms=100"],
-                        lambda: ask(cls.port, "/v2/health/ready")[0] == 200,
+                        lambda: fetch(cls.port, "/v2/health/ready")[0] == 200,
                         {"LD_LIBRARY_PATH": libraries(root)}, cls.folder)
         cls.start(server)
         cls.client = Client(cls.port)
-        told = json.loads(ask(cls.port, "/v2")[1])
-        cls.version = f"Triton Inference Server {told['version']}"
+        reported = json.loads(fetch(cls.port, "/v2")[1])
+        cls.version = f"Triton Inference Server {reported['version']}"
 
     @classmethod
     def pages(cls):
@@ -84,7 +84,7 @@ class Triton(EngineCase):
     @classmethod
     def direct(cls):
         """Triton's own page, past the agent."""
-        return ask(cls.metrics, "/metrics")[1]
+        return fetch(cls.metrics, "/metrics")[1]
 
     def config(self, **more):
         return engines_config(llm=(f"http://127.0.0.1:{self.metrics}/metrics", "triton"), **more)
@@ -112,10 +112,10 @@ class Triton(EngineCase):
             self.assertEqual(value(page, "gpulens_scrape_up", target="llm"), 1)
             kinds = {s.labels["error_type"] for s in samples(page, "inference_requests_failed_total", target="llm") if s.value}
             self.assertEqual(kinds, {"BACKEND"}, "the model raised: Triton's backend failed")
-            # What never reached a model is nobody's request there.
+            # Requests that never reached a model are not counted there.
             before = total(self.direct(), "nv_inference_request_failure")
             for version, body in (("9", None), ("1", "no JSON")):
-                self.assertGreaterEqual(ask(self.port, f"/v2/models/lone/versions/{version}/infer", body or "{}")[0], 400)
+                self.assertGreaterEqual(fetch(self.port, f"/v2/models/lone/versions/{version}/infer", body or "{}")[0], 400)
             self.assertEqual(total(self.direct(), "nv_inference_request_failure"), before)
             self.caught_up(agent)
             series = samples(agent.page(), None, target="llm")
@@ -124,7 +124,7 @@ class Triton(EngineCase):
                     self.assertIn((sample.labels.get("model_name"), sample.labels.get("model_version")), SERVED, sample)
                     self.assertEqual(sample.labels["inference_engine"], "triton", sample)
 
-    def test_means_lie_between_the_work_done_and_what_the_client_waited(self):
+    def test_means_lie_between_the_work_and_the_client_s_wait(self):
         with Agent(config=self.config()) as agent:
             first = self.caught_up(agent)
             waited = dict(self.client.seconds)
@@ -167,7 +167,7 @@ class Triton(EngineCase):
         self.assertEqual(grown, {"sum": self.client.rows["double", "1"] - rows["double", "1"], "count": 4})
         self.assertEqual(grown["sum"] / grown["count"], 5)
 
-    def test_a_queue_is_seen_while_it_stands(self):
+    def test_a_queue_is_seen_while_it_lasts(self):
         gate = self.folder / "models" / "lone" / "gate"
         pending = lambda page: value(page, "nv_inference_pending_request_count", model="lone", version="1")  # noqa: E731
         waiting = lambda page, model: value(page, "inference_requests_waiting", target="llm",  # noqa: E731
@@ -190,15 +190,15 @@ class Triton(EngineCase):
             self.settled(agent, lambda p: waiting(p, "lone") == 0, "an empty queue")
             self.caught_up(agent)
 
-    def test_the_command_tells_every_model_and_version(self):
+    def test_the_command_reports_every_model_and_version(self):
         for key in SERVED:
             self.client.infer(*key)
         done = subprocess.run([BINARY, "triton_monitor", "--once", "--sink", "stdout", "--triton-endpoint",
                                f"http://127.0.0.1:{self.metrics}/metrics"], capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 0, done.stderr)
-        told = {(r["attributes"]["model.name"], r["attributes"]["model.version"]) for element in json.loads(done.stdout)
+        reported = {(r["attributes"]["model.name"], r["attributes"]["model.version"]) for element in json.loads(done.stdout)
                 for r in element["readings"] if r["name"] == "triton.requests.success"}
-        self.assertEqual(told, set(SERVED))
+        self.assertEqual(reported, set(SERVED))
 
     def test_the_seed_names_are_rates_and_means_since_the_first_scrape(self):
         """A window longer than the test: what is shown goes back to the first scrape."""
@@ -206,7 +206,7 @@ class Triton(EngineCase):
         with Agent(config=self.config(windows="analyzers: {inference: {window: 60s}}\n")) as agent:
             self.caught_up(agent)
             begin = time.monotonic()
-            good, bad, rows, seconds = (dict(book) for book in (self.client.good, self.client.bad, self.client.rows,
+            good, bad, rows, seconds = (dict(counts) for counts in (self.client.good, self.client.bad, self.client.rows,
                                                                 self.client.seconds))
             while time.monotonic() < begin + 3:
                 for key, count in zip(SERVED, (1, 4, 8)):

@@ -1,5 +1,5 @@
 """A model for Triton's Python backend: doubles what it gets. A negative first number makes it fail. While a file `gate`
-lies beside the model's folders it waits, so that a queue can be built up and counted."""
+is next to the model's folders it waits, so that a queue can be built up and counted."""
 import os
 import time
 

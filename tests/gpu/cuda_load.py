@@ -72,13 +72,13 @@ def run(seconds):
     cuda.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(BLOCKS * THREADS * 4))
     rounds = ctypes.c_uint32(ROUNDS)
     parameters = (ctypes.c_void_p * 2)(ctypes.addressof(memory), ctypes.addressof(rounds))
-    end, told = time.monotonic() + seconds, False
+    end, printed = time.monotonic() + seconds, False
     while time.monotonic() < end:
         cuda.cuLaunchKernel(kernel, BLOCKS, 1, 1, THREADS, 1, 1, 0, None, parameters, None)
         cuda.cuCtxSynchronize()
-        if not told:
+        if not printed:
             print("busy", flush=True)
-            told = True
+            printed = True
 
 
 if __name__ == "__main__":

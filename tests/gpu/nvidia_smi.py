@@ -1,4 +1,4 @@
-"""What `nvidia-smi -q -x` says of each GPU, as numbers in base units; None for N/A."""
+"""The output of `nvidia-smi -q -x` for each GPU, as numbers in base units; None for N/A."""
 import re
 import subprocess
 import xml.etree.ElementTree

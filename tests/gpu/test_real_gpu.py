@@ -1,4 +1,4 @@
-"""Readings of a real NVIDIA GPU beside nvidia-smi, energy beside power under a load, and who uses it.
+"""Readings of a real NVIDIA GPU compared with nvidia-smi, energy compared with power under a load, and its processes.
 
 Runs from the tree (ctest -L gpu) and from the package alone: ctest --test-dir …/share/gpulens/tests -L gpu.
 Without a GPU everything is skipped, with the reason.
@@ -28,7 +28,7 @@ def setUpModule():
         raise unittest.SkipTest(WHY_NOT)
 
 
-# Ours, where nvidia-smi says it, and how far apart two readings of a live board may be.
+# Our series, the path in the output of nvidia-smi, and how far apart two readings of a live board may be.
 EXACT = [
     ("gpu_memory_total_bytes", {}, ["fb_memory_usage/total"], 2**20),
     ("gpu_power_limit_watts", {"gpu_power_limit_type": "enforced"},
@@ -61,14 +61,14 @@ class Readings(unittest.TestCase):
         cls.page = cls.agent.page()
         cls.driver, cls.gpus = nvidia_smi.query()
 
-    def compare(self, rows, judge):
-        """Calls judge(our values, nvidia-smi's value or None, slack…) for every row and GPU."""
+    def compare(self, rows, check):
+        """Calls check(our values, nvidia-smi's value or None, slack…) for every row and GPU."""
         for uuid, gpu in self.gpus.items():
             for name, labels, paths, *slack in rows:
                 with self.subTest(gpu=uuid, name=name, **labels):
-                    judge(find(self.page, name, gpu_uuid=uuid, **labels), gpu.value(*paths), *slack)
+                    check(find(self.page, name, gpu_uuid=uuid, **labels), gpu.value(*paths), *slack)
 
-    def test_who_they_are(self):
+    def test_identity_of_the_gpus(self):
         for uuid, gpu in self.gpus.items():
             info = [labels for name, labels, _ in self.page if name == "gpu_info" and labels.get("gpu_uuid") == uuid]
             self.assertEqual(len(info), 1)
@@ -78,21 +78,21 @@ class Readings(unittest.TestCase):
         versions = [labels["gpu_driver_version"] for name, labels, _ in self.page if name == "gpu_driver_info"]
         self.assertEqual(versions, [self.driver])
 
-    def test_what_does_not_move(self):
-        def judge(ours, theirs, slack):
+    def test_constant_readings_are_equal(self):
+        def check(ours, theirs, slack):
             if theirs is None:
                 return  # The library may know what nvidia-smi of this version does not print.
             self.assertEqual(len(ours), 1)
             self.assertLessEqual(abs(ours[0] - theirs), slack)
-        self.compare(EXACT, judge)
+        self.compare(EXACT, check)
 
-    def test_what_moves(self):
-        def judge(ours, theirs, slack, share):
+    def test_changing_readings_are_close(self):
+        def check(ours, theirs, slack, share):
             if theirs is None:
-                return self.assertEqual(ours, [], "nvidia-smi says N/A")
+                return self.assertEqual(ours, [], "nvidia-smi prints N/A")
             self.assertEqual(len(ours), 1)
             self.assertLessEqual(abs(ours[0] - theirs), max(slack, share * theirs))
-        self.compare(LIVE, judge)
+        self.compare(LIVE, check)
 
     def test_no_xid_has_happened(self):
         for value in find(self.page, "gpu_xid_errors_total"):
@@ -147,7 +147,7 @@ class UnderLoad(unittest.TestCase):
         pid = self.load.pid
         seen = find(self.series[-1][1], "gpu_process_memory_used_bytes", process_pid=pid)
         if not seen:
-            self.skipTest("the driver tells pids of another namespace, or no memory of processes")
+            self.skipTest("the driver reports pids of another namespace, or no memory of processes")
         self.assertGreater(seen[0], 2**20)
         self.load.wait(60)
         for _ in rounds(20):

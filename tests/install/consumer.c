@@ -18,7 +18,7 @@ int main(void) {
   gpulens_set(depth, NAN);
   gpulens_record(latency, 0.25);
 
-  /* What is wrong is told, and harmless. */
+  /* Wrong calls are reported, and harmless. */
   gpulens_series* refused = gpulens_gauge("http.server.requests", "{request}", NULL, 0);
   if (refused == NULL || strstr(gpulens_last_error(), "is taken") == NULL) return 3;
   gpulens_set(refused, 1);

@@ -14,7 +14,7 @@ int main(int count, char** arguments) {
   if (record(store, "{\"model_id\": \"llama-3.1-8b\", \"prompt_tokens\": 512, \"completion_tokens\": 128,"
                     " \"latency_seconds\": 1.25}") != GPULENS_OK)
     return fprintf(stderr, "%s\n", gpulens_last_error()), 2;
-  /* What is wrong is told, and not stored. */
+  /* Wrong values are reported, and not stored. */
   if (record(store, "{\"model\": \"llama-3.1-8b\"}") != GPULENS_INVALID_ARGUMENT) return 3;
   printf("%s\n", gpulens_last_error());
   if (gpulens_store_flush(store, 20) != GPULENS_OK) return 4;

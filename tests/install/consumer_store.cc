@@ -1,4 +1,4 @@
-// Calls of an engine, kept in a file and asked.
+// Stores calls of an engine in a file and queries them.
 #include <gpulens/gpulens.h>
 
 #include <cstdio>

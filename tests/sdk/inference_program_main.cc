@@ -1,5 +1,5 @@
-// A program that keeps inference records in two stores at once, for end-to-end tests: it does what the lines
-// on its standard input say, and answers each with one.
+// A program for end-to-end tests that keeps inference records in two stores: runs the command of each line of
+// its standard input and answers with a line.
 #include <gpulens/inference.h>
 
 #include <sys/wait.h>
@@ -61,7 +61,7 @@ void RecordSome(int64_t from, int64_t count) {
   }
 }
 
-// One of each kind that cannot be kept, among good ones.
+// Records each kind of invalid record among valid ones.
 void RecordBad() {
   const std::string nul("a\0b", 3);
   InferenceRecord infinite{.model = "bad"};
@@ -102,7 +102,7 @@ bool Same(const InferenceSummary& a, const InferenceSummary& b) {
          Near(a.output_tokens_per_second, b.output_tokens_per_second);
 }
 
-// What went wrong in the first store that could not write all; both are flushed.
+// Flushes both stores and returns the first error.
 std::string FlushAll() {
   Status first;
   for (InferenceStore& store : stores) {
@@ -112,7 +112,7 @@ std::string FlushAll() {
   return Reported(first);
 }
 
-// Whether both stores tell the same of all questions; how many groups and records were compared.
+// Compares the results of all queries in both stores. Returns the number of groups and records compared.
 std::string Compare() {
   using namespace std::chrono_literals;
   const std::chrono::system_clock::time_point begin(1'700'000'000s);
@@ -152,7 +152,7 @@ std::string Number(const Result<uint64_t>& number) {
   return number ? std::to_string(*number) : Reported(number.status());
 }
 
-// A child records beside its parent, whose queue is as it is at this moment.
+// A child records while its parent's queue is not empty.
 std::string RecordInChild(int64_t from, int64_t count) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -1,5 +1,5 @@
-// A program with instruments, for end-to-end tests: it does what the lines on its standard input say, and
-// answers each with one.
+// A program with instruments, for end-to-end tests: runs the command of each line of its standard input and
+// answers with a line.
 #include <gpulens/gpulens.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ const Counter jobs("jobs", {.unit = "{job}", .description = "Jobs done."});
 const Histogram latency("job.duration", {.unit = "s"});
 const Gauge depth("queue.depth");
 
-void Say(const std::string& line) {
+void Print(const std::string& line) {
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
 }
@@ -58,7 +58,7 @@ std::string Fork(Exporter* exporter) {
   return std::to_string(child) + (WIFEXITED(status) && WEXITSTATUS(status) == 0 ? " ok" : " failed");
 }
 
-// One step of the numbers that the seeds have, and what else a training job tells.
+// Records one training step with fixed numbers, and the other metrics of a training job.
 std::string Train(std::optional<TrainingMonitor>& kept) {
   auto monitor = TrainingMonitor::Create({.num_params = 70e9,
                                           .tokens_per_step = 4096,
@@ -76,7 +76,7 @@ std::string Train(std::optional<TrainingMonitor>& kept) {
   return "ok";
 }
 
-// What was drawn since the last call: validity, joules, half-width, seconds, vendor, devices, reason.
+// Returns the energy since the last call: validity, joules, half-width, seconds, vendor, devices, reason.
 std::string Drawn() {
   static EnergyMonitor monitor;
   static std::optional<EnergyWindow> window;
@@ -108,17 +108,17 @@ int main() {
   while (std::fgets(bytes, sizeof bytes, stdin)) {
     std::string_view rest = Trim(bytes);
     const std::string_view word = TakeUntil(rest, ' ');
-    if (word == "agent") Say(keep(ExportToAgent({.socket = std::string(rest)})));
-    else if (word == "otlp") Say(keep(ExportOtlp({.endpoint = std::string(rest)})));
-    else if (word == "expose") Say(keep(Expose({.listen = std::string(rest)})));
-    else if (word == "train") Say(Train(training));
-    else if (word == "count") Count(), Say("ok");
+    if (word == "agent") Print(keep(ExportToAgent({.socket = std::string(rest)})));
+    else if (word == "otlp") Print(keep(ExportOtlp({.endpoint = std::string(rest)})));
+    else if (word == "expose") Print(keep(Expose({.listen = std::string(rest)})));
+    else if (word == "train") Print(Train(training));
+    else if (word == "count") Count(), Print("ok");
     else if (word == "flush")
-      Say(exporters.empty() ? "none" : Reported(exporters.back().Flush(std::chrono::seconds(20))));
-    else if (word == "fork") Say(Fork(exporters.empty() ? nullptr : &exporters.back()));
-    else if (word == "drawn") Say(Drawn());
+      Print(exporters.empty() ? "none" : Reported(exporters.back().Flush(std::chrono::seconds(20))));
+    else if (word == "fork") Print(Fork(exporters.empty() ? nullptr : &exporters.back()));
+    else if (word == "drawn") Print(Drawn());
     else if (word == "exit") std::exit(0);
-    else Say("what?");
+    else Print("what?");
   }
   return 0;
 }

@@ -55,16 +55,16 @@ class KilledAgent:
                 env={**ours, "GPULENS_DISCOVERY_LOCAL_ENABLED": "false"}, stderr=out, stdout=subprocess.DEVNULL)
 
     def kill(self):
-        assert self.process.poll() is None, f"the agent ended by itself: {self.said()}"
+        assert self.process.poll() is None, f"the agent ended by itself: {self.log_text()}"
         self.process.kill()
         self.process.wait(30)
 
     def stop(self):
-        """As systemd does. Returns how long it took."""
+        """Stops the agent with SIGTERM, as systemd does. Returns the seconds that it took."""
         begin = time.monotonic()
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(30)
-        assert code == 0, f"exit code {code}: {self.said()}"
+        assert code == 0, f"exit code {code}: {self.log_text()}"
         return time.monotonic() - begin
 
     def page(self):
@@ -75,21 +75,21 @@ class KilledAgent:
             return ""
 
     def waiting(self):
-        """How many records its sinks have not delivered; None while it does not say."""
+        """Number of records that its sinks have not delivered; None while it does not report them."""
         page = self.page()
         counts = [value(page, "gpulens_sink_queue_length", sink=sink, queue="delivery") for sink in SINKS]
         return None if None in counts else sum(counts)
 
-    def said(self):
+    def log_text(self):
         return "".join(log.read_text(errors="replace") for log in self.runs)
 
 
 class World:
-    """In a with statement. `say` is called with a line for each thing that is done."""
+    """The agent, its receiver and VictoriaMetrics, for a with statement. `report` is called with a line for each action."""
 
-    def __init__(self, seed, seconds, kills, say):
+    def __init__(self, seed, seconds, kills, report):
         self.victoria = victoria.Victoria()
-        self.random, self.seconds, self.kills, self.say = random.Random(seed), seconds, kills, say
+        self.random, self.seconds, self.kills, self.report = random.Random(seed), seconds, kills, report
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-soak-"))
         self.front, self.page = victoria.Front(self.victoria), TickingPage()
         self.agent = KilledAgent(self.folder, self.page.url, self.front.port)
@@ -116,7 +116,7 @@ class World:
         if failed is None:
             shutil.rmtree(self.folder, ignore_errors=True)
         else:
-            self.say(f"what there was is in {self.folder}")
+            self.report(f"what there was is in {self.folder}")
         self.victoria.__exit__()
 
     def keep(self):
@@ -148,7 +148,7 @@ class World:
             if early:  # so that something waits when the kill comes
                 self.front.set(fault)
                 self.pause(self.random.uniform(0.5, 3.0))
-            self.say(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault}, {'before' if early else 'after'} the kill")
+            self.report(f"{time.monotonic() - begin:6.1f} s  the receiver: {fault}, {'before' if early else 'after'} the kill")
             getattr(self, "do_" + act)()
             self.done[act] += 1
             self.front.set(fault)
@@ -167,7 +167,7 @@ class World:
 
     def do_agent(self):
         away = self.random.uniform(0.0, 2.0)
-        self.say(f"kill -9 of the agent, started again after {away:.1f} s; answers so far: {self.page.answered}")
+        self.report(f"kill -9 of the agent, started again after {away:.1f} s; answers so far: {self.page.answered}")
         self.agent.kill()
         self.keep_now()
         self.pause(away)
@@ -175,11 +175,11 @@ class World:
 
     def do_victoria(self):
         away = self.random.uniform(0.0, 3.0)
-        self.say(f"kill -9 of VictoriaMetrics, started again after {away:.1f} s")
+        self.report(f"kill -9 of VictoriaMetrics, started again after {away:.1f} s")
         self.front.kill_victoria(lambda: self.pause(away))
 
     def do_term(self):
-        self.say("SIGTERM to the agent while its receiver is away")
+        self.report("SIGTERM to the agent while its receiver is away")
         self.front.set("away")
         self.agent.stop()
         self.keep_now()
@@ -197,7 +197,7 @@ class World:
             took = self.agent.stop()
             self.keep_now()
             left = sum(len(self.archives[sink].records()) + 1 - self.archives[sink].position() for sink in SINKS)
-            self.say(f"SIGTERM: the agent ended after {took:.2f} s, {left} records were left")
+            self.report(f"SIGTERM: the agent ended after {took:.2f} s, {left} records were left")
             if left == 0:
                 return
             self.start_agent()

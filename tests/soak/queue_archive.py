@@ -1,4 +1,4 @@
-"""What a delivery queue on disk has ever accepted, seen from outside.
+"""Archive of all records that a delivery queue on disk has accepted, read from its files.
 
 Its segments are read as src/delivery/segment_file.h describes them, by code of our own. Each is linked into another
 folder while it is there, so that the records in it can still be read when the queue has delivered and removed it: a link is the same
@@ -38,13 +38,13 @@ class Archive:
         self.archive.mkdir(parents=True)
 
     def keep(self):
-        """To be called often, from one thread at a time: more often than a segment is filled and delivered."""
+        """Copies new records. Call it from one thread at a time, more often than a segment is filled and delivered."""
         for segment in self.queue.glob("*.seg"):
             kept = self.archive / segment.name
             try:
                 if kept.exists() and kept.stat().st_ino != segment.stat().st_ino:
                     # It was made by a run that was killed before it wrote into it; the next run takes the name.
-                    assert not list(records(kept)), f"{segment} was made anew"
+                    assert not list(records(kept)), f"{segment} was made again"
                     kept.unlink()
                 os.link(segment, kept)
             except (FileExistsError, FileNotFoundError):

@@ -1,8 +1,8 @@
 """Delivery loses nothing: the agent, its receiver and VictoriaMetrics are killed at random, and then the database is read.
 
-What was accepted is what stands whole in the files of the queues, which are kept aside while the test runs: not more than the sinks
-were given, and not less than they have promised to deliver. The database must hold exactly that: nothing less, nothing altered,
-nothing else; the same sample twice is the same sample. docs/reliability.md tells what this shows and what not.
+The accepted data is that of the complete records in the files of the queues, which are kept aside while the test runs: not more than
+the sinks were given, and not less than they have promised to deliver. The database must hold exactly that: nothing less, nothing altered,
+nothing else; the same sample twice is the same sample. docs/reliability.md describes what this shows and what not.
 
 As it is: 40 s and 4 kills. GPULENS_SOAK_MINUTES=10: so long, with two kills a minute. GPULENS_SOAK_SEED: the plan of an earlier run.
 """
@@ -21,39 +21,39 @@ MINUTES = float(os.environ.get("GPULENS_SOAK_MINUTES", "0"))
 SECONDS, KILLS = (60 * MINUTES, 2 * round(MINUTES)) if MINUTES else (40, 4)
 SEED = int(os.environ.get("GPULENS_SOAK_SEED", random.randrange(1 << 32)))
 DECODERS = {"remote_write": of_remote_write, "otlp": of_otlp}
-# What the log of an agent that lost something has.
+# Words in the log of an agent that lost data.
 LOSSES = ("[queue_full]", "[too_old]", "[damaged]", "[too_large]", "[missing]", "[refused]", "[rejected]", "[queue_in_memory]")
 
 
-def say(line):
+def report(line):
     print(line, flush=True)
 
 
 def ticks_of(samples):
-    """{milliseconds: number of the answer}; every series of a tick must tell the same one."""
+    """{milliseconds: number of the answer}; every series of a tick must have the same one."""
     found = {}
     for (series, ms), number in samples.items():
         if number is not None:
             found.setdefault(ms, set()).add(number / SHARES[series])
     for ms, numbers in found.items():
-        assert len(numbers) == 1, f"at {ms} ms the series tell different ticks: {numbers}"
+        assert len(numbers) == 1, f"at {ms} ms the series are of different ticks: {numbers}"
     return {ms: numbers.pop() for ms, numbers in sorted(found.items())}
 
 
 class Kill(unittest.TestCase):
     maxDiff = 2000
 
-    def test_what_was_accepted_is_there(self):
-        say(f"seed {SEED}, {SECONDS:g} s, {KILLS} kills")
-        with World(SEED, SECONDS, KILLS, say) as world:
+    def test_accepted_data_is_in_the_store(self):
+        report(f"seed {SEED}, {SECONDS:g} s, {KILLS} kills")
+        with World(SEED, SECONDS, KILLS, report) as world:
             world.run()
-            said = world.agent.said()
-            self.assertEqual([line for line in said.splitlines() if any(loss in line for loss in LOSSES)], [])
+            log = world.agent.log_text()
+            self.assertEqual([line for line in log.splitlines() if any(loss in line for loss in LOSSES)], [])
             taken, dropped = self.taken(world), self.dropped(world)
             for sink in SINKS:
                 with self.subTest(sink):
                     self.check(world, sink, taken, dropped)
-            say(f"kills: {world.done}; answers of the receiver: {dict(world.front.requests)}; VictoriaMetrics itself lost "
+            report(f"kills: {world.done}; answers of the receiver: {dict(world.front.requests)}; VictoriaMetrics itself lost "
                 f"{world.front.lost_by_victoria} samples that it had answered for and got again")
 
     def check(self, world, sink, taken, dropped):
@@ -65,19 +65,19 @@ class Kill(unittest.TestCase):
         stored = world.victoria.samples(sink)
         lost = [key for key in accepted if key not in stored]
         self.assertEqual(lost[:5], [], f"{len(lost)} of {len(accepted)} samples are lost")
-        self.assertEqual([key for key in stored if key not in accepted][:5], [], "nobody has sent these")
+        self.assertEqual([key for key in stored if key not in accepted][:5], [], "these were never sent")
         altered = {key: (stored[key], number) for key, number in accepted.items() if stored[key] != {number}}
         self.assertEqual(dict(list(altered.items())[:5]), {}, f"{len(altered)} samples are altered")
 
         ticks = ticks_of(accepted)
         numbers = list(ticks.values())
-        self.assertEqual(numbers, sorted(set(numbers)), "the counter goes on from tick to tick, and each answer is told once")
+        self.assertEqual(numbers, sorted(set(numbers)), "the counter goes on from tick to tick, and each answer is exported once")
         self.assertTrue(all(number.is_integer() and 1 <= number <= world.page.answered for number in numbers))
         self.assertEqual({series for series, _ in accepted}, set(SHARES))
         self.assertEqual(len([key for key, number in accepted.items() if number is not None]), len(ticks) * len(SHARES))
         inside = self.taken_only(world, taken, set(numbers))
         self.assertLessEqual(len(inside), dropped.get(sink, 0) + dropped.get("file", 0), inside)
-        say(f"{sink}: {len(records)} records with {len(numbers)} ticks, {len(accepted)} samples, all of them stored, nothing else is")
+        report(f"{sink}: {len(records)} records with {len(numbers)} ticks, {len(accepted)} samples, all of them stored, nothing else is")
 
     def taken(self, world):
         """Numbers of the answers that the file sink of the same agent has."""
@@ -92,7 +92,7 @@ class Kill(unittest.TestCase):
 
     @staticmethod
     def dropped(world):
-        """{sink: the most ticks that one run let fall}, as each run says of itself."""
+        """{sink: the most ticks that one run dropped}, by the self-metrics of each run."""
         dropped = {}
         for body in world.archives["remote_write"].records().values():
             for name, count in dropped_of_remote_write(body[8:]).items():

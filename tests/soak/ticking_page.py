@@ -1,7 +1,7 @@
-"""A page whose numbers follow from how often it was asked, and how its samples are found again in records and in a database.
+"""A page whose numbers follow from how often it was scraped, and how its samples are found in records and in a database.
 
 The answer number k has: soak_ticks_total k, soak_tick k/4, and a histogram soak_wave with k observations up to 1 and as many above,
-of the sum 3k. So one sample tells which answer it is from, and that it was not altered.
+of the sum 3k. So one sample shows which answer it is from, and that it was not altered.
 """
 import gzip
 import threading
@@ -20,7 +20,7 @@ soak_wave_bucket{{le="+Inf"}} {twice}
 soak_wave_sum {thrice}
 soak_wave_count {twice}
 """
-# What each series has of k.
+# The value of each series for answer k.
 SHARES = {("soak_ticks_total", ""): 1, ("soak_tick", ""): 0.25, ("soak_wave_bucket", "1"): 1, ("soak_wave_bucket", "+Inf"): 2,
           ("soak_wave_sum", ""): 3, ("soak_wave_count", ""): 2}
 
@@ -30,7 +30,7 @@ def series_of(name, le=""):
 
 
 class TickingPage(HttpStub):
-    """In a with statement; `answered` is the number of the last answer."""
+    """Server of the page, for a with statement; `answered` is the number of the last answer."""
 
     def __init__(self):
         self.answered, self.lock = 0, threading.Lock()
@@ -44,7 +44,7 @@ class TickingPage(HttpStub):
         return 200, {"Content-Type": "text/plain; version=0.0.4"}, body
 
 
-# Of a request: {(series, milliseconds): value}, where a value that is None says that the series has ended.
+# Of a request: {(series, milliseconds): value}, where a value of None means that the series has ended.
 
 def of_remote_write(body):
     found = {}
@@ -78,7 +78,7 @@ def _numbers(metric, point):
 
 
 def dropped_of_remote_write(body):
-    """{sink: ticks that its lane let fall}, as the agent tells them about itself."""
+    """{sink: ticks that its queue dropped}, by the self-metrics of the agent."""
     found = {}
     for sample in decode_first(unsnappy(body)):
         if sample.name == "gpulens_sink_dropped_total" and sample.labels["queue"] == "snapshot" and not sample.ended:

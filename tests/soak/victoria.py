@@ -1,8 +1,8 @@
-"""VictoriaMetrics, and what stands in front of it: a receiver that can be killed and can misbehave.
+"""VictoriaMetrics, and a receiver in front of it that can be killed and can misbehave.
 
 VictoriaMetrics answers 2xx before it has written what it got: by default it does so within 5 s. Samples that it has answered for and
 then lost when it was killed are its loss, not the sender's. So the front keeps what was answered in the last minute; when
-VictoriaMetrics was killed and is back, it is asked what it lost of that, which is counted, and then gets it again. Nothing that the
+VictoriaMetrics was killed and is back, the samples that it lost are queried and counted, and then sent again. Nothing that the
 front was not sent before can come into the database this way.
 """
 import collections
@@ -35,7 +35,7 @@ class Victoria(go_peers.VictoriaMetrics):
         self.process.kill()
         self.process.wait(30)
 
-    def ask(self, method, path, body=None, headers=None):
+    def request(self, method, path, body=None, headers=None):
         """(status, body); status 0: there was no answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
         try:
@@ -49,7 +49,7 @@ class Victoria(go_peers.VictoriaMetrics):
 
     def samples(self, via):
         """{(series, milliseconds): {value, …}} of what came by one sink; a set, since a sample may come twice."""
-        assert self.ask("GET", "/internal/force_flush")[0] == 200
+        assert self.request("GET", "/internal/force_flush")[0] == 200
         found = collections.defaultdict(set)
         for labels, numbers in self.export('{__name__=~"soak_.+",via="' + via + '"}'):
             series = series_of(labels["__name__"], labels.get("le", ""))
@@ -59,12 +59,12 @@ class Victoria(go_peers.VictoriaMetrics):
 
 
 class Front:
-    """What the agent sends to. `mode` is good or one of FAULTS; every call but those of its own threads comes from one thread."""
+    """The receiver of the agent. `mode` is good or one of FAULTS; every call but those of its own threads comes from one thread."""
 
     def __init__(self, victoria):
         self.victoria, self.port, self.mode = victoria, free_port(), "good"
         self.changed = threading.Condition()
-        self.answered = collections.deque()  # (when, path, headers, body): VictoriaMetrics said 2xx
+        self.answered = collections.deque()  # (when, path, headers, body): VictoriaMetrics answered 2xx
         self.requests, self.lost_by_victoria, self.server = collections.Counter(), 0, None
 
     def set(self, mode):
@@ -92,7 +92,7 @@ class Front:
             daemon_threads, allow_reuse_address = True, True
 
             def handle_error(self, *_):
-                pass  # whoever was killed on one side or the other
+                pass  # one of the two sides was killed
 
         self.server = Server(("127.0.0.1", self.port), Handler)
         threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
@@ -117,7 +117,7 @@ class Front:
         if mode == "busy":
             return self.answer(handler, 503, mode)
         headers = {key: value for key, value in handler.headers.items() if key.startswith(("Content-", "X-"))}
-        status, said = self.victoria.ask("POST", handler.path, body, headers)
+        status, reply = self.victoria.request("POST", handler.path, body, headers)
         if status // 100 == 2:
             with self.changed:
                 self.answered.append((time.monotonic(), handler.path, headers, body))
@@ -125,14 +125,14 @@ class Front:
                     self.answered.popleft()
         if mode == "lost":  # it was taken, and the sender does not learn of it
             return self.cut(handler, mode)
-        return self.answer(handler, status or 503, str(status), said)
+        return self.answer(handler, status or 503, str(status), reply)
 
-    def answer(self, handler, status, what, said=b""):
+    def answer(self, handler, status, what, reply=b""):
         self.requests[what] += 1
         handler.send_response(status)
-        handler.send_header("Content-Length", str(len(said)))
+        handler.send_header("Content-Length", str(len(reply)))
         handler.end_headers()
-        handler.wfile.write(said)
+        handler.wfile.write(reply)
 
     def cut(self, handler, what):
         self.requests[what] += 1
@@ -140,7 +140,7 @@ class Front:
         handler.close_connection = True
 
     def kill_victoria(self, pause):
-        """With SIGKILL; what it lost of what it had answered for is counted and told again."""
+        """Ends VictoriaMetrics with SIGKILL; acknowledged samples that it lost are counted and sent again."""
         self.victoria.kill()
         pause()
         self.victoria.start_again()
@@ -150,5 +150,5 @@ class Front:
         for _, path, headers, body in again:
             via, decode = DECODERS[path]
             self.lost_by_victoria += sum(value not in there[via].get(key, ()) for key, value in decode(body).items())
-            status, said = self.victoria.ask("POST", path, body, headers)
-            assert status // 100 == 2, said
+            status, reply = self.victoria.request("POST", path, body, headers)
+            assert status // 100 == 2, reply

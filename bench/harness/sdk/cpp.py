@@ -1,4 +1,4 @@
-"""Section `sdk`: calls of the C++ SDK, records and their summaries, each beside what it is compared with."""
+"""Section `sdk`: calls of the C++ SDK, records and their summaries, each with what it is compared with."""
 from harness import measure
 from harness.codecs import take_turns
 
@@ -16,7 +16,7 @@ def sdk():
         "records": lambda: measured("sdk_inference_bench", "^BM_"),
     })  # fmt: skip
     try:  # once: two files of a million records are made for it
-        measured("store_telemetry_summary_bench", "^(RolledUpAll|RolledUpByModel|RolledUpByHour|PlainSqlByModel)$")
+        measured("store_telemetry_bench", "^(RolledUpAll|RolledUpByModel|RolledUpByHour|PlainSqlByModel)$")
     except measure.Absent as reason:
         absent["summaries"] = str(reason)
     return {"timings": {name: timing.plain() for name, timing in timings.items()}, "absent": absent}

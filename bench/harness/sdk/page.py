@@ -47,6 +47,6 @@ SECTIONS = {
                "caller: CPU time of the thread that records, all: of the process until it is in the file. sqlite3 inserts the same row, 50 "
                "a commit.", _python),
     "sdk_ring": ("Actors", "A message and its reply, in ns. OwnWork: all of an actor's work on it in one thread, without wake-ups; telemetry 0: "
-             "compiled without, 1: off, 2: on. Throughput: 512 at a time. round_trips and pipelined: gpulens.ring in Python, one thread, beside "
+             "compiled without, 1: off, 2: on. Throughput: 512 at a time. round_trips and pipelined: gpulens.ring in Python, one thread, against "
              "two asyncio queues and a task. SummaryOf1000: of a thousand kernels.", _ring),
 }  # fmt: skip

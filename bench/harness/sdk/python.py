@@ -1,4 +1,4 @@
-"""Section `python`: calls from Python and the time to import, beside the libraries that do the same."""
+"""Section `python`: calls from Python and the time to import, compared with libraries for the same purpose."""
 import json
 import statistics
 import sys

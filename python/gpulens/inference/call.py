@@ -13,8 +13,8 @@ __all__ = ["Call"]
 
 _clock = time.monotonic
 _NOTHING = Usage()
-# Where the calls that run around this one are told: a call within one of them is not told there again.
-told_by: contextvars.ContextVar = contextvars.ContextVar("gpulens_told_by", default=())
+# Targets of the calls around this one, which do not record a nested call again.
+reported_by: contextvars.ContextVar = contextvars.ContextVar("gpulens_reported_by", default=())
 
 
 class Call:
@@ -29,23 +29,23 @@ class Call:
         self.recorder, self.targets = recorder, targets
         self.record = InferenceRecord(model=model, time=time.time(), **recorder.labels)
         self.window: Any = None
-        self.told: Any = None  # what a target keeps of it
+        self.reported: Any = None  # values kept by a target
         self.idle = False  # nothing has run yet, and perhaps never will
-        self.on_loop = False  # an event loop would stand still while its end waits
+        self.on_loop = False  # the end must not wait, since that would block the event loop
         self.done = False
-        self._around = told_by.get() + tuple(id(target.key) for target in targets)
+        self._around = reported_by.get() + tuple(id(target.key) for target in targets)
         self._mark: Any = None
         self.begun = self._entered = _clock()
         self._spent = 0.0  # of the engine, up to the last leave()
-        self._arrivals: List[Tuple[float, Optional[int]]] = []  # on the engine's clock, with the tokens where they are said
+        self._arrivals: List[Tuple[float, Optional[int]]] = []  # on the engine's clock, with the number of tokens if known
         self._usage = _NOTHING
-        self._told = 0  # tokens that running usages have told so far
+        self._reported = 0  # tokens reported so far by usages that grow
 
     # ---- the engine's time
     def enter(self) -> None:
         """Starts the engine's clock."""
         self.idle = False
-        self._mark = told_by.set(self._around)
+        self._mark = reported_by.set(self._around)
         self._entered = _clock()
 
     def leave(self) -> None:
@@ -54,7 +54,7 @@ class Call:
         mark, self._mark = self._mark, None
         if mark is not None:
             try:
-                told_by.reset(mark)
+                reported_by.reset(mark)
             except ValueError:  # it was ended from elsewhere, as an event loop ends generators
                 pass
 
@@ -89,8 +89,8 @@ class Call:
         of = self.recorder.tokens_per_chunk
         tokens = of(chunk) if callable(of) else of
         completion = self._usage.completion
-        if tokens is None and completion is not None and completion > self._told:
-            tokens, self._told = completion - self._told, completion  # a usage that grows with each chunk
+        if tokens is None and completion is not None and completion > self._reported:
+            tokens, self._reported = completion - self._reported, completion  # a usage that grows with each chunk
         return tokens
 
     def _see(self, usage: Usage) -> None:
@@ -107,8 +107,8 @@ class Call:
             self.record.cost_usd = number(find(result, "cost_usd"))
             self.record.ttft_seconds = number(find(result, "ttft"))
             if not self.record.model:
-                said = find(result, "model")
-                self.record.model = said if isinstance(said, str) else ""
+                model = find(result, "model")
+                self.record.model = model if isinstance(model, str) else ""
         except Exception as error:
             self.recorder.failed("a result could not be parsed", error)
         self.finish()
@@ -146,14 +146,14 @@ class Call:
     def _count(self, outcome: str) -> None:
         record, arrivals = self.record, self._arrivals
         counts = [tokens for _, tokens in arrivals]
-        said = sum(counts) if arrivals and None not in counts else None
+        counted = sum(counts) if arrivals and None not in counts else None
         total = self._usage.completion
         record.prompt_tokens, record.prompt_tokens_evaluated = self._usage.prompt, self._usage.evaluated
         record.cached_prompt_tokens, record.total_tokens = self._usage.cached, self._usage.total
-        record.completion_tokens = said if total is None or (outcome != "ok" and said is not None) else total
+        record.completion_tokens = counted if total is None or (outcome != "ok" and counted is not None) else total
         if not record.streaming:
             return
-        if said is None and total == len(arrivals):
+        if counted is None and total == len(arrivals):
             counts = [1] * total  # as many chunks as tokens
         if arrivals:
             record.ttft_seconds = arrivals[0][0]

@@ -91,8 +91,8 @@ def tokens_of(chunk: Any) -> Optional[int]:
     choices = find(chunk, "choices")
     if own is not None or not isinstance(choices, (list, tuple)):
         return own
-    said = [value for value in map(_own_tokens, choices) if value is not None]
-    return sum(said) if said else None
+    counts = [value for value in map(_own_tokens, choices) if value is not None]
+    return sum(counts) if counts else None
 
 
 def _texts(part: Any) -> Optional[bool]:
@@ -117,4 +117,4 @@ def says_something(chunk: Any) -> bool:
     for choice in choices if isinstance(choices, (list, tuple)) else ():
         parts += [choice, find(choice, "delta")]
     found = [_texts(part) for part in parts if part is not None]
-    return True in found or all(said is None for said in found)
+    return True in found or all(has_text is None for has_text in found)

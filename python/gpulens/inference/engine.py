@@ -52,7 +52,7 @@ def _places(method: Callable[..., Any]) -> Dict[str, int]:
     """Returns the positions of `model` and `messages` among the positional arguments."""
     try:
         names = [p.name for p in inspect.signature(method).parameters.values() if p.kind == p.POSITIONAL_OR_KEYWORD]
-    except (TypeError, ValueError):  # it does not say
+    except (TypeError, ValueError):  # the signature is unknown
         names = []
     return {name: names.index(name) if name in names else len(names) + 64 for name in ("model", "messages")}
 
@@ -105,7 +105,7 @@ class InstrumentedEngine:
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name in _OWN:  # asked before __init__, as copy does
+        if name in _OWN:  # read before __init__, as copy does
             raise AttributeError(name)
         value = getattr(self._gpulens_engine, name)
         if name not in _CALLS or not callable(value):

@@ -6,7 +6,7 @@ import logging
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
 from . import settle
-from .call import Call, told_by
+from .call import Call, reported_by
 
 __all__ = ["BusTarget", "EnergyMeter", "Recorder", "StoreTarget"]
 
@@ -78,7 +78,7 @@ class EnergyMeter:
         if record.streaming:
             record.prefill_energy_joules = window.phase("prefill").energy_joules
             record.decode_energy_joules = window.phase("decode").energy_joules
-        elif record.ttft_seconds < record.latency_seconds:  # as the engine says: where the devices' own curve divides
+        elif record.ttft_seconds < record.latency_seconds:  # the engine's TTFT divides the energy by the devices' own curve
             first = self._monitor.between(call.begun, call.begun + record.ttft_seconds).energy_joules
             whole = self._monitor.between(call.begun, call.begun + record.latency_seconds).energy_joules
             if whole > 0:
@@ -110,7 +110,7 @@ class Recorder:
         """Begins a call. Returns None when an enclosing call already records it, or when it cannot be
         measured."""
         try:
-            around = told_by.get()
+            around = reported_by.get()
             targets = self.targets if not around else tuple(t for t in self.targets if id(t.key) not in around)
             if not targets:
                 return None

@@ -12,7 +12,7 @@ __all__ = ["AsyncStream", "Stream", "follow"]
 class _Chunks:
     """Common part of Stream and AsyncStream: handling of the engine's chunks."""
 
-    _end: Type[BaseException]  # by which it says that there is no more
+    _end: Type[BaseException]  # raised at its end
 
     def __init__(self, inner: Any, call: Call) -> None:
         self._inner, self._call, self._next = inner, call, None

@@ -63,4 +63,4 @@ class GpulensCallback(TrainerCallback):
         self._times.resume()  # an evaluation is no wait for data
 
     def on_save(self, args, state, control, **kwargs):
-        self._times.resume()  # nor is a checkpoint, whose time the Trainer does not tell
+        self._times.resume()  # nor is a checkpoint, whose time the Trainer does not report

@@ -213,7 +213,7 @@ class Actor:
                 self.failure = error
                 self._enter(KernelState.FAILED)
         except asyncio.CancelledError as error:
-            if self.state in _TAKES_MESSAGES:  # nobody of ours
+            if self.state in _TAKES_MESSAGES:  # not cancelled by the runtime
                 self.fail(error)
                 self.failure = error
                 self._enter(KernelState.FAILED)

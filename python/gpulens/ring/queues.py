@@ -22,7 +22,7 @@ class BoundedQueue:
     reason, item.
     """
 
-    __slots__ = ("limit", "when_full", "size", "peak", "on_drop", "_lanes", "_priorities", "_getters", "_putters", "_closed", "_held")
+    __slots__ = ("limit", "when_full", "size", "peak", "on_drop", "_queues", "_priorities", "_getters", "_putters", "_closed", "_held")
 
     def __init__(self, limit: int, when_full: str, on_drop: Any):
         self.limit = limit
@@ -30,8 +30,8 @@ class BoundedQueue:
         self.size = 0
         self.peak = 0
         self.on_drop = on_drop
-        self._lanes: Dict[int, Deque[Any]] = {}
-        self._priorities: List[int] = []  # of lanes with items, ascending
+        self._queues: Dict[int, Deque[Any]] = {}
+        self._priorities: List[int] = []  # of queues with items, ascending
         self._getters: Deque[asyncio.Future] = collections.deque()
         self._putters: Deque[asyncio.Future] = collections.deque()
         self._closed = False
@@ -65,12 +65,12 @@ class BoundedQueue:
             if self.when_full != "drop_oldest":
                 raise Full
             self.on_drop("oldest", self._pop(self._priorities[0]))
-        lane = self._lanes.get(priority)
-        if lane is None:
-            lane = self._lanes[priority] = collections.deque()
-        if not lane:
+        queue = self._queues.get(priority)
+        if queue is None:
+            queue = self._queues[priority] = collections.deque()
+        if not queue:
             bisect.insort(self._priorities, priority)
-        lane.append(item)
+        queue.append(item)
         self.size += 1
         if self.size > self.peak:
             self.peak = self.size
@@ -119,17 +119,17 @@ class BoundedQueue:
     def clear(self) -> int:
         """Removes all items and returns their number."""
         count, self.size = self.size, 0
-        self._lanes.clear()
+        self._queues.clear()
         self._priorities.clear()
         return count
 
     def _pop(self, priority: int) -> Any:
-        lane = self._lanes[priority]
-        item = lane.popleft()
-        if not lane:
+        queue = self._queues[priority]
+        item = queue.popleft()
+        if not queue:
             self._priorities.remove(priority)
-            if len(self._lanes) > 8:
-                del self._lanes[priority]
+            if len(self._queues) > 8:
+                del self._queues[priority]
         self.size -= 1
         return item
 

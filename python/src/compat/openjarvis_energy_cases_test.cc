@@ -19,7 +19,7 @@ using std::chrono::seconds;
 
 constexpr double kGib = 1024.0 * 1024 * 1024;
 constexpr double kAny =
-    std::numeric_limits<double>::quiet_NaN();  // of a reading: not told; of a result: not asked
+    std::numeric_limits<double>::quiet_NaN();  // of a reading: not reported; of a result: not checked
 
 // A reading of a board, in the units of the original.
 struct Reported {
@@ -49,7 +49,7 @@ std::vector<Aggregate> Aggregates() {
   };
 }
 
-// NaN: not asked.
+// NaN: not checked.
 void Near(double got, double wanted, const std::string& what, double within = 1e-9) {
   if (std::isnan(wanted)) return;
   EXPECT_NEAR(got, wanted, within) << what;
@@ -96,7 +96,7 @@ TEST(OpenJarvisEnergyCases, Aggregates) {
   }
 }
 
-TEST(OpenJarvisEnergyCases, NoReadingIsNoMean) {
+TEST(OpenJarvisEnergyCases, MeansAreNaNWithoutReadings) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t) { return EnergyReading{}; });
   fixture.Start();
@@ -106,7 +106,7 @@ TEST(OpenJarvisEnergyCases, NoReadingIsNoMean) {
   EXPECT_FALSE(result.valid());
 }
 
-// What counters told before and after.
+// Counters before and after.
 TEST(OpenJarvisEnergyCases, Counters) {
   struct Counted {
     const char* name;

@@ -1,6 +1,6 @@
-// The numbers that OpenJarvis' own tests state, through the C++ interface: statistics, efficiency, a server's
-// page and the store. Energy has a file of its own beside this one; python/tests/test_numeric_cases.py asks
-// the same of Python. In our units, and NaN where nothing was measured and the original has a 0.
+// The numbers of OpenJarvis' own tests, through the C++ interface: statistics, efficiency, a server's page
+// and the store. Energy has a file of its own; python/tests/test_numeric_cases.py tests the same in Python.
+// In our units, with NaN where nothing was measured and the original has a 0.
 #include <gpulens/efficiency.h>
 
 #include <cmath>
@@ -115,7 +115,7 @@ std::string Histogram(const std::string& name, const std::vector<std::pair<std::
   return page;
 }
 
-TEST(OpenJarvisCases, ThePageOfVllm) {
+TEST(OpenJarvisCases, ReadsThePageOfVllm) {
   const std::string page =
       Histogram("vllm:time_to_first_token_seconds", {{"0.01", 5},
                                                      {"0.025", 15},
@@ -224,7 +224,7 @@ TEST_F(OpenJarvisStoreCases, RatiosOfCalls) {
           {"of the sums", 1 / joules.joules_per_output_token, 20}});
 }
 
-TEST_F(OpenJarvisStoreCases, WhatTheInstrumentedEngineDerives) {
+TEST_F(OpenJarvisStoreCases, DerivesValuesOfTheInstrumentedEngine) {
   const auto of = [&](int64_t tokens, double joules, double watts) {
     EXPECT_TRUE(opened->Clear());
     InferenceRecord call = Call("m", tokens, joules);

@@ -20,6 +20,7 @@ double Trapezoid(const PowerSample& from, const PowerSample& to, double PowerSam
 PowerTrace::PowerTrace(size_t capacity) : capacity_(std::max<size_t>(capacity, 1)) {}
 
 void PowerTrace::Add(const PowerSample& sample) {
+  const std::lock_guard lock(mutex_);
   if (!samples_.empty() && sample.at_ns < At(samples_.size() - 1).at_ns) return;
   if (samples_.size() < capacity_) {
     samples_.push_back(sample);
@@ -29,9 +30,15 @@ void PowerTrace::Add(const PowerSample& sample) {
   begin_ = (begin_ + 1) % capacity_;
 }
 
-void PowerTrace::Clear() noexcept {
+void PowerTrace::Clear() {
+  const std::lock_guard lock(mutex_);
   samples_.clear();
   begin_ = 0;
+}
+
+size_t PowerTrace::size() const {
+  const std::lock_guard lock(mutex_);
+  return samples_.size();
 }
 
 size_t PowerTrace::FirstFrom(int64_t at_ns) const noexcept {
@@ -45,6 +52,7 @@ size_t PowerTrace::FirstFrom(int64_t at_ns) const noexcept {
 }
 
 std::vector<PowerSample> PowerTrace::Within(int64_t begin_ns, int64_t end_ns) const {
+  const std::lock_guard lock(mutex_);
   std::vector<PowerSample> out;
   for (size_t i = FirstFrom(begin_ns); i < samples_.size() && At(i).at_ns <= end_ns; ++i)
     out.push_back(At(i));
@@ -52,8 +60,9 @@ std::vector<PowerSample> PowerTrace::Within(int64_t begin_ns, int64_t end_ns) co
 }
 
 PowerTrace::Pair PowerTrace::EnergyJoules(int64_t begin_ns, int64_t end_ns) const {
+  const std::lock_guard lock(mutex_);
   Pair out;
-  // The piece that ends with sample i begins with sample i - 1, which may lie before the span.
+  // The interval that ends with sample i begins with sample i - 1, which may be before the span.
   for (size_t i = std::max<size_t>(FirstFrom(begin_ns), 1); i < samples_.size(); ++i) {
     const PowerSample& from = At(i - 1);
     const PowerSample& to = At(i);
@@ -69,6 +78,7 @@ PowerTrace::Pair PowerTrace::EnergyJoules(int64_t begin_ns, int64_t end_ns) cons
 }
 
 PowerTrace::Pair PowerTrace::MeanWatts(int64_t begin_ns, int64_t end_ns) const {
+  const std::lock_guard lock(mutex_);
   Pair sum, out;
   double gpus = 0, cpus = 0;
   for (size_t i = FirstFrom(begin_ns); i < samples_.size() && At(i).at_ns <= end_ns; ++i) {

@@ -1,17 +1,17 @@
-// The last readings of a machine's power, and the energy of any span of them. Pure; not thread-safe.
+// The last readings of a machine's power, and the energy of spans of them. Thread-safe.
 //
-// Unlike EnergyCurve it keeps every reading as it was, for those who want to see them, and knows no counter.
-// A span's edges are interpolated, so what lies between two readings counts, too; before the first and after
-// the last nothing is known, and nothing is added.
+// Unlike EnergyCurve it keeps every reading and uses no counter. The edges of a span are interpolated between
+// readings; time before the first and after the last reading adds nothing.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 namespace gpulens::energy {
 
-// NaN: not read.
+// A reading of power; NaN: not read.
 struct PowerSample {
   int64_t at_ns = 0;
   double gpu_watts = 0, cpu_watts = 0;
@@ -28,17 +28,17 @@ class PowerTrace {
   // Keeps the last `capacity` samples, at least 1. Memory grows with them.
   explicit PowerTrace(size_t capacity);
 
-  // One that is earlier than the last is ignored.
+  // Ignores samples earlier than the last one.
   void Add(const PowerSample& sample);
-  void Clear() noexcept;
-  size_t size() const noexcept { return samples_.size(); }
+  void Clear();
+  size_t size() const;
 
-  // From begin_ns to end_ns, both included, in their order.
+  // Returns the samples from begin_ns to end_ns, both included, in order.
   std::vector<PowerSample> Within(int64_t begin_ns, int64_t end_ns) const;
-  // Joules, by trapezoids over what of the span lies between the first and the last sample. 0 where that is
-  // nothing; a stretch between samples of which one has no power adds nothing.
+  // Returns joules by the trapezoidal rule over the part of the span between the first and the last sample.
+  // An interval between samples adds nothing if one of them has no power.
   Pair EnergyJoules(int64_t begin_ns, int64_t end_ns) const;
-  // Watts: the mean of the samples in the span that have one; 0 without any.
+  // Returns watts: the mean of the samples in the span with a power; 0 without any.
   Pair MeanWatts(int64_t begin_ns, int64_t end_ns) const;
 
  private:
@@ -46,6 +46,7 @@ class PowerTrace {
   size_t FirstFrom(int64_t at_ns) const noexcept;  // size() when all are earlier
 
   const size_t capacity_;
+  mutable std::mutex mutex_;          // guards what follows
   std::vector<PowerSample> samples_;  // a ring once it is full
   size_t begin_ = 0;
 };

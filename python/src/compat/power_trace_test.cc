@@ -10,11 +10,12 @@
 namespace gpulens::energy {
 namespace {
 
-PowerTrace Constant(double gpu, double cpu, int samples) {
-  PowerTrace trace(1000);
-  for (int i = 0; i < samples; ++i) trace.Add({.at_ns = i * 100 * kMs, .gpu_watts = gpu, .cpu_watts = cpu});
-  return trace;
-}
+// A trace of constant power, with a sample each 100 ms.
+struct Constant : PowerTrace {
+  Constant(double gpu, double cpu, int samples) : PowerTrace(1000) {
+    for (int i = 0; i < samples; ++i) Add({.at_ns = i * 100 * kMs, .gpu_watts = gpu, .cpu_watts = cpu});
+  }
+};
 
 TEST(PowerTrace, IntegratesByTrapezoids) {
   const auto energy = Constant(100, 50, 11).EnergyJoules(0, 1000 * kMs);
@@ -27,8 +28,8 @@ TEST(PowerTrace, IntegratesByTrapezoids) {
   EXPECT_DOUBLE_EQ(ramp.EnergyJoules(500 * kMs, 1000 * kMs).cpu, 37.5);
 }
 
-TEST(PowerTrace, EdgesBetweenSamplesCount) {
-  const PowerTrace trace = Constant(300, 0, 11);
+TEST(PowerTrace, InterpolatesEdgesBetweenSamples) {
+  const Constant trace(300, 0, 11);
   EXPECT_NEAR(trace.EnergyJoules(140 * kMs, 260 * kMs).gpu, 36, 1e-9);
   EXPECT_NEAR(trace.EnergyJoules(110 * kMs, 130 * kMs).gpu, 6, 1e-9);  // within one piece
   const double whole = trace.EnergyJoules(0, 980 * kMs).gpu;
@@ -37,8 +38,8 @@ TEST(PowerTrace, EdgesBetweenSamplesCount) {
   EXPECT_NEAR(whole, 294, 1e-9);
 }
 
-TEST(PowerTrace, NothingIsAddedOutside) {
-  const PowerTrace trace = Constant(100, 0, 11);
+TEST(PowerTrace, AddsNothingOutsideTheSamples) {
+  const Constant trace(100, 0, 11);
   EXPECT_DOUBLE_EQ(trace.EnergyJoules(-5000 * kMs, 5000 * kMs).gpu, 100);
   EXPECT_DOUBLE_EQ(trace.EnergyJoules(2000 * kMs, 3000 * kMs).gpu, 0);
   EXPECT_DOUBLE_EQ(trace.EnergyJoules(500 * kMs, 500 * kMs).gpu, 0);
@@ -47,7 +48,7 @@ TEST(PowerTrace, NothingIsAddedOutside) {
   EXPECT_DOUBLE_EQ(PowerTrace(5).EnergyJoules(0, 1000 * kMs).gpu, 0);
 }
 
-TEST(PowerTrace, WhatWasNotReadAddsNothing) {
+TEST(PowerTrace, AddsNothingForMissingReadings) {
   PowerTrace trace(10);
   const double unknown = std::numeric_limits<double>::quiet_NaN();
   for (int i = 0; i < 5; ++i) trace.Add({.at_ns = i * 1000 * kMs, .gpu_watts = i == 2 ? unknown : 10.0});
@@ -55,7 +56,7 @@ TEST(PowerTrace, WhatWasNotReadAddsNothing) {
   EXPECT_DOUBLE_EQ(trace.MeanWatts(0, 4000 * kMs).gpu, 10);
 }
 
-TEST(PowerTrace, KeepsTheNewest) {
+TEST(PowerTrace, KeepsTheNewestSamples) {
   PowerTrace trace(3);
   for (int i = 0; i < 5; ++i) trace.Add({.at_ns = i * 1000, .gpu_watts = static_cast<double>(i)});
   EXPECT_EQ(trace.size(), 3U);
@@ -78,7 +79,7 @@ TEST(PowerTrace, WindowsIncludeBothEnds) {
   EXPECT_TRUE(trace.Within(6000, 2000).empty());
 }
 
-TEST(PowerTrace, MeansAreOfSamples) {
+TEST(PowerTrace, MeansAreOverSamples) {
   PowerTrace trace(100);
   trace.Add({.at_ns = 0, .gpu_watts = 100, .cpu_watts = 40});
   trace.Add({.at_ns = 1000, .gpu_watts = 200, .cpu_watts = 60});

@@ -1,6 +1,7 @@
-// The numbers that PyDotCompute's own tests of telemetry state, through the C++ interface;
-// python/tests/test_numeric_cases.py asks the same of Python. Latencies are seconds, and a mean of nothing is
-// NaN where the original has 0. Priorities are Python's alone: a C++ kernel's queue is first in, first out.
+// The numbers of PyDotCompute's own telemetry tests, through the C++ interface;
+// python/tests/test_numeric_cases.py tests the same in Python. Latencies are in seconds, and the mean of
+// nothing is NaN where the original has 0. Only Python has priorities: a C++ kernel's queue is first in,
+// first out.
 #include <gpulens/kernel_telemetry.h>
 
 #include <cmath>
@@ -20,7 +21,7 @@ using ring::KernelRecord;
 constexpr Duration kTimeout = 20s;
 constexpr TimePoint kBegin{1'000s};
 
-// A kernel that was told these, in nanoseconds.
+// A kernel with these durations, in nanoseconds.
 KernelTelemetry Recorded(const std::vector<double>& nanoseconds, TimePoint queried = kBegin + 10s) {
   KernelRecord record("k");
   record.SetState(KernelState::kActive, kBegin);
@@ -83,7 +84,7 @@ TEST(RingCases, DropsErrorsAndAReset) {
   EXPECT_EQ(reported.throughput, 0);
 }
 
-TEST(RingCases, SummaryOfTwo) {
+TEST(RingCases, SummarizesTwoKernels) {
   TelemetryCollector collector(true, nullptr);
   const KernelRecorder one = collector.Kernel("k1"), two = collector.Kernel("k2");
   one.Processed(1000e-9, true);
@@ -98,7 +99,7 @@ TEST(RingCases, SummaryOfTwo) {
   EXPECT_EQ(summary.total_errors, 1u);
 }
 
-TEST(RingCases, KernelsByTheirNames) {
+TEST(RingCases, FindsKernelsById) {
   TelemetryCollector collector(true, nullptr);
   for (int i = 0; i < 100; ++i) collector.RecordReceive("k" + std::to_string(i));
   EXPECT_EQ(collector.Summary().kernel_count, 100u);
@@ -108,7 +109,7 @@ TEST(RingCases, KernelsByTheirNames) {
   collector.Reset("nobody");
 }
 
-TEST(RingCases, TelemetryThatIsOff) {
+TEST(RingCases, RecordsNothingWhenOff) {
   RingKernelRuntime runtime({.enable_telemetry = false, .exported = nullptr});
   auto kernel = runtime.Launch<int, int>("k", [](int x) { return x; });
   ASSERT_TRUE(kernel && runtime.Activate("k").ok());
@@ -145,7 +146,7 @@ TEST(RingCases, AFullQueue) {
   EXPECT_EQ(drops.dropped(DropReason::kOldest), 1u);
 }
 
-TEST(RingCases, FivePutThreeTaken) {
+TEST(RingCases, CountsFiveSentAndThreeTaken) {
   TelemetryCollector collector(true, nullptr);
   const KernelRecorder recorder = collector.Kernel("k");
   for (uint64_t i = 1; i <= 5; ++i) recorder.Receive(i);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -60,13 +59,13 @@ class SeriesOfBuckets {
   std::map<std::string, std::vector<std::pair<double, double>>> series_;
 };
 
-struct Mean {
+struct MeanValue {
   double sum = 0, count = 0;
   void Add(double value) { sum += value, ++count; }
   double value() const { return count > 0 ? sum / count : kNotMeasured; }
 };
 
-class Reader : public ExpositionHandler {
+class PageReader : public ExpositionHandler {
  public:
   void OnFamily(uint32_t, const ExpositionFamily&) override {}
   void OnSample(const SampleView& sample) override {
@@ -80,7 +79,7 @@ class Reader : public ExpositionHandler {
   }
 
   SeriesOfBuckets ttft, e2e;
-  Mean cache, old_cache;
+  MeanValue cache, old_cache;
   double waiting = kNotMeasured;
 };
 
@@ -90,7 +89,7 @@ Result<VllmReading> ReadVllmPage(std::string_view page, std::string_view content
   const auto format = DetectExpositionFormat(content_type);
   if (!format)
     return Status{Code::kDataLoss, "not a metrics page, but " + std::string(content_type.substr(0, 100))};
-  Reader reader;
+  PageReader reader;
   if (auto report = ParseExposition(page, *format, {}, reader); !report) return report.error();
   VllmReading out;
   out.ttft_p50_seconds = reader.ttft.Quantile(0.5);

@@ -9,7 +9,7 @@
 
 namespace gpulens {
 
-// NaN: not on the page.
+// Values of a page; NaN: not on the page.
 struct VllmReading {
   double ttft_p50_seconds = kNotMeasured, ttft_p95_seconds = kNotMeasured, ttft_p99_seconds = kNotMeasured;
   double e2e_p50_seconds = kNotMeasured, e2e_p95_seconds = kNotMeasured;
@@ -17,8 +17,8 @@ struct VllmReading {
   double requests_waiting = kNotMeasured;
 };
 
-// `content_type` is that of the response. kDataLoss: the page is no exposition (HTML, JSON); kExhausted:
-// larger than 64 MiB. A page without any of these families is a success.
+// Parses a page; `content_type` is that of the response. kDataLoss: it is not a metrics page (HTML, JSON);
+// kExhausted: it is larger than 64 MiB. A page without any of these families is a success.
 Result<VllmReading> ReadVllmPage(std::string_view page, std::string_view content_type);
 
 }  // namespace gpulens

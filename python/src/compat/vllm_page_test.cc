@@ -49,7 +49,7 @@ void ExpectKnown(const VllmReading& read) {
   EXPECT_EQ(read.requests_waiting, 3);
 }
 
-TEST(VllmPage, WithAndWithoutLabelsAndTypes) {
+TEST(VllmPage, ReadsPagesWithAndWithoutLabelsAndTypes) {
   for (const bool typed : {true, false}) {
     for (const std::string_view labels : {std::string_view(), kLabels}) {
       const auto read = ReadVllmPage(Page(labels, typed), "text/plain; version=0.0.4; charset=utf-8");
@@ -59,7 +59,7 @@ TEST(VllmPage, WithAndWithoutLabelsAndTypes) {
   }
 }
 
-TEST(VllmPage, EnginesAreAddedBeforeTheQuantile) {
+TEST(VllmPage, AddsEnginesBeforeTheQuantile) {
   // Half of the requests at 0.01 s, half at 1 s: the median lies where the two meet, not in either.
   const std::string page =
       Histogram("vllm:time_to_first_token_seconds", R"(engine="0")",
@@ -75,27 +75,27 @@ TEST(VllmPage, EnginesAreAddedBeforeTheQuantile) {
   EXPECT_EQ(read->cache_usage_ratio, 0.5);
 }
 
-TEST(VllmPage, TheNewNameOfTheCacheWins) {
+TEST(VllmPage, PrefersTheNewNameOfTheCache) {
   const auto read = ReadVllmPage("vllm:gpu_cache_usage_perc 0.1\nvllm:kv_cache_usage_perc 0.6\n", "");
   ASSERT_TRUE(read.ok());
   EXPECT_EQ(read->cache_usage_ratio, 0.6);
 }
 
-TEST(VllmPage, WhatIsNotToldIsNotMeasured) {
+TEST(VllmPage, MissingFamiliesAreNotMeasured) {
   const auto read = ReadVllmPage("up 1\nvllm:num_requests_waiting NaN\nvllm:other 3\n", "");
   ASSERT_TRUE(read.ok());
   EXPECT_TRUE(std::isnan(read->ttft_p50_seconds) && std::isnan(read->e2e_p95_seconds));
   EXPECT_TRUE(std::isnan(read->cache_usage_ratio) && std::isnan(read->requests_waiting));
 }
 
-TEST(VllmPage, NoRequestsYet) {
+TEST(VllmPage, HasNoQuantilesBeforeTheFirstRequest) {
   const auto read =
       ReadVllmPage(Histogram("vllm:time_to_first_token_seconds", "", {{"0.01", 0}, {"+Inf", 0}}), "");
   ASSERT_TRUE(read.ok());
   EXPECT_TRUE(std::isnan(read->ttft_p50_seconds));
 }
 
-TEST(VllmPage, BadInputs) {
+TEST(VllmPage, RejectsOtherData) {
   EXPECT_EQ(ReadVllmPage("<html>", "text/html").status().code, Code::kDataLoss);
   EXPECT_EQ(ReadVllmPage("{}", "application/json").status().code, Code::kDataLoss);
   EXPECT_EQ(ReadVllmPage(std::string((64 << 20) + 1, ' '), "").status().code, Code::kExhausted);

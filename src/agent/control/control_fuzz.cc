@@ -2,7 +2,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "agent/control/control_command.h"
+#include "agent/control/control_socket.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   auto command = gpulens::ParseControlCommand({reinterpret_cast<const char*>(data), size});

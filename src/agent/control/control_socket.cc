@@ -9,20 +9,41 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 
-#include "agent/control/control_command.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "catalog/events.h"
+#include "config/value_parse.h"
 #include "net/blocking/listening_socket.h"
 #include "plugins/event_queue.h"
 
 namespace gpulens {
 
 namespace {
+
+constexpr Duration kLongestRelease = std::chrono::hours(24);
+
+Status Wrong(std::string_view what) {
+  std::string text(what);
+  return {
+      Code::kInvalidArgument,
+      text +
+          "; expected: agent status, xid clear [GPU], nvml release [DURATION], nvml resume or nvml status"};
+}
+
+// An index or a UUID; empty: every GPU.
+bool IsGpuName(std::string_view name) {
+  if (name.size() > 64) return false;
+  for (char c : name) {
+    bool good = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-';
+    if (!good) return false;
+  }
+  return true;
+}
 
 Result<UniqueFd> NewFile(std::string_view text) {
   UniqueFd file(::memfd_create("gpulens-faults", MFD_CLOEXEC));
@@ -33,6 +54,74 @@ Result<UniqueFd> NewFile(std::string_view text) {
 }
 
 }  // namespace
+
+Result<ControlCommand> ParseControlCommand(std::string_view line) {
+  if (line.size() > kMaxControlLine) return Wrong("the command is too long");
+  std::string_view rest = Trim(line);
+  std::string_view driver = TakeUntil(rest, ' ');
+  rest = Trim(rest);
+  std::string_view verb = TakeUntil(rest, ' ');
+  rest = Trim(rest);
+  ControlCommand out;
+  if (driver == "agent" && verb == "status" && rest.empty()) {
+    out.verb = ControlCommand::kAgentStatus;
+    return out;
+  }
+  if (driver == "xid" && verb == "clear") {
+    if (!IsGpuName(rest)) return Wrong("expected the index or the UUID of a GPU");
+    out.verb = ControlCommand::kXidClear;
+    out.words = rest;
+    return out;
+  }
+  if (driver != "nvml") return Wrong("no such driver");
+  if (verb == "release") {
+    out.verb = ControlCommand::kRelease;
+    if (rest.empty()) return out;
+    if (auto problem = ParseTimeValue(rest, out.length)) return Wrong("invalid duration");
+    if (out.length <= Duration(0) || out.length > kLongestRelease)
+      return Wrong("the duration must be more than 0 s and at most 24 h");
+    return out;
+  }
+  if (verb == "fail" || verb == "heal") {
+    out.verb = verb == "fail" ? ControlCommand::kFail : ControlCommand::kHeal;
+    out.words = rest;
+    return out;
+  }
+  if (!rest.empty()) return Wrong("unexpected text after the command");
+  if (verb == "resume") out.verb = ControlCommand::kResume;
+  else if (verb == "faults") out.verb = ControlCommand::kFaults;
+  else if (verb != "status") return Wrong("no such command");
+  return out;
+}
+
+std::string DefaultControlSocket() {
+  if (::geteuid() == 0) return "/run/gpulens/gpulens.sock";
+  // A service has a folder of its own, under the name that root looks for.
+  const char* service = ::getenv("RUNTIME_DIRECTORY");
+  if (service && *service == '/') return std::string(service) + "/gpulens.sock";
+  const char* folder = ::getenv("XDG_RUNTIME_DIR");
+  return folder && *folder == '/' ? std::string(folder) + "/gpulens/gpulens.sock" : std::string();
+}
+
+std::optional<Finding> DriverFinding(std::string_view status) {
+  constexpr std::string_view kBut = "running, but ";
+  Finding finding;
+  finding.subject = "nvidia";
+  // "releasing: …": the process has not ended yet; nothing is read meanwhile, either.
+  if (status.starts_with("released") || status.starts_with("releasing")) {
+    finding.kind = Finding::kNoPermission;
+    finding.what = "the running agent reads no GPU";
+    finding.why = "its reader process is " + std::string(status);
+    finding.remedy = "gpulens gpu resume";
+    return finding;
+  }
+  if (!status.starts_with(kBut)) return std::nullopt;
+  finding.kind = Finding::kBroken;
+  finding.what = "the running agent receives no XIDs or other GPU events";
+  finding.why = status.substr(kBut.size());
+  finding.remedy = "gpulens gpu release, then gpulens gpu resume: starts another process";
+  return finding;
+}
 
 Status FaultFile::Open() {
   ASSIGN_OR_RETURN(file_, NewFile(""));
@@ -108,8 +197,8 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     std::array<char, kMaxControlLine + 2> bytes;
     while (true) {
       IoResult result = stream_.ReadSome(bytes);
-      if (result.outcome == IoResult::Outcome::kWouldBlock) return stream_.WaitReadable();
-      if (result.outcome != IoResult::Outcome::kOk) return owner_.Forget(this);
+      if (result.outcome == IoOutcome::kWouldBlock) return stream_.WaitReadable();
+      if (result.outcome != IoOutcome::kOk) return owner_.Forget(this);
       line_.append(bytes.data(), result.bytes);
       size_t end = line_.find('\n');
       if (end != std::string::npos) return Obey(std::string_view(line_).substr(0, end));
@@ -124,8 +213,8 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     if (!command) return Reply("error " + command.error().detail);
     if (command->verb == ControlCommand::kAgentStatus) return ReportStatus();
     if (command->verb == ControlCommand::kXidClear) return Reply(owner_.ClearXids(*command));
-    DriverControl& nvml = owner_.nvml_;
-    if (nvml.view().state == DriverControl::State::kNobody)
+    ReaderControl& nvml = owner_.nvml_;
+    if (nvml.view().state == ReaderControl::State::kUnowned)
       return Reply("error no NVIDIA collector runs in this agent");
     if (command->verb >= ControlCommand::kFail) return Reply(owner_.ObeyFault(*command));
     Instant now = owner_.clock_.Now();
@@ -137,7 +226,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
       Log(LogLevel::kInfo, "nvidia", "resume", "the GPUs are read again on request.");
     }
     // An error for the command that requested the release; other commands get the state.
-    if (command->verb == ControlCommand::kStatus && nvml.view().state == DriverControl::State::kReleasing)
+    if (command->verb == ControlCommand::kStatus && nvml.view().state == ReaderControl::State::kReleasing)
       return Reply("ok releasing: the reader process has not ended yet; it may be stuck in the kernel");
     if (command->verb != ControlCommand::kRelease) return Reply(owner_.Answer());
     end_ns_ = (now + kReleaseTime).boot_ns;
@@ -160,7 +249,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
   // Answers once no process has a device open: only then may the caller unload the driver.
   void AwaitRelease() {
     bool over = owner_.clock_.Now().boot_ns >= end_ns_;
-    if (owner_.nvml_.view().state != DriverControl::State::kReleasing || over) return Reply(owner_.Answer());
+    if (owner_.nvml_.view().state != ReaderControl::State::kReleasing || over) return Reply(owner_.Answer());
     Rearm(kLookAgain, [this] { AwaitRelease(); });
   }
 
@@ -183,8 +272,8 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     while (written_ < answer_.size()) {
       std::string_view rest = std::string_view(answer_).substr(written_);
       IoResult result = stream_.WriteSome({&rest, 1});
-      if (result.outcome == IoResult::Outcome::kWouldBlock) return stream_.WaitWritable();
-      if (result.outcome != IoResult::Outcome::kOk) break;
+      if (result.outcome == IoOutcome::kWouldBlock) return stream_.WaitWritable();
+      if (result.outcome != IoOutcome::kOk) break;
       written_ += result.bytes;
     }
     owner_.Forget(this);
@@ -198,7 +287,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
   IoLoop::TimerId timer_ = 0;
 };
 
-ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults,
+ControlSocket::ControlSocket(IoLoop& loop, const Clock& clock, ReaderControl& nvml, FaultFile* faults,
                              ControlHooks hooks)
     : loop_(loop),
       clock_(clock),
@@ -218,7 +307,7 @@ Status ControlSocket::Open(const std::string& path) {
   at.family = Endpoint::Family::kUnix;
   at.path = path;
   ASSIGN_OR_RETURN(UniqueFd socket, OpenListeningSocket(at));
-  // Who gets in is also asked of every client: the file is open for a moment as the umask has it.
+  // Credentials of each client are checked, too: until this chmod the file has the mode of the umask.
   if (::chmod(path.c_str(), 0600) != 0) return ErrnoStatus("chmod " + path, errno);
   ASSIGN_OR_RETURN(at, listeners_.Add(std::move(socket)));
   return Ok();
@@ -233,14 +322,14 @@ void ControlSocket::OnAccept(UniqueFd socket, const Endpoint&) {
 }
 
 std::string ControlSocket::Answer() const {
-  DriverControl::View view = nvml_.view();
+  ReaderControl::View view = nvml_.view();
   switch (view.state) {
-    case DriverControl::State::kNobody: return "error no NVIDIA collector runs in this agent";
-    case DriverControl::State::kRunning:
+    case ReaderControl::State::kUnowned: return "error no NVIDIA collector runs in this agent";
+    case ReaderControl::State::kRunning:
       return view.trouble.empty() ? "ok running" : "ok running, but " + view.trouble;
-    case DriverControl::State::kReleasing:
+    case ReaderControl::State::kReleasing:
       return "error the reader process has not ended yet; it may be stuck in the kernel";
-    case DriverControl::State::kReleased:
+    case ReaderControl::State::kReleased:
       return view.until_boot_ns == 0 ? "ok released until it is resumed"
                                      : "ok released for " + Seconds(view.until_boot_ns, clock_.Now());
   }
@@ -264,7 +353,7 @@ std::string ControlSocket::ClearXids(const ControlCommand& command) {
 }
 
 std::string ControlSocket::ObeyFault(const ControlCommand& command) {
-  DriverControl::View view = nvml_.view();
+  ReaderControl::View view = nvml_.view();
   if (!view.simulated || !faults_)
     return "error this agent reads real GPUs; faults are for simulated ones: gpulens agent --demo, or "
            "collectors.nvidia.library: simulated";
@@ -280,8 +369,7 @@ std::string ControlSocket::ObeyFault(const ControlCommand& command) {
 }
 
 void ControlSocket::Forget(Client* client) {
-  auto found =
-      std::find_if(clients_.begin(), clients_.end(), [&](const auto& one) { return one.get() == client; });
+  auto found = std::ranges::find_if(clients_, [&](const auto& one) { return one.get() == client; });
   if (found == clients_.end()) return;
   gone_->push_back(std::move(*found));
   clients_.erase(found);

@@ -1,36 +1,69 @@
 // The agent's control socket: a Unix socket on which its owner and root give commands to the running agent.
 //
-// A client sends one line and gets one line. It has a few seconds and 256 bytes for its own; few clients are
-// served at the same time, further ones are turned away.
+// A client sends one line and gets one line. It has a few seconds and 256 bytes for its line. At most eight
+// clients are served at the same time; further ones are disconnected.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
 
-#include "agent/control/control_command.h"
+#include "base/clock.h"
 #include "base/fd.h"
 #include "net/io_loop.h"
 #include "net/server/server.h"
-#include "plugins/driver_control.h"
+#include "plugins/plugin.h"
+#include "plugins/reader_control.h"
 #include "sources/nvml/simulated/fault_list.h"
 
 namespace gpulens {
 
-// Used by one thread. The file is in memory and has no name of its own: it is reached through this process
-// in /proc, by processes of the same user, and ends with it.
+inline constexpr size_t kMaxControlLine = 256;        // bytes of a command
+inline constexpr size_t kMaxControlAnswer = 1 << 20;  // bytes
+
+// "agent status"; "xid clear [GPU]", with an index or a UUID; "nvml release 60s", "nvml release", "nvml
+// resume", "nvml status"; of simulated GPUs "nvml fail WORDS", "nvml heal [WORDS]", "nvml faults".
+struct ControlCommand {
+  enum Verb : uint8_t {
+    kAgentStatus,
+    kXidClear,
+    kRelease,
+    kResume,
+    kStatus,
+    kFail,
+    kHeal,
+    kFaults
+  } verb = kStatus;
+  std::string words;  // a fault, which FaultFile parses; the GPU of kXidClear
+  Duration length{};  // of a release; 0: until it is resumed
+};
+
+// `line` is without its newline. kInvalidArgument names the error and the expected commands.
+Result<ControlCommand> ParseControlCommand(std::string_view line);
+
+// Default path of the socket: below /run for root, in the runtime folder of a service, below XDG_RUNTIME_DIR
+// for others. Empty: none of these exists.
+std::string DefaultControlSocket();
+
+// Converts `status`, the answer to "nvml status" without its "ok ". Empty when the driver is fine or no agent
+// answers.
+std::optional<Finding> DriverFinding(std::string_view status);
+
+// File of simulated faults, for the reader process. It is in memory and has no name of its own: processes of
+// the same user reach it through this process in /proc. Used by one thread.
 class FaultFile {
  public:
-  // An empty script. kUnavailable and its like when the kernel gives none; path() is then empty.
+  // Creates an empty script. An error of the kernel leaves path() empty.
   Status Open();
-  // For the reader process. The same as long as this lives.
+  // Path for the reader process. Constant during the lifetime of the object.
   const std::string& path() const noexcept { return path_; }
 
-  // As FaultList does, and written for the reader process to see.
+  // Change the list as FaultList does, and write it for the reader process.
   Result<std::string> Fail(std::string_view words, int64_t now_ns, size_t gpus);
   Result<std::string> Heal(std::string_view words, int64_t now_ns);
   const nvml::FaultList& list() const noexcept { return list_; }
@@ -46,22 +79,22 @@ class FaultFile {
 class EventQueue;
 class Workers;
 
-// What the socket serves besides the driver. Members that are null are refused in words.
+// What the socket serves besides the driver. Commands for null members get an error.
 struct ControlHooks {
-  Workers* workers = nullptr;           // where `status` runs
+  Workers* workers = nullptr;           // runs `status`
   std::function<std::string()> status;  // one line of JSON; may block
-  EventQueue* events = nullptr;         // where it is reported that XIDs are dealt with
+  EventQueue* events = nullptr;         // gets the event that XIDs are cleared
 };
 
 // Lives on the loop's thread, as its constructor, Open and destructor do: call them with IoLoop::Call.
 class ControlSocket final : private Acceptor {
  public:
   // `faults`: where those of simulated GPUs are put; null: there are none.
-  ControlSocket(IoLoop& loop, const Clock& clock, DriverControl& nvml, FaultFile* faults = nullptr,
+  ControlSocket(IoLoop& loop, const Clock& clock, ReaderControl& nvml, FaultFile* faults = nullptr,
                 ControlHooks hooks = {});
   ~ControlSocket();
 
-  // Makes the folder, when it is not there, the socket in it (for the owner alone), and listens. kExhausted
+  // Makes a missing folder and the socket in it (for the owner only), and listens. kExhausted
   // when another agent listens there.
   Status Open(const std::string& path);
 
@@ -78,18 +111,18 @@ class ControlSocket final : private Acceptor {
 
   IoLoop& loop_;
   const Clock& clock_;
-  DriverControl& nvml_;
+  ReaderControl& nvml_;
   FaultFile* const faults_;
   const ControlHooks hooks_;
   Listeners listeners_;
   using Clients = std::vector<std::shared_ptr<Client>>;
   Clients clients_;
-  // Those that are over but may be among the callers; freed by the next task of the loop, or with this.
+  // Ended clients, which may still be on the call stack; freed by the next task of the loop, or with this.
   std::shared_ptr<Clients> gone_ = std::make_shared<Clients>();
 };
 
-// Sends one command to the agent at `path` and waits for its answer at most `patience`. kUnavailable when no
-// agent listens there. Blocks: for the command line.
+// Sends one command to the agent at `path` and waits up to `timeout` for its answer. kUnavailable when no
+// agent listens there. Blocks; for the command line.
 Result<std::string> QueryAgent(const std::string& path, const std::string& command, Duration timeout);
 
 }  // namespace gpulens

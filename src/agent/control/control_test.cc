@@ -8,10 +8,9 @@
 #include <filesystem>
 #include <thread>
 
-#include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "base/files.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "plugins/event_queue.h"
 
 namespace gpulens {
@@ -48,36 +47,36 @@ TEST(ControlCommand, ErrorsNameTheExpectedCommands) {
   EXPECT_FALSE(ParseControlCommand(std::string(1000, 'x')).ok());
 }
 
-TEST(DriverControl, ReleaseEndsAfterItsDuration) {
-  DriverControl control;
+TEST(ReaderControl, ReleaseEndsAfterItsDuration) {
+  ReaderControl control;
   ManualClock clock;
-  EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kUnowned);
   EXPECT_FALSE(control.Query(clock.Now()).release);
   control.Answer(false, "");
-  EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kRunning);
   control.Release(clock.Now(), seconds(60));
-  EXPECT_EQ(control.view().state, DriverControl::State::kReleasing);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kReleasing);
   EXPECT_TRUE(control.Query(clock.Now()).release);
   control.Answer(true, "");
-  EXPECT_EQ(control.view().state, DriverControl::State::kReleased);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kReleased);
   clock.Advance(seconds(60));
   EXPECT_FALSE(control.Query(clock.Now()).release);
-  EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kRunning);
   control.Release(clock.Now(), Duration(0));
   clock.Advance(std::chrono::hours(1000));
   EXPECT_TRUE(control.Query(clock.Now()).release) << "until it is resumed";
   control.Resume();
   EXPECT_FALSE(control.Query(clock.Now()).release);
   control.Leave();
-  EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kUnowned);
   // A changed configuration: the next collector begins before the old one ends.
   control.Join();
   control.Query(clock.Now());
   control.Join();
   control.Leave();
-  EXPECT_EQ(control.view().state, DriverControl::State::kRunning);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kRunning);
   control.Leave();
-  EXPECT_EQ(control.view().state, DriverControl::State::kNobody);
+  EXPECT_EQ(control.view().state, ReaderControl::State::kUnowned);
 }
 
 class ControlSocketTest : public testing::Test {
@@ -115,7 +114,7 @@ class ControlSocketTest : public testing::Test {
   }
 
   const std::string folder_, path_;
-  DriverControl control_;
+  ReaderControl control_;
   IoLoop loop_;
   std::unique_ptr<ControlSocket> socket_;
   std::atomic<bool> ending_{false};
@@ -127,13 +126,13 @@ TEST_F(ControlSocketTest, ReleasesAndResumes) {
   Collect();
   EXPECT_EQ(Query("nvml status"), "ok running");
   EXPECT_EQ(Query("nvml release 60s"), "ok released for 60 s");
-  EXPECT_EQ(control_.view().state, DriverControl::State::kReleased) << "the answer came when it was so";
+  EXPECT_EQ(control_.view().state, ReaderControl::State::kReleased) << "the answer came when it was so";
   EXPECT_THAT(Query("nvml status"), StartsWith("ok released for "));
   EXPECT_EQ(Query("nvml resume"), "ok running");
   EXPECT_EQ(Query("nvml release"), "ok released until it is resumed");
 }
 
-// A process that is stuck in the kernel does not end: who looks is told so.
+// A process that is stuck in the kernel does not end, which the status reports.
 TEST_F(ControlSocketTest, ReportsReleaseThatDoesNotEnd) {
   ASSERT_TRUE(Open());
   control_.Query(RealClock().Now());

@@ -16,15 +16,12 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <mutex>
-#include <string>
 #include <string_view>
 
-#include "agent/control/control_command.h"
 #include "agent/control/control_socket.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
@@ -38,8 +35,8 @@
 #include "base/memory.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "base/threads.h"
 #include "base/version.h"
-#include "base/workers.h"
 #include "net/auth/authenticator.h"
 #include "net/client/http_client.h"
 #include "pipeline/pipeline.h"
@@ -50,7 +47,7 @@
 namespace gpulens {
 namespace {
 
-// More than the agent needs with every plugin on, and fewer than it needs without any client.
+// Open files: more than the agent needs with every plugin on, and the least it needs without any client.
 constexpr rlim_t kFilesWanted = 4096, kFilesLeast = 64;
 
 // Sends to $NOTIFY_SOCKET (sd_notify(3)); does nothing when it is not set. Thread-safe.
@@ -74,7 +71,7 @@ void NotifyServiceManager(std::string_view state) {
   ::sendto(fd.get(), state.data(), state.size(), flags, reinterpret_cast<const sockaddr*>(&address), size);
 }
 
-// How often WATCHDOG=1 must be sent: half of $WATCHDOG_USEC when that is meant for this process; zero: never.
+// Interval of WATCHDOG=1: half of $WATCHDOG_USEC when that is set for this process; zero: never.
 Duration WatchdogInterval() {
   const char* pid = ::getenv("WATCHDOG_PID");
   if (pid && ParseInt<int64_t>(pid) != static_cast<int64_t>(::getpid())) return {};
@@ -100,8 +97,8 @@ Status RaiseFileLimit() {
 // Disables core dumps and ptrace by the same user: the process holds the key of a certificate.
 void LeaveNoDump() noexcept { ::prctl(PR_SET_DUMPABLE, 0); }
 
-// The first and the last lines of `gpulens agent`: what was found, what was not, where to look, how it ended.
-// AfterTick comes from a worker, Farewell from the main thread when no more ticks come.
+// The first and the last lines of `gpulens agent`: what was found, what is absent, where it is served, how it
+// ended. AfterTick comes from a worker, Farewell from the main thread when no more ticks come.
 class Banner {
  public:
   struct Options {
@@ -123,7 +120,7 @@ class Banner {
   };
   std::string Found(const Pipeline::InstanceView& view) const;
   Summary Summarize() const;
-  // `up`: for how long the agent has run.
+  // `up`: time since the start.
   std::string Text(std::string_view up) const;
 
   Env& env_;
@@ -134,7 +131,7 @@ class Banner {
 };
 
 constexpr Duration kTimeout = std::chrono::seconds(2);
-// Those whose devices the banner lists.
+// Collectors whose devices the banner lists.
 constexpr std::string_view kGpuCollectors[] = {"nvidia", "amd", "gaudi"};
 
 std::string Uptime(Duration d) {
@@ -146,7 +143,7 @@ std::string Uptime(Duration d) {
   return std::to_string(seconds / 86400) + " d " + std::to_string(seconds / 3600 % 24) + " h";
 }
 
-// Shown as a URL when it serves this machine, so that a terminal makes it a link.
+// The first address; empty: none.
 std::string FirstOf(const std::vector<std::string>& addresses) {
   return addresses.empty() ? "" : addresses.front();
 }
@@ -154,7 +151,7 @@ std::string FirstOf(const std::vector<std::string>& addresses) {
 Banner::Banner(Env& env, const Config& config, const Pipeline& pipeline, Options options)
     : env_(env), config_(config), pipeline_(pipeline), options_(std::move(options)) {}
 
-// What the collector's probe found: "8 NVIDIA H100". Empty when it reports no details.
+// The devices that the collector's probe found: "8 NVIDIA H100". Empty when it reports no details.
 std::string Banner::Found(const Pipeline::InstanceView& view) const {
   if (!view.spec->probe) return {};
   for (const Finding& finding : view.spec->probe(PartOf(*view.spec, config_), env_)) {
@@ -202,7 +199,7 @@ void Banner::AfterTick() {
   if (printed_.load(std::memory_order_relaxed)) return;
   Duration up = env_.clock->Now() - options_.started;
   auto views = pipeline_.instances();
-  bool answered = std::all_of(views.begin(), views.end(), [](const auto& view) { return view.answered; });
+  bool answered = std::ranges::all_of(views, [](const auto& view) { return view.answered; });
   if (!answered && up < kTimeout) return;
   if (printed_.exchange(true)) return;
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(up).count();
@@ -241,7 +238,7 @@ bool IgnoresHangups() {
   return ::sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
 }
 
-// The running program. Members are in the order in which they may be destroyed backwards.
+// The running program. Members are destroyed in the reverse order of their declaration.
 class Agent {
  public:
   explicit Agent(const AgentOptions& options) : options_(options), schema_(MakeSchema()) {}
@@ -278,7 +275,7 @@ class Agent {
   AgentStats stats_;
   EventQueue events_;
   GpuPodTable gpu_pods_;
-  DriverControl nvml_control_;
+  ReaderControl nvml_control_;
   FaultFile faults_;
   AgentWatch watch_;
   Env env_;
@@ -304,10 +301,10 @@ Status Agent::Refuse(const Config& config) {
   return RefuseBeforeStart(config, locked);
 }
 
-// Without a socket of its own choice the agent also runs where it may make none, or where another has it.
+// Without a configured path, a socket that cannot be made, or that another agent has, is no error.
 Status Agent::OpenControl() {
-  const std::string& asked = config_.Group("control").Text("socket");
-  std::string path = asked.empty() ? DefaultControlSocket() : asked;
+  const std::string& configured = config_.Group("control").Text("socket");
+  std::string path = configured.empty() ? DefaultControlSocket() : configured;
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
@@ -316,7 +313,7 @@ Status Agent::OpenControl() {
     status = control_->Open(path);
     if (!status) control_.reset();
   });
-  if (status || !asked.empty()) return status;
+  if (status || !configured.empty()) return status;
   Log(LogLevel::kInfo, "agent", "no_control_socket", "the control socket is not available: " + status.detail);
   return Ok();
 }
@@ -377,7 +374,7 @@ std::string Agent::StatusPage() {
   return StatusJson(watch_.Report(config, env_, *pipeline_));
 }
 
-// A discovery has found other targets than before.
+// Applies changed targets of a discovery.
 void Agent::TakeFound() {
   std::lock_guard one_at_a_time(reload_mutex_);
   if (ending_) return;
@@ -444,8 +441,8 @@ void Agent::WatchSignals() {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);
   for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
-  // SIGHUP says that the terminal was closed, which ends this as any other program of it, or asks to read the
-  // configuration again. nohup and services are not ended by terminals.
+  // SIGHUP means that the terminal was closed, which ends this as any other program of it, or that the
+  // configuration is to be read again. nohup and services are not ended by terminals.
   const bool ends_with_terminal = OnTerminal() && !IgnoresHangups();
   static_cast<void>(io_.OnSignal(SIGHUP, [this, stop, ends_with_terminal] {
     if (ends_with_terminal && !OnTerminal()) return stop();
@@ -528,7 +525,7 @@ int RunAgent(const AgentOptions& options) {
   // Two arenas are enough for this program's threads; glibc would make eight times the cores.
   ::mallopt(M_ARENA_MAX, 2);
   // Large page buffers go back to the system when they are freed, however many there were before. A receiver
-  // asks for another threshold: ingest/otlp_ingest.cc.
+  // sets another threshold: ingest/otlp_ingest.cc.
   ::mallopt(M_MMAP_THRESHOLD, 128 << 10);
   Agent agent(options);
   return agent.Run();

@@ -10,7 +10,7 @@ namespace gpulens {
 
 struct AgentOptions {
   std::string config_file;       // empty: $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml if it is there
-  std::vector<FlagValue> flags;  // what stood on the command line
+  std::vector<FlagValue> flags;  // of the command line
   bool demo = false;             // eight simulated GPUs
   bool quiet = false;            // no banner
 };

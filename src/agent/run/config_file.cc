@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 
 #include "agent/run/plan.h"
@@ -16,8 +15,8 @@ namespace {
 constexpr const char* kSystemFile = "/etc/gpulens/gpulens.yaml";
 constexpr size_t kFileLimit = 1 << 20;
 
-std::vector<Variable> Environment() {
-  std::vector<Variable> out;
+std::vector<EnvironmentVariable> Environment() {
+  std::vector<EnvironmentVariable> out;
   for (char** entry = environ; *entry; ++entry) {
     std::string_view text = *entry;
     size_t equals = text.find('=');
@@ -37,7 +36,7 @@ std::string FindConfigFile(const std::string& named) {
 }
 
 LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags) {
-  Sources sources;
+  ConfigSources sources;
   sources.environment = Environment();
   sources.flags = flags;
   sources.expand = true;

@@ -1,4 +1,4 @@
-// Finds and loads the configuration as every command does, and the folder that the agent may write.
+// Finds and loads the configuration for all commands, and finds the state folder.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,10 @@
 
 namespace gpulens {
 
-// The file that counts: `named`, else $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml when it
-// exists, else none (empty).
+// Returns `named`, else $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml if it exists, else nothing.
 std::string FindConfigFile(const std::string& named);
 
-// Reads it and the process's environment. A named file that cannot be read is an error of
-// the outcome.
+// Loads the file and the environment of the process. An unreadable file is an error of the outcome.
 LoadOutcome LoadConfig(const Schema& schema, const std::string& file, const std::vector<FlagValue>& flags);
 
 // The schema of the agent and what was loaded with it, for one command.
@@ -32,16 +30,15 @@ CommandConfig LoadCommandConfig(const std::string& file,
                                 std::string (LoadOutcome::*report)() const = &LoadOutcome::Errors,
                                 const std::vector<FlagValue>& flags = {});
 
-// `configured` when it is not empty; else what systemd gives (STATE_DIRECTORY), /var/lib/gpulens for root,
-// and $XDG_STATE_HOME/gpulens or ~/.local/state/gpulens for users. Empty when there is no home either. Makes
-// nothing.
+// Returns `configured` if it is not empty, else $STATE_DIRECTORY of systemd, /var/lib/gpulens for root, and
+// $XDG_STATE_HOME/gpulens or ~/.local/state/gpulens for users. Empty without a home folder. Creates nothing.
 std::string StateDir(const std::string& configured);
 
-// The folder of `agent --demo` below that one: what was simulated is never found among what was real. Empty
-// stays empty.
+// The folder of `agent --demo` below that one, which keeps simulated data apart from real data. Empty for an
+// empty one.
 std::string DemoStateDir(const std::string& state_dir);
 
-// Logs that nothing can be kept in `folder`: what is kept nowhere is missing when it is wanted.
+// Logs a warning when `folder` cannot be used.
 void ReportOfStateFolder(const std::string& folder);
 
 // Log options of the group `log`, for the current standard error.

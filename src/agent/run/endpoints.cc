@@ -1,12 +1,197 @@
 #include "agent/run/endpoints.h"
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <tuple>
 
-#include "agent/pages/landing_page.h"
 #include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
+#include "base/version.h"
+#include "catalog/gpu.h"
+#include "core/series_finder.h"
+#include "plugins/latest_snapshot.h"
 
 namespace gpulens {
+namespace {
+
+struct Reading {
+  double value = 0;
+  bool stale = false;
+};
+
+struct Gpu {
+  std::string index, model, health, state;
+  std::optional<Reading> busy, used, total, power, temperature;
+};
+
+// GPUs of several vendors count from 0 each.
+using Gpus = std::map<std::tuple<std::string, int64_t, std::string>, Gpu>;
+
+Gpu& GpuOf(Gpus& gpus, const AttributeSet& attributes) {
+  std::string index = attributes.Text("gpu.index");
+  auto number = attributes.Find("gpu.index", int64_t{-1});
+  const int64_t* order = std::get_if<int64_t>(&number);
+  std::string model = attributes.Text("gpu.model");
+  Gpu& gpu = gpus[{model, order ? *order : -1, attributes.Text("gpu.uuid")}];
+  gpu.index = std::move(index);
+  gpu.model = std::move(model);
+  return gpu;
+}
+
+// Readings of the whole GPU: of parts of it, only the named one.
+void Collect(const Snapshot& snapshot, const MetricDesc& desc, std::optional<Reading> Gpu::* member,
+             Gpus& gpus, std::string_view key = {}, std::string_view wanted = {}) {
+  SeriesFinder(desc).ForEach(snapshot,
+                             [&](const SeriesInfo& info, double value, const Frame& frame, uint32_t slot) {
+                               const AttributeSet& attributes = info.attributes;
+                               if (!attributes.Has("gpu.index") || attributes.Has("gpu.mig.instance_id"))
+                                 return;
+                               if (!key.empty() && attributes.Text(key) != wanted) return;
+                               std::optional<Reading>& place = GpuOf(gpus, attributes).*member;
+                               if (!place) place = Reading{value, frame.quality[slot] == Quality::kStale};
+                             });
+}
+
+// A stale word is not shown.
+void CollectWord(const Snapshot& snapshot, const MetricDesc& desc, std::string Gpu::* member, Gpus& gpus) {
+  SeriesFinder(desc).ForEach(
+      snapshot, [&](const SeriesInfo& info, double value, const Frame& frame, uint32_t slot) {
+        bool whole = info.attributes.Has("gpu.index") && !info.attributes.Has("gpu.mig.instance_id");
+        if (whole && value == 1 && frame.quality[slot] == Quality::kOk)
+          GpuOf(gpus, info.attributes).*member = info.attributes.Text(desc.name);
+      });
+}
+
+// The word of the analyzer; without one, the state, unless that is "ok": an answer alone is not health.
+std::string HealthOf(const Gpu& gpu) {
+  if (!gpu.health.empty()) return gpu.health;
+  return gpu.state.empty() || gpu.state == "ok" ? "–" : gpu.state;
+}
+
+void AppendCell(std::string& out, const std::optional<Reading>& reading, double scale, const char* unit) {
+  out += "<td class=n>";
+  if (reading) {
+    char text[48];
+    std::snprintf(text, sizeof text, "%s%.0f %s", reading->stale ? "~" : "", reading->value * scale, unit);
+    out += text;
+  } else {
+    out += "–";
+  }
+  out += "</td>";
+}
+
+void AppendMemory(std::string& out, const Gpu& gpu) {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  if (!gpu.used || !gpu.total) return AppendCell(out, gpu.used, 1 / kGiB, "GiB");
+  char text[64];
+  std::snprintf(text, sizeof text, "<td class=n>%s%.1f of %.1f GiB</td>", gpu.used->stale ? "~" : "",
+                gpu.used->value / kGiB, gpu.total->value / kGiB);
+  out += text;
+}
+
+}  // namespace
+
+void AppendHtml(std::string& out, std::string_view text) {
+  for (char c : text) {
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else if (c == '"') out += "&quot;";
+    else out += c;
+  }
+}
+
+std::string MakeGpuTable(const Snapshot& snapshot) {
+  Gpus gpus;
+  Collect(snapshot, kGpuUtilization, &Gpu::busy, gpus, "gpu.task.type", "compute");
+  Collect(snapshot, kGpuMemoryUsed, &Gpu::used, gpus);
+  Collect(snapshot, kGpuMemoryTotal, &Gpu::total, gpus);
+  Collect(snapshot, kGpuPowerDraw, &Gpu::power, gpus);
+  Collect(snapshot, kGpuTemperature, &Gpu::temperature, gpus, "gpu.temperature.sensor", "edge");
+  CollectWord(snapshot, kGpuHealthState, &Gpu::health, gpus);
+  CollectWord(snapshot, kGpuState, &Gpu::state, gpus);
+  if (gpus.empty()) return {};
+  std::string out =
+      "<table><tr><th class=n>gpu</th><th>model</th><th class=n>busy</th><th class=n>memory</th>"
+      "<th class=n>power</th><th class=n>temperature</th><th>health</th></tr>\n";
+  for (const auto& [place, gpu] : gpus) {
+    out += "<tr><td class=n>";
+    AppendHtml(out, gpu.index);
+    out += "</td><td>";
+    AppendHtml(out, gpu.model);
+    out += "</td>";
+    AppendCell(out, gpu.busy, 100, "%");
+    AppendMemory(out, gpu);
+    AppendCell(out, gpu.power, 1, "W");
+    AppendCell(out, gpu.temperature, 1, "°C");
+    out += "<td>";
+    AppendHtml(out, HealthOf(gpu));
+    out += "</td></tr>\n";
+  }
+  return out + "</table>\n";
+}
+
+namespace {
+
+constexpr std::string_view kHead = R"(<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>gpulens</title><style>
+:root{color-scheme:light dark}body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+table{border-collapse:collapse}td,th{text-align:left;padding:.2rem 1.2rem .2rem 0;vertical-align:top}
+pre{overflow:auto;padding:.8rem;border:1px solid #8886}.n{text-align:right}
+</style></head><body>
+)";
+
+std::string Age(const InstanceStats& stats, Instant now) {
+  if (stats.last_success_unix_ns == 0) return "–";
+  int64_t tenths = (now.unix_ns - stats.last_success_unix_ns) / 100'000'000;
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) + " s";
+}
+
+void AppendSource(std::string& out, const Pipeline::InstanceView& view, Instant now) {
+  out += "<tr><td>";
+  AppendHtml(out, view.name);
+  out += "</td><td>";
+  if (view.stats.up) out += "● found";
+  else if (view.answered) out += view.stats.last.code == Code::kUnavailable ? "absent" : "▲ not read";
+  else out += "waiting";
+  out += "</td><td class=n>" + (view.stats.up ? std::to_string(view.stats.series) : std::string("–"));
+  out += "</td><td class=n>" + Age(view.stats, now) + "</td><td>";
+  if (!view.stats.up) AppendHtml(out, view.stats.last.detail);
+  out += "</td></tr>\n";
+}
+
+}  // namespace
+
+std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::string_view host) {
+  Instant now = env.clock->Now();
+  std::string out(kHead);
+  out += "<h1>gpulens " + std::string(Version()) + "</h1>\n";
+  if (env.demo) out += "<p><strong>SIMULATED GPUs:</strong> no GPU is read. Host series are real.</p>\n";
+  if (Ref<const Snapshot> snapshot = env.latest->latest()) {
+    if (std::string gpus = MakeGpuTable(*snapshot); !gpus.empty()) out += "<h2>GPUs</h2>\n" + gpus;
+  }
+  out += R"(<h2>Read it</h2>
+<p><a href="/metrics">/metrics</a> · <a href="/json">/json</a> · <a href="/health">/health</a> ·
+<a href="/-/ready">/-/ready</a>. Every name is explained by <code>gpulens metrics</code>.</p>
+<h2>Sources</h2>
+<table><tr><th>source</th><th>state</th><th class=n>series</th><th class=n>read</th><th>why</th></tr>
+)";
+  for (const Pipeline::InstanceView& view : pipeline.instances()) AppendSource(out, view, now);
+  out += R"(</table>
+<h2>Scrape it</h2>
+<pre>scrape_configs:
+  - job_name: gpulens
+    static_configs: [{targets: [")";
+  AppendHtml(out, host);
+  out += R"("]}]</pre>
+<p>What is not found and what to do: <code>gpulens doctor</code>.</p>
+</body></html>
+)";
+  return out;
+}
 
 Endpoints::Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page)
     : env_(env), pipeline_(pipeline), reload_(std::move(reload)), status_(std::move(page)) {

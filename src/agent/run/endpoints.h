@@ -3,19 +3,30 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
 
+#include "core/frame.h"
 #include "net/http/http_server.h"
 #include "pipeline/pipeline.h"
 #include "plugins/page_registry.h"
 
 namespace gpulens {
 
-// Used on the loop's thread. What it refers to outlives it.
+// Makes an HTML table of the GPUs of a tick, by model and index; empty without GPUs. Unknown values are "–",
+// stale ones begin with "~". Thread-safe.
+std::string MakeGpuTable(const Snapshot& snapshot);
+
+// Appends a text, escaped for HTML.
+void AppendHtml(std::string& out, std::string_view text);
+
+// `host`: name and port of this machine in the request, which a scraper can use, too. Thread-safe.
+std::string MakeLandingPage(const Env& env, const Pipeline& pipeline, std::string_view host);
+
+// Serves the pages. Used on the loop's thread. Its arguments outlive it.
 class Endpoints final : public HttpHandler {
  public:
   // Re-reads the configuration; called on a worker.
@@ -26,7 +37,7 @@ class Endpoints final : public HttpHandler {
 
   Endpoints(const Env& env, const Pipeline& pipeline, Reload reload, StatusPage page);
   void Handle(const HttpRequest& request, HttpResponder responder) override;
-  // Health and readiness need no password: a kubelet's probe has none, and they reveal nothing else.
+  // Health and readiness need no password: probes of a kubelet have none, and the pages reveal nothing else.
   bool IsForAll(const HttpRequest& request) const override;
 
  private:
@@ -52,8 +63,8 @@ std::vector<std::string> AllowedHosts(const Config& config);
 class ListenAddresses {
  public:
   explicit ListenAddresses(HttpServer& server) : server_(server) {}
-  // Listens at what `config` names, and nowhere else. New addresses are bound before old ones are closed, so
-  // that a reload has no gap; when one cannot be bound, nothing has changed.
+  // Listens at the addresses of `config` only. New addresses are bound before old ones are closed, so that a
+  // reload has no gap; when one cannot be bound, nothing changes.
   Status Follow(const Config& config);
 
  private:

@@ -1,6 +1,5 @@
-// What the pages of real engines come to, from the bytes to the names: roles, the seed's native names over a
-// window of two scrapes, and the genai dialect. The pages are captures, and those that tests/engines
-// recorded.
+// Goldens of the pages of real engines, from bytes to names: roles, the seed's native names over a window of
+// two scrapes, and the genai names. The pages are captures, and those that tests/engines recorded.
 //
 // With GPULENS_WRITE_GOLDEN set the outcomes are written; read the difference before it is committed.
 #include <gtest/gtest.h>
@@ -52,7 +51,7 @@ std::string Earlier(std::string_view body) {
   return out;
 }
 
-// One line per series, as a dialect spells it; a histogram's cells on the one line.
+// Appends one line per series, by its exported name; a histogram's cells share the line.
 void AppendSeries(const Frame& frame, const SeriesNamer& make_names, std::vector<std::string>& lines) {
   for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
     const SeriesInfo& info = (*frame.layout)[slot];
@@ -126,7 +125,7 @@ class Outcome {
     std::vector<std::string> lines;
     AppendSeries(frame, namer, lines);
     if (besides) AppendSeries(*besides, namer, lines);
-    std::sort(lines.begin(), lines.end());
+    std::ranges::sort(lines);
     std::string out;
     for (const std::string& line : lines) out += line + "\n";
     return out;
@@ -141,7 +140,7 @@ class Outcome {
   Ref<const Frame> native_;
 };
 
-// `engine`: as a configuration would have to say; empty: told by the page.
+// `engine`: as configured; empty: detected from the page.
 void ExpectGolden(const fs::path& page, const std::string& name, std::string_view engine = {}) {
   auto body = ReadFile(page.string(), 4 << 20);
   ASSERT_TRUE(body.ok()) << page;
@@ -181,7 +180,7 @@ TEST(EngineGoldenCapture, Captures) {
   for (const Capture& capture : kCaptures) {
     SCOPED_TRACE(capture.page);
     std::string name = capture.page;
-    std::replace(name.begin(), name.end(), '/', '_');
+    std::ranges::replace(name, '/', '_');
     ExpectGolden(captures / capture.page, name.substr(0, name.size() - 4), capture.engine);
   }
   // The EPP's are one family a file.

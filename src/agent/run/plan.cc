@@ -3,7 +3,6 @@
 #include <unistd.h>
 #include <algorithm>
 #include <set>
-#include <string>
 
 #include "agent/plugin_tables.h"
 #include "agent/targets/own_pages.h"
@@ -28,7 +27,7 @@ Instance::Setup MakeInstance(const CollectorSpec& spec, const Config& own, std::
   return setup;
 }
 
-// One for each target. Names that are derived from URLs get a number where they are taken.
+// Makes one instance for each target. Names that are derived from URLs get a number when they are taken.
 std::vector<Instance::Setup> MakeTargets(const CollectorSpec& spec, const Config& config) {
   std::set<std::string> taken;
   for (const Config& target : config.Groups(spec.name)) taken.insert(target.Text("name"));

@@ -1,4 +1,4 @@
-// From the configuration to what shall run.
+// Converts the configuration to a plan of the pipeline, and refuses unsafe ones.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace gpulens {
 
-// The configuration's shape, of the root options and of every plugin.
+// Makes the schema of the configuration: root options and the options of every plugin.
 std::unique_ptr<Schema> MakeSchema();
 
 // Facts of the machine and the command line that are not in the configuration.
@@ -25,35 +25,34 @@ struct PlanContext {
 // The name of this machine; empty when it has none.
 std::string HostName();
 
-// The attributes of everything that is sent.
+// Attributes of all exported data.
 AttributeSet MakeResource(const Config& config, const PlanContext& context);
 
-// Of these, what the configuration states: they hold for what others send through this agent, too. No
-// service.name: that is the sender's.
+// The configured attributes of these, which data of other programs gets, too. Without service.name, which is
+// the sender's.
 AttributeSet StatedAttributes(const Config& config);
 
-// Instances, enrichers, analyzers and sinks that are switched on. `config` was loaded with MakeSchema's
-// schema.
+// Plans the enabled instances, enrichers, analyzers and sinks. `config` was loaded with the schema of
+// MakeSchema.
 PipelinePlan MakePlan(const Config& config, const PlanContext& context);
 
-// The enrichers that are switched on.
+// Plans the enabled enrichers.
 std::vector<EnricherSet::Setup> MakeEnrichers(const Config& config);
 
-// The sink's own group, with the root's settings for all sinks filled in.
+// The group of a sink, with the root's settings for all sinks.
 Config SinkConfig(const Config& config, std::string_view sink);
 
-// One collector alone, with the same configuration as in the agent: for `gpulens collect`.
+// Plans a single collector with the same configuration as in the agent, for `gpulens collect`.
 std::vector<Instance::Setup> MakeInstances(const CollectorSpec& spec, const Config& config);
 
 // Whether every client needs TLS and a password.
 bool IsLocked(const WebConfig& web);
 
-// kInvalidArgument with the place in the file, when one of these rules is broken:
+// Checks these rules. kInvalidArgument has the place in the file:
 // - Nothing reads the agent's own pages, or sends to its own receivers.
-// - Other machines are served only with TLS and passwords (`locked`), or when somebody has said that they
-// need
+// - Other machines are served only with TLS and passwords (`locked`), or when configured to need
 //   neither: http, the WebSocket stream, which shares its locks, and receivers.
-// - What receivers take in goes to a sink that passes it on; without one all of it would be refused.
+// - A sink exports received data if there are receivers; otherwise all of it would be refused.
 Status RefuseBeforeStart(const Config& config, bool locked);
 
 // The same without an agent: reads the file http.web_config.

@@ -1,5 +1,5 @@
 // The contract of analyzers, sinks, enrichers and discoveries, run over every row of the tables; and that
-// each row of the catalogue has somebody who writes it.
+// each row of the catalogue has a writer.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 #include "base/files.h"
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "catalog/all.h"
 #include "catalog/inference.h"
 #include "config/loader.h"
@@ -116,7 +116,7 @@ class PluginContract : public ::testing::Test {
     env_.events = &queue_;
     env_.root = folder_.path() + "/root";
     env_.state_dir = folder_.path() + "/state";
-    Sources sources;
+    ConfigSources sources;
     sources.file_name = "test";
     sources.file_text =
         "sinks:\n"
@@ -381,7 +381,7 @@ class Mentions {
       rows_[constant] = text.substr(quote, text.find('"', quote) - quote);
     }
   }
-  // Dialects, checks, sinks and commands mention rows, too, and write none.
+  // Names, checks, sinks and commands mention rows, too, and write none.
   void TakeCode(const std::string& path, std::string text) {
     Erase(text, "//", "\n");
     Erase(text, "constexpr const MetricDesc* ", "};");

@@ -62,14 +62,14 @@ TEST(PluginTablesTest, EveryMetricIsARowOfTheCatalogue) {
   auto known = AllMetrics();
   auto expect_known = [&](std::string_view plugin, std::span<const MetricDesc* const> metrics) {
     for (const MetricDesc* metric : metrics) {
-      EXPECT_NE(std::find(known.begin(), known.end(), metric), known.end()) << plugin << ": " << metric->name;
+      EXPECT_NE(std::ranges::find(known, metric), known.end()) << plugin << ": " << metric->name;
     }
   };
   for (const CollectorSpec* spec : AllCollectors()) expect_known(spec->name, spec->metrics);
   for (const AnalyzerSpec* spec : AllAnalyzers()) expect_known(spec->name, spec->metrics);
 }
 
-// Every series of the table is a row of the catalogue that the plugin says it writes.
+// Every series of the table is a row of the catalogue that the plugin lists.
 void ExpectListed(const SeriesTable& table, std::string_view plugin,
                   std::span<const MetricDesc* const> listed) {
   const auto known = AllMetrics();
@@ -87,7 +87,7 @@ void ExpectListed(const SeriesTable& table, std::string_view plugin,
 class EmptyMachine : public ::testing::Test {
  protected:
   EmptyMachine() {
-    Sources sources;
+    ConfigSources sources;
     sources.file_name = "test";
     sources.file_text = "collectors: {host: {root: " + root_ + "}}\n";
     LoadOutcome loaded = Load(*schema_, sources);
@@ -131,8 +131,8 @@ TEST_F(EmptyMachine, ProbesReportFindings) {
     EXPECT_FALSE(findings.empty()) << spec->name;
     for (const Finding& finding : findings) {
       EXPECT_FALSE(finding.subject.empty()) << spec->name;
-      bool said = !finding.why.empty() || !finding.what.empty();
-      EXPECT_TRUE(finding.kind == Finding::kFound || said) << spec->name;
+      bool explained = !finding.why.empty() || !finding.what.empty();
+      EXPECT_TRUE(finding.kind == Finding::kFound || explained) << spec->name;
     }
   }
 }
@@ -155,7 +155,7 @@ TEST_F(EmptyMachine, AttributesMatchTheirRow) {
         if (!info.desc || info.desc->naming == Naming::kVerbatim) continue;
         for (auto [key, value] : info.attributes) {
           const MetricDesc& desc = *info.desc;
-          bool own = std::find(desc.keys.begin(), desc.keys.end(), key) != desc.keys.end();
+          bool own = std::ranges::find(desc.keys, key) != desc.keys.end();
           bool of_entity = false;
           for (const Entity* entity = info.entity.get(); entity; entity = entity->parent.get()) {
             of_entity = of_entity || entity->attributes.Has(key);

@@ -143,7 +143,7 @@ TEST(GpuFindings, ReportsUnhealthyGpus) {
   EXPECT_EQ(findings[2].kind, Finding::kWarning) << "of GPU 3 nothing is known";
 }
 
-// The analyzer is switched off: what the collector says of the state is all there is.
+// The analyzer is switched off: only the collector reports the state.
 TEST(GpuFindings, UsesStateWithoutHealth) {
   Tick tick;
   for (int64_t i : {0, 1, 2}) {

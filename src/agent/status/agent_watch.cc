@@ -14,7 +14,7 @@
 #include "base/version.h"
 #include "catalog/gpu.h"
 #include "catalog/self.h"
-#include "delivery/leftover_watch.h"
+#include "config/validate.h"
 #include "plugins/agent_stats.h"
 #include "plugins/analyzers/fleet_health/health_score.h"
 
@@ -32,7 +32,7 @@ SinkQueues SinkQueuesOf(const Config& config) {
       if (!folder.empty()) queues.chosen.push_back({folder, name});
     }
   }
-  std::sort(queues.sinks.begin(), queues.sinks.end());
+  std::ranges::sort(queues.sinks);
   return queues;
 }
 
@@ -55,13 +55,7 @@ std::vector<Finding> LeftoverFindings(const Config& config, const std::string& s
     findings.push_back(
         {all.status.code == Code::kPermissionDenied ? Finding::kNoPermission : Finding::kWarning, "queue",
          "the queues of sinks cannot be read", all.status.detail, ""});
-  QueueScanOptions look;
-  look.configured = queues.sinks;
-  look.leftovers_only = true;
-  look.query_use = false;
-  std::vector<QueueFolder> folders;
-  for (const QueuePlace& place : all.places) folders.push_back(ScanQueue(place, look));
-  for (const QueueLeftover& one : LeftoversIn(folders))
+  for (const QueueLeftover& one : FindLeftovers(all.places, queues.sinks))
     findings.push_back(LeftoverFinding(one.sink, one.bytes));
   return findings;
 }
@@ -78,7 +72,7 @@ std::string SizeText(uint64_t bytes) {
 
 namespace {
 
-// A request that waits for so long is not just the next one in turn.
+// Waiting time of a request, in seconds, above which its receiver is too slow.
 constexpr double kLongestWait = 120;
 
 struct GpuSeen {
@@ -160,10 +154,9 @@ Finding FindingOf(const GpuSeen& gpu) {
 std::vector<Finding> GpuFindings(const Snapshot& snapshot) {
   std::vector<Finding> findings;
   std::map<std::string, GpuSeen> gpus = GpusOf(snapshot);
-  // Without a word for any of them the analyzer is switched off, or the first tick is not over: then the
-  // state alone counts.
-  bool validated =
-      std::any_of(gpus.begin(), gpus.end(), [](const auto& gpu) { return !gpu.second.health.empty(); });
+  // Without the health of any GPU the analyzer is off, or the first tick is not over: then only the state
+  // counts.
+  bool validated = std::ranges::any_of(gpus, [](const auto& gpu) { return !gpu.second.health.empty(); });
   for (const auto& [key, gpu] : gpus) {
     if ((validated ? gpu.health : gpu.state) != "ok") findings.push_back(FindingOf(gpu));
   }
@@ -297,7 +290,7 @@ std::vector<Finding> ProbePlugins(const Config& config, Env& env) {
 std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states,
                                        std::vector<Finding> probed) {
   std::vector<Finding> findings;
-  std::vector<std::string_view> told, seen;
+  std::vector<std::string_view> reported, seen;
   for (Finding& finding : probed) {
     const CollectorState* state = StateOf(states, finding.subject);
     // A probe knows the remedy, and the collector whether it works.
@@ -306,14 +299,14 @@ std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states
     if (state && state->up && finding.kind == Finding::kBroken) agrees = false;
     if (!agrees && state && finding.kind == Finding::kFound) seen.push_back(state->collector);
     if (!agrees) continue;
-    if (state) told.push_back(state->collector);
+    if (state) reported.push_back(state->collector);
     findings.push_back(std::move(finding));
   }
   for (const CollectorState& state : states) {
-    bool known = std::find(told.begin(), told.end(), state.collector) != told.end();
+    bool known = std::ranges::find(reported, state.collector) != reported.end();
     // Targets that answer are the usual case, and may be many; one that never did may be no target at all.
     bool quiet = state.one_of_many && (state.up || !state.answered);
-    bool here = std::find(seen.begin(), seen.end(), state.collector) != seen.end();
+    bool here = std::ranges::find(seen, state.collector) != seen.end();
     if (!known && !quiet) findings.push_back(FindingOf(state, here));
   }
   return findings;

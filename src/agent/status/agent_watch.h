@@ -1,5 +1,5 @@
-// Collects the findings of a running agent: the states of its collectors, what their probes see with its
-// permissions, its GPUs, its sinks, its state folder.
+// Collects the findings of a running agent: the states of its collectors, the results of their probes with
+// its permissions, its GPUs, its sinks, its state folder.
 #pragma once
 
 #include <cstdint>
@@ -16,20 +16,20 @@
 
 namespace gpulens {
 
-// What the probes of all plugins that are switched on see from this process. Reads files; may take a moment.
+// Runs the probes of all enabled plugins in this process. Reads files; may take a moment.
 std::vector<Finding> ProbePlugins(const Config& config, Env& env);
 
 // Thread-safe.
 class AgentWatch {
  public:
-  // After each tick: counts what only shows over time.
+  // Called after each tick; counts failures over time.
   void Observe(const Snapshot& snapshot);
-  // How the last reload ended; empty: well.
+  // Sets why the last reload failed; empty: it did not.
   void ReloadFailed(std::string why);
 
   // Unplanned ends of the reader process within the last five minutes.
   double Failures(std::string_view driver) const;
-  // Who the agent is, and its findings. Blocks for the probes: for a worker.
+  // Identity of the agent, and its findings. Waits for the probes: call on a worker.
   StatusReport Report(const Config& config, Env& env, const Pipeline& pipeline) const;
   std::vector<Finding> Findings(const Config& config, Env& env, const Pipeline& pipeline) const;
 
@@ -52,14 +52,15 @@ std::vector<Finding> CollectorFindings(const std::vector<CollectorState>& states
                                        std::vector<Finding> probed);
 // GPUs that are not healthy, or whose health is unknown.
 std::vector<Finding> GpuFindings(const Snapshot& snapshot);
-// Sinks that do not deliver, queues that wait, also for sinks that are gone, events that cannot be kept.
+// Sinks that do not deliver, data that waits in queues, also for removed sinks, and events that cannot be
+// stored.
 std::vector<Finding> DeliveryFindings(const Snapshot& snapshot);
-// Nothing when the folder can be written, or can be made.
+// Empty when the folder can be written or made.
 std::vector<Finding> StateFolderFindings(const std::string& folder);
 
 struct SinkQueues {
-  std::vector<std::string> sinks;  // that are switched on and send over a network
-  std::vector<QueuePlace> chosen;  // folders that they name themselves
+  std::vector<std::string> sinks;  // enabled, and sending over a network
+  std::vector<QueuePlace> chosen;  // configured folders
 };
 SinkQueues SinkQueuesOf(const Config& config);
 
@@ -67,7 +68,7 @@ SinkQueues SinkQueuesOf(const Config& config);
 std::string QueueRootOf(const std::string& state_dir);
 
 Finding LeftoverFinding(const std::string& sink, uint64_t bytes);
-// Looks at the disk itself: for where no agent runs. Nothing where the state folder is not there.
+// Scans the disk, for use without a running agent. Empty without a state folder.
 std::vector<Finding> LeftoverFindings(const Config& config, const std::string& state_dir);
 
 // 812 B, 3.4 KiB, 1.5 GiB

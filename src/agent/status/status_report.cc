@@ -1,9 +1,7 @@
 #include "agent/status/status_report.h"
 
-#include <pwd.h>
 #include <sys/socket.h>
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <mutex>
 
@@ -14,7 +12,6 @@
 #include "base/text.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
-#include "net/message/address.h"
 
 namespace gpulens {
 
@@ -98,21 +95,14 @@ Result<StatusReport> ParseStatus(std::string_view json) {
   return report;
 }
 
-std::string UserName(uint32_t uid) {
-  passwd entry{}, *found = nullptr;
-  std::array<char, 4096> buffer;
-  if (::getpwuid_r(uid, &entry, buffer.data(), buffer.size(), &found) == 0 && found) return found->pw_name;
-  return std::to_string(uid);
-}
-
 namespace {
 
 constexpr Duration kTimeout = std::chrono::seconds(5);
 constexpr size_t kStatusLimit = 1 << 20;
-// Where the packaged service has its socket, for root, whose own agent has it there, too.
+// Socket of the packaged service, and of root's own agent.
 constexpr const char* kServiceSocket = "/run/gpulens/gpulens.sock";
 
-// Whether something takes connections there. The loopback interface answers at once.
+// Whether something accepts connections there. The loopback interface answers at once.
 bool Listens(const Endpoint& endpoint) {
   sockaddr_storage to;
   socklen_t length = endpoint.ToSockaddr(to);
@@ -166,7 +156,7 @@ Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, D
 }
 
 QueriedStatus QueryRunningAgent(const Config& config) {
-  QueriedStatus asked;
+  QueriedStatus queried;
   std::string own = config.Group("control").Text("socket");
   if (own.empty()) own = DefaultControlSocket();
   std::vector<std::string> sockets;
@@ -176,20 +166,20 @@ QueriedStatus QueryRunningAgent(const Config& config) {
   }
   auto take = [&](Result<StatusReport> report, const std::string& at) {
     if (report) {
-      asked.report = std::move(*report);
-      asked.refusal.clear();
-      asked.at = at;
+      queried.report = std::move(*report);
+      queried.refusal.clear();
+      queried.at = at;
       return true;
     }
     if (report.error().code == Code::kUnavailable) return false;
-    if (asked.at.empty()) {
-      asked.at = at;
-      asked.refusal = report.error().detail;
+    if (queried.at.empty()) {
+      queried.at = at;
+      queried.refusal = report.error().detail;
     }
     return false;
   };
   // The first is this user's; the service's is queried when no other agent answers.
-  if (!sockets.empty() && take(QueryBySocket(sockets[0]), sockets[0])) return asked;
+  if (!sockets.empty() && take(QueryBySocket(sockets[0]), sockets[0])) return queried;
   for (const std::string& address : config.Group("http").Texts("listen")) {
     Result<Endpoint> endpoint = ParseListenAddress(address);
     if (!endpoint || !endpoint->IsLoopback() || !Listens(*endpoint)) continue;
@@ -197,12 +187,12 @@ QueriedStatus QueryRunningAgent(const Config& config) {
     Result<StatusReport> report = QueryByHttp(base);
     if (!report && report.error().code == Code::kUnavailable)
       report = Status{Code::kDataLoss, report.error().detail};
-    if (take(std::move(report), base)) return asked;
+    if (take(std::move(report), base)) return queried;
   }
   for (size_t i = 1; i < sockets.size(); ++i) {
-    if (take(QueryBySocket(sockets[i]), sockets[i])) return asked;
+    if (take(QueryBySocket(sockets[i]), sockets[i])) return queried;
   }
-  return asked;
+  return queried;
 }
 
 }  // namespace gpulens

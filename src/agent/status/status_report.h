@@ -19,7 +19,7 @@ namespace gpulens {
 
 struct StatusReport {
   int64_t pid = 0;
-  std::string user;  // that it runs as
+  std::string user;  // that the agent runs as
   std::string version;
   std::string state_dir;  // empty: it keeps nothing
   bool simulated = false;
@@ -33,23 +33,20 @@ std::string_view FindingKindName(Finding::Kind kind) noexcept;
 // {"kind":"found","subject":"nvidia",…}
 void AppendFindingJson(std::string& out, const Finding& finding);
 std::string StatusJson(const StatusReport& report);
-// kDataLoss when this is no such report. Reads at most 1,000 findings and sinks.
+// kDataLoss for anything but a report. Reads at most 1,000 findings and sinks.
 Result<StatusReport> ParseStatus(std::string_view json);
-
-// The name of a user of this machine; its number when it has none.
-std::string UserName(uint32_t uid);
 
 struct QueriedStatus {
   std::optional<StatusReport> report;
-  std::string at;       // where something answered: "http://127.0.0.1:9091/", a path; empty: nowhere
+  std::string at;       // address that answered: "http://127.0.0.1:9091/", or a path; empty: none
   std::string refusal;  // why there is no report although something answered
 };
 
-// By the control socket, which lets in root and the agent's own user, then by HTTP at the loopback addresses
-// of the configuration.
+// Queries the control socket, which accepts root and the agent's own user, then HTTP at the loopback
+// addresses of the configuration.
 QueriedStatus QueryRunningAgent(const Config& config);
 
-// The body of one page. `accept` may be empty.
+// Reads the body of one page. `accept` may be empty.
 Result<std::string> ReadAgentPage(const HttpUrl& url, std::string_view accept, Duration timeout,
                                   size_t limit);
 

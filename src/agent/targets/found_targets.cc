@@ -1,14 +1,13 @@
 #include "agent/targets/found_targets.h"
 
 #include <algorithm>
-#include <map>
 #include <set>
 
 #include "agent/targets/own_pages.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "config/loader.h"
 #include "net/message/address.h"
 #include "pipeline/repeated_fetch.h"
@@ -18,7 +17,7 @@ namespace gpulens {
 
 namespace {
 
-// One look may take as long as this; the plugins bound their own waiting.
+// Timeout of one run; the plugins have shorter timeouts of their own.
 constexpr Duration kRunTimeout = std::chrono::seconds(30);
 
 }  // namespace
@@ -51,8 +50,8 @@ Status DiscoveryRunner::Apply(const Config& config) {
   for (const DiscoverySpec* spec : specs_) {
     if (!IsDiscoveryEnabled(*spec, config)) continue;
     const Config& own = config.Group("discovery").Group(spec->name);
-    auto old = std::find_if(present.begin(), present.end(),
-                            [&](const auto& r) { return r->spec == spec && r->config == own; });
+    auto old =
+        std::ranges::find_if(present, [&](const auto& r) { return r->spec == spec && r->config == own; });
     if (old != present.end()) {
       next.push_back(*old);
       continue;
@@ -68,8 +67,7 @@ Status DiscoveryRunner::Apply(const Config& config) {
           [this, raw = made.get()](const Status& status) { OnResult(*raw, status); });
     }
     // Keeps the targets of its predecessor until its first result.
-    auto before =
-        std::find_if(present.begin(), present.end(), [&](const auto& r) { return r->spec == spec; });
+    auto before = std::ranges::find_if(present, [&](const auto& r) { return r->spec == spec; });
     if (before != present.end()) {
       std::lock_guard lock(mutex_);
       made->found = (*before)->found;
@@ -82,7 +80,7 @@ Status DiscoveryRunner::Apply(const Config& config) {
     if (stopped_) return Ok();
     std::erase_if(leaving_, [](const auto& r) { return !r->fetch || !r->fetch->busy(); });
     for (const auto& old : present) {
-      if (std::find(next.begin(), next.end(), old) != next.end()) continue;
+      if (std::ranges::find(next, old) != next.end()) continue;
       if (old->fetch) old->fetch->Stop();
       leaving_.push_back(old);
     }
@@ -108,7 +106,7 @@ void DiscoveryRunner::OnResult(Running& running, const Status& status) {
   ReportChanged();
 }
 
-// A full queue is tried again after the next look.
+// After a full queue it is tried again at the next result.
 void DiscoveryRunner::ReportChanged() {
   {
     std::lock_guard lock(mutex_);
@@ -149,8 +147,7 @@ constexpr std::string_view kTargets = "targets";
 constexpr size_t kAtOnce = 100;
 
 const OptionSpec* Find(std::span<const OptionSpec> options, std::string_view key) {
-  auto found =
-      std::find_if(options.begin(), options.end(), [&](const OptionSpec& o) { return o.key == key; });
+  auto found = std::ranges::find_if(options, [&](const OptionSpec& o) { return o.key == key; });
   return found == options.end() ? nullptr : &*found;
 }
 
@@ -160,7 +157,7 @@ const OptionSpec* TargetOptions(const Schema& schema) {
   return targets && targets->type == OptionType::kGroups ? targets : nullptr;
 }
 
-// Two spellings of one page are one target.
+// Two forms of one URL are one target.
 std::string PageOf(const std::string& text) {
   auto url = ParseHttpUrl(text);
   if (!url) return text;
@@ -172,8 +169,8 @@ std::string PageOf(const std::string& text) {
 // Numbers and times are written without quotes: a quoted text would have the wrong type.
 bool IsBare(std::string_view text) {
   return !text.empty() && text.size() < 32 &&
-         std::all_of(
-             text.begin(), text.end(),
+         std::ranges::all_of(
+             text,
              [](char c) {
                return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
                       c == '.' || c == '-';
@@ -216,7 +213,7 @@ void AppendTarget(std::string& out, const FoundTarget& target, const OptionSpec&
   out += "}";
 }
 
-// Every option with its type and default, by the loader that reads the file.
+// Converts targets by the loader, so that every option has its type and default.
 LoadOutcome LoadTargets(const Schema& schema, const OptionSpec& options,
                         std::span<const FoundTarget> targets) {
   std::string text = "{\"targets\":[";
@@ -225,7 +222,7 @@ LoadOutcome LoadTargets(const Schema& schema, const OptionSpec& options,
     AppendTarget(text, target, options);
   }
   text += "]}";
-  Sources sources;
+  ConfigSources sources;
   sources.file_name = "found by discovery";
   sources.file_text = std::move(text);
   sources.inspect_file = nullptr;
@@ -237,7 +234,7 @@ void AppendLoaded(const LoadOutcome& outcome, std::vector<Config>& out) {
   out.insert(out.end(), loaded.begin(), loaded.end());
 }
 
-// A target that the loader refuses does not take the others with it.
+// Loads targets in batches. A target that the loader refuses does not affect others.
 void Complete(const Schema& schema, const OptionSpec& options, std::span<const FoundTarget> targets,
               std::vector<Config>& out, std::vector<RefusedTarget>& refused) {
   for (size_t first = 0; first < targets.size(); first += kAtOnce) {

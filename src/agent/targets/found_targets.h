@@ -1,4 +1,4 @@
-// Adds what discoveries found to the list `targets` of the configuration.
+// Runs discoveries, and adds the targets that they find to the list `targets` of the configuration.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace gpulens {
 // either of them nothing runs.
 class DiscoveryRunner {
  public:
-  // Calls `changed` on a worker, one call at a time of those that it makes.
+  // Calls `changed` on a worker, one call at a time.
   DiscoveryRunner(Env& env, std::span<const DiscoverySpec* const> specs, std::function<void()> changed);
   ~DiscoveryRunner();
   DiscoveryRunner(const DiscoveryRunner&) = delete;
@@ -27,7 +27,7 @@ class DiscoveryRunner {
   // Runs the configured discoveries. Unchanged ones keep their targets; new ones run at once.
   // kInvalidArgument when one cannot be made; then nothing has changed.
   Status Apply(const Config& config);
-  // No look and no call after those under way.
+  // Starts no further run and no further call.
   void Stop();
   // The current targets, in the order of the specs.
   std::vector<FoundTarget> found() const;
@@ -43,25 +43,24 @@ class DiscoveryRunner {
 
   mutable std::mutex mutex_;  // guards what follows
   std::vector<std::shared_ptr<Running>> running_;
-  std::vector<std::shared_ptr<Running>> leaving_;  // their last look is not over
+  std::vector<std::shared_ptr<Running>> leaving_;  // their last run is not over
   bool unreported_ = false, reporting_ = false, stopped_ = false;
 };
 
 // Whether `config` enables this discovery.
 bool IsDiscoveryEnabled(const DiscoverySpec& spec, const Config& config);
 
-// One that is not taken, and why.
+// A target that is not added, and why.
 struct RefusedTarget {
   std::string name, why;
 };
 
-// `config`, which was loaded with `schema`, with the found targets after those that it has. The first of
-// several with one URL stays, so a configured one wins; names that are taken get a number. Refused: an option
-// that the loader refuses, a page of our own.
-// Pure but for a look at this machine's addresses.
+// Returns `config`, which was loaded with `schema`, with the found targets after the configured ones. The
+// first of several with one URL stays, so a configured one wins; taken names get a number. Targets with an
+// option that the loader refuses and pages of this agent are refused. Reads the addresses of this machine.
 Config WithFound(const Config& config, const Schema& schema, std::span<const FoundTarget> found,
                  std::vector<RefusedTarget>& refused);
-// The same, with a line of log for each that is refused.
+// The same, and logs each refused target.
 Config WithFound(const Config& config, const Schema& schema, std::span<const FoundTarget> found);
 
 }  // namespace gpulens

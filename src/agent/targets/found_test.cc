@@ -8,7 +8,7 @@
 #include "agent/run/plan.h"
 #include "agent/targets/found_targets.h"
 #include "agent/targets/own_pages.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "config/loader.h"
 
 namespace gpulens {
@@ -17,7 +17,7 @@ namespace {
 class FoundTest : public ::testing::Test {
  protected:
   Config LoadText(const std::string& text) {
-    Sources sources;
+    ConfigSources sources;
     sources.file_name = "test";
     sources.file_text = text;
     LoadOutcome loaded = Load(*schema_, sources);
@@ -53,8 +53,8 @@ TEST_F(FoundTest, FoundTargetsEqualConfiguredOnes) {
   EXPECT_EQ(targets[3].Text("name"), "h:7-2") << "a configured target without a name has that of its URL";
   EXPECT_EQ(targets[3].Time("interval"), Duration(std::chrono::seconds(15)));
   PipelinePlan plan = MakePlan(whole, {});
-  EXPECT_TRUE(std::any_of(plan.instances.begin(), plan.instances.end(),
-                          [](const auto& setup) { return setup.name == "targets/node-2"; }));
+  EXPECT_TRUE(
+      std::ranges::any_of(plan.instances, [](const auto& setup) { return setup.name == "targets/node-2"; }));
 }
 
 TEST_F(FoundTest, NamesUnnamedTargets) {
@@ -165,16 +165,16 @@ TEST(DiscoveryRunnerTest, ReportsOnlyChanges) {
   env.workers = &workers;
   std::mutex mutex;
   std::condition_variable wake;
-  int told = 0;
+  int calls = 0;
   {
     DiscoveryRunner runner(env, kFakes, [&] {
       std::lock_guard lock(mutex);
-      ++told;
+      ++calls;
       wake.notify_all();
     });
     auto wait_for_reported = [&](int count) {
       std::unique_lock lock(mutex);
-      return wake.wait_for(lock, std::chrono::seconds(60), [&] { return told >= count; });
+      return wake.wait_for(lock, std::chrono::seconds(60), [&] { return calls >= count; });
     };
     loop.Start();
     FoundTarget one;
@@ -191,7 +191,7 @@ TEST(DiscoveryRunnerTest, ReportsOnlyChanges) {
       std::this_thread::yield();
     {
       std::lock_guard lock(mutex);
-      EXPECT_EQ(told, 1) << "the set has not changed";
+      EXPECT_EQ(calls, 1) << "the set has not changed";
     }
     {
       std::lock_guard lock(answers_mutex);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "config/validate.h"
 #include "plugins/remote_access.h"
 
 namespace gpulens {
@@ -30,32 +31,33 @@ std::vector<Endpoint> Interfaces() {
 
 bool SameIp(const Endpoint& a, const Endpoint& b) noexcept { return a.family == b.family && a.ip == b.ip; }
 bool IsAny(const Endpoint& at) noexcept {
-  return std::all_of(at.ip.begin(), at.ip.end(), [](uint8_t byte) { return byte == 0; });
+  return std::ranges::all_of(at.ip, [](uint8_t byte) { return byte == 0; });
 }
 
-// Then it is not our network listener that answers.
+// Whether the client uses a Unix socket, where none of our network listeners answers.
 bool ThroughSocketFile(const Config& client) {
   return client.Has(kTransportKey) && !client.Group(kTransportKey).Text("unix_socket").empty();
+}
+
+void AddListening(const Config& group, std::vector<Endpoint>& out) {
+  for (const std::string& text : group.Texts("listen"))
+    if (auto endpoint = ParseListenAddress(text)) out.push_back(*endpoint);
 }
 
 }  // namespace
 
 OwnPages OwnPages::Of(const Config& config) {
   std::vector<Endpoint> listening;
-  for (std::string_view group : {"http", "websocket"}) {
-    if (!config.Has(group)) continue;
-    for (const std::string& text : config.Group(group).Texts("listen")) {
-      if (auto endpoint = ParseListenAddress(text)) listening.push_back(*endpoint);
-    }
-  }
+  for (std::string_view group : {"http", "websocket"})
+    if (config.Has(group)) AddListening(config.Group(group), listening);
   return {std::move(listening), Interfaces()};
 }
 
 const Endpoint* OwnPages::Find(const Endpoint& at) const {
   // Any address of a loopback net, and "any" as a destination, are this machine.
   bool loopback = at.IsLoopback() || IsAny(at);
-  bool ours = loopback || std::any_of(interfaces_.begin(), interfaces_.end(),
-                                      [&](const Endpoint& own) { return SameIp(own, at); });
+  bool ours =
+      loopback || std::ranges::any_of(interfaces_, [&](const Endpoint& own) { return SameIp(own, at); });
   for (const Endpoint& listener : listening_) {
     if (listener.family == Endpoint::Family::kUnix || listener.port != at.port) continue;
     bool any = listener.any_family || IsAny(listener);
@@ -83,17 +85,8 @@ const Endpoint* OwnPages::Find(const HttpUrl& url) const {
 Status RefuseOwnReceivers(const Config& config) {
   if (!config.Has("receivers")) return Ok();
   std::vector<Endpoint> listening;
-  for (const Config::Entry& receiver : config.Group("receivers").entries()) {
-    const auto& options = std::get<Config>(receiver.value);
-    if (!options.Bool("enabled")) continue;
-    for (const Config::Entry& transport : options.entries()) {
-      const auto* group = std::get_if<Config>(&transport.value);
-      if (!group || !group->Has("listen")) continue;
-      for (const std::string& text : group->Texts("listen")) {
-        if (auto endpoint = ParseListenAddress(text)) listening.push_back(*endpoint);
-      }
-    }
-  }
+  ForEachReceiverListen(config,
+                        [&](const std::string&, const Config& group) { AddListening(group, listening); });
   const OwnPages own(std::move(listening), Interfaces());
   for (const Config::Entry& sink : config.Group("sinks").entries()) {
     const auto& options = std::get<Config>(sink.value);

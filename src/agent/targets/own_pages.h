@@ -1,7 +1,6 @@
-// Whether a target is one of this agent's own listeners: reading it would feed its numbers back to itself.
+// Detects targets that are this agent's own listeners: the agent would read its own metrics.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -19,7 +18,7 @@ class OwnPages {
   OwnPages(std::vector<Endpoint> listening, std::vector<Endpoint> interfaces)
       : listening_(std::move(listening)), interfaces_(std::move(interfaces)) {}
 
-  // The listener that answers at `url`; null when it is not ours. Names but localhost are not looked up.
+  // The listener of this agent that answers at `url`, or null. Names other than localhost are not resolved.
   const Endpoint* Find(const HttpUrl& url) const;
   const Endpoint* Find(const Endpoint& at) const;
 
@@ -27,12 +26,11 @@ class OwnPages {
   std::vector<Endpoint> listening_, interfaces_;
 };
 
-// kInvalidArgument that names the first sink whose receiver is our own, and its place: what it sends would
-// come back to it for ever.
+// Refuses a sink that sends to a receiver of this agent, whose data would circulate forever.
+// kInvalidArgument names the first such sink and its place.
 Status RefuseOwnReceivers(const Config& config);
 
-// kInvalidArgument that names the first target that is our own page, and its place; or what
-// RefuseOwnReceivers says.
+// Also refuses targets that are pages of this agent. kInvalidArgument names the first one and its place.
 Status RefuseOwnPages(const Config& config);
 
 }  // namespace gpulens

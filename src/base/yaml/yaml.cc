@@ -142,9 +142,9 @@ class YamlBuilder final : public YAML::EventHandler {
     if (!limits_.anchors) Fail(YamlProblem::kOther, At(mark), "tags are not supported");
     std::string_view name = std::string_view(tag).substr(tag.starts_with(kCore) ? kCore.size() : 0);
     if (std::find(std::begin(kPlain), std::end(kPlain), name) != std::end(kPlain)) return;
-    std::string shown;
-    AppendPrintable(shown, std::string_view(tag).substr(0, 60));
-    Fail(YamlProblem::kOther, At(mark), "the tag \"" + shown + "\" is not supported here", "remove it");
+    Fail(YamlProblem::kOther, At(mark),
+         "the tag \"" + Printable(std::string_view(tag).substr(0, 60)) + "\" is not supported here",
+         "remove it");
   }
 
   YamlNode& Make(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind) {

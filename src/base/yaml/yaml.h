@@ -9,7 +9,6 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -155,7 +154,7 @@ class YamlFields {
   YamlFields& FailAt(const YamlNode& node, std::string_view what);
   const YamlNode& map() const noexcept { return map_; }
   const Status& status() const noexcept { return status_; }
-  // Also fails for a key that nothing asked for.
+  // Also fails for a key that was not read.
   Status Done();
 
  private:

@@ -1,4 +1,4 @@
-#include "cli/bench/bench_options.h"
+#include "cli/bench/bench_command.h"
 
 #include <cstdlib>
 
@@ -39,13 +39,13 @@ TEST(BenchOptions, DefaultLengthAndWarmUp) {
   EXPECT_EQ(PlanOf(options).load.requests, 200);
   EXPECT_EQ(PlanOf(options).load.concurrency, 8);
   EXPECT_EQ(PlanOf(options).load.warmup, 8);
-  options.requests = 10;
+  options.load.requests = 10;
   EXPECT_EQ(PlanOf(options).load.warmup, 0) << "ten requests are too few to leave eight out";
-  options.requests = 0;
+  options.load.requests = 0;
   options.duration = "2s";
   EXPECT_EQ(PlanOf(options).load.requests, 0);
   EXPECT_EQ(PlanOf(options).load.duration, std::chrono::seconds(2));
-  options.rate = 5;
+  options.load.rate = 5;
   EXPECT_EQ(PlanOf(options).load.concurrency, 1000);
   EXPECT_EQ(PlanOf(options).load.warmup, 0);
   options.warmup = 3;
@@ -53,14 +53,14 @@ TEST(BenchOptions, DefaultLengthAndWarmUp) {
 }
 
 TEST(BenchOptions, ErrorsNameTheOption) {
-  const auto refused = [](auto change, const char* said) {
+  const auto refused = [](auto change, const char* expected) {
     BenchOptions options;
     options.url = "http://a:1";
     change(options);
     const auto plan = MakeBenchPlan(options);
-    ASSERT_FALSE(plan) << said;
+    ASSERT_FALSE(plan) << expected;
     EXPECT_EQ(plan.status().code, Code::kInvalidArgument);
-    EXPECT_THAT(plan.status().detail, ::testing::HasSubstr(said));
+    EXPECT_THAT(plan.status().detail, ::testing::HasSubstr(expected));
   };
   refused([](BenchOptions& o) { o.url = "gpu7"; }, "gpu7");
   refused([](BenchOptions& o) { o.targets = {"ttft"}; }, "--slo ttft: expected ttft=TIME");
@@ -71,7 +71,7 @@ TEST(BenchOptions, ErrorsNameTheOption) {
   refused([](BenchOptions& o) { o.headers = {"no colon"}; }, "Name: value");
   refused([](BenchOptions& o) { o.headers = {"Content-Length: 3"}; }, "--header");
   refused([](BenchOptions& o) { o.api_key_variable = "GPULENS_NO_SUCH_KEY"; }, "the variable is not set");
-  refused([](BenchOptions& o) { o.requests = o.warmup = 5; }, "--warmup");
+  refused([](BenchOptions& o) { o.load.requests = 5, o.warmup = 5; }, "--warmup");
 }
 
 TEST(BenchOptions, KeysAndTargetsReachThePlan) {

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdio>
 
 #include "base/clock.h"
 #include "base/result.h"
-#include "base/text.h"
+#include "cli/common/output.h"
 #include "sdk/inference/call.h"
 #include "sdk/inference/core.h"
-#include "store/experiments/run_files.h"
+#include "store/experiments/run_rows.h"
 
 namespace gpulens {
 
@@ -20,7 +19,7 @@ using std::chrono::hours;
 using std::chrono::milliseconds;
 using std::chrono::minutes;
 
-// Readings that are kept: memory for a longer run is found by reading less often.
+// Limit of the kept readings; a longer run is read less often.
 constexpr int64_t kMostReadings = 60'000;
 
 EnergyOptions EnergyOptionsOf(const LoadPlan& plan) {
@@ -32,12 +31,44 @@ EnergyOptions EnergyOptionsOf(const LoadPlan& plan) {
   return options;
 }
 
+using std::chrono::system_clock;
+
+double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
+
+std::optional<int64_t> CountOf(std::optional<uint64_t> tokens) noexcept {
+  return tokens && *tokens <= INT64_MAX ? std::optional(static_cast<int64_t>(*tokens)) : std::nullopt;
+}
+
+// Times between tokens: the gaps between events when each event brought one token (many servers count the end
+// mark of a sequence, which brings no text), else only their mean. Unknown when the tokens were not counted.
+Distribution ItlOf(const LoadRequest& request, std::span<const double> gap_seconds) {
+  if (!request.completion_tokens || *request.completion_tokens < 2 || request.first_ns == 0) return {};
+  const uint64_t tokens = *request.completion_tokens;
+  if (tokens == request.chunks || tokens == request.chunks + 1) return Describe(gap_seconds);
+  Distribution itl;
+  itl.n = tokens - 1;
+  itl.sum = Seconds(request.last_ns - request.first_ns);
+  itl.mean = itl.sum / static_cast<double>(itl.n);
+  return itl;
+}
+
+// Sets the tokens and times of an answered request, by the definitions of the run's figures.
+void Measure(const LoadRequest& request, std::span<const double> gap_seconds, InferenceRecord& out) {
+  out.prompt_tokens = CountOf(request.prompt_tokens);
+  out.cached_prompt_tokens = CountOf(request.cached_tokens);
+  out.completion_tokens = CountOf(request.completion_tokens);
+  out.latency_seconds = Seconds(request.done_ns - request.due_ns);
+  if (request.first_ns > 0) out.ttft_seconds = Seconds(request.first_ns - request.due_ns);
+  out.itl_seconds = ItlOf(request, gap_seconds);
+}
+
+// Formatted like the id of a run, "exp-20261123-025500-0a1b2c3d", with another prefix.
+std::string MakeBatchId() { return "bench" + experiments::MakeRunId(RealClock().Now().unix_ns).substr(3); }
+
 }  // namespace
 
 void AddFigure(JsonObject& object, std::string_view key, double value) {
-  char text[48] = "null";
-  if (std::isfinite(value)) std::snprintf(text, sizeof text, "%.9g", value);
-  object.Raw(key, text);
+  object.Raw(key, std::isfinite(value) ? Printed("%.9g", value) : "null");
 }
 
 bool IsLocalHost(std::string_view host) noexcept {
@@ -73,23 +104,15 @@ std::string EnergyText(const BenchEnergy& energy) {
   const EnergyResult& run = energy.run;
   std::string out = "  energy       ";
   if (!run.valid()) {
-    out += "unknown (" + std::string(EnergyValidityName(run.validity)) + "): ";
-    AppendPrintable(out, run.reason);
-    return out + "\n";
+    return out + "unknown (" + std::string(EnergyValidityName(run.validity)) + "): " + Printable(run.reason) +
+           "\n";
   }
   out += ToString(run) + " by " + std::string(EnergyVendorName(run.vendor));
-  char text[96];
-  if (std::isfinite(energy.joules_per_output_token)) {
-    std::snprintf(text, sizeof text, "; %.3g J/token out, %.3g J/request", energy.joules_per_output_token,
-                  energy.joules_per_request);
-    out += text;
-  }
+  if (std::isfinite(energy.joules_per_output_token))
+    out += Printed("; %.3g J/token out, ", energy.joules_per_output_token) +
+           Printed("%.3g J/request", energy.joules_per_request);
   out += "\n";
-  if (!run.reason.empty()) {
-    out += "  note         ";
-    AppendPrintable(out, run.reason);
-    out += "\n";
-  }
+  if (!run.reason.empty()) out += "  note         " + Printable(run.reason) + "\n";
   return out;
 }
 
@@ -110,53 +133,6 @@ void AddEnergy(JsonObject& parent, const BenchEnergy& energy) {
   AddFigure(object, "joules_per_request", energy.joules_per_request);
 }
 
-namespace {
-
-using std::chrono::system_clock;
-
-double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
-
-std::optional<int64_t> CountOf(std::optional<uint64_t> tokens) noexcept {
-  return tokens && *tokens <= INT64_MAX ? std::optional(static_cast<int64_t>(*tokens)) : std::nullopt;
-}
-
-Outcome OutcomeOf(LoadRequest::Outcome outcome) noexcept {
-  switch (outcome) {
-    case LoadRequest::Outcome::kError: return Outcome::kError;
-    case LoadRequest::Outcome::kCancelled: return Outcome::kCancelled;
-    case LoadRequest::Outcome::kOk: break;
-  }
-  return Outcome::kOk;
-}
-
-// From token to token: the times between events where each brought one token (the end mark of a sequence is
-// counted by many servers and brings no text), else their mean alone. Of uncounted tokens it is not known.
-Distribution ItlOf(const LoadRequest& request, std::span<const double> gap_seconds) {
-  if (!request.completion_tokens || *request.completion_tokens < 2 || request.first_ns == 0) return {};
-  const uint64_t tokens = *request.completion_tokens;
-  if (tokens == request.chunks || tokens == request.chunks + 1) return Describe(gap_seconds);
-  Distribution itl;
-  itl.n = tokens - 1;
-  itl.sum = Seconds(request.last_ns - request.first_ns);
-  itl.mean = itl.sum / static_cast<double>(itl.n);
-  return itl;
-}
-
-// As the run's figures have them: what failed has no latency.
-void Measure(const LoadRequest& request, std::span<const double> gap_seconds, InferenceRecord& out) {
-  out.prompt_tokens = CountOf(request.prompt_tokens);
-  out.cached_prompt_tokens = CountOf(request.cached_tokens);
-  out.completion_tokens = CountOf(request.completion_tokens);
-  out.latency_seconds = Seconds(request.done_ns - request.due_ns);
-  if (request.first_ns > 0) out.ttft_seconds = Seconds(request.first_ns - request.due_ns);
-  out.itl_seconds = ItlOf(request, gap_seconds);
-}
-
-// Like the id of a run, "exp-20261123-025500-0a1b2c3d", with another prefix.
-std::string MakeBatchId() { return "bench" + experiments::MakeRunId(RealClock().Now().unix_ns).substr(3); }
-
-}  // namespace
-
 BenchStore::BenchStore(InferenceStore store, const LoadPlan& plan, std::string engine, EnergyMonitor* monitor)
     : store_(std::move(store)),
       monitor_(monitor),
@@ -172,7 +148,7 @@ Result<std::unique_ptr<BenchStore>> BenchStore::Open(const std::string& path_or_
   return std::unique_ptr<BenchStore>(new BenchStore(std::move(store), plan, std::move(engine), monitor));
 }
 
-// Warm-up requests, too, take their share of the joules.
+// Warm-up requests take their share of the joules, too.
 void BenchStore::OnSent(const LoadRequest& request) {
   if (!monitor_) return;
   const auto at = windows_.emplace(request.number, monitor_->Request()).first;
@@ -185,7 +161,7 @@ void BenchStore::OnFirstToken(const LoadRequest& request) {
 }
 
 void BenchStore::OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) {
-  std::unique_ptr<inference::Settler> joules;
+  std::unique_ptr<inference::RecordSettler> joules;
   if (const auto at = windows_.find(request.number); at != windows_.end()) {
     at->second.End();
     joules = inference::SettleEnergy(std::move(at->second));
@@ -196,7 +172,7 @@ void BenchStore::OnEnded(const LoadRequest& request, std::span<const double> gap
   record.error_type = request.error;
   record.time = system_clock::now() - std::chrono::duration_cast<system_clock::duration>(
                                           Duration(request.done_ns - request.due_ns));
-  record.outcome = OutcomeOf(request.outcome);
+  record.outcome = request.outcome;
   record.streaming = stream_;
   if (request.outcome == LoadRequest::Outcome::kOk) Measure(request, gap_seconds, record);
   ++given_;
@@ -218,14 +194,12 @@ BenchStored BenchStore::Close() {
 }
 
 std::string StoredText(const BenchStored& stored) {
-  std::string path;
-  AppendPrintable(path, stored.path);
   std::string out = "  stored       " + std::to_string(stored.stored) +
-                    " records: gpulens telemetry stats --db " + path + " --batch " + stored.batch_id + "\n";
+                    " records: gpulens telemetry stats --db " + Printable(stored.path) + " --batch " +
+                    stored.batch_id + "\n";
   if (stored.lost == 0 && stored.status.ok()) return out;
-  out += "  note         " + std::to_string(stored.lost) + " records are lost: ";
-  AppendPrintable(out, stored.status.detail);
-  return out + "\n";
+  return out + "  note         " + std::to_string(stored.lost) +
+         " records are lost: " + Printable(stored.status.detail) + "\n";
 }
 
 void AddStored(JsonObject& parent, const BenchStored& stored) {

@@ -10,12 +10,11 @@
 #include <gpulens/inference.h>
 
 #include "cli/bench/load_run.h"
-#include "cli/bench/load_summary.h"
 #include "cli/common/json_object.h"
 
 namespace gpulens {
 
-// A plain value. Unknown joules are NaN; the result has the reason.
+// Energy of a run. A plain value. Unknown joules are NaN; the result has the reason.
 struct BenchEnergy {
   EnergyResult run;
   // Includes the energy of prompts: devices do not separate it from that of answers.
@@ -23,15 +22,14 @@ struct BenchEnergy {
   double joules_per_request = kNotMeasured;
 };
 
-// Reads from its making on. Used by one thread.
+// Measures the energy of this machine's devices from its construction on. Used by one thread.
 class BenchMeter {
  public:
-  // Only where the server is this machine: the energy of others is not known here. `always`: it is, whatever
-  // its address says.
+  // Reads energy only when the server is on this machine; `always` reads it for any address.
   BenchMeter(const LoadPlan& plan, bool always);
-  // Of the requests after the warm-up: from the first that was due to the last that ended.
+  // Returns the energy from the first due request after the warm-up to the end of the last one.
   BenchEnergy Measure(const LoadRecord& record, const LoadSummary& summary);
-  // Null: the joules of the server are not known here.
+  // Null when the server's energy cannot be read here.
   EnergyMonitor* monitor() noexcept { return monitor_ ? &*monitor_ : nullptr; }
 
  private:
@@ -45,19 +43,19 @@ bool IsLocalHost(std::string_view host) noexcept;
 std::string EnergyText(const BenchEnergy& energy);
 void AddEnergy(JsonObject& parent, const BenchEnergy& energy);
 
-// What became of them. A plain value.
+// How many records of a run were stored. A plain value.
 struct BenchStored {
   std::string path, batch_id;
   uint64_t stored = 0, lost = 0;
   Status status = {};  // why some are lost
 };
 
-// A record for each request after the warm-up, failed and cut-off ones included: these say why, and have
-// neither times nor tokens, as in the run's figures. One batch id for the run.
+// Stores a record for each request after the warm-up under one batch id. Failed and cancelled requests have a
+// reason, and neither times nor tokens, as in the run's figures.
 class BenchStore final : public LoadObserver {
  public:
-  // `monitor` may be null: then joules are not known; else a record has its request's share of the devices.
-  // It outlives the store. Errors as of InferenceStore::Open.
+  // With a `monitor`, which outlives the store, each record has its request's share of the devices' energy.
+  // Errors as of InferenceStore::Open.
   static Result<std::unique_ptr<BenchStore>> Open(const std::string& path_or_url, const LoadPlan& plan,
                                                   std::string engine, EnergyMonitor* monitor);
 
@@ -65,7 +63,7 @@ class BenchStore final : public LoadObserver {
   void OnFirstToken(const LoadRequest& request) override;
   void OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) override;
 
-  // Once, after the run's loop has stopped.
+  // Called once, after the run's loop has stopped.
   BenchStored Close();
 
  private:
@@ -82,7 +80,7 @@ class BenchStore final : public LoadObserver {
 
 std::string StoredText(const BenchStored& stored);
 void AddStored(JsonObject& parent, const BenchStored& stored);
-// With nine digits; null for an unknown value.
+// Adds a number with nine digits, or null for an unknown value.
 void AddFigure(JsonObject& object, std::string_view key, double value);
 
 }  // namespace gpulens

@@ -136,13 +136,12 @@ TEST_F(BenchStoreTest, StoresMeasuredRequest) {
   EXPECT_NEAR(one.latency_seconds, 0.102, 1e-9);
   EXPECT_EQ(one.itl_seconds.n, 5u);
   EXPECT_NEAR(one.itl_seconds.p50, 0.01, 1e-9);
-  EXPECT_TRUE(std::isnan(one.energy_joules)) << "nobody measured it";
+  EXPECT_TRUE(std::isnan(one.energy_joules)) << "not measured";
   EXPECT_GE(one.time, before - std::chrono::milliseconds(103)) << "when it was due";
   EXPECT_LE(one.time, std::chrono::system_clock::now() - std::chrono::milliseconds(101));
 }
 
-// Of times between events that bring several tokens, or of which nobody knows how many, no percentile is one
-// of times between tokens.
+// Events that bring several or an unknown number of tokens give no percentiles of times between tokens.
 TEST_F(BenchStoreTest, StoresInterTokenTimes) {
   LoadRequest with_end_mark = Answered(1, 6), several = Answered(2, 6), uncounted = Answered(3, 6);
   with_end_mark.completion_tokens = 7;

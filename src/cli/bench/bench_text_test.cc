@@ -1,4 +1,4 @@
-#include "cli/bench/bench_text.h"
+#include "cli/bench/bench_command.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

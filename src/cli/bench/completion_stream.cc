@@ -63,7 +63,7 @@ void SseReader::Reset() {
 
 bool SseReader::Feed(std::string_view bytes, const OnData& on_data) {
   while (!bytes.empty() && !too_large_) {
-    // A line ends with CR, LF or both; of both, the second may come with the next bytes.
+    // A line ends with CR, LF or CR LF, whose LF may arrive with the next bytes.
     if (after_cr_ && bytes.front() == '\n') bytes.remove_prefix(1);
     after_cr_ = false;
     const size_t end = bytes.find_first_of("\r\n");

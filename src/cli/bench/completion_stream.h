@@ -15,26 +15,26 @@ namespace gpulens {
 // The data of one event of a stream, or a whole answer.
 struct CompletionChunk {
   bool done = false;  // the end mark of a stream
-  bool text = false;  // brings text, reasoning or a call of a tool: at least one token
+  bool text = false;  // has text, reasoning or a tool call, so at least one token
   std::optional<uint64_t> prompt_tokens, cached_tokens, completion_tokens;  // as the server counts them
   std::string error;  // reported by the server; empty: none
 };
 
-// kDataLoss: no JSON.
+// kDataLoss: `data` is not JSON.
 Result<CompletionChunk> ReadCompletionChunk(std::string_view data);
 
-// The id of the first model in an answer to GET /v1/models.
+// Returns the id of the first model in an answer to GET /v1/models.
 std::optional<std::string> FirstModel(std::string_view models_answer);
 
-// Bytes in any pieces to events. Not thread-safe; used again for the next answer after Reset.
+// Splits bytes, in pieces of any size, into events. Not thread-safe; can be reused after Reset.
 class SseReader {
  public:
   static constexpr size_t kMostBytes = 1u << 20;  // of an event, and of a line
 
   using OnData = std::function<void(std::string_view data)>;
 
-  // Calls `on_data` for each event that is whole: its data lines, joined by line feeds. Other fields and
-  // comments are passed over. False when something is above the limit; then only Reset helps.
+  // Calls `on_data` for each complete event with its data lines, joined by line feeds. Skips other fields and
+  // comments. Returns false once an event or a line exceeds the limit, until Reset.
   bool Feed(std::string_view bytes, const OnData& on_data);
   void Reset();
 

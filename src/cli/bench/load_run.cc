@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 32> kWords{
     "hand", "part",  "place",  "case", "week",  "work", "system", "point", "group", "number", "night",
     "home", "water", "room",   "area", "money", "book", "word",   "issue", "side",  "house"};
 
-// SplitMix64 (Steele, Lea and Flood, 2014): every seed is a good one.
+// SplitMix64 (Steele, Lea and Flood, 2014), which accepts any seed.
 uint64_t Next(uint64_t& state) noexcept {
   uint64_t z = state += 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -37,7 +37,7 @@ std::string Prompt(const LoadPlan& plan, uint64_t number) {
   const uint32_t shared = std::min(plan.shared_words, plan.prompt_words);
   std::string out;
   AppendWords(out, shared, plan.seed);
-  // The number makes the rest unlike every other prompt from its first token on.
+  // The number makes the rest differ from every other prompt from its first token on.
   if (shared < plan.prompt_words) {
     if (!out.empty()) out += ' ';
     out += std::to_string(number);
@@ -46,6 +46,11 @@ std::string Prompt(const LoadPlan& plan, uint64_t number) {
   }
   return out;
 }
+
+constexpr size_t kMostSlots = 10'000;
+constexpr size_t kMostDetail = 300;
+
+int64_t SteadyNs() noexcept { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 }  // namespace
 
@@ -67,23 +72,14 @@ Duration ArrivalTimes::Next() noexcept {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(-std::log(uniform) / rate_));
 }
 
-namespace {
-
-constexpr size_t kMostSlots = 10'000;
-constexpr size_t kMostDetail = 300;
-
-int64_t SteadyNs() noexcept { return std::chrono::steady_clock::now().time_since_epoch().count(); }
-
-}  // namespace
-
-// One connection, and the request that is on it.
+// A connection and its current request.
 struct LoadRun::Slot {
   std::unique_ptr<HttpChannel> channel;
   SseReader events;
   LoadRequest request;
   int64_t previous_ns = 0;   // of the last event that brought text
   std::vector<double> gaps;  // for the observer
-  std::string broken;        // why the answer, of status 200, is none
+  std::string broken;        // why an answer with status 200 is unusable
   bool ended = false;        // the stream's end mark has come
   bool busy = false;
 };
@@ -209,7 +205,7 @@ void LoadRun::Take(LoadRequest& request, const CompletionChunk& chunk) const {
   if (chunk.completion_tokens) request.completion_tokens = chunk.completion_tokens;
 }
 
-// Why the answer is none, in the words that errors are counted by; empty: it is good.
+// Returns the kind of error under which the answer is counted; empty for a good answer.
 std::string LoadRun::FailureOf(Slot& slot, HttpReply& reply, std::string& detail) const {
   if (reply.failure != HttpFailure::kNone) {
     detail = reply.body.empty() ? reply.detail : reply.body.substr(0, kMostDetail);
@@ -294,6 +290,124 @@ LoadProgress LoadRun::progress() const noexcept {
           .output_tokens = output_tokens_,
           .elapsed_seconds = static_cast<double>(Now()) * 1e-9,
           .first_token_seconds = newest_first_};
+}
+
+namespace {
+
+constexpr double kSeconds = 1e-9;
+// The rate is taken over steps of this many requests, or of those in flight if they are more.
+constexpr size_t kLeastStep = 10;
+// Steady: three steps within 5 % of each other, twice in a row, after one step that fills the batch.
+constexpr SteadyStateOptions kSteady{.warmup = 1, .window = 3, .consecutive = 2, .cv_below = 0.05};
+
+uint64_t TokensOf(const LoadRequest& request) noexcept {
+  return request.completion_tokens.value_or(request.chunks);
+}
+
+double FirstToken(const LoadRequest& request) noexcept {
+  return request.first_ns ? static_cast<double>(request.first_ns - request.due_ns) * kSeconds : kNotMeasured;
+}
+double EndToEnd(const LoadRequest& request) noexcept {
+  return static_cast<double>(request.done_ns - request.due_ns) * kSeconds;
+}
+double PerToken(const LoadRequest& request) noexcept {
+  const uint64_t tokens = TokensOf(request);
+  if (!request.first_ns || tokens < 2) return kNotMeasured;
+  return static_cast<double>(request.last_ns - request.first_ns) * kSeconds / static_cast<double>(tokens - 1);
+}
+
+// An unknown value does not meet a limit.
+bool Meets(std::optional<double> target, double value) noexcept { return !target || value <= *target; }
+bool IsGood(const LoadRequest& request, const LoadTargets& targets) noexcept {
+  // One token has no time between tokens.
+  const bool itl = TokensOf(request) < 2 || Meets(targets.itl, PerToken(request));
+  return request.outcome == LoadRequest::Outcome::kOk && Meets(targets.ttft, FirstToken(request)) && itl &&
+         Meets(targets.e2e, EndToEnd(request));
+}
+
+struct Samples {
+  std::vector<double> ttft, e2e, tpot, late;
+};
+
+void CountTokens(LoadSummary& out, const LoadRequest& request) {
+  out.completion_tokens += TokensOf(request);
+  out.prompt_tokens_known |= request.prompt_tokens.has_value();
+  out.prompt_tokens += request.prompt_tokens.value_or(0);
+  out.cached_tokens_known |= request.cached_tokens.has_value();
+  out.cached_tokens += request.cached_tokens.value_or(0);
+  if (!request.completion_tokens) {
+    ++out.without_usage;
+  } else if (request.first_ns) {
+    out.chunks += request.chunks;
+    out.tokens_of_chunks += *request.completion_tokens;
+  }
+}
+
+void Count(LoadSummary& out, Samples& samples, const LoadRequest& request) {
+  samples.late.push_back(static_cast<double>(request.sent_ns - request.due_ns) * kSeconds);
+  switch (request.outcome) {
+    case LoadRequest::Outcome::kError: ++out.errors; return;
+    case LoadRequest::Outcome::kCancelled: ++out.cancelled; return;
+    case LoadRequest::Outcome::kOk: break;
+  }
+  ++out.ok;
+  CountTokens(out, request);
+  samples.ttft.push_back(FirstToken(request));
+  samples.e2e.push_back(EndToEnd(request));
+  samples.tpot.push_back(PerToken(request));
+}
+
+// `ended` are the answered requests in the order of their ends.
+std::optional<uint64_t> SteadySince(const std::vector<const LoadRequest*>& ended, size_t step) {
+  SteadyStateDetector detector(kSteady);
+  for (size_t at = step; at <= ended.size(); at += step) {
+    const int64_t from = at == step ? ended.front()->due_ns : ended[at - step - 1]->done_ns;
+    uint64_t tokens = 0;
+    for (size_t i = at - step; i < at; ++i) tokens += TokensOf(*ended[i]);
+    const double seconds = static_cast<double>(ended[at - 1]->done_ns - from) * kSeconds;
+    if (detector.Record(static_cast<double>(tokens) / seconds)) return at;
+  }
+  return {};
+}
+
+}  // namespace
+
+LoadSummary Summarize(const LoadRecord& record, uint64_t warmup, uint32_t concurrency,
+                      const LoadTargets& targets) {
+  LoadSummary out;
+  Samples samples;
+  std::vector<const LoadRequest*> answered;
+  uint64_t good = 0;
+  int64_t first = INT64_MAX, last = INT64_MIN;
+  for (const LoadRequest& request : record.requests) {
+    if (request.number < warmup) continue;
+    Count(out, samples, request);
+    good += IsGood(request, targets) ? 1 : 0;
+    first = std::min(first, request.due_ns);
+    last = std::max(last, request.done_ns);
+    if (request.outcome == LoadRequest::Outcome::kOk) answered.push_back(&request);
+  }
+  out.ttft = Describe(samples.ttft);
+  out.e2e = Describe(samples.e2e);
+  out.tpot = Describe(samples.tpot);
+  out.late = Describe(samples.late);
+  out.itl = Describe(record.gap_seconds);
+  const size_t step = std::max<size_t>(kLeastStep, concurrency);
+  out.steady_since = SteadySince(answered, step);
+  out.steady_validated = answered.size() / step >= kSteady.warmup + kSteady.window + kSteady.consecutive - 1;
+  if (last <= first) return out;
+  out.begin_ns = first;
+  out.end_ns = last;
+  out.elapsed_seconds = static_cast<double>(last - first) * kSeconds;
+  const auto rate = [&](uint64_t n) { return static_cast<double>(n) / out.elapsed_seconds; };
+  out.requests_per_second = rate(out.ok);
+  out.output_tokens_per_second = rate(out.completion_tokens);
+  if (out.prompt_tokens_known) out.total_tokens_per_second = rate(out.completion_tokens + out.prompt_tokens);
+  if (targets.any()) {
+    out.good_ratio = static_cast<double>(good) / static_cast<double>(out.ok + out.errors + out.cancelled);
+    out.good_per_second = rate(good);
+  }
+  return out;
 }
 
 }  // namespace gpulens

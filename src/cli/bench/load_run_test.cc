@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "cli/bench/load_run.h"
-#include "cli/bench/load_summary.h"
 #include "net/testing/scripted_server.h"
 
 namespace gpulens {
@@ -27,7 +26,7 @@ TEST(LoadPlan, PromptsDifferAndRepeat) {
   std::set<std::string> prompts;
   for (uint64_t i = 0; i < 100; ++i) {
     const std::string prompt = PromptOf(plan, i);
-    EXPECT_EQ(std::count(prompt.begin(), prompt.end(), ' '), 15);
+    EXPECT_EQ(std::ranges::count(prompt, ' '), 15);
     EXPECT_EQ(prompt, PromptOf(plan, i));
     prompts.insert(prompt.substr(0, prompt.find(' ')));
   }
@@ -93,7 +92,7 @@ std::string Streamed(std::string_view end = kEnd) {
   return Answer200(body + std::string(kUsage) + std::string(end), "Content-Type: text/event-stream\r\n");
 }
 
-// A run against a server that a test scripts.
+// Runs a load against a scripted server.
 class LoadRunTest : public ::testing::Test {
  protected:
   void SetUp() override { loop_.Start(); }
@@ -179,14 +178,14 @@ TEST_F(LoadRunTest, OpenLoopTimesFromDueTime) {
   }
 }
 
-// Says what was told, request by request.
+// Records the calls for each request.
 struct Follower final : LoadObserver {
-  std::map<uint64_t, std::string> told;
+  std::map<uint64_t, std::string> calls;
   std::map<uint64_t, size_t> gaps;
-  void OnSent(const LoadRequest& request) override { told[request.number] += "sent "; }
-  void OnFirstToken(const LoadRequest& request) override { told[request.number] += "first "; }
+  void OnSent(const LoadRequest& request) override { calls[request.number] += "sent "; }
+  void OnFirstToken(const LoadRequest& request) override { calls[request.number] += "first "; }
   void OnEnded(const LoadRequest& request, std::span<const double> gap_seconds) override {
-    told[request.number] += "ended";
+    calls[request.number] += "ended";
     gaps[request.number] = gap_seconds.size();
     EXPECT_GE(request.done_ns, request.sent_ns);
   }
@@ -202,9 +201,9 @@ TEST_F(LoadRunTest, ReportsEachRequestToObserver) {
   Follower follower;
   Begin(plan, &follower);
   End();
-  ASSERT_EQ(follower.told.size(), 20);
-  for (const auto& [number, told] : follower.told) {
-    EXPECT_EQ(told, number == 3 ? "sent ended" : "sent first ended") << number;
+  ASSERT_EQ(follower.calls.size(), 20);
+  for (const auto& [number, calls] : follower.calls) {
+    EXPECT_EQ(calls, number == 3 ? "sent ended" : "sent first ended") << number;
     EXPECT_EQ(follower.gaps[number], number == 3 ? 0 : 2) << "its own, also of the warm-up";
   }
 }
@@ -222,7 +221,7 @@ TEST_F(LoadRunTest, EndsAfterDuration) {
 
 TEST_F(LoadRunTest, CountsErrorsByKind) {
   ScriptedServer server([](int, int, const std::string& request) {
-    // A request's prompt ends with words; its number stands before them.
+    // A request's prompt ends with words; its number precedes them.
     const auto number = [&](int n) {
       return request.find("\"" + std::to_string(n) + " ") != std::string::npos;
     };
@@ -279,11 +278,11 @@ TEST_F(LoadRunTest, CountsConnectionErrors) {
 TEST_F(LoadRunTest, StopCancelsRequestsInFlight) {
   std::mutex mutex;
   std::condition_variable came;
-  int asked = 0;
+  int requests = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     std::lock_guard lock(mutex);
     came.notify_one();
-    if (++asked <= 3) return Turn{.answer = Streamed()};
+    if (++requests <= 3) return Turn{.answer = Streamed()};
     return Turn{.answer = "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + std::string(kToken)};
   });
   LoadPlan plan = PlanFor(server);
@@ -291,7 +290,7 @@ TEST_F(LoadRunTest, StopCancelsRequestsInFlight) {
   Begin(plan);
   {
     std::unique_lock lock(mutex);
-    ASSERT_TRUE(came.wait_for(lock, std::chrono::seconds(20), [&] { return asked >= 5; }));
+    ASSERT_TRUE(came.wait_for(lock, std::chrono::seconds(20), [&] { return requests >= 5; }));
   }
   loop_.Call([this] {
     EXPECT_EQ(run_->progress().in_flight, 2);

@@ -1,4 +1,4 @@
-#include "cli/bench/load_summary.h"
+#include "cli/bench/load_run.h"
 
 #include <cmath>
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-// 10 tokens: the first after `ttft`, then one each `itl` milliseconds.
+// A request with 10 tokens: the first after `ttft`, then one each `itl` milliseconds.
 LoadRequest Answered(uint64_t number, int64_t due, int64_t ttft, int64_t itl) {
   LoadRequest request;
   request.number = number;

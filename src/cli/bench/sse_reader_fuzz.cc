@@ -1,4 +1,4 @@
-// However the bytes are cut, the events are the same, and none is larger than the limit.
+// The events do not depend on the pieces in which the bytes arrive, and none exceeds the limit.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -9,10 +9,11 @@
 #include "agent/status/status_report.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
+#include "catalog/exported_name.h"
 #include "catalog/gpu.h"
-#include "catalog/prometheus_name.h"
 #include "cli/check/check_table.h"
+#include "core/prometheus_words.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "wire/exposition/exposition_parser.h"
@@ -21,20 +22,20 @@ namespace gpulens {
 
 namespace {
 
-using Attributes = std::map<std::string, std::string, std::less<>>;
+using CheckAttributes = std::map<std::string, std::string, std::less<>>;
 
 constexpr size_t kMaxGpus = 1024;
-// Read on every GPU, whatever the row contains.
+// Attributes that are read from every series of a GPU.
 constexpr std::string_view kEntityKeys[] = {"gpu.index",           "gpu.uuid",       "gpu.model",
                                             "gpu.mig.instance_id", "process.pid",    "gpu.partition.id",
                                             "simulated",           "gpu.mig.enabled"};
-// A page names the program that made it.
+// Only the page of an agent has this family.
 constexpr std::string_view kAgentFamily = "gpulens_build_info";
 
-// Readings one by one; GPUs as they are met.
-class Builder {
+// Collects readings, and the GPUs that they name.
+class CheckDataBuilder {
  public:
-  void Add(const MetricDesc& metric, Attributes attributes, double value, bool stale) {
+  void Add(const MetricDesc& metric, CheckAttributes attributes, double value, bool stale) {
     for (std::string_view part : {"gpu.mig.instance_id", "process.pid", "gpu.partition.id"}) {
       if (attributes.contains(part)) return;
     }
@@ -47,8 +48,7 @@ class Builder {
     }
     if (attributes.contains("simulated")) data_.simulated = true;
     std::string key = uuid.empty() ? label : uuid;
-    auto at =
-        std::find_if(data_.gpus.begin(), data_.gpus.end(), [&](const CheckGpu& g) { return g.key == key; });
+    auto at = std::ranges::find_if(data_.gpus, [&](const CheckGpu& g) { return g.key == key; });
     if (at == data_.gpus.end()) {
       if (data_.gpus.size() >= kMaxGpus) return;
       data_.gpus.push_back({key, label.empty() ? uuid : label});
@@ -70,7 +70,7 @@ class Builder {
     auto rank = [&](size_t i) {
       return std::pair(ParseInt<uint32_t>(data_.gpus[i].label).value_or(UINT32_MAX), i);
     };
-    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return rank(a) < rank(b); });
+    std::ranges::sort(order, [&](size_t a, size_t b) { return rank(a) < rank(b); });
     std::vector<CheckGpu> gpus;
     for (size_t i = 0; i < order.size(); ++i) {
       place[order[i]] = i;
@@ -82,7 +82,7 @@ class Builder {
   }
 
  private:
-  static std::string Take(Attributes& attributes, std::string_view key) {
+  static std::string Take(CheckAttributes& attributes, std::string_view key) {
     auto at = attributes.find(key);
     if (at == attributes.end()) return "";
     std::string value = std::move(at->second);
@@ -110,7 +110,7 @@ class PageBuilder final : public ExpositionHandler {
     if (sample.name == kAgentFamily) of_agent_ = true;
     auto metric = metrics_.find(sample.name);
     if (metric == metrics_.end()) return;
-    Attributes attributes;
+    CheckAttributes attributes;
     for (const LabelView& label : sample.labels) {
       auto key = keys_.find(label.name);
       if (key != keys_.end()) attributes[key->second] = std::string(label.value);
@@ -130,75 +130,9 @@ class PageBuilder final : public ExpositionHandler {
 
   std::map<std::string, const MetricDesc*, std::less<>> metrics_;
   std::map<std::string, std::string, std::less<>> keys_;  // label to attribute key
-  Builder builder_;
+  CheckDataBuilder builder_;
   bool of_agent_ = false;
 };
-
-}  // namespace
-
-bool Fits(const CheckReading& reading, const CheckInput& input) {
-  auto has = [&](std::string_view key, std::string_view value) {
-    if (key.empty()) return true;
-    auto at = reading.attributes.find(key);
-    return at != reading.attributes.end() && at->second == value;
-  };
-  return reading.metric == input.metric && has(input.key, input.value) && has(input.key2, input.value2);
-}
-
-std::optional<double> CheckData::Sum(size_t gpu, const CheckInput& input) const {
-  std::optional<double> sum;
-  for (const CheckReading& reading : readings) {
-    if (reading.gpu != gpu || !Fits(reading, input)) continue;
-    if (reading.stale) return std::nullopt;
-    sum = sum.value_or(0) + reading.value;
-  }
-  return sum;
-}
-
-std::vector<const CheckReading*> CheckData::Of(size_t gpu, const MetricDesc& metric) const {
-  std::vector<const CheckReading*> found;
-  for (const CheckReading& reading : readings) {
-    if (reading.gpu == gpu && reading.metric == &metric && !reading.stale) found.push_back(&reading);
-  }
-  return found;
-}
-
-bool CheckData::IsStale(size_t gpu, const CheckInput& input) const {
-  return std::any_of(readings.begin(), readings.end(), [&](const CheckReading& reading) {
-    return reading.gpu == gpu && reading.stale && Fits(reading, input);
-  });
-}
-
-CheckData ReadSnapshot(const Snapshot& snapshot, std::span<const MetricDesc* const> metrics) {
-  Builder builder;
-  for (const SnapshotEntry& entry : snapshot.frames) {
-    const Frame& frame = *entry.frame;
-    for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
-      const SeriesInfo& info = (*frame.layout)[slot];
-      if (!info.desc || info.shape || frame.quality[slot] == Quality::kAbsent) continue;
-      if (std::find(metrics.begin(), metrics.end(), info.desc) == metrics.end()) continue;
-      Attributes attributes;
-      for (auto [key, value] : info.attributes) AppendValue(attributes[std::string(key)], value);
-      Cell cell = frame.cells[info.first_cell];
-      double value = info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
-      bool stale = entry.overdue || frame.quality[slot] == Quality::kStale;
-      builder.Add(*info.desc, std::move(attributes), value, stale);
-    }
-  }
-  return builder.Take();
-}
-
-Result<CheckData> ReadPage(std::string_view page, std::span<const MetricDesc* const> metrics) {
-  PageBuilder builder(metrics);
-  ExpositionLimits limits;
-  limits.samples = 200'000;
-  auto report = ParseExposition(page, ExpositionFormat::kText004, limits, builder);
-  if (!report) return report.error();
-  if (!builder.of_agent()) return Status{Code::kDataLoss, "this is not the page of a gpulens agent"};
-  return builder.Take();
-}
-
-namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -207,9 +141,8 @@ constexpr size_t kPageLimit = 64u << 20;
 
 bool Reads(std::span<const MetricDesc* const> metrics) {
   std::span<const MetricDesc* const> wanted = AllCheckMetrics();
-  return std::any_of(metrics.begin(), metrics.end(), [&](const MetricDesc* metric) {
-    return std::find(wanted.begin(), wanted.end(), metric) != wanted.end();
-  });
+  return std::ranges::any_of(
+      metrics, [&](const MetricDesc* metric) { return std::ranges::find(wanted, metric) != wanted.end(); });
 }
 
 PipelinePlan PlanOfChecks(const Config& config, bool demo) {
@@ -217,17 +150,17 @@ PipelinePlan PlanOfChecks(const Config& config, bool demo) {
   std::erase_if(plan.instances, [](const Instance::Setup& setup) { return !Reads(setup.spec->metrics); });
   std::erase_if(plan.analyzers, [](const auto& setup) { return !Reads(setup.spec->metrics); });
   plan.sinks.clear();
-  // Somebody waits.
+  // The user is waiting.
   plan.interval = std::min<Duration>(plan.interval, milliseconds(500));
   for (Instance::Setup& setup : plan.instances)
     setup.period = std::min<Duration>(setup.period, milliseconds(500));
   return plan;
 }
 
-// One pipeline for one look.
-class Look {
+// Runs a pipeline until the readings suffice.
+class DirectReader {
  public:
-  Look(const Config& config, const DirectOptions& options)
+  DirectReader(const Config& config, const DirectOptions& options)
       : options_(options), budget_(static_cast<uint64_t>(config.Group("limits").Int("series"))) {
     env_.io = &io_;
     env_.http = &client_;
@@ -274,14 +207,14 @@ class Look {
         if (!first) first = now;
         if (options_.enough(data_) || now - *first > options_.more) return;
       }
-      if (now - started > options_.timeout || NobodyTries()) return;
+      if (now - started > options_.timeout || AllUnavailable()) return;
     }
   }
 
   // Every collector has reported that its GPUs are absent.
-  bool NobodyTries() const {
+  bool AllUnavailable() const {
     auto instances = pipeline_->instances();
-    return std::all_of(instances.begin(), instances.end(), [](const Pipeline::InstanceView& view) {
+    return std::ranges::all_of(instances, [](const Pipeline::InstanceView& view) {
       return view.stats.runs_ok == 0 && view.stats.last.code == Code::kUnavailable;
     });
   }
@@ -311,11 +244,73 @@ class Look {
 
 }  // namespace
 
+bool Fits(const CheckReading& reading, const CheckInput& input) {
+  auto has = [&](std::string_view key, std::string_view value) {
+    if (key.empty()) return true;
+    auto at = reading.attributes.find(key);
+    return at != reading.attributes.end() && at->second == value;
+  };
+  return reading.metric == input.metric && has(input.key, input.value) && has(input.key2, input.value2);
+}
+
+std::optional<double> CheckData::Sum(size_t gpu, const CheckInput& input) const {
+  std::optional<double> sum;
+  for (const CheckReading& reading : readings) {
+    if (reading.gpu != gpu || !Fits(reading, input)) continue;
+    if (reading.stale) return std::nullopt;
+    sum = sum.value_or(0) + reading.value;
+  }
+  return sum;
+}
+
+std::vector<const CheckReading*> CheckData::Of(size_t gpu, const MetricDesc& metric) const {
+  std::vector<const CheckReading*> found;
+  for (const CheckReading& reading : readings) {
+    if (reading.gpu == gpu && reading.metric == &metric && !reading.stale) found.push_back(&reading);
+  }
+  return found;
+}
+
+bool CheckData::IsStale(size_t gpu, const CheckInput& input) const {
+  return std::ranges::any_of(readings, [&](const CheckReading& reading) {
+    return reading.gpu == gpu && reading.stale && Fits(reading, input);
+  });
+}
+
+CheckData ReadSnapshot(const Snapshot& snapshot, std::span<const MetricDesc* const> metrics) {
+  CheckDataBuilder builder;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    const Frame& frame = *entry.frame;
+    for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
+      const SeriesInfo& info = (*frame.layout)[slot];
+      if (!info.desc || info.shape || frame.quality[slot] == Quality::kAbsent) continue;
+      if (std::ranges::find(metrics, info.desc) == metrics.end()) continue;
+      CheckAttributes attributes;
+      for (auto [key, value] : info.attributes) AppendValue(attributes[std::string(key)], value);
+      Cell cell = frame.cells[info.first_cell];
+      double value = info.desc->number == Number::kInt ? static_cast<double>(cell.i) : cell.d;
+      bool stale = entry.overdue || frame.quality[slot] == Quality::kStale;
+      builder.Add(*info.desc, std::move(attributes), value, stale);
+    }
+  }
+  return builder.Take();
+}
+
+Result<CheckData> ReadPage(std::string_view page, std::span<const MetricDesc* const> metrics) {
+  PageBuilder builder(metrics);
+  ExpositionLimits limits;
+  limits.samples = 200'000;
+  auto report = ParseExposition(page, ExpositionFormat::kText004, limits, builder);
+  if (!report) return report.error();
+  if (!builder.of_agent()) return Status{Code::kDataLoss, "this is not the page of a gpulens agent"};
+  return builder.Take();
+}
+
 Result<CheckData> QueryAgent(const std::string& url, Duration timeout) {
   ASSIGN_OR_RETURN(HttpUrl parsed, ParseHttpUrl(url));
   if (parsed.tls)
     return Status{Code::kInvalidArgument, "https is not supported here; use the agent's loopback address"};
-  // Checks read rows of every level, whatever the sink shows.
+  // Checks read rows of every level.
   if (!parsed.has_path || parsed.target == "/" || parsed.target == "/metrics")
     parsed.target = "/metrics?metrics=all";
   ASSIGN_OR_RETURN(std::string body, ReadAgentPage(parsed, "text/plain;version=0.0.4", timeout, kPageLimit));
@@ -326,7 +321,7 @@ Result<CheckData> QueryAgent(const std::string& url, Duration timeout) {
 }
 
 Result<CheckData> ReadDirectly(const Config& config, const DirectOptions& options) {
-  ASSIGN_OR_RETURN(CheckData data, Look(config, options).Run());
+  ASSIGN_OR_RETURN(CheckData data, DirectReader(config, options).Run());
   data.source = options.demo ? "simulated GPUs" : "the GPUs, read by this process";
   return data;
 }

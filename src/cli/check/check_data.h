@@ -8,7 +8,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -52,38 +51,38 @@ struct CheckGpu {
 struct CheckData {
   std::string source;  // "the agent at http://127.0.0.1:9091", "NVML, read here"
   bool simulated = false;
-  bool watched = false;  // by an agent that has been running: what happens once is counted, not missed
+  bool watched = false;  // read from a running agent, which counts events since its start
   double expected = 0;   // GPUs that the host should have; 0: unknown
   std::vector<CheckGpu> gpus;
   std::vector<CheckReading> readings;
-  std::vector<CheckReading> host;  // of the machine and its switches, of no GPU
+  std::vector<CheckReading> host;  // of the machine and its switches
 
-  // The sum of all fresh series of the input on the GPU; absent when there is none, or one is stale.
+  // Returns the sum of all fresh series of the input on the GPU; absent when there is none, or one is stale.
   std::optional<double> Sum(size_t gpu, const CheckInput& input) const;
-  // Every fresh series of the metric on the GPU.
+  // Returns every fresh series of the metric on the GPU.
   std::vector<const CheckReading*> Of(size_t gpu, const MetricDesc& metric) const;
-  // Whether the GPU has that series, but only an old value of it.
+  // Whether the GPU has such a series with a stale value.
   bool IsStale(size_t gpu, const CheckInput& input) const;
 };
 
-// The readings of these metrics in a tick. Slices and processes of a GPU are left out.
+// Returns the readings of these metrics in a tick, without slices and processes of GPUs.
 CheckData ReadSnapshot(const Snapshot& snapshot, std::span<const MetricDesc* const> metrics);
-// The same from an agent's page in text format 0.0.4; a value with a timestamp is an old one. kDataLoss when
-// this is no page of an agent, kExhausted when it is too large.
+// Does the same for an agent's page in text format 0.0.4; a value with a timestamp is stale. kDataLoss: not
+// an agent's page. kExhausted: too large.
 Result<CheckData> ReadPage(std::string_view page, std::span<const MetricDesc* const> metrics);
 
-// Asks the agent for its page once. `url`: http://HOST:PORT, with user and password where they are needed, or
-// the address of the page itself. Blocks at most `patience`.
+// Reads the agent's page. `url`: http://HOST:PORT, with user and password if needed, or the address of the
+// page itself. Blocks for `timeout` at most.
 Result<CheckData> QueryAgent(const std::string& url, Duration timeout);
 
 struct DirectOptions {
   bool demo = false;                             // simulated GPUs
   Duration timeout = std::chrono::seconds(10);   // until the first reading
-  Duration more = std::chrono::seconds(3);       // after it, while `enough` returns false
+  Duration more = std::chrono::seconds(3);       // after it, until `enough` returns true
   std::function<bool(const CheckData&)> enough;  // whether the readings suffice
 };
-// Runs the collectors and analyzers that the checks need, until their readings suffice or time is up, and
-// ends them. The failure of a machine without GPUs is the collectors' own.
+// Runs the collectors and analyzers that the checks need until their readings suffice or the time is up.
+// Without any GPU, returns the error of the collectors.
 Result<CheckData> ReadDirectly(const Config& config, const DirectOptions& options);
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// Whatever answers at the agent's address must not break a check: every reading is of a GPU there is.
+// Checks on any page do not crash, and every reading is of a known GPU.
 #include <cstdlib>
 
 #include "cli/check/check_table.h"

@@ -4,21 +4,21 @@
 #include "base/parse.h"
 #include "catalog/gpu.h"
 #include "cli/check/check_table.h"
+#include "cli/common/output.h"
 
 namespace gpulens {
 
 namespace {
 
 constexpr double kBusyAbove = 0.05;
-// Of the highest clock: what l9gpu's thresholds for an H100 are of its clocks.
+// Least share of the highest clock, from l9gpu's thresholds for an H100.
 constexpr double kLeastShareOfClock = 0.58;
-// XIDs that applications cause or that need no action now: a warning. Those of l9gpu's
-// check-syslogs.
+// XIDs that applications cause or that need no action now, as in l9gpu's check-syslogs; they only warn.
 constexpr int kMildXids[] = {13, 31, 43, 45, 63, 68, 92, 109};
 
 std::string StateOf(const CheckData& data, size_t gpu) { return WordOf(data, gpu, kGpuState, "gpu.state"); }
 
-// The attribute `key` of each series of a state set that is 1.
+// Returns the attribute `key` of each series of a state set that is 1.
 std::vector<std::string_view> WordsOf(const CheckData& data, size_t gpu, const MetricDesc& metric,
                                       std::string_view key) {
   std::vector<std::string_view> words;
@@ -28,23 +28,20 @@ std::vector<std::string_view> WordsOf(const CheckData& data, size_t gpu, const M
   return words;
 }
 
-std::string Joined(const std::vector<std::string_view>& words) {
-  std::string out;
-  for (std::string_view word : words) out.append(out.empty() ? "" : ", ").append(word);
-  return out;
+CheckWord NotReported(const MetricDesc& metric) {
+  return {CheckCode::kUnknown, "does not report " + std::string(metric.name)};
 }
 
 bool HasCondition(const CheckData& data, size_t gpu, std::string_view name) {
   return std::ranges::count(WordsOf(data, gpu, kGpuHealthCondition, "gpu.health.reason"), name) > 0;
 }
 
-// "ok" is the driver's answer. A GPU of which nothing else can be read is not called fine.
+// A GPU in state "ok" also needs a reading to pass.
 CheckWord ValidateState(const CheckSpec& check, const CheckData& data, size_t gpu) {
   std::string state = StateOf(data, gpu);
   if (HasCondition(data, gpu, "no_readings"))
     return {CheckCode::kCritical, "is listed, but none of its readings can be read"};
-  if (state.empty())
-    return {CheckCode::kUnknown, "does not report " + std::string(check.inputs[0].metric->name)};
+  if (state.empty()) return NotReported(*check.inputs[0].metric);
   if (state == "no_permission") return {CheckCode::kUnknown, "cannot be read: no permission"};
   if (state != "ok") return {CheckCode::kCritical, "is " + state};
   if (HasCondition(data, gpu, "driver_fails"))
@@ -55,6 +52,74 @@ CheckWord ValidateState(const CheckSpec& check, const CheckData& data, size_t gp
     return {CheckCode::kUnknown, "answers, but power, temperature, load, memory and clocks are not read"};
   return {CheckCode::kOk, ""};
 }
+
+CheckCode XidCode(const CheckData& data, size_t gpu, double total) {
+  double mild = 0;
+  for (const CheckReading* reading : data.Of(gpu, kGpuXidCodeErrors)) {
+    const auto code = ParseInt<int>(reading->Attribute("gpu.xid.code"));
+    if (code && std::ranges::count(kMildXids, *code) > 0) mild += reading->value;
+  }
+  // Errors without a code are not mild.
+  return mild >= total ? CheckCode::kWarning : CheckCode::kCritical;
+}
+
+// The code by the actions that the uncleared XIDs require.
+CheckCode CodeOfRecent(const CheckData& data, size_t gpu) {
+  CheckCode code = CheckCode::kOk;
+  for (const CheckReading* reading : data.Of(gpu, kGpuXidRecent)) {
+    const std::string_view action = reading->Attribute("gpu.xid.action");
+    if (reading->value <= 0 || action.empty()) continue;
+    bool mild = action == "none" || action == "restart_app";
+    code = Worse(code, mild ? CheckCode::kWarning : CheckCode::kCritical);
+  }
+  return code;
+}
+
+// Returns how many PCIe lanes or generations are missing.
+std::optional<double> Lacking(const CheckSpec& check, const CheckData& data, size_t gpu) {
+  auto most = data.Sum(gpu, check.inputs[0]), now = data.Sum(gpu, check.inputs[1]);
+  if (!most || !now) return std::nullopt;
+  return std::max(0.0, *most - *now);
+}
+
+CheckCode CodeOfWord(const std::string& word) noexcept {
+  if (word == "ok") return CheckCode::kOk;
+  return word == "failed" ? CheckCode::kCritical : CheckCode::kWarning;
+}
+
+// Limits for boards that state none: the ratings of HBM stacks and of hot spots of AMD's boards.
+constexpr double kMemoryLimit = 95, kHotspotLimit = 105;
+// The warning comes this many degrees below the limit of the board.
+constexpr double kDegreesBefore = 5;
+
+CheckCode CodeAtLimit(double value, double limit) noexcept {
+  if (value >= limit) return CheckCode::kCritical;
+  return value >= limit - kDegreesBefore ? CheckCode::kWarning : CheckCode::kOk;
+}
+
+// Returns the sum of the link errors of these kinds; absent when one kind is missing. Skips C2C links, which
+// do not connect GPUs.
+std::optional<double> SumOf(const CheckData& data, size_t gpu, std::span<const std::string_view> kinds) {
+  double sum = 0;
+  for (std::string_view kind : kinds) {
+    std::optional<double> part;
+    for (const CheckReading* reading : data.Of(gpu, kGpuInterconnectErrors)) {
+      if (reading->Attribute("gpu.interconnect.type") == "c2c" ||
+          reading->Attribute("gpu.interconnect.error_type") != kind)
+        continue;
+      part = part.value_or(0) + reading->value;
+    }
+    if (!part) return std::nullopt;
+    sum += *part;
+  }
+  return sum;
+}
+
+// Kinds of errors of links before NVLink 5, of NVLink 5, and of its symbols, which error correction repairs.
+constexpr std::string_view kOlderKinds[] = {"crc_data", "crc_flit", "recovery", "replay"};
+constexpr std::string_view kNewerKinds[] = {"malformed", "overrun",   "receive", "remote",
+                                            "general",   "integrity", "discard"};
+constexpr std::string_view kSymbolKinds[] = {"effective", "symbol"};
 
 }  // namespace
 
@@ -107,7 +172,7 @@ CheckResult CheckState(const CheckSpec& check, const CheckData& data, const Chec
 void AddMissingGpus(const CheckData& data, CheckResult& result) {
   double here = 0;
   for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) here += !StateOf(data, gpu).empty();
-  // Where no GPU has a state, none was read, which is no word about how many there are.
+  // Without any state no GPU was read, so their number is unknown.
   if (here == 0 || here >= data.expected) return;
   if (result.code == CheckCode::kOk) result.text.clear();
   result.code = CheckCode::kCritical;
@@ -115,7 +180,7 @@ void AddMissingGpus(const CheckData& data, CheckResult& result) {
                  " GPUs are here";
 }
 
-// A clock is only to be high under load. How high is another question on every model.
+// Clocks are only checked under load, and by default against the highest clock of the board.
 CheckResult CheckClock(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   return ForEachGpu(
       check, data, settings,
@@ -171,33 +236,7 @@ CheckResult CheckVbios(const CheckSpec&, const CheckData& data, const CheckSetti
   return result;
 }
 
-namespace {
-
-CheckCode XidCode(const CheckData& data, size_t gpu, double total) {
-  double mild = 0;
-  for (const CheckReading* reading : data.Of(gpu, kGpuXidCodeErrors)) {
-    const auto code = ParseInt<int>(reading->Attribute("gpu.xid.code"));
-    if (code && std::ranges::count(kMildXids, *code) > 0) mild += reading->value;
-  }
-  // What no code explains is not called mild.
-  return mild >= total ? CheckCode::kWarning : CheckCode::kCritical;
-}
-
-// By the actions that XIDs which were not cleared require.
-CheckCode CodeOfRecent(const CheckData& data, size_t gpu) {
-  CheckCode code = CheckCode::kOk;
-  for (const CheckReading* reading : data.Of(gpu, kGpuXidRecent)) {
-    const std::string_view action = reading->Attribute("gpu.xid.action");
-    if (reading->value <= 0 || action.empty()) continue;
-    bool mild = action == "none" || action == "restart_app";
-    code = Worse(code, mild ? CheckCode::kWarning : CheckCode::kCritical);
-  }
-  return code;
-}
-
-}  // namespace
-
-// An agent reports which XIDs still matter; the page of another program has only a count since its start.
+// An agent reports the uncleared XIDs; other sources only count since their start.
 CheckResult CheckXid(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   auto recent = [&](size_t gpu) { return data.Sum(gpu, check.inputs[1]); };
   CheckResult result = ForEachGpu(
@@ -215,17 +254,6 @@ CheckResult CheckXid(const CheckSpec& check, const CheckData& data, const CheckS
   }
   return result;
 }
-
-namespace {
-
-// How many lanes or generations are missing.
-std::optional<double> Lacking(const CheckSpec& check, const CheckData& data, size_t gpu) {
-  auto most = data.Sum(gpu, check.inputs[0]), now = data.Sum(gpu, check.inputs[1]);
-  if (!most || !now) return std::nullopt;
-  return std::max(0.0, *most - *now);
-}
-
-}  // namespace
 
 CheckResult CheckWidth(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   return ForEachGpu(check, data, settings, [&](size_t gpu) { return Lacking(check, data, gpu); });
@@ -250,44 +278,6 @@ CheckResult CheckThrottle(const CheckSpec& check, const CheckData& data, const C
   });
 }
 
-namespace {
-
-// Where the board states no limit: what stacks of HBM are rated for, and hot spots of AMD's boards.
-constexpr double kMemoryLimit = 95, kHotspotLimit = 105;
-// A limit that the board states is a limit to stay below: the warning comes so many degrees before it.
-constexpr double kDegreesBefore = 5;
-
-CheckCode CodeAtLimit(double value, double limit) noexcept {
-  if (value >= limit) return CheckCode::kCritical;
-  return value >= limit - kDegreesBefore ? CheckCode::kWarning : CheckCode::kOk;
-}
-
-// The sum of the fresh series of the metric with one of these values of `key`; absent when one of them is
-// missing. C2C links are no links between GPUs.
-std::optional<double> SumOf(const CheckData& data, size_t gpu, std::span<const std::string_view> kinds) {
-  double sum = 0;
-  for (std::string_view kind : kinds) {
-    std::optional<double> part;
-    for (const CheckReading* reading : data.Of(gpu, kGpuInterconnectErrors)) {
-      if (reading->Attribute("gpu.interconnect.type") == "c2c" ||
-          reading->Attribute("gpu.interconnect.error_type") != kind)
-        continue;
-      part = part.value_or(0) + reading->value;
-    }
-    if (!part) return std::nullopt;
-    sum += *part;
-  }
-  return sum;
-}
-
-// Of links before NVLink 5, of NVLink 5, and those of its symbols, which error correction repairs.
-constexpr std::string_view kOlderKinds[] = {"crc_data", "crc_flit", "recovery", "replay"};
-constexpr std::string_view kNewerKinds[] = {"malformed", "overrun",   "receive", "remote",
-                                            "general",   "integrity", "discard"};
-constexpr std::string_view kSymbolKinds[] = {"effective", "symbol"};
-
-}  // namespace
-
 CheckResult CheckDieTemperature(const CheckSpec& check, const CheckData& data,
                                 const CheckSettings& settings) {
   auto edge = [&](size_t gpu) { return data.Sum(gpu, check.inputs[0]); };
@@ -295,8 +285,8 @@ CheckResult CheckDieTemperature(const CheckSpec& check, const CheckData& data,
       check, data, settings,
       [&](size_t gpu) { return edge(gpu) ? edge(gpu) : data.Sum(gpu, check.inputs[1]); },
       [&](size_t gpu, double value) {
-        bool asked = settings.warning || settings.critical;
-        if (edge(gpu) || asked) return CodeOf(check, settings, value);
+        bool limits = settings.warning || settings.critical;
+        if (edge(gpu) || limits) return CodeOf(check, settings, value);
         return CodeAtLimit(value, data.Sum(gpu, check.inputs[2]).value_or(kHotspotLimit));
       });
 }
@@ -343,8 +333,9 @@ CheckResult CheckLinkErrors(const CheckSpec& check, const CheckData& data, const
 CheckResult CheckFabric(const CheckSpec& check, const CheckData& data, const CheckSettings&) {
   return ConcludeWords(data, "no GPU has trouble with the NVLink fabric", [&](size_t gpu) -> CheckWord {
     std::string state = WordOf(data, gpu, kGpuFabricState, "gpu.fabric.state");
-    if (state.empty()) return {CheckCode::kUnknown, "does not report " + std::string(kGpuFabricState.name)};
-    const std::string conditions = Joined(WordsOf(data, gpu, kGpuFabricDegraded, "gpu.fabric.condition"));
+    if (state.empty()) return NotReported(kGpuFabricState);
+    const std::string conditions =
+        Joined(WordsOf(data, gpu, kGpuFabricDegraded, "gpu.fabric.condition"), ", ");
     if (!conditions.empty()) return {CheckCode::kCritical, "has a degraded fabric: " + conditions};
     if (state == "not_supported") return {CheckCode::kOk, ""};
     if (state != "completed") return {CheckCode::kCritical, "is not registered with the fabric: " + state};
@@ -363,7 +354,7 @@ CheckResult CheckEccMode(const CheckSpec&, const CheckData& data, const CheckSet
       const std::string_view type = reading->Attribute("gpu.ecc.mode_type");
       if (!type.empty()) (type == "pending" ? next : now) = reading->value;
     }
-    if (!now) return {CheckCode::kUnknown, "does not report " + std::string(kGpuEccMode.name)};
+    if (!now) return NotReported(kGpuEccMode);
     if (*now == 0) return {CheckCode::kWarning, "has ECC switched off"};
     if (next && *next != *now)
       return {CheckCode::kWarning, "will have another ECC mode after its next reset"};
@@ -374,8 +365,7 @@ CheckResult CheckEccMode(const CheckSpec&, const CheckData& data, const CheckSet
 CheckResult CheckRecovery(const CheckSpec&, const CheckData& data, const CheckSettings&) {
   return ConcludeWords(data, "the driver needs no action", [&](size_t gpu) -> CheckWord {
     std::string action = WordOf(data, gpu, kGpuRecoveryAction, "gpu.recovery.action");
-    if (action.empty())
-      return {CheckCode::kUnknown, "does not report " + std::string(kGpuRecoveryAction.name)};
+    if (action.empty()) return NotReported(kGpuRecoveryAction);
     if (action == "none") return {CheckCode::kOk, ""};
     return {CheckCode::kCritical, "needs " + action + " (reported by the driver)"};
   });
@@ -384,7 +374,7 @@ CheckResult CheckRecovery(const CheckSpec&, const CheckData& data, const CheckSe
 CheckResult CheckPowerSource(const CheckSpec&, const CheckData& data, const CheckSettings&) {
   return ConcludeWords(data, "every GPU is powered from the mains", [&](size_t gpu) -> CheckWord {
     std::string source = WordOf(data, gpu, kGpuPowerSource, "gpu.power.source");
-    if (source.empty()) return {CheckCode::kUnknown, "does not report " + std::string(kGpuPowerSource.name)};
+    if (source.empty()) return NotReported(kGpuPowerSource);
     if (source == "ac") return {CheckCode::kOk, ""};
     if (source == "undersized") return {CheckCode::kCritical, "has a power supply that is too small"};
     return {CheckCode::kWarning, "is powered by " + source};
@@ -428,16 +418,7 @@ CheckResult CheckSxid(const CheckSpec& check, const CheckData& data, const Check
   return result;
 }
 
-namespace {
-
-CheckCode CodeOfWord(const std::string& word) noexcept {
-  if (word == "ok") return CheckCode::kOk;
-  return word == "failed" ? CheckCode::kCritical : CheckCode::kWarning;
-}
-
-}  // namespace
-
-// A GPU without a word is not healthy, whatever its score.
+// A GPU without a health state is not healthy, whatever its score.
 CheckResult CheckHealth(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
   auto word_of = [&](size_t gpu) { return WordOf(data, gpu, kGpuHealthState, "gpu.health.state"); };
   CheckResult result = ForEachGpu(
@@ -449,7 +430,7 @@ CheckResult CheckHealth(const CheckSpec& check, const CheckData& data, const Che
   std::string words;
   for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
     const std::string word = word_of(gpu);
-    const std::string reasons = Joined(WordsOf(data, gpu, kGpuHealthCondition, "gpu.health.reason"));
+    const std::string reasons = Joined(WordsOf(data, gpu, kGpuHealthCondition, "gpu.health.reason"), ", ");
     if (word == "ok" && reasons.empty()) continue;
     words += (words.empty() ? "GPU " : "; GPU ") + data.gpus[gpu].label + " is " +
              (word.empty() ? "unknown" : word);

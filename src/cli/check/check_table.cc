@@ -1,25 +1,21 @@
-// How values become a verdict and a sentence, for every check alike.
 #include "cli/check/check_table.h"
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
 
+#include "base/text.h"
 #include "catalog/gpu.h"
+#include "cli/common/json_object.h"
+#include "cli/common/output.h"
 
 namespace gpulens {
 
 namespace {
 
-int Badness(CheckCode code) noexcept {
-  switch (code) {
-    case CheckCode::kOk: return 0;
-    case CheckCode::kUnknown: return 1;
-    case CheckCode::kWarning: return 2;
-    case CheckCode::kCritical: return 3;
-  }
-  return 1;
-}
+// From best to worst, by CheckCode.
+constexpr int kBadness[] = {0, 2, 3, 1};
+constexpr std::string_view kCodeNames[] = {"OK", "WARNING", "CRITICAL", "UNKNOWN"};
 
 bool Beyond(CheckSide side, double value, double limit) noexcept {
   return side == CheckSide::kAbove ? value > limit : value < limit;
@@ -32,7 +28,7 @@ std::string WithUnit(const CheckSpec& check, double value) {
 std::string InputNames(const CheckSpec& check) {
   std::string names;
   for (const CheckInput& input : check.inputs) {
-    std::string name(input.metric->name);
+    const std::string name(input.metric->name);
     if (names.find(name) == std::string::npos) names += (names.empty() ? "" : ", ") + name;
   }
   return names;
@@ -53,31 +49,60 @@ std::string Faults(const CheckSpec& check, const CheckResult& result) {
 std::string Fine(const CheckSpec& check, const CheckResult& result) {
   auto less = [](const CheckValue& a, const CheckValue& b) { return a.value < b.value; };
   auto [low, high] = std::minmax_element(result.values.begin(), result.values.end(), less);
-  size_t count = result.values.size();
-  std::string text = std::to_string(count) + (count == 1 ? " GPU" : " GPUs");
-  bool above = check.side == CheckSide::kAbove;
-  return text + (above ? ", highest " : ", lowest ") + WithUnit(check, above ? high->value : low->value);
+  const bool above = check.side == CheckSide::kAbove;
+  return Plural(result.values.size(), "GPU", "GPUs") + (above ? ", highest " : ", lowest ") +
+         WithUnit(check, above ? high->value : low->value);
+}
+
+CheckResult EvaluateSum(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
+  std::vector<CheckValue> values;
+  std::vector<std::string> missing;
+  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
+    std::optional<double> sum;
+    bool whole = true;
+    for (const CheckInput& input : check.inputs) {
+      std::optional<double> part = data.Sum(gpu, input);
+      if (!part) whole = false;
+      else sum = sum.value_or(0) + *part;
+    }
+    // A known fault stays a fault when another input is missing.
+    double value = sum.value_or(0) / check.per;
+    CheckCode code = sum ? CodeOf(check, settings, value) : CheckCode::kOk;
+    if (whole || code != CheckCode::kOk) values.push_back({data.gpus[gpu].label, value, code});
+    if (!whole) missing.push_back(MissingLabel(check, data, gpu));
+  }
+  return Conclude(check, data, settings, std::move(values), missing);
+}
+
+// A label from outside: blanks and quotes would end it.
+std::string PerfLabel(const std::string& gpu) {
+  std::string label = "gpu" + gpu;
+  for (char& c : label) {
+    bool plain =
+        (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' || c == '_';
+    if (!plain) c = '_';
+  }
+  return label;
+}
+
+std::string Limit(const CheckSpec& check, std::optional<double> value) {
+  const char* sign = check.side == CheckSide::kAbove ? ">" : "<";
+  return value ? sign + CheckNumber(*value) : std::string("-");
 }
 
 }  // namespace
 
-std::string_view CheckCodeName(CheckCode code) noexcept {
-  switch (code) {
-    case CheckCode::kOk: return "OK";
-    case CheckCode::kWarning: return "WARNING";
-    case CheckCode::kCritical: return "CRITICAL";
-    case CheckCode::kUnknown: return "UNKNOWN";
-  }
-  return "UNKNOWN";
-}
+std::string_view CheckCodeName(CheckCode code) noexcept { return kCodeNames[static_cast<size_t>(code)]; }
 
-CheckCode Worse(CheckCode a, CheckCode b) noexcept { return Badness(a) >= Badness(b) ? a : b; }
+CheckCode Worse(CheckCode a, CheckCode b) noexcept {
+  return kBadness[static_cast<size_t>(a)] >= kBadness[static_cast<size_t>(b)] ? a : b;
+}
 
 std::string CheckNumber(double value) {
   char text[32];
   if (value == std::trunc(value) && std::abs(value) < 1e15)
     return std::to_string(static_cast<int64_t>(value));
-  // Six figures: what a sensor has, and no noise of a division.
+  // Six digits cover every sensor and hide rounding errors.
   auto [end, error] = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
   return std::string(text, end);
 }
@@ -92,8 +117,8 @@ std::string GpuList(const std::vector<std::string>& labels) {
 }
 
 std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu) {
-  bool stale = std::any_of(check.inputs.begin(), check.inputs.end(),
-                           [&](const CheckInput& input) { return data.IsStale(gpu, input); });
+  bool stale =
+      std::ranges::any_of(check.inputs, [&](const CheckInput& input) { return data.IsStale(gpu, input); });
   return data.gpus[gpu].label + (stale ? " (stale)" : "");
 }
 
@@ -122,37 +147,11 @@ CheckResult Conclude(const CheckSpec& check, const CheckData&, const CheckSettin
   return result;
 }
 
-namespace {
-
-CheckResult EvaluateSum(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
-  std::vector<CheckValue> values;
-  std::vector<std::string> missing;
-  for (size_t gpu = 0; gpu < data.gpus.size(); ++gpu) {
-    std::optional<double> sum;
-    bool whole = true;
-    for (const CheckInput& input : check.inputs) {
-      std::optional<double> part = data.Sum(gpu, input);
-      if (!part) whole = false;
-      else sum = sum.value_or(0) + *part;
-    }
-    // What is known to be a fault stays one when another part is missing.
-    double value = sum.value_or(0) / check.per;
-    CheckCode code = sum ? CodeOf(check, settings, value) : CheckCode::kOk;
-    if (whole || code != CheckCode::kOk) values.push_back({data.gpus[gpu].label, value, code});
-    if (!whole) missing.push_back(MissingLabel(check, data, gpu));
-  }
-  return Conclude(check, data, settings, std::move(values), missing);
-}
-
-}  // namespace
-
-bool NobodyReports(const CheckSpec& check, const CheckData& data) {
+bool IsUnreported(const CheckSpec& check, const CheckData& data) {
   auto fits = [&](const CheckReading& reading) {
-    return std::any_of(check.inputs.begin(), check.inputs.end(),
-                       [&](const CheckInput& input) { return Fits(reading, input); });
+    return std::ranges::any_of(check.inputs, [&](const CheckInput& input) { return Fits(reading, input); });
   };
-  return std::none_of(data.readings.begin(), data.readings.end(), fits) &&
-         std::none_of(data.host.begin(), data.host.end(), fits);
+  return std::ranges::none_of(data.readings, fits) && std::ranges::none_of(data.host, fits);
 }
 
 CheckResult Evaluate(const CheckSpec& check, const CheckData& data, const CheckSettings& settings) {
@@ -226,8 +225,8 @@ constexpr CheckInput kSxids[] = {{&kNvswitchSxidErrors, "nvswitch.sxid.severity"
                                  {&kNvswitchSxidErrors, "nvswitch.sxid.severity", "non_fatal"}};
 constexpr CheckInput kHealth[] = {{&kGpuHealthScore}, {&kGpuHealthState}, {&kGpuHealthCondition}};
 
-// Of counters that must not be above `critical`. Skipped in a group where no GPU reports them, as StateCheck
-// is.
+// A check of counters that must not exceed `critical`. Like StateCheck, skipped in a group of checks when no
+// GPU reports them.
 constexpr CheckSpec CountCheck(std::string_view name, std::string_view help,
                                std::span<const CheckInput> inputs, std::string_view unit, double critical = 0,
                                CheckEvaluator* evaluate = nullptr) {
@@ -244,8 +243,8 @@ constexpr CheckSpec StateCheck(std::string_view name, std::string_view help,
   return {.name = name, .help = help, .inputs = inputs, .evaluate = evaluate, .optional = true};
 }
 
-// The thirteen of check-nvidia-smi under their names there, then its neighbours, then ours. Units say what
-// the number counts: "links down", not "links".
+// The thirteen checks of check-nvidia-smi under their names there, then those of related tools, then ours. A
+// unit is what the number counts: "links down" instead of "links".
 constexpr CheckSpec kChecks[] = {
     {.name = "gpu_num",
      .help = "all known or expected GPUs answer, or at least as many as --critical",
@@ -410,10 +409,8 @@ constexpr CheckSpec kChecks[] = {
 std::span<const CheckSpec> AllChecks() noexcept { return kChecks; }
 
 const CheckSpec* FindCheck(std::string_view name) noexcept {
-  for (const CheckSpec& check : kChecks) {
-    if (check.name == name) return &check;
-  }
-  return nullptr;
+  const CheckSpec* found = std::ranges::find(kChecks, name, &CheckSpec::name);
+  return found == std::end(kChecks) ? nullptr : found;
 }
 
 std::vector<const CheckSpec*> FindCheckGroup(std::string_view name) {
@@ -427,16 +424,101 @@ std::vector<const CheckSpec*> FindCheckGroup(std::string_view name) {
 
 std::span<const MetricDesc* const> AllCheckMetrics() {
   static const std::vector<const MetricDesc*> metrics = [] {
-    // A GPU that has nothing else is known by its state.
+    // A GPU without other readings has a state.
     std::vector<const MetricDesc*> all = {&kGpuState, &kGpuInfo, &kGpuDevicesExpected};
     for (const CheckSpec& check : kChecks) {
       for (const CheckInput& input : check.inputs) {
-        if (std::find(all.begin(), all.end(), input.metric) == all.end()) all.push_back(input.metric);
+        if (std::ranges::find(all, input.metric) == all.end()) all.push_back(input.metric);
       }
     }
     return all;
   }();
   return metrics;
+}
+
+CheckCode WorstOf(const std::vector<CheckOutcome>& outcomes) noexcept {
+  if (outcomes.empty()) return CheckCode::kUnknown;
+  CheckCode worst = CheckCode::kOk;
+  for (const CheckOutcome& outcome : outcomes) worst = Worse(worst, outcome.result.code);
+  return worst;
+}
+
+std::string CheckText(const std::vector<CheckOutcome>& outcomes, bool simulated) {
+  std::string out;
+  for (const CheckOutcome& outcome : outcomes) {
+    const CheckResult& result = outcome.result;
+    out += std::string(CheckCodeName(result.code)) + " - " + std::string(outcome.check->name) + ": ";
+    if (simulated) out += "SIMULATED, ";
+    // A bar separates the numbers from the text.
+    std::string text = result.text;
+    std::ranges::replace(text, '|', '/');
+    AppendPrintable(out, text);
+    const char* before = " | ";
+    // As Nagios writes ranges, "10:" is a fault below 10.
+    std::string_view range = outcome.check->side == CheckSide::kBelow ? ":" : "";
+    auto limit = [&](std::optional<double> value) {
+      return value ? CheckNumber(*value) + std::string(range) : "";
+    };
+    for (const CheckValue& value : result.values) {
+      out += before + PerfLabel(value.gpu) + "=" + CheckNumber(value.value) + ";" + limit(result.warning) +
+             ";" + limit(result.critical);
+      before = " ";
+    }
+    out += '\n';
+  }
+  return out;
+}
+
+std::string CheckJson(const std::vector<CheckOutcome>& outcomes, const std::string& source, bool simulated) {
+  auto add_code = [](JsonObject& object, CheckCode code) {
+    object.Whole("code", static_cast<int>(code));
+    object.Text("status", CheckCodeName(code));
+  };
+  return JsonDocumentText("gpulens.check/1", [&](JsonObject& root) {
+    root.Text("source", source);
+    if (simulated) root.Flag("simulated", true);
+    add_code(root, WorstOf(outcomes));
+    auto add_gpu = [](std::string& out, const CheckValue& value) {
+      JsonObject gpu(out);
+      gpu.Text("gpu", value.gpu);
+      gpu.Raw("value", CheckNumber(value.value));
+      gpu.Whole("code", static_cast<int>(value.code));
+    };
+    auto add_check = [&](std::string& out, const CheckOutcome& outcome) {
+      const CheckResult& result = outcome.result;
+      JsonObject check(out);
+      check.Text("name", outcome.check->name);
+      add_code(check, result.code);
+      check.Text("text", result.text);
+      if (outcome.disabled) check.Flag("disabled", true);
+      if (result.warning) check.Raw("warning", CheckNumber(*result.warning));
+      if (result.critical) check.Raw("critical", CheckNumber(*result.critical));
+      check.List("gpus", result.values, add_gpu);
+    };
+    root.List("checks", outcomes, add_check, "\n", "\n");
+  });
+}
+
+std::string CheckList() {
+  std::string out = Padded("CHECK", 34) + Padded("WARNING", 9) + Padded("CRITICAL", 10) + "WHAT\n";
+  for (const CheckSpec& check : AllChecks()) {
+    out += Padded(check.name, 34) + Padded(Limit(check, check.warning), 9) +
+           Padded(Limit(check, check.critical), 10) + std::string(check.help) + "\n";
+  }
+  return out;
+}
+
+std::string CheckPage(const CheckSpec& check) {
+  const std::string name(check.name), unit = check.unit.empty() ? "" : " " + std::string(check.unit);
+  std::string out = name + ": " + std::string(check.help) + "\n";
+  out += "  warning     " + Limit(check, check.warning) + (check.warning ? unit : "") + "\n";
+  out += "  critical    " + Limit(check, check.critical) + (check.critical ? unit : "") + "\n";
+  out += "  reads      ";
+  for (const CheckInput& input : check.inputs) out += " " + std::string(input.metric->name);
+  out += "\n  run         gpulens check " + name;
+  if (check.warning || check.critical)
+    out += "\n  thresholds  gpulens check " + name + " --warning X --critical Y";
+  return out + "\n  switch off  check: {disable: [" + name + "]}\n";
 }
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// The table of all checks: inputs, thresholds and evaluators. Pure.
+// The table of all checks: inputs, thresholds, evaluators and output. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace gpulens {
 
-// As Nagios has them. From best to worst: OK, UNKNOWN, WARNING, CRITICAL.
+// Exit codes of Nagios. From best to worst: OK, UNKNOWN, WARNING, CRITICAL.
 enum class CheckCode : uint8_t { kOk = 0, kWarning = 1, kCritical = 2, kUnknown = 3 };
 std::string_view CheckCodeName(CheckCode code) noexcept;  // "CRITICAL"
 CheckCode Worse(CheckCode a, CheckCode b) noexcept;
@@ -21,7 +21,7 @@ CheckCode Worse(CheckCode a, CheckCode b) noexcept;
 // The user's settings; absent: the check's default.
 struct CheckSettings {
   std::optional<double> warning, critical;
-  std::string expect;  // a text that must be found; empty: what the GPUs agree on
+  std::string expect;  // the required text; empty: all GPUs have the same
 };
 
 struct CheckValue {
@@ -52,44 +52,44 @@ struct CheckSpec {
   CheckSide side = CheckSide::kAbove;
   // Null: the sum over the inputs of each GPU against the thresholds.
   CheckEvaluator* evaluate = nullptr;
-  bool repeats = false;  // a fault is looked at three times, three seconds apart
-  // Not every board has what it reads: in a group of checks it is skipped where no GPU reports any of it.
+  bool repeats = false;  // a fault is checked three times, three seconds apart
+  // Not every board has the inputs: skipped in a group of checks when no GPU reports any of them.
   bool optional = false;
-  bool for_idle_nodes = false;  // fails on a node that works: not in the group in-use
+  bool for_idle_nodes = false;  // fails on a node with jobs: not in the group in-use
 };
 
-// The checks of a group: "all", or "in-use" for those that fit nodes with jobs. Empty for
-// another.
+// Returns the checks of a group: "all", or "in-use" for those that fit nodes with jobs. Empty for other
+// names.
 std::vector<const CheckSpec*> FindCheckGroup(std::string_view name);
-// Whether no source reports any input of the check, fresh or old.
-bool NobodyReports(const CheckSpec& check, const CheckData& data);
+// Whether no source reports any input of the check, fresh or stale.
+bool IsUnreported(const CheckSpec& check, const CheckData& data);
 
 std::span<const CheckSpec> AllChecks() noexcept;
 const CheckSpec* FindCheck(std::string_view name) noexcept;
-// Every metric that some check reads, and those by which GPUs are known.
+// Returns every metric that a check reads, and those that identify GPUs.
 std::span<const MetricDesc* const> AllCheckMetrics();
 
-// Missing input is kUnknown with the reason, never kOk.
+// Runs a check. Missing input gives kUnknown with the reason, never kOk.
 CheckResult Evaluate(const CheckSpec& check, const CheckData& data, const CheckSettings& settings);
 
-// For the evaluators.
+// Functions for evaluators follow.
 // "GPU 2", "GPU 0 and 3", "GPU 0, 1, 2".
 std::string GpuList(const std::vector<std::string>& labels);
-// The verdict on values that were found, and on GPUs without one (`missing`, by label).
+// Returns the result for the values found and for the GPUs without one (`missing`, by label).
 CheckResult Conclude(const CheckSpec& check, const CheckData& data, const CheckSettings& settings,
                      std::vector<CheckValue> values, const std::vector<std::string>& missing);
-// The code of a value against the thresholds in force.
+// Returns the code of a value against the thresholds in force.
 CheckCode CodeOf(const CheckSpec& check, const CheckSettings& settings, double value) noexcept;
 std::string CheckNumber(double value);
-// "2", or "2 (stale)" when the GPU has an old value of an input.
+// "2", or "2 (stale)" when the GPU has a stale value of an input.
 std::string MissingLabel(const CheckSpec& check, const CheckData& data, size_t gpu);
 
-// Checks that need more than a sum against thresholds. Each reads the inputs of its row in their order there.
+// Evaluators that do more than compare a sum with thresholds. Each reads the inputs in the order of its row.
 CheckEvaluator CheckGpuNum, CheckState, CheckClock, CheckRetiredPages, CheckVbios, CheckXid, CheckWidth,
     CheckGeneration, CheckThrottle, CheckDieTemperature, CheckMemoryTemperature, CheckMargin, CheckLinkErrors,
     CheckFabric, CheckEccMode, CheckRecovery, CheckPowerSource, CheckMismatch, CheckSxid, CheckHealth;
 
-// Values of all GPUs by `value_of`, which returns nothing where an input is missing.
+// Evaluates all GPUs by `value_of`, which returns nothing when an input is missing.
 template <class ValueOf, class CodeOfValue>
 CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const CheckSettings& settings,
                        ValueOf value_of, CodeOfValue code_of) {
@@ -102,7 +102,7 @@ CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const Chec
   }
   return Conclude(check, data, settings, std::move(values), missing);
 }
-// Against the thresholds in force.
+// Does so with the thresholds in force.
 template <class ValueOf>
 CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const CheckSettings& settings,
                        ValueOf value_of) {
@@ -110,17 +110,34 @@ CheckResult ForEachGpu(const CheckSpec& check, const CheckData& data, const Chec
                     [&](size_t, double value) { return CodeOf(check, settings, value); });
 }
 
-// The verdict on one GPU that is no number.
+// The result for one GPU that has no number.
 struct CheckWord {
   CheckCode code = CheckCode::kUnknown;
-  std::string text;  // "is lost"; empty: it is fine
+  std::string text;  // "is lost"; empty when kOk
 };
-// The result where each GPU has a word and no number; `fine` is the text when all are OK.
+// Evaluates all GPUs by `word_of`; `fine` is the text when all are OK.
 CheckResult ConcludeWords(const CheckData& data, std::string_view fine,
                           const std::function<CheckWord(size_t gpu)>& word_of);
-// Makes the result critical where the machine should have more GPUs than have a state.
+// Makes the result critical when fewer GPUs than expected have a state.
 void AddMissingGpus(const CheckData& data, CheckResult& result);
-// The attribute `key` of the series of a state set that is 1; empty when there is none.
+// Returns the attribute `key` of the series of a state set that is 1; empty when there is none.
 std::string WordOf(const CheckData& data, size_t gpu, const MetricDesc& metric, std::string_view key);
+
+// The result of a check that the user requested.
+struct CheckOutcome {
+  const CheckSpec* check = nullptr;
+  bool disabled = false;  // always OK
+  CheckResult result;
+};
+
+// Returns the worst code; kUnknown for no outcome.
+CheckCode WorstOf(const std::vector<CheckOutcome>& outcomes) noexcept;
+// One line per check: "CRITICAL - gpu_temperature: GPU 2 at 96 °C, limit 90 | gpu0=64;85;90 gpu2=96;85;90".
+std::string CheckText(const std::vector<CheckOutcome>& outcomes, bool simulated);
+std::string CheckJson(const std::vector<CheckOutcome>& outcomes, const std::string& source, bool simulated);
+// The table of checks, for --list.
+std::string CheckList();
+// Describes one check: its inputs, its thresholds, and how to change them.
+std::string CheckPage(const CheckSpec& check);
 
 }  // namespace gpulens

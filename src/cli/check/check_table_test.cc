@@ -6,14 +6,13 @@
 #include <set>
 
 #include "catalog/gpu.h"
-#include "cli/check/check_report.h"
 
 namespace gpulens {
 namespace {
 
 using ::testing::HasSubstr;
 
-// Readings as a node would tell them.
+// Readings of a node.
 class Node {
  public:
   explicit Node(size_t gpus) {
@@ -61,7 +60,7 @@ TEST(CheckTable, RowsAreComplete) {
   }
 }
 
-// The one rule above all: what is not known is never OK.
+// An unknown value is never OK.
 TEST(CheckTable, UnknownWithoutReadings) {
   for (const CheckSpec& check : AllChecks()) {
     EXPECT_EQ(Evaluate(check, Node(0).data, {}).code, CheckCode::kUnknown) << check.name;
@@ -358,7 +357,7 @@ TEST(CheckTable, DriverAndSwitches) {
   EXPECT_EQ(node.Code("nvswitch_sxid"), CheckCode::kUnknown);
 }
 
-// Some minutes after it has gone nothing tells of a GPU any more but the number that is expected.
+// Some minutes after a GPU is gone, only the expected number of GPUs shows that it is missing.
 TEST(CheckTable, DetectsMissingGpu) {
   Node node(2);
   for (size_t gpu : {0U, 1U}) {
@@ -389,9 +388,9 @@ TEST(CheckTable, Groups) {
   EXPECT_EQ(FindCheckGroup("in-use").size() + 3, AllChecks().size());
   EXPECT_TRUE(FindCheckGroup("some").empty());
   Node node(1);
-  EXPECT_TRUE(NobodyReports(*FindCheck("nvlink_status"), node.data));
+  EXPECT_TRUE(IsUnreported(*FindCheck("nvlink_status"), node.data));
   node.Set(0, kGpuInterconnectLinks, 0, {{"gpu.interconnect.state", "inactive"}}).Stale();
-  EXPECT_FALSE(NobodyReports(*FindCheck("nvlink_status"), node.data)) << "an old value: the board has links";
+  EXPECT_FALSE(IsUnreported(*FindCheck("nvlink_status"), node.data)) << "an old value: the board has links";
 }
 
 TEST(CheckTable, Xids) {
@@ -482,8 +481,8 @@ TEST(CheckReport, EscapesForeignTexts) {
   node.data.gpus[0].label = "0 | x=1\n\x1b[2J";
   node.Set(0, kGpuTemperature, 96, {{"gpu.temperature.sensor", "edge"}});
   std::string text = CheckText(Outcomes(node, {"gpu_temperature"}), false);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1);
-  EXPECT_EQ(std::count(text.begin(), text.end(), '|'), 1);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 1);
+  EXPECT_EQ(std::ranges::count(text, '|'), 1);
   EXPECT_EQ(text.find('\x1b'), text.npos);
 }
 

@@ -6,29 +6,25 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "agent/plugin_tables.h"
 #include "base/log.h"
 #include "cli/collect/collect_command.h"
-#include "cli/collect/collect_session.h"
 #include "cli/collect/older_options.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/help/help.h"
 #include "config/value_parse.h"
 
 namespace gpulens {
 namespace {
 
-// As the project runs them.
+// Intervals of the l9gpu project.
 constexpr std::string_view kEvery = "60s";
 constexpr std::string_view kEveryEngine = "30s";
 
 struct CommandAlias {
   std::string_view name, target, help;
-  // An option of its own: what it is called, the keys by which the target may have it, and what is passed
-  // when it is not given.
+  // An option of its own: its name, the keys under which the target may have it, and its default value.
   std::string_view option = {}, type = {}, option_help = {};
   std::span<const std::string_view> keys = {};
   std::string_view fallback = {};
@@ -42,6 +38,11 @@ constexpr std::string_view kToolKeys[] = {"hl_smi_path", "hl_smi", "command", "p
 constexpr std::string_view kPageKeys[] = {"url", "endpoint"};
 constexpr std::string_view kWindowKeys[] = {"window"};
 
+constexpr CommandAlias EngineAlias(std::string_view name, std::string_view target, std::string_view help,
+                                   std::string_view option) {
+  return {name, target, help, option, "URL", {}, kPageKeys, {}, kEveryEngine};
+}
+
 constexpr CommandAlias kAliases[] = {
     {"nvml_monitor", "nvidia", "NVIDIA GPUs, read through NVML."},
     {"amd_monitor", "amd", "AMD GPUs, read through AMD SMI."},
@@ -51,65 +52,25 @@ constexpr CommandAlias kAliases[] = {
      "URL of the page, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
     {"fleet_health_monitor", "fleet_health", "Health of every GPU over a sliding window.", "--health-window",
      "D", "Length of the window, 300s", kWindowKeys},
-    {"vllm_monitor",
-     "vllm",
-     "The page of a vLLM server.",
-     "--vllm-endpoint",
-     "URL",
-     {},
-     kPageKeys,
-     {},
-     kEveryEngine},
-    {"nim_monitor",
-     "nim",
-     "The page of an NVIDIA NIM.",
-     "--nim-endpoint",
-     "URL",
-     {},
-     kPageKeys,
-     {},
-     kEveryEngine},
-    {"triton_monitor",
-     "triton",
-     "The page of a Triton server.",
-     "--triton-endpoint",
-     "URL",
-     {},
-     kPageKeys,
-     {},
-     kEveryEngine},
-    {"sglang_monitor",
-     "sglang",
-     "The page of an SGLang server.",
-     "--sglang-endpoint",
-     "URL",
-     {},
-     kPageKeys,
-     {},
-     kEveryEngine},
-    {"tgi_monitor",
-     "tgi",
-     "The page of a Text Generation Inference server.",
-     "--tgi-endpoint",
-     "URL",
-     {},
-     kPageKeys,
-     {},
-     kEveryEngine},
+    EngineAlias("vllm_monitor", "vllm", "The page of a vLLM server.", "--vllm-endpoint"),
+    EngineAlias("nim_monitor", "nim", "The page of an NVIDIA NIM.", "--nim-endpoint"),
+    EngineAlias("triton_monitor", "triton", "The page of a Triton server.", "--triton-endpoint"),
+    EngineAlias("sglang_monitor", "sglang", "The page of an SGLang server.", "--sglang-endpoint"),
+    EngineAlias("tgi_monitor", "tgi", "The page of a Text Generation Inference server.", "--tgi-endpoint"),
 };
 
-// What was typed behind an alias.
+// Arguments of an alias.
 struct AliasOptions {
   CollectOptions collect;
   std::vector<std::string> pairs;  // -o
   std::string own;                 // of CommandAlias::option
   std::string model;               // of an engine
   std::string log_level;           // empty: errors alone
-  std::string push_interval;       // another word for collect.interval, which is stronger
+  std::string push_interval;       // older name of collect.interval, which takes precedence
   bool dry_run = false;            // print the equivalent command
 };
 
-// Options of that project without a meaning here.
+// Options of that project that have no effect here.
 constexpr IgnoredOption kIgnored[] = {
     {"--collect-interval", false, "all readings of the interval are used, none is selected; see --interval"},
     {"--vendor", false, "the command name determines the vendor"},
@@ -118,7 +79,7 @@ constexpr IgnoredOption kIgnored[] = {
     {"--heterogeneous-cluster-v1", true, "no partition is added to the cluster's name"},
 };
 
-// What of this program the alias runs.
+// The collector or analyzer that the alias runs.
 std::string_view PartOf(const CommandAlias& alias) {
   return IsPage(alias.target) ? kTargetsCollector : alias.target;
 }
@@ -127,10 +88,10 @@ bool Works(const CommandAlias& alias) {
   return FindCollector(PartOf(alias)) || (!alias.IsOfEngine() && FindAnalyzer(alias.target));
 }
 
-// Durations of the project are plain seconds.
+// Plain numbers are seconds, as in the l9gpu project.
 std::string WithUnit(const std::string& text) {
-  bool number = !text.empty() && std::all_of(text.begin(), text.end(),
-                                             [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
+  bool number =
+      !text.empty() && std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || c == '.'; });
   return number ? text + "s" : text;
 }
 
@@ -140,7 +101,7 @@ std::span<const OptionSpec> OptionsOf(std::string_view target) {
   return {};
 }
 
-// The key by which the target has the option; empty when it has none.
+// The key under which the target has the option; empty when it has none.
 std::string_view KeyOf(const CommandAlias& alias) {
   for (std::string_view key : alias.keys) {
     for (const OptionSpec& option : OptionsOf(PartOf(alias))) {
@@ -154,7 +115,7 @@ int Complain(const CommandAlias& alias, const std::string& sentence) {
   return FailCommand(alias.name, sentence, 2);
 }
 
-// A word as a shell takes it back.
+// Quotes a word for a shell.
 std::string Quoted(const std::string& word) {
   constexpr std::string_view kPlain =
       "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.,:/=@%+[]";
@@ -179,14 +140,14 @@ std::string AsCollect(const CollectOptions& options) {
   return out + "\n";
 }
 
-// Takes the option of the alias over into those of its target.
+// Adds the option of the alias to those of its target. False when the target has no such option.
 bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
   bool given = !options.own.empty();
   if (!given && (alias.fallback.empty() || !options.collect.config_file.empty())) return true;
   std::string_view key = KeyOf(alias);
   if (key.empty()) return !given;
   std::string value = given ? options.own : std::string(alias.fallback);
-  // Before those of -o: a second one of this name is the sink's.
+  // Before those of -o: a second option of this name is the sink's.
   options.collect.options.emplace(options.collect.options.begin(), key,
                                   alias.type == "D" ? WithUnit(value) : value);
   return true;
@@ -214,11 +175,10 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
   if (wrong) return Complain(alias, std::string(alias.option) + ": " + wrong->problem + "; " + wrong->hint);
   if (!options.model.empty()) collect.options.emplace_back("model", options.model);
   const SinkSpec* sink = FindSink(collect.sink == "otel" ? "otlp" : collect.sink);
-  for (const std::string& pair : options.pairs) {
-    size_t equals = pair.find('=');
-    if (equals == pair.npos) return Complain(alias, "-o " + pair + ": expected KEY=VALUE");
-    const std::string key = pair.substr(0, equals), value = pair.substr(equals + 1);
-    // Here -o is the sink's first; what only the collector has is the collector's.
+  const auto pairs = SplitPairs(options.pairs);
+  if (!pairs) return Complain(alias, pairs.error().detail);
+  for (const auto& [key, value] : *pairs) {
+    // -o sets an option of the sink, or else one of the collector.
     const SinkOption option = sink ? SinkOptionOf(*sink, key, value) : SinkOption{};
     if (option.known) collect.options.emplace_back(std::string(sink->name) + "." + option.key, option.value);
     else collect.options.emplace_back(key, value);
@@ -286,13 +246,14 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
 void AddIgnoredOptions(CLI::App& command, std::string_view command_name,
                        std::span<const IgnoredOption> options) {
   for (const IgnoredOption& ignored : options) {
-    auto say = [command_name, &ignored] {
+    auto report = [command_name, &ignored] {
       FailCommand(command_name, std::string(ignored.option) + " has no effect here: " + ignored.why, 0);
     };
     constexpr const char* kHelp = "Accepted, without effect";
-    CLI::Option* option = ignored.flag ? command.add_flag_callback(ignored.option, say, kHelp)
-                                       : command.add_option_function<std::string>(
-                                             ignored.option, [say](const std::string&) { say(); }, kHelp);
+    CLI::Option* option = ignored.flag
+                              ? command.add_flag_callback(ignored.option, report, kHelp)
+                              : command.add_option_function<std::string>(
+                                    ignored.option, [report](const std::string&) { report(); }, kHelp);
     option->group("Options without effect");
   }
 }

@@ -1,13 +1,11 @@
 #include "cli/collect/collect_command.h"
-#include "cli/common/command.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <set>
-#include <string>
 
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
@@ -15,13 +13,14 @@
 #include "base/result.h"
 #include "base/text.h"
 #include "catalog/gpu.h"
-#include "cli/collect/collect_session.h"
 #include "cli/collect/older_options.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "config/value_parse.h"
 #include "pipeline/delivery/delivery.h"
+#include "scrape/engine/engine_row.h"
 
 namespace gpulens {
+
 namespace {
 
 constexpr Duration kLongestOnce = std::chrono::seconds(2);
@@ -30,12 +29,11 @@ int Complain(const std::string& sentence) { return FailCommand("collect", senten
 
 std::string Unknown(std::string_view noun, const std::string& word,
                     const std::vector<std::string_view>& names) {
-  std::string list;
-  for (std::string_view name : names) list += (list.empty() ? "" : " ") + std::string(name);
-  return "no " + std::string(noun) + " \"" + word + "\"." + DidYouMean(word, names) + " There are: " + list;
+  return "no " + std::string(noun) + " \"" + word + "\"." + DidYouMean(word, names) +
+         " There are: " + Joined(names, " ");
 }
 
-// What is to be run: a collector, or an analyzer over all collectors of GPUs.
+// The collector to run, or the analyzer to run over all collectors of GPUs.
 struct Target {
   const CollectorSpec* collector = nullptr;
   const AnalyzerSpec* analyzer = nullptr;
@@ -46,29 +44,33 @@ struct Target {
   std::span<const OptionSpec> element() const {
     return collector && collector->per_target ? collector->options : std::span<const OptionSpec>{};
   }
-  // Its group in the configuration.
+  // Its path in the configuration.
   std::string section() const { return (collector ? "collectors." : "analyzers.") + std::string(name()); }
 };
 
 bool ReadsGpus(const CollectorSpec& spec) {
-  return std::find(spec.metrics.begin(), spec.metrics.end(), &kGpuUtilization) != spec.metrics.end();
+  return std::ranges::find(spec.metrics, &kGpuUtilization) != spec.metrics.end();
 }
 
 // The options a person may give with -o: those of the collector (or of one of its targets) and of the sink.
-// Where both have one of this name, the first is the collector's and the second the sink's; "webhook.url"
-// says so.
-struct Spread {
+// Where both have an option, the first of this name is the collector's and the second the sink's;
+// "webhook.url" is always the sink's.
+struct SplitOptions {
   std::vector<FlagValue> flags;
   std::string target_yaml;  // one element of the list of instances
 };
 
-Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target, const SinkSpec& sink) {
-  Spread out;
+Result<SplitOptions> SplitByOwner(const CollectOptions& options, const Target& target, const SinkSpec& sink) {
+  SplitOptions out;
   const std::span<const OptionSpec> element = target.element();
   std::set<std::string> taken;  // by the target
   OlderResource resource;
-  std::map<std::string, std::map<std::string, std::string>>
-      grouped;  // of the target: {transport: {username: …}}
+  std::map<std::string, std::map<std::string, std::string>> grouped;  // {transport: {username: …}}
+  std::string yaml = "{";
+  auto add = [&yaml](std::string_view key, std::string_view value) {
+    yaml.append(yaml.back() == '{' ? "" : ", ").append(key).append(": ");
+    AppendJsonString(yaml, value);
+  };
   for (const auto& [given, value] : options.options) {
     ASSIGN_OR_RETURN(const bool is_resource, resource.Take(given, value));
     if (is_resource) continue;
@@ -91,9 +93,7 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
         grouped[key.substr(0, dot)][key.substr(dot + 1)] = value;
         continue;
       }
-      out.target_yaml += out.target_yaml.empty() ? "{" : ", ";
-      out.target_yaml += key + ": ";
-      AppendJsonString(out.target_yaml, value);
+      add(key, value);
     } else if (of_target) {
       out.flags.push_back({"-o " + key, target.section() + "." + key, value});
     } else {
@@ -103,35 +103,28 @@ Result<Spread> SpreadOptions(const CollectOptions& options, const Target& target
     }
   }
   for (const auto& [group, values] : grouped) {
-    out.target_yaml += (out.target_yaml.empty() ? "{" : ", ") + group + ": {";
-    for (const auto& [key, value] : values) {
-      if (out.target_yaml.back() != '{') out.target_yaml += ", ";
-      out.target_yaml += key + ": ";
-      AppendJsonString(out.target_yaml, value);
-    }
-    out.target_yaml += "}";
+    yaml += (yaml.back() == '{' ? "" : ", ") + group + ": {";
+    for (const auto& [key, value] : values) add(key, value);
+    yaml += "}";
   }
   resource.AddTo(out.flags);
-  if (!out.target_yaml.empty()) {
-    if (out.target_yaml.find("name: ") == std::string::npos) out.target_yaml += ", name: collect";
-    // A target has an interval of its own, which would win over the collector's.
-    if (!options.interval.empty() && FindOption(element, "interval") &&
-        out.target_yaml.find("interval: ") == std::string::npos) {
-      out.target_yaml += ", interval: ";
-      AppendJsonString(out.target_yaml, options.interval);
-    }
-    out.target_yaml += "}";
-  }
+  if (yaml == "{") return out;
+  if (yaml.find("name: ") == std::string::npos) yaml += ", name: collect";
+  // A target has an interval of its own, which would win over the collector's.
+  if (!options.interval.empty() && FindOption(element, "interval") &&
+      yaml.find("interval: ") == std::string::npos)
+    add("interval", options.interval);
+  out.target_yaml = yaml + "}";
   return out;
 }
 
-LoadOutcome LoadForCollect(const Schema& schema, const std::string& file, const Spread& spread) {
-  if (spread.target_yaml.empty()) return LoadConfig(schema, FindConfigFile(file), spread.flags);
+LoadOutcome LoadForCollect(const Schema& schema, const std::string& file, const SplitOptions& split) {
+  if (split.target_yaml.empty()) return LoadConfig(schema, FindConfigFile(file), split.flags);
   // A target of the command line replaces those of a file.
-  Sources sources;
+  ConfigSources sources;
   sources.file_name = "command line";
-  sources.file_text = "targets: [" + spread.target_yaml + "]\n";
-  sources.flags = spread.flags;
+  sources.file_text = "targets: [" + split.target_yaml + "]\n";
+  sources.flags = split.flags;
   return Load(schema, sources);
 }
 
@@ -142,10 +135,11 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
   session.demo = options.demo;
   session.analyzer = target.analyzer;
   if (target.collector) session.collectors = {target.collector};
-  // Rates and quantiles of an engine are made from its page.
-  if (target.collector && target.collector->per_target) session.beside = FindAnalyzer(kEnginesAnalyzer);
-  // What has happened to a GPU belongs to its record.
-  if (target.collector && options.gpus_only) session.beside = FindAnalyzer("gpu_events");
+  // This analyzer derives rates and quantiles from the page of an engine.
+  if (target.collector && target.collector->per_target)
+    session.extra_analyzer = FindAnalyzer(kEnginesAnalyzer);
+  // The record of a GPU includes its events.
+  if (target.collector && options.gpus_only) session.extra_analyzer = FindAnalyzer("gpu_events");
   for (const CollectorSpec* spec : AllCollectors()) {
     if (!target.analyzer || !ReadsGpus(*spec)) continue;
     if (IsOn(*spec, config)) session.collectors.push_back(spec);
@@ -156,8 +150,8 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
 // The values that the command line sets over the configuration.
 void AddFlags(const CollectOptions& options, const Target& target, std::vector<FlagValue>& flags) {
   // The demo has NVIDIA GPUs; `collect amd` simulates AMD's instead.
-  const bool library = std::any_of(options.options.begin(), options.options.end(),
-                                   [](const auto& option) { return option.first == "library"; });
+  const bool library =
+      std::ranges::any_of(options.options, [](const auto& option) { return option.first == "library"; });
   if (options.demo && target.collector && target.name() == "amd" && !library)
     flags.push_back({"--demo", "collectors.amd.library", "simulated"});
   // One collector alone exports all of its metrics, unless a sink of the file limits them.
@@ -217,14 +211,14 @@ int RunTarget(CollectOptions options) {
   if (options.genai && !FindOption(sink->options, "names"))
     return Complain("--emit-genai-namespace: " + sink_name + " shows native names only");
   if (!options.sink.empty()) options.sink = sink_name;
-  Result<Spread> spread = SpreadOptions(options, target, *sink);
-  if (!spread) return Complain(spread.error().detail);
-  AddFlags(options, target, spread->flags);
+  Result<SplitOptions> split = SplitByOwner(options, target, *sink);
+  if (!split) return Complain(split.error().detail);
+  AddFlags(options, target, split->flags);
   std::unique_ptr<Schema> schema = MakeSchema();
-  LoadOutcome loaded = LoadForCollect(*schema, options.config_file, *spread);
+  LoadOutcome loaded = LoadForCollect(*schema, options.config_file, *split);
   if (sink_name == "file" && loaded.config.Group("sinks").Group("file").Text("path").empty()) {
-    spread->flags.push_back({"--sink", "sinks.file.path", std::string(kMetricsFile)});
-    loaded = LoadForCollect(*schema, options.config_file, *spread);
+    split->flags.push_back({"--sink", "sinks.file.path", std::string(kMetricsFile)});
+    loaded = LoadForCollect(*schema, options.config_file, *split);
   }
   std::string report = loaded.Errors();
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
@@ -237,13 +231,7 @@ int RunTarget(CollectOptions options) {
   return session.Run(**made);
 }
 
-std::string Padded(std::string_view text, size_t width) {
-  std::string out(text);
-  out.resize(std::max(out.size() + 1, width), ' ');
-  return out;
-}
-
-// What the probe of a collector found, in one word and one reason.
+// What the probe of a collector found, as a word and a reason.
 std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) {
   if (!spec.probe) return "here";
   std::string why;
@@ -259,21 +247,52 @@ std::string Presence(const CollectorSpec& spec, const Config& config, Env& env) 
   return why.empty() ? "not configured" : why;
 }
 
-// "analyzers   a b c", in lines of 78 columns.
+// "  analyzers   a b c", in lines of 78 columns.
 void AppendNames(std::string& out, std::string_view noun, const std::vector<std::string_view>& names) {
-  constexpr size_t kIndent = 14, kWidth = 78;
-  out += "\n  " + std::string(noun);
-  size_t column = 2 + noun.size();
-  for (std::string_view name : names) {
-    const bool begins = name.data() == names.front().data();
-    if (!begins && column + 1 + name.size() > kWidth) {
-      out += '\n';
-      column = 0;
+  constexpr size_t kIndent = 14;
+  out += Padded("  " + std::string(noun), kIndent);
+  AppendWrapped(out, Joined(names, " "), kIndent, kIndent, 78);
+}
+
+// Interval of a single reading: two seconds suffice for rates.
+constexpr std::string_view kOnceInterval = "2s";
+
+// Pages of programs that are not LLM engines.
+struct KnownPage {
+  std::string_view name, kind, url;
+};
+constexpr KnownPage kPages[] = {{"dcgm", "dcgm", "http://localhost:9400/metrics"},
+                                {"engines", "engine", {}},
+                                {"scrape", "prometheus", {}},
+                                {"gpu_page", "gpu", {}}};
+
+const KnownPage* FindPage(std::string_view name) noexcept {
+  const auto* found = std::ranges::find(kPages, name, &KnownPage::name);
+  return found == std::end(kPages) ? nullptr : found;
+}
+
+bool Sets(const CollectOptions& options, std::string_view key) {
+  return std::ranges::find(options.options, key, &std::pair<std::string, std::string>::first) !=
+         options.options.end();
+}
+
+using std::chrono::seconds;
+
+// Time for the first values of a source such as a reader process or an HTTP page, and the longest deadline of
+// a first reading.
+constexpr Duration kTimeout = seconds(10), kLongestTimeout = seconds(60);
+// Longest interval of ticks, so that values are written soon after they were read.
+constexpr Duration kLongestTick = seconds(1);
+// Longest wait for the second reading that the rates of one snapshot need.
+constexpr Duration kSecondReading = seconds(2);
+
+bool HasValue(const Snapshot& snapshot) {
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    for (Quality quality : entry.frame->quality) {
+      if (quality != Quality::kAbsent) return true;
     }
-    const size_t blanks = column < kIndent ? kIndent - column : 1;
-    out.append(blanks, ' ') += name;
-    column += blanks + name.size();
   }
+  return false;
 }
 
 }  // namespace
@@ -282,13 +301,13 @@ std::string TargetNames() {
   std::vector<std::string_view> collectors, analyzers;
   for (const CollectorSpec* spec : AllCollectors()) collectors.push_back(spec->name);
   for (const AnalyzerSpec* spec : AllAnalyzers()) analyzers.push_back(spec->name);
-  std::string out = "\nCOLLECTOR is one of these; gpulens collect --list shows which are available:";
+  std::string out = "\nCOLLECTOR is one of these; gpulens collect --list shows which are available:\n";
   AppendNames(out, "collectors", collectors);
   AppendNames(out, "analyzers", analyzers);
   std::vector<std::string_view> pages = EngineNames();
   pages.insert(pages.begin(), "dcgm");
   AppendNames(out, "pages", pages);
-  return out + "\n";
+  return out;
 }
 
 int ListCollectors(const std::string& config_file, bool demo) {
@@ -296,14 +315,14 @@ int ListCollectors(const std::string& config_file, bool demo) {
   if (!loaded.ok()) return 2;
   Env env;
   env.demo = demo;
-  std::string out = Padded("COLLECTOR", 16) + "WHAT IT READS\n";
+  std::string out = Padded("COLLECTOR", 16, 1) + "WHAT IT READS\n";
   for (const CollectorSpec* spec : AllCollectors()) {
-    out += Padded(spec->name, 16) + std::string(spec->help) + "   " + Presence(*spec, loaded.config(), env) +
-           "\n";
+    out += Padded(spec->name, 16, 1) + std::string(spec->help) + "   " +
+           Presence(*spec, loaded.config(), env) + "\n";
   }
-  out += "\n" + Padded("ANALYZER", 16) + "WHAT IT DERIVES\n";
+  out += "\n" + Padded("ANALYZER", 16, 1) + "WHAT IT DERIVES\n";
   for (const AnalyzerSpec* spec : AllAnalyzers())
-    out += Padded(spec->name, 16) + std::string(spec->help) + "\n";
+    out += Padded(spec->name, 16, 1) + std::string(spec->help) + "\n";
   return WriteText(out) ? 0 : 1;
 }
 
@@ -315,6 +334,209 @@ int RunCollect(const CollectOptions& options) {
     resolved.interval.clear();
   if (!FindCollector(options.target)) ResolvePage(resolved);
   return RunTarget(std::move(resolved));
+}
+
+bool IsEngine(std::string_view name) noexcept { return engine_page::FindEngine(name) != nullptr; }
+
+bool IsPage(std::string_view name) noexcept { return IsEngine(name) || FindPage(name); }
+
+std::vector<std::string_view> EngineNames() {
+  std::vector<std::string_view> names;
+  for (const engine_page::Engine& engine : engine_page::AllEngines()) names.push_back(engine.name);
+  return names;
+}
+
+std::string PageUrl(std::string_view name) {
+  if (const KnownPage* page = FindPage(name)) return std::string(page->url);
+  const engine_page::Engine* engine = engine_page::FindEngine(name);
+  if (!engine) return {};
+  return "http://localhost:" + std::to_string(engine->port) + std::string(engine->path);
+}
+
+void ResolvePage(CollectOptions& options) {
+  if (!IsPage(options.target)) return;
+  const std::string name = std::exchange(options.target, std::string(kTargetsCollector));
+  if (options.once && options.interval.empty()) options.interval = kOnceInterval;
+  const bool has_url = !options.endpoint.empty() || Sets(options, "url");
+  if (!has_url && !options.config_file.empty()) return;
+  auto otherwise = [&](std::string_view key, std::string value) {
+    if (!Sets(options, key) && !value.empty()) options.options.emplace_back(key, std::move(value));
+  };
+  const KnownPage* page = FindPage(name);
+  otherwise("name", name);
+  otherwise("kind", page ? std::string(page->kind) : name);
+  if (options.endpoint.empty()) otherwise("url", PageUrl(name));
+}
+
+CollectSession::CollectSession(SessionOptions options, const Config& config)
+    : options_(std::move(options)), budget_(static_cast<uint64_t>(config.Group("limits").Int("series"))) {
+  env_.io = &io_;
+  env_.http = &client_;
+  env_.workers = &workers_;
+  env_.latest = &hub_;
+  env_.events = &queue_;
+  env_.demo = options_.demo;
+  plan_.interval = std::min<Duration>(config.Time("interval"), kLongestTick);
+  plan_.resource = MakeResource(config, {.demo = options_.demo, .host_name = HostName()});
+  for (const CollectorSpec* spec : options_.collectors) {
+    for (Instance::Setup& setup : MakeInstances(*spec, config)) {
+      interval_ = interval_ == Duration{} ? setup.period : std::min(interval_, setup.period);
+      first_reading_ = std::max(first_reading_, setup.deadline);
+      plan_.instances.push_back(std::move(setup));
+    }
+  }
+  first_reading_ = std::clamp<Duration>(first_reading_, kTimeout, kLongestTimeout);
+  plan_.enrichers = MakeEnrichers(config);
+  for (const AnalyzerSpec* spec : {options_.analyzer, options_.extra_analyzer}) {
+    if (spec) plan_.analyzers.push_back({spec, config.Group("analyzers").Group(spec->name)});
+  }
+}
+
+Ref<const Snapshot> CollectSession::OnlyOurs(const Snapshot& snapshot) const {
+  Ref<Snapshot> ours = MakeRef<Snapshot>();
+  ours->closed_at = snapshot.closed_at;
+  ours->tick = snapshot.tick;
+  ours->resource = snapshot.resource;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    if (options_.analyzer) {
+      if (entry.source == options_.analyzer->name) ours->frames.push_back(entry);
+      continue;
+    }
+    for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+      if (view.name == entry.source && view.stats.runs_ok > 0) ours->frames.push_back(entry);
+    }
+  }
+  // Without a value there is nothing to add to.
+  if (!options_.extra_analyzer || !HasValue(*ours)) return ours;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    if (entry.source == options_.extra_analyzer->name) ours->frames.push_back(entry);
+  }
+  return ours;
+}
+
+bool CollectSession::HasNewReading(const Snapshot& snapshot) {
+  bool fresh = false;
+  for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+    for (const SnapshotEntry& entry : snapshot.frames) {
+      if (entry.source != view.name) continue;
+      uint64_t& run = runs_[view.name];
+      fresh = fresh || run != entry.frame->run;
+      run = entry.frame->run;
+    }
+  }
+  return fresh;
+}
+
+bool CollectSession::AllAnswered() const {
+  return std::ranges::all_of(pipeline_->instances(), &Pipeline::InstanceView::answered);
+}
+
+void CollectSession::OnSnapshot(const Ref<const Snapshot>& snapshot) {
+  queue_.TakeReady();  // Events are not shown here.
+  Ref<const Snapshot> ours = OnlyOurs(*snapshot);
+  if (!HasValue(*ours)) return;
+  // The first record waits for all collectors, but not for slow ones.
+  if (!taken_ && env_.clock->Now() - started_ < kSecondReading && !AllAnswered()) return;
+  // Collectors that read in different ticks still make one record per interval.
+  if (!options_.once && taken_ && snapshot->closed_at - *taken_ < interval_ / 2) return;
+  // A repeated frame is not the second reading that rates need.
+  if (!HasNewReading(*snapshot)) return;
+  taken_ = snapshot->closed_at;
+  std::lock_guard lock(mutex_);
+  newest_ = std::move(ours);
+  ++good_ticks_;
+  wake_.notify_all();
+}
+
+// Prefers the reason of a collector whose devices are here over that of an absent one.
+Status CollectSession::WhyNothing() const {
+  Status why{Code::kUnavailable, "nothing was read: no target is configured"};
+  bool found = false;
+  for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+    const Status& last = view.stats.last;
+    if (last.ok() && found) continue;
+    if (found && last.code == Code::kUnavailable) {
+      if (why.detail.find(last.detail) == std::string::npos) why.detail += "; " + last.detail;
+      continue;
+    }
+    found = !last.ok();
+    why = last;
+    if (last.ok() && view.stats.runs_ok > 0)
+      why = {Code::kUnavailable, view.name + " was read and has no value"};
+    else if (last.ok()) why = {Code::kTimeout, "the first reading of " + view.name + " has not finished"};
+    if (found && last.code != Code::kUnavailable) break;
+  }
+  return why;
+}
+
+bool CollectSession::Doubtful() const {
+  for (const Pipeline::InstanceView& view : pipeline_->instances()) {
+    if (view.stats.samples.stale != 0) return true;
+    for (uint64_t rejected : view.stats.samples.rejected) {
+      if (rejected != 0) return true;
+    }
+  }
+  return false;
+}
+
+// Writes snapshots to the sink until one or `enough`. `any`: at least one was written.
+Status CollectSession::Feed(Sink& sink, const bool* enough, bool& any) {
+  // Rates need two readings, so one run is two of them; of a slow collector one reading is enough.
+  const int needed = options_.once && interval_ <= kSecondReading ? 2 : 1;
+  for (int seen = 0; !(any && options_.once) && !(enough && *enough);) {
+    std::unique_lock lock(mutex_);
+    bool ready =
+        wake_.wait_for(lock, kTimeout, [&] { return stop_ || good_ticks_ >= std::max(needed, seen + 1); });
+    if (stop_) return Ok();
+    if (!ready) {
+      if (any && enough != nullptr) return Status{Code::kTimeout, "nothing new was read"};
+      if (any) continue;
+      if (good_ticks_ == 0) {
+        lock.unlock();
+        if (!AllAnswered() && env_.clock->Now() - started_ < first_reading_) continue;
+        return WhyNothing();
+      }
+    }
+    seen = good_ticks_;
+    Ref<const Snapshot> snapshot = newest_;
+    lock.unlock();
+    Status written = sink.Write(*snapshot);
+    any = true;
+    if (!written) return written;
+  }
+  return Ok();
+}
+
+int CollectSession::Run(Sink& sink, const bool* enough) {
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
+  auto stop = [this] {
+    std::lock_guard lock(mutex_);
+    stop_ = true;
+    wake_.notify_all();
+  };
+  for (int signal : {SIGINT, SIGTERM}) static_cast<void>(io_.OnSignal(signal, stop));
+  io_.Start();
+  pipeline_ = std::make_unique<Pipeline>(env_, workers_, hub_, budget_);
+  started_ = env_.clock->Now();
+  Status status = pipeline_->Apply(std::move(plan_));
+  pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) { OnSnapshot(snapshot); });
+  pipeline_->Start();
+  bool any = false;
+  if (status) status = Feed(sink, enough, any);
+  if (any) {
+    // A receiver that is down for a moment still gets the one reading.
+    Status flushed = sink.Flush(env_.clock->Now() + seconds(options_.once ? 10 : 1));
+    if (status) status = std::move(flushed);
+  }
+  bool doubtful = Doubtful();
+  pipeline_->Stop(env_.clock->Now() + seconds(1));
+  io_.Stop();
+  if (!status) {
+    ::dprintf(STDERR_FILENO, "gpulens %.*s: %s\n", static_cast<int>(options_.command.size()),
+              options_.command.data(), status.detail.c_str());
+  }
+  return !status || !any || (options_.strict && doubtful) ? 1 : 0;
 }
 
 }  // namespace gpulens

@@ -6,11 +6,20 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <utility>
 
 #include "base/parse.h"
 
 namespace gpulens {
+
+Result<std::vector<std::pair<std::string, std::string>>> SplitPairs(const std::vector<std::string>& pairs) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const std::string& pair : pairs) {
+    const size_t equals = pair.find('=');
+    if (equals == pair.npos) return Status{Code::kInvalidArgument, "-o " + pair + ": expected KEY=VALUE"};
+    out.emplace_back(pair.substr(0, equals), pair.substr(equals + 1));
+  }
+  return out;
+}
 
 const OptionSpec* FindOption(std::span<const OptionSpec> options, std::string_view key) {
   const std::string_view first = TakeUntil(key, '.');
@@ -33,7 +42,7 @@ SinkOption SinkOptionOf(const SinkSpec& sink, std::string_view given, std::strin
   } else if (given == kVerify && FindOption(sink.options, "transport.tls.insecure_skip_verify")) {
     out = {"transport.tls.insecure_skip_verify", EqualsIgnoringCase(value, "false") ? "true" : "false", true,
            true};
-    // Anything else than the two words is shown by the loader as it was given.
+    // The loader reports any other word as it was given.
     if (!EqualsIgnoringCase(value, "false") && !EqualsIgnoringCase(value, "true")) out.value = value;
   } else if (given == kFilePath && sink.name == "file") {
     std::error_code none;
@@ -87,7 +96,7 @@ bool Detach() {
   }
   if (child > 0) return false;
   ::setsid();
-  // A terminal that is closed ends nothing here, and is written to no more.
+  // The closing of the terminal must not end the process.
   const int nothing = ::open("/dev/null", O_RDWR | O_CLOEXEC);
   ::dup2(nothing, STDIN_FILENO);
   for (int fd : {STDOUT_FILENO, STDERR_FILENO}) {

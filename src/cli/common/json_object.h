@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -11,7 +10,8 @@
 
 namespace gpulens {
 
-// One object, from its construction to its end. In between, only its members are appended to the text.
+// Writes an object from its construction to its destruction. Meanwhile only its members may append to the
+// text.
 class JsonObject {
  public:
   explicit JsonObject(std::string& out) : out_(out) { out_ += '{'; }
@@ -39,7 +39,7 @@ class JsonObject {
   void Flag(std::string_view key, bool value) { Key(key) += value ? "true" : "false"; }
   void Whole(std::string_view key, int64_t value) { Key(key) += std::to_string(value); }
   void Count(std::string_view key, uint64_t value) { Key(key) += std::to_string(value); }
-  // null for what is not finite.
+  // Writes null for a number that is not finite.
   void Number(std::string_view key, double value) { AppendJsonNumber(Key(key), value); }
   void Raw(std::string_view key, std::string_view json) { Key(key) += json; }
   void Time(std::string_view key, int64_t unix_ns) {
@@ -47,7 +47,8 @@ class JsonObject {
     AppendRfc3339(out_, unix_ns);
     out_ += '"';
   }
-  // An array; `write(out, item)` appends one item. `before` precedes each item, `after` the closing bracket.
+  // Adds an array; `write(out, item)` appends one item. `before` precedes each item, `after` the closing
+  // bracket.
   template <class Items, class Write>
   void List(std::string_view key, const Items& items, Write write, std::string_view before = {},
             std::string_view after = {}) {
@@ -71,7 +72,7 @@ class JsonObject {
   bool first_ = true;
 };
 
-// A whole document: the schema, then the members that `write(object)` adds.
+// Returns a document: the schema, then the members that `write(object)` adds.
 template <class Write>
 std::string JsonDocumentText(std::string_view schema, Write write) {
   std::string out;

@@ -1,5 +1,4 @@
-#include "cli/compare/compare_command.h"
-#include "cli/common/command.h"
+#include "cli/common/output.h"
 
 #include <unistd.h>
 
@@ -15,7 +14,7 @@
 #include "base/process.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/collect/collect_session.h"
+#include "cli/collect/collect_command.h"
 #include "cli/compare/comparison.h"
 #include "cli/help/help.h"
 
@@ -23,25 +22,24 @@ namespace gpulens {
 namespace compare {
 namespace {
 
-// A value that is unexplained in each of so many looks stays so.
+// A value stays unexplained if it is in this many comparisons.
 constexpr size_t kMostLooks = 3;
-// Slow readings of several GPUs come one GPU at a tick: so many ticks with nothing new say that all are
-// there.
+// Slow readings arrive one GPU per tick: after this many ticks without new ones they are complete.
 constexpr int kSteadyTicks = 2, kMostTicks = 60;
 constexpr Duration kToolTimeout = std::chrono::seconds(60);
 constexpr size_t kMostToolOutput = 16u << 20;
 
 int ComplainOfCompare(const std::string& sentence) { return FailCommand("doctor --compare", sentence, 2); }
 
-// Where the tool's output comes from.
-struct Origin {
-  const Tool* tool = nullptr;
+// The source of the tool's output.
+struct OutputOrigin {
+  const VendorTool* tool = nullptr;
   std::string program;  // empty: files
   std::vector<std::string> outputs;
 };
 
-Result<Origin> OriginOf(const CompareOptions& options) {
-  Origin out;
+Result<OutputOrigin> OriginOf(const CompareOptions& options) {
+  OutputOrigin out;
   if (!options.tool.empty()) {
     out.tool = ToolNamed(options.tool);
     if (!out.tool)
@@ -60,7 +58,7 @@ Result<Origin> OriginOf(const CompareOptions& options) {
     ASSIGN_OR_RETURN(out.program, FindProgram(options.tool));
     return out;
   }
-  for (const Tool& tool : AllTools()) {
+  for (const VendorTool& tool : AllTools()) {
     Result<std::string> found = FindProgram(std::string(tool.name));
     if (!found) continue;
     out.tool = &tool;
@@ -72,7 +70,8 @@ Result<Origin> OriginOf(const CompareOptions& options) {
                 "--compare-with FILE"};
 }
 
-Result<std::vector<ToolField>> ReadAllOutputs(const Tool& tool, const std::vector<std::string>& outputs) {
+Result<std::vector<ToolField>> ReadAllOutputs(const VendorTool& tool,
+                                              const std::vector<std::string>& outputs) {
   std::vector<ToolField> fields;
   for (const std::string& output : outputs) {
     ASSIGN_OR_RETURN(std::vector<ToolField> more, ReadToolOutput(tool, output));
@@ -82,7 +81,7 @@ Result<std::vector<ToolField>> ReadAllOutputs(const Tool& tool, const std::vecto
 }
 
 // Runs each command of the tool.
-Result<std::vector<ToolField>> RunTool(const Origin& origin, const Clock& clock) {
+Result<std::vector<ToolField>> RunTool(const OutputOrigin& origin, const Clock& clock) {
   std::vector<std::string> outputs;
   for (std::string_view command : origin.tool->commands) {
     RunOptions run;
@@ -98,10 +97,10 @@ Result<std::vector<ToolField>> RunTool(const Origin& origin, const Clock& clock)
   return ReadAllOutputs(*origin.tool, outputs);
 }
 
-// Takes the snapshots of a session: one before a run of the tool, one read wholly after it.
+// Compares the tool with the snapshots before its run and after it.
 class CompareSink : public Sink {
  public:
-  CompareSink(const Origin& origin, const Env& env) : origin_(origin), env_(env) {}
+  CompareSink(const OutputOrigin& origin, const Env& env) : origin_(origin), env_(env) {}
 
   Status Write(const Snapshot& snapshot) override {
     OwnReadings now = ReadOwn(snapshot, origin_.tool->key_by);
@@ -119,7 +118,7 @@ class CompareSink : public Sink {
   bool done = false;
   bool simulated = false;
   Status failed;
-  Comparison comparison;
+  ToolComparison comparison;
   size_t looks = 0;
 
  private:
@@ -152,16 +151,16 @@ class CompareSink : public Sink {
       return Ok();
     }
     input_.after = now;
-    Comparison look = Compare(input_);
+    ToolComparison look = Compare(input_);
     if (++looks == 1) comparison = std::move(look);
     else MergeLook(comparison, look);
     looking_ = false;
-    done = input_.recorded || looks == kMostLooks || comparison.Count(Verdict::kUnexplained) == 0;
+    done = input_.recorded || looks == kMostLooks || comparison.Count(FieldVerdict::kUnexplained) == 0;
     if (!done) Look(std::move(now));
     return Ok();
   }
 
-  const Origin& origin_;
+  const OutputOrigin& origin_;
   const Env& env_;
   CompareInput input_;
   Instant looked_at_;
@@ -170,15 +169,15 @@ class CompareSink : public Sink {
   int steady_ = 0, ticks_ = 0;
 };
 
-// What the collector reads more of for this one command.
-void AddReadings(const Tool& tool, std::vector<FlagValue>& flags) {
+// Enables readings that only this command needs.
+void AddReadings(const VendorTool& tool, std::vector<FlagValue>& flags) {
   if (tool.kind != ToolKind::kNvidiaSmi) return;
   for (const char* option : {"collectors.nvidia.details", "collectors.nvidia.serial"})
     flags.push_back({"--compare", option, "true"});
 }
 
 int RunComparison(const CompareOptions& options) {
-  Result<Origin> origin = OriginOf(options);
+  Result<OutputOrigin> origin = OriginOf(options);
   if (!origin) return ComplainOfCompare(origin.error().detail);
   // Reports unreadable output before GPUs are read.
   if (Result<std::vector<ToolField>> fields = ReadAllOutputs(*origin->tool, origin->outputs); !fields)
@@ -209,7 +208,7 @@ int RunComparison(const CompareOptions& options) {
   for (const std::string& file : options.files) head.where += (head.where.empty() ? "" : ", ") + file;
   std::fputs((options.json ? JsonReport(head, sink.comparison) : TextReport(head, sink.comparison)).c_str(),
              stdout);
-  return sink.comparison.Count(Verdict::kUnexplained) == 0 ? 0 : 1;
+  return sink.comparison.Count(FieldVerdict::kUnexplained) == 0 ? 0 : 1;
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 #include "cli/common/json_object.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 
 namespace gpulens::compare {
 namespace {
@@ -23,19 +23,12 @@ std::string Tail(std::string_view text, size_t width) {
 }
 
 std::string CellText(std::string_view text, size_t width) {
-  std::string safe;
-  AppendPrintable(safe, text);
-  std::string out = Shortened(safe.empty() ? std::string(kNoValue) : safe, width);
-  out.append(width - std::min(width, WidthOf(out)) + 1, ' ');
-  return out;
+  return Padded(Shortened(text.empty() ? kNoValue : Printable(text), width), width + 1, 1);
 }
 
 std::string FieldCell(std::string_view path, size_t times) {
-  std::string safe, count = times > 1 ? " ×" + std::to_string(times) : "";
-  AppendPrintable(safe, path);
-  std::string out = Tail(safe, kFieldWidth - WidthOf(count)) + count;
-  out.append(kFieldWidth - std::min(kFieldWidth, WidthOf(out)) + 1, ' ');
-  return out;
+  const std::string count = times > 1 ? " ×" + std::to_string(times) : "";
+  return Padded(Tail(Printable(path), kFieldWidth - WidthOf(count)) + count, kFieldWidth + 1, 1);
 }
 
 std::string Wrapped(std::string_view text, size_t indent) {
@@ -49,16 +42,15 @@ class Notes {
  public:
   std::string MarkOf(const std::string& reason) {
     if (reason.empty()) return {};
-    auto found = std::find(reasons_.begin(), reasons_.end(), reason);
+    auto found = std::ranges::find(reasons_, reason);
     if (found == reasons_.end()) found = reasons_.insert(reasons_.end(), reason);
     return " [" + std::to_string(found - reasons_.begin() + 1) + "]";
   }
   std::string Text() const {
     std::string out;
     for (size_t i = 0; i < reasons_.size(); ++i) {
-      std::string safe, mark = "[" + std::to_string(i + 1) + "] ";
-      AppendPrintable(safe, reasons_[i]);
-      out += Wrapped(mark + safe, mark.size());
+      const std::string mark = "[" + std::to_string(i + 1) + "] ";
+      out += Wrapped(mark + Printable(reasons_[i]), mark.size());
     }
     return out;
   }
@@ -67,47 +59,44 @@ class Notes {
   std::vector<std::string> reasons_;
 };
 
-std::string Counts(const Comparison& comparison) {
+std::string Counts(const ToolComparison& comparison) {
   std::string out = std::to_string(comparison.fields.size()) + " comparisons of " +
                     std::to_string(comparison.DistinctPaths()) + " fields:";
   for (size_t i = 0; i < kVerdicts; ++i) {
-    auto verdict = static_cast<Verdict>(i);
-    std::string name(verdict == Verdict::kUnexplained ? "unexplained" : VerdictName(verdict));
+    auto verdict = static_cast<FieldVerdict>(i);
+    std::string name(verdict == FieldVerdict::kUnexplained ? "unexplained" : VerdictName(verdict));
     out += (i > 0 ? ", " : " ") + std::to_string(comparison.Count(verdict)) + " " + name;
   }
   return out + ".";
 }
 
 // What the counts mean: how many values were really compared, and how many only one side has.
-std::string Conclusion(const Comparison& comparison) {
-  auto count = [&](std::initializer_list<Verdict> verdicts) {
+std::string Conclusion(const ToolComparison& comparison) {
+  auto count = [&](std::initializer_list<FieldVerdict> verdicts) {
     size_t sum = 0;
-    for (Verdict verdict : verdicts) sum += comparison.Count(verdict);
+    for (FieldVerdict verdict : verdicts) sum += comparison.Count(verdict);
     return std::to_string(sum);
   };
-  const bool good = comparison.Count(Verdict::kUnexplained) == 0;
-  return Wrapped((good ? "● " : "✖ ") + count({Verdict::kEqual, Verdict::kWithin}) + " values agree, " +
-                     count({Verdict::kDiffers}) + " differ for a stated reason, " +
-                     count({Verdict::kToolSilent, Verdict::kOwnSilent}) +
-                     " are known to one side only, for a stated reason, " + count({Verdict::kUnexplained}) +
-                     " are UNEXPLAINED.",
+  const bool good = comparison.Count(FieldVerdict::kUnexplained) == 0;
+  return Wrapped((good ? "● " : "✖ ") + count({FieldVerdict::kEqual, FieldVerdict::kWithin}) +
+                     " values agree, " + count({FieldVerdict::kDiffers}) + " differ for a stated reason, " +
+                     count({FieldVerdict::kToolSilent, FieldVerdict::kOwnSilent}) +
+                     " are known to one side only, for a stated reason, " +
+                     count({FieldVerdict::kUnexplained}) + " are UNEXPLAINED.",
                  2);
 }
 
 }  // namespace
 
-std::string TextReport(const ReportHead& head, const Comparison& comparison) {
-  std::string safe, out;
-  AppendPrintable(safe, head.where);
+std::string TextReport(const ReportHead& head, const ToolComparison& comparison) {
+  std::string out;
   if (head.simulated) out += "SIMULATED GPUs: gpulens reads no GPU here.\n";
   Notes notes;
   std::string subject;
   for (const ComparedField& field : comparison.fields) {
     if (field.subject != subject) {
       subject = field.subject;
-      std::string name;
-      AppendPrintable(name, subject);
-      out += (out.empty() ? "" : "\n") + name + "\n" + FieldCell("FIELD", 1) +
+      out += (out.empty() ? "" : "\n") + Printable(subject) + "\n" + FieldCell("FIELD", 1) +
              CellText(head.tool, kValueWidth) + CellText("gpulens", kValueWidth) + "VERDICT\n";
     }
     out += FieldCell(field.path, field.times) + CellText(field.tool, kValueWidth) +
@@ -116,16 +105,16 @@ std::string TextReport(const ReportHead& head, const Comparison& comparison) {
   }
   out += "\n" + notes.Text() + "\n";
   if (!comparison.own_only.empty()) {
-    std::string list = "Read by gpulens, with no field of " + head.tool + ":";
-    for (const std::string& metric : comparison.own_only) list += " " + metric;
-    out += Wrapped(list, 2) + "\n";
+    out += Wrapped("Read by gpulens, with no field of " + head.tool + ": " + Joined(comparison.own_only, " "),
+                   2) +
+           "\n";
   }
   std::string times = head.looks > 1 ? ", run " + std::to_string(head.looks) + " times" : "";
-  out += Wrapped(head.tool + " (" + safe + times + "): " + Counts(comparison), 2);
+  out += Wrapped(head.tool + " (" + Printable(head.where) + times + "): " + Counts(comparison), 2);
   return out + Conclusion(comparison);
 }
 
-std::string JsonReport(const ReportHead& head, const Comparison& comparison) {
+std::string JsonReport(const ReportHead& head, const ToolComparison& comparison) {
   static constexpr std::string_view kKeys[] = {"equal",        "within",      "neither",
                                                "differs",      "tool_silent", "gpulens_silent",
                                                "not_compared", "unexplained"};
@@ -140,7 +129,7 @@ std::string JsonReport(const ReportHead& head, const Comparison& comparison) {
     {
       JsonObject counts(root.Key("counts"));
       for (size_t i = 0; i < kVerdicts; ++i)
-        counts.Count(kKeys[i], comparison.Count(static_cast<Verdict>(i)));
+        counts.Count(kKeys[i], comparison.Count(static_cast<FieldVerdict>(i)));
     }
     auto add_field = [](std::string& out, const ComparedField& field) {
       JsonObject object(out);

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "cli/compare/comparison.h"
-#include "cli/compare/tools/xml_reader.h"
+#include "cli/compare/tools/tool_output.h"
 
 namespace gpulens::compare {
 namespace {
@@ -94,21 +94,21 @@ TEST(Tools, FoundByNameAndOutput) {
 }
 
 TEST(Rows, AreWellFormed) {
-  for (const Tool& tool : AllTools()) {
+  for (const VendorTool& tool : AllTools()) {
     for (size_t i = 0; i < tool.rows().size(); ++i) {
       const FieldRow& row = tool.rows()[i];
-      EXPECT_EQ(row.how == How::kNone, row.metric.empty()) << row.path;
-      EXPECT_FALSE(row.how == How::kNone && row.reason.empty()) << row.path;
+      EXPECT_EQ(row.how == FieldComparison::kNone, row.metric.empty()) << row.path;
+      EXPECT_FALSE(row.how == FieldComparison::kNone && row.reason.empty()) << row.path;
       const bool tolerant = row.tolerance.slack > 0 || row.tolerance.share > 0;
       EXPECT_FALSE(tolerant && row.tolerance.why.empty()) << row.path;
-      // Rows of one path stand together, or the later ones would never be found.
+      // Rows of one path are adjacent, or the later ones would never be found.
       if (i > 0 && tool.rows()[i - 1].path == row.path) continue;
       for (size_t j = 0; j < i; ++j) EXPECT_NE(tool.rows()[j].path, row.path);
     }
   }
 }
 
-// Every field that the tool has printed on anybody's machine has a row.
+// Every field in the captures has a row.
 TEST(Captures, OfNvidiaSmiHaveNoUnknownField) {
   if (!std::filesystem::exists(kCaptures)) GTEST_SKIP() << "captures not here: " << kCaptures;
   size_t files = 0, most = 0;
@@ -123,8 +123,9 @@ TEST(Captures, OfNvidiaSmiHaveNoUnknownField) {
       paths.insert(field.path);
       std::span<const FieldRow> rows = RowsFor(NvidiaRows(), field.path);
       EXPECT_FALSE(rows.empty()) << file.path() << ": " << field.path;
-      // What is compared as a number is one, or is said to be none.
-      const bool number = !rows.empty() && rows.front().how == How::kNumber && !IsNoValueText(field.text);
+      // A field that is compared as a number has a number or no value.
+      const bool number =
+          !rows.empty() && rows.front().how == FieldComparison::kNumber && !IsNoValueText(field.text);
       EXPECT_TRUE(!number || ParseToolNumber(field.text))
           << file.path() << ": " << field.path << ": " << field.text;
     }
@@ -158,7 +159,7 @@ TEST(NvidiaSmi, SubjectsOfPartsAndProcesses) {
   EXPECT_EQ(find("mig_devices/mig_device/index"), "mig:GPU-1/3/0 0");
   EXPECT_EQ(find("processes/process_info/used_memory"), "process:GPU-1/42 5 MiB");
   EXPECT_EQ(find("ecc_errors/volatile/sram_uncorrectable"), "gpu:GPU-1 3");
-  // Without a field for reserved memory it is in the used one.
+  // Without a field for reserved memory, used memory includes it.
   EXPECT_EQ(find("fb_memory_usage/used"), "none");
   EXPECT_EQ(find("fb_memory_usage/used_with_reserved"), "gpu:GPU-1 1 MiB");
 }
@@ -191,7 +192,7 @@ OwnValue Own(std::string metric, double value,
           .kind = Kind::kGauge};
 }
 
-// One field of one GPU beside one series before and after.
+// Compares one field of a GPU with one series before and after.
 ComparedField Validate(std::string path, std::string text, std::vector<OwnValue> before,
                        std::vector<OwnValue> after, bool recorded = false) {
   CompareInput input{.rows = NvidiaRows(),
@@ -210,55 +211,55 @@ TEST(Verdicts, OfNumbers) {
     return Validate("fb_memory_usage/total", text, {Own("gpu.memory.total", bytes)},
                     {Own("gpu.memory.total", bytes)});
   };
-  EXPECT_EQ(total("81559 MiB", 81559 * kMib).verdict, Verdict::kEqual);
+  EXPECT_EQ(total("81559 MiB", 81559 * kMib).verdict, FieldVerdict::kEqual);
   ComparedField rounded = total("81559 MiB", 81559.7 * kMib);
-  EXPECT_EQ(rounded.verdict, Verdict::kWithin);
+  EXPECT_EQ(rounded.verdict, FieldVerdict::kWithin);
   EXPECT_EQ(rounded.reason, "rounding of the tool");
   EXPECT_EQ(rounded.own, "81559.7 MiB");
-  EXPECT_EQ(total("81561 MiB", 81559 * kMib).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(total("many", 81559 * kMib).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(total("81561 MiB", 81559 * kMib).verdict, FieldVerdict::kUnexplained);
+  EXPECT_EQ(total("many", 81559 * kMib).verdict, FieldVerdict::kUnexplained);
 
   auto heat = [&](const char* text, double before, double after, bool recorded = false) {
     std::vector<std::pair<std::string, std::string>> edge = {{"gpu.temperature.sensor", "edge"}};
     return Validate("temperature/gpu_temp", text, {Own("gpu.temperature", before, edge)},
                     {Own("gpu.temperature", after, edge)}, recorded);
   };
-  EXPECT_EQ(heat("61 C", 60, 61).verdict, Verdict::kEqual);
+  EXPECT_EQ(heat("61 C", 60, 61).verdict, FieldVerdict::kEqual);
   EXPECT_EQ(heat("61 C", 60, 62).reason, "it changed between the two readings of gpulens");
-  EXPECT_EQ(heat("64 C", 60, 62).verdict, Verdict::kWithin);
-  EXPECT_EQ(heat("70 C", 60, 62).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(heat("70 C", 60, 62, true).verdict, Verdict::kDiffers);
-  // What stands still is held to the same in a recording.
+  EXPECT_EQ(heat("64 C", 60, 62).verdict, FieldVerdict::kWithin);
+  EXPECT_EQ(heat("70 C", 60, 62).verdict, FieldVerdict::kUnexplained);
+  EXPECT_EQ(heat("70 C", 60, 62, true).verdict, FieldVerdict::kDiffers);
+  // A constant must agree in a recording, too.
   EXPECT_EQ(Validate("max_clocks/sm_clock", "1980 MHz", {},
                      {Own("gpu.clock.max", 1900, {{"gpu.clock.type", "sm"}})}, true)
                 .verdict,
-            Verdict::kUnexplained);
+            FieldVerdict::kUnexplained);
 }
 
-// A value of few agrees or does not: no tolerance could tell one from another.
+// A value of a small set agrees or not; it has no tolerance.
 TEST(Verdicts, OfSteps) {
   auto state = [](const char* text, double before, double after) {
     return Validate("performance_state", text, {Own("gpu.power.state", before)},
                     {Own("gpu.power.state", after)});
   };
-  EXPECT_EQ(state("P0", 0, 0).verdict, Verdict::kEqual);
-  EXPECT_EQ(state("P8", 0, 0).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(state("P8", 0, 8).verdict, Verdict::kEqual);
-  EXPECT_EQ(state("P2", 0, 8).verdict, Verdict::kWithin);
-  EXPECT_EQ(state("P12", 0, 8).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(state("P0", 0, 0).verdict, FieldVerdict::kEqual);
+  EXPECT_EQ(state("P8", 0, 0).verdict, FieldVerdict::kUnexplained);
+  EXPECT_EQ(state("P8", 0, 8).verdict, FieldVerdict::kEqual);
+  EXPECT_EQ(state("P2", 0, 8).verdict, FieldVerdict::kWithin);
+  EXPECT_EQ(state("P12", 0, 8).verdict, FieldVerdict::kUnexplained);
   auto generation = [](const char* text, double own) {
     return Validate("pci/pci_gpu_link_info/pcie_gen/current_link_gen", text, {},
                     {Own("gpu.pcie.link.gen.current", own)});
   };
-  EXPECT_EQ(generation("5", 5).verdict, Verdict::kEqual);
-  EXPECT_EQ(generation("5", 1).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(generation("5", 5).verdict, FieldVerdict::kEqual);
+  EXPECT_EQ(generation("5", 1).verdict, FieldVerdict::kUnexplained);
   EXPECT_EQ(
       Validate("clocks_event_reasons/clocks_event_reason_gpu_idle", "Active", {}, {Own("gpu.clock.idle", 0)})
           .verdict,
-      Verdict::kUnexplained);
+      FieldVerdict::kUnexplained);
 }
 
-// The memory that a board reserves is some hundred MiB: counted as used by one side, it must be seen.
+// A board reserves some hundred MiB of memory, which is found if one side counts them as used.
 TEST(Verdicts, OfMemoryThatOneSideCountsAsUsed) {
   constexpr double kMib = 1 << 20;
   auto used = [&](double before, double after) {
@@ -266,70 +267,72 @@ TEST(Verdicts, OfMemoryThatOneSideCountsAsUsed) {
                     {Own("gpu.memory.used", after * kMib)})
         .verdict;
   };
-  EXPECT_EQ(used(53267 + 520, 53267 + 520), Verdict::kUnexplained);
-  EXPECT_EQ(used(53267 + 60, 53267 + 60), Verdict::kWithin);
-  EXPECT_EQ(used(53000, 54000), Verdict::kWithin) << "it moved";
+  EXPECT_EQ(used(53267 + 520, 53267 + 520), FieldVerdict::kUnexplained);
+  EXPECT_EQ(used(53267 + 60, 53267 + 60), FieldVerdict::kWithin);
+  EXPECT_EQ(used(53000, 54000), FieldVerdict::kWithin) << "it moved";
 }
 
 TEST(Verdicts, OfWordsStatesAndTexts) {
   auto one = [](const char* path, const char* text, OwnValue own) {
     return Validate(path, text, {}, {std::move(own)});
   };
-  EXPECT_EQ(one("persistence_mode", "Enabled", Own("gpu.persistence.enabled", 1)).verdict, Verdict::kEqual);
+  EXPECT_EQ(one("persistence_mode", "Enabled", Own("gpu.persistence.enabled", 1)).verdict,
+            FieldVerdict::kEqual);
   EXPECT_EQ(one("persistence_mode", "Disabled", Own("gpu.persistence.enabled", 1)).verdict,
-            Verdict::kUnexplained);
+            FieldVerdict::kUnexplained);
   EXPECT_EQ(one("gpu_virtualization_mode/virtualization_mode", "Pass-Through",
                 Own("gpu.virtualization.mode", 1, {{"gpu.virtualization.mode", "passthrough"}}))
                 .verdict,
-            Verdict::kEqual);
+            FieldVerdict::kEqual);
   EXPECT_EQ(one("fabric/state", "Not Supported",
                 Own("gpu.fabric.state", 1, {{"gpu.fabric.state", "not_supported"}}))
                 .verdict,
-            Verdict::kEqual);
+            FieldVerdict::kEqual);
   EXPECT_EQ(
       one("fabric/state", "N/A", Own("gpu.fabric.state", 1, {{"gpu.fabric.state", "completed"}})).verdict,
-      Verdict::kUnexplained);
+      FieldVerdict::kUnexplained);
   EXPECT_EQ(one("compute_mode", "Prohibited", Own("gpu.compute_mode", 1, {{"gpu.compute_mode", "default"}}))
                 .verdict,
-            Verdict::kUnexplained);
+            FieldVerdict::kUnexplained);
   EXPECT_EQ(
       one("pci/pci_bus_id", "00000000:1A:00.0", Own("gpu.info", 1, {{"gpu.pci.bus_id", "0000:1a:00.0"}}))
           .verdict,
-      Verdict::kEqual);
+      FieldVerdict::kEqual);
   EXPECT_EQ(
       one("product_architecture", "Ada Lovelace", Own("gpu.info", 1, {{"gpu.architecture", "ada"}})).verdict,
-      Verdict::kWithin);
-  EXPECT_EQ(one("fabric/status", "Success", Own("gpu.fabric.status", 0)).verdict, Verdict::kEqual);
-  EXPECT_EQ(one("fabric/status", "Success", Own("gpu.fabric.status", 3)).verdict, Verdict::kUnexplained);
+      FieldVerdict::kWithin);
+  EXPECT_EQ(one("fabric/status", "Success", Own("gpu.fabric.status", 0)).verdict, FieldVerdict::kEqual);
+  EXPECT_EQ(one("fabric/status", "Success", Own("gpu.fabric.status", 3)).verdict, FieldVerdict::kUnexplained);
 }
 
 TEST(Verdicts, OfMissingValues) {
-  EXPECT_EQ(Validate("fan_speed", "N/A", {}, {}).verdict, Verdict::kNeither);
-  // A value where the vendor's own tool has none may be one that gpulens made up.
-  EXPECT_EQ(Validate("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0)}).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(Validate("fan_speed", "[ERR!]", {}, {Own("gpu.fan.speed", 0.3)}).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(Validate("fan_speed", "GPU is lost", {}, {}).verdict, Verdict::kNeither);
+  EXPECT_EQ(Validate("fan_speed", "N/A", {}, {}).verdict, FieldVerdict::kNeither);
+  // gpulens may have made up a value that the vendor's tool does not have.
+  EXPECT_EQ(Validate("fan_speed", "N/A", {}, {Own("gpu.fan.speed", 0)}).verdict, FieldVerdict::kUnexplained);
+  EXPECT_EQ(Validate("fan_speed", "[ERR!]", {}, {Own("gpu.fan.speed", 0.3)}).verdict,
+            FieldVerdict::kUnexplained);
+  EXPECT_EQ(Validate("fan_speed", "GPU is lost", {}, {}).verdict, FieldVerdict::kNeither);
   ComparedField closed = Validate("fan_speed", "[Insufficient Permissions]", {}, {Own("gpu.fan.speed", 0.3)});
-  EXPECT_EQ(closed.verdict, Verdict::kToolSilent);
+  EXPECT_EQ(closed.verdict, FieldVerdict::kToolSilent);
   EXPECT_EQ(closed.reason, "the tool has no permission to read it");
   ComparedField mean =
       Validate("module_power_readings/instant_power_draw", "N/A", {}, {Own("gpu.module.power", 9)});
-  EXPECT_EQ(mean.verdict, Verdict::kToolSilent);
+  EXPECT_EQ(mean.verdict, FieldVerdict::kToolSilent);
   EXPECT_EQ(mean.reason, "gpulens exports the mean if the board has one");
-  // The reading that stands in for a missing one is no answer to "there is none".
+  // A substitute reading does not contradict a tool without a value.
   constexpr const char* kInstant = "gpu_power_readings/instant_power_draw";
-  EXPECT_EQ(Validate(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kNeither);
-  EXPECT_EQ(Validate(kInstant, "70.00 W", {}, {Own("gpu.power.draw", 70)}).verdict, Verdict::kEqual);
-  EXPECT_EQ(Validate("fan_speed", "30 %", {}, {}).verdict, Verdict::kUnexplained);
-  EXPECT_EQ(Validate("encoder_stats/average_fps", "0", {}, {}).verdict, Verdict::kOwnSilent);
+  EXPECT_EQ(Validate(kInstant, "N/A", {}, {Own("gpu.power.draw", 70)}).verdict, FieldVerdict::kNeither);
+  EXPECT_EQ(Validate(kInstant, "70.00 W", {}, {Own("gpu.power.draw", 70)}).verdict, FieldVerdict::kEqual);
+  EXPECT_EQ(Validate("fan_speed", "30 %", {}, {}).verdict, FieldVerdict::kUnexplained);
+  EXPECT_EQ(Validate("encoder_stats/average_fps", "0", {}, {}).verdict, FieldVerdict::kOwnSilent);
   OwnValue rejected = Own("gpu.fan.speed", 0);
   rejected.present = false;
   rejected.absence = "out_of_range";
   ComparedField doubted = Validate("fan_speed", "30 %", {}, {rejected});
-  EXPECT_EQ(doubted.verdict, Verdict::kOwnSilent);
+  EXPECT_EQ(doubted.verdict, FieldVerdict::kOwnSilent);
   EXPECT_THAT(doubted.reason, HasSubstr("out_of_range"));
-  EXPECT_EQ(Validate("pdi", "0x1", {}, {}).verdict, Verdict::kNotCompared);
-  EXPECT_EQ(Validate("warp_drive/core_temp", "9000 C", {}, {}).verdict, Verdict::kUnexplained);
+  EXPECT_EQ(Validate("pdi", "0x1", {}, {}).verdict, FieldVerdict::kNotCompared);
+  EXPECT_EQ(Validate("warp_drive/core_temp", "9000 C", {}, {}).verdict, FieldVerdict::kUnexplained);
 }
 
 TEST(Comparisons, MissingGpuIsUnexplained) {
@@ -339,7 +342,7 @@ TEST(Comparisons, MissingGpuIsUnexplained) {
                      .after = {},
                      .recorded = false};
   input.after["gpu:B"] = {Own("gpu.clock.max", 1980, {{"gpu.clock.type", "sm"}})};
-  EXPECT_EQ(Compare(input).Count(Verdict::kUnexplained), 2u);
+  EXPECT_EQ(Compare(input).Count(FieldVerdict::kUnexplained), 2u);
 }
 
 TEST(Comparisons, FurtherRunExplainsMovingValues) {
@@ -352,14 +355,14 @@ TEST(Comparisons, FurtherRunExplainsMovingValues) {
     input.after["gpu:A"] = {Own("gpu.power.state", 0)};
     return Compare(input);
   };
-  Comparison first = look("P99");
-  EXPECT_EQ(first.Count(Verdict::kUnexplained), 2u);
+  ToolComparison first = look("P99");
+  EXPECT_EQ(first.Count(FieldVerdict::kUnexplained), 2u);
   MergeLook(first, look("P98"));
-  EXPECT_EQ(first.Count(Verdict::kUnexplained), 2u);
-  Comparison good = look("P0");
+  EXPECT_EQ(first.Count(FieldVerdict::kUnexplained), 2u);
+  ToolComparison good = look("P0");
   good.fields.pop_back();  // the process has ended
   MergeLook(first, good);
-  EXPECT_EQ(first.Count(Verdict::kUnexplained), 0u);
+  EXPECT_EQ(first.Count(FieldVerdict::kUnexplained), 0u);
   EXPECT_EQ(first.fields[0].tool, "P0");
   EXPECT_EQ(first.fields[1].reason, "it had ended at the next comparison");
 }
@@ -370,10 +373,10 @@ TEST(Comparisons, GpuMissingInFurtherRunIsUnexplained) {
                      .before = {},
                      .after = {},
                      .recorded = false};
-  Comparison first = Compare(input);
-  ASSERT_EQ(first.Count(Verdict::kUnexplained), 1u);
+  ToolComparison first = Compare(input);
+  ASSERT_EQ(first.Count(FieldVerdict::kUnexplained), 1u);
   MergeLook(first, {});
-  EXPECT_EQ(first.Count(Verdict::kUnexplained), 1u);
+  EXPECT_EQ(first.Count(FieldVerdict::kUnexplained), 1u);
 }
 
 TEST(Reports, FitEightyColumnsAndAreSafeToPrint) {
@@ -384,7 +387,7 @@ TEST(Reports, FitEightyColumnsAndAreSafeToPrint) {
       {"gpu:A", "pdi", "0x1"},
       {"gpu:A", "pdi", "0x2"}};
   input.after["gpu:A"] = {Own("gpu.info", 1, {{"gpu.model", "another"}}), Own("gpu.energy.consumption", 5)};
-  Comparison comparison = Compare(input);
+  ToolComparison comparison = Compare(input);
   EXPECT_EQ(comparison.own_only, std::vector<std::string>{"gpu.energy.consumption"});
   std::string text =
       TextReport({.tool = "nvidia-smi", .where = "/x\x1b[1m", .looks = 2, .simulated = true}, comparison);
@@ -398,7 +401,7 @@ TEST(Reports, FitEightyColumnsAndAreSafeToPrint) {
   while (begin < text.size()) {
     size_t end = std::min(text.find('\n', begin), text.size());
     std::string line = text.substr(begin, end - begin);
-    auto columns = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; });
+    auto columns = std::ranges::count_if(line, [](char c) { return (c & 0xC0) != 0x80; });
     EXPECT_LE(columns, 80) << line;
     begin = end + 1;
   }

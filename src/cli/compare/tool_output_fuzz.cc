@@ -4,7 +4,7 @@
 #include "base/check.h"
 #include "base/text.h"
 #include "cli/compare/comparison.h"
-#include "cli/compare/tools/xml_reader.h"
+#include "cli/compare/tools/tool_output.h"
 
 namespace {
 
@@ -16,13 +16,12 @@ void CheckElement(const gpulens::compare::XmlElement& element, size_t depth) {
 
 }  // namespace
 
-// What is read is no deeper than the limit and valid UTF-8; what a tool printed can be compared with nothing
-// read.
+// Parsed XML is valid UTF-8 and no deeper than the limit; parsed fields can be compared without any reading.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::compare;
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (auto root = ParseXml(text)) CheckElement(*root, 1);
-  const Tool* tool = ToolThatPrinted(text);
+  const VendorTool* tool = ToolThatPrinted(text);
   if (!tool) return 0;
   auto fields = ReadToolOutput(*tool, text);
   if (!fields) return 0;

@@ -2,19 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <map>
 
 #include "base/text.h"
 #include "catalog/inference.h"
 #include "cli/common/json_object.h"
+#include "cli/common/output.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
 
 namespace {
 
-// What is shown, in this order.
+// The metrics that are shown, in this order.
 constexpr const MetricDesc* kDistributions[] = {
     &kInferenceTimeToFirstToken, &kInferenceInterTokenLatency, &kInferenceTimePerOutputToken,
     &kInferenceRequestDuration,  &kInferenceQueueTime,         &kInferencePrefillTime,
@@ -27,21 +27,19 @@ constexpr const MetricDesc* kNumbers[] = {
 };
 
 bool IsShown(const MetricDesc* metric) {
-  return std::find(std::begin(kDistributions), std::end(kDistributions), metric) !=
-             std::end(kDistributions) ||
-         std::find(std::begin(kNumbers), std::end(kNumbers), metric) != std::end(kNumbers);
+  return std::ranges::count(kDistributions, metric) + std::ranges::count(kNumbers, metric) > 0;
 }
 
 // One series of a frame, taken out of it.
-struct Value {
+struct SeriesValue {
   const SeriesInfo* info = nullptr;
   double number = 0;
   Buckets buckets;  // of a histogram
 };
 
-// Values by the identity of their series. The frame outlives it.
-std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filter) {
-  std::map<std::string, Value> values;
+// Values by the identity of their series. `frame` outlives the result.
+std::map<std::string, SeriesValue> ValuesOf(const Frame& frame, const ReadFilter& filter) {
+  std::map<std::string, SeriesValue> values;
   std::vector<double> numbers;
   for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
     const SeriesInfo& info = (*frame.layout)[slot];
@@ -51,7 +49,7 @@ std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filt
     // Other tiers than the GPU's memory fill up on purpose.
     std::string tier = info.attributes.Text("cache.type");
     if (info.desc == &kInferenceKvCacheUsage && !tier.empty() && tier != "gpu") continue;
-    Value value;
+    SeriesValue value;
     value.info = &info;
     std::span<const Cell> cells(frame.cells.data() + info.first_cell, info.cells());
     if (info.shape) {
@@ -71,14 +69,14 @@ std::map<std::string, Value> ValuesOf(const Frame& frame, const ReadFilter& filt
 }
 
 // The sum of all series of one role and model.
-struct Sum {
+struct RoleSum {
   Buckets buckets;
   double number = 0;
   size_t series = 0;
   bool any_shape = false;
 };
 
-void Add(Sum& sum, const Value& value) {
+void Add(RoleSum& sum, const SeriesValue& value) {
   if (value.info->shape) {
     sum.buckets = sum.any_shape ? Merge(sum.buckets, value.buckets) : value.buckets;
     sum.any_shape = true;
@@ -92,10 +90,10 @@ struct ModelKey {
   std::string engine, layer, model;
   auto operator<=>(const ModelKey&) const = default;
 };
-using Sums = std::map<ModelKey, std::map<const MetricDesc*, Sum>>;
+using ModelSums = std::map<ModelKey, std::map<const MetricDesc*, RoleSum>>;
 
-Sums SumsOf(const std::map<std::string, Value>& values) {
-  Sums sums;
+ModelSums SumsOf(const std::map<std::string, SeriesValue>& values) {
+  ModelSums sums;
   for (const auto& [identity, value] : values) {
     const AttributeSet& known_by = value.info->attributes;
     ModelKey key{known_by.Text("inference.engine"), known_by.Text("inference.layer"),
@@ -105,7 +103,7 @@ Sums SumsOf(const std::map<std::string, Value>& values) {
   return sums;
 }
 
-std::optional<ReadDistribution> DistributionOf(const MetricDesc* metric, const Sum& sum) {
+std::optional<ReadDistribution> DistributionOf(const MetricDesc* metric, const RoleSum& sum) {
   ReadDistribution out;
   out.metric = metric;
   out.count = sum.buckets.count;
@@ -121,7 +119,7 @@ std::optional<ReadDistribution> DistributionOf(const MetricDesc* metric, const S
   return out;
 }
 
-ReadNumber NumberOf(const MetricDesc* metric, const Sum& sum, std::optional<double> window_s) {
+ReadNumber NumberOf(const MetricDesc* metric, const RoleSum& sum, std::optional<double> window_s) {
   ReadNumber out{metric, sum.number, {}};
   const EngineMetric* role = EngineMetricOf(*metric);
   if (role && role->combine == Combine::kMean) out.value /= static_cast<double>(sum.series);
@@ -129,7 +127,7 @@ ReadNumber NumberOf(const MetricDesc* metric, const Sum& sum, std::optional<doub
   return out;
 }
 
-EngineReading Reading(std::string source, const std::map<std::string, Value>& values,
+EngineReading Reading(std::string source, const std::map<std::string, SeriesValue>& values,
                       std::optional<double> window_s) {
   EngineReading reading{std::move(source), window_s, {}};
   for (const auto& [key, roles] : SumsOf(values)) {
@@ -149,44 +147,6 @@ EngineReading Reading(std::string source, const std::map<std::string, Value>& va
   return reading;
 }
 
-}  // namespace
-
-const ReadDistribution* ModelReading::Find(const MetricDesc& metric) const noexcept {
-  auto at = std::find_if(distributions.begin(), distributions.end(),
-                         [&](const ReadDistribution& row) { return row.metric == &metric; });
-  return at == distributions.end() ? nullptr : &*at;
-}
-
-const ReadNumber* ModelReading::FindNumber(const MetricDesc& metric) const noexcept {
-  auto at = std::find_if(numbers.begin(), numbers.end(),
-                         [&](const ReadNumber& row) { return row.metric == &metric; });
-  return at == numbers.end() ? nullptr : &*at;
-}
-
-EngineReading ReadLifetime(std::string source, const Frame& now, const ReadFilter& filter) {
-  return Reading(std::move(source), ValuesOf(now, filter), std::nullopt);
-}
-
-EngineReading ReadWindow(std::string source, const Frame& before, const Frame& now,
-                         const ReadFilter& filter) {
-  const std::map<std::string, Value> old = ValuesOf(before, filter);
-  std::map<std::string, Value> values = ValuesOf(now, filter);
-  for (auto& [identity, value] : values) {
-    auto at = old.find(identity);
-    // A series that was not there before counted from 0.
-    if (at == old.end()) continue;
-    if (value.info->shape) {
-      value.buckets = DeltaOf(at->second.buckets, value.buckets).buckets;
-    } else if (value.info->desc->kind == Kind::kCounter && value.number >= at->second.number) {
-      value.number -= at->second.number;
-    }
-  }
-  double seconds = std::chrono::duration<double>(now.read_at - before.read_at).count();
-  return Reading(std::move(source), values, seconds > 0 ? seconds : 0.001);
-}
-
-namespace {
-
 // "inference.request.queue_time" → "request queue time"; in JSON "request_queue_time".
 std::string Words(const MetricDesc& metric, char between) {
   std::string_view name = metric.name;
@@ -199,16 +159,10 @@ std::string Words(const MetricDesc& metric, char between) {
   return out;
 }
 
-std::string Format(const char* form, double value) {
-  char text[48];
-  int length = std::snprintf(text, sizeof text, form, value);
-  return {text, static_cast<size_t>(std::clamp(length, 0, 47))};
-}
-
 std::string Seconds(const std::optional<double>& value) {
   if (!value) return "–";
-  if (*value < 1) return Format("%.3g ms", *value * 1e3);
-  return Format("%.4g s", *value);
+  if (*value < 1) return Printed("%.3g ms", *value * 1e3);
+  return Printed("%.4g s", *value);
 }
 
 // The resolution of buckets: nothing finer than the first bound, nothing above the last.
@@ -218,49 +172,34 @@ std::string QuantileText(const ReadDistribution& row, const std::optional<double
   return Seconds(value);
 }
 
-// A dash has three bytes and one place.
-void AppendRight(std::string& out, const std::string& text, size_t width) {
-  size_t shown = text == "–" ? 1 : text.size();
-  out.append(shown < width ? width - shown : 1, ' ');
-  out += text;
-}
-
-void AppendLeft(std::string& out, const std::string& text, size_t width) {
-  out += text;
-  out.append(text.size() < width ? width - text.size() : 1, ' ');
-}
+constexpr size_t kNumberColumn = 12;
 
 std::string NumberText(const ReadNumber& number) {
-  if (number.metric == &kInferenceKvCacheUsage) return Format("%.1f %%", number.value * 100);
-  std::string out = Format("%.15g", number.value);
-  if (number.per_second) out += "   " + Format("%.4g", *number.per_second) + " per second";
+  if (number.metric == &kInferenceKvCacheUsage) return Printed("%.1f %%", number.value * 100);
+  std::string out = Printed("%.15g", number.value);
+  if (number.per_second) out += "   " + Printed("%.4g", *number.per_second) + " per second";
   return out;
 }
 
 void AppendModel(std::string& out, const ModelReading& model) {
   out += '\n' + model.engine + " (" + model.layer + ")";
-  if (!model.model.empty()) {
-    out += "   ";
-    AppendPrintable(out, model.model);
-  }
+  if (!model.model.empty()) out += "   " + Printable(model.model);
   out += '\n';
   if (!model.distributions.empty()) {
-    AppendLeft(out, "", 26);
-    for (const char* head : {"p50", "p95", "p99", "mean", "count"}) AppendRight(out, head, 12);
+    out.append(26, ' ');
+    for (const char* head : {"p50", "p95", "p99", "mean", "count"})
+      out += RightAligned(head, kNumberColumn, 1);
     out += '\n';
   }
   for (const ReadDistribution& row : model.distributions) {
-    AppendLeft(out, "  " + Words(*row.metric, ' '), 26);
+    out += Padded("  " + Words(*row.metric, ' '), 26, 1);
     for (const std::optional<double>& value : {row.p50, row.p95, row.p99})
-      AppendRight(out, QuantileText(row, value), 12);
-    AppendRight(out, Seconds(row.mean), 12);
-    AppendRight(out, Format("%.15g", row.count), 12);
-    out += '\n';
+      out += RightAligned(QuantileText(row, value), kNumberColumn, 1);
+    out += RightAligned(Seconds(row.mean), kNumberColumn, 1) +
+           RightAligned(Printed("%.15g", row.count), kNumberColumn, 1) + "\n";
   }
-  for (const ReadNumber& number : model.numbers) {
-    AppendLeft(out, "  " + Words(*number.metric, ' '), 29);
-    out += NumberText(number) + '\n';
-  }
+  for (const ReadNumber& number : model.numbers)
+    out += Padded("  " + Words(*number.metric, ' '), 29, 1) + NumberText(number) + "\n";
 }
 
 void AddNumber(JsonObject& object, std::string_view key, const std::optional<double>& value) {
@@ -291,10 +230,42 @@ void AppendModelJson(std::string& out, const ModelReading& model) {
 
 }  // namespace
 
+const ReadDistribution* ModelReading::Find(const MetricDesc& metric) const noexcept {
+  auto at =
+      std::ranges::find_if(distributions, [&](const ReadDistribution& row) { return row.metric == &metric; });
+  return at == distributions.end() ? nullptr : &*at;
+}
+
+const ReadNumber* ModelReading::FindNumber(const MetricDesc& metric) const noexcept {
+  auto at = std::ranges::find_if(numbers, [&](const ReadNumber& row) { return row.metric == &metric; });
+  return at == numbers.end() ? nullptr : &*at;
+}
+
+EngineReading ReadLifetime(std::string source, const Frame& now, const ReadFilter& filter) {
+  return Reading(std::move(source), ValuesOf(now, filter), std::nullopt);
+}
+
+EngineReading ReadWindow(std::string source, const Frame& before, const Frame& now,
+                         const ReadFilter& filter) {
+  const std::map<std::string, SeriesValue> old = ValuesOf(before, filter);
+  std::map<std::string, SeriesValue> values = ValuesOf(now, filter);
+  for (auto& [identity, value] : values) {
+    auto at = old.find(identity);
+    // A series that was not there before counted from 0.
+    if (at == old.end()) continue;
+    if (value.info->shape) {
+      value.buckets = DeltaOf(at->second.buckets, value.buckets).buckets;
+    } else if (value.info->desc->kind == Kind::kCounter && value.number >= at->second.number) {
+      value.number -= at->second.number;
+    }
+  }
+  double seconds = std::chrono::duration<double>(now.read_at - before.read_at).count();
+  return Reading(std::move(source), values, seconds > 0 ? seconds : 0.001);
+}
+
 std::string ReadingText(const EngineReading& reading) {
-  std::string out;
-  AppendPrintable(out, reading.source);
-  out += reading.window_s ? ": the last " + Format("%.3g", *reading.window_s) + " s\n"
+  std::string out = Printable(reading.source);
+  out += reading.window_s ? ": the last " + Printed("%.3g", *reading.window_s) + " s\n"
                           : ": since the engine started; use --window 30s for current values\n";
   for (const ModelReading& model : reading.models) AppendModel(out, model);
   return out;

@@ -1,10 +1,9 @@
-// How an engine does, in a few numbers: quantiles of its latencies, its cache, its queue. Made of one frame
-// of an engine's roles, or of two for the time between them. Pure; not thread-safe.
+// Summarizes an engine in a few numbers: quantiles of its latencies, its cache, its queue. Computed from one
+// frame of an engine's roles, or from two for the time between them. Pure; not thread-safe.
 #pragma once
 
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/frame.h"
@@ -17,16 +16,15 @@ struct ReadDistribution {
   const MetricDesc* metric = nullptr;
   double count = 0;
   std::optional<double> mean, p50, p95, p99;  // absent where the engine keeps no sum or no buckets
-  // The outermost bounds of its buckets: a quantile below the first is a guess, one at the last is at least
-  // that.
+  // The outermost bounds of its buckets. A quantile below the first is a guess; one at the last is a minimum.
   std::optional<double> first_bound, last_bound;
 };
 
 // A role with one number.
 struct ReadNumber {
   const MetricDesc* metric = nullptr;
-  double value = 0;                  // a level; of a counter how many in the time that is looked at
-  std::optional<double> per_second;  // of a counter, between two scrapes
+  double value = 0;                  // a level, or the increase of a counter in the window
+  std::optional<double> per_second;  // rate of a counter between two scrapes
 };
 
 // Omits what the engine does not report and what did not happen in the window.
@@ -49,7 +47,7 @@ struct ReadFilter {
   std::string engine, model;  // empty: all
 };
 
-// Of one scrape.
+// Summarizes one scrape.
 EngineReading ReadLifetime(std::string source, const Frame& now, const ReadFilter& filter);
 // Reads the time between two scrapes of one SeriesTable. A counter that fell was reset and counts from 0.
 EngineReading ReadWindow(std::string source, const Frame& before, const Frame& now, const ReadFilter& filter);

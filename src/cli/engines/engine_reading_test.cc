@@ -39,7 +39,8 @@ std::string Tokens(int count) {
 
 TEST(EngineReading, AddsBucketsBeforeQuantiles) {
   EngineFixture fixture;
-  // Nine fast ones on one rank, ninety-one slow ones on the other: neither rank's own median is the engine's.
+  // Nine fast requests on one rank and ninety-one slow ones on the other: the median of the engine is that of
+  // neither.
   fixture.Read(kTtftType + Ttft("0", {9, 9, 9, 9}, 4.5) + Ttft("1", {0, 0, 91, 91}, 273));
   EngineReading reading = ReadLifetime("x", *fixture.frame, {});
   EXPECT_FALSE(reading.window_s);
@@ -94,7 +95,7 @@ TEST(EngineReading, NoLatencyWithoutTraffic) {
   EXPECT_FALSE(reading.models.at(0).Find(kInferenceTimeToFirstToken));
   EXPECT_THAT(ReadingJson(reading), Not(HasSubstr("time_to_first_token")));
   EXPECT_EQ(reading.models[0].FindNumber(kInferenceGenerationTokens)->value, 0);
-  // What left the page is not told at its last value.
+  // A series that left the page is not reported at its last value.
   Ref<const Frame> gone = fixture.Read(Tokens(10));
   EXPECT_FALSE(ReadWindow("x", *after, *gone, {}).models.at(0).Find(kInferenceTimeToFirstToken));
 }
@@ -144,7 +145,7 @@ TEST(EngineReading, TextRespectsBucketBounds) {
   EngineFixture fixture;
   fixture.Read(kTtftType + Ttft("0", {60, 94, 94, 100}, 200));
   EngineReading reading = ReadLifetime("x", *fixture.frame, {});
-  // As Prometheus has them.
+  // As in Prometheus.
   EXPECT_DOUBLE_EQ(*reading.models.at(0).Find(kInferenceTimeToFirstToken)->p50, 50.0 / 60);
   EXPECT_EQ(*reading.models[0].Find(kInferenceTimeToFirstToken)->p99, 4);
   EXPECT_THAT(ReadingText(reading), HasSubstr("<1 s        >4 s        >4 s         2 s         100\n"));

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "base/log.h"
+#include "base/result.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/engines/engine_reading.h"
 #include "cli/engines/engines_list.h"
 #include "cli/engines/page_check.h"
@@ -55,22 +55,36 @@ Exit: 0 printed · 1 nothing could be read · 2 wrong use)";
 constexpr Duration kShortestWindow = std::chrono::milliseconds(100), kLongestWindow = std::chrono::hours(1);
 constexpr size_t kMaxSamples = 1'000'000;
 
-// Empty: `engine` is the one of that name, or null when none was given.
-std::string FindEngineNamed(const std::string& name, const Engine*& engine) {
-  engine = engine_page::FindEngine(name);
-  if (engine || name.empty()) return {};
+// Finds the engine of that name; null for an empty name.
+Result<const Engine*> FindEngineNamed(const std::string& name) {
+  const Engine* engine = engine_page::FindEngine(name);
+  if (engine || name.empty()) return engine;
   std::vector<std::string_view> names;
   for (const Engine& known : AllEngines()) names.push_back(known.name);
-  return "no engine \"" + name + "\"." + DidYouMean(name, names) + "   list them: gpulens engines list";
+  return Status{Code::kInvalidArgument, "no engine \"" + name + "\"." + DidYouMean(name, names) +
+                                            "   list them: gpulens engines list"};
 }
 
-// What `check` and `read` begin with. Empty: all is well.
-std::string ReadOptions(const EnginesOptions& options, PageSource::Options& page, const Engine*& engine) {
-  page = options.page;
+// The page of `check` and `read`, and the engine to which its families belong; null: detect it.
+struct OpenedPage {
+  std::unique_ptr<PageSource> source;
+  const Engine* engine = nullptr;
+};
+
+Result<OpenedPage> OpenPage(const EnginesOptions& options) {
+  PageSource::Options page = options.page;
   if (ParseTimeValue(options.timeout, page.timeout) || page.timeout <= Duration::zero() ||
       page.timeout > kLongestWindow)
-    return "--timeout " + options.timeout + ": expected a time such as 500ms or 10s, at most 1h";
-  return FindEngineNamed(options.engine, engine);
+    return Status{Code::kInvalidArgument,
+                  "--timeout " + options.timeout + ": expected a time such as 500ms or 10s, at most 1h"};
+  ASSIGN_OR_RETURN(const Engine* engine, FindEngineNamed(options.engine));
+  ASSIGN_OR_RETURN(std::unique_ptr<PageSource> source, PageSource::Open(page));
+  return OpenedPage{std::move(source), engine};
+}
+
+// The error of a page that cannot be read.
+Status Unreadable(const PageSource& source, const std::string& why) {
+  return {Code::kUnavailable, source.name() + ": " + why};
 }
 
 ExpositionLimits PageLimits() {
@@ -80,7 +94,7 @@ ExpositionLimits PageLimits() {
   return limits;
 }
 
-// The roles of one target, scrape after scrape.
+// Repeated scrapes of one page.
 class EngineScrapes {
  public:
   EngineScrapes(PageSource& source, const Engine* engine)
@@ -108,68 +122,56 @@ class EngineScrapes {
   EnginePageSeries series_;
 };
 
-int RunEnginesList(const EnginesOptions& options) {
-  const Engine* one = nullptr;
-  if (std::string error = FindEngineNamed(options.name, one); !error.empty())
-    return FailCommand("engines list", error, 2);
+Result<int> ListEngines(const EnginesOptions& options) {
+  ASSIGN_OR_RETURN(const Engine* one, FindEngineNamed(options.name));
   if (options.format == "md") return PrintText(EnginesMarkdown());
   return PrintText(options.json || options.format == "json" ? EnginesJson(one) : EnginesTable(one));
 }
 
-int RunEnginesCheck(const EnginesOptions& options) {
-  PageSource::Options where;
-  const Engine* engine = nullptr;
-  if (std::string error = ReadOptions(options, where, engine); !error.empty())
-    return FailCommand("engines check", error, 2);
-  auto source = PageSource::Open(where);
-  if (!source) return FailCommand("engines check", source.error().detail, 2);
-  auto text = (*source)->Read();
-  if (!text) return FailCommand("engines check", (*source)->name() + ": " + text.error().detail, 1);
+Result<int> CheckEnginePage(const EnginesOptions& options) {
+  ASSIGN_OR_RETURN(const OpenedPage opened, OpenPage(options));
+  auto text = opened.source->Read();
+  if (!text) return Unreadable(*opened.source, text.error().detail);
   ScrapedPage page(PageLimits());
   Status read = page.Update(text->body, text->format);
   // Reports a truncated page; a page without any valid line has nothing to report.
-  if (!read && page.report().samples == 0)
-    return FailCommand("engines check", (*source)->name() + ": " + read.detail, 1);
-  engine_page::PageFamilies families(engine);
+  if (!read && page.report().samples == 0) return Unreadable(*opened.source, read.detail);
+  engine_page::PageFamilies families(opened.engine);
   families.Update(page);
-  PageCheck check = CheckPage((*source)->name(), page, families);
-  int printed = PrintText(options.json ? CheckJson(check) : CheckText(check));
+  const PageCheck check = CheckPage(opened.source->name(), page, families);
+  const int printed = PrintText(options.json ? CheckJson(check) : CheckText(check));
   return printed != 0 ? printed : CheckResult(check);
 }
 
-int RunEnginesRead(const EnginesOptions& options) {
-  PageSource::Options where;
-  const Engine* engine = nullptr;
-  if (std::string error = ReadOptions(options, where, engine); !error.empty())
-    return FailCommand("engines read", error, 2);
+Result<int> ReadEngine(const EnginesOptions& options) {
+  ASSIGN_OR_RETURN(const OpenedPage opened, OpenPage(options));
   Duration window{};
   if (!options.window.empty() &&
       (ParseTimeValue(options.window, window) || window < kShortestWindow || window > kLongestWindow))
-    return FailCommand("engines read", "--window " + options.window + ": expected a time from 100ms to 1h",
-                       2);
-  auto source = PageSource::Open(where);
-  if (!source) return FailCommand("engines read", source.error().detail, 2);
-  if (window > Duration::zero() && !(*source)->lives())
-    return FailCommand("engines read", "--window needs a URL: a file does not change between two scrapes", 2);
-  const std::string name = (*source)->name();
-  EngineScrapes scrapes(**source, engine);
+    return Status{Code::kInvalidArgument,
+                  "--window " + options.window + ": expected a time from 100ms to 1h"};
+  PageSource& source = *opened.source;
+  const bool windowed = window > Duration::zero();
+  if (windowed && !source.lives())
+    return Status{Code::kInvalidArgument, "--window needs a URL: a file does not change between two scrapes"};
+  const std::string name = source.name();
+  EngineScrapes scrapes(source, opened.engine);
   auto first = scrapes.Scrape();
-  if (!first) return FailCommand("engines read", name + ": " + first.error().detail, 1);
+  if (!first) return Unreadable(source, first.error().detail);
   const ReadFilter filter{options.engine, options.model};
   EngineReading reading;
-  if (window > Duration::zero()) {
+  if (windowed) {
     std::this_thread::sleep_for(window);
     auto second = scrapes.Scrape();
-    if (!second) return FailCommand("engines read", name + ": " + second.error().detail, 1);
+    if (!second) return Unreadable(source, second.error().detail);
     reading = ReadWindow(name, **first, **second, filter);
   } else {
     reading = ReadLifetime(name, **first, filter);
   }
   if (reading.models.empty()) {
-    std::string asked = options.engine.empty() ? "" : " of engine " + options.engine;
-    if (!options.model.empty()) asked += " of model " + options.model;
-    return FailCommand("engines read",
-                       name + ": no readings" + asked + "; gpulens engines check lists the families", 1);
+    std::string filters = options.engine.empty() ? "" : " of engine " + options.engine;
+    if (!options.model.empty()) filters += " of model " + options.model;
+    return Unreadable(source, "no readings" + filters + "; gpulens engines check lists the families");
   }
   return PrintText(options.json ? ReadingJson(reading) : ReadingText(reading));
 }
@@ -189,7 +191,7 @@ void AddEngines(CLI::App& app, int& code) {
   list->add_option("--format", options.format, "table, md (docs/engines.md) or json")
       ->check(CLI::IsMember({"table", "md", "json"}));
   list->add_flag("--json", options.json, "JSON");
-  list->callback([kept, &code] { code = RunEnginesList(*kept); });
+  list->callback([kept, &code] { code = ExitCode("engines list", ListEngines(*kept)); });
 
   CLI::App* check = engines->add_subcommand("check", "List the known and the unknown families of a page.");
   CLI::App* read = engines->add_subcommand("read", "Show latencies, KV cache and queue of a running engine.");
@@ -208,12 +210,12 @@ void AddEngines(CLI::App& app, int& code) {
     AddOption(*command, "--timeout", options.timeout, "Timeout of the request", "D")->capture_default_str();
   }
   check->footer(kCheckFooter);
-  check->callback([kept, &code] { code = RunEnginesCheck(*kept); });
+  check->callback([kept, &code] { code = ExitCode("engines check", CheckEnginePage(*kept)); });
   read->footer(kReadFooter);
   AddOption(*read, "--window", options.window,
             "Scrape twice, this far apart, and show the changes in between", "D");
   AddOption(*read, "--model", options.model, "Show one model only, by its name on the page", "M");
-  read->callback([kept, &code] { code = RunEnginesRead(*kept); });
+  read->callback([kept, &code] { code = ExitCode("engines read", ReadEngine(*kept)); });
 }
 
 }  // namespace gpulens

@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/common/json_object.h"
+#include "cli/common/output.h"
 
 namespace gpulens {
 namespace {
@@ -42,12 +43,6 @@ constexpr NotOffered kNotOffered[] = {
 // The layers in the order in which a request meets them, the last first.
 constexpr std::string_view kLayers[] = {"engine", "worker", "cache", "router", "gateway"};
 
-std::string Padded(std::string_view text, size_t width) {
-  std::string out(text);
-  out.resize(std::max(out.size() + 2, width), ' ');
-  return out;
-}
-
 std::span<const EngineRow> ReadRows(const Engine& engine) noexcept {
   return engine.reads.empty() ? std::span<const EngineRow>() : engine_page::FindEngine(engine.reads)->rows;
 }
@@ -57,7 +52,7 @@ std::vector<std::string_view> FamiliesOf(const Engine& engine, const EngineMetri
   std::vector<std::string_view> out;
   for (std::span<const EngineRow> rows : {engine.rows, ReadRows(engine)}) {
     for (const EngineRow& row : rows) {
-      if (row.metric == role.metric && std::find(out.begin(), out.end(), row.family) == out.end())
+      if (row.metric == role.metric && std::ranges::find(out, row.family) == out.end())
         out.push_back(row.family);
     }
   }
@@ -76,8 +71,8 @@ size_t CountFamilies(const Engine& engine) {
 
 size_t CountRoles(const Engine& engine) {
   std::span<const EngineMetric> roles = AllEngineMetrics();
-  return static_cast<size_t>(std::count_if(roles.begin(), roles.end(),
-                                           [&](const EngineMetric& role) { return Offers(engine, role); }));
+  return static_cast<size_t>(
+      std::ranges::count_if(roles, [&](const EngineMetric& role) { return Offers(engine, role); }));
 }
 
 std::string PageOf(const Engine& engine) {
@@ -91,10 +86,7 @@ std::string OneTable(const Engine& engine) {
   for (const EngineMetric& role : AllEngineMetrics()) {
     std::vector<std::string_view> families = FamiliesOf(engine, role);
     if (families.empty()) continue;
-    out += Padded(role.name, 28) + Padded(role.metric->name, 44);
-    for (std::string_view family : families)
-      out += (family == families.front() ? "" : " ") + std::string(family);
-    out += '\n';
+    out += Padded(role.name, 28) + Padded(role.metric->name, 44) + Joined(families, " ") + "\n";
   }
   for (const NotOffered& row : kNotOffered) {
     if (row.engine != engine.name) continue;
@@ -110,7 +102,7 @@ void AppendMatrix(std::string& out, const std::vector<const Engine*>& engines) {
   for (size_t i = 0; i < engines.size(); ++i) out += "---|";
   out += '\n';
   for (const EngineMetric& role : AllEngineMetrics()) {
-    bool any = std::any_of(engines.begin(), engines.end(), [&](const Engine* e) { return Offers(*e, role); });
+    bool any = std::ranges::any_of(engines, [&](const Engine* e) { return Offers(*e, role); });
     if (!any) continue;
     out += "| " + std::string(role.name) + " | `" + std::string(role.metric->name) + "` |";
     for (const Engine* engine : engines) out += Offers(*engine, role) ? " yes |" : " – |";
@@ -157,8 +149,7 @@ std::span<const NotOffered> KnownNotOffered() noexcept { return kNotOffered; }
 
 bool Offers(const Engine& engine, const EngineMetric& role) noexcept {
   for (std::span<const EngineRow> rows : {engine.rows, ReadRows(engine)}) {
-    if (std::any_of(rows.begin(), rows.end(),
-                    [&](const EngineRow& row) { return row.metric == role.metric; }))
+    if (std::ranges::any_of(rows, [&](const EngineRow& row) { return row.metric == role.metric; }))
       return true;
   }
   return false;
@@ -206,7 +197,7 @@ std::string EnginesMarkdown() {
       "\nOne request passes several layers, and each layer counts it: sum over one layer only. These\n"
       "prefixes are aliases:\n"
       "\n| prefix on a page | read as |\n|---|---|\n";
-  for (const engine_page::Prefix& prefix : engine_page::AllPrefixes()) {
+  for (const engine_page::EnginePrefix& prefix : engine_page::AllPrefixes()) {
     out += "| `" + std::string(prefix.prefix) + "` | `" + std::string(prefix.canonical) + "` |\n";
   }
   out +=

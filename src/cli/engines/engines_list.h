@@ -1,4 +1,4 @@
-// What the tables know of every engine, as `gpulens engines list` prints it. Pure; thread-safe.
+// Prints the tables of engines for `gpulens engines list`. Pure; thread-safe.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@
 
 namespace gpulens {
 
-// Why an engine does not offer what its neighbours do.
+// Why an engine does not offer a role.
 struct NotOffered {
   std::string_view engine, role, reason;
 };
@@ -19,7 +19,7 @@ std::span<const NotOffered> KnownNotOffered() noexcept;
 // Whether a family of the engine, or of the one that it reads as its own, has the role.
 bool Offers(const engine_page::Engine& engine, const EngineMetric& role) noexcept;
 
-// A line for each engine; with `one`, that engine alone and its families by role.
+// A line for each engine; with `one`, the families of that engine by role.
 std::string EnginesTable(const engine_page::Engine* one);
 std::string EnginesJson(const engine_page::Engine* one);
 // The page docs/engines.md.

@@ -41,16 +41,16 @@ TEST(EnginesList, NotOfferedRolesAreAbsent) {
   }
 }
 
-// What dashboards and alerts stand on: an engine offers it, or it is known why not.
+// An engine offers the roles that dashboards and alerts need, or it is known why not.
 TEST(EnginesList, ServersOfferBasicRolesOrReason) {
   for (const Engine& engine : AllEngines()) {
     if (engine.layer != "engine") continue;
     for (std::string_view name : {"RequestsRunning", "RequestsWaiting", "PromptTokens", "GenerationTokens",
                                   "RequestDuration", "RequestsFinished"}) {
-      bool said = std::any_of(KnownNotOffered().begin(), KnownNotOffered().end(), [&](const NotOffered& row) {
+      bool explained = std::ranges::any_of(KnownNotOffered(), [&](const NotOffered& row) {
         return row.engine == engine.name && row.role == name;
       });
-      EXPECT_NE(Offers(engine, *FindEngineMetric(name)), said) << engine.name << " " << name;
+      EXPECT_NE(Offers(engine, *FindEngineMetric(name)), explained) << engine.name << " " << name;
     }
   }
 }

@@ -3,20 +3,17 @@
 #include <unistd.h>
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
-#include <cstdio>
-#include <mutex>
-#include <optional>
+#include <future>
 
 #include "base/files.h"
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
 #include "cli/common/json_object.h"
+#include "cli/common/output.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "net/tls.h"
-#include "scrape/engine/engine_families.h"
 #include "scrape/page_target.h"
 #include "wire/packing.h"
 
@@ -26,12 +23,6 @@ namespace {
 
 constexpr std::string_view kPaths =
     "; most engines serve /metrics, trtllm-serve /prometheus/metrics, NIM /v1/metrics";
-
-std::string Printable(std::string_view text) {
-  std::string out;
-  AppendPrintable(out, text);
-  return out;
-}
 
 Result<std::string> ReadStdin() {
   std::string body;
@@ -106,19 +97,12 @@ class UrlPage final : public PageSource {
 
  private:
   HttpReply Query() {
-    std::mutex mutex;
-    std::condition_variable came;
-    std::optional<HttpReply> got;
+    const auto answer = std::make_shared<std::promise<HttpReply>>();
     loop_.Call([&] {
-      channel_->Get({headers_, tls_, timeout_, {}}, [&](HttpReply& reply) {
-        std::lock_guard lock(mutex);
-        got = std::move(reply);
-        came.notify_one();
-      });
+      channel_->Get({headers_, tls_, timeout_, {}},
+                    [answer](HttpReply& reply) { answer->set_value(std::move(reply)); });
     });
-    std::unique_lock lock(mutex);
-    came.wait(lock, [&] { return got.has_value(); });
-    return *std::move(got);
+    return answer->get_future().get();
   }
   static Status Failed(const HttpReply& reply) {
     std::string text = Printable(reply.detail);
@@ -169,25 +153,6 @@ Result<std::unique_ptr<PageSource>> OpenUrl(const PageSource::Options& options) 
   return std::unique_ptr<PageSource>(new UrlPage(*url, std::move(headers), std::move(tls), options.timeout));
 }
 
-}  // namespace
-
-Result<std::unique_ptr<PageSource>> PageSource::Open(const Options& options) {
-  if (options.where.find("://") != std::string::npos) return OpenUrl(options);
-  return std::unique_ptr<PageSource>(new FilePage(options.where));
-}
-
-Result<ExpositionFormat> GuessPageFormat(std::string_view body) {
-  std::string_view text = Trim(body);
-  if (text.empty()) return Status{Code::kDataLoss, "is empty"};
-  if (text.front() == '<')
-    return Status{Code::kDataLoss, "is HTML, which is not a metrics page" + std::string(kPaths)};
-  if (text.front() == '{' || text.front() == '[')
-    return Status{Code::kDataLoss, "is JSON, which is not a metrics page" + std::string(kPaths)};
-  return text.ends_with("# EOF") ? ExpositionFormat::kOpenMetrics100 : ExpositionFormat::kText004;
-}
-
-namespace {
-
 using engine_page::Engine;
 using engine_page::EngineRow;
 using engine_page::KnownFamily;
@@ -209,7 +174,7 @@ std::string TypesOf(const EngineRow& row) {
 
 std::string ReasonOf(std::span<const EngineRow> rows) {
   for (const EngineRow& row : rows) {
-    if (row.use == engine_page::Use::kIgnore) return std::string(row.note);
+    if (row.use == engine_page::RowUse::kIgnore) return std::string(row.note);
   }
   return {};
 }
@@ -224,8 +189,7 @@ CheckedFamily Check(const ExpositionFamily& family, const KnownFamily& known) {
   switch (known.kind) {
     case KnownFamily::kMapped:
       for (const EngineRow& row : known.rows) {
-        if (row.metric &&
-            std::find(out.metrics.begin(), out.metrics.end(), row.metric->name) == out.metrics.end())
+        if (row.metric && std::ranges::find(out.metrics, row.metric->name) == out.metrics.end())
           out.metrics.push_back(row.metric->name);
       }
       break;
@@ -236,17 +200,6 @@ CheckedFamily Check(const ExpositionFamily& family, const KnownFamily& known) {
     case KnownFamily::kGone: break;
   }
   return out;
-}
-
-std::string Plural(size_t count, const char* one, const char* many) {
-  return std::to_string(count) + " " + (count == 1 ? one : many);
-}
-
-void AppendPadded(std::string& out, std::string_view text, size_t width) {
-  size_t before = out.size();
-  AppendPrintable(out, text);
-  size_t shown = out.size() - before;
-  out.append(shown + 2 < width ? width - shown : 2, ' ');
 }
 
 // Appends the families of one kind.
@@ -269,21 +222,17 @@ void AppendSection(std::string& out, const PageCheck& check, KnownFamily::Kind k
       out += '\n';
       continue;
     }
-    out += "  ";
-    std::string what = family.text;
-    for (std::string_view metric : family.metrics) what += (what.empty() ? "" : " ") + std::string(metric);
-    if (what.empty()) AppendPrintable(out, family.name);
-    else AppendPadded(out, family.name, width + 2);
-    out += what + "\n";
+    std::string what = family.text + Joined(family.metrics, " ");
+    const std::string name = Printable(family.name);
+    out += "  " + (what.empty() ? name : Padded(name, width + 2) + what) + "\n";
   }
 }
 
 std::string Recognised(const PageCheck& check) {
   std::string out;
   for (const Engine* engine : check.engines) {
-    size_t families = static_cast<size_t>(
-        std::count_if(check.families.begin(), check.families.end(),
-                      [&](const CheckedFamily& family) { return family.engine == engine->name; }));
+    size_t families = static_cast<size_t>(std::ranges::count_if(
+        check.families, [&](const CheckedFamily& family) { return family.engine == engine->name; }));
     out += (out.empty() ? "" : ", ") + std::string(engine->name) + " (" + std::string(engine->layer) + ", " +
            Plural(families, "family", "families") + ")";
   }
@@ -304,9 +253,24 @@ void AppendFamily(std::string& out, const CheckedFamily& family) {
 
 }  // namespace
 
+Result<std::unique_ptr<PageSource>> PageSource::Open(const Options& options) {
+  if (options.where.find("://") != std::string::npos) return OpenUrl(options);
+  return std::unique_ptr<PageSource>(new FilePage(options.where));
+}
+
+Result<ExpositionFormat> GuessPageFormat(std::string_view body) {
+  std::string_view text = Trim(body);
+  if (text.empty()) return Status{Code::kDataLoss, "is empty"};
+  if (text.front() == '<')
+    return Status{Code::kDataLoss, "is HTML, which is not a metrics page" + std::string(kPaths)};
+  if (text.front() == '{' || text.front() == '[')
+    return Status{Code::kDataLoss, "is JSON, which is not a metrics page" + std::string(kPaths)};
+  return text.ends_with("# EOF") ? ExpositionFormat::kOpenMetrics100 : ExpositionFormat::kText004;
+}
+
 size_t PageCheck::Count(KnownFamily::Kind kind) const noexcept {
-  return static_cast<size_t>(std::count_if(families.begin(), families.end(),
-                                           [&](const CheckedFamily& family) { return family.kind == kind; }));
+  return static_cast<size_t>(
+      std::ranges::count_if(families, [&](const CheckedFamily& family) { return family.kind == kind; }));
 }
 
 PageCheck CheckPage(std::string source, const ScrapedPage& page, const engine_page::PageFamilies& families) {
@@ -316,8 +280,8 @@ PageCheck CheckPage(std::string source, const ScrapedPage& page, const engine_pa
   for (size_t i = 0; i < page.families().size(); ++i) {
     if (page.families()[i].alive) check.families.push_back(Check(page.families()[i], families.families()[i]));
   }
-  std::sort(check.families.begin(), check.families.end(),
-            [](const CheckedFamily& a, const CheckedFamily& b) { return a.name < b.name; });
+  std::ranges::sort(check.families,
+                    [](const CheckedFamily& a, const CheckedFamily& b) { return a.name < b.name; });
   const ExpositionReport& report = page.report();
   check.samples = report.samples;
   check.bad_lines = report.bad_lines;
@@ -326,18 +290,15 @@ PageCheck CheckPage(std::string source, const ScrapedPage& page, const engine_pa
   check.cut = report.truncated;
   if (!page.bad_examples().empty()) {
     const auto& bad = page.bad_examples().front();
-    check.first_bad =
-        "line " + std::to_string(bad.line) + " (" + std::string(LineErrorName(bad.error)) + "): ";
-    AppendPrintable(check.first_bad, bad.excerpt);
+    check.first_bad = "line " + std::to_string(bad.line) + " (" + std::string(LineErrorName(bad.error)) +
+                      "): " + Printable(bad.excerpt);
   }
   return check;
 }
 
 std::string CheckText(const PageCheck& check) {
-  std::string out;
-  AppendPrintable(out, check.source);
-  out += ": " + Plural(check.families.size(), "family", "families") + ", " +
-         Plural(check.samples, "sample", "samples") + "\n";
+  std::string out = Printable(check.source) + ": " + Plural(check.families.size(), "family", "families") +
+                    ", " + Plural(check.samples, "sample", "samples") + "\n";
   out += check.engines.empty() ? "no engine is recognised   list the known ones: gpulens engines list; a "
                                  "page without prefixes needs --engine\n"
                                : "recognised: " + Recognised(check) + "\n";
@@ -358,9 +319,8 @@ std::string CheckText(const PageCheck& check) {
     if (family.expected.empty()) continue;
     if (first) out += "\nwith a TYPE other than the table's:\n";
     first = false;
-    out += "  ";
-    AppendPrintable(out, family.name);
-    out += " is " + std::string(family.type) + ", expected " + family.expected + "\n";
+    out += "  " + Printable(family.name) + " is " + std::string(family.type) + ", expected " +
+           family.expected + "\n";
   }
   return out;
 }

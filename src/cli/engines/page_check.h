@@ -21,7 +21,7 @@ struct PageText {
   Instant read_at;
 };
 
-// Used from one thread, which waits.
+// A page to check. Used from one thread; calls block.
 class PageSource {
  public:
   struct Options {
@@ -34,27 +34,27 @@ class PageSource {
   // The largest page in bytes, compressed or not.
   static constexpr size_t kMaxBytes = 64u << 20;
 
-  // kInvalidArgument: the options cannot be used, the detail names the one. Asks nothing yet.
+  // kInvalidArgument: the options cannot be used, the detail names the one. Does not connect yet.
   static Result<std::unique_ptr<PageSource>> Open(const Options& options);
   virtual ~PageSource() = default;
 
-  // The page as it is now; a connection is kept for the next Read. An error has a sentence that says what is
-  // wrong and what to do.
+  // Reads the current page; keeps a connection for the next Read. An error has a sentence on what is wrong
+  // and what to do.
   virtual Result<PageText> Read() = 0;
-  // For people, without passwords.
+  // Its name for messages, without passwords.
   virtual std::string name() const = 0;
-  // Whether another Read gives a later page.
+  // Whether a later Read may return another page.
   virtual bool lives() const = 0;
 };
 
-// The format of a file, by its bytes. kDataLoss, with a sentence, for HTML, JSON and an empty page.
+// Detects the format of a file by its bytes. kDataLoss, with a sentence, for HTML, JSON and an empty page.
 Result<ExpositionFormat> GuessPageFormat(std::string_view body);
 
 struct CheckedFamily {
   std::string name;
   engine_page::KnownFamily::Kind kind = engine_page::KnownFamily::kUnknown;
   std::string_view type;                  // of the page, "untyped" without a TYPE
-  std::string_view engine;                // whose table; empty: of any page, or of none
+  std::string_view engine;                // whose table has it; empty: the table of any page, or none
   std::vector<std::string_view> metrics;  // kMapped: what it becomes
   std::string text;      // kAlias: of which family. kIgnored: why. kUnknown: a row for its table
   std::string expected;  // the types that the table knows, where the page's is another one
@@ -71,12 +71,12 @@ struct PageCheck {
   size_t Count(engine_page::KnownFamily::Kind kind) const noexcept;
 };
 
-// `families` looked at `page`.
+// Checks the families of `page`, to which `families` was updated.
 PageCheck CheckPage(std::string source, const ScrapedPage& page, const engine_page::PageFamilies& families);
 
 std::string CheckText(const PageCheck& check);
 std::string CheckJson(const PageCheck& check);
-// 0 every family is known, 1 some are not, or none is of an engine.
+// Returns the exit code: 0 every family is known, 1 some are unknown, or no engine is recognised.
 int CheckResult(const PageCheck& check) noexcept;
 
 }  // namespace gpulens

@@ -85,9 +85,9 @@ TEST(PageCheck, ExitCodeByUnknownFamilies) {
   PageCheck foreign = CheckOf("# TYPE node_load1 gauge\nnode_load1 1\n");
   EXPECT_EQ(CheckResult(foreign), 1);
   EXPECT_THAT(CheckText(foreign), HasSubstr("no engine is recognised"));
-  // Nothing of an engine, though every family is one that any page may have.
+  // Every family is known, but none is of an engine.
   EXPECT_EQ(CheckResult(CheckOf("# TYPE python_info gauge\npython_info 1\n")), 1);
-  // Names without a prefix are known once it is told whose they are.
+  // Names without a prefix need the name of their engine.
   constexpr std::string_view kNim = "# TYPE num_requests_running gauge\nnum_requests_running 1\n";
   EXPECT_EQ(CheckResult(CheckOf(kNim)), 1);
   EXPECT_EQ(CheckResult(CheckOf(kNim, "nim")), 0);

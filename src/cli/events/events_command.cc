@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <cctype>
 #include <cerrno>
-#include <cstdio>
-#include <vector>
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -15,28 +13,17 @@
 #include "base/text.h"
 #include "catalog/codes/codes.h"
 #include "catalog/events.h"
-#include "cli/common/command.h"
 #include "cli/common/json_object.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "config/value_parse.h"
-#include "store/incident_store.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
 
 namespace {
 
-// A table line holds so many bytes of a message; JSON and CSV have all of it.
+// Bytes of a message in a line of the table; JSON and CSV have all of it.
 constexpr size_t kMessageInTable = 100;
-
-void AppendPadded(std::string& out, std::string_view text, size_t width) {
-  out += text;
-  out.append(text.size() < width ? width - text.size() : 1, ' ');
-}
-
-std::string Gpu(const Incident& incident) {
-  return incident.gpu_index ? std::to_string(*incident.gpu_index) : std::string("–");
-}
 
 // A text member of a flat JSON object that we wrote ourselves, only for display: `"key":value`.
 std::string_view Member(std::string_view object, std::string_view key) {
@@ -51,22 +38,10 @@ std::string_view Member(std::string_view object, std::string_view key) {
   return value.substr(0, value.find_first_of(",}"));
 }
 
-// Of `agent --demo`: nothing of it happened.
+// Whether the event is from `agent --demo`.
 bool IsSimulated(const Incident& incident) { return Member(incident.attributes, "simulated") == "true"; }
 
-void AppendCsv(std::string& out, std::string_view text) {
-  out += out.empty() || out.back() == '\n' ? "" : ",";
-  out += '"';
-  // A spreadsheet computes what begins so.
-  if (!text.empty() && std::string_view("=+-@\t\r").find(text.front()) != std::string_view::npos) out += '\'';
-  for (char c : text) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  out += '"';
-}
-
-// JSON that was kept, with what steers a terminal as escapes: outside of strings there is none of it.
+// Escapes control characters in stored JSON; they only occur in strings.
 std::string SafeJson(std::string_view json) {
   std::string out, escaped;
   while (!json.empty()) {
@@ -84,11 +59,100 @@ std::string SafeJson(std::string_view json) {
   return out;
 }
 
+struct StoreLocation {
+  std::string path;
+  std::optional<StatusReport> agent;  // whose events these are, when it runs and answers
+  std::string refusal;                // of an agent that runs and does not report its folder
+  std::string error;                  // of the configuration
+  bool given = false;                 // named by the user
+};
+
+// Finds the file: where the running agent reports it, else where this user's agent writes, else where the
+// service does.
+StoreLocation FindStore(const EventsOptions& options) {
+  StoreLocation location;
+  std::string folder = options.state_dir;
+  location.given = !folder.empty();
+  if (folder.empty()) {
+    const CommandConfig loaded = LoadCommandConfig(options.config_file, nullptr);
+    if (!loaded.ok()) {
+      location.error = loaded.loaded.Errors();
+      return location;
+    }
+    QueriedStatus queried = QueryRunningAgent(loaded.config());
+    if (!queried.report && !queried.at.empty())
+      location.refusal = queried.at + " does not report where its events are: " + queried.refusal;
+    location.agent = std::move(queried.report);
+    folder = StateDir(loaded.config().Text("state_dir"));
+    location.given = !loaded.config().Text("state_dir").empty();
+    constexpr const char* kService = "/var/lib/gpulens";
+    std::string own = folder + "/" + std::string(kIncidentFile);
+    // The folder of a service may be closed to this user: its contents are then unknown.
+    bool service = ::access((std::string(kService) + "/" + std::string(kIncidentFile)).c_str(), F_OK) == 0 ||
+                   (::access(kService, F_OK) == 0 && ::access(kService, X_OK) != 0);
+    // A running agent takes precedence: --demo and its options may put the folder elsewhere than our file.
+    if (location.agent && !location.agent->state_dir.empty()) folder = location.agent->state_dir;
+    else if (!location.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
+  }
+  location.path = folder + "/" + std::string(kIncidentFile);
+  const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
+  if (!location.agent && ::access(location.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
+    WriteNote("SIMULATED: no agent has stored events in " + folder +
+              "; these are events of gpulens agent --demo.");
+    location.path = demo;
+  }
+  return location;
+}
+
+// Reports why there is nothing to show. Returns 0 when no event was recorded, 1 when that is unknown.
+int ComplainOfStore(const StoreLocation& location, const Status& status) {
+  std::string whose = location.agent ? "the agent of user " + location.agent->user + " (pid " +
+                                           std::to_string(location.agent->pid) +
+                                           ") runs; its events are in " + location.path
+                                     : "its events are in " + location.path;
+  if (status.code == Code::kPermissionDenied)
+    return FailCommand("events",
+                       (location.agent ? whose : "another user's agent: " + whose) +
+                           ", which this user may not read. do: sudo gpulens events",
+                       1);
+  // No event was ever stored there. Without an agent that reports it or --state-dir, the folder may be wrong.
+  std::string path =
+      location.path + " (it is created with the first event; use --state-dir for another folder)";
+  if (location.agent || location.given)
+    return FailCommand("events", "no events were recorded: there is no " + path, 0);
+  std::string agent = location.refusal.empty() ? "no agent answers" : location.refusal;
+  return FailCommand("events", "the events are unknown: " + agent + ", and there is no " + path, 1);
+}
+
+bool IsAbsent(const std::string& path) { return ::access(path.c_str(), F_OK) != 0 && errno == ENOENT; }
+
+Result<IncidentStore::Filter> FilterOf(const EventsOptions& options) {
+  IncidentStore::Filter filter;
+  Duration since{};
+  if (ParseTimeValue(options.since, since) || since.count() < 0)
+    return Status{Code::kInvalidArgument,
+                  "--since " + options.since + ": expected a time such as 90m, 24h or 7d"};
+  filter.since_unix_ns = std::max<int64_t>(0, RealClock().Now().unix_ns - since.count());
+  filter.limit = options.limit;
+  filter.readings = options.readings;
+  if (!options.name.empty() && !FindEvent(options.name)) {
+    std::vector<std::string_view> names;
+    for (const EventDesc* event : kEvents) names.push_back(event->name);
+    return Status{Code::kInvalidArgument, "--name " + options.name + ": no such event." +
+                                              DidYouMean(options.name, names) +
+                                              "   list them: gpulens metrics --format md"};
+  }
+  filter.name = options.name;
+  if (auto index = ParseInt<int64_t>(options.gpu)) filter.gpu_index = *index;
+  else filter.gpu_uuid = options.gpu;
+  return filter;
+}
+
 }  // namespace
 
 std::string ReadingsSummary(const Incident& incident) {
   std::string_view json = incident.readings;
-  size_t count = static_cast<size_t>(std::count(json.begin(), json.end(), '['));
+  size_t count = static_cast<size_t>(std::ranges::count(json, '['));
   // "columns":[ and "samples":[ are the two others.
   if (count <= 2) return "no readings";
   std::string_view columns = json.substr(0, json.find("],\"samples\""));
@@ -104,22 +168,17 @@ std::string ReadingsSummary(const Incident& incident) {
 }
 
 std::string IncidentTable(const std::vector<Incident>& incidents) {
-  std::string out;
-  AppendPadded(out, "TIME", 26);
-  AppendPadded(out, "SEVERITY", 10);
-  AppendPadded(out, "GPU", 5);
-  AppendPadded(out, "EVENT", 22);
-  out += "WHAT\n";
+  auto columns = [](std::string_view time, std::string_view severity, std::string_view gpu,
+                    std::string_view name) {
+    return Padded(time, 26, 1) + Padded(severity, 10, 1) + Padded(gpu, 5, 1) + Padded(name, 22, 1);
+  };
+  std::string out = columns("TIME", "SEVERITY", "GPU", "EVENT") + "WHAT\n";
   for (const Incident& incident : incidents) {
     std::string time;
     AppendRfc3339(time, incident.unix_ns);
-    AppendPadded(out, time, 26);
-    AppendPadded(out, EventSeverityName(incident.severity), 10);
-    std::string gpu = Gpu(incident);
-    AppendPadded(out, gpu, incident.gpu_index ? 5 : 7);  // the dash has three bytes
-    std::string name, what = IsSimulated(incident) ? "SIMULATED  " : "", shown;
-    AppendPrintable(name, incident.name);
-    AppendPadded(out, name, 22);
+    const std::string gpu = incident.gpu_index ? std::to_string(*incident.gpu_index) : kNoValue;
+    out += columns(time, EventSeverityName(incident.severity), gpu, Printable(incident.name));
+    std::string what = IsSimulated(incident) ? "SIMULATED  " : "";
     if (incident.name == kEventGpuXid.name) {
       what += "XID " + std::string(Member(incident.attributes, "gpu.xid.code")) + " " +
               std::string(Member(incident.attributes, "gpu.xid.class"));
@@ -132,8 +191,7 @@ std::string IncidentTable(const std::vector<Incident>& incidents) {
     std::string_view repeats = Member(incident.attributes, kEventRepeats);
     if (!repeats.empty()) what += "×" + std::string(repeats) + "  ";
     what += std::string_view(incident.body).substr(0, kMessageInTable);
-    AppendPrintable(shown, what);
-    out += shown + "\n";
+    out += Printable(what) + "\n";
     if (!incident.readings.empty())
       out += "    before: " + TerminalLines(ReadingsSummary(incident)) + "  (--format json has them)\n";
   }
@@ -164,133 +222,39 @@ std::string IncidentCsv(const std::vector<Incident>& incidents) {
   for (const Incident& incident : incidents) {
     std::string time;
     AppendRfc3339(time, incident.unix_ns);
-    AppendCsv(out, time);
-    AppendCsv(out, EventSeverityName(incident.severity));
-    AppendCsv(out, incident.gpu_index ? std::to_string(*incident.gpu_index) : "");
-    AppendCsv(out, incident.gpu_uuid);
-    AppendCsv(out, incident.name);
-    AppendCsv(out, incident.body);
-    AppendCsv(out, incident.attributes);
-    AppendCsv(out, IsSimulated(incident) ? "true" : "false");
-    out += '\n';
+    const std::string gpu = incident.gpu_index ? std::to_string(*incident.gpu_index) : "";
+    for (std::string_view field :
+         {std::string_view(time), EventSeverityName(incident.severity), std::string_view(gpu),
+          std::string_view(incident.gpu_uuid), std::string_view(incident.name),
+          std::string_view(incident.body), std::string_view(incident.attributes)}) {
+      AppendCsvField(out, field, true);
+      out += ',';
+    }
+    out += IsSimulated(incident) ? "\"true\"\n" : "\"false\"\n";
   }
   return out;
 }
 
-namespace {
-
-struct Place {
-  std::string path;
-  std::optional<StatusReport> agent;  // whose events these are, when it runs and answers
-  std::string refusal;                // of an agent that runs and does not report its folder
-  std::string error;                  // of the configuration
-  bool given = false;                 // named by the user
-};
-
-// Finds the file: where the running agent reports it, else where this user's agent writes, else where the
-// service does.
-Place FindStore(const EventsOptions& options) {
-  Place place;
-  std::string folder = options.state_dir;
-  place.given = !folder.empty();
-  if (folder.empty()) {
-    const CommandConfig loaded = LoadCommandConfig(options.config_file, nullptr);
-    if (!loaded.ok()) {
-      place.error = loaded.loaded.Errors();
-      return place;
-    }
-    QueriedStatus asked = QueryRunningAgent(loaded.config());
-    if (!asked.report && !asked.at.empty())
-      place.refusal = asked.at + " does not report where its events are: " + asked.refusal;
-    place.agent = std::move(asked.report);
-    folder = StateDir(loaded.config().Text("state_dir"));
-    place.given = !loaded.config().Text("state_dir").empty();
-    constexpr const char* kService = "/var/lib/gpulens";
-    std::string own = folder + "/" + std::string(kIncidentFile);
-    // The folder of a service may be closed to this user: its contents are then unknown.
-    bool service = ::access((std::string(kService) + "/" + std::string(kIncidentFile)).c_str(), F_OK) == 0 ||
-                   (::access(kService, F_OK) == 0 && ::access(kService, X_OK) != 0);
-    // A running agent takes precedence: --demo and its options may put the folder elsewhere than our file.
-    if (place.agent && !place.agent->state_dir.empty()) folder = place.agent->state_dir;
-    else if (!place.given && ::access(own.c_str(), F_OK) != 0 && service) folder = kService;
-  }
-  place.path = folder + "/" + std::string(kIncidentFile);
-  const std::string demo = DemoStateDir(folder) + "/" + std::string(kIncidentFile);
-  if (!place.agent && ::access(place.path.c_str(), F_OK) != 0 && ::access(demo.c_str(), F_OK) == 0) {
-    WriteNote("SIMULATED: no agent has stored events in " + folder +
-              "; these are events of gpulens agent --demo.");
-    place.path = demo;
-  }
-  return place;
-}
-
-// Why there is nothing to show, and whether that is an all-clear.
-int ComplainOfStore(const Place& place, const Status& status) {
-  std::string whose = place.agent
-                          ? "the agent of user " + place.agent->user + " (pid " +
-                                std::to_string(place.agent->pid) + ") runs; its events are in " + place.path
-                          : "its events are in " + place.path;
-  if (status.code == Code::kPermissionDenied)
-    return FailCommand("events",
-                       (place.agent ? whose : "another user's agent: " + whose) +
-                           ", which this user may not read. do: sudo gpulens events",
-                       1);
-  // No file: no event was ever kept there. Only where the agent that runs says so is it known to be the
-  // place.
-  std::string path = place.path + " (it is created with the first event; use --state-dir for another folder)";
-  if (place.agent || place.given)
-    return FailCommand("events", "no events were recorded: there is no " + path, 0);
-  std::string agent = place.refusal.empty() ? "no agent answers" : place.refusal;
-  return FailCommand("events", "the events are unknown: " + agent + ", and there is no " + path, 1);
-}
-
-bool IsAbsent(const std::string& path) { return ::access(path.c_str(), F_OK) != 0 && errno == ENOENT; }
-
-bool FillFilter(const EventsOptions& options, IncidentStore::Filter& filter, std::string& error) {
-  Duration since{};
-  if (ParseTimeValue(options.since, since) || since.count() < 0) {
-    error = "--since " + options.since + ": expected a time such as 90m, 24h or 7d";
-    return false;
-  }
-  filter.since_unix_ns = std::max<int64_t>(0, RealClock().Now().unix_ns - since.count());
-  filter.limit = options.limit;
-  filter.readings = options.readings;
-  if (!options.name.empty() && !FindEvent(options.name)) {
-    std::vector<std::string_view> names;
-    for (const EventDesc* event : kEvents) names.push_back(event->name);
-    error = "--name " + options.name + ": no such event." + DidYouMean(options.name, names) +
-            "   list them: gpulens metrics --format md";
-    return false;
-  }
-  filter.name = options.name;
-  if (auto index = ParseInt<int64_t>(options.gpu)) filter.gpu_index = *index;
-  else filter.gpu_uuid = options.gpu;
-  return true;
-}
-
-}  // namespace
-
 int RunEvents(const EventsOptions& options) {
-  IncidentStore::Filter filter;
-  std::string error;
-  if (!FillFilter(options, filter, error)) return FailCommand("events", error, 2);
-  Place place = FindStore(options);
-  if (!place.error.empty()) return FailCommand("events", place.error, 2);
-  if (place.agent && place.agent->state_dir.empty())
+  const auto filter = FilterOf(options);
+  if (!filter) return FailCommand("events", filter.error());
+  StoreLocation location = FindStore(options);
+  if (!location.error.empty()) return FailCommand("events", location.error, 2);
+  if (location.agent && location.agent->state_dir.empty())
     return FailCommand(
-        "events", "the agent of user " + place.agent->user + " stores no events: it has no state_dir", 1);
-  auto store = IncidentStore::Open({.path = place.path, .read_only = true});
+        "events", "the agent of user " + location.agent->user + " stores no events: it has no state_dir", 1);
+  auto store = IncidentStore::Open({.path = location.path, .read_only = true});
   if (!store) {
-    bool absent = store.error().code == Code::kUnavailable && IsAbsent(place.path);
+    bool absent = store.error().code == Code::kUnavailable && IsAbsent(location.path);
     bool closed = store.error().code == Code::kPermissionDenied;
-    return absent || closed ? ComplainOfStore(place, store.error())
+    return absent || closed ? ComplainOfStore(location, store.error())
                             : FailCommand("events", store.error().detail, 1);
   }
-  auto found = (*store)->Find(filter);
+  auto found = (*store)->Find(*filter);
   if (!found) return FailCommand("events", found.error().detail, 1);
   if (found->empty() && options.format != "csv")
-    return FailCommand("events", "no matching event in the last " + options.since + " (" + place.path + ")",
-                       0);
+    return FailCommand("events",
+                       "no matching event in the last " + options.since + " (" + location.path + ")", 0);
   if (options.json || options.format == "json") return WriteOut(IncidentJson(*found)) ? 0 : 1;
   if (options.format == "csv") return WriteOut(IncidentCsv(*found)) ? 0 : 1;
   return WriteText(IncidentTable(*found)) ? 0 : 1;

@@ -1,4 +1,4 @@
-// `gpulens events`, and what is known of the codes in them.
+// `gpulens events`, and descriptions of the codes in events.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 namespace gpulens {
 
 std::string IncidentTable(const std::vector<Incident>& incidents);
-// One object per line; readings, where they are there, as "readings_before".
+// One object per line; readings, if any, as "readings_before".
 std::string IncidentJson(const std::vector<Incident>& incidents);
-// RFC 4180 with a head line; what a spreadsheet would take for a formula is quoted.
+// RFC 4180 with a header line; formulas of spreadsheets are quoted.
 std::string IncidentCsv(const std::vector<Incident>& incidents);
 // The last values before an incident, for the table: "power.draw 612.3 W · temperature 71 Cel".
 std::string ReadingsSummary(const Incident& incident);
@@ -28,12 +28,12 @@ struct EventsOptions {
   bool readings = false;
 };
 
-// Asks the agent that runs where its store is. Returns the exit code: 0 shown (also when there is nothing to
-// show), 1 the store cannot be read or is not found, 2 wrong use.
+// Prints the events in the store of the running agent. Returns the exit code: 0 shown (also when there is
+// nothing to show), 1 the store cannot be read or is not found, 2 wrong use.
 int RunEvents(const EventsOptions& options);
 
-// What is known of a code: "79", "xid 79", "sxid 20034", or a name of the table of messages. Empty for one
-// that no source describes.
+// Describes a code: "79", "xid 79", "sxid 20034", or a name of the table of messages. Empty for an unknown
+// one.
 std::string CodePage(const std::string& code);
 
 inline constexpr const char* kEventsFooter = R"(

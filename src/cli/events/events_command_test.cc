@@ -60,7 +60,7 @@ TEST(EventsText, JsonIsOneObjectPerLine) {
   Incident bare;
   bare.name = "host.oom_kill";
   std::string text = IncidentJson({Xid(), bare});
-  EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
+  EXPECT_EQ(std::ranges::count(text, '\n'), 2);
   EXPECT_THAT(text, HasSubstr("\"readings_before\":{\"columns\""));
   EXPECT_THAT(text, HasSubstr("\"gpu_index\":null,\"gpu_uuid\":null"));
   EXPECT_THAT(text, HasSubstr("\\u001b[31mred"));

@@ -1,18 +1,14 @@
 #include "cli/exp/exp_command.h"
-#include "cli/common/command.h"
 
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
-#include <iterator>
 
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/common/text_table.h"
 #include "cli/help/help.h"
-#include "store/experiments/run_files.h"
 #include "store/experiments/run_writer.h"
 
 namespace gpulens {
@@ -62,8 +58,119 @@ Result<std::vector<ListedRun>> Listed(RunReader& reader, const RunReader::Filter
   return out;
 }
 
-bool Confirmed(const RunRow& run) {
-  return IsConfirmed("Delete " + run.id + " (" + run.name + "), its log and its artifacts? [y/N] ");
+Result<int> ListRuns(const ExpOptions& options) {
+  auto reader = OpenExperiments(options.db);
+  if (!reader) {
+    const bool none_yet = reader.error().detail.starts_with("no run was recorded");
+    if (none_yet && options.json) Print("{\"schema\":\"gpulens.experiments/1\",\"runs\":[]}\n");
+    const int code = FailCommand("exp list", reader.error());
+    return none_yet ? 0 : code;
+  }
+  ASSIGN_OR_RETURN(const std::vector<ListedRun> runs,
+                   Listed(*reader, {.limit = options.limit, .status = options.status, .name = options.name}));
+  if (options.json) return Print(RunListJson(runs, reader->now_ns()));
+  if (!runs.empty()) return Print(RunListText(runs, reader->now_ns()));
+  WriteNote("gpulens exp list: no matching run in " + reader->path());
+  return 0;
+}
+
+Result<int> ShowRun(const ExpOptions& options) {
+  ASSIGN_OR_RETURN(RunReader reader, OpenExperiments(options.db));
+  ASSIGN_OR_RETURN(const RunRow run, reader.Find(options.run));
+  ASSIGN_OR_RETURN(const RunPage page, ReadPage(reader, run));
+  return Print(options.json ? RunPageJson(page, reader.now_ns()) : RunPageText(page, reader.now_ns()));
+}
+
+Result<int> CompareRuns(const ExpOptions& options) {
+  ASSIGN_OR_RETURN(RunReader reader, OpenExperiments(options.db));
+  std::vector<RunPage> pages;
+  for (const std::string& text : options.runs) {
+    ASSIGN_OR_RETURN(const RunRow run, reader.Find(text));
+    ASSIGN_OR_RETURN(pages.emplace_back(), ReadPage(reader, run));
+  }
+  return Print(options.json ? CompareJson(pages, reader.now_ns())
+                            : CompareText(pages, options.all, reader.now_ns()));
+}
+
+Result<int> DeleteRun(const ExpOptions& options) {
+  std::string path;
+  RunRow run;
+  {
+    ASSIGN_OR_RETURN(RunReader reader, OpenExperiments(options.db));
+    if (reader.old_file())
+      return Status{Code::kInvalidArgument, reader.path() + " is an old file, which is read-only"};
+    ASSIGN_OR_RETURN(run, reader.Find(options.run));
+    if (run.status == kRunning && !options.yes)
+      return Status{Code::kInvalidArgument, run.id + " is running; pass --yes to delete it anyway"};
+    path = reader.path();
+  }
+  if (!options.yes) {
+    if (::isatty(STDIN_FILENO) == 0)
+      return Status{Code::kInvalidArgument,
+                    "no terminal to confirm on; pass --yes to delete without confirmation"};
+    if (!IsConfirmed("Delete " + run.id + " (" + run.name + "), its log and its artifacts? [y/N] ")) return 1;
+  }
+  ASSIGN_OR_RETURN(const auto writer, RunWriter::Open(path));
+  ASSIGN_OR_RETURN(const auto deleted, writer->Delete(run.id));
+  for (const std::string& id : deleted) {
+    std::error_code error;
+    // Ids come from the file and must not lead elsewhere.
+    if (IsRunId(id)) std::filesystem::remove_all(RunFolder(path, id), error);
+    if (error) return Status{Code::kIo, RunFolder(path, id) + ": " + error.message()};
+    WriteNote("deleted " + id);
+  }
+  return 0;
+}
+
+void AddList(CLI::App& exp, const std::shared_ptr<ExpOptions>& kept, int& code) {
+  ExpOptions& options = *kept;
+  CLI::App* list = exp.add_subcommand("list", "List the newest runs.");
+  list->add_option("--limit", options.limit, "Maximum number of runs")
+      ->check(CLI::Range(1, 1'000'000))
+      ->capture_default_str();
+  list->add_option("--status", options.status, "Only runs with this status")
+      ->check(CLI::IsMember({"running", "done", "failed", "crashed", "queued"}));
+  AddOption(*list, "--name", options.name, "Only runs with this name", "NAME");
+  list->callback([kept, &code] { code = ExitCode("exp list", ListRuns(*kept)); });
+  CLI::App* show = exp.add_subcommand("show", "Show one run.");
+  show->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
+  show->callback([kept, &code] { code = ExitCode("exp show", ShowRun(*kept)); });
+  CLI::App* compare = exp.add_subcommand("compare", "Show what differs between runs.");
+  compare->add_option("RUN", options.runs, "Two or more runs")->required()->expected(2, 20);
+  compare->add_flag("--all", options.all, "Show equal values, too");
+  compare->callback([kept, &code] { code = ExitCode("exp compare", CompareRuns(*kept)); });
+  for (CLI::App* command : {list, show, compare}) command->add_flag("--json", options.json, "JSON");
+  CLI::App* remove =
+      exp.add_subcommand("delete", "Delete a run with the runs within it, their logs and artifacts.");
+  remove->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
+  remove->add_flag("--yes", options.yes, "Do not ask for confirmation");
+  remove->callback([kept, &code] { code = ExitCode("exp delete", DeleteRun(*kept)); });
+  for (CLI::App* command : {list, show, compare, remove})
+    AddOption(*command, "--db", options.db, "The file of experiments", "FILE");
+}
+
+void AddOutputs(CLI::App& exp, const std::shared_ptr<ExpOptions>& kept, int& code) {
+  ExpOptions& options = *kept;
+  CLI::App* plot = exp.add_subcommand("plot", "Plot metrics over steps, in the terminal or as an SVG.");
+  plot->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
+  plot->add_option("METRIC,--metric", options.metrics, "Names of the metrics; default: loss");
+  AddOption(*plot, "--with", options.runs, "Another run to plot; repeatable", "RUN")->allow_extra_args(false);
+  AddOption(*plot, "-o,--output", options.output, "Output file of the SVG; default: standard output", "FILE");
+  plot->add_flag("--text", options.text, "Plot as text; default in a terminal");
+  plot->add_flag("--ascii", options.ascii, "Plot as ASCII text; default if the locale is not UTF-8");
+  plot->add_flag("--log", options.log_scale, "Use a logarithmic value axis");
+  plot->add_flag("--by-time", options.by_time, "Plot over seconds since the start instead of steps");
+  plot->callback([kept, &code] { code = ExitCode("exp plot", PlotRuns(*kept)); });
+  CLI::App* to = exp.add_subcommand("export", "Export a run with its history for other programs.");
+  to->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
+  to->add_option("TO,-o,--output", options.output,
+                 "Output file, or folder of MLflow; default: standard output");
+  to->add_option("--format", options.format, "mlflow, json or csv")
+      ->check(CLI::IsMember({"mlflow", "json", "csv"}))
+      ->capture_default_str();
+  to->callback([kept, &code] { code = ExitCode("exp export", ExportRun(*kept)); });
+  for (CLI::App* command : {plot, to})
+    AddOption(*command, "--db", options.db, "The file of experiments", "FILE");
 }
 
 }  // namespace
@@ -92,142 +199,6 @@ Result<RunPage> ReadPage(RunReader& reader, const RunRow& run) {
   if (::access(log.c_str(), F_OK) == 0) page.log = std::move(log);
   return page;
 }
-
-int RunExpList(const ExpOptions& options) {
-  auto reader = OpenExperiments(options.db);
-  if (!reader) {
-    const bool none_yet = reader.error().detail.starts_with("no run was recorded");
-    if (none_yet && options.json) Print("{\"schema\":\"gpulens.experiments/1\",\"runs\":[]}\n");
-    const int code = FailCommand("exp list", reader.error());
-    return none_yet ? 0 : code;
-  }
-  auto runs = Listed(*reader, {.limit = options.limit, .status = options.status, .name = options.name});
-  if (!runs) return FailCommand("exp list", runs.error());
-  if (options.json) return Print(RunListJson(*runs, reader->now_ns()));
-  if (runs->empty()) {
-    WriteNote("gpulens exp list: no matching run in " + reader->path());
-    return 0;
-  }
-  return Print(RunListText(*runs, reader->now_ns()));
-}
-
-int RunExpShow(const ExpOptions& options) {
-  auto reader = OpenExperiments(options.db);
-  if (!reader) return FailCommand("exp show", reader.error());
-  auto run = reader->Find(options.run);
-  if (!run) return FailCommand("exp show", run.error());
-  auto page = ReadPage(*reader, *run);
-  if (!page) return FailCommand("exp show", page.error());
-  return Print(options.json ? RunPageJson(*page, reader->now_ns()) : RunPageText(*page, reader->now_ns()));
-}
-
-int RunExpCompare(const ExpOptions& options) {
-  auto reader = OpenExperiments(options.db);
-  if (!reader) return FailCommand("exp compare", reader.error());
-  std::vector<RunPage> pages;
-  for (const std::string& text : options.runs) {
-    auto run = reader->Find(text);
-    if (!run) return FailCommand("exp compare", run.error());
-    auto page = ReadPage(*reader, *run);
-    if (!page) return FailCommand("exp compare", page.error());
-    pages.push_back(*std::move(page));
-  }
-  return Print(options.json ? CompareJson(pages, reader->now_ns())
-                            : CompareText(pages, options.all, reader->now_ns()));
-}
-
-int RunExpDelete(const ExpOptions& options) {
-  std::string path;
-  RunRow run;
-  {
-    auto reader = OpenExperiments(options.db);
-    if (!reader) return FailCommand("exp delete", reader.error());
-    if (reader->old_file())
-      return FailCommand("exp delete",
-                         {Code::kInvalidArgument, reader->path() + " is an old file, which is read-only"});
-    auto found = reader->Find(options.run);
-    if (!found) return FailCommand("exp delete", found.error());
-    if (found->status == kRunning && !options.yes)
-      return FailCommand("exp delete",
-                         {Code::kInvalidArgument, found->id + " is running; pass --yes to delete it anyway"});
-    run = *std::move(found);
-    path = reader->path();
-  }
-  if (!options.yes) {
-    if (::isatty(STDIN_FILENO) == 0)
-      return FailCommand(
-          "exp delete",
-          {Code::kInvalidArgument, "no terminal to confirm on; pass --yes to delete without confirmation"});
-    if (!Confirmed(run)) return 1;
-  }
-  auto writer = RunWriter::Open(path);
-  if (!writer) return FailCommand("exp delete", writer.error());
-  auto deleted = (*writer)->Delete(run.id);
-  if (!deleted) return FailCommand("exp delete", deleted.error());
-  for (const std::string& id : *deleted) {
-    std::error_code error;
-    // Ids that came from the file, and lead nowhere else.
-    if (IsRunId(id)) std::filesystem::remove_all(RunFolder(path, id), error);
-    if (error) return FailCommand("exp delete", {Code::kIo, RunFolder(path, id) + ": " + error.message()});
-    WriteNote("deleted " + id);
-  }
-  return 0;
-}
-
-namespace {
-
-void AddList(CLI::App& exp, const std::shared_ptr<ExpOptions>& kept, int& code) {
-  ExpOptions& options = *kept;
-  CLI::App* list = exp.add_subcommand("list", "List the newest runs.");
-  list->add_option("--limit", options.limit, "Maximum number of runs")
-      ->check(CLI::Range(1, 1'000'000))
-      ->capture_default_str();
-  list->add_option("--status", options.status, "Only runs with this status")
-      ->check(CLI::IsMember({"running", "done", "failed", "crashed", "queued"}));
-  AddOption(*list, "--name", options.name, "Only runs with this name", "NAME");
-  list->callback([kept, &code] { code = RunExpList(*kept); });
-  CLI::App* show = exp.add_subcommand("show", "Show one run.");
-  show->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
-  show->callback([kept, &code] { code = RunExpShow(*kept); });
-  CLI::App* compare = exp.add_subcommand("compare", "Show what differs between runs.");
-  compare->add_option("RUN", options.runs, "Two or more runs")->required()->expected(2, 20);
-  compare->add_flag("--all", options.all, "Show equal values, too");
-  compare->callback([kept, &code] { code = RunExpCompare(*kept); });
-  for (CLI::App* command : {list, show, compare}) command->add_flag("--json", options.json, "JSON");
-  CLI::App* remove =
-      exp.add_subcommand("delete", "Delete a run with the runs within it, their logs and artifacts.");
-  remove->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
-  remove->add_flag("--yes", options.yes, "Do not ask for confirmation");
-  remove->callback([kept, &code] { code = RunExpDelete(*kept); });
-  for (CLI::App* command : {list, show, compare, remove})
-    AddOption(*command, "--db", options.db, "The file of experiments", "FILE");
-}
-
-void AddOutputs(CLI::App& exp, const std::shared_ptr<ExpOptions>& kept, int& code) {
-  ExpOptions& options = *kept;
-  CLI::App* plot = exp.add_subcommand("plot", "Plot metrics over steps, in the terminal or as an SVG.");
-  plot->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
-  plot->add_option("METRIC,--metric", options.metrics, "Names of the metrics; default: loss");
-  AddOption(*plot, "--with", options.runs, "Another run to plot; repeatable", "RUN")->allow_extra_args(false);
-  AddOption(*plot, "-o,--output", options.output, "Output file of the SVG; default: standard output", "FILE");
-  plot->add_flag("--text", options.text, "Plot as text; default in a terminal");
-  plot->add_flag("--ascii", options.ascii, "Plot as ASCII text; default if the locale is not UTF-8");
-  plot->add_flag("--log", options.log_scale, "Use a logarithmic value axis");
-  plot->add_flag("--by-time", options.by_time, "Plot over seconds since the start instead of steps");
-  plot->callback([kept, &code] { code = RunExpPlot(*kept); });
-  CLI::App* to = exp.add_subcommand("export", "Export a run with its history for other programs.");
-  to->add_option("RUN", options.run, "Id of the run, its beginning or end, or a name")->required();
-  to->add_option("TO,-o,--output", options.output,
-                 "Output file, or folder of MLflow; default: standard output");
-  to->add_option("--format", options.format, "mlflow, json or csv")
-      ->check(CLI::IsMember({"mlflow", "json", "csv"}))
-      ->capture_default_str();
-  to->callback([kept, &code] { code = RunExpExport(*kept); });
-  for (CLI::App* command : {plot, to})
-    AddOption(*command, "--db", options.db, "The file of experiments", "FILE");
-}
-
-}  // namespace
 
 void AddExp(CLI::App& app, int& code) {
   auto kept = std::make_shared<ExpOptions>();

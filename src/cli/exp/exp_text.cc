@@ -1,13 +1,9 @@
-// Numbers as people read them.
-#include "cli/exp/exp_text.h"
+#include "cli/exp/exp_command.h"
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <map>
 #include <set>
 
 #include "base/parse.h"
@@ -16,16 +12,6 @@
 #include "wire/json/json_text.h"
 
 namespace gpulens {
-
-namespace {
-
-std::string Printed(const char* form, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, form, value);
-  return text;
-}
-
-}  // namespace
 
 std::string DurationText(double seconds) {
   if (!(seconds >= 0) || seconds > 1e15) return "–";
@@ -61,8 +47,6 @@ namespace {
 
 using namespace experiments;
 
-constexpr const char* kNone = "–";
-
 const MetricRow* Find(const std::vector<MetricRow>& metrics, std::initializer_list<std::string_view> keys) {
   for (std::string_view key : keys) {
     for (const MetricRow& metric : metrics) {
@@ -74,7 +58,7 @@ const MetricRow* Find(const std::vector<MetricRow>& metrics, std::initializer_li
 
 std::string LastOf(const std::vector<MetricRow>& metrics, std::initializer_list<std::string_view> keys) {
   const MetricRow* metric = Find(metrics, keys);
-  return metric ? MetricText(metric->last) : kNone;
+  return metric ? MetricText(metric->last) : kNoValue;
 }
 
 std::optional<int64_t> LastStep(const std::vector<MetricRow>& metrics) {
@@ -86,7 +70,7 @@ std::optional<int64_t> LastStep(const std::vector<MetricRow>& metrics) {
 }
 
 std::string Time(int64_t unix_ns) {
-  if (unix_ns == 0) return kNone;  // of an old file without it
+  if (unix_ns == 0) return kNoValue;  // of an old file without it
   std::string out;
   AppendRfc3339(out, unix_ns);
   return out;
@@ -94,15 +78,10 @@ std::string Time(int64_t unix_ns) {
 
 void Field(std::string& out, std::string_view name, std::string_view value) {
   if (value.empty()) return;
-  std::string line(name);
-  line.append(name.size() < 12 ? 12 - name.size() : 1, ' ');
-  out += line;
-  AppendPrintable(out, value);
-  out += '\n';
+  out += Padded(name, 12, 1) + Printable(value) + "\n";
 }
 
-// By the step that the list shows, so that it can be checked. What was measured since a resumption says
-// nothing of the steps before it.
+// Uses the step that the list shows. Unknown for a resumed run, whose energy excludes the earlier steps.
 double JoulesPerStep(const RunRow& run, const std::vector<MetricRow>& metrics) {
   const auto step = LastStep(metrics);
   return step && *step > 0 && run.resumed == 0 ? run.energy.joules / static_cast<double>(*step)
@@ -111,7 +90,7 @@ double JoulesPerStep(const RunRow& run, const std::vector<MetricRow>& metrics) {
 
 std::string PerStepText(const RunRow& run, const std::vector<MetricRow>& metrics) {
   const double joules = JoulesPerStep(run, metrics);
-  if (std::isnan(joules)) return kNone;
+  if (std::isnan(joules)) return kNoValue;
   return joules >= 1000 ? CountText(std::llround(joules)) : MetricText(std::round(joules * 1000) / 1000);
 }
 
@@ -123,7 +102,7 @@ std::string MeanAndPeak(double mean, double peak, double scale, const char* form
   return text;
 }
 
-// Of GPUs, or of processors where there are none.
+// Use of the GPUs, or of the processors without GPUs.
 std::string UseLine(const EnergyRow& use) {
   std::string out = std::to_string(use.devices) + " " + use.vendor;
   for (const std::string& part :
@@ -141,7 +120,8 @@ std::string EnergyLine(const RunRow& run) {
   const EnergyRow& energy = run.energy;
   if (std::isnan(energy.joules)) {
     if (energy.validity.empty()) return {};
-    return std::string(kNone) + "  " + energy.validity + (energy.reason.empty() ? "" : ": " + energy.reason);
+    return std::string(kNoValue) + "  " + energy.validity +
+           (energy.reason.empty() ? "" : ": " + energy.reason);
   }
   std::string out = EnergyText(energy.joules);
   if (!std::isnan(energy.uncertainty_joules)) out += " ± " + EnergyText(energy.uncertainty_joules);
@@ -162,172 +142,6 @@ std::string StatusLine(const RunRow& run, bool old_file) {
   return out;
 }
 
-}  // namespace
-
-std::string RunListText(const std::vector<ListedRun>& runs, int64_t now_ns) {
-  TextTable table(
-      {"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
-  for (size_t column : {3u, 4u, 5u, 6u, 7u, 8u, 9u}) table.AlignRight(column);
-  for (const ListedRun& row : runs) {
-    const RunRow& run = row.run;
-    auto step = LastStep(row.metrics);
-    std::string note;
-    if (run.status == kCrashed && run.ended_ns) note = "last heartbeat " + Time(*run.ended_ns);
-    else if (run.status == kFailed) note = run.reason;
-    table.Add({run.id, run.name, run.status, step ? CountText(*step) : kNone,
-               LastOf(row.metrics, {"loss", "train_loss", "train/loss"}),
-               LastOf(row.metrics, {"accuracy", "acc", "eval_accuracy", "val_acc"}),
-               DurationText(run.duration_seconds(now_ns)),
-               run.energy.gpus() ? CountText(*run.energy.gpus()) : kNone, EnergyText(run.energy.joules),
-               PerStepText(run, row.metrics), note});
-  }
-  return table.Text();
-}
-
-std::string RunPageText(const RunPage& page, int64_t now_ns) {
-  const RunRow& run = page.run;
-  std::string out;
-  Field(out, "id", run.id);
-  Field(out, "name", run.name);
-  Field(out, "status", StatusLine(run, page.old_file));
-  if (run.exit_code) Field(out, "exit code", std::to_string(*run.exit_code));
-  Field(out, "started", Time(run.started_ns));
-  if (run.ended_ns && run.status != kCrashed) Field(out, "ended", Time(*run.ended_ns));
-  Field(out, "duration", DurationText(run.duration_seconds(now_ns)));
-  Field(out, "energy", EnergyLine(run));
-  if (std::string text = PerStepText(run, page.metrics); text != kNone) Field(out, "J/step", text);
-  if (run.energy.devices > 0) Field(out, "devices", UseLine(run.energy));
-  Field(out, "script", run.script);
-  Field(out, "command", run.command);
-  Field(out, "folder", run.folder);
-  Field(out, "git commit", run.git_commit);
-  Field(out, "host", run.host);
-  Field(out, "within", run.parent_id);
-  Field(out, "log", page.log);
-  if (run.resumed > 0)
-    Field(out, "resumed", std::to_string(run.resumed) + (run.resumed == 1 ? " time" : " times"));
-  if (page.processes.size() > 1) Field(out, "processes", std::to_string(page.processes.size()));
-  if (run.dropped > 0) Field(out, "dropped", CountText(run.dropped) + " records were dropped");
-  for (const TagRow& tag : page.tags) Field(out, "tag", tag.key + " = " + tag.value);
-  if (!page.params.empty()) {
-    TextTable params({"PARAM", "VALUE"});
-    for (const ParamRow& param : page.params) params.Add({param.key, ValueText(param.value)});
-    out += "\n" + params.Text();
-  }
-  if (!page.metrics.empty()) {
-    TextTable metrics({"METRIC", "LAST", "MIN", "MAX", "N", "LAST STEP"});
-    for (size_t column : {1u, 2u, 3u, 4u, 5u}) metrics.AlignRight(column);
-    for (const MetricRow& metric : page.metrics) {
-      auto known = [](double value) { return std::isnan(value) ? std::string(kNone) : MetricText(value); };
-      metrics.Add({metric.key, MetricText(metric.last), known(metric.min), known(metric.max),
-                   metric.count ? CountText(*metric.count) : kNone,
-                   metric.last_step ? CountText(*metric.last_step) : kNone});
-    }
-    out += "\n" + metrics.Text();
-  }
-  if (!page.artifacts.empty()) {
-    TextTable artifacts({"ARTIFACT", "BYTES", "SHA-256", "WHERE"});
-    artifacts.AlignRight(1);
-    for (const ArtifactRow& artifact : page.artifacts)
-      artifacts.Add({artifact.name, CountText(artifact.bytes),
-                     artifact.sha256.empty() ? kNone : artifact.sha256.substr(0, 12),
-                     artifact.path + (artifact.copied ? "" : "  (not copied)")});
-    out += "\n" + artifacts.Text();
-  }
-  if (!page.children.empty()) {
-    TextTable children({"WITHIN IT", "NAME", "STATUS", "DURATION"});
-    for (const RunRow& child : page.children)
-      children.Add({child.id, child.name, child.status, DurationText(child.duration_seconds(now_ns))});
-    out += "\n" + children.Text();
-  }
-  return out;
-}
-
-std::string CompareText(const std::vector<RunPage>& pages, bool all, int64_t now_ns) {
-  std::vector<std::string> head = {""};
-  for (const RunPage& page : pages)
-    head.push_back(page.run.id.substr(page.run.id.size() - std::min<size_t>(8, page.run.id.size())));
-  head.emplace_back("CHANGE");
-  TextTable table(head);
-  auto add = [&](const std::string& name, std::vector<std::string> values, std::string change) {
-    bool same = std::all_of(values.begin(), values.end(),
-                            [&](const std::string& value) { return value == values.front(); });
-    if (same && !all) return;
-    values.insert(values.begin(), name);
-    values.push_back(std::move(change));
-    table.Add(std::move(values));
-  };
-  // One row for a thing of each run, with the change from the first to the last.
-  auto numbers = [&](const std::string& name, auto number, auto text) {
-    std::vector<std::string> values;
-    for (const RunPage& page : pages) values.push_back(text(page));
-    add(name, values, ChangeText(number(pages.front()), number(pages.back())));
-  };
-  numbers(
-      "name", [](const RunPage&) { return kNotMeasured; }, [](const RunPage& page) { return page.run.name; });
-  numbers(
-      "status", [](const RunPage&) { return kNotMeasured; },
-      [](const RunPage& page) { return page.run.status; });
-  numbers(
-      "git commit", [](const RunPage&) { return kNotMeasured; },
-      [](const RunPage& page) {
-        return page.run.git_commit.empty() ? kNone : page.run.git_commit.substr(0, 12);
-      });
-  auto seconds = [&](const RunPage& page) { return page.run.duration_seconds(now_ns); };
-  numbers("duration", seconds, [&](const RunPage& page) { return DurationText(seconds(page)); });
-  numbers(
-      "energy", [](const RunPage& page) { return page.run.energy.joules; },
-      [](const RunPage& page) { return EnergyText(page.run.energy.joules); });
-  numbers(
-      "J/step", [](const RunPage& page) { return JoulesPerStep(page.run, page.metrics); },
-      [](const RunPage& page) { return PerStepText(page.run, page.metrics); });
-  std::set<std::string> params, metrics;
-  for (const RunPage& page : pages) {
-    for (const ParamRow& param : page.params) params.insert(param.key);
-    for (const MetricRow& metric : page.metrics) metrics.insert(metric.key);
-  }
-  for (const std::string& key : params) {
-    numbers(
-        "param " + key, [](const RunPage&) { return kNotMeasured; },
-        [&](const RunPage& page) {
-          for (const ParamRow& param : page.params) {
-            if (param.key == key) return ValueText(param.value);
-          }
-          return std::string(kNone);
-        });
-  }
-  for (const std::string& key : metrics) {
-    auto last = [&](const RunPage& page) {
-      const MetricRow* metric = Find(page.metrics, {key});
-      return metric ? metric->last : kNotMeasured;
-    };
-    numbers(key, last, [&](const RunPage& page) { return LastOf(page.metrics, {key}); });
-  }
-  return table.Text();
-}
-
-std::string RunSummary(const RunRow& run, const std::vector<MetricRow>& metrics, int64_t now_ns) {
-  int64_t points = 0;
-  for (const MetricRow& metric : metrics) points += metric.count.value_or(0);
-  std::string out;
-  AppendPrintable(
-      out, "gpulens run: " + run.id + " " + run.status + (run.reason.empty() ? "" : ", " + run.reason) +
-               ", " + DurationText(run.duration_seconds(now_ns)) + ", " + CountText(points) + " points of " +
-               std::to_string(metrics.size()) + (metrics.size() == 1 ? " metric" : " metrics"));
-  out += '\n';
-  constexpr size_t kShown = 6;
-  std::string line;
-  for (size_t i = 0; i < metrics.size() && i < kShown; ++i)
-    AppendPrintable(line, (i == 0 ? "  " : "   ") + metrics[i].key + " " + MetricText(metrics[i].last));
-  if (metrics.size() > kShown) line += "   …";
-  if (!line.empty()) out += line + "\n";
-  return out + "  gpulens exp show " + run.id + "\n";
-}
-
-namespace {
-
-using namespace experiments;
-
 void AddWhole(JsonObject& object, std::string_view key, std::optional<int64_t> value) {
   if (value) object.Whole(key, *value);
 }
@@ -336,7 +150,7 @@ void AddTime(JsonObject& object, std::string_view key, std::optional<int64_t> un
   if (unix_ns && *unix_ns != 0) object.Time(key, *unix_ns);
 }
 
-void AppendValue(std::string& out, const Value& value) {
+void AppendValue(std::string& out, const RunParamValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) AppendJsonString(out, *text);
   else if (const auto* number = std::get_if<double>(&value)) AppendJsonNumber(out, *number);
   else out += ValueText(value);
@@ -422,6 +236,159 @@ void AddPage(JsonObject& object, const RunPage& page, int64_t now_ns) {
 }
 
 }  // namespace
+
+std::string RunListText(const std::vector<ListedRun>& runs, int64_t now_ns) {
+  TextTable table(
+      {"ID", "NAME", "STATUS", "STEP", "LOSS", "ACC", "DURATION", "GPUs", "ENERGY", "J/STEP", ""});
+  for (size_t column : {3u, 4u, 5u, 6u, 7u, 8u, 9u}) table.AlignRight(column);
+  for (const ListedRun& row : runs) {
+    const RunRow& run = row.run;
+    auto step = LastStep(row.metrics);
+    std::string note;
+    if (run.status == kCrashed && run.ended_ns) note = "last heartbeat " + Time(*run.ended_ns);
+    else if (run.status == kFailed) note = run.reason;
+    table.Add({run.id, run.name, run.status, step ? CountText(*step) : kNoValue,
+               LastOf(row.metrics, {"loss", "train_loss", "train/loss"}),
+               LastOf(row.metrics, {"accuracy", "acc", "eval_accuracy", "val_acc"}),
+               DurationText(run.duration_seconds(now_ns)),
+               run.energy.gpus() ? CountText(*run.energy.gpus()) : kNoValue, EnergyText(run.energy.joules),
+               PerStepText(run, row.metrics), note});
+  }
+  return table.Text();
+}
+
+std::string RunPageText(const RunPage& page, int64_t now_ns) {
+  const RunRow& run = page.run;
+  std::string out;
+  Field(out, "id", run.id);
+  Field(out, "name", run.name);
+  Field(out, "status", StatusLine(run, page.old_file));
+  if (run.exit_code) Field(out, "exit code", std::to_string(*run.exit_code));
+  Field(out, "started", Time(run.started_ns));
+  if (run.ended_ns && run.status != kCrashed) Field(out, "ended", Time(*run.ended_ns));
+  Field(out, "duration", DurationText(run.duration_seconds(now_ns)));
+  Field(out, "energy", EnergyLine(run));
+  if (std::string text = PerStepText(run, page.metrics); text != kNoValue) Field(out, "J/step", text);
+  if (run.energy.devices > 0) Field(out, "devices", UseLine(run.energy));
+  Field(out, "script", run.script);
+  Field(out, "command", run.command);
+  Field(out, "folder", run.folder);
+  Field(out, "git commit", run.git_commit);
+  Field(out, "host", run.host);
+  Field(out, "within", run.parent_id);
+  Field(out, "log", page.log);
+  if (run.resumed > 0)
+    Field(out, "resumed", std::to_string(run.resumed) + (run.resumed == 1 ? " time" : " times"));
+  if (page.processes.size() > 1) Field(out, "processes", std::to_string(page.processes.size()));
+  if (run.dropped > 0) Field(out, "dropped", CountText(run.dropped) + " records were dropped");
+  for (const TagRow& tag : page.tags) Field(out, "tag", tag.key + " = " + tag.value);
+  if (!page.params.empty()) {
+    TextTable params({"PARAM", "VALUE"});
+    for (const ParamRow& param : page.params) params.Add({param.key, ValueText(param.value)});
+    out += "\n" + params.Text();
+  }
+  if (!page.metrics.empty()) {
+    TextTable metrics({"METRIC", "LAST", "MIN", "MAX", "N", "LAST STEP"});
+    for (size_t column : {1u, 2u, 3u, 4u, 5u}) metrics.AlignRight(column);
+    for (const MetricRow& metric : page.metrics) {
+      auto known = [](double value) { return std::isnan(value) ? std::string(kNoValue) : MetricText(value); };
+      metrics.Add({metric.key, MetricText(metric.last), known(metric.min), known(metric.max),
+                   metric.count ? CountText(*metric.count) : kNoValue,
+                   metric.last_step ? CountText(*metric.last_step) : kNoValue});
+    }
+    out += "\n" + metrics.Text();
+  }
+  if (!page.artifacts.empty()) {
+    TextTable artifacts({"ARTIFACT", "BYTES", "SHA-256", "WHERE"});
+    artifacts.AlignRight(1);
+    for (const ArtifactRow& artifact : page.artifacts)
+      artifacts.Add({artifact.name, CountText(artifact.bytes),
+                     artifact.sha256.empty() ? kNoValue : artifact.sha256.substr(0, 12),
+                     artifact.path + (artifact.copied ? "" : "  (not copied)")});
+    out += "\n" + artifacts.Text();
+  }
+  if (!page.children.empty()) {
+    TextTable children({"WITHIN IT", "NAME", "STATUS", "DURATION"});
+    for (const RunRow& child : page.children)
+      children.Add({child.id, child.name, child.status, DurationText(child.duration_seconds(now_ns))});
+    out += "\n" + children.Text();
+  }
+  return out;
+}
+
+std::string CompareText(const std::vector<RunPage>& pages, bool all, int64_t now_ns) {
+  std::vector<std::string> head = {""};
+  for (const RunPage& page : pages)
+    head.push_back(page.run.id.substr(page.run.id.size() - std::min<size_t>(8, page.run.id.size())));
+  head.emplace_back("CHANGE");
+  TextTable table(head);
+  auto add = [&](const std::string& name, std::vector<std::string> values, std::string change) {
+    bool same =
+        std::ranges::all_of(values, [&](const std::string& value) { return value == values.front(); });
+    if (same && !all) return;
+    values.insert(values.begin(), name);
+    values.push_back(std::move(change));
+    table.Add(std::move(values));
+  };
+  // Adds a row of one value per run, with the change from the first to the last.
+  auto numbers = [&](const std::string& name, auto number, auto text) {
+    std::vector<std::string> values;
+    for (const RunPage& page : pages) values.push_back(text(page));
+    add(name, values, ChangeText(number(pages.front()), number(pages.back())));
+  };
+  auto texts = [&](const std::string& name, auto text) {
+    numbers(name, [](const RunPage&) { return kNotMeasured; }, text);
+  };
+  texts("name", [](const RunPage& page) { return page.run.name; });
+  texts("status", [](const RunPage& page) { return page.run.status; });
+  texts("git commit", [](const RunPage& page) {
+    return page.run.git_commit.empty() ? kNoValue : page.run.git_commit.substr(0, 12);
+  });
+  auto seconds = [&](const RunPage& page) { return page.run.duration_seconds(now_ns); };
+  numbers("duration", seconds, [&](const RunPage& page) { return DurationText(seconds(page)); });
+  numbers(
+      "energy", [](const RunPage& page) { return page.run.energy.joules; },
+      [](const RunPage& page) { return EnergyText(page.run.energy.joules); });
+  numbers(
+      "J/step", [](const RunPage& page) { return JoulesPerStep(page.run, page.metrics); },
+      [](const RunPage& page) { return PerStepText(page.run, page.metrics); });
+  std::set<std::string> params, metrics;
+  for (const RunPage& page : pages) {
+    for (const ParamRow& param : page.params) params.insert(param.key);
+    for (const MetricRow& metric : page.metrics) metrics.insert(metric.key);
+  }
+  for (const std::string& key : params) {
+    texts("param " + key, [&](const RunPage& page) {
+      const auto param = std::ranges::find(page.params, key, &ParamRow::key);
+      return param == page.params.end() ? std::string(kNoValue) : ValueText(param->value);
+    });
+  }
+  for (const std::string& key : metrics) {
+    auto last = [&](const RunPage& page) {
+      const MetricRow* metric = Find(page.metrics, {key});
+      return metric ? metric->last : kNotMeasured;
+    };
+    numbers(key, last, [&](const RunPage& page) { return LastOf(page.metrics, {key}); });
+  }
+  return table.Text();
+}
+
+std::string RunSummary(const RunRow& run, const std::vector<MetricRow>& metrics, int64_t now_ns) {
+  int64_t points = 0;
+  for (const MetricRow& metric : metrics) points += metric.count.value_or(0);
+  std::string out =
+      Printable("gpulens run: " + run.id + " " + run.status + (run.reason.empty() ? "" : ", " + run.reason) +
+                ", " + DurationText(run.duration_seconds(now_ns)) + ", " + CountText(points) + " points of " +
+                Plural(metrics.size(), "metric", "metrics")) +
+      "\n";
+  constexpr size_t kShown = 6;
+  std::string line;
+  for (size_t i = 0; i < metrics.size() && i < kShown; ++i)
+    AppendPrintable(line, (i == 0 ? "  " : "   ") + metrics[i].key + " " + MetricText(metrics[i].last));
+  if (metrics.size() > kShown) line += "   …";
+  if (!line.empty()) out += line + "\n";
+  return out + "  gpulens exp show " + run.id + "\n";
+}
 
 std::string RunListJson(const std::vector<ListedRun>& runs, int64_t now_ns) {
   return JsonDocumentText("gpulens.experiments/1", [&](JsonObject& root) {

@@ -1,4 +1,3 @@
-#include "cli/exp/exp_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

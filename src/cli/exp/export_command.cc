@@ -10,11 +10,10 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/exp/exp_command.h"
 #include "cli/plot/plot.h"
-#include "store/experiments/run_files.h"
+#include "store/experiments/run_rows.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
@@ -33,7 +32,7 @@ int StatusNumber(const std::string& status) {
 }
 constexpr int kLocalSource = 4;
 
-// Text of JSON is text of YAML.
+// A JSON string is also a YAML string.
 void Yaml(std::string& out, std::string_view key, std::string_view value) {
   out += std::string(key) + ": ";
   AppendJsonString(out, value);
@@ -50,11 +49,11 @@ std::optional<int64_t> Milliseconds(std::optional<int64_t> unix_ns) {
 // A location as MLflow expects it: "file://" and an absolute path.
 std::string UriOf(const std::string& path) { return "file://" + PercentEncoded(path, "/"); }
 
-// Files of one kind below a run's folder, a file for each key. A key that is a folder of another one's is
-// spelled without the slash.
-class Keys {
+// Writes files of one kind below a run's folder, a file for each key. A key that clashes with the folder of
+// another one gets "_" for its slashes.
+class KeyFiles {
  public:
-  explicit Keys(std::string folder) : folder_(std::move(folder)) {}
+  explicit KeyFiles(std::string folder) : folder_(std::move(folder)) {}
 
   Status Write(std::string_view key, std::string_view text) {
     std::string name = MlflowKey(key);
@@ -114,7 +113,7 @@ std::string RunMeta(const RunRow& run, const std::string& experiment, const std:
   return out;
 }
 
-// A name of the file, which may be anybody's, never leads out of the folder.
+// A name from the file, which is untrusted, never leads out of the folder.
 std::string ArtifactName(const std::string& name) {
   const fs::path path(name);
   bool good =
@@ -124,7 +123,7 @@ std::string ArtifactName(const std::string& name) {
 }
 
 Status WriteTags(const RunPage& page, const std::string& folder) {
-  Keys tags(folder + "/tags");
+  KeyFiles tags(folder + "/tags");
   const RunRow& run = page.run;
   const std::pair<const char*, std::string> known[] = {{"mlflow.runName", run.name},
                                                        {"mlflow.source.name", run.script},
@@ -145,7 +144,7 @@ Status WriteTags(const RunPage& page, const std::string& folder) {
 }
 
 Status WriteMetrics(const MlflowRun& run, const std::string& folder) {
-  Keys metrics(folder + "/metrics");
+  KeyFiles metrics(folder + "/metrics");
   const RunPage& page = run.page;
   const int64_t end_ns = page.run.ended_ns.value_or(page.run.started_ns);
   auto line = [](const PointRow& point) {
@@ -166,6 +165,110 @@ Status WriteMetrics(const MlflowRun& run, const std::string& folder) {
       RETURN_IF_ERROR(metrics.Write(key, line({.step = 0, .unix_ns = end_ns, .value = joules})));
   }
   return Ok();
+}
+
+using namespace experiments;
+
+constexpr int kMostDepth = 16;  // of runs within runs
+
+// Writes to a file, or to the standard output.
+Status Put(const std::string& path, const std::string& text) {
+  if (!path.empty() && path != "-") return WriteFileAtomically(path, text);
+  return WriteOut(text) ? Ok() : Status{Code::kIo, "cannot write"};
+}
+
+Result<MlflowRun> ReadRun(RunReader& reader, const RunRow& run) {
+  MlflowRun out;
+  ASSIGN_OR_RETURN(out.page, ReadPage(reader, run));
+  for (const MetricRow& metric : out.page.metrics) {
+    ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, metric.key));
+    out.points.push_back(std::move(points));
+  }
+  return out;
+}
+
+std::string HistoryCsv(const MlflowRun& run) {
+  std::string out = "run_id,key,step,time,value\n";
+  for (size_t i = 0; i < run.points.size(); ++i) {
+    std::string of;
+    AppendCsvField(of, run.page.run.id);
+    of += ',';
+    AppendCsvField(of, run.page.metrics[i].key);
+    for (const PointRow& point : run.points[i]) {
+      out += of + "," + std::to_string(point.step) + ",";
+      AppendRfc3339(out, point.unix_ns);
+      out += "," + ValueText(point.value) + "\n";
+    }
+  }
+  return out;
+}
+
+// The page, with each metric's history: [step, time in seconds since 1970, value].
+std::string HistoryJson(const MlflowRun& run, int64_t now_ns) {
+  std::string out = RunPageJson(run.page, now_ns);
+  out.erase(out.rfind('}'));
+  out += ",\"history\":{";
+  for (size_t i = 0; i < run.points.size(); ++i) {
+    out += i > 0 ? ",\n" : "\n";
+    AppendJsonString(out, run.page.metrics[i].key);
+    out += ":[";
+    for (const PointRow& point : run.points[i]) {
+      if (&point != &run.points[i].front()) out += ',';
+      out += "[" + std::to_string(point.step) + ",";
+      AppendJsonNumber(out, static_cast<double>(point.unix_ns) / 1e9);
+      out += ',';
+      // JSON has no such numbers, and null would not distinguish them.
+      if (std::isfinite(point.value)) AppendJsonNumber(out, point.value);
+      else
+        AppendJsonString(out, std::isnan(point.value) ? "NaN" : point.value > 0 ? "Infinity" : "-Infinity");
+      out += ']';
+    }
+    out += ']';
+  }
+  return out + "}}\n";
+}
+
+// Exports the run and its children.
+Status ExportMlflow(RunReader& reader, const RunRow& run, const std::string& folder, int depth,
+                    size_t& count) {
+  ASSIGN_OR_RETURN(MlflowRun whole, ReadRun(reader, run));
+  RETURN_IF_ERROR(WriteMlflow(whole, folder));
+  ++count;
+  if (depth == kMostDepth) return Ok();
+  for (const RunRow& child : whole.page.children)
+    RETURN_IF_ERROR(ExportMlflow(reader, child, folder, depth + 1, count));
+  return Ok();
+}
+
+// The name of a line: the metric, with the run if there are several.
+std::string LineName(const RunRow& run, const std::string& key, bool several_runs, bool several_keys) {
+  if (!several_runs) return key;
+  std::string name = run.name + " " + run.id.substr(run.id.size() - std::min<size_t>(8, run.id.size()));
+  return several_keys ? name + " " + key : name;
+}
+
+// A line for each metric of each run that has a history of it.
+Result<std::vector<PlotLine>> ReadLines(RunReader& reader, const std::vector<RunRow>& runs,
+                                        const std::vector<std::string>& keys, bool by_time) {
+  std::vector<PlotLine> lines;
+  for (const RunRow& run : runs) {
+    for (const std::string& key : keys) {
+      ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, key));
+      if (points.empty()) {
+        WriteNote("gpulens exp plot: " + run.id + " has no history of \"" + key + "\"");
+        continue;
+      }
+      PlotLine line{.name = LineName(run, key, runs.size() > 1, keys.size() > 1), .points = {}};
+      for (const PointRow& point : points) {
+        const double seconds = static_cast<double>(point.unix_ns - run.started_ns) / 1e9;
+        line.points.emplace_back(by_time ? seconds : static_cast<double>(point.step), point.value);
+      }
+      lines.push_back(std::move(line));
+    }
+  }
+  if (lines.empty())
+    return Status{Code::kInvalidArgument, "nothing to plot; gpulens exp show lists the metrics of a run"};
+  return lines;
 }
 
 }  // namespace
@@ -217,7 +320,7 @@ Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
     fs::create_directories(place + "/" + kind, error);
     if (error) return {Code::kIo, place + ": " + error.message()};
   }
-  Keys params(place + "/params");
+  KeyFiles params(place + "/params");
   for (const ParamRow& param : run.page.params)
     RETURN_IF_ERROR(params.Write(param.key, ValueText(param.value)));
   RETURN_IF_ERROR(WriteTags(run.page, place));
@@ -229,159 +332,39 @@ Status WriteMlflow(const MlflowRun& run, const std::string& folder) {
     fs::copy_file(artifact.path, to, fs::copy_options::overwrite_existing, error);
     if (error) return {Code::kIo, artifact.path + ": " + error.message()};
   }
-  // Last: MLflow takes a folder with this file for a run.
+  // Written last: MLflow treats a folder with this file as a run.
   return WriteFileAtomically(place + "/meta.yaml", RunMeta(row, experiment_id, place));
 }
 
-namespace {
-
-using namespace experiments;
-
-constexpr int kMostDepth = 16;  // of runs within runs
-
-// To a file, or to standard output.
-Status Put(const std::string& path, const std::string& text) {
-  if (!path.empty() && path != "-") return WriteFileAtomically(path, text);
-  return WriteOut(text) ? Ok() : Status{Code::kIo, "cannot write"};
-}
-
-Result<MlflowRun> ReadRun(RunReader& reader, const RunRow& run) {
-  MlflowRun out;
-  ASSIGN_OR_RETURN(out.page, ReadPage(reader, run));
-  for (const MetricRow& metric : out.page.metrics) {
-    ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, metric.key));
-    out.points.push_back(std::move(points));
-  }
-  return out;
-}
-
-std::string HistoryCsv(const MlflowRun& run) {
-  std::string out = "run_id,key,step,time,value\n";
-  for (size_t i = 0; i < run.points.size(); ++i) {
-    std::string of;
-    AppendCsvField(of, run.page.run.id);
-    of += ',';
-    AppendCsvField(of, run.page.metrics[i].key);
-    for (const PointRow& point : run.points[i]) {
-      out += of + "," + std::to_string(point.step) + ",";
-      AppendRfc3339(out, point.unix_ns);
-      out += "," + ValueText(point.value) + "\n";
-    }
-  }
-  return out;
-}
-
-// The page, with each metric's history: [step, time in seconds since 1970, value].
-std::string HistoryJson(const MlflowRun& run, int64_t now_ns) {
-  std::string out = RunPageJson(run.page, now_ns);
-  out.erase(out.rfind('}'));
-  out += ",\"history\":{";
-  for (size_t i = 0; i < run.points.size(); ++i) {
-    out += i > 0 ? ",\n" : "\n";
-    AppendJsonString(out, run.page.metrics[i].key);
-    out += ":[";
-    for (const PointRow& point : run.points[i]) {
-      if (&point != &run.points[i].front()) out += ',';
-      out += "[" + std::to_string(point.step) + ",";
-      AppendJsonNumber(out, static_cast<double>(point.unix_ns) / 1e9);
-      out += ',';
-      // JSON has no such numbers, and null would lose which one it is.
-      if (std::isfinite(point.value)) AppendJsonNumber(out, point.value);
-      else
-        AppendJsonString(out, std::isnan(point.value) ? "NaN" : point.value > 0 ? "Infinity" : "-Infinity");
-      out += ']';
-    }
-    out += ']';
-  }
-  return out + "}}\n";
-}
-
-// The run and those within it.
-Status ExportMlflow(RunReader& reader, const RunRow& run, const std::string& folder, int depth, int& count) {
-  ASSIGN_OR_RETURN(MlflowRun whole, ReadRun(reader, run));
-  RETURN_IF_ERROR(WriteMlflow(whole, folder));
-  ++count;
-  if (depth == kMostDepth) return Ok();
-  for (const RunRow& child : whole.page.children)
-    RETURN_IF_ERROR(ExportMlflow(reader, child, folder, depth + 1, count));
-  return Ok();
-}
-
-// What a line is called: the metric when it alone differs, else the run, too.
-std::string LineName(const RunRow& run, const std::string& key, bool several_runs, bool several_keys) {
-  if (!several_runs) return key;
-  std::string name = run.name + " " + run.id.substr(run.id.size() - std::min<size_t>(8, run.id.size()));
-  return several_keys ? name + " " + key : name;
-}
-
-}  // namespace
-
-int RunExpExport(const ExpOptions& options) {
-  auto reader = OpenExperiments(options.db);
-  if (!reader) return FailCommand("exp export", reader.error());
-  auto run = reader->Find(options.run);
-  if (!run) return FailCommand("exp export", run.error());
+Result<int> ExportRun(const ExpOptions& options) {
+  ASSIGN_OR_RETURN(RunReader reader, OpenExperiments(options.db));
+  ASSIGN_OR_RETURN(const RunRow run, reader.Find(options.run));
   if (options.format == "mlflow") {
     if (options.output.empty())
-      return FailCommand("exp export", {Code::kInvalidArgument, "--format mlflow needs a folder: mlruns"});
-    int count = 0;
-    Status written = ExportMlflow(*reader, *run, options.output, 0, count);
-    if (!written) return FailCommand("exp export", written);
-    WriteNote("gpulens exp export: " + std::to_string(count) + (count == 1 ? " run in " : " runs in ") +
-              options.output);
+      return Status{Code::kInvalidArgument, "--format mlflow needs a folder: mlruns"};
+    size_t count = 0;
+    RETURN_IF_ERROR(ExportMlflow(reader, run, options.output, 0, count));
+    WriteNote("gpulens exp export: " + Plural(count, "run", "runs") + " in " + options.output);
     WriteNote("  MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri " + options.output);
     return 0;
   }
-  auto whole = ReadRun(*reader, *run);
-  if (!whole) return FailCommand("exp export", whole.error());
-  Status written = Put(options.output,
-                       options.format == "csv" ? HistoryCsv(*whole) : HistoryJson(*whole, reader->now_ns()));
-  return written ? 0 : FailCommand("exp export", written);
+  ASSIGN_OR_RETURN(const MlflowRun whole, ReadRun(reader, run));
+  RETURN_IF_ERROR(
+      Put(options.output, options.format == "csv" ? HistoryCsv(whole) : HistoryJson(whole, reader.now_ns())));
+  return 0;
 }
 
-namespace {
-
-// A line for each metric of each run that has a history of it.
-Result<std::vector<PlotLine>> ReadLines(RunReader& reader, const std::vector<RunRow>& runs,
-                                        const std::vector<std::string>& keys, bool by_time) {
-  std::vector<PlotLine> lines;
-  for (const RunRow& run : runs) {
-    for (const std::string& key : keys) {
-      ASSIGN_OR_RETURN(std::vector<PointRow> points, reader.Points(run.id, key));
-      if (points.empty()) {
-        WriteNote("gpulens exp plot: " + run.id + " has no history of \"" + key + "\"");
-        continue;
-      }
-      PlotLine line{.name = LineName(run, key, runs.size() > 1, keys.size() > 1), .points = {}};
-      for (const PointRow& point : points) {
-        const double seconds = static_cast<double>(point.unix_ns - run.started_ns) / 1e9;
-        line.points.emplace_back(by_time ? seconds : static_cast<double>(point.step), point.value);
-      }
-      lines.push_back(std::move(line));
-    }
-  }
-  if (lines.empty())
-    return Status{Code::kInvalidArgument, "nothing to plot; gpulens exp show lists the metrics of a run"};
-  return lines;
-}
-
-}  // namespace
-
-int RunExpPlot(const ExpOptions& options) {
-  auto reader = OpenExperiments(options.db);
-  if (!reader) return FailCommand("exp plot", reader.error());
+Result<int> PlotRuns(const ExpOptions& options) {
+  ASSIGN_OR_RETURN(RunReader reader, OpenExperiments(options.db));
   std::vector<std::string> keys = options.metrics;
   if (keys.empty()) keys = {"loss"};
   std::vector<RunRow> runs;
   std::vector<std::string> texts = options.runs;
   texts.insert(texts.begin(), options.run);
   for (const std::string& text : texts) {
-    auto run = reader->Find(text);
-    if (!run) return FailCommand("exp plot", run.error());
-    runs.push_back(*std::move(run));
+    ASSIGN_OR_RETURN(runs.emplace_back(), reader.Find(text));
   }
-  auto lines = ReadLines(*reader, runs, keys, options.by_time);
-  if (!lines) return FailCommand("exp plot", lines.error());
+  ASSIGN_OR_RETURN(const std::vector<PlotLine> lines, ReadLines(reader, runs, keys, options.by_time));
   const char* x_name = options.by_time ? "seconds since the start" : "step";
   if (options.text || options.ascii || (options.output.empty() && ::isatty(STDOUT_FILENO) == 1)) {
     const TextPlotOptions plot{.title = runs.size() == 1 ? runs.front().name : "",
@@ -390,16 +373,15 @@ int RunExpPlot(const ExpOptions& options) {
                                .same_y = keys.size() == 1,
                                .ascii = options.ascii || !LocaleIsUtf8(),
                                .columns = TerminalColumns(STDOUT_FILENO)};
-    Status written = Put(options.output, PlotText(*lines, plot));
-    return written ? 0 : FailCommand("exp plot", written);
+    RETURN_IF_ERROR(Put(options.output, PlotText(lines, plot)));
+    return 0;
   }
   PlotOptions plot;
   plot.title = runs.size() == 1 ? runs.front().name : std::to_string(runs.size()) + " runs";
   plot.x_name = x_name;
   plot.y_name = keys.size() == 1 ? keys.front() : "";
   plot.log_y = options.log_scale;
-  Status written = Put(options.output, PlotSvg(*lines, plot));
-  if (!written) return FailCommand("exp plot", written);
+  RETURN_IF_ERROR(Put(options.output, PlotSvg(lines, plot)));
   if (!options.output.empty() && options.output != "-") WriteNote(options.output);
   return 0;
 }

@@ -6,8 +6,7 @@
 #include <cstdio>
 
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/exp/exp_command.h"
 #include "store/experiments/run_query.h"
 #include "wire/json/json_text.h"
@@ -18,7 +17,7 @@ namespace {
 using namespace experiments;
 using sqlite::Statement;
 
-// A cell of a table holds so many characters; CSV and JSON have all of it.
+// Characters of a cell of a table; CSV and JSON have all of it.
 constexpr size_t kMostCell = 60;
 constexpr Duration kLongest = std::chrono::seconds(30);
 constexpr size_t kMostHeld = 1 << 20;  // bytes of output
@@ -32,21 +31,19 @@ std::string NumberText(double value) {
 
 std::string CellText(const Statement& row, int column) {
   switch (row.TypeOf(column)) {
-    case Statement::Type::kNull: return "–";
+    case Statement::Type::kNull: return kNoValue;
     case Statement::Type::kReal: return NumberText(row.Real(column));
     default: {
-      // No more of it than is shown: a character has four bytes at most.
-      std::string out;
-      AppendPrintable(out, row.Text(column).substr(0, 4 * kMostCell));
-      return out;
+      // A character has four bytes at most.
+      return Printable(row.Text(column).substr(0, 4 * kMostCell));
     }
   }
 }
 
-// Writes rows as they come, but for tables, whose columns are as wide as their widest cell.
-class Printer {
+// Writes rows as they arrive, except for tables, which need the widest cell of each column.
+class QueryPrinter {
  public:
-  Printer(const ExpOptions& options, Instant end) : options_(options), end_(end) {}
+  QueryPrinter(const ExpOptions& options, Instant end) : options_(options), end_(end) {}
 
   bool Row(const Statement& row, bool first) {
     if (first) return Begin(row);
@@ -75,15 +72,13 @@ class Printer {
       for (const std::string& name : names_) Field(name, &name == &names_.front());
       out_ += '\n';
     } else {
-      std::vector<std::string> head;
-      for (const std::string& name : names_) AppendPrintable(head.emplace_back(), name);
-      table_.push_back(std::move(head));
+      std::ranges::transform(names_, std::back_inserter(table_.emplace_back()), Printable);
       right_.assign(names_.size(), true);
     }
     return true;
   }
 
-  // Between the cells of a row, which may have 64 MiB each. False: it is over.
+  // Called between cells, which may have 64 MiB each. False when the output fails or the time is over.
   bool GoesOn() { return Flush(out_.size() > kMostHeld) && RealClock().Now().boot_ns < end_.boot_ns; }
 
   bool Json(const Statement& row) {
@@ -127,8 +122,7 @@ class Printer {
   bool Cells(const Statement& row) {
     std::vector<std::string> cells;
     for (int i = 0; i < row.columns(); ++i) {
-      std::string cell = CellText(row, i);
-      cell = Shortened(cell, kMostCell);
+      std::string cell = Shortened(CellText(row, i), kMostCell);
       const Statement::Type type = row.TypeOf(i);
       if (type == Statement::Type::kText || type == Statement::Type::kBlob)
         right_[static_cast<size_t>(i)] = false;
@@ -150,7 +144,7 @@ class Printer {
   // False when the output cannot be written.
   bool Flush(bool now) {
     if (!now) return true;
-    // A terminal wants no more buffers; a pipe is given what there is when they are full.
+    // A terminal gets each row at once; a pipe full buffers.
     const bool terminal = ::isatty(STDOUT_FILENO) == 1;
     const bool written =
         terminal ? WriteOut(out_) : std::fwrite(out_.data(), 1, out_.size(), stdout) == out_.size();
@@ -180,7 +174,7 @@ int RunQueryCommand(const ExpOptions& options) {
   auto reader = OpenExperiments(options.db, kLongest);
   if (!reader) return FailQuery(reader.error());
   if (Status views = MakeViews(*reader); !views) return FailQuery(views);
-  Printer printer(options, begun + kLongest);
+  QueryPrinter printer(options, begun + kLongest);
   const QueryLimits limits{.rows = options.rows, .time = kLongest - (RealClock().Now() - begun)};
   auto outcome = RunQuery(*reader, options.sql, limits, RealClock(),
                           [&](const Statement& row, bool first) { return printer.Row(row, first); });

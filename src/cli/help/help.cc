@@ -7,11 +7,10 @@
 #include <cstdlib>
 #include <span>
 #include <utility>
-#include <vector>
 
+#include "base/parse.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 
 namespace gpulens {
 namespace {
@@ -22,24 +21,24 @@ constexpr size_t kOptionColumn = 30, kCommandColumn = 14;
 constexpr std::string_view kFirstCommands[] = {"agent",   "doctor",  "check", "events", "metrics",
                                                "collect", "explain", "run",   "exp",    "bench",
                                                "config",  "version", "help"};
-// The groups of commands, in the order of `help all`. Of those with many names, only the names are shown.
-struct Group {
+// The groups of commands, in the order of `help all`. Large ones only list the names.
+struct CommandGroup {
   const char* name;
   bool names_only;
 };
-constexpr Group kGroups[] = {{"Look", false},
-                             {"LLM engines", false},
-                             {"Runs and records", false},
-                             {"Simulated GPUs", false},
-                             {"Set up", false},
-                             {"Monitors, under the names of l9gpu", true},
-                             {"Slurm", true}};
+constexpr CommandGroup kGroups[] = {{"Look", false},
+                                    {"LLM engines", false},
+                                    {"Runs and records", false},
+                                    {"Simulated GPUs", false},
+                                    {"Set up", false},
+                                    {"Monitors, under the names of l9gpu", true},
+                                    {"Slurm", true}};
 
 std::string Bold(std::string_view text, const HelpStyle& style) {
   return style.color ? "\x1b[1m" + std::string(text) + "\x1b[0m" : std::string(text);
 }
 
-// "  name   what it does", the text as a column of its own.
+// Appends "  name   what it does" with the text in a column of its own.
 void AppendEntry(std::string& out, const std::string& name, std::string_view text, size_t column,
                  const HelpStyle& style) {
   out += "  " + Bold(name, style);
@@ -52,7 +51,7 @@ void AppendEntry(std::string& out, const std::string& name, std::string_view tex
   AppendWrapped(out, text, column, column, style.width);
 }
 
-// A line of examples, "  command     what it does", in its two columns.
+// A line of examples, "  command     what it does".
 struct Example {
   std::string command;
   std::string_view remark;
@@ -65,8 +64,7 @@ Example SplitExample(std::string_view line) {
   return {std::string(line.substr(0, gap)), line.substr(line.find_first_not_of(' ', gap))};
 }
 
-// Lines that are too long are laid out in columns again, remarks below the commands that leave no room for
-// them.
+// Lays out lines that are too long in narrower columns, with remarks below commands that leave no room.
 void AppendExamples(std::string& out, std::span<const std::string_view> lines, const HelpStyle& style) {
   constexpr size_t kRemarkColumns = 30;
   if (std::ranges::all_of(lines, [&](std::string_view line) { return WidthOf(line) <= style.width; })) {
@@ -92,15 +90,11 @@ void AppendExamples(std::string& out, std::span<const std::string_view> lines, c
   }
 }
 
-// What follows the options: blocks of indented examples, and sentences, which are wrapped. "Exit: …" begins a
+// Appends the text after the options: blocks of indented examples, and wrapped sentences. "Exit: …" begins a
 // line.
 void AppendFooter(std::string& out, std::string_view footer, const HelpStyle& style) {
   std::vector<std::string_view> lines;
-  while (!footer.empty()) {
-    const size_t end = std::min(footer.find('\n'), footer.size());
-    lines.push_back(footer.substr(0, end));
-    footer.remove_prefix(std::min(end + 1, footer.size()));
-  }
+  while (!footer.empty()) lines.push_back(TakeUntil(footer, '\n'));
   auto indented = [&](size_t i) { return lines[i].starts_with("  "); };
   bool blank = true;
   for (size_t i = 0; i < lines.size();) {
@@ -124,7 +118,7 @@ void AppendFooter(std::string& out, std::string_view footer, const HelpStyle& st
   }
 }
 
-// The placeholder of the value, or the allowed words; never the parser's own types.
+// The placeholder of the value, or the allowed words, instead of the parser's types.
 std::string ValueOf(const CLI::Option& option) {
   if (option.get_type_size() == 0) return {};
   std::string type = option.get_type_name();
@@ -155,7 +149,10 @@ std::string MeaningOf(const CLI::Option& option) {
   return text;
 }
 
-bool Takes(const CLI::Option& option) { return option.get_items_expected_max() > 1; }
+std::string PositionalName(const CLI::Option& option) {
+  const std::string names = option.get_name(true);
+  return names.substr(0, names.find(','));
+}
 
 std::string UsageOf(const CLI::App& command, const std::string& name) {
   std::string usage = name;
@@ -163,9 +160,7 @@ std::string UsageOf(const CLI::App& command, const std::string& name) {
   for (const CLI::Option* option : command.get_options()) {
     any |= option->nonpositional() && !option->get_group().empty();
     if (!option->get_positional()) continue;
-    std::string word = option->get_name(true);
-    if (const size_t comma = word.find(','); comma != word.npos) word.resize(comma);
-    if (Takes(*option)) word += "…";
+    const std::string word = PositionalName(*option) + (option->get_items_expected_max() > 1 ? "…" : "");
     usage += option->get_required() ? " " + word : " [" + word + "]";
   }
   if (!SubcommandNames(command, false).empty())
@@ -185,9 +180,7 @@ void AppendOptions(std::string& out, const CLI::App& command, const HelpStyle& s
   for (const CLI::Option* option : command.get_options()) {
     if (!option->get_positional() || option->get_description().empty()) continue;
     if (!std::exchange(titled, true)) out += "\n" + Bold("Arguments", style) + "\n";
-    std::string name = option->get_name(true);
-    if (const size_t comma = name.find(','); comma != name.npos) name.resize(comma);
-    AppendEntry(out, name, MeaningOf(*option), kOptionColumn, style);
+    AppendEntry(out, PositionalName(*option), MeaningOf(*option), kOptionColumn, style);
   }
   for (const std::string& group : groups) {
     out += "\n" + Bold(group, style) + "\n";
@@ -209,14 +202,13 @@ const CLI::App* FindSubcommand(const CLI::App& command, std::string_view name) {
   return nullptr;
 }
 
-// In CLI's texts the option comes first: "--limit: …", "--limit requires …".
+// The option at the beginning of a text of CLI11: "--limit: …", "--limit requires …".
 std::string OptionIn(const std::string& text) { return text.substr(0, text.find_first_of(": ")); }
 
-// A word that no option and no command of this one is.
+// Reports a word that is neither an option nor a subcommand.
 std::string WrongWord(const CLI::App& command, const std::string& word) {
   std::vector<std::string> options;
-  std::string printable;
-  AppendPrintable(printable, word);
+  const std::string printable = Printable(word);
   if (word.size() > 1 && word.front() == '-') {
     for (const CLI::Option* option : command.get_options()) {
       for (const std::string& name : option->get_lnames()) options.push_back("--" + name);
@@ -238,26 +230,18 @@ std::string WrongChoice(const std::string& text) {
   std::string listed = text.substr(in + 9);
   listed.resize(std::min(listed.find('}'), listed.size()));
   std::vector<std::string_view> words;
-  for (std::string_view rest = listed; !rest.empty();) {
-    const size_t end = std::min(rest.find(','), rest.size());
-    words.push_back(rest.substr(0, end));
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-  }
-  std::string out = text.substr(0, colon) + ": \"" + value + "\" is not one of ";
-  for (size_t i = 0; i < words.size(); ++i) out.append(i == 0 ? "" : ", ").append(words[i]);
-  return out + "." + DidYouMean(value, words);
+  for (std::string_view rest = listed; !rest.empty();) words.push_back(TakeUntil(rest, ','));
+  return text.substr(0, colon) + ": \"" + value + "\" is not one of " + Joined(words, ", ") + "." +
+         DidYouMean(value, words);
 }
 
 std::string WhatIsWrong(const CLI::App& command, const CLI::ParseError& error) {
-  // A word that is unknown explains what is missing, too.
+  // An unknown word also explains a missing one.
   if (const std::vector<std::string> rest = command.remaining(); !rest.empty())
     return WrongWord(command, rest.front());
   const std::string text = error.what();
   if (text == "A subcommand is required") {
-    std::string list;
-    for (std::string_view name : SubcommandNames(command, false))
-      list.append(list.empty() ? "" : ", ").append(name);
-    return "a command is required: " + list + ".";
+    return "a command is required: " + Joined(SubcommandNames(command, false), ", ") + ".";
   }
   if (std::string choice = WrongChoice(text); !choice.empty()) return choice;
   // "--limit: Value x not in range 1 to 100"
@@ -317,7 +301,7 @@ std::string FirstHelp(const CLI::App& app, const HelpStyle& style) {
 
 std::string AllHelp(const CLI::App& app, const HelpStyle& style) {
   std::string out;
-  for (const Group& group : kGroups) {
+  for (const CommandGroup& group : kGroups) {
     std::string names;
     out += (out.empty() ? "" : "\n") + Bold(group.name, style) + "\n";
     for (const CLI::App* command : Subcommands(app)) {

@@ -1,4 +1,4 @@
-// Options, help pages and parse errors of the command line. Texts are those of the commands and options.
+// Commands, options, help pages and parse errors of the command line.
 #pragma once
 
 #include <cstddef>
@@ -20,36 +20,52 @@ struct HelpStyle {
   bool color = false;
 };
 
-// Of an open file: as wide as its terminal, at most 100 columns, and 80 without one. Colour only on a
-// terminal that has it, and never where NO_COLOR is set.
+// Returns the style for an open file: the width of its terminal, at most 100 columns, or 80 without one. Uses
+// colour only on a terminal that has it, and never with NO_COLOR.
 HelpStyle HelpStyleOf(int fd);
 
-// The commands that most people need: `gpulens`, `gpulens help`.
+// Lists the most important commands: `gpulens`, `gpulens help`.
 std::string FirstHelp(const CLI::App& app, const HelpStyle& style);
-// Every command, by group: `gpulens help all`.
+// Lists every command by group: `gpulens help all`.
 std::string AllHelp(const CLI::App& app, const HelpStyle& style);
-// One command. `name`: all its words, "gpulens config check".
+// Describes one command. `name`: all its words, "gpulens config check".
 std::string CommandHelp(const CLI::App& command, const std::string& name, const HelpStyle& style);
 
-// The names of the commands under this one that help shows, and with `hidden` older names, too.
+// Returns the names of the subcommands that help shows; with `hidden` also older names.
 std::vector<std::string_view> SubcommandNames(const CLI::App& command, bool hidden);
 
-// The command that was being parsed, and its words.
+// A parsed command and all its words.
 struct ParsedCommand {
   const CLI::App* command;
   std::string name;
 };
 ParsedCommand DeepestCommand(const CLI::App& app);
 
-// One line, with a newline: what of the command line is wrong, and which word may have been meant.
+// Returns a line on what is wrong with the command line, with the nearest known word.
 std::string Complaint(const CLI::App& app, const CLI::ParseError& error);
+
+// Each adds its command, which stores its exit code in `code` when it runs. `code` outlives `app`.
+void AddAliases(CLI::App& app, int& code);  // the l9gpu project's names of `collect`
+void AddBench(CLI::App& app, int& code);
+void AddCheck(CLI::App& app, int& code);
+void AddConfig(CLI::App& app, int& code);
+void AddDoctor(CLI::App& app, int& code);
+void AddEngines(CLI::App& app, int& code);
+void AddExp(CLI::App& app, int& code);
+void AddGpu(CLI::App& app, int& code);
+void AddLog(CLI::App& app, int& code);
+void AddMetrics(CLI::App& app, int& code);
+void AddQueue(CLI::App& app, int& code);
+void AddRun(CLI::App& app, int& code);
+void AddSlurm(CLI::App& app, int& code);
+void AddTelemetry(CLI::App& app, int& code);
 
 // Adds an option; `type` names its value in the help.
 CLI::Option* AddOption(CLI::App& command, const std::string& names, std::string& value,
                        const std::string& help, const std::string& type);
 CLI::Option* AddOption(CLI::App& command, const std::string& names, std::vector<std::string>& values,
                        const std::string& help, const std::string& type);
-// --config.
+// Adds --config.
 CLI::Option* AddConfigOption(CLI::App& command, std::string& file);
 
 }  // namespace gpulens

@@ -6,96 +6,26 @@
 #include <limits>
 
 #include "base/text.h"
+#include "cli/common/output.h"
 
 namespace gpulens {
 
 namespace {
 
 // The range of all drawn values with a margin; never empty.
-void Fit(Axis& axis, double low, double high) {
+void Fit(PlotAxis& axis, double low, double high) {
   if (!(low <= high)) low = axis.log ? 1 : 0, high = axis.log ? 10 : 1;
   if (low == high) {
     const double room = low == 0 ? 1 : std::abs(low) * 0.1;
     low = axis.log ? low / 2 : low - room, high = axis.log ? high * 2 : high + room;
   }
   if (axis.log) low = std::clamp(low, 1e-307, 1e307), high = std::clamp(high, low * 1.001, 1e308);
-  // Differences that a double does not have.
+  // A range beyond that of a double.
   if (!std::isfinite(high - low)) low = std::max(low, -1e300), high = std::min(high, 1e300);
   axis.low = low, axis.high = high;
 }
 
-}  // namespace
-
-double Axis::At(double value) const noexcept {
-  value = std::clamp(value, low, high);  // what Fit has cut off, and rounding
-  const double a = log ? std::log10(low) : low, b = log ? std::log10(high) : high;
-  return from + ((log ? std::log10(value) : value) - a) / (b - a) * (to - from);
-}
-
-std::vector<double> Axis::Ticks(int most) const {
-  if (!log) return AxisTicks(low, high, most);
-  std::vector<double> out;
-  const double decades = std::log10(high) - std::log10(low);
-  // Fewer than two decades need ticks between the powers of ten.
-  const int step = std::max(1, static_cast<int>(std::ceil(decades / most)));
-  for (int exponent = static_cast<int>(std::floor(std::log10(low))); exponent <= std::log10(high) + 1;
-       exponent += step) {
-    for (double digit : {1.0, 2.0, 5.0}) {
-      if (digit > 1 && decades > 3) continue;
-      const double value = digit * std::pow(10, exponent);
-      if (value >= low * 0.999999 && value <= high * 1.000001) out.push_back(value);
-    }
-  }
-  return out;
-}
-
-bool Drawn(double x, double y, bool log) noexcept {
-  return std::isfinite(x) && std::isfinite(y) && (!log || y > 0);
-}
-
-std::string TickText(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.6g", std::abs(value) < 1e-300 ? 0 : value);
-  return text;
-}
-
-PlotAxes AxesOf(const std::vector<PlotLine>& lines, bool log_y) {
-  double low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY;
-  for (const PlotLine& line : lines) {
-    for (const auto& [x, y] : line.points) {
-      if (!Drawn(x, y, log_y)) continue;
-      low_x = std::min(low_x, x), high_x = std::max(high_x, x);
-      low_y = std::min(low_y, y), high_y = std::max(high_y, y);
-    }
-  }
-  PlotAxes axes;
-  axes.y.log = log_y;
-  Fit(axes.x, low_x, high_x), Fit(axes.y, low_y, high_y);
-  return axes;
-}
-
-std::vector<double> AxisTicks(double low, double high, int most) {
-  std::vector<double> out;
-  if (!(low < high) || most < 1 || !std::isfinite(high - low)) return out;
-  const double raw = (high - low) / most;
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  double step = power;
-  for (double factor : {1.0, 2.0, 5.0, 10.0}) {
-    step = factor * power;
-    if (step >= raw) break;
-  }
-  const double first = std::ceil(low / step - 1e-9);
-  // Only one tick where the steps are below the resolution of a double.
-  for (double i = first; i * step <= high + step * 1e-9 && out.size() < 100; ++i) {
-    if (!out.empty() && i * step <= out.back()) break;
-    out.push_back(i * step);
-  }
-  return out;
-}
-
-namespace {
-
-// Colours that people with each kind of colour blindness tell apart (Okabe and Ito), dark enough on white.
+// Colours that are distinct with any kind of colour blindness (Okabe and Ito), dark enough on white.
 constexpr const char* kColours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7",
                                     "#e69f00", "#56b4e9", "#7f7f7f", "#b58900"};
 constexpr size_t kColourCount = std::size(kColours);
@@ -104,32 +34,24 @@ constexpr double kLeft = 76, kRight = 20, kTop = 44, kBottom = 52, kNameLine = 1
 // Names are cut to this many characters in the legend.
 constexpr size_t kMostName = 60;
 
-std::string Number(double value) {
-  char text[40];
-  std::snprintf(text, sizeof text, "%.2f", value);
-  return text;
-}
+std::string Number(double value) { return Printed("%.2f", value); }
 
-// Text of people inside of an element.
+// Escapes text inside an element.
 std::string Escaped(std::string_view text) {
-  std::string safe, out;
-  AppendPrintable(safe, text);
-  size_t shown = 0;
-  for (size_t i = 0; i < safe.size();) {
-    if (++shown > kMostName) return out + "…";
-    const size_t length = std::max<size_t>(1, Utf8Length(std::string_view(safe).substr(i)));
-    const std::string_view one = std::string_view(safe).substr(i, length);
-    if (one == "&") out += "&amp;";
-    else if (one == "<") out += "&lt;";
-    else if (one == ">") out += "&gt;";
-    else out += one;
-    i += length;
+  const std::string safe = Printable(text);
+  const std::string_view shown = FirstCharacters(safe, kMostName);
+  std::string out;
+  for (char c : shown) {
+    if (c == '&') out += "&amp;";
+    else if (c == '<') out += "&lt;";
+    else if (c == '>') out += "&gt;";
+    else out += c;
   }
-  return out;
+  return shown.size() < safe.size() ? out + "…" : out;
 }
 
 // The points of a line in pixels: runs without a gap, thinned to what can be seen.
-std::string PathOf(const PlotLine& line, const Axis& x, const Axis& y) {
+std::string PathOf(const PlotLine& line, const PlotAxis& x, const PlotAxis& y) {
   struct Pixel {
     double first, low, high, last;
   };
@@ -171,7 +93,7 @@ std::string PathOf(const PlotLine& line, const Axis& x, const Axis& y) {
   return open ? path + "h0" : path;
 }
 
-void DrawAxes(std::string& out, const Axis& x, const Axis& y, const PlotOptions& options) {
+void DrawAxes(std::string& out, const PlotAxis& x, const PlotAxis& y, const PlotOptions& options) {
   auto text = [&](double at_x, double at_y, const char* anchor, const std::string& what,
                   const char* more = "") {
     out += "<text x=\"" + Number(at_x) + "\" y=\"" + Number(at_y) + "\" text-anchor=\"" + anchor + "\"" +
@@ -196,50 +118,11 @@ void DrawAxes(std::string& out, const Axis& x, const Axis& y, const PlotOptions&
   text(x.from, 24, "start", Escaped(options.title), " class=\"title\"");
 }
 
-}  // namespace
-
-std::string PlotSvg(const std::vector<PlotLine>& lines, const PlotOptions& options) {
-  const size_t names = std::min(lines.size(), kMostNames);
-  const double legend = kNameLine * static_cast<double>(names) + 8;
-  auto [x, y] = AxesOf(lines, options.log_y);
-  x.from = kLeft, x.to = options.width - kRight;
-  y.from = options.height - kBottom, y.to = kTop;
-  const double height = options.height + legend;
-  std::string out =
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + std::to_string(options.width) + " " +
-      Number(height) + "\" width=\"" + std::to_string(options.width) + "\" height=\"" + Number(height) +
-      "\" role=\"img\">\n<title>" + Escaped(options.title) +
-      "</title>\n<style>"
-      "svg{background:#fff;font:13px "
-      "system-ui,sans-serif}text{fill:#333}.title{font-size:16px;font-weight:600}"
-      ".grid{stroke:#ddd}path{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
-      "@media(prefers-color-scheme:dark){svg{background:#16181c}text{fill:#ccc}.grid{stroke:#333}}"
-      "</style>\n";
-  DrawAxes(out, x, y, options);
-  for (size_t i = 0; i < lines.size(); ++i)
-    out += std::string("<path stroke=\"") + kColours[i % kColourCount] + "\" d=\"" + PathOf(lines[i], x, y) +
-           "\"/>\n";
-  for (size_t i = 0; i < names; ++i) {
-    const double at = options.height + kNameLine * static_cast<double>(i) + 4;
-    const bool rest = i + 1 == kMostNames && lines.size() > kMostNames;
-    const std::string name =
-        rest ? "… and " + std::to_string(lines.size() - i) + " more" : Escaped(lines[i].name);
-    if (!rest)
-      out += "<line stroke=\"" + std::string(kColours[i % kColourCount]) + "\" stroke-width=\"3\" x1=\"" +
-             Number(kLeft) + "\" x2=\"" + Number(kLeft + 24) + "\" y1=\"" + Number(at) + "\" y2=\"" +
-             Number(at) + "\"/>\n";
-    out += "<text x=\"" + Number(kLeft + 32) + "\" y=\"" + Number(at + 4) + "\">" + name + "</text>\n";
-  }
-  return out + "</svg>\n";
-}
-
-namespace {
-
 constexpr int kLeastColumns = 30, kMostColumns = 400, kLeastRows = 4, kMostRows = 100;
-// Of the names of values, at the left.
+// Width of the labels at the left.
 constexpr int kLabel = 12;
 
-// Dots: with braille two across and four down in each character, in ASCII one.
+// A grid of dots: two by four in each braille character, or one in ASCII.
 class Canvas {
  public:
   Canvas(int columns, int rows, bool ascii)
@@ -287,7 +170,7 @@ class Canvas {
   std::vector<uint8_t> cells_;
 };
 
-void Draw(Canvas& canvas, const PlotLine& line, const Axis& x, const Axis& y) {
+void Draw(Canvas& canvas, const PlotLine& line, const PlotAxis& x, const PlotAxis& y) {
   bool open = false;
   int last_x = 0, last_y = 0;
   for (const auto& [value_x, value_y] : line.points) {
@@ -303,29 +186,20 @@ void Draw(Canvas& canvas, const PlotLine& line, const Axis& x, const Axis& y) {
   }
 }
 
-std::string Label(const std::string& text) {
-  return std::string(kLabel - std::min<size_t>(text.size(), kLabel), ' ') + text.substr(0, kLabel);
-}
+std::string Label(const std::string& text) { return RightAligned(text.substr(0, kLabel), kLabel); }
 
 // At most `most` characters.
 std::string Cut(std::string_view text, size_t most) {
-  std::string safe, out;
-  AppendPrintable(safe, text);
-  for (size_t i = 0, shown = 0; i < safe.size() && shown < most; ++shown) {
-    const size_t length = std::max<size_t>(1, Utf8Length(std::string_view(safe).substr(i)));
-    out += safe.substr(i, length);
-    i += length;
-  }
-  return out;
+  return std::string(FirstCharacters(Printable(text), most));
 }
 
-void Panel(std::string& out, const PlotLine& line, Axis x, Axis y, const TextPlotOptions& options) {
+void Panel(std::string& out, const PlotLine& line, PlotAxis x, PlotAxis y, const TextPlotOptions& options) {
   const int width = options.columns - kLabel - 2;
   Canvas canvas(width, options.rows, options.ascii);
   x.from = 0, x.to = width * canvas.across() - 1;
   y.from = options.rows * canvas.down() - 1, y.to = 0;
   Draw(canvas, line, x, y);
-  // The ends, and what is round between them.
+  // The ends, and round values between them.
   std::vector<std::string> labels(static_cast<size_t>(options.rows));
   labels.front() = TickText(y.high), labels.back() = TickText(y.low);
   for (double tick : y.Ticks(options.rows / 3)) {
@@ -341,6 +215,104 @@ void Panel(std::string& out, const PlotLine& line, Axis x, Axis y, const TextPlo
 
 }  // namespace
 
+double PlotAxis::At(double value) const noexcept {
+  value = std::clamp(value, low, high);  // because of Fit and rounding
+  const double a = log ? std::log10(low) : low, b = log ? std::log10(high) : high;
+  return from + ((log ? std::log10(value) : value) - a) / (b - a) * (to - from);
+}
+
+std::vector<double> PlotAxis::Ticks(int most) const {
+  if (!log) return AxisTicks(low, high, most);
+  std::vector<double> out;
+  const double decades = std::log10(high) - std::log10(low);
+  // Fewer than two decades need ticks between the powers of ten.
+  const int step = std::max(1, static_cast<int>(std::ceil(decades / most)));
+  for (int exponent = static_cast<int>(std::floor(std::log10(low))); exponent <= std::log10(high) + 1;
+       exponent += step) {
+    for (double digit : {1.0, 2.0, 5.0}) {
+      if (digit > 1 && decades > 3) continue;
+      const double value = digit * std::pow(10, exponent);
+      if (value >= low * 0.999999 && value <= high * 1.000001) out.push_back(value);
+    }
+  }
+  return out;
+}
+
+bool Drawn(double x, double y, bool log) noexcept {
+  return std::isfinite(x) && std::isfinite(y) && (!log || y > 0);
+}
+
+std::string TickText(double value) { return Printed("%.6g", std::abs(value) < 1e-300 ? 0 : value); }
+
+PlotAxes AxesOf(const std::vector<PlotLine>& lines, bool log_y) {
+  double low_x = INFINITY, high_x = -INFINITY, low_y = INFINITY, high_y = -INFINITY;
+  for (const PlotLine& line : lines) {
+    for (const auto& [x, y] : line.points) {
+      if (!Drawn(x, y, log_y)) continue;
+      low_x = std::min(low_x, x), high_x = std::max(high_x, x);
+      low_y = std::min(low_y, y), high_y = std::max(high_y, y);
+    }
+  }
+  PlotAxes axes;
+  axes.y.log = log_y;
+  Fit(axes.x, low_x, high_x), Fit(axes.y, low_y, high_y);
+  return axes;
+}
+
+std::vector<double> AxisTicks(double low, double high, int most) {
+  std::vector<double> out;
+  if (!(low < high) || most < 1 || !std::isfinite(high - low)) return out;
+  const double raw = (high - low) / most;
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  double step = power;
+  for (double factor : {1.0, 2.0, 5.0, 10.0}) {
+    step = factor * power;
+    if (step >= raw) break;
+  }
+  const double first = std::ceil(low / step - 1e-9);
+  // Only one tick where the steps are below the resolution of a double.
+  for (double i = first; i * step <= high + step * 1e-9 && out.size() < 100; ++i) {
+    if (!out.empty() && i * step <= out.back()) break;
+    out.push_back(i * step);
+  }
+  return out;
+}
+
+std::string PlotSvg(const std::vector<PlotLine>& lines, const PlotOptions& options) {
+  const size_t names = std::min(lines.size(), kMostNames);
+  const double legend = kNameLine * static_cast<double>(names) + 8;
+  auto [x, y] = AxesOf(lines, options.log_y);
+  x.from = kLeft, x.to = options.width - kRight;
+  y.from = options.height - kBottom, y.to = kTop;
+  const double height = options.height + legend;
+  std::string out =
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + std::to_string(options.width) + " " +
+      Number(height) + "\" width=\"" + std::to_string(options.width) + "\" height=\"" + Number(height) +
+      "\" role=\"img\">\n<title>" + Escaped(options.title) +
+      "</title>\n<style>"
+      "svg{background:#fff;font:13px "
+      "system-ui,sans-serif}text{fill:#333}.title{font-size:16px;font-weight:600}"
+      ".grid{stroke:#ddd}path{fill:none;stroke-width:1.8;stroke-linejoin:round;stroke-linecap:round}"
+      "@media(prefers-color-scheme:dark){svg{background:#16181c}text{fill:#ccc}.grid{stroke:#333}}"
+      "</style>\n";
+  DrawAxes(out, x, y, options);
+  for (size_t i = 0; i < lines.size(); ++i)
+    out += std::string("<path stroke=\"") + kColours[i % kColourCount] + "\" d=\"" + PathOf(lines[i], x, y) +
+           "\"/>\n";
+  for (size_t i = 0; i < names; ++i) {
+    const double at = options.height + kNameLine * static_cast<double>(i) + 4;
+    const bool rest = i + 1 == kMostNames && lines.size() > kMostNames;
+    const std::string name =
+        rest ? "… and " + std::to_string(lines.size() - i) + " more" : Escaped(lines[i].name);
+    if (!rest)
+      out += "<line stroke=\"" + std::string(kColours[i % kColourCount]) + "\" stroke-width=\"3\" x1=\"" +
+             Number(kLeft) + "\" x2=\"" + Number(kLeft + 24) + "\" y1=\"" + Number(at) + "\" y2=\"" +
+             Number(at) + "\"/>\n";
+    out += "<text x=\"" + Number(kLeft + 32) + "\" y=\"" + Number(at + 4) + "\">" + name + "</text>\n";
+  }
+  return out + "</svg>\n";
+}
+
 std::string PlotText(const std::vector<PlotLine>& lines, const TextPlotOptions& given) {
   TextPlotOptions options = given;
   options.columns = std::clamp(options.columns, kLeastColumns, kMostColumns);
@@ -349,9 +321,8 @@ std::string PlotText(const std::vector<PlotLine>& lines, const TextPlotOptions& 
   const PlotAxes all = AxesOf(lines, options.log_y);
   std::string out;
   for (const PlotLine& line : lines) {
-    const auto drawn = std::count_if(line.points.begin(), line.points.end(), [&](const auto& point) {
-      return Drawn(point.first, point.second, options.log_y);
-    });
+    const auto drawn = std::ranges::count_if(
+        line.points, [&](const auto& point) { return Drawn(point.first, point.second, options.log_y); });
     const size_t gaps = line.points.size() - static_cast<size_t>(drawn);
     std::string head = line.name + ", " + std::to_string(line.points.size()) + " points";
     if (gaps > 0) head += ", " + std::to_string(gaps) + (options.log_y ? " not drawn" : " not finite");

@@ -1,4 +1,4 @@
-// What is drawn, and where on an axis: for plots as SVG and as text.
+// Plots as SVG and as text.
 #pragma once
 
 #include <string>
@@ -13,8 +13,8 @@ struct PlotLine {
   std::vector<std::pair<double, double>> points;
 };
 
-// From values to pixels.
-struct Axis {
+// Maps values to pixels.
+struct PlotAxis {
   double low = 0, high = 1, from = 0, to = 1;  // pixels
   bool log = false;
 
@@ -23,16 +23,16 @@ struct Axis {
 };
 
 struct PlotAxes {
-  Axis x, y;  // without pixels
+  PlotAxis x, y;  // without pixels
 };
-// The range of all drawn values with a margin; never empty.
+// Returns the ranges of all drawn values; never empty.
 PlotAxes AxesOf(const std::vector<PlotLine>& lines, bool log_y);
 
-// Whether a point is: else it is a gap.
+// Whether a point is drawn; otherwise it is a gap.
 bool Drawn(double x, double y, bool log) noexcept;
 // "0.0003", "100000"
 std::string TickText(double value);
-// Where an axis from `low` to `high` is marked: 1, 2 or 5 times a power of ten, at most about `most` of them.
+// Returns the ticks from `low` to `high`, about `most` multiples of 1, 2 or 5 times a power of ten.
 std::vector<double> AxisTicks(double low, double high, int most);
 
 struct PlotOptions {
@@ -41,20 +41,20 @@ struct PlotOptions {
   int width = 960, height = 540;
 };
 
-// Pure; well-formed XML whatever the names are. Lines of very many points are drawn by the least and greatest
-// of each pixel, so that no peak is lost.
+// Plots all lines in one diagram. Pure; well-formed XML for any names. A line of very many points is drawn by
+// the least and greatest value of each pixel, so that no peak is lost.
 std::string PlotSvg(const std::vector<PlotLine>& lines, const PlotOptions& options);
 
 struct TextPlotOptions {
   std::string title, x_name;
   bool log_y = false;
-  bool same_y = true;  // the panels have one axis of values, so that they compare
+  bool same_y = true;  // all panels have the same axis of values
   bool ascii = false;
   int columns = 80, rows = 12;  // of the terminal; of one panel
 };
 
-// Pure. Each line has a panel of its own below the others, all over the same x: lines of one colour could not
-// be told apart. Ends with a line feed; no line is wider than `columns`, which is at least 30.
+// Plots each line in a panel of its own over the same x, as lines of one colour would not be distinct. Pure.
+// Ends with a line feed; no line is wider than `columns`, which is at least 30.
 std::string PlotText(const std::vector<PlotLine>& lines, const TextPlotOptions& options);
 
 }  // namespace gpulens

@@ -20,7 +20,7 @@ size_t Count(const std::string& text, std::string_view what) {
   return count;
 }
 
-// What the path of the only line says.
+// The path of the only line.
 std::string PathOf(const std::string& svg) {
   size_t begin = svg.find(" d=\"") + 4;
   return svg.substr(begin, svg.find('"', begin) - begin);
@@ -111,8 +111,7 @@ std::vector<std::string> LinesOf(std::string_view text) {
   return out;
 }
 size_t Width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return static_cast<size_t>(std::ranges::count_if(text, [](char c) { return (c & 0xc0) != 0x80; }));
 }
 std::vector<size_t> Widths(const std::string& text) {
   std::vector<size_t> out;

@@ -1,10 +1,10 @@
+#include "cli/queue/queue_command.h"
+
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <cstdio>
 #include <memory>
-#include <vector>
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
@@ -13,13 +13,13 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/json_object.h"
+#include "cli/common/output.h"
 #include "cli/help/help.h"
-#include "cli/queue/queue_text.h"
-#include "delivery/queue_folders.h"
+#include "wire/json/json_text.h"
 
 namespace gpulens {
+
 namespace {
 
 struct QueueOptions {
@@ -45,8 +45,8 @@ struct Queues {
   std::string error;  // of the configuration
 };
 
-// A sink counts as configured when the file names it or the agent that runs has it: between a change of the
-// file and the reload the two differ.
+// A sink is configured if the file names it or the running agent has it; the two differ between a change of
+// the file and the reload.
 Queues FindQueues(const QueueOptions& options, const char* command) {
   Queues queues;
   const CommandConfig loaded = LoadCommandConfig(options.config_file, nullptr);
@@ -60,24 +60,24 @@ Queues FindQueues(const QueueOptions& options, const char* command) {
   std::string folder = options.state_dir.empty() ? loaded.config().Text("state_dir") : options.state_dir;
   const bool named = !folder.empty();
   if (!named) folder = StateDir("");
-  const QueriedStatus asked = QueryRunningAgent(loaded.config());
-  if (asked.report) {
-    // An agent with another folder does not count.
-    const std::string& its = asked.report->state_dir;
+  const QueriedStatus queried = QueryRunningAgent(loaded.config());
+  if (queried.report) {
+    // Ignores an agent with another folder.
+    const std::string& its = queried.report->state_dir;
     if (!named || its == DemoStateDir(folder)) folder = its;
     if (its == folder)
-      queues.configured.insert(queues.configured.end(), asked.report->sinks.begin(),
-                               asked.report->sinks.end());
-  } else if (!asked.at.empty()) {
-    WriteNote(std::string("gpulens queue ") + command + ": " + asked.at +
-              " does not report its sinks: " + asked.refusal);
+      queues.configured.insert(queues.configured.end(), queried.report->sinks.begin(),
+                               queried.report->sinks.end());
+  } else if (!queried.at.empty()) {
+    WriteNote(std::string("gpulens queue ") + command + ": " + queried.at +
+              " does not report its sinks: " + queried.refusal);
   }
   queues.root = QueueRootOf(folder);
   return queues;
 }
 
 bool IsConfigured(const Queues& queues, const std::string& sink) {
-  return std::find(queues.configured.begin(), queues.configured.end(), sink) != queues.configured.end();
+  return std::ranges::find(queues.configured, sink) != queues.configured.end();
 }
 
 std::string Requests(uint64_t records) {
@@ -89,7 +89,7 @@ struct SinkData {
   uint64_t records = 0, bytes = 0;
 };
 
-// The folders that keep a place for the sink.
+// Finds the folders with data for the sink.
 SinkData FindKept(const Queues& queues, const std::string& sink, Status& status) {
   SinkData kept;
   QueuePlaces all = AllQueuePlaces(queues.root, queues.chosen);
@@ -168,11 +168,30 @@ int RunQueueDrop(const QueueOptions& options) {
     if (::isatty(STDIN_FILENO) == 0)
       return FailCommand("queue drop", "no terminal to confirm on; pass --yes to drop without confirmation",
                          2);
-    std::string question = "Drop " + Requests(kept.records) + " (" + SizeText(kept.bytes) + ") queued for ";
-    AppendPrintable(question, sink);
-    if (!IsConfirmed(question + "? [y/N] ")) return FailCommand("queue drop", "nothing was dropped", 1);
+    // IsConfirmed escapes the name.
+    if (!IsConfirmed("Drop " + Requests(kept.records) + " (" + SizeText(kept.bytes) + ") queued for " + sink +
+                     "? [y/N] "))
+      return FailCommand("queue drop", "nothing was dropped", 1);
   }
   return Drop(kept, sink);
+}
+
+// "2 d", "3 h", "17 min", "42 s": the largest unit of which there are two, or seconds.
+std::string AgeText(int64_t unix_ns, int64_t now_unix_ns) {
+  const int64_t seconds = std::max<int64_t>(0, (now_unix_ns - unix_ns) / 1'000'000'000);
+  constexpr std::pair<int64_t, const char*> kUnits[] = {{86'400, " d"}, {3'600, " h"}, {60, " min"}};
+  for (const auto& [length, name] : kUnits)
+    if (seconds >= 2 * length) return std::to_string(seconds / length) + name;
+  return std::to_string(seconds) + " s";
+}
+
+void AppendReader(std::string& out, const QueueReader& reader) {
+  JsonObject object(out);
+  object.Text("sink", reader.sink);
+  object.Flag("configured", reader.configured);
+  object.Count("requests", reader.records);
+  object.Count("bytes", reader.bytes);
+  if (reader.records != 0) object.Time("oldest", reader.oldest_unix_ns);
 }
 
 }  // namespace
@@ -196,6 +215,49 @@ void AddQueue(CLI::App& app, int& code) {
   }
   list->callback([kept, &code] { code = RunQueueList(*kept); });
   drop->callback([kept, &code] { code = RunQueueDrop(*kept); });
+}
+
+std::string QueueTable(const QueueView& view, int64_t now_unix_ns) {
+  TextTable table({"SINK", "CONFIGURED", "REQUESTS", "SIZE", "OLDEST", "FOLDER", "FILES", "USED BY"});
+  for (const size_t column : {size_t{2}, size_t{3}, size_t{4}, size_t{6}}) table.AlignRight(column);
+  std::string notes;
+  bool any = false;
+  for (const QueueFolder& folder : view.folders) {
+    for (const QueueReader& reader : folder.readers) {
+      any = true;
+      table.Add({reader.sink, reader.configured ? "yes" : "no",
+                 CountText(static_cast<int64_t>(reader.records)), SizeText(reader.bytes),
+                 reader.records == 0 ? kNoValue : AgeText(reader.oldest_unix_ns, now_unix_ns), folder.path,
+                 SizeText(folder.file_bytes),
+                 !folder.in_use       ? kNoValue
+                 : folder.holder == 0 ? "a process"
+                                      : "process " + std::to_string(folder.holder)});
+    }
+    for (const std::string& problem : folder.problems) notes += "▲ " + folder.path + ": " + problem + "\n";
+  }
+  if (!view.problem.empty()) notes += "▲ " + view.problem + "\n";
+  if (any) return table.Text() + notes;
+  return (view.root.empty() ? "there is no state folder, and no sink has its own folder"
+                            : "no sink has a queue in " + view.root) +
+         "\n" + notes;
+}
+
+std::string QueueJson(const QueueView& view) {
+  return JsonDocumentText("gpulens.queue/1", [&](JsonObject& root) {
+    root.Text("root", view.root);
+    root.TextIfAny("problem", view.problem);
+    auto add_folder = [](std::string& out, const QueueFolder& folder) {
+      JsonObject object(out);
+      object.Text("folder", folder.path);
+      object.Flag("in_use", folder.in_use);
+      if (folder.holder != 0) object.Whole("pid", folder.holder);
+      object.Count("segments", folder.segments);
+      object.Count("file_bytes", folder.file_bytes);
+      object.List("sinks", folder.readers, AppendReader);
+      object.Texts("problems", folder.problems);
+    };
+    root.List("folders", view.folders, add_folder, "\n", "\n");
+  });
 }
 
 }  // namespace gpulens

@@ -1,11 +1,10 @@
-// What each of the commands that send records does, once. The programs run, their tables become records, and
-// the records go to the sender.
+// The commands that send records: each runs programs of Slurm, turns their tables into records and sends
+// them, once.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -16,10 +15,10 @@
 
 namespace gpulens {
 
-// Between the columns of what `fsacct` prints, and of files that `sacct_publish` reads.
+// Separates the columns of the output of `fsacct` and of files that `sacct_publish` reads.
 inline constexpr std::string_view kDelimiter = slurm::kDelimiterStart;
 
-// Of sacct_publish, sacct_backfill, fsacct and storage.
+// Options of sacct_publish, sacct_backfill, fsacct and storage.
 struct RecordOptions {
   std::string file;        // sacct_publish: empty or "-": standard input; sacct_backfill from_file
   std::string delimiter;   // of the file; empty: what its header has
@@ -30,17 +29,20 @@ struct RecordOptions {
 };
 
 struct RecordRun {
-  const slurm::Programs& programs;
+  const slurm::SlurmPrograms& programs;
   RecordSender& sender;
   const Clock& clock;
   RecordContext context;
   RecordOptions options;
-  int stop_fd = -1;        // readable: end soon
+  int stop_fd = -1;        // readable when the command shall end
   uint64_t bad_lines = 0;  // of tables, in all
 };
 
-// A time of `option`; a number without a unit is seconds.
+// Parses a time; a number without a unit is seconds. Errors name `option`.
 Result<Duration> SlurmSpan(const char* option, const std::string& text);
+
+// Waits until `stop_fd` is readable. False when it was not within `span`, at most a week.
+bool StoppedWithin(int stop_fd, Duration span);
 
 using RecordCommand = Status (*)(RecordRun& run);
 
@@ -56,25 +58,7 @@ Status SendStorage(RecordRun& run);
 Status PublishAccounting(RecordRun& run);
 Status BackfillNew(RecordRun& run);
 Status BackfillFromFile(RecordRun& run);
-// Prints; sends nothing.
+// Prints to the standard output; sends nothing.
 Status PrintAccounting(RecordRun& run);
-
-struct RecordSessionOptions {
-  std::string command;  // its name, for messages
-  std::string sink = "stdout";
-  std::string config_file;
-  std::string cluster;                                       // empty: $L9GPU_CLUSTER_NAME
-  std::string interval;                                      // text
-  std::string programs;                                      // the folder of Slurm's programs; empty: PATH
-  std::string timeout = "120s";                              // of one program
-  std::vector<std::pair<std::string, std::string>> options;  // -o, of the sink
-  RecordOptions record;
-  bool derive_cluster = false;
-  bool once = false;
-  bool needs_sink = true;
-};
-
-// 0 all was sent, 1 not, 2 wrong use. Without `once` it goes on until a signal.
-int RunRecordSession(RecordCommand command, const RecordSessionOptions& options);
 
 }  // namespace gpulens

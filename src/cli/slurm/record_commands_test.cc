@@ -1,4 +1,4 @@
-// Commands against programs of our own making: shell scripts that print what stands in testdata.
+// Runs commands with shell scripts that print the files of testdata.
 #include "cli/slurm/record_commands.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,8 @@ class RecordCommandsTest : public ::testing::Test {
   std::string Arguments() { return *ReadFile(folder_.path() + "/arguments"); }
 
   Status Run(RecordCommand command) {
-    slurm::Programs programs({folder_.path(), std::chrono::seconds(60), 1u << 20, stop_.get()}, RealClock());
+    slurm::SlurmPrograms programs({folder_.path(), std::chrono::seconds(60), 1u << 20, stop_.get()},
+                                  RealClock());
     RecordSender sender(sink_, AttributeSet({{"host.name", "h"}}));
     RecordRun run{programs, sender, clock_, context_, options_, stop_.get()};
     Status status = command(run);
@@ -115,7 +116,7 @@ TEST_F(RecordCommandsTest, BackfillSendsEachJobOnce) {
   options_.end = "2026-11-22T11:00:00";
   options_.pause = "0s";
   ASSERT_TRUE(Run(&BackfillNew).ok());
-  // Three parts, each of which sees the same four rows: one ended before, one is running.
+  // Three parts, each with the same four rows: one job ended before, one is running.
   ASSERT_EQ(sink_.kept.size(), 2u);
   EXPECT_EQ(At(0).Text("slurm.accounting.job_id"), "103");
   EXPECT_EQ(At(1).Text("slurm.accounting.job_id"), "102") << "at an edge it belongs to what begins there";
@@ -215,11 +216,11 @@ TEST_F(RecordCommandsTest, PartitionsConfigurationPrioritiesShares) {
   EXPECT_FALSE(At(4).Has("slurm.share.raw_shares")) << "parent is no number";
 }
 
-// A squeue that prints texts of users as they are, between the delimiters that it was asked for.
+// A squeue that prints texts of users unescaped between the requested delimiters.
 TEST_F(RecordCommandsTest, TextsOfUsersDoNotBreakRows) {
   folder_.WriteProgram("sinfo", "echo 'NODELIST|STATE'");
   const std::string hostile = R"(a|#\nb|#|#\n2|#x\nJobId=1 JobName=y\n\001\033[31m\377\376|)";
-  // For each column its name as the value; the name and the comment of job 7 are its user's.
+  // Each value is the name of its column, except the name and the comment of job 7, which its user wrote.
   folder_.WriteProgram("squeue", R"(
 for last; do :; done
 row() {

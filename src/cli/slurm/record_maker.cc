@@ -1,6 +1,5 @@
 #include "cli/slurm/record_maker.h"
 
-#include <algorithm>
 #include <cmath>
 #include <deque>
 #include <utility>
@@ -12,12 +11,12 @@ namespace gpulens {
 
 namespace {
 
-// What a user wrote may be a whole script.
+// Texts of users may be whole scripts.
 constexpr size_t kMostText = 16384;
 constexpr double kMebibyte = 1024.0 * 1024, kExact = 9007199254740992.0;
 
 // The attributes of one record, with the texts they point to.
-class Attributes {
+class RecordAttributes {
  public:
   void Text(std::string_view key, std::string_view value) {
     std::string clean = slurm::CleanText(value.substr(0, kMostText));
@@ -32,7 +31,7 @@ class Attributes {
       list_.push_back({key, *value});
     }
   }
-  // Of a quantity that has fractions: never sometimes one type, sometimes the other.
+  // A quantity with fractions, always of the same type.
   void Fraction(std::string_view key, std::optional<double> value) {
     if (value) list_.push_back({key, *value});
   }
@@ -47,7 +46,7 @@ class Attributes {
   std::vector<AttributeSet::Attribute> list_;
 };
 
-void AddTres(Attributes& out, const std::string& key, std::string_view value) {
+void AddTres(RecordAttributes& out, const std::string& key, std::string_view value) {
   out.Text(key, value);
   for (const auto& [name, number] : slurm::ParseTres(value)) {
     const std::string part = slurm::SnakeCase(name);
@@ -55,13 +54,13 @@ void AddTres(Attributes& out, const std::string& key, std::string_view value) {
   }
 }
 
-void AddTime(Attributes& out, std::string_view key, std::string_view value, bool utc) {
+void AddTime(RecordAttributes& out, std::string_view key, std::string_view value, bool utc) {
   const std::optional<int64_t> seconds = slurm::ParseTime(value);
   if (!seconds) return;
   out.Text(key, utc ? std::string(Trim(value)) + "Z" : std::string(Trim(value)));
 }
 
-// Slurm's words for no limit are an answer in a column of text and no number in any other.
+// Absent for Slurm's words for "no limit".
 std::optional<double> Minutes(std::string_view value) {
   if (auto span = slurm::ParseSpan(value)) return span;
   std::optional<uint32_t> minutes = ParseInt<uint32_t>(value);
@@ -78,7 +77,8 @@ std::optional<double> Whole(std::string_view value) {
   return number ? std::optional(static_cast<double>(*number)) : std::nullopt;
 }
 
-void AddValue(Attributes& out, const std::string& key, ColumnType type, std::string_view value, bool utc) {
+void AddValue(RecordAttributes& out, const std::string& key, ColumnType type, std::string_view value,
+              bool utc) {
   switch (type) {
     case ColumnType::kText: out.Text(key, value); break;
     case ColumnType::kInt: out.Number(key, Whole(value)); break;
@@ -105,64 +105,6 @@ ColumnType TypeOf(const RecordKind& kind, std::string_view name) {
   }
   return ColumnType::kText;
 }
-
-}  // namespace
-
-RecordMaker::RecordMaker(const RecordKind& kind, std::span<const std::string> columns, RecordContext context)
-    : kind_(kind), context_(std::move(context)) {
-  for (const std::string& column : columns) {
-    // Names from a configuration have dots of their own.
-    std::string name = column.find('.') == std::string::npos ? slurm::SnakeCase(column) : column;
-    if (name == "partition" || name == "partition_name") partition_ = columns_.size();
-    if (!context_.time_column.empty() && name == context_.time_column) time_ = columns_.size();
-    const ColumnType type = TypeOf(kind, name);
-    columns_.push_back({name.empty() ? std::string() : std::string(kind.desc->prefix) + name, type});
-  }
-}
-
-Event RecordMaker::Make(std::span<const std::string_view> values, Instant now) const {
-  Attributes out;
-  std::string_view partition;
-  std::optional<int64_t> at;
-  for (size_t i = 0; i < columns_.size() && i < values.size(); ++i) {
-    if (columns_[i].key.empty() || slurm::IsAbsent(values[i])) continue;
-    AddValue(out, columns_[i].key, columns_[i].type, values[i], context_.utc);
-    if (partition_ == i) partition = values[i];
-    if (time_ == i && context_.utc) at = slurm::ParseTime(values[i]);
-  }
-  if (!context_.cluster.empty()) {
-    out.Text(kRecordCluster, context_.cluster);
-    if (partition.ends_with('*')) partition.remove_suffix(1);
-    if (context_.derive_cluster && !partition.empty())
-      out.Text(kRecordDerivedCluster, context_.cluster + "." + std::string(partition));
-  }
-  Event event;
-  event.at = now;
-  // Of what was long ago only the time of day is known, not that of this boot.
-  if (at) event.at.unix_ns = *at * 1'000'000'000;
-  event.name = kind_.desc->name;
-  event.attributes = out.Make();
-  event.severity = EventSeverity::kInfo;
-  return event;
-}
-
-Status RecordSender::Add(Event record) {
-  if (!failed_) return failed_;
-  batch_.list.push_back(std::move(record));
-  return batch_.list.size() < kBatch ? Ok() : Send();
-}
-
-Status RecordSender::Send() {
-  if (!failed_ || batch_.list.empty()) return failed_;
-  batch_.resource = resource_;
-  const size_t count = batch_.list.size();
-  failed_ = sink_.Write(batch_);
-  batch_.list.clear();
-  if (failed_) sent_ += count;
-  return failed_;
-}
-
-namespace {
 
 using enum ColumnType;
 
@@ -265,6 +207,60 @@ constexpr RecordColumns kShare[] = {
 };
 
 }  // namespace
+
+RecordMaker::RecordMaker(const RecordKind& kind, std::span<const std::string> columns, RecordContext context)
+    : kind_(kind), context_(std::move(context)) {
+  for (const std::string& column : columns) {
+    // Names from a configuration have dots of their own.
+    std::string name = column.find('.') == std::string::npos ? slurm::SnakeCase(column) : column;
+    if (name == "partition" || name == "partition_name") partition_ = columns_.size();
+    if (!context_.time_column.empty() && name == context_.time_column) time_ = columns_.size();
+    const ColumnType type = TypeOf(kind, name);
+    columns_.push_back({name.empty() ? std::string() : std::string(kind.desc->prefix) + name, type});
+  }
+}
+
+Event RecordMaker::Make(std::span<const std::string_view> values, Instant now) const {
+  RecordAttributes out;
+  std::string_view partition;
+  std::optional<int64_t> at;
+  for (size_t i = 0; i < columns_.size() && i < values.size(); ++i) {
+    if (columns_[i].key.empty() || slurm::IsAbsent(values[i])) continue;
+    AddValue(out, columns_[i].key, columns_[i].type, values[i], context_.utc);
+    if (partition_ == i) partition = values[i];
+    if (time_ == i && context_.utc) at = slurm::ParseTime(values[i]);
+  }
+  if (!context_.cluster.empty()) {
+    out.Text(kRecordCluster, context_.cluster);
+    if (partition.ends_with('*')) partition.remove_suffix(1);
+    if (context_.derive_cluster && !partition.empty())
+      out.Text(kRecordDerivedCluster, context_.cluster + "." + std::string(partition));
+  }
+  Event event;
+  event.at = now;
+  // Of a past event only the wall clock is known, not the boot time.
+  if (at) event.at.unix_ns = *at * 1'000'000'000;
+  event.name = kind_.desc->name;
+  event.attributes = out.Make();
+  event.severity = EventSeverity::kInfo;
+  return event;
+}
+
+Status RecordSender::Add(Event record) {
+  if (!failed_) return failed_;
+  batch_.list.push_back(std::move(record));
+  return batch_.list.size() < kBatch ? Ok() : Send();
+}
+
+Status RecordSender::Send() {
+  if (!failed_ || batch_.list.empty()) return failed_;
+  batch_.resource = resource_;
+  const size_t count = batch_.list.size();
+  failed_ = sink_.Write(batch_);
+  batch_.list.clear();
+  if (failed_) sent_ += count;
+  return failed_;
+}
 
 const RecordKind kNodeKind{&kRecordSlurmNode, kNode};
 const RecordKind kJobKind{&kRecordSlurmJob, kJob};

@@ -1,4 +1,4 @@
-// Rows of Slurm's tables as log records: a name, and attributes that are numbers where the column is one.
+// Turns rows of Slurm's tables into log records, with numbers as attributes for numeric columns.
 #pragma once
 
 #include <cstdint>
@@ -51,12 +51,12 @@ std::span<const QueueColumn> QueueColumns() noexcept;
 
 struct RecordContext {
   std::string cluster;           // empty: unknown
-  bool derive_cluster = false;   // the cluster with the partition behind a dot, too
+  bool derive_cluster = false;   // add "cluster.partition", too
   bool utc = true;               // times in the table are UTC
   std::string_view time_column;  // with the record's time; empty, or absent in a row: `now`
 };
 
-// For tables with these columns. Immutable; thread-safe.
+// Makes records of rows with the given columns. Immutable; thread-safe.
 class RecordMaker {
  public:
   // Columns as the program names them. Of two with one name the last counts.
@@ -76,16 +76,16 @@ class RecordMaker {
   std::optional<size_t> partition_, time_;
 };
 
-// Used by one thread.
+// Sends records in batches. Used by one thread.
 class RecordSender {
  public:
   static constexpr size_t kBatch = 500;
 
   RecordSender(Sink& sink, AttributeSet resource) : sink_(sink), resource_(std::move(resource)) {}
 
-  // What was not ok once stays: later records are not sent.
+  // After a failure, returns it again and sends nothing more.
   Status Add(Event record);
-  // Sends what waits.
+  // Sends the queued records.
   Status Send();
   uint64_t sent() const noexcept { return sent_; }
 

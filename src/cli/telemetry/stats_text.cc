@@ -1,4 +1,4 @@
-#include "cli/telemetry/stats_text.h"
+#include "cli/telemetry/telemetry_command.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "cli/common/json_object.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
@@ -29,7 +29,7 @@ std::string Fixed(double value, int digits) {
   return (value < 0 ? "-" : "") + out;
 }
 
-// Three digits that people compare: 0.412, 41.2, 1,204.
+// Three digits: 0.412, 41.2, 1,204.
 std::string Three(double value) {
   const double size = std::abs(value);
   return Fixed(value, size >= 99.95               ? 0
@@ -41,7 +41,7 @@ std::string Three(double value) {
 
 std::string Count(uint64_t count) { return CountText(static_cast<int64_t>(count)); }
 
-// A total of a measure that some calls may lack.
+// The total of a measure; NaN when no call has it.
 double TotalOf(const Distribution& of) noexcept { return of.n == 0 ? kNotMeasured : of.sum; }
 
 std::string MeasuredBy(const Distribution& of, uint64_t calls) {
@@ -69,7 +69,7 @@ struct TableColumn {
   const char* unit = "";
 };
 
-// The most wanted columns first.
+// Ordered by importance.
 const std::vector<TableColumn>& TableColumns() {
   using S = const InferenceSummary&;
   static const std::vector<TableColumn> columns = {
@@ -116,10 +116,7 @@ TextTable GroupTable(const std::string& title, const std::vector<InferenceSummar
 class Overview {
  public:
   void Line(const char* name, const std::string& value, const std::string& note = {}) {
-    out_ += "  " + std::string(name) + std::string(28 - WidthOf(name), ' ');
-    out_ += std::string(16 - std::min<size_t>(16, WidthOf(value)), ' ') + value;
-    if (!note.empty()) out_ += "   " + note;
-    out_ += '\n';
+    out_ += "  " + Padded(name, 28) + RightAligned(value, 16) + (note.empty() ? "" : "   " + note) + "\n";
   }
   // Omits an unknown value.
   void Known(const char* name, double value, int digits, const std::string& note = {}) {
@@ -178,19 +175,16 @@ std::string Spread(const InferenceSummary& all, size_t width) {
 std::string Title(const TelemetryStats& stats) {
   std::string out = "Telemetry Overview";
   std::string about;
-  const auto say = [&](const std::string& what) { about += (about.empty() ? "" : ", ") + what; };
-  if (!stats.since.empty()) say("since " + stats.since);
-  if (!stats.until.empty()) say("until " + stats.until);
-  if (!stats.query.model.empty()) say("model " + stats.query.model);
-  if (!stats.query.engine.empty()) say("engine " + stats.query.engine);
-  if (!stats.query.batch_id.empty()) say("batch " + stats.query.batch_id);
-  if (!stats.query.warmup) say("without warm-up");
-  if (stats.all.errors > 0) say(Count(stats.all.errors) + " failed");
-  if (stats.all.cancelled > 0) say(Count(stats.all.cancelled) + " cancelled");
-  if (!about.empty()) {
-    out += "   ";
-    AppendPrintable(out, about);
-  }
+  const auto add = [&](const std::string& what) { about += (about.empty() ? "" : ", ") + what; };
+  if (!stats.since.empty()) add("since " + stats.since);
+  if (!stats.until.empty()) add("until " + stats.until);
+  if (!stats.query.model.empty()) add("model " + stats.query.model);
+  if (!stats.query.engine.empty()) add("engine " + stats.query.engine);
+  if (!stats.query.batch_id.empty()) add("batch " + stats.query.batch_id);
+  if (!stats.query.warmup) add("without warm-up");
+  if (stats.all.errors > 0) add(Count(stats.all.errors) + " failed");
+  if (stats.all.cancelled > 0) add(Count(stats.all.cancelled) + " cancelled");
+  if (!about.empty()) out += "   " + Printable(about);
   return out + "\n";
 }
 
@@ -209,34 +203,6 @@ std::string TopTitle(size_t shown, size_t all, const std::string& what) {
              ? "Top " + std::to_string(shown) + " of " + CountText(static_cast<int64_t>(all)) + " " + what
              : what;
 }
-
-}  // namespace
-
-std::string StatsText(const TelemetryStats& stats, size_t width) {
-  if (width > 0) width = std::max(width, kLeastWidth);
-  std::string out = Title(stats) + Totals(stats.all) + Spread(stats.all, width);
-  size_t left_out = 0;
-  const auto add = [&](const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by) {
-    const TextTable table = GroupTable(title, groups, by, width);
-    out += "\n" + table.Text(width);
-    left_out = std::max(left_out, table.LeftOut(width));
-  };
-  if (stats.by.empty()) {
-    const auto models = First(stats.models, stats.top);
-    add(TopTitle(models.size(), stats.models.size(), "Models"), models, GroupBy::kModel);
-    add("Engines", stats.engines, GroupBy::kEngine);
-  } else {
-    const bool time = stats.query.by >= GroupBy::kMinute;
-    const auto shown = time ? stats.groups : First(stats.groups, stats.top);
-    const std::string title = TopTitle(shown.size(), stats.groups.size(), Capital(stats.by));
-    add(time ? title + " (UTC)" : title, shown, stats.query.by);
-  }
-  if (left_out > 0)
-    out += "\n" + std::to_string(left_out) + " more columns in a wider terminal, or with --json\n";
-  return out;
-}
-
-namespace {
 
 void AddSpread(JsonObject& parent, std::string_view key, const Distribution& of) {
   JsonObject object(parent.Key(key));
@@ -280,6 +246,30 @@ void AppendSummary(std::string& out, const InferenceSummary& of, std::string_vie
 }
 
 }  // namespace
+
+std::string StatsText(const TelemetryStats& stats, size_t width) {
+  if (width > 0) width = std::max(width, kLeastWidth);
+  std::string out = Title(stats) + Totals(stats.all) + Spread(stats.all, width);
+  size_t left_out = 0;
+  const auto add = [&](const std::string& title, const std::vector<InferenceSummary>& groups, GroupBy by) {
+    const TextTable table = GroupTable(title, groups, by, width);
+    out += "\n" + table.Text(width);
+    left_out = std::max(left_out, table.LeftOut(width));
+  };
+  if (stats.by.empty()) {
+    const auto models = First(stats.models, stats.top);
+    add(TopTitle(models.size(), stats.models.size(), "Models"), models, GroupBy::kModel);
+    add("Engines", stats.engines, GroupBy::kEngine);
+  } else {
+    const bool time = stats.query.by >= GroupBy::kMinute;
+    const auto shown = time ? stats.groups : First(stats.groups, stats.top);
+    const std::string title = TopTitle(shown.size(), stats.groups.size(), Capital(stats.by));
+    add(time ? title + " (UTC)" : title, shown, stats.query.by);
+  }
+  if (left_out > 0)
+    out += "\n" + std::to_string(left_out) + " more columns in a wider terminal, or with --json\n";
+  return out;
+}
 
 std::string StatsJson(const TelemetryStats& stats) {
   return JsonDocumentText("gpulens.telemetry_stats/1", [&](JsonObject& root) {

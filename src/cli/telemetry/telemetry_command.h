@@ -1,12 +1,12 @@
-// `gpulens telemetry …`: inference records that were kept, looked at from outside.
+// `gpulens telemetry …`: stored inference records.
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include <gpulens/inference.h>
 
-#include "cli/telemetry/stats_text.h"
 #include "store/sqlite/sqlite.h"
 
 namespace gpulens {
@@ -21,19 +21,31 @@ struct TelemetryOptions {
   std::string format = "json", output;  // of export
 };
 
-// Each returns the exit code: 0 done, 1 the file cannot be read or written, 2 wrong use.
-int RunTelemetryStats(const TelemetryOptions& options);
-int RunTelemetryExport(const TelemetryOptions& options);
-int RunTelemetryClear(const TelemetryOptions& options);
-int RunTelemetryVacuum(const TelemetryOptions& options);
-int RunTelemetryCheck(const TelemetryOptions& options);
+// Writes the records. Returns the exit code 0, or an error.
+Result<int> ExportTelemetry(const TelemetryOptions& options);
 
-// Of the file or server that --db, the variable or nothing names; an openjarvis file where there is none of
-// ours.
+// Returns the file or server that --db or the variable names, or else the default: our file, or without it
+// that of openjarvis.
 Result<std::string> FindTelemetry(const std::string& db);
-// The same for what works on files alone. kInvalidArgument: it is a server.
+// Does the same for commands that need a file. kInvalidArgument: it is a server.
 Result<std::string> FindTelemetryFile(const std::string& db);
-// kInvalidArgument: a time that is none.
+// kInvalidArgument: a time cannot be parsed.
 Result<Query> QueryOf(const TelemetryOptions& options, int64_t now_ns);
+
+struct TelemetryStats {
+  std::string path;
+  std::string since, until;  // as given; empty: open
+  Query query;
+  InferenceSummary all;
+  std::vector<InferenceSummary> models, engines;  // empty with `by`
+  std::string by;                                 // "minute"; empty: models and engines
+  std::vector<InferenceSummary> groups;
+  size_t top = 10;  // maximum number of models and of groups other than times
+};
+
+// Leaves out the rightmost columns beyond `width`; 0: any width.
+std::string StatsText(const TelemetryStats& stats, size_t width);
+// {"schema":"gpulens.telemetry_stats/1", …}: base units, null where nothing was measured.
+std::string StatsJson(const TelemetryStats& stats);
 
 }  // namespace gpulens

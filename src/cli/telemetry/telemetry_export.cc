@@ -1,4 +1,4 @@
-// `gpulens telemetry export`: rows as they come, so that a file of any size needs no memory.
+// `gpulens telemetry export`: writes rows as they are read, so that memory does not grow with the file.
 #include <unistd.h>
 #include <cmath>
 #include <cstdio>
@@ -10,95 +10,79 @@
 #include "base/files.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "cli/common/command.h"
-#include "cli/common/text_table.h"
+#include "cli/common/output.h"
 #include "cli/telemetry/telemetry_command.h"
 #include "store/sqlite/sqlite.h"
 #include "store/telemetry/rows.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
-#include "store/telemetry/summary/call_scan.h"
+#include "store/telemetry/summary.h"
 #include "wire/json/json_text.h"
 
 namespace gpulens {
 
-// A record as cells, typed as its column; NULL for an absent value. Without `id`.
-class RowCells {
- public:
-  // `row` outlives it.
-  explicit RowCells(const telemetry::Row& row) noexcept : row_(&row) {}
-
-  int columns() const noexcept;
-  std::string_view ColumnName(int column) const noexcept;
-  sqlite::Statement::Type TypeOf(int column) const noexcept;
-  int64_t Int(int column) const noexcept;
-  double Real(int column) const noexcept;
-  std::string_view Text(int column) const noexcept;
-
- private:
-  const telemetry::Row* row_;
-};
-
 namespace {
 
-using telemetry::Column;
-using telemetry::Numbers;
+using telemetry::RecordColumn;
+using telemetry::RecordNumbers;
 using telemetry::TextColumn;
-using Type = sqlite::Statement::Type;
+using CellType = sqlite::Statement::Type;
 
-// Behind those of Columns().
-enum Last : uint8_t { kOutcome, kMeasured, kLasts };
+// Columns after those of RecordColumns().
+enum ExtraColumn : uint8_t { kOutcome, kMeasured, kExtras };
 
-const Column* At(int column) noexcept {
-  const auto all = telemetry::Columns();
+const RecordColumn* At(int column) noexcept {
+  const auto all = telemetry::RecordColumns();
   return static_cast<size_t>(column) < all.size() ? &all[static_cast<size_t>(column)] : nullptr;
 }
-int LastOf(int column) noexcept { return column - static_cast<int>(telemetry::Columns().size()); }
+int ExtraOf(int column) noexcept { return column - static_cast<int>(telemetry::RecordColumns().size()); }
 
-bool Nullable(const Column& column) noexcept {
+bool Nullable(const RecordColumn& column) noexcept {
   return column.declaration.find("NOT NULL") == std::string_view::npos;
 }
 
-}  // namespace
+// A record as cells of the types of their columns, NULL for an absent value, without `id`.
+class RowCells {
+ public:
+  // `row` outlives it.
+  explicit RowCells(const telemetry::RecordRow& row) noexcept : row_(&row) {}
 
-int RowCells::columns() const noexcept { return static_cast<int>(telemetry::Columns().size()) + kLasts; }
+  int columns() const noexcept { return static_cast<int>(telemetry::RecordColumns().size()) + kExtras; }
+  std::string_view ColumnName(int column) const noexcept {
+    if (const RecordColumn* found = At(column)) return found->name;
+    return ExtraOf(column) == kOutcome ? "outcome" : "measured";
+  }
+  CellType TypeOf(int column) const noexcept {
+    const RecordColumn* found = At(column);
+    if (!found) return ExtraOf(column) == kOutcome ? CellType::kText : CellType::kInteger;
+    if (const auto* real = std::get_if<double RecordNumbers::*>(&found->at))
+      return Nullable(*found) && std::isnan(row_->numbers.*(*real)) ? CellType::kNull : CellType::kReal;
+    if (const auto* whole = std::get_if<int64_t RecordNumbers::*>(&found->at))
+      return Nullable(*found) && row_->numbers.*(*whole) == telemetry::kNoCount ? CellType::kNull
+                                                                                : CellType::kInteger;
+    return Nullable(*found) && Text(column).empty() ? CellType::kNull : CellType::kText;
+  }
+  int64_t Int(int column) const noexcept {
+    const RecordColumn* found = At(column);
+    if (!found) return telemetry::MeasuredMask(*row_);
+    const int64_t value = row_->numbers.*std::get<int64_t RecordNumbers::*>(found->at);
+    return value == telemetry::kNoCount ? 0 : value;
+  }
+  double Real(int column) const noexcept {
+    const double value = row_->numbers.*std::get<double RecordNumbers::*>(At(column)->at);
+    return std::isnan(value) ? 0 : value;
+  }
+  std::string_view Text(int column) const noexcept {
+    const RecordColumn* found = At(column);
+    if (!found) return OutcomeName(static_cast<Outcome>(row_->numbers.outcome));
+    const TextColumn which = std::get<TextColumn>(found->at);
+    const std::string_view text = row_->text(which);
+    return text.empty() && which == TextColumn::kMetadata ? "{}" : text;
+  }
 
-std::string_view RowCells::ColumnName(int column) const noexcept {
-  if (const Column* found = At(column)) return found->name;
-  return LastOf(column) == kOutcome ? "outcome" : "measured";
-}
-
-Type RowCells::TypeOf(int column) const noexcept {
-  const Column* found = At(column);
-  if (!found) return LastOf(column) == kOutcome ? Type::kText : Type::kInteger;
-  if (const auto* real = std::get_if<double Numbers::*>(&found->at))
-    return Nullable(*found) && std::isnan(row_->numbers.*(*real)) ? Type::kNull : Type::kReal;
-  if (const auto* whole = std::get_if<int64_t Numbers::*>(&found->at))
-    return Nullable(*found) && row_->numbers.*(*whole) == telemetry::kNoCount ? Type::kNull : Type::kInteger;
-  return Nullable(*found) && Text(column).empty() ? Type::kNull : Type::kText;
-}
-
-int64_t RowCells::Int(int column) const noexcept {
-  const Column* found = At(column);
-  if (!found) return telemetry::MeasuredMask(*row_);
-  const int64_t value = row_->numbers.*std::get<int64_t Numbers::*>(found->at);
-  return value == telemetry::kNoCount ? 0 : value;
-}
-
-double RowCells::Real(int column) const noexcept {
-  const double value = row_->numbers.*std::get<double Numbers::*>(At(column)->at);
-  return std::isnan(value) ? 0 : value;
-}
-
-std::string_view RowCells::Text(int column) const noexcept {
-  const Column* found = At(column);
-  if (!found) return OutcomeName(static_cast<Outcome>(row_->numbers.outcome));
-  const TextColumn which = std::get<TextColumn>(found->at);
-  const std::string_view text = row_->text(which);
-  return text.empty() && which == TextColumn::kMetadata ? "{}" : text;
-}
-
-namespace {
+ private:
+  const telemetry::RecordRow* row_;
+};
 
 using sqlite::Statement;
 
@@ -141,14 +125,14 @@ void AppendCsvRow(std::string& out, const Cells& row) {
   out += "\r\n";
 }
 
-// Takes rows one by one, a Statement's or RowCells.
+// Writes rows, of a Statement or RowCells.
 class RowSink {
  public:
   RowSink(std::string format, std::FILE* to) : format_(std::move(format)), to_(to) {
     if (format_ == "json") out_ = "[";
   }
 
-  // Before the first row, and where there is none.
+  // Called before the first row, also without any row.
   template <class Cells>
   void Begin(const Cells& names) {
     if (format_ != "csv") return;
@@ -172,7 +156,7 @@ class RowSink {
     return out_.size() < kPiece ? Ok() : Write();
   }
 
-  // How many were written.
+  // Returns how many rows were written.
   Result<int64_t> End() {
     if (format_ == "json") out_ += count_ > 0 ? "\n]\n" : "]\n";
     RETURN_IF_ERROR(Write());
@@ -195,7 +179,7 @@ class RowSink {
 
 Status AddFile(const std::string& path, const Query& query, RowSink& sink) {
   ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
-  ASSIGN_OR_RETURN(Statement rows, telemetry::SelectAsTheyAre(database, query));
+  ASSIGN_OR_RETURN(Statement rows, telemetry::SelectAllColumns(database, query));
   sink.Begin(rows);
   for (;;) {
     ASSIGN_OR_RETURN(const bool more, rows.Step());
@@ -205,10 +189,10 @@ Status AddFile(const std::string& path, const Query& query, RowSink& sink) {
 }
 
 Status AddServer(const std::string& url, const Query& query, RowSink& sink) {
-  const telemetry::Row none;
+  const telemetry::RecordRow none;
   sink.Begin(RowCells(none));
   Status written;
-  RETURN_IF_ERROR(telemetry::EachServerRow(url, query, [&](const telemetry::Row& row) {
+  RETURN_IF_ERROR(telemetry::EachServerRow(url, query, [&](const telemetry::RecordRow& row) {
     written = sink.Add(RowCells(row));
     return written.ok();
   }));
@@ -220,7 +204,7 @@ Result<int64_t> WriteRows(const std::string& where, const Query& query, RowSink 
   return sink.End();
 }
 
-// A file is whole or not there.
+// Writes a complete file or none.
 Result<int64_t> WriteFile(const std::string& where, const Query& query, const TelemetryOptions& options) {
   const std::string part = options.output + ".part";
   const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(part.c_str(), "we"));
@@ -236,18 +220,15 @@ Result<int64_t> WriteFile(const std::string& where, const Query& query, const Te
 
 }  // namespace
 
-int RunTelemetryExport(const TelemetryOptions& options) {
-  const auto run = [&]() -> Result<int64_t> {
-    ASSIGN_OR_RETURN(const std::string where, FindTelemetry(options.db));
-    ASSIGN_OR_RETURN(const Query query, QueryOf(options, RealClock().Now().unix_ns));
-    if (!options.output.empty() && options.output != "-") return WriteFile(where, query, options);
-    return WriteRows(where, query, RowSink(options.format, stdout));
-  };
-  auto count = run();
-  if (!count) return FailCommand("telemetry export", count.error());
-  if (!options.output.empty() && options.output != "-")
-    ::dprintf(STDERR_FILENO, "Exported %s records to %s\n", CountText(*count).c_str(),
-              options.output.c_str());
+Result<int> ExportTelemetry(const TelemetryOptions& options) {
+  ASSIGN_OR_RETURN(const std::string where, FindTelemetry(options.db));
+  ASSIGN_OR_RETURN(const Query query, QueryOf(options, RealClock().Now().unix_ns));
+  if (options.output.empty() || options.output == "-") {
+    RETURN_IF_ERROR(WriteRows(where, query, RowSink(options.format, stdout)).status());
+    return 0;
+  }
+  ASSIGN_OR_RETURN(const int64_t count, WriteFile(where, query, options));
+  ::dprintf(STDERR_FILENO, "Exported %s records to %s\n", CountText(count).c_str(), options.output.c_str());
   return 0;
 }
 

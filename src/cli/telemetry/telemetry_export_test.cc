@@ -1,5 +1,5 @@
-// What is exported can be recorded again, to the last bit: gpulens_store_record_json reads what `gpulens
-// telemetry export` writes.
+// Records that `gpulens telemetry export` wrote are equal to the originals after gpulens_store_record_json
+// has read them.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,20 +16,20 @@
 namespace gpulens {
 namespace {
 
-using telemetry::Column, telemetry::Numbers, telemetry::TextColumn;
+using telemetry::RecordColumn, telemetry::RecordNumbers, telemetry::TextColumn;
 
-// A value in every column, numbers with all digits that a double has.
-telemetry::Row Full() {
+// A record with a value in every column, and numbers with all digits of a double.
+telemetry::RecordRow Full() {
   static constexpr const char* kTexts[] = {
       "m\u00e9", "a \"quoted\" \\ one",   "a\n\t",  "counter", "nvidia", "b",
       "session", R"({"k":[1,"\u0000"]})", "timeout"};
-  telemetry::Row row;
+  telemetry::RecordRow row;
   int64_t n = 0;
-  for (const Column& column : telemetry::Columns()) {
+  for (const RecordColumn& column : telemetry::RecordColumns()) {
     ++n;
-    if (const auto* real = std::get_if<double Numbers::*>(&column.at))
+    if (const auto* real = std::get_if<double RecordNumbers::*>(&column.at))
       row.numbers.*(*real) = static_cast<double>(n) / 7;
-    else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at))
+    else if (const auto* whole = std::get_if<int64_t RecordNumbers::*>(&column.at))
       row.numbers.*(*whole) = n % 2 == 0 ? (int64_t{1} << 53) + n : 0;
     else if (const auto* text = std::get_if<TextColumn>(&column.at))
       row.text(*text) = kTexts[static_cast<size_t>(*text)];
@@ -40,8 +40,8 @@ telemetry::Row Full() {
   return row;
 }
 
-telemetry::Row Least() {
-  telemetry::Row row;
+telemetry::RecordRow Least() {
+  telemetry::RecordRow row;
   row.numbers.timestamp = 1.5;
   return row;
 }
@@ -50,19 +50,19 @@ struct TelemetryExport : ::testing::Test {
   testing::TempFolder folder;
   std::string path = folder.path() + "/telemetry.db", copy = folder.path() + "/copy.db";
 
-  void Keep(const std::vector<telemetry::Row>& rows) const {
+  void Keep(const std::vector<telemetry::RecordRow>& rows) const {
     auto store = InferenceStore::Open(path);
     ASSERT_TRUE(store.ok()) << store.error().detail;
-    for (const telemetry::Row& row : rows) store->core().Record(row);
+    for (const telemetry::RecordRow& row : rows) store->core().Record(row);
     ASSERT_TRUE(store->Close().ok());
     ASSERT_EQ(store->health().stored, rows.size());
   }
 
-  // Of `path` into `copy`, by way of the program's JSON lines.
+  // Copies the records of `path` into `copy` by JSON lines.
   void Copy() const {
     TelemetryOptions options;
     options.db = path, options.format = "jsonl", options.output = folder.path() + "/rows.jsonl";
-    ASSERT_EQ(RunTelemetryExport(options), 0);
+    ASSERT_TRUE(ExportTelemetry(options).ok());
     const auto lines = ReadFile(options.output);
     ASSERT_TRUE(lines.ok());
     auto store = InferenceStore::Open(copy);

@@ -8,9 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <deque>
 #include <utility>
 
 #include "base/check.h"
@@ -25,7 +23,8 @@ namespace {
 
 constexpr size_t kMaxCredentials = 1024;
 constexpr size_t kMaxRemembered = 128;
-// Of the password thread: below the rest of the agent, yet done within seconds when all cores are busy.
+// Nice value of the password thread: below the rest of the agent, yet done within seconds when all cores are
+// busy.
 constexpr int kNice = 10;
 // The hash of no password, tried for unknown users. Its cost is at kCostAt.
 constexpr std::string_view kUnknownUser = "$2y$10$hdrrOJ0W/5ts2rE0nFWT.egzLtAmEk8tmFHLyg.n56Lsup.xVP87u";
@@ -339,7 +338,7 @@ void PasswordThread::Stop() {
 }
 
 void PasswordThread::Run() {
-  // Of this thread alone: on Linux each has its own.
+  // Applies to this thread alone: on Linux each has its own.
   const auto self = static_cast<id_t>(::gettid());
   if (::getpriority(PRIO_PROCESS, self) < kNice) static_cast<void>(::setpriority(PRIO_PROCESS, self, kNice));
   while (true) {

@@ -57,7 +57,7 @@ class AuthenticatorTest : public ::testing::Test {
   std::unique_ptr<Authenticator> authenticator_;
 };
 
-TEST_F(AuthenticatorTest, WithoutAFileEverybodyMayCome) {
+TEST_F(AuthenticatorTest, WithoutAFileAccessIsGranted) {
   auto open = Authenticator::Open(loop_, "", {});
   ASSERT_TRUE(open.ok());
   EXPECT_EQ((*open)->Check("", {}, {}), Access::kGranted);
@@ -242,7 +242,7 @@ TEST_F(PasswordQueueTest, AnIpv6NetworkIsOneAddress) {
   EXPECT_TRUE(Push("2001:db8:0:1::5", "x"));
 }
 
-TEST_F(PasswordQueueTest, InAFullQueueTheGreediestGivesWay) {
+TEST_F(PasswordQueueTest, AFullQueueDropsAJobOfTheAddressWithMost) {
   for (const char* name : {"a1", "a2", "a3", "a4"}) EXPECT_TRUE(Push("10.0.0.1", name));
   for (const char* name : {"b1", "b2"}) EXPECT_TRUE(Push("10.0.0.2", name));
   EXPECT_TRUE(Push("10.0.0.3", "c1"));

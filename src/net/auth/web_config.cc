@@ -46,11 +46,7 @@ class WebConfigReader {
   std::string path_, folder_;
 };
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  AppendPrintable(out, text.substr(0, 100));
-  return out;
-}
+std::string Shown(std::string_view text) { return Printable(text.substr(0, 100)); }
 
 std::string Join(Words words) {
   std::string out;
@@ -67,7 +63,7 @@ Status WebConfigReader::Map(const YamlNode& node, const std::string& name, Words
       std::string_view near = NearestWord(member.key, known);
       return YamlError(
           path_ + ":", member.key_mark.line,
-          "unknown key " + Printable(member.key) +
+          "unknown key " + Shown(member.key) +
               (near.empty() ? "; known: " + Join(known) : "; did you mean " + std::string(near) + "?"));
     }
     RETURN_IF_ERROR(each(member.key, *member.value));
@@ -110,8 +106,7 @@ Status WebConfigReader::OneOf(const YamlNode& node, const std::string& key, Word
   std::string text;
   RETURN_IF_ERROR(Text(node, key, text));
   auto found = std::find(words.begin(), words.end(), text);
-  if (found == words.end())
-    return Error(node, key + ": " + Printable(text) + " is not one of " + Join(words));
+  if (found == words.end()) return Error(node, key + ": " + Shown(text) + " is not one of " + Join(words));
   out = static_cast<size_t>(found - words.begin());
   return Ok();
 }
@@ -139,12 +134,12 @@ Status WebConfigReader::TlsKey(const std::string& key, const YamlNode& value, Tl
   } else if (key == "cipher_suites") {
     RETURN_IF_ERROR(List(value, key, out.cipher_suites));
     for (const std::string& name : out.cipher_suites) {
-      if (!TlsContext::KnownCipher(name)) return Error(value, key + ": unknown suite " + Printable(name));
+      if (!TlsContext::KnownCipher(name)) return Error(value, key + ": unknown suite " + Shown(name));
     }
   } else if (key == "curve_preferences") {
     RETURN_IF_ERROR(List(value, key, out.curves));
     for (const std::string& name : out.curves) {
-      if (!TlsContext::KnownCurve(name)) return Error(value, key + ": unknown curve " + Printable(name));
+      if (!TlsContext::KnownCurve(name)) return Error(value, key + ": unknown curve " + Shown(name));
     }
   }
   return Ok();
@@ -172,7 +167,7 @@ Status WebConfigReader::CheckTls(const YamlNode& node, const TlsServerOptions& t
   if (tls.min_version > tls.max_version) return Error(node, "min_version is above max_version");
   bool verify = tls.client_auth >= ClientAuth::kVerifyClientCertIfGiven;
   if (verify && tls.client_ca.empty()) {
-    return Error(node, "client_auth_type asks to verify client certificates, but client_ca_file is not set");
+    return Error(node, "client_auth_type verifies client certificates, but client_ca_file is not set");
   }
   if (!tls.client_ca.empty() && tls.client_auth == ClientAuth::kNoClientCert) {
     return Error(node, "client_ca_file is set, but client_auth_type is NoClientCert");
@@ -205,11 +200,11 @@ Status WebConfigReader::Http(const YamlNode& node, WebConfig& out) {
 Status WebConfigReader::Users(const YamlNode& node, WebConfig& out) {
   return Map(node, "basic_auth_users", {}, [&](const std::string& name, const YamlNode& value) {
     std::string hash;
-    RETURN_IF_ERROR(Text(value, "basic_auth_users: " + Printable(name), hash));
+    RETURN_IF_ERROR(Text(value, "basic_auth_users: " + Shown(name), hash));
     if (name.find(':') != std::string::npos)
-      return Error(value, "a user name cannot have a colon: " + Printable(name));
+      return Error(value, "a user name cannot have a colon: " + Shown(name));
     if (!IsBcryptHash(hash)) {
-      return Error(value, "the password of user " + Printable(name) +
+      return Error(value, "the password of user " + Shown(name) +
                               " must be a bcrypt hash of cost 4 to 16, as `htpasswd -nBC 10 \"\"` makes");
     }
     out.users.emplace(name, std::move(hash));
@@ -249,7 +244,7 @@ Result<WebConfig> ParseWebConfig(std::string_view text, const std::string& path)
   const YamlTree tree = ParseYaml(text, {}, problems);
   for (const YamlProblem& problem : problems) {
     std::string what = problem.message;
-    if (problem.kind == YamlProblem::kDuplicateKey) what = "duplicate key " + Printable(problem.key);
+    if (problem.kind == YamlProblem::kDuplicateKey) what = "duplicate key " + Shown(problem.key);
     if (problem.kind == YamlProblem::kKeyIsNotText) what = "a key must be text";
     return YamlError(path + ":", problem.mark.line, what);
   }

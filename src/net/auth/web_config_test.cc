@@ -57,7 +57,7 @@ bearer_token_file: token
   EXPECT_TRUE(config->authenticates());
 }
 
-TEST(WebConfig, NothingIsFine) {
+TEST(WebConfig, AcceptsAnEmptyFile) {
   for (const char* text :
        {"", "{}", "tls_server_config:\nhttp_server_config:\nbasic_auth_users:\n", "# a comment\n"}) {
     auto config = ParseWebConfig(text, "web.yml");

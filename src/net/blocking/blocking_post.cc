@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <optional>
 #include <vector>
@@ -16,7 +15,6 @@
 #include "base/check.h"
 #include "base/files.h"
 #include "base/result.h"
-#include "net/message/address.h"
 #include "net/message/http_parser.h"
 
 namespace gpulens {
@@ -165,7 +163,7 @@ Result<BlockingReply> BlockingPost::Read(const Request& request, const Wait& who
       break;
     }
   }
-  // Of a refusal an incomplete body is accepted.
+  // The body of a refusal may be incomplete.
   const bool done = state == HttpResponseParser::State::kDone;
   if (!done && (!parser.head_done() || (pieces && parser.status() / 100 == 2)))
     return Status{Code::kDataLoss, parser.why()};

@@ -131,7 +131,7 @@ void BlockingServer::Accept(int64_t now_ns) {
   UniqueFd socket(::accept4(listening_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (!socket) return;
   if (clients_.size() >= limits_.connections) {
-    // Of the clients that are not being answered, the one closest to its deadline.
+    // Closes, of the clients that are not being answered, the one closest to its deadline.
     const auto goes = std::ranges::min_element(clients_, {}, [](const auto& client) {
       return client->phase == Client::Phase::kWriting ? INT64_MAX : client->end_ns;
     });

@@ -80,7 +80,7 @@ TEST(BlockingPost, UnavailableWithoutServer) {
             Code::kInvalidArgument);
 }
 
-TEST(BlockingPost, DataLossForWhatIsNotHttp) {
+TEST(BlockingPost, OtherProtocolsAreDataLoss) {
   const std::pair<const char*, std::string> bad[] = {
       {"no HTTP", "SSH-2.0-x\r\n\r\n"},
       {"cut", "HTTP/1.1 200"},

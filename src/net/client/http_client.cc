@@ -4,26 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <span>
-#include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/check.h"
-#include "base/ref.h"
 #include "base/result.h"
-#include "net/blocking/blocking_post.h"
-#include "net/io_loop.h"
-#include "net/message/address.h"
-#include "net/message/http_fields.h"
 #include "net/stream.h"
-#include "net/tls.h"
 
 namespace gpulens {
 namespace {
 
-using Outcome = IoResult::Outcome;
 using State = HttpResponseParser::State;
 
 constexpr size_t kReadBytes = 64u << 10;
@@ -286,8 +276,8 @@ void HttpChannel::Core::Send() {
     if (look && !TakeSome(nothing_came)) return;
     if (phase_ != Phase::kSending) return stream_.WaitReadable();
     IoResult wrote = WritePiece();
-    if (wrote.outcome == Outcome::kWouldBlock) break;
-    if (wrote.outcome != Outcome::kOk) return OnWriteError();
+    if (wrote.outcome == IoOutcome::kWouldBlock) break;
+    if (wrote.outcome != IoOutcome::kOk) return OnWriteError();
     connected_ = true;
     sent_ += wrote.bytes;
     if (sent_ < RequestBytes()) continue;
@@ -337,7 +327,7 @@ void HttpChannel::Core::OnReadable() {
 void HttpChannel::Core::OnIdleEvent() {
   char byte;
   IoResult read = stream_.ReadSome({&byte, 1});
-  if (read.outcome == Outcome::kWouldBlock) stream_.WaitReadable();
+  if (read.outcome == IoOutcome::kWouldBlock) stream_.WaitReadable();
   else stream_.Close();
 }
 
@@ -353,13 +343,13 @@ void HttpChannel::Core::Receive() {
 bool HttpChannel::Core::TakeSome(bool& nothing_left) {
   char* buffer = ReadBuffer();
   IoResult read = stream_.ReadSome({buffer, kReadBytes});
-  nothing_left = read.outcome == Outcome::kWouldBlock;
+  nothing_left = read.outcome == IoOutcome::kWouldBlock;
   if (nothing_left) return true;
   // Bytes on a kept connection before the request has begun are no response to it.
   if (phase_ == Phase::kSending && sent_ == 0 && Retry()) return false;
   switch (read.outcome) {
-    case Outcome::kClosed: return Ended(), false;
-    case Outcome::kFailed: return Broken(), false;
+    case IoOutcome::kClosed: return Ended(), false;
+    case IoOutcome::kFailed: return Broken(), false;
     default: return TakeBytes({buffer, read.bytes});
   }
 }

@@ -3,7 +3,6 @@
 // decompress bodies.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +15,7 @@
 #include "net/blocking/blocking_post.h"
 #include "net/io_loop.h"
 #include "net/message/address.h"
-#include "net/message/http_fields.h"
+#include "net/message/http_message.h"
 #include "net/message/http_parser.h"
 #include "net/tls.h"
 

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "base/testing/temp_folder.h"
-#include "net/message/http_fields.h"
+#include "net/message/http_message.h"
 #include "net/testing/certificates.h"
 #include "net/testing/http_channel_fixture.h"
 #include "net/testing/scripted_server.h"

@@ -240,7 +240,7 @@ TEST_F(HttpPostTest, AStatusCountsWhenItsBodyNeverEnds) {
   endless = false;
 }
 
-TEST_F(HttpPostTest, ASuccessThatCannotBeReadIsNone) {
+TEST_F(HttpPostTest, AnUnreadableSuccessIsAFailure) {
   ScriptedServer server([](Peer& peer, int connection) {
     peer.Body(peer.Head());
     if (connection == 0) peer.Write("HTTP/1.1 200 OK\r\nContent-Length: 1001\r\n\r\n");
@@ -348,7 +348,7 @@ TEST_F(HttpPostTest, ReadsARefusalThatArrivesWithAReset) {
   }
 }
 
-TEST_F(HttpPostTest, WhatIsRefusedIsNotSentToTheEnd) {
+TEST_F(HttpPostTest, StopsSendingARefusedRequest) {
   std::atomic<size_t> bytes = 0;
   ScriptedServer server([&](Peer& peer, int) {
     peer.Head();
@@ -462,7 +462,7 @@ TEST_F(HttpPostTest, AKeptConnectionThatHasEndedIsReplaced) {
   EXPECT_EQ(server.connections(), 6);
 }
 
-TEST_F(HttpPostTest, WhatLiesThereBeforeTheRequestIsNoAnswer) {
+TEST_F(HttpPostTest, BytesBeforeTheRequestAreNoResponse) {
   std::atomic<bool> go = false;
   ScriptedServer server([&](Peer& peer, int connection) {
     peer.Body(peer.Head());

@@ -19,12 +19,6 @@ std::string Lower(std::string_view text) {
   return small;
 }
 
-std::string Printable(std::string_view text) {
-  std::string out;
-  AppendPrintable(out, text);
-  return out;
-}
-
 }  // namespace
 
 GrpcCode GrpcCodeOfReset(uint32_t error) noexcept {

@@ -2,20 +2,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <functional>
-#include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "base/clock.h"
-#include "base/ref.h"
 #include "net/grpc/grpc_call_state.h"
 #include "net/http2/http2_transport.h"
-#include "net/io_loop.h"
 #include "net/message/address.h"
 #include "net/stream.h"
-#include "net/tls.h"
 
 namespace gpulens {
 
@@ -396,8 +389,8 @@ void GrpcConnector::OnWritable() {
   Ref<GrpcConnector> self(this);
   // An empty write shows whether there is a connection.
   const IoResult wrote = stream_.WriteSome({});
-  if (wrote.outcome == IoResult::Outcome::kWouldBlock) return stream_.WaitWritable();
-  if (wrote.outcome == IoResult::Outcome::kOk) return Finish(std::move(stream_));
+  if (wrote.outcome == IoOutcome::kWouldBlock) return stream_.WaitWritable();
+  if (wrote.outcome == IoOutcome::kOk) return Finish(std::move(stream_));
   last_error_ = "connect " + addresses_[address_ - 1].ToString() + ": " + stream_.error();
   Next();
 }

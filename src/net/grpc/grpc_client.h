@@ -3,7 +3,6 @@
 // configuration, no proxies.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>

@@ -10,11 +10,11 @@
 #include "net/grpc/grpc_server.h"
 #include "net/grpc/grpc_wire.h"
 #include "net/http2/http2_transport.h"
-#include "net/server/connection_set.h"
+#include "net/server/server.h"
 
 namespace gpulens {
 
-// What the connections of one server share. A connection touches it only until its Close.
+// State that the connections of one server share. A connection touches it only until its Close.
 struct GrpcShared {
   IoLoop& loop;
   const std::vector<GrpcRoute> routes;

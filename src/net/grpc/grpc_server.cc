@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "net/grpc/grpc_connection.h"
-#include "net/server/server.h"
 
 namespace gpulens {
 

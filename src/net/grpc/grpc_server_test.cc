@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <libdeflate.h>
 
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/grpc/grpc_testing.h"
 #include "net/grpc/grpc_wire.h"
 #include "net/http2/http2_frames_testing.h"
@@ -192,7 +192,7 @@ TEST(GrpcServer, OtherHttpIsRefusedAsHttp) {
   EXPECT_THAT(old.ReadAll(), HasSubstr("gRPC"));
 }
 
-TEST(GrpcServer, FloodsAreShutOut) {
+TEST(GrpcServer, RejectsFloods) {
   GrpcWorld world;
   for (const std::string& frame :
        {Frame(kPing, 0, 0, "12345678"), Frame(kSettings, 0, 0), Begin(1) + Frame(kReset, 0, 1, Number(8))}) {
@@ -229,7 +229,7 @@ TEST(GrpcServer, ClosesSilentClients) {
   EXPECT_TRUE(Eventually([&] { return world.server->stats().answers_of(GrpcCode::kDeadlineExceeded) == 1; }));
 }
 
-TEST(GrpcServer, WhoDoesNotReadIsClosed) {
+TEST(GrpcServer, ClosesClientsThatDoNotRead) {
   GrpcServer::Options options;
   options.limits.write_timeout = milliseconds(100);
   GrpcWorld world(options);

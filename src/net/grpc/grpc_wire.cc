@@ -47,7 +47,7 @@ Duration ReadDelay(protozero::pbf_reader reader) {
   return Duration(std::min(whole * kSecondNs + nanos, kLongestRetry * kSecondNs));
 }
 
-// Of one google.protobuf.Any.
+// Fields of one google.protobuf.Any.
 std::optional<Duration> ReadDetail(protozero::pbf_reader reader) {
   std::string_view type, value;
   while (reader.next()) {
@@ -155,26 +155,15 @@ std::optional<Duration> ReadGrpcTimeout(std::string_view field) noexcept {
 }
 
 std::string EncodeGrpcBinary(std::string_view bytes) {
-  std::string field = Base64Encoded(bytes);
+  std::string field;
+  AppendBase64(field, bytes);
   field.erase(field.find_last_not_of('=') + 1);
   return field;
 }
 
 std::optional<std::string> DecodeGrpcBinary(std::string_view field) {
-  for (int i = 0; i < 2 && field.ends_with('='); ++i) field.remove_suffix(1);
-  if (field.size() % 4 == 1) return std::nullopt;
   std::string bytes;
-  uint32_t bits = 0;
-  int count = 0;
-  for (char c : field) {
-    const size_t value = kBase64Digits.find(c);
-    if (value == kBase64Digits.npos) return std::nullopt;
-    bits = bits << 6 | static_cast<uint32_t>(value);
-    if ((count += 6) < 8) continue;
-    count -= 8;
-    bytes += static_cast<char>(bits >> count & 0xff);
-  }
-  return bytes;
+  return FromBase64(field, bytes) ? std::optional(std::move(bytes)) : std::nullopt;
 }
 
 std::string MakeGrpcDetails(GrpcCode code, std::string_view message, std::optional<Duration> retry_after) {

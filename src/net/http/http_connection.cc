@@ -7,8 +7,6 @@
 
 namespace gpulens {
 
-using Outcome = IoResult::Outcome;
-
 namespace {
 
 constexpr size_t kProgress = 64 << 10;
@@ -78,12 +76,12 @@ void HttpConnection::OnReadable() {
   busy_ = true;
   for (int i = 0; i < kReadsPerTurn && !gone() && (lingering_ || CanParse()); ++i) {
     IoResult read = stream_.ReadSome(shared_.buffer);
-    if (read.outcome == Outcome::kWouldBlock) break;
-    if (read.outcome == Outcome::kClosed) {
+    if (read.outcome == IoOutcome::kWouldBlock) break;
+    if (read.outcome == IoOutcome::kClosed) {
       PeerFinished();
       break;
     }
-    if (read.outcome == Outcome::kFailed) {
+    if (read.outcome == IoOutcome::kFailed) {
       Broken();
       break;
     }
@@ -335,8 +333,7 @@ void HttpConnection::Flush() {
   while (!gone() && !slots_.empty() && slots_.front().ready) {
     size_t total = 0;
     IoResult wrote = WriteReady(total);
-    if (wrote.outcome == IoResult::Outcome::kFailed || wrote.outcome == IoResult::Outcome::kClosed)
-      return Close();
+    if (wrote.outcome == IoOutcome::kFailed || wrote.outcome == IoOutcome::kClosed) return Close();
     Sent(wrote.bytes);
     if (wrote.bytes < total) return stream_.WaitWritable();
   }

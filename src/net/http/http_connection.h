@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,7 +14,7 @@
 #include "net/message/http_message.h"
 #include "net/message/http_parser.h"
 #include "net/message/request_origin.h"
-#include "net/server/connection_set.h"
+#include "net/server/server.h"
 #include "net/stream.h"
 
 namespace gpulens {
@@ -54,7 +53,7 @@ class HttpBodyFiles {
   IoLoop::TimerId timer_ = 0;
 };
 
-// What the connections of one server share. A connection touches it only until its Close.
+// State that the connections of one server share. A connection touches it only until its Close.
 struct HttpShared {
   IoLoop& loop;
   HttpHandler& handler;

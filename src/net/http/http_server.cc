@@ -4,7 +4,6 @@
 
 #include "base/parse.h"
 #include "net/http/http_connection.h"
-#include "net/server/server.h"
 
 namespace gpulens {
 

@@ -100,7 +100,7 @@ TEST_F(HttpServerTest, HeadHasTheLengthOfGetAndNoBody) {
   EXPECT_EQ(client.Read().body, "hello\n");
 }
 
-TEST_F(HttpServerTest, NamesWhatIsNotThereAndWhatIsNotAllowed) {
+TEST_F(HttpServerTest, Answers404And405) {
   Serve();
   EXPECT_EQ(Fetch(at_, "GET", "/nothing").status, 404);
   Answer wrong = Fetch(at_, "DELETE", "/echo");
@@ -216,7 +216,7 @@ TEST_F(HttpServerTest, AnswersAClientThatHasStoppedSending) {
   EXPECT_TRUE(client.ReadsEnd());
 }
 
-TEST_F(HttpServerTest, RejectsWhatIsNotHttp) {
+TEST_F(HttpServerTest, RejectsOtherProtocols) {
   Serve();
   EXPECT_EQ(StatusOf("nonsense\r\n\r\n"), 400);
   EXPECT_EQ(StatusOf("GET /hello HTTP/1.1\r\n\r\n"), 400);  // no Host
@@ -290,7 +290,7 @@ TEST_F(HttpServerTest, ServesOnAUnixSocket) {
   EXPECT_EQ(Fetch(*at, "GET", "/hello").body, "hello\n");
 }
 
-TEST_F(HttpServerTest, ShutdownFinishesWhatIsInFlight) {
+TEST_F(HttpServerTest, ShutdownFinishesRequestsInFlight) {
   Serve();
   TestClient idle(at_), working(at_), half(at_);
   idle.Send("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");

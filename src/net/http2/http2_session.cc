@@ -4,17 +4,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstddef>
 #include <cstring>
-#include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "base/check.h"
-#include "base/clock.h"
 
 namespace gpulens {
-// What a peer may cost without effect: spent by frames, earned by work and time.
+// Budget of a peer for frames without content: spent by frames, earned by work and time.
 class Http2Budget {
  public:
   Http2Budget(double most, double per_second) noexcept : most_(most), per_second_(per_second), left_(most) {}
@@ -113,7 +109,7 @@ constexpr size_t kOutputBytes = 64u << 10;
 constexpr size_t kWaitingFrames = 256;
 // Waiting replies to SETTINGS and PING: more than one Feed can cause; the budget ends it first.
 constexpr size_t kMaxAnswers = 4096;
-// What frames cost and earn. A finished stream pays for the window updates and pings around it.
+// Costs and earnings of frames. A finished stream pays for the window updates and pings around it.
 constexpr double kCostOfReset = 2, kCostOfContinuation = 4, kCostOfWrongFrame = 4, kEarnedByStream = 8,
                  kEarnedByData = 3;
 constexpr size_t kTinyData = 64;
@@ -134,7 +130,7 @@ std::string_view Text(const uint8_t* bytes, size_t size) {
   return {reinterpret_cast<const char*>(bytes), size};
 }
 
-// Of a call that fails only when it comes too late, or without memory.
+// Whether a call succeeded that fails only when it comes too late, or without memory.
 bool Worked(int result) {
   CHECK(result != NGHTTP2_ERR_NOMEM);
   return result == 0;

@@ -65,7 +65,7 @@ class Http2Fields {
   std::vector<Range> ranges_;
 };
 
-// What is sent on a stream after its fields. A plain value.
+// Content of a stream after its fields. A plain value.
 struct Http2Body {
   std::string head;                         // sent first
   std::shared_ptr<const std::string> rest;  // sent next; never copied whole. Null: empty

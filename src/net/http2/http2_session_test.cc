@@ -204,7 +204,7 @@ struct Flood {
 
 class Floods : public TestWithParam<Flood> {};
 
-TEST_P(Floods, EndWithACalmWord) {
+TEST_P(Floods, EndWithEnhanceYourCalm) {
   Server server;
   ASSERT_TRUE(server.session.Feed(std::string(kPreface) + Frame(kSettings, 0, 0), {}));
   ASSERT_TRUE(server.session.Feed(Frame(kHeaders, kEndHeaders, 1, CallFields("/x")), {}));
@@ -272,7 +272,7 @@ TEST(Http2Session, WorkAndTimePayForFrames) {
 }
 
 // Who never reads cannot make us hold endless answers to pings: nothing more is read.
-TEST(Http2Session, WhatWaitsToBeSentIsBounded) {
+TEST(Http2Session, BoundsPendingOutput) {
   Http2Limits limits;
   limits.idle_frames = 1'000'000;
   Server server(limits);

@@ -6,8 +6,6 @@
 
 namespace gpulens {
 
-using Outcome = IoResult::Outcome;
-
 namespace {
 
 constexpr size_t kReadBytes = 16u << 10;  // a TLS record; the session's budget is checked as often
@@ -53,9 +51,9 @@ Http2Transport::State Http2Transport::Receive() {
   for (int i = 0; i < kReadsPerTurn && session_.wants_input(); ++i) {
     auto& buffer = ReadBuffer();
     const IoResult read = stream_.ReadSome(buffer);
-    if (read.outcome == Outcome::kWouldBlock) break;
-    if (read.outcome == Outcome::kClosed) return State::kEnded;
-    if (read.outcome == Outcome::kFailed) return State::kBroken;
+    if (read.outcome == IoOutcome::kWouldBlock) break;
+    if (read.outcome == IoOutcome::kClosed) return State::kEnded;
+    if (read.outcome == IoOutcome::kFailed) return State::kBroken;
     if (!Greeted(state)) return state;
     const std::string_view bytes(buffer.data(), read.bytes);
     const bool first = received_ == 0;
@@ -78,8 +76,8 @@ Http2Transport::State Http2Transport::Send() {
     const std::string_view output = session_.Output();
     if (output.empty()) return session_.finished() ? State::kEnded : State::kOpen;
     const IoResult wrote = stream_.WriteSome({&output, 1});
-    if (wrote.outcome == Outcome::kFailed || wrote.outcome == Outcome::kClosed) return State::kBroken;
-    if (wrote.outcome == Outcome::kWouldBlock) break;
+    if (wrote.outcome == IoOutcome::kFailed || wrote.outcome == IoOutcome::kClosed) return State::kBroken;
+    if (wrote.outcome == IoOutcome::kWouldBlock) break;
     sent_ += wrote.bytes;
     session_.Sent(wrote.bytes);
   }
@@ -95,8 +93,8 @@ void Http2Transport::Wait() {
 bool Http2Transport::Linger() {
   for (int i = 0; i < kReadsPerTurn; ++i) {
     const IoResult read = stream_.ReadSome(ReadBuffer());
-    if (read.outcome == Outcome::kWouldBlock) return stream_.WaitReadable(), true;
-    if (read.outcome != Outcome::kOk) return false;
+    if (read.outcome == IoOutcome::kWouldBlock) return stream_.WaitReadable(), true;
+    if (read.outcome != IoOutcome::kOk) return false;
     dropped_ += read.bytes;
     if (dropped_ > kMaxDropped) return false;
   }

@@ -18,11 +18,8 @@ namespace {
 constexpr std::string_view kUnixPrefix = "unix:";
 
 Status BadAddress(std::string_view text, std::string_view why) {
-  std::string detail = "listen address \"";
-  AppendPrintable(detail, text.substr(0, 256));
-  detail += "\": ";
-  detail += why;
-  return {Code::kInvalidArgument, std::move(detail)};
+  return {Code::kInvalidArgument,
+          "listen address \"" + Printable(text.substr(0, 256)) + "\": " + std::string(why)};
 }
 
 bool IsMappedIpv4(const Endpoint& e) noexcept {
@@ -144,9 +141,7 @@ Result<Endpoint> ParseIp(std::string_view text, uint16_t port) {
       return endpoint;
     }
   }
-  std::string detail = "\"";
-  AppendPrintable(detail, text.substr(0, 256));
-  return Status{Code::kInvalidArgument, detail + "\" is not an IP address"};
+  return Status{Code::kInvalidArgument, "\"" + Printable(text.substr(0, 256)) + "\" is not an IP address"};
 }
 
 Result<Endpoint> ParseListenAddress(std::string_view text) {

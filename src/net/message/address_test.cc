@@ -13,7 +13,7 @@ std::string Parsed(std::string_view text) {
   return parsed ? parsed->ToString() : parsed.error().detail;
 }
 
-TEST(ParseListenAddress, TakesWhatPeopleWrite) {
+TEST(ParseListenAddress, AcceptsTheUsualForms) {
   EXPECT_EQ(Parsed("127.0.0.1:9091"), "127.0.0.1:9091");
   EXPECT_EQ(Parsed("[::1]:9091"), "[::1]:9091");
   EXPECT_EQ(Parsed("localhost:0"), "127.0.0.1:0");
@@ -25,7 +25,7 @@ TEST(ParseListenAddress, TakesWhatPeopleWrite) {
   EXPECT_EQ(ParseListenAddress("unix:/run/x.sock")->Host(), "/run/x.sock");
 }
 
-TEST(ParseListenAddress, NamesWhatIsWrong) {
+TEST(ParseListenAddress, ErrorsNameTheCause) {
   EXPECT_THAT(Parsed("9091"), HasSubstr("the port is missing; write HOST:PORT"));
   EXPECT_THAT(Parsed("127.0.0.1:"), HasSubstr("not a number from 0 to 65535"));
   EXPECT_THAT(Parsed("127.0.0.1:65536"), HasSubstr("not a number from 0 to 65535"));
@@ -108,7 +108,7 @@ TEST(HttpUrl, TakesIpv6AndUserInfo) {
   EXPECT_EQ(url->ToString(), "http://[::1]:9100/m") << "no secret is printed";
 }
 
-TEST(HttpUrl, ShownWithoutWhatMayBeSecret) {
+TEST(HttpUrl, ShownWithoutSecrets) {
   auto shown = [](const char* text) { return ParseHttpUrl(text)->Shown(); };
   EXPECT_EQ(shown("http://me:pw@node:9100/metrics"), "http://node:9100/metrics");
   EXPECT_EQ(shown("http://node/metrics?token=SECRET"), "http://node/metrics?…");
@@ -118,7 +118,7 @@ TEST(HttpUrl, ShownWithoutWhatMayBeSecret) {
   EXPECT_EQ(ParseHttpUrl("http://[::1]:9100/x")->Origin(), "http://[::1]:9100");
 }
 
-TEST(HttpUrl, RefusesWhatIsNone) {
+TEST(HttpUrl, RejectsInvalidUrls) {
   struct Case {
     const char *text, *why;
   };

@@ -1,4 +1,4 @@
-#include "net/message/http_fields.h"
+#include "net/message/http_message.h"
 
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ TEST(RetryAfter, TheThreeFormsOfADate) {
   EXPECT_EQ(RetryAfter("Mon, 06 Nov 1994 08:49:40 GMT", kNow), milliseconds(2'750)) << "a Sunday, truly";
 }
 
-TEST(RetryAfter, WhatHasPassedIsNow) {
+TEST(RetryAfter, ADateInThePastIsNow) {
   for (const char* text :
        {"Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Thu, 01 Jan 1970 00:00:00 GMT",
         "Sat, 01 Jan 0000 00:00:00 GMT", "Sunday, 06-Nov-93 08:50:37 GMT"}) {
@@ -68,7 +68,7 @@ struct BadRetryAfter {
 };
 class RetryAfterBad : public ::testing::TestWithParam<BadRetryAfter> {};
 
-TEST_P(RetryAfterBad, IsNothing) { EXPECT_EQ(RetryAfter(GetParam().text, kNow), std::nullopt); }
+TEST_P(RetryAfterBad, IsRejected) { EXPECT_EQ(RetryAfter(GetParam().text, kNow), std::nullopt); }
 
 INSTANTIATE_TEST_SUITE_P(
     Each, RetryAfterBad,

@@ -4,11 +4,9 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/error.hpp>
 #include <cstring>
-#include <optional>
 
 #include "base/parse.h"
 #include "base/text.h"
-#include "net/message/http_fields.h"
 
 namespace gpulens {
 
@@ -217,9 +215,7 @@ constexpr size_t kLongestRetryAfter = 64;
 char LowerOf(char c) noexcept { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 std::string Quoted(std::string_view text) {
-  std::string out = "\"";
-  AppendPrintable(out, text.substr(0, 60));
-  return out + (text.size() > 60 ? "…\"" : "\"");
+  return "\"" + Printable(text.substr(0, 60)) + (text.size() > 60 ? "…\"" : "\"");
 }
 
 }  // namespace

@@ -144,7 +144,7 @@ TEST(HttpMessage, SmallThings) {
   EXPECT_EQ(date[3], ',');
 }
 
-TEST(HttpMessageTest, WhoTakesGzip) {
+TEST(HttpMessageTest, AcceptsGzipByQuality) {
   auto gzip = [](std::string_view accept) { return AcceptsGzip(accept); };
   EXPECT_TRUE(gzip("gzip"));
   EXPECT_TRUE(gzip("deflate, GZIP;q=0.5"));

@@ -5,7 +5,7 @@
 
 #include "base/check.h"
 #include "net/message/address.h"
-#include "net/message/http_fields.h"
+#include "net/message/http_message.h"
 #include "net/message/http_parser.h"
 
 // Responses in one piece and in small pieces give the same, within the limits. What is to be waited is within

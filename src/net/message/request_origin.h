@@ -16,7 +16,7 @@
 namespace gpulens {
 
 enum class OriginCheck : uint8_t { kAllowed, kForeignHost, kForeignOrigin };
-// Where a connection arrived.
+// Listener at which a connection arrived.
 enum class Arrival : uint8_t { kUnix, kLoopback, kNetwork };
 Arrival ArrivalAt(const Endpoint& local) noexcept;
 

@@ -6,7 +6,6 @@
 
 #include "base/testing/temp_folder.h"
 #include "net/blocking/listening_socket.h"
-#include "net/server/connection_set.h"
 #include "net/testing/test_client.h"
 
 namespace gpulens {
@@ -16,7 +15,7 @@ using ::testing::ElementsAre;
 using testing::Eventually;
 using ::testing::HasSubstr;
 
-TEST(OpenListeningSocket, ErrorsAreForPeople) {
+TEST(OpenListeningSocket, ErrorsNameTheAddressAndItsOwner) {
   EXPECT_FALSE(OpenListeningSocket(Endpoint()).ok());
   auto elsewhere = OpenListeningSocket(*ParseListenAddress("192.0.2.1:1"));
   ASSERT_FALSE(elsewhere.ok());
@@ -46,7 +45,7 @@ TEST(OpenListeningSocket, DeadUnixSocketsAreReplacedAndLiveOnesNot) {
   EXPECT_FALSE(OpenListeningSocket(*ParseListenAddress("unix:" + file)).ok());
 }
 
-TEST(FindPortOwner, FindsUs) {
+TEST(FindPortOwner, FindsThisProcess) {
   auto socket = OpenListeningSocket(*ParseListenAddress("127.0.0.1:0"));
   ASSERT_TRUE(socket.ok());
   sockaddr_storage address{};
@@ -110,7 +109,7 @@ class ConnectionSetTest : public ::testing::Test {
   std::vector<std::string> events_;
 };
 
-TEST_F(ConnectionSetTest, TheOneThatCanBestBeSpared) {
+TEST_F(ConnectionSetTest, ClosesTheLeastImportantConnection) {
   loop_.Call([&] {
     Make(Duration(0), Duration(0));
     Add("work", Phase::kWork);

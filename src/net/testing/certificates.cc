@@ -8,7 +8,6 @@
 
 #include <atomic>
 
-#include "base/check.h"
 #include "net/message/address.h"
 
 namespace gpulens::testing {

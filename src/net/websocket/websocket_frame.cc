@@ -168,7 +168,9 @@ std::string AcceptKey(std::string_view key) {
   detail::update(context, kGuid.data(), kGuid.size());
   char digest[20];
   detail::finish(context, digest);
-  return Base64Encoded({digest, sizeof digest});
+  std::string accept;
+  AppendBase64(accept, {digest, sizeof digest});
+  return accept;
 }
 
 }  // namespace gpulens

@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <deque>
-#include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "base/parse.h"
-#include "net/message/http_parser.h"
 #include "net/message/request_origin.h"
-#include "net/server/connection_set.h"
-#include "net/server/server.h"
 #include "net/stream.h"
 #include "net/websocket/websocket_frame.h"
 
@@ -98,8 +91,6 @@ class WebSocketConnection final : public Connection, private StreamHandler {
 
 namespace {
 
-using Outcome = IoResult::Outcome;
-
 constexpr size_t kProgress = 64 << 10;
 constexpr size_t kMaxDiscarded = 1 << 20;
 constexpr int kReadsPerTurn = 4;
@@ -177,9 +168,9 @@ void WebSocketConnection::OnReadable() {
   Ref<Connection> self(this);
   for (int i = 0; i < kReadsPerTurn && !gone_ && state_ != State::kAccess; ++i) {
     IoResult read = stream_.ReadSome(shared_.buffer);
-    if (read.outcome == Outcome::kWouldBlock) break;
-    if (read.outcome != Outcome::kOk) {
-      bool broken_tls = stream_.is_tls() && !stream_.handshake_done() && read.outcome == Outcome::kFailed;
+    if (read.outcome == IoOutcome::kWouldBlock) break;
+    if (read.outcome != IoOutcome::kOk) {
+      bool broken_tls = stream_.is_tls() && !stream_.handshake_done() && read.outcome == IoOutcome::kFailed;
       return broken_tls ? Drop(Refusal::kTls) : Close();
     }
     TakeBytes({shared_.buffer.data(), read.bytes});
@@ -364,7 +355,7 @@ void WebSocketConnection::Flush() {
       pieces.Add(frame->payload.bytes);
     }
     IoResult wrote = stream_.WriteSome(pieces.all());
-    if (wrote.outcome == Outcome::kFailed || wrote.outcome == Outcome::kClosed) return Close();
+    if (wrote.outcome == IoOutcome::kFailed || wrote.outcome == IoOutcome::kClosed) return Close();
     shared_.stats.bytes_sent.fetch_add(wrote.bytes, std::memory_order_relaxed);
     sent_ += wrote.bytes;
     progress_ += wrote.bytes;

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <utility>
 
 #include "base/log.h"
 #include "base/result.h"
 #include "core/received_otlp.h"
-#include "delivery/queue_folders.h"
 
 namespace gpulens {
 namespace {
@@ -15,7 +13,7 @@ namespace {
 // "otlp/b" has the folder "otlp.b".
 std::string FolderOf(const std::string& sink) {
   std::string name = sink;
-  std::replace(name.begin(), name.end(), '/', '.');
+  std::ranges::replace(name, '/', '.');
   return name;
 }
 
@@ -31,10 +29,10 @@ std::filesystem::file_time_type LastWrite(const std::string& folder) {
   return last;
 }
 
-// So many records may wait before one that its sender waits for.
+// Maximum number of records that wait before one with a waiting sender.
 constexpr uint64_t kBacklog = 16;
 
-// What this sink sends of what is received.
+// Adds the received signals that this sink exports.
 void AddReceivedSignals(const Delivery::SinkSetup& sink, Delivery::Plan& plan) {
   const uint32_t takes = sink.spec->network->takes(sink.config);
   for (size_t source = 0; source < kRecordSources; ++source) {
@@ -79,9 +77,8 @@ struct Delivery::Destination {
   Plan::Destination planned;
   std::unique_ptr<RequestSender> sender;
   std::vector<std::shared_ptr<LogReader>> readers;  // of the logs that it is sent from
-  // Of logs that it has left.
+  // Counts of logs that it has left.
   std::array<uint64_t, kRecordDropReasons> dropped{};
-  RequestSender::Stats sent;
 };
 
 Delivery::Delivery(Env& env) : env_(env) {}
@@ -100,7 +97,7 @@ Status Delivery::Add(const SinkSetup& sink, Plan& plan) const {
     return Ok();
   }
   if (!env_.http || !env_.io) return {Code::kUnavailable, "there is no network here"};
-  // A folder that a sink names itself is its own; whose place is whose could not be said else.
+  // Two sinks in one folder would share a position.
   const std::string& chosen = sink.config.Group("queue").Text("dir");
   for (const Plan::Destination& one : plan.destinations) {
     if (!chosen.empty() && one.sink.config.Group("queue").Text("dir") == chosen)
@@ -129,7 +126,7 @@ Delivery::OpenLog* Delivery::FindLog(const std::string& folder) {
 std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::vector<std::string>& members,
                                             RequestLogOptions options) {
   std::lock_guard lock(mutex_);
-  // Without a folder: that of the same members, or another.
+  // In memory: the log of the same members, or a new one.
   if (options.folder.empty()) {
     for (OpenLog& open : logs_) {
       if (open.current && open.log->options().folder.empty() && open.log->options().owner == base &&
@@ -144,14 +141,13 @@ std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::
   }
   const std::string first = options.folder;
   const auto fits = [&](const RequestLog& log) {
-    // Nothing may be kept there for a sink that is not of the group.
+    // The log must keep nothing for a sink outside of the group.
     const std::vector<std::string> readers = log.readers();
-    return std::all_of(readers.begin(), readers.end(), [&](const std::string& reader) {
-      return std::find(members.begin(), members.end(), reader) != members.end();
+    return std::ranges::all_of(readers, [&](const std::string& reader) {
+      return std::ranges::find(members, reader) != members.end();
     });
   };
-  // The one that is in use goes on. One of before is only emptied: what it holds is older than what is in
-  // the one in use.
+  // The current log continues. A previous one is only emptied, as its data is older.
   for (OpenLog& open : logs_) {
     const std::string& folder = open.log->options().folder;
     if (!open.current || open.closing || (folder != first && !folder.starts_with(first + "+")) ||
@@ -164,7 +160,7 @@ std::shared_ptr<RequestLog> Delivery::LogOf(const std::string& base, const std::
     options.folder = i == 0 ? first : first + "+" + std::to_string(i);
     options.owner = i == 0 ? base : "";
     if (FindLog(options.folder)) continue;
-    // Of an earlier run: where it is the only one.
+    // A folder of an earlier run is used if it is the only one.
     const bool there = std::filesystem::exists(options.folder);
     if (there && (i != 0 || std::filesystem::exists(first + "+1"))) continue;
     auto log = RequestLog::Open(options, *env_.clock);
@@ -189,8 +185,8 @@ void Delivery::Attach(Destination& destination, const std::shared_ptr<RequestLog
       "another reader of this name has " + log->options().folder, log->options().folder);
 }
 
-// What waits for it in folders that it does not use: of sinks that it was encoded with before, or of before a
-// restart.
+// Attaches the destination to folders that it no longer uses and that hold data for it: of former groups, and
+// of before a restart.
 void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination& planned) {
   const std::string queue = QueueFolder();
   if (queue.empty()) return;
@@ -198,9 +194,9 @@ void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination
   std::vector<std::string> folders;
   for (std::filesystem::directory_iterator at(queue, error), end; !error && at != end; at.increment(error))
     if (at->is_directory(error)) folders.push_back(at->path().string());
-  // The oldest first: by what was written last.
-  std::sort(folders.begin(), folders.end(),
-            [](const std::string& a, const std::string& b) { return LastWrite(a) < LastWrite(b); });
+  // The oldest first, by the last write.
+  std::ranges::sort(folders,
+                    [](const std::string& a, const std::string& b) { return LastWrite(a) < LastWrite(b); });
   for (const std::string& folder : folders) {
     if ((planned.own && planned.own->options().folder == folder) ||
         (planned.received && planned.received->options().folder == folder))
@@ -210,7 +206,7 @@ void Delivery::AttachLeftovers(Destination& destination, const Plan::Destination
     if (!open) {
       RequestLogOptions options = LogOptionsOf(planned.sink.config, folder);
       options.folder = folder;
-      // Also where it is another sink's: what is kept for that one stays.
+      // Also in a folder of another sink, whose data stays.
       options.owner = OwnerOfQueueFolder(name);
       if (!RequestLog::HasReader(folder, planned.sink.name, options.owner)) continue;
       logs_.push_back({RequestLog::Open(std::move(options), *env_.clock), {}, false});
@@ -227,8 +223,8 @@ void Delivery::Apply(Plan plan, Instant deadline) {
   {
     std::lock_guard lock(mutex_);
     for (auto at = destinations_.begin(); at != destinations_.end();) {
-      const bool stays = std::any_of(plan.destinations.begin(), plan.destinations.end(),
-                                     [&](const auto& one) { return one.sink.name == at->first; });
+      const bool stays =
+          std::ranges::any_of(plan.destinations, [&](const auto& one) { return one.sink.name == at->first; });
       if (stays) {
         ++at;
         continue;
@@ -299,24 +295,15 @@ bool Delivery::ReadStats(std::string_view sink, DeliveryStats& out) {
   const auto at = destinations_.find(sink);
   if (at == destinations_.end()) return false;
   Destination& one = *at->second;
-  one.sender->stats(one.sent);
-  out.up = one.sent.up;
-  out.requests = one.sent.requests;
-  out.retries = one.sent.retries;
-  out.sent_bytes = one.sent.sent_bytes;
-  out.left_out = one.sent.left_out;
-  out.untranslated = one.sent.untranslated;
-  out.last_success_unix_ns = one.sent.last_success_unix_ns;
-  const std::vector<std::string>& signals = one.planned.setup->signals;
-  out.signals.assign(signals.size(), {});
-  for (size_t i = 0; i < signals.size() && i < one.sent.signals.size(); ++i)
-    out.signals[i] = {signals[i], one.sent.signals[i].delivered, one.sent.signals[i].rejected};
+  one.sender->stats(out);
+  const std::vector<std::string>& names = one.planned.setup->signals;
+  out.signal_names.assign(names.begin(), names.end());
   out.on_disk = out.unusable = false;
   out.queued_records = out.queued_bytes = out.queue_limit = 0;
   out.oldest_age.reset();
   for (size_t i = 0; i < kRecordDropReasons; ++i)
     out.dropped[i] = {RecordDropReasonName(static_cast<RecordDropReason>(i)), one.dropped[i]};
-  out.dropped[kRecordDropReasons] = {"refused", one.sent.refused};
+  out.dropped[kRecordDropReasons] = {"refused", out.refused};
   for (const auto& reader : one.readers) {
     const LogReader::Stats stats = reader->stats();
     out.queued_records += stats.records;
@@ -361,7 +348,7 @@ void Delivery::SweepAbandoned() {
     if (!FindLog(place.folder)) static_cast<void>(RemoveAbandoned(place, *env_.clock));
 }
 
-// Under mutex_. Each folder that a sink names itself is asked about with the first such sink as its owner.
+// Under mutex_. The owner of a configured folder is the first sink that names it.
 void Delivery::WatchLeftovers() {
   LeftoverWatch::Where where;
   where.root = QueueFolder();
@@ -373,7 +360,7 @@ void Delivery::WatchLeftovers() {
   leftovers_->SetWhere(std::move(where));
 }
 
-// What Delivery does with what receivers take in: one log for all sinks that send it.
+// Received data: one log for all sinks that export it.
 
 void Delivery::PlanReceived(bool receivers, Plan& plan) {
   if (!receivers) return;
@@ -392,14 +379,14 @@ void Delivery::PlanReceived(bool receivers, Plan& plan) {
     AddReceivedSignals(one.sink, plan);
     options.max_bytes = std::max(options.max_bytes, own.max_bytes);
     if (own.sync == SyncPolicy::kAlways) options.sync = own.sync;
-    // Beside the folder of the first that has one.
+    // Next to the folder of the first that has one.
     if (disk || own.folder.empty()) continue;
     disk = true;
     options.folder = (std::filesystem::path(own.folder).parent_path() / kReceivedLog).string();
   }
   if (members.empty()) return;
   if (!disk) options.folder.clear(), options.memory_bytes = MemoryBytes(options.max_bytes);
-  std::sort(members.begin(), members.end());
+  std::ranges::sort(members);
   plan.received = LogOf(std::string(kReceivedLog), members, std::move(options));
   for (Plan::Destination& one : plan.destinations)
     if (SendsReceived(*one.sink.spec, one.sink.config)) one.received = plan.received;
@@ -425,7 +412,7 @@ void Delivery::Forward(const ReceivedOtlp& received, Done done) {
     log = received_;
     discards = discards_;
     taken = sends_[static_cast<size_t>(received.source)][static_cast<size_t>(received.signal)];
-    // One that is full is passed by, and counts what it loses; only when all are full the sender keeps it.
+    // A full reader is skipped and counts drops; only when all are full the request is refused.
     for (const auto& reader : received_readers_) {
       room |= reader->HasRoom(received.bytes.size());
       busy &= reader->stats().records > kBacklog;
@@ -437,7 +424,7 @@ void Delivery::Forward(const ReceivedOtlp& received, Done done) {
     return done({Code::kInvalidArgument,
                  "no sink sends " + std::string(OtlpSignalName(received.signal)) + " of this receiver"});
   if (!room) return done({Code::kExhausted, "the queues of all sinks are full"});
-  // What is in memory alone is answered when it is delivered; nobody waits for a long backlog.
+  // A record in memory is answered when it is delivered, so it is refused behind a long backlog.
   if (busy && (log->options().folder.empty() || !log->disk()))
     return done({Code::kExhausted, "the queue is in memory only, and delivery is behind"});
   Result<RequestLog::Kept> kept = RequestLog::Kept::kOnDisk;

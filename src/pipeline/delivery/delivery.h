@@ -21,7 +21,7 @@
 #include <gpulens/status.h>
 
 #include "base/clock.h"
-#include "delivery/leftover_watch.h"
+#include "delivery/queue_folders.h"
 #include "delivery/request_log.h"
 #include "delivery/request_sender.h"
 #include "pipeline/delivery/send_setup.h"
@@ -30,20 +30,9 @@
 
 namespace gpulens {
 
-// Counters of one network sink, for self-metrics. A plain value.
-struct DeliveryStats {
-  struct Signal {
-    std::string_view name;  // "metrics", "logs"; static storage
-    // Points or records: accepted, and rejected by the receiver in accepted requests.
-    uint64_t delivered = 0, rejected = 0;
-  };
-  std::vector<Signal> signals;
-  std::map<std::string, uint64_t, std::less<>> requests;  // by HTTP status, or the name of the failure
-  uint64_t retries = 0, sent_bytes = 0;
-  uint64_t left_out = 0, untranslated = 0;  // points or records, as in SendParts
-  bool up = true;                           // the last request was accepted, or there was none
-  int64_t last_success_unix_ns = 0;
-
+// Counters of one network sink, for self-metrics: those of its sender, and of its queues. A plain value.
+struct DeliveryStats : RequestSender::Stats {
+  std::vector<std::string_view> signal_names;  // "metrics", "logs", by index of `signals`
   bool on_disk = false;
   bool unusable = false;  // a folder is unusable: the queue is in memory
   uint64_t queued_records = 0, queued_bytes = 0, queue_limit = 0;
@@ -134,7 +123,7 @@ class Delivery final : public OtlpForward {
   std::map<std::string, std::unique_ptr<Destination>, std::less<>> destinations_;
   std::shared_ptr<RequestLog> received_;
   std::vector<std::shared_ptr<LogReader>> received_readers_;
-  // As in Plan.
+  // Values of the running plan.
   size_t packing_ = 0;
   std::array<std::array<bool, kOtlpSignals>, kRecordSources> sends_{};
   bool discards_ = false;

@@ -28,7 +28,7 @@ using ::testing::UnorderedElementsAre;
 
 constexpr auto kLongest = seconds(20);
 
-// A receiver that keeps the bodies it took, and refuses while it is told to.
+// A receiver that keeps accepted bodies, and refuses on request.
 class Taker {
  public:
   void Answer(int status) {
@@ -200,7 +200,7 @@ class DeliveryTest : public ::testing::Test {
       found.clear();
       for (const auto& entry : fs::directory_iterator(folder_.path() + "/queue"))
         found.push_back(entry.path().filename().string());
-      std::sort(found.begin(), found.end());
+      std::ranges::sort(found);
       return found == expected;
     });
     return found;
@@ -215,11 +215,11 @@ class DeliveryTest : public ::testing::Test {
       return codes;
     }
   };
-  void Receive(const std::string& bytes, Reported& told, OtlpSignal signal = OtlpSignal::kMetrics,
+  void Receive(const std::string& bytes, Reported& reported, OtlpSignal signal = OtlpSignal::kMetrics,
                RecordSource source = RecordSource::kOtlp) {
-    delivery_->Forward({signal, 1, source, 0, bytes}, [&told](const Status& status) {
-      std::lock_guard lock(told.mutex);
-      told.codes.push_back(status.code);
+    delivery_->Forward({signal, 1, source, 0, bytes}, [&reported](const Status& status) {
+      std::lock_guard lock(reported.mutex);
+      reported.codes.push_back(status.code);
     });
   }
 
@@ -407,12 +407,12 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
        {"test/c", &c_, "1"}},
       true);
   EXPECT_TRUE(delivery_->has_sink());
-  Reported told;
-  Receive("x", told);
-  EXPECT_THAT(told.all(), ElementsAre(Code::kOk)) << "it is on disk";
-  Receive("y", told, OtlpSignal::kLogs, RecordSource::kRemoteWrite);
-  Receive("z", told, OtlpSignal::kTraces);
-  EXPECT_THAT(told.all(), ElementsAre(Code::kOk, Code::kOk, Code::kInvalidArgument))
+  Reported reported;
+  Receive("x", reported);
+  EXPECT_THAT(reported.all(), ElementsAre(Code::kOk)) << "it is on disk";
+  Receive("y", reported, OtlpSignal::kLogs, RecordSource::kRemoteWrite);
+  Receive("z", reported, OtlpSignal::kTraces);
+  EXPECT_THAT(reported.all(), ElementsAre(Code::kOk, Code::kOk, Code::kInvalidArgument))
       << "no sink sends traces";
   Write("own");
   EXPECT_THAT(a_.Wait(2), UnorderedElementsAre("x", "own"));
@@ -424,7 +424,7 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
   // Over a restart and without the one that had it.
   Restart();
   Run({{"test/b", &b_, "1", {"otlp", "remote_write"}}}, true);
-  Receive("w", told);
+  Receive("w", reported);
   b_.Answer(200);
   EXPECT_THAT(b_.Wait(3), ElementsAre("x", "y", "w"));
   EXPECT_EQ(a_.bodies().size(), 2u);
@@ -432,14 +432,14 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
 
 TEST_F(DeliveryTest, WithoutADiskReceivedDataIsAnsweredWhenItIsDelivered) {
   Run({{"test", &a_, "1", {"otlp"}, "memory"}}, true);
-  Reported told;
-  Receive("x", told);
+  Reported reported;
+  Receive("x", reported);
   EXPECT_THAT(a_.Wait(1), ElementsAre("x"));
-  EXPECT_TRUE(Until([&] { return !told.all().empty(); }));
+  EXPECT_TRUE(Until([&] { return !reported.all().empty(); }));
   a_.Answer(503);
-  Receive("y", told);
-  EXPECT_TRUE(Until([&] { return told.all().size() == 2; }));
-  EXPECT_THAT(told.all(), ElementsAre(Code::kOk, Code::kExhausted)) << "its sender still has it";
+  Receive("y", reported);
+  EXPECT_TRUE(Until([&] { return reported.all().size() == 2; }));
+  EXPECT_THAT(reported.all(), ElementsAre(Code::kOk, Code::kExhausted)) << "its sender still has it";
   EXPECT_TRUE(UntilEmpty("test"));
   a_.Answer(200);
   EXPECT_THAT(a_.bodies(), ElementsAre("x")) << "and it is not sent later";
@@ -452,25 +452,25 @@ TEST_F(DeliveryTest, AFolderThatCannotBeUsedStopsNothing) {
   Run({{"test", &a_, "1", {"own", "otlp"}}}, true);
   EXPECT_TRUE(StatsOf("test").unusable);
   Write("1");
-  Reported told;
-  Receive("x", told);
+  Reported reported;
+  Receive("x", reported);
   EXPECT_THAT(a_.Wait(2), UnorderedElementsAre("1", "x"));
-  EXPECT_TRUE(Until([&] { return !told.all().empty(); }));
-  EXPECT_THAT(told.all(), ElementsAre(Code::kOk));
+  EXPECT_TRUE(Until([&] { return !reported.all().empty(); }));
+  EXPECT_THAT(reported.all(), ElementsAre(Code::kOk));
 }
 
-TEST_F(DeliveryTest, WithoutReceiversOrSinksNothingIsWanted) {
-  Reported told;
+TEST_F(DeliveryTest, WithoutReceiversOrSinksPlansNoLog) {
+  Reported reported;
   Run({{"test", &a_, "1", {"own", "otlp"}}});
   EXPECT_FALSE(delivery_->has_sink());
-  Receive("x", told);
+  Receive("x", reported);
   Run({{"test", &a_, "1", {"own"}}}, true);
   EXPECT_FALSE(delivery_->has_sink());
-  Receive("x", told);
-  EXPECT_THAT(told.all(), ElementsAre(Code::kUnavailable, Code::kUnavailable));
+  Receive("x", reported);
+  EXPECT_THAT(reported.all(), ElementsAre(Code::kUnavailable, Code::kUnavailable));
 }
 
-TEST_F(DeliveryTest, TheEndSaysWhatIsLeft) {
+TEST_F(DeliveryTest, TheEndReportsWhatIsLeft) {
   b_.Answer(503), c_.Answer(400);
   Run({{"test", &a_}, {"test/b", &b_}, {"test/c", &c_}});
   Write("1");

@@ -1,26 +1,22 @@
 #include "pipeline/delivery/send_setup.h"
 
 #include <algorithm>
-#include <array>
 
 #include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "plugins/remote_access.h"
 
 namespace gpulens {
 namespace {
 
 // Memory that waits is worth more than disk.
 constexpr uint64_t kMemoryShare = 8;
-// Those that every network sink has.
+// Options of every network sink that concern only its destination.
 constexpr std::string_view kDestinationOptions[] = {"endpoints", "balance", "in_flight", "retry",
                                                     "sources",   "where",   "tenant",    kTransportKey};
 constexpr Duration kDefaultTimeout = std::chrono::seconds(10);
 
-bool Contains(const auto& keys, const auto& key) {
-  return std::find(std::begin(keys), std::end(keys), key) != std::end(keys);
-}
+bool Contains(const auto& keys, const auto& key) { return std::ranges::find(keys, key) != std::end(keys); }
 
 // Statuses that the schema has let pass.
 std::vector<int> RetriedStatuses(const Config& retry) {
@@ -29,12 +25,12 @@ std::vector<int> RetriedStatuses(const Config& retry) {
   return statuses;
 }
 
-// Takes the envelope off, and leaves out what is of another source.
+// Removes the envelope and skips records of other sources.
 std::function<Status(LogRecord&, SendParts&, bool&)> PrepareOf(decltype(SendPlan::prepare) prepare,
                                                                const Config& config, size_t kinds) {
   std::array<bool, kRecordSources> sends{};
   for (size_t i = 0; i < kRecordSources; ++i) sends[i] = SendsSource(config, static_cast<RecordSource>(i));
-  // What a log of the agent's own data still holds is sent, whatever `sources` says now.
+  // The agent's own data that a log still holds is sent even if `sources` no longer has it.
   sends[static_cast<size_t>(RecordSource::kOwn)] = true;
   return [kinds, sends, prepare = std::move(prepare)](LogRecord& record, SendParts& parts,
                                                       bool& alone) -> Status {
@@ -66,8 +62,8 @@ std::function<Status(LogRecord&, SendParts&, bool&)> PrepareOf(decltype(SendPlan
 }  // namespace
 
 Status LogWriter::Append(uint8_t kind, std::string_view body, uint32_t items, uint32_t key) {
-  // What comes before the first request of a snapshot has to be done before it: then no series overtakes
-  // itself, however snapshots are cut into requests.
+  // All earlier records are done before the first request of a snapshot, so that no series overtakes itself,
+  // however snapshots are divided into requests.
   WriteEnvelope({kind, static_cast<uint8_t>(RecordSource::kOwn), key == 0, key}, body, record_);
   const auto kept = log_->Append(record_, items);
   return kept || kept.error().code == Code::kInvalidArgument ? Ok() : kept.error();
@@ -99,7 +95,7 @@ Result<std::shared_ptr<const SendSetup>> MakeSendSetup(SendPlan plan, const Conf
   setup->classify_call = std::move(plan.classify_call);
   setup->rework = std::move(plan.rework);
   setup->format = std::move(plan.format);
-  // By endpoint and signal; used by the sender's thread alone.
+  // By endpoint and signal; used by the sender's thread only.
   auto access = std::make_shared<std::vector<std::vector<RemoteAccess>>>();
   for (const std::vector<HttpUrl>& urls : plan.urls) {
     SendEndpoint& endpoint = setup->endpoints.emplace_back();

@@ -1,16 +1,15 @@
-// Which ticks a sink with an interval gets, and with which readings.
+// Selects the ticks and readings for a sink with an interval.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <string>
-#include <vector>
 
 #include "core/frame.h"
 
 namespace gpulens {
 
-// Thins out collectors that read faster than the sink's interval: once per interval the sink gets the whole
+// Reduces collectors that read faster than the sink's interval: once per interval the sink gets the whole
 // snapshot. A sink that sends only new readings also gets every reading of the slower collectors, with the
 // tick that brings it: between two whole snapshots it gets one in which fast collectors have the frame that
 // it got last, as if they had not run since.
@@ -22,13 +21,13 @@ class SnapshotSelector {
   SnapshotSelector(Duration interval, bool sends_new_readings) noexcept
       : interval_(interval), sends_new_readings_(sends_new_readings) {}
 
-  // What the sink is to get of this tick; null: nothing.
+  // Returns the snapshot that the sink gets in this tick; null: none.
   Ref<const Snapshot> Select(const Ref<const Snapshot>& snapshot);
   // The whole snapshot, unless the sink got the whole of this tick. Null for null.
   Ref<const Snapshot> SelectLast(const Ref<const Snapshot>& snapshot);
 
  private:
-  // What the sink got last of one collector.
+  // The last frame of one collector that the sink got.
   struct Sent {
     uint64_t run = 0;
     int64_t read_boot_ns = 0;

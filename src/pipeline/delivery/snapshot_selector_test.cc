@@ -85,7 +85,7 @@ TEST_F(SnapshotSelectorTest, BetweenWholeSnapshotsOnlySlowCollectorsMoveOn) {
   EXPECT_THAT(Shown(selector.Select(Tick({&fast, &slow}, 15))), ElementsAre("host 9", "scrape/node 1"));
 }
 
-TEST_F(SnapshotSelectorTest, AnotherKindOfSinkGetsWholeSnapshotsAlone) {
+TEST_F(SnapshotSelectorTest, OtherSinksGetOnlyWholeSnapshots) {
   SnapshotSelector selector(seconds(15), false);
   Source slow{"scrape/node", seconds(15)};
   EXPECT_TRUE(selector.Select(Tick({&slow}, 0)));
@@ -153,8 +153,8 @@ TEST_F(SnapshotSelectorTest, AfterAPauseNothingIsMadeUpFor) {
   EXPECT_TRUE(selector.Select(Tick({}, 1010)));
 }
 
-// Whatever periods, phases and jitter there are: a slow collector's every reading that a tick shows reaches
-// the sink with that tick, and a fast one's at most as often as the interval says.
+// With random periods, phases and jitter: each reading of a slow collector reaches the sink with the tick
+// that shows it first, and readings of a fast one at most once an interval.
 TEST_F(SnapshotSelectorTest, EveryReadingOfASlowCollectorIsPassedOnWithItsTick) {
   for (uint32_t seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);

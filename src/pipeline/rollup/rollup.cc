@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <string>
 #include <unordered_map>
 #include <utility>
 
@@ -49,7 +48,7 @@ T IncreaseOf(T before, T now, bool restarted) noexcept {
 }
 
 constexpr int64_t kSecond = 1'000'000'000;
-// Sinks tell times apart by milliseconds.
+// Sinks export times in milliseconds.
 constexpr int64_t kNextTime = 2'000'000;
 
 }  // namespace
@@ -75,7 +74,7 @@ void RollupSource::Plan(const Frame& frame, int64_t start_unix_ns) {
   const Layout& layout = *frame.layout;
   std::vector<RollupMember> former = std::exchange(members_, {});
   const std::vector<double> numbers = std::exchange(numbers_, {});
-  // Those that ended leave first, so that others may have their place in a group.
+  // Ended series leave first, so that others can take their place in a group.
   for (RollupMember& member : former) {
     if (!SameSeries(*layout_, layout, member.slot)) Drop(member);
   }
@@ -226,16 +225,7 @@ void RollupSource::Emit(const SnapshotEntry& entry, Snapshot& out) {
     of_ = entry.frame;
     shown_ = nullptr;
     Ref<Frame> copy = pool_.Take();
-    const Frame& frame = *entry.frame;
-    copy->source = frame.source;
-    copy->layout = frame.layout;
-    copy->run = frame.run;
-    copy->read_at = frame.read_at;
-    copy->cells = frame.cells;
-    copy->quality = frame.quality;
-    copy->absence = frame.absence;
-    copy->age_ms = frame.age_ms;
-    copy->exemplars = frame.exemplars;
+    *copy = *entry.frame;
     for (size_t slot = 0; slot < hidden_.size(); ++slot) {
       if (hidden_[slot]) copy->quality[slot] = Quality::kAbsent;
     }
@@ -372,31 +362,21 @@ void Rollup::Close(uint32_t rule, Instant end, uint64_t round) {
   ++ended_;
 }
 
-void Rollup::UpdateStats() noexcept {
-  RollupStats now;
+void Rollup::UpdateStats() {
+  RollupStats now{.intervals = ended_};
   for (const auto& groups : rules_) now.groups += groups->size();
   for (const Seen& seen : sources_) {
     now.rolled_up += seen.source->members();
     now.left_out += seen.source->hidden();
     for (size_t i = 0; i < kRollupRefusals; ++i) now.refused[i] += seen.source->refused()[i];
   }
-  stats_.groups.store(now.groups, std::memory_order_relaxed);
-  stats_.rolled_up.store(now.rolled_up, std::memory_order_relaxed);
-  stats_.left_out.store(now.left_out, std::memory_order_relaxed);
-  stats_.intervals.store(ended_, std::memory_order_relaxed);
-  for (size_t i = 0; i < kRollupRefusals; ++i)
-    stats_.refused[i].store(now.refused[i], std::memory_order_relaxed);
+  std::lock_guard lock(stats_mutex_);
+  stats_ = now;
 }
 
-RollupStats Rollup::stats() const noexcept {
-  RollupStats now;
-  now.groups = stats_.groups.load(std::memory_order_relaxed);
-  now.rolled_up = stats_.rolled_up.load(std::memory_order_relaxed);
-  now.left_out = stats_.left_out.load(std::memory_order_relaxed);
-  now.intervals = stats_.intervals.load(std::memory_order_relaxed);
-  for (size_t i = 0; i < kRollupRefusals; ++i)
-    now.refused[i] = stats_.refused[i].load(std::memory_order_relaxed);
-  return now;
+RollupStats Rollup::stats() const {
+  std::lock_guard lock(stats_mutex_);
+  return stats_;
 }
 
 }  // namespace gpulens

@@ -1,15 +1,11 @@
-// One source of a sink's snapshots, as "nvidia": which of its series are in groups of roll-up rules, what
-// they were read last, and what of its frames the sink is sent.
-//
-// Used by Rollup alone. Not thread-safe. Does not allocate while the layout stays.
+// Roll-ups of a sink: combines series over time and attributes by the sink's rules.
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <gpulens/status.h>
@@ -24,17 +20,21 @@ namespace gpulens {
 // The groups of each rule.
 using RollupRules = std::vector<std::unique_ptr<RollupGroups>>;
 
+// One source of a sink's snapshots ("nvidia"): which of its series are in groups, their last readings, and
+// the frames without the series that are rolled up. Used by Rollup only. Not thread-safe. Does not allocate
+// while the layout stays.
 class RollupSource {
  public:
   // `rules` outlive it.
   RollupSource(std::string name, RollupRules& rules) : name_(std::move(name)), rules_(rules) {}
 
   const std::string& name() const noexcept { return name_; }
-  // Takes new readings into the groups. Groups that begin count from `start_unix_ns`.
+  // Adds new readings to the groups. New groups count from `start_unix_ns`.
   void Take(const Ref<const Frame>& frame, int64_t start_unix_ns);
-  // Adds to `out` the entry whose frame was taken last, without the series that are sent as roll-ups only.
+  // Adds the entry of the last frame to `out`, without the series that are exported as roll-ups only.
   void Emit(const SnapshotEntry& entry, Snapshot& out);
-  // Adds what was read in the interval to the groups of a rule. `in_snapshot`: the last one had this source.
+  // Adds the readings of the interval to the groups of a rule. `in_snapshot`: the last snapshot had this
+  // source.
   void EndInterval(uint32_t rule, bool in_snapshot) noexcept;
   // All series leave their groups.
   void Leave() noexcept;
@@ -68,34 +68,34 @@ class RollupSource {
   Buckets buckets_;
 };
 
-// Combines series of a sink's snapshots by the sink's rules: takes each tick's snapshot, gives the snapshot
-// that the sink is to get. Series of a rule are left out of it; at the end of each interval a frame of
-// results comes into it, named "rollup/1" by the rule's number, and stays until the next one takes its place.
+// Current numbers, except for `intervals`.
+struct RollupStats {
+  uint64_t groups = 0;
+  uint64_t rolled_up = 0;  // series in a group, once for each rule
+  uint64_t left_out = 0;   // series that are exported as roll-ups only
+  uint64_t intervals = 0;  // that have ended
+  std::array<uint64_t, kRollupRefusals>
+      refused{};  // series that a rule matches and that are exported unchanged
+};
+
+// Takes the snapshot of each tick and returns the one for the sink, without the series of its rules. At the
+// end of each interval it contains a frame of results, named "rollup/1" by the number of the rule, until the
+// next one replaces it.
 //
 //   ASSIGN_OR_RETURN(std::unique_ptr<Rollup> rollup, Rollup::Make(config));
 //   if (rollup) snapshot = rollup->Apply(snapshot);
 //
 // Intervals end at multiples of their length on the wall clock, so that those of all machines agree. The
 // first one ends at the first such time that is at least half an interval away. Time within an interval is
-// that of the boot clock. A reading belongs to the interval in which its tick closed. A frame that rides
-// again, and a stale value that was there before, are no new reading. Values that are not finite are left
-// out.
-
-struct RollupStats {
-  uint64_t groups = 0;     // now
-  uint64_t rolled_up = 0;  // series in a group now, once for each rule
-  uint64_t left_out = 0;   // series that are not sent as they are, now
-  uint64_t intervals = 0;  // that ended
-  std::array<uint64_t, kRollupRefusals>
-      refused{};  // series that a rule matches but are sent as they are, now
-};
-
+// that of the boot clock. A reading belongs to the interval in which its tick closed. A repeated frame and a
+// stale value that was there before are no new readings. Values that are not finite are ignored.
+//
 // Apply and ApplyLast are called by one thread at a time, `stats` by any. Memory is bounded by the series of
 // the snapshots and max_groups of each rule. Does not allocate while layouts stay and the sink lets go of
 // former snapshots.
 class Rollup {
  public:
-  // A source that is in no snapshot for so long is forgotten: its counters begin again when it returns.
+  // A source that is in no snapshot for this long is forgotten: its counters begin again when it returns.
   static constexpr Duration kForgetAfter = std::chrono::minutes(10);
 
   // Null when the sink has no rules. kInvalidArgument when CheckRollups refuses them.
@@ -104,12 +104,12 @@ class Rollup {
   Rollup(const Rollup&) = delete;
   Rollup& operator=(const Rollup&) = delete;
 
-  // Of each tick, also of those that the sink does not get: readings are taken from every one.
+  // Called for each tick, also for those that the sink does not get: readings are taken from all.
   Ref<const Snapshot> Apply(const Ref<const Snapshot>& snapshot);
-  // Of the last one, which Apply may have had: intervals end now, with the readings so far. Null gives null.
+  // Ends the intervals with the readings so far. Apply may have had the same snapshot. Null returns null.
   Ref<const Snapshot> ApplyLast(const Ref<const Snapshot>& snapshot);
 
-  RollupStats stats() const noexcept;
+  RollupStats stats() const;
 
  private:
   // Of one rule.
@@ -131,7 +131,7 @@ class Rollup {
   void ForgetSources(Instant now);
   void Open(uint32_t rule, Instant now) noexcept;
   void Close(uint32_t rule, Instant end, uint64_t round);
-  void UpdateStats() noexcept;
+  void UpdateStats();
 
   RollupRules rules_;
   std::vector<Interval> intervals_;  // by rule
@@ -141,11 +141,8 @@ class Rollup {
   int64_t start_unix_ns_ = 0;  // of new groups: when the snapshot before closed
   uint64_t ended_ = 0;         // intervals
 
-  struct SharedStats {
-    std::atomic<uint64_t> groups{0}, rolled_up{0}, left_out{0}, intervals{0};
-    std::array<std::atomic<uint64_t>, kRollupRefusals> refused{};
-  };
-  SharedStats stats_;
+  mutable std::mutex stats_mutex_;
+  RollupStats stats_;
 };
 
 }  // namespace gpulens

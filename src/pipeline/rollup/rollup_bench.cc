@@ -22,7 +22,7 @@
 #include "wire/otlp/otlp_metrics.h"
 #include "wire/packing.h"
 #include "wire/remote_write/remote_write.h"
-#include "wire/remote_write/snappy_block.h"
+#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens {
 namespace {

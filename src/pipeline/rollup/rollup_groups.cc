@@ -62,7 +62,7 @@ std::string_view RollupRefusalName(RollupRefusal refusal) noexcept {
 void RollupGroup::AddReading(double value, int64_t at_ns) noexcept {
   window.min = std::min(window.min, value);
   window.max = std::max(window.max, value);
-  // Of several that were read at the same time the greatest, whatever their order.
+  // The greatest of several readings of one time, independent of their order.
   if (at_ns > window.last_ns) window.last = value;
   else if (at_ns == window.last_ns) window.last = std::max(window.last, value);
   window.last_ns = std::max(window.last_ns, at_ns);

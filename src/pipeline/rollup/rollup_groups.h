@@ -5,10 +5,9 @@
 // are of these means, so that how often a member is read does not weigh. Counters and histograms give their
 // increases, so that the `sum` of a group never falls.
 //
-// Used by Rollup alone. Not thread-safe. Does not allocate while series stay the same.
+// Used by Rollup only. Not thread-safe. Does not allocate while series stay the same.
 #pragma once
 
-#include <array>
 #include <limits>
 #include <optional>
 #include <string>
@@ -37,7 +36,7 @@ std::string_view RollupRefusalName(RollupRefusal refusal) noexcept;
 // One series in one group.
 struct RollupMember {
   uint32_t slot = 0, rule = 0, group = 0;
-  uint32_t first_number = 0;  // of a histogram: where its last reading lies
+  uint32_t first_number = 0;  // of a histogram: index of its last reading
   RollupForm form = RollupForm::kNone;
   bool int_cells = false;
   bool seen = false;          // it was read before, so an increase is known
@@ -51,7 +50,7 @@ struct RollupMember {
   int64_t start_unix_ns = 0;  // of the counter, at its last reading
 };
 
-// By what a group is found: the metric, and the attributes that the rule keeps.
+// Key of a group: the metric, and the attributes that the rule keeps.
 struct RollupKey {
   std::string name, unit;
   Kind kind = Kind::kUnknown;
@@ -94,7 +93,7 @@ struct RollupGroup {
   void AddReading(double value, int64_t at_ns) noexcept;
   void AddIncrease(double increase) noexcept;
   void AddIncrease(int64_t increase) noexcept;
-  // What the member read in this interval counts for the group; the member begins another interval.
+  // Adds the readings of the member in this interval to the group. The member then begins another interval.
   void Take(RollupMember& member) noexcept;
 };
 

@@ -1,5 +1,5 @@
-// Rules of roll-ups: which series are combined, by which attributes, with which functions, over which time.
-// They come from the option `rollups` of a sink; docs/rollups.md describes them for users.
+// Rules of roll-ups: which series are combined, by which attributes, with which functions, over which time,
+// from the option `rollups` of a sink (docs/rollups.md).
 //
 //   constexpr auto kOptions = JoinOptions(NameOptions("[native]"), RollupsOption());
 //   std::vector<RollupRule> rules = RollupRulesOf(config);
@@ -29,7 +29,7 @@ enum class RollupFunction : uint8_t {
   kP90,
   kP99
 };
-// By RollupFunction, as the configuration and the names of rolled-up series have them.
+// Names in the configuration and in rolled-up series, by RollupFunction.
 inline constexpr std::string_view kRollupFunctionNames[] = {"sum",      "avg",  "min", "max", "count", "last",
                                                             "increase", "rate", "p50", "p90", "p99"};
 inline constexpr size_t kRollupFunctions = std::size(kRollupFunctionNames);
@@ -37,7 +37,7 @@ inline constexpr size_t kRollupFunctions = std::size(kRollupFunctionNames);
 // How readings of a series are combined; kNone: not at all (texts, state sets, summaries).
 enum class RollupForm : uint8_t { kNone, kReadings, kIncreases, kBuckets };
 RollupForm RollupFormOf(const SeriesInfo& series) noexcept;
-// By RollupForm, kNone left out, as the configuration has them.
+// Names in the configuration, by RollupForm without kNone.
 inline constexpr std::string_view kRollupKindNames[] = {"gauge", "counter", "histogram"};
 // Whether the function is defined for series of this form.
 bool Applies(RollupFunction function, RollupForm form) noexcept;
@@ -68,47 +68,31 @@ inline constexpr OptionSpec kRollupOptions[] = {
      .type = OptionType::kTexts,
      .help = "Native names of the series to combine; * matches any text, ? one character.",
      .required = true},
-    {.key = "kinds",
-     .type = OptionType::kTexts,
-     .help = "Only series of these kinds; default: all. gauge includes up-down counters and unknown kinds.",
-     .allowed = kRollupKindNames},
+    TextsOption(
+        "kinds", {},
+        "Only series of these kinds; default: all. gauge includes up-down counters and unknown kinds.",
+        kRollupKindNames),
     {.key = "by",
      .type = OptionType::kTexts,
      .help =
          "Attributes that the result keeps; series equal in all of them are combined. [\"*\"] keeps all."},
-    {.key = "without",
-     .type = OptionType::kTexts,
-     .help = "Attributes that the result drops, instead of `by`."},
+    TextsOption("without", {}, "Attributes that the result drops, instead of `by`."),
     {.key = "functions",
      .type = OptionType::kTexts,
      .help = "What to compute of each group.",
      .required = true,
      .allowed = kRollupFunctionNames},
-    {.key = "name", .help = "Name of the result, for one metric and one function; default: metric.function."},
-    {.key = "interval",
-     .type = OptionType::kTime,
-     .fallback = "60s",
-     .help = "Time over which readings are combined.",
-     .min = 15,
-     .max = 300},
-    {.key = "keep_input",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Send the combined series themselves, too."},
-    {.key = "max_groups",
-     .type = OptionType::kInt,
-     .fallback = "2000",
-     .help = "Maximum number of groups; series of further ones are sent as they are.",
-     .min = 1,
-     .max = 100000},
+    TextOption("name", {}, "Name of the result, for one metric and one function; default: metric.function."),
+    TimeOption("interval", "60s", "Time over which readings are combined.", 15, 300),
+    BoolOption("keep_input", false, "Send the combined series themselves, too."),
+    IntOption("max_groups", "2000", "Maximum number of groups; series of further ones are sent as they are.",
+              1, 100000),
 };
 
 // The option `rollups` for the table of a push sink.
 consteval std::array<OptionSpec, 1> RollupsOption() {
-  return {OptionSpec{.key = "rollups",
-                     .type = OptionType::kGroups,
-                     .help = "Series to combine over time and attributes before they are sent.",
-                     .children = kRollupOptions}};
+  return {GroupsOption("rollups", "Series to combine over time and attributes before they are sent.",
+                       kRollupOptions)};
 }
 
 // A ConfigCheck of a sink whose table has RollupsOption: refuses rules that contradict themselves, and an

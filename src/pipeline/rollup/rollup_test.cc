@@ -196,7 +196,7 @@ TEST_F(RollupTest, IntegersAreExact) {
 
 // Of one that was there before, the first reading is only the base; one that began since the reading before
 // counted from 0.
-TEST_F(RollupTest, WhatACounterCountedBeforeItWasFirstReadCountsOnlyWhenItBeganSince) {
+TEST_F(RollupTest, CountsBeforeTheFirstReadingCountOnlyForNewCounters) {
   Use(RuleOf({kSum}));
   const Series old = gpu_.Declare(kEnergy, "old", 0);
   Tick(0, [&] { gpu_.writer.Set(old, 1e6); });
@@ -382,7 +382,7 @@ TEST_F(RollupTest, BucketsThatCannotBeBelievedAreNoReading) {
   EXPECT_EQ(numbers, (std::vector<double>{4, 4, 2, 4}));
 }
 
-TEST_F(RollupTest, WhatCannotBeCombinedIsSentAsItIsAndCounted) {
+TEST_F(RollupTest, UncombinableSeriesAreSentUnchangedAndCounted) {
   Use(RuleOf({kAvg}));
   const Series info = gpu_.Declare(kInfo, "train", 0), state = gpu_.Declare(kState, "train", 0);
   const Series energy = gpu_.Declare(kEnergy, "train", 0), power = gpu_.Declare(kPower, "train", 0);
@@ -402,7 +402,7 @@ TEST_F(RollupTest, WhatCannotBeCombinedIsSentAsItIsAndCounted) {
   EXPECT_EQ(rollup_->stats().left_out, 1u);
 }
 
-TEST_F(RollupTest, WhatIsNotMatchedIsTheSameFrame) {
+TEST_F(RollupTest, UnmatchedSeriesKeepTheirFrame) {
   Use(RuleOf({kAvg}, {"system.*"}));
   const Series power = gpu_.Declare(kPower, "train", 0);
   auto out = Tick(0, [&] { gpu_.writer.Set(power, 1); });
@@ -476,7 +476,7 @@ TEST_F(RollupTest, SeveralRulesOfOneSeries) {
   EXPECT_THAT(ValueOf(out, "gpu.power.draw.sum", "train"), Optional(1.0));
 }
 
-TEST_F(RollupTest, ARuleOfSomeKindsLeavesOthersAlone) {
+TEST_F(RollupTest, ARuleOfSomeKindsKeepsOtherSeries) {
   RollupRule gauges = RuleOf({kSum}), counters = RuleOf({kSum});
   gauges.kinds = {RollupForm::kReadings};
   counters.kinds = {RollupForm::kIncreases};
@@ -605,8 +605,8 @@ TEST_F(RollupTest, TheLastTickAfterAnIntervalLosesNothing) {
   EXPECT_THAT(ValueOf(out, "gpu.power.draw.avg", "train"), Optional(2.0));
 }
 
-// The whole way to a receiver: each interval's results are sent once, those marked stale included, and their
-// end is told when the members are gone.
+// Up to the receiver: the results of each interval are sent once, stale ones included, and their end is
+// exported when the members are gone.
 TEST_F(RollupTest, SinksSendEachResultOnce) {
   Use(RuleOf({kAvg, kSum}));
   const std::string native[] = {std::string(kNativeNaming)};

@@ -19,51 +19,57 @@
 
 namespace gpulens::reader {
 
-using Facts = std::vector<std::pair<std::string, std::string>>;
+using DeviceFacts = std::vector<std::pair<std::string, std::string>>;
 
 // When each tier is due. A tier is never read more often than Begin is called.
 class TierClock {
  public:
   using Periods = std::array<Duration, kTierCount>;
 
-  explicit TierClock(const Periods& periods) noexcept : periods_(periods) {}
+  // `stagger`: eighths of a period by which the second round of the slower tiers is earlier.
+  explicit TierClock(const Periods& periods, unsigned stagger = 0) noexcept
+      : periods_(periods), stagger_(stagger) {}
   void Reset() noexcept { next_ = {}; }
   void Begin(int64_t boot_ns) noexcept {
     for (size_t tier = 0; tier < kTierCount; ++tier) {
       // Rounds come a little early or late: half an interval of slack, so that none is passed over.
       due_[tier] = boot_ns + periods_[0].count() / 2 >= next_[tier];
-      if (due_[tier]) next_[tier] = boot_ns + periods_[tier].count();
+      if (!due_[tier]) continue;
+      int64_t period = periods_[tier].count();
+      next_[tier] = boot_ns + period - (tier > 0 && next_[tier] == 0 ? period * stagger_ / 8 : 0);
     }
   }
-  bool Due(Tier tier) const noexcept { return due_[static_cast<size_t>(tier)]; }
+  bool Due(FieldTier tier) const noexcept { return due_[static_cast<size_t>(tier)]; }
+  const std::array<bool, kTierCount>& due() const noexcept { return due_; }
 
  private:
   Periods periods_;
+  unsigned stagger_;
   std::array<int64_t, kTierCount> next_{};
   std::array<bool, kTierCount> due_{};
 };
 
 // Where messages to the agent go.
-class Outbox {
+class MessageOutbox {
  public:
-  virtual ~Outbox() = default;
+  virtual ~MessageOutbox() = default;
   // One packet. When the agent is too slow the message is dropped and counted, never waited for: false.
   virtual bool Send(std::span<const std::byte> message) noexcept = 0;
 };
 
 // The channel to the agent and the stop flag, shared by all threads of the reader process; a stuck thread
 // outlives everything else. Thread-safe. No lock is ever held during a library call.
-class AgentChannel final : public Outbox {
+class AgentChannel final : public MessageOutbox {
  public:
   explicit AgentChannel(int socket) noexcept : socket_(socket) {}
 
   bool Send(std::span<const std::byte> message) noexcept override;
   // For messages that are sent once, such as an event or an identity: waits until there is room. False when
-  // the driver ends before. Not for the main thread, whose heartbeat must not wait.
+  // the process ends before. Not for the main thread, whose heartbeat must not wait.
   bool Deliver(std::span<const std::byte> message);
-  // Sleeps until `boot_ns`; false when the driver ends.
+  // Sleeps until `boot_ns`; false when the process ends.
   bool SleepUntil(int64_t boot_ns);
-  // Stops the threads and waits up to `patience` for those that can.
+  // Stops the threads and waits up to `timeout` for those that can.
   void Stop(Duration timeout);
 
   void Started();
@@ -92,11 +98,11 @@ class DeviceReader {
   };
   // Opens the device and reads its identity; forgets all that was learnt of it.
   virtual Attached Attach() = 0;
-  virtual const Facts& facts() const noexcept = 0;
+  virtual const DeviceFacts& facts() const noexcept = 0;
 
   // One round over what is due: reads it, and sends it as ReadingsReport, ProcessesReport and VendorReport.
   // False when the device has to be attached again: it is lost, or has become another.
-  virtual bool Round(int64_t boot_ns, Outbox& out) = 0;
+  virtual bool Round(int64_t boot_ns, MessageOutbox& out) = 0;
   // Library calls that have returned.
   virtual uint64_t calls() const noexcept = 0;
 };
@@ -107,7 +113,7 @@ class VendorLibrary {
   virtual ~VendorLibrary() = default;
 
   struct Opened {
-    Fault fault = Fault::kNone;
+    ReaderFault fault = ReaderFault::kNone;
     int32_t code = 0;
     uint32_t devices = 0;  // At most kMaxDevices.
     std::string path, library_version, driver_version, runtime_version, detail;

@@ -51,7 +51,7 @@ class AgentChannelTest : public testing::Test {
   std::unique_ptr<AgentChannel> shared_;
 };
 
-TEST_F(AgentChannelTest, WhatIsToldOnceWaitsForRoom) {
+TEST_F(AgentChannelTest, DeliverWaitsForRoom) {
   std::promise<pid_t> began;
   std::thread thread([&] {
     began.set_value(::gettid());

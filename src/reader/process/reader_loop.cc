@@ -1,6 +1,5 @@
 #include "reader/process/reader_loop.h"
 
-#include <dirent.h>
 #include <malloc.h>
 #include <poll.h>
 #include <sys/mman.h>
@@ -12,7 +11,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <string>
 #include <vector>
 
 #include "base/files.h"
@@ -39,12 +37,9 @@ void Lower(__rlimit_resource resource, rlim_t most) noexcept {
 }
 #endif
 
-uint64_t EntriesOf(const char* folder) noexcept {
-  DIR* open = ::opendir(folder);
-  if (!open) return 0;
+uint64_t CountNames(const char* folder) {
   uint64_t count = 0;
-  while (const dirent* entry = ::readdir(open)) count += entry->d_name[0] != '.';
-  ::closedir(open);
+  static_cast<void>(ForEachName(folder, [&](std::string_view) { return ++count > 0; }));
   return count;
 }
 
@@ -91,7 +86,7 @@ class DeviceThread {
   void Attach() {
     DeviceReader::Attached attached = reader_->Attach();
     attached_ = attached.state == DeviceState::kOk;
-    std::vector<Fact> facts;
+    std::vector<FactView> facts;
     for (const auto& [key, value] : reader_->facts()) facts.push_back({key, value});
     DeviceReport head;
     head.device = index_;
@@ -122,33 +117,28 @@ constexpr int64_t kThreadRetryNs = 5'000'000'000;
 
 // The names in a folder as one number, whatever their order; 0 when it is not there.
 uint64_t NamesIn(const std::string& folder) {
-  DIR* open = folder.empty() ? nullptr : ::opendir(folder.c_str());
-  if (!open) return 0;
   uint64_t sum = 0;
-  while (const dirent* entry = ::readdir(open)) {
-    std::string_view name = entry->d_name;
-    if (name != "." && name != "..") sum += std::hash<std::string_view>()(name) | 1;
-  }
-  ::closedir(open);
+  auto add = [&](std::string_view name) { return sum += std::hash<std::string_view>()(name) | 1, true; };
+  if (!folder.empty()) static_cast<void>(ForEachName(folder, add));
   return sum;
 }
 
-// The driver's main thread: library start, heartbeats, requests of the agent.
-class Driver {
+// The main thread of the reader process: library start, heartbeats, requests of the agent.
+class ReaderLoop {
  public:
-  Driver(const ReaderProcessOptions& options, std::shared_ptr<VendorLibrary> library, CallPage& page)
+  ReaderLoop(const ReaderProcessOptions& options, std::shared_ptr<VendorLibrary> library, CallPage& page)
       : options_(options),
         page_(page),
         shared_(std::make_shared<AgentChannel>(options.socket_fd)),
         library_(std::move(library)) {}
 
   int Run() {
-    shared_->Send(encoder_.Encode(Hello{.build_id = options_.build_id}));
+    shared_->Send(encoder_.Encode(HelloMessage{.build_id = options_.build_id}));
     // Before the library counts: what comes while it is being opened is a change. Where there is no folder
     // yet, it is the opening that loads the kernel driver.
     kernel_devices_ = NamesIn(options_.device_folder);
     VendorLibrary::Opened opened = library_->Open(page_.main);
-    count_ = opened.fault == Fault::kNone ? std::min(opened.devices, kMaxDevices) : 0;
+    count_ = opened.fault == ReaderFault::kNone ? std::min(opened.devices, kMaxDevices) : 0;
     shared_->Send(encoder_.Encode(LibraryReport{.fault = opened.fault,
                                                 .code = opened.code,
                                                 .devices = count_,
@@ -157,7 +147,7 @@ class Driver {
                                                 .driver_version = opened.driver_version,
                                                 .runtime_version = opened.runtime_version,
                                                 .detail = opened.detail}));
-    if (opened.fault != Fault::kNone) return kReaderNoLibrary;
+    if (opened.fault != ReaderFault::kNone) return kReaderNoLibrary;
     if (kernel_devices_ == 0) kernel_devices_ = NamesIn(options_.device_folder);
     if (options_.watch) library_->Watch(shared_, page_.waiting);
     for (uint32_t i = 0; i < count_; ++i) {
@@ -215,14 +205,15 @@ class Driver {
       }
       const bool beyond = IsBeyond(use_, kMostUse);
       if (now >= next || beyond) {
-        shared_->Send(encoder_.Encode(Heartbeat{.boot_ns = now,
-                                                .sequence = sequence++,
-                                                .calls = shared_->calls.load(std::memory_order_relaxed),
-                                                .dropped = shared_->dropped.load(std::memory_order_relaxed),
-                                                .watched = library_->watched(),
-                                                .memory = use_.memory,
-                                                .files = use_.files,
-                                                .threads = use_.threads}));
+        shared_->Send(
+            encoder_.Encode(HeartbeatMessage{.boot_ns = now,
+                                             .sequence = sequence++,
+                                             .calls = shared_->calls.load(std::memory_order_relaxed),
+                                             .dropped = shared_->dropped.load(std::memory_order_relaxed),
+                                             .watched = library_->watched(),
+                                             .memory = use_.memory,
+                                             .files = use_.files,
+                                             .threads = use_.threads}));
         if (beyond) return kReaderOverLimit;
         next = NextTick(now, options_.interval);
       }
@@ -248,8 +239,9 @@ class Driver {
       if (size < 0 && errno == EINTR) continue;
       if (size < 0) return errno == EAGAIN || errno == EWOULDBLOCK;
       if (size == 0) return false;
-      static constexpr Vendor kNoVendor{};  // A request is of no vendor.
-      Result<Message> message = DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), kNoVendor);
+      static constexpr VendorTables kNoVendor{};  // A request is of no vendor.
+      Result<ReaderMessage> message =
+          DecodeMessage(std::span(bytes).first(static_cast<size_t>(size)), kNoVendor);
       if (!message) continue;
       if (const auto* attach = std::get_if<AttachRequest>(&*message)) StartDevice(attach->device);
     }
@@ -309,9 +301,9 @@ OwnUse ReadOwnUse() {
   std::string_view rest = text;
   TakeUntil(rest, ' ');
   out.memory = ParseInt<uint64_t>(TakeUntil(rest, ' ')).value_or(0) * static_cast<uint64_t>(::getpagesize());
-  out.files = EntriesOf("/proc/self/fd");
+  out.files = CountNames("/proc/self/fd");
   if (out.files > 0) --out.files;  // The one by which they were counted.
-  out.threads = EntriesOf("/proc/self/task");
+  out.threads = CountNames("/proc/self/task");
   return out;
 }
 
@@ -415,7 +407,7 @@ int RunReader(const ReaderProcessOptions& options, std::shared_ptr<VendorLibrary
   auto& page = *static_cast<CallPage*>(memory);
   NameEndingCallOn(page);
   if (options.limited) LimitOwnUse();
-  return Driver(options, std::move(library), page).Run();
+  return ReaderLoop(options, std::move(library), page).Run();
 }
 
 }  // namespace gpulens::reader

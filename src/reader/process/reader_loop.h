@@ -31,7 +31,7 @@ struct ReaderProcessOptions {
   std::string device_folder;
 };
 
-// What ReaderSource passes after `driver NAME`: --socket-fd=N --page-fd=N --interval-ns=N --medium-ns=N
+// What ReaderSource passes after `reader NAME`: --socket-fd=N --page-fd=N --interval-ns=N --medium-ns=N
 // --slow-ns=N --library=PATH --build-id=TEXT --leave-out=MASK (hexadecimal) --watch=0
 // --device-folder=PATH.
 // kInvalidArgument names the bad one. `more` takes what a vendor adds; false for what is not understood.
@@ -61,8 +61,7 @@ struct OwnUse {
   uint64_t threads = 0;
 };
 
-// Libraries of eight GPUs take a tenth of it. A process beyond is one whose library leaks: it is started
-// anew.
+// Ten times what libraries use for eight GPUs. A process above it has a leaking library and is restarted.
 inline constexpr OwnUse kMostUse{.memory = uint64_t{512} << 20, .files = 1000, .threads = 512};
 
 OwnUse ReadOwnUse();

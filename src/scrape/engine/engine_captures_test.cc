@@ -1,4 +1,5 @@
-// Pages that engines really served: no family on them is one that the tables do not know.
+// The tables have every family of pages that real engines served.
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +78,7 @@ constexpr std::string_view kFolders[] = {"vllm",   "sglang",           "nim",   
                                          "aibrix", "envoy-ai-gateway", "tei",     "llamacpp"};
 
 TEST_F(EngineCaptures, EveryFamilyIsKnown) {
-  // A typing error of the page's author, kept in it on purpose: a page may have an unknown family.
+  // A typing error of the page's author, kept on purpose as an unknown family.
   const std::set<std::string> unknown = {"iinference_model_request_tpot_seconds"};
   std::set<std::string> seen;
   size_t pages = 0, mapped = 0;
@@ -120,7 +121,7 @@ TEST_F(EngineCaptures, TypesAreThoseOfTheTables) {
   for (std::string_view folder : kFolders) {
     for (const fs::path& path : PagesOf(folder)) {
       for (const Family& family : FamiliesOf(Read(path), folder == "nim" ? FindEngine("nim") : nullptr)) {
-        // Common rows speak of whole groups of families, of any type.
+        // Common rows cover groups of families of any type.
         if (!family.typed || family.rows.empty() || !family.engine) continue;
         EXPECT_TRUE(std::any_of(family.rows.begin(), family.rows.end(),
                                 [&](const EngineRow& row) { return row.Takes(family.type); }))
@@ -130,7 +131,7 @@ TEST_F(EngineCaptures, TypesAreThoseOfTheTables) {
   }
 }
 
-// Their families, and whose they are: each one the engine that the page is of.
+// Each page and its engine.
 TEST_F(EngineCaptures, PagesAreOfTheirEngines) {
   auto engines = [](const char* path, const Engine* first = nullptr) {
     std::set<std::string> names;
@@ -157,7 +158,7 @@ TEST_F(EngineCaptures, PagesAreOfTheirEngines) {
   EXPECT_THAT(engines("envoy-ai-gateway/admin_metrics.txt"), UnorderedElementsAre("envoy-ai-gateway"));
 }
 
-// Two names of the same observations on one page: one of them is passed over.
+// Of two names of the same observations on one page, one is ignored.
 TEST_F(EngineCaptures, OldNamesAreAliasesOfNewOnes) {
   std::map<std::string, std::string> aliases;
   for (const Family& family : FamiliesOf(Read(kCaptures / "vllm/datadog_vllm_metrics.txt"))) {
@@ -187,7 +188,7 @@ std::set<std::string> UnknownWords(const std::string& text, const Engine& engine
   return unknown;
 }
 
-// What documents and dashboards name, where no page was recorded.
+// Families named by documents and dashboards, for engines without a recorded page.
 TEST_F(EngineCaptures, NamesInDocumentsAreKnown) {
   struct Document {
     const char *path, *engine, *prefix;

@@ -1,15 +1,68 @@
 #include "scrape/engine/engine_families.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
-#include <string_view>
+#include <iterator>
 #include <unordered_set>
 #include <utility>
 
 #include "base/parse.h"
+#include "catalog/inference.h"
 
 namespace gpulens::engine_page {
+namespace {
+
+#include "scrape/engine/engine_tables.inc"
+
+bool Matches(std::string_view pattern, std::string_view family) noexcept {
+  if (pattern.ends_with('*')) return family.starts_with(pattern.substr(0, pattern.size() - 1));
+  if (pattern.starts_with('*')) return family.ends_with(pattern.substr(1));
+  return pattern == family;
+}
+
+// The name as it is goes first: there are families that differ in nothing but `_total`.
+std::span<const EngineRow> Find(std::span<const EngineRow> rows, std::string_view family) noexcept {
+  auto run = [&](auto&& same) {
+    auto first = std::ranges::find_if(rows, same);
+    auto last = std::find_if_not(first, rows.end(), same);
+    return std::span<const EngineRow>(first, last);
+  };
+  auto exact = run([&](const EngineRow& row) { return Matches(row.family, family); });
+  if (!exact.empty()) return exact;
+  std::string_view bare = WithoutTotal(family);
+  return run([&](const EngineRow& row) {
+    return row.Takes(ExpositionType::kCounter) && WithoutTotal(row.family) == bare;
+  });
+}
+
+}  // namespace
+
+std::span<const Engine> AllEngines() noexcept { return kEngines; }
+std::span<const EngineRow> CommonRows() noexcept { return kCommonRows; }
+std::span<const EnginePrefix> AllPrefixes() noexcept { return kPrefixes; }
+
+const Engine* FindEngine(std::string_view name) noexcept {
+  const auto* at = std::ranges::find_if(kEngines, [&](const Engine& engine) { return engine.name == name; });
+  return at == std::end(kEngines) ? nullptr : at;
+}
+
+std::string CanonicalFamily(std::string_view family) {
+  for (const EnginePrefix& prefix : kPrefixes) {
+    if (!family.starts_with(prefix.prefix)) continue;
+    return std::string(prefix.canonical) + std::string(family.substr(prefix.prefix.size()));
+  }
+  return std::string(family);
+}
+
+std::span<const EngineRow> RowsOf(const Engine& engine, std::string_view family) noexcept {
+  std::span<const EngineRow> rows = Find(engine.rows, family);
+  if (!rows.empty() || engine.reads.empty()) return rows;
+  return Find(FindEngine(engine.reads)->rows, family);
+}
+
+std::span<const EngineRow> CommonRowsOf(std::string_view family) noexcept {
+  return Find(kCommonRows, family);
+}
+
 namespace {
 
 // Returns the length of the longest of an engine's prefixes that a family has; 0: none. The prefix of
@@ -97,8 +150,8 @@ void PageFamilies::DetectEngines(const ScrapedPage& page) {
     const bool is_read_as_another = configured_ && configured_->reads == engine->name;
     if (engine == configured_ || (found[i] && !is_read_as_another)) engines_.push_back(engine);
   }
-  auto of_engines = std::find_if(engines_.begin(), engines_.end(),
-                                 [](const Engine* engine) { return engine->layer == "engine"; });
+  auto of_engines =
+      std::ranges::find_if(engines_, [](const Engine* engine) { return engine->layer == "engine"; });
   if (configured_) main_ = configured_;
   else if (of_engines != engines_.end()) main_ = *of_engines;
   else main_ = engines_.empty() ? nullptr : engines_.front();
@@ -135,11 +188,12 @@ KnownFamily PageFamilies::Resolve(const ExpositionFamily& family) const {
   known.kind = KnownFamily::kPass;
   for (const EngineRow& row : known.rows) {
     if (row.metric) known.kind = KnownFamily::kMapped;
-    else if (row.use == Use::kIgnore && known.kind == KnownFamily::kPass) known.kind = KnownFamily::kIgnored;
+    else if (row.use == RowUse::kIgnore && known.kind == KnownFamily::kPass)
+      known.kind = KnownFamily::kIgnored;
   }
   // "untyped" contradicts nothing.
   const bool has_type = family.typed && family.type != ExpositionType::kUnknown;
-  known.other_type = has_type && std::none_of(known.rows.begin(), known.rows.end(), [&](const auto& row) {
+  known.other_type = has_type && std::ranges::none_of(known.rows, [&](const auto& row) {
                        return row.family.ends_with('*') || row.Takes(family.type);
                      });
   return known;
@@ -149,9 +203,8 @@ void PageFamilies::MarkAliases(const ScrapedPage& page) {
   std::unordered_set<std::string> there;
   std::vector<uint32_t> ids;
   page.Series(ids);
-  for (uint32_t id : ids) {
+  for (uint32_t id : ids)
     there.insert(std::string(WithoutTotal(CanonicalFamily(page.families()[page.family_of(id)].name))));
-  }
   for (KnownFamily& known : families_) {
     if (known.kind != KnownFamily::kMapped || known.rows.front().alias_of.empty()) continue;
     if (there.contains(std::string(WithoutTotal(known.rows.front().alias_of))))
@@ -187,9 +240,8 @@ std::vector<DriftWatch::Finding> DriftWatch::Check(const ScrapedPage& page, cons
   for (size_t i = 0; i < all.size(); ++i) {
     const KnownFamily& known = families.families()[i];
     const ExpositionFamily& family = all[i];
-    if (known.kind == KnownFamily::kUnknown) {
+    if (known.kind == KnownFamily::kUnknown)
       once(Finding::kUnknown, family.name, "family " + family.name + " is in no table", GuessRow(family));
-    }
     if (known.kind != KnownFamily::kMapped && known.kind != KnownFamily::kAlias) continue;
     now.insert(family.name);
     if (known.other_type) {

@@ -98,9 +98,8 @@ struct EngineIdentity::Round : std::enable_shared_from_this<EngineIdentity::Roun
     channel->Get({headers, tls, kTimeout, {}}, [self = weak_from_this()](HttpReply& reply) {
       auto round = self.lock();
       if (!round) return;
-      if (reply.failure == HttpFailure::kNone && !reply.gzip) {
+      if (reply.failure == HttpFailure::kNone && !reply.gzip)
         ReadFacts(round->paths[round->at], reply.body, round->found);
-      }
       ++round->at;
       round->Next();
     });

@@ -1,5 +1,6 @@
-// Any bytes as the pages of an engine: the first byte picks the engine, a zero byte ends a page. Whatever
-// comes, what is declared depends on the last page alone.
+// Any bytes as the pages of an engine: the first byte selects the engine, a zero byte ends a page. The
+// declared series depend on the last page alone.
+
 #include "base/check.h"
 #include "base/parse.h"
 #include "scrape/engine/engine_families.h"

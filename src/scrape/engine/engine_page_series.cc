@@ -31,8 +31,8 @@ Status EnginePageSeries::Write(bool complete, FrameWriter& out) {
     // Half a histogram, or half a sum, would be wrong.
     if (!complete && !Seen(live)) continue;
     times.Next({slots_.data() + live.first, size_t{live.members} * live.cells});
-    if (live.reading == Reading::kShaped) WriteShaped(live, out);
-    else if (live.reading == Reading::kOne) out.Set(live.series, 1);
+    if (live.reading == SeriesReading::kShaped) WriteShaped(live, out);
+    else if (live.reading == SeriesReading::kOne) out.Set(live.series, 1);
     else out.Set(live.series, Number(live, 0) * live.scale);
     RestartCreated(live, restarted, out.table());
   }
@@ -81,9 +81,8 @@ void EnginePageSeries::RestartCreated(const Live& live, bool process_restarted, 
     youngest = std::max(youngest, created);
   }
   // The sum restarts only when all members did.
-  if (live.held->created_s != 0 && oldest > live.held->created_s) {
+  if (live.held->created_s != 0 && oldest > live.held->created_s)
     table.Restart(live.series.slot, UnixNsOf(oldest), true);
-  }
   live.held->created_s = youngest;
 }
 
@@ -98,7 +97,7 @@ double EnginePageSeries::Number(const Live& live, uint32_t cell) const noexcept 
   const std::span<const double> values = page_.values();
   const uint32_t* slots = slots_.data() + live.first;
   double number = values[slots[cell]];
-  if (live.reading == Reading::kConstant) {
+  if (live.reading == SeriesReading::kConstant) {
     uint32_t newest = 0;
     for (uint32_t i = 1; i < live.members; ++i) {
       if (values[slots[i]] > values[slots[newest]]) newest = i;
@@ -130,19 +129,19 @@ void EnginePageSeries::WriteShaped(Live& live, FrameWriter& out) {
 }
 
 EnginePageSeries::Live EnginePageSeries::MakeLive(const SeriesPlan& plan) {
-  Live live;
-  live.first = static_cast<uint32_t>(slots_.size());
-  live.cells = plan.shape ? plan.shape->cells() : 1;
-  live.members = plan.members();
-  live.reading = plan.reading;
-  live.combine = plan.combine;
-  live.scale = plan.scale;
-  live.has_sum = plan.shape && plan.shape->has_sum;
-  live.counts = plan.shape && plan.shape->has_count;
+  Live live{.series = {},
+            .first_created = static_cast<uint32_t>(created_.size()),
+            .created = static_cast<uint32_t>(plan.created.size()),
+            .first = static_cast<uint32_t>(slots_.size()),
+            .members = plan.members(),
+            .cells = plan.shape ? plan.shape->cells() : 1,
+            .reading = plan.reading,
+            .combine = plan.combine,
+            .has_sum = plan.shape && plan.shape->has_sum,
+            .counts = plan.shape && plan.shape->has_count,
+            .scale = plan.scale};
   slots_.insert(slots_.end(), plan.slots.begin(), plan.slots.end());
   constants_.resize(slots_.size());
-  live.first_created = static_cast<uint32_t>(created_.size());
-  live.created = static_cast<uint32_t>(plan.created.size());
   created_.insert(created_.end(), plan.created.begin(), plan.created.end());
   std::copy(plan.constants.begin(), plan.constants.end(), constants_.begin() + live.first);
   return live;
@@ -164,14 +163,10 @@ void EnginePageSeries::Follow(SeriesTable& table) {
     if (at == held_.end()) continue;
     if (SameShape(at->second.shape, plan.shape)) at->second.used = round_;
   }
-  for (auto at = held_.begin(); at != held_.end();) {
-    if (at->second.used == round_) {
-      ++at;
-      continue;
-    }
-    table.Retire(at->second.series);
-    at = held_.erase(at);
-  }
+  std::erase_if(held_, [&](const auto& held) {
+    if (held.second.used != round_) table.Retire(held.second.series);
+    return held.second.used != round_;
+  });
   std::map<uint32_t, bool> written;
   for (const Live& live : live_) written[live.series.slot] = live.written;
   live_.clear();
@@ -196,10 +191,8 @@ void EnginePageSeries::Follow(SeriesTable& table) {
 }
 
 Series EnginePageSeries::Declare(const SeriesPlan& plan, SeriesTable& table) {
-  SeriesTable::Form form;
-  form.shape = plan.shape;
-  form.start_unix_ns = plan.start_unix_ns;
-  return table.Declare(*plan.metric, plan.entity, plan.extra, form);
+  return table.Declare(*plan.metric, plan.entity, plan.extra,
+                       {.shape = plan.shape, .start_unix_ns = plan.start_unix_ns});
 }
 
 }  // namespace gpulens::engine_page

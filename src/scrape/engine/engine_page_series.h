@@ -65,7 +65,7 @@ class EnginePageSeries {
     Held* held = nullptr;
     uint32_t first_created = 0, created = 0;  // in created_; 0 for a gauge
     uint32_t first = 0, members = 0, cells = 0;
-    Reading reading = Reading::kNumber;
+    SeriesReading reading = SeriesReading::kNumber;
     Combine combine = Combine::kSum;
     bool has_sum = false, counts = false, written = false;
     double scale = 1;

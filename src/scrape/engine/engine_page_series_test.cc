@@ -85,7 +85,7 @@ TEST(EnginePage, HistogramsHaveTheMetricsUnit) {
   EXPECT_EQ(values[name + " le=+Inf"], 3);
   EXPECT_DOUBLE_EQ(values[name + " sum"], 0.65);
   EXPECT_EQ(values[name + " count"], 3);
-  // Half a histogram is none: the sum of the batches without their number.
+  // A sum without its count is not a histogram.
   EXPECT_THAT(values, Not(Contains(Key("inference.scheduler.batch_size{model.name=m,model.version=1} sum"))));
 }
 
@@ -321,7 +321,7 @@ const SeriesInfo& InfoOf(const EngineFixture& fixture, std::string_view role) {
   return *found;
 }
 
-// What tools/engine_release.py read from the sources of the newest releases.
+// Families that tools/engine_release.py read from the sources of the newest releases.
 TEST(EnginePage, EveryFamilyOfTheNewestReleasesIsKnown) {
   namespace fs = std::filesystem;
   size_t pages = 0;

@@ -1,4 +1,4 @@
-// For tests of this folder: a page through the tables of engines, and what came out, as text.
+// Converts a page by the tables of engines to text, for tests of this folder.
 #pragma once
 
 #include <string>

@@ -1,9 +1,7 @@
 #include "scrape/engine/engine_plan.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
-#include <memory>
 #include <tuple>
 #include <unordered_map>
 
@@ -64,7 +62,7 @@ constexpr std::string_view kCreated = "_created";
 std::string CreatedKey(std::string_view family, const std::vector<PageLabel>& labels) {
   std::vector<std::string> pairs;
   for (const PageLabel& label : labels) pairs.push_back(label.name + '\x1f' + label.value);
-  std::sort(pairs.begin(), pairs.end());
+  std::ranges::sort(pairs);
   std::string key(family);
   for (const std::string& pair : pairs) key += '\x1e' + pair;
   return key;
@@ -89,7 +87,7 @@ void Gatherer::FindCreated() {
 // Sets the creation time from labels_ and cells_.
 void Gatherer::SetCreated(uint32_t family, Candidate& candidate) const {
   SeriesPlan& plan = candidate.plan;
-  if (plan.metric->kind != Kind::kCounter && plan.reading != Reading::kShaped) return;
+  if (plan.metric->kind != Kind::kCounter && plan.reading != SeriesReading::kShaped) return;
   if (const PageCell* cell = FindCell(cells_, SampleRole::kCreated)) {
     plan.created.push_back(cell->slot);
   } else if (!created_.empty()) {
@@ -138,7 +136,7 @@ void Gatherer::GatherSeries(uint32_t id, const EngineRow& row, const LabelPlan& 
   // attributes.
   const std::vector<PageLabel>* left = &labels_;
   if (options_.labels->active() && options_.labels->Labels(id, governed_)) left = &governed_;
-  bool of_label = row.use == Use::kLabelNumber || row.use == Use::kLabelNames;
+  bool of_label = row.use == RowUse::kLabelNumber || row.use == RowUse::kLabelNames;
   labels.Apply(*left, !of_label, attributes_);
   Candidate candidate;
   candidate.order = order_;
@@ -162,11 +160,11 @@ bool Gatherer::FeedCell(SampleRole role, Candidate& candidate) {
 bool Gatherer::FeedPart(const EngineRow& row, Candidate& candidate) {
   if (part_ == KnownFamily::kBuckets) return false;
   const bool sum = part_ == KnownFamily::kSum;
-  if (row.use == Use::kSame && row.metric->kind == Kind::kHistogram) {
+  if (row.use == RowUse::kSame && row.metric->kind == Kind::kHistogram) {
     candidate.part = sum ? Part::kSum : Part::kCount;
-  } else if (row.use == Use::kCellCountRole && !sum) {
+  } else if (row.use == RowUse::kCellCountRole && !sum) {
     candidate.part = Part::kCount;
-  } else if (row.use != (sum ? Use::kOwnSum : Use::kOwnCount)) {
+  } else if (row.use != (sum ? RowUse::kOwnSum : RowUse::kOwnCount)) {
     return false;
   }
   return FeedCell(SampleRole::kValue, candidate);
@@ -179,21 +177,22 @@ bool Gatherer::Feed(const EngineRow& row, Candidate& candidate) {
   const bool shaped = FindCell(cells_, SampleRole::kCount) || FindCell(cells_, SampleRole::kBucket);
   const Kind kind = row.metric->kind;
   switch (row.use) {
-    case Use::kPass:
-    case Use::kIgnore: return false;
-    case Use::kSumOfRole: candidate.part = Part::kSum; return FeedCell(SampleRole::kValue, candidate);
-    case Use::kCountOfRole: candidate.part = Part::kCount; return FeedCell(SampleRole::kValue, candidate);
-    case Use::kCellCountRole: candidate.part = Part::kCount; return FeedCell(SampleRole::kCount, candidate);
-    case Use::kOwnSum: return FeedCell(SampleRole::kSum, candidate);
-    case Use::kOwnCount: return FeedCell(SampleRole::kCount, candidate);
-    case Use::kLabelNumber:
-    case Use::kLabelNames: {
+    case RowUse::kPass:
+    case RowUse::kIgnore: return false;
+    case RowUse::kSumOfRole: candidate.part = Part::kSum; return FeedCell(SampleRole::kValue, candidate);
+    case RowUse::kCountOfRole: candidate.part = Part::kCount; return FeedCell(SampleRole::kValue, candidate);
+    case RowUse::kCellCountRole:
+      candidate.part = Part::kCount;
+      return FeedCell(SampleRole::kCount, candidate);
+    case RowUse::kOwnSum: return FeedCell(SampleRole::kSum, candidate);
+    case RowUse::kOwnCount: return FeedCell(SampleRole::kCount, candidate);
+    case RowUse::kLabelNumber:
+    case RowUse::kLabelNames: {
       std::string_view text = LabelOf(labels_, row.label);
-      plan.reading = Reading::kConstant;
-      if (row.use == Use::kLabelNames) {
+      plan.reading = SeriesReading::kConstant;
+      if (row.use == RowUse::kLabelNames) {
         text = Trim(text);
-        plan.constants.push_back(
-            text.empty() ? 0 : 1 + static_cast<double>(std::count(text.begin(), text.end(), ',')));
+        plan.constants.push_back(text.empty() ? 0 : 1 + static_cast<double>(std::ranges::count(text, ',')));
       } else if (auto number = ParseDouble(text)) {
         plan.constants.push_back(*number);
       } else {
@@ -201,10 +200,10 @@ bool Gatherer::Feed(const EngineRow& row, Candidate& candidate) {
       }
       return FeedCell(SampleRole::kValue, candidate) || FeedCell(SampleRole::kInfo, candidate);
     }
-    case Use::kSame: break;
+    case RowUse::kSame: break;
   }
   if (kind == Kind::kHistogram) return shaped && FeedShape(row, candidate);
-  if (kind == Kind::kInfo) plan.reading = Reading::kOne;
+  if (kind == Kind::kInfo) plan.reading = SeriesReading::kOne;
   // A gauge that a version exports as a histogram has no number of its own.
   return !shaped && (FeedCell(SampleRole::kValue, candidate) || FeedCell(SampleRole::kInfo, candidate) ||
                      FeedCell(SampleRole::kState, candidate));
@@ -216,8 +215,8 @@ bool Gatherer::FeedShape(const EngineRow& row, Candidate& candidate) {
   auto shape = MakeRef<Shape>();
   shape->has_sum = sum != nullptr;
   shape->has_count = count != nullptr;
-  const auto bounds = std::count_if(cells_.begin(), cells_.end(),
-                                    [](const PageCell& cell) { return cell.role == SampleRole::kBucket; });
+  const auto bounds =
+      std::ranges::count_if(cells_, [](const PageCell& cell) { return cell.role == SampleRole::kBucket; });
   double last = 0;
   std::vector<uint32_t>& slots = candidate.plan.slots;
   for (const PageCell& cell : cells_) {
@@ -231,7 +230,7 @@ bool Gatherer::FeedShape(const EngineRow& row, Candidate& candidate) {
   }
   if (sum) slots.push_back(sum->slot);
   if (count) slots.push_back(count->slot);
-  candidate.plan.reading = Reading::kShaped;
+  candidate.plan.reading = SeriesReading::kShaped;
   candidate.plan.shape = shape;
   return !slots.empty();
 }
@@ -247,8 +246,7 @@ EntityRef Gatherer::EntityOf(const Engine* engine) {
   attributes.push_back({"inference.engine", name});
   if (named) attributes.push_back({"inference.layer", named->layer});
   if (!options_.model.empty()) attributes.push_back({"model.name", options_.model});
-  return entity =
-             MakeRef<Entity>("engine", AttributeSet(std::span<const AttributeSet::Attribute>(attributes)));
+  return entity = MakeRef<Entity>("engine", AttributeSet(attributes));
 }
 
 // Sets entity, attributes and identity.
@@ -261,7 +259,7 @@ void Gatherer::Identify(const EngineRow& row, Candidate& candidate) {
     if (key != "model.name" && plan.entity->attributes.Has(key)) key.insert(0, "exported_");
     attributes.push_back({key, std::string_view(value)});
   }
-  plan.extra = AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+  plan.extra = AttributeSet(attributes);
   plan.identity = std::string(row.metric->name) + '\x1f' + std::string(families_.NameFor(engine_));
   for (auto [key, value] : plan.extra) {
     plan.identity.append(1, '\x1f').append(key).append(1, '=');
@@ -295,7 +293,7 @@ bool JoinParts(std::span<Candidate> sums, std::span<Candidate> counts, SeriesPla
   if (sum.slots.size() != count.slots.size()) return false;
   out = sum;
   out.shape = MakeRef<Shape>();
-  out.reading = Reading::kShaped;
+  out.reading = SeriesReading::kShaped;
   out.slots.clear();
   for (size_t i = 0; i < sum.slots.size(); ++i) {
     out.slots.push_back(sum.slots[i]);
@@ -315,7 +313,7 @@ std::vector<SeriesPlan> PlanSeries(const ScrapedPage& page, const PageFamilies& 
                                    const PlanOptions& options) {
   std::vector<Candidate> candidates = Gatherer(page, families, options).Gather();
   // Slots are unique, except of families that feed two parts of one series.
-  std::sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(candidates, [](const Candidate& a, const Candidate& b) {
     return std::tie(a.plan.identity, a.part, a.order, a.plan.slots) <
            std::tie(b.plan.identity, b.part, b.order, b.plan.slots);
   });
@@ -380,9 +378,8 @@ bool LabelPlan::Takes(const std::vector<PageLabel>& labels) const noexcept {
     if (!choice.active) continue;
     if ((LabelOf(labels, choice.label) == choice.value) != choice.preferred) return false;
   }
-  return std::all_of(ops_.begin(), ops_.end(), [&](const Op& op) {
-    return op.kind != Op::kOnly || LabelOf(labels, op.name) == op.text;
-  });
+  return std::ranges::all_of(
+      ops_, [&](const Op& op) { return op.kind != Op::kOnly || LabelOf(labels, op.name) == op.text; });
 }
 
 std::string_view LabelPlan::Mapped(std::string_view map, std::string_view value) noexcept {
@@ -399,8 +396,8 @@ void LabelPlan::Apply(const std::vector<PageLabel>& labels, bool all, Attributes
   out.clear();
   for (const PageLabel& label : labels) {
     if (label.value.empty()) continue;
-    auto op = std::find_if(ops_.begin(), ops_.end(),
-                           [&](const Op& o) { return o.kind != Op::kAdd && o.name == label.name; });
+    auto op =
+        std::ranges::find_if(ops_, [&](const Op& o) { return o.kind != Op::kAdd && o.name == label.name; });
     if (op == ops_.end()) {
       if (all) out.emplace_back(label.name, label.value);
     } else if (op->kind == Op::kBecomes) {

@@ -17,7 +17,7 @@
 namespace gpulens::engine_page {
 
 // The source of a series' number.
-enum class Reading : uint8_t {
+enum class SeriesReading : uint8_t {
   kNumber,    // the sample
   kOne,       // always 1
   kConstant,  // a number in a label; of several, that of the greatest sample
@@ -30,7 +30,7 @@ struct SeriesPlan {
   EntityRef entity;
   AttributeSet extra;
   std::string identity;
-  Reading reading = Reading::kNumber;
+  SeriesReading reading = SeriesReading::kNumber;
   Combine combine = Combine::kSum;
   double scale = 1;
   Ref<const Shape> shape;

@@ -41,7 +41,7 @@
 namespace gpulens::engine_page {
 
 // How a family's numbers become those of its metric.
-enum class Use : uint8_t {
+enum class RowUse : uint8_t {
   kPass,
   kIgnore,
   kSame,           // the family is the metric
@@ -57,7 +57,7 @@ enum class Use : uint8_t {
 struct EngineRow {
   std::string_view family;
   uint8_t types = 0;  // bit 1 << ExpositionType
-  Use use = Use::kPass;
+  RowUse use = RowUse::kPass;
   const MetricDesc* metric = nullptr;  // null for kPass and kIgnore
   double scale = 1;
   std::string_view label = {};  // kLabelNumber, kLabelNames
@@ -81,7 +81,7 @@ struct Engine {
 };
 
 // Families of this prefix are read as those of the other one.
-struct Prefix {
+struct EnginePrefix {
   std::string_view prefix, canonical;
 };
 
@@ -89,7 +89,7 @@ struct Prefix {
 std::span<const Engine> AllEngines() noexcept;
 const Engine* FindEngine(std::string_view name) noexcept;  // null for an unknown name
 std::span<const EngineRow> CommonRows() noexcept;          // families that any page may have
-std::span<const Prefix> AllPrefixes() noexcept;
+std::span<const EnginePrefix> AllPrefixes() noexcept;
 
 // Returns the rows of one family, which are adjacent. `family` may have `_total` or not, and a prefix that
 // means another one. Empty: unknown to the engine.

@@ -50,7 +50,7 @@ size_t LongestPrefix(const Engine& engine, std::string_view family) {
   return longest;
 }
 
-// The engine that a family on a page speaks of; null: of none.
+// Returns the engine of a family on a page; null: none.
 const Engine* Recognised(std::string_view family) {
   const Engine* best = nullptr;
   for (const Engine& engine : AllEngines()) {
@@ -74,9 +74,9 @@ TEST(EngineTables, UnitTimesScaleIsTheMetricsUnit) {
   ForEachRow([&](const Engine* engine, const EngineRow& row) {
     if (!row.metric) return;
     SCOPED_TRACE(Place(engine, row) + " " + std::string(row.metric->name));
-    const bool counts = row.use == Use::kCountOfRole || row.use == Use::kCellCountRole;
+    const bool counts = row.use == RowUse::kCountOfRole || row.use == RowUse::kCellCountRole;
     if (counts) {
-      // How many, whatever the role measures; Triton counts executions without a word for them.
+      // A count, whatever the role measures; Triton's executions have no unit.
       EXPECT_TRUE(row.unit.starts_with('{') || row.unit == "1") << row.unit;
       EXPECT_EQ(row.scale, 1);
       return;
@@ -111,7 +111,7 @@ TEST(EngineTables, TypesFitTheMetricsKind) {
     SCOPED_TRACE(Place(engine, row) + " " + std::string(row.metric->name));
     const Kind kind = row.metric->kind;
     switch (row.use) {
-      case Use::kSame:
+      case RowUse::kSame:
         if (kind == Kind::kHistogram && was_gauge.contains(row.family))
           EXPECT_TRUE(takes_only(row, {kHistogram, kGauge}));
         // Of a summary its sum and count are taken: a histogram without buckets.
@@ -119,34 +119,34 @@ TEST(EngineTables, TypesFitTheMetricsKind) {
         else if (kind == Kind::kCounter) EXPECT_TRUE(takes_only(row, {kCounter}));
         else EXPECT_TRUE(takes_only(row, {kGauge}));
         break;
-      case Use::kSumOfRole:
-      case Use::kCountOfRole:
+      case RowUse::kSumOfRole:
+      case RowUse::kCountOfRole:
         EXPECT_EQ(kind, Kind::kHistogram);
         EXPECT_TRUE(takes_only(row, {kCounter}));
         break;
-      case Use::kCellCountRole:
+      case RowUse::kCellCountRole:
         EXPECT_EQ(kind, Kind::kHistogram);
         EXPECT_TRUE(takes_only(row, {kHistogram}));
         break;
-      case Use::kOwnSum:
-      case Use::kOwnCount:
+      case RowUse::kOwnSum:
+      case RowUse::kOwnCount:
         EXPECT_EQ(kind, Kind::kCounter);
         EXPECT_TRUE(takes_only(row, {kHistogram, kSummary}));
         break;
-      case Use::kLabelNumber:
-      case Use::kLabelNames:
+      case RowUse::kLabelNumber:
+      case RowUse::kLabelNames:
         EXPECT_NE(kind, Kind::kHistogram);
         EXPECT_NE(kind, Kind::kCounter);
         EXPECT_TRUE(takes_only(row, {kGauge}));
         EXPECT_FALSE(row.label.empty());
         break;
-      case Use::kPass:
-      case Use::kIgnore: ADD_FAILURE() << "has a role and does not"; break;
+      case RowUse::kPass:
+      case RowUse::kIgnore: ADD_FAILURE() << "has a role and does not"; break;
     }
   });
 }
 
-// Sum and count need each other.
+// A sum needs a count, and the reverse.
 TEST(EngineTables, HistogramsWithoutBucketsHaveBothParts) {
   for (const Engine& engine : AllEngines()) {
     std::map<std::string, int> parts;
@@ -156,8 +156,8 @@ TEST(EngineTables, HistogramsWithoutBucketsHaveBothParts) {
       for (std::string_view word : Split(row.labels, ',')) {
         if (word.starts_with('+')) key += word;
       }
-      if (row.use == Use::kSumOfRole) parts[key] |= 1;
-      if (row.use == Use::kCountOfRole || row.use == Use::kCellCountRole) parts[key] |= 2;
+      if (row.use == RowUse::kSumOfRole) parts[key] |= 1;
+      if (row.use == RowUse::kCountOfRole || row.use == RowUse::kCellCountRole) parts[key] |= 2;
     }
     for (const auto& [key, both] : parts) EXPECT_EQ(both, 3) << engine.name << " " << key;
   }
@@ -192,7 +192,7 @@ TEST(EngineTables, AttributesAreThoseOfTheMetric) {
 
 TEST(EngineTables, IgnoredRowsHaveAReason) {
   ForEachRow([&](const Engine* engine, const EngineRow& row) {
-    EXPECT_FALSE(row.use == Use::kIgnore && row.note.empty()) << Place(engine, row);
+    EXPECT_FALSE(row.use == RowUse::kIgnore && row.note.empty()) << Place(engine, row);
   });
 }
 
@@ -219,7 +219,7 @@ TEST(EngineTables, PrefixesAreEquivalent) {
   EXPECT_EQ(CanonicalFamily("sglang_token_usage"), "sglang:token_usage");
   EXPECT_EQ(CanonicalFamily("llm_d_router_epp_request_total"), "llm_d_epp_request_total");
   EXPECT_EQ(CanonicalFamily("tgi_queue_size"), "tgi_queue_size");
-  for (const Prefix& prefix : AllPrefixes()) {
+  for (const EnginePrefix& prefix : AllPrefixes()) {
     EXPECT_NE(Recognised(prefix.canonical), nullptr) << prefix.canonical << " is no engine's";
   }
   // Its families are vLLM's, too: the newer NIM is vLLM.

@@ -1,12 +1,9 @@
 // Exporters of GPU pages: their labels, and families without a native name.
 
 #include <algorithm>
-#include <array>
 
-#include "scrape/gpu/amd.h"
-#include "scrape/gpu/dcgm.h"
 #include "scrape/gpu/exporters.h"
-#include "scrape/gpu/intel.h"
+#include "scrape/gpu/tables.h"
 
 namespace gpulens::gpu_page {
 namespace {
@@ -194,7 +191,7 @@ constexpr PageLabels kAmdLabels = {.index = "gpu_id",
                                    .part = "gpu_partition_id",
                                    .part_key = "gpu.partition.id",
                                    .whole = "gpu_compute_partition_type=spx,gpu_partition_id=NA",
-                                   .parts = Parts::kFirstOnly,
+                                   .parts = PartReadings::kFirstOnly,
                                    .first_part = "0",
                                    .info = "vbios_version=gpu.vbios.version",
                                    .driver = "driver_version=gpu.driver.version"};
@@ -207,7 +204,7 @@ constexpr PageLabels kXpumLabels = {.uuid = "uuid",
                                     .model = "dev_name hw_model",
                                     .bus = "pci_bdf",
                                     .part = "sub_dev com_intel_subdevice_id card",
-                                    .parts = Parts::kOwn,
+                                    .parts = PartReadings::kOwn,
                                     .only = "aggregation=avg,statistic=avg,type=actual",
                                     .info = "pci_bdf=gpu.pci.bus_id"};
 
@@ -234,9 +231,8 @@ bool Matches(std::string_view pattern, std::string_view family, std::string_view
 }
 
 const IgnoredFamilies* FindIgnored(const Exporter& exporter, std::string_view family) noexcept {
-  if (!exporter.optional_prefix.empty() && family.starts_with(exporter.optional_prefix)) {
+  if (!exporter.optional_prefix.empty() && family.starts_with(exporter.optional_prefix))
     family.remove_prefix(exporter.optional_prefix.size());
-  }
   for (const PageRow& row : exporter.rows) {
     if (Matches(row.family, family) || Matches(row.renamed, family)) return nullptr;
   }

@@ -1,18 +1,16 @@
 // Tables of GPU exporters: what the families of their pages mean as native metrics. Static storage.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <utility>
 
 #include "catalog/gpu.h"
 
 namespace gpulens::gpu_page {
 
 // The entity of a number on a page that splits a GPU into parts (MIG instances, AMD partitions).
-enum class Scope : uint8_t {
+enum class RowScope : uint8_t {
   kGpu,   // of the whole GPU, repeated for each part: exported once
   kPart,  // of the part
   kHost,  // of no GPU
@@ -20,7 +18,7 @@ enum class Scope : uint8_t {
 };
 
 // How a number is converted, besides `times` and `per`.
-enum class Convert : uint8_t {
+enum class RowConversion : uint8_t {
   kValue,
   kNotZero,         // 0 means "none so far": absent
   kBit,             // 1 when the number has the bit `bit`, else 0
@@ -42,9 +40,9 @@ struct PageRow {
   std::string_view label = {}, label_key = {};
   std::string_view without = {};       // the row is only for series without this label
   std::string_view has = {}, is = {};  // ... and only where this label has this value
-  Scope scope = Scope::kGpu;
+  RowScope scope = RowScope::kGpu;
   const MetricDesc* part_metric = nullptr;  // for a part, where that has a name of its own
-  Convert convert = Convert::kValue;
+  RowConversion convert = RowConversion::kValue;
   uint64_t bit = 0;
   std::string_view states = {};  // "none,reset,reboot": counted from 0
 };
@@ -55,8 +53,8 @@ struct IgnoredFamilies {
   std::string_view reason;
 };
 
-// How an exporter repeats a number of the whole (Scope::kGpu) for the parts of a GPU.
-enum class Parts : uint8_t {
+// How an exporter repeats a number of the whole (RowScope::kGpu) for the parts of a GPU.
+enum class PartReadings : uint8_t {
   kRepeat,     // the number of the whole, for each part
   kFirstOnly,  // the number of the whole for one part, 0 for the others
   kOwn,        // a number of the part: contained in the whole, hence left out
@@ -69,7 +67,7 @@ struct PageLabels {
   std::string_view part_key = {};  // attribute of a part: gpu.mig.instance_id
   std::string_view profile = {};   // label of a part's profile, for gpu.mig.info
   std::string_view whole = {};     // "label=value,…": with one of these the GPU is not split
-  Parts parts = Parts::kRepeat;
+  PartReadings parts = PartReadings::kRepeat;
   std::string_view first_part = {};         // kFirstOnly: which one
   std::string_view only = {};               // "label=value,…": series with another value are left out
   std::string_view info = {}, driver = {};  // "label=attribute,…" of gpu.info and gpu.driver.info
@@ -92,39 +90,8 @@ const IgnoredFamilies* FindIgnored(const Exporter& exporter, std::string_view fa
 std::span<const Exporter* const> AllExporters() noexcept;
 const Exporter* FindExporter(std::string_view name) noexcept;
 
-namespace internal {
 // Metrics of every page, besides the rows of its table.
-inline constexpr const MetricDesc* kCommon[] = {&kGpuInfo, &kGpuEnergyEstimate, &kGpuEnergyEstimateError,
-                                                &kGpuDriverInfo, &kGpuMigInfo};
-
-template <size_t kMost, class Tables>
-consteval auto Collect(const Tables& tables) {
-  std::array<const MetricDesc*, kMost> all{};
-  size_t count = 0;
-  auto add = [&](const MetricDesc* metric) {
-    for (size_t i = 0; i < count; ++i) {
-      if (all[i] == metric) return;
-    }
-    if (metric) all[count++] = metric;
-  };
-  for (std::span<const PageRow> rows : tables) {
-    for (const PageRow& row : rows) {
-      add(row.metric);
-      add(row.part_metric);
-    }
-  }
-  for (const MetricDesc* metric : kCommon) add(metric);
-  return std::pair(all, count);
-}
-}  // namespace internal
-
-// The metrics that some tables make, each once: for the spec of a collector.
-template <const auto& kTables>
-consteval auto MetricsOf() {
-  constexpr auto kFound = internal::Collect<512>(kTables);
-  std::array<const MetricDesc*, kFound.second> metrics{};
-  for (size_t i = 0; i < kFound.second; ++i) metrics[i] = kFound.first[i];
-  return metrics;
-}
+inline constexpr const MetricDesc* kCommonMetrics[] = {
+    &kGpuInfo, &kGpuEnergyEstimate, &kGpuEnergyEstimateError, &kGpuDriverInfo, &kGpuMigInfo};
 
 }  // namespace gpulens::gpu_page

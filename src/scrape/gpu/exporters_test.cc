@@ -1,5 +1,6 @@
 // Every name that a version of an exporter is known to have is read or ignored with a reason; captures of
 // real pages are read.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +32,7 @@ TEST(ExporterTables, RowsAreComplete) {
     std::set<std::pair<std::string_view, std::string>> seen;
     for (const PageRow& row : exporter->rows) {
       ASSERT_TRUE(row.metric) << row.family;
-      EXPECT_EQ(row.convert == Convert::kStates, row.metric->kind == Kind::kStateSet) << row.family;
+      EXPECT_EQ(row.convert == RowConversion::kStates, row.metric->kind == Kind::kStateSet) << row.family;
       EXPECT_EQ(row.label.empty(), row.label_key.empty()) << row.family;
       EXPECT_EQ(row.number.empty(), row.family.find('#') == std::string_view::npos) << row.family;
       EXPECT_GT(row.per, 0) << row.family;

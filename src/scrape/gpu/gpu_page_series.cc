@@ -55,12 +55,11 @@ double GenerationOf(double speed) noexcept {
   return 0;
 }
 
-std::vector<Match> MatchesOf(const Exporter& exporter, const ExpositionFamily& family) {
+std::vector<RowMatch> MatchesOf(const Exporter& exporter, const ExpositionFamily& family) {
   std::string name = family.name;
-  if (!exporter.optional_prefix.empty() && name.starts_with(exporter.optional_prefix)) {
+  if (!exporter.optional_prefix.empty() && name.starts_with(exporter.optional_prefix))
     name.erase(0, exporter.optional_prefix.size());
-  }
-  std::vector<Match> matches;
+  std::vector<RowMatch> matches;
   auto match = [&] {
     for (uint32_t order = 0; const PageRow& row : exporter.rows) {
       std::string_view number;
@@ -92,20 +91,9 @@ std::string KernelAddress(std::string_view text) {
 std::string KeyOf(std::string_view type, std::span<const AttributeSet::Attribute> attributes,
                   const Entity* parent) {
   std::string key(type);
-  for (const auto& attribute : attributes) {
-    key += '\x1f';
-    key += attribute.key;
-    key += '=';
-    AppendValue(key, attribute.value);
-  }
+  for (const auto& attribute : attributes) AppendAttribute(key, '\x1f', attribute.key, attribute.value);
   if (!parent) return key;
-  key += '\x1e';
-  for (auto [name, value] : parent->attributes) {
-    key += name;
-    key += '=';
-    AppendValue(key, value);
-    key += '\x1f';
-  }
+  for (auto [name, value] : parent->attributes) AppendAttribute(key, '\x1e', name, value);
   return key;
 }
 
@@ -168,21 +156,21 @@ void GpuPageSeries::SetReading(const PageRow& row, double raw, const Held& held,
   if (IsBlank(raw)) return out.Reject(series, Validation::kSentinel);
   if (out.RejectSentinel(series, raw)) return;
   switch (row.convert) {
-    case Convert::kValue:
-    case Convert::kSum: return out.Set(series, raw * row.times / row.per);
-    case Convert::kNotZero:
+    case RowConversion::kValue:
+    case RowConversion::kSum: return out.Set(series, raw * row.times / row.per);
+    case RowConversion::kNotZero:
       if (raw != 0) out.Set(series, raw);
       return;
-    case Convert::kBit:
+    case RowConversion::kBit:
       if (!(raw >= 0)) return out.Reject(series, Validation::kOutOfRange);
       return out.Set(series, (static_cast<uint64_t>(raw) & row.bit) != 0 ? 1 : 0);
-    case Convert::kPcieSpeed: return out.Set(series, GenerationOf(raw));
-    case Convert::kPcieGeneration: return out.Set(series, raw > 7 ? GenerationOf(raw) : raw == 5 ? 0 : raw);
-    case Convert::kStates: break;
+    case RowConversion::kPcieSpeed: return out.Set(series, GenerationOf(raw));
+    case RowConversion::kPcieGeneration:
+      return out.Set(series, raw > 7 ? GenerationOf(raw) : raw == 5 ? 0 : raw);
+    case RowConversion::kStates: break;
   }
-  if (!(raw >= 0) || raw != std::floor(raw) || raw >= static_cast<double>(held.series.size())) {
+  if (!(raw >= 0) || raw != std::floor(raw) || raw >= static_cast<double>(held.series.size()))
     return out.Reject(series, Validation::kOutOfRange);
-  }
   for (size_t i = 0; i < held.series.size(); ++i)
     out.Set(held.series[i], raw == static_cast<double>(i) ? 1 : 0);
 }
@@ -199,7 +187,7 @@ void GpuPageSeries::Follow(SeriesTable& table) {
 
 void GpuPageSeries::Gather() {
   const std::span<const ExpositionFamily> families = page_.families();
-  std::vector<std::vector<Match>> matches(families.size());
+  std::vector<std::vector<RowMatch>> matches(families.size());
   unknown_ = 0;
   for (size_t i = 0; i < families.size(); ++i) {
     if (!families[i].alive) continue;
@@ -209,23 +197,23 @@ void GpuPageSeries::Gather() {
   std::vector<uint32_t> ids;
   page_.Series(ids);
   for (uint32_t id : ids) {
-    const std::vector<Match>& of_family = matches[page_.family_of(id)];
+    const std::vector<RowMatch>& of_family = matches[page_.family_of(id)];
     if (!of_family.empty()) GatherSeries(id, of_family);
   }
 }
 
-void GpuPageSeries::GatherSeries(uint32_t id, const std::vector<Match>& matches) {
+void GpuPageSeries::GatherSeries(uint32_t id, const std::vector<RowMatch>& matches) {
   page_.Labels(id, labels_);
   page_.Cells(id, cells_);
   const PageCell* value = FindCell(cells_, SampleRole::kValue);
   if (!value) return;
-  Subject subject = entities_.SubjectOf(labels_);
+  SeriesSubject subject = entities_.SubjectOf(labels_);
   if (!subject.taken) return;
   if (subject.whole) AddFacts(subject);
-  for (const Match& match : matches) AddCandidate(match, subject, value->slot);
+  for (const RowMatch& match : matches) AddCandidate(match, subject, value->slot);
 }
 
-AttributeSet GpuPageSeries::Extra(const Match& match) const {
+AttributeSet GpuPageSeries::Extra(const RowMatch& match) const {
   const PageRow& row = *match.row;
   std::vector<AttributeSet::Attribute> attributes;
   ForEachPair(row.attributes,
@@ -236,10 +224,10 @@ AttributeSet GpuPageSeries::Extra(const Match& match) const {
   };
   if (!row.number.empty()) add(row.number, match.number);
   if (!row.label.empty()) add(row.label_key, LabelOf(labels_, row.label));
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+  return AttributeSet(attributes);
 }
 
-void GpuPageSeries::AddCandidate(const Match& match, const Subject& subject, uint32_t slot) {
+void GpuPageSeries::AddCandidate(const RowMatch& match, const SeriesSubject& subject, uint32_t slot) {
   const PageRow& row = *match.row;
   if (!row.label.empty() && LabelOf(labels_, row.label).empty()) return;
   if (!row.without.empty() && !LabelOf(labels_, row.without).empty()) return;
@@ -253,12 +241,12 @@ void GpuPageSeries::AddCandidate(const Match& match, const Subject& subject, uin
   Candidate candidate;
   candidate.row = &row;
   candidate.metric = row.metric;
-  candidate.of_part = subject.part && row.scope == Scope::kPart;
+  candidate.of_part = subject.part && row.scope == RowScope::kPart;
   if (candidate.of_part && row.part_metric) candidate.metric = row.part_metric;
-  if (row.scope == Scope::kSwitch) candidate.entity = entities_.SwitchOf(labels_);
-  else if (row.scope != Scope::kHost) candidate.entity = candidate.of_part ? subject.part : subject.whole;
-  if (!candidate.entity && row.scope != Scope::kHost) return;
-  if (row.scope == Scope::kGpu && !subject.first_part) return;
+  if (row.scope == RowScope::kSwitch) candidate.entity = entities_.SwitchOf(labels_);
+  else if (row.scope != RowScope::kHost) candidate.entity = candidate.of_part ? subject.part : subject.whole;
+  if (!candidate.entity && row.scope != RowScope::kHost) return;
+  if (row.scope == RowScope::kGpu && !subject.first_part) return;
   candidate.extra = Extra(match);
   candidate.gpu = std::string(candidate.metric->name) + '\x1f' + std::string(subject.gpu);
   AppendIdentity(candidate.group, *candidate.metric, candidate.entity.get());
@@ -272,7 +260,7 @@ void GpuPageSeries::AddCandidate(const Match& match, const Subject& subject, uin
   candidates_.push_back(std::move(candidate));
 }
 
-void GpuPageSeries::AddFacts(const Subject& subject) {
+void GpuPageSeries::AddFacts(const SeriesSubject& subject) {
   const AttributeSet::Attribute vendor = {"gpu.vendor", exporter_->vendor};
   const std::span<const AttributeSet::Attribute> first(&vendor, 1);
   const PageLabels& labels = *exporter_->labels;
@@ -301,34 +289,33 @@ void GpuPageSeries::AddFact(const MetricDesc& metric, EntityRef entity, Attribut
 
 // A share of a split GPU is exported for its instances or for the whole: with both it would count twice.
 void GpuPageSeries::DropWholes() {
-  std::set<std::string_view> split;
+  std::set<std::string> split;
   for (const Candidate& candidate : candidates_) {
     if (candidate.of_part && !candidate.row->part_metric) split.insert(candidate.gpu);
   }
   if (split.empty()) return;
-  std::vector<Candidate> kept;
-  for (Candidate& candidate : candidates_) {
-    bool whole = candidate.row && candidate.row->scope == Scope::kPart && !candidate.of_part;
-    if (!whole || !split.contains(candidate.gpu)) kept.push_back(candidate);
-  }
-  candidates_ = std::move(kept);
+  std::erase_if(candidates_, [&](const Candidate& candidate) {
+    bool whole = candidate.row && candidate.row->scope == RowScope::kPart && !candidate.of_part;
+    return whole && split.contains(candidate.gpu);
+  });
 }
 
 void GpuPageSeries::PickWinners() {
-  std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
+  std::ranges::sort(candidates_, [](const Candidate& a, const Candidate& b) {
     return std::tie(a.group, a.rank, a.name, a.slot) < std::tie(b.group, b.rank, b.name, b.slot);
   });
   std::vector<Candidate> winners;
   // Half a sum would be wrong.
   auto drop_half = [&winners] {
-    if (winners.empty() || !winners.back().row || winners.back().row->convert != Convert::kSum) return;
+    if (winners.empty() || !winners.back().row || winners.back().row->convert != RowConversion::kSum) return;
     if (winners.back().slot2 == kNone) winners.pop_back();
   };
   for (Candidate& candidate : candidates_) {
     if (winners.empty() || winners.back().group != candidate.group) {
       drop_half();
       winners.push_back(std::move(candidate));
-    } else if (Candidate& winner = winners.back(); candidate.row && candidate.row->convert == Convert::kSum) {
+    } else if (Candidate& winner = winners.back();
+               candidate.row && candidate.row->convert == RowConversion::kSum) {
       if (winner.row != candidate.row && winner.slot2 == kNone) winner.slot2 = candidate.slot;
     }
   }
@@ -342,20 +329,17 @@ void GpuPageSeries::Reconcile(SeriesTable& table) {
     auto at = held_.find(candidate.name);
     if (at != held_.end()) at->second.used = round_;
   }
-  for (auto at = held_.begin(); at != held_.end();) {
-    if (at->second.used == round_) {
-      ++at;
-      continue;
-    }
-    for (Series series : at->second.series) table.Retire(series);
-    at = held_.erase(at);
-  }
+  std::erase_if(held_, [&](const auto& held) {
+    if (held.second.used == round_) return false;
+    for (Series series : held.second.series) table.Retire(series);
+    return true;
+  });
   live_.clear();
   for (const Candidate& candidate : candidates_) {
     Held& held = held_[candidate.name];
     held.used = round_;
     if (held.series.empty()) {
-      bool states = candidate.row && candidate.row->convert == Convert::kStates;
+      bool states = candidate.row && candidate.row->convert == RowConversion::kStates;
       std::string_view rest = states ? candidate.row->states : std::string_view{};
       do {
         AttributeSet extra = candidate.extra;
@@ -388,7 +372,7 @@ static std::string_view FirstOf(const std::vector<PageLabel>& labels, std::strin
   return {};
 }
 
-std::string_view Entities::PartOf(const std::vector<PageLabel>& labels) const noexcept {
+std::string_view PageEntities::PartOf(const std::vector<PageLabel>& labels) const noexcept {
   bool whole = false;
   ForEachPair(labels_->whole, [&](std::string_view name, std::string_view value) {
     whole = whole || EqualsIgnoringCase(LabelOf(labels, name), value);
@@ -397,13 +381,13 @@ std::string_view Entities::PartOf(const std::vector<PageLabel>& labels) const no
   return FirstOf(labels, labels_->part);
 }
 
-EntityRef Entities::FindOrMake(std::string_view type, std::vector<AttributeSet::Attribute> attributes,
-                               EntityRef parent) {
+EntityRef PageEntities::FindOrMake(std::string_view type, std::vector<AttributeSet::Attribute> attributes,
+                                   EntityRef parent) {
   for (const auto& [key, value] : more_) attributes.push_back({key, std::string_view(value)});
   std::string key = KeyOf(type, attributes, parent.get());
   auto at = kept_.find(key);
   if (at == kept_.end()) {
-    AttributeSet set{std::span<const AttributeSet::Attribute>(attributes)};
+    AttributeSet set(attributes);
     at = kept_.emplace(std::move(key), Kept{MakeRef<Entity>(std::string(type), set, std::move(parent)), 0})
              .first;
   }
@@ -411,8 +395,8 @@ EntityRef Entities::FindOrMake(std::string_view type, std::vector<AttributeSet::
   return at->second.entity;
 }
 
-void Entities::AddWorkload(const std::vector<PageLabel>& labels,
-                           std::vector<AttributeSet::Attribute>& attributes) const {
+void PageEntities::AddWorkload(const std::vector<PageLabel>& labels,
+                               std::vector<AttributeSet::Attribute>& attributes) const {
   auto add = [&](std::string_view key, std::string_view names) {
     std::string_view value = FirstOf(labels, names);
     if (!value.empty()) attributes.push_back({key, value});
@@ -423,8 +407,8 @@ void Entities::AddWorkload(const std::vector<PageLabel>& labels,
   add("k8s.pod.uid", "pod_uid pod_uuid");
 }
 
-Subject Entities::SubjectOf(const std::vector<PageLabel>& labels) {
-  Subject subject;
+SeriesSubject PageEntities::SubjectOf(const std::vector<PageLabel>& labels) {
+  SeriesSubject subject;
   ForEachPair(labels_->only, [&](std::string_view name, std::string_view value) {
     std::string_view have = LabelOf(labels, name);
     if (!have.empty() && have != value) subject.taken = false;
@@ -432,7 +416,7 @@ Subject Entities::SubjectOf(const std::vector<PageLabel>& labels) {
   std::string_view index = FirstOf(labels, labels_->index), uuid = FirstOf(labels, labels_->uuid);
   std::string_view bus = FirstOf(labels, labels_->bus), model = FirstOf(labels, labels_->model);
   std::string_view part = PartOf(labels);
-  if (!part.empty() && labels_->parts == Parts::kOwn) subject.taken = false;
+  if (!part.empty() && labels_->parts == PartReadings::kOwn) subject.taken = false;
   std::vector<AttributeSet::Attribute> attributes;
   auto number = ParseInt<int64_t>(index);
   if (number && *number >= 0) attributes.push_back({"gpu.index", *number});
@@ -450,7 +434,7 @@ Subject Entities::SubjectOf(const std::vector<PageLabel>& labels) {
   }
   bool mig = labels_->part_key == "gpu.mig.instance_id";
   subject.whole = FindOrMake("gpu", std::move(attributes), {});
-  subject.first_part = labels_->parts != Parts::kFirstOnly || part == labels_->first_part;
+  subject.first_part = labels_->parts != PartReadings::kFirstOnly || part == labels_->first_part;
   std::vector<AttributeSet::Attribute> own;
   subject.part_number = ParseInt<uint16_t>(part).value_or(0);
   if (auto id = ParseInt<int64_t>(part)) own.push_back({labels_->part_key, *id});
@@ -461,28 +445,27 @@ Subject Entities::SubjectOf(const std::vector<PageLabel>& labels) {
   return subject;
 }
 
-EntityRef Entities::SwitchOf(const std::vector<PageLabel>& labels) {
+EntityRef PageEntities::SwitchOf(const std::vector<PageLabel>& labels) {
   std::string_view id = LabelOf(labels, "nvswitch");
   if (id.empty()) return {};
   return FindOrMake("nvswitch", {{"nvswitch.id", id}}, {});
 }
 
-AttributeSet Entities::Pick(const std::vector<PageLabel>& labels, std::string_view pairs,
-                            std::span<const AttributeSet::Attribute> first) const {
+AttributeSet PageEntities::Pick(const std::vector<PageLabel>& labels, std::string_view pairs,
+                                std::span<const AttributeSet::Attribute> first) const {
   std::vector<AttributeSet::Attribute> attributes(first.begin(), first.end());
   std::string address;
   ForEachPair(pairs, [&](std::string_view name, std::string_view key) {
     std::string_view value = LabelOf(labels, name);
-    bool present =
-        std::any_of(attributes.begin(), attributes.end(), [&](const auto& a) { return a.key == key; });
+    bool present = std::ranges::any_of(attributes, [&](const auto& a) { return a.key == key; });
     if (value.empty() || present) return;
     if (key != "gpu.pci.bus_id") attributes.push_back({key, value});
     else attributes.push_back({key, std::string_view(address = KernelAddress(value))});
   });
-  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+  return AttributeSet(attributes);
 }
 
-void Entities::DropUnused() {
+void PageEntities::DropUnused() {
   std::erase_if(kept_, [this](const auto& item) { return item.second.used != round_; });
   ++round_;
 }

@@ -20,7 +20,7 @@ namespace gpulens::gpu_page {
 std::string_view LabelOf(const std::vector<PageLabel>& labels, std::string_view name) noexcept;
 
 // The GPU, and its part, that a series is about; from its labels, with views into them.
-struct Subject {
+struct SeriesSubject {
   EntityRef whole;       // the GPU, without workload when the series is of a part; null: no GPU is named
   EntityRef part;        // the part with its workload; null: the series is of the whole
   std::string_view gpu;  // identifies the GPU
@@ -30,14 +30,14 @@ struct Subject {
 };
 
 // Entities of a page by their labels: a GPU stays one object while it is on the page. Not thread-safe.
-class Entities {
+class PageEntities {
  public:
   // `more`: attributes of every entity.
-  Entities(const PageLabels* labels, std::vector<std::pair<std::string, std::string>> more)
+  PageEntities(const PageLabels* labels, std::vector<std::pair<std::string, std::string>> more)
       : labels_(labels), more_(std::move(more)) {}
 
   void SetLabels(const PageLabels* labels) { labels_ = labels; }
-  Subject SubjectOf(const std::vector<PageLabel>& labels);
+  SeriesSubject SubjectOf(const std::vector<PageLabel>& labels);
   // Returns the entity of an NVSwitch; null when none is named.
   EntityRef SwitchOf(const std::vector<PageLabel>& labels);
   // Returns attributes from labels by a list of pairs; the first of equal keys wins.
@@ -64,7 +64,7 @@ class Entities {
 };
 
 // A row that reads a family.
-struct Match {
+struct RowMatch {
   const PageRow* row;
   uint32_t order;      // in the table
   std::string number;  // in the place of '#'
@@ -128,11 +128,11 @@ class GpuPageSeries {
 
   void Follow(SeriesTable& table);
   void Gather();
-  void GatherSeries(uint32_t id, const std::vector<Match>& matches);
-  void AddCandidate(const Match& match, const Subject& subject, uint32_t id);
-  void AddFacts(const Subject& subject);
+  void GatherSeries(uint32_t id, const std::vector<RowMatch>& matches);
+  void AddCandidate(const RowMatch& match, const SeriesSubject& subject, uint32_t id);
+  void AddFacts(const SeriesSubject& subject);
   void AddFact(const MetricDesc& metric, EntityRef entity, AttributeSet extra);
-  AttributeSet Extra(const Match& match) const;
+  AttributeSet Extra(const RowMatch& match) const;
   void DropWholes();
   void PickWinners();
   void Reconcile(SeriesTable& table);
@@ -140,7 +140,7 @@ class GpuPageSeries {
 
   const ScrapedPage& page_;
   const Exporter* exporter_;
-  Entities entities_;
+  PageEntities entities_;
   bool followed_ = false;
   uint64_t generation_ = 0, round_ = 0;
   size_t unknown_ = 0;

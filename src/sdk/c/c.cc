@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <map>
@@ -26,7 +25,7 @@ namespace {
 
 static_assert(GPULENS_IO == static_cast<int>(Code::kIo));
 
-// Never destroyed: other things' destructors may still record.
+// Never destroyed, since destructors of globals may still record.
 struct ProcessState {
   static ProcessState& Instance() {
     static ProcessState* const state = new ProcessState;
@@ -34,7 +33,7 @@ struct ProcessState {
   }
   using Key = std::tuple<InstrumentKind, uint32_t, uint32_t>;
 
-  // A leaf among locks: nothing is called while it is held.
+  // The lock may be taken around a fork: no other lock is taken while it is held.
   ProcessState() {
     static_cast<void>(::pthread_atfork([] { Instance().mutex.lock(); }, [] { Instance().mutex.unlock(); },
                                        [] { Instance().mutex.unlock(); }));
@@ -96,7 +95,7 @@ int Keep(const std::string& what, const std::function<Result<Exporter>()>& start
   }
   Result<Exporter> made = start();
   if (!made) return Reported(made.error());
-  // Another thread may have been quicker: then this one ends again, after the lock is free.
+  // If another thread was first, this exporter ends after the lock is released.
   Exporter mine = *std::move(made);
   std::lock_guard lock(state.mutex);
   state.exporters.try_emplace(what, std::move(mine));
@@ -167,7 +166,7 @@ int gpulens_expose(const char* listen) {
 int gpulens_flush(double timeout_seconds) {
   using namespace gpulens;
   const auto end = std::chrono::steady_clock::now() + sdk::TimeoutOf(timeout_seconds);
-  std::vector<Exporter*> exporters;  // none is ever let go
+  std::vector<Exporter*> exporters;  // never removed
   {
     sdk::ProcessState& state = sdk::ProcessState::Instance();
     std::lock_guard lock(state.mutex);

@@ -1,4 +1,4 @@
-// Apart from the rest, since it links what reads devices.
+// Energy functions of gpulens/c.h: a file of their own, since they link the libraries that read devices.
 #include <gpulens/c.h>
 #include <gpulens/energy.h>
 
@@ -19,7 +19,7 @@ namespace {
 static_assert(GPULENS_METHOD_POWER_INTEGRAL == static_cast<int>(EnergyMethod::kPowerIntegral));
 static_assert(GPULENS_GAP == static_cast<int>(EnergyValidity::kGap));
 
-// One for each way to share, to the end of the process.
+// Returns the monitor for this way to share, which lives as long as the process.
 EnergyMonitor& MonitorOf(Share share) {
   const auto make = [](Share of) {
     EnergyOptions options;

@@ -1,4 +1,4 @@
-// Apart from the rest, since it links TLS and gRPC.
+// The OTLP exporter of gpulens/c.h: a file of its own, since it links TLS and gRPC.
 #include <gpulens/c.h>
 #include <gpulens/export.h>
 

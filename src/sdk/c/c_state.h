@@ -9,9 +9,9 @@
 
 namespace gpulens::sdk {
 
-// Remembers why it failed, for gpulens_last_error of this thread, and returns the code.
+// Keeps the error for gpulens_last_error of this thread, and returns the code.
 int Reported(const Status& status);
-// Starts an exporter and keeps it to the end of the process. `what` names it: twice the same is once.
+// Starts an exporter that runs until the end of the process; a second one of the same name is not started.
 int Keep(const std::string& what, const std::function<Result<Exporter>()>& start);
 // Clamps a timeout to 0 to 1 hour.
 std::chrono::nanoseconds TimeoutOf(double seconds) noexcept;

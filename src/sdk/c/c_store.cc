@@ -1,4 +1,4 @@
-// Apart from the rest, since it links SQLite and the reader of JSON.
+// Store functions of gpulens/c.h: a file of their own, since they link SQLite and the JSON reader.
 #include <gpulens/c.h>
 
 #include <exception>
@@ -17,7 +17,7 @@ struct gpulens_store {
 namespace gpulens::sdk {
 namespace {
 
-// Nothing of ours throws but for want of memory; what does stays on this side.
+// Turns exceptions, which only a lack of memory causes, into an error: none may reach C.
 template <class F>
 int Guarded(F&& f) noexcept {
   try {

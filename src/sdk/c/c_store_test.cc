@@ -31,7 +31,7 @@ struct CStore : ::testing::Test {
   }
 };
 
-TEST_F(CStore, KeepsWhatItIsTold) {
+TEST_F(CStore, StoresRecords) {
   gpulens_store* store = nullptr;
   ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK) << gpulens_last_error();
   ASSERT_NE(store, nullptr);
@@ -52,7 +52,7 @@ TEST_F(CStore, KeepsWhatItIsTold) {
   EXPECT_EQ(Query("SELECT count(*) FROM telemetry WHERE abs(timestamp - unixepoch()) < 3600"), 2) << "now";
 }
 
-TEST_F(CStore, OfWhatIsWrongNothingIsStored) {
+TEST_F(CStore, StoresNothingOfAnInvalidRecord) {
   gpulens_store* store = nullptr;
   ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK);
   for (const char* json : {"", "[]", "{\"latency\": 1}", "{\"model_id\": 1}", "{\"prompt_tokens\": -1}",
@@ -70,7 +70,7 @@ TEST_F(CStore, OfWhatIsWrongNothingIsStored) {
   EXPECT_EQ(gpulens_store_close(store), GPULENS_OK);
 }
 
-TEST_F(CStore, WithoutAStoreItSaysSo) {
+TEST_F(CStore, FunctionsFailWithoutAStore) {
   gpulens_store* store = reinterpret_cast<gpulens_store*>(&folder);
   EXPECT_EQ(gpulens_store_open("mysql://x", &store), GPULENS_INVALID_ARGUMENT);
   EXPECT_EQ(store, nullptr);
@@ -84,7 +84,7 @@ TEST_F(CStore, WithoutAStoreItSaysSo) {
   EXPECT_STREQ(gpulens_last_error(), "there is no store");
 }
 
-TEST_F(CStore, TheEndTellsWhatTheFileRefused) {
+TEST_F(CStore, CloseReportsRejectedRecords) {
   gpulens_store* store = nullptr;
   ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK);
   auto database = sqlite::Database::Open({.path = path});

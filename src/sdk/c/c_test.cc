@@ -41,7 +41,7 @@ TEST(CFace, RecordsIntoTheRegistryOfTheProcess) {
   EXPECT_EQ(ToPrometheus().find("c_depth"), std::string::npos);
 }
 
-TEST(CFace, WhatIsWrongIsDroppedAndTold) {
+TEST(CFace, DropsInvalidRecordsAndReportsErrors) {
   gpulens_series* counter = gpulens_counter("c.right", nullptr, nullptr, 0);
   gpulens_series* taken = gpulens_gauge("c.right", nullptr, nullptr, 0);
   ASSERT_NE(taken, nullptr);
@@ -63,7 +63,7 @@ TEST(CFace, WhatIsWrongIsDroppedAndTold) {
   EXPECT_EQ(gpulens_export_otlp("ftp://x"), GPULENS_INVALID_ARGUMENT);
 }
 
-TEST(CFace, CertificatesAreSaidByTheEnvironment) {
+TEST(CFace, TakesCertificatesFromTheEnvironment) {
   constexpr const char* kVariable = "OTEL_EXPORTER_OTLP_CERTIFICATE";
   ::setenv(kVariable, "/nonexistent/ca.pem", 1);
   EXPECT_NE(gpulens_export_otlp("https://127.0.0.1:1"), GPULENS_OK);
@@ -71,7 +71,7 @@ TEST(CFace, CertificatesAreSaidByTheEnvironment) {
   ::unsetenv(kVariable);
 }
 
-TEST(CFace, ExportsToTheEndOfTheProcess) {
+TEST(CFace, ExportsUntilTheEndOfTheProcess) {
   EXPECT_EQ(gpulens_flush(1), GPULENS_OK) << "nobody to send to";
   EXPECT_EQ(gpulens_expose("127.0.0.1:0"), GPULENS_OK);
   EXPECT_EQ(gpulens_expose("127.0.0.1:0"), GPULENS_OK) << "twice is once";
@@ -82,8 +82,8 @@ TEST(CFace, ExportsToTheEndOfTheProcess) {
   EXPECT_NE(gpulens_flush(NAN), GPULENS_INVALID_ARGUMENT) << "does not wait";
 }
 
-// Whatever this machine has: a result is valid, or says why it is not.
-TEST(CFace, AWindowIsValidOrSaysWhyNot) {
+// On any machine a result is valid or has a reason.
+TEST(CFace, WindowIsValidOrHasAReason) {
   for (int share : {0, 1, 2, 99}) {
     gpulens_window* window = gpulens_window_begin(share);
     ASSERT_NE(window, nullptr);
@@ -101,7 +101,7 @@ TEST(CFace, AWindowIsValidOrSaysWhyNot) {
   EXPECT_EQ(gpulens_window_end(nullptr, nullptr), GPULENS_INVALID_ARGUMENT);
 }
 
-TEST(CFace, AnOlderCallersStructIsNotWrittenBeyondItsEnd) {
+TEST(CFace, DoesNotWriteBeyondAnOlderCallersStruct) {
   gpulens_energy energy{};
   energy.size = offsetof(gpulens_energy, device_energy_joules);
   energy.device_energy_joules = -77;

@@ -1,6 +1,5 @@
-// Nothing is lost and nothing made up: over several boards at once, what requests are charged is what the
-// boards' counters counted, to the millijoule; and what is told of a window is as far from the truth as it
-// says at most.
+// Conservation of energy: over several boards at once, the requests' shares add up to what the boards'
+// counters counted, to the millijoule, and the error of a window is within its uncertainty.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -21,7 +20,7 @@ constexpr double kMillijoule = 1e-3;
 constexpr int64_t kTickNs = 500'000;  // time passes by half milliseconds
 constexpr int64_t kLength = 6000;     // of a trace, in ticks
 
-// What a board draws: a level for some time, then another; never nothing.
+// Load of a board: levels of power, each for some time, never 0.
 class Trace {
  public:
   // `dwell`: ticks that a level lasts, in the mean.
@@ -58,7 +57,7 @@ class Load {
  public:
   Load(Fixture& fixture, std::mt19937& random) : fixture_(fixture), random_(random) {}
 
-  // Before a reading `before` is told the tick.
+  // `before` is called with the tick before each reading.
   void Run(const std::vector<int64_t>& reads, int64_t begin, int64_t end,
            const std::function<void(int64_t)>& before) {
     auto next = reads.begin();
@@ -74,7 +73,7 @@ class Load {
       if (tick == end) EndAll();
     }
   }
-  // Of all shares.
+  // Sum of all shares.
   double Sum() {
     double sum = 0;
     for (WindowSlot* one : all_) {
@@ -121,11 +120,11 @@ EnergyOptions By(bool tokens) {
   return options;
 }
 
-// Boards with loads of their own, and counters of whole millijoules that are written every `step` ticks; 1:
-// as they are read, which is told.
+// Boards with different loads, and counters of whole millijoules that are updated every `step` ticks; 1: at
+// each read, as their devices state.
 class Boards {
  public:
-  // `step` 0: they have no counters, but tell their power.
+  // `step` 0: they have no counters and report their power.
   Boards(Fixture& fixture, std::mt19937& random, size_t count, int64_t step, uint64_t dwell = 0)
       : step_(step) {
     const int64_t zero = fixture.clock.Now().boot_ns;
@@ -145,7 +144,7 @@ class Boards {
       });
     }
   }
-  // What a reading of the counters at this tick tells, together.
+  // The sum of the counters at this tick.
   double Counters(int64_t tick) const {
     double sum = 0;
     for (size_t i = 0; i < traces_.size(); ++i) sum += Reported(i, tick);
@@ -184,8 +183,8 @@ RC_GTEST_PROP(Conservation, SharesOfSeveralBoardsAreTheirCounters, (uint32_t see
   RC_ASSERT(std::abs(load.Sum() - counted) < kMillijoule);
 }
 
-// Counters as GPUs have them, written every 20 to 110 ms. A new value holds halfway between the reading that
-// tells it and the one before: from one such time to another the requests have what was counted.
+// Counters like those of GPUs, updated every 20 to 110 ms. A new value applies halfway between the reading
+// that reports it and the one before; from one such time to another the requests' shares add up to the count.
 RC_GTEST_PROP(Conservation, SharesAreWhatCountersThatAreWrittenSlowlyCounted, (uint32_t seed, bool tokens)) {
   std::mt19937 random(seed);
   Fixture fixture;
@@ -200,7 +199,7 @@ RC_GTEST_PROP(Conservation, SharesAreWhatCountersThatAreWrittenSlowlyCounted, (u
   RC_ASSERT(std::abs(load.Sum() - (boards.Counters(until) - boards.Counters(from))) < kMillijoule);
 }
 
-// Packages and a memory in a tree of RAPL, whose counters of microjoules begin anew at their ends.
+// Packages and a memory in a tree of RAPL, whose counters of microjoules wrap around.
 class Zones {
  public:
   explicit Zones(std::mt19937& random) {
@@ -293,7 +292,7 @@ class Truths {
           ++i;
           continue;
         }
-        if (random_() % 2 == 0) fixture_.engine->Round(false);  // the result asks for a reading
+        if (random_() % 2 == 0) fixture_.engine->Round(false);  // a reading for the result
         on_result(open_[i], fixture_.End(open_[i].slot));
         open_.erase(open_.begin() + static_cast<ptrdiff_t>(i));
       }
@@ -340,7 +339,7 @@ RC_GTEST_PROP(Uncertainty, ACounterBoundsWindowsAndSharesOfSeveralBoards, (uint3
 
 // Without, it is an estimate, which 95 of 100 keep: of loads that change every 15 ms as of those that rest
 // for a second.
-TEST(Uncertainty, AnIntegralIsWithinItsEstimate95TimesOfAHundred) {
+TEST(Uncertainty, IntegralIsWithinItsEstimateIn95Of100Windows) {
   for (const unsigned dwell : {30u, 100u, 400u, 2000u}) {
     int within = 0, all = 0;
     for (uint32_t seed = 0; seed < 40; ++seed) {

@@ -3,22 +3,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstdio>
 #include <limits>
-
-#include "sdk/energy/result_text.h"
 
 namespace gpulens::sdk {
 namespace {
 
-using energy::Flaw;
+using energy::EnergyFlaw;
 using energy::kParts;
 
-// A device that is silent for this long no longer delays results: its energy meanwhile is unknown.
+// A device that is silent for this long no longer delays results: its energy during that time is unknown.
 constexpr int64_t kGiveUpNs = 5'000'000'000;
-// Further than this behind its last reading nothing is placed.
+// Least time after the last reading for which energy is still extrapolated.
 constexpr int64_t kLeastTimeoutNs = 250'000'000;
 
-size_t PartOf(const Track& track) noexcept { return static_cast<size_t>(track.device.part); }
+size_t PartOf(const DeviceTrack& track) noexcept { return static_cast<size_t>(track.device.part); }
 double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
 
 size_t SamplesOf(const EnergyOptions& options) noexcept {
@@ -31,9 +30,22 @@ void AddTo(double& sum, double value) noexcept {
   if (std::isfinite(value)) sum = std::isnan(sum) ? value : sum + value;
 }
 
+energy::EnergyCurve::Options CurveOf(const EnergyDevice& device, size_t readings) {
+  energy::EnergyCurve::Options options;
+  options.readings = readings;
+  if (device.most_watts > 0) options.most_watts = device.most_watts;
+  if (device.counter_step_joules >= 0) options.counter_step_joules = device.counter_step_joules;
+  const int64_t lag = device.counter_lag.count();
+  options.counter_lag_ns = lag < 0 ? energy::EnergyCurve::kLagUnknown : lag;
+  return options;
+}
+
+double Sane(double value, bool good) noexcept { return std::isfinite(value) && good ? value : kNotMeasured; }
+
 }  // namespace
 
-DeviceLedger::DeviceLedger(std::deque<Track>& tracks, Selection selection, const EnergyOptions& options)
+DeviceLedger::DeviceLedger(std::deque<DeviceTrack>& tracks, DeviceSelection selection,
+                           const EnergyOptions& options)
     : tracks_(tracks),
       selection_(std::move(selection)),
       shares_gpu_(selection_.vendor != EnergyVendor::kCpuRapl),
@@ -47,20 +59,20 @@ DeviceLedger::DeviceLedger(std::deque<Track>& tracks, Selection selection, const
   open_.reserve(64);
 }
 
-energy::Cut DeviceLedger::At(int64_t at_ns) const {
-  energy::Cut cut;
+energy::EnergyCut DeviceLedger::At(int64_t at_ns) const {
+  energy::EnergyCut cut;
   for (size_t i : selection_.shared) {
-    const energy::Position at = tracks_[i].curve.At(at_ns);
+    const energy::CurvePosition at = tracks_[i].curve.At(at_ns);
     cut.joules += at.joules;
     cut.parts[PartOf(tracks_[i])] += at.joules;
     cut.half_width += std::max(at.high - at.joules, at.joules - at.low);
     cut.integral_half_width += at.integral_half_width;
     cut.flaws_ended += at.flaws_ended;
     cut.flaws_begun += at.flaws_begun;
-    if (at.flaw != Flaw::kNone && cut.flaw != Flaw::kOutside) cut.flaw = at.flaw;
+    if (at.flaw != EnergyFlaw::kNone && cut.flaw != EnergyFlaw::kOutside) cut.flaw = at.flaw;
   }
   for (size_t i : selection_.auxiliary) {
-    const energy::Position at = tracks_[i].curve.At(at_ns);
+    const energy::CurvePosition at = tracks_[i].curve.At(at_ns);
     const bool good = at.flaws_begun == at.flaws_ended;
     cut.parts[PartOf(tracks_[i])] += good ? at.joules : kNotMeasured;
   }
@@ -106,7 +118,7 @@ EnergySample DeviceLedger::SampleOf(int64_t at_ns) const {
   std::array<bool, kParts> silent{};  // a sum without one of its devices would fall
   for (const auto* list : {&selection_.shared, &selection_.auxiliary}) {
     for (size_t i : *list) {
-      const Track& track = tracks_[i];
+      const DeviceTrack& track = tracks_[i];
       if (track.read_ns <= ticked_ns_) {
         silent[PartOf(track)] = true;
         continue;
@@ -128,7 +140,7 @@ EnergySample DeviceLedger::SampleOf(int64_t at_ns) const {
   return out;
 }
 
-// A device that did not answer makes the sums of all of them wrong: then there is no tick.
+// Without an answer of each device the sums are wrong, so there is no tick.
 void DeviceLedger::Tick(int64_t at_ns) {
   for (size_t i : selection_.shared) {
     if (tracks_[i].read_ns <= ticked_ns_) return;
@@ -138,19 +150,20 @@ void DeviceLedger::Tick(int64_t at_ns) {
   samples_[next_sample_] = sample;
   next_sample_ = (next_sample_ + 1) % samples_.size();
   sample_count_ = std::min(sample_count_ + 1, samples_.size());
-  double watts = sample.gpu_watts;
-  if (!shares_gpu_) {
-    watts = sample.cpu_watts;
-    AddTo(watts, sample.dram_watts);
-  }
   for (WindowSlot* slot : open_) {
     if (slot->begin_ns() > at_ns || slot->end_ns() < at_ns) continue;
-    ++slot->ticks.count;
-    slot->ticks.watts.Add(watts);
-    slot->ticks.utilization.Add(sample.utilization_ratio);
-    slot->ticks.memory.Add(sample.memory_used_bytes);
-    slot->ticks.temperature.Add(sample.temperature_celsius);
+    AddSample(sample, slot->ticks);
   }
+}
+
+void DeviceLedger::AddSample(const EnergySample& sample, TickSums& sums) const noexcept {
+  double watts = shares_gpu_ ? sample.gpu_watts : sample.cpu_watts;
+  if (!shares_gpu_) AddTo(watts, sample.dram_watts);
+  ++sums.count;
+  sums.watts.Add(watts);
+  sums.utilization.Add(sample.utilization_ratio);
+  sums.memory.Add(sample.memory_used_bytes);
+  sums.temperature.Add(sample.temperature_celsius);
 }
 
 bool DeviceLedger::SettledAt(int64_t at_ns) const {
@@ -160,18 +173,18 @@ bool DeviceLedger::SettledAt(int64_t at_ns) const {
   });
 }
 
-// The device that has not answered since long before `at_ns`.
-const Track* DeviceLedger::Silent(int64_t at_ns) const {
+// Returns a device that has not answered within the timeout before `at_ns`, or null.
+const DeviceTrack* DeviceLedger::Silent(int64_t at_ns) const {
   for (size_t i : selection_.shared) {
     if (tracks_[i].read_ns == 0 || at_ns - tracks_[i].read_ns > timeout_ns_) return &tracks_[i];
   }
   return nullptr;
 }
 
-energy::Span DeviceLedger::Whole(int64_t from_ns, int64_t to_ns) const {
-  energy::Span sum{.joules = 0, .half_width_joules = 0};
+energy::EnergySpan DeviceLedger::Whole(int64_t from_ns, int64_t to_ns) const {
+  energy::EnergySpan sum{.joules = 0, .half_width_joules = 0};
   for (size_t i : selection_.shared) {
-    const energy::Span span = tracks_[i].curve.Between(from_ns, to_ns);
+    const energy::EnergySpan span = tracks_[i].curve.Between(from_ns, to_ns);
     sum.joules += span.joules;
     sum.half_width_joules += span.half_width_joules;
   }
@@ -187,13 +200,20 @@ void DeviceLedger::Explain(const Status& status, EnergyResult& out) {
   out.reason = status.detail;
 }
 
-void DeviceLedger::Validate(Flaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
-  if (const Track* silent = Silent(at_ns); silent && (flaw != Flaw::kNone || !SettledAt(at_ns)))
+std::string DeviceLedger::Comebacks() const {
+  for (size_t i : selection_.shared) {
+    if (std::string back = Comeback(tracks_[i]); !back.empty()) return back;
+  }
+  return {};
+}
+
+void DeviceLedger::Validate(EnergyFlaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const {
+  if (const DeviceTrack* silent = Silent(at_ns); silent && (flaw != EnergyFlaw::kNone || !SettledAt(at_ns)))
     return ReportSilence(*silent, now_ns, out);
   ReportFlaw(flaw, Comebacks(), out);
 }
 
-void DeviceLedger::Fill(const energy::Account::Both& both, EnergyResult& out) const {
+void DeviceLedger::Fill(const energy::EnergyAccount::Both& both, EnergyResult& out) const {
   const double seconds = Seconds(both.mine.ns);
   out.duration = Duration(both.mine.ns);
   out.devices = static_cast<uint32_t>(selection_.shared.size());
@@ -201,7 +221,7 @@ void DeviceLedger::Fill(const energy::Account::Both& both, EnergyResult& out) co
   bool counter = true;
   double accuracy = 0, steps = 0;
   for (size_t i : selection_.shared) {
-    counter &= tracks_[i].curve.method() == energy::Method::kCounter;
+    counter &= tracks_[i].curve.method() == energy::SpanMethod::kCounter;
     accuracy = std::max(accuracy, tracks_[i].device.accuracy_ratio);
     steps += tracks_[i].device.counter_step_joules;
   }
@@ -218,7 +238,7 @@ void DeviceLedger::Fill(const energy::Account::Both& both, EnergyResult& out) co
   if (seconds > 0) out.mean_power_watts = out.energy_joules / seconds;
 }
 
-// Whose energy it is, too, when several processes use a device.
+// Remark on other processes that use the devices; empty when there are none.
 std::string DeviceLedger::Company() const {
   double most = 0;
   for (size_t i : selection_.shared) most = std::max(most, tracks_[i].latest.processes);
@@ -227,9 +247,9 @@ std::string DeviceLedger::Company() const {
          " processes use one of these devices: it is the energy of all of them";
 }
 
-// With both edges in one step of the counter there is no more than the step; and a share is no more than the
-// whole. What was settled at each edge may differ from what is known of both now.
-void DeviceLedger::Narrow(const energy::Span& whole, bool shares, EnergyResult& out) {
+// Narrows the uncertainty: with both edges in one step of the counter it is at most the step, and a share is
+// at most the whole. Values settled at each edge may differ from what is known of both now.
+void DeviceLedger::Narrow(const energy::EnergySpan& whole, bool shares, EnergyResult& out) {
   const double most = whole.joules + whole.half_width_joules;
   if (!std::isfinite(most)) return;
   const double off = shares ? std::max(out.energy_joules, most - out.energy_joules)
@@ -242,8 +262,8 @@ EnergyResult DeviceLedger::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now
   const bool running = !slot.ended();
   if (!slot.account.settled) slot.TakeOver();
   const int64_t end_ns = running ? now_ns : slot.end_ns();
-  const energy::Account account = ledger_.Project(slot.account, end_ns, cut_);
-  const energy::Account::Both& both = phase == 0 ? account.total : account.phases[phase];
+  const energy::EnergyAccount account = ledger_.Project(slot.account, end_ns, cut_);
+  const energy::EnergyAccount::Both& both = phase == 0 ? account.total : account.phases[phase];
   Validate(both.devices.flaw, end_ns, now_ns, out);
   Fill(both, out);
   FillTicks(phase == 0 ? slot.ticks : TickSums{}, out.ticks);
@@ -259,8 +279,8 @@ EnergyResult DeviceLedger::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now
 
 EnergyResult DeviceLedger::Between(int64_t from_ns, int64_t to_ns) const {
   EnergyResult out;
-  energy::Account::Both both;
-  const energy::Cut begin = At(from_ns), end = At(to_ns);
+  energy::EnergyAccount::Both both;
+  const energy::EnergyCut begin = At(from_ns), end = At(to_ns);
   both.mine.ns = to_ns - from_ns;
   both.mine.joules = end.joules - begin.joules;
   both.mine.half_width = Whole(from_ns, to_ns).half_width_joules;
@@ -268,21 +288,13 @@ EnergyResult DeviceLedger::Between(int64_t from_ns, int64_t to_ns) const {
     both.mine.parts[part] = end.parts[part] - begin.parts[part];
     both.mine.missing[part] = !std::isfinite(both.mine.parts[part]);
   }
-  if (!std::isfinite(both.mine.joules) || to_ns < from_ns) both.mine.flaw = Flaw::kOutside;
+  if (!std::isfinite(both.mine.joules) || to_ns < from_ns) both.mine.flaw = EnergyFlaw::kOutside;
   else if (end.flaws_begun != begin.flaws_ended) both.mine.flaw = end.flaw;
   both.devices = both.mine;
   Validate(both.mine.flaw, to_ns, to_ns, out);
   Fill(both, out);
   TickSums sums;
-  for (const EnergySample& sample : History(from_ns, to_ns)) {
-    ++sums.count;
-    double watts = shares_gpu_ ? sample.gpu_watts : sample.cpu_watts;
-    if (!shares_gpu_) AddTo(watts, sample.dram_watts);
-    sums.watts.Add(watts);
-    sums.utilization.Add(sample.utilization_ratio);
-    sums.memory.Add(sample.memory_used_bytes);
-    sums.temperature.Add(sample.temperature_celsius);
-  }
+  for (const EnergySample& sample : History(from_ns, to_ns)) AddSample(sample, sums);
   FillTicks(sums, out.ticks);
   return out;
 }
@@ -295,6 +307,103 @@ std::vector<EnergySample> DeviceLedger::History(int64_t from_ns, int64_t to_ns) 
     if (NsOf(sample.at) >= from_ns && NsOf(sample.at) <= to_ns) out.push_back(sample);
   }
   return out;
+}
+
+DeviceTrack::DeviceTrack(std::shared_ptr<EnergySource> from, size_t number_there, EnergyDevice what,
+                         size_t kept)
+    : source(std::move(from)), number(number_there), device(std::move(what)), curve(CurveOf(device, kept)) {}
+
+void DeviceTrack::Take(const EnergyReading& reading, int64_t queried_ns, int64_t at_ns) {
+  latest.joules = Sane(reading.joules, reading.joules >= 0);
+  latest.watts = Sane(reading.watts, reading.watts >= 0);
+  latest.utilization_ratio =
+      Sane(reading.utilization_ratio, reading.utilization_ratio >= 0 && reading.utilization_ratio <= 1);
+  latest.memory_used_bytes = Sane(reading.memory_used_bytes, reading.memory_used_bytes >= 0);
+  latest.temperature_celsius = Sane(reading.temperature_celsius, true);
+  latest.processes = Sane(reading.processes, reading.processes >= 0);
+  if (std::isnan(latest.joules) && std::isnan(latest.watts))
+    return Fail({Code::kDataLoss, "reports neither energy nor power"}, at_ns);
+  failure = {};
+  failing_since_ns = 0;
+  if (reopened) back_ns = at_ns;
+  reopened = false;
+  read_ns = at_ns;
+  ++readings;
+  watts = latest.watts;
+  if (!std::isnan(latest.joules) && latest.joules != counted_joules_) {
+    const double gained = latest.joules - counted_joules_;
+    if (std::isnan(watts) && gained > 0 && at_ns > counted_ns_)
+      watts = gained / (static_cast<double>(at_ns - counted_ns_) * 1e-9);
+    counted_joules_ = latest.joules;
+    counted_ns_ = at_ns;
+  }
+  // A source may state the time of its reading.
+  const int64_t began_ns = reading.began.time_since_epoch().count(),
+                ended_ns = reading.ended.time_since_epoch().count();
+  const bool reported = began_ns > 0 && began_ns <= ended_ns && ended_ns <= at_ns;
+  curve.Add({.at_ns = reported ? ended_ns : at_ns,
+             .counter_joules = latest.joules,
+             .power_watts = latest.watts,
+             .took_ns = reported ? ended_ns - began_ns : at_ns - queried_ns});
+}
+
+void DeviceTrack::Fail(Status status, int64_t at_ns) {
+  failure = std::move(status);
+  if (failing_since_ns == 0) failing_since_ns = at_ns;
+}
+
+void ReportSilence(const DeviceTrack& track, int64_t now_ns, EnergyResult& out) {
+  out.validity = EnergyValidity::kSourceFailed;
+  char text[64] = " has never answered";
+  if (track.read_ns != 0)
+    std::snprintf(text, sizeof text, " has not answered for %.1f s",
+                  static_cast<double>(now_ns - track.read_ns) * 1e-9);
+  out.reason = std::string(track.source->name()) + ": " + track.device.id + text;
+  const std::string doing = track.source->Doing();
+  if (!track.failure.ok()) out.reason += ": " + track.failure.detail;
+  else if (!doing.empty()) out.reason += ", in " + doing;
+}
+
+void ReportFlaw(EnergyFlaw flaw, const std::string& more, EnergyResult& out) {
+  switch (flaw) {
+    case EnergyFlaw::kNone: out.validity = EnergyValidity::kValid; return;
+    case EnergyFlaw::kCounterReset:
+      out.validity = EnergyValidity::kCounterReset;
+      out.reason = "an energy counter fell meanwhile: a driver was reloaded, or a GPU was reset" + more;
+      return;
+    case EnergyFlaw::kGap:
+      out.validity = EnergyValidity::kGap;
+      out.reason =
+          "nothing was read for 2 s or longer meanwhile: the process was stopped, or a driver hung" + more;
+      return;
+    case EnergyFlaw::kOutside:
+      out.validity = EnergyValidity::kGap;
+      out.reason =
+          "it begins before the stored readings: before the first one, or longer ago than the history" + more;
+      return;
+    case EnergyFlaw::kNoSensor:
+      out.validity = EnergyValidity::kSourceFailed;
+      out.reason = "the devices report neither energy nor power";
+      return;
+  }
+}
+
+std::string Comeback(const DeviceTrack& track) {
+  if (track.back_ns == 0) return {};
+  return "; " + std::string(track.source->name()) + ": " + track.device.id + " was lost and is back";
+}
+
+void FillTicks(const TickSums& sums, EnergyTicks& out) {
+  out.count = sums.count;
+  const auto fill = [](const TickSums::Statistic& one, double& mean, double& peak) {
+    if (one.count == 0) return;
+    mean = one.sum / one.count;
+    peak = one.peak;
+  };
+  fill(sums.watts, out.mean_power_watts, out.peak_power_watts);
+  fill(sums.utilization, out.mean_utilization_ratio, out.peak_utilization_ratio);
+  fill(sums.memory, out.mean_memory_used_bytes, out.peak_memory_used_bytes);
+  fill(sums.temperature, out.mean_temperature_celsius, out.peak_temperature_celsius);
 }
 
 }  // namespace gpulens::sdk

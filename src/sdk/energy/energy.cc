@@ -1,24 +1,65 @@
 #include <gpulens/energy.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <mutex>
 #include <utility>
+#include <vector>
 
 #include <gpulens/energy_own.h>
 
-#include "sdk/energy/monitor.h"
+#include "sdk/energy/sampler.h"
 #include "sdk/energy/sources/system_sources.h"
 
 namespace gpulens::internal {
 namespace {
 
 constexpr Duration kTimeout = std::chrono::seconds(3);
+// Longest time that a caller waits for a result.
+constexpr Duration kLongestWait = std::chrono::hours(1);
 
 }  // namespace
 
+// A monitor in one process.
+struct LiveMonitor {
+  // Waits at most `timeout` until the devices are opened and read.
+  LiveMonitor(const EnergyOptions& options, Duration timeout);
+  ~LiveMonitor();
+  LiveMonitor(const LiveMonitor&) = delete;
+  LiveMonitor& operator=(const LiveMonitor&) = delete;
+
+  sdk::EnergyEngine& engine() const noexcept { return sampler->engine(); }
+
+  std::shared_ptr<sdk::EnergySampler> sampler;
+  sdk::DeviceLedger* ledger = nullptr;
+  Status status;
+};
+
+// The monitors of this process and its parents. Thread-safe.
+class MonitorState {
+ public:
+  explicit MonitorState(EnergyOptions options);
+
+  // Returns the monitor of this process. The first call after a fork creates a new one and waits for its
+  // readings, as does a call after the devices were opened too late for the first one.
+  LiveMonitor& live();
+
+ private:
+  static bool Good(const LiveMonitor& live) noexcept;
+
+  const EnergyOptions options_;
+  std::atomic<LiveMonitor*> live_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<LiveMonitor>> all_;  // windows opened before a fork refer to earlier ones
+};
+
 LiveMonitor::LiveMonitor(const EnergyOptions& options, Duration timeout)
-    : sampler(options.sources.empty() ? sdk::Sampler::OfProcess(&sdk::SystemSources)
-                                      : std::make_shared<sdk::Sampler>(options.sources)) {
-  sdk::Engine& all = engine();
+    : sampler(options.sources.empty() ? sdk::EnergySampler::OfProcess(&sdk::SystemSources)
+                                      : std::make_shared<sdk::EnergySampler>(options.sources)) {
+  sdk::EnergyEngine& all = engine();
   const int64_t deadline_ns = all.Now() + timeout.count();
   if (sampler->status().ok()) sampler->ReadUntil(deadline_ns, [&] { return all.opened(); });
   ledger = all.AddLedger(options);
@@ -77,6 +118,20 @@ EnergyOptions Sane(EnergyOptions options) {
   return options;
 }
 
+// Names by enumerator.
+constexpr std::string_view kVendorNames[] = {"none", "nvidia", "amd", "apple", "cpu_rapl"};
+constexpr std::string_view kMethodNames[] = {"none", "counter", "power_integral"};
+constexpr std::string_view kValidityNames[] = {
+    "valid", "running", "no_device", "permission_denied", "source_failed", "counter_reset", "gap"};
+constexpr std::string_view kAttributionNames[] = {"none",     "exclusive",      "shared_by_utilization",
+                                                  "cpu_time", "shared_equally", "whole_board"};
+
+template <size_t kCount, class Enum>
+std::string_view NameOf(const std::string_view (&names)[kCount], Enum value) noexcept {
+  const auto number = static_cast<size_t>(value);
+  return number < kCount ? names[number] : names[0];
+}
+
 EnergyResult Invalid(EnergyValidity validity, std::string reason, Duration duration) {
   EnergyResult out;
   out.validity = validity;
@@ -85,14 +140,52 @@ EnergyResult Invalid(EnergyValidity validity, std::string reason, Duration durat
   return out;
 }
 
-using internal::kLongestWait;
-using sdk::NsOf;
-using std::chrono::steady_clock;
+// Returns the result of a window without measurements, which ended at `end` or is open if that is 0.
+EnergyResult InertResult(const internal::LiveMonitor* live, TimePoint begin, TimePoint end) {
+  const Duration duration = (end == TimePoint{} ? steady_clock::now() : end) - begin;
+  if (!live) return Invalid(EnergyValidity::kNoDevice, "the window was moved from", {});
+  EnergyResult out = Invalid(EnergyValidity::kSourceFailed, "", duration);
+  if (live->sampler->orphaned()) out.reason = "the window was open across a fork()";
+  else if (live->status.ok())
+    out.reason = "more than 16,384 windows were open, or had ended since the last reading";
+  else sdk::DeviceLedger::Explain(live->status, out);
+  return out;
+}
 
-// For a last look at who uses the devices: two calls of a driver for each.
+// For a last scan of the devices' processes: two driver calls for each device.
 constexpr Duration kLastScan = std::chrono::milliseconds(200);
 
 }  // namespace
+
+// ---- names
+
+std::string_view EnergyVendorName(EnergyVendor vendor) noexcept { return NameOf(kVendorNames, vendor); }
+std::string_view EnergyMethodName(EnergyMethod method) noexcept { return NameOf(kMethodNames, method); }
+std::string_view EnergyValidityName(EnergyValidity validity) noexcept {
+  return NameOf(kValidityNames, validity);
+}
+std::string_view EnergyAttributionName(EnergyAttribution attribution) noexcept {
+  return NameOf(kAttributionNames, attribution);
+}
+
+std::string ToString(const EnergyResult& result) {
+  if (std::isnan(result.energy_joules))
+    return "no energy (" + std::string(EnergyValidityName(result.validity)) + ": " + result.reason + ")";
+  const bool gpu = result.vendor != EnergyVendor::kCpuRapl;
+  char text[256];
+  const double seconds = std::chrono::duration<double>(result.duration).count();
+  int size = std::snprintf(text, sizeof text, "%.1f J ± %.1f J (%s, %.3f s, %u %s%s", result.energy_joules,
+                           result.uncertainty_joules, EnergyMethodName(result.method).data(), seconds,
+                           result.devices, gpu ? "GPU" : "CPU zone", result.devices == 1 ? "" : "s");
+  std::string out(text, static_cast<size_t>(size));
+  if (result.device_energy_joules > result.energy_joules + 0.05) {
+    size = std::snprintf(text, sizeof text, ", of %.1f J on the device%s", result.device_energy_joules,
+                         result.devices == 1 ? "" : "s");
+    out.append(text, static_cast<size_t>(size));
+  }
+  if (result.validity == EnergyValidity::kRunning) out += ", running";
+  return out + ")";
+}
 
 // ---- EnergyWindow
 
@@ -118,7 +211,7 @@ EnergyWindow::~EnergyWindow() { LetGo(); }
 
 void EnergyWindow::LetGo() noexcept {
   End();
-  // Across a fork the slot is the parent's.
+  // After a fork the slot is the parent's.
   if (slot_ && !live_->sampler->orphaned()) live_->engine().pool().Release(slot_);
   slot_ = nullptr;
   live_ = nullptr;
@@ -139,16 +232,7 @@ void EnergyWindow::Mark(std::string_view phase) noexcept {
   if (slot_) slot_->Mark(phase, NsOf(steady_clock::now()));
 }
 
-EnergyResult EnergyWindow::Inert() const {
-  const Duration duration = (end_ == TimePoint{} ? steady_clock::now() : end_) - begin_;
-  if (!live_) return Invalid(EnergyValidity::kNoDevice, "the window was moved from", {});
-  EnergyResult out = Invalid(EnergyValidity::kSourceFailed, "", duration);
-  if (live_->sampler->orphaned()) out.reason = "the window was open across a fork()";
-  else if (live_->status.ok())
-    out.reason = "more than 16,384 windows were open, or had ended since the last reading";
-  else sdk::DeviceLedger::Explain(live_->status, out);
-  return out;
-}
+EnergyResult EnergyWindow::Inert() const { return InertResult(live_, begin_, end_); }
 
 EnergyResult EnergyWindow::Estimate() const {
   if (!slot_ || live_->sampler->orphaned()) return Inert();
@@ -165,7 +249,7 @@ EnergyResult EnergyWindow::phase(std::string_view name) const {
 EnergyResult EnergyWindow::result(Duration wait) {
   End();
   if (!slot_ || live_->sampler->orphaned()) return Inert();
-  sdk::Engine& engine = live_->engine();
+  sdk::EnergyEngine& engine = live_->engine();
   const int64_t end_ns = slot_->end_ns();
   wait = std::clamp(wait, Duration(0), kLongestWait);
   live_->sampler->ReadUntil(engine.Now() + wait.count(),
@@ -221,18 +305,6 @@ double EnergyMonitor::unattributed_joules() const {
   return live.engine().Locked([&] { return live.ledger->unattributed_joules(); });
 }
 
-std::string_view EnergyAttributionName(EnergyAttribution attribution) noexcept {
-  switch (attribution) {
-    case EnergyAttribution::kNone: return "none";
-    case EnergyAttribution::kExclusive: return "exclusive";
-    case EnergyAttribution::kSharedByUtilization: return "shared_by_utilization";
-    case EnergyAttribution::kCpuTime: return "cpu_time";
-    case EnergyAttribution::kSharedEqually: return "shared_equally";
-    case EnergyAttribution::kWholeBoard: return "whole_board";
-  }
-  return "none";
-}
-
 OwnEnergyWindow::OwnEnergyWindow(EnergyMonitor monitor, TimePoint begin)
     : monitor_(std::move(monitor.state_)), live_(&monitor_->live()), begin_(begin) {
   if (!live_->status.ok()) return;
@@ -261,7 +333,7 @@ OwnEnergyWindow& OwnEnergyWindow::operator=(OwnEnergyWindow&& other) noexcept {
 OwnEnergyWindow::~OwnEnergyWindow() { LetGo(); }
 
 void OwnEnergyWindow::LetGo() noexcept {
-  // Across a fork the account is the parent's.
+  // After a fork the account is the parent's.
   if (account_ && !live_->sampler->orphaned()) live_->engine().RemoveOwn(account_);
   account_ = nullptr;
   live_ = nullptr;
@@ -276,24 +348,14 @@ void OwnEnergyWindow::End() noexcept {
 
 bool OwnEnergyWindow::Inert(OwnEnergy& out) const {
   if (account_ && !live_->sampler->orphaned()) return false;
-  EnergyResult& to = out.energy;
-  to.duration = (end_ == TimePoint{} ? steady_clock::now() : end_) - begin_;
-  to.validity = EnergyValidity::kNoDevice;
-  if (!live_) {
-    to.reason = "the window was moved from";
-  } else if (live_->sampler->orphaned()) {
-    to.validity = EnergyValidity::kSourceFailed;
-    to.reason = "the window was open across a fork()";
-  } else {
-    sdk::DeviceLedger::Explain(live_->status, to);
-  }
+  out.energy = InertResult(live_, begin_, end_);
   return true;
 }
 
 OwnEnergy OwnEnergyWindow::Estimate() const {
   OwnEnergy out;
   if (Inert(out)) return out;
-  const sdk::Engine& engine = live_->engine();
+  const sdk::EnergyEngine& engine = live_->engine();
   return engine.Locked([&] { return account_->Result(engine.Now()); });
 }
 
@@ -301,7 +363,7 @@ OwnEnergy OwnEnergyWindow::result(Duration wait) {
   End();
   OwnEnergy out;
   if (Inert(out)) return out;
-  sdk::Engine& engine = live_->engine();
+  sdk::EnergyEngine& engine = live_->engine();
   const int64_t now_ns = engine.Now();
   wait = std::clamp(wait, Duration(0), kLongestWait);
   live_->sampler->ReadUntil(now_ns + kLastScan.count(),

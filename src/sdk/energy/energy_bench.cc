@@ -1,4 +1,4 @@
-// What windows and tokens cost their programs, and what reading eight GPUs costs the machine.
+// Cost of windows and tokens for programs, and of reading eight GPUs for the machine.
 #include <poll.h>
 
 #include <ctime>
@@ -35,7 +35,7 @@ EnergyMonitor& Monitor() {
   return *monitor;
 }
 
-// Windows are given back with the next reading, so one is asked for before they run out: not timed.
+// Windows are freed by the next reading, so one is requested before they run out, which is not timed.
 void WindowAndEnd(benchmark::State& state) {
   EnergyMonitor& monitor = Monitor();
   int left = 8'000;
@@ -76,7 +76,7 @@ void SettleHundredRequests(benchmark::State& state) {
       return reading;
     });
   }
-  Engine engine({source}, clock);
+  EnergyEngine engine({source}, clock);
   engine.Open();
   EnergyOptions options;
   options.share = Share::kByTokens;
@@ -92,7 +92,7 @@ void SettleHundredRequests(benchmark::State& state) {
 }
 BENCHMARK(SettleHundredRequests);
 
-// Of the whole process while nothing else runs in it: "cpu_per_second" is what the sampler takes.
+// Cost of the sampler: "cpu_per_second" is that of the whole process, which does nothing else.
 void SamplerOfEightGpus(benchmark::State& state) {
   Monitor();
   double used = 0, passed = 0;

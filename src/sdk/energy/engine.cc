@@ -6,24 +6,15 @@
 #include "base/parse.h"
 #include "base/result.h"
 #include "sdk/energy/feed/guarded.h"
-#include "sdk/energy/result_text.h"
 
 namespace gpulens::sdk {
 namespace {
 
 constexpr size_t kMostReadings = 65'536;
-// At 2 ms these see five steps of the slowest counter that is known.
+// At 2 ms these cover five steps of the slowest known counter.
 constexpr uint32_t kClosestReadings = 300;
 constexpr int64_t kStuckNs = 500'000'000;
 constexpr int64_t kLeastIntervalNs = 1'000'000, kMostIntervalNs = 10'000'000'000;
-
-class Steady final : public Clock {
- public:
-  Instant Now() const noexcept override {
-    const int64_t ns = std::chrono::steady_clock::now().time_since_epoch().count();
-    return {ns, ns};
-  }
-};
 
 size_t ReadingsOf(const EnergyOptions& options) noexcept {
   const int64_t ticks =
@@ -31,21 +22,17 @@ size_t ReadingsOf(const EnergyOptions& options) noexcept {
   return std::min(static_cast<size_t>(std::max<int64_t>(ticks, 0)) + kReadings / 2, kMostReadings);
 }
 
-// A call that failed once is no loss.
+// A device is lost when its readings fail for this long.
 constexpr int64_t kLostNs = 1'000'000'000;
 constexpr int64_t kFirstPauseNs = 1'000'000'000, kLongestPauseNs = 60'000'000'000;
 
 }  // namespace
 
-const Clock& SteadyClock() noexcept {
-  static const Steady clock;
-  return clock;
-}
-
-Engine::Engine(Sources sources, const Clock& clock) : clock_(clock), sources_(std::move(sources)) {}
+EnergyEngine::EnergyEngine(EnergySources sources, const Clock& clock)
+    : clock_(clock), sources_(std::move(sources)) {}
 
 template <class F>
-Status Engine::CallSource(const EnergySource& source, F call) {
+Status EnergyEngine::CallSource(const EnergySource& source, F call) {
   in_since_ns_.store(Now(), std::memory_order_relaxed);
   in_.store(&source, std::memory_order_release);
   Status status = Guarded(call);
@@ -54,13 +41,13 @@ Status Engine::CallSource(const EnergySource& source, F call) {
 }
 
 template <class F>
-Status Engine::CallDevice(const Track& track, F call) {
-  if (track.number == Track::kGone)
+Status EnergyEngine::CallDevice(const DeviceTrack& track, F call) {
+  if (track.number == DeviceTrack::kGone)
     return {Code::kUnavailable, "it was missing when its source was reopened"};
   return CallSource(*track.source, call);
 }
 
-Result<std::vector<EnergyDevice>> Engine::OpenSource(EnergySource& source) {
+Result<std::vector<EnergyDevice>> EnergyEngine::OpenSource(EnergySource& source) {
   std::vector<EnergyDevice> devices;
   Status status = CallSource(source, [&]() -> Status {
     ASSIGN_OR_RETURN(devices, source.Open());
@@ -70,7 +57,7 @@ Result<std::vector<EnergyDevice>> Engine::OpenSource(EnergySource& source) {
   return devices;
 }
 
-void Engine::Open() {
+void EnergyEngine::Open() {
   for (const std::shared_ptr<EnergySource>& source : sources_) {
     auto devices = OpenSource(*source);
     std::lock_guard lock(mutex_);
@@ -82,7 +69,7 @@ void Engine::Open() {
   opened_.store(true, std::memory_order_release);
 }
 
-std::string Engine::Stuck() const {
+std::string EnergyEngine::Stuck() const {
   const EnergySource* source = in_.load(std::memory_order_acquire);
   const int64_t since = Now() - in_since_ns_.load(std::memory_order_relaxed);
   if (!source || since < kStuckNs) return {};
@@ -92,7 +79,7 @@ std::string Engine::Stuck() const {
   return std::string(source->name()) + text + (doing.empty() ? "" : ", from " + doing);
 }
 
-void Engine::ReadOne(Track& track) {
+void EnergyEngine::ReadOne(DeviceTrack& track) {
   EnergyReading reading;
   const int64_t queried_ns = Now();
   Status status = CallDevice(track, [&] { return track.source->Read(track.number, reading); });
@@ -102,8 +89,8 @@ void Engine::ReadOne(Track& track) {
   else track.Fail(std::move(status), at_ns);
 }
 
-void Engine::Round(bool whole) {
-  for (Track& track : tracks_) {
+void EnergyEngine::Round(bool whole) {
+  for (DeviceTrack& track : tracks_) {
     {
       std::lock_guard lock(mutex_);
       if (track.users == 0) continue;
@@ -115,7 +102,7 @@ void Engine::Round(bool whole) {
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
   learning_.store(std::ranges::any_of(tracks_,
-                                      [](const Track& track) {
+                                      [](const DeviceTrack& track) {
                                         return track.users > 0 && track.readings < kClosestReadings &&
                                                track.curve.learning();
                                       }),
@@ -128,11 +115,11 @@ void Engine::Round(bool whole) {
   for (const auto& own : owns_) own->Settle();
 }
 
-void Engine::TakeFresh() {
+void EnergyEngine::TakeFresh() {
   pool_.TakeFresh([](WindowSlot* slot) { slot->ledger()->Admit(slot); });
 }
 
-Status Engine::NothingFound() const {
+Status EnergyEngine::NothingFound() const {
   Status out{Code::kUnavailable, "no device whose energy can be read (see gpulens doctor)"};
   for (const Opened& source : opened_sources_) {
     const Code code = source.status.code;
@@ -142,14 +129,14 @@ Status Engine::NothingFound() const {
   return out;
 }
 
-Selection Engine::ChooseById(const EnergyOptions& options) const {
-  Selection out;
+DeviceSelection EnergyEngine::ChooseById(const EnergyOptions& options) const {
+  DeviceSelection out;
   for (const std::string& id : options.devices) {
     const auto found = std::ranges::find_if(
-        tracks_, [&](const Track& track) { return EqualsIgnoringCase(track.device.id, id); });
+        tracks_, [&](const DeviceTrack& track) { return EqualsIgnoringCase(track.device.id, id); });
     if (found == tracks_.end()) {
       std::string list;
-      for (const Track& track : tracks_) list += (list.empty() ? "" : ", ") + track.device.id;
+      for (const DeviceTrack& track : tracks_) list += (list.empty() ? "" : ", ") + track.device.id;
       out.status = {Code::kInvalidArgument,
                     "there is no device '" + id + "'; there are: " + (list.empty() ? "none" : list)};
       return out;
@@ -169,16 +156,16 @@ Selection Engine::ChooseById(const EnergyOptions& options) const {
   return out;
 }
 
-void Engine::AddAuxiliary(Selection& selection) const {
+void EnergyEngine::AddAuxiliary(DeviceSelection& selection) const {
   if (selection.vendor == EnergyVendor::kCpuRapl) return;
   for (size_t i = 0; i < tracks_.size(); ++i)
     if (tracks_[i].device.part != EnergyPart::kGpu && tracks_[i].device.usable)
       selection.auxiliary.push_back(i);
 }
 
-Selection Engine::Choose(const EnergyOptions& options) const {
+DeviceSelection EnergyEngine::Choose(const EnergyOptions& options) const {
   if (!options.devices.empty()) return ChooseById(options);
-  Selection out;
+  DeviceSelection out;
   constexpr EnergyVendor kOrder[] = {EnergyVendor::kNvidia, EnergyVendor::kAmd, EnergyVendor::kApple,
                                      EnergyVendor::kNone, EnergyVendor::kCpuRapl};
   auto choose = [&](EnergyVendor vendor) {
@@ -205,9 +192,9 @@ Selection Engine::Choose(const EnergyOptions& options) const {
   return out;
 }
 
-DeviceLedger* Engine::AddLedger(const EnergyOptions& options) {
+DeviceLedger* EnergyEngine::AddLedger(const EnergyOptions& options) {
   std::lock_guard lock(mutex_);
-  Selection selection;
+  DeviceSelection selection;
   if (opened()) selection = Choose(options);
   else selection.status = {Code::kTimeout, "the devices are still being opened"};
   if (selection.status.ok()) {
@@ -224,7 +211,7 @@ DeviceLedger* Engine::AddLedger(const EnergyOptions& options) {
   return ledgers_.back().ledger.get();
 }
 
-void Engine::RemoveLedger(DeviceLedger* ledger) {
+void EnergyEngine::RemoveLedger(DeviceLedger* ledger) {
   std::lock_guard lock(mutex_);
   TakeFresh();
   ledger->Drop(pool_);
@@ -237,7 +224,7 @@ void Engine::RemoveLedger(DeviceLedger* ledger) {
   FindInterval();
 }
 
-void Engine::FindInterval() {
+void EnergyEngine::FindInterval() {
   int64_t shortest = kMostIntervalNs;
   for (const Entry& entry : ledgers_) {
     if (entry.ledger->selection().status.ok()) shortest = std::min<int64_t>(shortest, entry.interval.count());
@@ -245,7 +232,7 @@ void Engine::FindInterval() {
   interval_ns_.store(std::max(shortest, kLeastIntervalNs), std::memory_order_relaxed);
 }
 
-std::vector<EnergyDevice> Engine::DevicesOf(const DeviceLedger& ledger) const {
+std::vector<EnergyDevice> EnergyEngine::DevicesOf(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
   std::vector<EnergyDevice> out;
   for (const auto* list : {&ledger.selection().shared, &ledger.selection().auxiliary})
@@ -253,14 +240,14 @@ std::vector<EnergyDevice> Engine::DevicesOf(const DeviceLedger& ledger) const {
   return out;
 }
 
-bool Engine::HasRead(const DeviceLedger& ledger) const {
+bool EnergyEngine::HasRead(const DeviceLedger& ledger) const {
   std::lock_guard lock(mutex_);
   const auto read = [&](size_t i) { return tracks_[i].read_ns > 0 || !tracks_[i].failure.ok(); };
   return std::ranges::all_of(ledger.selection().shared, read) &&
          std::ranges::all_of(ledger.selection().auxiliary, read);
 }
 
-EnergyResult Engine::ResultOf(WindowSlot& slot, uint8_t phase) {
+EnergyResult EnergyEngine::ResultOf(WindowSlot& slot, uint8_t phase) {
   const int64_t now_ns = Now();
   std::lock_guard lock(mutex_);
   TakeFresh();
@@ -268,14 +255,14 @@ EnergyResult Engine::ResultOf(WindowSlot& slot, uint8_t phase) {
   return slot.ledger()->ResultOf(slot, phase, now_ns);
 }
 
-bool Engine::Failing(size_t source, int64_t now_ns) const {
-  return std::ranges::any_of(tracks_, [&](const Track& track) {
+bool EnergyEngine::Failing(size_t source, int64_t now_ns) const {
+  return std::ranges::any_of(tracks_, [&](const DeviceTrack& track) {
     return track.source == sources_[source] && track.users > 0 && track.failing_since_ns > 0 &&
            now_ns - track.failing_since_ns >= kLostNs;
   });
 }
 
-void Engine::ReopenWhatFails() {
+void EnergyEngine::ReopenWhatFails() {
   for (size_t i = 0; i < opened_sources_.size(); ++i) {
     const int64_t now_ns = Now();
     {
@@ -296,28 +283,21 @@ void Engine::ReopenWhatFails() {
   }
 }
 
-void Engine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
-  for (Track& track : tracks_) {
+void EnergyEngine::TakeDevices(size_t source, std::vector<EnergyDevice> devices) {
+  for (DeviceTrack& track : tracks_) {
     if (track.source != sources_[source]) continue;
     const auto same = std::ranges::find(devices, track.device.id, &EnergyDevice::id);
-    track.number = same == devices.end() ? Track::kGone : static_cast<size_t>(same - devices.begin());
+    track.number = same == devices.end() ? DeviceTrack::kGone : static_cast<size_t>(same - devices.begin());
     track.reopened = track.failing_since_ns > 0;
     if (same != devices.end()) same->id.clear();
   }
-  // New devices are used by monitors that begin from now on.
+  // Monitors that begin later use the new devices.
   for (size_t i = 0; i < devices.size() && tracks_.size() < kMostDevices; ++i) {
     if (!devices[i].id.empty()) tracks_.emplace_back(sources_[source], i, std::move(devices[i]), kReadings);
   }
 }
 
-std::string DeviceLedger::Comebacks() const {
-  for (size_t i : selection_.shared) {
-    if (std::string back = Comeback(tracks_[i]); !back.empty()) return back;
-  }
-  return {};
-}
-
-void Engine::ScanProcesses() {
+void EnergyEngine::ScanProcesses() {
   for (size_t i = 0; i < tracks_.size(); ++i) {
     {
       std::lock_guard lock(mutex_);
@@ -325,7 +305,7 @@ void Engine::ScanProcesses() {
       if (std::ranges::none_of(owns_, [&](const auto& own) { return own->NeedsScan(i, now_ns); })) continue;
     }
     EnergyProcesses processes;
-    const Track& track = tracks_[i];
+    const DeviceTrack& track = tracks_[i];
     const Status status = CallDevice(track, [&] { return track.source->Processes(track.number, processes); });
     std::lock_guard lock(mutex_);
     const int64_t at_ns = Now();
@@ -335,13 +315,13 @@ void Engine::ScanProcesses() {
   for (const auto& own : owns_) own->Tick();
 }
 
-OwnAccount* Engine::AddOwn(const DeviceLedger& ledger, int64_t begin_ns) {
+OwnAccount* EnergyEngine::AddOwn(const DeviceLedger& ledger, int64_t begin_ns) {
   std::lock_guard lock(mutex_);
   owns_.push_back(std::make_unique<OwnAccount>(tracks_, ledger.selection(), ledger.timeout_ns(), begin_ns));
   return owns_.back().get();
 }
 
-void Engine::RemoveOwn(OwnAccount* account) {
+void EnergyEngine::RemoveOwn(OwnAccount* account) {
   std::lock_guard lock(mutex_);
   std::erase_if(owns_, [&](const auto& own) { return own.get() == account; });
 }

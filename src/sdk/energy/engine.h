@@ -1,6 +1,6 @@
-// The state of one sampler: sources, devices, ledgers of the monitors and their windows. One thread, the
-// reader, opens and reads; all other calls are thread-safe and never wait for a device, since the lock is not
-// held while a source is called. Starts no thread.
+// State of one sampler: sources, devices, ledgers of the monitors and their windows. One thread, the reader,
+// opens and reads; all other calls are thread-safe and never wait for a device, since the lock is not held
+// while a source is called. Starts no thread.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,6 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,55 +16,52 @@
 #include "base/clock.h"
 #include "sdk/energy/device_ledger.h"
 #include "sdk/energy/own_account.h"
-#include "sdk/energy/track.h"
+#include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/window_pool.h"
 
 namespace gpulens::sdk {
 
-using Sources = std::vector<std::shared_ptr<EnergySource>>;
-
-// The clock of windows: std::chrono::steady_clock, in both members of Instant.
-const Clock& SteadyClock() noexcept;
+using EnergySources = std::vector<std::shared_ptr<EnergySource>>;
 
 inline constexpr size_t kMostDevices = 256;
 // A minute at 50 ms, and the readings that results request.
 inline constexpr size_t kReadings = 2048;
 
-class Engine {
+class EnergyEngine {
  public:
-  // The clock outlives it.
-  Engine(Sources sources, const Clock& clock);
+  // The clock must outlive it.
+  EnergyEngine(EnergySources sources, const Clock& clock);
 
   // ---- the reader
   void Open();
-  // Reads every device of a ledger. `whole`: this is a tick; else it closes windows.
+  // Reads all devices of ledgers. `whole`: this is a tick; otherwise it closes windows.
   void Round(bool whole);
 
   // ---- any thread
   int64_t Now() const noexcept { return clock_.Now().boot_ns; }
   bool opened() const noexcept { return opened_.load(std::memory_order_acquire); }
-  // Which source the reader is stuck in, and for how long; empty: none.
+  // Describes the source that the reader is stuck in, and for how long; empty if it is not stuck.
   std::string Stuck() const;
-  // The shortest of all ledgers.
+  // Shortest interval of all ledgers.
   Duration interval() const noexcept { return Duration(interval_ns_.load(std::memory_order_relaxed)); }
   bool idle() const noexcept { return users_.load(std::memory_order_relaxed) == 0; }
 
-  // Whether more frequent readings would show a counter's update interval; not for ever.
+  // Whether frequent readings are still needed to find a counter's update interval.
   bool learning() const noexcept { return learning_.load(std::memory_order_relaxed); }
 
-  // Adds a ledger for the devices that the options choose; without devices its selection has the reason.
-  // RemoveLedger ends it, when none of its windows is held any more.
+  // Adds a ledger for the devices that the options choose; without devices its selection has the reason. Call
+  // RemoveLedger after the last of its windows was released.
   DeviceLedger* AddLedger(const EnergyOptions& options);
   void RemoveLedger(DeviceLedger* ledger);
   std::vector<EnergyDevice> DevicesOf(const DeviceLedger& ledger) const;
 
   WindowPool& pool() noexcept { return pool_; }
-  bool HasRead(
-      const DeviceLedger& ledger) const;  // each of its devices once, well or not, auxiliary ones included
+  // Whether each of its devices, auxiliary ones included, was read once, with or without success.
+  bool HasRead(const DeviceLedger& ledger) const;
   EnergyResult ResultOf(WindowSlot& slot, uint8_t phase);
 
-  // Accounts for the processes of a run on the ledger's devices from a time on; while there is an account,
-  // processes are scanned. The ledger outlives it.
+  // Adds an account of a run's processes on the ledger's devices from a time on. Processes are scanned while
+  // there is an account. The ledger must outlive it.
   OwnAccount* AddOwn(const DeviceLedger& ledger, int64_t begin_ns);
   void RemoveOwn(OwnAccount* account);
 
@@ -76,36 +72,36 @@ class Engine {
     return call();
   }
 
-  // Around fork(): the child uses its copy for orphaned() only.
+  // Held during fork(). The child uses its copy for orphaned() only.
   void Lock() { mutex_.lock(); }
   void Unlock() { mutex_.unlock(); }
 
  private:
-  Selection Choose(const EnergyOptions& options) const;
-  Selection ChooseById(const EnergyOptions& options) const;
-  void AddAuxiliary(Selection& selection) const;
+  DeviceSelection Choose(const EnergyOptions& options) const;
+  DeviceSelection ChooseById(const EnergyOptions& options) const;
+  void AddAuxiliary(DeviceSelection& selection) const;
   Status NothingFound() const;
-  void ReadOne(Track& track);
+  void ReadOne(DeviceTrack& track);
   Result<std::vector<EnergyDevice>> OpenSource(EnergySource& source);
   void ReopenWhatFails();
   bool Failing(size_t source, int64_t now_ns) const;
   void TakeDevices(size_t source, std::vector<EnergyDevice> devices);
   void ScanProcesses();
-  // Calls a source, whose exceptions become errors; Stuck() names it meanwhile.
+  // Calls a source and turns exceptions into errors; Stuck() names the source during the call.
   template <class F>
   Status CallSource(const EnergySource& source, F call);
   template <class F>
-  Status CallDevice(const Track& track, F call);
+  Status CallDevice(const DeviceTrack& track, F call);
   void TakeFresh();
   void FindInterval();
 
   const Clock& clock_;
-  const Sources sources_;
+  const EnergySources sources_;
   std::atomic<bool> opened_{false};
   std::atomic<int64_t> interval_ns_{50'000'000};
   std::atomic<uint32_t> users_{0};
   std::atomic<bool> learning_{false};
-  // The source that the reader is in; null: in none.
+  // The source that the reader is calling, or null.
   std::atomic<const EnergySource*> in_{nullptr};
   std::atomic<int64_t> in_since_ns_{0};
 
@@ -114,11 +110,11 @@ class Engine {
     EnergyVendor vendor;
     std::string name;
     Status status;
-    // While readings fail.
+    // Used while readings fail.
     int64_t next_try_ns = 0, pause_ns = 0;
   };
   std::vector<Opened> opened_sources_;
-  std::deque<Track> tracks_;  // they stay where they are; the list grows in Open only
+  std::deque<DeviceTrack> tracks_;  // addresses are stable; only Open adds to it
   struct Entry {
     std::unique_ptr<DeviceLedger> ledger;
     Duration interval;

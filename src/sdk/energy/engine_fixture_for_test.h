@@ -1,4 +1,4 @@
-// An engine that is driven by hand: time passes when it is told to, and readings are taken then.
+// An engine whose time and readings a test controls.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,10 @@ class Fixture {
   explicit Fixture(EnergyVendor vendor = EnergyVendor::kNvidia)
       : source(std::make_shared<FakeSource>(clock, vendor)) {}
 
-  // Of another source than `source`, when one is given.
+  // Reads `other` instead of `source`, if given.
   DeviceLedger* Start(const EnergyOptions& options = {}, std::shared_ptr<EnergySource> other = {}) {
-    engine = std::make_unique<Engine>(other ? Sources{std::move(other)} : Sources{source}, clock);
+    engine = std::make_unique<EnergyEngine>(other ? EnergySources{std::move(other)} : EnergySources{source},
+                                            clock);
     engine->Open();
     ledger = engine->AddLedger(options);
     engine->Round(true);
@@ -41,7 +42,7 @@ class Fixture {
 
   ManualClock clock{{1'000'000'000'000, 0}};
   std::shared_ptr<FakeSource> source;
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<EnergyEngine> engine;
   DeviceLedger* ledger = nullptr;
 };
 

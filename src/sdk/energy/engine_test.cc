@@ -27,7 +27,7 @@ EnergyReading Watts(double watts) {
   return reading;
 }
 
-// What is told at each reading, one after the other; the last stays.
+// Returns the given values, one at each reading; the last one is repeated.
 FakeSource::Reads Script(std::vector<EnergyReading> readings) {
   return [readings = std::move(readings), next = size_t{0}](int64_t) mutable {
     return readings[std::min(next++, readings.size() - 1)];
@@ -73,7 +73,7 @@ TEST(Engine, CountersAreDifferencesOfTheirReadings) {
   EXPECT_NEAR(amd.End(window).energy_joules, 0.0153, 1e-12);
 }
 
-TEST(Engine, WithoutCountersPowersAreIntegrated) {
+TEST(Engine, IntegratesPowerWithoutCounters) {
   Fixture flat;
   flat.source->AddGpu("GPU-0", [](int64_t) { return Watts(300); });
   flat.Start();
@@ -99,7 +99,7 @@ TEST(Engine, WithoutCountersPowersAreIntegrated) {
   EXPECT_NEAR(result.uncertainty_joules, 200, 1) << "of an integral it is an estimate";
 }
 
-TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
+TEST(Engine, TicksSumPowerAndMemoryAndAverageTheRest) {
   auto gpu = [](double watts, double use, double gib, double celsius) {
     EnergyReading reading = Watts(watts);
     reading.utilization_ratio = use / 100;
@@ -148,7 +148,7 @@ TEST(Engine, TicksAreSumsOfPowerAndMemoryAndMeansOfTheRest) {
   EXPECT_NEAR(result.ticks.peak_power_watts, 600, 1e-9);
 }
 
-TEST(Engine, ProcessorAndMemoryAreToldBesideAGpuAndNeverAdded) {
+TEST(Engine, ReportsProcessorAndMemoryOfAGpuWithoutAddingThem) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", Counts({10, 30}));
   fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({1, 5}));
@@ -164,8 +164,8 @@ TEST(Engine, ProcessorAndMemoryAreToldBesideAGpuAndNeverAdded) {
   EXPECT_EQ(result.devices, 1u);
 }
 
-// Else a window that begins at once begins before what is known of the processor.
-TEST(Engine, ABookIsReadWhenTheProcessorsBesideItAreRead) {
+// Otherwise a window that begins at once would begin before the first reading of the processor.
+TEST(Engine, LedgerIsReadOnceItsProcessorsAreRead) {
   Fixture one;
   EnergyDevice package;
   package.id = "package-0";
@@ -178,7 +178,7 @@ TEST(Engine, ABookIsReadWhenTheProcessorsBesideItAreRead) {
   EXPECT_TRUE(one.engine->HasRead(*one.ledger));
 }
 
-TEST(Engine, WithoutAGpuProcessorAndMemoryAreTheEnergy) {
+TEST(Engine, MeasuresProcessorAndMemoryWithoutAGpu) {
   Fixture fixture(EnergyVendor::kCpuRapl);
   fixture.source->Add({.id = "package-0", .name = {}, .part = EnergyPart::kCpu}, Counts({0.5, 0.6}));
   fixture.source->Add({.id = "dram-0", .name = {}, .part = EnergyPart::kDram}, Counts({0.1, 0.12}));
@@ -193,7 +193,7 @@ TEST(Engine, WithoutAGpuProcessorAndMemoryAreTheEnergy) {
   EXPECT_EQ(result.vendor, EnergyVendor::kCpuRapl);
 }
 
-TEST(Engine, EightRequestsOnABoardAddUpToIt) {
+TEST(Engine, SharesOfEightRequestsAddUpToTheBoard) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading = Watts(300);
@@ -218,7 +218,7 @@ TEST(Engine, EightRequestsOnABoardAddUpToIt) {
   EXPECT_EQ(ToString(EnergyResult{}), "no energy (running: )");
 }
 
-TEST(Engine, AReadingThatFailsIsNoZero) {
+TEST(Engine, FailedReadingIsNotZero) {
   for (const bool at_begin : {true, false}) {
     Fixture fixture;
     fixture.source->AddGpu("GPU-0", [](int64_t ns) {
@@ -244,7 +244,7 @@ TEST(Engine, AReadingThatFailsIsNoZero) {
   }
 }
 
-TEST(Engine, ACounterThatFallsIsNoEnergy) {
+TEST(Engine, FallingCounterInvalidatesTheResult) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", Counts({100, 110, 120, 3, 13, 23}));
   fixture.Start();
@@ -259,7 +259,7 @@ TEST(Engine, ACounterThatFallsIsNoEnergy) {
   EXPECT_NEAR(fixture.End(after).energy_joules, 10, 1e-9);
 }
 
-TEST(Engine, ASourceThatStopsIsNamed) {
+TEST(Engine, NamesASourceThatStops) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
@@ -287,8 +287,8 @@ TEST(Engine, ASourceThatStopsIsNamed) {
   EXPECT_NEAR(fixture.End(next).energy_joules, 10, 1e-6);
 }
 
-// A driver that is unloaded for 20 s: opened anew after 1 s, then ever more rarely, until it answers.
-TEST(Engine, ASourceThatIsLostIsOpenedAnew) {
+// A driver that is unloaded for 20 s: reopened after 1 s, then less and less often, until it answers.
+TEST(Engine, ReopensALostSource) {
   Fixture fixture;
   double zero = 0;
   auto counts = [&](int64_t ns) {
@@ -310,7 +310,7 @@ TEST(Engine, ASourceThatIsLostIsOpenedAnew) {
   fixture.source->open_status = {};
   fixture.source->on_open = [&] {
     fixture.source->read_status = {};
-    zero = 2'000;                                                           // the counter begins anew
+    zero = 2'000;                                                           // the counter restarts
     std::swap(fixture.source->devices()[0], fixture.source->devices()[1]);  // and so do the numbers
   };
   fixture.Pass(seconds(15));
@@ -328,7 +328,7 @@ TEST(Engine, ASourceThatIsLostIsOpenedAnew) {
   EXPECT_EQ(fixture.source->opens, 7) << "what answers is left alone";
 }
 
-TEST(Engine, ADeviceThatDoesNotComeBackIsNamed) {
+TEST(Engine, NamesADeviceThatDoesNotComeBack) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
   fixture.Start();
@@ -350,8 +350,8 @@ TEST(Engine, ADeviceThatDoesNotComeBackIsNamed) {
       << "new ones are for new monitors";
 }
 
-// What another process has read holds for the time at which it did.
-TEST(Engine, ReadingsOfBeforeHoldForTheirTime) {
+// A reading by another process applies to the time at which that process read.
+TEST(Engine, EarlierReadingsRemainValid) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [&](int64_t ns) {
     EnergyReading reading;
@@ -374,7 +374,7 @@ TEST(Engine, ReadingsOfBeforeHoldForTheirTime) {
   EXPECT_NEAR(result.energy_joules, 1600, 3) << "30 ms late it would be 1,570";
 }
 
-TEST(Engine, SaysWhenOthersUseTheDevice) {
+TEST(Engine, RemarksOnOtherProcesses) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
@@ -390,7 +390,7 @@ TEST(Engine, SaysWhenOthersUseTheDevice) {
   EXPECT_EQ(result.reason, "3 processes use one of these devices: it is the energy of all of them");
 }
 
-TEST(Engine, AWindowThatNobodyWaitsForIsGivenBack) {
+TEST(Engine, FreesAWindowWithoutAWaiter) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", Counts({1, 2, 3, 4, 5, 6, 7}));
   fixture.Start();
@@ -405,7 +405,7 @@ TEST(Engine, AWindowThatNobodyWaitsForIsGivenBack) {
   EXPECT_LE(seen.size(), 3u);
 }
 
-TEST(Engine, PhasesOfARequest) {
+TEST(Engine, MeasuresPhasesOfARequest) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
@@ -440,7 +440,7 @@ TEST(Engine, PhasesOfARequest) {
   EXPECT_NE(fixture.End(slot).reason, "");
 }
 
-TEST(Engine, WhatIsChosen) {
+TEST(Engine, ChoosesDevices) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", Counts({1})).AddGpu("GPU-1", Counts({1}));
   fixture.source->Add({.id = "GPU-2", .name = {}, .part = EnergyPart::kGpu, .usable = false}, Counts({1}));
@@ -473,7 +473,7 @@ TEST(Engine, WhatIsChosen) {
   EXPECT_EQ(result.reason, "no device whose energy can be read (see gpulens doctor); fake: ask root");
 }
 
-TEST(Engine, LooksBack) {
+TEST(Engine, ReadsThePast) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading = Watts(100);
@@ -500,7 +500,7 @@ TEST(Engine, LooksBack) {
   EXPECT_EQ(fixture.ledger->Between(from - 9000 * kMs, from).validity, EnergyValidity::kGap);
 }
 
-TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
+TEST(Engine, SumIsUnknownWithoutOneSocket) {
   Fixture fixture;
   const int64_t asleep_ns = fixture.clock.Now().boot_ns + 500 * kMs;
   fixture.source->AddGpu("GPU-0", [](int64_t) { return Watts(100); });
@@ -524,7 +524,7 @@ TEST(Engine, ASocketThatDoesNotAnswerMakesTheirSumUnknown) {
   EXPECT_TRUE(std::isnan(samples[6].cpu_joules));
 }
 
-TEST(Engine, LooksBackAsFarAsIsAskedFor) {
+TEST(Engine, KeepsTheRequestedHistory) {
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
     EnergyReading reading;
@@ -543,7 +543,7 @@ TEST(Engine, LooksBackAsFarAsIsAskedFor) {
   EXPECT_EQ(fixture.ledger->History(0, now).size(), 6000u);
 }
 
-TEST(Engine, ASteadyRunDoesNotAllocate) {
+TEST(Engine, DoesNotAllocateInASteadyRun) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer counts for itself";
   Fixture fixture;
   fixture.source->AddGpu("GPU-0", [](int64_t ns) {
@@ -621,7 +621,7 @@ RC_GTEST_PROP(EngineProperty, WindowsAreWithinTheirUncertainty, (uint32_t seed))
         ++i;
         continue;
       }
-      if (random() % 2 == 0) fixture.engine->Round(false);  // the result asks for a reading
+      if (random() % 2 == 0) fixture.engine->Round(false);  // a reading for the result
       const EnergyResult result = fixture.End(running[i].slot);
       RC_ASSERT(result.valid());
       const double truth = world.Truth(running[i].begin, running[i].end);

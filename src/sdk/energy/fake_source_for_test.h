@@ -1,4 +1,4 @@
-// A source of tests: devices whose readings are functions of the time, and that fail or hang when told to.
+// A source for tests: devices whose readings are functions of the time, and that fail or hang on request.
 #pragma once
 
 #include <functional>

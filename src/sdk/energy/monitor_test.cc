@@ -14,8 +14,7 @@
 #include "base/testing/thread_sanitizer.h"
 #include "sdk/energy/engine.h"
 #include "sdk/energy/fake_source_for_test.h"
-#include "sdk/energy/sources/nvml_energy.h"
-#include "sources/nvml/simulated/fake_nvml.h"
+#include "sdk/energy/sources/system_sources.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::sdk {
@@ -54,7 +53,7 @@ EnergyMonitor MonitorOf(std::shared_ptr<EnergySource> source, Share share = Shar
   return EnergyMonitor(std::move(options));
 }
 
-TEST(EnergyMonitor, MeasuresWindowsOfTheRealTime) {
+TEST(EnergyMonitor, MeasuresWindowsInRealTime) {
   EnergyMonitor monitor = MonitorOf(SteadyGpu(200));
   ASSERT_TRUE(monitor.status().ok()) << monitor.status().detail;
   EXPECT_EQ(monitor.vendor(), EnergyVendor::kNvidia);
@@ -77,7 +76,7 @@ TEST(EnergyMonitor, MeasuresWindowsOfTheRealTime) {
   EXPECT_NE(ToString(result).find("(counter, 0.0"), std::string::npos) << ToString(result);
   EnergyWindow moved = std::move(outer);
   EXPECT_GE(moved.result(20s).energy_joules, result.energy_joules);
-  EXPECT_EQ(outer.Estimate().validity, EnergyValidity::kNoDevice);  // NOLINT: what a moved one says
+  EXPECT_EQ(outer.Estimate().validity, EnergyValidity::kNoDevice);  // NOLINT: a use after a move
   EXPECT_TRUE(monitor.Between(steady_clock::now() - 20ms, steady_clock::now() - 10ms).valid());
   EXPECT_FALSE(monitor.History(steady_clock::now() - 1s, steady_clock::now()).empty());
 }
@@ -94,7 +93,7 @@ TEST(EnergyMonitor, EndsItsThreadWithTheLastWindow) {
   EXPECT_TRUE(Eventually([&] { return alive.expired(); }));
 }
 
-TEST(EnergyMonitor, AHangingDriverHangsNobodyElse) {
+TEST(EnergyMonitor, HangingDriverAffectsNoOtherMonitor) {
   auto hanging = SteadyGpu(100);
   struct Gate {
     std::mutex mutex;
@@ -131,7 +130,7 @@ TEST(EnergyMonitor, AHangingDriverHangsNobodyElse) {
   gate->changed.notify_all();
 }
 
-TEST(EnergyMonitor, OpeningThatHangsIsSaid) {
+TEST(EnergyMonitor, ReportsAHangingOpen) {
   class Stuck final : public EnergySource {
    public:
     ~Stuck() override = default;
@@ -194,7 +193,7 @@ TEST(EnergyMonitor, ManyThreadsShareOneBoard) {
   EXPECT_GT(sum + rest, whole.energy_joules * 0.5) << "the forgotten ones had little";
 }
 
-TEST(EnergyMonitor, AChildReadsAnew) {
+TEST(EnergyMonitor, ReadsInAForkedChild) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer ends a child that starts a thread";
   EnergyMonitor monitor = MonitorOf(SteadyGpu(100));
   ASSERT_TRUE(monitor.status().ok());
@@ -240,7 +239,7 @@ TEST(EnergyMonitor, ReadsTheSimulatedNvml) {
   EXPECT_EQ(result.devices, 8u);
 }
 
-TEST(EnergyMonitor, ACallThatHangsIsNamed) {
+TEST(EnergyMonitor, NamesAHangingCall) {
   const std::string good = "model: H100\ngpus: 2\n";
   ASSERT_TRUE(nvml::FakeWorld::Get().Use(good, &RealClock()).ok());
   EnergyMonitor monitor = MonitorOf(std::make_shared<NvmlEnergy>(&nvml::FakeNvmlLookup, RealClock()));
@@ -258,8 +257,8 @@ TEST(EnergyMonitor, ACallThatHangsIsNamed) {
   EXPECT_TRUE(Eventually([&] { return monitor.Window().result(1s).valid(); })) << "it came back";
 }
 
-// Whatever this machine has.
-TEST(EnergyMonitor, SaysWhyThereIsNothing) {
+// Runs on any machine.
+TEST(EnergyMonitor, ReportsWhyThereIsNoDevice) {
   const EnergyMonitor found;
   EnergyMonitor again = found;
   const EnergyResult result = again.Window().result(1s);
@@ -278,7 +277,7 @@ TEST(EnergyMonitor, SaysWhyThereIsNothing) {
   }
 }
 
-TEST(EnergyMonitor, ReadsAsText) {
+TEST(EnergyMonitor, FormatsResults) {
   EnergyResult result;
   result.energy_joules = 41.83;
   result.device_energy_joules = 166.92;

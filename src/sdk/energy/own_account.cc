@@ -5,30 +5,20 @@
 #include <cstdio>
 #include <set>
 
-#include "sdk/energy/result_text.h"
-
 namespace gpulens::sdk {
 namespace {
 
-using energy::Flaw;
-using energy::Sharing;
+using energy::EnergyFlaw;
+using energy::SharingMethod;
 
-// A process may come and go between two looks, so a look each twentieth of the run's age while it is young. A
-// look at a GPU is two calls of its driver, at processors a file of each process.
+// A process may start and end between two scans, so a young run is scanned each twentieth of its age. A scan
+// of a GPU takes two driver calls, one of the processors reads a file of each process.
 constexpr int64_t kScanShare = 20, kLeastScanNs = 10'000'000, kLeastProcessorScanNs = 100'000'000;
 constexpr int64_t kScanNs = 190'000'000, kProcessorScanNs = 990'000'000;
 
-EnergyAttribution AttributionOf(Sharing sharing) noexcept {
-  switch (sharing) {
-    case Sharing::kNone: return EnergyAttribution::kNone;
-    case Sharing::kExclusive: return EnergyAttribution::kExclusive;
-    case Sharing::kByUtilization: return EnergyAttribution::kSharedByUtilization;
-    case Sharing::kByCpuTime: return EnergyAttribution::kCpuTime;
-    case Sharing::kEqually: return EnergyAttribution::kSharedEqually;
-    case Sharing::kWholeBoard: return EnergyAttribution::kWholeBoard;
-  }
-  return EnergyAttribution::kNone;
-}
+// Both enumerations have the same order.
+static_assert(static_cast<int>(SharingMethod::kWholeBoard) ==
+              static_cast<int>(EnergyAttribution::kWholeBoard));
 
 void AddRemark(std::string& out, const std::string& remark) {
   if (!remark.empty()) out += (out.empty() ? "" : "; ") + remark;
@@ -36,7 +26,7 @@ void AddRemark(std::string& out, const std::string& remark) {
 
 }  // namespace
 
-// Sums over the devices that were used.
+// Sums over the used devices.
 struct OwnAccount::Sum {
   energy::RunPart all;
   std::array<double, energy::kParts> joules{}, known{};
@@ -44,8 +34,8 @@ struct OwnAccount::Sum {
   bool unseen = false;  // no scan happened while it ran
 };
 
-OwnAccount::OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t timeout_ns,
-                       int64_t begin_ns)
+OwnAccount::OwnAccount(const std::deque<DeviceTrack>& tracks, const DeviceSelection& selection,
+                       int64_t timeout_ns, int64_t begin_ns)
     : tracks_(tracks), vendor_(selection.vendor), timeout_ns_(timeout_ns), begin_ns_(begin_ns) {
   for (const auto* list : {&selection.shared, &selection.auxiliary}) {
     for (size_t track : *list)
@@ -73,7 +63,7 @@ void OwnAccount::Observe(size_t track, int64_t at_ns, const Status& status,
                          const EnergyProcesses& processes) {
   for (Part& part : parts_) {
     if (part.track != track) continue;
-    energy::Observation look{
+    energy::UseObservation look{
         .at_ns = at_ns, .share = energy::kWholeBoard, .since_last = processes.since_last};
     part.unreported = status;
     part.memory_bytes = part.utilization_ratio = kNotMeasured;
@@ -84,7 +74,7 @@ void OwnAccount::Observe(size_t track, int64_t at_ns, const Status& status,
         if (one.own) memory += one.memory_used_bytes, busy += one.utilization_ratio;
       }
       part.memory_bytes = memory;
-      if (look.share.sharing == Sharing::kByUtilization) part.utilization_ratio = std::min(busy, 1.0);
+      if (look.share.sharing == SharingMethod::kByUtilization) part.utilization_ratio = std::min(busy, 1.0);
     }
     if (part.first_seen_ns == 0) part.first_seen_ns = at_ns;
     part.own = look.share.own;
@@ -93,7 +83,7 @@ void OwnAccount::Observe(size_t track, int64_t at_ns, const Status& status,
   }
 }
 
-// A sum without one of the devices would be too low: it waits until each was looked at.
+// A sum without one of the devices would be too low, so a tick waits until each was scanned.
 void OwnAccount::Tick() {
   for (const Part& part : parts_) {
     const bool unused = part.first_seen_ns != 0 && part.own <= 0;
@@ -104,7 +94,7 @@ void OwnAccount::Tick() {
   int64_t at_ns = 0;
   for (Part& part : parts_) {
     if (part.auxiliary || !std::exchange(part.fresh, false) || part.own <= 0) continue;
-    const Track& track = TrackOf(part);
+    const DeviceTrack& track = TrackOf(part);
     at_ns = std::max(at_ns, *part.share.seen_ns());
     watts += part.own * track.watts;
     memory +=
@@ -137,7 +127,7 @@ bool OwnAccount::Settled() const {
   });
 }
 
-// It had ended before anybody could look.
+// Whether the run had ended before its first scan.
 bool OwnAccount::Unseen(const Part& part, int64_t end_ns) const noexcept {
   return ended() && part.own <= 0 && !part.auxiliary &&
          begin_ns_ < TrackOf(part).curve.first_ns().value_or(0) && part.first_seen_ns >= end_ns;
@@ -163,9 +153,9 @@ OwnAccount::Sum OwnAccount::Add(bool auxiliary, int64_t end_ns) const {
     sum.all.sharing_half_width += one.sharing_half_width;
     sum.all.guessed_seconds = std::max(sum.all.guessed_seconds, one.guessed_seconds);
     for (size_t i = 0; i < energy::kSharings; ++i) sum.all.by[i] += one.by[i];
-    if (one.flaw != Flaw::kNone) sum.all.flaw = one.flaw;
+    if (one.flaw != EnergyFlaw::kNone) sum.all.flaw = one.flaw;
     const auto kind = static_cast<size_t>(TrackOf(part).device.part);
-    sum.joules[kind] += one.flaw == Flaw::kNone ? one.joules : kNotMeasured;
+    sum.joules[kind] += one.flaw == EnergyFlaw::kNone ? one.joules : kNotMeasured;
     sum.known[kind] = 1;
   }
   return sum;
@@ -174,10 +164,10 @@ OwnAccount::Sum OwnAccount::Add(bool auxiliary, int64_t end_ns) const {
 void OwnAccount::Validate(const Sum& sum, int64_t end_ns, int64_t now_ns, EnergyResult& out) const {
   std::string back;
   for (const Part* part : sum.used) {
-    const Track& track = TrackOf(*part);
+    const DeviceTrack& track = TrackOf(*part);
     const auto settled = track.curve.settled_ns();
     const bool silent = track.read_ns == 0 || end_ns - track.read_ns > timeout_ns_;
-    if (silent && (sum.all.flaw != Flaw::kNone || !settled || *settled < end_ns))
+    if (silent && (sum.all.flaw != EnergyFlaw::kNone || !settled || *settled < end_ns))
       return ReportSilence(track, now_ns, out);
     if (back.empty()) back = Comeback(track);
   }
@@ -194,8 +184,8 @@ std::string OwnAccount::Remarks(const Sum& sum) const {
                   sum.all.guessed_seconds < 0.1 ? 3 : 1, sum.all.guessed_seconds);
     AddRemark(out, text);
   }
-  const auto by = [&](Sharing way) { return sum.all.by[static_cast<size_t>(way)]; };
-  const double shared = by(Sharing::kByUtilization) + by(Sharing::kEqually);
+  const auto by = [&](SharingMethod way) { return sum.all.by[static_cast<size_t>(way)]; };
+  const double shared = by(SharingMethod::kByUtilization) + by(SharingMethod::kEqually);
   if (shared > 0 && sum.all.joules > 0) {
     std::snprintf(text, sizeof text, "%.0f %% of it on devices that other processes used, too",
                   std::ceil(100 * shared / sum.all.joules));
@@ -222,12 +212,12 @@ void OwnAccount::Fill(const Sum& sum, OwnEnergy& out) const {
   bool counter = true;
   double accuracy = 0;
   for (const Part* part : sum.used) {
-    counter &= TrackOf(*part).curve.method() == energy::Method::kCounter;
+    counter &= TrackOf(*part).curve.method() == energy::SpanMethod::kCounter;
     accuracy = std::max(accuracy, TrackOf(*part).device.accuracy_ratio);
   }
   if (accuracy > 0) to.sensor_accuracy_ratio = accuracy;
   for (size_t i = 1; i < energy::kSharings; ++i) {
-    if (sum.all.by[i] > 0) out.attribution = AttributionOf(static_cast<Sharing>(i));
+    if (sum.all.by[i] > 0) out.attribution = static_cast<EnergyAttribution>(i);
   }
   FillTicks(ticks_, to.ticks);
   if (!to.valid()) return;
@@ -248,7 +238,7 @@ OwnEnergy OwnAccount::Result(int64_t now_ns) const {
   Sum sum = Add(false, end_ns);
   const Sum auxiliary = Add(true, end_ns);
   to.vendor = vendor_;
-  // A run on processors whose GPUs only others use.
+  // The run uses processors, and only others use the GPUs.
   const bool processors = sum.used.empty() && !auxiliary.used.empty();
   if (processors) sum = auxiliary, to.vendor = EnergyVendor::kCpuRapl;
   if (sum.used.empty()) {
@@ -261,7 +251,7 @@ OwnEnergy OwnAccount::Result(int64_t now_ns) const {
   Validate(sum, end_ns, now_ns, to);
   Fill(sum, out);
   if (!to.valid()) return out;
-  if (!processors && auxiliary.all.flaw == Flaw::kNone) FillParts(auxiliary, to);
+  if (!processors && auxiliary.all.flaw == EnergyFlaw::kNone) FillParts(auxiliary, to);
   to.reason = Remarks(sum);
   if (!ended()) to.validity = EnergyValidity::kRunning;
   return out;

@@ -1,5 +1,5 @@
-// Accounts for the devices that the processes of one run use: energy and utilization. Has no thread and no
-// clock. Guarded by the engine's lock.
+// Account of the energy and utilization of the devices that the processes of one run use. Has no thread and
+// no clock. Guarded by the engine's lock.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 #include "energy/run_share.h"
 #include "sdk/energy/device_ledger.h"
-#include "sdk/energy/track.h"
 #include "sdk/energy/window_pool.h"
 
 namespace gpulens::sdk {
 
 class OwnAccount {
  public:
-  // `timeout_ns`: how far it may reach beyond the last reading.
-  OwnAccount(const std::deque<Track>& tracks, const Selection& selection, int64_t timeout_ns,
+  // `timeout_ns`: longest time after the last reading that the result may cover.
+  OwnAccount(const std::deque<DeviceTrack>& tracks, const DeviceSelection& selection, int64_t timeout_ns,
              int64_t begin_ns);
 
   void End(int64_t at_ns) noexcept { end_ns_ = std::min(end_ns_, at_ns); }
   bool ended() const noexcept { return end_ns_ != energy::kOpenEnd; }
 
-  // Whether it should be looked who uses this track: often while the run is young, and once after its end.
+  // Whether the processes of this track should be scanned: often while the run is young, and once after its
+  // end.
   bool NeedsScan(size_t track, int64_t now_ns) const;
-  // `status` not ok: not reported.
+  // Takes a scan of a track. `status` is an error when the source does not report processes.
   void Observe(size_t track, int64_t at_ns, const Status& status, const EnergyProcesses& processes);
-  // After the looks of a round. Counts nothing before each device of ours was looked at since the last tick.
+  // Takes a sample after the scans of a round, once each of our devices was scanned since the last sample.
   void Tick();
   void Settle();
 
-  bool Closed() const;   // it was looked after the end, at each device
-  bool Settled() const;  // no later reading moves the result
+  bool Closed() const;   // each device was scanned after the end
+  bool Settled() const;  // no later reading changes the result
   OwnEnergy Result(int64_t now_ns) const;
 
  private:
@@ -56,9 +56,9 @@ class OwnAccount {
   void Fill(const Sum& sum, OwnEnergy& out) const;
   void FillParts(const Sum& sum, EnergyResult& out) const;
   std::string Remarks(const Sum& sum) const;
-  const Track& TrackOf(const Part& part) const { return tracks_[part.track]; }
+  const DeviceTrack& TrackOf(const Part& part) const { return tracks_[part.track]; }
 
-  const std::deque<Track>& tracks_;
+  const std::deque<DeviceTrack>& tracks_;
   const EnergyVendor vendor_;
   const int64_t timeout_ns_, begin_ns_;
   int64_t end_ns_ = energy::kOpenEnd;

@@ -10,14 +10,14 @@ namespace gpulens::sdk {
 namespace {
 
 // Two GPUs of 71 W each, all ours; one of them may be looked at a round later than the other.
-TEST(OwnAccount, ATickIsOfAllDevicesOrThereIsNone) {
-  std::deque<Track> tracks;
+TEST(OwnAccount, TicksOnlyWithAllDevices) {
+  std::deque<DeviceTrack> tracks;
   for (const char* id : {"GPU-0", "GPU-1"}) {
     EnergyDevice device;
     device.id = id;
     tracks.emplace_back(nullptr, tracks.size(), device, 16);
   }
-  Selection both;
+  DeviceSelection both;
   both.shared = {0, 1};
   OwnAccount account(tracks, both, 1'000'000'000, 1);
   EnergyProcesses ours;

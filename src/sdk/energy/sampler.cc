@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <system_error>
-#include <thread>
 #include <vector>
 
 #include "base/check.h"
@@ -16,21 +15,21 @@ namespace {
 
 using std::chrono::steady_clock;
 
-// Minimum interval of readings for results, since counters are not updated more often; and the multiple of a
-// reading's duration, so that busy programs cost a tenth of a processor at most.
+// Least pause between readings for results, since counters are not updated more often, and the least multiple
+// of a reading's duration, so that busy programs use at most a tenth of a processor.
 constexpr Duration kLeastPause = std::chrono::milliseconds(2);
 constexpr int kPausesPerReading = 9;
-// For a thread that is in the middle of a reading when the process exits.
+// Wait for a thread that is reading when the process exits.
 constexpr Duration kLongestGoodbye = std::chrono::milliseconds(200);
 
 }  // namespace
 
-// Samplers alive when the process forks. Its lock is taken before theirs.
+// The samplers of the process, for fork handlers. Its locks are taken before those of samplers.
 struct ForkGuard {
-  std::mutex making;  // held while the process's one is made; before the other
+  std::mutex making;  // held while the sampler of the process is created; taken before `mutex`
   std::mutex mutex;
-  std::vector<Sampler*> samplers;
-  std::weak_ptr<Sampler> of_process;
+  std::vector<EnergySampler*> samplers;
+  std::weak_ptr<EnergySampler> of_process;
   // Condition variables that the parent's threads waited on are abandoned.
   std::vector<std::shared_ptr<void>> left_behind;
 
@@ -44,13 +43,13 @@ struct ForkGuard {
     ForkGuard& guard = Instance();
     guard.making.lock();
     guard.mutex.lock();
-    for (Sampler* one : guard.samplers) {
+    for (EnergySampler* one : guard.samplers) {
       one->core_->mutex.lock();
       one->engine().Lock();
     }
   }
   static void UnlockAll() noexcept {
-    for (Sampler* one : Instance().samplers) {
+    for (EnergySampler* one : Instance().samplers) {
       one->engine().Unlock();
       one->core_->mutex.unlock();
     }
@@ -60,19 +59,19 @@ struct ForkGuard {
     Instance().mutex.unlock();
     Instance().making.unlock();
   }
-  // The thread is not here; what it was in the middle of stays so.
+  // The reading thread does not exist in the child; its state is abandoned.
   static void InChild() noexcept {
     UnlockAll();
-    for (Sampler* one : Instance().samplers) one->core_->orphaned.store(true);
+    for (EnergySampler* one : Instance().samplers) one->core_->orphaned.store(true);
     Instance().mutex.unlock();
     Instance().making.unlock();
   }
 
-  // At the end of the process: vendors' libraries tear down what the thread reads by.
+  // Stops the threads at the end of the process, before vendors' libraries are torn down.
   static void AtExit() noexcept {
     ForkGuard& guard = Instance();
     std::lock_guard lock(guard.mutex);
-    for (Sampler* one : guard.samplers) {
+    for (EnergySampler* one : guard.samplers) {
       if (one->orphaned()) continue;
       std::unique_lock inner(one->core_->mutex);
       one->core_->stop = true;
@@ -82,7 +81,7 @@ struct ForkGuard {
   }
 };
 
-Sampler::Sampler(Sources sources) : core_(std::make_shared<Core>(std::move(sources))) {
+EnergySampler::EnergySampler(EnergySources sources) : core_(std::make_shared<Core>(std::move(sources))) {
   {
     ForkGuard& guard = ForkGuard::Instance();
     std::lock_guard lock(guard.mutex);
@@ -92,7 +91,7 @@ Sampler::Sampler(Sources sources) : core_(std::make_shared<Core>(std::move(sourc
   status_ = StartDetachedThread([core = core_] { Run(core); });
 }
 
-Sampler::~Sampler() {
+EnergySampler::~EnergySampler() {
   {
     ForkGuard& guard = ForkGuard::Instance();
     std::lock_guard lock(guard.mutex);
@@ -107,25 +106,25 @@ Sampler::~Sampler() {
   core_->wake.notify_all();
 }
 
-std::shared_ptr<Sampler> Sampler::OfProcess(MakeSources make) {
+std::shared_ptr<EnergySampler> EnergySampler::OfProcess(MakeSources make) {
   ForkGuard& guard = ForkGuard::Instance();
   std::lock_guard lock(guard.making);
-  std::shared_ptr<Sampler> found;
+  std::shared_ptr<EnergySampler> found;
   {
     std::lock_guard inner(guard.mutex);
     found = guard.of_process.lock();
   }
   if (found && !found->orphaned()) return found;
-  found = std::make_shared<Sampler>(make());
+  found = std::make_shared<EnergySampler>(make());
   std::lock_guard inner(guard.mutex);
   guard.of_process = found;
   return found;
 }
 
-void Sampler::Run(const std::shared_ptr<Core>& core) {
+void EnergySampler::Run(const std::shared_ptr<Core>& core) {
   ::pthread_setname_np(::pthread_self(), "gpulens-energy");
   core->engine.Open();
-  // After the libraries are loaded, so before they are torn down.
+  // Registered after the libraries were loaded, so it runs before they are torn down.
   static std::once_flag once;
   std::call_once(once, [] { CHECK(std::atexit(&ForkGuard::AtExit) == 0); });
   TimePoint ticked{};
@@ -137,7 +136,7 @@ void Sampler::Run(const std::shared_ptr<Core>& core) {
     const TimePoint begun = steady_clock::now(), due = ticked + core->engine.interval();
     const bool whole = begun >= due;
     core->engine.Round(whole);
-    // Turns that passed meanwhile are skipped: it never catches up.
+    // Missed ticks are skipped.
     if (whole) ticked = begun - due > core->engine.interval() ? begun : due;
     lock.lock();
     ++core->rounds;
@@ -153,24 +152,24 @@ void Sampler::Run(const std::shared_ptr<Core>& core) {
   core->read.notify_all();
 }
 
-void Sampler::Wake() {
+void EnergySampler::Wake() {
   std::lock_guard lock(core_->mutex);
   core_->woken = true;
   core_->wake.notify_all();
 }
 
-Sampler::FastReading::FastReading(Core& core) : core_(core) {
+EnergySampler::FastReading::FastReading(Core& core) : core_(core) {
   std::lock_guard lock(core_.mutex);
   ++core_.fast_readers;
   core_.wake.notify_all();
 }
 
-Sampler::FastReading::~FastReading() {
+EnergySampler::FastReading::~FastReading() {
   std::lock_guard lock(core_.mutex);
   --core_.fast_readers;
 }
 
-bool Sampler::AwaitRound(int64_t deadline_ns) {
+bool EnergySampler::AwaitRound(int64_t deadline_ns) {
   std::unique_lock lock(core_->mutex);
   const uint64_t before = core_->rounds;
   return core_->read.wait_until(lock, TimeOf(deadline_ns), [&] { return core_->rounds != before; });

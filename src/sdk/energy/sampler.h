@@ -1,5 +1,5 @@
-// An engine with a thread that reads: the one of the process, and one for each set of sources that a program
-// brings itself, so that its hanging hangs no other.
+// An engine with a reading thread: one for the process, and one for each set of sources of a program's own,
+// so that a hanging source affects no other.
 #pragma once
 
 #include <atomic>
@@ -11,28 +11,30 @@
 
 namespace gpulens::sdk {
 
-// Makes the sources of this machine; called once in each process.
-using MakeSources = Sources (*)();
+// Creates the sources of this machine; called once in each process.
+using MakeSources = EnergySources (*)();
 
-// The thread ends with it, when it is not stuck in a source; it is never waited for. Thread-safe.
-class Sampler {
+// The destructor ends the thread, unless it is stuck in a source, without waiting for it. Thread-safe.
+class EnergySampler {
  public:
-  explicit Sampler(Sources sources);
-  ~Sampler();
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
+  explicit EnergySampler(EnergySources sources);
+  ~EnergySampler();
+  EnergySampler(const EnergySampler&) = delete;
+  EnergySampler& operator=(const EnergySampler&) = delete;
 
-  // The sampler of this process; created when there is none, and again in the child of a fork.
-  static std::shared_ptr<Sampler> OfProcess(MakeSources make);
+  // Returns the sampler of this process, creating it if needed, also in the child of a fork.
+  static std::shared_ptr<EnergySampler> OfProcess(MakeSources make);
 
-  Engine& engine() noexcept { return core_->engine; }
-  const Status& status() const noexcept { return status_; }  // not ok: there is no thread
-  // The process forked since: there is no thread any more, and the locks are not to be trusted.
+  EnergyEngine& engine() noexcept { return core_->engine; }
+  const Status& status() const noexcept { return status_; }  // an error: there is no thread
+  // Whether this is a child of the process that created it: there is no thread, and its locks must not be
+  // used.
   bool orphaned() const noexcept { return core_->orphaned.load(std::memory_order_relaxed); }
 
-  // The next reading at once, without a wait for it.
+  // Requests a reading now, without waiting for it.
   void Wake();
-  // Requests readings until `done` returns true; false: not by the deadline. `done` is called without a lock.
+  // Requests readings until `done` returns true; returns false at the deadline. `done` is called without a
+  // lock.
   template <class Done>
   bool ReadUntil(int64_t deadline_ns, Done done) {
     if (done()) return true;
@@ -46,8 +48,8 @@ class Sampler {
 
  private:
   struct Core {
-    explicit Core(Sources sources) : engine(std::move(sources), SteadyClock()) {}
-    Engine engine;
+    explicit Core(EnergySources sources) : engine(std::move(sources), SteadyClock()) {}
+    EnergyEngine engine;
     std::mutex mutex;
     std::condition_variable wake, read;
     uint64_t rounds = 0;
@@ -55,7 +57,7 @@ class Sampler {
     bool stop = false, running = true, woken = false;
     std::atomic<bool> orphaned{false};
   };
-  // While one exists the reader reads as often as it may.
+  // While one exists, the thread reads as often as allowed.
   class FastReading {
    public:
     explicit FastReading(Core& core);

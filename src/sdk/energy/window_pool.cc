@@ -81,7 +81,7 @@ void WindowSlot::TakeOver() noexcept {
     account.begin_ns = begin_ns_;
     ticks = {};
   }
-  // The end first: what was added or marked before it is seen then.
+  // The end is read first, so that everything added or marked before it is seen.
   account.end_ns = end_ns();
   account.tokens = tokens_.load(kRelaxed);
   const uint32_t written = marked_.load(std::memory_order_acquire);
@@ -99,7 +99,7 @@ WindowSlot* WindowPool::At(uint32_t number) const noexcept {
   return &chunks_[number / kChunk].load(std::memory_order_acquire)[number % kChunk];
 }
 
-// Numbers in the list are one higher: 0 is its end.
+// Numbers in the list are one higher; 0 ends it.
 WindowSlot* WindowPool::Pop() noexcept {
   uint64_t head = free_.load(std::memory_order_acquire);
   while (static_cast<uint32_t>(head) != 0) {

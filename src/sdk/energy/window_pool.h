@@ -1,4 +1,4 @@
-// Pool of open windows, shared by programs and the accounting: begin, end and mark take no lock, do not
+// Pool of open windows, shared by programs and the accounting. Begin, end and mark take no lock, do not
 // allocate and do not wait.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace gpulens::sdk {
 
 class DeviceLedger;
 
-// Readings between begin and end.
+// Sums over the readings of a window.
 struct TickSums {
   struct Statistic {
     double sum = 0, peak = 0;
@@ -25,33 +25,33 @@ struct TickSums {
   Statistic watts, utilization, memory, temperature;
 };
 
-// One window. The program's side writes the atomics and the marks; everything below is guarded by the
-// engine's lock. Freed when both sides have let go.
+// One window. The program's side writes the atomics and the marks; the engine's lock guards the rest. Freed
+// when both sides have released it.
 class WindowSlot {
  public:
   static constexpr size_t kNameBytes = 32;
   using PhaseName = std::array<char, kNameBytes>;
 
-  // ---- the program's side: one thread at a time, AddTokens any
+  // ---- the program's side: one thread at a time; AddTokens is thread-safe
   void Begin(DeviceLedger* ledger, bool shares, int64_t at_ns) noexcept;
-  bool End(int64_t at_ns) noexcept;  // false: it had ended
+  bool End(int64_t at_ns) noexcept;  // false: it has already ended
   void AddTokens(int64_t tokens) noexcept {
     if (tokens > 0) tokens_.fetch_add(tokens, std::memory_order_relaxed);
   }
   void Mark(std::string_view name, int64_t at_ns) noexcept;
-  // The number of a phase; 0: there is none of this name.
+  // Returns the number of the phase with this name; 0: none.
   uint8_t PhaseOf(std::string_view name) const noexcept;
 
   DeviceLedger* ledger() const noexcept { return ledger_; }
   int64_t begin_ns() const noexcept { return begin_ns_; }
   int64_t end_ns() const noexcept { return end_ns_.load(std::memory_order_acquire); }
   bool ended() const noexcept { return end_ns() != energy::kOpenEnd; }
-  // Marks that could not be kept: too many between two readings.
+  // Number of marks dropped because there were too many between two readings.
   uint32_t lost_marks() const noexcept { return lost_marks_.load(std::memory_order_relaxed); }
 
   // ---- the engine's side, under its lock
   void TakeOver() noexcept;  // brings the account up to date
-  energy::Account account;
+  energy::EnergyAccount account;
   TickSums ticks;
 
  private:
@@ -60,10 +60,10 @@ class WindowSlot {
   int64_t begin_ns_ = 0;
   bool shares_ = false, taken_ = false;
   std::atomic<int64_t> end_ns_{energy::kOpenEnd}, tokens_{0};
-  // Marks on their way: written at `marked_`, read up to it.
-  std::array<energy::Account::Mark, energy::kPendingMarks> marks_{};
+  // Ring of marks: written at `marked_`, read up to it.
+  std::array<energy::EnergyAccount::Mark, energy::kPendingMarks> marks_{};
   std::atomic<uint32_t> marked_{0}, read_{0}, lost_marks_{0};
-  // Written before the mark that uses it; the first is of no name.
+  // A name is written before the first mark that uses it; entry 0 is unused.
   std::array<PhaseName, energy::kPhases> names_{};
   std::atomic<uint8_t> phases_{1};
 
@@ -72,7 +72,7 @@ class WindowSlot {
   uint32_t number_ = 0;
 };
 
-// Thread-safe; Begin and Release neither lock nor allocate once there were as many windows at a time.
+// Thread-safe. Begin and Release neither lock nor allocate, unless more windows are open than ever before.
 class WindowPool {
  public:
   static constexpr uint32_t kChunk = 32, kChunks = 512;
@@ -82,10 +82,11 @@ class WindowPool {
   WindowPool(const WindowPool&) = delete;
   WindowPool& operator=(const WindowPool&) = delete;
 
-  // With two holders: the program and the engine. Null when 16,384 are open or not settled yet, or there is
-  // no memory.
+  // Begins a window with two references, the program's and the engine's. Null when 16,384 are open or not yet
+  // settled, or there is no memory.
   WindowSlot* Begin(DeviceLedger* ledger, bool shares, int64_t at_ns) noexcept;
-  // Those that began since the last call; the engine's hold of them is the caller's. By one thread at a time.
+  // Visits the windows begun since the last call and passes on the engine's reference. Called by one thread
+  // at a time.
   template <class Visit>
   void TakeFresh(Visit visit) {
     for (WindowSlot* slot = fresh_.exchange(nullptr, std::memory_order_acquire); slot;) {
@@ -94,7 +95,7 @@ class WindowPool {
       slot = next;
     }
   }
-  // Releases one hold.
+  // Releases one reference.
   void Release(WindowSlot* slot) noexcept;
 
  private:
@@ -103,7 +104,8 @@ class WindowPool {
   WindowSlot* Pop() noexcept;
   void Push(WindowSlot* slot) noexcept;
 
-  // The number of the first free one, above it a count of changes: a slot may leave and come back meanwhile.
+  // Number of the first free slot in the low half, a change counter in the high half: it prevents the ABA
+  // problem.
   std::atomic<uint64_t> free_{0};
   std::atomic<WindowSlot*> fresh_{nullptr};
   std::mutex growing_;

@@ -9,7 +9,7 @@
 namespace gpulens::sdk {
 namespace {
 
-TEST(WindowPool, ASlotHasOneOwnerAtATime) {
+TEST(WindowPool, SlotHasOneOwnerAtATime) {
   constexpr int kThreads = 4, kTurns = 5'000;
   WindowPool pool;
   std::atomic<int> running{kThreads}, wrong{0}, refused{0}, seen{0};

@@ -1,38 +1,30 @@
 #include "sdk/experiment/artifact_files.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstdio>
-#include <cstdlib>
-#include <memory>
+#include <filesystem>
+#include <system_error>
 
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "store/experiments/run_files.h"
 
 namespace gpulens::experiments {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr size_t kPiece = 1 << 20;
 constexpr int kMostDepth = 32;
 
-struct FreeText {
-  void operator()(char* text) const noexcept { std::free(text); }
-};
-struct CloseFolder {
-  void operator()(DIR* folder) const noexcept { ::closedir(folder); }
-};
-
-// A path that stays below the folder that it is put behind.
+// Whether a relative path stays below its folder.
 bool IsInside(std::string_view name) {
   if (!IsKey(name)) return false;
   while (!name.empty()) {
@@ -52,7 +44,7 @@ Status WriteAll(int fd, std::string_view bytes, const std::string& path) {
   return Ok();
 }
 
-// Reads `row.path` once: its size and hash, and a copy at `copy` unless that is empty.
+// Reads `row.path` once: sets its size and hash, and copies it to `copy` unless that is empty.
 Status ReadThrough(ArtifactRow& row, const std::string& copy) {
   UniqueFd from(::open(row.path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!from) return ErrnoStatus("open " + row.path, errno);
@@ -91,7 +83,7 @@ class ArtifactCopier {
 
   Status Keep(const std::string& path, const std::string& name, int depth) {
     struct stat info{};
-    // Within a folder a link may lead round in circles, or out of it.
+    // Links within a folder are not followed: they may form cycles or lead out of it.
     if ((depth == 0 ? ::stat(path.c_str(), &info) : ::lstat(path.c_str(), &info)) != 0)
       return ErrnoStatus("open " + path, errno);
     if (S_ISDIR(info.st_mode)) return KeepFolder(path, name, depth);
@@ -114,14 +106,13 @@ class ArtifactCopier {
  private:
   Status KeepFolder(const std::string& path, const std::string& name, int depth) {
     if (depth == kMostDepth) return {Code::kExhausted, path + " is too deep"};
-    std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-    if (!folder) return ErrnoStatus("open " + path, errno);
     std::vector<std::string> names;
-    while (const dirent* entry = ::readdir(folder.get())) {
-      std::string_view each = entry->d_name;
-      if (each != "." && each != "..") names.emplace_back(each);
-    }
-    std::sort(names.begin(), names.end());
+    std::error_code error;
+    for (fs::directory_iterator entry(path, error); !error && entry != fs::directory_iterator();
+         entry.increment(error))
+      names.push_back(entry->path().filename());
+    if (error) return ErrnoStatus("open " + path, error.value());
+    std::ranges::sort(names);
     for (const std::string& each : names) {
       if (!IsInside(name + "/" + each))
         return {Code::kInvalidArgument, path + "/" + each + ": not a valid artifact name"};
@@ -141,9 +132,9 @@ class ArtifactCopier {
 Result<std::vector<ArtifactRow>> KeepArtifact(const std::string& path, std::string name,
                                               const std::string& artifacts, int64_t unix_ns,
                                               const ArtifactLimits& limits) {
-  std::unique_ptr<char, FreeText> whole(::realpath(path.c_str(), nullptr));
-  if (!whole) return ErrnoStatus("open " + path, errno);
-  const std::string absolute = whole.get();
+  std::error_code error;
+  const std::string absolute = fs::canonical(path, error);
+  if (error) return ErrnoStatus("open " + path, error.value());
   if (name.empty()) name = absolute.substr(absolute.rfind('/') + 1);
   if (!IsInside(name))
     return Status{Code::kInvalidArgument,

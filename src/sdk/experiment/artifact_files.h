@@ -12,13 +12,13 @@
 namespace gpulens::experiments {
 
 struct ArtifactLimits {
-  int64_t most_copied = 64 << 20;   // bytes of a file; a larger one stays where it is
-  int64_t most_hashed = 1LL << 30;  // of a file that is not copied
-  size_t most_files = 10'000;       // of a folder
+  int64_t most_copied = 64 << 20;   // bytes of a file that is copied
+  int64_t most_hashed = 1LL << 30;  // bytes of a file that is hashed
+  size_t most_files = 10'000;       // files of a folder
 };
 
-// `path` is a file, or a folder with its files; `name` is the path below `artifacts`, empty: the last part of
-// `path`. Links within a folder are left out. kInvalidArgument: a name that leads elsewhere. Reads and waits.
+// Copies `path`, a file or a folder with its files, to `name` below `artifacts`; the default name is the last
+// part of `path`. Links within a folder are skipped. kInvalidArgument: a name that leads elsewhere. Blocks.
 Result<std::vector<ArtifactRow>> KeepArtifact(const std::string& path, std::string name,
                                               const std::string& artifacts, int64_t unix_ns,
                                               const ArtifactLimits& limits = {});

@@ -13,13 +13,12 @@
 #include "sdk/experiment/artifact_files.h"
 #include "sdk/experiment/recorder.h"
 #include "sdk/experiment/run_context.h"
-#include "sdk/experiment/run_energy.h"
-#include "store/experiments/run_files.h"
+#include "store/experiments/run_rows.h"
 #include "store/sqlite/sqlite.h"
 
 namespace gpulens {
 
-using namespace experiments;  // the parts that this is the face of
+using namespace experiments;  // implements this class
 
 namespace {
 
@@ -45,7 +44,7 @@ Status CheckOptions(std::string_view name, const ExperimentOptions& options) {
   return Ok();
 }
 
-Value ToValue(const Experiment::ParamValue& value) {
+RunParamValue ToValue(const Experiment::ParamValue& value) {
   if (const auto* text = std::get_if<std::string_view>(&value)) return std::string(*text);
   if (const auto* whole = std::get_if<int64_t>(&value)) return *whole;
   if (const auto* yes = std::get_if<bool>(&value)) return *yes;
@@ -57,26 +56,26 @@ Value ToValue(const Experiment::ParamValue& value) {
 struct Experiment::Impl {
   ExperimentOptions options;
   std::string id, name, db;
-  RecorderOptions rejoin;  // for a child after a fork
-  sqlite::ForkLocal<Recorder> recorder;
-  bool reopened = false;  // this is a child of the process that began
+  RunRecorderOptions rejoin;  // for a child after a fork
+  sqlite::ForkLocal<RunRecorder> recorder;
+  bool reopened = false;  // this process is a child of the one that began the run
   int exceptions = 0;
   std::atomic<ExperimentStatus> status = ExperimentStatus::kRunning;
   std::atomic<uint64_t> lost = 0;  // without a recorder
   ExperimentEnergy energy;
 
-  // The recorder of this process; null: there is none, and values are dropped.
-  Recorder* Current() noexcept {
-    return recorder.Get([this]() -> Result<std::unique_ptr<Recorder>> {
+  // Returns the recorder of this process; null: there is none, and values are dropped.
+  RunRecorder* Current() noexcept {
+    return recorder.Get([this]() -> Result<std::unique_ptr<RunRecorder>> {
       reopened = true;
       if (status.load(std::memory_order_relaxed) != ExperimentStatus::kRunning)
-        return std::unique_ptr<Recorder>();
-      return Recorder::Begin(rejoin);
+        return std::unique_ptr<RunRecorder>();
+      return RunRecorder::Begin(rejoin);
     });
   }
   template <class F>
   void With(F&& log) noexcept {
-    if (Recorder* open = Current()) log(*open);
+    if (RunRecorder* open = Current()) log(*open);
     else lost.fetch_add(1, std::memory_order_relaxed);
   }
 };
@@ -94,13 +93,13 @@ Experiment& Experiment::operator=(Experiment&& other) noexcept {
 Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions options) {
   RETURN_IF_ERROR(CheckOptions(name, options));
   ASSIGN_OR_RETURN(std::string db, FindDatabase(options.db));
-  RecorderOptions recording;
+  RunRecorderOptions recording;
   recording.database = db;
   recording.queue_points = options.queue_points;
   recording.flush_interval = options.flush_interval;
   recording.heartbeat_interval = options.heartbeat_interval;
   recording.energy = options.energy;
-  experiments::Start& start = recording.start;
+  experiments::RunStart& start = recording.start;
   start.run = DescribeThisProgram();
   start.run.name = name;
   start.run.parent_id = options.parent_id;
@@ -122,7 +121,7 @@ Result<Experiment> Experiment::Start(std::string_view name, ExperimentOptions op
   }
   auto impl = std::make_unique<Impl>();
   impl->rejoin = recording;
-  ASSIGN_OR_RETURN(std::unique_ptr<Recorder> recorder, Recorder::Begin(std::move(recording)));
+  ASSIGN_OR_RETURN(std::unique_ptr<RunRecorder> recorder, RunRecorder::Begin(std::move(recording)));
   impl->id = recorder->run_id(), impl->name = recorder->run_name(), impl->db = std::move(db);
   impl->rejoin.start = {}, impl->rejoin.energy = nullptr;
   impl->rejoin.start.run.id = impl->id, impl->rejoin.start.must_exist = true;
@@ -155,7 +154,7 @@ ExperimentStatus Experiment::status() const noexcept { return impl_->status.load
 const ExperimentEnergy& Experiment::energy() const noexcept { return impl_->energy; }
 
 void Experiment::LogParam(std::string_view key, ParamValue value) noexcept {
-  impl_->With([&](Recorder& recorder) noexcept {
+  impl_->With([&](RunRecorder& recorder) noexcept {
     const auto* text = std::get_if<std::string_view>(&value);
     if (text && text->size() > kMostTextBytes) return recorder.Drop();
     try {
@@ -167,21 +166,21 @@ void Experiment::LogParam(std::string_view key, ParamValue value) noexcept {
 }
 
 void Experiment::SetTag(std::string_view key, std::string_view value) noexcept {
-  impl_->With([&](Recorder& recorder) noexcept { recorder.Tag(key, value); });
+  impl_->With([&](RunRecorder& recorder) noexcept { recorder.Tag(key, value); });
 }
 
 void Experiment::LogMetric(std::string_view key, double value, int64_t step) noexcept {
-  // The lowest number means "the next".
+  // The lowest number means the next step.
   if (step == kNextStep) ++step;
-  impl_->With([&](Recorder& recorder) noexcept { recorder.Point(key, value, step); });
+  impl_->With([&](RunRecorder& recorder) noexcept { recorder.Point(key, value, step); });
 }
 
 void Experiment::LogMetric(std::string_view key, double value) noexcept {
-  impl_->With([&](Recorder& recorder) noexcept { recorder.Point(key, value, kNextStep); });
+  impl_->With([&](RunRecorder& recorder) noexcept { recorder.Point(key, value, kNextStep); });
 }
 
 Status Experiment::LogArtifact(const std::string& path, std::string name) {
-  Recorder* recorder = impl_->Current();
+  RunRecorder* recorder = impl_->Current();
   if (!recorder || status() != ExperimentStatus::kRunning)
     return {Code::kInvalidArgument, "the run has ended"};
   ASSIGN_OR_RETURN(
@@ -191,21 +190,21 @@ Status Experiment::LogArtifact(const std::string& path, std::string name) {
 }
 
 Status Experiment::Flush(std::chrono::nanoseconds timeout) {
-  Recorder* recorder = impl_->Current();
+  RunRecorder* recorder = impl_->Current();
   return recorder ? recorder->Flush(timeout) : Status{Code::kUnavailable, "the file cannot be opened"};
 }
 
 Status Experiment::End(ExperimentStatus status, std::string_view reason) {
-  Recorder* recorder = impl_->Current();
+  RunRecorder* recorder = impl_->Current();
   if (status == ExperimentStatus::kRunning)
     return {Code::kInvalidArgument, "a run must end as done or failed"};
   if (this->status() != ExperimentStatus::kRunning)
     return {Code::kInvalidArgument, "the run has already ended"};
   impl_->status = status;
   if (!recorder) return {Code::kUnavailable, "the file cannot be opened"};
-  // A child's windows are its parent's, and so is the end.
+  // Only the process that began the run measures its energy.
   if (impl_->options.energy && !impl_->reopened) impl_->energy = QueryEnergy(impl_->options.energy, true);
-  experiments::End end;
+  experiments::RunEnd end;
   end.outcome = status == ExperimentStatus::kDone ? kDone : kFailed;
   end.reason = reason.substr(0, kMostTextBytes);
   end.unix_ns = UnixNow();
@@ -214,7 +213,7 @@ Status Experiment::End(ExperimentStatus status, std::string_view reason) {
 }
 
 ExperimentHealth Experiment::health() const {
-  Recorder* recorder = impl_->Current();
+  RunRecorder* recorder = impl_->Current();
   ExperimentHealth health = recorder ? recorder->health() : ExperimentHealth{};
   health.dropped += impl_->lost.load(std::memory_order_relaxed);
   return health;

@@ -1,4 +1,4 @@
-// What logging a point costs its caller, and how fast points come into the file beside raw SQLite.
+// Cost of logging a point for its caller, and throughput into the file compared with raw SQLite.
 #include <benchmark/benchmark.h>
 #include <gpulens/experiment.h>
 #include <sqlite3.h>
@@ -50,12 +50,12 @@ void BM_InsertOurs(benchmark::State& state) {
   Folder folder;
   auto writer = RunWriter::Open(folder.path + "/experiments.db");
   CHECK(writer.ok());
-  const Observer here = HereAndNow();
-  experiments::Start start;
+  const ProcessObserver here = HereAndNow();
+  experiments::RunStart start;
   start.run.name = "bench", start.run.started_ns = here.now_ns;
   start.process = ThisProcess(here);
   CHECK((*writer)->Begin(start, here).ok());
-  Batch batch;
+  RunBatch batch;
   batch.keys = {"loss", "accuracy", "grad_norm", "lr"};
   int64_t step = 0;
   for (auto _ : state) {
@@ -63,7 +63,7 @@ void BM_InsertOurs(benchmark::State& state) {
     for (int64_t i = 0; i < kPoints / kKeys; ++i, ++step) {
       for (uint32_t key = 0; key < kKeys; ++key) batch.points.push_back({key, step, step, 0.5});
     }
-    CHECK((*writer)->Write(batch, Source::kProgram).ok());
+    CHECK((*writer)->Write(batch, PointSource::kProgram).ok());
   }
   state.SetItemsProcessed(state.iterations() * kPoints);
 }

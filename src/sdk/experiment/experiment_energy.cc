@@ -2,20 +2,18 @@
 
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <thread>
 
 #include "base/threads.h"
-#include "sdk/experiment/run_energy.h"
 
 namespace gpulens {
 namespace {
 
-// The opening of a monitor waits 3 s at most; a thread that is not even scheduled is not waited for.
+// A monitor opens within 3 s; the rest is for a thread that is scheduled late.
 constexpr Duration kOpeningTime = std::chrono::seconds(4);
+
 ExperimentEnergy ToEnergy(const OwnEnergy& own) {
   const EnergyResult& result = own.energy;
   const EnergyTicks& ticks = result.ticks;
@@ -37,7 +35,8 @@ ExperimentEnergy ToEnergy(const OwnEnergy& own) {
           .peak_memory_used_bytes = ticks.peak_memory_used_bytes};
 }
 
-// The one window of a run; it comes later where a thread opens the devices, and reaches back to the begin.
+// The energy window of a run. It may be opened later, by a thread that opens the devices, and then reaches
+// back to the beginning.
 class RunWindow {
  public:
   void Begin(EnergyMonitor monitor) {
@@ -95,37 +94,3 @@ ExperimentEnergyMeter EnergyOfThisMachine(EnergyOptions options) {
 }
 
 }  // namespace gpulens
-
-namespace gpulens::experiments {
-
-ExperimentEnergy QueryEnergy(const ExperimentEnergyMeter& meter, bool ended) {
-  ExperimentEnergy failed{.method = {}, .validity = "source_failed", .reason = {}};
-  try {
-    return meter(ended);
-  } catch (const std::exception& error) {
-    failed.reason = error.what();
-  } catch (...) {
-    failed.reason = "an exception";
-  }
-  return failed;
-}
-
-EnergyRow ToRow(const ExperimentEnergy& energy) {
-  return {.joules = energy.energy_joules,
-          .uncertainty_joules = energy.uncertainty_joules,
-          .attribution = energy.attribution,
-          .device_joules = energy.device_energy_joules,
-          .method = energy.method,
-          .validity = energy.validity,
-          .reason = energy.reason,
-          .vendor = energy.vendor,
-          .devices = energy.devices,
-          .mean_power_watts = energy.mean_power_watts,
-          .peak_power_watts = energy.peak_power_watts,
-          .mean_utilization_ratio = energy.mean_utilization_ratio,
-          .peak_utilization_ratio = energy.peak_utilization_ratio,
-          .mean_memory_used_bytes = energy.mean_memory_used_bytes,
-          .peak_memory_used_bytes = energy.peak_memory_used_bytes};
-}
-
-}  // namespace gpulens::experiments

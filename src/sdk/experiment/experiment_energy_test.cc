@@ -57,7 +57,7 @@ class ExperimentEnergyTest : public ::testing::Test {
   std::string path = folder.path() + "/experiments.db";
 };
 
-TEST_F(ExperimentEnergyTest, JoulesAreThoseOfTheRunsTime) {
+TEST_F(ExperimentEnergyTest, MeasuresTheTimeOfTheRun) {
   const auto before = std::chrono::steady_clock::now();
   EnergyMonitor monitor({.interval = 1ms, .sources = {ThreeGpus()}});
   const auto begin = std::chrono::steady_clock::now();
@@ -88,7 +88,7 @@ TEST_F(ExperimentEnergyTest, JoulesAreThoseOfTheRunsTime) {
   EXPECT_EQ(row.vendor, "nvidia");
 }
 
-TEST_F(ExperimentEnergyTest, ARunThatIsKilledHasJoulesUpToItsHeartbeat) {
+TEST_F(ExperimentEnergyTest, KilledRunHasJoulesUpToItsHeartbeat) {
   EnergyMonitor monitor({.interval = 1ms, .sources = {ThreeGpus()}});
   Experiment run = Started(EnergyOf(monitor), 1ms);
   const auto deadline = std::chrono::steady_clock::now() + 30s;
@@ -107,7 +107,7 @@ TEST_F(ExperimentEnergyTest, ARunThatIsKilledHasJoulesUpToItsHeartbeat) {
 }
 
 // GPU-a is ours, GPU-b another's, GPU-c both of theirs.
-TEST_F(ExperimentEnergyTest, OnlyWhatItsProcessesUseIsTheRuns) {
+TEST_F(ExperimentEnergyTest, CountsOnlyDevicesOfItsProcesses) {
   auto source = ThreeGpus();
   for (EnergyDevice& device : source->devices()) device.most_watts = 100;
   source->who = [](size_t device, EnergyProcesses& out) {
@@ -135,7 +135,7 @@ TEST_F(ExperimentEnergyTest, OnlyWhatItsProcessesUseIsTheRuns) {
   EXPECT_THAT(energy.reason, HasSubstr("43 % of it on devices that other processes used, too"));
 }
 
-TEST_F(ExperimentEnergyTest, ARunThatUsesNoDeviceHasNoJoulesOfIt) {
+TEST_F(ExperimentEnergyTest, HasNoJoulesWithoutADevice) {
   auto source = ThreeGpus();
   source->who = [](size_t, EnergyProcesses& out) {
     out.list.push_back({.own = false, .utilization_ratio = 1});
@@ -149,8 +149,9 @@ TEST_F(ExperimentEnergyTest, ARunThatUsesNoDeviceHasNoJoulesOfIt) {
   EXPECT_THAT(run.energy().reason, HasSubstr("none of its processes used one of the 3 devices"));
 }
 
-// The devices open long after it has ended: it has the power of then, and says how little that is.
-TEST_F(ExperimentEnergyTest, AShortRunHasItsWholeTime) {
+// The devices open long after the end of the run: its energy is estimated from the power then, with a wide
+// bound.
+TEST_F(ExperimentEnergyTest, ShortRunIsMeasuredCompletely) {
   auto source = ThreeGpus();
   for (EnergyDevice& device : source->devices()) device.most_watts = 400;
   std::promise<void> open;
@@ -171,7 +172,7 @@ TEST_F(ExperimentEnergyTest, AShortRunHasItsWholeTime) {
   EXPECT_THAT(energy.reason, HasSubstr("are estimated from the power read after them"));
 }
 
-TEST_F(ExperimentEnergyTest, WhatIsKnownIsNotOverwrittenByWhatIsNot) {
+TEST_F(ExperimentEnergyTest, UnknownDoesNotReplaceKnown) {
   std::atomic<int> queried = 0;
   Experiment run = Started(
       [&](bool ended) {
@@ -188,7 +189,7 @@ TEST_F(ExperimentEnergyTest, WhatIsKnownIsNotOverwrittenByWhatIsNot) {
   EXPECT_EQ(Row(run.id()).energy.joules, 5);
 }
 
-TEST_F(ExperimentEnergyTest, NothingToReadIsNaNWithItsReason) {
+TEST_F(ExperimentEnergyTest, IsNaNWithAReasonWithoutDevices) {
   auto source = ThreeGpus();
   source->open_status = {Code::kUnavailable, "no driver"};
   Experiment run = Started(EnergyOf(EnergyMonitor({.sources = {source}})));
@@ -199,7 +200,7 @@ TEST_F(ExperimentEnergyTest, NothingToReadIsNaNWithItsReason) {
   EXPECT_EQ(Row(run.id()).energy.gpus(), std::nullopt);
 }
 
-TEST_F(ExperimentEnergyTest, ADriverThatIsSlowToOpenHoldsUpTheEndAlone) {
+TEST_F(ExperimentEnergyTest, SlowDriverDelaysOnlyTheEnd) {
   auto source = ThreeGpus();
   std::promise<void> open;
   source->before_read = [released = open.get_future().share()] { released.wait(); };

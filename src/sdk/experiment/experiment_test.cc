@@ -19,8 +19,8 @@
 #include "base/testing/thread_sanitizer.h"
 #include "sdk/experiment/artifact_files.h"
 #include "sdk/experiment/run_context.h"
-#include "store/experiments/run_files.h"
 #include "store/experiments/run_reader.h"
+#include "store/experiments/run_rows.h"
 #include "store/experiments/run_writer.h"
 
 namespace gpulens {
@@ -73,7 +73,7 @@ struct ExperimentTest : ::testing::Test {
   std::string path = folder.path() + "/experiments.db";
 };
 
-TEST_F(ExperimentTest, AThousandStepsAreReadInOrder) {
+TEST_F(ExperimentTest, StoresAThousandStepsInOrder) {
   std::string id;
   {
     Experiment run = Started();
@@ -99,13 +99,13 @@ TEST_F(ExperimentTest, AThousandStepsAreReadInOrder) {
   }
   auto params = reader.Params(id);
   ASSERT_EQ(params->size(), 4u);
-  EXPECT_EQ((*params)[0].value, experiments::Value(true));
-  EXPECT_EQ((*params)[1].value, experiments::Value(int64_t{12}));
+  EXPECT_EQ((*params)[0].value, experiments::RunParamValue(true));
+  EXPECT_EQ((*params)[1].value, experiments::RunParamValue(int64_t{12}));
   EXPECT_EQ(reader.Tags(id)->front().value, "nlp");
   EXPECT_THAT(reader.ById(id)->command, HasSubstr("sdk_experiment_test"));
 }
 
-TEST_F(ExperimentTest, NanAndInfinityAreNews) {
+TEST_F(ExperimentTest, StoresNaNAndInfinity) {
   Experiment run = Started();
   for (double value : std::vector<double>{1, NAN, INFINITY, -INFINITY}) run.LogMetric("loss", value);
   ASSERT_TRUE(run.Flush(20s));
@@ -117,7 +117,7 @@ TEST_F(ExperimentTest, NanAndInfinityAreNews) {
   EXPECT_EQ((*points)[3].step, 3) << "without a step they are counted";
 }
 
-TEST_F(ExperimentTest, AnExceptionMakesItFailed) {
+TEST_F(ExperimentTest, ExceptionMakesItFailed) {
   std::string id;
   try {
     Experiment run = Started();
@@ -134,7 +134,7 @@ TEST_F(ExperimentTest, AnExceptionMakesItFailed) {
   EXPECT_EQ(Read().ById(id)->reason, "exception");
 }
 
-TEST_F(ExperimentTest, EndingIsOnceAndTellsWhy) {
+TEST_F(ExperimentTest, EndsOnceWithAReason) {
   Experiment run = Started();
   EXPECT_EQ(run.End(ExperimentStatus::kRunning).code, Code::kInvalidArgument);
   ASSERT_TRUE(run.End(ExperimentStatus::kFailed, "ValueError: no data"));
@@ -147,7 +147,7 @@ TEST_F(ExperimentTest, EndingIsOnceAndTellsWhy) {
   EXPECT_FALSE(run.LogArtifact(path));
 }
 
-TEST_F(ExperimentTest, WhatCannotBeKeptIsCounted) {
+TEST_F(ExperimentTest, CountsInvalidRecords) {
   Experiment run = Started();
   run.LogMetric("", 1, 0);
   run.LogMetric(std::string(251, 'k'), 1, 0);
@@ -160,7 +160,7 @@ TEST_F(ExperimentTest, WhatCannotBeKeptIsCounted) {
   EXPECT_EQ(Read().ById(run.id())->dropped, 6) << "the file knows, too";
 }
 
-TEST_F(ExperimentTest, AFullQueueDropsAndCounts) {
+TEST_F(ExperimentTest, FullQueueDropsAndCounts) {
   ExperimentOptions options = Options();
   options.queue_points = 64;
   options.flush_interval = 1h;
@@ -208,7 +208,7 @@ TEST_F(ExperimentTest, ManyThreadsLoseNothing) {
   EXPECT_EQ(all, 20'000);
 }
 
-TEST_F(ExperimentTest, KilledIsCrashedAndWhatWasFlushedIsThere) {
+TEST_F(ExperimentTest, KilledRunIsCrashedWithItsFlushedRecords) {
   if (gpulens::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
   int ready[2];
   ASSERT_EQ(::pipe(ready), 0);
@@ -242,7 +242,7 @@ TEST_F(ExperimentTest, KilledIsCrashedAndWhatWasFlushedIsThere) {
   ::close(ready[0]), ::close(ready[1]);
 }
 
-TEST_F(ExperimentTest, AForkWritesIntoTheRunAndDoesNotEndIt) {
+TEST_F(ExperimentTest, ForkWritesToTheRunAndDoesNotEndIt) {
   if (gpulens::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
   Experiment run = Started();
   run.LogMetric("loss", 1, 0);
@@ -268,7 +268,7 @@ TEST_F(ExperimentTest, AForkWritesIntoTheRunAndDoesNotEndIt) {
   EXPECT_EQ(reader.Processes(run.id())->size(), 2u);
 }
 
-TEST_F(ExperimentTest, AForkThatLogsNothingTouchesNothing) {
+TEST_F(ExperimentTest, ForkThatLogsNothingWritesNothing) {
   Experiment run = Started();
   pid_t child = ::fork();
   ASSERT_GE(child, 0);
@@ -287,7 +287,7 @@ TEST_F(ExperimentTest, AForkThatLogsNothingTouchesNothing) {
   EXPECT_EQ(StatusOf(run.id()), "done");
 }
 
-TEST_F(ExperimentTest, RunsWithinRuns) {
+TEST_F(ExperimentTest, NestsRuns) {
   Experiment run = Started();
   auto fold = run.Nested("fold-1");
   ASSERT_TRUE(fold);
@@ -302,7 +302,7 @@ TEST_F(ExperimentTest, RunsWithinRuns) {
 TEST_F(ExperimentTest, ProgramsUnderARunnerJoinItsRun) {
   if (gpulens::kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts none after a fork";
   Variable id(experiments::kRunIdVariable, "job-7");
-  pid_t child = ::fork();  // "the first of a process" is said once
+  pid_t child = ::fork();  // only one experiment of a process is the first
   ASSERT_GE(child, 0);
   if (child == 0) {
     auto first = Experiment::Start("mine", Options());
@@ -326,7 +326,7 @@ TEST_F(ExperimentTest, ProgramsUnderARunnerJoinItsRun) {
   EXPECT_EQ(Experiment::Start("x", Options()).status().code, Code::kInvalidArgument);
 }
 
-TEST_F(ExperimentTest, StartingSaysWhatIsWrong) {
+TEST_F(ExperimentTest, StartReportsErrors) {
   EXPECT_EQ(Experiment::Start("", Options()).status().code, Code::kInvalidArgument);
   EXPECT_EQ(Experiment::Start("a\nb", Options()).status().code, Code::kInvalidArgument);
   ExperimentOptions options = Options();
@@ -348,7 +348,7 @@ TEST_F(ExperimentTest, StartingSaysWhatIsWrong) {
   EXPECT_FALSE(Experiment::Start("a", options));
 }
 
-TEST_F(ExperimentTest, AFolderThatMayNotBeWrittenIsToldAndLeftAsItIs) {
+TEST_F(ExperimentTest, ReportsAReadOnlyFolder) {
   std::string locked = folder.path() + "/locked";
   fs::create_directory(locked);
   ::chmod(locked.c_str(), 0555), ::chmod(folder.path().c_str(), 0755);
@@ -357,9 +357,9 @@ TEST_F(ExperimentTest, AFolderThatMayNotBeWrittenIsToldAndLeftAsItIs) {
   pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // Root may write everywhere, nobody may not.
-    bool nobody = ::geteuid() != 0 || ::setuid(65534) == 0;
-    ::_exit(nobody ? static_cast<int>(Experiment::Start("a", options).status().code) : 99);
+    // Root may write everywhere, so another user tries.
+    bool unprivileged = ::geteuid() != 0 || ::setuid(65534) == 0;
+    ::_exit(unprivileged ? static_cast<int>(Experiment::Start("a", options).status().code) : 99);
   }
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
@@ -370,7 +370,7 @@ TEST_F(ExperimentTest, AFolderThatMayNotBeWrittenIsToldAndLeftAsItIs) {
   ::chmod(locked.c_str(), 0755);
 }
 
-TEST_F(ExperimentTest, AFullDiskIsSurvivedAndTold) {
+TEST_F(ExperimentTest, ReportsAFullDisk) {
   Experiment run = Started();
   run.LogMetric("loss", 1, 0);
   ASSERT_TRUE(run.Flush(20s));
@@ -385,7 +385,7 @@ TEST_F(ExperimentTest, AFullDiskIsSurvivedAndTold) {
   EXPECT_TRUE(run.health().last_error.ok());
 }
 
-TEST_F(ExperimentTest, ADeletedRunIsNotBroughtBack) {
+TEST_F(ExperimentTest, DoesNotRestoreADeletedRun) {
   Experiment run = Started();
   auto writer = experiments::RunWriter::Open(path);
   ASSERT_TRUE(writer);
@@ -397,7 +397,7 @@ TEST_F(ExperimentTest, ADeletedRunIsNotBroughtBack) {
   EXPECT_EQ(Read().List({.status = {}, .name = {}})->size(), 0u);
 }
 
-TEST_F(ExperimentTest, EnergyIsAskedAtTheEnd) {
+TEST_F(ExperimentTest, MeasuresEnergyAtTheEnd) {
   ExperimentOptions options = Options();
   int queried = 0;
   options.energy = [&](bool ended) {
@@ -456,7 +456,7 @@ TEST_F(ExperimentTest, ArtifactsAreCopiedWithTheirHash) {
   EXPECT_EQ(artifacts->front().sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
-TEST_F(ExperimentTest, ALargeFileIsRememberedNotCopied) {
+TEST_F(ExperimentTest, RecordsALargeFileWithoutACopy) {
   const experiments::ArtifactLimits limits{.most_copied = 10, .most_hashed = 20, .most_files = 2};
   auto keep = [&](const std::string& file) {
     return experiments::KeepArtifact(file, "", folder.path() + "/artifacts", 0, limits);

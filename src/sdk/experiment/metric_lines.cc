@@ -1,6 +1,6 @@
 #include "sdk/experiment/metric_lines.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "base/parse.h"
 #include "sdk/experiment/metric_scan.h"
@@ -11,7 +11,7 @@ namespace {
 // Words before a known one that name it more closely: "train" of "train loss".
 constexpr size_t kMostWords = 2;
 
-// Without the colours of a terminal.
+// Removes the colour codes of a terminal.
 std::string WithoutEscapes(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -26,7 +26,7 @@ std::string WithoutEscapes(std::string_view text) {
   return out;
 }
 
-// Seconds of a unit of time behind a number; 0: it is none.
+// Takes a unit of time after a number and returns its seconds; 0: there is none.
 double TakeTimeUnit(std::string_view& text) noexcept {
   struct Unit {
     std::string_view name;
@@ -44,7 +44,7 @@ double TakeTimeUnit(std::string_view& text) noexcept {
   return 0;
 }
 
-// Free text, word by word.
+// Finds names and numbers in free text, word by word.
 class PairReader {
  public:
   PairReader(std::string_view text, ParsedLine& line) : rest_(text), line_(line) {}
@@ -54,7 +54,7 @@ class PairReader {
     while (!rest_.empty()) {
       const char c = rest_.front();
       if (IsBlank(c)) {
-        // A tab or two blanks begin something new.
+        // A tab or two blanks separate pairs.
         if (c == '\t' || (rest_.size() > 1 && IsBlank(rest_[1]))) Begin();
         TakeBlanks(rest_);
         blanks = true;
@@ -93,7 +93,7 @@ class PairReader {
     }
     if (!TakeRate(rest_, value, line_)) SkipNumber();
   }
-  // Suffix of something that is no number: 12:30:01, 1.2.3, 0x1f, 2026-11-22.
+  // Skips the rest of a text that only begins like a number: 12:30:01, 1.2.3, 0x1f, 2026-11-22.
   void SkipNumber() noexcept {
     while (!rest_.empty() && !IsBlank(rest_.front()) && rest_.front() != ',' && rest_.front() != ')' &&
            rest_.front() != ']')
@@ -103,7 +103,7 @@ class PairReader {
   void Word() {
     const bool first = words_ == 0 && !many_;
     std::string_view word = TakeWord(rest_);
-    const Meaning meaning = MeaningOf(word);
+    const WordMeaning meaning = MeaningOf(word);
     std::string_view after = rest_;
     TakeBlanks(after);
     const bool blank = after.size() != rest_.size();
@@ -117,7 +117,7 @@ class PairReader {
       if (equals && after.starts_with('=')) return Begin();
       std::string_view value = after;
       TakeBlanks(value);
-      const bool known = meaning != Meaning::kAny && meaning != Meaning::kNoMetric;
+      const bool known = meaning != WordMeaning::kAny && meaning != WordMeaning::kNoMetric;
       // "localhost:8080" and "file.py:12" are no pairs, "Found: 5 files" is a sentence.
       const bool spaced = value.size() != after.size();
       if (known || equals || (first && spaced)) {
@@ -129,10 +129,10 @@ class PairReader {
       SkipNumber();
       return Begin();
     }
-    if (meaning == Meaning::kMetric || meaning == Meaning::kStep || meaning == Meaning::kEpoch) {
+    if (meaning == WordMeaning::kMetric || meaning == WordMeaning::kStep || meaning == WordMeaning::kEpoch) {
       // "loss 0.3", "Epoch [3/10]", "step #5".
       std::string_view value = after;
-      const bool position = meaning != Meaning::kMetric;
+      const bool position = meaning != WordMeaning::kMetric;
       if (position && !value.empty() &&
           (value.front() == '[' || value.front() == '(' || value.front() == '#'))
         value.remove_prefix(1);
@@ -151,13 +151,13 @@ class PairReader {
     if (words_ < kMostWords) key_words_[words_++] = word;
   }
 
-  // The number at the front and what hangs on it. `strict`: nothing but an end may follow.
-  bool Value(std::string_view word, Meaning meaning, bool strict) {
+  // Takes the number at the front with its unit. `strict`: only an end may follow.
+  bool Value(std::string_view word, WordMeaning meaning, bool strict) {
     std::string_view rest = rest_;
     auto number = TakeWrapped(rest);
     if (!number) return false;
     std::string key = KeyOf(word, meaning);
-    const bool position = meaning == Meaning::kStep || meaning == Meaning::kEpoch;
+    const bool position = meaning == WordMeaning::kStep || meaning == WordMeaning::kEpoch;
     if (rest.starts_with('/') && rest.size() > 1 && IsDigit(rest[1])) {
       rest.remove_prefix(1);
       auto whole = TakeNumber(rest);
@@ -200,9 +200,9 @@ class PairReader {
   }
 
   // "Train Loss" is train_loss; step and epoch keep their names whatever precedes them.
-  std::string KeyOf(std::string_view word, Meaning meaning) const {
+  std::string KeyOf(std::string_view word, WordMeaning meaning) const {
     std::string key;
-    if (meaning == Meaning::kMetric && !many_) {
+    if (meaning == WordMeaning::kMetric && !many_) {
       for (size_t i = 0; i < words_; ++i) key += LowerCase(key_words_[i]) + "_";
     }
     return key + LowerCase(word);
@@ -212,10 +212,10 @@ class PairReader {
   ParsedLine& line_;
   std::string_view key_words_[kMostWords];
   size_t words_ = 0;
-  bool many_ = false;  // more than that: a sentence, which names nothing
+  bool many_ = false;  // more words than that: a sentence, not a name
 };
 
-// " 12/100 [00:01<00:09, 9.5it/s, loss=0.3]", behind the bar itself. Without a total: "123it [00:05,
+// Parses the text after a bar: " 12/100 [00:01<00:09, 9.5it/s, loss=0.3]", or without a total "123it [00:05,
 // 24it/s]".
 bool ParseBarCount(std::string_view text, ParsedLine& line) {
   TakeBlanks(text);
@@ -244,6 +244,8 @@ bool ParseBarCount(std::string_view text, ParsedLine& line) {
   ParsePairs(inside, line);
   return true;
 }
+
+constexpr size_t kMostBars = 16;
 
 }  // namespace
 
@@ -285,9 +287,71 @@ ParsedLine ParseLine(std::string_view text) {
     text = plain;
   }
   if (ParseDictionary(text, line) || ParseBar(text, line)) return line;
-  if (text.find("%|") != std::string_view::npos) return line;  // a bar of something else: a download
+  if (text.find("%|") != std::string_view::npos) return line;  // another progress bar, of a download
   ParsePairs(text, line);
   return line;
+}
+
+void LineSplitter::Add(std::string_view bytes, const OnLine& on_line) {
+  while (!bytes.empty()) {
+    const size_t end = bytes.find_first_of("\r\n");
+    const std::string_view piece = bytes.substr(0, end);
+    if (held_.size() + piece.size() > kMostLineBytes) too_long_ = true;
+    if (end == std::string_view::npos) {
+      if (!too_long_) held_ += piece;
+      return;
+    }
+    if (!too_long_) {
+      if (held_.empty()) {
+        if (!piece.empty()) on_line(piece);
+      } else {
+        held_ += piece;
+        on_line(held_);
+      }
+    }
+    held_.clear();
+    too_long_ = false;
+    bytes.remove_prefix(end + 1);
+  }
+}
+
+void LineSplitter::Finish(const OnLine& on_line) {
+  if (!held_.empty() && !too_long_) on_line(held_);
+  held_.clear();
+  too_long_ = false;
+}
+
+// Returns nothing when the bar did not move.
+std::optional<int64_t> MetricTracker::StepOfBar(const ParsedLine& line) {
+  auto bar =
+      std::find_if(bars_.begin(), bars_.end(), [&](const Bar& each) { return each.total == line.total; });
+  if (bar == bars_.end()) {
+    if (bars_.size() == kMostBars) bars_.erase(bars_.begin());
+    bar = bars_.insert(bars_.end(), Bar{.total = line.total});
+  }
+  if (line.at == bar->at) return std::nullopt;
+  if (line.at < bar->at) bar->base += line.total != 0 ? line.total : bar->at;
+  bar->at = line.at;
+  return bar->base + line.at;
+}
+
+std::optional<int64_t> MetricTracker::StepOf(const ParsedLine& line) {
+  if (line.step) step_ = line.step;
+  if (line.epoch) epoch_ = line.epoch;
+  if (line.step) return line.step;
+  return step_ ? step_ : epoch_;
+}
+
+void MetricTracker::Add(std::string_view text, const OnPoint& on_point) {
+  const ParsedLine line = ParseLine(text);
+  std::optional<int64_t> step;
+  if (line.bar && !line.step) {
+    step = StepOfBar(line);
+    if (!step) return;
+  } else {
+    step = StepOf(line);
+  }
+  for (const ParsedMetric& metric : line.metrics) on_point(metric.key, metric.value, step);
 }
 
 }  // namespace gpulens::metric_lines

@@ -2,13 +2,13 @@
 #include <cstdint>
 
 #include "base/check.h"
-#include "sdk/experiment/metric_tracker.h"
-#include "store/experiments/run_files.h"
+#include "sdk/experiment/metric_lines.h"
+#include "store/experiments/run_rows.h"
 
 using namespace gpulens;
 using namespace gpulens::metric_lines;
 
-// What a program prints, cut into pieces by its first byte.
+// Output of a program in pieces, whose size is the first byte.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   std::string_view text(reinterpret_cast<const char*>(data), size);

@@ -5,8 +5,7 @@
 
 #include <cmath>
 
-#include "sdk/experiment/metric_tracker.h"
-#include "store/experiments/run_files.h"
+#include "store/experiments/run_rows.h"
 
 namespace gpulens::metric_lines {
 namespace {
@@ -17,7 +16,7 @@ using ::testing::ElementsAre;
 std::string Found(std::string_view text) {
   ParsedLine line = ParseLine(text);
   std::string out;
-  for (const Metric& metric : line.metrics) {
+  for (const ParsedMetric& metric : line.metrics) {
     char number[40];
     std::snprintf(number, sizeof number, "%.9g", metric.value);
     out += metric.key + "=" + number + " ";
@@ -37,7 +36,7 @@ struct Case {
 
 class LineTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(LineTest, IsReadSo) { EXPECT_EQ(Found(GetParam().text), GetParam().found) << GetParam().text; }
+TEST_P(LineTest, ParsesLine) { EXPECT_EQ(Found(GetParam().text), GetParam().found) << GetParam().text; }
 
 std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
 
@@ -155,7 +154,7 @@ TEST(MetricLines, HasBounds) {
   EXPECT_TRUE(ParseLine("step=1e300").empty());
 }
 
-TEST(LineSplitter, NewlinesAndReturnsEndLinesWhereverTheyAreCut) {
+TEST(LineSplitter, SplitsAtNewlinesAndReturnsInAnyPieces) {
   const std::string text = "one\ntwo\rthree\r\n\nfour";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
     LineSplitter splitter;
@@ -167,7 +166,7 @@ TEST(LineSplitter, NewlinesAndReturnsEndLinesWhereverTheyAreCut) {
   }
 }
 
-TEST(LineSplitter, ALineThatIsTooLongIsLeftOutAloneAndHoldsNoMemory) {
+TEST(LineSplitter, DropsOnlyALineThatIsTooLong) {
   LineSplitter splitter;
   std::vector<std::string> lines;
   auto keep = [&](std::string_view line) { lines.emplace_back(line); };
@@ -191,7 +190,7 @@ struct Tracked {
   std::vector<std::string> points;
 };
 
-TEST(MetricTracker, StepsAreCarriedOn) {
+TEST(MetricTracker, CarriesStepsOver) {
   Tracked run;
   run.Add("loss=3");
   run.Add("step 10");
@@ -201,7 +200,7 @@ TEST(MetricTracker, StepsAreCarriedOn) {
   EXPECT_THAT(run.points, ElementsAre("loss=3@-", "loss=2@10", "loss=1@20", "val_loss=1.5@20"));
 }
 
-TEST(MetricTracker, AWholeEpochIsAStepWhileThereIsNoOther) {
+TEST(MetricTracker, UsesAnEpochWithoutOtherSteps) {
   Tracked run;
   run.Add("Epoch 3/10");
   run.Add("loss: 0.5");
@@ -212,7 +211,7 @@ TEST(MetricTracker, AWholeEpochIsAStepWhileThereIsNoOther) {
                                       "epoch=5@100", "loss=0.2@100"));
 }
 
-TEST(MetricTracker, BarsCountOnAndTellEachPlaceOnce) {
+TEST(MetricTracker, BarsContinueAndReportEachPositionOnce) {
   Tracked run;
   run.Add(" 50%|█ | 1/2 [00:01<00:01, 1.0it/s, loss=4]");
   run.Add(" 50%|█ | 1/2 [00:01<00:01, 1.0it/s, loss=4]");

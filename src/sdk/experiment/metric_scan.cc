@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "base/parse.h"
-#include "store/experiments/run_files.h"
+#include "store/experiments/run_rows.h"
 
 namespace gpulens::metric_lines {
 namespace {
@@ -31,7 +31,7 @@ bool IsOneOf(std::string_view word, const std::string_view (&words)[N]) noexcept
                      [&](std::string_view each) { return EqualsIgnoringCase(each, word); });
 }
 
-// nan, inf and infinity as words of their own.
+// Takes nan, inf or infinity, as separate words.
 std::optional<ScannedNumber> TakeSpecial(std::string_view& text, double sign) noexcept {
   struct Special {
     std::string_view word;
@@ -55,7 +55,7 @@ size_t Digits(std::string_view text, size_t at) noexcept {
   return at;
 }
 
-// loss of train/loss, acc of val_acc@5: the last part, without digits behind it.
+// Returns the last part without trailing digits: loss of train/loss, acc of val_acc@5.
 std::string_view LastPart(std::string_view word) noexcept {
   while (!word.empty() && (IsDigit(word.back()) || word.back() == '@')) word.remove_suffix(1);
   size_t at = word.find_last_of("_/.-@");
@@ -63,14 +63,14 @@ std::string_view LastPart(std::string_view word) noexcept {
 }
 
 constexpr int kMostDepth = 4;
-// Braces that are tried until one begins a dictionary.
+// Number of braces tried as the beginning of a dictionary.
 constexpr int kMostTries = 8;
 
 class DictionaryReader {
  public:
   DictionaryReader(std::string_view text, ParsedLine& line) : rest_(text), line_(line) {}
 
-  // At a '{'.
+  // Parses a dictionary, which begins with '{'.
   bool Dictionary(const std::string& prefix, int depth) {
     if (depth > kMostDepth || !Take('{')) return false;
     if (Take('}')) return true;
@@ -92,7 +92,7 @@ class DictionaryReader {
     rest_.remove_prefix(1);
     return true;
   }
-  // A text in either quotes, appended; an escaped character is taken literally.
+  // Takes a text in single or double quotes and appends it; escaped characters are taken literally.
   bool Text(std::string& out) {
     const char quote = Peek();
     if (quote != '\'' && quote != '"') return false;
@@ -110,7 +110,7 @@ class DictionaryReader {
     if (c == '{') return Dictionary(key + "/", depth + 1);
     if (c == '[' || c == '(') return Skip(depth + 1);
     if (c == '\'' || c == '"') {
-      // Some print their numbers as texts.
+      // Some programs print numbers as texts.
       std::string text;
       if (!Text(text)) return false;
       std::string_view all = text;
@@ -124,7 +124,7 @@ class DictionaryReader {
     }
     return !TakeWord(rest_).empty();  // True, None, null …
   }
-  // A list or tuple, whatever is in it.
+  // Skips a list or tuple.
   bool Skip(int depth) {
     if (depth > kMostDepth) return false;
     const char close = Peek() == '[' ? ']' : ')';
@@ -183,8 +183,8 @@ std::optional<ScannedNumber> TakeNumber(std::string_view& text) noexcept {
     if (after > end + 1 + sign) end = after, whole = false;
   }
   double value = 0;
-  // Out of range is 0 or infinity by its exponent's sign; such a number was infinity or 0 where it was
-  // printed.
+  // A number out of range is 0 or infinity by the sign of its exponent, as it was in the program that printed
+  // it.
   auto [at, error] = std::from_chars(rest.data(), rest.data() + end, value);
   if (error == std::errc::result_out_of_range) {
     size_t exponent = rest.substr(0, end).find_first_of("eE");
@@ -228,12 +228,12 @@ std::string_view TakeWord(std::string_view& text) noexcept {
   return word;
 }
 
-Meaning MeaningOf(std::string_view word) noexcept {
-  if (IsOneOf(word, kStepWords)) return Meaning::kStep;
-  if (EqualsIgnoringCase(word, "epoch")) return Meaning::kEpoch;
-  if (IsOneOf(LastPart(word), kMetricWords)) return Meaning::kMetric;
-  if (IsOneOf(word, kNoMetricWords)) return Meaning::kNoMetric;
-  return Meaning::kAny;
+WordMeaning MeaningOf(std::string_view word) noexcept {
+  if (IsOneOf(word, kStepWords)) return WordMeaning::kStep;
+  if (EqualsIgnoringCase(word, "epoch")) return WordMeaning::kEpoch;
+  if (IsOneOf(LastPart(word), kMetricWords)) return WordMeaning::kMetric;
+  if (IsOneOf(word, kNoMetricWords)) return WordMeaning::kNoMetric;
+  return WordMeaning::kAny;
 }
 
 bool IsAccuracy(std::string_view word) noexcept {
@@ -243,17 +243,17 @@ bool IsAccuracy(std::string_view word) noexcept {
 
 bool AddPair(ParsedLine& line, std::string_view key, ScannedNumber number) {
   if (!experiments::IsKey(key)) return false;
-  const Meaning meaning = MeaningOf(key);
+  const WordMeaning meaning = MeaningOf(key);
   const bool counts = std::abs(number.value) < 9e15;
-  if (meaning == Meaning::kNoMetric) return true;
-  if (meaning == Meaning::kStep) {
+  if (meaning == WordMeaning::kNoMetric) return true;
+  if (meaning == WordMeaning::kStep) {
     if (counts && number.value == std::floor(number.value) && !line.step)
       line.step = static_cast<int64_t>(number.value);
     return true;
   }
-  if (meaning == Meaning::kEpoch && number.whole && counts && !line.epoch)
+  if (meaning == WordMeaning::kEpoch && number.whole && counts && !line.epoch)
     line.epoch = static_cast<int64_t>(number.value);
-  for (const Metric& metric : line.metrics) {
+  for (const ParsedMetric& metric : line.metrics) {
     if (metric.key == key) return true;
   }
   if (line.metrics.size() == kMostMetrics) return false;

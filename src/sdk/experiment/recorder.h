@@ -1,8 +1,7 @@
-// Takes what is logged into one run from any thread, and has a thread that writes it. Experiment is its face;
-// `gpulens run` uses it directly.
+// Records the points, parameters and tags of one run from any thread, and writes them on a thread of its own.
+// Used by Experiment and by `gpulens run`.
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <memory>
 #include <string>
@@ -15,36 +14,36 @@
 
 namespace gpulens::experiments {
 
-struct RecorderOptions {
+struct RunRecorderOptions {
   std::string database;
-  Start start;
-  Source source = Source::kProgram;
+  RunStart start;
+  PointSource source = PointSource::kProgram;
   ExperimentEnergyMeter energy = {};  // read at each heartbeat
   size_t queue_points = 16'384;
   Duration flush_interval = std::chrono::seconds(1);
   Duration heartbeat_interval = std::chrono::seconds(10);
 };
 
-// Thread-safe. Not for a child after a fork: there it is left alone, also by the destructor of its owner.
-class Recorder {
+// Thread-safe. Must not be used or destroyed in a child after a fork.
+class RunRecorder {
  public:
   // Begins or joins the run and starts the thread.
-  static Result<std::unique_ptr<Recorder>> Begin(RecorderOptions options);
-  // A thread that hangs in a write is left behind. Leaves the run open when Leave was not called.
-  ~Recorder();
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
+  static Result<std::unique_ptr<RunRecorder>> Begin(RunRecorderOptions options);
+  // Does not wait for a thread that hangs in a write. The run remains open unless Leave was called.
+  ~RunRecorder();
+  RunRecorder(const RunRecorder&) = delete;
+  RunRecorder& operator=(const RunRecorder&) = delete;
 
   void Point(std::string_view key, double value, int64_t step) noexcept;
-  void Param(std::string_view key, Value value) noexcept;
+  void Param(std::string_view key, RunParamValue value) noexcept;
   void Tag(std::string_view key, std::string_view value) noexcept;
-  // Counts what a caller could not even give.
+  // Counts a record that the caller could not create.
   void Drop() noexcept;
   Status Artifacts(std::vector<ArtifactRow> artifacts, Duration timeout);
 
   Status Flush(Duration timeout);
-  // Writes what waits, leaves, ends the thread. kTimeout: the file does not answer.
-  Status Leave(const End& end, Duration timeout);
+  // Writes queued records, leaves the run and ends the thread. kTimeout: the file does not answer.
+  Status Leave(const RunEnd& end, Duration timeout);
   ExperimentHealth health() const;
 
   const std::string& run_id() const noexcept;
@@ -53,11 +52,15 @@ class Recorder {
 
  private:
   struct Shared;
-  explicit Recorder(std::shared_ptr<Shared> shared) noexcept;
+  explicit RunRecorder(std::shared_ptr<Shared> shared) noexcept;
   std::shared_ptr<Shared> shared_;
 };
 
-// Wall-clock nanoseconds, for stamps.
+// Calls `meter` and turns exceptions into a reason.
+ExperimentEnergy QueryEnergy(const ExperimentEnergyMeter& meter, bool ended);
+EnergyRow ToRow(const ExperimentEnergy& energy);
+
+// Returns the wall-clock time in nanoseconds.
 int64_t UnixNow() noexcept;
 
 }  // namespace gpulens::experiments

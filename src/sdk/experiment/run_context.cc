@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <climits>
-#include <string_view>
 #include <vector>
 
 #include "base/files.h"
@@ -25,7 +24,7 @@ bool IsCommit(std::string_view text) noexcept {
   return (text.size() == 40 || text.size() == 64) && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-// The first line of a small file; empty when there is none.
+// Returns the first line of a small file, or "".
 std::string LineOf(const std::string& path) {
   auto text = ReadFile(path, 4096);
   if (!text) return {};
@@ -37,7 +36,7 @@ std::string Below(const std::string& folder, const std::string& path) {
   return path.starts_with('/') ? path : folder + "/" + path;
 }
 
-// The folder .git is, or the one that a file .git names.
+// Returns the folder .git, or the folder that a file .git names.
 std::string GitFolder(std::string folder) {
   for (int i = 0; i < kMostParents; ++i) {
     std::string git = folder + "/.git";
@@ -130,7 +129,7 @@ std::string GitCommit(std::string folder) {
   if (IsCommit(head)) return head;
   if (!head.starts_with("ref: refs/") || head.find("..") != std::string::npos) return {};
   const std::string ref = head.substr(5);
-  // Branches of a worktree are those of the repository that it was made from.
+  // Branches of a worktree are stored in its main repository.
   const std::string common_line = LineOf(git + "/commondir");
   const std::string common = common_line.empty() ? git : Below(git, common_line);
   for (const std::string& place : {git, common}) {

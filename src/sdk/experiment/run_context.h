@@ -1,5 +1,4 @@
-// Description of the program that a run belongs to, and the variables that `gpulens run` passes to its
-// program.
+// Describes the program of a run, and names the variables that `gpulens run` passes to its program.
 #pragma once
 
 #include <span>
@@ -10,21 +9,21 @@
 
 namespace gpulens::experiments {
 
-// The run that experiments of this process join.
+// Id of the run that experiments of this process join.
 inline constexpr const char* kRunIdVariable = "GPULENS_RUN_ID";
-// Set when a person has named that run: its first experiment does not rename it.
+// Set when the user named that run, which its first experiment must then not rename.
 inline constexpr const char* kRunNameVariable = "GPULENS_RUN_NAME";
 
-// Script, command line, folder and commit.
+// Returns script, command line, folder and commit of a program.
 RunRow DescribeProgram(std::span<const std::string> arguments, const std::string& folder);
 // Describes this process.
 RunRow DescribeThisProgram();
-// The folder that this process is in; empty when that is gone.
+// Returns the working directory, or "" if it was deleted.
 std::string CurrentFolder();
 
-// Arguments as a shell would take them: train.py --name 'a b'.
+// Quotes arguments for a shell: train.py --name 'a b'.
 std::string CommandText(std::span<const std::string> arguments);
-// Default name of a run: the stem of its script ("train" of a/train.py) or program.
+// Returns the default name of a run: the stem of its script ("train" of a/train.py) or program.
 std::string NameOf(std::string_view script);
 
 // Returns the commit of a working tree, read from git's own files: 40 or 64 hexadecimal digits; empty where

@@ -22,7 +22,7 @@ struct GitTest : ::testing::Test {
   gpulens::testing::TempFolder folder;
 };
 
-TEST_F(GitTest, ABranchADetachedHeadAndPackedRefs) {
+TEST_F(GitTest, ReadsBranchDetachedHeadAndPackedRefs) {
   Put(".git/HEAD", "ref: refs/heads/main\n");
   EXPECT_EQ(Of(), "") << "no commit yet";
   Put(".git/packed-refs", "# pack-refs with: peeled\n" + kTwo + " refs/heads/other\n" + kOne +
@@ -35,7 +35,7 @@ TEST_F(GitTest, ABranchADetachedHeadAndPackedRefs) {
   EXPECT_EQ(Of(), kOne);
 }
 
-TEST_F(GitTest, AWorktreeHasTheBranchesOfItsRepository) {
+TEST_F(GitTest, ReadsBranchesOfAWorktree) {
   Put("main/.git/refs/heads/topic", kOne);
   Put("main/.git/worktrees/w/HEAD", "ref: refs/heads/topic");
   Put("main/.git/worktrees/w/commondir", "../..");
@@ -45,7 +45,7 @@ TEST_F(GitTest, AWorktreeHasTheBranchesOfItsRepository) {
   EXPECT_EQ(Of("/sub"), kOne);
 }
 
-TEST_F(GitTest, WhatIsNoRepositoryHasNoCommit) {
+TEST_F(GitTest, HasNoCommitOutsideARepository) {
   Put("a/.git", "nonsense");
   EXPECT_EQ(Of("/a"), "");
   Put("b/.git/HEAD", "ref: refs/../../../../etc/passwd");
@@ -55,7 +55,7 @@ TEST_F(GitTest, WhatIsNoRepositoryHasNoCommit) {
   EXPECT_EQ(GitCommit(""), "");
 }
 
-TEST(RunContext, CommandsCanBePastedIntoAShell) {
+TEST(RunContext, QuotesCommandsForAShell) {
   EXPECT_EQ(CommandText(std::vector<std::string>{"python3", "train.py", "--name", "it's a", ""}),
             "python3 train.py --name 'it'\\''s a' ''");
   EXPECT_LE(CommandText(std::vector<std::string>(10, std::string(60'000, ' '))).size(), 64u << 10);
@@ -69,7 +69,7 @@ TEST(RunContext, NamesAreStems) {
   EXPECT_EQ(NameOf(""), "run");
 }
 
-TEST(RunContext, TheScriptIsTheFirstThatLooksLikeOne) {
+TEST(RunContext, FindsTheFirstScript) {
   EXPECT_EQ(
       DescribeProgram(std::vector<std::string>{"/usr/bin/python3", "-u", "a/train.py", "x.sh"}, "").script,
       "a/train.py");

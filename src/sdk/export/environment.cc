@@ -1,4 +1,4 @@
-// GPULENS_EXPORT: exporting without a line of code.
+// GPULENS_EXPORT: starts exporters without a line of code.
 #include <gpulens/export.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using namespace sdk;
 
 constexpr const char* kVariable = "GPULENS_EXPORT";
 
-// As the exporter for Prometheus of OpenTelemetry has it.
+// Uses the variables of OpenTelemetry's Prometheus exporter.
 ExposeOptions ExposeOptionsFromEnvironment() {
   const std::string host = ProcessEnvironment("OTEL_EXPORTER_PROMETHEUS_HOST");
   const std::string port = ProcessEnvironment("OTEL_EXPORTER_PROMETHEUS_PORT");
@@ -63,7 +63,7 @@ void ExportAsEnvironmentSays() noexcept { StartFromEnvironment(); }
 
 }  // namespace gpulens
 
-// Symbol that the linker is told to keep, so that this file is linked without a caller.
+// A symbol that the linker keeps by option (cmake/Sdk.cmake), so that this file is linked without a caller.
 extern "C" {
 // NOLINTBEGIN(readability-identifier-naming): C has no namespaces.
 extern const char gpulens_heeds_environment;

@@ -1,9 +1,9 @@
-// What telling costs: a registry of 1,000 series, half of them exponential histograms.
+// Cost of an export: a registry of 1,000 series, half of them exponential histograms.
 #include <benchmark/benchmark.h>
 #include <gpulens/instruments.h>
 
 #include "sdk/export/metrics_page.h"
-#include "wire/otlp/otlp_samples.h"
+#include "wire/otlp/otlp_encode.h"
 
 namespace gpulens {
 namespace {

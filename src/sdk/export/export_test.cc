@@ -40,7 +40,7 @@ using testing::TempFolder;
 
 constexpr seconds kTimeout(20);
 
-// Takes requests, and answers as it is told.
+// A server that answers as a test sets.
 class Receiver {
  public:
   explicit Receiver(const std::string& listen = "127.0.0.1:0",
@@ -89,7 +89,7 @@ std::string InstanceIn(const std::string& text) {
   return at == text.npos ? "" : text.substr(at + 21, 36);
 }
 
-TEST(ExportToAgent, SendsNowAndAtItsEnd) {
+TEST(ExportToAgent, ExportsOnFlushAndAtTheEnd) {
   TempFolder folder;
   Receiver agent("unix:" + folder.path() + "/otlp.sock");
   Registry registry;
@@ -111,7 +111,7 @@ TEST(ExportToAgent, SendsNowAndAtItsEnd) {
   EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i5\n")) << "the end sends once more";
 }
 
-TEST(ExportToAgent, AnAbsentAgentIsWaitedForAndNothingIsLost) {
+TEST(ExportToAgent, LosesNothingWhileTheAgentIsAbsent) {
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
   Registry registry;
@@ -128,7 +128,7 @@ TEST(ExportToAgent, AnAbsentAgentIsWaitedForAndNothingIsLost) {
   EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i7\n"));
 }
 
-TEST(ExportToAgent, SendsByItself) {
+TEST(ExportToAgent, ExportsPeriodically) {
   TempFolder folder;
   Receiver agent("unix:" + folder.path() + "/otlp.sock");
   Registry registry;
@@ -138,7 +138,7 @@ TEST(ExportToAgent, SendsByItself) {
   EXPECT_TRUE(Eventually([&] { return agent.count() >= 3; }));
 }
 
-TEST(ExportToAgent, ASilentAgentDoesNotHoldUpTheEnd) {
+TEST(ExportToAgent, SilentAgentDoesNotDelayTheEnd) {
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
   ScriptedServer silent([](ScriptedServer::Peer& peer, int) { peer.Sit(); }, nullptr, "unix:" + path);
@@ -152,7 +152,7 @@ TEST(ExportToAgent, ASilentAgentDoesNotHoldUpTheEnd) {
   EXPECT_EQ(exporter.status().code, Code::kUnavailable) << "it was moved from";
 }
 
-TEST(ExportToAgent, ManySeriesAreSeveralRequests) {
+TEST(ExportToAgent, SplitsManySeriesIntoRequests) {
   TempFolder folder;
   Receiver agent("unix:" + folder.path() + "/otlp.sock");
   Registry registry;
@@ -165,7 +165,7 @@ TEST(ExportToAgent, ManySeriesAreSeveralRequests) {
   EXPECT_THAT(agent.text(1), HasSubstr("i=\"1499\""));
 }
 
-TEST(ExportToAgent, AForkIsAnotherInstance) {
+TEST(ExportToAgent, ForkHasAnotherInstanceId) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
@@ -197,7 +197,7 @@ TEST(ExportToAgent, AForkIsAnotherInstance) {
   EXPECT_THAT(agent.text(agent.count() - 1), HasSubstr(" i5\n"));
 }
 
-TEST(ExportToAgent, AForkThatRecordsStartsByItself) {
+TEST(ExportToAgent, ForkThatRecordsExports) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
   TempFolder folder;
   const std::string path = folder.path() + "/otlp.sock";
@@ -227,7 +227,7 @@ TEST(ExportToAgent, AForkThatRecordsStartsByItself) {
   ::close(ends[1]);
 }
 
-TEST(ExportOtlp, OverHttp) {
+TEST(ExportOtlp, ExportsOverHttp) {
   Receiver receiver;
   Registry registry;
   Counter("jobs", {}, registry).Add(1);
@@ -249,7 +249,7 @@ TEST(ExportOtlp, OverHttp) {
   EXPECT_EQ((*exporter).Flush(kTimeout).code, Code::kExhausted);
 }
 
-TEST(ExportOtlp, OverTls) {
+TEST(ExportOtlp, ExportsOverTls) {
   const testing::Pem ca = testing::MakeCa("ours"), own = testing::MakeCertificate(ca, "x", {"127.0.0.1"});
   TempFolder folder;
   TlsServerOptions options;
@@ -273,7 +273,7 @@ TEST(ExportOtlp, OverTls) {
   EXPECT_FALSE(ExportOtlp(otlp, registry).ok());
 }
 
-TEST(ExportOtlp, AServerThatAsksWhoItIs) {
+TEST(ExportOtlp, ExportsWithAClientCertificate) {
   const testing::Pem ca = testing::MakeCa("ours"), own = testing::MakeCertificate(ca, "x", {"127.0.0.1"});
   const testing::Pem mine = testing::MakeCertificate(ca, "trainer", {"trainer.example.org"});
   TempFolder folder;
@@ -304,7 +304,7 @@ TEST(ExportOtlp, AServerThatAsksWhoItIs) {
   EXPECT_THAT(receiver.text(0), HasSubstr("service.name=\"trainer\""));
 }
 
-TEST(ExportOtlp, OverGrpc) {
+TEST(ExportOtlp, ExportsOverGrpc) {
   struct Taker : GrpcHandler {
     void Handle(GrpcRequest request, GrpcResponder responder) override {
       std::lock_guard lock(mutex);
@@ -345,7 +345,7 @@ TEST(ExportOtlp, OverGrpc) {
   loop.Stop();
 }
 
-TEST(Expose, APageInTheFormatThatIsAskedFor) {
+TEST(Expose, ServesTheRequestedFormat) {
   Registry registry;
   Counter("jobs", {}, registry).Add(3);
   auto exporter = Expose({.listen = "127.0.0.1:0"}, registry);
@@ -370,7 +370,7 @@ TEST(Expose, APageInTheFormatThatIsAskedFor) {
   EXPECT_THAT(ToPrometheus(registry), "# TYPE jobs_total counter\njobs_total 3\n");
 }
 
-TEST(Expose, OtherMachinesOnlyWhenSomebodySaysSo) {
+TEST(Expose, ServesOtherMachinesOnlyIfInsecure) {
   Registry registry;
   const auto open = Expose({.listen = ":0"}, registry);
   ASSERT_FALSE(open.ok());
@@ -380,7 +380,7 @@ TEST(Expose, OtherMachinesOnlyWhenSomebodySaysSo) {
   EXPECT_FALSE(Expose({.listen = "nowhere"}, registry).ok());
 }
 
-TEST(Expose, ThePageStaysTheParents) {
+TEST(Expose, PageRemainsTheParents) {
   Registry registry;
   const Counter counter("jobs", {}, registry);
   auto exporter = Expose({.listen = "127.0.0.1:0"}, registry);
@@ -399,7 +399,7 @@ TEST(Expose, ThePageStaysTheParents) {
             200);
 }
 
-TEST(Exporters, CanBeSwitchedOff) {
+TEST(Exporters, CanBeDisabled) {
   ::setenv("OTEL_SDK_DISABLED", "TRUE", 1);
   Registry registry;
   Exporter agent = ExportToAgent({}, registry);
@@ -440,7 +440,7 @@ class SlowEnd : public sdk::ExportJob {
   std::binary_semaphore finished_{0};
 };
 
-TEST(ExporterSeat, TheThreadIsGoneWhenTheSeatIs) {
+TEST(ExporterSeat, JoinsItsThread) {
   std::atomic<bool> gone{false};
   {
     const auto seat = sdk::ExporterSeat::Take([&] { return std::make_shared<SlowEnd>(gone); });

@@ -40,9 +40,9 @@ struct ExporterSeat::Running {
     std::unique_lock lock(mutex);
     return ended.wait_for(lock, longest, [this] { return over; });
   }
-  // Call it before the last reference goes. A thread that ends in time is joined: it may still be returning
-  // what a library, OpenSSL for one, keeps for each thread, which must be done before the handlers of the
-  // process' end take that library down.
+  // Called before the last reference is released. A thread that ends in time is joined: it may still be
+  // freeing thread-local state of a library such as OpenSSL, which must happen before exit handlers tear that
+  // library down.
   void End() {
     bool in_time = AwaitEnd(kFinish);
     if (!in_time) {
@@ -71,8 +71,8 @@ class ExporterRegistry {
   }
 
   void Add(ExporterSeat& seat) {
-    // Once for each: what is registered last runs first, and this one has to send before what its transport
-    // needs, OpenSSL for one, is taken down by a handler of its own. Again it does nothing.
+    // Registered for each exporter: handlers run in reverse order, and this one must export before handlers
+    // of libraries that its transport needs, such as OpenSSL. A second run does nothing.
     CHECK(std::atexit(&AtExit) == 0);
     std::lock_guard lock(mutex_);
     seats_.push_back(&seat);
@@ -102,7 +102,7 @@ class ExporterRegistry {
   void SetFirst(void (*first)() noexcept) { first_ = first; }
 
  private:
-  // The instruments' handlers are there before, so that at a fork their locks are taken inside of ours.
+  // The instruments' fork handlers are registered first, so that their locks are taken after ours.
   friend class Immortal<ExporterRegistry>;
   ExporterRegistry() {
     Registry::Process();
@@ -208,7 +208,7 @@ Status ExporterSeat::why() const { return ExporterRegistry::Instance().WhyOf(*th
 
 void AtFirstUse(void (*first)() noexcept) {
   ExporterRegistry::Instance().SetFirst(first);
-  // Before main() other files' instruments may have been made and used already.
+  // Before main() instruments of other files may already have been created and used.
   if (!Registry::Process().Snapshot().empty()) instruments::CellStore::ReportUse();
 }
 

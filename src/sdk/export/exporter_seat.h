@@ -1,5 +1,5 @@
-// Owns the thread of an exporter's job: start, stop, restart in the child of a fork, and a final export at
-// the end of the process.
+// Runs an exporter's job on a thread: starts and stops it, restarts it in the child of a fork, and exports
+// once more at the end of the process.
 #pragma once
 
 #include <functional>
@@ -19,34 +19,34 @@ class ExportJob {
   virtual void Run() = 0;
   // Ends Run after a final export within the timeout. Does not wait.
   virtual void Finish(Duration timeout) = 0;
-  // Ends Run as soon as can be. When it has returned the job does not read its registry any more.
+  // Ends Run as soon as possible. Afterwards the job no longer reads its registry.
   virtual void Cut() = 0;
   virtual Status status() const = 0;
   virtual Status Flush(Duration timeout) = 0;
   virtual std::string address() const = 0;
-  // In the child after a fork, where its thread is not: closes what descriptors it has. Must not lock nor
-  // allocate. Nothing else is called afterwards.
+  // Called in the child after a fork, which does not have the job's thread: closes its descriptors. Must
+  // neither lock nor allocate. No other function is called afterwards.
   virtual void LeaveBehind() noexcept = 0;
 };
 
-// Thread-safe but for its making and end.
+// Handle of a running job. Thread-safe, except for creation and destruction.
 class ExporterSeat {
  public:
-  // Makes a job; called again in the child of a fork. Null: there it does nothing, for `why`.
+  // Creates a job; called again in the child of a fork, where null means that the exporter is inactive.
   using MakeJob = std::function<std::shared_ptr<ExportJob>()>;
 
-  // Starts at once.
+  // Starts the job.
   static std::unique_ptr<ExporterSeat> Take(MakeJob make);
-  // Never does anything.
+  // Returns an inactive exporter.
   static std::unique_ptr<ExporterSeat> Empty(Status why);
-  // Finishes the job, for at most a second, and lets it go.
+  // Finishes the job, for at most a second.
   ~ExporterSeat();
   ExporterSeat(const ExporterSeat&) = delete;
   ExporterSeat& operator=(const ExporterSeat&) = delete;
 
-  // Null: it does nothing here.
+  // Null if it is inactive in this process.
   std::shared_ptr<ExportJob> job() const;
-  // Why it does nothing.
+  // Why it is inactive.
   Status why() const;
 
  private:
@@ -57,11 +57,11 @@ class ExporterSeat {
   // Guarded by the registry's lock, which no thread holds while the process forks.
   MakeJob make_;
   Status why_;
-  // A box of its own, so that a child can leave it as it lies.
+  // Allocated separately, so that a child can abandon it.
   std::shared_ptr<Running>* running_ = nullptr;
 };
 
-// Calls `first` before the first use of an instrument, or now where there has been one. Call once.
+// Calls `first` before the first use of an instrument, or now if there was one. Called once.
 void AtFirstUse(void (*first)() noexcept);
 
 }  // namespace gpulens::sdk

@@ -1,9 +1,9 @@
-// Whatever stands in the environment gives a list or a reason; what is read is clean.
+// Any value of the variables gives a list without control bytes, or an error.
 #include <cstddef>
 #include <cstdint>
 
 #include "base/check.h"
-#include "sdk/export/resource.h"
+#include "sdk/export/otlp_plan.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

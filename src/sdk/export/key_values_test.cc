@@ -1,4 +1,4 @@
-#include "sdk/export/resource.h"
+#include "sdk/export/otlp_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-TEST(KeyValues, AsOpenTelemetryWritesThem) {
+TEST(KeyValues, ParsesTheFormatOfOpenTelemetry) {
   EXPECT_THAT(*ParseKeyValues(""), IsEmpty());
   EXPECT_THAT(*ParseKeyValues(" , "), IsEmpty());
   EXPECT_THAT(*ParseKeyValues("a=1, b = x%20y%2Cz ,c=,d=e=f"),
@@ -19,7 +19,7 @@ TEST(KeyValues, AsOpenTelemetryWritesThem) {
   EXPECT_THAT(*ParseKeyValues("a=1+1"), ElementsAre(Pair("a", "1+1"))) << "no form of a web page";
 }
 
-TEST(KeyValues, WhatIsWrongIsNamed) {
+TEST(KeyValues, NamesErrors) {
   for (const char* text : {"a", "=1", "a=%", "a=%2", "a=%zz", "a=%0d%0ab", "a=\x01"}) {
     const auto read = ParseKeyValues(text);
     ASSERT_FALSE(read.ok()) << text;

@@ -21,7 +21,7 @@ std::string Page(const Registry& registry, ExpositionFormat format, const Attrib
   return out;
 }
 
-TEST(MetricsPage, SpeltAsTheAgentSpells) {
+TEST(MetricsPage, NamesSeriesAsTheAgentDoes) {
   Registry registry;
   const Counter requests("http.server.requests", {.unit = "{request}", .description = "A \\ and\nmore."},
                          registry);
@@ -41,7 +41,7 @@ TEST(MetricsPage, SpeltAsTheAgentSpells) {
             "queue_usage_ratio 0.25\n");
 }
 
-TEST(MetricsPage, OpenMetricsTellsBeginningAndEnd) {
+TEST(MetricsPage, OpenMetricsHasCreatedTimesAndAnEnd) {
   Registry registry;
   Counter("c", {}, registry).Add(2);
   const std::string page =
@@ -56,7 +56,7 @@ TEST(MetricsPage, OpenMetricsTellsBeginningAndEnd) {
             "# EOF\n");
 }
 
-TEST(MetricsPage, BothFormsOfHistograms) {
+TEST(MetricsPage, WritesBothFormsOfHistograms) {
   Registry registry;
   const double bounds[] = {0.5, 1};
   const Histogram listed("e", {.unit = "s", .bounds = bounds}, registry), free("x", {}, registry);
@@ -74,7 +74,7 @@ TEST(MetricsPage, BothFormsOfHistograms) {
   EXPECT_THAT(page, HasSubstr("x_bucket{le=\"+Inf\"} 5\nx_sum 13.5\nx_count 5\n"));
 }
 
-TEST(MetricsPage, WhatIsLeftOutIsCounted) {
+TEST(MetricsPage, CountsDroppedSeries) {
   Registry registry;
   Counter("my.own", {.description = "Dots."}, registry).Add(1);
   Counter("my-own", {.description = "Dashes."}, registry).Add(2);
@@ -104,7 +104,7 @@ TEST(MetricsPage, IsReadByTheParser) {
   }
 }
 
-TEST(MetricsPage, AnEmptyRegistryIsAnEmptyPage) {
+TEST(MetricsPage, EmptyRegistryGivesAnEmptyPage) {
   Registry registry;
   EXPECT_EQ(Page(registry, ExpositionFormat::kText004), "");
   EXPECT_EQ(Page(registry, ExpositionFormat::kOpenMetrics100), "# EOF\n");

@@ -22,7 +22,7 @@ std::string UrlOf(std::map<std::string, std::string> environment, const OtlpOpti
   return plan ? (*plan).url.ToString() + ((*plan).grpc ? " grpc" : "") : plan.error().detail;
 }
 
-TEST(OtlpPlan, WhereItGoesTo) {
+TEST(OtlpPlan, ResolvesEndpoints) {
   EXPECT_EQ(UrlOf({}), "http://localhost:4318/v1/metrics");
   EXPECT_EQ(UrlOf({{"OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"}}), "http://localhost:4317 grpc");
   EXPECT_EQ(UrlOf({{"OTEL_EXPORTER_OTLP_ENDPOINT", "https://c.example.org/otlp"}}),
@@ -40,7 +40,7 @@ TEST(OtlpPlan, WhereItGoesTo) {
             "http://collector:4317/v1/metrics");
 }
 
-TEST(OtlpPlan, WhatIsWrongIsNamed) {
+TEST(OtlpPlan, NamesErrors) {
   EXPECT_THAT(UrlOf({{"OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://x"}}),
               HasSubstr("OTEL_EXPORTER_OTLP_ENDPOINT: "));
   EXPECT_THAT(UrlOf({{"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL", "http/json"}}),
@@ -51,7 +51,7 @@ TEST(OtlpPlan, WhatIsWrongIsNamed) {
   EXPECT_FALSE(Plan({}, {.protocol = "smoke"}).ok());
 }
 
-TEST(OtlpPlan, HeadersAndTimes) {
+TEST(OtlpPlan, ReadsHeadersAndTimes) {
   const auto stated = Plan({{"OTEL_EXPORTER_OTLP_HEADERS", "x-a=1,x-b=two%20words"},
                             {"OTEL_METRIC_EXPORT_INTERVAL", "5000"},
                             {"OTEL_EXPORTER_OTLP_TIMEOUT", "2500"},
@@ -71,7 +71,7 @@ TEST(OtlpPlan, HeadersAndTimes) {
   EXPECT_EQ((*own).url.ToString(), "http://h:1/v1/metrics") << "no password is shown";
 }
 
-TEST(OtlpPlan, TheCertificateOfAClientAndItsKey) {
+TEST(OtlpPlan, ReadsTheClientCertificate) {
   const std::map<std::string, std::string> both = {{"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", "/c.pem"},
                                                    {"OTEL_EXPORTER_OTLP_CLIENT_KEY", "/k.pem"}};
   EXPECT_EQ((*Plan(both)).client_certificate_file, "/c.pem");
@@ -90,9 +90,9 @@ TEST(OtlpPlan, Disabled) {
     EXPECT_FALSE(Disabled([&](const char*) { return word; }));
 }
 
-TEST(Pace, FromASecondToAMinute) {
-  Pace pace(seconds(10));
-  const Delivered absent{{Code::kUnavailable, "x"}}, good{Ok()};
+TEST(Pace, BacksOffFromASecondToAMinute) {
+  PushPace pace(seconds(10));
+  const OtlpDelivery absent{{Code::kUnavailable, "x"}}, good{Ok()};
   for (int expected : {1, 2, 4, 8, 16, 32, 60, 60}) EXPECT_EQ(pace.After(absent), seconds(expected));
   EXPECT_EQ(pace.After(good), seconds(10));
   EXPECT_EQ(pace.After(absent), seconds(1)) << "from the beginning";

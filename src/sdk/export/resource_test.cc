@@ -1,4 +1,4 @@
-#include "sdk/export/resource.h"
+#include "sdk/export/otlp_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ AttributeSet Of(std::map<std::string, std::string> environment, std::string_view
   return ResourceOf([&](const char* name) { return environment[name]; }, program, 42, "the-id");
 }
 
-TEST(SdkResource, TheProgramWhenNobodySays) {
+TEST(SdkResource, DefaultsToTheProgram) {
   const AttributeSet own = Of({});
   EXPECT_EQ(own.Text("service.name"), "train");
   EXPECT_EQ(own.Text("service.instance.id"), "the-id");
@@ -26,7 +26,7 @@ TEST(SdkResource, TheProgramWhenNobodySays) {
   EXPECT_EQ(Of({}, "").Text("service.name"), "unknown_service");
 }
 
-TEST(SdkResource, TheEnvironmentBeforeIt) {
+TEST(SdkResource, PrefersTheEnvironment) {
   const std::string listed = "service.name=listed,team=nlp,process.pid=1,telemetry.sdk.name=other";
   EXPECT_EQ(Of({{"OTEL_RESOURCE_ATTRIBUTES", listed}}).Text("service.name"), "listed");
   const AttributeSet both = Of({{"OTEL_RESOURCE_ATTRIBUTES", listed}, {"OTEL_SERVICE_NAME", "named"}});
@@ -37,14 +37,14 @@ TEST(SdkResource, TheEnvironmentBeforeIt) {
   EXPECT_EQ(Of({{"OTEL_RESOURCE_ATTRIBUTES", "team=nlp,broken"}}).Text("team"), "") << "all or nothing";
 }
 
-TEST(SdkResource, TheProgramsOwnWordBeforeTheEnvironment) {
+TEST(SdkResource, PrefersTheServiceNameOption) {
   ASSERT_EQ(::setenv("OTEL_SERVICE_NAME", "environment", 1), 0);
   EXPECT_EQ(ProcessResource().Text("service.name"), "environment");
   EXPECT_EQ(ProcessResource("own").Text("service.name"), "own");
   ::unsetenv("OTEL_SERVICE_NAME");
 }
 
-TEST(SdkResource, EachForkIsAnotherInstance) {
+TEST(SdkResource, ForkHasAnotherInstanceId) {
   const std::string own = InstanceId();
   EXPECT_THAT(own, MatchesRegex("[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}"));
   EXPECT_EQ(InstanceId(), own);

@@ -1,4 +1,6 @@
-#include "sdk/export/secure_transport.h"
+// OTLP over TLS and OTLP/gRPC: a file of its own, so that only programs that use them link OpenSSL and
+// nghttp2.
+#include <gpulens/export.h>
 
 #include <mutex>
 
@@ -6,27 +8,28 @@
 #include "net/client/http_client.h"
 #include "net/grpc/grpc_client.h"
 #include "net/io_loop.h"
+#include "sdk/export/otlp_plan.h"
 
 namespace gpulens::sdk {
 namespace {
 
 constexpr std::string_view kExport = "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 
-// A loop for each request, run on the exporter's thread: it needs no thread of its own, and a fork finds none
-// between two requests.
-class SecureTransport : public Transport {
+// Runs a loop for each request on the exporter's thread: no further thread exists, and between requests a
+// fork finds no loop.
+class SecureTransport : public OtlpTransport {
  public:
   SecureTransport(OtlpPlan plan, std::shared_ptr<const TlsContext> tls)
       : plan_(std::move(plan)), tls_(std::move(tls)) {}
 
-  Delivered Send(std::shared_ptr<const std::string> request, Duration timeout) override {
+  OtlpDelivery Send(std::shared_ptr<const std::string> request, Duration timeout) override {
     IoLoop loop;
     {
       std::lock_guard lock(mutex_);
       if (cut_) return {{Code::kUnavailable, "cancelled"}};
       loop_ = &loop;
     }
-    Delivered out{{Code::kUnavailable, "cancelled"}};
+    OtlpDelivery out{{Code::kUnavailable, "cancelled"}};
     Query(loop, std::move(request), timeout, out);
     std::lock_guard lock(mutex_);
     loop_ = nullptr;
@@ -38,14 +41,14 @@ class SecureTransport : public Transport {
     cut_ = true;
     if (loop_) loop_->Stop();
   }
-  // Descriptors inside a loop stay open in a child that is forked during a request.
+  // Descriptors of a loop stay open in a child forked during a request.
   void LeaveBehind() noexcept override {}
   std::string address() const override { return plan_.url.Shown(); }
 
  protected:
   // Runs `loop` until the answer is in `out`, or it is stopped.
   virtual void Query(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
-                     Delivered& out) = 0;
+                     OtlpDelivery& out) = 0;
 
   const OtlpPlan plan_;
   const std::shared_ptr<const TlsContext> tls_;
@@ -62,7 +65,7 @@ class HttpTransport final : public SecureTransport {
 
  private:
   void Query(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
-             Delivered& out) override {
+             OtlpDelivery& out) override {
     HttpClient client(loop);
     HttpTarget target{.url = plan_.url, .unix_socket = {}, .limits = {}};
     target.limits.body_bytes = 64 << 10;
@@ -89,7 +92,7 @@ class GrpcTransport final : public SecureTransport {
   using SecureTransport::SecureTransport;
 
  private:
-  static Delivered Validate(const GrpcReply& reply) {
+  static OtlpDelivery Validate(const GrpcReply& reply) {
     if (reply.code == GrpcCode::kOk) return {ValidateOtlpSuccess(reply.answer)};
     std::string why = std::string(GrpcCodeName(reply.code)) + ": " + reply.message;
     if (reply.failure != HttpFailure::kNone) return {{HttpFailureCode(reply.failure), std::move(why)}};
@@ -99,7 +102,7 @@ class GrpcTransport final : public SecureTransport {
   }
 
   void Query(IoLoop& loop, std::shared_ptr<const std::string> request, Duration timeout,
-             Delivered& out) override {
+             OtlpDelivery& out) override {
     GrpcClient client(loop);
     const auto channel = client.Open({.url = plan_.url, .unix_socket = {}});
     loop.Post([&] {
@@ -119,7 +122,7 @@ class GrpcTransport final : public SecureTransport {
 
 }  // namespace
 
-Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan) {
+Result<std::unique_ptr<OtlpTransport>> MakeSecureTransport(const OtlpPlan& plan) {
   std::shared_ptr<const TlsContext> tls;
   if (plan.url.tls) {
     TlsClientOptions options;
@@ -128,10 +131,19 @@ Result<std::unique_ptr<Transport>> MakeSecureTransport(const OtlpPlan& plan) {
     options.key.file = plan.client_key_file;
     ASSIGN_OR_RETURN(tls, TlsContext::Client(options));
   }
-  if (plan.grpc) return std::unique_ptr<Transport>(std::make_unique<GrpcTransport>(plan, std::move(tls)));
-  return std::unique_ptr<Transport>(std::make_unique<HttpTransport>(plan, std::move(tls)));
+  if (plan.grpc) return std::unique_ptr<OtlpTransport>(std::make_unique<GrpcTransport>(plan, std::move(tls)));
+  return std::unique_ptr<OtlpTransport>(std::make_unique<HttpTransport>(plan, std::move(tls)));
 }
 
 void LinkSecureTransport() noexcept { SetSecureTransport(&MakeSecureTransport); }
 
 }  // namespace gpulens::sdk
+
+namespace gpulens {
+
+Result<Exporter> ExportOtlp(const OtlpOptions& options, Registry& registry) {
+  sdk::LinkSecureTransport();
+  return sdk::StartOtlp(options, registry);
+}
+
+}  // namespace gpulens

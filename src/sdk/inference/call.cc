@@ -1,7 +1,6 @@
-// One call: its clock, its tokens, its energy, and the record that becomes of them.
+// InferenceCall: measures the times, tokens and energy of a call, and records them.
 #include "sdk/inference/call.h"
 
-#include <cmath>
 #include <exception>
 
 #include "sdk/inference/core.h"
@@ -9,11 +8,11 @@
 namespace gpulens {
 
 using namespace inference;
-using telemetry::Row, telemetry::TextColumn;
+using telemetry::RecordRow, telemetry::TextColumn;
 
 struct InferenceCall::State {
   std::shared_ptr<internal::InferenceCore> core;
-  Row begun;  // its texts lie in `texts`
+  RecordRow begun;  // its texts are views of `texts`
   std::array<std::string, telemetry::kTexts> texts;
   std::string error;
   std::optional<EnergyWindow> energy;
@@ -30,23 +29,23 @@ struct InferenceCall::State {
       begun.numbers.timestamp =
           std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   }
-  void End(Row row) noexcept;
+  void End(RecordRow row) noexcept;
 };
 
-void InferenceCall::State::End(Row row) noexcept {
-  Row measured;
+void InferenceCall::State::End(RecordRow row) noexcept {
+  RecordRow measured;
   clock.End(measured.numbers);
-  // `known` of Finish, then what was measured, then `known` of Begin.
+  // In order of precedence: values of Finish, measured ones, values of Begin.
   telemetry::FillFrom(row, measured);
   telemetry::FillFrom(row, begun);
   telemetry::Derive(row.numbers);
-  std::unique_ptr<Settler> settler;
+  std::unique_ptr<RecordSettler> settler;
   if (energy) {
     energy->End();
     try {
       settler = SettleEnergy(std::move(*energy));
     } catch (...) {
-      settler = nullptr;  // no memory: the energy is not known
+      settler = nullptr;  // no memory: the energy is unknown
     }
   }
   core->Record(row, settler ? &settler : nullptr);
@@ -64,7 +63,7 @@ InferenceCall& InferenceCall::operator=(InferenceCall&& other) noexcept {
 
 InferenceCall::~InferenceCall() {
   if (!state_) return;
-  Row row;
+  RecordRow row;
   const bool failed = !state_->error.empty() || std::uncaught_exceptions() > state_->exceptions;
   row.numbers.outcome = static_cast<int64_t>(failed ? Outcome::kError : Outcome::kCancelled);
   if (!state_->error.empty()) row.text(TextColumn::kErrorType) = state_->error;
@@ -99,7 +98,7 @@ void InferenceCall::SetError(std::string_view type) noexcept {
 
 void InferenceCall::Finish(const InferenceRecord& known) noexcept {
   if (!state_) return;
-  Row row = telemetry::FromRecord(known);
+  RecordRow row = telemetry::FromRecord(known);
   if (!state_->error.empty() && known.outcome == Outcome::kOk && known.error_type.empty()) {
     row.numbers.outcome = static_cast<int64_t>(Outcome::kError);
     row.text(TextColumn::kErrorType) = state_->error;
@@ -130,25 +129,25 @@ InferenceCall InferenceStore::Begin(const InferenceRecord& known) noexcept {
 namespace gpulens::inference {
 namespace {
 
-using telemetry::Row, telemetry::TextColumn, telemetry::Numbers;
+using telemetry::RecordRow, telemetry::TextColumn, telemetry::RecordNumbers;
 
-class EnergySettler final : public Settler {
+class EnergySettler final : public RecordSettler {
  public:
   explicit EnergySettler(EnergyWindow window) noexcept : window_(std::move(window)) {}
-  void Settle(Row& row) noexcept override {
+  void Settle(RecordRow& row) noexcept override {
     try {
       Fill(row);
-    } catch (...) {  // no memory: the energy is not known
+    } catch (...) {  // no memory: the energy is unknown
       return;
     }
   }
 
  private:
-  void Fill(Row& row) {
+  void Fill(RecordRow& row) {
     const EnergyResult energy = window_.result();
     if (!energy.valid()) return;
-    Row known;
-    Numbers& n = known.numbers;
+    RecordRow known;
+    RecordNumbers& n = known.numbers;
     n.energy_joules = energy.energy_joules, n.energy_uncertainty_joules = energy.uncertainty_joules;
     n.gpu_energy_joules = energy.gpu_joules, n.cpu_energy_joules = energy.cpu_joules;
     n.dram_energy_joules = energy.dram_joules, n.power_watts = energy.mean_power_watts;
@@ -156,12 +155,12 @@ class EnergySettler final : public Settler {
     n.gpu_memory_used_gb = energy.ticks.peak_memory_used_bytes / telemetry::kGibibyte;
     n.gpu_temperature_c = energy.ticks.mean_temperature_celsius;
     const EnergyResult prefill = window_.phase(kPrefill), decode = window_.phase(kDecode);
-    // Without a first token the end of the prompt is unknown.
+    // Without a first token the end of the prefill is unknown.
     if (prefill.valid() && decode.valid()) {
       n.prefill_energy_joules = prefill.energy_joules;
       n.decode_energy_joules = decode.energy_joules;
     }
-    // Values that the caller measured are not mixed with ours.
+    // Values measured by the caller are not mixed with ours.
     if (std::isnan(row.numbers.energy_joules)) {
       known.text(TextColumn::kEnergyMethod) = EnergyMethodName(energy.method);
       known.text(TextColumn::kEnergyVendor) = EnergyVendorName(energy.vendor);
@@ -175,7 +174,7 @@ class EnergySettler final : public Settler {
 
 }  // namespace
 
-std::unique_ptr<Settler> SettleEnergy(EnergyWindow window) {
+std::unique_ptr<RecordSettler> SettleEnergy(EnergyWindow window) {
   return std::make_unique<EnergySettler>(std::move(window));
 }
 

@@ -1,4 +1,4 @@
-// The time of one call: the engine's apart from the consumer's, the first tokens, the gaps between tokens.
+// Clock of one call: time of the engine and of the consumer, time to the first tokens, gaps between tokens.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,8 @@ namespace gpulens::inference {
 // Used by one thread at a time.
 class CallClock {
  public:
-  // Gaps that are kept for percentiles: of a longer answer every second one, then every fourth, and so on.
+  // Maximum number of gaps kept for percentiles: of a longer answer every second one, then every fourth, and
+  // so on.
   static constexpr size_t kMostGaps = 16'384;
 
   explicit CallClock(TimePoint now = Now()) noexcept : begin_(now) {}
@@ -53,7 +54,7 @@ class CallClock {
   }
   int64_t tokens() const noexcept { return tokens_; }
 
-  void End(telemetry::Numbers& n, TimePoint now = Now()) {
+  void End(telemetry::RecordNumbers& n, TimePoint now = Now()) {
     Leave(now);
     n.latency_seconds = EngineSeconds(now);
     if (waits_) n.consumer_seconds = Seconds(now - begin_) - n.latency_seconds;
@@ -73,14 +74,14 @@ class CallClock {
  private:
   static TimePoint Now() noexcept { return std::chrono::steady_clock::now(); }
   static double Seconds(Duration time) noexcept { return std::chrono::duration<double>(time).count(); }
-  // With Wait only what ran in it; without, all since the beginning.
+  // The time within Wait or, if it was never used, since the beginning.
   double EngineSeconds(TimePoint now) const noexcept {
     if (!waits_) return Seconds(now - begin_);
     return Seconds(engine_ + (inside_ ? now - entered_ : Duration::zero()));
   }
   void Keep(double gap, int64_t count) noexcept {
     try {
-      // Of a huge chunk only as many as change the sample.
+      // More gaps than this do not change the sample.
       for (int64_t i = 0; i < std::min<int64_t>(count, kMostGaps); ++i) {
         if (seen_++ % stride_ != 0) continue;
         gaps_kept_.push_back(gap);
@@ -89,7 +90,7 @@ class CallClock {
         gaps_kept_.resize(gaps_kept_.size() / 2);
         stride_ *= 2;
       }
-    } catch (...) {  // no memory: percentiles of those that are kept
+    } catch (...) {  // no memory: percentiles are those of the kept gaps
       return;
     }
   }
@@ -103,11 +104,11 @@ class CallClock {
   std::vector<double> gaps_kept_;
 };
 
-// Names of the phases of a call's window. Energy is reported by phase only where the window has both marks.
+// Phases of a call's window. Energy is reported by phase only if the window has both marks.
 inline constexpr std::string_view kPrefill = "prefill", kDecode = "decode";
 
-// Fills in the energy from the ended window when the record is written: by then the joules are settled, and
-// no caller waits. Energy that the record states itself takes precedence.
-std::unique_ptr<Settler> SettleEnergy(EnergyWindow window);
+// Returns a settler that fills in the energy of the ended window when the record is written, so that no
+// caller waits for readings. Energy in the record takes precedence.
+std::unique_ptr<RecordSettler> SettleEnergy(EnergyWindow window);
 
 }  // namespace gpulens::inference

@@ -1,9 +1,23 @@
 #include "sdk/inference/core.h"
 
-#include <gpulens/inference.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/log.h"
 #include "base/result.h"
-#include "store/sqlite/sqlite.h"
+#include "base/threads.h"
 #include "store/telemetry/file_writer.h"
 #include "store/telemetry/schema.h"
 #include "store/telemetry/servers/servers.h"
@@ -50,70 +64,72 @@ Result<std::shared_ptr<InferenceCore>> InferenceCore::Open(std::string_view path
       RETURN_IF_ERROR(telemetry::CheckServer(core->url_));
       return core;
     }
-    sqlite::Use use;
+    sqlite::ForkGuard use;
     RETURN_IF_ERROR(telemetry::OpenToRead(core->path_).status());
     return core;
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Recorder> recorder, core->Begin());
+  ASSIGN_OR_RETURN(std::unique_ptr<CallRecorder> recorder, core->Begin());
   core->recorder_.Set(std::move(recorder));
   return core;
 }
 
-Result<std::unique_ptr<telemetry::Destination>> InferenceCore::OpenDestination() {
+Result<std::unique_ptr<telemetry::RecordDestination>> InferenceCore::OpenDestination() {
   if (!url_.empty()) {
-    // From now on forks are counted.
+    // Makes SQLite's fork handlers count forks from now on.
     {
-      sqlite::Use use;
+      sqlite::ForkGuard use;
     }
     return telemetry::OpenServer(url_, options_.retention);
   }
   ASSIGN_OR_RETURN(std::unique_ptr<telemetry::FileWriter> writer,
-                   telemetry::FileWriter::Open(
-                       {.path = path_, .retention = options_.retention, .rollup = telemetry::MakeRollup()}));
+                   telemetry::FileWriter::Open({.path = path_,
+                                                .retention = options_.retention,
+                                                .rollup = std::make_unique<telemetry::RollupWriter>()}));
   crashed_ = writer->crashed();
-  return std::unique_ptr<telemetry::Destination>(std::move(writer));
+  return std::unique_ptr<telemetry::RecordDestination>(std::move(writer));
 }
 
-Result<std::unique_ptr<Recorder>> InferenceCore::Begin() {
-  ASSIGN_OR_RETURN(std::unique_ptr<telemetry::Destination> destination, OpenDestination());
-  return Recorder::Start({.name = path_,
-                          .queue_records = options_.queue_records,
-                          .flush_records = options_.flush_records,
-                          .flush_interval = options_.flush_interval},
-                         std::move(destination));
+Result<std::unique_ptr<CallRecorder>> InferenceCore::Begin() {
+  ASSIGN_OR_RETURN(std::unique_ptr<telemetry::RecordDestination> destination, OpenDestination());
+  return CallRecorder::Start({.name = path_,
+                              .queue_records = options_.queue_records,
+                              .flush_records = options_.flush_records,
+                              .flush_interval = options_.flush_interval},
+                             std::move(destination));
 }
 
 InferenceCore::~InferenceCore() {
   if (!closed_) static_cast<void>(Close(kFlushTime));
 }
 
-Recorder* InferenceCore::Current() noexcept {
-  return recorder_.Get([this]() -> Result<std::unique_ptr<Recorder>> {
-    if (closed_) return std::unique_ptr<Recorder>();
+CallRecorder* InferenceCore::Current() noexcept {
+  return recorder_.Get([this]() -> Result<std::unique_ptr<CallRecorder>> {
+    if (closed_) return std::unique_ptr<CallRecorder>();
     return Begin();
   });
 }
 
-void InferenceCore::Record(const telemetry::Row& row, std::unique_ptr<Settler>* settler) noexcept {
-  if (Recorder* recorder = Current()) [[likely]]
+void InferenceCore::Record(const telemetry::RecordRow& row,
+                           std::unique_ptr<RecordSettler>* settler) noexcept {
+  if (CallRecorder* recorder = Current()) [[likely]]
     recorder->Record(row, settler);
   else lost_.fetch_add(1, std::memory_order_relaxed);
 }
 
 void InferenceCore::Record(const InferenceRecord& record) noexcept {
-  if (Recorder* recorder = Current()) [[likely]]
+  if (CallRecorder* recorder = Current()) [[likely]]
     recorder->Record(record);
   else Drop();
 }
 
 void InferenceCore::SetAside(std::string_view record, std::string_view reason) noexcept {
-  if (Recorder* recorder = Current()) recorder->SetAside(record, reason);
+  if (CallRecorder* recorder = Current()) recorder->SetAside(record, reason);
   else lost_.fetch_add(1, std::memory_order_relaxed);
 }
 
 Status InferenceCore::Flush(Duration timeout) {
   if (options_.read_only) return Ok();
-  Recorder* recorder = Current();
+  CallRecorder* recorder = Current();
   return recorder ? recorder->Flush(timeout) : Status{Code::kUnavailable, path_ + " cannot be opened"};
 }
 
@@ -121,12 +137,12 @@ Status InferenceCore::Close(Duration timeout) {
   closed_ = true;
   // Nothing was recorded in this child.
   if (options_.read_only || recorder_.in_child()) return Ok();
-  Recorder* recorder = Current();
+  CallRecorder* recorder = Current();
   return recorder ? recorder->Close(timeout) : Ok();
 }
 
 StoreHealth InferenceCore::health() {
-  Recorder* recorder = options_.read_only ? nullptr : Current();
+  CallRecorder* recorder = options_.read_only ? nullptr : Current();
   StoreHealth health = recorder ? recorder->health() : StoreHealth{};
   health.dropped += lost_.load(std::memory_order_relaxed);
   health.crashed = crashed_;
@@ -136,7 +152,7 @@ StoreHealth InferenceCore::health() {
 Status InferenceCore::Read(const std::function<Status(const sqlite::Database&)>& read) {
   if (!url_.empty()) return {Code::kInvalidArgument, path_ + " is not a file"};
   if (!closed_) RETURN_IF_ERROR(Flush(kFlushTime));
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path_));
   return read(database);
 }
@@ -147,12 +163,12 @@ Result<std::string> InferenceCore::ServerToRead() {
 }
 
 Result<uint64_t> InferenceCore::Clear() {
-  Recorder* recorder = options_.read_only ? nullptr : Current();
+  CallRecorder* recorder = options_.read_only ? nullptr : Current();
   if (!recorder) return Status{Code::kPermissionDenied, path_ + " is open read-only"};
   // The task may outlive a wait that is over.
   auto count = std::make_shared<uint64_t>(0);
   RETURN_IF_ERROR(recorder->Do(
-      [count](telemetry::Destination& destination) -> Status {
+      [count](telemetry::RecordDestination& destination) -> Status {
         ASSIGN_OR_RETURN(*count, destination.Clear());
         return Ok();
       },
@@ -161,9 +177,10 @@ Result<uint64_t> InferenceCore::Clear() {
 }
 
 Status InferenceCore::Vacuum() {
-  Recorder* recorder = options_.read_only ? nullptr : Current();
+  CallRecorder* recorder = options_.read_only ? nullptr : Current();
   if (!recorder) return {Code::kPermissionDenied, path_ + " is open read-only"};
-  return recorder->Do([](telemetry::Destination& destination) { return destination.Vacuum(); }, kLongTime);
+  return recorder->Do([](telemetry::RecordDestination& destination) { return destination.Vacuum(); },
+                      kLongTime);
 }
 
 }  // namespace gpulens::internal
@@ -213,7 +230,7 @@ Status InferenceStore::Each(const Query& query,
   ASSIGN_OR_RETURN(const std::string server, core_->ServerToRead());
   if (!server.empty())
     return telemetry::EachServerRow(
-        server, query, [&](const telemetry::Row& row) { return on_record(telemetry::ToRecord(row)); });
+        server, query, [&](const telemetry::RecordRow& row) { return on_record(telemetry::ToRecord(row)); });
   return core_->Read(
       [&](const sqlite::Database& database) { return telemetry::EachRecord(database, query, on_record); });
 }
@@ -245,3 +262,270 @@ Status InferenceStore::Check() const {
 }
 
 }  // namespace gpulens
+
+namespace gpulens::inference {
+namespace {
+
+constexpr size_t kMostAtOnce = 4096;    // rows of one transaction
+constexpr size_t kMostSetAside = 1000;  // queued invalid records
+constexpr int kMostYields = 100'000;
+constexpr int kMostWaitMs = 60'000;
+
+double UnixSeconds() noexcept {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+// Held by the recorder and its thread, so that a thread that hangs in a write can be left behind.
+struct CallRecorder::Shared {
+  Shared(CallRecorderOptions the_options, std::unique_ptr<telemetry::RecordDestination> the_destination)
+      : options(std::move(the_options)),
+        flush_mask(std::bit_ceil(std::max<size_t>(options.flush_records, 1)) - 1),
+        ring(options.queue_records),
+        destination(std::move(the_destination)) {}
+
+  void Loop();
+  // Writes all records that are queued now. On an error the rest remains queued.
+  Status WriteAll();
+  Status WriteSome(size_t count);
+  Status WriteSetAside();
+  Status DoTasks();
+  void Wake() const noexcept;
+  uint64_t lost() const noexcept { return dropped.load(std::memory_order_relaxed); }
+
+  const CallRecorderOptions options;
+  const uint64_t flush_mask;
+  UniqueFd wake;
+  RecordRing ring;
+  std::atomic<bool> closed = false;
+  std::atomic<uint64_t> dropped = 0, stored = 0, rejected = 0;
+
+  // Used by the thread alone:
+  std::unique_ptr<telemetry::RecordDestination> destination;
+  std::vector<telemetry::RecordRow> rows;
+
+  struct Task {
+    std::function<Status(telemetry::RecordDestination&)> run;
+    std::shared_ptr<std::optional<Status>> answer;
+  };
+  mutable std::mutex mutex;  // guards what follows
+  std::condition_variable answered;
+  std::deque<Task> tasks;
+  std::deque<std::pair<std::string, std::string>> set_aside;
+  uint64_t flushes_requested = 0, flushes_done = 0;
+  bool ending = false, ended = false;
+  Status last_error, flush_status;
+};
+
+void CallRecorder::Shared::Wake() const noexcept {
+  const uint64_t one = 1;
+  static_cast<void>(!::write(wake.get(), &one, sizeof one));
+}
+
+Status CallRecorder::Shared::WriteSome(size_t count) {
+  rows.clear();
+  for (size_t i = 0; i < count; ++i) {
+    rows.push_back(ring.At(i));
+    if (RecordSettler* settler = ring.settler(i)) settler->Settle(rows.back());
+  }
+  auto kept = destination->Write(rows, lost());
+  if (!kept) return kept.error();
+  stored.fetch_add(kept->stored, std::memory_order_relaxed);
+  rejected.fetch_add(kept->rejected, std::memory_order_relaxed);
+  ring.Release(count);
+  return Ok();
+}
+
+Status CallRecorder::Shared::WriteSetAside() {
+  for (;;) {
+    std::pair<std::string, std::string> next;
+    {
+      std::lock_guard lock(mutex);
+      if (set_aside.empty()) return Ok();
+      next = set_aside.front();
+    }
+    RETURN_IF_ERROR(destination->SetAside(next.first, next.second));
+    rejected.fetch_add(1, std::memory_order_relaxed);
+    std::lock_guard lock(mutex);
+    set_aside.pop_front();
+  }
+}
+
+Status CallRecorder::Shared::WriteAll() {
+  const uint32_t until = ring.pushed();
+  for (int waited = 0; RecordRing::Until(ring.released(), until) > 0;) {
+    const size_t count = ring.Ready(kMostAtOnce);
+    if (count > 0) {
+      RETURN_IF_ERROR(WriteSome(count));
+      waited = 0;
+    } else {  // a producer is writing, which takes some nanoseconds unless it was interrupted
+      if (++waited > kMostYields) return {Code::kTimeout, "a thread has not finished recording"};
+      std::this_thread::yield();
+    }
+  }
+  return WriteSetAside();
+}
+
+Status CallRecorder::Shared::DoTasks() {
+  for (;;) {
+    Task task;
+    {
+      std::lock_guard lock(mutex);
+      if (tasks.empty()) return Ok();
+      task = std::move(tasks.front());
+      tasks.pop_front();
+    }
+    Status status = task.run(*destination);
+    std::lock_guard lock(mutex);
+    *task.answer = std::move(status);
+    answered.notify_all();
+  }
+}
+
+void CallRecorder::Shared::Loop() {
+  ::pthread_setname_np(::pthread_self(), "inference");
+  const auto interval_ms =
+      std::chrono::duration_cast<std::chrono::milliseconds>(options.flush_interval).count();
+  const int wait_ms = static_cast<int>(std::clamp<int64_t>(interval_ms, 1, kMostWaitMs));
+  rows.reserve(std::min(kMostAtOnce, ring.capacity()));
+  for (bool last = false; !last;) {
+    pollfd waiting{wake.get(), POLLIN, 0};
+    if (::poll(&waiting, 1, wait_ms) > 0) {
+      uint64_t count = 0;
+      static_cast<void>(!::read(wake.get(), &count, sizeof count));
+    }
+    uint64_t queried = 0;
+    {
+      std::lock_guard lock(mutex);
+      queried = flushes_requested, last = ending;
+    }
+    Status status = WriteAll();
+    if (!status) {
+      Log(LogLevel::kWarn, "telemetry", "telemetry_not_written",
+          options.name + ": records are not written yet: " + status.detail + ". It is retried.");
+    }
+    static_cast<void>(DoTasks());
+    if (last) {
+      // Records that could not be written by now are dropped and counted.
+      dropped.fetch_add(ring.waiting(), std::memory_order_relaxed);
+      const Status left = destination->Close(lost());
+      if (status) status = left;
+      destination.reset();
+    }
+    std::lock_guard lock(mutex);
+    last_error = flush_status = status;
+    flushes_done = queried;
+    ended = last;
+    answered.notify_all();
+  }
+}
+
+Result<std::unique_ptr<CallRecorder>> CallRecorder::Start(
+    CallRecorderOptions options, std::unique_ptr<telemetry::RecordDestination> destination) {
+  auto shared = std::make_shared<Shared>(std::move(options), std::move(destination));
+  shared->wake.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!shared->wake) return ErrnoStatus("eventfd", errno);
+  Status started;
+  {
+    const SignalsBlocked quiet;
+    started = StartDetachedThread([shared] { shared->Loop(); });
+  }
+  if (!started) return started;
+  return std::unique_ptr<CallRecorder>(new CallRecorder(std::move(shared)));
+}
+
+CallRecorder::CallRecorder(std::shared_ptr<Shared> shared) noexcept : shared_(std::move(shared)) {}
+
+CallRecorder::~CallRecorder() {
+  shared_->closed.store(true, std::memory_order_relaxed);
+  std::lock_guard lock(shared_->mutex);
+  shared_->ending = true;
+  shared_->Wake();
+}
+
+void CallRecorder::Record(const telemetry::RecordRow& row, std::unique_ptr<RecordSettler>* settler) noexcept {
+  if (std::isnan(row.numbers.timestamp)) {
+    telemetry::RecordRow dated = row;
+    dated.numbers.timestamp = UnixSeconds();
+    Take(dated, settler);
+  } else {
+    Take(row, settler);
+  }
+}
+
+void CallRecorder::Record(const InferenceRecord& record) noexcept {
+  if (record.time.time_since_epoch().count() == 0) [[unlikely]] {
+    InferenceRecord dated = record;
+    dated.time = std::chrono::system_clock::now();
+    Take(dated);
+  } else {
+    Take(record);
+  }
+}
+
+template <class... Given>
+void CallRecorder::Take(const Given&... given) noexcept {
+  Shared& shared = *shared_;
+  const uint64_t place = shared.closed.load(std::memory_order_relaxed) ? 0 : shared.ring.Push(given...);
+  if (place == 0) shared.dropped.fetch_add(1, std::memory_order_relaxed);
+  else if ((place & shared.flush_mask) == 0) shared.Wake();
+}
+
+void CallRecorder::SetAside(std::string_view record, std::string_view reason) noexcept {
+  Shared& shared = *shared_;
+  try {
+    std::lock_guard lock(shared.mutex);
+    if (!shared.closed.load(std::memory_order_relaxed) && shared.set_aside.size() < kMostSetAside) {
+      shared.set_aside.emplace_back(record, reason);
+      return;
+    }
+  } catch (...) {  // no memory: it is dropped as below
+    shared.dropped.fetch_add(1, std::memory_order_relaxed);
+    return;
+  }
+  shared.dropped.fetch_add(1, std::memory_order_relaxed);
+}
+
+Status CallRecorder::Flush(Duration timeout) {
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->ended) return shared_->flush_status;
+  const uint64_t mine = ++shared_->flushes_requested;
+  shared_->Wake();
+  const bool done = shared_->answered.wait_for(
+      lock, timeout, [&] { return shared_->flushes_done >= mine || shared_->ended; });
+  if (!done) return {Code::kTimeout, shared_->options.name + " does not answer"};
+  return shared_->flush_status;
+}
+
+Status CallRecorder::Do(std::function<Status(telemetry::RecordDestination&)> task, Duration timeout) {
+  auto answer = std::make_shared<std::optional<Status>>();
+  std::unique_lock lock(shared_->mutex);
+  if (shared_->ending) return {Code::kInvalidArgument, "the store is closed"};
+  shared_->tasks.push_back({std::move(task), answer});
+  shared_->Wake();
+  const bool done = shared_->answered.wait_for(lock, timeout, [&] { return answer->has_value(); });
+  return done ? **answer : Status{Code::kTimeout, shared_->options.name + " does not answer"};
+}
+
+Status CallRecorder::Close(Duration timeout) {
+  shared_->closed.store(true, std::memory_order_relaxed);
+  std::unique_lock lock(shared_->mutex);
+  shared_->ending = true;
+  shared_->Wake();
+  if (!shared_->answered.wait_for(lock, timeout, [&] { return shared_->ended; }))
+    return {Code::kTimeout, shared_->options.name + " does not answer"};
+  return shared_->last_error;
+}
+
+StoreHealth CallRecorder::health() const {
+  std::lock_guard lock(shared_->mutex);
+  return {.stored = shared_->stored.load(std::memory_order_relaxed),
+          .queued = shared_->ended ? 0 : shared_->ring.waiting(),
+          .dropped = shared_->lost(),
+          .rejected = shared_->rejected.load(std::memory_order_relaxed),
+          .crashed = 0,
+          .last_error = shared_->last_error};
+}
+
+}  // namespace gpulens::inference

@@ -1,20 +1,67 @@
-// Implementation of InferenceStore, also used by bindings that have rows in the table's own units.
+// Implementation of InferenceStore, also used by bindings with rows in the table's units; and its writing
+// thread.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
 
 #include <gpulens/inference.h>
 
-#include "sdk/inference/recorder.h"
+#include "base/clock.h"
+#include "sdk/inference/record_ring.h"
 #include "store/sqlite/sqlite.h"
 #include "store/telemetry/rows.h"
 
+namespace gpulens::inference {
+
+struct CallRecorderOptions {
+  std::string name;  // of the destination, for people
+  size_t queue_records = 16'384;
+  size_t flush_records = 1024;
+  Duration flush_interval = std::chrono::seconds(1);
+};
+
+// Thread-safe. Must not be used or destroyed in a child after a fork.
+class CallRecorder {
+ public:
+  // kExhausted: no thread can be started.
+  static Result<std::unique_ptr<CallRecorder>> Start(
+      CallRecorderOptions options, std::unique_ptr<telemetry::RecordDestination> destination);
+  // Does not wait for a thread that hangs in a write.
+  ~CallRecorder();
+  CallRecorder(const CallRecorder&) = delete;
+  CallRecorder& operator=(const CallRecorder&) = delete;
+
+  void Record(const telemetry::RecordRow& row, std::unique_ptr<RecordSettler>* settler = nullptr) noexcept;
+  // Copies the record; the writing thread converts it to a row.
+  void Record(const InferenceRecord& record) noexcept;
+  // Stores an invalid record in a separate table.
+  void SetAside(std::string_view record, std::string_view reason) noexcept;
+
+  // Waits until all earlier records are written. kTimeout, or the error of writing.
+  Status Flush(Duration timeout);
+  // Runs a task on the writing thread, after all earlier records.
+  Status Do(std::function<Status(telemetry::RecordDestination&)> task, Duration timeout);
+  // Writes queued records and ends the thread. Later calls return the same result.
+  Status Close(Duration timeout);
+  StoreHealth health() const;
+
+ private:
+  struct Shared;
+  template <class... Given>
+  void Take(const Given&... given) noexcept;
+  explicit CallRecorder(std::shared_ptr<Shared> shared) noexcept;
+  std::shared_ptr<Shared> shared_;
+};
+
+}  // namespace gpulens::inference
+
 namespace gpulens::internal {
 
-// Thread-safe. See InferenceStore for what its functions promise.
+// Thread-safe. InferenceStore documents the functions.
 class InferenceCore {
  public:
   static Result<std::shared_ptr<InferenceCore>> Open(std::string_view path_or_url,
@@ -23,12 +70,13 @@ class InferenceCore {
   InferenceCore(const InferenceCore&) = delete;
   InferenceCore& operator=(const InferenceCore&) = delete;
 
-  // `settler` completes the row before it is written; taken unless the row is dropped.
-  void Record(const telemetry::Row& row, std::unique_ptr<inference::Settler>* settler = nullptr) noexcept;
+  // Records a row. `settler` completes it before it is written, and is moved from unless the row is dropped.
+  void Record(const telemetry::RecordRow& row,
+              std::unique_ptr<inference::RecordSettler>* settler = nullptr) noexcept;
   void Record(const InferenceRecord& record) noexcept;
-  // Counts what could not even be given.
+  // Counts a record that the caller could not create.
   void Drop() noexcept { lost_.fetch_add(1, std::memory_order_relaxed); }
-  // Something that is no record, with the reason, into `telemetry_poison`.
+  // Stores an invalid record, with the reason, in `telemetry_poison`.
   void SetAside(std::string_view record, std::string_view reason) noexcept;
 
   Status Flush(Duration timeout);
@@ -38,7 +86,7 @@ class InferenceCore {
   const StoreOptions& options() const noexcept { return options_; }
 
   // Flushes, then calls `read` with a read-only connection. `read` must not fork or call the store.
-  // kInvalidArgument: the store is no file.
+  // kInvalidArgument: the store is a server.
   Status Read(const std::function<Status(const sqlite::Database&)>& read);
   // Flushes and returns the URL of a server; "" for a file.
   Result<std::string> ServerToRead();
@@ -48,15 +96,15 @@ class InferenceCore {
  private:
   InferenceCore(std::string path, const StoreOptions& options, std::string url)
       : path_(std::move(path)), options_(options), url_(std::move(url)) {}
-  Result<std::unique_ptr<telemetry::Destination>> OpenDestination();
-  Result<std::unique_ptr<inference::Recorder>> Begin();
-  // Null: there is none, and what is recorded is lost.
-  inference::Recorder* Current() noexcept;
+  Result<std::unique_ptr<telemetry::RecordDestination>> OpenDestination();
+  Result<std::unique_ptr<inference::CallRecorder>> Begin();
+  // Returns the recorder of this process; null: there is none, and records are dropped.
+  inference::CallRecorder* Current() noexcept;
 
   const std::string path_;
   const StoreOptions options_;
-  const std::string url_;  // with its password: for no eyes; "" of a file
-  sqlite::ForkLocal<inference::Recorder> recorder_;
+  const std::string url_;  // with the password, never shown; "" for a file
+  sqlite::ForkLocal<inference::CallRecorder> recorder_;
   std::atomic<bool> closed_ = false;
   std::atomic<uint64_t> lost_ = 0;  // without a recorder
   uint64_t crashed_ = 0;

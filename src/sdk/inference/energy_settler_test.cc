@@ -34,7 +34,7 @@ void Wait(EnergyWindow& window, double joules) {
   }
 }
 
-TEST(SettleEnergy, AnAnswersJoulesAreThoseOfItsPhases) {
+TEST(SettleEnergy, EnergyIsTheSumOfPhases) {
   EnergyMonitor monitor = Monitor();
   ASSERT_TRUE(monitor.status().ok()) << monitor.status().detail;
   EnergyWindow window = monitor.Request();
@@ -43,10 +43,10 @@ TEST(SettleEnergy, AnAnswersJoulesAreThoseOfItsPhases) {
   window.Mark(kDecode);
   Wait(window, 1.5);
   window.End();
-  telemetry::Row row;
+  telemetry::RecordRow row;
   row.numbers.completion_tokens = 8;
   SettleEnergy(std::move(window))->Settle(row);
-  const telemetry::Numbers& n = row.numbers;
+  const telemetry::RecordNumbers& n = row.numbers;
   EXPECT_GT(n.energy_joules, 1);
   EXPECT_NEAR(n.prefill_energy_joules + n.decode_energy_joules, n.energy_joules, 0.05 * n.energy_joules);
   EXPECT_GT(n.prefill_energy_joules, 0);
@@ -54,25 +54,25 @@ TEST(SettleEnergy, AnAnswersJoulesAreThoseOfItsPhases) {
   EXPECT_EQ(row.text(telemetry::TextColumn::kEnergyVendor), "nvidia");
 }
 
-TEST(SettleEnergy, WithoutAFirstTokenThereAreNoPhases) {
+TEST(SettleEnergy, HasNoPhasesWithoutAFirstToken) {
   EnergyMonitor monitor = Monitor();
   EnergyWindow window = monitor.Request();
   window.Mark(kPrefill);
   Wait(window, 0.5);
   window.End();
-  telemetry::Row row;
+  telemetry::RecordRow row;
   SettleEnergy(std::move(window))->Settle(row);
   EXPECT_GT(row.numbers.energy_joules, 0.4);
   EXPECT_TRUE(std::isnan(row.numbers.prefill_energy_joules)) << "nobody knows where the prompt ended";
   EXPECT_TRUE(std::isnan(row.numbers.decode_energy_joules));
 }
 
-TEST(SettleEnergy, WhatTheCallerMeasuredWins) {
+TEST(SettleEnergy, PrefersEnergyOfTheCaller) {
   EnergyMonitor monitor = Monitor();
   EnergyWindow window = monitor.Request();
   Wait(window, 0.5);
   window.End();
-  telemetry::Row row;
+  telemetry::RecordRow row;
   row.numbers.energy_joules = 7;
   SettleEnergy(std::move(window))->Settle(row);
   EXPECT_EQ(row.numbers.energy_joules, 7);

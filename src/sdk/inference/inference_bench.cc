@@ -1,4 +1,4 @@
-// What recording a call costs its caller, and how fast records come into the file beside raw SQLite.
+// Cost of recording a call for its caller, and throughput into the file compared with raw SQLite.
 #include <benchmark/benchmark.h>
 #include <gpulens/inference.h>
 #include <sqlite3.h>
@@ -62,7 +62,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// Of rounds: the best one is the property of the code, the median is what the machine gave.
+// Results of rounds: the best one is a property of the code, the median one of the machine.
 void Report(benchmark::State& state, const std::vector<double>& nanoseconds) {
   state.counters["best_ns"] = *std::min_element(nanoseconds.begin(), nanoseconds.end());
   state.counters["median_ns"] = Median(nanoseconds);
@@ -138,7 +138,7 @@ class Ours {
     CHECK(writer.ok());
     writer_ = std::move(*writer);
   }
-  void Write(std::span<const telemetry::Row> rows) { CHECK(writer_->Write(rows, 0).ok()); }
+  void Write(std::span<const telemetry::RecordRow> rows) { CHECK(writer_->Write(rows, 0).ok()); }
 
  private:
   const Folder folder_;
@@ -153,27 +153,27 @@ class Raw {
     CHECK(database.ok());
     database_.emplace(std::move(*database));
     std::string sql = "INSERT INTO telemetry VALUES(NULL";
-    for (size_t i = 0; i < telemetry::Columns().size() + 2; ++i) sql += ",?";
+    for (size_t i = 0; i < telemetry::RecordColumns().size() + 2; ++i) sql += ",?";
     auto insert = database_->Prepare(sql + ")");
     CHECK(insert.ok());
     insert_.emplace(std::move(*insert));
   }
-  void Write(std::span<const telemetry::Row> rows) {
+  void Write(std::span<const telemetry::RecordRow> rows) {
     CHECK(database_->Run("BEGIN IMMEDIATE").ok());
-    for (const telemetry::Row& row : rows) Insert(row);
+    for (const telemetry::RecordRow& row : rows) Insert(row);
     CHECK(database_->Run("COMMIT").ok());
   }
 
  private:
-  void Insert(const telemetry::Row& row) {
+  void Insert(const telemetry::RecordRow& row) {
     sqlite3_stmt* raw = insert_->handle();
     int at = 0;
-    for (const telemetry::Column& column : telemetry::Columns()) {
+    for (const telemetry::RecordColumn& column : telemetry::RecordColumns()) {
       ++at;
-      if (const auto* real = std::get_if<double telemetry::Numbers::*>(&column.at)) {
+      if (const auto* real = std::get_if<double telemetry::RecordNumbers::*>(&column.at)) {
         const double value = row.numbers.*(*real);
         sqlite3_bind_double(raw, at, value == value ? value : 0);
-      } else if (const auto* whole = std::get_if<int64_t telemetry::Numbers::*>(&column.at)) {
+      } else if (const auto* whole = std::get_if<int64_t telemetry::RecordNumbers::*>(&column.at)) {
         sqlite3_bind_int64(raw, at, row.numbers.*(*whole) < 0 ? 0 : row.numbers.*(*whole));
       } else {
         const std::string_view text = row.text(*std::get_if<telemetry::TextColumn>(&column.at));
@@ -198,7 +198,7 @@ void BM_InsertCalls(benchmark::State& state) {
   Ours ours;
   Raw raw;
   int64_t next = 0;
-  std::vector<telemetry::Row> rows;
+  std::vector<telemetry::RecordRow> rows;
   const auto measure = [&](auto& writer) {
     const double begun = ThreadNanoseconds();
     writer.Write(rows);

@@ -25,7 +25,7 @@ namespace gpulens {
 namespace {
 
 using namespace std::chrono_literals;
-using telemetry::Row, telemetry::TextColumn;
+using telemetry::RecordRow, telemetry::TextColumn;
 using testing::TempFolder;
 
 std::vector<InferenceRecord> RecordsOf(const InferenceStore& store,
@@ -58,7 +58,7 @@ struct InferenceStoreTest : ::testing::Test {
   }
 };
 
-TEST_F(InferenceStoreTest, KeepsWhatIsMeasuredAndKnowsWhatIsNot) {
+TEST_F(InferenceStoreTest, DistinguishesMeasuredAndUnknown) {
   InferenceStore store = Open();
   InferenceRecord given{.model = "llama", .engine = "vllm"};
   given.time = std::chrono::system_clock::time_point(1'700'000'000s);
@@ -84,8 +84,8 @@ TEST_F(InferenceStoreTest, KeepsWhatIsMeasuredAndKnowsWhatIsNot) {
       << "as openjarvis' NOT NULL columns want it";
 }
 
-// What was given waits in parts; each of them alone, and all together, with short texts and long ones.
-TEST_F(InferenceStoreTest, WhatWaitsIsWhatWasGiven) {
+// The queue holds only known values: tests each field alone and all together, with short and long texts.
+TEST_F(InferenceStoreTest, QueuesRecordsUnchanged) {
   InferenceStore store = Open();
   const std::string far(300, 'x');
   for (unsigned which = 0; which < 16; ++which) {
@@ -123,15 +123,16 @@ TEST_F(InferenceStoreTest, WhatWaitsIsWhatWasGiven) {
 }
 
 // Every column, with a value of its own.
-TEST_F(InferenceStoreTest, EachColumnComesBackAsItWasGiven) {
+TEST_F(InferenceStoreTest, RoundTripsEachColumn) {
   InferenceStore store = Open();
-  Row row;
+  RecordRow row;
   std::vector<std::string> texts(telemetry::kTexts);
   double next = 0.1;
-  for (const telemetry::Column& column : telemetry::Columns()) {
+  for (const telemetry::RecordColumn& column : telemetry::RecordColumns()) {
     next += 1.7;
-    if (const auto* real = std::get_if<double telemetry::Numbers::*>(&column.at)) row.numbers.*(*real) = next;
-    else if (const auto* whole = std::get_if<int64_t telemetry::Numbers::*>(&column.at))
+    if (const auto* real = std::get_if<double telemetry::RecordNumbers::*>(&column.at))
+      row.numbers.*(*real) = next;
+    else if (const auto* whole = std::get_if<int64_t telemetry::RecordNumbers::*>(&column.at))
       row.numbers.*(*whole) = static_cast<int64_t>(next);
     else texts[static_cast<size_t>(*std::get_if<TextColumn>(&column.at))] = "t" + std::to_string(next);
   }
@@ -142,11 +143,11 @@ TEST_F(InferenceStoreTest, EachColumnComesBackAsItWasGiven) {
     ASSIGN_OR_RETURN(sqlite::Statement select, database.Prepare("SELECT * FROM telemetry"));
     ASSIGN_OR_RETURN(const bool there, select.Step());
     EXPECT_TRUE(there);
-    const Row read = telemetry::RowReader(select).Read();
-    for (const telemetry::Column& column : telemetry::Columns()) {
-      if (const auto* real = std::get_if<double telemetry::Numbers::*>(&column.at))
+    const RecordRow read = telemetry::RowReader(select).Read();
+    for (const telemetry::RecordColumn& column : telemetry::RecordColumns()) {
+      if (const auto* real = std::get_if<double telemetry::RecordNumbers::*>(&column.at))
         EXPECT_EQ(read.numbers.*(*real), row.numbers.*(*real)) << column.name;
-      else if (const auto* whole = std::get_if<int64_t telemetry::Numbers::*>(&column.at))
+      else if (const auto* whole = std::get_if<int64_t telemetry::RecordNumbers::*>(&column.at))
         EXPECT_EQ(read.numbers.*(*whole), row.numbers.*(*whole)) << column.name;
       else
         EXPECT_EQ(read.text(*std::get_if<TextColumn>(&column.at)),
@@ -157,7 +158,7 @@ TEST_F(InferenceStoreTest, EachColumnComesBackAsItWasGiven) {
   EXPECT_TRUE(status.ok()) << status.detail;
 }
 
-TEST_F(InferenceStoreTest, OnePoisonRecordIsSetAsideAlone) {
+TEST_F(InferenceStoreTest, RejectsOnlyAnInvalidRecord) {
   InferenceStore store = Open();
   for (int i = 0; i < 200; ++i) {
     if (i == 100) {
@@ -177,8 +178,8 @@ TEST_F(InferenceStoreTest, OnePoisonRecordIsSetAsideAlone) {
             3);
 }
 
-// What the file itself refuses: a constraint that its owner made.
-TEST_F(InferenceStoreTest, ARowThatTheFileRefusesIsSetAsideAlone) {
+// A row that violates a constraint added by the file's owner.
+TEST_F(InferenceStoreTest, RejectsOnlyARowThatTheFileRefuses) {
   {
     auto database = telemetry::OpenToWrite(path, nullptr);
     ASSERT_TRUE(database.ok());
@@ -194,7 +195,7 @@ TEST_F(InferenceStoreTest, ARowThatTheFileRefusesIsSetAsideAlone) {
   EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry_poison WHERE reason LIKE '%bad is not wanted%'"), 1);
 }
 
-TEST_F(InferenceStoreTest, EightThreadsLoseNothingAndTheRestIsCounted) {
+TEST_F(InferenceStoreTest, EightThreadsLoseNothingUncounted) {
   constexpr int kThreads = 8, kEach = 5000;
   InferenceStore store = Open({.queue_records = 1024, .flush_interval = 5ms});
   std::vector<std::thread> threads;
@@ -232,7 +233,7 @@ TEST_F(InferenceStoreTest, RecordsWaitWhileTheFileIsLocked) {
   EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 4);
 }
 
-TEST_F(InferenceStoreTest, AFullDiskIsToldAndTriedAgain) {
+TEST_F(InferenceStoreTest, ReportsAFullDiskAndRetries) {
   InferenceStore store = Open({.flush_interval = 1h});
   ASSERT_TRUE(store.Flush().ok());
   const std::string text(60'000, 'x');
@@ -250,7 +251,7 @@ TEST_F(InferenceStoreTest, AFullDiskIsToldAndTriedAgain) {
   EXPECT_TRUE(store.health().last_error.ok());
 }
 
-TEST_F(InferenceStoreTest, AKilledWriterIsFoundByTheNext) {
+TEST_F(InferenceStoreTest, CountsAKilledWriter) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts no threads after a fork";
   const pid_t child = ::fork();
   if (child == 0) {
@@ -275,7 +276,7 @@ TEST_F(InferenceStoreTest, AKilledWriterIsFoundByTheNext) {
 
 // Killed while it records and writes, sooner or later: what it knew to be flushed is there, and no more than
 // it gave.
-TEST_F(InferenceStoreTest, AKillWhileRecordingLosesTheUnflushedBatchAtMost) {
+TEST_F(InferenceStoreTest, KillLosesAtMostTheUnflushedBatch) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts no threads after a fork";
   int64_t before = 0;
   for (int round = 0; round < 5; ++round) {
@@ -313,7 +314,7 @@ TEST_F(InferenceStoreTest, AKillWhileRecordingLosesTheUnflushedBatchAtMost) {
   }
 }
 
-TEST_F(InferenceStoreTest, AChildRecordsIntoTheSameFile) {
+TEST_F(InferenceStoreTest, ForkedChildRecordsIntoTheSameFile) {
   if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer starts no threads after a fork";
   InferenceStore store = Open({.flush_interval = 1h});
   store.Record({.model = "parent"});
@@ -332,7 +333,7 @@ TEST_F(InferenceStoreTest, AChildRecordsIntoTheSameFile) {
   EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry WHERE model_id='parent'"), 1);
 }
 
-TEST_F(InferenceStoreTest, OldRecordsGoWhenTheyAreToldTo) {
+TEST_F(InferenceStoreTest, DeletesRecordsAboveTheRetention) {
   InferenceStore store = Open({.retention = 24h});
   const auto now = std::chrono::system_clock::now();
   store.Record({.model = "old", .time = now - 48h});
@@ -343,7 +344,7 @@ TEST_F(InferenceStoreTest, OldRecordsGoWhenTheyAreToldTo) {
   EXPECT_EQ(models, std::vector<std::string>{"new"});
 }
 
-TEST_F(InferenceStoreTest, ClearsAndGivesSpaceBack) {
+TEST_F(InferenceStoreTest, ClearsAndFreesSpace) {
   InferenceStore store = Open();
   for (int i = 0; i < 5000; ++i) store.Record({.model = "m"});
   ASSERT_TRUE(store.Flush().ok());
@@ -358,7 +359,7 @@ TEST_F(InferenceStoreTest, ClearsAndGivesSpaceBack) {
   EXPECT_EQ(store.health().dropped, 1u);
 }
 
-TEST_F(InferenceStoreTest, RefusesWhatCannotBe) {
+TEST_F(InferenceStoreTest, RejectsInvalidOptions) {
   EXPECT_EQ(InferenceStore::Open("").error().code, Code::kInvalidArgument);
   EXPECT_EQ(InferenceStore::Open("mysql://a/b").error().code, Code::kInvalidArgument);
   EXPECT_EQ(InferenceStore::Open(path, {.queue_records = 0}).error().code, Code::kInvalidArgument);
@@ -379,7 +380,7 @@ TEST_F(InferenceStoreTest, AReadOnlyStoreChangesNothing) {
 }
 
 // ---- calls
-TEST_F(InferenceStoreTest, ACallThatIsNotFinishedIsCancelledOrFailed) {
+TEST_F(InferenceStoreTest, UnfinishedCallIsCancelledOrFailed) {
   InferenceStore store = Open();
   {
     auto call = store.Begin({.model = "cancelled"});
@@ -407,7 +408,7 @@ TEST_F(InferenceStoreTest, ACallThatIsNotFinishedIsCancelledOrFailed) {
                                          "handled cancelled ", "named error timeout", "finished ok "}));
 }
 
-TEST_F(InferenceStoreTest, WhatFinishSaysWins) {
+TEST_F(InferenceStoreTest, ValuesOfFinishTakePrecedence) {
   InferenceStore store = Open();
   auto call = store.Begin({.model = "m", .engine = "e", .prompt_tokens = 1, .cost_usd = 0.25});
   EXPECT_EQ(call.Wait([] { return 7; }), 7);
@@ -423,7 +424,7 @@ TEST_F(InferenceStoreTest, WhatFinishSaysWins) {
   EXPECT_GE(records[0].consumer_seconds, 0);
 }
 
-TEST_F(InferenceStoreTest, ACallMayOutliveItsStore) {
+TEST_F(InferenceStoreTest, CallMayOutliveItsStore) {
   std::optional<InferenceStore> store = Open();
   auto call = store->Begin({.model = "m"});
   store.reset();
@@ -431,10 +432,10 @@ TEST_F(InferenceStoreTest, ACallMayOutliveItsStore) {
   EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 0);
 }
 
-TEST(CallClock, TheConsumersTimeIsNotTheEngines) {
+TEST(CallClock, SeparatesTheConsumersTime) {
   const TimePoint t{};
   inference::CallClock clock(t);
-  telemetry::Numbers n;
+  telemetry::RecordNumbers n;
   clock.Enter(t), clock.Leave(t + 80ms), clock.AddTokens(1, t + 80ms);
   // The consumer takes 20 ms for each.
   clock.Enter(t + 100ms), clock.Leave(t + 110ms), clock.AddTokens(1, t + 110ms);
@@ -451,10 +452,10 @@ TEST(CallClock, TheConsumersTimeIsNotTheEngines) {
   EXPECT_NEAR(n.std_itl_ms, std::sqrt(5.0), 1e-6);
 }
 
-TEST(CallClock, WithoutWaitAllIsTheEngines) {
+TEST(CallClock, AllTimeIsTheEnginesWithoutWait) {
   const TimePoint t{};
   inference::CallClock clock(t);
-  telemetry::Numbers n;
+  telemetry::RecordNumbers n;
   clock.AddTokens(1, t + 50ms);
   clock.End(n, t + 60ms);
   EXPECT_DOUBLE_EQ(n.latency_seconds, 0.060);
@@ -463,10 +464,10 @@ TEST(CallClock, WithoutWaitAllIsTheEngines) {
   EXPECT_FALSE(n.is_streaming);
 }
 
-TEST(CallClock, ALongAnswerKeepsItsExtremesAndItsMiddle) {
+TEST(CallClock, SamplesGapsOfALongAnswer) {
   const TimePoint t{};
   inference::CallClock clock(t);
-  telemetry::Numbers n;
+  telemetry::RecordNumbers n;
   constexpr int kTokens = 100'000;
   for (int i = 0; i <= kTokens; ++i) clock.AddTokens(1, t + i * 10ms);
   clock.AddTokens(1, t + kTokens * 10ms + 70ms);

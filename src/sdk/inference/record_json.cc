@@ -10,7 +10,7 @@
 namespace gpulens::sdk {
 namespace {
 
-using telemetry::Column, telemetry::Numbers, telemetry::TextColumn;
+using telemetry::RecordColumn, telemetry::RecordNumbers, telemetry::TextColumn;
 
 constexpr size_t kMostNameBytes = 64;  // of an unknown name in an error
 
@@ -48,13 +48,13 @@ class RecordReader {
   Status Member(const std::string& name) {
     if (name == kId || name == kMeasured) return Mark(name);
     if (name == kOutcome) return SetOutcome();
-    const auto columns = telemetry::Columns();
-    const auto column = std::ranges::find(columns, std::string_view(name), &Column::name);
+    const auto columns = telemetry::RecordColumns();
+    const auto column = std::ranges::find(columns, std::string_view(name), &RecordColumn::name);
     if (column == columns.end()) return Wrong(name, "is not a column of a record");
     if (json_.IsNull(Pointer(name))) return Ok();
     if (const auto* text = std::get_if<TextColumn>(&column->at)) return SetText(name, *text);
-    if (const auto* real = std::get_if<double Numbers::*>(&column->at)) return SetReal(name, *real);
-    return SetWhole(name, *std::get_if<int64_t Numbers::*>(&column->at));
+    if (const auto* real = std::get_if<double RecordNumbers::*>(&column->at)) return SetReal(name, *real);
+    return SetWhole(name, *std::get_if<int64_t RecordNumbers::*>(&column->at));
   }
 
   Status Mark(const std::string& name) {
@@ -84,7 +84,7 @@ class RecordReader {
     return Ok();
   }
 
-  Status SetReal(const std::string& name, double Numbers::* where) {
+  Status SetReal(const std::string& name, double RecordNumbers::* where) {
     const auto number = json_.Number(Pointer(name));
     if (!number || !std::isfinite(*number))
       return Wrong(name, "must be a number that a double can hold, or null");
@@ -92,8 +92,8 @@ class RecordReader {
     return Ok();
   }
 
-  Status SetWhole(const std::string& name, int64_t Numbers::* where) {
-    const bool flag = where == &Numbers::is_warmup || where == &Numbers::is_streaming;
+  Status SetWhole(const std::string& name, int64_t RecordNumbers::* where) {
+    const bool flag = where == &RecordNumbers::is_warmup || where == &RecordNumbers::is_streaming;
     auto number = json_.Integer(Pointer(name));
     if (const auto truth = json_.Truth(Pointer(name)); flag && truth) number = *truth ? 1 : 0;
     if (!number)
@@ -103,16 +103,16 @@ class RecordReader {
     return Ok();
   }
 
-  // As the table's own reader (store/telemetry/rows.h) sees such a row.
+  // Clears values that the table's reader (store/telemetry/rows.h) treats as not measured.
   void ForgetUnmeasured() noexcept {
-    const auto columns = telemetry::Columns();
+    const auto columns = telemetry::RecordColumns();
     for (size_t i = 0; i < columns.size(); ++i) {
       if (!columns[i].masked) continue;
       if (measured_ && (*measured_ >> i & 1) != 0) continue;
-      if (const auto* real = std::get_if<double Numbers::*>(&columns[i].at)) {
+      if (const auto* real = std::get_if<double RecordNumbers::*>(&columns[i].at)) {
         double& value = out_.numbers.*(*real);
         if (measured_ || value == 0) value = kNotMeasured;
-      } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&columns[i].at)) {
+      } else if (const auto* whole = std::get_if<int64_t RecordNumbers::*>(&columns[i].at)) {
         int64_t& value = out_.numbers.*(*whole);
         if (measured_ || value == 0) value = telemetry::kNoCount;
       }
@@ -120,7 +120,7 @@ class RecordReader {
   }
 
   Status Check() const {
-    telemetry::Row row = out_.row();
+    telemetry::RecordRow row = out_.row();
     if (std::isnan(row.numbers.timestamp)) row.numbers.timestamp = 0;  // the store dates it
     if (const std::string_view why = telemetry::WhyNot(row); !why.empty())
       return {Code::kInvalidArgument, "a record cannot have " + std::string(why)};
@@ -139,8 +139,8 @@ class RecordReader {
 
 }  // namespace
 
-telemetry::Row JsonRecord::row() const noexcept {
-  telemetry::Row row{.numbers = numbers};
+telemetry::RecordRow JsonRecord::row() const noexcept {
+  telemetry::RecordRow row{.numbers = numbers};
   std::ranges::copy(texts, row.texts.begin());
   return row;
 }

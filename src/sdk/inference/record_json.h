@@ -1,5 +1,5 @@
-// One inference call as a JSON object whose members are named and measured as the columns of the table
-// `telemetry`: what a program without our C++ has at hand, and what `gpulens telemetry export` writes.
+// Reads an inference call from a JSON object whose members have the names and units of the table `telemetry`,
+// as programs in other languages and `gpulens telemetry export` write it.
 #pragma once
 
 #include <array>
@@ -15,19 +15,19 @@ namespace gpulens::sdk {
 inline constexpr size_t kMostRecordBytes = 64 << 10;
 
 struct JsonRecord {
-  telemetry::Numbers numbers;
+  telemetry::RecordNumbers numbers;
   std::array<std::string, telemetry::kTexts> texts = {};
 
-  // Views of this.
-  telemetry::Row row() const noexcept;
+  // Returns a row with views of this object.
+  telemetry::RecordRow row() const noexcept;
 };
 
-// Omitted and null members are unknown; a 0 is a 0. Derived values are computed. An object with `id` or
-// `measured` is an exported row and is kept as it is: `measured` distinguishes a 0 from an unknown value. Of
-// a repeated member the last one counts.
+// Parses a record. Omitted and null members are unknown; a 0 is a 0. Derived values are computed. An object
+// with `id` or `measured` is an exported row and is kept as it is: `measured` distinguishes a 0 from an
+// unknown value. The last of repeated members counts.
 //
 // kInvalidArgument, with the member's name: not an object of at most kMostRecordBytes, an unknown member or
-// one of another type, metadata that is no JSON object, or an invalid row (telemetry::WhyNot).
+// one of another type, metadata that is not a JSON object, or an invalid row (telemetry::WhyNot).
 Result<JsonRecord> ReadRecordJson(std::string_view json);
 
 }  // namespace gpulens::sdk

@@ -1,4 +1,4 @@
-// Whatever comes: a record that a store keeps, or a reason; and what is kept is read again as it was.
+// Any text is a valid record or gives an error, and a valid record reads back unchanged.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace {
 
-// The text of what is known, without what only `measured` of a file would tell.
+// Text of the known values, except those that only the column `measured` of a file distinguishes.
 std::string Reported(const gpulens::sdk::JsonRecord& record) {
   return gpulens::telemetry::ToJson(record.row());
 }
@@ -23,14 +23,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     CHECK(record.error().code == gpulens::Code::kInvalidArgument && !record.error().detail.empty());
     return 0;
   }
-  gpulens::telemetry::Row row = record->row();
+  gpulens::telemetry::RecordRow row = record->row();
   if (std::isnan(row.numbers.timestamp)) row.numbers.timestamp = 0;
   CHECK(gpulens::telemetry::WhyNot(row).empty());
   const std::string once = Reported(*record);
   if (once.size() > gpulens::sdk::kMostRecordBytes) return 0;
   const auto again = gpulens::sdk::ReadRecordJson(once);
-  // Of an exported row nothing is computed; of what is told of it, it is, and may be more than a row can
-  // have.
+  // Nothing is computed for an exported row. Its text is a record, for which values are computed and may be
+  // out of range.
   if (!again) {
     CHECK(again.error().detail.find("cannot have") != std::string::npos);
     return 0;

@@ -23,7 +23,7 @@ std::string WhyNot(std::string_view json) {
   return record.error().detail;
 }
 
-TEST(RecordJson, WhatIsGivenIsKnownAndTheRestIsNot) {
+TEST(RecordJson, OmittedMembersAreUnknown) {
   const auto record = ReadRecordJson(
       R"({"model_id": "llama", "engine": "vllm", "timestamp": 1763690820.1234567, "prompt_tokens": 512,
           "cached_prompt_tokens": 500, "completion_tokens": 0, "latency_seconds": 0.5, "cost_usd": 0,
@@ -31,7 +31,7 @@ TEST(RecordJson, WhatIsGivenIsKnownAndTheRestIsNot) {
           "is_streaming": true, "is_warmup": 1, "outcome": "error", "error_type": "timeout",
           "metadata": "{\"a\": 1}"})");
   ASSERT_TRUE(record.ok()) << record.error().detail;
-  const telemetry::Numbers& n = record->numbers;
+  const telemetry::RecordNumbers& n = record->numbers;
   EXPECT_EQ(n.timestamp, 1763690820.1234567) << "to the last bit";
   EXPECT_EQ(n.prompt_tokens, 512);
   EXPECT_EQ(n.completion_tokens, 0) << "a measured 0 is one";
@@ -43,19 +43,19 @@ TEST(RecordJson, WhatIsGivenIsKnownAndTheRestIsNot) {
   EXPECT_EQ(n.outcome, static_cast<int64_t>(Outcome::kError));
   EXPECT_TRUE(std::isnan(n.ttft) && std::isnan(n.energy_joules));
   EXPECT_EQ(n.itl_count, kNoCount);
-  // What follows from it.
+  // Derived values.
   EXPECT_EQ(n.total_tokens, 512);
   EXPECT_EQ(n.prompt_tokens_evaluated, 12);
   EXPECT_EQ(n.throughput_tok_per_sec, 0);
   EXPECT_EQ(n.token_counting_version, kTokensCounted);
-  const telemetry::Row row = record->row();
+  const telemetry::RecordRow row = record->row();
   EXPECT_EQ(row.text(TextColumn::kModel), "llama");
   EXPECT_EQ(row.text(TextColumn::kMetadata), R"({"a": 1})");
   EXPECT_EQ(row.text(TextColumn::kErrorType), "timeout");
   EXPECT_EQ(row.text(TextColumn::kAgent), "");
 }
 
-TEST(RecordJson, AnExportedRowIsWhatTheFileHad) {
+TEST(RecordJson, ExportedRowIsKeptUnchanged) {
   // Bits 4 and 6: prompt and completion tokens.
   const auto ours = ReadRecordJson(
       R"({"id": 7, "model_id": "m", "prompt_tokens": 9, "completion_tokens": 0, "total_tokens": 5,
@@ -78,7 +78,7 @@ TEST(RecordJson, AnExportedRowIsWhatTheFileHad) {
   }
 }
 
-TEST(RecordJson, WhatIsWrongIsNamed) {
+TEST(RecordJson, NamesInvalidMembers) {
   EXPECT_EQ(WhyNot(R"({"latency": 1})"), "\"latency\" is not a column of a record");
   EXPECT_EQ(WhyNot(R"({"\u001b[2J": 1})"), "\"\\x1b[2J\" is not a column of a record");
   EXPECT_LT(WhyNot("{\"" + std::string(9'000, 'x') + "\": 1}").size(), 200u);
@@ -101,7 +101,7 @@ TEST(RecordJson, WhatIsWrongIsNamed) {
 }
 
 // A sum that no number can hold is not known, and nothing overflows.
-TEST(RecordJson, TheLargestCounts) {
+TEST(RecordJson, AcceptsTheLargestCounts) {
   const auto record =
       ReadRecordJson(R"({"prompt_tokens": 9223372036854775807, "completion_tokens": 9223372036854775807})");
   ASSERT_TRUE(record.ok()) << record.error().detail;
@@ -109,7 +109,7 @@ TEST(RecordJson, TheLargestCounts) {
   EXPECT_EQ(record->numbers.total_tokens, kNoCount);
 }
 
-TEST(RecordJson, TheCorpus) {
+TEST(RecordJson, ReadsTheCorpus) {
   std::map<std::string, int> seen;
   const std::string folder = GPULENS_SOURCE_DIR "/src/sdk/inference/testdata/record_json_corpus";
   for (const auto& file : std::filesystem::directory_iterator(folder)) {

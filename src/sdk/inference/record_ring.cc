@@ -23,7 +23,8 @@ const uint64_t* PackedRecord::UnpackNumbers(const uint64_t* from, uint64_t known
   return from;
 }
 
-const uint64_t* PackedRecord::UnpackNumbers(const uint64_t* from, uint64_t known, Numbers& to) noexcept {
+const uint64_t* PackedRecord::UnpackNumbers(const uint64_t* from, uint64_t known,
+                                            RecordNumbers& to) noexcept {
   for (size_t i = 0; i < kNumbers; ++i)
     if (known >> (kFirst + i) & 1) std::memcpy(reinterpret_cast<char*>(&to) + 8 * i, from++, 8);
   return from;
@@ -42,7 +43,7 @@ void PackedRecord::UnpackTexts(const char* from, uint64_t known, T& to) noexcept
   });
 }
 
-telemetry::Row PackedRecord::Unpack() const noexcept {
+telemetry::RecordRow PackedRecord::Unpack() const noexcept {
   const uint64_t known = words[0];
   const uint64_t* from = words.data() + 1;
   const char* far = known & kFar ? reinterpret_cast<const char*>(*from++) : nullptr;
@@ -53,7 +54,7 @@ telemetry::Row PackedRecord::Unpack() const noexcept {
     else UnpackTexts<NearSize>(reinterpret_cast<const char*>(from), known, to);
   };
   if (known & kRow) {
-    telemetry::Row row;
+    telemetry::RecordRow row;
     unpack(row.numbers, row);
     return row;
   }

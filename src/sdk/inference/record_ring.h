@@ -1,6 +1,6 @@
-// Records on their way from any thread to the one that writes. Neither side waits, and a record whose texts
-// are short takes no memory of its own. They are kept as they were given: what becomes of them in the table
-// is computed where they are read, not on the time of those who give.
+// Queue of records from any thread to the writing thread. Neither side waits, and a record with short texts
+// allocates no memory. Records are stored as given; the reader converts them to rows, so that producers spend
+// no time on it.
 #pragma once
 
 #include <array>
@@ -19,35 +19,35 @@
 namespace gpulens::inference {
 
 // Completes a record on the writing thread, before it is written.
-class Settler {
+class RecordSettler {
  public:
-  virtual ~Settler() = default;
-  virtual void Settle(telemetry::Row& row) noexcept = 0;
+  virtual ~RecordSettler() = default;
+  virtual void Settle(telemetry::RecordRow& row) noexcept = 0;
 };
 
-// A record as it is stored in the ring: the known values one after the other, and a word that lists which
-// they are. Unknown values take no memory, since a record costs its caller the cache lines that it touches:
-// three for a usual one. Its words, in this order: what is known; memory of its own, if its texts are long; a
-// settler, if there is one; numbers; texts, each behind its size.
+// A record as the ring stores it: only its known values, since the cost of a record is that of its cache
+// lines, three for a usual one. Its words, in this order: a bit mask of the known values; a pointer to long
+// texts, if any; a settler, if any; numbers; texts, each after its size.
 struct alignas(64) PackedRecord {
   struct Line {
     alignas(64) std::array<uint64_t, 8> words;
   };
   static constexpr size_t kMostLines = 8;
-  static constexpr size_t kNear = 96;  // bytes of texts: a model's name, an engine's, a UUID and some more
+  static constexpr size_t kNear = 96;  // bytes of texts: names of a model and an engine, a UUID and some more
 
   std::array<uint64_t, 8 * kMostLines> words;
 
-  // Bytes of its texts that want memory of their own; 0: they fit in here.
+  // Bytes to allocate for the texts; 0: they fit into the record.
   template <class T>
   static size_t FarBytes(const T& given) noexcept {
     size_t bytes = 0;
     EachText(given, [&](std::string_view text) { bytes += text.size(); });
     return bytes <= kNear ? 0 : bytes + telemetry::kTexts * sizeof(FarSize);
   }
-  // Takes `far`, of so many bytes, and `settler`; either may be null. How many lines it has become.
+  // Packs a record, takes ownership of `far` (memory of FarBytes) and `settler`, either of which may be null,
+  // and returns the number of lines.
   template <class T>
-  size_t Pack(const T& given, char* far, Settler* settler) noexcept {
+  size_t Pack(const T& given, char* far, RecordSettler* settler) noexcept {
     uint64_t* to = words.data() + 1;
     uint64_t known = 0;
     if (far) [[unlikely]] {
@@ -67,10 +67,10 @@ struct alignas(64) PackedRecord {
     return (static_cast<size_t>(end - reinterpret_cast<const char*>(this)) + 63) / 64;
   }
 
-  // The row of a packed record; its texts live until the record is freed.
-  telemetry::Row Unpack() const noexcept;
-  Settler* settler() const noexcept {
-    return words[0] & kSettler ? reinterpret_cast<Settler*>(words[words[0] & kFar ? 2 : 1]) : nullptr;
+  // Returns the row; its texts live until the record is freed.
+  telemetry::RecordRow Unpack() const noexcept;
+  RecordSettler* settler() const noexcept {
+    return words[0] & kSettler ? reinterpret_cast<RecordSettler*>(words[words[0] & kFar ? 2 : 1]) : nullptr;
   }
   void Free() noexcept {
     delete settler();
@@ -78,21 +78,21 @@ struct alignas(64) PackedRecord {
   }
 
  private:
-  using Numbers = telemetry::Numbers;
+  using RecordNumbers = telemetry::RecordNumbers;
   using NearSize = uint8_t;
   using FarSize = uint32_t;
   static_assert(kNear <= UINT8_MAX);
-  static constexpr size_t kNumbers = sizeof(Numbers) / sizeof(uint64_t);
+  static constexpr size_t kNumbers = sizeof(RecordNumbers) / sizeof(uint64_t);
 
-  // Bits of the first word: texts from 0 on, numbers from kFirst on; of a record outcome and flags, too.
+  // Bits of the first word: texts from 0, numbers from kFirst; for an InferenceRecord also outcome and flags.
   static constexpr uint64_t kFar = 1 << 9, kSettler = 1 << 10, kRow = 1 << 11;
   static constexpr int kFirst = 12, kItl = 58, kStreaming = 59, kWarmup = 60, kOutcome = 62;
   static_assert(telemetry::kTexts == 9 && kFirst + kNumbers <= 64);
-  static_assert(std::is_trivially_copyable_v<Numbers> && sizeof(Distribution) % 8 == 0);
+  static_assert(std::is_trivially_copyable_v<RecordNumbers> && sizeof(Distribution) % 8 == 0);
 
   template <class T, class F>
   static void EachText(T& given, F&& visit) noexcept {
-    if constexpr (std::is_same_v<std::remove_const_t<T>, telemetry::Row>) {
+    if constexpr (std::is_same_v<std::remove_const_t<T>, telemetry::RecordRow>) {
       for (auto& text : given.texts) visit(text);
     } else {
       auto& r = given;
@@ -100,7 +100,7 @@ struct alignas(64) PackedRecord {
       visit(r.metadata_json), visit(r.mining_session_id), visit(r.energy_method), visit(r.energy_vendor);
     }
   }
-  // But time, outcome, flags and time per token.
+  // Visits the numbers except time, outcome, flags and time per token.
   template <class T, class F>
   static void EachNumber(T& r, F&& visit) noexcept {
     visit(r.prompt_tokens), visit(r.prompt_tokens_evaluated), visit(r.cached_prompt_tokens);
@@ -136,14 +136,14 @@ struct alignas(64) PackedRecord {
     return to;
   }
   // Values equal to those of an empty row are unknown.
-  static uint64_t* PackNumbers(const telemetry::Row& row, uint64_t* to, uint64_t& known) noexcept {
-    static constexpr auto kNone = std::bit_cast<std::array<uint64_t, kNumbers>>(Numbers());
+  static uint64_t* PackNumbers(const telemetry::RecordRow& row, uint64_t* to, uint64_t& known) noexcept {
+    static constexpr auto kNone = std::bit_cast<std::array<uint64_t, kNumbers>>(RecordNumbers());
     known |= kRow;
     for (size_t i = 0; i < kNumbers; ++i) {
       std::memcpy(to, reinterpret_cast<const char*>(&row.numbers) + 8 * i, 8);
       const bool here = *to != kNone[i];
       known |= uint64_t{here} << (kFirst + i);
-      to += here;  // else the next one is written over it
+      to += here;  // an unknown value is overwritten by the next one
     }
     return to;
   }
@@ -167,7 +167,7 @@ struct alignas(64) PackedRecord {
     CopyText(to + sizeof size, text);
     return to + sizeof size + text.size();
   }
-  // Without a call for names: two halves that may overlap.
+  // Copies short texts as two halves that may overlap, without a call of memcpy.
   static void CopyText(char* to, std::string_view text) noexcept {
     const char* from = text.data();
     const size_t n = text.size();
@@ -184,26 +184,25 @@ struct alignas(64) PackedRecord {
   }
 
   static const uint64_t* UnpackNumbers(const uint64_t* from, uint64_t known, InferenceRecord& to) noexcept;
-  static const uint64_t* UnpackNumbers(const uint64_t* from, uint64_t known, Numbers& to) noexcept;
+  static const uint64_t* UnpackNumbers(const uint64_t* from, uint64_t known, RecordNumbers& to) noexcept;
   template <class Size, class T>
   static void UnpackTexts(const char* from, uint64_t known, T& to) noexcept;
 };
-// With a value that is not known behind the last one.
-static_assert(8 * (3 + sizeof(telemetry::Numbers) / 8) + telemetry::kTexts + PackedRecord::kNear <=
+// Has room for an unknown value that is written after the last known one.
+static_assert(8 * (3 + sizeof(telemetry::RecordNumbers) / 8) + telemetry::kTexts + PackedRecord::kNear <=
               sizeof(PackedRecord));
 
 // Bounded queue of records: many producers, one consumer. Records have variable length and stay in place
 // until they are released, so a record that cannot be written yet is neither copied nor lost.
 class RecordRing {
  public:
-  static constexpr size_t kMostRecords = size_t{1} << 24;
-
-  // Rounded up to a power of two, at most kMostRecords. Has memory for that many of the longest records, so
-  // only their number is limited; pages are faulted in as the high-water mark grows.
+  // The capacity, at most 2^24, is rounded up to a power of two. Has memory for that many of the longest
+  // records, so only their number is limited; pages are faulted in as the high-water mark grows.
   explicit RecordRing(size_t capacity)
       : mask_(static_cast<uint32_t>(std::bit_ceil(capacity < 2 ? 2 : capacity) - 1)),
         entries_(New<uint64_t>(mask_ + size_t{1})),
-        // A record that begins before the end may run over it; as many lines at the beginning stay unused.
+        // A record that begins before the end may extend beyond it; the same number of lines at the beginning
+        // is unused.
         memory_(New<std::byte>(((mask_ + size_t{2}) * PackedRecord::kMostLines + 1) * sizeof(Line))),
         lines_(
             reinterpret_cast<Line*>((reinterpret_cast<uintptr_t>(memory_.get()) | (sizeof(Line) - 1)) + 1)) {}
@@ -223,13 +222,13 @@ class RecordRing {
 
   // Number of records pushed including this one, modulo 2^32 and never 0; 0: full, or no memory for a long
   // text.
-  uint64_t Push(const telemetry::Row& row, std::unique_ptr<Settler>* settler = nullptr) noexcept {
+  uint64_t Push(const telemetry::RecordRow& row, std::unique_ptr<RecordSettler>* settler = nullptr) noexcept {
     return PushGiven(row, settler);
   }
   uint64_t Push(const InferenceRecord& record) noexcept { return PushGiven(record, nullptr); }
 
-  // ---- the reader's
-  // How many there are from the oldest on without a gap, at most so many.
+  // ---- for the consumer
+  // Returns the number of complete records from the oldest on, at most `most`.
   size_t Ready(size_t most) const noexcept {
     const uint32_t from = released_.load(std::memory_order_relaxed);
     uint32_t count = 0;
@@ -237,10 +236,10 @@ class RecordRing {
       ++count;
     return count;
   }
-  // The i-th oldest; i is below Ready(). Its texts live until it is released.
-  telemetry::Row At(size_t i) const noexcept { return Record(i).Unpack(); }
-  // Numbers are kept as settled, texts are as its Settler's.
-  Settler* settler(size_t i) const noexcept { return Record(i).settler(); }
+  // Returns the i-th oldest record, for i below Ready(). Its texts live until it is released.
+  telemetry::RecordRow At(size_t i) const noexcept { return Record(i).Unpack(); }
+  // Returns the settler of that record, or null.
+  RecordSettler* settler(size_t i) const noexcept { return Record(i).settler(); }
   void Release(size_t count) noexcept {
     for (size_t i = 0; i < count; ++i) Record(i).Free();
     const uint32_t released = released_.load(std::memory_order_relaxed) + static_cast<uint32_t>(count);
@@ -260,7 +259,7 @@ class RecordRing {
   };
   template <class T>
   using Memory = std::unique_ptr<T[], Freed>;
-  // Zeros, which the kernel gives for nothing.
+  // Returns zeroed memory, which the kernel provides without writing it.
   template <class T>
   static Memory<T> New(size_t count) {
     Memory<T> memory(static_cast<T*>(std::calloc(count, sizeof(T))));
@@ -282,16 +281,17 @@ class RecordRing {
   }
 
   template <class T>
-  uint64_t PushGiven(const T& given, std::unique_ptr<Settler>* settler) noexcept {
+  uint64_t PushGiven(const T& given, std::unique_ptr<RecordSettler>* settler) noexcept {
     char* far = nullptr;
     if (const size_t bytes = PackedRecord::FarBytes(given); bytes > 0) [[unlikely]] {
       far = new (std::nothrow) char[bytes];
       if (!far) return 0;
     }
-    // Its length is to be known before it takes a place.
+    // The size must be known before a place is reserved.
     PackedRecord packed;
     const size_t size = packed.Pack(given, far, settler ? settler->get() : nullptr);
-    // Both loads see what the reader did before it gave places back. The second may be of later.
+    // Both acquire loads pair with the consumer's releases in Release. The second load may be newer than the
+    // first.
     uint64_t at = pushed_.load(std::memory_order_acquire), end = 0;
     do {
       if (Until(released_.load(std::memory_order_acquire), Count(at)) > static_cast<int32_t>(mask_)) {
@@ -312,7 +312,7 @@ class RecordRing {
   const Memory<uint64_t> entries_;
   const Memory<std::byte> memory_;
   Line* const lines_;
-  alignas(64) std::atomic<uint64_t> pushed_ = 0;  // the place behind the last one
+  alignas(64) std::atomic<uint64_t> pushed_ = 0;  // the place after the last record
   alignas(64) std::atomic<uint32_t> released_ = 0;
 };
 

@@ -9,9 +9,9 @@
 namespace gpulens::inference {
 namespace {
 
-using telemetry::Row, telemetry::TextColumn;
+using telemetry::RecordRow, telemetry::TextColumn;
 
-// Of a length of its own: each says which numbers it has.
+// A record whose length depends on its known numbers.
 InferenceRecord Numbered(int64_t thread, int64_t number, const std::string& text) {
   InferenceRecord record{.model = text};
   record.time = std::chrono::system_clock::time_point(std::chrono::seconds(1));
@@ -22,11 +22,12 @@ InferenceRecord Numbered(int64_t thread, int64_t number, const std::string& text
   return record;
 }
 
-Row Longest() {
-  Row row;
-  for (const telemetry::Column& column : telemetry::Columns()) {
-    if (const auto* real = std::get_if<double telemetry::Numbers::*>(&column.at)) row.numbers.*(*real) = 1.5;
-    else if (const auto* whole = std::get_if<int64_t telemetry::Numbers::*>(&column.at))
+RecordRow Longest() {
+  RecordRow row;
+  for (const telemetry::RecordColumn& column : telemetry::RecordColumns()) {
+    if (const auto* real = std::get_if<double telemetry::RecordNumbers::*>(&column.at))
+      row.numbers.*(*real) = 1.5;
+    else if (const auto* whole = std::get_if<int64_t telemetry::RecordNumbers::*>(&column.at))
       row.numbers.*(*whole) = 7;
   }
   row.numbers.outcome = 1;
@@ -34,7 +35,7 @@ Row Longest() {
   return row;
 }
 
-TEST(RecordRing, ManyPushOneReadsAndEachRecordIsWhole) {
+TEST(RecordRing, RecordsOfManyProducersAreComplete) {
   constexpr int64_t kThreads = 4, kEach = 5000;
   RecordRing ring(16);
   std::vector<std::thread> threads;
@@ -52,7 +53,7 @@ TEST(RecordRing, ManyPushOneReadsAndEachRecordIsWhole) {
     const size_t count = ring.Ready(5);
     if (count == 0) std::this_thread::yield();
     for (size_t i = 0; i < count; ++i) {
-      const Row row = ring.At(i);
+      const RecordRow row = ring.At(i);
       const auto thread = static_cast<size_t>(row.numbers.prompt_tokens);
       if (thread >= kThreads) {
         ++wrong;
@@ -73,16 +74,17 @@ TEST(RecordRing, ManyPushOneReadsAndEachRecordIsWhole) {
   EXPECT_EQ(ring.waiting(), 0u);
 }
 
-TEST(RecordRing, HasRoomForItsNumberOfTheLongest) {
+TEST(RecordRing, HoldsItsCapacityOfTheLongestRecords) {
   RecordRing ring(8);
-  const Row longest = Longest();
+  const RecordRow longest = Longest();
   for (size_t round = 0; round < 20; ++round) {
-    // Some wait meanwhile, so that it never begins anew, and records run over its end.
+    // The ring is never empty, so that it does not restart at its beginning and records extend beyond its
+    // end.
     while (ring.waiting() < ring.capacity()) ASSERT_NE(ring.Push(longest), 0u);
     EXPECT_EQ(ring.Push(longest), 0u) << "it is full";
     ASSERT_EQ(ring.Ready(100), ring.capacity());
     for (size_t i = 0; i < ring.capacity(); ++i) {
-      const Row row = ring.At(i);
+      const RecordRow row = ring.At(i);
       EXPECT_EQ(row.texts, longest.texts);
       EXPECT_EQ(row.numbers.max_itl_ms, 1.5);
       EXPECT_EQ(row.numbers.outcome, 1);
@@ -91,7 +93,7 @@ TEST(RecordRing, HasRoomForItsNumberOfTheLongest) {
   }
 }
 
-TEST(RecordRing, BeginsAnewWhenNothingWaits) {
+TEST(RecordRing, RestartsWhenEmpty) {
   RecordRing ring(64);
   const std::string text = "lies in the ring";
   const char* first = nullptr;

@@ -1,11 +1,7 @@
 #include "sdk/ring/actor.h"
 
 #include <exception>
-#include <string>
 #include <system_error>
-#include <utility>
-
-#include <gpulens/ring_message.h>
 
 #include "base/check.h"
 #include "base/threads.h"
@@ -15,9 +11,13 @@ namespace {
 
 std::string Named(const std::string& id) { return "kernel \"" + id + "\""; }
 
+Status LateBy(const std::string& id, std::string_view what) {
+  return {Code::kTimeout, Named(id) + ": " + std::string(what)};
+}
+
 }  // namespace
 
-using ring::Queue;
+using ring::MessageQueue;
 
 template <bool kReported>
 BasicActor<kReported>::BasicActor(ActorOptions options)
@@ -55,10 +55,13 @@ void BasicActor<kReported>::SetState(KernelState state) {
   if (has_telemetry()) record_->SetState(state, Now());
 }
 
-// Under the lock: why nothing can be sent or received.
+// Returns why nothing can be sent or received. Called under the lock.
 template <bool kReported>
 Status BasicActor<kReported>::Refused(std::string_view what) const {
-  return Refusal(id_, state_, failure_, what);
+  if (state_ == KernelState::kLaunched)
+    return {Code::kInvalidArgument, Named(id_) + " is launched: activate it before you " + std::string(what)};
+  if (state_ == KernelState::kFailed) return {Code::kUnavailable, Named(id_) + " has failed: " + failure_};
+  return {Code::kUnavailable, Named(id_) + " is " + std::string(KernelStateName(state_))};
 }
 
 template <bool kReported>
@@ -93,24 +96,24 @@ Status BasicActor<kReported>::Send(void* message, bool& full, std::optional<Dura
   return Ok();
 }
 
-// Under the lock. `tell`: return a Status, which allocates.
+// Called under the lock. `detailed`: return an error with a text, which allocates.
 template <bool kReported>
-Status BasicActor<kReported>::SendToFull(void* message, bool tell) {
+Status BasicActor<kReported>::SendToFull(void* message, bool detailed) {
   const auto drop = [this](DropReason reason) {
     if (has_telemetry()) record_->Drop(reason, 1);
   };
   switch (options_.when_full) {
     case WhenFull::kBlock:
-      drop(tell ? DropReason::kTimeout : DropReason::kRejected);
-      return tell ? LateBy(id_, "its queue is full") : Status{Code::kExhausted, {}};
+      drop(detailed ? DropReason::kTimeout : DropReason::kRejected);
+      return detailed ? LateBy(id_, "its queue is full") : Status{Code::kExhausted, {}};
     case WhenFull::kReject:
       drop(DropReason::kRejected);
-      return {Code::kExhausted, tell ? "kernel \"" + id_ + "\": its queue is full" : std::string()};
+      return {Code::kExhausted, detailed ? Named(id_) + ": its queue is full" : std::string()};
     case WhenFull::kDropNewest: drop(DropReason::kNewest); break;
     case WhenFull::kDropOldest: {
       drop(DropReason::kOldest);
       const TimePoint now = Now();
-      messages_.ReplaceOldest(message, now);  // which ends with the sender's, outside of the lock
+      messages_.ReplaceOldest(message, now);  // the sender destroys it, outside of the lock
       if (has_telemetry()) record_->Received(now, messages_.size());
       break;
     }
@@ -134,7 +137,7 @@ Status BasicActor<kReported>::Receive(void* to, bool& full, Duration timeout) {
   return Ok();
 }
 
-// A loop that takes the next message, or ends, is done with the last one.
+// Counts the last message as processed, when the loop takes the next one or ends.
 template <bool kReported>
 void BasicActor<kReported>::Settle(TimePoint now) noexcept {
   if (!working_) return;
@@ -187,7 +190,7 @@ Status BasicActor<kReported>::Put(void* reply, bool& full) {
   } else {
     lost(DropReason::kReply);
     return options_.when_full == WhenFull::kReject
-               ? Status{Code::kExhausted, "kernel \"" + id_ + "\": its queue of replies is full"}
+               ? Status{Code::kExhausted, Named(id_) + ": its queue of replies is full"}
                : Ok();
   }
   answered_.store(replies_.size(), std::memory_order_relaxed);
@@ -214,7 +217,10 @@ void BasicActor<kReported>::Failed(const char* what) noexcept {
 
 template <bool kReported>
 Status BasicActor<kReported>::Change(std::string_view what, KernelState from, KernelState to) {
-  if (state_ != from) return WrongState(id_, state_, from, what);
+  if (state_ != from)
+    return {Code::kInvalidArgument, Named(id_) + " is " + std::string(KernelStateName(state_)) +
+                                        "; only one that is " + std::string(KernelStateName(from)) +
+                                        " can be " + std::string(what)};
   SetState(to);
   return Ok();
 }
@@ -226,7 +232,7 @@ Status BasicActor<kReported>::Activate() {
     return status;
   if (Status started = StartThread(thread_, [this] { Run(); }); !started) {
     SetState(KernelState::kLaunched);
-    return {Code::kExhausted, "kernel \"" + id_ + "\": " + started.detail};
+    return {Code::kExhausted, Named(id_) + ": " + started.detail};
   }
   running_ = true;
   cpu_.Watch(thread_.native_handle());
@@ -266,7 +272,7 @@ void BasicActor<kReported>::Run() {
   if (why && Running()) failure_ = *why;
   // A loop that returned by itself has ended; Terminate handles one that was requested to end.
   if (Running()) SetState(why ? KernelState::kFailed : KernelState::kTerminated);
-  Queue unread = std::move(messages_);
+  MessageQueue unread = std::move(messages_);
   if (has_telemetry() && unread.size() > 0) record_->Drop(DropReason::kTerminated, unread.size());
   if (has_telemetry()) record_->SetDepth(0);
   closed_.store(true, std::memory_order_relaxed);
@@ -275,7 +281,7 @@ void BasicActor<kReported>::Run() {
 }
 
 template <bool kReported>
-void BasicActor<kReported>::DropQueued(Queue& messages, Queue& replies) {
+void BasicActor<kReported>::DropQueued(MessageQueue& messages, MessageQueue& replies) {
   messages = std::move(messages_);
   replies = std::move(replies_);
   queued_.store(0, std::memory_order_relaxed);
@@ -287,7 +293,7 @@ void BasicActor<kReported>::DropQueued(Queue& messages, Queue& replies) {
 
 template <bool kReported>
 void BasicActor<kReported>::Close() {
-  Queue messages, replies;  // they end outside of the lock
+  MessageQueue messages, replies;  // destroyed outside of the lock
   Lock lock(mutex_);
   if (state_ == KernelState::kTerminating || state_ == KernelState::kTerminated) return;
   SetState(KernelState::kTerminating);
@@ -300,12 +306,12 @@ void BasicActor<kReported>::Close() {
 template <bool kReported>
 Status BasicActor<kReported>::Terminate(Duration timeout) {
   Close();
-  Queue messages, replies;
+  MessageQueue messages, replies;
   std::thread ended;
   std::unique_ptr<KernelBody> body;
   Lock lock(mutex_);
   if (thread_.get_id() == std::this_thread::get_id() && thread_.joinable())
-    return {Code::kInvalidArgument, "kernel \"" + id_ + "\" cannot wait for itself; it will end"};
+    return {Code::kInvalidArgument, Named(id_) + " cannot wait for itself; it will end"};
   if (!Wait(ended_, lock, timeout, [this] { return !running_; }))
     return LateBy(id_, "its handler is still at work");
   if (state_ != KernelState::kTerminated) SetState(KernelState::kTerminated);
@@ -317,7 +323,7 @@ Status BasicActor<kReported>::Terminate(Duration timeout) {
   return Ok();
 }
 
-// Under the lock.
+// Called under the lock.
 template <bool kReported>
 void BasicActor<kReported>::UpdateCpu() const noexcept {
   if (!has_telemetry() || !running_) return;
@@ -326,7 +332,7 @@ void BasicActor<kReported>::UpdateCpu() const noexcept {
 
 template <bool kReported>
 ring::KernelRecord& BasicActor<kReported>::Record() const {
-  CHECK(record_);  // callers get it from a directory, which contains only those
+  CHECK(record_);  // directories contain only actors with telemetry
   UpdateCpu();
   return *record_;
 }
@@ -351,23 +357,6 @@ void BasicActor<kReported>::Reset() {
 
 template class BasicActor<true>;
 template class BasicActor<false>;
-
-Status LateBy(const std::string& id, std::string_view what) {
-  return {Code::kTimeout, Named(id) + ": " + std::string(what)};
-}
-
-Status Refusal(const std::string& id, KernelState state, const std::string& failure, std::string_view what) {
-  if (state == KernelState::kLaunched)
-    return {Code::kInvalidArgument, Named(id) + " is launched: activate it before you " + std::string(what)};
-  if (state == KernelState::kFailed) return {Code::kUnavailable, Named(id) + " has failed: " + failure};
-  return {Code::kUnavailable, Named(id) + " is " + std::string(KernelStateName(state))};
-}
-
-Status WrongState(const std::string& id, KernelState state, KernelState wanted, std::string_view what) {
-  return {Code::kInvalidArgument, Named(id) + " is " + std::string(KernelStateName(state)) +
-                                      "; only one that is " + std::string(KernelStateName(wanted)) +
-                                      " can be " + std::string(what)};
-}
 
 Status SendTo(RingActor& actor, void* message, bool& full, Duration timeout) {
   return actor.Send(message, full, timeout);

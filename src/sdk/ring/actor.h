@@ -25,36 +25,36 @@
 
 namespace gpulens::ring {
 
-// A bounded queue of messages whose type only their form knows. Not thread-safe: an actor has a lock.
-class Queue {
+// Bounded queue of messages of an erased type. Not thread-safe.
+class MessageQueue {
  public:
-  Queue() = default;
-  // `form` outlives the queue; null: unused. `stamped`: remembers when messages came.
-  Queue(const internal::MessageForm* form, size_t limit, bool stamped)
+  MessageQueue() = default;
+  // `form` must outlive the queue; null: the queue is unused. `stamped`: stores the times of messages.
+  MessageQueue(const internal::MessageForm* form, size_t limit, bool stamped)
       : form_(form), limit_(form ? limit : 0) {
     if (!form) return;
     slots_ = ::operator new(limit * form->size, std::align_val_t(form->align), std::nothrow);
     if (stamped) stamps_.reset(new (std::nothrow) TimePoint[limit]);
     if (!slots_ || (stamped && !stamps_)) limit_ = 0;
   }
-  Queue(Queue&& other) noexcept { Swap(other); }
-  Queue& operator=(Queue&& other) noexcept {
-    Queue gone(std::move(*this));
+  MessageQueue(MessageQueue&& other) noexcept { Swap(other); }
+  MessageQueue& operator=(MessageQueue&& other) noexcept {
+    MessageQueue gone(std::move(*this));
     Swap(other);
     return *this;
   }
-  ~Queue() {
+  ~MessageQueue() {
     for (; size_ > 0; Advance()) form_->destroy(At(head_));
     if (slots_) ::operator delete(slots_, std::align_val_t(form_->align));
   }
 
   size_t size() const noexcept { return size_; }
-  size_t limit() const noexcept { return limit_; }  // 0: there was no memory for it
+  size_t limit() const noexcept { return limit_; }  // 0: no memory
   bool used() const noexcept { return form_ != nullptr; }
   bool empty() const noexcept { return size_ == 0; }
   bool full() const noexcept { return size_ >= limit_; }
 
-  // Takes the object at `message`. The queue is not full.
+  // Moves the object at `message` into the queue, which must not be full.
   void Push(void* message, TimePoint at) noexcept {
     size_t tail = head_ + size_;
     if (tail >= limit_) tail -= limit_;
@@ -62,14 +62,14 @@ class Queue {
     if (stamps_) stamps_[tail] = at;
     ++size_;
   }
-  // The oldest, which is there; when it came.
+  // Moves the oldest message to `to` and returns its time. The queue must not be empty.
   TimePoint Pop(void* to) noexcept {
     const TimePoint at = stamps_ ? stamps_[head_] : TimePoint();
     form_->move(to, At(head_));
     Advance();
     return at;
   }
-  // For a full queue: `message` becomes the newest, and the oldest replaces it.
+  // Exchanges the oldest message of a full queue with `message`, which becomes the newest.
   void ReplaceOldest(void* message, TimePoint at) noexcept {
     form_->exchange(At(head_), message);
     if (stamps_) stamps_[head_] = at;
@@ -82,7 +82,7 @@ class Queue {
     if (++head_ == limit_) head_ = 0;
     --size_;
   }
-  void Swap(Queue& other) noexcept {
+  void Swap(MessageQueue& other) noexcept {
     std::swap(form_, other.form_);
     std::swap(limit_, other.limit_);
     std::swap(head_, other.head_);
@@ -101,8 +101,7 @@ class Queue {
 
 namespace gpulens::internal {
 
-// Small parts of an actor.
-// The processor time of a thread that runs.
+// Processor time of a running thread.
 class ThreadCpu {
  public:
   void Watch(pthread_t thread) noexcept { known_ = ::pthread_getcpuclockid(thread, &clock_) == 0; }
@@ -117,7 +116,7 @@ class ThreadCpu {
   clockid_t clock_{};
 };
 
-// Waits until `ready`; false: not by the end of `timeout`. Further than a year is for ever.
+// Waits until `ready` returns true; returns false after `timeout`. A timeout above a year is infinite.
 template <class Ready>
 bool Wait(std::condition_variable& on, std::unique_lock<std::mutex>& lock, Duration timeout,
           const Ready& ready) {
@@ -129,27 +128,22 @@ bool Wait(std::condition_variable& on, std::unique_lock<std::mutex>& lock, Durat
 
 inline double Seconds(Duration span) noexcept { return std::chrono::duration<double>(span).count(); }
 
-// Errors of a kernel that cannot do what was requested.
-Status LateBy(const std::string& id, std::string_view what);
-Status Refusal(const std::string& id, KernelState state, const std::string& failure, std::string_view what);
-Status WrongState(const std::string& id, KernelState state, KernelState wanted, std::string_view what);
-
 struct ActorOptions {
   std::string id;
   const MessageForm* messages = nullptr;
-  const MessageForm* replies = nullptr;  // null: it does not answer
+  const MessageForm* replies = nullptr;  // null: it sends no replies
   std::unique_ptr<KernelBody> body;
   KernelOptions options;
   bool telemetry = false;
 };
 
-// Thread-safe except for the functions of the kernel's own thread. Destroyed after Terminate was ok, or
-// without a thread.
+// A kernel. Thread-safe, except for the functions of the kernel's own thread. Must be terminated before its
+// destruction if it has a thread.
 class RingActor : public ring::KernelSource {
  public:
-  virtual bool HasQueues() const = 0;  // false: there was no memory for its queues
-  virtual Status Send(void* message, bool& full,
-                      std::optional<Duration> timeout) = 0;  // none: it never waits
+  virtual bool HasQueues() const = 0;  // false: no memory for its queues
+  // Without a timeout it never waits.
+  virtual Status Send(void* message, bool& full, std::optional<Duration> timeout) = 0;
   virtual Status Receive(void* to, bool& full, Duration timeout) = 0;
   // For its own thread.
   virtual Status Take(void* to, bool& full, Duration timeout) = 0;
@@ -161,12 +155,12 @@ class RingActor : public ring::KernelSource {
   virtual Status Activate() = 0;
   virtual Status Deactivate() = 0;
   virtual Status Reactivate() = 0;
-  virtual void Close() = 0;  // first half of Terminate: wakes all waiters, waits for none
+  virtual void Close() = 0;  // first half of Terminate: wakes all waiters and does not wait
   virtual Status Terminate(Duration timeout) = 0;
   virtual KernelState state() const = 0;
 };
 
-// kReported false is an actor without a trace of telemetry, which a benchmark compares.
+// kReported false compiles an actor without any telemetry, for comparison in benchmarks.
 template <bool kReported>
 class BasicActor final : public RingActor {
  public:
@@ -205,8 +199,8 @@ class BasicActor final : public RingActor {
   bool Running() const noexcept {
     return state_ == KernelState::kActive || state_ == KernelState::kDeactivated;
   }
-  void DropQueued(ring::Queue& messages, ring::Queue& replies);
-  Status SendToFull(void* message, bool tell);
+  void DropQueued(ring::MessageQueue& messages, ring::MessageQueue& replies);
+  Status SendToFull(void* message, bool detailed);
   void Settle(TimePoint now) noexcept;
   void UpdateCpu() const noexcept;
   ring::KernelRecord& Record() const;
@@ -216,19 +210,19 @@ class BasicActor final : public RingActor {
   const std::string id_;
   const KernelOptions options_;
   std::unique_ptr<KernelBody> body_;
-  std::atomic<size_t> queued_{0}, answered_{0};  // the queues' sizes, for readers without the lock
+  std::atomic<size_t> queued_{0}, answered_{0};  // sizes of the queues, read without the lock
   std::atomic<bool> closed_{false};
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable arrived_, room_, replied_, reply_room_, ended_;
-  ring::Queue messages_, replies_;
+  ring::MessageQueue messages_, replies_;
   KernelState state_ = KernelState::kLaunched;
   std::string failure_;
   std::unique_ptr<ring::KernelRecord> record_;  // null: telemetry is off
   std::thread thread_;
   bool running_ = false;  // the thread
   ThreadCpu cpu_;
-  bool working_ = false;  // on a message that was taken at taken_at_
+  bool working_ = false;  // on the message taken at taken_at_
   TimePoint taken_at_{};
 };
 

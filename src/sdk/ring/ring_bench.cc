@@ -1,5 +1,4 @@
-// What a message to an actor costs: with telemetry, with telemetry turned off, and with an actor that was
-// compiled without a trace of it.
+// Cost of a message to an actor: with telemetry, with telemetry off, and with an actor compiled without any.
 #include <benchmark/benchmark.h>
 #include <gpulens/ring_kernel.h>
 

@@ -76,14 +76,14 @@ struct Runtime {
   RingKernelRuntime runtime;
 };
 
-TEST(RingKernel, TheExample) {
+TEST(RingKernel, RunsTheExample) {
   Runtime the;
   auto square = the.Start<int, long>("square", [](int x) { return long{x} * x; });
   EXPECT_TRUE(square.Send(7, 1s).ok());
   EXPECT_EQ(square.Receive(kTimeout).value_or(-1), 49);
 }
 
-TEST(RingKernel, AHundredMessagesInOrderAreCounted) {
+TEST(RingKernel, CountsAHundredMessagesInOrder) {
   Runtime the;
   auto echo = the.Start<std::string, std::string>("worker", [](std::string text) { return text + "!"; });
   EXPECT_EQ(the.Of("worker").messages_processed, 0u);
@@ -106,7 +106,7 @@ TEST(RingKernel, AHundredMessagesInOrderAreCounted) {
   EXPECT_EQ(copy.state, KernelState::kActive);
 }
 
-TEST(RingKernel, ExceptionsAreCountedAndTheNextMessageFollows) {
+TEST(RingKernel, CountsExceptionsAndContinues) {
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) {
     if (x == 13) throw 13;
@@ -124,7 +124,7 @@ TEST(RingKernel, ExceptionsAreCountedAndTheNextMessageFollows) {
   EXPECT_EQ(copy.state, KernelState::kActive);
 }
 
-TEST(RingKernel, OneThatDoesNotAnswer) {
+TEST(RingKernel, RunsWithoutReplies) {
   Runtime the;
   std::atomic<int> sum{0};
   auto kernel = the.Start<int, void>("sum", [&](int x) { sum += x; });
@@ -134,7 +134,7 @@ TEST(RingKernel, OneThatDoesNotAnswer) {
   EXPECT_EQ(the.Of("sum").messages_sent, 0u);
 }
 
-TEST(RingKernel, AnEmptyQueueTimesOut) {
+TEST(RingKernel, ReceiveTimesOutWithoutAReply) {
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; });
   const auto before = std::chrono::steady_clock::now();
@@ -143,7 +143,7 @@ TEST(RingKernel, AnEmptyQueueTimesOut) {
   EXPECT_EQ(kernel.Receive(0s).status().code, Code::kTimeout);
 }
 
-TEST(RingKernel, MovesWhatCannotBeCopied) {
+TEST(RingKernel, MovesMoveOnlyMessages) {
   Runtime the;
   using Box = std::unique_ptr<int>;
   auto kernel = the.Start<Box, Box>("k", [](Box box) { return ++*box, std::move(box); }, {.queue_size = 1});
@@ -181,7 +181,7 @@ TEST(RingKernel, States) {
   EXPECT_FALSE(kernel->TrySend(1));
 }
 
-TEST(RingKernel, ADeactivatedOneTakesInAndWorksOnNothing) {
+TEST(RingKernel, QueuesMessagesWhileDeactivated) {
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; });
   ASSERT_TRUE(the.runtime.Deactivate("k").ok());
@@ -194,7 +194,7 @@ TEST(RingKernel, ADeactivatedOneTakesInAndWorksOnNothing) {
   for (int i = 0; i < 3; ++i) EXPECT_EQ(kernel.Receive(kTimeout).value_or(-1), i);
 }
 
-TEST(RingKernel, BadLaunches) {
+TEST(RingKernel, RejectsInvalidLaunches) {
   Runtime the;
   RingKernelRuntime& runtime = the.runtime;
   const auto echo = [](int x) { return x; };
@@ -273,7 +273,7 @@ TEST(RingKernel, WhenFullBlocksUntilThereIsRoomOrTheDeadline) {
   sender.join();
 }
 
-TEST(RingKernel, RepliesThatNobodyTakes) {
+TEST(RingKernel, BlocksOrDropsUnreceivedReplies) {
   Runtime the;
   const auto echo = [](int x) { return x; };
   auto rejects = the.Start<int, int>("rejects", echo, {.queue_size = 2, .when_full = WhenFull::kReject});
@@ -292,7 +292,7 @@ TEST(RingKernel, RepliesThatNobodyTakes) {
   EXPECT_EQ(oldest.Receive(kTimeout).value_or(-1), 3);
 }
 
-TEST(RingKernel, TerminateWakesWhoeverWaits) {
+TEST(RingKernel, TerminateWakesAllWaiters) {
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; }, {.queue_size = 1});
   auto idle = the.Start<int, int>("idle", [](int x) { return x; });
@@ -313,7 +313,7 @@ TEST(RingKernel, TerminateWakesWhoeverWaits) {
   EXPECT_EQ(Dropped(the.Of("k"), DropReason::kTerminated), 1u);
 }
 
-TEST(RingKernel, AHandlerThatWillNotEndKeepsTheKernel) {
+TEST(RingKernel, KeepsAKernelWhoseHandlerDoesNotEnd) {
   Runtime the;
   Gate gate;
   auto kernel = the.Start<int, int>("k", [&](int x) { return gate.Pass(), x; });
@@ -367,7 +367,7 @@ TEST(RingKernel, TelemetryOutlivesTheKernelUntilAReset) {
   EXPECT_EQ(FindSample(the.registry.Snapshot(), "ring_kernel.messages.processed")->value, 3);
 }
 
-TEST(RingKernel, AResetBeginsAnewAndTheKernelGoesOn) {
+TEST(RingKernel, ResetRestartsCountsOfARunningKernel) {
   Runtime the;
   const auto echo = [](int x) { return x; };
   auto a = the.Start<int, int>("a", echo), b = the.Start<int, int>("b", echo);
@@ -384,7 +384,7 @@ TEST(RingKernel, AResetBeginsAnewAndTheKernelGoesOn) {
   EXPECT_EQ(FindSample(the.registry.Snapshot(), "ring_kernel.messages.processed")->value, 2);
 }
 
-TEST(RingKernel, OffByDefault) {
+TEST(RingKernel, TelemetryIsOffByDefault) {
   RingKernelRuntime runtime;
   EXPECT_FALSE(runtime.telemetry_enabled());
   auto kernel = runtime.Launch<int, int>("k", [](int x) { return x; });
@@ -401,7 +401,7 @@ TEST(RingKernel, OffByDefault) {
 
 using Loop = RingContext<int, int>;
 
-TEST(RingLoop, ReceivesAndSendsUntilItIsToldToEnd) {
+TEST(RingLoop, ReceivesAndSendsUntilTermination) {
   Runtime the;
   auto kernel = the.runtime.LaunchLoop<int, int>("loop", [](Loop& context) {
     while (auto message = context.Receive()) {
@@ -422,7 +422,7 @@ TEST(RingLoop, ReceivesAndSendsUntilItIsToldToEnd) {
   EXPECT_TRUE(the.runtime.Terminate("loop", kTimeout).ok());
 }
 
-TEST(RingLoop, ThatThrowsHasFailed) {
+TEST(RingLoop, FailsWhenItThrows) {
   Runtime the;
   auto kernel = the.runtime.LaunchLoop<int, int>("loop", [](Loop& context) {
     auto message = context.Receive();
@@ -447,7 +447,7 @@ TEST(RingLoop, ThatThrowsHasFailed) {
   EXPECT_EQ(the.Of("loop").state, KernelState::kTerminated);
 }
 
-TEST(RingLoop, ThatReturnsHasEnded) {
+TEST(RingLoop, EndsWhenItReturns) {
   Runtime the;
   auto once = [](Loop& context) { static_cast<void>(context.Send(*context.Receive() + 1)); };
   for (int i = 0; i < 3; ++i) {
@@ -460,7 +460,7 @@ TEST(RingLoop, ThatReturnsHasEnded) {
   }
 }
 
-TEST(RingRuntime, SummaryIsTheSumOfItsKernels) {
+TEST(RingRuntime, SummarySumsItsKernels) {
   Runtime the;
   const auto echo = [](int x) { return x; };
   for (const char* id : {"worker_0", "worker_1", "worker_2"}) {
@@ -505,7 +505,7 @@ TEST(RingRuntime, IsExactUnderManySenders) {
   EXPECT_EQ(the.Of("k").dropped, 0u);
 }
 
-TEST(RingRuntime, ASteadyRoundTripDoesNotAllocate) {
+TEST(RingRuntime, DoesNotAllocateInSteadyRoundTrips) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own operator new";
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; });
@@ -516,7 +516,7 @@ TEST(RingRuntime, ASteadyRoundTripDoesNotAllocate) {
   EXPECT_EQ(AllAllocations(), before);
 }
 
-TEST(RingRuntime, SpinningFindsTheSame) {
+TEST(RingRuntime, SpinningGivesTheSameResults) {
   Runtime the;
   auto kernel = the.Start<int, int>("k", [](int x) { return x; }, {.spin = 50us});
   for (int i = 0; i < 200; ++i)

@@ -1,4 +1,4 @@
-// The kernels of a runtime by their ids.
+// RingKernelRuntime: the kernels of a runtime by id.
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -19,7 +19,7 @@ constexpr size_t kMostQueue = size_t{1} << 24, kMostId = 255, kMostListed = 10;
 
 namespace internal {
 
-// Thread-safe.
+// The kernels and their telemetry. Thread-safe.
 class RingRuntime {
  public:
   using Actor = std::shared_ptr<RingActor>;
@@ -126,7 +126,7 @@ Status RingKernelRuntime::Terminate(std::string_view id, Duration timeout) {
   return status;
 }
 
-// All are closed before the first is awaited.
+// Closes all kernels before it waits for the first.
 Status RingKernelRuntime::TerminateAll(Duration timeout) {
   const auto all = runtime_->All();
   for (const auto& [id, actor] : all) actor->Close();

@@ -1,6 +1,5 @@
 #include <gpulens/efficiency.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "base/parse.h"
@@ -8,7 +7,7 @@
 namespace gpulens {
 namespace {
 
-// In the units of the table; see gpu_specs.tsv.
+// A row of gpu_specs.tsv, in the units of the table.
 struct SpecRow {
   struct Numbers {
     double fp64, fp64_matrix, fp32, tf32, bf16, fp16, fp8, int8, fp4, memory_gb, bandwidth_gb_s, tdp_w;
@@ -25,13 +24,12 @@ constexpr double kTera = 1e12, kGiga = 1e9;
 
 GpuHardwareSpec SpecOf(const SpecRow& row) noexcept {
   const SpecRow::Numbers& n = row.numbers;
-  GpuHardwareSpec spec;
-  spec.product = row.product;
-  spec.source = row.source;
-  spec.as_of = row.as_of;
-  spec.memory_bytes = n.memory_gb * kGiga;
-  spec.memory_bandwidth_bytes_per_second = n.bandwidth_gb_s * kGiga;
-  spec.tdp_watts = n.tdp_w;
+  GpuHardwareSpec spec{.product = row.product,
+                       .source = row.source,
+                       .as_of = row.as_of,
+                       .memory_bytes = n.memory_gb * kGiga,
+                       .memory_bandwidth_bytes_per_second = n.bandwidth_gb_s * kGiga,
+                       .tdp_watts = n.tdp_w};
   const double fp64 = std::isnan(n.fp64_matrix) ? n.fp64 : n.fp64_matrix;
   const double peaks[] = {fp64, n.fp32, n.tf32, n.bf16, n.fp16, n.fp8, n.int8, n.fp4};
   for (size_t i = 0; i < std::size(peaks); ++i) spec.peaks[i] = peaks[i] * kTera;

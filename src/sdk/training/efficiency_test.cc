@@ -9,7 +9,7 @@
 namespace gpulens {
 namespace {
 
-TEST(FindGpuSpec, ByWholeNameOrPciId) {
+TEST(FindGpuSpec, FindsByFullNameOrPciId) {
   for (std::string_view known :
        {"NVIDIA H100 80GB HBM3", "nvidia h100 80gb hbm3", "10de:2330", "10DE:2330", " 10de:2330\n"}) {
     const auto spec = FindGpuSpec(known);
@@ -24,12 +24,12 @@ TEST(FindGpuSpec, ByWholeNameOrPciId) {
   EXPECT_DOUBLE_EQ(FindGpuSpec("1002:74bd")->PeakFlops(Precision::kFp16), 1307.4e12) << "any of several ids";
 }
 
-TEST(FindGpuSpec, AnythingElseIsNotGuessed) {
+TEST(FindGpuSpec, DoesNotGuess) {
   for (std::string_view unknown :
        {"", " ", "H100", "NVIDIA H100", "A100", "T400", "NVIDIA RTX A1000", "NVIDIA",
         "10de:", "10de:2330 10de:2331", "10de:2342", "10de:25b6", "Unknown GPU"})
     EXPECT_FALSE(FindGpuSpec(unknown).has_value()) << unknown;
-  // Names that stand in one another.
+  // Names that contain one another.
   EXPECT_DOUBLE_EQ(FindGpuSpec("NVIDIA L40S")->PeakFlops(Precision::kBf16), 362.05e12);
   EXPECT_DOUBLE_EQ(FindGpuSpec("NVIDIA L40")->PeakFlops(Precision::kBf16), 181.05e12);
   EXPECT_DOUBLE_EQ(FindGpuSpec("NVIDIA L4")->PeakFlops(Precision::kBf16), 121e12);
@@ -53,7 +53,7 @@ TEST(Mbu, ReadsTheWeightsOnceAStep) {
   EXPECT_NEAR(Mbu(7e9 * 2, 100, *FindGpuSpec("NVIDIA A100-SXM4-80GB"), 2), 0.343306, 1e-5);
 }
 
-TEST(Efficiency, WhatIsNotKnownIsNaN) {
+TEST(Efficiency, IsNaNForUnknownInputs) {
   const auto t4 = FindGpuSpec("Tesla T4");
   for (double unknown : {Mfu(1e12, 0, 989e12), Mfu(1e12, -1, 989e12), Mfu(1e12, 1, 0),
                          Mfu(1e12, 1, kNotMeasured), Mfu(1e12, kNotMeasured, 1e12), Mfu(1e12, 1, 989e12, 0),

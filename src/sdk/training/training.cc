@@ -17,7 +17,7 @@ namespace {
 
 bool IsTime(double seconds) noexcept { return seconds >= 0 && std::isfinite(seconds); }
 
-// The instrument's series of this rank: all that a monitor writes has this attribute, and no other.
+// Returns the instrument's series of this rank; `rank` is the only attribute of a monitor's series.
 template <class Instrument>
 Instrument OfRank(std::string_view name, std::string_view unit, std::string_view description,
                   Registry& registry, int rank) {
@@ -25,7 +25,7 @@ Instrument OfRank(std::string_view name, std::string_view unit, std::string_view
       .Bind({{"rank", static_cast<int64_t>(rank)}});
 }
 
-// A gauge that also remembers what it was set to. Any thread.
+// A gauge that also stores its last value. Thread-safe.
 class RememberedGauge {
  public:
   RememberedGauge(std::string_view name, std::string_view unit, std::string_view description,
@@ -42,7 +42,7 @@ class RememberedGauge {
   std::atomic<double> last_{kNotMeasured};
 };
 
-struct Rule {
+struct OptionRule {
   bool broken;
   const char* detail;
 };
@@ -50,24 +50,24 @@ struct Rule {
 Status Check(const TrainingOptions& options) {
   const auto size = [](double n) { return n >= 0 && std::isfinite(n); };
   const std::array rules{
-      Rule{!size(options.num_params), "num_params must be 0 or more"},
-      Rule{!size(options.active_params) ||
-               (options.num_params > 0 && options.active_params > options.num_params),
-           "active_params must be at least 0 and at most num_params"},
-      Rule{!size(options.tokens_per_step), "tokens_per_step must be 0 or more"},
-      Rule{options.gpu_count < 1, "gpu_count must be at least 1"},
-      Rule{options.rank < 0, "rank must be at least 0"},
-      Rule{options.peak_flops_per_gpu <= 0 || std::isinf(options.peak_flops_per_gpu),
-           "peak_flops_per_gpu must be positive, or NaN if unknown"},
-      Rule{options.max_norm <= 0, "max_norm must be positive, or NaN if gradients are not clipped"},
+      OptionRule{!size(options.num_params), "num_params must be 0 or more"},
+      OptionRule{!size(options.active_params) ||
+                     (options.num_params > 0 && options.active_params > options.num_params),
+                 "active_params must be at least 0 and at most num_params"},
+      OptionRule{!size(options.tokens_per_step), "tokens_per_step must be 0 or more"},
+      OptionRule{options.gpu_count < 1, "gpu_count must be at least 1"},
+      OptionRule{options.rank < 0, "rank must be at least 0"},
+      OptionRule{options.peak_flops_per_gpu <= 0 || std::isinf(options.peak_flops_per_gpu),
+                 "peak_flops_per_gpu must be positive, or NaN if unknown"},
+      OptionRule{options.max_norm <= 0, "max_norm must be positive, or NaN if gradients are not clipped"},
   };
-  for (const Rule& rule : rules) {
+  for (const OptionRule& rule : rules) {
     if (rule.broken) return {Code::kInvalidArgument, rule.detail};
   }
   return {};
 }
 
-// Median of the known times; NaN for fewer than two.
+// Returns the median of the known times; NaN for fewer than two.
 double MedianOf(std::span<const double> seconds) {
   std::vector<double> known;
   std::copy_if(seconds.begin(), seconds.end(), std::back_inserter(known),
@@ -106,7 +106,7 @@ struct TrainingMonitor::State {
         mfu_status(MfuStatus(given, peak)),
         flops_per_step(TrainingFlops(given.active_params > 0 ? given.active_params : given.num_params,
                                      given.tokens_per_step)),
-        // Recomputation is one more forward pass: 2 of the 6 operations per parameter and token.
+        // Recomputation is one more forward pass: 2 operations more than 6 per parameter and token.
         executed_ratio(given.gradient_checkpointing ? 4.0 / 3 : 1.0),
         tokens_per_step(given.tokens_per_step),
         max_norm(given.max_norm),
@@ -122,7 +122,7 @@ struct TrainingMonitor::State {
                                               "All time spent waiting for batches.", registry, rank)),
         step_times(OfRank<Histogram>("training.step.duration", "s", "Time of a step.", registry, rank)) {}
 
-  // Names of l9gpu's TrainingMetrics, and HFU.
+  // The names are those of l9gpu's TrainingMetrics, and HFU.
   struct Gauges {
     Gauges(Registry& registry, int rank)
         : mfu("training.mfu", "1", "Model FLOPs utilisation of the last step.", registry, rank),

@@ -34,7 +34,7 @@ double ValueOf(const Registry& registry, std::string_view name) {
   return kNotMeasured;
 }
 
-TEST(Training, UtilisationIsThatOfThePalmFormula) {
+TEST(Training, ComputesUtilizationByThePalmFormula) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor(kLlama, registry);
   monitor.RecordStep(1.0, 2.5);
@@ -48,7 +48,7 @@ TEST(Training, UtilisationIsThatOfThePalmFormula) {
   EXPECT_TRUE(monitor.mfu_status().ok());
 }
 
-TEST(Training, RecomputedActivationsAreWorkOfTheHardwareNotOfTheModel) {
+TEST(Training, RecomputationCountsInHfuOnly) {
   Registry registry;
   TrainingOptions options = kLlama;
   options.gradient_checkpointing = true;
@@ -58,7 +58,7 @@ TEST(Training, RecomputedActivationsAreWorkOfTheHardwareNotOfTheModel) {
   EXPECT_NEAR(monitor.metrics().hfu, 0.2174 * 4 / 3, 0.00007);
 }
 
-TEST(Training, OfAMixtureOfExpertsTheActiveParametersCount) {
+TEST(Training, CountsActiveParametersOfAMixtureOfExperts) {
   Registry registry;
   TrainingOptions options = kLlama;
   options.active_params = 13e9;
@@ -67,7 +67,7 @@ TEST(Training, OfAMixtureOfExpertsTheActiveParametersCount) {
   EXPECT_NEAR(monitor.metrics().flops_per_second, 6 * 13e9 * 4096 / 2, 1);
 }
 
-TEST(Training, ThePeakIsThatOfTheProductAndPrecision) {
+TEST(Training, UsesThePeakOfProductAndPrecision) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor({.num_params = 70e9,
                                          .tokens_per_step = 4096,
@@ -79,7 +79,7 @@ TEST(Training, ThePeakIsThatOfTheProductAndPrecision) {
   EXPECT_NEAR(monitor.metrics().mfu, 0.2174, 0.0003);
 }
 
-TEST(Training, WithoutAPeakThereIsNoMfuAndItIsSaidWhy) {
+TEST(Training, HasNoMfuWithoutAPeakAndReportsWhy) {
   Registry registry;
   TrainingOptions options{.num_params = 1e9, .tokens_per_step = 10, .product = "Imaginary GPU"};
   TrainingMonitor unknown = MakeMonitor(options, registry);
@@ -95,7 +95,7 @@ TEST(Training, WithoutAPeakThereIsNoMfuAndItIsSaidWhy) {
   EXPECT_THAT(MakeMonitor(options, registry).mfu_status().detail, testing::HasSubstr("num_params"));
 }
 
-TEST(Training, OptionsThatCannotBeAreNamed) {
+TEST(Training, NamesInvalidOptions) {
   Registry registry;
   const auto refused = [&](TrainingOptions options, const char* name) {
     const auto monitor = TrainingMonitor::Create(options, registry);
@@ -113,7 +113,7 @@ TEST(Training, OptionsThatCannotBeAreNamed) {
   refused({.max_norm = -1}, "max_norm");
 }
 
-TEST(Training, GradientsAndHowManyStepsWereClipped) {
+TEST(Training, CountsClippedGradients) {
   Registry registry;
   TrainingOptions options = kLlama;
   options.max_norm = 1.0;
@@ -126,7 +126,7 @@ TEST(Training, GradientsAndHowManyStepsWereClipped) {
   EXPECT_DOUBLE_EQ(monitor.metrics().gradient_clip_ratio, 3.0 / 11);
 }
 
-TEST(Training, WithoutALimitNothingIsSaidOfClipping) {
+TEST(Training, OmitsClippingWithoutALimit) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor(kLlama, registry);
   monitor.RecordGradient(7, 0);
@@ -134,7 +134,7 @@ TEST(Training, WithoutALimitNothingIsSaidOfClipping) {
   EXPECT_EQ(monitor.metrics().gradient_norm, 7);
 }
 
-TEST(Training, ALossThatIsNoNumberIsCountedNotShown) {
+TEST(Training, CountsNonfiniteLossesWithoutExportingThem) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor(kLlama, registry);
   monitor.RecordStep(1, 2.0);
@@ -150,7 +150,7 @@ TEST(Training, ALossThatIsNoNumberIsCountedNotShown) {
   EXPECT_EQ(monitor.metrics().loss, 1.5);
 }
 
-TEST(Training, CheckpointsHaveADurationAndWhereTheSizeIsKnownARate) {
+TEST(Training, CheckpointsHaveARateIfTheSizeIsKnown) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor(kLlama, registry);
   monitor.RecordCheckpointSave(0.5, 1 << 30);
@@ -164,7 +164,7 @@ TEST(Training, CheckpointsHaveADurationAndWhereTheSizeIsKnownARate) {
   EXPECT_EQ(monitor.metrics().checkpoint_restore_bytes_per_second, 1000);
 }
 
-TEST(Training, TimesThatCannotBeAreDropped) {
+TEST(Training, DropsInvalidTimes) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor(kLlama, registry);
   for (const double bad : {-1.0, kNotMeasured, kInf}) {
@@ -179,7 +179,7 @@ TEST(Training, TimesThatCannotBeAreDropped) {
   EXPECT_TRUE(std::isnan(monitor.metrics().checkpoint_restore_seconds));
 }
 
-TEST(Training, AScopeTimesItsPartUnlessAnExceptionEndsIt) {
+TEST(Training, ScopeRecordsUnlessAnExceptionEndsIt) {
   Registry registry;
   TrainingMonitor monitor = MakeMonitor(kLlama, registry);
   {
@@ -203,7 +203,7 @@ TEST(Training, AScopeTimesItsPartUnlessAnExceptionEndsIt) {
   }
 }
 
-TEST(Training, TheStragglerIsTheRankThatIsBusyLongest) {
+TEST(Training, StragglerIsTheBusiestRank) {
   const double busy[] = {1.0, 1.1, 1.6, 1.0};
   const Straggler straggler = FindStraggler(busy);
   EXPECT_EQ(straggler.rank, 2);
@@ -222,7 +222,7 @@ TEST(Training, TheStragglerIsTheRankThatIsBusyLongest) {
   EXPECT_TRUE(std::isnan(monitor.metrics().busy_ratio_to_median)) << "this rank is not among them";
 }
 
-TEST(Training, RecordingAllocatesNothingAndCountsExactlyFromManyThreads) {
+TEST(Training, RecordingIsExactAndDoesNotAllocate) {
   Registry registry;
   TrainingOptions options = kLlama;
   options.max_norm = 1;

@@ -111,7 +111,7 @@ inline constexpr std::array<uint16_t, static_cast<size_t>(Field::kCount)> kCopie
 
 constexpr unsigned CopiesOf(Field field) noexcept { return kCopies[static_cast<size_t>(field)]; }
 
-// The place of a copy of a field in reader::Vendor::fields.
+// The place of a copy of a field in reader::VendorTables::fields.
 constexpr uint16_t SlotOf(Field field, unsigned copy = 0) noexcept {
   unsigned slot = copy;
   for (size_t i = 0; i < static_cast<size_t>(field); ++i) slot += kCopies[i];
@@ -132,7 +132,7 @@ inline constexpr std::string_view kPerformanceLevels[] = {
     "determinism"};
 
 // The tables of this library for reader::ReaderSource.
-const reader::Vendor& AmdsmiVendor() noexcept;
+const reader::VendorTables& AmdsmiVendor() noexcept;
 
 // Words for the library's status codes: "driver not loaded".
 std::string_view ReturnText(int code) noexcept;

@@ -7,7 +7,7 @@ namespace gpulens::amdsmi {
 namespace {
 
 constexpr reader::FieldInfo kGroups[] = {
-#define GPULENS_AMDSMI_FIELD_INFO(id, name, unit, tier, copies) {name, unit, reader::Tier::tier},
+#define GPULENS_AMDSMI_FIELD_INFO(id, name, unit, tier, copies) {name, unit, reader::FieldTier::tier},
     GPULENS_AMDSMI_FIELDS(GPULENS_AMDSMI_FIELD_INFO)
 #undef GPULENS_AMDSMI_FIELD_INFO
 };
@@ -23,7 +23,7 @@ constexpr std::array<reader::FieldInfo, kSlots> kFields = [] {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Call::kCount)> kCallNames = {
     {"none", "dlopen",
-#define GPULENS_AMDSMI_CALL_NAME(id, name, parameters) name,
+#define GPULENS_AMDSMI_CALL_NAME(id, symbol, parameters) #symbol,
      GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_CALL_NAME)
 #undef GPULENS_AMDSMI_CALL_NAME
     }};
@@ -90,13 +90,13 @@ std::string_view CallName(reader::CallNumber call) noexcept {
   return call < kCallNames.size() ? kCallNames[call] : "unknown";
 }
 
-const reader::Vendor& AmdsmiVendor() noexcept {
-  static constexpr reader::Vendor kVendor{.name = "amdsmi",
-                                          .no_devices = "the AMD SMI library sees no GPU",
-                                          .device = "GPU",
-                                          .fields = kFields,
-                                          .call_name = &CallName,
-                                          .slow_call = &IsSlowCall};
+const reader::VendorTables& AmdsmiVendor() noexcept {
+  static constexpr reader::VendorTables kVendor{.name = "amdsmi",
+                                                .no_devices = "the AMD SMI library sees no GPU",
+                                                .device = "GPU",
+                                                .fields = kFields,
+                                                .call_name = &CallName,
+                                                .slow_call = &IsSlowCall};
   return kVendor;
 }
 

@@ -19,9 +19,9 @@
 namespace gpulens::amdsmi {
 namespace {
 
-using reader::Device;
+using reader::DeviceEntry;
 using reader::DeviceState;
-using reader::Fault;
+using reader::ReaderFault;
 using reader::ReaderSource;
 using reader::ReadStatus;
 using reader::StartReason;
@@ -35,7 +35,7 @@ class AmdsmiSourceTest : public testing::Test {
   AmdsmiSourceTest()
       : profile_(testing::TempDir() + "amdsmi_" + std::to_string(::getpid()) + "_" +
                  testing::UnitTest::GetInstance()->current_test_info()->name() + ".yaml") {
-    options_.program = GPULENS_AMDSMI_DRIVER;
+    options_.program = GPULENS_AMDSMI_READER;
     options_.arguments = {"--simulated"};
     options_.environment = {"GPULENS_FAKE_AMDSMI=" + profile_};
     options_.interval = milliseconds(100);
@@ -53,12 +53,12 @@ class AmdsmiSourceTest : public testing::Test {
   }
   static bool AllOk(const ReaderSource& source, size_t count) {
     if (source.devices().size() != count) return false;
-    for (const Device& device : source.devices()) {
+    for (const DeviceEntry& device : source.devices()) {
       if (device.state != DeviceState::kOk || device.last_read_boot_ns == 0) return false;
     }
     return true;
   }
-  // Polls as an event loop would until `done`; false after kPatience.
+  // Polls as an event loop would until `done`; false after kTimeout.
   static bool Until(ReaderSource& source, const std::function<bool()>& done) {
     int64_t end = (Now() + kTimeout).boot_ns;
     while (true) {
@@ -83,7 +83,7 @@ TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
   ReaderSource source(AmdsmiVendor(), options_);
   auto processes_reported = [&] {
     if (!AllOk(source, 8)) return false;
-    for (const Device& device : source.devices()) {
+    for (const DeviceEntry& device : source.devices()) {
       if (device.uses.empty()) return false;
     }
     return true;
@@ -94,7 +94,7 @@ TEST_F(AmdsmiSourceTest, ReadsEveryGpu) {
   EXPECT_EQ(source.state().library_version, "26.2.1");
   EXPECT_EQ(source.state().used, 8U);
   EXPECT_EQ(Starts(source, StartReason::kFirst), 1U);
-  const Device& gpu = source.devices()[5];
+  const DeviceEntry& gpu = source.devices()[5];
   EXPECT_EQ(gpu.Fact("name"), "AMD Instinct MI300X");
   EXPECT_EQ(gpu.Fact("no such"), "");
   EXPECT_EQ(gpu.uses[0].pid, 4005U);
@@ -111,12 +111,12 @@ TEST_F(AmdsmiSourceTest, TheLibraryIsOpenedFromTheDisk) {
   EXPECT_EQ(source.state().library_path, GPULENS_FAKE_AMDSMI_LIBRARY);
 }
 
-TEST_F(AmdsmiSourceTest, AMissingLibraryIsToldAndTriedAgain) {
+TEST_F(AmdsmiSourceTest, AMissingLibraryIsReportedAndTriedAgain) {
   options_.arguments.clear();
   options_.library_path = "/nonexistent/libamd_smi.so";
   ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.state().fault, Fault::kLibraryNotFound);
+  EXPECT_EQ(source.state().fault, ReaderFault::kLibraryNotFound);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("/nonexistent"));
   EXPECT_FALSE(source.state().up);
 }
@@ -125,7 +125,7 @@ TEST_F(AmdsmiSourceTest, NoGpusIsAReason) {
   Profile("gpus: 0\n");
   ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return source.state().up; }));
-  EXPECT_EQ(source.state().fault, Fault::kNoDevices);
+  EXPECT_EQ(source.state().fault, ReaderFault::kNoDevices);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("no GPU"));
 }
 
@@ -134,7 +134,7 @@ TEST_F(AmdsmiSourceTest, ASteadyPollDoesNotAllocate) {
   ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] {
     if (!AllOk(source, 8)) return false;
-    for (const Device& device : source.devices()) {
+    for (const DeviceEntry& device : source.devices()) {
       if (device.uses.empty()) return false;
     }
     return true;
@@ -160,7 +160,7 @@ TEST_F(AmdsmiSourceTest, KilledIsStartedAgain) {
   EXPECT_EQ(source.state().last_error, "");
 }
 
-TEST_F(AmdsmiSourceTest, ACrashIsTold) {
+TEST_F(AmdsmiSourceTest, ACrashIsReported) {
   ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   ::kill(source.state().pid, SIGABRT);
@@ -173,7 +173,7 @@ TEST_F(AmdsmiSourceTest, AStoppedProcessIsKilledAndStartedAgain) {
   int pid = source.state().pid;
   ::kill(pid, SIGSTOP);
   ASSERT_TRUE(Until(source, [&] { return source.state().pid != pid; }));
-  EXPECT_EQ(source.state().fault, Fault::kHung);
+  EXPECT_EQ(source.state().fault, ReaderFault::kHung);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("silent"));
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
 }
@@ -186,7 +186,7 @@ TEST_F(AmdsmiSourceTest, OneHangingGpuIsNamedAndTheOthersAreRead) {
   EXPECT_EQ(CallName(source.devices()[3].hung_call), "amdsmi_get_power_info");
   int64_t then = Now().boot_ns;
   ASSERT_TRUE(Until(source, [&] {
-    for (const Device& device : source.devices()) {
+    for (const DeviceEntry& device : source.devices()) {
       if (device.index != 3 && device.last_read_boot_ns <= then) return false;
     }
     return true;
@@ -202,7 +202,7 @@ TEST_F(AmdsmiSourceTest, WhenAllHangTheProcessIsReplaced) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   Profile(std::string(kEight) + "hangs:\n  - {call: amdsmi_get_energy_count}\n");
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kHang) >= 1; }));
-  EXPECT_EQ(source.state().fault == Fault::kHung || source.state().up, true);
+  EXPECT_EQ(source.state().fault == ReaderFault::kHung || source.state().up, true);
   Profile(kEight);
   ASSERT_TRUE(Until(source, [&] { return source.state().up; }));
 }
@@ -211,7 +211,7 @@ TEST_F(AmdsmiSourceTest, AHangInInitIsNamed) {
   Profile("gpus: 1\nhangs:\n  - {call: amdsmi_init}\n");
   options_.slow_deadline = milliseconds(600);
   ReaderSource source(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(source, [&] { return source.state().fault == Fault::kHung; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().fault == ReaderFault::kHung; }));
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("amdsmi_init"));
 }
 
@@ -225,7 +225,7 @@ TEST_F(AmdsmiSourceTest, ALostGpuIsLostAlone) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
 }
 
-TEST_F(AmdsmiSourceTest, ALostGpuIsListedAnewByANewProcess) {
+TEST_F(AmdsmiSourceTest, ALostGpuIsListedByANewProcess) {
   options_.retry_lost = milliseconds(300);
   ReaderSource source(AmdsmiVendor(), options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
@@ -236,8 +236,8 @@ TEST_F(AmdsmiSourceTest, ALostGpuIsListedAnewByANewProcess) {
   EXPECT_GE(source.devices()[6].opened, 2U);
 }
 
-// The library counts GPUs at its start alone: that the kernel's list has changed is what tells.
-TEST_F(AmdsmiSourceTest, GpusThatComeAndGoAreListedAnew) {
+// The library counts GPUs only at its start; a change of the kernel's list restarts it.
+TEST_F(AmdsmiSourceTest, GpusAreListedAgainWhenTheirNumberChanges) {
   options_.slow = milliseconds(300);
   options_.deadline = seconds(20);  // A process that takes its time to end on a busy machine does not hang.
   options_.device_folder = testing::TempDir() + "amdgpu_" + std::to_string(::getpid());
@@ -247,7 +247,7 @@ TEST_F(AmdsmiSourceTest, GpusThatComeAndGoAreListedAnew) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 2); }));
   Profile("model: MI300X\ngpus: 1\n");
   std::filesystem::create_directories(options_.device_folder + "/0000:22:00.0");
-  // Lost as soon as the other one has said which it is.
+  // Lost as soon as the other one has been identified.
   ASSERT_TRUE(Until(source, [&] {
     return !source.devices()[1].counted && source.devices()[1].state == DeviceState::kLost;
   }));
@@ -263,11 +263,11 @@ TEST_F(AmdsmiSourceTest, GpusThatComeAndGoAreListedAnew) {
 TEST_F(AmdsmiSourceTest, GarbageAndSilenceAreNotBelieved) {
   options_.arguments = {"--garbage"};
   ReaderSource garbage(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(garbage, [&] { return garbage.state().fault == Fault::kBadMessage; }));
+  ASSERT_TRUE(Until(garbage, [&] { return garbage.state().fault == ReaderFault::kBadMessage; }));
   options_.arguments = {"--silent"};
   options_.slow_deadline = milliseconds(600);
   ReaderSource silent(AmdsmiVendor(), options_);
-  ASSERT_TRUE(Until(silent, [&] { return silent.state().fault == Fault::kHung; }));
+  ASSERT_TRUE(Until(silent, [&] { return silent.state().fault == ReaderFault::kHung; }));
 }
 
 TEST_F(AmdsmiSourceTest, SuspendFreesTheDevicesAndResumeTakesThemAgain) {

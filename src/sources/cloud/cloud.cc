@@ -49,7 +49,7 @@ constexpr CloudRow kClouds[] = {
     {"gcp", "/computeMetadata/v1/instance/?recursive=true", "Metadata-Flavor: Google\r\n", &ReadGceInstance},
     {"azure", "/metadata/instance?api-version=2021-02-01", "Metadata: true\r\n", &ReadAzureInstance}};
 
-const CloudRow& RowOf(Cloud cloud) noexcept { return kClouds[static_cast<size_t>(cloud)]; }
+const CloudRow& RowOf(CloudProvider cloud) noexcept { return kClouds[static_cast<size_t>(cloud)]; }
 
 Status Why(const HttpReply& reply) {
   return {HttpFailureCode(reply.failure), "the metadata service does not answer: " + reply.detail};
@@ -57,19 +57,20 @@ Status Why(const HttpReply& reply) {
 
 }  // namespace
 
-std::string_view CloudName(Cloud cloud) noexcept { return RowOf(cloud).name; }
+std::string_view CloudName(CloudProvider cloud) noexcept { return RowOf(cloud).name; }
 
 // As the vendors document it: EC2's Nitro and Xen machines, Compute Engine, and Azure, whose vendor is also
 // that of Hyper-V elsewhere, so its chassis tag decides.
-Cloud LikelyCloud(const std::string& root) {
+CloudProvider LikelyCloud(const std::string& root) {
   const std::string vendor = DmiText(root, "sys_vendor");
   if (vendor.starts_with("Amazon EC2") ||
       DmiText(root, "product_version").find("amazon") != std::string::npos)
-    return Cloud::kAws;
-  if (vendor.starts_with("Google") && DmiText(root, "product_name").starts_with("Google")) return Cloud::kGcp;
+    return CloudProvider::kAws;
+  if (vendor.starts_with("Google") && DmiText(root, "product_name").starts_with("Google"))
+    return CloudProvider::kGcp;
   if (DmiText(root, "chassis_asset_tag").starts_with("7783-7084-3265-9085-8269-3286-77"))
-    return Cloud::kAzure;
-  return Cloud::kNone;
+    return CloudProvider::kAzure;
+  return CloudProvider::kNone;
 }
 
 Result<CloudIdentity> ReadEc2Document(std::string_view text) {
@@ -115,13 +116,13 @@ Result<CloudIdentity> ReadAzureInstance(std::string_view text) {
   return identity;
 }
 
-Result<CloudQuery> CloudQuery::Make(Cloud cloud, std::string_view endpoint, HttpClient& client) {
-  if (cloud == Cloud::kNone) return Status{Code::kInvalidArgument, "no cloud"};
+Result<CloudQuery> CloudQuery::Make(CloudProvider cloud, std::string_view endpoint, HttpClient& client) {
+  if (cloud == CloudProvider::kNone) return Status{Code::kInvalidArgument, "no cloud"};
   ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));
   HttpTarget target{url, {}, {}};
   target.limits.body_bytes = kMostBytes;
   std::unique_ptr<HttpChannel> token;
-  if (cloud == Cloud::kAws) {
+  if (cloud == CloudProvider::kAws) {
     target.url.target = "/latest/api/token";
     token = client.Open(target);
   }

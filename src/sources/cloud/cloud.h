@@ -13,9 +13,9 @@
 
 namespace gpulens {
 
-enum class Cloud : uint8_t { kNone, kAws, kGcp, kAzure };
+enum class CloudProvider : uint8_t { kNone, kAws, kGcp, kAzure };
 // "aws"; "none".
-std::string_view CloudName(Cloud cloud) noexcept;
+std::string_view CloudName(CloudProvider cloud) noexcept;
 
 // Unknown texts are empty.
 struct CloudIdentity {
@@ -27,7 +27,7 @@ struct CloudIdentity {
 };
 
 // Detects the cloud from the firmware's texts under `root`/sys/class/dmi/id.
-Cloud LikelyCloud(const std::string& root);
+CloudProvider LikelyCloud(const std::string& root);
 
 // Parse the instance identity document of EC2; the answer of Compute Engine's
 // computeMetadata/v1/instance/?recursive=true; that of Azure's metadata/instance. kDataLoss: another text.
@@ -43,18 +43,18 @@ class CloudQuery {
   static constexpr std::string_view kEndpoint = "http://169.254.169.254";
 
   // `endpoint`: an absolute http URL without path, else kInvalidArgument.
-  static Result<CloudQuery> Make(Cloud cloud, std::string_view endpoint, HttpClient& client);
+  static Result<CloudQuery> Make(CloudProvider cloud, std::string_view endpoint, HttpClient& client);
 
   using Done = std::function<void(Result<CloudIdentity>)>;
   // Calls `done` once, within `timeout`, never from inside; not at all when this is destroyed before.
   void Query(Duration timeout, Done done);
 
  private:
-  CloudQuery(Cloud cloud, std::unique_ptr<HttpChannel> token, std::unique_ptr<HttpChannel> facts)
+  CloudQuery(CloudProvider cloud, std::unique_ptr<HttpChannel> token, std::unique_ptr<HttpChannel> facts)
       : cloud_(cloud), token_(std::move(token)), facts_(std::move(facts)) {}
   void QueryFacts(std::string headers, Duration timeout, Done done);
 
-  Cloud cloud_;
+  CloudProvider cloud_;
   std::unique_ptr<HttpChannel> token_;  // EC2 alone
   std::unique_ptr<HttpChannel> facts_;
 };

@@ -49,7 +49,7 @@ TEST(CloudIdentity, ACaptivePortalIsNoCloud) {
   EXPECT_EQ(*odd, (CloudIdentity{"", "", "", "i-1", "", ""}));
 }
 
-TEST(LikelyCloud, ByWhatTheFirmwareSays) {
+TEST(LikelyCloud, IsGuessedFromTheFirmware) {
   const std::filesystem::path root = std::filesystem::temp_directory_path() / "gpulens_cloud_test";
   const auto dmi = root / "sys/class/dmi/id";
   auto machine = [&](std::initializer_list<std::pair<const char*, const char*>> files) {
@@ -58,15 +58,16 @@ TEST(LikelyCloud, ByWhatTheFirmwareSays) {
     for (auto [name, text] : files) std::ofstream(dmi / name) << text << "\n";
     return LikelyCloud(root);
   };
-  EXPECT_EQ(machine({{"sys_vendor", "Amazon EC2"}}), Cloud::kAws);
-  EXPECT_EQ(machine({{"sys_vendor", "Xen"}, {"product_version", "4.11.amazon"}}), Cloud::kAws);
-  EXPECT_EQ(machine({{"sys_vendor", "Google"}, {"product_name", "Google Compute Engine"}}), Cloud::kGcp);
+  EXPECT_EQ(machine({{"sys_vendor", "Amazon EC2"}}), CloudProvider::kAws);
+  EXPECT_EQ(machine({{"sys_vendor", "Xen"}, {"product_version", "4.11.amazon"}}), CloudProvider::kAws);
+  EXPECT_EQ(machine({{"sys_vendor", "Google"}, {"product_name", "Google Compute Engine"}}),
+            CloudProvider::kGcp);
   EXPECT_EQ(machine({{"sys_vendor", "Microsoft Corporation"},
                      {"chassis_asset_tag", "7783-7084-3265-9085-8269-3286-77"}}),
-            Cloud::kAzure);
-  EXPECT_EQ(machine({{"sys_vendor", "Microsoft Corporation"}}), Cloud::kNone) << "Hyper-V at home";
-  EXPECT_EQ(machine({{"sys_vendor", "Supermicro"}}), Cloud::kNone);
-  EXPECT_EQ(machine({}), Cloud::kNone);
+            CloudProvider::kAzure);
+  EXPECT_EQ(machine({{"sys_vendor", "Microsoft Corporation"}}), CloudProvider::kNone) << "Hyper-V at home";
+  EXPECT_EQ(machine({{"sys_vendor", "Supermicro"}}), CloudProvider::kNone);
+  EXPECT_EQ(machine({}), CloudProvider::kNone);
   std::filesystem::remove_all(root);
 }
 
@@ -77,7 +78,7 @@ class CloudQueryTest : public ::testing::Test {
     loop_.Call([this] { query_.reset(); });
     loop_.Stop();
   }
-  Result<CloudIdentity> Query(Cloud cloud, const std::string& endpoint) {
+  Result<CloudIdentity> Query(CloudProvider cloud, const std::string& endpoint) {
     auto made = CloudQuery::Make(cloud, endpoint, client_);
     EXPECT_TRUE(made.ok());
     query_.emplace(*std::move(made));
@@ -110,7 +111,7 @@ TEST_F(CloudQueryTest, Ec2WantsATokenFirst) {
     const bool token = request.starts_with("PUT /latest/api/token ");
     return testing::ScriptedServer::Turn{.answer = Answer(token ? "se:cret=" : kEc2)};
   });
-  auto found = Query(Cloud::kAws, server.Url(""));
+  auto found = Query(CloudProvider::kAws, server.Url(""));
   ASSERT_TRUE(found.ok()) << found.error().detail;
   EXPECT_EQ(found->host_id, "i-0123");
   const std::vector<std::string> requests = server.requests();
@@ -124,23 +125,24 @@ TEST_F(CloudQueryTest, TheOthersWantAField) {
   testing::ScriptedServer server([](int, int, const std::string& request) {
     return testing::ScriptedServer::Turn{.answer = Answer(request.starts_with("GET /comp") ? kGce : kAzure)};
   });
-  EXPECT_EQ(Query(Cloud::kGcp, server.Url(""))->zone, "us-central1-a");
-  EXPECT_EQ(Query(Cloud::kAzure, server.Url(""))->zone, "eastus-2");
+  EXPECT_EQ(Query(CloudProvider::kGcp, server.Url(""))->zone, "us-central1-a");
+  EXPECT_EQ(Query(CloudProvider::kAzure, server.Url(""))->zone, "eastus-2");
   EXPECT_NE(server.requests()[0].find("Metadata-Flavor: Google\r\n"), std::string::npos);
   EXPECT_NE(server.requests()[1].find("Metadata: true\r\n"), std::string::npos);
 }
 
-TEST_F(CloudQueryTest, WhatGoesWrong) {
+TEST_F(CloudQueryTest, NamesEachFailure) {
   std::string answer = Answer("no", "403 Forbidden");
   testing::ScriptedServer server(
       [&](int, int, const std::string&) { return testing::ScriptedServer::Turn{.answer = answer}; });
-  EXPECT_EQ(Query(Cloud::kAws, server.Url("")).error().code, Code::kPermissionDenied);
+  EXPECT_EQ(Query(CloudProvider::kAws, server.Url("")).error().code, Code::kPermissionDenied);
   answer = Answer("");
-  EXPECT_EQ(Query(Cloud::kAws, server.Url("")).error().code, Code::kDataLoss) << "an empty token";
+  EXPECT_EQ(Query(CloudProvider::kAws, server.Url("")).error().code, Code::kDataLoss) << "an empty token";
   answer = Answer("a\r\nb: c");
-  EXPECT_EQ(Query(Cloud::kAws, server.Url("")).error().code, Code::kDataLoss) << "a token that is two fields";
+  EXPECT_EQ(Query(CloudProvider::kAws, server.Url("")).error().code, Code::kDataLoss)
+      << "a token that is two fields";
   answer = Answer("<html>");
-  EXPECT_EQ(Query(Cloud::kGcp, server.Url("")).error().code, Code::kDataLoss);
+  EXPECT_EQ(Query(CloudProvider::kGcp, server.Url("")).error().code, Code::kDataLoss);
 }
 
 }  // namespace

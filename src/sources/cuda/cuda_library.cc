@@ -13,8 +13,8 @@ bool Assign(Function& member, void* symbol) {
 }
 
 template <class Lookup>
-Result<Symbols> Fill(const Lookup& lookup) {
-  Symbols symbols;
+Result<CudaSymbols> Fill(const Lookup& lookup) {
+  CudaSymbols symbols;
 #define GPULENS_CUDA_ASSIGN(member, symbol, parameters) \
   if (!Assign(symbols.member, lookup(symbol)))          \
     return Status{Code::kUnavailable, "the CUDA driver's library has no " symbol ": it is too old"};
@@ -25,7 +25,7 @@ Result<Symbols> Fill(const Lookup& lookup) {
 
 }  // namespace
 
-Result<Symbols> Open() {
+Result<CudaSymbols> Open() {
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* why = ::dlerror();
@@ -35,9 +35,9 @@ Result<Symbols> Open() {
   return Fill([library](const char* name) { return ::dlsym(library, name); });
 }
 
-Result<Symbols> FromLookup(SymbolLookup lookup) { return Fill(lookup); }
+Result<CudaSymbols> FromLookup(SymbolLookup lookup) { return Fill(lookup); }
 
-Status StatusOf(const Symbols& cuda, int code, const char* call) {
+Status StatusOf(const CudaSymbols& cuda, int code, const char* call) {
   if (code == kSuccess) return {};
   const char* name = nullptr;
   if (cuda.ErrorName(code, &name) != kSuccess || !name) name = "CUDA error";

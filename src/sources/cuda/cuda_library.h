@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
 
 #include <gpulens/status.h>
 
@@ -38,7 +37,7 @@ inline constexpr unsigned kHostPortable = 1, kHostMapped = 2, kStreamNonBlocking
     (Handle, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Handle, void**, void**)) \
   X(ErrorName, "cuGetErrorName", (int, const char**))
 
-struct Symbols {
+struct CudaSymbols {
 #define GPULENS_CUDA_MEMBER(member, symbol, parameters) int(*member) parameters = nullptr;
   GPULENS_CUDA_CALLS(GPULENS_CUDA_MEMBER)
 #undef GPULENS_CUDA_MEMBER
@@ -47,12 +46,12 @@ struct Symbols {
 // Finds a function by its symbol; null when there is none.
 using SymbolLookup = void* (*)(const char* name);
 
-// kUnavailable: there is no libcuda.so.1, with what the loader says; or it lacks a function, which is named.
-// The library stays open. Thread-safe.
-Result<Symbols> Open();
-Result<Symbols> FromLookup(SymbolLookup lookup);
+// kUnavailable when there is no libcuda.so.1 (with the loader's message) or it lacks a function (which is
+// named). The library stays open. Thread-safe.
+Result<CudaSymbols> Open();
+Result<CudaSymbols> FromLookup(SymbolLookup lookup);
 
 // Ok, or kIo: "cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED (719)".
-Status StatusOf(const Symbols& cuda, int code, const char* call);
+Status StatusOf(const CudaSymbols& cuda, int code, const char* call);
 
 }  // namespace gpulens::cuda

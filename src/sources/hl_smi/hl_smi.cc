@@ -6,7 +6,6 @@
 #include <variant>
 
 #include "base/parse.h"
-#include "base/process.h"
 #include "base/raw_sentinel.h"
 #include "base/result.h"
 #include "base/text.h"
@@ -16,48 +15,49 @@ namespace {
 
 constexpr size_t kMostLine = 16u << 10;
 
-struct Unit {
+struct CellUnit {
   std::string_view name;
   double times;
 };
 // The first is meant where no unit is written.
-constexpr Unit kBytes[] = {{"MiB", 1048576}, {"KiB", 1024}, {"GiB", 1073741824}, {"B", 1}, {"MB", 1e6}};
-constexpr Unit kWatts[] = {{"W", 1}, {"mW", 1e-3}};
-constexpr Unit kCelsius[] = {{"C", 1}};
-constexpr Unit kPercent[] = {{"%", 0.01}};
-constexpr Unit kMegahertz[] = {{"MHz", 1}, {"GHz", 1000}};
-constexpr Unit kPlain[] = {{"", 1}};
+constexpr CellUnit kBytes[] = {{"MiB", 1048576}, {"KiB", 1024}, {"GiB", 1073741824}, {"B", 1}, {"MB", 1e6}};
+constexpr CellUnit kWatts[] = {{"W", 1}, {"mW", 1e-3}};
+constexpr CellUnit kCelsius[] = {{"C", 1}};
+constexpr CellUnit kPercent[] = {{"%", 0.01}};
+constexpr CellUnit kMegahertz[] = {{"MHz", 1}, {"GHz", 1000}};
+constexpr CellUnit kPlain[] = {{"", 1}};
 
 struct ColumnRow {
   std::string_view name;
-  std::variant<std::optional<double> Card::*, std::string Card::*, std::optional<int> Card::*> field;
-  std::span<const Unit> units = {};  // of a number
+  std::variant<std::optional<double> GaudiCard::*, std::string GaudiCard::*, std::optional<int> GaudiCard::*>
+      field;
+  std::span<const CellUnit> units = {};  // of a number
 };
 constexpr ColumnRow kColumns[] = {
-    {"index", &Card::index},
-    {"module_id", &Card::module_id},
-    {"uuid", &Card::uuid},
-    {"name", &Card::name},
-    {"serial", &Card::serial},
-    {"bus_id", &Card::bus_id},
-    {"driver_version", &Card::driver_version},
-    {"memory.total", &Card::memory_total_bytes, kBytes},
-    {"memory.used", &Card::memory_used_bytes, kBytes},
-    {"memory.free", &Card::memory_free_bytes, kBytes},
-    {"power.draw", &Card::power_draw_watts, kWatts},
-    {"power.max", &Card::power_max_watts, kWatts},
-    {"temperature.aip", &Card::temperature_celsius, kCelsius},
-    {"utilization.aip", &Card::utilization, kPercent},
-    {"ecc.errors.uncorrected.volatile.total", &Card::ecc_volatile, kPlain},
-    {"ecc.errors.uncorrected.aggregate.total", &Card::ecc_aggregate, kPlain},
-    {"clocks.current.soc", &Card::clock_soc_mhz, kMegahertz},
-    {"clocks.limit.soc", &Card::clock_soc_limit_mhz, kMegahertz},
-    {"rows.replaced", &Card::rows_replaced, kPlain},
-    {"rows.pending", &Card::rows_pending, kPlain},
+    {"index", &GaudiCard::index},
+    {"module_id", &GaudiCard::module_id},
+    {"uuid", &GaudiCard::uuid},
+    {"name", &GaudiCard::name},
+    {"serial", &GaudiCard::serial},
+    {"bus_id", &GaudiCard::bus_id},
+    {"driver_version", &GaudiCard::driver_version},
+    {"memory.total", &GaudiCard::memory_total_bytes, kBytes},
+    {"memory.used", &GaudiCard::memory_used_bytes, kBytes},
+    {"memory.free", &GaudiCard::memory_free_bytes, kBytes},
+    {"power.draw", &GaudiCard::power_draw_watts, kWatts},
+    {"power.max", &GaudiCard::power_max_watts, kWatts},
+    {"temperature.aip", &GaudiCard::temperature_celsius, kCelsius},
+    {"utilization.aip", &GaudiCard::utilization, kPercent},
+    {"ecc.errors.uncorrected.volatile.total", &GaudiCard::ecc_volatile, kPlain},
+    {"ecc.errors.uncorrected.aggregate.total", &GaudiCard::ecc_aggregate, kPlain},
+    {"clocks.current.soc", &GaudiCard::clock_soc_mhz, kMegahertz},
+    {"clocks.limit.soc", &GaudiCard::clock_soc_limit_mhz, kMegahertz},
+    {"rows.replaced", &GaudiCard::rows_replaced, kPlain},
+    {"rows.pending", &GaudiCard::rows_pending, kPlain},
 };
 
 // A column of the table; null `row`: unknown.
-struct Column {
+struct CardColumn {
   const ColumnRow* row = nullptr;
   std::string_view unit;  // from the header
 };
@@ -76,8 +76,8 @@ bool IsUnknown(std::string_view cell) {
 }
 
 // "memory.used [MiB]" is a name and a unit.
-Column ColumnOf(std::string_view header) {
-  Column column;
+CardColumn ColumnOf(std::string_view header) {
+  CardColumn column;
   size_t bracket = header.find('[');
   std::string_view name = Trim(header.substr(0, bracket));
   if (bracket != std::string_view::npos) {
@@ -91,7 +91,7 @@ Column ColumnOf(std::string_view header) {
 }
 
 // A number with or without a unit behind it; none for another unit.
-std::optional<double> NumberOf(std::string_view cell, const Column& column) {
+std::optional<double> NumberOf(std::string_view cell, const CardColumn& column) {
   size_t digits = cell.find_first_not_of("0123456789.");
   std::string_view unit = digits == std::string_view::npos ? std::string_view{} : Trim(cell.substr(digits));
   auto number = ParseDouble(cell.substr(0, digits));
@@ -101,17 +101,17 @@ std::optional<double> NumberOf(std::string_view cell, const Column& column) {
   bool bytes = column.row->units.data() == kBytes;
   if (IsSentinel(*number) || *number == kAllBits32 || (!bytes && *number == kAllBits16)) return kSentinel;
   if (unit.empty()) unit = column.unit;
-  const std::span<const Unit> units = column.row->units;
+  const std::span<const CellUnit> units = column.row->units;
   if (unit.empty()) return *number * units.front().times;
-  for (const Unit& known : units) {
+  for (const CellUnit& known : units) {
     if (known.name == unit) return *number * known.times;
   }
   return std::nullopt;
 }
 
-bool SetCell(Card& card, const Column& column, std::string_view cell) {
+bool SetCell(GaudiCard& card, const CardColumn& column, std::string_view cell) {
   if (!column.row || IsUnknown(cell)) return true;
-  if (auto* text = std::get_if<std::string Card::*>(&column.row->field)) {
+  if (auto* text = std::get_if<std::string GaudiCard::*>(&column.row->field)) {
     if (cell.size() > kMostText || !IsUtf8(cell)) return false;
     card.*(*text) = cell;
     return true;
@@ -120,9 +120,9 @@ bool SetCell(Card& card, const Column& column, std::string_view cell) {
     if (number) field = *number;
     return number.has_value();
   };
-  if (auto* place = std::get_if<std::optional<int> Card::*>(&column.row->field))
+  if (auto* place = std::get_if<std::optional<int> GaudiCard::*>(&column.row->field))
     return set(card.*(*place), ParseInt<uint16_t>(cell));
-  return set(card.*std::get<std::optional<double> Card::*>(column.row->field), NumberOf(cell, column));
+  return set(card.*std::get<std::optional<double> GaudiCard::*>(column.row->field), NumberOf(cell, column));
 }
 
 // The next line that is not blank; false at the end.
@@ -134,18 +134,18 @@ bool NextLine(std::string_view& rest, std::string_view& line) {
   return false;
 }
 
-std::vector<Column> ReadHeader(std::string_view line) {
-  std::vector<Column> columns;
+std::vector<CardColumn> ReadHeader(std::string_view line) {
+  std::vector<CardColumn> columns;
   size_t cells = static_cast<size_t>(std::count(line.begin(), line.end(), ',')) + 1;
   while (columns.size() < std::min(cells, kMostColumns)) {
-    Column column = ColumnOf(Cell(line));
-    bool twice = std::ranges::find(columns, column.row, &Column::row) != columns.end();
-    columns.push_back(twice ? Column{} : column);
+    CardColumn column = ColumnOf(Cell(line));
+    bool twice = std::ranges::find(columns, column.row, &CardColumn::row) != columns.end();
+    columns.push_back(twice ? CardColumn{} : column);
   }
   return columns;
 }
 
-// The number behind the last "name:" of a line, wherever it stands in it.
+// The number after "name:" anywhere in a line.
 std::optional<uint64_t> CountAfter(std::string_view line, std::string_view name) {
   size_t at = line.find(name);
   if (at == std::string_view::npos) return std::nullopt;
@@ -170,7 +170,7 @@ std::optional<uint64_t> FirstCount(std::string_view line, Names... names) {
   return found;
 }
 
-std::string KeyOf(const Card& card) {
+std::string KeyOf(const GaudiCard& card) {
   for (const std::string* text : {&card.uuid, &card.serial, &card.bus_id}) {
     if (!text->empty()) return *text;
   }
@@ -193,7 +193,7 @@ std::vector<std::string> QueryArguments(std::string_view fields) {
   return {"-Q", std::string(fields), "-f", "csv"};
 }
 
-CardReading* Find(std::vector<CardReading>& cards, const Card& like) {
+CardReading* Find(std::vector<CardReading>& cards, const GaudiCard& like) {
   for (CardReading& known : cards) {
     bool same_bus = !like.bus_id.empty() && known.card.bus_id == like.bus_id;
     bool same_uuid = !like.uuid.empty() && known.card.uuid == like.uuid;
@@ -204,28 +204,28 @@ CardReading* Find(std::vector<CardReading>& cards, const Card& like) {
 
 }  // namespace
 
-Result<Cards> ParseCards(std::string_view csv) {
+Result<GaudiCards> ParseCards(std::string_view csv) {
   csv = csv.substr(0, kMostOutput);
   std::string_view line;
-  std::vector<Column> columns;
+  std::vector<CardColumn> columns;
   // Some versions print other lines before the table.
   while (NextLine(csv, line)) {
     if (line.size() > kMostLine) break;
     columns = ReadHeader(line);
-    if (std::ranges::any_of(columns, [](const Column& column) { return column.row != nullptr; })) break;
+    if (std::ranges::any_of(columns, [](const CardColumn& column) { return column.row != nullptr; })) break;
     columns.clear();
   }
   if (columns.empty()) return Status{Code::kDataLoss, "hl-smi printed no table of cards"};
-  Cards cards;
+  GaudiCards cards;
   while (NextLine(csv, line)) {
-    Card card;
+    GaudiCard card;
     size_t bad = 0;
     size_t cells = static_cast<size_t>(std::count(line.begin(), line.end(), ',')) + 1;
     bool cut = line.size() > kMostLine || cards.list.size() == kMostCards || cells != columns.size();
     std::string_view rest = line;
     for (size_t i = 0; !cut && i < cells; ++i) bad += !SetCell(card, columns[i], Cell(rest));
     card.key = KeyOf(card);
-    bool known = std::ranges::find(cards.list, card.key, &Card::key) != cards.list.end();
+    bool known = std::ranges::find(cards.list, card.key, &GaudiCard::key) != cards.list.end();
     if (cut || card.key.empty() || known) {
       ++cards.bad_rows;
       continue;
@@ -236,11 +236,11 @@ Result<Cards> ParseCards(std::string_view csv) {
   return cards;
 }
 
-std::vector<Port> ParsePorts(std::string_view text) {
+std::vector<GaudiPort> ParsePorts(std::string_view text) {
   text = text.substr(0, kMostOutput);
-  std::vector<Port> ports;
+  std::vector<GaudiPort> ports;
   std::optional<int> card;
-  Port* current = nullptr;
+  GaudiPort* current = nullptr;
   std::string_view line;
   while (NextLine(text, line)) {
     if (line.size() > kMostLine) continue;
@@ -251,8 +251,9 @@ std::vector<Port> ParsePorts(std::string_view text) {
     auto place = PlaceAfter(line, "port ");
     if (!place) place = PlaceAfter(line, "Port ");
     if (place) {
-      auto same = std::find_if(ports.begin(), ports.end(),
-                               [&](const Port& port) { return port.card == card && port.port == *place; });
+      auto same = std::find_if(ports.begin(), ports.end(), [&](const GaudiPort& port) {
+        return port.card == card && port.port == *place;
+      });
       current = nullptr;
       bool full = ports.size() >= kMostPorts * kMostCards || *place >= static_cast<int>(kMostPorts);
       if (same != ports.end() || full) continue;
@@ -265,7 +266,7 @@ std::vector<Port> ParsePorts(std::string_view text) {
       current->transmitted = count;
     }
   }
-  std::erase_if(ports, [](const Port& port) { return !port.received && !port.transmitted; });
+  std::erase_if(ports, [](const GaudiPort& port) { return !port.received && !port.transmitted; });
   return ports;
 }
 
@@ -314,14 +315,14 @@ Result<std::string> HlSmiSource::Call(std::vector<std::string> arguments, Instan
 
 bool HlSmiSource::ReadCards(Instant deadline) {
   if (full_.refused && --full_.wait <= 0) full_.refused = false;
-  auto query = [&](std::string_view fields) -> Result<Cards> {
+  auto query = [&](std::string_view fields) -> Result<GaudiCards> {
     ASSIGN_OR_RETURN(std::string text, Call(QueryArguments(fields), deadline));
     return ParseCards(text);
   };
-  Result<Cards> cards = query(full_.refused ? kLeastFields : std::string_view(full_.fields));
+  Result<GaudiCards> cards = query(full_.refused ? kLeastFields : std::string_view(full_.fields));
   bool unknown_field = !cards && (cards.error().code == Code::kIo || cards.error().code == Code::kDataLoss);
   if (unknown_field && !full_.refused) {
-    Result<Cards> fewer = query(kLeastFields);
+    Result<GaudiCards> fewer = query(kLeastFields);
     if (fewer) {
       full_.refused = true;
       full_.wait = kRefusedWait;
@@ -334,7 +335,7 @@ bool HlSmiSource::ReadCards(Instant deadline) {
   reading_.bad_rows = cards->bad_rows;
   reading_.bad_cells = cards->bad_cells;
   std::vector<CardReading> next;
-  for (Card& card : cards->list) {
+  for (GaudiCard& card : cards->list) {
     CardReading* before = Find(reading_.cards, card);
     CardReading now;
     if (before) {
@@ -353,14 +354,14 @@ void HlSmiSource::ReadRows(Instant deadline) {
   if (rows_.refused && --rows_.wait > 0) return;
   rows_.refused = false;
   auto text = Call(QueryArguments(rows_.fields), deadline);
-  Result<Cards> cards = text ? ParseCards(*text) : Result<Cards>(text.error());
+  Result<GaudiCards> cards = text ? ParseCards(*text) : Result<GaudiCards>(text.error());
   if (!cards) {
     // A timeout does not mean that hl-smi lacks the fields.
     rows_.refused = cards.error().code == Code::kIo || cards.error().code == Code::kDataLoss;
     rows_.wait = kRefusedWait;
     return;
   }
-  for (const Card& card : cards->list) {
+  for (const GaudiCard& card : cards->list) {
     CardReading* known = Find(reading_.cards, card);
     if (!known) continue;
     known->card.rows_replaced = card.rows_replaced;
@@ -373,7 +374,7 @@ void HlSmiSource::ReadPorts(Instant deadline) {
     if (card.card.bus_id.empty()) return;
     auto text = Call({"-n", "stats", "-i", card.card.bus_id}, deadline);
     if (!text) return;
-    std::vector<Port> ports = ParsePorts(*text);
+    std::vector<GaudiPort> ports = ParsePorts(*text);
     if (ports.empty()) return;
     card.ports_before = std::move(card.ports);
     card.ports = {std::move(ports), clock_.Now()};

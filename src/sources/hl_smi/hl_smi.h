@@ -15,18 +15,18 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "base/workers.h"
+#include "base/threads.h"
 
 namespace gpulens::hl_smi {
 
 inline constexpr size_t kMostOutput = 1u << 20;
 inline constexpr size_t kMostCards = 128, kMostColumns = 128, kMostPorts = 64;
 inline constexpr size_t kMostText = 256;  // of an id or a name
-// Stands for a driver's sentinel: NaN, so that nothing can be computed with it.
+// Replaces a driver's sentinel: NaN, so that nothing can be computed with it.
 inline constexpr double kSentinel = std::numeric_limits<double>::quiet_NaN();
 
 // One Gaudi card, from `-Q … -f csv`. Numbers in base units, or kSentinel.
-struct Card {
+struct GaudiCard {
   std::optional<int> index, module_id;
   std::string uuid, name, serial, bus_id, driver_version;
   std::optional<double> memory_total_bytes, memory_used_bytes, memory_free_bytes;
@@ -42,40 +42,40 @@ struct Card {
   std::string key;
 };
 
-struct Cards {
-  std::vector<Card> list;
+struct GaudiCards {
+  std::vector<GaudiCard> list;
   size_t bad_rows = 0;   // cut, or a repeated card
   size_t bad_cells = 0;  // neither a number in a known unit nor one of the words for "unknown"
 };
 
 // Parses a table with its header: columns in any order, unknown ones skipped, units in the header, in the
 // cells or nowhere. kDataLoss: no header, or no known column.
-Result<Cards> ParseCards(std::string_view csv);
+Result<GaudiCards> ParseCards(std::string_view csv);
 
 // Bytes of one network port since the driver was loaded.
-struct Port {
+struct GaudiPort {
   std::optional<int> card;  // where the text has it
   int port = 0;
   std::optional<uint64_t> received, transmitted;
 };
 
 // Parses `-n stats`, both as a section a port and as a line a port. Ports without either count are left out.
-std::vector<Port> ParsePorts(std::string_view text);
+std::vector<GaudiPort> ParsePorts(std::string_view text);
 
 // The ports of one card, read at one moment.
 struct PortsReading {
-  std::vector<Port> ports;
+  std::vector<GaudiPort> ports;
   Instant at;
 };
 
 struct CardReading {
-  Card card;
+  GaudiCard card;
   // The last two readings. The first run takes both, so that a rate is known at once. Without a time: none.
   PortsReading ports, ports_before;
 };
 
 // Result of one request.
-struct Reading {
+struct GaudiReading {
   Status status;  // of the query for the cards; the rest may be missing nevertheless
   std::vector<CardReading> cards;
   Instant at;  // when the cards were read
@@ -104,7 +104,7 @@ class HlSmiSource {
     background_.Request(deadline, std::move(done));
   }
   // Result of the last request. Not while one is running.
-  const Reading& last() const noexcept { return reading_; }
+  const GaudiReading& last() const noexcept { return reading_; }
 
  private:
   struct Query {
@@ -122,7 +122,7 @@ class HlSmiSource {
 
   const Options options_;
   const Clock& clock_;
-  Reading reading_;
+  GaudiReading reading_;
   Query full_, rows_;
   std::vector<ChildProcess> stuck_;
 

@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::string_view text(reinterpret_cast<const char*>(data), size);
   if (auto cards = ParseCards(text)) {
     CHECK(cards->list.size() <= kMostCards);
-    for (const Card& card : cards->list) {
+    for (const GaudiCard& card : cards->list) {
       CHECK(!card.key.empty());
       for (auto value :
            {card.memory_used_bytes, card.power_draw_watts, card.utilization, card.rows_pending}) {
@@ -19,6 +19,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   auto ports = ParsePorts(text);
   CHECK(ports.size() <= kMostPorts * kMostCards);
-  for (const Port& port : ports) CHECK(port.port >= 0 && (port.received || port.transmitted));
+  for (const GaudiPort& port : ports) CHECK(port.port >= 0 && (port.received || port.transmitted));
   return 0;
 }

@@ -14,14 +14,14 @@
 namespace gpulens::hl_smi {
 namespace {
 
-Cards Parse(std::string_view text) {
+GaudiCards Parse(std::string_view text) {
   auto cards = ParseCards(text);
   EXPECT_TRUE(cards.ok()) << (cards ? "" : cards.error().detail);
-  return cards ? std::move(*cards) : Cards{};
+  return cards ? std::move(*cards) : GaudiCards{};
 }
 
 TEST(HlSmiCards, UnitsOfHeaderAndCell) {
-  Cards cards = Parse(
+  GaudiCards cards = Parse(
       "index, module_id, uuid, name, memory.total [MiB], power.draw [W], temperature.aip [C], "
       "utilization.aip [%]\n"
       "1, 6, u1, HL-325L, 131072 MiB, 65.5 W, 39 C, 25 %\n"
@@ -40,7 +40,7 @@ TEST(HlSmiCards, UnitsOfHeaderAndCell) {
 }
 
 TEST(HlSmiCards, ColumnsInAnyOrderUnknownOnesAndWordsForUnknown) {
-  Cards cards = Parse(
+  GaudiCards cards = Parse(
       "hl-smi 1.22\n\nnew.column, rows.pending, uuid, rows.replaced, power.max [W], clocks.current.soc "
       "[MHz]\r\n"
       "x, 1, u0, 3, N/A, [Not Supported]\r\n");
@@ -76,7 +76,7 @@ TEST(HlSmiCards, NamedBadInputs) {
     EXPECT_EQ(cards->list.size(), c.cards) << c.name;
     EXPECT_EQ(cards->bad_rows, c.rows) << c.name;
     EXPECT_EQ(cards->bad_cells, c.cells) << c.name;
-    for (const Card& card : cards->list) {
+    for (const GaudiCard& card : cards->list) {
       if (card.power_draw_watts) {
         EXPECT_GE(*card.power_draw_watts, 0) << c.name;
       }
@@ -84,12 +84,12 @@ TEST(HlSmiCards, NamedBadInputs) {
   }
 }
 
-TEST(HlSmiCards, NumbersThatSayNothingAreToldAsSuch) {
-  Cards cards = Parse(
+TEST(HlSmiCards, UnknownNumbersAreSentinels) {
+  GaudiCards cards = Parse(
       "index, memory.used [MiB], power.draw [W], temperature.aip [C], utilization.aip [%]\n"
       "0, 4294967295, 65535, 65535, 4294967295\n1, 65535, 300, 40, 7\n");
   ASSERT_EQ(cards.list.size(), 2u);
-  const Card& card = cards.list[0];
+  const GaudiCard& card = cards.list[0];
   for (const auto& value :
        {card.memory_used_bytes, card.power_draw_watts, card.temperature_celsius, card.utilization}) {
     ASSERT_TRUE(value);
@@ -102,7 +102,7 @@ TEST(HlSmiCards, NumbersThatSayNothingAreToldAsSuch) {
 TEST(HlSmiCards, MoreCardsThanAMachineHoldsAreLeftOut) {
   std::string text = "index\n";
   for (int i = 0; i < 1000; ++i) text += std::to_string(i) + "\n";
-  Cards cards = Parse(text);
+  GaudiCards cards = Parse(text);
   EXPECT_EQ(cards.list.size(), kMostCards);
   EXPECT_EQ(cards.bad_rows, 1000 - kMostCards);
 }
@@ -110,7 +110,7 @@ TEST(HlSmiCards, MoreCardsThanAMachineHoldsAreLeftOut) {
 TEST(HlSmiCards, CaptureOfGaudi3) {
   auto text = ReadFile(GPULENS_SOURCE_DIR "/../shared/fixtures/gaudi/hl-smi_query_gaudi3.csv");
   if (!text) GTEST_SKIP() << "captures not here";
-  Cards cards = Parse(*text);
+  GaudiCards cards = Parse(*text);
   ASSERT_GE(cards.list.size(), 2u);
   EXPECT_EQ(cards.bad_rows + cards.bad_cells, 0u);
   EXPECT_EQ(cards.list[0].name, "HL-325L");
@@ -166,7 +166,7 @@ class HlSmiSourceTest : public ::testing::Test {
   void Mode(const std::string& mode) {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/state.mode", mode + "\n"));
   }
-  static const Reading& Query(HlSmiSource& source, Duration max_age = seconds(60)) {
+  static const GaudiReading& Query(HlSmiSource& source, Duration max_age = seconds(60)) {
     std::mutex mutex;
     std::condition_variable came;
     bool done = false;
@@ -187,34 +187,34 @@ class HlSmiSourceTest : public ::testing::Test {
 
 TEST_F(HlSmiSourceTest, ValuesChangeWithEveryReading) {
   HlSmiSource source(Quick(), RealClock());
-  Reading first = Query(source);
+  GaudiReading first = Query(source);
   ASSERT_TRUE(first.status.ok()) << first.status.detail;
   ASSERT_EQ(first.cards.size(), 2u);
   EXPECT_EQ(first.cards[1].card.rows_replaced, 4);
   EXPECT_EQ(first.cards[0].ports.ports.size(), 3u);
   EXPECT_EQ(first.cards[0].ports_before.ports.size(), 3u) << "a rate is known at once";
   EXPECT_LT(first.cards[0].ports_before.ports[1].received, first.cards[0].ports.ports[1].received);
-  Reading second = Query(source);
+  GaudiReading second = Query(source);
   EXPECT_LT(first.cards[0].card.memory_used_bytes, second.cards[0].card.memory_used_bytes);
   EXPECT_EQ(second.cards[0].ports_before.at, first.cards[0].ports.at);
 }
 
-TEST_F(HlSmiSourceTest, AnOlderHlSmiIsAskedForLess) {
+TEST_F(HlSmiSourceTest, AnOlderHlSmiIsQueriedForFewerColumns) {
   Mode("old");
   HlSmiSource source(Quick(), RealClock());
-  Reading reading = Query(source);
+  GaudiReading reading = Query(source);
   ASSERT_TRUE(reading.status.ok()) << reading.status.detail;
   EXPECT_EQ(reading.cards.size(), 2u);
   EXPECT_FALSE(reading.cards[0].card.rows_replaced) << "not told, so not 0";
   uint64_t calls = reading.calls;
-  Reading second = Query(source);
+  GaudiReading second = Query(source);
   EXPECT_EQ(second.calls - calls, 1u + 2u) << "what it refused is not asked again: cards and two times ports";
 }
 
-TEST_F(HlSmiSourceTest, WhatHangsIsKilledAndNamed) {
+TEST_F(HlSmiSourceTest, AHangingProgramIsKilledAndNamed) {
   Mode("hang");
   HlSmiSource source(Quick(milliseconds(300)), RealClock());
-  Reading reading = Query(source);
+  GaudiReading reading = Query(source);
   EXPECT_EQ(reading.status.code, Code::kTimeout);
   EXPECT_NE(reading.status.detail.find("killed"), std::string::npos) << reading.status.detail;
   EXPECT_EQ(reading.calls, 1u) << "nothing else is started meanwhile";
@@ -222,7 +222,7 @@ TEST_F(HlSmiSourceTest, WhatHangsIsKilledAndNamed) {
   EXPECT_EQ(reading.stuck, 0u);
 }
 
-TEST_F(HlSmiSourceTest, WhatPrintsWithoutEndFailsOrTalksNonsenseIsAnError) {
+TEST_F(HlSmiSourceTest, EndlessOutputExitCodesAndNonsenseAreErrors) {
   HlSmiSource source(Quick(), RealClock());
   Mode("endless");
   EXPECT_EQ(Query(source).status.code, Code::kExhausted);
@@ -248,7 +248,7 @@ TEST_F(HlSmiSourceTest, EndsAtOnceWhileAProgramHangs) {
   EXPECT_FALSE(called);
 }
 
-TEST(FindProgram, SaysWhyNot) {
+TEST(FindProgram, ReportsWhyNoneWasFound) {
   EXPECT_TRUE(FindProgram("sh").ok());
   EXPECT_TRUE(FindProgram("/bin/sh").ok());
   EXPECT_EQ(FindProgram("/nowhere/hl-smi").error().code, Code::kUnavailable);

@@ -1,12 +1,10 @@
 #include "sources/host/devices.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/result.h"
 #include "sources/host/parse/devices.h"
 #include "sources/host/parse/scan.h"
-#include "sources/host/parse/system.h"
 
 namespace gpulens {
 namespace {
@@ -123,7 +121,7 @@ class PortReader {
     value.reset();
     const char* path = PortPath(row.key);
     auto text = files_.FindText(path);
-    // "N/A (no PMA)" is how the kernel says that a port has no such counter.
+    // The kernel prints "N/A (no PMA)" for a port without the counter.
     if (!text || text->starts_with("N/A")) return Ok();
     auto number = ParseInt<uint64_t>(*text);
     uint64_t scaled = 0;
@@ -253,7 +251,7 @@ Status ReadMemoryControllers(HostFiles& files, NameList& names, std::vector<Memo
   return first;
 }
 
-Status TemperatureReader::ReadSensor(std::string_view chip, std::string_view file, Temperature& out) {
+Status TemperatureReader::ReadSensor(std::string_view chip, std::string_view file, TemperatureReading& out) {
   std::string_view sensor = file.substr(0, file.size() - kTemperatureInput.size());
   AssignText(out.chip, files_.FindText(files_.Path({kHwmonFolder, chip, "/name"})));
   AssignText(out.device, files_.FindLinkName(files_.Path({kHwmonFolder, chip, "/device"})));
@@ -268,7 +266,7 @@ Status TemperatureReader::ReadSensor(std::string_view chip, std::string_view fil
   return out.millidegrees ? Ok() : BadText(path, "not a temperature", *text);
 }
 
-Status TemperatureReader::Read(std::vector<Temperature>& out) {
+Status TemperatureReader::Read(std::vector<TemperatureReading>& out) {
   RETURN_IF_ERROR(files_.List("sys/class/hwmon", "hwmon", chips_, kMaxHostDevices));
   Status first;
   size_t count = 0;

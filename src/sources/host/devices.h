@@ -53,7 +53,7 @@ struct MemoryController {
 };
 Status ReadMemoryControllers(HostFiles& files, NameList& names, std::vector<MemoryController>& out);
 
-struct Temperature {
+struct TemperatureReading {
   std::string chip;    // Driver: "coretemp", "k10temp", "nvme".
   std::string device;  // What it sits on, to distinguish equal chips: "nvme0", "coretemp.0". May be empty.
   std::string sensor;  // The label ("Package id 0", "Composite"), else the file's name ("temp1").
@@ -64,10 +64,10 @@ struct Temperature {
 class TemperatureReader {
  public:
   explicit TemperatureReader(HostFiles& files) : files_(files) {}
-  Status Read(std::vector<Temperature>& out);
+  Status Read(std::vector<TemperatureReading>& out);
 
  private:
-  Status ReadSensor(std::string_view chip, std::string_view file, Temperature& out);
+  Status ReadSensor(std::string_view chip, std::string_view file, TemperatureReading& out);
 
   HostFiles& files_;
   NameList chips_, sensors_;

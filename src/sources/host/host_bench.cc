@@ -23,14 +23,14 @@ void BM_SteadyRead(benchmark::State& state) {
   ProcessReader self(files);
   CpuTimes cpu;
   LoadAverage load;
-  Uptime uptime;
+  SystemUptime uptime;
   MemoryInfo memory;
   VmStat vm;
   std::vector<DiskStat> disks;
   std::vector<NetDevice> devices;
   NetProtocols protocols;
   SocketCounts sockets;
-  Pressure pressure[4];
+  PressureStall pressure[4];
   FileHandles handles;
   std::vector<RdmaPort> ports;
   std::vector<EnergyZone> zones;

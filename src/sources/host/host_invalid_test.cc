@@ -1,5 +1,5 @@
 // Every folder of testdata/invalid is a small root with one bad file, named <reader>_<what>. Each must be
-// refused with the code that stands here.
+// refused with the code in the table below.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -62,7 +62,7 @@ const ReaderTable& ProcReaders() {
       {"entropy", Through(&SystemReader::ReadEntropy)},
       {"pressure",
        [](HostFiles& files) {
-         Pressure out;
+         PressureStall out;
          return SystemReader(files).ReadPressure(PressureResource::kCpu, out);
        }},
       {"mountinfo", By<FileSystemReader, std::vector<FileSystem>>()},
@@ -111,7 +111,7 @@ const ReaderTable& SysReaders() {
          std::vector<std::optional<uint64_t>> out;
          return ReadCpuFrequencies(files, {0}, out);
        }},
-      {"hwmon", By<TemperatureReader, std::vector<Temperature>>()},
+      {"hwmon", By<TemperatureReader, std::vector<TemperatureReading>>()},
       {"rapl", By<EnergyReader, std::vector<EnergyZone>>()},
       {"interface", By<NetInterfaceReader, std::vector<NetInterface>>()},
       {"rdma",

@@ -58,7 +58,7 @@ TEST_F(HostTest, LoadAndUptime) {
   ASSERT_OK(system_.ReadLoadAverage(load));
   EXPECT_DOUBLE_EQ(load.one_minute, 5.25);
   EXPECT_DOUBLE_EQ(load.fifteen_minutes, 3.05);
-  Uptime uptime;
+  SystemUptime uptime;
   ASSERT_OK(system_.ReadUptime(uptime));
   EXPECT_DOUBLE_EQ(uptime.seconds, 86400.5);
 }
@@ -100,10 +100,10 @@ TEST_F(HostTest, WholeDisksOnly) {
   EXPECT_FALSE(bytes.has_value());
 }
 
-std::vector<std::string> asked;
+std::vector<std::string> queried;
 
 int FakeStatVfs(const char* path, struct statvfs* out) {
-  asked.emplace_back(path);
+  queried.emplace_back(path);
   std::string_view mount = std::string_view(path).substr(kRoot.size());
   if (mount == "/boot/efi") return errno = EACCES, -1;
   *out = {};
@@ -117,13 +117,13 @@ int FakeStatVfs(const char* path, struct statvfs* out) {
   return 0;
 }
 
-TEST_F(HostTest, FileSystemsThatCouldHangAreNotAsked) {
-  asked.clear();
+TEST_F(HostTest, FileSystemsThatCouldHangAreNotQueried) {
+  queried.clear();
   FileSystemReader reader(files_, FakeStatVfs);
   std::vector<FileSystem> list;
   ASSERT_OK(reader.Read(list));
-  EXPECT_THAT(asked, ElementsAre(kRoot + "/", kRoot + "/boot/efi", kRoot + "/dev/shm", kRoot + "/data disk",
-                                 kRoot + "/opt"));
+  EXPECT_THAT(queried, ElementsAre(kRoot + "/", kRoot + "/boot/efi", kRoot + "/dev/shm", kRoot + "/data disk",
+                                   kRoot + "/opt"));
   std::vector<std::string> mounts;
   for (const FileSystem& entry : list) mounts.push_back(entry.mount.mount_point);
   ASSERT_THAT(mounts, ElementsAre("/", "/boot/efi", "/dev/shm", "/data disk", "/home", "/home/scratch",
@@ -169,7 +169,7 @@ TEST_F(HostTest, Network) {
 }
 
 TEST_F(HostTest, PressureAndKernelNumbers) {
-  Pressure pressure;
+  PressureStall pressure;
   ASSERT_OK(system_.ReadPressure(PressureResource::kCpu, pressure));
   EXPECT_DOUBLE_EQ(pressure.some->percent_60s, 2.25);
   EXPECT_EQ(pressure.some->total_us, 8590572u);
@@ -274,7 +274,7 @@ TEST_F(HostTest, ProcessorsAndNodes) {
 }
 
 TEST_F(HostTest, Temperatures) {
-  std::vector<Temperature> list;
+  std::vector<TemperatureReading> list;
   TemperatureReader reader(files_);
   ASSERT_OK(reader.Read(list));
   ASSERT_EQ(list.size(), 4u);
@@ -342,7 +342,7 @@ TEST_F(HostTest, EnergyZones) {
   EnergyReader reader(files_);
   std::vector<EnergyZone> zones;
   ASSERT_OK(reader.Read(zones));
-  ASSERT_EQ(zones.size(), 3u);  // Without the mmio twin.
+  ASSERT_EQ(zones.size(), 3u);  // Without its mmio duplicate.
   EXPECT_EQ(zones[0].zone, "intel-rapl:0");
   EXPECT_EQ(zones[2].zone, "intel-rapl:0:0");
   EXPECT_EQ(zones[2].name, "dram");
@@ -357,7 +357,7 @@ TEST_F(ChangingRoot, AFileThatIsReplacedOrGoneIsNoticed) {
   std::string_view text;
   ASSERT_OK(files->Read(file, text));
   ASSERT_TRUE(static_cast<bool>(file.fd));
-  // A descriptor that fails (here: one of a directory) is opened anew.
+  // A descriptor that fails (here: one of a directory) is opened again.
   file.fd.reset(::open(root_.c_str(), O_RDONLY | O_DIRECTORY));
   ASSERT_OK(files->Read(file, text));
   EXPECT_EQ(text, "1.00 1.00\n");
@@ -496,7 +496,7 @@ TEST_F(ChangingRoot, IdentityAndContainers) {
   EXPECT_EQ(read().container, "kubernetes");
 }
 
-// Everything that is read each tick. False at the first call that fails although `must` says it may not.
+// Everything that is read each tick. False at the first call that fails although `must` is set.
 struct Everything {
   explicit Everything(HostFiles& files)
       : proc(files), interfaces(files), rdma(files), self(files), mounts(files, FakeOk) {}
@@ -523,7 +523,7 @@ struct Everything {
   FileSystemReader mounts;
   CpuTimes cpu;
   LoadAverage load;
-  Uptime uptime;
+  SystemUptime uptime;
   MemoryInfo memory;
   VmStat vm;
   std::vector<DiskStat> disks;
@@ -531,7 +531,7 @@ struct Everything {
   NetProtocols protocols;
   SocketCounts sockets;
   FileHandles handles;
-  Pressure pressure;
+  PressureStall pressure;
   ProcessStat stat;
   ProcessMemory own_memory;
   ProcessReader::Descriptors descriptors;
@@ -589,7 +589,7 @@ TEST(HostReal, ThisMachineIsPlausible) {
   ASSERT_OK(proc.ReadMemory(memory));
   EXPECT_GT(*memory.total, 16u << 20);
   EXPECT_LE(*memory.available, *memory.total);
-  Uptime uptime;
+  SystemUptime uptime;
   ASSERT_OK(proc.ReadUptime(uptime));
   EXPECT_GT(uptime.seconds, 0);
   LoadAverage load;
@@ -635,8 +635,8 @@ TEST(HostReal, SteadyReadsAllocateNothing) {
   EXPECT_EQ(counted, 0u);
 }
 
-// What this machine has of it must be understood; what it lacks or forbids is said as such.
-TEST(HostReal, NothingThatIsThereIsRefused) {
+// Files that this machine has must be parsed; missing and forbidden ones are reported as such.
+TEST(HostReal, EveryFileOfThisMachineIsParsed) {
   auto files = HostFiles::Open("/");
   ASSERT_TRUE(files.ok());
   auto expect_fine = [](std::string_view what, const Status& status) {
@@ -652,7 +652,7 @@ TEST(HostReal, NothingThatIsThereIsRefused) {
   expect_fine("hugepages", ReadHugePages(*files, names, pages));
   std::vector<MemoryController> controllers;
   expect_fine("edac", ReadMemoryControllers(*files, names, controllers));
-  std::vector<Temperature> temperatures;
+  std::vector<TemperatureReading> temperatures;
   expect_fine("hwmon", TemperatureReader(*files).Read(temperatures));
   std::vector<EnergyZone> zones;
   expect_fine("rapl", EnergyReader(*files).Read(zones));
@@ -664,7 +664,7 @@ TEST(HostReal, NothingThatIsThereIsRefused) {
   expect_fine("frequency", ReadCpuFrequencies(*files, {0}, hertz));
   std::vector<FileSystem> file_systems;
   expect_fine("mounts", FileSystemReader(*files).Read(file_systems));
-  Pressure pressure;
+  PressureStall pressure;
   SystemReader proc(*files);
   for (auto resource :
        {PressureResource::kCpu, PressureResource::kMemory, PressureResource::kIo, PressureResource::kIrq}) {

@@ -1,6 +1,5 @@
 #include "sources/host/process.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/result.h"

@@ -4,7 +4,6 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 
 #include "base/files.h"
@@ -65,7 +64,7 @@ Status SystemReader::ReadSockets(SocketCounts& out) {
   return ParseSockstat6(text, out);
 }
 
-Status SystemReader::ReadPressure(PressureResource resource, Pressure& out) {
+Status SystemReader::ReadPressure(PressureResource resource, PressureStall& out) {
   KeptFile& file = pressure_[static_cast<size_t>(resource)];
   std::string_view text;
   RETURN_IF_ERROR(files_.Read(file, text));
@@ -124,7 +123,7 @@ Status FileSystemReader::Read(std::vector<FileSystem>& out) {
   RETURN_IF_ERROR(files_.Read(mountinfo_, text));
   RETURN_IF_ERROR(ParseMounts(text, table_));
   size_t count = 0;
-  for (const Mount& mount : table_.mounts()) {
+  for (const MountEntry& mount : table_.mounts()) {
     FileSystem& file_system = SlotAt(out, count++);
     file_system.mount = mount;
     file_system.answer = FileSystem::Answer::kNotQueried;

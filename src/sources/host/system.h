@@ -35,7 +35,7 @@ class SystemReader {
 
   Status ReadCpuTimes(CpuTimes& out) { return Parse(stat_, ParseCpuTimes, out); }
   Status ReadLoadAverage(LoadAverage& out) { return Parse(loadavg_, ParseLoadAverage, out); }
-  Status ReadUptime(Uptime& out) { return Parse(uptime_, ParseUptime, out); }
+  Status ReadUptime(SystemUptime& out) { return Parse(uptime_, ParseUptime, out); }
   Status ReadMemory(MemoryInfo& out) { return Parse(meminfo_, ParseMemoryInfo, out); }
   Status ReadVmStat(VmStat& out) { return Parse(vmstat_, ParseVmStat, out); }
   Status ReadDisks(std::vector<DiskStat>& out) { return Parse(diskstats_, ParseDiskStats, out); }
@@ -45,7 +45,7 @@ class SystemReader {
   // The members of IPv6 are absent without it.
   Status ReadSockets(SocketCounts& out);
   // kUnavailable without PSI (before 4.20, or psi=0); irq exists since Linux 6.1 only.
-  Status ReadPressure(PressureResource resource, Pressure& out);
+  Status ReadPressure(PressureResource resource, PressureStall& out);
   // Bits of entropy in the kernel's pool.
   Status ReadEntropy(uint64_t& bits);
 
@@ -73,7 +73,7 @@ struct FileSystem {
     kNotQueried,  // Remote: a call could hang for ever.
     kFailed,      // `error` is why: not permitted, gone, or impossible numbers.
   };
-  Mount mount;
+  MountEntry mount;
   Answer answer = Answer::kNotQueried;
   Code error = Code::kOk;
   // Meaningful when answered. used = size - free; reserved for root = free - available.

@@ -24,11 +24,11 @@ constexpr int64_t kTrustNs = 5'000'000'000;
 
 class KmsgReader final : public LogReader {
  public:
-  KmsgReader(UniqueFd fd, From from) : fd_(std::move(fd)), backlog_(from == From::kBoot) {
+  KmsgReader(UniqueFd fd, LogStart from) : fd_(std::move(fd)), backlog_(from == LogStart::kBoot) {
     record_.resize(kRecordSize);
   }
 
-  Status Read(Instant now, const Visit& visit) override {
+  Status Read(Instant now, const MessageVisitor& visit) override {
     for (size_t count = 0; count < kMaxMessages;) {
       ssize_t size = ::read(fd_.get(), record_.data(), record_.size());
       if (size == 0) break;
@@ -55,7 +55,7 @@ class KmsgReader final : public LogReader {
   uint64_t lost() const noexcept override { return lost_; }
 
  private:
-  void Take(std::string_view record, Instant now, const Visit& visit) {
+  void Take(std::string_view record, Instant now, const MessageVisitor& visit) {
     LogLine line;
     bool kernel = ParseKmsgRecord(record, scratch_, line);
     if (kernel || line.sequence != 0) CountGap(line.sequence);
@@ -86,7 +86,7 @@ class LineReader : public LogReader {
  protected:
   // Visits the messages among the lines that end in the first `size` bytes of the buffer; returns the number
   // of lines.
-  size_t Feed(size_t size, Instant now, const Visit& visit) {
+  size_t Feed(size_t size, Instant now, const MessageVisitor& visit) {
     size_t count = 0;
     lines_.Feed(std::string_view(buffer_.data(), size), [&](std::string_view text) {
       LogLine line;
@@ -107,7 +107,7 @@ class LineReader : public LogReader {
 
 class FollowedFile final : public LineReader {
  public:
-  FollowedFile(std::string path, From from) : path_(std::move(path)), from_(from) {}
+  FollowedFile(std::string path, LogStart from) : path_(std::move(path)), from_(from) {}
 
   Status Open() {
     // Not blocking: the name may belong to a pipe.
@@ -120,12 +120,12 @@ class FollowedFile final : public LineReader {
       return {Code::kInvalidArgument, path_ + " is not a regular file"};
     }
     lines_.Reset();
-    position_ = from_ == From::kNow ? is.st_size : 0;
-    from_ = From::kBoot;  // what comes after this file is read whole
+    position_ = from_ == LogStart::kNow ? is.st_size : 0;
+    from_ = LogStart::kBoot;  // what comes after this file is read whole
     return Ok();
   }
 
-  Status Read(Instant now, const Visit& visit) override {
+  Status Read(Instant now, const MessageVisitor& visit) override {
     if (!fd_) RETURN_IF_ERROR(Open());
     size_t left = kMaxBytes;
     RETURN_IF_ERROR(ReadOn(now, visit, left));
@@ -144,7 +144,7 @@ class FollowedFile final : public LineReader {
   }
 
  private:
-  Status ReadOn(Instant now, const Visit& visit, size_t& left) {
+  Status ReadOn(Instant now, const MessageVisitor& visit, size_t& left) {
     while (left > 0) {
       ssize_t size = ::pread(fd_.get(), buffer_.data(), std::min(buffer_.size(), left), position_);
       if (size < 0 && errno == EINTR) continue;
@@ -158,7 +158,7 @@ class FollowedFile final : public LineReader {
   }
 
   const std::string path_;
-  From from_;
+  LogStart from_;
   UniqueFd fd_;
   off_t position_ = 0;
 };
@@ -168,7 +168,7 @@ constexpr Duration kLongestPause = std::chrono::minutes(5);
 
 class JournalReader final : public LineReader {
  public:
-  JournalReader(std::string program, From from) : program_(std::move(program)), from_(from) {}
+  JournalReader(std::string program, LogStart from) : program_(std::move(program)), from_(from) {}
 
   Status Begin(Instant now) {
     int ends[2];
@@ -183,17 +183,17 @@ class JournalReader final : public LineReader {
                          "--quiet",
                          "--no-pager",
                          "--output=short-unix",
-                         from_ == From::kBoot ? "--boot=0" : "--lines=0"};
+                         from_ == LogStart::kBoot ? "--boot=0" : "--lines=0"};
     options.pass_fds = {{null.get(), 0}, {theirs.get(), 1}, {null.get(), 2}};
     ASSIGN_OR_RETURN(child_, ChildProcess::Start(options));
-    from_ = From::kNow;  // a restarted one does not repeat old messages
+    from_ = LogStart::kNow;  // a restarted one does not repeat old messages
     pipe_ = std::move(ours);
     lines_.Reset();
     started_ = now;
     return Ok();
   }
 
-  Status Read(Instant now, const Visit& visit) override {
+  Status Read(Instant now, const MessageVisitor& visit) override {
     if (!pipe_) {
       if (now.boot_ns < retry_at_ns_) return failure_;
       RETURN_IF_ERROR(Begin(now));
@@ -223,7 +223,7 @@ class JournalReader final : public LineReader {
   }
 
   const std::string program_;
-  From from_;
+  LogStart from_;
   ChildProcess child_;
   UniqueFd pipe_;
   Instant started_;
@@ -245,22 +245,22 @@ Instant MomentOfUnix(int64_t unix_ns, Instant now) noexcept {
   return age < 0 ? now : now + Duration(-age);
 }
 
-Result<std::unique_ptr<LogReader>> OpenKmsg(const std::string& path, From from) {
+Result<std::unique_ptr<LogReader>> OpenKmsg(const std::string& path, LogStart from) {
   UniqueFd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
   if (!fd) return ErrnoStatus("open " + path, errno);
-  // A test's stand-in is a pipe that cannot seek.
-  if (from == From::kNow && ::lseek(fd.get(), 0, SEEK_END) < 0 && errno != ESPIPE)
+  // A pipe, as tests use, cannot seek.
+  if (from == LogStart::kNow && ::lseek(fd.get(), 0, SEEK_END) < 0 && errno != ESPIPE)
     return ErrnoStatus("seek " + path, errno);
   return std::unique_ptr<LogReader>(std::make_unique<KmsgReader>(std::move(fd), from));
 }
 
-Result<std::unique_ptr<LogReader>> FollowFile(const std::string& path, From from) {
+Result<std::unique_ptr<LogReader>> FollowFile(const std::string& path, LogStart from) {
   auto file = std::make_unique<FollowedFile>(path, from);
   RETURN_IF_ERROR(file->Open());
   return std::unique_ptr<LogReader>(std::move(file));
 }
 
-Result<std::unique_ptr<LogReader>> RunJournalctl(const std::string& program, From from, Instant now) {
+Result<std::unique_ptr<LogReader>> RunJournalctl(const std::string& program, LogStart from, Instant now) {
   if (::access(program.c_str(), X_OK) != 0) return ErrnoStatus("run " + program, errno);
   auto reader = std::make_unique<JournalReader>(program, from);
   RETURN_IF_ERROR(reader->Begin(now));

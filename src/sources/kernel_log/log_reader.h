@@ -20,8 +20,8 @@ class LineSplitter {
 
   // Calls `visit(line)` for each line that ends in `bytes`. A line longer than kMaxKept is dropped whole and
   // counted.
-  template <class Visit>
-  void Feed(std::string_view bytes, Visit&& visit) {
+  template <class MessageVisitor>
+  void Feed(std::string_view bytes, MessageVisitor&& visit) {
     while (!bytes.empty()) {
       size_t end = bytes.find('\n');
       std::string_view piece = bytes.substr(0, end);
@@ -58,7 +58,7 @@ class LineSplitter {
 
 // Receives a message. `at` is when it was written, as far as the source knows; never later than now. `text`
 // is valid during the call.
-using Visit = std::function<void(Instant at, std::string_view text)>;
+using MessageVisitor = std::function<void(Instant at, std::string_view text)>;
 
 // Not thread-safe. Reading never waits, and does not allocate while nothing is new.
 class LogReader {
@@ -68,21 +68,21 @@ class LogReader {
 
   virtual ~LogReader() = default;
   // Calls `visit` for each message since the last call. After a failure the next call tries again.
-  virtual Status Read(Instant now, const Visit& visit) = 0;
+  virtual Status Read(Instant now, const MessageVisitor& visit) = 0;
   // Messages that were overwritten before they could be read.
   virtual uint64_t lost() const noexcept = 0;
 };
 
-enum class From : uint8_t { kNow, kBoot };
+enum class LogStart : uint8_t { kNow, kBoot };
 
 // Reads /dev/kmsg. kPermissionDenied where only root may; kUnavailable where there is none, as in many
 // containers.
-Result<std::unique_ptr<LogReader>> OpenKmsg(const std::string& path, From from);
+Result<std::unique_ptr<LogReader>> OpenKmsg(const std::string& path, LogStart from);
 // Follows a file that grows, is rotated (moved away and created again) or truncated. Bytes of a half written
 // line wait for its end. kUnavailable while there is no such file.
-Result<std::unique_ptr<LogReader>> FollowFile(const std::string& path, From from);
+Result<std::unique_ptr<LogReader>> FollowFile(const std::string& path, LogStart from);
 // Runs `program` (journalctl) and reads its output; when it ends it is restarted with back-off.
-Result<std::unique_ptr<LogReader>> RunJournalctl(const std::string& program, From from, Instant now);
+Result<std::unique_ptr<LogReader>> RunJournalctl(const std::string& program, LogStart from, Instant now);
 
 // Converts the stamp of a message. A stamp since boot is trusted within the last seconds and for old messages
 // (`backlog`): the kernel's clock for it drifts from others by seconds a day.

@@ -42,7 +42,7 @@ class LogReaderTest : public ::testing::Test {
     });
     return texts;
   }
-  // Reads until something came, with patience for a real process.
+  // Reads until text arrives; waits long enough for a real process.
   std::vector<std::string> ReadSoon(LogReader& reader) {
     std::vector<std::string> texts;
     for (int i = 0; i < 20'000 && texts.empty() && status_.ok(); ++i) {
@@ -66,20 +66,20 @@ class LogReaderTest : public ::testing::Test {
 
 TEST_F(LogReaderTest, AFileIsReadFromItsEndAndThenAsItGrows) {
   Append("[ 1.0] before\n");
-  auto reader = FollowFile(path_, From::kNow);
+  auto reader = FollowFile(path_, LogStart::kNow);
   ASSERT_TRUE(reader.ok());
   EXPECT_THAT(Read(**reader), IsEmpty());
   Append("[ 2.0] one\nno kernel line\n[ 3.0] tw");
   EXPECT_THAT(Read(**reader), ElementsAre("one"));
   Append("o\n");
   EXPECT_THAT(Read(**reader), ElementsAre("two")) << "a half line waits for its end";
-  auto whole = FollowFile(path_, From::kBoot);
+  auto whole = FollowFile(path_, LogStart::kBoot);
   EXPECT_THAT(Read(**whole), ElementsAre("before", "one", "two"));
 }
 
 TEST_F(LogReaderTest, AFileThatIsMovedOrTruncatedIsFollowed) {
   Append("");
-  auto reader = FollowFile(path_, From::kNow);
+  auto reader = FollowFile(path_, LogStart::kNow);
   ASSERT_TRUE(reader.ok());
   Append("[ 1.0] last of the old\n");
   fs::rename(path_, path_ + ".1");
@@ -94,7 +94,7 @@ TEST_F(LogReaderTest, AFileThatIsMovedOrTruncatedIsFollowed) {
 
 TEST_F(LogReaderTest, DatedLinesKeepTheirMoment) {
   Append("");
-  auto reader = FollowFile(path_, From::kNow);
+  auto reader = FollowFile(path_, LogStart::kNow);
   ASSERT_TRUE(reader.ok());
   Append("1699999990.500000 host kernel: x\n");
   Read(**reader);
@@ -105,18 +105,18 @@ TEST_F(LogReaderTest, DatedLinesKeepTheirMoment) {
   EXPECT_EQ(at_, clock_.Now());
 }
 
-TEST_F(LogReaderTest, WhatIsNoFileIsRefused) {
-  EXPECT_EQ(FollowFile(folder_ + "/none", From::kNow).error().code, Code::kUnavailable);
-  EXPECT_EQ(FollowFile(folder_, From::kNow).error().code, Code::kInvalidArgument);
+TEST_F(LogReaderTest, AFolderOrAMissingFileIsRefused) {
+  EXPECT_EQ(FollowFile(folder_ + "/none", LogStart::kNow).error().code, Code::kUnavailable);
+  EXPECT_EQ(FollowFile(folder_, LogStart::kNow).error().code, Code::kInvalidArgument);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  EXPECT_EQ(FollowFile(path_, From::kNow).error().code, Code::kInvalidArgument)
+  EXPECT_EQ(FollowFile(path_, LogStart::kNow).error().code, Code::kInvalidArgument)
       << "and does not wait for a writer";
 }
 
 TEST_F(LogReaderTest, AQuietFileCostsNoAllocation) {
   Append("[ 1.0] x\n");
-  auto reader = FollowFile(path_, From::kNow);
-  Visit visit = [](Instant, std::string_view) {};
+  auto reader = FollowFile(path_, LogStart::kNow);
+  MessageVisitor visit = [](Instant, std::string_view) {};
   ASSERT_TRUE((*reader)->Read(clock_.Now(), visit));
   if (!AllocationsAreCounted()) GTEST_SKIP() << "a sanitizer has its own operator new";
   uint64_t before = ThreadAllocations();
@@ -129,7 +129,7 @@ TEST_F(LogReaderTest, AQuietFileCostsNoAllocation) {
 TEST_F(LogReaderTest, RecordsOfTheDeviceAndTheGapsBetweenThem) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   UniqueFd both(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
-  auto reader = OpenKmsg(path_, From::kNow);
+  auto reader = OpenKmsg(path_, LogStart::kNow);
   ASSERT_TRUE(reader.ok()) << reader.error().detail;
   auto write = [&](std::string_view record) {
     ASSERT_EQ(::write(both.get(), record.data(), record.size()), static_cast<ssize_t>(record.size()));
@@ -147,7 +147,7 @@ TEST_F(LogReaderTest, RecordsOfTheDeviceAndTheGapsBetweenThem) {
   write("garbage");
   EXPECT_THAT(Read(**reader), IsEmpty());
   EXPECT_TRUE(status_.ok());
-  EXPECT_EQ(OpenKmsg(folder_ + "/none", From::kNow).error().code, Code::kUnavailable);
+  EXPECT_EQ(OpenKmsg(folder_ + "/none", LogStart::kNow).error().code, Code::kUnavailable);
 }
 
 TEST_F(LogReaderTest, Moments) {
@@ -156,19 +156,19 @@ TEST_F(LogReaderTest, Moments) {
   EXPECT_EQ(MomentOf(now.boot_ns + 1, true, now), now);
 }
 
-TEST_F(LogReaderTest, WhatJournalctlPrints) {
+TEST_F(LogReaderTest, ReadsTheOutputOfJournalctl) {
   std::string script =
       Script("echo \"$@\" >> " + folder_ + "/asked\necho '1699999999.250000 host kernel: hello'\nexec cat");
-  auto reader = RunJournalctl(script, From::kNow, clock_.Now());
+  auto reader = RunJournalctl(script, LogStart::kNow, clock_.Now());
   ASSERT_TRUE(reader.ok());
   EXPECT_THAT(ReadSoon(**reader), ElementsAre("hello"));
   EXPECT_EQ(at_.unix_ns, 1'699'999'999'250'000'000);
-  auto asked = ReadFile(folder_ + "/asked");
-  EXPECT_THAT(*asked, HasSubstr("--lines=0"));
+  auto arguments = ReadFile(folder_ + "/asked");
+  EXPECT_THAT(*arguments, HasSubstr("--lines=0"));
 }
 
-TEST_F(LogReaderTest, AJournalctlThatEndsIsSaidAndStartedAgainLater) {
-  auto reader = RunJournalctl(Script("exit 3"), From::kNow, clock_.Now());
+TEST_F(LogReaderTest, AJournalctlThatEndsIsReportedAndRestartedLater) {
+  auto reader = RunJournalctl(Script("exit 3"), LogStart::kNow, clock_.Now());
   ASSERT_TRUE(reader.ok());
   ReadSoon(**reader);
   ASSERT_FALSE(status_.ok());
@@ -181,7 +181,7 @@ TEST_F(LogReaderTest, AJournalctlThatEndsIsSaidAndStartedAgainLater) {
   Script("echo '1699999999.25 host kernel: again'\nexec cat");
   status_ = Ok();
   EXPECT_THAT(ReadSoon(**reader), ElementsAre("again"));
-  EXPECT_EQ(RunJournalctl(folder_ + "/none", From::kNow, clock_.Now()).error().code, Code::kUnavailable);
+  EXPECT_EQ(RunJournalctl(folder_ + "/none", LogStart::kNow, clock_.Now()).error().code, Code::kUnavailable);
 }
 
 TEST(LineSplitter, PiecesAndEndlessLines) {

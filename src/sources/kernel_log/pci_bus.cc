@@ -1,6 +1,5 @@
 #include "sources/kernel_log/pci_bus.h"
 
-#include <dirent.h>
 #include <unistd.h>
 
 #include <array>
@@ -51,21 +50,15 @@ bool PciDevice::IsNvswitch() const noexcept { return vendor == kNvidia && klass 
 std::vector<PciDevice> ReadPciBus(const std::string& root) {
   std::vector<PciDevice> devices;
   std::string folder = (root.empty() || root == "/" ? "" : root) + "/sys/bus/pci/devices";
-  DIR* open = ::opendir(folder.c_str());
-  if (!open) return devices;
-  while (const dirent* entry = ::readdir(open)) {
-    if (devices.size() >= kMaxDevices) break;
-    auto address = ParsePciAddress(entry->d_name);
-    if (!address) continue;
-    std::string path = folder + "/" + entry->d_name;
-    PciDevice device;
-    device.address = *address;
-    device.klass = HexFile(path + "/class");
-    device.vendor = HexFile(path + "/vendor");
+  static_cast<void>(ForEachName(folder, [&](std::string_view name) {
+    auto address = ParsePciAddress(name);
+    if (!address) return true;
+    std::string path = folder + "/" + std::string(name);
+    PciDevice device{*address, HexFile(path + "/vendor"), HexFile(path + "/class"), {}};
     if (device.IsGpu()) device.ports = PortsOf(path);
     devices.push_back(std::move(device));
-  }
-  ::closedir(open);
+    return devices.size() < kMaxDevices;
+  }));
   return devices;
 }
 

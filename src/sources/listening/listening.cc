@@ -1,14 +1,11 @@
 #include "sources/listening/listening.h"
 
-#include <dirent.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <memory>
-#include <optional>
 
 #include "base/files.h"
 #include "base/parse.h"
@@ -46,11 +43,6 @@ constexpr size_t kMaxSockets = 4096;
 constexpr size_t kMaxArguments = 256;
 constexpr size_t kTableBytes = 16 << 20;
 
-struct CloseDir {
-  void operator()(DIR* folder) const { ::closedir(folder); }
-};
-using DirPtr = std::unique_ptr<DIR, CloseDir>;
-
 std::string ProcPath(const std::string& root, std::string_view rest) {
   std::string path = root;
   if (path.empty() || path.back() != '/') path += '/';
@@ -59,12 +51,11 @@ std::string ProcPath(const std::string& root, std::string_view rest) {
 
 std::vector<int> AllPids(const std::string& root) {
   std::vector<int> pids;
-  DirPtr proc(::opendir(ProcPath(root, "").c_str()));
-  while (const dirent* entry = proc ? ::readdir(proc.get()) : nullptr) {
-    if (auto pid = ParseInt<int>(entry->d_name); pid && *pid > 0) pids.push_back(*pid);
-    if (pids.size() == kMaxProcesses) break;
-  }
-  std::sort(pids.begin(), pids.end());
+  static_cast<void>(ForEachName(ProcPath(root, ""), [&](std::string_view name) {
+    if (auto pid = ParseInt<int>(name); pid && *pid > 0) pids.push_back(*pid);
+    return pids.size() < kMaxProcesses;
+  }));
+  std::ranges::sort(pids);
   return pids;
 }
 
@@ -90,10 +81,10 @@ uint64_t StartOf(std::string_view stat) {
   return ParseInt<uint64_t>(field).value_or(0);
 }
 
-bool ReadName(const std::string& base, std::string& scratch, Process& out) {
+bool ReadName(const std::string& base, std::string& scratch, ListedProcess& out) {
   if (!ReadFile((base + "comm").c_str(), scratch, 256)) return false;
   out.name = Trim(scratch);
-  // A command line above the limit is cut: what a program is stands at its front.
+  // A command line above the limit is truncated: the program is at its front.
   Status read = ReadFile((base + "cmdline").c_str(), scratch, 64 << 10);
   if (!read && read.code != Code::kExhausted) return false;
   out.args.clear();
@@ -102,7 +93,7 @@ bool ReadName(const std::string& base, std::string& scratch, Process& out) {
   return true;
 }
 
-void ReadRest(const std::string& root, const std::string& base, std::string& scratch, Process& out) {
+void ReadRest(const std::string& root, const std::string& base, std::string& scratch, ListedProcess& out) {
   struct stat info{};
   if (::stat(base.c_str(), &info) == 0) out.uid = info.st_uid;
   if (ReadFile((base + "stat").c_str(), scratch, 4096)) out.started = StartOf(scratch);
@@ -111,7 +102,7 @@ void ReadRest(const std::string& root, const std::string& base, std::string& scr
 
 }  // namespace
 
-size_t AppendListening(std::string_view table, bool ipv6, size_t limit, std::vector<Socket>& out) {
+size_t AppendListening(std::string_view table, bool ipv6, size_t limit, std::vector<ListeningSocket>& out) {
   size_t bad = 0;
   TakeUntil(table, '\n');  // the heading
   while (!table.empty() && out.size() < limit) {
@@ -151,8 +142,8 @@ uint64_t NetNamespace(const std::string& root, const std::string& who) {
   return LinkNumber(ProcPath(root, who + "/ns/net"), "net").value_or(0);
 }
 
-std::optional<Process> ReadProcess(const std::string& root, int pid) {
-  Process process;
+std::optional<ListedProcess> ReadProcess(const std::string& root, int pid) {
+  ListedProcess process;
   process.pid = pid;
   std::string scratch, base = ProcPath(root, std::to_string(pid) + "/");
   if (!ReadName(base, scratch, process)) return std::nullopt;
@@ -160,10 +151,10 @@ std::optional<Process> ReadProcess(const std::string& root, int pid) {
   return process;
 }
 
-std::vector<Process> ListProcesses(const std::string& root, const Wants& wants, size_t limit) {
-  std::vector<Process> out;
+std::vector<ListedProcess> ListProcesses(const std::string& root, const ProcessFilter& wants, size_t limit) {
+  std::vector<ListedProcess> out;
   std::string scratch;
-  Process process;
+  ListedProcess process;
   for (int pid : AllPids(root)) {
     if (out.size() == limit) break;
     std::string base = ProcPath(root, std::to_string(pid) + "/");
@@ -175,35 +166,31 @@ std::vector<Process> ListProcesses(const std::string& root, const Wants& wants, 
   return out;
 }
 
-std::vector<Holder> FindHolders(const std::string& root, const std::vector<int>& pids,
-                                const std::vector<uint64_t>& inodes, size_t& hidden) {
-  std::vector<Holder> out;
+std::vector<SocketHolder> FindHolders(const std::string& root, const std::vector<int>& pids,
+                                      const std::vector<uint64_t>& inodes, size_t& hidden) {
+  std::vector<SocketHolder> out;
   std::vector<uint64_t> left = inodes;
   std::sort(left.begin(), left.end());
   for (int pid : pids.empty() ? AllPids(root) : pids) {
     if (left.empty()) break;
     std::string folder = ProcPath(root, std::to_string(pid) + "/fd/");
-    DirPtr fds(::opendir(folder.c_str()));
-    if (!fds) {
-      ++hidden;
-      continue;
-    }
-    for (size_t count = 0; count < kMaxDescriptors; ++count) {
-      const dirent* entry = ::readdir(fds.get());
-      if (!entry) break;
-      auto inode = LinkNumber(folder + entry->d_name, "socket");
-      if (!inode) continue;
-      auto found = std::lower_bound(left.begin(), left.end(), *inode);
-      if (found == left.end() || *found != *inode) continue;
-      out.push_back({*inode, pid});
-      left.erase(found);
-    }
+    size_t count = 0;
+    Status read = ForEachName(folder, [&](std::string_view name) {
+      auto inode = LinkNumber(folder + std::string(name), "socket");
+      auto found = inode ? std::ranges::lower_bound(left, *inode) : left.end();
+      if (found != left.end() && *found == *inode) {
+        out.push_back({*inode, pid});
+        left.erase(found);
+      }
+      return ++count < kMaxDescriptors;
+    });
+    hidden += !read;
   }
   return out;
 }
 
-std::vector<Socket> ListListening(const std::string& root, const std::string& who) {
-  std::vector<Socket> out;
+std::vector<ListeningSocket> ListListening(const std::string& root, const std::string& who) {
+  std::vector<ListeningSocket> out;
   std::string text;
   for (bool ipv6 : {false, true}) {
     Status read =

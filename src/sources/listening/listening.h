@@ -14,21 +14,21 @@
 
 namespace gpulens::listening {
 
-struct Socket {
+struct ListeningSocket {
   Endpoint at;
   uint64_t inode = 0;
   uint32_t uid = 0;  // who made it
-  friend bool operator==(const Socket&, const Socket&) = default;
+  friend bool operator==(const ListeningSocket&, const ListeningSocket&) = default;
 };
 
 // Appends the sockets in state LISTEN of a text like /proc/net/tcp or, for `ipv6`, /proc/net/tcp6; at most
 // `limit` in `out`. Skips malformed lines; returns how many. Pure.
-size_t AppendListening(std::string_view table, bool ipv6, size_t limit, std::vector<Socket>& out);
+size_t AppendListening(std::string_view table, bool ipv6, size_t limit, std::vector<ListeningSocket>& out);
 
 // The IPv4 addresses that are local by a text like /proc/net/fib_trie, without loopback, each once. Pure.
 std::vector<Endpoint> LocalAddresses(std::string_view fib_trie);
 
-struct Process {
+struct ListedProcess {
   int pid = 0;
   uint64_t started = 0;  // clock ticks after boot: distinguishes a reused pid
   uint32_t uid = 0;
@@ -38,27 +38,27 @@ struct Process {
 };
 
 // Whether a process is returned, by name and arguments.
-using Wants = std::function<bool(const std::string& name, const std::vector<std::string>& args)>;
+using ProcessFilter = std::function<bool(const std::string& name, const std::vector<std::string>& args)>;
 
 // Reads at most 32,768 processes and returns at most `limit`. `root` contains proc/: "/".
-std::vector<Process> ListProcesses(const std::string& root, const Wants& wants, size_t limit);
+std::vector<ListedProcess> ListProcesses(const std::string& root, const ProcessFilter& wants, size_t limit);
 
 // The process that holds one of the sockets, for each of `inodes` with a visible holder.
-struct Holder {
+struct SocketHolder {
   uint64_t inode = 0;
   int pid = 0;
 };
 // Scans `pids` only, or all processes when it is empty. `hidden` counts those with inaccessible descriptors.
-std::vector<Holder> FindHolders(const std::string& root, const std::vector<int>& pids,
-                                const std::vector<uint64_t>& inodes, size_t& hidden);
+std::vector<SocketHolder> FindHolders(const std::string& root, const std::vector<int>& pids,
+                                      const std::vector<uint64_t>& inodes, size_t& hidden);
 
-std::optional<Process> ReadProcess(const std::string& root, int pid);
+std::optional<ListedProcess> ReadProcess(const std::string& root, int pid);
 
 // 0 when it may not be seen. `who` is "self" or a number.
 uint64_t NetNamespace(const std::string& root, const std::string& who);
 
 // The listening sockets of the namespace of `who`; at most 4096.
-std::vector<Socket> ListListening(const std::string& root, const std::string& who);
+std::vector<ListeningSocket> ListListening(const std::string& root, const std::string& who);
 
 // The IPv4 addresses in the namespace of `who`.
 std::vector<Endpoint> ListAddresses(const std::string& root, const std::string& who);

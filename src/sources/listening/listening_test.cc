@@ -16,7 +16,7 @@ const std::string kCorpus = GPULENS_SOURCE_DIR "/src/sources/listening/testdata/
 std::string Seed(const std::string& name) { return ReadFile(kCorpus + name)->substr(1); }
 
 TEST(TcpTableTest, ListeningSocketsOnly) {
-  std::vector<Socket> sockets;
+  std::vector<ListeningSocket> sockets;
   EXPECT_EQ(AppendListening(Seed("tcp"), false, 100, sockets), 2u);  // nonsense, and port 0
   ASSERT_EQ(sockets.size(), 2u);
   EXPECT_EQ(sockets[0].at.ToString(), "127.0.0.1:8000");
@@ -29,7 +29,7 @@ TEST(TcpTableTest, ListeningSocketsOnly) {
 }
 
 TEST(TcpTableTest, TheLimitHolds) {
-  std::vector<Socket> sockets;
+  std::vector<ListeningSocket> sockets;
   AppendListening(Seed("tcp"), false, 1, sockets);
   EXPECT_EQ(sockets.size(), 1u);
 }
@@ -40,7 +40,7 @@ TEST(TcpTableTest, AddressesWithoutLoopback) {
   EXPECT_EQ(addresses[0].Host(), "10.244.0.5");
 }
 
-// A folder that looks like /proc; links cannot stand in the tree.
+// A folder that looks like /proc; it is written here, as the repository cannot hold such links.
 class ProcTest : public ::testing::Test {
  protected:
   ProcTest() {

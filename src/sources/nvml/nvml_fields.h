@@ -273,11 +273,11 @@
 namespace gpulens::nvml {
 
 using reader::FieldInfo;
+using reader::FieldTier;
 using reader::kReadStatusCount;
 using reader::kTierCount;
 using reader::ReadStatus;
 using reader::StatusName;
-using reader::Tier;
 
 enum class Field : uint16_t {
 #define GPULENS_NVML_FIELD_ID(id, name, unit, tier, ...) k##id,
@@ -290,7 +290,7 @@ inline constexpr size_t kFieldCount = static_cast<size_t>(Field::kCount);
 // Static storage. `field` must be less than Field::kCount.
 const FieldInfo& InfoOf(Field field) noexcept;
 // The tables of this library for reader::ReaderSource.
-const reader::Vendor& NvmlVendor() noexcept;
+const reader::VendorTables& NvmlVendor() noexcept;
 
 // The library's own words for its return codes: "Driver/library version mismatch".
 std::string_view ReturnText(int code) noexcept;

@@ -9,7 +9,7 @@ namespace gpulens::nvml {
 namespace {
 
 constexpr std::array<FieldInfo, kFieldCount> kFields = {{
-#define GPULENS_NVML_FIELD_INFO(id, name, unit, tier, ...) {name, unit, Tier::tier},
+#define GPULENS_NVML_FIELD_INFO(id, name, unit, tier, ...) {name, unit, FieldTier::tier},
     GPULENS_NVML_FIELDS(GPULENS_NVML_FIELD_INFO)
 #undef GPULENS_NVML_FIELD_INFO
 }};
@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kLinkFieldCount> kLinkFields = {{
 
 constexpr std::array<std::string_view, static_cast<size_t>(Call::kCount)> kCallNames = {
     {"none", "dlopen",
-#define GPULENS_NVML_CALL_NAME(id, name, parameters) name,
+#define GPULENS_NVML_CALL_NAME(id, symbol, parameters) #symbol,
      GPULENS_NVML_CALLS(GPULENS_NVML_CALL_NAME)
 #undef GPULENS_NVML_CALL_NAME
     }};
@@ -84,8 +84,8 @@ double BitErrorRate(uint64_t packed) noexcept {
   return mantissa * std::pow(10.0, -static_cast<double>(packed & 0xFF));
 }
 
-const reader::Vendor& NvmlVendor() noexcept {
-  static constexpr reader::Vendor kVendor{
+const reader::VendorTables& NvmlVendor() noexcept {
+  static constexpr reader::VendorTables kVendor{
       .name = "nvml",
       .no_devices = "the NVIDIA driver sees no GPU",
       .device = "GPU",

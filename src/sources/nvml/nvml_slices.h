@@ -167,7 +167,7 @@ struct SliceValue {
 };
 using SliceValues = std::array<SliceValue, kSliceFieldCount>;
 
-struct Slice {
+struct GpuSlice {
   SliceKey key;
   // MIG: uuid name profile slices. vGPU: uuid type vm driver. Empty until they have arrived.
   std::vector<std::pair<std::string, std::string>> facts;
@@ -187,7 +187,7 @@ struct GpuSlices {
   static constexpr uint32_t kUnknown = ~uint32_t{0};
 
   SliceValues whole{};          // GPM of the GPU itself; never with success while MIG is on.
-  std::vector<Slice> list;      // Those that exist; sorted by kind, id, sub.
+  std::vector<GpuSlice> list;   // Those that exist; sorted by kind, id, sub.
   uint32_t mig_max = kUnknown;  // Most MIG devices; kUnknown: this GPU has no MIG.
   bool vgpu_host = false;       // vGPUs are listed, though there may be none.
   std::vector<ProcessShare> shares;

@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "base/result.h"
 
@@ -18,9 +17,9 @@ bool Before(const SliceKey& a, const SliceKey& b) noexcept {
   return a.id != b.id ? a.id < b.id : a.sub < b.sub;
 }
 
-Slice* FindSlice(GpuSlices& slices, const SliceKey& key) noexcept {
+GpuSlice* FindSlice(GpuSlices& slices, const SliceKey& key) noexcept {
   auto found = std::find_if(slices.list.begin(), slices.list.end(),
-                            [&](const Slice& slice) { return slice.key == key; });
+                            [&](const GpuSlice& slice) { return slice.key == key; });
   return found == slices.list.end() ? nullptr : &*found;
 }
 
@@ -58,7 +57,7 @@ void GpuVendorState::Forget(uint32_t device) {
 }
 
 Status GpuVendorState::Take(const reader::VendorReport& report, Instant now) {
-  ASSIGN_OR_RETURN(Report message, DecodeReport(report));
+  ASSIGN_OR_RETURN(NvmlReport message, DecodeReport(report));
   Gpu& gpu = gpus_.at(report.device);
   if (const auto* values = std::get_if<SliceReadings>(&message)) {
     Take(gpu, *values, now);
@@ -101,18 +100,18 @@ void GpuVendorState::Take(Gpu& gpu, const SliceList& list) {
     return false;
   };
   std::erase_if(slices.list,
-                [&](const Slice& slice) { return slice.key.kind == list.kind && !listed(slice.key); });
+                [&](const GpuSlice& slice) { return slice.key.kind == list.kind && !listed(slice.key); });
   for (size_t i = 0; i < list.keys.size(); ++i) {
     SliceKey key = list.keys[i];
     auto after = std::find_if(slices.list.begin(), slices.list.end(),
-                              [&](const Slice& slice) { return !Before(slice.key, key); });
+                              [&](const GpuSlice& slice) { return !Before(slice.key, key); });
     if (after != slices.list.end() && after->key == key) continue;
-    slices.list.insert(after, Slice{})->key = key;
+    slices.list.insert(after, GpuSlice{})->key = key;
   }
 }
 
 void GpuVendorState::Take(Gpu& gpu, const SliceFactsReport& report) {
-  Slice* slice = FindSlice(gpu.slices, report.key);
+  GpuSlice* slice = FindSlice(gpu.slices, report.key);
   if (!slice) return;  // Its list was lost on the way; it is sent again.
   bool same = slice->facts.size() == report.fact_count;
   for (size_t i = 0; same && i < report.fact_count; ++i) {
@@ -130,7 +129,7 @@ void GpuVendorState::Take(Gpu& gpu, const SliceReadings& report, Instant now) {
     SliceReading reading = report.readings[i];
     SliceValues* values = nullptr;
     if (reading.key.kind == SliceKind::kWhole) values = &gpu.slices.whole;
-    else if (Slice* slice = FindSlice(gpu.slices, reading.key)) values = &slice->values;
+    else if (GpuSlice* slice = FindSlice(gpu.slices, reading.key)) values = &slice->values;
     if (!values) continue;
     SliceValue& value = (*values)[reading.field];
     value.status = reading.status;

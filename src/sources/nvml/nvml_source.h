@@ -10,7 +10,7 @@
 
 #include "reader/device_table.h"
 #include "reader/source.h"
-#include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/reader_protocol.h"
 
 namespace gpulens::nvml {
 
@@ -18,7 +18,7 @@ using reader::FieldReading;
 using GpuState = reader::DeviceState;
 
 // Its facts: see reader/gpu_identity.h. Its links: by LinkOfNvlink or LinkOfC2c, less one.
-struct Gpu : reader::Device {
+struct Gpu : reader::DeviceEntry {
   Gpu() { fields.resize(kFieldCount); }
 
   std::vector<GpuProcess> processes;
@@ -33,7 +33,7 @@ class GpuVendorState final : public reader::VendorState {
  public:
   GpuVendorState();
 
-  reader::Device& Add() override { return gpus_.emplace_back(); }
+  reader::DeviceEntry& Add() override { return gpus_.emplace_back(); }
   void Forget(uint32_t device) override;
   Status Take(const reader::VendorReport& report, Instant now) override;
 
@@ -56,8 +56,8 @@ class GpuVendorState final : public reader::VendorState {
 };
 
 // NvmlSource: the agent's side of the NVML reader process. A reader::ReaderSource whose devices are GPUs.
-using reader::Fault;
 using reader::ReaderChange;
+using reader::ReaderFault;
 using reader::ReaderState;
 using reader::StartReason;
 

@@ -13,7 +13,7 @@
 
 #include "base/files.h"
 #include "base/testing/allocations.h"
-#include "sources/nvml/patience_testing.h"
+#include "sources/nvml/timeout_testing.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -24,7 +24,7 @@ using std::chrono::seconds;
 class SourceTest : public testing::Test {
  protected:
   SourceTest() : profile_(testing::TempDir() + "nvml_" + std::to_string(::getpid()) + ".yaml") {
-    options_.program = GPULENS_NVML_DRIVER;
+    options_.program = GPULENS_NVML_READER;
     options_.arguments = {"--simulated"};
     options_.environment = {"GPULENS_FAKE_NVML=" + profile_};
     options_.interval = milliseconds(100);
@@ -48,8 +48,7 @@ class SourceTest : public testing::Test {
     }
     return true;
   }
-  // Each GPU is read by a thread of its own: that one has told its processes says nothing of another. Their
-  // shares come last.
+  // Each GPU is read by its own thread, so each must have reported its processes. Their shares come last.
   static bool AllHaveProcesses(const NvmlSource& source, size_t count) {
     if (!AllOk(source, count)) return false;
     for (const Gpu& gpu : source.gpus()) {
@@ -57,7 +56,7 @@ class SourceTest : public testing::Test {
     }
     return true;
   }
-  // Polls as an event loop would until `done`; false after kPatience.
+  // Polls as an event loop would until `done`; false after kTimeout.
   static bool Until(NvmlSource& source, const std::function<bool()>& done) {
     int64_t end = (Now() + kTimeout).boot_ns;
     while (true) {
@@ -129,12 +128,12 @@ TEST_F(SourceTest, KilledIsStartedAgain) {
   EXPECT_EQ(source.state().last_error, "");
 }
 
-TEST_F(SourceTest, ACrashIsTold) {
+TEST_F(SourceTest, ACrashIsReported) {
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   ::kill(source.state().pid, SIGABRT);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kCrash) == 1; }));
-  EXPECT_EQ(source.state().fault, Fault::kCrashed);
+  EXPECT_EQ(source.state().fault, ReaderFault::kCrashed);
 }
 
 TEST_F(SourceTest, AStoppedProcessIsKilledAndStartedAgain) {
@@ -144,7 +143,7 @@ TEST_F(SourceTest, AStoppedProcessIsKilledAndStartedAgain) {
   int64_t stopped = Now().boot_ns;
   ::kill(pid, SIGSTOP);
   ASSERT_TRUE(Until(source, [&] { return source.state().pid != pid; }));
-  EXPECT_EQ(source.state().fault, Fault::kHung);
+  EXPECT_EQ(source.state().fault, ReaderFault::kHung);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("silent"));
   EXPECT_LT(Now().boot_ns - stopped, Duration(seconds(5)).count());
   ASSERT_TRUE(Until(source, [&] { return source.state().up && AllOk(source, 8); }));
@@ -154,7 +153,7 @@ TEST_F(SourceTest, AStoppedProcessIsKilledAndStartedAgain) {
 }
 
 TEST_F(SourceTest, OneHangingGpuLeavesTheOthersFresh) {
-  options_.interval = milliseconds(500);  // Long beside what a busy machine takes to run a thread.
+  options_.interval = milliseconds(500);  // Longer than a busy machine takes to run a thread.
   options_.deadline = seconds(1);
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
@@ -210,13 +209,13 @@ class CallThatEndsTheProcess : public SourceTest, public testing::WithParamInter
   void Fail(const std::string& fault) {
     ASSERT_TRUE(WriteFileAtomically(faults_, "gpulens-faults 1\n" + fault));
   }
-  // What was reported of reader processes since the last call.
-  static std::string Said(NvmlSource& source) {
+  // Changes of reader processes that were reported since the last call, one a line.
+  static std::string TakeDetails(NvmlSource& source) {
     std::vector<ReaderChange> changes;
     source.TakeChanges(changes);
-    std::string said;
-    for (const ReaderChange& change : changes) said += change.detail + "\n";
-    return said;
+    std::string details;
+    for (const ReaderChange& change : changes) details += change.detail + "\n";
+    return details;
   }
   static bool OthersOk(const NvmlSource& source) {
     int64_t now = Now().boot_ns;
@@ -240,26 +239,26 @@ TEST_P(CallThatEndsTheProcess, LeavesOutItsGpuAlone) {
        " from=0 to=9223372036854775807\n");
   ASSERT_TRUE(Until(source, [&] { return source.state().left_out == 1 && OthersOk(source); }));
   EXPECT_EQ(source.gpus()[3].state, GpuState::kLeftOut);
-  const std::string said = Said(source);
+  const std::string details = TakeDetails(source);
   bool named = how == "signal" || how == "abort" || how == "exit";
-  EXPECT_THAT(said,
+  EXPECT_THAT(details,
               testing::HasSubstr(named ? "nvmlDeviceGetPowerUsage on GPU 3, which is left out" : "GPU 3"))
-      << said;
+      << details;
   if (named) {
     for (int other : {0, 1, 2, 4, 5, 6, 7})
-      EXPECT_THAT(said, testing::Not(testing::HasSubstr("GPU " + std::to_string(other))));
+      EXPECT_THAT(details, testing::Not(testing::HasSubstr("GPU " + std::to_string(other))));
   }
   // It is tried again, and stays when it is well.
   int pid = source.state().pid;
   Fail("");
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.state().left_out == 0; }));
-  EXPECT_EQ(source.state().pid, pid) << "the others are read all the while: " << Said(source);
+  EXPECT_EQ(source.state().pid, pid) << "the others are read all the while: " << TakeDetails(source);
 }
 
-// A library that leaks is started anew before the machine suffers, and the reason is told.
+// A leaking library is restarted before the machine runs out of memory or descriptors, with the reason.
 class LibraryThatLeaks : public CallThatEndsTheProcess {};
 
-TEST_P(LibraryThatLeaks, IsStartedAnew) {
+TEST_P(LibraryThatLeaks, IsRestarted) {
   options_.medium = milliseconds(100);
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8) && source.state().threads >= 9; }));
@@ -269,7 +268,7 @@ TEST_P(LibraryThatLeaks, IsStartedAnew) {
        " from=0 to=9223372036854775807\n");
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) > 0; }));
   Fail("");
-  EXPECT_THAT(Said(source), testing::HasSubstr("more than allowed"));
+  EXPECT_THAT(TakeDetails(source), testing::HasSubstr("more than allowed"));
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
   EXPECT_EQ(source.state().left_out, 0U) << "no GPU is to blame";
 }
@@ -284,7 +283,7 @@ TEST_F(SourceTest, AHangInInitIsNamed) {
   options_.slow_deadline = milliseconds(600);
   Profile("gpus: 1\nhangs:\n  - {call: nvmlInit_v2}\n");
   NvmlSource source(options_);
-  ASSERT_TRUE(Until(source, [&] { return source.state().fault == Fault::kHung; }));
+  ASSERT_TRUE(Until(source, [&] { return source.state().fault == ReaderFault::kHung; }));
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("nvmlInit_v2"));
   EXPECT_EQ(source.state().hung_calls, 1U);
 }
@@ -312,7 +311,7 @@ TEST_F(SourceTest, ALostGpuComesBack) {
   ASSERT_TRUE(Until(source, [&] { return AllOk(source, 8); }));
 }
 
-TEST_F(SourceTest, StatesThatTheLibraryTells) {
+TEST_F(SourceTest, ReportsTheStatesOfTheLibrary) {
   Profile(
       "gpus: 4\nerrors:\n"
       "  - {gpu: 0, call: nvmlDeviceGetHandleByIndex_v2, code: 4}\n"
@@ -332,12 +331,13 @@ TEST_F(SourceTest, StatesThatTheLibraryTells) {
 TEST_F(SourceTest, WhyTheLibraryDoesNotOpen) {
   struct Case {
     int code;
-    Fault fault;
+    ReaderFault fault;
     const char* words;
   };
-  for (const Case& expected :
-       {Case{18, Fault::kVersionMismatch, "different versions"}, Case{9, Fault::kDriverNotLoaded, "modprobe"},
-        Case{4, Fault::kNoPermission, "/dev/nvidia"}, Case{999, Fault::kLibraryError, "code 999"}}) {
+  for (const Case& expected : {Case{18, ReaderFault::kVersionMismatch, "different versions"},
+                               Case{9, ReaderFault::kDriverNotLoaded, "modprobe"},
+                               Case{4, ReaderFault::kNoPermission, "/dev/nvidia"},
+                               Case{999, ReaderFault::kLibraryError, "code 999"}}) {
     Profile("errors:\n  - {call: nvmlInit_v2, code: " + std::to_string(expected.code) + "}\n");
     NvmlSource source(options_);
     ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 2; }));
@@ -352,7 +352,7 @@ TEST_F(SourceTest, ALibraryThatIsNotThere) {
   options_.library_path = "/nonexistent/libnvidia-ml.so.1";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.state().fault, Fault::kLibraryNotFound);
+  EXPECT_EQ(source.state().fault, ReaderFault::kLibraryNotFound);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("/nonexistent/libnvidia-ml.so.1"));
   EXPECT_FALSE(source.state().up);
 }
@@ -382,7 +382,7 @@ TEST_F(SourceTest, BackOffDoubles) {
       ::poll(nullptr, 0, 1);
       source.Poll(clock.Now());
     }
-    EXPECT_EQ(source.state().fault, Fault::kCannotStart);
+    EXPECT_EQ(source.state().fault, ReaderFault::kCannotStart);
     int64_t wait = source.NextDueBootNs() - clock.Now().boot_ns;
     waits.push_back(wait / 1'000'000);
     clock.Advance(Duration(wait - 1));
@@ -398,7 +398,7 @@ TEST_F(SourceTest, AProgramThatIsNotThere) {
   options_.program = "/nonexistent/gpulens";
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kExited) >= 1; }));
-  EXPECT_EQ(source.state().fault, Fault::kCannotStart);
+  EXPECT_EQ(source.state().fault, ReaderFault::kCannotStart);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("127"));
 }
 
@@ -406,7 +406,7 @@ TEST_F(SourceTest, GarbageEndsTheDriver) {
   options_.arguments = {"--garbage"};
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kProtocol) >= 1; }));
-  EXPECT_EQ(source.state().fault, Fault::kBadMessage);
+  EXPECT_EQ(source.state().fault, ReaderFault::kBadMessage);
   EXPECT_THAT(source.state().last_error, testing::HasSubstr("driver message"));
 }
 
@@ -415,7 +415,7 @@ TEST_F(SourceTest, OneThatNeverSpeaksIsKilled) {
   options_.slow_deadline = milliseconds(600);
   NvmlSource source(options_);
   ASSERT_TRUE(Until(source, [&] { return Starts(source, StartReason::kHang) >= 1; }));
-  EXPECT_EQ(source.state().fault, Fault::kHung);
+  EXPECT_EQ(source.state().fault, ReaderFault::kHung);
 }
 
 TEST_F(SourceTest, ReloadSuspendResume) {

@@ -8,19 +8,19 @@ namespace gpulens::pci_aer {
 namespace {
 
 constexpr size_t kMostText = 16 << 10;
-struct Words {
+struct SeverityWords {
   std::string_view name, total;
 };
-constexpr Words kWords[kSeverities] = {
+constexpr SeverityWords kWords[kSeverities] = {
     {"correctable", "TOTAL_ERR_COR"}, {"nonfatal", "TOTAL_ERR_NONFATAL"}, {"fatal", "TOTAL_ERR_FATAL"}};
 
 }  // namespace
 
-std::string_view SeverityName(Severity severity) noexcept {
+std::string_view SeverityName(AerSeverity severity) noexcept {
   return kWords[static_cast<size_t>(severity)].name;
 }
 
-std::optional<uint64_t> ParseTotal(std::string_view text, Severity severity) noexcept {
+std::optional<uint64_t> ParseTotal(std::string_view text, AerSeverity severity) noexcept {
   while (!text.empty()) {
     std::string_view line = Trim(TakeUntil(text, '\n'));
     if (TakeUntil(line, ' ') == kWords[static_cast<size_t>(severity)].total)
@@ -29,17 +29,17 @@ std::optional<uint64_t> ParseTotal(std::string_view text, Severity severity) noe
   return std::nullopt;
 }
 
-Device::Device(const std::string& root, const std::string& address) {
+AerDevice::AerDevice(const std::string& root, const std::string& address) {
   for (size_t i = 0; i < kSeverities; ++i)
     paths_[i] = root + "/sys/bus/pci/devices/" + address + "/aer_dev_" + std::string(kWords[i].name);
 }
 
-std::array<std::optional<uint64_t>, kSeverities> Device::Read() {
+std::array<std::optional<uint64_t>, kSeverities> AerDevice::Read() {
   std::array<std::optional<uint64_t>, kSeverities> counts;
   for (size_t i = 0; i < kSeverities; ++i) {
     if (paths_[i].empty()) continue;
     Status status = ReadFile(paths_[i].c_str(), text_, kMostText);
-    if (status) counts[i] = ParseTotal(text_, static_cast<Severity>(i));
+    if (status) counts[i] = ParseTotal(text_, static_cast<AerSeverity>(i));
     // What a device can report does not change.
     else if (status.code == Code::kUnavailable) paths_[i].clear();
   }

@@ -10,21 +10,22 @@
 
 namespace gpulens::pci_aer {
 
-enum class Severity : uint8_t { kCorrectable, kNonFatal, kFatal };
+enum class AerSeverity : uint8_t { kCorrectable, kNonFatal, kFatal };
 inline constexpr size_t kSeverities = 3;
 // "correctable", "nonfatal", "fatal". Static storage.
-std::string_view SeverityName(Severity severity) noexcept;
+std::string_view SeverityName(AerSeverity severity) noexcept;
 
 // The total of one file, which lists one count a line; nothing when it has none. Pure.
-std::optional<uint64_t> ParseTotal(std::string_view text, Severity severity) noexcept;
+std::optional<uint64_t> ParseTotal(std::string_view text, AerSeverity severity) noexcept;
 
 // Reads one device again and again. Not thread-safe; does not allocate after the first reading.
-class Device {
+class AerDevice {
  public:
-  // `root`: what stands before /sys; `address`: "0000:4d:00.0".
-  Device(const std::string& root, const std::string& address);
+  // `root` is the prefix of /sys; `address` is "0000:4d:00.0".
+  AerDevice(const std::string& root, const std::string& address);
 
-  // By severity; nothing where the kernel tells none. What is not there at first is not looked for again.
+  // Totals by severity; nullopt where the kernel has none. A file that is missing at first is not tried
+  // again.
   std::array<std::optional<uint64_t>, kSeverities> Read();
 
  private:

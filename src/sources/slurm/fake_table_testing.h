@@ -1,5 +1,4 @@
-// A program of ours in place of one of Slurm's: its script prints "|#" between values, and the program puts
-// there what it was asked for.
+// A fake Slurm program: its script prints "|#" between values, which is replaced by the requested delimiter.
 #pragma once
 
 #include <string>

@@ -1,9 +1,6 @@
 #include "sources/slurm/local_jobs.h"
 
-#include <dirent.h>
-
 #include <algorithm>
-#include <memory>
 
 #include "base/files.h"
 #include "base/parse.h"
@@ -45,21 +42,18 @@ std::optional<ProcessJob> JobOfPath(std::string_view path) {
   return out;
 }
 
-// Every entry's name; nothing when the folder cannot be read.
-std::optional<std::vector<std::string>> Entries(const std::string& folder) {
-  std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
-  if (!dir) return std::nullopt;
+// The names in a folder, at most kMostEntries; empty when it cannot be read.
+std::vector<std::string> NamesIn(const std::string& folder) {
   std::vector<std::string> out;
-  while (const dirent* entry = ::readdir(dir.get())) {
-    if (out.size() == kMostEntries) break;
-    std::string_view name = entry->d_name;
-    if (name != "." && name != "..") out.emplace_back(name);
-  }
+  static_cast<void>(ForEachName(folder, [&](std::string_view name) {
+    out.emplace_back(name);
+    return out.size() < kMostEntries;
+  }));
   return out;
 }
 
 void JobsIn(const std::string& folder, std::vector<uint64_t>& out) {
-  for (const std::string& name : Entries(folder).value_or(std::vector<std::string>())) {
+  for (const std::string& name : NamesIn(folder)) {
     std::optional<uint64_t> job = NumberAfter(name, "job_");
     if (job && out.size() < kMostLocalJobs) out.push_back(*job);
   }
@@ -67,7 +61,7 @@ void JobsIn(const std::string& folder, std::vector<uint64_t>& out) {
 
 // Version 1: SLURM/uid_1000/job_123.
 void JobsOfUsersIn(const std::string& folder, std::vector<uint64_t>& out) {
-  for (const std::string& name : Entries(folder).value_or(std::vector<std::string>())) {
+  for (const std::string& name : NamesIn(folder)) {
     if (name.starts_with("uid_")) JobsIn(folder + "/" + name, out);
   }
 }
@@ -143,13 +137,12 @@ std::optional<ProcessJob> JobOfProcess(const std::string& root, int64_t pid) {
 std::vector<uint64_t> LocalJobs(const std::string& root) {
   std::vector<uint64_t> out;
   const std::string top = (root == "/" ? "" : root) + "/sys/fs/cgroup";
-  const auto slice = Entries(top + "/system.slice").value_or(std::vector<std::string>());
-  for (const std::string& name : slice) {
+  for (const std::string& name : NamesIn(top + "/system.slice")) {
     if (name.ends_with("slurmstepd.scope")) JobsIn(top + "/system.slice/" + name, out);
   }
   for (const char* controller : {"memory", "cpuset", "freezer", "devices"}) {
     const std::string below = top + "/" + controller;
-    for (const std::string& name : Entries(below).value_or(std::vector<std::string>())) {
+    for (const std::string& name : NamesIn(below)) {
       if (IsOfSlurm(name)) JobsOfUsersIn(below + "/" + name, out);
     }
   }
@@ -159,13 +152,13 @@ std::vector<uint64_t> LocalJobs(const std::string& root) {
 }
 
 std::optional<std::map<int, std::vector<std::string>>> ReadJobMapping(const std::string& folder) {
-  std::optional<std::vector<std::string>> names = Entries(folder);
-  if (!names) return std::nullopt;
   std::map<int, std::vector<std::string>> out;
   std::string text;
-  for (const std::string& name : *names) {
+  size_t count = 0;
+  auto read = [&](std::string_view name) {
+    const bool more = ++count < kMostEntries;
     std::optional<uint16_t> index = ParseInt<uint16_t>(name);
-    if (!index || !ReadFile((folder + "/" + name).c_str(), text, kMostMapping)) continue;
+    if (!index || !ReadFile((folder + "/" + std::string(name)).c_str(), text, kMostMapping)) return more;
     std::vector<std::string> ids;
     for (std::string_view rest = text; !rest.empty() && ids.size() < kMostIds;) {
       std::string_view id = Trim(TakeUntil(rest, '\n'));
@@ -174,7 +167,9 @@ std::optional<std::map<int, std::vector<std::string>>> ReadJobMapping(const std:
     std::ranges::sort(ids);
     ids.erase(std::ranges::unique(ids).begin(), ids.end());
     if (!ids.empty()) out[*index] = std::move(ids);
-  }
+    return more;
+  };
+  if (!ForEachName(folder, read)) return std::nullopt;
   return out;
 }
 

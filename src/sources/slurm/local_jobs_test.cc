@@ -23,7 +23,7 @@ TEST(JobOfCgroup, BothVersions) {
   EXPECT_EQ(JobOfCgroup("0::/system.slice/slurmstepd.scope/job_5\n")->step, "");
 }
 
-TEST(JobOfCgroup, WhatOnlyLooksLikeAJobIsNone) {
+TEST(JobOfCgroup, PathsThatLookLikeAJobAreNone) {
   for (auto text :
        {"", "0::/\n", "0::/system.slice/slurmd.service\n", "0::/user.slice/job_12/step_0\n",
         "0::/system.slice/slurmstepd.scope/job_\n", "0::/system.slice/slurmstepd.scope/job_0/step_0\n",
@@ -74,7 +74,7 @@ TEST_F(LocalJobsTest, OfControlGroups) {
   EXPECT_EQ(LocalJobs(root_), (std::vector<uint64_t>{7, 9, 12}));
 }
 
-TEST_F(LocalJobsTest, TheControlGroupStandsAboveTheEnvironment) {
+TEST_F(LocalJobsTest, TheControlGroupHasPrecedenceOverTheEnvironment) {
   Write("/proc/5/cgroup", "0::/system.slice/slurmstepd.scope/job_12/step_0\n");
   Write("/proc/5/environ", "SLURM_JOB_ID=99\0SLURM_JOB_USER=eve\0"sv);
   auto job = JobOfProcess(root_, 5);

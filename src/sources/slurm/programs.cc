@@ -10,12 +10,12 @@
 
 namespace gpulens::slurm {
 
-Result<std::string> Programs::Find(const std::string& program) const {
+Result<std::string> SlurmPrograms::Find(const std::string& program) const {
   return FindProgram(options_.folder.empty() ? program : options_.folder + "/" + program);
 }
 
-Result<std::string> Programs::Run(const std::string& program, std::vector<std::string> arguments,
-                                  Duration timeout) const {
+Result<std::string> SlurmPrograms::Run(const std::string& program, std::vector<std::string> arguments,
+                                       Duration timeout) const {
   ASSIGN_OR_RETURN(std::string path, Find(program));
   RunOptions run;
   run.program = std::move(path);

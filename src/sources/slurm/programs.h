@@ -13,7 +13,7 @@
 namespace gpulens::slurm {
 
 // Thread-safe. Run waits for the program, so it is not for the agent's tick.
-class Programs {
+class SlurmPrograms {
  public:
   struct Options {
     std::string folder;                            // of the programs; empty: in PATH
@@ -22,7 +22,7 @@ class Programs {
     int stop_fd = -1;                              // readable: runs are given up
   };
 
-  Programs(Options options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
+  SlurmPrograms(Options options, const Clock& clock) : options_(std::move(options)), clock_(clock) {}
 
   // The program's output, with times in UTC. kUnavailable: there is no such program, or it was given up;
   // kTimeout, kExhausted: killed; kIo: it failed, with the first words of its error output. `timeout` may

@@ -38,7 +38,7 @@ TEST(SlurmDelimiter, NoTextBreaksATable) {
       std::vector<std::string> values = {std::to_string(row), "n", "c", "RUNNING"};
       for (const size_t user : {size_t{1}, size_t{2}}) {
         for (size_t i = random() % 8; i > 0; --i) values[user] += pieces[random() % std::size(pieces)];
-        values[user] += ".";  // what stands at the ends is trimmed
+        values[user] += ".";  // blanks at the ends are trimmed
       }
       for (const std::string& value : values) text += value + delimiter;
       text += '\n';

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <optional>
+#include <limits>
 
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "net/blocking/blocking_post.h"
 
 namespace gpulens::clickhouse {
 namespace {
@@ -50,7 +49,7 @@ std::optional<int> ErrorCode(std::string_view text) noexcept {
   return ParseInt<int>(TakeUntil(text, '.'));
 }
 
-// Without a port the interface's own.
+// Adds the default port to an authority without one.
 std::string WithPort(std::string_view rest, uint16_t port) {
   const size_t end = std::min(rest.find_first_of("/?#"), rest.size());
   const size_t at = rest.substr(0, end).rfind('@');
@@ -62,7 +61,7 @@ std::string WithPort(std::string_view rest, uint16_t port) {
   return out + std::string(rest.substr(end));
 }
 
-Status ReadParameters(std::string_view query, Address& address) {
+Status ReadParameters(std::string_view query, ServerAddress& address) {
   while (!query.empty()) {
     std::string_view value = TakeUntil(query, '&');
     const std::string_view key = TakeUntil(value, '=');
@@ -72,7 +71,7 @@ Status ReadParameters(std::string_view query, Address& address) {
   return Ok();
 }
 
-Status ReadPath(std::string_view target, Address& address) {
+Status ReadPath(std::string_view target, ServerAddress& address) {
   std::string_view path = TakeUntil(target, '?');
   if (!path.empty()) path.remove_prefix(1);
   if (path.find('/') != std::string_view::npos)
@@ -87,11 +86,24 @@ Status ReadPath(std::string_view target, Address& address) {
   return Ok();
 }
 
+// The format escapes these alone; another byte behind a backslash is itself.
+char Unescaped(char c) noexcept {
+  switch (c) {
+    case 'b': return '\b';
+    case 'f': return '\f';
+    case 'n': return '\n';
+    case 'r': return '\r';
+    case 't': return '\t';
+    case '0': return '\0';
+    default: return c;
+  }
+}
+
 }  // namespace
 
 bool IsUrl(std::string_view text) noexcept { return text.starts_with(kPlain) || text.starts_with(kSecure); }
 
-Result<Address> ParseUrl(std::string_view url) {
+Result<ServerAddress> ParseUrl(std::string_view url) {
   const auto wrong = [&](const std::string& why) {
     return Status{Code::kInvalidArgument,
                   UrlName(url) + " and what follows cannot be read as a URL of ClickHouse: " + why +
@@ -102,7 +114,7 @@ Result<Address> ParseUrl(std::string_view url) {
   auto http =
       ParseHttpUrl((secure ? "https://" : "http://") + WithPort(rest, secure ? kSecurePort : kPlainPort));
   if (!http) return wrong(http.error().detail);
-  Address address{.url = *std::move(http), .database = {}, .table = {}};
+  ServerAddress address{.url = *std::move(http), .database = {}, .table = {}};
   if (Status path = ReadPath(address.url.target, address); !path) return wrong(path.detail);
   if (address.url.user.empty()) address.url.user = FromEnvironment("CLICKHOUSE_USER");
   if (address.url.password.empty()) address.url.password = FromEnvironment("CLICKHOUSE_PASSWORD");
@@ -115,7 +127,7 @@ std::string Quoted(std::string_view text) { return Escaped(text, '\''); }
 std::string NameQuoted(std::string_view name) { return Escaped(name, '`'); }
 
 Result<std::unique_ptr<Server>> Server::Open(const std::string& url) {
-  ASSIGN_OR_RETURN(Address address, ParseUrl(url));
+  ASSIGN_OR_RETURN(ServerAddress address, ParseUrl(url));
   if (address.url.tls && !LinkedSecurePost())
     return Status{Code::kUnavailable,
                   UrlName(url) + ": this program is built without TLS; clickhouse:// is not encrypted"};
@@ -196,6 +208,78 @@ Status Server::Read(const std::string& sql, const std::function<Status(std::stri
   };
   Status status = Post({.parameters = {}, .body = sql, .timeout = quiet, .on_body = take});
   return taken ? status : taken;
+}
+
+Status TabRows::Feed(std::string_view bytes, const OnRow& on_row) {
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    if (line_.size() + std::min(end, bytes.size()) > kMostLine)
+      return {Code::kExhausted, "a row of the response is longer than 1 MiB"};
+    if (end == std::string_view::npos) {
+      line_ += bytes;
+      return Ok();
+    }
+    std::string_view line = bytes.substr(0, end);
+    bytes.remove_prefix(end + 1);
+    if (!line_.empty()) line = line_ += line;
+    const Status status = OnLine(line, on_row);
+    line_.clear();
+    RETURN_IF_ERROR(status);
+  }
+  return Ok();
+}
+
+Status TabRows::OnLine(std::string_view line, const OnRow& on_row) {
+  RETURN_IF_ERROR(Split(line));
+  if (names_.empty()) {
+    for (size_t i = 0; i < fields_.size(); ++i) names_.emplace_back(Text(static_cast<int>(i)));
+    return Ok();
+  }
+  if (fields_.size() != names_.size())
+    return {Code::kDataLoss, "a row of the response has " + std::to_string(fields_.size()) + " fields of " +
+                                 std::to_string(names_.size())};
+  return on_row();
+}
+
+Status TabRows::Split(std::string_view line) {
+  fields_.clear();
+  text_.clear();
+  for (bool more = true; more;) {
+    more = line.find('\t') != std::string_view::npos;
+    std::string_view field = TakeUntil(line, '\t');
+    if (fields_.size() == kMostColumns)
+      return {Code::kExhausted, "the response has more than " + std::to_string(kMostColumns) + " columns"};
+    const size_t from = text_.size();
+    const bool null = field == "\\N";
+    while (!field.empty() && !null) {
+      const std::string_view plain = field.substr(0, field.find('\\'));
+      text_ += plain;
+      field.remove_prefix(plain.size());
+      if (field.empty()) break;
+      if (field.size() < 2) return {Code::kDataLoss, "a field of the response ends within an escape"};
+      text_ += Unescaped(field[1]);
+      field.remove_prefix(2);
+    }
+    fields_.push_back({.from = from, .size = text_.size() - from, .null = null});
+  }
+  return Ok();
+}
+
+Status TabRows::End() const {
+  if (!line_.empty()) return {Code::kDataLoss, "the response ends within a row"};
+  if (names_.empty()) return {Code::kDataLoss, "the response is empty"};
+  return Ok();
+}
+
+std::string_view TabRows::Text(int column) const noexcept {
+  const Field& field = At(column);
+  return std::string_view(text_).substr(field.from, field.size);
+}
+double TabRows::Real(int column) const noexcept {
+  return ParseDouble(Text(column)).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+std::optional<int64_t> TabRows::MaybeInt(int column) const noexcept {
+  return ParseInt<int64_t>(Text(column));
 }
 
 }  // namespace gpulens::clickhouse

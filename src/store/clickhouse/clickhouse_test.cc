@@ -72,7 +72,7 @@ TEST_F(Clickhouse, TheEnvironmentGivesWhatTheUrlHasNot) {
   EXPECT_FALSE(ParseUrl("clickhouse://me@h/d").ok());
 }
 
-TEST_F(Clickhouse, WhatIsNoUrlIsToldWithoutThePassword) {
+TEST_F(Clickhouse, RejectsAMalformedUrlWithoutItsPassword) {
   for (const char* url :
        {"clickhouse://", "clickhouse://u:hush@h:port/d", "clickhouse://u:hush@h/d/e",
         "clickhouse://u:hush@h/d?x=hush", "clickhouse://u:hush@h:0/d", "clickhouse://u:hu sh@h/d",
@@ -92,7 +92,7 @@ TEST_F(Clickhouse, Quotes) {
   EXPECT_EQ(NameQuoted("a`b'"), R"(`a\`b'`)");
 }
 
-TEST_F(Clickhouse, AnInsertHasItsTokenAndSecretsInFieldsAlone) {
+TEST_F(Clickhouse, AnInsertHasATokenAndSecretsOnlyInFields) {
   const auto server = Always(Answer200(""));
   EXPECT_TRUE(server->Insert("INSERT INTO t FORMAT X", std::string_view("\0\n1", 3), "to ken").ok());
   const std::string request = scripted_->requests().at(0);
@@ -104,7 +104,7 @@ TEST_F(Clickhouse, AnInsertHasItsTokenAndSecretsInFieldsAlone) {
   EXPECT_TRUE(request.ends_with(std::string_view("\r\n\r\n\0\n1", 7)));
 }
 
-TEST_F(Clickhouse, WhatTheServerSaysIsToldShort) {
+TEST_F(Clickhouse, ShortensTheErrorOfTheServer) {
   Status status = Always(Refusal("404 Not Found",
                                  "Code: 60. DB::Exception: Table d.t does not exist.\n (UNKNOWN_TABLE)\n"))
                       ->Run("x");
@@ -128,7 +128,7 @@ TEST_F(Clickhouse, WhatTheServerSaysIsToldShort) {
   EXPECT_EQ(Always(Refusal("401 Unauthorized", ""))->Run("x").code, Code::kPermissionDenied);
 }
 
-TEST_F(Clickhouse, WhatIsNoAnswerIsNoSuccess) {
+TEST_F(Clickhouse, AMalformedAnswerIsNoSuccess) {
   EXPECT_EQ(Always("SSH-2.0-x\r\n\r\n", true)->Run("x").code, Code::kDataLoss);
   EXPECT_EQ(Always("", true)->Run("x").code, Code::kDataLoss);
   EXPECT_EQ(Always("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345", true)->Query("x").status().code,
@@ -189,7 +189,7 @@ TEST_F(Clickhouse, OverTls) {
       (*server)->Read("large", [](std::string_view) { return Status{Code::kExhausted, "mine"}; }).detail,
       "mine");
   EXPECT_THAT(scripted.requests().at(0), HasSubstr("X-ClickHouse-Key: hush"));
-  // Whom nobody vouches for is told nothing.
+  // A server without a trusted certificate receives nothing.
   ::unsetenv("SSL_CERT_FILE");
   const size_t before = scripted.requests().size();
   EXPECT_FALSE((*server)->Run("some").ok());

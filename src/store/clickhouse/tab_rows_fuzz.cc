@@ -4,11 +4,11 @@
 #include <string>
 
 #include "base/check.h"
-#include "store/clickhouse/tab_rows.h"
+#include "store/clickhouse/clickhouse.h"
 
 namespace {
 
-// All that it tells, and whether it is good.
+// All rows that it returns, and its final status.
 std::string Reported(std::string_view bytes, size_t step) {
   gpulens::clickhouse::TabRows rows;
   std::string reported;

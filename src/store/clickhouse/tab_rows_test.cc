@@ -1,4 +1,4 @@
-#include "store/clickhouse/tab_rows.h"
+#include "store/clickhouse/clickhouse.h"
 
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST(TabRows, ALineHasALimit) {
   EXPECT_LE(given, TabRows::kMostLine + 2 * piece.size());
 }
 
-TEST(TabRows, WhatIsBadIsRefused) {
+TEST(TabRows, RefusesInvalidUrls) {
   const std::filesystem::path folder =
       std::string(GPULENS_SOURCE_DIR) + "/src/store/clickhouse/testdata/tab_rows_corpus";
   int good = 0, bad = 0;
@@ -86,7 +86,7 @@ TEST(TabRows, WhatIsBadIsRefused) {
     auto bytes = ReadFile(entry.path());
     ASSERT_TRUE(bytes.ok()) << name;
     const bool taken = Read(*bytes, 7).second.ok();
-    // A page of another program is taken for names; whoever asks for columns finds none of them.
+    // A page of another program is read as names of columns, none of which a caller finds.
     const bool names_alone = name == "bad_html";
     EXPECT_EQ(taken, name.starts_with("good") || names_alone) << name;
     ++(name.starts_with("good") ? good : bad);

@@ -23,7 +23,6 @@ using sqlite::Statement;
 constexpr int kMostColumns = 400;
 // Longer names are in the other views alone.
 constexpr size_t kLongestColumn = 256;
-constexpr int kOpsBetweenLooks = 10'000;
 
 #define GPULENS_TIME(column)                                                                 \
   "strftime('%Y-%m-%dT%H:%M:%S'," column "/1000000000,'unixepoch')||printf('.%03dZ'," column \
@@ -80,17 +79,8 @@ std::string Lower(std::string_view text) {
   return out;
 }
 
-std::string TextLiteral(std::string_view text) {
-  std::string out = "'";
-  for (char c : text) {
-    if (c == '\'') out += '\'';
-    out += c;
-  }
-  return out + "'";
-}
-
 std::string MetricOf(std::string_view key) {
-  return "(SELECT last_value FROM metric WHERE run_id=r.id AND key=" + TextLiteral(key) + ")";
+  return "(SELECT last_value FROM metric WHERE run_id=r.id AND key=" + Quoted(key, '\'') + ")";
 }
 
 // Columns have names that differ by more than case.
@@ -135,7 +125,7 @@ Result<std::string> ExperimentsView(const sqlite::Database& database) {
   RETURN_IF_ERROR(params.Each([&] {
     if (!Columns::IsName(params.Text(0))) return;
     std::string key(params.Text(0));
-    std::string value = "(SELECT value FROM param WHERE run_id=r.id AND key=" + TextLiteral(key) + ")";
+    std::string value = "(SELECT value FROM param WHERE run_id=r.id AND key=" + Quoted(key, '\'') + ")";
     if (!columns.Add(key, value)) columns.Add("param_" + key, value);
   }));
   return kExperiments + columns.sql() + " FROM run_now r;";
@@ -168,7 +158,7 @@ class Guard {
  public:
   Guard(sqlite3* database, Deadline& deadline) : database_(database) {
     ::sqlite3_set_authorizer(database_, kOnlyReading, nullptr);
-    ::sqlite3_progress_handler(database_, kOpsBetweenLooks, &Deadline::Over, &deadline);
+    ::sqlite3_progress_handler(database_, sqlite::kOpsBetweenChecks, &Deadline::Over, &deadline);
     value_ = ::sqlite3_limit(database_, SQLITE_LIMIT_LENGTH, kMostValueBytes);
     sql_ = ::sqlite3_limit(database_, SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
     depth_ = ::sqlite3_limit(database_, SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
@@ -201,7 +191,7 @@ Status Reported(Status status) {
   return status;
 }
 
-// Nothing but blanks, comments and semicolons may follow the statement.
+// Whether only blanks, comments and semicolons follow the statement.
 bool IsBlankSql(std::string_view rest) {
   for (;;) {
     while (!rest.empty() && (std::isspace(static_cast<unsigned char>(rest.front())) || rest.front() == ';'))

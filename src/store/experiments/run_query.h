@@ -16,9 +16,7 @@
 #pragma once
 
 #include <functional>
-#include <string>
 #include <string_view>
-#include <vector>
 
 #include <gpulens/status.h>
 
@@ -37,7 +35,7 @@ struct QueryOutcome {
   bool cut = false;  // there were more
 };
 
-// `statement` is on a row of the answer, or, once, before the first. False: enough.
+// Called once before the first row, and for each row. Returning false ends the query.
 using QueryRow = std::function<bool(const sqlite::Statement& statement, bool first)>;
 
 // Makes the views. kDataLoss: the file is broken.

@@ -50,17 +50,17 @@ struct QueryTest : ::testing::Test {
   void Make(const std::string& name, double loss, double lr, std::string outcome = kDone) {
     auto writer = RunWriter::Open(path);
     ASSERT_TRUE(writer);
-    Observer here = HereAndNow();
-    Start start;
+    ProcessObserver here = HereAndNow();
+    RunStart start;
     start.run.name = name, start.run.id = name, start.run.started_ns = ++started * 1'000'000'000;
     start.process = ThisProcess(here);
     ASSERT_TRUE((*writer)->Begin(start, here));
-    Batch batch;
+    RunBatch batch;
     batch.keys = {"loss", "Loss", "odd \"key\"'s"};
     batch.points = {{0, 10, 5'000'000, loss}, {1, 0, 0, 1}, {2, 0, 0, 2}, {0, 5, 0, 9}};
     batch.params = {{"lr", lr}, {"loss", std::string("mse")}, {"layers", int64_t{12}}};
-    ASSERT_TRUE((*writer)->Write(batch, Source::kProgram));
-    End end{.outcome = outcome, .reason = {}, .exit_code = {}, .energy = {}, .unix_ns = {}};
+    ASSERT_TRUE((*writer)->Write(batch, PointSource::kProgram));
+    RunEnd end{.outcome = outcome, .reason = {}, .exit_code = {}, .energy = {}, .unix_ns = {}};
     end.unix_ns = start.run.started_ns + 100'500'000'000;
     ASSERT_TRUE((*writer)->Leave(end));
   }
@@ -89,7 +89,7 @@ TEST_F(QueryTest, OldStatementsWork) {
               ElementsAre(Row{"0.001", "mse", "2.0"}));
 }
 
-TEST_F(QueryTest, ViewsHaveWhatTheirNamesSay) {
+TEST_F(QueryTest, ViewsHaveTheColumnsOfTheirNames) {
   Make("a", 0.25, 1e-3);
   RunReader reader = Opened();
   EXPECT_THAT(*Query(reader, "SELECT status, started, ended, duration FROM runs"),
@@ -130,7 +130,7 @@ TEST_F(QueryTest, NothingCanBeChanged) {
   EXPECT_EQ(Query(reader, "SELECT * FROM runs")->size(), 1u);
 }
 
-TEST_F(QueryTest, ItEndsInTimeAndWithinItsMemory) {
+TEST_F(QueryTest, QueriesEndInTimeAndWithinTheirMemory) {
   Make("a", 1, 1);
   constexpr const char* kEndless =
       "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n) SELECT count(*) FROM n";
@@ -154,7 +154,7 @@ TEST_F(QueryTest, ItEndsInTimeAndWithinItsMemory) {
   EXPECT_TRUE(cut);
 }
 
-TEST_F(QueryTest, WhatIsDoneWithTheRowsCountsToo) {
+TEST_F(QueryTest, DeletionsOfRowsChangeTheSummary) {
   Make("a", 1, 1);
   RunReader reader = Opened();
   ManualClock clock;
@@ -185,8 +185,8 @@ TEST_F(QueryTest, OddKeysAreRowsAndNoColumns) {
   EXPECT_EQ(Query(reader, "SELECT count(*) FROM summaries WHERE hex(key)='6100620A'")->front(), Row{"1"});
 }
 
-// Whoever makes a file chooses what its tables are.
-TEST_F(QueryTest, AFileWhoseTablesNeverEndIsLeft) {
+// The tables of a file are untrusted: a view may return rows without end.
+TEST_F(QueryTest, AnEndlessTableTimesOut) {
   Make("a", 1, 1);
   {
     auto database = sqlite::Database::Open({.path = path});

@@ -3,7 +3,6 @@
 #include <map>
 
 #include "base/result.h"
-#include "store/experiments/run_files.h"
 
 namespace gpulens::experiments {
 namespace {
@@ -85,7 +84,7 @@ Result<std::vector<Row>> All(const sqlite::Database& database, const std::string
   return out;
 }
 
-Value ReadValue(const Statement& row, int type_at, int value_at) {
+RunParamValue ReadValue(const Statement& row, int type_at, int value_at) {
   std::string_view type = row.Text(type_at);
   if (type == "bool") return row.Int(value_at) != 0;
   if (type == "int") return row.Int(value_at);
@@ -95,7 +94,8 @@ Value ReadValue(const Statement& row, int type_at, int value_at) {
 
 }  // namespace
 
-Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database, const Observer& observer) {
+Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database,
+                                            const ProcessObserver& observer) {
   ASSIGN_OR_RETURN(
       Statement rows,
       database.Prepare(
@@ -119,7 +119,7 @@ Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database, co
   return crashed;
 }
 
-Result<RunReader> RunReader::Open(const std::string& path, Observer observer, Duration longest) {
+Result<RunReader> RunReader::Open(const std::string& path, ProcessObserver observer, Duration longest) {
   ASSIGN_OR_RETURN(
       sqlite::Database database,
       sqlite::Database::Open({.path = path, .read_only = true, .cache_kib = 2048, .longest = longest}));
@@ -137,7 +137,7 @@ Result<RunReader> RunReader::Open(const std::string& path, Observer observer, Du
   return reader;
 }
 
-Status RunReader::Validate(const Observer& observer) {
+Status RunReader::Validate(const ProcessObserver& observer) {
   now_ns_ = observer.now_ns;
   ASSIGN_OR_RETURN(std::vector<CrashedRun> crashed, FindCrashed(database_, observer));
   RETURN_IF_ERROR(database_.Run("DELETE FROM crashed_run"));

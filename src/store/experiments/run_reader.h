@@ -1,4 +1,4 @@
-// Reads a file of experiments, one of ours or one of the zernel project's, and never writes to it.
+// Reads a file of experiments, ours or the zernel project's, and never writes to it.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +25,13 @@ class RunReader {
   };
 
   // kUnavailable: there is no file. kDataLoss: it is no file of experiments. `longest`: OpenOptions::longest.
-  static Result<RunReader> Open(const std::string& path, Observer observer = HereAndNow(),
+  static Result<RunReader> Open(const std::string& path, ProcessObserver observer = HereAndNow(),
                                 Duration longest = {});
 
-  // Decides again which runs have crashed, as Open does.
-  Status Validate(const Observer& observer);
+  // Determines again which runs have crashed, as Open does.
+  Status Validate(const ProcessObserver& observer);
 
-  // The newest, newest first.
+  // The newest runs, newest first.
   Result<std::vector<RunRow>> List(const Filter& filter);
   // Finds a run by id, by a unique end or beginning of an id of at least four characters, or by name: then
   // the newest. kInvalidArgument: none, or several, which are named.
@@ -68,6 +68,7 @@ struct CrashedRun {
   std::string id;
   int64_t last_ns = 0;
 };
-Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database, const Observer& observer);
+Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database,
+                                            const ProcessObserver& observer);
 
 }  // namespace gpulens::experiments

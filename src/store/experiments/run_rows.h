@@ -1,25 +1,31 @@
-// Rows of the file of experiments as plain values. Times are wall-clock nanoseconds since 1970; NaN is a
-// measured NaN or, for energy, not measured.
+// Rows of the file of experiments as plain values, its schema, and the paths and IDs of runs. Times are
+// wall-clock nanoseconds since 1970; NaN is a measured NaN or, for energy, not measured.
+//
+//   ~/.gpulens/experiments.db                  or the file of $GPULENS_EXPERIMENTS_DB or --db
+//   ~/.gpulens/runs/ID/output.log              output of a run, next to the file
+//   ~/.gpulens/runs/ID/artifacts/NAME
 #pragma once
 
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
-#include <vector>
 
 #include <gpulens/status.h>
 
+#include "store/sqlite/sqlite.h"
+
 namespace gpulens::experiments {
 
-// The words of a status, in the file and everywhere else. `crashed` is nowhere written: a reader sees it.
+// Values of a status. `crashed` is never stored: readers derive it.
 inline constexpr const char *kRunning = "running", *kDone = "done", *kFailed = "failed",
                             *kCrashed = "crashed";
 
 struct EnergyRow {
   double joules = kNotMeasured, uncertainty_joules = kNotMeasured;
-  std::string attribution = {};         // how the run's share was determined
+  std::string attribution = {};         // method that determined the run's share
   double device_joules = kNotMeasured;  // of the devices, whichever process used them
   std::string method, validity, reason;
   std::string vendor = {};
@@ -53,13 +59,13 @@ struct RunRow {
   double duration_seconds(int64_t now_ns) const noexcept;
 };
 
-// Text, whole number, real number, truth.
-using Value = std::variant<std::string, int64_t, double, bool>;
-std::string ValueText(const Value& value);
+// A text, an integer, a real number or a truth value.
+using RunParamValue = std::variant<std::string, int64_t, double, bool>;
+std::string ValueText(const RunParamValue& value);
 
 struct ParamRow {
   std::string key;
-  Value value;
+  RunParamValue value;
 };
 struct TagRow {
   std::string key, value;
@@ -67,7 +73,7 @@ struct TagRow {
 
 struct MetricRow {
   std::string key;
-  std::optional<int64_t> count;  // of points; absent in old files, which keep the last value alone
+  std::optional<int64_t> count;  // of points; absent in old files, which have only the last value
   int64_t nan_count = 0;
   std::optional<int64_t> last_step;
   double last = kNotMeasured;
@@ -80,7 +86,7 @@ struct PointRow {
 
 struct ArtifactRow {
   std::string name;  // a path below the run's artifacts
-  std::string path;  // where the bytes are
+  std::string path;  // of the bytes
   int64_t bytes = 0;
   std::string sha256;  // in hexadecimal; empty: too large to be read
   bool copied = false;
@@ -99,15 +105,12 @@ struct ProcessRow {
   std::optional<int64_t> ended_ns;
 };
 
-// Decides whether a process still writes into a run. Where its PIDs are ours (same boot and namespace) the
-// kernel is queried; elsewhere (another machine or container, before a reboot) its heartbeat decides.
-//
-// Number of missing heartbeats that count as an end.
+// Number of missing heartbeats that count as the end of a process.
 inline constexpr int64_t kMissedHeartbeats = 6;
 inline constexpr int64_t kLeastHeartbeatLimitNs = 60'000'000'000;
 
 // Place and time of the decision.
-struct Observer {
+struct ProcessObserver {
   std::string host, place;
   int64_t now_ns = 0;
   // Start time of the process with this pid in clock ticks since boot; nothing: none, or a zombie.
@@ -115,10 +118,44 @@ struct Observer {
 };
 
 // Observer of this process with the machine's clock.
-Observer HereAndNow();
+ProcessObserver HereAndNow();
 // A row for this process; heartbeats, started and role are the caller's.
-ProcessRow ThisProcess(const Observer& here);
+ProcessRow ThisProcess(const ProcessObserver& here);
 
-bool IsAlive(const ProcessRow& process, const Observer& observer);
+// Whether a process still writes into a run. Where its PIDs are ours (same boot and namespace) the kernel is
+// queried; elsewhere (another machine or container, before a reboot) its heartbeat decides.
+bool IsAlive(const ProcessRow& process, const ProcessObserver& observer);
+
+inline constexpr size_t kMostKeyBytes = 250;        // of a metric, a param, a tag: MLflow's bound
+inline constexpr size_t kMostTextBytes = 64 << 10;  // of a param's or tag's text
+inline constexpr size_t kMostIdBytes = 64;
+
+// Returns `given`, else $GPULENS_EXPERIMENTS_DB, else the file below the home folder; expands a leading ~/.
+// kInvalidArgument: there is no home folder.
+Result<std::string> FindDatabase(std::string_view given);
+
+// exp-YYYYMMDD-HHMMSS-<8 hexadecimal digits>: the time in UTC, and a random number.
+std::string MakeRunId(int64_t unix_ns);
+// Letters, digits, `.`, `_` and `-`, not a dot first, as an id is also the name of a folder.
+bool IsRunId(std::string_view text) noexcept;
+// 1 to kMostKeyBytes of UTF-8 without control bytes.
+bool IsKey(std::string_view text) noexcept;
+
+// Folder of a run next to its file. `old`: a file of the zernel project.
+std::string RunFolder(const std::string& database, std::string_view id, bool old = false);
+std::string LogPath(const std::string& database, std::string_view id, bool old = false);
+
+// Schema of the file of experiments, and the same tables made from an old file of the zernel project. Table
+// names are singular; the views for SQL queries (run_query.h) have plural names.
+extern const sqlite::Schema kRunSchema;
+
+// Whether the file has the one table of the zernel project and none of ours.
+Result<bool> IsOldFile(const sqlite::Database& database);
+// Makes temporary tables of our names with the content of the old file, which is not written. kDataLoss: its
+// table is of an unknown version.
+Status MakeTablesOfOldFile(const sqlite::Database& database);
+
+// Makes empty temporary tables for those that a file of an earlier version lacks.
+Status AddMissingTables(const sqlite::Database& database);
 
 }  // namespace gpulens::experiments

@@ -10,8 +10,8 @@
 
 #include "base/testing/file_size_limit.h"
 #include "base/testing/temp_folder.h"
-#include "store/experiments/run_files.h"
 #include "store/experiments/run_reader.h"
+#include "store/experiments/run_rows.h"
 #include "store/experiments/run_writer.h"
 
 namespace gpulens::experiments {
@@ -24,8 +24,8 @@ constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kNow = 1'763'690'821 * kSecond;  // 2025-11-21T02:07:01Z
 
 struct StoreTest : ::testing::Test {
-  Observer At(int64_t seconds) {
-    Observer observer;
+  ProcessObserver At(int64_t seconds) {
+    ProcessObserver observer;
     observer.host = "node7", observer.place = "boot pid:[1]";
     observer.now_ns = kNow + seconds * kSecond;
     observer.start_of = [this](int64_t pid) {
@@ -39,8 +39,8 @@ struct StoreTest : ::testing::Test {
     EXPECT_TRUE(writer.ok()) << writer.status().detail;
     return writer ? *std::move(writer) : nullptr;
   }
-  Start Named(const std::string& name, int64_t pid = 100, int64_t seconds = 0) {
-    Start start;
+  RunStart Named(const std::string& name, int64_t pid = 100, int64_t seconds = 0) {
+    RunStart start;
     start.run.name = name;
     start.run.started_ns = kNow + seconds * kSecond;
     start.process.role = "main";
@@ -51,14 +51,14 @@ struct StoreTest : ::testing::Test {
     alive[pid] = 7;
     return start;
   }
-  std::unique_ptr<RunWriter> Begun(const Start& start, int64_t seconds = 0) {
+  std::unique_ptr<RunWriter> Begun(const RunStart& start, int64_t seconds = 0) {
     auto writer = Open();
     Status begun = writer->Begin(start, At(seconds));
     EXPECT_TRUE(begun) << begun.detail;
     return writer;
   }
-  static Batch Points(const std::string& key, std::vector<std::pair<int64_t, double>> values) {
-    Batch batch;
+  static RunBatch Points(const std::string& key, std::vector<std::pair<int64_t, double>> values) {
+    RunBatch batch;
     batch.keys = {key};
     batch.heartbeat_ns = kNow;
     for (auto [step, value] : values) batch.points.push_back({0, step, kNow + step, value});
@@ -69,7 +69,7 @@ struct StoreTest : ::testing::Test {
     EXPECT_TRUE(reader.ok()) << reader.status().detail;
     return *std::move(reader);
   }
-  static End Ended(const std::string& outcome, int64_t seconds) {
+  static RunEnd Ended(const std::string& outcome, int64_t seconds) {
     return {
         .outcome = outcome, .reason = {}, .exit_code = {}, .energy = {}, .unix_ns = kNow + seconds * kSecond};
   }
@@ -80,18 +80,19 @@ struct StoreTest : ::testing::Test {
 };
 
 TEST_F(StoreTest, ARunFromStartToEnd) {
-  Start start = Named("my-run");
+  RunStart start = Named("my-run");
   start.run.script = "train.py", start.run.command = "python train.py", start.run.git_commit = "abc";
   auto writer = Begun(start);
   EXPECT_THAT(writer->run_id(), ::testing::MatchesRegex("exp-20251121-020701-[0-9a-f]{8}"));
   EXPECT_FALSE(writer->joined());
-  Batch batch = Points("loss", {{0, 2.5}, {1, NAN}, {2, std::numeric_limits<double>::infinity()}, {3, 0.1}});
+  RunBatch batch =
+      Points("loss", {{0, 2.5}, {1, NAN}, {2, std::numeric_limits<double>::infinity()}, {3, 0.1}});
   batch.params = {{"lr", 0.001}, {"batch", int64_t{32}}, {"amp", true}, {"opt", std::string("adam")}};
   batch.tags = {{"team", "nlp"}};
   batch.artifacts = {{.name = "model.pt", .path = "/x/model.pt", .bytes = 7, .sha256 = "aa"}};
-  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  ASSERT_TRUE(writer->Write(batch, PointSource::kProgram));
   EXPECT_EQ(Read().ById(writer->run_id())->status, "running");
-  End end = Ended(kDone, 100);
+  RunEnd end = Ended(kDone, 100);
   end.exit_code = 0;
   end.energy = {
       .joules = 41.8, .uncertainty_joules = 0.6, .method = "counter", .validity = "valid", .reason = {}};
@@ -127,7 +128,7 @@ TEST_F(StoreTest, ARunFromStartToEnd) {
 
 TEST_F(StoreTest, AnUnmeasuredEnergyStaysUnknown) {
   auto writer = Begun(Named("a"));
-  End end = Ended(kDone, 1);
+  RunEnd end = Ended(kDone, 1);
   end.energy.validity = "no_device", end.energy.reason = "no GPU here";
   ASSERT_TRUE(writer->Leave(end));
   auto run = Read().ById(writer->run_id());
@@ -137,7 +138,7 @@ TEST_F(StoreTest, AnUnmeasuredEnergyStaysUnknown) {
 
 TEST_F(StoreTest, EnergyGrowsWithTheHeartbeats) {
   auto writer = Begun(Named("a"));
-  Batch batch;
+  RunBatch batch;
   batch.heartbeat_ns = kNow;
   batch.energy = {.joules = 10,
                   .method = "counter",
@@ -147,11 +148,11 @@ TEST_F(StoreTest, EnergyGrowsWithTheHeartbeats) {
                   .devices = 2,
                   .mean_power_watts = 5,
                   .peak_utilization_ratio = 0.5};
-  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  ASSERT_TRUE(writer->Write(batch, PointSource::kProgram));
   batch.energy.joules = 20;
-  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  ASSERT_TRUE(writer->Write(batch, PointSource::kProgram));
   batch.energy = {};
-  ASSERT_TRUE(writer->Write(batch, Source::kProgram));
+  ASSERT_TRUE(writer->Write(batch, PointSource::kProgram));
   auto run = Read().ById(writer->run_id());
   EXPECT_EQ(run->energy.joules, 20);
   EXPECT_EQ(run->energy.validity, "running");
@@ -159,7 +160,7 @@ TEST_F(StoreTest, EnergyGrowsWithTheHeartbeats) {
   EXPECT_EQ(run->energy.mean_power_watts, 5);
   EXPECT_EQ(run->energy.peak_utilization_ratio, 0.5);
   EXPECT_TRUE(std::isnan(run->energy.mean_memory_used_bytes));
-  End end = Ended(kDone, 1);
+  RunEnd end = Ended(kDone, 1);
   end.energy.validity = "source_failed";
   ASSERT_TRUE(writer->Leave(end));
   EXPECT_EQ(Read().ById(writer->run_id())->energy.joules, 20) << "what was known stays";
@@ -186,11 +187,11 @@ TEST_F(StoreTest, AFileOfTheFirstVersionIsReadAndThenGrows) {
   EXPECT_EQ(file->Number("SELECT count(*) FROM device_use").value_or(-1), 0);
 }
 
-TEST_F(StoreTest, PointsStandByStepWhateverOrderTheyCameIn) {
+TEST_F(StoreTest, OrdersPointsByStep) {
   auto writer = Begun(Named("a"));
-  ASSERT_TRUE(writer->Write(Points("loss", {{5, 5}, {1, 1}}), Source::kProgram));
-  ASSERT_TRUE(writer->Write(Points("loss", {{3, 3}, {-2, -2}}), Source::kProgram));
-  ASSERT_TRUE(writer->Write(Points("loss", {{kNextStep, 6}, {kNextStep, 7}}), Source::kProgram));
+  ASSERT_TRUE(writer->Write(Points("loss", {{5, 5}, {1, 1}}), PointSource::kProgram));
+  ASSERT_TRUE(writer->Write(Points("loss", {{3, 3}, {-2, -2}}), PointSource::kProgram));
+  ASSERT_TRUE(writer->Write(Points("loss", {{kNextStep, 6}, {kNextStep, 7}}), PointSource::kProgram));
   RunReader reader = Read();
   std::vector<double> values;
   auto points = reader.Points(writer->run_id(), "loss");
@@ -202,7 +203,7 @@ TEST_F(StoreTest, PointsStandByStepWhateverOrderTheyCameIn) {
 
 TEST_F(StoreTest, AKilledProcessMakesACrashedRun) {
   auto writer = Begun(Named("a"));
-  ASSERT_TRUE(writer->Write(Points("loss", {{0, 1}}), Source::kProgram));
+  ASSERT_TRUE(writer->Write(Points("loss", {{0, 1}}), PointSource::kProgram));
   std::string id = writer->run_id();
   EXPECT_EQ(Read(100'000).ById(id)->status, "running") << "its process lives, however old its heartbeat";
   alive.erase(100);
@@ -214,10 +215,10 @@ TEST_F(StoreTest, AKilledProcessMakesACrashedRun) {
   EXPECT_EQ(Read(1).List({.status = "running", .name = {}})->size(), 0u);
 }
 
-TEST_F(StoreTest, ElsewhereOnlyTheHeartbeatTells) {
+TEST_F(StoreTest, OnAnotherHostOnlyTheHeartbeatCounts) {
   auto writer = Begun(Named("a"));
   std::string id = writer->run_id();
-  Observer other = At(59);
+  ProcessObserver other = At(59);
   other.place = "boot pid:[2]";
   EXPECT_EQ(RunReader::Open(path, other)->ById(id)->status, "running");
   other.now_ns += 2 * kSecond;
@@ -228,7 +229,7 @@ TEST_F(StoreTest, ElsewhereOnlyTheHeartbeatTells) {
 
 TEST_F(StoreTest, TheLastToLeaveEndsARunAndOneFailureIsEnough) {
   auto first = Begun(Named("ranks", 100));
-  Start second_start = Named("ranks", 101);
+  RunStart second_start = Named("ranks", 101);
   second_start.run.id = first->run_id();
   auto second = Begun(second_start);
   EXPECT_TRUE(second->joined());
@@ -241,7 +242,7 @@ TEST_F(StoreTest, TheLastToLeaveEndsARunAndOneFailureIsEnough) {
 
 TEST_F(StoreTest, ADeadRankIsNotForgottenWhenTheOthersLeaveWell) {
   auto first = Begun(Named("ranks", 100));
-  Start second_start = Named("ranks", 101);
+  RunStart second_start = Named("ranks", 101);
   second_start.run.id = first->run_id();
   auto second = Begun(second_start);
   alive.erase(101);
@@ -251,10 +252,10 @@ TEST_F(StoreTest, ADeadRankIsNotForgottenWhenTheOthersLeaveWell) {
 
 TEST_F(StoreTest, AForkIsNotWaitedForAndARunnerDecides) {
   auto main = Begun(Named("a", 100));
-  Start fork_start = Named("a", 101);
+  RunStart fork_start = Named("a", 101);
   fork_start.run.id = main->run_id(), fork_start.process.role = "fork";
   auto fork = Begun(fork_start);
-  End end = Ended(kFailed, 9);
+  RunEnd end = Ended(kFailed, 9);
   end.decides = true, end.exit_code = 3, end.reason = "exit code 3";
   ASSERT_TRUE(main->Leave(end));
   auto run = Read().ById(main->run_id());
@@ -266,7 +267,7 @@ TEST_F(StoreTest, AForkIsNotWaitedForAndARunnerDecides) {
 }
 
 TEST_F(StoreTest, ResumingTakesUpWhatDidNotEndWell) {
-  Start again = Named("a", 200, 50);
+  RunStart again = Named("a", 200, 50);
   again.resume = "auto";
   auto none = Begun(again);
   EXPECT_FALSE(none->joined()) << "there is nothing to resume";
@@ -274,27 +275,27 @@ TEST_F(StoreTest, ResumingTakesUpWhatDidNotEndWell) {
   again.run.started_ns += kSecond;
   auto done = Begun(again);
   EXPECT_FALSE(done->joined()) << "the last one ended well";
-  ASSERT_TRUE(done->Write(Points("loss", {{0, 1}, {1, 2}}), Source::kProgram));
+  ASSERT_TRUE(done->Write(Points("loss", {{0, 1}, {1, 2}}), PointSource::kProgram));
 
   again.run.started_ns += kSecond;
   EXPECT_FALSE(Begun(again)->joined()) << "it runs: this one is another";
   // What was just begun is now the last; both die.
   alive.clear();
-  Start after = Named("a", 300, 90);
+  RunStart after = Named("a", 300, 90);
   after.resume = "auto";
   auto resumed = Begun(after, 90);
   EXPECT_TRUE(resumed->joined());
-  ASSERT_TRUE(resumed->Write(Points("loss", {{kNextStep, 3}}), Source::kProgram));
+  ASSERT_TRUE(resumed->Write(Points("loss", {{kNextStep, 3}}), PointSource::kProgram));
   ASSERT_TRUE(resumed->Leave(Ended(kDone, 100)));
   auto run = Read(100).ById(resumed->run_id());
   EXPECT_EQ(run->status, "done") << "the dead process of before is no obstacle";
   EXPECT_EQ(run->resumed, 1);
 
-  Start by_id = Named("x", 400);
+  RunStart by_id = Named("x", 400);
   by_id.run.id = done->run_id(), by_id.must_exist = true;
   auto named = Begun(by_id);
   EXPECT_EQ(named->run_name(), "a") << "it keeps its name";
-  ASSERT_TRUE(named->Write(Points("loss", {{kNextStep, 3}}), Source::kProgram));
+  ASSERT_TRUE(named->Write(Points("loss", {{kNextStep, 3}}), PointSource::kProgram));
   EXPECT_EQ(Read().Points(named->run_id(), "loss")->back().step, 2) << "it goes on where it was";
 
   by_id.run.id = "exp-nowhere";
@@ -304,7 +305,7 @@ TEST_F(StoreTest, ResumingTakesUpWhatDidNotEndWell) {
 TEST_F(StoreTest, AFailedRunThatIsResumedAndEndsWellIsDone) {
   auto first = Begun(Named("a"));
   ASSERT_TRUE(first->Leave(Ended(kFailed, 1)));
-  Start again = Named("a", 101);
+  RunStart again = Named("a", 101);
   again.resume = "auto";
   auto second = Begun(again);
   ASSERT_EQ(second->run_id(), first->run_id());
@@ -313,15 +314,15 @@ TEST_F(StoreTest, AFailedRunThatIsResumedAndEndsWellIsDone) {
   EXPECT_EQ(Read().ById(first->run_id())->reason, "");
 }
 
-TEST_F(StoreTest, WhatTheProgramLogsIsNotTakenFromItsOutputToo) {
+TEST_F(StoreTest, LoggedKeysAreIgnoredInTheOutput) {
   auto runner = Begun(Named("a", 100));
-  ASSERT_TRUE(runner->Write(Points("loss", {{0, 9}, {1, 8}}), Source::kOutput));
-  Start start = Named("a", 101);
+  ASSERT_TRUE(runner->Write(Points("loss", {{0, 9}, {1, 8}}), PointSource::kOutput));
+  RunStart start = Named("a", 101);
   start.run.id = runner->run_id();
   auto program = Begun(start);
-  ASSERT_TRUE(program->Write(Points("loss", {{0, 9.5}}), Source::kProgram));
-  ASSERT_TRUE(runner->Write(Points("loss", {{2, 7}}), Source::kOutput));
-  ASSERT_TRUE(runner->Write(Points("it_per_second", {{2, 7}}), Source::kOutput));
+  ASSERT_TRUE(program->Write(Points("loss", {{0, 9.5}}), PointSource::kProgram));
+  ASSERT_TRUE(runner->Write(Points("loss", {{2, 7}}), PointSource::kOutput));
+  ASSERT_TRUE(runner->Write(Points("it_per_second", {{2, 7}}), PointSource::kOutput));
   RunReader reader = Read();
   auto points = reader.Points(runner->run_id(), "loss");
   ASSERT_EQ(points->size(), 1u);
@@ -345,12 +346,12 @@ TEST_F(StoreTest, RunsAreFoundByIdPartOfItAndName) {
 
 TEST_F(StoreTest, DeletingTakesTheRunsWithinAlong) {
   auto parent = Begun(Named("parent", 100));
-  Start start = Named("fold", 100, 1);
+  RunStart start = Named("fold", 100, 1);
   start.run.parent_id = parent->run_id();
   auto child = Begun(start);
-  ASSERT_TRUE(child->Write(Points("loss", {{0, 1}}), Source::kProgram));
+  ASSERT_TRUE(child->Write(Points("loss", {{0, 1}}), PointSource::kProgram));
   auto other = Begun(Named("other", 100, 2));
-  ASSERT_TRUE(other->Write(Points("loss", {{0, 1}}), Source::kProgram));
+  ASSERT_TRUE(other->Write(Points("loss", {{0, 1}}), PointSource::kProgram));
   EXPECT_EQ(Read().Children(parent->run_id())->size(), 1u);
   EXPECT_EQ(Read().List({.status = {}, .name = {}, .nested = false})->size(), 2u);
   auto deleted = Open()->Delete(parent->run_id());
@@ -358,7 +359,7 @@ TEST_F(StoreTest, DeletingTakesTheRunsWithinAlong) {
   EXPECT_EQ(deleted->size(), 2u);
   EXPECT_EQ(Read().List({.status = {}, .name = {}})->size(), 1u);
   EXPECT_EQ(*Read().database().Number("SELECT count(*) FROM point"), 1);
-  EXPECT_EQ(child->Write(Points("loss", {{1, 1}}), Source::kProgram).code, Code::kUnavailable);
+  EXPECT_EQ(child->Write(Points("loss", {{1, 1}}), PointSource::kProgram).code, Code::kUnavailable);
   EXPECT_EQ(Open()->Delete("nothing").status().code, Code::kInvalidArgument);
 }
 
@@ -368,9 +369,9 @@ TEST_F(StoreTest, ManyWritersOnOneFile) {
   std::vector<std::thread> threads;
   std::atomic<int> failures = 0;
   std::string id = first->run_id();
-  std::vector<Start> starts;
+  std::vector<RunStart> starts;
   for (int rank = 0; rank < kRanks; ++rank) starts.push_back(Named("ranks", 100 + rank));
-  const Observer observer = At(0);
+  const ProcessObserver observer = At(0);
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
       starts[static_cast<size_t>(rank)].run.id = id;
@@ -380,7 +381,7 @@ TEST_F(StoreTest, ManyWritersOnOneFile) {
         return;
       }
       for (int i = 0; i < kBatches; ++i) {
-        if (!(*writer)->Write(Points("loss", {{i, rank}, {i, rank}}), Source::kProgram)) ++failures;
+        if (!(*writer)->Write(Points("loss", {{i, rank}, {i, rank}}), PointSource::kProgram)) ++failures;
       }
     });
   }
@@ -390,18 +391,18 @@ TEST_F(StoreTest, ManyWritersOnOneFile) {
   EXPECT_EQ(Read().Metrics(id)->front().count, kRanks * kBatches * 2);
 }
 
-TEST_F(StoreTest, AFullDiskIsToldAndWhatWasWrittenStays) {
+TEST_F(StoreTest, AFullDiskIsReportedAndWrittenRowsStay) {
   auto writer = Begun(Named("a"));
-  ASSERT_TRUE(writer->Write(Points("loss", {{0, 1}}), Source::kProgram));
+  ASSERT_TRUE(writer->Write(Points("loss", {{0, 1}}), PointSource::kProgram));
   std::vector<std::pair<int64_t, double>> many;
   for (int64_t i = 1; i < 50'000; ++i) many.emplace_back(i, 1.0);
   {
     FileSizeLimit full(200 << 10);
-    Status status = writer->Write(Points("loss", many), Source::kProgram);
+    Status status = writer->Write(Points("loss", many), PointSource::kProgram);
     EXPECT_FALSE(status);
   }
   EXPECT_EQ(Read().Points(writer->run_id(), "loss")->size(), 1u);
-  ASSERT_TRUE(writer->Write(Points("loss", many), Source::kProgram)) << "there is room again";
+  ASSERT_TRUE(writer->Write(Points("loss", many), PointSource::kProgram)) << "there is room again";
   EXPECT_EQ(Read().Points(writer->run_id(), "loss")->size(), 50'000u);
 }
 
@@ -432,8 +433,8 @@ TEST(RunFiles, IdsKeysAndPlaces) {
   EXPECT_EQ(*FindDatabase("/x/y.db"), "/x/y.db");
 }
 
-TEST(RunLife, ThisProcessIsAliveAndNobodyElseHasItsStart) {
-  Observer here = HereAndNow();
+TEST(RunLife, ThisProcessIsAliveAndItsStartIsUnique) {
+  ProcessObserver here = HereAndNow();
   ProcessRow me = ThisProcess(here);
   EXPECT_GT(me.start_ticks, 0);
   EXPECT_FALSE(me.place.empty());

@@ -6,7 +6,6 @@
 #include <cmath>
 
 #include "base/result.h"
-#include "store/experiments/run_files.h"
 #include "store/experiments/run_reader.h"
 
 namespace gpulens::experiments {
@@ -16,11 +15,11 @@ using sqlite::Transaction;
 
 namespace {
 
-std::string_view SourceName(Source source) noexcept {
-  return source == Source::kProgram ? "program" : "output";
+std::string_view SourceName(PointSource source) noexcept {
+  return source == PointSource::kProgram ? "program" : "output";
 }
 
-void BindValue(Statement& statement, int type_at, int value_at, const Value& value) {
+void BindValue(Statement& statement, int type_at, int value_at, const RunParamValue& value) {
   if (const auto* text = std::get_if<std::string>(&value)) {
     statement.Bind(type_at, std::string_view("text")).Bind(value_at, *text);
   } else if (const auto* yes = std::get_if<bool>(&value)) {
@@ -56,8 +55,8 @@ struct RunWriter::Metric {
   }
 };
 
-// The id to go on with; empty: a new run.
-Result<std::string> RunWriter::Resumable(const Start& start, const Observer& observer) {
+// The id of the run to resume; empty: a new run.
+Result<std::string> RunWriter::Resumable(const RunStart& start, const ProcessObserver& observer) {
   if (start.resume != "auto") return start.run.id;
   ASSIGN_OR_RETURN(Statement last,
                    database_.Prepare("SELECT id,status FROM run WHERE name=? AND parent_id IS nullif(?,'')"
@@ -69,12 +68,11 @@ Result<std::string> RunWriter::Resumable(const Start& start, const Observer& obs
   if (status == kFailed) return id;
   if (status != kRunning) return std::string();
   ASSIGN_OR_RETURN(std::vector<CrashedRun> crashed, FindCrashed(database_, observer));
-  bool dead =
-      std::any_of(crashed.begin(), crashed.end(), [&](const CrashedRun& run) { return run.id == id; });
+  bool dead = std::ranges::any_of(crashed, [&](const CrashedRun& run) { return run.id == id; });
   return dead ? id : std::string();
 }
 
-Status RunWriter::Begin(const Start& start, const Observer& observer) {
+Status RunWriter::Begin(const RunStart& start, const ProcessObserver& observer) {
   ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   ASSIGN_OR_RETURN(run_id_, Resumable(start, observer));
   if (!run_id_.empty()) {
@@ -111,14 +109,13 @@ Status RunWriter::InsertRun(const RunRow& run) {
 
 // Reopens an ended run, or joins a running one. Its dead processes are marked as ended, so that they do not
 // make it crashed when all others have left well.
-Status RunWriter::ReopenRun(const Start& start, const Observer& observer) {
+Status RunWriter::ReopenRun(const RunStart& start, const ProcessObserver& observer) {
   if (start.rename) {
     RETURN_IF_ERROR(database_.Execute("UPDATE run SET name=? WHERE id=?", start.run.name, run_id_));
     run_name_ = start.run.name;
   }
   ASSIGN_OR_RETURN(std::vector<CrashedRun> crashed, FindCrashed(database_, observer));
-  bool dead =
-      std::any_of(crashed.begin(), crashed.end(), [&](const CrashedRun& run) { return run.id == run_id_; });
+  bool dead = std::ranges::any_of(crashed, [&](const CrashedRun& run) { return run.id == run_id_; });
   if (dead)
     RETURN_IF_ERROR(database_.Execute(
         "UPDATE process SET ended_ns=heartbeat_ns WHERE run_id=? AND ended_ns IS NULL", run_id_));
@@ -140,7 +137,7 @@ Status RunWriter::InsertProcess(const ProcessRow& process) {
   return Ok();
 }
 
-Status RunWriter::Write(const Batch& batch, Source source) {
+Status RunWriter::Write(const RunBatch& batch, PointSource source) {
   ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   if (!heartbeat_) {
     ASSIGN_OR_RETURN(heartbeat_, database_.Prepare("UPDATE process SET heartbeat_ns=? WHERE id=?"));
@@ -155,7 +152,7 @@ Status RunWriter::Write(const Batch& batch, Source source) {
   return transaction.Commit();
 }
 
-Status RunWriter::WriteTexts(const Batch& batch) {
+Status RunWriter::WriteTexts(const RunBatch& batch) {
   if (!batch.params.empty()) {
     ASSIGN_OR_RETURN(Statement put,
                      database_.Prepare("INSERT INTO param(run_id,key,type,value) VALUES(?,?,?,?)"
@@ -188,7 +185,7 @@ Status RunWriter::WriteTexts(const Batch& batch) {
 }
 
 // Other ranks write the same metrics, so its row is read again in each transaction.
-Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, Source source) {
+Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, PointSource source) {
   if (!find_metric_) {
     ASSIGN_OR_RETURN(
         find_metric_,
@@ -205,13 +202,13 @@ Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, Source s
     return metric;
   }
   metric.id = find_metric_.Int(0);
-  const bool from_output = find_metric_.Text(1) == SourceName(Source::kOutput);
+  const bool from_output = find_metric_.Text(1) == SourceName(PointSource::kOutput);
   metric.count = find_metric_.Int(2), metric.nan_count = find_metric_.Int(3);
   metric.last_step = find_metric_.MaybeInt(4), metric.last_ns = find_metric_.Int(5);
   metric.last = find_metric_.Real(6), metric.min = find_metric_.Real(7), metric.max = find_metric_.Real(8);
   find_metric_.Reset();
-  metric.skip = source == Source::kOutput && !from_output;
-  if (source == Source::kProgram && from_output) {
+  metric.skip = source == PointSource::kOutput && !from_output;
+  if (source == PointSource::kProgram && from_output) {
     // Points read from the output so far are the same values with fewer digits.
     std::string id = std::to_string(metric.id);
     RETURN_IF_ERROR(database_.Run("DELETE FROM point WHERE metric_id=" + id +
@@ -223,13 +220,13 @@ Result<RunWriter::Metric> RunWriter::OpenMetric(const std::string& key, Source s
   return metric;
 }
 
-Status RunWriter::WritePoints(const Batch& batch, Source source) {
+Status RunWriter::WritePoints(const RunBatch& batch, PointSource source) {
   if (batch.points.empty()) return Ok();
   if (!insert_point_) {
     ASSIGN_OR_RETURN(insert_point_, database_.Prepare("INSERT INTO point VALUES(?,?,?,?,?)"));
   }
   std::vector<std::optional<Metric>> metrics(batch.keys.size());
-  for (const Batch::Point& point : batch.points) {
+  for (const RunBatch::Point& point : batch.points) {
     std::optional<Metric>& metric = metrics[point.key];
     if (!metric) {
       ASSIGN_OR_RETURN(metric, OpenMetric(batch.keys[point.key], source));
@@ -281,7 +278,7 @@ Status RunWriter::WriteEnergy(const EnergyRow& energy) {
       energy.peak_memory_used_bytes);
 }
 
-Status RunWriter::Leave(const End& end) {
+Status RunWriter::Leave(const RunEnd& end) {
   ASSIGN_OR_RETURN(Transaction transaction, Transaction::Begin(database_));
   RETURN_IF_ERROR(database_.Execute("UPDATE process SET ended_ns=?1, heartbeat_ns=?1, outcome=?2 WHERE id=?3",
                                     end.unix_ns, end.outcome, process_id_));
@@ -291,7 +288,7 @@ Status RunWriter::Leave(const End& end) {
         database_.Execute("UPDATE run SET reason=CASE WHEN ?1='' THEN reason ELSE ?1 END,"
                           " exit_code=COALESCE(?2, exit_code) WHERE id=?3",
                           end.reason, end.exit_code, run_id_));
-  // One that failed makes the run failed, also when others left well after it.
+  // A failed process makes the run failed, even when others end well after it.
   const std::string finished =
       end.decides ? "?2"
                   : "CASE WHEN EXISTS(SELECT 1 FROM process WHERE run_id=?1 AND outcome='failed' AND"
@@ -312,7 +309,7 @@ namespace {
 // Timeout of a batch's transaction. Ranks of one job take turns, each for milliseconds.
 constexpr int kBusyMs = 10'000;
 
-// Looked at before it is opened for writing, which alone changes a file.
+// Checks a file before it is opened for writing, which changes it.
 Status CheckIsOurs(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0 || info.st_size == 0) return Ok();

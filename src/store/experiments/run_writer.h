@@ -1,7 +1,7 @@
 // Writes into the file of experiments: one object for one process in one run.
 //
-// Several processes, and several runs of one, write into a file at once; each batch is one transaction, and
-// what was committed stays through a crash of the program.
+// Several processes, and several runs of one, may write into a file at once. Each batch is one transaction;
+// committed data survives a crash of the program.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 
 namespace gpulens::experiments {
 
-// Origin of points. Keys that the program logs itself are not taken from its output, too.
-enum class Source : uint8_t { kProgram, kOutput };
+// Origin of points. Keys that the program logs itself are ignored in its output.
+enum class PointSource : uint8_t { kProgram, kOutput };
 
 // A point whose step is the one after the metric's last.
 inline constexpr int64_t kNextStep = INT64_MIN;
 
 // Contents of one flush. Points of a key are in order.
-struct Batch {
+struct RunBatch {
   struct Point {
     uint32_t key = 0;  // in `keys`
     int64_t step = 0, unix_ns = 0;
@@ -45,20 +45,20 @@ struct Batch {
 };
 
 // Begin or join of a run by a process.
-struct Start {
-  RunRow run;               // its id may name a run that is there; empty: a new one
-  std::string resume;       // "auto": the last of this name that has not ended well; else empty
-  bool must_exist = false;  // the id names a run to go on with
-  bool rename = false;      // a run that is there takes this name
+struct RunStart {
+  RunRow run;               // its id may name an existing run; empty: a new one
+  std::string resume;       // "auto": the last run of this name that failed or crashed; else empty
+  bool must_exist = false;  // the id names a run to resume
+  bool rename = false;      // an existing run gets this name
   ProcessRow process;
 };
 
 // End of a process's part in a run.
-struct End {
+struct RunEnd {
   std::string outcome = kDone;  // or kFailed
   std::string reason;
   std::optional<int64_t> exit_code;
-  bool decides = false;  // whatever others do, the run has ended so
+  bool decides = false;  // ends the run regardless of other processes
   EnergyRow energy;
   int64_t unix_ns = 0;
 };
@@ -66,18 +66,18 @@ struct End {
 // Used by one thread at a time; waits for the disk and for other writers.
 class RunWriter {
  public:
-  // Makes file and folder where they are missing. kInvalidArgument: it is an old file, which is never
-  // written.
+  // Makes missing files and folders. kInvalidArgument: it is an old file, which is never written.
   static Result<std::unique_ptr<RunWriter>> Open(const std::string& path);
 
-  // Once, first, or Attach. kInvalidArgument: there is no such run to resume. Which run it became: run_id().
-  Status Begin(const Start& start, const Observer& observer);
-  // Goes on where another writer of this process has closed the file.
+  // Begins or joins a run; call this or Attach once, first. kInvalidArgument: there is no run to resume. See
+  // run_id().
+  Status Begin(const RunStart& start, const ProcessObserver& observer);
+  // Continues the run of another writer of this process that has closed the file.
   void Attach(std::string run_id, int64_t process_id, int64_t points) noexcept;
   // kUnavailable: the run was deleted.
-  Status Write(const Batch& batch, Source source);
+  Status Write(const RunBatch& batch, PointSource source);
   // The run ends with the last process that leaves it, or with the one that decides.
-  Status Leave(const End& end);
+  Status Leave(const RunEnd& end);
 
   const std::string& run_id() const noexcept { return run_id_; }
   const std::string& run_name() const noexcept { return run_name_; }
@@ -85,19 +85,19 @@ class RunWriter {
   int64_t process_id() const noexcept { return process_id_; }
   int64_t points() const noexcept { return points_; }
 
-  // Deletes a run with the runs within it; their names, for who deletes their folders.
+  // Deletes a run with the runs within it. Returns their ids, so that the caller can delete their folders.
   Result<std::vector<std::string>> Delete(std::string_view id);
 
  private:
   explicit RunWriter(sqlite::Database database) : database_(std::move(database)) {}
-  Result<std::string> Resumable(const Start& start, const Observer& observer);
+  Result<std::string> Resumable(const RunStart& start, const ProcessObserver& observer);
   Status InsertRun(const RunRow& run);
-  Status ReopenRun(const Start& start, const Observer& observer);
+  Status ReopenRun(const RunStart& start, const ProcessObserver& observer);
   Status InsertProcess(const ProcessRow& process);
-  Status WriteTexts(const Batch& batch);
+  Status WriteTexts(const RunBatch& batch);
   struct Metric;
-  Result<Metric> OpenMetric(const std::string& key, Source source);
-  Status WritePoints(const Batch& batch, Source source);
+  Result<Metric> OpenMetric(const std::string& key, PointSource source);
+  Status WritePoints(const RunBatch& batch, PointSource source);
   Status CloseMetric(const Metric& metric);
   Status WriteEnergy(const EnergyRow& energy);
 

@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <limits>
-#include <string>
 #include <utility>
 
 #include "base/parse.h"
@@ -14,7 +13,7 @@
 namespace gpulens::postgres {
 namespace {
 
-// By the type of the member: dlsym gives an object pointer.
+// Casts to the type of the member: dlsym returns an object pointer.
 template <class Function>
 bool Assign(Function& member, void* symbol) {
   member = reinterpret_cast<Function>(symbol);
@@ -72,19 +71,18 @@ bool IsUrl(std::string_view text) noexcept {
   return text.starts_with(kSchemes[0]) || text.starts_with(kSchemes[1]);
 }
 
-Rows::Rows(Rows&& other) noexcept
-    : libpq_(other.libpq_), result_(std::exchange(other.result_, nullptr)), at_(other.at_) {}
-Rows::~Rows() { libpq_->clear(result_); }
-
-uint64_t Rows::changes() const noexcept { return ParseInt<uint64_t>(libpq_->changes(result_)).value_or(0); }
-
-std::string_view Rows::Text(int column) const noexcept {
-  return {libpq_->value(result_, at_, column), static_cast<size_t>(libpq_->length(result_, at_, column))};
+uint64_t ResultRows::changes() const noexcept {
+  return ParseInt<uint64_t>(libpq_->changes(result_.get())).value_or(0);
 }
-double Rows::Real(int column) const noexcept {
+
+std::string_view ResultRows::Text(int column) const noexcept {
+  return {libpq_->value(result_.get(), at_, column),
+          static_cast<size_t>(libpq_->length(result_.get(), at_, column))};
+}
+double ResultRows::Real(int column) const noexcept {
   return ParseDouble(Text(column)).value_or(std::numeric_limits<double>::quiet_NaN());
 }
-std::optional<int64_t> Rows::MaybeInt(int column) const noexcept {
+std::optional<int64_t> ResultRows::MaybeInt(int column) const noexcept {
   if (IsNull(column)) return std::nullopt;
   return ParseInt<int64_t>(Text(column));
 }
@@ -115,27 +113,21 @@ Result<Connection> Connection::Open(const std::string& url) {
   return connection;
 }
 
-Connection::Connection(Connection&& other) noexcept
-    : libpq_(other.libpq_), handle_(std::exchange(other.handle_, nullptr)) {}
-Connection::~Connection() {
-  if (handle_) libpq_->finish(handle_);
-}
-
-Result<Rows> Connection::Query(const std::string& sql, Parameters parameters) const {
+Result<ResultRows> Connection::Query(const std::string& sql, Parameters parameters) const {
   std::vector<const char*> values;
   values.reserve(parameters.size());
   for (const auto& parameter : parameters) values.push_back(parameter ? parameter->c_str() : nullptr);
-  LibResult* result = libpq_->run(handle_, sql.c_str(), static_cast<int>(values.size()), nullptr,
+  LibResult* result = libpq_->run(handle_.get(), sql.c_str(), static_cast<int>(values.size()), nullptr,
                                   values.data(), nullptr, nullptr, 0);
-  if (!result) return Status{Code::kUnavailable, OneLine(libpq_->error(handle_))};
-  Rows rows(*libpq_, result);
+  if (!result) return Status{Code::kUnavailable, OneLine(libpq_->error(handle_.get()))};
+  ResultRows rows(*libpq_, result);
   const int status = libpq_->result_status(result);
   if (status == kCommandOk || status == kRowsOk) return rows;
   const char* field = libpq_->result_field(result, kSqlState);
   const std::string_view state = field ? field : "";
   const char* message = libpq_->result_field(result, kPrimaryMessage);
-  std::string detail = OneLine(message ? message : libpq_->error(handle_));
-  if (libpq_->status(handle_) != kConnected) return Status{Code::kUnavailable, std::move(detail)};
+  std::string detail = OneLine(message ? message : libpq_->error(handle_.get()));
+  if (libpq_->status(handle_.get()) != kConnected) return Status{Code::kUnavailable, std::move(detail)};
   const bool data = state.starts_with("22") || state.starts_with("23");
   return Status{data ? Code::kInvalidArgument : Code::kIo, std::move(detail)};
 }
@@ -145,7 +137,7 @@ Status Connection::Run(const std::string& sql, Parameters parameters) const {
 }
 
 Result<int64_t> Connection::Number(const std::string& sql, Parameters parameters) const {
-  ASSIGN_OR_RETURN(Rows rows, Query(sql, parameters));
+  ASSIGN_OR_RETURN(ResultRows rows, Query(sql, parameters));
   if (!rows.Step()) return Status{Code::kDataLoss, "no row for " + sql};
   if (auto number = rows.MaybeInt(0)) return *number;
   return Status{Code::kDataLoss, "no number for " + sql};

@@ -4,11 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <gpulens/status.h>
 
@@ -52,59 +52,64 @@ struct Libpq {
 #undef GPULENS_LIBPQ_MEMBER
 };
 
-// kUnavailable: there is no libpq.so.5, or it lacks a function, which is named. It stays open. Thread-safe.
+// Loads libpq.so.5 once. kUnavailable: it is missing, or lacks a function, which is named. Thread-safe.
 Result<const Libpq*> Load();
 
 bool IsUrl(std::string_view text) noexcept;
 
-// An answer, read row by row.
-class Rows {
+// Rows of a result, read one by one.
+class ResultRows {
  public:
-  Rows(const Libpq& libpq, LibResult* result) noexcept : libpq_(&libpq), result_(result) {}
-  Rows(Rows&& other) noexcept;
-  Rows& operator=(Rows&&) = delete;
-  ~Rows();
+  ResultRows(const Libpq& libpq, LibResult* result) noexcept : libpq_(&libpq), result_(result, {&libpq}) {}
 
-  // To the first row, then to the next; false: there is none.
+  // Moves to the first row, then to the next. False: there is none.
   bool Step() noexcept { return ++at_ < size(); }
-  int size() const noexcept { return libpq_->rows(result_); }
+  int size() const noexcept { return libpq_->rows(result_.get()); }
   uint64_t changes() const noexcept;  // rows that were written or deleted
 
-  int columns() const noexcept { return libpq_->columns(result_); }
-  std::string_view ColumnName(int column) const noexcept { return libpq_->column_name(result_, column); }
-  bool IsNull(int column) const noexcept { return libpq_->is_null(result_, at_, column) != 0; }
+  int columns() const noexcept { return libpq_->columns(result_.get()); }
+  std::string_view ColumnName(int column) const noexcept {
+    return libpq_->column_name(result_.get(), column);
+  }
+  bool IsNull(int column) const noexcept { return libpq_->is_null(result_.get(), at_, column) != 0; }
   int64_t Int(int column) const noexcept { return MaybeInt(column).value_or(0); }
   double Real(int column) const noexcept;            // NaN for NULL
   std::string_view Text(int column) const noexcept;  // while this object lives
   std::optional<int64_t> MaybeInt(int column) const noexcept;
 
  private:
+  struct Clear {
+    const Libpq* libpq;
+    void operator()(LibResult* result) const noexcept { libpq->clear(result); }
+  };
   const Libpq* libpq_;
-  LibResult* result_;
+  std::unique_ptr<LibResult, Clear> result_;
   int at_ = -1;
 };
 
 class Connection {
  public:
-  // kInvalidArgument: it is no URL of PostgreSQL. kUnavailable: there is no client library, or no server that
-  // lets us in.
+  // kInvalidArgument: malformed URL. kUnavailable: there is no client library, or no server that accepts the
+  // login.
   static Result<Connection> Open(const std::string& url);
-  Connection(Connection&& other) noexcept;
-  Connection& operator=(Connection&&) = delete;
-  ~Connection();
 
-  // One statement with its parameters $1, $2, …; nullopt: NULL. kInvalidArgument: the server refuses the data
-  // (SQLSTATE classes 22 and 23). kUnavailable: the connection is lost. kIo: the rest.
+  // Runs one statement with its parameters $1, $2, …; nullopt: NULL. kInvalidArgument: the server refuses the
+  // data (SQLSTATE classes 22 and 23). kUnavailable: the connection is lost. kIo: other errors.
   using Parameters = std::span<const std::optional<std::string>>;
-  Result<Rows> Query(const std::string& sql, Parameters parameters = {}) const;
+  Result<ResultRows> Query(const std::string& sql, Parameters parameters = {}) const;
   Status Run(const std::string& sql, Parameters parameters = {}) const;
   // First column of the first row; kDataLoss when there is none, or NULL.
   Result<int64_t> Number(const std::string& sql, Parameters parameters = {}) const;
 
  private:
-  Connection(const Libpq& libpq, LibConnection* handle) noexcept : libpq_(&libpq), handle_(handle) {}
+  struct Finish {
+    const Libpq* libpq;
+    void operator()(LibConnection* handle) const noexcept { libpq->finish(handle); }
+  };
+  Connection(const Libpq& libpq, LibConnection* handle) noexcept
+      : libpq_(&libpq), handle_(handle, {&libpq}) {}
   const Libpq* libpq_;
-  LibConnection* handle_;
+  std::unique_ptr<LibConnection, Finish> handle_;
 };
 
 }  // namespace gpulens::postgres

@@ -21,7 +21,7 @@ class QuantileSketch {
   static constexpr double kRelativeError = 0.005416;  // (g - 1) / (g + 1), g = 2^(1/64)
   static constexpr int32_t kMostBuckets = 2048;       // of each sign
 
-  // False, and not counted: NaN and the infinities.
+  // Returns false and ignores NaN and the infinities.
   bool Add(double value);
   void Merge(const QuantileSketch& other);
 
@@ -32,7 +32,8 @@ class QuantileSketch {
   // Independent of the order of merges, and equal sketches have equal bytes, on any machine: a version, then
   // varints.
   void AppendBytes(std::string& out) const;
-  // Adds what AppendBytes made. kDataLoss, and nothing is added: anything else. Bounded by the bytes.
+  // Adds the sketch of AppendBytes. kDataLoss for other bytes, which change nothing. Memory is bounded by
+  // their number.
   Status MergeBytes(std::string_view bytes);
 
   friend bool operator==(const QuantileSketch&, const QuantileSketch&) = default;

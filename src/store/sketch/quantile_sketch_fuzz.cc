@@ -1,4 +1,4 @@
-// Any bytes as a sketch: what is taken is told again as the same sketch, and what is not leaves nothing.
+// Any bytes as a sketch: accepted ones are encoded to an equal sketch, and rejected ones change nothing.
 #include <cmath>
 
 #include "base/check.h"

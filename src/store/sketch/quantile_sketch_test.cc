@@ -44,7 +44,7 @@ rc::Gen<std::vector<double>> Values(int doublings) {
                    }));
 }
 
-TEST(QuantileSketch, NothingHasNoQuantile) {
+TEST(QuantileSketch, AnEmptySketchHasNoQuantile) {
   QuantileSketch sketch;
   EXPECT_EQ(sketch.count(), 0u);
   EXPECT_TRUE(std::isnan(sketch.Quantile(0.5)));

@@ -30,13 +30,13 @@ int InChild(F&& act) {
 TEST(ForkGate, HoldersCloseBeforeAForkAndAreUnknownToTheChild) {
   Holder holder;
   {
-    Use use;
+    ForkGuard use;
     AddForkable(&holder);
   }
   EXPECT_EQ(InChild([&] {
               // The child may use it, fork again, and does not close what its parent had.
               {
-                Use use;
+                ForkGuard use;
               }
               int inner = InChild([] { return UnsafeSinceFork() ? 1 : 0; });
               return inner == 0 && holder.closed == 1 && !UnsafeSinceFork() ? 0 : 1;
@@ -44,7 +44,7 @@ TEST(ForkGate, HoldersCloseBeforeAForkAndAreUnknownToTheChild) {
             0);
   EXPECT_EQ(holder.closed, 1);
   {
-    Use use;
+    ForkGuard use;
     RemoveForkable(&holder);
   }
   EXPECT_EQ(InChild([] { return 0; }), 0);
@@ -56,7 +56,7 @@ TEST(ForkGate, AForkWaitsForThoseWhoAreInside) {
     GTEST_SKIP() << "the thread sanitizer takes a lock that the child makes anew for the parent's";
   std::atomic<bool> inside = false, left = false;
   std::thread user([&] {
-    Use use;
+    ForkGuard use;
     inside = true;
     for (int i = 0; i < 100; ++i) std::this_thread::yield();
     left = true;

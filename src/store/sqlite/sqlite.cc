@@ -7,11 +7,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <cmath>
 #include <mutex>
 #include <new>
 #include <shared_mutex>
@@ -27,8 +23,6 @@
 
 namespace gpulens::sqlite {
 namespace {
-
-constexpr int kOpsBetweenLooks = 10'000;
 
 // Whether the write-ahead log has content: readers leave an empty one behind.
 bool HasLog(const std::string& path) noexcept {
@@ -93,62 +87,57 @@ bool OnNetworkFileSystem(const std::string& path) noexcept {
   return false;
 }
 
-std::string Quoted(std::string_view name) {
-  std::string out = "\"";
+std::string Quoted(std::string_view name, char quote) {
+  std::string out(1, quote);
   for (char c : name) {
-    if (c == '"') out += '"';
+    if (c == quote) out += quote;
     out += c;
   }
-  return out + '"';
+  return out + quote;
 }
 
-Statement::Statement(Statement&& other) noexcept : statement_(std::exchange(other.statement_, nullptr)) {}
-Statement& Statement::operator=(Statement&& other) noexcept {
-  if (this != &other) {
-    ::sqlite3_finalize(statement_);
-    statement_ = std::exchange(other.statement_, nullptr);
-  }
-  return *this;
+void Statement::Finalize::operator()(sqlite3_stmt* statement) const noexcept {
+  ::sqlite3_finalize(statement);
 }
-Statement::~Statement() { ::sqlite3_finalize(statement_); }
 
 Statement& Statement::Bind(int parameter, int64_t value) noexcept {
-  ::sqlite3_bind_int64(statement_, parameter, value);
+  ::sqlite3_bind_int64(statement_.get(), parameter, value);
   return *this;
 }
 Statement& Statement::Bind(int parameter, double value) noexcept {
-  ::sqlite3_bind_double(statement_, parameter, value);
+  ::sqlite3_bind_double(statement_.get(), parameter, value);
   return *this;
 }
 Statement& Statement::Bind(int parameter, std::string_view text) noexcept {
   // A null pointer would bind NULL.
-  ::sqlite3_bind_text64(statement_, parameter, text.data() ? text.data() : "", text.size(), SQLITE_STATIC,
-                        SQLITE_UTF8);
+  ::sqlite3_bind_text64(statement_.get(), parameter, text.data() ? text.data() : "", text.size(),
+                        SQLITE_STATIC, SQLITE_UTF8);
   return *this;
 }
 Statement& Statement::Bind(int parameter, std::optional<int64_t> value) noexcept {
-  return value ? Bind(parameter, *value) : BindNull(parameter);
+  return value ? Bind(parameter, *value) : Bind(parameter, std::monostate());
 }
 Statement& Statement::BindBlob(int parameter, std::string_view bytes) noexcept {
-  ::sqlite3_bind_blob64(statement_, parameter, bytes.data() ? bytes.data() : "", bytes.size(), SQLITE_STATIC);
+  ::sqlite3_bind_blob64(statement_.get(), parameter, bytes.data() ? bytes.data() : "", bytes.size(),
+                        SQLITE_STATIC);
   return *this;
 }
-Statement& Statement::BindNull(int parameter) noexcept {
-  ::sqlite3_bind_null(statement_, parameter);
+Statement& Statement::Bind(int parameter, std::monostate /*null*/) noexcept {
+  ::sqlite3_bind_null(statement_.get(), parameter);
   return *this;
 }
 
 Result<bool> Statement::Step() {
-  int code = ::sqlite3_step(statement_);
+  int code = ::sqlite3_step(statement_.get());
   if (code == SQLITE_ROW) return true;
   if (code == SQLITE_DONE) {
-    ::sqlite3_reset(statement_);
+    ::sqlite3_reset(statement_.get());
     return false;
   }
-  sqlite3* database = ::sqlite3_db_handle(statement_);
+  sqlite3* database = ::sqlite3_db_handle(statement_.get());
   const char* path = ::sqlite3_db_filename(database, "main");
   Status status = StatusOf(database, code, path ? path : "");
-  ::sqlite3_reset(statement_);
+  ::sqlite3_reset(statement_.get());
   return status;
 }
 
@@ -160,23 +149,23 @@ Status Statement::Execute() {
   }
 }
 
-void Statement::Reset() noexcept { ::sqlite3_reset(statement_); }
+void Statement::Reset() noexcept { ::sqlite3_reset(statement_.get()); }
 
-int Statement::columns() const noexcept { return ::sqlite3_column_count(statement_); }
+int Statement::columns() const noexcept { return ::sqlite3_column_count(statement_.get()); }
 std::string_view Statement::ColumnName(int column) const noexcept {
-  const char* name = ::sqlite3_column_name(statement_, column);
+  const char* name = ::sqlite3_column_name(statement_.get(), column);
   return name ? name : "";
 }
 Statement::Type Statement::TypeOf(int column) const noexcept {
-  return static_cast<Type>(::sqlite3_column_type(statement_, column));
+  return static_cast<Type>(::sqlite3_column_type(statement_.get(), column));
 }
-int64_t Statement::Int(int column) const noexcept { return ::sqlite3_column_int64(statement_, column); }
+int64_t Statement::Int(int column) const noexcept { return ::sqlite3_column_int64(statement_.get(), column); }
 double Statement::Real(int column) const noexcept {
-  return IsNull(column) ? kNotMeasured : ::sqlite3_column_double(statement_, column);
+  return IsNull(column) ? kNotMeasured : ::sqlite3_column_double(statement_.get(), column);
 }
 std::string_view Statement::Text(int column) const noexcept {
-  const void* text = ::sqlite3_column_blob(statement_, column);
-  int size = ::sqlite3_column_bytes(statement_, column);
+  const void* text = ::sqlite3_column_blob(statement_.get(), column);
+  int size = ::sqlite3_column_bytes(statement_.get(), column);
   return text ? std::string_view(static_cast<const char*>(text), static_cast<size_t>(size))
               : std::string_view();
 }
@@ -184,19 +173,7 @@ std::optional<int64_t> Statement::MaybeInt(int column) const noexcept {
   return IsNull(column) ? std::nullopt : std::optional(Int(column));
 }
 
-Database::Database(Database&& other) noexcept
-    : handle_(std::exchange(other.handle_, nullptr)),
-      path_(std::move(other.path_)),
-      read_only_(other.read_only_),
-      end_(std::move(other.end_)) {}
-Database& Database::operator=(Database&& other) noexcept {
-  std::swap(handle_, other.handle_);
-  std::swap(path_, other.path_);
-  std::swap(read_only_, other.read_only_);
-  std::swap(end_, other.end_);
-  return *this;
-}
-Database::~Database() { ::sqlite3_close_v2(handle_); }
+void Database::Close::operator()(sqlite3* database) const noexcept { ::sqlite3_close_v2(database); }
 
 void Database::Bound(std::chrono::nanoseconds longest) {
   using Clock = std::chrono::steady_clock;
@@ -204,10 +181,10 @@ void Database::Bound(std::chrono::nanoseconds longest) {
   const auto over = [](void* end) {
     return static_cast<int>(Clock::now() >= *static_cast<Clock::time_point*>(end));
   };
-  ::sqlite3_progress_handler(handle_, kOpsBetweenLooks, over, end_.get());
-  ::sqlite3_limit(handle_, SQLITE_LIMIT_LENGTH, kMostValueBytes);
-  ::sqlite3_limit(handle_, SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
-  ::sqlite3_limit(handle_, SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
+  ::sqlite3_progress_handler(handle_.get(), kOpsBetweenChecks, over, end_.get());
+  ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_LENGTH, kMostValueBytes);
+  ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_SQL_LENGTH, kMostSqlBytes);
+  ::sqlite3_limit(handle_.get(), SQLITE_LIMIT_EXPR_DEPTH, kMostDepth);
   // Limit of the whole process: SQLite has no other.
   ::sqlite3_hard_heap_limit64(kMostMemory);
 }
@@ -252,8 +229,8 @@ Result<Database> Database::Open(const OpenOptions& options) {
 }
 
 Status Database::Run(const std::string& sql) const {
-  int code = ::sqlite3_exec(handle_, sql.c_str(), nullptr, nullptr, nullptr);
-  return code == SQLITE_OK ? Ok() : StatusOf(handle_, code, path_);
+  int code = ::sqlite3_exec(handle_.get(), sql.c_str(), nullptr, nullptr, nullptr);
+  return code == SQLITE_OK ? Ok() : StatusOf(handle_.get(), code, path_);
 }
 
 Result<int64_t> Database::Number(const std::string& sql) const {
@@ -265,30 +242,26 @@ Result<int64_t> Database::Number(const std::string& sql) const {
 
 Result<Statement> Database::Prepare(std::string_view sql) const {
   sqlite3_stmt* statement = nullptr;
-  int code = ::sqlite3_prepare_v3(handle_, sql.data(), static_cast<int>(sql.size()),
+  int code = ::sqlite3_prepare_v3(handle_.get(), sql.data(), static_cast<int>(sql.size()),
                                   SQLITE_PREPARE_PERSISTENT, &statement, nullptr);
-  if (code != SQLITE_OK) return StatusOf(handle_, code, path_);
+  if (code != SQLITE_OK) return StatusOf(handle_.get(), code, path_);
   if (!statement) return Status{Code::kInvalidArgument, path_ + ": no statement"};
   return Statement(statement);
 }
 
-int64_t Database::changes() const noexcept { return ::sqlite3_changes(handle_); }
-int64_t Database::last_row_id() const noexcept { return ::sqlite3_last_insert_rowid(handle_); }
+int64_t Database::changes() const noexcept { return ::sqlite3_changes(handle_.get()); }
+int64_t Database::last_row_id() const noexcept { return ::sqlite3_last_insert_rowid(handle_.get()); }
 
 Result<Transaction> Transaction::Begin(const Database& database) {
   RETURN_IF_ERROR(database.Run("BEGIN IMMEDIATE"));
   return Transaction(database);
 }
-Transaction::Transaction(Transaction&& other) noexcept : database_(std::exchange(other.database_, nullptr)) {}
-Transaction::~Transaction() {
-  if (database_) static_cast<void>(database_->Run("ROLLBACK"));
-}
 Status Transaction::Commit() {
-  Status status = database_->Run("COMMIT");
+  const Database* database = database_.release();
+  Status status = database->Run("COMMIT");
   // SQLite may have rolled back already.
-  if (!status && ::sqlite3_get_autocommit(database_->handle()) == 0)
-    static_cast<void>(database_->Run("ROLLBACK"));
-  database_ = nullptr;
+  if (!status && ::sqlite3_get_autocommit(database->handle()) == 0)
+    static_cast<void>(database->Run("ROLLBACK"));
   return status;
 }
 
@@ -361,8 +334,8 @@ struct Gate {
 
 }  // namespace
 
-Use::Use() { Gate::Instance().inside.lock_shared(); }
-Use::~Use() { Gate::Instance().inside.unlock_shared(); }
+ForkGuard::ForkGuard() { Gate::Instance().inside.lock_shared(); }
+ForkGuard::~ForkGuard() { Gate::Instance().inside.unlock_shared(); }
 
 void AddForkable(Forkable* holder) {
   Gate& gate = Gate::Instance();

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 
 #include <gpulens/status.h>
 
@@ -22,9 +23,6 @@ namespace gpulens::sqlite {
 class Statement {
  public:
   Statement() noexcept = default;
-  Statement(Statement&& other) noexcept;
-  Statement& operator=(Statement&& other) noexcept;
-  ~Statement();
 
   explicit operator bool() const noexcept { return statement_ != nullptr; }
 
@@ -35,7 +33,7 @@ class Statement {
   Statement& Bind(int parameter, std::string_view text) noexcept;
   Statement& Bind(int parameter, std::optional<int64_t> value) noexcept;
   Statement& BindBlob(int parameter, std::string_view bytes) noexcept;
-  Statement& BindNull(int parameter) noexcept;
+  Statement& Bind(int parameter, std::monostate null) noexcept;
   // Parameters 1, 2, … in this order.
   template <class... Values>
   Statement& BindAll(const Values&... values) noexcept {
@@ -47,7 +45,7 @@ class Statement {
   // True: there is a row. After false or a failure the statement is reset; bindings are kept until they are
   // overwritten.
   Result<bool> Step();
-  // Steps through all rows, whatever they are.
+  // Steps through all rows and ignores them.
   Status Execute();
   // Calls `on_row`, which may return a Status, for each row.
   template <class F>
@@ -72,32 +70,35 @@ class Statement {
   std::string_view Text(int column) const noexcept;  // also of a blob; until the next step
   std::optional<int64_t> MaybeInt(int column) const noexcept;
 
-  sqlite3_stmt* handle() const noexcept { return statement_; }
+  sqlite3_stmt* handle() const noexcept { return statement_.get(); }
   // Takes ownership of a prepared statement.
   static Statement Adopt(sqlite3_stmt* statement) noexcept { return Statement(statement); }
 
  private:
   friend class Database;
+  struct Finalize {
+    void operator()(sqlite3_stmt* statement) const noexcept;
+  };
   explicit Statement(sqlite3_stmt* statement) noexcept : statement_(statement) {}
-  sqlite3_stmt* statement_ = nullptr;
+  std::unique_ptr<sqlite3_stmt, Finalize> statement_;
 };
 
 struct OpenOptions {
   std::string path;
   bool read_only = false;
-  bool create = true;    // the file, for `mode`, and missing folders above it; what is there stays as it is
+  bool create = true;    // creates a missing file, with `mode`, and missing folders above it
   unsigned mode = 0640;  // of a new file; the umask applies. SQLite gives its other files the same
-  int busy_ms = 5000;    // how long a lock of others is waited for
+  int busy_ms = 5000;    // timeout of waiting for a lock of others
   int cache_kib = 256;   // of pages
-  bool durable = true;   // a commit waits for the disk; without, a crash of the machine (not of the program)
-                         // may lose the last ones, never the file
-  // For a file that may be anybody's, whose views and triggers may never end: all work on the connection ends
-  // so long after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted. SQLite
-  // bounds the memory of the whole process alone: only for a program that opens one file and ends, never for
-  // the agent or the SDK, whose other files would meet the same bound.
+  bool durable = true;   // a commit waits for the disk; else a crash of the machine (not of the program) may
+                         // lose the last ones, never the file
+  // For an untrusted file, whose views and triggers may never end: all work on the connection ends this long
+  // after it was opened (kTimeout), and is bounded in memory and sizes. 0: it is trusted. SQLite can bound
+  // only the memory of the whole process, so this is for a program that opens one file and ends, never for
+  // the agent or the SDK.
   std::chrono::nanoseconds longest{0};
 };
-// Limits for untrusted files and queries of people: bytes of a value and of a statement, nesting of an
+// Limits for untrusted files and queries: bytes of a value and of a statement, nesting of an
 // expression, and memory of SQLite in all.
 inline constexpr int kMostValueBytes = 64 << 20, kMostSqlBytes = 1 << 20, kMostDepth = 200;
 inline constexpr int64_t kMostMemory = 512 << 20;
@@ -105,102 +106,99 @@ inline constexpr int64_t kMostMemory = 512 << 20;
 // A connection to one file.
 class Database {
  public:
-  // Write-ahead mode, but not on a network file system, where it does not work between machines. Read-only
-  // works without write permission on file and folder. kUnavailable: there is no file (read-only, or not to
-  // be made). kDataLoss: it is no database.
+  // Opens in write-ahead mode, except on a network file system, where it does not work between machines.
+  // Read-only works without write permission on file and folder. kUnavailable: there is no file (read-only,
+  // or without `create`). kDataLoss: it is not a database.
   static Result<Database> Open(const OpenOptions& options);
-  Database(Database&& other) noexcept;
-  Database& operator=(Database&& other) noexcept;
-  ~Database();
-
-  // One or more statements without parameters.
+  // Runs one or more statements without parameters.
   Status Run(const std::string& sql) const;
   // The first column of the first row; kDataLoss when there is none, or NULL.
   Result<int64_t> Number(const std::string& sql) const;
   Result<Statement> Prepare(std::string_view sql) const;
-  // One statement with values for its parameters.
+  // Runs one statement with values for its parameters.
   template <class... Values>
   Status Execute(std::string_view sql, const Values&... values) const {
     Result<Statement> statement = Prepare(sql);
     return statement ? statement->BindAll(values...).Execute() : statement.error();
   }
-  // Rows that the last statement wrote; the row id that the last insert made.
+  // Number of rows that the last statement wrote; row id of the last insert.
   int64_t changes() const noexcept;
   int64_t last_row_id() const noexcept;
 
   const std::string& path() const noexcept { return path_; }
   bool read_only() const noexcept { return read_only_; }
-  sqlite3* handle() const noexcept { return handle_; }
+  sqlite3* handle() const noexcept { return handle_.get(); }
 
  private:
+  struct Close {
+    void operator()(sqlite3* database) const noexcept;
+  };
   Database(sqlite3* handle, const OpenOptions& options)
-      : handle_(handle), path_(options.path), read_only_(options.read_only) {}
+      : path_(options.path), read_only_(options.read_only), handle_(handle) {}
   static Result<Database> OpenHandle(const OpenOptions& options, bool immutable);
   void Bound(std::chrono::nanoseconds longest);
-  sqlite3* handle_ = nullptr;
   std::string path_;
   bool read_only_ = false;
-  std::unique_ptr<std::chrono::steady_clock::time_point> end_;  // null: never
+  std::unique_ptr<std::chrono::steady_clock::time_point> end_;  // null: never; outlives the handle
+  std::unique_ptr<sqlite3, Close> handle_;
 };
 
-// Takes the right to write at once (BEGIN IMMEDIATE), so that it fails here or not at all; undone at the end
-// unless committed.
+// Transaction that takes the write lock at its begin (BEGIN IMMEDIATE), so that later statements do not fail
+// for it. Rolled back by the destructor unless committed.
 class Transaction {
  public:
   static Result<Transaction> Begin(const Database& database);
-  Transaction(Transaction&& other) noexcept;
-  Transaction& operator=(Transaction&&) = delete;
-  ~Transaction();
-  // A failed commit is undone.
+  // A failed commit is rolled back.
   Status Commit();
 
  private:
+  struct RollBack {
+    void operator()(const Database* database) const noexcept { static_cast<void>(database->Run("ROLLBACK")); }
+  };
   explicit Transaction(const Database& database) : database_(&database) {}
-  const Database* database_;
+  std::unique_ptr<const Database, RollBack> database_;
 };
 
-// Tables by version: statement i brings a file from version i to i + 1, each in a transaction of its own with
-// the mark. Several programs may do so at once. kUnavailable: the file was written by a newer program.
+// Tables by version: statement i upgrades a file from version i to i + 1, in a transaction of its own.
+// Several programs may do so at once. kUnavailable: the file was written by a newer program.
 struct Schema {
   int32_t application_id = 0;  // "gpul" is 0x6770756c; 0: none
   const char* const* steps = nullptr;
   int count = 0;
 };
 Status BringUpToDate(const Database& database, const Schema& schema);
-// user_version, and whether the schema knows it. For read-only connections.
+// Returns user_version. kUnavailable when it is newer than the schema. For read-only connections.
 Result<int64_t> CheckVersion(const Database& database, const Schema& schema);
 
-// Status of a result code of SQLite: the path and SQLite's message.
+// Converts a result code of SQLite to a Status with the path and SQLite's message.
 Status StatusOf(sqlite3* database, int code, std::string_view path);
-// Whether file locks and shared memory may not reach other machines. False when unknown.
+// Whether the file system may be shared with other machines, without its locks and shared memory. False when
+// unknown.
 bool OnNetworkFileSystem(const std::string& path) noexcept;
-// `name` as an identifier of SQL: "my ""odd"" column".
-std::string Quoted(std::string_view name);
-
-}  // namespace gpulens::sqlite
-
-namespace gpulens::sqlite {
+// `name` as an identifier of SQL: "my ""odd"" column". With the quote ', a text as a literal.
+std::string Quoted(std::string_view name, char quote = '"');
+inline constexpr int kOpsBetweenChecks = 10'000;  // of a deadline, in operations of SQLite's virtual machine
 
 // Forks and SQLite: a process must not fork while a thread is inside SQLite (its locks would stay taken in
 // the child), nor while a connection is open that the child may open, too (SQLite keeps its file locks per
 // process, so the child would believe in its parent's).
 //
-// A program that may fork therefore uses SQLite within a Use, and its connections are closed before a fork. A
-// fork waits for threads inside a Use, ten seconds at most.
+// A program that may fork therefore uses SQLite within a ForkGuard, and its connections are closed before a
+// fork. A fork waits for threads inside a ForkGuard, ten seconds at most.
 //
 // Prevents forks while it exists. Not nested, and short.
-class Use {
+class ForkGuard {
  public:
-  Use();
-  Use(const Use&) = delete;
-  Use& operator=(const Use&) = delete;
-  ~Use();
+  ForkGuard();
+  ForkGuard(const ForkGuard&) = delete;
+  ForkGuard& operator=(const ForkGuard&) = delete;
+  ~ForkGuard();
 };
 
-// Has connections. Registered and taken out within a Use.
+// Owner of connections. Added and removed within a ForkGuard.
 class Forkable {
  public:
-  // Called before a fork by the forking thread, while no thread is inside a Use.
+  // Called before a fork by the forking thread, while no thread is inside a ForkGuard.
   virtual void CloseForFork() noexcept = 0;
 
  protected:
@@ -209,7 +207,7 @@ class Forkable {
 void AddForkable(Forkable* holder);
 void RemoveForkable(Forkable* holder) noexcept;
 
-// In a child: a thread was inside SQLite for too long during the fork, so SQLite must not be used.
+// Whether this is a child whose fork met a thread inside SQLite, so that SQLite must not be used.
 bool UnsafeSinceFork() noexcept;
 
 namespace internal {

@@ -44,7 +44,10 @@ TEST_F(SqliteTest, ValuesComeBackAsTheyWent) {
   insert->Bind(1, std::numeric_limits<int64_t>::min()).Bind(2, -std::numeric_limits<double>::infinity());
   insert->Bind(3, odd).BindBlob(4, std::string_view("\xff\0", 2));
   ASSERT_TRUE(insert->Execute());
-  insert->Bind(1, std::optional<int64_t>()).Bind(2, std::nan("")).Bind(3, std::string_view()).BindNull(4);
+  insert->Bind(1, std::optional<int64_t>())
+      .Bind(2, std::nan(""))
+      .Bind(3, std::string_view())
+      .Bind(4, std::monostate());
   ASSERT_TRUE(insert->Execute());
   EXPECT_EQ(database->changes(), 1);
   EXPECT_EQ(database->last_row_id(), 2);
@@ -115,7 +118,7 @@ TEST_F(SqliteTest, FilesAreMadeForOwnerAndGroupAndFoldersStayAsTheyAre) {
   EXPECT_EQ(info.st_mode & 0777, 0711u);
 }
 
-TEST_F(SqliteTest, WhatCannotBeOpenedSaysWhy) {
+TEST_F(SqliteTest, ReportsWhyAFileCannotBeOpened) {
   OpenOptions absent = Options();
   absent.read_only = true;
   EXPECT_EQ(Database::Open(absent).status().code, Code::kUnavailable);
@@ -145,8 +148,8 @@ TEST_F(SqliteTest, ReadOnlyWritesNothing) {
   EXPECT_EQ(database->Run("INSERT INTO t(a) VALUES(1)").code, Code::kPermissionDenied);
 }
 
-// As a user who may write neither the file nor beside it, and is not root.
-TEST_F(SqliteTest, AnEmptyLogThatAReaderLeftBehindKeepsNobodyOut) {
+// As a user other than root who may write neither the file nor its folder.
+TEST_F(SqliteTest, AnEmptyLogOfAReaderBlocksNoOtherReader) {
   ASSERT_TRUE(Made());
   OpenOptions reading = Options();
   reading.read_only = true;
@@ -158,9 +161,9 @@ TEST_F(SqliteTest, AnEmptyLogThatAReaderLeftBehindKeepsNobodyOut) {
   ::chmod(below.c_str(), 0555);
   pid_t child = ::fork();
   if (child == 0) {
-    bool nobody = ::geteuid() != 0 || ::setuid(65534) == 0;
+    bool unprivileged = ::geteuid() != 0 || ::setuid(65534) == 0;
     auto database = Database::Open(reading);
-    ::_exit(!nobody ? 2 : database && *database->Number("SELECT count(*) FROM t") == 0 ? 0 : 1);
+    ::_exit(!unprivileged ? 2 : database && *database->Number("SELECT count(*) FROM t") == 0 ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

@@ -2,8 +2,6 @@
 
 #include <sqlite3.h>
 
-#include <cmath>
-
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/result.h"
@@ -20,44 +18,24 @@ int64_t Now() noexcept { return RealClock().Now().unix_ns; }
 
 std::string InsertSql() {
   std::string names, marks;
-  for (const Column& column : Columns()) names += sqlite::Quoted(column.name) + ",", marks += "?,";
+  for (const RecordColumn& column : RecordColumns())
+    names += sqlite::Quoted(column.name) + ",", marks += "?,";
   return "INSERT INTO telemetry(" + names + "outcome,measured) VALUES(" + marks + "?,?)";
 }
 
-void BindText(sqlite::Statement& insert, int parameter, TextColumn which, std::string_view text) {
-  if (which == TextColumn::kMetadata && text.empty()) text = "{}";
-  const bool maybe = which == TextColumn::kErrorType || which == TextColumn::kMiningSession;
-  if (maybe && text.empty()) insert.BindNull(parameter);
-  else insert.Bind(parameter, text);
-}
-
-// Unknown values are 0 where openjarvis's column takes no NULL.
-void BindAll(sqlite::Statement& insert, const Row& row) {
+void BindRow(sqlite::Statement& insert, const RecordRow& row) {
   int parameter = 0;
-  for (const Column& column : Columns()) {
-    ++parameter;
-    if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
-      const double value = row.numbers.*(*real);
-      insert.Bind(parameter, column.masked && std::isnan(value) ? 0.0 : value);
-    } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at)) {
-      const int64_t value = row.numbers.*(*whole);
-      if (value != kNoCount) insert.Bind(parameter, value);
-      else if (column.masked) insert.Bind(parameter, int64_t{0});
-      else insert.BindNull(parameter);
-    } else {
-      const TextColumn which = *std::get_if<TextColumn>(&column.at);
-      BindText(insert, parameter, which, row.text(which));
-    }
-  }
-  insert.Bind(++parameter, OutcomeName(static_cast<Outcome>(row.numbers.outcome)));
-  insert.Bind(++parameter, MeasuredMask(row));
+  const auto bind = [&](const auto& value) { insert.Bind(++parameter, value); };
+  for (const RecordColumn& column : RecordColumns()) std::visit(bind, StoredOf(column, row));
+  bind(OutcomeName(static_cast<Outcome>(row.numbers.outcome)));
+  bind(MeasuredMask(row));
 }
 
 }  // namespace
 
 Result<std::unique_ptr<FileWriter>> FileWriter::Open(FileOptions options) {
   std::unique_ptr<FileWriter> writer;  // outlives `use`: its end is a use of its own
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   if (sqlite::UnsafeSinceFork())
     return Status{Code::kUnavailable, "this process was forked while another thread was inside SQLite"};
   ASSIGN_OR_RETURN(sqlite::Database database, OpenToWrite(options.path, options.rollup.get()));
@@ -69,7 +47,7 @@ Result<std::unique_ptr<FileWriter>> FileWriter::Open(FileOptions options) {
 }
 
 FileWriter::~FileWriter() {
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   CloseForFork();
   sqlite::RemoveForkable(this);
 }
@@ -87,7 +65,7 @@ Status FileWriter::Prepare() {
 // Marks writers without an end whose process is gone and logs each once: records that they had not written
 // are lost.
 Status FileWriter::FindCrashed() {
-  const experiments::Observer here = experiments::HereAndNow();
+  const experiments::ProcessObserver here = experiments::HereAndNow();
   ASSIGN_OR_RETURN(sqlite::Statement open,
                    database_.Prepare("SELECT id, host, place, pid, start_ticks, flushed_ns, stored FROM "
                                      "telemetry_writer WHERE ended_ns IS NULL"));
@@ -127,7 +105,7 @@ Status FileWriter::Reject(std::string_view record, std::string_view reason) {
   return reject_.BindAll(Now(), reason, record).Execute();
 }
 
-Status FileWriter::Insert(const Row& row, Kept& kept) {
+Status FileWriter::Insert(const RecordRow& row, WriteCounts& kept) {
   std::string_view why = WhyNot(row);
   if (const std::string_view metadata = row.text(TextColumn::kMetadata); why.empty() && !metadata.empty()) {
     valid_json_.Bind(1, metadata);
@@ -136,7 +114,7 @@ Status FileWriter::Insert(const Row& row, Kept& kept) {
     valid_json_.Reset();
   }
   if (why.empty()) {
-    BindAll(insert_, row);
+    BindRow(insert_, row);
     Status status = insert_.Execute();
     if (status) {
       ++kept.stored;
@@ -153,7 +131,7 @@ Status FileWriter::Insert(const Row& row, Kept& kept) {
   return Reject(ToJson(row), why);
 }
 
-Status FileWriter::Account(const Kept& kept, uint64_t dropped, int64_t now_ns) {
+Status FileWriter::Account(const WriteCounts& kept, uint64_t dropped, int64_t now_ns) {
   return account_
       .BindAll(now_ns, static_cast<int64_t>(kept.stored), static_cast<int64_t>(kept.rejected),
                static_cast<int64_t>(dropped), writer_id_)
@@ -169,17 +147,17 @@ Status FileWriter::Forget() {
   return database_.Execute("DELETE FROM telemetry WHERE timestamp < ?", before);
 }
 
-Result<Kept> FileWriter::Write(std::span<const Row> rows, uint64_t dropped) {
-  sqlite::Use use;
+Result<WriteCounts> FileWriter::Write(std::span<const RecordRow> rows, uint64_t dropped) {
+  sqlite::ForkGuard use;
   RETURN_IF_ERROR(Reopen());
-  Kept kept;
+  WriteCounts kept;
   const auto write = [&]() -> Status {
     ASSIGN_OR_RETURN(sqlite::Transaction change, sqlite::Transaction::Begin(database_));
     int64_t before = 0;
     if (options_.rollup) {
       ASSIGN_OR_RETURN(before, database_.Number("SELECT coalesce(max(id),0) FROM telemetry"));
     }
-    for (const Row& row : rows) RETURN_IF_ERROR(Insert(row, kept));
+    for (const RecordRow& row : rows) RETURN_IF_ERROR(Insert(row, kept));
     if (options_.rollup) RETURN_IF_ERROR(options_.rollup->Write(database_, before));
     RETURN_IF_ERROR(Forget());
     RETURN_IF_ERROR(Account(kept, dropped, Now()));
@@ -192,13 +170,13 @@ Result<Kept> FileWriter::Write(std::span<const Row> rows, uint64_t dropped) {
 }
 
 Status FileWriter::SetAside(std::string_view record, std::string_view reason) {
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   RETURN_IF_ERROR(Reopen());
   return Reject(record, reason);
 }
 
 Status FileWriter::Close(uint64_t dropped) {
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   RETURN_IF_ERROR(Reopen());
   RETURN_IF_ERROR(Account({}, dropped, Now()));
   return database_.Run("UPDATE telemetry_writer SET ended_ns=flushed_ns, outcome='closed' WHERE id=" +
@@ -206,7 +184,7 @@ Status FileWriter::Close(uint64_t dropped) {
 }
 
 Result<uint64_t> FileWriter::Clear() {
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   RETURN_IF_ERROR(Reopen());
   ASSIGN_OR_RETURN(sqlite::Transaction change, sqlite::Transaction::Begin(database_));
   ASSIGN_OR_RETURN(const int64_t count, database_.Number("SELECT count(*) FROM telemetry"));
@@ -218,7 +196,7 @@ Result<uint64_t> FileWriter::Clear() {
 }
 
 Status FileWriter::Vacuum() {
-  sqlite::Use use;
+  sqlite::ForkGuard use;
   RETURN_IF_ERROR(Reopen());
   return database_.Run("VACUUM");
 }

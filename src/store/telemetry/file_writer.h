@@ -1,7 +1,7 @@
 // Writes rows into a file of inference records.
 //
-// Several programs write into one file at once, openjarvis, too. What one Write took is one transaction. A
-// fork closes the file for a moment; in the child the writer is left alone, and another one opened.
+// Several programs, openjarvis included, may write into one file at once. Each Write is one transaction. A
+// fork closes the file for a moment; the child abandons the writer and opens another.
 #pragma once
 
 #include <chrono>
@@ -9,22 +9,23 @@
 #include <string>
 
 #include "store/sqlite/sqlite.h"
-#include "store/telemetry/destination.h"
+#include "store/telemetry/rollup_tables.h"
+#include "store/telemetry/rows.h"
 
 namespace gpulens::telemetry {
 
 struct FileOptions {
   std::string path;
-  std::chrono::nanoseconds retention{};  // zero: rows stay for ever
-  std::unique_ptr<Rollup> rollup;        // null: none
+  std::chrono::nanoseconds retention{};  // zero: rows are kept forever
+  std::unique_ptr<RollupWriter> rollup;  // null: none
 };
 
-class FileWriter final : public Destination, private sqlite::Forkable {
+class FileWriter final : public RecordDestination, private sqlite::Forkable {
  public:
   static Result<std::unique_ptr<FileWriter>> Open(FileOptions options);
   ~FileWriter() override;
 
-  Result<Kept> Write(std::span<const Row> rows, uint64_t dropped) override;
+  Result<WriteCounts> Write(std::span<const RecordRow> rows, uint64_t dropped) override;
   Status SetAside(std::string_view record, std::string_view reason) override;
   Status Close(uint64_t dropped) override;
   Result<uint64_t> Clear() override;
@@ -41,10 +42,10 @@ class FileWriter final : public Destination, private sqlite::Forkable {
   Status Prepare();
   Status FindCrashed();
   Status Enter();
-  Status Insert(const Row& row, Kept& kept);
+  Status Insert(const RecordRow& row, WriteCounts& kept);
   Status Reject(std::string_view record, std::string_view reason);
   Status Forget();
-  Status Account(const Kept& kept, uint64_t dropped, int64_t now_ns);
+  Status Account(const WriteCounts& kept, uint64_t dropped, int64_t now_ns);
 
   FileOptions options_;
   sqlite::Database database_;

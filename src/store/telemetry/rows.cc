@@ -12,11 +12,11 @@ constexpr std::string_view kReal = "REAL NOT NULL DEFAULT 0.0", kWhole = "INTEGE
                            kText = "TEXT NOT NULL DEFAULT ''", kMaybeReal = "REAL", kMaybeWhole = "INTEGER",
                            kMaybeText = "TEXT";
 
-#define GPULENS_MASKED(name, type) {#name, type, &Numbers::name, true}
-#define GPULENS_PLAIN(name, type) {#name, type, &Numbers::name, false}
+#define GPULENS_MASKED(name, type) {#name, type, &RecordNumbers::name, true}
+#define GPULENS_PLAIN(name, type) {#name, type, &RecordNumbers::name, false}
 // A place in this table is a bit of `measured`: new columns go to the end.
-constexpr Column kColumns[] = {
-    {"timestamp", "REAL NOT NULL", &Numbers::timestamp, false},
+constexpr RecordColumn kColumns[] = {
+    {"timestamp", "REAL NOT NULL", &RecordNumbers::timestamp, false},
     {"model_id", "TEXT NOT NULL", TextColumn::kModel, false},
     {"engine", kText, TextColumn::kEngine, false},
     {"agent", kText, TextColumn::kAgent, false},
@@ -88,40 +88,40 @@ void Set(double& to, double value) noexcept {
 // Fields of a record, with the columns that have the same meaning. A column is the field times `factor`.
 using Record = InferenceRecord;
 struct RealField {
-  double Numbers::* column;
+  double RecordNumbers::* column;
   double Record::* field;
   double factor = 1;
 };
 constexpr RealField kReals[] = {
-    {&Numbers::latency_seconds, &Record::latency_seconds},
-    {&Numbers::ttft, &Record::ttft_seconds},
-    {&Numbers::consumer_seconds, &Record::consumer_seconds},
-    {&Numbers::cost_usd, &Record::cost_usd},
-    {&Numbers::energy_joules, &Record::energy_joules},
-    {&Numbers::energy_uncertainty_joules, &Record::energy_uncertainty_joules},
-    {&Numbers::prefill_energy_joules, &Record::prefill_energy_joules},
-    {&Numbers::decode_energy_joules, &Record::decode_energy_joules},
-    {&Numbers::gpu_energy_joules, &Record::gpu_energy_joules},
-    {&Numbers::cpu_energy_joules, &Record::cpu_energy_joules},
-    {&Numbers::dram_energy_joules, &Record::dram_energy_joules},
-    {&Numbers::power_watts, &Record::power_watts},
-    {&Numbers::gpu_utilization_pct, &Record::gpu_utilization_ratio, 100},
-    {&Numbers::gpu_memory_used_gb, &Record::gpu_memory_used_bytes, 1 / kGibibyte},
-    {&Numbers::gpu_temperature_c, &Record::gpu_temperature_celsius},
+    {&RecordNumbers::latency_seconds, &Record::latency_seconds},
+    {&RecordNumbers::ttft, &Record::ttft_seconds},
+    {&RecordNumbers::consumer_seconds, &Record::consumer_seconds},
+    {&RecordNumbers::cost_usd, &Record::cost_usd},
+    {&RecordNumbers::energy_joules, &Record::energy_joules},
+    {&RecordNumbers::energy_uncertainty_joules, &Record::energy_uncertainty_joules},
+    {&RecordNumbers::prefill_energy_joules, &Record::prefill_energy_joules},
+    {&RecordNumbers::decode_energy_joules, &Record::decode_energy_joules},
+    {&RecordNumbers::gpu_energy_joules, &Record::gpu_energy_joules},
+    {&RecordNumbers::cpu_energy_joules, &Record::cpu_energy_joules},
+    {&RecordNumbers::dram_energy_joules, &Record::dram_energy_joules},
+    {&RecordNumbers::power_watts, &Record::power_watts},
+    {&RecordNumbers::gpu_utilization_pct, &Record::gpu_utilization_ratio, 100},
+    {&RecordNumbers::gpu_memory_used_gb, &Record::gpu_memory_used_bytes, 1 / kGibibyte},
+    {&RecordNumbers::gpu_temperature_c, &Record::gpu_temperature_celsius},
 };
-constexpr std::pair<int64_t Numbers::*, std::optional<int64_t> Record::*> kWholes[] = {
-    {&Numbers::prompt_tokens, &Record::prompt_tokens},
-    {&Numbers::prompt_tokens_evaluated, &Record::prompt_tokens_evaluated},
-    {&Numbers::cached_prompt_tokens, &Record::cached_prompt_tokens},
-    {&Numbers::completion_tokens, &Record::completion_tokens},
-    {&Numbers::total_tokens, &Record::total_tokens},
-    {&Numbers::token_counting_version, &Record::token_counting_version},
+constexpr std::pair<int64_t RecordNumbers::*, std::optional<int64_t> Record::*> kWholes[] = {
+    {&RecordNumbers::prompt_tokens, &Record::prompt_tokens},
+    {&RecordNumbers::prompt_tokens_evaluated, &Record::prompt_tokens_evaluated},
+    {&RecordNumbers::cached_prompt_tokens, &Record::cached_prompt_tokens},
+    {&RecordNumbers::completion_tokens, &Record::completion_tokens},
+    {&RecordNumbers::total_tokens, &Record::total_tokens},
+    {&RecordNumbers::token_counting_version, &Record::token_counting_version},
 };
-constexpr std::pair<double Numbers::*, double Distribution::*> kItl[] = {
-    {&Numbers::mean_itl_ms, &Distribution::mean}, {&Numbers::median_itl_ms, &Distribution::p50},
-    {&Numbers::std_itl_ms, &Distribution::std},   {&Numbers::p90_itl_ms, &Distribution::p90},
-    {&Numbers::p95_itl_ms, &Distribution::p95},   {&Numbers::p99_itl_ms, &Distribution::p99},
-    {&Numbers::min_itl_ms, &Distribution::min},   {&Numbers::max_itl_ms, &Distribution::max},
+constexpr std::pair<double RecordNumbers::*, double Distribution::*> kItl[] = {
+    {&RecordNumbers::mean_itl_ms, &Distribution::mean}, {&RecordNumbers::median_itl_ms, &Distribution::p50},
+    {&RecordNumbers::std_itl_ms, &Distribution::std},   {&RecordNumbers::p90_itl_ms, &Distribution::p90},
+    {&RecordNumbers::p95_itl_ms, &Distribution::p95},   {&RecordNumbers::p99_itl_ms, &Distribution::p99},
+    {&RecordNumbers::min_itl_ms, &Distribution::min},   {&RecordNumbers::max_itl_ms, &Distribution::max},
 };
 constexpr std::pair<TextColumn, std::string_view Record::*> kRecordTexts[] = {
     {TextColumn::kModel, &Record::model},
@@ -137,20 +137,28 @@ constexpr std::pair<TextColumn, std::string_view Record::*> kRecordTexts[] = {
 
 }  // namespace
 
-std::span<const Column> Columns() noexcept { return kColumns; }
+std::span<const RecordColumn> RecordColumns() noexcept { return kColumns; }
 
-int64_t MeasuredMask(const Row& row) noexcept {
+int64_t MeasuredMask(const RecordRow& row) noexcept {
   int64_t mask = 0;
   for (size_t i = 0; i < std::size(kColumns); ++i) {
-    if (!kColumns[i].masked) continue;
-    bool known = false;
-    if (const auto* real = std::get_if<double Numbers::*>(&kColumns[i].at))
-      known = !std::isnan(row.numbers.*(*real));
-    else if (const auto* whole = std::get_if<int64_t Numbers::*>(&kColumns[i].at))
-      known = row.numbers.*(*whole) != kNoCount;
-    if (known) mask |= int64_t{1} << i;
+    const auto known = [&row](auto at) { return IsKnown(row.at(at)); };
+    if (kColumns[i].masked && std::visit(known, kColumns[i].at)) mask |= int64_t{1} << i;
   }
   return mask;
+}
+
+StoredValue StoredOf(const RecordColumn& column, const RecordRow& row) noexcept {
+  return std::visit(
+      [&](auto at) -> StoredValue {
+        const auto value = row.at(at);
+        if (IsKnown(value)) return value;
+        if (column.nullable()) return {};
+        if constexpr (std::is_same_v<decltype(at), TextColumn>)
+          return at == TextColumn::kMetadata ? std::string_view("{}") : std::string_view();
+        else return decltype(row.at(at)){0};
+      },
+      column.at);
 }
 
 template class BasicRowReader<sqlite::Statement>;
@@ -164,7 +172,7 @@ std::chrono::system_clock::time_point TimeOf(double seconds) noexcept {
   return Clock::time_point(std::chrono::round<Clock::duration>(std::chrono::duration<long double>(seconds)));
 }
 
-void Derive(Numbers& n) noexcept {
+void Derive(RecordNumbers& n) noexcept {
   if (n.total_tokens == kNoCount) n.total_tokens = Sum(n.prompt_tokens, n.completion_tokens);
   if (n.prompt_tokens_evaluated == kNoCount && n.cached_prompt_tokens >= 0)
     n.prompt_tokens_evaluated = Sum(n.prompt_tokens, -n.cached_prompt_tokens);
@@ -178,25 +186,21 @@ void Derive(Numbers& n) noexcept {
   if (n.latency_seconds >= n.ttft) Set(n.decode_latency_seconds, n.latency_seconds - n.ttft);
 }
 
-void FillFrom(Row& row, const Row& other) noexcept {
-  for (const Column& column : Columns()) {
-    if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
-      Set(row.numbers.*(*real), other.numbers.*(*real));
-    } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at)) {
-      int64_t& to = row.numbers.*(*whole);
-      if (to == kNoCount) to = other.numbers.*(*whole);
-    } else {
-      const TextColumn which = *std::get_if<TextColumn>(&column.at);
-      if (row.text(which).empty()) row.text(which) = other.text(which);
-    }
+void FillFrom(RecordRow& row, const RecordRow& other) noexcept {
+  for (const RecordColumn& column : RecordColumns()) {
+    std::visit(
+        [&](auto at) {
+          if (!IsKnown(row.at(at))) row.at(at) = other.at(at);
+        },
+        column.at);
   }
   row.numbers.is_warmup |= other.numbers.is_warmup;
   row.numbers.is_streaming |= other.numbers.is_streaming;
 }
 
-Row FromRecord(const InferenceRecord& record) noexcept {
-  Row row;
-  Numbers& n = row.numbers;
+RecordRow FromRecord(const InferenceRecord& record) noexcept {
+  RecordRow row;
+  RecordNumbers& n = row.numbers;
   if (record.time.time_since_epoch().count() != 0) n.timestamp = SecondsOf(record.time);
   for (const auto& [to, from] : kWholes) n.*to = (record.*from).value_or(kNoCount);
   if (!record.token_counting_version) n.token_counting_version = kTokensCounted;
@@ -212,8 +216,8 @@ Row FromRecord(const InferenceRecord& record) noexcept {
   return row;
 }
 
-InferenceRecord ToRecord(const Row& row) noexcept {
-  const Numbers& n = row.numbers;
+InferenceRecord ToRecord(const RecordRow& row) noexcept {
+  const RecordNumbers& n = row.numbers;
   InferenceRecord record;
   for (const auto& [from, to] : kRecordTexts) record.*to = row.text(from);
   if (std::abs(n.timestamp) < 9e9) record.time = TimeOf(n.timestamp);
@@ -231,18 +235,18 @@ InferenceRecord ToRecord(const Row& row) noexcept {
   return record;
 }
 
-std::string_view WhyNot(const Row& row) noexcept {
-  const Numbers& n = row.numbers;
+std::string_view WhyNot(const RecordRow& row) noexcept {
+  const RecordNumbers& n = row.numbers;
   if (!(n.timestamp >= 0 && n.timestamp <= kLatest)) return "a time outside the years 1970 to 9999";
-  for (const Column& column : Columns()) {
-    if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
+  for (const RecordColumn& column : RecordColumns()) {
+    if (const auto* real = std::get_if<double RecordNumbers::*>(&column.at)) {
       const double value = n.*(*real);
       if (std::isinf(value)) return "an infinite number";
       // A temperature and what a program computed itself may be below 0.
-      if (value < 0 && (*real == &Numbers::latency_seconds || *real == &Numbers::ttft ||
-                        *real == &Numbers::energy_joules || *real == &Numbers::consumer_seconds))
+      if (value < 0 && (*real == &RecordNumbers::latency_seconds || *real == &RecordNumbers::ttft ||
+                        *real == &RecordNumbers::energy_joules || *real == &RecordNumbers::consumer_seconds))
         return "a negative duration or energy";
-    } else if (const auto* whole = std::get_if<int64_t Numbers::*>(&column.at)) {
+    } else if (const auto* whole = std::get_if<int64_t RecordNumbers::*>(&column.at)) {
       if (n.*(*whole) < 0 && n.*(*whole) != kNoCount) return "a negative count";
     } else {
       const TextColumn which = *std::get_if<TextColumn>(&column.at);
@@ -263,7 +267,7 @@ std::string Storable(std::string_view text) {
   return out;
 }
 
-std::string ToJson(const Row& row) {
+std::string ToJson(const RecordRow& row) {
   std::string out = "{";
   const auto key = [&out](std::string_view name) {
     if (out.size() > 1) out += ',';
@@ -271,25 +275,16 @@ std::string ToJson(const Row& row) {
     out += ':';
   };
   char digits[32];
-  for (const Column& column : Columns()) {
-    if (const auto* text = std::get_if<TextColumn>(&column.at)) {
-      if (row.text(*text).empty()) continue;
-      key(column.name);
-      AppendJsonString(out, row.text(*text).substr(0, kMostMetadataBytes));
-    } else if (const auto* real = std::get_if<double Numbers::*>(&column.at)) {
-      const double value = row.numbers.*(*real);
-      if (std::isnan(value)) continue;
-      key(column.name);
-      const auto end = std::to_chars(digits, digits + sizeof digits, value).ptr;
-      if (std::isinf(value)) AppendJsonString(out, value > 0 ? "inf" : "-inf");
-      else out.append(digits, end);
-    } else {
-      const int64_t value = row.numbers.*(*std::get_if<int64_t Numbers::*>(&column.at));
-      if (value == kNoCount) continue;
-      key(column.name);
-      out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
-    }
-  }
+  const auto add = [&](std::string_view name, const auto& value) {
+    if (!IsKnown(value)) return;
+    key(name);
+    if constexpr (std::is_same_v<decltype(value), const std::string_view&>)
+      AppendJsonString(out, value.substr(0, kMostMetadataBytes));
+    else if (std::isinf(static_cast<double>(value))) AppendJsonString(out, value > 0 ? "inf" : "-inf");
+    else out.append(digits, std::to_chars(digits, digits + sizeof digits, value).ptr);
+  };
+  for (const RecordColumn& column : RecordColumns())
+    std::visit([&](auto at) { add(column.name, row.at(at)); }, column.at);
   key("outcome");
   AppendJsonString(out, OutcomeName(static_cast<Outcome>(row.numbers.outcome)));
   return out + "}";

@@ -1,9 +1,9 @@
 #include "store/telemetry/schema.h"
 
 #include <cstdlib>
-#include <set>
 
 #include "base/result.h"
+#include "store/telemetry/rollup_tables.h"
 #include "store/telemetry/rows.h"
 
 namespace gpulens::telemetry {
@@ -28,14 +28,6 @@ constexpr const char* kOtherTables =
     "CREATE INDEX IF NOT EXISTS telemetry_by_engine ON telemetry(engine, timestamp);"
     "CREATE INDEX IF NOT EXISTS telemetry_by_batch ON telemetry(batch_id, timestamp) WHERE batch_id != '';";
 
-Result<std::set<std::string, std::less<>>> ColumnsOf(const sqlite::Database& database) {
-  ASSIGN_OR_RETURN(sqlite::Statement statement,
-                   database.Prepare("SELECT name FROM pragma_table_info('telemetry')"));
-  std::set<std::string, std::less<>> names;
-  RETURN_IF_ERROR(statement.Each([&] { names.emplace(statement.Text(0)); }));
-  return names;
-}
-
 Status Foreign(const sqlite::Database& database) {
   return {Code::kDataLoss, database.path() + " is a database, but not one of inference records"};
 }
@@ -46,18 +38,18 @@ std::string Declare(std::string_view name, std::string_view declaration) {
 
 std::string CreateTable() {
   std::string sql = "CREATE TABLE telemetry(\"id\" INTEGER PRIMARY KEY AUTOINCREMENT";
-  for (const Column& column : Columns()) sql += ", " + Declare(column.name, column.declaration);
+  for (const RecordColumn& column : RecordColumns()) sql += ", " + Declare(column.name, column.declaration);
   return sql + ", " + Declare("outcome", kOutcomeDeclaration) + ", " +
          Declare("measured", kMeasuredDeclaration) + ")";
 }
 
 // Adding a column writes the table's head, not its rows.
-Status AddMissing(const sqlite::Database& database, const std::set<std::string, std::less<>>& there) {
+Status AddMissing(const sqlite::Database& database, const ColumnNames& there) {
   const auto add = [&](std::string_view name, std::string_view declaration) {
     if (there.contains(name)) return Ok();
     return database.Run("ALTER TABLE telemetry ADD COLUMN " + Declare(name, declaration));
   };
-  for (const Column& column : Columns()) RETURN_IF_ERROR(add(column.name, column.declaration));
+  for (const RecordColumn& column : RecordColumns()) RETURN_IF_ERROR(add(column.name, column.declaration));
   RETURN_IF_ERROR(add("outcome", kOutcomeDeclaration));
   return add("measured", kMeasuredDeclaration);
 }
@@ -70,7 +62,7 @@ Status RetireRollups(const sqlite::Database& database) {
   return database.Run("UPDATE telemetry_rollup_state SET stale=1 WHERE stale=0");
 }
 
-Status BringUp(const sqlite::Database& database, Rollup* rollup) {
+Status BringUp(const sqlite::Database& database, RollupWriter* rollup) {
   ASSIGN_OR_RETURN(sqlite::Transaction change, sqlite::Transaction::Begin(database));
   ASSIGN_OR_RETURN(const int64_t version, sqlite::CheckVersion(database, kSchema));
   ASSIGN_OR_RETURN(const auto columns, ColumnsOf(database));
@@ -91,6 +83,14 @@ Status BringUp(const sqlite::Database& database, Rollup* rollup) {
 
 }  // namespace
 
+Result<ColumnNames> ColumnsOf(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(sqlite::Statement statement,
+                   database.Prepare("SELECT name FROM pragma_table_info('telemetry')"));
+  ColumnNames names;
+  RETURN_IF_ERROR(statement.Each([&] { names.emplace(statement.Text(0)); }));
+  return names;
+}
+
 Result<std::string> ExpandPath(std::string_view path) {
   if (path != "~" && !path.starts_with("~/")) return std::string(path);
   const char* home = std::getenv("HOME");
@@ -106,7 +106,7 @@ Result<sqlite::Database> OpenToRead(const std::string& path) {
   return database;
 }
 
-Result<sqlite::Database> OpenToWrite(const std::string& path, Rollup* rollup) {
+Result<sqlite::Database> OpenToWrite(const std::string& path, RollupWriter* rollup) {
   // A crash of the machine may lose the last seconds, which openjarvis accepts, too; one of the program loses
   // nothing that was written.
   ASSIGN_OR_RETURN(sqlite::Database database,

@@ -5,24 +5,30 @@
 //   telemetry_writer   a row per writing process; one without an end has crashed
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "store/sqlite/sqlite.h"
-#include "store/telemetry/destination.h"
 
 namespace gpulens::telemetry {
+
+class RollupWriter;
 
 // user_version of an upgraded file.
 inline constexpr int kVersion = 2;  // 1: roll-ups with two ratios instead of four
 
-// A leading "~/" is the home folder. kInvalidArgument: there is none.
+// Expands a leading "~/". kInvalidArgument: there is no home folder.
 Result<std::string> ExpandPath(std::string_view path);
 
-// For reading alone: nothing is changed. kDataLoss: there is no table of inference records in it.
+using ColumnNames = std::set<std::string, std::less<>>;
+// Columns of the table `telemetry`; empty: there is no such table.
+Result<ColumnNames> ColumnsOf(const sqlite::Database& database);
+
+// Opens a file for reading, without changes. kDataLoss: it has no table of inference records.
 Result<sqlite::Database> OpenToRead(const std::string& path);
-// Makes the file where it is missing (0600), and adds the columns, tables and indexes that are, in one
-// transaction; its columns keep their order and openjarvis can go on using it. kDataLoss: it is a database of
-// something else. `rollup` may be null.
-Result<sqlite::Database> OpenToWrite(const std::string& path, Rollup* rollup);
+// Creates a missing file (0600), and missing columns, tables and indexes in one transaction; columns keep
+// their order, so that openjarvis can continue to use the file. kDataLoss: it is another kind of database.
+// `rollup` may be null.
+Result<sqlite::Database> OpenToWrite(const std::string& path, RollupWriter* rollup);
 
 }  // namespace gpulens::telemetry

@@ -29,7 +29,7 @@ constexpr const char* kSeedTable =
     " latency_seconds REAL NOT NULL DEFAULT 0.0, ttft REAL NOT NULL DEFAULT 0.0, cost_usd REAL NOT NULL "
     "DEFAULT 0.0,"
     " metadata TEXT NOT NULL DEFAULT '{}')";
-// Grown by its migration: newer columns stand behind `metadata`, in the order of their years.
+// Grown by its migration: newer columns follow `metadata`, in the order of their years.
 constexpr const char* kGrown =
     "ALTER TABLE telemetry ADD COLUMN energy_joules REAL NOT NULL DEFAULT 0.0;"
     "ALTER TABLE telemetry ADD COLUMN mean_itl_ms REAL NOT NULL DEFAULT 0.0;"
@@ -54,11 +54,11 @@ struct SchemaTest : ::testing::Test {
     text << std::ifstream(path).rdbuf();
     return text.str();
   }
-  static std::vector<Row> Read(const sqlite::Database& database, std::vector<std::string>& texts) {
+  static std::vector<RecordRow> Read(const sqlite::Database& database, std::vector<std::string>& texts) {
     auto select = database.Prepare("SELECT * FROM telemetry ORDER BY id");
     EXPECT_TRUE(select.ok());
     const RowReader reader(*select);
-    std::vector<Row> rows;
+    std::vector<RecordRow> rows;
     while (*select->Step()) {
       rows.push_back(reader.Read());
       texts.emplace_back(rows.back().text(TextColumn::kModel));
@@ -67,7 +67,7 @@ struct SchemaTest : ::testing::Test {
   }
 };
 
-void ExpectOldRow(const Row& row) {
+void ExpectOldRow(const RecordRow& row) {
   EXPECT_EQ(row.numbers.timestamp, 1700000000.5);
   EXPECT_EQ(row.numbers.prompt_tokens, 12);
   EXPECT_EQ(row.numbers.latency_seconds, 0.25);
@@ -128,7 +128,7 @@ TEST_F(SchemaTest, AnOldFileIsBroughtUpToDateAndOpenjarvisGoesOnWriting) {
   InferenceRecord record{.model = "new"};
   record.time = std::chrono::system_clock::time_point(std::chrono::seconds(1'700'000'001));
   record.ttft_seconds = 0, record.completion_tokens = 0;
-  const Row row = FromRecord(record);
+  const RecordRow row = FromRecord(record);
   auto kept = (*writer)->Write({&row, 1}, 0);
   ASSERT_TRUE(kept.ok()) << kept.error().detail;
   EXPECT_EQ(kept->stored, 1u);
@@ -184,11 +184,11 @@ TEST(Rows, ATildeIsTheHomeFolder) {
   EXPECT_EQ(*ExpandPath("~/t.db"), "/home/x/t.db");
 }
 
-TEST(Rows, WhatFollowsIsComputedAndWhatDoesNotIsNot) {
+TEST(Rows, DerivesOnlyDerivableColumns) {
   InferenceRecord record;
   record.prompt_tokens = 10, record.completion_tokens = 50;
   record.latency_seconds = 0.5, record.ttft_seconds = 0.1, record.energy_joules = 10, record.power_watts = 20;
-  Numbers n = FromRecord(record).numbers;
+  RecordNumbers n = FromRecord(record).numbers;
   EXPECT_EQ(n.total_tokens, 60);
   EXPECT_DOUBLE_EQ(n.throughput_tok_per_sec, 100);
   EXPECT_DOUBLE_EQ(n.energy_per_output_token_joules, 0.2);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view kWords[kNameEscapings] = {"allow-utf-8", "underscores", "dots", "values"};
 
-// What a byte may be in a legacy name.
+// Places that a byte may have in a legacy name.
 enum NameByte : uint8_t { kNever, kAfterTheFirst, kColonByte, kAnywhere };
 
 constexpr std::array<NameByte, 256> MakeNameBytes() {
@@ -129,14 +129,14 @@ constexpr const Offer& kOpenMetricsOffer = kOffers[0];
 constexpr const Offer& kDefaultOffer = kOffers[2];
 
 // One element of an Accept list.
-struct Range {
+struct AcceptRange {
   std::string_view type = {}, version = {};
   NameEscaping escaping = NameEscaping::kUnderscores;
   double q = 1;
 };
 
-Range ParseRange(std::string_view element) noexcept {
-  Range range;
+AcceptRange ParseRange(std::string_view element) noexcept {
+  AcceptRange range;
   range.type = Trim(TakeUntil(element, ';'));
   while (!element.empty()) {
     std::string_view value = Trim(TakeUntil(element, ';'));
@@ -152,11 +152,11 @@ Range ParseRange(std::string_view element) noexcept {
   return range;
 }
 
-// How exactly a range names an offer.
+// Degree to which a range names an offer.
 enum Fit : int { kNone, kAnything, kAnyOfType, kNoVersion, kExact };
 
-Fit FitOf(const Range& range, const Offer& offer) noexcept {
-  // A wildcard alone (a browser, curl) does not ask for the newest: it gets the default.
+Fit FitOf(const AcceptRange& range, const Offer& offer) noexcept {
+  // A wildcard alone (a browser, curl) is no request for the newest: it gets the default.
   const bool is_default = offer.format == kDefaultOffer.format;
   if (range.type == "*/*") return is_default ? kAnything : kNone;
   if (EqualsIgnoringCase(range.type, "text/*"))
@@ -168,32 +168,32 @@ Fit FitOf(const Range& range, const Offer& offer) noexcept {
   return oldest && (range.version.empty() || range.version == "0.0.1") ? kNoVersion : kNone;
 }
 
-bool IsNewerOpenMetrics(const Range& range) noexcept {
+bool IsNewerOpenMetrics(const AcceptRange& range) noexcept {
   return EqualsIgnoringCase(range.type, kOpenMetricsOffer.type) && !range.version.empty() &&
          range.version[0] >= '1' && range.version[0] <= '9' && range.version != kOpenMetricsOffer.version;
 }
 
 // The element of an Accept list that names an offer most exactly, the first of them.
-struct Answer {
+struct OfferMatch {
   Fit fit = kNone;
-  Range range{.q = 0};
+  AcceptRange range{.q = 0};
 };
 
-Answer AnswerFor(const Offer& offer, std::string_view accept) noexcept {
-  Answer best;
+OfferMatch AnswerFor(const Offer& offer, std::string_view accept) noexcept {
+  OfferMatch best;
   while (!accept.empty()) {
-    const Range range = ParseRange(TakeUntil(accept, ','));
+    const AcceptRange range = ParseRange(TakeUntil(accept, ','));
     const Fit fit = FitOf(range, offer);
     if (fit > best.fit) best = {fit, range};
   }
   return best;
 }
 
-// The element for a newer OpenMetrics that is wanted most; its q is 0 when there is none.
-Range NewerOpenMetrics(std::string_view accept) noexcept {
-  Range best{.q = 0};
+// Returns the element of the highest q for a newer OpenMetrics; its q is 0 when there is none.
+AcceptRange NewerOpenMetrics(std::string_view accept) noexcept {
+  AcceptRange best{.q = 0};
   while (!accept.empty()) {
-    const Range range = ParseRange(TakeUntil(accept, ','));
+    const AcceptRange range = ParseRange(TakeUntil(accept, ','));
     if (IsNewerOpenMetrics(range) && range.q > best.q) best = range;
   }
   return best;
@@ -203,16 +203,16 @@ Range NewerOpenMetrics(std::string_view accept) noexcept {
 
 Negotiated Negotiate(std::string_view accept) noexcept {
   const Offer* chosen = &kDefaultOffer;
-  Answer best;
+  OfferMatch best;
   for (const Offer& offer : kOffers) {
-    const Answer answer = AnswerFor(offer, accept);
+    const OfferMatch answer = AnswerFor(offer, accept);
     if (answer.range.q > best.range.q) {
       best = answer;
       chosen = &offer;
     }
   }
   if (best.fit < kNoVersion) {
-    const Range newer = NewerOpenMetrics(accept);
+    const AcceptRange newer = NewerOpenMetrics(accept);
     if (newer.q > 0 && newer.q >= best.range.q) {
       best.range = newer;
       chosen = &kOpenMetricsOffer;

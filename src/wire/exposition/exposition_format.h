@@ -15,12 +15,11 @@ enum class ExpositionFormat : uint8_t {
   kOpenMetrics100,  // application/openmetrics-text: seconds, exemplars, units, "# EOF" at the end.
 };
 
-// The format a Content-Type stands for. An empty one is kText004, as old exporters send none; nothing
-// for a type that is no exposition (HTML, JSON, protobuf).
+// Returns the format that a Content-Type names: kText004 for an empty one, as old exporters send none;
+// nullopt for a type other than an exposition (HTML, JSON, protobuf).
 std::optional<ExpositionFormat> DetectExpositionFormat(std::string_view content_type) noexcept;
 
-// How a page writes names with characters that Prometheus did not always allow: the escaping schemes of
-// Prometheus 3.
+// Escaping schemes of Prometheus 3, for names with characters that older versions do not allow.
 enum class NameEscaping : uint8_t {
   kUtf8,         // allow-utf-8: the name as it is, in quotes
   kUnderscores,  // underscores: each other character is `_`
@@ -71,8 +70,8 @@ struct Negotiated {
 // more than a 406. One that names a newer OpenMetrics than ours, and nothing else of ours, gets our
 // OpenMetrics.
 //
-// Names are escaped as the chosen element's `escaping` asks, and by underscores when it asks for nothing that
-// is known: a reader that does not speak of escaping may refuse the whole page for one quoted name.
+// Names are escaped as the chosen element's `escaping` requests, and by underscores where that is missing or
+// unknown: a reader without a word of escaping may refuse the whole page for one quoted name.
 Negotiated Negotiate(std::string_view accept) noexcept;
 
 }  // namespace gpulens

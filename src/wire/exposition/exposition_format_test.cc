@@ -88,7 +88,7 @@ constexpr auto kOpenMetrics = ExpositionFormat::kOpenMetrics100;
 
 ExpositionFormat FormatFor(std::string_view accept) { return Negotiate(accept).form.format; }
 
-TEST(NegotiationTest, WhoAsksForNothingGetsTheOldestText) {
+TEST(NegotiationTest, WithoutAnAcceptHeaderTheOldestTextIsChosen) {
   EXPECT_EQ(FormatFor(""), kText004);
   EXPECT_EQ(FormatFor("*/*"), kText004);
   EXPECT_EQ(FormatFor("text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8"), kText004);
@@ -135,7 +135,7 @@ TEST(NegotiationTest, ANewerOpenMetricsGetsOurs) {
 
 std::string_view TypeFor(std::string_view accept) { return Negotiate(accept).content_type; }
 
-TEST(NegotiationTest, EscapingIsWhatTheChosenElementAsksFor) {
+TEST(NegotiationTest, EscapingFollowsTheChosenElement) {
   const std::string_view open = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping=";
   for (std::string_view word : {"allow-utf-8", "underscores", "dots", "values"}) {
     for (std::string type : {"application/openmetrics-text;version=1.0.0", "text/plain;version=1.0.0"}) {
@@ -157,7 +157,7 @@ TEST(NegotiationTest, EscapingIsWhatTheChosenElementAsksFor) {
             "text/plain; version=0.0.4; charset=utf-8; escaping=underscores");
   EXPECT_EQ(TypeFor("text/plain;version=0.0.4;escaping=dots"),
             "text/plain; version=0.0.4; charset=utf-8; escaping=dots");
-  // Prometheus 2.42 asks for nothing; 3.x does.
+  // Prometheus 2.42 requests no escaping; 3.x does.
   EXPECT_EQ(
       TypeFor("application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
               "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"),

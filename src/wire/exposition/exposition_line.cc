@@ -1,11 +1,8 @@
 #include "wire/exposition/exposition_line.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
 
-#include "base/parse.h"
 #include "base/text.h"
 
 #if defined(__SSE2__)
@@ -130,7 +127,7 @@ std::string_view LineReader::Unescape(std::string_view raw, bool quotes) {
   return std::string_view(scratch_).substr(start);
 }
 
-// At an opening quote. Leaves `p` behind the closing one.
+// Reads from an opening quote and leaves `p` after the closing one.
 bool LineReader::Quoted(const char*& p, const char* end, std::string_view& out, size_t limit) {
   const char* const start = ++p;
   bool escaped = false;
@@ -219,7 +216,7 @@ bool LineReader::AddLabel(const LabelView& label, std::vector<LabelView>& out) {
 // At an opening brace. A comma may follow the last label, none may precede the first.
 bool LineReader::Labels(const char*& p, const char* end, std::vector<LabelView>& out, bool name_inside) {
   ++p;
-  // PlainLabels may stop before a comma, behind one, or where a label begins.
+  // PlainLabels may stop before a comma, after one, or where a label begins.
   bool comma = true;
   if (!name_inside) {
     if (!PlainLabels(p, end, out)) return false;
@@ -366,7 +363,7 @@ LineKind LineReader::Keyword(std::string_view word, const char* p, const char* e
   return bad(LineError::kBadType);
 }
 
-// Behind the `#`. Only a keyword with blanks on both sides makes it more than a comment.
+// Reads a line after its `#`. Without a keyword between blanks it is a comment.
 LineKind LineReader::Metadata(const char* p, const char* end) {
   const bool open = format == ExpositionFormat::kOpenMetrics100;
   if (p == end || !IsBlank(*p)) return LineKind::kComment;

@@ -4,13 +4,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,7 +18,7 @@
 
 namespace gpulens {
 
-// What one page may cost us. A line, label or name above its limit is a bad line; a page above `page_bytes`,
+// Limits of one page. A line, label or name above its limit is a bad line; a page above `page_bytes`,
 // `samples` or `families` is not read at all.
 struct ExpositionLimits {
   size_t page_bytes = 64u << 20;
@@ -57,8 +55,8 @@ enum class LineError : uint8_t {
   kTooLong,   // line, name or value above its limit
   kTooManyLabels,
   kTooManyFamilies,
-  kTrailing,  // bytes behind a complete sample
-  kAfterEof,  // bytes behind "# EOF"
+  kTrailing,  // bytes after a complete sample
+  kAfterEof,  // bytes after "# EOF"
 };
 constexpr size_t kLineErrors = 14;
 // "bad_name", as in metrics and logs. Static storage.
@@ -81,8 +79,8 @@ class LineReader {
     labels.reserve(std::min<size_t>(limits.labels, 64));
   }
 
-  // `line` without its newline; a return at its end is let pass. Linear in its length. `memory_end`: up
-  // to where bytes may be looked at, when a newline follows the line; it only makes numbers faster.
+  // Reads `line`, which has no newline; a return at its end is ignored. Linear in its length. `memory_end`:
+  // the end of readable memory, when a newline follows the line; it only makes numbers faster.
   LineKind Read(std::string_view line, const char* memory_end = nullptr);
   // Reads what follows the number of a sample: timestamp and exemplar. False: see `error`.
   bool ReadTail(std::string_view tail);
@@ -147,7 +145,7 @@ constexpr double kPowersOfTen[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7
 
 }  // namespace exposition_internal
 
-// The whole of `text` as a number. Too large gives infinity and too small zero, as strtod does; the
+// Parses the whole of `text`. A number too large is infinity and one too small is zero, as strtod has it; the
 // sign of a NaN is dropped.
 inline std::optional<double> ParseExpositionNumber(std::string_view text) noexcept {
   using namespace exposition_internal;
@@ -170,7 +168,7 @@ inline std::optional<double> ParseExpositionNumber(std::string_view text) noexce
 
 namespace exposition_internal {
 
-// The digits at the front of 8 bytes: how many, at most 8, and what they amount to. Little-endian only.
+// The digits at the front of 8 bytes: their count, at most 8, and their value. Little-endian only.
 struct LeadingDigits {
   unsigned count;
   uint64_t value;
@@ -179,7 +177,7 @@ inline LeadingDigits ReadLeadingDigits(const char* p) noexcept {
   uint64_t bytes;
   std::memcpy(&bytes, p, sizeof bytes);
   bytes ^= 0x3030303030303030;
-  // The high bit of every byte up to the first that is no digit says whether it is one; later bytes
+  // The high bit of each byte, up to the first non-digit, is set if the byte is not a digit; later bytes
   // may be wrong, as a sum can carry into them.
   uint64_t others = ((bytes + 0x7676767676767676) | bytes) & 0x8080808080808080;
   unsigned count = others == 0 ? 8 : static_cast<unsigned>(std::countr_zero(others)) / 8;
@@ -191,8 +189,8 @@ inline LeadingDigits ReadLeadingDigits(const char* p) noexcept {
                      32};
 }
 
-// Up to 7 digits, a dot, up to 7 digits: most numbers there are, without a loop. nullptr: not so.
-// Reads 17 bytes from `p`.
+// Reads up to 7 digits, a dot and up to 7 digits, as most numbers are, without a loop; nullptr for others.
+// Accesses 17 bytes from `p`.
 inline const char* ReadShortNumber(const char* p, double& value) noexcept {
   const bool negative = *p == '-';
   p += negative;
@@ -216,8 +214,8 @@ inline const char* ReadShortNumber(const char* p, double& value) noexcept {
 
 }  // namespace exposition_internal
 
-// Reads the number at `p`, which must end at a blank, a line break or `end`. Returns the byte behind
-// it; nullptr when it is none.
+// Reads the number at `p`, which must end at a blank, a line break or `end`. Returns the byte after it;
+// nullptr when it is not a number.
 inline const char* ReadExpositionNumber(const char* p, const char* end, double& value) noexcept {
   using namespace exposition_internal;
   if constexpr (std::endian::native == std::endian::little) {

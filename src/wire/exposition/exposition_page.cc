@@ -9,24 +9,16 @@ namespace gpulens {
 
 using exposition_internal::SeriesStore;
 
-struct ScrapedPage::Impl {
-  Impl(const ExpositionLimits& limits, bool honor_timestamps)
-      : reader(limits), timestamps(honor_timestamps) {}
-
-  exposition_internal::PageReader reader;
-  const bool timestamps;  // are honored
-  bool current = false;   // the last Update read a page
-};
-
 ScrapedPage::ScrapedPage(const ExpositionLimits& limits, bool honor_timestamps)
-    : impl_(std::make_unique<Impl>(limits, honor_timestamps)) {}
+    : reader_(std::make_unique<exposition_internal::PageReader>(limits)),
+      honors_timestamps_(honor_timestamps) {}
 ScrapedPage::~ScrapedPage() = default;
 
 Status ScrapedPage::Update(std::string_view body, ExpositionFormat format) {
-  auto& reader = impl_->reader;
+  auto& reader = *reader_;
   const size_t limit = reader.line.limits.page_bytes;
-  impl_->current = body.size() <= limit;
-  if (!impl_->current) {
+  current_ = body.size() <= limit;
+  if (!current_) {
     reader.BeginNothing();
     reader.report = {};
     return {Code::kExhausted,
@@ -42,41 +34,43 @@ Status ScrapedPage::Update(std::string_view body, ExpositionFormat format) {
   return Ok();
 }
 
-const ExpositionReport& ScrapedPage::report() const noexcept { return impl_->reader.report; }
+const ExpositionReport& ScrapedPage::report() const noexcept { return reader_->report; }
 std::span<const ScrapedPage::BadExample> ScrapedPage::bad_examples() const noexcept {
-  return impl_->reader.bad_examples;
+  return reader_->bad_examples;
 }
-std::span<const double> ScrapedPage::values() const noexcept { return impl_->reader.store.values; }
+std::span<const double> ScrapedPage::values() const noexcept { return reader_->store.values; }
 
 bool ScrapedPage::seen(uint32_t slot) const noexcept {
-  const auto& states = impl_->reader.store.states;
-  return impl_->current && slot < states.size() && (states[slot] & SeriesStore::kSeen) != 0;
+  const auto& states = reader_->store.states;
+  return current_ && slot < states.size() && (states[slot] & SeriesStore::kSeen) != 0;
 }
 
-bool ScrapedPage::has_timestamps() const noexcept { return impl_->timestamps && impl_->reader.timed(); }
+bool ScrapedPage::has_timestamps() const noexcept { return honors_timestamps_ && reader_->timed(); }
 
 std::optional<int64_t> ScrapedPage::timestamp_ms(uint32_t slot) const noexcept {
-  const auto& reader = impl_->reader;
+  const auto& reader = *reader_;
   if (!has_timestamps()) return {};
   if (slot >= reader.store.states.size() || !(reader.store.states[slot] & SeriesStore::kTimed)) return {};
   return reader.timestamps[slot];
 }
 
-std::span<const PageExemplar> ScrapedPage::exemplars() const noexcept { return impl_->reader.exemplars; }
+std::span<const PageExemplar> ScrapedPage::exemplars() const noexcept { return reader_->exemplars; }
 
 std::span<const ExpositionFamily> ScrapedPage::families() const noexcept {
-  return impl_->reader.families.families();
+  return reader_->families.families();
 }
 
-uint64_t ScrapedPage::generation() const noexcept { return impl_->reader.generation; }
-std::span<const uint32_t> ScrapedPage::appeared() const noexcept { return impl_->reader.store.appeared; }
-std::span<const uint32_t> ScrapedPage::vanished() const noexcept { return impl_->reader.store.vanished; }
-std::span<const uint32_t> ScrapedPage::reshaped() const noexcept { return impl_->reader.store.reshaped; }
-const ScrapedPage::Work& ScrapedPage::work() const noexcept { return impl_->reader.work; }
-size_t ScrapedPage::memory_bytes() const noexcept { return impl_->reader.memory_bytes() + sizeof(Impl); }
+uint64_t ScrapedPage::generation() const noexcept { return reader_->generation; }
+std::span<const uint32_t> ScrapedPage::appeared() const noexcept { return reader_->store.appeared; }
+std::span<const uint32_t> ScrapedPage::vanished() const noexcept { return reader_->store.vanished; }
+std::span<const uint32_t> ScrapedPage::reshaped() const noexcept { return reader_->store.reshaped; }
+const ScrapedPage::Work& ScrapedPage::work() const noexcept { return reader_->work; }
+size_t ScrapedPage::memory_bytes() const noexcept {
+  return reader_->memory_bytes() + sizeof(*this) + sizeof(*reader_);
+}
 
 uint32_t ScrapedPage::family_of(uint32_t series) const noexcept {
-  return impl_->reader.store.series[series].family;
+  return reader_->store.series[series].family;
 }
 
 namespace {
@@ -93,7 +87,7 @@ void CopyLabels(const LineReader& line, std::string_view without, std::vector<Pa
 }  // namespace
 
 void ScrapedPage::ExemplarLabels(const PageExemplar& exemplar, std::vector<PageLabel>& out) const {
-  const auto& reader = impl_->reader;
+  const auto& reader = *reader_;
   LineReader line(reader.line.format, reader.line.limits);
   line.ReadLabelSet(
       std::string_view(reader.exemplar_text).substr(exemplar.text_offset, exemplar.text_length));
@@ -101,16 +95,16 @@ void ScrapedPage::ExemplarLabels(const PageExemplar& exemplar, std::vector<PageL
 }
 
 void ScrapedPage::Labels(uint32_t series, std::vector<PageLabel>& out) const {
-  const auto& store = impl_->reader.store;
+  const auto& store = reader_->store;
   uint32_t slot = store.series[series].first;
-  LineReader line(impl_->reader.line.format, impl_->reader.line.limits);
+  LineReader line(reader_->line.format, reader_->line.limits);
   const std::string literal = store.LiteralOf(slot);
   line.ReadSeries(literal);
   CopyLabels(line, BoundLabel(store.role(slot)), out);
 }
 
 void ScrapedPage::Cells(uint32_t series, std::vector<PageCell>& out) const {
-  const auto& store = impl_->reader.store;
+  const auto& store = reader_->store;
   out.clear();
   for (uint32_t slot = store.series[series].first; slot != SeriesStore::kNone; slot = store.next[slot]) {
     out.push_back({slot, store.role(slot), store.bound(slot)});
@@ -121,10 +115,10 @@ void ScrapedPage::Cells(uint32_t series, std::vector<PageCell>& out) const {
 }
 
 std::string ScrapedPage::BoundText(uint32_t slot) const {
-  const auto& store = impl_->reader.store;
+  const auto& store = reader_->store;
   const std::string_view wanted = BoundLabel(store.role(slot));
   if (wanted.empty()) return {};
-  LineReader line(impl_->reader.line.format, impl_->reader.line.limits);
+  LineReader line(reader_->line.format, reader_->line.limits);
   const std::string literal = store.LiteralOf(slot);
   line.ReadSeries(literal);
   for (const LabelView& label : line.labels) {
@@ -134,7 +128,7 @@ std::string ScrapedPage::BoundText(uint32_t slot) const {
 }
 
 void ScrapedPage::Series(std::vector<uint32_t>& out) const {
-  const auto& store = impl_->reader.store;
+  const auto& store = reader_->store;
   out.clear();
   for (uint32_t id = 0; id < store.series.size(); ++id) {
     if (store.series[id].alive) out.push_back(id);

@@ -1,9 +1,9 @@
-// A target's page, read again and again. The first time every line is parsed and series are made; from
+// The page of one target, read repeatedly. The first time every line is parsed and series are made; from
 // then on the bytes between the numbers are compared with those of the last page and only the numbers
-// are read. Lines that moved are found by hash, and only lines never seen before are parsed.
+// are read. Lines that moved are found by hash, and only new lines are parsed.
 //
-// Whatever was on the page before, the result is that of a fresh read of the last page alone.
-// It knows nothing of HTTP, of metrics of ours, nor of what values mean.
+// The result equals that of a fresh read of the last page alone. Independent of HTTP, of native metrics and
+// of the meaning of values.
 #pragma once
 
 #include <cstddef>
@@ -22,6 +22,10 @@
 #include "wire/exposition/exposition_parser.h"
 
 namespace gpulens {
+
+namespace exposition_internal {
+class PageReader;
+}
 
 // One number of a series.
 struct PageCell {
@@ -53,16 +57,16 @@ struct PageExemplar {
 // are those of the last does not allocate.
 class ScrapedPage {
  public:
-  // Without `honor_timestamps`, timestamps of samples are ignored.
+  // Ignores timestamps of samples unless `honor_timestamps`.
   explicit ScrapedPage(const ExpositionLimits& limits = {}, bool honor_timestamps = true);
   ~ScrapedPage();
   ScrapedPage(const ScrapedPage&) = delete;
   ScrapedPage& operator=(const ScrapedPage&) = delete;
 
   // Reads the next page. In time linear in its size, whatever it is.
-  //   kExhausted: above a limit (report() says which); nothing was read, and nothing changed.
-  //   kDataLoss: OpenMetrics without its end, or nothing but lines that make no sense. What could be
-  //   read is there; what is missing on such a page has not vanished, it is only not seen().
+  //   kExhausted: above a limit, which report() names; nothing was read, and nothing changed.
+  //   kDataLoss: OpenMetrics without its end, or no valid line. Valid lines were read; series that are
+  //   missing on such a page have not vanished, they are only not seen().
   Status Update(std::string_view body, ExpositionFormat format);
 
   // About the last page. Bad lines keep their counts while they stay on the page.
@@ -76,18 +80,18 @@ class ScrapedPage {
   static constexpr size_t kBadExamples = 8;
   std::span<const BadExample> bad_examples() const noexcept;
 
-  // By slot. Slots of no living series and those not seen hold no meaning.
+  // Values by slot. Those of slots that are unused or were not seen are meaningless.
   std::span<const double> values() const noexcept;
   // Whether the last Update read this slot.
   bool seen(uint32_t slot) const noexcept;
-  // The timestamp that the page gives the sample; mostly none.
+  // The timestamp that the page gives the sample; usually none.
   std::optional<int64_t> timestamp_ms(uint32_t slot) const noexcept;
-  // Whether it may say so of any slot.
+  // Whether any slot may have a timestamp.
   bool has_timestamps() const noexcept;
   std::span<const PageExemplar> exemplars() const noexcept;
   void ExemplarLabels(const PageExemplar& exemplar, std::vector<PageLabel>& out) const;
 
-  // By family index; places that are not `alive` are free.
+  // Families by index; those that are not `alive` are unused.
   std::span<const ExpositionFamily> families() const noexcept;
 
   // Changes whenever series or families came, went or changed.
@@ -98,28 +102,29 @@ class ScrapedPage {
   std::span<const uint32_t> vanished() const noexcept;
   std::span<const uint32_t> reshaped() const noexcept;
 
-  // Of a living series. These parse what is kept as text: for when a series appears, not for each scrape.
+  // Properties of a living series. These parse text: for use when a series appears, not at each scrape.
   uint32_t family_of(uint32_t series) const noexcept;
-  // In the order of the page, without `le` and `quantile`. Clears `out`.
+  // Replaces `out` with the labels in the order of the page, without `le` and `quantile`.
   void Labels(uint32_t series, std::vector<PageLabel>& out) const;
-  // By role, then by bound. Clears `out`.
+  // Replaces `out` with the cells by role, then by bound.
   void Cells(uint32_t series, std::vector<PageCell>& out) const;
   // The bound of a cell of a living series as the page wrote it: "1", "1.0", "5e-1". Empty: it has none.
   std::string BoundText(uint32_t slot) const;
-  // Every living series. Clears `out`.
+  // Replaces `out` with every living series.
   void Series(std::vector<uint32_t>& out) const;
 
-  // How many updates needed no more than numbers, and how many lines the others had to parse.
+  // Number of updates that read numbers only, and of lines that the others parsed.
   struct Work {
     uint64_t steady_updates = 0, parsed_lines = 0;
   };
   const Work& work() const noexcept;
-  // What is in use; text memory that was reserved and never touched is not counted.
+  // Memory in use, without text memory that was reserved and never touched.
   size_t memory_bytes() const noexcept;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  const std::unique_ptr<exposition_internal::PageReader> reader_;
+  const bool honors_timestamps_;
+  bool current_ = false;  // the last Update read a page
 };
 
 }  // namespace gpulens

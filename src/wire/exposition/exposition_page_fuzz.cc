@@ -1,4 +1,4 @@
-// Any sequence of pages: after each one the ScrapedPage must say what a fresh parse says.
+// Reads any sequence of pages; after each one the ScrapedPage must equal a fresh parse.
 // Input: one byte of format, then pages with a byte 0xFF between them.
 // Fuzz inputs: 20'000 (each reads its page several times)
 #include <cstdio>

@@ -1,8 +1,5 @@
 #include "wire/exposition/exposition_page_reader.h"
 
-#include <algorithm>
-#include <cstring>
-
 #include "wire/exposition/exposition_line.h"
 
 #if defined(__SSE2__)
@@ -105,7 +102,7 @@ const char* PageReader::MatchText(const Text& text, const char* p) const noexcep
   return Between(p, end_).starts_with(bytes) ? p + bytes.size() : nullptr;
 }
 
-// What was decided about a line that is part of `cursor`'s past must not depend on what comes now.
+// Whether a decision about a line before `cursor` depends on lines after it.
 bool PageReader::MustRestart(const Cursor& cursor) const {
   if (!families.retired().empty()) return true;
   if (cursor.at != begin_ && cursor.at[-1] != '\n') return true;
@@ -223,7 +220,7 @@ void PageReader::Finish() {
   for (size_t i = 0; i < texts_.size(); ++i) texts_[i].place = places_[i];
   timed_ = std::any_of(store.states.begin(), store.states.end(),
                        [](uint8_t state) { return (state & SeriesStore::kTimed) != 0; });
-  // Where families are refused, the places that end with this page may serve the next one.
+  // Families that were refused may fit when unused ones are dropped at the end of the page.
   remembered_ = !refused;
   if (families_version_ != families.version() || before != families.version() || !store.appeared.empty() ||
       !store.vanished.empty() || !store.reshaped.empty()) {
@@ -386,7 +383,7 @@ const char* PageReader::TakeNumber(uint32_t slot, const char* start, const char*
   return next;
 }
 
-// Behind the number. Returns the start of the next line, nullptr when the line is wrong.
+// Reads what follows the number. Returns the start of the next line; nullptr for an invalid line.
 const char* PageReader::TakeTail(uint32_t slot, const char* start, const char* tail) {
   const char* newline = tail != end_ && *tail == '\n' ? tail : LineEnd(tail, end_);
   if (static_cast<size_t>(newline - start) > line.limits.line_bytes) return nullptr;

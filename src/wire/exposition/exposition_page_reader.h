@@ -1,5 +1,5 @@
-// How ScrapedPage reads: the fast comparison with the last page, and the way back to it where a line
-// is another one. Internal to exposition_page.cc.
+// The reader of ScrapedPage: compares with the last page, and resynchronizes where a line differs. Internal
+// to exposition_page.cc.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 
 namespace gpulens {
 
-// Ids found by a 32-bit hash; the caller keeps what the ids stand for. Open addressing without
+// Index of ids by a 32-bit hash; the caller keeps what the ids refer to. Open addressing without
 // tombstones: erasing moves the followers back. A cell also holds 8 bits of the hash, so that other ids on
 // the way are mostly skipped without comparing them.
 class IdIndex {
@@ -106,8 +106,8 @@ namespace gpulens::exposition_internal {
 // share the first, and equal label sets of several families the second.
 
 // Equal for equal label sets in any order, without the bound and without empty values, which
-// Prometheus takes as absent. 128 keyed bits stand for the set itself: two sets that meet by chance
-// or by an attacker's work are not to be expected.
+// Prometheus treats as absent. 128 keyed bits represent the set: collisions are not expected, neither by
+// chance nor by an attack.
 struct LabelPrint {
   uint64_t a = 0, b = 0;
   bool operator==(const LabelPrint&) const = default;
@@ -127,7 +127,8 @@ class TextStore {
   explicit TextStore(const HashKey& key) : key_(key) { Clear(); }
 
   void Clear();
-  // Where the next Append puts its bytes goes on from where the last one ended, unless there was a Keep.
+  // Appends bytes and returns their offset. They follow those of the last Append unless Keep was called
+  // since.
   uint32_t Append(std::string_view bytes);
   Literal Keep(std::string_view literal);
 
@@ -140,7 +141,7 @@ class TextStore {
   }
   uint32_t Hash(std::string_view literal) const noexcept;
   bool Equal(const Literal& kept, std::string_view literal) const noexcept;
-  // Behind the literal when `p` begins with it; nullptr otherwise.
+  // Returns the end of the literal when `p` begins with it; nullptr otherwise.
   const char* Match(const Literal& literal, const char* p, const char* end) const noexcept {
     p = MatchPiece(bytes_.data() + literal.head, p, end);
     return p == nullptr ? p : MatchPiece(bytes_.data() + literal.tail, p, end);
@@ -313,7 +314,7 @@ class PageReader {
   };
 
   bool ReadUnchanged(Cursor& cursor);
-  // Behind the text when `p` begins with it; nullptr otherwise.
+  // Returns the end of the text when `p` begins with it; nullptr otherwise.
   const char* MatchText(const Text& text, const char* p) const noexcept;
   void ReadChanged(Cursor cursor);
   bool ReadNonsense();

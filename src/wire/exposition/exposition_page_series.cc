@@ -43,7 +43,7 @@ uint32_t TextStore::KeepPiece(std::string_view piece) {
   const uint32_t size = static_cast<uint32_t>(piece.size());
   const uint32_t at = Append({reinterpret_cast<const char*>(&size), sizeof size});
   Append(piece);
-  // Behind 128 MiB of text they are not found again, and kept twice.
+  // Beyond 128 MiB of text, pieces are not found again and are kept twice.
   if (at / kAlign < IdIndex::kMaxIds - 1) {
     pieces_.Insert(at / kAlign, [this](uint32_t id) { return HashPiece(Piece(id * kAlign)); });
   }
@@ -215,7 +215,7 @@ uint32_t SeriesStore::AddDuplicate(std::string_view literal) {
   return slot;
 }
 
-// The same series in other words: labels in another order, another spelling of a bound.
+// The same series with other text: labels in another order, a bound written in another way.
 void SeriesStore::Rename(uint32_t slot, std::string_view literal) {
   if (literals_known_) by_literal_.Erase(slot, LiteralHashes());
   literals[slot] = text_.Keep(literal);

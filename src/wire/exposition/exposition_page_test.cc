@@ -1,5 +1,5 @@
-// ScrapedPage: what it says always equals a fresh parse (exposition_testing.h), its indices are stable,
-// its changes are told once, and its steady path neither parses nor allocates.
+// ScrapedPage always equals a fresh parse (exposition_testing.h), its indices are stable, it reports each
+// change once, and its steady path neither parses nor allocates.
 #include "wire/exposition/exposition_page.h"
 
 #include <gmock/gmock.h>
@@ -146,7 +146,7 @@ TEST(ScrapedPage, AVanishedIndexRestsForOneUpdate) {
   EXPECT_EQ(target.Find("d", ""), b);
 }
 
-TEST(ScrapedPage, AnotherSpellingIsTheSameSeries) {
+TEST(ScrapedPage, AReorderedSeriesIsTheSame) {
   Target target;
   target.Scrape("# TYPE h histogram\nh_bucket{a=\"1\",b=\"2\",le=\"1\"} 5\n");
   uint32_t slot = target.Slot("h", "a=1;b=2;", SampleRole::kBucket, 1);
@@ -221,10 +221,10 @@ TEST(ScrapedPage, ACutPageProvesNothingAboutWhatItLacks) {
   EXPECT_THAT(target.page.vanished(), SizeIs(1));
 }
 
-TEST(ScrapedPage, ACutPageReadTwiceSaysTheSameTwice) {
+TEST(ScrapedPage, ACutPageReadTwiceGivesTheSameResult) {
   ScrapedPage page;
   (void)page.Update("# TYPE h histogram\n# EOF\n", kOpen);
-  // Without its end, the page does not say that h is no histogram any more: a bucket without `le` is wrong.
+  // A page without its end does not prove that h is no longer a histogram: a bucket without `le` is wrong.
   const std::string cut = "a 3\nh_bucket{} 3\nm 7\n";
   for (int times = 0; times < 3; ++times) {
     EXPECT_EQ(page.Update(cut, kOpen).code, Code::kDataLoss);

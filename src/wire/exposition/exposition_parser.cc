@@ -2,14 +2,11 @@
 
 #include <emmintrin.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstring>
 
-#include "base/hash.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "wire/exposition/exposition_line.h"
 
 #if defined(__SSE2__)
 #endif
@@ -160,11 +157,11 @@ bool LooksLikeSample(std::string_view line) noexcept {
 
 namespace {
 
-// Counts the names of families and samples: each at least once, and mostly once, as those of one family stand
-// together and take turns.
+// Counts the names of families and samples: each at least once, and usually once, because lines of one family
+// are next to each other.
 class NameCounter {
  public:
-  // An empty name is one that was not looked for: it may be any.
+  // An empty name was not parsed and may be any name.
   void Add(std::string_view name) {
     constexpr uint64_t kTaken = 1;
     const uint64_t hash = HashBytes(name, 0, ProcessHashKey()) | kTaken;
@@ -238,7 +235,7 @@ bool IsBucket(const PageOutline::Bucket& bucket, LineReader& reader) {
   });
 }
 
-// How many families there are is known only when each sample has found its own.
+// The number of families is known only once each sample is assigned.
 bool FamiliesFit(std::string_view page, const PageOutline& outline, LineReader& reader) {
   if (outline.names <= reader.limits.families) return true;
   FamilyTable families(reader.limits.families);
@@ -310,11 +307,11 @@ Result<ExpositionReport> ParseExposition(std::string_view page, ExpositionFormat
 
 namespace {
 
-struct Suffix {
+struct RoleSuffix {
   std::string_view text;
   SampleRole role;
 };
-constexpr Suffix kSuffixes[] = {
+constexpr RoleSuffix kSuffixes[] = {
     {"_bucket", SampleRole::kBucket}, {"_sum", SampleRole::kSum},         {"_count", SampleRole::kCount},
     {"_total", SampleRole::kValue},   {"_created", SampleRole::kCreated}, {"_info", SampleRole::kInfo},
     {"_gsum", SampleRole::kSum},      {"_gcount", SampleRole::kCount},
@@ -464,7 +461,7 @@ void FamilyTable::RetireRelated(uint32_t changed) {
     if (marks_[id].series > 0) retired_.push_back(id);
   };
   retire(changed);
-  for (const Suffix& suffix : kSuffixes) {
+  for (const RoleSuffix& suffix : kSuffixes) {
     uint32_t longer = Find(name + std::string(suffix.text));
     bool is_free =
         longer != kNone && (!families_[longer].typed || families_[longer].type == ExpositionType::kUnknown);
@@ -512,7 +509,7 @@ SampleHome FamilyTable::Resolve(std::string_view name) {
     home.role = OwnRole(families_[own].type);
   } else {
     home.family = kNone;
-    for (const Suffix& suffix : kSuffixes) {
+    for (const RoleSuffix& suffix : kSuffixes) {
       if (name.size() <= suffix.text.size() || !name.ends_with(suffix.text)) continue;
       uint32_t base = Find(name.substr(0, name.size() - suffix.text.size()));
       if (base == kNone || !Claims(base, suffix.text, own_typed)) continue;

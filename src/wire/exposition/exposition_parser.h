@@ -1,8 +1,8 @@
 // A whole Prometheus exposition page in one pass over its samples, without memory of other pages.
 // A line that cannot be understood is counted and reported, and reading goes on with the next one.
 //
-// It does not group samples into histograms nor look for duplicate series: exposition_page.h does,
-// and is the faster one when a target is read again and again.
+// Does not group samples into histograms nor look for duplicate series: exposition_page.h does, and is faster
+// for targets that are read repeatedly.
 #pragma once
 
 #include <array>
@@ -28,7 +28,7 @@ namespace gpulens {
 // histograms, too: if `x_bucket` has an `le` that is a number, and neither `x` nor `x_bucket` has another
 // TYPE than untyped, `x` is a histogram with its `x_bucket`, `x_sum`, `x_count` and `x_created`.
 
-// What a sample is to its family.
+// Role of a sample in its family.
 enum class SampleRole : uint8_t {
   kValue,     // gauge, untyped, or a counter with or without `_total`
   kBucket,    // cumulative, up to and including the bound of its `le`
@@ -49,7 +49,7 @@ struct ExpositionFamily {
   bool alive = false;     // false: this place in the list is free
 };
 
-// Where a sample belongs.
+// Family and role of a sample.
 struct SampleHome {
   uint32_t family = 0;
   SampleRole role = SampleRole::kValue;
@@ -127,19 +127,19 @@ class FamilyTable {
   uint64_t version_ = 1;
 };
 
-// The next line that starts with `#` or a blank, at or behind `p`, which is inside a line.
+// Returns the next line that starts with `#` or a blank, at or after `p`, which is inside a line.
 const char* NextMetadata(const char* p, const char* end) noexcept;
 
 // The label that carries the bound of a role: `le`, `quantile` or none.
 std::string_view BoundLabel(SampleRole role) noexcept;
 
-// What was wrong with a page. Counts are of lines unless said.
+// Counts of a page and of its errors. Units are lines unless a comment names another.
 struct ExpositionReport {
   size_t samples = 0;  // understood
   size_t bad_lines = 0;
   size_t samples_over_limit = 0;   // above 0: the page has so many too many samples and was not read
   bool too_many_families = false;  // likewise
-  size_t duplicates = 0;           // series that stood on the page before (ScrapedPage only)
+  size_t duplicates = 0;           // series repeated on the page (ScrapedPage only)
   size_t type_conflicts = 0;       // TYPE lines against the first of their family
   bool truncated = false;          // OpenMetrics without "# EOF"
   bool open_end = false;           // the last line has no newline: perhaps cut
@@ -175,7 +175,7 @@ struct SampleView {
 class ExpositionHandler {
  public:
   virtual ~ExpositionHandler() = default;
-  // Once per family, before its first sample: first those with HELP, TYPE or UNIT, merged from the
+  // Called once per family, before its first sample: first those with HELP, TYPE or UNIT, merged from the
   // whole page, then undeclared ones as they are met.
   virtual void OnFamily(uint32_t id, const ExpositionFamily& family) = 0;
   virtual void OnSample(const SampleView& sample) = 0;
@@ -189,17 +189,17 @@ Result<ExpositionReport> ParseExposition(std::string_view page, ExpositionFormat
 
 namespace exposition_internal {
 
-// Finishes what the grammar of a line cannot know: takes the bound out of the labels (`bound_label`
-// is its place, or labels.size()) and may change the role. False: a bucket without a bound.
+// Finds the bound in the labels (`bound_label` is its index, or labels.size()) and may change the role.
+// False: a bucket without a bound.
 bool ResolveBound(std::span<const LabelView> labels, SampleRole& role, double& bound, size_t& bound_label);
 
-// The number of an `le` or `quantile`; not NaN.
+// Parses an `le` or `quantile`; false for NaN and for text that is not a number.
 bool ReadBound(std::string_view text, double& bound) noexcept;
 
-// Whether the line is a sample as far as its first byte tells.
+// Whether the line is a sample, according to its first byte.
 bool LooksLikeSample(std::string_view line) noexcept;
 
-// What a page is like before its samples are parsed. Views into the page.
+// Counts and bucket names of a page, found before its samples are parsed. Views into the page.
 struct PageOutline {
   struct Bucket {
     std::string_view name, line;  // "x_bucket", and one of its lines
@@ -211,13 +211,12 @@ struct PageOutline {
 PageOutline OutlineOf(std::string_view page, LineReader& reader);
 
 // Reads the metadata lines of a page into `families`: BeginPage, Declare, InferHistogram, EndDeclarations.
-// Lines that are none or wrong are passed over; in OpenMetrics it ends at "# EOF", and without one the page
-// is cut.
+// Skips other lines and invalid ones; in OpenMetrics it ends at "# EOF", and a page without one is cut.
 void DeclareFamilies(std::string_view page, const PageOutline& outline, LineReader& reader,
                      FamilyTable& families);
 
-// Whether the page is within the limits of `reader`; kExhausted otherwise, and `report` says of what there
-// is too much.
+// Checks that the page is within the limits of `reader`. kExhausted: it is not, and `report` has the limit
+// that was exceeded.
 Status CheckLimits(std::string_view page, const PageOutline& outline, LineReader& reader,
                    ExpositionReport& report);
 

@@ -1,5 +1,5 @@
-// The grammar, the rules for families, limits, and every bad input of testdata/exposition_invalid: its
-// first line says the format, how many samples remain, and which lines are bad for which reason.
+// The grammar, the rules for families, limits, and every bad input of testdata/exposition_invalid: the
+// first line of each has the format, the number of samples that remain, and the bad lines with their reasons.
 #include "wire/exposition/exposition_parser.h"
 
 #include <gmock/gmock.h>
@@ -97,7 +97,7 @@ TEST(ExpositionFormat, FromContentType) {
   EXPECT_EQ(DetectExpositionFormat("application/vnd.google.protobuf; version=1.0.0"), std::nullopt);
 }
 
-TEST(ExpositionNumber, SpellingsAndEnds) {
+TEST(ExpositionNumber, FormsAndEnds) {
   EXPECT_EQ(ParseExpositionNumber("+Inf"), HUGE_VAL);
   EXPECT_EQ(ParseExpositionNumber("-inf"), -HUGE_VAL);
   EXPECT_EQ(ParseExpositionNumber("INFINITY"), HUGE_VAL);
@@ -192,7 +192,7 @@ TEST(ExpositionParser, SamplesOfEveryShape) {
   EXPECT_TRUE(page.report.open_end);
 }
 
-TEST(ExpositionParser, FamiliesAreMergedWhereverTheirLinesStand) {
+TEST(ExpositionParser, MergesLinesOfOneFamilyFromAnywhereOnThePage) {
   Collector page = Parse(
       "# HELP a First.\n# TYPE a gauge\na{i=\"0\"} 1\n"
       "# HELP b Back\\\\slash and \\n line\nb 2\n"

@@ -1,5 +1,5 @@
 // Properties: a model rendered in any of the formats parses back to itself, and a ScrapedPage that has
-// read any number of mutated pages says what a fresh parse of the last one says.
+// read any number of mutated pages equals a fresh parse of the last one.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -213,7 +213,7 @@ void Mutate(Lines& lines) {
   }
 }
 
-TEST(ExpositionProperty, APageSaysWhatAFreshParseSays) {
+TEST(ExpositionProperty, AScrapedPageEqualsAFreshParse) {
   EXPECT_TRUE(rc::check([] {
     bool open = *rc::gen::arbitrary<bool>();
     ExpositionFormat format = open ? ExpositionFormat::kOpenMetrics100 : ExpositionFormat::kText100;

@@ -1,5 +1,5 @@
-// For tests and fuzzers: what a page says, as sorted lines of text, once from a fresh parse and once
-// from a ScrapedPage. The two must be equal whatever the ScrapedPage read before.
+// For tests and fuzzers: the contents of a page as sorted lines of text, from a fresh parse and from a
+// ScrapedPage. The two must be equal whatever the ScrapedPage read before.
 #pragma once
 
 #include <algorithm>
@@ -114,8 +114,8 @@ inline Lines PageLines(const ScrapedPage& page) {
   return lines;
 }
 
-// Empty when `page`, which has just read `body`, says the same as a fresh parse; else the first
-// difference. Pages that are cut or make no sense are not compared: what they lack is kept.
+// Returns the first difference between `page`, which has just read `body`, and a fresh parse; empty if they
+// are equal. Pages that are cut or invalid are not compared, as series that they lack are kept.
 inline std::string Difference(const ScrapedPage& page, std::string_view body, ExpositionFormat format,
                               const ExpositionLimits& limits) {
   FreshParse fresh(body, format, limits);

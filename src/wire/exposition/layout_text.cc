@@ -1,13 +1,11 @@
 #include "wire/exposition/layout_text.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
 #include <map>
 #include <set>
-#include <unordered_map>
 
 #include "wire/per_layout.h"
 
@@ -268,7 +266,7 @@ class LayoutTextBuilder {
   LabelText label_text_;
   std::map<std::pair<std::string, std::string>, FamilyDraft> drafts_;  // by name, and name before escaping
   FamilyDraft* draft_ = nullptr;
-  // Of the series added last: families mostly come one behind the other.
+  // Draft of the series added last, as series of one family usually follow one another.
   struct {
     std::string named, name;
     Kind named_kind = Kind::kUnknown, kind = Kind::kUnknown;
@@ -398,7 +396,7 @@ void LabelText::Distinguish(std::string_view taken) {
       name.shown = apart_.emplace_back(std::move(apart));
     } while (!used.emplace(name.shown, 0).second);
   };
-  // Whose name it is from the start goes first, then in their order.
+  // Names that needed no escaping come first, then the others in their order.
   for (bool own : {true, false}) {
     for (Name& name : names_) {
       if (name.own == own) find_own(name);

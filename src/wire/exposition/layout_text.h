@@ -22,7 +22,7 @@
 
 namespace gpulens {
 
-// What lines of one family share: `name{`, then the labels of each with `} `, or without and then
+// Text that lines of one family share: `name{`, then the labels of each with `} `, or without and then
 // `,le="0.5"} `. Texts are places of pieces in LayoutText::arena; the one at 0 is empty.
 struct TextStyle {
   enum As : uint8_t { kDouble, kInt, kStart };  // kStart: the series' start, `_created`

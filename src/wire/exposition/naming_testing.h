@@ -1,4 +1,4 @@
-// For tests and benchmarks of encoders: series spelled as they stand.
+// For tests and benchmarks of encoders: a namer that keeps names as they are.
 #pragma once
 
 #include <string>

@@ -34,8 +34,8 @@ class Reader final : public ExpositionHandler {
       CHECK(IsUtf8(label.value) && (Quotes() || IsLegacyLabelName(label.name)));
     }
   }
-  // A gauge h_bucket beside a histogram h has no bound, and escaping makes names longer than our own reader
-  // takes, in comments too: others do not mind.
+  // A gauge h_bucket next to a histogram h has no bound, and escaping makes names longer than our own reader
+  // accepts, in comments too; other readers accept them.
   void OnBadLine(const BadLine& line) override {
     CHECK(line.error == LineError::kBadBound || line.error == LineError::kTooLong);
     unread += !line.excerpt.starts_with('#');

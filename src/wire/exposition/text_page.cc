@@ -9,8 +9,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "wire/exposition/layout_text.h"
-
 namespace gpulens {
 namespace {
 
@@ -19,7 +17,7 @@ constexpr size_t kLineNumberBytes = 25;  // the longest double, and the newline
 constexpr size_t kManyBytes = 32 << 10;  // of texts made at once
 constexpr std::string_view kEof = "# EOF\n";
 
-// Copies a piece of a line's text in whole steps: what is written behind it is overwritten or cut off
+// Copies a piece of a line's text in whole steps: bytes written after its end are overwritten or cut off
 // later, and the arena has as many spare bytes. A call of memcpy for each costs more than the bytes.
 char* CopyPiece(char* at, const char* piece) noexcept {
   uint32_t size;
@@ -196,7 +194,7 @@ void TextPage::Render(const Snapshot& snapshot, std::string& out) {
   }
   const size_t number_bytes = kLineNumberBytes + (timed ? kTimestampBytes : 0);
   const size_t spare = more + kEof.size() + kNumberBytes + kTextStep;
-  // What surely holds the page is more than the page: only as far as it is written is it touched.
+  // The reserved size is an upper bound: memory beyond the page is never touched.
   out.reserve(fixed_bytes_ + lines_ * number_bytes + spare);
   samples_ = 0;
   size_t written = 0;
@@ -265,6 +263,59 @@ char* TextPage::AppendExemplar(char* at, const Frame& frame, uint32_t cell) cons
   const auto found = ExemplarsOf(frame, cell, 1);
   if (found.empty()) return at;
   return WriteText(at, ExemplarText(found.front(), form_));
+}
+
+TickPage::Bytes TickPage::Ready(const Snapshot& snapshot, bool gzip) {
+  return Take(gzip ? packed_ : plain_, snapshot.tick);
+}
+
+TickPage::Bytes TickPage::Take(Coding& coding, uint64_t tick) {
+  std::lock_guard lock(mutex_);
+  if (coding.tick != tick) return nullptr;
+  coding.shared = true;
+  coding.kept = coding.bytes.lock();
+  return coding.kept;
+}
+
+// Bytes are about to be made. Those of an older tick are let go before room is taken for the new ones.
+void TickPage::Begin(Coding& coding, uint64_t tick) {
+  std::lock_guard lock(mutex_);
+  if (coding.tick == tick) return;  // Once more, for a second taker.
+  coding.kept = nullptr;
+  coding.bytes.reset();  // A slow client may still hold them.
+  coding.was_shared = std::exchange(coding.shared, false);
+  coding.tick = tick;
+}
+
+void TickPage::Put(Coding& coding, const Bytes& bytes) {
+  std::lock_guard lock(mutex_);
+  coding.bytes = bytes;
+  if (coding.shared || coding.was_shared) coding.kept = bytes;
+}
+
+TickPage::Bytes TickPage::Make(const Snapshot& snapshot, bool gzip) {
+  std::lock_guard making(making_);
+  if (Bytes ready = Ready(snapshot, gzip)) return ready;
+  if (!gzip) return MakePlain(snapshot);
+  Begin(packed_, snapshot.tick);
+  Bytes plain = Ready(snapshot, false);
+  if (!plain) plain = MakePlain(snapshot);
+  auto text = std::make_shared<std::string>();
+  gzip_.Compress(*plain, *text);
+  Put(packed_, text);
+  return text;
+}
+
+TickPage::Bytes TickPage::MakePlain(const Snapshot& snapshot) {
+  Begin(plain_, snapshot.tick);
+  auto text = std::make_shared<std::string>();
+  text->reserve(room_);
+  render_(snapshot, *text);
+  // Capacity that a renderer reserved at once is kept; capacity that came from doubling is not.
+  bool doubled = text->capacity() > text->size() + text->size() / 2;
+  room_ = doubled ? text->size() + text->size() / 16 : text->capacity();
+  Put(plain_, text);
+  return text;
 }
 
 }  // namespace gpulens

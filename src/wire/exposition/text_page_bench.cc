@@ -1,6 +1,6 @@
-// How long a page of 5,000 numbers takes to write, by the kind of number, and how long to plan anew.
+// Time to write a page of 5,000 numbers, by the kind of number, and to plan it from scratch.
 // Two snapshots take turns, so that every number is another one. `allocs` are those of one Render.
-// Beside peers and with real label sets: bench/page_bench.cc.
+// bench/page_bench.cc compares with other libraries, with real label sets.
 #include <benchmark/benchmark.h>
 
 #include <array>
@@ -108,7 +108,7 @@ BENCHMARK(BM_TextPageSteady)
     ->ArgsProduct({{kWhole, kShort, kFull}, {0, 2}})
     ->Unit(benchmark::kMicrosecond);
 
-// The first page of a layout: every series is spelt, sorted and laid out.
+// The first page of a layout: every series is named, sorted and laid out.
 void BM_TextPagePlan(benchmark::State& state) {
   Page page(kShort);
   std::string out;

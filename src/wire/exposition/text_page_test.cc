@@ -28,7 +28,7 @@ constexpr MetricDesc kLatency{.name = "latency_seconds", .help = "Latency.", .ki
 constexpr MetricDesc kBuild{.name = "build_info", .help = "Build.", .kind = Kind::kInfo};
 constexpr MetricDesc kUtf8{.name = "my.größe", .help = "UTF-8.", .naming = Naming::kVerbatim};
 
-// One metric under another name and with its unit's word, the others as they stand.
+// One metric under another name and with its unit's word, the others unchanged.
 void NamePlainly(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   wire_testing::NameVerbatim(series, out);
   out.back().unit = series.desc == &kPower ? "watts" : "";
@@ -55,7 +55,7 @@ class TextPageTest : public ::testing::Test {
   bool overdue_ = false;
 };
 
-TEST_F(TextPageTest, ALabelSetOfManyFamiliesStandsInTheTextOnce) {
+TEST_F(TextPageTest, KeepsALabelSetOfManyFamiliesOnce) {
   const std::string uuid(500, 'u');
   const EntityRef gpu = MakeRef<const Entity>("gpu", AttributeSet({{"uuid", std::string_view(uuid)}}));
   for (const MetricDesc* desc : {&kPower, &kRuns, &kBuild}) table_.Declare(*desc, gpu);
@@ -77,7 +77,7 @@ TEST_F(TextPageTest, WritesFamiliesByNameWithHelpAndType) {
             "# HELP runs_total Runs.\n# TYPE runs_total counter\nruns_total{result=\"ok\"} 3\n");
 }
 
-TEST_F(TextPageTest, OpenMetricsNamesFamiliesWithoutTotalTellsUnitsAndEnds) {
+TEST_F(TextPageTest, OpenMetricsHasNoTotalInFamilyNamesAndHasUnitsAndAnEnd) {
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kRuns, {}), 3);
   writer_.Set(table_.Declare(kPower, {}), 1);
@@ -114,7 +114,7 @@ TEST_F(TextPageTest, HistogramsHaveBucketsSumAndCount) {
   EXPECT_THAT(Render(ExpositionFormat::kOpenMetrics100), HasSubstr("le=\"1.0\""));
 }
 
-TEST_F(TextPageTest, ExemplarsStandOnTheirLineInOpenMetrics) {
+TEST_F(TextPageTest, OpenMetricsHasExemplarsOnTheirLine) {
   writer_.Begin(clock_.Now());
   Series runs = table_.Declare(kRuns, {});
   writer_.Set(runs, 3);
@@ -146,7 +146,7 @@ TEST_F(TextPageTest, OverdueFramesAreDatedToo) {
   EXPECT_THAT(Render(ExpositionFormat::kText004), HasSubstr("power_watts 7 1700000000000\n"));
 }
 
-TEST_F(TextPageTest, OddNamesAreWrittenAsTheFormSays) {
+TEST_F(TextPageTest, EscapesNamesAsTheFormRequires) {
   writer_.Begin(clock_.Now());
   writer_.Set(table_.Declare(kUtf8, {}, {{"a.b", "x"}, {"ok", "y"}}), 1);
   for (ExpositionFormat format : {ExpositionFormat::kText100, ExpositionFormat::kOpenMetrics100}) {
@@ -189,7 +189,7 @@ TEST_F(TextPageTest, OfTwoNamesThatBecomeOneTheOneThatNeededNoEscapingStays) {
   EXPECT_EQ(quoted.losses().name_clashes, 0u);
 }
 
-TEST_F(TextPageTest, LabelsThatBecomeOneAreToldApart) {
+TEST_F(TextPageTest, LabelsWithEqualEscapedNamesStayDistinct) {
   Ref<Shape> shape = MakeRef<Shape>();
   shape->bounds = {std::numeric_limits<double>::infinity()};
   writer_.Begin(clock_.Now());
@@ -272,12 +272,12 @@ TEST_F(TextPageTest, SteadyPagesReuseThePlanAndFollowNewValuesAndNewLayouts) {
   EXPECT_EQ(page.samples(), 1u);
 }
 
-// Two frames that say the same family.
+// Two frames with the same family.
 class TwoFrames : public ::testing::Test {
  protected:
   std::string Render(TextPage& page) {
     Ref<Snapshot> snapshot = MakeRef<Snapshot>();
-    // The scraped one stands first: standing decides, not order.
+    // The scraped one comes first: precedence decides, not order.
     snapshot->frames = {{b_.Finish(), "scraped", Precedence::kPassThrough, false},
                         {a_.Finish(), "native", Precedence::kNative, false}};
     std::string out;

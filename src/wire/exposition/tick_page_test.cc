@@ -1,4 +1,4 @@
-#include "wire/exposition/tick_page.h"
+#include "wire/exposition/text_page.h"
 
 #include <gtest/gtest.h>
 
@@ -104,11 +104,11 @@ TEST_F(TickPageTest, PackedBytesComeFromThePlainOnes) {
   EXPECT_EQ(page_.Ready(Tick(1), false), plain);
   EXPECT_EQ(page_.Ready(Tick(1), true), packed);
   page_.Make(Tick(2), true);
-  EXPECT_NE(page_.Ready(Tick(2), false), nullptr) << "both were asked for in the tick before";
+  EXPECT_NE(page_.Ready(Tick(2), false), nullptr) << "both were requested in the tick before";
   EXPECT_EQ(renders_, 2);
 }
 
-TEST_F(TickPageTest, ThePlainBytesOfAPackedPageAreGoneWhenNobodyReadsThem) {
+TEST_F(TickPageTest, FreesThePlainBytesOfAPackedPageWithoutReaders) {
   TickPage::Bytes packed = page_.Make(Tick(1), true);
   EXPECT_EQ(page_.Ready(Tick(1), false), nullptr);
   EXPECT_EQ(page_.Make(Tick(1), false)->substr(0, 14), "page of tick 1");
@@ -116,7 +116,7 @@ TEST_F(TickPageTest, ThePlainBytesOfAPackedPageAreGoneWhenNobodyReadsThem) {
   EXPECT_EQ(renders_, 2);
 }
 
-TEST_F(TickPageTest, ManyAskingAtOnceMakeOnePage) {
+TEST_F(TickPageTest, ConcurrentRequestsMakeOnePage) {
   for (bool mixed : {false, true}) {
     uint64_t tick = mixed ? 8 : 7;
     std::vector<std::thread> threads;

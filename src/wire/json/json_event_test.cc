@@ -1,4 +1,4 @@
-#include "wire/json/json_lines.h"
+#include "wire/json/json_snapshot.h"
 
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST(JsonEvent, AsItIsDocumented) {
       "\"entity_type\":\"gpu\",\"entity\":{\"gpu.index\":3},\"resource\":{\"host.name\":\"n1\"}}");
 }
 
-TEST(JsonEvent, WhatIsNotKnownIsLeftOut) {
+TEST(JsonEvent, LeavesOutUnknownMembers) {
   Event event;
   event.name = "host.oom_kill";
   Events events;
@@ -40,7 +40,7 @@ TEST(JsonEvent, WhatIsNotKnownIsLeftOut) {
   EXPECT_EQ(out, line + line);
 }
 
-TEST(JsonEvent, TheParentsOfAnEntityAreSaid) {
+TEST(JsonEvent, IncludesTheParentsOfAnEntity) {
   Event event = Xid();
   event.entity = MakeRef<Entity>("mig", AttributeSet({{"gpu.mig.instance_id", int64_t{1}}}), event.entity);
   std::string out;

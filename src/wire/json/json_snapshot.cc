@@ -12,19 +12,13 @@ namespace {
 
 constexpr std::string_view kSchema = "gpulens.json/1";
 
-void AppendKey(std::string& out, std::string_view key) {
-  out += '"';
-  out += key;
-  out += "\":";
-}
-
 // `"kind":"gauge","unit":"W",`
 std::string KindAndUnit(Kind kind, std::string_view unit) {
   std::string out;
-  AppendKey(out, "kind");
+  AppendJsonKey(out, "kind");
   AppendJsonString(out, KindName(kind));
   out += ',';
-  AppendKey(out, "unit");
+  AppendJsonKey(out, "unit");
   AppendJsonString(out, unit);
   out += ',';
   return out;
@@ -34,7 +28,7 @@ std::string KindAndUnit(Kind kind, std::string_view unit) {
 void AppendAbsence(const Frame& frame, uint32_t slot, std::string& out) {
   // A frame from another source may not have the reason.
   if (slot < frame.absence.size()) {
-    AppendKey(out, "reason");
+    AppendJsonKey(out, "reason");
     AppendJsonString(out, AbsenceName(frame.absence[slot]));
     out += '}';
   } else {
@@ -48,7 +42,7 @@ bool IsSet(const Frame& frame, uint32_t slot) noexcept {
 
 std::string HelpOf(std::string_view help) {
   std::string out;
-  AppendKey(out, "help");
+  AppendJsonKey(out, "help");
   AppendJsonString(out, help);
   out += ',';
   return out;
@@ -120,7 +114,7 @@ class JsonSnapshot::Planner {
 
   void Add(const LayoutText& text, uint32_t frame, const SnapshotEntry& entry) {
     std::string source;
-    AppendKey(source, "source");
+    AppendJsonKey(source, "source");
     AppendJsonString(source, entry.source);
     source += ',';
     sources_.push_back(std::move(source));
@@ -291,6 +285,147 @@ std::map<std::string, MemoryByProcess::Bytes> MemoryByProcess::Of(const Snapshot
   used_.ForEach(snapshot, collect(&Bytes::current));
   peak_.ForEach(snapshot, collect(&Bytes::peak));
   return found;
+}
+
+namespace {
+
+NamedSeries AsItIs(const SeriesInfo& info) {
+  NamedSeries named;
+  named.name = info.desc->name;
+  named.unit = info.desc->unit;
+  return named;
+}
+
+// Labels are texts; one that equals an attribute of the series keeps the attribute's type.
+AttributeSet Typed(const NamedSeries& named, const AttributeSet& own) {
+  std::vector<AttributeSet::Attribute> attributes;
+  for (const auto& [key, text] : named.labels) {
+    const bool same = own.Has(key) && own.Text(key) == text;
+    attributes.push_back({key, same ? own.Find(key, {}) : AttributeSet::Value(std::string_view(text))});
+  }
+  return AttributeSet(std::span<const AttributeSet::Attribute>(attributes));
+}
+
+}  // namespace
+
+void JsonLines::AddLine(const SeriesInfo& info, const NamedSeries& named, std::string_view source, Line line,
+                        LayoutLines& text) const {
+  line.scale = named.scale;
+  line.whole = named.whole;
+  line.only_if_set = named.only_if_set;
+  line.text = static_cast<uint32_t>(text.arena.size());
+  text.arena += "\",\"name\":";
+  AppendJsonString(text.arena, named.name);
+  text.arena += ",\"unit\":";
+  AppendJsonString(text.arena, named.unit);
+  text.arena += ",\"source\":";
+  AppendJsonString(text.arena, source);
+  text.arena += ",\"attributes\":";
+  const AttributeSet attributes = namer_ ? Typed(named, info.attributes) : info.attributes;
+  AppendJsonAttributes(text.arena, attributes.OverlaidOn(resource_));
+  text.arena += ',';
+  line.text_size = static_cast<uint32_t>(text.arena.size()) - line.text;
+  text.lines.push_back(line);
+}
+
+JsonLines::LayoutLines JsonLines::MakeNames(const Layout& layout, std::string_view source) const {
+  LayoutLines text;
+  std::vector<NamedSeries> names;
+  for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
+    const SeriesInfo& info = layout[slot];
+    if (!info.desc) continue;
+    names.clear();
+    if (namer_) (*namer_)(info, names);
+    else names.push_back(AsItIs(info));
+    Line line;
+    line.slot = slot;
+    for (const NamedSeries& named : names) AddLine(info, named, source, line, text);
+  }
+  return text;
+}
+
+void JsonLines::Append(const Snapshot& snapshot, std::string& out) {
+  const bool renamed = namer_ && namer_->Refresh(snapshot);
+  if (renamed || !(snapshot.resource == resource_)) {
+    resource_ = snapshot.resource;
+    texts_ = {};
+  }
+  appended_.clear();
+  std::string when;
+  for (const SnapshotEntry& entry : snapshot.frames) {
+    const Frame& frame = *entry.frame;
+    const LayoutLines& text =
+        texts_.Of(frame.layout, [&](const Layout& layout) { return MakeNames(layout, entry.source); });
+    Run run{frame.run, frame.read_at.boot_ns};
+    auto before = written_.find(entry.source);
+    bool known = before != written_.end() && before->second == run;
+    appended_[std::string(entry.source)] = run;
+    if (known) continue;
+    when = "{\"ts\":\"";
+    AppendRfc3339(when, frame.read_at.unix_ns);
+    for (const Line& line : text.lines) {
+      if (frame.quality[line.slot] != Quality::kOk) continue;
+      if (line.only_if_set && frame.cells[(*frame.layout)[line.slot].first_cell].i == 0) continue;
+      out += when;
+      out.append(text.arena, line.text, line.text_size);
+      AppendJsonReading(out, frame, line.slot, line.scale, line.whole);
+      out += "}\n";
+    }
+  }
+  texts_.Forget();
+}
+
+void JsonLines::Commit() { written_.swap(appended_); }
+
+namespace {
+
+// "info", "warning", "error", "fatal"; "unset".
+std::string_view SeverityName(EventSeverity severity) noexcept {
+  switch (severity) {
+    case EventSeverity::kUnset: return "unset";
+    case EventSeverity::kInfo: return "info";
+    case EventSeverity::kWarning: return "warning";
+    case EventSeverity::kError: return "error";
+    case EventSeverity::kFatal: return "fatal";
+  }
+  return "unset";
+}
+
+}  // namespace
+
+void AppendJsonEvent(std::string& out, const Event& event, const AttributeSet& resource) {
+  out += "{\"ts\":\"";
+  AppendRfc3339(out, event.at.unix_ns);
+  out += "\",\"type\":\"event\",\"name\":";
+  AppendJsonString(out, event.name);
+  out += ",\"severity\":\"";
+  out += SeverityName(event.severity);
+  out += "\",\"body\":";
+  AppendJsonString(out, event.body);
+  out += ",\"attributes\":";
+  AppendJsonAttributes(out, event.attributes);
+  if (event.entity) {
+    out += ",\"entity_type\":";
+    AppendJsonString(out, event.entity->type);
+    AttributeSet known_by;
+    for (const Entity* entity = event.entity.get(); entity; entity = entity->parent.get()) {
+      known_by = known_by.OverlaidOn(entity->attributes);
+    }
+    out += ",\"entity\":";
+    AppendJsonAttributes(out, known_by);
+  }
+  if (!resource.empty()) {
+    out += ",\"resource\":";
+    AppendJsonAttributes(out, resource);
+  }
+  out += '}';
+}
+
+void AppendJsonEvents(std::string& out, const Events& events) {
+  for (const Event& event : events.list) {
+    AppendJsonEvent(out, event, events.resource);
+    out += '\n';
+  }
 }
 
 }  // namespace gpulens

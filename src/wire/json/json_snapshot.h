@@ -1,18 +1,4 @@
-// Snapshots to one JSON object: every family with its series, for people and programs that do not read
-// the exposition formats.
-//
-//   {"schema":"gpulens.json/1", …members…, "tick":7,"last_update_ms":1711800000000,"resource":{…},
-//    "metrics":{"gpu.power.draw":{"kind":"gauge","unit":"W","help":"…","names":["gpu_power_draw_watts"],
-//      "series":[{"attributes":{"gpu.index":0},"source":"nvidia","value":612.3,"quality":"ok","age_s":0.011}],
-//      "absent":[{"attributes":{"gpu.index":1},"source":"nvidia","reason":"not_supported"}]}}}
-//
-// `names` are those under which /metrics shows the family. Families are keyed by their own names; one that
-// has series but no value now has an empty list. `absent`, which is left out where nothing is, holds the
-// series without a value, and why when that is known. A series whose kind or unit is not that of its family
-// (two sources may use the same name) carries its own. Nothing is merged away: two sources of one series
-// are two elements.
-//
-// No I/O. Objects are for one user; not thread-safe.
+// Snapshots as JSON, as one object or as a line for each value, and events. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/frame.h"
@@ -29,8 +16,21 @@
 
 namespace gpulens {
 
-// Between layout changes a page is the same text with other numbers, so a steady Render copies prepared
-// bytes and formats numbers.
+// Writes snapshots as one JSON object: every family with its series, for people and programs that do not read
+// the exposition formats.
+//
+//   {"schema":"gpulens.json/1", …members…, "tick":7,"last_update_ms":1711800000000,"resource":{…},
+//    "metrics":{"gpu.power.draw":{"kind":"gauge","unit":"W","help":"…","names":["gpu_power_draw_watts"],
+//      "series":[{"attributes":{"gpu.index":0},"source":"nvidia","value":612.3,"quality":"ok","age_s":0.011}],
+//      "absent":[{"attributes":{"gpu.index":1},"source":"nvidia","reason":"not_supported"}]}}}
+//
+// `names` are those under which /metrics shows the family. Families are keyed by their own names; one whose
+// series have no value now has an empty list. `absent`, which is left out when empty, has the series without
+// a value, and the reason when it is known. A series whose kind or unit is not that of its family (two
+// sources may use the same name) has its own. Two sources of one series are two elements.
+//
+// Between layout changes a page is the same text with other numbers, so a steady Render copies prepared bytes
+// and formats numbers.
 class JsonSnapshot {
  public:
   // `namer` gives the `names`, `attribute_filter` selects the exported series and their attributes.
@@ -106,5 +106,65 @@ class MemoryByProcess {
  private:
   SeriesFinder used_, peak_;
 };
+
+// Writes readings as complete lines of JSON:
+//
+//   {"ts":"2026-11-21T02:14:09.120Z","name":"gpu.power.draw","unit":"W","source":"nvidia",
+//    "attributes":{"gpu.index":0},"value":612.3}
+//
+// (on one line). `ts` is the time at which the value was read. A reading is written once: values of
+// collectors that did not run since, and stale ones, are not repeated. Resource attributes come first among
+// the attributes; those of the series take precedence.
+class JsonLines {
+ public:
+  // Writes the catalogue's names.
+  JsonLines() = default;
+  // Writes the names that `namer` gives, for example those of OpenTelemetry.
+  explicit JsonLines(SeriesNamer namer) : namer_(std::move(namer)) {}
+
+  // Appends a line for each value read since the last Commit.
+  void Append(const Snapshot& snapshot, std::string& out);
+  // Marks the values of the last Append as delivered: they are not written again.
+  void Commit();
+
+ private:
+  struct Line {
+    uint32_t slot = 0;
+    double scale = 1;
+    bool whole = false;
+    bool only_if_set = false;
+    uint32_t text = 0, text_size = 0;  // in LayoutLines::arena: `","name":…,"attributes":{…},`
+  };
+  struct LayoutLines {
+    std::string arena;
+    std::vector<Line> lines;
+  };
+  struct Run {
+    uint64_t run = 0;
+    int64_t read_at_ns = 0;
+    friend bool operator==(const Run&, const Run&) = default;
+  };
+
+  LayoutLines MakeNames(const Layout& layout, std::string_view source) const;
+  void AddLine(const SeriesInfo& info, const NamedSeries& named, std::string_view source, Line line,
+               LayoutLines& text) const;
+
+  std::optional<SeriesNamer> namer_;
+  AttributeSet resource_;
+  PerLayout<LayoutLines> texts_;
+  std::map<std::string, Run, std::less<>> written_, appended_;  // by source
+};
+
+// An event as a line of JSON, the same in every sink:
+//
+//   {"ts":"2026-11-21T02:14:09.120Z","type":"event","name":"gpu.xid","severity":"fatal","body":"NVRM: Xid …",
+//    "attributes":{"gpu.xid.code":79},"entity_type":"gpu","entity":{"gpu.index":3},"resource":{"host.name":"n1"}}
+//
+// (on one line). `type` distinguishes it from a reading. Without an entity, or a resource, its members are
+// left out. Appended without a newline; valid JSON whatever the texts are.
+void AppendJsonEvent(std::string& out, const Event& event, const AttributeSet& resource);
+
+// Each event on a line.
+void AppendJsonEvents(std::string& out, const Events& events);
 
 }  // namespace gpulens

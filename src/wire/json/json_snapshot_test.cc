@@ -77,7 +77,7 @@ TEST(JsonText, NumbersReadBackExactlyAndAreJson) {
   EXPECT_EQ(out, "-9223372036854775808");
 }
 
-TEST(JsonText, MembersSayWhatJsonHasNoNumberFor) {
+TEST(JsonText, MembersWithoutAJsonNumberAreStrings) {
   std::string out;
   AppendJsonMember(out, "value", 1.5);
   AppendJsonMember(out, "value", kNan);
@@ -144,7 +144,7 @@ TEST(JsonSnapshot, ShowsFamiliesWithTheirSeries) {
   EXPECT_EQ(json["metrics"]["gpu.process.memory.used"]["series"][0]["value"].text, "9007199254740993");
 }
 
-TEST(JsonSnapshot, WhatHasNoValueSaysWhy) {
+TEST(JsonSnapshot, ReadingsWithoutAValueHaveAReason) {
   TestSource nvidia("nvidia"), other("other");
   Series power0 = nvidia.table.Declare(kPower, Gpu(0));
   Series power1 = nvidia.table.Declare(kPower, Gpu(1));
@@ -170,7 +170,7 @@ TEST(JsonSnapshot, WhatHasNoValueSaysWhy) {
   EXPECT_TRUE(metrics["gpu.process.memory.used"]["absent"].items.empty());
 }
 
-TEST(JsonSnapshot, TellsStaleValuesAndTheirAge) {
+TEST(JsonSnapshot, ShowsStaleValuesWithTheirAge) {
   TestSource nvidia("nvidia");
   Series power = nvidia.table.Declare(kPower, Gpu(0));
   nvidia.writer.Begin(kNow);
@@ -228,7 +228,7 @@ TEST(JsonSnapshot, JoinsFamiliesOfSeveralSourcesAndKeepsTheirDifferences) {
   nvidia.writer.Set(native, 1);
   scrape.writer.Set(same, 2);
   scrape.writer.Set(other, 3);
-  // The passed-on one comes first and still stands behind the native one.
+  // The passed-on one comes first, but the native one has precedence.
   auto snapshot = MakeSnapshot(1, kNow, {scrape.Entry(Precedence::kPassThrough), nvidia.Entry()});
   JsonSnapshot page(NameWithUnderscores);
   Json json = Render(page, *snapshot);
@@ -312,17 +312,17 @@ TEST(MemoryByProcess, KeysByPidAndGpu) {
   TestSource nvidia("nvidia");
   AttributeSet pid({{"process.pid", int64_t{4242}}});
   Series used = nvidia.table.Declare(kUsed, Gpu(1), pid);
-  Series twin =
+  Series duplicate =
       nvidia.table.Declare(kUsed, Gpu(1), AttributeSet({{"process.pid", int64_t{4242}}, {"x", "y"}}));
   Series peak = nvidia.table.Declare(kPeak, Gpu(1), pid);
   Series lone = nvidia.table.Declare(kPeak, Gpu(0), pid);
-  Series nobody = nvidia.table.Declare(kUsed, Gpu(2));
+  Series unowned = nvidia.table.Declare(kUsed, Gpu(2));
   nvidia.writer.Begin(kNow);
   nvidia.writer.SetInt(used, 100);
-  nvidia.writer.SetInt(twin, 7);
+  nvidia.writer.SetInt(duplicate, 7);
   nvidia.writer.SetInt(peak, 300);
   nvidia.writer.SetInt(lone, 1);
-  nvidia.writer.SetInt(nobody, 1);
+  nvidia.writer.SetInt(unowned, 1);
   MemoryByProcess memory(kUsed, kPeak);
   auto found = memory.Of(*MakeSnapshot(1, kNow, {nvidia.Entry()}));
   ASSERT_EQ(found.size(), 2u);
@@ -332,7 +332,7 @@ TEST(MemoryByProcess, KeysByPidAndGpu) {
   EXPECT_EQ(found["4242:0"].peak, 1);
 }
 
-TEST(PerLayout, ForgetsWhatIsNotUsed) {
+TEST(PerLayout, ForgetsUnusedLayouts) {
   TestSource source("a");
   source.table.Declare(kPower, Gpu(0));
   auto first = source.table.Freeze();
@@ -350,7 +350,7 @@ TEST(PerLayout, ForgetsWhatIsNotUsed) {
   EXPECT_EQ(made, 2);
 }
 
-TEST(JsonReader, RefusesWhatIsNoJson) {
+TEST(JsonReader, RejectsInvalidJson) {
   for (const char* bad : {"", "{", "[1,]", "{\"a\":1,\"a\":2}", "01", "1.", "NaN", "\"\x01\"", "\"\xff\"",
                           "[1] 2", "{\"a\" 1}", "\"\\x\"", "nul", "-"}) {
     EXPECT_FALSE(JsonReader::Read(bad).has_value()) << bad;

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/json_scanner.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/text.h"
 #include "core/frame_writer.h"
@@ -17,7 +17,7 @@ namespace gpulens::json_testing {
 // A value that was read; kMissing if it is absent.
 struct Json {
   enum Type { kMissing, kNull, kBool, kNumber, kString, kArray, kObject } type = kMissing;
-  std::string text;  // of a number as it stands there, of a string decoded
+  std::string text;  // of a number as written, of a string decoded
   bool yes = false;
   std::vector<std::string> keys;  // of an object, in the order of its items
   std::vector<Json> items;

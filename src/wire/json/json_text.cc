@@ -26,9 +26,7 @@ void AppendDigits(std::string& out, int64_t value, int width) {
 
 // A bound is data, not a reading: an infinite one is a word.
 void AppendBoundMember(std::string& out, std::string_view key, double bound) {
-  out += '"';
-  out += key;
-  out += "\":";
+  AppendJsonKey(out, key);
   if (std::isfinite(bound)) return AppendJsonNumber(out, bound);
   out += '"';
   out += SpecialName(bound);
@@ -37,9 +35,7 @@ void AppendBoundMember(std::string& out, std::string_view key, double bound) {
 
 void AppendCount(std::string& out, std::string_view key, Cell cell, bool whole) {
   if (!whole) return AppendJsonMember(out, key, cell.d);
-  out += '"';
-  out += key;
-  out += "\":";
+  AppendJsonKey(out, key);
   AppendJsonInt(out, cell.i);
 }
 
@@ -87,6 +83,12 @@ void AppendDate(std::string& out, int64_t days) {
 
 }  // namespace
 
+void AppendJsonKey(std::string& out, std::string_view key) {
+  out += '"';
+  out += key;
+  out += "\":";
+}
+
 void AppendJsonInt(std::string& out, int64_t value) {
   char text[24];
   out.append(text, std::to_chars(text, text + sizeof text, value).ptr);
@@ -102,12 +104,11 @@ void AppendJsonNumber(std::string& out, double value) {
 }
 
 void AppendJsonMember(std::string& out, std::string_view key, double value) {
-  out += '"';
   if (std::isfinite(value)) {
-    out += key;
-    out += "\":";
+    AppendJsonKey(out, key);
     return AppendJsonNumber(out, value);
   }
+  out += '"';
   if (key != "value") {
     out += key;
     out += '_';

@@ -12,6 +12,8 @@
 
 namespace gpulens {
 
+// `"key":`, for keys that need no escapes.
+void AppendJsonKey(std::string& out, std::string_view key);
 void AppendJsonInt(std::string& out, int64_t value);
 // The shortest text that reads back as the same double; whole numbers without a point. NaN and the
 // infinities, which JSON does not have, become null.
@@ -35,7 +37,7 @@ void AppendRfc3339(std::string& out, int64_t unix_ns);
 void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot);
 // The same in another unit, perhaps as a whole number. Histograms are never scaled.
 void AppendJsonReading(std::string& out, const Frame& frame, uint32_t slot, double scale, bool whole);
-// How old the value of a slot is at `now`, in milliseconds; never negative.
+// Returns the age of the value of a slot at `now` in milliseconds; never negative.
 int64_t AgeMsAt(const Frame& frame, uint32_t slot, Instant now) noexcept;
 
 }  // namespace gpulens

@@ -37,11 +37,11 @@ void ToClassicBuckets(int scale, int32_t offset, std::span<const uint64_t> count
   out.counts.clear();
   out.count = zeros;
   const int by = std::clamp(scale - kBoundsScale, 0, 40);
-  const int told = std::min(scale, kBoundsScale);
+  const int bounds_scale = std::min(scale, kBoundsScale);
   for (size_t i = 0; i < counts.size(); ++i) {
     out.count += counts[i];
     const int64_t index = (int64_t{offset} + static_cast<int64_t>(i)) >> by;
-    const double bound = UpperBound(index, told);
+    const double bound = UpperBound(index, bounds_scale);
     // Buckets without a bound among doubles are in the count alone; those with the last bound are added to
     // it.
     if (bound <= 0 || std::isinf(bound)) continue;

@@ -40,12 +40,12 @@ TEST(ExponentialBounds, CoarseOnesKeepTheirBounds) {
   EXPECT_EQ(Of(1, INT32_MIN, {1}).count, 1u);
 }
 
-TEST(ExponentialBounds, NothingIsNothing) {
+TEST(ExponentialBounds, WithoutBucketsThereAreNoBounds) {
   EXPECT_THAT(Of(8, 0, {}).bounds, IsEmpty());
   EXPECT_EQ(Of(8, 0, {}, 4).count, 4u);
 }
 
-// The truth is counted beside: whatever was recorded, each count is that of the values up to the bound.
+// Compares with counts of the recorded values: each count is that of the values up to the bound.
 TEST(ExponentialBounds, CountsAreThoseOfTheValues) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 20; ++round) {
@@ -55,7 +55,7 @@ TEST(ExponentialBounds, CountsAreThoseOfTheValues) {
     std::uniform_real_distribution<double> exponent(-10.0 - 10 * round, 3.0 + 5 * round);
     for (int i = 0; i < 500; ++i) {
       double value = std::exp2(exponent(random));
-      // On the edges themselves, and beside them.
+      // On the bounds themselves, and next to them.
       if (i % 5 == 0) value = std::exp2(std::floor(std::log2(value)));
       if (i % 10 == 0) value *= 0x1.6a09e667f3bccp0;
       if (i % 20 == 0) value = std::nextafter(value, std::numeric_limits<double>::infinity());
@@ -64,17 +64,17 @@ TEST(ExponentialBounds, CountsAreThoseOfTheValues) {
       values.push_back(value);
     }
     const Sample sample = registry.Snapshot().front();
-    const ClassicBuckets told = Of(sample.scale, sample.offset, sample.counts, sample.zeros);
-    ASSERT_EQ(told.count, values.size());
-    ASSERT_FALSE(told.bounds.empty());
-    EXPECT_EQ(told.counts.back(), told.count);
-    for (size_t i = 0; i < told.bounds.size(); ++i) {
-      const auto below =
-          std::count_if(values.begin(), values.end(), [&](double value) { return value <= told.bounds[i]; });
-      EXPECT_EQ(told.counts[i], static_cast<uint64_t>(below))
-          << told.bounds[i] << " at scale " << sample.scale;
+    const ClassicBuckets buckets = Of(sample.scale, sample.offset, sample.counts, sample.zeros);
+    ASSERT_EQ(buckets.count, values.size());
+    ASSERT_FALSE(buckets.bounds.empty());
+    EXPECT_EQ(buckets.counts.back(), buckets.count);
+    for (size_t i = 0; i < buckets.bounds.size(); ++i) {
+      const auto below = std::count_if(values.begin(), values.end(),
+                                       [&](double value) { return value <= buckets.bounds[i]; });
+      EXPECT_EQ(buckets.counts[i], static_cast<uint64_t>(below))
+          << buckets.bounds[i] << " at scale " << sample.scale;
       if (i > 0) {
-        EXPECT_GT(told.bounds[i], told.bounds[i - 1]);
+        EXPECT_GT(buckets.bounds[i], buckets.bounds[i - 1]);
       }
     }
   }

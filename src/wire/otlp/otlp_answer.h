@@ -1,4 +1,4 @@
-// What an OTLP receiver answers: bytes from outside, read with limits. Pure.
+// Responses of OTLP receivers: read, with limits, from others, and written for senders. Pure.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,16 @@
 
 namespace gpulens {
 
-// Of an Export…ServiceResponse: what was not taken although the request was. A plain value.
+// Content of an Export…ServiceResponse: items that were rejected although the request was accepted. A plain
+// value.
 struct OtlpPartialSuccess {
   int64_t rejected = 0;  // points or records; never below 0
   std::string message;   // printable, at most 500 bytes; with 0 rejected it is a warning
 };
 
-// None when the bytes are no such answer. An empty answer means that all was accepted.
+// Reads a response; none for invalid bytes. An empty response means that all was accepted.
 std::optional<OtlpPartialSuccess> ReadOtlpAnswer(std::string_view bytes);
-// The message of a google.rpc.Status, as OTLP/HTTP sends it with an error; empty when there is none.
+// Returns the message of a google.rpc.Status, as OTLP/HTTP sends it with an error; empty when it has none.
 std::string ReadOtlpError(std::string_view bytes);
 
 // Answers to senders, as protobuf or as JSON.
@@ -28,10 +29,11 @@ enum class OtlpFormat : uint8_t { kProtobuf, kJson };
 // "application/x-protobuf", "application/json".
 std::string_view OtlpContentType(OtlpFormat encoding) noexcept;
 
-// An Export…ServiceResponse. With `rejected` items, or something to say, it is a partial success.
+// Returns an Export…ServiceResponse: a partial success if items were rejected or `message` is not empty.
 std::string OtlpSuccess(OtlpSignal signal, OtlpFormat encoding, uint64_t rejected, std::string_view message);
 
-// A google.rpc.Status. `code` is one of gRPC's: 3 invalid argument, 8 resource exhausted, 14 unavailable.
+// Returns a google.rpc.Status. `code` is one of gRPC's: 3 invalid argument, 8 resource exhausted, 14
+// unavailable.
 std::string OtlpFailure(OtlpFormat encoding, uint32_t code, std::string_view message);
 
 }  // namespace gpulens

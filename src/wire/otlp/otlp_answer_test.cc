@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "wire/otlp/otlp_answer.h"
+#include "wire/otlp/otlp_encode.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_logs.h"
 #include "wire/otlp/otlp_testing.h"
 
 namespace gpulens {
@@ -20,7 +20,7 @@ std::string Partial(uint64_t rejected, std::string_view message) {
   return answer;
 }
 
-TEST(OtlpAnswer, TellsWhatWasNotTaken) {
+TEST(OtlpAnswer, ReportsRejectedItems) {
   auto all = ReadOtlpAnswer("");
   ASSERT_TRUE(all);
   EXPECT_EQ(all->rejected, 0);
@@ -32,7 +32,7 @@ TEST(OtlpAnswer, TellsWhatWasNotTaken) {
   EXPECT_EQ(ReadOtlpAnswer(Partial(1, std::string(100'000, '\x01')))->message.size(), 500u);
 }
 
-TEST(OtlpAnswer, RefusesWhatIsNone) {
+TEST(OtlpAnswer, RejectsInvalidBytes) {
   for (const std::string& bad :
        {std::string("<html>"), Partial(1, "cut").substr(0, 6), std::string("\x0a\xff\xff\xff\xff\x0f", 6),
         std::string(20, '\xff'), std::string("\x00", 1)}) {
@@ -47,7 +47,7 @@ TEST(OtlpAnswer, RefusesWhatIsNone) {
   EXPECT_EQ(ReadOtlpError(status), "slow down");
 }
 
-// The fields of one record, in the order in which they stand.
+// The fields of one record, in their order.
 std::vector<std::string> Fields(std::string_view request) {
   std::vector<std::string> out;
   protozero::pbf_reader all(request.data(), request.size());
@@ -76,7 +76,7 @@ std::vector<std::string> Fields(std::string_view request) {
   return out;
 }
 
-TEST(OtlpLogs, TellsAnEventWithTheThingItHappenedTo) {
+TEST(OtlpLogs, WritesAnEventWithItsEntity) {
   Events events;
   events.resource = AttributeSet({{"host.name", "n1"}});
   Event& xid = events.list.emplace_back();
@@ -104,7 +104,7 @@ TEST(OtlpReply, FullSuccessIsEmpty) {
   EXPECT_EQ(OtlpSuccess(OtlpSignal::kLogs, OtlpFormat::kJson, 0, ""), "{}");
 }
 
-TEST(OtlpReply, PartialSuccessSaysHowManyAndWhy) {
+TEST(OtlpReply, PartialSuccessHasTheCountAndTheReason) {
   const auto partial = ReadOtlpAnswer(OtlpSuccess(OtlpSignal::kMetrics, OtlpFormat::kProtobuf, 3, "why"));
   ASSERT_TRUE(partial.has_value());
   EXPECT_EQ(partial->rejected, 3);

@@ -5,8 +5,6 @@
 
 #include "base/check.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_schema.h"
-#include "wire/otlp/proto_cursor.h"
 
 namespace gpulens {
 namespace {
@@ -64,14 +62,12 @@ void OtlpBatch::ReadResource(std::string_view list) {
   resource_ = {};
   resource_field_ = nullptr;
   ProtoCursor cursor(list);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     if (field.number != otlp::kResource) continue;
     resource_ = field.bytes;
     resource_field_ = field.whole.data();
     ProtoCursor inner(field.bytes);
-    ProtoField pair;
-    while (inner.Next(pair)) {
+    for (ProtoField pair; inner.Next(pair);) {
       if (pair.number != otlp::kResourceAttributes) continue;
       keys_.push_back(KeyOf(pair.bytes));
       TakeIdentity(pair.bytes, identity_);
@@ -105,59 +101,39 @@ void OtlpBatch::CopyWhole(const ProtoField& list) {
   out_ += after;
 }
 
+// Enters a message and calls `walk(field)` for each field that leads to items. A message without such a field
+// is written as it is.
+template <class Walk>
+void OtlpBatch::WalkLevel(size_t level, const ProtoField& message, Walk&& walk) {
+  path_[level] = {message.number, message.bytes, 0};
+  bool any = false;
+  ProtoCursor cursor(message.bytes);
+  for (ProtoField field; cursor.Next(field);) {
+    if (!IsWalked(level, field.number)) continue;
+    any = true;
+    walk(field);
+  }
+  if (!any) Open(level);
+  CloseFrom(level);
+}
+
 void OtlpBatch::WalkScopes(const ProtoField& list) {
-  Enter(kResource, list);
-  bool any_scope = false;
-  ProtoCursor cursor(list.bytes);
-  ProtoField scope;
-  while (cursor.Next(scope)) {
-    if (scope.number != otlp::kScopeList) continue;
-    any_scope = true;
-    if (TakeRemoved(scope)) continue;
-    Enter(kScope, scope);
-    bool any = false;
-    ProtoCursor inner(scope.bytes);
-    ProtoField item;
-    while (inner.Next(item)) {
-      if (item.number != otlp::kItems) continue;
-      any = true;
-      if (TakeRemoved(item)) continue;
+  WalkLevel(kResource, list, [this](const ProtoField& scope) {
+    if (TakeRemoved(scope)) return;
+    WalkLevel(kScope, scope, [this](const ProtoField& item) {
+      if (TakeRemoved(item)) return;
       if (signal_ == OtlpSignal::kMetrics) WalkMetric(item);
       else WriteItem(kScope, otlp::ItemShape(signal_), item);
-    }
-    if (!any) Open(kScope);
-    CloseFrom(kScope);
-  }
-  if (!any_scope) Open(kResource);
-  CloseFrom(kResource);
+    });
+  });
 }
 
 void OtlpBatch::WalkMetric(const ProtoField& metric) {
-  Enter(kMetric, metric);
-  bool any = false;
-  ProtoCursor cursor(metric.bytes);
-  ProtoField data;
-  while (cursor.Next(data)) {
-    if (!otlp::IsData(data.number)) continue;
-    any = true;
-    WalkData(data);
-  }
-  if (!any) Open(kMetric);
-  CloseFrom(kMetric);
-}
-
-void OtlpBatch::WalkData(const ProtoField& data) {
-  Enter(kData, data);
-  bool any = false;
-  ProtoCursor cursor(data.bytes);
-  ProtoField point;
-  while (cursor.Next(point)) {
-    if (point.number != otlp::kPoints) continue;
-    any = true;
-    if (!TakeRemoved(point)) WriteItem(kData, otlp::PointShape(data.number), point);
-  }
-  if (!any) Open(kData);
-  CloseFrom(kData);
+  WalkLevel(kMetric, metric, [this](const ProtoField& data) {
+    WalkLevel(kData, data, [&](const ProtoField& point) {
+      if (!TakeRemoved(point)) WriteItem(kData, otlp::PointShape(data.number), point);
+    });
+  });
 }
 
 void OtlpBatch::WriteItem(size_t below, OtlpMessage shape, const ProtoField& item) {
@@ -172,8 +148,7 @@ void OtlpBatch::WriteItem(size_t below, OtlpMessage shape, const ProtoField& ite
   OtlpIdentity identity;
   keys_.clear();
   ProtoCursor cursor(item.bytes);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     if (field.number != attributes) continue;
     const std::string_view usual = otlp::UsualPair(field.bytes);
     keys_.push_back(usual.empty() ? KeyOf(field.bytes) : usual);
@@ -189,10 +164,6 @@ bool OtlpBatch::TakeRemoved(const ProtoField& message) {
   if (next_removed_ == scan_->removed.size() || scan_->removed[next_removed_] != at) return false;
   ++next_removed_;
   return true;
-}
-
-void OtlpBatch::Enter(size_t level, const ProtoField& message) {
-  path_[level] = {message.number, message.bytes, 0};
 }
 
 void OtlpBatch::Open(size_t level) {
@@ -218,12 +189,8 @@ void OtlpBatch::WriteHead(size_t level) {
   const bool own_resource = level == kResource && !new_resource_.empty();
   if (own_resource && !resource_field_) out_ += new_resource_;
   ProtoCursor cursor(path_[level].bytes);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    const bool walked = level == kMetric ? otlp::IsData(field.number)
-                        : level == kData ? field.number == otlp::kPoints
-                                         : field.number == otlp::kScopeList;
-    if (walked) continue;
+  for (ProtoField field; cursor.Next(field);) {
+    if (IsWalked(level, field.number)) continue;
     if (own_resource && field.whole.data() == resource_field_) out_ += new_resource_;
     else out_ += field.whole;
   }
@@ -257,8 +224,7 @@ size_t OtlpBatch::SplicedSize(std::string_view message, uint32_t attributes) {
   if (replaced_.empty()) return message.size() + added;
   kept_.clear();
   ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     const bool out = field.number == attributes &&
                      std::find(replaced_.begin(), replaced_.end(), KeyOf(field.bytes)) != replaced_.end();
     if (!out) kept_ += field.whole;

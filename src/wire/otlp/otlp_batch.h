@@ -1,10 +1,10 @@
 // Received requests of one signal, written again: without what a scan left out, with attributes put inside
 // the Resource and the items they belong to, small ones merged, large ones split. Pure.
 //
-// All that is not changed is copied byte for byte, fields that this program does not know included. What is
-// split or added to may change the order of fields, never their content; a field next to the items is in
-// each part. There is always one Resource: additions go into the one that is there, since some decoders
-// replace rather than merge a second one.
+// Unchanged messages are copied byte for byte, unknown fields included. Messages that are split or extended
+// may change the order of fields, never their content; a field next to the items is in each part. There is
+// always one Resource: additions go into the one that is there, since some decoders replace rather than merge
+// a second one.
 #pragma once
 
 #include <array>
@@ -58,9 +58,9 @@ class OtlpAddition {
 class OtlpEnricher {
  public:
   virtual ~OtlpEnricher() = default;
-  // For the Resource itself.
+  // Returns the additions for the Resource itself.
   virtual const OtlpAddition* OfResource(const OtlpIdentity& resource) = 0;
-  // For an item with an identity of its own, below that Resource.
+  // Returns the additions for an item with an identity of its own, below that Resource.
   virtual const OtlpAddition* OfItem(const OtlpIdentity& resource, const OtlpIdentity& item) = 0;
 };
 
@@ -76,8 +76,8 @@ class OtlpBatch {
 
   OtlpBatch(OtlpSignal signal, Limits limits, Emit emit);
 
-  // What stays of the scanned request, whose bytes must still be there, goes behind what is held; emits as
-  // often as a request is full. `enricher` may be null.
+  // Appends the items that remain of the scanned request, whose bytes must still exist; emits each time that
+  // a request is full. `enricher` may be null.
   void Add(const OtlpScan& scan, OtlpEnricher* enricher);
   // Emits what is held, if anything.
   void Flush();
@@ -87,6 +87,15 @@ class OtlpBatch {
 
  private:
   enum : size_t { kResource, kScope, kMetric, kData, kLevels };
+  // Whether a field of a message of this level leads to items.
+  static bool IsWalked(size_t level, uint32_t number) noexcept {
+    switch (level) {
+      case kResource: return number == otlp::kScopeList;
+      case kScope: return number == otlp::kItems;
+      case kMetric: return otlp::IsData(number);
+      default: return number == otlp::kPoints;
+    }
+  }
   // A message on the way down to the items. `length_at` is 0 while it is not written in this request.
   struct Step {
     uint32_t number = 0;
@@ -97,11 +106,11 @@ class OtlpBatch {
   void AddResource(const ProtoField& list, const OtlpScan::Resource& scanned);
   void ReadResource(std::string_view list);
   void CopyWhole(const ProtoField& list);
+  template <class Walk>
+  void WalkLevel(size_t level, const ProtoField& message, Walk&& walk);
   void WalkScopes(const ProtoField& list);
   void WalkMetric(const ProtoField& metric);
-  void WalkData(const ProtoField& data);
   void WriteItem(size_t below, OtlpMessage shape, const ProtoField& item);
-  void Enter(size_t level, const ProtoField& message);
   void Open(size_t level);
   void CloseFrom(size_t level);
   void WriteHead(size_t level);

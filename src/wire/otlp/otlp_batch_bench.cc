@@ -9,7 +9,7 @@ namespace {
 
 using namespace otlp_in_testing;
 
-// Says a pod of five attributes of each GPU, as the enrichers do.
+// Adds a pod of five attributes to each GPU, as the enrichers do.
 class Pods final : public OtlpEnricher {
  public:
   const OtlpAddition* OfResource(const OtlpIdentity&) override { return &pod_; }

@@ -10,7 +10,7 @@ namespace {
 
 using namespace otlp_in_testing;
 
-// Says of a resource and of every GPU which pod it is.
+// Adds its pod to a resource and to every GPU.
 class FakeEnricher final : public OtlpEnricher {
  public:
   explicit FakeEnricher(bool replaces = false)
@@ -87,7 +87,7 @@ std::string Without(std::string text, const std::string& field, const std::vecto
   return text;
 }
 
-TEST(OtlpBatch, WhatNeedsNoChangeLeavesByteForByte) {
+TEST(OtlpBatch, CopiesUnchangedRequestsByteForByte) {
   for (OtlpSignal signal : {OtlpSignal::kMetrics, OtlpSignal::kLogs, OtlpSignal::kTraces}) {
     for (uint64_t seed = 0; seed < 50; ++seed) {
       const std::string request = Maker(seed).Make(signal);
@@ -114,7 +114,7 @@ TEST(OtlpBatch, AMissingResourceIsMade) {
   EXPECT_EQ(Count(out, "of-resource"), 1u);
 }
 
-TEST(OtlpBatch, TheSendersWordStaysUnlessAskedOtherwise) {
+TEST(OtlpBatch, KeepsAttributesOfTheSenderUnlessConfiguredOtherwise) {
   const std::string items =
       In(2, Gauge("m", In(1, Point(In(7, Pair("gpu.index", "2")) + In(7, Pair("k8s.pod.name", "mine"))))));
   const std::string request = Request(In(1, Pair("k8s.pod.name", "mine")), items);
@@ -153,7 +153,7 @@ TEST(OtlpBatch, PointsOfOneResourceMayBeOfDifferentGpus) {
   }
 }
 
-TEST(OtlpBatch, ThingsOfAnotherHostAreForwardedAsTheyAre) {
+TEST(OtlpBatch, ForwardsItemsOfOtherHostsUnchanged) {
   FakeEnricher enricher;
   const std::string request = Request(In(1, Pair("host.name", "elsewhere")),
                                       In(2, Gauge("m", In(1, Point(In(7, Pair("gpu.index", "1")))))));
@@ -161,8 +161,8 @@ TEST(OtlpBatch, ThingsOfAnotherHostAreForwardedAsTheyAre) {
             Lines::Of(OtlpSignal::kMetrics, request));
 }
 
-// Whatever is sent: all items come out, in order, with all that stands above them; only additions differ.
-TEST(OtlpBatch, EnrichedRequestsDecodeEqualButForWhatWasAdded) {
+// For any request: all items come out, in order, with all that is above them; only additions differ.
+TEST(OtlpBatch, EnrichedRequestsDecodeEqualExceptForAdditions) {
   const std::vector<std::string> added = {Pair("k8s.pod.name", "of-resource"), Pair("cluster", "c1")};
   std::vector<std::string> of_items;
   for (int i = 0; i < 4; ++i) of_items.push_back(Pair("k8s.pod.name", "pod-" + std::to_string(i)));
@@ -220,7 +220,7 @@ TEST(OtlpBatch, LargeRequestsAreSplitAndSmallOnesMerged) {
   for (const std::string& request : by_size.requests) EXPECT_LE(request.size(), 10'100u);
 }
 
-TEST(OtlpBatch, WhatIsLeftOutIsGoneAndTheRestStays) {
+TEST(OtlpBatch, LeavesOutRemovedItemsAndKeepsTheRest) {
   const std::vector<std::string> patterns = {"go_*"};
   const NameFilter unwanted(patterns);
   const std::string good = In(1, Point("", 1)), bad = In(1, Point(In(7, Pair("\xff", ""))));

@@ -99,7 +99,7 @@ TEST_F(OtlpChoices, ADeltaIsWhatCameSinceTheLastOne) {
             "energy sum delta monotonic\n  @5..6 10\nerrors sum delta monotonic\n  @2..6 i1\n");
 }
 
-TEST_F(OtlpChoices, ACounterThatFellBeganAnew) {
+TEST_F(OtlpChoices, ACounterThatFellStartsAgain) {
   Use({.delta_counters = true});
   Series energy = gpu_.table.Declare(kPlainEnergy, {});
   Run(1, {{energy, 100}});
@@ -108,16 +108,16 @@ TEST_F(OtlpChoices, ACounterThatFellBeganAnew) {
   EXPECT_EQ(Run(4, {{energy, 5}}), "energy sum delta monotonic\n  @3..4 1\n");
 }
 
-TEST_F(OtlpChoices, OneThatBeganSinceIsToldFromItsStart) {
+TEST_F(OtlpChoices, ANewSeriesIsReportedFromItsStart) {
   Use({.delta_counters = true});
   Series old = gpu_.table.Declare(kPlainEnergy, Gpu(0), {}, {.start_unix_ns = At(-100).unix_ns});
-  EXPECT_EQ(Run(1, {{old, 50}}), "") << "the agent before may have told it";
+  EXPECT_EQ(Run(1, {{old, 50}}), "") << "the agent before may have exported it";
   Series young = gpu_.table.Declare(kPlainEnergy, Gpu(1), {}, {.start_unix_ns = At(2).unix_ns});
   EXPECT_EQ(Run(4, {{old, 51}, {young, 9}}),
             "energy sum delta monotonic\n  gpu.index=0 @1..4 1\n  gpu.index=1 @2..4 9\n");
 }
 
-TEST_F(OtlpChoices, WhatIsRefusedIsInTheNextDelta) {
+TEST_F(OtlpChoices, ARefusedDeltaIsPartOfTheNext) {
   Use({.delta_counters = true}, 1);
   Series a = gpu_.table.Declare(kPlainEnergy, Gpu(0)), b = gpu_.table.Declare(kPlainEnergy, Gpu(1));
   Run(1, {{a, 10}, {b, 20}});
@@ -145,7 +145,7 @@ TEST_F(OtlpChoices, DeltasGoOnInAnotherLayout) {
   EXPECT_EQ(text, "energy sum delta monotonic\n  gpu.index=0 @2..3 1\n") << "no flag for one that ends";
 }
 
-TEST_F(OtlpChoices, EachSpellingHasItsOwnDelta) {
+TEST_F(OtlpChoices, EachNameHasItsOwnDelta) {
   Use({.delta_counters = true}, 1, SeriesNamer(&NameTwice));
   Series energy = gpu_.table.Declare(kPlainEnergy, {});
   Run(1, {{energy, 104}});
@@ -154,7 +154,7 @@ TEST_F(OtlpChoices, EachSpellingHasItsOwnDelta) {
             "energy sum delta monotonic\n  @2..3 4\nother.energy sum delta monotonic\n  @1..3 1\n");
   EXPECT_EQ(Run(4, {{energy, 116}}),
             "energy sum delta monotonic\n  @3..4 4\nother.energy sum delta monotonic\n  @3..4 1\n")
-      << "11.6 is 12, of which 11 was told: rounding does not add up";
+      << "11.6 is 12, of which 11 was status: rounding does not add up";
 }
 
 TEST_F(OtlpChoices, HistogramsAsDeltas) {
@@ -173,7 +173,7 @@ TEST_F(OtlpChoices, HistogramsAsDeltas) {
             "ttft histogram delta\n  @2..3 bounds:1:2 buckets:0:0:0 sum=0 count=0\n");
   EXPECT_EQ(RunCells(4, latency, {1, 1, 0.5, 1}),
             "ttft histogram delta\n  @3..4 bounds:1:2 buckets:1:0:0 sum=0.5 count=1\n")
-      << "it began anew";
+      << "it began fresh";
 }
 
 TEST_F(OtlpChoices, ExponentialHistograms) {
@@ -199,7 +199,7 @@ TEST_F(OtlpChoices, ExponentialHistogramsAsDeltas) {
   EXPECT_EQ(Run(3, {}), "");
 }
 
-TEST_F(OtlpChoices, ExemplarsAreToldOnce) {
+TEST_F(OtlpChoices, ExemplarsAreExportedOnce) {
   Use({});
   Series latency = gpu_.table.Declare(kPlainLatency, {}, {}, {.shape = Bounds({1, 2})});
   Series errors = gpu_.table.Declare(kErrors, {}), more = gpu_.table.Declare(kErrors, Gpu(1));
@@ -222,16 +222,17 @@ TEST_F(OtlpChoices, ExemplarsAreToldOnce) {
   EXPECT_EQ(run(3),
             "ttft histogram cumulative\n  @0..3 bounds:1:2 buckets:1:0:0 sum=1 count=1\n"
             "errors sum cumulative monotonic\n  @2..3 i1 ( 1 trace_id=\"short\")\n  gpu.index=1 @2..3 i1\n")
-      << "one without a time is told with each reading";
+      << "one without a time is exported with each reading";
 }
 
-// Numbers put into the kept request, and requests written anew, are the same bytes, whatever comes and goes.
-TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
+// A request with new numbers patched in and a freshly written one are the same bytes, whatever comes and
+// goes.
+TEST(OtlpImage, AKeptRequestEqualsAFreshOne) {
   const Instant zero = ManualClock().Now();
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     OtlpMetrics kept(SeriesNamer(&NameVerbatim), {.scope_version = "1"}),
-        anew(SeriesNamer(&NameVerbatim), {.scope_version = "1", .keep_request = false});
+        fresh(SeriesNamer(&NameVerbatim), {.scope_version = "1", .keep_request = false});
     TestSource gpu("nvidia"), host("host");
     auto shape = Bounds({1, 2});
     std::vector<Series> series;
@@ -266,13 +267,13 @@ TEST(OtlpImage, AKeptRequestIsWhatWouldBeWrittenAnew) {
           return taken ? Status{} : Status{Code::kIo, "no"};
         };
       };
-      const Status told = kept.Encode(*snapshot, into(one));
-      EXPECT_EQ(anew.Encode(*snapshot, into(other)).ok(), told.ok());
-      EXPECT_EQ(kept.points(), anew.points());
+      const Status status = kept.Encode(*snapshot, into(one));
+      EXPECT_EQ(fresh.Encode(*snapshot, into(other)).ok(), status.ok());
+      EXPECT_EQ(kept.points(), fresh.points());
       ASSERT_EQ(one, other) << "seed " << seed << " tick " << tick << " odd " << odd;
       if (!taken) continue;
       kept.Commit();
-      anew.Commit();
+      fresh.Commit();
     }
   }
 }

@@ -90,7 +90,7 @@ enum KeyValueField : uint32_t { kKey = 1, kValue = 2 };
 enum AnyValueField : uint32_t { kString = 1, kBool = 2, kInt = 3, kDouble = 4, kArray = 5, kKeyValues = 6 };
 // Of ArrayValue and KeyValueList.
 inline constexpr uint32_t kListElement = 1;
-// DataPointFlags.FLAG_NO_RECORDED_VALUE: the series was there and has no value any more.
+// DataPointFlags.FLAG_NO_RECORDED_VALUE: the series has ended.
 inline constexpr uint32_t kNoRecordedValue = 1;
 
 // Of a fixed64 or double field below 16: one byte of tag, eight of value.
@@ -100,14 +100,14 @@ void AppendNumber(std::string& out, uint32_t field, uint64_t value);  // a varin
 void AppendFixed(std::string& out, uint32_t field, uint64_t value);
 void AppendFixed(std::string& out, uint32_t field, double value);
 void AppendBytes(std::string& out, uint32_t field, std::string_view bytes);
-// What is not valid UTF-8 becomes U+FFFD: receivers refuse a whole request for one bad string.
+// Appends a string with U+FFFD for invalid UTF-8, as receivers refuse a whole request for one bad string.
 void AppendText(std::string& out, uint32_t field, std::string_view text);
 // A KeyValue; the value keeps its type.
 void AppendAttribute(std::string& out, uint32_t field, std::string_view key,
                      const AttributeSet::Value& value);
 void AppendAttributes(std::string& out, uint32_t field, const AttributeSet& attributes);
 
-// As protobuf has signed numbers that are small either way.
+// Encodes a signed number of small magnitude as protobuf does.
 constexpr uint64_t ZigZag(int32_t value) noexcept {
   return static_cast<uint32_t>(value) << 1 ^ static_cast<uint32_t>(value >> 31);
 }

@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "wire/otlp/otlp_json.h"
 
-// The first byte says which message the others are. What is read is OTLP of a bounded size, and can be told
-// again.
+// The first byte selects the message that the others are. Accepted input becomes OTLP of a bounded size,
+// which can be written as JSON again.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens;
   if (size == 0) return 0;
@@ -18,10 +18,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   CHECK(protobuf.size() <= 4096);
-  // Keys that stand there twice are messages in pieces, of which there is a limit.
-  const Status told = OtlpToJson(message, protobuf, json);
-  CHECK(told.ok() || told.code == Code::kExhausted);
-  if (!told.ok()) return 0;
+  // Duplicate keys are messages in pieces, which have a limit.
+  const Status status = OtlpToJson(message, protobuf, json);
+  CHECK(status.ok() || status.code == Code::kExhausted);
+  if (!status.ok()) return 0;
   CHECK(OtlpFromJson(message, json, SIZE_MAX, protobuf).ok());
   CHECK(OtlpToJson(message, protobuf, again).ok());
   CHECK(again == json);

@@ -12,7 +12,7 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "base/check.h"
-#include "base/json_scanner.h"
+#include "base/json.h"
 #include "base/number_text.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -24,9 +24,8 @@ using protozero::pbf_reader;
 using protozero::pbf_wire_type;
 
 constexpr size_t kMostFields = 16, kMostOneofs = 4;
-constexpr char kBase64[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-// Thrown and caught in this file alone, as what protozero throws is.
+// Thrown and caught in this file alone, like the exceptions of protozero.
 struct TooMuch {
   const char* what;
 };
@@ -60,15 +59,6 @@ void AppendDouble(std::string& out, double value) {
   if (std::isnan(value)) out += "\"NaN\"";
   else if (std::isinf(value)) out += value < 0 ? "\"-Infinity\"" : "\"Infinity\"";
   else AppendNumberText(out, value);
-}
-
-void AppendBase64(std::string& out, std::string_view bytes) {
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const size_t here = std::min<size_t>(3, bytes.size() - i);
-    uint32_t group = 0;
-    for (size_t k = 0; k < 3; ++k) group = group << 8 | (k < here ? static_cast<uint8_t>(bytes[i + k]) : 0u);
-    for (size_t k = 0; k < 4; ++k) out += k <= here ? kBase64[group >> (18 - 6 * k) & 63] : '=';
-  }
 }
 
 class OtlpJsonWriter {
@@ -122,7 +112,7 @@ class OtlpJsonWriter {
     }
   }
 
-  // A message in several pieces is what they make behind one another.
+  // Writes a message in several pieces, which is their concatenation.
   void Merged(const OtlpField& field, std::string_view bytes, uint32_t skip, size_t depth) {
     std::string merged;
     pbf_reader reader(bytes.data(), bytes.size());
@@ -161,7 +151,7 @@ class OtlpJsonWriter {
     out_ += ']';
   }
 
-  // Numbers behind one another without tags.
+  // Writes packed numbers.
   void Packed(const OtlpField& field, protozero::data_view packed, size_t start) {
     const char* at = packed.data();
     const char* const end = at + packed.size();
@@ -180,7 +170,7 @@ class OtlpJsonWriter {
     }
   }
 
-  // Writes the value at the reader, which then is behind it.
+  // Writes the value at the reader and advances it.
   void Value(const OtlpField& field, pbf_reader& reader, size_t depth) {
     switch (WireTypeOf(field.type)) {
       case pbf_wire_type::varint: return Number(field.type, reader.get_uint64());
@@ -196,11 +186,8 @@ class OtlpJsonWriter {
       default: break;
     }
     out_ += '"';
-    if (field.type == OtlpType::kBytes) {
-      AppendBase64(out_, bytes);
-    } else {
-      otlp::AppendHex(out_, bytes);
-    }
+    if (field.type == OtlpType::kBytes) AppendBase64(out_, bytes);
+    else AppendHex(out_, bytes);
     out_ += '"';
   }
 
@@ -281,33 +268,6 @@ std::optional<uint64_t> Bits(const OtlpField& field, std::string_view text) noex
     case OtlpType::kFixed64: return IntegerBits<uint64_t>(text);
     default: return DoubleBits(text);
   }
-}
-
-int Base64Digit(char c) noexcept {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  if (c == '+' || c == '-') return 62;
-  return c == '/' || c == '_' ? 63 : -1;
-}
-
-bool FromBase64(std::string_view text, std::string& out) {
-  out.clear();
-  const size_t full = text.size();
-  while (text.ends_with('=')) text.remove_suffix(1);
-  if (full - text.size() > 2 || (full != text.size() && full % 4 != 0) || text.size() % 4 == 1) return false;
-  uint32_t group = 0;
-  int bits = 0;
-  for (char c : text) {
-    const int digit = Base64Digit(c);
-    if (digit < 0) return false;
-    group = (group << 6 | static_cast<uint32_t>(digit)) & 0xFFFF;
-    bits += 6;
-    if (bits < 8) continue;
-    bits -= 8;
-    out += static_cast<char>(group >> bits & 0xFF);
-  }
-  return true;
 }
 
 class OtlpJsonReader {
@@ -540,14 +500,6 @@ bool ValueText(std::string_view any_value, ValueStyle style, std::string& room, 
   room.clear();
   if (!ValueWriter(room, style).Value(field, kDeepest, false)) return false;
   return out = room, true;
-}
-
-void AppendHex(std::string& out, std::string_view bytes) {
-  constexpr char kDigits[] = "0123456789abcdef";
-  for (char c : bytes) {
-    out += kDigits[static_cast<uint8_t>(c) >> 4];
-    out += kDigits[c & 15];
-  }
 }
 
 }  // namespace otlp

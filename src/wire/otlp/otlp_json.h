@@ -54,8 +54,6 @@ enum class ValueStyle : uint8_t {
 // value has no text: it is not set, nests deeper than kDeepest, or is malformed.
 bool ValueText(std::string_view any_value, ValueStyle style, std::string& room, std::string_view& out);
 
-void AppendHex(std::string& out, std::string_view bytes);
-
 }  // namespace otlp
 
 }  // namespace gpulens

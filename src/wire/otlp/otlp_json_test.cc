@@ -113,7 +113,7 @@ TEST(OtlpJson, HistogramsOfBothKinds) {
     Put(metric, 9, [&](pbf_writer& histogram) {
       Put(histogram, 1, [&](pbf_writer& point) {
         point.add_fixed64(4, 303);
-        point.add_double(5, 0);  // optional: told although it is 0
+        point.add_double(5, 0);  // optional: written although it is 0
         point.add_packed_fixed64(6, counts.begin(), counts.end());
         point.add_packed_double(7, bounds.begin(), bounds.end());
       });
@@ -302,7 +302,7 @@ TEST(OtlpJson, BadProtobufIsRefused) {
   EXPECT_THAT(ToJson(M::kKeyValueList, pieces), HasSubstr("in pieces"));
 }
 
-TEST(OtlpJson, ReadsWhatOthersWrite) {
+TEST(OtlpJson, ReadsOutputOfOtherEncoders) {
   const std::string plain =
       FromJson(M::kNumberPoint, R"({"startTimeUnixNano":"1000","timeUnixNano":"2","asDouble":1})");
   for (
@@ -363,8 +363,8 @@ TEST(OtlpJson, BadJsonIsRefusedWithItsPlace) {
                           "{\"a\":\"\xff\"}",
                           R"({'a':1})",
                           R"({"resourceMetrics":[null]})"}) {
-    const std::string said = FromJson(M::kMetrics, bad);
-    EXPECT_THAT(said, HasSubstr("not OTLP in JSON")) << bad;
+    const std::string error = FromJson(M::kMetrics, bad);
+    EXPECT_THAT(error, HasSubstr("not OTLP in JSON")) << bad;
   }
   EXPECT_THAT(FromJson(M::kMetrics, R"({"resourceMetrics": 7})"), HasSubstr("byte 20: expected an array"));
   for (const char* bad : {R"({"timeUnixNano":-1})", R"({"timeUnixNano":"18446744073709551616"})",

@@ -1,7 +1,6 @@
 #include "wire/otlp/otlp_layout.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <tuple>
 #include <unordered_set>
@@ -82,7 +81,7 @@ class OtlpLayoutBuilder {
     OtlpFamily family;
     std::string bytes;
     std::vector<OtlpPoint> points;
-    std::unordered_set<std::string> told;  // the attributes of its points
+    std::unordered_set<std::string> attribute_sets;  // the attributes of its points
   };
   using Key = std::tuple<std::string, uint32_t, bool, bool, bool, double, std::string>;
 
@@ -233,7 +232,7 @@ class OtlpLayoutBuilder {
     point.cell = cell;
     point.form = form_;
     // Two series may get the same attributes in names of other projects, which have fewer of them.
-    if (draft.told.insert(draft.bytes.substr(point.attributes, attributes)).second)
+    if (draft.attribute_sets.insert(draft.bytes.substr(point.attributes, attributes)).second)
       draft.points.push_back(point);
     else draft.bytes.resize(point.begin);
   }

@@ -1,14 +1,13 @@
 // The parts of OTLP metrics that do not change from tick to tick: for one layout, every data point with its
 // attributes, ready to be copied, and where its numbers go. Made once per layout, then only read.
 //
-// How a series is called is the caller's business, as for pages (wire/exposition/layout_text.h).
+// Names of series come from a SeriesNamer, as for pages (wire/exposition/layout_text.h).
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/frame.h"
@@ -35,7 +34,7 @@ struct OtlpFamily {
   enum Form : uint8_t { kNumber, kHistogram, kExponential, kSummary };
 
   std::string name;
-  std::string head, tail;  // fields of the Metric before its data, fields of the data behind its points
+  std::string head, tail;  // fields of the Metric before its data, fields of the data after its points
   uint32_t data = 0;       // which data field of the Metric
   Form form = kNumber;
   bool monotonic = false;
@@ -59,7 +58,7 @@ struct OtlpLayout {
   std::vector<OtlpPoint> points;
   std::vector<OtlpFamily> families;  // in the order of their first series
   std::vector<ExponentialForm> forms;
-  // By slot: 1 for a state of a set that is exported only while it holds; empty: there is none.
+  // By slot: 1 for a state of a set that is exported only while it holds. Empty: the layout has none.
   std::vector<uint8_t> only_if_set;
   // By point, the place of its last exported cells, of `kept` cells in all; empty: no family is a delta.
   std::vector<uint32_t> bases;
@@ -77,7 +76,7 @@ struct OtlpLayout {
   }
 };
 
-// Those bounds of a histogram that its points have: finite ones, as far as they ascend.
+// Calls `use` for the bounds that the points of a histogram have: finite ones, as far as they ascend.
 template <class Use>
 void ForEachBound(const Shape& shape, Use&& use) {
   double last = -std::numeric_limits<double>::infinity();

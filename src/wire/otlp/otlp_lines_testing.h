@@ -12,7 +12,7 @@ namespace gpulens::otlp_in_testing {
 
 using protozero::pbf_reader;
 
-// An item with all that stands above it, in an order that does not depend on how it was written. Containers
+// An item with all that is above it, in an order that does not depend on how it was written. Containers
 // without items are lines, too.
 struct Line {
   std::string resource, above, item;
@@ -29,13 +29,12 @@ class Lines {
       else reader.skip();
     return std::move(lines.lines_);
   }
-  // Fields in the order of their bytes, but for those that `walked` says.
+  // Fields in the order of their bytes, without those for which `walked` is true.
   template <class Walked>
   static std::string Head(protozero::data_view message, Walked walked) {
     std::vector<std::string> fields;
     ProtoCursor cursor({message.data(), message.size()});
-    ProtoField field;
-    while (cursor.Next(field))
+    for (ProtoField field; cursor.Next(field);)
       if (!walked(field.number))
         fields.push_back(std::to_string(field.number) + ":" + std::string(field.bytes) + ";");
     std::sort(fields.begin(), fields.end());
@@ -51,8 +50,8 @@ class Lines {
     std::string attributes;
     pbf_reader reader(list);
     while (reader.next(1)) attributes += Head(reader.get_view(), [](uint32_t) { return false; });
-    const std::string beside = Head(list, [](uint32_t n) { return n == 1 || n == 2; });
-    now_ = {attributes, beside, ""};
+    const std::string others = Head(list, [](uint32_t n) { return n == 1 || n == 2; });
+    now_ = {attributes, others, ""};
     Below(list, 2, [this](protozero::data_view scope) { Scope(scope); });
   }
   void Scope(protozero::data_view scope) {

@@ -5,9 +5,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <span>
-#include <string_view>
-#include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
@@ -64,8 +61,8 @@ void OtlpMetrics::Plan(const Snapshot& snapshot) {
   DropDuplicates(snapshot);
 }
 
-// Of equal series the native one is exported, and of equals the earlier. Only families of two frames are
-// compared.
+// Drops all but one of equal series: the native one is exported, and of equals the earlier. Only families of
+// two frames are compared.
 void OtlpMetrics::DropDuplicates(const Snapshot& snapshot) {
   duplicates_ = 0;
   std::map<std::string_view, uint32_t> frames_with;
@@ -208,7 +205,7 @@ Status OtlpMetrics::Report(const Snapshot& snapshot, uint32_t number, Source& so
 }
 
 Status OtlpMetrics::ReportFamily(const Reporting& reporting, const OtlpFamily& family, Writer& writer) {
-  const auto& [frame, text, planned, source, number, told] = reporting;
+  const auto& [frame, text, planned, source, number, reported_at] = reporting;
   const bool examples = !frame.exemplars.empty() && FieldsOf(PointShape(family.data)).exemplars != 0;
   auto fresh = [&](uint32_t p) {
     const uint32_t slot = text.points[p].slot;

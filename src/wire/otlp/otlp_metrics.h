@@ -56,7 +56,7 @@ class OtlpMetrics {
 
  private:
   class Writer;
-  // What a receiver knows of one source.
+  // State of one source as the receiver has it.
   struct Reported {
     Ref<const Layout> layout;
     int64_t read_unix_ns = 0;      // of the frame
@@ -78,7 +78,7 @@ class OtlpMetrics {
     uint32_t base, count;
     int64_t unix_ns;
   };
-  // What a delta begins with: a time, and cells to be taken off; null: none.
+  // Base of a delta: a time, and cells to subtract; null: none.
   struct Since {
     int64_t unix_ns = 0;
     const Cell* cells = nullptr;
@@ -88,7 +88,7 @@ class OtlpMetrics {
     uint64_t count = 0;
     double sum = 0;
   };
-  // What the last tick's request has where; it was the only one of its tick.
+  // Map of the last tick's request, which was the only one of its tick.
   struct Image {
     struct Patch {
       uint32_t end = 0, point = 0, cell = 0;  // of a point: its end in the request, and of its layout
@@ -134,7 +134,7 @@ class OtlpMetrics {
   Status Flush(Writer& writer);
   void Owe();
   Status ReportEnds(const Snapshot& snapshot, const Source& source, const Frame* frame, Writer& writer);
-  Status ReportEnded(const Snapshot& snapshot, const Reported& told, const Frame* frame, Writer& writer);
+  Status ReportEnded(const Snapshot& snapshot, const Reported& former, const Frame* frame, Writer& writer);
   void SpareReportedElsewhere(const Snapshot& snapshot, const Frame* own, const OtlpLayout& text);
   Status Flag(const OtlpLayout& text, const std::vector<uint8_t>& slots, Writer& writer);
   void PutNumbers(const Reporting& reporting, const OtlpFamily& family, uint32_t p, char* end);

@@ -37,8 +37,8 @@ void Encode(benchmark::State& state, Kind kind, bool shaped, bool keep) {
 BENCHMARK_CAPTURE(Encode, gauges, Kind::kGauge, false, true);
 BENCHMARK_CAPTURE(Encode, counters, Kind::kCounter, false, true);
 BENCHMARK_CAPTURE(Encode, histograms, Kind::kHistogram, true, true);
-BENCHMARK_CAPTURE(Encode, gauges_anew, Kind::kGauge, false, false);
-BENCHMARK_CAPTURE(Encode, counters_anew, Kind::kCounter, false, false);
+BENCHMARK_CAPTURE(Encode, gauges_fresh, Kind::kGauge, false, false);
+BENCHMARK_CAPTURE(Encode, counters_fresh, Kind::kCounter, false, false);
 
 void FirstTick(benchmark::State& state) {
   Ticks ticks(Kind::kGauge, false);

@@ -55,7 +55,7 @@ class OtlpMetricsTest : public ::testing::Test {
   int requests_ = 0;
 };
 
-TEST_F(OtlpMetricsTest, TellsEveryKindWithItsTimes) {
+TEST_F(OtlpMetricsTest, ExportsEveryKindWithItsTimes) {
   SeriesTable& table = gpu_.table;
   Series power = table.Declare(kGpuPower, Gpu(3)),
          energy = table.Declare(kGpuEnergy, Gpu(3), {}, {.start_unix_ns = At(-9).unix_ns});
@@ -82,7 +82,7 @@ TEST_F(OtlpMetricsTest, TellsEveryKindWithItsTimes) {
   EXPECT_EQ(requests_, 2) << "three points in a request";
 }
 
-TEST_F(OtlpMetricsTest, TellsShapes) {
+TEST_F(OtlpMetricsTest, ExportsShapes) {
   auto shape = [](std::vector<double> bounds, bool sum, bool count) {
     auto made = MakeRef<Shape>();
     made->bounds = std::move(bounds);
@@ -122,7 +122,7 @@ TEST_F(OtlpMetricsTest, TellsShapes) {
   }
 }
 
-TEST_F(OtlpMetricsTest, TellsEachReadingOnce) {
+TEST_F(OtlpMetricsTest, ExportsEachReadingOnce) {
   Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
@@ -138,8 +138,8 @@ TEST_F(OtlpMetricsTest, TellsEachReadingOnce) {
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=1")));
 }
 
-// A reading that turned stale before anybody was told of it is told with its own time.
-TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
+// A reading that turned stale before its first export has its own time.
+TEST_F(OtlpMetricsTest, ExportsAStaleReadingThatIsNew) {
   Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
@@ -153,21 +153,21 @@ TEST_F(OtlpMetricsTest, TellsAStaleReadingThatIsNew) {
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=0")));
 }
 
-// As on a scraped page that says of when its values are.
-TEST_F(OtlpMetricsTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
+// As on a scraped page with timestamps.
+TEST_F(OtlpMetricsTest, ADatedReadingHasItsOwnTimeAndIsExportedOnce) {
   Series power = gpu_.table.Declare(kGpuPower, Gpu(0));
-  auto told = [&](int64_t now, int64_t of) {
+  auto report = [&](int64_t now, int64_t of) {
     gpu_.writer.Begin(At(now));
     gpu_.writer.DatedAt(At(of));
     gpu_.writer.Set(power, 1);
     return Report({gpu_.Entry()}, now);
   };
-  EXPECT_THAT(told(100, 98), HasSubstr("gpu.index=0 @98 1\n"));
-  EXPECT_THAT(told(110, 98), Not(HasSubstr("gpu.index=0"))) << "the same one again";
-  EXPECT_THAT(told(700, 400), HasSubstr("gpu.index=0 @400 1\n")) << "older than the time to live";
+  EXPECT_THAT(report(100, 98), HasSubstr("gpu.index=0 @98 1\n"));
+  EXPECT_THAT(report(110, 98), Not(HasSubstr("gpu.index=0"))) << "the same one again";
+  EXPECT_THAT(report(700, 400), HasSubstr("gpu.index=0 @400 1\n")) << "older than the time to live";
 }
 
-TEST_F(OtlpMetricsTest, WhatEndsIsToldOnceWithoutAValue) {
+TEST_F(OtlpMetricsTest, AnEndedSeriesIsExportedOnceWithoutAValue) {
   auto shape = MakeRef<Shape>();
   shape->bounds = {1};
   Series power = gpu_.table.Declare(kGpuPower, Gpu(0)),
@@ -212,14 +212,14 @@ TEST_F(OtlpMetricsTest, ASeriesThatMovesToAnotherSlotGoesOn) {
   power = gpu_.table.Declare(kGpuPower, Gpu(0));
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(power, 2);
-  gpu_.writer.Set(energy, 0.5);  // it began anew: another layout, the same series
+  gpu_.writer.Set(energy, 0.5);  // it started again: another layout, the same series
   std::string text = Report({gpu_.Entry()}, 2);
   EXPECT_THAT(text, Not(HasSubstr("no-value")));
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @2 2\n"));
   EXPECT_THAT(text, HasSubstr("gpu.index=1 @2..2 0.5\n"));
 }
 
-TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
+TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsExported) {
   TestSource scrape("scrape/x");
   for (TestSource* source : {&scrape, &gpu_}) {
     Series power = source->table.Declare(kGpuPower, Gpu(0)),
@@ -236,7 +236,7 @@ TEST_F(OtlpMetricsTest, OfEqualSeriesTheNativeOneIsTold) {
 }
 
 // Ages are cut to milliseconds, so the time of one reading comes out differently from frame to frame.
-TEST_F(OtlpMetricsTest, AStaleReadingIsToldOnceWhateverItsAge) {
+TEST_F(OtlpMetricsTest, AStaleReadingIsExportedOnceWhateverItsAge) {
   Series power = gpu_.table.Declare(kGpuPower, Gpu(0)), other = gpu_.table.Declare(kGpuPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
@@ -251,7 +251,7 @@ TEST_F(OtlpMetricsTest, AStaleReadingIsToldOnceWhateverItsAge) {
   }
 }
 
-TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
+TEST_F(OtlpMetricsTest, ASeriesOfAnotherSourceDoesNotEnd) {
   TestSource scrape("scrape/x");
   std::vector<Series> ours, theirs;
   for (int64_t gpu : {0, 1, 2}) ours.push_back(gpu_.table.Declare(kGpuPower, Gpu(gpu)));
@@ -262,10 +262,10 @@ TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
     return source.Entry(&source == &scrape ? Precedence::kPassThrough : Precedence::kNative);
   };
   Report({run(gpu_, 1, ours), run(scrape, 1, theirs)}, 1);
-  scrape.table.Retire(theirs[1]);  // never told: the native one is
+  scrape.table.Retire(theirs[1]);  // never exported: the native one is
   std::string text = Report({run(gpu_, 2, ours), run(scrape, 2, {theirs[0], theirs[2]})}, 2);
   EXPECT_THAT(text, Not(HasSubstr("no-value"))) << text;
-  // Now the native source goes, and what the other one has is told by it.
+  // Now the native source goes, and the other one exports its series.
   text = Report({run(scrape, 3, {theirs[0], theirs[2]})}, 3);
   EXPECT_THAT(text, HasSubstr("gpu.index=0 @3 3\n"));
   EXPECT_THAT(text, Not(HasSubstr("gpu.index=0 @3 no-value")));
@@ -278,7 +278,7 @@ TEST_F(OtlpMetricsTest, WhatAnotherSourceTellsDoesNotEnd) {
 }
 
 // A request that was taken while a later one of its tick was not: its series are known to the receiver.
-TEST_F(OtlpMetricsTest, WhatCameInATickThatFailedIsEnded) {
+TEST_F(OtlpMetricsTest, EndsSeriesOfATickThatFailed) {
   std::vector<Series> all;
   for (int64_t gpu = 0; gpu < 4; ++gpu) all.push_back(gpu_.table.Declare(kGpuPower, Gpu(gpu)));
   auto run = [&](int64_t second) {

@@ -27,9 +27,10 @@ class OtlpMetrics::Writer {
   void BeginScope(std::string_view scope) noexcept;
   void BeginFamily(const OtlpFamily& family) noexcept;
 
-  // How many more points of `bytes` each fit into this request; at least one into an empty one.
+  // Returns the number of points of `bytes` each that still fit into this request; at least one if it is
+  // empty.
   size_t Room(size_t bytes) const noexcept;
-  // Opens what is not open. Where the points' bytes may be put behind.
+  // Opens the messages around points. The bytes of points may be appended to the result.
   std::string& Open();
   void Count(uint32_t points) noexcept { points_ += points; }
   // Hands the request on; what is opened then begins another one, in the same scope and family.

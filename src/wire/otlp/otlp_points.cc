@@ -14,7 +14,7 @@ namespace {
 using namespace otlp;
 using Attributes = std::vector<AttributeSet::Attribute>;
 
-// Nothing is wrong with it.
+// The reason of a valid point.
 constexpr std::string_view kGood = {};
 
 bool IsBytes(const ProtoField& field, uint32_t number) noexcept {
@@ -41,8 +41,7 @@ class OtlpPointReader {
   template <class Visit>
   static bool Each(std::string_view message, Visit visit) {
     ProtoCursor cursor(message);
-    ProtoField field;
-    while (cursor.Next(field)) {
+    for (ProtoField field; cursor.Next(field);) {
       if (!visit(field)) return false;
     }
     return !cursor.broken();
@@ -152,16 +151,16 @@ class OtlpPointReader {
     counts_.clear();
     point_ = {};
     std::string_view why;
-    bool told = true;
+    bool has_value = true;
     const bool read = Each(bytes, [&](const ProtoField& field) {
       switch (metric_.data) {
-        case OtlpMetricView::Data::kHistogram: return Histogram(field, why, told);
-        case OtlpMetricView::Data::kExponential: return Exponential(field, why, told);
-        default: return Number(field, why, told);
+        case OtlpMetricView::Data::kHistogram: return Histogram(field, why, has_value);
+        case OtlpMetricView::Data::kExponential: return Exponential(field, why, has_value);
+        default: return Number(field, why, has_value);
       }
     });
     if (!read) return false;
-    if (!told) return true;
+    if (!has_value) return true;
     if (why.empty()) why = Validate();
     if (!why.empty()) return Count(why), true;
     point_.attributes = attributes_;
@@ -176,13 +175,13 @@ class OtlpPointReader {
       point_.start_unix_ns = std::max<int64_t>(AsFixed<int64_t>(field.bytes), 0);
     if (IsFixed(field, kTime)) point_.unix_ns = std::max<int64_t>(AsFixed<int64_t>(field.bytes), 0);
   }
-  static void Flags(const ProtoField& field, uint32_t number, bool& told) {
-    if (IsVarint(field, number) && (field.value & kNoRecordedValue) != 0) told = false;
+  static void Flags(const ProtoField& field, uint32_t number, bool& has_value) {
+    if (IsVarint(field, number) && (field.value & kNoRecordedValue) != 0) has_value = false;
   }
 
-  bool Number(const ProtoField& field, std::string_view& why, bool& told) {
+  bool Number(const ProtoField& field, std::string_view& why, bool& has_value) {
     Time(field);
-    Flags(field, kNumberFlags, told);
+    Flags(field, kNumberFlags, has_value);
     if (IsFixed(field, kAsDouble)) {
       point_.value = AsFixed<double>(field.bytes);
       point_.integer = false;
@@ -193,9 +192,9 @@ class OtlpPointReader {
     return !IsBytes(field, kNumberAttributes) || Pair(field.bytes, why);
   }
 
-  bool Histogram(const ProtoField& field, std::string_view& why, bool& told) {
+  bool Histogram(const ProtoField& field, std::string_view& why, bool& has_value) {
     Time(field);
-    Flags(field, kHistogramFlags, told);
+    Flags(field, kHistogramFlags, has_value);
     if (IsFixed(field, kHistogramCount)) point_.count = AsFixed<uint64_t>(field.bytes);
     if (IsFixed(field, kHistogramSum)) Sum(field);
     if (field.number == kBucketCounts && !Packed(field, counts_, why)) return false;
@@ -203,9 +202,9 @@ class OtlpPointReader {
     return !IsBytes(field, kHistogramAttributes) || Pair(field.bytes, why);
   }
 
-  bool Exponential(const ProtoField& field, std::string_view& why, bool& told) {
+  bool Exponential(const ProtoField& field, std::string_view& why, bool& has_value) {
     Time(field);
-    Flags(field, kExponentialFlags, told);
+    Flags(field, kExponentialFlags, has_value);
     if (IsFixed(field, kExponentialCount)) point_.count = AsFixed<uint64_t>(field.bytes);
     if (IsFixed(field, kExponentialSum)) Sum(field);
     if (IsVarint(field, kScale))

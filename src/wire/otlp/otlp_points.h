@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include <gpulens/status.h>
 
@@ -12,7 +11,7 @@
 
 namespace gpulens {
 
-// What the points of one metric have in common. Views into the request.
+// Properties that the points of one metric share. Views into the request.
 struct OtlpMetricView {
   enum class Data : uint8_t { kGauge, kSum, kHistogram, kExponential };
   std::string_view name, description, unit;
@@ -40,7 +39,7 @@ struct OtlpPointView {
 
 class OtlpPointVisitor {
  public:
-  // Before the points of each resource.
+  // Called before the points of each resource.
   virtual void OnResource(std::span<const AttributeSet::Attribute> attributes) = 0;
   // Empty, or why it is not taken; static storage.
   virtual std::string_view OnPoint(const OtlpMetricView& metric, const OtlpPointView& point) = 0;
@@ -57,10 +56,10 @@ struct OtlpPointsReport {
 
 inline constexpr size_t kMostOtlpAttributes = 128, kMostOtlpBuckets = 4'096;
 
-// kDataLoss when the bytes cannot be read; what came before has been taken then. Rejected, point by point: no
-// name, delta values, summaries, numbers that are not finite, buckets that do not fit their bounds or their
-// count, negative buckets, attributes that are lists or no text, and more of them than above. Points that say
-// that they have no value are passed over.
+// Reads the points of a request. kDataLoss: the bytes cannot be parsed; points before that place were
+// visited. Rejects point by point: no name, delta values, summaries, numbers that are not finite, buckets
+// that do not fit their bounds or their count, negative buckets, attributes that are lists or no text, and
+// more of them than above. Skips points that are flagged as having no value.
 Status ReadOtlpPoints(std::string_view request, OtlpPointVisitor& visitor, OtlpPointsReport& report);
 
 }  // namespace gpulens

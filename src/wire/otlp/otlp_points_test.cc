@@ -6,8 +6,8 @@
 
 #include <limits>
 
+#include "wire/otlp/otlp_encode.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_samples.h"
 
 namespace gpulens {
 namespace {
@@ -72,7 +72,7 @@ Read Of(std::string_view request) {
   return read;
 }
 
-TEST(OtlpPoints, WhatTheSdkWrites) {
+TEST(OtlpPoints, ReadsOutputOfTheSdk) {
   Registry registry;
   Counter("jobs", {.unit = "{job}"}, registry).Bind({{"k", "v"}}).Add(3);
   UpDownCounter("open", {}, registry).Add(-2);
@@ -120,7 +120,7 @@ std::string Why(const std::string& request) {
   return std::string(read.report.why);
 }
 
-TEST(OtlpPoints, WhatCannotBeTakenIsCountedWithItsReason) {
+TEST(OtlpPoints, CountsRejectedPointsByReason) {
   std::string number, nan, list, flagged, long_one;
   AppendFixed(number, kAsDouble, 1.0);
   AppendFixed(nan, kAsDouble, std::numeric_limits<double>::quiet_NaN());
@@ -175,7 +175,7 @@ TEST(OtlpPoints, HistogramsHaveToAddUp) {
             "an exponential histogram of negative values");
 }
 
-TEST(OtlpPoints, BytesThatAreNoRequest) {
+TEST(OtlpPoints, RejectsInvalidBytes) {
   for (const std::string& bytes : {std::string("\x0a\xff"), std::string("\x0b"), std::string("\x0a\x02\x12"),
                                    std::string("{\"resourceMetrics\":[]}")}) {
     EXPECT_EQ(Of(bytes).status.code, Code::kDataLoss);

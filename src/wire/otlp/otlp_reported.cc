@@ -110,7 +110,7 @@ void OtlpMetrics::Follow(Bases& bases, const Ref<const Layout>& layout) {
 
 // Whether a point has a delta. If not, its number becomes the base.
 bool OtlpMetrics::BeginsDelta(const Reporting& reporting, uint32_t p) {
-  const auto& [frame, text, planned, source, number, told] = reporting;
+  const auto& [frame, text, planned, source, number, reported_at] = reporting;
   const OtlpPoint& point = text.points[p];
   Bases& bases = source.bases;
   const uint32_t base = text.bases[p];
@@ -170,25 +170,26 @@ Status OtlpMetrics::ReportEnds(const Snapshot& snapshot, const Source& source, c
 }
 
 // Ends the series that had a value when exported and have none now.
-Status OtlpMetrics::ReportEnded(const Snapshot& snapshot, const Reported& told, const Frame* frame,
+Status OtlpMetrics::ReportEnded(const Snapshot& snapshot, const Reported& former, const Frame* frame,
                                 Writer& writer) {
-  ended_.assign(told.shown.size(), 0);
+  ended_.assign(former.shown.size(), 0);
   bool any = false;
-  const bool same = frame && frame->layout->id() == told.layout->id();
+  const bool same = frame && frame->layout->id() == former.layout->id();
   const OtlpLayout* const own = frame ? &TextOf(frame->layout) : nullptr;
-  for (uint32_t slot = 0; slot < told.shown.size(); ++slot) {
-    if (!told.shown[slot]) continue;
+  for (uint32_t slot = 0; slot < former.shown.size(); ++slot) {
+    if (!former.shown[slot]) continue;
     const bool here =
-        same ? own->Shows(*frame, slot) : frame && HasValue(*own, *frame, slot, (*told.layout)[slot]);
+        same ? own->Shows(*frame, slot) : frame && HasValue(*own, *frame, slot, (*former.layout)[slot]);
     ended_[slot] = !here;
     any |= !here;
   }
   if (!any) return Ok();
   if (frame && !same) {
     // One in another slot now continues.
-    ClearSame(ended_, *told.layout, *frame->layout, [&](uint32_t slot) { return own->Shows(*frame, slot); });
+    ClearSame(ended_, *former.layout, *frame->layout,
+              [&](uint32_t slot) { return own->Shows(*frame, slot); });
   }
-  const OtlpLayout& text = TextOf(told.layout);
+  const OtlpLayout& text = TextOf(former.layout);
   SpareReportedElsewhere(snapshot, frame, text);
   return Flag(text, ended_, writer);
 }

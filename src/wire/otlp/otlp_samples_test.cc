@@ -1,4 +1,4 @@
-#include "wire/otlp/otlp_samples.h"
+#include "wire/otlp/otlp_encode.h"
 
 #include <gmock/gmock.h>
 #include <gpulens/instruments.h>
@@ -60,7 +60,7 @@ TEST(OtlpSamples, HistogramsKeepTheirForm) {
                               "  @0..5 count=4 sum=9 scale=6 zero=1 buckets -1:1 127:2\n"));
 }
 
-TEST(OtlpSamples, WhatIsNoTextIsMended) {
+TEST(OtlpSamples, RepairsInvalidUtf8) {
   Registry registry;
   Counter("c", {}, registry).Bind({{"k", "\xff"}}).Add();
   EXPECT_THAT(Text(registry.Snapshot()), HasSubstr("k=\"\xEF\xBF\xBD\""));

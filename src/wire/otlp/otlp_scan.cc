@@ -1,7 +1,6 @@
 #include "wire/otlp/otlp_scan.h"
 
 #include <algorithm>
-#include <string>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -13,7 +12,7 @@ namespace gpulens {
 namespace {
 
 using otlp::CheckField;
-using otlp::Finding;
+using otlp::SchemaFinding;
 using otlp::Validity;
 
 constexpr std::string_view kCutOff = "the request is not a protobuf message";
@@ -26,8 +25,7 @@ class OtlpScanner {
 
   Status Run() {
     ProtoCursor cursor(out_.request);
-    ProtoField field;
-    while (cursor.Next(field)) {
+    for (ProtoField field; cursor.Next(field);) {
       if (field.number != otlp::kResourceList) continue;
       if (field.wire != WireType::kBytes) return {Code::kInvalidArgument, std::string(kWrongType)};
       if (out_.resources.size() == kMostOtlpResources)
@@ -43,7 +41,7 @@ class OtlpScanner {
   }
 
  private:
-  // What was found below a message that may itself turn out to be left out.
+  // State at the start of a message, restored when the message is left out.
   struct Mark {
     uint64_t items;
     size_t removed;
@@ -66,19 +64,28 @@ class OtlpScanner {
     Leave(message, since, out_.rejected);
   }
 
+  // Checks each field of a message, then calls `enter(field)`; `worst` is the first finding. False: the
+  // request cannot be read.
+  template <class Enter>
+  bool Walk(OtlpMessage shape, const ProtoField& message, SchemaFinding& worst, Enter&& enter) {
+    ProtoCursor cursor(message.bytes);
+    for (ProtoField field; cursor.Next(field);) {
+      const SchemaFinding found = CheckField(shape, field);
+      if (found.validity == Validity::kBroken) return Broken(found.why);
+      if (worst.good()) worst = found;
+      if (!enter(field)) return false;
+    }
+    return !cursor.broken() || Broken(kCutOff);
+  }
+
   bool ScanResource(const ProtoField& list) {
     const Mark begin = Here();
     own_ = false;
-    Finding worst;
-    ProtoCursor cursor(list.bytes);
-    ProtoField field;
-    while (cursor.Next(field)) {
-      const Finding found = CheckField(OtlpMessage::kResourceMetrics, field);
-      if (found.validity == Validity::kBroken) return Broken(found.why);
-      if (worst.good()) worst = found;
-      if (field.number == otlp::kScopeList && !ScanScope(field)) return false;
-    }
-    if (cursor.broken()) return Broken(kCutOff);
+    SchemaFinding worst;
+    if (!Walk(OtlpMessage::kResourceMetrics, list, worst, [this](const ProtoField& field) {
+          return field.number != otlp::kScopeList || ScanScope(field);
+        }))
+      return false;
     OtlpScan::Resource& scanned = out_.resources.emplace_back();
     if (!worst.good()) {
       Reject(list, begin, worst.why);
@@ -96,37 +103,26 @@ class OtlpScanner {
 
   bool ScanScope(const ProtoField& list) {
     const Mark begin = Here();
-    Finding worst;
-    ProtoCursor cursor(list.bytes);
-    ProtoField field;
-    while (cursor.Next(field)) {
-      const Finding found = CheckField(OtlpMessage::kScopeMetrics, field);
-      if (found.validity == Validity::kBroken) return Broken(found.why);
-      if (worst.good()) worst = found;
-      if (field.number != otlp::kItems) continue;
-      const bool read = out_.signal == OtlpSignal::kMetrics ? ScanMetric(field)
-                                                            : ScanItem(otlp::ItemShape(out_.signal), field);
-      if (!read) return false;
-    }
-    if (cursor.broken()) return Broken(kCutOff);
+    SchemaFinding worst;
+    if (!Walk(OtlpMessage::kScopeMetrics, list, worst, [this](const ProtoField& field) {
+          if (field.number != otlp::kItems) return true;
+          if (out_.signal == OtlpSignal::kMetrics) return ScanMetric(field);
+          return ScanItem(otlp::ItemShape(out_.signal), field);
+        }))
+      return false;
     if (!worst.good()) Reject(list, begin, worst.why);
     return true;
   }
 
   bool ScanMetric(const ProtoField& metric) {
     const Mark begin = Here();
-    Finding worst;
+    SchemaFinding worst;
     std::string_view name;
-    ProtoCursor cursor(metric.bytes);
-    ProtoField field;
-    while (cursor.Next(field)) {
-      const Finding found = CheckField(OtlpMessage::kMetric, field);
-      if (found.validity == Validity::kBroken) return Broken(found.why);
-      if (worst.good()) worst = found;
-      if (field.number == otlp::kName) name = field.bytes;
-      if (otlp::IsData(field.number) && !ScanData(field)) return false;
-    }
-    if (cursor.broken()) return Broken(kCutOff);
+    if (!Walk(OtlpMessage::kMetric, metric, worst, [&](const ProtoField& field) {
+          if (field.number == otlp::kName) name = field.bytes;
+          return !otlp::IsData(field.number) || ScanData(field);
+        }))
+      return false;
     if (!worst.good()) Reject(metric, begin, worst.why);
     else if (name.empty() && out_.items != begin.items) Reject(metric, begin, "a metric has no name");
     else if (unwanted_ && unwanted_->Matches(name)) Leave(metric, begin, out_.filtered);
@@ -138,8 +134,7 @@ class OtlpScanner {
     const bool has_temporality = data.number != otlp::kGauge && data.number != otlp::kSummary;
     const bool may_be_monotonic = data.number == otlp::kSum;
     ProtoCursor cursor(data.bytes);
-    ProtoField field;
-    while (cursor.Next(field)) {
+    for (ProtoField field; cursor.Next(field);) {
       if (field.number == otlp::kPoints) {
         if (field.wire != WireType::kBytes) return Broken(kWrongType);
         if (!ScanItem(point, field)) return false;
@@ -155,7 +150,7 @@ class OtlpScanner {
     const uint32_t attributes = otlp::FieldsOf(shape).attributes;
     const bool histogram = shape == OtlpMessage::kHistogramPoint;
     size_t buckets = 0, bounds = 0;
-    Finding worst;
+    SchemaFinding worst;
     ProtoCursor cursor(item.bytes);
     ProtoField field;
     while (cursor.NextShort(attributes, field) || cursor.Next(field)) {
@@ -168,7 +163,7 @@ class OtlpScanner {
       } else if (otlp::IsNumberOfPoint(shape, field)) {
         continue;
       }
-      const Finding found = CheckField(shape, field);
+      const SchemaFinding found = CheckField(shape, field);
       if (found.validity == Validity::kBroken) return Broken(found.why);
       if (worst.good()) worst = found;
       if (histogram && field.number == otlp::kBucketCounts) buckets += field.bytes.size() / 8;
@@ -178,9 +173,7 @@ class OtlpScanner {
     ++out_.items;
     if (worst.good() && buckets != bounds + 1 && buckets + bounds != 0)
       worst = {Validity::kBad, "a histogram's buckets do not fit its bounds"};
-    if (!worst.good()) {
-      Reject(item, begin, worst.why);
-    }
+    if (!worst.good()) Reject(item, begin, worst.why);
     return true;
   }
 
@@ -231,7 +224,7 @@ int64_t GpuIndex(const IdentityValue& value) noexcept {
   return index >= 0 && index < kMostGpus ? index : -1;
 }
 
-// Prometheus has no dots: what its labels say under the same name is the same.
+// Labels of Prometheus have no dots: one with underscores in their places is the same attribute.
 bool Is(std::string_view key, std::string_view name) noexcept {
   if (key.size() != name.size()) return false;
   for (size_t i = 0; i < key.size(); ++i)

@@ -1,4 +1,4 @@
-// A received OTLP request, looked through once: whether it can be read, what is in it, what must not be
+// One pass over a received OTLP request: whether it can be read, its items, and the items that must not be
 // passed on. Pure, zero-copy: the scan holds offsets into the request.
 //
 // Three kinds of trouble:
@@ -6,7 +6,7 @@
 // - an item (point, record, span), or a message above items, cannot be passed on although the rest can:
 //   text that is no UTF-8, ids of a wrong length, buckets that do not fit their bounds, a metric without a
 //   name, values that nest too deeply. Those items are rejected, counted, and reported to the sender;
-// - a metric's name is one that is not wanted: its points are left out and counted.
+// - the name of a metric is filtered: its points are left out and counted.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 
 namespace gpulens {
 
-// Matches names against patterns: "go_*", "*_created", "a*b*c", "plain". A star stands for any text, also
+// Matches names against patterns: "go_*", "*_created", "a*b*c", "plain". A star matches any text, also
 // none. Immutable; thread-safe.
 class NameFilter {
  public:
@@ -48,7 +48,7 @@ struct OtlpIdentity {
   friend bool operator==(const OtlpIdentity&, const OtlpIdentity&) = default;
 };
 
-// Whether an item with such an attribute is of a thing of its own. Keys of items may have underscores for
+// Whether an item with such an attribute has an identity of its own. Keys of items may have underscores for
 // dots.
 bool IsIdentityKey(std::string_view key) noexcept;
 
@@ -70,7 +70,7 @@ struct OtlpScan {
   OtlpSignal signal = OtlpSignal::kMetrics;
   std::string_view request;
   std::vector<Resource> resources;  // in the order of the request
-  // Where messages begin, with their tag, that are left out: scopes, metrics, items. Ascending.
+  // Offsets of messages, with their tags, that are left out: scopes, metrics, items. Ascending.
   std::vector<uint32_t> removed;
   uint64_t items = 0;     // that stay
   uint64_t rejected = 0;  // items that cannot be passed on

@@ -34,7 +34,7 @@ TEST(OtlpScan, CountsItemsOfEachSignal) {
   EXPECT_EQ(Scanned(OtlpSignal::kTraces, "").items, 0u);
 }
 
-TEST(OtlpScan, AnItemThatCannotBePassedOnIsRejectedAlone) {
+TEST(OtlpScan, RejectsABadItemAlone) {
   const std::string good = In(1, Point(In(7, Pair("k", "v"))));
   const std::string no_text = In(1, Point(In(7, Pair("k", "\xff\xfe"))));
   const std::string no_key = In(1, Point(In(7, Pair("\xc3", "v"))));
@@ -46,7 +46,7 @@ TEST(OtlpScan, AnItemThatCannotBePassedOnIsRejectedAlone) {
   EXPECT_EQ(scan.removed.size(), 2u);
 }
 
-TEST(OtlpScan, WhatIsBadAboveItemsTakesThemAlong) {
+TEST(OtlpScan, ABadMessageAboveItemsRejectsThem) {
   const std::string good = In(2, Gauge("m", In(1, Point("")) + In(1, Point(""))));
   const std::string bad = In(2, Gauge("\xff", In(1, Point("")) + In(1, Point("")) + In(1, Point(""))));
   EXPECT_EQ(Scanned(OtlpSignal::kMetrics, Request("", good + bad)).rejected, 3u);
@@ -96,13 +96,13 @@ TEST(OtlpScan, UnwantedNamesAreFilteredAndCounted) {
   EXPECT_EQ(scan.items, 2u);
   EXPECT_EQ(scan.filtered, 4u);
   EXPECT_EQ(scan.rejected, 0u);
-  // The name may stand behind the points.
+  // The name may follow the points.
   const std::string late = Request("", In(2, In(5, points) + Text(1, "go_gc")));
   EXPECT_EQ(Scanned(OtlpSignal::kMetrics, late, &unwanted).filtered, 2u);
   EXPECT_TRUE(Scanned(OtlpSignal::kMetrics, late, &unwanted).resources[0].removed);
 }
 
-TEST(OtlpScan, SeesItemsThatAreOfAThingOfTheirOwn) {
+TEST(OtlpScan, FindsItemsWithAnIdentityOfTheirOwn) {
   auto own = [](const std::string& pair) {
     return Scanned(OtlpSignal::kMetrics, OnePoint(Point(In(7, pair)))).resources[0].own;
   };
@@ -205,7 +205,7 @@ TEST(OtlpScan, EveryCutOfARequestIsReadOrRefused) {
   }
 }
 
-TEST(OtlpIdentity, ReadsWhatIsSaid) {
+TEST(OtlpIdentity, ReadsAttributesAndPrometheusLabels) {
   OtlpIdentity identity;
   const std::vector<std::string> pairs = {Pair("k8s.pod.uid", "u"), Pair("container.id", "c"),
                                           Pair("host.name", "h"),   Pair("gpu.uuid", "GPU-1"),
@@ -216,12 +216,12 @@ TEST(OtlpIdentity, ReadsWhatIsSaid) {
   EXPECT_EQ(identity.host_name, "h");
   EXPECT_EQ(identity.gpu_uuid, "GPU-1");
   EXPECT_EQ(identity.gpu_index, 3);
-  // As Prometheus says it.
+  // As labels of Prometheus.
   OtlpIdentity labels;
-  const std::vector<std::string> told = {Pair("k8s_pod_uid", "u"),  Pair("container_id", "c"),
-                                         Pair("gpu_uuid", "GPU-1"), Pair("gpu_index", "3"),
-                                         Pair("host_name", "no"),   Pair("gpuxuuid", "x")};
-  for (const std::string& pair : told) TakeIdentity(pair, labels);
+  const std::vector<std::string> label_pairs = {Pair("k8s_pod_uid", "u"),  Pair("container_id", "c"),
+                                                Pair("gpu_uuid", "GPU-1"), Pair("gpu_index", "3"),
+                                                Pair("host_name", "no"),   Pair("gpuxuuid", "x")};
+  for (const std::string& pair : label_pairs) TakeIdentity(pair, labels);
   EXPECT_EQ(labels, (OtlpIdentity{.pod_uid = "u", .container_id = "c", .gpu_uuid = "GPU-1", .gpu_index = 3}));
   OtlpIdentity dcgm, other;
   const std::string of_dcgm = Pair("UUID", "GPU-2"),

@@ -289,11 +289,11 @@ const OtlpField* FindOtlpField(OtlpMessage message, std::string_view name) noexc
 namespace otlp {
 namespace {
 
-constexpr Finding kWrongType = {Validity::kBroken, "a field has a wire type other than that of OTLP"};
-constexpr Finding kCutOff = {Validity::kBroken, "the request is not a protobuf message"};
-constexpr Finding kNoText = {Validity::kBad, "a text is not valid UTF-8"};
-constexpr Finding kNoId = {Validity::kBad, "a trace id or span id has a wrong length"};
-constexpr Finding kTooDeep = {Validity::kBad, "values nest too deeply"};
+constexpr SchemaFinding kWrongType = {Validity::kBroken, "a field has a wire type other than that of OTLP"};
+constexpr SchemaFinding kCutOff = {Validity::kBroken, "the request is not a protobuf message"};
+constexpr SchemaFinding kNoText = {Validity::kBad, "a text is not valid UTF-8"};
+constexpr SchemaFinding kNoId = {Validity::kBad, "a trace id or span id has a wrong length"};
+constexpr SchemaFinding kTooDeep = {Validity::kBad, "values nest too deeply"};
 
 bool AreVarints(std::string_view packed) noexcept {
   ProtoCursor cursor(packed);
@@ -374,21 +374,21 @@ std::string_view UsualPair(std::string_view pair) noexcept {
   return IsAscii(is_text ? pair : key) ? key : std::string_view();
 }
 
-Finding CheckField(OtlpMessage message, const ProtoField& field, int depth) noexcept {
+SchemaFinding CheckField(OtlpMessage message, const ProtoField& field, int depth) noexcept {
   const OtlpField* const rule = FindOtlpField(message, field.number);
   if (!rule) return {};
   const WireType wire = WireOf(rule->type);
   if (rule->repeated && wire != WireType::kBytes && field.wire == WireType::kBytes) {
-    // Numbers packed behind one another.
+    // Packed numbers.
     const bool whole = wire == WireType::kVarint ? AreVarints(field.bytes) : field.bytes.size() % 8 == 0;
-    return whole ? Finding{} : kCutOff;
+    return whole ? SchemaFinding{} : kCutOff;
   }
   if (field.wire != wire) return kWrongType;
   switch (rule->type) {
-    case OtlpType::kString: return IsText(field.bytes) ? Finding{} : kNoText;
+    case OtlpType::kString: return IsText(field.bytes) ? SchemaFinding{} : kNoText;
     case OtlpType::kHexBytes: {
       const size_t size = rule->name == "traceId" ? 16 : 8;
-      return field.bytes.empty() || field.bytes.size() == size ? Finding{} : kNoId;
+      return field.bytes.empty() || field.bytes.size() == size ? SchemaFinding{} : kNoId;
     }
     case OtlpType::kMessage:
       if (IsWalked(rule->message)) return {};
@@ -397,12 +397,12 @@ Finding CheckField(OtlpMessage message, const ProtoField& field, int depth) noex
   }
 }
 
-Finding CheckMessage(OtlpMessage message, std::string_view bytes, int depth) noexcept {
+SchemaFinding CheckMessage(OtlpMessage message, std::string_view bytes, int depth) noexcept {
   ProtoCursor cursor(bytes);
   ProtoField field;
-  Finding worst;
+  SchemaFinding worst;
   while (cursor.Next(field)) {
-    const Finding found = CheckField(message, field, depth);
+    const SchemaFinding found = CheckField(message, field, depth);
     if (found.validity == Validity::kBroken) return found;
     if (worst.good()) worst = found;
   }

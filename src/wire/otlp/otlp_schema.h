@@ -25,7 +25,7 @@ enum class OtlpMessage : uint8_t {
   kTracesAnswer,
   // google.rpc.Status, which OTLP/HTTP sends with an error; without its details.
   kError,
-  // What these are made of.
+  // Messages inside these.
   kMetricsPartial,
   kLogsPartial,
   kTracesPartial,
@@ -104,9 +104,9 @@ struct OtlpField {
   std::span<const std::string_view> names = {};  // of an enumeration, from 0
 };
 
-// In the order of their numbers.
+// Returns the fields of a message by number.
 std::span<const OtlpField> OtlpFields(OtlpMessage message) noexcept;
-// Null: no such field.
+// Returns null for an unknown field.
 const OtlpField* FindOtlpField(OtlpMessage message, uint32_t number) noexcept;
 // `name` as in JSON, or as in the .proto files: "startTimeUnixNano", "start_time_unix_nano".
 const OtlpField* FindOtlpField(OtlpMessage message, std::string_view name) noexcept;
@@ -120,21 +120,21 @@ enum class Validity : uint8_t {
 };
 
 // Why something is not kGood; static storage.
-struct Finding {
+struct SchemaFinding {
   Validity validity = Validity::kGood;
   std::string_view why;
   bool good() const noexcept { return validity == Validity::kGood; }
 };
 
-// How deep values may nest below an item: kvlists and arrays count.
+// Depth to which values may nest below an item: kvlists and arrays count.
 inline constexpr int kDeepest = 32;
 
 // Checks what other decoders insist on, since bytes that are passed on unread must not spoil the request they
 // are merged into: wire types, lengths, UTF-8, sizes of ids, how deep values nest. Items, and the messages
 // that lead to them, are not entered: the scanner walks those.
-Finding CheckMessage(OtlpMessage message, std::string_view bytes, int depth = kDeepest) noexcept;
+SchemaFinding CheckMessage(OtlpMessage message, std::string_view bytes, int depth = kDeepest) noexcept;
 // Checks one field of a message, with all that it holds.
-Finding CheckField(OtlpMessage message, const ProtoField& field, int depth = kDeepest) noexcept;
+SchemaFinding CheckField(OtlpMessage message, const ProtoField& field, int depth = kDeepest) noexcept;
 
 // Whether it is one of the times and numbers of a NumberDataPoint, as they are written: nothing to check.
 constexpr bool IsNumberOfPoint(OtlpMessage message, const ProtoField& field) noexcept {

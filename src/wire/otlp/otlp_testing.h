@@ -41,7 +41,7 @@ inline std::string PairText(protozero::pbf_reader pair) {
   return key + "=" + value;
 }
 
-// Times are told in seconds after `zero`.
+// Times are seconds after `zero`.
 class MetricsText {
  public:
   static std::string Of(std::string_view request, int64_t zero_unix_ns = 0) {

@@ -5,8 +5,8 @@
 #include "base/check.h"
 #include "wire/otlp/otlp_json.h"
 
-// The first byte says which message the others are. What can be told in JSON is read back, and from then on
-// nothing changes any more.
+// The first byte selects the message that the others are. Output in JSON is read back, and further round
+// trips change nothing.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens;
   if (size == 0) return 0;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <protozero/pbf_writer.hpp>
-#include <unordered_map>
 #include <utility>
 
 #include "base/result.h"
@@ -40,7 +39,7 @@ void RemoteWrite::SetVersion(RemoteWriteVersion version) {
 
 void RemoteWrite::Begin(const Take& take) {
   if (std::exchange(open_, true)) Doubt();
-  for (auto& [name, source] : sources_) source.touched = source.retold = false;
+  for (auto& [name, source] : sources_) source.touched = source.resent = false;
   take_ = &take;
   samples_ = 0;
   handed_.clear();
@@ -52,7 +51,7 @@ void RemoteWrite::Doubt() {
   leaving_plan_ = 0;
   for (auto& [name, source] : sources_) {
     source.now.doubtful = true;
-    if (!source.retold || !source.next.text) continue;
+    if (!source.resent || !source.next.text) continue;
     for (size_t l = 0; l < source.base.size(); ++l) {
       const Mark &before = source.base[l], &mark = source.next.lines[l];
       source.base[l] = {before.boot_ms, std::max(before.unix_ms, mark.unix_ms), before.shown || mark.shown};
@@ -97,7 +96,7 @@ Status RemoteWrite::EncodeEnd(Instant now, const Take& take) {
     if (!source.now.text) continue;
     source.next = source.now;
     source.base = source.now.lines;
-    source.retold = true;
+    source.resent = true;
     symbols_.Add(*source.next.text);
     for (size_t l = 0; l < source.next.lines.size(); ++l) {
       if (source.next.lines[l].shown)
@@ -136,7 +135,7 @@ Status RemoteWrite::Report(const SnapshotEntry& entry, const Planned& planned, S
   next.run = frame.run;
   next.read_boot_ns = frame.read_at.boot_ns;
   next.lines = source.base;
-  source.retold = true;
+  source.resent = true;
   next.doubtful = false;
   FindFresh(frame, planned, now.doubtful, next);
   FindExemplars(frame, next);
@@ -213,7 +212,7 @@ bool RemoteWrite::HasExemplar(uint32_t line) const noexcept {
   return next_exemplar_ < exemplars_.size() && exemplars_[next_exemplar_].line == line;
 }
 
-// Behind the sample of the line in data_.
+// Appends after the sample of the line in data_.
 void RemoteWrite::AppendExemplars(uint32_t line) {
   for (; HasExemplar(line); ++next_exemplar_)
     AppendExemplar(exemplars_[next_exemplar_], options_.version, request_, data_);
@@ -361,8 +360,8 @@ std::string RemoteWrite::KeyOf(const RemoteWriteLayout& text, const RemoteWriteL
   return key;
 }
 
-// Of equal series the native one is sent, and of equals the earlier: a receiver refuses a request that gives
-// one series two values. Only names of two frames are compared.
+// Drops all but one of equal series, keeping the native one, and of equals the earlier: a receiver refuses a
+// request that gives one series two values. Only names of two frames are compared.
 void RemoteWrite::DropDuplicates(const Snapshot& snapshot) {
   duplicates_ = 0;
   std::vector<uint32_t> frames_with(symbols_.size()), last(symbols_.size(), UINT32_MAX);
@@ -392,14 +391,14 @@ void RemoteWrite::DropDuplicates(const Snapshot& snapshot) {
 void RemoteWrite::PlanMetadata() {
   std::string fields, body;
   std::vector<size_t> ends;
-  std::unordered_set<std::string_view> told;
+  std::unordered_set<std::string_view> described;
   for (const Planned& planned : plan_) {
     if (options_.version != RemoteWriteVersion::k1) break;
     const RemoteWriteLayout& text = *planned.text;
     for (const RemoteWriteFamily& family : text.families) {
       const std::string_view name = text.Symbol(family.name), help = text.Symbol(family.help),
                              unit = text.Symbol(family.unit);
-      if (!told.insert(name).second) continue;
+      if (!described.insert(name).second) continue;
       body.clear();
       protozero::pbf_writer one(body);
       if (family.type != Type::kUnknown) one.add_enum(kType1, static_cast<int32_t>(family.type));
@@ -483,9 +482,10 @@ Status RemoteWrite::SettleHanded(const Snapshot& snapshot) {
   if (handed_.empty()) return Ok();
   std::unordered_map<std::string, Mark*> holders;
   for (size_t i = 0; i < plan_.size(); ++i) {
-    Reported& told = sources_.find(snapshot.frames[i].source)->second.next;
-    for (size_t l = 0; l < told.lines.size(); ++l) {
-      if (!plan_[i].IsDropped(l)) holders.emplace(KeyOf(*told.text, told.text->lines[l]), &told.lines[l]);
+    Reported& reported = sources_.find(snapshot.frames[i].source)->second.next;
+    for (size_t l = 0; l < reported.lines.size(); ++l) {
+      if (!plan_[i].IsDropped(l))
+        holders.emplace(KeyOf(*reported.text, reported.text->lines[l]), &reported.lines[l]);
     }
   }
   for (Owed& end : handed_) {
@@ -498,12 +498,12 @@ Status RemoteWrite::SettleHanded(const Snapshot& snapshot) {
   return Ok();
 }
 
-Status RemoteWrite::ReportEnded(Reported& told, Instant now) {
-  for (uint32_t l = 0; l < told.lines.size(); ++l) {
-    if (!told.lines[l].shown) continue;
-    Owed end{told.text, l, told.lines[l]};
+Status RemoteWrite::ReportEnded(Reported& reported, Instant now) {
+  for (uint32_t l = 0; l < reported.lines.size(); ++l) {
+    if (!reported.lines[l].shown) continue;
+    Owed end{reported.text, l, reported.lines[l]};
     const Status status = ReportOwed(end, now);
-    told.lines[l].unix_ms = end.mark.unix_ms;  // in case it is not committed
+    reported.lines[l].unix_ms = end.mark.unix_ms;  // in case it is not committed
     RETURN_IF_ERROR(status);
   }
   return Ok();
@@ -564,16 +564,16 @@ bool RemoteWrite::Recall(const RemoteWriteLayout& text, const RemoteWriteLine& l
 // With a new plan, the new owner of a series may be sent before or after the former one: collects the marks
 // of all series that change hands.
 void RemoteWrite::FindLeaving(const Snapshot& snapshot) {
-  auto leave = [this](const Reported& told, size_t line) {
-    const Mark& mark = told.lines[line];
+  auto leave = [this](const Reported& reported, size_t line) {
+    const Mark& mark = reported.lines[line];
     if (!mark.shown) return;
-    Mark& known = leaving_[NameOf(*told.text, told.text->lines[line])];
+    Mark& known = leaving_[NameOf(*reported.text, reported.text->lines[line])];
     known = {std::max(known.boot_ms, mark.boot_ms), std::max(known.unix_ms, mark.unix_ms), false};
   };
   for (size_t i = 0; i < plan_.size(); ++i) {
-    const Reported& told = sources_.find(snapshot.frames[i].source)->second.now;
-    for (size_t l = 0; l < told.lines.size(); ++l) {
-      if (told.text != plan_[i].text || plan_[i].IsDropped(l)) leave(told, l);
+    const Reported& reported = sources_.find(snapshot.frames[i].source)->second.now;
+    for (size_t l = 0; l < reported.lines.size(); ++l) {
+      if (reported.text != plan_[i].text || plan_[i].IsDropped(l)) leave(reported, l);
     }
   }
   for (const auto& [name, source] : sources_) {

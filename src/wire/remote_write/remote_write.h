@@ -40,7 +40,7 @@ class RemoteWrite {
     bool native_histograms = false;
     size_t max_samples = 2000;    // in one request
     size_t max_bytes = 1u << 20;  // of one request; its last series may go over it
-    // How often types, units and help are repeated; of 1.0, since 2.0 sends them with each sample.
+    // Interval at which 1.0 repeats types, units and help; 2.0 sends them with each sample.
     Duration metadata_interval = std::chrono::minutes(1);
     // The labels of each series that has none of that name. May be empty.
     std::function<RemoteWriteLabels(const AttributeSet& resource)> labels = {};
@@ -59,7 +59,7 @@ class RemoteWrite {
   // Ends every series that has a value.
   Status EncodeEnd(Instant now, const Take& take);
   void Commit();
-  // From the next Encode on.
+  // Takes effect with the next Encode.
   void SetVersion(RemoteWriteVersion version);
   RemoteWriteVersion version() const noexcept { return options_.version; }
 
@@ -81,7 +81,7 @@ class RemoteWrite {
     Layouts text;
     uint64_t plan = 0, run = 0;
     int64_t read_boot_ns = 0;  // of the frame
-    bool doubtful = false;     // more may have arrived than the lines say, but nothing behind their unix_ms
+    bool doubtful = false;     // more may have arrived than `lines` has, but nothing after their unix_ms
     std::vector<Mark> lines;   // of text
     std::vector<SentExemplar> exemplars;  // by line of text; empty: none was sent
   };
@@ -89,7 +89,7 @@ class RemoteWrite {
     Reported now, next;
     std::vector<Mark> base;  // of the lines of `next`, before it was sent
     bool touched = false;    // it is in the snapshot
-    bool retold = false;     // `next` and `base` are of this Encode
+    bool resent = false;     // `next` and `base` are of this Encode
   };
   // A series whose end may have to be sent: it is in no text any more, or another frame has it now.
   struct Owed {
@@ -122,7 +122,7 @@ class RemoteWrite {
   void FindLeaving(const Snapshot& snapshot);
   Status Report(const SnapshotEntry& entry, const Planned& planned, Source& source);
   Status Carry(const Reported& from, const Layouts& to, Source& source, Instant now);
-  Status ReportEnded(Reported& told, Instant now);
+  Status ReportEnded(Reported& reported, Instant now);
   Status PutEnd(const RemoteWriteLayout& text, const RemoteWriteLine& line, Mark& mark, Instant now);
   void FindFresh(const Frame& frame, const Planned& planned, bool doubtful, Reported& next);
   void FindExemplars(const Frame& frame, Reported& next);
@@ -153,7 +153,7 @@ class RemoteWrite {
   std::unordered_map<std::string, Mark> former_;
   std::unordered_map<std::string, Mark> leaving_;  // the same of those that change hands in this Encode
   std::vector<int64_t> fresh_;                     // by line: the time of its sample, or kNotNow
-  std::vector<uint32_t> ended_;                    // lines that have no value any more
+  std::vector<uint32_t> ended_;                    // lines that have lost their value
   std::vector<NewExemplar> exemplars_;             // of fresh lines, in their order
   size_t next_exemplar_ = 0;                       // the first that is not in a request
   std::unordered_set<std::string> reported_keys_;  // of the lines of the plan; filled at the first use

@@ -1,5 +1,5 @@
-// How long a tick of 5,000 series takes to encode: numbers of five labels each, and histograms of 14 bounds.
-// What was told is never committed, so that each tick tells everything.
+// Time to encode a tick of 5,000 series: numbers of five labels each, and histograms of 14 bounds. Nothing is
+// committed, so that each tick exports everything.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -7,7 +7,7 @@
 #include "base/check.h"
 #include "wire/exposition/naming_testing.h"
 #include "wire/remote_write/remote_write.h"
-#include "wire/remote_write/snappy_block.h"
+#include "wire/remote_write/remote_write_request.h"
 #include "wire/ticks_testing.h"
 
 namespace gpulens {

@@ -3,11 +3,11 @@
 #include <string_view>
 
 #include "base/check.h"
+#include "wire/remote_write/remote_write_request.h"
 #include "wire/remote_write/remote_write_series.h"
 #include "wire/remote_write/remote_write_testing.h"
-#include "wire/remote_write/snappy_block.h"
 
-// Whatever lies in a queue is unpacked and told again or refused, in bounds; what comes out can be unpacked.
+// Any bytes of a queue are converted or refused, within bounds; the output can be unpacked.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
   constexpr size_t kMost = 1u << 20;

@@ -1,7 +1,5 @@
 #include "wire/remote_write/remote_write_fields.h"
 
-#include <algorithm>
-#include <cmath>
 #include <protozero/pbf_writer.hpp>
 #include <utility>
 
@@ -11,10 +9,10 @@
 namespace gpulens {
 namespace {
 
-using Pair = std::pair<std::string_view, std::string_view>;
+using UnitName = std::pair<std::string_view, std::string_view>;
 
 // Whole words of OpenMetrics, and UCUM's symbols.
-constexpr Pair kUcumUnits[] = {
+constexpr UnitName kUcumUnits[] = {
     {"days", "d"},          {"hours", "h"},         {"minutes", "min"},    {"seconds", "s"},
     {"milliseconds", "ms"}, {"microseconds", "us"}, {"nanoseconds", "ns"}, {"bytes", "By"},
     {"kibibytes", "KiBy"},  {"mebibytes", "MiBy"},  {"gibibytes", "GiBy"}, {"tebibytes", "TiBy"},
@@ -24,11 +22,11 @@ constexpr Pair kUcumUnits[] = {
     {"kelvin", "K"},        {"hertz", "Hz"},        {"percent", "%"},      {"ratio", "1"},
 };
 // After "per".
-constexpr Pair kUcumPer[] = {{"second", "s"}, {"minute", "min"}, {"hour", "h"}, {"day", "d"},
-                             {"week", "wk"},  {"month", "mo"},   {"year", "a"}};
+constexpr UnitName kUcumPer[] = {{"second", "s"}, {"minute", "min"}, {"hour", "h"}, {"day", "d"},
+                                 {"week", "wk"},  {"month", "mo"},   {"year", "a"}};
 
 template <size_t N>
-std::string_view Short(const Pair (&table)[N], std::string_view word) noexcept {
+std::string_view Short(const UnitName (&table)[N], std::string_view word) noexcept {
   for (const auto& [is, becomes] : table)
     if (is == word) return becomes;
   return word;

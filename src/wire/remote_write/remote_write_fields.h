@@ -172,7 +172,7 @@ enum class RemoteWriteFault : uint8_t {
 };
 inline constexpr size_t kRemoteWriteFaults = 15;
 
-// The text for the sender. Static storage.
+// Text for the sender. Static storage.
 constexpr std::string_view TextOf(RemoteWriteFault fault) noexcept {
   constexpr std::string_view kTexts[kRemoteWriteFaults] = {
       "",
@@ -212,7 +212,7 @@ enum class RemoteWriteOutFault : uint8_t {
 };
 inline constexpr size_t kRemoteWriteOutFaults = 13;
 
-// For logs. Static storage.
+// Text for logs. Static storage.
 constexpr std::string_view TextOf(RemoteWriteOutFault fault) noexcept {
   constexpr std::string_view kTexts[kRemoteWriteOutFaults] = {
       "",
@@ -260,18 +260,18 @@ void OtlpUnitOf(std::string_view unit, std::string& out);
 // "counter"; the value of prometheus.type. Static storage.
 std::string_view PrometheusTypeName(remote_write::Type type) noexcept;
 
-// Numbers of a message become known types; others are unknown.
+// Converts the number of a message; unknown numbers are kUnknown.
 remote_write::Type TypeOfNumber(uint64_t number) noexcept;
 
-// What one float series is in OTLP, all of it cumulative.
+// Kind of OTLP data that a float series becomes, always cumulative.
 enum class FloatKind : uint8_t {
   kGauge,
   kCounter,  // a Sum that only grows
   kState,    // a Sum that does not: an info or a state
 };
 
-// By the type of its family. Parts of classic histograms and summaries stay series of their own: what counts
-// in them is a counter. `_created` series are not counters.
+// Returns the kind by the type of the family. Parts of classic histograms and summaries stay series of their
+// own: their counts and sums are counters. `_created` series are not counters.
 FloatKind FloatKindOf(remote_write::Type type, std::string_view name) noexcept;
 
 }  // namespace gpulens
@@ -281,7 +281,7 @@ namespace gpulens::remote_write {
 // Names of OpenTelemetry in Prometheus' alphabet, as Prometheus' own OTLP endpoint makes them with its
 // default translation strategy (UnderscoreEscapingWithSuffixes).
 //
-// What decides about the last word of a name.
+// Determines the last word of a name.
 enum class NameKind : uint8_t {
   kCounter,  // "_total"
   kGauge,    // "_ratio" where the unit is "1"

@@ -4,7 +4,7 @@
 #include "wire/exposition/naming_testing.h"
 #include "wire/json/json_testing.h"
 #include "wire/remote_write/remote_write.h"
-#include "wire/remote_write/snappy_block.h"
+#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens {
 namespace {

@@ -7,22 +7,20 @@
 #include "base/parse.h"
 #include "base/text.h"
 #include "wire/otlp/otlp_fields.h"
-#include "wire/otlp/otlp_schema.h"
-#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
 
 using namespace remote_write;
 using remote_write::Label;
 using remote_write::NumbersOf;
-using remote_write::Sample;
 using remote_write::SeriesAbout;
+using remote_write::SeriesSample;
 
 namespace {
 
-// What a point and what a metric cost beside their texts, roughly.
+// Approximate size of a point and of a metric without their texts.
 constexpr uint64_t kPerPoint = 48, kPerMetric = 192;
-// Of an explicit histogram: a bound and a count.
+// Size of a bound and a count of an explicit histogram.
 constexpr uint64_t kPerBound = 16;
 
 const Status& NotRemoteWrite() {
@@ -67,8 +65,7 @@ Status RemoteWriteIn::ReadHead(std::string_view request) {
   const bool first = version_ == RemoteWriteVersion::k1;
   const uint32_t wanted = first ? uint32_t{kMetadata1} : uint32_t{kSymbols};
   ProtoCursor cursor(request);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     if (field.number != wanted) continue;
     if (field.wire != WireType::kBytes || (first && !Learn(field.bytes))) return NotRemoteWrite();
     if (!first && !reader_.AddSymbol(field.bytes))
@@ -168,22 +165,22 @@ void RemoteWriteIn::Describe(Item& item, const SeriesAbout& about) const {
     item.type = TypeOfNumber(about.type);
     item.help = reader_.Symbol(about.help);
     item.unit = reader_.Symbol(about.unit);
-  } else if (const RemoteWriteTypes::Entry* told = types_.Find(item.name)) {
-    item.type = told->type;
-    item.help = told->help;
-    item.unit = told->unit;
-    item.family = told->family;
+  } else if (const RemoteWriteTypes::Entry* entry = types_.Find(item.name)) {
+    item.type = entry->type;
+    item.help = entry->help;
+    item.unit = entry->unit;
+    item.family = entry->family;
   }
 }
 
-// Reads all that is not labels. What cannot be passed on is refused: one by one, or, with bad labels, all.
+// Reads everything but labels. Refuses points that cannot be passed on one by one, or, with bad labels, all.
 bool RemoteWriteIn::CountParts(std::string_view series, RemoteWriteFault of_labels, SeriesAbout& about,
                                Parts& parts) {
   const auto numbers = NumbersOf(version_);
   const bool second = version_ == RemoteWriteVersion::k2;
   ProtoCursor cursor(series);
   ProtoField field;
-  Sample sample;
+  SeriesSample sample;
   RemoteWriteFault unused = RemoteWriteFault::kNone;
   while (cursor.Next(field)) {
     const bool message = field.wire == WireType::kBytes;
@@ -310,7 +307,7 @@ using otlp::AppendFixed;
 using otlp::AppendNumber;
 using remote_write::Label;
 using remote_write::NumbersOf;
-using remote_write::Sample;
+using remote_write::SeriesSample;
 
 namespace {
 
@@ -340,7 +337,7 @@ void AppendPair(std::string& out, uint32_t field, std::string_view key, std::str
 
 uint64_t Ns(int64_t ms) noexcept { return static_cast<uint64_t>(ms) * 1'000'000; }
 
-// False for other text, and for an id of zeros alone, which is none.
+// Reads an id; false for other text and for zeros alone, which are not an id.
 bool ReadId(std::string_view hex, size_t size, char* out) noexcept {
   return FromHex(hex, out, size) && std::any_of(out, out + size, [](char c) { return c != 0; });
 }
@@ -367,7 +364,7 @@ Status RemoteWriteIn::Write(std::string& out) {
     WriteItem(out, item, place);
     Leave(out, item, place + 1 < order_.size() ? &items_[order_[place + 1]] : nullptr);
     before = &item;
-    // What was planned is a guess of a few bytes.
+    // The planned size is an estimate.
     if (out.size() > 2 * limits_.bytes)
       return {Code::kExhausted,
               "as OTLP the request has more than " + std::to_string(limits_.bytes) + " bytes"};
@@ -437,7 +434,7 @@ void RemoteWriteIn::EncodeAttributes(const Item& item) {
 }
 
 void RemoteWriteIn::AppendExemplar(std::string_view message, uint32_t field) {
-  Sample value;
+  SeriesSample value;
   RemoteWriteFault fault = RemoteWriteFault::kNone;
   if (!ReadExemplar(message, value) || !reader_.Read(message, other_labels_, fault)) return;
   if (fault != RemoteWriteFault::kNone) return;
@@ -459,8 +456,7 @@ void RemoteWriteIn::AppendExemplar(std::string_view message, uint32_t field) {
 void RemoteWriteIn::GatherExemplars(std::string_view series, uint32_t field) {
   const uint32_t wanted = remote_write::NumbersOf(version_).exemplars;
   ProtoCursor cursor(series);
-  ProtoField part;
-  while (cursor.Next(part))
+  for (ProtoField part; cursor.Next(part);)
     if (part.number == wanted) AppendExemplar(part.bytes, field);
 }
 
@@ -484,7 +480,7 @@ void RemoteWriteIn::WriteItem(std::string& out, const Item& item, uint32_t place
     if (part.number != wanted) continue;
     bool ended = false, no_value = false;
     if (number) {
-      Sample sample;
+      SeriesSample sample;
       if (!ReadSample(part.bytes, sample) || !remote_write::IsTime(sample.ms)) continue;
       if (sample.start_ms == 0) sample.start_ms = item.created_ms;
       ended = no_value = remote_write::IsStaleMarker(sample.value);
@@ -510,7 +506,7 @@ void RemoteWriteIn::Times(int64_t start_ms, int64_t ms) {
   AppendFixed(point_, otlp::kTime, Ns(ms));
 }
 
-void RemoteWriteIn::WriteNumber(const Item& item, const Sample& sample) {
+void RemoteWriteIn::WriteNumber(const Item& item, const SeriesSample& sample) {
   // A series of unknown type may be a counter.
   Times(item.type == remote_write::Type::kGauge ? 0 : sample.start_ms, sample.ms);
   if (!remote_write::IsStaleMarker(sample.value)) AppendFixed(point_, otlp::kAsDouble, sample.value);

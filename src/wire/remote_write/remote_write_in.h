@@ -3,7 +3,7 @@
 //
 // Series are put in order by job, instance, scope and name, so that each resource and each metric is
 // there once; within a series samples keep their order. A series or a histogram that cannot be passed on is
-// left out and counted; bytes that are no such message make the whole request useless.
+// left out and counted; invalid bytes make the whole request useless.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace gpulens {
 
-// What became of one request. A plain value.
+// Outcome of one request. A plain value.
 struct RemoteWriteOutcome {
   uint64_t samples = 0, histograms = 0, exemplars = 0;  // that are in what was made
   uint64_t refused = 0;                                 // samples and histograms that are not
@@ -33,7 +33,7 @@ struct RemoteWriteOutcome {
 };
 
 // Not thread-safe. Does not allocate once requests are no larger than those before, but for types that are
-// new. Remembers what senders of 1.0 say of types between requests; nothing else.
+// new. Remembers the types that senders of 1.0 declare; nothing else is kept between requests.
 class RemoteWriteIn {
  public:
   struct Limits {
@@ -46,22 +46,22 @@ class RemoteWriteIn {
   };
 
   explicit RemoteWriteIn(Limits limits) : limits_(limits) { CarryHistograms(limits.carry_histograms); }
-  // From the next Convert on.
+  // Takes effect with the next Convert.
   void CarryHistograms(bool carry) noexcept {
     limits_.carry_histograms = carry;
     histogram_.AcceptAll(carry);
   }
 
-  // Replaces `out` and `outcome`. kInvalidArgument: the bytes are no such message; kExhausted: beyond the
+  // Replaces `out` and `outcome`. kInvalidArgument: invalid bytes; kExhausted: beyond the
   // limits. Then `out` is of no use.
   Status Convert(std::string_view request, RemoteWriteVersion version, std::string& out,
                  RemoteWriteOutcome& outcome);
 
  private:
   using Labels = remote_write::Labels;
-  // What a series becomes, by what OTLP calls it; a metric is of one kind.
+  // Form of a series in OTLP; a metric has one form.
   enum class Form : uint8_t { kGauge, kCounter, kState, kExponential, kExplicit };
-  // Those points of one TimeSeries that have one form.
+  // Points of one TimeSeries that have one form.
   struct Item {
     std::string_view job, instance, scope, scope_version, name, help, unit;
     std::string_view family;  // of 1.0
@@ -85,7 +85,7 @@ class RemoteWriteIn {
   struct Place {
     size_t resource = 0, scope = 0, metric = 0, data = 0;
   };
-  // What two items have in common.
+  // Parts that two items have in common.
   struct Shared {
     bool resource, scope, metric;
   };
@@ -120,7 +120,7 @@ class RemoteWriteIn {
   void EncodeAttributes(const Item& item);
   void GatherExemplars(std::string_view series, uint32_t field);
   void AppendExemplar(std::string_view message, uint32_t field);
-  void WriteNumber(const Item& item, const remote_write::Sample& sample);
+  void WriteNumber(const Item& item, const remote_write::SeriesSample& sample);
   void WriteExponential();
   void WriteExplicit();
   bool WriteHistogram(const Item& item, std::string_view message);

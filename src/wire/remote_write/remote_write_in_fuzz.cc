@@ -5,10 +5,10 @@
 #include "base/check.h"
 #include "wire/otlp/otlp_scan.h"
 #include "wire/remote_write/remote_write_in.h"
-#include "wire/remote_write/snappy_block.h"
+#include "wire/remote_write/remote_write_request.h"
 
-// Any bytes are refused or made into OTLP, within bounds; what is made can be read, nothing in it is bad, and
-// it holds as many points as promised. The first byte says the version and whether the rest is packed.
+// Any bytes are refused or converted to OTLP, within bounds; the output is valid and has as many points as
+// promised. The first byte selects the version and whether the rest is packed.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   constexpr size_t kMost = 1u << 18;

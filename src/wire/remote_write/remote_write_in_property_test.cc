@@ -1,4 +1,4 @@
-// What our own encoder tells by remote write arrives as OTLP, sample for sample, in both versions.
+// Output of our own encoder arrives as OTLP, sample for sample, in both versions.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -33,7 +33,7 @@ void MakeNames(const SeriesInfo& series, std::vector<NamedSeries>& out) {
   }
 }
 
-// A point in words that both sides can say: "name{a=b} 1.5 @2000".
+// A point as text that both sides can be written as: "name{a=b} 1.5 @2000".
 std::vector<std::string> Sent(std::string_view request, RemoteWriteVersion version) {
   std::vector<std::string> out;
   for (const auto& series : Reader::Read(request, version).series) {
@@ -69,7 +69,7 @@ std::vector<std::string> Arrived(const std::string& request) {
   return out;
 }
 
-TEST(RemoteWriteInProperty, WhatOurSinkSendsArrives) {
+TEST(RemoteWriteInProperty, OutputOfTheSinkArrives) {
   EXPECT_TRUE(rc::check("what is sent arrives", [] {
     const auto version = *rc::gen::element(RemoteWriteVersion::k1, RemoteWriteVersion::k2);
     RemoteWrite::Options options;
@@ -93,7 +93,7 @@ TEST(RemoteWriteInProperty, WhatOurSinkSendsArrives) {
         else source.writer.Set(one, *rc::gen::inRange(-100, 100));
       }
       const auto snapshot = MakeSnapshot(1, now, {source.Entry()});
-      const Status told = writer.Encode(*snapshot, [&](std::string_view request, uint32_t samples) {
+      const Status status = writer.Encode(*snapshot, [&](std::string_view request, uint32_t samples) {
         std::string out;
         RemoteWriteOutcome outcome;
         RC_ASSERT(in.Convert(request, version, out, outcome).ok());
@@ -103,7 +103,7 @@ TEST(RemoteWriteInProperty, WhatOurSinkSendsArrives) {
         arrived += samples;
         return Ok();
       });
-      RC_ASSERT(told.ok());
+      RC_ASSERT(status.ok());
       writer.Commit();
     }
     RC_ASSERT(arrived > 0u);

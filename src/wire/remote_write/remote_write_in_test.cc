@@ -65,7 +65,7 @@ TEST_F(RemoteWriteInTest, SeriesOfBothVersionsAreTheSameMetrics) {
   EXPECT_EQ(outcome_.Text(), "");
 }
 
-TEST_F(RemoteWriteInTest, EachResourceAndEachMetricStandsOnce) {
+TEST_F(RemoteWriteInTest, WritesEachResourceAndEachMetricOnce) {
   const auto labels = [](const char* name, const char* job, const char* gpu) {
     return Pairs{{"__name__", name}, {"gpu", gpu}, {"job", job}};
   };
@@ -93,7 +93,7 @@ TEST_F(RemoteWriteInTest, TypesUnitsHelpAndStartsOfVersion2) {
   EXPECT_EQ(Second1(total, Sample(5, 2000, 1000), {kCounterType, "All of it.", "joules"}),
             "[]\n (gpulens.remote_write)\n  energy_total \"All of it.\" J sum cumulative monotonic "
             "prometheus.type=counter\n   {} 5 @1000..2000\n");
-  // Older senders say when a whole series began.
+  // Older senders have the start of a whole series.
   std::string created;
   pbf_writer(created).add_int64(6, 500);
   EXPECT_EQ(PointOf(Second1(total, Sample(5, 2000) + created, {kCounterType, "", ""})), "{} 5 @500..2000\n");
@@ -129,7 +129,7 @@ TEST_F(RemoteWriteInTest, PartsOfClassicHistogramsStaySeries) {
 TEST_F(RemoteWriteInTest, TypesOfVersion1AreRemembered) {
   const Pairs total = {{"__name__", "x_total"}}, bucket = {{"__name__", "h_bucket"}, {"le", "1"}};
   EXPECT_NE(First1(total, Sample(1)).find("x_total gauge prometheus.type=unknown"), std::string::npos);
-  // Prometheus tells types apart from samples; of a page of OpenMetrics without the suffix.
+  // Prometheus sends types separately from samples; for a page of OpenMetrics without the suffix.
   EXPECT_EQ(Text(First()
                      .Metadata(kCounterType, "x", "Help.", "bytes")
                      .Metadata(kHistogramType, "h", "", "")
@@ -147,7 +147,7 @@ TEST_F(RemoteWriteInTest, TypesOfVersion1AreRemembered) {
   EXPECT_NE(First1(total, Sample(1)).find("x_total gauge prometheus.type=gauge"), std::string::npos);
 }
 
-TEST_F(RemoteWriteInTest, EndsAndNumbersThatAreNone) {
+TEST_F(RemoteWriteInTest, EndsAndNaNs) {
   const Pairs x = {{"__name__", "x"}};
   EXPECT_EQ(PointOf(First1(x, Sample(remote_write::StaleMarker()))), "{} @1700000000000 ended\n");
   First1(x, Sample(std::numeric_limits<double>::quiet_NaN()));
@@ -236,7 +236,7 @@ TEST_F(RemoteWriteInTest, HistogramsWithoutAFormAreRefusedEach) {
   }
 }
 
-TEST_F(RemoteWriteInTest, ExemplarsStandOnTheirSample) {
+TEST_F(RemoteWriteInTest, ExemplarsStayWithTheirSample) {
   const Pairs labels = {{"__name__", "x_total"}, {"job", "j"}};
   const Pairs trace = {
       {"span_id", "00f067aa0ba902b7"}, {"trace_id", "4bf92f3577b34da6a3ce929d0e0e4736"}, {"user", "u"}};
@@ -299,7 +299,7 @@ TEST_F(RemoteWriteInTest, BadSeriesAreRefusedAndTheRestIsMade) {
 }
 
 // RemoteWriteOut restores them; to receivers of OTLP they are points without a value.
-TEST_F(RemoteWriteInTest, HistogramsWithoutAFormAreCarriedWhenAskedFor) {
+TEST_F(RemoteWriteInTest, CarriesHistogramsWithoutAFormIfConfigured) {
   RemoteWriteIn carrying({.carry_histograms = true});
   const auto convert = [&](const Histogram& histogram) {
     const std::string bytes = histogram.Bytes();
@@ -349,7 +349,7 @@ TEST_F(RemoteWriteInTest, LabelsThatAreNotSortedMeanTheSame) {
   EXPECT_EQ(outcome_.faults[static_cast<size_t>(Fault::kTwice)], 1u);
 }
 
-TEST_F(RemoteWriteInTest, WhatIsNoMessageIsRefusedWhole) {
+TEST_F(RemoteWriteInTest, RejectsInvalidRequestsWhole) {
   const std::string good = First().Series({{"__name__", "x"}}, Sample(1)).bytes();
   std::string histogram = Histogram{.count = 1}.Bytes();
   const std::string bad[] = {
@@ -382,8 +382,8 @@ TEST_F(RemoteWriteInTest, WhatIsNoMessageIsRefusedWhole) {
   EXPECT_TRUE(out_.empty());
 }
 
-// A text that is said once may be told often: the answer is a bound, not memory.
-TEST_F(RemoteWriteInTest, WhatGrowsTooLargeIsRefused) {
+// A text that a request has once may be repeated often in the output, which is bounded.
+TEST_F(RemoteWriteInTest, RejectsRequestsThatGrowTooLarge) {
   Second request;
   const Pairs labels = {{"__name__", "x"}, {"text", std::string(1 << 20, 't')}};
   for (int i = 0; i < 100; ++i) request.Series(labels, Sample(1));

@@ -120,7 +120,7 @@ struct SeriesWords {
   std::string help, unit;
 };
 
-// A request of 2.0; symbols stand behind what refers to them.
+// A request of 2.0; symbols follow the series that refer to them.
 class Second {
  public:
   using About = SeriesWords;

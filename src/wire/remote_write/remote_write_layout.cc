@@ -63,7 +63,7 @@ class RemoteWriteLayoutBuilder {
         family_type_ == Type::kCounter || family_type_ == Type::kHistogram || family_type_ == Type::kSummary;
     if (info.start_known && counts) start_ms_ = std::max<int64_t>(MsOf(info.start_unix_ns), 0);
     number_ = info.desc->number == Number::kInt ? RemoteWriteLine::kInt : 0;
-    // Of a shape, only what has the unit is scaled.
+    // Only the cells of a shape that have the unit are scaled.
     scaled_ = series.scale != 1 ? RemoteWriteLine::kScaled : 0;
     if (info.shape) return AddShaped(*info.shape, info.first_cell);
     const unsigned whole = series.whole ? RemoteWriteLine::kWhole : 0;
@@ -138,7 +138,7 @@ class RemoteWriteLayoutBuilder {
     }
     for (const RemoteWriteLabels* all : {&series_->labels, &naming_.labels}) {
       for (const auto& [key, value] : *all) {
-        // Without a value there is no such label.
+        // A label without a value is absent.
         if (!key.empty() && !value.empty()) AddLabel(RemoteWriteLabelName(key), RemoteWriteText(value));
       }
     }
@@ -158,8 +158,8 @@ class RemoteWriteLayoutBuilder {
       made_.refs.push_back(Symbol(value));
     }
     // Two series may get the same labels in names of other projects, which have fewer attributes.
-    std::string told(reinterpret_cast<const char*>(made_.refs.data() + line.first_ref), 4 * line.refs);
-    if (!reported_.insert(std::move(told)).second) return made_.refs.resize(line.first_ref);
+    std::string label_refs(reinterpret_cast<const char*>(made_.refs.data() + line.first_ref), 4 * line.refs);
+    if (!reported_.insert(std::move(label_refs)).second) return made_.refs.resize(line.first_ref);
     if (naming_.arena) AppendToArena();
     line.end = static_cast<uint32_t>(made_.arena.size());
     made_.lines.push_back(line);

@@ -21,7 +21,7 @@ namespace gpulens {
 // Names and values of labels.
 using RemoteWriteLabels = std::vector<std::pair<std::string, std::string>>;
 
-// What the samples of one metric share.
+// Properties that the samples of one metric share.
 struct RemoteWriteFamily {
   uint32_t name = 0, help = 0, unit = 0;  // symbols
   remote_write::Type type = remote_write::Type::kUnknown;
@@ -35,7 +35,7 @@ struct RemoteWriteLine {
     kScaled = 2,      // times the family's scale
     kWhole = 4,       // then rounded
     kNative = 8,      // a histogram with its buckets, from all cells of the slot
-    kOnlyIfSet = 16,  // of a state set: while its cell is 0 there is no such series
+    kOnlyIfSet = 16,  // of a state set: left out while its cell is 0
   };
   uint32_t slot = 0, cell = 0;
   uint32_t family = 0;
@@ -55,7 +55,7 @@ struct RemoteWriteLayout {
   std::vector<uint32_t> refs;  // symbols: name, value, name, value, …, by name
   std::vector<RemoteWriteLine> lines;
   std::vector<RemoteWriteFamily> families;
-  // Of the flag whether the target of the frame's readings answered; none: there is no such flag.
+  // Slot of the flag whether the target of the frame's readings answered; none: the layout has no such flag.
   std::optional<uint32_t> up_slot;
   // Of 1.0: each line as a field of the request, its number and time at its end.
   std::string arena;

@@ -6,8 +6,6 @@
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_json.h"
 #include "wire/otlp/otlp_schema.h"
-#include "wire/remote_write/otlp_point.h"
-#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
 
@@ -190,16 +188,16 @@ Status RemoteWriteOut::ReadMetric(std::string_view message) {
   }
   if (data.broken()) return NotOtlp();
   if (!metric.verbatim) {
-    const Type told = typed ? metric.type : Type::kGauge;
+    const Type declared = typed ? metric.type : Type::kGauge;
     metric.unit = unit;
     const bool sum = metric.data_field == otlp::kSum;
-    metric.type = metric.data_field == otlp::kSummary                       ? Type::kSummary
-                  : sum && metric.monotonic                                 ? Type::kCounter
-                  : sum && (told == Type::kInfo || told == Type::kStateSet) ? told
-                  : sum                                                     ? Type::kGauge
-                  : metric.data_field != otlp::kGauge                       ? Type::kHistogram
-                  : typed && told == Type::kUnknown                         ? Type::kUnknown
-                                                                            : Type::kGauge;
+    metric.type = metric.data_field == otlp::kSummary                               ? Type::kSummary
+                  : sum && metric.monotonic                                         ? Type::kCounter
+                  : sum && (declared == Type::kInfo || declared == Type::kStateSet) ? declared
+                  : sum                                                             ? Type::kGauge
+                  : metric.data_field != otlp::kGauge                               ? Type::kHistogram
+                  : typed && declared == Type::kUnknown                             ? Type::kUnknown
+                                                                                    : Type::kGauge;
   }
   if (resource_fault_ != Fault::kNone) metric.fault = resource_fault_;
   else if (metric.fault == Fault::kNone) metric.fault = Validate(metric);

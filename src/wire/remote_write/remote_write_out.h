@@ -1,7 +1,7 @@
 // Received OTLP metrics as Prometheus remote write, 1.0 and 2.0: one ExportMetricsServiceRequest in, some
 // requests out, in its order and not yet compressed. Pure. What becomes of what: docs/receivers.md.
 //
-// What RemoteWriteIn made of remote write leaves as it came: names, labels, values, times, types, exemplars,
+// Output of RemoteWriteIn leaves as it came: names, labels, values, times, types, exemplars,
 // native histograms. Other OTLP is translated as Prometheus' own OTLP endpoint does. A point that cannot be
 // sent is left out and counted by its reason.
 #pragma once
@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,11 +23,91 @@
 #include "wire/otlp/proto_cursor.h"
 #include "wire/remote_write/native_histogram.h"
 #include "wire/remote_write/remote_write_fields.h"
-#include "wire/remote_write/series_batch.h"
+#include "wire/remote_write/remote_write_request.h"
+#include "wire/remote_write/remote_write_series.h"
+
+namespace gpulens::remote_write {
+
+// Series on their way into requests: collected with their symbols, then written as requests of at most so
+// many samples and bytes. Inside src/wire/remote_write only. Not thread-safe; keeps its memory.
+class SeriesBatch {
+ public:
+  struct Limits {
+    size_t samples = 2000, bytes = 1u << 20;  // of one request
+  };
+  // Takes one request; its bytes live until it returns. Not ok ends the conversion.
+  using Take = std::function<Status(std::string_view request, uint32_t samples)>;
+  struct About {
+    remote_write::Type type = remote_write::Type::kUnknown;
+    std::string_view help, unit;
+  };
+
+  SeriesBatch(RemoteWriteVersion version, Limits limits) : version_(version), limits_(limits) {}
+  SeriesBatch(const SeriesBatch&) = delete;
+  SeriesBatch& operator=(const SeriesBatch&) = delete;
+
+  // Forgets everything that was not written.
+  void Begin(RemoteWriteVersion version, const Take& take);
+  // Adds `samples` samples or histograms, whose fields are `data`, to the series with these labels, which are
+  // sorted by name. False, and nothing is added: the series alone would be larger than a request.
+  bool Add(const About& about, const Labels& labels, std::string_view data, uint32_t samples);
+  // Adds an exemplar to the series that was added last.
+  bool AddExemplar(const Labels& labels, double value, int64_t ms);
+  // A MetricMetadata message of 1.0.
+  bool AddMetadata(std::string_view message);
+  // Whether so much is collected that Drain should be called.
+  bool full() const noexcept;
+  // Writes what was added and forgets it. The status is that of `take`.
+  Status Drain();
+  uint64_t bytes() const noexcept { return bytes_; }  // written since Begin
+
+ private:
+  struct Exemplar {
+    double value;
+    int64_t ms;
+    uint32_t first_ref, refs;
+  };
+  // Of one line of layout_.
+  struct Part {
+    size_t data_end, cost;
+    uint32_t samples, exemplars_end;
+  };
+  struct Slot {
+    uint64_t hash = 0;
+    uint32_t round = 0, symbol = 0;
+  };
+
+  void Clear();
+  uint32_t Intern(std::string_view text);
+  void Grow();
+  size_t AppendRefs(const Labels& labels);
+  uint32_t FamilyOf(const About& about);
+  void WriteExemplar(const Exemplar& exemplar);
+  Status Hand();
+
+  RemoteWriteVersion version_;
+  const Limits limits_;
+  const Take* take_ = nullptr;
+  RemoteWriteLayout layout_;
+  RemoteWriteSymbols symbols_;
+  RemoteWriteRequest request_{symbols_};
+  std::vector<Part> parts_;
+  std::vector<Exemplar> exemplars_;
+  std::string data_, series_, message_, metadata_;
+  std::vector<size_t> metadata_ends_;
+  std::vector<Slot> slots_;
+  uint32_t round_ = 0;
+  uint32_t in_request_ = 0;  // samples of request_
+  bool open_ = false;        // request_ holds something
+  uint64_t bytes_ = 0;
+  uint64_t cost_ = 0;  // of what is collected, as it will be written
+};
+
+}  // namespace gpulens::remote_write
 
 namespace gpulens {
 
-// What became of one request. A plain value.
+// Outcome of one request. A plain value.
 struct RemoteWriteOutOutcome {
   uint64_t points = 0;                                   // of OTLP that were sent
   uint64_t samples = 0, histograms = 0, exemplars = 0;   // of remote write that they became
@@ -53,7 +134,7 @@ class RemoteWriteOut {
     // Resource attributes that become labels of each series. Nothing: all but what describes service, host,
     // system, cloud and program (service.*, host.*, os.*, cloud.*, process.*, telemetry.*).
     std::optional<std::vector<std::string>> promoted = std::nullopt;
-    // How often 1.0 repeats types, help and units that did not change.
+    // Interval at which 1.0 repeats types, help and units that did not change.
     Duration metadata_interval = std::chrono::minutes(1);
   };
   using Take = remote_write::SeriesBatch::Take;
@@ -64,7 +145,7 @@ class RemoteWriteOut {
   // before may have been taken. Otherwise the status of `take`; then the whole request may be converted
   // again.
   Status Convert(std::string_view request, Instant now, const Take& take, RemoteWriteOutOutcome& outcome);
-  // From the next Convert on.
+  // Takes effect with the next Convert.
   void SetVersion(RemoteWriteVersion version) noexcept { options_.version = version; }
   RemoteWriteVersion version() const noexcept { return options_.version; }
 
@@ -76,7 +157,7 @@ class RemoteWriteOut {
   struct Pair {
     std::string_view key, name, value;
   };
-  // What the points of one metric share. Views into the request or members.
+  // Properties that the points of one metric share. Views into the request or members.
   struct Metric {
     std::string_view name, help, unit, family;
     remote_write::Type type = remote_write::Type::kUnknown;

@@ -137,7 +137,7 @@ std::string AnyExemplars(Writer& writer) {
   return out;
 }
 
-// What series of one name have in common, since OTLP says it once.
+// What series of one name have in common, since OTLP has it once.
 struct Family {
   std::string name;
   SeriesWords about;
@@ -205,7 +205,7 @@ TEST(RemoteWriteOutProperty, Version2IsTheSameAfterOtlp) {
       const Pairs labels = AnyLabels(family.name, i);
       request.Series(labels, AnyParts(request, k2, family, unused), family.about);
     }
-    // Symbols stand before what refers to them, and each is used.
+    // Symbols come before the series that refer to them, and each is used.
     const std::string bytes = request.bytes();
     RC_ASSERT(Relayed(bytes, k2, k2, 1000) == RequestText::Of(bytes, k2));
   }));
@@ -219,7 +219,7 @@ TEST(RemoteWriteOutProperty, Version1IsTheSameAfterOtlp) {
     for (int i = Int(1, 12); i > 0; --i) {
       const Family family = *rc::gen::elementOf(Families());
       request.Series(AnyLabels(family.name, i), AnyParts(request, k1, family, unused));
-      // Its family is told for the whole of a classic histogram.
+      // The family is that of the whole classic histogram.
       const std::string name = family.about.type == 3 ? "h" : family.name;
       if ((family.about.type != 0 || !family.about.help.empty()) && families.insert(name).second)
         request.Metadata(family.about.type, name, family.about.help, family.about.unit);

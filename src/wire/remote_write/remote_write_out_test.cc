@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/prometheus_words.h"
+#include "wire/remote_write/native_histogram.h"
 #include "wire/remote_write/otlp_metrics_text_testing.h"
-#include "wire/remote_write/otlp_point.h"
 #include "wire/remote_write/otlp_writer_testing.h"
 #include "wire/remote_write/remote_write_fields.h"
 #include "wire/remote_write/remote_write_in_testing.h"
@@ -169,7 +169,7 @@ TEST_F(RemoteWriteOutTest, OptionsOfNamesAndLabels) {
   EXPECT_NE(Sent(request, options)[0].find("gpulens_receiver=\"otlp\""), std::string::npos);
 }
 
-TEST_F(RemoteWriteOutTest, AttributeOfAReservedNameNeverReplacesWhatIsTrue) {
+TEST_F(RemoteWriteOutTest, AttributesOfReservedNamesReplaceNothing) {
   const std::string point =
       NumberPoint(1, {{"__name__", "evil"}, {"job", "evil"}, {"instance", "evil"}, {"env", "point"}});
   auto resource = kService;
@@ -266,7 +266,7 @@ TEST_F(RemoteWriteOutTest, RequestsStayWithinTheirLimits) {
   EXPECT_EQ(faults(Fault::kTooLarge), 1u);
 }
 
-// One text of OTLP stands in a series for each bucket: memory and output have a bound.
+// One text of OTLP is repeated in the series of each bucket: memory and output are bounded.
 TEST_F(RemoteWriteOutTest, SmallRequestsDoNotBecomeHuge) {
   std::vector<double> bounds;
   for (int i = 0; i < 16'000; ++i) bounds.push_back(i);

@@ -1,5 +1,5 @@
-// Whatever sources do, a receiver that takes each sample as it comes knows after every tick what the tick
-// says: each value of it, and no series that it has not.
+// Whatever sources do, a receiver that takes each sample as it comes has, after every tick, exactly the
+// series and values of that tick.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 
@@ -24,7 +24,7 @@ constexpr MetricDesc kWatts{.name = "power", .help = "Watts."};
 constexpr MetricDesc kJoules{.name = "energy_total", .kind = Kind::kCounter};
 constexpr int64_t kGpus = 6;
 
-// What is told of a series by its receiver: the last sample, in the order of time.
+// A receiver that keeps the last sample of each series, in the order of time.
 struct Receiver {
   std::map<std::string, remote_write_testing::Sample> known;
 
@@ -33,7 +33,7 @@ struct Receiver {
       const remote_write_testing::Sample& sample = series.samples.at(0);
       auto [at, added] = known.emplace(series.Name(), sample);
       if (added) continue;
-      // A request that was not taken as a whole is told again.
+      // A request that was not taken as a whole is sent again.
       const bool again = sample.ms == at->second.ms &&
                          std::bit_cast<uint64_t>(sample.value) == std::bit_cast<uint64_t>(at->second.value);
       RC_ASSERT(again || sample.ms > at->second.ms);
@@ -76,7 +76,7 @@ struct Reading {
   int64_t ms = 0;
 };
 
-// What the tick says: of equal series the native one, whether it has a value or not.
+// The readings of a tick: of equal series the native one, whether it has a value or not.
 std::map<std::string, Reading> Expected(const std::vector<SnapshotEntry>& frames) {
   std::map<std::string, Reading> out;
   std::set<std::string> seen;
@@ -98,8 +98,8 @@ std::map<std::string, Reading> Expected(const std::vector<SnapshotEntry>& frames
   return out;
 }
 
-TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
-  EXPECT_TRUE(rc::check("a receiver knows what the tick says", [] {
+TEST(RemoteWriteProperty, AReceiverHasTheReadingsOfTheTick) {
+  EXPECT_TRUE(rc::check("a receiver has the readings of the tick", [] {
     RemoteWriteVersion version = *rc::gen::element(RemoteWriteVersion::k1, RemoteWriteVersion::k2);
     RemoteWrite::Options options;
     options.version = version;
@@ -153,7 +153,7 @@ TEST(RemoteWriteProperty, AReceiverKnowsWhatTheTickSays) {
       const std::map<std::string, Reading> expected = Expected(frames);
       for (const auto& [name, sample] : receiver.known) {
         const auto at = expected.find(name);
-        // A reading from before what was told last of its series comes too late; times come out up to one
+        // A reading from before the last sample of its series comes too late; times come out up to one
         // millisecond apart. After a break so does one from before an end that may have arrived.
         const bool late = at != expected.end() && (breaks_off || at->second.ms <= sample.ms + 1);
         if (remote_write::IsStaleMarker(sample.value)) {

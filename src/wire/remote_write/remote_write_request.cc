@@ -1,14 +1,13 @@
 #include "wire/remote_write/remote_write_request.h"
 
+#include <snappy-c.h>
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <protozero/pbf_writer.hpp>
-#include <vector>
 
 #include "wire/otlp/proto_cursor.h"
 #include "wire/per_layout.h"
-
 #include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens {
@@ -175,7 +174,7 @@ namespace {
 
 using namespace remote_write;
 
-// Those that make an exemplar useful come before all others.
+// Labels that make an exemplar useful come before all others.
 constexpr std::array<std::string_view, 2> kFirstLabels = {"trace_id", "span_id"};
 
 uint64_t PrintOf(const Exemplar& exemplar) noexcept {
@@ -243,6 +242,31 @@ void AppendExemplar(const NewExemplar& exemplar, RemoteWriteVersion version, Rem
   out.add_double(kExemplarValue, AsReading(exemplar.value));
   out.add_int64(kExemplarTimestamp, exemplar.ms);
   protozero::pbf_writer(series).add_message(first ? kExemplars1 : kExemplars2, message);
+}
+
+void SnappyPack(std::string_view bytes, std::string& out) {
+  size_t size = snappy_max_compressed_length(bytes.size());
+  out.resize(size);
+  if (snappy_compress(bytes.data(), bytes.size(), out.data(), &size) != SNAPPY_OK) size = 0;
+  out.resize(size);
+}
+
+size_t SnappyLength(std::string_view block) noexcept {
+  size_t size = 0;
+  return snappy_uncompressed_length(block.data(), block.size(), &size) == SNAPPY_OK ? size : 0;
+}
+
+bool SnappyUnpack(std::string_view block, size_t limit, std::string& out) {
+  out.clear();
+  size_t size = 0;
+  // The length comes first, whatever follows: the block is validated before memory is allocated.
+  if (snappy_uncompressed_length(block.data(), block.size(), &size) != SNAPPY_OK || size > limit ||
+      snappy_validate_compressed_buffer(block.data(), block.size()) != SNAPPY_OK)
+    return false;
+  out.resize(size);
+  if (snappy_uncompress(block.data(), block.size(), out.data(), &size) == SNAPPY_OK) return true;
+  out.clear();
+  return false;
 }
 
 }  // namespace gpulens

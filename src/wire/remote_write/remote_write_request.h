@@ -1,6 +1,8 @@
-// Writer of one request of remote write, with the table of its symbols for 2.0, and exemplars.
+// Writer of one request of remote write, with the table of its symbols for 2.0, exemplars, and the
+// compression of requests.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -24,7 +26,7 @@ class RemoteWriteSymbols {
   // Fills `layout.global`, once between two calls of Clear.
   void Add(RemoteWriteLayout& layout);
   std::string_view Text(uint32_t number) const noexcept { return *texts_[number]; }
-  // Nothing when no layout has it.
+  // Returns none for a text of no layout.
   std::optional<uint32_t> Find(const std::string& text) const;
   size_t size() const noexcept { return texts_.size(); }
 
@@ -117,5 +119,13 @@ RemoteWriteLabels ExemplarLabels(const AttributeSet& attributes);
 // Appends the exemplar as a field of a series of `request`, which gets its symbols.
 void AppendExemplar(const NewExemplar& exemplar, RemoteWriteVersion version, RemoteWriteRequest& request,
                     std::string& series);
+
+// Replaces `out`. The library takes its table from the heap each time.
+void SnappyPack(std::string_view bytes, std::string& out);
+// Replaces `out`. False, and nothing in `out`, for what is no block or would be larger than `limit`.
+bool SnappyUnpack(std::string_view block, size_t limit, std::string& out);
+
+// The unpacked size that the block declares; 0 for other bytes.
+size_t SnappyLength(std::string_view block) noexcept;
 
 }  // namespace gpulens

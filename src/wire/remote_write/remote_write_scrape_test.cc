@@ -1,4 +1,4 @@
-// What scraped pages ask of remote write: exemplars, bounds as they came, targets that do not answer.
+// Remote write of scraped pages: exemplars, bounds as they came, targets that do not answer.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,7 +67,7 @@ class RemoteWriteScrapeTest : public ::testing::TestWithParam<RemoteWriteVersion
     if (keep) writer_->Commit();
     return all;
   }
-  // A request of 2.0 that waits for a receiver of 1.0 says the same.
+  // A request of 2.0 that is converted for a receiver of 1.0 has the same contents.
   void CheckDowngraded(std::string_view bytes, const remote_write_testing::Request& request) const {
     if (GetParam() == RemoteWriteVersion::k1) return;
     std::string older;
@@ -189,7 +189,7 @@ TEST_P(RemoteWriteScrapeTest, AnExemplarIsKnownAfterTheLayoutChanges) {
   EXPECT_THAT(run(2), Not(HasSubstr("exemplar")));
 }
 
-TEST_P(RemoteWriteScrapeTest, WhatWasNotTakenIsSentAgainWithItsExemplar) {
+TEST_P(RemoteWriteScrapeTest, ARefusedSampleIsSentAgainWithItsExemplar) {
   const Series requests = page_.table.Declare(kRequests, {});
   page_.writer.Begin(At(1));
   page_.writer.Set(requests, 1);
@@ -202,7 +202,7 @@ TEST_P(RemoteWriteScrapeTest, WhatWasNotTakenIsSentAgainWithItsExemplar) {
   EXPECT_THAT(Report(2), HasSubstr("exemplar"));
 }
 
-TEST(RemoteWriteExemplarLabels, AreWhatAReceiverTakes) {
+TEST(RemoteWriteExemplarLabels, AreWithinLimitsOfReceivers) {
   const std::string letters(60, 'x');
   EXPECT_THAT(ExemplarLabels(AttributeSet({{"trace_id", "ab"}, {"http.route", "/"}, {"none", ""}})),
               ElementsAre(Pair("http_route", "/"), Pair("trace_id", "ab")));

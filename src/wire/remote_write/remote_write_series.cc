@@ -4,8 +4,6 @@
 #include <protozero/pbf_writer.hpp>
 
 #include "wire/otlp/otlp_schema.h"
-#include "wire/otlp/proto_cursor.h"
-#include "wire/remote_write/remote_write_fields.h"
 
 namespace gpulens::remote_write {
 
@@ -26,11 +24,10 @@ bool ByName(const Label& a, const Label& b) noexcept { return a.name < b.name; }
 struct ValueAndTime {
   uint32_t value, time, start;
 };
-bool ReadValue(std::string_view message, const ValueAndTime& at, Sample& out) noexcept {
+bool ReadValue(std::string_view message, const ValueAndTime& at, SeriesSample& out) noexcept {
   out = {};
   ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     if (field.number == at.value) {
       if (field.wire != WireType::kFixed64) return false;
       out.value = AsFixed<double>(field.bytes);
@@ -61,7 +58,7 @@ std::string_view LabelReader::Symbol(uint64_t number) const noexcept {
 }
 
 void LabelReader::Add(Labels& out, std::string_view name, std::string_view value, RemoteWriteFault& fault) {
-  // What a label costs beside its text, in both forms.
+  // Size of a label without its text, in both forms.
   constexpr size_t kPerLabel = 12;
   spent_ += name.size() + value.size() + kPerLabel;
   if (exhausted()) return;
@@ -101,8 +98,7 @@ bool LabelReader::Read(std::string_view message, Labels& out, RemoteWriteFault& 
   fault = RemoteWriteFault::kNone;
   half_ = false;
   ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     if (field.number != kLabels) continue;
     if (version_ == RemoteWriteVersion::k1) {
       if (field.wire != WireType::kBytes || !ReadLabel(field.bytes, out, fault)) return false;
@@ -120,18 +116,17 @@ bool LabelReader::Read(std::string_view message, Labels& out, RemoteWriteFault& 
   return true;
 }
 
-bool ReadSample(std::string_view message, Sample& out) noexcept {
+bool ReadSample(std::string_view message, SeriesSample& out) noexcept {
   return ReadValue(message, {kValue, kTimestamp, kStartTimestamp}, out);
 }
 
-bool ReadExemplar(std::string_view message, Sample& out) noexcept {
+bool ReadExemplar(std::string_view message, SeriesSample& out) noexcept {
   return ReadValue(message, {kExemplarValue, kExemplarTimestamp, 0}, out);
 }
 
 bool ReadMetadata2(std::string_view message, SeriesAbout& out) noexcept {
   ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     if (field.number != kType2 && field.number != kHelpRef && field.number != kUnitRef) continue;
     if (field.wire != WireType::kVarint) return false;
     (field.number == kType2 ? out.type : field.number == kHelpRef ? out.help : out.unit) = field.value;
@@ -154,12 +149,12 @@ constexpr bool Bit(uint32_t types, Type type) noexcept {
 }
 constexpr uint32_t Of(Type type) noexcept { return 1u << static_cast<uint32_t>(type); }
 
-struct Suffix {
+struct TypeSuffix {
   std::string_view text;
   uint32_t types;  // of families whose series may have it
 };
 constexpr uint32_t kDistributions = Of(Type::kHistogram) | Of(Type::kSummary);
-constexpr Suffix kSuffixes[] = {
+constexpr TypeSuffix kSuffixes[] = {
     {"_total", Of(Type::kCounter)},
     {"_bucket", Of(Type::kHistogram) | Of(Type::kGaugeHistogram)},
     {"_count", kDistributions},
@@ -191,7 +186,7 @@ void RemoteWriteTypes::Learn(std::string_view family, Type type, std::string_vie
     at = entries_.emplace(std::string(family), Entry()).first;
     at->second.family = at->first;
   }
-  // What a name had before still counts: the bound is one above what is held.
+  // The former texts of a name still count: the sum is an upper bound.
   bytes_ += bytes;
   at->second.type = type;
   at->second.help = help;
@@ -206,7 +201,7 @@ const RemoteWriteTypes::Entry* RemoteWriteTypes::Get(std::string_view family) co
 const RemoteWriteTypes::Entry* RemoteWriteTypes::Find(std::string_view series) const noexcept {
   if (entries_.empty()) return nullptr;
   if (const Entry* found = Get(series)) return found;
-  for (const Suffix& suffix : kSuffixes) {
+  for (const TypeSuffix& suffix : kSuffixes) {
     if (!series.ends_with(suffix.text)) continue;
     const Entry* found = Get(series.substr(0, series.size() - suffix.text.size()));
     if (found && Bit(suffix.types, found->type)) return found;
@@ -232,7 +227,7 @@ bool ToRemoteWrite1(std::string_view request, std::string& out) {
     for (ProtoField field; series.Next(field);) {
       const bool sample = field.number == kSamples, exemplar = field.number == kExemplars2;
       if (field.wire != WireType::kBytes || (!sample && !exemplar && field.number != kHistograms)) continue;
-      Sample value;
+      SeriesSample value;
       part.clear();
       if (sample ? !ReadSample(field.bytes, value)
                  : !exemplar || !ReadExemplar(field.bytes, value) ||

@@ -20,7 +20,7 @@ struct Label {
 };
 using Labels = std::vector<Label>;
 
-struct Sample {
+struct SeriesSample {
   double value = 0;
   int64_t ms = 0, start_ms = 0;
 };
@@ -31,7 +31,7 @@ struct SeriesNumbers {
 };
 SeriesNumbers NumbersOf(RemoteWriteVersion version) noexcept;
 
-// What of a series is not samples.
+// Properties of a series besides its samples.
 struct SeriesAbout {
   int64_t created_ms = 0;
   uint64_t type = 0, help = 0, unit = 0;  // of 2.0: a number, and symbols
@@ -58,8 +58,8 @@ class LabelReader {
   bool AddSymbol(std::string_view text);
   // The text of a symbol of 2.0; empty when there is none, or it is not UTF-8.
   std::string_view Symbol(uint64_t number) const noexcept;
-  // Of a TimeSeries or an Exemplar, sorted by name; labels without a value are none. False when the bytes are
-  // no such message. What `fault` names makes the labels useless.
+  // Reads the labels of a TimeSeries or an Exemplar, sorted by name, without those that have no value. False:
+  // invalid bytes. With a `fault` the labels are useless.
   bool Read(std::string_view message, Labels& out, RemoteWriteFault& fault);
 
  private:
@@ -80,9 +80,9 @@ class LabelReader {
   std::string_view name_;
 };
 
-// False: the bytes are no such message.
-bool ReadSample(std::string_view message, Sample& out) noexcept;
-bool ReadExemplar(std::string_view message, Sample& out) noexcept;  // no start
+// Each returns false for invalid bytes.
+bool ReadSample(std::string_view message, SeriesSample& out) noexcept;
+bool ReadExemplar(std::string_view message, SeriesSample& out) noexcept;  // no start
 bool ReadMetadata2(std::string_view message, SeriesAbout& out) noexcept;
 
 // Whether a time in milliseconds is one in OTLP's nanoseconds.

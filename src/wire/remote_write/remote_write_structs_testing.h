@@ -1,4 +1,4 @@
-// For tests: what a request of remote write says, as plain structs.
+// For tests: the contents of a remote-write request as plain structs.
 #pragma once
 
 #include <cstdint>

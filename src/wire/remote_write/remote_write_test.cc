@@ -87,7 +87,7 @@ INSTANTIATE_TEST_SUITE_P(Versions, RemoteWriteTest,
                            return version.param == RemoteWriteVersion::k1 ? "V1" : "V2";
                          });
 
-TEST_P(RemoteWriteTest, TellsEveryKind) {
+TEST_P(RemoteWriteTest, ExportsEveryKind) {
   SeriesTable& table = gpu_.table;
   Series power = table.Declare(kPower, Gpu(3)),
          energy = table.Declare(kEnergy, Gpu(3), {}, {.start_unix_ns = At(-9).unix_ns}),
@@ -112,7 +112,7 @@ TEST_P(RemoteWriteTest, TellsEveryKind) {
   EXPECT_EQ(metadata_["build_info"].type, 6u);
 }
 
-TEST_P(RemoteWriteTest, TellsShapesAsAPageDoes) {
+TEST_P(RemoteWriteTest, ExportsShapesAsAPageDoes) {
   const double infinity = std::numeric_limits<double>::infinity();
   Series latency = gpu_.table.Declare(kLatency, {}, {}, {.shape = MakeShape({0.5, 1, infinity})}),
          sizes = gpu_.table.Declare(kSizes, {}, {}, {.shape = MakeShape({8})}),
@@ -136,7 +136,7 @@ TEST_P(RemoteWriteTest, TellsShapesAsAPageDoes) {
   EXPECT_EQ(metadata_[second() ? "ttft_seconds_sum" : "ttft_seconds"].type, 3u);
 }
 
-TEST_P(RemoteWriteTest, LabelsAreSortedAndWhatAReceiverTakes) {
+TEST_P(RemoteWriteTest, LabelsAreSortedAndValid) {
   Make({.labels = [](const AttributeSet& resource) {
     return RemoteWriteLabels{{"job", "gpulens"}, {"instance", resource.Text("host.name")}, {"Zone", "a"}};
   }});
@@ -148,7 +148,7 @@ TEST_P(RemoteWriteTest, LabelsAreSortedAndWhatAReceiverTakes) {
             "gpu_power_watts{Zone=\"a\",_st_key=\"second\",instance=\"n1\",job=\"mine\"} 1 @1\n");
 }
 
-TEST_P(RemoteWriteTest, TellsEachReadingOnce) {
+TEST_P(RemoteWriteTest, ExportsEachReadingOnce) {
   Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
@@ -166,7 +166,7 @@ TEST_P(RemoteWriteTest, TellsEachReadingOnce) {
   }
 }
 
-TEST_P(RemoteWriteTest, TellsAStaleReadingThatIsNew) {
+TEST_P(RemoteWriteTest, ExportsAStaleReadingThatIsNew) {
   Series power = gpu_.table.Declare(kPower, Gpu(0)), other = gpu_.table.Declare(kPower, Gpu(1));
   gpu_.writer.Begin(At(1));
   gpu_.writer.Set(power, 1);
@@ -178,21 +178,21 @@ TEST_P(RemoteWriteTest, TellsAStaleReadingThatIsNew) {
   EXPECT_EQ(Report({gpu_.Entry()}, 3), "gpu_power_watts{gpu_index=\"1\"} 2 @2\n");
 }
 
-// As on a scraped page that says of when its values are.
-TEST_P(RemoteWriteTest, ADatedReadingHasItsOwnTimeAndIsToldOnce) {
+// As on a scraped page with timestamps.
+TEST_P(RemoteWriteTest, ADatedReadingHasItsOwnTimeAndIsExportedOnce) {
   Series power = gpu_.table.Declare(kPower, Gpu(0));
-  auto told = [&](double now, double of) {
+  auto report = [&](double now, double of) {
     gpu_.writer.Begin(At(now));
     gpu_.writer.DatedAt(At(of));
     gpu_.writer.Set(power, 1);
     return Report({gpu_.Entry()}, now);
   };
-  EXPECT_EQ(told(100, 98), "gpu_power_watts{gpu_index=\"0\"} 1 @98\n");
-  EXPECT_EQ(told(110, 98), "") << "the same one again";
-  EXPECT_EQ(told(700, 400), "gpu_power_watts{gpu_index=\"0\"} 1 @400\n") << "older than the time to live";
+  EXPECT_EQ(report(100, 98), "gpu_power_watts{gpu_index=\"0\"} 1 @98\n");
+  EXPECT_EQ(report(110, 98), "") << "the same one again";
+  EXPECT_EQ(report(700, 400), "gpu_power_watts{gpu_index=\"0\"} 1 @400\n") << "older than the time to live";
 }
 
-TEST_P(RemoteWriteTest, WhatEndsIsToldOnce) {
+TEST_P(RemoteWriteTest, AnEndedSeriesIsExportedOnce) {
   Series power = gpu_.table.Declare(kPower, Gpu(0)), energy = gpu_.table.Declare(kEnergy, Gpu(1)),
          latency = gpu_.table.Declare(kLatency, Gpu(2), {}, {.shape = MakeShape({1}, false, true)}),
          stays = gpu_.table.Declare(kPower, Gpu(7));
@@ -236,11 +236,11 @@ TEST_P(RemoteWriteTest, ASeriesThatMovesGoesOn) {
   power = gpu_.table.Declare(kPower, Gpu(0));  // in another slot
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(power, 2);
-  gpu_.writer.Set(energy, 0.5);  // it began anew: another layout, the same series
+  gpu_.writer.Set(energy, 0.5);  // it started again: another layout, the same series
   std::string text = Report({gpu_.Entry()}, 2);
   EXPECT_THAT(text, Not(HasSubstr("ended")));
   EXPECT_THAT(text, HasSubstr("gpu_index=\"0\"} 2 @2\n"));
-  // To another source, which was left out before since it said the same.
+  // To another source, which was left out before as a duplicate.
   TestSource other("scrape/x");
   Series same = other.table.Declare(kPower, Gpu(0));
   gpu_.writer.Begin(At(3));
@@ -259,7 +259,7 @@ TEST_P(RemoteWriteTest, ASeriesThatMovesGoesOn) {
             "gpu_energy_joules_total{gpu_index=\"1\"} ended @4\n");
 }
 
-TEST_P(RemoteWriteTest, TheEndIsBehindWhatWasToldWhateverTheClockDid) {
+TEST_P(RemoteWriteTest, AnEndFollowsTheLastSampleWhateverTheClockDid) {
   Series power = gpu_.table.Declare(kPower, Gpu(0));
   gpu_.writer.Begin(At(100));
   gpu_.writer.Set(power, 1);
@@ -290,7 +290,7 @@ TEST_P(RemoteWriteTest, NotANumberIsNotAnEnd) {
   EXPECT_EQ(Report({gpu_.Entry()}, 1), "rpc_seconds{quantile=\"0.5\"} nan @1\n");
 }
 
-TEST_P(RemoteWriteTest, OfEqualSeriesOneIsTold) {
+TEST_P(RemoteWriteTest, OfEqualSeriesOneIsExported) {
   auto name_alike = [](const SeriesInfo& series, std::vector<NamedSeries>& out) {
     NameVerbatim(series, out);
     out.back().labels.clear();
@@ -394,20 +394,20 @@ TEST_P(RemoteWrite2Test, AnotherVersionGoesOnWithTheSameSeries) {
     text += remote_write_testing::TextOf(Reader::Read(request, RemoteWriteVersion::k1), zero_.unix_ns);
     return Status{};
   };
-  auto tell = [&](SnapshotEntry one) {
+  auto report = [&](SnapshotEntry one) {
     text.clear();
     auto snapshot = MakeSnapshot(1, At(2), {std::move(one)});
     EXPECT_TRUE(writer_->Encode(*snapshot, take).ok());
     writer_->Commit();
     return text;
   };
-  EXPECT_EQ(tell(entry), "# gpu_power_watts type=2 unit=watts What it draws.\n") << "it was told";
+  EXPECT_EQ(report(entry), "# gpu_power_watts type=2 unit=watts What it draws.\n") << "it was exported";
   gpu_.writer.Begin(At(2));
   gpu_.writer.Set(power, 2);
-  EXPECT_EQ(tell(gpu_.Entry()), "gpu_power_watts{gpu_index=\"0\"} 2 @2\n");
+  EXPECT_EQ(report(gpu_.Entry()), "gpu_power_watts{gpu_index=\"0\"} 2 @2\n");
 }
 
-TEST_P(RemoteWrite2Test, ADowngradedRequestSaysTheSame) {
+TEST_P(RemoteWrite2Test, ADowngradedRequestHasTheSameContents) {
   Series power = gpu_.table.Declare(kPower, Gpu(0)),
          energy = gpu_.table.Declare(kEnergy, Gpu(1), {}, {.start_unix_ns = At(-5).unix_ns});
   gpu_.writer.Begin(At(1));

@@ -1,4 +1,4 @@
-// For tests: what a request of remote write says, as text. Pure.
+// For tests: the contents of a remote-write request as text. Pure.
 #pragma once
 
 #include <string>

@@ -17,8 +17,6 @@ constexpr uint32_t kLeftOut = SplitRouter::kNoPart;
 constexpr uint32_t kCut = kLeftOut - 1;      // split: decisions of the messages inside follow
 constexpr uint32_t kNoItems = kLeftOut - 2;  // treated as a field of the enclosing message
 
-constexpr std::string_view kNoMessage = "the request is not valid protobuf";
-constexpr std::string_view kWrongType = "a field has a wire type other than that of OTLP";
 // Field numbers that otlp_schema.h does not have.
 constexpr uint32_t kScopeField = 1, kScopeAttributes = 3, kSpanTraceId = 1;
 
@@ -47,14 +45,9 @@ OtlpSplitter::Level OtlpSplitter::Below(Level level) const noexcept {
   return static_cast<Level>(level + 1);
 }
 
-bool OtlpSplitter::Fail(Code code, std::string_view why) {
-  failure_ = {code, std::string(why)};
-  return false;
-}
-
-bool OtlpSplitter::FailFull() {
-  failure_ = router_.Full();
-  return false;
+bool OtlpSplitter::IsMessage(const ProtoField& field) {
+  return field.wire == WireType::kBytes ||
+         router_.Fail(Code::kDataLoss, "a field has a wire type other than that of OTLP");
 }
 
 Status OtlpSplitter::Split(OtlpSignal signal, std::string_view request, const SplitRule& rule,
@@ -63,33 +56,26 @@ Status OtlpSplitter::Split(OtlpSignal signal, std::string_view request, const Sp
   rule_ = &rule;
   hash_of_items_ = rule.hash == SplitHash::kSeries && signal != OtlpSignal::kLogs;
   resource_hash_ = metric_hash_ = 0;
-  left_out_ = 0;
   plan_.clear();
-  failure_ = router_.Begin(rule, out);
   ProtoField whole;
   whole.bytes = request;
   uint32_t decision = kNoItems;
-  bool good = failure_.ok();
-  if (good && request.size() > limits_.bytes)
-    good = Fail(Code::kExhausted, "the request has more than " + std::to_string(limits_.bytes) + " bytes");
-  good = good && Plan(kRequest, whole, decision);
-  if (good && decision == kCut) {
-    next_ = 1;
-    progress_.assign(router_.parts(), {});
-    good = Write(kRequest, request);
-  } else if (good && decision < kNoItems) {
-    router_.part(decision).body = request;
+  if (router_.Begin(rule, request, out) && Plan(kRequest, whole, decision)) {
+    if (decision == kCut) {
+      next_ = 1;
+      progress_.assign(router_.parts(), {});
+      Write(kRequest, request);
+    } else if (decision < kNoItems) {
+      router_.part(decision).body = request;
+    }
   }
-  router_.Finish(good);
-  left_out = good ? left_out_ : 0;
-  return failure_;
+  return router_.Finish(left_out);
 }
 
 // Makes all decisions before anything is written, because most requests are not split.
 bool OtlpSplitter::Plan(Level level, const ProtoField& message, uint32_t& decision) {
   const size_t at = plan_.size();
-  if (at == limits_.messages)
-    return Fail(Code::kExhausted, "more than " + std::to_string(limits_.messages) + " messages to route");
+  if (!router_.HasRoom(at, "messages to route")) return false;
   plan_.push_back(kNoItems);
   if (level == kItem) {
     if (!PlanItem(message, decision)) return false;
@@ -114,53 +100,42 @@ bool OtlpSplitter::PlanWhole(Level level, std::string_view message, bool leave_o
   if (!Count(level, message, items)) return false;
   decision = kNoItems;
   if (items == 0) return true;
-  if (leave_out) {
-    left_out_ += items;
-    decision = kLeftOut;
-    return true;
-  }
-  decision = router_.Route(resource_hash_, items);
-  return decision != SplitRouter::kNoPart || FailFull();
+  if (!leave_out) return router_.Route(resource_hash_, items, decision);
+  router_.LeaveOut(items);
+  decision = kLeftOut;
+  return true;
 }
 
 bool OtlpSplitter::PlanBelow(Level level, std::string_view message, uint32_t& decision) {
   decision = kNoItems;
-  ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    if (!IsRouted(level, field.number)) continue;
-    if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongType);
+  return router_.ForEachField(message, [&](const ProtoField& field) {
+    if (!IsRouted(level, field.number)) return true;
     uint32_t below = kNoItems;
-    if (!Plan(Below(level), field, below)) return false;
+    if (!IsMessage(field) || !Plan(Below(level), field, below)) return false;
     decision = Join(decision, below);
-  }
-  return !cursor.broken() || Fail(Code::kDataLoss, kNoMessage);
+    return true;
+  });
 }
 
 bool OtlpSplitter::PlanItem(const ProtoField& item, uint32_t& decision) {
   router_.DropFrom(kItem);
   uint64_t hash = resource_hash_;
   if (!ReadItem(item.bytes, hash)) return false;
-  if (router_.Choose(true) == Choice::kLeaveOut) {
-    ++left_out_;
-    decision = kLeftOut;
-    return true;
-  }
-  decision = router_.Route(hash, 1);
-  return decision != SplitRouter::kNoPart || FailFull();
+  if (router_.Choose(true) != Choice::kLeaveOut) return router_.Route(hash, 1, decision);
+  router_.LeaveOut(1);
+  decision = kLeftOut;
+  return true;
 }
 
 bool OtlpSplitter::Count(Level level, std::string_view message, uint32_t& items) {
   const Level below = Below(level);
-  ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    if (!IsRouted(level, field.number)) continue;
-    if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongType);
-    if (below == kItem) ++items;
-    else if (!Count(below, field.bytes, items)) return false;
-  }
-  return !cursor.broken() || Fail(Code::kDataLoss, kNoMessage);
+  return router_.ForEachField(message, [&](const ProtoField& field) {
+    if (!IsRouted(level, field.number)) return true;
+    if (!IsMessage(field)) return false;
+    if (below != kItem) return Count(below, field.bytes, items);
+    ++items;
+    return true;
+  });
 }
 
 // Reads the fields that hold for all items inside. They may follow the items.
@@ -168,23 +143,20 @@ bool OtlpSplitter::ReadHead(Level level, std::string_view message) {
   router_.DropFrom(level);
   if (level == kMetric ? !hash_of_items_ : level != kResource && level != kScope) return true;
   if (level == kMetric) metric_hash_ = 0;
+  const bool of_resource = level == kResource, hashed = of_resource && rule_->hash != SplitHash::kNone;
+  const uint32_t head = of_resource ? uint32_t{otlp::kResource} : kScopeField;
+  const uint32_t attributes = of_resource ? uint32_t{otlp::kResourceAttributes} : kScopeAttributes;
   uint64_t sum = 0;
-  ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  const bool read = router_.ForEachField(message, [&](const ProtoField& field) {
     if (level == kMetric) {
       if (field.number == otlp::kName) metric_hash_ = StableHash(field.bytes);
-      continue;
+      return true;
     }
-    const uint32_t head = level == kResource ? otlp::kResource : kScopeField;
-    if (field.number != head) continue;
-    if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongType);
-    const uint32_t attributes = level == kResource ? otlp::kResourceAttributes : kScopeAttributes;
-    const bool hashed = level == kResource && rule_->hash != SplitHash::kNone;
-    if (!ReadAttributes(field.bytes, attributes, level, hashed ? &sum : nullptr)) return false;
-  }
-  if (level == kResource && rule_->hash != SplitHash::kNone) resource_hash_ = MixBits(sum);
-  return !cursor.broken() || Fail(Code::kDataLoss, kNoMessage);
+    if (field.number != head) return true;
+    return IsMessage(field) && ReadAttributes(field.bytes, attributes, level, hashed ? &sum : nullptr);
+  });
+  if (hashed) resource_hash_ = MixBits(sum);
+  return read;
 }
 
 bool OtlpSplitter::ReadItem(std::string_view item, uint64_t& hash) {
@@ -198,8 +170,7 @@ bool OtlpSplitter::ReadItem(std::string_view item, uint64_t& hash) {
     return true;
   }
   ProtoCursor cursor(item);
-  ProtoField field;
-  while (cursor.Next(field))
+  for (ProtoField field; cursor.Next(field);)
     if (field.number == kSpanTraceId && !field.bytes.empty()) hash = StableHash(field.bytes);
   return ReadAttributes(item, attributes, kItem, nullptr);
 }
@@ -209,15 +180,14 @@ bool OtlpSplitter::ReadAttributes(std::string_view message, uint32_t number, Lev
   ProtoField field;
   while (cursor.NextShort(number, field) || cursor.Next(field)) {
     if (field.number != number) continue;
-    if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongType);
-    if (!TakeAttribute(field.bytes, level, hash)) return false;
+    if (!IsMessage(field) || !TakeAttribute(field.bytes, level, hash)) return false;
   }
-  return !cursor.broken() || Fail(Code::kDataLoss, kNoMessage);
+  return !cursor.broken() || router_.FailMalformed();
 }
 
 bool OtlpSplitter::TakeAttribute(std::string_view key_value, Level level, uint64_t* hash) {
   otlp::KeyValueView pair;
-  if (!otlp::ReadKeyValue(key_value, pair)) return Fail(Code::kDataLoss, kNoMessage);
+  if (!otlp::ReadKeyValue(key_value, pair)) return router_.FailMalformed();
   if (hash) *hash += PairHash(pair.key, pair.value);
   if (!router_.Wants(pair.key, level)) return true;
   std::string_view text;
@@ -233,8 +203,7 @@ bool OtlpSplitter::Write(Level level, std::string_view message) {
   cut.between.clear();
   cut.parts.clear();
   ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  for (ProtoField field; cursor.Next(field);) {
     const uint32_t decision = IsRouted(level, field.number) ? plan_[next_++] : kNoItems;
     if (decision == kLeftOut) continue;
     if (decision == kNoItems) {
@@ -247,10 +216,10 @@ bool OtlpSplitter::Write(Level level, std::string_view message) {
       cuts_[below].number = field.number;
       if (!Write(below, field.bytes)) return false;
     } else if (!Open(decision, level) || !router_.Append(decision, field.whole)) {
-      return FailFull();
+      return false;
     }
   }
-  return Close(level) || FailFull();
+  return Close(level);
 }
 
 bool OtlpSplitter::Open(uint32_t part, Level level) {

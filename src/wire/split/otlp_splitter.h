@@ -25,14 +25,14 @@ namespace gpulens {
 // Not thread-safe. Reuses its memory and that of `out`.
 class OtlpSplitter {
  public:
-  explicit OtlpSplitter(SplitLimits limits = {}) : limits_(limits), router_(limits) {}
+  explicit OtlpSplitter(SplitLimits limits = {}) : router_(limits) {}
 
   // Replaces `out` with the parts, ordered by their first item, and sets `left_out` to the number of items
   // that the rule excludes. If there is one part and nothing is left out, its body is the request, byte for
   // byte. Otherwise each item is in one part, and resources, scopes and metrics are repeated in each part
   // that has items of them, with all their other fields, unknown fields included. Items and fields keep their
   // order. A request without items has no parts. Only what the rule needs is read: the rest may be malformed.
-  // kDataLoss: malformed request. kExhausted: a limit is reached. kInvalidArgument: a rule with 0 lanes, or
+  // kDataLoss: malformed request. kExhausted: a limit is reached. kInvalidArgument: a rule with 0 shards, or
   // with `usable` and `endpoints` of different sizes. kUnavailable: no endpoint is usable. `out` is then
   // empty.
   Status Split(OtlpSignal signal, std::string_view request, const SplitRule& rule,
@@ -48,7 +48,7 @@ class OtlpSplitter {
     std::vector<std::string_view> between;  // fields that go to each part, so far
     std::vector<uint32_t> parts;            // that have begun this message
   };
-  // How much of each Cut was written to a part.
+  // Amount of each Cut that was written to a part.
   struct Progress {
     std::array<bool, kLevels> open{};
     std::array<size_t, kLevels> length_at{}, between{};
@@ -56,9 +56,7 @@ class OtlpSplitter {
 
   bool IsRouted(Level level, uint32_t number) const noexcept;
   Level Below(Level level) const noexcept;
-  bool Fail(Code code, std::string_view why);
-  bool FailFull();
-
+  bool IsMessage(const ProtoField& field);
   bool Plan(Level level, const ProtoField& message, uint32_t& decision);
   bool PlanWhole(Level level, std::string_view message, bool leave_out, uint32_t& decision);
   bool PlanBelow(Level level, std::string_view message, uint32_t& decision);
@@ -74,12 +72,9 @@ class OtlpSplitter {
   bool WriteBetween(uint32_t part, Level level);
   bool Close(Level level);
 
-  const SplitLimits limits_;
   split::SplitRouter router_;
   const SplitRule* rule_ = nullptr;
   OtlpSignal signal_ = OtlpSignal::kMetrics;
-  Status failure_;
-  uint32_t left_out_ = 0;
   // State of the message that is being read.
   uint64_t resource_hash_ = 0, metric_hash_ = 0;
   uint32_t data_ = 0;           // field number of the metric's data

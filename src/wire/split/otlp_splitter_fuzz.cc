@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view request(reinterpret_cast<const char*>(data) + 2, size - 2);
   gpulens::SplitRule rule;
   rule.hash = static_cast<SplitHash>(data[0] / 3 % 3);
-  rule.lanes = 1 + (data[1] & 3u);
+  rule.shards = 1 + (data[1] & 3u);
   if ((data[1] & 4) != 0) rule.by = "tenant";
   if ((data[1] & 8) != 0) rule.where.push_back({"zone", {"a*", "?"}});
   if ((data[1] & 16) != 0) rule.where.push_back({"tenant", {"b*"}, true});
@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     bytes += part.body.size();
     CHECK(counter.Split(signal, part.body, rule, again, none));
     CHECK(again.size() == 1 && none == 0 && again[0].items == part.items && again[0].body == part.body);
-    CHECK(again[0].value == part.value && again[0].lane == part.lane && again[0].endpoint == part.endpoint);
+    CHECK(again[0].value == part.value && again[0].shard == part.shard && again[0].endpoint == part.endpoint);
   }
   CHECK(items == all && bytes <= kLimits.bytes && parts.size() <= kLimits.parts);
   return 0;

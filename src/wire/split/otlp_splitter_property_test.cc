@@ -191,7 +191,7 @@ void CheckChangedOtlp(uint64_t seed) {
         static_cast<char>(maker.Below(256));
     std::vector<SplitPart> parts, again;
     uint32_t left_out = 0;
-    const SplitRule rule{.by = "a", .hash = SplitHash::kResource, .lanes = 3};
+    const SplitRule rule{.by = "a", .hash = SplitHash::kResource, .shards = 3};
     OtlpSplitter splitter;
     const Status status = splitter.Split(signal, changed, rule, parts, left_out);
     ASSERT_TRUE(status.ok() || (status.code == Code::kDataLoss && parts.empty()));

@@ -94,7 +94,7 @@ TEST(OtlpSplitter, ResourceAttributesHideThoseOfScopesAndPoints) {
   const std::string point = In(2, Gauge("m", NumberPoint({Pair("tenant", "point")}, 1)));
   const std::string scope = In(1, Text(1, "scope") + In(3, Pair("tenant", "scope")));
   const std::string of_resource = In(1, In(1, In(1, Pair("tenant", "resource"))) + In(2, scope + point));
-  // Fields may stand in any order.
+  // Fields may come in any order.
   const std::string of_scope = In(1, In(2, point + scope));
   const std::string of_point = In(1, In(2, point));
   const std::string request = of_resource + of_scope + of_point;
@@ -204,17 +204,17 @@ TEST(OtlpSplitter, ReadsAttributesOfAllKindsOfPoints) {
   EXPECT_EQ(out.parts[4].value, "11");
 }
 
-TEST(OtlpSplitter, LanesAndEndpointsFollowTheHashOfTheResource) {
+TEST(OtlpSplitter, ShardsAndEndpointsFollowTheHashOfTheResource) {
   std::string request;
   for (int i = 0; i < 50; ++i)
     request += In(1, In(1, In(1, Pair("host.name", "n" + std::to_string(i))) + In(1, Pair("zone", "z"))) +
                          In(2, In(2, Gauge("m", NumberPoint({}, i)))));
-  SplitRule rule{.hash = SplitHash::kResource, .lanes = 4};
+  SplitRule rule{.hash = SplitHash::kResource, .shards = 4};
   Outcome out = SplitMetrics(request, rule);
   EXPECT_EQ(out.parts.size(), 4u);
   uint32_t items = 0;
   for (const SplitPart& part : out.parts) {
-    EXPECT_EQ(part.lane, part.hash % 4);
+    EXPECT_EQ(part.shard, part.hash % 4);
     EXPECT_EQ(part.endpoint, 0u);
     items += part.items;
   }
@@ -252,11 +252,11 @@ TEST(OtlpSplitter, TheHashOfASeriesIsThatOfResourceMetricAndPoint) {
   EXPECT_NE(hash("r", "m", "p"), hash("q", "m", "p"));
   EXPECT_NE(hash("r", "m", "p"), hash("r", "n", "p"));
   EXPECT_NE(hash("r", "m", "p"), hash("r", "m", "q"));
-  // Series of one metric go to different lanes, and the points of each series to one.
+  // Series of one metric go to different shards, and the points of each series to one.
   std::string points;
   for (int i = 0; i < 100; ++i) points += NumberPoint({Pair("p", std::to_string(i % 50))}, i);
   const Outcome out =
-      SplitMetrics(Request("", In(2, Gauge("m", points))), {.hash = SplitHash::kSeries, .lanes = 8});
+      SplitMetrics(Request("", In(2, Gauge("m", points))), {.hash = SplitHash::kSeries, .shards = 8});
   EXPECT_EQ(out.parts.size(), 8u);
   for (const SplitPart& part : out.parts) EXPECT_EQ(part.items % 2, 0u);
 }
@@ -267,7 +267,7 @@ TEST(OtlpSplitter, SpansOfATraceStayTogether) {
   OtlpSplitter splitter;
   std::vector<SplitPart> parts;
   uint32_t left_out = 0;
-  const SplitRule rule{.hash = SplitHash::kSeries, .lanes = 4};
+  const SplitRule rule{.hash = SplitHash::kSeries, .shards = 4};
   ASSERT_TRUE(splitter.Split(OtlpSignal::kTraces, Request("", spans), rule, parts, left_out));
   EXPECT_EQ(parts.size(), 4u);
   for (const SplitPart& part : parts) EXPECT_EQ(part.items % 3, 0u);
@@ -339,7 +339,7 @@ TEST(OtlpSplitter, RefusesInvalidRules) {
     EXPECT_TRUE(parts.empty());
     return status.code;
   };
-  EXPECT_EQ(code({.lanes = 0}), Code::kInvalidArgument);
+  EXPECT_EQ(code({.shards = 0}), Code::kInvalidArgument);
   EXPECT_EQ(code({.endpoints = {1, 2}, .usable = {1}}), Code::kInvalidArgument);
   EXPECT_EQ(code({.endpoints = {1, 2}, .usable = {0, 0}}), Code::kUnavailable);
 }

@@ -12,8 +12,6 @@ using namespace remote_write;
 
 namespace {
 
-constexpr std::string_view kNotProtobuf = "the request is not valid protobuf";
-constexpr std::string_view kWrongWireType = "a field has a wire type other than that of remote write";
 constexpr std::string_view kNoSymbol = "a reference to a symbol that does not exist";
 constexpr std::string_view kOddRefs = "the label references of a series are not pairs";
 
@@ -29,74 +27,64 @@ void AppendMessage(std::string& out, uint32_t number, std::string_view content) 
 
 }  // namespace
 
-bool RemoteWriteSplitter::Fail(Code code, std::string_view why) {
-  failure_ = {code, std::string(why)};
-  return false;
+bool RemoteWriteSplitter::IsMessage(const ProtoField& field) {
+  return field.wire == WireType::kBytes ||
+         router_.Fail(Code::kDataLoss, "a field has a wire type other than that of remote write");
 }
 
-bool RemoteWriteSplitter::FailFull() {
-  failure_ = router_.Full();
-  return false;
+// Calls `take(ref)` for each reference of a repeated field, packed or not, while it returns true.
+template <class Take>
+bool RemoteWriteSplitter::ForEachRef(const ProtoField& refs, Take&& take) {
+  if (refs.wire == WireType::kVarint) return take(refs.value);
+  if (!IsMessage(refs)) return false;
+  ProtoCursor cursor(refs.bytes);
+  for (uint64_t ref = 0; !cursor.at_end();) {
+    if (!cursor.Varint(ref)) return router_.FailMalformed();
+    if (!take(ref)) return false;
+  }
+  return true;
 }
 
 Status RemoteWriteSplitter::Split(RemoteWriteVersion version, std::string_view request, const SplitRule& rule,
                                   std::vector<SplitPart>& out, uint32_t& left_out) {
   version_ = version;
   rule_ = &rule;
-  left_out_ = 0;
   metadata_ = false;
   symbols_.clear();
   series_.clear();
   plan_.clear();
   others_.clear();
-  failure_ = router_.Begin(rule, out);
-  bool good = failure_.ok();
-  if (good && request.size() > limits_.bytes)
-    good = Fail(Code::kExhausted, "the request has more than " + std::to_string(limits_.bytes) + " bytes");
-  good = good && Plan(request);
+  bool good = router_.Begin(rule, request, out) && Plan(request);
   if (good && series_.empty() && metadata_) {
     router_.DropFrom(0);
-    if (router_.Route(0, 0) == SplitRouter::kNoPart) good = FailFull();
-    else plan_.push_back(0);
+    good = router_.Route(0, 0, plan_.emplace_back());
   }
   if (good && router_.parts() != 0) {
-    const bool whole = std::all_of(plan_.begin(), plan_.end(), [](uint32_t part) { return part == 0; });
+    const bool whole = std::ranges::all_of(plan_, [](uint32_t part) { return part == 0; });
     if (whole) router_.part(0).body = request;
-    else good = Write();
+    else Write();
   }
-  router_.Finish(good);
-  left_out = good ? left_out_ : 0;
-  return failure_;
+  return router_.Finish(left_out);
 }
 
 bool RemoteWriteSplitter::Plan(std::string_view request) {
   const bool first = version_ == RemoteWriteVersion::k1;
   const uint32_t series = first ? uint32_t{kTimeSeries1} : uint32_t{kTimeSeries2};
   if (!first && !ReadSymbols(request)) return false;
-  ProtoCursor cursor(request);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    if (field.number == series) {
-      if (!PlanSeries(field)) return false;
-    } else if (first || field.number != kSymbols) {
-      if (!AddOther(field)) return false;
-    }
-  }
-  return !cursor.broken() || Fail(Code::kDataLoss, kNotProtobuf);
+  return router_.ForEachField(request, [&](const ProtoField& field) {
+    if (field.number == series) return PlanSeries(field);
+    return (!first && field.number == kSymbols) || AddOther(field);
+  });
 }
 
 // Symbols may follow the series that refer to them.
 bool RemoteWriteSplitter::ReadSymbols(std::string_view request) {
-  ProtoCursor cursor(request);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    if (field.number != kSymbols) continue;
-    if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
-    if (symbols_.size() == limits_.messages)
-      return Fail(Code::kExhausted, "more than " + std::to_string(limits_.messages) + " symbols");
+  return router_.ForEachField(request, [&](const ProtoField& field) {
+    if (field.number != kSymbols) return true;
+    if (!IsMessage(field) || !router_.HasRoom(symbols_.size(), "symbols")) return false;
     symbols_.push_back(field.bytes);
-  }
-  return !cursor.broken() || Fail(Code::kDataLoss, kNotProtobuf);
+    return true;
+  });
 }
 
 bool RemoteWriteSplitter::AddOther(const ProtoField& field) {
@@ -107,30 +95,22 @@ bool RemoteWriteSplitter::AddOther(const ProtoField& field) {
       last.whole = {last.whole.data(), last.whole.size() + field.whole.size()};
       return true;
     }
-    if (others_.size() == limits_.messages)
-      return Fail(Code::kExhausted,
-                  "more than " + std::to_string(limits_.messages) + " fields between series");
+    if (!router_.HasRoom(others_.size(), "fields between series")) return false;
   }
   others_.push_back({field.whole, series_.size()});
   return true;
 }
 
 bool RemoteWriteSplitter::PlanSeries(const ProtoField& series) {
-  if (series.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
-  if (series_.size() == limits_.messages)
-    return Fail(Code::kExhausted, "more than " + std::to_string(limits_.messages) + " series");
+  if (!IsMessage(series) || !router_.HasRoom(series_.size(), "series")) return false;
   router_.DropFrom(0);
   uint32_t items = 0;
   uint64_t hash = 0;
   const bool all_alike = rule_->by.empty() && rule_->where.empty() && rule_->hash == SplitHash::kNone;
   if (!Count(series.bytes, items) || (!all_alike && !ReadLabels(series.bytes, hash))) return false;
   uint32_t part = SplitRouter::kNoPart;
-  if (router_.Choose(true) == SplitRouter::Choice::kLeaveOut) {
-    left_out_ += items;
-  } else {
-    part = router_.Route(hash, items);
-    if (part == SplitRouter::kNoPart) return FailFull();
-  }
+  if (router_.Choose(true) == SplitRouter::Choice::kLeaveOut) router_.LeaveOut(items);
+  else if (!router_.Route(hash, items, part)) return false;
   series_.push_back(series.whole);
   plan_.push_back(part);
   return true;
@@ -139,63 +119,45 @@ bool RemoteWriteSplitter::PlanSeries(const ProtoField& series) {
 bool RemoteWriteSplitter::Count(std::string_view series, uint32_t& items) {
   const uint32_t histograms =
       version_ == RemoteWriteVersion::k1 ? uint32_t{kHistograms1} : uint32_t{kHistograms};
-  ProtoCursor cursor(series);
-  ProtoField field;
-  while (cursor.Next(field))
+  return router_.ForEachField(series, [&](const ProtoField& field) {
     items += field.wire == WireType::kBytes && (field.number == kSamples || field.number == histograms);
-  return !cursor.broken() || Fail(Code::kDataLoss, kNotProtobuf);
+    return true;
+  });
 }
 
 bool RemoteWriteSplitter::ReadLabels(std::string_view series, uint64_t& hash) {
   uint64_t sum = 0;
   half_ = false;
-  ProtoCursor cursor(series);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    if (field.number != kLabels) continue;
-    if (version_ == RemoteWriteVersion::k2) {
-      if (!ReadRefs(field, sum)) return false;
-    } else {
-      if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
-      if (!ReadLabel(field.bytes, sum)) return false;
-    }
-  }
-  if (half_) return Fail(Code::kDataLoss, kOddRefs);
+  const bool read = router_.ForEachField(series, [&](const ProtoField& field) {
+    if (field.number != kLabels) return true;
+    if (version_ == RemoteWriteVersion::k2) return ReadRefs(field, sum);
+    return IsMessage(field) && ReadLabel(field.bytes, sum);
+  });
+  if (!read) return false;
+  if (half_) return router_.Fail(Code::kDataLoss, kOddRefs);
   if (rule_->hash != SplitHash::kNone) hash = MixBits(sum);
   return true;
 }
 
 bool RemoteWriteSplitter::ReadLabel(std::string_view label, uint64_t& sum) {
   std::string_view name, value;
-  ProtoCursor cursor(label);
-  ProtoField field;
-  while (cursor.Next(field)) {
-    if (field.number != kLabelName && field.number != kLabelValue) continue;
-    if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
+  const bool read = router_.ForEachField(label, [&](const ProtoField& field) {
+    if (field.number != kLabelName && field.number != kLabelValue) return true;
     (field.number == kLabelName ? name : value) = field.bytes;
-  }
-  if (cursor.broken()) return Fail(Code::kDataLoss, kNotProtobuf);
-  TakeLabel(name, value, sum);
-  return true;
+    return IsMessage(field);
+  });
+  if (read) TakeLabel(name, value, sum);
+  return read;
 }
 
 bool RemoteWriteSplitter::ReadRefs(const ProtoField& refs, uint64_t& sum) {
-  const auto take = [&](uint64_t ref) {
-    if (ref >= symbols_.size()) return Fail(Code::kDataLoss, kNoSymbol);
+  return ForEachRef(refs, [&](uint64_t ref) {
+    if (ref >= symbols_.size()) return router_.Fail(Code::kDataLoss, kNoSymbol);
     if (half_) TakeLabel(name_, symbols_[ref], sum);
     else name_ = symbols_[ref];
     half_ = !half_;
     return true;
-  };
-  if (refs.wire == WireType::kVarint) return take(refs.value);
-  if (refs.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
-  ProtoCursor cursor(refs.bytes);
-  uint64_t ref = 0;
-  while (!cursor.at_end()) {
-    if (!cursor.Varint(ref)) return Fail(Code::kDataLoss, kNotProtobuf);
-    if (!take(ref)) return false;
-  }
-  return true;
+  });
 }
 
 void RemoteWriteSplitter::TakeLabel(std::string_view name, std::string_view value, uint64_t& sum) {
@@ -235,12 +197,12 @@ bool RemoteWriteSplitter::WritePart(uint32_t part, size_t begin, size_t end) {
     // The specification requires the empty text as symbol 0.
     std::string empty;
     AppendMessage(empty, kSymbols, {});
-    if (!router_.Append(part, empty)) return FailFull();
+    if (!router_.Append(part, empty)) return false;
     next_number_ = 1;
   }
   // Symbols come first in a part of 2.0 but are known only after its series were written.
   const auto append = [&](std::string_view bytes) {
-    if (!router_.Spend(bytes.size())) return FailFull();
+    if (!router_.Spend(bytes.size())) return false;
     (second ? rest_ : router_.part(part).body) += bytes;
     return true;
   };
@@ -268,49 +230,43 @@ bool RemoteWriteSplitter::WritePart(uint32_t part, size_t begin, size_t end) {
 }
 
 bool RemoteWriteSplitter::Rewrite(Shape shape, std::string_view message, std::string& out) {
-  ProtoCursor cursor(message);
-  ProtoField field;
-  while (cursor.Next(field)) {
+  return router_.ForEachField(message, [&](const ProtoField& field) {
     const bool labels = shape != Shape::kMetadata && field.number == kLabelRefs;
     const bool text = shape == Shape::kMetadata && (field.number == kHelpRef || field.number == kUnitRef);
     const bool exemplar = shape == Shape::kSeries && field.number == kExemplars2;
     const bool metadata = shape == Shape::kSeries && field.number == kMetadata2;
-    if (labels || text) {
-      if (!RewriteRefs(field, out)) return false;
-    } else if (exemplar || metadata) {
-      if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
+    if (labels || text) return RewriteRefs(field, out);
+    if (exemplar || metadata) {
       message_out_.clear();
+      if (!IsMessage(field)) return false;
       if (!Rewrite(exemplar ? Shape::kExemplar : Shape::kMetadata, field.bytes, message_out_)) return false;
       AppendMessage(out, field.number, message_out_);
     } else {
       out += field.whole;
     }
-  }
-  return !cursor.broken() || Fail(Code::kDataLoss, kNotProtobuf);
+    return true;
+  });
 }
 
 bool RemoteWriteSplitter::RewriteRefs(const ProtoField& field, std::string& out) {
-  uint64_t ref = 0, number = 0;
-  if (field.wire == WireType::kVarint) {
-    if (!Remap(field.value, number)) return false;
-    AppendTag(out, field.number, WireType::kVarint);
-    AppendVarint(out, number);
-    return true;
-  }
-  if (field.wire != WireType::kBytes) return Fail(Code::kDataLoss, kWrongWireType);
   refs_out_.clear();
-  ProtoCursor cursor(field.bytes);
-  while (!cursor.at_end()) {
-    if (!cursor.Varint(ref)) return Fail(Code::kDataLoss, kNotProtobuf);
+  const bool read = ForEachRef(field, [&](uint64_t ref) {
+    uint64_t number = 0;
     if (!Remap(ref, number)) return false;
     AppendVarint(refs_out_, number);
+    return true;
+  });
+  if (read && field.wire == WireType::kBytes) {
+    AppendMessage(out, field.number, refs_out_);
+  } else if (read) {
+    AppendTag(out, field.number, WireType::kVarint);
+    out += refs_out_;
   }
-  AppendMessage(out, field.number, refs_out_);
-  return true;
+  return read;
 }
 
 bool RemoteWriteSplitter::Remap(uint64_t symbol, uint64_t& out) {
-  if (symbol >= symbols_.size()) return Fail(Code::kDataLoss, kNoSymbol);
+  if (symbol >= symbols_.size()) return router_.Fail(Code::kDataLoss, kNoSymbol);
   if (writers_[symbol] != part_ + 1) {
     writers_[symbol] = part_ + 1;
     numbers_[symbol] = 0;
@@ -318,7 +274,7 @@ bool RemoteWriteSplitter::Remap(uint64_t symbol, uint64_t& out) {
       numbers_[symbol] = next_number_++;
       symbol_out_.clear();
       AppendMessage(symbol_out_, kSymbols, symbols_[symbol]);
-      if (!router_.Append(part_, symbol_out_)) return FailFull();
+      if (!router_.Append(part_, symbol_out_)) return false;
     }
   }
   out = numbers_[symbol];

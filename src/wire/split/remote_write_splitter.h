@@ -20,7 +20,7 @@ namespace gpulens {
 // Not thread-safe. Reuses its memory and that of `out`.
 class RemoteWriteSplitter {
  public:
-  explicit RemoteWriteSplitter(SplitLimits limits = {}) : limits_(limits), router_(limits) {}
+  explicit RemoteWriteSplitter(SplitLimits limits = {}) : router_(limits) {}
 
   // Replaces `out` with the parts, ordered by their first series, and sets `left_out` to the number of
   // samples and histograms that the rule excludes. If there is one part and nothing is left out, its body is
@@ -28,7 +28,7 @@ class RemoteWriteSplitter {
   // of 1.0 and unknown fields are repeated in each part. A part of 2.0 begins with the symbols that it uses,
   // the empty one first. A request of 1.0 with metadata and no series is one part with 0 items and no value;
   // other requests without series have no parts. Only what the rule needs is read: the rest may be malformed.
-  // kDataLoss: malformed request. kExhausted: a limit is reached. kInvalidArgument: a rule with 0 lanes, or
+  // kDataLoss: malformed request. kExhausted: a limit is reached. kInvalidArgument: a rule with 0 shards, or
   // with `usable` and `endpoints` of different sizes. kUnavailable: no endpoint is usable. `out` is then
   // empty.
   Status Split(RemoteWriteVersion version, std::string_view request, const SplitRule& rule,
@@ -43,8 +43,9 @@ class RemoteWriteSplitter {
     size_t series;
   };
 
-  bool Fail(Code code, std::string_view why);
-  bool FailFull();
+  bool IsMessage(const ProtoField& field);
+  template <class Take>
+  bool ForEachRef(const ProtoField& refs, Take&& take);
 
   bool Plan(std::string_view request);
   bool ReadSymbols(std::string_view request);
@@ -64,12 +65,9 @@ class RemoteWriteSplitter {
   bool RewriteRefs(const ProtoField& field, std::string& out);
   bool Remap(uint64_t symbol, uint64_t& out);
 
-  const SplitLimits limits_;
   split::SplitRouter router_;
   const SplitRule* rule_ = nullptr;
   RemoteWriteVersion version_ = RemoteWriteVersion::k1;
-  Status failure_;
-  uint32_t left_out_ = 0;
   bool metadata_ = false;  // the request has metadata of 1.0
   std::vector<std::string_view> symbols_;
   std::vector<std::string_view> series_;  // with their tags

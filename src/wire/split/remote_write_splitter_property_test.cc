@@ -194,7 +194,7 @@ void CheckChangedWrite(uint64_t seed) {
         static_cast<char>(maker.Below(256));
     std::vector<SplitPart> parts, again;
     uint32_t left_out = 0;
-    const SplitRule rule{.by = "t", .hash = SplitHash::kSeries, .lanes = 3};
+    const SplitRule rule{.by = "t", .hash = SplitHash::kSeries, .shards = 3};
     RemoteWriteSplitter splitter;
     const Status status = splitter.Split(version, changed, rule, parts, left_out);
     ASSERT_TRUE(status.ok() || (status.code == Code::kDataLoss && parts.empty()));

@@ -81,7 +81,7 @@ TEST(RemoteWriteSplitter, LeavesOutItemsThatDoNotMatch) {
   EXPECT_EQ(out.left_out, 4u);
 }
 
-TEST(RemoteWriteSplitter, FindsAttributesSpelledWithUnderscores) {
+TEST(RemoteWriteSplitter, FindsAttributesNamedWithUnderscores) {
   const auto value = [](const std::string& by, const Pairs& labels) {
     const Parts out = SplitWrite(Version::k1, One1(labels, Sample(1)), {.by = by});
     EXPECT_EQ(out.parts.size(), 1u);
@@ -100,7 +100,7 @@ TEST(RemoteWriteSplitter, FindsAttributesSpelledWithUnderscores) {
   EXPECT_EQ(value("k8s.namespace.name", {{"k8s_namespace_name", ""}}), "absent");
 }
 
-TEST(RemoteWriteSplitter, LanesFollowJobAndInstanceOrAllLabels) {
+TEST(RemoteWriteSplitter, ShardsFollowJobAndInstanceOrAllLabels) {
   First request;
   for (int i = 0; i < 200; ++i)
     request.Series({{"__name__", "m" + std::to_string(i / 20)},
@@ -108,12 +108,12 @@ TEST(RemoteWriteSplitter, LanesFollowJobAndInstanceOrAllLabels) {
                     {"job", "j"}},
                    Sample(i));
   const Parts by_resource =
-      SplitWrite(Version::k1, request.bytes(), {.hash = SplitHash::kResource, .lanes = 1000});
+      SplitWrite(Version::k1, request.bytes(), {.hash = SplitHash::kResource, .shards = 1000});
   EXPECT_EQ(by_resource.parts.size(), 20u);
   for (const SplitPart& part : by_resource.parts) EXPECT_EQ(part.items, 10u);
   EXPECT_EQ(by_resource.parts[0].hash, MixBits(PairHash("job", "j") + PairHash("instance", "n0")));
   const Parts by_series =
-      SplitWrite(Version::k1, request.bytes(), {.hash = SplitHash::kSeries, .lanes = 1000});
+      SplitWrite(Version::k1, request.bytes(), {.hash = SplitHash::kSeries, .shards = 1000});
   EXPECT_GT(by_series.parts.size(), 150u);
   const Parts by_endpoint = SplitWrite(
       Version::k1, request.bytes(),

@@ -56,8 +56,8 @@ BENCHMARK_CAPTURE(Otlp, whole_by_resource, 1, 1, SplitRule{.by = "k8s.namespace.
 BENCHMARK_CAPTURE(Otlp, whole_by_point, 1, 1, SplitRule{.by = "tenant"});
 BENCHMARK_CAPTURE(Otlp, cut_by_resource, 50, 1, SplitRule{.by = "k8s.namespace.name"});
 BENCHMARK_CAPTURE(Otlp, cut_by_point, 1, 8, SplitRule{.by = "tenant"});
-BENCHMARK_CAPTURE(Otlp, lanes_of_resources, 50, 1, SplitRule{.hash = SplitHash::kResource, .lanes = 8});
-BENCHMARK_CAPTURE(Otlp, lanes_of_series, 1, 1, SplitRule{.hash = SplitHash::kSeries, .lanes = 8});
+BENCHMARK_CAPTURE(Otlp, shards_of_resources, 50, 1, SplitRule{.hash = SplitHash::kResource, .shards = 8});
+BENCHMARK_CAPTURE(Otlp, shards_of_series, 1, 1, SplitRule{.hash = SplitHash::kSeries, .shards = 8});
 BENCHMARK_CAPTURE(Otlp, left_out_by_point, 1, 8, SplitRule{.where = {{"tenant", {"team-0"}}}});
 
 std::string WriteSamples(RemoteWriteVersion version, int tenants) {
@@ -90,10 +90,10 @@ BENCHMARK_CAPTURE(Write, whole_1, RemoteWriteVersion::k1, 1, SplitRule{.by = "te
 BENCHMARK_CAPTURE(Write, whole_2, RemoteWriteVersion::k2, 1, SplitRule{.by = "tenant"});
 BENCHMARK_CAPTURE(Write, cut_1, RemoteWriteVersion::k1, 8, SplitRule{.by = "tenant"});
 BENCHMARK_CAPTURE(Write, cut_2, RemoteWriteVersion::k2, 8, SplitRule{.by = "tenant"});
-BENCHMARK_CAPTURE(Write, lanes_1, RemoteWriteVersion::k1, 1,
-                  SplitRule{.hash = SplitHash::kSeries, .lanes = 8});
-BENCHMARK_CAPTURE(Write, lanes_2, RemoteWriteVersion::k2, 1,
-                  SplitRule{.hash = SplitHash::kSeries, .lanes = 8});
+BENCHMARK_CAPTURE(Write, shards_1, RemoteWriteVersion::k1, 1,
+                  SplitRule{.hash = SplitHash::kSeries, .shards = 8});
+BENCHMARK_CAPTURE(Write, shards_2, RemoteWriteVersion::k2, 1,
+                  SplitRule{.hash = SplitHash::kSeries, .shards = 8});
 
 void Pick(benchmark::State& state) {
   std::vector<uint64_t> endpoints;

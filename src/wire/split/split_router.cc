@@ -39,7 +39,7 @@ SplitRouter::SplitRouter(SplitLimits limits) : limits_(limits) {
   table_.resize(std::bit_ceil(size_t{limits.parts} * 2));
 }
 
-Status SplitRouter::Begin(const SplitRule& rule, std::vector<SplitPart>& out) {
+bool SplitRouter::Begin(const SplitRule& rule, std::string_view request, std::vector<SplitPart>& out) {
   rule_ = &rule;
   out_ = &out;
   slots_.clear();
@@ -50,22 +50,35 @@ Status SplitRouter::Begin(const SplitRule& rule, std::vector<SplitPart>& out) {
     slot.match = &match;
   }
   if (count_ != 0) std::fill(table_.begin(), table_.end(), 0);
-  count_ = last_ = 0;
+  count_ = last_ = left_out_ = 0;
   spent_ = 0;
-  many_parts_ = false;
-  if (rule.lanes == 0) return {Code::kInvalidArgument, "a rule must have at least 1 lane"};
+  failure_ = Ok();
+  if (rule.shards == 0) return Fail(Code::kInvalidArgument, "a rule must have at least 1 shard");
   if (!rule.usable.empty() && rule.usable.size() != rule.endpoints.size())
-    return {Code::kInvalidArgument, "`usable` and `endpoints` of a rule have different sizes"};
+    return Fail(Code::kInvalidArgument, "`usable` and `endpoints` of a rule have different sizes");
   if (!rule.endpoints.empty() && PickEndpoint(0, rule.endpoints, rule.usable) == rule.endpoints.size())
-    return {Code::kUnavailable, "no endpoint is usable"};
-  return Ok();
+    return Fail(Code::kUnavailable, "no endpoint is usable");
+  if (request.size() <= limits_.bytes) return true;
+  return Fail(Code::kExhausted, "the request has more than " + std::to_string(limits_.bytes) + " bytes");
 }
 
-void SplitRouter::Finish(bool good) {
-  const size_t used = good ? count_ : 0;
+bool SplitRouter::Fail(Code code, std::string_view why) {
+  failure_ = {code, std::string(why)};
+  return false;
+}
+
+bool SplitRouter::HasRoom(size_t count, std::string_view what) {
+  if (count < limits_.messages) return true;
+  return Fail(Code::kExhausted, "more than " + std::to_string(limits_.messages) + " " + std::string(what));
+}
+
+Status SplitRouter::Finish(uint32_t& left_out) {
+  const size_t used = failure_ ? count_ : 0;
+  left_out = failure_ ? left_out_ : 0;
   for (size_t i = used; i < out_->size() && spare_.size() < limits_.parts; ++i)
     spare_.push_back(std::move((*out_)[i]));
   out_->resize(used);
+  return failure_;
 }
 
 void SplitRouter::DropFrom(uint8_t level) noexcept {
@@ -112,11 +125,11 @@ SplitRouter::Choice SplitRouter::Choose(bool last) const noexcept {
 
 bool SplitRouter::IsPart(uint32_t index, const SplitPart& key, std::string_view value) const noexcept {
   const SplitPart& part = (*out_)[index];
-  return part.has_value == key.has_value && part.endpoint == key.endpoint && part.lane == key.lane &&
+  return part.has_value == key.has_value && part.endpoint == key.endpoint && part.shard == key.shard &&
          part.value == value;
 }
 
-uint32_t SplitRouter::Route(uint64_t hash, uint32_t items) {
+bool SplitRouter::Route(uint64_t hash, uint32_t items, uint32_t& part) {
   SplitPart key;
   std::string_view value;
   if (!rule_->by.empty() && slots_[0].given) {
@@ -125,27 +138,31 @@ uint32_t SplitRouter::Route(uint64_t hash, uint32_t items) {
   }
   if (rule_->hash != SplitHash::kNone) {
     key.hash = hash;
-    key.lane = static_cast<uint32_t>(hash % rule_->lanes);
+    key.shard = static_cast<uint32_t>(hash % rule_->shards);
     if (!rule_->endpoints.empty())
       key.endpoint = static_cast<uint32_t>(PickEndpoint(hash, rule_->endpoints, rule_->usable));
   }
   if (last_ >= count_ || !IsPart(last_, key, value)) {
     const uint32_t found = Add(key, value);
-    if (found == kNoPart) return kNoPart;
+    if (found == kNoPart) return false;
     last_ = found;
   }
   (*out_)[last_].items += items;
-  return last_;
+  part = last_;
+  return true;
 }
 
 // The hash is keyed because senders choose the values.
 uint32_t SplitRouter::Add(const SplitPart& key, std::string_view value) {
-  const uint64_t seed = MixBits(uint64_t{key.endpoint} << 32 | key.lane) + (key.has_value ? 1 : 0);
+  const uint64_t seed = MixBits(uint64_t{key.endpoint} << 32 | key.shard) + (key.has_value ? 1 : 0);
   size_t at = HashBytes(value, seed, ProcessHashKey()) & (table_.size() - 1);
   for (; table_[at] != 0; at = (at + 1) & (table_.size() - 1))
     if (IsPart(table_[at] - 1, key, value)) return table_[at] - 1;
-  many_parts_ = count_ == limits_.parts;
-  if (many_parts_ || !Spend(value.size())) return kNoPart;
+  if (count_ == limits_.parts) {
+    Fail(Code::kExhausted, "the request has more than " + std::to_string(limits_.parts) + " parts");
+    return kNoPart;
+  }
+  if (!Spend(value.size())) return kNoPart;
   if (count_ == out_->size()) {
     if (spare_.empty()) {
       out_->emplace_back();
@@ -158,7 +175,7 @@ uint32_t SplitRouter::Add(const SplitPart& key, std::string_view value) {
   part.has_value = key.has_value;
   part.value = value;
   part.endpoint = key.endpoint;
-  part.lane = key.lane;
+  part.shard = key.shard;
   part.hash = key.hash;
   part.items = 0;
   part.body.clear();
@@ -166,17 +183,12 @@ uint32_t SplitRouter::Add(const SplitPart& key, std::string_view value) {
   return count_ - 1;
 }
 
-bool SplitRouter::Spend(size_t bytes) noexcept {
-  if (bytes > limits_.bytes - spent_) return false;
+bool SplitRouter::Spend(size_t bytes) {
+  if (bytes > limits_.bytes - spent_)
+    return Fail(Code::kExhausted, "the parts of the request have more than " + std::to_string(limits_.bytes) +
+                                      " bytes together");
   spent_ += bytes;
   return true;
-}
-
-Status SplitRouter::Full() const {
-  if (many_parts_)
-    return {Code::kExhausted, "the request has more than " + std::to_string(limits_.parts) + " parts"};
-  return {Code::kExhausted,
-          "the parts of the request have more than " + std::to_string(limits_.bytes) + " bytes together"};
 }
 
 bool SplitRouter::Append(uint32_t part, std::string_view bytes) {

@@ -10,9 +10,11 @@
 
 #include <gpulens/status.h>
 
+#include "wire/otlp/proto_cursor.h"
+
 namespace gpulens {
 
-// Input of the hash that chooses the endpoint and the lane of an item.
+// Input of the hash that chooses the endpoint and the shard of an item.
 enum class SplitHash : uint8_t {
   kNone,
   // OTLP: all resource attributes. Remote write: the labels job and instance.
@@ -39,17 +41,17 @@ struct SplitRule {
   std::vector<uint64_t> endpoints = {};
   // 0 at the index of an endpoint that must not be used. Empty: all are usable.
   std::vector<uint8_t> usable = {};
-  // With a hash, the lane of an item is hash % lanes; items of different lanes go to different parts. At
+  // With a hash, the shard of an item is hash % shards; items of different shards go to different parts. At
   // least 1.
-  uint32_t lanes = 1;
+  uint32_t shards = 1;
 };
 
-// A complete request with all items of one value, endpoint and lane.
+// A complete request with all items of one value, endpoint and shard.
 struct SplitPart {
   bool has_value = false;  // false: the items do not have the attribute `by`
   std::string value;       // chosen by the sender: any bytes
   uint32_t endpoint = 0;   // index into SplitRule::endpoints
-  uint32_t lane = 0;       // below SplitRule::lanes
+  uint32_t shard = 0;      // below SplitRule::shards
   uint64_t hash = 0;       // of the first item; 0 without SplitHash
   uint32_t items = 0;      // OTLP: data points, log records, spans. Remote write: samples and histograms
   std::string body;
@@ -65,21 +67,37 @@ struct SplitLimits {
 
 namespace gpulens::split {
 
-// The caller passes the values of attributes with a level: a value of a lower level hides those of higher
-// levels; of equal levels the last value counts. Not thread-safe. Reuses its memory.
+// The state of one request that is being split: its failure, its parts, and the values by which an item is
+// routed. The caller passes the values of attributes with a level: a value of a lower level hides those of
+// higher levels; of equal levels the last value counts. Not thread-safe. Reuses its memory.
 class SplitRouter {
  public:
-  // Returned instead of the index of a part.
+  // Never the index of a part.
   static constexpr uint32_t kNoPart = UINT32_MAX;
   enum class Choice : uint8_t { kUnknown, kLeaveOut, kKeep };
 
   explicit SplitRouter(SplitLimits limits);
 
-  // Starts a request. `rule` and `out` must live until Finish. kInvalidArgument: an invalid rule;
-  // kUnavailable: no endpoint is usable.
-  Status Begin(const SplitRule& rule, std::vector<SplitPart>& out);
-  // Shortens `out` to the parts of this request; to none unless `good`.
-  void Finish(bool good);
+  // Starts a request. `rule` and `out` must live until Finish. False: it failed, by a bad rule or its size.
+  bool Begin(const SplitRule& rule, std::string_view request, std::vector<SplitPart>& out);
+  // Returns the first failure, if any, and sets `left_out` and shortens `out` to the parts; to none after a
+  // failure.
+  Status Finish(uint32_t& left_out);
+
+  // Records a failure and returns false.
+  bool Fail(Code code, std::string_view why);
+  bool FailMalformed() { return Fail(Code::kDataLoss, "the request is not valid protobuf"); }
+  // Whether one more is within SplitLimits::messages; fails otherwise. `what` names them.
+  bool HasRoom(size_t count, std::string_view what);
+  // Calls `read(field)` for each field while it returns true, and returns its last result. Fails for bytes
+  // that are no message.
+  template <class Read>
+  bool ForEachField(std::string_view message, Read&& read) {
+    ProtoCursor cursor(message);
+    for (ProtoField field; cursor.Next(field);)
+      if (!read(field)) return false;
+    return !cursor.broken() || FailMalformed();
+  }
 
   // Forgets the values of `level` and higher levels.
   void DropFrom(uint8_t level) noexcept;
@@ -95,17 +113,17 @@ class SplitRouter {
   // their values are not known yet.
   Choice Choose(bool last) const noexcept;
 
-  // Returns the part for the current values and adds `items` to it. kNoPart: a limit is reached.
-  uint32_t Route(uint64_t hash, uint32_t items);
+  // Counts items that the rule excludes.
+  void LeaveOut(uint32_t items) noexcept { left_out_ += items; }
+  // Finds the part for the current values and adds `items` to it. This and the next two fail at a limit.
+  bool Route(uint64_t hash, uint32_t items, uint32_t& part);
   size_t parts() const noexcept { return count_; }
   SplitPart& part(uint32_t index) noexcept { return (*out_)[index]; }
 
-  // Appends to the body of a part. False: a limit is reached.
+  // Appends to the body of a part.
   bool Append(uint32_t part, std::string_view bytes);
-  // Counts bytes that the caller appends itself. False: a limit is reached.
-  bool Spend(size_t bytes) noexcept;
-  // Explains the failure of Route, Append or Spend: kExhausted.
-  Status Full() const;
+  // Counts bytes that the caller appends itself.
+  bool Spend(size_t bytes);
 
  private:
   struct Slot {
@@ -126,9 +144,9 @@ class SplitRouter {
   std::vector<SplitPart> spare_;  // unused parts, kept for their memory
   std::vector<Slot> slots_;       // the slot of SplitRule::by is the first, if the rule has one
   std::vector<uint32_t> table_;   // open addressing: index of a part + 1; 0: free
-  uint32_t count_ = 0, last_ = 0;
+  uint32_t count_ = 0, last_ = 0, left_out_ = 0;
   size_t spent_ = 0;
-  bool many_parts_ = false;  // the limit of parts was reached
+  Status failure_;
 };
 
 }  // namespace gpulens::split

@@ -24,7 +24,7 @@ struct ItemModel {
 };
 
 using Key = std::tuple<bool, std::string, uint32_t, uint32_t>;
-inline Key KeyOf(const SplitPart& part) { return {part.has_value, part.value, part.endpoint, part.lane}; }
+inline Key KeyOf(const SplitPart& part) { return {part.has_value, part.value, part.endpoint, part.shard}; }
 
 struct PartModel {
   Key key;
@@ -46,7 +46,7 @@ inline bool Glob(std::string_view pattern, std::string_view text) {
          Glob(pattern.substr(1), text.substr(1));
 }
 
-// `spelled` returns a second name for looking up an attribute.
+// `named` returns a second name for looking up an attribute.
 inline Model Apply(const std::vector<ItemModel>& items, const SplitRule& rule,
                    const std::function<std::string(const std::string&)>& named) {
   Model out;
@@ -71,13 +71,13 @@ inline Model Apply(const std::vector<ItemModel>& items, const SplitRule& rule,
     }
     const auto at = rule.by.empty() ? item.values.end() : find(rule.by);
     const bool has = at != item.values.end();
-    uint32_t endpoint = 0, lane = 0;
+    uint32_t endpoint = 0, shard = 0;
     if (rule.hash != SplitHash::kNone) {
-      lane = static_cast<uint32_t>(item.hash % rule.lanes);
+      shard = static_cast<uint32_t>(item.hash % rule.shards);
       if (!rule.endpoints.empty())
         endpoint = static_cast<uint32_t>(PickEndpoint(item.hash, rule.endpoints, rule.usable));
     }
-    const Key key = {has, has ? at->second : "", endpoint, lane};
+    const Key key = {has, has ? at->second : "", endpoint, shard};
     auto part = std::find_if(out.parts.begin(), out.parts.end(), [&](const auto& p) { return p.key == key; });
     if (part == out.parts.end()) part = out.parts.insert(part, {key, item.hash, 0, {}});
     part->items += item.items;
@@ -100,7 +100,7 @@ inline SplitRule MakeRule(const std::vector<std::string>& names, const std::vect
   }
   if (below(3) != 0) rule.by = one_of(names);
   rule.hash = static_cast<SplitHash>(below(3));
-  rule.lanes = 1 + static_cast<uint32_t>(below(3));
+  rule.shards = 1 + static_cast<uint32_t>(below(3));
   for (int i = below(4); i > 0; --i) rule.endpoints.push_back(static_cast<uint64_t>(i));
   if (rule.endpoints.size() > 1 && below(2) == 0) {
     rule.usable.assign(rule.endpoints.size(), 1);

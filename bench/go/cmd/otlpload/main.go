@@ -149,13 +149,13 @@ func main() {
 				}
 				mutex.Unlock()
 				if err != nil {
-					time.Sleep(10 * time.Millisecond) // a receiver that is full asks for it
+					time.Sleep(10 * time.Millisecond) // as a full receiver requests
 				}
 			}
 		}()
 	}
 	group.Wait()
-	said, _ := json.Marshal(map[string]any{"requests": sent, "failed": failed, "why": why, "bytes": len(body),
+	result, _ := json.Marshal(map[string]any{"requests": sent, "failed": failed, "why": why, "bytes": len(body),
 		"points": points, "seconds": time.Since(begun).Seconds()})
-	fmt.Println(string(said))
+	fmt.Println(string(result))
 }

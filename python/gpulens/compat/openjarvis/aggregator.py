@@ -20,7 +20,7 @@ def _span(since: Optional[float], until: Optional[float]) -> Dict[str, float]:
     return {name: min(max(float(bound), _EARLIEST), _LATEST) for name, bound in bounds if bound is not None}
 
 
-def _told(kind: Any, summary: Any) -> Any:
+def _converted(kind: Any, summary: Any) -> Any:
     """Converts a summary of the native store to the names and units of these records."""
     means, latency, energy = summary.call_means, summary.latency_seconds, summary.energy_joules
     joules_per_token = _zero(summary.joules_per_output_token)
@@ -36,17 +36,17 @@ def _told(kind: Any, summary: Any) -> Any:
         "avg_mean_itl_ms": summary.itl_seconds.mean * 1e3,
         "avg_median_itl_ms": means.itl_median_seconds * 1e3,
         "avg_p95_itl_ms": means.itl_p95_seconds * 1e3,
-        # Of the sums; where no record has both sides, the mean of what records say themselves.
+        # Of the sums; where no record has both sides, the mean of the records' own ratios.
         "avg_throughput_tok_per_sec": _zero(summary.output_tokens_per_second) or means.tokens_per_second,
         "avg_tokens_per_joule": 1 / joules_per_token if joules_per_token else means.tokens_per_joule,
         "avg_energy_per_output_token_joules": joules_per_token or means.joules_per_output_token,
         "avg_throughput_per_watt": _zero(summary.output_tokens_per_second_per_watt) or means.tokens_per_second_per_watt,
     }
-    told = {name: _zero(value) for name, value in numbers.items() if name in kind.__dataclass_fields__}
+    values = {name: _zero(value) for name, value in numbers.items() if name in kind.__dataclass_fields__}
     for name in ("total_tokens", "prompt_tokens", "completion_tokens"):
         if name in kind.__dataclass_fields__:
-            told[name] = getattr(summary, name)
-    return kind(**told)
+            values[name] = getattr(summary, name)
+    return kind(**values)
 
 
 class TelemetryAggregator:
@@ -72,27 +72,27 @@ class TelemetryAggregator:
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> List[ModelStats]:
         """Returns the statistics of each model, those with most calls first."""
-        return self._models(self._asked(since, until, current_methodology_only))
+        return self._models(self._query(since, until, current_methodology_only))
 
     def per_engine_stats(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> List[EngineStats]:
         """Returns the statistics of each engine, those with most calls first."""
-        return self._engines(self._asked(since, until, current_methodology_only))
+        return self._engines(self._query(since, until, current_methodology_only))
 
     def top_models(self, n: int = 5, *, since: Optional[float] = None) -> List[ModelStats]:
         """Returns the statistics of the n models with most calls."""
-        return self._models({**self._asked(since, None, False), "limit": n}) if n > 0 else []
+        return self._models({**self._query(since, None, False), "limit": n}) if n > 0 else []
 
     def summary(
         self, *, since: Optional[float] = None, until: Optional[float] = None, current_methodology_only: bool = False
     ) -> AggregatedStats:
         """Returns the statistics of all calls, and those of each model and engine."""
-        asked = self._asked(since, until, current_methodology_only)
-        (summary,) = self._native().summary(**asked)
-        total = _told(AggregatedStats, summary)
+        query = self._query(since, until, current_methodology_only)
+        (summary,) = self._native().summary(**query)
+        total = _converted(AggregatedStats, summary)
         total.total_calls = summary.calls
-        total.per_model, total.per_engine = self._models(asked), self._engines(asked)
+        total.per_model, total.per_engine = self._models(query), self._engines(query)
         return total
 
     def per_batch_stats(
@@ -104,7 +104,7 @@ class TelemetryAggregator:
         energy_per_token_joules; the last is over the requests whose energy is known.
         """
         batches = []
-        for summary in self._native().summary(by="batch", **{**self._asked(since, until, False), "warmup": not exclude_warmup}):
+        for summary in self._native().summary(by="batch", **{**self._query(since, until, False), "warmup": not exclude_warmup}):
             batches.append(
                 {
                     "batch_id": summary.key,
@@ -151,19 +151,19 @@ class TelemetryAggregator:
             raise sqlite3.ProgrammingError("the aggregator is closed")
         return store
 
-    def _asked(self, since: Optional[float], until: Optional[float], current: bool) -> Dict[str, Any]:
+    def _query(self, since: Optional[float], until: Optional[float], current: bool) -> Dict[str, Any]:
         return {**_span(since, until), "warmup": True, "token_counting_version": 2 if current else None}
 
-    def _models(self, asked: Dict[str, Any]) -> List[ModelStats]:
+    def _models(self, query: Dict[str, Any]) -> List[ModelStats]:
         models = []
-        for summary in self._native().summary(by="model", **asked):
-            models.append(_told(ModelStats, summary))
+        for summary in self._native().summary(by="model", **query):
+            models.append(_converted(ModelStats, summary))
             models[-1].model_id, models[-1].call_count = summary.key, summary.calls
         return models
 
-    def _engines(self, asked: Dict[str, Any]) -> List[EngineStats]:
+    def _engines(self, query: Dict[str, Any]) -> List[EngineStats]:
         engines = []
-        for summary in self._native().summary(by="engine", **asked):
-            engines.append(_told(EngineStats, summary))
+        for summary in self._native().summary(by="engine", **query):
+            engines.append(_converted(EngineStats, summary))
             engines[-1].engine, engines[-1].call_count = summary.key, summary.calls
         return engines

@@ -16,7 +16,7 @@ _GIB = 2.0**30
 # What OpenJarvis calls the ways of measuring.
 _METHODS = {"counter": "hw_counter", "power_integral": "polling"}
 _TOKENS_COUNTED = 2  # token_counting_version: the prompt's tokens include cached ones
-_TOLD = (
+_REPORTED = (
     "latency_seconds ttft energy_joules power_watts gpu_utilization_pct gpu_memory_used_gb gpu_temperature_c"
     " throughput_tok_per_sec energy_per_output_token_joules throughput_per_watt prefill_latency_seconds decode_latency_seconds"
     " prefill_energy_joules decode_energy_joules mean_itl_ms energy_method energy_vendor cpu_energy_joules gpu_energy_joules"
@@ -95,14 +95,14 @@ class TelemetryBusTarget:
         self.key = bus
 
     def begin(self, call: Call, messages: int) -> None:
-        said = {"model": call.record.model, "engine": call.record.engine, "message_count": messages}
-        self.key.publish(EventType.INFERENCE_START, said)
+        started = {"model": call.record.model, "engine": call.record.engine, "message_count": messages}
+        self.key.publish(EventType.INFERENCE_START, started)
 
     def end(self, call: Call) -> None:
         record = to_telemetry_record(call.record)
-        told = {name: getattr(record, name) for name in _TOLD}
-        call.told = told
-        ended = {"model": record.model_id, "engine": record.engine, "latency": record.latency_seconds, **told}
+        reported = {name: getattr(record, name) for name in _REPORTED}
+        call.reported = reported
+        ended = {"model": record.model_id, "engine": record.engine, "latency": record.latency_seconds, **reported}
         ended.update({name: getattr(record, name) for name in ("prompt_tokens", "completion_tokens", "total_tokens")})
         if call.record.outcome != "ok":
             ended["error"] = call.record.error_type or call.record.outcome
@@ -158,15 +158,15 @@ class MonitorMeter:
 
 
 def _fill(record: InferenceRecord, sample: Any) -> None:
-    def told(name: str, scale: float = 1.0) -> float:
+    def value(name: str, scale: float = 1.0) -> float:
         return (getattr(sample, name, 0.0) * scale) or math.nan
 
-    record.energy_joules, record.power_watts = told("energy_joules"), told("mean_power_watts")
-    record.gpu_utilization_ratio = told("mean_utilization_pct", 0.01)
-    record.gpu_memory_used_bytes = told("peak_memory_used_gb", _GIB)
-    record.gpu_temperature_celsius = told("mean_temperature_c")
-    record.gpu_energy_joules, record.cpu_energy_joules = told("gpu_energy_joules"), told("cpu_energy_joules")
-    record.dram_energy_joules = told("dram_energy_joules")
+    record.energy_joules, record.power_watts = value("energy_joules"), value("mean_power_watts")
+    record.gpu_utilization_ratio = value("mean_utilization_pct", 0.01)
+    record.gpu_memory_used_bytes = value("peak_memory_used_gb", _GIB)
+    record.gpu_temperature_celsius = value("mean_temperature_c")
+    record.gpu_energy_joules, record.cpu_energy_joules = value("gpu_energy_joules"), value("cpu_energy_joules")
+    record.dram_energy_joules = value("dram_energy_joules")
     record.energy_method, record.energy_vendor = getattr(sample, "energy_method", ""), getattr(sample, "vendor", "")
     if record.ttft_seconds <= record.latency_seconds and record.latency_seconds > 0:
         # Nothing better than the time is known of such a monitor.
@@ -208,8 +208,8 @@ class InstrumentedEngine:
         """Returns the engine's result with the measured values in "_telemetry"."""
         kwargs.update(temperature=temperature, max_tokens=max_tokens)
         call, result = self._run("generate", False, messages, model, kwargs)
-        if isinstance(result, dict) and call is not None and call.told:
-            result["_telemetry"] = call.told
+        if isinstance(result, dict) and call is not None and call.reported:
+            result["_telemetry"] = call.reported
         return result
 
     def stream(

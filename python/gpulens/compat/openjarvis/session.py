@@ -130,7 +130,7 @@ class TelemetrySession:
                 )
             )
             self._last_ns = at
-        except Exception:  # what a monitor raises ends neither the thread nor whoever asks
+        except Exception:  # errors of a monitor end neither the thread nor its callers
             _log.debug("a snapshot failed", exc_info=True)
 
     def _close(self, end_ns: int) -> None:

@@ -20,12 +20,12 @@ def instrumented_generate(
     Returns the engine's dict, unchanged. An InstrumentedEngine on the same bus publishes the call itself,
     so it is not published twice.
     """
-    said = {"model": model, "temperature": temperature, "max_tokens": max_tokens, **kwargs}
+    given = {"model": model, "temperature": temperature, "max_tokens": max_tokens, **kwargs}
     if isinstance(engine, InstrumentedEngine) and engine._bus is bus:
-        result = engine.generate(messages, **said)
+        result = engine.generate(messages, **given)
         if isinstance(result, dict):
             result.pop("_telemetry", None)
         return result
     method = engine.generate
     recorder = Recorder([TelemetryBusTarget(bus)], None, {"engine": name_of(engine)})
-    return follow_call(recorder.begin(model, messages), method, False, (messages,), said)
+    return follow_call(recorder.begin(model, messages), method, False, (messages,), given)

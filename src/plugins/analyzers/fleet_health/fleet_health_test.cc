@@ -1,4 +1,5 @@
-// The analyzer over ticks as collectors make them.
+// Tests of the analyzer with ticks of collectors.
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -24,7 +25,7 @@ using health_world::Gpu;
 using health_world::Source;
 using std::chrono::seconds;
 
-// An analyzer with what it needs around it; Restart makes another that knows what the former one saved.
+// An analyzer and its environment; Restart creates another one that reads the saved state.
 class FleetHealthTest : public ::testing::Test {
  protected:
   FleetHealthTest() {
@@ -110,7 +111,7 @@ class FleetHealthTest : public ::testing::Test {
     }
     return std::nan("");
   }
-  // Whether the condition holds, and is the reason that the last change gave.
+  // Whether the condition holds and is the reason of the last change.
   bool Holds(std::string_view condition) const {
     return Value(kGpuHealthCondition, "gpu.health.reason", condition) == 1;
   }
@@ -422,7 +423,7 @@ TEST_F(FleetHealthTest, SilentGpuFailsAfterAMinute) {
   EXPECT_TRUE(std::isnan(Value(kGpuHealthState, "gpu.health.state", "failed", "1")));
 }
 
-// The agent starts while GPU 3 cannot be opened: it has a number and a state, and nothing else.
+// The agent starts while GPU 3 cannot be opened, so it has only an index and a state.
 TEST_F(FleetHealthTest, GpuWithoutUuidIsReplacedByTheNamedOne) {
   Healthy(gpu_);
   EntityRef nameless = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
@@ -436,7 +437,7 @@ TEST_F(FleetHealthTest, GpuWithoutUuidIsReplacedByTheNamedOne) {
   Tick();
   EXPECT_EQ(Value(kGpuHealthState, "gpu.health.state", "ok", "3"), 1);
   EXPECT_TRUE(std::isnan(Value(kGpuHealthCondition, "gpu.health.reason", "gpu_missing", "3")));
-  // And the other way: one that had a name cannot be opened any more.
+  // The reverse: a GPU with a uuid cannot be opened any more.
   source_.Retire(named);
   nameless = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{3}}}));
   GpuState(nameless, "failed");
@@ -566,7 +567,7 @@ TEST_F(FleetHealthTest, XidsCountByAction) {
   EXPECT_EQ(queue_.Take().back().body, "GPU health was predicted_failure, is failed: xid_reset");
 }
 
-// What lasts as long as it must, and not less.
+// Conditions count once they have lasted long enough.
 TEST_F(FleetHealthTest, BoardConditionsOfPowerHeatAndFabric) {
   struct Case {
     const MetricDesc* metric;

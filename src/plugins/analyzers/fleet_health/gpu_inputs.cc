@@ -40,7 +40,7 @@ bool Fits(const InputRow& row, const AttributeSet& attributes) {
 std::string KeyOf(const Entity& gpu) {
   std::string key = gpu.attributes.Text("gpu.uuid");
   if (key.empty()) key = gpu.attributes.Text("gpu.model") + "/" + gpu.attributes.Text("gpu.index");
-  std::replace(key.begin(), key.end(), ' ', '_');  // Blanks separate words in the state file.
+  std::ranges::replace(key, ' ', '_');  // Blanks separate words in the state file.
   return key;
 }
 
@@ -64,9 +64,8 @@ std::string_view TextOf(const AttributeSet& attributes, std::string_view key) {
 
 GpuInputs::GpuInputs() {
   for (size_t i = 0; i < std::size(kRows); ++i) {
-    if (i == 0 || kRows[i].metric != kRows[i - 1].metric) {
+    if (i == 0 || kRows[i].metric != kRows[i - 1].metric)
       families_.push_back({SeriesFinder(*kRows[i].metric), i, 0});
-    }
     ++families_.back().count;
   }
 }
@@ -172,8 +171,7 @@ void GpuInputs::Remove(size_t index) {
 DriverFailures::DriverFailures() : starts_(kSelfDriverStarts) {}
 
 DriverFailures::Driver& DriverFailures::Find(std::string_view name) {
-  auto at = std::find_if(drivers_.begin(), drivers_.end(),
-                         [&](const Driver& driver) { return driver.name == name; });
+  auto at = std::ranges::find_if(drivers_, [&](const Driver& driver) { return driver.name == name; });
   if (at != drivers_.end()) return *at;
   drivers_.push_back({.name = std::string(name)});
   return drivers_.back();
@@ -188,8 +186,7 @@ void DriverFailures::Read(const Snapshot& snapshot) {
     Driver& driver = Find(TextOf(info.attributes, "reader"));
     driver.seen = true;
     const std::string_view reason = TextOf(info.attributes, "reason");
-    if (std::find(std::begin(kUnplanned), std::end(kUnplanned), reason) != std::end(kUnplanned))
-      driver.total += value;
+    if (std::ranges::find(kUnplanned, reason) != std::end(kUnplanned)) driver.total += value;
   });
   for (Driver& driver : drivers_) {
     if (driver.seen) driver.recent.Read(snapshot.closed_at.boot_ns, driver.total);

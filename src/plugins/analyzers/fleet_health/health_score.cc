@@ -51,9 +51,8 @@ HealthScore ScoreOf(const HealthInputs& inputs) noexcept {
     ++out.live;
   };
   if (inputs.pcie_downtrained) put(HealthReason::kPcieDowntrained, *inputs.pcie_downtrained ? 1 : 0);
-  if (inputs.corrected_per_hour) {
+  if (inputs.corrected_per_hour)
     put(HealthReason::kEccCorrectableRate, Share(*inputs.corrected_per_hour, kFullCorrectedPerHour));
-  }
   if (inputs.uncorrected) put(HealthReason::kEccUncorrectable, *inputs.uncorrected > 0 ? 1 : 0);
   put(HealthReason::kRowRemap, RowSeverity(inputs.rows));
   if (inputs.xids_per_hour) put(HealthReason::kXidRate, Share(*inputs.xids_per_hour, kFullXidsPerHour));

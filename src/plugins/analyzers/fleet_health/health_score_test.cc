@@ -102,7 +102,7 @@ TEST(HealthScore, OneUncorrectedErrorDegrades) {
   EXPECT_EQ(Validation(inputs).reason, "ecc_uncorrectable");
 }
 
-// The one rule above all: no condition leaves a good score, and word and score agree.
+// No condition leaves a good score, and state and score agree.
 TEST(HealthScore, ConditionsLimitTheScoreByState) {
   std::set<std::string_view> names;
   HealthState before = HealthState::kFailed;

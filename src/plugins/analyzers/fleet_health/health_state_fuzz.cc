@@ -1,8 +1,9 @@
-// The state file may have been written by another version, cut, or damaged. What is believed must survive
-// being written and read again.
+// The state file may be of another version, cut, or damaged. Accepted values are equal after they are written
+// and read again.
+
 #include <cstdlib>
 
-#include "plugins/analyzers/fleet_health/health_state.h"
+#include "plugins/analyzers/fleet_health/health_window.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens;

@@ -1,4 +1,4 @@
-#include "plugins/analyzers/fleet_health/health_state.h"
+#include "plugins/analyzers/fleet_health/health_window.h"
 
 #include <gtest/gtest.h>
 

@@ -1,14 +1,30 @@
-// Sliding window over one GPU: sixty evenly spaced moments in fixed memory. Plain values without a clock; not
-// thread-safe. Counts are kept as growth, so that a counter that restarts (a driver reload) counts nothing
-// twice.
+// Sliding window over the readings of one GPU, and the state file that keeps windows over restarts. Plain
+// values without a clock or I/O; not thread-safe. Counts are kept as growth, so that a counter that restarts
+// (a driver reload) counts nothing twice.
+//
+// The file has one line per GPU, then one per moment of its window:
+//
+//   gpulens-fleet-health 1
+//   gpu GPU-2f1c ok corrected 12 4 xids - 0
+//   at 1711800000123 64 4 0
+//   end 1
+//
+// `corrected` and `xids` have the last count ("-": none yet) and its growth so far; `at` has Unix
+// milliseconds, the temperature, and the two growths then ("-": not read).
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gpulens/status.h>
 
 #include "base/clock.h"
+#include "plugins/analyzers/fleet_health/health_score.h"
 
 namespace gpulens {
 
@@ -36,7 +52,7 @@ class RecentGrowth {
 };
 
 // A condition that counts only once it has lasted.
-class Lasting {
+class LastingCondition {
  public:
   // Returns whether `holds` was true in every call for at least `delay_ns`.
   bool For(int64_t delay_ns, bool holds, int64_t now_ns) noexcept {
@@ -100,5 +116,20 @@ class HealthWindow {
   HealthMoment now_;
   GrowingCount corrected_, xids_;
 };
+
+struct SavedGpu {
+  std::string key;
+  std::optional<HealthState> state;
+  GrowingCount corrected, xids;
+  std::vector<HealthMoment> moments;  // at_ns here: Unix time; oldest first
+};
+
+inline constexpr size_t kHealthFileLimit = 4 << 20;
+
+// Returns the file. GPUs whose key it cannot hold are left out.
+std::string EncodeHealthFile(const std::vector<SavedGpu>& gpus);
+// kDataLoss names the line. Rejects a damaged file as a whole: more than 256 GPUs, moments out of order or
+// more than a window has, growths that fall, impossible temperatures.
+Result<std::vector<SavedGpu>> DecodeHealthFile(std::string_view text);
 
 }  // namespace gpulens

@@ -1,5 +1,6 @@
-// Faults drawn by the fuzzer: whatever is wrong with a GPU, it is never called well.
+// Faults drawn by the fuzzer: a faulty GPU is never reported as healthy.
 // Fuzz inputs: 20000
+
 #include <cstdlib>
 
 #include "plugins/analyzers/fleet_health/health_random_testing.h"

@@ -1,4 +1,5 @@
-// Two worlds: one in which nothing is wrong for ten thousand hours, and one in which anything may be.
+// Two simulations: ten thousand hours without a fault, and random faults.
+
 #include <gtest/gtest.h>
 
 #include <random>
@@ -33,7 +34,7 @@ TEST(HealthWorlds, FaultsAreNeverHealthy) {
         ++lasted[gpu];
       }
     }
-    // What is mended is called well again.
+    // A repaired GPU is healthy again.
     for (int step = 0; step < 32; ++step) {
       for (size_t gpu = 0; gpu < world.size(); ++gpu) Show(world, gpu, {});
       world.Tick(seconds(1));
@@ -74,7 +75,7 @@ class HealthyGpu {
   // One call in ten thousand fails.
   double Read(double value) { return Chance(1e-4) ? std::nan("") : value; }
 
-  // What never changes.
+  // Readings that never change.
   void Begin() {
     using sv = std::string_view;
     auto set = [&](const MetricDesc& desc, const AttributeSet& extra, double value) {

@@ -7,10 +7,8 @@
 #include "base/parse.h"
 #include "catalog/gpu.h"
 #include "catalog/self.h"
-#include "plugins/analyzers/gpu_events/event_counters.h"
-#include "plugins/analyzers/gpu_events/event_join.h"
+#include "plugins/analyzers/gpu_events/event_steps.h"
 #include "plugins/analyzers/gpu_events/gpu_event_table.h"
-#include "plugins/analyzers/gpu_events/reading_ring.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 #include "store/incident_store.h"
@@ -85,18 +83,29 @@ bool IsRoutine(const Event& event) {
   return event.name == kEventGpuFound.name && event.attributes.Text("gpu.found.reason") == "start";
 }
 
+constexpr OptionSpec kOptions[] = {
+    BoolOption("store", true,
+               "Keep events with the readings before them in state_dir, for `gpulens events`."),
+    SizeOption("store_size", "64MiB", "Size of that file; the oldest events are deleted first.", 1 << 20),
+    TimeOption("xid_window", "24h",
+               "How long an XID counts in gpu.xid.recent, and so for health and checks, unless the GPU is "
+               "reset, the machine boots, or `gpulens events clear` clears it.",
+               60, 30 * 86400),
+};
+using Options = OptionsOf<kOptions>;
+
 class GpuEvents final : public Analyzer {
  public:
-  GpuEvents(const Config& config, Env& env)
-      : queue_(env.events), clock_(*env.clock), demo_(env.demo), recent_(config.Time("xid_window")) {
-    if (env.state_dir.empty() || !config.Bool("store")) return;
-    IncidentStore::Options options;
-    options.path = env.state_dir + "/" + std::string(kIncidentFile);
-    options.max_bytes = config.Size("store_size");
-    StoredEvents before = ReadStore(options.path, clock_.Now());
+  GpuEvents(const Options& options, Env& env)
+      : queue_(env.events), clock_(*env.clock), demo_(env.demo), recent_(options.Time("xid_window")) {
+    if (env.state_dir.empty() || !options.Bool("store")) return;
+    IncidentStore::Options store;
+    store.path = env.state_dir + "/" + std::string(kIncidentFile);
+    store.max_bytes = options.Size("store_size");
+    StoredEvents before = ReadStore(store.path, clock_.Now());
     counters_.Remember(std::move(before.last));
     recent_.Remember(std::move(before.past));
-    writer_ = std::make_unique<IncidentWriter>(std::move(options), clock_);
+    writer_ = std::make_unique<IncidentWriter>(std::move(store), clock_);
   }
 
   Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
@@ -259,25 +268,6 @@ class GpuEvents final : public Analyzer {
 Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env& env) {
   return std::unique_ptr<Analyzer>(std::make_unique<GpuEvents>(config, env));
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "store",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Keep events with the readings before them in state_dir, for `gpulens events`."},
-    {.key = "store_size",
-     .type = OptionType::kSize,
-     .fallback = "64MiB",
-     .help = "Size of that file; the oldest events are deleted first.",
-     .min = 1 << 20},
-    {.key = "xid_window",
-     .type = OptionType::kTime,
-     .fallback = "24h",
-     .help = "How long an XID counts in gpu.xid.recent, and so for health and checks, unless the GPU is "
-             "reset, the machine boots, or `gpulens events clear` clears it.",
-     .min = 60,
-     .max = 30 * 86400},
-};
 
 constexpr const MetricDesc* kMetrics[] = {
     &kGpuXidErrors, &kGpuXidRecent, &kGpuXidCodeErrors,  &kGpuXidLastErrorTimestamp, &kGpuXidLastErrorCode,

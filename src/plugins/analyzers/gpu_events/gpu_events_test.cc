@@ -7,8 +7,7 @@
 #include "base/testing/allocations.h"
 #include "catalog/gpu.h"
 #include "catalog/self.h"
-#include "plugins/analyzers/gpu_events/event_counters.h"
-#include "plugins/analyzers/gpu_events/event_join.h"
+#include "plugins/analyzers/gpu_events/event_steps.h"
 #include "plugins/analyzers/gpu_events/gpu_event_table.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
@@ -78,7 +77,7 @@ class GpuEventsTest : public ::testing::Test {
     std::string uuid = Uuid(index), bus = Bus(index);
     std::vector<AttributeSet::Attribute> known = {{"gpu.index", index}, {"gpu.uuid", std::string_view(uuid)}};
     if (simulated) known.push_back({"simulated", true});
-    EntityRef entity = MakeRef<Entity>("gpu", AttributeSet(std::span<const AttributeSet::Attribute>(known)));
+    EntityRef entity = MakeRef<Entity>("gpu", AttributeSet(known));
     gpus_.push_back({entity,
                      table_.Declare(kGpuInfo, entity,
                                     {{"gpu.vendor", vendor}, {"gpu.pci.bus_id", std::string_view(bus)}}),
@@ -116,7 +115,7 @@ class GpuEventsTest : public ::testing::Test {
   }
   std::optional<double> Xids(int64_t gpu) { return Value(kGpuXidErrors, "gpu.index", std::to_string(gpu)); }
 
-  // As the kernel log collector reports an XID.
+  // Reports an XID like the kernel log collector.
   Event FromKernel(int64_t gpu, int64_t code, int64_t pid = 1234) {
     std::string bus = Bus(gpu);
     Event event;
@@ -130,7 +129,7 @@ class GpuEventsTest : public ::testing::Test {
     event.body = "NVRM: Xid (PCI:0000:01:00): 79, pid=1234, name=python3, GPU has fallen off the bus.";
     return event;
   }
-  // As the NVIDIA collector does.
+  // Reports an XID like the NVIDIA collector.
   Event FromNvml(size_t gpu, int64_t code) {
     Event event;
     event.at = clock_.Now();
@@ -441,7 +440,7 @@ TEST_F(GpuEventsTest, FoldsAFloodOfEqualEvents) {
   ASSERT_THAT(sum, SizeIs(1));
   EXPECT_EQ(sum[0].attributes.Text("event.repeats"), "3005");
   EXPECT_EQ(sum[0].attributes.Text("gpu.xid.code"), "31");
-  // It goes on: one event for each further minute, and when it has ended, none.
+  // While it continues: one event for each further minute; none after its end.
   flood(100);
   EXPECT_THAT(Tick(), IsEmpty());
   sum = Tick(seconds(60));

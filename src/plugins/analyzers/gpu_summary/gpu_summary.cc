@@ -1,4 +1,4 @@
-// The busiest, the least busy and the mean GPU of this host.
+// Analyzer of the busiest, the least busy and the mean GPU of this host.
 
 #include <algorithm>
 

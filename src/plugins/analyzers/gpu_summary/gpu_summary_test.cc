@@ -16,7 +16,7 @@ class GpuSummaryTest : public ::testing::Test {
     Env env;
     analyzer_ = *gpu_summary_analyzer.create({}, env);
   }
-  // The analyzer's frame over GPUs with this load.
+  // Returns the analyzer's frame for GPUs with this load.
   Ref<const Frame> Analyze(std::vector<double> loads) {
     gpus_.Begin(clock_.Now());
     for (size_t i = 0; i < loads.size(); ++i) {

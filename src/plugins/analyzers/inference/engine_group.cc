@@ -8,49 +8,49 @@ namespace {
 
 constexpr double kSecond = 1e9;
 
-bool SamePick(const Pick& a, const Pick& b) noexcept {
+bool SamePick(const MetricPick& a, const MetricPick& b) noexcept {
   return a.role == b.role && a.filter.key == b.filter.key && a.filter.except == b.filter.except &&
          std::equal(a.filter.values.begin(), a.filter.values.end(), b.filter.values.begin(),
                     b.filter.values.end());
 }
 
-Use UseOf(Op op) noexcept {
+FeedUse UseOf(NativeOp op) noexcept {
   switch (op) {
-    case Op::kLevel:
-    case Op::kTotal: return Use::kLevel;
-    case Op::kQuantiles: return Use::kBuckets;
-    case Op::kMean: return Use::kMoments;
-    case Op::kRate:
-    case Op::kRatio:
-    case Op::kOnePlusRatio: break;
+    case NativeOp::kLevel:
+    case NativeOp::kTotal: return FeedUse::kLevel;
+    case NativeOp::kQuantiles: return FeedUse::kBuckets;
+    case NativeOp::kMean: return FeedUse::kMoments;
+    case NativeOp::kRate:
+    case NativeOp::kRatio:
+    case NativeOp::kOnePlusRatio: break;
   }
-  return Use::kGrowth;
+  return FeedUse::kGrowth;
 }
 
 constexpr std::string_view kEngineType = "engine";
 
 // Empty: the series is not used.
-std::span<const Native> NativesFor(const SeriesInfo& info) {
+std::span<const NativeMetric> NativesFor(const SeriesInfo& info) {
   if (!info.desc || !info.entity || info.entity->type != kEngineType) return {};
-  std::span<const Native> natives = NativesOf(info.attributes.Text("inference.engine"));
-  bool used = std::any_of(natives.begin(), natives.end(), [&](const Native& native) {
+  std::span<const NativeMetric> natives = NativesOf(info.attributes.Text("inference.engine"));
+  bool used = std::ranges::any_of(natives, [&](const NativeMetric& native) {
     return native.of.role == info.desc || native.over.role == info.desc || native.fallback.role == info.desc;
   });
-  return used ? natives : std::span<const Native>();
+  return used ? natives : std::span<const NativeMetric>();
 }
 
 }  // namespace
 
-EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, Past past)
+EngineGroup::EngineGroup(Identity identity, std::span<const NativeMetric> natives, Past past)
     : identity_(std::move(identity)), past_(past) {
-  for (const Native& native : natives) {
-    Use use = UseOf(native.op);
+  for (const NativeMetric& native : natives) {
+    FeedUse use = UseOf(native.op);
     Output output;
     output.native = &native;
     output.of = SourceOf(native.of, use);
     output.over = SourceOf(native.over, use);
-    output.fallback = SourceOf(native.fallback, Use::kLevel);
-    if (native.op != Op::kQuantiles) {
+    output.fallback = SourceOf(native.fallback, FeedUse::kLevel);
+    if (native.op != NativeOp::kQuantiles) {
       outputs_.push_back(output);
       continue;
     }
@@ -62,10 +62,10 @@ EngineGroup::EngineGroup(Identity identity, std::span<const Native> natives, Pas
 }
 
 // Natives with the same pick and use share a feed.
-size_t EngineGroup::SourceOf(const Pick& pick, Use use) {
+size_t EngineGroup::SourceOf(const MetricPick& pick, FeedUse use) {
   if (!pick.role) return kNoFeed;
   auto same = [&](const Source& source) { return source.use == use && SamePick(*source.pick, pick); };
-  auto at = std::find_if(sources_.begin(), sources_.end(), same);
+  auto at = std::ranges::find_if(sources_, same);
   size_t place = static_cast<size_t>(at - sources_.begin());
   if (at == sources_.end()) sources_.push_back({&pick, use, nullptr});
   return place;
@@ -85,9 +85,8 @@ void EngineGroup::BeginPlan() noexcept {
 void EngineGroup::Add(const SeriesInfo& info, uint32_t slot, int64_t since_ns) {
   for (Source& source : sources_) {
     if (!Feed::Takes(*source.pick, info)) continue;
-    if (!source.feed) {
+    if (!source.feed)
       source.feed = std::make_unique<Feed>(*source.pick, source.use, past_ == Past::kKnown ? since_ns : 0);
-    }
     source.feed->Add(info, slot);
   }
 }
@@ -102,8 +101,8 @@ bool EngineGroup::EndPlan() {
   return any;
 }
 
-void EngineGroup::Read(const Reading& reading, Scratch& scratch) {
-  Reading own = reading;
+void EngineGroup::Read(const FeedReading& reading, FeedScratch& scratch) {
+  FeedReading own = reading;
   own.follows = reading.follows && past_ == Past::kKnown;
   if (past_ == Past::kNone) past_ = Past::kKnown;
   for (Source& source : sources_) {
@@ -145,18 +144,18 @@ EngineGroup::Value EngineGroup::Ratio(const Output& output) const noexcept {
 }
 
 EngineGroup::Value EngineGroup::Evaluate(const Output& output) const {
-  const Native& native = *output.native;
-  if (native.op == Op::kLevel) return Level(output.of);
-  if (native.op == Op::kTotal) return Total(output);
-  if (native.op == Op::kRatio) return Ratio(output);
-  if (native.op == Op::kOnePlusRatio) {
+  const NativeMetric& native = *output.native;
+  if (native.op == NativeOp::kLevel) return Level(output.of);
+  if (native.op == NativeOp::kTotal) return Total(output);
+  if (native.op == NativeOp::kRatio) return Ratio(output);
+  if (native.op == NativeOp::kOnePlusRatio) {
     Value ratio = Ratio(output);
     return {ratio.result, 1 + ratio.value};
   }
   const Feed* feed = FeedOf(output.of);
   if (!feed || feed->result() != FeedResult::kRead) return {feed ? feed->result() : FeedResult::kNone, 0};
-  if (native.op == Op::kRate) return Rate(*feed);
-  if (native.op == Op::kMean) {
+  if (native.op == NativeOp::kRate) return Rate(*feed);
+  if (native.op == NativeOp::kMean) {
     if (feed->count() <= 0 || !std::isfinite(feed->sum())) return {};
     return {FeedResult::kRead, native.scale * feed->sum() / feed->count()};
   }
@@ -199,7 +198,7 @@ size_t EngineGroup::memory_bytes() const noexcept {
 }
 
 EngineGroup& EngineSource::GroupOf(const SeriesInfo& info, const std::string& model,
-                                   std::span<const Native> natives) {
+                                   std::span<const NativeMetric> natives) {
   uint64_t engine = info.entity->attributes.hash();
   std::string version = info.attributes.Text("model.version");
   std::string key(reinterpret_cast<const char*>(&engine), sizeof engine);
@@ -207,7 +206,7 @@ EngineGroup& EngineSource::GroupOf(const SeriesInfo& info, const std::string& mo
   std::unique_ptr<EngineGroup>& group = groups_[key];
   if (!group) {
     using enum EngineGroup::Past;
-    bool known = std::find(engines_.begin(), engines_.end(), engine) != engines_.end();
+    bool known = std::ranges::find(engines_, engine) != engines_.end();
     group = std::make_unique<EngineGroup>(EngineGroup::Identity{info.entity, model, version}, natives,
                                           lost_groups_ ? kLost
                                           : known      ? kKnown
@@ -236,10 +235,10 @@ void EngineSource::Plan(const Frame& frame, SeriesTable& table, bool& follows) {
   std::vector<uint64_t> engines;
   for (uint32_t slot = 0; slot < frame.layout->slots(); ++slot) {
     const SeriesInfo& info = (*frame.layout)[slot];
-    std::span<const Native> natives = NativesFor(info);
+    std::span<const NativeMetric> natives = NativesFor(info);
     if (natives.empty()) continue;
     uint64_t engine = info.entity->attributes.hash();
-    if (std::find(engines.begin(), engines.end(), engine) == engines.end()) engines.push_back(engine);
+    if (std::ranges::find(engines, engine) == engines.end()) engines.push_back(engine);
     std::string model = info.attributes.Text("model.name");
     if (model.empty()) unnamed.push_back(slot);
     else GroupOf(info, model, natives).Add(info, slot, since_ns);
@@ -265,7 +264,8 @@ void EngineSource::Plan(const Frame& frame, SeriesTable& table, bool& follows) {
   engines_ = std::move(engines);
 }
 
-void EngineSource::Update(const SnapshotEntry& entry, Duration window, Scratch& scratch, FrameWriter& out) {
+void EngineSource::Update(const SnapshotEntry& entry, Duration window, FeedScratch& scratch,
+                          FrameWriter& out) {
   const Frame& frame = *entry.frame;
   const bool first = layout_id_ == 0;
   const bool moved = first || frame.run != run_ || frame.read_at != read_at_;
@@ -273,7 +273,7 @@ void EngineSource::Update(const SnapshotEntry& entry, Duration window, Scratch& 
   bool follows = !first && frame.run > run_;
   if (frame.layout->id() != layout_id_) Plan(frame, out.table(), follows);
   if (moved) {
-    Reading reading{
+    FeedReading reading{
         .frame = frame, .last_unix_ns = first ? 0 : read_at_.unix_ns, .follows = follows, .window = window};
     for (EngineGroup* group : in_order_) group->Read(reading, scratch);
   }

@@ -26,7 +26,7 @@ class EngineGroup {
     kLost,   // it was, and its label sets were dropped: new ones are a base, now and later
   };
   // `natives`: the series to make.
-  EngineGroup(Identity identity, std::span<const Native> natives, Past past);
+  EngineGroup(Identity identity, std::span<const NativeMetric> natives, Past past);
 
   const Identity& identity() const noexcept { return identity_; }
 
@@ -37,7 +37,7 @@ class EngineGroup {
   // Returns false when the layout has no series for it.
   bool EndPlan();
 
-  void Read(const Reading& reading, Scratch& scratch);
+  void Read(const FeedReading& reading, FeedScratch& scratch);
   // Writes the last reading. Series without a value are cleared.
   void Write(FrameWriter& out);
   // Ends the series when the engine or the model is gone.
@@ -48,8 +48,8 @@ class EngineGroup {
  private:
   static constexpr size_t kNoFeed = SIZE_MAX;
   struct Source {
-    const Pick* pick;
-    Use use;
+    const MetricPick* pick;
+    FeedUse use;
     std::unique_ptr<Feed> feed;  // null: no series of the metric was seen
   };
   struct Value {
@@ -57,7 +57,7 @@ class EngineGroup {
     double value = 0;
   };
   struct Output {
-    const Native* native = nullptr;
+    const NativeMetric* native = nullptr;
     const WindowQuantile* quantile = nullptr;                 // null: none
     size_t of = kNoFeed, over = kNoFeed, fallback = kNoFeed;  // indexes in sources_
     Value value;
@@ -65,7 +65,7 @@ class EngineGroup {
     bool refused = false;  // by the table, since the last reading
   };
 
-  size_t SourceOf(const Pick& pick, Use use);
+  size_t SourceOf(const MetricPick& pick, FeedUse use);
   const Feed* FeedOf(size_t source) const noexcept;
   Value Evaluate(const Output& output) const;
   Value Level(size_t source) const noexcept;
@@ -87,7 +87,7 @@ class EngineSource {
   explicit EngineSource(std::string_view name) : name_(name) {}
 
   const std::string& name() const noexcept { return name_; }
-  void Update(const SnapshotEntry& entry, Duration window, Scratch& scratch, FrameWriter& out);
+  void Update(const SnapshotEntry& entry, Duration window, FeedScratch& scratch, FrameWriter& out);
   // Ends its series, when it is no longer in the tick.
   void End(SeriesTable& table);
 
@@ -98,7 +98,8 @@ class EngineSource {
   using Groups = std::unordered_map<std::string, std::unique_ptr<EngineGroup>>;
 
   void Plan(const Frame& frame, SeriesTable& table, bool& follows);
-  EngineGroup& GroupOf(const SeriesInfo& info, const std::string& model, std::span<const Native> natives);
+  EngineGroup& GroupOf(const SeriesInfo& info, const std::string& model,
+                       std::span<const NativeMetric> natives);
   EngineGroup* OnlyNamedGroup(const EntityRef& engine) const noexcept;
 
   const std::string name_;

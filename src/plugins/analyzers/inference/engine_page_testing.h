@@ -1,4 +1,4 @@
-// Engines' pages as the collector turns them into frames: for tests.
+// Frames of engines' pages for tests, as the collector makes them.
 #pragma once
 
 #include <cmath>
@@ -39,7 +39,7 @@ class EnginePage {
   void SetMoments(const MetricDesc& desc, Attributes labels, double sum, double count) {
     Of(desc, labels).cells = {sum, count};
   }
-  // Observes `value` so many times. `bounds`: of all finite buckets.
+  // Observes `value` `count` times. `bounds`: of all finite buckets.
   void Observe(const MetricDesc& desc, Attributes labels, const std::vector<double>& bounds, double value,
                double times) {
     Item& item = Of(desc, labels);
@@ -62,7 +62,7 @@ class EnginePage {
     table_.Retire(at->second.series);
     items_.erase(at);
   }
-  // It is not on the page this time: its last value grows stale.
+  // Leaves the series out of the page, so that its last value becomes stale.
   void Silence(const MetricDesc& desc, Attributes labels, bool silent = true) {
     Of(desc, labels).silent = silent;
   }

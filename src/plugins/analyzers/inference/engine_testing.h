@@ -1,4 +1,4 @@
-// The analyzer over ticks of engines' pages: for tests.
+// The analyzer with ticks of engines' pages, for tests.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ class AnalyzerRun {
 
   Instant now() const noexcept { return clock_.Now(); }
   void Wait(Duration time) noexcept { clock_.Advance(time); }
-  // The pages are read now, and a tick closes.
+  // Reads the pages and closes a tick.
   void Scrape(std::initializer_list<EnginePage*> pages) {
     snapshot_.frames.clear();
     frames_.clear();
@@ -38,7 +38,7 @@ class AnalyzerRun {
     Tick();
   }
   void Scrape(EnginePage& page) { Scrape({&page}); }
-  // A tick with the frames of the last one.
+  // Closes a tick with the frames of the last one.
   void Tick() {
     snapshot_.closed_at = now();
     out_.Begin(now());

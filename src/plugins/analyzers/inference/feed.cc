@@ -34,12 +34,12 @@ void AddGrowth(std::span<double> into, std::span<const double> before, std::span
 constexpr size_t kGoneKept = 64;
 constexpr std::array<std::string_view, 3> kRanks = {"pp_rank", "tp_rank", "moe_ep_rank"};
 
-bool Passes(const Filter& filter, const AttributeSet& attributes, bool& witness) {
+bool Passes(const LabelFilter& filter, const AttributeSet& attributes, bool& witness) {
   witness = false;
   if (filter.key.empty()) return true;
   if (!attributes.Has(filter.key)) return false;
   std::string value = attributes.Text(filter.key);
-  bool listed = std::find(filter.values.begin(), filter.values.end(), value) != filter.values.end();
+  bool listed = std::ranges::find(filter.values, value) != filter.values.end();
   witness = filter.except && listed;
   return filter.except || listed;
 }
@@ -51,7 +51,7 @@ bool SplitRanks(const AttributeSet& attributes, std::string& rest, Rank& rank) {
   rest.clear();
   rank = {};
   for (auto [key, value] : attributes) {
-    auto at = std::find(kRanks.begin(), kRanks.end(), key);
+    auto at = std::ranges::find(kRanks, key);
     if (at == kRanks.end()) {
       rest.append(key).push_back('\0');
       AppendValue(rest, value);
@@ -66,16 +66,16 @@ bool SplitRanks(const AttributeSet& attributes, std::string& rest, Rank& rank) {
 
 }  // namespace
 
-void Feed::Read(const Reading& reading, Scratch& scratch) {
+void Feed::Read(const FeedReading& reading, FeedScratch& scratch) {
   result_ = Gather(reading.frame, scratch);
   if (result_ != FeedResult::kRead) return;
-  if (use_ == Use::kLevel) return Combined(scratch);
+  if (use_ == FeedUse::kLevel) return Combined(scratch);
   if (reading.frame.read_at.boot_ns <= last_ns_) result_ = FeedResult::kSkipped;
   else Step(reading, scratch);
 }
 
 // Reads each label set. Skips the reading when one is stale: a part would pass for the whole.
-FeedResult Feed::Gather(const Frame& frame, Scratch& scratch) {
+FeedResult Feed::Gather(const Frame& frame, FeedScratch& scratch) {
   size_t width = rows_.width(), present = 0;
   scratch.rows.resize(inputs_.size() * width);
   scratch.present.assign(inputs_.size(), 0);
@@ -92,14 +92,16 @@ FeedResult Feed::Gather(const Frame& frame, Scratch& scratch) {
   return present > 0 ? FeedResult::kRead : FeedResult::kNone;
 }
 
-bool Feed::ReadRow(const Frame& frame, const Input& input, std::span<double> row, Scratch& scratch) {
-  if (use_ == Use::kMoments || use_ == Use::kBuckets) return ReadHistogram(frame, input, row, scratch);
+bool Feed::ReadRow(const Frame& frame, const Input& input, std::span<double> row, FeedScratch& scratch) {
+  if (use_ == FeedUse::kMoments || use_ == FeedUse::kBuckets)
+    return ReadHistogram(frame, input, row, scratch);
   const SeriesInfo& info = (*frame.layout)[input.slot];
   row[0] = NumberOf(*info.desc, frame.cells[info.first_cell]);
   return std::isfinite(row[0]);
 }
 
-bool Feed::ReadHistogram(const Frame& frame, const Input& input, std::span<double> row, Scratch& scratch) {
+bool Feed::ReadHistogram(const Frame& frame, const Input& input, std::span<double> row,
+                         FeedScratch& scratch) {
   const SeriesInfo& info = (*frame.layout)[input.slot];
   if (!input.shape) return false;
   CopyNumbers(std::span(frame.cells).subspan(info.first_cell, info.cells()), info.desc->number,
@@ -118,7 +120,7 @@ bool Feed::ReadHistogram(const Frame& frame, const Input& input, std::span<doubl
   return std::isfinite(now.count);
 }
 
-void Feed::Combined(Scratch& scratch) noexcept {
+void Feed::Combined(FeedScratch& scratch) noexcept {
   double sum = 0, most = -std::numeric_limits<double>::infinity();
   size_t count = 0;
   for (size_t i = 0; i < inputs_.size(); ++i) {
@@ -134,7 +136,7 @@ void Feed::Combined(Scratch& scratch) noexcept {
   if (combine_ == Combine::kMax || combine_ == Combine::kNewest) level_ = most;
 }
 
-void Feed::Step(const Reading& reading, Scratch& scratch) {
+void Feed::Step(const FeedReading& reading, FeedScratch& scratch) {
   const size_t width = rows_.width(), counts = Counts();
   scratch.step.assign(width, 0);
   scratch.before.assign(width, 0);
@@ -171,7 +173,7 @@ void Feed::Step(const Reading& reading, Scratch& scratch) {
   last_ns_ = reading.frame.read_at.boot_ns;
 }
 
-void Feed::Keep(const Reading& reading, std::span<const double> step) {
+void Feed::Keep(const FeedReading& reading, std::span<const double> step) {
   int64_t now_ns = reading.frame.read_at.boot_ns, window_ns = reading.window.count();
   int64_t slice_ns = std::max<int64_t>(1, window_ns / kRowsOfWindow);
   bool fits = !rows_.empty() && now_ns / slice_ns == last_ns_ / slice_ns;
@@ -180,12 +182,12 @@ void Feed::Keep(const Reading& reading, std::span<const double> step) {
   rows_.Sum(observed_);
 }
 
-Feed::Feed(const Pick& pick, Use use, int64_t since_ns)
+Feed::Feed(const MetricPick& pick, FeedUse use, int64_t since_ns)
     : pick_(pick),
       use_(use),
       combine_(EngineMetricOf(*pick.role) ? EngineMetricOf(*pick.role)->combine : Combine::kSum),
       last_ns_(since_ns),
-      rows_(use == Use::kMoments || use == Use::kBuckets ? 2 : 1, kRowsMax),
+      rows_(use == FeedUse::kMoments || use == FeedUse::kBuckets ? 2 : 1, kRowsMax),
       observed_(rows_.width()) {}
 
 void Feed::BeginPlan() noexcept {
@@ -201,7 +203,7 @@ Feed::Input& Feed::FindOrMake(const AttributeSet& attributes) {
   if (cursor_ < planned_ && is_it(cursor_)) return inputs_[cursor_++];
   if (by_hash_.empty()) {
     for (uint32_t i = 0; i < planned_; ++i) by_hash_.emplace_back(inputs_[i].attributes.hash(), i);
-    std::sort(by_hash_.begin(), by_hash_.end());
+    std::ranges::sort(by_hash_);
   }
   auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), std::pair(attributes.hash(), uint32_t{0}));
   for (; at != by_hash_.end() && at->first == attributes.hash(); ++at) {
@@ -214,7 +216,7 @@ Feed::Input& Feed::FindOrMake(const AttributeSet& attributes) {
   return made;
 }
 
-bool Feed::Takes(const Pick& pick, const SeriesInfo& info) {
+bool Feed::Takes(const MetricPick& pick, const SeriesInfo& info) {
   bool witness = false;
   return info.desc == pick.role && Passes(pick.filter, info.attributes, witness);
 }
@@ -237,7 +239,7 @@ void Feed::EndPlan() {
   MarkCopies();
   DropGone();
   lasts_.resize(inputs_.size() * rows_.width());
-  if (use_ == Use::kBuckets) FollowBounds();
+  if (use_ == FeedUse::kBuckets) FollowBounds();
 }
 
 void Feed::MarkCopies() {
@@ -263,7 +265,7 @@ void Feed::MarkCopies() {
 // one must see that they are gone.
 void Feed::DropGone() {
   auto has_gone = [](const Input& input) { return !input.live() && input.read && !input.present; };
-  size_t gone = static_cast<size_t>(std::count_if(inputs_.begin(), inputs_.end(), has_gone));
+  size_t gone = static_cast<size_t>(std::ranges::count_if(inputs_, has_gone));
   size_t drop = gone > kGoneKept ? gone - kGoneKept : 0;
   dropped_ = dropped_ || drop > 0;
   size_t width = rows_.width(), kept = 0;
@@ -300,8 +302,8 @@ void Feed::FollowBounds() {
     before = input.shape.get();
   }
   if (!before || common == bounds_) return;
-  bool was_there = !bounds_.empty() ||
-                   std::any_of(inputs_.begin(), inputs_.end(), [](const Input& input) { return input.read; });
+  bool was_there =
+      !bounds_.empty() || std::ranges::any_of(inputs_, [](const Input& input) { return input.read; });
   bounds_ = std::move(common);
   rows_.Reset(bounds_.size() + 2);
   observed_.assign(rows_.width(), 0);

@@ -3,19 +3,16 @@
 //
 // - The first reading of an engine is a base. Each later one adds its growth.
 // - A label set that grew adds its growth. All that appeared, vanished or fell between two readings count as
-// one counter: it
-//   grew by the difference or, when it fell, restarted and has counted its present number. So
-//     a new `finish_reason` with 3, while others stayed, is 3 more (Prometheus clients create label sets on
-//     first use); a restarted engine has counted its present numbers; a renamed label set adds its growth,
-//     not its whole life.
+//   one counter: it grew by the difference or, when it fell, restarted and has counted its present number. So
+//   a new `finish_reason` with 3, while others stayed, is 3 more (Prometheus clients create label sets on
+//   first use); a restarted engine has counted its present numbers; a renamed label set adds its growth, not
+//   its total.
 // - A new label set counts from 0 only when this instance of the collector read this engine before, else it
-// is a base. Its
-//   `_created` takes precedence. One that comes back continues.
+//   is a base. Its `_created` takes precedence. One that comes back continues.
 // - Label sets that differ in tp_rank, pp_rank or moe_ep_rank are copies: the lowest rank counts.
 // - Buckets are added at the bounds that all label sets have. When these change, the window restarts.
 // - A reading with a stale label set is skipped; the next one spans the gap with its true elapsed time. An
-// absent label set
-//   is gone.
+//   absent label set is gone.
 //
 // Memory: a row has 8 bytes for each bound, 16 for sum and count and 8 for its time; a feed keeps at most
 // kRowsMax rows, one of all of them together and the bounds, and one row and 64 bytes for each label set. A
@@ -34,8 +31,8 @@
 
 namespace gpulens::windows {
 
-// How the numbers of a metric are used.
-enum class Use : uint8_t {
+// Use of a metric's values by a feed.
+enum class FeedUse : uint8_t {
   kLevel,    // as they are
   kGrowth,   // a counter over the window
   kMoments,  // count and sum of a histogram over the window
@@ -50,7 +47,7 @@ enum class FeedResult : uint8_t {
 };
 
 // One new reading of a source.
-struct Reading {
+struct FeedReading {
   const Frame& frame;
   int64_t last_unix_ns = 0;  // of the reading before; 0: there is none
   bool follows = false;      // the same instance read this engine before
@@ -58,7 +55,7 @@ struct Reading {
 };
 
 // Buffers for calculations, shared by all feeds.
-struct Scratch {
+struct FeedScratch {
   std::vector<double> numbers, rows, step, before, after, tmp;
   std::vector<uint8_t> present;
   Buckets buckets;
@@ -72,10 +69,10 @@ class Feed {
   static constexpr size_t kRowsMax = 22;
 
   // `since_ns`: when the engine was read before this feed was made; 0: never.
-  Feed(const Pick& pick, Use use, int64_t since_ns);
+  Feed(const MetricPick& pick, FeedUse use, int64_t since_ns);
 
   // Whether the pick selects the series.
-  static bool Takes(const Pick& pick, const SeriesInfo& info);
+  static bool Takes(const MetricPick& pick, const SeriesInfo& info);
   // For a new layout: BeginPlan, Add for each selected series, EndPlan.
   void BeginPlan() noexcept;
   void Add(const SeriesInfo& info, uint32_t slot);
@@ -83,7 +80,7 @@ class Feed {
   // Whether the layout has no series for it.
   bool empty() const noexcept { return live_ == 0; }
 
-  void Read(const Reading& reading, Scratch& scratch);
+  void Read(const FeedReading& reading, FeedScratch& scratch);
 
   FeedResult result() const noexcept { return result_; }
   // kLevel: combined over the label sets. Valid when result() is kRead.
@@ -116,21 +113,21 @@ class Feed {
     bool live() const noexcept { return slot != kNone; }
   };
 
-  size_t Counts() const noexcept { return use_ == Use::kBuckets ? bounds_.size() + 1 : 1; }
+  size_t Counts() const noexcept { return use_ == FeedUse::kBuckets ? bounds_.size() + 1 : 1; }
   std::span<double> LastOf(size_t i) noexcept { return {lasts_.data() + i * rows_.width(), rows_.width()}; }
   Input& FindOrMake(const AttributeSet& attributes);
   void DropGone();
   void MarkCopies();
   void FollowBounds();
-  FeedResult Gather(const Frame& frame, Scratch& scratch);
-  bool ReadRow(const Frame& frame, const Input& input, std::span<double> row, Scratch& scratch);
-  bool ReadHistogram(const Frame& frame, const Input& input, std::span<double> row, Scratch& scratch);
-  void Combined(Scratch& scratch) noexcept;
-  void Step(const Reading& reading, Scratch& scratch);
-  void Keep(const Reading& reading, std::span<const double> step);
+  FeedResult Gather(const Frame& frame, FeedScratch& scratch);
+  bool ReadRow(const Frame& frame, const Input& input, std::span<double> row, FeedScratch& scratch);
+  bool ReadHistogram(const Frame& frame, const Input& input, std::span<double> row, FeedScratch& scratch);
+  void Combined(FeedScratch& scratch) noexcept;
+  void Step(const FeedReading& reading, FeedScratch& scratch);
+  void Keep(const FeedReading& reading, std::span<const double> step);
 
-  const Pick pick_;
-  const Use use_;
+  const MetricPick pick_;
+  const FeedUse use_;
   const Combine combine_;
   FeedResult result_ = FeedResult::kNone;
   bool dropped_ = false;                                // gone label sets that may come back

@@ -5,12 +5,18 @@
 #include <utility>
 
 #include "catalog/inference.h"
-#include "catalog/row.h"
 #include "plugins/analyzers/inference/engine_group.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {
 namespace {
+
+constexpr OptionSpec kOptions[] = {
+    TimeOption("window", "60s",
+               "Time over which quantiles, rates and ratios are computed; the last two scrapes always count",
+               1, 3600),
+};
+using Options = OptionsOf<kOptions>;
 
 class InferenceWindows final : public Analyzer {
  public:
@@ -50,21 +56,12 @@ class InferenceWindows final : public Analyzer {
 
   const Duration window_;
   std::vector<Followed> sources_;
-  windows::Scratch scratch_;
+  windows::FeedScratch scratch_;
 };
 
 Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env&) {
-  return std::unique_ptr<Analyzer>(std::make_unique<InferenceWindows>(config.Time("window")));
+  return std::unique_ptr<Analyzer>(std::make_unique<InferenceWindows>(Options(config).Time("window")));
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "window",
-     .type = OptionType::kTime,
-     .fallback = "60s",
-     .help = "Time over which quantiles, rates and ratios are computed; the last two scrapes always count",
-     .min = 1,
-     .max = 3600},
-};
 
 }  // namespace
 

@@ -9,51 +9,60 @@ namespace gpulens::windows {
 namespace {
 
 template <KeyText... values>
-consteval Filter Where(std::string_view key) {
+consteval LabelFilter Where(std::string_view key) {
   return {.key = key, .values = row::kKeys<values...>};
 }
 template <KeyText... values>
-consteval Filter WhereNot(std::string_view key) {
+consteval LabelFilter WhereNot(std::string_view key) {
   return {.key = key, .values = row::kKeys<values...>, .except = true};
 }
-consteval Filter WhereAny(std::string_view key) { return {.key = key, .except = true}; }
+consteval LabelFilter WhereAny(std::string_view key) { return {.key = key, .except = true}; }
 
-consteval Native Level(std::string_view engine, const MetricDesc& metric, Pick of) {
-  return {.engine = engine, .metric = &metric, .op = Op::kLevel, .of = of};
+consteval NativeMetric Level(std::string_view engine, const MetricDesc& metric, MetricPick of) {
+  return {.engine = engine, .metric = &metric, .op = NativeOp::kLevel, .of = of};
 }
-consteval Native Total(std::string_view engine, const MetricDesc& metric, Pick of, Pick fallback,
-                       Pick more = {}) {
-  return {
-      .engine = engine, .metric = &metric, .op = Op::kTotal, .of = of, .over = more, .fallback = fallback};
+consteval NativeMetric Total(std::string_view engine, const MetricDesc& metric, MetricPick of,
+                             MetricPick fallback, MetricPick more = {}) {
+  return {.engine = engine,
+          .metric = &metric,
+          .op = NativeOp::kTotal,
+          .of = of,
+          .over = more,
+          .fallback = fallback};
 }
-consteval Native Rate(std::string_view engine, const MetricDesc& metric, Pick of) {
-  return {.engine = engine, .metric = &metric, .op = Op::kRate, .of = of};
+consteval NativeMetric Rate(std::string_view engine, const MetricDesc& metric, MetricPick of) {
+  return {.engine = engine, .metric = &metric, .op = NativeOp::kRate, .of = of};
 }
-consteval Native Quantiles(std::string_view engine, const MetricDesc& metric, Pick of) {
-  return {.engine = engine, .metric = &metric, .op = Op::kQuantiles, .of = of};
+consteval NativeMetric Quantiles(std::string_view engine, const MetricDesc& metric, MetricPick of) {
+  return {.engine = engine, .metric = &metric, .op = NativeOp::kQuantiles, .of = of};
 }
-consteval Native Mean(std::string_view engine, const MetricDesc& metric, Pick of, double scale = 1) {
-  return {.engine = engine, .metric = &metric, .op = Op::kMean, .of = of, .scale = scale};
+consteval NativeMetric Mean(std::string_view engine, const MetricDesc& metric, MetricPick of,
+                            double scale = 1) {
+  return {.engine = engine, .metric = &metric, .op = NativeOp::kMean, .of = of, .scale = scale};
 }
-consteval Native Ratio(std::string_view engine, const MetricDesc& metric, Pick of, Pick over,
-                       Pick fallback = {}) {
-  return {
-      .engine = engine, .metric = &metric, .op = Op::kRatio, .of = of, .over = over, .fallback = fallback};
+consteval NativeMetric Ratio(std::string_view engine, const MetricDesc& metric, MetricPick of,
+                             MetricPick over, MetricPick fallback = {}) {
+  return {.engine = engine,
+          .metric = &metric,
+          .op = NativeOp::kRatio,
+          .of = of,
+          .over = over,
+          .fallback = fallback};
 }
-consteval Native OnePlus(Native ratio) {
-  ratio.op = Op::kOnePlusRatio;
+consteval NativeMetric OnePlus(NativeMetric ratio) {
+  ratio.op = NativeOp::kOnePlusRatio;
   return ratio;
 }
-consteval Native With(Native native, std::string_view key, std::string_view value) {
+consteval NativeMetric With(NativeMetric native, std::string_view key, std::string_view value) {
   native.key = key;
   native.value = value;
   return native;
 }
 
-constexpr Filter kOnGpu = Where<"gpu">("cache.type"), kOnCpu = Where<"cpu">("cache.type");
+constexpr LabelFilter kOnGpu = Where<"gpu">("cache.type"), kOnCpu = Where<"cpu">("cache.type");
 constexpr double kMicro = 1e6;  // Triton's metrics are in microseconds, engine metrics in seconds.
 
-constexpr Native kNatives[] = {
+constexpr NativeMetric kNatives[] = {
     Rate("vllm", kVllmPromptThroughput, {&kInferencePromptTokens}),
     Rate("vllm", kVllmGenerationThroughput, {&kInferenceGenerationTokens}),
     Quantiles("vllm", kVllmRequestLatency, {&kInferenceRequestDuration}),
@@ -128,11 +137,11 @@ constexpr Native kNatives[] = {
 
 }  // namespace
 
-std::span<const Native> AllNatives() noexcept { return kNatives; }
+std::span<const NativeMetric> AllNatives() noexcept { return kNatives; }
 
-std::span<const Native> NativesOf(std::string_view engine) noexcept {
-  auto same = [&](const Native& native) { return native.engine == engine; };
-  const Native* first = std::find_if(std::begin(kNatives), std::end(kNatives), same);
+std::span<const NativeMetric> NativesOf(std::string_view engine) noexcept {
+  auto same = [&](const NativeMetric& native) { return native.engine == engine; };
+  const NativeMetric* first = std::ranges::find_if(kNatives, same);
   return {first, std::find_if_not(first, std::end(kNatives), same)};
 }
 

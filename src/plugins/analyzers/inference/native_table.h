@@ -12,18 +12,18 @@
 namespace gpulens::windows {
 
 // Selects label sets of an engine metric.
-struct Filter {
+struct LabelFilter {
   std::string_view key = {};                      // empty: all
   std::span<const std::string_view> values = {};  // the attribute has one of these …
   bool except = false;                            // … or, it has another one than these
 };
 
-struct Pick {
+struct MetricPick {
   const MetricDesc* role = nullptr;  // an engine metric; null: none
-  Filter filter = {};
+  LabelFilter filter = {};
 };
 
-enum class Op : uint8_t {
+enum class NativeOp : uint8_t {
   kLevel,         // `of` as it is now
   kTotal,         // the same; where `of` is not offered, `fallback` and `over` together
   kRate,          // growth of `of` per second
@@ -33,12 +33,12 @@ enum class Op : uint8_t {
   kOnePlusRatio,  // the same, plus one
 };
 
-struct Native {
+struct NativeMetric {
   std::string_view engine;  // inference.engine of the entity
   const MetricDesc* metric;
-  Op op;
-  Pick of;
-  Pick over = {}, fallback = {};
+  NativeOp op;
+  MetricPick of;
+  MetricPick over = {}, fallback = {};
   double scale = 1;
   std::string_view key = {}, value = {};  // an attribute that the series gets
 };
@@ -51,7 +51,7 @@ inline constexpr std::array<WindowQuantile, 4> kWindowQuantiles = {
     {{"p50", 0.5}, {"p90", 0.9}, {"p95", 0.95}, {"p99", 0.99}}};
 
 // Static storage. Rows of one engine are adjacent.
-std::span<const Native> AllNatives() noexcept;
-std::span<const Native> NativesOf(std::string_view engine) noexcept;  // empty: no rows
+std::span<const NativeMetric> AllNatives() noexcept;
+std::span<const NativeMetric> NativesOf(std::string_view engine) noexcept;  // empty: no rows
 
 }  // namespace gpulens::windows

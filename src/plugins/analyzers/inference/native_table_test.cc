@@ -1,4 +1,5 @@
 // Compares the table with itself, and with the reference tables where these are present.
+
 #include "plugins/analyzers/inference/native_table.h"
 
 #include <gtest/gtest.h>
@@ -37,22 +38,23 @@ Rows Captured(const std::string& name, size_t columns) {
   return rows;
 }
 
-bool Makes(const Native& native, std::string_view metric, std::string_view key, std::string_view value) {
+bool Makes(const NativeMetric& native, std::string_view metric, std::string_view key,
+           std::string_view value) {
   if (native.metric->name != metric) return false;
   if (key.empty()) return true;
   if (key != "quantile") return native.key == key && native.value == value;
-  return native.op == Op::kQuantiles &&
+  return native.op == NativeOp::kQuantiles &&
          std::any_of(kWindowQuantiles.begin(), kWindowQuantiles.end(),
                      [&](const WindowQuantile& quantile) { return quantile.name == value; });
 }
 
 TEST(NativeTable, EveryRowIsMadeOfEngineMetrics) {
   std::set<const MetricDesc*> made;
-  for (const Native& native : AllNatives()) {
+  for (const NativeMetric& native : AllNatives()) {
     made.insert(native.metric);
     EXPECT_TRUE(native.metric->name.starts_with(native.engine)) << native.metric->name;
     ASSERT_NE(native.of.role, nullptr);
-    for (const Pick* pick : {&native.of, &native.over, &native.fallback}) {
+    for (const MetricPick* pick : {&native.of, &native.over, &native.fallback}) {
       if (!pick->role) continue;
       EXPECT_NE(EngineMetricOf(*pick->role), nullptr) << native.metric->name;
       if (pick->filter.key.empty()) continue;
@@ -69,13 +71,16 @@ TEST(NativeTable, EveryRowIsMadeOfEngineMetrics) {
 }
 
 TEST(NativeTable, OperationsFitTheirMetrics) {
-  for (const Native& native : AllNatives()) {
+  for (const NativeMetric& native : AllNatives()) {
     bool histogram = native.of.role->kind == Kind::kHistogram;
-    EXPECT_EQ(histogram, native.op == Op::kQuantiles || native.op == Op::kMean) << native.metric->name;
-    if (native.op == Op::kRate || native.op == Op::kRatio || native.op == Op::kOnePlusRatio) {
+    EXPECT_EQ(histogram, native.op == NativeOp::kQuantiles || native.op == NativeOp::kMean)
+        << native.metric->name;
+    if (native.op == NativeOp::kRate || native.op == NativeOp::kRatio ||
+        native.op == NativeOp::kOnePlusRatio) {
       EXPECT_EQ(native.of.role->kind, Kind::kCounter) << native.metric->name;
     }
-    EXPECT_EQ(native.op == Op::kRatio || native.op == Op::kOnePlusRatio || native.op == Op::kTotal,
+    EXPECT_EQ(native.op == NativeOp::kRatio || native.op == NativeOp::kOnePlusRatio ||
+                  native.op == NativeOp::kTotal,
               native.over.role || native.fallback.role)
         << native.metric->name;
   }
@@ -110,7 +115,7 @@ TEST(NativeTableCapture, HasEveryNameUnitAndAttributeOfTheTable) {
       value = TakeUntil(rest, '"');
     }
     bool made = std::any_of(AllNatives().begin(), AllNatives().end(),
-                            [&](const Native& native) { return Makes(native, row[2], key, value); });
+                            [&](const NativeMetric& native) { return Makes(native, row[2], key, value); });
     EXPECT_TRUE(made) << row[2] << " " << row[4];
   }
   EXPECT_EQ(seen, 76u);
@@ -120,17 +125,17 @@ std::string_view EngineOf(std::string_view engine) {
   return engine == "ray-serve" || engine == "triton-vllm" ? "vllm" : engine;
 }
 
-bool Uses(const Native& native, std::string_view op, const MetricDesc* role) {
+bool Uses(const NativeMetric& native, std::string_view op, const MetricDesc* role) {
   bool of = native.of.role == role, over = native.over.role == role, fallback = native.fallback.role == role;
-  bool ratio = native.op == Op::kRatio || native.op == Op::kOnePlusRatio;
-  if (op == "rate") return native.op == Op::kRate && of;
-  if (op == "q") return native.op == Op::kQuantiles && of;
-  if (op == "num") return (ratio || native.op == Op::kMean) && of;
-  if (op == "den") return (ratio && over) || native.op == Op::kMean;
-  if (op.starts_with("sum")) return native.op == Op::kTotal && (of || over || fallback);
+  bool ratio = native.op == NativeOp::kRatio || native.op == NativeOp::kOnePlusRatio;
+  if (op == "rate") return native.op == NativeOp::kRate && of;
+  if (op == "q") return native.op == NativeOp::kQuantiles && of;
+  if (op == "num") return (ratio || native.op == NativeOp::kMean) && of;
+  if (op == "den") return (ratio && over) || native.op == NativeOp::kMean;
+  if (op.starts_with("sum")) return native.op == NativeOp::kTotal && (of || over || fallback);
   if (op != "value") return false;
-  return ((native.op == Op::kLevel || native.op == Op::kTotal) && of) ||
-         (native.op == Op::kRatio && fallback);
+  return ((native.op == NativeOp::kLevel || native.op == NativeOp::kTotal) && of) ||
+         (native.op == NativeOp::kRatio && fallback);
 }
 
 // Families that feed a name do so by their engine metric.
@@ -151,7 +156,7 @@ TEST(NativeTableCapture, FamiliesFeedByTheirMetric) {
       std::string_view name = one.substr(one.find(':', colon) + 1);
       name = name.substr(0, name.find('{'));
       auto natives = NativesOf(EngineOf(row[0]));
-      bool made = std::any_of(natives.begin(), natives.end(), [&](const Native& native) {
+      bool made = std::any_of(natives.begin(), natives.end(), [&](const NativeMetric& native) {
         return native.metric->name == name && Uses(native, op, role->metric);
       });
       EXPECT_TRUE(made) << row[0] << " " << row[3] << " " << one;

@@ -1,4 +1,5 @@
-// The rules of a window: resets, label sets that come and go, gaps, and what is known of what is new.
+// Rules of windows: resets, label sets that come and go, gaps, and new series.
+
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
@@ -421,7 +422,7 @@ TEST(FullTable, IsDeclaredOnceAReading) {
   SeriesTable table(SeriesTable::Options{.budget = nullptr, .limit = 1, .describe = {}});
   FrameWriter out(table, seconds(10));
   EngineSource source("engines/a");
-  Scratch scratch;
+  FeedScratch scratch;
   ManualClock clock;
   page.Set(kInferenceRequestsRunning, {MODEL}, 1);
   page.Set(kInferenceRequestsWaiting, {MODEL}, 2);
@@ -446,7 +447,7 @@ TEST(Memory, OfAnEngineIsAsDocumented) {
   SeriesTable table;
   FrameWriter out(table, seconds(10));
   EngineSource source("engines/a");
-  Scratch scratch;
+  FeedScratch scratch;
   std::vector<double> bounds(24);
   for (size_t i = 0; i < bounds.size(); ++i) bounds[i] = static_cast<double>(i + 1);
   ManualClock clock;

@@ -1,11 +1,10 @@
-// AMD GPUs, through the AMD SMI reader process. This file keeps the process in view and lets one AmdSeries
+// Collector of AMD GPUs, through the AMD SMI reader process. Supervises the process, and lets one AmdSeries
 // per GPU or partition turn readings into values; no library call happens in this process.
 
 #include <algorithm>
 #include <string>
 #include <vector>
 
-#include "base/version.h"
 #include "catalog/self.h"
 #include "pipeline/reader_series.h"
 #include "plugins/agent_stats.h"
@@ -22,36 +21,35 @@ using reader::ReadStatus;
 
 constexpr std::string_view kDefaultLibrary = "libamd_smi.so";
 constexpr std::string_view kSimulated = "simulated";
-constexpr auto kMedium = std::chrono::seconds(10);
-constexpr auto kSlow = std::chrono::seconds(60);
 
-bool Simulated(const Config& config) { return config.Text("library") == kSimulated; }
-bool Queried(const Config& config) { return config.Text("library") != kDefaultLibrary; }
+constexpr OptionSpec kOptions[] = {
+    TextOption("library", kDefaultLibrary,
+               "AMD SMI, by name or path; opened in a process of its own. `simulated` for simulated GPUs"),
+    BoolOption("serial", false, "Whether gpu.info has serial numbers"),
+    BoolOption("engines", false, "Add series for each video engine and memory stack"),
+};
+using Options = OptionsOf<kOptions>;
 
-reader::SourceOptions MakeSourceOptions(const Config& config) {
-  reader::SourceOptions options;
-  options.arguments = {"reader", "amdsmi"};
-  options.interval = config.Time("interval");
-  options.medium = std::max<Duration>(kMedium, options.interval);
-  options.slow = std::max<Duration>(kSlow, options.interval);
-  options.build_id = std::string(Version()) + " " + std::string(Revision());
-  if (Simulated(config)) options.arguments.push_back("--simulated");
-  else if (Queried(config)) options.library_path = config.Text("library");
-  return options;
+bool Simulated(const Options& options) { return options.Text("library") == kSimulated; }
+bool Queried(const Options& options) { return options.Text("library") != kDefaultLibrary; }
+
+reader::SourceOptions MakeSourceOptions(const Options& options, Duration interval) {
+  reader::SourceOptions source;
+  source.arguments = {"reader", "amdsmi"};
+  SetPeriods(interval, source);
+  if (Simulated(options)) source.arguments.push_back("--simulated");
+  else if (Queried(options)) source.library_path = options.Text("library");
+  return source;
 }
 
 class AmdCollector final : public Collector {
  public:
-  AmdCollector(const Config& config, Env& env)
+  AmdCollector(const Options& options, Duration interval, Env& env)
       : env_(env),
-        source_(amdsmi::AmdsmiVendor(), MakeSourceOptions(config)),
+        source_(amdsmi::AmdsmiVendor(), MakeSourceOptions(options, interval)),
         events_(env),
-        options_{Simulated(config), config.Bool("serial"), config.Bool("engines")} {
-    // A reading is as old as its tier's period at most, and a late reader gets one interval more.
-    int64_t interval = config.Time("interval").count();
-    max_age_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
-                   std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
-  }
+        options_{Simulated(options), options.Bool("serial"), options.Bool("engines")},
+        max_age_(MaxAgeFor(interval)) {}
   ~AmdCollector() override {
     if (env_.stats) env_.stats->amdsmi_driver_pid = 0;
   }
@@ -88,7 +86,7 @@ class AmdCollector final : public Collector {
     if (!state.up) return;
     out.Set(info_, 1);
     auto devices = source_.devices();
-    auto boards = std::count_if(devices.begin(), devices.end(), [](const auto& device) {
+    auto boards = std::ranges::count_if(devices, [](const auto& device) {
       return device.state == DeviceState::kOk && device.Fact("partition") == "0";
     });
     out.Set(devices_, boards);
@@ -100,26 +98,25 @@ class AmdCollector final : public Collector {
     auto devices = source_.devices();
     while (series_.size() < devices.size()) series_.emplace_back(options_);
     for (size_t i = 0; i < devices.size(); ++i) {
-      const reader::Device& device = devices[i];
+      const reader::DeviceEntry& device = devices[i];
       series_[i].Update(device, BoardOf(device, i), max_age_, out);
       events_.OnDevice(device, series_[i].home(), now);
     }
     ReloadWhenDivided(devices);
   }
 
-  EntityRef BoardOf(const reader::Device& device, size_t before) const {
+  EntityRef BoardOf(const reader::DeviceEntry& device, size_t before) const {
     std::string_view gpu = device.Fact("gpu");
     for (size_t i = 0; i < before; ++i) {
-      if (series_[i].first() && series_[i].board() && source_.devices()[i].Fact("gpu") == gpu) {
+      if (series_[i].first() && series_[i].board() && source_.devices()[i].Fact("gpu") == gpu)
         return series_[i].board();
-      }
     }
     return {};
   }
 
-  // When a GPU is partitioned again, the library must list its partitions again: it does so only at its
+  // When a GPU is repartitioned, the library must list its partitions again, which it does only at its
   // start.
-  void ReloadWhenDivided(const reader::Devices& devices) {
+  void ReloadWhenDivided(const reader::DeviceRange& devices) {
     modes_.resize(devices.size(), 0);
     bool changed = false;
     for (size_t i = 0; i < devices.size(); ++i) {
@@ -135,7 +132,7 @@ class AmdCollector final : public Collector {
   reader::ReaderSource source_;
   amd::AmdEvents events_;
   const amd::AmdSeries::Options options_;
-  amd::FieldMaxAge max_age_;
+  const FieldMaxAge max_age_;
   std::vector<amd::AmdSeries> series_;
   std::vector<int64_t> modes_;
   ReaderSeries reader_series_{"amdsmi"};
@@ -144,24 +141,24 @@ class AmdCollector final : public Collector {
 };
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
-  // Without a device on the bus no process is started again and again to find that out.
-  if (!Queried(config) && (env.demo || amdsmi::ProbeGpus().pci_gpus.empty())) {
+  // Without a device on the bus no process is restarted repeatedly to find that out.
+  if (!Queried(config) && (env.demo || amdsmi::ProbeGpus().pci_gpus.empty()))
     return Status{Code::kUnavailable, "no AMD GPU on the PCI bus"};
-  }
-  return std::unique_ptr<Collector>(std::make_unique<AmdCollector>(config, env));
+  return std::unique_ptr<Collector>(std::make_unique<AmdCollector>(config, IntervalOf(config), env));
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) {
+  const Options options(config);
   Finding finding;
   finding.subject = "amd";
-  if (Simulated(config)) {
+  if (Simulated(options)) {
     finding.what = "SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  reader::Hardware probe = env.demo ? reader::Hardware{} : amdsmi::ProbeGpus();
+  reader::VendorHardware probe = env.demo ? reader::VendorHardware{} : amdsmi::ProbeGpus();
   if (probe.pci_gpus.empty()) {
-    finding.kind = Queried(config) ? Finding::kFound : Finding::kNotHere;
-    finding.what = Queried(config) ? "library " + config.Text("library") : "";
+    finding.kind = Queried(options) ? Finding::kFound : Finding::kNotHere;
+    finding.what = Queried(options) ? "library " + options.Text("library") : "";
     finding.why = "no AMD GPU on the PCI bus";
     return {finding};
   }
@@ -186,20 +183,6 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   }
   return {finding};
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "library",
-     .fallback = kDefaultLibrary,
-     .help = "AMD SMI, by name or path; opened in a process of its own. `simulated` for simulated GPUs"},
-    {.key = "serial",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Whether gpu.info has serial numbers"},
-    {.key = "engines",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Add series for each video engine and memory stack"},
-};
 
 }  // namespace
 

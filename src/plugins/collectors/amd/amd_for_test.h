@@ -14,7 +14,6 @@
 #include "plugins/collectors/amd/amd_series.h"
 #include "reader/device_table.h"
 #include "sources/amdsmi/reader/amdsmi_reader.h"
-#include "sources/amdsmi/simulated/fake_amdsmi.h"
 #include "sources/amdsmi/simulated/fake_world.h"
 #include "wire/exposition/text_page.h"
 
@@ -26,7 +25,7 @@ class AmdRun {
     Use(profile);
     library_ = std::make_unique<amdsmi::AmdsmiLibrary>("", &amdsmi::FakeAmdsmiLookup);
     auto opened = library_->Open(slot_);
-    EXPECT_EQ(opened.fault, reader::Fault::kNone) << opened.detail;
+    EXPECT_EQ(opened.fault, reader::ReaderFault::kNone) << opened.detail;
     table_.Begin(clock.Now(), std::chrono::minutes(5));
     table_.Expect(opened.devices);
     for (uint32_t i = 0; i < opened.devices; ++i) {
@@ -52,11 +51,11 @@ class AmdRun {
     EXPECT_TRUE(table_.Take(report).ok());
   }
 
-  // A round of every reader, without the collector.
+  // Runs one round of every reader, without the collector.
   void Read() {
     for (auto& reader : readers_) reader->Round(clock.Now().boot_ns, agent_);
   }
-  // The collector's part of a run.
+  // Runs the collector once.
   void Publish() {
     writer.Begin(clock.Now());
     for (size_t i = 0; i < series_.size(); ++i) {
@@ -116,8 +115,8 @@ class AmdRun {
   Ref<const Frame> frame;
 
  private:
-  // Takes what a reader sends as the agent does.
-  struct Agent final : reader::Outbox {
+  // Applies the messages of a reader as the agent does.
+  struct Agent final : reader::MessageOutbox {
     explicit Agent(AmdRun& owner) : run(owner) {}
     bool Send(std::span<const std::byte> bytes) noexcept override {
       auto message = reader::DecodeMessage(bytes, amdsmi::AmdsmiVendor());

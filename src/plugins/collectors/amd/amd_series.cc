@@ -1,7 +1,6 @@
 #include "plugins/collectors/amd/amd_series.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -14,10 +13,10 @@ namespace gpulens::amd {
 namespace {
 
 using reader::DeviceState;
-using reader::Fault;
+using reader::ReaderFault;
 using reader::ReadStatus;
 
-// The last ones are shown from when they were first seen on.
+// Further states have a series once they were seen.
 constexpr size_t kStatesShown = 5;
 constexpr std::pair<DeviceState, std::string_view> kStates[] = {
     {DeviceState::kOk, "ok"},
@@ -40,20 +39,20 @@ constexpr std::pair<std::string_view, std::string_view> kInfoFacts[] = {
 
 using Attributes = std::vector<AttributeSet::Attribute>;
 
-int64_t NumberIn(const reader::Device& device, std::string_view fact, int64_t fallback) {
+int64_t NumberIn(const reader::DeviceEntry& device, std::string_view fact, int64_t fallback) {
   return ParseInt<int64_t>(device.Fact(fact)).value_or(fallback);
 }
 
-// The name as the kernel has it; empty when the process is not ours to see.
+// Name by the kernel; empty without permission.
 std::string ExecutableName(uint32_t pid) {
   auto text = ReadFile("/proc/" + std::to_string(pid) + "/comm", 4096);
   return text ? std::string(Trim(*text)) : "";
 }
 
-std::string_view ChangeOf(Fault fault) noexcept {
+std::string_view ChangeOf(ReaderFault fault) noexcept {
   switch (fault) {
-    case Fault::kHung: return "hung";
-    case Fault::kStuckInKernel: return "stuck";
+    case ReaderFault::kHung: return "hung";
+    case ReaderFault::kStuckInKernel: return "stuck";
     default: return "crashed";
   }
 }
@@ -67,7 +66,7 @@ void AmdSeries::Retire(SeriesTable& table) {
   *this = AmdSeries(options_);
 }
 
-void AmdSeries::Declare(const reader::Device& device, const EntityRef& board, SeriesTable& table) {
+void AmdSeries::Declare(const reader::DeviceEntry& device, const EntityRef& board, SeriesTable& table) {
   first_ = NumberIn(device, "partition", 0) == 0;
   identity_version_ = device.identity_version;
   compute_units_ = static_cast<double>(NumberIn(device, "compute_units", 0));
@@ -88,7 +87,7 @@ void AmdSeries::Declare(const reader::Device& device, const EntityRef& board, Se
   }
 }
 
-void AmdSeries::DeclareBoard(const reader::Device& device, SeriesTable& table) {
+void AmdSeries::DeclareBoard(const reader::DeviceEntry& device, SeriesTable& table) {
   Attributes own = {{"gpu.index", NumberIn(device, "gpu", device.index)}};
   if (!device.Fact("uuid").empty()) own.push_back({"gpu.uuid", device.Fact("uuid")});
   if (!device.Fact("name").empty()) own.push_back({"gpu.model", device.Fact("name")});
@@ -105,12 +104,12 @@ void AmdSeries::DeclareBoard(const reader::Device& device, SeriesTable& table) {
   info_ = table.Declare(kGpuInfo, board_, AttributeSet(info));
 }
 
-void AmdSeries::Update(const reader::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
+void AmdSeries::Update(const reader::DeviceEntry& device, const EntityRef& board, const FieldMaxAge& max_age,
                        FrameWriter& out) {
   bool changed = home() && !device.facts.empty() && device.identity_version != identity_version_;
   // The board began a new identity: its partitions follow.
   if (changed || (home() && !first_ && board != board_)) Retire(out.table());
-  // Not opened yet: which GPU has this number is not known. One that cannot be opened has its number and
+  // Not opened yet: it is unknown which GPU has this index. One that cannot be opened has its index and
   // state.
   const bool opening =
       device.state == DeviceState::kStarting || (device.state == DeviceState::kOk && device.facts.empty());
@@ -140,26 +139,25 @@ void AmdSeries::Update(const reader::Device& device, const EntityRef& board, con
 
 void AmdSeries::UpdateState(FrameWriter& out) {
   if (first_) out.Set(info_, 1);
-  // Between two reader processes the state is not known: it grows old as the readings do.
+  // Between two reader processes the state is unknown, and ages like the readings.
   for (size_t i = 0; i < std::size(kStates) && device_->state != DeviceState::kStarting; ++i) {
     const bool is = device_->state == kStates[i].first;
     if (is && !states_[i])
       states_[i] = out.table().Declare(kGpuState, home(), {{"gpu.state", kStates[i].second}});
     if (states_[i]) out.Set(states_[i], is ? 1 : 0);
   }
-  if (device_->last_read_boot_ns != 0) {
+  if (device_->last_read_boot_ns != 0)
     out.Set(sample_age_, static_cast<double>(now_.boot_ns - device_->last_read_boot_ns) * 1e-9);
-  }
 }
 
 const AmdSeries::Reading* AmdSeries::Fresh(Field field, unsigned copy, FrameWriter& out) const {
   const Reading& reading = At(field, copy);
   if (reading.status != ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
-  // A GPU that no longer answers has no slow readings that still hold.
-  if (now_.boot_ns - device_->last_read_boot_ns > max_age_->ns[static_cast<size_t>(reader::Tier::kFast)])
+  // Slow readings are valid only while the GPU answers.
+  if (now_.boot_ns - device_->last_read_boot_ns > max_age_->ns[static_cast<size_t>(reader::FieldTier::kFast)])
     return nullptr;
   int64_t age = now_.boot_ns - reading.boot_ns;
-  reader::Tier tier = amdsmi::AmdsmiVendor().fields[amdsmi::SlotOf(field)].tier;
+  reader::FieldTier tier = amdsmi::AmdsmiVendor().fields[amdsmi::SlotOf(field)].tier;
   if (age > max_age_->ns[static_cast<size_t>(tier)]) return nullptr;
   out.ReadAt(now_ + Duration(-age));
   return &reading;
@@ -179,11 +177,12 @@ Series AmdSeries::DeclareRow(const MetricRow& row, unsigned copy, SeriesTable& t
   } else if (!row.copy_key.empty()) {
     extra.push_back({row.copy_key, int64_t{copy}});
   }
-  return table.Declare(*row.metric, row.scope == Scope::kBoard ? board_ : partition_, AttributeSet(extra));
+  return table.Declare(*row.metric, row.scope == FieldScope::kBoard ? board_ : partition_,
+                       AttributeSet(extra));
 }
 
 bool AmdSeries::Skips(const MetricRow& row, unsigned copy) const {
-  if (row.scope == Scope::kBoard && !first_) return true;
+  if (row.scope == FieldScope::kBoard && !first_) return true;
   if (row.detail && !options_.engines) return true;
   // The library has room for eight links; a board has fewer. Where it reports which, the others do not exist.
   bool link = row.field == Field::kXgmiRead || row.field == Field::kXgmiWrite;
@@ -237,41 +236,37 @@ void AmdSeries::UpdateMemory(FrameWriter& out) {
   const Reading* total = Valid(Field::kVramTotal, kGpuMemoryTotal, out);
   const Reading* used = Fresh(Field::kVramUsed, out);
   if (!used) return;
-  Ensure(used_, kGpuMemoryUsed, partition_, {}, out);
+  if (!used_) used_ = out.table().Declare(kGpuMemoryUsed, partition_);
   if (out.RejectSentinel(used_, used->raw)) return;
   if (total && used->raw > total->raw) return out.Reject(used_, Validation::kInconsistent);
   out.Set(used_, used->raw);
   if (!total || total->raw == 0) return;
-  Ensure(free_, kGpuMemoryFree, partition_, {}, out);
-  Ensure(percent_, kGpuMemoryUsedPercent, partition_, {}, out);
-  out.Set(free_, total->raw - used->raw);
-  out.Set(percent_, 100 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
+  out.DeclareAndSet(free_, kGpuMemoryFree, partition_, {}, total->raw - used->raw);
+  out.DeclareAndSet(percent_, kGpuMemoryUsedPercent, partition_, {},
+                    100 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
 }
 
-// Boards since MI300 report the present power, earlier ones a mean: the draw is whichever there is.
+// Boards since MI300 report the instantaneous power, earlier ones a mean: the draw is the one that exists.
 void AmdSeries::UpdatePower(FrameWriter& out) {
   const Reading* cap = Valid(Field::kPowerCap, kGpuPowerLimit, out);
   const Reading* average = Valid(Field::kPowerAverage, kGpuPowerDraw, out);
   const Reading* current = Valid(Field::kPowerCurrent, kGpuPowerDraw, out);
   const Reading* draw = current ? current : average;
-  if (average && current) {
-    Ensure(average_, kGpuPowerAverage, board_, {}, out);
-    out.Set(average_, static_cast<double>(average->raw));
-  }
+  if (average && current)
+    out.DeclareAndSet(average_, kGpuPowerAverage, board_, {}, static_cast<double>(average->raw));
   if (!draw) return;
-  Ensure(power_, kGpuPowerDraw, board_, {}, out);
-  out.Set(power_, static_cast<double>(draw->raw));
+  out.DeclareAndSet(power_, kGpuPowerDraw, board_, {}, static_cast<double>(draw->raw));
   if (!cap || cap->raw == 0) return;
-  Ensure(power_share_, kGpuPowerUtilization, board_, {}, out);
-  out.Set(power_share_, static_cast<double>(draw->raw) * 1e6 / static_cast<double>(cap->raw));
+  out.DeclareAndSet(power_share_, kGpuPowerUtilization, board_, {},
+                    static_cast<double>(draw->raw) * 1e6 / static_cast<double>(cap->raw));
 }
 
 void AmdSeries::UpdateFan(FrameWriter& out) {
   const Reading* speed = Fresh(Field::kFanSpeed, out);
   const Reading* max = Fresh(Field::kFanSpeedMax, out);
   if (!speed || !max || max->raw <= 0) return;
-  Ensure(fan_, kGpuFanSpeed, board_, {}, out);
-  out.Set(fan_, static_cast<double>(speed->raw) / static_cast<double>(max->raw));
+  out.DeclareAndSet(fan_, kGpuFanSpeed, board_, {},
+                    static_cast<double>(speed->raw) / static_cast<double>(max->raw));
 }
 
 void AmdSeries::UpdateLinks(FrameWriter& out) {
@@ -281,14 +276,12 @@ void AmdSeries::UpdateLinks(FrameWriter& out) {
   }
   if (active + inactive > 0) {
     using namespace std::string_view_literals;
-    auto declare = [&](Series& series, std::string_view state) {
-      Ensure(series, kGpuInterconnectLinks, board_,
-             {{kLinkType, "xgmi"sv}, {"gpu.interconnect.state", state}}, out);
+    auto set = [&](Series& series, std::string_view state, int64_t count) {
+      out.DeclareAndSet(series, kGpuInterconnectLinks, board_,
+                        {{kLinkType, "xgmi"sv}, {"gpu.interconnect.state", state}}, count);
     };
-    declare(links_active_, "active");
-    declare(links_inactive_, "inactive");
-    out.Set(links_active_, active);
-    out.Set(links_inactive_, inactive);
+    set(links_active_, "active", active);
+    set(links_inactive_, "inactive", inactive);
   }
   for (unsigned i = 0; i < kLinks; ++i) {
     UpdateRate(Field::kXgmiRead, i, "receive", out);
@@ -318,15 +311,15 @@ void AmdSeries::UpdateRate(Field field, unsigned copy, std::string_view directio
 }
 
 // Where the board counts the cycles of each cause, these are exact between two readings; older boards have
-// a mask of what holds the clock down at the moment.
+// a mask of the present causes.
 void AmdSeries::UpdateThrottling(FrameWriter& out) {
   if (const Reading* cycles = Fresh(Field::kResidencyCycles, out)) return UpdateResidencies(*cycles, out);
   const Reading* mask = Fresh(Field::kThrottleMask, out);
   if (!mask) return;
   for (size_t i = 0; i < std::size(kThrottles); ++i) {
-    Ensure(throttles_[i].reason, kGpuThrottleReason, board_, {{"gpu.throttle.cause", kThrottles[i].cause}},
-           out);
-    out.Set(throttles_[i].reason, static_cast<uint64_t>(mask->raw) & kThrottles[i].bits ? 1 : 0);
+    out.DeclareAndSet(throttles_[i].reason, kGpuThrottleReason, board_,
+                      {{"gpu.throttle.cause", kThrottles[i].cause}},
+                      static_cast<uint64_t>(mask->raw) & kThrottles[i].bits ? 1 : 0);
   }
 }
 
@@ -346,10 +339,9 @@ void AmdSeries::UpdateResidencies(const Reading& cycles, FrameWriter& out) {
     throttle.raw = held->raw;
     if (span <= 0 || step < 0) continue;  // The first reading, or the counters were reset.
     AttributeSet::Attribute cause = {"gpu.throttle.cause", kThrottles[i].cause};
-    Ensure(throttle.reason, kGpuThrottleReason, board_, {cause}, out);
-    Ensure(throttle.share, kGpuThrottleShare, board_, {cause}, out);
-    out.Set(throttle.reason, step > 0 ? 1 : 0);
-    out.Set(throttle.share, static_cast<double>(step) / static_cast<double>(span));
+    out.DeclareAndSet(throttle.reason, kGpuThrottleReason, board_, {cause}, step > 0 ? 1 : 0);
+    out.DeclareAndSet(throttle.share, kGpuThrottleShare, board_, {cause},
+                      static_cast<double>(step) / static_cast<double>(span));
   }
   cycles_ = cycles.raw;
   cycles_at_ns_ = cycles.boot_ns;
@@ -358,18 +350,16 @@ void AmdSeries::UpdateResidencies(const Reading& cycles, FrameWriter& out) {
 void AmdSeries::UpdateHealth(FrameWriter& out) {
   using namespace std::string_view_literals;
   if (const Reading* blocks = Fresh(Field::kEccBlocks, out)) {
-    Ensure(ecc_mode_, kGpuEccMode, board_, {{"gpu.ecc.mode_type", "current"sv}}, out);
-    out.Set(ecc_mode_, blocks->raw != 0 ? 1 : 0);
+    out.DeclareAndSet(ecc_mode_, kGpuEccMode, board_, {{"gpu.ecc.mode_type", "current"sv}},
+                      blocks->raw != 0 ? 1 : 0);
   }
-  if (const Reading* pending = Fresh(Field::kRetiredPagesPending, out)) {
-    Ensure(pages_pending_, kGpuRetiredPagesPending, board_, {}, out);
-    out.Set(pages_pending_, pending->raw > 0 ? 1 : 0);
-  }
+  if (const Reading* pending = Fresh(Field::kRetiredPagesPending, out))
+    out.DeclareAndSet(pages_pending_, kGpuRetiredPagesPending, board_, {}, pending->raw > 0 ? 1 : 0);
   if (const Reading* level = Fresh(Field::kPerformanceLevel, out)) {
     for (size_t i = 0; i < levels_.size(); ++i) {
-      Ensure(levels_[i], kGpuPerformanceLevel, board_,
-             {{"gpu.performance.level", amdsmi::kPerformanceLevels[i]}}, out);
-      out.Set(levels_[i], level->raw == static_cast<int64_t>(i) ? 1 : 0);
+      out.DeclareAndSet(levels_[i], kGpuPerformanceLevel, board_,
+                        {{"gpu.performance.level", amdsmi::kPerformanceLevels[i]}},
+                        level->raw == static_cast<int64_t>(i) ? 1 : 0);
     }
   }
 }
@@ -396,17 +386,12 @@ void AmdSeries::UpdateModes(FrameWriter& out) {
 
 void AmdSeries::UpdateProcesses(FrameWriter& out) {
   if (!Fresh(Field::kProcessCount, out) || device_->uses_boot_ns == 0) return;
-  Ensure(process_count_, kGpuProcesses, partition_, {}, out);
-  out.Set(process_count_, device_->uses.size());
+  out.DeclareAndSet(process_count_, kGpuProcesses, partition_, {}, device_->uses.size());
   for (const reader::ProcessUse& use : device_->uses) UpdateProcess(use, out);
-  for (auto at = processes_.begin(); at != processes_.end();) {
-    if (at->second.seen == update_) {
-      ++at;
-      continue;
-    }
-    out.table().Retire(at->second.entity);
-    at = processes_.erase(at);
-  }
+  std::erase_if(processes_, [&](const auto& process) {
+    if (process.second.seen != update_) out.table().Retire(process.second.entity);
+    return process.second.seen != update_;
+  });
 }
 
 void AmdSeries::DeclareProcess(const reader::ProcessUse& use, Process& process, SeriesTable& table) const {
@@ -422,7 +407,7 @@ void AmdSeries::DeclareProcess(const reader::ProcessUse& use, Process& process, 
 
 void AmdSeries::UpdateProcess(const reader::ProcessUse& use, FrameWriter& out) {
   Process& process = processes_[use.pid];
-  if (process.seen == update_) return;  // Twice in one list: it is one process.
+  if (process.seen == update_) return;  // Listed twice: one process.
   process.seen = update_;
   if (!process.entity) DeclareProcess(use, process, out.table());
   if (process.used && use.memory != reader::ProcessUse::kUnknown) {
@@ -430,21 +415,19 @@ void AmdSeries::UpdateProcess(const reader::ProcessUse& use, FrameWriter& out) {
     out.Set(process.used, use.memory);
     out.Set(process.peak, process.peak_bytes);
   }
-  if (use.host_memory != reader::ProcessUse::kUnknown) {
-    Ensure(process.host, kGpuProcessMemoryGtt, process.entity, {}, out);
-    out.Set(process.host, use.host_memory);
-  }
+  if (use.host_memory != reader::ProcessUse::kUnknown)
+    out.DeclareAndSet(process.host, kGpuProcessMemoryGtt, process.entity, {}, use.host_memory);
   // The library writes 0 for an engine whose time it cannot report: a time begins with its first step.
   auto engine = [&](Series& series, uint64_t ns, std::string_view type) {
     if (ns == reader::ProcessUse::kUnknown || (ns == 0 && !series)) return;
-    Ensure(series, kGpuProcessEngineTime, process.entity, {{kEngine, type}}, out);
-    out.Set(series, static_cast<double>(ns) * 1e-9);
+    out.DeclareAndSet(series, kGpuProcessEngineTime, process.entity, {{kEngine, type}},
+                      static_cast<double>(ns) * 1e-9);
   };
   engine(process.graphics, use.graphics_ns, "gfx");
   engine(process.encode, use.encode_ns, "enc");
   if (use.compute_units != ~0U && compute_units_ > 0) {
-    Ensure(process.occupancy, kGpuProcessCuOccupancy, process.entity, {}, out);
-    out.Set(process.occupancy, static_cast<double>(use.compute_units) / compute_units_);
+    out.DeclareAndSet(process.occupancy, kGpuProcessCuOccupancy, process.entity, {},
+                      static_cast<double>(use.compute_units) / compute_units_);
   }
 }
 
@@ -460,8 +443,8 @@ void AmdEvents::Report(std::string_view name, const EntityRef& entity, Attribute
 
 void AmdEvents::OnReader(const reader::ReaderState& state, Instant now) {
   using namespace std::string_view_literals;
-  bool ended =
-      state.fault == Fault::kHung || state.fault == Fault::kCrashed || state.fault == Fault::kStuckInKernel;
+  bool ended = state.fault == ReaderFault::kHung || state.fault == ReaderFault::kCrashed ||
+               state.fault == ReaderFault::kStuckInKernel;
   if (ended && state.fault != fault_) {
     Report("gpulens.reader", {}, {{"reader", "amdsmi"sv}, {"gpulens.change", ChangeOf(state.fault)}},
            state.last_error, now);
@@ -475,7 +458,7 @@ void AmdEvents::OnReader(const reader::ReaderState& state, Instant now) {
   }
 }
 
-void AmdEvents::OnDevice(const reader::Device& device, const EntityRef& entity, Instant now) {
+void AmdEvents::OnDevice(const reader::DeviceEntry& device, const EntityRef& entity, Instant now) {
   using namespace std::string_view_literals;
   while (states_.size() <= device.index) {
     states_.push_back(DeviceState::kStarting);

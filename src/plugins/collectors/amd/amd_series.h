@@ -1,24 +1,19 @@
-// The series of one AMD GPU, or of one partition of it, from the readings of its driver.
+// Series of one AMD GPU, or of one partition of it, from the readings of its driver.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <initializer_list>
 #include <iterator>
 #include <map>
 
 #include "core/frame_writer.h"
+#include "pipeline/reader_series.h"
 #include "plugins/collectors/amd/metric_rows.h"
 #include "plugins/event_queue.h"
 #include "plugins/plugin.h"
 #include "reader/source.h"
 
 namespace gpulens::amd {
-
-// Ages up to which a reading counts as just read, by tier: one period and what a reader may be late.
-struct FieldMaxAge {
-  std::array<int64_t, reader::kTierCount> ns{};
-};
 
 // Used inside the collector's run. Declares what the driver supports when it first answers, never before.
 class AmdSeries {
@@ -34,12 +29,12 @@ class AmdSeries {
   // Ends all series: the identity changed, or the device is gone.
   void Retire(SeriesTable& table);
   // `board`: the entity of the whole GPU, for a partition other than the first; null: not known yet.
-  void Update(const reader::Device& device, const EntityRef& board, const FieldMaxAge& max_age,
+  void Update(const reader::DeviceEntry& device, const EntityRef& board, const FieldMaxAge& max_age,
               FrameWriter& out);
 
-  // The GPU as a whole; null until it is known, and for a partition other than the first.
+  // The entity of the whole GPU; null until it is known, and for a partition other than the first.
   const EntityRef& board() const noexcept { return board_; }
-  // What events about the device are about: the GPU, or the partition. May be null.
+  // The entity of the device's events: the GPU, or the partition. May be null.
   const EntityRef& home() const noexcept { return first_ ? board_ : partition_; }
   bool first() const noexcept { return first_; }
 
@@ -60,8 +55,8 @@ class AmdSeries {
   using Reading = reader::FieldReading;
   static constexpr size_t kLinks = amdsmi::CopiesOf(Field::kXgmiRead);
 
-  void Declare(const reader::Device& device, const EntityRef& board, SeriesTable& table);
-  void DeclareBoard(const reader::Device& device, SeriesTable& table);
+  void Declare(const reader::DeviceEntry& device, const EntityRef& board, SeriesTable& table);
+  void DeclareBoard(const reader::DeviceEntry& device, SeriesTable& table);
   Series DeclareRow(const MetricRow& row, unsigned copy, SeriesTable& table) const;
   void UpdateState(FrameWriter& out);
   void UpdateRows(FrameWriter& out);
@@ -83,16 +78,11 @@ class AmdSeries {
   const Reading& At(Field field, unsigned copy = 0) const noexcept {
     return device_->fields[amdsmi::SlotOf(field, copy)];
   }
-  // The reading when it is good and young enough; null otherwise. Makes `out` date it.
+  // Returns a good and fresh reading, else null. Sets the time of the next values of `out`.
   const Reading* Fresh(Field field, FrameWriter& out) const { return Fresh(field, 0, out); }
   const Reading* Fresh(Field field, unsigned copy, FrameWriter& out) const;
-  // For readings from which values are derived: null, too, when it is a sentinel of the metric.
+  // Like Fresh, for readings from which values are derived: null for a sentinel of the metric, too.
   const Reading* Valid(Field field, const MetricDesc& metric, FrameWriter& out) const;
-  // Declares the series when it is needed first; makes no set of attributes after that.
-  static void Ensure(Series& series, const MetricDesc& desc, const EntityRef& entity,
-                     std::initializer_list<AttributeSet::Attribute> extra, FrameWriter& out) {
-    if (!series) series = out.table().Declare(desc, entity, AttributeSet(extra));
-  }
 
   Options options_;
   EntityRef board_, partition_;  // The same when the GPU is not divided.
@@ -101,8 +91,8 @@ class AmdSeries {
   double compute_units_ = 0;
   uint64_t update_ = 0;
 
-  // Of the present update.
-  const reader::Device* device_ = nullptr;
+  // Arguments of the current Update.
+  const reader::DeviceEntry* device_ = nullptr;
   const FieldMaxAge* max_age_ = nullptr;
   Instant now_;
 
@@ -125,7 +115,7 @@ class AmdEvents {
   explicit AmdEvents(Env& env) noexcept : env_(env) {}
 
   void OnReader(const reader::ReaderState& state, Instant now);
-  void OnDevice(const reader::Device& device, const EntityRef& entity, Instant now);
+  void OnDevice(const reader::DeviceEntry& device, const EntityRef& entity, Instant now);
 
  private:
   void Report(std::string_view name, const EntityRef& entity, AttributeSet attributes, std::string body,
@@ -133,7 +123,7 @@ class AmdEvents {
 
   Env& env_;
   uint64_t starts_ = 0;
-  reader::Fault fault_ = reader::Fault::kNone;
+  reader::ReaderFault fault_ = reader::ReaderFault::kNone;
   std::vector<reader::DeviceState> states_;  // by index, as last reported
   std::vector<uint32_t> hangs_;
 };

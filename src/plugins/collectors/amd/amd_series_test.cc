@@ -22,7 +22,7 @@ using std::chrono::seconds;
 
 const std::string kGolden = GPULENS_SOURCE_DIR "/src/plugins/collectors/amd/testdata/golden.prom";
 
-TEST(AmdSeriesTest, UnitsAreThoseOfTheCatalogue) {
+TEST(AmdSeriesTest, UsesTheUnitsOfTheCatalogue) {
   AmdRun run("gpus: 2\nload: {level: 0.5}\n");
   run.After(seconds(0));
   EXPECT_EQ(run.Value(kGpuUtilization, {{"gpu.index", "1"}, {"gpu.task.type", "compute"}}), 0.5);
@@ -49,7 +49,7 @@ TEST(AmdSeriesTest, UnitsAreThoseOfTheCatalogue) {
   EXPECT_FALSE(run.Has(kGpuTemperatureStack)) << "a detail that nobody asked for";
 }
 
-TEST(AmdSeriesTest, DetailsComeWhenAskedFor) {
+TEST(AmdSeriesTest, ReportsDetailsByOption) {
   AmdRun run("gpus: 1\nload: {level: 0.5}\n", {.simulated = true, .serial = true, .engines = true});
   run.After(seconds(0));
   EXPECT_EQ(run.Value(kGpuTemperatureStack, {{"gpu.memory.stack", "3"}}), 53);
@@ -83,7 +83,7 @@ TEST(AmdSeriesTest, EveryLinkHasARateFromItsCounter) {
       << "no newer reading: the rate stands";
 }
 
-TEST(AmdSeriesTest, ErrorsStandByBlockInLowerCase) {
+TEST(AmdSeriesTest, ErrorsHaveTheBlockInLowerCase) {
   AmdRun run(
       "gpus: 1\necc:\n  - {block: umc, type: uncorrectable, amount: 2}\n  - {block: gfx, amount: 7}\n");
   run.After(seconds(0));
@@ -100,7 +100,7 @@ TEST(AmdSeriesTest, ErrorsStandByBlockInLowerCase) {
   EXPECT_EQ(run.Value(kGpuRetiredPages), 0);
 }
 
-TEST(AmdSeriesTest, ThrottlingIsWhatHeldTheClockSinceTheLastReading) {
+TEST(AmdSeriesTest, CountsThrottlingSinceTheLastReading) {
   AmdRun run("gpus: 1\nload: {level: 1}\nthrottle:\n  - {cause: power, from: 4, to: 6}\n");
   run.After(seconds(0));
   EXPECT_FALSE(run.Has(kGpuThrottleReason)) << "nothing can be said from one reading";
@@ -114,7 +114,7 @@ TEST(AmdSeriesTest, ThrottlingIsWhatHeldTheClockSinceTheLastReading) {
   EXPECT_EQ(run.Value(kGpuThrottleReason, {{"gpu.throttle.cause", "power_software"}}), 0);
 }
 
-TEST(AmdSeriesTest, OlderBoardsTellThrottlingByMask) {
+TEST(AmdSeriesTest, OlderBoardsReportThrottlingByMask) {
   const std::pair<const char*, std::string_view> kCauses[] = {{"power", "power_software"},
                                                               {"socket", "temp_software"},
                                                               {"prochot", "temp_hardware"},
@@ -132,7 +132,7 @@ TEST(AmdSeriesTest, OlderBoardsTellThrottlingByMask) {
   }
 }
 
-TEST(AmdSeriesTest, ADesktopBoardHasFanEdgeAndMeanPower) {
+TEST(AmdSeriesTest, DesktopBoardHasFanEdgeAndMeanPower) {
   AmdRun run("model: RX7900\ngpus: 1\nload: {level: 1}\n");
   run.After(seconds(0));
   EXPECT_EQ(run.Value(kGpuTemperature, {{"gpu.temperature.sensor", "edge"}}), 75);
@@ -149,7 +149,7 @@ TEST(AmdSeriesTest, ADesktopBoardHasFanEdgeAndMeanPower) {
   EXPECT_FALSE(run.Has(kGpuMultimediaUtilization));
 }
 
-TEST(AmdSeriesTest, BothDiesOfABoardAreGpus) {
+TEST(AmdSeriesTest, EachDieOfABoardIsAGpu) {
   AmdRun run("model: MI250X\ngpus: 2\nload: {level: 0.5}\n");
   run.After(seconds(0));
   EXPECT_EQ(run.Count(kGpuPowerDraw), 2u);
@@ -194,7 +194,7 @@ TEST(AmdSeriesTest, ProcessesComeAndGoWithTheirPeak) {
   EXPECT_EQ(run.Value(kGpuProcesses), 1);
 }
 
-TEST(AmdSeriesTest, ALostGpuKeepsItsStateAlone) {
+TEST(AmdSeriesTest, LostGpuKeepsOnlyItsState) {
   AmdRun run("gpus: 2\nload: {level: 0.5}\nlost:\n  - {gpu: 1, from: 5}\n");
   run.After(seconds(1));
   EXPECT_EQ(run.Value(kGpuState, {{"gpu.index", "1"}, {"gpu.state", "ok"}}), 1);
@@ -205,7 +205,7 @@ TEST(AmdSeriesTest, ALostGpuKeepsItsStateAlone) {
   EXPECT_EQ(run.Value(kGpuSampleAge, {{"gpu.index", "1"}}), 5);
 }
 
-TEST(AmdSeriesTest, ASteadyRunDoesNotAllocate) {
+TEST(AmdSeriesTest, SteadyRunDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   AmdRun run("gpus: 8\nload: {level: 0.6, amplitude: 0.3}\nprocesses:\n  - {pid: 4000, memory: 2GiB}\n",
              {.simulated = true, .serial = false, .engines = true});
@@ -223,7 +223,7 @@ TEST(AmdSeriesTest, ASteadyRunDoesNotAllocate) {
   for (size_t i = 0; i < kValidations; ++i) EXPECT_EQ(run.writer.counts().rejected[i], 0U) << i;
 }
 
-TEST(AmdSeriesTest, TwoSecondsOfEachModelAreGolden) {
+TEST(AmdSeriesTest, TwoSecondsOfEachModelMatchTheGolden) {
   std::string page;
   for (std::string profile :
        {"model: MI300X\ngpus: 1\nload: {level: 0.5}\nprocesses:\n  - {gpu: 0, pid: 7, memory: 100GiB}\n",
@@ -237,7 +237,7 @@ TEST(AmdSeriesTest, TwoSecondsOfEachModelAreGolden) {
   EXPECT_EQ(page, ReadFile(kGolden).value_or("")) << "GPULENS_UPDATE_GOLDEN=1 writes it anew";
 }
 
-TEST(AmdSeriesTest, SeriesAreThoseOfTheSpecAndAttributesThoseOfTheRow) {
+TEST(AmdSeriesTest, SeriesMatchTheSpecAndTheCatalogue) {
   for (std::string profile :
        {"model: MI300X\ngpus: 1\ncompute_partition: DPX\n", "model: RX7900\ngpus: 1\n"}) {
     AmdRun run(profile + "processes:\n  - {pid: 7, memory: 1GiB, compute_units: 3}\n",
@@ -261,13 +261,13 @@ TEST(AmdSeriesTest, SeriesAreThoseOfTheSpecAndAttributesThoseOfTheRow) {
   }
 }
 
-TEST(AmdEventsTest, EachChangeIsToldOnce) {
+TEST(AmdEventsTest, ReportsEachChangeOnce) {
   EventQueue queue;
   Env env;
   env.events = &queue;
   AmdEvents events(env);
   ManualClock clock;
-  reader::Device device;
+  reader::DeviceEntry device;
   reader::ReaderState state;
   auto names = [&] {
     std::vector<std::string> out;
@@ -288,21 +288,21 @@ TEST(AmdEventsTest, EachChangeIsToldOnce) {
   device.hung_call = static_cast<reader::CallNumber>(amdsmi::Call::kEnergy);
   device.hung_since_boot_ns = clock.Now().boot_ns - 2'000'000'000;
   for (int i = 0; i < 3; ++i) events.OnDevice(device, {}, clock.Now());
-  std::vector<Event> told = queue.Take();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].attributes.Text("gpu.call"), "amdsmi_get_energy_count");
-  EXPECT_EQ(told[0].attributes.Text("gpu.hang.duration"), "2");
+  std::vector<Event> events_taken = queue.Take();
+  ASSERT_EQ(events_taken.size(), 1u);
+  EXPECT_EQ(events_taken[0].attributes.Text("gpu.call"), "amdsmi_get_energy_count");
+  EXPECT_EQ(events_taken[0].attributes.Text("gpu.hang.duration"), "2");
   device.state = reader::DeviceState::kLost;
   events.OnDevice(device, {}, clock.Now());
   events.OnDevice(device, {}, clock.Now());
   EXPECT_EQ(names(), (Names{"gpu.lost"}));
   device.state = reader::DeviceState::kOk;
   events.OnDevice(device, {}, clock.Now());
-  told = queue.Take();
-  ASSERT_EQ(told.size(), 1u);
-  EXPECT_EQ(told[0].attributes.Text("gpu.found.reason"), "hotplug");
+  events_taken = queue.Take();
+  ASSERT_EQ(events_taken.size(), 1u);
+  EXPECT_EQ(events_taken[0].attributes.Text("gpu.found.reason"), "hotplug");
   state.up = false;
-  state.fault = reader::Fault::kCrashed;
+  state.fault = reader::ReaderFault::kCrashed;
   events.OnReader(state, clock.Now());
   events.OnReader(state, clock.Now());
   EXPECT_EQ(names(), (Names{"gpulens.reader"}));

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <string_view>
 
 #include "catalog/gpu.h"
@@ -17,7 +16,7 @@ namespace gpulens::amd {
 using amdsmi::Field;
 
 // Where a field is measured when the GPU is divided: on the board as a whole, or in each partition.
-enum class Scope : uint8_t { kBoard, kPartition };
+enum class FieldScope : uint8_t { kBoard, kPartition };
 
 struct MetricRow {
   Field field;
@@ -26,11 +25,11 @@ struct MetricRow {
   std::string_view key = {}, value = {};    // one attribute of the series
   std::string_view key2 = {}, value2 = {};  // and another
   std::string_view copy_key = {};           // receives the number of the copy
-  Scope scope = Scope::kBoard;
+  FieldScope scope = FieldScope::kBoard;
   bool detail = false;  // only with the option `engines`
 };
 consteval MetricRow OnPartition(MetricRow row) {
-  row.scope = Scope::kPartition;
+  row.scope = FieldScope::kPartition;
   return row;
 }
 // One series for each copy of the field.
@@ -132,7 +131,7 @@ inline constexpr size_t kRowSeries = [] {
   return sum;
 }();
 
-// A cause of throttling: its bits of the mask, or the cycles for which it held the clock down.
+// A cause of throttling: its bits of the mask, or its counter of cycles.
 struct ThrottleRow {
   std::string_view cause;
   uint64_t bits;
@@ -142,7 +141,7 @@ constexpr uint64_t Bits(unsigned first, unsigned last) noexcept {
   return (~uint64_t{0} >> (63 - last)) & (~uint64_t{0} << first);
 }
 // The bits are those of the kernel's mask that is the same for all boards: power limits from 0, temperatures
-// from 32. What limits a current (16 to 23) has no cause of its own and is seen in the mask alone.
+// from 32. Limits of current (16 to 23) have no cause of their own and are visible in the mask only.
 inline constexpr ThrottleRow kThrottles[] = {
     {"power_software", Bits(0, 7), Field::kResidencyPower},
     {"temp_software", Bits(32, 33) | Bits(35, 37), Field::kResidencySocket},

@@ -1,4 +1,4 @@
-// Intel Gaudi cards, through hl-smi. This file keeps the program in view; it waits for it on a thread of the
+// Collector of Intel Gaudi cards, through hl-smi. Waits for the program on a thread of the
 // source, and lets one GaudiSeries per card turn readings into values.
 
 #include <algorithm>
@@ -19,37 +19,37 @@
 namespace gpulens {
 namespace {
 
-using hl_smi::Card;
-using hl_smi::Port;
+using hl_smi::GaudiCard;
+using hl_smi::GaudiPort;
 
 struct FieldRow {
-  std::optional<double> Card::* field;
+  std::optional<double> GaudiCard::* field;
   const MetricDesc* metric;
   std::string_view key = {}, value = {};
   std::string_view key2 = {}, value2 = {};
 };
-// The source tells base units already.
+// The source has base units.
 constexpr FieldRow kRows[] = {
-    {&Card::utilization, &kGpuUtilization, "gpu.task.type", "compute"},
-    {&Card::memory_total_bytes, &kGpuMemoryTotal},
-    {&Card::memory_used_bytes, &kGpuMemoryUsed},
-    {&Card::memory_free_bytes, &kGpuMemoryFree},
-    {&Card::power_draw_watts, &kGpuPowerDraw},
-    {&Card::power_max_watts, &kGpuPowerLimit, "gpu.power.limit_type", "max"},
-    {&Card::temperature_celsius, &kGpuTemperature, "gpu.temperature.sensor", "edge"},
-    {&Card::clock_soc_mhz, &kGpuClockFrequency, "gpu.clock.type", "soc"},
-    {&Card::clock_soc_limit_mhz, &kGpuClockLimit, "gpu.clock.type", "soc", "gpu.clock.limit_type",
+    {&GaudiCard::utilization, &kGpuUtilization, "gpu.task.type", "compute"},
+    {&GaudiCard::memory_total_bytes, &kGpuMemoryTotal},
+    {&GaudiCard::memory_used_bytes, &kGpuMemoryUsed},
+    {&GaudiCard::memory_free_bytes, &kGpuMemoryFree},
+    {&GaudiCard::power_draw_watts, &kGpuPowerDraw},
+    {&GaudiCard::power_max_watts, &kGpuPowerLimit, "gpu.power.limit_type", "max"},
+    {&GaudiCard::temperature_celsius, &kGpuTemperature, "gpu.temperature.sensor", "edge"},
+    {&GaudiCard::clock_soc_mhz, &kGpuClockFrequency, "gpu.clock.type", "soc"},
+    {&GaudiCard::clock_soc_limit_mhz, &kGpuClockLimit, "gpu.clock.type", "soc", "gpu.clock.limit_type",
      "locked_max"},
-    {&Card::ecc_volatile, &kGpuEccErrors, "gpu.ecc.count_type", "volatile", "gpu.ecc.error_type",
+    {&GaudiCard::ecc_volatile, &kGpuEccErrors, "gpu.ecc.count_type", "volatile", "gpu.ecc.error_type",
      "uncorrectable"},
-    {&Card::ecc_aggregate, &kGpuEccErrors, "gpu.ecc.count_type", "aggregate", "gpu.ecc.error_type",
+    {&GaudiCard::ecc_aggregate, &kGpuEccErrors, "gpu.ecc.count_type", "aggregate", "gpu.ecc.error_type",
      "uncorrectable"},
-    {&Card::rows_replaced, &kGpuRowRemapCount, "gpu.row_remap.state", "replaced"},
-    {&Card::rows_pending, &kGpuRowRemapPending, "gpu.row_remap.state", "pending"},
+    {&GaudiCard::rows_replaced, &kGpuRowRemapCount, "gpu.row_remap.state", "replaced"},
+    {&GaudiCard::rows_pending, &kGpuRowRemapPending, "gpu.row_remap.state", "pending"},
 };
 
-const Port* Find(const std::vector<Port>& ports, int number) {
-  for (const Port& port : ports) {
+const GaudiPort* Find(const std::vector<GaudiPort>& ports, int number) {
+  for (const GaudiPort& port : ports) {
     if (port.port == number) return &port;
   }
   return nullptr;
@@ -57,15 +57,23 @@ const Port* Find(const std::vector<Port>& ports, int number) {
 
 using std::chrono::seconds;
 
-// After failures the program is run less and less often: each run is a process that opens the driver.
+// After failures the program runs less and less often: each run is a process that opens the driver.
 constexpr int kMostSkipped = 16;
-// Of a run's time: a killed process takes a moment to go, and the reading is turned into values.
+// Reserved of a run's time for the end of a killed process and for writing values.
 constexpr Duration kReserve = std::chrono::milliseconds(300);
+
+constexpr OptionSpec kOptions[] = {
+    TextOption("hl_smi_path", "hl-smi", "Path of the program, or its name in PATH."),
+    TimeOption("call_timeout", "5s", "Timeout of one run of the program, which is then killed.", 0.05),
+    BoolOption("ports", true, "Read the network ports: one run of the program for each card."),
+};
+using Options = OptionsOf<kOptions>;
 
 class GaudiCollector final : public Collector {
  public:
-  GaudiCollector(const Config& config, std::string program, const Clock& clock)
-      : source_({std::move(program), config.Time("call_timeout"), seconds(1), config.Bool("ports")}, clock) {}
+  GaudiCollector(const Options& options, std::string program, const Clock& clock)
+      : source_({std::move(program), options.Time("call_timeout"), seconds(1), options.Bool("ports")},
+                clock) {}
 
   bool fetches() const noexcept override { return true; }
 
@@ -80,7 +88,7 @@ class GaudiCollector final : public Collector {
 
   Status Collect(FrameWriter& out) override {
     if (!driver_) Declare(out.table());
-    const hl_smi::Reading& reading = source_.last();
+    const hl_smi::GaudiReading& reading = source_.last();
     bool good = queried_ && reading.status.ok() && reading.calls != 0;
     WriteDriver(reading, out);
     if (!queried_)
@@ -102,7 +110,7 @@ class GaudiCollector final : public Collector {
     used_ = table.Declare(kSelfDriverDevices, driver_, {{"state", "used"}});
   }
 
-  void WriteDriver(const hl_smi::Reading& reading, FrameWriter& out) {
+  void WriteDriver(const hl_smi::GaudiReading& reading, FrameWriter& out) {
     bool good = reading.status.ok() && reading.calls != 0;
     out.Set(up_, good ? 1 : 0);
     out.Set(hung_, reading.stuck);
@@ -111,29 +119,23 @@ class GaudiCollector final : public Collector {
     if (good) out.Set(used_, reading.cards.size());
   }
 
-  void WriteCards(const hl_smi::Reading& reading, FrameWriter& out) {
+  void WriteCards(const hl_smi::GaudiReading& reading, FrameWriter& out) {
     ++round_;
     for (const hl_smi::CardReading& card : reading.cards) {
-      auto at = cards_.find(card.card.key);
-      if (at == cards_.end()) at = cards_.emplace(card.card.key, GaudiSeries()).first;
-      GaudiSeries& series = at->second;
+      GaudiSeries& series = cards_.try_emplace(card.card.key).first->second;
       series.seen = round_;
       series.Update(card, reading.at, out);
     }
     for (auto at = cards_.begin(); at != cards_.end();) {
-      if (at->second.seen == round_) {
-        ++at;
-        continue;
-      }
-      at->second.Retire(out.table());
-      at = cards_.erase(at);
+      const bool gone = at->second.seen != round_;
+      if (gone) at->second.Retire(out.table());
+      at = gone ? cards_.erase(at) : std::next(at);
     }
     WriteHost(reading, out);
   }
 
-  void WriteHost(const hl_smi::Reading& reading, FrameWriter& out) {
-    if (!devices_) devices_ = out.table().Declare(kGpuDevices, {}, {{"gpu.vendor", "intel"}});
-    out.Set(devices_, reading.cards.size());
+  void WriteHost(const hl_smi::GaudiReading& reading, FrameWriter& out) {
+    out.DeclareAndSet(devices_, kGpuDevices, {}, {{"gpu.vendor", "intel"}}, reading.cards.size());
     if (reading.cards.empty() || reading.cards.front().card.driver_version.empty()) return;
     const std::string& version = reading.cards.front().card.driver_version;
     if (!info_ || version != version_) {
@@ -157,14 +159,14 @@ class GaudiCollector final : public Collector {
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   if (env.demo) return Status{Code::kUnavailable, "GPUs are simulated; no card is read"};
-  ASSIGN_OR_RETURN(std::string program, FindProgram(config.Text("hl_smi_path")));
+  ASSIGN_OR_RETURN(std::string program, FindProgram(Options(config).Text("hl_smi_path")));
   return std::unique_ptr<Collector>(std::make_unique<GaudiCollector>(config, std::move(program), *env.clock));
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
   Finding finding;
   finding.subject = "gaudi";
-  auto program = FindProgram(config.Text("hl_smi_path"));
+  auto program = FindProgram(Options(config).Text("hl_smi_path"));
   if (program) {
     finding.what = *program;
     return {finding};
@@ -179,19 +181,6 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   }
   return {finding};
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "hl_smi_path", .fallback = "hl-smi", .help = "Path of the program, or its name in PATH."},
-    {.key = "call_timeout",
-     .type = OptionType::kTime,
-     .fallback = "5s",
-     .help = "Timeout of one run of the program, which is then killed.",
-     .min = 0.05},
-    {.key = "ports",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Read the network ports: one run of the program for each card."},
-};
 
 constexpr const MetricDesc* kMetrics[] = {&kGpuUtilization,
                                           &kGpuEnergyEstimate,
@@ -228,18 +217,18 @@ void GaudiSeries::Retire(SeriesTable& table) {
   seen = kept;
 }
 
-bool GaudiSeries::SameCard(const Card& card) const noexcept {
+bool GaudiSeries::SameCard(const GaudiCard& card) const noexcept {
   return card.key == known_.key && card.index == known_.index && card.name == known_.name &&
          card.uuid == known_.uuid && card.bus_id == known_.bus_id;
 }
 
-void GaudiSeries::Declare(const Card& card, SeriesTable& table) {
+void GaudiSeries::Declare(const GaudiCard& card, SeriesTable& table) {
   static_assert(std::size(kRows) <= kFields);
   std::vector<AttributeSet::Attribute> own;
   if (card.index) own.push_back({"gpu.index", int64_t{*card.index}});
   if (!card.uuid.empty()) own.push_back({"gpu.uuid", card.uuid});
   if (!card.name.empty()) own.push_back({"gpu.model", card.name});
-  // Where nothing else tells cards apart.
+  // Without another identifier.
   if (card.uuid.empty() && !card.index) own.push_back({"gpu.pci.bus_id", card.bus_id});
   known_ = card;
   std::vector<AttributeSet::Attribute> facts = {{"gpu.vendor", "gaudi"}};
@@ -262,7 +251,7 @@ void GaudiSeries::Update(const hl_smi::CardReading& reading, Instant at, FrameWr
   out.ReadAt(at);
 }
 
-void GaudiSeries::UpdateNumbers(const Card& card, FrameWriter& out) {
+void GaudiSeries::UpdateNumbers(const GaudiCard& card, FrameWriter& out) {
   for (size_t i = 0; i < std::size(kRows); ++i) {
     const FieldRow& row = kRows[i];
     const std::optional<double>& value = card.*row.field;
@@ -278,15 +267,15 @@ void GaudiSeries::UpdateNumbers(const Card& card, FrameWriter& out) {
   }
 }
 
-void GaudiSeries::UpdateShares(const Card& card, FrameWriter& out) {
+void GaudiSeries::UpdateShares(const GaudiCard& card, FrameWriter& out) {
   auto known = [](const std::optional<double>& value) { return value && !std::isnan(*value); };
   if (known(card.power_draw_watts) && card.power_max_watts && *card.power_max_watts > 0) {
-    if (!power_share_) power_share_ = out.table().Declare(kGpuPowerUtilization, entity_);
-    out.Set(power_share_, *card.power_draw_watts / *card.power_max_watts);
+    out.DeclareAndSet(power_share_, kGpuPowerUtilization, entity_, {},
+                      *card.power_draw_watts / *card.power_max_watts);
   }
   if (known(card.memory_used_bytes) && card.memory_total_bytes && *card.memory_total_bytes > 0) {
-    if (!memory_percent_) memory_percent_ = out.table().Declare(kGpuMemoryUsedPercent, entity_);
-    out.Set(memory_percent_, 100 * *card.memory_used_bytes / *card.memory_total_bytes);
+    out.DeclareAndSet(memory_percent_, kGpuMemoryUsedPercent, entity_, {},
+                      100 * *card.memory_used_bytes / *card.memory_total_bytes);
   }
 }
 
@@ -296,10 +285,10 @@ void GaudiSeries::UpdatePorts(const hl_smi::CardReading& reading, FrameWriter& o
   ports_reported_ = now.at;
   out.ReadAt(now.at);
   double seconds = static_cast<double>((now.at - before.at).count()) * 1e-9;
-  for (const Port& port : now.ports) {
+  for (const GaudiPort& port : now.ports) {
     PortSeries& series = ports_[port.port];
-    const Port* last = before.ports.empty() || seconds <= 0 ? nullptr : Find(before.ports, port.port);
-    auto update = [&](std::string_view direction, std::optional<uint64_t> Port::* bytes, Series& total,
+    const GaudiPort* last = before.ports.empty() || seconds <= 0 ? nullptr : Find(before.ports, port.port);
+    auto update = [&](std::string_view direction, std::optional<uint64_t> GaudiPort::* bytes, Series& total,
                       Series& rate) {
       if (!(port.*bytes)) return;
       auto declare = [&](const MetricDesc& metric) {
@@ -310,13 +299,13 @@ void GaudiSeries::UpdatePorts(const hl_smi::CardReading& reading, FrameWriter& o
       };
       if (!total) total = declare(kGpuInterconnectIo);
       out.Set(total, *(port.*bytes));
-      // A count that fell began anew: no rate for this span.
+      // A counter that fell has restarted: no rate for this span.
       if (!last || !(last->*bytes) || *(last->*bytes) > *(port.*bytes)) return;
       if (!rate) rate = declare(kGpuInterconnectThroughput);
       out.Set(rate, static_cast<double>(*(port.*bytes) - *(last->*bytes)) / seconds);
     };
-    update("receive", &Port::received, series.received, series.received_rate);
-    update("transmit", &Port::transmitted, series.transmitted, series.transmitted_rate);
+    update("receive", &GaudiPort::received, series.received, series.received_rate);
+    update("transmit", &GaudiPort::transmitted, series.transmitted, series.transmitted_rate);
   }
 }
 

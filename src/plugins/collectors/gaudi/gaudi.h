@@ -1,16 +1,15 @@
-// The series of one Gaudi card, from what hl-smi told.
+// Series of one Gaudi card, from the output of hl-smi.
 #pragma once
 
 #include <array>
 #include <map>
-#include <string>
 
 #include "core/frame_writer.h"
 #include "sources/hl_smi/hl_smi.h"
 
 namespace gpulens {
 
-// Used inside the collector's run: not thread-safe. Declares what a card tells when it first tells it.
+// Used inside the collector's run: not thread-safe. Declares a series with its first value.
 class GaudiSeries {
  public:
   void Update(const hl_smi::CardReading& reading, Instant at, FrameWriter& out);
@@ -24,14 +23,14 @@ class GaudiSeries {
     Series received, transmitted, received_rate, transmitted_rate;
   };
 
-  bool SameCard(const hl_smi::Card& card) const noexcept;
-  void Declare(const hl_smi::Card& card, SeriesTable& table);
-  void UpdateNumbers(const hl_smi::Card& card, FrameWriter& out);
-  void UpdateShares(const hl_smi::Card& card, FrameWriter& out);
+  bool SameCard(const hl_smi::GaudiCard& card) const noexcept;
+  void Declare(const hl_smi::GaudiCard& card, SeriesTable& table);
+  void UpdateNumbers(const hl_smi::GaudiCard& card, FrameWriter& out);
+  void UpdateShares(const hl_smi::GaudiCard& card, FrameWriter& out);
   void UpdatePorts(const hl_smi::CardReading& reading, FrameWriter& out);
 
   EntityRef entity_;
-  hl_smi::Card known_;  // as it was declared
+  hl_smi::GaudiCard known_;  // as it was declared
   Series info_, power_share_, memory_percent_;
   std::array<Series, kFields> fields_;
   std::map<int, PortSeries> ports_;

@@ -82,13 +82,13 @@ TEST_F(GaudiSeriesTest, NativeNamesUnitsAndRates) {
                               "gpu_interconnect_link_index=\"7\",gpu_interconnect_type=\"roce\",gpu_model="
                               "\"HL-325L\",gpu_uuid=\"01P4-1\"} 500\n"));
   EXPECT_THAT(page, Not(HasSubstr("transmit"))) << "the port does not tell it";
-  // The driver was loaded anew: no rate for this span, and never a negative one.
+  // The driver was reloaded: no rate for this span, and never a negative one.
   clock.Advance(seconds(10));
   page = Update(Card(230, 100, clock.Now()));
   EXPECT_THAT(page, Not(HasSubstr("} -")));
 }
 
-TEST_F(GaudiSeriesTest, WhatSaysNothingIsRejectedAndNothingComesOfIt) {
+TEST_F(GaudiSeriesTest, SentinelsAreRejectedAndNotUsed) {
   hl_smi::CardReading reading = Card(hl_smi::kSentinel, 1, clock.Now());
   reading.card.memory_total_bytes = hl_smi::kSentinel;
   std::string page = Update(reading);
@@ -100,7 +100,7 @@ TEST_F(GaudiSeriesTest, WhatSaysNothingIsRejectedAndNothingComesOfIt) {
   EXPECT_EQ(writer.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 2u);
 }
 
-TEST_F(GaudiSeriesTest, AnotherCardUnderTheKeyIsAnotherIdentity) {
+TEST_F(GaudiSeriesTest, ReplacedCardChangesTheIdentity) {
   Update(Card(226, 1, clock.Now()));
   hl_smi::CardReading moved = Card(200, 2, clock.Now() + seconds(1));
   moved.card.index = 5;
@@ -110,7 +110,7 @@ TEST_F(GaudiSeriesTest, AnotherCardUnderTheKeyIsAnotherIdentity) {
   EXPECT_THAT(page, Not(HasSubstr("gpu_index=\"3\"")));
 }
 
-TEST_F(GaudiSeriesTest, ASteadyRunDoesNotAllocate) {
+TEST_F(GaudiSeriesTest, SteadyRunDoesNotAllocate) {
   hl_smi::CardReading readings[2] = {Card(226, 1000, clock.Now()), Card(230, 2000, clock.Now())};
   auto run = [&](int i) {
     clock.Advance(seconds(15));
@@ -188,7 +188,7 @@ class GaudiCollectorTest : public ::testing::Test {
   std::unique_ptr<Instance> instance_;
 };
 
-TEST_F(GaudiCollectorTest, ReadsAgainAndForgetsACardThatLeft) {
+TEST_F(GaudiCollectorTest, ReadsAgainAndForgetsRemovedCards) {
   Open();
   std::string first = Run(), second = Run();
   EXPECT_THAT(first, HasSubstr("gpu_devices{gpu_vendor=\"intel\"} 2\n"));
@@ -200,7 +200,7 @@ TEST_F(GaudiCollectorTest, ReadsAgainAndForgetsACardThatLeft) {
   EXPECT_THAT(third, HasSubstr("gpu_devices{gpu_vendor=\"intel\"} 1\n"));
 }
 
-TEST_F(GaudiCollectorTest, AHangIsAnErrorAndItsValuesAge) {
+TEST_F(GaudiCollectorTest, HangIsAnErrorAndItsValuesAge) {
   Open(seconds(2));
   Run();
   Mode("hang");
@@ -214,7 +214,7 @@ TEST_F(GaudiCollectorTest, AHangIsAnErrorAndItsValuesAge) {
   EXPECT_TRUE(instance_->stats().up);
 }
 
-TEST(GaudiCollector, WithoutHlSmiItIsNotHere) {
+TEST(GaudiCollector, IsUnavailableWithoutHlSmi) {
   Env env;
   Config config;
   config.Set("hl_smi_path", std::string("/nowhere/hl-smi"), {});

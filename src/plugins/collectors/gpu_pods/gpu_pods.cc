@@ -1,5 +1,5 @@
-// A series for each container that holds a GPU, a share or a slice of one, to join other series with: what
-// the enricher `kubernetes` knows of holders, which the series of a shared GPU itself can only list.
+// Collector of the containers that hold a GPU, a share or a slice of one, to join other series with. The data
+// is the enricher kubernetes's; the series of a shared GPU itself can only list its holders.
 
 #include <unordered_map>
 #include <utility>

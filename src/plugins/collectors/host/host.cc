@@ -1,16 +1,83 @@
-// The host collector: parts that read /proc, /sys and system calls, each at its own pace, and what `gpulens
-// doctor` reports of them.
+// The host collector: parts that read /proc, /sys and system calls, each at its own interval, and the probe
+// for `gpulens doctor`.
 
+#include "plugins/collectors/host/host_part.h"
+
+#include <algorithm>
 #include <cstdio>
 
 #include "base/result.h"
+#include "base/text.h"
 #include "catalog/host.h"
 #include "catalog/row.h"
-#include "plugins/collectors/host/host_part.h"
 #include "sources/host/devices.h"
 #include "sources/host/process.h"
 
 namespace gpulens {
+namespace {
+
+constexpr int64_t kRetry = 60'000'000'000;
+// Tolerance for runs that come a little early.
+constexpr int64_t kSlack = 250'000'000;
+
+bool IsQuiet(Code code) noexcept { return code == Code::kUnavailable || code == Code::kPermissionDenied; }
+
+}  // namespace
+
+Status HostPart::Collect(FrameWriter& out) {
+  int64_t now = out.read_at().boot_ns;
+  if (due_ns_ != 0 && now + kSlack < due_ns_) {
+    for (Series series : good_) out.Keep(series);
+    return last_;
+  }
+  good_.clear();
+  any_ = false;
+  if (!pace_.needs.empty() && !host_.files.Exists(pace_.needs.c_str())) {
+    if (!pace_.essential) return Later(now + kRetry, Ok());
+    return Later(now, {Code::kUnavailable, "no " + pace_.needs + " below " + host_.files.root() + "/"});
+  }
+  Status status = Read(out);
+  if (!IsQuiet(status.code) || pace_.essential) return Later(now + pace_.every.count(), std::move(status));
+  return Later(now + (any_ ? pace_.every.count() : kRetry), Ok());
+}
+
+Status HostPart::Later(int64_t due_ns, Status status) {
+  due_ns_ = due_ns;
+  last_ = std::move(status);
+  return last_;
+}
+
+void HostPart::Declare(SeriesTable& table, HostSeries& series, const EntityRef& on) {
+  int64_t start = series.since_ == HostSeries::Since::kBoot ? host_.boot_unix_ns : 0;
+  series.series_ = table.Declare(*series.desc_, on, series.extra_, {.start_unix_ns = start});
+  series.declared_ = true;
+}
+
+void HostPart::Note(Series series) {
+  any_ = true;
+  if (pace_.every.count() != 0) good_.push_back(series);
+}
+
+void HostPart::Refuse(FrameWriter& out, HostSeries& series, const EntityRef& on, Validation why) {
+  if (!series.declared_) Declare(out.table(), series, on);
+  if (series.series_) out.Reject(series.series_, why);
+}
+
+uint64_t Counter32::Carry(uint64_t raw, bool went_on) noexcept {
+  constexpr uint64_t kRange = uint64_t{1} << 32, kQuarter = kRange / 4;
+  if (raw < last_) {
+    bool wrapped = went_on && last_ < kRange && last_ >= kRange - kQuarter && raw < kQuarter;
+    carried_ = wrapped ? carried_ + kRange : 0;
+  }
+  last_ = raw;
+  return carried_ + raw;
+}
+
+bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) noexcept {
+  return std::ranges::any_of(patterns,
+                             [&](const std::string& pattern) { return MatchesStars(pattern, name, '?'); });
+}
+
 namespace {
 
 constexpr std::string_view kEnergyRemedy =
@@ -113,62 +180,44 @@ class HostCollector final : public Collector {
   HostParts parts_;
 };
 
-HostOptions ReadHostOptions(const Config& config) {
+constexpr std::string_view kTemperatures[] = {"none", "main", "all"};
+constexpr OptionSpec kDisks[] = {
+    TextsOption("exclude", {}, "Block devices to leave out; * matches any text, ? one character")};
+constexpr OptionSpec kFileSystems[] = {
+    TextsOption("exclude", {}, "Mount points to leave out, such as /boot/*")};
+constexpr OptionSpec kNetwork[] = {TextsOption("exclude", "[veth*, cali*, lxc*]",
+                                               "Interfaces to leave out; by default those of containers")};
+constexpr OptionSpec kOptions[] = {
+    TextOption("root", "/", "Folder that contains the machine's /proc and /sys"),
+    BoolOption("per_cpu", false, "Add time and frequency of each CPU"),
+    BoolOption("processes", false, "Count processes by state, which reads all of them"),
+    BoolOption("pressure_shares", false, "Add the kernel's averages of pressure"),
+    BoolOption("entropy", false, "Add the entropy of the kernel's pool"),
+    TextOption("temperatures", "main", "Which sensors are read; main: processors and NVMe drives",
+               kTemperatures),
+    GroupOption("disks", "Block devices", kDisks),
+    GroupOption("filesystems", "File systems", kFileSystems),
+    GroupOption("network", "Network interfaces", kNetwork)};
+using Options = OptionsOf<kOptions>;
+
+HostOptions ReadHostOptions(const Options& options) {
   using Temperatures = HostOptions::Temperatures;
-  const std::string& temperatures = config.Text("temperatures");
-  HostOptions options;
-  options.per_cpu = config.Bool("per_cpu");
-  options.processes = config.Bool("processes");
-  options.pressure_shares = config.Bool("pressure_shares");
-  options.entropy = config.Bool("entropy");
-  if (temperatures == "none") options.temperatures = Temperatures::kNone;
-  if (temperatures == "all") options.temperatures = Temperatures::kAll;
-  options.disks_exclude = config.Group("disks").Texts("exclude");
-  options.filesystems_exclude = config.Group("filesystems").Texts("exclude");
-  options.network_exclude = config.Group("network").Texts("exclude");
-  return options;
+  const std::string& temperatures = options.Text("temperatures");
+  return {.per_cpu = options.Bool("per_cpu"),
+          .processes = options.Bool("processes"),
+          .pressure_shares = options.Bool("pressure_shares"),
+          .entropy = options.Bool("entropy"),
+          .temperatures = temperatures == "none"  ? Temperatures::kNone
+                          : temperatures == "all" ? Temperatures::kAll
+                                                  : Temperatures::kMain,
+          .disks_exclude = OptionsOf<kDisks>(options.Group("disks")).Texts("exclude"),
+          .filesystems_exclude = OptionsOf<kFileSystems>(options.Group("filesystems")).Texts("exclude"),
+          .network_exclude = OptionsOf<kNetwork>(options.Group("network")).Texts("exclude")};
 }
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   return MakeHostCollector(config, env, HostSeams{});
 }
-
-constexpr std::string_view kTemperatures[] = {"none", "main", "all"};
-constexpr OptionSpec kDisks[] = {{.key = "exclude",
-                                  .type = OptionType::kTexts,
-                                  .help = "Block devices to leave out; * matches any text, ? one character"}};
-constexpr OptionSpec kFileSystems[] = {
-    {.key = "exclude", .type = OptionType::kTexts, .help = "Mount points to leave out, such as /boot/*"}};
-constexpr OptionSpec kNetwork[] = {{.key = "exclude",
-                                    .type = OptionType::kTexts,
-                                    .fallback = "[veth*, cali*, lxc*]",
-                                    .help = "Interfaces to leave out; by default those of containers"}};
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "root", .fallback = "/", .help = "Folder that contains the machine's /proc and /sys"},
-    {.key = "per_cpu",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Add time and frequency of each CPU"},
-    {.key = "processes",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Count processes by state, which reads all of them"},
-    {.key = "pressure_shares",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Add the kernel's averages of pressure"},
-    {.key = "entropy",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Add the entropy of the kernel's pool"},
-    {.key = "temperatures",
-     .fallback = "main",
-     .help = "Which sensors are read; main: processors and NVMe drives",
-     .allowed = kTemperatures},
-    {.key = "disks", .type = OptionType::kGroup, .help = "Block devices", .children = kDisks},
-    {.key = "filesystems", .type = OptionType::kGroup, .help = "File systems", .children = kFileSystems},
-    {.key = "network", .type = OptionType::kGroup, .help = "Network interfaces", .children = kNetwork}};
 
 }  // namespace
 
@@ -195,7 +244,7 @@ std::vector<Finding> ProbeHost(const Config& config, Env& env) {
 }
 
 const std::string& HostRoot(const Config& config, const Env& env) {
-  const std::string& root = config.Text("root");
+  const std::string& root = Options(config).Text("root");
   return root == "/" ? env.root : root;
 }
 
@@ -203,9 +252,8 @@ Result<std::unique_ptr<Collector>> MakeHostCollector(const Config& config, const
                                                      const HostSeams& seams) {
   const std::string& root = HostRoot(config, env);
   ASSIGN_OR_RETURN(HostFiles files, HostFiles::Open(root));
-  if (!files.Exists("proc") && !files.Exists("sys")) {
+  if (!files.Exists("proc") && !files.Exists("sys"))
     return Status{Code::kUnavailable, "neither proc nor sys below " + root};
-  }
   return std::unique_ptr<Collector>(
       std::make_unique<HostCollector>(std::move(files), ReadHostOptions(config), seams));
 }

@@ -1,6 +1,5 @@
 // Processors, load, uptime and pressure.
 
-#include <algorithm>
 #include <array>
 
 #include "base/result.h"
@@ -18,7 +17,7 @@ constexpr std::string_view kModeNames[kModes] = {"user",   "nice",      "system"
                                                  "iowait", "interrupt", "softirq", "steal"};
 using ModeTicks = std::array<std::optional<uint64_t>, kModes>;
 
-// Guests' time is contained in user and nice.
+// user and nice include the time of virtual machines.
 ModeTicks TicksOf(const CpuModeTicks& t) noexcept {
   return {t.user, t.nice, t.system, t.idle, t.iowait, t.irq, t.softirq, t.steal};
 }
@@ -33,7 +32,7 @@ class ModeTimes {
   }
 
   HostSeries& series(size_t mode) noexcept { return series_[mode]; }
-  // The kernel's sums over processors step back by a little (iowait, idle); the step is not shown.
+  // The kernel's sums over processors fall a little at times (iowait, idle); such a fall is not exported.
   uint64_t Hold(size_t mode, uint64_t ticks) noexcept {
     static const uint64_t second = ClockTicksPerSecond();
     bool step = ticks < held_[mode] && held_[mode] - ticks <= second;
@@ -57,7 +56,7 @@ class PerCpuPart : public HostPart {
 
 class CpuPart final : public PerCpuPart {
  public:
-  explicit CpuPart(HostContext& host) : PerCpuPart(host, {.needs = "proc/stat", .essential = true}) {
+  CpuPart(HostContext& host, Pace pace) : PerCpuPart(host, std::move(pace)) {
     utilization_.reserve(kModes);
     for (std::string_view mode : kModeNames)
       utilization_.emplace_back(kSystemCpuUtilization, AttributeSet({{"cpu.mode", mode}}));
@@ -96,9 +95,8 @@ class CpuPart final : public PerCpuPart {
 
   void PutModes(FrameWriter& out, const ModeTicks& ticks, ModeTimes& times, const EntityRef& on) {
     for (size_t i = 0; i < kModes; ++i) {
-      if (ticks[i]) {
+      if (ticks[i])
         Put(out, times.series(i), static_cast<double>(times.Hold(i, *ticks[i])) * second_per_tick_, on);
-      }
     }
   }
 
@@ -157,11 +155,8 @@ class CpuPart final : public PerCpuPart {
 
 // Cores only come and go with logical processors, so the topology, two files for each, is read only then.
 class TopologyPart final : public HostPart {
- public:
-  explicit TopologyPart(HostContext& host)
-      : HostPart(host, {.needs = "sys/devices/system/cpu/online", .every = seconds(60)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     if (read_for_ != host_.online_cpus || read_for_.empty()) {
       RETURN_IF_ERROR(ReadCpuTopology(host_.files, topology_));
@@ -177,11 +172,8 @@ class TopologyPart final : public HostPart {
 };
 
 class FrequencyPart final : public PerCpuPart {
- public:
-  explicit FrequencyPart(HostContext& host)
-      : PerCpuPart(host, {.needs = "sys/devices/system/cpu", .every = seconds(10)}) {}
+  using PerCpuPart::PerCpuPart;
 
- private:
   struct Cpu : HostDevice<uint32_t> {
     using HostDevice::HostDevice;
     HostSeries frequency{kSystemCpuFrequency};
@@ -204,10 +196,8 @@ class FrequencyPart final : public PerCpuPart {
 };
 
 class LoadPart final : public HostPart {
- public:
-  explicit LoadPart(HostContext& host) : HostPart(host, {.needs = "proc/loadavg"}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     LoadAverage load;
     RETURN_IF_ERROR(host_.system.ReadLoadAverage(load));
@@ -222,12 +212,10 @@ class LoadPart final : public HostPart {
 };
 
 class UptimePart final : public HostPart {
- public:
-  explicit UptimePart(HostContext& host) : HostPart(host, {.needs = "proc/uptime"}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
-    Uptime uptime;
+    SystemUptime uptime;
     RETURN_IF_ERROR(host_.system.ReadUptime(uptime));
     Put(out, uptime_, uptime.seconds);
     return Ok();
@@ -242,11 +230,8 @@ constexpr std::string_view kWindowNames[kWindows] = {"10s", "60s", "300s"};
 // The pressure of one resource.
 class PressurePart final : public HostPart {
  public:
-  PressurePart(HostContext& host, PressureResource resource, std::string_view name)
-      : HostPart(host, {.needs = "proc/pressure/" + std::string(name)}),
-        resource_(resource),
-        some_(name, "some"),
-        full_(name, "full") {}
+  PressurePart(HostContext& host, Pace pace, PressureResource resource, std::string_view name)
+      : HostPart(host, std::move(pace)), resource_(resource), some_(name, "some"), full_(name, "full") {}
 
  private:
   struct Level {
@@ -265,7 +250,7 @@ class PressurePart final : public HostPart {
   };
 
   Status Read(FrameWriter& out) override {
-    Pressure pressure;
+    PressureStall pressure;
     RETURN_IF_ERROR(host_.system.ReadPressure(resource_, pressure));
     PutLevel(out, some_, pressure.some);
     // All tasks of a machine cannot wait for its processors; the kernel prints a zero that means nothing.
@@ -273,7 +258,7 @@ class PressurePart final : public HostPart {
     return Ok();
   }
 
-  void PutLevel(FrameWriter& out, Level& level, const std::optional<Pressure::Level>& reading) {
+  void PutLevel(FrameWriter& out, Level& level, const std::optional<PressureStall::Level>& reading) {
     if (!reading) return;
     Put(out, level.time, static_cast<double>(reading->total_us) * 1e-6);
     if (!host_.options.pressure_shares) return;
@@ -288,16 +273,17 @@ class PressurePart final : public HostPart {
 }  // namespace
 
 void AddCpuParts(HostContext& host, HostParts& parts) {
-  parts.push_back(std::make_unique<CpuPart>(host));
-  parts.push_back(std::make_unique<TopologyPart>(host));
-  if (host.options.per_cpu) parts.push_back(std::make_unique<FrequencyPart>(host));
-  parts.push_back(std::make_unique<LoadPart>(host));
-  parts.push_back(std::make_unique<UptimePart>(host));
+  AddPart<CpuPart>(host, parts, {.needs = "proc/stat", .essential = true});
+  AddPart<TopologyPart>(host, parts, {.needs = "sys/devices/system/cpu/online", .every = seconds(60)});
+  if (host.options.per_cpu)
+    AddPart<FrequencyPart>(host, parts, {.needs = "sys/devices/system/cpu", .every = seconds(10)});
+  AddPart<LoadPart>(host, parts, {.needs = "proc/loadavg"});
+  AddPart<UptimePart>(host, parts, {.needs = "proc/uptime"});
   for (auto [resource, name] : {std::pair(PressureResource::kCpu, "cpu"),
                                 {PressureResource::kMemory, "memory"},
                                 {PressureResource::kIo, "io"},
                                 {PressureResource::kIrq, "irq"}})
-    parts.push_back(std::make_unique<PressurePart>(host, resource, name));
+    AddPart<PressurePart>(host, parts, {.needs = std::string("proc/pressure/") + name}, resource, name);
 }
 
 }  // namespace gpulens

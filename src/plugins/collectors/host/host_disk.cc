@@ -21,11 +21,9 @@ class PerDiskPart : public HostPart {
 };
 
 class DiskPart final : public PerDiskPart {
- public:
-  explicit DiskPart(HostContext& host) : PerDiskPart(host, {.needs = "proc/diskstats"}) {}
+  using PerDiskPart::PerDiskPart;
 
- private:
-  // Times come in 32 bits of milliseconds, so how often they wrapped since boot is not known.
+  // Times are 32 bits of milliseconds, so the number of wraps since boot is unknown.
   struct Direction {
     Direction(std::string_view direction, Since since)
         : bytes(kSystemDiskIo, DiskDirection(direction), since),
@@ -80,11 +78,8 @@ class DiskPart final : public PerDiskPart {
 };
 
 class DiskSizePart final : public PerDiskPart {
- public:
-  explicit DiskSizePart(HostContext& host)
-      : PerDiskPart(host, {.needs = "proc/diskstats", .every = seconds(60)}) {}
+  using PerDiskPart::PerDiskPart;
 
- private:
   struct Disk : HostDevice<std::string> {
     using HostDevice::HostDevice;
     HostSeries limit{kSystemDiskLimit};
@@ -114,14 +109,10 @@ AttributeSet SpaceState(std::string_view value) { return AttributeSet({{"system.
 
 // File systems of this machine. A remote one may never answer, so it is not queried and has no series.
 class FileSystemPart final : public HostPart {
- public:
-  explicit FileSystemPart(HostContext& host)
-      : HostPart(host, {.needs = std::string(host.files.mountinfo()), .every = seconds(10)}),
-        reader_(host.files, host.seams.statvfs) {}
+  using HostPart::HostPart;
 
- private:
-  struct Space : HostDevice<Mount> {
-    Space(const Mount& mount, EntityRef on, EntityRef mount_point)
+  struct Space : HostDevice<MountEntry> {
+    Space(const MountEntry& mount, EntityRef on, EntityRef mount_point)
         : HostDevice(mount, std::move(on)), path(std::move(mount_point)) {}
     EntityRef path;
     HostSeries used{kSystemFilesystemUsage, SpaceState("used")};
@@ -132,7 +123,7 @@ class FileSystemPart final : public HostPart {
     HostSeries utilization{kSystemFilesystemUtilization}, limit{kSystemFilesystemLimit};
     HostSeries unreachable{kHostFilesystemUnreachable};
 
-    bool Is(const Mount& other) const noexcept {
+    bool Is(const MountEntry& other) const noexcept {
       return key.mount_point == other.mount_point && key.device == other.device && key.type == other.type &&
              key.read_only == other.read_only;
     }
@@ -153,7 +144,7 @@ class FileSystemPart final : public HostPart {
     return Ok();
   }
 
-  Space MakeSpace(const Mount& mount) const {
+  Space MakeSpace(const MountEntry& mount) const {
     EntityRef entity = EntityOf("filesystem", {{"system.device", mount.device},
                                                {"system.filesystem.mountpoint", mount.mount_point},
                                                {"system.filesystem.type", mount.type},
@@ -162,7 +153,7 @@ class FileSystemPart final : public HostPart {
             EntityOf("mountpoint", {{"system.filesystem.mountpoint", mount.mount_point},
                                     {"system.filesystem.type", mount.type}})};
   }
-  bool Excluded(const Mount& mount) const noexcept {
+  bool Excluded(const MountEntry& mount) const noexcept {
     return MatchesAny(host_.options.filesystems_exclude, mount.mount_point);
   }
 
@@ -192,7 +183,7 @@ class FileSystemPart final : public HostPart {
     Put(out, space.inodes_free, *now.inodes_free, space.entity);
   }
 
-  FileSystemReader reader_;
+  FileSystemReader reader_{host_.files, host_.seams.statvfs};
   std::vector<FileSystem> list_;
   DeviceList<Space> spaces_;
 };
@@ -200,9 +191,9 @@ class FileSystemPart final : public HostPart {
 }  // namespace
 
 void AddDiskParts(HostContext& host, HostParts& parts) {
-  parts.push_back(std::make_unique<DiskPart>(host));
-  parts.push_back(std::make_unique<DiskSizePart>(host));
-  parts.push_back(std::make_unique<FileSystemPart>(host));
+  AddPart<DiskPart>(host, parts, {.needs = "proc/diskstats"});
+  AddPart<DiskSizePart>(host, parts, {.needs = "proc/diskstats", .every = seconds(60)});
+  AddPart<FileSystemPart>(host, parts, {.needs = std::string(host.files.mountinfo()), .every = seconds(10)});
 }
 
 }  // namespace gpulens

@@ -1,4 +1,4 @@
-// A machine of files that tests can change, collected with a clock that stands still.
+// A machine made of files that tests can change, collected with a ManualClock.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -54,7 +54,7 @@ inline void Exclude(Config& config, const std::string& group, std::vector<std::s
   config.Set(group, std::move(inner), {});
 }
 
-// Answers for mount points; below any root the last parts of the path tell which.
+// Replaces statvfs: the last components of a path select the answer, below any root.
 inline int FakeStatVfs(const char* path, struct statvfs* out) {
   std::string_view where(path);
   errno = where.ends_with("/data disk") ? EIO : EACCES;

@@ -1,5 +1,6 @@
-// Each bad file of the readers' collection is laid over a good machine: it may cost the numbers that it
-// feeds, but no other number, and no wrong one may come out.
+// Overlays a good machine with each bad file of the readers' collection: only the series of that file may be
+// missing, and no wrong value is exported.
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 const std::string kInvalid = GPULENS_SOURCE_DIR "/src/sources/host/testdata/invalid";
 
-// Lays the files of `folder` over the root and takes them away again.
+// Overlays the root with the files of `folder` during its lifetime.
 class Overlay {
  public:
   Overlay(const FakeRoot& root, const fs::path& folder) : root_(root) {
@@ -48,7 +49,7 @@ class Overlay {
   std::vector<File> files_;
 };
 
-// What the reader of this name (the text before the first underscore of a folder) feeds.
+// The series of the reader of this name (the text before the first underscore of a folder).
 struct Feeds {
   std::string_view reader;
   std::vector<std::string_view> families;  // the first of them must lose a line
@@ -91,7 +92,7 @@ bool BeginsWithOneOf(std::string_view line, const std::vector<std::string_view>&
   return std::ranges::any_of(starts, [&](std::string_view start) { return line.starts_with(start); });
 }
 
-// Nothing but `feeds` may be missing, and nothing may be there that the good machine does not say.
+// Expects that only series of `feeds` are missing, and that none is new compared to the good machine.
 void ExpectLoss(const std::set<std::string>& good, const std::set<std::string>& now, const Feeds& feeds) {
   bool lost = false;
   for (const std::string& line : good) {
@@ -106,7 +107,7 @@ void ExpectLoss(const std::set<std::string>& good, const std::set<std::string>& 
   }
 }
 
-TEST(HostInvalid, ABadFileCostsOnlyTheNumbersItFeeds) {
+TEST(HostInvalid, BadFileRemovesOnlyItsOwnSeries) {
   FakeRoot root;
   HostRun good(root.path(), FullConfig());
   ASSERT_TRUE(good.Collect().ok());
@@ -119,7 +120,7 @@ TEST(HostInvalid, ABadFileCostsOnlyTheNumbersItFeeds) {
     HostRun bad(root.path(), FullConfig());
     Status status = bad.Collect();
     auto feeds = std::ranges::find(AllFeeds(), folder.substr(0, folder.find('_')), &Feeds::reader);
-    // "missing" folders are empty, energy that is not told is normal, and a state of its own has no number.
+    // "missing" folders are empty, missing energy is normal, and an unknown state has no number.
     bool silent = folder.ends_with("_missing") || folder == "rapl_no_energy" ||
                   folder == "rapl_zone_without_number" || folder == "rdma_phys_state_negative";
     if (feeds == AllFeeds().end() || silent) {
@@ -129,7 +130,7 @@ TEST(HostInvalid, ABadFileCostsOnlyTheNumbersItFeeds) {
     ++bad_files;
     EXPECT_TRUE(status.code == Code::kDataLoss || status.code == Code::kExhausted) << status.detail;
     ExpectLoss(lines, bad.Lines(), *feeds);
-    // A failure does not hide behind the pace of its part. (A range is asked for once.)
+    // A failure shows at once, whatever the interval of its group. (A range is read once.)
     if (folder == "rapl_garbage_range") continue;
     EXPECT_EQ(bad.After(std::chrono::seconds(1)).code, status.code);
   }
@@ -142,7 +143,7 @@ struct Missing {
   bool essential = false;
 };
 
-TEST(HostInvalid, AFileThatIsNotThereIsNoFailure) {
+TEST(HostInvalid, MissingFileIsNotAFailure) {
   const Missing kCases[] = {
       {"proc/stat", AllFeeds()[0], true},
       {"proc/meminfo", AllFeeds()[1], true},
@@ -184,7 +185,7 @@ TEST(HostInvalid, AFileThatIsNotThereIsNoFailure) {
   }
 }
 
-TEST(HostInvalid, AnEmptyMachineSaysNothing) {
+TEST(HostInvalid, EmptyMachineHasNoSeries) {
   FakeRoot root;
   for (const char* folder : {"proc", "sys", "etc"}) root.Remove(folder);
   Config config = HostConfig();
@@ -197,7 +198,7 @@ TEST(HostInvalid, AnEmptyMachineSaysNothing) {
   root.Write("proc/nothing", "");
   HostRun run(root.path(), FullConfig());
   EXPECT_EQ(run.Collect().code, Code::kUnavailable);
-  // The clock and the two counts of no process at all are all that is left.
+  // Only the clock and two counts of zero processes are left.
   for (const std::string& line : run.Lines()) {
     EXPECT_TRUE(line.starts_with("host_time_") || line.starts_with("system_process_count")) << line;
   }

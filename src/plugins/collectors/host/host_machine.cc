@@ -1,4 +1,4 @@
-// What is fixed about the machine, its clock, sensors and energy, and counts of the whole kernel.
+// Facts of the machine, its clock, sensors and energy, and counts of the whole kernel.
 
 #include <algorithm>
 #include <array>
@@ -17,11 +17,8 @@ using std::chrono::seconds;
 
 // The energy of processor packages and of their memory.
 class EnergyPart final : public HostPart {
- public:
-  explicit EnergyPart(HostContext& host)
-      : HostPart(host, {.needs = "sys/class/powercap"}), reader_(host.files) {}
+  using HostPart::HostPart;
 
- private:
   struct Sum {
     uint64_t microjoules = 0;
     bool any = false, missing = false;
@@ -70,19 +67,19 @@ class EnergyPart final : public HostPart {
     sum.missing = sum.missing || !zone.energy_uj;
     sum.microjoules += zone.energy_uj.value_or(0);
   }
-  // A sum without one of its parts would be a fall.
+  // A sum without one of its zones would be a fall.
   void PutSum(FrameWriter& out, HostSeries& series, Sum& sum, const EntityRef& on) {
     if (sum.any && !sum.missing) Put(out, series, static_cast<double>(sum.microjoules) * 1e-6, on);
     sum = {};
   }
 
-  EnergyReader reader_;
+  EnergyReader reader_{host_.files};
   std::vector<EnergyZone> zones_;
   DeviceList<Package> packages_;
 };
 
-// How many chips of the same driver stand before this one.
-size_t Ordinal(const std::vector<Temperature>& list, size_t index) noexcept {
+// Number of chips of the same driver listed before this one.
+size_t Ordinal(const std::vector<TemperatureReading>& list, size_t index) noexcept {
   size_t ordinal = 0;
   std::string_view last = list[index].device;
   for (size_t i = index; i-- > 0;) {
@@ -94,17 +91,17 @@ size_t Ordinal(const std::vector<Temperature>& list, size_t index) noexcept {
 }
 
 // "cpu0", "nvme0": a processor package or a drive; empty for every other sensor.
-std::string MainSensor(const std::vector<Temperature>& list, size_t index) {
+std::string MainSensor(const std::vector<TemperatureReading>& list, size_t index) {
   constexpr std::string_view kPackage = "Package id ";
-  const Temperature& sensor = list[index];
+  const TemperatureReading& sensor = list[index];
   if (sensor.chip == "coretemp" && sensor.sensor.starts_with(kPackage)) {
     auto number = ParseInt<uint32_t>(std::string_view(sensor.sensor).substr(kPackage.size()));
     return number ? "cpu" + std::to_string(*number) : std::string();
   }
   if (sensor.chip == "nvme" && sensor.sensor == "Composite") return sensor.device;
   bool amd = sensor.chip == "k10temp" || sensor.chip == "zenpower";
-  // Tctl is for the fan and may stand above the true temperature, Tdie, where there is one.
-  auto is_die = [&](const Temperature& other) {
+  // Tctl controls the fan and may be above the true temperature, Tdie, which some processors have.
+  auto is_die = [&](const TemperatureReading& other) {
     return other.chip == sensor.chip && other.device == sensor.device && other.sensor == "Tdie";
   };
   bool best = is_die(sensor) || (sensor.sensor == "Tctl" && std::ranges::none_of(list, is_die));
@@ -113,8 +110,8 @@ std::string MainSensor(const std::vector<Temperature>& list, size_t index) {
 }
 
 // "coretemp.0/core_1": any other one.
-std::string OtherSensor(const std::vector<Temperature>& list, size_t index) {
-  const Temperature& sensor = list[index];
+std::string OtherSensor(const std::vector<TemperatureReading>& list, size_t index) {
+  const TemperatureReading& sensor = list[index];
   std::string name = sensor.chip + "." + std::to_string(Ordinal(list, index)) + "/" + sensor.sensor;
   for (char& c : name) {
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
@@ -124,11 +121,8 @@ std::string OtherSensor(const std::vector<Temperature>& list, size_t index) {
 }
 
 class TemperaturePart final : public HostPart {
- public:
-  explicit TemperaturePart(HostContext& host)
-      : HostPart(host, {.needs = "sys/class/hwmon", .every = seconds(10)}) {}
+  using HostPart::HostPart;
 
- private:
   // The key is chip, device, sensor; the entity is null for a sensor that is not exported.
   struct Sensor : HostDevice<std::array<std::string, 3>> {
     using HostDevice::HostDevice;
@@ -140,7 +134,7 @@ class TemperaturePart final : public HostPart {
     if (!status && status.code != Code::kDataLoss) return status;
     sensors_.Begin();
     for (size_t i = 0; i < list_.size(); ++i) {
-      const Temperature& now = list_[i];
+      const TemperatureReading& now = list_[i];
       Sensor* sensor = sensors_.Find([&](const Sensor& one) {
         return one.key[2] == now.sensor && one.key[1] == now.device && one.key[0] == now.chip;
       });
@@ -161,15 +155,13 @@ class TemperaturePart final : public HostPart {
   }
 
   TemperatureReader reader_{host_.files};
-  std::vector<Temperature> list_;
+  std::vector<TemperatureReading> list_;
   DeviceList<Sensor> sensors_;
 };
 
 class TimePart final : public HostPart {
- public:
-  explicit TimePart(HostContext& host) : HostPart(host, {.needs = "", .every = seconds(60)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     TimeSync time;
     RETURN_IF_ERROR(host_.seams.time_sync(time));
@@ -183,11 +175,8 @@ class TimePart final : public HostPart {
 };
 
 class FileHandlesPart final : public HostPart {
- public:
-  explicit FileHandlesPart(HostContext& host)
-      : HostPart(host, {.needs = "proc/sys/fs/file-nr", .every = seconds(60)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     FileHandles handles;
     RETURN_IF_ERROR(host_.system.ReadFileHandles(handles));
@@ -202,11 +191,8 @@ class FileHandlesPart final : public HostPart {
 };
 
 class EntropyPart final : public HostPart {
- public:
-  explicit EntropyPart(HostContext& host)
-      : HostPart(host, {.needs = "proc/sys/kernel/random/entropy_avail", .every = seconds(60)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     uint64_t bits = 0;
     RETURN_IF_ERROR(host_.system.ReadEntropy(bits));
@@ -219,10 +205,8 @@ class EntropyPart final : public HostPart {
 
 // Counts processes by a walk over all of them.
 class ProcessPart final : public HostPart {
- public:
-  explicit ProcessPart(HostContext& host) : HostPart(host, {.needs = "proc", .every = seconds(10)}) {}
+  using HostPart::HostPart;
 
- private:
   static HostSeries State(std::string_view state) {
     return HostSeries(kSystemProcessCount, AttributeSet({{"process.state", state}}));
   }
@@ -243,13 +227,10 @@ class ProcessPart final : public HostPart {
              stopped_ = State("stopped"), zombie_ = State("zombie");
 };
 
+// Facts that do not change while the machine runs.
 class InfoPart final : public HostPart {
- public:
-  // Nothing of it changes while the machine runs.
-  explicit InfoPart(HostContext& host)
-      : HostPart(host, {.needs = "proc/sys/kernel/osrelease", .every = hours(24 * 365)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     MachineIdentity machine;
     RETURN_IF_ERROR(ReadMachineIdentity(host_.files, machine));
@@ -284,15 +265,16 @@ class InfoPart final : public HostPart {
 }  // namespace
 
 void AddMachineParts(HostContext& host, HostParts& parts) {
-  parts.push_back(std::make_unique<EnergyPart>(host));
-  if (host.options.temperatures != HostOptions::Temperatures::kNone) {
-    parts.push_back(std::make_unique<TemperaturePart>(host));
-  }
-  parts.push_back(std::make_unique<TimePart>(host));
-  parts.push_back(std::make_unique<FileHandlesPart>(host));
-  if (host.options.entropy) parts.push_back(std::make_unique<EntropyPart>(host));
-  if (host.options.processes) parts.push_back(std::make_unique<ProcessPart>(host));
-  parts.push_back(std::make_unique<InfoPart>(host));
+  AddPart<EnergyPart>(host, parts, {.needs = "sys/class/powercap"});
+  if (host.options.temperatures != HostOptions::Temperatures::kNone)
+    AddPart<TemperaturePart>(host, parts, {.needs = "sys/class/hwmon", .every = seconds(10)});
+  AddPart<TimePart>(host, parts, {.needs = "", .every = seconds(60)});
+  AddPart<FileHandlesPart>(host, parts, {.needs = "proc/sys/fs/file-nr", .every = seconds(60)});
+  if (host.options.entropy)
+    AddPart<EntropyPart>(host, parts,
+                         {.needs = "proc/sys/kernel/random/entropy_avail", .every = seconds(60)});
+  if (host.options.processes) AddPart<ProcessPart>(host, parts, {.needs = "proc", .every = seconds(10)});
+  AddPart<InfoPart>(host, parts, {.needs = "proc/sys/kernel/osrelease", .every = hours(24 * 365)});
 }
 
 }  // namespace gpulens

@@ -1,7 +1,5 @@
 // Memory of the machine and of its NUMA nodes.
 
-#include <array>
-
 #include "base/result.h"
 #include "plugins/collectors/host/host_part.h"
 #include "sources/host/devices.h"
@@ -25,10 +23,8 @@ std::optional<uint64_t> Minus(std::optional<uint64_t> from, std::optional<uint64
 }
 
 class MemoryPart final : public HostPart {
- public:
-  explicit MemoryPart(HostContext& host) : HostPart(host, {.needs = "proc/meminfo", .essential = true}) {}
+  using HostPart::HostPart;
 
- private:
   struct StateSeries {
     HostSeries usage, share;
   };
@@ -97,10 +93,8 @@ AttributeSet Swapping(std::string_view direction) {
 
 // The kernel adds up every processor's counts for this file.
 class VmStatPart final : public HostPart {
- public:
-  explicit VmStatPart(HostContext& host) : HostPart(host, {.needs = "proc/vmstat", .every = seconds(10)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     VmStat vm;
     RETURN_IF_ERROR(host_.system.ReadVmStat(vm));
@@ -120,11 +114,8 @@ class VmStatPart final : public HostPart {
 };
 
 class HugePagesPart final : public HostPart {
- public:
-  explicit HugePagesPart(HostContext& host)
-      : HostPart(host, {.needs = "sys/kernel/mm/hugepages", .every = seconds(60)}) {}
+  using HostPart::HostPart;
 
- private:
   struct Size : HostDevice<uint64_t> {
     using HostDevice::HostDevice;
     HostSeries used{kHostMemoryHugepages, AttributeSet({{"host.hugepage.state", "used"}})};
@@ -155,11 +146,8 @@ class HugePagesPart final : public HostPart {
 
 // Errors that the memory controllers saw.
 class EdacPart final : public HostPart {
- public:
-  explicit EdacPart(HostContext& host)
-      : HostPart(host, {.needs = "sys/devices/system/edac/mc", .every = seconds(60)}) {}
+  using HostPart::HostPart;
 
- private:
   struct Controller : HostDevice<uint32_t> {
     using HostDevice::HostDevice;
     HostSeries correctable{kHostMemoryHardwareErrors, AttributeSet({{"gpu.ecc.error_type", "correctable"}})};
@@ -189,11 +177,8 @@ class EdacPart final : public HostPart {
 AttributeSet NumaResult(std::string_view value) { return AttributeSet({{"host.numa.result", value}}); }
 
 class NumaPart final : public HostPart {
- public:
-  explicit NumaPart(HostContext& host)
-      : HostPart(host, {.needs = "sys/devices/system/node", .every = seconds(10)}) {}
+  using HostPart::HostPart;
 
- private:
   struct Node : HostDevice<uint32_t> {
     using HostDevice::HostDevice;
     HostSeries used{kHostNumaMemoryUsage, State("used")}, free{kHostNumaMemoryUsage, State("free")};
@@ -234,11 +219,11 @@ class NumaPart final : public HostPart {
 }  // namespace
 
 void AddMemoryParts(HostContext& host, HostParts& parts) {
-  parts.push_back(std::make_unique<MemoryPart>(host));
-  parts.push_back(std::make_unique<VmStatPart>(host));
-  parts.push_back(std::make_unique<HugePagesPart>(host));
-  parts.push_back(std::make_unique<EdacPart>(host));
-  parts.push_back(std::make_unique<NumaPart>(host));
+  AddPart<MemoryPart>(host, parts, {.needs = "proc/meminfo", .essential = true});
+  AddPart<VmStatPart>(host, parts, {.needs = "proc/vmstat", .every = seconds(10)});
+  AddPart<HugePagesPart>(host, parts, {.needs = "sys/kernel/mm/hugepages", .every = seconds(60)});
+  AddPart<EdacPart>(host, parts, {.needs = "sys/devices/system/edac/mc", .every = seconds(60)});
+  AddPart<NumaPart>(host, parts, {.needs = "sys/devices/system/node", .every = seconds(10)});
 }
 
 }  // namespace gpulens

@@ -1,8 +1,6 @@
 // Network interfaces, TCP and UDP, as the network namespace of the root's first process has them.
 // InfiniBand and RoCE ports.
 
-#include <array>
-
 #include "base/result.h"
 #include "plugins/collectors/host/host_part.h"
 #include "sources/host/devices.h"
@@ -23,11 +21,8 @@ class PerInterfacePart : public HostPart {
 
 // Counters begin when the interface appears, so their start is unknown.
 class NetworkPart final : public PerInterfacePart {
- public:
-  explicit NetworkPart(HostContext& host)
-      : PerInterfacePart(host, {.needs = std::string(host.files.net()) + "/dev"}) {}
+  using PerInterfacePart::PerInterfacePart;
 
- private:
   struct Direction {
     explicit Direction(std::string_view direction)
         : bytes(kSystemNetworkIo, NetworkDirection(direction)),
@@ -73,11 +68,8 @@ class NetworkPart final : public PerInterfacePart {
 
 // State and speed of the interfaces.
 class LinkPart final : public PerInterfacePart {
- public:
-  explicit LinkPart(HostContext& host)
-      : PerInterfacePart(host, {.needs = "sys/class/net", .every = seconds(10)}), reader_(host.files) {}
+  using PerInterfacePart::PerInterfacePart;
 
- private:
   struct Interface : HostDevice<std::string> {
     using HostDevice::HostDevice;
     HostSeries up{kHostNetworkUp}, speed{kHostNetworkSpeed};
@@ -98,7 +90,7 @@ class LinkPart final : public PerInterfacePart {
     return status;
   }
 
-  NetInterfaceReader reader_;
+  NetInterfaceReader reader_{host_.files};
   std::vector<NetInterface> list_;
   DeviceList<Interface> interfaces_;
 };
@@ -108,11 +100,8 @@ AttributeSet TcpState(std::string_view state) {
 }
 
 class ProtocolPart final : public HostPart {
- public:
-  explicit ProtocolPart(HostContext& host)
-      : HostPart(host, {.needs = std::string(host.files.net()) + "/snmp", .every = seconds(10)}) {}
+  using HostPart::HostPart;
 
- private:
   Status Read(FrameWriter& out) override {
     RETURN_IF_ERROR(host_.system.ReadNetProtocols(protocols_));
     Put(out, retransmits_, protocols_.tcp_segments_retransmitted);
@@ -137,29 +126,24 @@ class ProtocolPart final : public HostPart {
   HostSeries udp_{kSystemNetworkConnectionCount, AttributeSet({{"network.transport", "udp"}})};
 };
 
-using std::chrono::seconds;
-
 constexpr uint64_t kActive = 4;
 
 // A part with series of each port.
 class PerPortPart : public HostPart {
  protected:
-  explicit PerPortPart(HostContext& host, Duration every = {})
-      : HostPart(host, {.needs = "sys/class/infiniband", .every = every}), reader_(host.files) {}
+  using HostPart::HostPart;
   EntityRef PortEntity(const RdmaPort& port) const {
     return EntityOf("rdma_port", {{"host.rdma.device", port.device}, {"host.rdma.port", int64_t{port.port}}});
   }
 
-  RdmaReader reader_;
+  RdmaReader reader_{host_.files};
   std::vector<RdmaPort> list_;
 };
 
 // Bytes, which are read every second.
 class RdmaDataPart final : public PerPortPart {
- public:
-  explicit RdmaDataPart(HostContext& host) : PerPortPart(host) {}
+  using PerPortPart::PerPortPart;
 
- private:
   struct Port : HostDevice<std::pair<std::string, uint32_t>> {
     using HostDevice::HostDevice;
     HostSeries receive{kHostRdmaIo, NetworkDirection("receive")},
@@ -221,10 +205,8 @@ constexpr ErrorRow kErrors[] = {
 constexpr size_t kErrorRows = std::size(kErrors);
 
 class RdmaDetailPart final : public PerPortPart {
- public:
-  explicit RdmaDetailPart(HostContext& host) : PerPortPart(host, seconds(10)) {}
+  using PerPortPart::PerPortPart;
 
- private:
   struct Port : HostDevice<RdmaPort> {
     Port(const RdmaPort& now, EntityRef on)
         : HostDevice(now, std::move(on)), info(kHostRdmaPortInfo, Facts(now)) {
@@ -286,9 +268,8 @@ class RdmaDetailPart final : public PerPortPart {
     const ErrorRow& row = kErrors[i];
     std::optional<uint64_t> value = now.*(row.member);
     uint64_t more = row.second ? (now.*(row.second)).value_or(0) : 0;
-    if (value == row.full || more == row.full) {
+    if (value == row.full || more == row.full)
       return Refuse(out, port.errors[i], port.entity, Validation::kStuck);
-    }
     if (value) *value += more;
     Put(out, port.errors[i], value, port.entity);
   }
@@ -299,14 +280,15 @@ class RdmaDetailPart final : public PerPortPart {
 }  // namespace
 
 void AddNetworkParts(HostContext& host, HostParts& parts) {
-  parts.push_back(std::make_unique<NetworkPart>(host));
-  parts.push_back(std::make_unique<LinkPart>(host));
-  parts.push_back(std::make_unique<ProtocolPart>(host));
+  AddPart<NetworkPart>(host, parts, {.needs = std::string(host.files.net()) + "/dev"});
+  AddPart<LinkPart>(host, parts, {.needs = "sys/class/net", .every = seconds(10)});
+  AddPart<ProtocolPart>(host, parts,
+                        {.needs = std::string(host.files.net()) + "/snmp", .every = seconds(10)});
 }
 
 void AddRdmaParts(HostContext& host, HostParts& parts) {
-  parts.push_back(std::make_unique<RdmaDataPart>(host));
-  parts.push_back(std::make_unique<RdmaDetailPart>(host));
+  AddPart<RdmaDataPart>(host, parts, {.needs = "sys/class/infiniband"});
+  AddPart<RdmaDetailPart>(host, parts, {.needs = "sys/class/infiniband", .every = seconds(10)});
 }
 
 }  // namespace gpulens

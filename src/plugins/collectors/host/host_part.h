@@ -1,5 +1,5 @@
-// The parts of the host collector: each reads one subject of the kernel (a file or a folder) at its own pace
-// and writes its series.
+// Parts of the host collector: each reads one file or folder of the kernel at its own interval and writes
+// its series.
 //
 // Everything here is used inside one run of one instance: not thread-safe.
 #pragma once
@@ -32,7 +32,7 @@ struct HostDevice {
   bool seen = false;
 };
 
-// The devices of one part, found again at every reading and retired when they are gone. `Device` derives from
+// The devices of one part, looked up at every reading and retired when they are gone. `Device` derives from
 // HostDevice.
 template <class Device>
 class DeviceList {
@@ -41,7 +41,7 @@ class DeviceList {
     next_ = 0;
     for (Device& device : devices_) device.seen = false;
   }
-  // The device for which `is` holds, or null. Cheap in the order of the last time.
+  // Returns the device for which `is` holds, or null. Cheap when devices keep their order.
   template <class Is>
   Device* Find(Is is) {
     for (size_t i = 0; i < devices_.size(); ++i) {
@@ -53,8 +53,8 @@ class DeviceList {
     }
     return nullptr;
   }
-  // The device with this key, else a new one on the entity that `make_entity` returns, made of further
-  // arguments.
+  // Returns the device with this key, else a new one on the entity that `make_entity` returns, constructed
+  // with the further arguments.
   template <class Key, class MakeEntity, class... Args>
   Device& At(const Key& key, MakeEntity make_entity, Args... args) {
     Device* known = Find([&](const Device& device) { return device.key == key; });
@@ -116,7 +116,7 @@ struct HostContext {
 // A series that is declared with its first value, so that counters this machine lacks have no series.
 class HostSeries {
  public:
-  // From when the kernel counts.
+  // Start of the kernel's counter.
   enum class Since : uint8_t { kUnknown, kBoot };
   explicit HostSeries(const MetricDesc& desc, AttributeSet extra = {}, Since since = Since::kUnknown)
       : desc_(&desc), extra_(std::move(extra)), since_(since) {}
@@ -190,7 +190,7 @@ class HostPart {
   const Pace pace_;
   int64_t due_ns_ = 0;
   std::vector<Series> good_;  // read by the last reading
-  bool any_ = false;          // the last reading gave something
+  bool any_ = false;          // the last reading had values
   Status last_;
 };
 
@@ -208,6 +208,10 @@ class Counter32 {
 bool MatchesAny(const std::vector<std::string>& patterns, std::string_view name) noexcept;
 
 using HostParts = std::vector<std::unique_ptr<HostPart>>;
+template <class Part, class... Args>
+void AddPart(HostContext& host, HostParts& parts, HostPart::Pace pace, Args... args) {
+  parts.push_back(std::make_unique<Part>(host, std::move(pace), args...));
+}
 // Each appends the parts of its subject. Processors come first: they set the boot time.
 void AddCpuParts(HostContext& host, HostParts& parts);
 void AddMemoryParts(HostContext& host, HostParts& parts);

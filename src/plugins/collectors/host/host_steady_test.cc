@@ -1,4 +1,5 @@
 // A steady run must not allocate.
+
 #include <gtest/gtest.h>
 #include <time.h>
 
@@ -28,7 +29,7 @@ double MicrosecondsPerRun(HostRun& run, int runs, Duration step) {
 }
 
 // Every tier is due at least twice in the counted runs, the sensors of sys/class/hwmon among them.
-TEST(HostSteady, AllTiersAllocateNothing) {
+TEST(HostSteady, NoLevelAllocates) {
   HostRun run(kGoodRoot, FullConfig());
   ASSERT_TRUE(run.Collect().ok());
   for (int i = 0; i < 70; ++i) ASSERT_TRUE(run.After(seconds(1)).ok());
@@ -36,7 +37,7 @@ TEST(HostSteady, AllTiersAllocateNothing) {
   EXPECT_EQ(AllocationsOf(run, 130), 0u);
 }
 
-TEST(HostSteady, ThisMachineToo) {
+TEST(HostSteady, ThisMachineDoesNotAllocate) {
   if (!std::filesystem::exists("/proc/stat")) GTEST_SKIP() << "no /proc here";
   HostRun run("/", HostConfig(), HostSeams{}, RealClock().Now());
   static_cast<void>(run.Collect().ok());
@@ -44,7 +45,7 @@ TEST(HostSteady, ThisMachineToo) {
   for (int i = 0; i < 100'000 && !run.Has("system_cpu_utilization_ratio"); ++i) {
     static_cast<void>(run.After(seconds(1)).ok());
   }
-  // And then each of the frames in use makes room for them.
+  // Then each of the frames in use allocates space for them.
   for (int i = 0; i < 12; ++i) static_cast<void>(run.After(seconds(1)).ok());
   EXPECT_EQ(AllocationsOf(run, 40), 0u);
   RecordProperty("series", static_cast<int>(run.table.size()));

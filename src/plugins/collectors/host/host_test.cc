@@ -7,7 +7,7 @@
 
 #include "base/parse.h"
 #include "catalog/all.h"
-#include "catalog/prometheus_name.h"
+#include "catalog/exported_name.h"
 #include "plugins/collectors/host/host_for_test.h"
 
 namespace gpulens {
@@ -55,7 +55,7 @@ TEST(HostGolden, TwoSecondsOfAFakeMachine) {
     EXPECT_EQ(run.table.refused(static_cast<SeriesRefusal>(i)), 0u);
 }
 
-TEST(HostNames, EveryFamilyStandsInTheCatalogue) {
+TEST(HostNames, EveryFamilyIsInTheCatalogue) {
   HostRun run(kGoodRoot, FullConfig());
   ASSERT_TRUE(run.Collect().ok());
   std::set<const MetricDesc*> emitted;
@@ -83,7 +83,7 @@ TEST(HostNames, EveryFamilyStandsInTheCatalogue) {
 }
 
 // Every attribute that a series has is one of its row.
-TEST(HostNames, AttributesAreThoseOfTheRow) {
+TEST(HostNames, AttributesMatchTheCatalogue) {
   HostRun run(kGoodRoot, FullConfig());
   ASSERT_TRUE(run.Collect().ok());
   for (uint32_t slot = 0; slot < run.frame->layout->slots(); ++slot) {
@@ -149,7 +149,7 @@ TEST(HostCpu, SharesNeedTwoRunsAndAddUpToOne) {
   HostRun run(root.path());
   ASSERT_TRUE(run.Collect().ok());
   EXPECT_FALSE(run.Has("system_cpu_utilization"));
-  // Not a tick has passed: still nothing.
+  // No tick has passed: no shares yet.
   ASSERT_TRUE(run.After(milliseconds(1)).ok());
   EXPECT_FALSE(run.Has("system_cpu_utilization"));
   WorkForASecond(root);
@@ -166,7 +166,7 @@ TEST(HostCpu, SharesNeedTwoRunsAndAddUpToOne) {
   EXPECT_THAT(run.Lines(), Contains("system_cpu_utilization_ratio{cpu_mode=\"user\"} 0.5"));
 }
 
-TEST(HostCpu, ARestoredMachineStartsAnew) {
+TEST(HostCpu, RestoredMachineStartsWithNewBases) {
   FakeRoot root;
   HostRun run(root.path());
   ASSERT_TRUE(run.Collect().ok());
@@ -190,7 +190,7 @@ TEST(HostCpu, ProcessorsComeAndGo) {
   EXPECT_LT(run.table.size(), before);
 }
 
-TEST(HostCpu, ABootTimeInTheFutureIsNoStart) {
+TEST(HostCpu, RejectsABootTimeInTheFuture) {
   FakeRoot root;
   root.Replace("proc/stat", "btime 1767225600", "btime 1867225600");
   HostRun run(root.path());
@@ -213,7 +213,7 @@ TEST(HostMemory, StatesAddUpToTheLimit) {
   EXPECT_NEAR(shares, 1, 1e-12);
 }
 
-TEST(HostMemory, WhatTheKernelDoesNotPrintIsAbsent) {
+TEST(HostMemory, OmitsWhatTheKernelDoesNotPrint) {
   FakeRoot root;
   root.Write("proc/meminfo", "MemTotal: 1000 kB\nMemFree: 400 kB\nSwapTotal: 0 kB\nSwapFree: 0 kB\n");
   HostRun run(root.path());
@@ -235,14 +235,14 @@ TEST(HostDisk, DevicesComeAndGo) {
   EXPECT_THAT(lines,
               Contains("system_disk_io_bytes_total{disk_io_direction=\"read\",system_device=\"sdz\"} 40960"));
   EXPECT_THAT(lines, Not(Contains(AllOf(StartsWith("system_disk_io"), HasSubstr("nvme0n1")))));
-  // The kernel's underflow is no number of operations.
+  // The kernel's underflow is rejected.
   EXPECT_THAT(lines, Not(Contains(StartsWith("host_disk_pending_operations"))));
   // One that came later has no known start.
   std::string page = run.Page(ExpositionFormat::kOpenMetrics100);
   EXPECT_THAT(page, Not(HasSubstr("system_disk_io_bytes_created")));
 }
 
-TEST(HostDisk, TimesGoOnOver32Bits) {
+TEST(HostDisk, TimesContinuePast32Bits) {
   FakeRoot root;
   root.Write("proc/diskstats", "8 0 sda 10 0 80 4294967290 20 0 160 7 0 4294967000 12\n");
   HostRun run(root.path());
@@ -269,7 +269,7 @@ TEST(HostDisk, Counter32) {
   EXPECT_EQ(wide.Carry(5, true), 5u);
 }
 
-TEST(HostFileSystems, AnswersAndSilence) {
+TEST(HostFileSystems, ReadsLocalFileSystemsOnly) {
   HostRun run(kGoodRoot);
   ASSERT_TRUE(run.Collect().ok());
   auto lines = run.Lines();
@@ -277,13 +277,13 @@ TEST(HostFileSystems, AnswersAndSilence) {
                                     testing::EndsWith(" 1"))));
   EXPECT_THAT(lines, Contains(AllOf(StartsWith("host_filesystem_unreachable"), HasSubstr("\"/\""),
                                     testing::EndsWith(" 0"))));
-  // Not permitted: nothing is known. Remote: not asked.
+  // Without permission all is unknown; remote file systems are not queried.
   for (const char* silent : {"\"/opt\"", "\"/home\"", "/lustre", "/mnt/model", "/home/scratch"})
     EXPECT_THAT(lines, Not(Contains(HasSubstr(silent)))) << silent;
   EXPECT_THAT(lines, Not(Contains(AllOf(StartsWith("host_filesystem_inodes"), HasSubstr("/boot/efi")))));
 }
 
-TEST(HostFileSystems, MountedAnewIsAnother) {
+TEST(HostFileSystems, RemountedFileSystemStartsANewSeries) {
   FakeRoot root;
   HostRun run(root.path());
   ASSERT_TRUE(run.Collect().ok());
@@ -300,7 +300,7 @@ TEST(HostFileSystems, MountedAnewIsAnother) {
   EXPECT_EQ(run.writer.counts().invalid, 0u);
 }
 
-TEST(HostNetwork, InterfacesComeAndGoAnd32BitsGoOn) {
+TEST(HostNetwork, InterfacesComeAndGoAndCountersPass32Bits) {
   FakeRoot root;
   const std::string head = root.Read("proc/net/dev").substr(0, root.Read("proc/net/dev").find("    lo:"));
   root.Write("proc/net/dev", head + "  eth9:4294967000 50 0 0 0 0 0 0 7 1 0 0 0 0 0 0\n");
@@ -316,7 +316,7 @@ TEST(HostNetwork, InterfacesComeAndGoAnd32BitsGoOn) {
   EXPECT_THAT(run.Page(), AllOf(HasSubstr("\"eth8\""), Not(HasSubstr("\"eth9\""))));
 }
 
-TEST(HostRdma, SaturatedCountersAreNotBelieved) {
+TEST(HostRdma, RejectsSaturatedCounters) {
   FakeRoot root;
   const std::string counters = "sys/class/infiniband/mlx5_0/ports/1/counters/";
   root.Write(counters + "port_rcv_data", "4294967295\n");
@@ -336,7 +336,7 @@ TEST(HostRdma, SaturatedCountersAreNotBelieved) {
   EXPECT_EQ(run.writer.counts().rejected[static_cast<size_t>(Validation::kStuck)], 3u);
 }
 
-TEST(HostRdma, NewFirmwareAndAPortThatIsDown) {
+TEST(HostRdma, HandlesNewFirmwareAndAPortThatIsDown) {
   FakeRoot root;
   HostRun run(root.path());
   ASSERT_TRUE(run.Collect().ok());
@@ -356,7 +356,7 @@ TEST(HostRdma, NewFirmwareAndAPortThatIsDown) {
   EXPECT_THAT(lines, Not(Contains(AllOf(StartsWith("host_rdma_port_speed"), HasSubstr("mlx5_0")))));
 }
 
-TEST(HostPace, ValuesStayAsLongAsTheirReadingIsDueAndThenAge) {
+TEST(HostPace, ValuesStayFreshUntilTheNextReadingIsDue) {
   FakeRoot root;
   HostRun run(root.path());
   ASSERT_TRUE(run.Collect().ok());
@@ -365,11 +365,11 @@ TEST(HostPace, ValuesStayAsLongAsTheirReadingIsDueAndThenAge) {
   root.Replace("proc/vmstat", "pgmajfault 45000", "pgmajfault 45001");
   for (int i = 0; i < 9; ++i) {
     ASSERT_TRUE(run.After(seconds(1)).ok());
-    EXPECT_TRUE(run.Lines().contains(faults + "45000")) << i;  // fresh: no time stands behind it
+    EXPECT_TRUE(run.Lines().contains(faults + "45000")) << i;  // fresh: has no time
   }
   ASSERT_TRUE(run.After(seconds(1)).ok());
   EXPECT_TRUE(run.Lines().contains(faults + "45001"));
-  // Gone: stale with its time until the time to live ends, then absent; back when it is looked for again.
+  // Gone: stale with its time until the time to live ends, then absent; exported again at the next retry.
   std::string text = root.Read("proc/vmstat");
   root.Remove("proc/vmstat");
   ASSERT_TRUE(run.After(seconds(10)).ok());
@@ -384,8 +384,8 @@ TEST(HostPace, ValuesStayAsLongAsTheirReadingIsDueAndThenAge) {
   EXPECT_TRUE(run.Lines().contains(faults + "45001"));
 }
 
-// A reading that was not believed must not be kept fresh by the pace of its part.
-TEST(HostPace, ARejectedReadingAges) {
+// A rejected reading is not kept fresh by the interval of its part.
+TEST(HostPace, RejectedReadingAges) {
   FakeRoot root;
   HostRun run(root.path());
   ASSERT_TRUE(run.Collect().ok());
@@ -397,7 +397,7 @@ TEST(HostPace, ARejectedReadingAges) {
   EXPECT_FALSE(run.Has(swapped));
 }
 
-TEST(HostEnergy, PackagesOfSeveralDiesAndTheirMemory) {
+TEST(HostEnergy, AddsDiesOfAPackageAndItsMemory) {
   FakeRoot root;
   root.Remove("sys/class/powercap");
   auto zone = [&](const std::string& name, const std::string& what, const std::string& microjoules) {
@@ -429,7 +429,7 @@ TEST(HostEnergy, PackagesOfSeveralDiesAndTheirMemory) {
   EXPECT_TRUE(run.Lines().contains("host_cpu_energy_joules_total{host_cpu_package=\"1\"} 7"));
 }
 
-TEST(HostTemperatures, OfOtherMachines) {
+TEST(HostTemperatures, ReadsOtherMachines) {
   FakeRoot root;
   root.Remove("sys/class/hwmon");
   auto sensor = [&](const std::string& chip, const std::string& name, const std::string& file,
@@ -463,7 +463,7 @@ TEST(HostTemperatures, OfOtherMachines) {
                                             "\"k10temp.1/tccd1\"} 53", "\"coretemp.0/package_id_?\"} 50"));
 }
 
-TEST(HostTime, WithoutAReferenceThereIsNoOffset) {
+TEST(HostTime, HasNoOffsetWithoutAReference) {
   HostSeams seams{&FakeStatVfs, [](TimeSync& out) {
                     out = {};
                     return Ok();
@@ -478,7 +478,7 @@ TEST(HostTime, WithoutAReferenceThereIsNoOffset) {
   EXPECT_FALSE(forbidden.Has("host_time"));
 }
 
-TEST(HostProbe, AWholeMachine) {
+TEST(HostProbe, CompleteMachine) {
   Config config = HostConfig();
   config.Set("root", kGoodRoot, {});
   Env env;
@@ -491,7 +491,7 @@ TEST(HostProbe, AWholeMachine) {
   EXPECT_EQ(findings[1].kind, Finding::kFound);
 }
 
-TEST(HostProbe, AContainerWithoutPressureAndEnergy) {
+TEST(HostProbe, ContainerWithoutPressureAndEnergy) {
   FakeRoot root;
   root.Remove("proc/pressure");
   root.Remove("sys/class/powercap");

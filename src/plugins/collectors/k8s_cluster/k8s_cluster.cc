@@ -1,12 +1,12 @@
-// How pods fare: phase, restarts, readiness and what scheduling took, from the API server. By default of this
-// node's pods, so that every agent of a cluster tells its own; one agent alone may be asked for the whole
-// cluster.
+// Collector of the state of pods from the API server: phase, restarts, readiness and the time of scheduling.
+// By default of this node's pods, so that each agent of a cluster exports its own; a single agent may export
+// the whole cluster.
 
 #include <algorithm>
 #include <utility>
 
 #include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "catalog/kubernetes.h"
 #include "net/io_loop.h"
 #include "plugins/collectors/k8s_cluster/k8s_cluster.h"
@@ -34,13 +34,24 @@ using kubelet::ApiCall;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What is left of a run's time for the parsing.
+// Reserved of a run's time for parsing.
 constexpr Duration kMostReserve = milliseconds(500);
 constexpr std::string_view kPageOfPods = "500";
 
-std::string NodeName(const Config& config) { return kubelet::NodeName(config.Text("node_name")); }
+constexpr std::string_view kScopes[] = {"node", "cluster"};
+constexpr OptionSpec kOptions[] = {
+    TextOption("scope", "node",
+               "Pods of this node, or of the cluster with unscheduled ones. Use cluster for one agent only.",
+               kScopes),
+    TextOption("node_name", {},
+               "Name of this node; default: the variable NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME."),
+    TextOption("kubeconfig", {}, "kubeconfig file, for use outside of a pod."),
+};
+using Options = OptionsOf<kOptions>;
 
-// One list a run, which may come in parts: asked on the loop, parsed on a worker, in turns.
+std::string NodeName(const Options& options) { return kubelet::NodeName(options.Text("node_name")); }
+
+// Reads one list per run, possibly in parts: requested on the loop, parsed on a worker.
 class K8sCluster final : public Collector {
  public:
   K8sCluster(std::string node, kubelet::ApiServer server, Env& env)
@@ -99,7 +110,7 @@ class K8sCluster final : public Collector {
     if (coming_.size() + list->pods.size() > kubelet::kMostPods)
       return Finish({Code::kExhausted, "the list of pods is too long"});
     std::move(list->pods.begin(), list->pods.end(), std::back_inserter(coming_));
-    bool plain = std::all_of(list->next.begin(), list->next.end(), [](char c) {
+    bool plain = std::ranges::all_of(list->next, [](char c) {
       return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '-' ||
              c == '_' || c == '=' || c == '.';
     });
@@ -130,11 +141,11 @@ class K8sCluster final : public Collector {
   ApiCall call_;
 };
 
-bool WantsCluster(const Config& config) { return config.Text("scope") == "cluster"; }
+bool WantsCluster(const Options& options) { return options.Text("scope") == "cluster"; }
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
-  ASSIGN_OR_RETURN(kubelet::ApiServer server, kubelet::FindApiServer(config.Text("kubeconfig")));
+  ASSIGN_OR_RETURN(kubelet::ApiServer server, kubelet::FindApiServer(Options(config).Text("kubeconfig")));
   std::string node = WantsCluster(config) ? std::string() : NodeName(config);
   if (node.empty() && !WantsCluster(config))
     return Status{Code::kUnavailable,
@@ -145,7 +156,7 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 std::vector<Finding> Probe(const Config& config, Env&) {
   Finding finding;
   finding.subject = "k8s_cluster";
-  auto server = kubelet::FindApiServer(config.Text("kubeconfig"));
+  auto server = kubelet::FindApiServer(Options(config).Text("kubeconfig"));
   if (!server) {
     finding.kind = server.error().code == Code::kUnavailable ? Finding::kNotHere : Finding::kBroken;
     finding.why = server.error().detail;
@@ -161,33 +172,17 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return {finding};
 }
 
-constexpr std::string_view kScopes[] = {"node", "cluster"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "scope",
-     .fallback = "node",
-     .help = "Pods of this node, or of the cluster with unscheduled ones. Use cluster for one agent only.",
-     .allowed = kScopes},
-    {.key = "node_name",
-     .help = "Name of this node; default: the variable NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME."},
-    {.key = "kubeconfig", .help = "kubeconfig file, for use outside of a pod."},
-};
-
 }  // namespace
 
 void PodStateSeries::Write(const std::vector<kubelet::Pod>& pods, FrameWriter& out) {
   ++round_;
   for (const kubelet::Pod& pod : pods) WritePod(pod, out);
-  for (auto at = pods_.begin(); at != pods_.end();) {
-    One& one = at->second;
-    std::erase_if(one.containers, [&](const Container& container) {
-      bool gone = container.seen != round_;
-      if (gone) out.table().Retire(container.entity);
-      return gone;
-    });
-    bool gone = one.seen != round_;
-    if (gone) out.table().Retire(one.entity);
-    at = gone ? pods_.erase(at) : std::next(at);
-  }
+  const auto retired = [&](const auto& one) {
+    if (one.seen != round_) out.table().Retire(one.entity);
+    return one.seen != round_;
+  };
+  for (auto& [uid, pod] : pods_) std::erase_if(pod.containers, retired);
+  std::erase_if(pods_, [&](const auto& pod) { return retired(pod.second); });
 }
 
 void PodStateSeries::Retire(One& one, FrameWriter& out) {
@@ -201,27 +196,26 @@ void PodStateSeries::WritePod(const kubelet::Pod& pod, FrameWriter& out) {
   if (at == pods_.end()) at = pods_.emplace(pod.uid, One{}).first;
   One& one = at->second;
   if (std::exchange(one.seen, round_) == round_) return;
-  if (one.entity && one.node != pod.node) Retire(one, out);  // it was given a node
+  if (one.entity && one.node != pod.node) Retire(one, out);  // scheduled since
   if (!one.entity) {
     one.node = pod.node;
     one.entity = MakePod(pod);
   }
   for (size_t i = 0; i < kPhases; ++i) {
-    if (!one.phases[i])
-      one.phases[i] = out.table().Declare(kK8sPodStatusPhase, one.entity,
-                                          {{"k8s.pod.status.phase", kPhaseWords[i].second}});
-    out.Set(one.phases[i], pod.phase == kPhaseWords[i].first ? 1 : 0);
+    out.DeclareAndSet(one.phases[i], kK8sPodStatusPhase, one.entity,
+                      {{"k8s.pod.status.phase", kPhaseWords[i].second}},
+                      pod.phase == kPhaseWords[i].first ? 1 : 0);
   }
   if (pod.created_unix_ns != 0 && pod.scheduled_unix_ns >= pod.created_unix_ns) {
-    if (!one.delay) one.delay = out.table().Declare(kK8sPodSchedulingDelay, one.entity);
-    out.Set(one.delay, static_cast<double>(pod.scheduled_unix_ns - pod.created_unix_ns) * 1e-9);
+    out.DeclareAndSet(one.delay, kK8sPodSchedulingDelay, one.entity, {},
+                      static_cast<double>(pod.scheduled_unix_ns - pod.created_unix_ns) * 1e-9);
   }
   for (const kubelet::PodContainer& container : pod.containers) WriteContainer(container, one, out);
 }
 
 void PodStateSeries::WriteContainer(const kubelet::PodContainer& container, One& one, FrameWriter& out) {
-  auto at = std::find_if(one.containers.begin(), one.containers.end(),
-                         [&](const Container& known) { return known.name == container.name; });
+  auto at = std::ranges::find_if(one.containers,
+                                 [&](const Container& known) { return known.name == container.name; });
   if (at == one.containers.end()) {
     at = one.containers.insert(one.containers.end(), Container{});
     at->name = container.name;
@@ -229,14 +223,10 @@ void PodStateSeries::WriteContainer(const kubelet::PodContainer& container, One&
         MakeRef<Entity>("k8s.container", AttributeSet({{"k8s.container.name", at->name}}), one.entity);
   }
   if (std::exchange(at->seen, round_) == round_) return;
-  if (container.restarts) {
-    if (!at->restarts) at->restarts = out.table().Declare(kK8sContainerRestartCount, at->entity);
-    out.Set(at->restarts, *container.restarts);
-  }
-  if (container.ready) {
-    if (!at->ready) at->ready = out.table().Declare(kK8sContainerReady, at->entity);
-    out.Set(at->ready, *container.ready ? 1 : 0);
-  }
+  if (container.restarts)
+    out.DeclareAndSet(at->restarts, kK8sContainerRestartCount, at->entity, {}, *container.restarts);
+  if (container.ready)
+    out.DeclareAndSet(at->ready, kK8sContainerReady, at->entity, {}, *container.ready ? 1 : 0);
 }
 
 extern const CollectorSpec k8s_cluster_collector;

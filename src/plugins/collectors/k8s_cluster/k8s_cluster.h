@@ -1,4 +1,4 @@
-// The series of how pods and containers fare. Used inside the collector's run.
+// Series of the states of pods and containers. Used inside the collector's run.
 #pragma once
 
 #include <array>
@@ -11,10 +11,10 @@
 
 namespace gpulens {
 
-// One list after the other; a pod is known by its uid. A steady Write does not allocate.
+// Pods are identified by uid. Write does not allocate while the list stays.
 class PodStateSeries {
  public:
-  // What is no more in the list is retired.
+  // Retires pods that are no longer listed.
   void Write(const std::vector<kubelet::Pod>& pods, FrameWriter& out);
 
  private:

@@ -5,7 +5,7 @@
 
 #include "base/testing/allocations.h"
 #include "base/testing/temp_folder.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/testing/scripted_server.h"
 #include "plugins/collectors/k8s_cluster/k8s_cluster.h"
 #include "scrape/collector_testing.h"
@@ -95,7 +95,7 @@ TEST_F(K8sClusterTest, ReadsAClusterInParts) {
   EXPECT_THAT(server.requests()[0], HasSubstr("GET /api/v1/pods?limit=500 "));
 }
 
-TEST_F(K8sClusterTest, FailuresAreTold) {
+TEST_F(K8sClusterTest, ReportsFailures) {
   std::atomic<int> turn = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     switch (turn++) {
@@ -113,7 +113,7 @@ TEST_F(K8sClusterTest, FailuresAreTold) {
   EXPECT_EQ(instance->stats().last.code, Code::kDataLoss) << "a place that would change the request";
 }
 
-TEST(PodStateSeries, ASteadyWriteDoesNotAllocate) {
+TEST(PodStateSeries, SteadyWriteDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted here";
   ManualClock clock;
   SeriesTable table;

@@ -1,4 +1,4 @@
-// What the kernel says: XIDs, SXids, RAS, PCIe errors, OOM kills and the like, reported as events.
+// Collector of the kernel log: XIDs, SXids, RAS, PCIe errors, OOM kills and the like, reported as events.
 
 #include "plugins/collectors/kernel_log/kernel_log.h"
 
@@ -18,40 +18,49 @@
 #include "catalog/events.h"
 #include "catalog/gpu.h"
 #include "catalog/self.h"
-#include "plugins/plugin.h"
 
 namespace gpulens {
 namespace {
 
 using kernel_log::CleanText;
-using kernel_log::Grade;
-using kernel_log::Notice;
+using kernel_log::ErrorGrade;
+using kernel_log::KernelNotice;
 using kernel_log::NoticeKind;
 
 constexpr size_t kMaxSwitches = 64;
 constexpr size_t kMaxMuted = 256;
 constexpr int64_t kMinute = 60'000'000'000;
 
-std::string_view SeverityOf(Grade grade) noexcept {
+std::string_view SeverityOf(ErrorGrade grade) noexcept {
   constexpr std::string_view kNames[] = {"", "corrected", "deferred", "recoverable", "nonfatal", "fatal"};
   return kNames[static_cast<size_t>(grade)];
 }
 
-std::string BusOf(const Notice& notice) { return notice.pci ? notice.pci->ToString() : ""; }
+std::string BusOf(const KernelNotice& notice) { return notice.pci ? notice.pci->ToString() : ""; }
 
 // Severity of the message beyond its code: by a link's own word, and by the driver's recovery action.
-std::string_view XidSeverity(const Notice& notice) noexcept {
+std::string_view XidSeverity(const KernelNotice& notice) noexcept {
   if (notice.action == "none") return "info";
   if (notice.action == "reset_gpu" || notice.action == "reboot") return "fatal";
   if (!notice.action.empty()) return "error";
-  if (notice.grade == Grade::kFatal) return "fatal";
-  return notice.grade == Grade::kNonFatal ? "warning" : "";
+  if (notice.grade == ErrorGrade::kFatal) return "fatal";
+  return notice.grade == ErrorGrade::kNonFatal ? "warning" : "";
 }
 
-using kernel_log::From;
+using kernel_log::LogStart;
+
+constexpr std::string_view kSources[] = {"auto", "kmsg", "journald", "file"};
+constexpr std::string_view kSince[] = {"now", "boot"};
+constexpr OptionSpec kOptions[] = {
+    TextOption("source", "auto", "Source of kernel messages; auto uses the first that can be read.",
+               kSources),
+    TextOption("path", {}, "With source: file, the file to follow."),
+    TextOption("since", "now", "boot: report messages from before the agent started as events, too.", kSince),
+};
+using Options = OptionsOf<kOptions>;
 
 constexpr std::string_view kStillWorks = "; XIDs reported by NVML and all metrics do not need it";
-// Kernel messages alone come first; in the others lines of the kernel are picked out.
+// Files with kernel messages only come first; of the others only lines of the kernel are used.
 constexpr const char* kFiles[] = {"/var/log/kern.log", "/var/log/messages", "/var/log/syslog"};
 constexpr const char* kJournals[] = {"/run/log/journal", "/var/log/journal"};
 constexpr const char* kJournalctls[] = {"/usr/bin/journalctl", "/bin/journalctl"};
@@ -92,7 +101,7 @@ Result<ChosenLog> Made(Result<std::unique_ptr<kernel_log::LogReader>> reader, st
   return ChosenLog{*std::move(reader), source, std::move(place)};
 }
 
-Result<ChosenLog> Journal(const Env& env, From from) {
+Result<ChosenLog> Journal(const Env& env, LogStart from) {
   std::string program = Journalctl(env);
   if (program.empty())
     return Status{Code::kUnavailable, "kernel log: no journalctl here" + std::string(kStillWorks)};
@@ -106,7 +115,7 @@ Result<ChosenLog> Journal(const Env& env, From from) {
 }
 
 // The first log that can be read.
-Result<ChosenLog> First(const Env& env, From from) {
+Result<ChosenLog> First(const Env& env, LogStart from) {
   std::string device = Below(env, "/dev/kmsg");
   auto kmsg = Made(kernel_log::OpenKmsg(device, from), "kmsg", device);
   if (kmsg) return kmsg;
@@ -156,7 +165,7 @@ class KernelLog final : public Collector {
   Env& env_;
   EventMaker maker_;
   kernel_log::NoticeReader notices_;
-  kernel_log::Visit visit_;
+  kernel_log::MessageVisitor visit_;
   Series lost_;
   bool watches_ = false;
 };
@@ -167,20 +176,6 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) { return ProbeLog(config, env); }
-
-constexpr std::string_view kSources[] = {"auto", "kmsg", "journald", "file"};
-constexpr std::string_view kSince[] = {"now", "boot"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "source",
-     .fallback = "auto",
-     .help = "Source of kernel messages; auto uses the first that can be read.",
-     .allowed = kSources},
-    {.key = "path", .fallback = {}, .help = "With source: file, the file to follow."},
-    {.key = "since",
-     .fallback = "now",
-     .help = "boot: report messages from before the agent started as events, too.",
-     .allowed = kSince},
-};
 
 constexpr const MetricDesc* kMetrics[] = {&kSelfKernelLogLost, &kNvswitchSxidErrors};
 
@@ -208,20 +203,16 @@ EventMaker::Switch* EventMaker::FindSwitch(const PciAddress& address) {
 
 void EventMaker::WriteCounters(FrameWriter& out) {
   for (Switch& each : switches_) {
-    if (!each.fatal_series) {
-      each.fatal_series =
-          out.table().Declare(kNvswitchSxidErrors, each.entity, {{"nvswitch.sxid.severity", "fatal"}});
-      each.non_fatal_series =
-          out.table().Declare(kNvswitchSxidErrors, each.entity, {{"nvswitch.sxid.severity", "non_fatal"}});
-    }
-    out.Set(each.fatal_series, each.fatal);
-    out.Set(each.non_fatal_series, each.non_fatal);
+    out.DeclareAndSet(each.fatal_series, kNvswitchSxidErrors, each.entity,
+                      {{"nvswitch.sxid.severity", "fatal"}}, each.fatal);
+    out.DeclareAndSet(each.non_fatal_series, kNvswitchSxidErrors, each.entity,
+                      {{"nvswitch.sxid.severity", "non_fatal"}}, each.non_fatal);
   }
 }
 
 bool EventMaker::IsMuted(const std::string& key, Instant at) {
   std::erase_if(muted_, [&](const Muted& each) { return each.until_boot_ns <= at.boot_ns; });
-  bool muted = std::any_of(muted_.begin(), muted_.end(), [&](const Muted& each) { return each.key == key; });
+  bool muted = std::ranges::any_of(muted_, [&](const Muted& each) { return each.key == key; });
   // Too many different keys within a minute are a flood, too.
   muted = muted || muted_.size() >= kMaxMuted;
   if (!muted) muted_.push_back({key, at.boot_ns + kMinute});
@@ -229,7 +220,7 @@ bool EventMaker::IsMuted(const std::string& key, Instant at) {
   return muted;
 }
 
-void EventMaker::Report(std::string_view name, const Notice& notice, Attributes attributes,
+void EventMaker::Report(std::string_view name, const KernelNotice& notice, Attributes attributes,
                         std::string_view message, Instant at) {
   if (!queue_) return;
   const std::string bus = BusOf(notice), process = CleanText(notice.process);
@@ -238,15 +229,14 @@ void EventMaker::Report(std::string_view name, const Notice& notice, Attributes 
   if (!process.empty()) attributes.push_back({"process.executable.name", process});
   if (notice.link) attributes.push_back({"gpu.interconnect.link_index", int64_t{*notice.link}});
   attributes.push_back({"event.source", source_});
-  Event event;
-  event.at = at;
-  event.name = name;
-  event.attributes = AttributeSet(attributes);
-  event.body = CleanText(message);
-  queue_->Report(std::move(event));
+  queue_->Report({.at = at,
+                  .name = name,
+                  .entity = {},
+                  .attributes = AttributeSet(attributes),
+                  .body = CleanText(message)});
 }
 
-void EventMaker::Take(const Notice& notice, std::string_view message, Instant at) {
+void EventMaker::Take(const KernelNotice& notice, std::string_view message, Instant at) {
   auto report = [&](const EventDesc& event, Attributes attributes) {
     Report(event.name, notice, std::move(attributes), message, at);
   };
@@ -267,10 +257,10 @@ void EventMaker::Take(const Notice& notice, std::string_view message, Instant at
     }
     case NoticeKind::kHardware: {
       // Corrected errors and throttling come in storms.
-      bool stormy = notice.grade == Grade::kCorrected || notice.facts == "thermal.cpu_throttle";
+      bool stormy = notice.grade == ErrorGrade::kCorrected || notice.facts == "thermal.cpu_throttle";
       if (stormy && IsMuted(std::string(notice.type), at)) return;
       Attributes attributes = {{"host.error.type", notice.type}};
-      if (notice.grade != Grade::kUnknown)
+      if (notice.grade != ErrorGrade::kUnknown)
         attributes.push_back({"host.error.severity", SeverityOf(notice.grade)});
       return report(kEventHostHardwareError, std::move(attributes));
     }
@@ -291,7 +281,7 @@ void EventMaker::Take(const Notice& notice, std::string_view message, Instant at
   }
 }
 
-void EventMaker::TakeXid(const Notice& notice, std::string_view message, Instant at) {
+void EventMaker::TakeXid(const KernelNotice& notice, std::string_view message, Instant at) {
   Attributes attributes = {{"gpu.xid.code", int64_t{*notice.code}}};
   if (notice.sub_code) attributes.push_back({"gpu.xid.sub_code", int64_t{*notice.sub_code}});
   if (!notice.action.empty()) attributes.push_back({"gpu.xid.action", notice.action});
@@ -300,11 +290,11 @@ void EventMaker::TakeXid(const Notice& notice, std::string_view message, Instant
   Report(kEventGpuXid.name, notice, std::move(attributes), message, at);
 }
 
-void EventMaker::TakeSxid(const Notice& notice, std::string_view message, Instant at) {
-  bool fatal = notice.grade == Grade::kFatal;
+void EventMaker::TakeSxid(const KernelNotice& notice, std::string_view message, Instant at) {
+  bool fatal = notice.grade == ErrorGrade::kFatal;
   if (Switch* known = FindSwitch(*notice.pci)) ++(fatal ? known->fatal : known->non_fatal);
   std::string id = notice.pci->ToString();
-  Notice without_bus = notice;
+  KernelNotice without_bus = notice;
   without_bus.pci.reset();
   Report(kEventNvswitchSxid.name, without_bus,
          {{"nvswitch.id", id},
@@ -313,12 +303,13 @@ void EventMaker::TakeSxid(const Notice& notice, std::string_view message, Instan
          message, at);
 }
 
-void EventMaker::TakeRas(const Notice& notice, std::string_view message, Instant at) {
+void EventMaker::TakeRas(const KernelNotice& notice, std::string_view message, Instant at) {
   // Old drivers write the block in capitals.
   std::string block(notice.type);
   for (char& c : block) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   Attributes attributes;
-  if (notice.grade != Grade::kUnknown) attributes.push_back({"gpu.ras.severity", SeverityOf(notice.grade)});
+  if (notice.grade != ErrorGrade::kUnknown)
+    attributes.push_back({"gpu.ras.severity", SeverityOf(notice.grade)});
   if (!block.empty()) attributes.push_back({"gpu.ras.block", block});
   if (notice.count) attributes.push_back({"gpu.ras.count", int64_t{*notice.count}});
   Report(kEventGpuRas.name, notice, std::move(attributes), message, at);
@@ -336,7 +327,7 @@ std::optional<PciAddress> EventMaker::GpuBehind(const PciAddress& reporter, std:
     if (!device.IsGpu()) continue;
     if (device.address == reporter) return reporter;
     if (device.address.SameSlot(reporter)) in_slot = device.address, ++gpus_in_slot;
-    bool above = std::find(device.ports.begin(), device.ports.end(), reporter) != device.ports.end();
+    bool above = std::ranges::find(device.ports, reporter) != device.ports.end();
     if (above && behind) return reporter;  // a port above several GPUs
     if (above) behind = device.address;
   }
@@ -345,15 +336,15 @@ std::optional<PciAddress> EventMaker::GpuBehind(const PciAddress& reporter, std:
   if (gpus_in_slot == 1) return in_slot;
   // A GPU that has left the bus is not listed any more, but is known by its driver.
   constexpr std::string_view kGpuDrivers[] = {"nvidia", "amdgpu", "habanalabs", "xe", "i915"};
-  bool gpu = std::find(std::begin(kGpuDrivers), std::end(kGpuDrivers), driver) != std::end(kGpuDrivers);
+  bool gpu = std::ranges::find(kGpuDrivers, driver) != std::end(kGpuDrivers);
   return gpu ? std::optional(reporter) : std::nullopt;
 }
 
-void EventMaker::TakePcieError(const Notice& notice, std::string_view message, Instant at) {
-  Notice of_gpu = notice;
+void EventMaker::TakePcieError(const KernelNotice& notice, std::string_view message, Instant at) {
+  KernelNotice of_gpu = notice;
   of_gpu.pci = GpuBehind(*notice.pci, notice.driver, at);
   if (!of_gpu.pci) return;
-  bool corrected = notice.grade == Grade::kCorrected;
+  bool corrected = notice.grade == ErrorGrade::kCorrected;
   if (corrected && IsMuted("aer " + BusOf(of_gpu), at)) return;
   Attributes attributes = {
       {"gpu.pcie.aer.severity", corrected ? std::string_view("correctable") : SeverityOf(notice.grade)}};
@@ -375,18 +366,18 @@ bool SystemJournalReadable(const std::string& root) {
 }
 
 void CheckLog(const Config& config, ConfigFaults& faults) {
-  if (config.Text("source") == "file" && config.Text("path").empty())
-    faults.Refuse(config, "source", "source: file needs path");
+  const Options options(config);
+  if (options.Text("source") == "file" && options.Text("path").empty())
+    options.Refuse("source", faults, "source: file needs path");
 }
 
 Result<ChosenLog> ChooseLog(const Config& config, const Env& env) {
   RETURN_IF_ERROR(RefuseFaults(&CheckLog, config));
-  From from = config.Text("since") == "boot" ? From::kBoot : From::kNow;
-  const std::string& source = config.Text("source");
-  const std::string& path = config.Text("path");
-  if (source == "file") {
-    return Made(kernel_log::FollowFile(path, from), "file", path);
-  }
+  const Options options(config);
+  LogStart from = options.Text("since") == "boot" ? LogStart::kBoot : LogStart::kNow;
+  const std::string& source = options.Text("source");
+  const std::string& path = options.Text("path");
+  if (source == "file") return Made(kernel_log::FollowFile(path, from), "file", path);
   if (source == "kmsg") {
     std::string device = path.empty() ? Below(env, "/dev/kmsg") : path;
     return Made(kernel_log::OpenKmsg(device, from), "kmsg", device);
@@ -398,7 +389,8 @@ Result<ChosenLog> ChooseLog(const Config& config, const Env& env) {
 std::vector<Finding> ProbeLog(const Config& config, const Env& env) {
   Finding finding;
   finding.subject = "kernel log";
-  const std::string& source = config.Text("source");
+  const Options options(config);
+  const std::string& source = options.Text("source");
   std::string device = Below(env, "/dev/kmsg");
   UniqueFd kmsg;
   int error = 0;
@@ -406,7 +398,7 @@ std::vector<Finding> ProbeLog(const Config& config, const Env& env) {
     kmsg.reset(::open(device.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     error = errno;
   }
-  std::string file = source == "file" ? config.Text("path") : FirstReadable(env, kFiles);
+  std::string file = source == "file" ? options.Text("path") : FirstReadable(env, kFiles);
   bool journal = !Journalctl(env).empty() && JournalReadable(env);
   if (kmsg) {
     finding.what = device;

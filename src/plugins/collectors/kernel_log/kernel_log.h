@@ -22,7 +22,7 @@ class EventMaker {
   // `source`: kmsg, journald, file.
   EventMaker(EventQueue* queue, std::string_view source, std::string root);
 
-  void Take(const kernel_log::Notice& notice, std::string_view message, Instant at);
+  void Take(const kernel_log::KernelNotice& notice, std::string_view message, Instant at);
   // Writes the counters of switches; declares new ones first.
   void WriteCounters(FrameWriter& out);
 
@@ -41,12 +41,12 @@ class EventMaker {
   using Attributes = std::vector<AttributeSet::Attribute>;
 
   // Adds the attributes that all events take from their notice.
-  void Report(std::string_view name, const kernel_log::Notice& notice, Attributes attributes,
+  void Report(std::string_view name, const kernel_log::KernelNotice& notice, Attributes attributes,
               std::string_view message, Instant at);
-  void TakeXid(const kernel_log::Notice& notice, std::string_view message, Instant at);
-  void TakeSxid(const kernel_log::Notice& notice, std::string_view message, Instant at);
-  void TakeRas(const kernel_log::Notice& notice, std::string_view message, Instant at);
-  void TakePcieError(const kernel_log::Notice& notice, std::string_view message, Instant at);
+  void TakeXid(const kernel_log::KernelNotice& notice, std::string_view message, Instant at);
+  void TakeSxid(const kernel_log::KernelNotice& notice, std::string_view message, Instant at);
+  void TakeRas(const kernel_log::KernelNotice& notice, std::string_view message, Instant at);
+  void TakePcieError(const kernel_log::KernelNotice& notice, std::string_view message, Instant at);
   Switch* FindSwitch(const PciAddress& address);
   // The GPU that an error report of a device or of a port above it is about.
   std::optional<PciAddress> GpuBehind(const PciAddress& reporter, std::string_view driver, Instant at);

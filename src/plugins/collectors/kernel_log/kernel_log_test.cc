@@ -92,7 +92,7 @@ class KernelLogTest : public ::testing::Test {
   Ref<const Frame> frame_;
 };
 
-TEST_F(KernelLogTest, AnXidBecomesAnEvent) {
+TEST_F(KernelLogTest, ReportsAnXid) {
   auto collector = Make();
   EXPECT_TRUE(queue_.Watched("kernel_log"));
   ASSERT_TRUE(Collect(*collector));
@@ -114,7 +114,7 @@ TEST_F(KernelLogTest, AnXidBecomesAnEvent) {
   EXPECT_FALSE(queue_.Watched()) << "who is gone watches no longer";
 }
 
-TEST_F(KernelLogTest, AGpuThatHasFallenOffTheBusInThreeLines) {
+TEST_F(KernelLogTest, JoinsThreeLinesOfAGpuThatFellOffTheBus) {
   auto collector = Make();
   Append("NVRM: The NVIDIA GPU 0000:3b:00.0");
   Append("NVRM: (PCI ID: 10de:2330) installed in this system has");
@@ -126,7 +126,7 @@ TEST_F(KernelLogTest, AGpuThatHasFallenOffTheBusInThreeLines) {
   EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
 }
 
-TEST_F(KernelLogTest, FaultsWithoutACodeOnceAMinute) {
+TEST_F(KernelLogTest, ReportsFaultsWithoutACodeOnceAMinute) {
   auto collector = Make();
   for (int i = 0; i < 3; ++i)
     Append("nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping");
@@ -144,7 +144,7 @@ TEST_F(KernelLogTest, FaultsWithoutACodeOnceAMinute) {
   EXPECT_FALSE(events[2].attributes.Has("gpu.pci.bus_id"));
 }
 
-TEST_F(KernelLogTest, SwitchesCountFromZero) {
+TEST_F(KernelLogTest, SwitchErrorsCountFromZero) {
   AddDevices();
   auto collector = Make();
   ASSERT_TRUE(Collect(*collector));
@@ -160,7 +160,7 @@ TEST_F(KernelLogTest, SwitchesCountFromZero) {
   EXPECT_EQ(events[0].attributes.Text("nvswitch.id"), "0000:86:00.0");
 }
 
-TEST_F(KernelLogTest, AnotherFunctionOfTheBoardSpeaksOfItsGpu) {
+TEST_F(KernelLogTest, MapsOtherFunctionsToTheirGpu) {
   AddDevices();
   auto collector = Make();
   constexpr std::string_view kFatal =
@@ -173,7 +173,7 @@ TEST_F(KernelLogTest, AnotherFunctionOfTheBoardSpeaksOfItsGpu) {
   EXPECT_EQ(events[0].attributes.Text("gpu.pci.bus_id"), "0000:3b:00.0");
 }
 
-TEST_F(KernelLogTest, PcieErrorsOfGpusAndThePortsAboveThem) {
+TEST_F(KernelLogTest, ReportsPcieErrorsOfGpusAndTheirPorts) {
   AddDevices();
   auto collector = Make();
   constexpr std::string_view kFatal =
@@ -198,7 +198,7 @@ TEST_F(KernelLogTest, PcieErrorsOfGpusAndThePortsAboveThem) {
   EXPECT_THAT(queue_.Take(), SizeIs(1));
 }
 
-TEST_F(KernelLogTest, AnOomKillKnowsItsCgroup) {
+TEST_F(KernelLogTest, OomKillHasItsCgroup) {
   auto collector = Make();
   Append(
       "oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c,mems_allowed=0,oom_memcg=/pods,"
@@ -212,7 +212,7 @@ TEST_F(KernelLogTest, AnOomKillKnowsItsCgroup) {
   EXPECT_FALSE(events[1].attributes.Has("host.oom.cgroup")) << "that was another process";
 }
 
-TEST_F(KernelLogTest, TheOtherKinds) {
+TEST_F(KernelLogTest, ReportsOtherKinds) {
   auto collector = Make();
   Append(
       "amdgpu 0000:c1:00.0: amdgpu: 3 correctable hardware errors detected in umc block, no user action is "
@@ -230,7 +230,7 @@ TEST_F(KernelLogTest, TheOtherKinds) {
                                             "host.hardware_error", "host.hardware_error"));
 }
 
-TEST_F(KernelLogTest, AGpuThatIsTooHotIsToldOnceAMinute) {
+TEST_F(KernelLogTest, ReportsAHotGpuOnceAMinute) {
   auto collector = Make();
   ASSERT_TRUE(Collect(*collector));
   const char* line = "amdgpu 0000:3b:00.0: amdgpu: ERROR: GPU over temperature range(SW CTF) detected!";
@@ -247,7 +247,7 @@ TEST_F(KernelLogTest, AGpuThatIsTooHotIsToldOnceAMinute) {
   EXPECT_THAT(queue_.Take(), SizeIs(1));
 }
 
-TEST_F(KernelLogTest, WhereThereIsNoneItSaysWhatStillWorks) {
+TEST_F(KernelLogTest, UnavailableLogNamesWhatStillWorks) {
   for (std::string_view source : {"auto", "kmsg", "journald"}) {
     auto made = kernel_log_collector.create(ConfigOf(std::string(source)), env_);
     ASSERT_FALSE(made.ok()) << source;
@@ -261,7 +261,7 @@ TEST_F(KernelLogTest, WhereThereIsNoneItSaysWhatStillWorks) {
   EXPECT_EQ(findings[0].kind, Finding::kNotHere);
 }
 
-TEST_F(KernelLogTest, AutoTakesASyslogFileWhereThereIsNoDevice) {
+TEST_F(KernelLogTest, AutoUsesASyslogFileWithoutADevice) {
   fs::create_directories(root_ + "/var/log");
   path_ = root_ + "/var/log/kern.log";
   std::ofstream(path_).flush();
@@ -273,7 +273,7 @@ TEST_F(KernelLogTest, AutoTakesASyslogFileWhereThereIsNoDevice) {
   EXPECT_EQ(kernel_log_collector.probe(ConfigOf("auto"), env_)[0].kind, Finding::kFound);
 }
 
-TEST(SystemJournal, ItIsTheFileThatMustBeReadable) {
+TEST(SystemJournal, ChecksThatItsFileIsReadable) {
   namespace fs = std::filesystem;
   const fs::path root = fs::path(::testing::TempDir()) / "system_journal_root";
   fs::remove_all(root);
@@ -287,7 +287,7 @@ TEST(SystemJournal, ItIsTheFileThatMustBeReadable) {
   fs::remove_all(root);
 }
 
-TEST_F(KernelLogTest, AFileThatVanishesIsAFailureAndNobodyWatches) {
+TEST_F(KernelLogTest, VanishedFileIsAFailure) {
   auto collector = Make();
   ASSERT_TRUE(Collect(*collector));
   fs::remove(path_);
@@ -296,7 +296,7 @@ TEST_F(KernelLogTest, AFileThatVanishesIsAFailureAndNobodyWatches) {
   EXPECT_TRUE(queue_.Watched());
 }
 
-TEST_F(KernelLogTest, AFloodOfCorrectedErrorsIsBounded) {
+TEST_F(KernelLogTest, BoundsAFloodOfCorrectedErrors) {
   EventMaker maker(&queue_, "kmsg", root_);
   for (int i = 0; i < 5000; ++i) {
     auto notice = kernel_log::ParseMessage("EDAC MC0: 1 CE memory read error on CPU");
@@ -306,7 +306,7 @@ TEST_F(KernelLogTest, AFloodOfCorrectedErrorsIsBounded) {
   EXPECT_EQ(queue_.suppressed(), 4999u);
 }
 
-TEST_F(KernelLogTest, ASteadyRunDoesNotAllocate) {
+TEST_F(KernelLogTest, SteadyRunDoesNotAllocate) {
   AddDevices();
   auto collector = Make();
   for (int i = 0; i < 3; ++i) ASSERT_TRUE(Collect(*collector));
@@ -317,7 +317,7 @@ TEST_F(KernelLogTest, ASteadyRunDoesNotAllocate) {
   EXPECT_EQ(ThreadAllocations() - before, 0u);
 }
 
-TEST_F(KernelLogTest, WithoutADeskItOnlyCounts) {
+TEST_F(KernelLogTest, OnlyCountsWithoutAnEventQueue) {
   env_.events = nullptr;
   auto collector = Make();
   Append("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Non-fatal, Link 30 x");

@@ -1,5 +1,5 @@
-// What pods and containers use, from the kubelet of this node: /stats/summary, and the kills for want of
-// memory from its /metrics/cadvisor.
+// Collector of the usage of pods and containers, from the kubelet of this node: /stats/summary, and OOM kills
+// from its /metrics/cadvisor.
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "catalog/kubernetes.h"
 #include "net/message/address.h"
 #include "plugins/collectors/kubelet_stats/kubelet_stats.h"
@@ -37,18 +37,34 @@ using kubelet::ApiServer;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// What is left of a run's time for the parsing.
+// Reserved of a run's time for parsing.
 constexpr Duration kMostReserve = milliseconds(500);
 constexpr size_t kMostPageBytes = 64u << 20;
+
+// Options of kTransportOptions that apply to a kubelet.
+constexpr OptionSpec kKubeletTransport[] = {
+    TimeOption("timeout", {}, "Timeout of one request; default: 10s."),
+    TextOption("bearer_token_file", {},
+               "A file with the token; default in a pod: its service account's. Read again when it changes."),
+    GroupOption("tls", "For https.", kTlsOptions),
+};
+constexpr OptionSpec kOptions[] = {
+    UrlOption("url", {},
+              "URL of the kubelet; default in a pod: https://$NODE_IP:10250, or the loopback address."),
+    BoolOption("oom_kills", true, "Read OOM kills from /metrics/cadvisor."),
+    GroupOption(kTransportKey, "How to connect: timeout, authentication, TLS.", kKubeletTransport),
+};
+using Options = OptionsOf<kOptions>;
+using Transport = OptionsOf<kKubeletTransport>;
 
 std::string ServiceAccount(std::string_view file) {
   return std::string(kubelet::kServiceAccount) + "/" + std::string(file);
 }
 
-// The kubelet of the configuration, or, in a pod, the one beside us.
-Result<ApiServer> FindKubelet(const Config& config) {
+// The configured kubelet, or, in a pod, the one of this node.
+Result<ApiServer> FindKubelet(const Options& options) {
   ApiServer server;
-  std::string url = config.Text("url");
+  std::string url = options.Text("url");
   const bool in_pod = MarkOf(ServiceAccount("token")).there();
   if (url.empty()) {
     if (!in_pod)
@@ -60,17 +76,12 @@ Result<ApiServer> FindKubelet(const Config& config) {
   }
   ASSIGN_OR_RETURN(server.url, ParseHttpUrl(url));
   while (server.url.target.ends_with('/')) server.url.target.pop_back();
-  const Config& transport = config.Group(kTransportKey);
-  const Config& tls = transport.Group("tls");
-  server.tls.ca.file = tls.Text("ca_file");
-  server.tls.certificate.file = tls.Text("cert_file");
-  server.tls.key.file = tls.Text("key_file");
-  server.tls.server_name = tls.Text("server_name");
-  server.tls.insecure_skip_verify = tls.Bool("insecure_skip_verify");
+  const Transport transport = options.Group(kTransportKey);
+  ReadTls(transport.Group("tls"), server.tls);
   if (server.tls.certificate.empty() != server.tls.key.empty())
     return Status{Code::kInvalidArgument, "tls.cert_file and tls.key_file must be set together"};
   server.token_file = transport.Text("bearer_token_file");
-  // The account's token goes nowhere in the clear.
+  // The account's token is never sent unencrypted.
   if (in_pod && server.url.tls) {
     if (server.token_file.empty()) server.token_file = ServiceAccount("token");
     if (server.tls.ca.empty() && !server.tls.insecure_skip_verify)
@@ -81,10 +92,10 @@ Result<ApiServer> FindKubelet(const Config& config) {
 
 class KubeletStats final : public Collector {
  public:
-  KubeletStats(const Config& config, ApiServer server, Env& env)
+  KubeletStats(const Options& options, ApiServer server, Env& env)
       : env_(env),
-        timeout_(RequestTimeout(config.Group(kTransportKey), seconds(10))),
-        oom_(config.Bool("oom_kills")),
+        timeout_(RequestTimeout(options.Group(kTransportKey), seconds(10))),
+        oom_(options.Bool("oom_kills")),
         access_(std::move(server)),
         summary_(*env.http),
         cadvisor_(*env.http) {
@@ -119,7 +130,7 @@ class KubeletStats final : public Collector {
   }
 
  private:
-  // Of what came, on a worker: Collect finds numbers.
+  // Parses the answers on a worker, for Collect.
   void Parse(std::function<void(Status)> done) {
     summary_answer_ = summary_.ended() ? summary_.Take() : ApiCall::Answer{};
     cadvisor_answer_ = cadvisor_.ended() ? cadvisor_.Take() : ApiCall::Answer{};
@@ -176,53 +187,22 @@ Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
 }
 
 std::vector<Finding> Probe(const Config& config, Env&) {
-  Finding finding;
-  finding.subject = "kubelet_stats";
   auto server = FindKubelet(config);
-  if (server) {
-    finding.what = server->url.ToString();
-    return {finding};
-  }
-  finding.kind = server.error().code == Code::kUnavailable ? Finding::kNotHere : Finding::kBroken;
-  finding.why = server.error().detail;
-  finding.remedy =
-      "collectors: {kubelet_stats: {url: \"https://NODE:10250\", transport: {bearer_token_file: …}}}";
-  return {finding};
+  if (server) return {{Finding::kFound, "kubelet_stats", server->url.ToString(), "", ""}};
+  const auto kind = server.error().code == Code::kUnavailable ? Finding::kNotHere : Finding::kBroken;
+  return {{kind, "kubelet_stats", "", server.error().detail,
+           "collectors: {kubelet_stats: {url: \"https://NODE:10250\", transport: {bearer_token_file: …}}}"}};
 }
 
 void Check(const Config& config, ConfigFaults& faults) {
-  const Config& tls = config.Group(kTransportKey).Group("tls");
-  if (tls.Text("cert_file").empty() != tls.Text("key_file").empty())
-    faults.Refuse(tls, tls.Text("cert_file").empty() ? "key_file" : "cert_file",
-                  "tls.cert_file and tls.key_file must be set together", "set both or neither");
+  CheckTls(Transport(Options(config).Group(kTransportKey)).Group("tls"), faults);
 }
-
-// Those of kTransportOptions that a kubelet takes.
-constexpr OptionSpec kKubeletTransport[] = {
-    {.key = "timeout", .type = OptionType::kTime, .help = "Timeout of one request; default: 10s."},
-    {.key = "bearer_token_file",
-     .help = "A file with the token; default in a pod: its service account's. Read again when it changes."},
-    {.key = "tls", .type = OptionType::kGroup, .help = "For https.", .children = kTlsOptions},
-};
-constexpr OptionSpec kOptions[] = {
-    {.key = "url",
-     .type = OptionType::kUrl,
-     .help = "URL of the kubelet; default in a pod: https://$NODE_IP:10250, or the loopback address."},
-    {.key = "oom_kills",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Read OOM kills from /metrics/cadvisor."},
-    {.key = kTransportKey,
-     .type = OptionType::kGroup,
-     .help = "How to connect: timeout, authentication, TLS.",
-     .children = kKubeletTransport},
-};
 
 }  // namespace
 
 void UsageSeries::WriteUsage(const UsageStats& stats, const Level& level, Usage& usage, FrameWriter& out) {
   const Instant now = out.begun_at();
-  // Numbers are as old as the kubelet says: it reads cgroups every ten seconds or so.
+  // Values have the kubelet's times: it reads cgroups every ten seconds or so.
   auto read_at = [&](int64_t unix_ns) {
     int64_t age = unix_ns == 0 ? 0 : std::max<int64_t>(0, now.unix_ns - unix_ns);
     out.ReadAt(now + Duration(-age));
@@ -297,8 +277,8 @@ void UsageSeries::WritePod(const kubelet::PodStats& stats, FrameWriter& out) {
 }
 
 void UsageSeries::WriteContainer(const kubelet::ContainerStats& stats, Pod& pod, FrameWriter& out) {
-  auto at = std::find_if(pod.containers.begin(), pod.containers.end(),
-                         [&](const Container& one) { return one.name == stats.name; });
+  auto at =
+      std::ranges::find_if(pod.containers, [&](const Container& one) { return one.name == stats.name; });
   if (at == pod.containers.end()) {
     at = pod.containers.insert(pod.containers.end(), Container{});
     at->name = stats.name;
@@ -307,24 +287,19 @@ void UsageSeries::WriteContainer(const kubelet::ContainerStats& stats, Pod& pod,
   }
   if (std::exchange(at->seen, round_) == round_) return;
   if (std::exchange(at->started_ns, stats.started_ns) != stats.started_ns) {
-    // Another life of it: its counters begin anew. The kills go on.
+    // The container restarted: its counters begin again, kills continue.
     for (Series& series : at->usage.series) out.table().Retire(std::exchange(series, Series{}));
   }
   WriteUsage(stats.usage, {kContainerRows, at->entity, stats.started_ns}, at->usage, out);
 }
 
 void UsageSeries::RetireGone(FrameWriter& out) {
-  for (auto at = pods_.begin(); at != pods_.end();) {
-    Pod& pod = at->second;
-    bool gone = pod.seen != round_;
-    std::erase_if(pod.containers, [&](const Container& one) {
-      bool ended = gone || one.seen != round_;
-      if (ended) out.table().Retire(one.entity);
-      return ended;
-    });
-    if (gone) out.table().Retire(pod.entity);
-    at = gone ? pods_.erase(at) : std::next(at);
-  }
+  const auto retired = [&](const auto& one) {
+    if (one.seen != round_) out.table().Retire(one.entity);
+    return one.seen != round_;
+  };
+  for (auto& [uid, pod] : pods_) std::erase_if(pod.containers, retired);
+  std::erase_if(pods_, [&](const auto& pod) { return retired(pod.second); });
 }
 
 UsageSeries::Container* UsageSeries::Find(const kubelet::OomEvents& events) {
@@ -337,7 +312,7 @@ UsageSeries::Container* UsageSeries::Find(const kubelet::OomEvents& events) {
   return nullptr;
 }
 
-// A container that starts again has another cgroup, whose count begins at 0: what each has grown by adds up.
+// A restarted container has a new cgroup, whose count begins at 0: the growths of all add up.
 void UsageSeries::WriteKills(const std::vector<kubelet::OomEvents>& events, FrameWriter& out) {
   ++kills_round_;
   for (const kubelet::OomEvents& one : events) {
@@ -361,8 +336,7 @@ void UsageSeries::WriteKills(const std::vector<kubelet::OomEvents>& events, Fram
   for (auto& [uid, pod] : pods_) {
     for (Container& one : pod.containers) {
       if (!one.kills_known) continue;
-      if (!one.kills_series) one.kills_series = out.table().Declare(kK8sContainerOomKills, one.entity);
-      out.Set(one.kills_series, one.kills);
+      out.DeclareAndSet(one.kills_series, kK8sContainerOomKills, one.entity, {}, one.kills);
     }
   }
 }

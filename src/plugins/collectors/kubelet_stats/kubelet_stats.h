@@ -1,4 +1,4 @@
-// The series of what nodes, pods and containers use. Used inside the collector's run.
+// Series of the usage of nodes, pods and containers. Used inside the collector's run.
 #pragma once
 
 #include <array>
@@ -11,13 +11,13 @@
 
 namespace gpulens {
 
-// One summary after the other. A pod is known by its uid, a container by its pod, its name and when it
-// started, so that what begins anew is a new identity. A steady Write does not allocate.
+// Pods are identified by uid, containers by pod, name and start time, so that a restart is a new identity.
+// Write does not allocate while pods and containers stay.
 class UsageSeries {
  public:
-  // What is no more in the summary is retired.
+  // Retires pods and containers that are no longer in the summary.
   void Write(const kubelet::StatsSummary& summary, FrameWriter& out);
-  // Counts the kills since the last call. Those of before the first one are nobody's.
+  // Counts kills since the last call. Those before the first call are ignored.
   void WriteKills(const std::vector<kubelet::OomEvents>& events, FrameWriter& out);
 
  private:
@@ -45,7 +45,7 @@ class UsageSeries {
   };
   using Rows = std::array<const MetricDesc*, Usage::kRows>;
 
-  // Whose usage it is. `started_ns`: of its counters; 0: not known.
+  // A node, pod or container. `started_ns`: start of its counters; 0: unknown.
   struct Level {
     const Rows& rows;
     const EntityRef& entity;
@@ -68,7 +68,7 @@ class UsageSeries {
     double count = 0;
     uint64_t seen = 0;
   };
-  std::map<std::string, Count, std::less<>> kills_;  // by what the kubelet calls the life of a container
+  std::map<std::string, Count, std::less<>> kills_;  // by the kubelet's id of a container's run
   bool kills_begun_ = false;
   uint64_t kills_round_ = 0;
   std::string key_;

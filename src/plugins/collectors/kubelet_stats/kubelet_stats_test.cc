@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/testing/scripted_server.h"
 #include "plugins/collectors/kubelet_stats/kubelet_stats.h"
 #include "scrape/collector_testing.h"
@@ -50,7 +50,7 @@ std::string Kills(int count, const std::string& cgroup = "/x") {
 constexpr const char* kWho =
     R"(k8s_container_name="c",k8s_namespace_name="ml",k8s_node_name="n1",k8s_pod_name="p",k8s_pod_uid="u1")";
 
-TEST_F(KubeletStatsTest, TellsUsageAndKills) {
+TEST_F(KubeletStatsTest, ExportsUsageAndKills) {
   std::atomic<int> kills = 2;
   ScriptedServer server([&](int, int, const std::string& request) {
     bool page = request.find("GET /metrics/cadvisor ") == 0;
@@ -69,7 +69,7 @@ TEST_F(KubeletStatsTest, TellsUsageAndKills) {
   EXPECT_THAT(Run(), HasSubstr("k8s_container_oom_kills_total{" + who + "} 2"));
 }
 
-TEST_F(KubeletStatsTest, WithoutCadvisorThereIsLess) {
+TEST_F(KubeletStatsTest, ExportsLessWithoutCadvisor) {
   ScriptedServer server([&](int, int, const std::string& request) {
     bool page = request.find("GET /metrics/cadvisor ") == 0;
     return ScriptedServer::Turn{.answer = page ? "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
@@ -81,7 +81,7 @@ TEST_F(KubeletStatsTest, WithoutCadvisorThereIsLess) {
   EXPECT_THAT(page, Not(HasSubstr("oom_kills")));
 }
 
-TEST_F(KubeletStatsTest, FailuresAreTold) {
+TEST_F(KubeletStatsTest, ReportsFailures) {
   std::atomic<int> turn = 0;
   ScriptedServer server([&](int, int, const std::string&) {
     switch (turn++) {
@@ -99,7 +99,7 @@ TEST_F(KubeletStatsTest, FailuresAreTold) {
   EXPECT_EQ(instance->stats().last.code, Code::kDataLoss) << "an object without pods";
 }
 
-TEST_F(KubeletStatsTest, NowhereIsUnavailable) {
+TEST_F(KubeletStatsTest, IsUnavailableOutsideKubernetes) {
   auto made =
       kubelet_stats_collector.create(scraping_testing::ConfigOf(kubelet_stats_collector.options, {}), env);
   EXPECT_EQ(made.status().code, Code::kUnavailable);
@@ -151,7 +151,7 @@ class UsageSeriesTest : public ::testing::Test {
   int64_t start = 0;
 };
 
-TEST_F(UsageSeriesTest, AContainerThatStartsAgainIsANewCounter) {
+TEST_F(UsageSeriesTest, RestartedContainerStartsANewCounter) {
   Write(Of(9'000'000'000, 100));
   auto frame = Write(Of(1'000'000'000, 200), {});
   EXPECT_EQ(Of(frame, "container.cpu.time"), 1);
@@ -159,7 +159,7 @@ TEST_F(UsageSeriesTest, AContainerThatStartsAgainIsANewCounter) {
   EXPECT_EQ(table.size(), 1u);
 }
 
-TEST_F(UsageSeriesTest, KillsAddUpOverTheLivesOfAContainer) {
+TEST_F(UsageSeriesTest, KillsAddUpOverRestarts) {
   auto events = [](double count, const std::string& cgroup) {
     return std::vector<kubelet::OomEvents>{{"ml", "p", "c", cgroup, count}};
   };
@@ -172,14 +172,14 @@ TEST_F(UsageSeriesTest, KillsAddUpOverTheLivesOfAContainer) {
       << "another pod of that name";
 }
 
-TEST_F(UsageSeriesTest, WhatIsGoneLeavesAtOnce) {
+TEST_F(UsageSeriesTest, RemovesEndedContainersAtOnce) {
   Write(Of(1, 100));
   auto frame = Write(StatsSummary{});
   EXPECT_EQ(Of(frame, "container.cpu.time"), std::nullopt);
   EXPECT_EQ(table.size(), 0u);
 }
 
-TEST_F(UsageSeriesTest, ASteadyWriteDoesNotAllocate) {
+TEST_F(UsageSeriesTest, SteadyWriteDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted here";
   StatsSummary summary = Of(5, 100);
   std::vector<kubelet::OomEvents> events{{"ml", "p", "c", "/a-long-name-of-a-cgroup-that-needs-memory", 1}};

@@ -1,4 +1,4 @@
-#include "plugins/collectors/nvidia/link_series.h"
+#include "plugins/collectors/nvidia/board_series.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -52,7 +52,7 @@ class AerSeriesTest : public ::testing::Test {
   AerSeries series_;
 };
 
-TEST_F(AerSeriesTest, CountsAreReadEveryMinuteAndStayFresh) {
+TEST_F(AerSeriesTest, ReadsCountsEveryMinuteAndKeepsThemFresh) {
   Put("fatal", "TOTAL_ERR_FATAL 0\n");
   EXPECT_EQ(Run(), "correctable=5 fatal=0 ") << "what the kernel does not tell is not there";
   Put("correctable", "TOTAL_ERR_COR 9\n");
@@ -61,7 +61,7 @@ TEST_F(AerSeriesTest, CountsAreReadEveryMinuteAndStayFresh) {
   EXPECT_EQ(Run(seconds(31)), "correctable=9 fatal=1 ");
 }
 
-TEST_F(AerSeriesTest, AnotherGpuIsReadAnew) {
+TEST_F(AerSeriesTest, ReplacedGpuIsReadAtOnce) {
   Run();
   table_.Retire(entity_);
   entity_ = nullptr;
@@ -74,7 +74,7 @@ TEST_F(AerSeriesTest, AnotherGpuIsReadAnew) {
   EXPECT_EQ(Run(), "");
 }
 
-TEST_F(AerSeriesTest, ASteadyRunDoesNotAllocate) {
+TEST_F(AerSeriesTest, SteadyRunDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   for (int i = 0; i < 3; ++i) Run(seconds(61));
   auto count = [&](auto&& work) {

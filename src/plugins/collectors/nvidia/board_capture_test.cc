@@ -1,4 +1,5 @@
-// What a machine's own tool printed, against what we say of the same model, for all that does not move.
+// Compares fixed values of a simulated model with the output of nvidia-smi on a real machine.
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -78,7 +79,7 @@ constexpr Pair kPairs[] = {
     {"PCI/GPU Link Info/PCIe Generation/Max", "gpu.pcie.link.gen.max", 1},
     {"PCI/GPU Link Info/Link Width/Max", "gpu.pcie.link.width.max", 1},
 };
-// What the board has no answer for.
+// Values that the board does not support.
 constexpr std::pair<const char*, const char*> kAbsent[] = {
     {"Fan Speed", "gpu.fan.speed"},
     {"Module Power Readings/Average Power Draw", "gpu.module.power"},
@@ -92,19 +93,19 @@ constexpr std::pair<const char*, const char*> kAbsent[] = {
 TEST(BoardCapture, OfAnH100) {
   auto text = ReadFile(kCapture, 16 << 20);
   if (!text) GTEST_SKIP() << "captures not here: " << kCapture;
-  Listing said = ListingOf(*text);
+  Listing printed = ListingOf(*text);
   GpuFixture fixture("model: H100\ngpus: 1\nload: {kind: idle}\n", {});
   for (int i = 0; i < 3; ++i) fixture.Run();
   for (auto [theirs, ours, per] : kPairs) {
-    auto found = said.find(kGpu + theirs);
-    ASSERT_NE(found, said.end()) << theirs;
+    auto found = printed.find(kGpu + theirs);
+    ASSERT_NE(found, printed.end()) << theirs;
     std::string_view number = found->second;
     number = number.substr(0, number.find_first_not_of("-0123456789."));
     EXPECT_DOUBLE_EQ(fixture.Value(ours), ParseDouble(number).value_or(std::nan("")) * per) << theirs;
   }
   for (auto [theirs, ours] : kAbsent) {
-    auto found = said.find(kGpu + theirs);
-    ASSERT_NE(found, said.end()) << theirs;
+    auto found = printed.find(kGpu + theirs);
+    ASSERT_NE(found, printed.end()) << theirs;
     EXPECT_EQ(found->second, "N/A") << theirs;
     EXPECT_FALSE(fixture.Has(ours)) << ours;
   }

@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "base/parse.h"
+#include "base/pci_address.h"
 #include "catalog/gpu.h"
 
 namespace gpulens::nvidia {
@@ -139,7 +140,7 @@ void BoardSeries::UpdateStates(const GpuRun& run, const StateRow& row, ReadingSe
 }
 
 void BoardSeries::UpdatePower(const GpuRun& run) {
-  // Where the board's reading is a mean already, this is the same number.
+  // Where the board reports a mean, both are the same number.
   const FieldReading* average = run.Fresh(Field::kPowerAverage);
   if (average && !DrawIsAMean(run.gpu)) {
     if (!power_average_) power_average_.series = run.table().Declare(kGpuPowerAverage, run.entity);
@@ -157,9 +158,7 @@ void BoardSeries::UpdatePowerOf(const GpuRun& run, std::array<Field, 2> fields, 
   const FieldReading* other = run.Fresh(fields[0]);
   if (!other) other = run.Fresh(fields[1]);
   if (!other) return;
-  if (!series) {
-    series.series = run.table().Declare(contained ? kGpuMemoryPower : kGpuModulePower, run.entity);
-  }
+  if (!series) series.series = run.table().Declare(contained ? kGpuMemoryPower : kGpuModulePower, run.entity);
   // Only readings of one round contradict each other.
   bool together = draw && draw->boot_ns - other->boot_ns < 1'000'000'000 && other->boot_ns != series.at_ns;
   if (together && (contained ? other->raw > draw->raw : other->raw < draw->raw)) {
@@ -199,11 +198,8 @@ void BoardSeries::UpdateFabric(const GpuRun& run) {
     const FabricCondition& condition = kFabricConditions[i];
     unsigned state = static_cast<unsigned>(health->raw) >> condition.shift & condition.mask;
     if (state == 0) continue;
-    if (!conditions_[i]) {
-      conditions_[i] =
-          run.table().Declare(kGpuFabricDegraded, run.entity, {{"gpu.fabric.condition", condition.name}});
-    }
-    run.out.Set(conditions_[i], state == condition.healthy ? 0 : 1);
+    run.out.DeclareAndSet(conditions_[i], kGpuFabricDegraded, run.entity,
+                          {{"gpu.fabric.condition", condition.name}}, state == condition.healthy ? 0 : 1);
   }
   const FieldReading* clique = run.Fresh(Field::kFabricClique);
   const FieldReading* high = run.Fresh(Field::kFabricClusterHigh);
@@ -228,23 +224,264 @@ void BoardSeries::UpdateBandwidth(const GpuRun& run) {
   const FieldReading* clock = run.Fresh(Field::kClockMaxMemory);
   std::optional<unsigned> bits = ParseInt<unsigned>(run.gpu.Fact("memory_bus_width"));
   if (!clock || clock->raw <= 0 || !bits || *bits == 0) return;
-  if (!bandwidth_max_) bandwidth_max_ = run.table().Declare(kGpuMemoryBandwidthMax, run.entity);
-  run.out.Set(bandwidth_max_, static_cast<double>(clock->raw) * 1e6 * 2 * *bits / 8);
+  run.out.DeclareAndSet(bandwidth_max_, kGpuMemoryBandwidthMax, run.entity, {},
+                        static_cast<double>(clock->raw) * 1e6 * 2 * *bits / 8);
 }
 
 void BoardSeries::UpdateDetails(const GpuRun& run) {
   const FieldReading* total = run.Fresh(Field::kBar1Total);
   const FieldReading* used = run.Fresh(Field::kBar1Used);
-  if (total && used && used->raw <= total->raw) {
-    if (!bar1_free_) bar1_free_ = run.table().Declare(kGpuMemoryBar1Free, run.entity);
-    run.out.Set(bar1_free_, total->raw - used->raw);
-  }
+  if (total && used && used->raw <= total->raw)
+    run.out.DeclareAndSet(bar1_free_, kGpuMemoryBar1Free, run.entity, {}, total->raw - used->raw);
   const FieldReading* sent = run.Fresh(Field::kNvlinkTxBytes);
   const FieldReading* received = run.Fresh(Field::kNvlinkRxBytes);
   if (!sent || !received) return;
   interconnect_.Update(run.out, sent->raw + received->raw, received->boot_ns, [&] {
     return run.table().Declare(kGpuInterconnectBandwidth, run.entity, {{"gpu.interconnect.type", "nvlink"}});
   });
+}
+
+namespace {
+
+using nvml::Field;
+using nvml::FieldReading;
+using nvml::FieldTier;
+using nvml::LinkField;
+
+constexpr std::string_view kIndex = "gpu.interconnect.link_index", kError = "gpu.interconnect.error_type";
+
+// The kinds of errors. Where the board has a total of its own, it is newer than the sum over links.
+struct ErrorRow {
+  LinkField field;
+  std::string_view name;
+  bool c2c = false;
+  Field total = Field::kCount;
+};
+constexpr ErrorRow kErrors[] = {
+    {LinkField::kCrcFlit, "crc_flit", false, Field::kNvlinkCrcFlit},
+    {LinkField::kCrcData, "crc_data", false, Field::kNvlinkCrcData},
+    {LinkField::kReplay, "replay", false, Field::kNvlinkReplay},
+    {LinkField::kRecovery, "recovery", false, Field::kNvlinkRecovery},
+    {LinkField::kEccData, "ecc_data", false, Field::kNvlinkEccData},
+    {LinkField::kMalformed, "malformed"},
+    {LinkField::kOverrun, "overrun"},
+    {LinkField::kReceive, "receive"},
+    {LinkField::kRemote, "remote"},
+    {LinkField::kGeneral, "general"},
+    {LinkField::kIntegrity, "integrity"},
+    {LinkField::kDiscard, "discard"},
+    {LinkField::kEffective, "effective"},
+    {LinkField::kSymbol, "symbol"},
+    {LinkField::kInterrupt, "interrupt", true},
+    {LinkField::kReplay, "replay", true},
+    {LinkField::kReplayBackToBack, "replay_back_to_back", true},
+};
+
+bool IsC2c(size_t number) noexcept { return number >= nvml::LinkOfC2c(0); }
+std::string_view TypeOf(size_t number) noexcept { return IsC2c(number) ? "c2c" : "nvlink"; }
+int64_t IndexOf(size_t number) noexcept {
+  return static_cast<int64_t>(number - (IsC2c(number) ? nvml::LinkOfC2c(0) : nvml::LinkOfNvlink(0)));
+}
+const FieldReading& At(const GpuRun& run, size_t number, LinkField field) noexcept {
+  return run.gpu.links[number - 1][static_cast<size_t>(field)];
+}
+
+std::string BusIdOf(int64_t packed) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%04x:%02x:%02x.0", static_cast<unsigned>(packed >> 16 & 0xFFFFFFFF),
+                static_cast<unsigned>(packed >> 8 & 0xFF), static_cast<unsigned>(packed & 0xFF));
+  return text;
+}
+
+std::string_view RemoteOf(int64_t type) noexcept {
+  switch (type) {
+    case 0: return "gpu";
+    case 1: return "cpu";
+    case 2: return "switch";
+    default: return "unknown";
+  }
+}
+
+}  // namespace
+
+void LinkSeries::Update(const GpuRun& run) {
+  static_assert(kTotals == std::size(kErrors));
+  if (links_.size() < run.gpu.links.size()) links_.resize(run.gpu.links.size());
+  UpdateTotals(run);
+  UpdateC2c(run);
+  for (size_t number = 1; number <= run.gpu.links.size(); ++number) {
+    Link& link = links_[number - 1];
+    UpdateErrors(run, number, link);
+    if (!each_) continue;
+    UpdateFields(run, number, link);
+    UpdateInfo(run, number, link);
+    UpdateFec(run, number, link);
+  }
+}
+
+void LinkSeries::UpdateTotals(const GpuRun& run) {
+  for (size_t i = 0; i < std::size(kErrors); ++i) {
+    const ErrorRow& row = kErrors[i];
+    uint64_t sum = 0;
+    bool any = false;
+    if (const FieldReading* total = row.total == Field::kCount ? nullptr : run.Fresh(row.total)) {
+      sum = static_cast<uint64_t>(total->raw);
+      any = true;
+    } else if (totals_[i] && row.total != Field::kCount && run.gpu[row.total].boot_ns != 0) {
+      continue;  // A late total is not replaced by a sum of another moment.
+    } else {
+      for (size_t number = 1; number <= run.gpu.links.size(); ++number) {
+        if (IsC2c(number) != row.c2c) continue;
+        const FieldReading& reading = At(run, number, row.field);
+        any |= run.Fresh(reading, FieldTier::kSlow) != nullptr;
+        // A link that is down keeps its last count, so that the sum never falls.
+        if (reading.boot_ns != 0) sum += static_cast<uint64_t>(reading.raw);
+      }
+    }
+    if (!any) continue;
+    run.out.DeclareAndSet(totals_[i], kGpuInterconnectErrors, run.entity,
+                          {{kLinkType, row.c2c ? "c2c" : "nvlink"}, {kError, row.name}}, sum);
+  }
+}
+
+void LinkSeries::UpdateC2c(const GpuRun& run) {
+  int64_t active = 0, all = 0;
+  for (size_t number = nvml::LinkOfC2c(0); number <= run.gpu.links.size(); ++number) {
+    const FieldReading* state = run.Fresh(At(run, number, LinkField::kActive), FieldTier::kMedium);
+    if (!state) continue;
+    ++all;
+    active += state->raw == 1;
+  }
+  if (all == 0) return;
+  SetLinkCounts(run, "c2c", active, all, c2c_active_, c2c_inactive_);
+}
+
+void LinkSeries::SetLinkCounts(const GpuRun& run, std::string_view type, int64_t active, int64_t all,
+                               Series& active_series, Series& inactive_series) {
+  auto set = [&](Series& series, std::string_view state, int64_t count) {
+    run.out.DeclareAndSet(series, kGpuInterconnectLinks, run.entity,
+                          {{kLinkType, type}, {"gpu.interconnect.state", state}}, count);
+  };
+  set(active_series, "active", active);
+  set(inactive_series, "inactive", all - active);
+}
+
+void LinkSeries::UpdateErrors(const GpuRun& run, size_t number, Link& link) {
+  for (const ErrorRow& row : kErrors) {
+    if (IsC2c(number) == row.c2c && At(run, number, row.field).raw != 0) link.errors = true;
+  }
+  if (!each_ && !link.errors) return;
+  for (const ErrorRow& row : kErrors) {
+    if (IsC2c(number) != row.c2c) continue;
+    const FieldReading* reading = run.Fresh(At(run, number, row.field), FieldTier::kSlow);
+    if (!reading) continue;
+    ReadingSeries& series = link.fields[static_cast<size_t>(row.field)];
+    if (!series) {
+      series.series =
+          run.table().Declare(kGpuInterconnectLinkErrors, run.entity,
+                              {{kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}, {kError, row.name}});
+    }
+    series.Write(run, *reading);
+  }
+}
+
+void LinkSeries::UpdateFields(const GpuRun& run, size_t number, Link& link) {
+  for (const LinkRow& row : kLinkRows) {
+    const FieldReading* reading = run.Fresh(At(run, number, row.field), row.tier);
+    if (!reading) continue;
+    ReadingSeries& series = link.fields[static_cast<size_t>(row.field)];
+    if (!series) {
+      AttributeSet::Attribute extra[] = {
+          {kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}, {row.key, row.value}};
+      series.series = run.table().Declare(
+          *row.metric, run.entity,
+          AttributeSet(std::span<const AttributeSet::Attribute>(extra, row.key.empty() ? 2 : 3)));
+    }
+    if (row.metric == &kGpuInterconnectLinkSpeed) {
+      run.out.Set(series.series, static_cast<double>(reading->raw) * 1e6);
+    } else if (row.metric == &kGpuInterconnectLinkBitErrorRate) {
+      run.out.Set(series.series, nvml::BitErrorRate(static_cast<uint64_t>(reading->raw)));
+    } else {
+      series.Write(run, *reading);
+    }
+  }
+}
+
+void LinkSeries::UpdateInfo(const GpuRun& run, size_t number, Link& link) {
+  constexpr std::array kFields = {LinkField::kVersion, LinkField::kRemoteType, LinkField::kRemotePci,
+                                  LinkField::kRemoteLink};
+  std::array<int64_t, kFields.size()> now;
+  bool any = false;
+  for (size_t i = 0; i < kFields.size(); ++i) {
+    const FieldReading* reading = run.Fresh(At(run, number, kFields[i]), FieldTier::kSlow);
+    now[i] = reading ? reading->raw : -1;
+    any |= reading != nullptr;
+  }
+  if (!any) return;
+  if (!link.info || now != link.remote) {
+    run.table().Retire(link.info);
+    link.remote = now;
+    std::string version = std::to_string(now[0]), bus = BusIdOf(now[2]), far = std::to_string(now[3]);
+    std::vector<AttributeSet::Attribute> extra = {{kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}};
+    if (now[0] >= 0) extra.push_back({"gpu.interconnect.version", std::string_view(version)});
+    if (now[1] >= 0) extra.push_back({"gpu.interconnect.remote.type", RemoteOf(now[1])});
+    if (now[2] >= 0) extra.push_back({"gpu.interconnect.remote.pci_bus_id", std::string_view(bus)});
+    if (now[3] >= 0) extra.push_back({"gpu.interconnect.remote.link_index", std::string_view(far)});
+    link.info = run.table().Declare(kGpuInterconnectLinkInfo, run.entity, AttributeSet(extra));
+  }
+  run.out.Set(link.info, 1);
+}
+
+// Blocks by how many of their symbols were corrected: bin n counts those with n, the last one those with
+// more, too.
+void LinkSeries::UpdateFec(const GpuRun& run, size_t number, Link& link) {
+  auto bin = [&](size_t i) -> const FieldReading& {
+    return At(run, number, static_cast<LinkField>(static_cast<size_t>(LinkField::kFec0) + i));
+  };
+  for (size_t i = 0; i < nvml::kFecBins; ++i) {
+    if (!run.Fresh(bin(i), FieldTier::kSlow)) return;
+  }
+  if (!link.fec) {
+    Ref<Shape> shape = MakeRef<Shape>();
+    shape->has_sum = false;
+    for (size_t i = 0; i + 1 < nvml::kFecBins; ++i) shape->bounds.push_back(static_cast<double>(i));
+    link.fec = run.table().Declare(kGpuInterconnectLinkFecCorrected, run.entity,
+                                   AttributeSet({{kLinkType, TypeOf(number)}, {kIndex, IndexOf(number)}}),
+                                   SeriesTable::Form{.shape = shape});
+  }
+  std::span<Cell> cells = run.out.Cells(link.fec);
+  double sum = 0;
+  for (size_t i = 0; i < cells.size() && i < nvml::kFecBins; ++i) {
+    sum += static_cast<double>(bin(i).raw);
+    cells[i].d = sum;
+  }
+}
+
+void AerSeries::Update(const std::string& root, const nvml::Gpu& gpu, const EntityRef& entity,
+                       FrameWriter& out) {
+  if (entity != entity_) *this = AerSeries();
+  if (!entity) return;
+  if (!entity_) {
+    entity_ = entity;
+    if (auto address = ParsePciAddress(gpu.Fact("pci_bus_id")))
+      device_ = std::make_unique<pci_aer::AerDevice>(root, address->ToString());
+  }
+  if (!device_) return;
+  int64_t now = out.begun_at().boot_ns;
+  if (read_ns_ != 0 && now - read_ns_ < kPeriodNs) {
+    for (Series series : series_) {
+      if (series) out.Keep(series);
+    }
+    return;
+  }
+  read_ns_ = now;
+  auto counts = device_->Read();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    if (!counts[i]) continue;
+    out.DeclareAndSet(
+        series_[i], kGpuPcieAerErrors, entity,
+        {{"gpu.pcie.aer.severity", pci_aer::SeverityName(static_cast<pci_aer::AerSeverity>(i))}}, *counts[i]);
+  }
 }
 
 }  // namespace gpulens::nvidia

@@ -51,7 +51,7 @@ INSTANTIATE_TEST_SUITE_P(Models, GoldenPage,
                            return text;
                          });
 
-TEST(BoardSeries, ABusyH100HasAboutTwoHundredSeries) {
+TEST(BoardSeries, BusyH100HasAboutTwoHundredSeries) {
   GpuFixture fixture(Busy("H100"), {});
   for (int i = 0; i < 62; ++i) fixture.Run();
   std::string page = fixture.Page(0);
@@ -60,7 +60,7 @@ TEST(BoardSeries, ABusyH100HasAboutTwoHundredSeries) {
   EXPECT_LT(lines, 260);
 }
 
-TEST(BoardSeries, WhatIsFixedHoldsAsLongAsTheGpuAnswers) {
+TEST(BoardSeries, FixedValuesStayFreshWhileTheGpuAnswers) {
   GpuFixture fixture(Busy("H100"), {});
   for (int i = 0; i < 300; ++i) fixture.Run();
   EXPECT_EQ(fixture.Value("gpu.clock.max{gpu.clock.type=sm}"), 1980);
@@ -69,7 +69,7 @@ TEST(BoardSeries, WhatIsFixedHoldsAsLongAsTheGpuAnswers) {
   EXPECT_FALSE(fixture.Has("gpu.clock.max{gpu.clock.type=sm}")) << "it is silent: nobody knows any more";
 }
 
-TEST(BoardSeries, ThrottlingIsTimedAndItsBeginningsCounted) {
+TEST(BoardSeries, ThrottlingHasItsTimeAndItsCount) {
   GpuFixture fixture(
       Busy("H100") + "throttle: [{mask: 0x40, from: 5, for: 8}, {mask: 0x40, from: 20, for: 2}]\n", {});
   fixture.Run();
@@ -82,7 +82,7 @@ TEST(BoardSeries, ThrottlingIsTimedAndItsBeginningsCounted) {
   EXPECT_EQ(fixture.Value("gpu.violation.time{gpu.violation.policy=thermal}"), 10);
 }
 
-TEST(BoardSeries, FaultsOfTheBoardShow) {
+TEST(BoardSeries, ExportsFaultsOfTheBoard) {
   GpuFixture fixture(Busy("GB200") +
                          "faults:\n"
                          "  - {counter: ecc_corrected, amount: 7, from: 30}\n"
@@ -121,7 +121,7 @@ TEST(BoardSeries, FaultsOfTheBoardShow) {
                   "gpu.interconnect.link_index=1,gpu.interconnect.type=nvlink}"));
 }
 
-TEST(BoardSeries, ADisplayOrAdministratorIsNoThrottlingAndAbsentBitsAreNotDeclared) {
+TEST(BoardSeries, IgnoresDisplayAndAdministratorLimitsAndAbsentBits) {
   GpuFixture fixture(Busy("RTX4090"), {});
   fixture.Run();
   EXPECT_FALSE(fixture.Has("gpu.throttle.reason{gpu.throttle.cause=syncboost}"))
@@ -130,7 +130,7 @@ TEST(BoardSeries, ADisplayOrAdministratorIsNoThrottlingAndAbsentBitsAreNotDeclar
   EXPECT_FALSE(fixture.Has("gpu.throttle.events{gpu.throttle.cause=syncboost}"));
 }
 
-// One reading by hand, in the place of what a library would say.
+// Sets single readings by hand instead of reading a library.
 class OneReading : public testing::Test {
  protected:
   OneReading() {
@@ -169,14 +169,14 @@ class OneReading : public testing::Test {
   Ref<const Frame> frame_;
 };
 
-TEST_F(OneReading, SentinelsAreJudgedBeforeScaling) {
+TEST_F(OneReading, RejectsSentinelsBeforeScaling) {
   Read(Field::kFanRotation0, 65535);
   Run();
   EXPECT_TRUE(std::isnan(Value(kGpuFanRotation)));
   EXPECT_EQ(Rejected(Validation::kSentinel), 1U);
 }
 
-TEST_F(OneReading, IsJudgedOnceHoweverOftenItIsSeen) {
+TEST_F(OneReading, IsValidatedOnce) {
   Read(Field::kPcieBadTlp, 9);
   Run();
   clock_.Advance(seconds(60));
@@ -195,7 +195,7 @@ TEST_F(OneReading, IsJudgedOnceHoweverOftenItIsSeen) {
   EXPECT_EQ(Value(kGpuPcieErrors), 2) << "said thrice it began anew";
 }
 
-TEST_F(OneReading, ThrottledTimeCannotRunFasterThanTime) {
+TEST_F(OneReading, RejectsThrottledTimeAboveElapsedTime) {
   Read(Field::kThrottleTimeBrake, 0);
   Run();
   clock_.Advance(seconds(10));
@@ -205,7 +205,7 @@ TEST_F(OneReading, ThrottledTimeCannotRunFasterThanTime) {
   EXPECT_EQ(Rejected(Validation::kImpossibleJump), 1U);
 }
 
-TEST_F(OneReading, MemoryCannotDrawMoreThanItsBoard) {
+TEST_F(OneReading, RejectsMemoryPowerAboveTheBoards) {
   Read(Field::kPower, 100'000);
   Read(Field::kPowerMemory, 150'000);
   Read(Field::kPowerModule, 90'000);
@@ -223,7 +223,7 @@ TEST_F(OneReading, MemoryCannotDrawMoreThanItsBoard) {
   EXPECT_EQ(Value(kGpuModulePower), 290);
 }
 
-TEST_F(OneReading, AverageIsShownOnlyWhereTheDrawIsNoMean) {
+TEST_F(OneReading, ExportsAverageOnlyWhereTheDrawIsInstantaneous) {
   Read(Field::kPowerAverage, 90'000);
   Run();
   EXPECT_EQ(Value(kGpuPowerAverage), 90);
@@ -233,7 +233,7 @@ TEST_F(OneReading, AverageIsShownOnlyWhereTheDrawIsNoMean) {
   EXPECT_TRUE(std::isnan(Value(kGpuPowerAverage)));
 }
 
-TEST_F(OneReading, AnUnknownStateIsNone) {
+TEST_F(OneReading, OmitsAnUnknownState) {
   Read(Field::kComputeMode, 17);
   Run();
   Run();
@@ -246,7 +246,7 @@ TEST_F(OneReading, AnUnknownStateIsNone) {
   EXPECT_TRUE(std::isnan(Value(kGpuComputeMode)));
 }
 
-TEST(BoardSteady, SixteenGpusAllocateNothing) {
+TEST(BoardSteady, SixteenGpusDoNotAllocate) {
   GpuSeries::Options options;
   options.links = options.details = true;
   GpuFixture fixture(Busy("H100", 16), options, nvml::kDetailsAll);

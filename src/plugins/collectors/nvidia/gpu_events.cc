@@ -273,7 +273,7 @@ void GpuWatch::CompareInstances(const View& view) {
   if (gpu.slices.mig_max == nvml::GpuSlices::kUnknown) return;
   size_t count = 0;
   bool same = true, complete = true;
-  for (const nvml::Slice& slice : gpu.slices.list) {
+  for (const nvml::GpuSlice& slice : gpu.slices.list) {
     if (slice.key.kind != nvml::SliceKind::kMig) continue;
     complete = complete && !slice.facts.empty();
     same = same && count < instances_.size() && instances_[count].key == slice.key &&
@@ -282,7 +282,7 @@ void GpuWatch::CompareInstances(const View& view) {
   }
   if (!complete || (instances_known_ && same && count == instances_.size())) return;
   std::vector<Instance> now;
-  for (const nvml::Slice& slice : gpu.slices.list) {
+  for (const nvml::GpuSlice& slice : gpu.slices.list) {
     if (slice.key.kind == nvml::SliceKind::kMig)
       now.push_back({slice.key, std::string(slice.Fact("profile"))});
   }
@@ -344,7 +344,7 @@ void EventReporter::Report(nvml::NvmlSource& source, const EntityRef& reader,
                           .entity = i < series.size() ? series[i].entity() : EntityRef(),
                           .now = now,
                           .at_start = i < first_gpus_,
-                          .driver_unloaded = state.fault == nvml::Fault::kDriverNotLoaded,
+                          .driver_unloaded = state.fault == nvml::ReaderFault::kDriverNotLoaded,
                           .released = released};
   };
   for (const nvml::DeviceEvent& event : events_) {

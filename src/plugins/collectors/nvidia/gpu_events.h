@@ -2,7 +2,6 @@
 // of a GPU.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -35,7 +34,7 @@ class GpuWatch {
   void OnEvent(const nvml::DeviceEvent& event, const View& view);
   // Reports what has changed since the last view.
   void Compare(const View& view);
-  // Of the GPU that was seen last; empty before the first.
+  // UUID of the GPU that was seen last; empty before the first.
   const std::string& uuid() const noexcept { return uuid_; }
 
  private:

@@ -35,7 +35,7 @@ class GpuWatchTest : public ::testing::Test {
             .driver_unloaded = unloaded_,
             .released = released_};
   }
-  // What was told by one look, a second later.
+  // Returns the events of one run, a second later.
   std::vector<Event> See() {
     clock_.Advance(seconds(1));
     watch_.Compare(View());
@@ -67,7 +67,7 @@ class GpuWatchTest : public ::testing::Test {
   bool at_start_ = true, unloaded_ = false, released_ = false;
 };
 
-TEST_F(GpuWatchTest, AGpuIsFoundOnceAndThenNothingHappens) {
+TEST_F(GpuWatchTest, ReportsAFoundGpuOnce) {
   std::vector<Event> events = See();
   EXPECT_EQ(Name(events), "gpu.found");
   EXPECT_EQ(Text(events, "gpu.found.reason"), "start");
@@ -75,7 +75,7 @@ TEST_F(GpuWatchTest, AGpuIsFoundOnceAndThenNothingHappens) {
   EXPECT_TRUE(See().empty());
 }
 
-TEST_F(GpuWatchTest, ALaterGpuWasPluggedIn) {
+TEST_F(GpuWatchTest, LaterGpuWasPluggedIn) {
   at_start_ = false;
   entity_ = {};
   std::vector<Event> events = See();
@@ -108,7 +108,7 @@ TEST_F(GpuWatchTest, LibraryEventsHaveTheirNames) {
   EXPECT_EQ(clocks, 10u) << "a minute";
 }
 
-TEST_F(GpuWatchTest, MemoryErrorsAreToldOnceAndNotTooOften) {
+TEST_F(GpuWatchTest, ReportsMemoryErrorsAtALimitedRate) {
   Read(Field::kEccCorrected, 5);
   Read(Field::kEccUncorrected, 0);
   Settle();
@@ -127,7 +127,7 @@ TEST_F(GpuWatchTest, MemoryErrorsAreToldOnceAndNotTooOften) {
   EXPECT_TRUE(See().empty()) << "the event of the library has told it";
 }
 
-TEST_F(GpuWatchTest, RowsAreRemapped) {
+TEST_F(GpuWatchTest, ReportsRemappedRows) {
   for (Field field : {Field::kRemappedCorrectable, Field::kRemappedUncorrectable, Field::kRemapPending,
                       Field::kRemapFailure})
     Read(field, 0);
@@ -143,7 +143,7 @@ TEST_F(GpuWatchTest, RowsAreRemapped) {
   EXPECT_TRUE(See().empty());
 }
 
-TEST_F(GpuWatchTest, LostAndBack) {
+TEST_F(GpuWatchTest, ReportsLostAndRecoveredGpus) {
   Settle();
   gpu_.state = GpuState::kLost;
   EXPECT_EQ(Text(See(), "gpu.lost.reason"), "gpu_is_lost");
@@ -161,7 +161,7 @@ TEST_F(GpuWatchTest, LostAndBack) {
   EXPECT_TRUE(See().empty());
 }
 
-TEST_F(GpuWatchTest, TakenAwayAndUnloaded) {
+TEST_F(GpuWatchTest, ReportsRemovedAndUnloadedGpus) {
   Settle();
   gpu_.counted = false;
   gpu_.state = GpuState::kLost;
@@ -176,7 +176,7 @@ TEST_F(GpuWatchTest, TakenAwayAndUnloaded) {
   EXPECT_EQ(Text(See(), "gpu.lost.reason"), "driver_unloaded");
 }
 
-TEST_F(GpuWatchTest, ARestartOfTheDriverProcessIsNoReset) {
+TEST_F(GpuWatchTest, RestartOfTheReaderProcessIsNotAReset) {
   Settle();
   gpu_.state = GpuState::kStarting;
   EXPECT_TRUE(See().empty());
@@ -186,7 +186,7 @@ TEST_F(GpuWatchTest, ARestartOfTheDriverProcessIsNoReset) {
   EXPECT_TRUE(See().empty());
 }
 
-TEST_F(GpuWatchTest, AResetDuringAReleaseWasAskedFor) {
+TEST_F(GpuWatchTest, ResetDuringAReleaseIsRequested) {
   Settle();
   released_ = true;
   gpu_.state = GpuState::kStarting;
@@ -198,7 +198,7 @@ TEST_F(GpuWatchTest, AResetDuringAReleaseWasAskedFor) {
   EXPECT_EQ(Text(See(), "gpu.reset.reason"), "requested");
 }
 
-TEST_F(GpuWatchTest, AnotherBoardUnderTheSameNumberIsFound) {
+TEST_F(GpuWatchTest, ReportsAnotherBoardOfTheSameIndex) {
   Settle();
   gpu_.facts[0].second = "GPU-2";
   gpu_.opened = 2;
@@ -219,7 +219,7 @@ TEST_F(GpuWatchTest, HangsNameTheirCall) {
   EXPECT_TRUE(See().empty());
 }
 
-TEST_F(GpuWatchTest, RecoveryActionsAreToldWithTheirWord) {
+TEST_F(GpuWatchTest, RecoveryActionsHaveTheirNames) {
   Read(Field::kRecoveryAction, 0);
   Settle();
   EXPECT_TRUE(Take(nvml::kEventRecoveryAction).empty()) << "the action is read in a moment";
@@ -231,7 +231,7 @@ TEST_F(GpuWatchTest, RecoveryActionsAreToldWithTheirWord) {
   EXPECT_EQ(Name(See()), "gpu.recovery_action") << "told even if the field says nothing new";
 }
 
-TEST_F(GpuWatchTest, HeatIsToldOncePerEpisode) {
+TEST_F(GpuWatchTest, ReportsHeatOncePerEpisode) {
   Read(Field::kClockEventReasons, 0);
   Settle();
   Read(Field::kClockEventReasons, 0x40 | 0x8);
@@ -249,13 +249,13 @@ TEST_F(GpuWatchTest, HeatIsToldOncePerEpisode) {
   EXPECT_EQ(Name(See()), "gpu.thermal");
 }
 
-TEST_F(GpuWatchTest, HeatThatWasThereBeforeTheAgentIsNoNews) {
+TEST_F(GpuWatchTest, IgnoresHeatOlderThanTheAgent) {
   Read(Field::kClockEventReasons, 0x40);
   See();
   EXPECT_TRUE(See().empty());
 }
 
-TEST_F(GpuWatchTest, ThePowerBrakeIsToldOncePerEpisode) {
+TEST_F(GpuWatchTest, ReportsThePowerBrakeOncePerEpisode) {
   Read(Field::kClockEventReasons, 0);
   Settle();
   Read(Field::kClockEventReasons, 0x80);
@@ -267,10 +267,10 @@ TEST_F(GpuWatchTest, ThePowerBrakeIsToldOncePerEpisode) {
   EXPECT_EQ(Text(See(), "gpu.power.reason"), "brake");
 }
 
-TEST_F(GpuWatchTest, MigInstancesAreMadeAndDestroyed) {
+TEST_F(GpuWatchTest, ReportsCreatedAndDestroyedMigInstances) {
   gpu_.slices.mig_max = 7;
   Settle();
-  nvml::Slice& slice = gpu_.slices.list.emplace_back();
+  nvml::GpuSlice& slice = gpu_.slices.list.emplace_back();
   slice.key = {.kind = nvml::SliceKind::kMig, .id = 1, .sub = 0};
   EXPECT_TRUE(See().empty()) << "who it is has not arrived";
   slice.facts = {{"profile", "3g.40gb"}};
@@ -287,9 +287,9 @@ TEST_F(GpuWatchTest, MigInstancesAreMadeAndDestroyed) {
   EXPECT_EQ(Text(See(), "gpu.mig.change"), "mode_off");
 }
 
-TEST_F(GpuWatchTest, WithoutADeskNothingIsDoneAndAQuietLookDoesNotAllocate) {
-  GpuWatch deaf(nullptr);
-  deaf.Compare(View());
+TEST_F(GpuWatchTest, DoesNothingWithoutAQueueAndDoesNotAllocate) {
+  GpuWatch without_queue(nullptr);
+  without_queue.Compare(View());
   Settle();
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   uint64_t before = AllAllocations();

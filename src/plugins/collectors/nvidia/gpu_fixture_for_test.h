@@ -1,4 +1,4 @@
-// Simulated GPUs, read by the driver's own reader in this process, booked as the agent books them, and
+// Simulated GPUs, read by the reader process's own code in this process, registered as the agent does, and
 // turned into series: everything of the collector but its processes. The clock is fixed.
 #pragma once
 
@@ -15,7 +15,6 @@
 #include "plugins/collectors/nvidia/gpu_series.h"
 #include "sources/nvml/reader/agent_for_test.h"
 #include "sources/nvml/reader/gpu_reader.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvidia {

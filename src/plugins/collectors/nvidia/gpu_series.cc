@@ -9,9 +9,9 @@ namespace {
 
 using nvml::Field;
 using nvml::FieldReading;
+using nvml::FieldTier;
 using nvml::GpuState;
 using nvml::SliceField;
-using nvml::Tier;
 using Attributes = std::vector<AttributeSet::Attribute>;
 
 // States after the first kStatesShown have a series from when they were first seen on.
@@ -37,7 +37,7 @@ constexpr FactKey kInfoFacts[] = {
     {"inforom", "gpu.inforom.version"},
     {"compute_capability", "gpu.compute_capability"},
 };
-// Those by which other programs may name the GPU.
+// Identifiers that other programs use for the GPU.
 constexpr FactKey kEntityFacts[] = {{"pci_bus_id", "gpu.pci.bus_id"}, {"minor", "gpu.minor"}};
 
 void AddFacts(const nvml::Gpu& gpu, std::span<const FactKey> facts, Attributes& out) {
@@ -58,14 +58,14 @@ EntityRef MakeEntity(const nvml::Gpu& gpu, bool simulated) {
   return MakeRef<Entity>("gpu", AttributeSet(attributes), EntityRef{}, AttributeSet(facts));
 }
 
-// A rate of the same name by GPM, for where there is no counter; null when there is none, either.
+// The rate of this name by GPM, for boards without the counter; null: none.
 const nvml::SliceValue* GpmRate(const GpuRun& run, Field counter) {
   constexpr std::pair<Field, SliceField> kRates[] = {{Field::kPcieTxBytes, SliceField::kGpmPcieTx},
                                                      {Field::kPcieRxBytes, SliceField::kGpmPcieRx},
                                                      {Field::kNvlinkTxBytes, SliceField::kGpmNvlinkTx},
                                                      {Field::kNvlinkRxBytes, SliceField::kGpmNvlinkRx}};
   for (auto [field, rate] : kRates) {
-    if (field == counter) return run.Fresh(run.gpu.slices[rate], Tier::kFast);
+    if (field == counter) return run.Fresh(run.gpu.slices[rate], FieldTier::kFast);
   }
   return nullptr;
 }
@@ -74,18 +74,18 @@ const nvml::SliceValue* GpmRate(const GpuRun& run, Field counter) {
 
 const FieldReading* GpuRun::Fresh(Field field) const { return Fresh(gpu[field], nvml::InfoOf(field).tier); }
 
-const FieldReading* GpuRun::Fresh(const FieldReading& reading, Tier tier) const {
+const FieldReading* GpuRun::Fresh(const FieldReading& reading, FieldTier tier) const {
   if (reading.status != nvml::ReadStatus::kOk || reading.boot_ns == 0) return nullptr;
-  // A GPU that no longer answers has no slow readings that still hold.
-  if (now.boot_ns - gpu.last_read_boot_ns > max_age.of(Tier::kFast)) return nullptr;
-  const bool is_static = tier == Tier::kStatic;
+  // Slow readings are valid only while the GPU answers.
+  if (now.boot_ns - gpu.last_read_boot_ns > max_age.of(FieldTier::kFast)) return nullptr;
+  const bool is_static = tier == FieldTier::kStatic;
   int64_t age = now.boot_ns - (is_static ? gpu.last_read_boot_ns : reading.boot_ns);
-  if (age > max_age.of(is_static ? Tier::kFast : tier)) return nullptr;
+  if (age > max_age.of(is_static ? FieldTier::kFast : tier)) return nullptr;
   out.ReadAt(now + Duration(-age));
   return &reading;
 }
 
-const nvml::SliceValue* GpuRun::Fresh(const nvml::SliceValue& value, Tier tier) const {
+const nvml::SliceValue* GpuRun::Fresh(const nvml::SliceValue& value, FieldTier tier) const {
   int64_t age = now.boot_ns - value.boot_ns;
   if (value.status != nvml::ReadStatus::kOk || value.boot_ns == 0 || age > max_age.of(tier)) return nullptr;
   out.ReadAt(now + Duration(-age));
@@ -205,14 +205,14 @@ void GpuSeries::UpdateShares(const GpuRun& run) {
   const FieldReading* limit = run.Valid(Field::kPowerLimitEnforced, kGpuPowerLimit);
   const FieldReading* power = run.Valid(Field::kPower, kGpuPowerInstant);
   if (power && limit && limit->raw > 0) {
-    if (!power_share_) power_share_ = run.table().Declare(kGpuPowerUtilization, entity_);
-    run.out.Set(power_share_, static_cast<double>(power->raw) / static_cast<double>(limit->raw));
+    run.out.DeclareAndSet(power_share_, kGpuPowerUtilization, entity_, {},
+                          static_cast<double>(power->raw) / static_cast<double>(limit->raw));
   }
   const FieldReading* total = run.Valid(Field::kMemoryTotal, kGpuMemoryTotal);
   const FieldReading* used = run.Valid(Field::kMemoryUsed, kGpuMemoryUsed);
   if (total && used && total->raw > 0) {
-    if (!memory_percent_) memory_percent_ = run.table().Declare(kGpuMemoryUsedPercent, entity_);
-    run.out.Set(memory_percent_, 100.0 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
+    run.out.DeclareAndSet(memory_percent_, kGpuMemoryUsedPercent, entity_, {},
+                          100.0 * static_cast<double>(used->raw) / static_cast<double>(total->raw));
   }
 }
 

@@ -1,4 +1,4 @@
-// The series of one GPU, from the readings of its reader process.
+// Series of one GPU, from the readings of its reader process.
 #pragma once
 
 #include <array>
@@ -6,10 +6,7 @@
 #include <span>
 
 #include "plugins/collectors/nvidia/board_series.h"
-#include "plugins/collectors/nvidia/gpu_run.h"
-#include "plugins/collectors/nvidia/link_series.h"
 #include "plugins/collectors/nvidia/metric_rows.h"
-#include "plugins/collectors/nvidia/process_series.h"
 #include "plugins/collectors/nvidia/slice_series.h"
 
 namespace gpulens::nvidia {

@@ -60,7 +60,7 @@ class GpuSeriesTest : public ::testing::Test {
   Ref<const Frame> frame_;
 };
 
-TEST_F(GpuSeriesTest, SlowReadingsOfAGpuThatNoLongerAnswersTurnStaleWithIt) {
+TEST_F(GpuSeriesTest, SlowReadingsTurnStaleWithTheirGpu) {
   Read(Field::kPower, 300'000);
   Read(Field::kPowerLimitEnforced, 700'000);  // Read each minute.
   Run();
@@ -79,7 +79,7 @@ TEST_F(GpuSeriesTest, SlowReadingsOfAGpuThatNoLongerAnswersTurnStaleWithIt) {
   EXPECT_EQ(Value(kGpuState, "gpu.state", "hung"), 1);
 }
 
-TEST_F(GpuSeriesTest, AGpuThatCannotBeReadHasItsNumberAndItsState) {
+TEST_F(GpuSeriesTest, UnreadableGpuHasItsIndexAndState) {
   gpu_.facts.clear();
   gpu_.identity_version = 0;
   gpu_.state = nvml::GpuState::kStarting;
@@ -107,8 +107,8 @@ TEST_F(GpuSeriesTest, AGpuThatCannotBeReadHasItsNumberAndItsState) {
   }
 }
 
-// Between two reader processes a number may pass to another GPU, whose series begin when it is opened.
-TEST_F(GpuSeriesTest, ANumberThatPassesOnHasNoSeriesUntilItsGpuIsOpened) {
+// Between two reader processes an index may pass to another GPU, whose series begin when it is opened.
+TEST_F(GpuSeriesTest, ReusedIndexHasNoSeriesUntilItsGpuIsOpen) {
   Read(Field::kPower, 300'000);
   Run();
   ASSERT_TRUE(Has(kGpuPowerDraw));
@@ -123,13 +123,13 @@ TEST_F(GpuSeriesTest, ANumberThatPassesOnHasNoSeriesUntilItsGpuIsOpened) {
   EXPECT_EQ(Value(kGpuInfo, "gpu.uuid", "GPU-2"), 1);
 }
 
-TEST_F(GpuSeriesTest, NothingIsDeclaredBeforeTheGpuIsKnown) {
+TEST_F(GpuSeriesTest, DeclaresNothingBeforeTheGpuIsKnown) {
   gpu_.facts.clear();
   Run();
   EXPECT_EQ(table_.size(), 0u);
 }
 
-TEST_F(GpuSeriesTest, UnitsAreThoseOfTheCatalogue) {
+TEST_F(GpuSeriesTest, UsesTheUnitsOfTheCatalogue) {
   Read(Field::kPower, 612'340);
   Read(Field::kPowerLimitEnforced, 700'000);
   Read(Field::kEnergy, 1'234'567);
@@ -149,7 +149,7 @@ TEST_F(GpuSeriesTest, UnitsAreThoseOfTheCatalogue) {
       << "serial numbers are told only when asked for";
 }
 
-TEST_F(GpuSeriesTest, WhatTheDriverCannotSayIsAbsent) {
+TEST_F(GpuSeriesTest, OmitsWhatTheDriverDoesNotSupport) {
   Read(Field::kFanSpeedMax, 0, ReadStatus::kNotSupported);
   Read(Field::kEccCorrected, 0, ReadStatus::kNotSupported);
   Run();
@@ -167,7 +167,7 @@ TEST_F(GpuSeriesTest, SentinelsAreRejected) {
   EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Validation::kSentinel)], 2u);
 }
 
-TEST_F(GpuSeriesTest, NothingIsDerivedFromWhatSaysNothing) {
+TEST_F(GpuSeriesTest, DerivesNothingFromSentinels) {
   Read(Field::kPower, 4294967295);
   Read(Field::kPowerLimitEnforced, 700'000);
   Read(Field::kMemoryTotal, -1);
@@ -188,7 +188,7 @@ TEST_F(GpuSeriesTest, NothingIsDerivedFromWhatSaysNothing) {
   EXPECT_FALSE(Has(kGpuPcieThroughput)) << "no rate to nowhere";
 }
 
-TEST_F(GpuSeriesTest, RatesComeFromTwoReadingsAndTheirOwnTimes) {
+TEST_F(GpuSeriesTest, RatesUseTwoReadingsAndTheirTimes) {
   constexpr int64_t kGiB = 1 << 30;
   Read(Field::kNvlinkTxBytes, 100 * kGiB);
   Run();
@@ -197,7 +197,7 @@ TEST_F(GpuSeriesTest, RatesComeFromTwoReadingsAndTheirOwnTimes) {
   Read(Field::kNvlinkTxBytes, 101 * kGiB);
   Run();
   EXPECT_DOUBLE_EQ(Value(kGpuInterconnectThroughput, "gpu.interconnect.direction", "transmit"), 0.5 * kGiB);
-  // No newer reading: the rate stands, and is not computed from a span of zero.
+  // No newer reading: the rate stays, and is not computed from a span of zero.
   Run();
   EXPECT_DOUBLE_EQ(Value(kGpuInterconnectThroughput), 0.5 * kGiB);
   clock_.Advance(seconds(1));
@@ -210,7 +210,7 @@ TEST_F(GpuSeriesTest, RatesComeFromTwoReadingsAndTheirOwnTimes) {
   EXPECT_EQ(Value(kGpuInterconnectThroughput), 0);
 }
 
-TEST_F(GpuSeriesTest, WithoutPcieCountersTheDriversOwnRateServes) {
+TEST_F(GpuSeriesTest, UsesTheDriversRateWithoutPcieCounters) {
   Read(Field::kPcieTxRate, 2048);
   Run();
   EXPECT_EQ(Value(kGpuPcieThroughput, "gpu.interconnect.direction", "transmit"), 2048.0 * 1024);
@@ -247,7 +247,7 @@ TEST_F(GpuSeriesTest, RetiredPagesCountWhereRowsAreNotRemapped) {
   EXPECT_EQ(Value(kGpuRowRemapCount, "gpu.ecc.error_type", "correctable"), 7);
 }
 
-TEST_F(GpuSeriesTest, OldReadingsTurnStaleThenAbsentAndTheStateSaysWhy) {
+TEST_F(GpuSeriesTest, OldReadingsTurnStaleThenAbsent) {
   Read(Field::kPower, 500'000);
   Run();
   clock_.Advance(seconds(5));
@@ -262,7 +262,7 @@ TEST_F(GpuSeriesTest, OldReadingsTurnStaleThenAbsentAndTheStateSaysWhy) {
   EXPECT_EQ(age, 5000u) << "the age counts from the reading";
 }
 
-TEST_F(GpuSeriesTest, WhileNobodyKnowsTheStateIsNotTold) {
+TEST_F(GpuSeriesTest, OmitsTheStateWhileItIsUnknown) {
   Read(Field::kPower, 500'000);
   Run();
   EXPECT_EQ(Value(kGpuState, "gpu.state", "ok"), 1);
@@ -300,7 +300,7 @@ TEST_F(GpuSeriesTest, ProcessesComeAndGoWithTheirPeak) {
   EXPECT_EQ(Value(kGpuProcesses, "gpu.process.type", "compute"), 0);
 }
 
-TEST_F(GpuSeriesTest, AnotherBoardInTheSameSlotIsAnotherIdentity) {
+TEST_F(GpuSeriesTest, ReplacedBoardChangesTheIdentity) {
   Read(Field::kEnergy, 5'000'000);
   Run();
   gpu_.facts[0].second = "GPU-2";

@@ -1,5 +1,5 @@
 // The tables that map fields of the NVML reader process to metrics. A new number of the library needs a row
-// here; the metrics of these tables are part of kNvidiaMetrics by themselves. Values that need more than a
+// here; kNvidiaMetrics includes the metrics of these tables. Values that need more than a
 // factor (rates, shares, masks) are computed in the *_series.cc files and listed in kComputedMetrics.
 #pragma once
 
@@ -41,7 +41,7 @@ Series DeclareRow(const MetricRow<Field>& row, const EntityRef& entity, SeriesTa
 using F = nvml::Field;
 using S = nvml::SliceField;
 using L = nvml::LinkField;
-using T = nvml::Tier;
+using T = nvml::FieldTier;
 inline constexpr std::string_view kTask = "gpu.task.type", kSensor = "gpu.temperature.sensor",
                                   kLimit = "gpu.temperature.limit_type", kClock = "gpu.clock.type",
                                   kPolicy = "gpu.violation.policy", kCause = "gpu.throttle.cause",
@@ -211,7 +211,7 @@ inline constexpr FieldRow kFieldRows[] = {
 
 inline constexpr double kPerMib = 1.0 / (1 << 20);
 
-// Of a GPU without MIG, else of each GPU instance: never of both.
+// Of a GPU without MIG, else of each GPU instance; not of both.
 inline constexpr SliceRow kGpmRows[] = {
     {S::kGpmGraphics, &kGpuGrEngineActive, 100},   {S::kGpmSm, &kGpuSmActive, 100},
     {S::kGpmOccupancy, &kGpuSmOccupancy, 100},     {S::kGpmDram, &kGpuDramActive, 100},
@@ -222,7 +222,7 @@ inline constexpr SliceRow kGpmRows[] = {
     {S::kGpmDmma, &kGpuPipeTensorDmmaActive, 100},
 };
 
-// One engine, one unit, one cache.
+// An engine, a unit, or a cache.
 consteval SliceRow EngineRow(S field, std::string_view type, std::string_view index) {
   return {field, &kGpuEngineUtilization, 100, "gpu.engine.type", type, "gpu.engine.index", index, true};
 }
@@ -357,11 +357,11 @@ inline constexpr std::string_view kEccLocations[] = {"l1",      "l2",     "dram"
                                                      "texture", "shared", "cbu",  "sram"};
 inline constexpr size_t kEccLocationFields = 4 * std::size(kEccLocations);
 
-// One link's number. Speed and bit error rates are not scaled by a divisor: see link_series.cc.
+// One link's number. Speed and bit error rates are not scaled by a divisor: see board_series.cc.
 struct LinkRow {
   nvml::LinkField field;
   const MetricDesc* metric;
-  nvml::Tier tier;
+  nvml::FieldTier tier;
   std::string_view key = {}, value = {};
 };
 inline constexpr LinkRow kLinkRows[] = {

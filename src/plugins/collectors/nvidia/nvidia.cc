@@ -1,20 +1,18 @@
-// NVIDIA GPUs, through the NVML reader process. This file keeps the process in view and lets one
+// Collector of NVIDIA GPUs, through the NVML reader process. Supervises the process, and lets one
 // GpuSeries per GPU turn readings into values; no library call happens in this process.
 
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "base/version.h"
 #include "catalog/self.h"
 #include "pipeline/reader_series.h"
 #include "plugins/agent_stats.h"
 #include "plugins/collectors/nvidia/gpu_events.h"
 #include "plugins/collectors/nvidia/gpu_series.h"
-#include "plugins/driver_control.h"
 #include "plugins/plugin.h"
+#include "plugins/reader_control.h"
 #include "sources/nvml/nvml_source.h"
 #include "sources/nvml/probe/gpu_probe.h"
 
@@ -23,65 +21,75 @@ namespace {
 
 using nvidia::AerSeries;
 using nvidia::EventReporter;
-using nvidia::FieldMaxAge;
 using nvidia::GpuSeries;
 
 using nvml::ReaderState;
 
 constexpr std::string_view kDefaultLibrary = "libnvidia-ml.so.1", kSimulated = "simulated";
-constexpr auto kMedium = std::chrono::seconds(10);
-constexpr auto kSlow = std::chrono::seconds(60);
+constexpr int64_t kMismatchPeriodNs = 60'000'000'000;
 
-bool Simulated(const Config& config, const Env& env) {
-  return env.demo || config.Text("library") == kSimulated;
+constexpr OptionSpec kOptions[] = {
+    TextOption("library", kDefaultLibrary,
+               "NVML, by name or path; opened in a process of its own. `simulated` for simulated GPUs"),
+    BoolOption("serial", false, "Whether gpu.info has serial numbers"),
+    BoolOption("links", false,
+               "Export series for each NVLink and C2C link; otherwise only for links with errors"),
+    BoolOption("topology", false, "Export the path between each pair of GPUs"),
+    BoolOption("details", false, "Read further metrics of the board"),
+    BoolOption("samples", true, "Read the driver's samples between two readings"),
+    IntOption("expected", "0",
+              "GPUs that this machine should have; 0: as many as the PCI bus has at the start"),
+    BoolOption("clock_events", false,
+               "Report changes of clock and performance state as events, at most 10 a minute"),
+    BoolOption("process_events", false, "Report a process that leaves a GPU as an event"),
+};
+using Options = OptionsOf<kOptions>;
+
+bool Simulated(const Options& options, const Env& env) {
+  return env.demo || options.Text("library") == kSimulated;
 }
 
-nvml::SourceOptions MakeSourceOptions(const Config& config, const Env& env) {
-  nvml::SourceOptions options;
-  options.interval = config.Time("interval");
-  options.medium = std::max<Duration>(kMedium, options.interval);
-  options.slow = std::max<Duration>(kSlow, options.interval);
-  options.build_id = std::string(Version()) + " " + std::string(Revision());
-  bool simulated = Simulated(config, env);
-  if (config.Text("library") != kDefaultLibrary && !simulated) options.library_path = config.Text("library");
-  options.details = (config.Bool("links") ? nvml::kDetailLinks : 0U) |
-                    (config.Bool("topology") ? nvml::kDetailTopology : 0U) |
-                    (config.Bool("details") ? nvml::kDetailMore : 0U) |
-                    (config.Bool("samples") ? nvml::kDetailSamples : 0U);
-  if (simulated) options.arguments.push_back("--simulated");
+bool Queried(const Options& options) { return options.Text("library") != kDefaultLibrary; }
+
+nvml::SourceOptions MakeSourceOptions(const Options& options, Duration interval, const Env& env) {
+  nvml::SourceOptions source;
+  SetPeriods(interval, source);
+  bool simulated = Simulated(options, env);
+  if (Queried(options) && !simulated) source.library_path = options.Text("library");
+  source.details = (options.Bool("links") ? nvml::kDetailLinks : 0U) |
+                   (options.Bool("topology") ? nvml::kDetailTopology : 0U) |
+                   (options.Bool("details") ? nvml::kDetailMore : 0U) |
+                   (options.Bool("samples") ? nvml::kDetailSamples : 0U);
+  if (simulated) source.arguments.push_back("--simulated");
   if (simulated && env.nvml && !env.nvml->fault_file().empty())
-    options.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + env.nvml->fault_file());
-  if (config.Bool("clock_events")) options.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
-  return options;
+    source.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + env.nvml->fault_file());
+  if (options.Bool("clock_events")) source.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
+  return source;
 }
 
 // The configured number, else what the PCI bus showed when the collector was made: a GPU that later falls off
 // the bus still counts as expected. 0 means unknown.
-size_t ExpectedGpus(const Config& config, const Env& env) {
-  if (config.Int("expected") > 0) return static_cast<size_t>(config.Int("expected"));
-  bool real = !env.demo && config.Text("library") == kDefaultLibrary;
-  return real ? nvml::ProbeGpus().pci_gpus.size() : 0;
+size_t ExpectedGpus(const Options& options, const Env& env) {
+  if (options.Int("expected") > 0) return static_cast<size_t>(options.Int("expected"));
+  return !env.demo && !Queried(options) ? nvml::ProbeGpus().pci_gpus.size() : 0;
 }
 
 class NvidiaCollector final : public Collector {
  public:
-  NvidiaCollector(const Config& config, Env& env)
+  NvidiaCollector(const Options& options, Duration interval, Env& env)
       : env_(env),
-        source_(MakeSourceOptions(config, env)),
+        source_(MakeSourceOptions(options, interval, env)),
         processes_(env.root),
-        simulated_(Simulated(config, env)),
+        simulated_(Simulated(options, env)),
         gpu_options_{simulated_,
-                     config.Bool("serial"),
-                     config.Bool("links"),
-                     config.Bool("details"),
+                     options.Bool("serial"),
+                     options.Bool("links"),
+                     options.Bool("details"),
                      simulated_ ? nullptr : &processes_,
-                     config.Bool("process_events") ? env.events : nullptr},
-        expected_(ExpectedGpus(config, env)) {
+                     options.Bool("process_events") ? env.events : nullptr},
+        expected_(ExpectedGpus(options, env)),
+        max_age_(MaxAgeFor(interval)) {
     if (env_.nvml) env_.nvml->Join();
-    // A reading is as old as its tier's period at most; a late reader gets one interval more.
-    int64_t interval = config.Time("interval").count();
-    max_age_.ns = {2 * interval, std::max<int64_t>(Duration(kMedium).count(), interval) + 2 * interval,
-                   std::max<int64_t>(Duration(kSlow).count(), interval) + 2 * interval};
   }
   ~NvidiaCollector() override {
     if (env_.stats) env_.stats->nvml_driver_pid = 0;
@@ -110,7 +118,7 @@ class NvidiaCollector final : public Collector {
  private:
   // `gpulens gpu release` frees the devices for a while.
   void FollowOrder(Instant now) {
-    DriverControl::Order order = env_.nvml ? env_.nvml->Query(now) : DriverControl::Order{};
+    ReaderControl::Order order = env_.nvml ? env_.nvml->Query(now) : ReaderControl::Order{};
     if (order.release && !released_) {
       std::string until =
           order.until_boot_ns == 0
@@ -153,18 +161,16 @@ class NvidiaCollector final : public Collector {
   void UpdateMismatch(FrameWriter& out) {
     if (simulated_) return;
     int64_t now_ns = out.read_at().boot_ns;
-    if (mismatch_read_ns_ == 0 || now_ns - mismatch_read_ns_ >= Duration(kSlow).count()) {
+    if (mismatch_read_ns_ == 0 || now_ns - mismatch_read_ns_ >= kMismatchPeriodNs) {
       mismatch_read_ns_ = now_ns;
-      reader::Hardware hardware = nvml::ProbeGpus(env_.root == "/" ? "" : env_.root);
+      reader::VendorHardware hardware = nvml::ProbeGpus(env_.root == "/" ? "" : env_.root);
       mismatch_.reset();
       if (!hardware.kernel_driver_version.empty() && !hardware.library_version.empty())
         mismatch_ = hardware.Mismatch();
     }
     if (!mismatch_) return;
-    if (!mismatch_series_)
-      mismatch_series_ =
-          out.table().Declare(kGpuDriverMismatch, {}, {{"gpu.vendor", std::string_view("nvidia")}});
-    out.Set(mismatch_series_, *mismatch_ ? 1 : 0);
+    out.DeclareAndSet(mismatch_series_, kGpuDriverMismatch, {}, {{"gpu.vendor", std::string_view("nvidia")}},
+                      *mismatch_ ? 1 : 0);
   }
 
   void UpdateGpus(FrameWriter& out) {
@@ -182,7 +188,7 @@ class NvidiaCollector final : public Collector {
   const bool simulated_;
   const GpuSeries::Options gpu_options_;
   const size_t expected_;
-  FieldMaxAge max_age_;
+  const FieldMaxAge max_age_;
   std::vector<GpuSeries> gpus_;
   std::vector<AerSeries> aer_;
   EventReporter events_{env_.events};
@@ -194,32 +200,30 @@ class NvidiaCollector final : public Collector {
   std::string driver_version_, library_version_;
 };
 
-bool Queried(const Config& config) { return config.Text("library") != kDefaultLibrary; }
-
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
-  // Without any sign of a GPU no process is started again and again to find that out.
+  // Without a sign of a GPU no process is restarted repeatedly to find that out.
   if (!env.demo && !Queried(config) && !nvml::MayHaveGpus(nvml::ProbeGpus())) {
     return Status{Code::kUnavailable,
                   "no NVIDIA GPU: none on the PCI bus, no /dev/nvidia*, no WSL, no Jetson"};
   }
-  return std::unique_ptr<Collector>(std::make_unique<NvidiaCollector>(config, env));
+  return std::unique_ptr<Collector>(std::make_unique<NvidiaCollector>(config, IntervalOf(config), env));
 }
 
 std::string Plural(size_t count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-// What `doctor` reports of NVIDIA hardware and its driver. Opens no library.
-std::vector<Finding> ProbeHardware(const Config& config, bool demo) {
+// Checks NVIDIA hardware and its driver for `doctor`. Opens no library.
+std::vector<Finding> ProbeHardware(const Options& options, bool demo) {
   // A configured library is reported even where no device is seen.
-  const bool configured = Queried(config);
+  const bool configured = Queried(options);
   Finding finding;
   finding.subject = "nvidia";
   if (demo) {
     finding.what = "8 SIMULATED GPUs, no hardware is read";
     return {finding};
   }
-  reader::Hardware probe = nvml::ProbeGpus();
+  reader::VendorHardware probe = nvml::ProbeGpus();
   if (probe.pci_gpus.empty() && nvml::MayHaveGpus(probe)) {
     // Only the library knows whether there is a GPU, and whether it may be read.
     finding.what = !probe.platform.empty() ? probe.platform + ", whose GPUs are not on a PCI bus"
@@ -230,7 +234,7 @@ std::vector<Finding> ProbeHardware(const Config& config, bool demo) {
   }
   if (probe.pci_gpus.empty()) {
     finding.kind = configured ? Finding::kFound : Finding::kNotHere;
-    finding.what = configured ? "library " + config.Text("library") : "";
+    finding.what = configured ? "library " + options.Text("library") : "";
     finding.why = "no NVIDIA device on the PCI bus";
     return {finding};
   }
@@ -268,44 +272,6 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   }
   return ProbeHardware(config, env.demo);
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "library",
-     .fallback = kDefaultLibrary,
-     .help = "NVML, by name or path; opened in a process of its own. `simulated` for simulated GPUs"},
-    {.key = "serial",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Whether gpu.info has serial numbers"},
-    {.key = "links",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Export series for each NVLink and C2C link; otherwise only for links with errors"},
-    {.key = "topology",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Export the path between each pair of GPUs"},
-    {.key = "details",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Read further metrics of the board"},
-    {.key = "samples",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Read the driver's samples between two readings"},
-    {.key = "expected",
-     .type = OptionType::kInt,
-     .fallback = "0",
-     .help = "GPUs that this machine should have; 0: as many as the PCI bus has at the start"},
-    {.key = "clock_events",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Report changes of clock and performance state as events, at most 10 a minute"},
-    {.key = "process_events",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Report a process that leaves a GPU as an event"},
-};
 
 }  // namespace
 

@@ -1,4 +1,5 @@
 // Series of slices and processes, from readings made by hand.
+
 #include "plugins/collectors/nvidia/slice_series.h"
 
 #include <gtest/gtest.h>
@@ -57,9 +58,9 @@ class SliceSeriesTest : public ::testing::Test {
   void Set(nvml::SliceValues& values, SliceField field, double value) {
     values[static_cast<size_t>(field)] = {nvml::ReadStatus::kOk, clock_.Now().boot_ns, value};
   }
-  nvml::Slice& AddMig(uint32_t instance, uint32_t compute, const std::string& uuid) {
+  nvml::GpuSlice& AddMig(uint32_t instance, uint32_t compute, const std::string& uuid) {
     gpu_.slices.mig_max = 7;
-    nvml::Slice& slice = gpu_.slices.list.emplace_back();
+    nvml::GpuSlice& slice = gpu_.slices.list.emplace_back();
     slice.key = {.kind = SliceKind::kMig, .id = instance, .sub = compute};
     slice.facts = {{"uuid", uuid}, {"profile", "3g.40gb"}, {"slices", "3"}};
     return slice;
@@ -110,13 +111,13 @@ class SliceSeriesTest : public ::testing::Test {
   Ref<const Frame> frame_;
 };
 
-TEST_F(SliceSeriesTest, MigInstancesAreEntitiesOfTheirOwn) {
-  nvml::Slice& one = AddMig(1, 0, "MIG-a");
+TEST_F(SliceSeriesTest, MigInstancesAreEntities) {
+  nvml::GpuSlice& one = AddMig(1, 0, "MIG-a");
   Set(one.values, SliceField::kMemoryUsed, 8.0 * kGiB);
   Set(one.values, SliceField::kGpmSm, 44);
   Set(one.values, SliceField::kBar1Used, 1024);
   AddMig(2, 0, "MIG-b");
-  nvml::Slice& third = AddMig(2, 1, "MIG-c");
+  nvml::GpuSlice& third = AddMig(2, 1, "MIG-c");
   Set(third.values, SliceField::kMemoryUsed, 8.0 * kGiB);
   Run();
   EXPECT_EQ(Value(kGpuMigMemoryUsed, {{"gpu.mig.instance_id", "1"}, {"gpu.uuid", "GPU-1"}}), 8.0 * kGiB);
@@ -134,8 +135,8 @@ TEST_F(SliceSeriesTest, MigInstancesAreEntitiesOfTheirOwn) {
   EXPECT_EQ((*frame_->layout)[0].attributes.Text("gpu.mig.enabled"), "true");
 }
 
-TEST_F(SliceSeriesTest, AnInstanceThatIsMadeAnewIsAnother) {
-  nvml::Slice& one = AddMig(1, 0, "MIG-a");
+TEST_F(SliceSeriesTest, RecreatedInstanceIsAnotherEntity) {
+  nvml::GpuSlice& one = AddMig(1, 0, "MIG-a");
   Set(one.values, SliceField::kMemoryUsed, 5);
   Run();
   ASSERT_TRUE(Has(kGpuMigInfo, {{"gpu.mig.uuid", "MIG-a"}}));
@@ -151,7 +152,7 @@ TEST_F(SliceSeriesTest, AnInstanceThatIsMadeAnewIsAnother) {
   EXPECT_EQ(Value(kGpuMigInstances, {{"gpu.mig.instance_type", "gpu"}}), 0);
 }
 
-TEST_F(SliceSeriesTest, WithoutCountersGpmTellsTheRatesOnce) {
+TEST_F(SliceSeriesTest, GpmExportsRatesWithoutCounters) {
   Set(gpu_.slices.whole, SliceField::kGpmPcieTx, 100);
   Set(gpu_.slices.whole, SliceField::kGpmC2cDataRx, 2);
   auto& blocking = gpu_.fields[static_cast<size_t>(nvml::Field::kPcieTxRate)];
@@ -159,7 +160,7 @@ TEST_F(SliceSeriesTest, WithoutCountersGpmTellsTheRatesOnce) {
   Run();
   EXPECT_EQ(Value(kGpuPcieThroughput, {{"gpu.interconnect.direction", "transmit"}}), 100.0 * (1 << 20));
   EXPECT_EQ(Value(kGpuC2cThroughput, {{"gpu.interconnect.direction", "receive"}}), 2.0 * (1 << 20));
-  // A counter, once there is one, is the better source, and the only one.
+  // A counter replaces the rate by GPM.
   clock_.Advance(seconds(1));
   auto& counter = gpu_.fields[static_cast<size_t>(nvml::Field::kPcieTxBytes)];
   counter = {nvml::ReadStatus::kOk, clock_.Now().boot_ns, 1000};
@@ -171,7 +172,7 @@ TEST_F(SliceSeriesTest, WithoutCountersGpmTellsTheRatesOnce) {
   EXPECT_EQ(Value(kGpuPcieThroughput, {{"gpu.interconnect.direction", "transmit"}}), 2000);
 }
 
-TEST_F(SliceSeriesTest, NonsenseIsRejected) {
+TEST_F(SliceSeriesTest, RejectsImpossibleValues) {
   Set(gpu_.slices.whole, SliceField::kGpmSm, 250);
   Set(gpu_.slices.whole, SliceField::kGpmDram, std::nan(""));
   Run();
@@ -180,8 +181,8 @@ TEST_F(SliceSeriesTest, NonsenseIsRejected) {
   EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Validation::kOutOfRange)], 2u);
 }
 
-TEST_F(SliceSeriesTest, WhatIsOldTurnsStale) {
-  nvml::Slice& one = AddMig(1, 0, "MIG-a");
+TEST_F(SliceSeriesTest, OldReadingsTurnStale) {
+  nvml::GpuSlice& one = AddMig(1, 0, "MIG-a");
   Set(one.values, SliceField::kMemoryUsed, 5);
   Set(gpu_.slices.whole, SliceField::kGpmSm, 50);
   Run();
@@ -196,7 +197,7 @@ TEST_F(SliceSeriesTest, VgpusOfAHost) {
   gpu_.slices.vgpu_host = true;
   Run();
   EXPECT_EQ(Value(kGpuVgpuInstances), 0);
-  nvml::Slice& slice = gpu_.slices.list.emplace_back();
+  nvml::GpuSlice& slice = gpu_.slices.list.emplace_back();
   slice.key = {.kind = SliceKind::kVgpu, .id = 77, .sub = 0};
   slice.facts = {{"uuid", "u"}, {"vm", "vm-7"}, {"type", "L40S-8Q"}};
   Set(slice.values, SliceField::kVgpuMemoryUsed, 4.0 * kGiB);
@@ -210,7 +211,7 @@ TEST_F(SliceSeriesTest, VgpusOfAHost) {
   EXPECT_EQ(Value(kGpuVgpuLicensed), 1);
 }
 
-TEST_F(SliceSeriesTest, ProcessesAreKnownByWhoTheyAre) {
+TEST_F(SliceSeriesTest, ProcessesHaveTheirFacts) {
   Process(70, "python3", 100);
   Processes(
       {{.pid = 70, .memory_used = kGiB}, {.pid = 71, .type = nvml::ProcessType::kMps, .memory_used = kGiB}});
@@ -237,7 +238,7 @@ TEST_F(SliceSeriesTest, ProcessesAreKnownByWhoTheyAre) {
   EXPECT_FALSE(Has(kGpuProcessUtilization, {{"process.pid", "70"}, {"gpu.task.type", "compute"}}));
 }
 
-TEST_F(SliceSeriesTest, AProcessThatLeavesIsToldOnceWithItsPeak) {
+TEST_F(SliceSeriesTest, ReportsAnEndedProcessOnceWithItsPeak) {
   EventQueue queue;
   series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = processes_.get(), .ended = &queue});
   Process(70, "python3", 100);
@@ -284,7 +285,7 @@ TEST_F(SliceSeriesTest, EnginesCachesAndCyclesAreDetails) {
   EXPECT_EQ(Value(kGpuCyclesActive, {{"gpu.cycles.unit", "hmma"}}), 1e12);
 }
 
-TEST_F(SliceSeriesTest, ANumberThatIsUsedAgainInheritsNothing) {
+TEST_F(SliceSeriesTest, ReusedPidInheritsNothing) {
   Process(70, "first", 100);
   Processes({{.pid = 70, .memory_used = 9 * kGiB}});
   Run();
@@ -295,7 +296,7 @@ TEST_F(SliceSeriesTest, ANumberThatIsUsedAgainInheritsNothing) {
   EXPECT_EQ(Value(kGpuProcessMemoryPeak, {{"process.executable.name", "second"}}), static_cast<double>(kGiB));
 }
 
-TEST_F(SliceSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice) {
+TEST_F(SliceSeriesTest, ProcessInTwoInstancesIsTwoSeriesOfDistinctNames) {
   AddMig(1, 0, "MIG-a");
   AddMig(2, 1, "MIG-b");
   Processes({{.pid = 70, .memory_used = 8 * kGiB, .gpu_instance = 1, .compute_instance = 0},
@@ -307,9 +308,9 @@ TEST_F(SliceSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice)
   EXPECT_EQ(Value(kGpuProcessMemoryUsed, {{"gpu.mig.instance_id", "9"}}), 1.0 * kGiB)
       << "an instance not listed yet";
   EXPECT_EQ(Value(kGpuProcesses, {{"gpu.process.type", "compute"}}), 1) << "one process";
-  EXPECT_FALSE(Has(kGpuProcessUtilization)) << "not told in MIG mode";
-  const std::string dialect[] = {"zernel"};
-  SeriesNamer zernel = MakeSeriesNamer(dialect);
+  EXPECT_FALSE(Has(kGpuProcessUtilization)) << "not exported in MIG mode";
+  const std::string names_of[] = {"zernel"};
+  SeriesNamer zernel = MakeSeriesNamer(names_of);
   std::set<std::string> names;
   std::vector<NamedSeries> named;
   for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
@@ -323,10 +324,10 @@ TEST_F(SliceSeriesTest, OneProcessInTwoInstancesIsTwoSeriesAndNoNameStandsTwice)
   EXPECT_EQ(names.size(), 6u);
 }
 
-TEST_F(SliceSeriesTest, ASteadyRunDoesNotAllocate) {
+TEST_F(SliceSeriesTest, SteadyRunDoesNotAllocate) {
   if (!AllocationsAreCounted()) GTEST_SKIP() << "allocations are not counted under this sanitizer";
   Process(70, "python3", 100);
-  nvml::Slice& one = AddMig(1, 0, "MIG-a");
+  nvml::GpuSlice& one = AddMig(1, 0, "MIG-a");
   auto run = [&] {
     clock_.Advance(seconds(1));
     Set(one.values, SliceField::kMemoryUsed, 5);

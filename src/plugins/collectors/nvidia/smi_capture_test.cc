@@ -1,5 +1,5 @@
-// What nvidia-smi printed on machines of other people, taken as what their driver said, through the
-// collector: one golden list of names and numbers for each board.
+// Feeds the collector with the output of nvidia-smi of real machines in place of their driver: one golden
+// list of names and numbers for each board.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -125,21 +125,21 @@ std::optional<double> NumberOf(std::string_view text) {
 class SmiCapture : public testing::TestWithParam<const char*> {};
 
 // With GPULENS_WRITE_GOLDEN set the lists are written; read the difference before it is committed.
-TEST_P(SmiCapture, IsToldAsTheToolToldIt) {
+TEST_P(SmiCapture, MatchesTheOutputOfTheTool) {
   std::string name = GetParam();
   auto xml = ReadFile(kCaptures + name + ".xml", 4 << 20);
   if (!xml) GTEST_SKIP() << "captures not here: " << kCaptures;
-  Listing said = FirstGpu(*xml);
+  Listing printed = FirstGpu(*xml);
   ManualClock clock{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
   nvml::Gpu gpu;
   gpu.state = nvml::GpuState::kOk;
-  gpu.facts = {{"uuid", "GPU-1"}, {"name", said["product_name"]}};
+  gpu.facts = {{"uuid", "GPU-1"}, {"name", printed["product_name"]}};
   gpu.identity_version = 1;
   gpu.last_read_boot_ns = clock.Now().boot_ns;
   size_t known = 0;
   for (const Row& row : kRows) {
-    auto found = said.find(row.path);
-    auto number = found == said.end() ? std::nullopt : NumberOf(found->second);
+    auto found = printed.find(row.path);
+    auto number = found == printed.end() ? std::nullopt : NumberOf(found->second);
     if (!number) continue;
     ++known;
     gpu.fields[static_cast<size_t>(row.field)] = {nvml::ReadStatus::kOk, clock.Now().boot_ns,

@@ -1,4 +1,4 @@
-#include "plugins/collectors/programs/program_registry.h"
+#include "plugins/collectors/programs/programs.h"
 
 #include <algorithm>
 #include <limits>
@@ -31,7 +31,7 @@ EntityRef EntityOf(int32_t pid, std::span<const AttributeSet::Attribute> resourc
       kept.push_back(attribute);
   }
   if (pid > 0) kept.push_back({"process.pid", int64_t{pid}});
-  return MakeRef<Entity>("process", AttributeSet(std::span<const AttributeSet::Attribute>(kept)));
+  return MakeRef<Entity>("process", AttributeSet(kept));
 }
 
 Kind KindOf(const OtlpMetricView& metric) noexcept {

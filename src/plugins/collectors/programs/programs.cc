@@ -1,34 +1,257 @@
 // Collector of the metrics that programs of this machine export to the agent: gpulens' SDK, or any other OTLP
 // over HTTP at a Unix socket.
 
-#include <algorithm>
+#include "plugins/collectors/programs/programs.h"
 
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/clock.h"
+#include "base/files.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "base/result.h"
+#include "base/threads.h"
 #include "catalog/self.h"
-#include "plugins/collectors/programs/program_registry.h"
-#include "plugins/collectors/programs/program_socket.h"
-#include "plugins/plugin.h"
+#include "net/blocking/listening_socket.h"
+#include "net/grpc/grpc_wire.h"
+#include "plugins/reader_control.h"
+#include "wire/otlp/otlp_answer.h"
+#include "wire/packing.h"
 
 namespace gpulens {
 namespace {
 
+constexpr size_t kMostBytes = size_t{8} << 20;  // of a request, unpacked
+
+HttpResponse Failure(int status, GrpcCode code, std::string_view why) {
+  HttpResponse response;
+  response.status = status;
+  response.content_type = OtlpContentType(OtlpFormat::kProtobuf);
+  response.body = OtlpFailure(OtlpFormat::kProtobuf, static_cast<uint32_t>(code), why);
+  return response;
+}
+
+HttpResponse Answer(ProgramRegistry& registry, const ProgramRegistry::Sender& sender, std::string_view body,
+                    bool packed, Instant now) {
+  std::string unpacked;
+  if (packed) {
+    if (Status status = Gunzip(body, kMostBytes, unpacked); !status)
+      return Failure(status.code == Code::kExhausted ? 413 : 400, GrpcCode::kInvalidArgument, status.detail);
+    body = unpacked;
+  }
+  OtlpPointsReport report;
+  const Status taken = registry.Take(sender, body, now, report);
+  if (taken.code == Code::kExhausted) {
+    HttpResponse busy = Failure(429, GrpcCode::kResourceExhausted, taken.detail);
+    busy.AddHeader("Retry-After", "60");
+    return busy;
+  }
+  if (!taken) return Failure(400, GrpcCode::kInvalidArgument, taken.detail);
+  HttpResponse response;
+  response.content_type = OtlpContentType(OtlpFormat::kProtobuf);
+  response.body = OtlpSuccess(OtlpSignal::kMetrics, OtlpFormat::kProtobuf, report.rejected, report.why);
+  return response;
+}
+
+constexpr int kWaiting = 64;  // backlog of the socket
+constexpr int kPollMs = 500;
+// Back-off between starts of a reader that ends at once.
+constexpr int64_t kLeastPauseNs = 1'000'000'000, kLongestPauseNs = 60'000'000'000,
+                  kGoodRunNs = 20'000'000'000;
+
+Result<UniqueFd> Listen(const std::string& path) {
+  sockaddr_un at{};
+  at.sun_family = AF_UNIX;
+  if (path.size() >= sizeof at.sun_path)
+    return Status{Code::kInvalidArgument, "the path of the socket is too long: " + path};
+  path.copy(at.sun_path, sizeof at.sun_path - 1);
+  const auto* name = reinterpret_cast<const sockaddr*>(&at);
+  // A socket of another agent answers; a stale one does not.
+  UniqueFd querying(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!querying) return ErrnoStatus("socket", errno);
+  if (::connect(querying.get(), name, sizeof at) == 0 || errno == EAGAIN)
+    return Status{Code::kUnavailable, "another agent listens at " + path};
+  if (errno == ECONNREFUSED) ::unlink(path.c_str());
+  UniqueFd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return ErrnoStatus("socket", errno);
+  if (::bind(socket.get(), name, sizeof at) != 0) return ErrnoStatus("bind " + path, errno);
+  if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
+  if (::listen(socket.get(), kWaiting) != 0) return ErrnoStatus("listen " + path, errno);
+  return socket;
+}
+
+int64_t Now() { return RealClock().Now().boot_ns; }
+
+}  // namespace
+
+std::string DefaultProgramSocket() {
+  if (::geteuid() == 0) return "/run/gpulens/otlp.sock";
+  // A service has a folder of its own, whose name programs know.
+  const char* service = ::getenv("RUNTIME_DIRECTORY");
+  if (service && *service == '/') return std::string(service) + "/otlp.sock";
+  const char* folder = ::getenv("XDG_RUNTIME_DIR");
+  return folder && *folder == '/' ? std::string(folder) + "/gpulens/otlp.sock" : std::string();
+}
+
+ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> registry, Env& env)
+    : registry_(std::move(registry)), env_(env) {
+  router_.Add("/v1/metrics", "POST", [this](const HttpRequest& request, HttpResponder responder) {
+    Handle(request, std::move(responder));
+  });
+  HttpLimits limits;
+  limits.connections = 256;
+  limits.body_bytes = kMostBytes;
+  limits.arriving_bytes = 4 * kMostBytes;
+  server_ = std::make_unique<HttpServer>(*env_.io, router_, HttpServer::Options{.limits = limits});
+}
+
+Result<std::unique_ptr<ProgramSocket>> ProgramSocket::Open(const std::string& path,
+                                                           std::shared_ptr<ProgramRegistry> registry,
+                                                           Env& env) {
+  if (path.empty() || path.front() != '/' || path.back() == '/')
+    return Status{Code::kInvalidArgument, "collectors.programs.socket must be the full path of a file"};
+  RETURN_IF_ERROR(MakeFoldersAbove(path));
+  Endpoint at;
+  at.family = Endpoint::Family::kUnix;
+  at.path = path;
+  ASSIGN_OR_RETURN(UniqueFd listening, OpenListeningSocket(at));
+  if (::chmod(path.c_str(), 0666) != 0) return ErrnoStatus("chmod " + path, errno);
+  std::unique_ptr<ProgramSocket> made(new ProgramSocket(std::move(registry), env));
+  ASSIGN_OR_RETURN(at, made->server_->Listen(std::move(listening)));
+  return made;
+}
+
+void ProgramSocket::Handle(const HttpRequest& request, HttpResponder responder) {
+  std::string_view type = request.Header("Content-Type");
+  if (!EqualsIgnoringCase(Trim(TakeUntil(type, ';')), "application/x-protobuf"))
+    return responder.Send(
+        Failure(415, GrpcCode::kInvalidArgument, "Content-Type must be application/x-protobuf"));
+  const std::string packing = request.JoinedHeader("Content-Encoding");
+  const bool packed = EqualsIgnoringCase(packing, "gzip");
+  if (!packed && !packing.empty() && !EqualsIgnoringCase(packing, "identity"))
+    return responder.Send(
+        Failure(415, GrpcCode::kInvalidArgument, "Content-Encoding must be gzip or identity"));
+  const ProgramRegistry::Sender sender{request.peer_pid(), request.peer_uid()};
+  const Instant now = env_.clock->Now();
+  auto waiting = std::make_shared<HttpResponder>(std::move(responder));
+  auto work = [registry = registry_, sender, now, packed, waiting, body = request.TakeBody()] {
+    waiting->Send(Answer(*registry, sender, body, packed, now));
+  };
+  if (!env_.workers) return work();
+  if (!env_.workers->Post(std::move(work)))
+    waiting->Send(Failure(503, GrpcCode::kResourceExhausted, "the work queue is full"));
+}
+
+std::string EnergySocketNextTo(const std::string& program_socket) {
+  const size_t slash = program_socket.rfind('/');
+  return slash == std::string::npos ? std::string() : program_socket.substr(0, slash) + "/energy.sock";
+}
+
+Result<std::unique_ptr<EnergySocket>> EnergySocket::Open(Options options) {
+  RETURN_IF_ERROR(MakeFoldersAbove(options.path));
+  ASSIGN_OR_RETURN(UniqueFd listening, Listen(options.path));
+  UniqueFd stop(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!stop) return ErrnoStatus("eventfd", errno);
+  std::unique_ptr<EnergySocket> socket(
+      new EnergySocket(std::move(options), std::move(listening), std::move(stop)));
+  RETURN_IF_ERROR(StartThread(socket->thread_, [watcher = socket.get()] { watcher->Watch(); }));
+  return socket;
+}
+
+EnergySocket::EnergySocket(Options options, UniqueFd listening, UniqueFd stop)
+    : options_(std::move(options)), listening_(std::move(listening)), stop_(std::move(stop)) {}
+
+EnergySocket::~EnergySocket() {
+  ::eventfd_write(stop_.get(), 1);
+  if (thread_.joinable()) thread_.join();
+  ::unlink(options_.path.c_str());
+}
+
+bool EnergySocket::Released() const {
+  if (!options_.control) return false;
+  const auto state = options_.control->view().state;
+  return state == ReaderControl::State::kReleasing || state == ReaderControl::State::kReleased;
+}
+
+// The reader process accepts on the socket, including waiting connections.
+void EnergySocket::Start() {
+  ChildProcess::Options start;
+  start.program = options_.program;
+  start.arguments = {"reader", "energy"};
+  // The NVIDIA collector may set it after this socket was opened.
+  if (options_.simulated || (options_.control && options_.control->view().simulated))
+    start.arguments.push_back("--simulated");
+  start.arguments.push_back("--listen-fd=" + std::to_string(listening_.get()));
+  start.pass_fds = {{listening_.get(), listening_.get()}};
+  auto started = ChildProcess::Start(start);
+  if (started) reader_ = *std::move(started);
+  else Log(LogLevel::kWarn, "programs", "energy_reader", "cannot be started: " + started.error().detail);
+}
+
+void EnergySocket::Watch() {
+  int64_t pause_ns = kLeastPauseNs, started_ns = Now() - kLeastPauseNs;
+  while (true) {
+    const bool pauses = reader_.running() || Released() || Now() - started_ns < pause_ns;
+    std::array<pollfd, 3> polled{{{stop_.get(), POLLIN, 0},
+                                  {pauses ? -1 : listening_.get(), POLLIN, 0},
+                                  {reader_.running() ? reader_.pidfd() : -1, POLLIN, 0}}};
+    if (::poll(polled.data(), polled.size(), kPollMs) < 0 && errno != EINTR) return;
+    if (polled[0].revents != 0) return;
+    if (reader_.running() && Released()) reader_.Signal(SIGKILL);
+    if (reader_.running() && reader_.TryWait()) {
+      const bool good = Now() - started_ns >= kGoodRunNs;
+      pause_ns = good ? kLeastPauseNs : std::min(2 * pause_ns, kLongestPauseNs);
+    }
+    if (polled[1].revents != 0 && !reader_.running()) {
+      started_ns = Now();
+      Start();
+    }
+  }
+}
+
+namespace {
+
 using std::chrono::seconds;
 
-std::string PathOf(const Config& config) {
-  const std::string& path = config.Text("socket");
+constexpr OptionSpec kOptions[] = {
+    TextOption(
+        "socket", {},
+        "Unix socket for the metrics of programs (OTLP over HTTP); default: /run/gpulens/otlp.sock for "
+        "root, in the "
+        "runtime folder of a service, or below $XDG_RUNTIME_DIR."),
+    BoolOption("energy", true, "Offer the energy of GPUs to programs, at energy.sock in the same folder"),
+    IntOption("series_per_user", "20000",
+              "Series of all programs of one user; all users together have 100,000", 1, 100'000),
+};
+using Options = OptionsOf<kOptions>;
+
+std::string PathOf(const Options& options) {
+  const std::string& path = options.Text("socket");
   return path.empty() ? DefaultProgramSocket() : path;
 }
 
 class Programs final : public Collector {
  public:
-  Programs(std::string path, const Config& config, Env& env)
+  Programs(std::string path, const Options& options, Env& env)
       : path_(std::move(path)),
-        configured_(!config.Text("socket").empty()),
-        energy_(config.Bool("energy")),
+        configured_(!options.Text("socket").empty()),
+        energy_(options.Bool("energy")),
         env_(env),
         registry_(std::make_shared<ProgramRegistry>(
-            ProgramRegistry::Limits{.series_of_user = static_cast<size_t>(config.Int("series_per_user"))})) {}
+            ProgramRegistry::Limits{.series_of_user = static_cast<size_t>(options.Int("series_per_user"))})) {
+  }
 
   Status Collect(FrameWriter& out) override {
     const Status open = Open();
@@ -69,15 +292,10 @@ class Programs final : public Collector {
   }
 
   void Count(FrameWriter& out) {
-    if (!programs_) {
-      programs_ = out.table().Declare(kSelfPrograms, {});
-      accepted_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "accepted"}});
-      rejected_ = out.table().Declare(kSelfProgramsPoints, {}, {{"result", "rejected"}});
-    }
     const ProgramRegistry::Counts counts = registry_->counts();
-    out.Set(programs_, counts.programs);
-    out.Set(accepted_, counts.accepted);
-    out.Set(rejected_, counts.rejected);
+    out.DeclareAndSet(programs_, kSelfPrograms, {}, {}, counts.programs);
+    out.DeclareAndSet(accepted_, kSelfProgramsPoints, {}, {{"result", "accepted"}}, counts.accepted);
+    out.DeclareAndSet(rejected_, kSelfProgramsPoints, {}, {{"result", "rejected"}}, counts.rejected);
   }
 
   const std::string path_;
@@ -107,28 +325,11 @@ std::vector<Finding> Probe(const Config& config, Env&) {
 }
 
 void Check(const Config& config, ConfigFaults& faults) {
-  const std::string& path = config.Text("socket");
+  const Options options(config);
+  const std::string& path = options.Text("socket");
   if (!path.empty() && (path.front() != '/' || path.back() == '/'))
-    faults.Refuse(config, "socket", "socket must be the full path of a file");
+    options.Refuse("socket", faults, "socket must be the full path of a file");
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "socket",
-     .fallback = {},
-     .help = "Unix socket for the metrics of programs (OTLP over HTTP); default: /run/gpulens/otlp.sock for "
-             "root, in the "
-             "runtime folder of a service, or below $XDG_RUNTIME_DIR."},
-    {.key = "energy",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Offer the energy of GPUs to programs, at energy.sock in the same folder"},
-    {.key = "series_per_user",
-     .type = OptionType::kInt,
-     .fallback = "20000",
-     .help = "Series of all programs of one user; all users together have 100,000",
-     .min = 1,
-     .max = 100'000},
-};
 
 constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};
 

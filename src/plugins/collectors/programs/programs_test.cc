@@ -10,10 +10,9 @@
 #include "base/testing/temp_folder.h"
 #include "names/naming.h"
 #include "net/blocking/blocking_post.h"
-#include "plugins/collectors/programs/program_registry.h"
-#include "plugins/collectors/programs/program_socket.h"
+#include "plugins/collectors/programs/programs.h"
 #include "wire/exposition/text_page.h"
-#include "wire/otlp/otlp_samples.h"
+#include "wire/otlp/otlp_encode.h"
 
 namespace gpulens {
 namespace {

@@ -65,9 +65,8 @@ class OwnProcess {
   }
 
   void UpdateShare(double cpu, Instant now) {
-    if (last_cpu_at_ != 0 && now.boot_ns > last_cpu_at_) {
+    if (last_cpu_at_ != 0 && now.boot_ns > last_cpu_at_)
       share_ = (cpu - last_cpu_) / (static_cast<double>(now.boot_ns - last_cpu_at_) * 1e-9);
-    }
     last_cpu_ = cpu;
     last_cpu_at_ = now.boot_ns;
   }
@@ -97,9 +96,8 @@ class SelfCollector final : public Collector {
     agent_.Update(static_cast<int32_t>(::getpid()), out);
     nvml_.Update(env_.stats ? env_.stats->nvml_driver_pid.load() : 0, out);
     amdsmi_.Update(env_.stats ? env_.stats->amdsmi_driver_pid.load() : 0, out);
-    if (agent_.share()) {
+    if (agent_.share())
       out.Set(overhead_, *agent_.share() + nvml_.share().value_or(0) + amdsmi_.share().value_or(0));
-    }
     RETURN_IF_ERROR(CollectProcess(out));
     if (env_.stats) CollectStats(*env_.stats, out);
     return Ok();

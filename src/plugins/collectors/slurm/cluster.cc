@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <span>
 
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/result.h"
+#include "base/threads.h"
 #include "catalog/slurm.h"
-#include "sources/slurm/parse/table.h"
+#include "plugins/plugin.h"
 #include "sources/slurm/parse/words.h"
-#include "sources/slurm/programs.h"
 
 namespace gpulens {
 namespace {
@@ -51,13 +51,13 @@ std::optional<Cpus> ParseCpus(std::string_view text) {
 }
 
 // In an unknown state of a node, only the used GPUs are known.
-void AddGpus(Amounts& to, double all, double used, std::optional<bool> up) {
+void AddGpus(StateAmounts& to, double all, double used, std::optional<bool> up) {
   to["allocated"] += used;
   if (up) to[*up ? "idle" : "down"] += std::max(0.0, all - used);
 }
 
-// The GPUs of a job: the allocated ones, else those it requests on each node.
-double GpusOf(const slurm::Table& table, size_t row, double nodes) {
+// The GPUs of a job: the allocated ones, else those requested on each node.
+double GpusOf(const slurm::SlurmTable& table, size_t row, double nodes) {
   if (auto have = slurm::TresOf(table.At(row, "tres_alloc"), "gres/gpu")) return *have;
   std::optional<double> each = slurm::GresCount(table.At(row, "tres_per_node"), "gpu");
   return each.value_or(0) * nodes;
@@ -75,7 +75,7 @@ std::string_view Bare(std::string_view partition) {
   return partition;
 }
 
-// As -O wants them; the columns are kQueueColumns and kNodeColumns.
+// Arguments of -O; the columns are kQueueColumns and kNodeColumns.
 constexpr std::string_view kQueueFields[] = {"JobID",   "State",    "UserName",   "Account",      "Partition",
                                              "NumCPUs", "NumNodes", "tres-alloc", "tres-per-node"};
 constexpr std::string_view kNodeFields[] = {"NodeList",  "Gres",      "GresUsed",
@@ -138,15 +138,15 @@ void Put(FrameWriter& out, Series series, const MetricDesc& desc, double value) 
 
 }  // namespace
 
-void SpreadOf::Add(double value) noexcept {
+void SampleSpreadBuilder::Add(double value) noexcept {
   count_ += 1;
   const double step = value - mean_;
   mean_ += step / count_;
   squares_ += step * (value - mean_);
 }
 
-Spread SpreadOf::Make() const noexcept {
-  Spread out;
+SampleSpread SampleSpreadBuilder::Make() const noexcept {
+  SampleSpread out;
   if (count_ >= 1) out.mean = mean_;
   if (count_ >= 2) out.deviation = std::sqrt(squares_ / (count_ - 1));
   return out;
@@ -170,7 +170,7 @@ std::optional<bool> IsUp(std::string_view plain_state) noexcept {
   return std::nullopt;
 }
 
-NodeNumbers AddUpNodes(const slurm::Table& table, Partitions& partitions) {
+NodeNumbers AddUpNodes(const slurm::SlurmTable& table, PartitionTable& partitions) {
   NodeNumbers out;
   std::set<std::string, std::less<>> seen;
   for (size_t row = 0; row < table.rows.size(); ++row) {
@@ -199,7 +199,7 @@ NodeNumbers AddUpNodes(const slurm::Table& table, Partitions& partitions) {
   return out;
 }
 
-QueueNumbers AddUpQueue(const slurm::Table& table, Partitions& partitions) {
+QueueNumbers AddUpQueue(const slurm::SlurmTable& table, PartitionTable& partitions) {
   QueueNumbers out;
   std::map<std::string, double, std::less<>> running_of;
   std::set<std::string, std::less<>> queued;
@@ -237,7 +237,7 @@ QueueNumbers AddUpQueue(const slurm::Table& table, Partitions& partitions) {
     of->gpus += gpus;
     of->nodes += nodes;
   }
-  SpreadOf per_user;
+  SampleSpreadBuilder per_user;
   for (const auto& [user, count] : running_of) per_user.Add(count);
   out.jobs_per_user = per_user.Make();
   out.active_users = static_cast<double>(running_of.size());
@@ -246,9 +246,9 @@ QueueNumbers AddUpQueue(const slurm::Table& table, Partitions& partitions) {
   return out;
 }
 
-EndedNumbers AddUpEnded(const slurm::Table& table, int64_t from, int64_t to) {
+EndedNumbers AddUpEnded(const slurm::SlurmTable& table, int64_t from, int64_t to) {
   EndedNumbers out;
-  SpreadOf runtime, wait, suspended;
+  SampleSpreadBuilder runtime, wait, suspended;
   double seconds = 0, cpu_seconds = 0, gpu_seconds = 0;
   for (size_t row = 0; row < table.rows.size(); ++row) {
     const std::optional<int64_t> end = slurm::ParseTime(table.At(row, "End"));
@@ -295,9 +295,10 @@ ClusterReading ClusterReader::Read(Instant deadline) {
   return out;
 }
 
-Result<slurm::Table> ClusterReader::ReadTable(const char* program, std::vector<std::string> arguments,
-                                              std::span<const std::string_view> fields,
-                                              std::span<const std::string_view> columns, Instant deadline) {
+Result<slurm::SlurmTable> ClusterReader::ReadTable(const char* program, std::vector<std::string> arguments,
+                                                   std::span<const std::string_view> fields,
+                                                   std::span<const std::string_view> columns,
+                                                   Instant deadline) {
   const std::string delimiter = slurm::MakeDelimiter();
   arguments.insert(arguments.end(), {"-O", FormatOf(fields, delimiter)});
   ASSIGN_OR_RETURN(std::string text, Run(program, std::move(arguments), deadline));
@@ -305,13 +306,14 @@ Result<slurm::Table> ClusterReader::ReadTable(const char* program, std::vector<s
 }
 
 Status ClusterReader::ReadNodes(ClusterReading& out, Instant deadline) {
-  ASSIGN_OR_RETURN(slurm::Table table, ReadTable("sinfo", {"-N", "-h"}, kNodeFields, kNodeColumns, deadline));
+  ASSIGN_OR_RETURN(slurm::SlurmTable table,
+                   ReadTable("sinfo", {"-N", "-h"}, kNodeFields, kNodeColumns, deadline));
   out.nodes = AddUpNodes(table, out.partitions);
   return Ok();
 }
 
 Status ClusterReader::ReadQueue(ClusterReading& out, Instant deadline) {
-  ASSIGN_OR_RETURN(slurm::Table table,
+  ASSIGN_OR_RETURN(slurm::SlurmTable table,
                    ReadTable("squeue", {"--all", "--array", "-h"}, kQueueFields, kQueueColumns, deadline));
   out.queue = AddUpQueue(table, out.partitions);
   return Ok();
@@ -348,12 +350,12 @@ Status ClusterReader::ReadEnded(ClusterReading& out, Instant deadline) {
         Mentions(text.error(), "accounting storage is disabled") || text.error().code == Code::kUnavailable;
     return no_accounting_ ? Ok() : text.error();
   }
-  ASSIGN_OR_RETURN(slurm::Table table, slurm::ParseTable(*text, delimiter));
+  ASSIGN_OR_RETURN(slurm::SlurmTable table, slurm::ParseTable(*text, delimiter));
   out.ended = AddUpEnded(table, from, now);
   return Ok();
 }
 
-void StateSeries::Write(const Amounts& amounts, const EntityRef& entity, FrameWriter& out) {
+void StateSeries::Write(const StateAmounts& amounts, const EntityRef& entity, FrameWriter& out) {
   for (const auto& [state, value] : amounts) {
     auto at = by_state_.find(state);
     if (at == by_state_.end()) {
@@ -398,7 +400,7 @@ void ClusterSeries::Write(const ClusterReading& reading, FrameWriter& out) {
   if (reading.queue) WriteQueue(*reading.queue, out);
   if (reading.ended) WriteEnded(*reading.ended, out);
   if (reading.diagnosis) WriteDiagnosis(*reading.diagnosis, out);
-  // Half a table says nothing of a partition's end.
+  // An incomplete reading does not show that a partition has ended.
   if (reading.nodes && reading.queue) WritePartitions(reading, out);
 }
 
@@ -502,5 +504,99 @@ void ClusterSeries::WriteAccounts(const QueueNumbers& queue, FrameWriter& out) {
   }
   RetireOld(accounts_, out);
 }
+
+namespace {
+
+using std::chrono::seconds;
+
+// Reserved of a run's time for writing values.
+constexpr Duration kReserve = std::chrono::milliseconds(300);
+constexpr size_t kMostOutput = size_t{256} << 20;
+
+constexpr OptionSpec kOptions[] = {
+    BoolOption("watch_cluster", false,
+               "Query the controller for the whole cluster; one agent per cluster is enough."),
+    TextOption("cluster_name", {}, "slurm.cluster.name of every series; empty: no such attribute."),
+    TextOption("programs", {}, "The folder of Slurm's programs; empty: those in PATH."),
+    TimeOption("call_timeout", "30s", "Timeout of one run of a program, which is then killed.", 0.05),
+    TimeOption("window", "5m", "slurm.ended.* cover jobs that ended within this time.", 1, 86400),
+};
+using Options = OptionsOf<kOptions>;
+
+class SlurmCollector final : public Collector {
+ public:
+  SlurmCollector(const Options& options, const Clock& clock)
+      : series_(options.Text("cluster_name")),
+        background_([this](Instant deadline) { reading_ = reader_->Read(deadline); }) {
+    slurm::SlurmPrograms::Options programs{options.Text("programs"), options.Time("call_timeout"),
+                                           kMostOutput, background_.stop_fd()};
+    reader_.emplace(std::move(programs), options.Time("window"), clock);
+    static_cast<void>(background_.Start());
+  }
+
+  bool fetches() const noexcept override { return true; }
+  void Fetch(Instant deadline, std::function<void(Status)> done) override {
+    background_.Request(deadline + -kReserve, [done = std::move(done)] { done(Ok()); });
+  }
+  Status Collect(FrameWriter& out) override {
+    const Instant begun = out.read_at();
+    series_.Write(reading_, out);
+    out.ReadAt(begun);
+    return reading_.status;
+  }
+
+ private:
+  ClusterReading reading_;
+  std::optional<ClusterReader> reader_;
+  ClusterSeries series_;
+  Background background_;  // last: its thread ends before what it uses
+};
+
+std::string SinfoOf(const Options& options) {
+  const std::string& folder = options.Text("programs");
+  return folder.empty() ? "sinfo" : folder + "/sinfo";
+}
+
+constexpr std::string_view kOneIsEnough = "cluster metrics are disabled, as one agent per cluster is enough";
+constexpr std::string_view kRemedy = "collectors: {slurm: {watch_cluster: true}}";
+
+Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
+  // In an agent each of a thousand nodes would query the same controller.
+  if (env.stats && !Options(config).Bool("watch_cluster"))
+    return Status{Code::kUnavailable, std::string(kOneIsEnough) + ": " + std::string(kRemedy)};
+  if (auto program = FindProgram(SinfoOf(config)); !program) return program.error();
+  return std::unique_ptr<Collector>(std::make_unique<SlurmCollector>(config, *env.clock));
+}
+
+std::vector<Finding> Probe(const Config& config, Env&) {
+  Finding finding;
+  finding.subject = "slurm";
+  auto program = FindProgram(SinfoOf(config));
+  if (!program) {
+    finding.kind =
+        program.error().code == Code::kPermissionDenied ? Finding::kNoPermission : Finding::kNotHere;
+    finding.why = program.error().detail;
+    return {finding};
+  }
+  finding.what = *program;
+  if (!Options(config).Bool("watch_cluster")) {
+    finding.kind = Finding::kNotHere;
+    finding.why = kOneIsEnough;
+    finding.remedy = kRemedy;
+  }
+  return {finding};
+}
+
+}  // namespace
+
+extern const CollectorSpec slurm_collector;
+const CollectorSpec slurm_collector{.name = "slurm",
+                                    .help = "A Slurm cluster, through its programs.",
+                                    .period = seconds(300),
+                                    .ttl = seconds(900),
+                                    .options = kOptions,
+                                    .metrics = kSlurmRows,
+                                    .create = &Create,
+                                    .probe = &Probe};
 
 }  // namespace gpulens

@@ -1,5 +1,5 @@
-// A Slurm cluster: its tables added up (nodes, CPUs, GPUs, jobs, users, accounts, partitions), the reader
-// that runs Slurm's programs for them, and the series of the numbers.
+// Numbers of a Slurm cluster (nodes, CPUs, GPUs, jobs, users, accounts, partitions): summed from tables, read
+// by running Slurm's programs, and exported as series.
 #pragma once
 
 #include <cstdint>
@@ -20,52 +20,52 @@
 
 namespace gpulens {
 
-using Amounts = std::map<std::string, double, std::less<>>;  // by state
+using StateAmounts = std::map<std::string, double, std::less<>>;  // by state
 
 struct PartitionNumbers {
-  Amounts nodes, cpus, gpus, jobs;
+  StateAmounts nodes, cpus, gpus, jobs;
 };
 
 struct AccountNumbers {
-  Amounts jobs;
+  StateAmounts jobs;
   double cpus = 0, gpus = 0, nodes = 0;  // of running jobs
 };
 
-// Mean and standard deviation of a sample; absent where there are too few values.
-struct Spread {
+// Mean and standard deviation of a sample; absent for too few values.
+struct SampleSpread {
   std::optional<double> mean, deviation;
 };
 // Computes a Spread incrementally.
-class SpreadOf {
+class SampleSpreadBuilder {
  public:
   void Add(double value) noexcept;
-  Spread Make() const noexcept;
+  SampleSpread Make() const noexcept;
 
  private:
   double count_ = 0, mean_ = 0, squares_ = 0;
 };
 
 struct NodeNumbers {
-  Amounts nodes, cpus, gpus;
+  StateAmounts nodes, cpus, gpus;
   double down = 0, silent = 0;
 };
 
 struct QueueNumbers {
-  Amounts jobs, cpus, gpus, nodes;
+  StateAmounts jobs, cpus, gpus, nodes;
   double without_user = 0;
   std::optional<double> distributed;  // absent: no job runs
   double active_users = 0, queued_users = 0;
-  Spread jobs_per_user;
+  SampleSpread jobs_per_user;
   std::map<std::string, AccountNumbers, std::less<>> accounts;
 };
 
 struct EndedNumbers {
-  Amounts jobs;
+  StateAmounts jobs;
   std::optional<double> mean_cpus, mean_gpus;  // weighted by run time
-  Spread runtime, wait, suspended;
+  SampleSpread runtime, wait, suspended;
 };
 
-using Partitions = std::map<std::string, PartitionNumbers, std::less<>>;
+using PartitionTable = std::map<std::string, PartitionNumbers, std::less<>>;
 
 // Columns of the tables.
 inline constexpr std::string_view kNodeColumns[] = {"node", "gres",  "gres_used",
@@ -74,21 +74,21 @@ inline constexpr std::string_view kQueueColumns[] = {
     "id", "state", "user", "account", "partition", "cpus", "nodes", "tres_alloc", "tres_per_node"};
 
 // Adds up rows of a node and partition each; a node of several partitions counts once in the total.
-NodeNumbers AddUpNodes(const slurm::Table& table, Partitions& partitions);
-QueueNumbers AddUpQueue(const slurm::Table& table, Partitions& partitions);
+NodeNumbers AddUpNodes(const slurm::SlurmTable& table, PartitionTable& partitions);
+QueueNumbers AddUpQueue(const slurm::SlurmTable& table, PartitionTable& partitions);
 // Adds up sacct's rows, of jobs only, that ended in [from, to), in seconds since 1970.
-EndedNumbers AddUpEnded(const slurm::Table& table, int64_t from, int64_t to);
+EndedNumbers AddUpEnded(const slurm::SlurmTable& table, int64_t from, int64_t to);
 
-// "MIXED+DRAIN*" as "mixed"; the words before a flag. Lower case.
+// Returns a state without its flags in lower case: "mixed" for "MIXED+DRAIN*".
 std::string PlainState(std::string_view state);
-// Whether jobs can begin on a node of that state. nullopt: an unknown state.
+// Whether jobs can start on a node of that state; nullopt for an unknown one.
 std::optional<bool> IsUp(std::string_view plain_state) noexcept;
 
 // Result of one poll. Failed parts are empty; `status` holds the first error.
 struct ClusterReading {
   Status status;
   Instant at;
-  Partitions partitions;
+  PartitionTable partitions;
   std::optional<NodeNumbers> nodes;
   std::optional<QueueNumbers> queue;
   std::optional<slurm::Sdiag> diagnosis;
@@ -98,8 +98,8 @@ struct ClusterReading {
 // Queries a cluster by running Slurm's programs one after the other. Used by one thread.
 class ClusterReader {
  public:
-  // `window`: of the jobs that ended.
-  ClusterReader(slurm::Programs::Options programs, Duration window, const Clock& clock)
+  // `window`: the time in which ended jobs are counted.
+  ClusterReader(slurm::SlurmPrograms::Options programs, Duration window, const Clock& clock)
       : programs_(std::move(programs), clock), window_(window), clock_(clock) {}
 
   ClusterReading Read(Instant deadline);
@@ -109,12 +109,12 @@ class ClusterReader {
   Status ReadQueue(ClusterReading& out, Instant deadline);
   Status ReadDiagnosis(ClusterReading& out, Instant deadline);
   Status ReadEnded(ClusterReading& out, Instant deadline);
-  Result<slurm::Table> ReadTable(const char* program, std::vector<std::string> arguments,
-                                 std::span<const std::string_view> fields,
-                                 std::span<const std::string_view> columns, Instant deadline);
+  Result<slurm::SlurmTable> ReadTable(const char* program, std::vector<std::string> arguments,
+                                      std::span<const std::string_view> fields,
+                                      std::span<const std::string_view> columns, Instant deadline);
   Result<std::string> Run(const char* program, std::vector<std::string> arguments, Instant deadline);
 
-  const slurm::Programs programs_;
+  const slurm::SlurmPrograms programs_;
   const Duration window_;
   const Clock& clock_;
   bool no_json_ = false;        // this sdiag has no --json
@@ -125,7 +125,7 @@ class ClusterReader {
 class StateSeries {
  public:
   StateSeries(const MetricDesc& desc, std::string_view key) : desc_(desc), key_(key) {}
-  void Write(const Amounts& amounts, const EntityRef& entity, FrameWriter& out);
+  void Write(const StateAmounts& amounts, const EntityRef& entity, FrameWriter& out);
 
  private:
   const MetricDesc& desc_;
@@ -133,7 +133,7 @@ class StateSeries {
   std::map<std::string, Series, std::less<>> by_state_;
 };
 
-// The numbers of a cluster as series: one per state, account and partition, declared when it is first seen.
+// Series of a cluster: one per state, account and partition, declared when it is first seen.
 // Used by the collector's run alone.
 class ClusterSeries {
  public:
@@ -159,7 +159,7 @@ class ClusterSeries {
   StateSeries nodes_, cpus_, gpus_, jobs_, jobs_cpus_, jobs_gpus_, jobs_nodes_, ended_, events_;
   std::map<std::string, Partition, std::less<>> partitions_;
   std::map<std::string, Account, std::less<>> accounts_;
-  Amounts job_events_;
+  StateAmounts job_events_;
   uint64_t round_ = 0;
 };
 

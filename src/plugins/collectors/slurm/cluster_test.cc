@@ -15,8 +15,8 @@
 namespace gpulens {
 namespace {
 
-slurm::Table Nodes(std::string_view text) { return *slurm::ParseRows(text, "|#", kNodeColumns); }
-slurm::Table Queue(std::string_view text) { return *slurm::ParseRows(text, "|#", kQueueColumns); }
+slurm::SlurmTable Nodes(std::string_view text) { return *slurm::ParseRows(text, "|#", kNodeColumns); }
+slurm::SlurmTable Queue(std::string_view text) { return *slurm::ParseRows(text, "|#", kQueueColumns); }
 
 constexpr std::string_view kNodes =
     "n1|#gpu:a100:8(S:0-1)|#gpu:a100:3(IDX:0,4-5)|#36/92/0/128|#mixed|#batch*|#\n"
@@ -31,23 +31,23 @@ constexpr std::string_view kQueue =
     "4|#PENDING|#eve|#(null)|#batch,short|#4|#1|#cpu=4,node=1|#gres:gpu:2|#\n"
     "5|#COMPLETING|#(null)|#bio|#short|#1|#1|##|#N/A|#\n";
 
-TEST(ClusterNumbers, ANodeOfTwoPartitionsCountsOnce) {
-  Partitions partitions;
+TEST(ClusterNumbers, NodeOfTwoPartitionsCountsOnce) {
+  PartitionTable partitions;
   NodeNumbers all = AddUpNodes(Nodes(kNodes), partitions);
-  EXPECT_EQ(all.nodes, (Amounts{{"mixed", 1}, {"drained", 1}, {"idle", 1}, {"unknown", 1}}));
-  EXPECT_EQ(all.cpus, (Amounts{{"allocated", 36}, {"idle", 156}, {"other", 128}}));
-  EXPECT_EQ(all.gpus, (Amounts{{"allocated", 4}, {"idle", 5}, {"down", 8}}))
+  EXPECT_EQ(all.nodes, (StateAmounts{{"mixed", 1}, {"drained", 1}, {"idle", 1}, {"unknown", 1}}));
+  EXPECT_EQ(all.cpus, (StateAmounts{{"allocated", 36}, {"idle", 156}, {"other", 128}}));
+  EXPECT_EQ(all.gpus, (StateAmounts{{"allocated", 4}, {"idle", 5}, {"down", 8}}))
       << "of a state that nobody knows only what is in use is known";
   EXPECT_EQ(all.down, 1);
   EXPECT_EQ(all.silent, 1);
-  EXPECT_EQ(partitions.at("batch").nodes, (Amounts{{"mixed", 1}, {"drained", 1}}));
+  EXPECT_EQ(partitions.at("batch").nodes, (StateAmounts{{"mixed", 1}, {"drained", 1}}));
   EXPECT_EQ(partitions.at("short").gpus.at("allocated"), 4);
 }
 
 TEST(ClusterNumbers, JobsUsersAccounts) {
-  Partitions partitions;
+  PartitionTable partitions;
   QueueNumbers all = AddUpQueue(Queue(kQueue), partitions);
-  EXPECT_EQ(all.jobs, (Amounts{{"running", 3}, {"pending", 1}, {"completing", 1}}));
+  EXPECT_EQ(all.jobs, (StateAmounts{{"running", 3}, {"pending", 1}, {"completing", 1}}));
   EXPECT_EQ(all.gpus.at("running"), 17) << "told by what it has, else by what it asked for";
   EXPECT_EQ(all.gpus.at("pending"), 2);
   EXPECT_EQ(all.without_user, 1);
@@ -59,11 +59,11 @@ TEST(ClusterNumbers, JobsUsersAccounts) {
   EXPECT_EQ(all.accounts.at("lab").gpus, 17);
   EXPECT_EQ(all.accounts.at("bio").cpus, 1);
   EXPECT_EQ(all.accounts.size(), 2u);
-  EXPECT_EQ(partitions.at("batch").jobs, (Amounts{{"running", 2}, {"pending", 1}}));
+  EXPECT_EQ(partitions.at("batch").jobs, (StateAmounts{{"running", 2}, {"pending", 1}}));
   EXPECT_FALSE(AddUpQueue(Queue(""), partitions).distributed) << "a share of nothing";
 }
 
-TEST(ClusterNumbers, JobsThatEnded) {
+TEST(ClusterNumbers, CountsEndedJobs) {
   auto table = slurm::ParseTable(
       "JobIDRaw|State|Submit|Start|End|ElapsedRaw|Suspended|AllocTRES\n"
       "1|COMPLETED|2026-11-22T09:00:00|2026-11-22T09:10:00|2026-11-22T10:10:00|3600|00:00:00|cpu=2,gres/"
@@ -75,7 +75,7 @@ TEST(ClusterNumbers, JobsThatEnded) {
   ASSERT_TRUE(table.ok());
   const int64_t from = *slurm::ParseTime("2026-11-22T10:00:00");
   EndedNumbers all = AddUpEnded(*table, from, from + 3600);
-  EXPECT_EQ(all.jobs, (Amounts{{"completed", 1}, {"cancelled", 1}}));
+  EXPECT_EQ(all.jobs, (StateAmounts{{"completed", 1}, {"cancelled", 1}}));
   EXPECT_EQ(all.mean_cpus, (3600.0 * 2 + 1200.0 * 6) / 4800);
   EXPECT_EQ(all.mean_gpus, 3600.0 * 8 / 4800);
   EXPECT_EQ(all.runtime.mean, 2400);
@@ -111,7 +111,7 @@ class ClusterSeriesTest : public ::testing::Test {
   ClusterSeries series_{"alps"};
 };
 
-TEST_F(ClusterSeriesTest, StatesThatAreGoneAreNone) {
+TEST_F(ClusterSeriesTest, OmitsStatesWithoutNodes) {
   ClusterReading reading = Reading(kNodes, kQueue);
   reading.diagnosis = slurm::Sdiag{};
   reading.diagnosis->cycle_max = 3605;
@@ -136,7 +136,7 @@ TEST_F(ClusterSeriesTest, StatesThatAreGoneAreNone) {
   EXPECT_EQ(Value(*frame, kSlurmJobsDistributed), -1);
 }
 
-TEST_F(ClusterSeriesTest, ASteadyRunDoesNotAllocate) {
+TEST_F(ClusterSeriesTest, SteadyRunDoesNotAllocate) {
   const ClusterReading reading = Reading(kNodes, kQueue);
   Ref<const Frame> frame;
   for (int i = 0; i < 8; ++i) {
@@ -161,7 +161,7 @@ class ClusterReaderTest : public ::testing::Test {
   }
   ClusterReader& reader() {
     if (!reader_)
-      reader_.emplace(slurm::Programs::Options{folder_.path(), std::chrono::seconds(60), 1u << 20, -1},
+      reader_.emplace(slurm::SlurmPrograms::Options{folder_.path(), std::chrono::seconds(60), 1u << 20, -1},
                       std::chrono::seconds(300), RealClock());
     return *reader_;
   }
@@ -169,7 +169,7 @@ class ClusterReaderTest : public ::testing::Test {
   std::optional<ClusterReader> reader_;
 };
 
-TEST_F(ClusterReaderTest, AnOldSdiagIsAskedForJsonOnce) {
+TEST_F(ClusterReaderTest, RequestsJsonOfAnOldSdiagOnce) {
   Fake("sinfo", "echo 'n1|#gpu:4|#gpu:1|#1/3/0/4|#mixed|#batch|#'");
   Fake("squeue", "exit 0");
   Fake("sdiag", "echo \"$*\" >> " + folder_.path() +
@@ -187,7 +187,7 @@ TEST_F(ClusterReaderTest, AnOldSdiagIsAskedForJsonOnce) {
   EXPECT_EQ(*ReadFile(folder_.path() + "/asked"), "--all --json\n--all\n--all\n");
 }
 
-TEST_F(ClusterReaderTest, EveryTaskOfAWaitingArrayCounts) {
+TEST_F(ClusterReaderTest, CountsEveryTaskOfAWaitingArray) {
   Fake("sinfo", "exit 0");
   // Without --array squeue has one line for all tasks of an array that wait.
   Fake("squeue",
@@ -200,7 +200,7 @@ TEST_F(ClusterReaderTest, EveryTaskOfAWaitingArrayCounts) {
   EXPECT_EQ(reading.queue->jobs.at("pending"), 3);
 }
 
-TEST_F(ClusterReaderTest, WhatFailsCostsOnlyItself) {
+TEST_F(ClusterReaderTest, FailureRemovesOnlyItsOwnSeries) {
   Fake("sinfo", "echo 'slurm_load_partitions: Unable to contact slurm controller' >&2; exit 1");
   Fake("squeue", "echo '1|#RUNNING|#ann|#lab|#batch|#1|#1|#cpu=1|#N/A|#'");
   Fake("sdiag", "echo '{\"statistics\":{\"jobs_running\":3}}'");
@@ -213,7 +213,7 @@ TEST_F(ClusterReaderTest, WhatFailsCostsOnlyItself) {
   EXPECT_TRUE(reading.ended);
 }
 
-TEST_F(ClusterReaderTest, AControllerThatHangsIsLeft) {
+TEST_F(ClusterReaderTest, LeavesAHangingController) {
   for (const char* program : {"sinfo", "squeue", "sdiag", "sacct"}) Fake(program, "exec sleep 600");
   ClusterReading reading = Read(std::chrono::milliseconds(300));
   EXPECT_EQ(reading.status.code, Code::kTimeout);

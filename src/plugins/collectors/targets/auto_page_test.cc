@@ -1,4 +1,5 @@
-// Targets of kind auto: what a page is recognised as, and what happens when that changes.
+// Targets of kind auto: detection of a page's kind, and its changes.
+
 #include <gmock/gmock.h>
 
 #include "scrape/collector_testing.h"

@@ -1,4 +1,5 @@
 // Targets of engines over HTTP, and queries of their API.
+
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -155,7 +156,7 @@ TEST_F(EnginePageTest, OtherPageIsNotUp) {
                     HasSubstr("gpulens_scrape_errors_total{reason=\"content_type\",target=\"t\"} 1\n")));
 }
 
-// The configuration offers what the tables have.
+// The configuration offers all engines of the tables.
 TEST(TargetsSpec, KindsAreThoseOfTheTables) {
   std::vector<std::string_view> names = {"auto", "prometheus", "engine", "gpu"};
   for (const gpu_page::Exporter* exporter : gpu_page::AllExporters()) names.push_back(exporter->name);

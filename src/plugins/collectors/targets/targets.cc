@@ -17,11 +17,9 @@
 #include "scrape/engine/engine_identity.h"
 #include "scrape/engine/engine_page_series.h"
 #include "scrape/engine/engine_row.h"
-#include "scrape/gpu/amd.h"
-#include "scrape/gpu/dcgm.h"
 #include "scrape/gpu/exporters.h"
 #include "scrape/gpu/gpu_page_series.h"
-#include "scrape/gpu/intel.h"
+#include "scrape/gpu/tables.h"
 #include "scrape/page_series.h"
 #include "scrape/page_target.h"
 #include "scrape/series_rules.h"
@@ -39,14 +37,59 @@ using gpu_page::GpuPageSeries;
 
 enum class PageKind : uint8_t { kPlain, kGpu, kEngine };
 
+constexpr std::string_view kTargets = "targets";
+constexpr std::string_view kAuto = "auto", kPrometheus = "prometheus", kEngine = "engine", kGpu = "gpu";
+constexpr std::string_view kKinds[] = {
+    kAuto, kPrometheus, kEngine, kGpu, "dcgm", "amd", "habana", "xpum",
+#include "scrape/engine/engine_names.inc"
+};
+constexpr OptionSpec kOptions[] = {
+    {.key = "url",
+     .type = OptionType::kUrl,
+     .help = "URL of the page; without a path, /metrics is added.",
+     .required = true},
+    TextOption("name", {}, "The target attribute of its series; default: host and port of the URL."),
+    TextOption(
+        "kind", kAuto,
+        "What the page is. auto: detect it by the metric names. prometheus: export it under its own "
+        "names. engine, gpu: any LLM engine or GPU exporter. Else one of them by name; set nim for NIM "
+        "version 2, whose page looks like vLLM's.",
+        kKinds),
+    TimeOption("interval", "15s", "Between scrapes.", 0.1),
+    TimeOption("ttl", {}, "How long values of an unreachable target are exported; default: two intervals."),
+    GroupOption(kTransportKey, "How to connect: timeout, authentication, TLS.", kTransportOptions),
+    BoolOption("optional", false,
+               "Export nothing, and report no error, until the target answers for the first time."),
+    BoolOption("pass_through", false,
+               "Of an LLM engine or GPU exporter: export further families under their own names."),
+    {.key = "attributes",
+     .type = OptionType::kTextMap,
+     .help = "More attributes of its series.",
+     .map_of = MapOf::kAttributes},
+    BoolOption("honor_timestamps", true, "Use the timestamps on the page; otherwise the time of the scrape."),
+    SizeOption("max_body", "64MiB", "The largest page in bytes, compressed or not.", 1024, 1 << 30),
+    IntOption("max_samples", "100000", "Samples of one page; the scrape of a larger page fails.", 1,
+              10'000'000),
+    GroupOption("series", "How many series the page may become: docs/cardinality.md.", kSeriesOptions),
+    TextOption(
+        "model", {},
+        "Of an LLM engine: model.name where the page has none; default: the served model, when there is "
+        "one."),
+    UrlOption(
+        "api", {},
+        "Of an LLM engine: URL of its API, queried for version and model; default: host and port of the "
+        "page, port 8000 for Triton."),
+};
+using Options = OptionsOf<kOptions>;
+
 // Turns the pages of one target into values. Used inside its instance's run: not thread-safe.
 class TargetPage {
  public:
   virtual ~TargetPage() = default;
   // Called on the I/O loop before each request for the page; may send requests of its own.
   virtual void BeforeFetch() {}
-  // Writes a page that was parsed. kDataLoss: the page is not of this kind; what was set is published all the
-  // same.
+  // Writes a parsed page. kDataLoss: the page is not of this kind; values that were set are published
+  // nevertheless.
   virtual Status Write(const Scrape::Page& page, FrameWriter& out) = 0;
   // Of the last Write, and of its construction.
   const PageReport& report() const noexcept { return report_; }
@@ -64,18 +107,15 @@ struct PageSetup {
   Env& env;
 };
 
-std::vector<std::pair<std::string, std::string>> AttributesOf(const Config& config) {
-  const auto& attributes = config.TextMap("attributes");
+std::vector<std::pair<std::string, std::string>> AttributesOf(const Options& options) {
+  const auto& attributes = options.TextMap("attributes");
   return {attributes.begin(), attributes.end()};
 }
 
 // Returns whether the family is one that client libraries add to any page.
 bool IsOfRuntime(std::string_view family) {
   constexpr std::string_view kPrefixes[] = {"go_", "process_", "promhttp_", "python_", "scrape_"};
-  for (std::string_view prefix : kPrefixes) {
-    if (family.starts_with(prefix)) return true;
-  }
-  return false;
+  return std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return family.starts_with(prefix); });
 }
 
 class PlainPage final : public TargetPage {
@@ -98,7 +138,7 @@ class GpuPage final : public TargetPage {
  public:
   GpuPage(const PageSetup& setup, const gpu_page::Exporter* exporter)
       : series_(setup.target.page(), exporter, AttributesOf(setup.config)) {
-    if (!setup.config.Bool("pass_through")) return;
+    if (!Options(setup.config).Bool("pass_through")) return;
     others_ = std::make_unique<PageSeries>(
         setup.target.page(), setup.entity,
         [this](const ExpositionFamily& family) { return !series_.Reads(family); }, setup.rules);
@@ -122,20 +162,20 @@ class GpuPage final : public TargetPage {
 
 class EnginePage final : public TargetPage {
  public:
-  EnginePage(const PageSetup& setup, const Engine* engine)
-      : name_(setup.config.Text("name")),
-        model_is_set_(!setup.config.Text("model").empty()),
+  EnginePage(const PageSetup& setup, const Options& options, const Engine* engine)
+      : name_(options.Text("name")),
+        model_is_set_(!options.Text("model").empty()),
         clock_(*setup.env.clock),
         target_(setup.target),
         series_(target_.page(), {.target = name_,
                                  .engine = engine,
-                                 .model = setup.config.Text("model"),
+                                 .model = options.Text("model"),
                                  .attributes = AttributesOf(setup.config),
                                  .rules = setup.rules}),
-        identity_(*TargetUrl(setup.config), ParseHttpUrl(setup.config.Text("api")), *setup.env.http),
+        identity_(*TargetUrl(setup.config), ParseHttpUrl(options.Text("api")), *setup.env.http),
         entity_(setup.entity) {
     report_.drops = series_.drops();
-    if (!setup.config.Bool("pass_through")) return;
+    if (!Options(setup.config).Bool("pass_through")) return;
     raw_ = std::make_unique<PageSeries>(
         target_.page(), entity_, [this](const ExpositionFamily& family) { return Passes(family); },
         setup.rules);
@@ -224,9 +264,7 @@ PageKind Detect(const ScrapedPage& page) {
   return known.main() ? PageKind::kEngine : PageKind::kPlain;
 }
 
-constexpr std::string_view kAuto = "auto", kPrometheus = "prometheus", kEngine = "engine", kGpu = "gpu";
-
-// What the option `kind` selects.
+// The kind of page that the option `kind` selects.
 struct TargetKind {
   bool is_auto = false;
   PageKind page = PageKind::kPlain;
@@ -234,8 +272,8 @@ struct TargetKind {
   const Engine* engine = nullptr;      // null: any
 };
 
-TargetKind KindOf(const Config& config) {
-  const std::string& name = config.Text("kind");
+TargetKind KindOf(const Options& options) {
+  const std::string& name = options.Text("kind");
   if (name == kAuto) return {.is_auto = true};
   if (name == kPrometheus) return {};
   if (const Exporter* exporter = gpu_page::FindExporter(name); exporter || name == kGpu)
@@ -249,11 +287,11 @@ class TargetCollector final : public Collector {
       : config_(std::move(config)),
         env_(env),
         kind_(KindOf(config_)),
-        optional_(config_.Bool("optional")),
+        optional_(Options(config_).Bool("optional")),
         rules_(std::move(rules)),
         target_(std::move(target)),
-        entity_(TargetEntity(config_, config_.Text("name"))),
-        record_(config_.Text("name"), target_->url(), entity_->attributes) {
+        entity_(TargetEntity(config_, Options(config_).Text("name"))),
+        record_(Options(config_).Text("name"), target_->url(), entity_->attributes) {
     Use(kind_.page);
   }
 
@@ -314,7 +352,7 @@ class TargetCollector final : public Collector {
     kind_.page = kind;
     const PageSetup setup{config_, *target_, entity_, rules_, env_};
     if (kind == PageKind::kGpu) page_ = std::make_unique<GpuPage>(setup, kind_.exporter);
-    else if (kind == PageKind::kEngine) page_ = std::make_unique<EnginePage>(setup, kind_.engine);
+    else if (kind == PageKind::kEngine) page_ = std::make_unique<EnginePage>(setup, config_, kind_.engine);
     else page_ = std::make_unique<PlainPage>(setup);
     record_.Report(page_->report());
   }
@@ -342,10 +380,11 @@ std::string OtherPath(const TargetKind& kind, const HttpUrl& url) {
 
 Result<std::unique_ptr<Collector>> Create(const Config& config, Env& env) {
   Config named = config;
-  named.Set("name", TargetName(config), config.origin("name"));
+  named.Set("name", TargetName(config), Options(config).origin("name"));
   ASSIGN_OR_RETURN(HttpUrl url, TargetUrl(named));
   ASSIGN_OR_RETURN(SeriesRules rules, SeriesRules::Make(named));
-  PageTarget::Options options{.name = named.Text("name"), .other_path = OtherPath(KindOf(named), url)};
+  PageTarget::Options options{.name = Options(named).Text("name"),
+                              .other_path = OtherPath(KindOf(named), url)};
   ASSIGN_OR_RETURN(auto target, PageTarget::Make(named, std::move(options), env));
   return std::unique_ptr<Collector>(
       std::make_unique<TargetCollector>(std::move(named), std::move(target), std::move(rules), env));
@@ -355,16 +394,17 @@ void Check(const Config& config, ConfigFaults& faults) {
   CheckTarget(config, faults);
   const TargetKind kind = KindOf(config);
   if (kind.is_auto || kind.page == PageKind::kEngine) return;
-  for (std::string_view key : {"model", "api"}) {
-    if (!config.Text(key).empty())
-      faults.Refuse(config, key,
-                    std::string(key) + " is for LLM engines, and kind is " + config.Text("kind"));
+  const Options options(config);
+  for (Options::TextKey option : {Options::TextKey("model"), Options::TextKey("api")}) {
+    if (!options.Text(option).empty())
+      options.Refuse(option, faults,
+                     std::string(option.key) + " is for LLM engines, and kind is " + options.Text("kind"));
   }
 }
 
-std::vector<Finding> Probe(const Config& config, Env&) {
+std::vector<Finding> Probe(const Config& root, Env&) {
   std::vector<Finding> findings;
-  for (const Config& target : config.Groups("targets")) {
+  for (const Config& target : root.Groups(kTargets)) {
     const auto url = TargetUrl(target);
     const std::string subject = "targets/" + TargetName(target);
     if (url) findings.push_back({Finding::kFound, subject, "configured: " + url->Shown(), "", ""});
@@ -377,124 +417,15 @@ std::vector<Finding> Probe(const Config& config, Env&) {
   return findings;
 }
 
-constexpr std::string_view kKinds[] = {
-    kAuto, kPrometheus, kEngine, kGpu, "dcgm", "amd", "habana", "xpum",
-#include "scrape/engine/engine_names.inc"
-};
-
-// Limits of how many series a page becomes: docs/cardinality.md.
-constexpr std::string_view kGaugeRules[] = {"auto", "sum", "max", "drop"};
-
-constexpr OptionSpec kTopOptions[] = {
-    {.key = "label", .help = "The label whose values are ranked in each family.", .required = true},
-    {.key = "keep",
-     .type = OptionType::kInt,
-     .fallback = "20",
-     .help = "Number of largest values that keep their own series; the others become \"other\".",
-     .min = 1,
-     .max = 10'000},
-    {.key = "families",
-     .type = OptionType::kTexts,
-     .help = "Families this applies to; a trailing * matches any text; default: all."},
-};
-
-constexpr OptionSpec kSeriesOptions[] = {
-    {.key = "limit",
-     .type = OptionType::kInt,
-     .fallback = "0",
-     .help = "Series of this target; 0: limits.series_per_target.",
-     .min = 0,
-     .max = 10'000'000},
-    {.key = "drop_labels",
-     .type = OptionType::kTexts,
-     .help = "Labels to leave out; a trailing * matches any text. Series that become equal are combined."},
-    {.key = "keep_labels",
-     .type = OptionType::kTexts,
-     .help = "Leave out all other labels; default: keep all."},
-    {.key = "label_length",
-     .type = OptionType::kInt,
-     .fallback = "0",
-     .help = "Shorten longer label values to a prefix and a hash; bytes, at least 16; 0: no limit.",
-     .min = 0,
-     .max = 65536},
-    {.key = "gauges",
-     .fallback = "auto",
-     .help = "How gauges are combined; auto: sum of amounts, maximum of ratios, times and temperatures.",
-     .allowed = kGaugeRules},
-    {.key = "top", .type = OptionType::kGroups, .help = "Labels with many values.", .children = kTopOptions},
-};
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "url",
-     .type = OptionType::kUrl,
-     .help = "URL of the page; without a path, /metrics is added.",
-     .required = true},
-    {.key = "name", .help = "The target attribute of its series; default: host and port of the URL."},
-    {.key = "kind",
-     .fallback = kAuto,
-     .help = "What the page is. auto: detect it by the metric names. prometheus: export it under its own "
-             "names. engine, gpu: any LLM engine or GPU exporter. Else one of them by name; set nim for NIM "
-             "version 2, whose page looks like vLLM's.",
-     .allowed = kKinds},
-    {.key = "interval", .type = OptionType::kTime, .fallback = "15s", .help = "Between scrapes.", .min = 0.1},
-    {.key = "ttl",
-     .type = OptionType::kTime,
-     .help = "How long values of an unreachable target are exported; default: two intervals."},
-    {.key = kTransportKey,
-     .type = OptionType::kGroup,
-     .help = "How to connect: timeout, authentication, TLS.",
-     .children = kTransportOptions},
-    {.key = "optional",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Export nothing, and report no error, until the target answers for the first time."},
-    {.key = "pass_through",
-     .type = OptionType::kBool,
-     .fallback = "false",
-     .help = "Of an LLM engine or GPU exporter: export further families under their own names."},
-    {.key = "attributes",
-     .type = OptionType::kTextMap,
-     .help = "More attributes of its series.",
-     .map_of = MapOf::kAttributes},
-    {.key = "honor_timestamps",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Use the timestamps on the page; otherwise the time of the scrape."},
-    {.key = "max_body",
-     .type = OptionType::kSize,
-     .fallback = "64MiB",
-     .help = "The largest page in bytes, compressed or not.",
-     .min = 1024,
-     .max = 1 << 30},
-    {.key = "max_samples",
-     .type = OptionType::kInt,
-     .fallback = "100000",
-     .help = "Samples of one page; the scrape of a larger page fails.",
-     .min = 1,
-     .max = 10'000'000},
-    {.key = "series",
-     .type = OptionType::kGroup,
-     .help = "How many series the page may become: docs/cardinality.md.",
-     .children = kSeriesOptions},
-    {.key = "model",
-     .help = "Of an LLM engine: model.name where the page has none; default: the served model, when there is "
-             "one."},
-    {.key = "api",
-     .type = OptionType::kUrl,
-     .help = "Of an LLM engine: URL of its API, queried for version and model; default: host and port of the "
-             "page, port 8000 for Triton."},
-};
-
-constexpr std::span<const gpu_page::PageRow> kTables[] = {gpu_page::kDcgmTable, gpu_page::kAmdTable,
-                                                          gpu_page::kHabanaTable, gpu_page::kXpumTable};
-constexpr auto kGpuPageRows = gpu_page::MetricsOf<kTables>();
+constexpr auto kGpuPageRows = MetricsOf<gpu_page::kDcgmTable, gpu_page::kAmdTable, gpu_page::kHabanaTable,
+                                        gpu_page::kXpumTable, gpu_page::kCommonMetrics>();
 constexpr auto kMetrics = JoinRows(kGpuPageRows, kInferenceRows, kSelfScrapeRows);
 
 }  // namespace
 
 extern const CollectorSpec targets_collector;
 const CollectorSpec targets_collector{
-    .name = "targets",
+    .name = kTargets,
     .help = "Pages of other programs: GPU exporters, LLM engines, any Prometheus endpoint.",
     .period = std::chrono::seconds(15),
     .ttl = std::chrono::seconds(30),

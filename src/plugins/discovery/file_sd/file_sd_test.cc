@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "base/files.h"
-#include "base/workers.h"
-#include "plugins/discovery/file_sd/file_sd_text.h"
+#include "base/threads.h"
+#include "plugins/discovery/file_sd/file_sd.h"
 
 namespace gpulens {
 extern const DiscoverySpec file_sd_discovery;
@@ -26,7 +26,7 @@ Result<std::vector<FoundTarget>> Read(const std::string& text) {
   return ToTargets(*groups, "gpu");
 }
 
-TEST(FileSdTextTest, YamlWithLabelsThatSteer) {
+TEST(FileSdTextTest, ReadsLabelsThatSetOptions) {
   auto targets = Read(*ReadFile(kData + "good/vllm.yaml"));
   ASSERT_TRUE(targets.ok()) << targets.error().detail;
   ASSERT_EQ(targets->size(), 3u);
@@ -41,7 +41,7 @@ TEST(FileSdTextTest, YamlWithLabelsThatSteer) {
             (std::map<std::string, std::string>{{"interval", "30s"}, {"kind", "gpu"}}));
 }
 
-TEST(FileSdTextTest, JsonAndAKindOfItsOwn) {
+TEST(FileSdTextTest, ReadsJsonAndTheKind) {
   auto targets = Read(*ReadFile(kData + "good/targets.json"));
   ASSERT_TRUE(targets.ok()) << targets.error().detail;
   ASSERT_EQ(targets->size(), 1u);
@@ -49,7 +49,7 @@ TEST(FileSdTextTest, JsonAndAKindOfItsOwn) {
   EXPECT_EQ((*targets)[0].attributes.at("job"), "node");
 }
 
-TEST(FileSdTextTest, TheLabelEngineSetsTheKindWhereItIsAnEngine) {
+TEST(FileSdTextTest, LabelEngineSetsTheKindOfAnEngine) {
   auto targets = Read(
       "- {targets: [\"a:1\"], labels: {engine: sglang}}\n"
       "- {targets: [\"b:1\"], labels: {engine: sglang, __kind__: prometheus}}\n"
@@ -62,13 +62,13 @@ TEST(FileSdTextTest, TheLabelEngineSetsTheKindWhereItIsAnEngine) {
   EXPECT_EQ((*targets)[2].attributes.at("engine"), "steam");
 }
 
-TEST(FileSdTextTest, TheOldLabelIsRefusedWithTheNewOne) {
+TEST(FileSdTextTest, RefusesTheOldLabelNextToTheNewOne) {
   auto targets = Read("- {targets: [\"a:1\"], labels: {__collector__: scrape}}\n");
   ASSERT_FALSE(targets.ok());
   EXPECT_NE(targets.error().detail.find("__kind__"), std::string::npos) << targets.error().detail;
 }
 
-TEST(FileSdTextTest, AnEmptyFileHasNoTargets) {
+TEST(FileSdTextTest, EmptyFileHasNoTargets) {
   auto targets = Read("");
   ASSERT_TRUE(targets.ok());
   EXPECT_TRUE(targets->empty());
@@ -116,7 +116,7 @@ class FileSdTest : public ::testing::Test {
   void Put(const std::string& name, const std::string& text) {
     ASSERT_TRUE(WriteFileAtomically(folder_ + "/" + name, text));
   }
-  // The URLs after one look.
+  // Returns the URLs after one Fetch.
   std::vector<std::string> Look() {
     std::mutex mutex;
     std::condition_variable came;
@@ -154,7 +154,7 @@ TEST_F(FileSdTest, FollowsItsFiles) {
   EXPECT_EQ(Look(), Urls{"http://a:2/metrics"});
 }
 
-TEST_F(FileSdTest, ABadFileKeepsItsLastGoodTargets) {
+TEST_F(FileSdTest, BadFileKeepsItsLastGoodTargets) {
   using Urls = std::vector<std::string>;
   Put("a.yaml", "- targets: [\"a:1\"]\n");
   EXPECT_EQ(Look(), Urls{"http://a:1/metrics"});

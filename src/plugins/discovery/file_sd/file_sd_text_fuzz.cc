@@ -1,8 +1,9 @@
 // Any bytes as a file of targets.
+
 #include <cstddef>
 
 #include "base/check.h"
-#include "plugins/discovery/file_sd/file_sd_text.h"
+#include "plugins/discovery/file_sd/file_sd.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::file_sd;

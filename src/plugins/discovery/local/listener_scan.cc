@@ -111,17 +111,17 @@ std::optional<uint16_t> PortOf(std::string_view value) {
   return port && *port != 0 ? port : std::nullopt;
 }
 
-using listening::Process;
-using listening::Socket;
+using listening::ListedProcess;
+using listening::ListeningSocket;
 
 constexpr size_t kMaxProcesses = 256;
 constexpr size_t kMaxElsewhere = 32;
 
 bool IsAny(const Endpoint& at) noexcept {
-  return std::all_of(at.ip.begin(), at.ip.end(), [](uint8_t byte) { return byte == 0; });
+  return std::ranges::all_of(at.ip, [](uint8_t byte) { return byte == 0; });
 }
 
-// The address under which this machine reaches the listener.
+// Returns the address at which this machine reaches the listener.
 Endpoint Reached(Endpoint at) {
   if (IsAny(at)) {
     if (at.family == Endpoint::Family::kIpv6) at.ip[15] = 1;
@@ -167,7 +167,7 @@ std::vector<uint16_t> NamedPorts(const std::vector<std::string>& args) {
     bool port = option == "-p" || option.ends_with("port") || address;
     if (!port || NamesInnerTraffic(option)) continue;
     auto number = PortOf(value);
-    if (number && std::find(out.begin(), out.end(), *number) == out.end()) out.push_back(*number);
+    if (number && std::ranges::find(out, *number) == out.end()) out.push_back(*number);
   }
   return out;
 }
@@ -182,7 +182,7 @@ std::string_view ExporterAt(uint16_t port) { return port == kDcgmExporterPort ? 
 std::vector<std::string_view> PathsFor(std::string_view engine, uint16_t port) {
   std::vector<std::string_view> out;
   auto add = [&](std::string_view path) {
-    if (!path.empty() && std::find(out.begin(), out.end(), path) == out.end()) out.push_back(path);
+    if (!path.empty() && std::ranges::find(out, path) == out.end()) out.push_back(path);
   };
   if (const engine_page::Engine* known = engine_page::FindEngine(engine)) add(known->path);
   for (const engine_page::Engine& one : engine_page::AllEngines()) {
@@ -219,22 +219,22 @@ std::string_view KindOfPage(std::string_view page) {
   return best;
 }
 
-struct Scanner::Engines {
-  std::vector<Process> here, elsewhere;
+struct ListenerScanner::Engines {
+  std::vector<ListedProcess> here, elsewhere;
   std::set<uint16_t> named;  // ports in any arguments
   std::set<int> hidden;
 
-  const Process* Find(int pid) const {
-    auto found = std::find_if(here.begin(), here.end(), [&](const Process& p) { return p.pid == pid; });
+  const ListedProcess* Find(int pid) const {
+    auto found = std::ranges::find_if(here, [&](const ListedProcess& p) { return p.pid == pid; });
     return found == here.end() ? nullptr : &*found;
   }
   // Guesses by user and port a process whose descriptors may not be seen.
-  const Process* Guess(const Socket& socket) const {
-    const Process* guess = nullptr;
-    for (const Process& process : here) {
+  const ListedProcess* Guess(const ListeningSocket& socket) const {
+    const ListedProcess* guess = nullptr;
+    for (const ListedProcess& process : here) {
       if (!hidden.contains(process.pid) || process.uid != socket.uid) continue;
       auto ports = NamedPorts(process.args);
-      if (std::find(ports.begin(), ports.end(), socket.at.port) != ports.end()) return &process;
+      if (std::ranges::find(ports, socket.at.port) != ports.end()) return &process;
       if (!guess && IsEnginePort(socket.at.port)) guess = &process;
     }
     return guess;
@@ -245,17 +245,17 @@ struct Scanner::Engines {
 };
 
 // First among processes that look like engines, then among all, each new socket once.
-void Scanner::LearnHolders(const std::vector<Socket>& sockets, Engines& engines) {
+void ListenerScanner::LearnHolders(const std::vector<ListeningSocket>& sockets, Engines& engines) {
   std::vector<uint64_t> wanted;
   std::set<uint64_t> present;
-  for (const Socket& socket : sockets) {
+  for (const ListeningSocket& socket : sockets) {
     if (!engines.MayBePage(socket.at.port)) continue;
     present.insert(socket.inode);
     if (!holders_.contains(socket.inode)) wanted.push_back(socket.inode);
   }
   std::erase_if(holders_, [&](const auto& known) { return !present.contains(known.first); });
   std::vector<int> pids;
-  for (const Process& process : engines.here) {
+  for (const ListedProcess& process : engines.here) {
     size_t hidden = 0;
     // One process per call, to learn whether its descriptors may be seen.
     auto held = listening::FindHolders(root_, {process.pid}, {present.begin(), present.end()}, hidden);
@@ -265,22 +265,21 @@ void Scanner::LearnHolders(const std::vector<Socket>& sockets, Engines& engines)
   std::erase_if(wanted, [&](uint64_t inode) { return holders_.contains(inode); });
   if (wanted.empty()) return;
   size_t hidden = 0;
-  for (const auto& holder : listening::FindHolders(root_, {}, wanted, hidden)) {
+  for (const auto& holder : listening::FindHolders(root_, {}, wanted, hidden))
     holders_[holder.inode] = holder.pid;
-  }
   for (uint64_t inode : wanted) holders_.emplace(inode, 0);
 }
 
-void Scanner::AddElsewhere(const Engines& engines, ScanResult& scan) const {
-  for (const Process& process : engines.elsewhere) {
-    bool known = std::any_of(scan.elsewhere.begin(), scan.elsewhere.end(),
-                             [&](const Elsewhere& e) { return e.net_ns == process.net_ns; });
+void ListenerScanner::AddElsewhere(const Engines& engines, ScanResult& scan) const {
+  for (const ListedProcess& process : engines.elsewhere) {
+    bool known = std::ranges::any_of(scan.elsewhere,
+                                     [&](const RemoteEngine& e) { return e.net_ns == process.net_ns; });
     if (known || scan.elsewhere.size() == kMaxElsewhere) continue;
-    Elsewhere one{
+    RemoteEngine one{
         process.pid, process.net_ns, process.name, std::string(EngineOf(process.name, process.args)), {}, {}};
     std::string who = std::to_string(process.pid);
-    for (const Socket& socket : listening::ListListening(root_, who)) {
-      bool seen = std::find(one.ports.begin(), one.ports.end(), socket.at.port) != one.ports.end();
+    for (const ListeningSocket& socket : listening::ListListening(root_, who)) {
+      bool seen = std::ranges::find(one.ports, socket.at.port) != one.ports.end();
       if (!seen && engines.MayBePage(socket.at.port)) one.ports.push_back(socket.at.port);
     }
     // One that does not listen is a worker of another.
@@ -290,13 +289,13 @@ void Scanner::AddElsewhere(const Engines& engines, ScanResult& scan) const {
   }
 }
 
-ScanResult Scanner::Scan(const std::vector<Socket>& sockets) {
+ScanResult ListenerScanner::Scan(const std::vector<ListeningSocket>& sockets) {
   Engines engines;
   const uint64_t own_ns = listening::NetNamespace(root_, "self");
   auto wants = [](const std::string& name, const std::vector<std::string>& args) {
     return !EngineOf(name, args).empty();
   };
-  for (Process& process : listening::ListProcesses(root_, wants, kMaxProcesses)) {
+  for (ListedProcess& process : listening::ListProcesses(root_, wants, kMaxProcesses)) {
     bool away = process.net_ns != 0 && own_ns != 0 && process.net_ns != own_ns;
     for (uint16_t port : NamedPorts(process.args)) engines.named.insert(port);
     (away ? engines.elsewhere : engines.here).push_back(std::move(process));
@@ -307,13 +306,13 @@ ScanResult Scanner::Scan(const std::vector<Socket>& sockets) {
   scan.hidden.assign(engines.hidden.begin(), engines.hidden.end());
   AddElsewhere(engines, scan);
 
-  std::map<std::string, Candidate> found;
-  for (const Socket& socket : sockets) {
+  std::map<std::string, PageCandidate> found;
+  for (const ListeningSocket& socket : sockets) {
     auto holder = holders_.find(socket.inode);
     if (holder == holders_.end() || holder->second == own_pid_) continue;
     Endpoint at = Reached(socket.at);
-    Candidate one{at.ToString(), at.port, socket.inode, holder->second, {}, {}};
-    const Process* engine = holder->second ? engines.Find(holder->second) : engines.Guess(socket);
+    PageCandidate one{at.ToString(), at.port, socket.inode, holder->second, {}, {}};
+    const ListedProcess* engine = holder->second ? engines.Find(holder->second) : engines.Guess(socket);
     if (engine) {
       one.pid = engine->pid;
       one.process = engine->name;
@@ -332,15 +331,15 @@ ScanResult Scanner::Scan(const std::vector<Socket>& sockets) {
     auto [entry, added] = found.emplace(one.address, one);
     if (!added && one.inode < entry->second.inode) entry->second = one;
   }
-  // Both families of one port are one page.
+  // IPv4 and IPv6 of one port are one page.
   for (auto& [address, one] : found) {
-    bool v6_twin = address == "[::1]:" + std::to_string(one.port) &&
-                   found.contains("127.0.0.1:" + std::to_string(one.port));
-    if (!v6_twin) scan.candidates.push_back(std::move(one));
+    bool v6_other = address == "[::1]:" + std::to_string(one.port) &&
+                    found.contains("127.0.0.1:" + std::to_string(one.port));
+    if (!v6_other) scan.candidates.push_back(std::move(one));
   }
   // Processes of engines come first at the limit.
   if (scan.candidates.size() > kMaxCandidates) {
-    std::sort(scan.candidates.begin(), scan.candidates.end(), [](const Candidate& a, const Candidate& b) {
+    std::ranges::sort(scan.candidates, [](const PageCandidate& a, const PageCandidate& b) {
       if (a.kind.empty() != b.kind.empty()) return b.kind.empty();
       return a.address < b.address;
     });

@@ -1,6 +1,6 @@
-// Listening sockets of this machine that may serve the page of an LLM engine or of dcgm-exporter, and engines
-// in other network namespaces; by which processes, ports and pages they are recognized. Reads /proc, so it
-// belongs on a worker; connects to nothing.
+// Scan of the listening sockets of this machine for pages of LLM engines and dcgm-exporter, and of engines in
+// other network namespaces, recognized by process, port and page. Reads /proc, so it belongs on a worker;
+// connects to nothing.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,35 @@
 
 namespace gpulens::local_listeners {
 
-// The engine that a process seems to be by its name and arguments, as the tables of engines call it ("vllm");
-// may be empty. A guess that decides only whose page is requested: the page decides. Pure, as all functions
+// Returns the engine that a process seems to be by its name and arguments, as in the tables of engines
+// ("vllm"); may be empty. Selects only which pages are requested; the page decides. Pure, like all functions
 // up to KindOfPage.
 std::string_view EngineOf(std::string_view name, const std::vector<std::string>& args);
 
-// Whether the program is known to be no engine, at any port.
+// Whether the program is known not to be an engine, at any port.
 bool IsSomethingElse(std::string_view name);
 
-// The ports that the arguments name for requests or metrics: --port 8000, --port=8000, -p 8000,
-// --metrics-port, --listen 0.0.0.0:8000. Not those of inner traffic (--nccl-port, --master-port, gRPC …),
-// where no HTTP may be spoken.
+// Returns the ports that the arguments name for requests or metrics: --port 8000, --port=8000, -p 8000,
+// --metrics-port, --listen 0.0.0.0:8000. Excludes ports of internal traffic (--nccl-port, --master-port,
+// gRPC …), which may not be HTTP.
 std::vector<uint16_t> NamedPorts(const std::vector<std::string>& args);
 
 // Whether an engine of the tables listens there by default.
 bool IsEnginePort(uint16_t port);
-// The GPU exporter that listens there by default, as `kind` of a target calls it ("dcgm"); empty: none.
+// Returns the `kind` of the GPU exporter that listens there by default ("dcgm"); empty: none.
 std::string_view ExporterAt(uint16_t port);
-// The paths at which pages may be: that of `engine` first, then those of engines with that port, then
+// Returns the paths at which pages may be: that of `engine` first, then those of engines with that port, then
 // /metrics; each once.
 std::vector<std::string_view> PathsFor(std::string_view engine, uint16_t port);
 
-// The `kind` of the target with this page: the engine whose families are on it, or "dcgm"; empty: neither.
-// The longest prefix decides.
+// Returns the `kind` of the target with this page: the engine whose families are on it, or "dcgm"; empty:
+// neither. The longest prefix decides.
 std::string_view KindOfPage(std::string_view page);
 
 inline constexpr size_t kMaxCandidates = 32;
 
 // A socket whose page may be requested.
-struct Candidate {
+struct PageCandidate {
   std::string address;  // "127.0.0.1:8000": where to reach it
   uint16_t port = 0;
   uint64_t inode = 0;  // identifies the socket
@@ -51,7 +51,7 @@ struct Candidate {
 };
 
 // An engine in another network namespace.
-struct Elsewhere {
+struct RemoteEngine {
   int pid = 0;
   uint64_t net_ns = 0;
   std::string process, engine;
@@ -60,24 +60,26 @@ struct Elsewhere {
 };
 
 struct ScanResult {
-  std::vector<Candidate> candidates;  // in the order of addresses, each once
-  std::vector<Elsewhere> elsewhere;
+  std::vector<PageCandidate> candidates;  // in the order of addresses, each once
+  std::vector<RemoteEngine> elsewhere;
   size_t processes = 0;     // that look like engines
   std::vector<int> hidden;  // of these, whose descriptors may not be seen
 };
 
-// Remembers the holders of sockets: a walk over all descriptors of a machine is made only for new sockets.
+// Remembers the holders of sockets, so that all descriptors of a machine are scanned for new sockets only.
 // Not thread-safe.
-class Scanner {
+class ListenerScanner {
  public:
-  Scanner(std::string root, int own_pid) : root_(std::move(root)), own_pid_(own_pid) {}
+  ListenerScanner(std::string root, int own_pid) : root_(std::move(root)), own_pid_(own_pid) {}
 
-  ScanResult Scan(const std::vector<listening::Socket>& sockets);
-  std::vector<listening::Socket> Listening() const { return listening::ListListening(root_, "self"); }
+  ScanResult Scan(const std::vector<listening::ListeningSocket>& sockets);
+  std::vector<listening::ListeningSocket> Listening() const {
+    return listening::ListListening(root_, "self");
+  }
 
  private:
   struct Engines;
-  void LearnHolders(const std::vector<listening::Socket>& sockets, Engines& engines);
+  void LearnHolders(const std::vector<listening::ListeningSocket>& sockets, Engines& engines);
   void AddElsewhere(const Engines& engines, ScanResult& scan) const;
 
   const std::string root_;

@@ -11,7 +11,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/client/http_client.h"
 #include "net/io_loop.h"
 #include "plugins/discovery/local/listener_scan.h"
@@ -20,9 +20,9 @@
 namespace gpulens {
 namespace {
 
-using local_listeners::Candidate;
-using local_listeners::Elsewhere;
-using local_listeners::Scanner;
+using local_listeners::ListenerScanner;
+using local_listeners::PageCandidate;
+using local_listeners::RemoteEngine;
 using local_listeners::ScanResult;
 using std::chrono::minutes;
 using std::chrono::seconds;
@@ -31,7 +31,7 @@ constexpr std::string_view kAuto = "auto", kDcgm = "dcgm";
 constexpr Duration kQueryTime = seconds(2);
 constexpr Duration kFullScan = seconds(60);  // without a change of the listening sockets
 constexpr Duration kFirstRetry = seconds(15), kLastRetry = minutes(5);
-// The largest page of an engine is some 100 KiB; others are none.
+// The largest page of an engine has some 100 KiB.
 constexpr size_t kPageBytes = 4 << 20;
 
 std::string Shown(std::string_view text) {
@@ -41,23 +41,30 @@ std::string Shown(std::string_view text) {
 }
 
 // "llama-server, pid 17"
-std::string ProcessOf(const Candidate& one) {
+std::string ProcessOf(const PageCandidate& one) {
   const std::string name = one.process.empty() ? "another user's process" : Shown(one.process);
   return one.pid == 0 ? name : name + ", pid " + std::to_string(one.pid);
 }
 
-std::string RemedyFor(const Elsewhere& one) {
+std::string RemedyFor(const RemoteEngine& one) {
   std::string host = one.addresses.empty() ? "ADDRESS" : one.addresses.front();
   return "targets: [{name: " + one.engine + ", url: \"http://" + host + ":" +
          std::to_string(one.ports.front()) + std::string(local_listeners::PathsFor(one.engine, 0).front()) +
          "\"}]";
 }
 
-// Scan runs on a worker, the requests on the loop, one after the other: never at once.
+constexpr std::string_view kKinds[] = {kAuto, "prometheus"};
+constexpr OptionSpec kOptions[] = {
+    TextOption("kind", kAuto,
+               "auto: export native names; prometheus: export the pages under their own names.", kKinds),
+};
+using Options = OptionsOf<kOptions>;
+
+// Scan runs on a worker, the requests on the loop, one after the other: never concurrently.
 class LocalDiscovery final : public Discovery {
  public:
-  LocalDiscovery(const Config& config, Env& env)
-      : env_(env), kind_(config.Text("kind")), scanner_(env.root, ::getpid()) {}
+  LocalDiscovery(const Options& options, Env& env)
+      : env_(env), kind_(options.Text("kind")), scanner_(env.root, ::getpid()) {}
 
   void Fetch(Instant deadline, std::function<void(Status)> done) override {
     deadline_ = deadline;
@@ -86,7 +93,7 @@ class LocalDiscovery final : public Discovery {
 
  private:
   struct Listener {
-    Candidate candidate;
+    PageCandidate candidate;
     std::string url, kind;  // set: a page was recognised
     int64_t query_at_ns = 0;
     Duration retry = kFirstRetry;
@@ -111,7 +118,7 @@ class LocalDiscovery final : public Discovery {
 
   void Update(const ScanResult& scan) {
     std::set<std::string> present;
-    for (const Candidate& one : scan.candidates) {
+    for (const PageCandidate& one : scan.candidates) {
       present.insert(one.address);
       auto [known, added] = known_.try_emplace(one.address);
       if (added || known->second.candidate.inode != one.inode)
@@ -119,7 +126,7 @@ class LocalDiscovery final : public Discovery {
     }
     std::erase_if(known_, [&](const auto& entry) { return !present.contains(entry.first); });
     std::set<int> away;
-    for (const Elsewhere& one : scan.elsewhere) {
+    for (const RemoteEngine& one : scan.elsewhere) {
       away.insert(one.pid);
       if (reported_.contains(one.pid)) continue;
       Log(LogLevel::kInfo, "discovery", "engine_elsewhere",
@@ -166,7 +173,7 @@ class LocalDiscovery final : public Discovery {
     Listener& known = known_.at(due_.back());
     std::string_view kind;
     if (reply.failure == HttpFailure::kNone && !reply.gzip) kind = local_listeners::KindOfPage(reply.body);
-    // A demonstration shows simulated GPUs alone.
+    // A demonstration has simulated GPUs only.
     if (kind == kDcgm && env_.demo) kind = {};
     ++path_;
     if (!kind.empty()) {
@@ -196,8 +203,8 @@ class LocalDiscovery final : public Discovery {
 
   Env& env_;
   const std::string kind_;  // of the targets: auto or prometheus
-  Scanner scanner_;
-  std::vector<listening::Socket> sockets_;
+  ListenerScanner scanner_;
+  std::vector<listening::ListeningSocket> sockets_;
   bool scanned_ = false;
   int64_t scanned_ns_ = 0;
   std::map<std::string, Listener> known_;  // by address
@@ -216,17 +223,17 @@ Result<std::unique_ptr<Discovery>> Create(const Config& config, Env& env) {
 std::vector<Finding> Probe(const Config&, Env& env) {
   constexpr std::string_view kSubject = "local";
   std::vector<Finding> findings;
-  Scanner scanner(env.root, ::getpid());
+  ListenerScanner scanner(env.root, ::getpid());
   ScanResult scan = scanner.Scan(scanner.Listening());
   auto add = [&](Finding::Kind kind, std::string what, std::string why = {}, std::string remedy = {}) {
     findings.push_back({kind, std::string(kSubject), std::move(what), std::move(why), std::move(remedy)});
   };
-  for (const Candidate& one : scan.candidates) {
+  for (const PageCandidate& one : scan.candidates) {
     if (one.kind.empty()) continue;
     add(Finding::kFound, ProcessOf(one) + " listens at " + one.address + " and may be " + one.kind +
                              "; the agent reads its page if it is");
   }
-  for (const Elsewhere& one : scan.elsewhere) {
+  for (const RemoteEngine& one : scan.elsewhere) {
     add(Finding::kNoPermission,
         one.engine + " (" + Shown(one.process) + ", pid " + std::to_string(one.pid) + ") is not read",
         "it listens in another network namespace", "name it in the configuration: " + RemedyFor(one));
@@ -244,14 +251,6 @@ std::vector<Finding> Probe(const Config&, Env& env) {
   }
   return findings;
 }
-
-constexpr std::string_view kKinds[] = {kAuto, "prometheus"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "kind",
-     .fallback = kAuto,
-     .help = "auto: export native names; prometheus: export the pages under their own names.",
-     .allowed = kKinds},
-};
 
 }  // namespace
 

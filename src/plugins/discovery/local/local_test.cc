@@ -9,7 +9,7 @@
 #include <mutex>
 
 #include "base/files.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/client/http_client.h"
 #include "net/testing/scripted_server.h"
 #include "plugins/discovery/local/listener_scan.h"
@@ -23,7 +23,7 @@ namespace {
 
 using Args = std::vector<std::string>;
 
-TEST(ListenerMarksTest, ProcessesThatLookLikeEngines) {
+TEST(ListenerMarksTest, RecognizesProcessesOfEngines) {
   EXPECT_EQ(EngineOf("python3", {"/usr/bin/python3", "-m", "vllm.entrypoints.openai.api_server"}), "vllm");
   EXPECT_EQ(EngineOf("vllm", {"/opt/venv/bin/python", "/opt/venv/bin/vllm", "serve", "m"}), "vllm");
   EXPECT_EQ(EngineOf("python3", {"python3", "-m", "sglang.launch_server", "--port", "1"}), "sglang");
@@ -42,7 +42,7 @@ TEST(ListenerMarksTest, ProcessesThatLookLikeEngines) {
   EXPECT_EQ(EngineOf("ollama", {"ollama", "serve"}), "") << "it has no page";
 }
 
-TEST(ListenerMarksTest, OthersDoNot) {
+TEST(ListenerMarksTest, IgnoresOtherProcesses) {
   EXPECT_EQ(EngineOf("vllm", {"vllm", "bench", "latency"}), "");
   EXPECT_EQ(EngineOf("vim", {"vim", "--cmd", "vllm.entrypoints"}), "");
   EXPECT_EQ(EngineOf("bash", {"bash", "run.sh", "--engine", "tritonserver"}), "");
@@ -50,7 +50,7 @@ TEST(ListenerMarksTest, OthersDoNot) {
   EXPECT_EQ(EngineOf("kworker", {}), "");
 }
 
-TEST(ListenerMarksTest, PortsForRequestsOnly) {
+TEST(ListenerMarksTest, ReadsOnlyPortsOfRequests) {
   EXPECT_EQ(
       NamedPorts({"x", "--port", "8001", "--nccl-port=9000", "--grpc-port", "8001", "--master-port", "1"}),
       (std::vector<uint16_t>{8001}));
@@ -59,7 +59,7 @@ TEST(ListenerMarksTest, PortsForRequestsOnly) {
   EXPECT_TRUE(NamedPorts({"x", "--port"}).empty());
 }
 
-TEST(ListenerMarksTest, PagesAreToldByTheirFamilies) {
+TEST(ListenerMarksTest, IdentifiesPagesByTheirFamilies) {
   EXPECT_EQ(KindOfPage("# HELP vllm:x y\n# TYPE vllm:num_requests_running gauge\n"), "vllm");
   EXPECT_EQ(KindOfPage("# TYPE llamacpp:prompt_tokens_total counter\n"), "llama.cpp");
   EXPECT_EQ(KindOfPage("# TYPE dynamo_component_requests_total counter\n# TYPE vllm:x gauge\n"),
@@ -69,13 +69,13 @@ TEST(ListenerMarksTest, PagesAreToldByTheirFamilies) {
   EXPECT_EQ(KindOfPage("<html>vllm:</html>"), "");
 }
 
-TEST(ListenerMarksTest, PathsAreTheEnginesOwnFirst) {
+TEST(ListenerMarksTest, PathsOfTheEngineComeFirst) {
   EXPECT_EQ(PathsFor("trtllm-serve", 8000),
             (std::vector<std::string_view>{"/prometheus/metrics", "/metrics"}));
   EXPECT_EQ(PathsFor("llama.cpp", 9999), (std::vector<std::string_view>{"/metrics"}));
 }
 
-// A folder that looks like /proc, made here since links cannot stand in the tree.
+// A folder like /proc. Created at run time, as the tree cannot hold its links.
 class LocalDiscoveryTest : public ::testing::Test {
  protected:
   LocalDiscoveryTest() {
@@ -117,14 +117,14 @@ class LocalDiscoveryTest : public ::testing::Test {
     Put(who + "/net/tcp", text);
   }
   ScanResult Scan(int own_pid = 1) {
-    Scanner scanner(root_, own_pid);
+    ListenerScanner scanner(root_, own_pid);
     return scanner.Scan(scanner.Listening());
   }
   static constexpr uint32_t kLoopback = 0x0100007F, kAny = 0;
   std::string root_;
 };
 
-TEST_F(LocalDiscoveryTest, AnEngineAtTheNamedPort) {
+TEST_F(LocalDiscoveryTest, FindsAnEngineAtTheNamedPort) {
   AddProcess(20, "llama-server", {"llama-server", "--port", "8123"}, 501);
   Listen("self", {{kAny, 8123, 501}, {kLoopback, 45000, 502}});
   ScanResult scan = Scan();
@@ -135,13 +135,13 @@ TEST_F(LocalDiscoveryTest, AnEngineAtTheNamedPort) {
   EXPECT_EQ(scan.processes, 1u);
 }
 
-TEST_F(LocalDiscoveryTest, InnerPortsOfAnEngineAreNotAsked) {
+TEST_F(LocalDiscoveryTest, DoesNotQueryInnerPorts) {
   AddProcess(20, "python3", {"python3", "-m", "sglang.launch_server", "--nccl-port", "30111"}, 501);
   Listen("self", {{kAny, 30111, 501}});
   EXPECT_TRUE(Scan().candidates.empty());
 }
 
-TEST_F(LocalDiscoveryTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
+TEST_F(LocalDiscoveryTest, SkipsAKnownPortOfAnotherProgram) {
   AddProcess(20, "nginx", {"nginx"}, 501);
   AddProcess(21, "python3", {"python3", "server.py"}, 502);
   AddProcess(22, "python3", {"python3", "server.py"}, 503);
@@ -152,7 +152,7 @@ TEST_F(LocalDiscoveryTest, APortAloneNeedsAProcessThatIsNotKnownToBeAnother) {
   EXPECT_EQ(scan.candidates[0].kind, "");
 }
 
-TEST_F(LocalDiscoveryTest, ThePortOfDcgmExporterIsAskedWhoeverListensThere) {
+TEST_F(LocalDiscoveryTest, QueriesThePortOfDcgmExporterOfAnyProcess) {
   AddProcess(20, "docker-proxy", {"docker-proxy"}, 501);
   Listen("self", {{kAny, 9400, 501}});
   ScanResult scan = Scan();
@@ -167,14 +167,14 @@ TEST_F(LocalDiscoveryTest, ThePortOfDcgmExporterIsAskedWhoeverListensThere) {
   EXPECT_TRUE(Scan().candidates.empty());
 }
 
-TEST_F(LocalDiscoveryTest, OurOwnListenersAreNotAsked) {
+TEST_F(LocalDiscoveryTest, DoesNotQueryOwnListeners) {
   AddProcess(20, "python3", {"python3", "x"}, 501);
   Listen("self", {{kLoopback, 8000, 501}});
   EXPECT_TRUE(Scan(20).candidates.empty());
   EXPECT_EQ(Scan(21).candidates.size(), 1u);
 }
 
-TEST_F(LocalDiscoveryTest, AnEngineElsewhereIsToldWithItsAddress) {
+TEST_F(LocalDiscoveryTest, ReportsTheAddressOfAnEngineOfAnotherNamespace) {
   AddProcess(20, "vllm", {"python3", "vllm", "serve"}, 501, 2);
   Listen("20", {{kAny, 8000, 501}});
   Put("20/net/fib_trie", "Local:\n  |-- 10.244.0.5\n     /32 host LOCAL\n");
@@ -234,7 +234,7 @@ class LocalPageTest : public LocalDiscoveryTest {
   std::unique_ptr<Discovery> discovery_;
 };
 
-TEST_F(LocalPageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
+TEST_F(LocalPageTest, AcceptsAPageWithAnEnginesFamily) {
   std::atomic<bool> ready{false};
   gpulens::testing::ScriptedServer server([&](int, int, const std::string&) {
     return gpulens::testing::ScriptedServer::Turn{gpulens::testing::Answer200(
@@ -245,11 +245,11 @@ TEST_F(LocalPageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
   AddProcess(20, "llama-server", {"llama-server", "--port", port}, 501);
   Listen("self", {{kLoopback, server.endpoint().port, 501}});
   EXPECT_TRUE(Fetch().empty());
-  const size_t asked = server.requests().size();
-  EXPECT_EQ(asked, 1u);
+  const size_t requests = server.requests().size();
+  EXPECT_EQ(requests, 1u);
   ready = true;
-  EXPECT_TRUE(Fetch().empty()) << "asked again before its time";
-  EXPECT_EQ(server.requests().size(), asked);
+  EXPECT_TRUE(Fetch().empty()) << "queried again before its time";
+  EXPECT_EQ(server.requests().size(), requests);
   clock_.Advance(std::chrono::seconds(16));
   auto found = Fetch();
   ASSERT_EQ(found.size(), 1u);
@@ -257,9 +257,9 @@ TEST_F(LocalPageTest, APageIsTakenWhenAnEnginesFamilyIsOnIt) {
   EXPECT_EQ(found[0].url, server.Url("/metrics"));
   EXPECT_EQ(found[0].options.at("optional"), "true");
   EXPECT_EQ(found[0].options.at("kind"), "prometheus");
-  // Once it is known it is not asked again, and it goes with its socket.
+  // A known target is not queried again, and is removed with its socket.
   Fetch();
-  EXPECT_EQ(server.requests().size(), asked + 1);
+  EXPECT_EQ(server.requests().size(), requests + 1);
   Listen("self", {});
   EXPECT_TRUE(Fetch().empty());
 }

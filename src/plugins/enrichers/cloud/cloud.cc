@@ -1,4 +1,4 @@
-// The cloud enricher: region, zone, account and machine type from the cloud's metadata service. Off by
+// Enricher with region, zone, account and machine type from the cloud's metadata service. Off by
 // default, since it sends requests to an address that is not this machine's.
 
 #include <atomic>
@@ -18,13 +18,13 @@ using std::chrono::seconds;
 
 constexpr Duration kTimeout = seconds(1);
 
-std::string_view PlatformOf(Cloud cloud) {
+std::string_view PlatformOf(CloudProvider cloud) {
   constexpr std::string_view kPlatforms[] = {"", "aws_ec2", "gcp_compute_engine", "azure_vm"};
   return kPlatforms[static_cast<size_t>(cloud)];
 }
 
 // OpenTelemetry's attributes of cloud and host; unknown ones are left out.
-AttributeSet Attributes(Cloud cloud, const CloudIdentity& identity) {
+AttributeSet Attributes(CloudProvider cloud, const CloudIdentity& identity) {
   std::vector<AttributeSet::Attribute> attributes = {{"cloud.provider", CloudName(cloud)},
                                                      {"cloud.platform", PlatformOf(cloud)}};
   auto add = [&](std::string_view key, const std::string& value) {
@@ -41,7 +41,7 @@ AttributeSet Attributes(Cloud cloud, const CloudIdentity& identity) {
 
 class CloudEnricher final : public Enricher {
  public:
-  CloudEnricher(Cloud cloud, CloudQuery query) : cloud_(cloud), query_(std::move(query)) {}
+  CloudEnricher(CloudProvider cloud, CloudQuery query) : cloud_(cloud), query_(std::move(query)) {}
 
   void Fetch(Instant, std::function<void(Status)> done) override {
     query_.Query(kTimeout, [this, done = std::move(done)](Result<CloudIdentity> found) {
@@ -62,16 +62,25 @@ class CloudEnricher final : public Enricher {
   }
 
  private:
-  const Cloud cloud_;
+  const CloudProvider cloud_;
   CloudQuery query_;
   std::atomic<uint64_t> generation_{0};
   mutable std::mutex mutex_;  // guards what follows
   AttributeSet attributes_;
 };
 
-Cloud ConfiguredCloud(const Config& config, const Env& env) {
-  const std::string& provider = config.Text("provider");
-  for (Cloud cloud : {Cloud::kAws, Cloud::kGcp, Cloud::kAzure}) {
+constexpr std::string_view kProviders[] = {"auto", "aws", "gcp", "azure"};
+constexpr OptionSpec kOptions[] = {
+    TextOption("provider", "auto", "Provider of the metadata service; auto: detected from the firmware.",
+               kProviders),
+    UrlOption("endpoint", CloudQuery::kEndpoint, "URL of the metadata service."),
+    TimeOption("interval", "5m", "How often it is queried.", 1),
+};
+using Options = OptionsOf<kOptions>;
+
+CloudProvider ConfiguredCloud(const Options& options, const Env& env) {
+  const std::string& provider = options.Text("provider");
+  for (CloudProvider cloud : {CloudProvider::kAws, CloudProvider::kGcp, CloudProvider::kAzure}) {
     if (provider == CloudName(cloud)) return cloud;
   }
   return LikelyCloud(env.root);
@@ -79,37 +88,20 @@ Cloud ConfiguredCloud(const Config& config, const Env& env) {
 
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
-  const Cloud cloud = ConfiguredCloud(config, env);
-  if (cloud == Cloud::kNone)
+  const CloudProvider cloud = ConfiguredCloud(config, env);
+  if (cloud == CloudProvider::kNone)
     return Status{Code::kUnavailable, "not a machine of EC2, Compute Engine or Azure"};
-  ASSIGN_OR_RETURN(CloudQuery query, CloudQuery::Make(cloud, config.Text("endpoint"), *env.http));
+  ASSIGN_OR_RETURN(CloudQuery query, CloudQuery::Make(cloud, Options(config).Text("endpoint"), *env.http));
   return std::unique_ptr<Enricher>(std::make_unique<CloudEnricher>(cloud, std::move(query)));
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) {
-  const Cloud cloud = ConfiguredCloud(config, env);
-  if (cloud == Cloud::kNone)
+  const CloudProvider cloud = ConfiguredCloud(config, env);
+  if (cloud == CloudProvider::kNone)
     return {{Finding::kNotHere, "cloud", "no cloud", "the firmware names none of EC2, Compute Engine, Azure",
              "name it: enrichers: {cloud: {provider: aws}}"}};
   return {{Finding::kFound, "cloud", std::string(CloudName(cloud)), {}, {}}};
 }
-
-constexpr std::string_view kProviders[] = {"auto", "aws", "gcp", "azure"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "provider",
-     .fallback = "auto",
-     .help = "Provider of the metadata service; auto: detected from the firmware.",
-     .allowed = kProviders},
-    {.key = "endpoint",
-     .type = OptionType::kUrl,
-     .fallback = CloudQuery::kEndpoint,
-     .help = "URL of the metadata service."},
-    {.key = "interval",
-     .type = OptionType::kTime,
-     .fallback = "5m",
-     .help = "How often it is queried.",
-     .min = 1},
-};
 
 }  // namespace
 

@@ -58,7 +58,7 @@ class CloudEnricherTest : public ::testing::Test {
   std::unique_ptr<Enricher> enricher_;
 };
 
-TEST_F(CloudEnricherTest, TellsTheResourceAndKeepsItThroughAnOutage) {
+TEST_F(CloudEnricherTest, KeepsTheResourceThroughAnOutage) {
   std::string body = R"({"compute":{"location":"eastus","vmId":"02aa","vmSize":"ND96"}})";
   int status = 200;
   testing::ScriptedServer server([&](int, int, const std::string&) {
@@ -87,7 +87,7 @@ TEST_F(CloudEnricherTest, TellsTheResourceAndKeepsItThroughAnOutage) {
   EXPECT_TRUE(enricher_->Describe(Entity("gpu", {})).empty());
 }
 
-TEST_F(CloudEnricherTest, AsksNobodyWhereTheFirmwareNamesNoCloud) {
+TEST_F(CloudEnricherTest, SendsNoRequestOutsideAKnownCloud) {
   EXPECT_EQ(Create("auto", "http://127.0.0.1:9").code, Code::kUnavailable);
   Config config;
   config.Set("provider", std::string("auto"), {});

@@ -1,4 +1,4 @@
-#include "plugins/enrichers/kubernetes/entity_lookup.h"
+#include "plugins/enrichers/kubernetes/kubernetes.h"
 
 #include <algorithm>
 
@@ -19,12 +19,12 @@ std::string AttributeOrFact(const Entity& entity, std::string_view key) {
   return entity.attributes.Has(key) ? entity.attributes.Text(key) : entity.facts.Text(key);
 }
 
-void Append(Table::Holders& out, const Table& table, const std::string& key) {
+void Append(WorkloadTable::Holders& out, const WorkloadTable& table, const std::string& key) {
   auto found = table.by_device.find(key);
   if (found != table.by_device.end()) out.insert(out.end(), found->second.begin(), found->second.end());
 }
 // All holders whose key begins with `start`.
-void AppendBelow(Table::Holders& out, const Table& table, const std::string& start) {
+void AppendBelow(WorkloadTable::Holders& out, const WorkloadTable& table, const std::string& start) {
   for (auto at = table.by_device.lower_bound(start);
        at != table.by_device.end() && at->first.starts_with(start); ++at)
     out.insert(out.end(), at->second.begin(), at->second.end());
@@ -70,12 +70,12 @@ bool NamesItsPod(const Entity& entity) {
          (set.Has("k8s.pod.name") && set.Has("k8s.namespace.name"));
 }
 
-const AttributeSet* FindContainer(const Table& table, const std::string& id) {
+const AttributeSet* FindContainer(const WorkloadTable& table, const std::string& id) {
   auto found = table.by_container_id.find(id);
   return found == table.by_container_id.end() ? nullptr : &table.workloads[found->second].attributes;
 }
 const AttributeSet* FindPod(const std::map<std::string, uint32_t>& by, const std::string& key,
-                            const Table& table) {
+                            const WorkloadTable& table) {
   auto found = by.find(key);
   return found == by.end() ? nullptr : &table.workloads[found->second].attributes;
 }
@@ -85,8 +85,8 @@ const AttributeSet* FindPod(const std::map<std::string, uint32_t>& by, const std
 EntityLookup::EntityLookup(std::string root)
     : root_(std::move(root)), sees_processes_(kubelet::SeesHostProcesses(root_)) {}
 
-// By the entity's own attributes; of a process without them, by its cgroup.
-AttributeSet EntityLookup::DescribeOwned(const Table& table, const Entity& entity) const {
+// Looks up the entity's own attributes; of a process without them, its cgroup.
+AttributeSet EntityLookup::DescribeOwned(const WorkloadTable& table, const Entity& entity) const {
   const AttributeSet& own = entity.attributes;
   std::string container = own.Text("container.id"), uid = own.Text("k8s.pod.uid");
   bool by_cgroup = false;
@@ -113,8 +113,8 @@ AttributeSet EntityLookup::DescribeOwned(const Table& table, const Entity& entit
   return found ? own_ids.OverlaidOn(*found) : own_ids;
 }
 
-// The keys under which this place may be held, given the ids that the plugins of this node use.
-std::vector<std::string> EntityLookup::Place::KeysIn(const Table& table) const {
+// Returns the keys under which this place may be held, given the ids that the plugins of this node use.
+std::vector<std::string> EntityLookup::Place::KeysIn(const WorkloadTable& table) const {
   std::vector<std::string> out = keys;
   // The plugin names the first partition by the board's address; the others have no place.
   bool parts = vendor == "amd" && table.amd_partitions;
@@ -124,8 +124,8 @@ std::vector<std::string> EntityLookup::Place::KeysIn(const Table& table) const {
   return out;
 }
 
-Table::Holders EntityLookup::Place::HoldersIn(const Table& table) const {
-  Table::Holders out;
+WorkloadTable::Holders EntityLookup::Place::HoldersIn(const WorkloadTable& table) const {
+  WorkloadTable::Holders out;
   for (const std::string& key : KeysIn(table)) Append(out, table, key);
   return out;
 }
@@ -193,9 +193,10 @@ void EntityLookup::Remember(const Place& place, const Entity& entity) const {
     known->second = place;
 }
 
-AttributeSet EntityLookup::DescribeSlice(const Table& table, const Entity& slice, bool& learned) const {
+AttributeSet EntityLookup::DescribeSlice(const WorkloadTable& table, const Entity& slice,
+                                         bool& learned) const {
   const Place place = PlaceOfSlice(slice);
-  Table::Holders holders = place.HoldersIn(table);
+  WorkloadTable::Holders holders = place.HoldersIn(table);
   const std::string uuid = slice.facts.Text("gpu.mig.uuid"),
                     gpu_uuid = slice.parent ? AttributeOrFact(*slice.parent, "gpu.uuid") : std::string();
   if (!uuid.empty() && !gpu_uuid.empty()) {
@@ -209,10 +210,10 @@ AttributeSet EntityLookup::DescribeSlice(const Table& table, const Entity& slice
   return kubernetes::Describe(table, std::move(holders));
 }
 
-AttributeSet EntityLookup::DescribeGpu(const Table& table, const Entity& gpu) const {
+AttributeSet EntityLookup::DescribeGpu(const WorkloadTable& table, const Entity& gpu) const {
   const Place place = PlaceOfGpu(gpu);
   Remember(place, gpu);
-  Table::Holders holders = place.HoldersIn(table), sliced;
+  WorkloadTable::Holders holders = place.HoldersIn(table), sliced;
   if (place.vendor == "nvidia") {
     const std::string uuid = AttributeOrFact(gpu, "gpu.uuid"), minor = AttributeOrFact(gpu, "gpu.minor");
     if (!minor.empty()) AppendBelow(sliced, table, "nvidia:minor:" + minor + "/");
@@ -230,7 +231,7 @@ AttributeSet EntityLookup::DescribeGpu(const Table& table, const Entity& gpu) co
   return DescribeSliced(table, std::move(sliced));
 }
 
-AttributeSet EntityLookup::Describe(const Table& table, const Entity& entity, bool& learned) const {
+AttributeSet EntityLookup::Describe(const WorkloadTable& table, const Entity& entity, bool& learned) const {
   for (const Entity* at = &entity; at; at = at->parent.get()) {
     if (at->type == "process" || NamesItsPod(*at)) return DescribeOwned(table, *at);
     if (at->type == "mig") return DescribeSlice(table, *at, learned);
@@ -244,7 +245,7 @@ AttributeSet EntityLookup::Describe(const Table& table, const Entity& entity, bo
   return {};
 }
 
-uint64_t EntityLookup::CountUnresolved(const Table& table) const {
+uint64_t EntityLookup::CountUnresolved(const WorkloadTable& table) const {
   if (table.by_device.empty()) return 0;
   std::set<std::string> known;
   {
@@ -258,12 +259,12 @@ uint64_t EntityLookup::CountUnresolved(const Table& table) const {
   }));
 }
 
-std::vector<AttributeSet> EntityLookup::Holdings(const Table& table) const {
+std::vector<AttributeSet> EntityLookup::Holdings(const WorkloadTable& table) const {
   std::vector<AttributeSet> out;
   std::set<std::pair<uint64_t, uint32_t>> listed;  // two collectors may describe one GPU
   std::lock_guard lock(mutex_);
   for (const auto& [id, place] : places_) {
-    Table::Holders holders = place.HoldersIn(table);
+    WorkloadTable::Holders holders = place.HoldersIn(table);
     std::ranges::sort(holders);
     const auto [end, last] = std::ranges::unique(holders);
     holders.erase(end, last);

@@ -5,18 +5,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <set>
 #include <utility>
 
 #include "base/files.h"
 #include "base/log.h"
 #include "base/result.h"
 #include "base/text.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/io_loop.h"
 #include "plugins/gpu_pod_table.h"
-#include "sources/kubelet/parse/node_files.h"
-#include "sources/kubelet/parse/pod_resources.h"
 
 namespace gpulens::kubernetes {
 namespace {
@@ -25,7 +22,7 @@ using std::chrono::milliseconds;
 using std::chrono::minutes;
 using std::chrono::seconds;
 
-// Wait for the first list of pods: without it all series would begin again when it comes.
+// Maximum wait for the first list of pods: series without it would begin again when it comes.
 constexpr Duration kFirstListTime = seconds(1);
 // Time of a Fetch that is reserved for joining.
 constexpr Duration kReserve = milliseconds(50);
@@ -58,7 +55,7 @@ KubernetesEnricher::KubernetesEnricher(KubernetesOptions options, Env& env)
       rules_{.labels = options_.labels, .node = options_.node, .zone = {}, .region = {}},
       node_call_(*env.http),
       slices_call_(*env.http),
-      table_(std::make_shared<const Table>()) {
+      table_(std::make_shared<const WorkloadTable>()) {
   GrpcTarget target{
       .url = {}, .unix_socket = options_.socket, .answer_bytes = kubelet::kMostPodResourcesBytes};
   target.url.host = "localhost";
@@ -191,10 +188,10 @@ void KubernetesEnricher::TakeSlices(const kubelet::ApiCall::Answer& answer) {
 
 void KubernetesEnricher::TakeHolders() {
   const int64_t now_ns = env_.clock->Now().boot_ns;
-  // Read after the kubelet has answered, so that they are not older than its answer.
+  // Read after the kubelet has answered, so that the files are not older than its answer.
   (void)files_.ReadCheckpoint().ok();
   files_.ReadLogs();
-  Sources sources;
+  WorkloadSources sources;
   sources.checkpoint = files_.checkpoint_known() ? &files_.checkpoint() : nullptr;
   sources.api = watch_ ? &watch_->store() : nullptr;
   sources.log_pods = &files_.pods();
@@ -222,7 +219,7 @@ void KubernetesEnricher::TakeHolders() {
   Publish(Join(sources, rules_));
 }
 
-void KubernetesEnricher::Publish(Table table) {
+void KubernetesEnricher::Publish(WorkloadTable table) {
   if (env_.gpu_pods) {
     GpuPodTable::List holdings = lookup_.Holdings(table);
     // An equal list is kept, so that readers need not compare.
@@ -245,7 +242,7 @@ void KubernetesEnricher::Publish(Table table) {
   gaps_ = gaps;
   bool same = *table_ == table && resource_ == resource;
   if (same) return;
-  table_ = std::make_shared<const Table>(std::move(table));
+  table_ = std::make_shared<const WorkloadTable>(std::move(table));
   resource_ = std::move(resource);
   ++generation_;
 }
@@ -282,7 +279,7 @@ void KubernetesEnricher::Finish() {
 }
 
 AttributeSet KubernetesEnricher::Describe(const Entity& entity) const {
-  std::shared_ptr<const Table> table;
+  std::shared_ptr<const WorkloadTable> table;
   {
     std::lock_guard lock(mutex_);
     table = table_;
@@ -305,7 +302,7 @@ uint64_t KubernetesEnricher::missing() const {
 }
 
 KubernetesEnricher::Gaps KubernetesEnricher::gaps() const {
-  std::shared_ptr<const Table> table;
+  std::shared_ptr<const WorkloadTable> table;
   Gaps now;
   {
     std::lock_guard lock(mutex_);
@@ -318,23 +315,49 @@ KubernetesEnricher::Gaps KubernetesEnricher::gaps() const {
 
 namespace {
 
-std::string NodeName(const Config& config) { return kubelet::NodeName(config.Text("node_name")); }
+constexpr std::string_view kApiServer[] = {"auto", "off"};
+constexpr OptionSpec kOptions[] = {
+    TextOption("node_name", {},
+               "Name of this node; default: the variable NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME."),
+    TextOption("root", "/",
+               "Root of the host's files: \"/host\" in a container that has them mounted there."),
+    TextOption("pod_resources_socket", kubelet::kPodResourcesSocket, "The kubelet's PodResources socket."),
+    TextOption("checkpoint", kubelet::kCheckpointFile,
+               "The kubelet's device checkpoint, below `root`; it need not be there."),
+    TimeOption("kubelet_timeout", "1s", "Timeout of one request to the kubelet.", 0.01, 30),
+    TextOption("api_server", "auto",
+               "Query the API server for owners, labels, zone and region; auto: where it is allowed.",
+               kApiServer),
+    TextOption("kubeconfig", {}, "kubeconfig file, for use outside of a pod."),
+    TextsOption("pod_labels",
+                "[app, app.kubernetes.io/name, app.kubernetes.io/instance, app.kubernetes.io/version, "
+                "app.kubernetes.io/component, app.kubernetes.io/part-of, app.kubernetes.io/managed-by, "
+                "ray.io/cluster, ray.io/node-type, ray.io/group, ray.io/is-ray-node]",
+                "Labels of pods that become k8s.pod.label.<key>; a trailing * matches any text."),
+    TimeOption(
+        "interval", "5s",
+        "How often the kubelet is queried: the longest time until the series of a new pod have its name.",
+        0.1),
+};
+using Options = OptionsOf<kOptions>;
 
-std::string RootOf(const Config& config, const Env& env) {
-  const std::string& root = config.Text("root");
+std::string NodeName(const Options& options) { return kubelet::NodeName(options.Text("node_name")); }
+
+std::string RootOf(const Options& options, const Env& env) {
+  const std::string& root = options.Text("root");
   return root == "/" ? env.root : root;
 }
 
-// Below the root where the host's is mounted, else as it is.
-std::string SocketPath(const Config& config, const Env& env) {
-  const std::string &path = config.Text("pod_resources_socket"), root = RootOf(config, env);
+// Returns the path below the root where the host's is mounted, else unchanged.
+std::string SocketPath(const Options& options, const Env& env) {
+  const std::string &path = options.Text("pod_resources_socket"), root = RootOf(options, env);
   std::string below = root == "/" || root.empty() ? path : root + path;
   return ::access(below.c_str(), F_OK) == 0 ? below : path;
 }
 
-Result<kubelet::ApiServer> FindServer(const Config& config) {
-  if (config.Text("api_server") == "off") return Status{Code::kUnavailable, "api_server is off"};
-  return kubelet::FindApiServer(config.Text("kubeconfig"));
+Result<kubelet::ApiServer> FindServer(const Options& options) {
+  if (options.Text("api_server") == "off") return Status{Code::kUnavailable, "api_server is off"};
+  return kubelet::FindApiServer(options.Text("kubeconfig"));
 }
 
 // Whether pods run here, by files: then the cgroups of processes identify pods also without the kubelet.
@@ -352,26 +375,27 @@ bool HasPods(const std::string& root) {
 
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (!env.http || !env.io) return Status{Code::kUnavailable, "there is no network here"};
-  KubernetesOptions options;
-  options.root = RootOf(config, env);
-  options.node = NodeName(config);
-  options.socket = SocketPath(config, env);
-  options.checkpoint = config.Text("checkpoint");
-  options.kubelet_timeout = config.Time("kubelet_timeout");
-  options.labels = config.Texts("pod_labels");
-  auto server = FindServer(config);
-  if (server) options.api = std::make_unique<kubelet::ApiAccess>(std::move(*server));
+  const Options options(config);
+  KubernetesOptions out{.root = RootOf(options, env),
+                        .node = NodeName(options),
+                        .socket = SocketPath(options, env),
+                        .checkpoint = options.Text("checkpoint"),
+                        .kubelet_timeout = options.Time("kubelet_timeout"),
+                        .labels = options.Texts("pod_labels"),
+                        .api = nullptr};
+  auto server = FindServer(options);
+  if (server) out.api = std::make_unique<kubelet::ApiAccess>(std::move(*server));
   else if (server.error().code == Code::kInvalidArgument) return std::move(server).error();
-  if (!options.api && ::access(options.socket.c_str(), F_OK) != 0 && !HasPods(options.root))
-    return Status{Code::kUnavailable, "not a node of Kubernetes: no " + options.socket};
-  return std::unique_ptr<Enricher>(std::make_unique<KubernetesEnricher>(std::move(options), env));
+  if (!out.api && ::access(out.socket.c_str(), F_OK) != 0 && !HasPods(out.root))
+    return Status{Code::kUnavailable, "not a node of Kubernetes: no " + out.socket};
+  return std::unique_ptr<Enricher>(std::make_unique<KubernetesEnricher>(std::move(out), env));
 }
 
 Finding Found(Finding::Kind kind, std::string what, std::string why = {}, std::string remedy = {}) {
   return {kind, "kubernetes", std::move(what), std::move(why), std::move(remedy)};
 }
 
-void ProbeKubelet(const Config& config, const Env& env, std::vector<Finding>& out) {
+void ProbeKubelet(const Options& config, const Env& env, std::vector<Finding>& out) {
   std::string socket = SocketPath(config, env);
   if (::access(socket.c_str(), F_OK) != 0) {
     out.push_back(Found(Finding::kNotHere, "",
@@ -385,7 +409,7 @@ void ProbeKubelet(const Config& config, const Env& env, std::vector<Finding>& ou
   }
 }
 
-// The UUIDs of the GPUs of NVIDIA's driver; empty where they are unknown.
+// Returns the UUIDs of the GPUs of NVIDIA's driver; empty where they are unknown.
 std::set<std::string> DriverUuids(const std::string& root) {
   std::set<std::string> out;
   std::error_code error;
@@ -436,7 +460,7 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   if (!server && ::access(socket.c_str(), F_OK) != 0 && !HasPods(RootOf(config, env)))
     return {Found(Finding::kNotHere, "", "not a node of Kubernetes: no " + socket)};
   ProbeKubelet(config, env, out);
-  ProbeDevices(RootOf(config, env), config.Text("checkpoint"), out);
+  ProbeDevices(RootOf(config, env), Options(config).Text("checkpoint"), out);
   if (!kubelet::SeesHostProcesses(RootOf(config, env))) {
     out.push_back(Found(Finding::kNoPermission, "",
                         "processes are not the host's: processes on GPUs cannot be assigned to pods",
@@ -455,44 +479,6 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
   }
   return out;
 }
-
-constexpr std::string_view kApiServer[] = {"auto", "off"};
-constexpr OptionSpec kOptions[] = {
-    {.key = "node_name",
-     .help = "Name of this node; default: the variable NODE_NAME, K8S_NODE_NAME or MY_NODE_NAME."},
-    {.key = "root",
-     .fallback = "/",
-     .help = "Root of the host's files: \"/host\" in a container that has them mounted there."},
-    {.key = "pod_resources_socket",
-     .fallback = kubelet::kPodResourcesSocket,
-     .help = "The kubelet's PodResources socket."},
-    {.key = "checkpoint",
-     .fallback = kubelet::kCheckpointFile,
-     .help = "The kubelet's device checkpoint, below `root`; it need not be there."},
-    {.key = "kubelet_timeout",
-     .type = OptionType::kTime,
-     .fallback = "1s",
-     .help = "Timeout of one request to the kubelet.",
-     .min = 0.01,
-     .max = 30},
-    {.key = "api_server",
-     .fallback = "auto",
-     .help = "Query the API server for owners, labels, zone and region; auto: where it is allowed.",
-     .allowed = kApiServer},
-    {.key = "kubeconfig", .help = "kubeconfig file, for use outside of a pod."},
-    {.key = "pod_labels",
-     .type = OptionType::kTexts,
-     .fallback = "[app, app.kubernetes.io/name, app.kubernetes.io/instance, app.kubernetes.io/version, "
-                 "app.kubernetes.io/component, app.kubernetes.io/part-of, app.kubernetes.io/managed-by, "
-                 "ray.io/cluster, ray.io/node-type, ray.io/group, ray.io/is-ray-node]",
-     .help = "Labels of pods that become k8s.pod.label.<key>; a trailing * matches any text."},
-    {.key = "interval",
-     .type = OptionType::kTime,
-     .fallback = "5s",
-     .help =
-         "How often the kubelet is queried: the longest time until the series of a new pod have its name.",
-     .min = 0.1},
-};
 
 }  // namespace
 }  // namespace gpulens::kubernetes

@@ -12,7 +12,7 @@
 #include <mutex>
 
 #include "base/testing/temp_folder.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "net/grpc/grpc_server.h"
 #include "net/testing/scripted_server.h"
 #include "plugins/gpu_pod_table.h"
@@ -39,7 +39,7 @@ std::string PodMessage(const std::string& name, const std::string& device) {
   return Field(1, Field(1, name) + Field(2, "ml") + Field(3, Field(1, "main") + Field(2, devices)));
 }
 
-// The kubelet: answers at once, or keeps a call for ever.
+// A kubelet that answers at once, or never.
 class Kubelet final : public GrpcHandler {
  public:
   void Handle(GrpcRequest request, GrpcResponder responder) override {
@@ -137,7 +137,7 @@ class KubernetesTest : public ::testing::Test {
   std::unique_ptr<KubernetesEnricher> enricher;
 };
 
-TEST_F(KubernetesTest, AsksTheKubelet) {
+TEST_F(KubernetesTest, QueriesTheKubelet) {
   kubelet_.Set(PodMessage("a", "GPU-1"));
   Open();
   EXPECT_EQ(Who("GPU-1"), "");
@@ -164,7 +164,7 @@ TEST_F(KubernetesTest, AsksTheKubelet) {
   EXPECT_EQ(Who("GPU-1"), "") << "gone at once";
 }
 
-TEST_F(KubernetesTest, TellsWhoHoldsWhich) {
+TEST_F(KubernetesTest, PublishesHoldersOfGpus) {
   EXPECT_EQ(board.Get(), nullptr);
   Open();
   ASSERT_NE(board.Get(), nullptr);
@@ -187,7 +187,7 @@ TEST_F(KubernetesTest, TellsWhoHoldsWhich) {
 }
 
 // The layouts that runtimes and drivers of cgroups make, as /proc/<pid>/cgroup shows them.
-TEST_F(KubernetesTest, ProcessesAreNamedByTheirCgroupsWithoutAKubelet) {
+TEST_F(KubernetesTest, CgroupsNameProcessesWithoutAKubelet) {
   server.reset();
   Open();
   EXPECT_FALSE(Look().ok());
@@ -214,9 +214,10 @@ TEST_F(KubernetesTest, ProcessesAreNamedByTheirCgroupsWithoutAKubelet) {
     ++pid;
     std::filesystem::create_directories(folder.path() + "/proc/" + std::to_string(pid));
     std::ofstream(folder.path() + "/proc/" + std::to_string(pid) + "/cgroup") << layout;
-    AttributeSet told = enricher->Describe(Entity("process", AttributeSet({{"process.pid", pid}}), gpu));
-    EXPECT_EQ(told.Text("container.id"), id) << layout;
-    EXPECT_EQ(told.Text("k8s.pod.uid"), uid) << layout;
+    AttributeSet attributes =
+        enricher->Describe(Entity("process", AttributeSet({{"process.pid", pid}}), gpu));
+    EXPECT_EQ(attributes.Text("container.id"), id) << layout;
+    EXPECT_EQ(attributes.Text("k8s.pod.uid"), uid) << layout;
   }
 }
 
@@ -250,7 +251,7 @@ TEST(KubernetesCgroup, OfARealProcess) {
   GTEST_SKIP() << "no cgroup can be made here: root and a writable /sys/fs/cgroup are needed";
 }
 
-TEST_F(KubernetesTest, ALateKubeletNamesNobodyWhomNothingConfirms) {
+TEST_F(KubernetesTest, LateKubeletNamesOnlyConfirmedPods) {
   kubelet_.Set(PodMessage("a", "GPU-1") + PodMessage("b", "GPU-2"));
   const std::string uid = "0e1d2c3b-4a59-6877-8695-a4b3c2d1e0f0";
   std::filesystem::create_directories(folder.path() + "/var/log/pods/ml_a_" + uid);
@@ -273,7 +274,7 @@ TEST_F(KubernetesTest, ALateKubeletNamesNobodyWhomNothingConfirms) {
   EXPECT_EQ(Who("GPU-1"), "c");
 }
 
-TEST_F(KubernetesTest, BadAnswersAreTold) {
+TEST_F(KubernetesTest, ReportsBadAnswers) {
   kubelet_.Set("\x0a\x7f");
   Open();
   EXPECT_EQ(Look().code, Code::kDataLoss);
@@ -281,7 +282,7 @@ TEST_F(KubernetesTest, BadAnswersAreTold) {
   EXPECT_EQ(Look().code, Code::kUnavailable) << "no such socket";
 }
 
-TEST_F(KubernetesTest, TheFirstListOfPodsIsAwaited) {
+TEST_F(KubernetesTest, WaitsForTheFirstListOfPods) {
   ScriptedServer api([](int, int, const std::string& request) {
     if (request.find("watch=1") != std::string::npos)
       return ScriptedServer::Turn{.answer = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"};
@@ -326,7 +327,7 @@ class KubernetesSpec : public ::testing::Test {
   Config config;
 };
 
-TEST_F(KubernetesSpec, IsHereWherePodsRunThoughTheKubeletIsGone) {
+TEST_F(KubernetesSpec, IsAvailableWherePodsRunWithoutTheKubelet) {
   for (const char* place :
        {"/sys/fs/cgroup/kubepods.slice", "/sys/fs/cgroup/memory/kubepods", "/var/lib/kubelet/pods"}) {
     std::filesystem::create_directories(folder.path() + place);
@@ -335,7 +336,7 @@ TEST_F(KubernetesSpec, IsHereWherePodsRunThoughTheKubeletIsGone) {
   }
 }
 
-TEST_F(KubernetesSpec, TellsOfDevicesThatAreNoGpuHere) {
+TEST_F(KubernetesSpec, ReportsDevicesThatAreNotLocalGpus) {
   auto warnings = [&](const std::string& resource, const std::string& id) {
     std::ofstream(folder.path() + "/checkpoint")
         << R"({"Data":{"PodDeviceEntries":[{"PodUID":"u","ContainerName":"c","ResourceName":")" << resource
@@ -360,7 +361,7 @@ TEST_F(KubernetesSpec, TellsOfDevicesThatAreNoGpuHere) {
   EXPECT_EQ(warnings("nvidia.com/gpu", "GPU-2"), "") << "which GPUs are here is not known yet";
 }
 
-TEST_F(KubernetesSpec, IsNotHereWithoutASocket) {
+TEST_F(KubernetesSpec, IsUnavailableWithoutASocket) {
   EXPECT_EQ(kubernetes_enricher.create(config, env).status().code, Code::kUnavailable);
   auto findings = kubernetes_enricher.probe(config, env);
   ASSERT_FALSE(findings.empty());

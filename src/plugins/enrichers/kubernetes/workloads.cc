@@ -1,5 +1,5 @@
 
-#include "plugins/enrichers/kubernetes/workloads.h"
+#include "plugins/enrichers/kubernetes/kubernetes.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,14 +11,14 @@ namespace gpulens::kubernetes {
 namespace {
 
 using kubelet::DeviceId;
+using kubelet::DeviceVendor;
 using kubelet::HolderContainer;
 using kubelet::HolderPod;
 using kubelet::Pod;
-using kubelet::Vendor;
 using Attribute = AttributeSet::Attribute;
 
 bool Allowed(const std::vector<std::string>& rules, std::string_view key) {
-  return std::any_of(rules.begin(), rules.end(), [&](std::string_view rule) {
+  return std::ranges::any_of(rules, [&](std::string_view rule) {
     if (!rule.ends_with('*')) return rule == key;
     rule.remove_suffix(1);
     return key.starts_with(rule);
@@ -36,7 +36,7 @@ std::string OwnerKey(std::string_view kind) {
   return {};
 }
 
-void MakeUnique(Table::Holders& holders) {
+void MakeUnique(WorkloadTable::Holders& holders) {
   std::ranges::sort(holders);
   const auto [end, last] = std::ranges::unique(holders);
   holders.erase(end, last);
@@ -48,7 +48,7 @@ struct PodName {
 
 class Joiner {
  public:
-  Joiner(const Sources& sources, const NamingRules& rules) : sources_(sources), rules_(rules) {
+  Joiner(const WorkloadSources& sources, const NamingRules& rules) : sources_(sources), rules_(rules) {
     synced_ = sources.api && sources.api->synced;
   }
 
@@ -57,7 +57,7 @@ class Joiner {
     for (HolderPod& pod : holders) pod.uid = UidOf(NameOf(pod.name_space, pod.name));
   }
 
-  Table Run() {
+  WorkloadTable Run() {
     IndexSources();
     AddPods();
     if (sources_.holders) {
@@ -70,7 +70,7 @@ class Joiner {
   }
 
  private:
-  // A holder of a device id that is no share.
+  // A holder of a whole device.
   struct Claim {
     std::string key;
     uint32_t workload = 0;
@@ -182,7 +182,7 @@ class Joiner {
     for (const kubelet::HeldDevices& held : container.devices) {
       for (const kubelet::CheckpointEntry& entry : *sources_.checkpoint) {
         bool same = entry.container == container.name && entry.resource == held.resource &&
-                    std::find(entry.ids.begin(), entry.ids.end(), held.ids.front()) != entry.ids.end();
+                    std::ranges::find(entry.ids, held.ids.front()) != entry.ids.end();
         if (!same || entry.pod_uid == found) continue;
         if (!found.empty()) return {};
         found = entry.pod_uid;
@@ -205,7 +205,7 @@ class Joiner {
     return std::any_of(
         sources_.checkpoint->begin(), sources_.checkpoint->end(), [&](const kubelet::CheckpointEntry& entry) {
           return entry.pod_uid == uid && entry.container == container && entry.resource == resource &&
-                 std::find(entry.ids.begin(), entry.ids.end(), id) != entry.ids.end();
+                 std::ranges::find(entry.ids, id) != entry.ids.end();
         });
   }
 
@@ -214,8 +214,8 @@ class Joiner {
       for (const HolderContainer& container : pod.containers) {
         for (const kubelet::HeldDevices& held : container.devices) {
           auto vendor = kubelet::GpuVendorOf(held.resource);
-          if (vendor && vendor != Vendor::kAmd) continue;
-          bool partition = std::any_of(held.ids.begin(), held.ids.end(), [&](const std::string& id) {
+          if (vendor && vendor != DeviceVendor::kAmd) continue;
+          bool partition = std::ranges::any_of(held.ids, [&](const std::string& id) {
             auto device = vendor ? kubelet::ParseDeviceId(*vendor, id) : kubelet::ParseRenamedId(id);
             return device && device->kind == DeviceId::Kind::kPartition;
           });
@@ -255,7 +255,7 @@ class Joiner {
     }
   }
 
-  // None for other devices, and for an id that is counted as unknown.
+  // Returns none for other devices, and for an id that is counted as unknown.
   std::optional<DeviceId> DeviceOf(const std::string& resource, const std::string& id) {
     auto vendor = kubelet::GpuVendorOf(resource);
     auto device = vendor ? kubelet::ParseDeviceId(*vendor, id) : kubelet::ParseRenamedId(id);
@@ -270,7 +270,8 @@ class Joiner {
     claim.key = device.Key();
     table_.by_device[claim.key].push_back(claim.workload);
     if (device.replica) table_.replicas.insert(claim.key);
-    if (device.vendor == Vendor::kAny && !kubelet::NamesGpu(resource)) table_.any_device.insert(claim.key);
+    if (device.vendor == DeviceVendor::kAny && !kubelet::NamesGpu(resource))
+      table_.any_device.insert(claim.key);
     // The same id twice is no sharing: shares have ids of their own.
     exact_[resource + " " + id].push_back(std::move(claim));
   }
@@ -288,7 +289,7 @@ class Joiner {
     }
     std::optional<DeviceId> device;
     if (found && !found->uuid.empty()) device = kubelet::ParseDeviceId(*vendor, found->uuid);
-    else if (found) device = kubelet::ParseDeviceId(Vendor::kAmd, found->pci);
+    else if (found) device = kubelet::ParseDeviceId(DeviceVendor::kAmd, found->pci);
     if (!device) {
       ++table_.unknown_claims;
       return;
@@ -311,7 +312,7 @@ class Joiner {
       }
       bool clear = confirmed.size() == 1;
       table_.conflicts += !clear && !table_.any_device.contains(claims.front().key);
-      Table::Holders& holders = table_.by_device[claims.front().key];
+      WorkloadTable::Holders& holders = table_.by_device[claims.front().key];
       for (const Claim& claim : claims) {
         if (!clear || claim.workload != confirmed.front()->workload) std::erase(holders, claim.workload);
       }
@@ -319,21 +320,19 @@ class Joiner {
     std::erase_if(table_.by_device, [](const auto& entry) { return entry.second.empty(); });
   }
 
-  const Sources& sources_;
+  const WorkloadSources& sources_;
   const NamingRules rules_;
   bool synced_ = false;
-  Table table_;
+  WorkloadTable table_;
   std::map<std::string, const Pod*> api_by_name_;
   std::map<std::string, std::string> log_uid_by_name_;
   std::map<std::string, std::vector<Claim>> exact_;  // by resource and id
 };
 
-using Attribute = AttributeSet::Attribute;
-
 // Limit of the names on a series; further ones are counted.
 constexpr size_t kMostNames = 16;
 
-std::string NamesOf(const Table& table, const Table::Holders& holders) {
+std::string NamesOf(const WorkloadTable& table, const WorkloadTable::Holders& holders) {
   std::set<std::string_view> names;
   for (uint32_t holder : holders) names.insert(table.workloads[holder].name);
   std::string out;
@@ -352,7 +351,8 @@ bool IsOfNode(std::string_view key) noexcept {
   return key == "k8s.node.name" || key == "cloud.availability_zone" || key == "cloud.region";
 }
 
-AttributeSet DescribeShared(const Table& table, const Table::Holders& holders, bool of_node_only) {
+AttributeSet DescribeShared(const WorkloadTable& table, const WorkloadTable::Holders& holders,
+                            bool of_node_only) {
   const AttributeSet& first = table.workloads[holders.front()].attributes;
   std::string names = NamesOf(table, holders);
   std::vector<Attribute> common = {{"gpu.allocation", "shared"}, {"k8s.pod.names", names}};
@@ -369,20 +369,22 @@ AttributeSet DescribeShared(const Table& table, const Table::Holders& holders, b
 
 }  // namespace
 
-Table Join(const Sources& sources, const NamingRules& rules) { return Joiner(sources, rules).Run(); }
+WorkloadTable Join(const WorkloadSources& sources, const NamingRules& rules) {
+  return Joiner(sources, rules).Run();
+}
 
-void NoteUids(const Sources& sources, std::vector<HolderPod>& holders) {
+void NoteUids(const WorkloadSources& sources, std::vector<HolderPod>& holders) {
   Joiner(sources, {}).NoteUids(holders);
 }
 
-AttributeSet Describe(const Table& table, Table::Holders holders) {
+AttributeSet Describe(const WorkloadTable& table, WorkloadTable::Holders holders) {
   MakeUnique(holders);
   if (holders.empty()) return {};
   if (holders.size() == 1) return table.workloads[holders.front()].attributes;
   return DescribeShared(table, holders, false);
 }
 
-AttributeSet DescribeSliced(const Table& table, Table::Holders holders) {
+AttributeSet DescribeSliced(const WorkloadTable& table, WorkloadTable::Holders holders) {
   MakeUnique(holders);
   return holders.empty() ? AttributeSet() : DescribeShared(table, holders, true);
 }

@@ -1,4 +1,4 @@
-#include "plugins/enrichers/kubernetes/workloads.h"
+#include "plugins/enrichers/kubernetes/kubernetes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "base/testing/temp_folder.h"
-#include "plugins/enrichers/kubernetes/entity_lookup.h"
 
 namespace gpulens::kubernetes {
 namespace {
@@ -91,7 +90,7 @@ class WorkloadsTest : public ::testing::Test {
     learned = false;
     return lookup->Describe(Join(sources, rules), *entity, learned);
   }
-  // "pod/container", or "" for nobody.
+  // Returns "pod/container", or "" for none.
   std::string Who(const EntityRef& entity) {
     AttributeSet set = Query(entity);
     if (set.empty()) return "";
@@ -103,7 +102,7 @@ class WorkloadsTest : public ::testing::Test {
   }
 
   TempFolder folder;
-  Sources sources;
+  WorkloadSources sources;
   NamingRules rules{.labels = {"app", "ray.io/*"}, .node = "n1", .zone = "eu-1a", .region = "eu-1"};
   std::vector<HolderPod> holders;
   std::vector<CheckpointEntry> checkpoint;
@@ -115,7 +114,7 @@ class WorkloadsTest : public ::testing::Test {
   bool learned = false;
 };
 
-TEST_F(WorkloadsTest, GpusAreJoinedByUuidNeverByOrder) {
+TEST_F(WorkloadsTest, JoinsGpusByUuidNotByOrder) {
   holders = {Holding("b", "nvidia.com/gpu", {"GPU-3"}), Holding("a", "nvidia.com/gpu", {"GPU-1"})};
   EXPECT_EQ(Who(Gpu("GPU-3", 0)), "b/main");
   EXPECT_EQ(Who(Gpu("GPU-1", 7)), "a/main");
@@ -123,7 +122,7 @@ TEST_F(WorkloadsTest, GpusAreJoinedByUuidNeverByOrder) {
   EXPECT_EQ(Who(Gpu("GPU-3", 0, {})), "b/main") << "a page's GPU says no vendor";
 }
 
-TEST_F(WorkloadsTest, OtherFormsOfIds) {
+TEST_F(WorkloadsTest, AcceptsOtherFormsOfIds) {
   auto facts =
       AttributeSet({{"gpu.vendor", "nvidia"}, {"gpu.minor", "3"}, {"gpu.pci.bus_id", "00000000:3B:00.0"}});
   holders = {Holding("gke", "nvidia.com/gpu", {"nvidia3"})};
@@ -142,14 +141,14 @@ TEST_F(WorkloadsTest, OtherFormsOfIds) {
   holders = {Holding("net", "intel.com/sriov", {"0000:03:00.0"}),
              Holding("odd", "nvidia.com/gpu", {"weird id"}),
              Holding("intel", "gpu.intel.com/i915", {"card0-0"})};
-  Table table = Join(sources, rules);
+  WorkloadTable table = Join(sources, rules);
   EXPECT_EQ(table.unknown_ids, 2u);
   EXPECT_EQ(table.by_device.size(), 1u);
   EXPECT_EQ(lookup->CountUnresolved(table), 0u) << "the address of a network card is no GPU that is missing";
 }
 
 // The shares of HAMi and of time-slicing, and resources that a cluster has renamed.
-TEST_F(WorkloadsTest, SharesAndRenamedResources) {
+TEST_F(WorkloadsTest, AcceptsSharesAndRenamedResources) {
   const std::string uuid = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
   const EntityRef gpu = Gpu(uuid);
   for (const std::string& id : {uuid + "-3", uuid + "-3-0-5", uuid + "::2"}) {
@@ -170,12 +169,12 @@ TEST_F(WorkloadsTest, SharesAndRenamedResources) {
   EXPECT_EQ(lookup->CountUnresolved(Join(sources, rules)), 0u);
 }
 
-TEST_F(WorkloadsTest, AHeldDeviceThatIsNoGpuHereIsMissing) {
+TEST_F(WorkloadsTest, CountsHeldDevicesThatAreNotLocalGpus) {
   const std::string uuid = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
   EXPECT_EQ(Who(Gpu(uuid)), "");
   auto missing = [&](const std::string& resource, const std::string& id) {
     holders = {Holding("a", resource, {id})};
-    Table table = Join(sources, rules);
+    WorkloadTable table = Join(sources, rules);
     return lookup->CountUnresolved(table) + table.unknown_ids;
   };
   EXPECT_EQ(missing("nvidia.com/gpu", uuid), 0u);
@@ -205,7 +204,7 @@ TEST_F(WorkloadsTest, FunctionsOfOneSlotAreDifferentDevices) {
   EXPECT_EQ(Who(at("0000:03:00")), "a/main") << "no function is the first one";
 }
 
-TEST_F(WorkloadsTest, WhoHoldsWhatAsAList) {
+TEST_F(WorkloadsTest, ListsHolders) {
   const EntityRef whole = Gpu("GPU-1", 0), shared = Gpu("GPU-2", 1), cut = Gpu("GPU-3", 2),
                   replica = Gpu("GPU-4", 3);
   const EntityRef slice = Mig(cut, 1, "MIG-a");
@@ -214,7 +213,7 @@ TEST_F(WorkloadsTest, WhoHoldsWhatAsAList) {
       Holding("b", "nvidia.com/gpu", {"GPU-2::1"}),     Holding("part", "nvidia.com/mig-1g", {"MIG-a"}),
       Holding("alone", "nvidia.com/gpu", {"GPU-4::5"}), Holding("away", "nvidia.com/gpu", {"GPU-9"})};
   for (const EntityRef& entity : {whole, shared, cut, slice, replica}) Query(entity);
-  const Table table = Join(sources, rules);
+  const WorkloadTable table = Join(sources, rules);
   std::set<std::string> lines;
   for (const AttributeSet& set : lookup->Holdings(table)) {
     EXPECT_EQ(set.Text("k8s.container.name"), "main");
@@ -227,7 +226,7 @@ TEST_F(WorkloadsTest, WhoHoldsWhatAsAList) {
   EXPECT_EQ(lookup->CountUnresolved(table), 1u) << "GPU-9";
 }
 
-TEST_F(WorkloadsTest, TheListOfHoldersIsBounded) {
+TEST_F(WorkloadsTest, BoundsTheListOfHolders) {
   holders.clear();
   for (int i = 0; i < 5000; ++i)
     holders.push_back(Holding("p" + std::to_string(i), "nvidia.com/gpu", {"GPU-1::" + std::to_string(i)}));
@@ -235,7 +234,7 @@ TEST_F(WorkloadsTest, TheListOfHoldersIsBounded) {
   EXPECT_EQ(lookup->Holdings(Join(sources, rules)).size(), EntityLookup::kMostHoldings);
 }
 
-TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreNotTheBoard) {
+TEST_F(WorkloadsTest, PartitionsOfAmdBoardsAreSeparate) {
   auto amd = AttributeSet({{"gpu.vendor", "amd"}, {"gpu.pci.bus_id", "0000:03:00.0"}});
   EntityRef board = Gpu("x", 0, amd);
   auto part = [&](int64_t id) {
@@ -283,7 +282,7 @@ TEST_F(WorkloadsTest, MigSlicesAndTheirBoard) {
             "gke/main");
 }
 
-TEST_F(WorkloadsTest, SharesOfAGpuAreToldAsShared) {
+TEST_F(WorkloadsTest, SharesOfAGpuAreShared) {
   holders = {Holding("b", "nvidia.com/gpu", {"GPU-1::1"}), Holding("a", "nvidia.com/gpu", {"GPU-1::0"})};
   AttributeSet set = Query(Gpu("GPU-1"));
   EXPECT_EQ(set.Text("gpu.allocation"), "shared");
@@ -326,7 +325,7 @@ TEST_F(WorkloadsTest, ProcessesBelongToTheirOwnPod) {
   EXPECT_EQ(Who(Process(7, simulated)), "") << "the number of no process here";
 }
 
-TEST_F(WorkloadsTest, OtherThingsOfAGpuFollowIt) {
+TEST_F(WorkloadsTest, OtherEntitiesOfAGpuFollowIt) {
   holders = {Holding("a", "nvidia.com/gpu", {"GPU-1"})};
   EXPECT_EQ(Who(MakeRef<const Entity>("link", AttributeSet({{"gpu.link", int64_t{1}}}), Gpu("GPU-1"))),
             "a/main");
@@ -358,7 +357,7 @@ TEST_F(WorkloadsTest, TheApiServerAddsOwnersAndAllowedLabels) {
                                                      {"k8s.pod.label.ray.io/cluster", "r"}}));
 }
 
-TEST_F(WorkloadsTest, UidsComeFromTheCheckpointOnlyWhenBeyondDoubt) {
+TEST_F(WorkloadsTest, UidsComeFromAnUnambiguousCheckpoint) {
   holders = {Holding("a", "nvidia.com/gpu", {"GPU-1"}), Holding("b", "nvidia.com/gpu", {"GPU-2"})};
   WithCheckpoint({{"u1", "main", "nvidia.com/gpu", {"GPU-1"}}, {"u2", "other", "nvidia.com/gpu", {"GPU-2"}}});
   EXPECT_EQ(Query(Gpu("GPU-1")).Text("k8s.pod.uid"), "u1");
@@ -367,7 +366,7 @@ TEST_F(WorkloadsTest, UidsComeFromTheCheckpointOnlyWhenBeyondDoubt) {
   EXPECT_FALSE(Query(Gpu("GPU-2")).Has("k8s.pod.uid")) << "two pods of this name have logs";
 }
 
-TEST_F(WorkloadsTest, EndedPodsThatAnOldKubeletLists) {
+TEST_F(WorkloadsTest, IgnoresEndedPodsOfAnOldKubelet) {
   holders = {Holding("old", "nvidia.com/gpu", {"GPU-1"}), Holding("new", "nvidia.com/gpu", {"GPU-1"})};
   EXPECT_EQ(Who(Gpu("GPU-1")), "") << "both cannot hold it; nobody says which";
   EXPECT_EQ(Join(sources, rules).conflicts, 1u);
@@ -381,7 +380,7 @@ TEST_F(WorkloadsTest, EndedPodsThatAnOldKubeletLists) {
   EXPECT_EQ(Who(Gpu("GPU-1")), "") << "one that has ended holds nothing";
 }
 
-TEST_F(WorkloadsTest, OldAnswersHoldOnlyWhereConfirmed) {
+TEST_F(WorkloadsTest, OldAnswersNeedConfirmation) {
   holders = {Holding("a", "nvidia.com/gpu", {"GPU-1"}), Holding("b", "nvidia.com/gpu", {"GPU-2"})};
   log_pods = {{"ml", "a", "u1"}, {"ml", "b", "u2"}};
   NoteUids(sources, holders);
@@ -412,9 +411,9 @@ TEST_F(WorkloadsTest, ClaimsNeedTheirSlice) {
             "amd/main");
 }
 
-TEST_F(WorkloadsTest, NothingKnownIsNothingTold) {
+TEST_F(WorkloadsTest, ReportsNothingWithoutData) {
   sources = {};
-  EXPECT_EQ(Join(sources, rules), Table());
+  EXPECT_EQ(Join(sources, rules), WorkloadTable());
   EXPECT_EQ(Who(Gpu("GPU-1")), "");
 }
 

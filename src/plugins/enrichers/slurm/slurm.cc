@@ -4,8 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <optional>
 #include <set>
 
 #include "base/parse.h"
@@ -13,7 +11,6 @@
 #include "base/result.h"
 #include "sources/slurm/parse/table.h"
 #include "sources/slurm/parse/words.h"
-#include "sources/slurm/programs.h"
 
 namespace gpulens::slurm {
 namespace {
@@ -40,7 +37,7 @@ AttributeSet Describe(const std::string& id, const JobFacts* facts, const std::s
   return AttributeSet(out);
 }
 
-const JobFacts* FactsOf(const Evidence& evidence, const std::string& id) {
+const JobFacts* FactsOf(const JobEvidence& evidence, const std::string& id) {
   std::optional<uint64_t> number = ParseInt<uint64_t>(id);
   auto at = number ? evidence.jobs.find(*number) : evidence.jobs.end();
   return at == evidence.jobs.end() ? nullptr : &at->second;
@@ -58,7 +55,7 @@ AttributeSet DescribeSliced(const Ids& ids) {
   return AttributeSet({{"gpu.allocation", "shared"}, {"slurm.job.ids", names}});
 }
 
-AttributeSet DescribeAll(const Evidence& evidence, const Ids& ids) {
+AttributeSet DescribeAll(const JobEvidence& evidence, const Ids& ids) {
   if (ids.empty()) return {};
   AttributeSet first = Describe(*ids.begin(), FactsOf(evidence, *ids.begin()), {});
   if (ids.size() == 1) return first;
@@ -75,7 +72,7 @@ AttributeSet DescribeAll(const Evidence& evidence, const Ids& ids) {
   return AttributeSet(common);
 }
 
-// Jobs of one GPU, by source: a prolog; Slurm's lists; control groups; environments.
+// Jobs of one GPU by source: a prolog, Slurm's lists, control groups, environments.
 struct GpuJobs {
   Ids mapped, listed, seen, claimed;
 
@@ -87,8 +84,8 @@ struct GpuJobs {
   }
 };
 
-// The GPU of a place in Slurm's list; none where another GPU is known to have its number.
-std::optional<int> IndexOf(const Evidence& evidence, int place) {
+// Returns the GPU at a position in Slurm's list; none where another GPU is known to have its number.
+std::optional<int> IndexOf(const JobEvidence& evidence, int place) {
   for (const auto& [index, file] : evidence.files) {
     if (file == place) return index;
   }
@@ -142,8 +139,8 @@ JobFacts FactsOf(const Job& job, const std::string& node) {
 
 }  // namespace
 
-Answers Answer(const Evidence& evidence) {
-  Answers out;
+JobAnswers Answer(const JobEvidence& evidence) {
+  JobAnswers out;
   std::map<int, GpuJobs> jobs;
   for (const auto& [pid, process] : evidence.processes) {
     const std::string id = std::to_string(process.job.job);
@@ -172,7 +169,8 @@ Answers Answer(const Evidence& evidence) {
 
 JobEnricher::JobEnricher(Options options, const Clock& clock)
     : options_(std::move(options)), clock_(clock), background_([this](Instant deadline) { Scan(deadline); }) {
-  Programs::Options programs{options_.programs, options_.call_timeout, kMostOutput, background_.stop_fd()};
+  SlurmPrograms::Options programs{options_.programs, options_.call_timeout, kMostOutput,
+                                  background_.stop_fd()};
   programs_.emplace(std::move(programs), clock_);
   static_cast<void>(background_.Start());
 }
@@ -186,7 +184,7 @@ AttributeSet JobEnricher::Describe(const Entity& entity) const {
   if (gpu && IsTrue(*gpu, "simulated")) return {};
   for (const Entity* at = &entity; at; at = at->parent.get()) {
     if (at->type == "process") return DescribeProcess(*at, gpu);
-    // Of a part of a GPU only its processes are known.
+    // Of a part of a GPU only the processes are known.
     if (at->type == "mig" || at->type == "gpu.partition" || at->type == "vgpu") return {};
     if (at->type == "gpu") return DescribeGpu(*at);
   }
@@ -215,17 +213,17 @@ AttributeSet JobEnricher::DescribeGpu(const Entity& gpu) const {
 }
 
 void JobEnricher::Scan(Instant deadline) {
-  Evidence evidence = Gather();
+  JobEvidence evidence = Gather();
   status_ = QueryController(evidence, deadline);
-  Answers answers = Answer(evidence);
+  JobAnswers answers = Answer(evidence);
   std::lock_guard lock(mutex_);
   if (answers == answers_) return;
   answers_ = std::move(answers);
   generation_.fetch_add(1, std::memory_order_relaxed);
 }
 
-Evidence JobEnricher::Gather() {
-  Evidence evidence;
+JobEvidence JobEnricher::Gather() {
+  JobEvidence evidence;
   std::map<int64_t, int> described;
   {
     std::lock_guard lock(mutex_);
@@ -251,8 +249,8 @@ Evidence JobEnricher::Gather() {
   return evidence;
 }
 
-// The controller's answers win over those of a job's processes.
-Status JobEnricher::QueryController(Evidence& evidence, Instant deadline) {
+// Answers of the controller take precedence over those of a job's processes.
+Status JobEnricher::QueryController(JobEvidence& evidence, Instant deadline) {
   std::erase_if(queried_, [&](const auto& entry) { return !evidence.jobs.contains(entry.first); });
   std::string node = options_.node_name;
   for (const auto& [id, facts] : evidence.jobs) {
@@ -308,7 +306,7 @@ Result<std::optional<Job>> JobEnricher::QueryQueue(uint64_t job, Instant deadlin
       std::string text,
       programs_->Run("squeue", {"--all", "--array", "--noheader", "-j", std::to_string(job), "-O", format},
                      deadline - clock_.Now()));
-  ASSIGN_OR_RETURN(Table table, ParseRows(text, delimiter, kColumns));
+  ASSIGN_OR_RETURN(SlurmTable table, ParseRows(text, delimiter, kColumns));
   for (size_t row = 0; row < table.rows.size(); ++row) {
     if (ParseInt<uint64_t>(table.At(row, "JobID")) != job) continue;
     auto text_of = [&](std::string_view column) {
@@ -356,6 +354,17 @@ namespace {
 
 using std::chrono::seconds;
 
+constexpr OptionSpec kOptions[] = {
+    TimeOption("interval", "10s", "How often jobs and processes are read.", 1),
+    TextOption("node_name", {}, "Slurm's name of this machine; empty: taken from its jobs."),
+    TextOption("job_mapping", {},
+               "A folder with a file per GPU index whose lines are job ids, as prologs write it."),
+    BoolOption("scontrol", true, "Run scontrol once for each new job on this machine."),
+    TextOption("programs", {}, "The folder of Slurm's programs; empty: those in PATH."),
+    TimeOption("call_timeout", "3s", "Timeout of one scontrol, which is then killed.", 0.05),
+};
+using Options = OptionsOf<kOptions>;
+
 std::string HostNameOf() {
   char name[256] = {};
   return ::gethostname(name, sizeof name - 1) == 0 ? name : "";
@@ -367,10 +376,10 @@ bool IsFolder(const std::string& path) {
 }
 
 // A program or folder by which Slurm's jobs may run here; may be empty.
-std::string FindSign(const Config& config, const Env& env) {
-  const std::string& mapping = config.Text("job_mapping");
+std::string FindSign(const Options& options, const Env& env) {
+  const std::string& mapping = options.Text("job_mapping");
   if (IsFolder(mapping)) return mapping;
-  const std::string& folder = config.Text("programs");
+  const std::string& folder = options.Text("programs");
   if (auto program = FindProgram(folder.empty() ? "scontrol" : folder + "/scontrol")) return *program;
   const std::string root = env.root == "/" ? "" : env.root;
   for (const char* path :
@@ -383,15 +392,16 @@ std::string FindSign(const Config& config, const Env& env) {
 Result<std::unique_ptr<Enricher>> Create(const Config& config, Env& env) {
   if (FindSign(config, env).empty())
     return Status{Code::kUnavailable, "no scontrol, no job's control group and no folder of mappings"};
-  slurm::JobEnricher::Options options;
-  options.root = env.root;
-  options.node_name = config.Text("node_name");
-  options.host_name = HostNameOf();
-  options.mapping = config.Text("job_mapping");
-  options.programs = config.Text("programs");
-  options.scontrol = config.Bool("scontrol");
-  options.call_timeout = config.Time("call_timeout");
-  return std::unique_ptr<Enricher>(std::make_unique<slurm::JobEnricher>(std::move(options), *env.clock));
+  const Options options(config);
+  slurm::JobEnricher::Options out;
+  out.root = env.root;
+  out.node_name = options.Text("node_name");
+  out.host_name = HostNameOf();
+  out.mapping = options.Text("job_mapping");
+  out.programs = options.Text("programs");
+  out.scontrol = options.Bool("scontrol");
+  out.call_timeout = options.Time("call_timeout");
+  return std::unique_ptr<Enricher>(std::make_unique<slurm::JobEnricher>(std::move(out), *env.clock));
 }
 
 std::vector<Finding> Probe(const Config& config, Env& env) {
@@ -401,28 +411,6 @@ std::vector<Finding> Probe(const Config& config, Env& env) {
              "no scontrol, no job's control group and no folder of mappings", ""}};
   return {{Finding::kFound, "slurm jobs", sign, {}, {}}};
 }
-
-constexpr OptionSpec kOptions[] = {
-    {.key = "interval",
-     .type = OptionType::kTime,
-     .fallback = "10s",
-     .help = "How often jobs and processes are read.",
-     .min = 1},
-    {.key = "node_name", .fallback = "", .help = "Slurm's name of this machine; empty: taken from its jobs."},
-    {.key = "job_mapping",
-     .fallback = "",
-     .help = "A folder with a file per GPU index whose lines are job ids, as prologs write it."},
-    {.key = "scontrol",
-     .type = OptionType::kBool,
-     .fallback = "true",
-     .help = "Run scontrol once for each new job on this machine."},
-    {.key = "programs", .fallback = "", .help = "The folder of Slurm's programs; empty: those in PATH."},
-    {.key = "call_timeout",
-     .type = OptionType::kTime,
-     .fallback = "3s",
-     .help = "Timeout of one scontrol, which is then killed.",
-     .min = 0.05},
-};
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// The enricher of Slurm jobs. Its spec is elsewhere, so that tests can make it with their own programs and
-// folders.
+// Enricher with Slurm jobs. The class is separate from its spec, so that tests can create it with their own
+// programs and folders.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "base/workers.h"
+#include "base/threads.h"
 #include "core/attribute_set.h"
 #include "plugins/plugin.h"
 #include "sources/slurm/local_jobs.h"
@@ -19,13 +19,13 @@
 
 namespace gpulens::slurm {
 
-// A process of a job that Describe was called for.
+// A process of a job for which Describe was called.
 struct JobProcess {
   int gpu = -1;  // index; -1: on none that has one
   ProcessJob job;
 };
 
-struct Evidence {
+struct JobEvidence {
   std::map<int64_t, JobProcess> processes;          // by pid
   std::map<uint64_t, JobFacts> jobs;                // of this machine, from scontrol or an environment
   std::map<int, std::vector<std::string>> mapping;  // what a prolog wrote, by GPU index; may be empty
@@ -34,19 +34,19 @@ struct Evidence {
   std::map<int, int> files;
 };
 
-struct Answers {
+struct JobAnswers {
   std::map<int64_t, AttributeSet> processes;  // by pid
   std::map<int, AttributeSet> gpus;           // by index
   // By index, of GPUs in slices, which Slurm counts differently: a list of the jobs of their processes.
   std::map<int, AttributeSet> used;
-  friend bool operator==(const Answers&, const Answers&) = default;
+  friend bool operator==(const JobAnswers&, const JobAnswers&) = default;
 };
 
 // Describes GPUs and processes from the evidence. A process has the job of its control group, else of its
 // environment. A GPU has the jobs of the mapping, else those whose list of indices has it, unless a process
 // with a known control group contradicts that list; then the jobs of its processes. A GPU of several jobs has
 // `gpu.allocation` "shared", `slurm.job.ids` and the attributes that all of them have in common. Pure.
-Answers Answer(const Evidence& evidence);
+JobAnswers Answer(const JobEvidence& evidence);
 
 // Scans on a thread of its own /proc, control groups and a folder of mappings, and runs one scontrol for each
 // job that is new on this machine; where a text of the job's user makes that ambiguous, squeue, with
@@ -67,7 +67,7 @@ class JobEnricher final : public Enricher {
   void Fetch(Instant deadline, std::function<void(Status)> done) override;
   uint64_t generation() const noexcept override { return generation_.load(std::memory_order_relaxed); }
   AttributeSet Describe(const Entity& entity) const override;
-  // Jobs here whose GPUs are unknown because of forged texts.
+  // Number of local jobs whose GPUs are unknown because of forged texts.
   uint64_t missing() const override { return unclear_.load(std::memory_order_relaxed); }
 
  private:
@@ -81,8 +81,8 @@ class JobEnricher final : public Enricher {
   AttributeSet DescribeProcess(const Entity& process, const Entity* gpu) const;
   AttributeSet DescribeGpu(const Entity& gpu) const;
   void Scan(Instant deadline);
-  Evidence Gather();
-  Status QueryController(Evidence& evidence, Instant deadline);
+  JobEvidence Gather();
+  Status QueryController(JobEvidence& evidence, Instant deadline);
   Result<Queried> QueryJob(uint64_t job, const std::string& node, Instant deadline);
   Result<std::optional<Job>> QueryScontrol(uint64_t job, const std::string& name, Instant deadline);
   Result<std::optional<Job>> QueryQueue(uint64_t job, Instant deadline);
@@ -91,16 +91,16 @@ class JobEnricher final : public Enricher {
   const Clock& clock_;
   std::atomic<uint64_t> generation_{0}, unclear_{0};
   // Of the scanning thread.
-  std::optional<Programs> programs_;
+  std::optional<SlurmPrograms> programs_;
   std::map<uint64_t, Queried> queried_;
   Status status_;
 
   mutable std::mutex mutex_;                  // guards what follows
   mutable std::map<int64_t, int> described_;  // GPU index by pid
   mutable std::map<int, int> files_;          // numbers of device files by GPU index
-  Answers answers_;
+  JobAnswers answers_;
 
-  Background background_;  // the last: its thread ends before what it uses
+  Background background_;  // last: its thread ends before what it uses
 };
 
 }  // namespace gpulens::slurm

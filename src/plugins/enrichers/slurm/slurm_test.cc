@@ -1,4 +1,5 @@
 // The enricher against a root of our own and a scontrol that is a shell script.
+
 #include "plugins/enrichers/slurm/slurm.h"
 
 #include <gtest/gtest.h>
@@ -31,11 +32,11 @@ JobFacts Facts(const char* user, const char* account, std::vector<int> gpus) {
   return out;
 }
 
-TEST(JobAnswers, OfAnIdleGpuAndOfABusyOne) {
-  Evidence evidence;
+TEST(JobAnswers, NamesJobsOfIdleAndBusyGpus) {
+  JobEvidence evidence;
   evidence.jobs[12] = Facts("ann", "lab", {0, 1});
   evidence.processes[100] = {0, Process(12, "0")};
-  Answers answers = Answer(evidence);
+  JobAnswers answers = Answer(evidence);
   EXPECT_EQ(answers.processes.at(100).Text("slurm.job.id"), "12");
   EXPECT_EQ(answers.processes.at(100).Text("slurm.job.step"), "0");
   EXPECT_EQ(answers.processes.at(100).Text("slurm.job.user"), "ann");
@@ -46,12 +47,12 @@ TEST(JobAnswers, OfAnIdleGpuAndOfABusyOne) {
   EXPECT_FALSE(answers.used.contains(1));
 }
 
-TEST(JobAnswers, AGpuOfTwoJobsSaysSo) {
-  Evidence evidence;
+TEST(JobAnswers, GpuOfTwoJobsIsShared) {
+  JobEvidence evidence;
   evidence.jobs[12] = Facts("ann", "lab", {0});
   evidence.jobs[15] = Facts("bob", "lab", {0});
   evidence.processes[100] = {0, Process(12, "0")};
-  Answers answers = Answer(evidence);
+  JobAnswers answers = Answer(evidence);
   const AttributeSet& gpu = answers.gpus.at(0);
   EXPECT_EQ(gpu.Text("gpu.allocation"), "shared");
   EXPECT_EQ(gpu.Text("slurm.job.ids"), "12,15");
@@ -62,14 +63,14 @@ TEST(JobAnswers, AGpuOfTwoJobsSaysSo) {
   EXPECT_FALSE(answers.processes.at(100).Has("gpu.allocation"));
 }
 
-TEST(JobAnswers, AListThatCountsOtherwiseIsNotBelieved) {
-  Evidence evidence;
+TEST(JobAnswers, RejectsAListOfAnotherLength) {
+  JobEvidence evidence;
   evidence.jobs[12] = Facts("ann", "lab", {0});
   evidence.jobs[15] = Facts("bob", "bio", {1});
   evidence.processes[100] = {1, Process(12, "0")};
-  Answers answers = Answer(evidence);
+  JobAnswers answers = Answer(evidence);
   EXPECT_EQ(answers.gpus.at(1).Text("slurm.job.id"), "12") << "a process of it is there";
-  // What an environment says, any user can write.
+  // Any user can set an environment.
   evidence.processes[100].job.by_cgroup = false;
   EXPECT_EQ(Answer(evidence).gpus.at(1).Text("slurm.job.id"), "15");
   evidence.jobs[15].gpus.reset();
@@ -77,11 +78,11 @@ TEST(JobAnswers, AListThatCountsOtherwiseIsNotBelieved) {
 }
 
 TEST(JobAnswers, SlurmCountsDeviceFiles) {
-  Evidence evidence;
+  JobEvidence evidence;
   evidence.jobs[12] = Facts("ann", "lab", {0});
   evidence.jobs[15] = Facts("bob", "bio", {2});
   evidence.files = {{0, 3}, {3, 0}};
-  Answers answers = Answer(evidence);
+  JobAnswers answers = Answer(evidence);
   EXPECT_EQ(answers.gpus.at(3).Text("slurm.job.id"), "12") << "the GPU whose file is nvidia0";
   EXPECT_FALSE(answers.gpus.contains(0));
   EXPECT_EQ(answers.gpus.at(2).Text("slurm.job.id"), "15");
@@ -89,8 +90,8 @@ TEST(JobAnswers, SlurmCountsDeviceFiles) {
   EXPECT_TRUE(Answer(evidence).gpus.size() == 1) << "nobody knows which one has file 0";
 }
 
-TEST(JobAnswers, AMappingComesBeforeLists) {
-  Evidence evidence;
+TEST(JobAnswers, MappingTakesPrecedence) {
+  JobEvidence evidence;
   evidence.jobs[12] = Facts("ann", "lab", {0});
   evidence.jobs[15] = Facts("bob", "bio", {});
   evidence.mapping[0] = {"15"};
@@ -142,15 +143,15 @@ class JobEnricherTest : public ::testing::Test {
   Status Look() {
     std::mutex mutex;
     std::condition_variable came;
-    std::optional<Status> said;
+    std::optional<Status> result;
     enricher().Fetch(RealClock().Now() + seconds(60), [&](Status status) {
       std::lock_guard lock(mutex);
-      said = std::move(status);
+      result = std::move(status);
       came.notify_all();
     });
     std::unique_lock lock(mutex);
-    EXPECT_TRUE(came.wait_for(lock, seconds(120), [&] { return said.has_value(); }));
-    return said.value_or(Status{Code::kTimeout, "no answer"});
+    EXPECT_TRUE(came.wait_for(lock, seconds(120), [&] { return result.has_value(); }));
+    return result.value_or(Status{Code::kTimeout, "no answer"});
   }
   static EntityRef Gpu(int64_t index, bool mig = false) {
     return MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", index}, {"gpu.mig.enabled", mig}}));
@@ -170,7 +171,7 @@ class JobEnricherTest : public ::testing::Test {
 
 constexpr std::string_view kCgroup = "0::/system.slice/slurmstepd.scope/job_12/step_0/user/task_0\n";
 
-TEST_F(JobEnricherTest, ProcessAndGpusOfAJobFromItsStartToItsEnd) {
+TEST_F(JobEnricherTest, DescribesAJobFromStartToEnd) {
   EntityRef first = Gpu(0), second = Gpu(1), third = Gpu(2), process = On(first, 100), other = On(first, 200);
   Process(100, kCgroup, "");
   Process(200, "0::/user.slice\n", "");
@@ -206,7 +207,7 @@ TEST_F(JobEnricherTest, ProcessAndGpusOfAJobFromItsStartToItsEnd) {
   EXPECT_TRUE(enricher().Describe(*process).empty());
 }
 
-// A name that looks like lines of scontrol: user, account and all GPUs of the node for the taking.
+// A job name that imitates lines of scontrol, to claim a user, an account and all GPUs.
 constexpr std::string_view kForged =
     "JobId=12 JobName=x\n   UserId=root(0) GroupId=root(0)\n   Account=evil QOS=top\n   JobState=RUNNING\n"
     "     Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:a100:4(IDX:0-3)\n";
@@ -214,7 +215,7 @@ constexpr std::string_view kReal =
     "   UserId=ann(1000) GroupId=x(1)\n   Account=lab QOS=high\n   JobState=RUNNING\n"
     "   Partition=batch AllocNode:Sid=a:1\n     Nodes=node1 CPU_IDs=0 Mem=0 GRES=gpu:a100:1(IDX:1)\n";
 
-TEST_F(JobEnricherTest, ANameThatPassesForLinesOfScontrolTakesNoGpu) {
+TEST_F(JobEnricherTest, NameWithLinesOfScontrolTakesNoGpu) {
   Process(100, kCgroup, "");
   EntityRef process = On(Gpu(1), 100);
   static_cast<void>(enricher().Describe(*process));
@@ -231,7 +232,7 @@ TEST_F(JobEnricherTest, ANameThatPassesForLinesOfScontrolTakesNoGpu) {
     EXPECT_TRUE(enricher().Describe(*Gpu(0)).empty()) << "no GPU by the words of its name";
     EXPECT_EQ(enricher().Describe(*Gpu(1)).Text("slurm.job.id"), "12") << "its process is there";
     EXPECT_EQ(enricher().missing(), 1u);
-    // squeue prints between delimiters that nobody can write.
+    // squeue prints between delimiters that no user can write.
     Write("/bin/squeue",
           "#!/bin/sh\nfor last; do :; done\nend=${last##*:}\nfor value in 12 'bad\nname' ann lab batch high "
           "RUNNING "
@@ -256,7 +257,7 @@ TEST_F(JobEnricherTest, ANameThatPassesForLinesOfScontrolTakesNoGpu) {
   EXPECT_EQ(enricher().missing(), 0u);
 }
 
-TEST_F(JobEnricherTest, TheFirstJobOfAnArrayIsAskedForByItsTask) {
+TEST_F(JobEnricherTest, QueriesTheFirstJobOfAnArrayByItsTask) {
   Process(100, kCgroup, "");
   EntityRef process = On(Gpu(1), 100);
   const std::string one = "JobId=12 ArrayJobId=12 ArrayTaskId=3 JobName=a\n" + std::string(kReal);
@@ -275,7 +276,7 @@ TEST_F(JobEnricherTest, TheFirstJobOfAnArrayIsAskedForByItsTask) {
   EXPECT_EQ(enricher().missing(), 0u);
 }
 
-TEST_F(JobEnricherTest, ABoardWhoseSliceAJobUsesIsSharedNotItsOwn) {
+TEST_F(JobEnricherTest, BoardOfAUsedSliceIsShared) {
   Process(100, kCgroup, "");
   EntityRef board = Gpu(1, true);
   EntityRef slice = MakeRef<Entity>("mig", AttributeSet({{"gpu.mig.instance_id", int64_t{0}}}), board);
@@ -286,7 +287,7 @@ TEST_F(JobEnricherTest, ABoardWhoseSliceAJobUsesIsSharedNotItsOwn) {
             AttributeSet({{"gpu.allocation", "shared"}, {"slurm.job.ids", "12"}}));
 }
 
-TEST_F(JobEnricherTest, AJobWithoutAProcessOnItsGpus) {
+TEST_F(JobEnricherTest, DescribesAJobWithoutAProcess) {
   std::filesystem::create_directories(folder_ +
                                       "/root/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12/step_extern");
   ASSERT_TRUE(Look().ok());
@@ -294,7 +295,7 @@ TEST_F(JobEnricherTest, AJobWithoutAProcessOnItsGpus) {
   EXPECT_TRUE(enricher().Describe(*Gpu(1, true)).empty()) << "of slices Slurm counts otherwise";
 }
 
-TEST_F(JobEnricherTest, IndicesAreThoseOfDeviceFiles) {
+TEST_F(JobEnricherTest, IndexesAreThoseOfDeviceFiles) {
   std::filesystem::create_directories(folder_ + "/root/sys/fs/cgroup/system.slice/slurmstepd.scope/job_12");
   for (int64_t index = 0; index < 4; ++index)
     static_cast<void>(enricher().Describe(*WithFile(index, std::to_string(3 - index))));
@@ -303,7 +304,7 @@ TEST_F(JobEnricherTest, IndicesAreThoseOfDeviceFiles) {
     EXPECT_EQ(enricher().Describe(*WithFile(index, std::to_string(3 - index))).empty(), index < 2) << index;
 }
 
-TEST_F(JobEnricherTest, WithoutAControllerTheEnvironmentTells) {
+TEST_F(JobEnricherTest, UsesTheEnvironmentWithoutAController) {
   Scontrol("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1");
   using namespace std::string_view_literals;
   Process(100, kCgroup,
@@ -322,7 +323,7 @@ TEST_F(JobEnricherTest, WithoutAControllerTheEnvironmentTells) {
   EXPECT_TRUE(Look().ok());
 }
 
-TEST_F(JobEnricherTest, AFolderOfMappings) {
+TEST_F(JobEnricherTest, ReadsAFolderOfMappings) {
   Write("/mapping/0", "12\n");
   Write("/mapping/1", "12\n15\n\n12\n");
   Write("/mapping/x", "9\n");
@@ -335,7 +336,7 @@ TEST_F(JobEnricherTest, AFolderOfMappings) {
   EXPECT_TRUE(enricher().Describe(*Gpu(2)).empty());
 }
 
-TEST_F(JobEnricherTest, SimulatedThingsAreOfNoJob) {
+TEST_F(JobEnricherTest, SimulatedGpusHaveNoJob) {
   Write("/mapping/0", "12\n");
   options_.mapping = folder_ + "/mapping";
   options_.scontrol = false;

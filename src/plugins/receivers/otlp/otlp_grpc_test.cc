@@ -1,6 +1,6 @@
-// The receiver over gRPC, from a client's call to sinks that take all, are full, or fail.
+// The receiver over gRPC, from a client's call to sinks that accept everything, are full, or fail.
 
-#include "plugins/receivers/otlp/otlp_grpc.h"
+#include "plugins/receivers/otlp/otlp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -67,7 +67,7 @@ class OtlpGrpcTest : public receiver_testing::IngestTest {
   const std::string point_ = Request("", In(2, Gauge("m", In(1, Point("")))));
 };
 
-TEST_F(OtlpGrpcTest, AllThreeServicesAreAnsweredOnceTheSinksHaveIt) {
+TEST_F(OtlpGrpcTest, AnswersAllServicesAfterTheSinks) {
   Serve();
   sinks_.Hold();
   auto waiting = Begin(kMetrics, point_);
@@ -103,7 +103,7 @@ TEST_F(OtlpGrpcTest, BadPointsAreAPartialSuccess) {
 }
 
 // RESOURCE_EXHAUSTED without a RetryInfo would be read as "never again".
-TEST_F(OtlpGrpcTest, FullSinksSayWhenToComeAgain) {
+TEST_F(OtlpGrpcTest, FullSinksSendARetryDelay) {
   Serve();
   sinks_.Answer({Code::kExhausted, "the queue of sinks.otlp is full"});
   const GrpcReply full = Call(kMetrics, point_);
@@ -129,7 +129,7 @@ TEST_F(OtlpGrpcTest, UnknownMethodsAreUnimplemented) {
   EXPECT_TRUE(sinks_.received().empty());
 }
 
-TEST_F(OtlpGrpcTest, GzipIsUnpacked) {
+TEST_F(OtlpGrpcTest, UnpacksGzip) {
   Serve();
   std::string packed;
   GzipCompressor().Compress(point_, packed);
@@ -141,7 +141,7 @@ TEST_F(OtlpGrpcTest, GzipIsUnpacked) {
   EXPECT_EQ(sinks_.received().size(), 1u);
 }
 
-TEST_F(OtlpGrpcTest, WhatIsTooLargeOrNoMessageIsRefused) {
+TEST_F(OtlpGrpcTest, RefusesLargeAndMalformedMessages) {
   ingest_options_.max_request = grpc_options_.max_request = 64 << 10;
   Serve();
   const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
@@ -159,7 +159,7 @@ TEST_F(OtlpGrpcTest, WhatIsTooLargeOrNoMessageIsRefused) {
   EXPECT_TRUE(sinks_.received().empty());
 }
 
-TEST_F(OtlpGrpcTest, ManyCallsOfOneConnectionAreEachAnswered) {
+TEST_F(OtlpGrpcTest, AnswersManyCallsOfOneConnection) {
   Serve();
   std::vector<std::future<GrpcReply>> calls;
   for (int i = 0; i < 50; ++i) calls.push_back(Begin(kMetrics, point_));
@@ -167,7 +167,7 @@ TEST_F(OtlpGrpcTest, ManyCallsOfOneConnectionAreEachAnswered) {
   EXPECT_EQ(Stats().accepted, 50u);
 }
 
-TEST_F(OtlpGrpcTest, AfterTheEndNothingIsTaken) {
+TEST_F(OtlpGrpcTest, AcceptsNothingAfterTheEnd) {
   Serve();
   ingest_->Finish();
   const GrpcReply reply = Call(kMetrics, point_);

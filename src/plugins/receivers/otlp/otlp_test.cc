@@ -1,4 +1,4 @@
-// The receiver over HTTP, from the socket to a sink that stands still, is full, or takes all.
+// The receiver over HTTP, from the socket to a sink that hangs, is full, or accepts everything.
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "net/message/address.h"
 #include "net/testing/test_client.h"
 #include "plugins/receiver.h"
-#include "plugins/receivers/otlp/otlp_http.h"
+#include "plugins/receivers/otlp/otlp.h"
 #include "wire/otlp/otlp_answer.h"
 #include "wire/otlp/otlp_in_testing.h"
 #include "wire/packing.h"
@@ -67,7 +67,7 @@ class OtlpReceiverTest : public receiver_testing::IngestTest {
   const std::string point_ = Request("", In(2, Gauge("m", In(1, Point("")))));
 };
 
-TEST_F(OtlpReceiverTest, AllThreeSignalsAreForwardedWithWhatIsStated) {
+TEST_F(OtlpReceiverTest, ForwardsAllSignalsWithConfiguredAttributes) {
   Serve();
   EXPECT_EQ(Send("/v1/metrics", point_).status, 200);
   EXPECT_EQ(Send("/v1/logs", Request("", In(2, In(5, Text(1, "line"))))).status, 200);
@@ -84,7 +84,7 @@ TEST_F(OtlpReceiverTest, AllThreeSignalsAreForwardedWithWhatIsStated) {
   EXPECT_GT(Stats().received_bytes, point_.size());
 }
 
-TEST_F(OtlpReceiverTest, BodiesMayBePackedOrJson) {
+TEST_F(OtlpReceiverTest, AcceptsCompressedAndJsonBodies) {
   Serve();
   std::string packed;
   GzipCompressor().Compress(point_, packed);
@@ -105,7 +105,7 @@ TEST_F(OtlpReceiverTest, BodiesMayBePackedOrJson) {
   EXPECT_EQ(sinks_.received()[0]->bytes, sinks_.received()[1]->bytes);
 }
 
-TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
+TEST_F(OtlpReceiverTest, RefusesMalformedBodiesWithAMessage) {
   Serve();
   const Answer broken = Send("/v1/metrics", "\x0a\x7f");
   EXPECT_EQ(broken.status, 400);
@@ -129,7 +129,7 @@ TEST_F(OtlpReceiverTest, WhatCannotBeReadIsRefusedWithASentence) {
   EXPECT_TRUE(sinks_.received().empty());
 }
 
-TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
+TEST_F(OtlpReceiverTest, RefusesLargeBodiesCompressedOrNot) {
   ingest_options_.max_request = 64 << 10;
   Serve();
   const std::string large = Request("", In(2, Gauge(std::string(70'000, 'm'), In(1, Point("")))));
@@ -146,8 +146,8 @@ TEST_F(OtlpReceiverTest, TooLargeIsTooLargePackedOrNot) {
   EXPECT_EQ(Send("/v1/metrics", "", "Content-Type: application/x-protobuf\r\n").status, 200);
 }
 
-// What the server refuses by itself speaks OTLP, too: google.rpc.Status in the encoding of the request.
-TEST_F(OtlpReceiverTest, TheServersOwnRefusalsAreMessages) {
+// Refusals of the server itself are google.rpc.Status in the encoding of the request, too.
+TEST_F(OtlpReceiverTest, RefusalsOfTheServerAreMessages) {
   ingest_options_.max_request = 64 << 10;
   max_arriving_ = 20'000;
   Serve();
@@ -168,7 +168,7 @@ TEST_F(OtlpReceiverTest, TheServersOwnRefusalsAreMessages) {
   EXPECT_EQ(wrong.status, 405);
   EXPECT_EQ(wrong.body, R"({"code":12,"message":"/v1/metrics allows POST, OPTIONS"})");
   EXPECT_EQ(wrong.Header("Allow"), "POST, OPTIONS");
-  // What is no request, and what belongs to no path, has no encoding either.
+  // Malformed requests, and those of unknown paths, have no encoding.
   TestClient broken(at_);
   broken.Send("POST /v1/metrics HTTP/9.9\r\n\r\n");
   EXPECT_EQ(broken.Read().Header("Content-Type"), "text/plain; charset=utf-8");
@@ -190,7 +190,7 @@ TEST_F(OtlpReceiverTest, BadPointsAreAPartialSuccess) {
   EXPECT_EQ(Stats().signals[0].filtered, 1u);
 }
 
-TEST_F(OtlpReceiverTest, NothingIsAcceptedBeforeTheSinksHaveIt) {
+TEST_F(OtlpReceiverTest, AnswersAfterTheSinks) {
   Serve();
   sinks_.Hold();
   TestClient client(at_);
@@ -203,7 +203,7 @@ TEST_F(OtlpReceiverTest, NothingIsAcceptedBeforeTheSinksHaveIt) {
   EXPECT_EQ(Stats().signals[0].accepted, 1u);
 }
 
-TEST_F(OtlpReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
+TEST_F(OtlpReceiverTest, FullSinksSendARetryDelay) {
   Serve();
   sinks_.Answer({Code::kExhausted, "the queue of sinks.otlp is full"});
   const Answer full = Send("/v1/metrics", point_);
@@ -216,7 +216,7 @@ TEST_F(OtlpReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
   EXPECT_EQ(Stats().signals[0].accepted, 0u);
 }
 
-TEST_F(OtlpReceiverTest, ASinkThatHangsIsNotWaitedForAndMemoryStaysBounded) {
+TEST_F(OtlpReceiverTest, HangingSinkTimesOutAndMemoryStaysBounded) {
   ingest_options_.max_waiting = 8 << 10;
   ingest_options_.batch.items = 1;
   Serve();
@@ -226,14 +226,14 @@ TEST_F(OtlpReceiverTest, ASinkThatHangsIsNotWaitedForAndMemoryStaysBounded) {
     clients.emplace_back(at_);
     clients.back().Send(Post("/v1/metrics", point_));
   }
-  // Some are with the sink, all others are told to come again.
+  // The sink holds some, all others are answered with 429.
   ASSERT_TRUE(sinks_.Await(8));
   size_t held = 0;
   EXPECT_TRUE(Eventually([&] {
     const auto codes = Stats().signals[0].requests;
-    const auto told = codes.find("429");
+    const auto refused = codes.find("429");
     held = sinks_.received().size();
-    return told != codes.end() && told->second + held == 40;
+    return refused != codes.end() && refused->second + held == 40;
   }));
   EXPECT_LE(held, 8u);
   sinks_.LetGo();
@@ -250,7 +250,7 @@ TEST_F(OtlpReceiverTest, LargeRequestsAreSplitAndAnsweredOnce) {
   EXPECT_EQ(Stats().signals[0].accepted, 2500u);
 }
 
-TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
+TEST_F(OtlpReceiverTest, MergesConcurrentRequests) {
   ingest_options_.batch_wait = std::chrono::seconds(10);
   ingest_options_.batch.items = 20;
   Serve();
@@ -264,7 +264,7 @@ TEST_F(OtlpReceiverTest, RequestsThatComeTogetherAreMerged) {
   EXPECT_EQ(sinks_.received()[0]->items, 20u);
 }
 
-TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
+TEST_F(OtlpReceiverTest, ReportsTheMemoryLimit) {
   ingest_options_.memory.limit = 1;
   ingest_options_.memory.share = 1;
   ingest_options_.memory.spike = 0;
@@ -274,7 +274,7 @@ TEST_F(OtlpReceiverTest, TheLimitOfMemoryIsSaid) {
   EXPECT_EQ(ReadOtlpError(answer.body), "the memory limit is reached");
 }
 
-TEST_F(OtlpReceiverTest, AfterTheEndNothingIsTaken) {
+TEST_F(OtlpReceiverTest, AcceptsNothingAfterTheEnd) {
   Serve();
   ingest_->Finish();
   const Answer answer = Send("/v1/metrics", point_);
@@ -282,7 +282,7 @@ TEST_F(OtlpReceiverTest, AfterTheEndNothingIsTaken) {
   EXPECT_EQ(answer.Header("Retry-After"), "1");
 }
 
-TEST_F(OtlpReceiverTest, OtherMachinesNeedLeave) {
+TEST_F(OtlpReceiverTest, RefusesOtherMachinesByDefault) {
   Serve();
   OtlpHttp::Options open;
   open.at = {"otlp", {"0.0.0.0:0"}};
@@ -294,7 +294,7 @@ TEST_F(OtlpReceiverTest, OtherMachinesNeedLeave) {
   EXPECT_TRUE(OtlpHttp::Open(open, env_, *ingest_).ok());
 }
 
-TEST(MemoryLimiter, KeepsShareLessSpike) {
+TEST(MemoryLimiter, SoftLimitIsTheShareWithoutTheSpike) {
   ManualClock clock;
   uint64_t used = 50;
   MemoryLimiter limiter({.limit = 100, .share = 0.8, .spike = 0.25}, clock, [&] { return used; });

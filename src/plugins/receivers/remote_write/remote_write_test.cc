@@ -1,4 +1,4 @@
-// The receiver from the socket to sinks that take all, are full, or stand still.
+// The receiver from the socket to sinks that accept everything, are full, or hang.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,10 +6,10 @@
 #include "ingest/receiver_testing.h"
 #include "net/io_loop.h"
 #include "net/testing/test_client.h"
-#include "plugins/receivers/remote_write/remote_write_http.h"
+#include "plugins/receivers/remote_write/remote_write.h"
 #include "wire/remote_write/otlp_metrics_text_testing.h"
 #include "wire/remote_write/remote_write_in_testing.h"
-#include "wire/remote_write/snappy_block.h"
+#include "wire/remote_write/remote_write_request.h"
 
 namespace gpulens {
 namespace {
@@ -72,7 +72,7 @@ class RemoteWriteReceiverTest : public receiver_testing::IngestTest {
   const std::string one_ = First().Series({{"__name__", "up"}, {"job", "j"}}, Sample(1)).bytes();
 };
 
-TEST_F(RemoteWriteReceiverTest, BothVersionsAreForwardedWithWhatIsStated) {
+TEST_F(RemoteWriteReceiverTest, ForwardsBothVersionsWithConfiguredAttributes) {
   Serve();
   const Answer first = Send(one_, kFirst);
   EXPECT_EQ(first.status, 204);
@@ -95,7 +95,7 @@ TEST_F(RemoteWriteReceiverTest, BothVersionsAreForwardedWithWhatIsStated) {
   EXPECT_EQ(Stats().requests.at("204"), 2u);
 }
 
-TEST_F(RemoteWriteReceiverTest, TheTypeOfTheBodySaysTheVersion) {
+TEST_F(RemoteWriteReceiverTest, ContentTypeSelectsTheVersion) {
   Serve();
   const auto status = [this](const std::string& type, const std::string& packing) {
     return Send(one_, type + packing).status;
@@ -120,7 +120,7 @@ TEST_F(RemoteWriteReceiverTest, TheTypeOfTheBodySaysTheVersion) {
   EXPECT_EQ(Stats().requests.at("415"), 3u);
 }
 
-TEST_F(RemoteWriteReceiverTest, WhatMustNotComeAgainIs400AndTheRestIsWritten) {
+TEST_F(RemoteWriteReceiverTest, PermanentErrorsAre400AndTheRestIsWritten) {
   Serve();
   EXPECT_EQ(SendRaw("no snappy", kFirst).status, 400);
   std::string cut;
@@ -146,11 +146,11 @@ TEST_F(RemoteWriteReceiverTest, WhatMustNotComeAgainIs400AndTheRestIsWritten) {
   EXPECT_EQ(get.Read().status, 405);
 }
 
-TEST_F(RemoteWriteReceiverTest, TooLargePackedOrNotIs413) {
+TEST_F(RemoteWriteReceiverTest, LargeBodiesCompressedOrNotAre413) {
   options_.http.max_request = 64 << 10;
   Serve();
   EXPECT_EQ(SendRaw(std::string(70'000, 'x'), kFirst).status, 413);
-  // A block of a few bytes that says it is a gigabyte, and one that truly is too large.
+  // A block of a few bytes that claims to be a gigabyte, and one that is too large.
   const Answer bomb = SendRaw(std::string("\xff\xff\xff\xff\x03\x00", 6), kFirst);
   EXPECT_EQ(bomb.status, 413);
   EXPECT_EQ(bomb.body, "the request has more than 65536 bytes\n");
@@ -163,7 +163,7 @@ TEST_F(RemoteWriteReceiverTest, TooLargePackedOrNotIs413) {
   EXPECT_EQ(Send(one_, kFirst).status, 204);
 }
 
-TEST_F(RemoteWriteReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
+TEST_F(RemoteWriteReceiverTest, FullSinksSendARetryDelay) {
   Serve();
   sinks_.Answer({Code::kExhausted, "the queue of sinks.otlp is full"});
   const Answer full = Send(one_, kFirst);
@@ -177,7 +177,7 @@ TEST_F(RemoteWriteReceiverTest, FullSinksSendTheSenderAwayForAWhile) {
   EXPECT_EQ(Stats().accepted, 0u);
 }
 
-TEST_F(RemoteWriteReceiverTest, TheStatusOfBackPressureMayBe429) {
+TEST_F(RemoteWriteReceiverTest, StatusOfBackPressureMayBe429) {
   options_.busy_status = 429;
   options_.http.max_arriving = 20'000;
   Serve();
@@ -190,7 +190,7 @@ TEST_F(RemoteWriteReceiverTest, TheStatusOfBackPressureMayBe429) {
   EXPECT_EQ(SendRaw(std::string(30'000, 'x'), kFirst).status, 429) << "what the server says by itself, too";
 }
 
-TEST_F(RemoteWriteReceiverTest, TheServersOwnRefusalOfBackPressureIsTheSame) {
+TEST_F(RemoteWriteReceiverTest, RefusalOfTheServerHasTheSameStatus) {
   options_.http.max_arriving = 20'000;
   Serve();
   const Answer busy = SendRaw(std::string(30'000, 'x'), kFirst);
@@ -198,7 +198,7 @@ TEST_F(RemoteWriteReceiverTest, TheServersOwnRefusalOfBackPressureIsTheSame) {
   EXPECT_EQ(busy.Header("Retry-After"), "1");
 }
 
-TEST_F(RemoteWriteReceiverTest, NothingIsWrittenBeforeTheSinksHaveIt) {
+TEST_F(RemoteWriteReceiverTest, WritesAfterTheSinks) {
   Serve();
   sinks_.Hold();
   TestClient client(http_->addresses().at(0));
@@ -221,7 +221,7 @@ TEST_F(RemoteWriteReceiverTest, MetadataAloneIsARequest) {
               HasSubstr("x_total \"Help.\" s sum cumulative monotonic"));
 }
 
-TEST_F(RemoteWriteReceiverTest, OtherMachinesNeedLeave) {
+TEST_F(RemoteWriteReceiverTest, RefusesOtherMachinesByDefault) {
   Serve();
   RemoteWriteHttp::Options open = options_;
   open.http.at.listen = {"0.0.0.0:0"};

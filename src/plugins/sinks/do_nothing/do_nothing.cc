@@ -1,6 +1,5 @@
-// The do_nothing sink: takes everything and does nothing with it, for trying out collectors and for measuring
-// what they cost without a sink. What it was given is counted as for every sink. What receivers took in is
-// dropped, too, as by a Collector's exporter `nop`.
+// Sink that discards everything, to try out collectors and to measure their cost without a sink. It has the
+// counters of every sink. Received data is discarded, too, as by the Collector's exporter `nop`.
 
 #include "plugins/plugin.h"
 

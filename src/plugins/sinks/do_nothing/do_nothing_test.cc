@@ -6,7 +6,7 @@ namespace gpulens {
 extern const SinkSpec do_nothing_sink;
 namespace {
 
-TEST(DoNothing, TakesEverything) {
+TEST(DoNothing, AcceptsEverything) {
   Env env;
   auto sink = do_nothing_sink.create({}, env);
   ASSERT_TRUE(sink);

@@ -13,8 +13,8 @@
 #include "base/testing/file_size_limit.h"
 #include "export/names_testing.h"
 #include "plugins/plugin.h"
-#include "plugins/sinks/file/log_file.h"
-#include "wire/json/json_lines.h"
+#include "plugins/sinks/file/file.h"
+#include "wire/json/json_snapshot.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {
@@ -54,7 +54,7 @@ class FileTest : public ::testing::Test {
   Instant now_ = ManualClock().Now();
 };
 
-TEST_F(FileTest, AppendsAndKeepsWhatIsThere) {
+TEST_F(FileTest, AppendsToAnExistingFile) {
   Make(path_, "{\"old\":1}\n");
   LogFile file(Plain());
   ASSERT_TRUE(file.Append("{\"a\":1}\n", now_).ok());
@@ -63,7 +63,7 @@ TEST_F(FileTest, AppendsAndKeepsWhatIsThere) {
   EXPECT_EQ(Text(path_), "{\"old\":1}\n{\"a\":1}\n{\"a\":2}\n");
 }
 
-TEST_F(FileTest, IsNotForEverybody) {
+TEST_F(FileTest, IsReadableByOwnerAndGroupOnly) {
   mode_t before = ::umask(0);
   LogFile file(Plain());
   EXPECT_TRUE(file.Open(now_).ok());
@@ -73,7 +73,7 @@ TEST_F(FileTest, IsNotForEverybody) {
   EXPECT_EQ(info.st_mode & 0777, 0640u);
 }
 
-TEST_F(FileTest, MakesNoFolder) {
+TEST_F(FileTest, CreatesNoFolder) {
   LogFile::Options options;
   options.path = folder_ + "/not/there.jsonl";
   LogFile file(options);
@@ -83,7 +83,7 @@ TEST_F(FileTest, MakesNoFolder) {
   EXPECT_FALSE(fs::exists(folder_ + "/not"));
 }
 
-TEST_F(FileTest, RefusesWhatIsNoFileOfItsOwn) {
+TEST_F(FileTest, RefusesOtherFileTypes) {
   ::symlink((folder_ + "/elsewhere").c_str(), path_.c_str());
   Status link = LogFile(Plain()).Open(now_);
   EXPECT_EQ(link.code, Code::kInvalidArgument);
@@ -104,7 +104,7 @@ TEST_F(FileTest, RefusesWhatIsNoFileOfItsOwn) {
   EXPECT_EQ(Text(path_), "root:x:0:0\n");
 }
 
-TEST_F(FileTest, RemovesALineThatACrashTore) {
+TEST_F(FileTest, RemovesATornLastLine) {
   Make(path_, "{\"a\":1}\n{\"b\":");
   ASSERT_TRUE(LogFile(Plain()).Append("{\"c\":1}\n", now_).ok());
   EXPECT_EQ(Text(path_), "{\"a\":1}\n{\"c\":1}\n");
@@ -115,7 +115,7 @@ TEST_F(FileTest, RemovesALineThatACrashTore) {
   EXPECT_EQ(LogFile(Plain()).Open(now_).code, Code::kDataLoss);
 }
 
-TEST_F(FileTest, RotatesBySizeAndKeepsSoMany) {
+TEST_F(FileTest, RotatesBySizeAndKeepsTheConfiguredNumber) {
   auto options = Plain();
   options.rotate_size = 20;
   options.keep = 2;
@@ -126,7 +126,7 @@ TEST_F(FileTest, RotatesBySizeAndKeepsSoMany) {
   EXPECT_EQ(Text(path_ + ".1"), "{\"line\":\"d\"}\n");
   EXPECT_EQ(Text(path_ + ".2"), "{\"line\":\"c\"}\n");
   EXPECT_FALSE(fs::exists(path_ + ".3"));
-  // A piece larger than the limit stands alone, and is not cut.
+  // A piece larger than the limit has a file of its own, and is not cut.
   std::string large = "{\"line\":\"" + std::string(50, 'f') + "\"}\n";
   ASSERT_TRUE(file.Append(large, now_).ok());
   EXPECT_EQ(Text(path_), large);
@@ -147,7 +147,7 @@ TEST_F(FileTest, RotatesByAgeAndKeepsNone) {
   EXPECT_FALSE(fs::exists(path_ + ".1"));
 }
 
-TEST_F(FileTest, GoesOnWhenItCannotRotate) {
+TEST_F(FileTest, ContinuesWhenItCannotRotate) {
   auto options = Plain();
   options.rotate_size = 10;
   options.keep = 1;
@@ -228,7 +228,7 @@ TEST_F(FileTest, SyncsByItsPolicy) {
   EXPECT_TRUE(file.SyncNow().ok());
 }
 
-TEST_F(FileTest, LinesSayEachReadingOnce) {
+TEST_F(FileTest, LinesHaveEachReadingOnce) {
   TestSource nvidia("nvidia");
   Series power0 = nvidia.table.Declare(kPower, Gpu(0));
   Series power1 = nvidia.table.Declare(kPower, Gpu(1));
@@ -338,7 +338,7 @@ TEST_F(FileSinkTest, OtlpJsonHasARequestInEachLine) {
   EXPECT_EQ(second.find('\n'), second.size() - 1);
 }
 
-TEST_F(FileSinkTest, WritesTicksAndGoesOnAfterAFullDisk) {
+TEST_F(FileSinkTest, WritesTicksAndContinuesAfterAFullDisk) {
   auto sink = file_sink.create(Options(path_), env_);
   ASSERT_TRUE(sink.ok()) << sink.error().detail;
   TestSource nvidia("nvidia");
@@ -354,7 +354,7 @@ TEST_F(FileSinkTest, WritesTicksAndGoesOnAfterAFullDisk) {
     FileSizeLimit limit(200);
     EXPECT_EQ((*sink)->Write(*second).code, Code::kExhausted);
   }
-  EXPECT_TRUE((*sink)->Write(*second).ok());  // what did not arrive is said again
+  EXPECT_TRUE((*sink)->Write(*second).ok());  // what was not written is written again
   EXPECT_TRUE((*sink)->Flush(now_).ok());
   std::string text = Text(path_);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
@@ -384,7 +384,7 @@ TEST_F(FileSinkTest, WritesEventsBetweenTheReadings) {
   EXPECT_EQ(Text(path_), text) << "no half line";
 }
 
-TEST_F(FileSinkTest, IsNotMadeWithoutAPlaceToWrite) {
+TEST_F(FileSinkTest, IsNotCreatedWithoutAPath) {
   EXPECT_EQ(file_sink.create(Options(""), env_).error().code, Code::kInvalidArgument);
   EXPECT_EQ(file_sink.create(Options(folder_ + "/no/x"), env_).error().code, Code::kUnavailable);
   sync_ = "always";

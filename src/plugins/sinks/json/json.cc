@@ -1,16 +1,16 @@
-// /json: the latest snapshot as one JSON object, with the keys of the zernel API's page of that name
-// beside the families.
+// Sink for the page /json: the latest snapshot as one JSON object, with the families and the keys of the
+// zernel API's page of that name.
 //
 // The page is made at most once per tick and coding, on a worker; requests in between share its bytes.
 
-#include "base/workers.h"
+#include "base/threads.h"
 #include "catalog/gpu.h"
 #include "export/sink_names.h"
 #include "net/http/http_server.h"
 #include "plugins/latest_snapshot.h"
 #include "plugins/page_registry.h"
 #include "plugins/plugin.h"
-#include "wire/exposition/tick_page.h"
+#include "wire/exposition/text_page.h"
 #include "wire/json/json_snapshot.h"
 #include "wire/json/json_text.h"
 
@@ -32,7 +32,7 @@ class JsonPageText {
   }
 
  private:
-  // The maps that no collector feeds yet are empty: that is what is known of them.
+  // Maps that no collector feeds are empty.
   std::string ZernelMembers(const Snapshot& snapshot) {
     std::string out = "\"gpu_memory\":{";
     const char* before = "";
@@ -81,7 +81,7 @@ class JsonPage final : public HttpHandler, public std::enable_shared_from_this<J
   }
 
   Env& env_;
-  JsonPageText text_;  // touched by page_ alone
+  JsonPageText text_;  // used by page_ only
   TickPage page_{[this](const Snapshot& snapshot, std::string& out) { text_.Render(snapshot, out); }};
 };
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "base/workers.h"
+#include "base/threads.h"
 #include "catalog/gpu.h"
 #include "export/names_testing.h"
 #include "net/http/http_server.h"
@@ -89,7 +89,7 @@ class JsonSinkTest : public ::testing::Test {
   Series power_ = nvidia_.table.Declare(kGpuPowerDraw, Gpu(3));
 };
 
-TEST_F(JsonSinkTest, SaysThatThereIsNoTickYet) { EXPECT_EQ(Fetch(at_, "GET", "/json").status, 503); }
+TEST_F(JsonSinkTest, Returns503BeforeTheFirstTick) { EXPECT_EQ(Fetch(at_, "GET", "/json").status, 503); }
 
 TEST_F(JsonSinkTest, ShowsFamiliesAndTheKeysOfTheSeed) {
   Tick(1, 1000);
@@ -110,7 +110,7 @@ TEST_F(JsonSinkTest, ShowsFamiliesAndTheKeysOfTheSeed) {
   EXPECT_EQ(json["last_update_ms"].text, std::to_string(now_.unix_ns / 1'000'000));
   EXPECT_EQ(json["metrics"]["gpu.power.draw"]["series"][0]["value"].text, "612.3");
   EXPECT_EQ(json["metrics"]["gpu.power.draw"]["names"][0].text, "gpu_power_draw_watts");
-  // Every family of /metrics is found by its name there, also those of the dialect.
+  // Lists every family of /metrics by its name there, also those of other projects.
   const Json& names = json["metrics"]["gpu.process.memory.used"]["names"];
   EXPECT_EQ(names[0].text, "gpu_process_memory_used_bytes");
   EXPECT_EQ(names[1].text, "zernel_gpu_memory_used_bytes");
@@ -118,7 +118,7 @@ TEST_F(JsonSinkTest, ShowsFamiliesAndTheKeysOfTheSeed) {
   EXPECT_FALSE(json["metrics"]["zernel_gpu_memory_used_bytes"].here());
 }
 
-TEST_F(JsonSinkTest, PacksWhenAsked) {
+TEST_F(JsonSinkTest, CompressesOnRequest) {
   Tick(1, 1000);
   for (const char* accept : {"gzip", "br, x-gzip;q=0.5", "*", "GZIP;q=1"}) {
     Answer answer = Fetch(at_, "GET", "/json", std::string("Accept-Encoding: ") + accept + "\r\n");
@@ -145,19 +145,19 @@ TEST_F(JsonSinkTest, FollowsTheTicks) {
   }
 }
 
-TEST_F(JsonSinkTest, AnswersAlsoWhenTheWorkersAreGone) {
+TEST_F(JsonSinkTest, AnswersWithoutWorkers) {
   Tick(1, 1000);
   workers_.Stop();
   EXPECT_EQ(Fetch(at_, "GET", "/json").status, 503);
 }
 
-TEST_F(JsonSinkTest, TakesItsPageDown) {
+TEST_F(JsonSinkTest, RemovesItsPage) {
   Tick(1, 1000);
   sink_ = nullptr;
   EXPECT_EQ(Fetch(at_, "GET", "/json").status, 404);
 }
 
-TEST_F(JsonSinkTest, TellsTheNamesOfItsDialects) {
+TEST_F(JsonSinkTest, ListsTheNamesOfOtherProjects) {
   sink_ = nullptr;
   Config config;
   testing::SetNames(config, {"dcgm"});

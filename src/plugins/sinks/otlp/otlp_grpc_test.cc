@@ -1,4 +1,4 @@
-#include "plugins/sinks/otlp/otlp_requests.h"
+#include "plugins/sinks/otlp/otlp.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ GrpcReply Reply(GrpcCode code, HttpFailure failure = HttpFailure::kNone, int htt
   return reply;
 }
 
-TEST(OtlpGrpc, WhatIsTriedAgainIsWhatTheSpecificationSays) {
+TEST(OtlpGrpc, RetriesTheCodesOfTheSpecification) {
   for (GrpcCode code : {GrpcCode::kCancelled, GrpcCode::kDeadlineExceeded, GrpcCode::kAborted,
                         GrpcCode::kOutOfRange, GrpcCode::kUnavailable, GrpcCode::kDataLoss})
     EXPECT_EQ(ClassifyOtlpReply(Reply(code)).kind, SendOutcome::kAgain) << GrpcCodeName(code);
@@ -35,7 +35,7 @@ TEST(OtlpGrpc, WhatIsTriedAgainIsWhatTheSpecificationSays) {
   EXPECT_THAT(ClassifyOtlpReply(full).detail, HasSubstr("RESOURCE_EXHAUSTED: why"));
 }
 
-TEST(OtlpGrpc, WithoutAWordOfTheServerItIsTriedAgain) {
+TEST(OtlpGrpc, RetriesWithoutAStatus) {
   for (HttpFailure failure :
        {HttpFailure::kConnect, HttpFailure::kTls, HttpFailure::kTimeout, HttpFailure::kProtocol})
     EXPECT_EQ(ClassifyOtlpReply(Reply(GrpcCode::kInternal, failure, 0)).kind, SendOutcome::kAgain);
@@ -47,7 +47,7 @@ TEST(OtlpGrpc, WithoutAWordOfTheServerItIsTriedAgain) {
             SendOutcome::kRefused);
 }
 
-TEST(OtlpGrpc, WhatWasLeftOutIsCounted) {
+TEST(OtlpGrpc, CountsRejectedPoints) {
   GrpcReply reply = Reply(GrpcCode::kOk);
   EXPECT_EQ(ClassifyOtlpReply(reply).rejected, 0u);
   reply.answer = "\x0a\x07\x08\x03\x12\x03old";
@@ -71,7 +71,7 @@ TEST(OtlpGrpc, EveryRouteIsACallOfItsSignal) {
   EXPECT_TRUE(setup.routes[NumberOf({1, 1, false})].gzip);
 }
 
-// A queue that was filled under another `protocol` or `compression` is sent all the same.
+// A queue that was filled with another `protocol` or `compression` is sent nevertheless.
 TEST(OtlpGrpc, OtherEncodingsOfTheQueueAreRewritten) {
   const std::string json = R"({"resourceMetrics":[{"schemaUrl":"x"}]})", protobuf = "\x0a\x03\x1a\x01x";
   std::string gzip, zstd;

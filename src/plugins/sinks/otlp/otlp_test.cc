@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/sinks/otlp/otlp_requests.h"
+#include "plugins/sinks/otlp/otlp.h"
 #include "wire/otlp/otlp_fields.h"
 
 namespace gpulens {
@@ -12,7 +12,7 @@ std::string Url(std::string_view endpoint, std::string_view own = "") {
   return url ? url->ToString() : url.error().detail;
 }
 
-TEST(OtlpSignalsSent, AUrlOfOneSignalIsNoWordOnTheOthers) {
+TEST(OtlpSignalsSent, UrlOfOneSignalLeavesTheOthers) {
   using Signals = std::array<bool, 3>;
   EXPECT_EQ(OtlpSignalsSent("", {}), (Signals{true, true, true})) << "the default";
   EXPECT_EQ(OtlpSignalsSent("http://c", {"http://m"}), (Signals{true, true, true}));
@@ -20,7 +20,7 @@ TEST(OtlpSignalsSent, AUrlOfOneSignalIsNoWordOnTheOthers) {
   EXPECT_EQ(OtlpSignalsSent("", {"", "http://l", "http://t"}), (Signals{false, true, true}));
 }
 
-TEST(OtlpEndpoint, PutsTheSignalBehindThePathOnce) {
+TEST(OtlpEndpoint, AppendsTheSignalToThePathOnce) {
   for (const char* endpoint : {"http://c:4318", "http://c:4318/", "http://c:4318/v1", "http://c:4318/v1/",
                                "http://c:4318/v1/metrics", "http://c:4318/v1/logs/"}) {
     EXPECT_EQ(Url(endpoint), "http://c:4318/v1/metrics") << endpoint;
@@ -29,12 +29,12 @@ TEST(OtlpEndpoint, PutsTheSignalBehindThePathOnce) {
   EXPECT_EQ(Url("https://c/api/v1/otlp"), "https://c/api/v1/otlp/v1/metrics");
 }
 
-TEST(OtlpEndpoint, OfOneSignalIsTakenAsItIs) {
+TEST(OtlpEndpoint, UsesTheUrlOfOneSignalAsItIs) {
   EXPECT_EQ(Url("http://c", "http://d:1/x?y=1"), "http://d:1/x?y=1");
   EXPECT_EQ(OtlpUrl("http://c", "http://d:1", "metrics")->target, "/");
 }
 
-TEST(OtlpEndpoint, BadOnesAreRefused) {
+TEST(OtlpEndpoint, RefusesBadUrls) {
   EXPECT_THAT(Url("http://c/?tenant=1"), ::testing::HasSubstr("metrics_endpoint"));
   EXPECT_FALSE(OtlpUrl("c:4318", "", "metrics").ok());
 }
@@ -49,7 +49,7 @@ HttpReply Answer(int status, std::string type, std::string body) {
   return reply;
 }
 
-TEST(OtlpBody, RoutesOfBeforeStayWhatTheyWere) {
+TEST(OtlpBody, OldRoutesKeepTheirMeaning) {
   const auto routes = OtlpRoutes();
   ASSERT_EQ(routes.size(), 18u);
   EXPECT_EQ(routes[0].headers, "Content-Type: application/x-protobuf\r\n");

@@ -1,9 +1,9 @@
-// /metrics: the latest snapshot in the format the scraper asks for. With ?metrics=LEVEL it has the native
-// metrics of that level, whatever names and level the sink has: for programs that need the same ones
-// everywhere.
+// Sink for the page /metrics: the latest snapshot in the format that the scraper requests. With
+// ?metrics=LEVEL the page has the native metrics of that level, regardless of the sink's names and level, for
+// programs that need the same ones everywhere.
 //
 // A page is made at most once per tick, format, escaping of names and coding, on a worker; scrapes in between
-// share its bytes. No device is asked, and nothing here waits.
+// share its bytes. No device is queried, and nothing here waits.
 
 #include <algorithm>
 #include <array>
@@ -14,7 +14,7 @@
 #include <optional>
 
 #include "base/parse.h"
-#include "base/workers.h"
+#include "base/threads.h"
 #include "export/sink_names.h"
 #include "net/http/http_server.h"
 #include "plugins/agent_stats.h"
@@ -23,17 +23,16 @@
 #include "plugins/plugin.h"
 #include "wire/exposition/exposition_format.h"
 #include "wire/exposition/text_page.h"
-#include "wire/exposition/tick_page.h"
 
 namespace gpulens {
 namespace {
 
 constexpr size_t kForms = 3 * kNameEscapings;
 constexpr size_t kPageSets = 1 + std::size(kMetricLevels);
-// What a page keeps between scrapes is let go when nobody has asked for its form for so long.
+// A form of the page that was not requested for this long is released.
 constexpr Duration kFormatKept = std::chrono::minutes(10);
 
-// The answer, given by whoever comes first: the worker with the page, or the clock.
+// The answer to a request: the first of the worker's page and the timeout.
 class OneAnswer {
  public:
   explicit OneAnswer(HttpResponder responder) : responder_(std::move(responder)) {}
@@ -50,7 +49,7 @@ struct PageRequest : Negotiated {
   bool gzip = false;
 };
 
-// The page in one form, with the words of the dialects.
+// The page in one form, with the names of the sink.
 struct FormPage {
   FormPage(PageForm form, const SinkNames& names)
       : text(form, names.namer(NameForm::kPrometheus)),
@@ -63,10 +62,10 @@ struct FormPage {
         }) {
     text.AlwaysShow(names.always_shown());
   }
-  TextPage text;  // touched by `bytes` alone
+  TextPage text;  // used by `bytes` only
   TickPage bytes;
   std::array<std::atomic<uint64_t>, kPageDropReasons> losses{};  // of the last page made
-  Instant asked;                                                 // last
+  Instant requested;                                             // last
 };
 
 class MetricsPage final : public HttpHandler, public std::enable_shared_from_this<MetricsPage> {
@@ -107,7 +106,7 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     return response;
   }
 
-  // Prometheus says how long it will wait: a late page is of no use to it, an error at least is seen.
+  // Answers an error at the scraper's timeout: Prometheus discards later pages.
   void GuardTimeout(const HttpRequest& request, const std::shared_ptr<OneAnswer>& answer) {
     auto seconds = ParseDouble(request.Header("X-Prometheus-Scrape-Timeout-Seconds"));
     if (!seconds || !(*seconds > 0) || *seconds > 3600) return;
@@ -116,22 +115,22 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
     });
   }
 
-  // The page of a form, and of a level if one is asked for; releases those that are no longer read.
+  // Returns the page of a form, and of a level if one is requested; releases pages that are no longer read.
   std::shared_ptr<FormPage> PageOf(PageForm form, std::optional<MetricLevel> level) {
     const Instant now = env_.clock->Now();
     std::lock_guard lock(mutex_);
     for (auto& page : pages_) {
-      if (page && now - page->asked > kFormatKept) page = nullptr;
+      if (page && now - page->requested > kFormatKept) page = nullptr;
     }
     const size_t set = level ? 1 + static_cast<size_t>(*level) : 0;
     auto& page = pages_[set * kForms + static_cast<size_t>(form.format) * kNameEscapings +
                         static_cast<size_t>(form.escaping)];
     if (!page) page = std::make_shared<FormPage>(form, level ? SinkNames(*level) : names_);
-    page->asked = now;
+    page->requested = now;
     return page;
   }
 
-  // The worst of the forms that are asked for: what one scraper loses another one's page tells, too.
+  // Reports the maximum over the requested forms, as they drop the same series.
   void CountLosses() {
     if (!env_.stats) return;
     std::lock_guard lock(mutex_);
@@ -147,7 +146,7 @@ class MetricsPage final : public HttpHandler, public std::enable_shared_from_thi
   const SinkNames names_;
   Env& env_;
   std::mutex mutex_;
-  // By the level that is asked for (first: none), format and escaping.
+  // By requested level (first: none), format and escaping.
   std::array<std::shared_ptr<FormPage>, kPageSets * kForms> pages_;
 };
 

@@ -1,4 +1,4 @@
-#include "plugins/sinks/remote_write/remote_write_requests.h"
+#include "plugins/sinks/remote_write/remote_write.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ constexpr const char* kThree =
     "x-prometheus-remote-write-samples-written: 2\nx-prometheus-remote-write-histograms-written: 1\n"
     "x-prometheus-remote-write-exemplars-written: 7\n";
 
-TEST(RemoteWriteAnswer, OfTheFirstVersion) {
+TEST(RemoteWriteAnswer, ReadsTheFirstVersion) {
   RemoteWritePeer peer;
   EXPECT_EQ(ClassifyRemoteWriteReply(Reply(204), false, peer).kind, SendOutcome::kTaken);
   EXPECT_FALSE(ClassifyRemoteWriteReply(Reply(204), false, peer).accepted);
@@ -33,7 +33,7 @@ TEST(RemoteWriteAnswer, OfTheFirstVersion) {
   EXPECT_EQ(ClassifyRemoteWriteReply(Reply(400), false, peer).detail, "answers 400: no");
 }
 
-TEST(RemoteWriteAnswer, TheSecondVersionSaysWhatWasWritten) {
+TEST(RemoteWriteAnswer, SecondVersionReportsWhatWasWritten) {
   RemoteWritePeer peer{.may_fall_back = true};
   SendOutcome outcome = ClassifyRemoteWriteReply(Reply(200, kThree), true, peer);
   EXPECT_EQ(outcome.kind, SendOutcome::kTaken);
@@ -50,7 +50,7 @@ TEST(RemoteWriteAnswer, TheSecondVersionSaysWhatWasWritten) {
   EXPECT_TRUE(peer.only_1);
 }
 
-TEST(RemoteWriteAnswer, WhoDoesNotKnowTheSecondVersionGetsTheFirst) {
+TEST(RemoteWriteAnswer, FallsBackToTheFirstVersion) {
   for (int status : {200, 204, 400, 406, 415}) {
     RemoteWritePeer peer{.may_fall_back = true};
     EXPECT_EQ(ClassifyRemoteWriteReply(Reply(status), true, peer).kind, SendOutcome::kRework) << status;
@@ -68,7 +68,7 @@ TEST(RemoteWriteAnswer, WhoDoesNotKnowTheSecondVersionGetsTheFirst) {
   }
 }
 
-TEST(RemoteWriteAnswer, WithoutAWayBackNothingIsTakenForWritten) {
+TEST(RemoteWriteAnswer, CountsNothingAsWrittenWithoutAFallback) {
   RemoteWritePeer peer;
   SendOutcome outcome = ClassifyRemoteWriteReply(Reply(204), true, peer);
   EXPECT_EQ(outcome.kind, SendOutcome::kRefused);
@@ -76,7 +76,7 @@ TEST(RemoteWriteAnswer, WithoutAWayBackNothingIsTakenForWritten) {
   EXPECT_EQ(ClassifyRemoteWriteReply(Reply(415), true, peer).kind, SendOutcome::kRefused);
 }
 
-TEST(RemoteWriteLabels, SayWhoAndWhere) {
+TEST(RemoteWriteLabels, HaveTheTargetAndTheResource) {
   AttributeSet resource({{"host.name", "n1"},
                          {"service.name", "gpulens"},
                          {"k8s.cluster.name", "c"},
@@ -122,12 +122,12 @@ TEST(TargetHealth, DurationAndSamplesHavePrometheusNames) {
   EXPECT_EQ(MakeNames(kSelfScrapeSamples).at(0).name, "scrape_samples_scraped");
 }
 
-TEST(TargetHealth, NothingElseIsSpelled) {
+TEST(TargetHealth, OtherMetricsHaveNoNames) {
   EXPECT_THAT(MakeNames(kSelfScrapeErrors), IsEmpty());
   EXPECT_THAT(MakeNames(kSelfSinkUp), IsEmpty());
 }
 
-TEST(TargetHealth, ASeriesWithoutAnEntityHasItsOwnLabels) {
+TEST(TargetHealth, SeriesWithoutAnEntityHasItsOwnLabels) {
   SeriesInfo series;
   series.desc = &kSelfScrapeUp;
   series.attributes = AttributeSet({{"target", "x"}});

@@ -1,4 +1,4 @@
-#include "plugins/sinks/stdout/collect_json.h"
+#include "plugins/sinks/stdout/collect_forms.h"
 
 #include <algorithm>
 
@@ -31,7 +31,7 @@ std::string NameAndUnit(std::string_view name, std::string_view unit) {
 // Whether it is a GPU, or an instance or a partition of one.
 bool IsGpu(const EntityGroup& group) {
   if (group.type == "process" || group.type == "link") return false;
-  return std::any_of(group.known_by.begin(), group.known_by.end(), [](const auto& attribute) {
+  return std::ranges::any_of(group.known_by, [](const auto& attribute) {
     return attribute.key == "gpu.index" || attribute.key == "gpu.uuid";
   });
 }
@@ -55,9 +55,8 @@ CollectJson::Groups CollectJson::MakeNames(const Layout& layout) const {
     AppendJsonString(group.entity, from.type);
     group.entity += ",\"entity\":";
     AppendObject(group.entity, from.known_by);
-    for (const EntityReading& reading : from.readings) {
+    for (const EntityReading& reading : from.readings)
       NameReading(layout[reading.slot], reading, from, group);
-    }
   }
   return groups;
 }
@@ -65,16 +64,16 @@ CollectJson::Groups CollectJson::MakeNames(const Layout& layout) const {
 void CollectJson::NameReading(const SeriesInfo& info, const EntityReading& reading, const EntityGroup& from,
                               Group& group) const {
   AttributeSet attributes = info.attributes;
-  const bool told = !attribute_filter_ || attribute_filter_(info, attributes);
-  if (native_ && told) {
+  const bool shown = !attribute_filter_ || attribute_filter_(info, attributes);
+  if (native_ && shown) {
     std::vector<AttributeSet::Attribute> extra(attributes.begin(), attributes.end());
     AddReading({reading.slot, NameAndUnit(info.desc->name, info.desc->unit)}, std::move(extra), from, group);
   }
   if (!others_) return;
   std::vector<NamedSeries> names;
   namer_(info, names);
-  // The native name, which comes first, was told above with its attributes as they are.
-  const bool native_first = native_ && told && !info.desc->translated_only;
+  // The native name, which comes first, is written above with its attributes unchanged.
+  const bool native_first = native_ && shown && !info.desc->translated_only;
   for (const NamedSeries& name : std::span(names).subspan(native_first ? 1 : 0)) {
     std::vector<AttributeSet::Attribute> extra;
     for (const auto& [key, value] : name.labels) extra.push_back({key, std::string_view(value)});
@@ -83,7 +82,7 @@ void CollectJson::NameReading(const SeriesInfo& info, const EntityReading& readi
   }
 }
 
-// What the entity says is not said again.
+// Omits attributes of the entity.
 void CollectJson::AddReading(Reading reading, std::vector<AttributeSet::Attribute> extra,
                              const EntityGroup& from, Group& group) {
   std::erase_if(extra, [&](const AttributeSet::Attribute& attribute) {
@@ -97,7 +96,7 @@ void CollectJson::AddReading(Reading reading, std::vector<AttributeSet::Attribut
   group.readings.push_back(std::move(reading));
 }
 
-// What all elements of one collector begin with.
+// Returns the common start of all elements of a collector.
 std::string CollectJson::HeadOf(const SnapshotEntry& entry, const Snapshot& snapshot) {
   std::string head = "{\"schema\":\"gpulens.collect/1\",\"collector\":";
   AppendJsonString(head, entry.source);
@@ -142,7 +141,7 @@ void CollectJson::AppendAbsent(const Group& group, const SnapshotEntry& entry, b
     if (any) out += ',';
     any = true;
     out += reading.text;
-    // A frame that somebody else made may not know.
+    // A frame of another maker may lack the reasons.
     if (reading.slot < frame.absence.size()) {
       out += ",\"reason\":";
       AppendJsonString(out, AbsenceName(frame.absence[reading.slot]));
@@ -163,7 +162,7 @@ const CollectJson::Group* CollectJson::SameIn(const SnapshotEntry& entry, const 
   return nullptr;
 }
 
-// One GPU with all that the frames from its first one on say of it.
+// Appends a GPU with its readings of all frames.
 void CollectJson::AppendGroup(const Group& group, std::span<const SnapshotEntry> entries, Instant now,
                               std::string& out) {
   out += group.entity;
@@ -193,9 +192,10 @@ void CollectJson::Append(const Snapshot& snapshot, std::string& out) {
     if (groups.empty()) continue;
     std::string head = HeadOf(entries[i], snapshot);
     for (const Group& group : groups) {
-      bool told = std::any_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(i),
-                              [&](const SnapshotEntry& before) { return SameIn(before, group) != nullptr; });
-      if (told) continue;
+      bool written =
+          std::any_of(entries.begin(), entries.begin() + static_cast<std::ptrdiff_t>(i),
+                      [&](const SnapshotEntry& before) { return SameIn(before, group) != nullptr; });
+      if (written) continue;
       if (any) out += ",";
       any = true;
       out += head;

@@ -1,8 +1,8 @@
-// The stdout sink: every tick as JSON or as a table, for pipes and for eyes, and each event as a line of
+// Sink that writes every tick as JSON or as a table, for pipes and for people, and each event as a line of
 // JSON.
 //
-// Nobody reading any more is no error: what follows is thrown away. The sink has a thread of its own,
-// since a pipe that nobody empties makes it wait.
+// A closed pipe is not an error: further output is discarded. The sink has a thread of its own, as it waits
+// for a slow reader of its pipe.
 
 #include <poll.h>
 #include <signal.h>
@@ -16,15 +16,26 @@
 #include "export/sink_names.h"
 #include "pipeline/rollup/rollup_rule.h"
 #include "plugins/plugin.h"
-#include "plugins/sinks/stdout/collect_json.h"
-#include "plugins/sinks/stdout/collect_table.h"
-#include "wire/json/json_lines.h"
+#include "plugins/sinks/stdout/collect_forms.h"
+#include "wire/json/json_snapshot.h"
 
 namespace gpulens {
 namespace {
 
-// A pipe whose reader is gone raises SIGPIPE. The program may not ignore it; this thread then must not
-// be ended by it.
+constexpr std::string_view kFormats[] = {"json", "table"};
+constexpr auto kOptions = JoinOptions(
+    NameOptions("[native]"), RollupsOption(),
+    std::to_array<OptionSpec>({
+        IntervalOption("0s"),
+        TextOption("format", "json", "json: one array per tick, on one line. table: for people.", kFormats),
+        BoolOption("end_when_closed", false,
+                   "End the program when its output is closed, as in a pipe to head."),
+        BoolOption("gpus_only", false,
+                   "As JSON, only readings of GPUs and their instances: no host, reader or process."),
+    }));
+using Options = OptionsOf<kOptions>;
+
+// Blocks the SIGPIPE of a closed pipe for this thread, as the program may not ignore the signal.
 class SigpipeGuard {
  public:
   SigpipeGuard() noexcept {
@@ -100,29 +111,11 @@ class StdoutSink final : public Sink {
 };
 
 Result<std::unique_ptr<Sink>> Create(const Config& config, Env&) {
-  return std::unique_ptr<Sink>(std::make_unique<StdoutSink>(config.Text("format") == "table",
-                                                            config.Bool("end_when_closed"),
-                                                            config.Bool("gpus_only"), SinkNames(config)));
+  const Options options(config);
+  return std::unique_ptr<Sink>(std::make_unique<StdoutSink>(options.Text("format") == "table",
+                                                            options.Bool("end_when_closed"),
+                                                            options.Bool("gpus_only"), SinkNames(config)));
 }
-
-constexpr std::string_view kFormats[] = {"json", "table"};
-constexpr auto kOptions = JoinOptions(
-    JoinOptions(NameOptions("[native]"), RollupsOption()),
-    std::to_array<OptionSpec>({
-        IntervalOption("0s"),
-        {.key = "format",
-         .fallback = "json",
-         .help = "json: one array per tick, on one line. table: for people.",
-         .allowed = kFormats},
-        {.key = "end_when_closed",
-         .type = OptionType::kBool,
-         .fallback = "false",
-         .help = "End the program when its output is closed, as in a pipe to head."},
-        {.key = "gpus_only",
-         .type = OptionType::kBool,
-         .fallback = "false",
-         .help = "As JSON, only readings of GPUs and their instances: no host, reader or process."},
-    }));
 
 }  // namespace
 

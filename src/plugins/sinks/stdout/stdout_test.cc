@@ -15,9 +15,7 @@
 #include "catalog/self.h"
 #include "export/names_testing.h"
 #include "plugins/plugin.h"
-#include "plugins/sinks/stdout/collect_json.h"
-#include "plugins/sinks/stdout/collect_table.h"
-#include "plugins/sinks/stdout/entity_groups.h"
+#include "plugins/sinks/stdout/collect_forms.h"
 #include "wire/json/json_testing.h"
 
 namespace gpulens {
@@ -75,7 +73,7 @@ Json Read(std::string_view text) {
   return json.value_or(Json());
 }
 
-TEST(CollectJson, SaysReadingsByEntity) {
+TEST(CollectJson, GroupsReadingsByEntity) {
   TwoGpus gpus;
   TestSource self("gpulens");
   Series took = self.table.Declare(kSelfCollectorDuration, {}, AttributeSet({{"collector", "nvidia"}}));
@@ -138,7 +136,7 @@ const Json* Reading(const Json& element, std::string_view name) {
   return nullptr;
 }
 
-TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
+TEST(CollectJson, WritesReadingsUnderEachName) {
   TestSource source("engines/t");
   auto snapshot = EngineSnapshot(source);
   CollectJson form(false, testing::NamesOf({"native", "otel_genai", "dcgm"}));
@@ -167,7 +165,7 @@ TEST(CollectJson, SaysAReadingUnderTheNamesOfItsDialects) {
   EXPECT_EQ(json[0]["readings"].items.size(), 1u) << text;
 }
 
-TEST(CollectJson, SaysTheResourceWhereThereIsOne) {
+TEST(CollectJson, WritesTheResource) {
   TwoGpus gpus;
   auto snapshot = MakeSnapshot(1, gpus.now, {gpus.source.Entry()});
   snapshot->resource = AttributeSet({{"k8s.cluster.name", "prod"}});
@@ -177,7 +175,7 @@ TEST(CollectJson, SaysTheResourceWhereThereIsOne) {
   EXPECT_EQ(Read(text)[0]["resource"]["k8s.cluster.name"].text, "prod");
 }
 
-TEST(CollectJson, ShowsGpusAloneWhenAsked) {
+TEST(CollectJson, ShowsOnlyGpusByOption) {
   constexpr MetricDesc kUsed{.name = "used", .unit = "By", .help = ""};
   TestSource source("nvidia");
   EntityRef gpu = Gpu(3);
@@ -202,7 +200,7 @@ TEST(CollectJson, ShowsGpusAloneWhenAsked) {
   EXPECT_EQ(json[1]["entity_type"].text, "mig");
 }
 
-TEST(CollectJson, IsAnArrayAlsoOfNothing) {
+TEST(CollectJson, EmptySnapshotIsAnArray) {
   CollectJson form(false, testing::NamesOf());
   std::string text;
   TestSource empty("empty");
@@ -211,7 +209,7 @@ TEST(CollectJson, IsAnArrayAlsoOfNothing) {
   EXPECT_EQ(text, "[]\n");
 }
 
-TEST(CollectJson, TakesAllLabelsOfAScrapedSeriesAsItsOwn) {
+TEST(CollectJson, KeepsAllLabelsOfAScrapedSeries) {
   TestSource scrape("scrape/x");
   EntityRef target = MakeRef<const Entity>("target", AttributeSet({{"instance", "n1:9100"}}));
   Series up = scrape.table.Declare(kScraped, target, AttributeSet({{"job", "j"}}));
@@ -246,7 +244,7 @@ TEST(CollectTable, ShowsARowPerSeriesAndAColumnPerEntity) {
             "\n");
 }
 
-TEST(CollectTable, GoesOnBelowWhenThereAreManyColumns) {
+TEST(CollectTable, WrapsManyColumns) {
   TestSource disks("host");
   std::vector<Series> all;
   for (int i = 0; i < 30; ++i) {
@@ -265,7 +263,7 @@ TEST(CollectTable, GoesOnBelowWhenThereAreManyColumns) {
   EXPECT_THAT(text, HasSubstr("30 entities, 30 readings\n"));
 }
 
-TEST(CollectTable, ShowsDistributionsByMeanAndCountAndNothingThatATerminalObeys) {
+TEST(CollectTable, ShowsDistributionsAndEscapesControlCharacters) {
   TestSource app("app");
   auto shape = MakeRef<Shape>();
   shape->bounds = {0.1};
@@ -353,7 +351,7 @@ TEST(HumanUnits, WriteAnyNumber) {
   EXPECT_EQ(DisplayWidth("µ–x"), 3u);
 }
 
-// Stands in for fd 1 while it lives.
+// Replaces fd 1 during its lifetime.
 class StdoutTo {
  public:
   explicit StdoutTo(int fd) : before_(::dup(STDOUT_FILENO)) { ::dup2(fd, STDOUT_FILENO); }
@@ -386,7 +384,7 @@ std::string ReadPipe(int fd) {
   return {buffer, static_cast<size_t>(std::max<ssize_t>(count, 0))};
 }
 
-TEST(StdoutSink, WritesTheFormThatIsAskedFor) {
+TEST(StdoutSink, WritesTheConfiguredFormat) {
   TwoGpus gpus;
   auto snapshot = MakeSnapshot(1, gpus.now, {gpus.source.Entry()});
   Env env;
@@ -428,7 +426,7 @@ TEST(StdoutSink, WaitsForASlowReader) {
 
 std::atomic<int> terminated{0};
 
-TEST(StdoutSink, IsQuietWhenNobodyReads) {
+TEST(StdoutSink, IsQuietWithoutAReader) {
   TwoGpus gpus;
   auto snapshot = MakeSnapshot(1, gpus.now, {gpus.source.Entry()});
   Env env;
@@ -447,7 +445,7 @@ TEST(StdoutSink, IsQuietWhenNobodyReads) {
   std::signal(SIGTERM, before);
 }
 
-TEST(StdoutSink, TellsOfAFullDisk) {
+TEST(StdoutSink, ReportsAFullDisk) {
   TwoGpus gpus;
   UniqueFd full(::open("/dev/full", O_WRONLY | O_CLOEXEC));
   if (!full) GTEST_SKIP() << "there is no /dev/full";

@@ -1,4 +1,4 @@
-// Lines of JSON as arrays of bounded length. Pure.
+// Splits lines of JSON into arrays of bounded length. Pure.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct RecordArrayLimits {
   size_t bytes = 4u << 20;  // a single record may have more
 };
 
-// Takes whole lines, each with its newline, off the front of `lines`, and makes them the elements of one
-// array in `out`. Returns how many: 0 when there are none left.
+// Removes complete lines, each with its newline, from the front of `lines`, and writes them to `out` as the
+// elements of one array. Returns their number; 0 when none is left.
 inline uint32_t TakeRecordArray(std::string_view& lines, const RecordArrayLimits& limits, std::string& out) {
   out = "[";
   uint32_t records = 0;

@@ -18,7 +18,7 @@ std::vector<std::string> Arrays(std::string_view lines, const RecordArrayLimits&
   return all;
 }
 
-TEST(RecordArrays, EveryLineIsAnElement) {
+TEST(RecordArrays, EachLineIsAnElement) {
   EXPECT_THAT(Arrays("", {}), ElementsAre());
   EXPECT_THAT(Arrays("{}\n", {}), ElementsAre("1[{}]"));
   EXPECT_THAT(Arrays("{\"a\":1}\n{\"b\":2}\n{}\n", {}), ElementsAre("3[{\"a\":1},{\"b\":2},{}]"));

@@ -1,4 +1,4 @@
-// The webhook sink: readings and events as JSON, POSTed to a URL.
+// Sink that POSTs readings and events as JSON to a URL.
 
 #include "base/parse.h"
 #include "base/result.h"
@@ -10,10 +10,24 @@
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
 #include "plugins/sinks/webhook/record_arrays.h"
-#include "wire/json/json_lines.h"
+#include "wire/json/json_snapshot.h"
 
 namespace gpulens {
 namespace {
+
+constexpr auto kOptions = JoinOptions(
+    std::to_array<OptionSpec>({
+        {.key = "url",
+         .type = OptionType::kUrl,
+         .help = "URL of the POST requests, used unchanged.",
+         .required = true,
+         .secret_path = true},
+        IntervalOption("60s"),
+        BoolOption("events", true, "Send events, too, in requests of their own."),
+        IntOption("max_records", "10000", "Most elements in the array of one request.", 1, 1'000'000),
+    }),
+    NameOptions("[native]"), RollupsOption(), kSendOptions);
+using Options = OptionsOf<kOptions>;
 
 enum Signal : size_t { kMetrics, kLogs, kSignals };
 constexpr std::string_view kSignalNames[kSignals] = {"metrics", "logs"};
@@ -21,18 +35,18 @@ constexpr size_t kArrayBytes = 4u << 20;
 
 SendOutcome Validate(const HttpReply& reply) {
   if (reply.failure == HttpFailure::kNone) return {};
-  std::string said;
-  AppendPrintable(said, Trim(std::string_view(reply.body).substr(0, 200)));
+  std::string message;
+  AppendPrintable(message, Trim(std::string_view(reply.body).substr(0, 200)));
   const bool again = reply.status == 408 || reply.status == 429 || reply.status >= 500;
   return {again ? SendOutcome::kAgain : SendOutcome::kRefused, 0,
-          said.empty() ? reply.detail : reply.detail + ": " + said};
+          message.empty() ? reply.detail : reply.detail + ": " + message};
 }
 
 class WebhookSink final : public Sink {
  public:
   WebhookSink(const Config& config, std::unique_ptr<LogWriter> log)
-      : events_(config.Bool("events")),
-        most_{static_cast<size_t>(config.Int("max_records")), kArrayBytes},
+      : events_(Options(config).Bool("events")),
+        most_{static_cast<size_t>(Options(config).Int("max_records")), kArrayBytes},
         lines_(SinkNames(config).namer(NameForm::kOtel)),
         log_(std::move(log)) {}
 
@@ -69,10 +83,11 @@ class WebhookSink final : public Sink {
 
 void Check(const Config& config, ConfigFaults& faults) {
   CheckRollups(config, faults);
-  if (config.Text("url").empty()) return;  // the loader says that it is missing
-  const auto url = ParseHttpUrl(config.Text("url"));
-  if (url) CheckRemote(config.Group(kTransportKey), *url, faults);
-  else faults.Refuse(config, "url", url.error());
+  const Options options(config);
+  if (options.Text("url").empty()) return;  // the loader reports that it is missing
+  const auto url = ParseHttpUrl(options.Text("url"));
+  if (url) CheckRemote(options.Group(kTransportKey), *url, faults);
+  else options.Refuse("url", faults, url.error());
 }
 
 Result<std::unique_ptr<Sink>> MakeEncoder(const Config& config, Env&, std::unique_ptr<LogWriter> log) {
@@ -85,7 +100,7 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
                 .routes = {},
                 .urls = {},
                 .validate = [](const HttpReply& reply, size_t) { return Validate(reply); }};
-  for (const std::string& endpoint : EndpointsOf(config, config.Text("url"))) {
+  for (const std::string& endpoint : EndpointsOf(config, Options(config).Text("url"))) {
     if (endpoint.empty()) return Status{Code::kInvalidArgument, "the webhook sink needs a url"};
     ASSIGN_OR_RETURN(HttpUrl url, ParseHttpUrl(endpoint));
     plan.urls.push_back({url, url});
@@ -95,27 +110,6 @@ Result<SendPlan> MakePlan(const std::string& name, const Config& config) {
   for (size_t signal = 0; signal < kSignals; ++signal) plan.routes.push_back({signal, headers});
   return plan;
 }
-
-constexpr auto kOptions =
-    JoinOptions(std::to_array<OptionSpec>({
-                    {.key = "url",
-                     .type = OptionType::kUrl,
-                     .help = "URL of the POST requests, used unchanged.",
-                     .required = true,
-                     .secret_path = true},
-                    IntervalOption("60s"),
-                    {.key = "events",
-                     .type = OptionType::kBool,
-                     .fallback = "true",
-                     .help = "Send events, too, in requests of their own."},
-                    {.key = "max_records",
-                     .type = OptionType::kInt,
-                     .fallback = "10000",
-                     .help = "Most elements in the array of one request.",
-                     .min = 1,
-                     .max = 1'000'000},
-                }),
-                JoinOptions(JoinOptions(NameOptions("[native]"), RollupsOption()), kSendOptions));
 
 constexpr std::string_view kDestination[] = {"url"};
 constexpr NetworkSink kNetwork{.destination = kDestination, .encoder = &MakeEncoder, .plan = &MakePlan};

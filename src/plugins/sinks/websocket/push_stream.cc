@@ -9,7 +9,6 @@
 #include "catalog/gpu.h"
 #include "catalog/self.h"
 #include "net/blocking/listening_socket.h"
-#include "net/server/server.h"
 #include "plugins/latest_snapshot.h"
 #include "wire/json/json_text.h"
 
@@ -30,7 +29,7 @@ void AppendProcess(std::string& out, const std::string& key, int64_t current, in
   out += '}';
 }
 
-// The statistics of all streams of this process, one after the other.
+// Statistics of all streams of this process over time.
 ServerStats& ProcessStats() {
   static ServerStats stats;
   return stats;
@@ -68,7 +67,7 @@ std::string PushFrame::Make(const Snapshot* snapshot) {
       if (!bytes.current) continue;
       if (any) out += ',';
       any = true;
-      // The peak seen so far is at least what is used now.
+      // The peak so far is at least the current use.
       AppendProcess(out, key, *bytes.current, std::max(*bytes.current, bytes.peak.value_or(0)));
     }
   }
@@ -122,7 +121,7 @@ Instant PushPace::due() const noexcept {
   return std::chrono::abs(expected - due) <= nearest / 2 ? expected + nearest / 2 : due;
 }
 
-// What runs on the I/O loop: the frame of the latest tick, and the timer that sends it when none closes.
+// The part on the I/O loop: the frame of the latest tick, and the timer that sends it when no tick closes.
 class PushStream::Loop {
  public:
   Loop(Env& env, Duration interval) : io_(*env.io), env_(env), mirror_(ProcessStats()), pace_(interval) {}
@@ -150,7 +149,7 @@ class PushStream::Loop {
     if (server_) mirror_.Update(server_->stats());
     server_ = nullptr;
   }
-  // From any thread: a tick has closed. Whether a frame is to be sent with it; it then counts as sent.
+  // Returns whether a frame is to be sent with the closed tick; it then counts as sent. Any thread.
   bool Ticked() {
     const Instant now = env_.clock->Now();
     std::lock_guard lock(mutex_);
@@ -230,7 +229,7 @@ Status PushStream::Listen(const Endpoint& at) {
 
 void PushStream::Ticked() {
   if (!loop_->Ticked() || server_->clients() == 0) return;
-  // The loop's queue is empty of it before the destructor returns.
+  // The loop no longer refers to this when the destructor returns.
   io_.Post([loop = loop_.get()] { loop->Send(); });
 }
 
@@ -248,7 +247,7 @@ void PushStream::Close(Duration timeout) {
     bool all = false;
   };
   auto gone = std::make_shared<Gone>();
-  // So that no client comes to a socket that nobody accepts from any more.
+  // Refuse connections, as none is accepted any more.
   sockets_.clear();
   io_.Call([&] { loop_->Stop(); });
   server_->Shutdown(timeout, [gone] {
@@ -260,5 +259,60 @@ void PushStream::Close(Duration timeout) {
   std::unique_lock lock(gone->mutex);
   gone->wake.wait_for(lock, timeout, [&] { return gone->all; });
 }
+
+namespace {
+
+// Maximum wait for the clients' close frames.
+constexpr Duration kGoodbye = std::chrono::seconds(1);
+
+constexpr OptionSpec kOptions[] = {
+    TextsOption("listen", R"(["127.0.0.1:9092", "[::1]:9092"])", "Where the WebSocket stream is served."),
+    TimeOption("push_interval", "1s",
+               "How often a frame is sent to each client, with the tick that has just closed.", 0.01, 86400),
+    TextsOption("allowed_origins", "[]",
+                "Web pages elsewhere that may connect, as https://grafana.example.org; * allows all."),
+};
+using Options = OptionsOf<kOptions>;
+
+// Clients get the frame of the latest tick from Env::latest; Write only signals a new tick.
+class WebSocketSink final : public Sink {
+ public:
+  WebSocketSink(std::unique_ptr<PushStream> stream, const Clock& clock)
+      : stream_(std::move(stream)), clock_(clock) {}
+  Status Write(const Snapshot&) override {
+    stream_->Ticked();
+    return Ok();
+  }
+  Status Flush(Instant deadline) override {
+    stream_->Close(std::clamp<Duration>(deadline - clock_.Now(), Duration(0), kGoodbye));
+    return Ok();
+  }
+
+ private:
+  const std::unique_ptr<PushStream> stream_;
+  const Clock& clock_;
+};
+
+Result<std::unique_ptr<Sink>> Create(const Config& config, Env& env) {
+  if (!env.io || !env.latest)
+    return Status{Code::kInvalidArgument, "the websocket sink needs the agent's I/O loop"};
+  const Options options(config);
+  ASSIGN_OR_RETURN(auto stream, PushStream::Open({.listen = options.Texts("listen"),
+                                                  .allowed_origins = options.Texts("allowed_origins"),
+                                                  .interval = options.Time("push_interval")},
+                                                 env));
+  return std::unique_ptr<Sink>(std::make_unique<WebSocketSink>(std::move(stream), *env.clock));
+}
+
+}  // namespace
+
+extern const SinkSpec websocket_sink;
+const SinkSpec websocket_sink{
+    .name = "websocket",
+    .help = "A WebSocket stream that sends the latest state at every push interval.",
+    .on_by_default = true,
+    .options = kOptions,
+    .create = &Create,
+    .root_key = "websocket"};
 
 }  // namespace gpulens

@@ -25,7 +25,7 @@ namespace gpulens {
 class PushFrame {
  public:
   PushFrame();
-  // The frame of a snapshot; of null one in which nothing is known.
+  // Returns the frame of a snapshot; null gives a frame of unknown values.
   std::string Make(const Snapshot* snapshot);
 
  private:
@@ -35,12 +35,12 @@ class PushFrame {
   SeriesFinder collector_up_;
 };
 
-// Writes what a server counts into statistics that outlive it, so that a reload neither resets a counter
-// nor leaves a pointer behind. Used on the loop's thread.
+// Copies the counters of a server into statistics that outlive it, so that a reload neither resets a counter
+// nor leaves a dangling pointer. Used on the loop's thread.
 class StatsMirror {
  public:
   explicit StatsMirror(ServerStats& to) noexcept : to_(to) {}
-  ~StatsMirror();  // its connections are gone
+  ~StatsMirror();  // resets its number of connections
   void Update(const ServerStats& from) noexcept;
 
  private:
@@ -52,22 +52,22 @@ class StatsMirror {
   Seen seen_;
 };
 
-// When frames are sent: one interval after another, each with the tick that has just closed. Without ticks,
-// and where the interval is shorter than theirs, the interval alone decides. Knows no clock; not thread-safe.
+// Schedules frames: one per interval, each with the tick that has just closed. Without ticks, and where the
+// interval is shorter than theirs, the interval alone decides. Has no clock; not thread-safe.
 class PushPace {
  public:
   explicit PushPace(Duration interval) noexcept : interval_(interval) {}
 
   void Start(Instant now) noexcept { Pushed(now); }
-  // A tick has closed: whether a frame is to be sent with it.
+  // Call when a tick has closed. Returns whether a frame is to be sent with it.
   bool Ticked(Instant now) noexcept;
-  // A frame is sent.
+  // Call when a frame is sent.
   void Pushed(Instant now) noexcept { pushed_at_ = now; }
-  // When a frame is to be sent although no tick closes before.
+  // Returns when a frame is due if no tick closes before.
   Instant due() const noexcept;
 
  private:
-  // The time between two ticks; zero while it is not known.
+  // Returns the time between two ticks; zero while it is unknown.
   Duration period(Instant now) const noexcept;
 
   const Duration interval_;
@@ -77,7 +77,7 @@ class PushPace {
 };
 
 // Sends the latest frame to all clients at every push interval. Thread-safe; frames are made and sent on the
-// loop, which is still there when this is destroyed but may have stopped.
+// loop, which outlives this but may have stopped.
 class PushStream {
  public:
   struct Options {
@@ -86,17 +86,17 @@ class PushStream {
     Duration interval = std::chrono::seconds(1);
   };
 
-  // kInvalidArgument for a bad address; else as OpenListeningSocket. An IPv6 loopback address is passed
-  // over on a machine that has none. An address at which another PushStream listens is shared with it
-  // until that one is gone: a reload turns no client away.
+  // kInvalidArgument for a bad address; else as OpenListeningSocket. An IPv6 loopback address is ignored on a
+  // machine without one. An address at which another PushStream listens is shared with it until that one is
+  // destroyed, so that a reload refuses no client.
   static Result<std::unique_ptr<PushStream>> Open(const Options& options, Env& env);
   ~PushStream();
 
   std::vector<Endpoint> addresses() const { return server_->addresses(); }
   size_t clients() const noexcept { return server_->clients(); }
-  // A tick has closed, and Env::latest has it. Allocates nothing while there is no client.
+  // Call when Env::latest has a new tick. Does not allocate without clients.
   void Ticked();
-  // Says goodbye to all clients; returns when they are gone or `timeout` is over.
+  // Closes all connections; returns when they are closed or after `timeout`.
   void Close(Duration timeout);
 
  private:

@@ -56,7 +56,7 @@ struct Nvidia {
   Series used, peak, peakless, useless;
 };
 
-TEST(PushFrame, HasTheSevenFieldsOfTheSeedAndWhatIsKnown) {
+TEST(PushFrame, HasSevenFieldsAndKnownValues) {
   Nvidia nvidia;
   PushFrame frame;
   Json json = Read(frame.Make(nvidia.Tick(1, 100).get()));
@@ -78,14 +78,14 @@ TEST(PushFrame, HasTheSevenFieldsOfTheSeedAndWhatIsKnown) {
   }
 }
 
-TEST(PushFrame, KnowsNothingBeforeTheFirstTick) {
+TEST(PushFrame, IsEmptyBeforeTheFirstTick) {
   Json json = Read(PushFrame().Make(nullptr));
   EXPECT_TRUE(json["gpu_utilization"].items.empty());
   EXPECT_EQ(json["last_update_ms"].text, "0");
   for (const char* field : kFields) EXPECT_FALSE(json["valid"][field].yes);
 }
 
-TEST(PushFrame, AnIdleGpuIsKnownWhileItsCollectorIsUp) {
+TEST(PushFrame, IdleGpuIsKnownWhileItsCollectorIsUp) {
   TestSource self("gpulens");
   auto up = [&](const char* collector) {
     return self.table.Declare(kSelfCollectorUp, {}, AttributeSet({{"collector", collector}}));
@@ -129,7 +129,7 @@ std::vector<Duration> AgesOfFrames(Duration interval, Duration tick, Duration fi
   return ages;
 }
 
-TEST(PushPace, FramesCarryTheTickThatJustClosed) {
+TEST(PushPace, FramesHaveTheClosedTick) {
   using std::chrono::milliseconds;
   for (int first : {1, 400, 985, 999}) {
     const auto ages = AgesOfFrames(milliseconds(1000), milliseconds(1000), milliseconds(first));
@@ -141,7 +141,7 @@ TEST(PushPace, FramesCarryTheTickThatJustClosed) {
   for (Duration age : slow) EXPECT_LE(age, milliseconds(1));
 }
 
-TEST(PushPace, AnIntervalShorterThanATickKeepsItsPaceAndEveryTickIsSentSoon) {
+TEST(PushPace, ShortIntervalsSendEveryTickSoon) {
   using std::chrono::milliseconds;
   const auto ages = AgesOfFrames(milliseconds(200), milliseconds(1000), milliseconds(370));
   EXPECT_GE(ages.size(), 36u);
@@ -149,7 +149,7 @@ TEST(PushPace, AnIntervalShorterThanATickKeepsItsPaceAndEveryTickIsSentSoon) {
   EXPECT_GE(std::ranges::count_if(ages, [](Duration age) { return age <= milliseconds(100); }), 7);
 }
 
-TEST(PushPace, WithoutTicksTheIntervalDecides) {
+TEST(PushPace, IntervalDecidesWithoutTicks) {
   using std::chrono::milliseconds;
   const auto ages = AgesOfFrames(milliseconds(500), std::chrono::hours(1), std::chrono::hours(1));
   EXPECT_EQ(ages.size(), 15u);
@@ -232,7 +232,7 @@ class MovedClock final : public Clock {
   std::atomic<int64_t> moved_{0};
 };
 
-TEST_F(PushStreamTest, ATickIsSentWhenItCloses) {
+TEST_F(PushStreamTest, SendsATickWhenItCloses) {
   MovedClock clock;
   env_.clock = &clock;
   hub_.Put(nvidia_.Tick(1, 100));
@@ -279,12 +279,12 @@ TEST_F(PushStreamTest, CountsForTheAgent) {
     EXPECT_TRUE(Eventually([&] { return stats->refusals(Refusal::kOrigin) >= 1; }));
   }
   stream_ = nullptr;
-  // The numbers outlive the stream; its connections do not.
+  // Counters outlive the stream, connections do not.
   EXPECT_EQ(stats->connections, 0u);
   EXPECT_GE(stats->accepted, accepted + 2);
 }
 
-TEST_F(PushStreamTest, SaysGoodbye) {
+TEST_F(PushStreamTest, SendsAGoingAwayClose) {
   Start(std::chrono::hours(1));
   TestClient client = Connect(at_);
   ASSERT_EQ(client.Read().status, 101);
@@ -295,7 +295,7 @@ TEST_F(PushStreamTest, SaysGoodbye) {
 }
 
 // Two streams at one address share its socket: what a reload does.
-TEST_F(PushStreamTest, ItsSuccessorTakesTheAddressOver) {
+TEST_F(PushStreamTest, SuccessorTakesOverTheAddress) {
   Start(std::chrono::hours(1));
   std::string address = at_.ToString();
   stream_ = nullptr;
@@ -322,7 +322,7 @@ TEST_F(PushStreamTest, RefusesBadAddresses) {
   EXPECT_FALSE(other.ok());  // a port that the system chose is not shared
 }
 
-TEST_F(PushStreamTest, ServesIpv6WhereThereIsSome) {
+TEST_F(PushStreamTest, ServesIpv6WhereAvailable) {
   stream_ = Open({"127.0.0.1:0", "[::1]:0"}, std::chrono::seconds(1));
   ASSERT_NE(stream_, nullptr);
   size_t count = stream_->addresses().size();
@@ -330,7 +330,7 @@ TEST_F(PushStreamTest, ServesIpv6WhereThereIsSome) {
   for (const Endpoint& at : stream_->addresses()) EXPECT_EQ(Connect(at).Read().status, 101);
 }
 
-TEST_F(PushStreamTest, TheSinkServesAndFlushes) {
+TEST_F(PushStreamTest, SinkServesAndFlushes) {
   Config config;
   config.Set("listen", std::vector<std::string>{"127.0.0.1:0"}, {});
   config.Set("push_interval", Duration(std::chrono::seconds(1)), {});

@@ -13,11 +13,11 @@
 namespace gpulens::sdk {
 namespace {
 
-// Maximum age of a reading: counters are not updated more often, and there may be many clients.
+// Readings younger than this are shared: counters are not updated more often, and there may be many clients.
 constexpr int64_t kYoungNs = 2'000'000;
 constexpr int kPollMs = 500;
 
-// Ends the process when what is called does not come back: a library that hangs cannot be left otherwise.
+// Ends the process when its scope takes longer: a call into a hanging library cannot be cancelled otherwise.
 class Alarm {
  public:
   explicit Alarm(unsigned seconds) noexcept : set_(seconds > 0) {
@@ -43,6 +43,12 @@ FeedServer::FeedServer(UniqueFd listening, Sources sources, const Clock& clock, 
 
 FeedServer::~FeedServer() = default;
 
+template <class Call>
+Status FeedServer::CallSource(Call call) const {
+  const Alarm alarm(options_.longest_call_seconds);
+  return Guarded(std::move(call));
+}
+
 Status FeedServer::OpenOne(EnergySource& source) {
   auto devices = source.Open();
   if (!devices) return devices.error();
@@ -57,8 +63,7 @@ Status FeedServer::OpenOne(EnergySource& source) {
 void FeedServer::OpenSources() {
   nothing_ = {Code::kUnavailable, "the agent's reader found nothing"};
   for (const auto& source : sources_) {
-    const Alarm alarm(options_.longest_call_seconds);
-    const Status status = Guarded([&] { return OpenOne(*source); });
+    const Status status = CallSource([&] { return OpenOne(*source); });
     if (!status.ok()) nothing_.detail += "; " + std::string(source->name()) + ": " + status.detail;
   }
 }
@@ -66,16 +71,13 @@ void FeedServer::OpenSources() {
 void FeedServer::ReadNow(Device& device) {
   EnergyReading reading;
   const int64_t began_ns = Now();
-  {
-    const Alarm alarm(options_.longest_call_seconds);
-    device.status = Guarded([&] { return device.source->Read(device.number, reading); });
-  }
+  device.status = CallSource([&] { return device.source->Read(device.number, reading); });
   device.last = {reading, began_ns, Now(), 0};
   if (device.status.ok()) device.failing_since_ns = 0;
   else if (device.failing_since_ns == 0) device.failing_since_ns = began_ns;
 }
 
-// As when a driver was unloaded: a library that was opened before is of no use after.
+// Whether no device answers any more, as after a driver was unloaded: the library must then be reopened.
 bool FeedServer::Lost() const {
   const int64_t now_ns = clock_.Now().boot_ns;
   return !devices_.empty() && std::ranges::all_of(devices_, [&](const Device& device) {
@@ -88,11 +90,7 @@ std::string FeedServer::WhoUses(const Client& client, const Device& device) {
   if (client.pid == 0)
     return EncodeFeedFailure({Code::kUnavailable, "the agent does not see the requesting process"});
   EnergyProcesses processes;
-  Status status;
-  {
-    const Alarm alarm(options_.longest_call_seconds);
-    status = Guarded([&] { return device.source->Processes(device.number, processes); });
-  }
+  const Status status = CallSource([&] { return device.source->Processes(device.number, processes); });
   if (!status.ok()) return EncodeFeedFailure(status);
   for (EnergyProcess& one : processes.list) one.own = family_.Has(one.pid, client.pid, {});
   return EncodeFeedProcesses(processes);
@@ -113,7 +111,7 @@ std::string FeedServer::Answer(const Client& client, const FeedRequest& request)
 }
 
 bool FeedServer::Serve(Client& client) {
-  std::array<char, 64> bytes;  // a longer request is none, and cut off
+  std::array<char, 64> bytes;  // longer requests are invalid, and truncated
   const ssize_t got = ::recv(client.socket.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
   if (got < 0) return errno == EAGAIN || errno == EINTR;
   if (got == 0) return false;
@@ -121,7 +119,7 @@ bool FeedServer::Serve(Client& client) {
   if (!request) return false;
   client.queried_ns = Now();
   const std::string answer = Answer(client, *request);
-  // One that does not take its answers is let go.
+  // A client that does not receive its answers is disconnected.
   return ::send(client.socket.get(), answer.data(), answer.size(), MSG_DONTWAIT | MSG_NOSIGNAL) ==
          static_cast<ssize_t>(answer.size());
 }

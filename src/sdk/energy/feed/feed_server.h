@@ -20,17 +20,17 @@ namespace gpulens::sdk {
 class FeedServer {
  public:
   struct Options {
-    size_t clients = 64, clients_of_a_user = 16;  // root's may be all
-    Duration idle = std::chrono::seconds(10);     // without a client it ends
-    Duration silent = std::chrono::minutes(2);    // idle clients are disconnected
-    Duration lost = std::chrono::seconds(3);      // no device answers: it ends, to be restarted
-    std::string mark = {};                        // after each device's name: " (simulated)"
-    unsigned longest_call_seconds = 20;           // then SIGALRM ends the process; 0: never
+    size_t clients = 64, clients_of_a_user = 16;  // the second limit does not apply to root
+    Duration idle = std::chrono::seconds(10);     // Run returns after this time without a client
+    Duration silent = std::chrono::minutes(2);  // clients are disconnected after this time without a request
+    Duration lost = std::chrono::seconds(3);    // Run returns when no device answers for this long
+    std::string mark = {};                      // appended to each device's name: " (simulated)"
+    unsigned longest_call_seconds = 20;         // SIGALRM ends the process after it; 0: never
   };
   using Sources = std::vector<std::shared_ptr<EnergySource>>;
 
-  // `listening` is a socket of packets; it may be shared with the process that has started this one. `clock`
-  // is the monotonic one of windows.
+  // `listening` is a socket of packets, which the process that started this one may share. `clock` is the
+  // monotonic clock of windows.
   FeedServer(UniqueFd listening, Sources sources, const Clock& clock, Options options);
   ~FeedServer();
 
@@ -40,7 +40,7 @@ class FeedServer {
  private:
   struct Client {
     UniqueFd socket;
-    uint32_t user = 0, pid = 0;  // 0: it has no number here
+    uint32_t user = 0, pid = 0;  // pid 0: not visible in this namespace
     int64_t queried_ns = 0;
   };
   struct Device {
@@ -51,6 +51,9 @@ class FeedServer {
     FeedReading last;
   };
 
+  // Calls a source within the time limit and turns exceptions into an error.
+  template <class Call>
+  Status CallSource(Call call) const;
   void OpenSources();
   Status OpenOne(EnergySource& source);
   void Accept();

@@ -16,7 +16,7 @@
 #include "sdk/energy/fake_source_for_test.h"
 #include "sdk/energy/feed/feed_server.h"
 #include "sdk/energy/feed/feed_wire.h"
-#include "sdk/energy/sources/agent_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 
 namespace gpulens::sdk {
 namespace {
@@ -25,9 +25,9 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using ::testing::HasSubstr;
 
-// ---- what is said
+// ---- messages
 
-TEST(FeedWire, ComesBackAsItWas) {
+TEST(FeedWire, RoundTrips) {
   const auto request = DecodeFeedRequest(EncodeFeedRequest({FeedRequest::Kind::kRead, 7}));
   ASSERT_TRUE(request.ok());
   EXPECT_EQ(request->kind, FeedRequest::Kind::kRead);
@@ -60,7 +60,7 @@ TEST(FeedWire, ComesBackAsItWas) {
   EXPECT_EQ(failure.status().detail, "GPU is lost");
 }
 
-TEST(FeedWire, AnythingElseIsRefused) {
+TEST(FeedWire, RejectsOtherBytes) {
   const std::string request = EncodeFeedRequest({}), list = EncodeFeedDevices({}),
                     reading = EncodeFeedReading({.reading = {}, .began_ns = 1, .ended_ns = 1, .now_ns = 1});
   for (const std::string& bad :
@@ -76,7 +76,7 @@ TEST(FeedWire, AnythingElseIsRefused) {
     EXPECT_EQ(DecodeFeedReading(EncodeFeedReading(odd)).status().code, Code::kDataLoss);
 }
 
-TEST(FeedWire, ProcessesComeBackWithoutTheirNumbers) {
+TEST(FeedWire, RoundTripsProcessesWithoutTheirIds) {
   const EnergyProcesses reported{
       .list = {{.pid = 7, .own = true, .utilization_ratio = 0.5, .memory_used_bytes = 12},
                {.pid = 8, .own = false}}};
@@ -97,7 +97,7 @@ TEST(FeedWire, ProcessesComeBackWithoutTheirNumbers) {
   EXPECT_TRUE(DecodeFeedDevices(list).ok());
 }
 
-// ---- a reader and programs that ask it
+// ---- a reader and its clients
 
 UniqueFd Listen(const std::string& path) {
   sockaddr_un at{};
@@ -122,7 +122,7 @@ class Shifted final : public Clock {
   const int64_t by_ns_;
 };
 
-// What reads in the agent's process, here in a thread. Draws 300 W.
+// The agent's reader in a thread, with a board of 300 W.
 class Reader {
  public:
   Reader(const std::string& path, FeedServer::Options options = {}, const Clock& clock = SteadyClock())
@@ -176,7 +176,7 @@ void ExpectTrueJoules(EnergyMonitor& monitor, const char* what) {
   EXPECT_EQ(result.devices, 2u);
 }
 
-TEST_F(FeedTest, AWindowByTheAgentHasTheJoulesOfTheCounter) {
+TEST_F(FeedTest, WindowHasTheJoulesOfTheCounter) {
   const Reader reader(path_);
   EnergyMonitor monitor({.sources = {std::make_shared<AgentEnergy>(At(), SteadyClock())}});
   ASSERT_TRUE(monitor.status().ok()) << monitor.status().detail;
@@ -184,7 +184,7 @@ TEST_F(FeedTest, AWindowByTheAgentHasTheJoulesOfTheCounter) {
   ExpectTrueJoules(monitor, "one clock");
 }
 
-TEST_F(FeedTest, AContainersOwnClockOnlyWidensTheUncertainty) {
+TEST_F(FeedTest, AnotherClockWidensTheUncertainty) {
   const Shifted hour(3'600'000'000'000);
   const Reader reader(path_, {}, hour);
   EnergyMonitor monitor({.sources = {std::make_shared<AgentEnergy>(At(), SteadyClock())}});
@@ -203,13 +203,13 @@ TEST_F(FeedTest, ReadingsHaveTheirTimes) {
   EXPECT_GE(a.began.time_since_epoch().count(), before_ns);
   EXPECT_LE(a.began, a.ended);
   EXPECT_LE(b.ended.time_since_epoch().count(), SteadyClock().Now().boot_ns);
-  // Two that ask at once share a reading; it is the same, and of the same time.
+  // Two requests at once share a reading with its time.
   if (b.ended == a.ended) {
     EXPECT_EQ(a.joules, b.joules);
   }
 }
 
-TEST_F(FeedTest, AnAgentThatGoesIsNamedAndOneThatComesIsUsed) {
+TEST_F(FeedTest, NamesAMissingAgentAndUsesANewOne) {
   auto reader = std::make_unique<Reader>(path_);
   EnergyMonitor monitor({.sources = {std::make_shared<AgentEnergy>(At(), SteadyClock())}});
   ExpectTrueJoules(monitor, "before");
@@ -236,14 +236,14 @@ TEST_F(FeedTest, AnAgentThatGoesIsNamedAndOneThatComesIsUsed) {
   ExpectTrueJoules(monitor, "after");
 }
 
-TEST_F(FeedTest, NobodyThereIsSaid) {
+TEST_F(FeedTest, ReportsAMissingAgent) {
   AgentEnergy alone(At(), SteadyClock());
   const auto devices = alone.Open();
   EXPECT_EQ(devices.status().code, Code::kUnavailable);
   EXPECT_EQ(devices.status().detail, "no agent at " + path_);
 }
 
-TEST_F(FeedTest, FailuresAreToldAsTheyAre) {
+TEST_F(FeedTest, ReportsFailuresUnchanged) {
   const Reader reader(path_);
   AgentEnergy querying(At(), SteadyClock());
   ASSERT_TRUE(querying.Open().ok());
@@ -254,7 +254,7 @@ TEST_F(FeedTest, FailuresAreToldAsTheyAre) {
   EXPECT_EQ(AgentEnergy(amd, SteadyClock()).Open().status().code, Code::kUnavailable);
 }
 
-TEST_F(FeedTest, ItEndsWhenNobodyAsksAndWhenNoDeviceAnswers) {
+TEST_F(FeedTest, EndsWithoutRequestsAndWithoutDevices) {
   {
     Reader idle(path_, {.idle = milliseconds(1)});
     EXPECT_EQ(idle.ended.get_future().wait_for(seconds(20)), std::future_status::ready);
@@ -279,7 +279,7 @@ TEST_F(FeedTest, ItEndsWhenNobodyAsksAndWhenNoDeviceAnswers) {
   EXPECT_EQ(stated, "it threw: the driver is gone");
 }
 
-TEST_F(FeedTest, ClientsAreFew) {
+TEST_F(FeedTest, LimitsClients) {
   const Reader reader(path_, {.clients = 2});
   AgentEnergy::Options hasty = At();
   hasty.first_answer = milliseconds(300);
@@ -290,7 +290,7 @@ TEST_F(FeedTest, ClientsAreFew) {
   EXPECT_TRUE(one.Read(0, out).ok()) << "who is in is served";
 }
 
-TEST_F(FeedTest, WhatIsNoRequestEndsTheConnection) {
+TEST_F(FeedTest, InvalidRequestEndsTheConnection) {
   const Reader reader(path_);
   sockaddr_un at{};
   at.sun_family = AF_UNIX;
@@ -302,8 +302,8 @@ TEST_F(FeedTest, WhatIsNoRequestEndsTheConnection) {
   EXPECT_LE(::recv(socket.get(), &byte, 1, 0), 0);
 }
 
-// The kernel tells the reader which process asks; whose processes are its own is found in the reader's /proc.
-TEST_F(FeedTest, WhoUsesADeviceIsToldAsTheAskerSeesIt) {
+// The kernel reports the client's process to the reader, which finds its descendants in /proc.
+TEST_F(FeedTest, ReportsProcessesFromTheClientsView) {
   Reader reader(path_);
   reader.source->who = [](size_t, EnergyProcesses& out) {
     out.list = {{.pid = static_cast<uint32_t>(::getpid()), .own = false, .utilization_ratio = 0.25},
@@ -321,7 +321,7 @@ TEST_F(FeedTest, WhoUsesADeviceIsToldAsTheAskerSeesIt) {
   EXPECT_EQ(found.list[0].utilization_ratio, 0.25);
 }
 
-TEST_F(FeedTest, AMigDeviceIsRefusedInWords) {
+TEST_F(FeedTest, RefusesAMigDeviceWithAReason) {
   Reader reader(path_);
   ::setenv("CUDA_VISIBLE_DEVICES", "MIG-1234", 1);
   AgentEnergy program(At(), SteadyClock());

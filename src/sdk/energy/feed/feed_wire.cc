@@ -8,15 +8,15 @@
 namespace gpulens::sdk {
 namespace {
 
-// "gpe" and the version of what follows.
+// "gpe" and the version of the format.
 constexpr uint32_t kMark = 0x67'70'65'01;
 constexpr uint32_t kFailure = 100, kDevices = 101, kReading = 102, kProcesses = 103;
-// Head::more of the devices: what the answerer knows beyond the first version, which has 0 there.
+// FeedHead::more of the devices: the reader's capabilities. The first version sends 0.
 constexpr uint32_t kReportsProcesses = 1;
 constexpr size_t kText = 96, kSentence = 400;
 constexpr uint32_t kCodeCount = 8;  // of gpulens::Code
 
-struct Head {
+struct FeedHead {
   uint32_t mark = kMark, kind = 0, number = 0, more = 0;
 };
 struct DeviceRecord {
@@ -36,9 +36,9 @@ struct ProcessRecord {
   std::array<uint8_t, 7> reserved{};
 };
 static_assert(sizeof(ProcessRecord) == 24);
-static_assert(sizeof(Head) + kMostFeedProcesses * sizeof(ProcessRecord) <= kMostFeedBytes);
-static_assert(sizeof(Head) == 16 && sizeof(DeviceRecord) == 232 && sizeof(ReadingRecord) == 72);
-static_assert(sizeof(Head) + kMostFeedDevices * sizeof(DeviceRecord) <= kMostFeedBytes);
+static_assert(sizeof(FeedHead) + kMostFeedProcesses * sizeof(ProcessRecord) <= kMostFeedBytes);
+static_assert(sizeof(FeedHead) == 16 && sizeof(DeviceRecord) == 232 && sizeof(ReadingRecord) == 72);
+static_assert(sizeof(FeedHead) + kMostFeedDevices * sizeof(DeviceRecord) <= kMostFeedBytes);
 
 template <class T>
 void Append(std::string& out, const T& record) {
@@ -65,8 +65,8 @@ std::string TextOf(const std::array<char, kText>& text) {
 
 Status None() { return {Code::kDataLoss, "not a response of an agent of this version"}; }
 
-// The head of an answer of this kind; else why it is not.
-Status TakeHead(std::string_view& bytes, uint32_t kind, Head& head) {
+// Takes the head of an answer of this kind, or returns the error that the answer contains.
+Status TakeHead(std::string_view& bytes, uint32_t kind, FeedHead& head) {
   if (!Take(bytes, head) || head.mark != kMark) return None();
   if (head.kind == kFailure) {
     if (head.number == 0 || head.number >= kCodeCount || bytes.size() > kSentence) return None();
@@ -79,21 +79,22 @@ Status TakeHead(std::string_view& bytes, uint32_t kind, Head& head) {
 
 std::string EncodeFeedRequest(const FeedRequest& request) {
   std::string out;
-  Append(out, Head{.kind = static_cast<uint32_t>(request.kind), .number = request.device});
+  Append(out, FeedHead{.kind = static_cast<uint32_t>(request.kind), .number = request.device});
   return out;
 }
 
 std::string EncodeFeedFailure(const Status& status) {
   std::string out;
-  Append(out, Head{.kind = kFailure, .number = static_cast<uint32_t>(status.code)});
+  Append(out, FeedHead{.kind = kFailure, .number = static_cast<uint32_t>(status.code)});
   return out.append(status.detail, 0, kSentence);
 }
 
 std::string EncodeFeedDevices(std::span<const FeedDevice> devices) {
   devices = devices.first(std::min(devices.size(), kMostFeedDevices));
   std::string out;
-  Append(out,
-         Head{.kind = kDevices, .number = static_cast<uint32_t>(devices.size()), .more = kReportsProcesses});
+  Append(
+      out,
+      FeedHead{.kind = kDevices, .number = static_cast<uint32_t>(devices.size()), .more = kReportsProcesses});
   for (const auto& [device, vendor] : devices) {
     Append(out, DeviceRecord{.id = Text(device.id),
                              .name = Text(device.name),
@@ -111,7 +112,7 @@ std::string EncodeFeedDevices(std::span<const FeedDevice> devices) {
 std::string EncodeFeedReading(const FeedReading& reading) {
   const EnergyReading& r = reading.reading;
   std::string out;
-  Append(out, Head{.kind = kReading});
+  Append(out, FeedHead{.kind = kReading});
   Append(out, ReadingRecord{{r.joules, r.watts, r.utilization_ratio, r.memory_used_bytes,
                              r.temperature_celsius, r.processes},
                             reading.began_ns,
@@ -123,7 +124,8 @@ std::string EncodeFeedReading(const FeedReading& reading) {
 std::string EncodeFeedProcesses(const EnergyProcesses& processes) {
   const size_t count = std::min(processes.list.size(), kMostFeedProcesses);
   std::string out;
-  Append(out, Head{.kind = kProcesses, .number = static_cast<uint32_t>(count), .more = processes.since_last});
+  Append(out,
+         FeedHead{.kind = kProcesses, .number = static_cast<uint32_t>(count), .more = processes.since_last});
   for (size_t i = 0; i < count; ++i) {
     const EnergyProcess& one = processes.list[i];
     Append(out, ProcessRecord{one.utilization_ratio, one.memory_used_bytes, one.own});
@@ -132,7 +134,7 @@ std::string EncodeFeedProcesses(const EnergyProcesses& processes) {
 }
 
 Result<FeedRequest> DecodeFeedRequest(std::string_view bytes) {
-  Head head;
+  FeedHead head;
   if (!Take(bytes, head) || !bytes.empty() || head.mark != kMark)
     return Status{Code::kDataLoss, "not a request of this version"};
   const auto kind = static_cast<FeedRequest::Kind>(head.kind);
@@ -142,7 +144,7 @@ Result<FeedRequest> DecodeFeedRequest(std::string_view bytes) {
 }
 
 Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes) {
-  Head head;
+  FeedHead head;
   if (Status status = TakeHead(bytes, kDevices, head); !status.ok()) return status;
   if (head.number > kMostFeedDevices || bytes.size() != head.number * sizeof(DeviceRecord)) return None();
   std::vector<FeedDevice> out(head.number);
@@ -166,7 +168,7 @@ Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes) {
 }
 
 Result<FeedReading> DecodeFeedReading(std::string_view bytes) {
-  Head head;
+  FeedHead head;
   if (Status status = TakeHead(bytes, kReading, head); !status.ok()) return status;
   ReadingRecord record;
   if (bytes.size() != sizeof record || !Take(bytes, record)) return None();
@@ -186,7 +188,7 @@ Result<FeedReading> DecodeFeedReading(std::string_view bytes) {
 }
 
 Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes) {
-  Head head;
+  FeedHead head;
   if (Status status = TakeHead(bytes, kProcesses, head); !status.ok()) return status;
   if (head.number > kMostFeedProcesses || bytes.size() != head.number * sizeof(ProcessRecord)) return None();
   EnergyProcesses out{.list = std::vector<EnergyProcess>(head.number), .since_last = head.more != 0};
@@ -203,7 +205,7 @@ Result<EnergyProcesses> DecodeFeedProcesses(std::string_view bytes) {
 }
 
 bool FeedReportsProcesses(std::string_view devices) noexcept {
-  Head head;
+  FeedHead head;
   return Take(devices, head) && head.mark == kMark && head.kind == kDevices &&
          (head.more & kReportsProcesses) != 0;
 }

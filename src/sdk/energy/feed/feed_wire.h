@@ -21,18 +21,19 @@ inline constexpr size_t kMostFeedBytes = 32 * 1024;
 struct FeedRequest {
   enum class Kind : uint32_t { kDevices = 1, kRead, kProcesses };
   Kind kind = Kind::kDevices;
-  uint32_t device = 0;  // of the others: its number in the list
+  uint32_t device = 0;  // index in the list; unused by kDevices
 };
 
+// A device as the reader lists it.
 struct FeedDevice {
   EnergyDevice device;
   EnergyVendor vendor = EnergyVendor::kNone;
 };
 
-// Times are of the monotonic clock of who reads. `now_ns` lets one whose clock is another (a container with a
-// time of its own) see by how much.
+// A reading with times of the reader's monotonic clock. `now_ns` shows a client with another clock (a
+// container with a time namespace) the difference.
 struct FeedReading {
-  EnergyReading reading;  // but for its times
+  EnergyReading reading;  // its times are unused
   int64_t began_ns = 0, ended_ns = 0, now_ns = 0;
 };
 
@@ -40,10 +41,10 @@ std::string EncodeFeedRequest(const FeedRequest& request);
 std::string EncodeFeedFailure(const Status& status);
 std::string EncodeFeedDevices(std::span<const FeedDevice> devices);  // the first kMostFeedDevices
 std::string EncodeFeedReading(const FeedReading& reading);
-// At most kMostFeedProcesses, without their PIDs.
+// Encodes the first kMostFeedProcesses, without their PIDs.
 std::string EncodeFeedProcesses(const EnergyProcesses& processes);
 
-// kDataLoss: it is none. A failure that was encoded comes back as it was.
+// Decode a message. kDataLoss: it is not valid. Returns the error of an encoded failure.
 Result<FeedRequest> DecodeFeedRequest(std::string_view bytes);
 Result<std::vector<FeedDevice>> DecodeFeedDevices(std::string_view bytes);
 Result<FeedReading> DecodeFeedReading(std::string_view bytes);

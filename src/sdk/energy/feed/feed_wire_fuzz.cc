@@ -1,4 +1,4 @@
-// Whatever comes over the socket of the energy feed is refused, or comes back the same when it is sent again.
+// Any bytes from the socket of the energy feed are rejected, or equal their encoded value.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

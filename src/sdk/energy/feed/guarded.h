@@ -1,4 +1,4 @@
-// A call of a source. A source is others' code: nothing that it throws gets past here.
+// Calls into sources, which may be a program's own code and throw.
 #pragma once
 
 #include <exception>
@@ -8,6 +8,7 @@
 
 namespace gpulens::sdk {
 
+// Calls `call` and turns exceptions into an error.
 template <class Call>
 Status Guarded(Call call) {
   try {

@@ -16,11 +16,11 @@ namespace {
 
 constexpr size_t kMostProcesses = 65'536;
 
-// The kernel gives the first namespace of process numbers this number, always.
+// Fixed number of the kernel's initial namespace of process ids.
 constexpr std::string_view kFirstNamespace = "pid:[4026531836]";
 constexpr std::string_view kVariable = "GPULENS_RUN_ID=";
 constexpr size_t kStatBytes = 4096, kEnvironmentBytes = 1 << 20;
-// Maximum number of ancestors: deeper trees are loops of a broken file system.
+// Deeper trees are loops of a broken file system.
 constexpr int kMostAncestors = 64;
 
 }  // namespace
@@ -56,7 +56,7 @@ Status ProcessorTime::ReadMembers(Members& out) {
     all.emplace(*pid, Member{stat.parent, stat.start_ticks, ticks});
   }
   const uint64_t first = first_ != 0 ? first_ : static_cast<uint64_t>(::getpid());
-  // Members stay members when their parent ends.
+  // Processes remain members when their parent ends.
   const auto known = [&](uint64_t pid, const Member& one) {
     const auto before = members_.find(pid);
     return pid == first || (before != members_.end() && before->second.start_ticks == one.start_ticks);
@@ -89,7 +89,7 @@ Status ProcessorTime::SinceLast(EnergyProcesses& out) {
   uint64_t after = 0, before = 0;
   for (const auto& [pid, one] : now) after += one.ticks;
   for (const auto& [pid, one] : members_) {
-    // The time of one that has ended is its parent's, if that has waited for it.
+    // The time of an ended process is added to its parent's, if the parent waited for it.
     const auto still = now.find(pid);
     const bool lasts = still != now.end() && still->second.start_ticks == one.start_ticks;
     if (lasts || now.contains(one.parent) || members_.contains(one.parent)) before += one.ticks;
@@ -123,7 +123,7 @@ bool RunFamily::Descends(uint32_t pid, uint32_t first) {
   return false;
 }
 
-// As it was when the process began; only its own user may read it.
+// Whether the initial environment of the process has the run id. Only its own user may read it.
 bool RunFamily::Carries(uint32_t pid, std::string_view run_id) {
   if (run_id.empty() || !Read(pid, "environ", kEnvironmentBytes)) return false;
   for (std::string_view rest = text_; !rest.empty();) {

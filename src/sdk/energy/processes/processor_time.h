@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include <gpulens/energy_source.h>
 
@@ -17,16 +16,17 @@
 
 namespace gpulens::sdk {
 
-// Used by one thread. Time of a descendant that the family never waited for and no call saw is missing.
+// Used by one thread. The time of a descendant is missing when no ancestor waited for it and it ended between
+// two calls.
 class ProcessorTime {
  public:
-  // The family is that of `first`; 0: of this process.
+  // Measures the process `first` and its descendants; 0: this process.
   explicit ProcessorTime(std::string root = "/", uint32_t first = 0)
       : root_(std::move(root)), first_(first) {}
 
-  // Time counts from here.
+  // Begins to measure.
   Status Open();
-  // Times since the last call: ours and that of all others. No processes when the machine was idle.
+  // Returns two entries, our time and that of all others since the last call; none when the machine was idle.
   Status SinceLast(EnergyProcesses& out);
 
  private:
@@ -57,10 +57,10 @@ class RunFamily {
 
   explicit RunFamily(std::string root = "/");
 
-  // Whether /proc numbers processes as drivers do: not in a container that has numbers of its own.
+  // Whether /proc has the process ids that drivers report: false in a container with a namespace of its own.
   bool sees_host() const noexcept { return sees_host_; }
-  // `run_id`: what GPULENS_RUN_ID is in the environment of its processes; empty: only descent counts. False
-  // for a process that has ended.
+  // Whether the process belongs to the run. `run_id`: the value of GPULENS_RUN_ID in the environment of its
+  // processes; empty: only descent counts. False for a process that has ended.
   bool Has(uint32_t pid, uint32_t first, std::string_view run_id);
 
  private:
@@ -78,7 +78,7 @@ class RunFamily {
   std::map<std::pair<uint32_t, uint32_t>, Kept> kept_;  // by first and pid
 };
 
-// ID of the run of this process; empty: none.
+// Returns the run id of this process, or "".
 std::string OwnRunId();
 
 }  // namespace gpulens::sdk

@@ -41,7 +41,7 @@ class ProcessorTimeTest : public ::testing::Test {
   ProcessorTime time_{root_.path(), 100};
 };
 
-TEST_F(ProcessorTimeTest, IsTheFamilysPartOfWhatWasBusy) {
+TEST_F(ProcessorTimeTest, IsTheFamilysShareOfBusyTime) {
   Busy(1000);
   Process(1, 0, 500);
   Process(100, 1, 10);
@@ -58,7 +58,7 @@ TEST_F(ProcessorTimeTest, IsTheFamilysPartOfWhatWasBusy) {
   EXPECT_DOUBLE_EQ(Own(), 0);
 }
 
-TEST_F(ProcessorTimeTest, WhoHasEndedCountsOnce) {
+TEST_F(ProcessorTimeTest, CountsEndedProcessesOnce) {
   Busy(1000);
   Process(100, 1, 10);
   Process(101, 100, 20);
@@ -68,13 +68,13 @@ TEST_F(ProcessorTimeTest, WhoHasEndedCountsOnce) {
   Ends(101);
   Process(100, 1, 10, 40);
   EXPECT_DOUBLE_EQ(Own(), 0.2);
-  // One that came and went between two looks.
+  // A process that started and ended between two reads.
   Busy(1200);
   Process(100, 1, 10, 70);
   EXPECT_DOUBLE_EQ(Own(), 0.3);
 }
 
-TEST_F(ProcessorTimeTest, AnOrphanStaysOneOfTheFamily) {
+TEST_F(ProcessorTimeTest, OrphansRemainMembers) {
   Busy(1000);
   Process(100, 1, 10);
   Process(101, 100, 10);

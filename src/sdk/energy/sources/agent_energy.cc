@@ -1,4 +1,4 @@
-#include "sdk/energy/sources/agent_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -6,9 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 
 #include "base/files.h"
@@ -76,7 +74,7 @@ Result<std::string> AgentEnergy::Query(const FeedRequest& request, Duration time
     const int ready = ::poll(&wait, 1, static_cast<int>(std::max<int64_t>(left_ns / 1'000'000, 0)));
     if (ready < 0 && errno == EINTR) continue;
     if (ready <= 0) {
-      socket_.reset();  // an answer that comes later is none to the next question
+      socket_.reset();  // a late answer must not be taken for that to the next request
       return Status{gpulens::Code::kTimeout, "the agent's reader does not answer"};
     }
     const ssize_t got = ::recv(socket_.get(), answer.data(), answer.size(), MSG_DONTWAIT);
@@ -108,7 +106,7 @@ Status AgentEnergy::List(std::vector<EnergyDevice>& devices) {
 }
 
 Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
-  // A part of a board would be reported as absent, and then replaced by processors.
+  // Otherwise a MIG device would count as absent, and processors would be measured instead.
   if (const auto list = Variable("CUDA_VISIBLE_DEVICES"); list && Trim(*list).starts_with("MIG-"))
     return Status{
         gpulens::Code::kInvalidArgument,
@@ -122,7 +120,7 @@ Result<std::vector<EnergyDevice>> AgentEnergy::Open() {
     names[i].uuid = devices[i].id;
     ids_.push_back(devices[i].id);
   }
-  // The agent's own environment does not apply to this process. It reports whole GPUs, not MIG devices.
+  // The agent reports whole GPUs; the variable of this process chooses among them.
   const std::vector<size_t> visible = VisibleDevices(Variable("CUDA_VISIBLE_DEVICES"), names);
   for (size_t i = 0; i < devices.size(); ++i)
     devices[i].usable &= std::ranges::find(visible, i) != visible.end();
@@ -154,7 +152,8 @@ Status AgentEnergy::Read(size_t device, EnergyReading& out) {
   const int64_t got_ns = clock_.Now().boot_ns;
   out = reading->reading;
   int64_t began_ns = reading->began_ns, ended_ns = reading->ended_ns;
-  // Its clock is ours, unless one of us has a time of its own; then the way there and back is not known.
+  // The clocks are the same unless a container has a time namespace; then the time of the transfer is
+  // unknown.
   if (reading->now_ns < queried_ns || reading->now_ns > got_ns) {
     began_ns = queried_ns - (reading->now_ns - began_ns);
     ended_ns = got_ns - (reading->now_ns - ended_ns);

@@ -1,12 +1,10 @@
-#include "sdk/energy/sources/amd_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
 
 #include "base/raw_sentinel.h"
 #include "base/result.h"
-#include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/reader/amdsmi_library.h"
@@ -14,7 +12,7 @@
 namespace gpulens::sdk {
 namespace {
 
-// The resolution of the boards that are known.
+// Resolution of the counters of known boards.
 constexpr double kAmdStepJoules = 15.3e-6;
 
 Status AmdSmiStatus(int code, std::string_view call) {
@@ -25,10 +23,10 @@ Status AmdSmiStatus(int code, std::string_view call) {
 
 Status AmdSmiStatus(const reader::VendorLibrary::Opened& opened) {
   switch (opened.fault) {
-    case reader::Fault::kNone: return Ok();
-    case reader::Fault::kNoPermission: return {gpulens::Code::kPermissionDenied, opened.detail};
-    case reader::Fault::kLibraryNotFound:
-    case reader::Fault::kDriverNotLoaded: return {gpulens::Code::kUnavailable, opened.detail};
+    case reader::ReaderFault::kNone: return Ok();
+    case reader::ReaderFault::kNoPermission: return {gpulens::Code::kPermissionDenied, opened.detail};
+    case reader::ReaderFault::kLibraryNotFound:
+    case reader::ReaderFault::kDriverNotLoaded: return {gpulens::Code::kUnavailable, opened.detail};
     default: return {gpulens::Code::kIo, opened.detail};
   }
 }
@@ -56,7 +54,7 @@ struct AmdEnergy::Opened {
   Opened(amdsmi::SymbolLookup lookup, reader::CallSlot& slot, const Clock& clock)
       : library("", lookup), caller(library, slot, clock) {}
   amdsmi::AmdsmiLibrary library;
-  amdsmi::Caller caller;
+  amdsmi::AmdsmiCaller caller;
 };
 
 AmdEnergy::AmdEnergy(amdsmi::SymbolLookup lookup, const Clock& clock)
@@ -70,14 +68,14 @@ std::string AmdEnergy::Doing() const {
 
 Result<std::vector<EnergyDevice>> AmdEnergy::Open() {
   boards_.clear();
-  // The one before stays open: a library cannot be closed safely.
+  // The library opened before stays open: it cannot be closed safely.
   if (opened_) opened_.release();
   opened_ = std::make_unique<Opened>(lookup_, slot_, clock_);
   RETURN_IF_ERROR(AmdSmiStatus(opened_->library.Open(slot_)));
   std::vector<EnergyDevice> devices;
   std::vector<VisibleName> names;
   std::vector<size_t> board_of;
-  for (const amdsmi::Processor& processor : opened_->library.processors()) {
+  for (const amdsmi::ListedProcessor& processor : opened_->library.processors()) {
     VisibleName& name = names.emplace_back();
     EnergyDevice device = Describe(processor, name.parts);
     name.uuid = device.id;
@@ -99,17 +97,17 @@ Result<std::vector<EnergyDevice>> AmdEnergy::Open() {
   return devices;
 }
 
-EnergyDevice AmdEnergy::Describe(const amdsmi::Processor& processor, std::vector<std::string>& names) {
+EnergyDevice AmdEnergy::Describe(const amdsmi::ListedProcessor& processor, std::vector<std::string>& names) {
   EnergyDevice out;
   for (const auto& [key, value] : amdsmi::ReadFacts(opened_->caller, opened_->library, processor, scratch_)) {
     if (key == "uuid") out.id = value;
     if (key == "name") out.name = value;
-    // The runtime calls a GPU by its serial number: "GPU-" and sixteen digits.
+    // The runtime names a GPU by its serial number: "GPU-" and sixteen digits.
     if (key == "serial") names.push_back("GPU-" + (value.starts_with("0x") ? value.substr(2) : value));
   }
   if (out.id.empty()) out.id = "gpu" + std::to_string(processor.gpu);
   amdsmi::PowerCapInfo cap{};
-  amdsmi::Caller& caller = opened_->caller;
+  amdsmi::AmdsmiCaller& caller = opened_->caller;
   const int code = caller.Do(caller.fn().PowerCap, processor.handle, 0U, static_cast<void*>(&cap));
   if (code == amdsmi::kSuccess && cap.cap > 0 && !IsSentinel(cap.cap, 64))
     out.most_watts = static_cast<double>(cap.cap) * (cap.cap < 100'000 ? 1 : 1e-6) * kPeakOverLimit;
@@ -122,7 +120,7 @@ int AmdEnergy::ReadCounter(Board& board, EnergyReading& out) {
   if (!board.counter) return amdsmi::kNotSupported;
   uint64_t count = ~uint64_t{0}, timestamp = 0;
   float resolution = 0;
-  amdsmi::Caller& caller = opened_->caller;
+  amdsmi::AmdsmiCaller& caller = opened_->caller;
   const int code = caller.Do(caller.fn().Energy, board.handle, &count, &resolution, &timestamp);
   if (code == amdsmi::kSuccess && !IsSentinel(count, 64) && count != 0 && resolution > 0)
     out.joules = static_cast<double>(count) * static_cast<double>(resolution) * 1e-6;
@@ -131,15 +129,15 @@ int AmdEnergy::ReadCounter(Board& board, EnergyReading& out) {
 }
 
 int AmdEnergy::ReadPower(const Board& board, EnergyReading& out) {
-  const amdsmi::Layout* layout = opened_->library.layout();
+  const amdsmi::StructLayout* layout = opened_->library.layout();
   if (!layout) return amdsmi::kNotSupported;
   std::fill(scratch_.begin(), scratch_.end(), std::byte{0xFF});
-  amdsmi::Caller& caller = opened_->caller;
+  amdsmi::AmdsmiCaller& caller = opened_->caller;
   const int code = caller.Do(caller.fn().PowerInfo, board.handle, static_cast<void*>(scratch_.data()));
   if (code != amdsmi::kSuccess) return code;
   for (const uint16_t place : {layout->power_current, layout->power_average}) {
     uint32_t watts = ~0U;
-    if (place != amdsmi::Layout::kNone) std::memcpy(&watts, scratch_.data() + place, sizeof watts);
+    if (place != amdsmi::StructLayout::kNone) std::memcpy(&watts, scratch_.data() + place, sizeof watts);
     if (IsSentinel(watts, 32) || IsSentinel(watts, 16) || watts == 0) continue;
     out.watts = watts;
     return code;
@@ -148,8 +146,8 @@ int AmdEnergy::ReadPower(const Board& board, EnergyReading& out) {
 }
 
 void AmdEnergy::ReadSlow(Board& board, EnergyReading& out) {
-  amdsmi::Caller& caller = opened_->caller;
-  const amdsmi::Symbols& fn = caller.fn();
+  amdsmi::AmdsmiCaller& caller = opened_->caller;
+  const amdsmi::AmdsmiSymbols& fn = caller.fn();
   const int64_t now_ns = clock_.Now().boot_ns;
   if (board.queried_ns == 0 || now_ns - board.queried_ns >= kSlowNs) {
     board.queried_ns = now_ns;

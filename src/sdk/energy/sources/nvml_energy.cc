@@ -1,4 +1,4 @@
-#include "sdk/energy/sources/nvml_energy.h"
+#include "sdk/energy/sources/system_sources.h"
 
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 #include <map>
 
 #include "base/result.h"
-#include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
 #include "sources/nvml/nvml_fields.h"
 
@@ -33,10 +32,10 @@ bool NvmlHasNone(int code) noexcept {
   return code == nvml::kNotSupported || code == nvml::kFunctionNotFound || code == nvml::kInvalidArgument;
 }
 
-// The library keeps samples of the last seconds and reports each process's newest.
+// The library keeps samples of the last seconds and reports the newest of each process.
 constexpr Duration kShareWindow = std::chrono::seconds(1);
 
-struct Use {
+struct GpuUse {
   double memory_bytes = 0, utilization_ratio = kNotMeasured;
 };
 
@@ -55,8 +54,8 @@ Status NvmlEnergy::OpenLibrary() {
   ASSIGN_OR_RETURN(nvml::NvmlLibrary library, lookup_ ? nvml::NvmlLibrary::FromLookup(lookup_, "linked in")
                                                       : nvml::NvmlLibrary::Open(""));
   opened_ = std::make_unique<Opened>(std::move(library), slot_, clock_);
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   const int code = fn.Init ? caller.Do(fn.Init) : caller.Do(fn.InitV1);
   return code == nvml::kSuccess ? Ok() : NvmlStatus(code, "nvmlInit");
 }
@@ -64,8 +63,8 @@ Status NvmlEnergy::OpenLibrary() {
 Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
   gpus_.clear();
   RETURN_IF_ERROR(OpenLibrary());
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   unsigned count = 0;
   const int code = fn.DeviceCount ? caller.Do(fn.DeviceCount, &count) : caller.Do(fn.DeviceCountV1, &count);
   if (code != nvml::kSuccess) return NvmlStatus(code, "nvmlDeviceGetCount");
@@ -75,7 +74,7 @@ Result<std::vector<EnergyDevice>> NvmlEnergy::Open() {
   for (unsigned i = 0; i < std::min(count, nvml::kMaxGpus); ++i) {
     EnergyDevice device;
     VisibleName name;
-    // A GPU that is lost keeps its number: later entries of the variable count it.
+    // A lost GPU keeps its number, since later entries of the variable count it.
     gpus_.emplace_back();
     if (Status status = Attach(i, device, name.parts); !status.ok()) {
       device.id = "gpu" + std::to_string(i);
@@ -104,8 +103,8 @@ std::string NvmlEnergy::Uuid(nvml::Device device) {
 }
 
 Status NvmlEnergy::Attach(unsigned index, EnergyDevice& out, std::vector<std::string>& parts) {
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   nvml::Device handle = nullptr;
   const int code = fn.HandleByIndex ? caller.Do(fn.HandleByIndex, index, &handle)
                                     : caller.Do(fn.HandleByIndexV1, index, &handle);
@@ -122,15 +121,15 @@ Status NvmlEnergy::Attach(unsigned index, EnergyDevice& out, std::vector<std::st
   Gpu& gpu = gpus_[index];
   gpu.handle = handle;
   parts = MigUuids(gpu);
-  // Boards that report neither (Jetson) belong to another source.
+  // Boards that report neither (Jetson) are read by another source.
   EnergyReading reading;
   out.usable = !(NvmlHasNone(ReadCounter(gpu, reading)) && NvmlHasNone(ReadPower(gpu, reading)));
   return Ok();
 }
 
 std::vector<std::string> NvmlEnergy::MigUuids(Gpu& gpu) {
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   std::vector<std::string> out;
   unsigned count = 0;
   if (caller.Do(fn.MaxMigDevices, gpu.handle, &count) != nvml::kSuccess) return out;
@@ -144,8 +143,8 @@ std::vector<std::string> NvmlEnergy::MigUuids(Gpu& gpu) {
 }
 
 double NvmlEnergy::MostWatts(nvml::Device device) {
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   nvml::FieldValue limit{};
   limit.field_id = nvml::kFiPowerMaxLimit;
   unsigned milliwatts = 0;
@@ -159,7 +158,7 @@ double NvmlEnergy::MostWatts(nvml::Device device) {
 int NvmlEnergy::ReadCounter(Gpu& gpu, EnergyReading& out) {
   if (!gpu.counter) return nvml::kNotSupported;
   unsigned long long millijoules = 0;
-  nvml::Caller& caller = opened_->caller;
+  nvml::NvmlCaller& caller = opened_->caller;
   const int code = caller.Do(caller.fn().TotalEnergy, gpu.handle, &millijoules);
   // Some boards answer all ones, or 0 for ever.
   if (code == nvml::kSuccess && millijoules != ~0ULL && millijoules != 0)
@@ -168,9 +167,9 @@ int NvmlEnergy::ReadCounter(Gpu& gpu, EnergyReading& out) {
   return code;
 }
 
-// The power of the moment; nvmlDeviceGetPowerUsage is the mean of a second since Ampere.
+// Reads the instantaneous power; since Ampere nvmlDeviceGetPowerUsage is the mean of a second.
 int NvmlEnergy::ReadPower(Gpu& gpu, EnergyReading& out) {
-  nvml::Caller& caller = opened_->caller;
+  nvml::NvmlCaller& caller = opened_->caller;
   if (gpu.instant) {
     nvml::FieldValue field{};
     field.field_id = nvml::kFiPowerInstant;
@@ -191,8 +190,8 @@ int NvmlEnergy::ReadPower(Gpu& gpu, EnergyReading& out) {
 }
 
 void NvmlEnergy::ReadSlow(Gpu& gpu, EnergyReading& out) {
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   const int64_t now_ns = clock_.Now().boot_ns;
   if (gpu.queried_ns == 0 || now_ns - gpu.queried_ns >= kSlowNs) {
     gpu.queried_ns = now_ns;
@@ -222,8 +221,8 @@ void NvmlEnergy::ReadSlow(Gpu& gpu, EnergyReading& out) {
 }
 
 double NvmlEnergy::CountProcesses(const Gpu& gpu) {
-  nvml::Caller& caller = opened_->caller;
-  const nvml::Symbols& fn = caller.fn();
+  nvml::NvmlCaller& caller = opened_->caller;
+  const nvml::NvmlSymbols& fn = caller.fn();
   std::array<nvml::ProcessInfoV2, kMostProcesses> list{};
   unsigned count = kMostProcesses;
   const int code =
@@ -246,8 +245,8 @@ Status NvmlEnergy::Read(size_t device, EnergyReading& out) {
   return Ok();
 }
 
-// Every list that there is, of the GPU or of each of its MIG devices: part of them would look like processes
-// that have ended.
+// Reads all lists that are supported, of the GPU or of each of its MIG devices. With only some of them,
+// processes would seem to have ended.
 Status NvmlEnergy::ReadLists(Gpu& gpu, std::vector<nvml::GpuProcess>& out) {
   bool any = false;
   std::vector<nvml::Device> of = gpu.parts;
@@ -282,14 +281,14 @@ Status NvmlEnergy::Processes(size_t device, EnergyProcesses& out) {
             "share the host's pids)"};
   std::vector<nvml::GpuProcess> list;
   if (Status status = ReadLists(gpu, list); !status.ok()) return status;
-  std::map<uint32_t, Use> by_pid;
+  std::map<uint32_t, GpuUse> by_pid;
   for (const nvml::GpuProcess& one : list) {
     const bool first = by_pid.find(one.pid) == by_pid.end();
-    Use& use = by_pid[one.pid];
+    GpuUse& use = by_pid[one.pid];
     const double bytes = one.memory_used == nvml::GpuProcess::kUnknownMemory
                              ? kNotMeasured
                              : static_cast<double>(one.memory_used);
-    // One that computes and draws is in two lists, with all of its memory in each.
+    // A process that computes and draws is in two lists, each with all of its memory.
     if (first || one.gpu_instance == nvml::GpuProcess::kNoInstance) use.memory_bytes = bytes;
     else use.memory_bytes += bytes;
   }

@@ -8,13 +8,9 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/temp_folder.h"
-#include "sdk/energy/sources/amd_energy.h"
-#include "sdk/energy/sources/nvml_energy.h"
 #include "sdk/energy/sources/system_sources.h"
 #include "sdk/energy/sources/visible_devices.h"
-#include "sources/amdsmi/simulated/fake_amdsmi.h"
 #include "sources/amdsmi/simulated/fake_world.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::sdk {
@@ -23,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-TEST(VisibleDevices, AsTheRuntimesReadIt) {
+TEST(VisibleDevices, ParsesListsLikeTheRuntimes) {
   const std::vector<VisibleName> four = {{"GPU-aaaa1111-0000", {}},
                                          {"GPU-aaaa2222-0000", {"MIG-1111-x", "MIG-2222-x"}},
                                          {"GPU-bbbb1111-0000", {}},
@@ -89,7 +85,7 @@ TEST_F(NvmlEnergyTest, ReadsCounterAndPower) {
   EXPECT_EQ(source_->Doing(), "");
 }
 
-TEST_F(NvmlEnergyTest, WhatIsToldSlowlyIsAskedSlowly) {
+TEST_F(NvmlEnergyTest, QueriesSlowValuesRarely) {
   ASSERT_TRUE(Open("gpus: 1\n").ok());
   EnergyReading reading;
   ASSERT_TRUE(source_->Read(0, reading).ok());
@@ -104,7 +100,7 @@ TEST_F(NvmlEnergyTest, WhatIsToldSlowlyIsAskedSlowly) {
   EXPECT_EQ(nvml::FakeWorld::Get().Calls("nvmlDeviceGetTemperature", 0), 10u);
 }
 
-TEST_F(NvmlEnergyTest, BeforeVoltaThereIsPowerAlone) {
+TEST_F(NvmlEnergyTest, ReadsOnlyPowerBeforeVolta) {
   ASSERT_TRUE(
       Open("gpus: 1\nmissing: [nvmlDeviceGetTotalEnergyConsumption, nvmlDeviceGetFieldValues]\n").ok());
   EnergyReading reading;
@@ -117,7 +113,7 @@ TEST_F(NvmlEnergyTest, BeforeVoltaThereIsPowerAlone) {
   EXPECT_FALSE(source_->Read(0, reading).ok());
 }
 
-TEST_F(NvmlEnergyTest, OnlyWhatThisProcessMayUse) {
+TEST_F(NvmlEnergyTest, UsesOnlyVisibleDevices) {
   ::setenv("CUDA_VISIBLE_DEVICES", "2", 1);
   auto devices = Open("gpus: 4\n");
   ASSERT_TRUE(devices.ok());
@@ -127,7 +123,7 @@ TEST_F(NvmlEnergyTest, OnlyWhatThisProcessMayUse) {
   for (size_t i = 0; i < 4; ++i) EXPECT_EQ((*devices)[i].usable, i == 3);
 }
 
-TEST_F(NvmlEnergyTest, ErrorsAreNoZeros) {
+TEST_F(NvmlEnergyTest, ErrorsAreNotZeros) {
   ASSERT_TRUE(
       Open("gpus: 2\nerrors: [{gpu: 0, call: nvmlDeviceGetTotalEnergyConsumption, code: 15, from: 5}, "
            "{gpu: 0, call: nvmlDeviceGetFieldValues, code: 15, from: 5}]\n")
@@ -143,7 +139,7 @@ TEST_F(NvmlEnergyTest, ErrorsAreNoZeros) {
   EXPECT_TRUE(source_->Read(1, reading).ok());
 }
 
-TEST_F(NvmlEnergyTest, ADriverThatDoesNotComeBackIsAnError) {
+TEST_F(NvmlEnergyTest, ReportsADriverThatDoesNotComeBack) {
   ASSERT_TRUE(Open("gpus: 1\n").ok());
   ASSERT_TRUE(nvml::FakeWorld::Get().Use("gpus: 1\nerrors: [{call: nvmlInit_v2, code: 9}]\n", &clock_).ok());
   ASSERT_FALSE(source_->Open().ok());
@@ -153,7 +149,7 @@ TEST_F(NvmlEnergyTest, ADriverThatDoesNotComeBackIsAnError) {
   EXPECT_EQ(source_->Processes(0, processes).code, Code::kUnavailable);
 }
 
-TEST_F(NvmlEnergyTest, ADriverAndAnAgentThatAreGoneAreAnError) {
+TEST_F(NvmlEnergyTest, ReportsALostDriverAndAgent) {
   struct Agent final : EnergySource {
     std::string_view name() const noexcept override { return "agent"; }
     EnergyVendor vendor() const noexcept override { return EnergyVendor::kNvidia; }
@@ -179,7 +175,7 @@ TEST_F(NvmlEnergyTest, ADriverAndAnAgentThatAreGoneAreAnError) {
   EXPECT_EQ(source.Processes(0, processes).code, Code::kUnavailable);
 }
 
-TEST_F(NvmlEnergyTest, NoLibraryAndNoRightAreToldApart) {
+TEST_F(NvmlEnergyTest, DistinguishesMissingLibraryAndPermission) {
   auto denied = Open("gpus: 1\nerrors: [{call: nvmlDeviceGetHandleByIndex_v2, code: 4}]\n");
   if (denied.ok()) {
     EXPECT_FALSE((*denied)[0].usable);
@@ -229,7 +225,7 @@ TEST_F(AmdEnergyTest, ReadsAccumulatorAndPower) {
   EXPECT_EQ(source_->Doing(), "");
 }
 
-TEST_F(AmdEnergyTest, ListsCountWhatIsLeft) {
+TEST_F(AmdEnergyTest, VisibleListsIndexTheRemainingDevices) {
   ::setenv("ROCR_VISIBLE_DEVICES", "3,1", 1);
   EXPECT_EQ(Usable(Open("model: MI300X\ngpus: 4\n")), ".x.x");
   ::setenv("HIP_VISIBLE_DEVICES", "1", 1);
@@ -249,7 +245,7 @@ class HwmonEnergyTest : public ::testing::Test {
   testing::TempFolder root_;
 };
 
-TEST_F(HwmonEnergyTest, GraceByItsPowerMeters) {
+TEST_F(HwmonEnergyTest, ReadsPowerMetersOfGrace) {
   const char* labels[] = {"Module Power Socket 0", "Grace Power Socket 0", "CPU Power Socket 0",
                           "SysIO Power Socket 0"};
   for (int i = 0; i < 4; ++i) {
@@ -272,7 +268,7 @@ TEST_F(HwmonEnergyTest, GraceByItsPowerMeters) {
   EXPECT_FALSE(source.Read(0, reading).ok());
 }
 
-TEST_F(HwmonEnergyTest, JetsonByItsRails) {
+TEST_F(HwmonEnergyTest, ReadsRailsOfJetson) {
   Write("hwmon3/name", "ina3221");
   const char* rails[] = {"VDD_GPU_SOC", "VDD_CPU_CV", "VIN_SYS_5V0"};
   for (int i = 1; i <= 3; ++i) {
@@ -294,7 +290,7 @@ TEST_F(HwmonEnergyTest, JetsonByItsRails) {
   EXPECT_EQ(PartOfRail("VDD_SYS_DDR"), EnergyPart::kDram);
 }
 
-TEST_F(HwmonEnergyTest, NothingIsThere) {
+TEST_F(HwmonEnergyTest, IsUnavailableWithoutMeters) {
   HwmonEnergy source(root_.path());
   EXPECT_EQ(source.Open().status().code, Code::kUnavailable);
   Write("hwmon0/name", "power_meter");  // of a server: the whole machine
@@ -321,7 +317,7 @@ struct ProcessWorld {
   gpulens::testing::TempFolder root;
 };
 
-TEST(NvmlProcesses, OursAndOthersWithWhatTheyUse) {
+TEST(NvmlProcesses, ListsOurAndOtherProcesses) {
   ManualClock clock{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
   const ProcessWorld world;
   ASSERT_TRUE(
@@ -353,7 +349,7 @@ TEST(NvmlProcesses, OursAndOthersWithWhatTheyUse) {
   EXPECT_TRUE(found.list[0].own);
 }
 
-TEST(NvmlProcesses, NumbersOfAnotherNamespaceMeanNothing) {
+TEST(NvmlProcesses, IsUnavailableInAnotherNamespace) {
   ManualClock clock{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
   const ProcessWorld world("pid:[4026532999]");
   ASSERT_TRUE(nvml::FakeWorld::Get().Use("gpus: 1\nprocesses: [{pid: 80, memory: 1GiB}]\n", &clock).ok());
@@ -363,7 +359,7 @@ TEST(NvmlProcesses, NumbersOfAnotherNamespaceMeanNothing) {
   EXPECT_EQ(source.Processes(0, found).code, gpulens::Code::kUnavailable);
 }
 
-TEST(NvmlProcesses, WhoWasFoundToBelongStaysWhenItsParentEnds) {
+TEST(NvmlProcesses, MembersRemainWhenTheirParentEnds) {
   ProcessWorld world;
   RunFamily family(world.root.path());
   const auto self = static_cast<uint32_t>(::getpid());
@@ -401,7 +397,7 @@ class RaplEnergyTest : public ::testing::Test {
   testing::TempFolder root_;
 };
 
-TEST_F(RaplEnergyTest, AllPackagesAndMemoryAndNothingTwice) {
+TEST_F(RaplEnergyTest, ReadsAllPackagesAndMemoryOnce) {
   Zone("intel-rapl:0", "package-0", 500'000);
   Zone("intel-rapl:0:0", "core", 400'000);
   Zone("intel-rapl:0:1", "dram", 100'000);
@@ -439,7 +435,7 @@ TEST_F(RaplEnergyTest, WrapsAtItsRange) {
   EXPECT_NEAR(Joules(source, 0) - before, 0.3, 1e-9);
 }
 
-TEST_F(RaplEnergyTest, AFailedReadingIsAFailure) {
+TEST_F(RaplEnergyTest, ReportsAFailedReading) {
   Zone("intel-rapl:0", "package-0", 900'000);
   RaplEnergy source(root_.path());
   ASSERT_TRUE(source.Open().ok());
@@ -449,7 +445,7 @@ TEST_F(RaplEnergyTest, AFailedReadingIsAFailure) {
   EXPECT_TRUE(std::isnan(reading.joules));
 }
 
-TEST_F(RaplEnergyTest, AbsentAndForbiddenAreToldApart) {
+TEST_F(RaplEnergyTest, DistinguishesAbsentAndForbidden) {
   RaplEnergy none(root_.path());
   auto absent = none.Open();
   ASSERT_FALSE(absent.ok());
@@ -462,7 +458,7 @@ TEST_F(RaplEnergyTest, AbsentAndForbiddenAreToldApart) {
   std::filesystem::permissions(root_.path() + "/sys/class/powercap/intel-rapl:1/energy_uj",
                                std::filesystem::perms::none);
   std::filesystem::permissions(root_.path(), std::filesystem::perms::all);
-  // Root may read everything, so a child asks that is nobody.
+  // Root may read everything, so a child with another user reads.
   const pid_t child = ::fork();
   if (child == 0) {
     if (::geteuid() == 0 && ::setuid(65534) != 0) ::_exit(100);

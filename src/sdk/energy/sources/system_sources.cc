@@ -4,9 +4,6 @@
 #include <chrono>
 
 #include "base/result.h"
-#include "sdk/energy/sources/agent_energy.h"
-#include "sdk/energy/sources/amd_energy.h"
-#include "sdk/energy/sources/nvml_energy.h"
 #include "sdk/energy/sources/visible_devices.h"
 
 namespace gpulens::sdk {
@@ -23,10 +20,26 @@ bool Contains(std::string_view text, std::string_view word) noexcept {
 constexpr Duration kRaplLag = std::chrono::milliseconds(1);
 constexpr double kRaplStepJoules = 61e-6;
 
+// Pause while there is no agent.
+constexpr Duration kNextTry = std::chrono::seconds(10);
+
+class Steady final : public Clock {
+ public:
+  Instant Now() const noexcept override {
+    const int64_t ns = std::chrono::steady_clock::now().time_since_epoch().count();
+    return {ns, ns};
+  }
+};
+
 }  // namespace
 
-// Jetson names its rails by what they feed: "VDD_GPU_SOC", "CPU", "VDD_SYS_DDR". One that feeds several
-// counts as the most of it: the GPU. "VDD_IN" and "SYS5V" are behind the others.
+const Clock& SteadyClock() noexcept {
+  static const Steady clock;
+  return clock;
+}
+
+// Jetson names its rails by their loads: "VDD_GPU_SOC", "CPU", "VDD_SYS_DDR". A rail with several loads
+// counts as the largest, the GPU. "VDD_IN" and "SYS5V" feed other rails.
 std::optional<EnergyPart> PartOfRail(std::string_view label) noexcept {
   if (Contains(label, "GPU")) return EnergyPart::kGpu;
   if (Contains(label, "CPU")) return EnergyPart::kCpu;
@@ -34,8 +47,8 @@ std::optional<EnergyPart> PartOfRail(std::string_view label) noexcept {
   return std::nullopt;
 }
 
-// "Grace Power Socket 0" contains "CPU Power Socket 0" and "SysIO Power Socket 0", "Module Power Socket 0"
-// all and the GPU too.
+// "Grace Power Socket 0" includes "CPU Power Socket 0" and "SysIO Power Socket 0"; "Module Power Socket 0"
+// includes all of these and the GPU.
 std::optional<EnergyPart> PartOfMeter(std::string_view label) noexcept {
   if (label.starts_with("Grace Power")) return EnergyPart::kCpu;
   return std::nullopt;
@@ -43,12 +56,9 @@ std::optional<EnergyPart> PartOfMeter(std::string_view label) noexcept {
 
 void HwmonEnergy::Add(std::string_view folder, std::string_view label, EnergyPart part, Rail rail,
                       std::vector<EnergyDevice>& out) {
-  EnergyDevice device;
-  device.id = std::string(folder) + "/" + std::string(label);
-  device.name = label;
-  device.part = part;
   rails_.push_back(std::move(rail));
-  out.push_back(std::move(device));
+  out.push_back(
+      {.id = std::string(folder) + "/" + std::string(label), .name = std::string(label), .part = part});
 }
 
 void HwmonEnergy::AddMeters(std::string_view folder, std::vector<EnergyDevice>& out) {
@@ -58,11 +68,8 @@ void HwmonEnergy::AddMeters(std::string_view folder, std::vector<EnergyDevice>& 
     const auto text = files_->FindText((label_path + "power1_oem_info").c_str());
     if (!text) continue;
     const std::string label(*text);
-    if (const auto part = PartOfMeter(label)) {
-      Rail rail;
-      rail.power = label_path + "power1_average";
-      Add(folder, label, *part, std::move(rail), out);
-    }
+    if (const auto part = PartOfMeter(label))
+      Add(folder, label, *part, {.power = label_path + "power1_average"}, out);
     return;
   }
 }
@@ -75,10 +82,8 @@ void HwmonEnergy::AddRails(std::string_view folder, std::vector<EnergyDevice>& o
     const std::string label(*text);
     const auto part = PartOfRail(label);
     if (!part) continue;
-    Rail rail;
-    rail.voltage = begin + "in" + number + "_input";
-    rail.current = begin + "curr" + number + "_input";
-    Add(folder, label, *part, std::move(rail), out);
+    Add(folder, label, *part,
+        {.voltage = begin + "in" + number + "_input", .current = begin + "curr" + number + "_input"}, out);
   }
 }
 
@@ -137,19 +142,17 @@ Result<std::vector<EnergyDevice>> RaplEnergy::Open() {
     if (!package && zone.name != "dram") continue;
     refused |= !zone.energy_uj;
     if (!zone.energy_uj) continue;
-    EnergyDevice device;
     // Each package has a zone "dram", distinguished by the package's number.
-    device.id = package ? zone.name : "dram-" + std::to_string(zone.package);
-    device.name = zone.zone;
-    device.part = package ? EnergyPart::kCpu : EnergyPart::kDram;
-    device.counter_step_joules = kRaplStepJoules;
-    device.counter_lag = kRaplLag;
-    devices.push_back(std::move(device));
+    devices.push_back({.id = package ? zone.name : "dram-" + std::to_string(zone.package),
+                       .name = zone.zone,
+                       .part = package ? EnergyPart::kCpu : EnergyPart::kDram,
+                       .counter_step_joules = kRaplStepJoules,
+                       .counter_lag = kRaplLag});
     zones_.push_back(std::move(zone));
   }
   reported_.assign(zones_.size(), true);
   if (!devices.empty()) {
-    // Without /proc the answer later is why.
+    // Without /proc, SinceLast reports the reason.
     static_cast<void>(time_.Open());
     return devices;
   }
@@ -181,36 +184,12 @@ Status RaplEnergy::Processes(size_t device, EnergyProcesses& out) {
   return Ok();
 }
 
-}  // namespace gpulens::sdk
-
-namespace gpulens::sdk {
-namespace {
-
-// Pause while there is no agent.
-constexpr Duration kNextTry = std::chrono::seconds(10);
-
-// In the clock of windows, as the agent's readings are.
-class Monotonic final : public Clock {
- public:
-  Instant Now() const noexcept override {
-    const int64_t ns = std::chrono::steady_clock::now().time_since_epoch().count();
-    return {ns, ns};
-  }
-};
-
-const Clock& MonotonicClock() noexcept {
-  static const Monotonic clock;
-  return clock;
-}
-
-}  // namespace
-
 OwnOrAgent::OwnOrAgent(std::shared_ptr<EnergySource> own, std::shared_ptr<EnergySource> agent)
     : own_(std::move(own)), agent_(std::move(agent)), used_(own_.get()) {}
 
 Result<std::vector<EnergyDevice>> OwnOrAgent::Open() {
   auto found = own_->Open();
-  // Devices that are hidden from this process are not requested from the agent.
+  // The agent is not used to read devices that are hidden from this process.
   queried_.clear();
   next_try_ = {};
   if (found && !found->empty()) {
@@ -250,7 +229,7 @@ Status OwnOrAgent::Processes(size_t device, EnergyProcesses& out) {
 std::vector<std::shared_ptr<EnergySource>> SystemSources() {
   const auto who = Variable("GPULENS_ENERGY").value_or("");
   std::shared_ptr<EnergySource> nvml = std::make_shared<NvmlEnergy>(nullptr, RealClock());
-  const auto agent = [] { return std::make_shared<AgentEnergy>(AgentEnergy::Options(), MonotonicClock()); };
+  const auto agent = [] { return std::make_shared<AgentEnergy>(AgentEnergy::Options(), SteadyClock()); };
   if (who == "agent") nvml = agent();
   else if (who != "own") nvml = std::make_shared<OwnOrAgent>(std::move(nvml), agent());
   const std::string root(Variable("GPULENS_ENERGY_ROOT").value_or("/"));
@@ -264,7 +243,7 @@ namespace gpulens {
 
 std::shared_ptr<EnergySource> EnergyOfAgent(std::string socket, EnergyVendor vendor) {
   return std::make_shared<sdk::AgentEnergy>(
-      sdk::AgentEnergy::Options{.socket = std::move(socket), .vendor = vendor}, sdk::MonotonicClock());
+      sdk::AgentEnergy::Options{.socket = std::move(socket), .vendor = vendor}, sdk::SteadyClock());
 }
 
 }  // namespace gpulens

@@ -12,7 +12,7 @@ bool BeginsWith(std::string_view text, std::string_view begin) noexcept {
   return text.size() >= begin.size() && EqualsIgnoringCase(text.substr(0, begin.size()), begin);
 }
 
-// The one device of which this is true; nothing for none or several.
+// Returns the only device that matches; nothing for none or several.
 template <class Is>
 std::optional<size_t> OnlyOne(std::span<const VisibleName> devices, Is is) {
   std::optional<size_t> found;

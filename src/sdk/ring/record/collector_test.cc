@@ -34,7 +34,7 @@ const Sample* Find(const std::vector<Sample>& all, std::string_view name, std::s
   return nullptr;
 }
 
-TEST(TelemetryCollector, RecordsByName) {
+TEST(TelemetryCollector, RecordsById) {
   TelemetryCollector collector(true, nullptr);
   for (int i = 0; i < 3; ++i) collector.RecordReceive("k");
   for (int i = 0; i < 3; ++i) collector.RecordSend("k");
@@ -52,7 +52,7 @@ TEST(TelemetryCollector, RecordsByName) {
   EXPECT_FALSE(collector.Telemetry("other"));
 }
 
-TEST(TelemetryCollector, ASendWithoutAReceiveIsNoMessageProcessed) {
+TEST(TelemetryCollector, SendWithoutReceiveIsNotProcessed) {
   TelemetryCollector collector(true, nullptr);
   collector.RecordReceive("k");
   collector.RecordSend("k");
@@ -68,7 +68,7 @@ TEST(TelemetryCollector, ASendWithoutAReceiveIsNoMessageProcessed) {
   EXPECT_EQ(collector.Telemetry("explicit")->messages_processed, 1u) << "told, so not guessed as well";
 }
 
-TEST(TelemetryCollector, ErrorsThatAreNoMessagesOutcomeHideNone) {
+TEST(TelemetryCollector, StrayErrorsHideNoMessage) {
   TelemetryCollector collector(true, nullptr);
   for (int i = 0; i < 3; ++i) {
     collector.RecordReceive("k");
@@ -110,7 +110,7 @@ TEST(TelemetryCollector, TimesOneMessageAtATime) {
   EXPECT_EQ(copy.queue_high_water, 2u);
 }
 
-TEST(TelemetryCollector, OffItRecordsNothing) {
+TEST(TelemetryCollector, RecordsNothingWhenOff) {
   TelemetryCollector collector(false);
   EXPECT_FALSE(collector.enabled());
   EXPECT_FALSE(collector.Kernel("k"));
@@ -125,7 +125,7 @@ TEST(TelemetryCollector, OffItRecordsNothing) {
   EXPECT_EQ(collector.Summary().kernel_count, 0u);
 }
 
-TEST(TelemetryCollector, TheSummaryOfTwoKernels) {
+TEST(TelemetryCollector, SummarizesTwoKernels) {
   TelemetryCollector collector(true, nullptr);
   KernelRecorder one = collector.Kernel("k1"), two = collector.Kernel("k2");
   one.Receive();
@@ -150,7 +150,7 @@ TEST(TelemetryCollector, TheSummaryOfTwoKernels) {
   EXPECT_EQ(collector.Summary().total_messages, 3u) << "what has ended still counts";
 }
 
-TEST(TelemetryCollector, AHundredKernelsAreAHundred) {
+TEST(TelemetryCollector, CountsAHundredKernels) {
   TelemetryCollector collector(true, nullptr);
   for (int i = 0; i < 100; ++i) collector.RecordReceive("k" + std::to_string(i));
   collector.RecordReceive("k7");
@@ -213,7 +213,7 @@ TEST(TelemetryCollector, RecordingDoesNotAllocate) {
   EXPECT_EQ(ThreadAllocations(), before);
 }
 
-TEST(TelemetryCollector, EndedKernelsAreKeptUpToALimit) {
+TEST(TelemetryCollector, KeepsEndedKernelsUpToALimit) {
   TelemetryCollector collector(true, nullptr);
   collector.RecordReceive("stays");
   for (size_t i = 0; i < 3 * ring::kMostEnded; ++i)
@@ -277,13 +277,13 @@ TEST(ExportedKernels, NeverFall) {
   }
   EXPECT_EQ(Find(registry.Snapshot(), "ring_kernel.messages.received", "k")->value, 7);
   EXPECT_FALSE(Find(registry.Snapshot(), "ring_kernel.queue.depth", "k")) << "there is no queue any more";
-  TelemetryCollector again(true, &registry), beside(true, &registry);
+  TelemetryCollector again(true, &registry), second(true, &registry);
   again.RecordReceive("k");
-  beside.RecordReceive("k");
+  second.RecordReceive("k");
   EXPECT_EQ(Find(registry.Snapshot(), "ring_kernel.messages.received", "k")->value, 9);
 }
 
-TEST(ExportedKernels, BeyondTheLimitAreToldTogether) {
+TEST(ExportedKernels, MergesKernelsBeyondTheLimit) {
   Registry registry;
   TelemetryCollector collector(true, &registry);
   for (size_t i = 0; i < ring::kMostExportedIds + 5; ++i) collector.RecordReceive("k" + std::to_string(i));
@@ -297,7 +297,7 @@ TEST(ExportedKernels, BeyondTheLimitAreToldTogether) {
   EXPECT_EQ(rest->value, 5);
 }
 
-TEST(ExportedKernels, AForkBeginsAnew) {
+TEST(ExportedKernels, ForkRestartsCounts) {
   Registry registry;
   TelemetryCollector collector(true, &registry);
   collector.RecordReceive("parents");

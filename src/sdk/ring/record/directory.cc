@@ -1,7 +1,7 @@
 #include "sdk/ring/record/directory.h"
 
 #include <algorithm>
-#include <functional>
+#include <chrono>
 #include <utility>
 
 #include "base/clock.h"
@@ -20,7 +20,8 @@ KernelDirectory::Kernels::iterator KernelDirectory::Forget(Kernels::iterator at)
   return kernels_.erase(at);
 }
 
-// A look at all of them for every so many that are new.
+// Removes the oldest ended kernels beyond kMostEnded. Scans all kernels only after their number grew by a
+// sixteenth.
 void KernelDirectory::ForgetEnded() {
   if (kernels_.size() < prune_at_) return;
   std::vector<std::pair<uint64_t, std::string>> ended;
@@ -107,7 +108,7 @@ void KernelDirectory::Reset(std::string_view id) {
 
 namespace gpulens::ring {
 
-// Counts of one id so far.
+// The counts of one id.
 struct ExportedKernels::Reported {
   std::vector<std::pair<std::string, std::string>> attributes;
   KernelTotals totals;
@@ -117,20 +118,20 @@ struct ExportedKernels::Reported {
 
 namespace {
 
-using Value = double (*)(const Counts&);
+using CountGetter = double (*)(const KernelCounts&);
 struct CounterRow {
   const char *name, *unit, *description;
-  Value value;
+  CountGetter value;
 };
 constexpr CounterRow kCounters[] = {
     {"ring_kernel.messages.received", "{message}", "Messages accepted by a kernel's queue.",
-     [](const Counts& counts) { return static_cast<double>(counts.received); }},
+     [](const KernelCounts& counts) { return static_cast<double>(counts.received); }},
     {"ring_kernel.messages.sent", "{message}", "Replies that a kernel sent.",
-     [](const Counts& counts) { return static_cast<double>(counts.sent); }},
+     [](const KernelCounts& counts) { return static_cast<double>(counts.sent); }},
     {"ring_kernel.messages.processed", "{message}", "Messages whose handler returned without an exception.",
-     [](const Counts& counts) { return static_cast<double>(counts.processed); }},
+     [](const KernelCounts& counts) { return static_cast<double>(counts.processed); }},
     {"ring_kernel.errors", "{error}", "Exceptions while a kernel worked on a message.",
-     [](const Counts& counts) { return static_cast<double>(counts.errors); }},
+     [](const KernelCounts& counts) { return static_cast<double>(counts.errors); }},
 };
 
 Sample SampleOf(const char* name, const char* unit, const char* description, InstrumentKind kind) {
@@ -142,7 +143,7 @@ Sample SampleOf(const char* name, const char* unit, const char* description, Ins
   return sample;
 }
 
-void PutBuckets(const instruments::Exponential& from, Sample& to) {
+void PutBuckets(const instruments::ExponentialCounts& from, Sample& to) {
   to.exponential = true;
   to.scale = from.buckets.scale();
   to.offset = from.buckets.offset();
@@ -167,7 +168,7 @@ ExportedKernels& ExportedKernels::Of(const Registry& registry) {
   return *known;
 }
 
-// In the child of a fork: the kernels, and their locks, are the parent's.
+// In the child of a fork, forgets the kernels: they and their locks are the parent's.
 void ExportedKernels::ForgetParents() {
   const uint32_t forks = instruments::CellStore::Instance().forks();
   if (forks == forks_) return;
@@ -207,7 +208,7 @@ void ExportedKernels::Retire(const std::string& id, const KernelSource& kernel) 
 void ExportedKernels::Report(std::vector<Sample>& out) {
   ForgetParents();
   std::vector<Reported> reported;
-  const auto tell = [&](const char* key, const std::string& value, const Entry& entry) {
+  const auto add = [&](const char* key, const std::string& value, const Entry& entry) {
     Reported& one = reported.emplace_back();
     one.attributes = {{key, value}};
     one.totals = entry.ended;
@@ -215,8 +216,8 @@ void ExportedKernels::Report(std::vector<Sample>& out) {
     one.live = !entry.live.empty();
     for (const KernelSource* kernel : entry.live) kernel->AddTo(one.totals);
   };
-  for (const auto& [id, entry] : kernels_) tell("ring_kernel.id", id, entry);
-  if (overflows_) tell("otel.metric.overflow", "true", overflow_);
+  for (const auto& [id, entry] : kernels_) add("ring_kernel.id", id, entry);
+  if (overflows_) add("otel.metric.overflow", "true", overflow_);
 
   const auto each = [&](const Sample& form, const std::function<bool(const Reported&, Sample&)>& fill) {
     for (const Reported& one : reported) {
@@ -276,3 +277,181 @@ void ExportedKernels::Report(std::vector<Sample>& out) {
 }
 
 }  // namespace gpulens::ring
+
+namespace gpulens {
+namespace internal {
+
+// A kernel's record and its lock. Times are taken under the lock, so that they never go back.
+class RecordedKernel final : public ring::KernelSource {
+ public:
+  explicit RecordedKernel(std::string id) : record_(std::move(id)) {}
+
+  template <class Change>
+  void Record(bool starts, const Change& change) {
+    std::lock_guard lock(mutex_);
+    const TimePoint now = std::chrono::steady_clock::now();
+    if (starts && record_.state() == KernelState::kCreated) record_.SetState(KernelState::kActive, now);
+    change(record_, now);
+  }
+  // Does not read the clock.
+  template <class Change>
+  void RecordTimeless(const Change& change) {
+    std::lock_guard lock(mutex_);
+    change(record_);
+  }
+
+  KernelTelemetry Copy() const override {
+    std::lock_guard lock(mutex_);
+    return record_.Copy(std::chrono::steady_clock::now(), std::chrono::system_clock::now());
+  }
+  void AddTo(ring::KernelTotals& totals) const override {
+    std::lock_guard lock(mutex_);
+    record_.AddTo(totals);
+  }
+  void Reset() override {
+    std::lock_guard lock(mutex_);
+    record_.Reset(std::chrono::steady_clock::now());
+  }
+  bool Ended() const override {
+    std::lock_guard lock(mutex_);
+    return record_.state() == KernelState::kTerminated;
+  }
+
+  // Guarded by the lock:
+  bool reports_processed = false;     // by Done or Processed
+  std::optional<TimePoint> begun_at;  // when the current message began
+
+ private:
+  mutable std::mutex mutex_;
+  ring::KernelRecord record_;
+};
+
+}  // namespace internal
+
+using ring::KernelRecord;
+
+namespace {
+
+double Seconds(Duration span) noexcept { return std::chrono::duration<double>(span).count(); }
+
+}  // namespace
+
+void KernelRecorder::SetState(KernelState state) const noexcept {
+  if (to_) to_->Record(false, [&](KernelRecord& to, TimePoint now) { to.SetState(state, now); });
+}
+
+void KernelRecorder::SetQueueLimit(uint64_t limit) const noexcept {
+  if (to_) to_->RecordTimeless([&](KernelRecord& to) { to.SetQueueLimit(limit); });
+}
+
+void KernelRecorder::SetQueueDepth(uint64_t depth) const noexcept {
+  if (to_) to_->RecordTimeless([&](KernelRecord& to) { to.SetDepth(depth); });
+}
+
+TimePoint KernelRecorder::Receive(uint64_t depth) const noexcept {
+  TimePoint at{};
+  if (to_) {
+    to_->Record(true, [&](KernelRecord& to, TimePoint now) {
+      to.Received(now, depth);
+      at = now;
+    });
+  }
+  return at;
+}
+
+void KernelRecorder::Begin(uint64_t depth, TimePoint received) const noexcept {
+  if (!to_) return;
+  to_->Record(true, [&](KernelRecord& to, TimePoint now) {
+    to_->begun_at = now;
+    to.SetDepth(depth);
+    to.Took(Seconds(now - received));
+  });
+}
+
+void KernelRecorder::Done(bool sent) const noexcept {
+  if (!to_) return;
+  to_->Record(true, [&](KernelRecord& to, TimePoint now) {
+    to_->reports_processed = true;
+    if (to_->begun_at) to.Processed(now, Seconds(now - *to_->begun_at));
+    to_->begun_at.reset();
+    if (sent) to.Sent(now);
+  });
+}
+
+void KernelRecorder::Take(uint64_t depth, double wait_seconds) const noexcept {
+  if (!to_) return;
+  to_->RecordTimeless([&](KernelRecord& to) {
+    to.SetDepth(depth);
+    to.Took(wait_seconds);
+  });
+}
+
+void KernelRecorder::Processed(double service_seconds, bool sent) const noexcept {
+  if (!to_) return;
+  to_->Record(true, [&](KernelRecord& to, TimePoint now) {
+    to_->reports_processed = true;
+    to.Processed(now, service_seconds);
+    if (sent) to.Sent(now);
+  });
+}
+
+void KernelRecorder::Send() const noexcept {
+  if (!to_) return;
+  to_->Record(true, [&](KernelRecord& to, TimePoint now) {
+    if (!to_->reports_processed && to.open()) to.Processed(now, kNotMeasured);
+    to.Sent(now);
+  });
+}
+
+void KernelRecorder::Error(std::string_view what, double service_seconds) const noexcept {
+  if (!to_) return;
+  to_->Record(true, [&](KernelRecord& to, TimePoint now) {
+    if (to_->begun_at) service_seconds = Seconds(now - *to_->begun_at);
+    to_->begun_at.reset();
+    to.Error(now, what, service_seconds);
+  });
+}
+
+void KernelRecorder::Drop(DropReason reason, uint64_t count) const noexcept {
+  if (to_ && static_cast<size_t>(reason) < kDropReasons)
+    to_->RecordTimeless([&](KernelRecord& to) { to.Drop(reason, count); });
+}
+
+void KernelRecorder::AddCpu(double seconds) const noexcept {
+  if (to_ && seconds >= 0) to_->RecordTimeless([&](KernelRecord& to) { to.AddCpu(seconds); });
+}
+
+std::optional<KernelTelemetry> KernelRecorder::Telemetry() const {
+  return to_ ? std::optional(to_->Copy()) : std::nullopt;
+}
+
+TelemetryCollector::TelemetryCollector(bool enabled, Registry* exported)
+    : directory_(enabled ? std::make_unique<internal::KernelDirectory>(exported) : nullptr) {}
+TelemetryCollector::~TelemetryCollector() = default;
+TelemetryCollector::TelemetryCollector(TelemetryCollector&&) noexcept = default;
+
+KernelRecorder TelemetryCollector::Kernel(std::string_view id) {
+  if (!directory_) return {};
+  return KernelRecorder(std::static_pointer_cast<internal::RecordedKernel>(directory_->FindOrAdd(
+      id, [](std::string name) { return std::make_shared<internal::RecordedKernel>(std::move(name)); })));
+}
+
+KernelRecorder TelemetryCollector::Find(std::string_view id) const {
+  if (!directory_) return {};
+  return KernelRecorder(std::static_pointer_cast<internal::RecordedKernel>(directory_->Find(id)));
+}
+
+std::optional<KernelTelemetry> TelemetryCollector::Telemetry(std::string_view id) const {
+  return directory_ ? directory_->Copy(id) : std::nullopt;
+}
+std::vector<KernelTelemetry> TelemetryCollector::AllTelemetry() const {
+  return directory_ ? directory_->CopyAll() : std::vector<KernelTelemetry>();
+}
+KernelSummary TelemetryCollector::Summary() const {
+  return directory_ ? directory_->Summary() : KernelSummary();
+}
+void TelemetryCollector::Reset(std::string_view id) noexcept {
+  if (directory_) directory_->Reset(id);
+}
+
+}  // namespace gpulens

@@ -1,4 +1,4 @@
-// The records of a runtime's or a collector's kernels by their ids, those of ended kernels, too.
+// Directory of the kernels of a runtime or collector by id, and their export.
 #pragma once
 
 #include <cstdint>
@@ -19,17 +19,17 @@
 
 namespace gpulens::ring {
 
-// Exports the telemetry of all kernels as series of a registry: ring_kernel.* by ring_kernel.id. Kernels
-// beyond this number are one series, with otel.metric.overflow="true".
+// Maximum number of exported ids; further kernels are one series, with otel.metric.overflow="true".
 inline constexpr size_t kMostExportedIds = 2'000;
 
-// Directory of one registry; never destroyed, so counts outlive their kernels and continue when an id is
-// launched again. Thread-safe.
-class ExportedKernels final : public instruments::Source {
+// Exports the telemetry of all kernels as series of a registry: ring_kernel.* by ring_kernel.id. One object
+// per registry, never destroyed: counts outlive their kernels and continue when an id is launched again.
+// Thread-safe.
+class ExportedKernels final : public instruments::SampleSource {
  public:
   static ExportedKernels& Of(const Registry& registry);
 
-  // Exports the kernel until it is retired; its counts are kept.
+  // Exports the kernel until it is retired; its counts remain.
   void Add(const std::string& id, const KernelSource& kernel);
   void Retire(const std::string& id, const KernelSource& kernel);
 
@@ -47,25 +47,21 @@ class ExportedKernels final : public instruments::Source {
   void ForgetParents();
   Entry& EntryOf(const std::string& id);
 
-  // Under the lock of the sources.
+  // Guarded by the lock of the sources.
   std::map<std::string, Entry, std::less<>> kernels_;
   Entry overflow_;
   bool overflows_ = false;
   uint32_t forks_ = 0;
 };
 
-}  // namespace gpulens::ring
-
-namespace gpulens::ring {
-
-// Ended kernels whose telemetry is kept; beyond them, those that were added first are forgotten.
+// Maximum number of ended kernels whose telemetry is kept; beyond it the oldest are removed.
 inline constexpr size_t kMostEnded = 1'000;
 
 }  // namespace gpulens::ring
 
 namespace gpulens::internal {
 
-// Thread-safe.
+// The kernels by id, including ended ones. Thread-safe.
 class KernelDirectory {
  public:
   using Source = std::shared_ptr<ring::KernelSource>;
@@ -75,11 +71,11 @@ class KernelDirectory {
   KernelDirectory(const KernelDirectory&) = delete;
   KernelDirectory& operator=(const KernelDirectory&) = delete;
 
-  // In the place of one with the same id.
+  // Adds a kernel, replacing one with the same id.
   void Add(const std::string& id, Source kernel);
-  // The kernel with this id; where there is none, or where it has ended, what `make` makes.
+  // Returns the kernel with this id, or adds the result of `make` if there is none or it has ended.
   Source FindOrAdd(std::string_view id, const std::function<Source(std::string)>& make);
-  Source Find(std::string_view id) const;  // null: there is none
+  Source Find(std::string_view id) const;  // null: none
   std::optional<KernelTelemetry> Copy(std::string_view id) const;
   std::vector<KernelTelemetry> CopyAll() const;
   KernelSummary Summary() const;
@@ -88,7 +84,7 @@ class KernelDirectory {
  private:
   struct Entry {
     Source kernel;
-    uint64_t number = 0;  // in the order in which they were added
+    uint64_t number = 0;  // in the order of addition
   };
   using Kernels = std::map<std::string, Entry, std::less<>>;
   void AddLocked(const std::string& id, Source kernel);
@@ -100,7 +96,7 @@ class KernelDirectory {
   mutable std::mutex mutex_;  // guards what follows
   Kernels kernels_;
   uint64_t added_ = 0;
-  size_t prune_at_ = ring::kMostEnded + 1;  // so many kernels, and the ended ones are counted
+  size_t prune_at_ = ring::kMostEnded + 1;  // number of kernels at which ended ones are removed
 };
 
 }  // namespace gpulens::internal

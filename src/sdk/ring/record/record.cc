@@ -1,6 +1,5 @@
 #include "sdk/ring/record/record.h"
 
-#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -9,30 +8,23 @@
 
 namespace gpulens {
 
-std::string_view KernelStateName(KernelState state) noexcept {
-  switch (state) {
-    case KernelState::kCreated: return "created";
-    case KernelState::kLaunched: return "launched";
-    case KernelState::kActive: return "active";
-    case KernelState::kDeactivated: return "deactivated";
-    case KernelState::kTerminating: return "terminating";
-    case KernelState::kTerminated: return "terminated";
-    case KernelState::kFailed: return "failed";
-  }
-  return "unknown";
+namespace {
+
+constexpr std::string_view kStateNames[] = {"created",     "launched",   "active", "deactivated",
+                                            "terminating", "terminated", "failed"};
+constexpr std::string_view kReasonNames[kDropReasons] = {"rejected", "timeout",    "oldest",
+                                                         "newest",   "terminated", "reply"};
+
+template <size_t kCount, class Enum>
+std::string_view NameOf(const std::string_view (&names)[kCount], Enum value) noexcept {
+  const auto number = static_cast<size_t>(value);
+  return number < kCount ? names[number] : "unknown";
 }
 
-std::string_view DropReasonName(DropReason reason) noexcept {
-  switch (reason) {
-    case DropReason::kRejected: return "rejected";
-    case DropReason::kTimeout: return "timeout";
-    case DropReason::kOldest: return "oldest";
-    case DropReason::kNewest: return "newest";
-    case DropReason::kTerminated: return "terminated";
-    case DropReason::kReply: return "reply";
-  }
-  return "unknown";
-}
+}  // namespace
+
+std::string_view KernelStateName(KernelState state) noexcept { return NameOf(kStateNames, state); }
+std::string_view DropReasonName(DropReason reason) noexcept { return NameOf(kReasonNames, reason); }
 
 namespace ring {
 namespace {
@@ -41,7 +33,7 @@ constexpr size_t kMostError = 255;
 
 double Seconds(Duration span) noexcept { return std::chrono::duration<double>(span).count(); }
 
-// Not in the middle of a character of UTF-8.
+// Truncates to kMostError bytes without splitting a UTF-8 character.
 std::string_view Shortened(std::string_view text) noexcept {
   if (text.size() <= kMostError) return text;
   size_t size = kMostError;
@@ -77,7 +69,7 @@ void KernelRecord::Error(TimePoint now, std::string_view what, double service_se
   ++counts_.errors;
   last_ = now;
   service_.Record(service_seconds);
-  last_error_ = Shortened(what);  // within what is reserved
+  last_error_ = Shortened(what);  // within the reserved memory
 }
 
 void KernelRecord::Reset(TimePoint now) {
@@ -134,7 +126,7 @@ KernelTelemetry KernelRecord::Copy(TimePoint now, std::chrono::system_clock::tim
 
 void KernelRecord::AddTo(KernelTotals& totals) const {
   Settle();
-  Counts& to = totals.counts;
+  KernelCounts& to = totals.counts;
   to.received += counts_.received;
   to.sent += counts_.sent;
   to.processed += counts_.processed;
@@ -154,14 +146,14 @@ void KernelRecord::AddTo(KernelTotals& totals) const {
 namespace gpulens::ring {
 namespace {
 
-void Merge(const instruments::Exponential& from, instruments::Exponential& to) {
+void Merge(const instruments::ExponentialCounts& from, instruments::ExponentialCounts& to) {
   to.buckets.Add(from.buckets.scale(), from.buckets.offset(), from.buckets.counts());
   to.sum += from.sum;
   to.zeros += from.zeros;
 }
 
-// The value at a rank, which may lie between two: where in its bucket as many are below it.
-double AtRank(const instruments::Exponential& whole, double rank) {
+// Returns the value at a rank, which may be fractional, interpolated within its bucket.
+double AtRank(const instruments::ExponentialCounts& whole, double rank) {
   double below = static_cast<double>(whole.zeros);
   if (rank < below) return 0;
   const std::span<const uint64_t> counts = whole.buckets.counts();
@@ -175,12 +167,12 @@ double AtRank(const instruments::Exponential& whole, double rank) {
     }
     below += here;
   }
-  return std::numeric_limits<double>::infinity();  // the caller knows the most
+  return std::numeric_limits<double>::infinity();  // the caller clamps it to the maximum
 }
 
 }  // namespace
 
-void Latency::Record(double seconds) noexcept {
+void LatencyRecord::Record(double seconds) noexcept {
   if (!(seconds >= 0 && seconds <= std::numeric_limits<double>::max())) return;
   instruments::RecordInWindow(window_.data(), seconds);
   if (n_++ == 0) first_ = least_ = most_ = seconds;
@@ -192,14 +184,14 @@ void Latency::Record(double seconds) noexcept {
   squares_ += off * off;
 }
 
-void Latency::Reset() {
+void LatencyRecord::Reset() {
   instruments::ReadWindow(window_.data(), before_);
-  for (instruments::Cell& cell : window_) cell.store(0, std::memory_order_relaxed);
+  for (instruments::CounterCell& cell : window_) cell.store(0, std::memory_order_relaxed);
   n_ = 0;
   sum_ = least_ = most_ = first_ = off_ = squares_ = 0;
 }
 
-Distribution Latency::Describe() const {
+Distribution LatencyRecord::Describe() const {
   Distribution out;
   out.n = n_;
   if (n_ == 0) return out;
@@ -209,7 +201,7 @@ Distribution Latency::Describe() const {
   if (n_ > 1) out.std = std::sqrt(std::max(0.0, squares_ - off_ * off_ / n) / (n - 1));
   out.min = least_;
   out.max = most_;
-  instruments::Exponential whole;
+  instruments::ExponentialCounts whole;
   instruments::ReadWindow(window_.data(), whole);
   const auto at = [&](double fraction) {
     return std::clamp(AtRank(whole, fraction * (n - 1)), least_, most_);
@@ -221,7 +213,7 @@ Distribution Latency::Describe() const {
   return out;
 }
 
-void Latency::AddTo(instruments::Exponential& sum) const {
+void LatencyRecord::AddTo(instruments::ExponentialCounts& sum) const {
   Merge(before_, sum);
   instruments::ReadWindow(window_.data(), sum);
 }

@@ -15,23 +15,23 @@
 
 namespace gpulens::ring {
 
-// Rates over the last 1, 10 and 60 seconds of a counter that only grows, from its values at the beginning of
-// each tenth of a second and each second with a count. A count is one comparison. Not thread-safe; no
-// allocation. Times never go back.
-class Rates {
+// Rates of a growing counter over the last 1, 10 and 60 seconds, from its values at the beginning of each
+// tenth of a second and each second with a count. A count costs one comparison. Not thread-safe; does not
+// allocate. Times must not go back.
+class MessageRates {
  public:
-  // Counts begin here.
+  // Begins to count.
   void Reset(TimePoint now) noexcept {
     begin_ = next_ = now;
     tenths_ = {};
     seconds_ = {};
   }
-  // Before `before`, the counter, is counted up.
+  // Called with the counter's value before it is incremented.
   void Count(TimePoint now, uint64_t before) noexcept {
     if (now >= next_) [[unlikely]]
       Begin(now, before);
   }
-  // A second, over the last `last` (1 to 60 s) or since the start, if that is shorter; with `total` the
+  // Returns the rate per second over `last` (1 to 60 s), or since the start if that is shorter. `total`: the
   // counter.
   double PerSecond(TimePoint now, std::chrono::seconds last, uint64_t total) const noexcept {
     return last <= std::chrono::seconds(1) ? tenths_.PerSecond(now - begin_, last, total)
@@ -43,7 +43,7 @@ class Rates {
   template <int64_t kNanoseconds, size_t kSlots>
   struct Ring {
     struct Slot {
-      int64_t number = -1;  // of the slot, since the start
+      int64_t number = -1;  // of the slot's interval, since the start
       uint64_t before = 0;
     };
     void Begin(Span since, uint64_t before) noexcept {
@@ -82,42 +82,42 @@ class Rates {
 
 // Distribution of durations: exact count, sum, minimum and maximum, and exponential buckets. Not thread-safe.
 // Recording does not allocate.
-class Latency {
+class LatencyRecord {
  public:
-  // NaN, infinite and negative ones are left out.
+  // Ignores NaN, infinite and negative values.
   void Record(double seconds) noexcept;
   // Resets; earlier values are kept for AddTo.
   void Reset();
-  // Since the last reset. Quantiles lie in the right bucket: off by at most its width, which is 0.27 % for
-  // values that lie close together and 4.4 % for three decades of them.
+  // Describes the values since the last reset. Quantiles are in the right bucket: their error is at most its
+  // width, 0.27 % for values close together and 4.4 % for values over three decades.
   Distribution Describe() const;
-  // Everything ever recorded.
-  void AddTo(instruments::Exponential& sum) const;
+  // Adds all values, also those before resets.
+  void AddTo(instruments::ExponentialCounts& sum) const;
 
  private:
-  std::array<instruments::Cell, instruments::kExponentialCells> window_{};
+  std::array<instruments::CounterCell, instruments::kExponentialCells> window_{};
   uint64_t n_ = 0;
   double sum_ = 0, least_ = 0, most_ = 0;
-  double first_ = 0, off_ = 0, squares_ = 0;  // sums of differences from the first, for the deviation
-  instruments::Exponential before_;
+  double first_ = 0, off_ = 0, squares_ = 0;  // sums of differences from the first value, for the deviation
+  instruments::ExponentialCounts before_;
 };
 
-struct Counts {
+struct KernelCounts {
   uint64_t received = 0, sent = 0, processed = 0, errors = 0;
   std::array<uint64_t, kDropReasons> dropped{};
   double cpu_seconds = 0;
   bool cpu_known = false;
 };
 
-// Everything ever recorded, of a kernel or of several.
+// Totals since the start, of one kernel or several.
 struct KernelTotals {
-  Counts counts;
-  instruments::Exponential wait, service;
+  KernelCounts counts;
+  instruments::ExponentialCounts wait, service;
   uint64_t queue_depth = 0;  // at the moment
 };
 
-// Not thread-safe; the owner has a lock. Recording does not allocate. A message writes to adjacent memory;
-// buckets and windows, which are farther away, are updated now and then and before a read.
+// Record of one kernel. Not thread-safe. Recording does not allocate. A message writes to adjacent memory
+// only; buckets and windows are updated in batches and before a read.
 class KernelRecord {
  public:
   explicit KernelRecord(std::string id);
@@ -161,7 +161,7 @@ class KernelRecord {
     counts_.cpu_seconds = seconds;
     counts_.cpu_known = true;
   }
-  // Whether more was received than has an outcome.
+  // Whether a received message has no outcome yet.
   bool open() const noexcept { return counts_.received + stray_errors_ > counts_.processed + counts_.errors; }
 
   void Reset(TimePoint now);
@@ -169,7 +169,7 @@ class KernelRecord {
   void AddTo(KernelTotals& totals) const;
 
  private:
-  // Puts what is pending where it belongs.
+  // Applies pending values.
   void Settle() const noexcept;
 
   static constexpr uint32_t kPending = 32;
@@ -179,7 +179,7 @@ class KernelRecord {
   };
 
   KernelState state_ = KernelState::kCreated;
-  Counts counts_;
+  KernelCounts counts_;
   uint64_t depth_ = 0, high_water_ = 0;
   std::optional<TimePoint> last_;
   mutable uint32_t waits_ = 0, services_ = 0;
@@ -187,13 +187,14 @@ class KernelRecord {
   std::array<Service, kPending> service_of_;
 
   const std::string id_;
-  Counts base_;
+  KernelCounts base_;
   uint64_t queue_limit_ = 0;
   std::optional<TimePoint> start_, counted_from_, end_;
-  mutable Rates rates_;
-  mutable Latency wait_, service_;
+  mutable MessageRates rates_;
+  mutable LatencyRecord wait_, service_;
   std::string last_error_;
-  uint64_t stray_errors_ = 0;  // that are the outcome of no message: a second one of the same, or between two
+  uint64_t stray_errors_ =
+      0;  // errors that are no message's outcome: a second one of a message, or between two
 };
 
 // A kernel whose record can be read. Thread-safe.

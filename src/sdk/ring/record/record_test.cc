@@ -26,8 +26,8 @@ struct Started : KernelRecord {
   }
 };
 
-TEST(Latency, CountSumLeastMost) {
-  Latency latency;
+TEST(Latency, HasCountSumMinimumAndMaximum) {
+  LatencyRecord latency;
   EXPECT_EQ(latency.Describe().n, 0u);
   EXPECT_TRUE(std::isnan(latency.Describe().min));
   latency.Record(1'000e-9);
@@ -45,8 +45,8 @@ TEST(Latency, CountSumLeastMost) {
   EXPECT_THAT(three.std, DoubleNear(763.7626e-9, 1e-13));
 }
 
-TEST(Latency, ZeroIsAValueAndSoIsASecond) {
-  Latency latency;
+TEST(Latency, AcceptsZeroAndWholeSeconds) {
+  LatencyRecord latency;
   latency.Record(0);
   EXPECT_EQ(latency.Describe().min, 0);
   latency.Record(500e-9);
@@ -58,7 +58,7 @@ TEST(Latency, ZeroIsAValueAndSoIsASecond) {
 }
 
 TEST(Latency, MeansOfManyAndOfTen) {
-  Latency thousand, ten;
+  LatencyRecord thousand, ten;
   for (int i = 0; i < 1'000; ++i) thousand.Record(100e-9);
   EXPECT_EQ(thousand.Describe().n, 1'000u);
   EXPECT_DOUBLE_EQ(thousand.Describe().mean, 100e-9);
@@ -67,10 +67,10 @@ TEST(Latency, MeansOfManyAndOfTen) {
   EXPECT_DOUBLE_EQ(ten.Describe().mean, 100'000e-9);
 }
 
-TEST(Latency, QuantilesLieBesideTheTrueOnes) {
+TEST(Latency, QuantilesAreNearTheExactOnes) {
   std::mt19937_64 random(7);
   std::lognormal_distribution<double> shape(-9, 1.5);
-  Latency latency;
+  LatencyRecord latency;
   std::vector<double> values;
   for (int i = 0; i < 20'000; ++i) {
     values.push_back(shape(random));
@@ -86,15 +86,15 @@ TEST(Latency, QuantilesLieBesideTheTrueOnes) {
   EXPECT_THAT(ours.std, DoubleNear(theirs.std, theirs.std * 1e-9));
 }
 
-TEST(Latency, AResetForgetsButWhatIsExportedGoesOn) {
-  Latency latency;
+TEST(Latency, ResetKeepsExportedTotals) {
+  LatencyRecord latency;
   for (int i = 0; i < 10; ++i) latency.Record(1e-3);
   latency.Record(0);
   latency.Reset();
   EXPECT_EQ(latency.Describe().n, 0u);
   latency.Record(2e-3);
   EXPECT_EQ(latency.Describe().min, 2e-3);
-  instruments::Exponential all;
+  instruments::ExponentialCounts all;
   latency.AddTo(all);
   const auto counts = all.buckets.counts();
   EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), all.zeros), 12u);
@@ -102,7 +102,7 @@ TEST(Latency, AResetForgetsButWhatIsExportedGoesOn) {
 }
 
 TEST(Rates, OverTheLastSeconds) {
-  Rates rates;
+  MessageRates rates;
   rates.Reset(kBegin);
   uint64_t total = 0;
   TimePoint now = kBegin;
@@ -128,7 +128,7 @@ TEST(Rates, OverTheLastSeconds) {
   EXPECT_EQ(rates.PerSecond(now + 500ms, 60s, total), 1 / 59.5);
 }
 
-TEST(KernelRecord, BeforeTheStartNothingIsKnown) {
+TEST(KernelRecord, IsUnknownBeforeTheStart) {
   KernelRecord record("k");
   record.SetState(KernelState::kLaunched, kBegin);
   const KernelTelemetry copy = record.Copy(kBegin + 5s, kWall);
@@ -190,7 +190,7 @@ TEST(KernelRecord, DropsByReason) {
   EXPECT_EQ(copy.dropped_by[static_cast<size_t>(DropReason::kOldest)], 3u);
 }
 
-TEST(KernelRecord, AResetMovesTheBase) {
+TEST(KernelRecord, ResetMovesTheBase) {
   Started record;
   for (int i = 0; i < 100; ++i) {
     record.Received(kBegin + 1s, 7);
@@ -227,7 +227,7 @@ TEST(KernelRecord, AResetMovesTheBase) {
   EXPECT_EQ(totals.counts.cpu_seconds, 4);
 }
 
-TEST(KernelRecord, TheUptimeStandsStillAtTheEnd) {
+TEST(KernelRecord, UptimeStopsAtTheEnd) {
   Started record;
   record.Processed(kBegin + 1s, 0);
   record.SetState(KernelState::kTerminating, kBegin + 3s);

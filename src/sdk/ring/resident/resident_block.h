@@ -1,9 +1,8 @@
-// The memory that host and GPU share, and the GPU's side of it. Offsets in bytes; the PTX has them as
-// numbers.
+// Layout of the memory shared by host and GPU, and the GPU's code. Offsets are in bytes; the PTX repeats them
+// as numbers.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include <gpulens/resident_kernel.h>
 
@@ -11,7 +10,7 @@
 
 namespace gpulens::ring {
 
-// 64 bytes that the GPU alone writes: its telemetry. kSequence is odd while they are being written.
+// Words of the telemetry, 64 bytes that only the GPU writes. kSequence is odd during a write.
 enum TelemetryWord : size_t {
   kProcessed,
   kAnswered,
@@ -22,13 +21,13 @@ enum TelemetryWord : size_t {
   kHeartbeats,
   kSequence
 };
-// Shared counters of both sides, each on its own cache line; they only grow.
+// Counters of both sides, each on its own cache line; they only grow.
 inline constexpr size_t kStopAt = 64, kSentAt = 128, kTakenAt = 192, kRepliedAt = 256, kReceivedAt = 320;
-inline constexpr size_t kRingsAt = 512;  // messages, then as many replies
+inline constexpr size_t kRingsAt = 512;  // messages, then the same number of replies
 
-// One thread. block: the shared memory; mask: messages less one, in a ring; a reply is message * multiply +
-// add. sm_60 is the first with memory that both sides may poll (system-wide fences); later GPUs compile it
-// for themselves.
+// Kernel for one thread. block: the shared memory; mask: number of messages in a ring, minus 1; a reply is
+// message * multiply + add. sm_60 is the first architecture with system-wide fences, so that both sides may
+// poll; the driver compiles the code for later GPUs.
 inline constexpr const char* kResidentEntry = "gpulens_resident";
 inline constexpr const char* kResidentPtx = R"ptx(
 .version 6.0
@@ -133,9 +132,9 @@ ended:
 
 namespace gpulens {
 
-// The way in for tests, which bring a driver of their own.
+// Launches with a given driver, for tests.
 struct ResidentAccess {
-  static Result<ResidentKernel> Launch(const cuda::Symbols& cuda, const ResidentOptions& options);
+  static Result<ResidentKernel> Launch(const cuda::CudaSymbols& cuda, const ResidentOptions& options);
 };
 
 }  // namespace gpulens

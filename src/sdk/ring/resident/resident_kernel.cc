@@ -12,16 +12,16 @@
 namespace gpulens {
 namespace {
 
+using cuda::CudaSymbols;
 using cuda::Handle;
-using cuda::Symbols;
 
 constexpr size_t kMostQueue = size_t{1} << 20;
-constexpr int kTries = 10'000;  // to read 64 bytes that are written in about a microsecond
+constexpr int kTries = 10'000;  // attempts to read 64 bytes that are written in about a microsecond
 
-// The context is the calling thread's for as long as this lives; whatever it had before, it has after.
+// Makes a context current in the calling thread, and restores the previous one.
 class InContext {
  public:
-  InContext(const Symbols& cuda, Handle context)
+  InContext(const CudaSymbols& cuda, Handle context)
       : cuda_(cuda), status_(cuda::StatusOf(cuda, cuda.ContextPush(context), "cuCtxPushCurrent")) {}
   InContext(const InContext&) = delete;
   InContext& operator=(const InContext&) = delete;
@@ -32,16 +32,16 @@ class InContext {
   const Status& status() const noexcept { return status_; }
 
  private:
-  const Symbols& cuda_;
+  const CudaSymbols& cuda_;
   Status status_;
 };
 
 }  // namespace
 
-// One of them has all that Launch got, so that whatever was got is given back when a later step fails.
+// Owns the resources of a launch, and frees them when a later step of it fails.
 class ResidentKernel::Core {
  public:
-  Core(const Symbols& cuda, const ResidentOptions& options) : cuda_(cuda), options_(options) {}
+  Core(const CudaSymbols& cuda, const ResidentOptions& options) : cuda_(cuda), options_(options) {}
   Core(const Core&) = delete;
   Core& operator=(const Core&) = delete;
   ~Core() { static_cast<void>(Terminate(std::chrono::seconds(5))); }
@@ -95,7 +95,7 @@ class ResidentKernel::Core {
     return true;
   }
 
-  // Ok while the GPU runs it.
+  // Ok while the GPU runs the kernel.
   Status Running() const {
     if (!launched_) return {Code::kUnavailable, "the resident kernel was terminated"};
     const InContext in(cuda_, context_);
@@ -164,7 +164,7 @@ class ResidentKernel::Core {
     return Word(ring::kRingsAt + 8 * (first + static_cast<size_t>(number & (options_.queue_size - 1))));
   }
 
-  const Symbols cuda_;
+  const CudaSymbols cuda_;
   const ResidentOptions options_;
   cuda::Device device_ = 0;
   Handle context_ = nullptr, module_ = nullptr, stream_ = nullptr;
@@ -175,8 +175,8 @@ class ResidentKernel::Core {
 
 namespace {
 
-// Tries until it works, the GPU is gone or the time is up. The first microseconds without sleep: a GPU
-// answers in about two.
+// Repeats `attempt` until it succeeds, the kernel ends or the time is up. Does not sleep during the first
+// microseconds, since a GPU answers in about two.
 template <class Try>
 Status Until(const ResidentKernel::Core& core, Duration timeout, const char* what, const Try& attempt) {
   const auto begun = std::chrono::steady_clock::now();
@@ -192,7 +192,7 @@ Status Until(const ResidentKernel::Core& core, Duration timeout, const char* wha
 
 }  // namespace
 
-Result<ResidentKernel> ResidentAccess::Launch(const Symbols& cuda, const ResidentOptions& options) {
+Result<ResidentKernel> ResidentAccess::Launch(const CudaSymbols& cuda, const ResidentOptions& options) {
   const size_t size = options.queue_size;
   if (size == 0 || size > kMostQueue || (size & (size - 1)) != 0)
     return Status{Code::kInvalidArgument,

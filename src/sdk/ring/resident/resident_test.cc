@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 
 constexpr Duration kTimeout = 20s;
 
-// What the PTX does, in C++.
+// The PTX in C++.
 struct FakeGpu {
   void Run() {
     const auto word = [this](size_t offset) {
@@ -58,7 +58,7 @@ struct FakeGpu {
   uint64_t mask = 0, multiply = 0, add = 0;
   int devices = 1, held_handles = 0;
   const char* fails = "";
-  int fault = 0;  // what the stream says in the place of "not ready"
+  int fault = 0;  // code of the stream instead of "not ready"
   std::atomic<bool> held{false}, done{false}, stuck_out{false}, released{false};
   std::thread thread;
 };
@@ -162,7 +162,7 @@ TEST_F(Resident, AnswersInOrder) {
   EXPECT_EQ(kernel->telemetry().status().code, Code::kUnavailable);
 }
 
-TEST_F(Resident, AFullQueueIsNotWrittenOver) {
+TEST_F(Resident, DoesNotOverwriteAFullQueue) {
   gpu_.held = true;
   auto kernel = Launch({.queue_size = 4});
   ASSERT_TRUE(kernel);
@@ -175,7 +175,7 @@ TEST_F(Resident, AFullQueueIsNotWrittenOver) {
   for (uint64_t i = 0; i < 4; ++i) EXPECT_EQ(kernel->Receive(kTimeout).value_or(99), i);
 }
 
-TEST_F(Resident, RepliesThatNobodyTakesHoldItUp) {
+TEST_F(Resident, UnreceivedRepliesBlockIt) {
   auto kernel = Launch({.queue_size = 2});
   ASSERT_TRUE(kernel);
   for (uint64_t i = 0; i < 4; ++i) ASSERT_TRUE(kernel->Send(i, kTimeout).ok());
@@ -183,7 +183,7 @@ TEST_F(Resident, RepliesThatNobodyTakesHoldItUp) {
   EXPECT_EQ(kernel->telemetry()->processed, 4u);
 }
 
-TEST_F(Resident, AGpuThatFaultsIsSeen) {
+TEST_F(Resident, ReportsAGpuFault) {
   auto kernel = Launch({});
   ASSERT_TRUE(kernel);
   gpu_.fault = 719;
@@ -195,7 +195,7 @@ TEST_F(Resident, AGpuThatFaultsIsSeen) {
   gpu_.thread.join();  // before its memory is given back
 }
 
-TEST_F(Resident, OneThatDoesNotEndKeepsItsMemory) {
+TEST_F(Resident, KeepsTheMemoryOfAKernelThatDoesNotEnd) {
   gpu_.stuck_out = true;
   auto kernel = Launch({});
   ASSERT_TRUE(kernel);
@@ -206,7 +206,7 @@ TEST_F(Resident, OneThatDoesNotEndKeepsItsMemory) {
   EXPECT_EQ(gpu_.block, nullptr);
 }
 
-TEST_F(Resident, WhatCannotBeLaunched) {
+TEST_F(Resident, ReportsFailedLaunches) {
   EXPECT_EQ(Launch({.queue_size = 3}).status().code, Code::kInvalidArgument);
   EXPECT_EQ(Launch({.queue_size = 0}).status().code, Code::kInvalidArgument);
   EXPECT_EQ(Launch({.queue_size = size_t{1} << 21}).status().code, Code::kInvalidArgument);
@@ -224,7 +224,7 @@ TEST_F(Resident, WhatCannotBeLaunched) {
   EXPECT_THAT(old.status().detail, HasSubstr("has no cuInit"));
 }
 
-TEST(ResidentOnGpu, AnswersAndTellsOfItself) {
+TEST(ResidentOnGpu, AnswersAndReportsTelemetry) {
   auto kernel = ResidentKernel::Launch({.queue_size = 256, .multiply = 3, .add = 1});
   if (!kernel) {
     EXPECT_EQ(kernel.error().code, Code::kUnavailable) << kernel.error().detail;

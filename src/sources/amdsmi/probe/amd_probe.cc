@@ -10,8 +10,8 @@ bool IsGpu(std::string_view kind) { return kind.starts_with("0x03") || kind.star
 
 }  // namespace
 
-reader::Hardware ProbeGpus(const std::string& root) {
-  reader::Hardware out;
+reader::VendorHardware ProbeGpus(const std::string& root) {
+  reader::VendorHardware out;
   out.pci_gpus = reader::PciGpus(root, "0x1002", &IsGpu);
   out.kernel_driver = ::access((root + "/sys/module/amdgpu").c_str(), F_OK) == 0;
   out.kernel_driver_version = reader::FirstLineOf(root + "/sys/module/amdgpu/version");

@@ -43,7 +43,7 @@ TEST_F(AmdProbeTest, FindsWhatIsThere) {
   Write("sys/class/drm/renderD129/device/vendor", "0x8086\n");
   Write("dev/dri/card0", "");
   Write("dev/kfd", "");
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   EXPECT_EQ(probe.pci_gpus, (std::vector<std::string>{"0000:0c:00.0", "0000:22:00.0"}));
   EXPECT_TRUE(probe.kernel_driver);
   EXPECT_EQ(probe.kernel_driver_version, "6.14.14");
@@ -51,7 +51,7 @@ TEST_F(AmdProbeTest, FindsWhatIsThere) {
 }
 
 TEST_F(AmdProbeTest, NothingThereIsEmpty) {
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.pci_gpus.empty());
   EXPECT_FALSE(probe.kernel_driver);
   EXPECT_TRUE(probe.devices.empty());
@@ -63,7 +63,7 @@ TEST_F(AmdProbeTest, TheGroupOfAClosedDeviceIsNamed) {
   Write("dev/kfd", "");
   Write("etc/group", "root:x:0:\nrender:x:" + std::to_string(::getegid()) + ":\n");
   ::chmod((root_ / "dev/kfd").c_str(), 0060);
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   ASSERT_EQ(probe.unreadable.size(), 1U);
   EXPECT_EQ(probe.unreadable[0].path, "/dev/kfd");
   EXPECT_EQ(probe.unreadable[0].group, "render");

@@ -149,7 +149,7 @@ static_assert(offsetof(GpuMetrics, residency_cycles) == 424 && sizeof(GpuMetrics
 inline constexpr size_t kScratchBytes = 16 * 1024;
 
 // Where the members are whose place differs by version.
-struct Layout {
+struct StructLayout {
   static constexpr uint16_t kNone = 0xFFFF;
 
   struct Text {
@@ -165,18 +165,18 @@ struct Layout {
   bool residency = false;  // GpuMetrics beyond pcie_nak_received
 };
 
-struct Version {
+struct AmdsmiVersion {
   uint32_t major = 0, minor = 0, release = 0;  // 24.6.1, 25.3.0, 26.2.1; all 0: unknown
   std::string Text() const;
 };
 // From what amdsmi_get_lib_version filled in, which began with the year until ROCm 6.4.
-Version VersionFrom(const uint32_t (&words)[4]) noexcept;
+AmdsmiVersion VersionFrom(const uint32_t (&words)[4]) noexcept;
 // Null for a version whose structs are not known.
-const Layout* LayoutOf(const Version& version) noexcept;
+const StructLayout* LayoutOf(const AmdsmiVersion& version) noexcept;
 
 // The functions that the library has; null where it has not.
-struct Symbols {
-#define GPULENS_AMDSMI_POINTER(id, name, parameters) \
+struct AmdsmiSymbols {
+#define GPULENS_AMDSMI_POINTER(id, symbol, parameters) \
   reader::LibraryFunction<Call, int parameters> id{Call::k##id};
   GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_POINTER)
 #undef GPULENS_AMDSMI_POINTER

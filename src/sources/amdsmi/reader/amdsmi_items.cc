@@ -1,4 +1,4 @@
-// Readings of AmdsmiReader that take a struct apart or words: see amdsmi_reader_items.cc for the table.
+// Readings of AmdsmiReader, and the table of its items.
 
 #include <algorithm>
 #include <cctype>
@@ -34,27 +34,25 @@ bool SameWord(std::string_view a, std::string_view lower) noexcept {
 }  // namespace
 
 int AmdsmiReader::ReadMetrics() {
-  auto* metrics = Scratch<GpuMetrics>();
-  int code = Do(&Symbols::GpuMetrics, static_cast<void*>(metrics));
-  if (code != kSuccess) return code;
-  EmitReported(Field::kTemperatureVrGfx, metrics->temperature_vr_gfx);
-  EmitReported(Field::kTemperatureVrSoc, metrics->temperature_vr_soc);
-  EmitReported(Field::kTemperatureVrMemory, metrics->temperature_vr_memory);
-  EmitReported(Field::kThrottleMask, metrics->throttle_mask);
-  if (Due(Field::kTemperatureStack)) TakeEngines();
-  for (unsigned i = 0; i < CopiesOf(Field::kXgmiRead); ++i) {
-    EmitReported(Field::kXgmiRead, metrics->xgmi_read[i], 1024, i);
-    EmitReported(Field::kXgmiWrite, metrics->xgmi_write[i], 1024, i);
-  }
-  uint64_t none = ~uint64_t{0};
-  bool residency = library_.layout()->residency;
-  EmitReported(Field::kResidencyCycles, residency ? metrics->residency_cycles : none);
-  EmitReported(Field::kResidencyProchot, residency ? metrics->residency_prochot : none);
-  EmitReported(Field::kResidencyPower, residency ? metrics->residency_power : none);
-  EmitReported(Field::kResidencySocket, residency ? metrics->residency_socket : none);
-  EmitReported(Field::kResidencyVr, residency ? metrics->residency_vr : none);
-  EmitReported(Field::kResidencyMemory, residency ? metrics->residency_memory : none);
-  return code;
+  return Query<GpuMetrics>(&AmdsmiSymbols::GpuMetrics, [&](const GpuMetrics* metrics) {
+    EmitReported(Field::kTemperatureVrGfx, metrics->temperature_vr_gfx);
+    EmitReported(Field::kTemperatureVrSoc, metrics->temperature_vr_soc);
+    EmitReported(Field::kTemperatureVrMemory, metrics->temperature_vr_memory);
+    EmitReported(Field::kThrottleMask, metrics->throttle_mask);
+    if (Due(Field::kTemperatureStack)) TakeEngines();
+    for (unsigned i = 0; i < CopiesOf(Field::kXgmiRead); ++i) {
+      EmitReported(Field::kXgmiRead, metrics->xgmi_read[i], 1024, i);
+      EmitReported(Field::kXgmiWrite, metrics->xgmi_write[i], 1024, i);
+    }
+    uint64_t none = ~uint64_t{0};
+    bool residency = library_.layout()->residency;
+    EmitReported(Field::kResidencyCycles, residency ? metrics->residency_cycles : none);
+    EmitReported(Field::kResidencyProchot, residency ? metrics->residency_prochot : none);
+    EmitReported(Field::kResidencyPower, residency ? metrics->residency_power : none);
+    EmitReported(Field::kResidencySocket, residency ? metrics->residency_socket : none);
+    EmitReported(Field::kResidencyVr, residency ? metrics->residency_vr : none);
+    EmitReported(Field::kResidencyMemory, residency ? metrics->residency_memory : none);
+  });
 }
 
 // What of the metrics is wanted less often.
@@ -80,71 +78,58 @@ void AmdsmiReader::TakeEngines() {
 }
 
 int AmdsmiReader::ReadPcie() {
-  auto* info = Scratch<PcieInfo>();
-  int code = Do(&Symbols::PcieInfo, static_cast<void*>(info));
-  if (code != kSuccess) return code;
-  auto width = [&](Field field, uint16_t value) {
-    if (IsWidth(value)) Emit(field, value);
-    else EmitAbsent(field);
-  };
-  auto generation = [&](Field field, uint32_t speed) {
-    if (unsigned number = GenerationOf(speed); number > 0) Emit(field, number);
-    else EmitAbsent(field);
-  };
-  width(Field::kPcieWidth, info->metric.width);
-  generation(Field::kPcieGeneration, info->metric.speed);
-  width(Field::kPcieWidthMax, info->fixed.max_width);
-  generation(Field::kPcieGenerationMax, info->fixed.max_speed);
-  EmitReported(Field::kPcieReplay, info->metric.replay);
-  EmitReported(Field::kPcieRecovery, info->metric.recovery);
-  EmitReported(Field::kPcieRollover, info->metric.rollover);
-  EmitReported(Field::kPcieNakSent, info->metric.nak_sent);
-  EmitReported(Field::kPcieNakReceived, info->metric.nak_received);
-  return code;
+  return Query<PcieInfo>(&AmdsmiSymbols::PcieInfo, [&](const PcieInfo* info) {
+    auto width = [&](Field field, uint16_t value) { EmitIf(IsWidth(value), field, value); };
+    auto generation = [&](Field field, uint32_t speed) {
+      unsigned number = GenerationOf(speed);
+      EmitIf(number > 0, field, number);
+    };
+    width(Field::kPcieWidth, info->metric.width);
+    generation(Field::kPcieGeneration, info->metric.speed);
+    width(Field::kPcieWidthMax, info->fixed.max_width);
+    generation(Field::kPcieGenerationMax, info->fixed.max_speed);
+    EmitReported(Field::kPcieReplay, info->metric.replay);
+    EmitReported(Field::kPcieRecovery, info->metric.recovery);
+    EmitReported(Field::kPcieRollover, info->metric.rollover);
+    EmitReported(Field::kPcieNakSent, info->metric.nak_sent);
+    EmitReported(Field::kPcieNakReceived, info->metric.nak_received);
+  });
 }
 
 int AmdsmiReader::ReadXgmiLinks() {
-  auto* links = Scratch<XgmiLinkStatus>();
-  int code = Do(&Symbols::XgmiLinkStatus, static_cast<void*>(links));
-  if (code != kSuccess) return code;
-  uint32_t total = std::min(links->total, CopiesOf(Field::kXgmiLink));
-  for (unsigned i = 0; i < CopiesOf(Field::kXgmiLink); ++i) {
-    // A disabled link is not counted: it is not meant to work.
-    if (i < total && links->status[i] <= 1) Emit(Field::kXgmiLink, links->status[i], i);
-    else EmitAbsent(Field::kXgmiLink, i);
-  }
-  return code;
+  return Query<XgmiLinkStatus>(&AmdsmiSymbols::XgmiLinkStatus, [&](const XgmiLinkStatus* links) {
+    uint32_t total = std::min(links->total, CopiesOf(Field::kXgmiLink));
+    for (unsigned i = 0; i < CopiesOf(Field::kXgmiLink); ++i) {
+      // A disabled link is not counted: it is not meant to work.
+      EmitIf(i < total && links->status[i] <= 1, Field::kXgmiLink, links->status[i], i);
+    }
+  });
 }
 
 int AmdsmiReader::ReadFan() {
   int64_t speed = -1;
-  int code = Do(&Symbols::FanSpeed, 0U, &speed);
+  int code = Do(&AmdsmiSymbols::FanSpeed, 0U, &speed);
   if (code != kSuccess) return code;
   uint64_t max = 0;
-  code = Do(&Symbols::FanSpeedMax, 0U, &max);
+  code = Do(&AmdsmiSymbols::FanSpeedMax, 0U, &max);
   if (code != kSuccess) return code;
-  if (speed >= 0 && max > 0 && max <= 100'000 && speed <= 100'000) {
-    Emit(Field::kFanSpeed, static_cast<uint64_t>(speed));
-    Emit(Field::kFanSpeedMax, max);
-  } else {
-    EmitAbsent(Field::kFanSpeed);
-    EmitAbsent(Field::kFanSpeedMax);
-  }
+  const bool reported = speed >= 0 && max > 0 && max <= 100'000 && speed <= 100'000;
+  EmitIf(reported, Field::kFanSpeed, speed);
+  EmitIf(reported, Field::kFanSpeedMax, static_cast<int64_t>(max));
   return code;
 }
 
 int AmdsmiReader::ReadFanRpm() {
   int64_t rpm = -1;
-  int code = Do(&Symbols::FanRpms, 0U, &rpm);
+  int code = Do(&AmdsmiSymbols::FanRpms, 0U, &rpm);
   if (code != kSuccess) return code;
-  if (rpm >= 0 && rpm < 0xFFFF) Emit(Field::kFanRpm, static_cast<uint64_t>(rpm));
-  else EmitAbsent(Field::kFanRpm);
+  EmitIf(rpm >= 0 && rpm < 0xFFFF, Field::kFanRpm, rpm);
   return code;
 }
 
 int AmdsmiReader::ReadComputePartition() {
   char text[64] = "";
-  int code = Do(&Symbols::ComputePartition, text, uint32_t{63});
+  int code = Do(&AmdsmiSymbols::ComputePartition, text, uint32_t{63});
   if (code != kSuccess) return code;
   std::string_view name(text, ::strnlen(text, sizeof text));
   for (unsigned i = 1; i < std::size(kComputePartitions); ++i) {
@@ -158,68 +143,51 @@ int AmdsmiReader::ReadComputePartition() {
 
 int AmdsmiReader::ReadMemoryPartition() {
   char text[64] = "";
-  int code = Do(&Symbols::MemoryPartition, text, uint32_t{63});
+  int code = Do(&AmdsmiSymbols::MemoryPartition, text, uint32_t{63});
   if (code != kSuccess) return code;
   std::string_view name(text, ::strnlen(text, sizeof text));
   unsigned parts = name.size() == 4 && name.starts_with("NPS") ? static_cast<unsigned>(name[3] - '0') : 0;
-  if (parts == 1 || parts == 2 || parts == 4 || parts == 8) Emit(Field::kMemoryPartition, parts);
-  else EmitAbsent(Field::kMemoryPartition);
+  EmitIf(parts == 1 || parts == 2 || parts == 4 || parts == 8, Field::kMemoryPartition, parts);
   return code;
 }
 
 int AmdsmiReader::ReadPerformanceLevel() {
   uint32_t level = ~0U;
-  int code = Do(&Symbols::PerfLevel, &level);
+  int code = Do(&AmdsmiSymbols::PerfLevel, &level);
   if (code != kSuccess) return code;
-  if (level < std::size(kPerformanceLevels)) Emit(Field::kPerformanceLevel, level);
-  else EmitAbsent(Field::kPerformanceLevel);
+  EmitIf(level < std::size(kPerformanceLevels), Field::kPerformanceLevel, level);
   return code;
 }
-
-using reader::ReadStatus;
-using reader::Tier;
 
 int AmdsmiReader::ReadActivity() {
-  auto* usage = Scratch<EngineUsage>();
-  int code = Do(&Symbols::Activity, static_cast<void*>(usage));
-  if (code != kSuccess) return code;
-  EmitReported(Field::kActivityGfx, usage->gfx);
-  EmitReported(Field::kActivityMemory, usage->memory);
-  EmitReported(Field::kActivityMultimedia, usage->multimedia);
-  return code;
+  return Query<EngineUsage>(&AmdsmiSymbols::Activity, [&](const EngineUsage* usage) {
+    EmitReported(Field::kActivityGfx, usage->gfx);
+    EmitReported(Field::kActivityMemory, usage->memory);
+    EmitReported(Field::kActivityMultimedia, usage->multimedia);
+  });
 }
 
-template <MemoryType kType, Field kTotal>
-int AmdsmiReader::ReadMemoryTotal() {
+template <auto kFunction, MemoryType kType, Field kField>
+int AmdsmiReader::ReadMemory() {
   uint64_t bytes = ~uint64_t{0};
-  int code = Do(&Symbols::MemoryTotal, uint32_t{kType}, &bytes);
-  if (code == kSuccess) EmitReported(kTotal, bytes);
-  return code;
-}
-
-template <MemoryType kType, Field kUsed>
-int AmdsmiReader::ReadMemoryUsed() {
-  uint64_t bytes = ~uint64_t{0};
-  int code = Do(&Symbols::MemoryUsage, uint32_t{kType}, &bytes);
-  if (code == kSuccess) EmitReported(kUsed, bytes);
+  int code = Do(kFunction, uint32_t{kType}, &bytes);
+  if (code == kSuccess) EmitReported(kField, bytes);
   return code;
 }
 
 int AmdsmiReader::ReadPower() {
-  auto* bytes = Scratch<std::byte>();
-  int code = Do(&Symbols::PowerInfo, static_cast<void*>(bytes));
-  if (code != kSuccess) return code;
-  uint32_t current, average;
-  std::memcpy(&current, bytes + library_.layout()->power_current, sizeof current);
-  std::memcpy(&average, bytes + library_.layout()->power_average, sizeof average);
-  EmitReported(Field::kPowerCurrent, current);
-  EmitReported(Field::kPowerAverage, average);
-  return code;
+  return Query<std::byte>(&AmdsmiSymbols::PowerInfo, [&](const std::byte* bytes) {
+    uint32_t current, average;
+    std::memcpy(&current, bytes + library_.layout()->power_current, sizeof current);
+    std::memcpy(&average, bytes + library_.layout()->power_average, sizeof average);
+    EmitReported(Field::kPowerCurrent, current);
+    EmitReported(Field::kPowerAverage, average);
+  });
 }
 
 int AmdsmiReader::ReadPowerCap() {
   auto* info = Scratch<PowerCapInfo>();
-  int code = Do(&Symbols::PowerCap, 0U, static_cast<void*>(info));
+  int code = Do(&AmdsmiSymbols::PowerCap, 0U, static_cast<void*>(info));
   if (code != kSuccess) return code;
   auto emit = [&](Field field, uint64_t value) {
     if (value == 0) return EmitAbsent(field);  // No least cap, or none at all.
@@ -236,27 +204,25 @@ int AmdsmiReader::ReadPowerCap() {
 int AmdsmiReader::ReadEnergy() {
   uint64_t count = ~uint64_t{0}, timestamp = 0;
   float resolution = 0;
-  int code = Do(&Symbols::Energy, &count, &resolution, &timestamp);
+  int code = Do(&AmdsmiSymbols::Energy, &count, &resolution, &timestamp);
   if (code != kSuccess) return code;
   // The count has 64 bits and a double keeps 53: the product would step by whole millijoules.
   long double uj = static_cast<long double>(count) * static_cast<long double>(resolution);
   bool reported = !IsNotReported(count) && resolution > 0 && uj < 9e18L;
-  if (reported) Emit(Field::kEnergy, static_cast<uint64_t>(uj));
-  else EmitAbsent(Field::kEnergy);
+  EmitIf(reported, Field::kEnergy, reported ? static_cast<int64_t>(uj) : 0);
   return code;
 }
 
 template <Field kField, TemperatureType kType, TemperatureMetric kMetric>
 int AmdsmiReader::ReadTemperature() {
   int64_t value = std::numeric_limits<int64_t>::max();
-  int code = Do(&Symbols::Temperature, uint32_t{kType}, uint32_t{kMetric}, &value);
+  int code = Do(&AmdsmiSymbols::Temperature, uint32_t{kType}, uint32_t{kMetric}, &value);
   if (code != kSuccess) return code;
   // Degrees; thousandths of them from the older library beneath. Nothing of 1,000 degrees answers.
   if (value > -1000 && value < 1000) value *= 1000;
   bool reported =
       value != 0 && value > -1'000'000 && value < 1'000'000 && value != 0xFFFF && value != 65'535'000;
-  if (reported) Emit(kField, 0, ReadStatus::kOk, value);
-  else EmitAbsent(kField);
+  EmitIf(reported, kField, value);
   return code;
 }
 
@@ -264,7 +230,7 @@ template <Field kField, ClockType kType>
 int AmdsmiReader::ReadClock() {
   constexpr auto kMax = static_cast<Field>(static_cast<uint16_t>(kField) + 1);
   auto* info = Scratch<ClockInfo>();
-  int code = Do(&Symbols::ClockInfo, uint32_t{kType}, static_cast<void*>(info));
+  int code = Do(&AmdsmiSymbols::ClockInfo, uint32_t{kType}, static_cast<void*>(info));
   if (code != kSuccess) return code;
   EmitReported(kField, info->current);
   if (info->max == 0) EmitAbsent(kMax);
@@ -278,12 +244,15 @@ std::span<const AmdsmiReader::Item> AmdsmiReader::Items() noexcept {
   // Limits of a sensor are items of their own: without the sensor each is learnt to be missing.
   static constexpr Item kItems[] = {
       {F::kActivityGfx, F::kActivityMultimedia, &R::ReadActivity, true},
-      {F::kVramTotal, F::kVramTotal, &R::ReadMemoryTotal<kVram, F::kVramTotal>, false},
-      {F::kVramUsed, F::kVramUsed, &R::ReadMemoryUsed<kVram, F::kVramUsed>, false},
-      {F::kVisibleTotal, F::kVisibleTotal, &R::ReadMemoryTotal<kVisibleVram, F::kVisibleTotal>, false},
-      {F::kVisibleUsed, F::kVisibleUsed, &R::ReadMemoryUsed<kVisibleVram, F::kVisibleUsed>, false},
-      {F::kGttTotal, F::kGttTotal, &R::ReadMemoryTotal<kGtt, F::kGttTotal>, false},
-      {F::kGttUsed, F::kGttUsed, &R::ReadMemoryUsed<kGtt, F::kGttUsed>, false},
+      {F::kVramTotal, F::kVramTotal, &R::ReadMemory<&AmdsmiSymbols::MemoryTotal, kVram, F::kVramTotal>,
+       false},
+      {F::kVramUsed, F::kVramUsed, &R::ReadMemory<&AmdsmiSymbols::MemoryUsage, kVram, F::kVramUsed>, false},
+      {F::kVisibleTotal, F::kVisibleTotal,
+       &R::ReadMemory<&AmdsmiSymbols::MemoryTotal, kVisibleVram, F::kVisibleTotal>, false},
+      {F::kVisibleUsed, F::kVisibleUsed,
+       &R::ReadMemory<&AmdsmiSymbols::MemoryUsage, kVisibleVram, F::kVisibleUsed>, false},
+      {F::kGttTotal, F::kGttTotal, &R::ReadMemory<&AmdsmiSymbols::MemoryTotal, kGtt, F::kGttTotal>, false},
+      {F::kGttUsed, F::kGttUsed, &R::ReadMemory<&AmdsmiSymbols::MemoryUsage, kGtt, F::kGttUsed>, false},
       {F::kPowerCurrent, F::kPowerAverage, &R::ReadPower, true},
       {F::kPowerCap, F::kPowerCapMax, &R::ReadPowerCap, true},
       {F::kEnergy, F::kEnergy, &R::ReadEnergy, false},

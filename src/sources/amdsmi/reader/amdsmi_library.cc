@@ -7,14 +7,67 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/process.h"
 #include "base/result.h"
-#include "base/shared_library.h"
 #include "reader/process/reader_loop.h"
 #include "sources/amdsmi/amdsmi_fields.h"
 #include "sources/amdsmi/reader/amdsmi_reader.h"
 
 namespace gpulens::amdsmi {
 namespace {
+
+// ROCm 6.1 and 6.2: texts of 32, 64 and 256 bytes.
+constexpr StructLayout kEarly = {
+    .asic_name = {0, 256},
+    .asic_serial = {340, 32},
+    .board_serial = {256, 32},
+    .board_name = {320, 256},
+    .vbios_version = {160, 32},
+    .driver_version = {0, 64},
+    .power_current = 0,
+    .power_average = 4,
+    .process =
+        {.stride = 224, .name_size = 32, .pid = 32, .graphics = 48, .encode = 56, .host = 112, .memory = 128},
+};
+
+// ROCm 6.3. Its process struct changed on the way and is not certain: it is not read.
+constexpr StructLayout kMiddle = [] {
+  StructLayout layout = kEarly;
+  layout.compute_units = 376;
+  layout.target_version = 384;
+  layout.process = {};
+  return layout;
+}();
+
+// ROCm 6.4: all texts but dates have 256 bytes.
+constexpr StructLayout kLate = {
+    .asic_name = {0, 256},
+    .asic_serial = {532, 256},
+    .board_serial = {256, 256},
+    .board_name = {768, 256},
+    .vbios_version = {544, 256},
+    .driver_version = {0, 256},
+    .compute_units = 792,
+    .target_version = 800,
+    .power_current = 8,
+    .power_average = 12,
+    .process = {.stride = 704,
+                .name_size = 256,
+                .pid = 256,
+                .graphics = 272,
+                .encode = 280,
+                .host = 336,
+                .memory = 352},
+    .residency = true,
+};
+
+// ROCm 7: dates, too; processes report the compute units they hold.
+constexpr StructLayout kSeven = [] {
+  StructLayout layout = kLate;
+  layout.vbios_version = {768, 256};
+  layout.process.compute_units = 656;
+  return layout;
+}();
 
 // Known instruction sets, as LLVM names them.
 constexpr std::string_view kTargets[] = {"900",  "904",  "906",  "908",  "909",  "90a",  "90c",  "940",
@@ -31,10 +84,10 @@ Number At(std::span<const std::byte> bytes, size_t offset) noexcept {
 
 class FactReader {
  public:
-  FactReader(Caller& caller, const AmdsmiLibrary& library, Handle handle, std::span<std::byte> scratch)
+  FactReader(AmdsmiCaller& caller, const AmdsmiLibrary& library, Handle handle, std::span<std::byte> scratch)
       : caller_(caller), library_(library), handle_(handle), scratch_(scratch) {}
 
-  reader::Facts facts;
+  reader::DeviceFacts facts;
 
   template <class Function>
   bool Fill(const Function& function) {
@@ -43,8 +96,8 @@ class FactReader {
            caller_.Do(function, handle_, static_cast<void*>(scratch_.data())) == kSuccess;
   }
 
-  std::string Text(Layout::Text place) const {
-    if (place.offset == Layout::kNone) return {};
+  std::string Text(StructLayout::Text place) const {
+    if (place.offset == StructLayout::kNone) return {};
     const char* text = reinterpret_cast<const char*>(scratch_.data()) + place.offset;
     std::string_view view(text, ::strnlen(text, place.size));
     while (!view.empty() && view.back() == ' ') view.remove_suffix(1);
@@ -56,7 +109,7 @@ class FactReader {
   }
 
  private:
-  Caller& caller_;
+  AmdsmiCaller& caller_;
   const AmdsmiLibrary& library_;
   Handle handle_;
   std::span<std::byte> scratch_;
@@ -72,18 +125,18 @@ std::string BusId(uint64_t bdf) {
   return text;
 }
 
-using reader::Fault;
+using reader::ReaderFault;
 
 constexpr uint32_t kMaxSockets = 64;
 
 template <class Lookup>
-void Fill(Symbols& symbols, Lookup lookup){
-#define GPULENS_AMDSMI_ASSIGN(id, name, parameters) symbols.id.Assign(lookup(name));
+void Fill(AmdsmiSymbols& symbols, Lookup lookup){
+#define GPULENS_AMDSMI_ASSIGN(id, symbol, parameters) symbols.id.Assign(lookup(#symbol));
     GPULENS_AMDSMI_CALLS(GPULENS_AMDSMI_ASSIGN)
 #undef GPULENS_AMDSMI_ASSIGN
 }
 
-reader::VendorLibrary::Opened Failed(Fault fault, int code, std::string detail) {
+reader::VendorLibrary::Opened Failed(ReaderFault fault, int code, std::string detail) {
   reader::VendorLibrary::Opened out;
   out.fault = fault;
   out.code = code;
@@ -95,20 +148,41 @@ reader::VendorLibrary::Opened FailedCall(int code, std::string_view call) {
   std::string text = std::string(call) + ": " + std::string(ReturnText(code));
   switch (code) {
     case kNoPermission:
-      return Failed(Fault::kNoPermission, code,
+      return Failed(ReaderFault::kNoPermission, code,
                     "no permission to read the GPUs (" + text +
                         "): add this user to the groups render and video, or run as root");
     case kDriverNotLoaded:
-      return Failed(Fault::kDriverNotLoaded, code,
+      return Failed(ReaderFault::kDriverNotLoaded, code,
                     "the amdgpu kernel driver is not loaded: modprobe amdgpu, or look for its reason in the "
                     "kernel log");
     default:
-      return Failed(Fault::kLibraryError, code,
+      return Failed(ReaderFault::kLibraryError, code,
                     "the AMD SMI library failed with code " + std::to_string(code) + ": " + text);
   }
 }
 
 }  // namespace
+
+std::string AmdsmiVersion::Text() const {
+  if (major == 0) return {};
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
+}
+
+AmdsmiVersion VersionFrom(const uint32_t (&words)[4]) noexcept {
+  auto plausible = [](uint32_t major) { return major >= 20 && major < 1000; };
+  // {year, major, minor, release}, where the major of 6.4 is what had been the year.
+  if ((words[0] == 0 || plausible(words[0])) && plausible(words[1])) return {words[1], words[2], words[3]};
+  if (plausible(words[0])) return {words[0], words[1], words[2]};
+  return {};
+}
+
+const StructLayout* LayoutOf(const AmdsmiVersion& version) noexcept {
+  if (version.major == 24 && (version.minor == 5 || version.minor == 6)) return &kEarly;
+  if (version.major == 24 && version.minor == 7) return &kMiddle;
+  if (version.major == 25) return &kLate;
+  if (version.major == 26) return &kSeven;
+  return nullptr;
+}
 
 std::string ArchitectureOf(uint64_t target_version) {
   auto known = [](const char* text) {
@@ -126,10 +200,10 @@ std::string ArchitectureOf(uint64_t target_version) {
   return known(text) ? "gfx" + std::string(text) : "";
 }
 
-reader::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Processor& processor,
-                        std::span<std::byte> scratch) {
-  const Symbols& fn = caller.fn();
-  const Layout* layout = library.layout();
+reader::DeviceFacts ReadFacts(AmdsmiCaller& caller, const AmdsmiLibrary& library,
+                              const ListedProcessor& processor, std::span<std::byte> scratch) {
+  const AmdsmiSymbols& fn = caller.fn();
+  const StructLayout* layout = library.layout();
   FactReader in(caller, library, processor.handle, scratch);
   in.Add("gpu", std::to_string(processor.gpu));
   in.Add("partitions", std::to_string(processor.partitions));
@@ -148,7 +222,7 @@ reader::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Proc
   if (in.Fill(fn.AsicInfo)) {
     in.Add("name", in.Text(layout->asic_name));
     serial = in.Text(layout->asic_serial);
-    if (layout->compute_units != Layout::kNone) {
+    if (layout->compute_units != StructLayout::kNone) {
       auto units = At<uint32_t>(scratch, layout->compute_units);
       if (units > 0 && units < 4096) in.Add("compute_units", std::to_string(units));
       in.Add("architecture", ArchitectureOf(At<uint64_t>(scratch, layout->target_version)));
@@ -213,11 +287,12 @@ reader::VendorLibrary::Opened AmdsmiLibrary::Open(reader::CallSlot& slot) {
   gate.End();
   if (!loaded) {
     bool denied = loaded.code == Code::kPermissionDenied;
-    Opened out = Failed(denied ? Fault::kNoPermission : Fault::kLibraryNotFound, 0, loaded.detail);
+    Opened out =
+        Failed(denied ? ReaderFault::kNoPermission : ReaderFault::kLibraryNotFound, 0, loaded.detail);
     out.path = path_;
     return out;
   }
-  Caller caller(*this, slot, RealClock());
+  AmdsmiCaller caller(*this, slot, RealClock());
   Opened out;
   if (int code = caller.Do(symbols_.Init, kInitGpus); code != kSuccess) {
     out = FailedCall(code, "amdsmi_init");
@@ -231,7 +306,7 @@ reader::VendorLibrary::Opened AmdsmiLibrary::Open(reader::CallSlot& slot) {
   }
   layout_ = LayoutOf(version_);
   out.library_version = version_.Text();
-  if (out.fault != Fault::kNone) return out;
+  if (out.fault != ReaderFault::kNone) return out;
   out.devices = static_cast<uint32_t>(processors_.size());
   if (layout_ && !processors_.empty()) {
     std::array<char, kScratchBytes> info{};
@@ -244,7 +319,7 @@ reader::VendorLibrary::Opened AmdsmiLibrary::Open(reader::CallSlot& slot) {
   return out;
 }
 
-int AmdsmiLibrary::Enumerate(Caller& caller) {
+int AmdsmiLibrary::Enumerate(AmdsmiCaller& caller) {
   uint32_t sockets = 0;
   int code = caller.Do(symbols_.SocketHandles, &sockets, static_cast<Handle*>(nullptr));
   if (code != kSuccess) return code;
@@ -264,7 +339,7 @@ int AmdsmiLibrary::Enumerate(Caller& caller) {
       uint32_t type = kTypeGpu;
       bool reported = caller.Do(symbols_.ProcessorType, processors[i], &type) == kSuccess;
       if (!processors[i] || (reported && type != kTypeGpu && type != kTypeApu)) continue;
-      Processor& processor = processors_.emplace_back();
+      ListedProcessor& processor = processors_.emplace_back();
       processor.handle = processors[i];
       if (caller.Do(symbols_.Bdf, processors[i], &processor.bdf) != kSuccess) processor.bdf = 0;
     }
@@ -277,15 +352,15 @@ int AmdsmiLibrary::Enumerate(Caller& caller) {
 void AmdsmiLibrary::NumberBoards() {
   uint32_t boards = 0;
   for (size_t i = 0; i < processors_.size(); ++i) {
-    Processor& processor = processors_[i];
-    auto same = [&](const Processor& other) { return other.bdf >> 3 == processor.bdf >> 3; };
+    ListedProcessor& processor = processors_[i];
+    auto same = [&](const ListedProcessor& other) { return other.bdf >> 3 == processor.bdf >> 3; };
     auto here = processors_.begin() + static_cast<std::ptrdiff_t>(i);
     auto first = processor.bdf == 0 ? here : std::find_if(processors_.begin(), here, same);
     processor.gpu = first == here ? boards++ : first->gpu;
     processor.partition = first == here ? 0 : static_cast<uint32_t>(std::count_if(first, here, same));
   }
-  for (Processor& processor : processors_) {
-    auto same = [&](const Processor& other) { return other.gpu == processor.gpu; };
+  for (ListedProcessor& processor : processors_) {
+    auto same = [&](const ListedProcessor& other) { return other.gpu == processor.gpu; };
     processor.partitions = static_cast<uint32_t>(std::count_if(processors_.begin(), processors_.end(), same));
   }
 }

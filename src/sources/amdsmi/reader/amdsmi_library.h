@@ -19,10 +19,10 @@ namespace gpulens::amdsmi {
 // Finds a function by its symbol; null when there is none.
 using SymbolLookup = void* (*)(const char* name);
 
-using Caller = reader::LibraryCaller<Symbols, kFunctionMissing>;
+using AmdsmiCaller = reader::LibraryCaller<AmdsmiSymbols, kFunctionMissing>;
 
 // One entry of the library's list: a GPU, or a partition of one.
-struct Processor {
+struct ListedProcessor {
   Handle handle = nullptr;
   uint64_t bdf = 0;         // Function 3 bits, device 5, bus 8, domain above; 0: unknown.
   uint32_t gpu = 0;         // Among the boards, in the order of the list.
@@ -43,32 +43,32 @@ class AmdsmiLibrary final : public reader::VendorLibrary {
   std::unique_ptr<reader::DeviceReader> MakeReader(uint32_t index, reader::CallSlot& slot, const Clock& clock,
                                                    const reader::TierClock::Periods& periods) override;
 
-  const Symbols& fn() const noexcept { return symbols_; }
+  const AmdsmiSymbols& fn() const noexcept { return symbols_; }
   // Null: the version is not known, and no struct may be read.
-  const Layout* layout() const noexcept { return layout_; }
-  const std::vector<Processor>& processors() const noexcept { return processors_; }
+  const StructLayout* layout() const noexcept { return layout_; }
+  const std::vector<ListedProcessor>& processors() const noexcept { return processors_; }
 
  private:
   Status Load();
   Status Complete() const;
   // The library's code.
-  int Enumerate(Caller& caller);
+  int Enumerate(AmdsmiCaller& caller);
   void NumberBoards();
 
   std::string path_;
   SymbolLookup lookup_;
-  Symbols symbols_;
-  Version version_;
-  const Layout* layout_ = nullptr;
-  std::vector<Processor> processors_;
+  AmdsmiSymbols symbols_;
+  AmdsmiVersion version_;
+  const StructLayout* layout_ = nullptr;
+  std::vector<ListedProcessor> processors_;
 };
 
 // What a GPU is: the facts that do not change while it is attached, read once.
 
 // Keys: gpu (its number among the boards) partition partitions uuid name serial pci_bus_id numa_node vbios
 // architecture compute_units. Unknown facts are omitted. `scratch` is overwritten.
-reader::Facts ReadFacts(Caller& caller, const AmdsmiLibrary& library, const Processor& processor,
-                        std::span<std::byte> scratch);
+reader::DeviceFacts ReadFacts(AmdsmiCaller& caller, const AmdsmiLibrary& library,
+                              const ListedProcessor& processor, std::span<std::byte> scratch);
 
 // "gfx942" from a number that different versions of the library write as 90402, 942 or 0x942; empty when it
 // is none of an architecture that we know.

@@ -1,18 +1,13 @@
 #include "sources/amdsmi/reader/amdsmi_reader.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
-#include <type_traits>
-
-#include "sources/amdsmi/reader/amdsmi_library.h"
 
 namespace gpulens::amdsmi {
 namespace {
 
 using reader::DeviceState;
+using reader::FieldTier;
 using reader::ReadStatus;
-using reader::Tier;
 
 ReadStatus StatusOf(int code) noexcept {
   switch (code) {
@@ -77,9 +72,9 @@ reader::DeviceReader::Attached AmdsmiReader::Attach() {
   process_list_ = {};
   // The library answers some calls from a cache: query what it must look up.
   uint64_t used = 0;
-  int memory = Do(&Symbols::MemoryUsage, uint32_t{kVram}, &used);
+  int memory = Do(&AmdsmiSymbols::MemoryUsage, uint32_t{kVram}, &used);
   int activity =
-      library_.layout() ? Do(&Symbols::Activity, static_cast<void*>(Scratch<EngineUsage>())) : memory;
+      library_.layout() ? Do(&AmdsmiSymbols::Activity, static_cast<void*>(Scratch<EngineUsage>())) : memory;
   facts_.clear();
   if (IsGone(memory) && IsGone(activity)) return {DeviceState::kLost, memory};
   if (memory == kNoPermission && activity == kNoPermission) return {DeviceState::kNoPermission, memory};
@@ -101,7 +96,7 @@ void AmdsmiReader::Emit(Field field, unsigned copy, ReadStatus status, int64_t r
 }
 
 void AmdsmiReader::EmitAbsent(Field field, unsigned copy) {
-  if (tiers_.Due(Tier::kSlow)) Emit(field, copy, ReadStatus::kNotSupported, 0);
+  if (tiers_.Due(FieldTier::kSlow)) Emit(field, copy, ReadStatus::kNotSupported, 0);
 }
 
 void AmdsmiReader::EmitAll(const Item& item, ReadStatus status) {
@@ -111,7 +106,7 @@ void AmdsmiReader::EmitAll(const Item& item, ReadStatus status) {
   }
 }
 
-bool AmdsmiReader::Round(int64_t boot_ns, reader::Outbox& out) {
+bool AmdsmiReader::Round(int64_t boot_ns, reader::MessageOutbox& out) {
   bool good = Read(boot_ns);
   if (!readings_.empty()) out.Send(encoder_.Encode(readings_));
   if (has_processes_) out.Send(encoder_.Encode(index_, processes_boot_ns_, processes_));
@@ -129,10 +124,10 @@ bool AmdsmiReader::Read(int64_t boot_ns) {
     ItemMemory& memory = items_[i];
     memory.tried = false;
     if (memory.again.Rests(boot_ns) || (item.needs_layout && !library_.layout())) {
-      if (tiers_.Due(Tier::kSlow)) EmitAll(item, ReadStatus::kNotSupported);
+      if (tiers_.Due(FieldTier::kSlow)) EmitAll(item, ReadStatus::kNotSupported);
       continue;
     }
-    const bool due = Due(item.first) && (!memory.denied || tiers_.Due(Tier::kSlow));
+    const bool due = Due(item.first) && (!memory.denied || tiers_.Due(FieldTier::kSlow));
     if (!due && !memory.again.Due(boot_ns)) continue;
     int code = (this->*item.read)();
     memory.tried = true;
@@ -151,20 +146,20 @@ bool AmdsmiReader::Read(int64_t boot_ns) {
     }
     return false;
   }
-  if (tiers_.Due(Tier::kFast)) ReadProcesses();
+  if (tiers_.Due(FieldTier::kFast)) ReadProcesses();
   return true;
 }
 
 int AmdsmiReader::ReadEccBlocks() {
   uint64_t mask = 0;
-  int code = Do(&Symbols::EccEnabled, &mask);
+  int code = Do(&AmdsmiSymbols::EccEnabled, &mask);
   if (code != kSuccess) return code;
   Emit(Field::kEccBlocks, mask);
   for (unsigned block = 0; block < std::size(kEccBlocks); ++block) {
     ErrorCount count{};
     ReadStatus status = ReadStatus::kNotSupported;
     if ((mask >> block & 1) && !ecc_[block].Rests(now_ns_)) {
-      code = Do(&Symbols::EccCount, uint64_t{1} << block, static_cast<void*>(&count));
+      code = Do(&AmdsmiSymbols::EccCount, uint64_t{1} << block, static_cast<void*>(&count));
       bool absent = code == kNotSupported || code == kFunctionMissing || code == kInvalidArgument;
       status = code == kSuccess ? ReadStatus::kOk : absent ? ReadStatus::kNotSupported : ReadStatus::kError;
       ecc_[block].Take(status, now_ns_);
@@ -178,7 +173,7 @@ int AmdsmiReader::ReadEccBlocks() {
 
 int AmdsmiReader::ReadEccTotals() {
   ErrorCount count{};
-  int code = Do(&Symbols::TotalEccCount, static_cast<void*>(&count));
+  int code = Do(&AmdsmiSymbols::TotalEccCount, static_cast<void*>(&count));
   if (code != kSuccess) return code;
   Emit(Field::kEccTotalCorrectable, count.correctable);
   Emit(Field::kEccTotalUncorrectable, count.uncorrectable);
@@ -188,7 +183,7 @@ int AmdsmiReader::ReadEccTotals() {
 
 int AmdsmiReader::ReadRetiredPages() {
   uint32_t count = 0;
-  auto query = [&](void* pages) { return Do(&Symbols::BadPages, &count, pages); };
+  auto query = [&](void* pages) { return Do(&AmdsmiSymbols::BadPages, &count, pages); };
   int code = query(nullptr);
   if (code != kSuccess) return code;
   uint64_t pending = 0, retired = 0;
@@ -212,7 +207,7 @@ int AmdsmiReader::ReadRetiredPages() {
 }
 
 int AmdsmiReader::ReadProcessList(uint32_t& count) {
-  const Layout::Process& layout = library_.layout()->process;
+  const StructLayout::Process& layout = library_.layout()->process;
   constexpr uint32_t kFirstRoom = 32;
   // A process more than its struct: the library may write one beyond what it was given room for.
   if (process_buffer_.empty()) process_buffer_.resize((kFirstRoom + 1) * layout.stride);
@@ -220,7 +215,7 @@ int AmdsmiReader::ReadProcessList(uint32_t& count) {
     auto room = static_cast<uint32_t>(process_buffer_.size() / layout.stride - 1);
     count = room;
     std::fill(process_buffer_.begin(), process_buffer_.end(), std::byte{0});
-    int code = Do(&Symbols::Processes, &count, static_cast<void*>(process_buffer_.data()));
+    int code = Do(&AmdsmiSymbols::Processes, &count, static_cast<void*>(process_buffer_.data()));
     bool more = code == kOutOfResources || code == kInsufficientSize || (code == kSuccess && count > room);
     if (more && room < reader::kMaxProcesses) {
       size_t wanted = std::clamp<size_t>(count, size_t{room} * 2, reader::kMaxProcesses);
@@ -233,7 +228,7 @@ int AmdsmiReader::ReadProcessList(uint32_t& count) {
 }
 
 void AmdsmiReader::TakeProcesses(uint32_t count) {
-  const Layout::Process& layout = library_.layout()->process;
+  const StructLayout::Process& layout = library_.layout()->process;
   processes_.clear();
   for (uint32_t i = 0; i < count && processes_.size() < reader::kMaxProcesses; ++i) {
     const std::byte* bytes = process_buffer_.data() + size_t{i} * layout.stride;
@@ -244,7 +239,8 @@ void AmdsmiReader::TakeProcesses(uint32_t count) {
     use.host_memory = At<uint64_t>(bytes, layout.host);
     use.graphics_ns = At<uint64_t>(bytes, layout.graphics);
     use.encode_ns = At<uint64_t>(bytes, layout.encode);
-    if (layout.compute_units != Layout::kNone) use.compute_units = At<uint32_t>(bytes, layout.compute_units);
+    if (layout.compute_units != StructLayout::kNone)
+      use.compute_units = At<uint32_t>(bytes, layout.compute_units);
     const char* name = reinterpret_cast<const char*>(bytes);
     std::string_view text(name, ::strnlen(name, layout.name_size));
     text = text.substr(text.rfind('/') + 1);
@@ -254,9 +250,9 @@ void AmdsmiReader::TakeProcesses(uint32_t count) {
 }
 
 void AmdsmiReader::ReadProcesses() {
-  const Layout* layout = library_.layout();
+  const StructLayout* layout = library_.layout();
   if (process_list_.Rests(now_ns_) || !layout || layout->process.stride == 0) {
-    if (tiers_.Due(Tier::kSlow)) Emit(Field::kProcessCount, 0, ReadStatus::kNotSupported, 0);
+    if (tiers_.Due(FieldTier::kSlow)) Emit(Field::kProcessCount, 0, ReadStatus::kNotSupported, 0);
     return;
   }
   uint32_t count = 0;

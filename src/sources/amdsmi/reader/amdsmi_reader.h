@@ -38,13 +38,13 @@ class AmdsmiReader final : public reader::DeviceReader {
                const reader::TierClock::Periods& periods);
 
   Attached Attach() override;
-  const reader::Facts& facts() const noexcept override { return facts_; }
+  const reader::DeviceFacts& facts() const noexcept override { return facts_; }
   // False when the GPU is gone: none of the calls that should have worked did, each for want of a device.
-  bool Round(int64_t boot_ns, reader::Outbox& out) override;
+  bool Round(int64_t boot_ns, reader::MessageOutbox& out) override;
 
   // The reading of a round, without the sending. The results stay until the next one.
   bool Read(int64_t boot_ns);
-  std::span<const reader::Reading> readings() const noexcept { return readings_; }
+  std::span<const reader::DeviceReading> readings() const noexcept { return readings_; }
   // True when the last round has read the process list.
   bool has_processes() const noexcept { return has_processes_; }
   std::span<const reader::ProcessUse> processes() const noexcept { return processes_; }
@@ -66,7 +66,7 @@ class AmdsmiReader final : public reader::DeviceReader {
 
   // Calls a function about the GPU. The library's code.
   template <class Function, class... Arguments>
-  int Do(Function Symbols::* function, Arguments... arguments) {
+  int Do(Function AmdsmiSymbols::* function, Arguments... arguments) {
     return caller_.Do(caller_.fn().*function, processor_.handle, arguments...);
   }
   void Emit(Field field, unsigned copy, reader::ReadStatus status, int64_t raw);
@@ -81,6 +81,10 @@ class AmdsmiReader final : public reader::DeviceReader {
   }
   // Repeated with the slow tier, since a message may have been lost.
   void EmitAbsent(Field field, unsigned copy = 0);
+  void EmitIf(bool reported, Field field, int64_t raw, unsigned copy = 0) {
+    if (reported) Emit(field, copy, reader::ReadStatus::kOk, raw);
+    else EmitAbsent(field, copy);
+  }
   void EmitAll(const Item& item, reader::ReadStatus status);
   bool Due(Field field) const noexcept;
 
@@ -92,15 +96,22 @@ class AmdsmiReader final : public reader::DeviceReader {
     return reinterpret_cast<Struct*>(scratch_.data());
   }
 
+  // Calls a function that fills in a struct, and then `use` where it succeeded. The library's code.
+  template <class Struct, class Function, class Use>
+  int Query(Function function, Use use) {
+    auto* out = Scratch<Struct>();
+    int code = Do(function, static_cast<void*>(out));
+    if (code == kSuccess) use(out);
+    return code;
+  }
+
   void ReadProcesses();
   int ReadProcessList(uint32_t& count);
   void TakeProcesses(uint32_t count);
 
   int ReadActivity();
-  template <MemoryType kType, Field kTotal>
-  int ReadMemoryTotal();
-  template <MemoryType kType, Field kUsed>
-  int ReadMemoryUsed();
+  template <auto kFunction, MemoryType kType, Field kField>
+  int ReadMemory();
   int ReadPower();
   int ReadPowerCap();
   int ReadEnergy();
@@ -123,17 +134,17 @@ class AmdsmiReader final : public reader::DeviceReader {
 
   const AmdsmiLibrary& library_;
   const uint32_t index_;
-  const Processor& processor_;
-  Caller caller_;
+  const ListedProcessor& processor_;
+  AmdsmiCaller caller_;
   reader::TierClock tiers_;
-  reader::Facts facts_;
+  reader::DeviceFacts facts_;
 
   std::vector<ItemMemory> items_;  // as Items()
   std::array<reader::QueryBackoff, std::size(kEccBlocks)> ecc_{};
   reader::QueryBackoff process_list_;
   int64_t now_ns_ = 0;  // Of the round.
   bool has_processes_ = false;
-  std::vector<reader::Reading> readings_;
+  std::vector<reader::DeviceReading> readings_;
   std::vector<reader::ProcessUse> processes_;
   std::vector<std::byte> scratch_, process_buffer_;
   int64_t processes_boot_ns_ = 0;

@@ -1,4 +1,4 @@
-// AmdsmiReader over the simulated library, in this process and at a clock that stands still.
+// AmdsmiReader over the simulated library, in this process and with a manual clock.
 #include "sources/amdsmi/reader/amdsmi_reader.h"
 
 #include <gtest/gtest.h>
@@ -9,14 +9,13 @@
 
 #include "base/testing/allocations.h"
 #include "sources/amdsmi/reader/amdsmi_library.h"
-#include "sources/amdsmi/simulated/fake_amdsmi.h"
 #include "sources/amdsmi/simulated/fake_world.h"
 
 namespace gpulens::amdsmi {
 namespace {
 
 using reader::DeviceState;
-using reader::Fault;
+using reader::ReaderFault;
 using reader::ReadStatus;
 using std::chrono::seconds;
 
@@ -34,7 +33,7 @@ class AmdsmiReaderTest : public testing::Test {
   // Opens, and attaches a reader to one device.
   void Start(const std::string& profile, uint32_t index = 0) {
     auto opened = Open(profile);
-    ASSERT_EQ(opened.fault, Fault::kNone) << opened.detail;
+    ASSERT_EQ(opened.fault, ReaderFault::kNone) << opened.detail;
     Reader(index);
     EXPECT_EQ(reader_->Attach().state, DeviceState::kOk);
   }
@@ -45,7 +44,7 @@ class AmdsmiReaderTest : public testing::Test {
   bool Round() {
     bool good = reader_->Read(clock_.Now().boot_ns);
     read_.clear();
-    for (const reader::Reading& reading : reader_->readings()) read_[reading.field] = reading;
+    for (const reader::DeviceReading& reading : reader_->readings()) read_[reading.field] = reading;
     return good;
   }
   // INT64_MIN when it was not read well in the last round.
@@ -69,12 +68,12 @@ class AmdsmiReaderTest : public testing::Test {
   reader::CallSlot slot_;
   std::unique_ptr<AmdsmiLibrary> library_;
   std::unique_ptr<AmdsmiReader> reader_;
-  std::map<uint16_t, reader::Reading> read_;
+  std::map<uint16_t, reader::DeviceReading> read_;
 };
 
 constexpr int64_t kNone = INT64_MIN;
 
-TEST_F(AmdsmiReaderTest, AnMi300xTellsAllItHas) {
+TEST_F(AmdsmiReaderTest, AnMi300xReportsEveryField) {
   Start("model: MI300X\ngpus: 8\nload: {level: 0.5}\nprocesses:\n  - {pid: 7, memory: 10GiB}\n", 3);
   EXPECT_EQ(Fact("name"), "AMD Instinct MI300X");
   EXPECT_EQ(Fact("gpu"), "3");
@@ -136,19 +135,19 @@ TEST_F(AmdsmiReaderTest, TiersAreReadWhenDue) {
   EXPECT_EQ(StatusOf(Field::kVramTotal), ReadStatus::kNever);
 }
 
-TEST_F(AmdsmiReaderTest, WhatIsNotSupportedIsAskedOnce) {
+TEST_F(AmdsmiReaderTest, UnsupportedCallsAreMadeOnce) {
   Start("gpus: 1\n");
   ASSERT_TRUE(Round());
-  uint64_t asked = FakeWorld::Get().Calls("amdsmi_get_gpu_fan_rpms");
+  uint64_t first_calls = FakeWorld::Get().Calls("amdsmi_get_gpu_fan_rpms");
   for (int i = 0; i < 100; ++i) {
     clock_.Advance(seconds(1));
     ASSERT_TRUE(Round());
   }
-  EXPECT_EQ(asked, 1U);
+  EXPECT_EQ(first_calls, 1U);
   EXPECT_EQ(FakeWorld::Get().Calls("amdsmi_get_gpu_fan_rpms"), 1U);
 }
 
-// Every version's structs are spelt out in the simulated library; the reader has offsets.
+// The simulated library declares the structs of every version; the reader has offsets.
 TEST_F(AmdsmiReaderTest, EveryKnownVersionIsReadRight) {
   for (std::string version : {"24.5.1", "24.6.3", "24.7.1", "25.3.0", "26.0.0", "26.2.1"}) {
     SCOPED_TRACE(version);
@@ -199,10 +198,10 @@ TEST_F(AmdsmiReaderTest, OfAnUnknownVersionNoStructIsRead) {
   }
 }
 
-// Any code from any call: no crash, no value of that call, and a status that says why.
-TEST_F(AmdsmiReaderTest, AnyCodeFromAnyCallIsBorne) {
+// Any code from any call: no crash, no value of that call, and a status with the reason.
+TEST_F(AmdsmiReaderTest, AnyCodeFromAnyCallIsHandled) {
   const std::string calls[] = {
-#define CALL_NAME(id, name, parameters) name,
+#define CALL_NAME(id, symbol, parameters) #symbol,
       GPULENS_AMDSMI_CALLS(CALL_NAME)
 #undef CALL_NAME
   };
@@ -211,7 +210,7 @@ TEST_F(AmdsmiReaderTest, AnyCodeFromAnyCallIsBorne) {
          {1U, 2U, 7U, 8U, 10U, 14U, 15U, 30U, 31U, 34U, 39U, 40U, 43U, 56U, 4294967294U, 4294967295U}) {
       SCOPED_TRACE(call + " " + std::to_string(code));
       auto opened = Open("gpus: 2\nerrors:\n  - {call: " + call + ", code: " + std::to_string(code) + "}\n");
-      if (opened.fault != Fault::kNone) {
+      if (opened.fault != ReaderFault::kNone) {
         EXPECT_FALSE(opened.detail.empty());
         continue;
       }
@@ -221,7 +220,7 @@ TEST_F(AmdsmiReaderTest, AnyCodeFromAnyCallIsBorne) {
       EXPECT_TRUE(Round());
       EXPECT_LE(reader_->readings().size(), kSlots);
       std::set<uint16_t> once;
-      for (const reader::Reading& reading : reader_->readings()) {
+      for (const reader::DeviceReading& reading : reader_->readings()) {
         EXPECT_TRUE(once.insert(reading.field).second) << AmdsmiVendor().fields[reading.field].name;
         EXPECT_NE(reading.status, ReadStatus::kNever);
       }
@@ -231,15 +230,15 @@ TEST_F(AmdsmiReaderTest, AnyCodeFromAnyCallIsBorne) {
 
 TEST_F(AmdsmiReaderTest, MissingFunctionsAreNotSupported) {
   const std::string calls[] = {
-#define CALL_NAME(id, name, parameters) name,
+#define CALL_NAME(id, symbol, parameters) #symbol,
       GPULENS_AMDSMI_CALLS(CALL_NAME)
 #undef CALL_NAME
   };
   for (const std::string& call : calls) {
     SCOPED_TRACE(call);
     auto opened = Open("gpus: 1\nmissing: [" + call + "]\n");
-    if (opened.fault != Fault::kNone) {
-      EXPECT_EQ(opened.fault, Fault::kLibraryNotFound);
+    if (opened.fault != ReaderFault::kNone) {
+      EXPECT_EQ(opened.fault, ReaderFault::kLibraryNotFound);
       EXPECT_NE(opened.detail.find("lacks"), std::string::npos);
       continue;
     }
@@ -251,7 +250,7 @@ TEST_F(AmdsmiReaderTest, MissingFunctionsAreNotSupported) {
   }
 }
 
-TEST_F(AmdsmiReaderTest, UnitsAreToldApartBySize) {
+TEST_F(AmdsmiReaderTest, UnitsAreRecognizedBySize) {
   Start("model: RX7900\ngpus: 1\nload: {level: 1}\nmillidegrees: true\nwatts: true\n");
   ASSERT_TRUE(Round());
   EXPECT_EQ(Value(Field::kTemperatureHotspot), 85'000);
@@ -281,7 +280,7 @@ TEST_F(AmdsmiReaderTest, TheEnergyCounterKeepsItsResolution) {
   EXPECT_EQ(StatusOf(Field::kEnergy), ReadStatus::kNotSupported) << "a count of unknown worth";
 }
 
-TEST_F(AmdsmiReaderTest, ALostGpuIsToldAndComesBack) {
+TEST_F(AmdsmiReaderTest, ALostGpuIsReportedAndComesBack) {
   Start("gpus: 2\nlost:\n  - {gpu: 1, from: 5, to: 15}\n", 1);
   ASSERT_TRUE(Round());
   clock_.Advance(seconds(6));
@@ -297,17 +296,17 @@ TEST_F(AmdsmiReaderTest, ALostGpuIsToldAndComesBack) {
   EXPECT_TRUE(Round());
 }
 
-TEST_F(AmdsmiReaderTest, WithoutPermissionTheStateSaysSo) {
+TEST_F(AmdsmiReaderTest, ReportsThatPermissionIsMissing) {
   auto opened = Open("gpus: 1\nerrors:\n  - {call: \"*\", code: 10, from: 1}\n");
-  ASSERT_EQ(opened.fault, Fault::kNone);
+  ASSERT_EQ(opened.fault, ReaderFault::kNone);
   clock_.Advance(seconds(2));
   Reader(0);
   EXPECT_EQ(reader_->Attach().state, DeviceState::kNoPermission);
   opened = Open("errors:\n  - {call: amdsmi_init, code: 34}\n");
-  EXPECT_EQ(opened.fault, Fault::kDriverNotLoaded);
+  EXPECT_EQ(opened.fault, ReaderFault::kDriverNotLoaded);
   EXPECT_NE(opened.detail.find("modprobe amdgpu"), std::string::npos);
   opened = Open("errors:\n  - {call: amdsmi_init, code: 10}\n");
-  EXPECT_EQ(opened.fault, Fault::kNoPermission);
+  EXPECT_EQ(opened.fault, ReaderFault::kNoPermission);
   EXPECT_NE(opened.detail.find("render"), std::string::npos);
 }
 
@@ -436,15 +435,15 @@ TEST(AmdsmiLibraryFile, IsOpenedFromTheDisk) {
   reader::CallSlot slot;
   AmdsmiLibrary library(GPULENS_FAKE_AMDSMI_LIBRARY, nullptr);
   auto opened = library.Open(slot);
-  EXPECT_EQ(opened.fault, Fault::kNone) << opened.detail;
+  EXPECT_EQ(opened.fault, ReaderFault::kNone) << opened.detail;
   EXPECT_EQ(opened.devices, 8U);
   EXPECT_EQ(opened.path, GPULENS_FAKE_AMDSMI_LIBRARY);
   AmdsmiLibrary none("/nonexistent/libamd_smi.so", nullptr);
   opened = none.Open(slot);
-  EXPECT_EQ(opened.fault, Fault::kLibraryNotFound);
+  EXPECT_EQ(opened.fault, ReaderFault::kLibraryNotFound);
   AmdsmiLibrary other("libm.so.6", nullptr);
   opened = other.Open(slot);
-  EXPECT_EQ(opened.fault, Fault::kLibraryNotFound);
+  EXPECT_EQ(opened.fault, ReaderFault::kLibraryNotFound);
   EXPECT_NE(opened.detail.find("not an AMD SMI library"), std::string::npos);
 }
 

@@ -1,16 +1,12 @@
 // The functions of the simulated library that open it and identify its GPUs.
-#include "sources/amdsmi/simulated/fake_amdsmi.h"
-
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <string>
 
 #include "sources/amdsmi/simulated/fake_call.h"
 #include "sources/amdsmi/simulated/fake_structs.h"
 
-using namespace gpulens::amdsmi;
-
+namespace gpulens::amdsmi {
 namespace {
 
 uint64_t BdfOf(const FakeView& view) noexcept { return (0x0CULL + 0x16 * view.gpu) << 8 | view.partition; }
@@ -100,12 +96,8 @@ FAKE_API int amdsmi_get_processor_handles(Handle socket, uint32_t* count, Handle
   return kSuccess;
 }
 
-FAKE_API int amdsmi_get_processor_type(Handle handle, uint32_t* out) {
-  return With(__func__, handle, [&](const FakeView&) { return Put(out, kTypeGpu); });
-}
-FAKE_API int amdsmi_get_gpu_device_bdf(Handle handle, uint64_t* out) {
-  return With(__func__, handle, [&](const FakeView& view) { return Put(out, BdfOf(view)); });
-}
+FAKE_NUMBER(amdsmi_get_processor_type, uint32_t, true, kTypeGpu)
+FAKE_NUMBER(amdsmi_get_gpu_device_bdf, uint64_t, true, BdfOf(view))
 FAKE_API int amdsmi_get_gpu_device_uuid(Handle handle, uint32_t* size, char* out) {
   return With(__func__, handle, [&](const FakeView& view) -> int {
     if (!size || !out || *size < 38) return kInvalidArgument;
@@ -156,42 +148,17 @@ FAKE_API int amdsmi_get_gpu_kfd_info(Handle handle, void* out) {
     });
   });
 }
-FAKE_API int amdsmi_get_gpu_topo_numa_affinity(Handle handle, int32_t* out) {
-  return With(__func__, handle, [&](const FakeView& view) { return Put(out, view.gpu / 4); });
-}
-
-namespace gpulens::amdsmi {
-
-std::span<const FakeSymbol> FakeIdentitySymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(amdsmi_init),
-      FAKE_SYMBOL(amdsmi_shut_down),
-      FAKE_SYMBOL(amdsmi_get_lib_version),
-      FAKE_SYMBOL(amdsmi_get_socket_handles),
-      FAKE_SYMBOL(amdsmi_get_processor_handles),
-      FAKE_SYMBOL(amdsmi_get_processor_type),
-      FAKE_SYMBOL(amdsmi_get_gpu_device_bdf),
-      FAKE_SYMBOL(amdsmi_get_gpu_device_uuid),
-      FAKE_SYMBOL(amdsmi_get_gpu_asic_info),
-      FAKE_SYMBOL(amdsmi_get_gpu_board_info),
-      FAKE_SYMBOL(amdsmi_get_gpu_vbios_info),
-      FAKE_SYMBOL(amdsmi_get_gpu_driver_info),
-      FAKE_SYMBOL(amdsmi_get_gpu_kfd_info),
-      FAKE_SYMBOL(amdsmi_get_gpu_topo_numa_affinity),
-  };
-  return kTable;
-}
+FAKE_NUMBER(amdsmi_get_gpu_topo_numa_affinity, int32_t, true, view.gpu / 4)
 
 void* FakeAmdsmiLookup(const char* name) {
   auto profile = FakeWorld::Get().profile();
   bool missing =
       profile && std::find(profile->missing.begin(), profile->missing.end(), name) != profile->missing.end();
   if (missing) return nullptr;
-  for (std::span<const FakeSymbol> table : {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols()}) {
-    for (const FakeSymbol& symbol : table) {
-      if (symbol.name == name) return symbol.function;
-    }
-  }
+#define GPULENS_FAKE_FUNCTION(id, symbol, parameters) \
+  if (name == std::string_view(#symbol)) return reinterpret_cast<void*>(&symbol);
+  GPULENS_AMDSMI_CALLS(GPULENS_FAKE_FUNCTION)
+#undef GPULENS_FAKE_FUNCTION
   return nullptr;
 }
 

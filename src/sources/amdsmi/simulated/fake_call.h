@@ -3,30 +3,17 @@
 
 #include <cstdint>
 #include <cstring>
-#include <span>
 #include <string_view>
 
 #include "sources/amdsmi/reader/amdsmi_abi.h"
 #include "sources/amdsmi/simulated/fake_world.h"
 
-// Names of the library are visible outside only when they are built into a libamd_smi.so.
-#ifdef GPULENS_FAKE_AMDSMI_EXPORT
-#define FAKE_API extern "C" __attribute__((visibility("default")))
-#else
-#define FAKE_API extern "C" __attribute__((visibility("hidden")))
-#endif
-
-#define FAKE_SYMBOL(function) {#function, reinterpret_cast<void*>(&function)}
-
 namespace gpulens::amdsmi {
 
-struct FakeSymbol {
-  std::string_view name;
-  void* function;
-};
-std::span<const FakeSymbol> FakeIdentitySymbols() noexcept;
-std::span<const FakeSymbol> FakeStateSymbols() noexcept;
-std::span<const FakeSymbol> FakeListSymbols() noexcept;
+// The simulated functions, with the parameters by which the reader calls them.
+#define GPULENS_FAKE_FUNCTION(id, symbol, parameters) FAKE_API int symbol parameters;
+GPULENS_AMDSMI_CALLS(GPULENS_FAKE_FUNCTION)
+#undef GPULENS_FAKE_FUNCTION
 
 inline constexpr unsigned kMaxFakeProcessors = 64;
 // A handle points at its place in here: sockets by GPU, processors by GPU and partition.
@@ -77,5 +64,12 @@ void CopyText(char (&out)[kSize], std::string_view text) noexcept {
   std::memcpy(out, text.data(), size);
   out[size] = '\0';
 }
+
+// Defines a function that puts out one number of a GPU, computed from its `view`, or is not supported.
+#define FAKE_NUMBER(function, type, supported, number)                                                 \
+  FAKE_API int function(Handle device, type* out) {                                                    \
+    return With(#function, device,                                                                     \
+                [&]([[maybe_unused]] const FakeView& view) { return PutIf(supported, out, number); }); \
+  }
 
 }  // namespace gpulens::amdsmi

@@ -13,6 +13,31 @@
 namespace gpulens::amdsmi {
 namespace {
 
+// clang-format off
+constexpr FakeModel kModels[] = {
+    // ECC blocks: umc sdma gfx mmhub vcn.
+    {.key = "MI300X", .name = "AMD Instinct MI300X", .vbios = "022.040.003.042.000001",
+     .target = 90402, .device_id = 0x74A1, .compute_units = 304, .vram_mib = 196592, .visible_mib = 196592,
+     .idle_w = 135, .cap_w = 750, .min_cap_w = 0, .idle_clock = 132, .max_clock = 2100, .memory_clock = 1300,
+     .soc_clock = 1140, .fabric_clock = 2100, .idle_temperature = 38, .busy_temperature = 78,
+     .pcie_generation = 5, .pcie_width = 16, .links = 7, .stacks = 4, .vcn = 4, .jpeg = 32, .ecc_blocks = 0x800F,
+     .edge = false, .fan = false, .current_power = true, .partitions = true, .residency = true},
+    // One of the two dies of a board, each a GPU of its own.
+    {.key = "MI250X", .name = "AMD Instinct MI250X", .vbios = "113-D65201-046",
+     .target = 90010, .device_id = 0x7408, .compute_units = 110, .vram_mib = 65520, .visible_mib = 65520,
+     .idle_w = 90, .cap_w = 500, .min_cap_w = 0, .idle_clock = 800, .max_clock = 1700, .memory_clock = 1600,
+     .soc_clock = 1090, .fabric_clock = 1600, .idle_temperature = 40, .busy_temperature = 82,
+     .pcie_generation = 4, .pcie_width = 16, .links = 0, .stacks = 4, .vcn = 0, .jpeg = 0, .ecc_blocks = 0x00FF,
+     .edge = true, .fan = false, .current_power = false, .partitions = false, .residency = false},
+    {.key = "RX7900", .name = "AMD Radeon RX 7900 XTX", .vbios = "113-31XFSHBS2-L02",
+     .target = 110000, .device_id = 0x744C, .compute_units = 96, .vram_mib = 24560, .visible_mib = 256,
+     .idle_w = 15, .cap_w = 339, .min_cap_w = 290, .idle_clock = 50, .max_clock = 2526, .memory_clock = 1249,
+     .soc_clock = 1400, .fabric_clock = 2000, .idle_temperature = 35, .busy_temperature = 85,
+     .pcie_generation = 4, .pcie_width = 16, .links = 0, .stacks = 0, .vcn = 0, .jpeg = 0, .ecc_blocks = 0,
+     .edge = true, .fan = true, .current_power = false, .partitions = false, .residency = false},
+};
+// clang-format on
+
 constexpr double kTurn = 2 * std::numbers::pi;
 
 constexpr std::string_view kWhere = "profile line ";
@@ -20,14 +45,6 @@ constexpr std::string_view kWhere = "profile line ";
 class Fields : public YamlFields {
  public:
   explicit Fields(const YamlNode& map) : YamlFields(map, kWhere) {}
-
-  YamlFields& When(FakeWhen& out) {
-    double length = -1;
-    Number("gpu", out.gpu, -1, kMaxFakeGpus - 1).Number("from", out.from, 0, 1e9);
-    Number("to", out.to, 0, 1e18).Number("for", length, 0, 1e9);
-    if (length >= 0) out.to = out.from + length;
-    return *this;
-  }
 };
 
 Status ReadLoad(const YamlNode& node, FakeLoad& out) {
@@ -52,7 +69,8 @@ Status ReadEach(const YamlNode& node, FakeProfile& out) {
 Status ReadProcess(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakeProcess process;
-  in.When(process.when).Number("pid", process.pid, 1, 1 << 22).String("name", process.name);
+  process.when.Read(in, kMaxFakeGpus);
+  in.Number("pid", process.pid, 1, 1 << 22).String("name", process.name);
   in.Bytes("memory", process.bytes).Bytes("host_memory", process.host_bytes);
   in.Number("compute_units", process.compute_units, 0, 4096);
   if (process.pid == 0) in.Fail("pid", "is missing");
@@ -64,7 +82,8 @@ Status ReadEcc(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakeErrors errors;
   std::string block = "umc";
-  in.When(errors.when).Number("amount", errors.amount, 1, 1 << 30).String("block", block);
+  errors.when.Read(in, kMaxFakeGpus);
+  in.Number("amount", errors.amount, 1, 1 << 30).String("block", block);
   in.Choice("type", errors.type, {"correctable", "uncorrectable", "deferred"});
   auto found = std::find(std::begin(kEccBlocks), std::end(kEccBlocks), block);
   if (found == std::end(kEccBlocks)) in.Fail("block", "is not a block");
@@ -76,7 +95,8 @@ Status ReadEcc(const YamlNode& node, FakeProfile& out) {
 Status ReadPages(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakePages pages;
-  in.When(pages.when).Number("amount", pages.amount, 1, 4096).Flag("pending", pages.pending);
+  pages.when.Read(in, kMaxFakeGpus);
+  in.Number("amount", pages.amount, 1, 4096).Flag("pending", pages.pending);
   out.pages.push_back(pages);
   return in.Done();
 }
@@ -84,19 +104,15 @@ Status ReadPages(const YamlNode& node, FakeProfile& out) {
 Status ReadThrottle(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakeThrottle throttle;
-  in.When(throttle.when).Choice("cause", throttle.cause, {"power", "socket", "prochot", "memory", "vr"});
+  throttle.when.Read(in, kMaxFakeGpus);
+  in.Choice("cause", throttle.cause, {"power", "socket", "prochot", "memory", "vr"});
   out.throttles.push_back(throttle);
   return in.Done();
 }
 
 Status ReadRule(const YamlNode& node, bool error, std::vector<FakeRule>& out) {
   Fields in(node);
-  FakeRule rule;
-  in.When(rule.when).String("call", rule.call).Number("nth", rule.nth, 1, 1 << 30);
-  if (error) in.Number("code", rule.code, 1, 4'294'967'295);
-  if (rule.call.empty()) in.Fail("call", "is missing");
-  if (error && rule.code == 0) in.Fail("code", "is missing");
-  out.push_back(rule);
+  out.emplace_back().ReadCall(in, kMaxFakeGpus, error, 4'294'967'295);
   return in.Done();
 }
 
@@ -122,7 +138,7 @@ Status ReadLists(Fields& in, FakeProfile& out) {
   RETURN_IF_ERROR(in.List("hangs", [&](Node node) { return ReadRule(node, false, out.hangs); }));
   return in.List("lost", [&](Node node) {
     Fields when(node);
-    when.When(out.lost.emplace_back());
+    out.lost.emplace_back().Read(when, kMaxFakeGpus);
     return when.Done();
   });
 }
@@ -157,6 +173,15 @@ Result<FakeProfile> Read(const YamlNode& root) {
 }
 
 }  // namespace
+
+const FakeModel* FindFakeModel(std::string_view key) noexcept {
+  for (const FakeModel& model : kModels) {
+    if (model.key == key) return &model;
+  }
+  return nullptr;
+}
+
+std::string_view FakeModelNames() noexcept { return "MI300X, MI250X, RX7900"; }
 
 double FakeLoad::At(double seconds) const noexcept {
   return level + amplitude * std::sin(kTurn * (seconds / period + phase));

@@ -9,11 +9,34 @@
 
 #include <gpulens/status.h>
 
-#include "sources/amdsmi/simulated/fake_models.h"
+#include "reader/simulated.h"
 
 namespace gpulens::amdsmi {
 
+using reader::FakeRule;
+using reader::FakeWhen;
+
 inline constexpr unsigned kMaxFakeGpus = 8;
+
+// A GPU model, in round figures of real boards.
+struct FakeModel {
+  std::string_view key, name, vbios;
+  unsigned target;  // gfx942 as the kernel numbers it: 90402
+  unsigned device_id, compute_units;
+  uint64_t vram_mib, visible_mib;
+  unsigned idle_w, cap_w, min_cap_w;
+  unsigned idle_clock, max_clock, memory_clock, soc_clock, fabric_clock;  // MHz
+  unsigned idle_temperature, busy_temperature;                            // Cel, of the hotspot
+  unsigned pcie_generation, pcie_width;
+  unsigned links, stacks, vcn, jpeg;
+  uint64_t ecc_blocks;  // Bits of those with RAS on.
+  bool edge, fan, current_power, partitions, residency;
+};
+
+// Null when there is no such model ("MI300X").
+const FakeModel* FindFakeModel(std::string_view key) noexcept;
+// "MI250X, …" for messages.
+std::string_view FakeModelNames() noexcept;
 
 // Busy share over time, 0 to 1: level + amplitude × sine. `Integral` is exact, so that energy is the
 // integral of power.
@@ -22,16 +45,6 @@ struct FakeLoad {
   double Integral(double seconds) const noexcept;  // From 0.
 
   double level = 0, amplitude = 0, period = 60, phase = 0;  // Period in s, phase in periods.
-};
-
-// Rules hold for one GPU, or all (-1), between two times since the library was opened, in seconds.
-struct FakeWhen {
-  int gpu = -1;
-  double from = 0, to = 1e18;
-
-  bool Holds(unsigned index, double seconds) const noexcept {
-    return (gpu < 0 || static_cast<unsigned>(gpu) == index) && seconds >= from && seconds < to;
-  }
 };
 
 struct FakeProcess {
@@ -58,13 +71,6 @@ struct FakePages {
 struct FakeThrottle {
   FakeWhen when;
   enum class Cause : uint8_t { kPower, kSocket, kProchot, kMemory, kVr, kCount } cause = Cause::kPower;
-};
-
-struct FakeRule {
-  FakeWhen when;
-  std::string call;   // A symbol, or "*" for every call that takes a GPU.
-  uint32_t code = 0;  // An error: what is answered.
-  uint64_t nth = 0;   // Only the nth call, when not 0.
 };
 
 struct FakeProfile {

@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <ctime>
 
-#include "base/files.h"
 #include "sources/amdsmi/reader/amdsmi_abi.h"
 
 namespace gpulens::amdsmi {
 namespace {
 
-constexpr int64_t kLookEveryNs = 20'000'000;
 constexpr double kLinkKibPerSecond = 62.5e6;  // 64 GB/s
 
 // A share of the cap, from the idle power up.
@@ -24,11 +21,8 @@ double PowerAt(const FakeModel& model, double busy) noexcept {
 
 double FakeView::Throttled(FakeThrottle::Cause cause) const noexcept {
   double sum = 0;
-  for (const FakeThrottle& rule : profile->throttles) {
-    bool mine = rule.when.gpu < 0 || rule.when.gpu == static_cast<int>(gpu);
-    if (rule.cause != cause || !mine) continue;
-    sum += std::max(0.0, std::min(since_open, rule.when.to) - rule.when.from);
-  }
+  for (const FakeThrottle& rule : profile->throttles)
+    if (rule.cause == cause) sum += rule.when.HeldFor(gpu, since_open);
   return sum;
 }
 
@@ -51,52 +45,25 @@ FakeWorld& FakeWorld::Get() {
   return *world;
 }
 
-double FakeWorld::SecondsSince(int64_t boot_ns) const noexcept {
-  return static_cast<double>(clock_->Now().boot_ns - boot_ns) * 1e-9;
-}
+FakeWorld::FakeWorld()
+    : FakeMachine({"AMD SMI", "GPULENS_FAKE_AMDSMI", DefaultProfile(), ParseFakeProfile, 1 << 20}) {}
 
 Status FakeWorld::Use(const std::string& yaml, const Clock* clock) {
   Result<FakeProfile> profile = ParseFakeProfile(yaml);
   if (!profile) return profile.error();
   std::lock_guard lock(mutex_);
   clock_ = clock ? clock : &RealClock();
-  profile_ = std::make_shared<const FakeProfile>(*std::move(profile));
+  Replace(*std::move(profile));
   calls_.clear();
   opened_ns_ = clock_->Now().boot_ns;
   given_ = true;
   return Status{};
 }
 
-void FakeWorld::ReloadWhenChanged() {
-  int64_t now = RealClock().Now().boot_ns;
-  if (given_ || path_.empty() || now - last_look_ns_ < kLookEveryNs) return;
-  last_look_ns_ = now;
-  FileMark seen = MarkOf(path_);
-  if (!seen.there() || seen == seen_) return;
-  seen_ = seen;
-  std::string text;
-  if (!ReadFile(path_.c_str(), text)) return;
-  Result<FakeProfile> profile = ParseFakeProfile(text);
-  if (profile) {
-    profile_ = std::make_shared<const FakeProfile>(*std::move(profile));
-  } else {
-    std::fprintf(stderr, "simulated AMD SMI: %s: %s\n", path_.c_str(), profile.error().detail.c_str());
-  }
-}
-
 int FakeWorld::Open() {
   std::unique_lock lock(mutex_);
   opened_ns_ = clock_->Now().boot_ns;
-  if (!given_ && !profile_) {
-    const char* path = std::getenv("GPULENS_FAKE_AMDSMI");
-    if (path && *path) {
-      path_ = path;
-      last_look_ns_ = 0;
-      ReloadWhenChanged();
-    } else {
-      profile_ = std::make_shared<const FakeProfile>(*ParseFakeProfile(std::string(DefaultProfile())));
-    }
-  }
+  LoadLocked();
   if (!profile_) return kFileError;
   lock.unlock();
   int code = Enter("amdsmi_init", -1);
@@ -105,28 +72,12 @@ int FakeWorld::Open() {
   return code;
 }
 
-bool FakeWorld::open() const noexcept {
-  std::lock_guard lock(mutex_);
-  return open_;
-}
-
-std::shared_ptr<const FakeProfile> FakeWorld::profile() {
-  std::lock_guard lock(mutex_);
-  return profile_;
-}
-
 int FakeWorld::Enter(const char* call, int gpu) {
   std::unique_lock lock(mutex_);
-  uint64_t number = ++calls_[call][static_cast<size_t>(gpu + 1)];
+  uint64_t number = CountCall(call, gpu);
   double now = 0;
-  auto holds = [&](const FakeWhen& when) {
-    return gpu >= 0 ? when.Holds(static_cast<unsigned>(gpu), now)
-                    : when.gpu < 0 && now >= when.from && now < when.to;
-  };
-  auto hits = [&](const FakeRule& rule) {
-    bool named = rule.call == call || (rule.call == "*" && gpu >= 0);
-    return named && (rule.nth == 0 || rule.nth == number) && holds(rule.when);
-  };
+  auto hits = [&](const FakeRule& rule) { return rule.Hits(call, gpu, number, now); };
+  auto holds = [&](const FakeWhen& when) { return when.Holds(gpu, now); };
   while (true) {
     ReloadWhenChanged();
     now = SecondsSince(opened_ns_);
@@ -173,13 +124,6 @@ FakeView FakeWorld::View(unsigned gpu, unsigned partition) {
     out.used += static_cast<uint64_t>(process.bytes);
   }
   return out;
-}
-
-uint64_t FakeWorld::Calls(const std::string& call) {
-  std::lock_guard lock(mutex_);
-  uint64_t sum = 0;
-  for (uint64_t count : calls_[call]) sum += count;
-  return sum;
 }
 
 }  // namespace gpulens::amdsmi

@@ -2,12 +2,9 @@
 // call passes, where errors and hangs are put in.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
@@ -36,7 +33,7 @@ struct FakeView {
 };
 
 // Thread-safe. A hang sleeps without the lock.
-class FakeWorld {
+class FakeWorld final : public reader::FakeMachine<FakeProfile, kMaxFakeGpus> {
  public:
   static FakeWorld& Get();
 
@@ -47,28 +44,17 @@ class FakeWorld {
   // amdsmi_init: reads the profile that GPULENS_FAKE_AMDSMI names, else the default; starts the time of
   // rules. The library's code.
   int Open();
-  bool open() const noexcept;
 
   // Counts the call; then waits while it is to hang, and answers the code it is to fail with. `gpu` -1: a
   // call that takes none.
   int Enter(const char* call, int gpu);
   FakeView View(unsigned gpu, unsigned partition);
-  std::shared_ptr<const FakeProfile> profile();
-
-  uint64_t Calls(const std::string& call);
 
  private:
-  void ReloadWhenChanged();
-  double SecondsSince(int64_t boot_ns) const noexcept;
-
-  mutable std::mutex mutex_;
-  const Clock* clock_ = &RealClock();
-  std::shared_ptr<const FakeProfile> profile_;
-  bool given_ = false, open_ = false;
-  std::string path_;
-  FileMark seen_;
-  int64_t last_look_ns_ = 0, opened_ns_ = 0;
-  std::unordered_map<std::string, std::array<uint64_t, kMaxFakeGpus + 1>> calls_;
+  FakeWorld();
 };
+
+// A SymbolLookup. Null for a symbol it does not have, or that the profile lists as missing.
+void* FakeAmdsmiLookup(const char* name);
 
 }  // namespace gpulens::amdsmi

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "base/result.h"
 #include "sources/host/parse/scan.h"
@@ -119,7 +118,7 @@ constexpr std::string_view kLocalTypes[] = {
     "ntfs3", "bcachefs", "jfs",   "msdos", "reiserfs", "nilfs2", "overlay", "tmpfs", "udf",
 };
 
-bool IsWorthKeeping(const Mount& mount) noexcept {
+bool IsWorthKeeping(const MountEntry& mount) noexcept {
   if (std::ranges::find(kPseudoTypes, mount.type) != std::end(kPseudoTypes)) return false;
   if (mount.type == "overlay") return mount.mount_point == "/";
   if (mount.type == "tmpfs") return mount.mount_point == "/dev/shm" || mount.mount_point == "/tmp";
@@ -128,7 +127,7 @@ bool IsWorthKeeping(const Mount& mount) noexcept {
 
 // "36 35 98:0 /root /mnt rw,noatime master:1 - ext4 /dev/root rw,errors=continue": any number of
 // optional fields before the dash.
-bool ParseMountLine(std::string_view rest, Mount& out) {
+bool ParseMountLine(std::string_view rest, MountEntry& out) {
   uint64_t id = 0, parent = 0;
   if (!NextUint(rest, id) || !NextUint(rest, parent)) return false;
   std::string_view minor_text = NextField(rest);
@@ -155,7 +154,7 @@ bool ParseMountLine(std::string_view rest, Mount& out) {
 }
 
 // Subvolumes of one device have numbers of their own, so the device node is compared first.
-bool IsSameFileSystem(const Mount& a, const Mount& b) noexcept {
+bool IsSameFileSystem(const MountEntry& a, const MountEntry& b) noexcept {
   if (a.device.starts_with("/dev/") || b.device.starts_with("/dev/")) return a.device == b.device;
   return a.major == b.major && a.minor == b.minor;
 }
@@ -166,10 +165,10 @@ bool IsBelow(std::string_view path, std::string_view parent) noexcept {
 }
 
 // To reach a local mount below a dead network mount, the kernel would have to query the dead server.
-void MarkMountsBelowRemote(std::span<Mount> mounts) noexcept {
-  for (Mount& mount : mounts) {
+void MarkMountsBelowRemote(std::span<MountEntry> mounts) noexcept {
+  for (MountEntry& mount : mounts) {
     if (mount.mount_class == MountClass::kRemote) continue;
-    for (const Mount& other : mounts) {
+    for (const MountEntry& other : mounts) {
       if (other.mount_class == MountClass::kRemote && IsBelow(mount.mount_point, other.mount_point)) {
         mount.mount_class = MountClass::kRemote;
         break;
@@ -291,8 +290,9 @@ Status ParseMounts(std::string_view text, MountTable& out) {
     if (count == kMaxFileSystems) return TooMany(kMountFile, "file systems", kMaxFileSystems);
     if (!ParseMountLine(line, SlotAt(out.slots, count))) return BadText(kMountFile, "not a mount", line);
     auto fresh = out.slots.begin() + static_cast<std::ptrdiff_t>(count);
-    auto hidden = std::find_if(out.slots.begin(), fresh,
-                               [&](const Mount& kept) { return kept.mount_point == fresh->mount_point; });
+    auto hidden = std::find_if(out.slots.begin(), fresh, [&](const MountEntry& kept) {
+      return kept.mount_point == fresh->mount_point;
+    });
     if (hidden != fresh) {
       // Copied and not moved: so each slot holds the same strings in each parse, and keeps their memory.
       std::copy(hidden + 1, fresh + 1, hidden);
@@ -301,7 +301,7 @@ Status ParseMounts(std::string_view text, MountTable& out) {
     }
     if (!IsWorthKeeping(*fresh)) continue;
     auto same = std::find_if(out.slots.begin(), fresh,
-                             [&](const Mount& kept) { return IsSameFileSystem(kept, *fresh); });
+                             [&](const MountEntry& kept) { return IsSameFileSystem(kept, *fresh); });
     if (same == fresh) {
       ++count;
     } else if (same->root != "/" && fresh->root == "/") {

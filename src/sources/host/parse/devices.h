@@ -67,7 +67,7 @@ enum class MountClass : uint8_t {
   kRemote,  // Network, FUSE, autofs, unknown types, and anything mounted below one of those: a call may hang.
 };
 
-struct Mount {
+struct MountEntry {
   std::string device;  // "/dev/nvme0n1p2", "server:/export".
   std::string mount_point;
   std::string type;
@@ -78,10 +78,10 @@ struct Mount {
 };
 // Slots past `count` only keep memory for the next parse.
 struct MountTable {
-  std::vector<Mount> slots;
+  std::vector<MountEntry> slots;
   size_t count = 0;
 
-  std::span<const Mount> mounts() const noexcept { return std::span(slots).first(count); }
+  std::span<const MountEntry> mounts() const noexcept { return std::span(slots).first(count); }
 };
 // Left out: pseudo file systems and read-only images (proc, sysfs, cgroup, squashfs, ...), overlay other than
 // "/", tmpfs other than /dev/shm and /tmp, mounts that a later one at the same place hides, and repeated

@@ -32,7 +32,7 @@ Status Mounts(std::string_view text) {
   Status status = ParseMounts(text, out);
   CHECK(out.count <= out.slots.size());
   if (!status) return status;
-  for (const Mount& mount : out.mounts()) CHECK(mount.mount_point.starts_with('/'));
+  for (const MountEntry& mount : out.mounts()) CHECK(mount.mount_point.starts_with('/'));
   return status;
 }
 
@@ -47,8 +47,8 @@ Status Memory(std::string_view text) {
 constexpr FuzzParser kParsers[] = {
     Plain<CpuTimes, ParseCpuTimes>,
     Plain<LoadAverage, ParseLoadAverage>,
-    Plain<Uptime, ParseUptime>,
-    Named<Pressure, ParsePressure>,
+    Plain<SystemUptime, ParseUptime>,
+    Named<PressureStall, ParsePressure>,
     Named<std::vector<uint32_t>, ParseCpuList>,
     Memory,
     Plain<VmStat, ParseVmStat>,
@@ -86,7 +86,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;
   std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
   gpulens::Status status = gpulens::kParsers[data[0] % std::size(gpulens::kParsers)](text);
-  // A refusal says why, briefly; outside these codes nothing may come.
+  // A refusal has one of these codes and a short reason.
   bool known = status.ok() || status.code == gpulens::Code::kDataLoss ||
                status.code == gpulens::Code::kExhausted || status.code == gpulens::Code::kUnavailable;
   CHECK(known);

@@ -91,7 +91,7 @@ TEST(CpuList, Forms) {
   EXPECT_EQ(ParseCpuList("f", "0-8000,0-8000", list).code, Code::kExhausted);
 }
 
-TEST(Memory, WhatTheKernelDoesNotPrintIsAbsent) {
+TEST(Memory, FieldsThatTheKernelOmitsAreAbsent) {
   MemoryInfo memory;
   ASSERT_TRUE(ParseMemoryInfo("MemTotal: 10 kB\nMemFree: 5 kB\nSwapTotal: 0 kB\n", memory));
   EXPECT_FALSE(memory.available.has_value());
@@ -110,7 +110,7 @@ std::vector<std::string> DiskNames(const std::string& text) {
   return names;
 }
 
-TEST(DiskStats, PartitionsAreToldFromDisks) {
+TEST(DiskStats, DistinguishesPartitionsFromDisks) {
   auto disk = [](const char* name) { return std::string("8 0 ") + name + " 1 2 3 4 5 6 7 8 9 10 11\n"; };
   EXPECT_THAT(DiskNames(disk("mmcblk0") + disk("mmcblk0p1") + disk("md1") + disk("md12") + disk("md12p3")),
               ElementsAre("mmcblk0", "md1", "md12"));
@@ -143,7 +143,7 @@ TEST(Mounts, OneRowPerFileSystem) {
                   "9 1 0:42 / /n2 rw - nfs h:/x rw\n",
                   table));
   std::vector<std::string> points;
-  for (const Mount& mount : table.mounts()) points.push_back(mount.mount_point);
+  for (const MountEntry& mount : table.mounts()) points.push_back(mount.mount_point);
   EXPECT_THAT(points, ElementsAre("/", "/y", "/home", "/tmp", "/n"));
   EXPECT_TRUE(table.slots[0].read_only);
   EXPECT_EQ(table.slots[4].mount_class, MountClass::kRemote);

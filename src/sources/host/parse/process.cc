@@ -1,5 +1,8 @@
 #include "sources/host/parse/process.h"
 
+#include <array>
+#include <span>
+
 #include "base/result.h"
 #include "sources/host/parse/scan.h"
 
@@ -34,28 +37,12 @@ Result<std::string_view> TakeState(std::string_view text, char& out) {
 Status ParseProcessStat(std::string_view text, ProcessStat& out) {
   ASSIGN_OR_RETURN(std::string_view rest, TakeState(text, out.state));
   // Fields 4 to 24 of proc(5). Some of those that are skipped (null) may be negative.
-  uint64_t* const fields[] = {&out.parent,
-                              nullptr,
-                              nullptr,
-                              nullptr,
-                              nullptr,
-                              nullptr,
-                              nullptr,
-                              nullptr,
-                              &out.major_faults,
-                              nullptr,
-                              &out.user_ticks,
-                              &out.system_ticks,
-                              &out.children_user_ticks,
-                              &out.children_system_ticks,
-                              nullptr,
-                              nullptr,
-                              &out.threads,
-                              nullptr,
-                              &out.start_ticks,
-                              &out.virtual_bytes,
-                              &out.resident_pages};
-  for (uint64_t* field : fields) {
+  std::array<uint64_t*, 25> fields{};
+  fields[4] = &out.parent, fields[12] = &out.major_faults, fields[20] = &out.threads;
+  fields[14] = &out.user_ticks, fields[15] = &out.system_ticks;
+  fields[16] = &out.children_user_ticks, fields[17] = &out.children_system_ticks;
+  fields[22] = &out.start_ticks, fields[23] = &out.virtual_bytes, fields[24] = &out.resident_pages;
+  for (uint64_t* field : std::span(fields).subspan(4)) {
     std::string_view number = NextField(rest);
     auto value = ParseInt<uint64_t>(number);
     if (number.empty() || (field != nullptr && !value)) return BadText(kStatFile, "not a number", number);

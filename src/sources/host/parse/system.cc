@@ -161,7 +161,7 @@ Status ParseLoadAverage(std::string_view text, LoadAverage& out) {
   return lines.Next(line) ? BadText(kFile, "more than one line") : lines.status();
 }
 
-Status ParseUptime(std::string_view text, Uptime& out) {
+Status ParseUptime(std::string_view text, SystemUptime& out) {
   constexpr std::string_view kFile = "proc/uptime";
   LineScanner lines(kFile, text, 2);
   std::string_view line;
@@ -174,14 +174,14 @@ Status ParseUptime(std::string_view text, Uptime& out) {
   return lines.Next(line) ? BadText(kFile, "more than one line") : lines.status();
 }
 
-Status ParsePressure(std::string_view file, std::string_view text, Pressure& out) {
+Status ParsePressure(std::string_view file, std::string_view text, PressureStall& out) {
   out = {};
   LineScanner lines(file, text, 8);
   for (std::string_view line; lines.Next(line);) {
     std::string_view rest = line;
     std::string_view name = NextField(rest);
     if (name != "some" && name != "full") return BadText(file, "not a pressure level", line);
-    Pressure::Level level;
+    PressureStall::Level level;
     const std::pair<std::string_view, double*> averages[] = {
         {"avg10", &level.percent_10s}, {"avg60", &level.percent_60s}, {"avg300", &level.percent_300s}};
     for (const auto& [key, value] : averages) {

@@ -44,21 +44,21 @@ struct LoadAverage {
 Status ParseLoadAverage(std::string_view text, LoadAverage& out);
 
 // /proc/uptime.
-struct Uptime {
+struct SystemUptime {
   double seconds = 0;
 };
-Status ParseUptime(std::string_view text, Uptime& out);
+Status ParseUptime(std::string_view text, SystemUptime& out);
 
 // One file of /proc/pressure. Shares are percent of the time window as printed; total is microseconds. cpu
 // has no `full` before Linux 5.13, irq has no `some`.
-struct Pressure {
+struct PressureStall {
   struct Level {
     double percent_10s = 0, percent_60s = 0, percent_300s = 0;
     uint64_t total_us = 0;
   };
   std::optional<Level> some, full;
 };
-Status ParsePressure(std::string_view file, std::string_view text, Pressure& out);
+Status ParsePressure(std::string_view file, std::string_view text, PressureStall& out);
 
 // /proc/sys/fs/file-nr.
 struct FileHandles {

@@ -22,7 +22,7 @@ TEST(KmsgRecord, HeadAndText) {
   EXPECT_EQ(line.text, "x\ny\\z\\xzz");
 }
 
-TEST(KmsgRecord, WhatProgramsWriteIsNotTheKernels) {
+TEST(KmsgRecord, RecordsOfProgramsAreNotTheKernels) {
   std::string scratch;
   LogLine line;
   EXPECT_FALSE(ParseKmsgRecord("12,77,5,-;NVRM: Xid (PCI:0000:3b:00): 79, forged", scratch, line));
@@ -122,7 +122,7 @@ TEST(Rfc3339, Moments) {
   }
 }
 
-TEST(PciAddress, Spellings) {
+TEST(PciAddress, Forms) {
   for (std::string_view text : {"0000:3b:00.0", "00000000:3B:00.0", "PCI:0000:3b:00", "3b:00.0", "003b:00"}) {
     auto address = ParsePciAddress(text);
     ASSERT_TRUE(address) << text;

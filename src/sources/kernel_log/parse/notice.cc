@@ -3,8 +3,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/parse.h"
@@ -59,7 +57,7 @@ bool IsPeermem(sv message) noexcept {
 }
 
 // "pt_main_thread[2536443]: segfault at 7f797fe00000 ip … error 4 in libnccl.so.2[7f7c7ac00000+d3d3000]".
-bool TakeSegfault(sv message, Notice& out) noexcept {
+bool TakeSegfault(sv message, KernelNotice& out) noexcept {
   size_t mark = message.find("]: segfault at ");
   if (mark == sv::npos || !Has(message.substr(mark), " in libnccl.so")) return false;
   sv front = message.substr(0, mark);
@@ -72,7 +70,7 @@ bool TakeSegfault(sv message, Notice& out) noexcept {
 }
 
 // "… for process python3 pid 1234 thread …" and "… Process python3 pid 1234 thread …".
-void TakeFaultingProcess(sv text, Notice& out) noexcept {
+void TakeFaultingProcess(sv text, KernelNotice& out) noexcept {
   auto rest = After(text, "rocess ");
   auto behind = rest ? After(*rest, " pid ") : std::nullopt;
   if (!behind) return;
@@ -85,7 +83,7 @@ void TakeFaultingProcess(sv text, Notice& out) noexcept {
 // "amdgpu 0000:c1:00.0: amdgpu: ring gfx_0.0.0 timeout, signaled seq=1, emitted seq=3", of older kernels
 // "[drm:amdgpu_job_timedout [amdgpu]] *ERROR* ring gfx timeout, …"; "amdgpu 0000:c1:00.0: amdgpu: [gfxhub0]
 // no-retry page fault (src_id:0 ring:24 vmid:3 pasid:32770, for process python3 pid 1234 thread …)".
-bool TakeAmdgpu(sv message, Notice& out) noexcept {
+bool TakeAmdgpu(sv message, KernelNotice& out) noexcept {
   bool device = message.starts_with("amdgpu "), drm = message.starts_with("[drm:amdgpu_job_timedout");
   if (!device && !drm) return false;
   auto ring = After(message, " ring ");
@@ -111,14 +109,14 @@ std::optional<PciAddress> GpuAfter(sv text, sv mark) noexcept {
 }
 
 // "NVRM: GPU 0000:3b:00.0: RmInitAdapter failed! (0x62:0x40:2393)", of older drivers without the GPU.
-bool TakeInitFailed(sv message, Notice& out) noexcept {
+bool TakeInitFailed(sv message, KernelNotice& out) noexcept {
   if (!message.starts_with("NVRM: ") || !Has(message, "RmInitAdapter failed")) return false;
   out.pci = GpuAfter(message, "GPU ");
   return true;
 }
 
-std::optional<Notice> ParseDriverFault(sv message) {
-  Notice out;
+std::optional<KernelNotice> ParseDriverFault(sv message) {
+  KernelNotice out;
   out.kind = NoticeKind::kDriverFault;
   if (TakeInitFailed(message, out)) {
     out.driver = "nvidia";
@@ -138,8 +136,8 @@ std::optional<Notice> ParseDriverFault(sv message) {
 constexpr uint32_t kMaxXid = 4095;
 constexpr uint32_t kMaxSxid = 999'999;
 
-// "pid=1234, name=python3, …" in front of the text; either may be missing, and both may say '<unknown>'.
-void TakeProcess(sv text, Notice& out) noexcept {
+// "pid=1234, name=python3, …" in front of the text; either may be missing, and both may be '<unknown>'.
+void TakeProcess(sv text, KernelNotice& out) noexcept {
   if (TakePrefix(text, "pid=")) {
     out.pid = ParseInt<int64_t>(Trim(TakeUntil(text, ',')));
     if (out.pid && *out.pid <= 0) out.pid.reset();
@@ -183,9 +181,9 @@ std::optional<uint32_t> HexAt(sv text) noexcept {
 
 // "NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x025001c6 0x00000000 …)": the first word behind the link is the
 // unit's interrupt status, whose bits 20 to 25 number the error.
-void ReadPort(sv text, Notice& out) noexcept {
-  if (Has(text, "Nonfatal") || Has(text, "Non-fatal")) out.grade = Grade::kNonFatal;
-  else if (Has(text, " Fatal")) out.grade = Grade::kFatal;
+void ReadPort(sv text, KernelNotice& out) noexcept {
+  if (Has(text, "Nonfatal") || Has(text, "Non-fatal")) out.grade = ErrorGrade::kNonFatal;
+  else if (Has(text, " Fatal")) out.grade = ErrorGrade::kFatal;
   auto status = After(text, "(0x");
   if (!status) return;
   if (auto bits = HexAt(*status)) out.sub_code = *bits >> 20 & 0x3F;
@@ -193,7 +191,7 @@ void ReadPort(sv text, Notice& out) noexcept {
 
 // "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)". The words differ between
 // drivers, the numbers do not. An unknown number is an action, too.
-void ReadRecovery(sv text, Notice& out) noexcept {
+void ReadRecovery(sv text, KernelNotice& out) noexcept {
   constexpr sv kActions[] = {"none", "reset_gpu", "reboot", "drain", "drain"};
   auto change = After(text, "recovery action changed from ");
   auto to = change ? After(*change, " to 0x") : std::nullopt;
@@ -203,14 +201,14 @@ void ReadRecovery(sv text, Notice& out) noexcept {
 }
 
 // "(PCI:0000:3b:00): 79, …", "(0000:03:00): 31, …", "(PCI:0000:3b:00 GPU-I:05 GPU-CI:00): 13, …".
-std::optional<Notice> ParseXid(sv rest) noexcept {
+std::optional<KernelNotice> ParseXid(sv rest) noexcept {
   size_t close = rest.find(')');
   if (close == sv::npos || close > 64) return std::nullopt;
   sv where = rest.substr(0, close);
   rest = rest.substr(close + 1);
   if (!TakePrefix(rest, ":")) return std::nullopt;
   rest = Trim(rest);
-  Notice out;
+  KernelNotice out;
   out.kind = NoticeKind::kXid;
   out.pci = ParsePciAddress(TakeUntil(where, ' '));
   out.code = TakeNumber<uint32_t>(rest);
@@ -228,10 +226,10 @@ std::optional<Notice> ParseXid(sv rest) noexcept {
 // "GPU 0000:3b:00.0: GPU has fallen off the bus.", "GPU at PCI:0000:3b:00: … fallen off the bus", and the
 // longer "The NVIDIA GPU 0000:3b:00.0 (PCI ID: …) installed in this system has fallen off the bus and is not
 // responding".
-std::optional<Notice> ParseFallenOff(sv message) noexcept {
-  Notice out;
+std::optional<KernelNotice> ParseFallenOff(sv message) noexcept {
+  KernelNotice out;
   out.kind = NoticeKind::kGpuLost;
-  out.grade = Grade::kFatal;
+  out.grade = ErrorGrade::kFatal;
   out.facts = "nvidia.fallen_off_bus";
   for (sv mark : {"GPU at ", "NVIDIA GPU ", "GPU "}) {
     if (!out.pci) out.pci = GpuAfter(message, mark);
@@ -239,7 +237,7 @@ std::optional<Notice> ParseFallenOff(sv message) noexcept {
   return out.pci ? std::optional(out) : std::nullopt;
 }
 
-std::optional<Notice> ParseNvrm(sv message) {
+std::optional<KernelNotice> ParseNvrm(sv message) {
   sv text = message.substr(sv("NVRM: ").size());
   // Twice in test messages of tools.
   TakePrefix(text, "NVRM: ");
@@ -249,7 +247,7 @@ std::optional<Notice> ParseNvrm(sv message) {
   bool fatal = link && link->starts_with("fatal error detected on link ");
   bool training = link && link->find("ailed to train link ") < 2;
   if (!fatal && !training) return std::nullopt;
-  Notice out;
+  KernelNotice out;
   out.kind = NoticeKind::kLinkFailure;
   out.type = fatal ? "fatal" : "training";
   out.facts = fatal ? "nvidia.nvlink_fatal" : "nvidia.nvlink_train_failed";
@@ -260,20 +258,20 @@ std::optional<Notice> ParseNvrm(sv message) {
 
 // "nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up". The lines "… Severity 1
 // Engine instance …" and "… Data {…}" that follow belong to the same error.
-std::optional<Notice> ParseNvswitch(sv message) {
+std::optional<KernelNotice> ParseNvswitch(sv message) {
   auto rest = After(message, ": SXid (");
   if (!rest || message.size() - rest->size() > 48) return std::nullopt;
   size_t close = rest->find(')');
   if (close == sv::npos || close > 32) return std::nullopt;
-  Notice out;
+  KernelNotice out;
   out.kind = NoticeKind::kSxid;
   out.pci = ParsePciAddress(rest->substr(0, close));
   sv text = rest->substr(close + 1);
   if (!out.pci || !TakePrefix(text, ": ")) return std::nullopt;
   out.code = TakeNumber<uint32_t>(text);
   if (!out.code || *out.code == 0 || *out.code > kMaxSxid || !TakePrefix(text, ", ")) return std::nullopt;
-  if (TakePrefix(text, "Fatal")) out.grade = Grade::kFatal;
-  else if (TakePrefix(text, "Non-fatal")) out.grade = Grade::kNonFatal;
+  if (TakePrefix(text, "Fatal")) out.grade = ErrorGrade::kFatal;
+  else if (TakePrefix(text, "Non-fatal")) out.grade = ErrorGrade::kNonFatal;
   else return std::nullopt;
   out.link = LinkOf(text);
   return out;
@@ -287,13 +285,13 @@ bool IsWord(sv text) noexcept {
 
 // "socket: 0, die: 0 3 new correctable hardware errors detected in umc block". Lines that repeat a total ("in
 // total") are no new error, and "no uncorrectable hardware errors" is none at all.
-std::optional<Notice> ParseAmdErrors(sv text) noexcept {
+std::optional<KernelNotice> ParseAmdErrors(sv text) noexcept {
   constexpr struct {
     sv words;
-    Grade grade;
-  } kWords[] = {{" uncorrectable hardware errors", Grade::kFatal},
-                {" correctable hardware errors", Grade::kCorrected},
-                {" deferred hardware errors", Grade::kDeferred}};
+    ErrorGrade grade;
+  } kWords[] = {{" uncorrectable hardware errors", ErrorGrade::kFatal},
+                {" correctable hardware errors", ErrorGrade::kCorrected},
+                {" deferred hardware errors", ErrorGrade::kDeferred}};
   for (auto [words, grade] : kWords) {
     size_t at = text.find(words);
     if (at == sv::npos) continue;
@@ -306,7 +304,7 @@ std::optional<Notice> ParseAmdErrors(sv text) noexcept {
     // A device that sleeps answers with a blank that the driver takes for a count.
     constexpr uint32_t kBlank = 0xFFFF0;
     if (!count || *count == 0 || *count == kBlank || !block) return std::nullopt;
-    Notice out;
+    KernelNotice out;
     out.kind = NoticeKind::kRas;
     out.grade = grade;
     out.count = count;
@@ -317,24 +315,25 @@ std::optional<Notice> ParseAmdErrors(sv text) noexcept {
   return std::nullopt;
 }
 
-std::optional<Notice> ParseAmdEvent(sv text) noexcept {
+std::optional<KernelNotice> ParseAmdEvent(sv text) noexcept {
   constexpr struct {
     sv words;
     NoticeKind kind;
-    Grade grade;
+    ErrorGrade grade;
     sv type, facts;
   } kEvents[] = {
-      {"ERREVENT_ATHUB_INTERRUPT", NoticeKind::kRas, Grade::kFatal, "athub", "amdgpu.ras.athub_fatal"},
-      {"Poison is created", NoticeKind::kRas, Grade::kDeferred, "", "amdgpu.ras.poison_created"},
-      {"poison is consumed by client", NoticeKind::kRas, Grade::kFatal, "", "amdgpu.ras.poison_consumed"},
-      {"GPU reset begin", NoticeKind::kGpuReset, Grade::kUnknown, "", "amdgpu.reset_begin"},
-      {"GPU over temperature range", NoticeKind::kGpuHot, Grade::kUnknown, "trip", ""},
+      {"ERREVENT_ATHUB_INTERRUPT", NoticeKind::kRas, ErrorGrade::kFatal, "athub", "amdgpu.ras.athub_fatal"},
+      {"Poison is created", NoticeKind::kRas, ErrorGrade::kDeferred, "", "amdgpu.ras.poison_created"},
+      {"poison is consumed by client", NoticeKind::kRas, ErrorGrade::kFatal, "",
+       "amdgpu.ras.poison_consumed"},
+      {"GPU reset begin", NoticeKind::kGpuReset, ErrorGrade::kUnknown, "", "amdgpu.reset_begin"},
+      {"GPU over temperature range", NoticeKind::kGpuHot, ErrorGrade::kUnknown, "trip", ""},
       // The driver powers the machine off.
-      {"GPU HW Critical Temperature Fault", NoticeKind::kGpuHot, Grade::kUnknown, "shutdown", ""}};
+      {"GPU HW Critical Temperature Fault", NoticeKind::kGpuHot, ErrorGrade::kUnknown, "shutdown", ""}};
   for (const auto& row : kEvents) {
     size_t at = text.find(row.words);
     if (at == sv::npos || (row.kind == NoticeKind::kGpuReset && at != 0)) continue;
-    Notice out;
+    KernelNotice out;
     out.kind = row.kind;
     out.grade = row.grade;
     out.type = row.type;
@@ -344,16 +343,16 @@ std::optional<Notice> ParseAmdEvent(sv text) noexcept {
   return std::nullopt;
 }
 
-Grade GradeOfPcie(sv text) noexcept {
-  if (text.starts_with("Correct")) return Grade::kCorrected;
-  if (!text.starts_with("Uncorrect")) return Grade::kUnknown;
+ErrorGrade GradeOfPcie(sv text) noexcept {
+  if (text.starts_with("Correct")) return ErrorGrade::kCorrected;
+  if (!text.starts_with("Uncorrect")) return ErrorGrade::kUnknown;
   sv word = text.substr(0, text.find(','));
-  if (Has(word, "(Non-Fatal)")) return Grade::kNonFatal;
-  return Has(word, "(Fatal)") ? Grade::kFatal : Grade::kUnknown;
+  if (Has(word, "(Non-Fatal)")) return ErrorGrade::kNonFatal;
+  return Has(word, "(Fatal)") ? ErrorGrade::kFatal : ErrorGrade::kUnknown;
 }
 
-Notice Hardware(sv type, Grade grade, sv facts = {}) noexcept {
-  Notice out;
+KernelNotice Hardware(sv type, ErrorGrade grade, sv facts = {}) noexcept {
+  KernelNotice out;
   out.kind = NoticeKind::kHardware;
   out.type = type;
   out.grade = grade;
@@ -364,22 +363,22 @@ Notice Hardware(sv type, Grade grade, sv facts = {}) noexcept {
 // "[Hardware Error]: event severity: fatal", "… Corrected error, no action required.", "mce: [Hardware
 // Error]: CPU 1: Machine Check Exception: 5 Bank 3: …". The register lines around these belong to the same
 // error.
-std::optional<Notice> ParseMachineCheck(sv message) noexcept {
+std::optional<KernelNotice> ParseMachineCheck(sv message) noexcept {
   constexpr struct {
     sv start;
-    Grade grade;
+    ErrorGrade grade;
     sv facts = "mce.bank";
-  } kRows[] = {{"event severity: corrected", Grade::kCorrected, "mce.corrected"},
-               {"event severity: recoverable", Grade::kRecoverable},
-               {"event severity: fatal", Grade::kFatal},
-               {"Corrected error", Grade::kCorrected, "mce.corrected"},
-               {"Deferred error", Grade::kRecoverable},
-               {"Uncorrected, software", Grade::kRecoverable},
-               {"Machine check events logged", Grade::kUnknown}};
+  } kRows[] = {{"event severity: corrected", ErrorGrade::kCorrected, "mce.corrected"},
+               {"event severity: recoverable", ErrorGrade::kRecoverable},
+               {"event severity: fatal", ErrorGrade::kFatal},
+               {"Corrected error", ErrorGrade::kCorrected, "mce.corrected"},
+               {"Deferred error", ErrorGrade::kRecoverable},
+               {"Uncorrected, software", ErrorGrade::kRecoverable},
+               {"Machine check events logged", ErrorGrade::kUnknown}};
   auto rest = After(message, "[Hardware Error]: ");
   if (!rest) return std::nullopt;
   if (size_t at = rest->find("event severity: "); at != sv::npos) rest->remove_prefix(at);
-  else if (Has(*rest, "Machine Check Exception:")) return Hardware("mce", Grade::kFatal, "mce.bank");
+  else if (Has(*rest, "Machine Check Exception:")) return Hardware("mce", ErrorGrade::kFatal, "mce.bank");
   for (const auto& row : kRows) {
     if (rest->starts_with(row.start)) return Hardware("mce", row.grade, row.facts);
   }
@@ -387,7 +386,7 @@ std::optional<Notice> ParseMachineCheck(sv message) noexcept {
 }
 
 // "EDAC MC0: 1 CE memory read error on …".
-std::optional<Notice> ParseEdac(sv message) noexcept {
+std::optional<KernelNotice> ParseEdac(sv message) noexcept {
   if (!TakePrefix(message, "EDAC MC")) return std::nullopt;
   if (!TakeNumber<uint32_t>(message) || !TakePrefix(message, ": ")) return std::nullopt;
   auto count = TakeNumber<uint32_t>(message);
@@ -395,41 +394,42 @@ std::optional<Notice> ParseEdac(sv message) noexcept {
   bool corrected = message.starts_with(" CE ");
   if (!corrected && !message.starts_with(" UE ")) return std::nullopt;
   // The machine still runs: recoverable.
-  Notice out = Hardware("edac", corrected ? Grade::kCorrected : Grade::kRecoverable);
+  KernelNotice out = Hardware("edac", corrected ? ErrorGrade::kCorrected : ErrorGrade::kRecoverable);
   out.count = count;
   return out;
 }
 
-std::optional<Notice> ParseNvme(sv message) noexcept {
+std::optional<KernelNotice> ParseNvme(sv message) noexcept {
   if (message.starts_with("nvme ")) {
     if (Has(message, "Disabling device after reset failure") || Has(message, "Removing after probe failure"))
-      return Hardware("nvme", Grade::kFatal);
+      return Hardware("nvme", ErrorGrade::kFatal);
     if (Has(message, "controller is down; will reset") || Has(message, " timeout, "))
-      return Hardware("nvme", Grade::kRecoverable);
+      return Hardware("nvme", ErrorGrade::kRecoverable);
     return std::nullopt;
   }
   bool medium = Has(message, "critical medium error, dev nvme");
-  return medium ? std::optional(Hardware("nvme", Grade::kUnknown)) : std::nullopt;
+  return medium ? std::optional(Hardware("nvme", ErrorGrade::kUnknown)) : std::nullopt;
 }
 
-std::optional<Notice> ParseHeat(sv message) noexcept {
-  if (Has(message, "critical temperature reached")) return Hardware("thermal", Grade::kFatal, "thermal.trip");
+std::optional<KernelNotice> ParseHeat(sv message) noexcept {
+  if (Has(message, "critical temperature reached"))
+    return Hardware("thermal", ErrorGrade::kFatal, "thermal.trip");
   if (Has(message, "temperature above threshold, cpu clock throttled"))
-    return Hardware("thermal", Grade::kRecoverable, "thermal.cpu_throttle");
+    return Hardware("thermal", ErrorGrade::kRecoverable, "thermal.cpu_throttle");
   return std::nullopt;
 }
 
-std::optional<Notice> ParseAmdgpu(sv message) {
+std::optional<KernelNotice> ParseAmdgpu(sv message) {
   sv text = message;
   auto pci = TakeDevice(text);
   if (!pci) {
     // Old drivers name no device: "amdgpu: 3 uncorrectable hardware errors detected in UMC block".
-    std::optional<Notice> errors = TakePrefix(text, "amdgpu: ") ? ParseAmdErrors(text) : std::nullopt;
+    std::optional<KernelNotice> errors = TakePrefix(text, "amdgpu: ") ? ParseAmdErrors(text) : std::nullopt;
     if (errors) errors->driver = "amdgpu";
     return errors;
   }
   TakePrefix(text, "amdgpu: ");
-  std::optional<Notice> out = ParseAmdErrors(text);
+  std::optional<KernelNotice> out = ParseAmdErrors(text);
   if (!out) out = ParseAmdEvent(text);
   if (!out) return out;
   out->pci = pci;
@@ -437,9 +437,9 @@ std::optional<Notice> ParseAmdgpu(sv message) {
   return out;
 }
 
-std::optional<Notice> ParseHabana(sv message) {
+std::optional<KernelNotice> ParseHabana(sv message) {
   sv text = message;
-  Notice out;
+  KernelNotice out;
   out.driver = "habanalabs";
   out.pci = TakeDevice(text);
   if (!out.pci) return std::nullopt;
@@ -451,28 +451,28 @@ std::optional<Notice> ParseHabana(sv message) {
 }
 
 // "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)".
-std::optional<Notice> ParsePcieError(sv message) {
+std::optional<KernelNotice> ParsePcieError(sv message) {
   auto severity = After(message, "PCIe Bus Error: severity=");
-  Notice out;
+  KernelNotice out;
   out.kind = NoticeKind::kPcieError;
   sv rest = message;
   out.driver = TakeUntil(rest, ' ');
   sv text = message;
   out.pci = TakeDevice(text);
-  out.grade = severity ? GradeOfPcie(*severity) : Grade::kUnknown;
-  if (!out.pci || out.grade == Grade::kUnknown || !IsWord(out.driver)) return std::nullopt;
+  out.grade = severity ? GradeOfPcie(*severity) : ErrorGrade::kUnknown;
+  if (!out.pci || out.grade == ErrorGrade::kUnknown || !IsWord(out.driver)) return std::nullopt;
   auto type = After(*severity, "type=");
   if (type && type->starts_with("Physical")) out.type = "physical";
   else if (type && type->starts_with("Data Link")) out.type = "data_link";
   else if (type && type->starts_with("Transaction")) out.type = "transaction";
-  out.facts = out.grade == Grade::kCorrected  ? "aer.correctable"
-              : out.grade == Grade::kNonFatal ? "aer.nonfatal"
-                                              : "aer.fatal";
+  out.facts = out.grade == ErrorGrade::kCorrected  ? "aer.correctable"
+              : out.grade == ErrorGrade::kNonFatal ? "aer.nonfatal"
+                                                   : "aer.fatal";
   return out;
 }
 
-std::optional<Notice> ParseOom(sv message) {
-  Notice out;
+std::optional<KernelNotice> ParseOom(sv message) {
+  KernelNotice out;
   if (message.starts_with("oom-kill:constraint=")) {
     auto cgroup = After(message, "task_memcg=");
     auto pid = After(message, ",pid=");
@@ -499,7 +499,7 @@ std::optional<Notice> ParseOom(sv message) {
   return out;
 }
 
-std::optional<Notice> ParseHardware(sv message) {
+std::optional<KernelNotice> ParseHardware(sv message) {
   if (auto notice = ParseMachineCheck(message)) return notice;
   if (auto notice = ParseEdac(message)) return notice;
   if (auto notice = ParseNvme(message)) return notice;
@@ -508,7 +508,7 @@ std::optional<Notice> ParseHardware(sv message) {
 
 }  // namespace
 
-std::optional<Notice> ParseMessage(sv message) {
+std::optional<KernelNotice> ParseMessage(sv message) {
   // The first bytes decide; most messages match none of them.
   if (message.starts_with("NVRM: ")) {
     if (auto notice = ParseNvrm(message)) return notice;
@@ -527,11 +527,11 @@ std::optional<Notice> ParseMessage(sv message) {
   return ParseHardware(message);
 }
 
-std::optional<Notice> NoticeReader::Read(sv message) {
+std::optional<KernelNotice> NoticeReader::Read(sv message) {
   constexpr sv kFirst = "NVRM: The NVIDIA GPU ", kLast = "NVRM: fallen off the bus";
-  // Lines of other drivers may stand between the three.
+  // Lines of other drivers may come between the three.
   constexpr int kMostLines = 8;
-  if (std::optional<Notice> notice = ParseMessage(message)) return notice;
+  if (std::optional<KernelNotice> notice = ParseMessage(message)) return notice;
   if (message.starts_with(kFirst)) {
     sv rest = message.substr(kFirst.size());
     begun_ = ParsePciAddress(Trim(TakeUntil(rest, ' ')));
@@ -543,9 +543,9 @@ std::optional<Notice> NoticeReader::Read(sv message) {
     return std::nullopt;
   }
   if (!message.starts_with(kLast)) return std::nullopt;
-  Notice lost;
+  KernelNotice lost;
   lost.kind = NoticeKind::kGpuLost;
-  lost.grade = Grade::kFatal;
+  lost.grade = ErrorGrade::kFatal;
   lost.facts = "nvidia.fallen_off_bus";
   lost.pci = std::exchange(begun_, std::nullopt);
   return lost;

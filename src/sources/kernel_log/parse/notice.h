@@ -27,19 +27,19 @@ enum class NoticeKind : uint8_t {
 };
 
 // Severity in the message.
-enum class Grade : uint8_t { kUnknown, kCorrected, kDeferred, kRecoverable, kNonFatal, kFatal };
+enum class ErrorGrade : uint8_t { kUnknown, kCorrected, kDeferred, kRecoverable, kNonFatal, kFatal };
 
 // Views lie in the message.
-struct Notice {
+struct KernelNotice {
   NoticeKind kind = NoticeKind::kXid;
-  Grade grade = Grade::kUnknown;
+  ErrorGrade grade = ErrorGrade::kUnknown;
   std::string_view type;    // kHardware: mce edac nvme thermal; kRas: block; kPcieError: layer; kLinkFailure:
                             // fatal training; kGpuHot: trip shutdown
   std::string_view driver;  // kPcieError: of the device; kRas, kGpuReset: amdgpu, habanalabs
   std::optional<PciAddress> pci;
   std::optional<uint32_t> code, link, count;
   std::optional<uint32_t> sub_code;  // kXid 144 to 150: which error of the unit
-  std::string_view action;           // kXid 154: what the driver asks for, as in gpu.xid.action
+  std::string_view action;           // kXid 154: the action that the driver recommends, as in gpu.xid.action
   std::optional<int64_t> pid;
   std::string_view process, cgroup;
   // The row in src/catalog/codes/ras.tsv: "nvidia.fallen_off_bus"; empty: none, or by code.
@@ -47,13 +47,13 @@ struct Notice {
 };
 
 // None for other messages.
-std::optional<Notice> ParseMessage(std::string_view message);
+std::optional<KernelNotice> ParseMessage(std::string_view message);
 
 // Parses successive messages. Files and the journal split a message into lines: joins the driver's three
 // lines about a GPU that has fallen off the bus. Not thread-safe.
 class NoticeReader {
  public:
-  std::optional<Notice> Read(std::string_view message);
+  std::optional<KernelNotice> Read(std::string_view message);
 
  private:
   std::optional<PciAddress> begun_;  // the GPU that the first line names

@@ -18,7 +18,7 @@ struct XidLine {
   std::string_view text;
   uint32_t code;
   std::string_view bus, process;
-  int64_t pid;  // 0: not said
+  int64_t pid;  // 0: unknown
 };
 
 // As drivers from R300 to R590 write them.
@@ -86,19 +86,19 @@ TEST(Notice, LinksAndSubCodesOfNvlinkXids) {
   auto of = [](std::string_view text) {
     return ParseMessage("NVRM: Xid (PCI:0009:01:00): " + std::string(text)).value();
   };
-  Notice fatal = of("149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x025001c6 0x00000000 0x00000000)");
+  KernelNotice fatal = of("149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 14 (0x025001c6 0x00000000 0x00000000)");
   EXPECT_THAT(fatal.link, Optional(14u));
   EXPECT_THAT(fatal.sub_code, Optional(37u));
-  EXPECT_EQ(fatal.grade, Grade::kFatal);
-  Notice mild = of("145, RLW_CTRL Nonfatal XC1 i0 Link 13 (0x00000004 0x00000001)");
+  EXPECT_EQ(fatal.grade, ErrorGrade::kFatal);
+  KernelNotice mild = of("145, RLW_CTRL Nonfatal XC1 i0 Link 13 (0x00000004 0x00000001)");
   EXPECT_THAT(mild.link, Optional(13u));
   EXPECT_THAT(mild.sub_code, Optional(0u));
-  EXPECT_EQ(mild.grade, Grade::kNonFatal);
-  Notice older =
+  EXPECT_EQ(mild.grade, ErrorGrade::kNonFatal);
+  KernelNotice older =
       of("74, pid='<unknown>', name=<unknown>, NVLink: fatal error detected on link 6(0x0, 0x0, 0x10000)");
   EXPECT_THAT(older.link, Optional(6u));
   EXPECT_FALSE(older.sub_code);
-  Notice none = of("149, NETIR_LINK_EVT Fatal XC0 i0 Link -1 (0xzz");
+  KernelNotice none = of("149, NETIR_LINK_EVT Fatal XC0 i0 Link -1 (0xzz");
   EXPECT_FALSE(none.link);
   EXPECT_FALSE(none.sub_code);
   EXPECT_FALSE(of("31, Ch 00000008 Link 3 (0x025001c6)").link) << "no link speaks here";
@@ -110,7 +110,7 @@ TEST(Notice, AnInjectedLineHasThePrefixTwice) {
   EXPECT_THAT(notice->code, Optional(79u));
 }
 
-TEST(Notice, WhatOnlyLooksLikeAnXid) {
+TEST(Notice, TextsThatLookLikeAnXidAreIgnored) {
   for (std::string_view text :
        {"NVRM: Xid (PCI:0000:3b:00)", "NVRM: Xid (PCI:0000:3b:00): ", "NVRM: Xid (PCI:0000:3b:00): x, y",
         "NVRM: Xid (PCI:0000:3b:00): 0, zero is none", "NVRM: Xid (PCI:0000:3b:00): 4096, too large",
@@ -142,7 +142,7 @@ TEST(Notice, Switches) {
       ParseMessage("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up");
   ASSERT_TRUE(fatal);
   EXPECT_EQ(fatal->kind, NoticeKind::kSxid);
-  EXPECT_EQ(fatal->grade, Grade::kFatal);
+  EXPECT_EQ(fatal->grade, ErrorGrade::kFatal);
   EXPECT_THAT(fatal->code, Optional(20034u));
   EXPECT_THAT(fatal->link, Optional(30u));
   EXPECT_EQ(fatal->pci->ToString(), "0000:86:00.0");
@@ -150,8 +150,8 @@ TEST(Notice, Switches) {
       "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 24007, Non-fatal, Link 46 sourcetrack timeout error "
       "(First)");
   ASSERT_TRUE(mild);
-  EXPECT_EQ(mild->grade, Grade::kNonFatal);
-  // What follows an error tells no new one.
+  EXPECT_EQ(mild->grade, ErrorGrade::kNonFatal);
+  // The lines that follow an error report no new one.
   EXPECT_FALSE(
       ParseMessage("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Severity 1 Engine instance 30"));
   EXPECT_FALSE(ParseMessage("nvidia-nvswitch3: SXid (PCI:0000:86:00.0): 20034, Data {0x00000001}"));
@@ -173,21 +173,21 @@ TEST(Notice, NvlinkFailures) {
 TEST(Notice, AmdErrorsByBlock) {
   struct {
     std::string_view text;
-    Grade grade;
+    ErrorGrade grade;
     std::string_view block;
     uint32_t count;
   } const kLines[] = {
       {"amdgpu 0000:c1:00.0: amdgpu: 3 correctable hardware errors detected in umc block, no user action is "
        "needed.",
-       Grade::kCorrected, "umc", 3},
+       ErrorGrade::kCorrected, "umc", 3},
       {"amdgpu 0000:c1:00.0: amdgpu: socket: 0, die: 0 1 new uncorrectable hardware errors detected in gfx "
        "block",
-       Grade::kFatal, "gfx", 1},
+       ErrorGrade::kFatal, "gfx", 1},
       {"amdgpu 0000:c1:00.0: amdgpu: {12}socket: 4 7 new correctable hardware errors detected in xgmi_wafl "
        "block",
-       Grade::kCorrected, "xgmi_wafl", 7},
+       ErrorGrade::kCorrected, "xgmi_wafl", 7},
       {"amdgpu 0000:c1:00.0: amdgpu: socket: 0, die: 0, 2 new deferred hardware errors detected in umc block",
-       Grade::kDeferred, "umc", 2},
+       ErrorGrade::kDeferred, "umc", 2},
   };
   for (const auto& line : kLines) {
     auto notice = ParseMessage(line.text);
@@ -277,7 +277,7 @@ TEST(NoticeReader, TheThreeLinesOfAGpuThatHasFallenOffTheBus) {
   EXPECT_EQ(lost->pci->ToString(), "0000:3b:00.0");
   EXPECT_EQ(lost->facts, "nvidia.fallen_off_bus");
   EXPECT_FALSE(reader.Read(kThird)) << "which one is known once";
-  // What stands between belongs to nobody; what comes much later is about another GPU.
+  // Lines in between are ignored; a last line that comes much later is about another GPU.
   EXPECT_FALSE(reader.Read(kFirst));
   EXPECT_TRUE(reader.Read("NVRM: Xid (PCI:0000:86:00): 31, Ch 00000008"));
   EXPECT_TRUE(reader.Read(kThird));
@@ -309,7 +309,7 @@ TEST(Notice, AmdGpusThatAreTooHot) {
 
 TEST(Notice, ResetsAndPoison) {
   EXPECT_EQ(ParseMessage("amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!")->kind, NoticeKind::kGpuReset);
-  EXPECT_EQ(ParseMessage("amdgpu 0000:c1:00.0: amdgpu: Poison is created")->grade, Grade::kDeferred);
+  EXPECT_EQ(ParseMessage("amdgpu 0000:c1:00.0: amdgpu: Poison is created")->grade, ErrorGrade::kDeferred);
   EXPECT_EQ(
       ParseMessage("amdgpu 0000:c1:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) "
                    "detected!")
@@ -326,7 +326,7 @@ TEST(Notice, PcieErrorReports) {
       "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)");
   ASSERT_TRUE(corrected);
   EXPECT_EQ(corrected->kind, NoticeKind::kPcieError);
-  EXPECT_EQ(corrected->grade, Grade::kCorrected);
+  EXPECT_EQ(corrected->grade, ErrorGrade::kCorrected);
   EXPECT_EQ(corrected->type, "physical");
   EXPECT_EQ(corrected->driver, "nvidia");
   auto nonfatal = ParseMessage(
@@ -334,13 +334,13 @@ TEST(Notice, PcieErrorReports) {
       "(Requester "
       "ID)");
   ASSERT_TRUE(nonfatal);
-  EXPECT_EQ(nonfatal->grade, Grade::kNonFatal);
+  EXPECT_EQ(nonfatal->grade, ErrorGrade::kNonFatal);
   EXPECT_EQ(nonfatal->type, "transaction");
   EXPECT_EQ(
       ParseMessage(
           "amdgpu 0000:c1:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Data Link Layer, ()")
           ->grade,
-      Grade::kFatal);
+      ErrorGrade::kFatal);
   EXPECT_FALSE(ParseMessage("nvidia 0000:3b:00.0: PCIe Bus Error: severity=Odd, type=Physical Layer"));
   EXPECT_FALSE(ParseMessage("nvidia somewhere: PCIe Bus Error: severity=Corrected, type=Physical Layer"));
 }
@@ -369,21 +369,21 @@ TEST(Notice, OomKills) {
 TEST(Notice, HardwareOfTheHost) {
   struct {
     std::string_view text, type;
-    Grade grade;
+    ErrorGrade grade;
   } const kLines[] = {
       {"mce: [Hardware Error]: CPU 1: Machine Check Exception: 5 Bank 3: be00000000800400", "mce",
-       Grade::kFatal},
-      {"[Hardware Error]: Corrected error, no action required.", "mce", Grade::kCorrected},
-      {"{1}[Hardware Error]: event severity: recoverable", "mce", Grade::kRecoverable},
-      {"mce: [Hardware Error]: Machine check events logged", "mce", Grade::kUnknown},
-      {"EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0", "edac", Grade::kCorrected},
-      {"EDAC MC12: 2 UE memory scrubbing error on any memory", "edac", Grade::kRecoverable},
-      {"nvme nvme0: I/O 12 QID 3 timeout, aborting", "nvme", Grade::kRecoverable},
-      {"nvme nvme1: Disabling device after reset failure: -19", "nvme", Grade::kFatal},
-      {"critical medium error, dev nvme0n1, sector 4711 op 0x0:(READ)", "nvme", Grade::kUnknown},
-      {"thermal thermal_zone0: critical temperature reached, shutting down", "thermal", Grade::kFatal},
+       ErrorGrade::kFatal},
+      {"[Hardware Error]: Corrected error, no action required.", "mce", ErrorGrade::kCorrected},
+      {"{1}[Hardware Error]: event severity: recoverable", "mce", ErrorGrade::kRecoverable},
+      {"mce: [Hardware Error]: Machine check events logged", "mce", ErrorGrade::kUnknown},
+      {"EDAC MC0: 1 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0", "edac", ErrorGrade::kCorrected},
+      {"EDAC MC12: 2 UE memory scrubbing error on any memory", "edac", ErrorGrade::kRecoverable},
+      {"nvme nvme0: I/O 12 QID 3 timeout, aborting", "nvme", ErrorGrade::kRecoverable},
+      {"nvme nvme1: Disabling device after reset failure: -19", "nvme", ErrorGrade::kFatal},
+      {"critical medium error, dev nvme0n1, sector 4711 op 0x0:(READ)", "nvme", ErrorGrade::kUnknown},
+      {"thermal thermal_zone0: critical temperature reached, shutting down", "thermal", ErrorGrade::kFatal},
       {"mce: CPU3: Core temperature above threshold, cpu clock throttled (total events = 1)", "thermal",
-       Grade::kRecoverable},
+       ErrorGrade::kRecoverable},
   };
   for (const auto& line : kLines) {
     auto notice = ParseMessage(line.text);
@@ -402,7 +402,7 @@ TEST(Notice, TextForPeopleHasNoControlBytes) {
   EXPECT_LE(CleanText(std::string(100'000, '\x01')).size(), 1000u);
 }
 
-// How many messages of a file say something, by kind.
+// The number of notices in a file, by kind.
 std::map<NoticeKind, int> CountFile(const std::string& path) {
   std::map<NoticeKind, int> counts;
   auto text = ReadFile(path, 4 << 20);

@@ -41,7 +41,7 @@ class ApiCallTest : public ::testing::Test {
     loop_.Call([&] { call_.Cancel(); });
     loop_.Stop();
   }
-  // Files are told apart by size or time: a changed one has another size here.
+  // Changes are detected by size or time: a changed file has another size here.
   void Account(const std::string& token, const std::string& ca) {
     folder_.Write("token", token);
     folder_.Write("ca.crt", ca);
@@ -51,13 +51,13 @@ class ApiCallTest : public ::testing::Test {
     EXPECT_TRUE(api.ok());
     return ApiAccess(*api);
   }
-  ApiCall::Answer Query(const ApiAccess& access, ApiCall::Query ask = {.target = "/version"}) {
-    ask.timeout = seconds(20);
+  ApiCall::Answer Query(const ApiAccess& access, ApiCall::Query query = {.target = "/version"}) {
+    query.timeout = seconds(20);
     std::mutex mutex;
     std::condition_variable came;
     bool ended = false;
     loop_.Call([&] {
-      call_.Start(access, ask);
+      call_.Start(access, query);
       call_.WakeAtEnd([&] {
         std::lock_guard lock(mutex);
         ended = true;
@@ -98,12 +98,12 @@ TEST_F(ApiCallTest, SpeaksTlsByTheClustersAuthorityAndFollowsTheToken) {
   EXPECT_EQ(Query(access).status, 200);
   EXPECT_THAT(server.requests().back(), HasSubstr("Authorization: Bearer the second\r\n"));
 
-  const size_t asked = server.requests().size();
+  const size_t requests = server.requests().size();
   Account("the second", other.certificate + "\n");
   ASSERT_TRUE(access.Refresh().ok());
   ApiCall::Answer answer = Query(access);
   EXPECT_EQ(answer.failure, HttpFailure::kTls) << answer.detail;
-  EXPECT_EQ(server.requests().size(), asked) << "no token for a server that is not the cluster's";
+  EXPECT_EQ(server.requests().size(), requests) << "no token for a server that is not the cluster's";
   std::filesystem::remove(folder_.path() + "/token");
   EXPECT_FALSE(access.Refresh().ok());
 }
@@ -127,9 +127,9 @@ TEST_F(ApiCallTest, ShowsTheCertificateOfAKubeconfig) {
   EXPECT_EQ(Query(access).status, 200);
   auto stranger = FindApiServer(folder_.Write("stranger", head + "token: t}}]\n"));
   ASSERT_TRUE(stranger.ok()) << stranger.error().detail;
-  ApiAccess nobody(*stranger);
-  ASSERT_TRUE(nobody.Refresh().ok());
-  EXPECT_NE(Query(nobody).failure, HttpFailure::kNone);
+  ApiAccess without_certificate(*stranger);
+  ASSERT_TRUE(without_certificate.Refresh().ok());
+  EXPECT_NE(Query(without_certificate).failure, HttpFailure::kNone);
 }
 
 TEST_F(ApiCallTest, AStreamComesInPiecesAndIsBounded) {
@@ -151,7 +151,7 @@ TEST_F(ApiCallTest, AStreamComesInPiecesAndIsBounded) {
   EXPECT_EQ(answer.body, "") << "handed over";
   EXPECT_EQ(streamed_, all);
   EXPECT_FALSE(overflowed_);
-  // Nobody takes what comes.
+  // The body is not read.
   answer = Query(access, {.target = "/watch", .most_bytes = all.size() / 2, .stream = true});
   EXPECT_EQ(answer.failure, HttpFailure::kNone) << answer.detail;
   EXPECT_TRUE(overflowed_);

@@ -1,6 +1,5 @@
 #include "sources/kubelet/api/pod_watch.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "base/parse.h"

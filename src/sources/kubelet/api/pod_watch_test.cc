@@ -118,7 +118,7 @@ TEST_F(PodWatchTest, GoesOnWhereAWatchEnded) {
   EXPECT_THAT(server.requests()[2], HasSubstr("&resourceVersion=77 "));
 }
 
-TEST_F(PodWatchTest, ListsAnewWhenTheVersionIsForgotten) {
+TEST_F(PodWatchTest, ListsAgainWhenTheVersionHasExpired) {
   std::atomic<int> watches = 0, lists = 0;
   ScriptedServer server([&](int, int, const std::string& request) {
     if (request.find("watch=1") == std::string::npos) {
@@ -140,10 +140,10 @@ TEST_F(PodWatchTest, ListsAnewWhenTheVersionIsForgotten) {
 }
 
 TEST_F(PodWatchTest, BacksOffAndForgetsAfterAMinute) {
-  std::atomic<int> asked = 0;
+  std::atomic<int> requests = 0;
   std::atomic<bool> allowed = true;
   ScriptedServer server([&](int, int, const std::string& request) {
-    ++asked;
+    ++requests;
     if (!allowed) return Turn{.answer = "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"};
     if (request.find("watch=1") != std::string::npos) return Turn{.answer = Answer200("{no json}\n")};
     return Turn{.answer = Answer200(ListJson(PodJson("a", "u1")))};
@@ -156,9 +156,9 @@ TEST_F(PodWatchTest, BacksOffAndForgetsAfterAMinute) {
   ASSERT_TRUE(Until([&] { return watch->status().code == Code::kPermissionDenied; }));
   ASSERT_TRUE(Until([&] { return !store().synced; })) << "a minute of rounds";
   EXPECT_TRUE(store().pods.empty());
-  int before = asked;
+  int before = requests;
   for (int i = 0; i < 60; ++i) Round();
-  EXPECT_LE(asked - before, 3) << "60 s of rounds, asked seldom";
+  EXPECT_LE(requests - before, 3) << "60 s of rounds, with back-off";
 }
 
 TEST(ApiServer, IsFoundInAPod) {
@@ -172,7 +172,7 @@ TEST(ApiServer, IsFoundInAPod) {
   EXPECT_EQ(InClusterServer("fd00::1", "", folder.path())->url.host, "fd00::1");
 }
 
-TEST(ApiServer, ReadsTokensAnewWhenTheyChange) {
+TEST(ApiServer, ReadsTokensAgainWhenTheyChange) {
   gpulens::testing::TempFolder folder;
   ApiServer server;
   server.url = *ParseHttpUrl("http://127.0.0.1:1");

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "base/json_scanner.h"
+#include "base/json.h"
 #include "base/parse.h"
 #include "base/rfc3339.h"
 #include "base/text.h"
@@ -130,8 +130,8 @@ void ReadDevice(JsonScanner& json, std::vector<SliceDevice>& out) {
         if (part == "attributes") ReadDeviceAttributes(json, device);
       });
   });
-  bool told = !device.uuid.empty() || !device.pci.empty();
-  if (told && !device.device.empty()) out.push_back(std::move(device));
+  bool identified = !device.uuid.empty() || !device.pci.empty();
+  if (identified && !device.device.empty()) out.push_back(std::move(device));
 }
 
 void ReadSlice(JsonScanner& json, SliceList& list) {

@@ -18,7 +18,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TEST(Rfc3339, ReadsWhatKubernetesWrites) {
+TEST(Rfc3339, ReadsTimesOfKubernetes) {
   EXPECT_EQ(ParseRfc3339("1970-01-01T00:00:01Z"), 1'000'000'000);
   EXPECT_EQ(ParseRfc3339("2026-06-26T10:14:31.5Z"), 1782468871'500'000'000);
   EXPECT_EQ(ParseRfc3339("2026-06-26T12:14:31+02:00"), 1782468871'000'000'000);
@@ -137,7 +137,7 @@ TEST(Checkpoint, ReadsBothForms) {
   EXPECT_TRUE(none.ok() && none->empty());
 }
 
-TEST(StatsSummary, ReadsNumbersAndLeavesOutWhatIsNotTold) {
+TEST(StatsSummary, ReadsNumbersAndOmitsMissingOnes) {
   auto summary = ParseStatsSummary(R"({"node":{"nodeName":"n1","cpu":{"usageNanoCores":5}},"pods":[
      {"podRef":{"name":"p","namespace":"ml","uid":"u"},"startTime":"1970-01-01T00:00:09Z",
       "network":{"rxBytes":10,"interfaces":[{"rxBytes":99}]},

@@ -15,7 +15,7 @@ namespace {
 using protozero::pbf_writer;
 using ::testing::ElementsAre;
 
-std::string KeyOf(Vendor vendor, std::string_view id) {
+std::string KeyOf(DeviceVendor vendor, std::string_view id) {
   auto parsed = ParseDeviceId(vendor, id);
   return parsed ? parsed->Key() + (parsed->replica ? " shared" : "") : "none";
 }
@@ -23,44 +23,44 @@ std::string KeyOf(Vendor vendor, std::string_view id) {
 TEST(DeviceId, KnowsTheFormsOfAllPlugins) {
   constexpr std::string_view kUuid = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
   std::string gpu(kUuid);
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu), "nvidia:gpu:" + gpu);
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + "::3"), "nvidia:gpu:" + gpu + " shared");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-a-b"), "nvidia:mig:MIG-a-b");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-a-b::1"), "nvidia:mig:MIG-a-b shared");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu + "/7/0"), "nvidia:place:" + gpu + "/7/0");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu), "nvidia:mig:MIG-" + gpu);
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + "-3"), "nvidia:gpu:" + gpu + " shared") << "HAMi";
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + "-12-0-7"), "nvidia:gpu:" + gpu + " shared");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "MIG-" + gpu.substr(4) + "-1"),
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, gpu), "nvidia:gpu:" + gpu);
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, gpu + "::3"), "nvidia:gpu:" + gpu + " shared");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "MIG-a-b"), "nvidia:mig:MIG-a-b");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "MIG-a-b::1"), "nvidia:mig:MIG-a-b shared");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "MIG-" + gpu + "/7/0"), "nvidia:place:" + gpu + "/7/0");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "MIG-" + gpu), "nvidia:mig:MIG-" + gpu);
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, gpu + "-3"), "nvidia:gpu:" + gpu + " shared") << "HAMi";
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, gpu + "-12-0-7"), "nvidia:gpu:" + gpu + " shared");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "MIG-" + gpu.substr(4) + "-1"),
             "nvidia:mig:MIG-" + gpu.substr(4) + " shared");
-  EXPECT_EQ(KeyOf(Vendor::kAmd, "0000:03:00.1"), "amd:pci:0000:03:00.1") << "the function is kept";
-  EXPECT_EQ(KeyOf(Vendor::kAmd, "00000000:03:00.1"), "amd:pci:0000:03:00.1");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0"), "nvidia:minor:0");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia12/vgpu3"), "nvidia:minor:12 shared");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0/gi5"), "nvidia:minor:0/5");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "nvidia0/gi5/vgpu0"), "nvidia:minor:0/5 shared");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, "7"), "nvidia:index:7");
-  EXPECT_EQ(KeyOf(Vendor::kAmd, "0000:03:00.0"), "amd:pci:0000:03:00.0");
-  EXPECT_EQ(KeyOf(Vendor::kAmd, "amdgpu_xcp_4"), "amd:partition:4");
-  EXPECT_EQ(KeyOf(Vendor::kGaudi, "5"), "gaudi:index:5");
-  EXPECT_EQ(KeyOf(Vendor::kGaudi, "AM12345"), "gaudi:serial:AM12345");
+  EXPECT_EQ(KeyOf(DeviceVendor::kAmd, "0000:03:00.1"), "amd:pci:0000:03:00.1") << "the function is kept";
+  EXPECT_EQ(KeyOf(DeviceVendor::kAmd, "00000000:03:00.1"), "amd:pci:0000:03:00.1");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "nvidia0"), "nvidia:minor:0");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "nvidia12/vgpu3"), "nvidia:minor:12 shared");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "nvidia0/gi5"), "nvidia:minor:0/5");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "nvidia0/gi5/vgpu0"), "nvidia:minor:0/5 shared");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, "7"), "nvidia:index:7");
+  EXPECT_EQ(KeyOf(DeviceVendor::kAmd, "0000:03:00.0"), "amd:pci:0000:03:00.0");
+  EXPECT_EQ(KeyOf(DeviceVendor::kAmd, "amdgpu_xcp_4"), "amd:partition:4");
+  EXPECT_EQ(KeyOf(DeviceVendor::kGaudi, "5"), "gaudi:index:5");
+  EXPECT_EQ(KeyOf(DeviceVendor::kGaudi, "AM12345"), "gaudi:serial:AM12345");
 }
 
 TEST(DeviceId, RefusesOtherForms) {
   for (std::string_view id :
        {"", "GPU-", "MIG-", "GPU-a b", "nvidia", "nvidiax", "nvidia0/gi", "nvidia0/x5", "GPU-a::", "GPU-a::x",
         "nvidia0/vgpu", "MIG-GPU-a/7", "MIG-GPU-a/7/x", "-1", "99999999999"})
-    EXPECT_EQ(KeyOf(Vendor::kNvidia, id), "none") << id;
-  EXPECT_EQ(KeyOf(Vendor::kAmd, "a:b"), "none");
-  EXPECT_EQ(KeyOf(Vendor::kIntel, "card0-0"), "none");
-  EXPECT_EQ(KeyOf(Vendor::kAmd, "amdgpu_xcp_"), "amd:serial:amdgpu_xcp_");
-  EXPECT_EQ(KeyOf(Vendor::kNvidia, std::string(200, 'a')), "none");
+    EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, id), "none") << id;
+  EXPECT_EQ(KeyOf(DeviceVendor::kAmd, "a:b"), "none");
+  EXPECT_EQ(KeyOf(DeviceVendor::kIntel, "card0-0"), "none");
+  EXPECT_EQ(KeyOf(DeviceVendor::kAmd, "amdgpu_xcp_"), "amd:serial:amdgpu_xcp_");
+  EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, std::string(200, 'a')), "none");
 }
 
-TEST(DeviceId, RefusesWhatStandsBehindAUuid) {
+TEST(DeviceId, RefusesTextAfterAUuid) {
   const std::string gpu = "GPU-4d645b46-5aa0-8ed0-11aa-5f9fe6a1d8fc";
   for (const char* end : {"3", "-", "-x", "--3", "_3", ".3", "-99999999999"})
-    EXPECT_EQ(KeyOf(Vendor::kNvidia, gpu + end), "none") << end;
+    EXPECT_EQ(KeyOf(DeviceVendor::kNvidia, gpu + end), "none") << end;
 }
 
 TEST(DeviceId, ReadsIdsOfRenamedResources) {
@@ -93,17 +93,17 @@ TEST(PciAddress, KeepsTheFunction) {
 }
 
 TEST(DeviceId, KnowsWhichResourcesAreGpus) {
-  EXPECT_EQ(GpuVendorOf("nvidia.com/gpu"), Vendor::kNvidia);
-  EXPECT_EQ(GpuVendorOf("nvidia.com/mig-1g.10gb"), Vendor::kNvidia);
-  EXPECT_EQ(GpuVendorOf("nvidia.com/gpu.shared"), Vendor::kNvidia);
-  EXPECT_EQ(GpuVendorOf("amd.com/gpu"), Vendor::kAmd);
-  EXPECT_EQ(GpuVendorOf("amd.com/cpx_nps4"), Vendor::kAmd);
-  EXPECT_EQ(GpuVendorOf("habana.ai/gaudi"), Vendor::kGaudi);
-  EXPECT_EQ(GpuVendorOf("gpu.intel.com/xe"), Vendor::kIntel);
+  EXPECT_EQ(GpuVendorOf("nvidia.com/gpu"), DeviceVendor::kNvidia);
+  EXPECT_EQ(GpuVendorOf("nvidia.com/mig-1g.10gb"), DeviceVendor::kNvidia);
+  EXPECT_EQ(GpuVendorOf("nvidia.com/gpu.shared"), DeviceVendor::kNvidia);
+  EXPECT_EQ(GpuVendorOf("amd.com/gpu"), DeviceVendor::kAmd);
+  EXPECT_EQ(GpuVendorOf("amd.com/cpx_nps4"), DeviceVendor::kAmd);
+  EXPECT_EQ(GpuVendorOf("habana.ai/gaudi"), DeviceVendor::kGaudi);
+  EXPECT_EQ(GpuVendorOf("gpu.intel.com/xe"), DeviceVendor::kIntel);
   EXPECT_EQ(GpuVendorOf("gpu.intel.com/i915_monitoring"), std::nullopt);
   EXPECT_EQ(GpuVendorOf("intel.com/sriov_net_A"), std::nullopt);
   EXPECT_EQ(GpuVendorOf("nvidia.com/"), std::nullopt);
-  EXPECT_EQ(GpuVendorOfDriver("gpu.nvidia.com"), Vendor::kNvidia);
+  EXPECT_EQ(GpuVendorOfDriver("gpu.nvidia.com"), DeviceVendor::kNvidia);
   EXPECT_EQ(GpuVendorOfDriver("compute-domain.nvidia.com"), std::nullopt);
 }
 

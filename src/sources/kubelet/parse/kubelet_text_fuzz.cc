@@ -1,4 +1,4 @@
-// Any bytes as what the kubelet, the API server, /proc or a device plugin says: the first byte chooses.
+// Any bytes as text of the kubelet, the API server, /proc or a device plugin: the first byte selects which.
 #include <cmath>
 
 #include "base/check.h"
@@ -25,7 +25,8 @@ void FuzzPodResources(std::string_view text) {
 }
 
 void FuzzDeviceId(std::string_view text) {
-  for (Vendor vendor : {Vendor::kNvidia, Vendor::kAmd, Vendor::kGaudi, Vendor::kIntel}) {
+  for (DeviceVendor vendor :
+       {DeviceVendor::kNvidia, DeviceVendor::kAmd, DeviceVendor::kGaudi, DeviceVendor::kIntel}) {
     if (auto id = ParseDeviceId(vendor, text)) CHECK(id->Key().size() <= 200);
   }
   if (auto id = ParseRenamedId(text)) {

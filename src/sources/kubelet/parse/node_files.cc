@@ -1,13 +1,8 @@
 #include "sources/kubelet/parse/node_files.h"
 
-#include <dirent.h>
-
 #include <algorithm>
-#include <functional>
-#include <memory>
 
-#include "base/files.h"
-#include "base/json_scanner.h"
+#include "base/json.h"
 #include "base/parse.h"
 
 namespace gpulens::kubelet {
@@ -111,16 +106,6 @@ std::string Below(const std::string& root, const std::string& path) {
   return root.empty() || root == "/" ? path : root + path;
 }
 
-void ForEachName(const std::string& folder, const std::function<void(std::string_view)>& visit) {
-  std::unique_ptr<DIR, int (*)(DIR*)> dir(::opendir(folder.c_str()), &::closedir);
-  if (!dir) return;
-  for (size_t i = 0; i < kMostNames; ++i) {
-    const dirent* entry = ::readdir(dir.get());
-    if (!entry) return;
-    visit(entry->d_name);
-  }
-}
-
 }  // namespace
 
 CgroupOwner FindCgroupOwner(std::string_view cgroup) {
@@ -213,9 +198,11 @@ void NodeFiles::ReadLogs() {
     if (mark.there() && mark == last) return;
     last = mark;
     out.clear();
-    ForEachName(folder, [&](std::string_view name) {
+    size_t count = 0;
+    static_cast<void>(ForEachName(folder, [&](std::string_view name) {
       if (auto parsed = parse(name)) out.push_back(*std::move(parsed));
-    });
+      return ++count < kMostNames;
+    }));
   };
   read(Below(root_, "/var/log/pods"), pods_mark_, ParsePodLogFolder, pods_);
   read(Below(root_, "/var/log/containers"), containers_mark_, ParseContainerLogName, containers_);

@@ -22,7 +22,7 @@ bool IsUuid(std::string_view text) noexcept {
   return !text.empty() && std::all_of(text.begin(), text.end(), IsUuidByte);
 }
 
-// Cuts "::3" or "/vgpu3" off the end. False: what stands there is no number.
+// Cuts "::3" or "/vgpu3" off the end. False when the suffix is not a number.
 bool CutReplica(std::string_view& id, DeviceId& out) noexcept {
   for (std::string_view mark : {std::string_view("::"), std::string_view("/vgpu")}) {
     size_t at = id.find(mark);
@@ -44,8 +44,8 @@ bool IsPlainUuid(std::string_view text) noexcept {
   return text.size() == kUuidSize;
 }
 
-// HAMi numbers the shares of a GPU behind its UUID: "GPU-<uuid>-3", "GPU-<uuid>-3-…". Cuts that off. False:
-// what stands behind the UUID is something else.
+// HAMi numbers the shares of a GPU behind its UUID: "GPU-<uuid>-3", "GPU-<uuid>-3-…". Cuts that off. False
+// when other text follows the UUID.
 bool CutShare(std::string_view& id, DeviceId& out) noexcept {
   constexpr size_t kWhole = 4 + kUuidSize;
   if (id.size() <= kWhole || !IsPlainUuid(id.substr(4, kUuidSize))) return true;
@@ -135,10 +135,10 @@ constexpr VendorRow kVendors[] = {{"nvidia", "nvidia.com", "gpu.nvidia.com"},
                                   {"intel", "gpu.intel.com", "gpu.intel.com"},
                                   {"any", {}, {}}};
 
-std::optional<Vendor> FindVendor(std::string_view text, std::string_view VendorRow::* member) noexcept {
+std::optional<DeviceVendor> FindVendor(std::string_view text, std::string_view VendorRow::* member) noexcept {
   auto row = std::ranges::find(kVendors, text, member);
   if (text.empty() || row == std::end(kVendors)) return std::nullopt;
-  return static_cast<Vendor>(row - std::begin(kVendors));
+  return static_cast<DeviceVendor>(row - std::begin(kVendors));
 }
 
 using protozero::pbf_reader;
@@ -268,7 +268,7 @@ std::string DeviceId::Key() const {
   return key + ":serial:" + uuid;
 }
 
-std::optional<Vendor> GpuVendorOf(std::string_view resource) noexcept {
+std::optional<DeviceVendor> GpuVendorOf(std::string_view resource) noexcept {
   std::string_view domain = TakeUntil(resource, '/');
   if (resource.empty() || (domain == "gpu.intel.com" && resource.ends_with("_monitoring")))
     return std::nullopt;
@@ -276,36 +276,36 @@ std::optional<Vendor> GpuVendorOf(std::string_view resource) noexcept {
   return FindVendor(domain, &VendorRow::resource_domain);
 }
 
-std::optional<Vendor> GpuVendorOfDriver(std::string_view driver) noexcept {
+std::optional<DeviceVendor> GpuVendorOfDriver(std::string_view driver) noexcept {
   return FindVendor(driver, &VendorRow::dra_driver);
 }
 
-std::optional<DeviceId> ParseDeviceId(Vendor vendor, std::string_view id) {
+std::optional<DeviceId> ParseDeviceId(DeviceVendor vendor, std::string_view id) {
   if (id.empty() || id.size() > kMostId) return std::nullopt;
   DeviceId out;
   out.vendor = vendor;
   if (!CutReplica(id, out)) return std::nullopt;
   bool read = false;
   switch (vendor) {
-    case Vendor::kNvidia: read = ReadNvidia(id, out) || ReadIndex(id, out); break;
-    case Vendor::kAmd:
+    case DeviceVendor::kNvidia: read = ReadNvidia(id, out) || ReadIndex(id, out); break;
+    case DeviceVendor::kAmd:
       read = ReadPci(id, out) || ReadNumber(id, "amdgpu_xcp_", Kind::kPartition, out) || ReadSerial(id, out);
       break;
-    case Vendor::kGaudi: read = ReadPci(id, out) || ReadIndex(id, out) || ReadSerial(id, out); break;
-    case Vendor::kIntel:  // "card0-0" numbers what another node numbers otherwise
-    case Vendor::kAny: read = ReadPci(id, out); break;
+    case DeviceVendor::kGaudi: read = ReadPci(id, out) || ReadIndex(id, out) || ReadSerial(id, out); break;
+    case DeviceVendor::kIntel:  // "card0-0" numbers what another node numbers otherwise
+    case DeviceVendor::kAny: read = ReadPci(id, out); break;
   }
   if (!read) return std::nullopt;
   return out;
 }
 
 std::optional<DeviceId> ParseRenamedId(std::string_view id) {
-  for (Vendor vendor : {Vendor::kNvidia, Vendor::kAmd, Vendor::kAny}) {
+  for (DeviceVendor vendor : {DeviceVendor::kNvidia, DeviceVendor::kAmd, DeviceVendor::kAny}) {
     auto device = ParseDeviceId(vendor, id);
     if (!device) continue;
     // A number or a serial may count anything; an address is of whichever device has it.
     bool plain = device->kind == Kind::kIndex || device->kind == Kind::kSerial;
-    if (plain || (vendor != Vendor::kAny && device->kind == Kind::kPci)) continue;
+    if (plain || (vendor != DeviceVendor::kAny && device->kind == Kind::kPci)) continue;
     return device;
   }
   return std::nullopt;

@@ -18,7 +18,7 @@
 namespace gpulens::kubelet {
 
 // kAny: unknown from the id.
-enum class Vendor : uint8_t { kNvidia, kAmd, kGaudi, kIntel, kAny };
+enum class DeviceVendor : uint8_t { kNvidia, kAmd, kGaudi, kIntel, kAny };
 
 // The kind determines which members are set.
 struct DeviceId {
@@ -34,7 +34,7 @@ struct DeviceId {
     kSerial,     // uuid: some text that names the board
   };
   Kind kind = Kind::kGpu;
-  Vendor vendor = Vendor::kNvidia;
+  DeviceVendor vendor = DeviceVendor::kNvidia;
   std::string uuid;
   uint32_t number = 0, gpu_instance = 0, compute_instance = 0;
   PciAddress address;
@@ -46,9 +46,9 @@ struct DeviceId {
 };
 
 // The vendor of the GPUs that a resource counts; none for other resources.
-std::optional<Vendor> GpuVendorOf(std::string_view resource) noexcept;
+std::optional<DeviceVendor> GpuVendorOf(std::string_view resource) noexcept;
 // None when the id has no known form.
-std::optional<DeviceId> ParseDeviceId(Vendor vendor, std::string_view id);
+std::optional<DeviceId> ParseDeviceId(DeviceVendor vendor, std::string_view id);
 
 // The same for a resource whose domain is no GPU vendor's, as clusters rename them ("example.com/gpu"): the
 // forms that only GPUs have, and a PCI address (kPci of kAny), which may be a network card's as well.
@@ -58,7 +58,7 @@ bool NamesGpu(std::string_view resource) noexcept;
 
 // The vendor of the GPUs of a DRA driver: "gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com",
 // "gaudi.intel.com".
-std::optional<Vendor> GpuVendorOfDriver(std::string_view driver) noexcept;
+std::optional<DeviceVendor> GpuVendorOfDriver(std::string_view driver) noexcept;
 
 struct HeldDevices {
   std::string resource;          // "nvidia.com/gpu"

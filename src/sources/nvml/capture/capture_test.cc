@@ -11,10 +11,9 @@
 #include "base/files.h"
 #include "sources/nvml/capture/recorder.h"
 #include "sources/nvml/reader/agent_for_test.h"
-#include "sources/nvml/reader/event_waiter.h"
 #include "sources/nvml/reader/gpu_reader.h"
+#include "sources/nvml/reader/nvml_process.h"
 #include "sources/nvml/reader/slices_reader.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
@@ -26,7 +25,7 @@ using Mig = SlicesReader::Mig;
 
 constexpr int kRounds = 8;
 
-// All that one GPU told in one round.
+// Everything that one GPU reported in one round.
 struct Reported {
   std::vector<std::tuple<int, int, ReadStatus, int64_t>> readings;
   std::vector<std::tuple<uint32_t, uint64_t, uint32_t, uint32_t>> processes;
@@ -58,10 +57,10 @@ class CaptureTest : public testing::Test {
     options.gpus = std::move(gpus);
     ASSERT_TRUE(StartRecorder(std::move(options)).ok());
   }
-  Recording Recorded() {
+  NvmlRecording Recorded() {
     auto text = ReadFile(spool_, kMaxSpoolBytes);
     EXPECT_TRUE(text.ok());
-    Spool spool = ReadSpool(text.ok() ? *text : "");
+    CaptureSpool spool = ReadSpool(text.ok() ? *text : "");
     EXPECT_EQ(spool.bad_lines, 0U);
     EXPECT_EQ(spool.library_error, "");
     spool.recording.seconds = kRounds;
@@ -93,20 +92,20 @@ class CaptureTest : public testing::Test {
       slices.back()->Attach(readers.back()->identity().device, mig && i == 0 ? Mig::kOn : Mig::kOff);
     }
     for (int round = 0; round < kRounds; ++round) {
-      std::vector<Reported>& told = story.rounds.emplace_back();
+      std::vector<Reported>& reported = story.rounds.emplace_back();
       for (unsigned i = 0; i < count; ++i) {
         int64_t now = clock_.Now().boot_ns;
         slices[i]->Scan(now, false, agent);
         readers[i]->SplitProcesses(slices[i]->mig_devices());
         readers[i]->Read(now);
         slices[i]->Read(now, agent);
-        Reported& one = told.emplace_back();
-        for (const Reading& r : readers[i]->readings())
+        Reported& one = reported.emplace_back();
+        for (const DeviceReading& r : readers[i]->readings())
           one.readings.emplace_back(r.link, r.field, r.status, r.raw);
         for (const GpuProcess& p : readers[i]->processes())
           one.processes.emplace_back(p.pid, p.memory_used, p.gpu_instance, p.compute_instance);
         readers[i]->ReadBlocking();
-        for (const Reading& r : readers[i]->readings())
+        for (const DeviceReading& r : readers[i]->readings())
           one.readings.emplace_back(r.link, r.field, r.status, 0);
         if (i < agent.vendor_state.gpus().size()) AddSlices(agent.vendor_state.gpus()[i].slices, one);
       }
@@ -121,7 +120,7 @@ class CaptureTest : public testing::Test {
         out.slices.emplace_back(id, sub, i, values[i].status, values[i].value);
     };
     add(~0U, ~0U, slices.whole);
-    for (const Slice& slice : slices.list) add(slice.key.id, slice.key.sub, slice.values);
+    for (const GpuSlice& slice : slices.list) add(slice.key.id, slice.key.sub, slice.values);
     for (const ProcessShare& share : slices.shares)
       out.shares.emplace_back(share.pid, share.sm, share.memory, share.encoder);
     std::sort(out.shares.begin(), out.shares.end());
@@ -170,7 +169,7 @@ TEST_P(EveryMachine, IsReadAgainFromItsRecording) {
   Use(GetParam().yaml);
   Record();
   Story first = Report(RecorderLookup, GetParam().mig);
-  Recording recording = Recorded();
+  NvmlRecording recording = Recorded();
   std::string text = WriteRecording(recording, 0.25);
   auto again = ReadRecording(text);
   ASSERT_TRUE(again.ok()) << again.error().detail;
@@ -201,7 +200,7 @@ TEST_F(CaptureTest, HidesWhoTheMachineIs) {
   Use(kMachines[0].yaml);
   Record();
   Report(RecorderLookup, true);
-  Recording recording = Recorded();
+  NvmlRecording recording = Recorded();
   std::string before = WriteRecording(recording, 0.25);
   HideIdentity(recording);
   std::string text = WriteRecording(recording, 0.25);
@@ -211,17 +210,17 @@ TEST_F(CaptureTest, HidesWhoTheMachineIs) {
   }
   EXPECT_THAT(text, testing::HasSubstr("identity: made up"));
   EXPECT_THAT(text, testing::HasSubstr("MIG-7265636f-7264-4000-8000-000000000001"));
-  Recording twice = recording;
+  NvmlRecording twice = recording;
   HideIdentity(twice);
   EXPECT_EQ(WriteRecording(twice, 0.25), text) << "made-up ones stand for themselves";
 }
 
-TEST_F(CaptureTest, ChosenGpusAreNumberedAnew) {
+TEST_F(CaptureTest, ChosenGpusAreRenumbered) {
   Use("model: H100\ngpus: 4\n");
   Record({1, 3});
   Story story = Report(RecorderLookup, false);
   ASSERT_EQ(story.facts.size(), 2U);
-  Recording recording = Recorded();
+  NvmlRecording recording = Recorded();
   ASSERT_EQ(recording.gpus.size(), 2U);
   EXPECT_THAT(recording.gpus[1].calls.at("nvmlDeviceGetUUID").first.values[0], testing::EndsWith("003"));
   EXPECT_EQ(recording.system.at("nvmlDeviceGetCount_v2").first.values[0], "2");
@@ -232,7 +231,7 @@ TEST_F(CaptureTest, EventsAreWrittenDown) {
   Record();
   auto library = NvmlLibrary::FromLookup(RecorderLookup, "test");
   ASSERT_TRUE(library.ok());
-  Caller caller(*library, slot_, clock_);
+  NvmlCaller caller(*library, slot_, clock_);
   EventWaiter hub(kUsualEvents);
   ASSERT_TRUE(hub.Open(caller));
   for (unsigned i : {0U, 1U}) {
@@ -243,14 +242,14 @@ TEST_F(CaptureTest, EventsAreWrittenDown) {
   clock_.Advance(milliseconds(1500));
   DeviceEvent event;
   ASSERT_EQ(hub.Wait(caller, 1, event), EventWaiter::Outcome::kEvent);
-  Recording recording = Recorded();
+  NvmlRecording recording = Recorded();
   ASSERT_EQ(recording.events.size(), 1U);
   EXPECT_EQ(recording.events[0].gpu, 1U);
   EXPECT_EQ(recording.events[0].data, 79U);
   EXPECT_NEAR(recording.events[0].at, 1.5, 1e-6);
 }
 
-TEST_F(CaptureTest, ALibraryThatCannotBeOpenedSaysWhy) {
+TEST_F(CaptureTest, ReportsWhyALibraryCannotBeOpened) {
   ASSERT_TRUE(StartRecorder({.spool = spool_,
                              .library_path = "/nowhere/libnvidia-ml.so.1",
                              .lookup = nullptr,
@@ -267,8 +266,8 @@ TEST_F(CaptureTest, ALibraryThatCannotBeOpenedSaysWhy) {
           .ok());
 }
 
-TEST(Spool, TakesWhatIsGoodAndCountsTheRest) {
-  Spool spool = ReadSpool(
+TEST(Spool, KeepsValidLinesAndCountsTheRest) {
+  CaptureSpool spool = ReadSpool(
       "S\t1000000\nO\t1000000\tsystem\tnvmlSystemGetDriverVersion\t0\t570.1\nM\tnvmlFoo\nM\tnvmlFoo\n"
       "O\t2000000\tgpu0\tnvmlDeviceGetName\t0\tH100 "
       "\\x09\\\\x\nO\t2000000\tgpu0\tnvmlDeviceGetSerial\t0\t\\e\n"
@@ -280,13 +279,13 @@ TEST(Spool, TakesWhatIsGoodAndCountsTheRest) {
       "O\t6000000\tmars\tq\t0\nE\t1\tgpu0\t8\nE\t6000000\tsystem\t8\t79\t0\t0\nZ\nO\t6000000\tgpu0\tq\tnone\n"
       "O\t600");
   EXPECT_EQ(spool.bad_lines, 10U);
-  const Recording& recording = spool.recording;
+  const NvmlRecording& recording = spool.recording;
   EXPECT_EQ(recording.driver, "570.1");
   EXPECT_THAT(recording.missing, testing::ElementsAre("nvmlFoo"));
   ASSERT_EQ(recording.gpus.size(), 1U);
   EXPECT_EQ(recording.gpus[0].calls.at("nvmlDeviceGetName").first.values[0], "H100 \t\\\\x");
   EXPECT_THAT(recording.gpus[0].calls.at("nvmlDeviceGetSerial").first.values, testing::ElementsAre(""));
-  const Track& power = recording.gpus[0].calls.at("nvmlDeviceGetPowerUsage");
+  const AnswerTrack& power = recording.gpus[0].calls.at("nvmlDeviceGetPowerUsage");
   ASSERT_EQ(power.later.size(), 1U) << "a second process says the same again";
   EXPECT_EQ(power.later[0].first, 3.0);
   EXPECT_EQ(power.later[0].second.code, kGpuIsLost);

@@ -11,7 +11,6 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/clock.h"
 #include "base/fd.h"
 #include "base/files.h"
 #include "base/parse.h"
@@ -23,22 +22,22 @@ namespace gpulens::nvml {
 namespace {
 
 // Of the whole process; never destroyed, since threads may be stuck in the library when it ends.
-struct State {
+struct RecorderState {
   std::mutex mutex;
   RecorderOptions options;
   UniqueFd spool;
   bool opened = false;
   std::optional<NvmlLibrary> library;
   std::map<Device, std::string> names;
-  std::unordered_map<std::string, Answer> last;
+  std::unordered_map<std::string, RecordedAnswer> last;
   size_t written = 0;
 };
-State& Get() {
-  static State* state = new State;
+RecorderState& Get() {
+  static RecorderState* state = new RecorderState;
   return *state;
 }
 
-int64_t NowUs(const State& state) {
+int64_t NowUs(const RecorderState& state) {
   const Clock* clock = state.options.clock;
   return (clock ? clock : &RealClock())->Now().boot_ns / 1000;
 }
@@ -59,7 +58,7 @@ void AppendField(std::string& line, std::string_view text) {
 }
 
 // One line, under the lock, in one write: a process that is killed leaves whole lines.
-void WriteLine(State& state, std::string line) {
+void WriteLine(RecorderState& state, std::string line) {
   line += '\n';
   if (state.written + line.size() > kMaxSpoolBytes) {
     if (state.written < kMaxSpoolBytes) static_cast<void>(!::write(state.spool.get(), "F\n", 2));
@@ -70,24 +69,24 @@ void WriteLine(State& state, std::string line) {
   if (done > 0) state.written += static_cast<size_t>(done);
 }
 
-void QueryIn(Question& question, std::string& subject, Device device) {
+void QueryIn(CallQuestion& question, std::string& subject, Device device) {
   if (subject.empty()) subject = NameOfDevice(device);
   else question.Add(NameOfDevice(device));
 }
 template <class P>
-void QueryIn(Question& question, std::string& subject, P parameter) {
+void QueryIn(CallQuestion& question, std::string& subject, P parameter) {
   if (subject.empty()) subject = "system";
   question.In(parameter);
 }
 
 template <auto kMember, class... P>
-struct Plain {
+struct RecordPlain {
   static int Do(P... parameters) {
     const auto& function = Recorded().*kMember;
-    Question question(CallName(function.call));
+    CallQuestion question(CallName(function.call));
     std::string subject;
     (QueryIn(question, subject, parameters), ...);
-    Answer answer{.code = function(parameters...), .values = {}};
+    RecordedAnswer answer{.code = function(parameters...), .values = {}};
     // Called without a buffer these two fail, and return how many pages there are.
     bool counted = function.call == Call::kRetiredPages || function.call == Call::kRetiredPagesV2;
     if (answer.code == kSuccess || (counted && answer.code == kInsufficientSize)) {
@@ -101,15 +100,16 @@ struct Plain {
 };
 
 template <auto kMember, class... P>
-void* PlainFunction(reader::LibraryFunction<Call, int(P...)> Symbols::*) {
+void* PlainFunction(reader::LibraryFunction<Call, int(P...)> NvmlSymbols::*) {
   if constexpr (sizeof...(P) > 0 && (kPlainParameter<P> && ...))
-    return reinterpret_cast<void*>(&Plain<kMember, P...>::Do);
+    return reinterpret_cast<void*>(&RecordPlain<kMember, P...>::Do);
   else return nullptr;
 }
 
-std::span<const RecorderSymbol> PlainSymbols() {
-  static const RecorderSymbol kTable[] = {
-#define GPULENS_NVML_RECORD(id, symbol, parameters) {symbol, PlainFunction<&Symbols::id>(&Symbols::id)},
+std::span<const NamedFunction> PlainFunctions() {
+  static const NamedFunction kTable[] = {
+#define GPULENS_NVML_RECORD(id, symbol, parameters) \
+  {#symbol, PlainFunction<&NvmlSymbols::id>(&NvmlSymbols::id)},
       GPULENS_NVML_CALLS(GPULENS_NVML_RECORD)
 #undef GPULENS_NVML_RECORD
   };
@@ -117,15 +117,15 @@ std::span<const RecorderSymbol> PlainSymbols() {
 }
 
 // Which functions the library has, by name.
-bool Has(const Symbols& symbols, std::string_view name) {
+bool Has(const NvmlSymbols& symbols, std::string_view name) {
 #define GPULENS_NVML_HAS(id, symbol, parameters) \
-  if (name == symbol) return static_cast<bool>(symbols.id);
+  if (name == #symbol) return static_cast<bool>(symbols.id);
   GPULENS_NVML_CALLS(GPULENS_NVML_HAS)
 #undef GPULENS_NVML_HAS
   return false;
 }
 
-void OpenLibrary(State& state) {
+void OpenLibrary(RecorderState& state) {
   const RecorderOptions& options = state.options;
   auto library = options.lookup ? NvmlLibrary::FromLookup(options.lookup, "simulated library")
                                 : NvmlLibrary::Open(options.library_path);
@@ -137,10 +137,10 @@ void OpenLibrary(State& state) {
     return;
   }
   state.library = *std::move(library);
-  for (const RecorderSymbol& symbol : PlainSymbols()) {
-    if (Has(state.library->fn(), symbol.name)) continue;
+  for (const NamedFunction& function : PlainFunctions()) {
+    if (Has(state.library->fn(), function.name)) continue;
     std::string line = "M";
-    AppendField(line, symbol.name);
+    AppendField(line, function.name);
     WriteLine(state, std::move(line));
   }
 }
@@ -149,11 +149,11 @@ constexpr size_t kMaxQuestions = 8192, kMaxEvents = 10'000, kMaxMissing = 1024;
 constexpr size_t kMaxMoments = 200'000;
 
 // Calls whose first so many values only grow.
-struct Counter {
+struct CounterCall {
   std::string_view base;
   unsigned values;
 };
-constexpr Counter kCounters[] = {
+constexpr CounterCall kCounters[] = {
     {"nvmlDeviceGetTotalEnergyConsumption", 1}, {"nvmlDeviceGetPcieReplayCounter", 1},
     {"nvmlDeviceGetTotalEccErrors", 1},         {"nvmlDeviceGetMemoryErrorCounter", 1},
     {"nvmlDeviceGetRemappedRows", 2},           {"nvmlDeviceGetRetiredPages", 1},
@@ -167,7 +167,7 @@ constexpr std::pair<unsigned, unsigned> kCounterFields[] = {
 };
 
 unsigned CounterValues(std::string_view base) {
-  for (const Counter& counter : kCounters) {
+  for (const CounterCall& counter : kCounters) {
     if (counter.base == base) return counter.values;
   }
   if (!base.starts_with("field ")) return 0;
@@ -190,9 +190,9 @@ std::string Unescape(std::string_view text) {
   return out;
 }
 
-class Reader {
+class SpoolReader {
  public:
-  explicit Reader(Spool& out) : out_(out) {}
+  explicit SpoolReader(CaptureSpool& out) : out_(out) {}
 
   void Line(std::string_view line) {
     std::string_view kind = TakeUntil(line, '\t');
@@ -207,9 +207,9 @@ class Reader {
   }
 
   void Finish() {
-    Recording& recording = out_.recording;
+    NvmlRecording& recording = out_.recording;
     recording.identity_kept = true;
-    auto note = [&](const Tracks& tracks) {
+    auto note = [&](const AnswerTracks& tracks) {
       for (const auto& [question, track] : tracks) {
         std::string_view base = BaseOf(question);
         bool has_values = !track.first.values.empty() || !track.last().values.empty();
@@ -244,8 +244,8 @@ class Reader {
   }
 
   // Makes the GPU and the MIG device when they are new.
-  Tracks* Find(std::string_view device) {
-    Recording& recording = out_.recording;
+  AnswerTracks* Find(std::string_view device) {
+    NvmlRecording& recording = out_.recording;
     if (device == "system") return &recording.system;
     if (!device.starts_with("gpu")) return nullptr;
     device.remove_prefix(3);
@@ -264,9 +264,9 @@ class Reader {
     double at = 0;
     if (!TakeTime(time, device.starts_with("gpu"), at) || !IsQuestion(question)) return false;
     auto code = ParseInt<int>(TakeUntil(line, '\t'));
-    Tracks* tracks = code ? Find(device) : nullptr;
+    AnswerTracks* tracks = code ? Find(device) : nullptr;
     if (!tracks) return false;
-    Answer answer{.code = *code, .values = {}};
+    RecordedAnswer answer{.code = *code, .values = {}};
     while (!line.empty() && answer.values.size() < kMaxAnswerValues)
       answer.values.push_back(Unescape(TakeUntil(line, '\t')));
     auto found = tracks->find(question);
@@ -302,24 +302,24 @@ class Reader {
     return true;
   }
 
-  Spool& out_;
+  CaptureSpool& out_;
   int64_t begin_us_ = -1;
   size_t changes_ = 0;
 };
 
 }  // namespace
 
-const Symbols& Recorded() { return Get().library->fn(); }
+const NvmlSymbols& Recorded() { return Get().library->fn(); }
 
 std::string NameOfDevice(Device device) {
-  State& state = Get();
+  RecorderState& state = Get();
   std::lock_guard lock(state.mutex);
   auto found = state.names.find(device);
   return found == state.names.end() ? std::string() : found->second;
 }
 
 void NameDevice(Device device, std::string name) {
-  State& state = Get();
+  RecorderState& state = Get();
   std::lock_guard lock(state.mutex);
   state.names[device] = std::move(name);
 }
@@ -337,9 +337,9 @@ unsigned SeemingCount(unsigned count) {
       std::count_if(gpus.begin(), gpus.end(), [&](unsigned gpu) { return gpu < count; }));
 }
 
-void Note(const std::string& device, std::string question, Answer answer) {
+void Note(const std::string& device, std::string question, RecordedAnswer answer) {
   if (device.empty()) return;
-  State& state = Get();
+  RecorderState& state = Get();
   std::lock_guard lock(state.mutex);
   int64_t now = NowUs(state);
   auto [place, added] = state.last.try_emplace(device + '\t' + question);
@@ -357,7 +357,7 @@ void Note(const std::string& device, std::string question, Answer answer) {
 void NoteEvent(const EventData& event) {
   std::string device = NameOfDevice(event.device);
   if (device.empty()) return;
-  State& state = Get();
+  RecorderState& state = Get();
   std::lock_guard lock(state.mutex);
   std::string line = "E\t" + std::to_string(NowUs(state));
   AppendField(line, device);
@@ -369,7 +369,7 @@ void NoteEvent(const EventData& event) {
 }
 
 Status StartRecorder(RecorderOptions options) {
-  State& state = Get();
+  RecorderState& state = Get();
   UniqueFd spool(::open(options.spool.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
   if (!spool) return ErrnoStatus(options.spool, errno);
   off_t size = ::lseek(spool.get(), 0, SEEK_END);
@@ -385,21 +385,16 @@ Status StartRecorder(RecorderOptions options) {
 }
 
 void* RecorderLookup(const char* name) {
-  State& state = Get();
+  RecorderState& state = Get();
   if (!std::exchange(state.opened, true)) OpenLibrary(state);
   if (!state.library || !Has(state.library->fn(), name)) return nullptr;
-  for (std::span<const RecorderSymbol> table :
-       {RecorderListSymbols(), RecorderUseSymbols(), PlainSymbols()}) {
-    for (const RecorderSymbol& symbol : table) {
-      if (symbol.name == name) return symbol.function;
-    }
-  }
-  return nullptr;
+  if (void* special = FindFunction(RecorderSpecialFunctions(), name)) return special;
+  return FindFunction(PlainFunctions(), name);
 }
 
-Spool ReadSpool(std::string_view text) {
-  Spool out;
-  Reader reader(out);
+CaptureSpool ReadSpool(std::string_view text) {
+  CaptureSpool out;
+  SpoolReader reader(out);
   while (!text.empty()) reader.Line(TakeUntil(text, '\n'));
   reader.Finish();
   return out;

@@ -16,29 +16,29 @@
 namespace gpulens::nvml {
 
 struct RecorderOptions {
-  std::string spool;              // A file that is there; is added to.
+  std::string spool;              // An existing file, which is appended to.
   std::string library_path;       // Empty: the usual places.
   SymbolLookup lookup = nullptr;  // Instead of a file: the simulated library.
   const Clock* clock = nullptr;   // Outlives the process; null: the machine's.
-  std::vector<unsigned> gpus;     // The machine then seems to have these alone. Empty: all.
+  std::vector<unsigned> gpus;     // Other GPUs are hidden; empty: none is.
 };
 
-// Before RecorderLookup is used, once per process; again only while no call is in progress. kUnavailable when
-// the spool cannot be written.
+// Called once per process before RecorderLookup is used; again only while no call is in progress.
+// kUnavailable when the spool cannot be written.
 Status StartRecorder(RecorderOptions options);
 // A SymbolLookup over the recorded library, which is opened at the first look-up; null for all when it
 // cannot be opened: the spool has the reason.
 void* RecorderLookup(const char* name);
 
 // The contents of a spool.
-struct Spool {
-  Recording recording;        // Identity kept; without made_by and the like.
+struct CaptureSpool {
+  NvmlRecording recording;    // Identity kept; without made_by and the like.
   std::string library_error;  // Why the library could not be opened.
   bool full = false;          // There was more than the spool may hold.
   size_t bad_lines = 0;       // A process that was killed in the middle of one leaves one.
 };
-// Any bytes: bad lines are counted, and more GPUs or questions than a recording may have are left out.
-Spool ReadSpool(std::string_view text);
+// Accepts any bytes: bad lines are counted; GPUs and questions above a recording's limits are left out.
+CaptureSpool ReadSpool(std::string_view text);
 
 inline constexpr size_t kMaxSpoolBytes = 64 << 20;
 

@@ -6,7 +6,6 @@
 #include "base/files.h"
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
@@ -93,11 +92,11 @@ class ReplayTest : public testing::Test {
   }
 
   ManualClock clock_;
-  Symbols fn_;
+  NvmlSymbols fn_;
   std::string path_;
 };
 
-TEST_F(ReplayTest, BeginsAnewAndItsCountersGoOn) {
+TEST_F(ReplayTest, RepeatsWithCountersThatContinue) {
   Open(kSmall);
   EXPECT_EQ(Power(), 100U);
   clock_.Advance(seconds(5));
@@ -124,7 +123,7 @@ TEST_F(ReplayTest, HoldsAtItsEnd) {
   EXPECT_EQ(Energy(), 1500U);
 }
 
-TEST_F(ReplayTest, WhatWasNotAskedIsNotSupported) {
+TEST_F(ReplayTest, CallsThatWereNotRecordedAreNotSupported) {
   Open(kSmall);
   unsigned out = 0;
   unsigned long long count = 0;

@@ -1,4 +1,4 @@
-// Whatever stands in a spool, what is made of it is a recording that can be written and read.
+// Any bytes as a spool: the recording made of it can be written and read.
 #include <cstdlib>
 #include <string>
 
@@ -6,8 +6,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace gpulens::nvml;
-  Spool spool = ReadSpool({reinterpret_cast<const char*>(data), size});
-  Recording& recording = spool.recording;
+  CaptureSpool spool = ReadSpool({reinterpret_cast<const char*>(data), size});
+  NvmlRecording& recording = spool.recording;
   if (recording.gpus.empty()) return 0;
   recording.seconds = 1;
   HideIdentity(recording);

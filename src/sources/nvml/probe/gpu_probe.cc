@@ -60,13 +60,13 @@ std::string PlatformOf(const std::string& root) {
 
 }  // namespace
 
-bool MayHaveGpus(const reader::Hardware& hardware) noexcept {
+bool MayHaveGpus(const reader::VendorHardware& hardware) noexcept {
   return !hardware.pci_gpus.empty() || !hardware.devices.empty() || hardware.kernel_driver ||
          !hardware.platform.empty();
 }
 
-reader::Hardware ProbeGpus(const std::string& root) {
-  reader::Hardware out;
+reader::VendorHardware ProbeGpus(const std::string& root) {
+  reader::VendorHardware out;
   out.platform = PlatformOf(root);
   out.pci_hidden = reader::EntriesIn(root + "/sys/bus/pci/devices").empty();
   out.pci_gpus =

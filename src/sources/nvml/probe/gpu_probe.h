@@ -11,10 +11,10 @@ namespace gpulens::nvml {
 // are "/dev/nvidia0", "/dev/nvidiactl", …, sorted. Reads /sys, /proc, /dev and /etc/group below `root` (empty
 // on a real machine). Opens no device and no library; takes well under a millisecond. What is not there is
 // left empty.
-reader::Hardware ProbeGpus(const std::string& root = "");
+reader::VendorHardware ProbeGpus(const std::string& root = "");
 
 // Whether it is worth while to open the library: a bus, device files, the kernel's driver, or a platform
 // whose GPUs are on no bus. A container may hide some of them.
-bool MayHaveGpus(const reader::Hardware& hardware) noexcept;
+bool MayHaveGpus(const reader::VendorHardware& hardware) noexcept;
 
 }  // namespace gpulens::nvml

@@ -43,7 +43,7 @@ TEST_F(GpuProbeTest, FindsWhatIsThere) {
   Write("dev/nvidia-uvm", "");
   Write("dev/nvidia-modeset-not", "");
   Write("dev/null2", "");
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   EXPECT_EQ(probe.pci_gpus, (std::vector<std::string>{"0000:1a:00.0", "0000:4a:00.0"}));
   EXPECT_TRUE(probe.kernel_driver);
   EXPECT_EQ(probe.kernel_driver_version, "580.95.05");
@@ -67,14 +67,14 @@ TEST_F(GpuProbeTest, TheLibraryOnDiskMayBeNewerThanTheLoadedDriver) {
 }
 
 TEST_F(GpuProbeTest, NothingThereIsEmpty) {
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.pci_gpus.empty());
   EXPECT_FALSE(probe.kernel_driver);
   EXPECT_TRUE(probe.kernel_driver_version.empty());
   EXPECT_TRUE(probe.devices.empty());
 }
 
-TEST_F(GpuProbeTest, WhereGpusStandOnNoBus) {
+TEST_F(GpuProbeTest, FindsGpusThatAreOnNoBus) {
   EXPECT_FALSE(MayHaveGpus(ProbeGpus(root_.string())));
   Write("dev/dxg", "");
   EXPECT_EQ(ProbeGpus(root_.string()).platform, "") << "Windows has no NVIDIA driver";
@@ -95,7 +95,7 @@ TEST_F(GpuProbeTest, AJetsonIsKnownByItsDeviceTree) {
 TEST_F(GpuProbeTest, AContainerWhoseBusIsHiddenHasItsDeviceFiles) {
   Write("dev/nvidiactl", "");
   Write("dev/nvidia0", "");
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.pci_hidden && probe.pci_gpus.empty());
   EXPECT_TRUE(MayHaveGpus(probe));
   Pci("0000:06:00.0", "0x1002", "0x030200");
@@ -104,7 +104,7 @@ TEST_F(GpuProbeTest, AContainerWhoseBusIsHiddenHasItsDeviceFiles) {
 
 TEST_F(GpuProbeTest, AVersionThatCannotBeReadIsEmpty) {
   Write("proc/driver/nvidia/version", "NVRM version: something x86_64 1 2.3.4.5 a.b\n");
-  reader::Hardware probe = ProbeGpus(root_.string());
+  reader::VendorHardware probe = ProbeGpus(root_.string());
   EXPECT_TRUE(probe.kernel_driver);
   EXPECT_TRUE(probe.kernel_driver_version.empty());
 }

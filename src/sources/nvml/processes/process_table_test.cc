@@ -97,7 +97,7 @@ class ProcessTableTest : public testing::Test {
   const std::string root_;
 };
 
-TEST_F(ProcessTableTest, TellsWhoAProcessIs) {
+TEST_F(ProcessTableTest, FindsNameUserAndContainer) {
   Process(4242, "python3", 100, 1000);
   Process(4243, "x", 100, 12345);
   ProcessTable table(root_);
@@ -135,7 +135,7 @@ TEST_F(ProcessTableTest, ANumberThatIsUsedAgainIsAnotherProcess) {
   EXPECT_FALSE(table.Find(4242).visible);
 }
 
-TEST_F(ProcessTableTest, InAContainerWithItsOwnNumbersNothingIsTold) {
+TEST_F(ProcessTableTest, AnotherPidNamespaceHasNoIdentities) {
   Process(4242, "somebody-else", 100, 0);
   for (const char* second : {"2 (bash) S 0 0 0 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n",
                              "2 (kthreadd) S 0 0 0 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 9 0 0\n", ""}) {

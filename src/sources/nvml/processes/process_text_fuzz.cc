@@ -1,4 +1,4 @@
-// Whatever stands in the files of a process, what is taken out of them is well-formed and lies within.
+// Any bytes as the files of a process: the values parsed are well-formed and in range.
 #include <cstdlib>
 
 #include "sources/nvml/processes/process_table.h"

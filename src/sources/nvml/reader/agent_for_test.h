@@ -1,4 +1,4 @@
-// The agent's end of the reader process, without the process: decodes and books what readers send.
+// The agent's end of the reader process, without the process: decodes and stores what readers send.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 namespace gpulens::nvml {
 
-struct AgentEnd final : reader::Outbox {
+struct AgentEnd final : reader::MessageOutbox {
   explicit AgentEnd(const Clock& of) : clock(of) {}
 
   bool Send(std::span<const std::byte> bytes) noexcept override {
@@ -22,7 +22,7 @@ struct AgentEnd final : reader::Outbox {
     return true;
   }
   // The GPU was opened; `facts` are what its reader sends.
-  void Introduce(uint32_t index, const reader::Facts& facts) {
+  void Introduce(uint32_t index, const reader::DeviceFacts& facts) {
     reader::DeviceReport report;
     report.device = index;
     for (const auto& [key, value] : facts) report.facts.at(report.fact_count++) = {key, value};

@@ -35,7 +35,7 @@ void AddFact(GpuIdentity& out, const char* key, std::string value) {
 }
 
 template <class Function>
-void AddNumber(Caller& caller, GpuIdentity& out, const char* key, const Function& function) {
+void AddNumber(NvmlCaller& caller, GpuIdentity& out, const char* key, const Function& function) {
   unsigned number = 0;
   if (caller.Do(function, out.device, &number) == kSuccess)
     out.facts.emplace_back(key, std::to_string(number));
@@ -47,7 +47,7 @@ std::string Hex(unsigned number) {
   return text;
 }
 
-void AddPci(Caller& caller, Device device, Facts& facts) {
+void AddPci(NvmlCaller& caller, Device device, Facts& facts) {
   PciInfo info{};
   if (int code = caller.Do(caller.fn().PciInfo, device, &info); code == kFunctionNotFound) {
     PciInfoV2 old{};
@@ -63,7 +63,7 @@ void AddPci(Caller& caller, Device device, Facts& facts) {
   facts.emplace_back("pci_subsystem_id", Hex(info.subsystem_id));
 }
 
-void AddArchitecture(Caller& caller, Device device, Facts& facts) {
+void AddArchitecture(NvmlCaller& caller, Device device, Facts& facts) {
   unsigned number = 0;
   if (caller.Do(caller.fn().Architecture, device, &number) == kSuccess) {
     if (std::string_view name = ArchitectureName(number); !name.empty())
@@ -75,7 +75,7 @@ void AddArchitecture(Caller& caller, Device device, Facts& facts) {
   }
 }
 
-void AddAddressing(Caller& caller, GpuIdentity& out) {
+void AddAddressing(NvmlCaller& caller, GpuIdentity& out) {
   AddressingMode mode{.version = kAddressingModeV1, .value = 0};
   if (caller.Do(caller.fn().AddressingMode, out.device, &mode) == kSuccess) {
     constexpr std::string_view kNames[] = {"none", "hmm", "ats"};
@@ -89,7 +89,7 @@ void AddAddressing(Caller& caller, GpuIdentity& out) {
   }
 }
 
-void AddLinks(Caller& caller, GpuIdentity& out) {
+void AddLinks(NvmlCaller& caller, GpuIdentity& out) {
   std::array<FieldValue, 2> values{};
   values[0].field_id = kFiNvlinkCount;
   values[1].field_id = kFiC2cCount;
@@ -137,7 +137,7 @@ std::string RangesOf(const std::array<unsigned long, kWords>& set) {
   return out;
 }
 
-void AddAffinity(Caller& caller, GpuIdentity& out) {
+void AddAffinity(NvmlCaller& caller, GpuIdentity& out) {
   std::array<unsigned long, 16> cpus{};  // 1,024 CPUs
   if (caller.Do(caller.fn().CpuAffinity, out.device, unsigned{cpus.size()}, cpus.data()) == kSuccess) {
     AddFact(out, "cpu_affinity", RangesOf(cpus));
@@ -150,10 +150,10 @@ void AddAffinity(Caller& caller, GpuIdentity& out) {
   }
 }
 
-void AddPlatform(Caller& caller, GpuIdentity& out) {
+void AddPlatform(NvmlCaller& caller, GpuIdentity& out) {
   PlatformInfo info{};
   info.version = StructVersion(sizeof info, 2);
-  const Symbols& fn = caller.fn();
+  const NvmlSymbols& fn = caller.fn();
   int code = caller.Do(fn.PlatformInfo, out.device, &info);
   bool second = code == kSuccess;
   if (code == kArgumentVersionMismatch || code == kInvalidArgument) {
@@ -172,7 +172,7 @@ void AddPlatform(Caller& caller, GpuIdentity& out) {
   AddFact(out, "platform_module", std::to_string(info.module));
 }
 
-void AddFirmware(Caller& caller, GpuIdentity& out) {
+void AddFirmware(NvmlCaller& caller, GpuIdentity& out) {
   // Twice what the library needs: it does not know how much room there is.
   std::array<char, 2 * kGspVersionBytes> version{};
   if (caller.Do(caller.fn().GspFirmwareVersion, out.device, version.data()) != kSuccess) {
@@ -181,8 +181,8 @@ void AddFirmware(Caller& caller, GpuIdentity& out) {
   AddFact(out, "gsp_firmware", std::string(version.data(), ::strnlen(version.data(), kGspVersionBytes)));
 }
 
-char PathTo(Caller& caller, Device device, Device peer) {
-  const Symbols& fn = caller.fn();
+char PathTo(NvmlCaller& caller, Device device, Device peer) {
+  const NvmlSymbols& fn = caller.fn();
   unsigned status = 1, level = 0;
   if (caller.Do(fn.P2pStatus, device, peer, unsigned{kP2pNvlink}, &status) == kSuccess && status == 0) {
     return 'n';
@@ -199,8 +199,8 @@ char PathTo(Caller& caller, Device device, Device peer) {
   }
 }
 
-void AddTopology(Caller& caller, unsigned index, GpuIdentity& out) {
-  const Symbols& fn = caller.fn();
+void AddTopology(NvmlCaller& caller, unsigned index, GpuIdentity& out) {
+  const NvmlSymbols& fn = caller.fn();
   unsigned count = 0;
   int code = caller.DoEither(fn.DeviceCount, fn.DeviceCountV1, &count);
   if (code != kSuccess || count < 2) return;
@@ -223,8 +223,8 @@ std::string BusIdOf(const PciInfo& info) {
   return out.ToString();
 }
 
-int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
-  const Symbols& fn = caller.fn();
+int ReadIdentity(NvmlCaller& caller, unsigned index, GpuIdentity& out) {
+  const NvmlSymbols& fn = caller.fn();
   out = GpuIdentity{};
   out.facts.emplace_back("index", std::to_string(index));
   Device device = nullptr;
@@ -252,7 +252,7 @@ int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out) {
   return kSuccess;
 }
 
-void AddBoardFacts(Caller& caller, unsigned index, uint32_t details, GpuIdentity& identity) {
+void AddBoardFacts(NvmlCaller& caller, unsigned index, uint32_t details, GpuIdentity& identity) {
   AddFirmware(caller, identity);
   AddPlatform(caller, identity);
   AddAffinity(caller, identity);

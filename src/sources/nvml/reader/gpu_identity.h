@@ -25,10 +25,10 @@ struct GpuIdentity {
 // platform_tray platform_host platform_module cpu_affinity memory_affinity topology. The last is one letter
 // per GPU of the machine: n NVLink, i same board, s one switch, m more switches, b host bridge, u NUMA node,
 // y system, - not known.
-void AddBoardFacts(Caller& caller, unsigned index, uint32_t details, GpuIdentity& identity);
+void AddBoardFacts(NvmlCaller& caller, unsigned index, uint32_t details, GpuIdentity& identity);
 
 // Opens GPU `index`. The library's code when it cannot be opened; `out` is then without a device.
-int ReadIdentity(Caller& caller, unsigned index, GpuIdentity& out);
+int ReadIdentity(NvmlCaller& caller, unsigned index, GpuIdentity& out);
 
 // The address in the form of sysfs, "0000:1a:00.0"; the library writes eight digits of domain and capitals.
 // The function is in the library's text only, else 0.

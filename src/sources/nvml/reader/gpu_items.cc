@@ -18,8 +18,7 @@ template <Field kField, auto kFunction, auto... kSelectors>
 int ReadNumber(const ItemContext& in) {
   unsigned value = 0;
   int code = in.Do(kFunction, unsigned{kSelectors}..., &value);
-  if (code == kSuccess) in.Emit(kField, value);
-  return code;
+  return in.EmitIf(code, {{kField, value}});
 }
 
 // Calls that report a share and the period over which it was taken.
@@ -27,8 +26,7 @@ template <Field kField, auto kFunction>
 int ReadShare(const ItemContext& in) {
   unsigned percent = 0, period = 0;
   int code = in.Do(kFunction, &percent, &period);
-  if (code == kSuccess) in.Emit(kField, percent);
-  return code;
+  return in.EmitIf(code, {{kField, percent}});
 }
 
 // Two numbers of two calls.
@@ -42,67 +40,55 @@ int ReadTwoNumbers(const ItemContext& in) {
 template <Field kCorrected, Field kUncorrected, EccCounter kCounter>
 int ReadEccTotals(const ItemContext& in) {
   unsigned long long corrected = 0, uncorrected = 0;
-  int code = in.Do(&Symbols::TotalEccErrors, unsigned{kCorrectedError}, unsigned{kCounter}, &corrected);
+  int code = in.Do(&NvmlSymbols::TotalEccErrors, unsigned{kCorrectedError}, unsigned{kCounter}, &corrected);
   if (code != kSuccess) return code;
-  code = in.Do(&Symbols::TotalEccErrors, unsigned{kUncorrectedError}, unsigned{kCounter}, &uncorrected);
-  if (code != kSuccess) return code;
-  in.Emit(kCorrected, static_cast<int64_t>(corrected));
-  in.Emit(kUncorrected, static_cast<int64_t>(uncorrected));
-  return code;
+  code = in.Do(&NvmlSymbols::TotalEccErrors, unsigned{kUncorrectedError}, unsigned{kCounter}, &uncorrected);
+  return in.EmitIf(code, {{kCorrected, corrected}, {kUncorrected, uncorrected}});
 }
 
 int ReadUtilization(const ItemContext& in) {
   Utilization out{};
-  int code = in.Do(&Symbols::UtilizationRates, &out);
-  if (code != kSuccess) return code;
-  in.Emit(Field::kUtilizationGpu, out.gpu);
-  in.Emit(Field::kUtilizationMemory, out.memory);
-  return code;
+  int code = in.Do(&NvmlSymbols::UtilizationRates, &out);
+  return in.EmitIf(code, {{Field::kUtilizationGpu, out.gpu}, {Field::kUtilizationMemory, out.memory}});
 }
 
 int ReadBar1(const ItemContext& in) {
   Bar1Memory out{};
-  int code = in.Do(&Symbols::Bar1Memory, &out);
-  if (code != kSuccess) return code;
-  in.Emit(Field::kBar1Total, static_cast<int64_t>(out.total));
-  in.Emit(Field::kBar1Used, static_cast<int64_t>(out.used));
-  return code;
+  int code = in.Do(&NvmlSymbols::Bar1Memory, &out);
+  return in.EmitIf(code, {{Field::kBar1Total, out.total}, {Field::kBar1Used, out.used}});
 }
 
 int ReadTemperature(const ItemContext& in) {
   TemperatureV1 out{.version = kTemperatureV1, .sensor = 0, .temperature = 0};
-  int code = in.Do(&Symbols::TemperatureV, &out);
+  int code = in.Do(&NvmlSymbols::TemperatureV, &out);
   if (code == kFunctionNotFound || code == kArgumentVersionMismatch || code == kNotSupported) {
     unsigned value = 0;
-    code = in.Do(&Symbols::Temperature, 0U, &value);
+    code = in.Do(&NvmlSymbols::Temperature, 0U, &value);
     out.temperature = static_cast<int>(value);
   }
-  if (code == kSuccess) in.Emit(Field::kTemperature, out.temperature);
-  return code;
+  return in.EmitIf(code, {{Field::kTemperature, out.temperature}});
 }
 
 int ReadEnergy(const ItemContext& in) {
   unsigned long long millijoules = 0;
-  int code = in.Do(&Symbols::TotalEnergy, &millijoules);
-  if (code == kSuccess) in.Emit(Field::kEnergy, static_cast<int64_t>(millijoules));
-  return code;
+  int code = in.Do(&NvmlSymbols::TotalEnergy, &millijoules);
+  return in.EmitIf(code, {{Field::kEnergy, millijoules}});
 }
 
 int ReadClockReasons(const ItemContext& in) {
   unsigned long long mask = 0;
-  const Symbols& fn = in.caller.fn();
+  const NvmlSymbols& fn = in.caller.fn();
   int code = in.caller.DoEither(fn.ClockEventReasons, fn.ThrottleReasons, in.identity.device, &mask);
-  if (code == kSuccess) in.Emit(Field::kClockEventReasons, static_cast<int64_t>(mask));
-  return code;
+  return in.EmitIf(code, {{Field::kClockEventReasons, mask}});
 }
 
 int ReadFans(const ItemContext& in) {
-  const Symbols& fn = in.caller.fn();
+  const NvmlSymbols& fn = in.caller.fn();
   unsigned count = 0, speed = 0;
-  int code = in.Do(&Symbols::NumFans, &count);
+  int code = in.Do(&NvmlSymbols::NumFans, &count);
   if (code == kSuccess && count == 0) return kNotSupported;
   if (code != kSuccess || !fn.FanSpeedV2) {
-    code = in.Do(&Symbols::FanSpeed, &speed);
+    code = in.Do(&NvmlSymbols::FanSpeed, &speed);
     if (code != kSuccess) return code;
     in.Emit(Field::kFanSpeedMean, speed);
     in.Emit(Field::kFanSpeedMax, speed);
@@ -111,7 +97,7 @@ int ReadFans(const ItemContext& in) {
   count = std::min(count, 16U);
   int64_t sum = 0, greatest = 0;
   for (unsigned fan = 0; fan < count; ++fan) {
-    code = in.Do(&Symbols::FanSpeedV2, fan, &speed);
+    code = in.Do(&NvmlSymbols::FanSpeedV2, fan, &speed);
     if (code != kSuccess) return code;
     sum += speed;
     greatest = std::max<int64_t>(greatest, speed);
@@ -123,32 +109,28 @@ int ReadFans(const ItemContext& in) {
 
 int ReadEccMode(const ItemContext& in) {
   unsigned current = 0, pending = 0;
-  int code = in.Do(&Symbols::EccMode, &current, &pending);
-  if (code != kSuccess) return code;
-  in.Emit(Field::kEccMode, current);
-  in.Emit(Field::kEccModePending, pending);
-  return code;
+  int code = in.Do(&NvmlSymbols::EccMode, &current, &pending);
+  return in.EmitIf(code, {{Field::kEccMode, current}, {Field::kEccModePending, pending}});
 }
 
 int ReadRemappedRows(const ItemContext& in) {
   unsigned corrected = 0, uncorrected = 0, pending = 0, failure = 0;
-  int code = in.Do(&Symbols::RemappedRows, &corrected, &uncorrected, &pending, &failure);
-  if (code != kSuccess) return code;
-  in.Emit(Field::kRemappedCorrectable, corrected);
-  in.Emit(Field::kRemappedUncorrectable, uncorrected);
-  in.Emit(Field::kRemapPending, pending);
-  in.Emit(Field::kRemapFailure, failure);
-  return code;
+  int code = in.Do(&NvmlSymbols::RemappedRows, &corrected, &uncorrected, &pending, &failure);
+  return in.EmitIf(code, {{Field::kRemappedCorrectable, corrected},
+                          {Field::kRemappedUncorrectable, uncorrected},
+                          {Field::kRemapPending, pending},
+                          {Field::kRemapFailure, failure}});
 }
 
 int ReadRetiredPages(const ItemContext& in) {
-  const Symbols& fn = in.caller.fn();
+  const NvmlSymbols& fn = in.caller.fn();
   for (auto [field, cause] : {std::pair{Field::kRetiredSingleBit, kMultipleSingleBit},
                               std::pair{Field::kRetiredDoubleBit, kDoubleBit}}) {
     // Without a buffer the library answers the number of pages: success for none, else "too small".
     unsigned count = 0;
-    int code = fn.RetiredPagesV2 ? in.Do(&Symbols::RetiredPagesV2, unsigned{cause}, &count, nullptr, nullptr)
-                                 : in.Do(&Symbols::RetiredPages, unsigned{cause}, &count, nullptr);
+    int code = fn.RetiredPagesV2
+                   ? in.Do(&NvmlSymbols::RetiredPagesV2, unsigned{cause}, &count, nullptr, nullptr)
+                   : in.Do(&NvmlSymbols::RetiredPages, unsigned{cause}, &count, nullptr);
     if (code == kInsufficientSize && count == 0) return kUnknownError;  // It contradicts itself.
     if (code != kSuccess && code != kInsufficientSize) return code;
     in.Emit(field, count);
@@ -161,7 +143,7 @@ int ReadNvlinks(const ItemContext& in) {
   int64_t active = 0;
   for (unsigned link = 0; link < in.identity.nvlink_count; ++link) {
     unsigned state = 0;
-    int code = in.Do(&Symbols::NvLinkState, link, &state);
+    int code = in.Do(&NvmlSymbols::NvLinkState, link, &state);
     if (code != kSuccess && (link == 0 || (code != kNotSupported && code != kInvalidArgument))) return code;
     active += code == kSuccess && state == 1;
     if (code == kSuccess)
@@ -175,7 +157,7 @@ int ReadNvlinks(const ItemContext& in) {
 
 int ReadMigMode(const ItemContext& in) {
   unsigned current = 0, pending = 0;
-  int code = in.Do(&Symbols::MigMode, &current, &pending);
+  int code = in.Do(&NvmlSymbols::MigMode, &current, &pending);
   if (code != kSuccess) return code;
   // Another mode supports other calls: all that was learnt is void.
   if (in.state.mig_mode >= 0 && in.state.mig_mode != static_cast<int>(current)) in.state.mig_changed = true;
@@ -250,11 +232,11 @@ int ReadMemory(const ItemContext& in) {
   memory.version = kMemoryV2;
   int code = kFunctionNotFound;
   const bool newer = !in.state.memory_v2.Rests(in.state.now_ns);
-  if (newer) code = in.Do(&Symbols::MemoryInfoV2, &memory);
+  if (newer) code = in.Do(&NvmlSymbols::MemoryInfoV2, &memory);
   if (newer && code == kSuccess) in.state.memory_v2.Take(ReadStatus::kOk, in.state.now_ns);
   if (code == kFunctionNotFound || code == kArgumentVersionMismatch || code == kNotSupported) {
     Memory old{};
-    code = in.Do(&Symbols::MemoryInfo, &old);
+    code = in.Do(&NvmlSymbols::MemoryInfo, &old);
     if (code == kSuccess) {
       if (newer) in.state.memory_v2.Take(ReadStatus::kNotSupported, in.state.now_ns);
       memory.total = old.total, memory.free = old.free, memory.used = old.used;
@@ -275,33 +257,31 @@ int ReadMemory(const ItemContext& in) {
 
 int ReadMargin(const ItemContext& in) {
   MarginTemperature out{.version = StructVersion(sizeof(MarginTemperature), 1), .margin = 0};
-  int code = in.Do(&Symbols::MarginTemperature, &out);
-  if (code == kSuccess) in.Emit(Field::kTemperatureMargin, out.margin);
-  return code;
+  int code = in.Do(&NvmlSymbols::MarginTemperature, &out);
+  return in.EmitIf(code, {{Field::kTemperatureMargin, out.margin}});
 }
 
 int ReadSupportedReasons(const ItemContext& in) {
   unsigned long long mask = 0;
-  const Symbols& fn = in.caller.fn();
+  const NvmlSymbols& fn = in.caller.fn();
   int code =
       in.caller.DoEither(fn.SupportedEventReasons, fn.SupportedThrottleReasons, in.identity.device, &mask);
-  if (code == kSuccess) in.Emit(Field::kClockReasonsSupported, static_cast<int64_t>(mask));
-  return code;
+  return in.EmitIf(code, {{Field::kClockReasonsSupported, mask}});
 }
 
 int ReadFanRotation(const ItemContext& in) {
   constexpr std::array kFans = {Field::kFanRotation0, Field::kFanRotation1, Field::kFanRotation2,
                                 Field::kFanRotation3, Field::kFanRotation4, Field::kFanRotation5};
-  const Symbols& fn = in.caller.fn();
+  const NvmlSymbols& fn = in.caller.fn();
   unsigned count = 0;
   if (!fn.FanSpeedRpm) return kFunctionNotFound;
-  if (int code = in.Do(&Symbols::NumFans, &count); code != kSuccess) return code;
+  if (int code = in.Do(&NvmlSymbols::NumFans, &count); code != kSuccess) return code;
   if (count == 0) return kNotSupported;
   std::array<unsigned, kFans.size()> speeds{};
   count = std::min(count, static_cast<unsigned>(kFans.size()));
   for (unsigned fan = 0; fan < count; ++fan) {
     FanSpeedInfo out{.version = StructVersion(sizeof(FanSpeedInfo), 1), .fan = fan, .speed = 0};
-    int code = in.Do(&Symbols::FanSpeedRpm, &out);
+    int code = in.Do(&NvmlSymbols::FanSpeedRpm, &out);
     if (code != kSuccess) return code;
     speeds[fan] = out.speed;
   }
@@ -312,7 +292,7 @@ int ReadFanRotation(const ItemContext& in) {
 // Means over sessions mean nothing while there is none.
 int ReadEncoderStats(const ItemContext& in) {
   unsigned sessions = 0, rate = 0, latency = 0;
-  int code = in.Do(&Symbols::EncoderStats, &sessions, &rate, &latency);
+  int code = in.Do(&NvmlSymbols::EncoderStats, &sessions, &rate, &latency);
   if (code != kSuccess) return code;
   ReadStatus status = sessions > 0 ? ReadStatus::kOk : ReadStatus::kNotFound;
   in.Emit(Field::kEncoderSessions, sessions);
@@ -323,14 +303,13 @@ int ReadEncoderStats(const ItemContext& in) {
 
 int ReadFbcStats(const ItemContext& in) {
   FbcStats out{};
-  int code = in.Do(&Symbols::FbcStats, &out);
-  if (code == kSuccess) in.Emit(Field::kFbcSessions, out.sessions);
-  return code;
+  int code = in.Do(&NvmlSymbols::FbcStats, &out);
+  return in.EmitIf(code, {{Field::kFbcSessions, out.sessions}});
 }
 
 // The answer is the code itself.
 int ReadInforomValid(const ItemContext& in) {
-  int code = in.Do(&Symbols::ValidateInforom);
+  int code = in.Do(&NvmlSymbols::ValidateInforom);
   if (code != kSuccess && code != kCorruptedInforom) return code;
   in.Emit(Field::kInforomValid, code == kSuccess);
   return kSuccess;
@@ -348,43 +327,37 @@ int ReadEccLocation(const ItemContext& in) {
   constexpr unsigned kLocation = kAt / kPerLocation;
   constexpr unsigned kType = kAt % 2 == 0 ? kCorrectedError : kUncorrectedError;
   constexpr unsigned kCounter = kAt % kPerLocation < 2 ? kVolatileEcc : kAggregateEcc;
-  int code =
-      in.Do(&Symbols::MemoryErrorCounter, unsigned{kType}, unsigned{kCounter}, unsigned{kLocation}, &count);
-  if (code == kSuccess) in.Emit(static_cast<Field>(kFirstLocation + kAt), static_cast<int64_t>(count));
-  return code;
+  int code = in.Do(&NvmlSymbols::MemoryErrorCounter, unsigned{kType}, unsigned{kCounter}, unsigned{kLocation},
+                   &count);
+  return in.EmitIf(code, {{static_cast<Field>(kFirstLocation + kAt), count}});
 }
 
 int ReadSram(const ItemContext& in) {
   SramEccErrorStatus out{};
   out.version = StructVersion(sizeof out, 1);
-  int code = in.Do(&Symbols::SramEccErrorStatus, &out);
-  if (code != kSuccess) return code;
-  in.Emit(F::kSramThresholdExceeded, out.threshold_exceeded != 0);
-  in.Emit(F::kSramL2, static_cast<int64_t>(out.bucket_l2));
-  in.Emit(F::kSramSm, static_cast<int64_t>(out.bucket_sm));
-  in.Emit(F::kSramMicrocontroller, static_cast<int64_t>(out.bucket_microcontroller));
-  in.Emit(F::kSramPcie, static_cast<int64_t>(out.bucket_pcie));
-  in.Emit(F::kSramOther, static_cast<int64_t>(out.bucket_other));
-  return code;
+  int code = in.Do(&NvmlSymbols::SramEccErrorStatus, &out);
+  return in.EmitIf(code, {{F::kSramThresholdExceeded, out.threshold_exceeded != 0},
+                          {F::kSramL2, out.bucket_l2},
+                          {F::kSramSm, out.bucket_sm},
+                          {F::kSramMicrocontroller, out.bucket_microcontroller},
+                          {F::kSramPcie, out.bucket_pcie},
+                          {F::kSramOther, out.bucket_other}});
 }
 
 int ReadBanks(const ItemContext& in) {
   RowRemapperHistogram out{};
-  int code = in.Do(&Symbols::RowRemapperHistogram, &out);
-  if (code != kSuccess) return code;
-  in.Emit(F::kRemapBanksMax, out.max);
-  in.Emit(F::kRemapBanksHigh, out.high);
-  in.Emit(F::kRemapBanksPartial, out.partial);
-  in.Emit(F::kRemapBanksLow, out.low);
-  in.Emit(F::kRemapBanksNone, out.none);
-  return code;
+  int code = in.Do(&NvmlSymbols::RowRemapperHistogram, &out);
+  return in.EmitIf(code, {{F::kRemapBanksMax, out.max},
+                          {F::kRemapBanksHigh, out.high},
+                          {F::kRemapBanksPartial, out.partial},
+                          {F::kRemapBanksLow, out.low},
+                          {F::kRemapBanksNone, out.none}});
 }
 
 int ReadUnrepairable(const ItemContext& in) {
   unsigned flag = 0;
-  int code = in.Do(&Symbols::UnrepairableMemory, &flag);
-  if (code == kSuccess) in.Emit(F::kMemoryUnrepairable, flag != 0);
-  return code;
+  int code = in.Do(&NvmlSymbols::UnrepairableMemory, &flag);
+  return in.EmitIf(code, {{F::kMemoryUnrepairable, flag != 0}});
 }
 
 int QueryFabric(const ItemContext& in, FabricInfoV3& out) {
@@ -392,12 +365,12 @@ int QueryFabric(const ItemContext& in, FabricInfoV3& out) {
   // Newest first. Version 2 is shorter: the last member then stays as it is.
   for (unsigned version : {StructVersion(sizeof(FabricInfoV3), 3), StructVersion(kFabricInfoV2Size, 2)}) {
     out.version = version;
-    code = in.Do(&Symbols::FabricInfoV, &out);
+    code = in.Do(&NvmlSymbols::FabricInfoV, &out);
     if (code != kArgumentVersionMismatch && code != kInvalidArgument) break;
   }
   if (code != kFunctionNotFound && code != kArgumentVersionMismatch && code != kInvalidArgument) return code;
   FabricInfoV1 old{};
-  code = in.Do(&Symbols::FabricInfo, &old);
+  code = in.Do(&NvmlSymbols::FabricInfo, &old);
   if (code != kSuccess) return code;
   std::memcpy(out.cluster_uuid, old.cluster_uuid, sizeof out.cluster_uuid);
   out.status = old.status;
@@ -431,43 +404,38 @@ int ReadFabric(const ItemContext& in) {
 int ReadConfidentialState(const ItemContext& in) {
   ConfComputeState out{};
   int code = in.caller.Do(in.caller.fn().ConfComputeState, &out);
-  if (code != kSuccess) return code;
-  in.Emit(F::kConfidentialEnabled, out.feature != 0);
-  in.Emit(F::kConfidentialDevMode, out.dev_tools != 0);
-  return code;
+  return in.EmitIf(
+      code, {{F::kConfidentialEnabled, out.feature != 0}, {F::kConfidentialDevMode, out.dev_tools != 0}});
 }
 
 int ReadConfidentialReady(const ItemContext& in) {
   unsigned ready = 0;
   int code = in.caller.Do(in.caller.fn().ConfComputeReady, &ready);
-  if (code == kSuccess) in.Emit(F::kConfidentialReady, ready != 0);
-  return code;
+  return in.EmitIf(code, {{F::kConfidentialReady, ready != 0}});
 }
 
 int ReadConfidentialMemory(const ItemContext& in) {
   ConfComputeMemory out{};
-  int code = in.Do(&Symbols::ConfComputeMemory, &out);
-  if (code != kSuccess) return code;
-  in.Emit(F::kConfidentialProtected, static_cast<int64_t>(out.protected_kib));
-  in.Emit(F::kConfidentialUnprotected, static_cast<int64_t>(out.unprotected_kib));
-  return code;
+  int code = in.Do(&NvmlSymbols::ConfComputeMemory, &out);
+  return in.EmitIf(code, {{F::kConfidentialProtected, out.protected_kib},
+                          {F::kConfidentialUnprotected, out.unprotected_kib}});
 }
 
 template <Field... kFields>
-consteval Item Group(int (*read)(const ItemContext&), uint32_t details = 0) {
-  Item item{.read = read, .fields = {}, .details = details};
+consteval GpuItem Group(int (*read)(const ItemContext&), uint32_t details = 0) {
+  GpuItem item{.read = read, .fields = {}, .details = details};
   item.fields.fill(Field::kCount);
   size_t at = 0;
   ((item.fields[at++] = kFields), ...);
   return item;
 }
 template <Field kField, auto kFunction, auto... kSelectors>
-constexpr Item kNumber = Group<kField>(&ReadNumber<kField, kFunction, kSelectors...>);
+constexpr GpuItem kNumber = Group<kField>(&ReadNumber<kField, kFunction, kSelectors...>);
 template <Field kField, auto kFunction>
-constexpr Item kShare = Group<kField>(&ReadShare<kField, kFunction>);
+constexpr GpuItem kShare = Group<kField>(&ReadShare<kField, kFunction>);
 template <Field kField, unsigned kCodec>
-constexpr Item kEncoderCapacity =
-    Group<kField>(&ReadNumber<kField, &Symbols::EncoderCapacity, kCodec>, kDetailMore);
+constexpr GpuItem kEncoderCapacity =
+    Group<kField>(&ReadNumber<kField, &NvmlSymbols::EncoderCapacity, kCodec>, kDetailMore);
 
 template <size_t... kAt>
 constexpr auto MakeEccLocationItems(std::index_sequence<kAt...>) {
@@ -477,25 +445,25 @@ constexpr auto kEccLocationItems =
     MakeEccLocationItems(std::make_index_sequence<kLocations * kPerLocation>());
 
 // Read before all others: another mode supports other calls.
-constexpr Item kMigModeItem[] = {Group<F::kMigMode, F::kMigModePending>(&ReadMigMode)};
+constexpr GpuItem kMigModeItem[] = {Group<F::kMigMode, F::kMigModePending>(&ReadMigMode)};
 
-constexpr Item kGroupItems[] = {
+constexpr GpuItem kGroupItems[] = {
     Group<F::kUtilizationGpu, F::kUtilizationMemory>(&ReadUtilization),
-    kShare<F::kUtilizationEncoder, &Symbols::EncoderUtilization>,
-    kShare<F::kUtilizationDecoder, &Symbols::DecoderUtilization>,
+    kShare<F::kUtilizationEncoder, &NvmlSymbols::EncoderUtilization>,
+    kShare<F::kUtilizationDecoder, &NvmlSymbols::DecoderUtilization>,
     Group<F::kMemoryTotal, F::kMemoryUsed, F::kMemoryFree, F::kMemoryReserved, F::kUnifiedTotal,
           F::kUnifiedUsed>(&ReadMemory),
     Group<F::kBar1Total, F::kBar1Used>(&ReadBar1),
     Group<F::kTemperature>(&ReadTemperature),
     Group<F::kEnergy>(&ReadEnergy),
-    kNumber<F::kClockGraphics, &Symbols::ClockInfo, kGraphicsClock>,
-    kNumber<F::kClockSm, &Symbols::ClockInfo, kSmClock>,
-    kNumber<F::kClockMemory, &Symbols::ClockInfo, kMemoryClock>,
-    kNumber<F::kClockVideo, &Symbols::ClockInfo, kVideoClock>,
-    kNumber<F::kClockMaxGraphics, &Symbols::MaxClockInfo, kGraphicsClock>,
-    kNumber<F::kClockMaxSm, &Symbols::MaxClockInfo, kSmClock>,
-    kNumber<F::kClockMaxMemory, &Symbols::MaxClockInfo, kMemoryClock>,
-    kNumber<F::kClockMaxVideo, &Symbols::MaxClockInfo, kVideoClock>,
+    kNumber<F::kClockGraphics, &NvmlSymbols::ClockInfo, kGraphicsClock>,
+    kNumber<F::kClockSm, &NvmlSymbols::ClockInfo, kSmClock>,
+    kNumber<F::kClockMemory, &NvmlSymbols::ClockInfo, kMemoryClock>,
+    kNumber<F::kClockVideo, &NvmlSymbols::ClockInfo, kVideoClock>,
+    kNumber<F::kClockMaxGraphics, &NvmlSymbols::MaxClockInfo, kGraphicsClock>,
+    kNumber<F::kClockMaxSm, &NvmlSymbols::MaxClockInfo, kSmClock>,
+    kNumber<F::kClockMaxMemory, &NvmlSymbols::MaxClockInfo, kMemoryClock>,
+    kNumber<F::kClockMaxVideo, &NvmlSymbols::MaxClockInfo, kVideoClock>,
     Group<F::kClockEventReasons>(&ReadClockReasons),
     Group<F::kFanSpeedMean, F::kFanSpeedMax>(&ReadFans),
     Group<F::kEccCorrected, F::kEccUncorrected>(
@@ -505,21 +473,22 @@ constexpr Item kGroupItems[] = {
         &ReadRemappedRows),
     Group<F::kRetiredSingleBit, F::kRetiredDoubleBit>(&ReadRetiredPages),
     Group<F::kPcieLinkGen, F::kPcieLinkWidth>(
-        &ReadTwoNumbers<F::kPcieLinkGen, &Symbols::PcieLinkGen, F::kPcieLinkWidth, &Symbols::PcieLinkWidth>),
+        &ReadTwoNumbers<F::kPcieLinkGen, &NvmlSymbols::PcieLinkGen, F::kPcieLinkWidth,
+                        &NvmlSymbols::PcieLinkWidth>),
     Group<F::kPcieMaxLinkGen, F::kPcieMaxLinkWidth>(
-        &ReadTwoNumbers<F::kPcieMaxLinkGen, &Symbols::PcieMaxLinkGen, F::kPcieMaxLinkWidth,
-                        &Symbols::PcieMaxLinkWidth>),
+        &ReadTwoNumbers<F::kPcieMaxLinkGen, &NvmlSymbols::PcieMaxLinkGen, F::kPcieMaxLinkWidth,
+                        &NvmlSymbols::PcieMaxLinkWidth>),
     Group<F::kNvlinkTotal, F::kNvlinkActive>(&ReadNvlinks),
-    kShare<F::kUtilizationJpeg, &Symbols::JpgUtilization>,
-    kShare<F::kUtilizationOfa, &Symbols::OfaUtilization>,
+    kShare<F::kUtilizationJpeg, &NvmlSymbols::JpgUtilization>,
+    kShare<F::kUtilizationOfa, &NvmlSymbols::OfaUtilization>,
     Group<F::kTemperatureMargin>(&ReadMargin),
-    kNumber<F::kTemperatureShutdown, &Symbols::TemperatureThreshold, kThresholdShutdown>,
-    kNumber<F::kTemperatureSlowdown, &Symbols::TemperatureThreshold, kThresholdSlowdown>,
-    kNumber<F::kTemperatureMemoryMax, &Symbols::TemperatureThreshold, kThresholdMemoryMax>,
-    kNumber<F::kTemperatureGpuMax, &Symbols::TemperatureThreshold, kThresholdGpuMax>,
-    kNumber<F::kTemperatureTarget, &Symbols::TemperatureThreshold, kThresholdTarget>,
-    kNumber<F::kClockApplicationGraphics, &Symbols::ApplicationsClock, kGraphicsClock>,
-    kNumber<F::kClockApplicationMemory, &Symbols::ApplicationsClock, kMemoryClock>,
+    kNumber<F::kTemperatureShutdown, &NvmlSymbols::TemperatureThreshold, kThresholdShutdown>,
+    kNumber<F::kTemperatureSlowdown, &NvmlSymbols::TemperatureThreshold, kThresholdSlowdown>,
+    kNumber<F::kTemperatureMemoryMax, &NvmlSymbols::TemperatureThreshold, kThresholdMemoryMax>,
+    kNumber<F::kTemperatureGpuMax, &NvmlSymbols::TemperatureThreshold, kThresholdGpuMax>,
+    kNumber<F::kTemperatureTarget, &NvmlSymbols::TemperatureThreshold, kThresholdTarget>,
+    kNumber<F::kClockApplicationGraphics, &NvmlSymbols::ApplicationsClock, kGraphicsClock>,
+    kNumber<F::kClockApplicationMemory, &NvmlSymbols::ApplicationsClock, kMemoryClock>,
     Group<F::kClockReasonsSupported>(&ReadSupportedReasons),
     Group<F::kFanRotation0, F::kFanRotation1, F::kFanRotation2, F::kFanRotation3, F::kFanRotation4,
           F::kFanRotation5>(&ReadFanRotation),
@@ -543,15 +512,15 @@ constexpr Item kGroupItems[] = {
     Group<F::kConfidentialProtected, F::kConfidentialUnprotected>(&ReadConfidentialMemory),
 };
 
-constexpr Item kNumberItems[] = {
-#define GPULENS_NVML_NUMBER_ITEM(id, name, unit, tier, call) kNumber<F::k##id, &Symbols::call>,
+constexpr GpuItem kNumberItems[] = {
+#define GPULENS_NVML_NUMBER_ITEM(id, name, unit, tier, call) kNumber<F::k##id, &NvmlSymbols::call>,
     GPULENS_NVML_NUMBERS(GPULENS_NVML_NUMBER_ITEM)
 #undef GPULENS_NVML_NUMBER_ITEM
 };
 
 template <auto&... kLists>
 constexpr auto Join() {
-  std::array<Item, (std::size(kLists) + ...)> all{};
+  std::array<GpuItem, (std::size(kLists) + ...)> all{};
   auto end = all.begin();
   ((end = std::copy(std::begin(kLists), std::end(kLists), end)), ...);
   return all;
@@ -560,7 +529,7 @@ constexpr auto kItems = Join<kMigModeItem, kNumberItems, kGroupItems, kEccLocati
 
 }  // namespace
 
-std::span<const Item> GpuItems() noexcept { return kItems; }
+std::span<const GpuItem> GpuItems() noexcept { return kItems; }
 
 uint64_t UnsignedOf(unsigned value_type, const Value& value) noexcept {
   switch (value_type) {

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <span>
 #include <string>
 
@@ -31,9 +32,17 @@ struct ItemState {
   bool mig_changed = false;  // since the last round: all that was learnt is void
 };
 
+struct FieldNumber {
+  template <class Number>
+  FieldNumber(Field to, Number number) : field(to), raw(static_cast<int64_t>(number)) {}
+
+  Field field;
+  int64_t raw;
+};
+
 // What a function works with.
 struct ItemContext {
-  Caller& caller;
+  NvmlCaller& caller;
   const GpuIdentity& identity;
   ReadingSink& sink;
   ItemState& state;
@@ -42,23 +51,29 @@ struct ItemContext {
 
   // Calls a function about the GPU. The library's code.
   template <class Function, class... Arguments>
-  int Do(Function Symbols::* function, Arguments... arguments) const {
+  int Do(Function NvmlSymbols::* function, Arguments... arguments) const {
     return caller.Do(caller.fn().*function, identity.device, arguments...);
   }
   void Emit(Field field, int64_t raw) const { Emit(field, ReadStatus::kOk, raw); }
   void Emit(Field field, ReadStatus status, int64_t raw) const {
     sink.Emit(0, static_cast<uint16_t>(field), status, raw);
   }
+  // Emits the numbers of a call that succeeded; returns the call's code.
+  int EmitIf(int code, std::initializer_list<FieldNumber> numbers) const {
+    if (code != kSuccess) return code;
+    for (const FieldNumber& number : numbers) Emit(number.field, number.raw);
+    return code;
+  }
 };
 
-struct Item {
+struct GpuItem {
   // Returns the library's code; not kSuccess: nothing was emitted, and the code holds for all fields.
   int (*read)(const ItemContext&) = nullptr;
   std::array<Field, 6> fields{};  // Field::kCount after the last
   uint32_t details = 0;           // read only with one of these Details; 0: always
 };
 // Static storage.
-std::span<const Item> GpuItems() noexcept;
+std::span<const GpuItem> GpuItems() noexcept;
 
 // A field value of any type as an unsigned number; a negative one as its bits.
 uint64_t UnsignedOf(unsigned value_type, const Value& value) noexcept;

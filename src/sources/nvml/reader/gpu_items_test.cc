@@ -1,4 +1,4 @@
-// What a board tells beside its common readings, its links, and its samples: GpuReader against the
+// Items of a board that are not common readings, its links and its samples: GpuReader against the
 // simulated library of every generation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::string Of(const std::string& model) { return "model: " + model + "\n" + kBu
 
 using ItemsTest = ReaderTest;
 
-TEST_F(ItemsTest, ABusyH100TellsAllOfThis) {
+TEST_F(ItemsTest, ABusyH100ReportsAllItems) {
   Use(Of("H100"));
   ASSERT_TRUE(Round());
   EXPECT_EQ(Value(F::kUtilizationJpeg), 0);
@@ -86,7 +86,7 @@ TEST_P(EveryGeneration, HasAndLacksWhatItShould) {
   for (F field : GetParam().has) EXPECT_EQ(StatusOf(field), ReadStatus::kOk) << InfoOf(field).name;
   for (F field : GetParam().lacks)
     EXPECT_EQ(StatusOf(field), ReadStatus::kNotSupported) << InfoOf(field).name;
-  // Nothing of what is lacking is asked for again, nor what is fixed.
+  // Neither missing nor fixed items are queried again.
   uint64_t margins = Calls("nvmlDeviceGetMarginTemperature");
   uint64_t places = Calls("nvmlDeviceGetMemoryErrorCounter");
   for (int second = 0; second < 61; ++second) {
@@ -139,7 +139,7 @@ INSTANTIATE_TEST_SUITE_P(
             {F::kTemperatureShutdown, F::kFanRotation0}}),
     [](const auto& test) { return test.param.model; });
 
-TEST_F(ItemsTest, WhatIsFixedIsReadOnceAndSaidAgain) {
+TEST_F(ItemsTest, FixedItemsAreReadOnceAndReportedAgain) {
   Use(Of("H100"));
   Round();
   int64_t first = latest_.at(F::kClockMaxSm).boot_ns;
@@ -158,7 +158,7 @@ TEST_F(ItemsTest, WhatIsFixedIsReadOnceAndSaidAgain) {
   EXPECT_EQ(Calls("nvmlDeviceGetMaxClockInfo"), 4U);
 }
 
-TEST_F(ItemsTest, WhatDidNotArriveIsReadAgain) {
+TEST_F(ItemsTest, ItemsThatWereNotDeliveredAreReadAgain) {
   Use(Of("H100"));
   Round();
   clock_.Advance(seconds(1));
@@ -230,7 +230,7 @@ TEST_F(ItemsTest, FaultsShow) {
   EXPECT_EQ(Fact("platform_chassis_serial"), "1820225190126");
 }
 
-TEST_F(ItemsTest, AFabricThatIsNotReadyTellsItsStateAlone) {
+TEST_F(ItemsTest, AFabricThatIsNotReadyReportsOnlyItsState) {
   Use(Of("H100") + "faults: [{counter: fabric_pending}]\n");
   Round();
   EXPECT_EQ(Value(F::kFabricState), 2);
@@ -238,7 +238,7 @@ TEST_F(ItemsTest, AFabricThatIsNotReadyTellsItsStateAlone) {
   EXPECT_EQ(StatusOf(F::kFabricClique), ReadStatus::kNotFound);
 }
 
-TEST_F(ItemsTest, DetailsWhenAskedFor) {
+TEST_F(ItemsTest, ReportsDetailsWhenRequested) {
   options_.details = kDetailsAll;
   Use("model: L4\ngpus: 4\n", 1);
   Round();
@@ -270,7 +270,7 @@ TEST_F(ItemsTest, SamplesSinceTheRoundBefore) {
   // Two new samples are needed: 50 ms apart, none or one comes in 40 ms.
   clock_.Advance(milliseconds(40));
   reader_->Read(clock_.Now().boot_ns + Duration(seconds(1)).count());
-  for (const Reading& reading : reader_->readings()) {
+  for (const DeviceReading& reading : reader_->readings()) {
     if (reading.field == static_cast<uint16_t>(F::kSampledPowerMean) && reading.link == 0) {
       EXPECT_EQ(reading.status, ReadStatus::kNotFound);
     }
@@ -299,7 +299,7 @@ TEST_F(ItemsTest, ErrorsOfEachLinkComeEachMinute) {
     Use(Of(model) + "faults: [{counter: link_replay, amount: 4}, {counter: links_down, amount: 1}]\n");
     Round();
     clock_.Advance(seconds(60));
-    Round();  // Where newer ids do not exist, the older ones are asked for now.
+    Round();  // Where newer ids do not exist, the older ones are queried now.
     LinkField field = std::string_view(model) == "B200" ? LinkField::kSymbol : LinkField::kReplay;
     EXPECT_EQ(LinkValue(LinkOfNvlink(0), field), 4) << model;
     EXPECT_EQ(LinkValue(LinkOfNvlink(1), field), 0) << model;
@@ -312,7 +312,7 @@ TEST_F(ItemsTest, ErrorsOfEachLinkComeEachMinute) {
   }
 }
 
-TEST_F(ItemsTest, EachLinkWhenAskedFor) {
+TEST_F(ItemsTest, ReportsEachLinkWhenRequested) {
   options_.details = kDetailLinks;
   Use("model: B200\ngpus: 1\nload: {kind: constant, level: 1}\nfaults: [{counter: link_replay, amount: "
       "4}]\n");
@@ -345,7 +345,7 @@ TEST_F(ItemsTest, ChipToChipLinksOfASuperchip) {
   EXPECT_EQ(LinkStatus(LinkOfC2c(2), LinkField::kActive), ReadStatus::kNever);
 }
 
-TEST_F(ItemsTest, ASteadyRoundAsksOneBatch) {
+TEST_F(ItemsTest, ASteadyRoundQueriesOneBatch) {
   options_.details = kDetailLinks;
   Use(Of("H100"));
   Round();
@@ -357,7 +357,7 @@ TEST_F(ItemsTest, ASteadyRoundAsksOneBatch) {
   }
 }
 
-// What a structure says of itself must be what the library knows.
+// The size and version in a structure must be known to the library.
 TEST_F(ItemsTest, AnOldLibraryKnowsOlderStructs) {
   Use(Of("GB200") +
       "errors:\n"

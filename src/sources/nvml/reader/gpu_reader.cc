@@ -44,6 +44,8 @@ GpuReader::GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot,
     : index_(index),
       caller_(library, slot, clock),
       options_(std::move(options)),
+      // GPUs take turns with their long rounds: the agent has room for a few of them at a time.
+      tiers_(options_.periods, index % 8),
       links_{
           {{.field = Field::kNvlinkTxBytes, .all_links = kFiNvlinkDataTx, .per_link = kFiNvlinkXmitBytes},
            {.field = Field::kNvlinkRxBytes, .all_links = kFiNvlinkDataRx, .per_link = kFiNvlinkRcvBytes}}} {
@@ -51,7 +53,7 @@ GpuReader::GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot,
 }
 
 int GpuReader::Attach() {
-  next_ = {};
+  tiers_.Reset();
   items_.assign(GpuItems().size(), {});
   field_ids_ = {};
   field_id_done_.reset();
@@ -89,7 +91,7 @@ void GpuReader::Emit(uint8_t link, uint16_t field, ReadStatus status, int64_t ra
                        .link = link,
                        .boot_ns = caller_.last_boot_ns(),
                        .raw = raw});
-  bool once = link == 0 && InfoOf(static_cast<Field>(field)).tier == Tier::kStatic;
+  bool once = link == 0 && InfoOf(static_cast<Field>(field)).tier == FieldTier::kStatic;
   if (once && status == ReadStatus::kOk && statics_.size() < statics_.capacity())
     statics_.push_back(readings_.back());
 }
@@ -103,7 +105,7 @@ void GpuReader::EmitFailure(std::span<const Field> fields, ReadStatus status) {
 
 // Sent again now and then: a message may have been lost.
 void GpuReader::RepeatStatics() {
-  for (const Reading& reading : statics_) {
+  for (const DeviceReading& reading : statics_) {
     if (readings_.size() < readings_.capacity()) readings_.push_back(reading);
   }
 }
@@ -118,33 +120,25 @@ bool GpuReader::Read(int64_t boot_ns) {
   now_ns_ = item_state_.now_ns = boot_ns;
   has_processes_ = false;
   broken_ = ReadStatus::kOk;
-  for (size_t tier = 0; tier < kTierCount; ++tier) {
-    // Rounds come a little early or late: half an interval of slack, so that none is passed over.
-    due_[tier] = boot_ns + options_.periods[0].count() / 2 >= next_[tier];
-    if (!due_[tier]) continue;
-    // GPUs take turns with their long rounds: the agent has room for a few of them at a time.
-    int64_t period = options_.periods[tier].count();
-    bool first = tier > 0 && next_[tier] == 0;
-    next_[tier] = boot_ns + period - (first ? period * (index_ % 8) / 8 : 0);
-  }
-  if (Due(Tier::kSlow)) RepeatStatics();
+  tiers_.Begin(boot_ns);
+  if (Due(FieldTier::kSlow)) RepeatStatics();
   ReadItems();
   ReadFieldIds();
-  if (Due(Tier::kFast) && broken_ == ReadStatus::kOk && IsConfigured(kDetailSamples))
-    NoteCode(samples_.Read(Context(), Due(Tier::kSlow)));
-  if (Due(Tier::kSlow) && broken_ == ReadStatus::kOk) NoteCode(each_link_.ReadRemotes(Context()));
-  if (Due(Tier::kFast)) ReadProcesses();
+  if (Due(FieldTier::kFast) && broken_ == ReadStatus::kOk && IsConfigured(kDetailSamples))
+    NoteCode(samples_.Read(Context(), Due(FieldTier::kSlow)));
+  if (Due(FieldTier::kSlow) && broken_ == ReadStatus::kOk) NoteCode(each_link_.ReadRemotes(Context()));
+  if (Due(FieldTier::kFast)) ReadProcesses();
   blocking_due_ = (blocking_due_ || Due(InfoOf(Field::kPcieTxRate).tier)) && broken_ == ReadStatus::kOk;
   return broken_ != ReadStatus::kLost && !std::exchange(item_state_.mig_changed, false);
 }
 
-void GpuReader::ReadItem(const Item& item, ItemMemory& memory, const ItemContext& context) {
+void GpuReader::ReadItem(const GpuItem& item, ItemMemory& memory, const ItemContext& context) {
   if (memory.again.Rests(now_ns_)) {
-    if (Due(Tier::kSlow)) EmitFailure(item.fields, ReadStatus::kNotSupported);
+    if (Due(FieldTier::kSlow)) EmitFailure(item.fields, ReadStatus::kNotSupported);
     return;
   }
-  const Tier tier = InfoOf(item.fields[0]).tier;
-  const bool due = Due(tier, memory.done) && (!memory.denied || Due(Tier::kSlow));
+  const FieldTier tier = InfoOf(item.fields[0]).tier;
+  const bool due = Due(tier, memory.done) && (!memory.denied || Due(FieldTier::kSlow));
   if (!due && !memory.again.Due(now_ns_)) return;
   if (broken_ != ReadStatus::kOk) return EmitFailure(item.fields, broken_);
   int code = item.read(context);
@@ -176,7 +170,7 @@ void GpuReader::RequestFieldIds() {
     if (!IsConfigured(field.details)) continue;
     const unsigned id = FieldIdOf(field, options_.driver_major);
     if (id == 0 || FieldIdRests(row)) {
-      if (Due(Tier::kSlow)) Emit(field.field, ReadStatus::kNotSupported, 0);
+      if (Due(FieldTier::kSlow)) Emit(field.field, ReadStatus::kNotSupported, 0);
     } else if (Due(InfoOf(field.field).tier, field_id_done_[row]) || field_ids_[row].Due(now_ns_)) {
       if (broken_ != ReadStatus::kOk) {
         Emit(field.field, broken_, 0);
@@ -195,21 +189,21 @@ bool GpuReader::FieldIdRests(size_t row) const noexcept {
 }
 
 void GpuReader::RequestLinks() {
-  bool links = Due(Tier::kFast) && identity_.nvlink_count > 0 && !field_values_.Rests(now_ns_) &&
+  bool links = Due(FieldTier::kFast) && identity_.nvlink_count > 0 && !field_values_.Rests(now_ns_) &&
                broken_ == ReadStatus::kOk;
   for (LinkCounter& counter : links_) {
     if (counter.each.Due(now_ns_)) {  // From the beginning.
       counter.all_absent = false;
     }
     if (!links) {
-      if (Due(Tier::kSlow) || broken_ != ReadStatus::kOk) {
+      if (Due(FieldTier::kSlow) || broken_ != ReadStatus::kOk) {
         Emit(counter.field, broken_ == ReadStatus::kOk ? ReadStatus::kNotSupported : broken_, 0);
       }
     } else if (!counter.all_absent) {
       AddRequest(counter.all_links, kAllLinks);
     } else if (!counter.each.Rests(now_ns_)) {
       for (unsigned link = 0; link < identity_.nvlink_count; ++link) AddRequest(counter.per_link, link);
-    } else if (Due(Tier::kSlow)) {
+    } else if (Due(FieldTier::kSlow)) {
       Emit(counter.field, ReadStatus::kNotSupported, 0);
     }
   }
@@ -233,7 +227,7 @@ void GpuReader::ReadFieldIds() {
   RequestLinks();
   size_t first_link = requests_.size();
   if (!field_values_.Rests(now_ns_) && broken_ == ReadStatus::kOk)
-    each_link_.AddRequests(due_, now_ns_, requests_);
+    each_link_.AddRequests(tiers_.due(), now_ns_, requests_);
   if (requests_.empty()) return;
   QueryFieldValues();
   size_t at = 0;

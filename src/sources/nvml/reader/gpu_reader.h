@@ -8,11 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "sources/nvml/driver_protocol.h"
+#include "reader/process/device_reader.h"
 #include "sources/nvml/reader/gpu_items.h"
 #include "sources/nvml/reader/link_reader.h"
 #include "sources/nvml/reader/process_reader.h"
 #include "sources/nvml/reader/slices_reader.h"
+#include "sources/nvml/reader_protocol.h"
 
 namespace gpulens::nvml {
 
@@ -40,7 +41,7 @@ struct GpuReaderOptions {
 // Used by one thread; its arguments outlive it. Allocates only when it is attached and when a GPU has more
 // processes than ever before.
 //
-// What a GPU does not support is known from the first answer, and queried again as QueryBackoff says.
+// A field that a GPU does not support is found by its first answer, and queried again by QueryBackoff.
 class GpuReader final : private ReadingSink {
  public:
   GpuReader(const NvmlLibrary& library, unsigned index, CallSlot& slot, const Clock& clock,
@@ -54,7 +55,7 @@ class GpuReader final : private ReadingSink {
   // when the GPU has to be attached again: it is lost, or its MIG mode has changed.
   bool Read(int64_t boot_ns);
   // The next round reads all tiers: the last one's readings did not arrive.
-  void ReadAgain() noexcept { next_ = {}; }
+  void ReadAgain() noexcept { tiers_.Reset(); }
   // In MIG mode: processes are listed by MIG device. Empty: of the GPU. Holds for the next Read.
   void SplitProcesses(std::span<const MigDevice> devices) noexcept { mig_devices_ = devices; }
   // Skip PCIe throughput calls until the next Attach; another source provides them.
@@ -63,7 +64,7 @@ class GpuReader final : private ReadingSink {
   // round's readings were sent. Replaces the readings; false when it was not due.
   bool ReadBlocking();
 
-  std::span<const Reading> readings() const noexcept { return readings_; }
+  std::span<const DeviceReading> readings() const noexcept { return readings_; }
   // True when the last round has read the process list.
   bool has_processes() const noexcept { return has_processes_; }
   std::span<const GpuProcess> processes() const noexcept { return processes_; }
@@ -97,16 +98,16 @@ class GpuReader final : private ReadingSink {
     return details == 0 || (details & options_.details) != 0;
   }
   // A static reading is due with the slow ones until it is there.
-  bool Due(Tier tier, bool done) const noexcept {
-    return tier == Tier::kStatic ? Due(Tier::kSlow) && !done : Due(tier);
+  bool Due(FieldTier tier, bool done) const noexcept {
+    return tier == FieldTier::kStatic ? Due(FieldTier::kSlow) && !done : Due(tier);
   }
-  bool Due(Tier tier) const noexcept { return due_[static_cast<size_t>(tier)]; }
+  bool Due(FieldTier tier) const noexcept { return tiers_.Due(tier); }
   // Remembers a code that ends the round: the GPU is lost or needs a reset.
   void NoteCode(int code) noexcept;
 
   void RepeatStatics();
   void ReadItems();
-  void ReadItem(const Item& item, ItemMemory& memory, const ItemContext& context);
+  void ReadItem(const GpuItem& item, ItemMemory& memory, const ItemContext& context);
   void ReadFieldIds();
   void RequestFieldIds();
   void RequestLinks();
@@ -122,12 +123,11 @@ class GpuReader final : private ReadingSink {
   int ReadProcessLists(size_t list);
 
   unsigned index_;
-  Caller caller_;
+  NvmlCaller caller_;
   GpuReaderOptions options_;
   GpuIdentity identity_;
 
-  std::array<int64_t, kTierCount> next_{};
-  std::array<bool, kTierCount> due_{};
+  reader::TierClock tiers_;
   std::vector<ItemMemory> items_;  // as GpuItems()
   ItemState item_state_;
   std::array<QueryBackoff, kFieldIdCount> field_ids_{};
@@ -143,9 +143,9 @@ class GpuReader final : private ReadingSink {
   std::array<LinkCounter, 2> links_;
   LinkReader each_link_;
   SampleReader samples_;
-  std::vector<Reading> statics_;  // static readings, to be repeated
+  std::vector<DeviceReading> statics_;  // static readings, to be repeated
 
-  std::vector<Reading> readings_;
+  std::vector<DeviceReading> readings_;
   std::vector<FieldValue> requests_;
   std::array<uint8_t, kFieldIdCount> requested_rows_{};
   size_t requested_ = 0;

@@ -40,7 +40,7 @@ TEST_P(EveryModel, IsReadWhole) {
   EXPECT_THAT(Fact("uuid"), testing::StartsWith("GPU-"));
   ASSERT_TRUE(Round());
   clock_.Advance(seconds(1));
-  ASSERT_TRUE(Round());  // NVLink 5 is asked per link from the second round on.
+  ASSERT_TRUE(Round());  // NVLink 5 is queried per link from the second round on.
   EXPECT_EQ(Value(Field::kUtilizationGpu), 50);
   EXPECT_EQ(Value(Field::kUtilizationMemory), 30);
   EXPECT_EQ(Value(Field::kMemoryTotal), model.memory_mib << 20);
@@ -99,7 +99,7 @@ TEST_F(ReaderTest, TiersHaveTheirPeriods) {
   EXPECT_EQ(slow, 1);
 }
 
-TEST_F(ReaderTest, WhatIsNotSupportedIsAskedOnce) {
+TEST_F(ReaderTest, UnsupportedFieldsAreQueriedOnce) {
   Use("model: L4\ngpus: 1\n");
   for (int second = 0; second < 65; ++second) {
     Round();
@@ -110,14 +110,14 @@ TEST_F(ReaderTest, WhatIsNotSupportedIsAskedOnce) {
   EXPECT_EQ(Calls("nvmlDeviceGetRetiredPagesPendingStatus"), 1U);
   EXPECT_EQ(Calls("nvmlDeviceGetNvLinkState"), 0U);
   EXPECT_EQ(Calls("nvmlDeviceGetPowerUsage"), 65U);
-  // Attached again, for whatever reason, it is asked again.
+  // Attached again, for whatever reason, it is queried again.
   ASSERT_EQ(reader_->Attach(), 0);
   Round();
   EXPECT_EQ(Calls("nvmlDeviceGetRetiredPages_v2"), 2U);
   EXPECT_EQ(StatusOf(Field::kRetiredSingleBit), ReadStatus::kNotSupported);
 }
 
-TEST_F(ReaderTest, ASteadyRoundAsksOneBatchOfFields) {
+TEST_F(ReaderTest, ASteadyRoundQueriesOneBatchOfFields) {
   Use("gpus: 1\n");
   Round();
   FakeWorld::Get().ForgetCalls();
@@ -364,7 +364,7 @@ TEST_F(ReaderTest, MigTurnsUtilizationOff) {
   EXPECT_EQ(Value(Field::kMigMode), 1);
   EXPECT_EQ(StatusOf(Field::kUtilizationGpu), ReadStatus::kNotSupported);
   EXPECT_EQ(reader_->processes()[0].gpu_instance, 1U);
-  // The mode changes: the reader asks to be attached again, and then finds the rest.
+  // The mode changes: the reader requests to be attached again, and then finds the rest.
   ASSERT_TRUE(FakeWorld::Get().Use("gpus: 1\n", &clock_).ok());
   clock_.Advance(seconds(60));
   EXPECT_FALSE(Round());
@@ -453,7 +453,7 @@ TEST_F(ReaderTest, ErrorsOfOneCallStayThere) {
   clock_.Advance(seconds(1));
   EXPECT_TRUE(Round());
   EXPECT_EQ(StatusOf(Field::kPower), ReadStatus::kError);
-  EXPECT_FALSE(Has(Field::kEnergy));  // Permission is asked for again each minute.
+  EXPECT_FALSE(Has(Field::kEnergy));  // A call without permission is made again each minute.
   clock_.Advance(seconds(60));
   Round();
   EXPECT_EQ(StatusOf(Field::kPower), ReadStatus::kOk);
@@ -461,7 +461,7 @@ TEST_F(ReaderTest, ErrorsOfOneCallStayThere) {
 }
 
 // What a driver answers for a moment while it recovers is not believed for ever.
-TEST_F(ReaderTest, WhatHasWorkedAndIsNotSupportedForAMomentComesBackSoon) {
+TEST_F(ReaderTest, FieldsThatWorkedBeforeAreQueriedAgainSoon) {
   for (int code : {3, 2, 13, 25}) {
     Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: " + std::to_string(code) +
         ", from: 2, to: 5}, {call: nvmlDeviceGetFieldValues, code: " + std::to_string(code) +
@@ -484,7 +484,7 @@ TEST_F(ReaderTest, WhatHasWorkedAndIsNotSupportedForAMomentComesBackSoon) {
   }
 }
 
-TEST_F(ReaderTest, WhatWasNeverSupportedIsAskedEachHour) {
+TEST_F(ReaderTest, UnsupportedFieldsAreQueriedEachHour) {
   Use("gpus: 1\nerrors: [{call: nvmlDeviceGetPowerUsage, code: 3, to: 7000}]\n");
   for (int minute = 0; minute < 121; ++minute) {
     Round();
@@ -495,7 +495,7 @@ TEST_F(ReaderTest, WhatWasNeverSupportedIsAskedEachHour) {
 }
 
 // Three seconds of an error take no more than those seconds from what is read each minute.
-TEST_F(ReaderTest, SlowReadingsThatFailedAreAskedForBeforeTheirTurn) {
+TEST_F(ReaderTest, SlowReadingsThatFailedAreRetriedEarly) {
   Use("gpus: 1\nerrors: [{call: '*', code: 999, from: 58, to: 63}]\n");
   std::map<Field, int> last, before;
   std::map<std::pair<uint8_t, LinkField>, int> last_of_link, before_of_link;

@@ -44,7 +44,7 @@ void EmitAll(const ItemContext& in, const SampleKind& kind, ReadStatus status) {
 
 struct LinkReader::Row {
   LinkField field;
-  Tier tier;
+  FieldTier tier;
   uint32_t details;     // 0: always
   unsigned id;          // With the link as scope; 0: none
   unsigned low = 0;     // Older ids: of link 0,
@@ -67,7 +67,7 @@ struct LinkReader::Row {
 };
 
 const std::array<LinkReader::Row, LinkReader::kRows> LinkReader::kTable = [] {
-  constexpr Tier kMedium = Tier::kMedium, kSlow = Tier::kSlow;
+  constexpr FieldTier kMedium = FieldTier::kMedium, kSlow = FieldTier::kSlow;
   constexpr uint32_t kLinks = kDetailLinks;
   std::array<Row, kRows> out{{
       {LinkField::kCrcFlit, kSlow, 0, kFiNvlinkCrcDl, 32, 96},
@@ -198,7 +198,7 @@ int LinkReader::TakeGroup(const Group& group, std::span<const FieldValue> answer
 
 int LinkReader::ReadRemotes(const ItemContext& in) {
   if ((details_ & kDetailLinks) == 0 || remotes_.Rests(in.caller.now())) return kSuccess;
-  const Symbols& fn = in.caller.fn();
+  const NvmlSymbols& fn = in.caller.fn();
   Device device = in.identity.device;
   auto emit = [&](unsigned link, LinkField field, int64_t raw) {
     in.sink.Emit(LinkOfNvlink(link), static_cast<uint16_t>(field), ReadStatus::kOk, raw);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
 #include "sources/nvml/nvml_calls.h"
 #include "sources/nvml/nvml_fields.h"
@@ -372,8 +371,8 @@ struct EventDataV1 {
 static_assert(sizeof(EventDataV1) == 24);
 
 // The functions that the library has; null where it has not.
-struct Symbols {
-#define GPULENS_NVML_POINTER(id, name, parameters) \
+struct NvmlSymbols {
+#define GPULENS_NVML_POINTER(id, symbol, parameters) \
   reader::LibraryFunction<Call, int parameters> id{Call::k##id};
   GPULENS_NVML_CALLS(GPULENS_NVML_POINTER)
 #undef GPULENS_NVML_POINTER

@@ -1,5 +1,5 @@
 // Every function of the library, missing or answering every code: the reader neither crashes nor makes
-// a value up. What it says is what it says when all is well, at the same moment.
+// a value up: what it reports equals what it reports at the same moment when every call works.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -14,7 +14,7 @@ namespace {
 using std::chrono::seconds;
 
 constexpr const char* kCalls[] = {
-#define GPULENS_NVML_TEST_NAME(id, name, parameters) name,
+#define GPULENS_NVML_TEST_NAME(id, symbol, parameters) #symbol,
     GPULENS_NVML_CALLS(GPULENS_NVML_TEST_NAME)
 #undef GPULENS_NVML_TEST_NAME
 };
@@ -50,7 +50,7 @@ class CodesTest : public ReaderTest {
     for (int64_t second : kSeconds) {
       clock_.Advance(seconds(second) - Duration(clock_.Now().boot_ns - 1'000'000'000'000));
       reader_->Read(clock_.Now().boot_ns);
-      for (const Reading& reading : reader_->readings()) {
+      for (const DeviceReading& reading : reader_->readings()) {
         if (reading.status == ReadStatus::kOk)
           seen_[KeyOf(second, reading.link, reading.field)] = reading.raw;
       }
@@ -58,7 +58,7 @@ class CodesTest : public ReaderTest {
     return true;
   }
 
-  // Fields that another function, an older struct or another moment of asking tell differently.
+  // Fields that differ when another function, an older struct or another moment provides them.
   static bool MayDiffer(uint8_t link, uint16_t field) {
     if (link != 0) return false;
     switch (static_cast<Field>(field)) {
@@ -67,7 +67,7 @@ class CodesTest : public ReaderTest {
       case Field::kUnifiedUsed:  // The same.
       case Field::kFanSpeedMax:  // One fan for all.
       case Field::kFanSpeedMean:
-      case Field::kFabricHealth:  // Not told.
+      case Field::kFabricHealth:  // Not reported.
       case Field::kFabricClique:
       case Field::kFabricClusterHigh:
       case Field::kFabricClusterLow:
@@ -103,9 +103,9 @@ class CodesTest : public ReaderTest {
       // Samples since the round before, when that one failed, reach back further.
       if (name.starts_with("sampled_")) continue;
       if (found == well.end()) {
-        // What failed is asked again out of its turn, and lies between what is told before and after.
+        // A failed field is retried early: its value lies between those before and after.
         bool out_of_turn =
-            InfoOf(static_cast<Field>(field)).tier != Tier::kFast && Between(well, link, field, raw);
+            InfoOf(static_cast<Field>(field)).tier != FieldTier::kFast && Between(well, link, field, raw);
         EXPECT_TRUE(name.starts_with("nvlink_") || out_of_turn) << what << ": " << name << " at " << second;
       } else {
         EXPECT_EQ(found->second, raw) << what << ": " << name << " at " << second;

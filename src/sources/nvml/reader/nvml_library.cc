@@ -3,8 +3,8 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include "base/process.h"
 #include "base/result.h"
-#include "base/shared_library.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 constexpr const char* kWslPath = "/usr/lib/wsl/lib/libnvidia-ml.so.1";
 
 template <class Lookup>
-void Fill(Symbols& symbols, Lookup lookup) {
-#define GPULENS_NVML_ASSIGN(id, name, parameters) symbols.id.Assign(lookup(name));
+void Fill(NvmlSymbols& symbols, Lookup lookup) {
+#define GPULENS_NVML_ASSIGN(id, symbol, parameters) symbols.id.Assign(lookup(#symbol));
   GPULENS_NVML_CALLS(GPULENS_NVML_ASSIGN)
 #undef GPULENS_NVML_ASSIGN
 }

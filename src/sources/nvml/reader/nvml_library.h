@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -30,21 +29,21 @@ class NvmlLibrary {
 
   static const std::vector<std::string>& DefaultPaths();
 
-  const Symbols& fn() const noexcept { return symbols_; }
+  const NvmlSymbols& fn() const noexcept { return symbols_; }
   const std::string& path() const noexcept { return path_; }
 
  private:
   Status Complete() const;
 
-  Symbols symbols_;
+  NvmlSymbols symbols_;
   std::string path_;
 };
 
-using Caller = reader::LibraryCaller<Symbols, kFunctionNotFound>;
+using NvmlCaller = reader::LibraryCaller<NvmlSymbols, kFunctionNotFound>;
 
 // The text that a function gives about `subject`; empty when it gives none.
 template <class Function, class Subject, class... More>
-std::string QueryText(Caller& caller, const Function& function, Subject subject, More... more) {
+std::string QueryText(NvmlCaller& caller, const Function& function, Subject subject, More... more) {
   std::array<char, 96> text{};
   if (caller.Do(function, subject, text.data(), static_cast<unsigned>(text.size()), more...) != kSuccess)
     return {};

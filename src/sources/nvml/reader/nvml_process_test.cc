@@ -1,4 +1,4 @@
-// The driver's loop in this process, its agent's end in the test's hands.
+// The reader process's loop in this process; the test holds the agent's end of the socket.
 #include "sources/nvml/reader/nvml_process.h"
 
 #include <gmock/gmock.h>
@@ -13,13 +13,12 @@
 
 #include "base/process.h"
 #include "reader/process/reader_loop.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
 namespace {
 
-TEST(DriverArguments, AreUnderstood) {
+TEST(ReaderArguments, AreUnderstood) {
   std::vector<std::string_view> arguments = {"--socket-fd=5",
                                              "--page-fd=6",
                                              "--interval-ns=100000000",
@@ -44,7 +43,7 @@ TEST(DriverArguments, AreUnderstood) {
   EXPECT_EQ(options->device_folder, "/g");
 }
 
-TEST(DriverArguments, BadOnesAreNamed) {
+TEST(ReaderArguments, BadOnesAreNamed) {
   for (std::string_view bad :
        {"--socket-fd=x", "--page-fd=-1", "--interval-ns=5", "--interval-ns=99999999999999999",
         "--leave-out=zz", "--details=zz", "--details=10000", "--what", "plain"}) {
@@ -81,7 +80,7 @@ class LoopTest : public testing::Test {
   }
 
   // The next message; the bytes stay in buffer_.
-  reader::Message Next() {
+  reader::ReaderMessage Next() {
     pollfd wait{.fd = ends_.ours.get(), .events = POLLIN, .revents = 0};
     EXPECT_EQ(::poll(&wait, 1, 10'000), 1);
     ssize_t size = ::recv(ends_.ours.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
@@ -89,7 +88,7 @@ class LoopTest : public testing::Test {
     auto message = reader::DecodeMessage(
         std::span(buffer_).first(static_cast<size_t>(std::max<ssize_t>(size, 0))), NvmlVendor());
     EXPECT_TRUE(message.ok());
-    return message.ok() ? *message : reader::Message{};
+    return message.ok() ? *message : reader::ReaderMessage{};
   }
 
   SocketPair ends_;
@@ -98,15 +97,15 @@ class LoopTest : public testing::Test {
   std::vector<std::byte> buffer_ = std::vector<std::byte>(reader::kMaxMessage);
 };
 
-TEST_F(LoopTest, SpeaksUntilTheSocketCloses) {
+TEST_F(LoopTest, SendsUntilTheSocketCloses) {
   ASSERT_TRUE(FakeWorld::Get().Use("gpus: 2\nprocesses: [{pid: 5, memory: 1GiB}]\n", nullptr).ok());
   options_.left_out = 2;
   int exit = -1;
   std::thread process([&] { exit = RunNvmlReader(options_); });
-  reader::Message message = Next();
-  EXPECT_EQ(std::get<reader::Hello>(message).build_id, "test");
+  reader::ReaderMessage message = Next();
+  EXPECT_EQ(std::get<reader::HelloMessage>(message).build_id, "test");
   message = Next();
-  EXPECT_EQ(std::get<reader::LibraryReport>(message).fault, reader::Fault::kNone);
+  EXPECT_EQ(std::get<reader::LibraryReport>(message).fault, reader::ReaderFault::kNone);
   EXPECT_EQ(std::get<reader::LibraryReport>(message).devices, 2U);
   bool entity[2] = {}, readings = false, processes = false, heartbeat = false;
   for (int i = 0; i < 300 && !(entity[1] && readings && processes && heartbeat); ++i) {
@@ -121,9 +120,9 @@ TEST_F(LoopTest, SpeaksUntilTheSocketCloses) {
       ASSERT_TRUE(decoded.ok());
       processes |= std::holds_alternative<ProcessList>(*decoded);
     }
-    heartbeat |= std::holds_alternative<reader::Heartbeat>(message);
+    heartbeat |= std::holds_alternative<reader::HeartbeatMessage>(message);
     if (i == 20) {
-      // GPU 1 was left out until it is asked for. Nonsense is passed over.
+      // GPU 1 was left out until it is requested. Nonsense is ignored.
       EXPECT_FALSE(entity[1]);
       EXPECT_EQ(::send(ends_.ours.get(), "x", 1, 0), 1);
       MessageEncoder encoder;
@@ -137,7 +136,7 @@ TEST_F(LoopTest, SpeaksUntilTheSocketCloses) {
   EXPECT_EQ(exit, kReaderDone);
 }
 
-TEST_F(LoopTest, TellsWhyTheLibraryFailed) {
+TEST_F(LoopTest, ReportsWhyTheLibraryFailed) {
   ASSERT_TRUE(FakeWorld::Get().Use("errors: [{call: nvmlDeviceGetCount_v2, code: 17}]\n", nullptr).ok());
   EXPECT_EQ(RunNvmlReader(options_), kReaderNoLibrary);
   Next();
@@ -149,7 +148,7 @@ TEST_F(LoopTest, AMissingLibrary) {
   options_.library_path = "/nonexistent/lib.so";
   EXPECT_EQ(RunNvmlReader(options_), kReaderNoLibrary);
   Next();
-  reader::Message message = Next();
+  reader::ReaderMessage message = Next();
   EXPECT_EQ(std::get<reader::LibraryReport>(message).code, kLibraryNotFound);
   EXPECT_THAT(std::string(std::get<reader::LibraryReport>(message).detail),
               testing::HasSubstr("/nonexistent/lib.so"));
@@ -173,7 +172,7 @@ TEST(Library, FromAFileOfOurs) {
   EXPECT_TRUE(library->fn().PowerUsage);
   EXPECT_EQ(library->path(), GPULENS_FAKE_LIBRARY);
   // Every function of ours is in it under its name.
-#define EXPECT_THERE(id, name, parameters) EXPECT_TRUE(library->fn().id) << name;
+#define EXPECT_THERE(id, symbol, parameters) EXPECT_TRUE(library->fn().id) << #symbol;
   GPULENS_NVML_CALLS(EXPECT_THERE)
 #undef EXPECT_THERE
 }

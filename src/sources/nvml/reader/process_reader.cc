@@ -3,9 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "sources/nvml/driver_protocol.h"
-#include "sources/nvml/reader/nvml_library.h"
-
 namespace gpulens::nvml {
 namespace {
 
@@ -21,15 +18,15 @@ int ProcessLister::Read(Device device, ProcessType type) {
   found_.clear();
   using List = reader::LibraryFunction<Call, int(Device, unsigned*, void*)>;
   // Newest first.
-  static constexpr List Symbols::* kLists[][3] = {
-      {&Symbols::ComputeProcessesV3, &Symbols::ComputeProcessesV2, &Symbols::ComputeProcesses},
-      {&Symbols::GraphicsProcessesV3, &Symbols::GraphicsProcessesV2, &Symbols::GraphicsProcesses},
-      {&Symbols::MpsProcessesV3, &Symbols::MpsProcessesV2, &Symbols::MpsProcesses},
+  static constexpr List NvmlSymbols::* kLists[][3] = {
+      {&NvmlSymbols::ComputeProcessesV3, &NvmlSymbols::ComputeProcessesV2, &NvmlSymbols::ComputeProcesses},
+      {&NvmlSymbols::GraphicsProcessesV3, &NvmlSymbols::GraphicsProcessesV2, &NvmlSymbols::GraphicsProcesses},
+      {&NvmlSymbols::MpsProcessesV3, &NvmlSymbols::MpsProcessesV2, &NvmlSymbols::MpsProcesses},
   };
   // Room for a larger struct than the one we know: a driver once wrote 32 bytes per process.
   constexpr size_t kRoomPerProcess = 40;
   constexpr size_t kFirstProcesses = 32;
-  const Symbols& fn = caller_.fn();
+  const NvmlSymbols& fn = caller_.fn();
   size_t variant = 0;
   if (!(fn.*kLists[list][0]) || (avoid_v3_ && fn.*kLists[list][1])) variant = 1;
   if (variant == 1 && !(fn.*kLists[list][1])) variant = 2;

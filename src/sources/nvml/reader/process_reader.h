@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "reader/process/library_caller.h"
-#include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/nvml_slices.h"
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
+#include "sources/nvml/reader_protocol.h"
 
 namespace gpulens::nvml {
 
@@ -19,7 +19,7 @@ inline constexpr size_t kProcessLists = 3;  // by ProcessType
 class ProcessLister {
  public:
   // `avoid_v3`: this driver's _v3 functions write a layout of their own.
-  explicit ProcessLister(Caller& caller, bool avoid_v3 = false) noexcept
+  explicit ProcessLister(NvmlCaller& caller, bool avoid_v3 = false) noexcept
       : caller_(caller), avoid_v3_(avoid_v3) {}
 
   // Of a GPU or a MIG device. The library's code; `found` has its list when that is kSuccess.
@@ -29,7 +29,7 @@ class ProcessLister {
  private:
   void Take(ProcessType list, size_t count, bool v1);
 
-  Caller& caller_;
+  NvmlCaller& caller_;
   const bool avoid_v3_;
   std::vector<std::byte> buffer_;
   std::vector<GpuProcess> found_;
@@ -40,7 +40,7 @@ class ProcessLister {
 // Used by one thread; `caller` outlives it. Allocates only while there are more processes than before.
 class ShareReader {
  public:
-  explicit ShareReader(Caller& caller) noexcept : caller_(caller) {}
+  explicit ShareReader(NvmlCaller& caller) noexcept : caller_(caller) {}
 
   void Reset(Device gpu);
   // The samples of the last `window` before `unix_ns`, one per process: the newest. True when the library
@@ -57,7 +57,7 @@ class ShareReader {
   int ReadSamples(uint64_t since_us);
   void Add(ProcessShare share, unsigned long long timestamp_us);
 
-  Caller& caller_;
+  NvmlCaller& caller_;
   Device gpu_ = nullptr;
   reader::QueryBackoff info_, samples_list_;
   std::vector<ProcessUtilizationInfo> infos_;

@@ -9,7 +9,6 @@
 #include <utility>
 
 #include "sources/nvml/reader/gpu_reader.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
@@ -32,7 +31,7 @@ class ReaderTest : public testing::Test {
     latest_.clear();
     links_.clear();
     bool good = reader_->Read(clock_.Now().boot_ns);
-    for (const Reading& reading : reader_->readings()) {
+    for (const DeviceReading& reading : reader_->readings()) {
       if (reading.link != 0) {
         EXPECT_TRUE(
             links_.emplace(std::pair(reading.link, static_cast<LinkField>(reading.field)), reading).second);
@@ -73,8 +72,8 @@ class ReaderTest : public testing::Test {
   GpuReaderOptions options_;
   std::unique_ptr<NvmlLibrary> library_;
   std::unique_ptr<GpuReader> reader_;
-  std::map<Field, Reading> latest_;
-  std::map<std::pair<uint8_t, LinkField>, Reading> links_;
+  std::map<Field, DeviceReading> latest_;
+  std::map<std::pair<uint8_t, LinkField>, DeviceReading> links_;
 };
 
 }  // namespace gpulens::nvml

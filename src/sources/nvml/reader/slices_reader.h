@@ -2,21 +2,74 @@
 // them.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <span>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "reader/process/library_caller.h"
-#include "sources/nvml/driver_protocol.h"
 #include "sources/nvml/nvml_slices.h"
-#include "sources/nvml/reader/gpm_reader.h"
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
 #include "sources/nvml/reader/process_reader.h"
+#include "sources/nvml/reader_protocol.h"
 
 namespace gpulens::nvml {
+
+// Reads GPM metrics of one GPU and of its MIG slices, each between two samples. Used by one thread; `caller`
+// outlives it. Allocates when a slice is first read. Unsupported metrics are found at the first answer, and
+// queried again by QueryBackoff.
+class GpmReader {
+ public:
+  // `more`: whether single engines, caches and cycles are read, too.
+  GpmReader(NvmlCaller& caller, uint32_t index, bool more = false) noexcept
+      : caller_(caller), index_(index), more_(more) {}
+
+  ~GpmReader() { Reset(nullptr); }
+  GpmReader(const GpmReader&) = delete;
+  GpmReader& operator=(const GpmReader&) = delete;
+
+  // A GPU was attached: forgets everything. The samples of before are given back to the library.
+  void Reset(Device device);
+
+  // Takes a sample and, when an older one is at least 100 ms old, appends the values between both. `key`: the
+  // whole GPU, or the MIG device that represents its GPU instance.
+  void Read(const SliceKey& key, std::vector<SliceReading>& out);
+  // It will report the whole GPU, and has not yet: a first sample is not enough for that.
+  bool beginning() const noexcept { return supported_ && !reported_ && reads_ < kReadsToBegin; }
+  // Gives back the samples of slices that are not in `present`.
+  void KeepOnly(const std::vector<SliceKey>& present);
+
+ private:
+  struct Pair {
+    SliceKey key;
+    GpmSample older = nullptr, spare = nullptr;
+    int64_t older_ns = 0;  // 0: no sample yet
+    reader::QueryBackoff again{};
+  };
+
+  bool Supported();
+  Pair& Find(const SliceKey& key);
+  bool Allocate(Pair& pair);
+  void Free(Pair& pair);
+  void Compute(Pair& pair, int64_t boot_ns, std::vector<SliceReading>& out);
+
+  NvmlCaller& caller_;
+  const uint32_t index_;
+  const bool more_;
+  Device device_ = nullptr;
+  bool supported_ = false;
+  reader::QueryBackoff support_;
+  std::array<reader::QueryBackoff, kGpmFieldCount> metrics_[2];  // [1]: on GPU instances
+  unsigned newest_metric_ = ~0U;  // Older libraries refuse a request with an unknown number.
+  std::vector<Pair> pairs_;
+  static constexpr int kReadsToBegin = 6;
+  int reads_ = 0;  // Up to kReadsToBegin.
+  bool reported_ = false;
+  std::unique_ptr<GpmMetricsGet> request_;
+};
 
 using SliceFacts = std::vector<std::pair<std::string, std::string>>;
 
@@ -29,7 +82,7 @@ struct MigDevice {
 // Used by one thread; `caller` outlives it. Allocates only when instances are new.
 class MigReader {
  public:
-  MigReader(Caller& caller, uint32_t index) noexcept : caller_(caller), index_(index) {}
+  MigReader(NvmlCaller& caller, uint32_t index) noexcept : caller_(caller), index_(index) {}
 
   void Reset(Device gpu);
   // Lists the instances; true when they have changed. A GPU that does not answer keeps those it had: half a
@@ -48,7 +101,7 @@ class MigReader {
   bool Read(const MigDevice& mig, bool slow, std::vector<SliceReading>& out);
 
  private:
-  Caller& caller_;
+  NvmlCaller& caller_;
   const uint32_t index_;
   Device gpu_ = nullptr;
   uint32_t max_ = GpuSlices::kUnknown;
@@ -65,7 +118,7 @@ std::string MigProfileName(const DeviceAttributes& attributes, uint64_t gpu_memo
 // Used by one thread; `caller` outlives it. A GPU that is no vGPU host is queried once.
 class VgpuReader {
  public:
-  VgpuReader(Caller& caller, uint32_t index) noexcept : caller_(caller), index_(index) {}
+  VgpuReader(NvmlCaller& caller, uint32_t index) noexcept : caller_(caller), index_(index) {}
 
   void Reset(Device gpu);
   // Lists the vGPUs; true when they have changed, or are listed for the first time.
@@ -83,7 +136,7 @@ class VgpuReader {
   void ReadShares(uint64_t since_us, std::vector<SliceReading>& out);
   int ReadSharesV1(uint64_t since_us, std::vector<SliceReading>& out);
 
-  Caller& caller_;
+  NvmlCaller& caller_;
   const uint32_t index_;
   Device gpu_ = nullptr;
   bool host_ = false;
@@ -113,9 +166,9 @@ class SlicesReader {
 
   // Before the GPU itself is read: looks for slices when it is time to, or on `rescan`, and sends the
   // lists that have changed.
-  void Scan(int64_t boot_ns, bool rescan, reader::Outbox& out);
+  void Scan(int64_t boot_ns, bool rescan, reader::MessageOutbox& out);
   // After it: reads what is due and sends it.
-  void Read(int64_t boot_ns, reader::Outbox& out);
+  void Read(int64_t boot_ns, reader::MessageOutbox& out);
 
   // The MIG devices of the last Scan.
   const std::vector<MigDevice>& mig_devices() const noexcept { return mig_.devices(); }
@@ -124,7 +177,7 @@ class SlicesReader {
     return !reports_pcie_ && mig_mode_ != Mig::kOn && gpm_.beginning();
   }
   bool reports_pcie() const noexcept { return reports_pcie_; }
-  Caller& caller() noexcept { return caller_; }
+  NvmlCaller& caller() noexcept { return caller_; }
   uint64_t calls() const noexcept { return caller_.calls(); }
 
  private:
@@ -133,15 +186,15 @@ class SlicesReader {
     bool Take(int64_t boot_ns, Duration period, Duration slack) noexcept;
   };
 
-  void SendList(SliceKind kind, uint32_t max, const std::vector<SliceKey>& keys, reader::Outbox& out);
-  void SendMig(reader::Outbox& out);
-  void SendVgpus(reader::Outbox& out);
-  void SendFacts(const SliceKey& key, reader::Outbox& out);
+  void SendList(SliceKind kind, uint32_t max, const std::vector<SliceKey>& keys, reader::MessageOutbox& out);
+  void SendMig(reader::MessageOutbox& out);
+  void SendVgpus(reader::MessageOutbox& out);
+  void SendFacts(const SliceKey& key, reader::MessageOutbox& out);
 
   const unsigned index_;
   const Clock& clock_;
   const SlicesReaderOptions options_;
-  Caller caller_;
+  NvmlCaller caller_;
   MigReader mig_;
   GpmReader gpm_;
   VgpuReader vgpu_;
@@ -152,7 +205,7 @@ class SlicesReader {
   Due scan_, repeat_, medium_, slow_;
   std::vector<SliceKey> keys_;
   SliceFacts facts_;
-  std::vector<Fact> views_;
+  std::vector<FactView> views_;
   std::vector<SliceReading> readings_;
 };
 

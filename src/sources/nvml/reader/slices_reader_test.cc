@@ -11,8 +11,7 @@
 
 #include "base/testing/allocations.h"
 #include "sources/nvml/reader/agent_for_test.h"
-#include "sources/nvml/reader/event_waiter.h"
-#include "sources/nvml/simulated/fake_nvml.h"
+#include "sources/nvml/reader/nvml_process.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
@@ -56,8 +55,8 @@ class PartsTest : public testing::Test {
     Round(rescan);
   }
   const GpuSlices& Slices() const { return agent_->vendor_state.gpus()[index_].slices; }
-  const Slice* MigPart(uint32_t instance, uint32_t compute = 0) const {
-    for (const Slice& slice : Slices().list) {
+  const GpuSlice* MigPart(uint32_t instance, uint32_t compute = 0) const {
+    for (const GpuSlice& slice : Slices().list) {
       if (slice.key.kind == SliceKind::kMig && slice.key.id == instance && slice.key.sub == compute)
         return &slice;
     }
@@ -74,7 +73,7 @@ class PartsTest : public testing::Test {
   std::unique_ptr<AgentEnd> agent_;
 };
 
-TEST_F(PartsTest, EnginesCachesAndCyclesAreReadWhenAskedFor) {
+TEST_F(PartsTest, EnginesCachesAndCyclesAreReadWhenRequested) {
   const char* yaml = "gpus: 1\nload: {kind: constant, level: 0.5}\n";
   Use(yaml);
   Round();
@@ -115,7 +114,7 @@ TEST_F(PartsTest, GpmAgreesWithTheLoad) {
   EXPECT_GT(Slices()[SliceField::kGpmPcieRx].value, Slices()[SliceField::kGpmPcieTx].value);
   EXPECT_TRUE(reader_->reports_pcie());
   EXPECT_EQ(Slices()[SliceField::kGpmC2cTx].boot_ns, 0) << "no C2C on this board";
-  // What is not there is asked once.
+  // A missing function is called once.
   uint64_t calls = Calls("nvmlGpmMetricsGet");
   Next();
   EXPECT_EQ(Calls("nvmlGpmMetricsGet"), calls + 1);
@@ -162,7 +161,7 @@ TEST_F(PartsTest, MigInstancesHaveTheirOwnIdentityMemoryAndGpm) {
   Next();
   EXPECT_EQ(Slices().mig_max, 7U);
   ASSERT_EQ(Slices().list.size(), 3U);
-  const Slice* one = MigPart(1);
+  const GpuSlice* one = MigPart(1);
   ASSERT_TRUE(one);
   EXPECT_EQ(one->Fact("profile"), "3g.40gb");
   EXPECT_THAT(std::string(one->Fact("uuid")), testing::StartsWith("MIG-"));
@@ -250,7 +249,7 @@ TEST_F(PartsTest, VgpusOfAHost) {
   Round();
   ASSERT_TRUE(Slices().vgpu_host);
   ASSERT_EQ(Slices().list.size(), 2U);
-  const Slice& slice = Slices().list[1];
+  const GpuSlice& slice = Slices().list[1];
   EXPECT_EQ(slice.key.id, 3251634213U);
   EXPECT_EQ(slice.Fact("vm"), "vm-7");
   EXPECT_EQ(slice.Fact("type"), "NVIDIA L40S-8Q");
@@ -295,7 +294,7 @@ TEST_F(PartsTest, ASteadyRoundSendsButDoesNotAllocate) {
   uint64_t before_messages = agent_->messages;
   uint64_t calls_before = reader_->caller().calls();
   uint64_t allocated = 0;
-  struct : reader::Outbox {
+  struct : reader::MessageOutbox {
     bool Send(std::span<const std::byte>) noexcept override { return true; }
   } quiet;
   clock_.Advance(seconds(1));
@@ -313,7 +312,7 @@ TEST_F(PartsTest, EventsComeOnceAndWithTheirGpu) {
   Use("gpus: 2\nxids:\n  - {gpu: 1, code: 79, at: 0}\nevents:\n  - {gpu: 0, type: mig_config, at: 0, "
       "instance: 3}\n"
       "  - {gpu: 0, type: clock, at: 0}\n");
-  Caller caller(*library_, slot_, clock_);
+  NvmlCaller caller(*library_, slot_, clock_);
   EventWaiter hub(kUsualEvents);
   ASSERT_TRUE(hub.Open(caller));
   EXPECT_FALSE(hub.has_devices());
@@ -342,11 +341,11 @@ TEST_F(PartsTest, ALibraryWithoutEventsIsLearntOnce) {
                            "missing: [nvmlEventSetWait_v2, nvmlEventSetWait]\n",
                            "errors:\n  - {call: nvmlEventSetCreate, code: 3}\n"}) {
     Use(std::string("gpus: 1\n") + yaml);
-    Caller caller(*library_, slot_, clock_);
+    NvmlCaller caller(*library_, slot_, clock_);
     EXPECT_FALSE(EventWaiter(kUsualEvents).Open(caller)) << yaml;
   }
   Use("gpus: 1\nmissing: [nvmlEventSetWait_v2]\nxids:\n  - {gpu: 0, code: 13, at: 0}\n");
-  Caller caller(*library_, slot_, clock_);
+  NvmlCaller caller(*library_, slot_, clock_);
   EventWaiter hub(kUsualEvents);
   ASSERT_TRUE(hub.Open(caller));
   Device device = nullptr;

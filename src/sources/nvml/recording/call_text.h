@@ -1,152 +1,118 @@
-// The members of the library's structs that a call puts out, in order. Versions and what selects are passed
-// in and belong to the question. `v` has Number(integer&), Text(char*, size) and Bytes(unsigned char*, size).
+// Calls of the library as text, both ways, for the recorder and the replay. The question is made of the call
+// and what is passed in, the answer of what is put out.
 #pragma once
 
 #include <algorithm>
 #include <concepts>
-#include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "base/parse.h"
 #include "sources/nvml/reader/nvml_abi.h"
+#include "sources/nvml/recording/recording.h"
+
+// Calls whose answers ValuesOut and ValuesIn cannot describe: X(Id).
+// clang-format off
+#define GPULENS_NVML_PROCESS_CALLS(X) \
+  X(ComputeProcessesV3) X(ComputeProcessesV2) X(ComputeProcesses) \
+  X(GraphicsProcessesV3) X(GraphicsProcessesV2) X(GraphicsProcesses) \
+  X(MpsProcessesV3) X(MpsProcessesV2) X(MpsProcesses)
+#define GPULENS_NVML_SPECIAL_CALLS(X) \
+  X(Init) X(InitV1) X(DeviceCount) X(DeviceCountV1) X(HandleByIndex) X(HandleByIndexV1) X(MigDeviceHandle) \
+  X(FieldValues) X(CpuAffinity) X(MemoryAffinity) X(EventSetCreate) X(RegisterEvents) X(EventWait) \
+  X(EventWaitV1) X(Samples) X(GpmAlloc) X(GpmFree) X(GpmTake) X(GpmTakeMig) X(GpmMetrics) \
+  X(ProcessesUtilizationInfo) X(ProcessUtilization) X(ActiveVgpus) X(VgpusUtilizationInfo) X(VgpuUtilization)
+// clang-format on
 
 namespace gpulens::nvml {
 
-template <class V>
-void Members(V& v, Utilization& s) {
-  v.Number(s.gpu), v.Number(s.memory);
+// The members of a struct that a call puts out, in order: integers, texts (char[]) and bytes (unsigned
+// char[]). Versions and selectors are passed in, and belong to the question.
+inline auto Members(Utilization& s) { return std::tie(s.gpu, s.memory); }
+inline auto Members(Memory& s) { return std::tie(s.total, s.free, s.used); }
+inline auto Members(MemoryV2& s) { return std::tie(s.total, s.reserved, s.free, s.used); }
+inline auto Members(Bar1Memory& s) { return std::tie(s.total, s.free, s.used); }
+inline auto Members(TemperatureV1& s) { return std::tie(s.temperature); }
+inline auto Members(AddressingMode& s) { return std::tie(s.value); }
+inline auto Members(PciInfo& s) {
+  return std::tie(s.bus_id, s.bus_id_legacy, s.domain, s.bus, s.device, s.device_id, s.subsystem_id);
 }
-template <class V>
-void Members(V& v, Memory& s) {
-  v.Number(s.total), v.Number(s.free), v.Number(s.used);
+inline auto Members(PciInfoV2& s) {
+  return std::tie(s.bus_id, s.domain, s.bus, s.device, s.device_id, s.subsystem_id);
 }
-template <class V>
-void Members(V& v, MemoryV2& s) {
-  v.Number(s.total), v.Number(s.reserved), v.Number(s.free), v.Number(s.used);
+inline auto Members(MarginTemperature& s) { return std::tie(s.margin); }
+inline auto Members(FanSpeedInfo& s) { return std::tie(s.speed); }
+inline auto Members(FbcStats& s) { return std::tie(s.sessions, s.frame_rate, s.latency); }
+inline auto Members(SramEccErrorStatus& s) {
+  return std::tie(s.aggregate_parity, s.aggregate_secded, s.aggregate_corrected, s.volatile_parity,
+                  s.volatile_secded, s.volatile_corrected, s.bucket_l2, s.bucket_sm, s.bucket_pcie,
+                  s.bucket_microcontroller, s.bucket_other, s.threshold_exceeded);
 }
-template <class V>
-void Members(V& v, Bar1Memory& s) {
-  v.Number(s.total), v.Number(s.free), v.Number(s.used);
+inline constexpr unsigned kSramCounters = 11;  // all members but the last
+inline auto Members(RowRemapperHistogram& s) { return std::tie(s.max, s.high, s.partial, s.low, s.none); }
+inline auto Members(FabricInfoV1& s) { return std::tie(s.cluster_uuid, s.status, s.clique, s.state); }
+// Version 2 ends before `summary`, which is then left out.
+inline auto Members(FabricInfoV3& s) {
+  return std::tie(s.cluster_uuid, s.status, s.clique, s.state, s.health, s.summary);
 }
-template <class V>
-void Members(V& v, TemperatureV1& s) {
-  v.Number(s.temperature);
+inline auto Members(ConfComputeState& s) { return std::tie(s.environment, s.feature, s.dev_tools); }
+inline auto Members(ConfComputeMemory& s) { return std::tie(s.protected_kib, s.unprotected_kib); }
+inline auto Members(PlatformInfo& s) {
+  return std::tie(s.ib_guid, s.chassis_serial, s.slot, s.tray, s.host, s.peer_type, s.module);
 }
-template <class V>
-void Members(V& v, AddressingMode& s) {
-  v.Number(s.value);
+inline auto Members(DeviceAttributes& s) {
+  return std::tie(s.multiprocessors, s.copy_engines, s.decoders, s.encoders, s.jpeg_engines, s.ofa_engines,
+                  s.gpu_slices, s.compute_slices, s.memory_mib);
 }
-template <class V>
-void Members(V& v, PciInfo& s) {
-  v.Text(s.bus_id, sizeof s.bus_id), v.Text(s.bus_id_legacy, sizeof s.bus_id_legacy);
-  v.Number(s.domain), v.Number(s.bus), v.Number(s.device), v.Number(s.device_id), v.Number(s.subsystem_id);
-}
-template <class V>
-void Members(V& v, PciInfoV2& s) {
-  v.Text(s.bus_id, sizeof s.bus_id);
-  v.Number(s.domain), v.Number(s.bus), v.Number(s.device), v.Number(s.device_id), v.Number(s.subsystem_id);
-}
-template <class V>
-void Members(V& v, MarginTemperature& s) {
-  v.Number(s.margin);
-}
-template <class V>
-void Members(V& v, FanSpeedInfo& s) {
-  v.Number(s.speed);
-}
-template <class V>
-void Members(V& v, FbcStats& s) {
-  v.Number(s.sessions), v.Number(s.frame_rate), v.Number(s.latency);
-}
-template <class V>
-void Members(V& v, SramEccErrorStatus& s) {
-  for (unsigned long long* count :
-       {&s.aggregate_parity, &s.aggregate_secded, &s.aggregate_corrected, &s.volatile_parity,
-        &s.volatile_secded, &s.volatile_corrected, &s.bucket_l2, &s.bucket_sm, &s.bucket_pcie,
-        &s.bucket_microcontroller, &s.bucket_other}) {
-    v.Number(*count);
-  }
-  v.Number(s.threshold_exceeded);
-}
-inline constexpr unsigned kSramCounters = 11;
-template <class V>
-void Members(V& v, RowRemapperHistogram& s) {
-  v.Number(s.max), v.Number(s.high), v.Number(s.partial), v.Number(s.low), v.Number(s.none);
-}
-template <class V>
-void Members(V& v, FabricInfoV1& s) {
-  v.Bytes(s.cluster_uuid, sizeof s.cluster_uuid), v.Number(s.status), v.Number(s.clique), v.Number(s.state);
-}
-template <class V>
-void Members(V& v, FabricInfoV3& s) {
-  v.Bytes(s.cluster_uuid, sizeof s.cluster_uuid), v.Number(s.status), v.Number(s.clique), v.Number(s.state);
-  v.Number(s.health);
-  if (s.version >> 24 >= 3) v.Number(s.summary);  // Version 2 ends before it.
-}
-template <class V>
-void Members(V& v, ConfComputeState& s) {
-  v.Number(s.environment), v.Number(s.feature), v.Number(s.dev_tools);
-}
-template <class V>
-void Members(V& v, ConfComputeMemory& s) {
-  v.Number(s.protected_kib), v.Number(s.unprotected_kib);
-}
-template <class V>
-void Members(V& v, PlatformInfo& s) {
-  v.Bytes(s.ib_guid, sizeof s.ib_guid), v.Bytes(s.chassis_serial, sizeof s.chassis_serial);
-  v.Number(s.slot), v.Number(s.tray), v.Number(s.host), v.Number(s.peer_type), v.Number(s.module);
-}
-template <class V>
-void Members(V& v, DeviceAttributes& s) {
-  v.Number(s.multiprocessors), v.Number(s.copy_engines), v.Number(s.decoders), v.Number(s.encoders);
-  v.Number(s.jpeg_engines), v.Number(s.ofa_engines), v.Number(s.gpu_slices), v.Number(s.compute_slices);
-  v.Number(s.memory_mib);
-}
-template <class V>
-void Members(V& v, GpmSupport& s) {
-  v.Number(s.supported);
-}
-template <class V>
-void Members(V& v, VgpuLicenseInfo& s) {
-  v.Number(s.licensed), v.Number(s.state);
-}
+inline auto Members(GpmSupport& s) { return std::tie(s.supported); }
+inline auto Members(VgpuLicenseInfo& s) { return std::tie(s.licensed, s.state); }
 
-struct AnyVisitor {
-  void Number(auto&) {}
-  void Text(char*, size_t) {}
-  void Bytes(unsigned char*, size_t) {}
-};
 template <class S>
-concept HasMembers = requires(AnyVisitor v, S& s) { Members(v, s); };
+concept HasMembers = requires(S& s) { Members(s); };
 
-// Calls of the library as text, both ways: the question is made of the call and what is passed in, the
-// answer of what is put out. One description for the recorder and for the replay. Both may use it from any
-// thread; an object belongs to one call.
+// Calls `visit` with each member that this version of the struct has.
+template <HasMembers S, class Visit>
+void ForMembers(S& s, Visit visit) {
+  size_t count = std::tuple_size_v<decltype(Members(s))>;
+  if constexpr (std::is_same_v<S, FabricInfoV3>) count -= s.version >> 24 < 3;
+  std::apply([&](auto&... members) { ((count > 0 ? (--count, visit(members)) : void()), ...); }, Members(s));
+}
 
-// A function as tables of symbols and dlsym have it.
+// A function as dlsym returns it.
 template <class Function>
 void* Pointer(Function* function) {
   return reinterpret_cast<void*>(function);
 }
+struct NamedFunction {
+  std::string_view name;
+  void* function;
+};
+// Null when no function has the name.
+inline void* FindFunction(std::span<const NamedFunction> functions, std::string_view name) {
+  auto named = std::ranges::find(functions, name, &NamedFunction::name);
+  return named == functions.end() ? nullptr : named->function;
+}
 
-// Whether a parameter needs no words of its own: a handle, a number, a text, a struct of struct_members.h.
+// Whether CallQuestion, ValuesOut and ValuesIn know a parameter: a handle, a number, a text, a struct with
+// Members.
 template <class P>
 constexpr bool kPlainParameter =
     std::is_same_v<P, Device> || std::is_same_v<P, unsigned> || std::is_same_v<P, unsigned long long> ||
     std::is_same_v<P, char*> || std::is_same_v<P, unsigned*> || std::is_same_v<P, int*> ||
     std::is_same_v<P, unsigned long long*> || HasMembers<std::remove_pointer_t<P>>;
 
-// "nvmlDeviceGetClockInfo(1)": the call, then what was passed in besides the first handle, sizes of texts
-// apart.
-class Question {
+// "nvmlDeviceGetClockInfo(1)": the call, then what was passed in besides the first handle and the sizes of
+// texts.
+class CallQuestion {
  public:
-  explicit Question(std::string_view call) : text_(call) {}
+  explicit CallQuestion(std::string_view call) : text_(call) {}
 
   void Add(std::string_view part) {
     text_ += open_ ? ", " : "(";
@@ -179,7 +145,19 @@ class Question {
   bool open_ = false, size_follows_ = false;
 };
 
-// From what a call has put out to values.
+// "nvmlDeviceGetMemoryAffinity(0)"
+inline std::string QuestionOf(std::string_view call, unsigned selector) {
+  return std::string(call) + "(" + std::to_string(selector) + ")";
+}
+// "field 138(3)": scope 0 is omitted, all ones is "all".
+std::string FieldQuestion(const FieldValue& value);
+// The selector of nvmlGpmMetricsGet: the greatest id in a request.
+unsigned GreatestMetric(std::span<const GpmMetric> metrics) noexcept;
+
+// An answer without values.
+inline RecordedAnswer AnswerOf(int code) { return {.code = code, .values = {}}; }
+
+// Appends what a call has put out to the values of an answer. Used for one call.
 class ValuesOut {
  public:
   explicit ValuesOut(std::vector<std::string>& values) : values_(values) {}
@@ -192,34 +170,37 @@ class ValuesOut {
     size_follows_ = true;
   }
   void Out(const unsigned* out) {
-    if (!std::exchange(size_follows_, false) && out) Number(*out);
+    if (!std::exchange(size_follows_, false) && out) Add(*out);
   }
   template <std::integral T>
   void Out(const T* out) {
-    if (out) Number(*out);
+    if (out) Add(*out);
   }
   template <HasMembers S>
   void Out(S* out) {
-    if (out) Members(*this, *out);
-  }
-
-  void Number(std::integral auto number) { values_.push_back(std::to_string(number)); }
-  void Text(const char* text, size_t size) { values_.emplace_back(text, ::strnlen(text, size)); }
-  void Bytes(const unsigned char* bytes, size_t size) {
-    std::string& hex = values_.emplace_back();
-    for (size_t i = 0; i < size; ++i) {
-      constexpr char kDigits[] = "0123456789abcdef";
-      (hex += kDigits[bytes[i] >> 4]) += kDigits[bytes[i] & 15];
-    }
+    if (out) ForMembers(*out, [this](const auto& member) { Add(member); });
   }
 
  private:
   static constexpr size_t kMostText = 96;  // The room that our readers give.
+
+  void Add(std::integral auto number) { values_.push_back(std::to_string(number)); }
+  template <size_t kSize>
+  void Add(const char (&text)[kSize]) {
+    values_.emplace_back(text, ::strnlen(text, kSize));
+  }
+  template <size_t kSize>
+  void Add(const unsigned char (&bytes)[kSize]) {
+    AddBytes(bytes);
+  }
+  void AddBytes(std::span<const unsigned char> bytes);
+
   std::vector<std::string>& values_;
   bool size_follows_ = false;
 };
 
-// From values to what a call puts out. A value that does not fit makes code() an error.
+// Puts the values of an answer out, as the call did. A value that does not fit makes code() an error. Used
+// for one call.
 class ValuesIn {
  public:
   explicit ValuesIn(const std::vector<std::string>& values) : values_(values) {}
@@ -237,58 +218,51 @@ class ValuesIn {
   void Out(char* text) { text_ = text; }
   void Out(unsigned* out) {
     if (text_) return CopyText(out ? *out : 0);
-    if (out) Number(*out);
+    if (out) Read(*out);
   }
   template <std::integral T>
   void Out(T* out) {
-    if (out) Number(*out);
+    if (out) Read(*out);
   }
   template <HasMembers S>
   void Out(S* out) {
-    if (out) Members(*this, *out);
+    if (out) ForMembers(*out, [this](auto& member) { Read(member); });
     else code_ = kInvalidArgument;
   }
 
+ private:
   template <std::integral T>
-  void Number(T& out) {
+  void Read(T& out) {
     std::optional<T> number;
     if (at_ < values_.size()) number = ParseInt<T>(values_[at_++]);
     if (number) out = *number;
     else code_ = kUnknownError;
   }
-  void Text(char* out, size_t size) {
+  template <size_t kSize>
+  void Read(char (&out)[kSize]) {
     text_ = out;
-    CopyText(size);
+    CopyText(kSize);
   }
-  void Bytes(unsigned char* out, size_t size) {
-    std::string_view hex = at_ < values_.size() ? std::string_view(values_[at_++]) : std::string_view();
-    if (hex.size() != 2 * size) code_ = kUnknownError;
-    for (size_t i = 0; i < size && code_ == kSuccess; ++i) {
-      auto byte = ParseInt<unsigned char>(hex.substr(2 * i, 2), 16);
-      if (byte) out[i] = *byte;
-      else code_ = kUnknownError;
-    }
+  template <size_t kSize>
+  void Read(unsigned char (&out)[kSize]) {
+    ReadBytes(out);
   }
-
- private:
-  void CopyText(size_t size) {
-    char* out = std::exchange(text_, nullptr);
-    if (at_ == values_.size()) {
-      code_ = kUnknownError;
-      return;
-    }
-    const std::string& text = values_[at_++];
-    if (text.size() >= size) {
-      code_ = kInsufficientSize;
-      return;
-    }
-    std::memcpy(out, text.c_str(), text.size() + 1);
-  }
+  void ReadBytes(std::span<unsigned char> out);
+  void CopyText(size_t size);
 
   const std::vector<std::string>& values_;
   size_t at_ = 0;
   int code_ = kSuccess;
   char* text_ = nullptr;
 };
+
+// The types of the library's union of values. A value is "12" next to its type.
+inline constexpr std::string_view kValueTypes[] = {"double", "uint", "ulong", "ull", "sll", "int", "ushort"};
+// kDouble … kUshort; 7 for an unknown name.
+unsigned TypeOf(std::string_view name) noexcept;
+// False when the text is no value of the type.
+bool ValueOf(unsigned type, std::string_view text, Value& out) noexcept;
+std::string TextOf(double value);
+std::string TextOf(unsigned type, const Value& value);
 
 }  // namespace gpulens::nvml

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <set>
 
 #include "base/parse.h"
@@ -64,7 +63,7 @@ constexpr PidRows kPids[] = {
 class Hider {
  public:
   // All pids first, so that the made-up ones are in the same order: lists sorted by pid stay sorted.
-  void Collect(const Tracks& tracks) {
+  void Collect(const AnswerTracks& tracks) {
     for (const auto& [question, track] : tracks) {
       Collect(BaseOf(question), track.first);
       for (const auto& [at, answer] : track.later) Collect(BaseOf(question), answer);
@@ -74,7 +73,7 @@ class Hider {
     for (uint64_t pid : pids_) Number("pid", std::to_string(pid), 0);
   }
 
-  void Hide(Tracks& tracks) {
+  void Hide(AnswerTracks& tracks) {
     for (auto& [question, track] : tracks) {
       Hide(BaseOf(question), track.first);
       for (auto& [at, answer] : track.later) Hide(BaseOf(question), answer);
@@ -82,7 +81,7 @@ class Hider {
   }
 
  private:
-  void Collect(std::string_view base, const Answer& answer) {
+  void Collect(std::string_view base, const RecordedAnswer& answer) {
     ForPids(base, answer.values, [&](const std::string& text) {
       if (auto pid = ParseInt<uint64_t>(text)) pids_.insert(*pid);
     });
@@ -97,7 +96,7 @@ class Hider {
     }
   }
 
-  void Hide(std::string_view base, Answer& answer) {
+  void Hide(std::string_view base, RecordedAnswer& answer) {
     auto& values = answer.values;
     if (values.empty()) return;
     if (base == "nvmlDeviceGetUUID") values[0] = Uuid(values[0]);
@@ -144,13 +143,13 @@ class Hider {
 
 }  // namespace
 
-const Answer& Track::At(double seconds) const noexcept {
+const RecordedAnswer& AnswerTrack::At(double seconds) const noexcept {
   auto after = std::upper_bound(later.begin(), later.end(), seconds,
                                 [](double t, const auto& change) { return t < change.first; });
   return after == later.begin() ? first : std::prev(after)->second;
 }
 
-Tracks* Recording::Find(std::string_view device) {
+AnswerTracks* NvmlRecording::Find(std::string_view device) {
   if (device == "system") return &system;
   if (!device.starts_with("gpu")) return nullptr;
   device.remove_prefix(3);
@@ -192,7 +191,7 @@ std::string WordOfCode(int code) {
   return word.empty() ? std::string(kOther) + std::to_string(code) : std::string(word);
 }
 
-void HideIdentity(Recording& recording) {
+void HideIdentity(NvmlRecording& recording) {
   Hider hider;
   hider.Collect(recording.system);
   for (const RecordedGpu& gpu : recording.gpus) {

@@ -1,4 +1,4 @@
-// A recording of a machine's NVML: what each call answered (its code and its values), and how that moved.
+// A recording of a machine's NVML: the answers of each call (its code and its values) over time.
 // Written by `gpulens capture nvml`, replayed by the simulated library. No library is called here.
 #pragma once
 
@@ -19,29 +19,29 @@ inline constexpr size_t kMaxRecordingBytes = 16 << 20;
 inline constexpr size_t kMaxAnswerValues = 4096;
 inline constexpr size_t kMaxRecordedText = 256;
 
-// What a call came to: the library's code, and what it put out, as text in the order of its parameters.
-struct Answer {
+// The library's code of a call, and its values as text in the order of its parameters.
+struct RecordedAnswer {
   int code = 0;
   std::vector<std::string> values;
 
-  friend bool operator==(const Answer&, const Answer&) = default;
+  friend bool operator==(const RecordedAnswer&, const RecordedAnswer&) = default;
 };
 
 // The answers to one question over time.
-struct Track {
-  Answer first;                                  // From the beginning on.
-  std::vector<std::pair<double, Answer>> later;  // From so many seconds on; growing.
+struct AnswerTrack {
+  RecordedAnswer first;                                  // From the beginning on.
+  std::vector<std::pair<double, RecordedAnswer>> later;  // From so many seconds on; growing.
 
-  const Answer& At(double seconds) const noexcept;
-  const Answer& last() const noexcept { return later.empty() ? first : later.back().second; }
+  const RecordedAnswer& At(double seconds) const noexcept;
+  const RecordedAnswer& last() const noexcept { return later.empty() ? first : later.back().second; }
 };
 
 // By the text of the question: "nvmlDeviceGetClockInfo(1)", "field 138(3)". See call_text.h.
-using Tracks = std::map<std::string, Track, std::less<>>;
+using AnswerTracks = std::map<std::string, AnswerTrack, std::less<>>;
 
 struct RecordedGpu {
-  Tracks calls;
-  std::map<unsigned, Tracks> mig;  // By place in the library's list.
+  AnswerTracks calls;
+  std::map<unsigned, AnswerTracks> mig;  // By place in the library's list.
 };
 
 struct RecordedEvent {
@@ -53,7 +53,7 @@ struct RecordedEvent {
   friend bool operator==(const RecordedEvent&, const RecordedEvent&) = default;
 };
 
-struct Recording {
+struct NvmlRecording {
   static constexpr int kFormat = 1;
 
   std::string made_by, made_at, made_with, driver;  // For people.
@@ -62,12 +62,12 @@ struct Recording {
   double seconds = 0, every = 1;                          // How long it is; between two rounds of readings.
   std::vector<std::string> missing;                       // Functions that the library does not have.
   std::map<std::string, unsigned, std::less<>> counters;  // Of which calls the first n values only grow.
-  Tracks system;
+  AnswerTracks system;
   std::vector<RecordedGpu> gpus;
   std::vector<RecordedEvent> events;  // In order.
 
   // "gpu0", "gpu0.mig1", "system"; null when there is no such one.
-  Tracks* Find(std::string_view device);
+  AnswerTracks* Find(std::string_view device);
 };
 
 // The call without what is in brackets: the key of `counters`.
@@ -84,12 +84,12 @@ std::string WordOfCode(int code);
 
 // kInvalidArgument names the line. A recording that was read can be replayed: its GPUs, times and counters
 // are in bounds; whether the values of a call fit is checked at the call.
-Result<Recording> ReadRecording(const std::string& yaml);
-// What ReadRecording reads, the same recording up to the merging of moments less than `merge` apart.
-std::string WriteRecording(const Recording& recording, double merge_seconds);
+Result<NvmlRecording> ReadRecording(const std::string& yaml);
+// As text that ReadRecording reads; moments less than `merge` apart are merged.
+std::string WriteRecording(const NvmlRecording& recording, double merge_seconds);
 
-// Puts made-up ones in the place of UUIDs, serial numbers, names of virtual machines and pids. The same one
-// means the same thing all over the recording.
-void HideIdentity(Recording& recording);
+// Replaces UUIDs, serial numbers, names of virtual machines and pids by made-up ones, the same one everywhere
+// in the recording.
+void HideIdentity(NvmlRecording& recording);
 
 }  // namespace gpulens::nvml

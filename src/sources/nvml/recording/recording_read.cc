@@ -1,5 +1,4 @@
 #include <cmath>
-#include <initializer_list>
 
 #include "base/parse.h"
 #include "base/result.h"
@@ -53,14 +52,14 @@ Status Whole(const YamlNode& node, const char* key, uint64_t most, T& out) {
   return Ok();
 }
 
-Status AddValue(const YamlNode& node, Answer& out) {
+Status AddValue(const YamlNode& node, RecordedAnswer& out) {
   if (out.values.size() == kMaxAnswerValues) return Wrong(node, "too many values");
   out.values.emplace_back();
   return Text(node, out.values.back());
 }
 
 // A code, values, or a code and values. `ok`: success without values.
-Status ReadAnswer(const YamlNode& node, Answer& out) {
+Status ReadAnswer(const YamlNode& node, RecordedAnswer& out) {
   auto code_of = [](const YamlNode& scalar) {
     return scalar.is_single() && !scalar.quoted ? CodeOfWord(scalar.text) : -1;
   };
@@ -92,7 +91,7 @@ Status CheckQuestion(const YamlNode::Member& member) {
   return IsQuestion(member.key) ? Ok() : WrongKey(member, "the name of a call is printable ASCII");
 }
 
-Status ReadCalls(const YamlNode& node, Tracks& out) {
+Status ReadCalls(const YamlNode& node, AnswerTracks& out) {
   RETURN_IF_ERROR(NeedMap(node, "calls"));
   if (node.members.size() > kMaxQuestions) return Wrong(node, "too many calls");
   for (const YamlNode::Member& member : node.members) {
@@ -152,7 +151,7 @@ Status ReadEvent(const YamlNode& node, size_t gpus, RecordedEvent& out) {
 }
 
 // One moment: {t: 1.5, gpu0: {question: answer}}.
-Status ReadMoment(const YamlNode& node, double& last, Recording& out) {
+Status ReadMoment(const YamlNode& node, double& last, NvmlRecording& out) {
   RETURN_IF_ERROR(NeedMap(node, "a moment"));
   double t = -1;
   if (const YamlNode* at = node.Find("t")) RETURN_IF_ERROR(Seconds(*at, "t", 0, t));
@@ -161,13 +160,13 @@ Status ReadMoment(const YamlNode& node, double& last, Recording& out) {
   last = t;
   for (const YamlNode::Member& member : node.members) {
     if (member.key == "t") continue;
-    Tracks* tracks = out.Find(member.key);
+    AnswerTracks* tracks = out.Find(member.key);
     if (!tracks) return WrongKey(member, "there is no '" + member.key + "' in this recording");
     RETURN_IF_ERROR(NeedMap(*member.value, "what changed"));
     for (const YamlNode::Member& change : member.value->members) {
       auto found = tracks->find(change.key);
       if (found == tracks->end()) return WrongKey(change, "'" + change.key + "' has no answer to begin with");
-      Answer answer;
+      RecordedAnswer answer;
       RETURN_IF_ERROR(ReadAnswer(*change.value, answer));
       found->second.later.emplace_back(t, std::move(answer));
     }
@@ -175,7 +174,7 @@ Status ReadMoment(const YamlNode& node, double& last, Recording& out) {
   return Ok();
 }
 
-Status ReadCounters(const YamlNode& node, Recording& out) {
+Status ReadCounters(const YamlNode& node, NvmlRecording& out) {
   RETURN_IF_ERROR(NeedMap(node, "counters"));
   for (const YamlNode::Member& member : node.members) {
     RETURN_IF_ERROR(CheckQuestion(member));
@@ -184,7 +183,7 @@ Status ReadCounters(const YamlNode& node, Recording& out) {
   return Ok();
 }
 
-Status ReadIdentity(const YamlNode& node, Recording& out) {
+Status ReadIdentity(const YamlNode& node, NvmlRecording& out) {
   std::string word;
   RETURN_IF_ERROR(Text(node, word));
   if (word != "kept" && word != "made up") return Wrong(node, "identity must be 'kept' or 'made up'");
@@ -192,13 +191,13 @@ Status ReadIdentity(const YamlNode& node, Recording& out) {
   return Ok();
 }
 
-Status ReadMissing(const YamlNode& node, Recording& out) {
+Status ReadMissing(const YamlNode& node, NvmlRecording& out) {
   RETURN_IF_ERROR(NeedList(node, "missing", 1024));
   for (const YamlNode* item : node.items) RETURN_IF_ERROR(Text(*item, out.missing.emplace_back()));
   return Ok();
 }
 
-Status ReadGpus(const YamlNode& node, Recording& out) {
+Status ReadGpus(const YamlNode& node, NvmlRecording& out) {
   RETURN_IF_ERROR(NeedList(node, "gpus", kMaxRecordedGpus));
   if (node.items.empty()) return Wrong(node, "gpus is empty");
   for (const YamlNode* item : node.items) RETURN_IF_ERROR(ReadGpu(*item, out.gpus.emplace_back()));
@@ -206,13 +205,13 @@ Status ReadGpus(const YamlNode& node, Recording& out) {
 }
 
 // All but events and timeline, which refer to the rest.
-Status ReadHead(const YamlNode::Member& member, Recording& out) {
+Status ReadHead(const YamlNode::Member& member, NvmlRecording& out) {
   const std::string& name = member.key;
   const YamlNode& value = *member.value;
   if (name == "gpulens_recording") {
     int format = 0;
     RETURN_IF_ERROR(Whole(value, "gpulens_recording", 1 << 20, format));
-    return format == Recording::kFormat ? Ok() : Wrong(value, "unknown format: expected 1");
+    return format == NvmlRecording::kFormat ? Ok() : Wrong(value, "unknown format: expected 1");
   }
   if (name == "made_by") return Text(value, out.made_by);
   if (name == "made_at") return Text(value, out.made_at);
@@ -232,7 +231,7 @@ Status ReadHead(const YamlNode::Member& member, Recording& out) {
 
 }  // namespace
 
-Result<Recording> ReadRecording(const std::string& yaml) {
+Result<NvmlRecording> ReadRecording(const std::string& yaml) {
   if (yaml.size() > kMaxRecordingBytes) return Status{Code::kExhausted, "recording: larger than 16 MiB"};
   const YamlLimits limits{.bytes = kMaxRecordingBytes,
                           .values = 1'000'000,
@@ -249,7 +248,7 @@ Result<Recording> ReadRecording(const std::string& yaml) {
   }
   const YamlNode& root = tree.top();
   RETURN_IF_ERROR(NeedMap(root, "a recording"));
-  Recording out;
+  NvmlRecording out;
   for (const YamlNode::Member& member : root.members) RETURN_IF_ERROR(ReadHead(member, out));
   const YamlNode *events = root.Find("events"), *timeline = root.Find("timeline");
   if (!root.Find("gpulens_recording")) return Wrong(root, "gpulens_recording is missing: not a recording");

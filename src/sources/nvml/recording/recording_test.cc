@@ -61,29 +61,29 @@ TEST(Recording, BadOnesAreRefusedWithTheLine) {
   EXPECT_EQ(ReadRecording(std::string(kMaxRecordingBytes + 1, ' ')).error().code, gpulens::Code::kExhausted);
 }
 
-Answer AnswerOf(const std::string& yaml) {
+RecordedAnswer AnswerOf(const std::string& yaml) {
   auto recording = ReadRecording("gpulens_recording: 1\nseconds: 1\ngpus: [{calls: {q: " + yaml + "}}]\n");
   EXPECT_TRUE(recording.ok()) << yaml << ": " << recording.error().detail;
-  return recording ? recording->gpus[0].calls.at("q").first : Answer{};
+  return recording ? recording->gpus[0].calls.at("q").first : RecordedAnswer{};
 }
 
 TEST(Recording, AnswersAreCodesOrValues) {
-  EXPECT_EQ(AnswerOf("ok"), (Answer{0, {}}));
-  EXPECT_EQ(AnswerOf("[]"), (Answer{0, {}}));
-  EXPECT_EQ(AnswerOf("612"), (Answer{0, {"612"}}));
-  EXPECT_EQ(AnswerOf("-5"), (Answer{0, {"-5"}}));
-  EXPECT_EQ(AnswerOf("NVIDIA H100"), (Answer{0, {"NVIDIA H100"}}));
-  EXPECT_EQ(AnswerOf("GPU_IS_LOST"), (Answer{15, {}}));
-  EXPECT_EQ(AnswerOf("\"GPU_IS_LOST\""), (Answer{0, {"GPU_IS_LOST"}}));
-  EXPECT_EQ(AnswerOf("\"ok\""), (Answer{0, {"ok"}}));
-  EXPECT_EQ(AnswerOf("CODE_1234"), (Answer{1234, {}}));
-  EXPECT_EQ(AnswerOf("\"\""), (Answer{0, {""}}));
-  EXPECT_EQ(AnswerOf("[INSUFFICIENT_SIZE, 3]"), (Answer{7, {"3"}}));
-  EXPECT_EQ(AnswerOf("[[1, 2], [3, none]]"), (Answer{0, {"1", "2", "3", "none"}}));
+  EXPECT_EQ(AnswerOf("ok"), (RecordedAnswer{0, {}}));
+  EXPECT_EQ(AnswerOf("[]"), (RecordedAnswer{0, {}}));
+  EXPECT_EQ(AnswerOf("612"), (RecordedAnswer{0, {"612"}}));
+  EXPECT_EQ(AnswerOf("-5"), (RecordedAnswer{0, {"-5"}}));
+  EXPECT_EQ(AnswerOf("NVIDIA H100"), (RecordedAnswer{0, {"NVIDIA H100"}}));
+  EXPECT_EQ(AnswerOf("GPU_IS_LOST"), (RecordedAnswer{15, {}}));
+  EXPECT_EQ(AnswerOf("\"GPU_IS_LOST\""), (RecordedAnswer{0, {"GPU_IS_LOST"}}));
+  EXPECT_EQ(AnswerOf("\"ok\""), (RecordedAnswer{0, {"ok"}}));
+  EXPECT_EQ(AnswerOf("CODE_1234"), (RecordedAnswer{1234, {}}));
+  EXPECT_EQ(AnswerOf("\"\""), (RecordedAnswer{0, {""}}));
+  EXPECT_EQ(AnswerOf("[INSUFFICIENT_SIZE, 3]"), (RecordedAnswer{7, {"3"}}));
+  EXPECT_EQ(AnswerOf("[[1, 2], [3, none]]"), (RecordedAnswer{0, {"1", "2", "3", "none"}}));
 }
 
 TEST(Recording, IsReadAsItWasWritten) {
-  Recording recording;
+  NvmlRecording recording;
   recording.made_by = "gpulens 1: \"x\"";
   recording.trouble = "GPU 3 hung";
   recording.seconds = 12.5;
@@ -91,7 +91,7 @@ TEST(Recording, IsReadAsItWasWritten) {
   recording.missing = {"nvmlFoo"};
   recording.counters = {{"field 83", 1}};
   recording.gpus.resize(2);
-  Tracks& calls = recording.gpus[0].calls;
+  AnswerTracks& calls = recording.gpus[0].calls;
   for (const char* text :
        {"", "ok", "-", "null", "~", "a: b", "# c", "NOT_FOUND", "tab\there", "\x01\"\\", "0x1", "'"})
     calls[std::string("text ") + std::to_string(calls.size())].first = {0, {text}};
@@ -116,7 +116,7 @@ TEST(Recording, IsReadAsItWasWritten) {
 }
 
 TEST(Recording, ATrackHoldsUntilTheNextAnswer) {
-  Track track{{0, {"1"}}, {{2, {0, {"2"}}}, {4, {3, {}}}}};
+  AnswerTrack track{{0, {"1"}}, {{2, {0, {"2"}}}, {4, {3, {}}}}};
   EXPECT_EQ(track.At(0).values[0], "1");
   EXPECT_EQ(track.At(1.999).values[0], "1");
   EXPECT_EQ(track.At(2).values[0], "2");

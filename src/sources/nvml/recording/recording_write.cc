@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <set>
 #include <tuple>
@@ -80,7 +79,7 @@ size_t WidthOf(std::string_view question) {
   return 0;
 }
 
-void AppendAnswer(std::string& out, std::string_view question, const Answer& answer) {
+void AppendAnswer(std::string& out, std::string_view question, const RecordedAnswer& answer) {
   if (answer.values.empty()) {
     if (answer.code == 0) out += WidthOf(question) ? "[]" : "ok";
     else out += WordOfCode(answer.code);
@@ -99,13 +98,14 @@ void AppendAnswer(std::string& out, std::string_view question, const Answer& ans
   out += rows ? "]]" : "]";
 }
 
-void AppendCall(std::string& out, const char* indent, std::string_view question, const Answer& answer) {
+void AppendCall(std::string& out, const char* indent, std::string_view question,
+                const RecordedAnswer& answer) {
   AppendKey(out += indent, question);
   AppendAnswer(out, question, answer);
   out += '\n';
 }
 
-void AppendCalls(std::string& out, const char* indent, const Tracks& tracks) {
+void AppendCalls(std::string& out, const char* indent, const AnswerTracks& tracks) {
   for (const auto& [question, track] : tracks) AppendCall(out, indent, question, track.first);
 }
 
@@ -113,13 +113,13 @@ struct Change {
   double at;
   size_t device;  // A place among the names.
   std::string_view question;
-  const Answer* answer;
+  const RecordedAnswer* answer;
   size_t order;  // As they were found: it decides between those that are alike.
 };
 
 class Timeline {
  public:
-  explicit Timeline(const Recording& recording) {
+  explicit Timeline(const NvmlRecording& recording) {
     Add("system", recording.system);
     for (size_t i = 0; i < recording.gpus.size(); ++i) {
       std::string name = "gpu" + std::to_string(i);
@@ -145,7 +145,7 @@ class Timeline {
   }
 
  private:
-  void Add(std::string name, const Tracks& tracks) {
+  void Add(std::string name, const AnswerTracks& tracks) {
     for (const auto& [question, track] : tracks) {
       for (const auto& [at, answer] : track.later)
         changes_.push_back({at, names_.size(), question, &answer, changes_.size()});
@@ -176,7 +176,7 @@ class Timeline {
   std::vector<Change> changes_;
 };
 
-void AppendHead(std::string& out, const Recording& recording) {
+void AppendHead(std::string& out, const NvmlRecording& recording) {
   auto line = [&](const char* key, std::string_view text) {
     if (text.empty()) return;
     (out += key) += ": ";
@@ -187,7 +187,7 @@ void AppendHead(std::string& out, const Recording& recording) {
       "# What the NVIDIA library (NVML) of one machine answered, call by call: \"nvmlX(selector): values\" "
       "or\n# an error code; \"field N(scope)\" is a value of nvmlDeviceGetFieldValues. Changes are in the\n# "
       "timeline, in seconds. Replay: gpulens agent --demo with GPULENS_FAKE_NVML naming this file.\n";
-  line("gpulens_recording", std::to_string(Recording::kFormat));
+  line("gpulens_recording", std::to_string(NvmlRecording::kFormat));
   line("made_by", recording.made_by);
   line("made_at", recording.made_at);
   line("made_with", recording.made_with);
@@ -217,7 +217,7 @@ void AppendEvents(std::string& out, const std::vector<RecordedEvent>& events) {
 
 }  // namespace
 
-std::string WriteRecording(const Recording& recording, double merge_seconds) {
+std::string WriteRecording(const NvmlRecording& recording, double merge_seconds) {
   std::string out;
   AppendHead(out, recording);
   if (!recording.missing.empty()) {

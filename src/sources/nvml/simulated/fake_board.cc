@@ -1,29 +1,17 @@
-// Functions of the simulated library for what a board reports beside its common readings. Each
-// generation lacks what the real one lacks.
+// Functions of the simulated library for a board's less common readings. Each generation lacks what the
+// real one lacks.
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
 
 #include "sources/nvml/simulated/fake_call.h"
 
-using namespace gpulens::nvml;
-
+namespace gpulens::nvml {
 namespace {
 
 using C = FakeFault::Counter;
 
-int Share(const char* call, Device device, unsigned since, unsigned* out, unsigned* period) {
-  return With(call, device, [&](const FakeView& view) -> int {
-    if (view.gpu->mig || view.model->architecture < since) return kNotSupported;
-    int code = Put(period, 167000);
-    return code == kSuccess ? Put(out, 0) : code;
-  });
-}
-
-int SupportedReasons(const char* call, Device device, unsigned long long* out) {
-  return With(call, device,
-              [&](const FakeView& view) { return Put(out, view.model->consumer ? 0x1EFU : 0x1FFU); });
-}
+uint64_t SupportedReasons(const FakeView& view) noexcept { return view.model->consumer ? 0x1EF : 0x1FF; }
 
 // Which memories a generation counts errors of.
 bool CountsErrors(const FakeModel& model, unsigned place, unsigned type) noexcept {
@@ -39,12 +27,6 @@ int FabricState(const FakeView& view) noexcept {
 
 }  // namespace
 
-FAKE_API int nvmlDeviceGetJpgUtilization(Device device, unsigned* out, unsigned* period) {
-  return Share(__func__, device, kAmpere, out, period);
-}
-FAKE_API int nvmlDeviceGetOfaUtilization(Device device, unsigned* out, unsigned* period) {
-  return Share(__func__, device, kTuring, out, period);
-}
 FAKE_API int nvmlDeviceGetTemperatureThreshold(Device device, unsigned type, unsigned* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (view.model->architecture >= kHopper) return kNotSupported;  // Margins instead.
@@ -75,12 +57,8 @@ FAKE_API int nvmlDeviceGetApplicationsClock(Device device, unsigned type, unsign
     return type == kMemoryClock ? Put(out, view.model->memory_clock) : int{kInvalidArgument};
   });
 }
-FAKE_API int nvmlDeviceGetSupportedClocksEventReasons(Device device, unsigned long long* out) {
-  return SupportedReasons(__func__, device, out);
-}
-FAKE_API int nvmlDeviceGetSupportedClocksThrottleReasons(Device device, unsigned long long* out) {
-  return SupportedReasons(__func__, device, out);
-}
+FAKE_NUMBER(nvmlDeviceGetSupportedClocksEventReasons, unsigned long long, true, SupportedReasons(view))
+FAKE_NUMBER(nvmlDeviceGetSupportedClocksThrottleReasons, unsigned long long, true, SupportedReasons(view))
 FAKE_API int nvmlDeviceGetFanSpeedRPM(Device device, FanSpeedInfo* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (view.gpu->fans == 0) return kNotSupported;
@@ -149,11 +127,8 @@ FAKE_API int nvmlDeviceGetRowRemapperHistogram(Device device, RowRemapperHistogr
     return kSuccess;
   });
 }
-FAKE_API int nvmlDeviceGetUnrepairableMemoryFlag_v1(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) {
-    return PutIf(view.model->architecture >= kHopper, out, view.Faults(C::kRemapFailure) > 0);
-  });
-}
+FAKE_NUMBER(nvmlDeviceGetUnrepairableMemoryFlag_v1, unsigned, view.model->architecture >= kHopper,
+            view.Faults(C::kRemapFailure) > 0)
 FAKE_API int nvmlDeviceGetGpuFabricInfoV(Device device, FabricInfoV3* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (view.model->architecture < kHopper) return kNotSupported;
@@ -202,24 +177,16 @@ FAKE_API int nvmlDeviceGetConfComputeMemSizeInfo(Device device, ConfComputeMemor
     return kSuccess;
   });
 }
-FAKE_API int nvmlDeviceGetComputeMode(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView&) { return Put(out, 0); });
-}
-FAKE_API int nvmlDeviceGetDisplayActive(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->consumer); });
-}
+FAKE_NUMBER(nvmlDeviceGetComputeMode, unsigned, true, 0)
+FAKE_NUMBER(nvmlDeviceGetDisplayActive, unsigned, true, view.model->consumer)
 FAKE_API int nvmlDeviceValidateInforom(Device device) {
   return With(__func__, device, [&](const FakeView& view) {
     if (view.model->consumer) return int{kNotSupported};
     return view.Faults(C::kInforomCorrupt) > 0 ? kCorruptedInforom : int{kSuccess};
   });
 }
-FAKE_API int nvmlDeviceGetVirtualizationMode(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView&) { return Put(out, 0); });
-}
-FAKE_API int nvmlDeviceGetPowerSource(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView&) { return Put(out, 0); });
-}
+FAKE_NUMBER(nvmlDeviceGetVirtualizationMode, unsigned, true, 0)
+FAKE_NUMBER(nvmlDeviceGetPowerSource, unsigned, true, 0)
 FAKE_API int nvmlDeviceGetPlatformInfo(Device device, PlatformInfo* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (view.model->architecture < kBlackwell) return kNotSupported;
@@ -243,41 +210,6 @@ FAKE_API int nvmlDeviceGetGspFirmwareVersion(Device device, char* out) {
     std::snprintf(out, kGspVersionBytes, "%s", view.profile->driver_version.c_str());
     return kSuccess;
   });
-}
-
-namespace gpulens::nvml {
-
-std::span<const FakeSymbol> FakeBoardSymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(nvmlDeviceGetJpgUtilization),
-      FAKE_SYMBOL(nvmlDeviceGetOfaUtilization),
-      FAKE_SYMBOL(nvmlDeviceGetTemperatureThreshold),
-      FAKE_SYMBOL(nvmlDeviceGetMarginTemperature),
-      FAKE_SYMBOL(nvmlDeviceGetApplicationsClock),
-      FAKE_SYMBOL(nvmlDeviceGetSupportedClocksEventReasons),
-      FAKE_SYMBOL(nvmlDeviceGetSupportedClocksThrottleReasons),
-      FAKE_SYMBOL(nvmlDeviceGetFanSpeedRPM),
-      FAKE_SYMBOL(nvmlDeviceGetEncoderStats),
-      FAKE_SYMBOL(nvmlDeviceGetEncoderCapacity),
-      FAKE_SYMBOL(nvmlDeviceGetFBCStats),
-      FAKE_SYMBOL(nvmlDeviceGetMemoryErrorCounter),
-      FAKE_SYMBOL(nvmlDeviceGetSramEccErrorStatus),
-      FAKE_SYMBOL(nvmlDeviceGetRowRemapperHistogram),
-      FAKE_SYMBOL(nvmlDeviceGetUnrepairableMemoryFlag_v1),
-      FAKE_SYMBOL(nvmlDeviceGetGpuFabricInfoV),
-      FAKE_SYMBOL(nvmlDeviceGetGpuFabricInfo),
-      FAKE_SYMBOL(nvmlSystemGetConfComputeState),
-      FAKE_SYMBOL(nvmlSystemGetConfComputeGpusReadyState),
-      FAKE_SYMBOL(nvmlDeviceGetConfComputeMemSizeInfo),
-      FAKE_SYMBOL(nvmlDeviceGetComputeMode),
-      FAKE_SYMBOL(nvmlDeviceGetDisplayActive),
-      FAKE_SYMBOL(nvmlDeviceValidateInforom),
-      FAKE_SYMBOL(nvmlDeviceGetVirtualizationMode),
-      FAKE_SYMBOL(nvmlDeviceGetPowerSource),
-      FAKE_SYMBOL(nvmlDeviceGetPlatformInfo),
-      FAKE_SYMBOL(nvmlDeviceGetGspFirmwareVersion),
-  };
-  return kTable;
 }
 
 }  // namespace gpulens::nvml

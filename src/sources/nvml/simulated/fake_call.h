@@ -3,43 +3,25 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
+#include <cstring>
 #include <string_view>
 
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_world.h"
 
-// Names of the library are visible outside only when they are built into a libnvidia-ml.so.1.
-#ifdef GPULENS_FAKE_NVML_EXPORT
-#define FAKE_API extern "C" __attribute__((visibility("default")))
-#else
-#define FAKE_API extern "C" __attribute__((visibility("hidden")))
-#endif
-
-#define FAKE_SYMBOL(function) {#function, reinterpret_cast<void*>(&function)}
-
 namespace gpulens::nvml {
 
-struct FakeSymbol {
-  std::string_view name;
-  void* function;
-};
-std::span<const FakeSymbol> FakeIdentitySymbols() noexcept;
-std::span<const FakeSymbol> FakeStateSymbols() noexcept;
-std::span<const FakeSymbol> FakeListSymbols() noexcept;
-std::span<const FakeSymbol> FakeBoardSymbols() noexcept;
-std::span<const FakeSymbol> FakeLinkSymbols() noexcept;
+// The simulated functions, with the parameters by which the reader calls them.
+#define GPULENS_FAKE_FUNCTION(id, symbol, parameters) FAKE_API int symbol parameters;
+GPULENS_NVML_CALLS(GPULENS_FAKE_FUNCTION)
+#undef GPULENS_FAKE_FUNCTION
 
-// Field values of board/: false when the GPU does not have the field.
+// Field values of boards and links; false when the GPU does not have the field.
 bool FakeBoardField(const FakeView& view, FieldValue& value);
 bool FakeLinkField(const FakeView& view, FieldValue& value);
 void FakePutUint(FieldValue& value, unsigned number) noexcept;
 void FakePutUllong(FieldValue& value, uint64_t number) noexcept;
 void FakePutInt(FieldValue& value, int number) noexcept;
-std::span<const FakeSymbol> FakeMigSymbols() noexcept;
-std::span<const FakeSymbol> FakeGpmSymbols() noexcept;
-std::span<const FakeSymbol> FakeEventSymbols() noexcept;
-std::span<const FakeSymbol> FakeUseSymbols() noexcept;
 
 // A handle points at the place of its GPU in here; that of a MIG device behind all of them.
 inline char fake_handles[kMaxFakeGpus * (1 + kMaxFakeMig)];
@@ -82,6 +64,15 @@ int With(const char* call, Device device, Body body) {
   return body(view);
 }
 
+// kInsufficientSize when `text` and its end do not fit.
+inline int CopyText(std::string_view text, char* out, unsigned size) {
+  if (!out) return kInvalidArgument;
+  if (text.size() >= size) return kInsufficientSize;
+  std::memcpy(out, text.data(), text.size());
+  out[text.size()] = '\0';
+  return kSuccess;
+}
+
 inline uint64_t Flow(const FakeView& view, FakeFlow flow) { return view.flows[static_cast<size_t>(flow)]; }
 
 template <class T, class V>
@@ -95,5 +86,12 @@ template <class T, class V>
 int PutIf(bool supported, T* out, V value) {
   return supported ? Put(out, value) : int{kNotSupported};
 }
+
+// Defines a function that puts out one number of a GPU, computed from its `view`, or is not supported.
+#define FAKE_NUMBER(function, type, supported, number)                                                 \
+  FAKE_API int function(Device device, type* out) {                                                    \
+    return With(#function, device,                                                                     \
+                [&]([[maybe_unused]] const FakeView& view) { return PutIf(supported, out, number); }); \
+  }
 
 }  // namespace gpulens::nvml

@@ -10,20 +10,15 @@
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
-using namespace gpulens::nvml;
-
 namespace gpulens::nvml {
-
 struct EventSetHandle {
   std::mutex mutex;
   std::array<uint64_t, kMaxFakeGpus> types{};
   std::vector<FakeEvent> delivered;
-  // Of faults: those that began since the set was made, each once for each GPU.
+  // Faults that began since the set was made are delivered once for each GPU.
   int64_t made_ns = 0;
-  std::vector<std::pair<uint32_t, unsigned>> told;
+  std::vector<std::pair<uint32_t, unsigned>> delivered_faults;
 };
-
-}  // namespace gpulens::nvml
 
 namespace {
 
@@ -38,11 +33,11 @@ bool TakeDue(EventSetHandle& set, FakeEvent& out) {
   double now = world.OpenFor();
   std::lock_guard lock(set.mutex);
   std::vector<FakeEvent> delivered = set.delivered;
-  for (const FakeEvent& event : profile->parts.events) {
+  for (const FakeEvent& event : profile->events) {
     if (event.at > now || !(set.types[event.gpu] & event.type)) continue;
-    auto told = std::find(delivered.begin(), delivered.end(), event);
-    if (told != delivered.end()) {
-      delivered.erase(told);
+    auto found = std::find(delivered.begin(), delivered.end(), event);
+    if (found != delivered.end()) {
+      delivered.erase(found);
       continue;
     }
     set.delivered.push_back(event);
@@ -64,9 +59,9 @@ bool TakeFault(EventSetHandle& set, FakeEvent& out) {
     if (event.type == 0 || fault.from_ns > now || fault.from_ns < set.made_ns) continue;
     for (unsigned gpu = 0; gpu < profile->gpus.size(); ++gpu) {
       bool meant = (fault.gpu < 0 || fault.gpu == static_cast<int>(gpu)) && (set.types[gpu] & event.type);
-      if (!meant || std::find(set.told.begin(), set.told.end(), std::pair{fault.id, gpu}) != set.told.end())
-        continue;
-      set.told.emplace_back(fault.id, gpu);
+      auto& delivered = set.delivered_faults;
+      if (!meant || std::ranges::find(delivered, std::pair{fault.id, gpu}) != delivered.end()) continue;
+      delivered.emplace_back(fault.id, gpu);
       out = {.gpu = gpu, .type = event.type, .data = event.data};
       return true;
     }
@@ -79,9 +74,9 @@ int Wait(const char* call, EventSet set, unsigned timeout_ms, FakeEvent& out) {
   if (!world.open()) return kUninitialized;
   if (!set) return kInvalidArgument;
   if (int code = world.Enter(call, -1); code != kSuccess) return code;
-  int64_t end = gpulens::RealClock().Now().boot_ns + int64_t{timeout_ms} * 1'000'000;
+  int64_t end = RealClock().Now().boot_ns + int64_t{timeout_ms} * 1'000'000;
   while (!TakeDue(*set, out) && !TakeFault(*set, out)) {
-    int64_t left = end - gpulens::RealClock().Now().boot_ns;
+    int64_t left = end - RealClock().Now().boot_ns;
     if (left <= 0) return kTimeoutError;
     timespec wait{.tv_sec = 0, .tv_nsec = std::min<int64_t>(left, 50'000'000)};
     ::nanosleep(&wait, nullptr);
@@ -104,9 +99,7 @@ FAKE_API int nvmlEventSetCreate(EventSet* out) {
   return kSuccess;
 }
 FAKE_API int nvmlEventSetFree(EventSet set) { return set ? kSuccess : kInvalidArgument; }
-FAKE_API int nvmlDeviceGetSupportedEventTypes(Device device, unsigned long long* out) {
-  return With(__func__, device, [&](const FakeView&) { return Put(out, kSupported); });
-}
+FAKE_NUMBER(nvmlDeviceGetSupportedEventTypes, unsigned long long, true, kSupported)
 FAKE_API int nvmlDeviceRegisterEvents(Device device, unsigned long long types, EventSet set) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!set) return kInvalidArgument;
@@ -130,17 +123,6 @@ FAKE_API int nvmlEventSetWait(EventSet set, EventDataV1* out, unsigned timeout_m
   if (int code = Wait(__func__, set, timeout_ms, event); code != kSuccess) return code;
   *out = {reinterpret_cast<Device>(fake_handles + event.gpu), event.type, event.data};
   return kSuccess;
-}
-
-namespace gpulens::nvml {
-
-std::span<const FakeSymbol> FakeEventSymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(nvmlEventSetCreate),       FAKE_SYMBOL(nvmlEventSetFree),
-      FAKE_SYMBOL(nvmlEventSetWait_v2),      FAKE_SYMBOL(nvmlEventSetWait),
-      FAKE_SYMBOL(nvmlDeviceRegisterEvents), FAKE_SYMBOL(nvmlDeviceGetSupportedEventTypes),
-  };
-  return kTable;
 }
 
 }  // namespace gpulens::nvml

@@ -8,7 +8,6 @@
 #include "base/files.h"
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/reader/nvml_library.h"
-#include "sources/nvml/simulated/fake_nvml.h"
 #include "sources/nvml/simulated/fake_world.h"
 
 namespace gpulens::nvml {
@@ -57,7 +56,7 @@ class FakeFaults : public testing::Test {
     EXPECT_EQ(fn().Uuid(device, text, sizeof text), 0);
     return text;
   }
-  const Symbols& fn() const { return library_.fn(); }
+  const NvmlSymbols& fn() const { return library_.fn(); }
 
   ManualClock clock_;
   NvmlLibrary library_;
@@ -91,7 +90,7 @@ TEST_F(FakeFaults, ValuesAreTheLie) {
   EXPECT_EQ(Power(At(1)), before) << "only that GPU";
 }
 
-TEST_F(FakeFaults, CountersFallStandStillAndBeginAnew) {
+TEST_F(FakeFaults, CountersFallFreezeAndReset) {
   Device gpu = At(0);
   unsigned long long first = Energy(gpu);
   Fail({"gpu=0 mode=energy_backward amount=1000 for=1"});
@@ -159,7 +158,7 @@ TEST_F(FakeFaults, ACrashIsOneOfTheProcess) {
   EXPECT_GT(Power(gpu), 0u) << "who opened it since is spared";
 }
 
-TEST_F(FakeFaults, ACrashLoopSparesNobody) {
+TEST_F(FakeFaults, ACrashLoopAppliesToEveryCaller) {
   Device gpu = At(0);
   Fail({"gpu=0 mode=crash_loop call=nvmlDeviceGetPowerUsage how=exit"});
   EXPECT_GT(Energy(gpu), 0u);

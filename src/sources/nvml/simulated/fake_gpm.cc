@@ -8,10 +8,7 @@
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/simulated/fake_call.h"
 
-using namespace gpulens::nvml;
-
 namespace gpulens::nvml {
-
 struct GpmSampleHandle {
   bool taken = false;
   unsigned gpu = 0, instance = kNoFakeInstance;
@@ -19,8 +16,6 @@ struct GpmSampleHandle {
   bool coherent = false;
   std::array<uint64_t, kFakeFlows> flows{};
 };
-
-}  // namespace gpulens::nvml
 
 namespace {
 
@@ -68,8 +63,8 @@ int Take(const FakeView& view, unsigned instance, GpmSample sample) {
   if (view.model->architecture < kHopper) return kNotSupported;
   double load = -1;
   bool used = instance == kNoFakeInstance;
-  for (const FakeMig& mig : view.profile->parts.mig) {
-    if (mig.instance != instance || !mig.when.Holds(static_cast<int>(view.index), view.since_open)) continue;
+  for (const FakeMig& mig : view.profile->mig) {
+    if (mig.instance != instance || !mig.when.Holds(view.index, view.since_open)) continue;
     load = std::max(load, mig.load);
     used = true;
   }
@@ -162,17 +157,6 @@ FAKE_API int nvmlGpmMetricsGet(GpmMetricsGet* request) {
     request->metrics[i].code = TakeMetric(*request, request->metrics[i]);
   }
   return kSuccess;
-}
-
-namespace gpulens::nvml {
-
-std::span<const FakeSymbol> FakeGpmSymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(nvmlGpmQueryDeviceSupport), FAKE_SYMBOL(nvmlGpmSampleAlloc),
-      FAKE_SYMBOL(nvmlGpmSampleFree),         FAKE_SYMBOL(nvmlGpmSampleGet),
-      FAKE_SYMBOL(nvmlGpmMigSampleGet),       FAKE_SYMBOL(nvmlGpmMetricsGet),
-  };
-  return kTable;
 }
 
 }  // namespace gpulens::nvml

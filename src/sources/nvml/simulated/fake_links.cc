@@ -4,8 +4,7 @@
 
 #include "sources/nvml/simulated/fake_call.h"
 
-using namespace gpulens::nvml;
-
+namespace gpulens::nvml {
 namespace {
 
 using C = FakeFault::Counter;
@@ -158,8 +157,6 @@ FAKE_API int nvmlDeviceGetP2PStatus(Device device, Device peer, unsigned capabil
   });
 }
 
-namespace gpulens::nvml {
-
 bool FakeLinkField(const FakeView& view, FieldValue& value) {
   const FakeModel& model = *view.model;
   if (C2cField(view, value)) return true;
@@ -178,20 +175,6 @@ bool FakeLinkField(const FakeView& view, FieldValue& value) {
   }
   if (model.link_version < 5) return OldLinkField(view, value);
   return value.scope_id < model.links && NewLinkField(view, value);
-}
-
-std::span<const FakeSymbol> FakeLinkSymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(nvmlDeviceGetSamples),
-      FAKE_SYMBOL(nvmlDeviceGetNvLinkVersion),
-      FAKE_SYMBOL(nvmlDeviceGetNvLinkRemoteDeviceType),
-      FAKE_SYMBOL(nvmlDeviceGetNvLinkRemotePciInfo_v2),
-      FAKE_SYMBOL(nvmlDeviceGetCpuAffinity),
-      FAKE_SYMBOL(nvmlDeviceGetMemoryAffinity),
-      FAKE_SYMBOL(nvmlDeviceGetTopologyCommonAncestor),
-      FAKE_SYMBOL(nvmlDeviceGetP2PStatus),
-  };
-  return kTable;
 }
 
 }  // namespace gpulens::nvml

@@ -1,25 +1,13 @@
 // The functions of the simulated library that open it and identify its GPUs.
-#include "sources/nvml/simulated/fake_nvml.h"
-
 #include <algorithm>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "sources/nvml/simulated/fake_call.h"
 #include "sources/nvml/simulated/replay.h"
 
-using namespace gpulens::nvml;
-
+namespace gpulens::nvml {
 namespace {
-
-int CopyText(std::string_view text, char* out, unsigned size) {
-  if (!out) return kInvalidArgument;
-  if (text.size() >= size) return kInsufficientSize;
-  std::memcpy(out, text.data(), text.size());
-  out[text.size()] = '\0';
-  return kSuccess;
-}
 
 unsigned BusOf(const FakeView& view) noexcept { return 0x1A + 0x11 * view.gpu->board; }
 
@@ -69,9 +57,7 @@ FAKE_API int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* out) {
 FAKE_API int nvmlDeviceGetHandleByIndex(unsigned index, Device* out) {
   return nvmlDeviceGetHandleByIndex_v2(index, out);
 }
-FAKE_API int nvmlDeviceGetIndex(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.shown_index); });
-}
+FAKE_NUMBER(nvmlDeviceGetIndex, unsigned, true, view.shown_index)
 FAKE_API int nvmlDeviceGetUUID(Device device, char* out, unsigned size) {
   return With(__func__, device, [&](const FakeView& view) {
     if (view.mig) {
@@ -95,9 +81,7 @@ FAKE_API int nvmlDeviceGetSerial(Device device, char* out, unsigned size) {
     return CopyText(Text("16528%08u", 24000 + view.gpu->board), out, size);
   });
 }
-FAKE_API int nvmlDeviceGetMinorNumber(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.index); });
-}
+FAKE_NUMBER(nvmlDeviceGetMinorNumber, unsigned, true, view.index)
 FAKE_API int nvmlDeviceGetVbiosVersion(Device device, char* out, unsigned size) {
   return With(__func__, device, [&](const FakeView& view) { return CopyText(view.model->vbios, out, size); });
 }
@@ -128,18 +112,14 @@ FAKE_API int nvmlDeviceGetPciInfo_v2(Device device, PciInfoV2* out) {
     return kSuccess;
   });
 }
-FAKE_API int nvmlDeviceGetArchitecture(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->architecture); });
-}
+FAKE_NUMBER(nvmlDeviceGetArchitecture, unsigned, true, view.model->architecture)
 FAKE_API int nvmlDeviceGetCudaComputeCapability(Device device, int* major, int* minor) {
   return With(__func__, device, [&](const FakeView& view) {
     int code = Put(major, view.model->cc_major);
     return code == kSuccess ? Put(minor, view.model->cc_minor) : code;
   });
 }
-FAKE_API int nvmlDeviceGetMemoryBusWidth(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->bus_width); });
-}
+FAKE_NUMBER(nvmlDeviceGetMemoryBusWidth, unsigned, true, view.model->bus_width)
 FAKE_API int nvmlDeviceGetAddressingMode(Device device, AddressingMode* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!out) return kInvalidArgument;
@@ -148,14 +128,9 @@ FAKE_API int nvmlDeviceGetAddressingMode(Device device, AddressingMode* out) {
     return kSuccess;
   });
 }
-FAKE_API int nvmlDeviceGetNumaNodeId(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) {
-    return PutIf(view.profile->numa_node >= 0, out, view.profile->numa_node + static_cast<int>(view.index));
-  });
-}
-FAKE_API int nvmlDeviceGetNumFans(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.gpu->fans); });
-}
+FAKE_NUMBER(nvmlDeviceGetNumaNodeId, unsigned, view.profile->numa_node >= 0,
+            view.profile->numa_node + static_cast<int>(view.index))
+FAKE_NUMBER(nvmlDeviceGetNumFans, unsigned, true, view.gpu->fans)
 FAKE_API int nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (!view.model->mig) return kNotSupported;
@@ -170,47 +145,7 @@ FAKE_API int nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pe
     return code == kSuccess ? Put(pending, view.gpu->ecc) : code;
   });
 }
-FAKE_API int nvmlDeviceGetPersistenceMode(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView&) { return Put(out, 1); });
-}
-
-namespace gpulens::nvml {
-
-std::span<const FakeSymbol> FakeIdentitySymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(nvmlInit_v2),
-      FAKE_SYMBOL(nvmlInit),
-      FAKE_SYMBOL(nvmlInitWithFlags),
-      FAKE_SYMBOL(nvmlShutdown),
-      FAKE_SYMBOL(nvmlErrorString),
-      FAKE_SYMBOL(nvmlSystemGetDriverVersion),
-      FAKE_SYMBOL(nvmlSystemGetNVMLVersion),
-      FAKE_SYMBOL(nvmlSystemGetCudaDriverVersion_v2),
-      FAKE_SYMBOL(nvmlDeviceGetCount_v2),
-      FAKE_SYMBOL(nvmlDeviceGetCount),
-      FAKE_SYMBOL(nvmlDeviceGetHandleByIndex_v2),
-      FAKE_SYMBOL(nvmlDeviceGetHandleByIndex),
-      FAKE_SYMBOL(nvmlDeviceGetIndex),
-      FAKE_SYMBOL(nvmlDeviceGetUUID),
-      FAKE_SYMBOL(nvmlDeviceGetName),
-      FAKE_SYMBOL(nvmlDeviceGetSerial),
-      FAKE_SYMBOL(nvmlDeviceGetMinorNumber),
-      FAKE_SYMBOL(nvmlDeviceGetVbiosVersion),
-      FAKE_SYMBOL(nvmlDeviceGetInforomImageVersion),
-      FAKE_SYMBOL(nvmlDeviceGetPciInfo_v3),
-      FAKE_SYMBOL(nvmlDeviceGetPciInfo_v2),
-      FAKE_SYMBOL(nvmlDeviceGetArchitecture),
-      FAKE_SYMBOL(nvmlDeviceGetCudaComputeCapability),
-      FAKE_SYMBOL(nvmlDeviceGetMemoryBusWidth),
-      FAKE_SYMBOL(nvmlDeviceGetAddressingMode),
-      FAKE_SYMBOL(nvmlDeviceGetNumaNodeId),
-      FAKE_SYMBOL(nvmlDeviceGetNumFans),
-      FAKE_SYMBOL(nvmlDeviceGetMigMode),
-      FAKE_SYMBOL(nvmlDeviceGetEccMode),
-      FAKE_SYMBOL(nvmlDeviceGetPersistenceMode),
-  };
-  return kTable;
-}
+FAKE_NUMBER(nvmlDeviceGetPersistenceMode, unsigned, true, 1)
 
 void* FakeNvmlLookup(const char* name) {
   auto profile = FakeWorld::Get().Load();
@@ -219,14 +154,12 @@ void* FakeNvmlLookup(const char* name) {
     return nullptr;
   }
   if (profile && profile->recording) return ReplayLookup(*profile, name);
-  for (std::span<const FakeSymbol> table :
-       {FakeIdentitySymbols(), FakeStateSymbols(), FakeListSymbols(), FakeBoardSymbols(), FakeLinkSymbols(),
-        FakeMigSymbols(), FakeGpmSymbols(), FakeEventSymbols(), FakeUseSymbols()}) {
-    for (const FakeSymbol& symbol : table) {
-      if (symbol.name == name) return symbol.function;
-    }
-  }
-  return nullptr;
+  static const NamedFunction kFunctions[] = {
+#define GPULENS_FAKE_FUNCTION(id, symbol, parameters) {#symbol, Pointer(&symbol)},
+      GPULENS_NVML_CALLS(GPULENS_FAKE_FUNCTION)
+#undef GPULENS_FAKE_FUNCTION
+  };
+  return FindFunction(kFunctions, name);
 }
 
 }  // namespace gpulens::nvml

@@ -4,11 +4,19 @@
 
 #include "sources/nvml/simulated/fake_call.h"
 
-using namespace gpulens::nvml;
-
+namespace gpulens::nvml {
 namespace {
 
 unsigned Percent(double share) noexcept { return static_cast<unsigned>(share * 100 + 0.5); }
+
+// The use of a video engine that GPUs have since an architecture: `share` of the load, on graphics boards.
+int PutShare(const char* call, Device device, unsigned since, double share, unsigned* out, unsigned* period) {
+  return With(call, device, [&](const FakeView& view) -> int {
+    if (view.gpu->mig || view.model->architecture < since) return kNotSupported;
+    int code = Put(period, 167000);
+    return code == kSuccess ? Put(out, view.model->links == 0 ? Percent(view.busy_mean * share) : 0) : code;
+  });
+}
 
 int RetiredPages(const char* call, Device device, unsigned cause, unsigned* count) {
   return With(call, device, [&](const FakeView& view) -> int {
@@ -19,10 +27,6 @@ int RetiredPages(const char* call, Device device, unsigned cause, unsigned* coun
                                              : FakeFault::Counter::kRetiredSingle);
     return *count > room ? kInsufficientSize : kSuccess;
   });
-}
-
-int Reasons(const char* call, Device device, unsigned long long* out) {
-  return With(call, device, [&](const FakeView& view) { return Put(out, view.reasons); });
 }
 
 }  // namespace
@@ -36,18 +40,16 @@ FAKE_API int nvmlDeviceGetUtilizationRates(Device device, Utilization* out) {
   });
 }
 FAKE_API int nvmlDeviceGetEncoderUtilization(Device device, unsigned* out, unsigned* period) {
-  return With(__func__, device, [&](const FakeView& view) -> int {
-    if (view.gpu->mig) return kNotSupported;
-    int code = Put(period, 167000);
-    return code == kSuccess ? Put(out, view.model->links == 0 ? Percent(view.busy_mean * 0.1) : 0) : code;
-  });
+  return PutShare(__func__, device, kVolta, 0.1, out, period);
 }
 FAKE_API int nvmlDeviceGetDecoderUtilization(Device device, unsigned* out, unsigned* period) {
-  return With(__func__, device, [&](const FakeView& view) -> int {
-    if (view.gpu->mig) return kNotSupported;
-    int code = Put(period, 167000);
-    return code == kSuccess ? Put(out, view.model->links == 0 ? Percent(view.busy_mean * 0.25) : 0) : code;
-  });
+  return PutShare(__func__, device, kVolta, 0.25, out, period);
+}
+FAKE_API int nvmlDeviceGetJpgUtilization(Device device, unsigned* out, unsigned* period) {
+  return PutShare(__func__, device, kAmpere, 0, out, period);
+}
+FAKE_API int nvmlDeviceGetOfaUtilization(Device device, unsigned* out, unsigned* period) {
+  return PutShare(__func__, device, kTuring, 0, out, period);
 }
 FAKE_API int nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
@@ -89,16 +91,10 @@ FAKE_API int nvmlDeviceGetTemperature(Device device, unsigned sensor, unsigned* 
     return sensor == 0 ? Put(out, view.core_temperature) : int{kInvalidArgument};
   });
 }
-FAKE_API int nvmlDeviceGetPowerUsage(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.power_mean_mw); });
-}
-FAKE_API int nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->limit_mw); });
-}
-FAKE_API int nvmlDeviceGetTotalEnergyConsumption(Device device, unsigned long long* out) {
-  return With(__func__, device,
-              [&](const FakeView& view) { return Put(out, Flow(view, FakeFlow::kEnergyMillijoules)); });
-}
+FAKE_NUMBER(nvmlDeviceGetPowerUsage, unsigned, true, view.power_mean_mw)
+FAKE_NUMBER(nvmlDeviceGetEnforcedPowerLimit, unsigned, true, view.model->limit_mw)
+FAKE_NUMBER(nvmlDeviceGetTotalEnergyConsumption, unsigned long long, true,
+            Flow(view, FakeFlow::kEnergyMillijoules))
 FAKE_API int nvmlDeviceGetClockInfo(Device device, unsigned type, unsigned* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     switch (type) {
@@ -121,27 +117,16 @@ FAKE_API int nvmlDeviceGetMaxClockInfo(Device device, unsigned type, unsigned* o
     }
   });
 }
-FAKE_API int nvmlDeviceGetPerformanceState(Device device, unsigned* out) {
-  return With(__func__, device,
-              [&](const FakeView& view) { return Put(out, view.busy < 0.01 ? view.model->idle_state : 0); });
-}
-FAKE_API int nvmlDeviceGetCurrentClocksEventReasons(Device device, unsigned long long* out) {
-  return Reasons(__func__, device, out);
-}
-FAKE_API int nvmlDeviceGetCurrentClocksThrottleReasons(Device device, unsigned long long* out) {
-  return Reasons(__func__, device, out);
-}
+FAKE_NUMBER(nvmlDeviceGetPerformanceState, unsigned, true, view.busy < 0.01 ? view.model->idle_state : 0)
+FAKE_NUMBER(nvmlDeviceGetCurrentClocksEventReasons, unsigned long long, true, view.reasons)
+FAKE_NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, unsigned long long, true, view.reasons)
 FAKE_API int nvmlDeviceGetFanSpeed_v2(Device device, unsigned fan, unsigned* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (fan >= view.gpu->fans) return kInvalidArgument;
     return Put(out, 30 + Percent(view.busy_mean) / 2 + 4 * fan);
   });
 }
-FAKE_API int nvmlDeviceGetFanSpeed(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) {
-    return PutIf(view.gpu->fans > 0, out, 30 + Percent(view.busy_mean) / 2);
-  });
-}
+FAKE_NUMBER(nvmlDeviceGetFanSpeed, unsigned, view.gpu->fans > 0, 30 + Percent(view.busy_mean) / 2)
 FAKE_API int nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsigned, unsigned long long* out) {
   return With(__func__, device, [&](const FakeView& view) {
     using C = FakeFault::Counter;
@@ -168,15 +153,9 @@ FAKE_API int nvmlDeviceGetRetiredPages_v2(Device device, unsigned cause, unsigne
 FAKE_API int nvmlDeviceGetRetiredPages(Device device, unsigned cause, unsigned* count, unsigned long long*) {
   return RetiredPages(__func__, device, cause, count);
 }
-FAKE_API int nvmlDeviceGetRetiredPagesPendingStatus(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) {
-    return PutIf(!view.profile->remapped_rows && !view.model->consumer, out, 0);
-  });
-}
-FAKE_API int nvmlDeviceGetPcieReplayCounter(Device device, unsigned* out) {
-  return With(__func__, device,
-              [&](const FakeView& view) { return Put(out, view.Faults(FakeFault::Counter::kPcieReplay)); });
-}
+FAKE_NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, unsigned,
+            !view.profile->remapped_rows && !view.model->consumer, 0)
+FAKE_NUMBER(nvmlDeviceGetPcieReplayCounter, unsigned, true, view.Faults(FakeFault::Counter::kPcieReplay))
 FAKE_API int nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsigned* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (counter > kPcieRx) return kInvalidArgument;
@@ -189,62 +168,16 @@ FAKE_API int nvmlDeviceGetPcieThroughput(Device device, unsigned counter, unsign
     return Put(out, static_cast<double>(Flow(later, flow) - Flow(view, flow)) / seconds / 1024);
   });
 }
-FAKE_API int nvmlDeviceGetCurrPcieLinkGeneration(Device device, unsigned* out) {
-  return With(__func__, device,
-              [&](const FakeView& view) { return Put(out, view.busy < 0.01 ? 1 : view.model->pcie_gen); });
-}
-FAKE_API int nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->pcie_width); });
-}
-FAKE_API int nvmlDeviceGetMaxPcieLinkGeneration(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->pcie_gen); });
-}
-FAKE_API int nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* out) {
-  return With(__func__, device, [&](const FakeView& view) { return Put(out, view.model->pcie_width); });
-}
+FAKE_NUMBER(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, true, view.busy < 0.01 ? 1 : view.model->pcie_gen)
+FAKE_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, unsigned, true, view.model->pcie_width)
+FAKE_NUMBER(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, true, view.model->pcie_gen)
+FAKE_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, unsigned, true, view.model->pcie_width)
 FAKE_API int nvmlDeviceGetNvLinkState(Device device, unsigned link, unsigned* out) {
   return With(__func__, device, [&](const FakeView& view) -> int {
     if (view.model->links == 0) return kNotSupported;
     if (link >= view.model->links) return kInvalidArgument;
     return Put(out, link < view.LinksUp());
   });
-}
-namespace gpulens::nvml {
-
-std::span<const FakeSymbol> FakeStateSymbols() noexcept {
-  static const FakeSymbol kTable[] = {
-      FAKE_SYMBOL(nvmlDeviceGetUtilizationRates),
-      FAKE_SYMBOL(nvmlDeviceGetEncoderUtilization),
-      FAKE_SYMBOL(nvmlDeviceGetDecoderUtilization),
-      FAKE_SYMBOL(nvmlDeviceGetMemoryInfo_v2),
-      FAKE_SYMBOL(nvmlDeviceGetMemoryInfo),
-      FAKE_SYMBOL(nvmlDeviceGetBAR1MemoryInfo),
-      FAKE_SYMBOL(nvmlDeviceGetTemperatureV),
-      FAKE_SYMBOL(nvmlDeviceGetTemperature),
-      FAKE_SYMBOL(nvmlDeviceGetPowerUsage),
-      FAKE_SYMBOL(nvmlDeviceGetEnforcedPowerLimit),
-      FAKE_SYMBOL(nvmlDeviceGetTotalEnergyConsumption),
-      FAKE_SYMBOL(nvmlDeviceGetClockInfo),
-      FAKE_SYMBOL(nvmlDeviceGetMaxClockInfo),
-      FAKE_SYMBOL(nvmlDeviceGetPerformanceState),
-      FAKE_SYMBOL(nvmlDeviceGetCurrentClocksEventReasons),
-      FAKE_SYMBOL(nvmlDeviceGetCurrentClocksThrottleReasons),
-      FAKE_SYMBOL(nvmlDeviceGetFanSpeed_v2),
-      FAKE_SYMBOL(nvmlDeviceGetFanSpeed),
-      FAKE_SYMBOL(nvmlDeviceGetTotalEccErrors),
-      FAKE_SYMBOL(nvmlDeviceGetRemappedRows),
-      FAKE_SYMBOL(nvmlDeviceGetRetiredPages_v2),
-      FAKE_SYMBOL(nvmlDeviceGetRetiredPages),
-      FAKE_SYMBOL(nvmlDeviceGetRetiredPagesPendingStatus),
-      FAKE_SYMBOL(nvmlDeviceGetPcieReplayCounter),
-      FAKE_SYMBOL(nvmlDeviceGetPcieThroughput),
-      FAKE_SYMBOL(nvmlDeviceGetCurrPcieLinkGeneration),
-      FAKE_SYMBOL(nvmlDeviceGetCurrPcieLinkWidth),
-      FAKE_SYMBOL(nvmlDeviceGetMaxPcieLinkGeneration),
-      FAKE_SYMBOL(nvmlDeviceGetMaxPcieLinkWidth),
-      FAKE_SYMBOL(nvmlDeviceGetNvLinkState),
-  };
-  return kTable;
 }
 
 }  // namespace gpulens::nvml

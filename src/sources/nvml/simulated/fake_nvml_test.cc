@@ -1,4 +1,3 @@
-#include "sources/nvml/simulated/fake_nvml.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -118,7 +117,7 @@ class FakeLibrary : public testing::Test {
   }
 
   ManualClock clock_;
-  Symbols fn_;
+  NvmlSymbols fn_;
 };
 
 TEST_F(FakeLibrary, RefusesWhatTheRealOneRefuses) {
@@ -146,7 +145,7 @@ TEST_F(FakeLibrary, RefusesWhatTheRealOneRefuses) {
   EXPECT_EQ(FakeNvmlLookup("nvmlNoSuchThing"), nullptr);
 }
 
-TEST_F(FakeLibrary, AProcessListThatDoesNotFitSaysHowMany) {
+TEST_F(FakeLibrary, AProcessListThatDoesNotFitReturnsItsSize) {
   Open("gpus: 1\nprocesses: [{pid: 5, memory: 1GiB}, {pid: 6, memory: 1GiB}]\n");
   ProcessInfoV2 list[2];
   unsigned count = 1;

@@ -2,31 +2,95 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <optional>
+#include <utility>
 
 #include "base/parse.h"
 #include "base/result.h"
 #include "base/yaml/yaml.h"
+#include "sources/nvml/nvml_slices.h"
 #include "sources/nvml/recording/recording.h"
 #include "sources/nvml/simulated/replay.h"
 
 namespace gpulens::nvml {
 namespace {
 
+// By line: names; architecture, compute capability, PCI ids, memory in MiB (total, reserved, BAR1), bus
+// width; power in mW (idle, limit, lowest limit), clocks in MHz (idle, max, memory, video), temperatures
+// (idle, busy); PCIe (generation, width), NVLink (links, version, MB/s), fans, idle state, MIG, coherent,
+// consumer.
+// clang-format off
+constexpr FakeModel kModels[] = {
+    {"A100", "NVIDIA A100-SXM4-40GB", "92.00.45.00.03", "G506.0200.00.04",
+     kAmpere, 8, 0, 0x20B010DE, 0x134710DE, 40960, 583, 65536, 5120,
+     52000, 400000, 100000, 210, 1410, 1215, 1290, 31, 66,
+     4, 16, 12, 3, 25781, 0, 0, true, false},
+    {"H100", "NVIDIA H100 80GB HBM3", "96.00.74.00.09", "G520.0200.00.05",
+     kHopper, 9, 0, 0x233010DE, 0x16C110DE, 81559, 479, 131072, 5120,
+     71000, 700000, 200000, 345, 1980, 2619, 1545, 33, 69,
+     5, 16, 18, 4, 26562, 0, 0, true, false},
+    {"H200", "NVIDIA H200", "96.00.A5.00.01", "G520.0200.00.05",
+     kHopper, 9, 0, 0x233510DE, 0x18BE10DE, 143771, 480, 262144, 6144,
+     76000, 700000, 200000, 345, 1980, 3201, 1545, 32, 68,
+     5, 16, 18, 4, 26562, 0, 0, true, false},
+    {"B200", "NVIDIA B200", "97.00.82.00.19", "B200.0200.00.01",
+     kBlackwell, 10, 0, 0x290110DE, 0x199910DE, 183359, 745, 262144, 8192,
+     140000, 1000000, 200000, 120, 1965, 3996, 1620, 35, 74,
+     5, 16, 18, 5, 53125, 0, 0, true, false},
+    {"GB200", "NVIDIA GB200", "97.00.89.00.10", "G530.0200.00.01",
+     kBlackwell, 10, 0, 0x294110DE, 0x204610DE, 189471, 815, 262144, 8192,
+     150000, 1200000, 200000, 120, 2062, 3996, 1717, 36, 70,
+     5, 16, 18, 5, 53125, 0, 0, true, true},
+    // An SoC: its memory is the machine's; the library reports all of it, or nothing with unified_only.
+    {"GB10", "NVIDIA GB10", "9a.0b.14.00.00", "",
+     kBlackwell, 12, 1, 0x2E1210DE, 0x000010DE, 122570, 0, 0, 256,
+     4000, 140000, 100000, 208, 2418, 4266, 2418, 38, 72,
+     5, 16, 0, 0, 0, 0, 0, false, true, true},
+    {"L4", "NVIDIA L4", "95.04.29.00.06", "G193.0200.00.01",
+     kAda, 8, 9, 0x27B810DE, 0x16CA10DE, 23034, 457, 32768, 192,
+     13000, 72000, 40000, 210, 2040, 6251, 1770, 34, 76,
+     4, 16, 0, 0, 0, 0, 8, false, false},
+    {"RTX4090", "NVIDIA GeForce RTX 4090", "95.02.3C.40.6B", "G002.0000.00.03",
+     kAda, 8, 9, 0x268410DE, 0x167C10DE, 24564, 510, 256, 384,
+     22000, 450000, 150000, 210, 3105, 10501, 2415, 32, 68,
+     4, 16, 0, 0, 0, 3, 8, false, false, true},
+    {"T4", "Tesla T4", "90.04.96.00.02", "G183.0200.00.02",
+     kTuring, 7, 5, 0x1EB810DE, 0x12A210DE, 15360, 255, 256, 256,
+     10000, 70000, 60000, 300, 1590, 5001, 1470, 35, 75,
+     3, 16, 0, 0, 0, 0, 8, false, false},
+    {"V100", "Tesla V100-SXM2-32GB", "88.00.80.00.01", "G503.0203.00.04",
+     kVolta, 7, 0, 0x1DB510DE, 0x124910DE, 32768, 270, 32768, 4096,
+     40000, 300000, 150000, 135, 1530, 877, 1372, 34, 64,
+     3, 16, 6, 2, 25781, 0, 0, false, false},
+};
+// clang-format on
+
 constexpr size_t kMaxSteps = 256;
 constexpr std::string_view kProfileLine = "profile line ";
+
+constexpr double kTurn = 2 * std::numbers::pi;
+
+double StepsLength(const FakeLoad& load) noexcept {
+  double length = 0;
+  for (const FakeLoad::Step& step : load.steps) length += step.seconds;
+  return length;
+}
+
+double StepsIntegral(const FakeLoad& load, double until) noexcept {
+  double sum = 0;
+  for (const FakeLoad::Step& step : load.steps) {
+    double part = std::min(step.seconds, until);
+    sum += part * step.level;
+    until -= part;
+  }
+  return sum;
+}
 
 class Fields : public YamlFields {
  public:
   explicit Fields(const YamlNode& map) : YamlFields(map, kProfileLine) {}
 };
-
-void ReadWhen(YamlFields& in, FakeWhen& out) {
-  in.Number("gpu", out.gpu, -1, kMaxFakeGpus - 1).Number("from", out.from, 0, 1e9);
-  double length = -1;
-  in.Number("to", out.to, 0, 1e18).Number("for", length, 0, 1e9);
-  if (length >= 0) out.to = out.from + length;
-}
 
 Status ReadSteps(const YamlNode& node, FakeLoad& out) {
   out.steps.clear();
@@ -94,7 +158,7 @@ Status ReadEach(const YamlNode& node, FakeProfile& out) {
 Status ReadProcess(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakeProcess process;
-  ReadWhen(in, process.when);
+  process.when.Read(in, kMaxFakeGpus);
   in.Number("pid", process.pid, 1, 1 << 22);
   in.Choice("type", process.type, {"compute", "graphics", "mps"});
   in.Bytes("memory", process.bytes).Bytes("swing", process.swing).Number("period", process.period, 0.1, 1e6);
@@ -111,7 +175,7 @@ Status ReadProcess(const YamlNode& node, FakeProfile& out) {
 Status ReadFault(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakeFault fault;
-  ReadWhen(in, fault.when);
+  fault.when.Read(in, kMaxFakeGpus);
   in.Number("amount", fault.amount, 1, 1 << 30);
   in.Choice("counter", fault.counter,
             {"ecc_corrected", "ecc_uncorrected", "remapped_correctable", "remapped_uncorrectable",
@@ -123,23 +187,125 @@ Status ReadFault(const YamlNode& node, FakeProfile& out) {
 }
 
 Status ReadRule(const YamlNode& node, std::string_view kind, std::vector<FakeRule>& out) {
-  const bool error = kind == "errors", throttle = kind == "throttle";
   Fields in(node);
-  FakeRule rule;
-  ReadWhen(in, rule.when);
-  if (throttle) {
+  FakeRule& rule = out.emplace_back();
+  if (kind == "throttle") {
+    rule.when.Read(in, kMaxFakeGpus);
     in.Number("mask", rule.mask, 1, INT64_MAX);
     if (rule.mask == 0) in.Fail("mask", "is missing");
   } else {
-    in.String("call", rule.call).Number("nth", rule.nth, 1, 1 << 30);
-    if (rule.call.empty()) in.Fail("call", "is missing");
+    rule.ReadCall(in, kMaxFakeGpus, kind == "errors", 999);
   }
-  if (error) {
-    in.Number("code", rule.code, 1, 999);
-    if (rule.code == 0) in.Fail("code", "is missing");
-  }
-  out.push_back(rule);
   return in.Done();
+}
+
+constexpr std::pair<std::string_view, uint64_t> kEventTypes[] = {
+    {"ecc_corrected", kEventEccCorrected},
+    {"ecc_uncorrected", kEventEccUncorrected},
+    {"performance_state", kEventPerformanceState},
+    {"xid", kEventXid},
+    {"clock", kEventClock},
+    {"power_source", kEventPowerSource},
+    {"mig_config", kEventMigConfig},
+    {"ecc_storm", kEventEccStorm},
+    {"dram_retired", kEventDramRetired},
+    {"dram_retirement_failed", kEventDramRetirementFailed},
+    {"poison_contained", kEventPoisonContained},
+    {"poison_uncontained", kEventPoisonUncontained},
+    {"gpu_unavailable", kEventGpuUnavailable},
+    {"recovery_action", kEventRecoveryAction},
+};
+
+// The GPU must be named and there.
+void ReadPlace(YamlFields& row, const FakeProfile& profile, FakeWhen& out) {
+  row.Number("gpu", out.gpu, 0, static_cast<int64_t>(profile.gpus.size()) - 1);
+  row.Number("from", out.from, 0, 1e9).Number("to", out.to, 0, 1e9);
+  if (out.gpu < 0) row.FailAt(row.map(), "gpu is missing");
+}
+
+// "3g.40gb", "1c.3g.40gb", "1g.10gb+me".
+bool ReadProfileName(FakeMig& mig) {
+  std::string_view rest = mig.profile;
+  std::string_view part = TakeUntil(rest, '.');
+  std::optional<unsigned> compute;
+  if (part.ends_with('c')) {
+    compute = ParseInt<unsigned>(part.substr(0, part.size() - 1));
+    if (!compute) return false;
+    part = TakeUntil(rest, '.');
+  }
+  std::string_view memory = TakeUntil(rest, '+');
+  if (!part.ends_with('g') || !memory.ends_with("gb")) return false;
+  std::optional<unsigned> slices = ParseInt<unsigned>(part.substr(0, part.size() - 1));
+  std::optional<unsigned> gigabytes = ParseInt<unsigned>(memory.substr(0, memory.size() - 2));
+  if (!slices || !gigabytes || *slices == 0 || *slices > 7 || *gigabytes == 0 || *gigabytes > 512)
+    return false;
+  mig.slices = *slices;
+  mig.compute_slices = compute.value_or(*slices);
+  mig.gigabytes = *gigabytes;
+  return true;
+}
+
+Status ReadMig(const YamlNode& node, FakeProfile& out) {
+  YamlFields row(node, kProfileLine);
+  FakeMig mig;
+  ReadPlace(row, out, mig.when);
+  row.String("profile", mig.profile).Number("instance", mig.instance, 0, 255);
+  row.Number("compute", mig.compute, 0, 255).Number("load", mig.load, 0, 1);
+  RETURN_IF_ERROR(row.Done());
+  if (!ReadProfileName(mig)) row.FailAt(node, "profile must be like 3g.40gb");
+  if (!node.Find("instance")) row.FailAt(node, "instance is missing");
+  mig.slot = static_cast<unsigned>(std::count_if(
+      out.mig.begin(), out.mig.end(), [&](const FakeMig& other) { return other.when.gpu == mig.when.gpu; }));
+  if (mig.slot >= kMaxFakeMig) row.FailAt(node, "too many instances on one GPU");
+  out.mig.push_back(std::move(mig));
+  return row.status();
+}
+
+Status ReadVgpu(const YamlNode& node, FakeProfile& out) {
+  YamlFields row(node, kProfileLine);
+  FakeVgpu vgpu;
+  ReadPlace(row, out, vgpu.when);
+  row.Number("id", vgpu.id, 1, 4'294'967'294).String("type", vgpu.type).String("vm", vgpu.vm);
+  row.String("driver", vgpu.driver).Bytes("memory", vgpu.bytes).Number("sm", vgpu.sm, 0, 1000);
+  row.Number("memory_use", vgpu.memory, 0, 1000);
+  std::string licensed = "true";
+  row.String("licensed", licensed);
+  vgpu.licensed = licensed == "true";
+  if (vgpu.id == 0) row.FailAt(node, "id is missing");
+  out.vgpus.push_back(std::move(vgpu));
+  return row.Done();
+}
+
+Status ReadEvent(const YamlNode& node, bool xid, FakeProfile& out) {
+  YamlFields row(node, kProfileLine);
+  FakeEvent event;
+  FakeWhen when;
+  ReadPlace(row, out, when);
+  row.Number("at", event.at, 0, 1e9).Number("instance", event.instance, 0, 255);
+  event.gpu = static_cast<unsigned>(std::max(when.gpu, 0));
+  if (xid) {
+    event.type = kEventXid;
+    row.Number("code", event.data, 1, 4095);
+    if (event.data == 0) row.FailAt(node, "code is missing");
+  } else {
+    std::string type;
+    row.String("type", type).Number("data", event.data, 0, 1'000'000'000'000'000);
+    auto found = std::find_if(std::begin(kEventTypes), std::end(kEventTypes),
+                              [&](const auto& known) { return known.first == type; });
+    if (found == std::end(kEventTypes)) row.FailAt(node, "type has an unknown value '" + type + "'");
+    else event.type = found->second;
+  }
+  out.events.push_back(event);
+  return row.Done();
+}
+
+Status ReadBoard(const YamlNode& node, FakeProfile& out) {
+  std::optional<unsigned> board = ParseInt<unsigned>(node.text);
+  if (!board || *board >= 64 || out.boards.size() >= out.gpus.size()) {
+    return YamlError(kProfileLine, node.mark.line, "boards has one number per GPU");
+  }
+  out.boards.push_back(*board);
+  return Ok();
 }
 
 Result<FakeProfile> Read(const YamlNode& root) {
@@ -183,10 +349,16 @@ Result<FakeProfile> Read(const YamlNode& root) {
     out.gpus[i].board = i;
     out.gpus[i].load.phase = std::fmod(out.gpus[i].load.phase + static_cast<double>(i) / count, 1.0);
   }
-  RETURN_IF_ERROR(ReadFakeParts(in, out.gpus.size(), out.parts));
-  for (const FakeMig& mig : out.parts.mig) out.gpus[static_cast<size_t>(mig.when.gpu)].mig = true;
-  for (size_t i = 0; i < out.parts.boards.size(); ++i) out.gpus[i].board = out.parts.boards[i];
   using Node = const YamlNode&;
+  if (const YamlNode* mig = in.Child("mig"); mig && mig->kind == YamlNode::kList) {
+    RETURN_IF_ERROR(in.List("mig", [&](Node node) { return ReadMig(node, out); }));
+  }
+  RETURN_IF_ERROR(in.List("vgpus", [&](Node node) { return ReadVgpu(node, out); }));
+  RETURN_IF_ERROR(in.List("xids", [&](Node node) { return ReadEvent(node, true, out); }));
+  RETURN_IF_ERROR(in.List("boards", [&](Node node) { return ReadBoard(node, out); }));
+  RETURN_IF_ERROR(in.List("events", [&](Node node) { return ReadEvent(node, false, out); }));
+  for (const FakeMig& mig : out.mig) out.gpus[static_cast<size_t>(mig.when.gpu)].mig = true;
+  for (size_t i = 0; i < out.boards.size(); ++i) out.gpus[i].board = out.boards[i];
   RETURN_IF_ERROR(in.List("each", [&](Node node) { return ReadEach(node, out); }));
   RETURN_IF_ERROR(in.List("missing", [&](Node node) { return out.missing.push_back(node.text), Ok(); }));
   RETURN_IF_ERROR(in.List("processes", [&](Node node) { return ReadProcess(node, out); }));
@@ -201,15 +373,82 @@ Result<FakeProfile> Read(const YamlNode& root) {
 
 }  // namespace
 
+const FakeModel* FindFakeModel(std::string_view key) noexcept {
+  for (const FakeModel& model : kModels) {
+    if (model.key == key) return &model;
+  }
+  return nullptr;
+}
+
+std::string_view FakeModelNames() noexcept {
+  return "A100, H100, H200, B200, GB200, GB10, L4, RTX4090, T4, V100";
+}
+
+double FakeLoad::At(double seconds) const noexcept {
+  switch (kind) {
+    case Kind::kConstant: return level;
+    case Kind::kSine: return level + amplitude * std::sin(kTurn * (seconds / period + phase));
+    case Kind::kSteps: break;
+  }
+  double left = std::fmod(seconds + phase * StepsLength(*this), StepsLength(*this));
+  for (const Step& step : steps) {
+    if (left < step.seconds) return step.level;
+    left -= step.seconds;
+  }
+  return steps.back().level;
+}
+
+double FakeLoad::Integral(double seconds) const noexcept {
+  switch (kind) {
+    case Kind::kConstant: return level * seconds;
+    case Kind::kSine: {
+      double swing = std::cos(kTurn * phase) - std::cos(kTurn * (seconds / period + phase));
+      return level * seconds + amplitude * period / kTurn * swing;
+    }
+    case Kind::kSteps: break;
+  }
+  double length = StepsLength(*this), offset = phase * length;
+  auto from_zero = [&](double t) {
+    return std::floor(t / length) * StepsIntegral(*this, length) + StepsIntegral(*this, std::fmod(t, length));
+  };
+  return from_zero(seconds + offset) - from_zero(offset);
+}
+
+double FakeLoad::Mean(double seconds, double window) const noexcept {
+  double from = std::max(0.0, seconds - window);
+  if (seconds - from < 1e-3) return At(seconds);
+  return (Integral(seconds) - Integral(from)) / (seconds - from);
+}
+
+std::string_view DemoProfile() noexcept {
+  return R"(# Eight H100 that train: busy, with a pause between the epochs.
+model: H100
+gpus: 8
+nvlink_share: 0.55
+pcie_share: 0.12
+load: {kind: sine, level: 0.78, amplitude: 0.2, period: 45}
+each:
+  - {gpu: 6, load: {kind: steps, steps: [[40, 0.95], [20, 0.1]]}}
+  - {gpu: 7, load: {kind: constant, level: 0.05}, nvlink_share: 0.05}
+processes:
+  - {pid: 41000, memory: 52GiB, swing: 6GiB, period: 90}
+  - {gpu: 7, pid: 52000, memory: 4GiB}
+faults:
+  - {gpu: 2, counter: ecc_corrected, amount: 3, from: 60}
+throttle:
+  - {gpu: 4, mask: 0x20, from: 30, for: 20}
+)";
+}
+
 Result<FakeProfile> ParseFakeProfile(const std::string& yaml) {
   if (!IsRecording(yaml)) {
     ASSIGN_OR_RETURN(YamlTree tree, ReadYaml(yaml, {}, "profile"));
     return Read(tree.top());
   }
-  ASSIGN_OR_RETURN(Recording recording, ReadRecording(yaml));
+  ASSIGN_OR_RETURN(NvmlRecording recording, ReadRecording(yaml));
   ASSIGN_OR_RETURN(YamlTree tree, ReadYaml("gpus: " + std::to_string(recording.gpus.size()), {}, "profile"));
   ASSIGN_OR_RETURN(FakeProfile out, Read(tree.top()));
-  out.recording = std::make_shared<const Recording>(std::move(recording));
+  out.recording = std::make_shared<const NvmlRecording>(std::move(recording));
   return out;
 }
 

@@ -10,14 +10,75 @@
 
 #include <gpulens/status.h>
 
-#include "sources/nvml/simulated/fake_models.h"
-#include "sources/nvml/simulated/fake_parts.h"
+#include "reader/simulated.h"
 
 namespace gpulens::nvml {
 
-struct Recording;
+using reader::FakeRule;
+using reader::FakeWhen;
+
+struct NvmlRecording;
 
 inline constexpr unsigned kMaxFakeGpus = 16;
+
+// A GPU model, in round figures of real boards.
+
+// FakeModel::architecture, as the library numbers them.
+inline constexpr unsigned kVolta = 5, kTuring = 6, kAmpere = 7, kAda = 8, kHopper = 9, kBlackwell = 10;
+
+struct FakeModel {
+  std::string_view key, name, vbios, inforom;
+  unsigned architecture, cc_major, cc_minor;
+  unsigned device_id, subsystem_id;
+  uint64_t memory_mib, reserved_mib, bar1_mib;
+  unsigned bus_width;
+  unsigned idle_mw, limit_mw, min_limit_mw;
+  unsigned idle_clock, max_clock, memory_clock, video_clock;  // MHz
+  unsigned idle_temperature, busy_temperature;                // Cel
+  unsigned pcie_gen, pcie_width;
+  unsigned links, link_version, link_mb_per_s;
+  unsigned fans, idle_state;
+  bool mig, coherent;
+  bool consumer = false;  // No ECC, no repair of memory, no fabric.
+};
+
+// Null when there is no such model ("H100").
+const FakeModel* FindFakeModel(std::string_view key) noexcept;
+// "A100, H100, …" for messages.
+std::string_view FakeModelNames() noexcept;
+
+inline constexpr unsigned kMaxFakeMig = 8;  // MIG devices of one GPU, over all times.
+inline constexpr unsigned kNoFakeInstance = ~0U;
+
+// mig: [{gpu: 0, profile: 3g.40gb, instance: 1, compute: 0, load: 0.5, from: 0, to: 60}]
+struct FakeMig {
+  FakeWhen when;        // One GPU.
+  std::string profile;  // "3g.40gb", "1c.3g.40gb"
+  unsigned instance = 0, compute = 0;
+  unsigned slices = 0, compute_slices = 0, gigabytes = 0;  // Of the profile.
+  double load = -1;   // Busy share; below 0: that of the GPU, where a process runs in it.
+  unsigned slot = 0;  // Among those of its GPU: its place in the library's list.
+};
+
+// vgpus: [{gpu: 0, id: 3251634213, type: NVIDIA L40S-8Q, vm: vm-7, memory: 4GiB, sm: 35}]
+struct FakeVgpu {
+  FakeWhen when;  // One GPU.
+  unsigned id = 0;
+  std::string type = "NVIDIA L40S-8Q", vm, driver = "580.95.05";
+  double bytes = 0;
+  unsigned sm = 0, memory = 0;  // %
+  bool licensed = true;
+};
+
+// xids: [{gpu: 0, code: 79, at: 5}]; events: [{gpu: 0, type: ecc_uncorrected, data: 1, at: 5}]
+struct FakeEvent {
+  unsigned gpu = 0;
+  uint64_t type = 0, data = 0;  // As in DeviceEvent.
+  double at = 0;                // Seconds since the library was opened.
+  unsigned instance = kNoFakeInstance;
+
+  friend bool operator==(const FakeEvent&, const FakeEvent&) = default;
+};
 
 // Busy share over time, 0 to 1. `Integral` is exact, so that energy is the integral of power.
 struct FakeLoad {
@@ -72,14 +133,6 @@ struct FakeFault {
   unsigned amount = 1;
 };
 
-struct FakeRule {
-  FakeWhen when;
-  std::string call;   // A symbol, or "*" for every call that takes a GPU.
-  int code = 0;       // An error: what is answered.
-  uint64_t nth = 0;   // Only the nth call, when not 0.
-  uint64_t mask = 0;  // A throttle: reasons added.
-};
-
 struct FakeGpu {
   FakeLoad load;
   double nvlink_share = 0.5, pcie_share = 0.1;  // Of the full rate, at full load.
@@ -101,9 +154,12 @@ struct FakeProfile {
   std::vector<FakeProcess> processes;
   std::vector<FakeFault> faults;
   std::vector<FakeRule> errors, hangs, throttles;
-  FakeParts parts;
-  std::shared_ptr<const Recording> recording;  // What is replayed in place of the model; null: nothing.
-  bool recording_holds = false;                // At its end; else it begins anew.
+  std::vector<FakeMig> mig;
+  std::vector<FakeVgpu> vgpus;
+  std::vector<FakeEvent> events;
+  std::vector<unsigned> boards;  // boards: [4, 7], which board each GPU is; no more than there are GPUs
+  std::shared_ptr<const NvmlRecording> recording;  // Replayed in place of the model when not null.
+  bool recording_holds = false;                    // At its end; else it repeats.
 };
 
 // A profile, or a recording, which is then replayed. kInvalidArgument names line and key.

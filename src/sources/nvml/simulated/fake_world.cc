@@ -1,21 +1,24 @@
 #include "sources/nvml/simulated/fake_world.h"
 
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <numbers>
 
-#include "base/files.h"
+#include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/recording/recording.h"
-#include "sources/nvml/simulated/fake_profile.h"
 
 namespace gpulens::nvml {
 namespace {
 
-constexpr int64_t kLookEveryNs = 20'000'000;
 constexpr double kMib = 1024.0 * 1024.0;
-constexpr unsigned kSuccessCode = 0, kUnknownCode = 999;
 
 double PowerAt(const FakeModel& model, double busy) noexcept {
   return model.idle_mw + (model.limit_mw * 0.97 - model.idle_mw) * busy;
@@ -39,7 +42,7 @@ void FillMemory(FakeView& view) {
   view.reserved = model.reserved_mib << 20;
   uint64_t left = view.total - view.reserved;
   for (const FakeProcess& rule : view.profile->processes) {
-    if (!rule.when.Holds(static_cast<int>(view.index), view.since_open)) continue;
+    if (!rule.when.Holds(view.index, view.since_open)) continue;
     GpuProcess process;
     process.pid = rule.when.gpu < 0 ? rule.pid + view.index : rule.pid;
     process.type = static_cast<ProcessType>(rule.type);
@@ -67,7 +70,7 @@ void FillState(FakeView& view) {
   if (view.busy < 0.01) view.reasons |= 0x1;
   if (view.busy > 0.97) view.reasons |= 0x4;
   for (const FakeRule& rule : view.profile->throttles) {
-    if (rule.when.Holds(static_cast<int>(view.index), view.since_open)) view.reasons |= rule.mask;
+    if (rule.when.Holds(view.index, view.since_open)) view.reasons |= rule.mask;
   }
   double clock = view.ClockOf(view.busy);
   if (view.reasons & 0x60) clock *= 0.75;
@@ -75,22 +78,65 @@ void FillState(FakeView& view) {
   view.clock = static_cast<unsigned>(std::max(clock, double{15}) / 15) * 15;
 }
 
-constexpr double kTurn = 2 * std::numbers::pi;
-
-double StepsLength(const FakeLoad& load) noexcept {
-  double length = 0;
-  for (const FakeLoad::Step& step : load.steps) length += step.seconds;
-  return length;
+void Rest(int64_t ns) noexcept {
+  timespec wait{.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+  ::nanosleep(&wait, nullptr);
 }
 
-double StepsIntegral(const FakeLoad& load, double until) noexcept {
-  double sum = 0;
-  for (const FakeLoad::Step& step : load.steps) {
-    double part = std::min(step.seconds, until);
-    sum += part * step.level;
-    until -= part;
+// As bugs of drivers do; without a core file, since nothing is to be looked for in it. Comes back from those
+// ends that take the process from its agent alone.
+void Die(FaultEnd how) {
+  constexpr int kFiles = 64;
+  constexpr size_t kLeak = size_t{64} << 20, kPage = 4096;
+  ::prctl(PR_SET_DUMPABLE, 0);
+  switch (how) {
+    case FaultEnd::kAbort: std::abort();
+    case FaultEnd::kExit: std::exit(3);
+    case FaultEnd::kClose:
+      for (int fd = 3; fd < kFiles; ++fd) ::close(fd);
+      return;
+    case FaultEnd::kGarbage:
+      for (int fd = 3; fd < kFiles; ++fd)
+        static_cast<void>(::send(fd, "garbage", 7, MSG_NOSIGNAL | MSG_DONTWAIT));
+      return;
+    case FaultEnd::kStop: ::raise(SIGSTOP); return;
+    case FaultEnd::kMemory:
+      // Never given back: that is the fault. It is volatile so that the compiler does not leave it out.
+      if (auto* kept = static_cast<volatile char*>(std::malloc(kLeak))) {
+        for (size_t i = 0; i < kLeak; i += kPage) kept[i] = 1;
+      }
+      return;
+    case FaultEnd::kFiles:
+      for (int i = 0; i < 100; ++i) static_cast<void>(::dup(2));
+      return;
+    default: break;
   }
-  return sum;
+  ::raise(SIGSEGV);
+  std::abort();
+}
+
+void PutReading(FakeView& view, FaultReading reading, uint64_t bits) noexcept {
+  auto narrow = static_cast<unsigned>(bits);
+  switch (reading) {
+    case FaultReading::kPower: view.power_mw = view.power_mean_mw = narrow; break;
+    case FaultReading::kEnergy: view.flows[static_cast<size_t>(FakeFlow::kEnergyMillijoules)] = bits; break;
+    case FaultReading::kTemperature: view.core_temperature = narrow; break;
+    case FaultReading::kUtilization: view.utilization = narrow; break;
+    case FaultReading::kMemory: view.used = bits; break;
+    case FaultReading::kClock: view.clock = narrow; break;
+    case FaultReading::kCount: break;
+  }
+}
+
+uint64_t ReadingOf(const FakeView& view, FaultReading reading) noexcept {
+  switch (reading) {
+    case FaultReading::kPower: return view.power_mean_mw;
+    case FaultReading::kEnergy: return view.flows[static_cast<size_t>(FakeFlow::kEnergyMillijoules)];
+    case FaultReading::kTemperature: return view.core_temperature;
+    case FaultReading::kUtilization: return view.utilization;
+    case FaultReading::kMemory: return view.used;
+    default: return view.clock;
+  }
 }
 
 }  // namespace
@@ -98,8 +144,7 @@ double StepsIntegral(const FakeLoad& load, double until) noexcept {
 unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
   unsigned sum = 0;
   for (const FakeFault& fault : profile->faults) {
-    if (fault.counter == counter && fault.when.Holds(static_cast<int>(index), since_open))
-      sum += fault.amount;
+    if (fault.counter == counter && fault.when.Holds(index, since_open)) sum += fault.amount;
   }
   return sum + CountOf(*faults, counter, static_cast<int>(index), boot_ns);
 }
@@ -107,8 +152,7 @@ unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
 uint64_t FakeView::ThrottledNs(uint64_t mask) const noexcept {
   double sum = 0;
   for (const FakeRule& rule : profile->throttles) {
-    if ((rule.mask & mask) == 0 || (rule.when.gpu >= 0 && rule.when.gpu != static_cast<int>(index))) continue;
-    sum += std::max(0.0, std::min(since_open, rule.when.to) - rule.when.from);
+    if (rule.mask & mask) sum += rule.when.HeldFor(index, since_open);
   }
   return static_cast<uint64_t>(sum * 1e9);
 }
@@ -143,11 +187,8 @@ FakeWorld& FakeWorld::Get() {
   return *world;
 }
 
-double FakeWorld::Seconds() const noexcept { return static_cast<double>(clock_->Now().boot_ns) * 1e-9; }
-
-double FakeWorld::SinceOpen() const noexcept {
-  return static_cast<double>(clock_->Now().boot_ns - opened_ns_) * 1e-9;
-}
+FakeWorld::FakeWorld()
+    : FakeMachine({"NVML", "GPULENS_FAKE_NVML", DemoProfile(), ParseFakeProfile, kMaxRecordingBytes}) {}
 
 // Loads run from the boot of the machine, not from the start of a process: a reader process that is
 // restarted finds its counters where they would be.
@@ -160,7 +201,7 @@ double FakeWorld::Flow(const FakeProfile& profile, unsigned index, FakeFlow flow
 }
 
 void FakeWorld::Replace(FakeProfile profile) {
-  double now = Seconds();
+  double now = SecondsSince(0);
   for (unsigned i = 0; i < kMaxFakeGpus; ++i) {
     for (size_t f = 0; f < kFakeFlows; ++f) {
       auto flow = static_cast<FakeFlow>(f);
@@ -169,7 +210,7 @@ void FakeWorld::Replace(FakeProfile profile) {
       if (profile_ && i < profile.gpus.size()) base -= Flow(profile, i, flow, now);
     }
   }
-  profile_ = std::make_shared<const FakeProfile>(std::move(profile));
+  FakeMachine::Replace(std::move(profile));
   Number();
 }
 
@@ -186,33 +227,8 @@ Status FakeWorld::Use(const std::string& yaml, const Clock* clock) {
 }
 
 void FakeWorld::ReloadWhenChanged() {
-  int64_t now = RealClock().Now().boot_ns;
-  faults_.Look(now);
-  if (given_ || path_.empty() || now - last_look_ns_ < kLookEveryNs) return;
-  last_look_ns_ = now;
-  FileMark seen = MarkOf(path_);
-  if (!seen.there() || seen == seen_) return;
-  seen_ = seen;
-  std::string text;
-  if (!ReadFile(path_.c_str(), text, kMaxRecordingBytes)) return;
-  Result<FakeProfile> profile = ParseFakeProfile(text);
-  if (profile) {
-    Replace(*std::move(profile));
-  } else {
-    std::fprintf(stderr, "simulated NVML: %s: %s\n", path_.c_str(), profile.error().detail.c_str());
-  }
-}
-
-void FakeWorld::LoadLocked() {
-  if (given_ || profile_) return;
-  const char* path = std::getenv("GPULENS_FAKE_NVML");
-  if (path && *path) {
-    path_ = path;
-    last_look_ns_ = 0;
-    ReloadWhenChanged();
-  } else {
-    Replace(*ParseFakeProfile(std::string(DemoProfile())));
-  }
+  faults_.Look(RealClock().Now().boot_ns);
+  FakeMachine::ReloadWhenChanged();
 }
 
 std::shared_ptr<const FakeProfile> FakeWorld::Load() {
@@ -225,12 +241,12 @@ int FakeWorld::Open() {
   std::unique_lock lock(mutex_);
   opened_ns_ = clock_->Now().boot_ns;
   LoadLocked();
-  if (!profile_) return kUnknownCode;
-#ifdef GPULENS_FAKE_NVML_EXPORT
+  if (!profile_) return kUnknownError;
+#ifdef GPULENS_FAKE_EXPORT
   // A program that opens this file finds the functions of the models by their names.
   if (profile_->recording) {
     std::fprintf(stderr, "simulated NVML: a recording can be replayed by `library: simulated` only\n");
-    return kUnknownCode;
+    return kUnknownError;
   }
 #endif
   faults_.Look(RealClock().Now().boot_ns);
@@ -238,13 +254,8 @@ int FakeWorld::Open() {
   lock.unlock();
   int code = Enter("nvmlInit_v2", -1);
   lock.lock();
-  open_ = code == kSuccessCode;
+  open_ = code == kSuccess;
   return code;
-}
-
-bool FakeWorld::open() const noexcept {
-  std::lock_guard lock(mutex_);
-  return open_;
 }
 
 Instant FakeWorld::Now() const noexcept {
@@ -254,83 +265,141 @@ Instant FakeWorld::Now() const noexcept {
 
 double FakeWorld::OpenFor() const noexcept {
   std::lock_guard lock(mutex_);
-  return SinceOpen();
+  return SecondsSince(opened_ns_);
 }
 
-std::shared_ptr<const FakeProfile> FakeWorld::profile() {
-  std::lock_guard lock(mutex_);
-  return profile_;
-}
-
-uint64_t FakeWorld::Calls(std::string_view call, int gpu) {
-  std::lock_guard lock(mutex_);
-  auto found = calls_.find(std::string(call));
-  if (found == calls_.end()) return 0;
-  if (gpu >= 0) return found->second[static_cast<size_t>(gpu + 1)];
-  uint64_t sum = 0;
-  for (uint64_t count : found->second) sum += count;
-  return sum;
-}
-
-void FakeWorld::ForgetCalls() {
-  std::lock_guard lock(mutex_);
-  calls_.clear();
-}
-
-double FakeLoad::At(double seconds) const noexcept {
-  switch (kind) {
-    case Kind::kConstant: return level;
-    case Kind::kSine: return level + amplitude * std::sin(kTurn * (seconds / period + phase));
-    case Kind::kSteps: break;
-  }
-  double left = std::fmod(seconds + phase * StepsLength(*this), StepsLength(*this));
-  for (const Step& step : steps) {
-    if (left < step.seconds) return step.level;
-    left -= step.seconds;
-  }
-  return steps.back().level;
-}
-
-double FakeLoad::Integral(double seconds) const noexcept {
-  switch (kind) {
-    case Kind::kConstant: return level * seconds;
-    case Kind::kSine: {
-      double swing = std::cos(kTurn * phase) - std::cos(kTurn * (seconds / period + phase));
-      return level * seconds + amplitude * period / kTurn * swing;
+int FakeWorld::Enter(const char* call, int gpu) {
+  std::unique_lock lock(mutex_);
+  uint64_t number = CountCall(call, gpu);
+  auto hits = [&](const FakeRule& rule) { return rule.Hits(call, gpu, number, SecondsSince(opened_ns_)); };
+  bool delayed = false;
+  while (true) {
+    ReloadWhenChanged();
+    if (!profile_) return kUninitialized;
+    FaultGate gate = GateOf(*faults_.script(), {call, gpu, clock_->Now().boot_ns, opened_ns_, number});
+    if (gate.kind == FaultGate::kDie) {
+      Die(gate.how);
+      break;
     }
-    case Kind::kSteps: break;
+    bool hangs =
+        gate.kind == FaultGate::kWait || std::any_of(profile_->hangs.begin(), profile_->hangs.end(), hits);
+    if (!hangs && (gate.delay_ns == 0 || delayed)) {
+      if (gate.kind == FaultGate::kFail) return gate.code;
+      break;
+    }
+    // Looked at again and again, so that a hang ends when its rule or fault does.
+    lock.unlock();
+    Rest(hangs ? 5'000'000 : gate.delay_ns);
+    delayed = !hangs;
+    lock.lock();
   }
-  double length = StepsLength(*this), offset = phase * length;
-  auto from_zero = [&](double t) {
-    return std::floor(t / length) * StepsIntegral(*this, length) + StepsIntegral(*this, std::fmod(t, length));
-  };
-  return from_zero(seconds + offset) - from_zero(offset);
+  auto error = std::find_if(profile_->errors.begin(), profile_->errors.end(), hits);
+  return error == profile_->errors.end() ? 0 : static_cast<int>(error->code);
 }
 
-double FakeLoad::Mean(double seconds, double window) const noexcept {
-  double from = std::max(0.0, seconds - window);
-  if (seconds - from < 1e-3) return At(seconds);
-  return (Integral(seconds) - Integral(from)) / (seconds - from);
+bool FakeWorld::View(unsigned index, FakeView& out) {
+  std::lock_guard lock(mutex_);
+  if (!profile_ || index >= profile_->gpus.size()) return false;
+  FillAt(index, clock_->Now().boot_ns, out);
+  auto place = std::find(order_.begin(), order_.end(), index);
+  out.shown_index = place == order_.end() ? index : static_cast<unsigned>(place - order_.begin());
+  ApplyFaults(out);
+  return true;
 }
 
-std::string_view DemoProfile() noexcept {
-  return R"(# Eight H100 that train: busy, with a pause between the epochs.
-model: H100
-gpus: 8
-nvlink_share: 0.55
-pcie_share: 0.12
-load: {kind: sine, level: 0.78, amplitude: 0.2, period: 45}
-each:
-  - {gpu: 6, load: {kind: steps, steps: [[40, 0.95], [20, 0.1]]}}
-  - {gpu: 7, load: {kind: constant, level: 0.05}, nvlink_share: 0.05}
-processes:
-  - {pid: 41000, memory: 52GiB, swing: 6GiB, period: 90}
-  - {gpu: 7, pid: 52000, memory: 4GiB}
-faults:
-  - {gpu: 2, counter: ecc_corrected, amount: 3, from: 60}
-throttle:
-  - {gpu: 4, mask: 0x20, from: 30, for: 20}
-)";
+void FakeWorld::FillAt(unsigned index, int64_t boot_ns, FakeView& out) const {
+  double now = static_cast<double>(boot_ns) * 1e-9;
+  out = FakeView{};
+  out.profile = profile_.get();
+  out.model = profile_->model;
+  out.gpu = &profile_->gpus[index];
+  out.index = index;
+  out.faults = faults_.script();
+  out.boot_ns = boot_ns;
+  out.since_open = static_cast<double>(boot_ns - opened_ns_) * 1e-9;
+  out.seconds = now;
+  out.unix_us = clock_->Now().unix_ns / 1000;
+  out.busy = std::clamp(out.gpu->load.At(now), 0.0, 1.0);
+  out.busy_mean = std::clamp(out.gpu->load.Mean(now, 1), 0.0, 1.0);
+  out.utilization = static_cast<unsigned>(out.busy_mean * 100 + 0.5);
+  out.power_mw = out.PowerAt(now);
+  out.power_mean_mw = out.MeanPower();
+  int64_t reset_ns = LastReset(*out.faults, static_cast<int>(index), boot_ns);
+  for (size_t f = 0; f < kFakeFlows; ++f) {
+    auto flow = static_cast<FakeFlow>(f);
+    double value = memory_[index].base[f] + Flow(*profile_, index, flow, now);
+    if (reset_ns > 0)
+      value = Flow(*profile_, index, flow, now) -
+              Flow(*profile_, index, flow, static_cast<double>(reset_ns) * 1e-9);
+    out.flows[f] = static_cast<uint64_t>(std::max(0.0, value));
+  }
+  out.Fill();
+}
+
+void FakeWorld::ApplyFaults(FakeView& view) const {
+  for (const LiveFault& fault : *view.faults) {
+    if (!fault.Holds(static_cast<int>(view.index), view.boot_ns)) continue;
+    uint64_t& energy = view.flows[static_cast<size_t>(FakeFlow::kEnergyMillijoules)];
+    switch (fault.mode) {
+      case FaultMode::kThrottle: view.reasons |= fault.value; break;
+      case FaultMode::kWrongValue: PutReading(view, fault.reading, fault.value); break;
+      case FaultMode::kEnergyBackward: energy -= std::min(energy, uint64_t{fault.amount} * 1000); break;
+      case FaultMode::kStuck: {
+        FakeView then;
+        FillAt(view.index, fault.from_ns, then);
+        PutReading(view, fault.reading, ReadingOf(then, fault.reading));
+        break;
+      }
+      default: break;
+    }
+  }
+}
+
+void FakeWorld::UseFaults(std::vector<LiveFault> faults) {
+  std::lock_guard lock(mutex_);
+  faults_.Use(std::move(faults));
+}
+
+FaultScript FakeWorld::faults() {
+  std::lock_guard lock(mutex_);
+  ReloadWhenChanged();
+  return faults_.script();
+}
+
+int64_t FakeWorld::boot_ns() const noexcept {
+  std::lock_guard lock(mutex_);
+  return clock_->Now().boot_ns;
+}
+
+// As a library does when it is opened: who is there gets a number, in order.
+void FakeWorld::Number() {
+  order_.clear();
+  int64_t now = clock_->Now().boot_ns;
+  const std::vector<LiveFault>& faults = *faults_.script();
+  for (unsigned gpu = 0; gpu < profile_->gpus.size(); ++gpu) {
+    if (!IsVanished(faults, static_cast<int>(gpu), now)) order_.push_back(gpu);
+  }
+  for (const LiveFault& fault : faults) {
+    auto place = std::find(order_.begin(), order_.end(), static_cast<unsigned>(fault.gpu));
+    if (fault.mode != FaultMode::kRenumber || !fault.Holds(fault.gpu, now) || place == order_.end()) continue;
+    order_.erase(place);
+    order_.insert(order_.begin() + std::min<ptrdiff_t>(fault.index, std::ssize(order_)),
+                  static_cast<unsigned>(fault.gpu));
+  }
+}
+
+int FakeWorld::SlotOf(unsigned shown_index) const noexcept {
+  std::lock_guard lock(mutex_);
+  return shown_index < order_.size() ? static_cast<int>(order_[shown_index]) : -1;
+}
+
+unsigned FakeWorld::Count() {
+  std::lock_guard lock(mutex_);
+  ReloadWhenChanged();
+  unsigned count = 0;
+  for (unsigned gpu = 0; gpu < profile_->gpus.size(); ++gpu)
+    count += !IsVanished(*faults_.script(), static_cast<int>(gpu), clock_->Now().boot_ns);
+  return count;
 }
 
 }  // namespace gpulens::nvml

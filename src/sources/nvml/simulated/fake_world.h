@@ -5,14 +5,12 @@
 #include <array>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
-#include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/files.h"
-#include "sources/nvml/driver_protocol.h"
+#include "sources/nvml/reader_protocol.h"
 #include "sources/nvml/simulated/fake_profile.h"
 #include "sources/nvml/simulated/fault_watch.h"
 
@@ -58,8 +56,9 @@ struct FakeView {
 };
 
 // Thread-safe. A hang sleeps without the lock.
-class FakeWorld {
+class FakeWorld final : public reader::FakeMachine<FakeProfile, kMaxFakeGpus> {
  public:
+  FakeWorld();
   static FakeWorld& Get();
 
   // In place of GPULENS_FAKE_NVML, for tests in this process. `clock` outlives its use; null: the machine's.
@@ -74,7 +73,6 @@ class FakeWorld {
   std::shared_ptr<const FakeProfile> Load();
   // nvmlInit: reads the profile named by GPULENS_FAKE_NVML, else the demo; starts the time of rules.
   int Open();
-  bool open() const noexcept;
   Instant Now() const noexcept;  // By its clock.
   // Seconds since the library was opened.
   double OpenFor() const noexcept;
@@ -88,10 +86,6 @@ class FakeWorld {
   int SlotOf(unsigned shown_index) const noexcept;
   // How many GPUs a library that is opened now would find.
   unsigned Count();
-  std::shared_ptr<const FakeProfile> profile();
-
-  uint64_t Calls(std::string_view call, int gpu);
-  void ForgetCalls();
 
  private:
   struct GpuMemory {
@@ -99,27 +93,19 @@ class FakeWorld {
   };
 
   double Flow(const FakeProfile& profile, unsigned index, FakeFlow flow, double seconds) const;
-  void Replace(FakeProfile profile);
+  void Replace(FakeProfile profile) override;
   void ReloadWhenChanged();
-  void LoadLocked();
-  double Seconds() const noexcept;
-  double SinceOpen() const noexcept;
   void Number();
   void FillAt(unsigned index, int64_t boot_ns, FakeView& out) const;
   void ApplyFaults(FakeView& view) const;
 
-  mutable std::mutex mutex_;
-  const Clock* clock_ = &RealClock();
-  std::shared_ptr<const FakeProfile> profile_;
-  bool given_ = false, open_ = false;
-  std::string path_;
-  FileMark seen_;
-  int64_t last_look_ns_ = 0, opened_ns_ = 0;
   std::array<GpuMemory, kMaxFakeGpus> memory_;
   FaultWatch faults_;
-  std::vector<unsigned>
-      order_;  // The profile's number of each GPU that was there when the library was opened.
-  std::unordered_map<std::string, std::array<uint64_t, kMaxFakeGpus + 1>> calls_;
+  // The profile's number of each GPU that was there when the library was opened.
+  std::vector<unsigned> order_;
 };
+
+// A SymbolLookup. Null for a symbol it does not have, or that the profile lists as missing.
+void* FakeNvmlLookup(const char* name);
 
 }  // namespace gpulens::nvml

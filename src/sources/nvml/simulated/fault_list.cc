@@ -1,12 +1,10 @@
 #include "sources/nvml/simulated/fault_list.h"
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "base/parse.h"
 #include "base/result.h"
-#include "sources/nvml/simulated/fault_watch.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -90,9 +88,7 @@ class LineReader {
   bool Saw(std::string_view key) const { return std::find(seen_.begin(), seen_.end(), key) != seen_.end(); }
 
  private:
-  static std::string ModeNames() {
-    return FaultNames(kModes, [](const ModeRow& row) { return row.name; });
-  }
+  static std::string ModeNames() { return FaultNames(kModes, &ModeRow::name); }
 
   Status ReadMode(std::string_view value, LiveFault& out) {
     if (row_) return Wrong("mode", value, "each key once");
@@ -110,6 +106,16 @@ class LineReader {
     if (!number || *number < low || *number > high)
       return Wrong(key, value, std::to_string(low) + " to " + std::to_string(high));
     out = static_cast<T>(*number);
+    return Ok();
+  }
+
+  // A value of an enumeration by its name in `rows`, which are in its order.
+  template <class Rows, class Enum, class Name = std::identity>
+  static Status ReadName(std::string_view key, std::string_view value, const Rows& rows, Enum& out,
+                         Name name = {}) {
+    auto found = std::ranges::find(rows, value, name);
+    if (found == std::end(rows)) return Wrong(key, value, "one of " + FaultNames(rows, name));
+    out = static_cast<Enum>(found - std::begin(rows));
     return Ok();
   }
 
@@ -164,28 +170,9 @@ class LineReader {
       out.value = *bits;
       return Ok();
     }
-    if (key == "reading") {
-      const auto* found = std::find(std::begin(kReadings), std::end(kReadings), value);
-      if (found == std::end(kReadings))
-        return Wrong(key, value,
-                     "one of " + FaultNames(kReadings, [](std::string_view name) { return name; }));
-      out.reading = static_cast<FaultReading>(found - std::begin(kReadings));
-      return Ok();
-    }
-    if (key == "how") {
-      const auto* found = std::find(std::begin(kEnds), std::end(kEnds), value);
-      if (found == std::end(kEnds))
-        return Wrong(key, value, "one of " + FaultNames(kEnds, [](std::string_view name) { return name; }));
-      out.how = static_cast<FaultEnd>(found - std::begin(kEnds));
-      return Ok();
-    }
-    const auto* found = std::find_if(std::begin(kCounters), std::end(kCounters),
-                                     [&](const CounterRow& row) { return row.name == value; });
-    if (found == std::end(kCounters))
-      return Wrong(key, value,
-                   "one of " + FaultNames(kCounters, [](const CounterRow& row) { return row.name; }));
-    out.counter = found->counter;
-    return Ok();
+    if (key == "reading") return ReadName(key, value, kReadings, out.reading);
+    if (key == "how") return ReadName(key, value, kEnds, out.how);
+    return ReadName(key, value, kCounters, out.counter, &CounterRow::name);
   }
 
   const bool script_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <string_view>
@@ -19,8 +20,8 @@ namespace gpulens::nvml {
 // Used by one thread. Answers are one line; further ones are set apart by ';', which no word of a fault has.
 class FaultList {
  public:
-  // A fault in words, beginning at `now_ns`. `gpus`: how many GPUs the machine has; 0: not known. The answer
-  // returns what was understood. kInvalidArgument, or kExhausted at kMaxLiveFaults.
+  // Adds a fault, given in words, from `now_ns` on. `gpus`: how many GPUs the machine has; 0: unknown.
+  // Returns the fault as it was understood. kInvalidArgument, or kExhausted at kMaxLiveFaults.
   Result<std::string> Fail(std::string_view words, int64_t now_ns, size_t gpus);
   // Ends all faults, those of one GPU ("gpu=3"; faults of all GPUs stay) or one ("id=2").
   Result<std::string> Heal(std::string_view words, int64_t now_ns);
@@ -29,7 +30,7 @@ class FaultList {
   const std::vector<LiveFault>& faults() const noexcept { return faults_; }
 
  private:
-  // Forgets what is over and leaves nothing behind. A moment later: the library must have seen its end.
+  // Forgets faults that are over, a moment later, so that the library has seen their end.
   void Prune(int64_t now_ns);
 
   std::vector<LiveFault> faults_;
@@ -83,7 +84,8 @@ inline constexpr std::string_view kEnds[] = {"signal",  "abort", "exit",   "clos
                                              "garbage", "stop",  "memory", "files"};
 static_assert(std::size(kEnds) == static_cast<size_t>(FaultEnd::kCount));
 
-// The names that profiles have, too. `stays`: a count, which does not fall when the fault is healed.
+// In the order of FakeFault::Counter, with the names that profiles have, too. `stays`: a count, which does
+// not fall when the fault is healed.
 struct CounterRow {
   std::string_view name;
   FakeFault::Counter counter;
@@ -114,8 +116,7 @@ inline constexpr CounterRow kCounters[] = {
 inline const ModeRow& RowOf(FaultMode mode) noexcept { return kModes[static_cast<size_t>(mode)]; }
 
 inline const CounterRow& RowOf(FakeFault::Counter counter) noexcept {
-  return *std::find_if(std::begin(kCounters), std::end(kCounters) - 1,
-                       [&](const CounterRow& row) { return row.counter == counter; });
+  return kCounters[static_cast<size_t>(counter)];
 }
 
 inline bool HasKey(const ModeRow& row, std::string_view key) noexcept {
@@ -123,10 +124,10 @@ inline bool HasKey(const ModeRow& row, std::string_view key) noexcept {
                      [&](std::string_view one) { return one.substr(0, one.find('!')) == key; });
 }
 
-template <class Rows, class Name>
-std::string FaultNames(const Rows& rows, Name name) {
+template <class Rows, class Name = std::identity>
+std::string FaultNames(const Rows& rows, Name name = {}) {
   std::string out;
-  for (const auto& row : rows) out += (out.empty() ? "" : ", ") + std::string(name(row));
+  for (const auto& row : rows) out += (out.empty() ? "" : ", ") + std::string(std::invoke(name, row));
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Whatever stands in a script or on a command line, what is understood of it is written and read as the same.
+// Any bytes as a script or a command line: the faults parsed survive writing and reading.
 #include <cstdint>
 #include <cstdlib>
 
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     static_cast<void>(GateOf(*faults, {"nvmlDeviceGetPowerUsage", 3, kNow, 0, 1}));
   }
   FaultList list;
-  if (auto told = list.Fail(text, kNow, 8); told && told->find_first_of(";\n") != std::string::npos)
+  if (auto answer = list.Fail(text, kNow, 8); answer && answer->find_first_of(";\n") != std::string::npos)
     std::abort();
   if (!list.faults().empty()) {
     auto again = ParseFaultScript(FormatFaultScript(list.faults()));

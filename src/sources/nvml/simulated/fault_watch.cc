@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "base/files.h"
 #include "sources/nvml/simulated/fault_list.h"
 
 namespace gpulens::nvml {
@@ -116,8 +115,8 @@ std::string FaultHelp() {
     left.resize(std::max<size_t>(left.size() + 2, 44), ' ');
     out += left + std::string(row.help) + "\n";
   }
-  return out + "  reading: " + FaultNames(kReadings, [](std::string_view name) { return name; }) +
-         "\n  counter: " + FaultNames(kCounters, [](const CounterRow& row) { return row.name; }) +
+  return out + "  reading: " + FaultNames(kReadings) +
+         "\n  counter: " + FaultNames(kCounters, &CounterRow::name) +
          "\n  value: a number, 0x…, -1, all_ones or int_min\n";
 }
 

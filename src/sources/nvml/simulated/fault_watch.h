@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,7 +76,7 @@ struct LiveFault {
   bool Holds(int of_gpu, int64_t now_ns) const noexcept {
     return (gpu < 0 || gpu == of_gpu) && now_ns >= from_ns && now_ns < to_ns;
   }
-  // Whether a call is meant; `*` means those that take a GPU.
+  // Whether it concerns the call; `*` means all that take a GPU.
   bool Means(std::string_view a_call, int of_gpu) const noexcept {
     return call == a_call || (call == "*" && of_gpu >= 0);
   }
@@ -88,7 +87,7 @@ struct LiveFault {
 // time given. kInvalidArgument names the wrong word and what is allowed. `id` stays 0.
 Result<LiveFault> ParseFaultOrder(std::string_view words, int64_t now_ns);
 
-// A line of a script, and back. Whatever FormatFault writes is read again as the same.
+// A line of a script, and back: what FormatFault writes is read as the same fault.
 std::string FormatFault(const LiveFault& fault);
 std::string FormatFaultScript(const std::vector<LiveFault>& faults);
 Result<std::vector<LiveFault>> ParseFaultScript(std::string_view text);
@@ -97,20 +96,20 @@ Result<std::vector<LiveFault>> ParseFaultScript(std::string_view text);
 Result<int64_t> ParseFaultTime(std::string_view text);
 
 std::string_view FaultModeName(FaultMode mode) noexcept;
-// A count that stays when the fault is over: counters do not fall.
+// Whether the count stays when the fault is over, as counters do not fall.
 bool FaultLeavesCount(const LiveFault& fault) noexcept;
 // "GPU 3 · xid code=79 · since 4 s, for 6 s more", for people.
 std::string DescribeFault(const LiveFault& fault, int64_t now_ns);
 // A table of all modes with their keys.
 std::string FaultHelp();
 
-// The simulated library's side of a script of faults: reads it again when it has changed, and decides what a
-// call meets and what a GPU shows.
+// The simulated library's side of a fault script: reads it again when it has changed, and decides how a call
+// fails and what a GPU shows.
 
 // The variable that names the script's file.
 inline constexpr const char* kFaultFileVariable = "GPULENS_FAKE_NVML_FAULTS";
 
-// What a call meets at the gate.
+// What is to happen to a call.
 struct FaultGate {
   enum Kind : uint8_t { kPass, kFail, kWait, kDie } kind = kPass;
   int code = 0;                      // kFail
@@ -133,11 +132,11 @@ class FaultWatch {
  public:
   // Follows the file that the environment names; without one, nothing ever fails.
   FaultWatch();
-  // For tests: this instead.
+  // For tests, in place of the file.
   void Use(std::vector<LiveFault> faults);
 
   // Checks whether the file has changed, at most each 20 ms of `now_ns`. A wrong script is reported on
-  // stderr, and the faults before it go on.
+  // stderr, and the previous faults stay.
   void Look(int64_t now_ns);
   const FaultScript& script() const noexcept { return script_; }
 
@@ -149,7 +148,7 @@ class FaultWatch {
 };
 
 FaultGate GateOf(const std::vector<LiveFault>& faults, const FaultCall& call);
-// Whether the GPU is not there for a library that is opened at `now_ns`.
+// Whether a library that is opened at `now_ns` does not find the GPU.
 bool IsVanished(const std::vector<LiveFault>& faults, int gpu, int64_t now_ns) noexcept;
 // When the counters of the GPU restarted; 0: never.
 int64_t LastReset(const std::vector<LiveFault>& faults, int gpu, int64_t now_ns) noexcept;
@@ -157,7 +156,7 @@ int64_t LastReset(const std::vector<LiveFault>& faults, int gpu, int64_t now_ns)
 unsigned CountOf(const std::vector<LiveFault>& faults, FakeFault::Counter counter, int gpu,
                  int64_t now_ns) noexcept;
 
-// The event that a fault brings at its beginning, as in DeviceEvent. No type: none.
+// The event that a fault causes at its beginning, as in DeviceEvent; type 0: none.
 struct FaultEvent {
   uint64_t type = 0, data = 0;
 };

@@ -38,9 +38,9 @@ TEST(FaultOrder, IsUnderstood) {
   EXPECT_EQ(Fault("mode=hang call=nvmlEventSetWait_v2").gpu, -1) << "a call that takes no GPU";
 }
 
-TEST(FaultOrder, BadOnesAreToldWhatIsRight) {
+TEST(FaultOrder, BadOnesAreRefusedWithWhatIsAllowed) {
   struct {
-    const char *words, *told;
+    const char *words, *error;
   } const kBad[] = {
       {"", "mode is missing: one of lost, fallen_off_bus"},
       {"gpu=3", "mode is missing"},
@@ -69,10 +69,10 @@ TEST(FaultOrder, BadOnesAreToldWhatIsRight) {
       {"gpu=all mode=vanish", "one GPU with this mode"},
       {"gpu=3\x1b[31m mode=lost", "gpu=3?[31m"},
   };
-  for (auto [words, told] : kBad) {
+  for (auto [words, error] : kBad) {
     auto fault = ParseFaultOrder(words, kNow);
     ASSERT_FALSE(fault.ok()) << words;
-    EXPECT_THAT(fault.error().detail, HasSubstr(told)) << words;
+    EXPECT_THAT(fault.error().detail, HasSubstr(error)) << words;
   }
   EXPECT_FALSE(ParseFaultOrder(std::string(kMaxFaultLine + 1, 'x'), kNow).ok());
 }
@@ -139,7 +139,7 @@ TEST(FaultList, HasALimit) {
   EXPECT_TRUE(list.Fail("gpu=0 mode=lost", kNow + 11 * kSecond, 8).ok());
 }
 
-TEST(FaultGate, SaysWhatACallMeets) {
+TEST(FaultGate, DecidesTheOutcomeOfACall) {
   auto gate = [](const char* words, const char* call, int gpu, int64_t opened = 0, uint64_t number = 1) {
     return GateOf({Fault(words)}, {call, gpu, kNow, opened, number});
   };
@@ -165,7 +165,7 @@ TEST(FaultGate, SaysWhatACallMeets) {
             gate("gpu=3 mode=flaky code=999 seed=5", "nvmlDeviceGetName", 3, 0, 8).kind);
 }
 
-TEST(FaultCounts, BeginAnewWithAReset) {
+TEST(FaultCounts, StartAtZeroAfterAReset) {
   std::vector<LiveFault> faults = {Fault("gpu=0 mode=ecc_correctable amount=3"),
                                    Fault("gpu=0 mode=reset for=1", kNow + kSecond),
                                    Fault("gpu=0 mode=counter counter=links_down amount=2 for=1")};

@@ -7,22 +7,21 @@
 #include <utility>
 
 #include "base/files.h"
-#include "sources/nvml/recording/recording.h"
 #include "sources/nvml/simulated/fake_call.h"
 
 namespace gpulens::nvml {
 namespace {
 
-void QueryIn(Question& question, const ReplayCall& call, bool& first, Device device) {
+void QueryIn(CallQuestion& question, const ReplayCall& call, bool& first, Device device) {
   if (!std::exchange(first, false)) question.Add(call.PeerName(device));
 }
 template <class P>
-void QueryIn(Question& question, const ReplayCall&, bool&, P parameter) {
+void QueryIn(CallQuestion& question, const ReplayCall&, bool&, P parameter) {
   question.In(parameter);
 }
 
-int PutAnswer(const ReplayCall& call, Question question, auto... parameters) {
-  Answer answer = call.Find(std::move(question).Take());
+int PutAnswer(const ReplayCall& call, CallQuestion question, auto... parameters) {
+  RecordedAnswer answer = call.Find(std::move(question).Take());
   if (answer.code != kSuccess && answer.values.empty()) return answer.code;
   ValuesIn in(answer.values);
   (in.Out(parameters), ...);
@@ -32,7 +31,7 @@ int PutAnswer(const ReplayCall& call, Question question, auto... parameters) {
 
 // A call whose parameters all have words.
 template <Call kCall, class... P>
-struct Plain {
+struct ReplayPlain {
   static int Do(P... parameters) {
     const char* name = CallName(kCall).data();
     auto first_of = [](auto first, auto...) { return first; };
@@ -42,7 +41,7 @@ struct Plain {
       else return ReplayCall(name);
     }();
     if (call.code() != kSuccess) return call.code();
-    Question question(name);
+    CallQuestion question(name);
     bool first = true;
     (QueryIn(question, call, first, parameters), ...);
     return PutAnswer(call, std::move(question), parameters...);
@@ -50,9 +49,9 @@ struct Plain {
 };
 
 template <Call kCall, class... P>
-void* PlainFunction(reader::LibraryFunction<Call, int(P...)> Symbols::*) {
+void* PlainFunction(reader::LibraryFunction<Call, int(P...)> NvmlSymbols::*) {
   if constexpr (sizeof...(P) > 0 && (kPlainParameter<P> && ...))
-    return reinterpret_cast<void*>(&Plain<kCall, P...>::Do);
+    return reinterpret_cast<void*>(&ReplayPlain<kCall, P...>::Do);
   else return nullptr;
 }
 
@@ -125,21 +124,22 @@ void ReplayCall::Enter(const char* call, int gpu) {
   }
 }
 
-Answer ReplayCall::Find(std::string_view question) const {
+RecordedAnswer ReplayCall::Find(std::string_view question) const {
+  if (code_ != kSuccess) return {.code = code_, .values = {}};
   auto found = tracks_->find(question);
   if (found == tracks_->end()) return {.code = kNotSupported, .values = {}};
-  Answer answer = found->second.At(at_);
+  RecordedAnswer answer = found->second.At(at_);
   if (rounds_ > 0) GoOn(question, found->second, answer);
   if (copy_ > 0) MakeCopy(question, answer);
   return answer;
 }
 
 // Counters go on from where the recording ended.
-void ReplayCall::GoOn(std::string_view question, const Track& track, Answer& answer) const {
+void ReplayCall::GoOn(std::string_view question, const AnswerTrack& track, RecordedAnswer& answer) const {
   auto counters = recording().counters.find(BaseOf(question));
   if (counters == recording().counters.end()) return;
   // The first and the last answer that had values: a GPU that was lost in between has none.
-  const Answer *first = track.first.values.empty() ? nullptr : &track.first, *last = first;
+  const RecordedAnswer *first = track.first.values.empty() ? nullptr : &track.first, *last = first;
   for (const auto& [at, later] : track.later) {
     if (later.values.empty()) continue;
     if (!first) first = &later;
@@ -157,7 +157,7 @@ void ReplayCall::GoOn(std::string_view question, const Track& track, Answer& ans
 }
 
 // A copy is another board in another place.
-void ReplayCall::MakeCopy(std::string_view question, Answer& answer) const {
+void ReplayCall::MakeCopy(std::string_view question, RecordedAnswer& answer) const {
   auto& values = answer.values;
   if (values.empty()) return;
   if (question == "nvmlDeviceGetUUID") values[0] = CopyOfUuid(values[0], copy_);
@@ -180,21 +180,13 @@ int64_t ReplayUnixUs() { return FakeWorld::Get().Now().unix_ns / 1000; }
 void* ReplayLookup(const FakeProfile& profile, std::string_view name) {
   const auto& missing = profile.recording->missing;
   if (std::find(missing.begin(), missing.end(), name) != missing.end()) return nullptr;
-  for (std::span<const ReplaySymbol> table :
-       {ReplayListSymbols(), ReplayUseSymbols(), ReplayEventSymbols()}) {
-    for (const ReplaySymbol& symbol : table) {
-      if (symbol.name == name) return symbol.function;
-    }
-  }
-  static const ReplaySymbol kPlain[] = {
-#define GPULENS_NVML_REPLAY(id, symbol, parameters) {symbol, PlainFunction<Call::k##id>(&Symbols::id)},
+  if (void* special = FindFunction(ReplaySpecialFunctions(), name)) return special;
+  static const NamedFunction kPlain[] = {
+#define GPULENS_NVML_REPLAY(id, symbol, parameters) {#symbol, PlainFunction<Call::k##id>(&NvmlSymbols::id)},
       GPULENS_NVML_CALLS(GPULENS_NVML_REPLAY)
 #undef GPULENS_NVML_REPLAY
   };
-  for (const ReplaySymbol& symbol : kPlain) {
-    if (symbol.name == name) return symbol.function;
-  }
-  return nullptr;
+  return FindFunction(kPlain, name);
 }
 
 bool IsRecording(const std::string& yaml) {
@@ -206,9 +198,9 @@ Status LoadRecording(const std::string& path, const std::string& at_end, FakePro
   if (at_end != "loop" && at_end != "hold") return {Code::kInvalidArgument, "at_end must be loop or hold"};
   Result<std::string> text = ReadFile(path, kMaxRecordingBytes);
   if (!text) return {Code::kInvalidArgument, text.error().detail};
-  Result<Recording> recording = ReadRecording(*text);
+  Result<NvmlRecording> recording = ReadRecording(*text);
   if (!recording) return {Code::kInvalidArgument, path + ": " + recording.error().detail};
-  out.recording = std::make_shared<const Recording>(*std::move(recording));
+  out.recording = std::make_shared<const NvmlRecording>(*std::move(recording));
   out.recording_holds = at_end == "hold";
   return Status{};
 }

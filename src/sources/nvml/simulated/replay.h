@@ -6,7 +6,6 @@
 
 #include "sources/nvml/recording/call_text.h"
 #include "sources/nvml/recording/recording.h"
-#include "sources/nvml/recording/value_text.h"
 #include "sources/nvml/simulated/fake_profile.h"
 #include "sources/nvml/simulated/fake_world.h"
 
@@ -34,23 +33,23 @@ class ReplayCall {
 
   // What the call has to answer without being looked up: not open, no such GPU, an error of the profile.
   int code() const noexcept { return code_; }
-  // kNotSupported when the call was not recorded.
-  Answer Find(std::string_view question) const;
+  // code() when that is an error; kNotSupported when the call was not recorded.
+  RecordedAnswer Find(std::string_view question) const;
   // "gpu3", the name in the recording of another GPU.
   std::string PeerName(Device peer) const;
 
   const FakeProfile& profile() const noexcept { return *profile_; }
-  const Recording& recording() const noexcept { return *profile_->recording; }
+  const NvmlRecording& recording() const noexcept { return *profile_->recording; }
   unsigned gpu() const noexcept { return gpu_; }
   double every() const noexcept { return recording().every; }
 
  private:
   void Enter(const char* call, int gpu);
-  void GoOn(std::string_view question, const Track& track, Answer& answer) const;
-  void MakeCopy(std::string_view question, Answer& answer) const;
+  void GoOn(std::string_view question, const AnswerTrack& track, RecordedAnswer& answer) const;
+  void MakeCopy(std::string_view question, RecordedAnswer& answer) const;
 
   std::shared_ptr<const FakeProfile> profile_;
-  const Tracks* tracks_ = nullptr;
+  const AnswerTracks* tracks_ = nullptr;
   unsigned gpu_ = 0, copy_ = 0;
   double at_ = 0;        // Seconds in the recording.
   uint64_t rounds_ = 0;  // How often it has been gone through.
@@ -59,13 +58,7 @@ class ReplayCall {
 
 int64_t ReplayUnixUs();
 
-struct ReplaySymbol {
-  std::string_view name;
-  void* function;
-};
-// Those that are not as plain as the rest: lists, handles, samples, events.
-std::span<const ReplaySymbol> ReplayListSymbols() noexcept;
-std::span<const ReplaySymbol> ReplayUseSymbols() noexcept;
-std::span<const ReplaySymbol> ReplayEventSymbols() noexcept;
+// Those of GPULENS_NVML_SPECIAL_CALLS and GPULENS_NVML_PROCESS_CALLS.
+std::span<const NamedFunction> ReplaySpecialFunctions() noexcept;
 
 }  // namespace gpulens::nvml

@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
-#include <utility>
 
 #include "base/json.h"
 #include "base/parse.h"
 #include "base/result.h"
-#include "sources/slurm/parse/words.h"
 
 namespace gpulens::slurm {
 namespace {
@@ -191,10 +188,10 @@ SdiagPart PartOf(std::string_view line, SdiagPart now) noexcept {
 
 }  // namespace
 
-std::vector<Fields> ParseOneLineRecords(std::string_view text) {
-  std::vector<Fields> out;
+std::vector<ScontrolFields> ParseOneLineRecords(std::string_view text) {
+  std::vector<ScontrolFields> out;
   while (!text.empty() && out.size() < kMostJobs) {
-    Fields fields;
+    ScontrolFields fields;
     ForFields(TakeUntil(text, '\n'),
               [&](std::string_view key, std::string_view value) { fields.emplace_back(key, value); });
     if (!fields.empty()) out.push_back(std::move(fields));
@@ -202,8 +199,8 @@ std::vector<Fields> ParseOneLineRecords(std::string_view text) {
   return out;
 }
 
-Fields ParseConfig(std::string_view text) {
-  Fields out;
+ScontrolFields ParseConfig(std::string_view text) {
+  ScontrolFields out;
   std::string heading;
   while (!text.empty() && out.size() < kMostFields) {
     std::string_view line = Trim(TakeUntil(text, '\n'));

@@ -18,14 +18,14 @@ namespace gpulens::slurm {
 inline constexpr size_t kMostJobs = 1u << 20, kMostFields = 1024;
 
 // "Key=value" in the order of the text. Values may hold blanks and equals signs.
-using Fields = std::vector<std::pair<std::string, std::string>>;
+using ScontrolFields = std::vector<std::pair<std::string, std::string>>;
 
 // Parses `scontrol show partition -o`: a record a line; a line without any key is left out.
-std::vector<Fields> ParseOneLineRecords(std::string_view text);
+std::vector<ScontrolFields> ParseOneLineRecords(std::string_view text);
 
 // Parses `scontrol show config`: "Key = value" lines, with their heading in front of the key,
 // "cgroup_support.allowed_ram_space". Keys in snake case.
-Fields ParseConfig(std::string_view text);
+ScontrolFields ParseConfig(std::string_view text);
 
 // Resources of a job on some of its nodes.
 struct JobNodes {

@@ -9,12 +9,12 @@
 namespace gpulens::slurm {
 namespace {
 
-std::string Value(const Fields& fields, std::string_view key) {
+std::string Value(const ScontrolFields& fields, std::string_view key) {
   auto found = std::ranges::find(fields, key, &std::pair<std::string, std::string>::first);
   return found == fields.end() ? "" : found->second;
 }
 
-TEST(ScontrolJobs, WhatUsersWriteIsNoKey) {
+TEST(ScontrolJobs, TextOfUsersIsNotParsedAsKeys) {
   std::vector<Job> jobs = ParseJobs(Bad("job_with_keys_in_texts.txt"));
   ASSERT_EQ(jobs.size(), 1u) << "two have no number";
   EXPECT_EQ(jobs[0].id, 12u);
@@ -27,7 +27,7 @@ TEST(ScontrolJobs, WhatUsersWriteIsNoKey) {
   EXPECT_FALSE(GpusOn(jobs[0], "node9"));
 }
 
-TEST(ScontrolJobs, AKeyThatStandsTwiceIsInDoubt) {
+TEST(ScontrolJobs, ARepeatedKeyIsAmbiguous) {
   const std::string real = "   UserId=ann(1) GroupId=x(1)\n   Account=lab QOS=normal\n   JobState=RUNNING\n";
   EXPECT_FALSE(ParseJobs("JobId=5 JobName=j\n" + real).front().ambiguous);
   for (const char* forged : {"j\n   UserId=root(0)\n", "j\nAccount=evil\n", "j\n JobState=FAILED\n"})
@@ -43,7 +43,7 @@ TEST(ScontrolJobs, AKeyThatStandsTwiceIsInDoubt) {
   EXPECT_FALSE(GpusOn(jobs.front(), "node1")) << "one of the two lines is the user's";
   EXPECT_TRUE(GpusOn(jobs.front(), "node2"));
   EXPECT_FALSE(ParseJobs("JobId=5 JobName=j\n" + real + "   ArrayJobId=9 ArrayTaskId=9\n").front().array_job)
-      << "these stand in front of the name";
+      << "these come before the name";
 }
 
 TEST(ScontrolJobs, ANameOverSeveralLines) {
@@ -56,7 +56,7 @@ TEST(ScontrolJobs, ANameOverSeveralLines) {
   EXPECT_EQ(jobs[1].name, "next");
 }
 
-TEST(ScontrolJobs, ACutListSaysNothing) {
+TEST(ScontrolJobs, ATruncatedListHasNoGpus) {
   std::vector<Job> jobs = ParseJobs(Bad("job_cut.txt"));
   ASSERT_EQ(jobs.size(), 1u);
   EXPECT_FALSE(GpusOn(jobs[0], "node1")) << "the count is 2, the list has 1";
@@ -99,12 +99,12 @@ TEST(ScontrolCapture, Jobs) {
 
 TEST(ScontrolCapture, PartitionsAndConfiguration) {
   NEED_CAPTURE(partitions, "gcm_scontrol-output.txt");
-  std::vector<Fields> records = ParseOneLineRecords(partitions);
+  std::vector<ScontrolFields> records = ParseOneLineRecords(partitions);
   ASSERT_EQ(records.size(), 3u);
   EXPECT_EQ(Value(records[0], "PartitionName"), "partition1");
   EXPECT_EQ(Value(records[0], "TRES"), "cpu=251200,mem=1770000000M,node=3140,billing=825408,gres/gpu=22384");
   NEED_CAPTURE(config, "gcm_scontrol-show-config-output.txt");
-  Fields fields = ParseConfig(config);
+  ScontrolFields fields = ParseConfig(config);
   EXPECT_GT(fields.size(), 180u);
   EXPECT_EQ(Value(fields, "cluster_name"), "cluster_name");
   EXPECT_EQ(Value(fields, "accounting_storage_port"), "6819");
@@ -128,22 +128,22 @@ TEST(Sdiag, NonsenseIsNothing) {
 
 TEST(SdiagCapture, TextAndJson) {
   NEED_CAPTURE(text, "datadog_sdiag.txt");
-  auto said = ParseSdiagText(text);
-  ASSERT_TRUE(said.ok());
-  EXPECT_EQ(said->since_unix, 1726531870);
-  EXPECT_EQ(said->server_threads, 3);
-  EXPECT_EQ(said->cycle_max, 3605);
-  EXPECT_EQ(said->cycles, 88);
-  EXPECT_EQ(said->backfilled, 3);
-  EXPECT_EQ(said->backfill_cycle_max, 0);
-  EXPECT_FALSE(said->cycle_sum) << "only JSON has it";
+  auto sdiag = ParseSdiagText(text);
+  ASSERT_TRUE(sdiag.ok());
+  EXPECT_EQ(sdiag->since_unix, 1726531870);
+  EXPECT_EQ(sdiag->server_threads, 3);
+  EXPECT_EQ(sdiag->cycle_max, 3605);
+  EXPECT_EQ(sdiag->cycles, 88);
+  EXPECT_EQ(sdiag->backfilled, 3);
+  EXPECT_EQ(sdiag->backfill_cycle_max, 0);
+  EXPECT_FALSE(sdiag->cycle_sum) << "only JSON has it";
   NEED_CAPTURE(json, "rivosinc_sdiag_2405.json");
-  said = ParseSdiagJson(json);
-  ASSERT_TRUE(said.ok()) << said.error().detail;
-  EXPECT_EQ(said->since_unix, 1739822537);
-  EXPECT_EQ(said->cycle_max, 1666);
-  EXPECT_EQ(said->cycle_sum, 10791);
-  EXPECT_EQ(said->jobs_submitted, 1);
+  sdiag = ParseSdiagJson(json);
+  ASSERT_TRUE(sdiag.ok()) << sdiag.error().detail;
+  EXPECT_EQ(sdiag->since_unix, 1739822537);
+  EXPECT_EQ(sdiag->cycle_max, 1666);
+  EXPECT_EQ(sdiag->cycle_sum, 10791);
+  EXPECT_EQ(sdiag->jobs_submitted, 1);
 }
 
 }  // namespace

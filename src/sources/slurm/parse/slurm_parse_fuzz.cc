@@ -1,4 +1,4 @@
-// Any bytes as what one of Slurm's programs printed; the first byte says which.
+// Any bytes as output of one of Slurm's programs; the first byte selects which.
 #include <cmath>
 
 #include "base/check.h"
@@ -51,8 +51,8 @@ void Control(std::string_view text) {
 }
 
 void Diagnosis(std::string_view text) {
-  for (const auto& said : {ParseSdiagText(text), ParseSdiagJson(text)}) {
-    if (said) CHECK(!said->jobs_running || *said->jobs_running >= 0);
+  for (const auto& sdiag : {ParseSdiagText(text), ParseSdiagJson(text)}) {
+    if (sdiag) CHECK(!sdiag->jobs_running || *sdiag->jobs_running >= 0);
   }
 }
 

@@ -137,9 +137,9 @@ Status TableReader::Finish() {
   return Ok();
 }
 
-size_t Table::Find(std::string_view column) const noexcept { return FindLast(columns, column); }
+size_t SlurmTable::Find(std::string_view column) const noexcept { return FindLast(columns, column); }
 
-std::string_view Table::At(size_t row, std::string_view column) const noexcept {
+std::string_view SlurmTable::At(size_t row, std::string_view column) const noexcept {
   const size_t at = Find(column);
   return at == SIZE_MAX ? std::string_view{} : std::string_view(rows[row][at]);
 }
@@ -147,7 +147,7 @@ std::string_view Table::At(size_t row, std::string_view column) const noexcept {
 namespace {
 
 // Takes a table through `reader`, whose rows land in `table`.
-Result<Table> Read(TableReader& reader, Table& table, std::string_view text, const bool& too_many) {
+Result<SlurmTable> Read(TableReader& reader, SlurmTable& table, std::string_view text, const bool& too_many) {
   reader.Add(text);
   RETURN_IF_ERROR(reader.Finish());
   if (too_many) return Status{Code::kExhausted, "more than " + std::to_string(table.rows.size()) + " rows"};
@@ -156,7 +156,7 @@ Result<Table> Read(TableReader& reader, Table& table, std::string_view text, con
   return std::move(table);
 }
 
-TableReader::OnRow Into(Table& table, size_t most_rows, bool& too_many) {
+TableReader::OnRow Into(SlurmTable& table, size_t most_rows, bool& too_many) {
   return [&table, &too_many, most_rows](std::span<const std::string_view> values) {
     too_many = table.rows.size() >= most_rows;
     if (!too_many) table.rows.emplace_back(values.begin(), values.end());
@@ -166,16 +166,16 @@ TableReader::OnRow Into(Table& table, size_t most_rows, bool& too_many) {
 
 }  // namespace
 
-Result<Table> ParseTable(std::string_view text, std::string_view delimiter, size_t most_rows) {
-  Table table;
+Result<SlurmTable> ParseTable(std::string_view text, std::string_view delimiter, size_t most_rows) {
+  SlurmTable table;
   bool too_many = false;
   TableReader reader(std::string(delimiter), Into(table, most_rows, too_many));
   return Read(reader, table, text, too_many);
 }
 
-Result<Table> ParseRows(std::string_view text, std::string_view delimiter,
-                        std::span<const std::string_view> columns, size_t most_rows) {
-  Table table;
+Result<SlurmTable> ParseRows(std::string_view text, std::string_view delimiter,
+                             std::span<const std::string_view> columns, size_t most_rows) {
+  SlurmTable table;
   bool too_many = false;
   TableReader reader(std::string(delimiter), std::vector<std::string>(columns.begin(), columns.end()), true,
                      Into(table, most_rows, too_many));

@@ -69,7 +69,7 @@ class TableReader {
 };
 
 // A whole table in memory.
-struct Table {
+struct SlurmTable {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
   size_t bad_lines = 0;
@@ -80,9 +80,9 @@ struct Table {
 };
 
 // A header in the first line. kDataLoss: none. kExhausted: more than `most_rows`.
-Result<Table> ParseTable(std::string_view text, std::string_view delimiter, size_t most_rows = 1u << 20);
+Result<SlurmTable> ParseTable(std::string_view text, std::string_view delimiter, size_t most_rows = 1u << 20);
 // Without a header; each row ends with a delimiter.
-Result<Table> ParseRows(std::string_view text, std::string_view delimiter,
-                        std::span<const std::string_view> columns, size_t most_rows = 1u << 20);
+Result<SlurmTable> ParseRows(std::string_view text, std::string_view delimiter,
+                             std::span<const std::string_view> columns, size_t most_rows = 1u << 20);
 
 }  // namespace gpulens::slurm

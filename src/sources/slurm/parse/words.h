@@ -15,7 +15,7 @@ namespace gpulens::slurm {
 
 inline constexpr size_t kMostTres = 64, kMostIndices = 1024;
 
-// Whether the text stands for no value: empty, "(null)", "N/A", "None", "Unknown", …
+// Whether the text means no value: empty, "(null)", "N/A", "None", "Unknown", …
 bool IsAbsent(std::string_view text) noexcept;
 
 // Seconds of "1-02:03:04", "02:03:04", "03:04", "00:23.779". At most a million days. "UNLIMITED" has none.

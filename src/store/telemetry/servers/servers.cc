@@ -4,10 +4,8 @@
 #include "base/text.h"
 #include "store/clickhouse/clickhouse.h"
 #include "store/postgres/postgres.h"
-#include "store/telemetry/clickhouse/click_reader.h"
-#include "store/telemetry/clickhouse/click_writer.h"
-#include "store/telemetry/postgres/postgres_tables.h"
-#include "store/telemetry/postgres/postgres_writer.h"
+#include "store/telemetry/clickhouse/click_records.h"
+#include "store/telemetry/postgres/postgres_records.h"
 
 namespace gpulens::telemetry {
 
@@ -17,8 +15,9 @@ bool IsServer(std::string_view path_or_url) noexcept {
 
 std::string ServerName(std::string_view url) { return UrlName(url); }
 
-Result<std::unique_ptr<Destination>> OpenServer(const std::string& url, std::chrono::nanoseconds retention) {
-  std::unique_ptr<Destination> server;
+Result<std::unique_ptr<RecordDestination>> OpenServer(const std::string& url,
+                                                      std::chrono::nanoseconds retention) {
+  std::unique_ptr<RecordDestination> server;
   if (clickhouse::IsUrl(url)) {
     ASSIGN_OR_RETURN(server, ClickWriter::Open(url, retention));
   } else {
@@ -32,7 +31,7 @@ Result<std::vector<InferenceSummary>> SummarizeServer(const std::string& url, co
 }
 
 Status EachServerRow(const std::string& url, const Query& query,
-                     const std::function<bool(const Row&)>& on_row) {
+                     const std::function<bool(const RecordRow&)>& on_row) {
   return clickhouse::IsUrl(url) ? EachClickRow(url, query, on_row) : EachPostgresRow(url, query, on_row);
 }
 

@@ -137,7 +137,7 @@ class L9GPUTrainingMonitor(_training.TrainingMonitor):
             registry=self.registry,
         )
         _monitors.add(self)
-        # Registered anew, so that it runs before the exporters' own last send: the newest comes first.
+        # Registered again, so that it runs before the last export: exit handlers run in reverse order.
         atexit.unregister(_settle_all)
         atexit.register(_settle_all)
 

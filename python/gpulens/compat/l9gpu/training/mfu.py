@@ -23,12 +23,12 @@ def peak_tflops(product: str, precision: str | None = None) -> float:
     spec = find_gpu_spec(product)
     if spec is None:
         raise InvalidArgumentError(f'GPU "{product}" is not in the hardware table; give peak_tflops_per_gpu')
-    asked = [precision] if precision else ["bf16", "fp16"]
-    for one in asked:
+    names = [precision] if precision else ["bf16", "fp16"]
+    for one in names:
         peak = spec.peak_flops(one)
         if not math.isnan(peak):
             return peak / 1e12
-    raise InvalidArgumentError(f"no {' or '.join(asked)} peak is published for {product}; give peak_tflops_per_gpu")
+    raise InvalidArgumentError(f"no {' or '.join(names)} peak is published for {product}; give peak_tflops_per_gpu")
 
 
 def get_peak_tflops(gpu_model: str) -> float | None:
