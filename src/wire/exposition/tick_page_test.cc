@@ -1,4 +1,4 @@
-#include "wire/exposition/text_page.h"
+#include "wire/exposition/tick_page.h"
 
 #include <gtest/gtest.h>
 

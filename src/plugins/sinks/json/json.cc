@@ -10,7 +10,7 @@
 #include "plugins/latest_snapshot.h"
 #include "plugins/page_registry.h"
 #include "plugins/plugin.h"
-#include "wire/exposition/text_page.h"
+#include "wire/exposition/tick_page.h"
 #include "wire/json/json_snapshot.h"
 #include "wire/json/json_text.h"
 

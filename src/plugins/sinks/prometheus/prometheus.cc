@@ -23,6 +23,7 @@
 #include "plugins/plugin.h"
 #include "wire/exposition/exposition_format.h"
 #include "wire/exposition/text_page.h"
+#include "wire/exposition/tick_page.h"
 
 namespace gpulens {
 namespace {
