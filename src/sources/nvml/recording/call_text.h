@@ -178,7 +178,7 @@ class ValuesOut {
   }
   template <HasMembers S>
   void Out(S* out) {
-    if (out) ForMembers(*out, [this](const auto& member) { Add(member); });
+    if (out) ForMembers(*out, [this](const auto& member) { this->Add(member); });
   }
 
  private:
