@@ -129,9 +129,9 @@ FAKE_API int nvmlDeviceGetFanSpeed_v2(Device device, unsigned fan, unsigned* out
 FAKE_NUMBER(nvmlDeviceGetFanSpeed, unsigned, view.gpu->fans > 0, 30 + Percent(view.busy_mean) / 2)
 FAKE_API int nvmlDeviceGetTotalEccErrors(Device device, unsigned type, unsigned, unsigned long long* out) {
   return With(__func__, device, [&](const FakeView& view) {
-    using C = FakeFault::Counter;
-    return PutIf(view.gpu->ecc, out,
-                 view.Faults(type == kUncorrectedError ? C::kEccUncorrected : C::kEccCorrected));
+    const auto counter =
+        type == kUncorrectedError ? FakeFault::Counter::kEccUncorrected : FakeFault::Counter::kEccCorrected;
+    return PutIf(view.gpu->ecc, out, view.Faults(counter));
   });
 }
 FAKE_API int nvmlDeviceGetRemappedRows(Device device, unsigned* corrected, unsigned* uncorrected,

@@ -193,12 +193,13 @@ int64_t LastReset(const std::vector<LiveFault>& faults, int gpu, int64_t now_ns)
 
 unsigned CountOf(const std::vector<LiveFault>& faults, FakeFault::Counter counter, int gpu,
                  int64_t now_ns) noexcept {
-  using C = FakeFault::Counter;
   unsigned sum = 0;
   for (const LiveFault& fault : faults) {
     bool counts = fault.mode == FaultMode::kCounter && fault.counter == counter;
-    counts = counts || (fault.mode == FaultMode::kEccUncorrectable && counter == C::kEccUncorrected);
-    counts = counts || (fault.mode == FaultMode::kEccCorrectable && counter == C::kEccCorrected);
+    counts = counts ||
+             (fault.mode == FaultMode::kEccUncorrectable && counter == FakeFault::Counter::kEccUncorrected);
+    counts =
+        counts || (fault.mode == FaultMode::kEccCorrectable && counter == FakeFault::Counter::kEccCorrected);
     if (!counts || (fault.gpu >= 0 && fault.gpu != gpu) || now_ns < fault.from_ns) continue;
     bool stays = FaultLeavesCount(fault);
     if (stays ? fault.from_ns >= LastReset(faults, gpu, now_ns) : now_ns < fault.to_ns) sum += fault.amount;
