@@ -3,7 +3,7 @@
 #include <gpulens/instruments.h>
 
 #include "sdk/export/metrics_page.h"
-#include "wire/otlp/otlp_encode.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/version.h"
 #include "net/message/http_message.h"
 #include "wire/otlp/otlp_answer.h"
-#include "wire/otlp/otlp_encode.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens::sdk {
 

@@ -2,9 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "wire/otlp/otlp_answer.h"
-#include "wire/otlp/otlp_encode.h"
 #include "wire/otlp/otlp_fields.h"
 #include "wire/otlp/otlp_testing.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens {
 namespace {

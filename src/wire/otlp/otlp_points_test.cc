@@ -6,8 +6,8 @@
 
 #include <limits>
 
-#include "wire/otlp/otlp_encode.h"
 #include "wire/otlp/otlp_fields.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens {
 namespace {

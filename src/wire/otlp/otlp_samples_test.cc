@@ -1,4 +1,4 @@
-#include "wire/otlp/otlp_encode.h"
+#include "wire/otlp/otlp_write.h"
 
 #include <gmock/gmock.h>
 #include <gpulens/instruments.h>

@@ -12,7 +12,7 @@
 #include "net/blocking/blocking_post.h"
 #include "plugins/collectors/programs/programs.h"
 #include "wire/exposition/text_page.h"
-#include "wire/otlp/otlp_encode.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens {
 namespace {

@@ -17,9 +17,9 @@
 #include "pipeline/rollup/rollup_rule.h"
 #include "plugins/plugin.h"
 #include "wire/json/json_snapshot.h"
-#include "wire/otlp/otlp_encode.h"
 #include "wire/otlp/otlp_json.h"
 #include "wire/otlp/otlp_metrics.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens {
 namespace {

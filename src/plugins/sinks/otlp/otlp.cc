@@ -15,9 +15,9 @@
 #include "plugins/plugin.h"
 #include "plugins/remote_access.h"
 #include "wire/otlp/otlp_answer.h"
-#include "wire/otlp/otlp_encode.h"
 #include "wire/otlp/otlp_json.h"
 #include "wire/otlp/otlp_metrics.h"
+#include "wire/otlp/otlp_write.h"
 
 namespace gpulens {
 namespace {

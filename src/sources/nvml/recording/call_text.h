@@ -226,7 +226,7 @@ class ValuesIn {
   }
   template <HasMembers S>
   void Out(S* out) {
-    if (out) ForMembers(*out, [this](auto& member) { Read(member); });
+    if (out) ForMembers(*out, [this](auto& member) { this->Read(member); });
     else code_ = kInvalidArgument;
   }
 

@@ -1,4 +1,4 @@
-#include "wire/otlp/otlp_encode.h"
+#include "wire/otlp/otlp_write.h"
 
 #include <cmath>
 
