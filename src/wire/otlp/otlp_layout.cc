@@ -96,12 +96,12 @@ class OtlpLayoutBuilder {
     family.as_int = family.int_cells && family.scale == 1;
     bool summed =
         IsMonotonic(kind) || kind == Kind::kUpDownCounter || kind == Kind::kInfo || kind == Kind::kStateSet;
-    family.data = form == OtlpFamily::kHistogram     ? kHistogram
-                  : form == OtlpFamily::kExponential ? kExponentialHistogram
-                  : form == OtlpFamily::kSummary     ? kSummary
-                  : summed                           ? kSum
-                                                     : kGauge;
-    const bool bucketed = form == OtlpFamily::kHistogram || form == OtlpFamily::kExponential;
+    family.data = form == OtlpFamily::Form::kHistogram     ? kHistogram
+                  : form == OtlpFamily::Form::kExponential ? kExponentialHistogram
+                  : form == OtlpFamily::Form::kSummary     ? kSummary
+                  : summed                                 ? kSum
+                                                           : kGauge;
+    const bool bucketed = form == OtlpFamily::Form::kHistogram || form == OtlpFamily::Form::kExponential;
     family.delta =
         bucketed ? style_.delta_histograms : style_.delta_counters && family.data == kSum && family.monotonic;
     family.has_start = family.data != kGauge;
@@ -140,7 +140,7 @@ class OtlpLayoutBuilder {
   }
 
   void AddNumber(const NumberPoint& draw, Kind kind) {
-    Draft& draft = DraftOf(draw.name, kind, OtlpFamily::kNumber);
+    Draft& draft = DraftOf(draw.name, kind, OtlpFamily::Form::kNumber);
     body_.clear();
     AppendLabels(kNumberAttributes);
     if (!draw.bound_key.empty()) {
@@ -161,7 +161,7 @@ class OtlpLayoutBuilder {
     ForEachBound(shape, [&](double bound) { bounds.push_back(bound * series_->scale); });
     auto form = MakeExponentialForm(bounds);
     if (!form) return false;
-    Draft& draft = DraftOf(series_->name, Kind::kHistogram, OtlpFamily::kExponential);
+    Draft& draft = DraftOf(series_->name, Kind::kHistogram, OtlpFamily::Form::kExponential);
     body_.clear();
     AppendLabels(kExponentialAttributes);
     const size_t attributes = body_.size();
@@ -187,7 +187,7 @@ class OtlpLayoutBuilder {
   void AddShaped(const Shape& shape, bool summary) {
     if (!summary && style_.exponential && AddExponential(shape)) return;
     Draft& draft = DraftOf(series_->name, summary ? Kind::kSummary : Kind::kHistogram,
-                           summary ? OtlpFamily::kSummary : OtlpFamily::kHistogram);
+                           summary ? OtlpFamily::Form::kSummary : OtlpFamily::Form::kHistogram);
     body_.clear();
     AppendLabels(summary ? kSummaryAttributes : kHistogramAttributes);
     const size_t attributes = body_.size();

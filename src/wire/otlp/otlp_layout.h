@@ -31,12 +31,12 @@ struct OtlpPoint {
 };
 
 struct OtlpFamily {
-  enum Form : uint8_t { kNumber, kHistogram, kExponential, kSummary };
+  enum class Form : uint8_t { kNumber, kHistogram, kExponential, kSummary };
 
   std::string name;
   std::string head, tail;  // fields of the Metric before its data, fields of the data after its points
   uint32_t data = 0;       // which data field of the Metric
-  Form form = kNumber;
+  Form form = Form::kNumber;
   bool monotonic = false;
   bool delta = false;      // since the last export, not since its start
   bool has_start = false;  // its points have a start time

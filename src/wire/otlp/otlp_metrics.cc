@@ -352,7 +352,7 @@ Status OtlpMetrics::ReportImage(const Snapshot& snapshot, const Take& take) {
     const OtlpFamily& family = text.families[run.family];
     const std::span<const Image::Patch> patches(image_.patches.data() + run.first, run.count);
     const bool plain =
-        family.form == OtlpFamily::kNumber && !family.int_cells && family.scale == 1 && !family.whole;
+        family.form == OtlpFamily::Form::kNumber && !family.int_cells && family.scale == 1 && !family.whole;
     if (!plain) {
       const Reporting reporting{frame, text, plan_[run.frame], SourceOf(snapshot.frames[run.frame].source)};
       for (const Image::Patch& patch : patches)
@@ -464,12 +464,12 @@ void OtlpMetrics::PutNumbers(const Reporting& reporting, const OtlpFamily& famil
                         (*frame.layout)[point.slot].cells(), unix_ns});
   }
   switch (family.form) {
-    case OtlpFamily::kNumber:
+    case OtlpFamily::Form::kNumber:
       return PutNumber(family, frame.cells[point.cell], since.cells,
                        end - (family.has_start ? 2 : 1) * kFixedBytes - 8);
-    case OtlpFamily::kSummary: return PutSummary(family, point, frame, end - 2 * kFixedBytes);
-    case OtlpFamily::kHistogram:
-    case OtlpFamily::kExponential:
+    case OtlpFamily::Form::kSummary: return PutSummary(family, point, frame, end - 2 * kFixedBytes);
+    case OtlpFamily::Form::kHistogram:
+    case OtlpFamily::Form::kExponential:
       return PutHistogram(reporting, family, point, since.cells, end - 2 * kFixedBytes);
   }
 }
@@ -522,7 +522,7 @@ void OtlpMetrics::PutHistogram(const Reporting& reporting, const OtlpFamily& fam
     before = upto;
   }
   reported_.push_back(counts_.count - before);
-  if (family.form == OtlpFamily::kHistogram) {
+  if (family.form == OtlpFamily::Form::kHistogram) {
     std::memcpy(end - 8 * reported_.size(), reported_.data(), 8 * reported_.size());
     return;
   }
