@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Fails unless a program needs only the C library, of a version that Debian 12 has, and starts.
+# Fails unless a program needs only the C library, 2.34 or older, and starts.
 set -euo pipefail
-newest_allowed=2.36
+newest_allowed=2.34
 program=$1
 
 extra=$(objdump -p "$program" | awk '$1 == "NEEDED" {print $2}' |

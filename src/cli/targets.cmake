@@ -32,5 +32,5 @@ add_gpulens_library(cli DEPS gpulens_cli_collect gpulens_cli_events gpulens_cli_
   CLI11::CLI11)
 target_sources(gpulens_cli PRIVATE ${gpulens_elsewhere})
 set(gpulens_elsewhere)
-add_executable(gpulens src/cli/gpulens_main.cc)
+add_executable(gpulens src/cli/gpulens_main.cc ${gpulens_older_glibc})
 target_link_libraries(gpulens PRIVATE gpulens_flags gpulens_cli)
