@@ -100,6 +100,11 @@ typedef struct gpulens_energy {
    * the devices. */
   double energy_joules, device_energy_joules, uncertainty_joules, duration_seconds;
   int32_t method, validity;
+  /* Set by the caller: an array for the energy of each device in joules, which adds up to energy_joules, and
+   * its length. NULL: none. */
+  double* device_joules;
+  size_t device_capacity;
+  size_t device_count; /* number of devices; those beyond the capacity are not written */
 } gpulens_energy;
 
 /* Begins a window now. Never returns NULL. The first call of the process starts the thread that reads the

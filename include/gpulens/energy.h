@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -55,6 +56,14 @@ struct EnergyTicks {
   double mean_temperature_celsius = kNotMeasured, peak_temperature_celsius = kNotMeasured;
 };
 
+// One device's part of a result's energy.
+struct EnergyOfDevice {
+  std::string id = {};
+  EnergyPart part = EnergyPart::kGpu;
+  double energy_joules = kNotMeasured;
+  EnergyValidity validity = EnergyValidity::kRunning;
+};
+
 struct EnergyResult {
   // Of a window the energy of its devices; of a request its share. The shares of an instant add up to the
   // devices'.
@@ -67,6 +76,10 @@ struct EnergyResult {
   // As energy_joules, by part.
   double gpu_joules = kNotMeasured, cpu_joules = kNotMeasured, dram_joules = kNotMeasured;
   double mean_power_watts = kNotMeasured;  // energy_joules over the duration
+  // By device, in the order of EnergyMonitor::devices(). The parts of a valid result add up to energy_joules;
+  // one device may be known where the sum is not. A request has the same share of each device; a run has the
+  // devices that its processes used. Empty for a phase.
+  std::vector<EnergyOfDevice> by_device;
   EnergyTicks ticks;
   Duration duration{};
   uint32_t devices = 0;
@@ -74,11 +87,23 @@ struct EnergyResult {
   EnergyMethod method = EnergyMethod::kNone;
   EnergyValidity validity = EnergyValidity::kRunning;
   std::string reason;  // why it is not valid and what to do, or a note
+  // Of the electricity, in grams of CO2 equivalents per kilowatt-hour, as EnergyOptions has it.
+  double carbon_grams_per_kwh = kNotMeasured;
 
   bool valid() const noexcept { return validity == EnergyValidity::kValid; }
+  // Grams of CO2 equivalents of energy_joules; NaN where the energy or the intensity is unknown.
+  double carbon_grams() const noexcept { return carbon_grams(carbon_grams_per_kwh); }
+  double carbon_grams(double grams_per_kwh) const noexcept { return energy_joules / 3.6e6 * grams_per_kwh; }
 };
 // "41.8 J ± 0.6 J (counter, 0.520 s, 1 GPU, of 166.9 J on the device)"
 std::string ToString(const EnergyResult& result);
+
+// Returns the carbon intensity of a zone's electricity, in grams of CO2 equivalents per kilowatt-hour: the
+// mean of a year, from a table in the library. A zone is "WORLD", a country of ISO 3166 with two or three
+// letters
+// ("DE", "DEU"), a bidding zone ("SE3") or a cloud's region ("aws/eu-central-1"), in any case.
+// kInvalidArgument: the table has no such zone.
+Result<double> CarbonIntensity(std::string_view zone);
 
 // One reading of all devices.
 struct EnergySample {
@@ -96,6 +121,7 @@ class WindowSlot;
 namespace internal {
 class MonitorState;
 struct LiveMonitor;
+struct WindowSync;
 }  // namespace internal
 
 // A time window, which the first of End, result and the destructor ends. Used by one thread at a time, except
@@ -106,7 +132,7 @@ class [[nodiscard]] EnergyWindow {
   EnergyWindow& operator=(EnergyWindow&& other) noexcept;
   ~EnergyWindow();
 
-  void End() noexcept;  // takes the time, never waits
+  void End() noexcept;  // takes the time, and waits for nothing but the window's `sync`
   void AddTokens(int64_t tokens) noexcept;
   // Ends the previous phase and begins this one; phases of equal names add up. At most 8 names of 31 bytes;
   // further names count as the last one.
@@ -123,10 +149,14 @@ class [[nodiscard]] EnergyWindow {
   friend class EnergyMonitor;
   EnergyWindow() noexcept = default;
   void LetGo() noexcept;
+  void EndNow() noexcept;
   EnergyResult Inert() const;
+  // Adds what the monitor and the window know of it.
+  EnergyResult Complete(EnergyResult result) const;
   std::shared_ptr<internal::MonitorState> monitor_;
   internal::LiveMonitor* live_ = nullptr;
   sdk::WindowSlot* slot_ = nullptr;  // null: there is nothing to measure, or too many are open
+  std::shared_ptr<internal::WindowSync> sync_;
   TimePoint begin_{}, end_{};
 };
 
@@ -136,7 +166,8 @@ struct EnergyOptions {
   Duration history = std::chrono::minutes(1);         // how far back Between and History reach
   // Ids. Empty: the devices that this process may use (CUDA_VISIBLE_DEVICES, ROCR_ and HIP_VISIBLE_DEVICES).
   std::vector<std::string> devices = {};
-  EnergyVendor prefer = EnergyVendor::kNone;  // tried first
+  EnergyVendor prefer = EnergyVendor::kNone;   // tried first
+  double carbon_grams_per_kwh = kNotMeasured;  // for EnergyResult::carbon_grams: *CarbonIntensity("DE")
   // Empty: the sources of this machine, read by one thread for all monitors. Otherwise only these, read by a
   // thread of their own.
   std::vector<std::shared_ptr<EnergySource>> sources = {};
@@ -152,8 +183,14 @@ class EnergyMonitor {
   EnergyVendor vendor() const noexcept;
   std::vector<EnergyDevice> devices() const;  // measured devices, processor and memory included
 
-  EnergyWindow Window() noexcept;   // whole devices; windows may nest and overlap
-  EnergyWindow Request() noexcept;  // a share among the monitor's requests that are open at each instant
+  // `sync` waits for the work that the program has queued on its devices, such as
+  // [] { cudaDeviceSynchronize(); }: it is called here before the begin is taken, and by End() or result(),
+  // on their thread, before the end is. Without it a window around asynchronous calls measures their
+  // submission. What it throws is caught: the window goes on, and the reason of its result has the text. The
+  // destructor does not call it.
+  using Sync = std::function<void()>;
+  EnergyWindow Window(Sync sync = {}) noexcept;   // whole devices; windows may nest and overlap
+  EnergyWindow Request(Sync sync = {}) noexcept;  // a share among the requests that are open at each instant
   EnergyResult Between(TimePoint from, TimePoint to) const;
   std::vector<EnergySample> History(TimePoint from, TimePoint to) const;
   // Energy since the monitor began while no request was open, up to the last reading that is accounted for.
@@ -161,7 +198,7 @@ class EnergyMonitor {
 
  private:
   friend class OwnEnergyWindow;  // energy_own.h
-  EnergyWindow Begin(bool shares) noexcept;
+  EnergyWindow Begin(bool shares, Sync sync) noexcept;
   std::shared_ptr<internal::MonitorState> state_;
 };
 

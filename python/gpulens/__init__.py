@@ -20,7 +20,8 @@ _EXPORTS = {
     "gpulens.stats": "Distribution describe inter_token_latency percentile SteadyStateDetector",
     "gpulens.efficiency": "GpuHardwareSpec find_gpu_spec forward_flops mbu mfu training_flops",
     "gpulens.training": "CheckpointTimer DataLoaderTimer GradientTracker TrainingMetrics TrainingMonitor find_straggler",
-    "gpulens.energy": "EnergyDevice EnergyMonitor EnergyReading EnergyResult EnergySource EnergyTicks EnergyWindow SourceReading",
+    "gpulens.energy": "EnergyDevice EnergyMonitor EnergyOfDevice EnergyReading EnergyResult EnergySource EnergyTicks EnergyWindow "
+                      "SourceReading carbon_intensity",
     "gpulens.experiments": "Experiment ExperimentEnergy ExperimentHealth experiment",
     "gpulens.inference": (
         "InferenceCall InferenceRecord InferenceStore InferenceSummary InstrumentedEngine StoreHealth instrument"
@@ -45,12 +46,14 @@ if TYPE_CHECKING:
     from .efficiency import training_flops as training_flops
     from .energy import EnergyDevice as EnergyDevice
     from .energy import EnergyMonitor as EnergyMonitor
+    from .energy import EnergyOfDevice as EnergyOfDevice
     from .energy import EnergyReading as EnergyReading
     from .energy import EnergyResult as EnergyResult
     from .energy import EnergySource as EnergySource
     from .energy import EnergyTicks as EnergyTicks
     from .energy import EnergyWindow as EnergyWindow
     from .energy import SourceReading as SourceReading
+    from .energy import carbon_intensity as carbon_intensity
     from .errors import DataLossError as DataLossError
     from .errors import Error as Error
     from .errors import ExhaustedError as ExhaustedError

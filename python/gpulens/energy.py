@@ -6,6 +6,10 @@
             request.mark("decode")
             request.add_tokens(128)
     print(request.result, request.phase("decode").energy_joules)
+    print(epoch.result.gpu_energy, epoch.result.carbon_grams("DE"))
+
+Work that a framework queues on a GPU runs on after the call that queued it: `monitor.window(sync="torch")` waits for it at
+both edges.
 
 Results carry method, uncertainty and validity. Unknown values are NaN, and `reason` explains why.
 
@@ -15,23 +19,29 @@ EnergyMonitor(sources=[…]).
 from __future__ import annotations
 
 import atexit
+import importlib
 import os
+import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from typing import Optional, Sequence, Tuple
+from typing import Callable, Optional, Sequence, Tuple
 
-from ._core import EnergyDevice, EnergyMonitor, EnergyReading, EnergyResult, EnergyTicks, EnergyWindow, SourceMailbox, SourceReading
+from ._core import (EnergyDevice, EnergyMonitor, EnergyOfDevice, EnergyReading, EnergyResult, EnergyTicks, EnergyWindow, SourceMailbox,
+                    SourceReading, carbon_intensity)
+from .errors import InvalidArgumentError, UnavailableError
 
 __all__ = [
     "EnergyDevice",
     "EnergyMonitor",
+    "EnergyOfDevice",
     "EnergyReading",
     "EnergyResult",
     "EnergySource",
     "EnergyTicks",
     "EnergyWindow",
     "SourceReading",
+    "carbon_intensity",
 ]
 
 
@@ -71,6 +81,40 @@ class EnergySource(ABC):
         _served[box] = self
         _start(box, self)
         return box, self.vendor, self.name
+
+
+def _torch_device() -> Optional[Callable[[], object]]:
+    torch = importlib.import_module("torch")
+    return torch.cuda.synchronize if torch.cuda.is_available() else None
+
+
+def _cupy_device() -> Optional[Callable[[], object]]:
+    cupy = importlib.import_module("cupy")
+    return (lambda: cupy.cuda.Device().synchronize()) if cupy.cuda.is_available() else None
+
+
+_SYNCHRONIZERS = {"torch": _torch_device, "cupy": _cupy_device}
+
+
+def _synchronizer(sync: object) -> Callable[[], object]:
+    """Returns the function that waits for the work queued on the devices, for the argument `sync` of a window."""
+    if callable(sync):
+        return sync
+    if sync is True or sync == "auto":
+        imported = [name for name in _SYNCHRONIZERS if name in sys.modules]
+        if not imported:
+            raise UnavailableError("sync=\"auto\" finds neither torch nor cupy imported: import one first, or pass a function")
+        calls = [call for call in (_SYNCHRONIZERS[name]() for name in imported) if call is not None]
+        return lambda: [call() for call in calls]
+    if sync in _SYNCHRONIZERS:
+        try:
+            call = _SYNCHRONIZERS[sync]()
+        except ImportError as error:
+            raise UnavailableError(f"sync=\"{sync}\" needs the module {sync}: {error}") from error
+        if call is None:
+            raise UnavailableError(f"sync=\"{sync}\": {sync} has no CUDA device")
+        return call
+    raise InvalidArgumentError(f"sync must be a function, \"torch\", \"cupy\", \"auto\" or True; got {sync!r}")
 
 
 _served: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()

@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -132,6 +133,47 @@ std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::list& given) {
   return out;
 }
 
+// A carbon intensity in g/kWh: a number, or that of a zone; NaN for None.
+double CarbonOf(nb::handle given) {
+  if (given.is_none()) return kNotMeasured;
+  if (nb::isinstance<nb::str>(given)) return Take(CarbonIntensity(nb::cast<std::string>(given)));
+  double grams_per_kwh = kNotMeasured;
+  if (!nb::try_cast(given, grams_per_kwh) || !(grams_per_kwh >= 0) || std::isinf(grams_per_kwh))
+    Raise({Code::kInvalidArgument,
+           "a carbon intensity must be a number of grams per kilowatt-hour, at least 0, "
+           "or a zone such as \"DE\"; got " +
+               std::string(nb::repr(given).c_str())});
+  return grams_per_kwh;
+}
+
+// Calls Python's function at the edges of a window. An exception becomes a warning, and text for the result's
+// reason; a KeyboardInterrupt is raised again by the interpreter's next check for signals.
+EnergyMonitor::Sync SyncOf(const nb::object& given) {
+  if (given.is_none()) return {};
+  // Windows may be destroyed by a thread without the GIL.
+  const std::shared_ptr<nb::object> function(
+      new nb::object(nb::module_::import_("gpulens.energy").attr("_synchronizer")(given)),
+      [](nb::object* object) {
+        if (!Py_IsInitialized()) return;
+        const nb::gil_scoped_acquire held;
+        delete object;
+      });
+  return [function] {
+    const nb::gil_scoped_acquire held;
+    std::string text;
+    try {
+      (*function)();
+      return;
+    } catch (nb::python_error& error) {
+      text = std::string(nb::type_name(error.type()).c_str()) + ": " + nb::str(error.value()).c_str();
+      if (error.matches(PyExc_KeyboardInterrupt)) PyErr_SetInterrupt();
+    }
+    if (PyErr_WarnFormat(PyExc_RuntimeWarning, 1, "sync of an energy window failed: %s", text.c_str()) < 0)
+      PyErr_WriteUnraisable(nullptr);
+    throw std::runtime_error(text);
+  };
+}
+
 std::atomic<bool> in_a_child{false};
 
 // Releases the GIL for the first call after a fork, which waits for readings that may need a Python thread.
@@ -153,6 +195,16 @@ nb::object Settle(nb::object self) {
       nb::none(), nb::cpp_function([self] { return ResultOf(nb::cast<EnergyWindow&>(self)); }));
 }
 
+constexpr std::string_view kPartNames[] = {"gpu", "cpu", "dram"};  // by EnergyPart
+
+nb::dict GpuEnergy(const EnergyResult& self) {
+  nb::dict out;
+  for (size_t i = 0; i < self.by_device.size(); ++i) {
+    if (self.by_device[i].part == EnergyPart::kGpu) out[nb::int_(i)] = self.by_device[i].energy_joules;
+  }
+  return out;
+}
+
 void BindResult(nb::module_& m) {
   using R = EnergyResult;
   nb::class_<EnergyTicks>(m, "EnergyTicks",
@@ -167,6 +219,20 @@ void BindResult(nb::module_& m) {
       .def_ro("peak_memory_used_bytes", &EnergyTicks::peak_memory_used_bytes)
       .def_ro("mean_temperature_celsius", &EnergyTicks::mean_temperature_celsius)
       .def_ro("peak_temperature_celsius", &EnergyTicks::peak_temperature_celsius);
+  using D = EnergyOfDevice;
+  nb::class_<D>(m, "EnergyOfDevice", "One device's part of the energy of a result.")
+      .def_ro("id", &D::id, "As in EnergyDevice.")
+      .def_prop_ro(
+          "part", [](const D& self) { return kPartNames[static_cast<size_t>(self.part)]; },
+          "\"gpu\", \"cpu\" or \"dram\".")
+      .def_ro("energy_joules", &D::energy_joules, "Energy in joules; NaN where unknown.")
+      .def_prop_ro(
+          "validity", [](const D& self) { return ToPython(EnergyValidityName(self.validity)); },
+          "As EnergyResult.validity, of this device.")
+      .def("__repr__", [](const D& self) {
+        return "EnergyOfDevice(" + self.id + ", " + FloatText(self.energy_joules) + " J, " +
+               std::string(EnergyValidityName(self.validity)) + ")";
+      });
   nb::class_<R>(m, "EnergyResult",
                 "Energy of a window or of a request's share, in joules. Unknown values are NaN, and "
                 "`validity` and `reason` explain why. Has no truth value: use `valid`.")
@@ -185,6 +251,28 @@ void BindResult(nb::module_& m) {
       .def_ro("dram_joules", &R::dram_joules,
               "Filled in addition to a GPU's energy, and then never included in energy_joules.")
       .def_ro("mean_power_watts", &R::mean_power_watts, "energy_joules divided by the duration.")
+      .def_ro(
+          "by_device", &R::by_device,
+          "Energy of each device, in the order of EnergyMonitor.devices. The parts of a valid result add up "
+          "to energy_joules; one device may be known where the sum is not. A request has the same share of "
+          "each device. Empty for a phase.")
+      .def_prop_ro(
+          "gpu_energy", &GpuEnergy, nb::sig("def gpu_energy(self) -> dict[int, float]"),
+          "Energy of each GPU in joules by its index in EnergyMonitor.devices; NaN where unknown, see "
+          "by_device. Empty without a GPU, and for a phase.")
+      .def_ro("carbon_grams_per_kwh", &R::carbon_grams_per_kwh,
+              "Carbon intensity of the electricity, as the monitor has it; NaN: not given.")
+      .def(
+          "carbon_grams",
+          [](const R& self, nb::handle intensity) {
+            return intensity.is_none() ? self.carbon_grams() : self.carbon_grams(CarbonOf(intensity));
+          },
+          "intensity"_a.none() = nb::none(),
+          nb::sig("def carbon_grams(self, intensity: float | str | None = None) -> float"),
+          "Returns the grams of CO2 equivalents of energy_joules; NaN where the energy or the intensity is "
+          "unknown.\n\nintensity: grams per kilowatt-hour, or a zone as for carbon_intensity(); None: that "
+          "of "
+          "the monitor.\n\nRaises InvalidArgumentError for an unknown zone or a number below 0.")
       .def_prop_ro("duration_seconds", [](const R& self) { return SecondsOf(self.duration); })
       .def_ro("devices", &R::devices, "Number of devices.")
       .def_prop_ro(
@@ -228,11 +316,11 @@ void BindWindow(nb::module_& m) {
   nb::class_<EnergyWindow>(
       m, "EnergyWindow",
       "A time span, from its creation to the end of its `with` block. For one thread at a "
-      "time, except add_tokens(), which is thread-safe. Neither entering nor leaving the block "
-      "waits, so it may be used in a coroutine.")
+      "time, except add_tokens(), which is thread-safe. Without `sync` neither entering nor "
+      "leaving the block waits, so it may be used in a coroutine.")
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> EnergyWindow"))
       .def("__exit__", [](EnergyWindow& self, nb::args) { self.End(); })
-      .def("end", &EnergyWindow::End, "Ends the window; only the first end counts.")
+      .def("end", &EnergyWindow::End, "Ends the window, after its `sync`; only the first end counts.")
       .def("add_tokens", &EnergyWindow::AddTokens, "tokens"_a,
            "Adds tokens: the weight of a request where the monitor shares by tokens.")
       .def("mark", &EnergyWindow::Mark, "phase"_a,
@@ -249,6 +337,17 @@ void BindWindow(nb::module_& m) {
            "window.settle()`.");
 }
 
+#define GPULENS_SYNC "collections.abc.Callable[[], object] | str | bool | None"
+#define GPULENS_SYNC_DOC                                                                                    \
+  "sync: waits for the work that the program has queued on its devices before the begin and the end are "   \
+  "taken; "                                                                                                 \
+  "without it a window around asynchronous calls measures their submission. A function without arguments, " \
+  "\"torch\" or \"cupy\" (their current device), or \"auto\" or True: of these two, those that are "        \
+  "imported. An "                                                                                           \
+  "exception in it becomes a RuntimeWarning and a remark in the result's reason; the window goes on.\n\n"   \
+  "Raises InvalidArgumentError for another sync, UnavailableError where the module or its device is "       \
+  "missing."
+
 constexpr const char* kMonitorDoc =
     "Reads the GPUs that this process may use, else the processors. All monitors without `sources` share one "
     "thread. Works on a machine without any sensor, too: results are then NaN and contain the reason. "
@@ -256,9 +355,8 @@ constexpr const char* kMonitorDoc =
     "0.001 to 1; the shortest interval of all monitors applies.\nhistory_seconds: how far between() can look "
     "back.\ndevices: IDs of the devices to read; empty: those this process may use.\nprefer: the vendor that "
     "is tried first.\nsources: EnergySource objects that are read instead of this machine's devices, by a "
-    "thread of the monitor.\n\nWaits at most 3 s for a first reading.";
-
-constexpr std::string_view kPartNames[] = {"gpu", "cpu", "dram"};  // by EnergyPart
+    "thread of the monitor.\ncarbon: grams of CO2 equivalents per kilowatt-hour, or a zone as for "
+    "carbon_intensity(); for EnergyResult.carbon_grams().\n\nWaits at most 3 s for a first reading.";
 
 EnergyPart PartOf(std::string_view name) {
   const auto found = std::ranges::find(kPartNames, name);
@@ -331,16 +429,25 @@ void BindEnergy(nb::module_& m) {
   BindResult(m);
   BindReadings(m);
   BindWindow(m);
+  m.def(
+      "carbon_intensity", [](std::string_view zone) { return Take(CarbonIntensity(zone)); }, "zone"_a,
+      "Returns the carbon intensity of a zone's electricity in grams of CO2 equivalents per kilowatt-hour: "
+      "the "
+      "mean of a year, from a table in the package.\n\nzone: \"WORLD\", a country of two or three letters "
+      "(\"DE\", \"DEU\"), a bidding zone (\"SE3\") or a cloud's region (\"aws/eu-central-1\"), in any "
+      "case.\n\n"
+      "Raises InvalidArgumentError for an unknown zone.");
   using M = EnergyMonitor;
   const auto construct = [](M* self, std::string_view share, double interval_seconds, double history_seconds,
                             std::vector<std::string> devices, const std::optional<std::string>& prefer,
-                            const nb::list& sources) {
+                            const nb::list& sources, nb::handle carbon) {
     EnergyOptions options;
     options.share = ShareOf(share);
     options.interval = Span(interval_seconds, "interval_seconds");
     options.history = Span(history_seconds, "history_seconds");
     options.devices = std::move(devices);
     options.prefer = VendorOf(prefer);
+    options.carbon_grams_per_kwh = CarbonOf(carbon);
     options.sources = SourcesOf(sources);
     const nb::gil_scoped_release released;
     new (self) M(std::move(options));
@@ -348,17 +455,29 @@ void BindEnergy(nb::module_& m) {
   nb::class_<M>(m, "EnergyMonitor", kMonitorDoc)
       .def("__init__", construct, nb::kw_only(), "share"_a = "time", "interval_seconds"_a = 0.05,
            "history_seconds"_a = 60.0, "devices"_a = std::vector<std::string>(),
-           "prefer"_a.none() = nb::none(), "sources"_a = nb::list(),
+           "prefer"_a.none() = nb::none(), "sources"_a = nb::list(), "carbon"_a.none() = nb::none(),
            nb::sig("def __init__(self, *, share: str = 'time', interval_seconds: float = 0.05, "
                    "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = [], "
-                   "prefer: str | None = None, sources: list = []) -> None"))
+                   "prefer: str | None = None, sources: list = [], "
+                   "carbon: float | str | None = None) -> None"))
       .def(
-          "window", [](M& self) { return Live([&] { return self.Window(); }); },
-          "Opens a window that measures all energy of the devices; windows nest and overlap freely.")
+          "window",
+          [](M& self, const nb::object& sync) {
+            return Live([&, wait = SyncOf(sync)] { return self.Window(wait); });
+          },
+          "sync"_a.none() = nb::none(),
+          nb::sig("def window(self, sync: " GPULENS_SYNC " = None) -> EnergyWindow"),
+          "Opens a window that measures all energy of the devices; windows nest and overlap "
+          "freely.\n\n" GPULENS_SYNC_DOC)
       .def(
-          "request", [](M& self) { return Live([&] { return self.Request(); }); },
+          "request",
+          [](M& self, const nb::object& sync) {
+            return Live([&, wait = SyncOf(sync)] { return self.Request(wait); });
+          },
+          "sync"_a.none() = nb::none(),
+          nb::sig("def request(self, sync: " GPULENS_SYNC " = None) -> EnergyWindow"),
           "Opens a window that measures a share of the devices' energy; the shares of all open requests add "
-          "up to it.")
+          "up to it.\n\n" GPULENS_SYNC_DOC)
       .def(
           "between",
           [](const M& self, double from, double to) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <memory>
 
@@ -76,7 +77,17 @@ int gpulens_window_end(gpulens_window* window, gpulens_energy* energy) {
                             .uncertainty_joules = result.uncertainty_joules,
                             .duration_seconds = std::chrono::duration<double>(result.duration).count(),
                             .method = static_cast<int32_t>(result.method),
-                            .validity = static_cast<int32_t>(result.validity)};
+                            .validity = static_cast<int32_t>(result.validity),
+                            .device_joules = nullptr,
+                            .device_capacity = 0,
+                            .device_count = result.by_device.size()};
+    if (energy->size >= offsetof(gpulens_energy, device_count)) {
+      reported.device_joules = energy->device_joules;
+      reported.device_capacity = energy->device_capacity;
+      const size_t room = energy->device_joules ? energy->device_capacity : 0;
+      for (size_t i = 0; i < std::min(room, result.by_device.size()); ++i)
+        energy->device_joules[i] = result.by_device[i].energy_joules;
+    }
     std::memcpy(energy, &reported, std::min(energy->size, sizeof reported));
   }
   return sdk::Reported(sdk::StatusOf(result));

@@ -40,6 +40,11 @@ energy::EnergyCurve::Options CurveOf(const EnergyDevice& device, size_t readings
   return options;
 }
 
+bool IsSettled(const DeviceTrack& track, int64_t at_ns) {
+  const auto settled = track.curve.settled_ns();
+  return settled && *settled >= at_ns;
+}
+
 double Sane(double value, bool good) noexcept { return std::isfinite(value) && good ? value : kNotMeasured; }
 
 }  // namespace
@@ -97,10 +102,63 @@ void DeviceLedger::Settle(int64_t now_ns, WindowPool& pool) {
   for (WindowSlot* slot : open_) slot->TakeOver();
   ledger_.Settle(until, cut_);
   std::erase_if(open_, [&](WindowSlot* slot) {
+    KeepEdges(*slot);
     if (!slot->account.settled) return false;
     pool.Release(slot);
     return true;
   });
+}
+
+DeviceEdge DeviceLedger::EdgeOf(size_t track, int64_t at_ns, EdgeSide side) const {
+  const energy::CurvePosition at = tracks_[track].curve.At(at_ns);
+  return {at.joules, side == EdgeSide::kBegin ? at.flaws_ended : at.flaws_begun, at.flaw};
+}
+
+void DeviceLedger::KeepEdges(WindowSlot& slot) const {
+  if (slot.device_begins.empty() && slot.begin_ns() <= ledger_.settled_ns()) {
+    for (size_t i : selection_.shared)
+      slot.device_begins.push_back(EdgeOf(i, slot.begin_ns(), EdgeSide::kBegin));
+  }
+  if (!slot.account.settled) return;
+  for (size_t i : selection_.shared)
+    slot.device_ends.push_back(EdgeOf(i, slot.account.end_ns, EdgeSide::kEnd));
+}
+
+double DeviceLedger::AddDevice(size_t track, const DeviceEdge& begin, const DeviceEdge& end, int64_t end_ns,
+                               EnergyResult& out) const {
+  const DeviceTrack& device = tracks_[track];
+  EnergyOfDevice& added = out.by_device.emplace_back();
+  added.id = device.device.id;
+  added.part = device.device.part;
+  EnergyFlaw flaw = EnergyFlaw::kNone;
+  if (!std::isfinite(begin.joules) || !std::isfinite(end.joules)) flaw = EnergyFlaw::kOutside;
+  else if (end.flaws != begin.flaws) flaw = end.flaw;
+  if (IsSilent(device, end_ns) && (flaw != EnergyFlaw::kNone || !IsSettled(device, end_ns)))
+    added.validity = EnergyValidity::kSourceFailed;
+  else added.validity = ValidityOf(flaw);
+  if (added.validity != EnergyValidity::kValid) return kNotMeasured;
+  if (out.validity == EnergyValidity::kRunning) added.validity = EnergyValidity::kRunning;
+  return added.energy_joules = std::max(0.0, end.joules - begin.joules);
+}
+
+// A request has of each device what it has of all: its share changes with the requests beside it, not with
+// the device.
+void DeviceLedger::FillDevices(const WindowSlot& slot, int64_t end_ns, EnergyResult& out) const {
+  const bool begun = !slot.device_begins.empty(), ended = !slot.device_ends.empty();
+  double sum = 0;
+  for (size_t k = 0; k < selection_.shared.size(); ++k) {
+    const size_t i = selection_.shared[k];
+    const DeviceEdge begin = begun ? slot.device_begins[k] : EdgeOf(i, slot.begin_ns(), EdgeSide::kBegin);
+    const DeviceEdge end = ended ? slot.device_ends[k] : EdgeOf(i, end_ns, EdgeSide::kEnd);
+    sum += AddDevice(i, begin, end, end_ns, out);
+  }
+  if (!slot.account.shares) return;
+  for (EnergyOfDevice& one : out.by_device) {
+    if (one.energy_joules > 0) one.energy_joules *= out.energy_joules / sum;
+    if (std::isfinite(out.energy_joules)) continue;
+    one.energy_joules = kNotMeasured;  // the share is unknown
+    if (one.validity == EnergyValidity::kValid) one.validity = out.validity;
+  }
 }
 
 void DeviceLedger::Drop(WindowPool& pool) {
@@ -167,16 +225,13 @@ void DeviceLedger::AddSample(const EnergySample& sample, TickSums& sums) const n
 }
 
 bool DeviceLedger::SettledAt(int64_t at_ns) const {
-  return std::ranges::all_of(selection_.shared, [&](size_t i) {
-    const auto settled = tracks_[i].curve.settled_ns();
-    return settled && *settled >= at_ns;
-  });
+  return std::ranges::all_of(selection_.shared, [&](size_t i) { return IsSettled(tracks_[i], at_ns); });
 }
 
 // Returns a device that has not answered within the timeout before `at_ns`, or null.
 const DeviceTrack* DeviceLedger::Silent(int64_t at_ns) const {
   for (size_t i : selection_.shared) {
-    if (tracks_[i].read_ns == 0 || at_ns - tracks_[i].read_ns > timeout_ns_) return &tracks_[i];
+    if (IsSilent(tracks_[i], at_ns)) return &tracks_[i];
   }
   return nullptr;
 }
@@ -274,6 +329,7 @@ EnergyResult DeviceLedger::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now
     if (slot.lost_marks() > 0) out.reason = "more than 16 marks between two readings: some are not counted";
     if (running) out.validity = EnergyValidity::kRunning;
   }
+  if (phase == 0) FillDevices(slot, end_ns, out);
   return out;
 }
 
@@ -293,6 +349,8 @@ EnergyResult DeviceLedger::Between(int64_t from_ns, int64_t to_ns) const {
   both.devices = both.mine;
   Validate(both.mine.flaw, to_ns, to_ns, out);
   Fill(both, out);
+  for (size_t i : selection_.shared)
+    AddDevice(i, EdgeOf(i, from_ns, EdgeSide::kBegin), EdgeOf(i, to_ns, EdgeSide::kEnd), to_ns, out);
   TickSums sums;
   for (const EnergySample& sample : History(from_ns, to_ns)) AddSample(sample, sums);
   FillTicks(sums, out.ticks);
@@ -364,27 +422,33 @@ void ReportSilence(const DeviceTrack& track, int64_t now_ns, EnergyResult& out) 
   else if (!doing.empty()) out.reason += ", in " + doing;
 }
 
-void ReportFlaw(EnergyFlaw flaw, const std::string& more, EnergyResult& out) {
+EnergyValidity ValidityOf(EnergyFlaw flaw) noexcept {
   switch (flaw) {
-    case EnergyFlaw::kNone: out.validity = EnergyValidity::kValid; return;
+    case EnergyFlaw::kNone: return EnergyValidity::kValid;
+    case EnergyFlaw::kCounterReset: return EnergyValidity::kCounterReset;
+    case EnergyFlaw::kGap:
+    case EnergyFlaw::kOutside: return EnergyValidity::kGap;
+    case EnergyFlaw::kNoSensor: break;
+  }
+  return EnergyValidity::kSourceFailed;
+}
+
+void ReportFlaw(EnergyFlaw flaw, const std::string& more, EnergyResult& out) {
+  out.validity = ValidityOf(flaw);
+  switch (flaw) {
+    case EnergyFlaw::kNone: return;
     case EnergyFlaw::kCounterReset:
-      out.validity = EnergyValidity::kCounterReset;
       out.reason = "an energy counter fell meanwhile: a driver was reloaded, or a GPU was reset" + more;
       return;
     case EnergyFlaw::kGap:
-      out.validity = EnergyValidity::kGap;
       out.reason =
           "nothing was read for 2 s or longer meanwhile: the process was stopped, or a driver hung" + more;
       return;
     case EnergyFlaw::kOutside:
-      out.validity = EnergyValidity::kGap;
       out.reason =
           "it begins before the stored readings: before the first one, or longer ago than the history" + more;
       return;
-    case EnergyFlaw::kNoSensor:
-      out.validity = EnergyValidity::kSourceFailed;
-      out.reason = "the devices report neither energy nor power";
-      return;
+    case EnergyFlaw::kNoSensor: out.reason = "the devices report neither energy nor power"; return;
   }
 }
 

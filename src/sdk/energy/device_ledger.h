@@ -55,6 +55,7 @@ struct DeviceTrack {
 void ReportSilence(const DeviceTrack& track, int64_t now_ns, EnergyResult& out);
 // Makes the result invalid for this flaw, with `more` appended to the reason, or valid for kNone.
 void ReportFlaw(energy::EnergyFlaw flaw, const std::string& more, EnergyResult& out);
+EnergyValidity ValidityOf(energy::EnergyFlaw flaw) noexcept;
 // Returns a remark on a device that was lost and is back, otherwise "".
 std::string Comeback(const DeviceTrack& track);
 void FillTicks(const TickSums& sums, EnergyTicks& out);
@@ -98,8 +99,19 @@ class DeviceLedger {
 
  private:
   energy::EnergyCut At(int64_t at_ns) const;
+  enum class EdgeSide : uint8_t { kBegin, kEnd };
+  DeviceEdge EdgeOf(size_t track, int64_t at_ns, EdgeSide side) const;
+  // Keeps the devices' curves at the edges of a window that are settled.
+  void KeepEdges(WindowSlot& slot) const;
+  // Adds a device with this energy, and returns the energy.
+  double AddDevice(size_t track, const DeviceEdge& begin, const DeviceEdge& end, int64_t end_ns,
+                   EnergyResult& out) const;
   void Fill(const energy::EnergyAccount::Both& both, EnergyResult& out) const;
   void Validate(energy::EnergyFlaw flaw, int64_t at_ns, int64_t now_ns, EnergyResult& out) const;
+  void FillDevices(const WindowSlot& slot, int64_t end_ns, EnergyResult& out) const;
+  bool IsSilent(const DeviceTrack& track, int64_t at_ns) const noexcept {
+    return track.read_ns == 0 || at_ns - track.read_ns > timeout_ns_;
+  }
   // Sum of all devices; NaN when one of them is unknown.
   energy::EnergySpan Whole(int64_t from_ns, int64_t to_ns) const;
   static void Narrow(const energy::EnergySpan& whole, bool shares, EnergyResult& out);

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cmath>
 #include <cstdio>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -46,6 +48,7 @@ class MonitorState {
   // Returns the monitor of this process. The first call after a fork creates a new one and waits for its
   // readings, as does a call after the devices were opened too late for the first one.
   LiveMonitor& live();
+  const EnergyOptions& options() const noexcept { return options_; }
 
  private:
   static bool Good(const LiveMonitor& live) noexcept;
@@ -54,6 +57,26 @@ class MonitorState {
   std::atomic<LiveMonitor*> live_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<LiveMonitor>> all_;  // windows opened before a fork refer to earlier ones
+};
+
+// Waits for a program's devices at the edges of a window.
+struct WindowSync {
+  std::function<void()> call;
+  std::string failure;  // of the last edge where it threw
+
+  void At(const char* edge) noexcept {
+    std::string text;
+    try {
+      call();
+      return;
+    } catch (const std::exception& error) {
+      text = error.what();
+    } catch (...) {
+      text = "it threw something that is no std::exception";
+    }
+    failure = std::string("sync failed at the ") + edge +
+              ", so work queued before may be counted after it: " + text;
+  }
 };
 
 LiveMonitor::LiveMonitor(const EnergyOptions& options, Duration timeout)
@@ -193,6 +216,7 @@ EnergyWindow::EnergyWindow(EnergyWindow&& other) noexcept
     : monitor_(std::move(other.monitor_)),
       live_(std::exchange(other.live_, nullptr)),
       slot_(std::exchange(other.slot_, nullptr)),
+      sync_(std::move(other.sync_)),
       begin_(other.begin_),
       end_(other.end_) {}
 
@@ -202,6 +226,7 @@ EnergyWindow& EnergyWindow::operator=(EnergyWindow&& other) noexcept {
   monitor_ = std::move(other.monitor_);
   live_ = std::exchange(other.live_, nullptr);
   slot_ = std::exchange(other.slot_, nullptr);
+  sync_ = std::move(other.sync_);
   begin_ = other.begin_;
   end_ = other.end_;
   return *this;
@@ -210,15 +235,23 @@ EnergyWindow& EnergyWindow::operator=(EnergyWindow&& other) noexcept {
 EnergyWindow::~EnergyWindow() { LetGo(); }
 
 void EnergyWindow::LetGo() noexcept {
-  End();
+  EndNow();
   // After a fork the slot is the parent's.
   if (slot_ && !live_->sampler->orphaned()) live_->engine().pool().Release(slot_);
   slot_ = nullptr;
   live_ = nullptr;
   monitor_.reset();
+  sync_.reset();
 }
 
 void EnergyWindow::End() noexcept {
+  if (end_ != TimePoint{}) return;
+  if (sync_) sync_->At("end");
+  if (sync_) sync_->call = nullptr;  // it may refer to what holds the window
+  EndNow();
+}
+
+void EnergyWindow::EndNow() noexcept {
   if (end_ != TimePoint{}) return;
   end_ = steady_clock::now();
   if (slot_) slot_->End(NsOf(end_));
@@ -232,18 +265,24 @@ void EnergyWindow::Mark(std::string_view phase) noexcept {
   if (slot_) slot_->Mark(phase, NsOf(steady_clock::now()));
 }
 
-EnergyResult EnergyWindow::Inert() const { return InertResult(live_, begin_, end_); }
+EnergyResult EnergyWindow::Complete(EnergyResult result) const {
+  if (monitor_) result.carbon_grams_per_kwh = monitor_->options().carbon_grams_per_kwh;
+  if (sync_ && !sync_->failure.empty()) result.reason += (result.reason.empty() ? "" : "; ") + sync_->failure;
+  return result;
+}
+
+EnergyResult EnergyWindow::Inert() const { return Complete(InertResult(live_, begin_, end_)); }
 
 EnergyResult EnergyWindow::Estimate() const {
   if (!slot_ || live_->sampler->orphaned()) return Inert();
-  return live_->engine().ResultOf(*slot_, 0);
+  return Complete(live_->engine().ResultOf(*slot_, 0));
 }
 
 EnergyResult EnergyWindow::phase(std::string_view name) const {
   if (!slot_ || live_->sampler->orphaned()) return Inert();
   const uint8_t phase = slot_->PhaseOf(name);
   if (phase == 0) return Invalid(EnergyValidity::kGap, "no phase '" + std::string(name) + "' was marked", {});
-  return live_->engine().ResultOf(*slot_, phase);
+  return Complete(live_->engine().ResultOf(*slot_, phase));
 }
 
 EnergyResult EnergyWindow::result(Duration wait) {
@@ -254,7 +293,7 @@ EnergyResult EnergyWindow::result(Duration wait) {
   wait = std::clamp(wait, Duration(0), kLongestWait);
   live_->sampler->ReadUntil(engine.Now() + wait.count(),
                             [&] { return engine.Locked([&] { return live_->ledger->SettledAt(end_ns); }); });
-  return engine.ResultOf(*slot_, 0);
+  return Complete(engine.ResultOf(*slot_, 0));
 }
 
 // ---- EnergyMonitor
@@ -271,8 +310,13 @@ std::vector<EnergyDevice> EnergyMonitor::devices() const {
   return live.engine().DevicesOf(*live.ledger);
 }
 
-EnergyWindow EnergyMonitor::Begin(bool shares) noexcept {
+EnergyWindow EnergyMonitor::Begin(bool shares, Sync sync) noexcept {
   EnergyWindow out;
+  if (sync) {
+    out.sync_ = std::make_shared<internal::WindowSync>();
+    out.sync_->call = std::move(sync);
+    out.sync_->At("begin");
+  }
   internal::LiveMonitor& live = state_->live();
   out.monitor_ = state_;
   out.live_ = &live;
@@ -281,16 +325,19 @@ EnergyWindow EnergyMonitor::Begin(bool shares) noexcept {
   return out;
 }
 
-EnergyWindow EnergyMonitor::Window() noexcept { return Begin(false); }
-EnergyWindow EnergyMonitor::Request() noexcept { return Begin(true); }
+EnergyWindow EnergyMonitor::Window(Sync sync) noexcept { return Begin(false, std::move(sync)); }
+EnergyWindow EnergyMonitor::Request(Sync sync) noexcept { return Begin(true, std::move(sync)); }
 
 EnergyResult EnergyMonitor::Between(TimePoint from, TimePoint to) const {
   const internal::LiveMonitor& live = state_->live();
-  if (live.status.ok())
-    return live.engine().Locked([&] { return live.ledger->Between(NsOf(from), NsOf(to)); });
   EnergyResult out;
-  out.duration = to - from;
-  sdk::DeviceLedger::Explain(live.status, out);
+  if (live.status.ok()) {
+    out = live.engine().Locked([&] { return live.ledger->Between(NsOf(from), NsOf(to)); });
+  } else {
+    out.duration = to - from;
+    sdk::DeviceLedger::Explain(live.status, out);
+  }
+  out.carbon_grams_per_kwh = state_->options().carbon_grams_per_kwh;
   return out;
 }
 
@@ -356,7 +403,9 @@ OwnEnergy OwnEnergyWindow::Estimate() const {
   OwnEnergy out;
   if (Inert(out)) return out;
   const sdk::EnergyEngine& engine = live_->engine();
-  return engine.Locked([&] { return account_->Result(engine.Now()); });
+  out = engine.Locked([&] { return account_->Result(engine.Now()); });
+  out.energy.carbon_grams_per_kwh = monitor_->options().carbon_grams_per_kwh;
+  return out;
 }
 
 OwnEnergy OwnEnergyWindow::result(Duration wait) {
@@ -370,7 +419,9 @@ OwnEnergy OwnEnergyWindow::result(Duration wait) {
                             [&] { return engine.Locked([&] { return account_->Closed(); }); });
   live_->sampler->ReadUntil(now_ns + wait.count(),
                             [&] { return engine.Locked([&] { return account_->Settled(); }); });
-  return engine.Locked([&] { return account_->Result(engine.Now()); });
+  out = engine.Locked([&] { return account_->Result(engine.Now()); });
+  out.energy.carbon_grams_per_kwh = monitor_->options().carbon_grams_per_kwh;
+  return out;
 }
 
 }  // namespace gpulens

@@ -31,6 +31,7 @@ struct OwnAccount::Sum {
   energy::RunPart all;
   std::array<double, energy::kParts> joules{}, known{};
   std::vector<const Part*> used;
+  std::vector<EnergyOfDevice> by_device;
   bool unseen = false;  // no scan happened while it ran
 };
 
@@ -154,6 +155,10 @@ OwnAccount::Sum OwnAccount::Add(bool auxiliary, int64_t end_ns) const {
     sum.all.guessed_seconds = std::max(sum.all.guessed_seconds, one.guessed_seconds);
     for (size_t i = 0; i < energy::kSharings; ++i) sum.all.by[i] += one.by[i];
     if (one.flaw != EnergyFlaw::kNone) sum.all.flaw = one.flaw;
+    const EnergyDevice& device = TrackOf(part).device;
+    sum.by_device.push_back({device.id, device.part,
+                             one.flaw == EnergyFlaw::kNone ? std::max(0.0, one.joules) : kNotMeasured,
+                             ValidityOf(one.flaw)});
     const auto kind = static_cast<size_t>(TrackOf(part).device.part);
     sum.joules[kind] += one.flaw == EnergyFlaw::kNone ? one.joules : kNotMeasured;
     sum.known[kind] = 1;
@@ -219,6 +224,7 @@ void OwnAccount::Fill(const Sum& sum, OwnEnergy& out) const {
   for (size_t i = 1; i < energy::kSharings; ++i) {
     if (sum.all.by[i] > 0) out.attribution = static_cast<EnergyAttribution>(i);
   }
+  to.by_device = sum.by_device;
   FillTicks(ticks_, to.ticks);
   if (!to.valid()) return;
   to.method = counter ? EnergyMethod::kCounter : EnergyMethod::kPowerIntegral;
@@ -253,7 +259,9 @@ OwnEnergy OwnAccount::Result(int64_t now_ns) const {
   if (!to.valid()) return out;
   if (!processors && auxiliary.all.flaw == EnergyFlaw::kNone) FillParts(auxiliary, to);
   to.reason = Remarks(sum);
-  if (!ended()) to.validity = EnergyValidity::kRunning;
+  if (ended()) return out;
+  to.validity = EnergyValidity::kRunning;
+  for (EnergyOfDevice& one : to.by_device) one.validity = EnergyValidity::kRunning;
   return out;
 }
 

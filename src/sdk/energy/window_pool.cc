@@ -80,6 +80,8 @@ void WindowSlot::TakeOver() noexcept {
     account.shares = shares_;
     account.begin_ns = begin_ns_;
     ticks = {};
+    device_begins.clear();
+    device_ends.clear();
   }
   // The end is read first, so that everything added or marked before it is seen.
   account.end_ns = end_ns();

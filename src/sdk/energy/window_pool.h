@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string_view>
+#include <vector>
 
 #include "energy/share_ledger.h"
 
@@ -23,6 +24,13 @@ struct TickSums {
   };
   uint32_t count = 0;
   Statistic watts, utilization, memory, temperature;
+};
+
+// The energy curve of one device at an edge of a window.
+struct DeviceEdge {
+  double joules = kNotMeasured;
+  uint32_t flaws = 0;  // CurvePosition::flaws_ended of a begin, flaws_begun of an end
+  energy::EnergyFlaw flaw = energy::EnergyFlaw::kNone;
 };
 
 // One window. The program's side writes the atomics and the marks; the engine's lock guards the rest. Freed
@@ -53,6 +61,9 @@ class WindowSlot {
   void TakeOver() noexcept;  // brings the account up to date
   energy::EnergyAccount account;
   TickSums ticks;
+  // The curves of the ledger's devices at the begin and at the end, once these are settled. They keep their
+  // memory for the next window.
+  std::vector<DeviceEdge> device_begins, device_ends;
 
  private:
   friend class WindowPool;
