@@ -54,7 +54,6 @@ FOREIGN = {
     "boost/": ("net",),
     "openssl/": ("net",),
     "nghttp2/": ("net",),
-    "crypt.h": ("net",),
     "protozero/": ("wire", "net", "sources/*"),
     "snappy-c.h": ("wire",),
     "sqlite3.h": ("store",),
@@ -63,7 +62,7 @@ FOREIGN = {
     "libdeflate.h": ("net", "wire", "delivery"),
     "zstd": ("wire",),
     "zlib.h": ("net", "wire", "delivery"),
-    "dlfcn.h": ("base", "sources/*", "store"),
+    "dlfcn.h": ("base", "net", "sources/*", "store"),
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
 # wire/ turns values into bytes and back; its callers read and write.

@@ -1,4 +1,4 @@
-// Stand-ins for functions of glibc 2.35 and 2.36 that the compiler's static libraries call (libgcc_eh,
+// Replacements of functions of glibc 2.35 and 2.36 that the compiler's static libraries call (libgcc_eh,
 // libstdc++), so that what links these starts with glibc 2.34. It is a source of each program and shared
 // object that is shipped, not of a library: its symbols are hidden, so no other object's calls reach them.
 #include <dlfcn.h>
@@ -53,24 +53,6 @@ dl_find_object own_object{};
   ::dl_iterate_phdr(Visit, &search);
 }
 
-// As glibc's: a kernel before 3.17 has no getrandom. Without random numbers nothing may go on.
-void FillRandom(unsigned char* out, size_t size) {
-  int file = -1;
-  while (size > 0) {
-    const ssize_t got = file < 0 ? ::getrandom(out, size, 0) : ::read(file, out, size);
-    if (got > 0) {
-      out += got;
-      size -= static_cast<size_t>(got);
-    } else if (got < 0 && errno == ENOSYS && file < 0) {
-      file = ::open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-      if (file < 0) ::abort();
-    } else if (got == 0 || errno != EINTR) {
-      ::abort();
-    }
-  }
-  if (file >= 0) ::close(file);
-}
-
 }  // namespace
 
 extern "C" {
@@ -87,15 +69,18 @@ extern "C" {
   return ::dl_iterate_phdr(Visit, &search) == 1 ? 0 : -1;
 }
 
-// std::random_device's source.
+// std::random_device's source. As glibc's: a kernel before 3.17 has no getrandom, and without random numbers
+// nothing may go on.
 [[gnu::visibility("hidden")]] uint32_t arc4random() noexcept {
   uint32_t value = 0;
-  FillRandom(reinterpret_cast<unsigned char*>(&value), sizeof value);
+  while (::getrandom(&value, sizeof value, 0) != sizeof value) {
+    if (errno == EINTR) continue;
+    const int file = ::open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    if (file < 0 || ::read(file, &value, sizeof value) != sizeof value) ::abort();
+    ::close(file);
+    break;
+  }
   return value;
-}
-
-[[gnu::visibility("hidden")]] void arc4random_buf(void* out, size_t size) noexcept {
-  FillRandom(static_cast<unsigned char*>(out), size);
 }
 
 }  // extern "C"

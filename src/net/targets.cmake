@@ -4,7 +4,7 @@ add_gpulens_library(net_message DIR src/net/message DEPS gpulens_base PRIVATE_DE
 add_gpulens_library(net_blocking DIR src/net/blocking DEPS gpulens_net_message TEST_DEPS gpulens_net_testing)
 add_gpulens_library(net DEPS gpulens_net_message PRIVATE_DEPS Boost::headers OpenSSL::SSL OpenSSL::Crypto dep_deflate
   TEST_DEPS Boost::headers OpenSSL::SSL OpenSSL::Crypto gpulens_net_testing)
-add_gpulens_library(net_auth DIR src/net/auth DEPS gpulens_net PRIVATE_DEPS OpenSSL::Crypto dep_crypt gpulens_base_yaml
+add_gpulens_library(net_auth DIR src/net/auth DEPS gpulens_net PRIVATE_DEPS OpenSSL::Crypto gpulens_base_yaml
   TEST_DEPS gpulens_net_testing)
 add_gpulens_library(net_server DIR src/net/server DEPS gpulens_net_auth gpulens_net_blocking TEST_DEPS gpulens_net_testing)
 add_gpulens_library(net_http DIR src/net/http DEPS gpulens_net_server TEST_DEPS gpulens_net_testing)

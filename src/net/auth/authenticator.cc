@@ -1,6 +1,6 @@
 #include "net/auth/authenticator.h"
 
-#include <crypt.h>
+#include <dlfcn.h>
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/sha.h>
@@ -15,6 +15,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/parse.h"
+#include "base/process.h"
 #include "base/result.h"
 #include "base/threads.h"
 
@@ -59,11 +60,35 @@ std::string DecodeBase64(std::string_view text) {
   return out;
 }
 
+// crypt_rn of libxcrypt, thread-safe. Returns null when `size` is too small for its state, or `hash` is none.
+using CryptFunction = char*(const char* password, const char* hash, void* state, int size);
+constexpr size_t kCryptState = 32768;  // sizeof(crypt_data), part of libxcrypt's ABI
+
+// Opens libcrypt at the first call: docs/adr/0047-libcrypt-at-run-time.md.
+Result<CryptFunction*> OpenCrypt() {
+  static const Result<CryptFunction*> opened = []() -> Result<CryptFunction*> {
+    std::string first_error;
+    for (const std::string name : {"libcrypt.so.1", "libcrypt.so.2"}) {
+      auto library = OpenSharedLibrary(std::span(&name, 1));
+      if (library) {
+        if (void* found = ::dlsym(library->handle, "crypt_rn"))
+          return reinterpret_cast<CryptFunction*>(found);
+      }
+      if (first_error.empty()) first_error = library ? name + " has no crypt_rn" : library.error().detail;
+    }
+    return Status{Code::kUnavailable,
+                  "checking passwords needs libcrypt (Debian: libcrypt1, Fedora: libxcrypt): " + first_error};
+  }();
+  return opened;
+}
+
 bool PasswordFits(const std::string& password, const std::string& hash) {
-  auto data = std::make_unique<crypt_data>();
-  const char* made = ::crypt_r(password.c_str(), hash.c_str(), data.get());
+  const auto crypt = OpenCrypt();
+  if (!crypt) return false;  // Load refuses users without it
+  auto state = std::make_unique<std::array<unsigned char, kCryptState>>();
+  const char* made = (*crypt)(password.c_str(), hash.c_str(), state->data(), static_cast<int>(kCryptState));
   bool fits = made && made[0] != '*' && SameText(made, hash);
-  OPENSSL_cleanse(data.get(), sizeof(*data));
+  OPENSSL_cleanse(state->data(), state->size());
   return fits;
 }
 
@@ -129,6 +154,10 @@ Status Authenticator::State::Load() {
   ASSIGN_OR_RETURN(WebConfig fresh, LoadWebConfig(path));
   marks = Marks(fresh);
   marks.front().second = config_mark;
+  if (!fresh.users.empty()) {
+    if (auto crypt = OpenCrypt(); !crypt)
+      return {crypt.error().code, path + ": basic_auth_users: " + crypt.error().detail};
+  }
   auto made = std::make_shared<WebRules>();
   if (fresh.tls) {
     auto tls = TlsContext::Server(*fresh.tls);
