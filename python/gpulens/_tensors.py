@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import sys
 import threading
+from collections.abc import Mapping
 
 
 def torch_module():
@@ -79,8 +80,14 @@ def is_tensor(value):
 
 
 def gradients_of(model):
+    """Yields the gradients of a model, by what it has: parameters(), or parameters or gradients as an
+    iterable or a mapping, also of mappings. A parameter is an object with `grad`; without one, None: no
+    gradient."""
     parameters = model.parameters() if hasattr(model, "parameters") else model
-    for parameter in parameters:
+    for parameter in parameters.values() if isinstance(parameters, Mapping) else parameters:
+        if isinstance(parameter, Mapping):
+            yield from gradients_of(parameter)
+            continue
         gradient = getattr(parameter, "grad", None) if hasattr(parameter, "grad") and not _is_leafless(parameter) else parameter
         if gradient is None:
             continue
@@ -123,22 +130,30 @@ def _norms_of_each(torch, gradients):
 
 
 def plain_norm(gradients):
-    squares, bad = [], 0
-    for gradient in gradients:
-        values = [float(gradient)] if isinstance(gradient, (int, float)) else [float(v) for v in _flat(gradient)]
-        square = math.fsum(v * v for v in values) if all(map(math.isfinite, values)) else math.nan
-        if math.isfinite(square):
-            squares.append(square)
-        else:
-            bad += 1
-    return math.sqrt(math.fsum(squares)), bad
+    """Returns the norm over the finite gradients, and the number of the others, without PyTorch.
+
+    A gradient is a number, an array (of NumPy, CuPy or any other library with their methods), an object
+    with norm(), or a sequence of numbers or sequences.
+    """
+    norms = [_norm_of(gradient) for gradient in gradients]
+    finite = [norm for norm in norms if math.isfinite(norm)]
+    return math.hypot(*finite), len(norms) - len(finite)
+
+
+def _norm_of(gradient):
+    if all(hasattr(gradient, name) for name in ("ravel", "astype", "dot", "dtype")):
+        # One reduction where the array is, whatever its size; half precision and integers would overflow in it.
+        flat = gradient.ravel()
+        flat = abs(flat).astype("float64") if getattr(flat.dtype, "kind", "f") == "c" else flat.astype("float64")
+        return math.sqrt(float(flat.dot(flat)))
+    if callable(getattr(gradient, "norm", None)):
+        return float(gradient.norm())
+    if not hasattr(gradient, "__iter__"):
+        return abs(float(gradient))
+    return math.hypot(*(float(value) for value in _flat(gradient)))
 
 
 def _flat(values):
-    flat = getattr(values, "ravel", None)  # numpy's
-    if flat is not None:
-        yield from flat()
-        return
     for value in values:
         if hasattr(value, "__iter__"):
             yield from _flat(value)

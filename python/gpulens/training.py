@@ -49,12 +49,13 @@ class _Step:
 
 
 class DataLoaderTimer:
-    """Measures how long a loop waits for its next batch."""
+    """Measures how long a loop waits for its next batch. last_wait_seconds: NaN before the first one."""
+
+    last_wait_seconds: float = math.nan
 
     def __init__(self, recorder: TrainingRecorder, clock: Callable[[], float] = time.perf_counter):
         self._recorder = recorder
         self._clock = clock
-        self.last_wait_seconds = math.nan
 
     def wrap(self, loader: Iterable[Any]) -> "_TimedLoader":
         """Returns the loader with the time of its next() measured.
@@ -140,8 +141,10 @@ class GradientTracker:
     def record_step(self, model: Any, max_norm: float | None = None, *, scale: float = 1.0) -> Any:
         """Records the gradients of a step. Call it after backward() and before clipping.
 
-        model: an object with parameters(), or an iterable of parameters or gradients; a gradient is a
-            tensor, a number or a sequence of numbers.
+        model: an object with parameters(), or an iterable or a mapping of parameters or gradients. A
+            parameter is an object with `grad`. A gradient is a tensor of PyTorch, an array (of NumPy, CuPy
+            and others with ravel(), astype() and dot(): their norm is awaited), an object with norm(), a
+            number, or a sequence of numbers.
         max_norm: the step counts as clipped when the norm is larger; None: the monitor's max_norm.
         scale: the factor by which a GradScaler multiplied the gradients.
 

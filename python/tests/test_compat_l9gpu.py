@@ -3,10 +3,12 @@ import dataclasses
 import math
 import random
 import unittest
+import unittest.mock
 
 from gpulens.compat import l9gpu
 from gpulens.compat.l9gpu import metric_names as m
 from gpulens.compat.l9gpu import histogram_quantile, schemas
+from gpulens.compat.l9gpu.training import mfu
 
 # Field counts of the eleven that its document names.
 ELEVEN = {
@@ -41,6 +43,22 @@ class Names(unittest.TestCase):
         self.assertEqual(m.get_otel_name("job_id"), "gpu.job_id")
         self.assertEqual(m.get_unit("job_id"), "1")
         self.assertEqual(m.get_data_point_attributes("job_id"), {})
+
+    def test_the_tables_are_those_of_the_functions(self):
+        self.assertEqual(set(m.FIELD_UNITS), set(m.FIELD_TO_OTEL_NAME))
+        for field, name in m.FIELD_TO_OTEL_NAME.items():
+            self.assertEqual((m.get_otel_name(field), m.get_unit(field)), (name, m.FIELD_UNITS[field]))
+            self.assertEqual(m.get_data_point_attributes(field), m.FIELD_DATA_POINT_ATTRIBUTES.get(field, {}))
+        self.assertEqual(m.FIELD_UNITS["training_loss"], "1")
+        self.assertEqual(m.FIELD_DATA_POINT_ATTRIBUTES["itl_p95"], {"quantile": "p95"})
+
+    def test_peaks_are_dense_and_by_whole_names(self):
+        self.assertEqual([mfu.GPU_PEAK_TFLOPS[name] for name in ("L4", "B200 SXM6", "T4")], [121.0, 2250.0, 65.0])
+        self.assertEqual(mfu.get_peak_tflops("l4"), 121.0)
+        self.assertEqual(mfu.get_peak_tflops("NVIDIA A100-SXM4-80GB"), 312.0)
+        self.assertIsNone(mfu.get_peak_tflops("A100"))
+        with unittest.mock.patch.dict(mfu.GPU_PEAK_TFLOPS, {"X9": 7.0}):
+            self.assertEqual(mfu.get_peak_tflops("X9"), 7.0)
 
     def test_attributes_are_the_callers_own(self):
         m.get_data_point_attributes("itl_p95")["quantile"] = "changed"

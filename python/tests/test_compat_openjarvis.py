@@ -5,6 +5,7 @@ import inspect
 import math
 import threading
 import unittest
+from unittest import mock
 
 from gpulens.compat import openjarvis as t
 from gpulens.compat.openjarvis.flops import MODEL_PARAMS_B, estimate_flops_no_kv_cache
@@ -165,7 +166,40 @@ class Specs(unittest.TestCase):
             self.assertIsNone(t.lookup_gpu_spec(name), name)
 
 
+    def test_a_board_of_ones_own(self):
+        self.assertEqual(t.GPU_SPECS["H100-SXM"], t.lookup_gpu_spec("NVIDIA H100 80GB HBM3"))
+        self.assertEqual(set(t.GPU_SPECS) - {"B200-SXM", "H100-SXM", "H100-PCIE", "A100-SXM", "A100-PCIE", "L40S", "A10", "RTX 4090", "RTX 3090", "MI300X",
+                                             "MI250X"}, set())  # fmt: skip
+        self.assertIsNone(t.lookup_gpu_spec("Board 9"))
+        with mock.patch.dict(t.GPU_SPECS, {"Board 9": t.GpuHardwareSpec(1.0, 2.0, 3.0)}):
+            self.assertEqual(t.lookup_gpu_spec("board 9").bandwidth_gb_s, 2.0)
+        self.assertEqual(t.GPU_PEAK_TFLOPS_BF16["L40S"], 362.05)
+        self.assertEqual(t.compute_mfu(1e12, 1.0, "Board 9"), 0.0)
+        with mock.patch.dict(t.GPU_PEAK_TFLOPS_BF16, {"Board 9": 4.0}):
+            self.assertEqual(t.compute_mfu(1e12, 1.0, "board 9"), 0.25)
+
+
+class Bus(unittest.TestCase):
+    def test_of_the_process(self):
+        t.reset_event_bus()
+        bus = t.get_event_bus(record_history=True)
+        self.addCleanup(t.reset_event_bus)
+        self.assertIs(t.get_event_bus(), bus)
+        bus.publish(t.EventType.BATCH_START, {"n": 1})
+        self.assertEqual([event.event_type for event in bus.history], ["batch_start"])
+        bus.clear_history()
+        self.assertEqual(bus.history, [])
+        t.reset_event_bus()
+        self.assertIsNot(t.get_event_bus(), bus)
+
+
 class Efficiency(unittest.TestCase):
+    def test_of_a_token(self):
+        self.assertEqual(t.estimate_model_flops_per_token(7.0), 14e9)
+        self.assertEqual(t.estimate_model_flops_per_token(47.0, 13.0), 26e9)
+        self.assertEqual(t.estimate_model_bytes_per_token(7.0), 14e9)
+        self.assertEqual(t.estimate_model_bytes_per_token(7.0, 0.5), 3.5e9)
+
     def test_known_numbers(self):
         e = t.compute_efficiency(7, None, 312, 2039, 100)
         self.assertAlmostEqual(e.mfu_pct, 0.44872, places=5)

@@ -1,11 +1,15 @@
 """PyDotCompute's names: runtime, collector, telemetry, and the numbers of its own tests."""
 import asyncio
 import dataclasses
+import datetime
 import json
+import math
+import pickle
 import sys
 import time
 import types
 import unittest
+import uuid
 
 from gpulens.compat import pydotcompute as compat
 from gpulens.compat.pydotcompute import (
@@ -18,6 +22,8 @@ from gpulens.compat.pydotcompute import (
     TelemetryCollector,
     ring_kernel,
 )
+
+from gpulens.compat.pydotcompute.exceptions import MessageDeserializationError, MessageSerializationError
 
 TIMEOUT = 20.0
 
@@ -270,6 +276,187 @@ class Gpus(unittest.TestCase):
         self.assertEqual(TelemetryCollector().get_summary()["gpu_utilization"], 0.4)
 
 
+@dataclasses.dataclass
+class Item:
+    name: str
+    priority: int = 128
+
+
+class Queues(unittest.IsolatedAsyncioTestCase):
+    async def test_order_of_the_documentation(self):
+        queue = compat.MessageQueue(max_size=100)
+        for name, priority in (("A", 100), ("B", 200), ("C", 100), ("D", 150)):
+            self.assertTrue(await queue.put(Item(name, priority)))
+        self.assertEqual((queue.size, queue.qsize, queue.max_size, queue.maxsize, queue.is_empty, queue.is_full), (4, 4, 100, 100, False, False))
+        self.assertEqual(queue.peek().name, "B")
+        self.assertEqual([(await queue.get()).name for _ in range(4)], ["B", "D", "A", "C"])
+        self.assertTrue(queue.empty)
+        self.assertIsNone(queue.get_nowait())
+        self.assertIsNone(queue.peek())
+
+    async def test_by_arrival(self):
+        queue = compat.MessageQueue(use_priority=False)
+        for name, priority in (("A", 1), ("B", 200)):
+            queue.put_nowait(Item(name, priority))
+        self.assertEqual([queue.get_nowait().name for _ in range(2)], ["A", "B"])
+
+    async def test_block_waits_for_room(self):
+        queue = compat.MessageQueue(2, kernel_id="k")
+        queue.put_nowait(1)
+        queue.put_nowait(2)
+        self.assertFalse(queue.put_nowait(3))
+        with self.assertRaisesRegex(compat.QueueFullError, "'k' is full .size: 2."):
+            await queue.put(3, timeout=0.01)
+        waiting = asyncio.ensure_future(queue.put(3))
+        await asyncio.sleep(0)
+        self.assertEqual(queue.qsize, 2)
+        self.assertEqual(await queue.get(), 1)
+        self.assertTrue(await asyncio.wait_for(waiting, TIMEOUT))
+        waiting = asyncio.ensure_future(queue.put(4))
+        await asyncio.sleep(0)
+        self.assertEqual(queue.clear(), 2)
+        self.assertTrue(await asyncio.wait_for(waiting, TIMEOUT))
+        self.assertEqual(await queue.get(), 4)
+
+    async def test_reject(self):
+        queue = compat.MessageQueue(2, backpressure=compat.BackpressureStrategy.REJECT)
+        for value in (1, 2):
+            await queue.put(value)
+        with self.assertRaises(compat.QueueFullError):
+            await queue.put(3)
+        self.assertFalse(queue.put_nowait(3))
+        self.assertEqual(queue.get_stats()["total_dropped"], 0)
+
+    async def test_drop_oldest_of_the_lowest_priority(self):
+        queue = compat.MessageQueue(2, backpressure=compat.BackpressureStrategy.DROP_OLDEST)
+        self.assertTrue(await queue.put(Item("high", 255)))
+        self.assertTrue(await queue.put(Item("old", 2)))
+        self.assertTrue(await queue.put(Item("new", 2)))
+        self.assertFalse(await queue.put(Item("lower", 1)))
+        self.assertEqual([queue.get_nowait().name for _ in range(2)], ["high", "new"])
+        self.assertEqual(
+            queue.get_stats(), {"current_size": 0, "max_size": 2, "total_enqueued": 3, "total_dequeued": 2, "total_dropped": 2}
+        )
+
+    async def test_get_waits(self):
+        queue = compat.MessageQueue()
+        with self.assertRaises(asyncio.TimeoutError):
+            await queue.get(timeout=0.01)
+        waiting = asyncio.ensure_future(queue.get())
+        await asyncio.sleep(0)
+        queue.put_nowait(7)
+        self.assertEqual(await asyncio.wait_for(waiting, TIMEOUT), 7)
+
+    def test_refuses_what_no_queue_can_have(self):
+        for options in ({"maxsize": 0}, {"max_size": -1}, {"backpressure": "nonsense"}):
+            with self.subTest(options), self.assertRaises(ValueError):
+                compat.MessageQueue(**options)
+        self.assertIs(compat.ring_kernels.MessageQueue, compat.MessageQueue)
+
+    async def test_bands(self):
+        queue = compat.FastMessageQueue(5)
+        sent = [Item(str(priority), priority) for priority in (70, 150, 230, 160, 10)]
+        self.assertEqual(queue.put_batch([*sent, Item("late")]), 5)
+        with self.assertRaises(compat.QueueFullError):
+            await queue.put(Item("late"), timeout=0.01)
+        stats = queue.get_stats()
+        self.assertEqual(stats["band_counts"], {"system": 1, "high": 1, "normal": 2, "low": 1})
+        self.assertEqual([one.name for one in queue.get_batch(3)], ["230", "160", "70"])
+        self.assertEqual([one.name for one in queue.get_batch(9)], ["150", "10"])
+        self.assertEqual((queue.get_stats()["peak_size"], queue.get_stats()["total_enqueued"]), (5, 5))
+        self.assertEqual([compat.get_priority_band(n) for n in (255, 224, 223, 160, 159, 64, 63, 0)], [0, 0, 1, 1, 2, 2, 3, 3])
+
+    async def test_bytes_of_messages(self):
+        @compat.message
+        class One:
+            a: int
+
+        queue = compat.FastMessageQueue(serialize=True)
+        await queue.put(One(4))
+        self.assertEqual(compat.deserialize_message(await queue.get()).a, 4)
+
+
+class OneKernel(unittest.IsolatedAsyncioTestCase):
+    async def test_life(self):
+        kernel = compat.RingKernel("one", echo, config=compat.RingKernelConfig("one", input_queue_size=2, backpressure_strategy="reject"))
+        self.assertIs(kernel.state, KernelState.CREATED)
+        for operation in (kernel.activate, kernel.deactivate, kernel.reactivate, lambda: kernel.send(1), kernel.receive):
+            with self.assertRaisesRegex(compat.KernelStateError, "from state 'CREATED'"):
+                await operation()
+        await kernel.launch()
+        with self.assertRaises(compat.KernelStateError):
+            await kernel.launch()
+        await kernel.activate()
+        await kernel.send(5, timeout=TIMEOUT)
+        self.assertEqual(await kernel.receive(TIMEOUT), 5)
+        await kernel.deactivate()
+        for value in (1, 2):
+            await kernel.send(value)
+        with self.assertRaises(compat.QueueFullError):
+            await kernel.send(3)
+        await kernel.reactivate()
+        self.assertEqual([await kernel.receive(TIMEOUT) for _ in range(2)], [1, 2])
+        await kernel.terminate()
+        await kernel.terminate()
+        self.assertIs(kernel.state, KernelState.TERMINATED)
+        with self.assertRaises(compat.KernelStateError):
+            await kernel.launch()
+
+    async def test_never_launched(self):
+        kernel = compat.RingKernel("one", echo)
+        await kernel.terminate()
+        self.assertIs(kernel.state, KernelState.TERMINATED)
+        self.assertEqual(kernel.config.input_queue_size, 4096)
+
+    async def test_type_of_messages(self):
+        kernel = compat.RingKernel("one", echo, input_type=int)
+        await kernel.launch()
+        with self.assertRaisesRegex(TypeError, "accepts messages of the type int, not str"):
+            await kernel.send("x")
+        await kernel.terminate()
+
+    async def test_managed(self):
+        async with compat.managed_kernel("m", echo, config=compat.RingKernelConfig("m", input_queue_size=3)) as kernel:
+            self.assertIsInstance(kernel, compat.RingKernel)
+            self.assertIs(kernel.state, KernelState.ACTIVE)
+            self.assertEqual(kernel.config.input_queue_size, 3)
+            await kernel.send(1)
+            self.assertEqual(await kernel.receive(TIMEOUT), 1)
+        self.assertIs(kernel.state, KernelState.TERMINATED)
+        with self.assertRaises(KeyError):
+            async with compat.managed_kernel(kernel_id="m", kernel_func=echo) as kernel:
+                raise KeyError
+        self.assertIs(kernel.state, KernelState.TERMINATED)
+        for arguments in (("m",), (), (echo, "m"), (RingKernelRuntime(),)):
+            with self.subTest(arguments), self.assertRaises((ValueError, AttributeError)):
+                async with compat.managed_kernel(*arguments):
+                    pass
+
+    async def test_builder(self):
+        builder = compat.RingKernelBuilder("built")
+        with self.assertRaisesRegex(ValueError, "'built' has no handler"):
+            builder.build()
+        made = (
+            builder.with_input_type(int).with_output_type(int).with_queue_size(7).with_output_queue_size(9).with_grid_size(2)
+            .with_block_size(64).with_backpressure("reject").with_handler(echo).build()
+        )  # fmt: skip
+        meta = compat.get_ring_kernel_meta(made)
+        config = meta["config"]
+        self.assertEqual((meta["kernel_id"], meta["input_type"], config.input_queue_size, config.output_queue_size), ("built", int, 7, 9))
+        self.assertEqual((config.grid_size, config.block_size, config.backpressure_strategy), (2, 64, "reject"))
+        self.assertTrue(compat.is_ring_kernel(made))
+        self.assertIsNone(compat.get_ring_kernel_meta(echo))
+        self.assertIn("kernel_id='built'", repr(builder))
+        async with RingKernelRuntime() as runtime:
+            await runtime.launch("built")
+            await runtime.activate("built")
+            self.assertEqual(await runtime.send_and_receive("built", 3, timeout=TIMEOUT), 3)
+        with self.assertRaises(ValueError):
+            compat.RingKernelBuilder("bad").with_queue_size(0).with_handler(echo).build()
+        with self.assertRaises(ValueError):
+            compat.RingKernelBuilder("bad").with_backpressure("nonsense").with_handler(echo).build()
+
+
 class Messages(unittest.TestCase):
     def test_as_bytes(self):
         @compat.message
@@ -277,17 +464,77 @@ class Messages(unittest.TestCase):
             a: int
             b: float = 1.5
 
-        if "msgpack" not in sys.modules:
-            try:
-                import msgpack  # noqa: F401
-            except ImportError:
-                with self.assertRaisesRegex(RuntimeError, "msgpack, which is not installed"):
-                    Sum(1).serialize()
-                return
         one = Sum(1, priority=7)
         self.assertEqual(Sum.deserialize(one.serialize()), one)
         with self.assertRaises(compat.PyDotComputeError):
             Sum.deserialize(b"\xc1")
+
+    def test_types_of_fields(self):
+        @compat.message
+        class Part:
+            name: str
+
+        @compat.message
+        class Whole:
+            value: object
+            parts: list = dataclasses.field(default_factory=list)
+
+        for value in (None, True, False, 0, 1, 127, 128, 255, 256, 65535, 65536, 2**32, 2**64 - 1, -1, -32, -33, -128, -129, -32769, -(2**31) - 1,
+                      -(2**63), 0.5, -1e300, math.inf, "", "é" * 40, "x" * 300, "y" * 70_000, b"", b"z" * 300, b"z" * 70_000, [], [1, [2, [3]]],
+                      list(range(20)), list(range(70_000)), {}, {"a": 1, 2: "b"}, {str(i): i for i in range(20)}, uuid.uuid4()):  # fmt: skip
+            self.assertEqual(Whole.deserialize(Whole(value).serialize()).value, value)
+        self.assertTrue(math.isnan(Whole.deserialize(Whole(math.nan).serialize()).value))
+        self.assertEqual(Whole.deserialize(Whole((1, 2)).serialize()).value, [1, 2])
+        when = datetime.datetime(2026, 11, 26, 10, 0, tzinfo=datetime.timezone.utc)
+        self.assertEqual(Whole.deserialize(Whole(when).serialize()).value, when.isoformat())
+        inner = Part("p", priority=9)
+        found = compat.deserialize_message(Whole(1, [inner]).serialize())
+        self.assertIsInstance(found, Whole)
+        self.assertEqual(found.parts, [inner])
+        self.assertIs(compat.get_message_type("Part"), Part)
+        self.assertIsNone(compat.get_message_type("Nothing"))
+
+    def test_the_bytes_are_those_of_msgpack(self):
+        @compat.message
+        class Small:
+            a: int
+
+        key = uuid.UUID(int=5)
+        made = Small(-3, message_id=key).serialize()
+        written = (b"\x85\xa1a\xfd\xaamessage_id\x81\xac__uuid_bin__\xc4\x10" + key.bytes + b"\xa8priority\xcc\x80"
+                   b"\xaecorrelation_id\xc0\xa8__type__\xa5Small")  # fmt: skip
+        self.assertEqual(made, written)
+        try:
+            import msgpack
+        except ImportError:
+            return
+        self.assertEqual(msgpack.unpackb(made)["a"], -3)
+
+    def test_refuses_with_a_reason(self):
+        @compat.message
+        class Sum:
+            a: int
+
+        good = Sum(1).serialize()
+        for data, why in (
+            (b"", "end at 0"), (good[:-1], "inside a value"), (good + b"\x00", "1 bytes follow"), (b"\x01", "int is no message"), (b"\x80", "argument"),
+            (b"\xc1", "begins no value"), (b"\xd4\x00\x00", "begins no value"), (b"\x81\xa1a\xdd\xff\xff\xff\xff", "a list of 4294967295 in 0 bytes"),
+            (b"\xdf\xff\xff\xff\xff", "a map of"), (b"\x81\x90\x01", "a key of the type list"), (b"\x81\xa1a\xa1\xff", "utf-8"),
+            (b"\x81\xa1a" + b"\x91" * 100_000 + b"\x01", "more than 64"), (b"\x81\xa1a\x81\xac__uuid_bin__\xc4\x01x", "16"),
+            (bytes((64 << 20) + 1), "at most 67108864"), ("text", "bytes are expected"),
+            (b"\x82\xa1a\x01\xa8priority\xcd\x01\x00", "priority must be 0 to 255"),
+            (pickle.dumps({"a": 1}), "bytes follow"),
+        ):  # fmt: skip
+            with self.subTest(why), self.assertRaisesRegex(MessageDeserializationError, why):
+                Sum.deserialize(data)
+        with self.assertRaisesRegex(MessageDeserializationError, "no class 'Gone' is decorated"):
+            compat.deserialize_message(b"\x81\xa8__type__\xa4Gone")
+        deep = []
+        for _ in range(100):
+            deep = [deep]
+        for value, why in ((object(), "a object has no form"), (2**64, "more than 64 bits"), (deep, "within each other"), ("\ud800", "utf-8")):
+            with self.subTest(why), self.assertRaisesRegex(MessageSerializationError, why):
+                Sum(value).serialize()
 
     def test_derived(self):
         @dataclasses.dataclass

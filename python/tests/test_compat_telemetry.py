@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import threading
+import types
 import unittest
 from typing import get_type_hints
 
@@ -121,6 +122,30 @@ class Store(InAFolder):
         self.assertEqual((store.list_recent(0), len(store.list_recent(-1))), ([], 3))
         store.close()
         self.assertEqual(len(store.list_recent()), 3)
+
+    def test_mining(self):
+        stats = types.SimpleNamespace(provider_id="p", shares_submitted=3, shares_accepted=2, blocks_found=0, hashrate=1.5, uptime_seconds=60.0,
+                                      last_share_at=None, last_error="late", payout_target="solo", fees_owed=0)  # fmt: skip
+        store = t.TelemetryStore(self.path)
+        self.assertEqual(store.list_recent_mining_stats(), [])
+        store.record(record())
+        store.record_mining_stats(stats)
+        stats.shares_accepted = 3
+        store.record_mining_stats(stats)
+        rows = store.list_recent_mining_stats()
+        self.assertEqual([row["shares_accepted"] for row in rows], [3, 2])
+        self.assertEqual((rows[0]["provider_id"], rows[0]["hashrate"], rows[0]["last_share_at"], rows[0]["last_error"]), ("p", 1.5, None, "late"))
+        self.assertEqual(len(store.list_recent_mining_stats(limit=1)), 1)
+        with self.assertRaises(AttributeError):
+            store.record_mining_stats(object())
+        stats.provider_id = None
+        with self.assertRaisesRegex(OSError, "provider_id"):
+            store.record_mining_stats(stats)
+        store.flush()
+        self.assertEqual(len(store.list_recent()), 1, "the records are in the same file")
+        store.close()
+        with self.assertRaisesRegex(RuntimeError, "closed"):
+            store.record_mining_stats(stats)
 
     def test_permissions(self):
         os.chmod(self.folder.name, 0o777)

@@ -100,7 +100,7 @@ class Types(unittest.TestCase):
     def test_methods_have_help_and_hints(self):
         modules = [gpulens] + [importlib.import_module(f"gpulens.compat.{name}") for name in COMPAT.split()]
         wanting = set()
-        for kind in {getattr(module, name) for module in modules for name in module.__all__}:
+        for kind in [getattr(module, name) for module in modules for name in module.__all__]:
             own = [k for k in inspect.getmro(kind) if k.__module__.startswith("gpulens")] if inspect.isclass(kind) else []
             members = {name: value for k in reversed(own) for name, value in vars(k).items()} or {kind.__name__ if callable(kind) else "": kind}
             for name, value in members.items():

@@ -136,6 +136,51 @@ class Training(unittest.TestCase):
         self.assertEqual(self.monitor().gradients.record_step(model), 5.0)
         self.assertIsNone(self.monitor().gradients.record_step([parameter(grad=None)]))
 
+    def test_gradients_by_what_they_have(self):
+        class Array:  # the methods that NumPy's and CuPy's have
+            def __init__(self, values, kind="f"):
+                self.values, self.dtype, self.types = values, types.SimpleNamespace(kind=kind), []
+
+            def ravel(self):
+                return self
+
+            def astype(self, name):
+                self.types.append(name)
+                return self
+
+            def __abs__(self):
+                return Array([abs(value) for value in self.values])
+
+            def dot(self, other):
+                return sum(a * b for a, b in zip(self.values, other.values))
+
+            def __iter__(self):
+                raise AssertionError("one reduction, not a value at a time: on a device each would be awaited")
+
+        class Normed:
+            def norm(self):
+                return 12.0
+
+        half = Array([300.0, 400.0])
+        record = self.monitor().gradients.record_step
+        self.assertEqual(record([half]), 500.0)
+        self.assertEqual(half.types, ["float64"], "the square of 300 exceeds half precision")
+        self.assertEqual(record([Array([3j, 4.0], kind="c")]), 5.0)
+        self.assertEqual(record([types.SimpleNamespace(grad=Array([3.0])), types.SimpleNamespace(grad=None), Normed(), 4]), 13.0)
+        self.assertEqual(record({"layer": {"w": Array([3.0]), "b": [0.0]}, "out": 4.0}), 5.0)
+        self.assertEqual(record([Array([math.nan]), Array([math.inf]), 2.0]), 2.0)
+        self.assertEqual(self.value("training.gradient.nan_count"), 2)
+
+    def test_gradients_of_numpy(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no NumPy here")
+        record = self.monitor().gradients.record_step
+        self.assertEqual(record([numpy.full((100, 100), 300, numpy.float16)]), 30_000.0)
+        self.assertEqual(record([numpy.array([[3, 4]]), numpy.float32(12)]), 13.0)
+        self.assertEqual(record({"a": numpy.array([3j, 4.0])}), 5.0)
+
     def test_clipped_in_two_of_ten_steps(self):
         monitor = self.monitor(max_norm=1.0)
         for step in range(10):

@@ -9,12 +9,13 @@
 #include "catalog/kubernetes.h"
 #include "catalog/self.h"
 #include "catalog/slurm.h"
+#include "catalog/training.h"
 
 namespace gpulens {
 namespace {
 
 constexpr auto kAll = JoinRows(kGpuRows, kHostRows, kInferenceRows, kInferenceWindowRows,
-                               kKubernetesUsageRows, kKubernetesRows, kSelfRows, kSlurmRows);
+                               kKubernetesUsageRows, kKubernetesRows, kSelfRows, kSlurmRows, kTrainingRows);
 
 }  // namespace
 

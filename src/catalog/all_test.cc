@@ -62,10 +62,10 @@ TEST(Catalogue, NamesFollowTheRules) {
       EXPECT_TRUE((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '.' || c == '_') << metric->name;
     }
     std::string_view area = metric->name.substr(0, metric->name.find('.'));
-    constexpr std::array<std::string_view, 20> kAreas = {
+    constexpr std::array<std::string_view, 21> kAreas = {
         "k8s",  "container", "gpu",    "host",    "system",  "nvidia", "nvswitch",
         "amd",  "gaudi",     "intel",  "gpulens", "process", "target", "inference",
-        "vllm", "nim",       "triton", "sglang",  "tgi",     "slurm"};
+        "vllm", "nim",       "triton", "sglang",  "tgi",     "slurm",  "training"};
     EXPECT_NE(std::ranges::find(kAreas, area), kAreas.end()) << metric->name;
   }
 }
@@ -79,10 +79,10 @@ TEST(Catalogue, HelpIsASentence) {
 }
 
 TEST(Catalogue, UnitsAreKnownAndFitTheKind) {
-  const std::set<std::string_view> known = {"",          "1",           "By",        "By/s",      "s",
-                                            "W",         "J",           "V",         "Cel",       "Hz",
-                                            "MHz",       "rpm",         "Cel/min",   "{error}/h", "{frame}/s",
-                                            "{token}/s", "{request}/s", "{block}/s", "{event}/s", "us"};
+  const std::set<std::string_view> known = {
+      "",          "1",         "By",          "By/s",      "s",         "W",       "J",
+      "V",         "Cel",       "Hz",          "MHz",       "rpm",       "Cel/min", "{error}/h",
+      "{frame}/s", "{token}/s", "{request}/s", "{block}/s", "{event}/s", "us",      "TFLOPS"};
   for (const MetricDesc* metric : AllMetrics()) {
     bool counted = metric->unit.starts_with('{') && metric->unit.ends_with('}');
     EXPECT_TRUE(counted || known.contains(metric->unit)) << metric->name << " " << metric->unit;

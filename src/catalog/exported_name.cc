@@ -108,8 +108,9 @@ std::string PrometheusName(const MetricDesc& metric) {
   return name;
 }
 
+// Rows that programs bring: the agent writes none of them, or only about itself.
 bool IsFree(std::string_view native) noexcept {
-  return native.starts_with("process.") || native == "target.info";
+  return native.starts_with("process.") || native.starts_with("training.") || native == "target.info";
 }
 
 // Hashes, as the names would take 40 KiB. A collision only adds a prefix.

@@ -25,7 +25,8 @@ enum class NameOwner : uint8_t {
 
 // Reserved names: gpulens…; names that on a page equal those of a row of the catalogue (whatever the kind, or
 // as one of its samples); and up, scrape_… and ALERTS of Prometheus. For programs also gpu.…, DCGM_FI_… and
-// hw.…, while pages of configured exporters keep their gpu_… families. process.… and target.info are free.
+// hw.…, while pages of configured exporters keep their gpu_… families. process.…, training.… and target.info
+// are free.
 bool IsReservedName(const MetricDesc& brought, NameOwner owner);
 
 // Returns the name under which `brought` is exported.

@@ -95,6 +95,9 @@ inline constexpr Rule kNotNegative{.low = 0};
 // Above zero, whatever the unit.
 inline constexpr Rule kPositive{.low = 1e-3};
 inline constexpr Rule kPercent{.low = 0, .high = 100};
+inline constexpr Rule kAnyNumber{};  // but NaN
+// Of a published peak, which a board that boosts above its rated clock may pass a little.
+inline constexpr Rule kFlopsUtilization{.low = 0, .high = 1.1};
 
 inline constexpr Rule kUtilization{.low = 0, .high = 1, .sentinels = kUnknown16Or32};
 inline constexpr Rule kUsedMemory{.low = 0, .sentinels = kUnknown64};

@@ -88,6 +88,14 @@ class BoundedQueue:
             await self._wait(self._putters, deadline)
         return self.put_now(item, priority)
 
+    def next_item(self) -> Any:
+        """Returns the next item without taking it; None for an empty queue."""
+        return self._queues[self._priorities[-1]][0] if self.size else None
+
+    def sizes(self) -> Dict[int, int]:
+        """Returns the number of items of each priority."""
+        return {priority: len(self._queues[priority]) for priority in self._priorities}
+
     def get_now(self) -> Any:
         """Takes the next item. The queue must not be empty: see `ready`."""
         item = self._pop(self._priorities[-1])

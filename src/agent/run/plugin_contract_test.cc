@@ -405,6 +405,8 @@ TEST(CatalogueWriters, EveryRowIsWrittenByThePluginsThatListIt) {
   const auto take = [&](const std::string& folder, std::span<const MetricDesc* const> metrics) {
     for (const MetricDesc* metric : metrics) {
       listed.insert(metric->name);
+      // Programs bring these; Training.ExportsTheRowsOfTheCatalogue compares them with the SDK's.
+      if (metric->name.starts_with("training.")) continue;
       EXPECT_TRUE(mentions.Writes(folder, metric->name))
           << metric->name << " is among the .metrics of " << folder << ", which does not write it";
     }

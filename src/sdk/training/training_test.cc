@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "base/testing/allocations.h"
+#include "catalog/training.h"
 
 namespace gpulens {
 namespace {
@@ -46,6 +47,36 @@ TEST(Training, ComputesUtilizationByThePalmFormula) {
   EXPECT_EQ(ValueOf(registry, "training.tokens"), 4096);
   EXPECT_EQ(monitor.metrics().hfu, monitor.metrics().mfu);
   EXPECT_TRUE(monitor.mfu_status().ok());
+}
+
+// What the monitor exports is in the catalogue, each with its name, unit, kind and description.
+TEST(Training, ExportsTheRowsOfTheCatalogue) {
+  Registry registry;
+  TrainingOptions options = kLlama;
+  options.max_norm = 1.0;
+  TrainingMonitor monitor = MakeMonitor(options, registry);
+  monitor.RecordStep(1.0, 2.5);
+  monitor.RecordDataWait(0.1);
+  monitor.RecordCheckpointSave(2.0, 1e9);
+  monitor.RecordCheckpointRestore(2.0, 1e9);
+  monitor.RecordGradient(0.5, 0);
+  const double busy[] = {1.0, 1.0, 2.0};
+  monitor.RecordRanks(busy);
+  std::vector<std::string> exported, listed;
+  for (const MetricDesc* row : kTrainingRows) {
+    listed.push_back(std::string(row->name) + " " + std::string(row->unit) + " " +
+                     std::string(KindName(row->kind)) + " " + std::string(row->help));
+    EXPECT_EQ(row->level, MetricLevel::kEssential) << row->name;
+  }
+  for (const Sample& sample : registry.Snapshot()) {
+    const char* kind = sample.kind == InstrumentKind::kCounter ? "counter"
+                       : sample.kind == InstrumentKind::kGauge ? "gauge"
+                                                               : "histogram";
+    exported.push_back(sample.name + " " + sample.unit + " " + kind + " " + sample.description);
+    ASSERT_EQ(sample.attributes.size(), 1u) << sample.name;
+    EXPECT_EQ(sample.attributes.front().first, "rank");
+  }
+  EXPECT_THAT(exported, ::testing::UnorderedElementsAreArray(listed));
 }
 
 TEST(Training, RecomputationCountsInHfuOnly) {

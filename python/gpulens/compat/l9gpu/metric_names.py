@@ -8,7 +8,19 @@ from typing import Dict
 
 from ._fields import FIELDS
 
-__all__ = ["get_otel_name", "get_unit", "get_data_point_attributes"]
+__all__ = [
+    "FIELD_DATA_POINT_ATTRIBUTES",
+    "FIELD_TO_OTEL_NAME",
+    "FIELD_UNITS",
+    "get_otel_name",
+    "get_unit",
+    "get_data_point_attributes",
+]
+
+FIELD_TO_OTEL_NAME: Dict[str, str] = {field: known[0] for field, known in FIELDS.items()}
+FIELD_UNITS: Dict[str, str] = {field: known[1] for field, known in FIELDS.items()}
+# Of the fields that have any.
+FIELD_DATA_POINT_ATTRIBUTES: Dict[str, Dict[str, str]] = {field: known[2] for field, known in FIELDS.items() if known[2]}
 
 
 def get_otel_name(field_name: str) -> str:

@@ -1,17 +1,17 @@
 """OpenJarvis' telemetry: `from openjarvis.telemetry import x` becomes `from gpulens.compat.openjarvis
 import x`.
 
-Names, signatures and units are those of OpenJarvis; values that were not measured are 0.0. docs/sdk.md
-lists the errors of OpenJarvis that are corrected here.
+Names, signatures and units are those of OpenJarvis; values that were not measured are 0.0. docs/compat.md
+lists what differs, with the reasons.
 """
 from .aggregator import TelemetryAggregator
 from .batch import EnergyBatch
-from .efficiency import compute_efficiency
+from .efficiency import compute_efficiency, estimate_model_bytes_per_token, estimate_model_flops_per_token
 from .energy_monitor import EnergyMonitor, EnergyVendor, create_energy_monitor
-from .events import Event, EventBus, EventType
-from .flops import compute_mfu, estimate_flops
+from .events import Event, EventBus, EventType, get_event_bus, reset_event_bus
+from .flops import GPU_PEAK_TFLOPS_BF16, MODEL_PARAMS_B, compute_mfu, estimate_flops, estimate_flops_no_kv_cache
 from .gpu_monitor import GpuMonitor
-from .gpu_specs import GpuHardwareSpec, lookup_gpu_spec
+from .gpu_specs import GPU_SPECS, GpuHardwareSpec, lookup_gpu_spec
 from .instrumented_engine import InstrumentedEngine
 from .itl import compute_itl_stats
 from .native_monitor import AmdEnergyMonitor, AppleEnergyMonitor, NvidiaEnergyMonitor, RaplEnergyMonitor
@@ -51,11 +51,14 @@ __all__ = [
     "Event",
     "EventBus",
     "EventType",
+    "GPU_PEAK_TFLOPS_BF16",
+    "GPU_SPECS",
     "GpuHardwareSpec",
     "GpuMonitor",
     "GpuSample",
     "GpuSnapshot",
     "InstrumentedEngine",
+    "MODEL_PARAMS_B",
     "ModelStats",
     "NvidiaEnergyMonitor",
     "RaplEnergyMonitor",
@@ -75,7 +78,12 @@ __all__ = [
     "compute_phase_metrics",
     "create_energy_monitor",
     "estimate_flops",
+    "estimate_flops_no_kv_cache",
+    "estimate_model_bytes_per_token",
+    "estimate_model_flops_per_token",
+    "get_event_bus",
     "instrumented_generate",
     "lookup_gpu_spec",
+    "reset_event_bus",
     "split_at_ttft",
 ]

@@ -5,7 +5,24 @@ from ... import efficiency as _efficiency
 from ...errors import InvalidArgumentError as _InvalidArgumentError
 from .records import EfficiencyMetrics
 
-__all__ = ["EfficiencyMetrics", "compute_efficiency"]
+__all__ = ["EfficiencyMetrics", "compute_efficiency", "estimate_model_bytes_per_token", "estimate_model_flops_per_token"]
+
+
+def estimate_model_flops_per_token(param_count_b: float, active_params_b: Optional[float] = None) -> float:
+    """Returns the operations of a token: 2 for each parameter that works on it.
+
+    param_count_b, active_params_b: billions of parameters: all of them, and those used per token (None:
+        all).
+    """
+    return _efficiency.forward_flops((param_count_b if active_params_b is None else active_params_b) * 1e9, 1)
+
+
+def estimate_model_bytes_per_token(param_count_b: float, bytes_per_param: float = 2.0) -> float:
+    """Returns the bytes of all weights, which a single request reads for each token.
+
+    param_count_b: billions of parameters.
+    """
+    return param_count_b * 1e9 * bytes_per_param
 
 
 def compute_efficiency(
@@ -30,9 +47,8 @@ def compute_efficiency(
     """
     if num_gpus < 1:
         raise _InvalidArgumentError(f"num_gpus must be at least 1; got {num_gpus}")
-    active = (param_count_b if active_params_b is None else active_params_b) * 1e9
-    flops = _efficiency.forward_flops(active, tokens_per_sec)
-    bytes_per_step = param_count_b * 1e9 * bytes_per_param
+    flops = estimate_model_flops_per_token(param_count_b, active_params_b) * tokens_per_sec
+    bytes_per_step = estimate_model_bytes_per_token(param_count_b, bytes_per_param)
     mfu = _efficiency.mfu(flops, 1.0, peak_flops=gpu_peak_tflops * 1e12, gpu_count=num_gpus)
     mbu = _efficiency.mbu(
         bytes_per_step, tokens_per_sec, bandwidth_bytes_per_second=gpu_peak_bandwidth_gb_s * 1e9, gpu_count=num_gpus

@@ -48,11 +48,14 @@ class EnergyMonitor(ABC):
         """Releases the sensors. May be called twice."""
 
 
-def create_energy_monitor(poll_interval_ms: int = 50, prefer_vendor: Optional[str] = None) -> Optional[EnergyMonitor]:
+def create_energy_monitor(
+    poll_interval_ms: int = 50, prefer_vendor: Optional[str] = None, allow_estimates: bool = False
+) -> Optional[EnergyMonitor]:
     """Returns a monitor of the preferred vendor, else of the first available one: NVIDIA, AMD, Apple,
     RAPL. None without any.
 
     prefer_vendor: "nvidia", "amd", "apple" or "cpu_rapl"; any other value expresses no preference.
+    allow_estimates: accepted and ignored; nothing is estimated from the power that a chip is rated for.
     """
     from .native_monitor import VENDORS  # which derive from the class above
 

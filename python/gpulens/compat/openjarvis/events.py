@@ -6,17 +6,19 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Callable, Dict, List, Optional
 
-__all__ = ["Event", "EventBus", "EventType"]
+__all__ = ["Event", "EventBus", "EventType", "get_event_bus", "reset_event_bus"]
 
 _log = logging.getLogger("gpulens")
 
 
 class EventType(str, Enum):
-    """Types of the events that telemetry publishes. Each equals its text."""
+    """Types of the events of inference; telemetry publishes the first three. Each equals its text."""
 
     INFERENCE_START = "inference_start"
     INFERENCE_END = "inference_end"
     TELEMETRY_RECORD = "telemetry_record"
+    BATCH_START = "batch_start"
+    BATCH_END = "batch_end"
 
 
 @dataclass
@@ -28,6 +30,9 @@ class Event:
     data: Dict[str, Any] = field(default_factory=dict)
 
 
+Subscriber = Callable[[Event], Any]
+
+
 class EventBus:
     """Calls subscribers in the publisher's thread, in the order in which they subscribed. Thread-safe.
 
@@ -37,15 +42,15 @@ class EventBus:
 
     def __init__(self, record_history: bool = False) -> None:
         self._lock = threading.Lock()
-        self._subscribers: Dict[str, List[Callable[[Event], Any]]] = {}
+        self._subscribers: Dict[str, List[Subscriber]] = {}
         self._history: Optional[List[Event]] = [] if record_history else None
 
-    def subscribe(self, event_type: str, callback: Callable[[Event], Any]) -> None:
+    def subscribe(self, event_type: str, callback: Subscriber) -> None:
         """Calls callback(event) for each event of this type from now on."""
         with self._lock:
             self._subscribers.setdefault(event_type, []).append(callback)
 
-    def unsubscribe(self, event_type: str, callback: Callable[[Event], Any]) -> None:
+    def unsubscribe(self, event_type: str, callback: Subscriber) -> None:
         """Removes a subscription; does nothing where there is none."""
         with self._lock:
             callbacks = self._subscribers.get(event_type, [])
@@ -71,3 +76,29 @@ class EventBus:
         """All events so far, where record_history was set."""
         with self._lock:
             return list(self._history or ())
+
+    def clear_history(self) -> None:
+        """Forgets all events so far."""
+        with self._lock:
+            if self._history is not None:
+                self._history.clear()
+
+
+_bus: Optional[EventBus] = None
+_bus_lock = threading.Lock()
+
+
+def get_event_bus(*, record_history: bool = False) -> EventBus:
+    """Returns the bus of the process. record_history has an effect in the first call, which makes it."""
+    global _bus
+    with _bus_lock:
+        if _bus is None:
+            _bus = EventBus(record_history)
+        return _bus
+
+
+def reset_event_bus() -> None:
+    """Makes the next get_event_bus() return a new bus."""
+    global _bus
+    with _bus_lock:
+        _bus = None

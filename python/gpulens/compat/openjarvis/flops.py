@@ -1,15 +1,31 @@
 """Floating-point operations of a model, and the fraction of a GPU's peak that they use."""
 import re
-from typing import Dict, Tuple
+from typing import Dict, Optional, Tuple
 
 from ... import efficiency as _efficiency
 from ...errors import InvalidArgumentError as _InvalidArgumentError
 from .gpu_specs import find_spec as _find_spec
 
-__all__ = ["MODEL_PARAMS_B", "compute_mfu", "estimate_flops", "estimate_flops_no_kv_cache"]
+__all__ = ["GPU_PEAK_TFLOPS_BF16", "MODEL_PARAMS_B", "compute_mfu", "estimate_flops", "estimate_flops_no_kv_cache"]
 
 # Billions of parameters that work on a token. Add your own models here.
 MODEL_PARAMS_B: Dict[str, float] = {"mixtral-8x7b": 12.9, "mixtral-8x22b": 39.1}
+
+def _peak_tflops(name: str) -> Optional[float]:
+    """Returns the dense peak of bf16, or of fp16 where there is no bf16; None where it is unknown."""
+    spec = _find_spec(name)
+    peaks = [] if spec is None else [spec.peak_flops(precision) / 1e12 for precision in ("bf16", "fp16")]
+    return next((peak for peak in peaks if peak == peak), None)
+
+
+# OpenJarvis' keys that are in the table of gpulens, with its figures; T4 and V100, which have no bf16: fp16. Add your own
+# boards here.
+GPU_PEAK_TFLOPS_BF16: Dict[str, float] = {
+    key: peak
+    for key in ("H100", "H200", "A100", "A10G", "L4", "L40", "L40S", "T4", "V100", "4090", "3090")
+    for peak in [_peak_tflops(key)]
+    if peak is not None
+}
 
 # "8b" in llama-3.1-8b-instruct, qwen3:0.6b-fp16 or Qwen/Qwen3-8B; of a mixture "a3b", its active part.
 _SIZE = re.compile(r"(?:^|[-_:/ ])(\d+(?:\.\d+)?)b(?=$|[-_:/ .])")
@@ -53,19 +69,16 @@ def estimate_flops_no_kv_cache(model: str, input_tokens: int, output_tokens: int
 def compute_mfu(flops: float, duration_s: float, gpu_name: str, num_gpus: int = 1) -> float:
     """Returns the model FLOPs utilisation: flops / (duration_s * peak * num_gpus), a ratio.
 
-    gpu_name: a full product name, a PCI ID, or one of OpenJarvis' short names ("H100"); the peak is the
-        dense one of bf16, or of fp16 where there is no bf16.
+    gpu_name: a key of GPU_PEAK_TFLOPS_BF16 ("H100"), a full product name, a PCI ID, or one of OpenJarvis'
+        other short names; the peak is the dense one of bf16, or of fp16 where there is no bf16.
 
     Returns 0.0 for an unknown GPU and where duration_s is not positive. Raises InvalidArgumentError for
     fewer than one GPU.
     """
     if num_gpus < 1:
         raise _InvalidArgumentError(f"num_gpus must be at least 1; got {num_gpus}")
-    spec = _find_spec(gpu_name)
-    if spec is None:
+    peak = next((known for key, known in GPU_PEAK_TFLOPS_BF16.items() if key.lower() == gpu_name.lower()), _peak_tflops(gpu_name))
+    if peak is None:
         return 0.0
-    peak = spec.peak_flops("bf16")
-    if peak != peak:
-        peak = spec.peak_flops("fp16")
-    ratio = _efficiency.mfu(flops, duration_s, peak_flops=peak, gpu_count=num_gpus)
+    ratio = _efficiency.mfu(flops, duration_s, peak_flops=peak * 1e12, gpu_count=num_gpus)
     return ratio if ratio == ratio else 0.0

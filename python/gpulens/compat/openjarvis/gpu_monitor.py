@@ -2,11 +2,11 @@
 from contextlib import contextmanager
 from typing import Iterator
 
-from .gpu_specs import GpuHardwareSpec, lookup_gpu_spec
+from .gpu_specs import GPU_SPECS, GpuHardwareSpec, lookup_gpu_spec
 from .native_monitor import close_sample, fill_common, open_native
 from .records import GpuSample, GpuSnapshot
 
-__all__ = ["GpuHardwareSpec", "GpuMonitor", "GpuSample", "GpuSnapshot", "lookup_gpu_spec"]
+__all__ = ["GPU_SPECS", "GpuHardwareSpec", "GpuMonitor", "GpuSample", "GpuSnapshot", "lookup_gpu_spec"]
 
 _VENDORS = ("nvidia", "amd")
 

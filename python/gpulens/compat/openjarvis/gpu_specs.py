@@ -1,11 +1,11 @@
 """Hardware specifications of GPUs."""
 import re
 from dataclasses import dataclass
-from typing import Optional
+from typing import Dict, Optional
 
 from ... import efficiency as _efficiency
 
-__all__ = ["GpuHardwareSpec", "lookup_gpu_spec"]
+__all__ = ["GPU_SPECS", "GpuHardwareSpec", "lookup_gpu_spec"]
 
 # OpenJarvis' short names, and which product each means. A short name is the whole name but for vendor and memory size, never
 # a part of it: "RTX A1000" is no "A10".
@@ -55,11 +55,25 @@ def find_spec(name: str) -> Optional[_efficiency.GpuHardwareSpec]:
     return _efficiency.find_gpu_spec(_SHORT.get(" ".join(short.split()), ""))
 
 
-def lookup_gpu_spec(name: str) -> Optional[GpuHardwareSpec]:
-    """Returns the spec of a GPU by its full product name, its PCI ID or a short name; None where it is
-    unknown."""
-    spec = find_spec(name)
-    if spec is None:
-        return None
+def _as_theirs(spec: _efficiency.GpuHardwareSpec) -> GpuHardwareSpec:
     numbers = (spec.peak_flops("fp16") / 1e12, spec.memory_bandwidth_bytes_per_second / 1e9, spec.tdp_watts)
     return GpuHardwareSpec(*(n if n == n else 0.0 for n in numbers))
+
+
+# OpenJarvis' keys that are in the table of gpulens; the figures are those of the table. Add your own boards here.
+GPU_SPECS: Dict[str, GpuHardwareSpec] = {
+    key: _as_theirs(found)
+    for key in ("B200-SXM", "H100-SXM", "H100-PCIE", "A100-SXM", "A100-PCIE", "L40S", "A10", "RTX 4090", "RTX 3090", "MI300X", "MI250X")
+    for found in [find_spec(key)]
+    if found is not None
+}
+
+
+def lookup_gpu_spec(name: str) -> Optional[GpuHardwareSpec]:
+    """Returns the spec of a GPU by its key in GPU_SPECS, its full product name, its PCI ID or a short name;
+    None where it is unknown."""
+    for key, known in GPU_SPECS.items():
+        if key.lower() == name.lower():
+            return known
+    spec = find_spec(name)
+    return None if spec is None else _as_theirs(spec)

@@ -180,9 +180,20 @@ class AmdEnergyMonitor(_NativeMonitor):
 
 
 class AppleEnergyMonitor(_NativeMonitor):
-    """Monitor of Apple silicon; not available on Linux."""
+    """Monitor of Apple silicon; not available on Linux, and never an estimate.
+
+    allow_estimates: accepted and ignored.
+    """
 
     _VENDOR = EnergyVendor.APPLE
+
+    def __init__(self, poll_interval_ms: int = 50, allow_estimates: bool = False) -> None:
+        super().__init__(poll_interval_ms)
+
+    @staticmethod
+    def estimate_available() -> bool:
+        """Returns whether energy can be estimated: never."""
+        return False
 
     @staticmethod
     def available() -> bool:

@@ -5,8 +5,11 @@ from typing import Any, Dict, List
 from ..._core import TelemetryWriter as _TelemetryWriter
 from ..._core import telemetry_rows as _telemetry_rows
 from ...errors import InvalidArgumentError as _InvalidArgumentError
+from ...errors import UnavailableError as _UnavailableError
 from ...inference.store import InferenceStore as _InferenceStore
 from .events import EventType
+from .mining import recent_mining_stats as _recent_mining_stats
+from .mining import record_mining_stats as _record_mining_stats
 from .records import TelemetryRecord
 
 __all__ = ["TelemetryRecord", "TelemetryStore"]
@@ -51,6 +54,17 @@ class TelemetryStore:
         if limit == 0:
             return []
         return list(_telemetry_rows(self._store, newest_first=True, limit=max(limit, 0)))
+
+    def record_mining_stats(self, stats: Any) -> None:
+        """Stores a snapshot of OpenJarvis' MiningStats in the table mining_stats, at once. Raises
+        UnavailableError after close(), AttributeError for an object that is no such snapshot, and IoError."""
+        if self._closed:
+            raise _UnavailableError("the store is closed")
+        _record_mining_stats(self._store.path, stats)
+
+    def list_recent_mining_stats(self, limit: int = 50) -> List[Dict[str, Any]]:
+        """Returns the newest snapshots of record_mining_stats(), the newest first; a limit below 0: all."""
+        return _recent_mining_stats(self._store.path, limit)
 
     def subscribe_to_bus(self, bus: Any) -> None:
         """Stores each record that is published on the bus as "telemetry_record"; ignores other payloads."""

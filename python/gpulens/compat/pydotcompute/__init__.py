@@ -12,6 +12,9 @@ from .exceptions import (
     KernelError,
     KernelNotFoundError,
     KernelStateError,
+    MessageDeserializationError,
+    MessageError,
+    MessageSerializationError,
     PyDotComputeError,
     QueueError,
     QueueFullError,
@@ -20,18 +23,23 @@ from .exceptions import (
 from .gpu_monitor import GPUInfo, GPUMonitor
 from .kernels import (
     BackpressureStrategy,
+    RingKernelBuilder,
     RingKernelConfig,
     get_registered_kernel,
+    get_ring_kernel_meta,
     is_ring_kernel,
     register_ring_kernel,
     ring_kernel,
 )
-from .messages import RingKernelMessage, message
-from .runtime import KernelContext, KernelState, RingKernelRuntime, managed_kernel
+from .messages import RingKernelMessage, deserialize_message, get_message_type, message
+from .ring_kernels.fast_queue import FastMessageQueue, PriorityBand, QueueStats, get_priority_band
+from .ring_kernels.queue import MessageQueue
+from .runtime import KernelContext, KernelState, RingKernel, RingKernelRuntime, managed_kernel
 from .telemetry import KernelTelemetry, RingKernelTelemetry, TelemetryCollector
 
 __all__ = [
     "BackpressureStrategy",
+    "FastMessageQueue",
     "GPUInfo",
     "GPUMonitor",
     "KernelAlreadyExistsError",
@@ -41,16 +49,28 @@ __all__ = [
     "KernelState",
     "KernelStateError",
     "KernelTelemetry",
+    "MessageDeserializationError",
+    "MessageError",
+    "MessageQueue",
+    "MessageSerializationError",
+    "PriorityBand",
     "PyDotComputeError",
     "QueueError",
     "QueueFullError",
+    "QueueStats",
     "QueueTimeoutError",
+    "RingKernel",
+    "RingKernelBuilder",
     "RingKernelConfig",
     "RingKernelMessage",
     "RingKernelRuntime",
     "RingKernelTelemetry",
     "TelemetryCollector",
+    "deserialize_message",
+    "get_message_type",
+    "get_priority_band",
     "get_registered_kernel",
+    "get_ring_kernel_meta",
     "is_ring_kernel",
     "managed_kernel",
     "message",

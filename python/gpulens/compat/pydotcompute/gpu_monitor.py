@@ -61,12 +61,12 @@ class GPUMonitor:
         """Number of GPUs."""
         return len(self._handles)
 
-    def get_gpu_info(self, index: int = 0) -> GPUInfo:
+    def get_gpu_info(self, device_index: int = 0) -> GPUInfo:
         """Returns the metrics of a GPU; those that cannot be read are 0 or "N/A"."""
-        info = GPUInfo(index=index)
-        if not 0 <= index < len(self._handles):
+        info = GPUInfo(index=device_index)
+        if not 0 <= device_index < len(self._handles):
             return info
-        nvml, handle = self._nvml, self._handles[index]
+        nvml, handle = self._nvml, self._handles[device_index]
         reads = {
             "name": lambda: {"name": _text(nvml.nvmlDeviceGetName(handle))},
             "uuid": lambda: {"uuid": _text(nvml.nvmlDeviceGetUUID(handle))},
@@ -87,13 +87,13 @@ class GPUMonitor:
         """Returns the metrics of all GPUs."""
         return [self.get_gpu_info(i) for i in range(self.device_count)]
 
-    def get_utilization(self, index: int = 0) -> float:
+    def get_utilization(self, device_index: int = 0) -> float:
         """Returns the utilization of a GPU, 0 to 1."""
-        return self.get_gpu_info(index).utilization_gpu
+        return self.get_gpu_info(device_index).utilization_gpu
 
-    def get_memory_info(self, index: int = 0) -> Dict[str, int]:
+    def get_memory_info(self, device_index: int = 0) -> Dict[str, int]:
         """Returns used, free and total memory, in bytes."""
-        info = self.get_gpu_info(index)
+        info = self.get_gpu_info(device_index)
         return {"used": info.memory_used, "free": info.memory_free, "total": info.memory_total}
 
     def shutdown(self) -> None:

@@ -8,8 +8,10 @@ from ...ring import kernels as _kernels
 
 __all__ = [
     "BackpressureStrategy",
+    "RingKernelBuilder",
     "RingKernelConfig",
     "get_registered_kernel",
+    "get_ring_kernel_meta",
     "is_ring_kernel",
     "register_ring_kernel",
     "ring_kernel",
@@ -176,3 +178,73 @@ def ring_kernel(
 def is_ring_kernel(func: Callable[..., Any]) -> bool:
     """Returns whether the function was decorated with @ring_kernel."""
     return hasattr(func, "_ring_kernel_meta")
+
+
+def get_ring_kernel_meta(func: Callable[..., Any]) -> Optional[Dict[str, Any]]:
+    """Returns kernel_id, input_type, output_type and config of a function that was decorated with
+    @ring_kernel; None for another one."""
+    meta = getattr(func, "_ring_kernel_meta", None)
+    return None if meta is None else dict(meta)
+
+
+class RingKernelBuilder:
+    """Makes a kernel step by step; each method returns the builder. build() checks the values and registers
+    the kernel, as @ring_kernel does.
+
+        RingKernelBuilder("square").with_queue_size(1024).with_backpressure("reject").with_handler(square).build()
+    """
+
+    def __init__(self, kernel_id: str) -> None:
+        self._options: Dict[str, Any] = {"kernel_id": kernel_id}
+        self._handler: Optional[Callable[..., Any]] = None
+
+    def _with(self, **options: Any) -> "RingKernelBuilder":
+        self._options.update(options)
+        return self
+
+    def with_input_type(self, input_type: type) -> "RingKernelBuilder":
+        """Messages of other types are refused."""
+        return self._with(input_type=input_type)
+
+    def with_output_type(self, output_type: type) -> "RingKernelBuilder":
+        """Stores the type of the replies."""
+        return self._with(output_type=output_type)
+
+    def with_queue_size(self, size: int) -> "RingKernelBuilder":
+        """Sets the capacity of the message queue and of the reply queue."""
+        return self._with(input_queue_size=size, output_queue_size=size)
+
+    def with_input_queue_size(self, size: int) -> "RingKernelBuilder":
+        """Sets the capacity of the message queue."""
+        return self._with(input_queue_size=size)
+
+    def with_output_queue_size(self, size: int) -> "RingKernelBuilder":
+        """Sets the capacity of the reply queue."""
+        return self._with(output_queue_size=size)
+
+    def with_grid_size(self, size: int) -> "RingKernelBuilder":
+        """Stores the grid size, which has no effect."""
+        return self._with(grid_size=size)
+
+    def with_block_size(self, size: int) -> "RingKernelBuilder":
+        """Stores the block size, which has no effect."""
+        return self._with(block_size=size)
+
+    def with_backpressure(self, strategy: Union[str, BackpressureStrategy]) -> "RingKernelBuilder":
+        """Sets the policy of a full queue: "block", "reject" or "drop_oldest"."""
+        return self._with(backpressure=strategy)
+
+    def with_handler(self, handler: Callable[..., Any]) -> "RingKernelBuilder":
+        """Sets the function of the kernel."""
+        self._handler = handler
+        return self
+
+    def build(self) -> Callable[..., Any]:
+        """Registers the kernel and returns its function. Raises InvalidArgumentError, which is a ValueError,
+        without a handler, for a size below 1 and for an unknown policy."""
+        if self._handler is None:
+            raise InvalidArgumentError(f"kernel '{self._options['kernel_id']}' has no handler; call with_handler()")
+        return ring_kernel(**self._options)(self._handler)
+
+    def __repr__(self) -> str:
+        return f"RingKernelBuilder({', '.join(f'{name}={value!r}' for name, value in self._options.items())})"

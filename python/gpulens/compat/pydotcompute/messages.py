@@ -1,61 +1,97 @@
-"""RingKernelMessage and @message: the fields of gpulens.ring.Message, and serialization with the package
-msgpack."""
+"""RingKernelMessage and @message: the fields of gpulens.ring.Message, and their bytes as MessagePack."""
 import dataclasses
+import datetime
+import weakref
 from typing import Any, Callable, Optional, Type, TypeVar, overload
 from uuid import UUID
 
-from ... import errors
 from ...ring.messages import Message, like_dataclass
 from ...ring.messages import message as _message
+from ._msgpack import pack, unpack
 from .exceptions import MessageDeserializationError, MessageSerializationError
 
-__all__ = ["RingKernelMessage", "message"]
+__all__ = ["RingKernelMessage", "deserialize_message", "get_message_type", "message"]
 
 T = TypeVar("T")
-_UUID = "__uuid_bin__"
-
-
-def _msgpack() -> Any:
-    try:
-        import msgpack
-    except ImportError:
-        raise errors.UnavailableError("serialization needs the package msgpack, which is not installed") from None
-    return msgpack
+_UUID, _TYPE = "__uuid_bin__", "__type__"
+# Classes decorated with @message, by name; of equal names the last.
+_types: "weakref.WeakValueDictionary[str, type]" = weakref.WeakValueDictionary()
 
 
 def _encode(value: Any) -> Any:
     if isinstance(value, UUID):
         return {_UUID: value.bytes}
-    raise TypeError(f"msgpack cannot represent a {type(value).__name__}")
+    if isinstance(value, (datetime.datetime, datetime.date, datetime.time)):
+        return value.isoformat()
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {**{field.name: getattr(value, field.name) for field in dataclasses.fields(value)}, _TYPE: type(value).__name__}
+    raise TypeError(f"a {type(value).__name__} has no form in MessagePack")
 
 
-def _decode(value: dict) -> Any:
-    return UUID(bytes=value[_UUID]) if set(value) == {_UUID} else value
+def _decode(inner: dict) -> Any:
+    """Returns the value of a map inside a message: a UUID, a message, or the map."""
+    if set(inner) == {_UUID}:
+        return UUID(bytes=inner[_UUID])
+    kind = get_message_type(inner.get(_TYPE))
+    return inner if kind is None else _message_of(kind, inner)
+
+
+def _message_of(cls: Type[T], fields: dict) -> T:
+    known = {field.name for field in dataclasses.fields(cls)}
+    return cls(**{name: value for name, value in fields.items() if name in known})
+
+
+def _fields_in(data: bytes) -> dict:
+    fields = unpack(data, _decode)
+    if not isinstance(fields, dict):
+        raise ValueError(f"a {type(fields).__name__} is no message")
+    return fields
 
 
 def _serialize(self: Any) -> bytes:
-    """Returns the message as msgpack bytes. Raises MessageSerializationError for a field that msgpack
-    cannot represent."""
-    msgpack = _msgpack()
-    fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+    """Returns the message as MessagePack. Raises MessageSerializationError for a field of another type than
+    None, numbers, text, bytes, list, tuple, dict, UUID, date and time (as ISO text) and messages, and
+    beyond 64 MiB."""
     try:
-        return msgpack.packb({**fields, "__type__": type(self).__name__}, default=_encode)
+        return pack(_encode(self), _encode)
     except Exception as error:
         raise MessageSerializationError(type(self), error) from error
 
 
 def _deserialize(cls: Type[T], data: bytes) -> T:
-    """Returns the message in msgpack bytes; fields that the class does not have are ignored.
+    """Returns the message in the bytes; fields that the class does not have are ignored. Messages inside it
+    become objects of their classes where these are decorated with @message in this program.
 
-    Raises MessageDeserializationError for other bytes.
+    Only data is read, so bytes from others are safe: no code runs but that of the message classes, and
+    bytes beyond 64 MiB or a depth of 64 are refused.
+
+    Raises MessageDeserializationError, whose text has the reason, for other bytes and missing fields.
     """
-    msgpack = _msgpack()
     try:
-        fields = msgpack.unpackb(data, object_hook=_decode, raw=False)
-        known = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in fields.items() if name in known})
+        return _message_of(cls, _fields_in(data))
     except Exception as error:
         raise MessageDeserializationError(cls, error) from error
+
+
+def get_message_type(name: str) -> Optional[type]:
+    """Returns the class of this name that was decorated with @message; None where there is none."""
+    return _types.get(name) if isinstance(name, str) else None
+
+
+def deserialize_message(data: bytes) -> Any:
+    """Returns the message in the bytes, of the class that they name, as its deserialize() does.
+
+    Raises MessageDeserializationError for other bytes, and for a class that is not decorated with @message
+    in this program.
+    """
+    try:
+        fields = _fields_in(data)
+        kind = get_message_type(fields.get(_TYPE))
+        if kind is None:
+            raise ValueError(f"no class {fields.get(_TYPE)!r} is decorated with @message")
+        return _message_of(kind, fields)
+    except Exception as error:
+        raise MessageDeserializationError(RingKernelMessage, error) from error
 
 
 @dataclasses.dataclass
@@ -86,8 +122,7 @@ def message(cls: Optional[Type[T]] = None) -> Any:
 
     message_id (a UUID), priority (0 to 255, default 128; others raise ValueError) and correlation_id
     follow the class's own fields. Type checkers see only the class's own fields; derive from
-    RingKernelMessage to make the others visible to them. serialize() and deserialize() need the package
-    msgpack.
+    RingKernelMessage to make the others visible to them. deserialize_message() finds the class by its name.
     """
 
     def decorate(kind: Type[T]) -> Type[T]:
@@ -95,6 +130,7 @@ def message(cls: Optional[Type[T]] = None) -> Any:
         if not hasattr(made, "serialize"):
             made.serialize = _serialize
             made.deserialize = classmethod(_deserialize)
+        _types[made.__name__] = made
         return made
 
     return decorate if cls is None else decorate(cls)

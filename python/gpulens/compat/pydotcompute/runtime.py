@@ -1,16 +1,17 @@
-"""RingKernelRuntime with the documented methods, on top of gpulens.ring."""
+"""RingKernelRuntime with the documented methods, on top of gpulens.ring, and RingKernel, one kernel of its own."""
 import contextlib
-from typing import Any, AsyncIterator, Callable, Dict, List, Optional
+from typing import Any, AsyncIterator, Callable, Dict, List, Optional, Union
 
+from ...errors import InvalidArgumentError
 from ...ring.actor import KernelContext
-from ...ring.errors import KernelNotFoundError, QueueFullError, QueueTimeoutError
+from ...ring.errors import KernelNotFoundError, KernelStateError, QueueFullError, QueueTimeoutError
 from ...ring.runtime import KernelHandle
 from ...ring.runtime import RingKernelRuntime as _Runtime
 from ...ring.states import KernelState
 from .kernels import Registered, RingKernelConfig, registry, spec_of
 from .telemetry import KernelTelemetry, TelemetryCollector
 
-__all__ = ["KernelContext", "KernelState", "RingKernelRuntime", "managed_kernel"]
+__all__ = ["KernelContext", "KernelState", "RingKernel", "RingKernelRuntime", "managed_kernel"]
 
 
 class RingKernelRuntime:
@@ -21,6 +22,8 @@ class RingKernelRuntime:
     backend: "auto" or "cpu"; Python actors run on the host.
     use_uvloop, use_eager_tasks: accepted and ignored; the program chooses its event loop.
     """
+
+    is_active: bool = False  # between start() and shutdown()
 
     def __init__(
         self,
@@ -37,7 +40,6 @@ class RingKernelRuntime:
         self._default_queue_size = default_queue_size
         self._types: Dict[str, Registered] = {}
         self.backend = backend
-        self.is_active = False
 
     async def __aenter__(self) -> "RingKernelRuntime":
         await self.start()
@@ -211,11 +213,117 @@ class RingKernelRuntime:
             await self.terminate(kernel_id)
 
 
+class RingKernel:
+    """One kernel with a runtime to itself. Telemetry is off; a RingKernelRuntime has it.
+
+    kernel_func: an actor (with one parameter, its KernelContext), or a handler, which is called with each
+        message.
+    config: queue sizes and backpressure; None: those of the decorator, else the defaults of
+        RingKernelConfig.
+    input_type: messages of other types are refused with TypeError.
+
+    Must be used from one event loop. Raises InvalidArgumentError for a config that no queue can have.
+    """
+
+    def __init__(
+        self,
+        kernel_id: str,
+        kernel_func: Callable[..., Any],
+        *,
+        config: Optional[RingKernelConfig] = None,
+        input_type: Optional[type] = None,
+        output_type: Optional[type] = None,
+    ) -> None:
+        meta = getattr(kernel_func, "_ring_kernel_meta", {})
+        self.kernel_id = kernel_id
+        self._config = config or meta.get("config") or RingKernelConfig(kernel_id)
+        self._function = kernel_func
+        self._types = {"input_type": input_type, "output_type": output_type}
+        self._runtime = RingKernelRuntime()
+        self._state: Optional[KernelState] = KernelState.CREATED  # None: the runtime has it
+
+    @property
+    def state(self) -> KernelState:
+        """State of the kernel."""
+        return self._state or self._runtime.get_state(self.kernel_id)
+
+    @property
+    def config(self) -> RingKernelConfig:
+        """Configuration of the kernel."""
+        return self._config
+
+    def _launched(self, operation: str) -> RingKernelRuntime:
+        if self._state is not None:
+            raise KernelStateError(self.kernel_id, self._state.name, operation)
+        return self._runtime
+
+    async def launch(self) -> None:
+        """Makes the queues. Raises KernelStateError unless the kernel is CREATED."""
+        if self.state is not KernelState.CREATED:
+            raise KernelStateError(self.kernel_id, self.state.name, "launch")
+        await self._runtime.launch(self.kernel_id, self._function, config=self._config, **self._types)
+        self._state = None
+
+    async def activate(self) -> None:
+        """Changes a kernel from LAUNCHED to ACTIVE. Raises KernelStateError in another state."""
+        await self._launched("activate").activate(self.kernel_id)
+
+    async def deactivate(self) -> None:
+        """Changes a kernel from ACTIVE to DEACTIVATED: messages are queued and not processed."""
+        await self._launched("deactivate").deactivate(self.kernel_id)
+
+    async def reactivate(self) -> None:
+        """Changes a kernel from DEACTIVATED to ACTIVE."""
+        await self._launched("reactivate").reactivate(self.kernel_id)
+
+    async def terminate(self, timeout: float = 5.0) -> None:
+        """Ends the kernel, which cannot be launched again. Wakes all callers that wait for it at once. Does
+        nothing for a kernel that has ended."""
+        if self._state is None:
+            await self._runtime.terminate(self.kernel_id, timeout)
+        else:
+            self._state = KernelState.TERMINATED
+
+    async def send(self, message: Any, timeout: Optional[float] = None) -> None:
+        """Puts a message into the queue, as RingKernelRuntime.send() does."""
+        await self._launched("send message").send(self.kernel_id, message, timeout=timeout)
+
+    async def receive(self, timeout: Optional[float] = None) -> Any:
+        """Returns the oldest reply, as RingKernelRuntime.receive() does."""
+        return await self._launched("receive message").receive(self.kernel_id, timeout=timeout)
+
+    def __repr__(self) -> str:
+        return f"RingKernel({self.kernel_id}, {self.state.value})"
+
+
 @contextlib.asynccontextmanager
 async def managed_kernel(
-    runtime: RingKernelRuntime, kernel_id: str, kernel_func: Optional[Callable[..., Any]] = None
-) -> AsyncIterator[str]:
-    """Launches and activates a kernel in an `async with` block, which yields its ID, and terminates it at
-    the end."""
-    async with runtime.kernel_scope(kernel_id, kernel_func):
-        yield kernel_id
+    runtime: Union[RingKernelRuntime, str, None] = None,
+    kernel_id: Any = None,
+    kernel_func: Optional[Callable[..., Any]] = None,
+    **options: Any,
+) -> AsyncIterator[Any]:
+    """Launches and activates a kernel in an `async with` block, and terminates it at the end.
+
+    managed_kernel(runtime, kernel_id, kernel_func=None): a kernel of the runtime; the block has its ID, as
+    PyDotCompute documents. managed_kernel(kernel_id, kernel_func, **options): a kernel of its own; the block
+    has the RingKernel, as its code has it. options: those of RingKernel.
+
+    Raises InvalidArgumentError for other arguments.
+    """
+    if isinstance(runtime, str):
+        runtime, kernel_id, kernel_func = None, runtime, kernel_func if kernel_id is None else kernel_id
+    fits = not options if runtime is not None else callable(kernel_func)
+    if not isinstance(kernel_id, str) or not fits:
+        raise InvalidArgumentError("managed_kernel takes (runtime, kernel_id, kernel_func=None) or (kernel_id, kernel_func, **options)")
+    if runtime is not None:
+        async with runtime.kernel_scope(kernel_id, kernel_func):
+            yield kernel_id
+        return
+    kernel = RingKernel(kernel_id, kernel_func, **options)
+    await kernel.launch()
+    try:
+        await kernel.activate()
+        yield kernel
+    finally:
+        await kernel.terminate()

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "catalog/all.h"
 #include "catalog/exported_name.h"
 #include "wire/otlp/exponential_bounds.h"
 
@@ -184,6 +185,9 @@ void ProgramRegistry::Declare(Row& row, const EntityRef& entity, SeriesTable& ta
   described.help = row.description;
   described.kind = row.kind;
   if (row.integer) described.number = Number::kInt;
+  // A row of the catalogue that programs bring, such as training.mfu, has its rule.
+  const MetricDesc* known = FindMetric(row.name);
+  if (known && known->unit == row.unit && known->kind == row.kind) described.rule = known->rule;
   const MetricDesc* desc = table.Own(described);
   row.refused = !desc;
   if (!desc) return;

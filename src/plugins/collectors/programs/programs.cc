@@ -24,6 +24,7 @@
 #include "base/result.h"
 #include "base/threads.h"
 #include "catalog/self.h"
+#include "catalog/training.h"
 #include "net/blocking/listening_socket.h"
 #include "net/grpc/grpc_wire.h"
 #include "plugins/reader_control.h"
@@ -331,7 +332,8 @@ void Check(const Config& config, ConfigFaults& faults) {
     options.Refuse("socket", faults, "socket must be the full path of a file");
 }
 
-constexpr const MetricDesc* kMetrics[] = {&kSelfPrograms, &kSelfProgramsPoints};
+constexpr std::array kOwnMetrics{&kSelfPrograms, &kSelfProgramsPoints};
+constexpr auto kMetrics = JoinRows(kOwnMetrics, kTrainingRows);
 
 }  // namespace
 

@@ -188,6 +188,28 @@ TEST_F(ProgramsTest, MarksReservedNames) {
   EXPECT_THAT(page, HasSubstr("\nmine{"));
 }
 
+// training.… are rows that programs bring: unmarked, and validated where name, unit and kind are the row's.
+TEST_F(ProgramsTest, ValidatesRowsOfTheCatalogue) {
+  Registry registry;
+  const Gauge mfu("training.mfu", {.unit = "1"}, registry), loss("training.loss", {.unit = "1"}, registry);
+  const Gauge other("training.hfu", {.unit = "%"}, registry);
+  mfu.Set(0.41);
+  loss.Set(-2.5);
+  other.Set(41);
+  ASSERT_TRUE(Take(Request(registry)).ok());
+  std::string page = Page();
+  EXPECT_THAT(page, Not(HasSubstr("exported_")));
+  EXPECT_THAT(page, HasSubstr("service_name=\"chat\"} 0.41\n"));
+  EXPECT_THAT(page, HasSubstr("} -2.5\n"));
+  EXPECT_THAT(page, HasSubstr("} 41\n")) << "in percent it is another metric";
+  mfu.Set(41);  // of a sparse peak, or of one GPU for eight
+  ASSERT_TRUE(Take(Request(registry)).ok());
+  page = Page();
+  EXPECT_THAT(page, HasSubstr("service_name=\"chat\"} 0.41 "))
+      << "the last one that was possible, with its time";
+  EXPECT_EQ(writer_.counts().rejected[static_cast<size_t>(Validation::kOutOfRange)], 1u);
+}
+
 TEST_F(ProgramsTest, SteadyWriteDoesNotAllocate) {
   Registry registry;
   Counter("c", {}, registry).Add(1);

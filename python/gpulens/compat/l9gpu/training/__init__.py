@@ -17,9 +17,7 @@ Exports every 30 seconds, and once more when the interpreter exits, also after a
 an agent nor PyTorch. Each monitor has a registry of its own, which nothing else exports, and all features
 of gpulens.TrainingMonitor.
 
-Differences from the original: TLS is used where the endpoint is https; MFU counts the model's operations
-alone, and training.hfu includes recomputed ones; a peak is never guessed; where the package was built
-without gRPC, the constructor raises an error instead of exporting nothing.
+docs/compat.md lists what differs from the original, with the reasons.
 """
 from __future__ import annotations
 

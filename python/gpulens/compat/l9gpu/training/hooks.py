@@ -61,8 +61,10 @@ class DataLoaderTimer(_training.DataLoaderTimer):
     """Measures how long a loop waits for its next batch.
 
     Use it as `for batch in DataLoaderTimer(loader)`, or, with an existing timer, as `for batch in
-    timer.wrap_dataloader(loader)`.
+    timer.wrap_dataloader(loader)`. last_wait_seconds is None before the first batch.
     """
+
+    last_wait_seconds: float | None = None  # type: ignore[assignment]
 
     def __init__(self, dataloader: Iterable[Any] | None = None, *, recorder: TrainingRecorder | None = None, **options: Any):
         super().__init__(recorder or _alone(), **options)

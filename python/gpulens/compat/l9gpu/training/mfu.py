@@ -6,7 +6,7 @@ import math
 from ....efficiency import find_gpu_spec, mfu, training_flops
 from ....errors import InvalidArgumentError
 
-__all__ = ["compute_mfu", "compute_tflops", "get_peak_tflops", "peak_tflops"]
+__all__ = ["GPU_PEAK_TFLOPS", "compute_mfu", "compute_tflops", "get_peak_tflops", "peak_tflops"]
 
 _RECOMPUTED = 4 / 3  # with checkpointing the forward pass, a third of the work, is done twice
 
@@ -31,8 +31,44 @@ def peak_tflops(product: str, precision: str | None = None) -> float:
     raise InvalidArgumentError(f"no {' or '.join(names)} peak is published for {product}; give peak_tflops_per_gpu")
 
 
+# l9gpu's names of GPUs, and the product that each means in the table of gpulens.
+_PRODUCTS = {
+    "H100 SXM5": "NVIDIA H100 80GB HBM3",
+    "H100 PCIe": "NVIDIA H100 PCIe",
+    "H200 SXM5": "NVIDIA H200",
+    "L4": "NVIDIA L4",
+    "L40S": "NVIDIA L40S",
+    "A100 SXM4 40GB": "NVIDIA A100-SXM4-40GB",
+    "A100 SXM4 80GB": "NVIDIA A100-SXM4-80GB",
+    "A100 PCIe 40GB": "NVIDIA A100-PCIE-40GB",
+    "A10G": "NVIDIA A10G",
+    "A10": "NVIDIA A10",
+    "B200 SXM6": "NVIDIA B200",
+    "T4": "Tesla T4",
+    "V100 SXM2": "Tesla V100-SXM2-16GB",
+}
+
+
+def _known_peaks() -> dict[str, float]:
+    peaks = {}
+    for name, product in _PRODUCTS.items():
+        try:
+            peaks[name] = peak_tflops(product)
+        except InvalidArgumentError:  # no peak is published
+            continue
+    return peaks
+
+
+# Dense peaks of bf16 (T4 and V100: fp16), in 10^12 operations per second. Add your own GPUs here.
+GPU_PEAK_TFLOPS = _known_peaks()
+
+
 def get_peak_tflops(gpu_model: str) -> float | None:
-    """Returns peak_tflops() of the model, or None where it is unknown."""
+    """Returns the peak of a GPU by its name in GPU_PEAK_TFLOPS or its driver's product name; None where it
+    is unknown."""
+    for name, peak in GPU_PEAK_TFLOPS.items():
+        if name.lower() == gpu_model.lower():
+            return peak
     try:
         return peak_tflops(gpu_model)
     except InvalidArgumentError:
