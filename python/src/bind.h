@@ -35,6 +35,10 @@ T Take(Result<T> result) {
   return *std::move(result);
 }
 
+// Returns the name of an object's type as a str; invalid, with a Python error set, where it has none.
+inline nb::object TypeName(PyObject* of) noexcept {
+  return nb::steal(PyObject_GetAttrString(reinterpret_cast<PyObject*>(Py_TYPE(of)), "__name__"));
+}
 inline nb::str ToPython(std::string_view text) { return nb::str(text.data(), text.size()); }
 // Returns repr() of a float: "nan", "0.25".
 std::string FloatText(double value);

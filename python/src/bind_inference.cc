@@ -86,8 +86,8 @@ PyObject* RecordOne(PyObject* self, PyObject* const* given, Py_ssize_t positiona
   }
   RecordFields fields;
   if (positional == 1) fields.TakeAll(given[0]);
-  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i)
-    fields.Take(PyTuple_GET_ITEM(names, i), given[positional + i]);
+  for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); ++i)
+    fields.Take(PyTuple_GetItem(names, i), given[positional + i]);
   (*nb::inst_ptr<StoreHandle>(self))->Record(fields.record());
   Py_RETURN_NONE;
 } catch (...) {

@@ -357,7 +357,7 @@ PyObject* Resume(PyObject* work) noexcept {
 #if PY_VERSION_HEX >= 0x030A0000
   PyObject* result = nullptr;
   if (PyIter_Send(work, Py_None, &result) != PYGEN_RETURN) return result;
-  if (PyObject* const end = PyObject_CallOneArg(PyExc_StopIteration, result)) {
+  if (PyObject* const end = PyObject_CallFunctionObjArgs(PyExc_StopIteration, result, nullptr)) {
     PyErr_SetObject(PyExc_StopIteration, end);
     Py_DECREF(end);
   }

@@ -5,7 +5,8 @@ namespace {
 
 bool NotA(const char* wanted, PyObject* got) noexcept {
   PyErr_Clear();
-  PyErr_Format(PyExc_TypeError, "expected %s, got %s", wanted, Py_TYPE(got)->tp_name);
+  if (const nb::object type = TypeName(got); type.is_valid())
+    PyErr_Format(PyExc_TypeError, "expected %s, got %S", wanted, type.ptr());
   return false;
 }
 
@@ -35,7 +36,7 @@ bool NumberOf(PyObject* from, int64_t& to) noexcept {
 
 bool NumberOf(PyObject* from, double& to) noexcept {
   if (PyFloat_CheckExact(from)) [[likely]] {
-    to = PyFloat_AS_DOUBLE(from);
+    to = PyFloat_AsDouble(from);
     return true;
   }
   to = PyFloat_AsDouble(from);
@@ -60,8 +61,8 @@ bool FastArguments::Take(const char* name, PyObject* const* given, Py_ssize_t po
   }
   if (positional > 0) number = given[0];
   if (positional > 1) attributes = given[1];
-  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i) {
-    PyObject* const key = PyTuple_GET_ITEM(names, i);
+  for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); ++i) {
+    PyObject* const key = PyTuple_GetItem(names, i);
     PyObject** const to = PyUnicode_CompareWithASCIIString(key, name) == 0           ? &number
                           : PyUnicode_CompareWithASCIIString(key, "attributes") == 0 ? &attributes
                                                                                      : nullptr;
@@ -80,7 +81,7 @@ void AttributeList::AddOne(PyObject* key, PyObject* value) {
   if (PyUnicode_Check(value)) attributes_.push_back({name, View(value)});
   else if (PyBool_Check(value)) attributes_.push_back({name, value == Py_True});
   else if (PyLong_Check(value)) attributes_.push_back({name, Whole(value)});
-  else if (PyFloat_Check(value)) attributes_.push_back({name, PyFloat_AS_DOUBLE(value)});
+  else if (PyFloat_Check(value)) attributes_.push_back({name, PyFloat_AsDouble(value)});
   else if (PyIndex_Check(value)) attributes_.push_back({name, Whole(nb::steal(PyNumber_Index(value)).ptr())});
   else throw nb::type_error("an attribute value must be a str, bool, int or float");
 }

@@ -57,7 +57,8 @@ constexpr RecordField kFields[] = {
 
 [[noreturn]] void Wrong(const char* name, const char* wanted, PyObject* got) {
   PyErr_Clear();
-  PyErr_Format(PyExc_TypeError, "%s must be %s, not %s", name, wanted, Py_TYPE(got)->tp_name);
+  if (const nb::object type = TypeName(got); type.is_valid())
+    PyErr_Format(PyExc_TypeError, "%s must be %s, not %S", name, wanted, type.ptr());
   throw nb::python_error();
 }
 
@@ -103,7 +104,7 @@ std::string_view RecordFields::Text(const char* name, PyObject* value) {
   const nb::object bytes = nb::steal(PyUnicode_AsEncodedString(value, "utf-8", "surrogatepass"));
   if (!bytes.is_valid()) throw nb::python_error();
   kept_.push_back(bytes);
-  return {PyBytes_AS_STRING(bytes.ptr()), static_cast<size_t>(PyBytes_GET_SIZE(bytes.ptr()))};
+  return {PyBytes_AsString(bytes.ptr()), static_cast<size_t>(PyBytes_Size(bytes.ptr()))};
 }
 
 void RecordFields::TakeOther(const char* name, PyObject* value) {

@@ -218,8 +218,11 @@ Result<Database> Database::Open(const OpenOptions& options) {
       return ErrnoStatus("open " + options.path, errno);
   } else {
     RETURN_IF_ERROR(MakeFoldersAbove(options.path));
-    UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, options.mode));
-    if (!made) return ErrnoStatus("open " + options.path, errno);
+    // Only a file that nobody has open yet: closing another one would drop the locks that this process has on
+    // it.
+    UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, options.mode));
+    if (!made && (errno != EEXIST || ::access(options.path.c_str(), R_OK | W_OK) != 0))
+      return ErrnoStatus("open " + options.path, errno);
   }
   auto opened = OpenHandle(options, false);
   if (opened || !options.read_only || opened.error().code == Code::kDataLoss) return opened;
