@@ -1,7 +1,5 @@
 // libgpulens_secure.so: TLS and gRPC for the package, opened by gpulens._core at their first use. So other
 // programs do not load OpenSSL, and the package works where these libraries are absent.
-#include <cstdio>
-
 #include "net/client/http_client.h"
 #include "sdk/export/otlp_plan.h"
 
@@ -12,8 +10,5 @@ extern "C" {
 gpulens::sdk::SecureMaker gpulens_secure_maker() { return &gpulens::sdk::MakeSecureTransport; }
 [[gnu::visibility("default")]] gpulens::SecurePost gpulens_secure_post();
 gpulens::SecurePost gpulens_secure_post() { return &gpulens::PostOverTls; }
-// For an archive that cannot use the variable of the C library from within a shared object: see CMakeLists.txt.
-extern std::FILE* gpulens_stderr;
-std::FILE* gpulens_stderr = stderr;
 // NOLINTEND(readability-identifier-naming)
 }
