@@ -87,8 +87,8 @@ bool LockTable::Possible() noexcept {
   return locked;
 }
 
-// Closes all descriptors of a file that is not in use, if nobody has locks on it. The owner takes the lock of
-// the whole file, so that no other is granted meanwhile: each close drops the process's POSIX locks (there
+// Closes all descriptors of a file that is not in use, if it has no locks of others. The owner takes the lock
+// of the whole file, so that no other is granted meanwhile: each close drops the process's POSIX locks (there
 // are none then), and that of the owner drops this lock, too, but after them. A file that may only be read
 // has no such lock: there is a moment in which another thread's lock for reading can be granted, and dropped.
 bool LockTable::Release(LockedFile& file) noexcept {
@@ -165,7 +165,7 @@ int LockTable::Lock(int fd, int command, struct flock* lock) {
   if (std::find(file.used.begin(), file.used.end(), fd) == file.used.end()) file.used.push_back(fd);
   if (file.owner < 0) file.owner = Reopened(fd);
   if (file.owner < 0) return -1;
-  lock->l_pid = 0;  // what these commands ask for
+  lock->l_pid = 0;  // these commands require it
   return ::fcntl(file.owner, command == F_GETLK ? F_OFD_GETLK : F_OFD_SETLK, lock);
 }
 

@@ -218,8 +218,8 @@ Result<Database> Database::Open(const OpenOptions& options) {
       return ErrnoStatus("open " + options.path, errno);
   } else {
     RETURN_IF_ERROR(MakeFoldersAbove(options.path));
-    // Only a file that nobody has open yet: closing another one would drop the locks that this process has on
-    // it.
+    // Only a file that is not open anywhere: closing another one would drop the locks that this process has
+    // on it.
     UniqueFd made(::open(options.path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, options.mode));
     if (!made && (errno != EEXIST || ::access(options.path.c_str(), R_OK | W_OK) != 0))
       return ErrnoStatus("open " + options.path, errno);
