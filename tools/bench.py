@@ -4,7 +4,7 @@
 usage: bench.py [--check] [--save] [NAME…]
        bench.py --starts
 
-Sections: ticks encode parse otlp http agent gpus scrape receive sdk sdk_python sdk_ring; a NAME picks those whose name contains it. Peers are
+Sections: ticks encode parse otlp http agent gpus scrape receive sdk sdk_python sdk_peers sdk_ring; a NAME picks those whose name contains it. Peers are
 fetched through apt, Go and pip into build/bench; one that cannot be had leaves its row incomplete, and the page lists it.
 
   --check   fail when a ratio, an allocation count or a size misses its budget; times never fail
@@ -37,6 +37,7 @@ SECTIONS = {
     "receive": receive.receive,
     "sdk": cpp.sdk,
     "sdk_python": python.python,
+    "sdk_peers": python.peers,
     "sdk_ring": ring.ring,
 }
 RESULTS = measure.WORK / "results.json"

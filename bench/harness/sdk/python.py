@@ -8,6 +8,7 @@ from harness.measure import ROOT, WORK
 
 ROUNDS = 9
 PEERS = ["prometheus_client==0.23.1", "opentelemetry-sdk==1.38.0"]
+METERS = ["zeus==0.16.0", "openjarvis==1.0.4"]
 IMPORTS = {
     "gpulens": "import gpulens",
     "gpulens, a counter made": "import gpulens; gpulens.Counter('a')",
@@ -25,6 +26,30 @@ def environment():
         measure.output_of([*pip, *PEERS])
     measure.output_of([*pip, "--force-reinstall", "--no-deps", ROOT / "python"])
     return python
+
+
+def with_meters():
+    """An environment of its own with our package and those that measure the same; its Python, and why one of them is not there."""
+    python = WORK / "python-meters/bin/python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    absent = {}
+    if not python.exists():
+        measure.output_of([sys.executable, "-m", "venv", WORK / "python-meters"])
+    for peer in METERS:
+        try:
+            measure.output_of([*pip, peer])
+        except measure.Absent as reason:
+            absent[peer] = str(reason)
+    measure.output_of([*pip, "--force-reinstall", "--no-deps", ROOT / "python"])
+    return python, absent
+
+
+def peers():
+    """Section `peers`: windows and records next to Zeus and OpenJarvis."""
+    interpreter, absent = with_meters()
+    found = json.loads(measure.output_of([interpreter, ROOT / "bench/python/peers.py", "--json", "--nvml", measure.RELEASE / "fake_nvml"]))
+    found["absent"].update(absent)
+    return found
 
 
 def import_seconds(python, statement):
