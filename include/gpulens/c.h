@@ -123,14 +123,31 @@ typedef struct gpulens_store gpulens_store;
 /* Opens a file, creating it if needed, or postgresql://USER:PASSWORD@HOST/DATABASE. `store` is NULL on
  * failure. */
 int gpulens_store_open(const char* path_or_url, gpulens_store** store);
+
+/* What recording does with a full queue. */
+enum {
+  GPULENS_WHEN_FULL_DROP_NEWEST = 0, /* drops the record and counts it */
+  GPULENS_WHEN_FULL_BLOCK = 1        /* waits for room; drops it when nothing could be written for 5 s */
+};
+typedef struct gpulens_store_options {
+  size_t size; /* sizeof(gpulens_store_options), set by the caller; members beyond it have defaults */
+  size_t queue_records; /* capacity of the queue; 0: 16,384 */
+  int32_t when_full;
+} gpulens_store_options;
+
+/* gpulens_store_open with options; NULL: the defaults. */
+int gpulens_store_open_with(const char* path_or_url, const gpulens_store_options* options,
+                            gpulens_store** store);
 /* Records one call, a JSON object of at most 64 KiB, `size` bytes without the NUL. Its members are the
  * columns of the table, in the table's units, as `gpulens telemetry export` writes them:
  *   {"model_id": "llama-3.1-8b", "prompt_tokens": 512, "latency_seconds": 1.25, "mean_itl_ms": 9.8}
  * Members that are absent or null are unknown; the default timestamp is now. GPULENS_INVALID_ARGUMENT: it is
- * not such an object and nothing is stored; gpulens_last_error names the member. Does not wait: a thread
- * writes. */
+ * not such an object and nothing is stored; gpulens_last_error names the member. GPULENS_EXHAUSTED, or the
+ * error of writing: the record was dropped, because the queue is full. Waits only with
+ * GPULENS_WHEN_FULL_BLOCK: a thread writes. */
 int gpulens_store_record_json(gpulens_store* store, const char* json, size_t size);
-/* Waits until all earlier records are stored, at most this long. */
+/* Waits until all earlier records are stored, at most this long. GPULENS_EXHAUSTED: records were dropped
+ * since the last call. */
 int gpulens_store_flush(gpulens_store* store, double timeout_seconds);
 /* Writes queued records, for at most 5 s, and frees the store, also on failure: GPULENS_EXHAUSTED when
  * records were dropped because the queue was full, GPULENS_DATA_LOSS when the file refused some. */

@@ -7,9 +7,10 @@
 //   while (call.Wait([&] { return engine.Next(); })) call.AddTokens(1);
 //   call.Finish({.prompt_tokens = 512});
 //
-// Open returns an error. Recording neither fails nor waits: a thread writes queued records, at most a flush
-// interval later; records that do not fit into the queue are dropped and counted. A record that the database
-// rejects goes to the table `telemetry_poison`.
+// Open returns an error. Recording does not fail, and waits only with WhenFull::kBlock: a thread writes
+// queued records, at most a flush interval later. A dropped record is counted, the first one is logged on
+// stderr, and Flush and Close return their number. A record that the database rejects goes to the table
+// `telemetry_poison`.
 #pragma once
 
 #include <chrono>
@@ -27,6 +28,7 @@
 #include <gpulens/stats.h>
 #include <gpulens/status.h>
 #include <gpulens/time.h>
+#include <gpulens/when_full.h>
 
 namespace gpulens {
 
@@ -80,6 +82,10 @@ void UseTlsForStores() noexcept;
 struct StoreOptions {
   EnergyMonitor* energy = nullptr;  // measures the share of each call of Begin; outlives the store
   size_t queue_records = 16'384;    // capacity of the queue; some 200 bytes each
+  // kDropNewest never holds up the program that records. kBlock waits for room, and drops a record only when
+  // nothing could be written for 5 s (the disk is full, the server is away): then, until something is written
+  // again, records are dropped without waiting.
+  WhenFull when_full = WhenFull::kDropNewest;
   Duration flush_interval = std::chrono::seconds(1);
   size_t flush_records = 1024;  // queued records that are written before the interval ends
   Duration retention{};         // older records are deleted; zero: none are
@@ -88,7 +94,7 @@ struct StoreOptions {
 
 struct StoreHealth {
   uint64_t stored = 0, queued = 0;
-  uint64_t dropped = 0;   // records lost because the queue was full or the store closed
+  uint64_t dropped = 0;   // records lost: the queue was full, or the store closed
   uint64_t rejected = 0;  // records kept with a reason in the table telemetry_poison
   uint64_t crashed = 0;   // earlier writers that ended without closing, found at Open
   Status last_error;      // of writing, which is retried
@@ -154,13 +160,15 @@ class InferenceStore {
   // Writes queued records, for at most 5 s.
   ~InferenceStore();
 
-  void Record(const InferenceRecord& record) noexcept;
+  // Returns whether the record was queued; false: it was dropped.
+  bool Record(const InferenceRecord& record) noexcept;
   // Begins a call; `known` becomes part of its record.
   InferenceCall Begin(const InferenceRecord& known) noexcept;
 
-  // Waits until all earlier records are stored or rejected.
+  // Waits until all earlier records are stored or rejected. kExhausted: they are, but records were dropped
+  // since the last Flush; `detail` has their number.
   Status Flush(Duration timeout = std::chrono::seconds(5));
-  // Flushes and closes, once; later records are dropped and counted.
+  // Flushes, with the same result, and closes, once; later records are dropped and counted.
   Status Close(Duration timeout = std::chrono::seconds(5));
   StoreHealth health() const;
   // Path of the file, or URL of the server without password and parameters.

@@ -26,16 +26,9 @@
 #include <gpulens/kernel_telemetry.h>
 #include <gpulens/ring_message.h>
 #include <gpulens/status.h>
+#include <gpulens/when_full.h>
 
 namespace gpulens {
-
-// What a send to a full queue does.
-enum class WhenFull : uint8_t {
-  kBlock,       // waits for room
-  kReject,      // returns kExhausted
-  kDropOldest,  // drops the oldest message
-  kDropNewest,  // drops the message being sent
-};
 
 // Options of both queues of a kernel. A full queue of replies blocks the kernel or drops replies.
 struct KernelOptions {

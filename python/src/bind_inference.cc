@@ -88,7 +88,7 @@ PyObject* RecordOne(PyObject* self, PyObject* const* given, Py_ssize_t positiona
   if (positional == 1) fields.TakeAll(given[0]);
   for (Py_ssize_t i = 0; names && i < PyTuple_Size(names); ++i)
     fields.Take(PyTuple_GetItem(names, i), given[positional + i]);
-  (*nb::inst_ptr<StoreHandle>(self))->Record(fields.record());
+  nb::inst_ptr<StoreHandle>(self)->Record(fields.record());
   Py_RETURN_NONE;
 } catch (...) {
   return RaiseCurrent();
@@ -105,14 +105,20 @@ nb::object WaitFor(nb::handle self, const nb::callable& engine) {
   return nb::cast<InferenceCall&>(self).Wait([&engine] { return engine(); });
 }
 
+// The store may wait for room.
+void Finish(InferenceCall& call, const InferenceRecord& known) {
+  const nb::gil_scoped_release released;
+  call.Finish(known);
+}
+
 void End(InferenceCall& call, const nb::args& why) {
   if (call.finished()) return;
   const nb::handle kind = why.size() > 0 ? nb::handle(why[0]) : nb::handle(Py_None);
-  if (kind.is_none()) return call.Finish();
+  if (kind.is_none()) return Finish(call, {});
   if (PyObject_IsSubclass(kind.ptr(), PyExc_Exception) != 1)  // KeyboardInterrupt, CancelledError of asyncio
-    return call.Finish({.outcome = Outcome::kCancelled});
+    return Finish(call, {.outcome = Outcome::kCancelled});
   const std::string type = nb::cast<std::string>(kind.attr("__name__"));
-  call.Finish({.error_type = type, .outcome = Outcome::kError});
+  Finish(call, {.error_type = type, .outcome = Outcome::kError});
 }
 
 void BindHealth(nb::module_& m) {
@@ -121,7 +127,7 @@ void BindHealth(nb::module_& m) {
       .def_ro("stored", &H::stored)
       .def_ro("queued", &H::queued, "Number of records that wait to be written.")
       .def_ro("dropped", &H::dropped,
-              "Number of records that were lost: the queue was full, or the store was closed.")
+              "Number of records that were dropped: the queue was full, or the store was closed.")
       .def_ro("rejected", &H::rejected,
               "Number of records that cannot be stored: set aside, with the reason, in a separate table.")
       .def_ro("crashed", &H::crashed, "Number of earlier writers that ended without closing the store.")
@@ -144,7 +150,11 @@ void BindCall(nb::module_& m) {
       .def("enter", &InferenceCall::Enter, "Starts the engine's time: the first half of wait().")
       .def("leave", &InferenceCall::Leave, "Stops the engine's time: the second half of wait().")
       .def(
-          "finish", [](InferenceCall& self, nb::kwargs known) { self.Finish(FieldsOf(known).record()); },
+          "finish",
+          [](InferenceCall& self, nb::kwargs known) {
+            const RecordFields fields = FieldsOf(known);
+            Finish(self, fields.record());
+          },
           "Ends and records the call. Fields of InferenceRecord that are passed take precedence over "
           "measured values.",
           nb::sig("def finish(self, **known: typing.Any) -> None"))
@@ -154,14 +164,24 @@ void BindCall(nb::module_& m) {
 }
 
 // ---- the store
-void Flush(StoreHandle& self, double timeout_seconds) {
+constexpr auto kCloseTime = std::chrono::seconds(5);
+
+uint64_t Flush(StoreHandle& self, double timeout_seconds) {
   const auto timeout = Span(timeout_seconds, "timeout_seconds", true);
   Drain(timeout_seconds);
-  Check(WithoutGil([&] { return self->Flush(timeout); }));
+  Check(WithoutGil([&] { return self->core().Flush(timeout); }));
+  return self->core().TakeDropped();
 }
-void Close(StoreHandle& self) {
+uint64_t Close(StoreHandle& self) {
   Drain(5);
-  Check(WithoutGil([&] { return self->Close(); }));
+  Check(WithoutGil([&] { return self->core().Close(kCloseTime); }));
+  return self->core().TakeDropped();
+}
+
+WhenFull WhenFullOf(const std::string& name) {
+  if (name == "block") return WhenFull::kBlock;
+  if (name == "drop_newest") return WhenFull::kDropNewest;
+  Raise({Code::kInvalidArgument, "when_full must be block or drop_newest; got \"" + name + "\""});
 }
 uint64_t Count(StoreHandle& self) {
   Drain(5);
@@ -177,7 +197,13 @@ constexpr const char* kStoreDoc =
     "thread of its own writes.\n\npath: a file, which is created if it does not exist (\"~\" is the home "
     "folder), or postgresql://…, clickhouse://… or clickhouses://… (TLS).\nenergy: an EnergyMonitor that "
     "measures the share of each call started by begin().\nqueue_records: maximum number of records that wait "
-    "to be written; further ones are dropped and counted.\nflush_records: number of waiting records that are "
+    "to be written.\nwhen_full: what record() does when the queue is full. \"drop_newest\" never holds up "
+    "the "
+    "program: the record is dropped and counted, the first one is reported on stderr, and flush() and "
+    "close() "
+    "return the number. \"block\" waits for room, without the GIL, and raises, with the number of dropped "
+    "records, when nothing could be written for 5 s (the disk is full, the server is away).\nflush_records: "
+    "number of waiting records that are "
     "written without waiting for the interval.\nflush_interval_seconds: maximum time before waiting records "
     "are written.\nretention_seconds: age above which records are deleted; 0: no record is "
     "deleted.\nread_only: nothing is written, not even to a file of an older version.\n\nThread-safe. After "
@@ -186,13 +212,14 @@ constexpr const char* kStoreDoc =
 
 void BindRecording(nb::class_<StoreHandle>& store) {
   const auto open = [](StoreHandle* self, nb::object path, nb::object energy, size_t queue_records,
-                       size_t flush_records, double flush_interval_seconds, double retention_seconds,
-                       bool read_only) {
+                       const std::string& when_full, size_t flush_records, double flush_interval_seconds,
+                       double retention_seconds, bool read_only) {
     EnergyMonitor* monitor = nullptr;
     if (!energy.is_none() && !nb::try_cast(energy, monitor))
       throw nb::type_error("energy must be a gpulens.EnergyMonitor or None");
     StoreOptions options{.energy = monitor,
                          .queue_records = queue_records,
+                         .when_full = WhenFullOf(when_full),
                          .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds", true),
                          .flush_records = flush_records,
                          .retention = Span(retention_seconds, "retention_seconds", true),
@@ -203,10 +230,10 @@ void BindRecording(nb::class_<StoreHandle>& store) {
   };
   store
       .def("__init__", open, "path"_a, nb::kw_only(), "energy"_a.none() = nb::none(),
-           "queue_records"_a = 16'384, "flush_records"_a = 1024, "flush_interval_seconds"_a = 1.0,
-           "retention_seconds"_a = 0.0, "read_only"_a = false,
+           "queue_records"_a = 16'384, "when_full"_a = "drop_newest", "flush_records"_a = 1024,
+           "flush_interval_seconds"_a = 1.0, "retention_seconds"_a = 0.0, "read_only"_a = false,
            nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, "
-                   "queue_records: int = 16384, flush_records: int = 1024, "
+                   "queue_records: int = 16384, when_full: str = 'drop_newest', flush_records: int = 1024, "
                    "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = "
                    "False) -> None"))
       .def(
@@ -214,15 +241,18 @@ void BindRecording(nb::class_<StoreHandle>& store) {
           "Begins a call: `with store.begin(model=…) as call`. The arguments are fields of InferenceRecord.",
           nb::sig("def begin(self, **known: typing.Any) -> InferenceCall"))
       .def("flush", &Flush, "timeout_seconds"_a = 5.0,
-           "Waits until all records recorded before are stored or set aside. Raises TimeoutError.")
+           "Waits until all records recorded before are stored or set aside. Returns the number of records "
+           "that were dropped since the last flush(). Raises TimeoutError, and the error that prevents "
+           "writing.")
       .def("close", &Close,
-           "Writes the waiting records. Records recorded later are dropped and counted. May be called twice.")
+           "Writes the waiting records, for at most 5 s, and returns as flush(). Records recorded later are "
+           "dropped and counted. May be called twice.")
       .def("clear", &Clear, "Deletes all records and returns their number.")
       .def("count", &Count, "Returns the number of records.")
       .def_prop_ro("health", [](StoreHandle& self) { return self->health(); })
       .def_prop_ro("path", [](StoreHandle& self) { return self->path(); })
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> InferenceStore"))
-      .def("__exit__", [](StoreHandle& self, nb::args) { Close(self); });
+      .def("__exit__", [](StoreHandle& self, nb::args) { static_cast<void>(Close(self)); });
 }
 
 // ---- summaries
@@ -320,8 +350,8 @@ void BindInference(nb::module_& m) {
       {"record", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&RecordOne)),
        METH_FASTCALL | METH_KEYWORDS,
        "record($self, record=None, /, **fields)\n--\n\nRecords a call: an InferenceRecord, or its fields by "
-       "name. Neither waits nor fails, except with a TypeError; records that cannot be stored are counted in "
-       "health."},
+       "name. Neither waits nor fails, except with a TypeError, unless the store was opened with "
+       "when_full=\"block\"; records that cannot be stored are counted in health."},
       {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<StoreHandle> store(m, "InferenceStore", nb::type_slots(slots), kStoreDoc);

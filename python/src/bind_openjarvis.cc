@@ -49,37 +49,62 @@ class TelemetryWriter {
  public:
   TelemetryWriter(nb::object store, nb::handle record_class)
       : store_(std::move(store)),
+        class_(nb::borrow(record_class)),
         columns_(ColumnsOf(record_class)),
         dumps_(nb::module_::import_("json").attr("dumps")) {}
 
   // Stores records that cannot be a row, with the reason, in a table of their own.
   void Record(nb::handle record) const {
-    internal::InferenceCore& core = (*nb::cast<StoreHandle&>(store_)).core();
+    const int ours = PyObject_IsInstance(record.ptr(), class_.ptr());
+    if (ours < 0) throw nb::python_error();
+    if (ours == 0) CheckIsRecord(record);
+    std::vector<nb::object> kept;
+    RecordRow row;
     std::string why;
     try {
-      std::vector<nb::object> kept;
-      core.Record(RowOf(record, kept));
-      return;
+      row = RowOf(record, ours == 0, kept);
     } catch (const nb::builtin_exception& error) {
       why = error.what();
     } catch (const nb::python_error& error) {
       why = error.what();
     }
+    if (why.empty()) nb::cast<StoreHandle&>(store_).Record(row);
+    else SetAside(record, why);
+  }
+
+  void SetAside(nb::handle record, const std::string& why) const {
     std::string text;
     try {
       text = nb::repr(record).c_str();
     } catch (const nb::python_error&) {
       text = "(it has no repr)";
     }
-    core.SetAside(text, why);
+    internal::InferenceCore& core = nb::cast<StoreHandle&>(store_)->core();
+    Check(WithoutGil([&] { return core.SetAside(text, why) ? Status() : core.blocked(); }));
   }
 
  private:
-  RecordRow RowOf(nb::handle record, std::vector<nb::object>& kept) const {
+  static void CheckIsRecord(nb::handle record) {
+    for (const char* const name : {"timestamp", "model_id"}) {
+      if (!nb::hasattr(record, name)) {
+        throw nb::type_error((std::string(Py_TYPE(record.ptr())->tp_name) +
+                              " is not a telemetry record: it has no attribute " + name)
+                                 .c_str());
+      }
+    }
+  }
+
+  // `foreign`: another package's record, where an absent attribute and None are not measured.
+  RecordRow RowOf(nb::handle record, bool foreign, std::vector<nb::object>& kept) const {
     RecordRow row;
     for (const auto& [column, name] : columns_) {
       nb::object value = nb::steal(PyObject_GetAttr(record.ptr(), name.ptr()));
-      if (!value.is_valid()) throw nb::python_error();
+      if (!value.is_valid()) {
+        if (!foreign || !PyErr_ExceptionMatches(PyExc_AttributeError)) throw nb::python_error();
+        PyErr_Clear();
+        continue;
+      }
+      if (foreign && value.is_none() && column->name != "model_id" && column->name != "timestamp") continue;
       if (const auto* const real = std::get_if<double RecordNumbers::*>(&column->at)) {
         double number = 0;
         if (!NumberOf(value.ptr(), number)) Wrong(*column, " must be a number");
@@ -130,7 +155,7 @@ class TelemetryWriter {
     return {text, static_cast<size_t>(size)};
   }
 
-  nb::object store_;
+  nb::object store_, class_;
   std::vector<FieldColumn> columns_;
   nb::object dumps_;
 };
@@ -238,8 +263,13 @@ void BindOpenJarvis(nb::module_& m) {
       .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a,
            nb::sig("def __init__(self, store: InferenceStore, record_class: type) -> None"))
       .def("record", &TelemetryWriter::Record, "record"_a,
-           "Writes a record; one that cannot be a row is set aside with the reason.",
-           nb::sig("def record(self, record: typing.Any) -> None"));
+           "Writes a record of the class, or any object with its attributes, of which only timestamp and "
+           "model_id are required; one that cannot be a row is set aside with the reason. Raises TypeError "
+           "for any other object.",
+           nb::sig("def record(self, record: typing.Any) -> None"))
+      .def("set_aside", &TelemetryWriter::SetAside, "record"_a, "why"_a,
+           "Keeps the repr of what is no record, with the reason, in the table telemetry_poison.",
+           nb::sig("def set_aside(self, record: typing.Any, why: str) -> None"));
 }
 
 }  // namespace gpulens::python

@@ -8,6 +8,7 @@
 #include <gpulens/inference.h>
 #include <gpulens/inference_record.h>
 
+#include "sdk/inference/core.h"
 #include "src/bind.h"
 
 namespace gpulens::python {
@@ -35,7 +36,25 @@ class StoreHandle {
   InferenceStore& operator*() const noexcept { return *store_; }
   InferenceStore* operator->() const noexcept { return store_.get(); }
 
+  // Records what the caller holds references to. Waits, where the store does, without the GIL, and then
+  // raises the error by which a record was dropped.
+  template <class T>
+  void Record(const T& given) const {
+    internal::InferenceCore& core = store_->core();
+    if (Queue(core, given, inference::IfFull::kReturn)) return;
+    Check(WithoutGil(
+        [&] { return Queue(core, given, inference::IfFull::kWaitOrDrop) ? Status() : core.blocked(); }));
+  }
+
  private:
+  static bool Queue(internal::InferenceCore& core, const telemetry::RecordRow& row,
+                    inference::IfFull if_full) {
+    return core.Record(row, nullptr, if_full);
+  }
+  static bool Queue(internal::InferenceCore& core, const InferenceRecord& record, inference::IfFull if_full) {
+    return core.Record(record, if_full);
+  }
+
   nb::object energy_;  // outlives the store
   std::shared_ptr<InferenceStore> store_;
 };

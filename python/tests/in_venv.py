@@ -1,14 +1,16 @@
 """Builds the wheel as pip does, installs it into a virtual environment of its own, and runs the tests with that.
 
-usage: in_venv.py [--torch | --otlp] [UNITTEST ARGUMENT…]
+usage: in_venv.py [--torch | --otlp | --clients] [UNITTEST ARGUMENT…]
 
 --torch: the tests that need PyTorch (torch_*.py), with the machine's own one (Debian: python3-torch) and the wheel that the run
 without it has left; exit 77 where one of them is not here.
 --otlp: the tests that need a receiver of others (otlp_*.py), with the packages of tools/requirements.txt and that wheel.
+--clients: the same for the clients of OpenAI and Anthropic (clients_*.py).
 
 Run by a Python that has scikit-build-core and nanobind (tools/requirements.txt). Exit 77, with the reason, where they or
 Python's headers are not here. The wheel is left in build/python/, the environment in build/python/venv.
 """
+import functools
 import importlib.util
 import os
 import pathlib
@@ -68,25 +70,30 @@ def with_torch():
     return None, f"no PyTorch for Python {sys.version_info[0]}.{sys.version_info[1]} here (Debian: python3-torch)"
 
 
-def with_receivers():
+def with_packages(option, *modules):
     """An environment with the wheel and the packages of this Python; its Python, or the reason why there is none."""
     wheels = list(WORK.glob("*.whl"))
     if not wheels:
-        return None, "no wheel in build/python; run this without --otlp"
-    for module in ("grpc", "opentelemetry.proto"):
+        return None, f"no wheel in build/python; run this without {option}"
+    for module in modules:
         try:
             found = importlib.util.find_spec(module)
         except ModuleNotFoundError:
             found = None
         if found is None:
             return None, f"{sys.executable} has no {module}; tools/prepare_peers.sh installs tools/requirements.txt"
-    python = environment(wheels[0], "venv-otlp")
-    (site,) = (WORK / "venv-otlp/lib").glob("python*/site-packages")
-    (site / "receivers.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    folder = f"venv{option[1:]}"
+    python = environment(wheels[0], folder)
+    (site,) = (WORK / folder / "lib").glob("python*/site-packages")
+    (site / "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return python, None
 
 
-HEAVIER = {"--torch": (with_torch, "torch_*.py"), "--otlp": (with_receivers, "otlp_*.py")}
+HEAVIER = {
+    "--torch": (with_torch, "torch_*.py"),
+    "--otlp": (functools.partial(with_packages, "--otlp", "grpc", "opentelemetry.proto"), "otlp_*.py"),
+    "--clients": (functools.partial(with_packages, "--clients", "openai", "anthropic"), "clients_*.py"),
+}
 
 
 def run(python, pattern, arguments):

@@ -1,6 +1,9 @@
 """gpulens.compat.openjarvis: its instrumented engines, and what they publish."""
 import asyncio
+import contextlib
+import types
 import unittest
+from unittest import mock
 
 from engines import USAGE, AsyncEngine, Bus, Engine, pause
 from gpulens.compat import openjarvis as t
@@ -58,6 +61,54 @@ class Engines(unittest.TestCase):
         engine = t.InstrumentedEngine(Engine(result={"usage": {"completion_tokens": 0}}), bus, energy_monitor=FixedMonitor())
         engine.generate([], model="m")
         self.assertEqual(bus.records()[1].energy_per_output_token_joules, 0.0)
+
+    def test_monitors_of_others(self):
+        """Whatever attributes they have: a class of one's own, and a MagicMock, which has all."""
+
+        class Own:
+            _native = types.SimpleNamespace(request=lambda: 1 / 0)
+
+            @contextlib.contextmanager
+            def sample(self):
+                sample = types.SimpleNamespace()
+                yield sample
+                vars(sample).update(energy_joules=7.5, mean_power_watts=150.0, vendor="amd", energy_method="polling")
+
+        sample = t.EnergySample(energy_joules=7.5, mean_power_watts=150.0, vendor="amd", energy_method="polling")
+        magic = mock.MagicMock()
+        magic.sample.return_value.__enter__.return_value = sample
+        magic.sample.return_value.__exit__.return_value = False
+        for option in ("energy_monitor", "gpu_monitor"):
+            for monitor in (Own(), magic):
+                bus = Bus()
+                engine = t.InstrumentedEngine(Engine(), bus, **{option: monitor})
+                result = engine.generate([], model="m")
+                list(engine.stream([], model="m"))
+                for r in bus.records():
+                    self.assertEqual((r.energy_joules, r.power_watts, r.energy_vendor, r.energy_method), (7.5, 150.0, "amd", "polling"))
+                    self.assertEqual(r.gpu_temperature_c, 0.0)
+                self.assertEqual((len(bus.records()), result["_telemetry"]["energy_joules"]), (2, 7.5))
+        self.assertEqual(magic.sample.return_value.__exit__.call_count, 4)
+
+    def test_monitors_that_know_nothing_or_fail(self):
+        failing = mock.MagicMock()
+        failing.sample.return_value.__exit__.side_effect = OSError("gone")
+        for monitor in (mock.MagicMock(), failing, object()):
+            bus = Bus()
+            with contextlib.nullcontext() if monitor is not failing and isinstance(monitor, mock.Mock) else self.assertLogs("gpulens"):
+                t.InstrumentedEngine(Engine(seconds=0.01), bus, energy_monitor=monitor).generate([], model="m")
+            (r,) = bus.records()
+            self.assertEqual((r.energy_joules, r.energy_method, r.completion_tokens), (0.0, "", 3))
+            self.assertGreaterEqual(r.latency_seconds, 0.01)
+
+    def test_a_ttft_of_zero_is_not_known(self):
+        """OpenJarvis' Ollama engine gives it where the server reports no prompt_eval_duration."""
+        bus = Bus()
+        engine = t.InstrumentedEngine(Engine(result={"usage": USAGE, "ttft": 0.0}, seconds=0.01), bus, energy_monitor=FixedMonitor())
+        engine.generate([], model="m")
+        (r,) = bus.records()
+        self.assertEqual((r.ttft, r.prefill_latency_seconds, r.decode_latency_seconds), (0.0, 0.0, 0.0))
+        self.assertEqual((r.energy_joules, r.prefill_energy_joules, r.decode_energy_joules), (20.0, 0.0, 0.0))
 
     def test_a_slow_consumer(self):
         bus = Bus()

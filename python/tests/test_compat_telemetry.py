@@ -5,11 +5,14 @@ import json
 import os
 import sqlite3
 import stat
+import sys
 import threading
 import types
 import unittest
-from typing import get_type_hints
+from typing import Optional, get_type_hints
+from unittest import mock
 
+import gpulens
 from engines import Engine, pause
 from gpulens.compat import openjarvis as t
 from telemetry_files import InAFolder, record
@@ -174,6 +177,104 @@ class Store(InAFolder):
         store.close()
         self.assertEqual([row["completion_tokens"] for row in self.rows()], [3])
         self.assertEqual(len(bus.history), 5)
+
+    def test_fifty_thousand_in_a_loop(self):
+        store = t.TelemetryStore(self.path)
+        for i in range(50_000):
+            store.record(record(1.0 + i))
+        store.close()
+        self.assertEqual((len(self.rows()), store.health.stored, store.health.dropped), (50_000, 50_000, 0))
+
+    def test_invalid_ones_in_a_loop(self):
+        store = t.TelemetryStore(self.path)
+        for i in range(3000):
+            store.record(record(model_id=None))
+        store.close()
+        self.assertEqual((store.health.rejected, store.health.dropped, len(self.rows("telemetry_poison"))), (3000, 0, 3000))
+
+
+@dataclasses.dataclass
+class TheirRecord:
+    """A record of another package: OpenJarvis' by its fields, of a version with fewer and others."""
+
+    timestamp: float
+    model_id: str
+    completion_tokens: int = 0
+    energy_joules: float = 0.0
+    ane_energy_joules: float = 1.0
+    ttft: Optional[float] = None
+    engine: Optional[str] = None
+    metadata: dict = dataclasses.field(default_factory=dict)
+
+
+def their_class():
+    """OpenJarvis' own record, where the package is here."""
+    try:
+        from openjarvis.core.types import TelemetryRecord
+    except ImportError:
+        return TheirRecord
+    return TelemetryRecord
+
+
+class RecordsOfOthers(InAFolder):
+    def test_on_a_bus_and_by_themselves(self):
+        bus, store = t.EventBus(), t.TelemetryStore(self.path)
+        store.subscribe_to_bus(bus)
+        for kind in (TheirRecord, their_class()):
+            made = kind(timestamp=7.0, model_id="m", completion_tokens=3, energy_joules=2.5, metadata={"outcome": "error"})
+            bus.publish("telemetry_record", {"record": made})
+            store.record(made)
+        store.close()
+        kept = [tuple(row[name] for name in ("timestamp", "model_id", "completion_tokens", "energy_joules", "ttft", "outcome"))
+                for row in self.rows()]
+        self.assertEqual(kept, [(7.0, "m", 3, 2.5, 0.0, "error")] * 4)
+        self.assertEqual((store.health.rejected, store.health.dropped), (0, 0))
+
+    def test_native_records(self):
+        bus, store = t.EventBus(), t.TelemetryStore(self.path)
+        store.subscribe_to_bus(bus)
+        list(gpulens.instrument(Engine(usage={"completion_tokens": 3}), bus=bus).stream([], model="m"))
+        store.record(gpulens.InferenceRecord(model="n", gpu_utilization_ratio=0.5))
+        store.close()
+        self.assertEqual([(row["model_id"], row["completion_tokens"], row["gpu_utilization_pct"]) for row in self.rows()],
+                         [("m", 3, 0.0), ("n", 0, 50.0)])
+
+    def test_what_is_no_record(self):
+        bus, store = t.EventBus(), t.TelemetryStore(self.path)
+        store.subscribe_to_bus(bus)
+        for wrong in (5, "text", {"timestamp": 1.0, "model_id": "m"}, types.SimpleNamespace(timestamp=1.0)):
+            with self.assertRaisesRegex(TypeError, "is not a telemetry record: it has no attribute"):
+                store.record(wrong)
+        with self.assertLogs("gpulens", "WARNING") as logged:
+            for _ in range(3):
+                bus.publish("telemetry_record", {"record": "text"})
+        self.assertEqual(len(logged.output), 1)
+        self.assertIn("str is not a telemetry record", logged.output[0])
+        store.record(types.SimpleNamespace(timestamp=1.0, model_id=5))
+        store.close()
+        self.assertEqual((store.health.rejected, len(self.rows())), (4, 0))
+        self.assertIn("no attribute timestamp", self.rows("telemetry_poison")[0]["reason"])
+
+    def test_published_records_are_of_their_class_where_it_is_loaded(self):
+        module = types.ModuleType("openjarvis.core.types")
+        module.TelemetryRecord = TheirRecord
+        bus = t.EventBus(record_history=True)
+        with mock.patch.dict(sys.modules, {"openjarvis.core.types": module}):
+            t.instrumented_generate(Engine(), ["hi"], model="m", bus=bus)
+        published = bus.history[-1].data["record"]
+        self.assertIs(type(published), TheirRecord)
+        self.assertEqual((published.model_id, published.completion_tokens, published.ane_energy_joules), ("m", 3, 1.0))
+
+    def test_a_bus_learns_no_error_of_the_store(self):
+        bus, store = t.EventBus(), t.TelemetryStore(self.path)
+        store.subscribe_to_bus(bus)
+        store._writer = mock.Mock(record=mock.Mock(side_effect=gpulens.errors.IoError("disk full")))
+        with self.assertLogs("gpulens", "WARNING") as logged:
+            for _ in range(3):
+                bus.publish("telemetry_record", {"record": record()})
+        self.assertEqual((len(logged.output), "disk full" in logged.output[0]), (1, True))
+        store.close()
+
 
 if __name__ == "__main__":
     unittest.main()

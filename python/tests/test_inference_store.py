@@ -3,6 +3,7 @@ import datetime
 import math
 import os
 import pathlib
+import re
 import sqlite3
 import subprocess
 import sys
@@ -29,6 +30,25 @@ class InAFolder(unittest.TestCase):
             return database.execute(f"SELECT {columns} FROM telemetry ORDER BY id").fetchall()
         finally:
             database.close()
+
+
+class ClickHouse(HttpStub):
+    """A server that takes everything for the tables that were created, and can be away."""
+
+    away = False
+
+    def __init__(self):
+        self.columns = []
+        super().__init__(lambda request, body: (503, {}, b"away") if self.away else (200, {}, self.take(body).encode()))
+
+    def take(self, body):
+        if body.startswith(b"CREATE TABLE") and not self.columns:
+            self.columns = re.findall(r"`(\w+)` (\w+(?:\(\w+\))?)", body.decode().partition("(")[2])
+        if b"system.tables" in body:
+            return "name\tengine\n" + ("telemetry\tReplacingMergeTree\n" if self.columns else "")
+        if b"system.columns" in body:
+            return "name\ttype\n" + "".join(f"{name}\t{kind}\n" for name, kind in self.columns)
+        return ""
 
 
 class Recording(InAFolder):
@@ -131,6 +151,95 @@ class Recording(InAFolder):
             os.waitpid(child, 0)
             store.record(model="parent")
         self.assertEqual(sorted(self.rows("model_id")), [("child",), ("parent",), ("parent",)])
+
+
+class WhenFull(InAFolder):
+    def program(self, code):
+        done = subprocess.run([sys.executable, "-c", "import gpulens, sys\n" + code, self.path], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout.split(), done.stderr
+
+    def test_dropped_records_are_reported(self):
+        out, err = self.program(
+            "store = gpulens.InferenceStore(sys.argv[1], queue_records=1024)\n"
+            "for i in range(50000): store.record(model='m', prompt_tokens=i)\n"
+            "print(store.flush(), store.flush(), store.health.dropped, store.health.stored, store.close())")
+        dropped, again, counted, stored, at_close = map(int, out)
+        self.assertEqual((dropped + stored, counted, again, at_close), (50000, dropped, 0, 0))
+        self.assertEqual(len(self.rows("id")), stored)
+        self.assertGreater(dropped, 0)
+        self.assertEqual(err.count("queue of 1024 records is full"), 1, err)
+        self.assertIn(f"{dropped} records were dropped, {stored} are stored", err)
+
+    def test_block_stores_all(self):
+        out, err = self.program(
+            "store = gpulens.InferenceStore(sys.argv[1], queue_records=64, when_full='block', flush_interval_seconds=3600)\n"
+            "for i in range(50000): store.record(model='m', prompt_tokens=i)\n"
+            "print(store.close(), store.health.dropped, store.health.stored)")
+        self.assertEqual((out, err), (["0", "0", "50000"], ""))
+        self.assertEqual(len(self.rows("id")), 50000)
+
+    def test_block_lets_other_threads_run(self):
+        """The file is locked for a while; meanwhile this thread runs, and the records wait."""
+        store = gpulens.InferenceStore(self.path, queue_records=8, when_full="block", flush_interval_seconds=0.01)
+        other = sqlite3.connect(self.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        thread = threading.Thread(target=lambda: [store.record(model="m") for _ in range(100)])
+        thread.start()
+        while store.health.queued < 8:
+            threading.Event().wait(0.001)
+        thread.join(0.3)
+        self.assertTrue(thread.is_alive())
+        other.execute("COMMIT")
+        other.close()
+        thread.join(30)
+        self.assertEqual((store.close(), store.health.stored), (0, 100))
+
+    def test_block_raises_when_nothing_can_be_written(self):
+        """A disk that is full, by a limit of the size of files."""
+        out, err = self.program(
+            "import resource, signal, time\n"
+            "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+            "store = gpulens.InferenceStore(sys.argv[1], queue_records=8, when_full='block', flush_interval_seconds=0.01)\n"
+            "store.flush()\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))\n"
+            "begun, kept, raised = time.monotonic(), 0, []\n"
+            "for i in range(100):\n"
+            "    try: store.record(model='m', metadata={'text': 'x' * 60000}); kept += 1\n"
+            "    except gpulens.Error as error: raised.append(str(error))\n"
+            "took = time.monotonic() - begun\n"
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))\n"
+            "store.record(model='m') if store.flush() == len(raised) else None\n"
+            "store.close()\n"
+            "print(kept, len(raised), 5 <= took < 25, store.health.stored, store.health.dropped)\n"
+            "print(raised[-1], file=sys.stderr)")
+        kept, raised, once, stored, dropped = out
+        self.assertEqual((int(kept) + int(raised), once, stored, dropped), (100, "True", str(int(kept) + 1), raised))
+        self.assertRegex(err, rf"the queue is full, and nothing was written for 5 s \(.*\); {raised} records were dropped, 8 are queued")
+
+    def test_a_server_that_is_away(self):
+        """The same for ClickHouse: the server is there when the store opens, and then no more."""
+        with ClickHouse() as server:
+            url = f"clickhouse://127.0.0.1:{server.port}/d"
+            store = gpulens.InferenceStore(url, queue_records=8, when_full="block", flush_interval_seconds=0.01)
+            server.away = True
+            begun = time.monotonic()
+            with self.assertRaisesRegex(gpulens.Error, "nothing was written for 5 s .*1 records were dropped, 8 are queued"):
+                for _ in range(100):
+                    store.record(model="m")
+            self.assertLess(time.monotonic() - begun, 25)
+            server.away = False
+            until = time.monotonic() + 30
+            while store.health.queued and time.monotonic() < until:  # its writer tries again after 5 s at most
+                threading.Event().wait(0.05)
+            self.assertEqual(store.flush(), 1)
+            for _ in range(100):
+                store.record(model="m")
+            self.assertEqual((store.close(), store.health.stored), (0, 108))
+
+    def test_wrong_words(self):
+        with self.assertRaisesRegex(gpulens.InvalidArgumentError, "block or drop_newest"):
+            gpulens.InferenceStore(self.path, when_full="wait")
 
 
 class OnAServer(unittest.TestCase):

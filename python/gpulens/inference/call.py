@@ -6,7 +6,7 @@ import time
 from typing import Any, List, Optional, Tuple
 
 from ..stats import describe
-from .chunks import Usage, find, number, says_something, tokens_of, usage_of
+from .chunks import Usage, find, finish_of, number, says_something, tokens_of, usage_of
 from .record import InferenceRecord
 
 __all__ = ["Call"]
@@ -40,6 +40,7 @@ class Call:
         self._arrivals: List[Tuple[float, Optional[int]]] = []  # on the engine's clock, with the number of tokens if known
         self._usage = _NOTHING
         self._reported = 0  # tokens reported so far by usages that grow
+        self._reason = ""  # why the model stopped
 
     # ---- the engine's time
     def enter(self) -> None:
@@ -81,6 +82,7 @@ class Call:
     def _tokens(self, chunk: Any) -> Optional[int]:
         if type(chunk) is not str:
             self._see(usage_of(chunk))
+            self._name(chunk)
             tokens = tokens_of(chunk)
             if tokens is not None:
                 return tokens
@@ -99,13 +101,19 @@ class Call:
         elif usage != _NOTHING:
             self._usage = Usage(*(old if new is None else new for new, old in zip(usage, self._usage)))
 
+    def _name(self, result: Any) -> None:
+        """Keeps what a client's result reports besides tokens."""
+        if self.recorder.of_client:
+            self._reason = finish_of(result) or self._reason
+
     # ---- the end
     def result(self, result: Any) -> None:
         """Records the result of a call that does not stream."""
         try:
             self._see(usage_of(result))
             self.record.cost_usd = number(find(result, "cost_usd"))
-            self.record.ttft_seconds = number(find(result, "ttft"))
+            self.record.ttft_seconds = number(find(result, "ttft")) or float("nan")  # engines report 0 where they do not know it
+            self._name(result)
             if not self.record.model:
                 model = find(result, "model")
                 self.record.model = model if isinstance(model, str) else ""
@@ -134,10 +142,15 @@ class Call:
         try:
             if self.window is not None:
                 self.window.end()
+        except Exception as error:
+            self.recorder.failed("the energy of a call could not be measured", error)
+        try:
             record = self.record
             record.outcome, record.error_type = outcome, error_type
             record.latency_seconds = self._spent
             record.consumer_seconds = max(_clock() - self.begun - self._spent, 0.0) if record.streaming else 0.0
+            if self._reason:
+                record.metadata = {"finish_reason": self._reason}
             self._count(outcome)
         except Exception as error:
             self.recorder.failed("a call could not be measured", error)

@@ -20,6 +20,10 @@ _CALLS: Dict[str, bool] = {
 _OWN = ("_gpulens_engine", "_gpulens_recorder", "_gpulens_methods")
 
 
+def _has_calls(engine: Any) -> bool:
+    return any(callable(getattr(engine, name, None)) for name in _CALLS)
+
+
 def measured(recorder: Recorder, method: Callable[..., Any], streams: bool, default_model: str) -> Callable[..., Any]:
     """Returns the method wrapped so that each call is recorded. Results and exceptions are those of the
     method."""
@@ -83,6 +87,8 @@ class InstrumentedEngine:
     the usage has tokens.
     """
 
+    _gpulens_of_client = False
+
     def __init__(
         self,
         engine: Any,
@@ -95,12 +101,29 @@ class InstrumentedEngine:
         warmup: bool = False,
         tokens_per_chunk: Union[None, int, Callable[[Any], Optional[int]]] = None,
     ) -> None:
+        self._gpulens_check(engine)
         if store is None and bus is None:
             raise InvalidArgumentError("instrument() needs a store, a bus or both to receive the records")
         targets = [StoreTarget(store)] if store is not None else []
         targets += [BusTarget(bus)] if bus is not None else []
-        labels = {"engine": name_of(engine), "agent": agent, "batch_id": batch_id, "warmup": warmup}
-        recorder = Recorder(targets, EnergyMeter(energy) if energy is not None else None, labels, tokens_per_chunk)
+        labels = {"engine": self._gpulens_name(engine), "agent": agent, "batch_id": batch_id, "warmup": warmup}
+        meter = EnergyMeter(energy) if energy is not None else None
+        self._gpulens_hold(engine, Recorder(targets, meter, labels, tokens_per_chunk, self._gpulens_of_client))
+
+
+    @staticmethod
+    def _gpulens_check(engine: Any) -> None:
+        if not _has_calls(engine):
+            what = "method generate, stream or stream_full (or an asynchronous form), nor chat.completions.create or messages.create"
+            raise TypeError(
+                f"instrument() takes an engine or a client of OpenAI or Anthropic; {type(engine).__name__} has no {what}"
+            )
+
+    @staticmethod
+    def _gpulens_name(engine: Any) -> str:
+        return name_of(engine)
+
+    def _gpulens_hold(self, engine: Any, recorder: Recorder) -> None:
         for name, value in zip(_OWN, (engine, recorder, {})):
             object.__setattr__(self, name, value)
 
@@ -149,8 +172,11 @@ def instrument(
     warmup: bool = False,
     tokens_per_chunk: Union[None, int, Callable[[Any], Optional[int]]] = None,
 ) -> InstrumentedEngine:
-    """Returns the engine wrapped so that each of its calls is recorded: see InstrumentedEngine.
+    """Returns the engine, or the client of OpenAI or Anthropic, wrapped so that each of its calls is recorded: see
+    InstrumentedEngine and gpulens.inference.clients.InstrumentedClient.
 
+    engine: any object with generate, stream or stream_full or their asynchronous forms; or OpenAI(), AsyncOpenAI(),
+        Anthropic(), AsyncAnthropic() and clients with the same methods.
     store: an InferenceStore, or any object with record(InferenceRecord).
     energy: a gpulens.EnergyMonitor; each call has its share of the devices' energy, with prefill and
         decode separate. A thread waits for the readings, so a record may be stored some milliseconds after
@@ -161,8 +187,11 @@ def instrument(
     tokens_per_chunk: tokens in a chunk where the engine does not report them: a number, or a function of
         the chunk.
 
-    Raises InvalidArgumentError without store and bus.
+    Raises TypeError for an object without such methods, InvalidArgumentError without store and bus.
     """
-    return InstrumentedEngine(
+    from .clients import InstrumentedClient, is_client  # which derives from the class above
+
+    kind = InstrumentedClient if not _has_calls(engine) and is_client(engine) else InstrumentedEngine
+    return kind(
         engine, store, energy, bus, agent=agent, batch_id=batch_id, warmup=warmup, tokens_per_chunk=tokens_per_chunk
     )

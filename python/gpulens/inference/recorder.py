@@ -95,8 +95,10 @@ class Recorder:
         meter: Any,
         labels: Dict[str, Any],
         tokens_per_chunk: Union[None, int, Callable[[Any], Optional[int]]] = None,
+        of_client: bool = False,
     ) -> None:
         self.targets, self.meter, self.labels, self.tokens_per_chunk = tuple(targets), meter, labels, tokens_per_chunk
+        self.of_client = of_client  # records have the reason why the model stopped
         self._failures = itertools.count()  # atomic, as += is not
         self.failures = 0
 

@@ -1,12 +1,14 @@
 """Results of measured calls: passed on as the engine returned them, and measured while they are read."""
 from __future__ import annotations
 
+import functools
 import time
-from typing import Any, Type
+from typing import Any, AsyncIterator, Callable, Iterator, Optional, Type
 
 from .call import Call
+from .chunks import find
 
-__all__ = ["AsyncStream", "Stream", "follow"]
+__all__ = ["AsyncStream", "Manager", "Stream", "follow"]
 
 
 class _Chunks:
@@ -122,10 +124,12 @@ class AsyncStream(_Chunks):
     async def aclose(self) -> Any:
         """Closes the engine's stream. The call is cancelled unless the stream had ended."""
         try:
-            close = getattr(self._inner, "aclose", None)
+            close = getattr(self._inner, "aclose", None) or getattr(self._inner, "close", None)
             return await close() if close is not None else None
         finally:
             self._call.finish("cancelled")
+
+    close = aclose  # of the clients of OpenAI and Anthropic
 
     async def __aenter__(self) -> "AsyncStream":
         enter = getattr(self._inner, "__aenter__", None)
@@ -139,6 +143,115 @@ class AsyncStream(_Chunks):
             return await (leave(*what) if leave is not None else self.aclose())
         finally:
             self._call.finish("cancelled")
+
+
+def _texts_of(event: Any) -> str:
+    delta = find(event, "delta") if find(event, "type") == "content_block_delta" else None
+    text = find(delta, "text") if find(delta, "type") == "text_delta" else None
+    return text if isinstance(text, str) else ""
+
+
+def _reads_all(name: str) -> bool:
+    return name == "until_done" or name.startswith("get_final_")
+
+
+class _HelperStream(Stream):
+    """Stream of a client's stream helper. What the helper itself would read from its stream is read through
+    this one, so that it is measured."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if name == "text_stream":
+            return self._texts()
+        return functools.partial(self._read_all, value) if _reads_all(name) and callable(value) else value
+
+    def _texts(self) -> Iterator[str]:
+        for event in self:
+            if text := _texts_of(event):
+                yield text
+
+    def _read_all(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        for _ in self:
+            pass
+        return method(*args, **kwargs)
+
+
+class _AsyncHelperStream(AsyncStream):
+    """The same for `async for`."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = super().__getattr__(name)
+        if name == "text_stream":
+            return self._texts()
+        return functools.partial(self._read_all, value) if _reads_all(name) and callable(value) else value
+
+    async def _texts(self) -> AsyncIterator[str]:
+        async for event in self:
+            if text := _texts_of(event):
+                yield text
+
+    async def _read_all(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        async for _ in self:
+            pass
+        return await method(*args, **kwargs)
+
+
+class Manager:
+    """Manager of a client's stream helper, whose request begins with the `with` block.
+
+    begin: begins the call, or returns None where it is not measured.
+    """
+
+    def __init__(self, inner: Any, begin: Callable[[], Optional[Call]]) -> None:
+        self._inner, self._begin, self._call = inner, begin, None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_inner"], name)
+
+    def __enter__(self) -> Any:
+        call = self._call = self._begin()
+        if call is None:
+            return self._inner.__enter__()
+        call.enter()
+        try:
+            stream = self._inner.__enter__()
+        except BaseException as error:
+            call.fail(error)
+            raise
+        return _HelperStream(stream, _left(call))
+
+    def __exit__(self, *what: Any) -> Any:
+        try:
+            return self._inner.__exit__(*what)
+        finally:
+            if self._call is not None:
+                self._call.finish("cancelled")
+
+    async def __aenter__(self) -> Any:
+        call = self._call = self._begin()
+        if call is None:
+            return await self._inner.__aenter__()
+        call.on_loop = True
+        call.enter()
+        try:
+            stream = await self._inner.__aenter__()
+        except BaseException as error:
+            call.fail(error)
+            raise
+        return _AsyncHelperStream(stream, _left(call))
+
+    async def __aexit__(self, *what: Any) -> Any:
+        try:
+            return await self._inner.__aexit__(*what)
+        finally:
+            if self._call is not None:
+                self._call.finish("cancelled")
+
+
+def _left(call: Call) -> Call:
+    call.leave()
+    call.record.streaming = True
+    return call
 
 
 async def _awaited(call: Call, work: Any, streams: bool) -> Any:

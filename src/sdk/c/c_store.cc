@@ -1,6 +1,8 @@
 // Store functions of gpulens/c.h: a file of their own, since they link SQLite and the JSON reader.
 #include <gpulens/c.h>
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
 #include <memory>
 
@@ -33,10 +35,17 @@ int Guarded(F&& f) noexcept {
 
 Status NoStore() { return {Code::kInvalidArgument, "there is no store"}; }
 
-Status Open(const char* path_or_url, gpulens_store** out) {
+Status Open(const char* path_or_url, const gpulens_store_options* given, gpulens_store** out) {
   if (!out) return {Code::kInvalidArgument, "the pointer for the store is null"};
   *out = nullptr;
-  auto store = InferenceStore::Open(path_or_url ? path_or_url : "");
+  gpulens_store_options known = {};
+  if (given) std::memcpy(&known, given, std::min(given->size, sizeof known));
+  StoreOptions options;
+  if (known.queue_records > 0) options.queue_records = known.queue_records;
+  if (known.when_full == GPULENS_WHEN_FULL_BLOCK) options.when_full = WhenFull::kBlock;
+  else if (known.when_full != GPULENS_WHEN_FULL_DROP_NEWEST)
+    return {Code::kInvalidArgument, "when_full must be a value of GPULENS_WHEN_FULL_"};
+  auto store = InferenceStore::Open(path_or_url ? path_or_url : "", options);
   if (!store) return store.error();
   *out = new gpulens_store{*std::move(store)};
   return {};
@@ -46,8 +55,11 @@ Status Record(gpulens_store* store, const char* json, size_t size) {
   if (!store) return NoStore();
   const auto record = ReadRecordJson(json ? std::string_view(json, size) : std::string_view());
   if (!record) return record.error();
-  store->store.core().Record(record->row());
-  return {};
+  internal::InferenceCore& core = store->store.core();
+  if (core.Record(record->row())) return {};
+  Status blocked = core.blocked();
+  return blocked ? Status{Code::kExhausted, core.path() + ": the queue is full, and the record was dropped"}
+                 : blocked;
 }
 
 Status Close(gpulens_store* store) {
@@ -71,7 +83,12 @@ Status Close(gpulens_store* store) {
 }  // namespace gpulens::sdk
 
 int gpulens_store_open(const char* path_or_url, gpulens_store** store) {
-  return gpulens::sdk::Guarded([&] { return gpulens::sdk::Open(path_or_url, store); });
+  return gpulens_store_open_with(path_or_url, nullptr, store);
+}
+
+int gpulens_store_open_with(const char* path_or_url, const gpulens_store_options* options,
+                            gpulens_store** store) {
+  return gpulens::sdk::Guarded([&] { return gpulens::sdk::Open(path_or_url, options, store); });
 }
 
 int gpulens_store_record_json(gpulens_store* store, const char* json, size_t size) {

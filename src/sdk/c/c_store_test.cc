@@ -84,6 +84,29 @@ TEST_F(CStore, FunctionsFailWithoutAStore) {
   EXPECT_STREQ(gpulens_last_error(), "there is no store");
 }
 
+TEST_F(CStore, AFullQueueDropsOrBlocks) {
+  constexpr int kRecords = 3000;
+  const gpulens_store_options small = {.size = sizeof small, .queue_records = 2, .when_full = 7};
+  gpulens_store* store = nullptr;
+  EXPECT_EQ(gpulens_store_open_with(path.c_str(), &small, &store), GPULENS_INVALID_ARGUMENT);
+  for (const int32_t when_full : {GPULENS_WHEN_FULL_BLOCK, GPULENS_WHEN_FULL_DROP_NEWEST}) {
+    const gpulens_store_options options = {
+        .size = sizeof options, .queue_records = 2, .when_full = when_full};
+    ASSERT_EQ(gpulens_store_open_with(path.c_str(), &options, &store), GPULENS_OK) << gpulens_last_error();
+    const int64_t before = Query("SELECT count(*) FROM telemetry");
+    int64_t kept = 0;
+    for (int i = 0; i < kRecords; ++i) {
+      const int code = Record(store, "{}");
+      kept += code == GPULENS_OK;
+      EXPECT_TRUE(code == GPULENS_OK || code == GPULENS_EXHAUSTED) << gpulens_last_error();
+    }
+    EXPECT_EQ(gpulens_store_flush(store, 20), kept == kRecords ? GPULENS_OK : GPULENS_EXHAUSTED);
+    EXPECT_EQ(Query("SELECT count(*) FROM telemetry") - before, kept);
+    EXPECT_TRUE(when_full == GPULENS_WHEN_FULL_DROP_NEWEST || kept == kRecords);
+    static_cast<void>(gpulens_store_close(store));
+  }
+}
+
 TEST_F(CStore, CloseReportsRejectedRecords) {
   gpulens_store* store = nullptr;
   ASSERT_EQ(gpulens_store_open(path.c_str(), &store), GPULENS_OK);

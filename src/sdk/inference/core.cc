@@ -34,6 +34,8 @@ constexpr Duration kFlushTime = std::chrono::seconds(5), kLongTime = std::chrono
 Status CheckOptions(const StoreOptions& options) {
   if (options.queue_records == 0 || options.queue_records > size_t{1} << 24)
     return {Code::kInvalidArgument, "queue_records must be from 1 to 16,777,216"};
+  if (options.when_full != WhenFull::kBlock && options.when_full != WhenFull::kDropNewest)
+    return {Code::kInvalidArgument, "when_full must be kBlock or kDropNewest"};
   if (options.flush_records == 0) return {Code::kInvalidArgument, "flush_records must be at least 1"};
   if (options.flush_interval < std::chrono::milliseconds(1) || options.flush_interval > std::chrono::hours(1))
     return {Code::kInvalidArgument, "flush_interval must be from 1 ms to 1 h"};
@@ -93,6 +95,7 @@ Result<std::unique_ptr<CallRecorder>> InferenceCore::Begin() {
   ASSIGN_OR_RETURN(std::unique_ptr<telemetry::RecordDestination> destination, OpenDestination());
   return CallRecorder::Start({.name = path_,
                               .queue_records = options_.queue_records,
+                              .block = options_.when_full == WhenFull::kBlock,
                               .flush_records = options_.flush_records,
                               .flush_interval = options_.flush_interval},
                              std::move(destination));
@@ -109,22 +112,42 @@ CallRecorder* InferenceCore::Current() noexcept {
   });
 }
 
-void InferenceCore::Record(const telemetry::RecordRow& row,
-                           std::unique_ptr<RecordSettler>* settler) noexcept {
+bool InferenceCore::Record(const telemetry::RecordRow& row, std::unique_ptr<RecordSettler>* settler,
+                           IfFull if_full) noexcept {
   if (CallRecorder* recorder = Current()) [[likely]]
-    recorder->Record(row, settler);
-  else lost_.fetch_add(1, std::memory_order_relaxed);
+    return recorder->Record(row, settler, if_full);
+  if (if_full == IfFull::kWaitOrDrop) Drop();
+  return false;
 }
 
-void InferenceCore::Record(const InferenceRecord& record) noexcept {
+bool InferenceCore::Record(const InferenceRecord& record, IfFull if_full) noexcept {
   if (CallRecorder* recorder = Current()) [[likely]]
-    recorder->Record(record);
-  else Drop();
+    return recorder->Record(record, if_full);
+  if (if_full == IfFull::kWaitOrDrop) Drop();
+  return false;
 }
 
-void InferenceCore::SetAside(std::string_view record, std::string_view reason) noexcept {
-  if (CallRecorder* recorder = Current()) recorder->SetAside(record, reason);
-  else lost_.fetch_add(1, std::memory_order_relaxed);
+bool InferenceCore::SetAside(std::string_view record, std::string_view reason) noexcept {
+  if (CallRecorder* recorder = Current()) return recorder->SetAside(record, reason);
+  Drop();
+  return false;
+}
+
+Status InferenceCore::blocked() {
+  CallRecorder* recorder = options_.when_full == WhenFull::kBlock ? Current() : nullptr;
+  return recorder ? recorder->blocked() : Ok();
+}
+
+uint64_t InferenceCore::TakeDropped() {
+  const uint64_t dropped = health().dropped, before = reported_.exchange(dropped);
+  return dropped > before ? dropped - before : 0;  // a child of a fork counts from 0
+}
+
+Status InferenceCore::DroppedStatus() {
+  const uint64_t dropped = TakeDropped();
+  if (dropped == 0) return Ok();
+  return {Code::kExhausted, path_ + ": " + std::to_string(dropped) +
+                                " records were dropped: the queue was full, or the store closed"};
 }
 
 Status InferenceCore::Flush(Duration timeout) {
@@ -207,10 +230,16 @@ Result<InferenceStore> InferenceStore::Open(std::string_view path_or_url, const 
   return InferenceStore(std::move(core));
 }
 
-void InferenceStore::Record(const InferenceRecord& record) noexcept { core_->Record(record); }
+bool InferenceStore::Record(const InferenceRecord& record) noexcept { return core_->Record(record); }
 
-Status InferenceStore::Flush(std::chrono::nanoseconds timeout) { return core_->Flush(timeout); }
-Status InferenceStore::Close(std::chrono::nanoseconds timeout) { return core_->Close(timeout); }
+Status InferenceStore::Flush(std::chrono::nanoseconds timeout) {
+  RETURN_IF_ERROR(core_->Flush(timeout));
+  return core_->DroppedStatus();
+}
+Status InferenceStore::Close(std::chrono::nanoseconds timeout) {
+  RETURN_IF_ERROR(core_->Close(timeout));
+  return core_->DroppedStatus();
+}
 StoreHealth InferenceStore::health() const { return core_->health(); }
 const std::string& InferenceStore::path() const noexcept { return core_->path(); }
 
@@ -290,8 +319,19 @@ struct CallRecorder::Shared {
   Status WriteAll();
   Status WriteSome(size_t count);
   Status WriteSetAside();
+  // Counts records that were set aside and logs the first.
+  void Reject(uint64_t count);
   Status DoTasks();
   void Wake() const noexcept;
+  // Waits until `put` returns true, with the lock held. False: closed, or nothing was written for block_time.
+  template <class F>
+  bool WaitForRoom(std::unique_lock<std::mutex>& lock, F&& put);
+  // Lets producers put records into the room that the thread has made. With the lock held.
+  void MadeRoom() {
+    ++progress;
+    stuck = false;
+    room.notify_all();
+  }
   uint64_t lost() const noexcept { return dropped.load(std::memory_order_relaxed); }
 
   const CallRecorderOptions options;
@@ -313,10 +353,31 @@ struct CallRecorder::Shared {
   std::condition_variable answered;
   std::deque<Task> tasks;
   std::deque<std::pair<std::string, std::string>> set_aside;
+  std::condition_variable room;
+  uint64_t progress = 0;  // grows with each write
+  bool stuck = false;     // a producer has waited in vain, and nothing was written since
   uint64_t flushes_requested = 0, flushes_done = 0;
   bool ending = false, ended = false;
   Status last_error, flush_status;
 };
+
+template <class F>
+bool CallRecorder::Shared::WaitForRoom(std::unique_lock<std::mutex>& lock, F&& put) {
+  uint64_t seen = progress;
+  TimePoint until = std::chrono::steady_clock::now() + options.block_time;
+  Wake();
+  for (;;) {
+    if (closed.load(std::memory_order_relaxed) || stuck) return false;
+    if (put()) return true;
+    const bool late = room.wait_until(lock, until) == std::cv_status::timeout;
+    if (progress != seen) {
+      seen = progress;
+      until = std::chrono::steady_clock::now() + options.block_time;
+    } else if (late) {
+      stuck = true;
+    }
+  }
+}
 
 void CallRecorder::Shared::Wake() const noexcept {
   const uint64_t one = 1;
@@ -332,9 +393,18 @@ Status CallRecorder::Shared::WriteSome(size_t count) {
   auto kept = destination->Write(rows, lost());
   if (!kept) return kept.error();
   stored.fetch_add(kept->stored, std::memory_order_relaxed);
-  rejected.fetch_add(kept->rejected, std::memory_order_relaxed);
   ring.Release(count);
+  if (kept->rejected > 0) Reject(kept->rejected);
   return Ok();
+}
+
+void CallRecorder::Shared::Reject(uint64_t count) {
+  if (rejected.fetch_add(count, std::memory_order_relaxed) > 0) return;
+  Log(LogLevel::kWarn, "telemetry", "telemetry_rejected",
+      options.name +
+          ": a record cannot be stored and was set aside; the table telemetry_poison has the reason. "
+          "Further ones are counted.",
+      options.name);
 }
 
 Status CallRecorder::Shared::WriteSetAside() {
@@ -346,9 +416,10 @@ Status CallRecorder::Shared::WriteSetAside() {
       next = set_aside.front();
     }
     RETURN_IF_ERROR(destination->SetAside(next.first, next.second));
-    rejected.fetch_add(1, std::memory_order_relaxed);
+    Reject(1);
     std::lock_guard lock(mutex);
     set_aside.pop_front();
+    MadeRoom();
   }
 }
 
@@ -359,6 +430,8 @@ Status CallRecorder::Shared::WriteAll() {
     if (count > 0) {
       RETURN_IF_ERROR(WriteSome(count));
       waited = 0;
+      std::lock_guard lock(mutex);
+      MadeRoom();
     } else {  // a producer is writing, which takes some nanoseconds unless it was interrupted
       if (++waited > kMostYields) return {Code::kTimeout, "a thread has not finished recording"};
       std::this_thread::yield();
@@ -409,6 +482,12 @@ void CallRecorder::Shared::Loop() {
     if (last) {
       // Records that could not be written by now are dropped and counted.
       dropped.fetch_add(ring.waiting(), std::memory_order_relaxed);
+      if (lost() > 0) {
+        Log(LogLevel::kWarn, "telemetry", "telemetry_lost",
+            options.name + ": " + std::to_string(lost()) + " records were dropped, " +
+                std::to_string(stored.load(std::memory_order_relaxed)) + " are stored.",
+            options.name);
+      }
       const Status left = destination->Close(lost());
       if (status) status = left;
       destination.reset();
@@ -441,50 +520,92 @@ CallRecorder::~CallRecorder() {
   shared_->closed.store(true, std::memory_order_relaxed);
   std::lock_guard lock(shared_->mutex);
   shared_->ending = true;
+  shared_->room.notify_all();
   shared_->Wake();
 }
 
-void CallRecorder::Record(const telemetry::RecordRow& row, std::unique_ptr<RecordSettler>* settler) noexcept {
-  if (std::isnan(row.numbers.timestamp)) {
-    telemetry::RecordRow dated = row;
-    dated.numbers.timestamp = UnixSeconds();
-    Take(dated, settler);
-  } else {
-    Take(row, settler);
-  }
+bool CallRecorder::Record(const telemetry::RecordRow& row, std::unique_ptr<RecordSettler>* settler,
+                          IfFull if_full) noexcept {
+  if (!std::isnan(row.numbers.timestamp)) return Take(if_full, row, settler);
+  telemetry::RecordRow dated = row;
+  dated.numbers.timestamp = UnixSeconds();
+  return Take(if_full, dated, settler);
 }
 
-void CallRecorder::Record(const InferenceRecord& record) noexcept {
-  if (record.time.time_since_epoch().count() == 0) [[unlikely]] {
-    InferenceRecord dated = record;
-    dated.time = std::chrono::system_clock::now();
-    Take(dated);
-  } else {
-    Take(record);
-  }
+bool CallRecorder::Record(const InferenceRecord& record, IfFull if_full) noexcept {
+  if (record.time.time_since_epoch().count() != 0) [[likely]]
+    return Take(if_full, record);
+  InferenceRecord dated = record;
+  dated.time = std::chrono::system_clock::now();
+  return Take(if_full, dated);
 }
 
 template <class... Given>
-void CallRecorder::Take(const Given&... given) noexcept {
+bool CallRecorder::Take(IfFull if_full, const Given&... given) noexcept {
   Shared& shared = *shared_;
-  const uint64_t place = shared.closed.load(std::memory_order_relaxed) ? 0 : shared.ring.Push(given...);
-  if (place == 0) shared.dropped.fetch_add(1, std::memory_order_relaxed);
-  else if ((place & shared.flush_mask) == 0) shared.Wake();
+  const bool open = !shared.closed.load(std::memory_order_relaxed);
+  uint64_t place = open ? shared.ring.Push(given...) : 0;
+  if (place == 0) [[unlikely]] {
+    if (if_full == IfFull::kReturn) return false;
+    if (!open || !shared.options.block) return Drop();
+    try {
+      std::unique_lock lock(shared.mutex);
+      if (!shared.WaitForRoom(lock, [&] { return (place = shared.ring.Push(given...)) != 0; })) return Drop();
+    } catch (...) {  // std::system_error
+      return Drop();
+    }
+  }
+  if ((place & shared.flush_mask) == 0) shared.Wake();
+  return true;
 }
 
-void CallRecorder::SetAside(std::string_view record, std::string_view reason) noexcept {
+// Counts a dropped record and logs the first.
+bool CallRecorder::Drop() noexcept {
+  Shared& shared = *shared_;
+  if (shared.dropped.fetch_add(1, std::memory_order_relaxed) > 0) return false;
+  try {
+    const bool closed = shared.closed.load(std::memory_order_relaxed);
+    Log(LogLevel::kWarn, "telemetry", "telemetry_dropped",
+        shared.options.name +
+            (closed ? ": a record came after the store was closed"
+                    : ": the queue of " + std::to_string(shared.ring.capacity()) + " records is full") +
+            "; records are dropped and counted" +
+            (closed || shared.options.block ? "."
+                                            : ". A store with when_full \"block\" waits for room instead."),
+        shared.options.name);
+  } catch (...) {  // no memory for the message
+    return false;
+  }
+  return false;
+}
+
+bool CallRecorder::SetAside(std::string_view record, std::string_view reason) noexcept {
   Shared& shared = *shared_;
   try {
-    std::lock_guard lock(shared.mutex);
-    if (!shared.closed.load(std::memory_order_relaxed) && shared.set_aside.size() < kMostSetAside) {
+    std::unique_lock lock(shared.mutex);
+    const auto put = [&] {
+      if (shared.set_aside.size() >= kMostSetAside) return false;
       shared.set_aside.emplace_back(record, reason);
-      return;
-    }
-  } catch (...) {  // no memory: it is dropped as below
-    shared.dropped.fetch_add(1, std::memory_order_relaxed);
-    return;
+      return true;
+    };
+    const bool open = !shared.closed.load(std::memory_order_relaxed);
+    if (open && (put() || (shared.options.block && shared.WaitForRoom(lock, put)))) return true;
+  } catch (...) {  // no memory
+    return Drop();
   }
-  shared.dropped.fetch_add(1, std::memory_order_relaxed);
+  return Drop();
+}
+
+Status CallRecorder::blocked() const {
+  if (shared_->closed.load(std::memory_order_relaxed)) return Ok();
+  std::lock_guard lock(shared_->mutex);
+  const Status& error = shared_->last_error;
+  return {error.ok() ? Code::kTimeout : error.code,
+          shared_->options.name + ": the queue is full, and nothing was written for " +
+              std::to_string(
+                  std::chrono::duration_cast<std::chrono::seconds>(shared_->options.block_time).count()) +
+              " s" + (error.ok() ? "" : " (" + error.detail + ")") + "; " + std::to_string(shared_->lost()) +
+              " records were dropped, " + std::to_string(shared_->ring.waiting()) + " are queued"};
 }
 
 Status CallRecorder::Flush(Duration timeout) {
@@ -512,9 +633,14 @@ Status CallRecorder::Close(Duration timeout) {
   shared_->closed.store(true, std::memory_order_relaxed);
   std::unique_lock lock(shared_->mutex);
   shared_->ending = true;
+  shared_->room.notify_all();
   shared_->Wake();
-  if (!shared_->answered.wait_for(lock, timeout, [&] { return shared_->ended; }))
-    return {Code::kTimeout, shared_->options.name + " does not answer"};
+  if (!shared_->answered.wait_for(lock, timeout, [&] { return shared_->ended; })) {
+    const std::string detail = shared_->options.name + " does not answer; " +
+                               std::to_string(shared_->ring.waiting()) + " records are not written";
+    Log(LogLevel::kWarn, "telemetry", "telemetry_not_closed", detail + ".", shared_->options.name);
+    return {Code::kTimeout, detail};
+  }
   return shared_->last_error;
 }
 

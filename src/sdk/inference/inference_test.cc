@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -206,8 +207,9 @@ TEST_F(InferenceStoreTest, EightThreadsLoseNothingUncounted) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  ASSERT_TRUE(store.Flush(60s).ok());
+  const Status flushed = store.Flush(60s);
   const StoreHealth health = store.health();
+  ASSERT_EQ(flushed.code, health.dropped > 0 ? Code::kExhausted : Code::kOk) << flushed.detail;
   EXPECT_EQ(health.stored + health.dropped, uint64_t{kThreads} * kEach);
   EXPECT_EQ(health.queued, 0u);
   EXPECT_EQ(static_cast<uint64_t>(Query(path, "SELECT count(*) FROM telemetry")), health.stored);
@@ -228,9 +230,138 @@ TEST_F(InferenceStoreTest, RecordsWaitWhileTheFileIsLocked) {
     for (int i = 0; i < 10; ++i) store.Record({.model = "m"});
     EXPECT_EQ(store.Flush(20ms).code, Code::kTimeout);
   }
-  ASSERT_TRUE(store.Flush(30s).ok());
+  const Status flushed = store.Flush(30s);
+  EXPECT_EQ(flushed.code, Code::kExhausted);
+  EXPECT_NE(flushed.detail.find(": 6 records were dropped"), std::string::npos) << flushed.detail;
+  EXPECT_TRUE(store.Flush(30s).ok()) << "none was dropped since";
   EXPECT_EQ(store.health().dropped, 6u);
   EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), 4);
+  ASSERT_TRUE(store.Close().ok());
+  EXPECT_FALSE(store.Record({.model = "late"}));
+  EXPECT_EQ(store.Close().code, Code::kExhausted) << "a record came after it was closed";
+}
+
+TEST_F(InferenceStoreTest, BlockStoresWhateverComes) {
+  constexpr int kThreads = 4, kEach = 5000;
+  InferenceStore store = Open({.queue_records = 64, .when_full = WhenFull::kBlock, .flush_interval = 1h});
+  std::vector<std::thread> threads;
+  std::atomic<int> taken = 0;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) taken += store.Record({.model = "m", .prompt_tokens = i});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(taken, kThreads * kEach);
+  EXPECT_TRUE(store.Flush(60s).ok());
+  EXPECT_EQ(store.health().dropped, 0u);
+  EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), kThreads * kEach);
+}
+
+// A destination whose writes fail, or last, for as long as a test wants.
+class AwayDestination : public telemetry::RecordDestination {
+ public:
+  struct Server {
+    std::atomic<bool> fails = false, hangs = false;
+    std::atomic<uint64_t> written = 0;
+  };
+  explicit AwayDestination(std::shared_ptr<Server> server) : server_(std::move(server)) {}
+  Result<telemetry::WriteCounts> Write(std::span<const RecordRow> rows, uint64_t) override {
+    while (server_->hangs) std::this_thread::yield();
+    if (server_->fails) return Status{Code::kUnavailable, "the server is away"};
+    server_->written += rows.size();
+    return telemetry::WriteCounts{.stored = rows.size()};
+  }
+  Status SetAside(std::string_view, std::string_view) override {
+    return server_->fails ? Status{Code::kUnavailable, "the server is away"} : Ok();
+  }
+  Result<uint64_t> Clear() override { return uint64_t{0}; }
+  Status Vacuum() override { return Ok(); }
+  Status Close(uint64_t) override { return Ok(); }
+
+ private:
+  const std::shared_ptr<Server> server_;
+};
+
+struct BlockingRecorderTest : ::testing::Test {
+  std::shared_ptr<AwayDestination::Server> server = std::make_shared<AwayDestination::Server>();
+
+  std::unique_ptr<inference::CallRecorder> Start(Duration block_time) {
+    auto recorder = inference::CallRecorder::Start({.name = "a server",
+                                                    .queue_records = 8,
+                                                    .block = true,
+                                                    .block_time = block_time,
+                                                    .flush_interval = 1ms},
+                                                   std::make_unique<AwayDestination>(server));
+    if (!recorder) throw std::runtime_error(recorder.error().detail);
+    return *std::move(recorder);
+  }
+  static bool Fill(inference::CallRecorder& recorder, int count) {
+    for (int i = 0; i < count; ++i)
+      if (!recorder.Record(InferenceRecord{.model = "m"})) return false;
+    return true;
+  }
+};
+
+TEST_F(BlockingRecorderTest, GivesUpWhenWritesFail) {
+  server->fails = true;
+  const auto recorder = Start(300ms);
+  ASSERT_TRUE(Fill(*recorder, 8));
+  EXPECT_FALSE(recorder->Record(InferenceRecord{.model = "m"}, inference::IfFull::kReturn));
+  EXPECT_EQ(recorder->health().dropped, 0u) << "the caller may still wait";
+  EXPECT_FALSE(Fill(*recorder, 1));
+  const auto begun = std::chrono::steady_clock::now();
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(Fill(*recorder, 1));
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, 30s) << "each waited";
+  const Status blocked = recorder->blocked();
+  EXPECT_EQ(blocked.code, Code::kUnavailable);
+  EXPECT_NE(blocked.detail.find("(the server is away); 1001 records were dropped, 8 are queued"),
+            std::string::npos)
+      << blocked.detail;
+  server->fails = false;
+  ASSERT_TRUE(recorder->Flush(30s).ok());
+  EXPECT_TRUE(Fill(*recorder, 1000)) << "it waits again";
+  ASSERT_TRUE(recorder->Close(30s).ok());
+  EXPECT_EQ(server->written, 1008u);
+}
+
+TEST_F(BlockingRecorderTest, GivesUpWhenAWriteHangs) {
+  server->hangs = true;
+  const auto recorder = Start(300ms);
+  EXPECT_FALSE(Fill(*recorder, 9));
+  EXPECT_EQ(recorder->blocked().code, Code::kTimeout);
+  server->hangs = false;
+  ASSERT_TRUE(recorder->Flush(30s).ok());
+  EXPECT_TRUE(Fill(*recorder, 100));
+}
+
+TEST_F(BlockingRecorderTest, OutlastsAServerThatComesBack) {
+  server->fails = true;
+  const auto recorder = Start(60s);
+  std::thread producer([&] { EXPECT_TRUE(Fill(*recorder, 1000)); });
+  while (recorder->health().queued < 8) std::this_thread::yield();
+  server->fails = false;
+  producer.join();
+  ASSERT_TRUE(recorder->Close(30s).ok());
+  EXPECT_EQ(server->written, 1000u);
+}
+
+TEST_F(BlockingRecorderTest, CloseEndsTheWait) {
+  server->fails = true;
+  const auto recorder = Start(60s);
+  std::thread producer([&] { EXPECT_FALSE(Fill(*recorder, 100)); });
+  while (recorder->health().queued < 8) std::this_thread::yield();
+  EXPECT_FALSE(recorder->Close(30s).ok());
+  producer.join();
+  EXPECT_TRUE(recorder->blocked().ok()) << "it is closed";
+  EXPECT_EQ(recorder->health().dropped, 9u) << "what was queued, and what waited";
+}
+
+TEST_F(BlockingRecorderTest, InvalidRecordsWaitToo) {
+  const auto recorder = Start(60s);
+  for (int i = 0; i < 5000; ++i) ASSERT_TRUE(recorder->SetAside("a record", "no row"));
+  ASSERT_TRUE(recorder->Close(30s).ok());
+  EXPECT_EQ(recorder->health().rejected, 5000u);
 }
 
 TEST_F(InferenceStoreTest, ReportsAFullDiskAndRetries) {
@@ -363,6 +494,8 @@ TEST_F(InferenceStoreTest, RejectsInvalidOptions) {
   EXPECT_EQ(InferenceStore::Open("").error().code, Code::kInvalidArgument);
   EXPECT_EQ(InferenceStore::Open("mysql://a/b").error().code, Code::kInvalidArgument);
   EXPECT_EQ(InferenceStore::Open(path, {.queue_records = 0}).error().code, Code::kInvalidArgument);
+  EXPECT_EQ(InferenceStore::Open(path, {.when_full = WhenFull::kReject}).error().code,
+            Code::kInvalidArgument);
   EXPECT_EQ(InferenceStore::Open(path, {.read_only = true}).error().code, Code::kUnavailable);
   std::ofstream(path) << "this is no database, but a text of some length that SQLite does not take for one";
   EXPECT_EQ(InferenceStore::Open(path).error().code, Code::kDataLoss);

@@ -1,13 +1,18 @@
 """An engine whose calls are published as telemetry."""
 import math
+import numbers
+import sys
 from typing import Any, Dict, Optional, Sequence, Tuple
+
+from ... import energy as _energy
 
 from ...inference.call import Call
 from ...inference.engine import follow_call, name_of
 from ...inference.record import InferenceRecord
 from ...inference.recorder import EnergyMeter, Recorder
 from .events import EventType
-from .native_monitor import known
+from .gpu_monitor import GpuMonitor
+from .native_monitor import VENDORS, known
 from .records import TelemetryRecord
 
 __all__ = ["InstrumentedEngine", "to_telemetry_record"]
@@ -26,6 +31,16 @@ _REPORTED = (
 
 def _ratio(a: float, b: float) -> float:
     return a / b if b > 0 else 0.0
+
+
+def _published(record: TelemetryRecord) -> Any:
+    """Returns the record as OpenJarvis' own class in a program that has loaded it, since subscribers there, its
+    TelemetryStore among them, accept no other."""
+    theirs = getattr(sys.modules.get("openjarvis.core.types"), "TelemetryRecord", None)
+    if theirs is None:
+        return record
+    known = getattr(theirs, "__dataclass_fields__", vars(record))  # older versions have fewer fields
+    return theirs(**{name: value for name, value in vars(record).items() if name in known})
 
 
 def to_telemetry_record(r: InferenceRecord) -> TelemetryRecord:
@@ -109,7 +124,7 @@ class TelemetryBusTarget:
         try:
             self.key.publish(EventType.INFERENCE_END, ended)
         finally:
-            self.key.publish(EventType.TELEMETRY_RECORD, {"record": record})
+            self.key.publish(EventType.TELEMETRY_RECORD, {"record": _published(record)})
 
 
 class _Sampled:
@@ -132,8 +147,8 @@ class _Sampled:
 
 
 class MonitorMeter:
-    """Measures the energy of a call with a monitor: the call's share for a gpulens monitor, else all
-    energy of its sample()."""
+    """Measures the energy of a call with a monitor: the call's share for a monitor of gpulens, else all
+    energy of its sample(), as OpenJarvis does."""
 
     later = False
 
@@ -141,8 +156,9 @@ class MonitorMeter:
         self._monitor = monitor
 
     def _shares(self) -> Any:
-        native = getattr(self._monitor, "_native", None)
-        return EnergyMeter(native, later=False) if hasattr(native, "request") else None
+        monitor = self._monitor
+        native = monitor._native if isinstance(monitor, (*VENDORS, GpuMonitor)) else monitor
+        return EnergyMeter(native, later=False) if isinstance(native, _energy.EnergyMonitor) else None
 
     def open(self) -> Any:
         shares = self._shares()
@@ -159,7 +175,12 @@ class MonitorMeter:
 
 def _fill(record: InferenceRecord, sample: Any) -> None:
     def value(name: str, scale: float = 1.0) -> float:
-        return (getattr(sample, name, 0.0) * scale) or math.nan
+        known = getattr(sample, name, 0.0)
+        return float(known) * scale or math.nan if isinstance(known, numbers.Real) else math.nan
+
+    def text(name: str) -> str:
+        known = getattr(sample, name, "")
+        return known if isinstance(known, str) else ""
 
     record.energy_joules, record.power_watts = value("energy_joules"), value("mean_power_watts")
     record.gpu_utilization_ratio = value("mean_utilization_pct", 0.01)
@@ -167,7 +188,7 @@ def _fill(record: InferenceRecord, sample: Any) -> None:
     record.gpu_temperature_celsius = value("mean_temperature_c")
     record.gpu_energy_joules, record.cpu_energy_joules = value("gpu_energy_joules"), value("cpu_energy_joules")
     record.dram_energy_joules = value("dram_energy_joules")
-    record.energy_method, record.energy_vendor = getattr(sample, "energy_method", ""), getattr(sample, "vendor", "")
+    record.energy_method, record.energy_vendor = text("energy_method"), text("vendor")
     if record.ttft_seconds <= record.latency_seconds and record.latency_seconds > 0:
         # Nothing better than the time is known of such a monitor.
         record.prefill_energy_joules = record.energy_joules * (record.ttft_seconds / record.latency_seconds)

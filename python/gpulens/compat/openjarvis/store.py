@@ -6,6 +6,7 @@ from ..._core import TelemetryWriter as _TelemetryWriter
 from ..._core import telemetry_rows as _telemetry_rows
 from ...errors import InvalidArgumentError as _InvalidArgumentError
 from ...errors import UnavailableError as _UnavailableError
+from ...inference.record import InferenceRecord as _InferenceRecord
 from ...inference.store import InferenceStore as _InferenceStore
 from .events import EventType
 from .mining import recent_mining_stats as _recent_mining_stats
@@ -22,10 +23,11 @@ class TelemetryStore:
     """Appends records to an SQLite file, which OpenJarvis can continue to read and write; nothing is
     deleted.
 
-    A thread writes: when batch_size records wait, and after flush_interval_seconds (0: an hour). record()
-    neither waits nor fails; a record that cannot be stored is moved to the table telemetry_poison, without
-    affecting others. "~" is the home folder; a new file is readable by its owner only (0600), and folders
-    keep their permissions. Thread-safe.
+    A thread writes: when batch_size records wait, and after flush_interval_seconds (0: an hour). No record
+    is dropped: when 16,384 wait to be written, record() waits for room. A record that cannot be stored is
+    moved to the table telemetry_poison, without affecting others, and the first one is logged. "~" is the
+    home folder; a new file is readable by its owner only (0600), and folders keep their permissions.
+    Thread-safe.
 
     Raises ValueError for a batch size below 1 or an interval below 0, and OSError or ValueError for a file
     that cannot be opened or is not a file of telemetry records.
@@ -37,13 +39,26 @@ class TelemetryStore:
         if not flush_interval_seconds >= 0:
             raise _InvalidArgumentError(f"flush_interval_seconds must not be negative; got {flush_interval_seconds}")
         interval = min(max(flush_interval_seconds or _LONGEST, _SHORTEST), _LONGEST)
-        self._store = _InferenceStore(db_path, flush_records=batch_size, flush_interval_seconds=interval)
+        self._store = _InferenceStore(db_path, when_full="block", flush_records=batch_size, flush_interval_seconds=interval)
         self._writer = _TelemetryWriter(self._store, TelemetryRecord)
         self._closed = False
+        self._failures = 0
 
     def record(self, rec: TelemetryRecord) -> None:
-        """Stores a record. After close() the record is dropped and counted in `health`."""
-        self._writer.record(rec)
+        """Stores a record: a TelemetryRecord, that of OpenJarvis itself (openjarvis.core.types) or of another
+        package, which is any object with `timestamp` and `model_id`, or a gpulens.InferenceRecord.
+
+        In a record of another package an absent attribute and None mean not measured. After close() the record
+        is dropped and counted in `health`.
+
+        Raises TypeError for any other object. Raises an error with the number of dropped records, such as
+        OSError or TimeoutError, when the queue is full and nothing could be written for 5 s; until something is
+        written again, further records are dropped at once, with the same error.
+        """
+        if isinstance(rec, _InferenceRecord):
+            self._store.record(rec)
+        else:
+            self._writer.record(rec)
 
     def flush(self) -> None:
         """Waits until all recorded data is in the file."""
@@ -67,15 +82,31 @@ class TelemetryStore:
         return _recent_mining_stats(self._store.path, limit)
 
     def subscribe_to_bus(self, bus: Any) -> None:
-        """Stores each record that is published on the bus as "telemetry_record"; ignores other payloads."""
+        """Stores each record that is published on the bus as "telemetry_record", as record() does.
+
+        The publisher gets no error. What is no record is set aside and counted in `health.rejected`, a record that
+        could not be kept in `health.dropped`; the first of either is logged.
+        """
         bus.subscribe(EventType.TELEMETRY_RECORD, self._on_event)
 
     def _on_event(self, event: Any) -> None:
         record = event.data.get("record")
-        if isinstance(record, TelemetryRecord):
-            self.record(record)
-        else:
-            _log.debug("ignored an event without a TelemetryRecord: %r", type(record))
+        if record is None:
+            _log.debug("ignored an event without a record")
+            return
+        try:
+            try:
+                self.record(record)
+            except TypeError as error:
+                self._writer.set_aside(record, str(error))
+                self._failed(error)
+        except Exception as error:
+            self._failed(error)
+
+    def _failed(self, error: Exception) -> None:
+        self._failures += 1
+        if self._failures == 1:
+            _log.warning("a published record is not stored; further ones are only counted: %s", error)
 
     @property
     def health(self) -> Any:
