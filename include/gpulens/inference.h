@@ -82,14 +82,14 @@ void UseTlsForStores() noexcept;
 struct StoreOptions {
   EnergyMonitor* energy = nullptr;  // measures the share of each call of Begin; outlives the store
   size_t queue_records = 16'384;    // capacity of the queue; some 200 bytes each
-  // kDropNewest never holds up the program that records. kBlock waits for room, and drops a record only when
-  // nothing could be written for 5 s (the disk is full, the server is away): then, until something is written
-  // again, records are dropped without waiting.
-  WhenFull when_full = WhenFull::kDropNewest;
   Duration flush_interval = std::chrono::seconds(1);
   size_t flush_records = 1024;  // queued records that are written before the interval ends
   Duration retention{};         // older records are deleted; zero: none are
   bool read_only = false;       // never write to the database
+  // kDropNewest never holds up the program that records. kBlock waits for room in the queue, and drops a
+  // record only when nothing could be written for 5 s (the disk is full, the server is away): then, until
+  // something is written again, records are dropped without waiting.
+  WhenFull when_full = WhenFull::kDropNewest;
 };
 
 struct StoreHealth {

@@ -219,11 +219,11 @@ void BindRecording(nb::class_<StoreHandle>& store) {
       throw nb::type_error("energy must be a gpulens.EnergyMonitor or None");
     StoreOptions options{.energy = monitor,
                          .queue_records = queue_records,
-                         .when_full = WhenFullOf(when_full),
                          .flush_interval = Span(flush_interval_seconds, "flush_interval_seconds", true),
                          .flush_records = flush_records,
                          .retention = Span(retention_seconds, "retention_seconds", true),
-                         .read_only = read_only};
+                         .read_only = read_only,
+                         .when_full = WhenFullOf(when_full)};
     const std::string where = nb::cast<std::string>(nb::module_::import_("os").attr("fspath")(path));
     auto opened = WithoutGil([&] { return InferenceStore::Open(where, options); });
     new (self) StoreHandle(Take(std::move(opened)), std::move(energy));

@@ -243,7 +243,7 @@ TEST_F(InferenceStoreTest, RecordsWaitWhileTheFileIsLocked) {
 
 TEST_F(InferenceStoreTest, BlockStoresWhateverComes) {
   constexpr int kThreads = 4, kEach = 5000;
-  InferenceStore store = Open({.queue_records = 64, .when_full = WhenFull::kBlock, .flush_interval = 1h});
+  InferenceStore store = Open({.queue_records = 64, .flush_interval = 1h, .when_full = WhenFull::kBlock});
   std::vector<std::thread> threads;
   std::atomic<int> taken = 0;
   for (int t = 0; t < kThreads; ++t) {
