@@ -86,11 +86,11 @@ class TelemetryWriter {
  private:
   static void CheckIsRecord(nb::handle record) {
     for (const char* const name : {"timestamp", "model_id"}) {
-      if (!nb::hasattr(record, name)) {
-        throw nb::type_error((std::string(Py_TYPE(record.ptr())->tp_name) +
-                              " is not a telemetry record: it has no attribute " + name)
-                                 .c_str());
+      if (nb::hasattr(record, name)) continue;
+      if (const nb::object type = TypeName(record.ptr()); type.is_valid()) {
+        PyErr_Format(PyExc_TypeError, "%S is not a telemetry record: it has no attribute %s", type.ptr(), name);
       }
+      throw nb::python_error();
     }
   }
 
