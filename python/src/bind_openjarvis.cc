@@ -88,7 +88,8 @@ class TelemetryWriter {
     for (const char* const name : {"timestamp", "model_id"}) {
       if (nb::hasattr(record, name)) continue;
       if (const nb::object type = TypeName(record.ptr()); type.is_valid()) {
-        PyErr_Format(PyExc_TypeError, "%S is not a telemetry record: it has no attribute %s", type.ptr(), name);
+        PyErr_Format(PyExc_TypeError, "%S is not a telemetry record: it has no attribute %s", type.ptr(),
+                     name);
       }
       throw nb::python_error();
     }
