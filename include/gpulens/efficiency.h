@@ -1,6 +1,7 @@
 // Peak performance of GPUs, and how much of it a program used: MFU, HFU, MBU.
 //
-// Utilizations are ratios from 0 to 1 for correct inputs, NaN (kNotMeasured) where an input is unknown.
+// Results are NaN (kNotMeasured) where an input is unknown: NaN, negative or infinite; for a utilization also
+// where the time, the peak or the bandwidth is 0. Utilizations are ratios from 0 to 1 for correct inputs.
 // Boards are found by exact name or PCI id only. Immutable tables; thread-safe.
 #pragma once
 
@@ -45,7 +46,7 @@ double ForwardFlops(double active_params, double tokens) noexcept;
 double TrainingFlops(double active_params, double tokens) noexcept;
 
 // Model FLOPs utilization (PaLM, appendix B): flops / (seconds * peak * gpu_count). Given the executed FLOPs,
-// with recomputation, it is the HFU. NaN unless seconds and gpu_count are positive.
+// with recomputation, it is the HFU. NaN also unless gpu_count is positive.
 double Mfu(double flops, double seconds, double peak_flops, int gpu_count = 1) noexcept;
 double Mfu(double flops, double seconds, const GpuHardwareSpec& spec, Precision precision,
            int gpu_count = 1) noexcept;

@@ -74,6 +74,7 @@ class Instrument {
   // An error if the instrument is inert and drops its values: the name is invalid, or has another kind or
   // unit.
   Status status() const { return StatusOf(handle_); }
+  Handle handle() const noexcept { return handle_; }  // for bindings; not part of the interface
 
  protected:
   explicit Instrument(Handle handle) noexcept : handle_(handle) {}
@@ -127,6 +128,17 @@ class Gauge : public internal::Instrument<Gauge> {
     if (internal::cells.size == 0) [[unlikely]]
       internal::Touch();
     at_->store(value, std::memory_order_relaxed);
+  }
+  // Adds to the value, from 0 where none was set; exact under any number of threads. NaN is dropped and
+  // counted.
+  void Add(double n = 1) const noexcept {
+    if (n != n) return internal::Drop();
+    if (internal::cells.size == 0) [[unlikely]]
+      internal::Touch();
+    double before = at_->load(std::memory_order_relaxed);
+    while (
+        !at_->compare_exchange_weak(before, before == before ? before + n : n, std::memory_order_relaxed)) {
+    }
   }
 
  private:

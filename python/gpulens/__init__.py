@@ -26,6 +26,7 @@ _EXPORTS = {
     "gpulens.inference": (
         "InferenceCall InferenceRecord InferenceStore InferenceSummary InstrumentedEngine StoreHealth instrument"
     ),
+    "gpulens.runs": "MetricHistory Run RunArtifact RunMetric load_run search_runs",
     "gpulens.ring": "KernelTelemetry RingKernelRuntime TelemetryCollector",
     "gpulens.export": "Exporter export_otlp export_to_agent expose to_prometheus",
     "gpulens.errors": (
@@ -38,6 +39,18 @@ __all__ = sorted(_MODULE_OF)
 
 TYPE_CHECKING = False  # what type checkers take for typing.TYPE_CHECKING, which would cost an import
 if TYPE_CHECKING:
+    from . import compat as compat
+    from . import efficiency as efficiency
+    from . import energy as energy
+    from . import errors as errors
+    from . import experiments as experiments
+    from . import export as export
+    from . import inference as inference
+    from . import instruments as instruments
+    from . import ring as ring
+    from . import runs as runs
+    from . import stats as stats
+    from . import training as training
     from .efficiency import GpuHardwareSpec as GpuHardwareSpec
     from .efficiency import find_gpu_spec as find_gpu_spec
     from .efficiency import forward_flops as forward_flops
@@ -91,6 +104,12 @@ if TYPE_CHECKING:
     from .ring import KernelTelemetry as KernelTelemetry
     from .ring import RingKernelRuntime as RingKernelRuntime
     from .ring import TelemetryCollector as TelemetryCollector
+    from .runs import MetricHistory as MetricHistory
+    from .runs import Run as Run
+    from .runs import RunArtifact as RunArtifact
+    from .runs import RunMetric as RunMetric
+    from .runs import load_run as load_run
+    from .runs import search_runs as search_runs
     from .stats import Distribution as Distribution
     from .stats import SteadyStateDetector as SteadyStateDetector
     from .stats import describe as describe
@@ -102,20 +121,20 @@ if TYPE_CHECKING:
     from .training import TrainingMetrics as TrainingMetrics
     from .training import TrainingMonitor as TrainingMonitor
     from .training import find_straggler as find_straggler
+else:  # a type checker would take any name for one of the package
 
-
-def __getattr__(name):
-    module = _MODULE_OF.get(name)
-    if module is None:
-        module = f"gpulens.{name}"
-        if module not in _EXPORTS and name != "compat":
-            raise AttributeError(f"module 'gpulens' has no attribute '{name}'")
+    def __getattr__(name):
+        module = _MODULE_OF.get(name)
+        if module is None:
+            module = f"gpulens.{name}"
+            if module not in _EXPORTS and name != "compat":
+                raise AttributeError(f"module 'gpulens' has no attribute '{name}'")
+            __import__(module)
+            return _sys.modules[module]
         __import__(module)
-        return _sys.modules[module]
-    __import__(module)
-    value = getattr(_sys.modules[module], name)
-    globals()[name] = value  # from now on found without this
-    return value
+        value = getattr(_sys.modules[module], name)
+        globals()[name] = value  # from now on found without this
+        return value
 
 
 def __dir__():

@@ -25,7 +25,7 @@ import sys
 import threading
 import weakref
 from abc import ABC, abstractmethod
-from typing import Callable, Optional, Sequence, Tuple
+from typing import Callable, Literal, Optional, Sequence, Tuple
 
 from ._core import (EnergyDevice, EnergyMonitor, EnergyOfDevice, EnergyReading, EnergyResult, EnergyTicks, EnergyWindow, SourceMailbox,
                     SourceReading, carbon_intensity)
@@ -65,7 +65,7 @@ class EnergySource(ABC):
     """
 
     name: str = "python"
-    vendor: Optional[str] = None
+    vendor: Optional[Literal["nvidia", "amd", "apple", "cpu_rapl"]] = None
 
     @abstractmethod
     def open(self) -> Sequence[EnergyDevice]:

@@ -30,6 +30,9 @@ class Error(Exception):
     def __str__(self) -> str:
         return self.detail
 
+    def __reduce__(self):
+        return _unpickled, (type(self), self.args), self.__dict__
+
 
 class UnavailableError(Error, RuntimeError):
     """The resource does not exist on this machine: no GPU, no agent, no such file."""
@@ -85,6 +88,13 @@ _BY_CODE = {
         IoError,
     )
 }
+
+
+def _unpickled(kind, args):
+    """Makes an error of a pickle without its constructor, whose arguments are not those of Exception."""
+    error = kind.__new__(kind, *args)
+    BaseException.__init__(error, *args)
+    return error
 
 
 def of_code(code: str, detail: str) -> Error:

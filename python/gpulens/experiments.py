@@ -18,8 +18,9 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any, Mapping, NamedTuple, Optional, Union
+from typing import Any, Literal, Mapping, NamedTuple, Optional, Union
 
+from ._pickling import refuses
 from ._core import EnergyMonitor, ExperimentEnergy, ExperimentOptions, ExperimentRun
 
 __all__ = ["experiment", "Experiment", "ExperimentEnergy", "ExperimentHealth"]
@@ -90,6 +91,11 @@ class Experiment:
         self._run = run
         self._finalizer = weakref.finalize(self, _leave, run, os.getpid())
 
+    __reduce__ = refuses(
+        "log from the other process into the same run with gpulens.experiment(name, resume=run.id), or read it with "
+        "gpulens.load_run(run.id)"
+    )
+
     def __enter__(self) -> Experiment:
         return self
 
@@ -148,7 +154,7 @@ class Experiment:
         """Waits until all points logged before are in the file. Raises a class of gpulens.errors."""
         self._run.flush(timeout_seconds)
 
-    def end(self, status: str = "done", reason: str = "") -> None:
+    def end(self, status: Literal["done", "failed"] = "done", reason: str = "") -> None:
         """Ends the run as "done" or "failed"; only the first call counts. Waits at most 5 s.
 
         Raises ValueError for another status, and a class of gpulens.errors when the file cannot be written
@@ -175,7 +181,7 @@ class Experiment:
         return self._run.db
 
     @property
-    def status(self) -> str:
+    def status(self) -> Literal["running", "done", "failed"]:
         """Status of the run: "running", "done" or "failed"."""
         return self._run.status
 

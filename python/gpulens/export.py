@@ -10,7 +10,7 @@ lost while the receiver is unreachable. An exporter runs until close() or the en
 the program keeps no reference to it.
 """
 import atexit as _atexit
-from typing import Mapping, Optional
+from typing import Literal, Mapping, Optional
 
 from . import _core
 from ._core import Exporter, Registry, to_prometheus
@@ -48,7 +48,7 @@ def export_to_agent(
 def export_otlp(
     endpoint: str = "",
     *,
-    protocol: str = "",
+    protocol: Literal["", "http/protobuf", "grpc"] = "",
     headers: Optional[Mapping[str, str]] = None,
     ca_file: str = "",
     client_certificate_file: str = "",

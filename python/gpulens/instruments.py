@@ -4,7 +4,7 @@
     chat = requests.bind(route="/chat", stream=True)
     chat.add(1)
     latency = Histogram("http.server.request.duration", unit="s")
-    with latency.time():
+    with latency.time():                         # @latency.time() decorates a function, async or not
         handle()
 
 Creating an instrument may fail and then raises. Recording does not wait, take a lock or allocate; values
@@ -36,3 +36,14 @@ __all__ = [
     "dropped_records",
     "process_registry",
 ]
+
+
+def _made(kind, name, options, attributes):
+    """Makes an instrument of a pickle, in the registry of this process."""
+    made = kind(name, **options)
+    return made.bind(attributes) if attributes else made
+
+
+def _registry():
+    """The registry of this process, for a pickle of that of another one."""
+    return process_registry()

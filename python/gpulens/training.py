@@ -21,10 +21,12 @@ import math
 import os
 import threading
 import time
-from typing import Any, Callable, Iterable, Iterator
+from typing import Any, Callable, Iterable, Iterator, Literal
 
 from ._core import Registry, TrainingMetrics, TrainingOptions, TrainingRecorder, find_straggler
 from ._tensors import Later, gradients_of, is_tensor, plain_norm, torch_module, torch_norm
+
+Precision = Literal["fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4"]
 
 __all__ = ["TrainingMonitor", "TrainingMetrics", "DataLoaderTimer", "GradientTracker", "CheckpointTimer", "find_straggler"]
 
@@ -213,7 +215,7 @@ class TrainingMonitor:
         num_params: float = 0,
         active_params: float = 0,
         tokens_per_step: float = 0,
-        precision: str = "bf16",
+        precision: Precision = "bf16",
         gpu_count: int | None = None,
         rank: int | None = None,
         peak_tflops_per_gpu: float | None = None,

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <gpulens/registry.h>
 #include <gpulens/status.h>
@@ -60,6 +61,11 @@ auto WithoutGil(F&& call) {
   const nb::gil_scoped_release released;
   return call();
 }
+// Arguments of a call whose type is checked here, since nanobind's own error lists every signature. They
+// raise a TypeError with the argument's name. Numbers takes any iterable; the text lives as long as the
+// object.
+std::vector<double> Numbers(nb::handle values, const char* name);
+std::string_view Text(nb::handle value, const char* name);
 // __enter__ of context managers.
 inline nb::object EnterSelf(nb::object self) { return self; }
 

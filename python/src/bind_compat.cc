@@ -5,15 +5,13 @@
 #include <vector>
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include "core/histogram.h"
 #include "core/layout.h"
-#include "src/bind.h"
 #include "src/compat/power_trace.h"
 #include "src/compat/vllm_page.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 namespace {
@@ -73,7 +71,7 @@ void BindCompat(nb::module_& m) {
   m.def("bucket_quantile", &BucketQuantile, "buckets"_a, "count"_a, "quantile"_a,
         "Returns the quantile of cumulative (bound, count) pairs in any order; None without observations or "
         "finite bounds.");
-  nb::class_<VllmReading>(
+  ValueClass<VllmReading>(
       m, "VllmReading", "Metrics on a page of a vLLM server; values that the page does not contain are NaN.")
       .def_ro("ttft_p50_seconds", &VllmReading::ttft_p50_seconds)
       .def_ro("ttft_p95_seconds", &VllmReading::ttft_p95_seconds)
@@ -81,14 +79,17 @@ void BindCompat(nb::module_& m) {
       .def_ro("e2e_p50_seconds", &VllmReading::e2e_p50_seconds)
       .def_ro("e2e_p95_seconds", &VllmReading::e2e_p95_seconds)
       .def_ro("cache_usage_ratio", &VllmReading::cache_usage_ratio)
-      .def_ro("requests_waiting", &VllmReading::requests_waiting);
+      .def_ro("requests_waiting", &VllmReading::requests_waiting)
+      .prints_all();
   m.def("read_vllm_page", &ReadPage, "page"_a, "content_type"_a = "",
         "Parses a metrics page of a vLLM server. Raises DataLossError for other data, and ExhaustedError "
         "above 64 MiB.");
-  nb::class_<PowerTrace>(m, "PowerTrace",
-                         "The last readings of power. Thread-safe. A row is (at_ns, gpu_watts, cpu_watts, "
-                         "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).")
-      .def(nb::init<size_t>(), "capacity"_a)
+  nb::class_<PowerTrace> trace(
+      m, "PowerTrace",
+      "The last readings of power. Thread-safe. A row is (at_ns, gpu_watts, cpu_watts, "
+      "gpu_joules, cpu_joules, utilization_percent, temperature_celsius, memory_gib).");
+  RefusesPickle(trace, "send the rows of within()");
+  trace.def(nb::init<size_t>(), "capacity"_a)
       .def(
           "add", [](PowerTrace& self, const TraceRow& row) { self.Add(ToSample(row)); }, "row"_a,
           "Adds a row; ignores one that is earlier than the last.")

@@ -22,11 +22,9 @@
 #include <gpulens/energy_source.h>
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/vector.h>
 
 #include "base/fd.h"
-#include "src/bind.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 
@@ -122,7 +120,7 @@ EnergyVendor VendorOf(const std::optional<std::string>& name) {
 }
 
 // Connects to Python's sources; empty: the monitor uses those of the machine.
-std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::list& given) {
+std::vector<std::shared_ptr<EnergySource>> SourcesOf(const nb::iterable& given) {
   std::vector<std::shared_ptr<EnergySource>> out;
   for (nb::handle source : given) {
     const nb::object served = source.attr("_serve")();
@@ -205,9 +203,18 @@ nb::dict GpuEnergy(const EnergyResult& self) {
   return out;
 }
 
+// `async with` waits for the closing reading without blocking the event loop.
+nb::object EnterSoon(nb::handle self) {
+  return nb::module_::import_("gpulens._blocks").attr("returns")(self);
+}
+nb::object LeaveSoon(nb::handle self, const nb::args&) {
+  nb::cast<EnergyWindow&>(self).End();
+  return nb::module_::import_("gpulens._blocks").attr("waits")(self.attr("settle")());
+}
+
 void BindResult(nb::module_& m) {
   using R = EnergyResult;
-  nb::class_<EnergyTicks>(m, "EnergyTicks",
+  ValueClass<EnergyTicks>(m, "EnergyTicks",
                           "Device readings during a window: power and memory are sums over devices, "
                           "utilization and temperature their means. NaN: not read.")
       .def_ro("count", &EnergyTicks::count, "Number of readings of all devices at once.")
@@ -218,22 +225,27 @@ void BindResult(nb::module_& m) {
       .def_ro("mean_memory_used_bytes", &EnergyTicks::mean_memory_used_bytes)
       .def_ro("peak_memory_used_bytes", &EnergyTicks::peak_memory_used_bytes)
       .def_ro("mean_temperature_celsius", &EnergyTicks::mean_temperature_celsius)
-      .def_ro("peak_temperature_celsius", &EnergyTicks::peak_temperature_celsius);
+      .def_ro("peak_temperature_celsius", &EnergyTicks::peak_temperature_celsius)
+      .prints_all();
   using D = EnergyOfDevice;
-  nb::class_<D>(m, "EnergyOfDevice", "One device's part of the energy of a result.")
+  ValueClass<D>(m, "EnergyOfDevice", "One device's part of the energy of a result.")
       .def_ro("id", &D::id, "As in EnergyDevice.")
       .def_prop_ro(
           "part", [](const D& self) { return kPartNames[static_cast<size_t>(self.part)]; },
-          "\"gpu\", \"cpu\" or \"dram\".")
+          nb::sig("def part(self) -> typing.Literal['gpu', 'cpu', 'dram']"), "\"gpu\", \"cpu\" or \"dram\".")
       .def_ro("energy_joules", &D::energy_joules, "Energy in joules; NaN where unknown.")
       .def_prop_ro(
           "validity", [](const D& self) { return ToPython(EnergyValidityName(self.validity)); },
+          nb::sig("def validity(self) -> typing.Literal['valid', 'running', 'no_device', "
+                  "'permission_denied', 'source_failed', 'counter_reset', 'gap']"),
           "As EnergyResult.validity, of this device.")
+      .keeps("part", &D::part)
+      .keeps("validity", &D::validity)
       .def("__repr__", [](const D& self) {
         return "EnergyOfDevice(" + self.id + ", " + FloatText(self.energy_joules) + " J, " +
                std::string(EnergyValidityName(self.validity)) + ")";
       });
-  nb::class_<R>(m, "EnergyResult",
+  ValueClass<R>(m, "EnergyResult",
                 "Energy of a window or of a request's share, in joules. Unknown values are NaN, and "
                 "`validity` and `reason` explain why. Has no truth value: use `valid`.")
       .def_ro("energy_joules", &R::energy_joules,
@@ -277,12 +289,16 @@ void BindResult(nb::module_& m) {
       .def_ro("devices", &R::devices, "Number of devices.")
       .def_prop_ro(
           "vendor", [](const R& self) { return ToPython(EnergyVendorName(self.vendor)); },
+          nb::sig("def vendor(self) -> typing.Literal['nvidia', 'amd', 'apple', 'cpu_rapl', 'none']"),
           "\"nvidia\", \"amd\", \"apple\", \"cpu_rapl\" or \"none\".")
       .def_prop_ro(
           "method", [](const R& self) { return ToPython(EnergyMethodName(self.method)); },
+          nb::sig("def method(self) -> typing.Literal['counter', 'power_integral', 'none']"),
           "\"counter\", \"power_integral\" or \"none\".")
       .def_prop_ro(
           "validity", [](const R& self) { return ToPython(EnergyValidityName(self.validity)); },
+          nb::sig("def validity(self) -> typing.Literal['valid', 'running', 'no_device', "
+                  "'permission_denied', 'source_failed', 'counter_reset', 'gap']"),
           "\"valid\", \"running\", \"no_device\", \"permission_denied\", \"source_failed\", "
           "\"counter_reset\" or "
           "\"gap\".")
@@ -290,6 +306,10 @@ void BindResult(nb::module_& m) {
       .def_ro("reason", &R::reason,
               "Why the result is not valid and what to do; else additional information.")
       .def_ro("ticks", &R::ticks)
+      .keeps("duration_seconds", &R::duration)
+      .keeps("vendor", &R::vendor)
+      .keeps("method", &R::method)
+      .keeps("validity", &R::validity)
       .def("__bool__",
            [](const R&) -> bool { throw nb::type_error("an EnergyResult has no truth value; use .valid"); })
       .def("__repr__", [](const R& self) { return ToString(self); });
@@ -297,10 +317,11 @@ void BindResult(nb::module_& m) {
 
 void BindReadings(nb::module_& m) {
   using S = EnergySample;
-  nb::class_<S>(m, "EnergyReading", "One reading of all devices of a monitor. NaN: not read.")
+  ValueClass<S>(m, "EnergyReading", "One reading of all devices of a monitor. NaN: not read.")
       .def_prop_ro(
           "at_seconds", [](const S& self) { return SecondsOf(self.at.time_since_epoch()); },
           "Time of the reading in seconds of time.monotonic().")
+      .keeps("at_seconds", &S::at)
       .def_ro("gpu_watts", &S::gpu_watts)
       .def_ro("cpu_watts", &S::cpu_watts)
       .def_ro("dram_watts", &S::dram_watts)
@@ -309,18 +330,27 @@ void BindReadings(nb::module_& m) {
       .def_ro("dram_joules", &S::dram_joules, "Counts up from an arbitrary zero.")
       .def_ro("utilization_ratio", &S::utilization_ratio)
       .def_ro("memory_used_bytes", &S::memory_used_bytes)
-      .def_ro("temperature_celsius", &S::temperature_celsius);
+      .def_ro("temperature_celsius", &S::temperature_celsius)
+      .prints_all();
 }
 
 void BindWindow(nb::module_& m) {
-  nb::class_<EnergyWindow>(
+  nb::class_<EnergyWindow> window(
       m, "EnergyWindow",
       "A time span, from its creation to the end of its `with` block. For one thread at a "
       "time, except add_tokens(), which is thread-safe. Without `sync` neither entering nor "
-      "leaving the block waits, so it may be used in a coroutine.")
-      .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> EnergyWindow"))
+      "leaving the block waits, so it may be used in a coroutine; `async with` waits for the closing reading "
+      "without blocking the event loop.");
+  RefusesPickle(window, "a window measures one process; send its result");
+  window.def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> EnergyWindow"))
       .def("__exit__", [](EnergyWindow& self, nb::args) { self.End(); })
+      .def("__aenter__", &EnterSoon,
+           nb::sig("def __aenter__(self) -> collections.abc.Awaitable[EnergyWindow]"))
+      .def("__aexit__", &LeaveSoon,
+           nb::sig("def __aexit__(self, *why: typing.Any) -> collections.abc.Awaitable[None]"))
       .def("end", &EnergyWindow::End, "Ends the window, after its `sync`; only the first end counts.")
+      .def("__repr__",
+           [](const EnergyWindow& self) { return "<EnergyWindow: " + ToString(self.Estimate()) + ">"; })
       .def("add_tokens", &EnergyWindow::AddTokens, "tokens"_a,
            "Adds tokens: the weight of a request where the monitor shares by tokens.")
       .def("mark", &EnergyWindow::Mark, "phase"_a,
@@ -379,7 +409,7 @@ void BindDevice(nb::module_& m) {
     device.accuracy_ratio = accuracy_ratio;
     new (self) EnergyDevice(std::move(device));
   };
-  nb::class_<EnergyDevice>(
+  ValueClass<EnergyDevice>(
       m, "EnergyDevice",
       "A device whose energy is read.\n\nid: unique, such as a UUID.\npart: \"gpu\", \"cpu\" or "
       "\"dram\".\nusable: whether this process may use it.\nmost_watts: the most power that it can draw, "
@@ -389,13 +419,23 @@ void BindDevice(nb::module_& m) {
       "InvalidArgumentError for an empty id or an unknown part.")
       .def("__init__", construct, "id"_a, "name"_a = "", nb::kw_only(), "part"_a = "gpu", "usable"_a = true,
            "most_watts"_a = kNotMeasured, "counter_step_joules"_a = 1e-3,
-           "counter_lag_seconds"_a.none() = 0.0, "accuracy_ratio"_a = kNotMeasured)
+           "counter_lag_seconds"_a.none() = 0.0, "accuracy_ratio"_a = kNotMeasured,
+           nb::sig(
+               "def __init__(self, id: str, name: str = '', *, part: typing.Literal['gpu', 'cpu', 'dram'] = "
+               "'gpu', usable: bool = True, most_watts: float = float('nan'), counter_step_joules: float = "
+               "0.001, counter_lag_seconds: float | None = 0.0, accuracy_ratio: float = float('nan')) -> "
+               "None"))
       .def_ro("id", &EnergyDevice::id, "ID of the device: a UUID, or a name such as \"package-0\".")
       .def_ro("name", &EnergyDevice::name)
       .def_prop_ro(
           "part", [](const EnergyDevice& self) { return kPartNames[static_cast<size_t>(self.part)]; },
-          "\"gpu\", \"cpu\" or \"dram\".")
+          nb::sig("def part(self) -> typing.Literal['gpu', 'cpu', 'dram']"), "\"gpu\", \"cpu\" or \"dram\".")
       .def_ro("usable", &EnergyDevice::usable, "Whether this process may use it.")
+      .keeps("part", &EnergyDevice::part)
+      .keeps("most_watts", &EnergyDevice::most_watts)
+      .keeps("counter_step_joules", &EnergyDevice::counter_step_joules)
+      .keeps("counter_lag_seconds", &EnergyDevice::counter_lag)
+      .keeps("accuracy_ratio", &EnergyDevice::accuracy_ratio)
       .def("__repr__",
            [](const EnergyDevice& self) { return "EnergyDevice(" + self.id + ", " + self.name + ")"; });
 }
@@ -410,14 +450,21 @@ void BindReading(nb::module_& m) {
                              .temperature_celsius = temperature_celsius,
                              .processes = processes};
   };
-  nb::class_<EnergyReading>(m, "SourceReading",
+  ValueClass<EnergyReading>(m, "SourceReading",
                             "One reading of a device by an EnergySource. joules count up from an arbitrary "
                             "zero; watts are the current power. One of the two is sufficient. NaN: unknown.")
       .def("__init__", construct, nb::kw_only(), "joules"_a = kNotMeasured, "watts"_a = kNotMeasured,
            "utilization_ratio"_a = kNotMeasured, "memory_used_bytes"_a = kNotMeasured,
            "temperature_celsius"_a = kNotMeasured, "processes"_a = kNotMeasured)
       .def_ro("joules", &EnergyReading::joules)
-      .def_ro("watts", &EnergyReading::watts);
+      .def_ro("watts", &EnergyReading::watts)
+      .def_ro("utilization_ratio", &EnergyReading::utilization_ratio)
+      .def_ro("memory_used_bytes", &EnergyReading::memory_used_bytes)
+      .def_ro("temperature_celsius", &EnergyReading::temperature_celsius)
+      .def_ro("processes", &EnergyReading::processes)
+      .prints_all()
+      .keeps("began", &EnergyReading::began)
+      .keeps("ended", &EnergyReading::ended);
 }
 
 constexpr Duration kOpenTimeout = std::chrono::seconds(3), kReadTimeout = std::chrono::seconds(1);
@@ -440,7 +487,7 @@ void BindEnergy(nb::module_& m) {
   using M = EnergyMonitor;
   const auto construct = [](M* self, std::string_view share, double interval_seconds, double history_seconds,
                             std::vector<std::string> devices, const std::optional<std::string>& prefer,
-                            const nb::list& sources, nb::handle carbon) {
+                            const nb::iterable& sources, nb::handle carbon) {
     EnergyOptions options;
     options.share = ShareOf(share);
     options.interval = Span(interval_seconds, "interval_seconds");
@@ -452,13 +499,17 @@ void BindEnergy(nb::module_& m) {
     const nb::gil_scoped_release released;
     new (self) M(std::move(options));
   };
-  nb::class_<M>(m, "EnergyMonitor", kMonitorDoc)
+  nb::class_<M> monitor(m, "EnergyMonitor", kMonitorDoc);
+  RefusesPickle(monitor, "make one in the other process, and send results");
+  monitor
       .def("__init__", construct, nb::kw_only(), "share"_a = "time", "interval_seconds"_a = 0.05,
            "history_seconds"_a = 60.0, "devices"_a = std::vector<std::string>(),
-           "prefer"_a.none() = nb::none(), "sources"_a = nb::list(), "carbon"_a.none() = nb::none(),
-           nb::sig("def __init__(self, *, share: str = 'time', interval_seconds: float = 0.05, "
-                   "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = [], "
-                   "prefer: str | None = None, sources: list = [], "
+           "prefer"_a.none() = nb::none(), "sources"_a = nb::make_tuple(), "carbon"_a.none() = nb::none(),
+           nb::sig("def __init__(self, *, share: typing.Literal['time', 'tokens'] = 'time', "
+                   "interval_seconds: float = 0.05, "
+                   "history_seconds: float = 60.0, devices: collections.abc.Sequence[str] = (), prefer: "
+                   "typing.Literal['nvidia', 'amd', 'apple', 'cpu_rapl'] | None = None, sources: "
+                   "collections.abc.Iterable[gpulens.energy.EnergySource] = (), "
                    "carbon: float | str | None = None) -> None"))
       .def(
           "window",
@@ -494,6 +545,7 @@ void BindEnergy(nb::module_& m) {
       .def_prop_ro(
           "vendor",
           [](const M& self) { return ToPython(EnergyVendorName(Live([&] { return self.vendor(); }))); },
+          nb::sig("def vendor(self) -> typing.Literal['nvidia', 'amd', 'apple', 'cpu_rapl', 'none']"),
           "\"nvidia\", \"amd\", \"cpu_rapl\" or \"none\".")
       .def_prop_ro(
           "available", [](const M& self) { return Live([&] { return self.status().ok(); }); },
@@ -502,6 +554,17 @@ void BindEnergy(nb::module_& m) {
           "reason", [](const M& self) { return Live([&] { return self.status().detail; }); },
           "Why no device can be read; empty where one can.")
       .def_prop_ro("devices", &M::devices, "The devices that are measured.")
+      .def("__repr__",
+           [](const M& self) {
+             return Live([&] {
+               const std::string vendor(EnergyVendorName(self.vendor()));
+               if (const Status status = self.status(); !status.ok())
+                 return "<EnergyMonitor " + vendor + ": " + status.detail + ">";
+               const size_t devices = self.devices().size();
+               return "<EnergyMonitor " + vendor + ", " + std::to_string(devices) +
+                      (devices == 1 ? " device>" : " devices>");
+             });
+           })
       .def_prop_ro(
           "unattributed_joules", &M::unattributed_joules,
           "Energy in joules since the monitor began while no request was open, as far as it is determined.");
@@ -511,8 +574,9 @@ void BindEnergySource(nb::module_& m) {
   BindDevice(m);
   BindReading(m);
   using Handle = MailboxHandle;
-  nb::class_<Handle>(m, "SourceMailbox", nb::is_weak_referenceable(), "Internal to gpulens.energy.")
-      .def(nb::init<>())
+  nb::class_<Handle> box(m, "SourceMailbox", nb::is_weak_referenceable(), "Internal to gpulens.energy.");
+  RefusesPickle(box, "it belongs to a monitor of this process");
+  box.def(nb::init<>())
       .def("fileno", [](const Handle& self) { return self.box->read_end(); })
       .def("take",
            [](Handle& self) -> std::optional<std::pair<uint64_t, int>> {
@@ -524,8 +588,15 @@ void BindEnergySource(nb::module_& m) {
            [](Handle& self, uint64_t serial, std::vector<EnergyDevice> devices) {
              self.box->Give(serial, {{}, std::move(devices), {}});
            })
-      .def("give_reading", [](Handle& self, uint64_t serial,
-                              const EnergyReading& reading) { self.box->Give(serial, {{}, {}, reading}); })
+      .def("give_reading",
+           [](Handle& self, uint64_t serial, nb::handle reading) {
+             if (!nb::isinstance<EnergyReading>(reading))
+               throw nb::type_error((std::string("read() must return a gpulens.SourceReading, not ") +
+                                     nb::type_name(reading.type()).c_str() +
+                                     ": SourceReading(joules=…) or SourceReading(watts=…)")
+                                        .c_str());
+             self.box->Give(serial, {{}, {}, nb::cast<const EnergyReading&>(reading)});
+           })
       .def("fail",
            [](Handle& self, uint64_t serial, bool absent, std::string why) {
              self.box->Give(serial, {{absent ? Code::kUnavailable : Code::kIo, std::move(why)}, {}, {}});

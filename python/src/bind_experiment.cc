@@ -11,7 +11,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 
-#include "src/bind.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 namespace {
@@ -44,6 +44,10 @@ struct RunOptions {
     return options;
   }
 };
+
+constexpr const char* kElsewhere =
+    "log from the other process into the same run with gpulens.experiment(name, resume=run.id), or read it "
+    "with gpulens.load_run(run.id)";
 
 double ToNumber(nb::handle value) {
   const double number =
@@ -111,7 +115,7 @@ class Run {
 
 void BindEnergyOfRun(nb::module_& m) {
   using E = ExperimentEnergy;
-  nb::class_<E>(m, "ExperimentEnergy",
+  ValueClass<E>(m, "ExperimentEnergy",
                 "Energy of the processes of a run, and the use of their devices during the run. Unknown "
                 "values are NaN, and `validity` and `reason` explain why.")
       .def_ro("energy_joules", &E::energy_joules)
@@ -143,8 +147,9 @@ void BindEnergyOfRun(nb::module_& m) {
 }
 
 void BindOptions(nb::module_& m) {
-  nb::class_<RunOptions>(m, "ExperimentOptions", "Options of gpulens.experiment().")
-      .def(nb::init<>())
+  nb::class_<RunOptions> options(m, "ExperimentOptions", "Options of gpulens.experiment().");
+  RefusesPickle(options, kElsewhere);
+  options.def(nb::init<>())
       .def_rw("db", &RunOptions::db)
       .def_rw("resume", &RunOptions::resume)
       .def_rw("tags", &RunOptions::tags)
@@ -170,6 +175,7 @@ void BindExperiment(nb::module_& m) {
   BindEnergyOfRun(m);
   BindOptions(m);
   nb::class_<Run> run(m, "ExperimentRun", "The native part of gpulens.Experiment. Thread-safe.");
+  RefusesPickle(run, kElsewhere);
   BindParam<bool>(run), BindParam<int64_t>(run), BindParam<double>(run), BindParam<std::string_view>(run);
   run.def_static("start", &Run::Start, "name"_a, "options"_a, nb::rv_policy::take_ownership)
       .def("nested", &Run::Nested, "name"_a, "options"_a, nb::rv_policy::take_ownership)

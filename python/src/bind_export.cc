@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -14,7 +15,7 @@
 
 #include "net/blocking/blocking_post.h"
 #include "sdk/export/otlp_plan.h"
-#include "src/bind.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 namespace {
@@ -23,30 +24,48 @@ std::chrono::nanoseconds OptionalSpan(const std::optional<double>& seconds, cons
   return seconds ? Span(*seconds, name) : std::chrono::nanoseconds();
 }
 
-// An exporter with its registry, which must outlive it.
+// An exporter with its registry, which must outlive it. Thread-safe: a call may use the exporter while
+// another closes it.
 class ExporterBlock {
  public:
   ExporterBlock(Exporter exporter, nb::object registry)
-      : registry_(std::move(registry)), exporter_(std::move(exporter)) {}
+      : registry_(std::move(registry)), exporter_(std::make_shared<Exporter>(std::move(exporter))) {}
   ExporterBlock(ExporterBlock&&) = delete;
   ~ExporterBlock() { Close(); }
 
   void Close() {
+    std::shared_ptr<Exporter> closed;
+    {
+      const std::lock_guard lock(mutex_);
+      closed = std::move(exporter_);
+    }
     const nb::gil_scoped_release released;  // exports once more, for at most a second
-    exporter_.reset();
+    closed.reset();
   }
   void Flush(double timeout_seconds) {
     const auto timeout = Span(timeout_seconds, "timeout_seconds");
-    Check(WithoutGil([&] { return exporter_ ? exporter_->Flush(timeout) : Closed(); }));
+    const std::shared_ptr<Exporter> exporter = Used();
+    Check(WithoutGil([&] { return exporter ? exporter->Flush(timeout) : Closed(); }));
   }
-  Status status() const { return exporter_ ? exporter_->status() : Closed(); }
-  std::string address() const { return exporter_ ? exporter_->address() : std::string(); }
+  Status status() const {
+    const std::shared_ptr<Exporter> exporter = Used();
+    return exporter ? exporter->status() : Closed();
+  }
+  std::string address() const {
+    const std::shared_ptr<Exporter> exporter = Used();
+    return exporter ? exporter->address() : std::string();
+  }
 
  private:
   static Status Closed() { return {Code::kUnavailable, "the exporter is closed"}; }
+  std::shared_ptr<Exporter> Used() const {
+    const std::lock_guard lock(mutex_);
+    return exporter_;
+  }
 
   nb::object registry_;
-  std::optional<Exporter> exporter_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Exporter> exporter_;
 };
 
 Registry& Of(const nb::object& registry) {
@@ -137,19 +156,34 @@ void UseSecureLibrary() noexcept {
 }  // namespace
 
 void BindExport(nb::module_& m) {
-  nb::class_<ExporterBlock>(
+  nb::class_<ExporterBlock> exporter(
       m, "Exporter",
       "Exports the instruments of a registry. Runs until close() or the end of the program, both of which "
-      "export once more, for at most a second, even if the program keeps no reference to it. Thread-safe.")
+      "export once more, for at most a second, even if the program keeps no reference to it. Thread-safe.");
+  RefusesPickle(exporter, "start one in the other process");
+  exporter
       .def("flush", &ExporterBlock::Flush, "timeout_seconds"_a = 5.0,
            "Exports now and waits for the answer. Does nothing for a page. Raises the error of the export: "
            "TimeoutError, UnavailableError for an unreachable receiver, …")
+      .def(
+          "status",
+          [](const ExporterBlock& self) {
+            const Status status = self.status();
+            return status.ok() ? std::string("ok") : status.detail;
+          },
+          "Returns \"ok\", else why the last export failed, such as \"no agent at /run/gpulens/otlp.sock, 12 "
+          "tries\".")
       .def_prop_ro(
           "ok", [](const ExporterBlock& self) { return self.status().ok(); },
           "Whether the last export succeeded, or none was due yet.")
       .def_prop_ro(
           "reason", [](const ExporterBlock& self) { return self.status().detail; },
           "Why the last export failed; empty where it succeeded.")
+      .def("__repr__",
+           [](const ExporterBlock& self) {
+             const Status status = self.status();
+             return "<Exporter " + self.address() + (status.ok() ? ">" : ": " + status.detail + ">");
+           })
       .def_prop_ro("address", &ExporterBlock::address,
                    "Address that receives the exports, or at which the page is served, without passwords.")
       .def("close", &Close, "Exports once more, for at most a second, and stops. May be called twice.")
@@ -157,8 +191,10 @@ void BindExport(nb::module_& m) {
       .def("__exit__", [](nb::object self, nb::args) { Close(std::move(self)); });
   m.attr("_running") = nb::set();  // keeps exporters without a reference running
   UseSecureLibrary();
-  nb::class_<OtlpOptions>(m, "OtlpOptions", "Options of gpulens.export_otlp(); empty: from the environment.")
-      .def(nb::init<>())
+  nb::class_<OtlpOptions> otlp_options(m, "OtlpOptions",
+                                       "Options of gpulens.export_otlp(); empty: from the environment.");
+  RefusesPickle(otlp_options, "call gpulens.export_otlp() in the other process");
+  otlp_options.def(nb::init<>())
       .def_rw("endpoint", &OtlpOptions::endpoint)
       .def_rw("protocol", &OtlpOptions::protocol)
       .def_rw("ca_file", &OtlpOptions::ca_file)

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/vector.h>
 
 #include "src/bind.h"
 #include "src/fast_methods.h"
 #include "src/inference_store.h"
+#include "src/values.h"
 #include "store/telemetry/rows.h"
 
 namespace gpulens::python {
@@ -123,7 +123,7 @@ void End(InferenceCall& call, const nb::args& why) {
 
 void BindHealth(nb::module_& m) {
   using H = StoreHealth;
-  nb::class_<H>(m, "StoreHealth", "Counters of the records of a store.")
+  ValueClass<H>(m, "StoreHealth", "Counters of the records of a store.")
       .def_ro("stored", &H::stored)
       .def_ro("queued", &H::queued, "Number of records that wait to be written.")
       .def_ro("dropped", &H::dropped,
@@ -133,18 +133,22 @@ void BindHealth(nb::module_& m) {
       .def_ro("crashed", &H::crashed, "Number of earlier writers that ended without closing the store.")
       .def_prop_ro(
           "last_error", [](const H& self) { return self.last_error.detail; },
-          "Last error of writing, which is retried; empty when there is none.");
+          "Last error of writing, which is retried; empty when there is none.")
+      .keeps("last_error", &H::last_error)
+      .prints_all();
 }
 
 void BindCall(nb::module_& m) {
-  nb::class_<InferenceCall>(
+  nb::class_<InferenceCall> call(
       m, "InferenceCall",
       "A running call, recorded at the end of its `with` block: as an error when the block raises, else as "
-      "ok. A call that is released without an end is cancelled. For one thread at a time.")
-      .def("add_tokens", &InferenceCall::AddTokens, "tokens"_a,
+      "ok. A call that is released without an end is cancelled. For one thread at a time.");
+  RefusesPickle(call, "a call runs in one process; send the record");
+  call.def("add_tokens", &InferenceCall::AddTokens, "tokens"_a,
            "Records that this many tokens have arrived at once. The first ones determine the TTFT; a gap "
            "before n tokens counts as n gaps.")
       .def("wait", &WaitFor, "engine"_a,
+           nb::sig("def wait(self, engine: collections.abc.Callable[[], T]) -> T"),
            "Calls engine() and returns its result. Once wait() was used, only the time within it is the "
            "engine's time.")
       .def("enter", &InferenceCall::Enter, "Starts the engine's time: the first half of wait().")
@@ -159,6 +163,10 @@ void BindCall(nb::module_& m) {
           "measured values.",
           nb::sig("def finish(self, **known: typing.Any) -> None"))
       .def_prop_ro("finished", &InferenceCall::finished)
+      .def("__repr__",
+           [](const InferenceCall& self) {
+             return self.finished() ? "<InferenceCall, finished>" : "<InferenceCall, running>";
+           })
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> InferenceCall"))
       .def("__exit__", &End, nb::sig("def __exit__(self, *why: typing.Any) -> None"));
 }
@@ -251,6 +259,13 @@ void BindRecording(nb::class_<StoreHandle>& store) {
       .def("count", &Count, "Returns the number of records.")
       .def_prop_ro("health", [](StoreHandle& self) { return self->health(); })
       .def_prop_ro("path", [](StoreHandle& self) { return self->path(); })
+      .def("__repr__",
+           [](StoreHandle& self) {
+             const StoreHealth health = self->health();
+             return "<InferenceStore " + nb::cast<std::string>(nb::repr(ToPython(self->path()))) + ", " +
+                    std::to_string(health.stored) + " stored, " + std::to_string(health.queued) +
+                    " queued, " + std::to_string(health.dropped) + " dropped>";
+           })
       .def("__enter__", &EnterSelf, nb::sig("def __enter__(self) -> InferenceStore"))
       .def("__exit__", [](StoreHandle& self, nb::args) { static_cast<void>(Close(self)); });
 }
@@ -258,7 +273,7 @@ void BindRecording(nb::class_<StoreHandle>& store) {
 // ---- summaries
 void BindSummary(nb::module_& m) {
   using C = CallMeans;
-  nb::class_<C>(m, "CallMeans",
+  ValueClass<C>(m, "CallMeans",
                 "Means over calls of each call's own ratios and percentiles: a long call weighs as much as a "
                 "short one. NaN: no call measured it.")
       .def_ro("itl_median_seconds", &C::itl_median_seconds)
@@ -266,9 +281,10 @@ void BindSummary(nb::module_& m) {
       .def_ro("tokens_per_second", &C::tokens_per_second)
       .def_ro("tokens_per_joule", &C::tokens_per_joule)
       .def_ro("joules_per_output_token", &C::joules_per_output_token)
-      .def_ro("tokens_per_second_per_watt", &C::tokens_per_second_per_watt);
+      .def_ro("tokens_per_second_per_watt", &C::tokens_per_second_per_watt)
+      .prints_all();
   using S = InferenceSummary;
-  nb::class_<S>(
+  ValueClass<S>(
       m, "InferenceSummary",
       "Summary of a group of calls. Distributions are over the calls that measured the value (n is their "
       "number), ratios are ratios of sums over the calls that have both sides. NaN: no call measured it.")
@@ -333,7 +349,8 @@ void BindQuerying(nb::class_<StoreHandle>& store) {
       "read.",
       nb::sig("def summary(self, *, since: datetime.datetime | datetime.timedelta | float | None = "
               "None, until: "
-              "datetime.datetime | datetime.timedelta | float | None = None, by: str | None = None, "
+              "datetime.datetime | datetime.timedelta | float | None = None, by: typing.Literal['model', "
+              "'engine', 'agent', 'batch', 'minute', 'hour', 'day'] | None = None, "
               "model: str = '', engine: str = '', "
               "agent: str = '', batch_id: str = '', warmup: bool = False, token_counting_version: int | None "
               "= None, limit: int = 0) -> "
@@ -355,6 +372,7 @@ void BindInference(nb::module_& m) {
       {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
   nb::class_<StoreHandle> store(m, "InferenceStore", nb::type_slots(slots), kStoreDoc);
+  RefusesPickle(store, "open it in the other process with InferenceStore(store.path)");
   BindRecording(store);
   BindQuerying(store);
   m.def("_close_inference_stores", &CloseAll);

@@ -11,6 +11,7 @@
 #include "sdk/inference/core.h"
 #include "src/fast_methods.h"
 #include "src/inference_store.h"
+#include "src/values.h"
 #include "store/telemetry/rows.h"
 #include "store/telemetry/summary.h"
 
@@ -259,8 +260,10 @@ void BindOpenJarvis(nb::module_& m) {
         "and other classes of gpulens.errors when the file cannot be read.",
         nb::sig("def telemetry_rows(store: InferenceStore, since: float | None = None, until: float | None = "
                 "None, newest_first: bool = False, limit: int = 0) -> list[dict[str, typing.Any]]"));
-  nb::class_<TelemetryWriter>(m, "TelemetryWriter",
-                              "Writes the records of gpulens.compat.openjarvis into a store.")
+  nb::class_<TelemetryWriter> writer(m, "TelemetryWriter",
+                                     "Writes the records of gpulens.compat.openjarvis into a store.");
+  RefusesPickle(writer, "open the store in the other process");
+  writer
       .def(nb::init<nb::object, nb::handle>(), "store"_a, "record_class"_a,
            nb::sig("def __init__(self, store: InferenceStore, record_class: type) -> None"))
       .def("record", &TelemetryWriter::Record, "record"_a,

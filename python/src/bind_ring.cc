@@ -13,7 +13,7 @@
 
 #include <nanobind/stl/optional.h>
 
-#include "src/bind.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 namespace {
@@ -61,7 +61,7 @@ std::string Print(const KernelTelemetry& self) {
 }
 
 void BindTelemetry(nb::module_& m) {
-  nb::class_<KernelTelemetry>(m, "KernelTelemetry",
+  ValueClass<KernelTelemetry>(m, "KernelTelemetry",
                               "Telemetry of one kernel at one instant; all values are consistent with each "
                               "other. Counts, latencies and throughput begin at the start or at the last "
                               "reset. Throughput is in processed messages per second.")
@@ -115,6 +115,12 @@ void BindTelemetry(nb::module_& m) {
       .def_ro("cpu_seconds", &KernelTelemetry::cpu_seconds, "Processor time in seconds; NaN: not measured.")
       .def_ro("cpu_ratio", &KernelTelemetry::cpu_ratio,
               "Processor time per elapsed time since the last reset; 1.0 is one fully used processor.")
+      .keeps("state", &KernelTelemetry::state)
+      .keeps("dropped_by", &KernelTelemetry::dropped_by)
+      .keeps("last_error", &KernelTelemetry::last_error)
+      .keeps("start_time", &KernelTelemetry::start_time)
+      .keeps("last_message_time", &KernelTelemetry::last_message_time)
+      .keeps("uptime", &KernelTelemetry::uptime)
       .def("__repr__", &Print);
 }
 
@@ -177,16 +183,24 @@ void BindRecorder(nb::module_& m) {
                 "began; `sent`: a reply was sent, too. Without such a message, records only the reply."),
       {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  nb::class_<KernelRecorder>(m, "KernelRecorder", nb::type_slots(slots),
-                             "Records the telemetry of one kernel of a TelemetryCollector, without looking "
-                             "it up. Thread-safe; counts are exact under any number of threads. The recorder "
-                             "of a disabled collector records nothing and is false.")
-      .def("__bool__", [](const KernelRecorder& self) { return static_cast<bool>(self); })
+  nb::class_<KernelRecorder> recorder(
+      m, "KernelRecorder", nb::type_slots(slots),
+      "Records the telemetry of one kernel of a TelemetryCollector, without looking "
+      "it up. Thread-safe; counts are exact under any number of threads. The recorder "
+      "of a disabled collector records nothing and is false.");
+  RefusesPickle(recorder, "make a TelemetryCollector in the other process, and send its get_all_telemetry()");
+  recorder.def("__bool__", [](const KernelRecorder& self) { return static_cast<bool>(self); })
       .def(
           "set_state",
           [](const KernelRecorder& self, std::string_view state) { self.SetState(StateNamed(state)); },
           "state"_a,
           "Sets the state, a KernelState or its value. The first \"active\" is the kernel's start.")
+      .def("__repr__",
+           [](const KernelRecorder& self) {
+             const auto telemetry = self.Telemetry();
+             return telemetry ? "<KernelRecorder " + telemetry->kernel_id + ">"
+                              : std::string("<KernelRecorder, disabled>");
+           })
       .def("set_queue_limit", &KernelRecorder::SetQueueLimit, "limit"_a)
       .def("set_queue_depth", &KernelRecorder::SetQueueDepth, "depth"_a,
            "Sets the queue depth after messages left the queue other than through take().")
@@ -265,11 +279,13 @@ nb::dict SummaryOf(const TelemetryCollector& self) {
 }
 
 void BindCollector(nb::module_& m) {
-  nb::class_<TelemetryCollector>(
+  nb::class_<TelemetryCollector> collector(
       m, "TelemetryCollector",
       "Telemetry of kernels by ID. Thread-safe. A registry exports it as ring_kernel.* with the attribute "
       "ring_kernel.id; the exported counts never fall, regardless of resets.\n\nenabled: False records "
-      "nothing.\nregistry: by default the registry of the process.")
+      "nothing.\nregistry: by default the registry of the process.");
+  RefusesPickle(collector, "make one in the other process, and send its get_all_telemetry()");
+  collector
       .def(
           "__init__",
           [](TelemetryCollector* self, bool enabled, Registry* registry) {
@@ -277,6 +293,11 @@ void BindCollector(nb::module_& m) {
           },
           "enabled"_a = true, nb::kw_only(), "registry"_a.none() = nb::none(), nb::keep_alive<1, 3>())
       .def_prop_ro("enabled", &TelemetryCollector::enabled)
+      .def("__repr__",
+           [](const TelemetryCollector& self) {
+             if (!self.enabled()) return std::string("<TelemetryCollector, disabled>");
+             return "<TelemetryCollector, " + std::to_string(self.AllTelemetry().size()) + " kernels>";
+           })
       .def("kernel", &TelemetryCollector::Kernel, "kernel_id"_a,
            "Returns the KernelRecorder of a kernel, and registers the kernel if it is unknown.")
       .def(
@@ -401,10 +422,13 @@ void BindMetered(nb::module_& m) {
                                 {Py_tp_iter, reinterpret_cast<void*>(&Self)},
                                 {Py_am_await, reinterpret_cast<void*>(&Self)},
                                 {0, nullptr}};
-  nb::class_<Metered>(
+  nb::class_<Metered> metered(
       m, "Metered", nb::type_slots(slots),
       "Awaits a coroutine and adds to a KernelRecorder the processor time of its steps on the event loop's "
-      "thread, not of the code between them: exact for the first 16 steps, then an estimate from every 31st.")
+      "thread, not of the code between them: exact for the first 16 steps, then an estimate from every "
+      "31st.");
+  RefusesPickle(metered, "a coroutine runs in one process");
+  metered
       .def(nb::init<nb::object, const KernelRecorder&>(), "work"_a, "recorder"_a,
            nb::sig("def __init__(self, work: collections.abc.Coroutine, recorder: KernelRecorder) -> None"))
       .def("throw", &Throw, nb::sig("def throw(self, *what: typing.Any) -> typing.Any"));

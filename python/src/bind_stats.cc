@@ -5,9 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include <nanobind/stl/vector.h>
-
-#include "src/bind.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 namespace {
@@ -22,16 +20,18 @@ std::string Print(const Distribution& self) {
   return out + ")";
 }
 
-double PercentileOf(std::vector<double> values, double fraction) {
+double PercentileOf(nb::handle given, double fraction) {
   if (!(fraction >= 0 && fraction <= 1))
     Raise({Code::kInvalidArgument,
            "fraction must be between 0 and 1, such as 0.95; got " + FloatText(fraction)});
+  std::vector<double> values = Numbers(given, "values");
   std::erase_if(values, [](double value) { return std::isnan(value); });
   std::ranges::sort(values);
   return Percentile(values, fraction);
 }
 
-Distribution ItlOf(const std::vector<double>& arrivals) {
+Distribution ItlOf(nb::handle given) {
+  const std::vector<double> arrivals = Numbers(given, "arrivals");
   std::vector<TimePoint> times;
   times.reserve(arrivals.size());
   for (double seconds : arrivals) {
@@ -51,7 +51,7 @@ void Construct(SteadyStateDetector* self, size_t warmup, size_t window, size_t c
 }  // namespace
 
 void BindStats(nb::module_& m) {
-  nb::class_<Distribution>(
+  ValueClass<Distribution>(
       m, "Distribution",
       "Distribution of n values, in their unit. Without values, n and sum are 0 and all others are NaN.")
       .def_ro("n", &Distribution::n, "Number of measured values; NaN does not count.")
@@ -66,28 +66,38 @@ void BindStats(nb::module_& m) {
       .def_ro("max", &Distribution::max)
       .def("__repr__", &Print);
   m.def(
-      "describe", [](const std::vector<double>& values) { return Describe(values); }, "values"_a,
-      "Returns the distribution of values in any order. NaN is ignored.");
-  m.def("percentile", &PercentileOf, "values"_a, "fraction"_a,
+      "describe", [](nb::handle values) { return Describe(Numbers(values, "values")); }, "values"_a.none(),
+      nb::sig("def describe(values: collections.abc.Iterable[float]) -> Distribution"),
+      "Returns the distribution of values in any order. NaN is ignored. Raises TypeError for what is not a "
+      "number.");
+  m.def("percentile", &PercentileOf, "values"_a.none(), "fraction"_a,
+        nb::sig("def percentile(values: collections.abc.Iterable[float], fraction: float) -> float"),
         "Returns the value below which this fraction (0 to 1) of the values lies, linear between ranks as "
         "numpy does. Without values: NaN. Raises InvalidArgumentError for a fraction outside 0 to 1.");
-  m.def("inter_token_latency", &ItlOf, "arrivals"_a,
+  m.def("inter_token_latency", &ItlOf, "arrivals"_a.none(),
+        nb::sig("def inter_token_latency(arrivals: collections.abc.Iterable[float]) -> Distribution"),
         "Returns the distribution of seconds from token to token, for arrivals in seconds of a monotonic "
         "clock (time.perf_counter()). For fewer than two arrivals n is 0. Arrivals that go back in time are "
         "ignored.");
-  nb::class_<SteadyStateDetector>(
+  nb::class_<SteadyStateDetector> detector(
       m, "SteadyStateDetector",
       "Detects when a measured rate no longer drifts: after `warmup` values, once the standard deviation of "
       "the last `window` values is below `cv_below` times their mean for `consecutive` values in a row. "
-      "Constant memory. Not thread-safe.")
+      "Constant memory. Not thread-safe.");
+  detector
       .def("__init__", &Construct, nb::kw_only(), "warmup"_a = 5, "window"_a = 5, "consecutive"_a = 3,
            "cv_below"_a = 0.05)
-      .def("record", &SteadyStateDetector::Record, "value"_a,
+      .def("record", &SteadyStateDetector::Record, nb::lock_self(), "value"_a,
            "Records a value. Returns True once the rate is steady, and from then on. A window with a NaN or "
            "with a mean that is not positive never counts as steady.")
       .def_prop_ro("steady", &SteadyStateDetector::steady)
       .def_prop_ro("recorded", &SteadyStateDetector::recorded, "Number of values recorded.")
-      .def("reset", &SteadyStateDetector::Reset, "Discards all values.");
+      .def("reset", &SteadyStateDetector::Reset, nb::lock_self(), "Discards all values.")
+      .def("__repr__", [](const SteadyStateDetector& self) {
+        return "SteadyStateDetector(recorded=" + std::to_string(self.recorded()) +
+               (self.steady() ? ", steady=True)" : ", steady=False)");
+      });
+  RefusesPickle(detector, "make one with the same options, and record the values into it");
 }
 
 }  // namespace gpulens::python

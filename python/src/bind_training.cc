@@ -5,10 +5,8 @@
 #include <vector>
 
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/vector.h>
 
-#include "src/bind.h"
+#include "src/values.h"
 
 namespace gpulens::python {
 namespace {
@@ -31,8 +29,9 @@ void RecordCheckpoint(TrainingMonitor& self, double seconds, std::optional<doubl
 
 void BindOptions(nb::module_& m) {
   using Options = TrainingOptions;
-  nb::class_<Options>(m, "TrainingOptions", "Options of gpulens.TrainingMonitor; NaN: unknown.")
-      .def(nb::init<>())
+  nb::class_<Options> bound(m, "TrainingOptions", "Options of gpulens.TrainingMonitor; NaN: unknown.");
+  RefusesPickle(bound, "make a TrainingMonitor in the other process");
+  bound.def(nb::init<>())
       .def_rw("num_params", &Options::num_params)
       .def_rw("active_params", &Options::active_params)
       .def_rw("tokens_per_step", &Options::tokens_per_step)
@@ -45,7 +44,7 @@ void BindOptions(nb::module_& m) {
 
 void BindMetrics(nb::module_& m) {
   using Metrics = TrainingMetrics;
-  nb::class_<Metrics>(m, "TrainingMetrics",
+  ValueClass<Metrics>(m, "TrainingMetrics",
                       "The last value of each metric, as a plain value; NaN where there was none.")
       .def_ro("steps", &Metrics::steps)
       .def_ro("nonfinite_losses", &Metrics::nonfinite_losses,
@@ -65,7 +64,8 @@ void BindMetrics(nb::module_& m) {
       .def_ro("checkpoint_restore_seconds", &Metrics::checkpoint_restore_seconds)
       .def_ro("checkpoint_restore_bytes_per_second", &Metrics::checkpoint_restore_bytes_per_second)
       .def_ro("busy_ratio_to_median", &Metrics::busy_ratio_to_median,
-              "Busy time of this rank divided by the median of all ranks.");
+              "Busy time of this rank divided by the median of all ranks.")
+      .prints_all();
 }
 
 }  // namespace
@@ -74,8 +74,10 @@ void BindTraining(nb::module_& m) {
   using Monitor = TrainingMonitor;
   BindOptions(m);
   BindMetrics(m);
-  nb::class_<Monitor>(m, "TrainingRecorder",
-                      "Stores and exports the measurements of gpulens.TrainingMonitor. Thread-safe.")
+  nb::class_<Monitor> recorder(
+      m, "TrainingRecorder", "Stores and exports the measurements of gpulens.TrainingMonitor. Thread-safe.");
+  RefusesPickle(recorder, "make a TrainingMonitor in the other process, and send its metrics");
+  recorder
       .def("__init__", &Construct, "options"_a, nb::kw_only(), "product"_a, "precision"_a,
            "registry"_a.none(), nb::keep_alive<1, 5>())
       .def("record_step", &Monitor::RecordStep, "seconds"_a, "loss"_a = nb::none())
@@ -101,11 +103,13 @@ void BindTraining(nb::module_& m) {
           "Reason why there is no MFU; None when there is one.");
   m.def(
       "find_straggler",
-      [](const std::vector<double>& busy_seconds) -> std::optional<std::pair<int, double>> {
-        const Straggler found = FindStraggler(busy_seconds);
+      [](nb::handle busy_seconds) -> std::optional<std::pair<int, double>> {
+        const Straggler found = FindStraggler(Numbers(busy_seconds, "busy_seconds"));
         return found.rank < 0 ? std::nullopt : std::optional(std::pair(found.rank, found.ratio_to_median));
       },
-      "busy_seconds"_a,
+      "busy_seconds"_a.none(),
+      nb::sig(
+          "def find_straggler(busy_seconds: collections.abc.Iterable[float]) -> tuple[int, float] | None"),
       "Returns the rank with the longest busy time and the ratio of that time to the median of all; None for "
       "fewer than two known times. NaN and times that are not positive are ignored.");
 }

@@ -98,7 +98,13 @@ void AttributeList::Add(nb::handle mapping) {
     kept_.push_back(items);
   }
   attributes_.reserve(attributes_.size() + static_cast<size_t>(PyDict_Size(items.ptr())));
-  for (const auto [key, value] : nb::borrow<nb::dict>(items)) AddOne(key.ptr(), value.ptr());
+  for (const auto [key, value] : nb::borrow<nb::dict>(items)) {
+#ifdef Py_GIL_DISABLED
+    kept_.push_back(nb::borrow(key)),
+        kept_.push_back(nb::borrow(value));  // another thread may change the mapping
+#endif
+    AddOne(key.ptr(), value.ptr());
+  }
 }
 
 }  // namespace gpulens::python

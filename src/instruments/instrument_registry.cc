@@ -222,6 +222,15 @@ const InstrumentFamily* InstrumentRegistry::FamilyOf(Handle handle) const {
   return &families_[handle.family];
 }
 
+SeriesFacts InstrumentRegistry::FactsOf(Handle handle) const {
+  if (handle.cell == kInert) return {};
+  std::lock_guard lock(mutex_);
+  const InstrumentFamily& family = families_[handle.family];
+  const auto bound = std::ranges::find(family.series, handle.cell, &SeriesOf::cell);
+  return {family.registry,    family.name,        family.unit,
+          family.description, family.form.bounds, bound->attributes};
+}
+
 std::atomic<double>* InstrumentRegistry::GaugeAt(Handle handle) {
   static std::atomic<double> nobodys{kNotMeasured};
   if (handle.cell == kInert) return &nobodys;

@@ -47,6 +47,14 @@ struct InstrumentFamily {
   std::map<std::string, uint32_t, std::less<>> by_key;
 };
 
+// What an instrument was made with, and the attributes of one of its series.
+struct SeriesFacts {
+  uint64_t registry = 0;
+  std::string name, unit, description;
+  std::vector<double> bounds;
+  std::vector<std::pair<std::string, std::string>> attributes;
+};
+
 // Thread-safe. There is one, which is never destroyed, nor is anything in it: handles outlive registries.
 class InstrumentRegistry {
  public:
@@ -59,6 +67,7 @@ class InstrumentRegistry {
   internal::Handle Make(InstrumentFamily wanted);
   internal::Handle Bind(internal::Handle handle, std::span<const Attribute> attributes);
   Status StatusOf(internal::Handle handle) const;
+  SeriesFacts FactsOf(internal::Handle handle) const;  // empty for an inert instrument
   const InstrumentFamily* FamilyOf(internal::Handle handle) const;
   std::atomic<double>* GaugeAt(internal::Handle handle);
   std::vector<Sample> Read(uint64_t registry);

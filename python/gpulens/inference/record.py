@@ -2,11 +2,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Mapping, Optional
+from typing import TYPE_CHECKING, Any, Literal, Mapping, Optional
 
 from ..stats import Distribution, describe
 
 __all__ = ["InferenceRecord"]
+
+Outcome = Literal["ok", "error", "cancelled"]
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict
+
+    class RecordFields(TypedDict, total=False):
+        """The fields of InferenceRecord, for what takes them as keyword arguments."""
+
+        model: str
+        engine: str
+        agent: str
+        batch_id: str
+        error_type: str
+        metadata: Mapping[str, Any]
+        time: Optional[float]
+        prompt_tokens: Optional[int]
+        prompt_tokens_evaluated: Optional[int]
+        cached_prompt_tokens: Optional[int]
+        completion_tokens: Optional[int]
+        total_tokens: Optional[int]
+        latency_seconds: float
+        ttft_seconds: float
+        consumer_seconds: float
+        cost_usd: float
+        energy_joules: float
+        prefill_energy_joules: float
+        decode_energy_joules: float
+        energy_uncertainty_joules: float
+        gpu_energy_joules: float
+        cpu_energy_joules: float
+        dram_energy_joules: float
+        energy_method: str
+        energy_vendor: str
+        power_watts: float
+        gpu_utilization_ratio: float
+        gpu_memory_used_bytes: float
+        gpu_temperature_celsius: float
+        itl_seconds: Distribution
+        outcome: Outcome
+        streaming: bool
+        warmup: bool
+
 
 _NAN = float("nan")
 _NONE_MEASURED = describe([])
@@ -55,6 +98,6 @@ class InferenceRecord:
     gpu_memory_used_bytes: float = _NAN
     gpu_temperature_celsius: float = _NAN
     itl_seconds: Distribution = _NONE_MEASURED
-    outcome: str = "ok"
+    outcome: Outcome = "ok"
     streaming: bool = False
     warmup: bool = False

@@ -4,6 +4,7 @@ import inspect
 from typing import Any, List, Optional
 
 from .._core import KernelRecorder, Metered
+from .._pickling import refuses
 from .. import errors
 from .errors import KernelEndedError, KernelStateError, QueueFullError, QueueTimeoutError
 from .kernels import KernelSpec
@@ -33,6 +34,7 @@ class KernelContext:
     """The interface of a loop to its kernel: its one parameter, named ctx."""
 
     __slots__ = ("_actor",)
+    __reduce__ = refuses("a kernel runs in one process")
 
     def __init__(self, actor: "Actor"):
         self._actor = actor

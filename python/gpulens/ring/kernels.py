@@ -2,12 +2,13 @@
 import dataclasses
 import functools
 import inspect
-from typing import Any, Callable, Dict, Optional, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Literal, Optional, TypeVar, Union, overload
 
 from ..errors import InvalidArgumentError
 
 __all__ = ["KernelSpec", "registered", "ring_kernel", "spec_of"]
 
+WhenFull = Literal["block", "reject", "drop_oldest", "drop_newest"]
 WHEN_FULL = ("block", "reject", "drop_oldest", "drop_newest")
 DEFAULT_QUEUE_SIZE = 4096
 MOST_QUEUE_SIZE = 1 << 24
@@ -23,7 +24,7 @@ class KernelSpec:
     function: Callable[..., Any]
     loop: bool  # called once, with a KernelContext; else with each message
     queue_size: int = DEFAULT_QUEUE_SIZE
-    when_full: str = "block"
+    when_full: WhenFull = "block"
     reply_queue_size: Optional[int] = None  # None: as queue_size
 
     def __post_init__(self):
@@ -78,7 +79,7 @@ def ring_kernel(kernel_id: F) -> F: ...
 
 @overload
 def ring_kernel(
-    kernel_id: Optional[str] = None, *, queue_size: int = ..., when_full: str = ...
+    kernel_id: Optional[str] = None, *, queue_size: int = ..., when_full: WhenFull = ...
 ) -> Callable[[F], F]: ...
 
 
@@ -86,7 +87,7 @@ def ring_kernel(
     kernel_id: Union[str, Callable[..., Any], None] = None,
     *,
     queue_size: int = DEFAULT_QUEUE_SIZE,
-    when_full: str = "block",
+    when_full: WhenFull = "block",
 ) -> Any:
     """Decorates a function as a kernel, which RingKernelRuntime.start and launch find by its ID.
 

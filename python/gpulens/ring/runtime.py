@@ -3,10 +3,11 @@ import asyncio
 from typing import Any, Dict, List, Optional, Union
 
 from .. import errors
+from .._pickling import refuses
 from .._core import KernelTelemetry, Registry, TelemetryCollector
 from .actor import Actor
 from .errors import KernelAlreadyExistsError, KernelEndedError, KernelNotFoundError, QueueTimeoutError
-from .kernels import registered, spec_of
+from .kernels import WhenFull, registered, spec_of
 from .states import KernelState
 
 __all__ = ["KernelHandle", "RingKernelRuntime"]
@@ -86,6 +87,8 @@ class KernelHandle:
         """Ends the kernel as RingKernelRuntime.terminate does."""
         await self._runtime.terminate(self.kernel_id, timeout)
 
+    __reduce__ = refuses("a kernel runs in one process; send its telemetry")
+
     def __repr__(self) -> str:
         return f"KernelHandle({self.kernel_id}, {self.state.value})"
 
@@ -104,6 +107,8 @@ class RingKernelRuntime:
         self.collector = TelemetryCollector(enable_telemetry, registry=registry)
         self._kernels: Dict[str, Actor] = {}
         self._ended: Dict[str, KernelState] = {}
+
+    __reduce__ = refuses("make a runtime in the other process")
 
     async def __aenter__(self):
         return self
@@ -125,7 +130,7 @@ class RingKernelRuntime:
         kernel_id: Optional[str] = None,
         *,
         queue_size: Optional[int] = None,
-        when_full: Optional[str] = None,
+        when_full: Optional[WhenFull] = None,
     ) -> KernelHandle:
         """Launches and activates a kernel: a function, decorated or not, or the ID of a decorated one."""
         handle = await self.launch(kernel, kernel_id, queue_size=queue_size, when_full=when_full)
@@ -138,7 +143,7 @@ class RingKernelRuntime:
         kernel_id: Optional[str] = None,
         *,
         queue_size: Optional[int] = None,
-        when_full: Optional[str] = None,
+        when_full: Optional[WhenFull] = None,
     ) -> KernelHandle:
         """Creates a kernel with its queues. It processes nothing until it is activated.
 

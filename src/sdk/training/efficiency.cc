@@ -44,6 +44,13 @@ bool HasWord(std::string_view words, std::string_view wanted) noexcept {
 }
 
 bool IsPositive(double value) noexcept { return value > 0 && std::isfinite(value); }
+// Quantities: what is negative or infinite was not measured.
+bool IsQuantity(double value) noexcept { return value >= 0 && std::isfinite(value); }
+
+double FlopsOf(double per_token, double active_params, double tokens) noexcept {
+  if (!IsQuantity(active_params) || !IsQuantity(tokens)) return kNotMeasured;
+  return per_token * active_params * tokens;
+}
 
 }  // namespace
 
@@ -73,11 +80,16 @@ std::optional<GpuHardwareSpec> FindGpuSpec(std::string_view product_or_pci_id) n
   return std::nullopt;
 }
 
-double ForwardFlops(double active_params, double tokens) noexcept { return 2 * active_params * tokens; }
-double TrainingFlops(double active_params, double tokens) noexcept { return 6 * active_params * tokens; }
+double ForwardFlops(double active_params, double tokens) noexcept {
+  return FlopsOf(2, active_params, tokens);
+}
+double TrainingFlops(double active_params, double tokens) noexcept {
+  return FlopsOf(6, active_params, tokens);
+}
 
 double Mfu(double flops, double seconds, double peak_flops, int gpu_count) noexcept {
-  if (!IsPositive(seconds) || !IsPositive(peak_flops) || gpu_count <= 0) return kNotMeasured;
+  if (!IsQuantity(flops) || !IsPositive(seconds) || !IsPositive(peak_flops) || gpu_count <= 0)
+    return kNotMeasured;
   return flops / (seconds * peak_flops * gpu_count);
 }
 
@@ -88,7 +100,9 @@ double Mfu(double flops, double seconds, const GpuHardwareSpec& spec, Precision 
 
 double Mbu(double bytes_per_step, double steps_per_second, double bandwidth_bytes_per_second,
            int gpu_count) noexcept {
-  if (!IsPositive(bandwidth_bytes_per_second) || gpu_count <= 0) return kNotMeasured;
+  if (!IsQuantity(bytes_per_step) || !IsQuantity(steps_per_second) ||
+      !IsPositive(bandwidth_bytes_per_second) || gpu_count <= 0)
+    return kNotMeasured;
   return bytes_per_step * steps_per_second / (bandwidth_bytes_per_second * gpu_count);
 }
 

@@ -46,6 +46,7 @@ TEST(Mfu, IsARatio) {
   EXPECT_NEAR(Mfu(ForwardFlops(7e9, 100), 1, 312e12), 0.0044872, 1e-7);
   EXPECT_NEAR(Mfu(ForwardFlops(7e9, 100), 1, 312e12, 2), 0.0022436, 1e-7);
   EXPECT_DOUBLE_EQ(TrainingFlops(70e9, 4096), 6 * 70e9 * 4096);
+  EXPECT_EQ(Mfu(0, 1, 989e12), 0) << "measured";
 }
 
 TEST(Mbu, ReadsTheWeightsOnceAStep) {
@@ -55,10 +56,26 @@ TEST(Mbu, ReadsTheWeightsOnceAStep) {
 
 TEST(Efficiency, IsNaNForUnknownInputs) {
   const auto t4 = FindGpuSpec("Tesla T4");
-  for (double unknown : {Mfu(1e12, 0, 989e12), Mfu(1e12, -1, 989e12), Mfu(1e12, 1, 0),
-                         Mfu(1e12, 1, kNotMeasured), Mfu(1e12, kNotMeasured, 1e12), Mfu(1e12, 1, 989e12, 0),
-                         Mfu(kNotMeasured, 1, 989e12), Mfu(1e12, 1, *t4, Precision::kFp8), Mbu(1e9, 1, 0),
-                         Mbu(1e9, kNotMeasured, 1e12), Mbu(1e9, 1, 1e12, -1)})
+  for (double unknown : {Mfu(1e12, 0, 989e12),
+                         Mfu(1e12, -1, 989e12),
+                         Mfu(1e12, 1, 0),
+                         Mfu(1e12, 1, kNotMeasured),
+                         Mfu(1e12, kNotMeasured, 1e12),
+                         Mfu(1e12, 1, 989e12, 0),
+                         Mfu(kNotMeasured, 1, 989e12),
+                         Mfu(1e12, 1, *t4, Precision::kFp8),
+                         Mbu(1e9, 1, 0),
+                         Mbu(1e9, kNotMeasured, 1e12),
+                         Mbu(1e9, 1, 1e12, -1),
+                         Mfu(-1, 1, 989e12),
+                         Mfu(INFINITY, 1, 989e12),
+                         Mbu(-1, 1, 1e12),
+                         Mbu(1e9, -1, 1e12),
+                         Mbu(1e9, INFINITY, 1e12),
+                         ForwardFlops(-1, 5),
+                         ForwardFlops(7e9, -5),
+                         TrainingFlops(kNotMeasured, 1),
+                         TrainingFlops(7e9, INFINITY)})
     EXPECT_TRUE(std::isnan(unknown)) << unknown;
 }
 

@@ -1,6 +1,8 @@
 #include "store/experiments/run_reader.h"
 
+#include <cmath>
 #include <map>
+#include <variant>
 
 #include "base/result.h"
 
@@ -92,6 +94,49 @@ RunParamValue ReadValue(const Statement& row, int type_at, int value_at) {
   return std::string(row.Text(value_at));
 }
 
+// The conditions and the order of a filter, with the values that they bind.
+class FilterSql {
+ public:
+  explicit FilterSql(int64_t now_ns) : now_ns_(now_ns) {}
+
+  void Need(const std::string& condition) { where_ += (where_.empty() ? "WHERE " : " AND ") + condition; }
+  // The parameter that has this value.
+  std::string Bound(std::variant<std::string, int64_t, double> value) {
+    values_.push_back(std::move(value));
+    return "?" + std::to_string(values_.size());
+  }
+  std::string ValueOf(const std::string& table, const std::string& column, const std::string& key) {
+    return "(SELECT " + column + " FROM " + table + " WHERE run_id=run_now.id AND key=" + Bound(key) + ")";
+  }
+  Result<std::string> OrderOf(const std::string& name) {
+    if (name == "started") return std::string("started_ns");
+    if (name == "ended") return std::string("ended_ns");
+    if (name == "name" || name == "status" || name == "energy_joules") return name;
+    if (name == "duration")
+      return "CASE WHEN ended_ns IS NOT NULL THEN ended_ns-started_ns WHEN status='running' THEN " +
+             std::to_string(now_ns_) + "-started_ns END";
+    if (name.starts_with("metrics.")) return ValueOf("metric", "last_value", name.substr(8));
+    if (name.starts_with("params.")) return ValueOf("param", "value", name.substr(7));
+    if (name.starts_with("tags.")) return ValueOf("tag", "value", name.substr(5));
+    return Status{Code::kInvalidArgument,
+                  "runs are ordered by started, ended, duration, name, status, energy_joules, metrics.KEY, "
+                  "params.KEY or tags.KEY; got \"" +
+                      name + "\""};
+  }
+  const std::string& where() const noexcept { return where_; }
+  void BindTo(Statement& rows) const {
+    for (size_t i = 0; i < values_.size(); ++i) {
+      const int parameter = static_cast<int>(i) + 1;
+      std::visit([&](const auto& value) { rows.Bind(parameter, value); }, values_[i]);
+    }
+  }
+
+ private:
+  const int64_t now_ns_;
+  std::string where_;
+  std::vector<std::variant<std::string, int64_t, double>> values_;
+};
+
 }  // namespace
 
 Result<std::vector<CrashedRun>> FindCrashed(const sqlite::Database& database,
@@ -147,6 +192,12 @@ Status RunReader::Validate(const ProcessObserver& observer) {
   return Ok();
 }
 
+Result<std::vector<RunRow>> RunReader::ReadRuns(Statement& rows) {
+  std::vector<RunRow> out;
+  RETURN_IF_ERROR(rows.Each([&] { out.push_back(ReadRun(rows)); }));
+  return out;
+}
+
 Result<std::vector<RunRow>> RunReader::Rows(const std::string& where,
                                             std::initializer_list<std::string_view> texts, size_t limit) {
   ASSIGN_OR_RETURN(Statement rows,
@@ -154,15 +205,38 @@ Result<std::vector<RunRow>> RunReader::Rows(const std::string& where,
                                      std::to_string(limit)));
   int at = 0;
   for (std::string_view text : texts) rows.Bind(++at, text);
-  std::vector<RunRow> out;
-  RETURN_IF_ERROR(rows.Each([&] { out.push_back(ReadRun(rows)); }));
-  return out;
+  return ReadRuns(rows);
 }
 
 Result<std::vector<RunRow>> RunReader::List(const Filter& filter) {
-  std::string where = "WHERE (?1='' OR status=?1) AND (?2='' OR name=?2)";
-  if (!filter.nested) where += " AND parent_id IS NULL";
-  return Rows(where, {filter.status, filter.name}, filter.limit);
+  FilterSql sql(now_ns_);
+  if (!filter.status.empty()) sql.Need("status=" + sql.Bound(filter.status));
+  if (!filter.name.empty()) sql.Need("name=" + sql.Bound(filter.name));
+  if (!filter.nested) sql.Need("parent_id IS NULL");
+  for (const ParamRow& param : filter.params) {
+    const std::string value = std::visit(
+        [&]<class T>(const T& one) {
+          if constexpr (std::is_same_v<T, bool>) return sql.Bound(static_cast<int64_t>(one));
+          else return sql.Bound(one);
+        },
+        param.value);
+    sql.Need(sql.ValueOf("param", "value", param.key) + "=" + value);
+  }
+  for (const TagRow& tag : filter.tags)
+    sql.Need(sql.ValueOf("tag", "value", tag.key) + "=" + sql.Bound(tag.value));
+  for (const MetricRange& range : filter.metrics) {
+    const std::string last = sql.ValueOf("metric", "last_value", range.key);
+    sql.Need(last + " IS NOT NULL");
+    if (!std::isnan(range.least)) sql.Need(last + ">=" + sql.Bound(range.least));
+    if (!std::isnan(range.most)) sql.Need(last + "<=" + sql.Bound(range.most));
+  }
+  ASSIGN_OR_RETURN(const std::string order, sql.OrderOf(filter.order));
+  ASSIGN_OR_RETURN(Statement rows,
+                   database_.Prepare(kRunColumns + sql.where() + " ORDER BY (" + order + ") IS NULL, " +
+                                     order + (filter.ascending ? "" : " DESC") +
+                                     ", started_ns DESC, id DESC LIMIT " + std::to_string(filter.limit)));
+  sql.BindTo(rows);
+  return ReadRuns(rows);
 }
 
 Result<RunRow> RunReader::ById(std::string_view id) {

@@ -17,11 +17,25 @@ namespace gpulens::experiments {
 // Used by one thread at a time. Sees what writers committed.
 class RunReader {
  public:
+  // Of a metric's last value, both bounds included; NaN: no bound. A run without the metric, or whose last
+  // value is NaN, is outside.
+  struct MetricRange {
+    std::string key;
+    double least = kNotMeasured, most = kNotMeasured;
+  };
   struct Filter {
     size_t limit = 20;
-    std::string status;  // empty: any
-    std::string name;    // exactly; empty: any
-    bool nested = true;  // also runs within runs
+    std::string status = {};  // empty: any
+    std::string name = {};    // exactly; empty: any
+    bool nested = true;       // also runs within runs
+    // A run has all of these.
+    std::vector<ParamRow> params = {};
+    std::vector<TagRow> tags = {};
+    std::vector<MetricRange> metrics = {};
+    // "started", "ended", "duration", "name", "status", "energy_joules", "metrics.KEY" (the last value),
+    // "params.KEY" or "tags.KEY". Runs without the value come last, of equal ones the newest first.
+    std::string order = "started";
+    bool ascending = false;
   };
 
   // kUnavailable: there is no file. kDataLoss: it is no file of experiments. `longest`: OpenOptions::longest.
@@ -31,7 +45,7 @@ class RunReader {
   // Determines again which runs have crashed, as Open does.
   Status Validate(const ProcessObserver& observer);
 
-  // The newest runs, newest first.
+  // The runs that match, by default the newest first. kInvalidArgument: an unknown order.
   Result<std::vector<RunRow>> List(const Filter& filter);
   // Finds a run by id, by a unique end or beginning of an id of at least four characters, or by name: then
   // the newest. kInvalidArgument: none, or several, which are named.
@@ -57,6 +71,7 @@ class RunReader {
   RunReader(sqlite::Database database, bool old) : database_(std::move(database)), old_(old) {}
   Result<std::vector<RunRow>> Rows(const std::string& where, std::initializer_list<std::string_view> texts,
                                    size_t limit);
+  static Result<std::vector<RunRow>> ReadRuns(sqlite::Statement& rows);
 
   sqlite::Database database_;
   bool old_ = false;
