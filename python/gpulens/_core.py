@@ -1,5 +1,5 @@
-"""Stands in for the native module, which Python prefers, where there is none that this Python can load: raises an
-ImportError that says why, and what to do."""
+"""Replaces the native module, which Python prefers, where there is none that this Python can load: raises an
+ImportError with the reason and what to do."""
 import os
 import sys
 

@@ -367,7 +367,8 @@ void BindWindow(nb::module_& m) {
            "window.settle()`.");
 }
 
-#define GPULENS_SYNC "collections.abc.Callable[[], object] | str | bool | None"
+#define GPULENS_SYNC \
+  "collections.abc.Callable[[], object] | typing.Literal['torch', 'cupy', 'auto'] | bool | None"
 #define GPULENS_SYNC_DOC                                                                                    \
   "sync: waits for the work that the program has queued on its devices before the begin and the end are "   \
   "taken; "                                                                                                 \

@@ -57,7 +57,7 @@ std::string_view Text(nb::handle value, const char* name) {
 
 std::string_view Interned(std::string text) {
   static std::mutex mutex;
-  static std::set<std::string>* const texts = new std::set<std::string>;  // as static as what it stands for
+  static std::set<std::string>* const texts = new std::set<std::string>;  // never destroyed, as static texts are
   const std::lock_guard lock(mutex);
   return *texts->insert(std::move(text)).first;
 }

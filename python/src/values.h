@@ -1,5 +1,5 @@
 // Pickling and copying. A class of plain values is a ValueClass and is pickled by its members; a class of
-// handles (stores, monitors, threads) refuses with a sentence that says what to do instead.
+// handles (stores, monitors, threads) refuses with a sentence that names what to do instead.
 #pragma once
 
 #include <array>

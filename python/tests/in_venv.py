@@ -98,7 +98,8 @@ HEAVIER = {
 
 def run(python, pattern, arguments):
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", pattern, *arguments]
-    return subprocess.run([python, *tests], cwd=ROOT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e")}).returncode
+    return subprocess.run([python, *tests], cwd=ROOT, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e"),
+                                                    "GPULENS_TOOLS_PYTHON": sys.executable}).returncode
 
 
 def main(arguments):

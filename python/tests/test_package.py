@@ -5,8 +5,11 @@ import inspect
 import pathlib
 import pkgutil
 import re
+import shutil
 import subprocess
 import sys
+import tempfile
+import textwrap
 import unittest
 
 import gpulens
@@ -52,6 +55,122 @@ class Import(unittest.TestCase):
                 self.assertEqual(sorted(names.split()), sorted(listed), module)
 
 
+class Refused(unittest.TestCase):
+    """Where the native part cannot work: one ImportError that says what to do."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="gpulens-import-")
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        self.package = self.folder / "gpulens"
+        shutil.copytree(pathlib.Path(gpulens.__file__).parent, self.package, ignore=shutil.ignore_patterns("__pycache__"))
+        self.native = next(self.package.glob("_core.*.so"))
+
+    def error_of(self, code, *options):
+        """The one line of an ImportError; nothing else is on stderr."""
+        code = f"import sys; sys.path.insert(0, {str(self.folder)!r})\ntry:\n    {code}\nexcept ImportError as error:\n    print(error)"
+        done = subprocess.run([sys.executable, "-W", "always", *options, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        return done.stdout.strip()
+
+    def test_without_the_shared_object(self):
+        self.native.unlink()
+        for code in ("import gpulens; gpulens.Counter", "import gpulens.stats", "from gpulens.ring import RingKernelRuntime"):
+            self.assertRegex(self.error_of(code), r"^the native part of gpulens is missing in .*/gpulens: install .*pip install")
+
+    def test_built_for_another_python(self):
+        self.native.rename(self.package / "_core.cpython-33-x86_64-linux-gnu.so")
+        self.assertRegex(self.error_of("from gpulens import Counter"),
+                         r"^the gpulens in .* is built for another Python \(_core.cpython-33-.*\); this is CPython 3\.\d+: install it with")
+
+    def test_of_another_version(self):
+        text = (self.package / "__init__.py").read_text(encoding="utf-8")
+        (self.package / "__init__.py").write_text(re.sub(r'__version__ = ".*"', '__version__ = "9.8.7"', text), encoding="utf-8")
+        self.assertRegex(self.error_of("from gpulens import Counter"),
+                         rf"^gpulens 9\.8\.7 has a native part of version {re.escape(gpulens.__version__)}.*install it again")
+
+    def test_another_implementation(self):
+        self.native.unlink()
+        for change in ("sys.implementation.name = 'pypy'", "sys.version_info = (3, 8, 1, 'final', 0)"):
+            self.assertRegex(self.error_of(f"{change}; import gpulens.stats"), r"^gpulens runs on CPython 3\.9 or newer; this is \w+ 3\.\d+$")
+
+    def test_a_subinterpreter(self):
+        """Python itself refuses since 3.12, with a sentence of its own."""
+        within = "import sys; sys.path.insert(0, {!r})\ntry:\n    from gpulens import Counter\nexcept ImportError as error:\n    print(error, flush=True)"
+        code = ("import importlib, gpulens; gpulens.Counter; names = ['_xxsubinterpreters', '_interpreters']; "
+                "made = next(importlib.import_module(n) for n in names if importlib.util.find_spec(n)); "
+                f"made.run_string(made.create(), {within.format(str(self.folder))!r})")
+        text = self.error_of("import importlib.util; " + code)
+        self.assertRegex(text, r"^gpulens works in the main interpreter of a process only.*use processes"
+                         if sys.version_info < (3, 12) else "does not support loading in subinterpreters")
+        self.assertEqual(len(text.splitlines()), 1)
+
+
+class End(unittest.TestCase):
+    """A program that ends says nothing, whatever it has open."""
+
+    def quiet(self, code):
+        folder = tempfile.TemporaryDirectory(prefix="gpulens-end-")
+        self.addCleanup(folder.cleanup)
+        done = subprocess.run([sys.executable, "-W", "always", "-c", textwrap.dedent(code)], capture_output=True, text=True,
+                              timeout=60, cwd=folder.name)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+
+    def test_with_a_source_of_python(self):
+        self.quiet("""
+            import gpulens
+
+            class Meter(gpulens.EnergySource):
+                def open(self):
+                    return [gpulens.EnergyDevice("socket-1", most_watts=3000.0)]
+
+                def read(self, device):
+                    return gpulens.SourceReading(watts=250)
+
+            monitor = gpulens.EnergyMonitor(sources=[Meter()])
+            window = monitor.window()
+            print(monitor, window)
+            """)
+
+    def test_with_daemon_threads(self):
+        self.quiet("""
+            import threading, time
+            import gpulens
+
+            counter, store, gauge = gpulens.Counter("a"), gpulens.InferenceStore("a.db"), gpulens.Gauge("load")
+            gauge.set_function(time.time)
+            page = gpulens.expose("127.0.0.1:0")
+
+            def work():
+                mine = gpulens.EnergyMonitor()
+                while True:
+                    with mine.window(), store.begin(model="m") as call:
+                        counter.add(1, {"n": 5})
+                        call.add_tokens(1)
+                        time.sleep(0.001)
+
+            for _ in range(4):
+                threading.Thread(target=work, daemon=True).start()
+            time.sleep(0.3)
+            """)
+
+    def test_with_everything_global(self):
+        self.quiet("""
+            import gpulens, gpulens.ring, sys
+
+            kept = [getattr(gpulens, name) for name in gpulens.__all__]
+            spec, distribution = gpulens.find_gpu_spec("NVIDIA L4"), gpulens.describe([1])
+            run = gpulens.experiment("a", db="runs.db", energy=False)
+            collector = gpulens.TelemetryCollector()
+            recorder = collector.kernel("a")
+            timed = gpulens.Histogram("h").time()(lambda: 1)
+            timed()
+            cycle = [spec]
+            cycle.append(cycle)
+            sys.kept = [cycle, timed, recorder, collector.get_all_telemetry(), run]
+            """)
+
+
 class Types(unittest.TestCase):
     ROOT = pathlib.Path(gpulens.__file__).parent
 
@@ -59,11 +178,16 @@ class Types(unittest.TestCase):
         tree = ast.parse((self.ROOT / "__init__.py").read_text(encoding="utf-8"))
         (block,) = [node for node in tree.body if isinstance(node, ast.If)]
         seen = {}
+        modules = set()
         for node in block.body:
             for alias in node.names:
                 self.assertEqual(alias.name, alias.asname)  # that makes it an export
-                seen[alias.name] = "gpulens." + node.module
+                if node.module is None:
+                    modules.add("gpulens." + alias.name)
+                else:
+                    seen[alias.name] = "gpulens." + node.module
         self.assertEqual(seen, gpulens._MODULE_OF)
+        self.assertEqual(modules, {*gpulens._EXPORTS, "gpulens.compat"})
 
     def test_marked_as_typed(self):
         self.assertTrue((self.ROOT / "py.typed").exists())

@@ -1,4 +1,4 @@
-"""Value objects are pickled and copied exactly, also to other processes; handles refuse, and say what to do."""
+"""Value objects are pickled and copied exactly, also to other processes; handles refuse, and name what to do."""
 import asyncio
 import copy
 import importlib
@@ -70,7 +70,7 @@ def metered():
         window.mark("work")
         __import__("time").sleep(0.05)
     readings = monitor.history(begin, begin + 1)
-    return [window.result, window.phase("nothing"), window.result.ticks, readings[0], monitor.devices[0]]
+    return [window.result, window.phase("nothing"), window.result.ticks, window.result.by_device[0], readings[0], monitor.devices[0]]
 
 
 def kernel():
@@ -154,7 +154,7 @@ class Values(unittest.TestCase):
 
     def test_no_member_is_forgotten(self):
         """Each attribute is a member of the state, or follows from one."""
-        derived = {"EnergyResult": {"valid"}}
+        derived = {"EnergyResult": {"valid", "gpu_energy"}}
         for value in self.values:
             name = type(value).__name__
             if type(value).__module__ == "gpulens._core":
@@ -208,7 +208,7 @@ class Handles(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, f"{type(value).__name__} cannot be pickled or copied: .*{what}"):
                 use(value)
 
-    def test_they_say_what_to_do(self):
+    def test_they_name_what_to_do(self):
         with gpulens.InferenceStore(self.folder / "a.db") as store:
             self.refuses(store, r"InferenceStore\(store.path\)")
             with store.begin(model="m") as call:
@@ -324,13 +324,13 @@ class Reprs(unittest.TestCase):
 
 
 class Types(unittest.TestCase):
-    """What is of a wrong type is told in a sentence, not in the signatures of nanobind."""
+    """What is of a wrong type is reported in a sentence, not in the signatures of nanobind."""
 
     def test_numbers(self):
         self.assertEqual(gpulens.describe(value for value in (1, 2.5, True)).n, 3)
         self.assertEqual(gpulens.describe({1.0, 3.0}).mean, 2)
         self.assertEqual(gpulens.percentile(iter([3, 1, 2]), 0.5), 2)
-        for call, said in (
+        for call, text in (
             (lambda: gpulens.describe(None), "values must be an iterable of numbers, not NoneType"),
             (lambda: gpulens.describe("12"), "values must be numbers, not str"),
             (lambda: gpulens.describe([1, "2"]), "values must be numbers, not str"),
@@ -344,7 +344,7 @@ class Types(unittest.TestCase):
         ):
             with self.assertRaises(TypeError) as raised:
                 call()
-            self.assertEqual(str(raised.exception), said)
+            self.assertEqual(str(raised.exception), text)
 
     def test_an_error_of_the_iterable_is_its_own(self):
         def numbers():

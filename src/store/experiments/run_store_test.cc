@@ -344,6 +344,31 @@ TEST_F(StoreTest, RunsAreFoundByIdPartOfItAndName) {
   EXPECT_FALSE(reader.Find(""));
 }
 
+TEST_F(StoreTest, ListsRunsByWhatTheyHave) {
+  for (const double loss : {0.5, 0.25, kNotMeasured}) {
+    auto writer = Begun(Named("ft", 100, static_cast<int64_t>(loss == 0.25)));
+    RunBatch batch = Points("loss", {{0, loss}});
+    batch.params = {{"lr", loss}, {"layers", int64_t{2}}};
+    batch.tags = {{"team", loss == 0.25 ? "nlp" : "vision"}};
+    ASSERT_TRUE(writer->Write(batch, PointSource::kProgram));
+  }
+  RunReader reader = Read();
+  const auto count = [&](const RunReader::Filter& filter) { return reader.List(filter)->size(); };
+  EXPECT_EQ(count({.params = {{"lr", 0.5}}}), 1u);
+  EXPECT_EQ(count({.params = {{"layers", int64_t{2}}, {"lr", 0.25}}}), 1u);
+  EXPECT_EQ(count({.params = {{"layers", std::string("2")}}}), 0u) << "a text";
+  EXPECT_EQ(count({.tags = {{"team", "vision"}}}), 2u);
+  EXPECT_EQ(count({.metrics = {{.key = "loss"}}}), 2u) << "NaN is in no range";
+  EXPECT_EQ(count({.metrics = {{.key = "loss", .most = 0.25}}}), 1u);
+  EXPECT_EQ(count({.metrics = {{.key = "loss", .least = 0.3, .most = 0.4}}}), 0u);
+  EXPECT_EQ(count({.metrics = {{.key = "los'"}}}), 0u);
+  const auto by_loss = reader.List({.order = "metrics.loss", .ascending = true});
+  ASSERT_EQ(by_loss->size(), 3u);
+  EXPECT_EQ(by_loss->front().started_ns, kNow + kSecond);
+  EXPECT_EQ(reader.List({.limit = 1, .tags = {{"team", "nlp"}}, .order = "duration"})->size(), 1u);
+  EXPECT_EQ(reader.List({.order = "loss"}).status().code, Code::kInvalidArgument);
+}
+
 TEST_F(StoreTest, DeletingTakesTheRunsWithinAlong) {
   auto parent = Begun(Named("parent", 100));
   RunStart start = Named("fold", 100, 1);
