@@ -241,7 +241,8 @@ void BindRecording(nb::class_<StoreHandle>& store) {
            "queue_records"_a = 16'384, "when_full"_a = "drop_newest", "flush_records"_a = 1024,
            "flush_interval_seconds"_a = 1.0, "retention_seconds"_a = 0.0, "read_only"_a = false,
            nb::sig("def __init__(self, path: str | os.PathLike[str], *, energy: EnergyMonitor | None = None, "
-                   "queue_records: int = 16384, when_full: str = 'drop_newest', flush_records: int = 1024, "
+                   "queue_records: int = 16384, when_full: typing.Literal['block', 'drop_newest'] = "
+                   "'drop_newest', flush_records: int = 1024, "
                    "flush_interval_seconds: float = 1.0, retention_seconds: float = 0.0, read_only: bool = "
                    "False) -> None"))
       .def(

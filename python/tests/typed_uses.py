@@ -70,6 +70,10 @@ async def main() -> float:
 
 
 store = gpulens.InferenceStore("a.db", energy=monitor)
+gpulens.InferenceStore("b.db", when_full="block")
+gpulens.InferenceStore("b.db", when_full="wait")  # wrong: arg-type
+monitor.window(sync="torch")
+monitor.window(sync="tensorflow")  # wrong: arg-type
 store.record(model="m", prompt_tokens=5, ttft_seconds=0.5)
 store.record(gpulens.InferenceRecord(model="m"))
 store.record(modell="m")  # wrong: call-arg
