@@ -18,12 +18,27 @@ import os
 import sys
 import warnings
 import weakref
-from typing import Any, Literal, Mapping, NamedTuple, Optional, Union
+from typing import TYPE_CHECKING, Any, Literal, Mapping, NamedTuple, Optional, Union
 
 from ._pickling import refuses
 from ._core import EnergyMonitor, ExperimentEnergy, ExperimentOptions, ExperimentRun
 
 __all__ = ["experiment", "Experiment", "ExperimentEnergy", "ExperimentHealth"]
+
+
+if TYPE_CHECKING:
+    from typing_extensions import TypedDict, Unpack
+
+    class RunOptions(TypedDict, total=False):
+        """The options of experiment() that nested() takes, too."""
+
+        resume: Optional[str]
+        db: Union[str, os.PathLike[str], None]
+        energy: Union[EnergyMonitor, bool, None]
+        join: bool
+        queue_points: int
+        flush_interval_seconds: float
+        heartbeat_interval_seconds: float
 
 
 class ExperimentHealth(NamedTuple):
@@ -146,7 +161,7 @@ class Experiment:
         """
         self._run.log_artifact(os.fspath(path), name or "")
 
-    def nested(self, name: str, tags: Optional[Mapping[str, Any]] = None, **options: Any) -> Experiment:
+    def nested(self, name: str, tags: Optional[Mapping[str, Any]] = None, **options: Unpack[RunOptions]) -> Experiment:
         """Starts a run within this one, in the same file. Takes the options of experiment()."""
         return Experiment(self._run.nested(name, _options(tags, **options)))
 

@@ -100,6 +100,9 @@ gpulens.mfu(1e14, 1.0, precision="bf17", peak_flops=1e12)  # wrong: arg-type
 gpulens.TrainingMonitor(precision="fp7")  # wrong: arg-type
 with gpulens.experiment("a", tags={"team": "nlp"}) as run:
     run.log_metric("loss", 0.5)
+    with run.nested("fold-1", {"fold": 1}, energy=False) as fold:
+        fold.log_metrics({"loss": 0.25}, step=3)
+    run.nested("fold-2", energi=False)  # wrong: call-arg
     run.end("failed", "diverged")
     run.end("crashed")  # wrong: arg-type
 for found in gpulens.search_runs("a", status="done", metrics={"loss": (None, 0.5)}, order_by="-metrics.loss"):
