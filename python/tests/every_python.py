@@ -1,8 +1,10 @@
-"""in_venv.py for each supported Python that is on PATH as python3.N: a wheel of its own, and the tests with that.
+"""The tests with an installed wheel, for each supported Python that is here: those of tools/pythons.py, and in the roots of
+tools/prepare_pythons.sh, which have another C library and no compiler.
 
 usage: every_python.py [UNITTEST ARGUMENT…]
 
-Each is built in build/python/3.N, by what pip fetches for python/pyproject.toml. Exit 1 when one fails, 77 when none is here.
+The wheels are those of dist/ that are newer than every source; others are built as ./dev package builds them. They are installed
+without a compiler on PATH. Logs are in build/python/NAME/log. Exit 1 when one fails, 77 when none is here.
 """
 import os
 import pathlib
@@ -12,65 +14,138 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
-HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(ROOT / "tools")]
+import package_wheels  # noqa: E402
+import pythons  # noqa: E402
+
+# The minor version of the Python in each root; a wheel of the stable ABI is built by another one.
+ROOTS = {"debian-12": 11, "debian-13": 13, "debian-sid": 14}
+SUMMARY = ("Ran ", "OK", "FAILED", "SKIP ALL")
+# What of the repository the tests read.
+READ = ("python/tests", "tests", "docs", "src", "tools", "python/pyproject.toml", "README.md", "CHANGELOG.md", "deploy")
 
 
-def supported():
-    """3.9 to 3.13, as the package says of itself."""
-    text = (ROOT / "python/pyproject.toml").read_text()
-    return re.findall(r'"Programming Language :: Python :: (3\.\d+)"', text)
+def newest_source():
+    """The time of the newest source of a wheel."""
+    listed = subprocess.run(["git", "ls-files", "-z", "python", "src", "include", "cmake"], cwd=ROOT, capture_output=True, text=True)
+    files = [ROOT / name for name in listed.stdout.split("\0") if name and not name.startswith("python/tests/")]
+    return max((path.stat().st_mtime for path in files if path.exists()), default=float("inf"))
 
 
-def build_requirements():
-    text = (ROOT / "python/pyproject.toml").read_text()
-    return re.findall(r'"([^"]+)"', re.search(r"requires = \[([^\]]*)\]", text).group(1))
+class Wheels:
+    """A wheel for each tag, built at most once."""
+
+    def __init__(self, here):
+        self._builders = {}
+        for python in here.values():
+            if python.headers:
+                self._builders.setdefault(python.tag, python)
+        self._made = {}
+        self._program = package_wheels.auditwheel(next(iter(self._builders.values()))) if self._builders else None
+
+    def of(self, tag):
+        """The wheel; None where no Python here can build it. Raises package_wheels.Failed."""
+        if tag not in self._made:
+            present = [path for path in package_wheels.DIST.glob(f"gpulens-*-{tag}-*.whl") if path.stat().st_mtime > newest_source()]
+            if present:
+                self._made[tag] = present[0]
+            elif tag in self._builders:
+                built = package_wheels.wheel(self._builders[tag])
+                self._made[tag] = package_wheels.tagged(self._program, built, built.parent) if self._program else built
+        return self._made.get(tag)
 
 
-def found(version):
-    """The interpreter; None where there is none, or only the shell of one."""
-    python = shutil.which(f"python{version}")
-    if python and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
-        return python
-    return None
+def install(wheel, log, *target):
+    """By pip, which finds no program to compile with."""
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
+    where = ["--python", target[0]] if len(target) == 1 else []
+    command = [*pip, *where, "install", "--no-deps", "--no-index", "--only-binary", ":all:", wheel, *(target if not where else ())]
+    subprocess.run(command, check=True, stdout=log, stderr=log, env={**os.environ, "PATH": str(ROOT / "build/none")})
 
 
-def builder(python, work):
-    """An environment that can build the wheel; its Python."""
-    made = work / "builder/bin/python"
-    if not (work / "builder/whole").exists():
-        shutil.rmtree(work / "builder", ignore_errors=True)
-        subprocess.run([python, "-m", "venv", work / "builder"], check=True)
-        install = [made, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*install, *build_requirements()], check=True)
-        (work / "builder/whole").touch()
-    return made
+def in_environment(python, wheel, work, arguments, log):
+    shutil.rmtree(work / "venv", ignore_errors=True)
+    subprocess.run([python.path, "-m", "venv", "--without-pip", work / "venv"], check=True, stdout=log, stderr=log)
+    made = work / "venv/bin/python"
+    install(wheel, log, made)
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e")}
+    tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
+    return subprocess.run([made, *tests], cwd=ROOT, stdout=log, stderr=log, env=env).returncode
 
 
-def run(version, python, arguments):
-    """The last line that the tests say."""
-    work = ROOT / "build/python" / version
+def furnish(root, wheel, minor, log):
+    """Puts the wheel, the tests and what they run into a root."""
+    shutil.rmtree(root / "work", ignore_errors=True)
+    listed = subprocess.run(["git", "ls-files", "-z", *READ], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in filter(None, listed.split("\0")):
+        if (ROOT / name).is_file():
+            (root / "work" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / "work" / name)
+    tag = re.search(r"-([^-]+)-([^-]+)-([^-]+)\.whl$", wheel.name)
+    install(wheel, log, "--target", root / "work/installed", "--python-version", f"3.{minor}", "--implementation", "cp", "--abi", tag.group(2),
+            "--platform", tag.group(3))
+    built = root / "work/build/release"
+    for folder in ("fake_nvml", "fake_amdsmi"):
+        if (ROOT / "build/release" / folder).exists():
+            shutil.copytree(ROOT / "build/release" / folder, built / folder)
+            for library in list((built / folder).iterdir()):  # with the libraries that it needs, but the C library
+                for line in subprocess.run(["ldd", library], capture_output=True, text=True).stdout.splitlines():
+                    found = re.match(r"\s*(lib(?:yaml|stdc|gcc)\S+) => (\S+)", line)
+                    if found:
+                        shutil.copy(found.group(2), built / folder / found.group(1))
+    program = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build/release/gpulens"))
+    if program.exists():
+        shutil.copy(program, built / "gpulens")
+
+
+def in_root(root, minor, wheel, arguments, log):
+    furnish(root, wheel, minor, log)
+    tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
+    env = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/work/installed:/work/tests/e2e",
+           "GPULENS_SHARED": "/none", "LANG": "C.UTF-8"}
+    # Its own view of mounts; no root needed where the kernel lets users have one.
+    inner = 'for each in proc dev; do mount --rbind /$each "$0/$each" || exit 1; done; exec chroot "$0" /bin/sh -c \'cd /work && exec "$@"\' sh "$@"'
+    command = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c", inner, root, f"/usr/bin/python3.{minor}"]
+    return subprocess.run([*map(str, command), *tests], stdout=log, stderr=log, env={**env, "PATH": env["PATH"] + ":/usr/sbin:/sbin"}).returncode
+
+
+def outcome(name, wheel_of, run):
+    """What is printed of one Python."""
+    work = ROOT / "build/python" / name
     work.mkdir(parents=True, exist_ok=True)
-    with open(work / "log", "w") as log:
+    with open(work / "log", "w", encoding="utf-8") as log:
         try:
-            made = builder(python, work)
-        except subprocess.CalledProcessError as why:
-            return f"FAILED: {why}"
-        env = {**os.environ, "GPULENS_PYTHON_WORK": str(work)}
-        code = subprocess.run([made, HERE / "in_venv.py", *arguments], stdout=log, stderr=log, env=env).returncode
-    last = [line for line in (work / "log").read_text().splitlines() if line.startswith(("Ran ", "OK", "FAILED", "SKIP ALL", "pip wheel"))]
-    return f"{'ok' if code == 0 else 'skipped' if code == 77 else 'FAILED'}: {', '.join(last[-2:])}"
+            wheel = wheel_of()
+            if wheel is None:
+                return "skipped: no Python here can build its wheel"
+            code = run(wheel, work, log)
+        except (package_wheels.Failed, subprocess.CalledProcessError) as why:
+            log.write(str(why))
+            return f"FAILED: {str(why).splitlines()[0]}"
+    reported = [line for line in (work / "log").read_text(encoding="utf-8").splitlines() if line.startswith(SUMMARY)]
+    return f"{'ok' if code == 0 else 'FAILED'}, {wheel.name}: {', '.join(reported[-2:])}"
 
 
 def main(arguments):
-    outcomes = {}
-    for version in supported():
-        python = found(version)
-        outcomes[version] = run(version, python, arguments) if python else "not here"
-        print(f"Python {version}: {outcomes[version]}", flush=True)
-    if any(outcome.startswith("FAILED") for outcome in outcomes.values()):
-        print("logs: build/python/3.*/log")
+    here = pythons.found()
+    wheels, outcomes = Wheels(here), {}
+    for name in [version for version in pythons.supported() if version not in here]:
+        print(f"Python {name}: not here", flush=True)
+    for name, python in here.items():
+        outcomes[name] = outcome(name, lambda: wheels.of(python.tag), lambda wheel, work, log: in_environment(python, wheel, work, arguments, log))
+        print(f"Python {name}: {outcomes[name]}", flush=True)
+    for name, minor in ROOTS.items():
+        root = pythons.HOME / name
+        if not (root / "whole").exists():
+            print(f"{name}: not here (tools/prepare_pythons.sh)", flush=True)
+            continue
+        tag = pythons.Python(f"3.{minor}", None, False).tag
+        outcomes[name] = outcome(name, lambda: wheels.of(tag), lambda wheel, work, log: in_root(root, minor, wheel, arguments, log))
+        print(f"{name}, Python 3.{minor}: {outcomes[name]}", flush=True)
+    if any(each.startswith("FAILED") for each in outcomes.values()):
+        print("logs: build/python/NAME/log")
         return 1
-    return 0 if any(outcome.startswith("ok") for outcome in outcomes.values()) else 77
+    return 0 if any(each.startswith("ok") for each in outcomes.values()) else 77
 
 
 if __name__ == "__main__":

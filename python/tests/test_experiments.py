@@ -235,7 +235,8 @@ class Relations(Case):
     @unittest.skipUnless(hasattr(os, "fork"), "no fork here")
     def test_a_child_writes_into_the_same_run(self):
         done = self.python("""
-            import os, gpulens
+            import os, warnings, gpulens
+            warnings.simplefilter("ignore", DeprecationWarning)  # CPython 3.12: a fork with threads
             with gpulens.experiment("a") as exp:
                 exp.log_metric("loss", 1.0, step=0)
                 child = os.fork()

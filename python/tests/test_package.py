@@ -31,6 +31,21 @@ class Import(unittest.TestCase):
         )
         self.assertEqual(out, "['gpulens'] 1 1")
 
+    @unittest.skipIf(importlib.import_module("gpulens._core")._file_locks == "shared", "built without static archives")
+    def test_the_native_parts_need_the_c_library_alone(self):
+        mapped = """
+            import ctypes, pathlib, re
+            def libraries():
+                return set(re.findall(r"/([^/\\s]+\\.so[.\\d]*)$", pathlib.Path("/proc/self/maps").read_text(), re.MULTILINE))
+            before = libraries()
+            import gpulens._core
+            for secure in pathlib.Path(gpulens.__file__).parent.glob("lib/libgpulens_secure.so"):
+                ctypes.CDLL(str(secure))
+            print(*sorted(name for name in libraries() - before if not re.match("_ctypes|libffi|_struct", name)))
+            """
+        allowed = r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|ld-linux-aarch64)\.so\.\d|_core\..*|libgpulens_secure\.so"
+        self.assertEqual([name for name in run(textwrap.dedent(mapped)).split() if not re.fullmatch(allowed, name)], [])
+
     def test_parts_come_with_first_use(self):
         out = run("import sys, gpulens; gpulens.Counter; print('gpulens._core' in sys.modules, 'gpulens.compat' in sys.modules)")
         self.assertEqual(out, "True False")
