@@ -93,6 +93,9 @@ def furnish(root, wheel, minor, log):
                     found = re.match(r"\s*(lib(?:yaml|stdc|gcc)\S+) => (\S+)", line)
                     if found:
                         shutil.copy(found.group(2), built / folder / found.group(1))
+    authorities = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")  # the machine's; a root has none
+    if authorities.exists():
+        shutil.copy(authorities, root / "work/authorities.pem")
     program = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build/release/gpulens"))
     if program.exists():
         shutil.copy(program, built / "gpulens")
@@ -102,7 +105,7 @@ def in_root(root, minor, wheel, arguments, log):
     furnish(root, wheel, minor, log)
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
     env = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/work/installed:/work/tests/e2e",
-           "GPULENS_SHARED": "/none", "LANG": "C.UTF-8"}
+           "GPULENS_SHARED": "/none", "SSL_CERT_FILE": "/work/authorities.pem", "LANG": "C.UTF-8"}
     # Its own view of mounts; no root needed where the kernel lets users have one.
     inner = 'for each in proc dev; do mount --rbind /$each "$0/$each" || exit 1; done; exec chroot "$0" /bin/sh -c \'cd /work && exec "$@"\' sh "$@"'
     command = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c", inner, root, f"/usr/bin/python3.{minor}"]
