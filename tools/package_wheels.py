@@ -28,7 +28,8 @@ class Failed(Exception):
 def run(*command, **options):
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
     if done.returncode:
-        raise Failed(f"{' '.join(map(str, command[:4]))}… failed:\n{done.stdout}")
+        end = "\n".join(done.stdout.splitlines()[-40:])
+        raise Failed(f"{' '.join(map(str, command[:4]))}… failed:\n{end}")
     return done.stdout
 
 
@@ -66,9 +67,9 @@ def wheel(python, source=ROOT / "python"):
     """Builds the wheel for a Python, as pip builds it; its path in build/wheels."""
     out = WORK / "out" / python.tag
     shutil.rmtree(out, ignore_errors=True)
-    # The name under which CMake calls the compiler elsewhere, so that ccache knows what was compiled there.
+    # The compiler's name and flags of the wheel that the tests build, so that ccache knows what was compiled there.
     run(builder(python), "-m", "pip", "wheel", source, "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check",
-        "--wheel-dir", out, "--config-settings=cmake.define.CMAKE_CXX_COMPILER=c++", env=reproducible())
+        "--wheel-dir", out, "--config-settings=cmake.define.CMAKE_CXX_COMPILER=c++", "--config-settings=cmake.define.GPULENS_STRICT=ON", env=reproducible())
     (built,) = out.glob("*.whl")
     return built
 
