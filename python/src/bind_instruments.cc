@@ -332,22 +332,23 @@ void BindSample(nb::module_& m) {
       .def("__repr__", &Describe);
 }
 
+bool IsProcess(const Registry& registry) { return &registry == &Registry::Process(); }
+
 void BindRegistry(nb::module_& m) {
-  const auto is_process = [](const Registry& self) { return &self == &Registry::Process(); };
   nb::class_<Registry>(
       m, "Registry",
       "Owns instruments. Those created without a registry belong to process_registry(). Thread-safe.")
       .def(nb::init<>())
       .def("__repr__",
-           [is_process](const Registry& self) {
+           [](const Registry& self) {
              const size_t series = WithoutGil([&] { return self.Snapshot().size(); });
-             return std::string(is_process(self) ? "<Registry of the process, " : "<Registry, ") +
+             return std::string(IsProcess(self) ? "<Registry of the process, " : "<Registry, ") +
                     std::to_string(series) + " series>";
            })
       .def(
           "__reduce__",
-          [is_process](const Registry& self) {
-            if (!is_process(self))
+          [](const Registry& self) {
+            if (!IsProcess(self))
               throw nb::type_error(
                   "Registry cannot be pickled or copied: make one in the other process, and send its "
                   "snapshot()");

@@ -57,7 +57,8 @@ std::string_view Text(nb::handle value, const char* name) {
 
 std::string_view Interned(std::string text) {
   static std::mutex mutex;
-  static std::set<std::string>* const texts = new std::set<std::string>;  // never destroyed, as static texts are
+  static std::set<std::string>* const texts =
+      new std::set<std::string>;  // never destroyed, as static texts are
   const std::lock_guard lock(mutex);
   return *texts->insert(std::move(text)).first;
 }
@@ -75,6 +76,10 @@ void UnknownField(const char* kind, const std::string& name) {
   Raise({Code::kDataLoss, std::string(kind) + ": the pickle has a field \"" + name +
                               "\" that this version of gpulens does not have; read it with the version that "
                               "wrote it, or with a newer one"});
+}
+
+void WrongField(const char* kind, const std::string& name) {
+  Raise({Code::kDataLoss, std::string(kind) + ": the field \"" + name + "\" of the pickle has another type"});
 }
 
 // Raises ImportError where the modules of Python around this one are of another version.

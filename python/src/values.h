@@ -94,8 +94,10 @@ struct Pickled<std::array<Kind, kSize>> : PickledArray<std::array<Kind, kSize>> 
 
 // "EnergyTicks(count=3, mean_power_watts=71.0)" of the attributes with these names.
 std::string PrintedAttributes(nb::handle self, const std::vector<const char*>& names);
-// Raises DataLossError for a field that a pickle has and this version does not.
+// Raise DataLossError for a field of a pickle that this version does not have, or whose value has another
+// type.
 [[noreturn]] void UnknownField(const char* kind, const std::string& name);
+[[noreturn]] void WrongField(const char* kind, const std::string& name);
 
 // Class of plain values: pickle, copy.copy and copy.deepcopy keep every member that def_ro or keeps() names,
 // bit for bit. Members that a pickle of an older version lacks have their defaults.
@@ -164,12 +166,16 @@ class ValueClass : public nb::class_<T> {
   static void Load(T& self, const nb::dict& state) {
     T made{};
     for (const auto& [key, value] : state) {
-      const auto name = nb::cast<std::string>(key);
+      const std::string name(Text(key, "the name of a field"));
       const Field* known = nullptr;
       for (const Field& field : Fields())
         if (name == field.name) known = &field;
       if (!known) UnknownField(Kind(), name);
-      known->load(made, value);
+      try {
+        known->load(made, value);
+      } catch (const nb::cast_error&) {
+        WrongField(Kind(), name);
+      }
     }
     new (&self) T(std::move(made));
   }

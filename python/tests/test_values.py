@@ -1,6 +1,7 @@
 """Value objects are pickled and copied exactly, also to other processes; handles refuse, and name what to do."""
 import asyncio
 import copy
+import dataclasses
 import importlib
 import inspect
 import math
@@ -12,6 +13,7 @@ import tempfile
 import unittest
 
 import gpulens
+import gpulens.ring
 from gpulens import _core
 
 SPEC = gpulens.find_gpu_spec("NVIDIA H100 80GB HBM3")
@@ -32,6 +34,11 @@ class Meter(gpulens.EnergySource):
         if self.answer is not None:
             return self.answer
         return gpulens.SourceReading(watts=250, utilization_ratio=0.5, memory_used_bytes=1 << 34)
+
+
+@gpulens.ring.message
+class Question:
+    text: str = ""
 
 
 def state(value):
@@ -193,8 +200,38 @@ class Values(unittest.TestCase):
         self.assertEqual((made.product, made.peak_flops("bf16")), (SPEC.product, 989.4e12))
 
     def test_what_is_no_state(self):
-        with self.assertRaises((TypeError, RuntimeError)):
-            type(SPEC).__new__(type(SPEC)).__setstate__({"tdp_watts": "high"})
+        for state, kind, text in (
+            ({"tdp_watts": "high"}, gpulens.DataLossError, 'GpuHardwareSpec: the field "tdp_watts" of the pickle has another type'),
+            ({5: 1}, TypeError, "the name of a field must be a str, not int"),
+        ):
+            with self.assertRaisesRegex(kind, text):
+                type(SPEC).__new__(type(SPEC)).__setstate__(state)
+
+
+class OfPython(unittest.TestCase):
+    def test_messages_and_states(self):
+        question = Question(text="a", priority=200)
+        for value in (question, question.reply(text="b"), gpulens.ring.Message(), *gpulens.ring.KernelState):
+            for again in (pickle.loads(pickle.dumps(value)), copy.copy(value), copy.deepcopy(value)):
+                self.assertEqual((type(again), again), (type(value), value))
+
+    def test_records_of_every_module(self):
+        """Dataclasses that need no argument, those of gpulens.compat included."""
+        tried = set()
+        for info in pkgutil.walk_packages(gpulens.__path__, "gpulens."):
+            if info.name.startswith(("gpulens.integrations.", "gpulens._core")):
+                continue
+            for kind in vars(importlib.import_module(info.name)).values():
+                if not isinstance(kind, type) or not dataclasses.is_dataclass(kind) or kind in tried:
+                    continue
+                try:
+                    value = kind()
+                except TypeError:
+                    continue
+                tried.add(kind)
+                self.assertEqual(state(pickle.loads(pickle.dumps(value))), state(value), kind)
+                self.assertEqual(state(copy.deepcopy(value)), state(value), kind)
+        self.assertGreater(len(tried), 20)
 
 
 class Handles(unittest.TestCase):
