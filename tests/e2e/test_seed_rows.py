@@ -132,6 +132,15 @@ class Commands(Case):
     def test_l9_048_names_with_units(self):
         rows = json.loads(run("metrics", "--format", "json").stdout)["metrics"]
         self.assertGreaterEqual(len([row for row in rows if row["unit"]]), 204)
+        units = {row["name"]: row["unit"] for row in rows}
+        for line in (ROOT / "tools/l9gpu_fields.tsv").read_text(encoding="utf-8").splitlines():
+            # The fields of all schemas but those of the collectors cost and NCCL, which are not there.
+            if line.startswith(("#", "schema\t", "GPUCostMetrics\t", "NCCLCollectiveMetrics\t")):
+                continue
+            field, metric = line.split("\t")[1], line.split("\t")[3]
+            if metric != "-":
+                self.assertIn(metric, units, field)
+        self.assertEqual((units["training.mfu"], units["training.checkpoint.save_bandwidth"]), ("1", "By/s"))
 
     def test_l9_051_three_vendors(self):
         listed = run("collect", "--list").stdout
