@@ -1,10 +1,15 @@
 // Native part of the modules under gpulens.compat.
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include "core/histogram.h"
@@ -12,6 +17,7 @@
 #include "src/compat/power_trace.h"
 #include "src/compat/vllm_page.h"
 #include "src/values.h"
+#include "wire/exposition/exposition_parser.h"
 
 namespace gpulens::python {
 namespace {
@@ -65,6 +71,29 @@ VllmReading ReadPage(const nb::bytes& page, std::string_view content_type) {
   return Take(std::move(read));
 }
 
+// Labels and value of each sample, by its name.
+using PageSample = std::pair<std::map<std::string, std::string>, double>;
+class SampleList final : public ExpositionHandler {
+ public:
+  void OnFamily(uint32_t, const ExpositionFamily&) override {}
+  void OnSample(const SampleView& sample) override {
+    PageSample& made = by_name[std::string(sample.name)].emplace_back();
+    for (const LabelView& label : sample.labels) made.first.emplace(label.name, label.value);
+    made.second = sample.value;
+  }
+  std::map<std::string, std::vector<PageSample>> by_name;
+};
+
+std::map<std::string, std::vector<PageSample>> ReadSamples(const nb::bytes& page) {
+  const std::string_view bytes(page.c_str(), page.size());
+  SampleList samples;
+  Take([&] {
+    const nb::gil_scoped_release released;
+    return ParseExposition(bytes, ExpositionFormat::kText004, {}, samples);
+  }());
+  return std::move(samples.by_name);
+}
+
 }  // namespace
 
 void BindCompat(nb::module_& m) {
@@ -84,6 +113,10 @@ void BindCompat(nb::module_& m) {
   m.def("read_vllm_page", &ReadPage, "page"_a, "content_type"_a = "",
         "Parses a metrics page of a vLLM server. Raises DataLossError for other data, and ExhaustedError "
         "above 64 MiB.");
+  m.def(
+      "read_samples", &ReadSamples, "page"_a,
+      "Parses a page in Prometheus' text format: name of the samples -> (labels, value) of each. Lines that "
+      "cannot be understood are left out. Raises ExhaustedError above 64 MiB.");
   nb::class_<PowerTrace> trace(
       m, "PowerTrace",
       "The last readings of power. Thread-safe. A row is (at_ns, gpu_watts, cpu_watts, "

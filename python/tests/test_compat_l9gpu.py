@@ -1,10 +1,13 @@
 """gpulens.compat.l9gpu. That its table agrees with the catalogue is tools/l9gpu_fields.py --check."""
 import dataclasses
+import http.server
 import math
 import random
+import threading
 import unittest
 import unittest.mock
 
+import gpulens
 from gpulens.compat import l9gpu
 from gpulens.compat.l9gpu import metric_names as m
 from gpulens.compat.l9gpu import histogram_quantile, schemas
@@ -97,6 +100,54 @@ class Schemas(unittest.TestCase):
     def test_values(self):
         record = l9gpu.DeviceMetrics(gpu_util=97, power_draw=512)
         self.assertEqual((record.gpu_util, record.power_draw, record.temperature), (97, 512, None))
+
+
+PAGE = """# HELP x Requests.
+# TYPE x histogram
+x_bucket{model="a}b",le="1"} 3
+x_bucket{model="a}b",le="+Inf"} 4
+x_sum{model="a}b"} 2.5
+x_count{model="a}b"} 4
+y{path="c:\\\\d \\"q\\"\\n"} NaN 1700000000000
+z 7
+not a line {
+"""
+
+
+class Pages(unittest.TestCase):
+    def test_samples(self):
+        found = l9gpu.parse(PAGE)
+        self.assertEqual(found["x_bucket"], [({"model": "a}b", "le": "1"}, 3.0), ({"model": "a}b", "le": "+Inf"}, 4.0)])
+        self.assertEqual(found["z"], [({}, 7.0)])
+        ((labels, value),) = found["y"]
+        self.assertEqual(labels, {"path": 'c:\\d "q"\n'})
+        self.assertTrue(math.isnan(value))
+        self.assertEqual(set(found), {"x_bucket", "x_sum", "x_count", "y", "z"})
+        self.assertEqual(l9gpu.parse(""), {})
+        with self.assertRaises(gpulens.errors.ExhaustedError):
+            l9gpu.parse("a 1\n" * (17 << 20))
+
+    def test_of_a_server(self):
+        class Answers(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                status = 200 if self.path == "/metrics" else 503
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(PAGE.encode())
+
+            def log_message(self, *_):
+                pass
+
+        with http.server.HTTPServer(("127.0.0.1", 0), Answers) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            self.addCleanup(server.shutdown)
+            url = f"http://127.0.0.1:{server.server_port}"
+            self.assertEqual(l9gpu.scrape(url + "/metrics")["x_count"], [({"model": "a}b"}, 4.0)])
+            with self.assertRaises(OSError):
+                l9gpu.scrape(url + "/other", timeout=5)
+            server.shutdown()
+        with self.assertRaises(ValueError):
+            l9gpu.scrape("file:///etc/passwd")
 
 
 class Quantiles(unittest.TestCase):

@@ -1,20 +1,16 @@
 """Metrics of a vLLM server."""
-import http.client
 import logging
-import time
-import urllib.error
-import urllib.parse
-import urllib.request
 
 from ..._core import read_vllm_page as _read_vllm_page
 from ...errors import Error as _Error
+from .._pages import FAILURES as _FAILURES
+from .._pages import fetch as _fetch
 from .records import VLLMMetrics
 
 __all__ = ["VLLMMetrics", "VLLMMetricsScraper"]
 
 _log = logging.getLogger("gpulens")
 _SECONDS = 5.0
-_MOST_BYTES = 64 << 20
 
 
 class VLLMMetricsScraper:
@@ -22,8 +18,6 @@ class VLLMMetricsScraper:
 
     def __init__(self, host: str = "http://localhost:8000") -> None:
         self._url = host.rstrip("/") + "/metrics"
-        # Straight to the server: what is measured is on this network.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def scrape(self) -> VLLMMetrics:
         """Returns latencies of all requests since the server started, the current cache usage and the
@@ -34,9 +28,9 @@ class VLLMMetricsScraper:
         of metrics. Raises nothing.
         """
         try:
-            body, content_type = self._fetch()
+            body, content_type = _fetch(self._url, _SECONDS)
             read = _read_vllm_page(body, content_type)
-        except (OSError, ValueError, http.client.HTTPException, _Error) as error:
+        except (*_FAILURES, _Error) as error:
             _log.debug("%s: %s", self._url, error)
             return VLLMMetrics()
         known = {
@@ -49,18 +43,3 @@ class VLLMMetricsScraper:
             "queue_depth": read.requests_waiting,
         }
         return VLLMMetrics(**{name: value if value == value else 0.0 for name, value in known.items()})
-
-    def _fetch(self):
-        if urllib.parse.urlsplit(self._url).scheme not in ("http", "https"):
-            raise ValueError("the URL must start with http:// or https://")
-        deadline = time.monotonic() + _SECONDS
-        body = bytearray()
-        with self._opener.open(self._url, timeout=_SECONDS) as answer:
-            while len(body) <= _MOST_BYTES:
-                chunk = answer.read1(1 << 16)
-                if not chunk:
-                    return bytes(body), answer.headers.get("Content-Type", "")
-                body += chunk
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"the page took longer than {_SECONDS:.0f} s")
-        raise ValueError(f"the page is larger than {_MOST_BYTES} bytes")

@@ -111,7 +111,9 @@ KernelTelemetry KernelRecord::Copy(TimePoint now, std::chrono::system_clock::tim
   if (!start_) return out;
 
   const TimePoint until = end_.value_or(now);
-  out.start_time = wall_of(*start_);
+  if (!start_wall_) start_wall_ = wall_of(*start_);
+  out.start_time = start_wall_;
+  if (last_ && *last_ >= *start_) out.last_message_time = std::max(*out.last_message_time, *start_wall_);
   out.uptime = until - *start_;
   const double counted = Seconds(until - *counted_from_);
   if (counted > 0) out.throughput = static_cast<double>(out.messages_processed) / counted;

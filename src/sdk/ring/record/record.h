@@ -190,6 +190,8 @@ class KernelRecord {
   KernelCounts base_;
   uint64_t queue_limit_ = 0;
   std::optional<TimePoint> start_, counted_from_, end_;
+  // By the first copy: two clocks are read one after the other, so that later ones would differ a little.
+  mutable std::optional<std::chrono::system_clock::time_point> start_wall_;
   mutable MessageRates rates_;
   mutable LatencyRecord wait_, service_;
   std::string last_error_;
