@@ -1,5 +1,6 @@
 #include "sdk/ring/record/record.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
