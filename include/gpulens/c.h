@@ -127,7 +127,7 @@ int gpulens_store_open(const char* path_or_url, gpulens_store** store);
 /* What recording does with a full queue. */
 enum {
   GPULENS_WHEN_FULL_DROP_NEWEST = 0, /* drops the record and counts it */
-  GPULENS_WHEN_FULL_BLOCK = 1        /* waits for room; drops it when nothing could be written for 5 s */
+  GPULENS_WHEN_FULL_BLOCK = 1        /* waits for room; drops it when nothing could be written for 10 s */
 };
 typedef struct gpulens_store_options {
   size_t size; /* sizeof(gpulens_store_options), set by the caller; members beyond it have defaults */

@@ -87,7 +87,7 @@ struct StoreOptions {
   Duration retention{};         // older records are deleted; zero: none are
   bool read_only = false;       // never write to the database
   // kDropNewest never holds up the program that records. kBlock waits for room in the queue, and drops a
-  // record only when nothing could be written for 5 s (the disk is full, the server is away): then, until
+  // record only when nothing could be written for 10 s (the disk is full, the server is away): then, until
   // something is written again, records are dropped without waiting.
   WhenFull when_full = WhenFull::kDropNewest;
 };

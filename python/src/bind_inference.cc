@@ -58,10 +58,10 @@ OpenStores& Opened() {
   return opened;
 }
 
-void Drain(double seconds) {
+bool Drain(double seconds) {
   const nb::dict modules = nb::module_::import_("sys").attr("modules");
-  if (modules.contains("gpulens.inference.settle"))
-    modules["gpulens.inference.settle"].attr("drain")(seconds);
+  return !modules.contains("gpulens.inference.settle") ||
+         nb::cast<bool>(modules["gpulens.inference.settle"].attr("drain")(seconds));
 }
 
 namespace {
@@ -176,8 +176,11 @@ constexpr auto kCloseTime = std::chrono::seconds(5);
 
 uint64_t Flush(StoreHandle& self, double timeout_seconds) {
   const auto timeout = Span(timeout_seconds, "timeout_seconds", true);
-  Drain(timeout_seconds);
+  const bool drained = Drain(timeout_seconds);
   Check(WithoutGil([&] { return self->core().Flush(timeout); }));
+  if (!drained)
+    Raise(
+        {Code::kTimeout, self->path() + ": calls that ended wait for their energy and are not recorded yet"});
   return self->core().TakeDropped();
 }
 uint64_t Close(StoreHandle& self) {
@@ -210,7 +213,7 @@ constexpr const char* kStoreDoc =
     "program: the record is dropped and counted, the first one is reported on stderr, and flush() and "
     "close() "
     "return the number. \"block\" waits for room, without the GIL, and raises, with the number of dropped "
-    "records, when nothing could be written for 5 s (the disk is full, the server is away).\nflush_records: "
+    "records, when nothing could be written for 10 s (the disk is full, the server is away).\nflush_records: "
     "number of waiting records that are "
     "written without waiting for the interval.\nflush_interval_seconds: maximum time before waiting records "
     "are written.\nretention_seconds: age above which records are deleted; 0: no record is "

@@ -59,8 +59,8 @@ class StoreHandle {
   std::shared_ptr<InferenceStore> store_;
 };
 
-// Waits for ended calls whose energy is not settled yet.
-void Drain(double seconds);
+// Waits for ended calls whose energy is not settled yet. False: `seconds` passed first.
+bool Drain(double seconds);
 
 // Reads fields into a record, which is valid while this and the Python objects live. Raises TypeError
 // (nb::python_error or nb::type_error) for values of the wrong type; the store checks everything else.

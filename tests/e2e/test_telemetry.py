@@ -233,6 +233,13 @@ class Telemetry(unittest.TestCase):
         self.good("vacuum")
         self.assertLess(self.db.stat().st_size, size / 3)
         self.assertIn("sound, 0 records", self.good("check"))
+        self.assertNotIn("dropped", self.good("check"))
+        with sqlite3.connect(self.db) as database:
+            for dropped in (2, 3):
+                database.execute("INSERT INTO telemetry_writer(host, place, pid, start_ticks, started_ns, flushed_ns, dropped, outcome)"
+                                 " VALUES ('', '', 1, 1, 1, 1, ?, 'closed')", (dropped,))  # fmt: skip
+        database.close()
+        self.assertIn("5 records dropped: SELECT * FROM telemetry_writer", self.good("check"))
 
     def clear_at_terminal(self, answer):
         """clear with a person at a terminal."""

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -135,14 +136,29 @@ class ClickHouse(unittest.TestCase):
             program.do("record 0 30000")
             wait_until(lambda: "Too many simultaneous queries" in program.health()[4], seconds=60)
             self.node.fault("none", 0)
-            wait_until(lambda: program.do("flush") == "ok", seconds=60)
+            answers = []
+            wait_until(lambda: answers.append(program.do("flush")) or answers[-1] == "ok", seconds=60)
             stored, queued, dropped, rejected, error = program.health()
             self.assertGreater(dropped, 0)
+            self.assertIn(f": {dropped} records were dropped", answers[-2])
             self.assertEqual((stored + dropped, queued, rejected, error), (30000, 0, 0, ""))
             self.assertEqual(self.sql(COUNTS), f"{stored}\t{stored}")
             self.assertEqual(program.do("close"), "ok")
             self.assertEqual(self.sql("SELECT stored, dropped FROM telemetry_writer FINAL"), f"{stored}\t{dropped}")
             self.assertNotIn(PASSWORD, program.end())
+
+    def test_a_store_that_blocks_drops_nothing(self):
+        with Program() as program:
+            self.assertTrue(program.do(f"block {self.node.url()}").startswith("ok"))
+            self.node.fault("refuse", 1000)
+            back = threading.Timer(1, self.node.fault, ("none", 0))
+            back.start()
+            self.assertEqual(program.do("record 0 30000"), "ok")
+            back.join()
+            self.assertEqual(program.do("flush"), "ok")
+            self.assertEqual(program.health(), (30000, 0, 0, 0, ""))
+            self.assertEqual(self.sql(COUNTS), "30000\t30000")
+            self.assertEqual(program.do("close"), "ok")
 
     def test_a_table_that_was_dropped_is_made_again(self):
         with Program() as program:

@@ -5,6 +5,7 @@ import pathlib
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -86,6 +87,19 @@ class Postgres(unittest.TestCase):
             self.assertEqual(program.do("count"), str(stored))
             self.assertEqual(program.do("close"), "ok")
             self.assertNotIn(PASSWORD, program.end())
+
+    def test_a_store_that_blocks_drops_nothing(self):
+        with Program(postgres_node.environment()) as program:
+            self.assertTrue(program.do(f"block {self.node.url()}").startswith("ok"))
+            self.node.stop(signal.SIGINT)
+            back = threading.Timer(0.5, self.node.start)
+            back.start()
+            self.assertEqual(program.do("record 0 30000"), "ok")
+            back.join()
+            wait_until(lambda: program.do("flush") == "ok", seconds=60)
+            self.assertEqual(program.health(), (30000, 0, 0, 0, ""))
+            self.assertEqual(self.node.sql("SELECT count(*), count(DISTINCT timestamp) FROM telemetry"), "30000|30000")
+            program.end()
 
     def test_errors_do_not_contain_the_password(self):
         wrong = "wr0ng-Word"

@@ -24,9 +24,9 @@ std::string Reported(const Status& status) {
   return status.ok() ? "ok" : std::string(CodeName(status.code)) + " " + status.detail;
 }
 
-std::string Open(const std::string& url, int64_t retention_s = 0) {
-  auto store = InferenceStore::Open(
-      url, {.flush_interval = std::chrono::milliseconds(20), .retention = std::chrono::seconds(retention_s)});
+std::string Open(const std::string& url, StoreOptions options = {}) {
+  options.flush_interval = std::chrono::milliseconds(20);
+  auto store = InferenceStore::Open(url, options);
   if (!store) return Reported(store.status());
   stores.push_back(*std::move(store));
   return "ok " + stores.back().path();
@@ -172,9 +172,11 @@ std::string RecordInChild(int64_t from, int64_t count) {
 
 std::string Do(std::string_view word, std::string_view rest) {
   if (word == "open") return Open(std::string(rest));
+  if (word == "block") return Open(std::string(rest), {.queue_records = 1024, .when_full = WhenFull::kBlock});
   if (word == "keep") {
     const std::string_view seconds = TakeUntil(rest, ' ');
-    return Open(std::string(rest), ParseInt<int64_t>(seconds).value_or(0));
+    return Open(std::string(rest),
+                {.retention = std::chrono::seconds(ParseInt<int64_t>(seconds).value_or(0))});
   }
   if (stores.empty()) return "no store";
   if (word == "record") {

@@ -3,6 +3,7 @@ must not wait for."""
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any, Deque, Optional
 
 __all__ = ["drain", "later"]
 
+_log = logging.getLogger("gpulens")
 _MOST = 4096  # above that the caller settles at once, with a wider uncertainty
 
 
@@ -80,4 +82,9 @@ def _in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_in_child)
-atexit.register(drain)
+def _at_exit() -> None:
+    if not drain():
+        _log.warning("telemetry: ended calls are not recorded: their energy or their store did not respond for 5 s")
+
+
+atexit.register(_at_exit)

@@ -203,7 +203,8 @@ class Manager:
     """
 
     def __init__(self, inner: Any, begin: Callable[[], Optional[Call]]) -> None:
-        self._inner, self._begin, self._call = inner, begin, None
+        self._inner, self._begin = inner, begin
+        self._call: Optional[Call] = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_inner"], name)

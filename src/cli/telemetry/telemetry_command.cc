@@ -269,6 +269,12 @@ Result<int> CheckTelemetry(const TelemetryOptions& options) {
     ASSIGN_OR_RETURN(const int64_t aside, database.Number("SELECT count(*) FROM telemetry_poison"));
     if (aside > 0) out += "  " + Counted(aside, "record") + " rejected: SELECT * FROM telemetry_poison\n";
   }
+  ASSIGN_OR_RETURN(const bool writers, HasTable(database, "telemetry_writer"));
+  if (writers) {
+    ASSIGN_OR_RETURN(const int64_t dropped,
+                     database.Number("SELECT coalesce(sum(dropped), 0) FROM telemetry_writer"));
+    if (dropped > 0) out += "  " + Counted(dropped, "record") + " dropped: SELECT * FROM telemetry_writer\n";
+  }
   return PrintText(out);
 }
 
@@ -349,7 +355,7 @@ void AddTelemetry(CLI::App& app, int& code) {
   CLI::App* vacuum = telemetry->add_subcommand("vacuum", "Free the space of deleted records.");
   vacuum->callback([kept, &code] { code = ExitCode("telemetry vacuum", VacuumTelemetry(*kept)); });
   CLI::App* check =
-      telemetry->add_subcommand("check", "Check the file for damage and show rejected records.");
+      telemetry->add_subcommand("check", "Check the file for damage and show rejected and dropped records.");
   check->callback([kept, &code] { code = ExitCode("telemetry check", CheckTelemetry(*kept)); });
   for (CLI::App* command : {stats, exported, clear, vacuum, check})
     AddOption(*command, "--db", options.db, "The file of records, or the URL of a server", "FILE|URL");

@@ -462,9 +462,10 @@ void CallRecorder::Shared::Loop() {
       std::chrono::duration_cast<std::chrono::milliseconds>(options.flush_interval).count();
   const int wait_ms = static_cast<int>(std::clamp<int64_t>(interval_ms, 1, kMostWaitMs));
   rows.reserve(std::min(kMostAtOnce, ring.capacity()));
+  bool untidy = false;
   for (bool last = false; !last;) {
     pollfd waiting{wake.get(), POLLIN, 0};
-    if (::poll(&waiting, 1, wait_ms) > 0) {
+    if (::poll(&waiting, 1, untidy ? 0 : wait_ms) > 0) {
       uint64_t count = 0;
       static_cast<void>(!::read(wake.get(), &count, sizeof count));
     }
@@ -492,11 +493,14 @@ void CallRecorder::Shared::Loop() {
       if (status) status = left;
       destination.reset();
     }
-    std::lock_guard lock(mutex);
-    last_error = flush_status = status;
-    flushes_done = queried;
-    ended = last;
-    answered.notify_all();
+    {
+      std::lock_guard lock(mutex);
+      last_error = flush_status = status;
+      flushes_done = queried;
+      ended = last;
+      answered.notify_all();
+    }
+    untidy = !last && status && ring.waiting() == 0 && destination->Tidy().value_or(false);
   }
 }
 

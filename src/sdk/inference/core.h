@@ -17,8 +17,9 @@
 
 namespace gpulens::inference {
 
-// Time without a written record after which producers no longer wait for room.
-inline constexpr Duration kBlockTime = std::chrono::seconds(5);
+// Time without a written record after which producers no longer wait for room: longer than a wait for
+// SQLite's lock and than the pause between two attempts at a server, at most 5 s each.
+inline constexpr Duration kBlockTime = std::chrono::seconds(10);
 
 struct CallRecorderOptions {
   std::string name;  // of the destination, for people

@@ -241,6 +241,33 @@ TEST_F(InferenceStoreTest, RecordsWaitWhileTheFileIsLocked) {
   EXPECT_EQ(store.Close().code, Code::kExhausted) << "a record came after it was closed";
 }
 
+// Of rows that another program inserted or deleted, without a record of this one.
+TEST_F(InferenceStoreTest, AnIdleStoreRenewsRollUps) {
+  constexpr int64_t kRows = 50'000;
+  static_cast<void>(Open());
+  const auto change = [&](const std::string& sql) {
+    auto other = sqlite::Database::Open({.path = path});
+    ASSERT_TRUE(other.ok() && other->Run(sql).ok());
+  };
+  change("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < " + std::to_string(kRows) +
+         ") INSERT INTO telemetry(timestamp, model_id) SELECT 1.7e9 + i, 'm' FROM n");
+  // Fewer rows than a chunk stay to be read one by one.
+  const auto renewed = [&] {
+    const auto deadline = std::chrono::steady_clock::now() + 60s;
+    int64_t covered = 0;
+    while (covered < kRows - 4096 && std::chrono::steady_clock::now() < deadline)
+      covered = Query(path, "SELECT covered * (stale = 0) FROM telemetry_rollup_state");
+    return covered >= kRows - 4096;
+  };
+  InferenceStore store = Open({.flush_interval = 10ms});
+  EXPECT_TRUE(renewed());
+  change("DELETE FROM telemetry WHERE id <= 1000");
+  EXPECT_TRUE(renewed());
+  const auto all = store.Summarize();
+  ASSERT_TRUE(all.ok());
+  EXPECT_EQ(all->front().calls, static_cast<uint64_t>(kRows) - 1000);
+}
+
 TEST_F(InferenceStoreTest, BlockStoresWhateverComes) {
   constexpr int kThreads = 4, kEach = 5000;
   InferenceStore store = Open({.queue_records = 64, .flush_interval = 1h, .when_full = WhenFull::kBlock});

@@ -175,6 +175,18 @@ Status FileWriter::SetAside(std::string_view record, std::string_view reason) {
   return Reject(record, reason);
 }
 
+Result<bool> FileWriter::Tidy() {
+  if (!options_.rollup) return false;
+  sqlite::ForkGuard use;
+  RETURN_IF_ERROR(Reopen());
+  ASSIGN_OR_RETURN(const bool behind, RollupWriter::IsBehind(database_));
+  if (!behind) return false;
+  ASSIGN_OR_RETURN(sqlite::Transaction change, sqlite::Transaction::Begin(database_));
+  ASSIGN_OR_RETURN(const bool more, options_.rollup->CatchUp(database_, RollupWriter::kMostAtOnce));
+  RETURN_IF_ERROR(change.Commit());
+  return more;
+}
+
 Status FileWriter::Close(uint64_t dropped) {
   sqlite::ForkGuard use;
   RETURN_IF_ERROR(Reopen());

@@ -27,6 +27,8 @@ class FileWriter final : public RecordDestination, private sqlite::Forkable {
 
   Result<WriteCounts> Write(std::span<const RecordRow> rows, uint64_t dropped) override;
   Status SetAside(std::string_view record, std::string_view reason) override;
+  // Rolls up rows that other programs inserted, or all again after they changed or deleted one.
+  Result<bool> Tidy() override;
   Status Close(uint64_t dropped) override;
   Result<uint64_t> Clear() override;
   Status Vacuum() override;

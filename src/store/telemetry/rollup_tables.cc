@@ -100,6 +100,17 @@ void RollupWriter::Done(bool committed) noexcept {
   stored_ = false;
 }
 
+Result<bool> RollupWriter::IsBehind(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(const RollupState state, ReadState(database));
+  if (!state.there) return false;
+  if (state.stale) {
+    ASSIGN_OR_RETURN(const int64_t stale, StaleOf(database));
+    return stale != 2;
+  }
+  ASSIGN_OR_RETURN(const int64_t last, database.Number("SELECT coalesce(max(id),0) FROM telemetry"));
+  return last - state.covered >= kWaiting;
+}
+
 Result<bool> RollupWriter::CatchUp(const sqlite::Database& database, size_t rows) {
   ASSIGN_OR_RETURN(RollupState state, ReadState(database));
   if (!state.there) return false;
@@ -108,6 +119,7 @@ Result<bool> RollupWriter::CatchUp(const sqlite::Database& database, size_t rows
     if (stale == 2) return false;
     RETURN_IF_ERROR(EmptyRollups(database));
     state.covered = 0;
+    pending_ = {};  // of rows that may be gone
   }
   Pending read;
   Query all;

@@ -69,6 +69,8 @@ class RollupWriter {
   // Within a transaction that deletes the rows with timestamps below `timestamp`.
   Status Forget(const sqlite::Database& database, double timestamp);
 
+  // Whether CatchUp has work: kWaiting rows or more are not rolled up, or the roll-ups are stale.
+  static Result<bool> IsBehind(const sqlite::Database& database);
   // Rolls up at most `rows` rows of the file, within a transaction. Returns whether there are more.
   Result<bool> CatchUp(const sqlite::Database& database, size_t rows);
 

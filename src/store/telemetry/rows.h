@@ -215,6 +215,8 @@ class RecordDestination {
   virtual Result<WriteCounts> Write(std::span<const RecordRow> rows, uint64_t dropped) = 0;
   // Sets aside a record that is no row.
   virtual Status SetAside(std::string_view record, std::string_view reason) = 0;
+  // Called while no rows wait. Does some 20 ms of upkeep, if there is any, and returns whether there is more.
+  virtual Result<bool> Tidy() { return false; }
   // Deletes all rows. Returns their number.
   virtual Result<uint64_t> Clear() = 0;
   // Frees the space of deleted rows.

@@ -52,7 +52,7 @@ class TelemetryStore:
         is dropped and counted in `health`.
 
         Raises TypeError for any other object. Raises an error with the number of dropped records, such as
-        OSError or TimeoutError, when the queue is full and nothing could be written for 5 s; until something is
+        OSError or TimeoutError, when the queue is full and nothing could be written for 10 s; until something is
         written again, further records are dropped at once, with the same error.
         """
         if isinstance(rec, _InferenceRecord):
