@@ -70,8 +70,8 @@ struct EnergyResult {
   double energy_joules = kNotMeasured;
   // Energy of the devices for all processes. Where there is a GPU, processor and memory are not included.
   double device_energy_joules = kNotMeasured;
-  // Half-width of the interval: a bound for a counter, for an integral an estimate that 95 of 100 windows
-  // keep. It does not include the sensor's own accuracy.
+  // Half-width of the interval around energy_joules: 95 of 100 windows of simulated loads are within it, with
+  // a counter and without one. It does not include the sensor's own accuracy.
   double uncertainty_joules = kNotMeasured, sensor_accuracy_ratio = kNotMeasured;
   // As energy_joules, by part.
   double gpu_joules = kNotMeasured, cpu_joules = kNotMeasured, dram_joules = kNotMeasured;

@@ -253,8 +253,8 @@ void BindResult(nb::module_& m) {
       .def_ro("device_energy_joules", &R::device_energy_joules,
               "Energy of the devices during the window in joules, regardless of what caused it.")
       .def_ro("uncertainty_joules", &R::uncertainty_joules,
-              "Half-width of the uncertainty interval in joules: a bound for the counter method; for a power "
-              "integral an estimate that holds for 95 of 100 windows.")
+              "Half-width of the uncertainty interval in joules: 95 of 100 windows of simulated loads are "
+              "within it.")
       .def_ro("sensor_accuracy_ratio", &R::sensor_accuracy_ratio,
               "Accuracy that the sensor's vendor states, a ratio; not included in uncertainty_joules.")
       .def_ro("gpu_joules", &R::gpu_joules)

@@ -36,6 +36,22 @@ class Idle(unittest.TestCase):
         self.assertAlmostEqual(result.ticks.mean_power_watts, self.WATTS, delta=1)
         self.assertIn(" J ± ", repr(result))
 
+    def test_each_gpu_and_carbon(self):
+        monitor = gpulens.EnergyMonitor(carbon=360)
+        with monitor.window() as window, monitor.request() as request:
+            self.hold(window, 50)
+        for result in (window.result, request.result):
+            self.assertEqual(list(result.gpu_energy), list(range(8)))
+            self.assertAlmostEqual(sum(result.gpu_energy.values()), result.energy_joules, delta=0.02)
+            self.assertEqual([one.id for one in result.by_device], [one.id for one in monitor.devices[:8]])
+            self.assertEqual({(one.part, one.validity) for one in result.by_device}, {("gpu", "valid")})
+            self.assertGreater(min(result.gpu_energy.values()), 0)
+            self.assertAlmostEqual(result.carbon_grams(), result.energy_joules * 1e-4)
+            self.assertAlmostEqual(result.carbon_grams("WORLD"), result.energy_joules / 3.6e6 * 475)
+        with monitor.request() as request:
+            request.mark("decode")
+        self.assertEqual(request.phase("decode").gpu_energy, {})
+
     def test_shares_add_up_to_what_was_drawn(self):
         monitor = gpulens.EnergyMonitor(share="tokens")
         with monitor.window() as whole:

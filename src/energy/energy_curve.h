@@ -6,16 +6,19 @@
 //
 // With a counter the curve goes through its values and follows the power readings in between; without one it
 // is the integral of power by trapezoids. Many counters are updated only every 20 to 100 ms: a new value was
-// written between the reading before and the one that shows it; the curve puts it in the middle, and the
-// bound uses the ends.
+// written between the reading before and the one that shows it; the curve puts it where the power has drawn
+// what the counter gained. Such a value is also of some time before it was written, the lag, which is learned
+// from the power where that varies.
 //
-// `half_width_joules` is a bound with a counter: energy only grows, and no faster than the device's maximum
-// power. For an integral it is an estimate that assumes the lower, or the higher, of two neighbouring powers
-// all the time between them; loads that change more often than they are read can exceed it, but 95 of 100
-// windows do not (src/sdk/energy/conservation_test.cc). Not thread-safe. No allocation once the rings are
-// full.
+// `half_width_joules` is, with a counter, the narrowest of three: a bound that holds for each possible lag,
+// as energy only grows, and no faster than the device's maximum power; the power's integral, scaled to the
+// counter, where both agree; and the counter's mean power, for loads that are as they were in the last
+// seconds. For an integral it is an estimate that assumes the lower, or the higher, of neighbouring powers
+// all the time between them. 95 of 100 windows of simulated counters and loads are within it
+// (energy_corpus_test.cc). Not thread-safe. No allocation once the rings are full.
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -44,6 +47,45 @@ class CounterStep {
   int64_t longest_ns_ = 0;
   uint32_t sightings_ = 0;
   bool seen_ = false;
+};
+
+// Learns how old the values of a counter are when they are written, from the power read with it: the energy
+// up to a value is that of the power up to so long before. Needs a power that varies, and that is not itself
+// late. Pure.
+class LagFit {
+ public:
+  // The ages compared; a negative one means that the power is later than the counter.
+  static constexpr int64_t kStepNs = 20'000'000, kFirstNs = -60'000'000;
+  static constexpr size_t kAges = 10;
+  using Joules = std::array<double, kAges>;  // by age
+
+  // Takes what the counter gained from one value to the next, what the power gained by each age, what it
+  // would have gained at its mean, and the square of what the times of the readings leave unknown.
+  void Add(double counted, const Joules& drawn, double at_mean_power, double unknown) noexcept;
+  // The counter was reset.
+  void Skip() noexcept { started_ = false; }
+
+  struct Range {
+    int64_t low_ns, high_ns;
+  };
+  // The age is in this range; nothing while the readings do not show it.
+  std::optional<Range> range() const noexcept { return agreed_ >= kAgree ? range_ : std::nullopt; }
+  // How far the counter is from the power at the best age, in joules.
+  double sigma() const noexcept;
+
+ private:
+  struct Series {
+    double level = 0, mean = 0, squares = 0;
+    void Add(double change, bool first) noexcept;
+  };
+  std::array<Series, kAges> ages_{};
+  Series steady_;  // for a constant power
+  double weight_ = 0, unknown_ = 0;
+  bool started_ = false;
+  std::optional<Range> Fit() const noexcept;
+  static constexpr int kAgree = 32;
+  std::optional<Range> range_;
+  int agreed_ = 0;  // for how many values there has been a range
 };
 
 inline double Seconds(int64_t ns) noexcept { return static_cast<double>(ns) * 1e-9; }
@@ -91,13 +133,16 @@ struct CurvePosition {
 class EnergyCurve {
  public:
   static constexpr int64_t kLagUnknown = std::numeric_limits<int64_t>::max();
+  // The oldest that a value of an unknown counter is assumed to be when it is written.
+  static constexpr int64_t kMostLagNs = 100'000'000;
 
   struct Options {
     size_t readings = 1200;                  // kept: a minute at 50 ms
     int64_t longest_gap_ns = 2'000'000'000;  // between two readings; a longer one is a flaw
     double most_watts = std::numeric_limits<double>::infinity();  // maximum power of the device
     double counter_step_joules = 0.001;                           // the counter's resolution
-    // Maximum age of the counter's value; 0: current; kLagUnknown: learnt from frequent readings.
+    // Maximum age of the counter's value; 0: current; kLagUnknown: at most kMostLagNs older than a value that
+    // is written at least every 100 ms, and learnt.
     int64_t counter_lag_ns = 0;
   };
 
@@ -123,6 +168,8 @@ class EnergyCurve {
   std::optional<int64_t> last_ns() const noexcept;     // the latest reading
   std::optional<int64_t> settled_ns() const noexcept;  // earlier positions do not change any more
   size_t size() const noexcept { return ticks_.count; }
+  // The range of ages that values of the counter have when they are written, as far as it is known.
+  LagFit::Range lag() const noexcept { return lag_; }
   SpanMethod method() const noexcept {
     return counted_           ? SpanMethod::kCounter
            : knots_.count > 0 ? SpanMethod::kPowerIntegral
@@ -134,14 +181,27 @@ class EnergyCurve {
   struct Tick {
     int64_t at_ns = 0;
     double watts = kNotMeasured, joules = 0;
+    double change = 0;  // from the power before
+    // What the integral can be off so far, where the power is that of the instant of its reading, and where
+    // it is the mean of the second before.
+    double half_width = 0, late_half_width = 0;
   };
   // A point of the curve, whose value held at some time from `early` to `late`.
   struct Knot {
     int64_t at_ns = 0, early_ns = 0, late_ns = 0;
     double joules = 0, integral_half_width = 0;
+    double misfit = 0;                      // joules up to here that the counter and the power disagree about
+    double off = 0;                         // from the energy of a constant power
     uint32_t flaws = 0;                     // of the pieces up to here
     EnergyFlaw flaw = EnergyFlaw::kNone;    // of the piece that ends here
     EnergyFlaw latest = EnergyFlaw::kNone;  // of the last piece up to here that had one
+  };
+  // How far values are from their mean, over the last few seconds.
+  struct Spread {
+    double mean = 0, square = 0, weight = 0;
+    double Add(double value) noexcept;  // returns how far this one is
+    bool Has(double value) const noexcept;
+    double sigma() const noexcept;
   };
   template <class T>
   struct Ring {
@@ -155,21 +215,40 @@ class EnergyCurve {
     size_t After(int64_t at_ns) const noexcept;
   };
 
+  static constexpr double kMostLateSeconds = 1;
   void AddPower(const SensorReading& reading);
   void AddCounter(const SensorReading& reading);
   void AddIntegral(const SensorReading& reading);
   void AddKnot(const Knot& knot, double piece_joules, EnergyFlaw flaw);
+  int64_t Place(Knot& knot, double gained) const noexcept;
+  void Learn();
   double PowerIntegral(int64_t at_ns) const noexcept;
   double Drawn(const Knot& from, const Knot& to, int64_t at_ns) const noexcept;
   double DrawnSince(const Knot& last, int64_t at_ns) const noexcept;
-  double Scale() const noexcept;
-  void Bound(size_t near, int64_t at_ns, CurvePosition& out) const noexcept;
+  void FindScale() noexcept;
+  struct Interval {
+    double low, high;
+  };
+  Interval Bound(int64_t at_ns, int64_t lag_ns) const noexcept;
+  Interval ByPower(int64_t begin_ns, int64_t end_ns) const noexcept;
+  Interval ByMean(int64_t begin_ns, int64_t end_ns) const noexcept;
 
   const Options options_;
   Ring<Tick> ticks_;
   Ring<Knot> knots_;
   bool counted_ = false, silent_ = false;
   CounterStep step_;
+  LagFit fit_;
+  LagFit::Range lag_;
+  // The power is a mean over so long, or so old, at most.
+  double late_seconds_ = kMostLateSeconds;
+  int64_t lag_ns_ = 0;        // the curve is that of values so old; follows the middle of the range slowly
+  double slewed_joules_ = 0;  // since the last knot
+  // Joules of the counter per joule of the power, as the two sensors differ by some percent, and how far it
+  // can be off; infinite: unknown.
+  double scale_ = 1, scale_half_width_ = std::numeric_limits<double>::infinity();
+  Spread joules_off_, watts_off_;
+  double level_ = 0;  // of the counter above the energy of its mean power
   double last_counter_ = kNotMeasured;
   int64_t counter_read_ns_ = 0,
           counter_queried_ns_ = 0;  // when its last reading came back, and when it began

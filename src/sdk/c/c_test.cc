@@ -90,7 +90,14 @@ TEST(CFace, WindowIsValidOrHasAReason) {
     gpulens_window_tokens(window, 7);
     gpulens_energy energy{};
     energy.size = sizeof energy;
+    double devices[64] = {};
+    energy.device_joules = devices;
+    energy.device_capacity = 64;
     const int code = gpulens_window_end(window, &energy);
+    EXPECT_EQ(energy.device_joules, devices);
+    double sum = 0;
+    for (size_t i = 0; i < energy.device_count; ++i) sum += devices[i];
+    EXPECT_TRUE(code != GPULENS_OK || std::abs(sum - energy.energy_joules) < 1e-6);
     EXPECT_EQ(code == GPULENS_OK, energy.validity == GPULENS_VALID);
     EXPECT_TRUE(code != GPULENS_OK || energy.energy_joules >= 0);
     EXPECT_TRUE(energy.validity != GPULENS_NO_DEVICE || std::isnan(energy.energy_joules)) << "never 0";

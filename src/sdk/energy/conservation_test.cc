@@ -68,7 +68,10 @@ class Load {
         fixture_.engine->Round(true);
         ++next;
       }
-      if (tick == begin) cover_ = Begin();
+      if (tick == begin) {
+        whole_ = fixture_.Begin(false);
+        cover_ = Begin();
+      }
       if (tick > begin && tick < end) Change();
       if (tick == end) EndAll();
     }
@@ -84,6 +87,8 @@ class Load {
     }
     return sum;
   }
+  // Energy of the devices meanwhile.
+  EnergyResult Whole() { return fixture_.End(whole_); }
   size_t size() const { return all_.size(); }
 
  private:
@@ -105,12 +110,13 @@ class Load {
   void EndAll() {
     for (WindowSlot* one : open_) one->End(fixture_.engine->Now());
     cover_->End(fixture_.engine->Now());
+    whole_->End(fixture_.engine->Now());
     open_.clear();
   }
 
   Fixture& fixture_;
   std::mt19937& random_;
-  WindowSlot* cover_ = nullptr;
+  WindowSlot *cover_ = nullptr, *whole_ = nullptr;
   std::vector<WindowSlot*> all_, open_;
 };
 
@@ -183,8 +189,8 @@ RC_GTEST_PROP(Conservation, SharesOfSeveralBoardsAreTheirCounters, (uint32_t see
   RC_ASSERT(std::abs(load.Sum() - counted) < kMillijoule);
 }
 
-// Counters like those of GPUs, updated every 20 to 110 ms. A new value applies halfway between the reading
-// that reports it and the one before; from one such time to another the requests' shares add up to the count.
+// Counters like those of GPUs, updated every 20 to 110 ms: the requests' shares add up to the energy of the
+// devices, also by device, and that is within its bound of what they drew.
 RC_GTEST_PROP(Conservation, SharesAreWhatCountersThatAreWrittenSlowlyCounted, (uint32_t seed, bool tokens)) {
   std::mt19937 random(seed);
   Fixture fixture;
@@ -194,9 +200,16 @@ RC_GTEST_PROP(Conservation, SharesAreWhatCountersThatAreWrittenSlowlyCounted, (u
   fixture.Start(By(tokens));
   const int64_t from = 2 * step, until = kLength / step * step - 2 * step;
   Load load(fixture, random);
-  load.Run(Every(kRead), from - kRead / 2, until - kRead / 2, [](int64_t) {});
+  load.Run(Every(kRead), from, until, [](int64_t) {});
   RC_ASSERT(load.size() > 20);
-  RC_ASSERT(std::abs(load.Sum() - (boards.Counters(until) - boards.Counters(from))) < kMillijoule);
+  const EnergyResult whole = load.Whole();
+  RC_ASSERT(whole.valid());
+  RC_ASSERT(std::abs(load.Sum() - whole.energy_joules) < kMillijoule);
+  RC_ASSERT(std::abs(whole.energy_joules - boards.Truth(from, until)) <=
+            whole.uncertainty_joules + kMillijoule);
+  double by_device = 0;
+  for (const EnergyOfDevice& one : whole.by_device) by_device += one.energy_joules;
+  RC_ASSERT(std::abs(by_device - whole.energy_joules) < kMillijoule);
 }
 
 // Packages and a memory in a tree of RAPL, whose counters of microjoules wrap around.

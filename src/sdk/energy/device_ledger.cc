@@ -141,7 +141,7 @@ double DeviceLedger::AddDevice(size_t track, const DeviceEdge& begin, const Devi
   return added.energy_joules = std::max(0.0, end.joules - begin.joules);
 }
 
-// A request has of each device what it has of all: its share changes with the requests beside it, not with
+// A request has of each device what it has of all: its share changes with the other requests, not with
 // the device.
 void DeviceLedger::FillDevices(const WindowSlot& slot, int64_t end_ns, EnergyResult& out) const {
   const bool begun = !slot.device_begins.empty(), ended = !slot.device_ends.empty();

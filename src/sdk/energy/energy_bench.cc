@@ -69,7 +69,11 @@ void SettleHundredRequests(benchmark::State& state) {
   ManualClock clock;
   auto source = std::make_shared<FakeSource>(clock, EnergyVendor::kNvidia);
   for (int i = 0; i < 8; ++i) {
-    source->AddGpu("GPU-" + std::to_string(i), [](int64_t ns) {
+    EnergyDevice device;
+    device.id = "GPU-" + std::to_string(i);
+    device.most_watts = 700;
+    device.counter_lag = Duration(state.range(0));
+    source->Add(device, [](int64_t ns) {
       EnergyReading reading;
       reading.watts = 300;
       reading.joules = 300 * SecondsOf(ns);
@@ -90,7 +94,8 @@ void SettleHundredRequests(benchmark::State& state) {
     engine.Round(true);
   }
 }
-BENCHMARK(SettleHundredRequests);
+// With counters of the instant, and with counters whose lag is learned.
+BENCHMARK(SettleHundredRequests)->Arg(0)->Arg(-1);
 
 // Cost of the sampler: "cpu_per_second" is that of the whole process, which does nothing else.
 void SamplerOfEightGpus(benchmark::State& state) {

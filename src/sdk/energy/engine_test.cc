@@ -39,6 +39,61 @@ FakeSource::Reads Counts(std::vector<double> joules) {
   return Script(std::move(readings));
 }
 
+TEST(Engine, AResultHasTheEnergyOfEachDevice) {
+  Fixture two;
+  two.source->AddGpu("GPU-0", Counts({2, 5, 6})).AddGpu("GPU-1", Counts({3, 7, 9}));
+  two.Start();
+  WindowSlot *const window = two.Begin(), *const a = two.Begin(true), *const b = two.Begin(true);
+  two.Pass(seconds(1), seconds(1));
+  EnergyResult result = two.End(window);
+  ASSERT_EQ(result.by_device.size(), 2u);
+  EXPECT_EQ(result.by_device[0].id, "GPU-0");
+  EXPECT_EQ(result.by_device[1].validity, EnergyValidity::kValid);
+  EXPECT_NEAR(result.by_device[0].energy_joules, 3, 1e-9);
+  EXPECT_NEAR(result.by_device[1].energy_joules, 4, 1e-9);
+  for (WindowSlot* half : {a, b}) {
+    result = two.End(half);
+    EXPECT_NEAR(result.by_device[0].energy_joules, 1.5, 1e-9);
+    EXPECT_NEAR(result.by_device[1].energy_joules, 2, 1e-9);
+  }
+}
+
+// Longer ago than the curves reach: each device's energy at the begin is kept with the window.
+TEST(Engine, TheEnergyOfEachDeviceOutlivesTheHistory) {
+  Fixture one;
+  one.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 100 * SecondsOf(ns);
+    return reading;
+  });
+  EnergyOptions options;
+  options.history = seconds(1);
+  one.Start(options);
+  WindowSlot* const window = one.Begin();
+  one.Pass(seconds(400));
+  const EnergyResult result = one.End(window);
+  ASSERT_EQ(result.by_device.size(), 1u);
+  EXPECT_EQ(result.by_device[0].validity, EnergyValidity::kValid);
+  EXPECT_NEAR(result.by_device[0].energy_joules, 40'000, 0.1);
+  EXPECT_NEAR(result.by_device[0].energy_joules, result.energy_joules, 1e-6);
+}
+
+TEST(Engine, OneDevicesResetLeavesTheOtherKnown) {
+  Fixture two;
+  two.source->AddGpu("GPU-0", Counts({2, 5, 6})).AddGpu("GPU-1", Counts({3, 1, 9}));
+  two.Start();
+  WindowSlot* const window = two.Begin();
+  two.Pass(seconds(2), seconds(1));
+  const EnergyResult result = two.End(window);
+  EXPECT_EQ(result.validity, EnergyValidity::kCounterReset);
+  EXPECT_TRUE(std::isnan(result.energy_joules));
+  ASSERT_EQ(result.by_device.size(), 2u);
+  EXPECT_NEAR(result.by_device[0].energy_joules, 4, 1e-9);
+  EXPECT_EQ(result.by_device[0].validity, EnergyValidity::kValid);
+  EXPECT_EQ(result.by_device[1].validity, EnergyValidity::kCounterReset);
+  EXPECT_TRUE(std::isnan(result.by_device[1].energy_joules));
+}
+
 TEST(Engine, CountersAreDifferencesOfTheirReadings) {
   Fixture one;
   one.source->AddGpu("GPU-0", Counts({5, 8}));

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <condition_variable>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
+#include <vector>
 
 #include <gpulens/energy.h>
 
@@ -51,6 +53,57 @@ EnergyMonitor MonitorOf(std::shared_ptr<EnergySource> source, Share share = Shar
   options.interval = 5ms;
   options.sources = {std::move(source)};
   return EnergyMonitor(std::move(options));
+}
+
+TEST(EnergyMonitor, SyncIsCalledBeforeBothEdges) {
+  EnergyMonitor monitor = MonitorOf(SteadyGpu(200));
+  std::vector<steady_clock::time_point> calls;
+  EnergyWindow window = monitor.Window([&] {
+    ::poll(nullptr, 0, 20);
+    calls.push_back(steady_clock::now());
+  });
+  const auto begun = steady_clock::now();
+  ASSERT_EQ(calls.size(), 1u);
+  const EnergyResult result = window.result();
+  ASSERT_EQ(calls.size(), 2u);
+  static_cast<void>(window.result());
+  EXPECT_EQ(calls.size(), 2u) << "once for each edge";
+  EXPECT_GE(result.duration, calls[1] - begun) << "what the program waited for is in the window";
+  EXPECT_LE(result.duration, calls[1] - calls[0] + 1s);
+  EXPECT_TRUE(result.valid()) << result.reason;
+  {
+    EnergyWindow dropped = monitor.Request([&] { calls.clear(); });
+  }
+  EXPECT_TRUE(calls.empty()) << "a destructor does not wait";
+}
+
+TEST(EnergyMonitor, ASyncThatThrowsLosesNoWindow) {
+  EnergyMonitor monitor = MonitorOf(SteadyGpu(200));
+  EnergyWindow window = monitor.Window([] { throw std::runtime_error("the device is gone"); });
+  const EnergyResult result = window.result(1s);
+  EXPECT_TRUE(result.valid());
+  EXPECT_NE(result.reason.find("sync failed at the end"), std::string::npos) << result.reason;
+  EXPECT_NE(result.reason.find("the device is gone"), std::string::npos) << result.reason;
+}
+
+TEST(EnergyMonitor, CarbonIsThatOfTheEnergy) {
+  EXPECT_NEAR(*CarbonIntensity("DE"), *CarbonIntensity("deu"), 0);
+  EXPECT_NEAR(*CarbonIntensity("WORLD"), 475, 0);
+  EXPECT_GT(*CarbonIntensity("aws/eu-central-1"), 0);
+  EXPECT_EQ(CarbonIntensity("Atlantis").error().code, Code::kInvalidArgument);
+  EXPECT_FALSE(CarbonIntensity("").ok());
+  EnergyOptions options;
+  options.sources = {SteadyGpu(200)};
+  options.carbon_grams_per_kwh = 360;
+  EnergyMonitor monitor(options);
+  const EnergyResult result = monitor.Window().result(1s);
+  ASSERT_TRUE(result.valid()) << result.reason;
+  EXPECT_NEAR(result.carbon_grams(), result.energy_joules * 1e-4, 1e-12);
+  EXPECT_NEAR(result.carbon_grams(720), result.energy_joules * 2e-4, 1e-12);
+  EXPECT_TRUE(std::isnan(EnergyResult{}.carbon_grams(720))) << "of an unknown energy";
+  EnergyResult unknown = result;
+  unknown.carbon_grams_per_kwh = kNotMeasured;
+  EXPECT_TRUE(std::isnan(unknown.carbon_grams()));
 }
 
 TEST(EnergyMonitor, MeasuresWindowsInRealTime) {
