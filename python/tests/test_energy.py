@@ -149,12 +149,12 @@ class Sync(unittest.TestCase):
             Device=lambda: types.SimpleNamespace(synchronize=lambda: self.calls.append("cupy")))
         before = sys.modules.get(name)
         sys.modules[name] = module
-        self.addCleanup(lambda: sys.modules.pop(name) if before is None else sys.modules.__setitem__(name, before))
+        self.addCleanup(lambda: sys.modules.pop(name, None) if before is None else sys.modules.__setitem__(name, before))
 
     def absent(self, name):
         before = sys.modules.get(name)
         sys.modules[name] = None  # as Python marks a module that cannot be imported
-        self.addCleanup(lambda: sys.modules.pop(name) if before is None else sys.modules.__setitem__(name, before))
+        self.addCleanup(lambda: sys.modules.pop(name, None) if before is None else sys.modules.__setitem__(name, before))
 
     def test_a_function_is_called_before_both_edges(self):
         with self.monitor.window(sync=lambda: self.calls.append(time.monotonic())) as window:

@@ -97,7 +97,7 @@ std::vector<CorpusBoard> CorpusBoards() {
     out.push_back({named(step, lag, ", step ±40 %"), step, lag, CorpusFault::kJitter});
     out.push_back({named(step, lag, ", reset every 7 s"), step, lag, CorpusFault::kReset});
     out.push_back({named(step, lag, ", wraps at 2000 J"), step, lag, CorpusFault::kWrap});
-    out.push_back({named(step, lag, ", stands still for 1.2 s of 6"), step, lag, CorpusFault::kFrozen});
+    out.push_back({named(step, lag, ", frozen for 1.2 s of 6"), step, lag, CorpusFault::kFrozen});
     out.push_back({named(step, lag, ", power a mean of 1 s"), step, lag, CorpusFault::kNone, 1000});
   }
   out.push_back({"no counter", 0, 0});
