@@ -1,38 +1,103 @@
-# The installed files, and the .deb and tar.gz that `./dev package` makes of them.
+# The installed files, and the packages that `./dev package` makes of them: gpulens, and gpulens-dev with the SDK (cmake/Sdk.cmake),
+# each as .deb, .rpm and tar.gz. Files that are made of others (notices, manual page) are in build/release/package, where
+# tools/package_files.py writes them; `cmake --install` leaves those out.
 include_guard()
 include(GNUInstallDirs)
+set(made ${CMAKE_BINARY_DIR}/package)
 
 install(TARGETS gpulens RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT program)
-install(FILES deploy/gpulens.service DESTINATION lib/systemd/system COMPONENT program)
-install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT program)
+install(FILES deploy/gpulens.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
 # Tests of a machine with a GPU: ctest --test-dir share/gpulens/tests -L gpu
 install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
         FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake")
-# A file of the machine: only the .deb brings it, `cmake --install` and the tar.gz do not.
-install(FILES deploy/gpulens.yaml DESTINATION /etc/gpulens COMPONENT machine EXCLUDE_FROM_ALL)
-install(FILES deploy/gpulens.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
+install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT source)
+# The unit names the place of the program; tar.gz is for /usr/local.
+file(READ deploy/gpulens.service unit)
+string(REPLACE /usr/bin/gpulens ${CMAKE_INSTALL_FULL_BINDIR}/gpulens unit "${unit}")
+file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/unit/gpulens.service CONTENT "${unit}" @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/unit/gpulens.service DESTINATION lib/systemd/system COMPONENT local)
 
+# What every package has, and what only some have: cmake/PackageFormat.cmake chooses.
+install(FILES ${made}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
+install(FILES ${made}/gpulens.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT documents EXCLUDE_FROM_ALL)
+install(DIRECTORY ${made}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
+install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
+install(FILES deploy/gpulens.yaml DESTINATION /etc/gpulens COMPONENT machine EXCLUDE_FROM_ALL)
+install(FILES deploy/gpulens.service DESTINATION lib/systemd/system COMPONENT unit EXCLUDE_FROM_ALL)
+install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licenses EXCLUDE_FROM_ALL)
+install(FILES ${made}/copyright-dev DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev RENAME copyright COMPONENT sdk_documents EXCLUDE_FROM_ALL)
+install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev COMPONENT sdk_debian EXCLUDE_FROM_ALL)
+install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev COMPONENT sdk_licenses EXCLUDE_FROM_ALL)
+install(FILES tests/install/CMakeLists.txt tests/install/consumer.c tests/install/consumer.cc tests/install/consumer_otlp.cc
+        tests/install/consumer_ring.cc tests/install/consumer_store.c tests/install/consumer_store.cc
+        DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev/examples COMPONENT sdk_documents EXCLUDE_FROM_ALL)
+
+set(summary "telemetry of a GPU machine and the LLM engines on it")
+set(description "One agent that reads the host, its GPUs and the engines that serve on it,
+rates the quality of each number, and serves them to Prometheus and
+WebSocket clients on the loopback address.")
+set(sdk_summary "C++ and C SDK of gpulens")
+set(sdk_description "Headers, a static library, and files for CMake and pkg-config, to measure
+inference, training and energy in a program and to export metrics from it.")
 set(CPACK_PACKAGE_NAME gpulens)
-set(CPACK_PACKAGE_VENDOR gpulens)
-set(CPACK_PACKAGE_CONTACT "the gpulens project <gpulens@localhost>")
-set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "telemetry of a GPU machine and the LLM engines on it")
-set(CPACK_PACKAGE_DESCRIPTION "One agent that reads the host, its GPUs and the engines that serve on it,
-rates the quality of each number, and serves them to Prometheus and WebSocket clients on the loopback address.")
+set(CPACK_PACKAGE_VENDOR "gpulens developers")
+set(CPACK_PACKAGE_CONTACT "gpulens developers <maintainers@gpulens.invalid>")
 set(CPACK_RESOURCE_FILE_LICENSE ${CMAKE_SOURCE_DIR}/LICENSE)
 set(CPACK_STRIP_FILES TRUE)
 set(CPACK_MONOLITHIC_INSTALL FALSE)
-set(CPACK_COMPONENTS_GROUPING ALL_COMPONENTS_IN_ONE)
+set(CPACK_COMPONENTS_GROUPING ONE_PER_GROUP)
 set(CPACK_INCLUDE_TOPLEVEL_DIRECTORY TRUE)
+set(CPACK_PRE_BUILD_SCRIPTS ${CMAKE_SOURCE_DIR}/cmake/StripArchives.cmake)
+foreach(component PROGRAM UNIT DOCUMENTS DEBIAN MACHINE LOCAL LICENSES)
+  set(CPACK_COMPONENT_${component}_GROUP gpulens)
+  set(CPACK_COMPONENT_SDK_${component}_GROUP dev)
+endforeach()
+set(CPACK_COMPONENT_SDK_GROUP dev)
 
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION TRUE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_PACKAGE_SECTION net)
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libc6 (>= 2.36)")
-set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA
+set(CPACK_DEBIAN_GPULENS_PACKAGE_NAME gpulens)
+set(CPACK_DEBIAN_GPULENS_PACKAGE_SECTION net)
+set(CPACK_DEBIAN_GPULENS_DESCRIPTION "${summary}\n${description}")
+# libcrypt is opened at run time: docs/adr/0047-libcrypt-at-run-time.md. The helpers of the maintainer scripts are of init-system-helpers.
+set(CPACK_DEBIAN_GPULENS_PACKAGE_DEPENDS "libc6 (>= 2.34), libcrypt1, init-system-helpers (>= 1.54~)")
+set(CPACK_DEBIAN_GPULENS_PACKAGE_CONTROL_EXTRA
   ${CMAKE_SOURCE_DIR}/deploy/debian/conffiles ${CMAKE_SOURCE_DIR}/deploy/debian/postinst
   ${CMAKE_SOURCE_DIR}/deploy/debian/prerm ${CMAKE_SOURCE_DIR}/deploy/debian/postrm)
-set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION TRUE)
+set(CPACK_DEBIAN_DEV_PACKAGE_NAME gpulens-dev)
+set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEV_DESCRIPTION "${sdk_summary}\n${sdk_description}")
+set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
+    "libc6-dev, libdeflate-dev, libnghttp2-dev, libsqlite3-dev, libssl-dev, libyaml-cpp-dev, libzstd-dev")
+
+set(CPACK_RPM_COMPONENT_INSTALL TRUE)
+set(CPACK_RPM_MAIN_COMPONENT gpulens)
+set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+set(CPACK_RPM_PACKAGE_LICENSE "Apache-2.0")
+set(CPACK_RPM_GPULENS_PACKAGE_SUMMARY ${summary})
+set(CPACK_RPM_GPULENS_PACKAGE_DESCRIPTION ${description})
+set(CPACK_RPM_GPULENS_USER_FILELIST "%config(noreplace) /etc/gpulens/gpulens.yaml")
+set(CPACK_RPM_GPULENS_POST_INSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/post)
+set(CPACK_RPM_GPULENS_PRE_UNINSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/preun)
+set(CPACK_RPM_GPULENS_POST_UNINSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/postun)
+set(CPACK_RPM_DEV_PACKAGE_NAME gpulens-devel)
+set(CPACK_RPM_DEV_PACKAGE_SUMMARY ${sdk_summary})
+set(CPACK_RPM_DEV_PACKAGE_DESCRIPTION ${sdk_description})
+set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /etc /lib /lib/systemd /lib/systemd/system /usr/lib/systemd /usr/lib/systemd/system
+  /usr/share/man /usr/share/man/man1 /usr/lib/cmake /usr/share/pkgconfig)
+# Times and the host in an .rpm are the commit's and none.
+set(CPACK_RPM_SPEC_MORE_DEFINE "%define use_source_date_epoch_as_buildtime 1
+%define clamp_mtime_to_source_date_epoch 1
+%define _buildhost localhost
+%define _build_id_links none
+%define __os_install_post %{nil}")
+
 string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" system)
 set(CPACK_PACKAGE_FILE_NAME gpulens-${PROJECT_VERSION}-${system})
+set(CPACK_ARCHIVE_GPULENS_FILE_NAME gpulens-${PROJECT_VERSION}-${system})
+set(CPACK_ARCHIVE_DEV_FILE_NAME gpulens-dev-${PROJECT_VERSION}-${system})
 # Components and prefix of a format are set when it is made.
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/PackageFormat.cmake)
 include(CPack)
+cpack_add_component_group(gpulens)
+cpack_add_component_group(dev)

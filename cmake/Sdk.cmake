@@ -36,6 +36,13 @@ install(DIRECTORY include/gpulens DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPON
         FILES_MATCHING PATTERN "*.h")
 install(FILES ${CMAKE_BINARY_DIR}/sdk/gpulensConfig.cmake ${CMAKE_BINARY_DIR}/sdk/gpulensConfigVersion.cmake
         DESTINATION ${sdk_cmake} COMPONENT sdk EXCLUDE_FROM_ALL)
+# For pkg-config, which looks in share/pkgconfig on every distribution.
+set(pc_libraries)
+foreach(library ${GPULENS_SDK_SYSTEM})
+  string(APPEND pc_libraries " -l${library}")
+endforeach()
+configure_file(cmake/gpulens.pc.in ${CMAKE_BINARY_DIR}/sdk/gpulens.pc @ONLY)
+install(FILES ${CMAKE_BINARY_DIR}/sdk/gpulens.pc DESTINATION ${CMAKE_INSTALL_DATADIR}/pkgconfig COMPONENT sdk EXCLUDE_FROM_ALL)
 
 # A foreign project that is built against an installation.
 if(GPULENS_TESTS AND NOT GPULENS_SANITIZE)

@@ -34,6 +34,11 @@ foreach(name telemetrygen prometheus3)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 300 RESOURCE_LOCK peers_${name}
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The packages, and what is in them; in bare systems that tools/prepare_roots.sh makes. Each packs build/release once or twice.
+foreach(name packages bare_roots)
+  add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
+  set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 1200 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
 foreach(name triton mooncake litellm dynamo llama_cpp)

@@ -14,7 +14,8 @@ reported, and its tests skip with the reason.
 With --engines it runs those of real serving engines alone, or of the engines NAME: Triton and Mooncake, as
 everywhere, and those that take long to fetch or to build: llama.cpp, Dynamo, LiteLLM.
 With --peers it runs those of other programs that take long to build or to fetch: a Prometheus that knows OTLP and remote
-write 2.0, telemetrygen, and ClickHouse's engine (chdb, 1 GB in build/chdb).
+write 2.0, telemetrygen, and ClickHouse's engine (chdb, 1 GB in build/chdb); and those of the packages, which lintian reads and which
+are installed in bare systems (build/roots, 1 GB; needs root).
 With --soak it runs the kill test of docs/reliability.md for MINUTES (10), with two kills a minute; GPULENS_SOAK_SEED
 repeats the plan of an earlier run.
 With --pythons it installs the Python package's wheels without a compiler, and runs its tests, with each Python 3.9 to 3.14 that is
@@ -43,11 +44,11 @@ Stages: $(check_stages | tr '\n' ' ')
 Builds one fuzzer and runs it for SECONDS (default 60) from the seeds next to it. New inputs stay in
 build/fuzz/TARGET; an input that fails is left there, too. Without TARGET: lists them." ;;
   package) echo "./dev package [program | wheel]
-program: builds the program alone, without tests, and leaves dist/gpulens_VERSION_ARCH.deb and dist/gpulens-VERSION-linux-ARCH.tar.gz, after a look at
-the program in them: it may need glibc 2.34 or older and no other library.
+program: builds the program and the SDK's archive, without tests, and leaves in dist/ the packages gpulens and gpulens-dev as .deb, .rpm and
+tar.gz, after a look at the program in them: it may need glibc 2.34 or older and no other library.
 wheel: leaves the Python package's wheels and its sdist, dist/gpulens-VERSION*.whl and dist/gpulens-VERSION.tar.gz. The wheels, too, need
 glibc 2.34 or older and no other library. They are made with the Pythons that are on PATH, pyenv's or in build/pythons.
-Without a word it makes both. The archives' times are the commit's, or SOURCE_DATE_EPOCH." ;;
+Without a word it makes both. Times in the archives are the commit's, or SOURCE_DATE_EPOCH, so that the same commit gives the same bytes." ;;
   clean) echo "./dev clean
 Removes build/ and dist/, nothing else." ;;
   esac

@@ -1,17 +1,28 @@
 #!/usr/bin/env bash
-# Makes dist/*.deb and dist/*.tar.gz from build/release and looks at the program inside the .deb.
+# Makes gpulens and gpulens-dev as .deb, tar.gz and, where there is rpmbuild, .rpm from build/release, and looks at the program in the
+# .deb. Usage: tools/package.sh [FOLDER], by default dist/.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
-[[ -x build/release/gpulens ]] || { echo "package: no build/release/gpulens; run  ./dev build" >&2; exit 1; }
+out=$(realpath -m "${1:-dist}")
+work=build/package
+[[ -x build/release/gpulens && -e build/release/libgpulens_sdk.a ]] || { echo "package: not built; run  ./dev package" >&2; exit 1; }
 # The time that archives have is the commit's, so that the same commit gives the same bytes.
-if [[ -z ${SOURCE_DATE_EPOCH:-} ]] && epoch=$(git log -1 --format=%ct 2>/dev/null); then export SOURCE_DATE_EPOCH=$epoch; fi
-rm -rf dist/*.deb dist/*-linux-*.tar.gz build/package
-mkdir -p dist build/package
-for generator in DEB TGZ; do
-  cpack --config build/release/CPackConfig.cmake -G "$generator" -B build/package >build/package/log 2>&1 ||
-    { cat build/package/log >&2; exit 1; }
+if [[ -z ${SOURCE_DATE_EPOCH:-} ]]; then
+  SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null) || { echo "package: no commit; set SOURCE_DATE_EPOCH" >&2; exit 1; }
+fi
+export SOURCE_DATE_EPOCH
+rm -rf "$work"
+mkdir -p "$out" "$work"
+rm -f "$out"/gpulens*.deb "$out"/gpulens*-linux-*.tar.gz "$out"/gpulens*.rpm # not those of the Python package
+python3 tools/package_files.py build/release "$SOURCE_DATE_EPOCH"
+generators=(DEB TGZ)
+if command -v rpmbuild >/dev/null; then generators+=(RPM); else echo "  no .rpm: rpmbuild is not here (Debian: rpm)"; fi
+for generator in "${generators[@]}"; do
+  # cpack gives files the permissions of the installation, but folders those of the umask.
+  (umask 022 && cpack --config build/release/CPackConfig.cmake -G "$generator" -B "$work") >"$work/log" 2>&1 ||
+    { cat "$work/log" >&2; exit 1; }
 done
-mv build/package/*.deb build/package/*.tar.gz dist/
-dpkg -x dist/*.deb build/package/unpacked
-tools/verify_binary.sh build/package/unpacked/usr/bin/gpulens
-find dist -type f -printf '%p %s\n' | sort | awk '{printf "  %s  %.1f MB\n", $1, $2 / 1e6}'
+find "$work" -maxdepth 1 \( -name '*.deb' -o -name '*.tar.gz' -o -name '*.rpm' \) -exec mv -t "$out" {} +
+dpkg -x "$out"/gpulens_*.deb "$work/unpacked"
+tools/verify_binary.sh "$work/unpacked/usr/bin/gpulens"
+find "$out" -maxdepth 1 \( -name '*.deb' -o -name '*-linux-*.tar.gz' -o -name '*.rpm' \) -printf '%f %s\n' | sort | awk '{printf "  %s  %.1f MB\n", $1, $2 / 1e6}'

@@ -3,10 +3,12 @@
 # shellcheck shell=bash disable=SC2034
 
 BUILD_PACKAGES=(g++ cmake ninja-build mold ccache pkg-config libssl-dev libyaml-cpp-dev libcli11-dev
-  libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev zlib1g-dev libsqlite3-dev
+  libdeflate-dev libzstd-dev libsnappy-dev libprotozero-dev libnghttp2-dev libsqlite3-dev
   libgtest-dev libgmock-dev libbenchmark-dev librapidcheck-dev python3 boost)
 CLANG_PACKAGES=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev llvm-19 lld-19)
 TEST_PACKAGES=(curl python3-venv python3-dev go)
+PACKAGE_PACKAGES=(rpm)
+PEERS_PACKAGES=(debootstrap lintian cpio)
 # Two are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
 # and "go" a toolchain from anywhere. named() returns the package on this system.
 BOOSTS=(libboost1.81-dev libboost1.83-dev libboost-dev)

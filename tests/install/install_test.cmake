@@ -54,6 +54,18 @@ foreach(line "ring_kernel_messages_processed_total{ring_kernel_id=\"square\"} 1"
   endif()
 endforeach()
 
+# The archive calls nothing of glibc that is newer than 2.34.
+find_program(OBJDUMP objdump)
+if(OBJDUMP)
+  foreach(program consumer consumer_c consumer_otlp consumer_ring consumer_store consumer_store_c)
+    run(${OBJDUMP} -T ${work}/build/${program})
+    string(REGEX MATCH "[^\n]*GLIBC_2\\.(3[5-9]|[4-9][0-9])[^\n]*" newer "${output}")
+    if(newer)
+      message(FATAL_ERROR "${program} needs a newer glibc: ${newer}")
+    endif()
+  endforeach()
+endif()
+
 # A program has the libraries of what it names, and no others.
 find_program(READELF readelf)
 if(READELF)

@@ -1,0 +1,157 @@
+"""What is in the packages, and that the same commit gives the same bytes."""
+import gzip
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+import packing
+
+sys.path.insert(0, str(packing.ROOT / "tools"))
+import notices  # noqa: E402
+
+
+def unpacked(pattern, to):
+    """Unpacks a package: the folder is / of a .deb or .rpm, /usr/local of a tar.gz."""
+    file = packing.package(pattern)
+    if file.suffix == ".deb":
+        packing.run("dpkg", "-x", file, to)
+    elif file.suffix == ".rpm":
+        with subprocess.Popen(["rpm2cpio", str(file)], stdout=subprocess.PIPE) as archive:
+            packing.run("cpio", "-idm", "--quiet", stdin=archive.stdout, cwd=to)
+    else:
+        packing.run("tar", "-xzf", file, "-C", to, "--strip-components=1")
+    return pathlib.Path(to)
+
+
+class Packages(unittest.TestCase):
+    def folder(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        return folder.name
+
+    def every(self):
+        """(name, unpacked folder, its prefix) of each package."""
+        for pattern, prefix in (
+            ("gpulens_*.deb", "usr"),
+            ("gpulens-dev_*.deb", "usr"),
+            ("gpulens-[0-9]*.tar.gz", ""),
+            ("gpulens-dev-*.tar.gz", ""),
+            *((("gpulens-[0-9]*.rpm", "usr"), ("gpulens-devel-*.rpm", "usr")) if shutil.which("rpmbuild") and shutil.which("cpio") else ()),
+        ):
+            with self.subTest(package=pattern):
+                root = unpacked(pattern, self.folder())
+                yield pattern, root, root / prefix
+
+    def test_the_same_commit_gives_the_same_bytes(self):
+        first, second = packing.packages(), packing.packages("second")
+        names = sorted(path.name for path in first.iterdir())
+        self.assertEqual(names, sorted(path.name for path in second.iterdir()))
+        self.assertGreaterEqual(len(names), 4)
+        for name in names:
+            with self.subTest(package=name):
+                self.assertTrue((first / name).read_bytes() == (second / name).read_bytes(), "the bytes differ")
+
+    def test_lintian_finds_nothing(self):
+        if not shutil.which("lintian"):
+            self.skipTest("no lintian here")
+        for pattern in ("gpulens_*.deb", "gpulens-dev_*.deb"):
+            found = packing.run("lintian", packing.package(pattern), check=False)
+            self.assertEqual([line for line in found.splitlines() if re.match("[EW]: ", line)], [])
+
+    def test_each_has_the_notices_of_what_is_in_it(self):
+        for pattern, _, prefix in self.every():
+            dev = "-dev" in pattern
+            text = (prefix / "share/doc" / ("gpulens-dev" if dev else "gpulens") / "copyright").read_text()
+            inside = notices.packages(str(packing.BUILD), "gpulens_sdk" if dev else "gpulens")
+            self.assertIn("libssl-dev", inside)
+            for name in inside:
+                self.assertRegex(text, rf"(?m)^{re.escape(name)}\b|, {re.escape(name)}\b")
+            self.assertIn("Permission is hereby granted, free of charge", text)
+            if not pattern.endswith(".deb"):
+                # Elsewhere nothing is in /usr/share/common-licenses.
+                folder = prefix / "share/doc" / ("gpulens-dev" if dev else "gpulens") / "licenses"
+                self.assertIn("Apache License", (folder / "Apache-2.0").read_text())
+
+    def test_the_program_has_nothing_under_the_lgpl(self):
+        self.assertNotIn("libcrypt-dev", notices.packages(str(packing.BUILD), "gpulens"))
+
+    def test_docs_list_what_is_inside(self):
+        text = (packing.ROOT / "docs/dependencies.md").read_text()
+        table = text.split("## In the shipped program")[1].split("\n## ")[0]
+        listed = set(re.findall(r"^\| `(lib[a-z0-9+.-]+)`", table, re.MULTILINE))
+        inside = {
+            re.sub(r"boost1\.\d+-dev", "boost-dev", name)
+            for name in notices.packages(str(packing.BUILD), "gpulens")
+            if not notices.RUNTIME.match(name)
+        }
+        self.assertEqual({re.sub(r"boost1\.\d+-dev", "boost-dev", name) for name in listed}, inside)
+
+    def test_links_lead_to_packed_files(self):
+        pages = 0
+        for _, root, _ in self.every():
+            for page in root.rglob("*.md"):
+                pages += 1
+                for target in re.findall(r"\]\(([^)#\s]+)[^)\s]*\)", page.read_text()):
+                    if not re.match("[a-z]+:", target):
+                        self.assertTrue((page.parent / target).exists(), f"{page.relative_to(root)}: {target}")
+        self.assertGreater(pages, 100)
+
+    def test_the_manual_page_has_every_command(self):
+        for pattern, _, prefix in self.every():
+            if "-dev" in pattern:
+                continue
+            with gzip.open(prefix / "share/man/man1/gpulens.1.gz", "rt") as file:
+                text = file.read()
+            for words in ("agent", "config check", "telemetry stats", "sim record"):
+                self.assertIn(f'.SS "gpulens {words}"', text)
+            self.assertIn("\\-\\-http\\-listen", text)
+
+    def test_units_name_the_place_of_the_program(self):
+        for pattern, root, prefix in self.every():
+            if "-dev" in pattern:
+                continue
+            unit = (prefix / "lib/systemd/system/gpulens.service").read_text()
+            place = re.search(r"ExecStart=(\S+)", unit)[1]
+            self.assertEqual(place, "/usr/local/bin/gpulens" if pattern.endswith(".tar.gz") else "/usr/bin/gpulens")
+            self.assertEqual((root / "etc/gpulens/gpulens.yaml").exists(), not pattern.endswith(".tar.gz"))
+
+    def test_every_program_starts_and_needs_an_old_glibc(self):
+        for pattern, _, prefix in self.every():
+            if "-dev" not in pattern:
+                packing.run(packing.ROOT / "tools/verify_binary.sh", prefix / "bin/gpulens")
+
+    def test_programs_are_built_against_the_sdk(self):
+        prefix = unpacked("gpulens-dev_*.deb", self.folder()) / "usr"
+        work = pathlib.Path(self.folder())
+        examples = prefix / "share/doc/gpulens-dev/examples"
+        packing.run("cmake", "-S", examples, "-B", work / "build", "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}")
+        packing.run("cmake", "--build", work / "build")
+        self.assertIn("http_server_requests_total", packing.run(work / "build/consumer"))
+        if not shutil.which("pkg-config"):
+            self.skipTest("no pkg-config here")
+        environment = {"PKG_CONFIG_PATH": str(prefix / "share/pkgconfig"), "PATH": "/usr/local/bin:/usr/bin:/bin"}
+        flags = packing.run("pkg-config", "--cflags", "--libs", "gpulens", env=environment).split()
+        self.assertEqual(packing.run("pkg-config", "--modversion", "gpulens", env=environment).strip(), packing.version())
+        packing.run("g++", "-std=c++20", examples / "consumer_store.cc", *flags, "-o", work / "store")
+        self.assertIn("llama-3.1-8b: 1 calls", packing.run(work / "store", work / "telemetry.db"))
+        packing.run("gcc", examples / "consumer.c", *flags, "-o", work / "c")
+
+    def test_every_format_has_the_same_sdk(self):
+        names = {}
+        for pattern, _, prefix in self.every():
+            if "-dev" in pattern:
+                names[pattern] = sorted(
+                    str(path.relative_to(prefix)) for path in prefix.rglob("*") if path.is_file() and "share/doc" not in str(path)
+                )
+        first = names["gpulens-dev_*.deb"]
+        self.assertIn("share/pkgconfig/gpulens.pc", first)
+        for pattern, found in names.items():
+            self.assertEqual(found, first, pattern)
+
+
+if __name__ == "__main__":
+    unittest.main()

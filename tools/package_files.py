@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Writes the files of the packages that are made of others: BUILD/package/.
+
+    tools/package_files.py BUILD EPOCH
+
+copyright, copyright-dev  notices of all code in the program, in the SDK's archive (tools/notices.py)
+licenses/                 the texts that these name, for systems that are not Debian
+gpulens.1.gz              the manual page: the help texts of the program
+changelog.gz              Debian's, of EPOCH, the time of the commit
+doc/                      README.md and docs/ with CHANGELOG.md; a link to a file that is not packed is plain text
+"""
+
+import gzip
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+import notices
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+COMMON_LICENSES = pathlib.Path("/usr/share/common-licenses")
+MAINTAINER = "gpulens developers <maintainers@gpulens.invalid>"
+
+
+def write_gzip(path, text):
+    # Without a time and a name the bytes depend on the text alone.
+    path.write_bytes(gzip.compress(text.encode(), 9, mtime=0))
+
+
+def write_notices(build, out):
+    names = set()
+    for target, name in (("gpulens", "copyright"), ("gpulens_sdk", "copyright-dev")):
+        text = notices.notices(str(build), target)
+        (out / name).write_text(text, encoding="utf-8")
+        names |= set(re.findall(r"/usr/share/common-licenses/([A-Za-z0-9.+-]*[A-Za-z0-9])", text))
+    (out / "licenses").mkdir()
+    for name in sorted(names):
+        if (COMMON_LICENSES / name).is_file():
+            shutil.copy(COMMON_LICENSES / name, out / "licenses" / name)
+
+
+def help_of(program, *words):
+    environment = {**os.environ, "COLUMNS": "80", "HOME": "/nonexistent"}
+    command = [program, "help", *words] if words in ((), ("all",)) else [program, *words, "--help"]
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+
+
+def commands_in(text):
+    """The words of the lists of commands in a help text: "  agent       Collect and serve…"."""
+    found = []
+    for section in text.split("\n\n"):
+        lines = section.split("\n")
+        if lines[0] in ("Arguments", "Options") or lines[0].startswith(("Usage", "Environment")):
+            continue
+        found += re.findall(r"^  ([a-z_]+) {2,}[A-Z]", "\n".join(lines[1:]), re.MULTILINE)
+    return found
+
+
+def roff(text):
+    lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in text.rstrip("\n").split("\n")]
+    return "\n".join("\\&" + line if line.startswith((".", "'")) else line for line in lines)
+
+
+def manual(program, version, date):
+    overview = help_of(program)
+    out = [
+        f'.TH GPULENS 1 "{date}" "gpulens {version}" "User Commands"',
+        ".SH NAME",
+        "gpulens \\- " + roff(overview.split("\n")[0].rstrip(".")),
+        ".SH SYNOPSIS",
+        ".B gpulens",
+        ".I COMMAND",
+        ".RI [ OPTIONS ]",
+        ".SH DESCRIPTION",
+        ".nf",
+        roff(overview.split("\n", 2)[2]),
+        ".fi",
+        ".SH COMMANDS",
+        ".nf",
+        roff(help_of(program, "all")),
+        ".fi",
+    ]
+    waiting = [(word,) for word in commands_in(help_of(program, "all"))]
+    while waiting:
+        words = waiting.pop(0)
+        text = help_of(program, *words)
+        out += [f'.SS "gpulens {" ".join(words)}"', ".nf", roff(text), ".fi"]
+        if f"Usage: gpulens {' '.join(words)} COMMAND" in text:
+            waiting = [(*words, word) for word in commands_in(text)] + waiting
+    out += [
+        ".SH FILES",
+        ".I /etc/gpulens/gpulens.yaml",
+        "is the configuration of the service. /usr/share/doc/gpulens/docs/configuration.md explains it.",
+    ]
+    return "\n".join(out) + "\n"
+
+
+def linked_text(text, source, packed):
+    """Markdown whose links lead to where files are packed; links to others become plain text."""
+
+    def replace(match):
+        target, hash_sign, anchor = match[2].partition("#")
+        if not target or re.match(r"[a-z]+:", target):
+            return match[0]
+        to = packed.get((source.parent / target).resolve())
+        if to is None:
+            return match[1]
+        return f"[{match[1]}]({os.path.relpath(to, packed[source].parent)}{hash_sign}{anchor})"
+
+    return re.sub(r"\[([^\]\[]*)\]\(([^)\s]+)\)", replace, text)
+
+
+def write_documents(out):
+    tracked = subprocess.run(["git", "ls-files", "docs"], cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
+    # CHANGELOG.md is among the pages: next to README.md it would have to have Debian's name.
+    packed = {ROOT / "README.md": pathlib.Path("README.md"), ROOT / "CHANGELOG.md": pathlib.Path("docs/CHANGELOG.md")}
+    packed |= {ROOT / name: pathlib.Path(name) for name in tracked}
+    packed |= {ROOT / parent: parent for name in tracked for parent in pathlib.Path(name).parents if parent.parts}
+    for file, place in packed.items():
+        to = out / "doc" / place
+        if file.is_dir():
+            to.mkdir(parents=True, exist_ok=True)
+            continue
+        to.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".md":
+            to.write_text(linked_text(file.read_text(encoding="utf-8"), file, packed), encoding="utf-8")
+        else:
+            shutil.copy(file, to)
+
+
+def main(build, epoch):
+    build = pathlib.Path(build).resolve()
+    out = build / "package"
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    when = time.gmtime(int(epoch))
+    version = re.search(r"project\(gpulens VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+    write_notices(build, out)
+    write_gzip(out / "gpulens.1.gz", manual(build / "gpulens", version, time.strftime("%Y-%m-%d", when)))
+    date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", when)
+    write_gzip(
+        out / "changelog.gz",
+        f"gpulens ({version}) unstable; urgency=medium\n\n"
+        f"  * gpulens {version}. /usr/share/doc/gpulens/docs/CHANGELOG.md lists what changed.\n\n -- {MAINTAINER}  {date}\n",
+    )
+    write_documents(out)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
