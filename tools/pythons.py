@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HOME = ROOT / "build/pythons"
 
 # Prints the name, and whether Python.h is there.
-QUERY = """import os, sys, sysconfig, venv
+QUERY = """import ensurepip, os, sys, sysconfig, venv
 free = "t" if sysconfig.get_config_var("Py_GIL_DISABLED") else ""
 name = "%d.%d" % sys.version_info[:2]
 print(name + free, os.path.exists(sysconfig.get_path("include") + "/Python.h"))"""

@@ -22,7 +22,7 @@ import pythons  # noqa: E402
 ROOTS = {"debian-12": 11, "debian-13": 13, "debian-sid": 14}
 SUMMARY = ("Ran ", "OK", "FAILED", "SKIP ALL")
 # What of the repository the tests read.
-READ = ("python/tests", "tests", "docs", "src", "tools", "python/pyproject.toml", "README.md", "CHANGELOG.md", "deploy")
+READ = ("python/tests", "tests", "docs", "src", "tools", "bench", "python/pyproject.toml", "README.md", "CHANGELOG.md", "deploy")
 
 
 def newest_source():
@@ -55,19 +55,17 @@ class Wheels:
         return self._made.get(tag)
 
 
-def install(wheel, log, *target):
-    """By pip, which finds no program to compile with."""
-    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check"]
-    where = ["--python", target[0]] if len(target) == 1 else []
-    command = [*pip, *where, "install", "--no-deps", "--no-index", "--only-binary", ":all:", wheel, *(target if not where else ())]
+def install(python, wheel, log, *options):
+    """By the pip of a Python, which finds no program to compile with."""
+    command = [python, "-m", "pip", "--disable-pip-version-check", "install", "--no-deps", "--no-index", "--only-binary", ":all:", wheel, *options]
     subprocess.run(command, check=True, stdout=log, stderr=log, env={**os.environ, "PATH": str(ROOT / "build/none")})
 
 
 def in_environment(python, wheel, work, arguments, log):
     shutil.rmtree(work / "venv", ignore_errors=True)
-    subprocess.run([python.path, "-m", "venv", "--without-pip", work / "venv"], check=True, stdout=log, stderr=log)
+    subprocess.run([python.path, "-m", "venv", work / "venv"], check=True, stdout=log, stderr=log)
     made = work / "venv/bin/python"
-    install(wheel, log, made)
+    install(made, wheel, log)
     env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e")}
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
     return subprocess.run([made, *tests], cwd=ROOT, stdout=log, stderr=log, env=env).returncode
@@ -82,7 +80,7 @@ def furnish(root, wheel, minor, log):
             (root / "work" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / "work" / name)
     tag = re.search(r"-([^-]+)-([^-]+)-([^-]+)\.whl$", wheel.name)
-    install(wheel, log, "--target", root / "work/installed", "--python-version", f"3.{minor}", "--implementation", "cp", "--abi", tag.group(2),
+    install(sys.executable, wheel, log, "--target", root / "work/installed", "--python-version", f"3.{minor}", "--implementation", "cp", "--abi", tag.group(2),
             "--platform", tag.group(3))
     built = root / "work/build/release"
     for folder in ("fake_nvml", "fake_amdsmi"):

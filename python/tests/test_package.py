@@ -114,7 +114,7 @@ class Refused(unittest.TestCase):
         within = "import sys; sys.path.insert(0, {!r})\ntry:\n    from gpulens import Counter\nexcept ImportError as error:\n    print(error, flush=True)"
         code = ("import importlib, gpulens; gpulens.Counter; names = ['_xxsubinterpreters', '_interpreters']; "
                 "made = next(importlib.import_module(n) for n in names if importlib.util.find_spec(n)); "
-                f"made.run_string(made.create(), {within.format(str(self.folder))!r})")
+                f"one = made.create(); made.run_string(one, {within.format(str(self.folder))!r}); made.destroy(one)")
         text = self.error_of("import importlib.util; " + code)
         self.assertRegex(text, r"^gpulens works in the main interpreter of a process only.*use processes"
                          if sys.version_info < (3, 12) else "does not support loading in subinterpreters")

@@ -153,7 +153,13 @@ int LockTable::Close(int fd) {
   LockedFile& file = files_[id];
   std::erase(file.used, fd);
   file.kept.push_back(fd);
-  if (file.used.empty() && Release(file)) files_.erase(id);
+  if (!file.used.empty()) return 0;
+  // SQLite leaves it to the last close to drop some locks.
+  struct flock all = {};
+  all.l_type = F_UNLCK;
+  all.l_whence = SEEK_SET;
+  if (file.owner >= 0) ::fcntl(file.owner, F_OFD_SETLK, &all);
+  if (Release(file)) files_.erase(id);
   return 0;
 }
 
