@@ -80,8 +80,13 @@ def furnish(root, wheel, minor, log):
             (root / "work" / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, root / "work" / name)
     tag = re.search(r"-([^-]+)-([^-]+)-([^-]+)\.whl$", wheel.name)
-    install(sys.executable, wheel, log, "--target", root / "work/installed", "--python-version", f"3.{minor}", "--implementation", "cp", "--abi", tag.group(2),
+    site = root / f"usr/local/lib/python3.{minor}/dist-packages"  # Debian's place for what is not a package of Debian
+    shutil.rmtree(site, ignore_errors=True)
+    install(sys.executable, wheel, log, "--target", site, "--python-version", f"3.{minor}", "--implementation", "cp", "--abi", tag.group(2),
             "--platform", tag.group(3))
+    (root / "usr/local/bin").mkdir(parents=True, exist_ok=True)
+    (root / "usr/local/bin/python3").unlink(missing_ok=True)
+    (root / "usr/local/bin/python3").symlink_to(f"/usr/bin/python3.{minor}")
     built = root / "work/build/release"
     for folder in ("fake_nvml", "fake_amdsmi"):
         if (ROOT / "build/release" / folder).exists():
@@ -102,7 +107,7 @@ def furnish(root, wheel, minor, log):
 def in_root(root, minor, wheel, arguments, log):
     furnish(root, wheel, minor, log)
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
-    env = {"PATH": "/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/work/installed:/work/tests/e2e",
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/work/tests/e2e",
            "GPULENS_SHARED": "/none", "SSL_CERT_FILE": "/work/authorities.pem", "LANG": "C.UTF-8"}
     # Its own view of mounts; no root needed where the kernel lets users have one.
     inner = 'for each in proc dev; do mount --rbind /$each "$0/$each" || exit 1; done; exec chroot "$0" /bin/sh -c \'cd /work && exec "$@"\' sh "$@"'
