@@ -135,7 +135,7 @@ def main(names):
         print("package_wheels: no Python to build with", file=sys.stderr)
         return 1
     program, failed = auditwheel(chosen[-1]), False
-    archives = [path for path in DIST.glob("gpulens-*.tar.gz") if "-linux-" not in path.name]  # those are the program's
+    archives = [path for path in DIST.glob("gpulens-*.tar.gz") if re.fullmatch(r"gpulens-[\d.]+\w*\.tar\.gz", path.name)]  # sdists alone
     made_of = [(lambda: sdist(chosen[-1]), archives)]
     made_of += [(lambda each=each: wheel(each), DIST.glob(f"gpulens-*-{each.tag}-*.whl")) for each in chosen]
     for make, old in made_of:
