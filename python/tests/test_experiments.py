@@ -51,8 +51,8 @@ class Case(unittest.TestCase):
         return row
 
     def python(self, code, **more):
-        return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
-                              check=False, **more)
+        command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", "-c", textwrap.dedent(code)]  # of fork()
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, **more)
 
 
 class Run(Case):
