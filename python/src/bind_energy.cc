@@ -586,7 +586,15 @@ void BindEnergySource(nb::module_& m) {
              return std::pair(request.serial, request.what);
            })
       .def("give_devices",
-           [](Handle& self, uint64_t serial, std::vector<EnergyDevice> devices) {
+           [](Handle& self, uint64_t serial, const nb::list& given) {
+             std::vector<EnergyDevice> devices;
+             for (nb::handle device : given) {
+               if (!nb::isinstance<EnergyDevice>(device))
+                 throw nb::type_error((std::string("open() must return gpulens.EnergyDevice objects, not ") +
+                                       nb::type_name(device.type()).c_str())
+                                          .c_str());
+               devices.push_back(nb::cast<const EnergyDevice&>(device));
+             }
              self.box->Give(serial, {{}, std::move(devices), {}});
            })
       .def("give_reading",

@@ -397,6 +397,13 @@ class Types(unittest.TestCase):
             pass
         self.assertIn("read() must return a gpulens.SourceReading, not int", f"{window.result.reason} {monitor.reason}")
 
+    def test_a_source_that_opens_no_devices(self):
+        class Named(Meter):
+            def open(self):
+                return ["socket-1"]
+
+        self.assertIn("open() must return gpulens.EnergyDevice objects, not str", gpulens.EnergyMonitor(sources=[Named()]).reason)
+
 
 if __name__ == "__main__":
     unittest.main()
