@@ -27,6 +27,26 @@ const Sample* Find(const std::vector<Sample>& all, std::string_view name, std::s
   return nullptr;
 }
 
+TEST(Instruments, AGaugeIsAddedTo) {
+  Registry registry;
+  const Gauge depth("queue.depth", {}, registry);
+  const uint64_t dropped = DroppedRecords();
+  depth.Add(kNotMeasured);
+  EXPECT_TRUE(registry.Snapshot().empty()) << "none was set";
+  EXPECT_EQ(DroppedRecords(), dropped + 1);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&depth] {
+      for (int n = 0; n < 10'000; ++n) depth.Add(3), depth.Add(-1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(registry.Snapshot().at(0).value, 80'000);
+  depth.Set(1);
+  depth.Add();
+  EXPECT_EQ(registry.Snapshot().at(0).value, 2);
+}
+
 TEST(Instruments, CountersGaugesAndTheirSeries) {
   Registry registry;
   const Counter requests("http.server.requests", {.unit = "{request}", .description = "Requests."}, registry);
