@@ -69,6 +69,10 @@ int gpulens_export_to_agent(const char* socket);
 int gpulens_export_otlp(const char* endpoint);
 /* Serves a page to scrape at `listen` (NULL: "127.0.0.1:9464"), to this machine alone. */
 int gpulens_expose(const char* listen);
+/* Adds up what the worker processes of a server count: pages of each have the counts of all. Call it in each
+ * worker, or before they are forked. They share a folder; NULL: $GPULENS_WORKERS_DIR, else one in memory of
+ * the processes that were forked from one program. */
+int gpulens_share_with_workers(const char* folder);
 /* Exports now and waits, at most this long. Returns the error of the last exporter that failed. */
 int gpulens_flush(double timeout_seconds);
 

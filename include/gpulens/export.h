@@ -15,7 +15,7 @@
 // disables all exporters.
 //
 // After fork() the child gets exporters of its own at its first use of an instrument, with a new
-// service.instance.id; pages remain the parent's.
+// service.instance.id; pages remain the parent's. ShareWithWorkers adds up what all of them count.
 #pragma once
 
 #include <chrono>
@@ -91,7 +91,29 @@ struct ExposeOptions {
   // Allow addresses that other machines reach. The page has neither TLS nor passwords, so use it in closed
   // networks only. The agent's page has both, and contains the series exported to the agent.
   bool insecure = false;
+  // Serve the counts of all worker processes of the server: see ShareWithWorkers, which is called. The first
+  // process serves, and another one in its place when it ends. For Registry::Process() only.
+  bool workers = false;
 };
+
+struct WorkersOptions {
+  // Folder in which the processes of one server share their counts, made if it is missing. Counts continue
+  // while it exists. Empty: $GPULENS_WORKERS_DIR, else a folder in memory of the processes that were forked,
+  // without exec, from the same program, or that have the same `family`.
+  std::string folder = {};
+  std::string family = {};
+};
+
+// Adds up what the processes of a server count in Registry::Process(), for servers with several workers
+// (gunicorn, uvicorn, any that forks). Call it in each worker, or before they are forked. Afterwards
+// ToPrometheus and pages of that registry have the counts of all processes, those of ended ones once, the
+// same in each. Gauges are of running workers, as InstrumentOptions::workers merges them. Exporters to the
+// agent and OTLP send each process for itself, as before.
+//
+// Recording costs what it did: counts are in mapped files, which kill -9 leaves behind. The second call does
+// nothing. kPermissionDenied: the folder is another user's or others may write there; kExhausted: its file
+// system is full.
+Status ShareWithWorkers(const WorkersOptions& options = {});
 
 // Serves a page to scrape at /metrics, in Prometheus's text format or OpenMetrics as the scraper requests.
 // kInvalidArgument: an address that other machines reach, without `insecure`. A port in use gives the
@@ -100,6 +122,13 @@ Result<Exporter> Expose(const ExposeOptions& options = {}, Registry& registry = 
 
 // Returns the same page in Prometheus's text format 0.0.4.
 std::string ToPrometheus(const Registry& registry = Registry::Process());
+
+// The same page as a scraper requests it, for a server that has a route for it. A plain value.
+struct MetricsPage {
+  std::string content_type, body;
+};
+// `accept`: the request's header of that name, or empty.
+MetricsPage PageFor(std::string_view accept, const Registry& registry = Registry::Process());
 
 // Starts the exporter that GPULENS_EXPORT names, until the end of the process; later calls have no effect.
 // Only needed by programs whose linker discards unreferenced objects. Errors in the environment are written

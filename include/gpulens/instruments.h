@@ -11,6 +11,7 @@
 // then not exported).
 //
 // After fork() the child starts again from 0: gauges are unset, and start_unix_ns is the time of the fork.
+// gpulens::ShareWithWorkers (export.h) adds up what the processes of a server count.
 #pragma once
 
 #include <atomic>
@@ -33,8 +34,13 @@ namespace internal {
 
 // The cells of one thread, which alone writes them; each shared object that links this library has its own.
 struct Cells {
-  uint32_t size = 0;
+  std::atomic<uint32_t> size{0};  // 0, set by another thread: get an array again
   std::atomic<uint64_t>* at = nullptr;
+  std::atomic<uint64_t>* move = nullptr;  // of a histogram, while its buckets are moved
+  void Clear() noexcept {
+    size.store(0, std::memory_order_relaxed);
+    at = move = nullptr;
+  }
 };
 [[gnu::visibility("hidden")]] inline constinit thread_local Cells cells{};
 
@@ -56,6 +62,8 @@ Handle Make(InstrumentKind kind, bool integer, std::string_view name, const Inst
 Handle Bind(Handle handle, std::span<const Attribute> attributes);
 Status StatusOf(Handle handle);
 std::atomic<double>* GaugeAt(Handle handle) noexcept;
+bool KeepsTime(Handle handle) noexcept;  // of a gauge: whether KeepTime is to be called when it is set
+void KeepTime(std::atomic<double>* gauge) noexcept;
 const HistogramForm* FormOf(Handle handle) noexcept;  // null: exponential, or inert
 void Record(Handle handle, const HistogramForm& form, double value) noexcept;
 void RecordExponential(Handle handle, double value) noexcept;
@@ -96,7 +104,7 @@ class Sum : public Instrument<Sum<Number, kMonotonic>> {
   void Add(Number n = 1) const noexcept {
     const Cells& mine = cells;
     const bool refused = kMonotonic ? !(n >= 0) : n != n;
-    if (this->handle_.cell >= mine.size || refused) [[unlikely]]
+    if (this->handle_.cell >= mine.size.load(std::memory_order_relaxed) || refused) [[unlikely]]
       return AddSlow(this->handle_, n, kMonotonic);
     std::atomic<uint64_t>& cell = mine.at[this->handle_.cell];
     const uint64_t before = cell.load(std::memory_order_relaxed);
@@ -125,25 +133,31 @@ class Gauge : public internal::Instrument<Gauge> {
                  Registry& registry = Registry::Process())
       : Gauge(internal::Make(InstrumentKind::kGauge, false, name, options, registry)) {}
   void Set(double value) const noexcept {
-    if (internal::cells.size == 0) [[unlikely]]
+    if (internal::cells.size.load(std::memory_order_relaxed) == 0) [[unlikely]]
       internal::Touch();
     at_->store(value, std::memory_order_relaxed);
+    if (keeps_time_) [[unlikely]]
+      internal::KeepTime(at_);
   }
   // Adds to the value, from 0 where none was set; exact under any number of threads. NaN is dropped and
   // counted.
   void Add(double n = 1) const noexcept {
     if (n != n) return internal::Drop();
-    if (internal::cells.size == 0) [[unlikely]]
+    if (internal::cells.size.load(std::memory_order_relaxed) == 0) [[unlikely]]
       internal::Touch();
     double before = at_->load(std::memory_order_relaxed);
     while (
         !at_->compare_exchange_weak(before, before == before ? before + n : n, std::memory_order_relaxed)) {
     }
+    if (keeps_time_) [[unlikely]]
+      internal::KeepTime(at_);
   }
 
  private:
-  explicit Gauge(internal::Handle handle) noexcept : Instrument(handle), at_(internal::GaugeAt(handle)) {}
+  explicit Gauge(internal::Handle handle) noexcept
+      : Instrument(handle), at_(internal::GaugeAt(handle)), keeps_time_(internal::KeepsTime(handle)) {}
   std::atomic<double>* at_;
+  bool keeps_time_;
 };
 
 // A distribution of values.

@@ -18,10 +18,23 @@ struct Attribute {
   std::variant<std::string_view, int64_t, double, bool> value;
 };
 
+// How the page of a server with several worker processes (export.h) merges the values of a gauge, or of a sum
+// that falls, too. Counters and histograms always add up, with those of ended workers.
+enum class WorkerMerge : uint8_t {
+  kDefault,  // gauge: kEach; sum: kSum
+  kEach,     // a series for each running worker, with process.pid. Gauges only
+  kSum,      // the sum of the running workers
+  kMax,      // the largest of the running workers. Gauges only
+  kMin,      // the smallest. Gauges only
+  kLatest,   // the one that was set last. Gauges only, for which Set reads the clock
+  kAll,      // the sum of all workers, with those that have ended. Sums only
+};
+
 struct InstrumentOptions {
   std::string_view unit = {};           // UCUM: "s", "By", "{request}"
   std::string_view description = {};    // a sentence
   std::span<const double> bounds = {};  // of a histogram, ascending and finite; none: exponential buckets
+  WorkerMerge workers = WorkerMerge::kDefault;  // of gauges and sums that fall
 };
 
 enum class InstrumentKind : uint8_t { kCounter, kUpDownCounter, kGauge, kHistogram };

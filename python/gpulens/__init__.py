@@ -28,7 +28,7 @@ _EXPORTS = {
     ),
     "gpulens.runs": "MetricHistory Run RunArtifact RunMetric load_run search_runs",
     "gpulens.ring": "KernelTelemetry RingKernelRuntime TelemetryCollector",
-    "gpulens.export": "Exporter export_otlp export_to_agent expose to_prometheus",
+    "gpulens.export": "Exporter asgi_app export_otlp export_to_agent expose share_with_workers to_prometheus wsgi_app",
     "gpulens.errors": (
         "Error UnavailableError PermissionDeniedError InvalidArgumentError DataLossError TimeoutError ExhaustedError"
         " IoError"
@@ -80,10 +80,13 @@ if TYPE_CHECKING:
     from .experiments import ExperimentHealth as ExperimentHealth
     from .experiments import experiment as experiment
     from .export import Exporter as Exporter
+    from .export import asgi_app as asgi_app
     from .export import export_otlp as export_otlp
     from .export import export_to_agent as export_to_agent
     from .export import expose as expose
+    from .export import share_with_workers as share_with_workers
     from .export import to_prometheus as to_prometheus
+    from .export import wsgi_app as wsgi_app
     from .inference import InferenceCall as InferenceCall
     from .inference import InferenceRecord as InferenceRecord
     from .inference import InferenceStore as InferenceStore

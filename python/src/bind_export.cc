@@ -13,6 +13,7 @@
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 
+#include "instruments/workers.h"
 #include "net/blocking/blocking_post.h"
 #include "sdk/export/otlp_plan.h"
 #include "src/values.h"
@@ -89,8 +90,8 @@ ExporterBlock* ToOtlp(OtlpOptions options, nb::object registry) {
   return new ExporterBlock(std::move(exporter), std::move(registry));
 }
 
-ExporterBlock* AsPage(std::string listen, bool insecure, nb::object registry) {
-  const ExposeOptions options{.listen = std::move(listen), .insecure = insecure};
+ExporterBlock* AsPage(std::string listen, bool insecure, nb::object registry, bool workers) {
+  const ExposeOptions options{.listen = std::move(listen), .insecure = insecure, .workers = workers};
   Exporter exporter = Take(Expose(options, Of(registry)));
   return new ExporterBlock(std::move(exporter), std::move(registry));
 }
@@ -212,10 +213,28 @@ void BindExport(nb::module_& m) {
         nb::rv_policy::take_ownership);
   m.def("export_otlp", otlp, "options"_a, "interval_seconds"_a.none(), "timeout_seconds"_a.none(),
         "registry"_a.none(), nb::rv_policy::take_ownership);
-  m.def("expose", &AsPage, "listen"_a, "insecure"_a, "registry"_a.none(), nb::rv_policy::take_ownership);
+  m.def("expose", &AsPage, "listen"_a, "insecure"_a, "registry"_a.none(), "workers"_a = false,
+        nb::rv_policy::take_ownership);
   m.def(
-      "to_prometheus", [](const nb::object& registry) { return ToPrometheus(Of(registry)); },
-      "registry"_a.none() = nb::none(), "Returns all series as a page in Prometheus' text format 0.0.4.");
+      "to_prometheus",
+      [](const nb::object& registry) {
+        return WithoutGil([&, at = &Of(registry)] { return ToPrometheus(*at); });
+      },
+      "registry"_a.none() = nb::none(),
+      "Returns all series as a page in Prometheus' text format 0.0.4; after share_with_workers(), those of "
+      "all "
+      "workers.");
+  m.def(
+      "page_for",
+      [](std::string_view accept) {
+        const MetricsPage page = WithoutGil([&] { return PageFor(accept); });
+        return nb::make_tuple(page.content_type, nb::bytes(page.body.data(), page.body.size()));
+      },
+      "accept"_a);
+  m.def("share_with_workers", [](std::string folder, std::string family) {
+    Check(WithoutGil([&] { return ShareWithWorkers({std::move(folder), std::move(family)}); }));
+  });
+  m.def("family_of_forks", &instruments::WorkersFolder::FamilyOfForks);
   // Links the file that applies GPULENS_EXPORT at the first instrument.
   m.def("export_as_environment_says", &ExportAsEnvironmentSays);
 }

@@ -1,8 +1,11 @@
 // Native part of gpulens.instruments.
 #include <gpulens/instruments.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <nanobind/stl/unique_ptr.h>
@@ -23,6 +26,11 @@ constexpr const char* kMadeDoc =
     "unit, such as \"s\", \"By\" or \"{request}\".\nregistry: by default the registry of the "
     "process.\n\nRaises InvalidArgumentError for an invalid name, and for a name that an instrument of "
     "another kind or unit has.";
+
+constexpr const char* kSumOfWorkers =
+    "\n\nworkers: after share_with_workers(), the \"sum\" of the running workers (the default), or of "
+    "\"all\", "
+    "with those that have ended.";
 
 template <class T>
 T Made(T instrument) {
@@ -85,6 +93,23 @@ nb::dict ToDict(const std::vector<std::pair<std::string, std::string>>& texts) {
   return out;
 }
 
+constexpr std::pair<const char*, WorkerMerge> kMerges[] = {
+    {"", WorkerMerge::kDefault}, {"each", WorkerMerge::kEach}, {"sum", WorkerMerge::kSum},
+    {"max", WorkerMerge::kMax},  {"min", WorkerMerge::kMin},   {"latest", WorkerMerge::kLatest},
+    {"all", WorkerMerge::kAll}};
+
+WorkerMerge MergeOf(std::string_view word) {
+  for (const auto& [known, merge] : kMerges) {
+    if (word == known) return merge;
+  }
+  Check({Code::kInvalidArgument, "workers must be each, sum, max, min, latest or all"});
+  return {};
+}
+
+const char* WordOf(WorkerMerge merge) {
+  return std::ranges::find(kMerges, merge, &std::pair<const char*, WorkerMerge>::second)->first;
+}
+
 // "Counter('http.server.requests', unit='{request}', attributes={'route': '/chat'})"
 template <class T>
 std::string PrintInstrument(nb::handle_t<T> self) {
@@ -108,6 +133,7 @@ nb::tuple ReduceInstrument(nb::handle_t<T> self) {
   options["unit"] = ToPython(facts.unit);
   options["description"] = ToPython(facts.description);
   if (!facts.bounds.empty()) options["bounds"] = nb::cast(facts.bounds);
+  if (facts.workers != WorkerMerge::kDefault) options["workers"] = ToPython(WordOf(facts.workers));
   return nb::make_tuple(nb::module_::import_("gpulens.instruments").attr("_made"),
                         nb::make_tuple(self.type(), ToPython(facts.name), options, ToDict(facts.attributes)));
 }
@@ -143,12 +169,39 @@ nb::class_<T> BindInstrument(nb::module_& m, const char* name, PyType_Slot* slot
   return kind;
 }
 
+// An instrument that workers merge in several ways, of which `words` are Python's.
+template <class T>
+nb::class_<T> BindMerged(nb::module_& m, const char* name, PyType_Slot* slots, const std::string& doc,
+                         const char* words) {
+  nb::class_<T> kind(m, name, nb::type_slots(slots), (doc + kMadeDoc).c_str());
+  const std::string signature = std::string(
+                                    "def __init__(self, name: str, *, unit: str = '', description: str = '', "
+                                    "workers: typing.Literal['', ") +
+                                words + "] = '', registry: Registry | None = None) -> None";
+  kind.def(
+          "__init__",
+          [](T* self, nb::handle named, nb::handle unit, nb::handle description, nb::handle workers,
+             Registry* registry) {
+            const InstrumentOptions options{.unit = Text(unit, "unit"),
+                                            .description = Text(description, "description"),
+                                            .workers = MergeOf(Text(workers, "workers"))};
+            new (self) T(Made(T(Text(named, "name"), options, OrProcess(registry))));
+          },
+          "name"_a.none(), nb::kw_only(), "unit"_a.none() = "", "description"_a.none() = "",
+          "workers"_a.none() = "", "registry"_a.none() = nb::none(), nb::sig(signature.c_str()))
+      .def("bind", &Bind<T>, kBindDoc);
+  BindIdentity(kind);
+  return kind;
+}
+
 template <class T, class Number>
 nb::class_<T> BindSum(nb::module_& m, const char* name, const std::string& doc) {
   static PyMethodDef methods[] = {
       FastMethod<T, Number, &AddOne<T, Number>, kAmount, true>::Method("add", kAddDoc), {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  return BindInstrument<T>(m, name, slots, doc);
+  if constexpr (std::is_same_v<T, UpDownCounter> || std::is_same_v<T, DoubleUpDownCounter>)
+    return BindMerged<T>(m, name, slots, doc + kSumOfWorkers, "'sum', 'all'");
+  else return BindInstrument<T>(m, name, slots, doc);
 }
 
 void BindCounter(nb::module_& m) {
@@ -183,9 +236,15 @@ void BindGauge(nb::module_& m) {
                                   FastMethod<Gauge, double, &Decrease, kAmount, true>::Method("dec", kDecDoc),
                                   {}};
   static PyType_Slot slots[] = {{Py_tp_methods, methods}, {0, nullptr}};
-  BindInstrument<Gauge>(
+  BindMerged<Gauge>(
       m, "Gauge", slots,
-      "A current value; the last writer wins. Not exported before it is set, nor while it is NaN.")
+      "A current value; the last writer wins. Not exported before it is set, nor while it is "
+      "NaN.\n\nworkers: "
+      "after share_with_workers(), \"each\" (the default: a series for each running worker, with its "
+      "process.pid), or the \"sum\", \"max\" or \"min\" of the running workers, or the \"latest\" of them to "
+      "be "
+      "set.",
+      "'each', 'sum', 'max', 'min', 'latest'")
       .def(
           "set_function",
           [](nb::object self, nb::object function) {

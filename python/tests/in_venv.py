@@ -1,11 +1,12 @@
 """Builds the wheel as pip does, installs it into a virtual environment of its own, and runs the tests with that.
 
-usage: in_venv.py [--torch | --otlp | --clients] [UNITTEST ARGUMENT…]
+usage: in_venv.py [--torch | --otlp | --clients | --servers] [UNITTEST ARGUMENT…]
 
 --torch: the tests that need PyTorch (torch_*.py), with the machine's own one (Debian: python3-torch) and the wheel that the run
 without it has left; exit 77 where one of them is not here.
 --otlp: the tests that need a receiver of others (otlp_*.py), with the packages of tools/requirements.txt and that wheel.
 --clients: the same for the clients of OpenAI and Anthropic (clients_*.py).
+--servers: the same for servers with several workers, gunicorn and uvicorn (servers_*.py).
 
 Run by a Python that has scikit-build-core and nanobind (tools/requirements.txt). Exit 77, with the reason, where they or
 Python's headers are not here. The wheel is left in build/python/, the environment in build/python/venv.
@@ -93,6 +94,7 @@ HEAVIER = {
     "--torch": (with_torch, "torch_*.py"),
     "--otlp": (functools.partial(with_packages, "--otlp", "grpc", "opentelemetry.proto"), "otlp_*.py"),
     "--clients": (functools.partial(with_packages, "--clients", "openai", "anthropic"), "clients_*.py"),
+    "--servers": (functools.partial(with_packages, "--servers", "gunicorn", "uvicorn"), "servers_*.py"),
 }
 
 

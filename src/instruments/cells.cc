@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-
-#include <gpulens/instruments.h>
+#include <memory>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
 
 namespace gpulens::instruments {
 namespace {
@@ -15,20 +15,6 @@ constexpr uint32_t kLeastCells = 64;
 
 double AsDouble(uint64_t bits) noexcept { return std::bit_cast<double>(bits); }
 uint64_t AsBits(double value) noexcept { return std::bit_cast<uint64_t>(value); }
-
-// Writes a sum of windows as one window.
-void WriteWindow(CounterCell* at, const ExponentialCounts& whole) noexcept {
-  at[kSumCell].store(AsBits(whole.sum), kRelaxed);
-  at[kZeroCell].store(whole.zeros, kRelaxed);
-  const std::span<const uint64_t> counts = whole.buckets.counts();
-  if (counts.empty()) return;
-  const WindowHead head{.offset = static_cast<uint32_t>(whole.buckets.offset()) + WindowHead::kBias,
-                        .coarser = static_cast<uint8_t>(kFinest - whole.buckets.scale()),
-                        .moves = 0};
-  at[kHeadCell].store(head.cell(), kRelaxed);
-  for (uint32_t i = 0; i < kWindow; ++i)
-    at[kFirstCount + i].store(i < counts.size() ? counts[i] : 0, kRelaxed);
-}
 
 }  // namespace
 
@@ -50,11 +36,18 @@ void CellStore::AfterForkInChild() noexcept {
   const pthread_t self = ::pthread_self();
   std::erase_if(store.threads_,
                 [self](const Thread* thread) { return ::pthread_equal(thread->owner, self) == 0; });
-  for (Thread* thread : store.threads_) {
-    for (uint32_t i = 0; i < thread->size; ++i) thread->cells[i].store(0, kRelaxed);
-  }
-  for (uint32_t i = 0; i < store.retired_.size; ++i) store.retired_.cells[i].store(0, kRelaxed);
-  internal::cells = {};  // so that the first touch is seen
+  // What is in the file is the parent's.
+  const auto restart = [](Array& array) {
+    if (!array.memory) array = {};
+    array.extent = 0;
+    for (uint32_t i = 0; i < array.size; ++i) array.cells[i].store(0, kRelaxed);
+  };
+  for (Thread* thread : store.threads_) restart(thread->array);
+  restart(store.retired_);
+  std::construct_at(&store.idle_);
+  if (store.file_) store.file_->LeaveBehind();
+  store.file_ = nullptr;
+  internal::cells.Clear();  // so that the first touch is seen
   ++store.forks_;
   store.forked_unix_ns_ = RealClock().Now().unix_ns;
   store.mutex_.unlock();
@@ -74,40 +67,84 @@ uint32_t CellStore::Allocate(std::initializer_list<Part> parts) {
   return first;
 }
 
+// Gives the array at least as many cells.
+void CellStore::Enlarge(Array& array, uint32_t least) {
+  const uint32_t size = std::max(kLeastCells, std::bit_ceil(least));
+  const auto copy = [&](CounterCell* to) {
+    for (uint32_t i = 0; i < array.size; ++i) to[i].store(array.cells[i].load(kRelaxed), kRelaxed);
+  };
+  if (file_) {
+    if (const WorkerFile::Cells made = file_->AddCells(size, array.extent, copy); made.at) {
+      array = {.cells = made.at, .size = made.count, .memory = nullptr, .extent = made.extent};
+      return;
+    }
+    Log(LogLevel::kWarn, "sdk", "worker_file_full",
+        "cannot enlarge the file that workers share: their page lacks what this process counts from now on");
+  }
+  auto larger = std::make_unique<CounterCell[]>(size);
+  copy(larger.get());
+  // What the file had of it stays there, and would be exported twice if it went back there later.
+  array = {.cells = larger.get(), .size = size, .memory = std::move(larger), .extent = array.extent};
+}
+
 void CellStore::Grow(Thread& thread) noexcept {
   std::lock_guard lock(mutex_);
-  const uint32_t size = std::max(kLeastCells, std::bit_ceil(cells_));
-  auto larger = std::make_unique<CounterCell[]>(size);
-  for (uint32_t i = 0; i < thread.size; ++i) larger[i].store(thread.cells[i].load(kRelaxed), kRelaxed);
-  thread.cells = std::move(larger);
-  thread.size = size;
+  thread.used = &internal::cells;
+  Enlarge(thread.array, cells_);
 }
 
 void CellStore::Join(Thread& thread) noexcept {
   std::lock_guard lock(mutex_);
   thread.owner = ::pthread_self();
+  if (!idle_.empty()) {
+    thread.array = std::move(idle_.back());
+    idle_.pop_back();
+  }
   threads_.push_back(&thread);
 }
 
 void CellStore::Leave(Thread& thread) noexcept {
   std::lock_guard lock(mutex_);
   std::erase(threads_, &thread);
-  Merge(thread);
-  thread.cells = nullptr;
-  thread.size = 0;
+  if (file_ && thread.array.memory) Enlarge(thread.array, thread.array.size);
+  if (file_) idle_.push_back(std::move(thread.array));
+  else Merge(thread.array);
+  thread.array = {};
 }
 
-void CellStore::CoverRetired() {
-  if (retired_.size >= cells_) return;
-  const uint32_t size = std::max(kLeastCells, std::bit_ceil(cells_));
-  auto larger = std::make_unique<CounterCell[]>(size);
-  for (uint32_t i = 0; i < retired_.size; ++i) larger[i].store(retired_.cells[i].load(kRelaxed), kRelaxed);
-  retired_.cells = std::move(larger);
-  retired_.size = size;
+// Another thread's array is copied by itself at its next record; until then the file has a copy of now.
+void CellStore::CopyToFile(Array& from) {
+  const auto copy = [&](CounterCell* to) {
+    for (const Range& range : ranges_) {
+      const uint32_t end = std::min(range.first + range.count, from.size);
+      if (range.meaning != CellMeaning::kExponential) {
+        for (uint32_t i = range.first; i < end; ++i) to[i].store(from.cells[i].load(kRelaxed), kRelaxed);
+      } else if (range.first + range.count <= from.size) {
+        ExponentialCounts whole;
+        ReadWindow(&from.cells[range.first], whole);
+        WriteWindow(&to[range.first], whole);
+      }
+    }
+  };
+  from.extent = file_->AddCells(from.size, 0, copy).extent;
 }
 
-void CellStore::Merge(const Thread& from) {
-  CoverRetired();
+void CellStore::UseFile(WorkerFile& file) {
+  std::lock_guard lock(mutex_);
+  file_ = &file;
+  for (Thread* thread : threads_) {
+    if (!thread->array.cells) continue;
+    CopyToFile(thread->array);
+    thread->used->size.store(0, kRelaxed);  // its next record calls Grow
+  }
+  if (retired_.cells) {
+    Enlarge(retired_, retired_.size);
+    if (!retired_.memory) idle_.push_back(std::exchange(retired_, {}));
+  }
+}
+
+void CellStore::Merge(const Array& from) {
+  if (retired_.size < cells_) Enlarge(retired_, cells_);
   for (const Range& range : ranges_) {
     if (range.first + range.count > from.size) {
       if (range.meaning == CellMeaning::kExponential || range.first >= from.size) continue;
@@ -128,61 +165,71 @@ void CellStore::Merge(const Thread& from) {
   }
 }
 
+// Array of no thread, for records under the lock.
+CellStore::Array& CellStore::Late() {
+  Array* array = &retired_;
+  if (file_) array = idle_.empty() ? &idle_.emplace_back() : &idle_.front();
+  if (array->size < cells_) Enlarge(*array, cells_);
+  return *array;
+}
+
 void CellStore::AddLate(uint32_t cell, uint64_t n) noexcept {
   std::lock_guard lock(mutex_);
-  CoverRetired();
-  AddTo(retired_.cells[cell], n);
+  AddTo(Late().cells[cell], n);
 }
 
 void CellStore::AddLate(uint32_t cell, double n) noexcept {
   std::lock_guard lock(mutex_);
-  CoverRetired();
-  AddTo(retired_.cells[cell], n);
+  AddTo(Late().cells[cell], n);
 }
 
 void CellStore::RecordLate(uint32_t first, double value) noexcept {
   std::lock_guard lock(mutex_);
-  CoverRetired();
-  RecordInWindow(&retired_.cells[first], value);
+  const Array& array = Late();
+  RecordInWindow(array.cells, first, array.move(), value);
+}
+
+template <class Visit>
+void CellStore::VisitAll(Visit visit) const {
+  visit(retired_);
+  for (const Array& array : idle_) visit(array);
+  for (const Thread* thread : threads_) visit(thread->array);
 }
 
 uint64_t CellStore::Integer(uint32_t cell) const noexcept {
   std::lock_guard lock(mutex_);
-  uint64_t sum = cell < retired_.size ? retired_.cells[cell].load(kRelaxed) : 0;
-  for (const Thread* thread : threads_) {
-    if (cell < thread->size) sum += thread->cells[cell].load(kRelaxed);
-  }
+  uint64_t sum = 0;
+  VisitAll([&](const Array& array) {
+    if (cell < array.size) sum += array.cells[cell].load(kRelaxed);
+  });
   return sum;
 }
 
 double CellStore::Double(uint32_t cell) const noexcept {
   std::lock_guard lock(mutex_);
-  double sum = cell < retired_.size ? AsDouble(retired_.cells[cell].load(kRelaxed)) : 0;
-  for (const Thread* thread : threads_) {
-    if (cell < thread->size) sum += AsDouble(thread->cells[cell].load(kRelaxed));
-  }
+  double sum = 0;
+  VisitAll([&](const Array& array) {
+    if (cell < array.size) sum += AsDouble(array.cells[cell].load(kRelaxed));
+  });
   return sum;
 }
 
 bool CellStore::Touched(uint32_t first, uint32_t count) const noexcept {
   std::lock_guard lock(mutex_);
-  const auto touched = [&](const Thread& thread) {
-    for (uint32_t i = first; i < std::min(first + count, thread.size); ++i) {
-      if (thread.cells[i].load(kRelaxed) != 0) return true;
-    }
-    return false;
-  };
-  return touched(retired_) ||
-         std::ranges::any_of(threads_, [&](const Thread* thread) { return touched(*thread); });
+  bool touched = false;
+  VisitAll([&](const Array& array) {
+    for (uint32_t i = first; i < std::min(first + count, array.size) && !touched; ++i)
+      touched = array.cells[i].load(kRelaxed) != 0;
+  });
+  return touched;
 }
 
 ExponentialCounts CellStore::Window(uint32_t first) const {
   std::lock_guard lock(mutex_);
   ExponentialCounts whole;
-  if (first + kExponentialCells <= retired_.size) ReadWindow(&retired_.cells[first], whole);
-  for (const Thread* thread : threads_) {
-    if (first + kExponentialCells <= thread->size) ReadWindow(&thread->cells[first], whole);
-  }
+  VisitAll([&](const Array& array) {
+    if (first + kExponentialCells <= array.size) ReadWindow(&array.cells[first], whole);
+  });
   return whole;
 }
 

@@ -12,8 +12,11 @@
 #include <mutex>
 #include <vector>
 
+#include <gpulens/instruments.h>
+
 #include "base/ref.h"
 #include "instruments/window.h"
+#include "instruments/worker_file.h"
 
 namespace gpulens::instruments {
 
@@ -23,11 +26,20 @@ enum class CellMeaning : uint8_t { kInteger, kDouble, kExponential };
 // Thread-safe. There is one, which is never destroyed.
 class CellStore {
  public:
-  // Cells of one thread; made at its first touch, freed at its end.
-  struct Thread {
-    std::unique_ptr<CounterCell[]> cells;
+  // Cells that one thread writes: in memory of the process, or in the file that workers share.
+  struct Array {
+    CounterCell* cells = nullptr;
     uint32_t size = 0;
+    std::unique_ptr<CounterCell[]> memory;  // null: in the file
+    uint64_t extent = 0;                    // of the file, which has these counts; 0: none
+    // Null: no other process reads.
+    CounterCell* move() const noexcept { return memory || !cells ? nullptr : cells - WindowMove::kCells; }
+  };
+  // Cells of one thread; made at its first touch, freed or kept for another thread at its end.
+  struct Thread {
+    Array array;
     pthread_t owner{};
+    internal::Cells* used = nullptr;  // by which it records
   };
 
   static CellStore& Instance() noexcept;
@@ -43,6 +55,9 @@ class CellStore {
   void Grow(Thread& thread) noexcept;
   void Join(Thread& thread) noexcept;
   void Leave(Thread& thread) noexcept;
+  // From now on counts are in the file, which lives as long as the process: those of a thread that records
+  // nothing more, too. Another process sees what a thread records from its next record on.
+  void UseFile(WorkerFile& file);
   // Adds to what ended threads have left: of a thread that is past its own end.
   void AddLate(uint32_t cell, uint64_t n) noexcept;
   void AddLate(uint32_t cell, double n) noexcept;
@@ -79,14 +94,20 @@ class CellStore {
   static void BeforeFork() noexcept;
   static void AfterForkInParent() noexcept;
   static void AfterForkInChild() noexcept;
-  void Merge(const Thread& from);
-  void CoverRetired();
+  void Enlarge(Array& array, uint32_t least);
+  void CopyToFile(Array& from);
+  void Merge(const Array& from);
+  Array& Late();
+  template <class Visit>
+  void VisitAll(Visit visit) const;
 
   mutable std::mutex mutex_;  // guards what follows
   std::vector<Range> ranges_;
   uint32_t cells_ = 0;
   std::vector<Thread*> threads_;
-  Thread retired_;
+  Array retired_;            // of ended threads
+  std::vector<Array> idle_;  // of the file: of ended threads, for the next ones
+  WorkerFile* file_ = nullptr;
   uint32_t forks_ = 0;
   int64_t forked_unix_ns_ = 0;
 };

@@ -1,14 +1,18 @@
 #include "instruments/instrument_registry.h"
 
 #include <pthread.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <new>
 #include <type_traits>
 
 #include "base/check.h"
 #include "base/clock.h"
+#include "base/log.h"
+#include "base/result.h"
 #include "instruments/cells.h"
 
 namespace gpulens::instruments {
@@ -19,7 +23,6 @@ using internal::kInert;
 using Texts = std::vector<std::pair<std::string, std::string>>;
 
 constexpr size_t kMostName = 255, kMostUnit = 63;
-constexpr const char* kOverflow = "otel.metric.overflow";
 
 bool IsLetter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool IsName(std::string_view name) noexcept {
@@ -36,6 +39,17 @@ bool Ascend(const std::vector<double>& bounds) noexcept {
     if (!std::isfinite(bounds[i]) || (i > 0 && !(bounds[i] > bounds[i - 1]))) return false;
   }
   return bounds.size() <= kMostBounds;
+}
+
+uint32_t GaugesOfPage() noexcept {
+  return static_cast<uint32_t>((PageBytes() - kGaugesAt) / sizeof(GaugeCell));
+}
+
+bool MayMerge(InstrumentKind kind, WorkerMerge workers) noexcept {
+  if (workers == WorkerMerge::kDefault) return true;
+  if (kind == InstrumentKind::kGauge) return workers != WorkerMerge::kAll;
+  return kind == InstrumentKind::kUpDownCounter &&
+         (workers == WorkerMerge::kSum || workers == WorkerMerge::kAll);
 }
 
 std::string TextOf(const std::variant<std::string_view, int64_t, double, bool>& value) {
@@ -59,6 +73,8 @@ Texts TextsOf(const Texts& under, std::span<const Attribute> attributes) {
   return {sorted.begin(), sorted.end()};
 }
 
+}  // namespace
+
 std::string KeyOf(const Texts& attributes) {
   std::string key;
   for (const auto& [name, value] : attributes) {
@@ -70,6 +86,8 @@ std::string KeyOf(const Texts& attributes) {
   }
   return key;
 }
+
+namespace {
 
 // Never destroyed, as the registries. The cells' lock is taken inside of ours, and so at a fork:
 // handlers that were added last go first.
@@ -104,7 +122,13 @@ void InstrumentRegistry::BeforeFork() noexcept { Instance().mutex_.lock(); }
 void InstrumentRegistry::AfterForkInParent() noexcept { Instance().mutex_.unlock(); }
 void InstrumentRegistry::AfterForkInChild() noexcept {
   InstrumentRegistry& registry = Instance();
-  for (std::atomic<double>& gauge : registry.gauges_) gauge.store(kNotMeasured, std::memory_order_relaxed);
+  for (uint32_t i = 0; i < registry.gauge_pages_.size(); ++i) {
+    // Pages of the file are the parent's.
+    if (registry.file_) MapGauges(registry.gauge_pages_[i]);
+    ClearGauges(registry.gauge_pages_[i], i * GaugesOfPage());
+  }
+  registry.file_ = nullptr;
+  if (registry.create_) registry.to_share_ = true;
   for (InstrumentFamily& family : registry.families_) {
     for (SeriesOf& series : family.series) series.reported = 0;
   }
@@ -149,10 +173,7 @@ uint32_t InstrumentRegistry::AddSeries(InstrumentFamily& family, Texts attribute
   CellStore& store = CellStore::Instance();
   const uint32_t buckets = static_cast<uint32_t>(family.form.bounds.size()) + 1;
   switch (family.kind) {
-    case InstrumentKind::kGauge:
-      series.cell = static_cast<uint32_t>(gauges_.size());
-      gauges_.emplace_back(kNotMeasured);
-      break;
+    case InstrumentKind::kGauge: series.cell = AddGauge(); break;
     case InstrumentKind::kHistogram:
       series.cell = buckets == 1
                         ? store.Allocate({{kExponentialCells, CellMeaning::kExponential}})
@@ -162,7 +183,40 @@ uint32_t InstrumentRegistry::AddSeries(InstrumentFamily& family, Texts attribute
       series.cell = store.Allocate({{1, family.integer ? CellMeaning::kInteger : CellMeaning::kDouble}});
       break;
   }
+  if (file_ && family.registry == shared_) LogSeries(family, series);
   return number;
+}
+
+std::byte* InstrumentRegistry::MapGauges(std::byte* at) noexcept {
+  const int flags = MAP_PRIVATE | MAP_ANONYMOUS | (at ? MAP_FIXED : 0);
+  void* made = ::mmap(at, PageBytes(), PROT_READ | PROT_WRITE, flags, -1, 0);
+  CHECK(made != MAP_FAILED);
+  return static_cast<std::byte*>(made);
+}
+
+GaugeCell& InstrumentRegistry::GaugeOf(uint32_t number) const noexcept {
+  const uint32_t of_page = GaugesOfPage();
+  std::byte* page = gauge_pages_[number / of_page];
+  return *std::launder(reinterpret_cast<GaugeCell*>(page + kGaugesAt) + number % of_page);
+}
+
+// A page of gauges that are not set.
+void InstrumentRegistry::ClearGauges(std::byte* page, uint32_t first) noexcept {
+  ::new (page) ExtentHead{
+      .kind = ExtentKind::kGauges, .count = GaugesOfPage(), .bytes = PageBytes(), .refers = first, .used = 0};
+  auto* gauges = reinterpret_cast<GaugeCell*>(page + kGaugesAt);
+  for (uint32_t i = 0; i < GaugesOfPage(); ++i)
+    ::new (gauges + i) GaugeCell{.value = kNotMeasured, .set_ns = 0};
+}
+
+uint32_t InstrumentRegistry::AddGauge() {
+  if (gauges_ == gauge_pages_.size() * GaugesOfPage()) {
+    std::byte* page = MapGauges(nullptr);
+    ClearGauges(page, gauges_);
+    if (file_ && !file_->Share(page, PageBytes())) LogFull();
+    gauge_pages_.push_back(page);
+  }
+  return gauges_++;
 }
 
 Handle InstrumentRegistry::Make(InstrumentFamily wanted) {
@@ -178,9 +232,15 @@ Handle InstrumentRegistry::Make(InstrumentFamily wanted) {
   if (!Ascend(wanted.form.bounds))
     return Refuse(Code::kInvalidArgument,
                   quoted + ": bounds must be finite and ascend, and be at most 1,024");
+  if (!MayMerge(wanted.kind, wanted.workers))
+    return Refuse(Code::kInvalidArgument,
+                  quoted +
+                      ": workers merge a gauge as each, sum, max, min or latest, a sum that falls as sum or "
+                      "all, and other instruments always by their sum");
   auto [at, added] = by_name_.emplace(std::pair(wanted.registry, wanted.name), families_.size());
   if (added) {
     InstrumentFamily& family = families_.emplace_back(std::move(wanted));
+    if (file_ && family.registry == shared_) LogFamily(at->second);
     AddSeries(family, {});
   } else {
     const InstrumentFamily& known = families_[at->second];
@@ -188,6 +248,9 @@ Handle InstrumentRegistry::Make(InstrumentFamily wanted) {
         known.form.bounds != wanted.form.bounds)
       return Refuse(Code::kInvalidArgument,
                     quoted + " is taken by an instrument of another kind, unit or bounds");
+    if (wanted.workers != WorkerMerge::kDefault && wanted.workers != known.workers)
+      return Refuse(Code::kInvalidArgument,
+                    quoted + " is taken by an instrument that workers merge otherwise");
   }
   return {families_[at->second].series.front().cell, at->second};
 }
@@ -227,22 +290,22 @@ SeriesFacts InstrumentRegistry::FactsOf(Handle handle) const {
   std::lock_guard lock(mutex_);
   const InstrumentFamily& family = families_[handle.family];
   const auto bound = std::ranges::find(family.series, handle.cell, &SeriesOf::cell);
-  return {family.registry,    family.name,        family.unit,
-          family.description, family.form.bounds, bound->attributes};
+  return {family.registry,    family.name,    family.unit,      family.description,
+          family.form.bounds, family.workers, bound->attributes};
 }
 
 std::atomic<double>* InstrumentRegistry::GaugeAt(Handle handle) {
-  static std::atomic<double> nobodys{kNotMeasured};
-  if (handle.cell == kInert) return &nobodys;
+  static GaugeCell nobodys{.value = kNotMeasured, .set_ns = 0};
+  if (handle.cell == kInert) return &nobodys.value;
   std::lock_guard lock(mutex_);
-  return &gauges_[handle.cell];
+  return &GaugeOf(handle.cell).value;
 }
 
 bool InstrumentRegistry::ReadSeries(const InstrumentFamily& family, SeriesOf& series, Sample& out) const {
   const CellStore& store = CellStore::Instance();
   switch (family.kind) {
     case InstrumentKind::kGauge:
-      out.value = gauges_[series.cell].load(std::memory_order_relaxed);
+      out.value = GaugeOf(series.cell).value.load(kRelaxed);
       return !std::isnan(out.value);
     case InstrumentKind::kHistogram: {
       const uint32_t buckets = static_cast<uint32_t>(family.form.bounds.size()) + 1;
@@ -299,6 +362,66 @@ std::vector<Sample> InstrumentRegistry::Read(uint64_t registry) {
     }
   }
   return all;
+}
+
+// What the file has no room for is exported by this process alone.
+void InstrumentRegistry::LogFull() const {
+  Log(LogLevel::kWarn, "sdk", "worker_file_full",
+      "cannot enlarge the file that workers share: their page lacks series of this process");
+}
+
+void InstrumentRegistry::LogFamily(uint32_t number) {
+  const InstrumentFamily& family = families_[number];
+  RecordWriter record;
+  record.Put(WorkerRecord::kFamily);
+  record.Put(number);
+  record.PutFamily({family.kind, family.integer, family.workers, family.name, family.unit, family.description,
+                    family.form.bounds});
+  if (!file_->Log(record.bytes())) LogFull();
+}
+
+void InstrumentRegistry::LogSeries(const InstrumentFamily& family, const SeriesOf& series) {
+  RecordWriter record;
+  record.Put(WorkerRecord::kSeries);
+  record.Put(static_cast<uint32_t>(by_name_.at({family.registry, family.name})));
+  record.Put(series.cell);
+  record.Put(std::max(series.start_unix_ns, CellStore::Instance().forked_unix_ns()));
+  record.PutAttributes(series.attributes);
+  if (!file_->Log(record.bytes())) LogFull();
+}
+
+Status InstrumentRegistry::Share(uint64_t registry, CreateFile create) {
+  std::lock_guard lock(mutex_);
+  shared_ = registry;
+  create_ = std::move(create);
+  return ShareLocked();
+}
+
+void InstrumentRegistry::ShareAgain() noexcept {
+  if (!to_share_.load(kRelaxed)) return;
+  std::lock_guard lock(mutex_);
+  if (!to_share_) return;
+  const Status shared = ShareLocked();
+  if (!shared)
+    Log(LogLevel::kWarn, "sdk", "worker_file",
+        shared.detail + ": the page of the workers lacks what this process counts");
+}
+
+Status InstrumentRegistry::ShareLocked() {
+  to_share_ = false;
+  if (file_) return Ok();
+  ASSIGN_OR_RETURN(std::unique_ptr<WorkerFile> made, create_());
+  file_ = made.release();
+  for (uint32_t i = 0; i < families_.size(); ++i) {
+    if (families_[i].registry != shared_) continue;
+    LogFamily(i);
+    for (const SeriesOf& series : families_[i].series) LogSeries(families_[i], series);
+  }
+  for (std::byte* page : gauge_pages_) {
+    if (!file_->Share(page, PageBytes())) LogFull();
+  }
+  CellStore::Instance().UseFile(*file_);
+  return Ok();
 }
 
 std::unique_lock<std::mutex> LockSources() { return std::unique_lock(SampleSources::Instance().mutex); }

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <string>
@@ -15,6 +17,7 @@
 #include <gpulens/registry.h>
 
 #include "base/ref.h"
+#include "instruments/worker_file.h"
 
 namespace gpulens::internal {
 
@@ -29,6 +32,11 @@ namespace gpulens::instruments {
 inline constexpr size_t kSeriesLimit = 2'000;
 // An instrument's bounds: more are no histogram any more but a list.
 inline constexpr size_t kMostBounds = 1'024;
+// Attribute of the series that has what exceeds the limit.
+inline constexpr const char* kOverflow = "otel.metric.overflow";
+
+// Text that attributes, sorted by key, have alone.
+std::string KeyOf(const std::vector<std::pair<std::string, std::string>>& attributes);
 
 struct SeriesOf {
   std::vector<std::pair<std::string, std::string>> attributes;  // by key
@@ -41,6 +49,7 @@ struct InstrumentFamily {
   uint64_t registry = 0;
   InstrumentKind kind = InstrumentKind::kCounter;
   bool integer = false;
+  WorkerMerge workers = WorkerMerge::kDefault;
   std::string name, unit, description;
   internal::HistogramForm form;
   std::deque<SeriesOf> series;  // the first has no attributes
@@ -52,6 +61,7 @@ struct SeriesFacts {
   uint64_t registry = 0;
   std::string name, unit, description;
   std::vector<double> bounds;
+  WorkerMerge workers = WorkerMerge::kDefault;
   std::vector<std::pair<std::string, std::string>> attributes;
 };
 
@@ -72,6 +82,12 @@ class InstrumentRegistry {
   std::atomic<double>* GaugeAt(internal::Handle handle);
   std::vector<Sample> Read(uint64_t registry);
 
+  // Shares the counts of one registry in a file that `create` makes, now and after each fork.
+  using CreateFile = std::function<Result<std::unique_ptr<WorkerFile>>()>;
+  Status Share(uint64_t registry, CreateFile create);
+  // Creates the file of a child after a fork, if there is to be one. Logs a failure.
+  void ShareAgain() noexcept;
+
  private:
   friend class Immortal<InstrumentRegistry>;
   InstrumentRegistry();
@@ -80,6 +96,14 @@ class InstrumentRegistry {
   static void AfterForkInChild() noexcept;
   internal::Handle Refuse(Code code, std::string detail);
   uint32_t AddSeries(InstrumentFamily& family, std::vector<std::pair<std::string, std::string>> attributes);
+  Status ShareLocked();
+  void LogFamily(uint32_t number);
+  void LogSeries(const InstrumentFamily& family, const SeriesOf& series);
+  void LogFull() const;
+  static std::byte* MapGauges(std::byte* at) noexcept;
+  static void ClearGauges(std::byte* page, uint32_t first) noexcept;
+  GaugeCell& GaugeOf(uint32_t number) const noexcept;
+  uint32_t AddGauge();
   bool ReadSeries(const InstrumentFamily& family, SeriesOf& series, Sample& out) const;
 
   mutable std::mutex mutex_;  // guards what follows
@@ -87,7 +111,13 @@ class InstrumentRegistry {
   std::map<std::pair<uint64_t, std::string>, uint32_t> by_name_;  // of existing registries
   std::map<uint64_t, size_t> limits_;
   std::deque<Status> refusals_;
-  std::deque<std::atomic<double>> gauges_;
+  // Gauges are in whole pages, which do not move: pages of a file take their place.
+  std::vector<std::byte*> gauge_pages_;
+  uint32_t gauges_ = 0;
+  CreateFile create_;
+  uint64_t shared_ = 0;
+  WorkerFile* file_ = nullptr;  // of this process; never destroyed
+  std::atomic<bool> to_share_{false};
   uint64_t registries_ = 0;
 };
 

@@ -1,6 +1,8 @@
 // The handles' way to the cells, and a thread's beginning and end among them.
 #include <gpulens/instruments.h>
 
+#include <time.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -24,7 +26,7 @@ struct OwnThread {
   OwnThread() noexcept { CellStore::Instance().Join(thread); }
   ~OwnThread() {
     CellStore::Instance().Leave(thread);
-    internal::cells = {};
+    internal::cells.Clear();
     ended = true;
   }
   CellStore::Thread thread;
@@ -34,11 +36,15 @@ thread_local bool OwnThread::ended = false;
 
 // Gives the calling thread all cells. False: it is past its end, in the destructor of something thread-local.
 bool HaveCells(uint32_t cell) noexcept {
-  if (cell < internal::cells.size) return true;
+  if (cell < internal::cells.size.load(instruments::kRelaxed)) return true;
   if (OwnThread::ended) return false;
+  InstrumentRegistry::Instance().ShareAgain();
   static thread_local OwnThread own;
   CellStore::Instance().Grow(own.thread);
-  internal::cells = {own.thread.size, own.thread.cells.get()};
+  const CellStore::Array& array = own.thread.array;
+  internal::cells.at = array.cells;
+  internal::cells.move = array.move();
+  internal::cells.size.store(array.size, instruments::kRelaxed);
   CellStore::ReportUse();
   return true;
 }
@@ -88,6 +94,7 @@ Handle Make(InstrumentKind kind, bool integer, std::string_view name, const Inst
   wanted.name = name;
   wanted.unit = options.unit;
   wanted.description = options.description;
+  wanted.workers = options.workers;
   if (kind == InstrumentKind::kHistogram)
     wanted.form.bounds.assign(options.bounds.begin(), options.bounds.end());
   const Handle made = InstrumentRegistry::Instance().Make(std::move(wanted));
@@ -101,6 +108,18 @@ Handle Bind(Handle handle, std::span<const Attribute> attributes) {
 Status StatusOf(Handle handle) { return InstrumentRegistry::Instance().StatusOf(handle); }
 std::atomic<double>* GaugeAt(Handle handle) noexcept {
   return InstrumentRegistry::Instance().GaugeAt(handle);
+}
+
+bool KeepsTime(Handle handle) noexcept {
+  const InstrumentFamily* family = InstrumentRegistry::Instance().FamilyOf(handle);
+  return family && family->workers == WorkerMerge::kLatest;
+}
+void KeepTime(std::atomic<double>* gauge) noexcept {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  reinterpret_cast<instruments::GaugeCell*>(gauge)->set_ns.store(
+      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec),
+      instruments::kRelaxed);
 }
 
 const HistogramForm* FormOf(Handle handle) noexcept {
@@ -120,9 +139,10 @@ double UnitsPerSecond(Handle handle) noexcept {
 void RecordExponential(Handle handle, double value) noexcept {
   constexpr uint32_t kLast = instruments::kExponentialCells - 1;
   if (!(value >= 0 && value <= std::numeric_limits<double>::max()) || handle.cell == kInert) return Drop();
-  if (handle.cell + kLast >= cells.size && !HaveCells(handle.cell + kLast))
+  const uint32_t size = cells.size.load(instruments::kRelaxed);
+  if (handle.cell + kLast >= size && !HaveCells(handle.cell + kLast))
     return CellStore::Instance().RecordLate(handle.cell, value);
-  instruments::RecordInWindow(cells.at + handle.cell, value);
+  instruments::RecordInWindow(cells.at, handle.cell, cells.move, value);
 }
 
 void Record(Handle handle, const HistogramForm& form, double value) noexcept {
@@ -131,7 +151,7 @@ void Record(Handle handle, const HistogramForm& form, double value) noexcept {
   const auto buckets = static_cast<uint32_t>(bounds.size()) + 1;
   const auto bucket =
       static_cast<uint32_t>(std::lower_bound(bounds.begin(), bounds.end(), value) - bounds.begin());
-  if (handle.cell + buckets >= cells.size && !HaveCells(handle.cell + buckets)) {
+  if (handle.cell + buckets >= cells.size.load(instruments::kRelaxed) && !HaveCells(handle.cell + buckets)) {
     CellStore::Instance().AddLate(handle.cell + bucket, uint64_t{1});
     return CellStore::Instance().AddLate(handle.cell + buckets, value);
   }

@@ -4,6 +4,8 @@
 
 #include <mutex>
 
+#include "instruments/workers.h"
+
 namespace gpulens {
 namespace {
 
@@ -54,6 +56,24 @@ void SnapshotOf1000(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(registry.Snapshot());
 }
 BENCHMARK(SnapshotOf1000);
+
+// The same once the process shares its counts with other workers; last, since it does so to its end.
+void SharedCounterAdd(benchmark::State& state) {
+  static const Counter counter("bench.counter");
+  const Status shared = instruments::WorkersFolder::Instance().Open({}, {});
+  if (!shared) return state.SkipWithError(shared.detail.c_str());
+  for (auto _ : state) counter.Add();
+}
+void SharedExponentialRecord(benchmark::State& state) {
+  static const Histogram histogram("bench.exponential");
+  Record(state, histogram);
+}
+void PageOfWorkers(benchmark::State& state) {
+  for (auto _ : state) benchmark::DoNotOptimize(instruments::WorkersFolder::Instance().Read());
+}
+BENCHMARK(SharedCounterAdd);
+BENCHMARK(SharedExponentialRecord);
+BENCHMARK(PageOfWorkers);
 
 }  // namespace
 }  // namespace gpulens

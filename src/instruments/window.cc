@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <thread>
 
 namespace gpulens::instruments {
@@ -51,7 +52,22 @@ void ExponentialSum::Add(int scale, int32_t offset, std::span<const uint64_t> co
     counts_[static_cast<size_t>(Coarser(offset + i, by) - low_)] += counts[static_cast<size_t>(i)];
 }
 
-WindowHead MoveWindow(CounterCell* at, const WindowHead& head, int32_t index) noexcept {
+void WriteWindow(CounterCell* at, const ExponentialCounts& whole) noexcept {
+  at[kSumCell].store(std::bit_cast<uint64_t>(whole.sum), kRelaxed);
+  at[kZeroCell].store(whole.zeros, kRelaxed);
+  const std::span<const uint64_t> counts = whole.buckets.counts();
+  if (counts.empty()) return;
+  const WindowHead head{.offset = static_cast<uint32_t>(whole.buckets.offset()) + WindowHead::kBias,
+                        .coarser = static_cast<uint8_t>(kFinest - whole.buckets.scale()),
+                        .moves = 0};
+  at[kHeadCell].store(head.cell(), kRelaxed);
+  for (uint32_t i = 0; i < kWindow; ++i)
+    at[kFirstCount + i].store(i < counts.size() ? counts[i] : 0, kRelaxed);
+}
+
+WindowHead MoveWindow(CounterCell* cells, uint32_t which, CounterCell* move, const WindowHead& head,
+                      int32_t index) noexcept {
+  CounterCell* const at = cells + which;
   std::array<uint64_t, kWindow> counts{};
   for (uint32_t i = 0; i < kWindow; ++i) counts[i] = at[kFirstCount + i].load(kRelaxed);
   uint32_t first = 0, last = kWindow - 1;
@@ -71,6 +87,12 @@ WindowHead MoveWindow(CounterCell* at, const WindowHead& head, int32_t index) no
   WindowHead moved{.offset = static_cast<uint32_t>(begin) + WindowHead::kBias,
                    .coarser = static_cast<uint8_t>(head.coarser + by),
                    .moves = head.moves + 1};
+  if (move) {
+    move[WindowMove::kHead].store(head.cell(), kRelaxed);
+    for (uint32_t i = 0; i < kWindow; ++i) move[WindowMove::kCounts + i].store(counts[i], kRelaxed);
+    move[WindowMove::kWhich].store(which, kRelaxed);
+    std::atomic_thread_fence(std::memory_order_release);
+  }
   at[kHeadCell].store(moved.cell(), kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
   for (uint32_t i = 0; i < kWindow; ++i) at[kFirstCount + i].store(next[i], kRelaxed);
@@ -94,6 +116,35 @@ void ReadWindow(const CounterCell* at, ExponentialCounts& out) {
   out.zeros += at[kZeroCell].load(kRelaxed);
   out.sum += std::bit_cast<double>(at[kSumCell].load(kRelaxed));
   if (head.offset != 0) out.buckets.Add(head.scale(), head.first(), counts);
+}
+
+namespace {
+constexpr int kTries = 100'000;
+}  // namespace
+
+void ReadForeignWindow(const CounterCell* cells, uint32_t which, const CounterCell* move,
+                       ExponentialCounts& out) {
+  const CounterCell* const at = cells + which;
+  std::array<uint64_t, kWindow> counts;
+  WindowHead head;
+  // Each further try needs a move, of which a window has a few in its life: more is no file of ours.
+  for (int tries = 0; tries < kTries; ++tries) {
+    const uint64_t before = at[kHeadCell].load(std::memory_order_acquire);
+    head = WindowHead::Of(before);
+    const CounterCell* from = at + kFirstCount;
+    if (head.moves % 2 != 0) {
+      if (move[WindowMove::kWhich].load(kRelaxed) != which) continue;  // the move has ended meanwhile
+      head = WindowHead::Of(move[WindowMove::kHead].load(kRelaxed));
+      from = move + WindowMove::kCounts;
+    }
+    for (uint32_t i = 0; i < kWindow; ++i) counts[i] = from[i].load(kRelaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    if (at[kHeadCell].load(kRelaxed) == before) break;
+    head = {};
+  }
+  out.zeros += at[kZeroCell].load(kRelaxed);
+  const bool sound = head.coarser <= kMostCoarse && std::abs(head.first()) <= kMostOffset;
+  if (head.offset != 0 && sound) out.buckets.Add(head.scale(), head.first(), counts);
 }
 
 }  // namespace gpulens::instruments

@@ -23,6 +23,10 @@ using buckets::kFinest;
 // Buckets of a series; where values need more, two neighbours are merged.
 inline constexpr uint32_t kWindow = 160;
 
+// Beyond what doubles can need, at kFinest.
+inline constexpr int kMostCoarse = 20;
+inline constexpr int32_t kMostOffset = 1 << 20;
+
 // Counts of a growing range of buckets, at one scale.
 class ExponentialSum {
  public:
@@ -81,10 +85,23 @@ struct ExponentialCounts {
   uint64_t zeros = 0;
 };
 
+// Cells in which a thread keeps the window that it is moving, for readers of other processes, which cannot
+// wait for it: it may have been killed.
+struct WindowMove {
+  static constexpr uint32_t kWhich = 0, kHead = 1, kCounts = 2, kCells = kCounts + kWindow;
+};
+
 // Adds what `at` has to `out`. Any thread.
 void ReadWindow(const CounterCell* at, ExponentialCounts& out);
-// Puts the window where it holds `index`, of kFinest, too. For the thread that writes.
-WindowHead MoveWindow(CounterCell* at, const WindowHead& head, int32_t index) noexcept;
+// The same for cells of another process, where `cells[which]` is the window. Never waits.
+void ReadForeignWindow(const CounterCell* cells, uint32_t which, const CounterCell* move,
+                       ExponentialCounts& out);
+// Writes a sum of windows as one window, which no other thread reads yet, or which is read under a lock.
+void WriteWindow(CounterCell* at, const ExponentialCounts& whole) noexcept;
+// Puts the window `cells[which]` where it holds `index`, of kFinest, too. For the thread that writes. `move`:
+// null where no other process reads.
+WindowHead MoveWindow(CounterCell* cells, uint32_t which, CounterCell* move, const WindowHead& head,
+                      int32_t index) noexcept;
 
 inline void AddTo(CounterCell& cell, uint64_t n) noexcept { cell.store(cell.load(kRelaxed) + n, kRelaxed); }
 inline void AddTo(CounterCell& cell, double n) noexcept {
@@ -92,8 +109,9 @@ inline void AddTo(CounterCell& cell, double n) noexcept {
   cell.store(std::bit_cast<uint64_t>(sum), kRelaxed);
 }
 
-// Counts a finite value that is not negative. For the thread that writes.
-inline void RecordInWindow(CounterCell* at, double value) noexcept {
+// Counts a finite value that is not negative. For the thread that writes. `move`: calls MoveWindow.
+template <class Move>
+inline void RecordInWindow(CounterCell* at, double value, Move move) noexcept {
   AddTo(at[kSumCell], value);
   if (value < std::numeric_limits<double>::min()) [[unlikely]] {
     if (value == 0) return AddTo(at[kZeroCell], uint64_t{1});
@@ -103,8 +121,22 @@ inline void RecordInWindow(CounterCell* at, double value) noexcept {
   const WindowHead head = WindowHead::Of(at[kHeadCell].load(kRelaxed));
   uint32_t place = head.Place(index);
   if (place >= kWindow) [[unlikely]]
-    place = MoveWindow(at, head, index).Place(index);
+    place = move(head, index).Place(index);
   AddTo(at[kFirstCount + place], uint64_t{1});
+}
+
+// The same for a window that no other process reads.
+inline void RecordInWindow(CounterCell* at, double value) noexcept {
+  RecordInWindow(at, value, [at](const WindowHead& head, int32_t index) noexcept {
+    return MoveWindow(at, 0, nullptr, head, index);
+  });
+}
+// The same for the window `cells[which]`, with `move` as MoveWindow has it.
+inline void RecordInWindow(CounterCell* cells, uint32_t which, CounterCell* const& move,
+                           double value) noexcept {
+  RecordInWindow(cells + which, value, [&](const WindowHead& head, int32_t index) noexcept {
+    return MoveWindow(cells, which, move, head, index);
+  });
 }
 
 }  // namespace gpulens::instruments

@@ -163,6 +163,12 @@ int gpulens_expose(const char* listen) {
   return gpulens::sdk::Keep("expose " + options.listen, [&] { return gpulens::Expose(options); });
 }
 
+int gpulens_share_with_workers(const char* folder) {
+  gpulens::WorkersOptions options;
+  options.folder = gpulens::sdk::TextOf(folder);
+  return gpulens::sdk::Reported(gpulens::ShareWithWorkers(options));
+}
+
 int gpulens_flush(double timeout_seconds) {
   using namespace gpulens;
   const auto end = std::chrono::steady_clock::now() + sdk::TimeoutOf(timeout_seconds);

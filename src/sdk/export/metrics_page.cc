@@ -1,15 +1,25 @@
 #include "sdk/export/metrics_page.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <condition_variable>
 #include <limits>
 #include <mutex>
 #include <utility>
 
 #include <gpulens/export.h>
 
+#include "base/fd.h"
+#include "base/files.h"
+#include "base/log.h"
 #include "base/result.h"
 #include "catalog/exported_name.h"
 #include "catalog/self.h"
 #include "core/frame_writer.h"
+#include "instruments/instrument_registry.h"
+#include "instruments/workers.h"
 #include "net/blocking/blocking_server.h"
 #include "sdk/export/exporter_seat.h"
 #include "sdk/export/otlp_plan.h"
@@ -145,55 +155,145 @@ namespace {
 
 using namespace sdk;
 
+constexpr const char* kWorkersFolder = "GPULENS_WORKERS_DIR";
+
+bool OfWorkers(const Registry& registry) {
+  return &registry == &Registry::Process() && instruments::WorkersFolder::Instance().open();
+}
+
+// What a page of the registry has.
+std::vector<Sample> SamplesOf(const Registry& registry) {
+  if (!OfWorkers(registry)) return registry.Snapshot();
+  Result<std::vector<Sample>> all = instruments::WorkersFolder::Instance().Read();
+  if (!all) {
+    Log(LogLevel::kWarn, "sdk", "workers_page", all.error().detail + ": the page has this process alone");
+    return registry.Snapshot();
+  }
+  // Series that are computed when they are read are this process's.
+  instruments::ReportSources(RegistryAccess::IdOf(registry), *all);
+  return *std::move(all);
+}
+
+MetricsPage PageOf(const Registry& registry, const AttributeSet& resource, std::string_view accept) {
+  const Negotiated wanted = Negotiate(accept);
+  MetricsPage page{.content_type = std::string(wanted.content_type), .body = {}};
+  WriteMetricsPage(SamplesOf(registry), resource, wanted.form, RealClock().Now(), page.body);
+  return page;
+}
+
+// Serves the page, or waits until the process of the server that does has ended.
 class PageJob final : public ExportJob {
  public:
-  explicit PageJob(Registry& registry) : registry_(registry), resource_(ProcessResource()) {}
+  PageJob(Registry& registry, Endpoint at)
+      : registry_(registry),
+        at_(std::move(at)),
+        resource_(OfWorkers(registry) ? AttributeSet() : ProcessResource()) {}
 
-  Status Open(const Endpoint& at) {
-    ASSIGN_OR_RETURN(server_,
-                     BlockingServer::Open(at, [this](const HttpRequest& request) { return Page(request); }));
-    return Ok();
+  Status Open() {
+    Endpoint at = at_;
+    if (OfWorkers(registry_)) {
+      if (!TakeTurn()) return Ok();
+      // A free port stays that of the first process.
+      if (const auto before = ParseListenAddress(ReadFile(TurnPath()).value_or({})); before && at.port == 0)
+        at = *before;
+    }
+    auto server = BlockingServer::Open(at, [this](const HttpRequest& request) { return Page(request); });
+    std::lock_guard lock(mutex_);
+    status_ = server.status();
+    if (!server) {
+      turn_.reset();
+      return status_;
+    }
+    server_ = *std::move(server);
+    const std::string shown = server_->address().ToString();
+    if (turn_ && ::pwrite(turn_.get(), shown.data(), shown.size(), 0) >= 0)
+      (void)::ftruncate(turn_.get(), static_cast<off_t>(shown.size()));
+    return status_;
   }
 
-  void Run() override { server_->Serve(); }
+  void Run() override {
+    std::unique_lock lock(mutex_);
+    while (!server_ && !cut_) {
+      wake_.wait_for(lock, kTurn);
+      if (cut_) return;
+      lock.unlock();
+      (void)Open();
+      lock.lock();
+    }
+    if (cut_) return;
+    lock.unlock();
+    server_->Serve();
+  }
   void Finish(Duration) override { Cut(); }
   void Cut() override {
-    server_->Stop();
     std::lock_guard lock(mutex_);
     cut_ = true;
+    if (server_) server_->Stop();
+    wake_.notify_all();
   }
-  Status status() const override { return Ok(); }
+  Status status() const override {
+    std::lock_guard lock(mutex_);
+    return status_;
+  }
   Status Flush(Duration) override { return Ok(); }
-  std::string address() const override { return "http://" + server_->address().ToString() + "/metrics"; }
-  void LeaveBehind() noexcept override { server_->LeaveBehind(); }
+  std::string address() const override {
+    std::lock_guard lock(mutex_);
+    std::string at = server_ ? server_->address().ToString() : ReadFile(TurnPath()).value_or({});
+    return "http://" + (at.empty() ? at_.ToString() : at) + "/metrics";
+  }
+  void LeaveBehind() noexcept override {
+    if (server_) server_->LeaveBehind();
+    turn_.reset();
+  }
 
  private:
+  // How often it looks whether the process that serves has ended.
+  static constexpr Duration kTurn = std::chrono::milliseconds(100);
+
+  std::string TurnPath() const {
+    std::string name = "/page-" + at_.ToString();
+    std::replace(name.begin() + 1, name.end(), '/', '_');
+    return instruments::WorkersFolder::Instance().path() + name;
+  }
+  // The process that has the lock serves. The file has its address, for the others and the next one.
+  bool TakeTurn() {
+    UniqueFd fd(::open(TurnPath().c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd || ::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) return false;
+    turn_ = std::move(fd);
+    return true;
+  }
+
   HttpResponse Page(const HttpRequest& request) {
     if (request.path() != "/metrics") return HttpResponse::Text(404, "The page is /metrics.");
-    const Negotiated wanted = Negotiate(request.JoinedHeader("Accept"));
-    std::vector<Sample> samples;
+    HttpResponse response;
     {
       std::lock_guard lock(mutex_);
       if (cut_) return HttpResponse::Text(503, "The program ends.");
-      samples = registry_.Snapshot();
     }
-    std::string page;
-    WriteMetricsPage(samples, resource_, wanted.form, RealClock().Now(), page);
-    HttpResponse response;
-    response.content_type = wanted.content_type;
+    MetricsPage page = PageOf(registry_, resource_, request.JoinedHeader("Accept"));
+    response.content_type = std::move(page.content_type);
     response.AddHeader("Vary", "Accept");
-    response.body = std::move(page);
+    response.body = std::move(page.body);
     return response;
   }
 
   Registry& registry_;
+  const Endpoint at_;
   const AttributeSet resource_;
+  UniqueFd turn_;
   std::unique_ptr<BlockingServer> server_;
-  std::mutex mutex_;  // guards what follows
+  mutable std::mutex mutex_;  // guards what follows, and when server_ is set
+  std::condition_variable wake_;
+  Status status_;
   bool cut_ = false;
 };
 
 }  // namespace
+
+Status ShareWithWorkers(const WorkersOptions& options) {
+  const std::string folder = options.folder.empty() ? ProcessEnvironment(kWorkersFolder) : options.folder;
+  return instruments::WorkersFolder::Instance().Open(folder, options.family);
+}
 
 Result<Exporter> Expose(const ExposeOptions& options, Registry& registry) {
   if (Disabled(&ProcessEnvironment))
@@ -205,18 +305,30 @@ Result<Exporter> Expose(const ExposeOptions& options, Registry& registry) {
         options.listen +
             " serves other machines, and the page has neither TLS nor passwords: export to the agent, "
             "whose page has both, or set `insecure`"};
-  auto job = std::make_shared<PageJob>(registry);
-  RETURN_IF_ERROR(job->Open(at));
-  // Returned once: in a child the port remains the parent's.
-  return Exporter(ExporterSeat::Take([job = std::move(job)]() mutable -> std::shared_ptr<ExportJob> {
-    return std::exchange(job, nullptr);
-  }));
+  const bool own = &registry == &Registry::Process();
+  if (options.workers && !own)
+    return Status{Code::kInvalidArgument, "workers share the counts of the process's registry alone"};
+  if (own && (options.workers || !ProcessEnvironment(kWorkersFolder).empty()))
+    RETURN_IF_ERROR(ShareWithWorkers());
+  auto job = std::make_shared<PageJob>(registry, at);
+  RETURN_IF_ERROR(job->Open());
+  // Returned once: in a child the port remains the parent's, and a child whose parent has ended takes it.
+  return Exporter(
+      ExporterSeat::Take([job = std::move(job), at, &registry]() mutable -> std::shared_ptr<ExportJob> {
+        if (job) return std::exchange(job, nullptr);
+        return OfWorkers(registry) ? std::make_shared<PageJob>(registry, at) : nullptr;
+      }));
 }
 
-std::string ToPrometheus(const Registry& registry) {
-  std::string page;
-  WriteMetricsPage(registry.Snapshot(), {}, ExpositionFormat::kText004, RealClock().Now(), page);
-  return page;
+std::string ToPrometheus(const Registry& registry) { return PageFor({}, registry).body; }
+
+MetricsPage PageFor(std::string_view accept, const Registry& registry) {
+  if (&registry == &Registry::Process() && !ProcessEnvironment(kWorkersFolder).empty()) {
+    const Status shared = ShareWithWorkers();
+    if (!shared)
+      Log(LogLevel::kWarn, "sdk", "workers_page", shared.detail + ": the page has this process alone");
+  }
+  return PageOf(registry, {}, accept);
 }
 
 }  // namespace gpulens
