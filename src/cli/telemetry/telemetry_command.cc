@@ -45,7 +45,7 @@ The file is ~/.gpulens/telemetry.db. --db or $GPULENS_TELEMETRY_DB name another 
 a server:
   postgresql://USER@HOST:5432/DATABASE             password: in the URL, $PGPASSWORD or ~/.pgpass
   clickhouse://USER@HOST:8123/DATABASE?table=NAME  clickhouses:// for TLS (8443); password: in the URL or $CLICKHOUSE_PASSWORD
-Without that file, ~/.openjarvis/telemetry.db is read. stats, export and check never write.
+Without that file, ~/.openjarvis/telemetry.db is read. export and check never write; stats only renews roll-ups.
 Times are 90m, 24h or 7d ago, 2026-11-21 or 2026-11-21T02:07:00Z; both ends are included. Percentiles are within 0.6 %.
 Exit: 0 printed or done · 1 the file cannot be read or written, or is damaged · 2 wrong use)";
 
@@ -128,23 +128,57 @@ Result<int> ServerStats(const std::string& url, const TelemetryOptions& options)
   return ReportStats(stats, options, records > 0);
 }
 
+constexpr int kBusyMs = 10'000;           // a writer's batch takes milliseconds
+constexpr size_t kRollUpAtOnce = 65'536;  // rows in a transaction, so that writers wait no longer than 0.2 s
+
+std::string Counted(int64_t count, const char* what) {
+  return CountText(count) + " " + what + (count == 1 ? "" : "s");
+}
+
+Status RollUpAll(const sqlite::Database& database) {
+  telemetry::RollupWriter rollups;
+  for (bool more = true; more;) {
+    ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
+    ASSIGN_OR_RETURN(more, rollups.CatchUp(database, kRollUpAtOnce));
+    RETURN_IF_ERROR(transaction.Commit());
+  }
+  return Ok();
+}
+
+// Rows that are read one by one without a word: a second, about.
+constexpr int64_t kManyRows = 300'000;
+
+// Brings the roll-ups that a file has up to date, if it may be written: the next summary is fast. A file
+// without them is left as it is.
+Status RenewRollups(const sqlite::Database& database) {
+  ASSIGN_OR_RETURN(const telemetry::RollupState state, telemetry::ReadState(database));
+  if (state.there) {
+    ASSIGN_OR_RETURN(const bool lags, telemetry::RollupWriter::IsBehind(database));
+    if (!lags) return Ok();
+    const auto writable =
+        sqlite::Database::Open({.path = database.path(), .create = false, .busy_ms = kBusyMs});
+    if (writable && RollUpAll(*writable)) return Ok();
+  }
+  ASSIGN_OR_RETURN(const int64_t last, database.Number("SELECT coalesce(max(id),0) FROM telemetry"));
+  const int64_t rows = last - (state.stale ? 0 : state.covered);
+  if (rows < kManyRows) return Ok();
+  ::dprintf(STDERR_FILENO,
+            "%s: some %s records are read one by one; \"gpulens telemetry vacuum\" sums them up once\n",
+            database.path().c_str(), CountText(rows).c_str());
+  return Ok();
+}
+
 Result<int> PrintStats(const TelemetryOptions& options) {
   ASSIGN_OR_RETURN(const std::string path, FindTelemetry(options.db));
   RETURN_IF_ERROR(QueryOf(options, 0).status());
   if (telemetry::IsServer(path)) return ServerStats(path, options);
   if (::access(path.c_str(), F_OK) != 0) return ReportNothing(options, path);
   ASSIGN_OR_RETURN(const sqlite::Database database, telemetry::OpenToRead(path));
+  RETURN_IF_ERROR(RenewRollups(database));
   const auto summarize = [&database](const Query& query) { return telemetry::Summarize(database, query); };
   ASSIGN_OR_RETURN(const TelemetryStats stats, ReadStats(database.path(), summarize, options));
   const auto records = database.Number("SELECT EXISTS(SELECT 1 FROM telemetry)");
   return ReportStats(stats, options, records && *records > 0);
-}
-
-constexpr int kBusyMs = 10'000;           // a writer's batch takes milliseconds
-constexpr size_t kRollUpAtOnce = 65'536;  // rows in a transaction, so that writers wait no longer than 0.2 s
-
-std::string Counted(int64_t count, const char* what) {
-  return CountText(count) + " " + what + (count == 1 ? "" : "s");
 }
 
 Result<int64_t> Clear(const std::string& path) {
@@ -177,16 +211,6 @@ Result<int64_t> SizeOf(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) != 0) return Status{Code::kUnavailable, "there is no " + path};
   return info.st_size;
-}
-
-Status RollUpAll(const sqlite::Database& database) {
-  telemetry::RollupWriter rollups;
-  for (bool more = true; more;) {
-    ASSIGN_OR_RETURN(sqlite::Transaction transaction, sqlite::Transaction::Begin(database));
-    ASSIGN_OR_RETURN(more, rollups.CatchUp(database, kRollUpAtOnce));
-    RETURN_IF_ERROR(transaction.Commit());
-  }
-  return Ok();
 }
 
 Result<bool> HasTable(const sqlite::Database& database, const char* name) {

@@ -1,5 +1,6 @@
 #include <gpulens/inference.h>
 
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -635,6 +636,82 @@ TEST(CallClock, SamplesGapsOfALongAnswer) {
   EXPECT_EQ(n.itl_count, kTokens + 1);
   EXPECT_NEAR(n.p99_itl_ms, 10, 1e-6);
   EXPECT_NEAR(n.max_itl_ms, 70, 1e-6);
+}
+
+// A file that another program has written, of which no roll-up is known.
+void WriteForeignRows(const std::string& path, int64_t rows) {
+  auto database = sqlite::Database::Open({.path = path});
+  ASSERT_TRUE(database) << database.error().detail;
+  const Status made = database->Run(
+      "CREATE TABLE IF NOT EXISTS telemetry(id INTEGER PRIMARY KEY AUTOINCREMENT, timestamp REAL NOT NULL, "
+      "model_id TEXT NOT NULL, engine TEXT NOT NULL DEFAULT '', prompt_tokens INTEGER NOT NULL DEFAULT 0, "
+      "completion_tokens INTEGER NOT NULL DEFAULT 0, total_tokens INTEGER NOT NULL DEFAULT 0, "
+      "latency_seconds "
+      "REAL NOT NULL DEFAULT 0, energy_joules REAL NOT NULL DEFAULT 0);"
+      "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i+1 FROM n WHERE i<" +
+      std::to_string(rows) +
+      ") INSERT INTO telemetry(timestamp, model_id, engine, completion_tokens, latency_seconds, "
+      "energy_joules) "
+      "SELECT 1.7e9+i*0.25, 'm'||(i%3), 'vllm', 10+i%7, 0.5+(i%11)*0.1, 5 FROM n");
+  ASSERT_TRUE(made.ok()) << made.detail;
+}
+
+constexpr const char* kCovered = "SELECT covered FROM telemetry_rollup_state";
+
+TEST_F(InferenceStoreTest, RowsOfOthersAreRolledUpInTheBackground) {
+  constexpr int64_t kRows = 60'000, kMostSingly = 4'096;
+  WriteForeignRows(path, kRows);
+  auto store = Open();
+  // Records are stored meanwhile.
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(store.Record({.model = "own"}));
+  ASSERT_TRUE(store.Flush().ok());
+  EXPECT_EQ(store.health().stored, 10u);
+  const auto covers = [&](int64_t rows) {
+    const TimePoint until = std::chrono::steady_clock::now() + 30s;
+    while (Query(path, kCovered) < rows && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(5ms);
+    return Query(path, kCovered) >= rows;
+  };
+  EXPECT_TRUE(covers(kRows + 10 - kMostSingly)) << "a summary reads so many rows at most";
+  const auto rolled_up = store.Summarize({.by = GroupBy::kModel});
+  ASSERT_TRUE(rolled_up);
+  WriteForeignRows(path, kRows);  // and more, while the store is open
+  EXPECT_TRUE(covers(2 * kRows + 10 - kMostSingly));
+  const auto all = store.Summarize();
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->front().calls, 2u * kRows + 10);
+  EXPECT_DOUBLE_EQ(all->front().energy_joules.sum, 5.0 * 2 * kRows);
+  EXPECT_EQ(Query(path, "SELECT stale FROM telemetry_rollup_state"), 0);
+}
+
+TEST_F(InferenceStoreTest, RollUpGoesOnAfterKill) {
+  constexpr int64_t kRows = 200'000;
+  if (kThreadSanitizer) GTEST_SKIP() << "the thread sanitizer knows no threads after a fork of several";
+  WriteForeignRows(path, kRows);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto store = InferenceStore::Open(path);
+    for (;;) ::pause();
+  }
+  const auto covered = [&] {
+    auto database = sqlite::Database::Open({.path = path, .read_only = true});
+    const auto number = database ? database->Number(kCovered) : Result<int64_t>(0);
+    return number ? *number : 0;
+  };
+  const TimePoint until = std::chrono::steady_clock::now() + 30s;
+  while (covered() == 0 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const int64_t left = covered();
+  EXPECT_GT(left, 0);
+  auto store = Open();
+  while (covered() < kRows - 4'096 && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(5ms);
+  const auto all = store.Summarize();
+  ASSERT_TRUE(all);
+  EXPECT_EQ(all->front().calls, static_cast<uint64_t>(kRows));
+  EXPECT_DOUBLE_EQ(all->front().energy_joules.sum, 5.0 * kRows);
+  EXPECT_GE(covered(), kRows - 4'096);
 }
 
 }  // namespace
