@@ -1,5 +1,6 @@
 #include <gpulens/inference.h>
 
+#include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -668,8 +669,7 @@ TEST_F(InferenceStoreTest, RowsOfOthersAreRolledUpInTheBackground) {
   EXPECT_EQ(store.health().stored, 10u);
   const auto covers = [&](int64_t rows) {
     const TimePoint until = std::chrono::steady_clock::now() + 30s;
-    while (Query(path, kCovered) < rows && std::chrono::steady_clock::now() < until)
-      std::this_thread::sleep_for(5ms);
+    while (Query(path, kCovered) < rows && std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 5);
     return Query(path, kCovered) >= rows;
   };
   EXPECT_TRUE(covers(kRows + 10 - kMostSingly)) << "a summary reads so many rows at most";
@@ -699,14 +699,13 @@ TEST_F(InferenceStoreTest, RollUpGoesOnAfterKill) {
     return number ? *number : 0;
   };
   const TimePoint until = std::chrono::steady_clock::now() + 30s;
-  while (covered() == 0 && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(1ms);
+  while (covered() == 0 && std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 1);
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   const int64_t left = covered();
   EXPECT_GT(left, 0);
   auto store = Open();
-  while (covered() < kRows - 4'096 && std::chrono::steady_clock::now() < until)
-    std::this_thread::sleep_for(5ms);
+  while (covered() < kRows - 4'096 && std::chrono::steady_clock::now() < until) ::poll(nullptr, 0, 5);
   const auto all = store.Summarize();
   ASSERT_TRUE(all);
   EXPECT_EQ(all->front().calls, static_cast<uint64_t>(kRows));
