@@ -1,4 +1,5 @@
-// The C library's variable, for archives whose code cannot use it from within a shared object: see CMakeLists.txt.
+// The C library's variable, for archives whose code cannot use it from within a shared object: see
+// CMakeLists.txt.
 #include <cstdio>
 
 extern "C" {
