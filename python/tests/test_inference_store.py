@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 
 import gpulens
 from engines import USAGE, Engine
@@ -340,6 +341,15 @@ class Energy(InAFolder):
         self.assertEqual(self.rows("energy_joules, energy_method, measured")[1][:2], (0.0, ""))
         with gpulens.InferenceStore(self.path, read_only=True) as store:
             self.assertEqual(store.summary()[0].energy_joules.n, 1)
+
+    def test_a_monitor_of_another_kind_costs_the_energy_alone(self):
+        with gpulens.InferenceStore(self.path) as store:
+            with self.assertLogs("gpulens", "WARNING") as logged:
+                gpulens.instrument(Engine(), store, energy=unittest.mock.MagicMock()).generate([], model="m")
+                self.assertEqual(store.flush(), 0)
+        self.assertIn("must be a gpulens.EnergyMonitor", logged.output[0])
+            (of_model,) = store.summary()
+        self.assertEqual((of_model.calls, of_model.energy_joules.n), (1, 0))
 
     def test_flush_raises_for_calls_that_wait_for_their_energy(self):
         class Slow:

@@ -5,6 +5,7 @@ import itertools
 import logging
 from typing import Any, Callable, Dict, Optional, Sequence, Tuple, Union
 
+from .._core import EnergyResult
 from . import settle
 from .call import Call, reported_by
 
@@ -65,6 +66,8 @@ class EnergyMeter:
         """
         window, record = call.window, call.record
         result = window.result if wait else window.estimate()
+        if not isinstance(result, EnergyResult):
+            raise TypeError(f"energy must be a gpulens.EnergyMonitor; the result of a {type(self._monitor).__name__} is no EnergyResult")
         ticks = result.ticks
         record.energy_joules, record.power_watts = result.energy_joules, result.mean_power_watts
         record.energy_uncertainty_joules = result.uncertainty_joules
