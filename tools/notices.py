@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Prints the copyright notices of a target: ours, and those of each Debian package whose code is in it.
+"""Prints the copyright notices of targets: ours, and those of each Debian package whose code is in them.
 
-    tools/notices.py BUILD TARGET          the text
-    tools/notices.py BUILD TARGET --list   the names of the packages
+    tools/notices.py BUILD TARGET…          the text
+    tools/notices.py BUILD TARGET… --list   the names of the packages
 
-The packages are those that own the archives that ninja links into the target and the headers that its objects include, so nothing
+The packages are those that own the archives that ninja links into the targets and the headers that their objects include, so nothing
 is forgotten when a dependency comes. The texts are the packages' own, /usr/share/doc/PACKAGE/copyright.
 """
 
@@ -16,8 +16,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 DOC = pathlib.Path("/usr/share/doc")
-# The C library is shared; of it and of the kernel only declarations and constants are compiled in.
-NOT_INSIDE = ("libc6-dev", "linux-libc-dev")
+COMMON_LICENSES = pathlib.Path("/usr/share/common-licenses")
+RULE = "=" * 100
+# The C library is shared; of it, of Python and of the kernel only declarations and constants are compiled in.
+NOT_INSIDE = re.compile(r"^(libc6-dev|linux-libc-dev|libpython3.*-dev|python3.*)$")
 # Compilers that link their runtime libraries without naming them.
 RUNTIME = re.compile(r"^lib(stdc\+\+|gcc)-[0-9]+-dev$")
 
@@ -26,16 +28,16 @@ def lines_of(*command):
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
 
 
-def foreign_files(build, target):
-    """(archives, headers) outside the tree that are linked or compiled into the target."""
-    inputs = lines_of("ninja", "-C", build, "-t", "inputs", target)
+def foreign_files(build, *targets):
+    """(archives, headers) outside the tree that are linked or compiled into the targets."""
+    inputs = lines_of("ninja", "-C", build, "-t", "inputs", *targets)
     inputs = [line for line in inputs if not line.startswith("ninja:")]
     archives = {line for line in inputs if line.startswith("/") and line.endswith(".a") and not line.startswith(str(ROOT))}
     objects = [line for line in inputs if line.endswith(".o")]
     deps = {line.strip() for line in lines_of("ninja", "-C", build, "-t", "deps", *objects)}
     headers = {line for line in deps if line.startswith("/usr/include/") or line.startswith("/usr/lib/")}
     if not headers:
-        sys.exit(f"notices: ninja knows no headers of {target} in {build}; build it first")
+        sys.exit(f"notices: ninja knows no headers of {' '.join(targets)} in {build}; build it first")
     return archives, headers
 
 
@@ -49,10 +51,10 @@ def owners(files):
     return found
 
 
-def packages(build, target):
+def packages(build, *targets):
     """{package: the headers of it that are used, or None where its archive is linked}, sorted by name."""
-    archives, headers = foreign_files(build, target)
-    found = {name: paths for name, paths in owners(headers).items() if name not in NOT_INSIDE}
+    archives, headers = foreign_files(build, *targets)
+    found = {name: paths for name, paths in owners(headers).items() if not NOT_INSIDE.match(name)}
     linked = set(owners(archives))
     return {
         name: None if name in linked or RUNTIME.match(name) else found[name] for name in sorted(set(found) | linked)
@@ -93,7 +95,7 @@ def of_headers(text, headers):
     return "Copyright:\n" + "".join(f" {line}\n" for line in holders) + "\n" + "\n\n".join(f"License: {one}" for one in texts) + "\n"
 
 
-def notices(build, target):
+def notices(build, *targets):
     own = f"""gpulens
 Copyright: the gpulens developers
 License: Apache-2.0
@@ -105,21 +107,26 @@ License: Apache-2.0
 Code of the following packages is part of it, with the notices and licences below.
 """
     texts = {}  # of several packages of one source
-    for name, headers in packages(build, target).items():
+    for name, headers in packages(build, *targets).items():
         text = (DOC / name / "copyright").read_text(encoding="utf-8")
         if headers is not None and text.startswith("Format:"):
             text = of_headers(text, headers)
         texts.setdefault(text, []).append(name)
-    rule = "=" * 100
-    return own + "".join(f"\n{rule}\n{', '.join(names)}\n{rule}\n\n{text.strip()}\n" for text, names in texts.items())
+    return own + "".join(f"\n{RULE}\n{', '.join(names)}\n{RULE}\n\n{text.strip()}\n" for text, names in texts.items())
+
+
+def common_licenses(text):
+    """The names of the licences in /usr/share/common-licenses to which notices refer, sorted."""
+    found = set(re.findall(r"/usr/share/common-licenses/([A-Za-z0-9.+-]*[A-Za-z0-9])", text))
+    return sorted(name for name in found if (COMMON_LICENSES / name).is_file())
 
 
 def main(arguments):
-    build, target = arguments[:2]
-    if arguments[2:] == ["--list"]:
-        print("\n".join(packages(build, target)))
+    build, *targets = [argument for argument in arguments if argument != "--list"]
+    if "--list" in arguments:
+        print("\n".join(packages(build, *targets)))
     else:
-        print(notices(build, target), end="")
+        print(notices(build, *targets), end="")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,6 @@ import time
 import notices
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-COMMON_LICENSES = pathlib.Path("/usr/share/common-licenses")
 MAINTAINER = "gpulens developers <maintainers@gpulens.invalid>"
 
 
@@ -36,11 +35,10 @@ def write_notices(build, out):
     for target, name in (("gpulens", "copyright"), ("gpulens_sdk", "copyright-dev")):
         text = notices.notices(str(build), target)
         (out / name).write_text(text, encoding="utf-8")
-        names |= set(re.findall(r"/usr/share/common-licenses/([A-Za-z0-9.+-]*[A-Za-z0-9])", text))
+        names |= set(notices.common_licenses(text))
     (out / "licenses").mkdir()
     for name in sorted(names):
-        if (COMMON_LICENSES / name).is_file():
-            shutil.copy(COMMON_LICENSES / name, out / "licenses" / name)
+        shutil.copy(notices.COMMON_LICENSES / name, out / "licenses" / name)
 
 
 def help_of(program, *words):

@@ -4,15 +4,19 @@
 One wheel for each CPython before 3.12, one of the stable ABI for all from 3.12 on, and one for each free-threaded one, with those of
 tools/pythons.py that are here and have headers; VERSIONs choose among them ("3.11", "3.13t"). The wheels contain what they need but
 the C library, and have the tag manylinux_2_34 or an older one, which auditwheel checks; without auditwheel they have no such tag.
-The same commit gives the same bytes. What is left out is printed with its reason; exit 1 when something that can be made fails.
+Each has the licences and the notices of all code in it. The same commit gives the same bytes. What is left out is printed with its reason; exit 1 when something that can be made fails.
 """
+import base64
+import hashlib
 import os
 import pathlib
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 
+import notices
 import pythons
 
 ROOT = pythons.ROOT
@@ -71,7 +75,44 @@ def wheel(python, source=ROOT / "python"):
     run(builder(python), "-m", "pip", "wheel", source, "--no-deps", "--no-index", "--no-build-isolation", "--disable-pip-version-check",
         "--wheel-dir", out, "--config-settings=cmake.define.CMAKE_CXX_COMPILER=c++", "--config-settings=cmake.define.GPULENS_STRICT=ON", env=reproducible())
     (built,) = out.glob("*.whl")
+    add_notices(built, builder(python))
     return built
+
+
+def nanobind_notice(python):
+    """The licences of nanobind, whose sources are compiled into the bindings, and of the hash table in it."""
+    (site,) = (python.parent.parent / "lib").glob("python*/site-packages")
+    (own,) = site.glob("nanobind-*.dist-info/licenses/LICENSE")
+    table = (site / "nanobind/ext/robin_map/include/tsl/robin_map.h").read_text(encoding="utf-8")
+    comment = re.match(r"/\*\*\n(.*?)\n \*/", table, re.DOTALL).group(1)
+    text = own.read_text(encoding="utf-8").strip() + "\n\n" + re.sub(r"^ \* ?", "", comment, flags=re.MULTILINE)
+    return f"\n{notices.RULE}\nnanobind, robin-map\n{notices.RULE}\n\n{text.strip()}\n"
+
+
+def add_notices(built, python):
+    """Puts the licences into a wheel that was built in this checkout: its dist-info/licenses."""
+    if not shutil.which("dpkg"):
+        raise Failed(f"{built.name}: the notices of what is linked into it are those of Debian's packages, and there is no dpkg here")
+    tree = ROOT / "build" / ("python-" + "-".join(built.stem.split("-")[2:]))
+    targets = ["_core"] + (["gpulens_secure"] if "gpulens_secure" in run("ninja", "-C", tree, "-t", "targets", "all") else [])
+    text = notices.notices(str(tree), *targets) + nanobind_notice(python)
+    texts = {"LICENSE": (ROOT / "LICENSE").read_text(encoding="utf-8"), "NOTICES": text}
+    for name in notices.common_licenses(text):
+        texts[name] = (notices.COMMON_LICENSES / name).read_text(encoding="utf-8")
+    info = "-".join(built.stem.split("-")[:2]) + ".dist-info"
+    added = built.with_suffix(".new")
+    with zipfile.ZipFile(built) as old, zipfile.ZipFile(added, "w", zipfile.ZIP_DEFLATED) as new:
+        record = old.read(f"{info}/RECORD").decode()
+        for name, content in sorted(texts.items()):
+            path, content = f"{info}/licenses/{name}", content.encode()
+            digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).decode().rstrip("=")
+            record = f"{path},sha256={digest},{len(content)}\n{record}"
+            entry = zipfile.ZipInfo(path, old.infolist()[0].date_time)
+            entry.external_attr = 0o644 << 16
+            new.writestr(entry, content, zipfile.ZIP_DEFLATED)
+        for entry in old.infolist():
+            new.writestr(entry, record if entry.filename == f"{info}/RECORD" else old.read(entry), entry.compress_type)
+    added.replace(built)
 
 
 def auditwheel(python):

@@ -66,7 +66,7 @@ def in_environment(python, wheel, work, arguments, log):
     subprocess.run([python.path, "-m", "venv", work / "venv"], check=True, stdout=log, stderr=log)
     made = work / "venv/bin/python"
     install(made, wheel, log)
-    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e")}
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT / "tests/e2e"), "PACKAGED_WHEEL": "1"}
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
     return subprocess.run([made, *tests], cwd=ROOT, stdout=log, stderr=log, env=env).returncode
 
@@ -108,7 +108,7 @@ def in_root(root, minor, wheel, arguments, log):
     furnish(root, wheel, minor, log)
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/work/tests/e2e",
-           "GPULENS_SHARED": "/none", "SSL_CERT_FILE": "/work/authorities.pem", "LANG": "C.UTF-8"}
+           "GPULENS_SHARED": "/none", "PACKAGED_WHEEL": "1", "SSL_CERT_FILE": "/work/authorities.pem", "LANG": "C.UTF-8"}
     # Its own view of mounts; no root needed where the kernel lets users have one.
     inner = 'for each in proc dev; do mount --rbind /$each "$0/$each" || exit 1; done; exec chroot "$0" /bin/sh -c \'cd /work && exec "$@"\' sh "$@"'
     command = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c", inner, root, f"/usr/bin/python3.{minor}"]

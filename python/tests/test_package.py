@@ -1,7 +1,9 @@
 """The package as a whole: what importing it costs, what it exports, what its stubs and help say."""
 import ast
 import importlib
+import importlib.metadata
 import inspect
+import os
 import pathlib
 import pkgutil
 import re
@@ -45,6 +47,13 @@ class Import(unittest.TestCase):
             """
         allowed = r"(libc|libm|libdl|libpthread|librt|ld-linux-x86-64|ld-linux-aarch64)\.so\.\d|_core\..*|libgpulens_secure\.so"
         self.assertEqual([name for name in run(textwrap.dedent(mapped)).split() if not re.fullmatch(allowed, name)], [])
+
+    @unittest.skipUnless(os.environ.get("PACKAGED_WHEEL"), "of wheels of ./dev package alone")
+    def test_the_wheel_has_the_notices_of_what_is_in_it(self):
+        texts = {file.name: file.read_text() for file in importlib.metadata.files("gpulens") if file.parent.name == "licenses"}
+        self.assertIn("Apache License", texts["LICENSE"])
+        for part in ("libsqlite3-dev", "libssl-dev", "libnghttp2-dev", "libdeflate-dev", "libstdc++", "nanobind, robin-map"):
+            self.assertIn(part, texts["NOTICES"])
 
     def test_parts_come_with_first_use(self):
         out = run("import sys, gpulens; gpulens.Counter; print('gpulens._core' in sys.modules, 'gpulens.compat' in sys.modules)")

@@ -370,9 +370,8 @@ void EnergyCurve::FindScale() noexcept {
   const double scale = (last.joules - first.joules) / power;
   scale_half_width_ = std::numeric_limits<double>::infinity();
   scale_ = 1;
+  scale_assumed_ = false;
   if (!IsKnown(scale) || scale < kLeastScale || scale > kMostScale) return;
-  scale_ = scale;
-  if (scale < kLeastTrustedScale || scale > kMostTrustedScale) return;
   const size_t after = std::min(ticks_.After(to), ticks_.count - 1),
                before = std::max<size_t>(ticks_.After(from), 1) - 1;
   const Tick &late = ticks_[after], &early = ticks_[before];
@@ -380,7 +379,16 @@ void EnergyCurve::FindScale() noexcept {
                std::abs(late.watts - early.watts) * Seconds(lag_.high_ns - lag_.low_ns);
   if (fit_.range()) off = std::min(off, 2 * kSpreads * fit_.sigma());
   const double seconds = Seconds(last.late_ns - last.early_ns + first.late_ns - first.early_ns);
-  scale_half_width_ = scale * (seconds / Seconds(to - from) + off / power);
+  const double half_width = scale * (seconds / Seconds(to - from) + off / power);
+  // A new curve knows too little of the scale.
+  if (knots_.count < kScaleKnots && half_width > kAssumedScaleHalfWidth &&
+      std::abs(scale - 1) <= half_width + kAssumedScaleHalfWidth) {
+    scale_half_width_ = kAssumedScaleHalfWidth;
+    scale_assumed_ = true;
+    return;
+  }
+  scale_ = scale;
+  if (scale >= kLeastTrustedScale && scale <= kMostTrustedScale) scale_half_width_ = half_width;
 }
 
 double EnergyCurve::DrawnSince(const Knot& last, int64_t at_ns) const noexcept {
@@ -413,12 +421,11 @@ EnergyCurve::Interval EnergyCurve::Bound(int64_t at_ns, int64_t lag_ns) const no
   return {low, high};
 }
 
-// Bounds of a span from the power alone, in the counter's joules: narrow where the power changes little and
-// the counter agrees with it.
-EnergyCurve::Interval EnergyCurve::ByPower(int64_t begin_ns, int64_t end_ns) const noexcept {
-  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+// Bounds a span by the power alone, in the counter's joules: narrow where the power changes little and the
+// counter agrees with it.
+void EnergyCurve::BoundByPower(int64_t begin_ns, int64_t end_ns, EnergySpan& span) const noexcept {
   const size_t first = ticks_.After(begin_ns), after = ticks_.After(end_ns);
-  if (first == 0 || !IsKnown(scale_half_width_)) return {-kInfinite, kInfinite};
+  if (first == 0 || (scale_assumed_ && end_ns - begin_ns < kLeastAssumedNs)) return;
   const Tick &early = ticks_[first - 1], &late = ticks_[std::min(after, ticks_.count - 1)];
   const double joules = PowerIntegral(end_ns) - PowerIntegral(begin_ns);
   double off = late.late_half_width - early.late_half_width;
@@ -426,8 +433,10 @@ EnergyCurve::Interval EnergyCurve::ByPower(int64_t begin_ns, int64_t end_ns) con
   if (beyond_ns > 0) off += options_.most_watts * Seconds(beyond_ns);
   const size_t from = knots_.After(begin_ns - kReachNs), to = knots_.After(end_ns + kReachNs);
   const double misfit = to == 0 ? 0 : knots_[to - 1].misfit - (from > 0 ? knots_[from - 1].misfit : 0);
-  const double half_width = scale_half_width_ * joules + off * scale_ + misfit;
-  return {scale_ * joules - half_width, scale_ * joules + half_width};
+  const double shape = off * scale_ + misfit + std::abs(span.joules - scale_ * joules);
+  if (!IsKnown(shape)) return;
+  span.scale_half_width_joules = scale_half_width_ * joules;
+  span.shape_half_width_joules = shape;
 }
 
 // Bounds of a span from the counter's mean power, where the counter and the power were as far from their
@@ -553,14 +562,16 @@ EnergySpan EnergyCurve::Between(int64_t begin_ns, int64_t end_ns) const {
   }
   if (!IsKnown(low)) low = std::min(low, end.low - begin.high);
   if (!IsKnown(high)) high = end.high - begin.low;
-  const Interval by_power = ByPower(begin_ns, end_ns), by_mean = ByMean(begin_ns, end_ns);
+  BoundByPower(begin_ns, end_ns, span);
+  const Interval by_mean = ByMean(begin_ns, end_ns);
   const auto off = [&](double least, double most) {
     return std::max({span.joules - least, most - span.joules, 0.0});
   };
   if (IsKnown(options_.most_watts)) high = std::min(high, options_.most_watts * Seconds(end_ns - begin_ns));
-  span.half_width_joules += std::min({off(std::max(0.0, low), high), off(by_power.low, by_power.high),
-                                      off(by_mean.low, by_mean.high)}) +
-                            options_.counter_step_joules;
+  const double by_power = span.scale_half_width_joules + span.shape_half_width_joules;
+  span.half_width_joules +=
+      std::min({off(std::max(0.0, low), high), by_power, off(by_mean.low, by_mean.high)}) +
+      options_.counter_step_joules;
   return span;
 }
 

@@ -113,6 +113,11 @@ enum class EnergyFlaw : uint8_t {
 struct EnergySpan {
   double joules = kNotMeasured;
   double half_width_joules = kNotMeasured;
+  // The half-width by the power alone has two parts: one grows with the energy, the other is in any piece of
+  // the span. A share of the span has its part of the first and at most all of the second. Infinite: the
+  // power does not bound it.
+  double scale_half_width_joules = std::numeric_limits<double>::infinity();
+  double shape_half_width_joules = std::numeric_limits<double>::infinity();
   SpanMethod method = SpanMethod::kNone;
   EnergyFlaw flaw = EnergyFlaw::kNone;
   bool valid() const noexcept { return flaw == EnergyFlaw::kNone; }
@@ -216,6 +221,11 @@ class EnergyCurve {
   };
 
   static constexpr double kMostLateSeconds = 1;
+  // How much the counter and the power are assumed to differ at first.
+  static constexpr double kAssumedScaleHalfWidth = 0.05;
+  // Of a shorter span a power that is a mean tells nothing, so nothing is assumed.
+  static constexpr int64_t kLeastAssumedNs = 100'000'000;
+
   void AddPower(const SensorReading& reading);
   void AddCounter(const SensorReading& reading);
   void AddIntegral(const SensorReading& reading);
@@ -230,7 +240,7 @@ class EnergyCurve {
     double low, high;
   };
   Interval Bound(int64_t at_ns, int64_t lag_ns) const noexcept;
-  Interval ByPower(int64_t begin_ns, int64_t end_ns) const noexcept;
+  void BoundByPower(int64_t begin_ns, int64_t end_ns, EnergySpan& span) const noexcept;
   Interval ByMean(int64_t begin_ns, int64_t end_ns) const noexcept;
 
   const Options options_;
@@ -246,7 +256,8 @@ class EnergyCurve {
   double slewed_joules_ = 0;  // since the last knot
   // Joules of the counter per joule of the power, as the two sensors differ by some percent, and how far it
   // can be off; infinite: unknown.
-  double scale_ = 1, scale_half_width_ = std::numeric_limits<double>::infinity();
+  double scale_ = 1, scale_half_width_ = kAssumedScaleHalfWidth;
+  bool scale_assumed_ = true;
   Spread joules_off_, watts_off_;
   double level_ = 0;  // of the counter above the energy of its mean power
   double last_counter_ = kNotMeasured;

@@ -15,7 +15,7 @@ int CaughtHere() {
 }
 
 // In a constructor dlopen holds the loader's lock.
-const int caught_by_constructor = CaughtHere();
+const int kCaughtByConstructor = CaughtHere();
 
 struct Counter {
   explicit Counter(int* value) : value_(value) {}
@@ -27,7 +27,7 @@ struct Counter {
 
 extern "C" {
 
-int ThrowsAndCatches() { return CaughtHere() + caught_by_constructor; }
+int ThrowsAndCatches() { return CaughtHere() + kCaughtByConstructor; }
 
 // The exception of `call` passes the frames of the library, which has something to destroy.
 void CallThrough(void (*call)(), int* destroyed) {

@@ -237,11 +237,14 @@ const DeviceTrack* DeviceLedger::Silent(int64_t at_ns) const {
 }
 
 energy::EnergySpan DeviceLedger::Whole(int64_t from_ns, int64_t to_ns) const {
-  energy::EnergySpan sum{.joules = 0, .half_width_joules = 0};
+  energy::EnergySpan sum{
+      .joules = 0, .half_width_joules = 0, .scale_half_width_joules = 0, .shape_half_width_joules = 0};
   for (size_t i : selection_.shared) {
     const energy::EnergySpan span = tracks_[i].curve.Between(from_ns, to_ns);
     sum.joules += span.joules;
     sum.half_width_joules += span.half_width_joules;
+    sum.scale_half_width_joules += span.scale_half_width_joules;
+    sum.shape_half_width_joules += span.shape_half_width_joules;
   }
   return sum;
 }
@@ -302,13 +305,19 @@ std::string DeviceLedger::Company() const {
          " processes use one of these devices: it is the energy of all of them";
 }
 
-// Narrows the uncertainty: with both edges in one step of the counter it is at most the step, and a share is
-// at most the whole. Values settled at each edge may differ from what is known of both now.
-void DeviceLedger::Narrow(const energy::EnergySpan& whole, bool shares, EnergyResult& out) {
+// Narrows the uncertainty: with both edges in one step of the counter it is at most the step. A part of the
+// window, which is a share or a phase, is at most the whole, and as certain as the power shows the whole to
+// be. Values settled at each edge may differ from what is known of both now.
+void DeviceLedger::Narrow(const energy::EnergySpan& whole, bool part, EnergyResult& out) {
   const double most = whole.joules + whole.half_width_joules;
   if (!std::isfinite(most)) return;
-  const double off = shares ? std::max(out.energy_joules, most - out.energy_joules)
-                            : std::abs(out.energy_joules - whole.joules) + whole.half_width_joules;
+  double off = std::abs(out.energy_joules - whole.joules) + whole.half_width_joules;
+  if (part) {
+    off = std::max(out.energy_joules, most - out.energy_joules);
+    const double of_whole = whole.joules > 0 ? std::min(out.energy_joules / whole.joules, 1.0) : 1;
+    const double by_power = whole.scale_half_width_joules * of_whole + whole.shape_half_width_joules;
+    if (std::isfinite(by_power)) off = std::min(off, by_power);
+  }
   out.uncertainty_joules = std::min(out.uncertainty_joules, off);
 }
 
@@ -324,7 +333,9 @@ EnergyResult DeviceLedger::ResultOf(WindowSlot& slot, uint8_t phase, int64_t now
   FillTicks(phase == 0 ? slot.ticks : TickSums{}, out.ticks);
   if (phase == 0) out.duration = Duration(end_ns - slot.begin_ns());
   if (out.valid()) {
-    if (phase == 0) Narrow(Whole(slot.begin_ns(), end_ns), slot.account.shares, out);
+    // A request that was alone has the whole.
+    const bool part = phase != 0 || out.energy_joules < out.device_energy_joules * (1 - 1e-9);
+    Narrow(Whole(slot.begin_ns(), end_ns), part, out);
     out.reason = Company();
     if (slot.lost_marks() > 0) out.reason = "more than 16 marks between two readings: some are not counted";
     if (running) out.validity = EnergyValidity::kRunning;

@@ -114,7 +114,7 @@ class DeviceLedger {
   }
   // Sum of all devices; NaN when one of them is unknown.
   energy::EnergySpan Whole(int64_t from_ns, int64_t to_ns) const;
-  static void Narrow(const energy::EnergySpan& whole, bool shares, EnergyResult& out);
+  static void Narrow(const energy::EnergySpan& whole, bool part, EnergyResult& out);
   const DeviceTrack* Silent(int64_t at_ns) const;
   EnergySample SampleOf(int64_t at_ns) const;
   void AddSample(const EnergySample& sample, TickSums& sums) const noexcept;

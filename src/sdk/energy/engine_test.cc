@@ -78,6 +78,41 @@ TEST(Engine, TheEnergyOfEachDeviceOutlivesTheHistory) {
   EXPECT_NEAR(result.by_device[0].energy_joules, result.energy_joules, 1e-6);
 }
 
+// From the start on: the counter is written every 100 ms, and its lag is unknown.
+TEST(Engine, SharesAndPhasesOfASteadyPowerAreNarrow) {
+  Fixture one;
+  one.source->AddGpu("GPU-0", [](int64_t ns) {
+    EnergyReading reading;
+    reading.joules = 30 * std::floor(SecondsOf(ns) * 10);
+    reading.watts = 300;
+    return reading;
+  });
+  one.source->devices().back().most_watts = 1000;
+  one.source->devices().back().counter_lag = Duration(-1);
+  one.Start();
+  for (const int before : {0, 10}) {
+    one.Pass(seconds(before));
+    WindowSlot* const alone = one.Begin(true);
+    one.Pass(milliseconds(210), milliseconds(30));
+    EnergyResult result = one.End(alone);
+    EXPECT_NEAR(result.energy_joules, 63, result.uncertainty_joules);
+    EXPECT_LE(result.uncertainty_joules, before == 0 ? 63 * 0.1 : 63 * 0.05) << ToString(result);
+    WindowSlot* const first = one.Begin(true);
+    one.Pass(milliseconds(150), milliseconds(30));
+    WindowSlot* const second = one.Begin(true);
+    second->Mark("decode", one.engine->Now() + 60 * kMs);
+    one.Pass(milliseconds(150), milliseconds(30));
+    const EnergyResult decode = one.engine->ResultOf(*second, second->PhaseOf("decode"));
+    EXPECT_NEAR(decode.energy_joules, 13.5, decode.uncertainty_joules);
+    EXPECT_LE(decode.uncertainty_joules, 13.5 * 0.2) << ToString(decode);
+    for (const auto& [slot, joules] : {std::pair(first, 67.5), std::pair(second, 22.5)}) {
+      result = one.End(slot);
+      EXPECT_NEAR(result.energy_joules, joules, result.uncertainty_joules);
+      EXPECT_LE(result.uncertainty_joules, joules * 0.1) << ToString(result);
+    }
+  }
+}
+
 TEST(Engine, OneDevicesResetLeavesTheOtherKnown) {
   Fixture two;
   two.source->AddGpu("GPU-0", Counts({2, 5, 6})).AddGpu("GPU-1", Counts({3, 1, 9}));
