@@ -223,7 +223,7 @@ class EnergyCurve {
   static constexpr double kMostLateSeconds = 1;
   // How much the counter and the power are assumed to differ at first.
   static constexpr double kAssumedScaleHalfWidth = 0.05;
-  // Of a shorter span a power that is a mean tells nothing, so nothing is assumed.
+  // A power that is a mean does not bound a shorter span, so nothing is assumed of it.
   static constexpr int64_t kLeastAssumedNs = 100'000'000;
 
   void AddPower(const SensorReading& reading);
