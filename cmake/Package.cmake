@@ -9,7 +9,7 @@ install(TARGETS gpulens RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT pr
 install(FILES deploy/gpulens.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT program)
 # Tests of a machine with a GPU: ctest --test-dir share/gpulens/tests -L gpu
 install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
-        FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake")
+        FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake" PATTERN "__pycache__" EXCLUDE)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT source)
 # The unit names the place of the program; tar.gz is for /usr/local.
 file(READ deploy/gpulens.service unit)
