@@ -59,7 +59,7 @@ class BareRoot:
 
 
 def page(path="/metrics", password=None):
-    """(status, text) of the agent's answer, once it answers."""
+    """(status, text) of the agent's answer, once it has read something: before that it answers 503."""
     request = urllib.request.Request(f"http://127.0.0.1:9091{path}")
     if password:
         request.add_header("Authorization", "Basic " + base64.b64encode(f"alice:{password}".encode()).decode())
@@ -69,7 +69,7 @@ def page(path="/metrics", password=None):
             with urllib.request.urlopen(request, timeout=5) as answer:
                 return answer.status, answer.read().decode()
         except urllib.error.HTTPError as error:
-            return error.code, ""
+            return (error.code, "") if error.code != 503 else None
         except OSError:
             return None
 
