@@ -7,8 +7,8 @@
 //   }                                     // done; during an exception: failed; killed: crashed
 //
 // Start returns an error. Logging neither fails nor waits: a thread writes queued records, at most a second
-// later; records that do not fit into the queue are dropped and counted. Several processes may write to one
-// run, and several runs to one file.
+// later; records that do not fit into the queue are dropped and counted, which is logged once. Several
+// processes may write to one run, and several runs to one file.
 #pragma once
 
 #include <chrono>

@@ -155,9 +155,15 @@ TEST_F(ExperimentTest, CountsInvalidRecords) {
   run.LogParam("long", std::string(65 << 10, 'x'));
   run.LogParam("\xff", int64_t{1});
   run.SetTag("", "x");
+  ::testing::internal::CaptureStderr();
+  ASSERT_TRUE(run.Flush(20s));
+  run.LogMetric("", 1, 0);
   ASSERT_TRUE(run.End());
-  EXPECT_EQ(run.health().dropped, 6u);
-  EXPECT_EQ(Read().ById(run.id())->dropped, 6) << "the file knows, too";
+  const std::string logged = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(logged.find("run " + run.id() + ": values are dropped and counted"), std::string::npos) << logged;
+  EXPECT_EQ(logged.find("are dropped"), logged.rfind("are dropped")) << "once: " << logged;
+  EXPECT_EQ(run.health().dropped, 7u);
+  EXPECT_EQ(Read().ById(run.id())->dropped, 7) << "the file knows, too";
 }
 
 TEST_F(ExperimentTest, FullQueueDropsAndCounts) {

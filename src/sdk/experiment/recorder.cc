@@ -12,6 +12,8 @@
 #include <exception>
 #include <functional>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/fd.h"
@@ -212,6 +214,7 @@ struct RunRecorder::Shared final : sqlite::Forkable {
   // Used by the thread alone:
   RunBatch batch;  // records not written yet; keys have the numbers of the key table
   uint64_t reported_drops = 0;
+  bool drops_logged = false;
   int64_t next_heartbeat_ns = 0;
   bool gone = false;     // the run was deleted
   bool leaving = false;  // the energy is written with the end
@@ -295,6 +298,12 @@ void RunRecorder::Shared::Take() {
 
 Status RunRecorder::Shared::WriteBatch() {
   const uint64_t drops = dropped.load(std::memory_order_relaxed);
+  if (drops > 0 && !std::exchange(drops_logged, true)) {
+    Log(LogLevel::kWarn, "experiment", "experiment_dropped",
+        "run " + run_id + ": values are dropped and counted: the queue of " +
+            std::to_string(queue.capacity()) + " points is full, or a key or a text is not allowed.",
+        run_id);
+  }
   batch.heartbeat_ns = UnixNow();
   batch.dropped = static_cast<int64_t>(drops - reported_drops);
   const bool beat = batch.heartbeat_ns >= next_heartbeat_ns;
