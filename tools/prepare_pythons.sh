@@ -42,7 +42,7 @@ root() {
   done
   for link in lib lib64 bin sbin; do [[ -e $new/$link || ! -d $new/usr/$link ]] || ln -s "usr/$link" "$new/$link"; done
   rm -rf "$new/apt" "$HOME_OF/$name.log"
-  mkdir -p "$new"/{proc,dev,tmp,work}
+  mkdir -p "$new"/{proc,dev,tmp,checkout}
   touch "$new/whole" && rm -rf "${HOME_OF:?}/$name" "$HOME_OF/$name.why" && mv "$new" "$HOME_OF/$name"
 }
 

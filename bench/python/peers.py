@@ -4,7 +4,7 @@
 Windows: begin and end around nothing; the same with the result read; and windows of 50 ms, whose joules are compared with what the
 simulated GPUs draw (8 H100 of 71 W each). wall: of the caller; CPU: of the whole process, with all its threads. idle: CPU of a second in
 which a monitor exists and nothing is measured.
-Records: the same record by each store into an SQLite file of its own. caller: CPU of the thread that records; all: of the process until
+Records: each store writes the same record into a separate SQLite file. caller: CPU of the thread that records; all: of the process until
 the records are in the file.
 
 Needs a Python with gpulens; of the peers those that can be imported are measured (pip install zeus openjarvis), and the others are listed

@@ -73,12 +73,12 @@ def in_environment(python, wheel, work, arguments, log):
 
 def furnish(root, wheel, minor, log):
     """Puts the wheel, the tests and what they run into a root."""
-    shutil.rmtree(root / "work", ignore_errors=True)
+    shutil.rmtree(root / "checkout", ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", *READ], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
-            (root / "work" / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(ROOT / name, root / "work" / name)
+            (root / "checkout" / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, root / "checkout" / name)
     tag = re.search(r"-([^-]+)-([^-]+)-([^-]+)\.whl$", wheel.name)
     site = root / f"usr/local/lib/python3.{minor}/dist-packages"  # Debian's place for what is not a package of Debian
     shutil.rmtree(site, ignore_errors=True)
@@ -87,7 +87,7 @@ def furnish(root, wheel, minor, log):
     (root / "usr/local/bin").mkdir(parents=True, exist_ok=True)
     (root / "usr/local/bin/python3").unlink(missing_ok=True)
     (root / "usr/local/bin/python3").symlink_to(f"/usr/bin/python3.{minor}")
-    built = root / "work/build/release"
+    built = root / "checkout/build/release"
     for folder in ("fake_nvml", "fake_amdsmi"):
         if (ROOT / "build/release" / folder).exists():
             shutil.copytree(ROOT / "build/release" / folder, built / folder)
@@ -98,7 +98,7 @@ def furnish(root, wheel, minor, log):
                         shutil.copy(found.group(2), built / folder / found.group(1))
     authorities = pathlib.Path("/etc/ssl/certs/ca-certificates.crt")  # the machine's; a root has none
     if authorities.exists():
-        shutil.copy(authorities, root / "work/authorities.pem")
+        shutil.copy(authorities, root / "checkout/authorities.pem")
     program = pathlib.Path(os.environ.get("GPULENS_BIN", ROOT / "build/release/gpulens"))
     if program.exists():
         shutil.copy(program, built / "gpulens")
@@ -107,10 +107,10 @@ def furnish(root, wheel, minor, log):
 def in_root(root, minor, wheel, arguments, log):
     furnish(root, wheel, minor, log)
     tests = ["-m", "unittest", "discover", "-v", "-s", "python/tests", "-t", "python/tests", "-p", "test_*.py", *arguments]
-    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/work/tests/e2e",
-           "GPULENS_SHARED": "/none", "PACKAGED_WHEEL": "1", "SSL_CERT_FILE": "/work/authorities.pem", "LANG": "C.UTF-8"}
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/tmp", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "/checkout/tests/e2e",
+           "GPULENS_SHARED": "/none", "PACKAGED_WHEEL": "1", "SSL_CERT_FILE": "/checkout/authorities.pem", "LANG": "C.UTF-8"}
     # Its own view of mounts; no root needed where the kernel lets users have one.
-    inner = 'for each in proc dev; do mount --rbind /$each "$0/$each" || exit 1; done; exec chroot "$0" /bin/sh -c \'cd /work && exec "$@"\' sh "$@"'
+    inner = 'for each in proc dev; do mount --rbind /$each "$0/$each" || exit 1; done; exec chroot "$0" /bin/sh -c \'cd /checkout && exec "$@"\' sh "$@"'
     command = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--map-root-user"]), "sh", "-c", inner, root, f"/usr/bin/python3.{minor}"]
     return subprocess.run([*map(str, command), *tests], stdout=log, stderr=log, env={**env, "PATH": env["PATH"] + ":/usr/sbin:/sbin"}).returncode
 

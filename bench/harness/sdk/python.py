@@ -29,7 +29,7 @@ def environment():
 
 
 def with_meters():
-    """An environment of its own with our package and those that measure the same; its Python, and why one of them is not there."""
+    """A separate environment with gpulens, Zeus and OpenJarvis; its Python, and the reasons for those that cannot be installed."""
     python = WORK / "python-meters/bin/python"
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     absent = {}
