@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <system_error>
 
@@ -141,6 +142,35 @@ Status ForEachName(const std::string& folder, const std::function<bool(std::stri
     if (name != "." && name != ".." && !visit(name)) break;
   }
   return Ok();
+}
+
+namespace {
+
+// A folder that a variable of the environment names, or "".
+std::string FolderOf(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value == '/' ? value : "";
+}
+
+std::string UserSocket(std::string_view name) {
+  const std::string folder = FolderOf("XDG_RUNTIME_DIR");
+  return folder.empty() ? "" : folder + "/gpulens/" + std::string(name);
+}
+
+}  // namespace
+
+std::string OwnAgentSocket(std::string_view name) {
+  if (::geteuid() == 0) return "/run/gpulens/" + std::string(name);
+  // The folder of a service is /run/gpulens, too.
+  const std::string service = FolderOf("RUNTIME_DIRECTORY");
+  return service.empty() ? UserSocket(name) : service + '/' + std::string(name);
+}
+
+std::string FindAgentSocket(std::string_view name) {
+  const std::string machine = "/run/gpulens/" + std::string(name), user = UserSocket(name);
+  const bool only_user =
+      !user.empty() && ::access(machine.c_str(), F_OK) != 0 && ::access(user.c_str(), F_OK) == 0;
+  return only_user ? user : machine;
 }
 
 }  // namespace gpulens

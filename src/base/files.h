@@ -38,6 +38,13 @@ Status MakeFoldersAbove(const std::string& path);
 // kUnavailable, kPermissionDenied or kIo when the folder cannot be opened.
 Status ForEachName(const std::string& folder, const std::function<bool(std::string_view name)>& visit);
 
+// Path at which an agent of this process makes its socket NAME: below /run/gpulens for root, in the runtime
+// folder of a service, below XDG_RUNTIME_DIR for others. Empty: none of these exists.
+std::string OwnAgentSocket(std::string_view name);
+// Path at which programs find the agent's socket NAME: below /run/gpulens, or below XDG_RUNTIME_DIR where
+// only an agent of this user is. It may change when another agent starts.
+std::string FindAgentSocket(std::string_view name);
+
 // Identifies a state of a file, to detect changes. The time alone is too coarse: it has the kernel's ticks.
 struct FileMark {
   dev_t device = 0;

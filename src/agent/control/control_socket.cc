@@ -94,14 +94,7 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
   return out;
 }
 
-std::string DefaultControlSocket() {
-  if (::geteuid() == 0) return "/run/gpulens/gpulens.sock";
-  // A service has a folder of its own, under the name that root looks for.
-  const char* service = ::getenv("RUNTIME_DIRECTORY");
-  if (service && *service == '/') return std::string(service) + "/gpulens.sock";
-  const char* folder = ::getenv("XDG_RUNTIME_DIR");
-  return folder && *folder == '/' ? std::string(folder) + "/gpulens/gpulens.sock" : std::string();
-}
+std::string DefaultControlSocket() { return OwnAgentSocket("gpulens.sock"); }
 
 std::optional<Finding> DriverFinding(std::string_view status) {
   constexpr std::string_view kBut = "running, but ";

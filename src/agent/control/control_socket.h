@@ -46,8 +46,7 @@ struct ControlCommand {
 // `line` is without its newline. kInvalidArgument names the error and the expected commands.
 Result<ControlCommand> ParseControlCommand(std::string_view line);
 
-// Default path of the socket: below /run for root, in the runtime folder of a service, below XDG_RUNTIME_DIR
-// for others. Empty: none of these exists.
+// Default path of the socket; empty: no folder for it.
 std::string DefaultControlSocket();
 
 // Converts `status`, the answer to "nvml status" without its "ok ". Empty when the driver is fine or no agent

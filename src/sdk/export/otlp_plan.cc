@@ -293,20 +293,7 @@ namespace {
 
 using namespace sdk;
 
-constexpr std::string_view kOfTheMachine = "/run/gpulens/otlp.sock";
-
-std::string OfTheUser() {
-  const std::string folder = ProcessEnvironment("XDG_RUNTIME_DIR");
-  return folder.starts_with('/') ? folder + "/gpulens/otlp.sock" : std::string();
-}
-
-// Current path of the agent's socket; it may change when an agent starts later.
-std::string FindSocket() {
-  std::string user = OfTheUser();
-  if (!user.empty() && ::access(kOfTheMachine.data(), F_OK) != 0 && ::access(user.c_str(), F_OK) == 0)
-    return user;
-  return std::string(kOfTheMachine);
-}
+constexpr std::string_view kAgentSocket = "otlp.sock";
 
 // HTTP/1.1 requires a Host header.
 HttpUrl AgentUrl() {
@@ -319,9 +306,11 @@ class AgentTransport final : public PlainTransport {
       : PlainTransport(AgentUrl(), "User-Agent: gpulens-sdk\r\n"), socket_(std::move(socket)) {}
 
   OtlpDelivery Send(std::shared_ptr<const std::string> request, Duration timeout) override {
-    return SendTo(socket_.empty() ? FindSocket() : socket_, *request, timeout);
+    return SendTo(socket_.empty() ? FindAgentSocket(kAgentSocket) : socket_, *request, timeout);
   }
-  std::string address() const override { return "unix:" + (socket_.empty() ? FindSocket() : socket_); }
+  std::string address() const override {
+    return "unix:" + (socket_.empty() ? FindAgentSocket(kAgentSocket) : socket_);
+  }
 
  private:
   const std::string socket_;  // empty: found at each attempt
@@ -342,7 +331,7 @@ Exporter ExportToAgent(const AgentOptions& options, Registry& registry) {
                           .interval = interval,
                           .timeout = seconds(5),
                           .resource = ProcessResource(),
-                          .peer = "agent at " + (socket.empty() ? FindSocket() : socket)};
+                          .peer = "agent at " + (socket.empty() ? FindAgentSocket(kAgentSocket) : socket)};
     return std::make_shared<PushJob>(std::move(push), std::make_unique<AgentTransport>(socket));
   }));
 }

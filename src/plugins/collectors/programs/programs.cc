@@ -97,15 +97,6 @@ int64_t Now() { return RealClock().Now().boot_ns; }
 
 }  // namespace
 
-std::string DefaultProgramSocket() {
-  if (::geteuid() == 0) return "/run/gpulens/otlp.sock";
-  // A service has a folder of its own, whose name programs know.
-  const char* service = ::getenv("RUNTIME_DIRECTORY");
-  if (service && *service == '/') return std::string(service) + "/otlp.sock";
-  const char* folder = ::getenv("XDG_RUNTIME_DIR");
-  return folder && *folder == '/' ? std::string(folder) + "/gpulens/otlp.sock" : std::string();
-}
-
 ProgramSocket::ProgramSocket(std::shared_ptr<ProgramRegistry> registry, Env& env)
     : registry_(std::move(registry)), env_(env) {
   router_.Add("/v1/metrics", "POST", [this](const HttpRequest& request, HttpResponder responder) {
@@ -240,7 +231,7 @@ using Options = OptionsOf<kOptions>;
 
 std::string PathOf(const Options& options) {
   const std::string& path = options.Text("socket");
-  return path.empty() ? DefaultProgramSocket() : path;
+  return path.empty() ? OwnAgentSocket("otlp.sock") : path;
 }
 
 class Programs final : public Collector {

@@ -98,9 +98,6 @@ class ProgramRegistry {
   uint64_t accepted_ = 0, rejected_ = 0;
 };
 
-// The default path, next to the control socket. Empty: no folder for it.
-std::string DefaultProgramSocket();
-
 // Accepts metrics of programs during its lifetime. Created and destroyed on any thread but the loop's.
 class ProgramSocket {
  public:

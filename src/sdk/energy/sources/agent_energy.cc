@@ -17,8 +17,6 @@
 namespace gpulens::sdk {
 namespace {
 
-constexpr std::string_view kOfTheMachine = "/run/gpulens/energy.sock";
-
 std::chrono::steady_clock::time_point At(int64_t ns) {
   return std::chrono::steady_clock::time_point(Duration(ns));
 }
@@ -30,11 +28,7 @@ Status Gone(std::string why) { return {gpulens::Code::kUnavailable, "the agent's
 std::string FindEnergySocket() {
   if (const auto queried = Variable("GPULENS_ENERGY_SOCKET"); queried && queried->starts_with('/'))
     return std::string(*queried);
-  const auto folder = Variable("XDG_RUNTIME_DIR");
-  std::string user = folder && folder->starts_with('/') ? std::string(*folder) + "/gpulens/energy.sock" : "";
-  if (!user.empty() && ::access(kOfTheMachine.data(), F_OK) != 0 && ::access(user.c_str(), F_OK) == 0)
-    return user;
-  return std::string(kOfTheMachine);
+  return FindAgentSocket("energy.sock");
 }
 
 Status AgentEnergy::Connect() {
