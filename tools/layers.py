@@ -23,7 +23,8 @@ FLOORS = {
     "names": (2, ("core", "catalog")),
     "instruments": (2, ("base",)),
     "energy": (2, ("base",)),
-    "store": (2, ("base", "core", "net", "wire")),
+    "ledger": (2, ("base",)),
+    "store": (2, ("base", "core", "net", "wire", "ledger")),
     "delivery": (2, ("base", "net")),
     "plugins": (3, ("base", "core", "net")),
     "quality": (4, ("base", "core", "catalog", "plugins")),
@@ -35,7 +36,7 @@ FLOORS = {
         7,
         ("base", "core", "net", "reader", "sources/*", "catalog", "wire", "instruments", "plugins", "quality", "pipeline", "scrape"),
     ),
-    "plugins/analyzers/*": (7, ("base", "core", "catalog", "energy", "store", "plugins")),
+    "plugins/analyzers/*": (7, ("base", "core", "catalog", "energy", "ledger", "store", "plugins")),
     "plugins/enrichers/*": (7, ("base", "core", "net", "sources/*", "catalog", "plugins")),
     "plugins/discovery/*": (7, ("base", "core", "net", "sources/*", "catalog", "plugins", "scrape")),
     "plugins/sinks/*": (
@@ -44,7 +45,7 @@ FLOORS = {
     ),
     "plugins/receivers/*": (7, ("base", "core", "net", "catalog", "wire", "plugins", "ingest")),
     "sdk": (7, ("base", "core", "net", "sources/*", "catalog", "wire", "instruments", "energy", "store")),
-    "proxy": (7, ("base", "core", "net", "catalog", "wire", "names", "instruments", "energy", "store")),
+    "proxy": (7, ("base", "core", "net", "catalog", "wire", "names", "instruments", "energy", "ledger", "store")),
     "config": (7, ("base", "net", "plugins", "export")),
     "agent": (8, ("*",)),
     "cli": (9, ("*",)),
@@ -66,7 +67,7 @@ FOREIGN = {
 }
 FOREIGN_IN_HEADERS = {"boost/": ("net",), "openssl/": ("net",)}
 # wire/ turns values into bytes and back; its callers read and write.
-NO_IO = ("wire", "names", "catalog", "energy")
+NO_IO = ("wire", "names", "catalog", "energy", "ledger")
 IO_HEADERS = re.compile(
     r"<(fstream|unistd\.h|fcntl\.h|filesystem|thread|sys/(socket|stat|epoll|uio)\.h|netdb\.h|netinet/.*)>"
     r'|"base/(files|fd|process)\.h"'
