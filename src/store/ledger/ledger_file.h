@@ -59,6 +59,9 @@ std::string_view Name(Dimension dimension) noexcept;
 bool Parse(std::string_view text, Dimension& out) noexcept;
 // Its text in an account; empty for kDay and kHour.
 std::string_view TextOf(const Account& account, Dimension dimension) noexcept;
+// "2026-11-26" and "2026-11-26T14:00:00Z", of seconds since 1970.
+std::string DayText(int64_t unix_seconds);
+std::string TimeText(int64_t unix_seconds);
 
 // Sums of Amounts that cannot overflow in practice. Same units.
 struct Totals {
@@ -83,7 +86,7 @@ struct SumRow {
 // One row of ledger_entry.
 struct HourEntry {
   int64_t hour_unix = 0, for_hour_unix = 0;
-  const Account* account = nullptr;  // until the file is closed
+  const Account* account = nullptr;  // until the visit ends
   Amounts amounts;
 };
 
@@ -100,7 +103,8 @@ class LedgerFile {
   // For writing: a damaged or foreign file is renamed to PATH.broken (or .broken.2, ...) with a line in the
   // log, and a new one is made. Only one writer: kUnavailable when another program has the file open to
   // write. Read-only works while another program writes, with permission to read the file and the folder.
-  // kUnavailable: there is no file, or a newer program made it. kDataLoss, read-only: damaged or foreign.
+  // It sees the file as it was at its first query. kUnavailable: there is no file, or a newer program made
+  // it. kDataLoss, read-only: damaged or foreign.
   static Result<std::unique_ptr<LedgerFile>> Open(Options options);
 
   // 32 hexadecimal digits that no other file has.
@@ -113,8 +117,9 @@ class LedgerFile {
 
   // Adds the entries to the rows of their hours, replaces the state, and deletes what is too old, in one
   // transaction: after a failure, or a kill at any moment, all of it is there or none. It survives the end of
-  // this program at once; a crash of the machine may lose the last Writes, never a part of one.
-  // kExhausted: the disk is full, or a sum of one hour exceeds int64_t.
+  // this program at once; a crash of the machine may lose the last Writes, never a part of one. A file that
+  // turns out to be damaged is set aside as by Open, and the entries go into a new one, whose id differs.
+  // kExhausted: the disk is full. kInvalidArgument: a time before 1970.
   Status Write(std::span<const Entry> entries, const LedgerState& state, Instant now);
 
   // Rows in the order of their keys. All amounts of the matching entries are in exactly one row.
@@ -134,27 +139,30 @@ class LedgerFile {
 
  private:
   struct Known {
-    int64_t id = 0, last_hour = INT64_MIN;
+    int64_t id = 0, last_hour_unix = INT64_MIN;
   };
   LedgerFile(sqlite::Database database, Options options)
       : options_(std::move(options)), database_(std::move(database)) {}
   static Result<std::unique_ptr<LedgerFile>> OpenOnce(const Options& options);
+  static Status SetAside(const Options& options, const Status& why);
   Status Prepare();
-  Result<int64_t> AccountId(const Account& account, int64_t hour);
+  Status WriteOnce(std::span<const Entry> entries, const LedgerState& state, Instant now);
+  Result<int64_t> AccountId(const Account& account, int64_t hour_unix);
   Status Add(const Entry& entry);
   Status Forget(int64_t now_unix);
-  Status LoadAccounts();
+  // Accounts of entries since then, by id.
+  Result<std::map<int64_t, Account>> Accounts(int64_t since_unix);
 
   Options options_;
   UniqueFd lock_;  // of the writer
   sqlite::Database database_;
   std::string id_, host_;
   int64_t created_unix_ns_ = 0;
-  std::map<Account, Known> known_;                     // writer: accounts that have an id
-  std::vector<std::pair<int64_t, Account>> accounts_;  // reader: by id
-  std::vector<int64_t> hours_;                         // of the Write that runs
+  // Of the writer.
+  std::map<Account, Known> known_;   // accounts of the last hours
+  std::vector<int64_t> hours_unix_;  // that the Write in progress changed
   int64_t next_forget_unix_ = INT64_MIN;
-  sqlite::Statement add_, insert_account_, find_account_, used_account_, set_state_, change_hour_;
+  sqlite::Statement add_, insert_account_, find_account_, use_account_, set_state_, change_hour_;
 };
 
 }  // namespace gpulens::ledger
