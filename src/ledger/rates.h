@@ -91,7 +91,7 @@ class RateTable {
   static Result<std::vector<Row>> ReadPrices(const RateFile& file);
   static std::vector<Row> BuiltInPrices();
   static Result<std::vector<Hour>> ReadHours(const RateFile& file);
-  Status AddRows(int rank, const std::string& list, std::vector<Row> rows, const RateOptions& options);
+  void AddRows(int rank, const std::string& list, std::vector<Row> rows, const RateOptions& options);
   const Price* PriceOf(std::string_view model, int64_t unix_ns) const noexcept;
 
   std::vector<Price> prices_;  // by rank, then most words, then latest
