@@ -4,8 +4,8 @@
 //   Ledger ledger(options, rates);
 //   if (saved) ledger.Restore(*saved, now, boot_id);
 //   ledger.Observe(gpu_reading); ledger.Observe(engine_reading);       // in any order within the grace
-//   Ledger::Closed closed = ledger.Close(now);                         // entries of windows that are
-//   complete store.Write(closed.entries, ledger.state());                       // in one transaction
+//   Ledger::Closed closed = ledger.Close(now);                         // entries of complete windows
+//   store.Write(closed.entries, ledger.state());                       // in one transaction
 //
 // Formulas and rules: docs/ledger.md. For each GPU and any stretch between two closes without a counter
 // reset:
@@ -47,13 +47,34 @@ struct LedgerState {
     int64_t at_ns = 0;                 // booked up to here, on the clock of `boot_id`
     int64_t at_unix_ns = 0;            // the same in UTC
     std::optional<int64_t> energy_uj;  // of the counter, there
-    std::optional<double> idle_watts;  // learnt base power
-    // Parts of a unit that rounding has left, so that windows telescope.
+    EnergySource energy_source = EnergySource::kNone;
+    std::optional<double> idle_watts;  // learnt base power: the lowest of any performance state
+    std::vector<std::pair<int, double>> idle_watts_of;  // by performance state
+    // Parts of a unit that rounding has left, so that windows telescope: of the price, the electricity and
+    // the carbon.
     std::vector<int64_t> remainders;
+    // What the rules of the compute states remember, of the GPU or of each MIG instance.
+    struct Hold {
+      std::string slice;
+      std::optional<int64_t> idle_since_ns;  // no use by its processes since
+      Owner allocated;
+      int64_t allocated_since_ns = 0;
+      std::vector<int64_t> ended_ns;  // when processes last ended
+      bool operator==(const Hold&) const = default;
+    };
+    std::vector<Hold> holds;
+    bool operator==(const Gpu&) const = default;
+  };
+  // Sums of an engine's own times and tokens, older ones with less weight: seconds per token.
+  struct Engine {
+    std::string engine;
+    double prefill_seconds = 0, prefill_tokens = 0, decode_seconds = 0, decode_tokens = 0;
+    bool operator==(const Engine&) const = default;
   };
   std::string boot_id;
   std::vector<Gpu> gpus;
-  std::vector<std::pair<std::string, double>> weights;  // learnt, by engine: seconds per token
+  std::vector<Engine> engines;
+  bool operator==(const LedgerState&) const = default;
 };
 // As one line of JSON. ParseState: kDataLoss for another text. Fuzzed.
 std::string StateText(const LedgerState& state);
@@ -72,6 +93,7 @@ class Ledger {
     std::optional<double> idle_watts;                 // configured base power
     size_t most_owners = 200;                         // of one hour; others are booked on kOther
     int64_t boot_to_unix_ns = 0;                      // unix_ns - boot_ns, at the start
+    std::string boot_id;                              // of the machine, for state()
   };
   struct Closed {
     std::vector<Entry> entries;

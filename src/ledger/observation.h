@@ -53,6 +53,7 @@ struct GpuReading {
   bool users_known = false;  // `users` is complete; else none is known
   std::vector<GpuUser> users;
   bool mig = false;
+  int64_t compute_slices = 0;  // that the GPU has in all; 0: as many as `slices` have
   std::vector<MigSlice> slices;
 };
 
@@ -61,8 +62,9 @@ struct EngineWork {
   std::string model;
   double prompt_tokens = -1, cached_tokens = -1, generated_tokens = -1;
   double prefill_seconds = -1, decode_seconds = -1;  // sums over requests
-  double recomputed_tokens = -1, rejected_tokens = -1, cancelled_requests = -1, finished_requests = -1;
-  double running = -1, waiting = -1;  // now
+  double recomputed_tokens = -1, rejected_tokens = -1;
+  double cancelled_requests = -1, finished_requests = -1;  // finished: all that ended, also the cancelled
+  double running = -1, waiting = -1;                       // now
 };
 
 // One page of an engine. `engine` is Owner::engine of its processes.
