@@ -363,7 +363,7 @@ Status LedgerFile::Prepare() {
   return Ok();
 }
 
-// Nothing is deleted: somebody may want to recover it, log included.
+// Nothing is deleted: it may be recovered, with its write-ahead log.
 Status LedgerFile::SetAside(const Options& options, const Status& why) {
   std::string aside = options.path + ".broken";
   for (int i = 2; ::access(aside.c_str(), F_OK) == 0; ++i) {

@@ -75,8 +75,8 @@ struct Totals {
 
 struct SumQuery {
   int64_t since_unix = INT64_MIN, until_unix = INT64_MAX;  // seconds: hours with since <= hour_unix < until
-  std::vector<Dimension> by;                               // empty: one row
-  std::vector<std::pair<Dimension, std::string>> where;    // all must hold; an empty text: unknown or none
+  std::vector<Dimension> by = {};                          // empty: one row
+  std::vector<std::pair<Dimension, std::string>> where = {};  // all must hold; an empty text: unknown or none
 };
 struct SumRow {
   std::vector<std::string> key;  // as `by`
