@@ -16,6 +16,8 @@ add_gpulens_library(store_telemetry_clickhouse DIR src/store/telemetry/clickhous
 add_gpulens_library(store_telemetry_servers DIR src/store/telemetry/servers DEPS gpulens_store_telemetry_postgres
   gpulens_store_telemetry_clickhouse)
 add_gpulens_library(store DEPS gpulens_core gpulens_store_sqlite gpulens_wire_json TEST_DEPS dep_sqlite)
-if(TARGET store_telemetry_bench)
-  target_link_libraries(store_telemetry_bench PRIVATE gpulens_base_testing)
-endif()
+foreach(bench store_telemetry_bench store_ledger_bench)
+  if(TARGET ${bench})
+    target_link_libraries(${bench} PRIVATE gpulens_base_testing)
+  endif()
+endforeach()

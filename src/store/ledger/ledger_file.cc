@@ -21,9 +21,9 @@ namespace {
 
 constexpr int32_t kApplicationId = 0x67706c64;  // "gpld"
 constexpr int kBusyMs = 5000;
-constexpr int64_t kHourSeconds = 3600;
-// Hours that one Write deletes at most, once an hour: bounds the transaction, and what a wrong clock costs.
-constexpr int64_t kMostForgotten = 48;
+constexpr int64_t kHourSeconds = 3600, kDaySeconds = 86'400;
+// Days that one Write deletes at most, once an hour: bounds the transaction, and what a wrong clock costs.
+constexpr int64_t kMostForgotten = 2;
 constexpr int kMostAside = 100;
 
 #define GPULENS_LEDGER_AMOUNTS                                                                   \
@@ -34,6 +34,18 @@ constexpr int kMostAside = 100;
   "engine,model"
 
 // SQLite makes a sum beyond int64_t a real number: the CHECK refuses it.
+#define GPULENS_LEDGER_DECLARED                                                          \
+  "energy_uj INTEGER NOT NULL CHECK(typeof(energy_uj)='integer'),"                       \
+  "time_ms INTEGER NOT NULL CHECK(typeof(time_ms)='integer'),"                           \
+  "cost_allocation_pico INTEGER NOT NULL CHECK(typeof(cost_allocation_pico)='integer')," \
+  "cost_usage_pico INTEGER NOT NULL CHECK(typeof(cost_usage_pico)='integer'),"           \
+  "priced_ms INTEGER NOT NULL CHECK(typeof(priced_ms)='integer'),"                       \
+  "electricity_pico INTEGER NOT NULL CHECK(typeof(electricity_pico)='integer'),"         \
+  "carbon_ng INTEGER NOT NULL CHECK(typeof(carbon_ng)='integer'),"                       \
+  "carbon_known_uj INTEGER NOT NULL CHECK(typeof(carbon_known_uj)='integer'),"           \
+  "unmetered_ms INTEGER NOT NULL CHECK(typeof(unmetered_ms)='integer'),"                 \
+  "tokens INTEGER NOT NULL CHECK(typeof(tokens)='integer')"
+
 constexpr const char* kSteps[] = {
     "CREATE TABLE ledger(id TEXT NOT NULL, format INTEGER NOT NULL, created_unix_ns INTEGER NOT NULL,"
     "  host TEXT NOT NULL);"
@@ -46,28 +58,25 @@ constexpr const char* kSteps[] = {
     "  model TEXT NOT NULL, last_hour_unix INTEGER NOT NULL, UNIQUE(" GPULENS_LEDGER_ACCOUNT
     "));"
     "CREATE TABLE ledger_entry(hour_unix INTEGER NOT NULL, for_hour_unix INTEGER NOT NULL,"
-    "  account INTEGER NOT NULL, energy_uj INTEGER NOT NULL, time_ms INTEGER NOT NULL,"
-    "  cost_allocation_pico INTEGER NOT NULL, cost_usage_pico INTEGER NOT NULL,"
-    "  priced_ms INTEGER NOT NULL, electricity_pico INTEGER NOT NULL, carbon_ng INTEGER NOT NULL,"
-    "  carbon_known_uj INTEGER NOT NULL, unmetered_ms INTEGER NOT NULL, tokens INTEGER NOT NULL,"
-    "  PRIMARY KEY(hour_unix,for_hour_unix,account),"
-    "  CHECK(typeof(energy_uj)='integer' AND typeof(time_ms)='integer'"
-    "    AND typeof(cost_allocation_pico)='integer' AND typeof(cost_usage_pico)='integer'"
-    "    AND typeof(priced_ms)='integer' AND typeof(electricity_pico)='integer'"
-    "    AND typeof(carbon_ng)='integer' AND typeof(carbon_known_uj)='integer'"
-    "    AND typeof(unmetered_ms)='integer' AND typeof(tokens)='integer')) WITHOUT ROWID;"
+    "  account INTEGER NOT NULL," GPULENS_LEDGER_DECLARED
+    ",PRIMARY KEY(hour_unix,for_hour_unix,account)) WITHOUT ROWID;"
+    "CREATE TABLE ledger_day(day_unix INTEGER NOT NULL, account INTEGER NOT NULL," GPULENS_LEDGER_DECLARED
+    ",PRIMARY KEY(day_unix,account)) WITHOUT ROWID;"
     "CREATE TABLE ledger_hour(hour_unix INTEGER PRIMARY KEY, revision INTEGER NOT NULL);"};
 constexpr sqlite::Schema kLedgerSchema{.application_id = kApplicationId, .steps = kSteps, .count = 1};
 
+#define GPULENS_LEDGER_ADDED                                                                            \
+  " ON CONFLICT DO UPDATE SET energy_uj=energy_uj+excluded.energy_uj,time_ms=time_ms+excluded.time_ms," \
+  "cost_allocation_pico=cost_allocation_pico+excluded.cost_allocation_pico,"                            \
+  "cost_usage_pico=cost_usage_pico+excluded.cost_usage_pico,priced_ms=priced_ms+excluded.priced_ms,"    \
+  "electricity_pico=electricity_pico+excluded.electricity_pico,carbon_ng=carbon_ng+excluded.carbon_ng," \
+  "carbon_known_uj=carbon_known_uj+excluded.carbon_known_uj,"                                           \
+  "unmetered_ms=unmetered_ms+excluded.unmetered_ms,tokens=tokens+excluded.tokens"
 constexpr const char* kAdd =
     "INSERT INTO ledger_entry(hour_unix,for_hour_unix,account," GPULENS_LEDGER_AMOUNTS
-    ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT DO UPDATE SET energy_uj=energy_uj+excluded.energy_uj,"
-    "time_ms=time_ms+excluded.time_ms,"
-    "cost_allocation_pico=cost_allocation_pico+excluded.cost_allocation_pico,"
-    "cost_usage_pico=cost_usage_pico+excluded.cost_usage_pico,priced_ms=priced_ms+excluded.priced_ms,"
-    "electricity_pico=electricity_pico+excluded.electricity_pico,carbon_ng=carbon_ng+excluded.carbon_ng,"
-    "carbon_known_uj=carbon_known_uj+excluded.carbon_known_uj,"
-    "unmetered_ms=unmetered_ms+excluded.unmetered_ms,tokens=tokens+excluded.tokens";
+    ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?,?)" GPULENS_LEDGER_ADDED;
+constexpr const char* kAddToDay = "INSERT INTO ledger_day(day_unix,account," GPULENS_LEDGER_AMOUNTS
+                                  ") VALUES(?,?,?,?,?,?,?,?,?,?,?,?)" GPULENS_LEDGER_ADDED;
 
 constexpr std::array<std::string_view, kDimensions> kDimensionNames = {
     "tenant", "namespace", "pod",   "job",   "process",      "model",  "engine", "gpu",
@@ -168,7 +177,7 @@ class Grouping {
 
   // False: no entry of this hour matches.
   bool Begin(int64_t hour_unix) {
-    const int64_t part = by_hour_ ? hour_unix : by_day_ ? hour_unix / 86'400 : 0;
+    const int64_t part = by_hour_ ? hour_unix : by_day_ ? hour_unix / kDaySeconds : 0;
     if (part != part_) Flush();
     part_ = part, hour_unix_ = hour_unix;
     return std::ranges::all_of(query_.where, [&](const auto& where) {
@@ -347,6 +356,7 @@ Status LedgerFile::Prepare() {
     ASSIGN_OR_RETURN(there, read());
   }
   ASSIGN_OR_RETURN(add_, database_.Prepare(kAdd));
+  ASSIGN_OR_RETURN(add_to_day_, database_.Prepare(kAddToDay));
   ASSIGN_OR_RETURN(find_account_,
                    database_.Prepare("SELECT id,last_hour_unix FROM ledger_account WHERE "
                                      "(" GPULENS_LEDGER_ACCOUNT ")=(?,?,?,?,?,?,?,?,?,?,?,?,?,?)"));
@@ -448,11 +458,15 @@ Status LedgerFile::Add(const Entry& entry) {
   if (for_hour >= hour) for_hour = 0;  // within the hour it is no other than the rest
   ASSIGN_OR_RETURN(const int64_t account, AccountId(entry.account, hour));
   const Amounts& amounts = entry.amounts;
-  RETURN_IF_ERROR(add_.BindAll(hour, for_hour, account, amounts.energy_uj, amounts.time_ms,
-                               amounts.cost_allocation_pico, amounts.cost_usage_pico, amounts.priced_ms,
-                               amounts.electricity_pico, amounts.carbon_ng, amounts.carbon_known_uj,
-                               amounts.unmetered_ms, amounts.tokens)
-                      .Execute());
+  const auto add = [&amounts](sqlite::Statement& statement, const auto&... key) {
+    return statement
+        .BindAll(key..., amounts.energy_uj, amounts.time_ms, amounts.cost_allocation_pico,
+                 amounts.cost_usage_pico, amounts.priced_ms, amounts.electricity_pico, amounts.carbon_ng,
+                 amounts.carbon_known_uj, amounts.unmetered_ms, amounts.tokens)
+        .Execute();
+  };
+  RETURN_IF_ERROR(add(add_, hour, for_hour, account));
+  RETURN_IF_ERROR(add(add_to_day_, hour / kDaySeconds * kDaySeconds, account));
   if (std::ranges::find(hours_unix_, hour) == hours_unix_.end()) hours_unix_.push_back(hour);
   return Ok();
 }
@@ -462,15 +476,18 @@ Status LedgerFile::Forget(int64_t now_unix) {
   next_forget_unix_ = now_unix + kHourSeconds;
   const int64_t before =
       now_unix - std::chrono::duration_cast<std::chrono::seconds>(options_.retention).count();
-  ASSIGN_OR_RETURN(const int64_t end,
-                   database_.Number("SELECT coalesce(max(hour_unix)+1,0) FROM (SELECT hour_unix FROM "
-                                    "ledger_hour WHERE hour_unix<" +
-                                    std::to_string(before) + " ORDER BY hour_unix LIMIT " +
-                                    std::to_string(kMostForgotten) + ")"));
+  // The end of the last day that goes: whole days, so that ledger_day stays the sum of ledger_entry.
+  const std::string days =
+      "SELECT DISTINCT day_unix FROM ledger_day WHERE day_unix<=" + std::to_string(before - kDaySeconds) +
+      " ORDER BY day_unix LIMIT " + std::to_string(kMostForgotten);
+  ASSIGN_OR_RETURN(const int64_t last,
+                   database_.Number("SELECT coalesce(max(day_unix),-1) FROM (" + days + ")"));
+  const int64_t end = last < 0 ? 0 : last + kDaySeconds;
   if (end > 0) {
     RETURN_IF_ERROR(database_.Execute("DELETE FROM ledger_entry WHERE hour_unix<?", end));
-    RETURN_IF_ERROR(database_.Execute("DELETE FROM ledger_account WHERE last_hour_unix<?", end));
+    RETURN_IF_ERROR(database_.Execute("DELETE FROM ledger_day WHERE day_unix<?", end));
     RETURN_IF_ERROR(database_.Execute("DELETE FROM ledger_hour WHERE hour_unix<?", end));
+    RETURN_IF_ERROR(database_.Execute("DELETE FROM ledger_account WHERE last_hour_unix<?", end));
   }
   // Accounts of this hour and the one before are enough to find most without a query.
   std::erase_if(known_, [&](const auto& known) {
@@ -495,7 +512,8 @@ Status LedgerFile::Write(std::span<const Entry> entries, const LedgerState& stat
   if (status) return status;
   known_.clear();  // ids that were rolled back
   if (status.code != Code::kDataLoss) return status;
-  add_ = {}, insert_account_ = {}, find_account_ = {}, use_account_ = {}, set_state_ = {}, change_hour_ = {};
+  add_ = {}, add_to_day_ = {}, insert_account_ = {}, find_account_ = {}, use_account_ = {}, set_state_ = {},
+  change_hour_ = {};
   {
     const sqlite::Database closed = std::move(database_);
   }
@@ -524,19 +542,35 @@ Result<std::map<int64_t, Account>> LedgerFile::Accounts(int64_t since_unix) {
 Result<std::vector<SumRow>> LedgerFile::Sum(const SumQuery& query) {
   ASSIGN_OR_RETURN(const auto accounts, Accounts(query.since_unix));
   Grouping groups(query, accounts);
-  ASSIGN_OR_RETURN(sqlite::Statement row,
-                   database_.Prepare("SELECT hour_unix,account," GPULENS_LEDGER_AMOUNTS
-                                     " FROM ledger_entry WHERE hour_unix>=? AND hour_unix<?"
-                                     " ORDER BY hour_unix"));
-  row.BindAll(query.since_unix, query.until_unix);
-  int64_t hour = INT64_MIN;
-  bool matches = false;
-  const Status status = row.Each([&]() -> Status {
-    if (row.Int(0) != hour) hour = row.Int(0), matches = groups.Begin(hour);
-    if (!matches || groups.Add(row.Int(1), row, 2)) return Ok();
-    return {Code::kDataLoss, options_.path + ": an entry has an account that is not there"};
-  });
-  if (!status) return status;
+  const auto scan = [&](const char* table, const char* time, int64_t since, int64_t until) -> Status {
+    if (since >= until) return Ok();
+    ASSIGN_OR_RETURN(
+        sqlite::Statement row,
+        database_.Prepare(std::string("SELECT ") + time + ",account," GPULENS_LEDGER_AMOUNTS " FROM " +
+                          table + " WHERE " + time + ">=? AND " + time + "<? ORDER BY " + time));
+    row.BindAll(since, until);
+    int64_t at = INT64_MIN;
+    bool matches = false;
+    return row.Each([&]() -> Status {
+      if (row.Int(0) != at) at = row.Int(0), matches = groups.Begin(at);
+      if (!matches || groups.Add(row.Int(1), row, 2)) return Ok();
+      return {Code::kDataLoss, options_.path + ": an entry has an account that is not there"};
+    });
+  };
+  // Whole days are read as days, the rest as hours.
+  const auto is_hour = [](Dimension dimension) { return dimension == Dimension::kHour; };
+  const bool hours = std::ranges::any_of(query.by, is_hour) ||
+                     std::ranges::any_of(query.where, is_hour, &std::pair<Dimension, std::string>::first);
+  const int64_t since = std::max<int64_t>(query.since_unix, 0);
+  const int64_t until = std::min<int64_t>(query.until_unix, int64_t{1} << 40);  // in the year 36812
+  const int64_t first_day = (since + kDaySeconds - 1) / kDaySeconds * kDaySeconds;
+  const int64_t end_of_days = std::max(until, int64_t{0}) / kDaySeconds * kDaySeconds;
+  const bool days = !hours && first_day < end_of_days;
+  RETURN_IF_ERROR(scan("ledger_entry", "hour_unix", since, days ? first_day : until));
+  if (days) {
+    RETURN_IF_ERROR(scan("ledger_day", "day_unix", first_day, end_of_days));
+    RETURN_IF_ERROR(scan("ledger_entry", "hour_unix", end_of_days, until));
+  }
   return groups.Finish();
 }
 

@@ -5,6 +5,7 @@
 //   ledger_state    one row: StateText, and when it was written
 //   ledger_account  a row per account, with every column of Account as text; last_hour_unix
 //   ledger_entry    (hour_unix, for_hour_unix, account) and all Amounts as integers
+//   ledger_day      (day_unix, account) and the sums of ledger_entry over the hours of the day, for reports
 //   ledger_hour     hour_unix, revision: how many Writes changed the hour, for those who copy it
 //
 // hour_unix is when the booking window began, in seconds, as a whole hour of UTC. for_hour_unix is 0 for all
@@ -96,7 +97,7 @@ class LedgerFile {
   struct Options {
     std::string path;
     bool read_only = false;
-    Duration retention = std::chrono::hours(24 * 400);  // hours that began before it are deleted; 0: none
+    Duration retention = std::chrono::hours(24 * 400);  // days that ended before it are deleted; 0: none
     bool create = true;                                 // a missing file, with mode 0640, and folders
   };
 
@@ -162,7 +163,7 @@ class LedgerFile {
   std::map<Account, Known> known_;   // accounts of the last hours
   std::vector<int64_t> hours_unix_;  // that the Write in progress changed
   int64_t next_forget_unix_ = INT64_MIN;
-  sqlite::Statement add_, insert_account_, find_account_, use_account_, set_state_, change_hour_;
+  sqlite::Statement add_, add_to_day_, insert_account_, find_account_, use_account_, set_state_, change_hour_;
 };
 
 }  // namespace gpulens::ledger

@@ -141,6 +141,8 @@ TEST_F(LedgerFileTest, SumsKeepToTheirHours) {
   EXPECT_EQ(days->at(1).sums.energy_uj, 110);
   EXPECT_EQ(Total(*file, {.where = {{Dimension::kHour, "2026-11-26T23:00:00Z"}}}).energy_uj, 100);
   EXPECT_TRUE(file->Sum({.since_unix = 0, .until_unix = 1})->empty());
+  EXPECT_EQ(Total(*file, {.since_unix = kTestHour + 3600, .until_unix = kTestHour + 86'400}).energy_uj, 100);
+  EXPECT_EQ(Total(*file, {.since_unix = kTestHour - 3600, .until_unix = kTestHour + 90'000}).energy_uj, 1111);
 }
 
 TEST_F(LedgerFileTest, AnAdjustmentOfAnEarlierHourHasItsOwnRow) {
@@ -211,6 +213,7 @@ TEST_F(LedgerFileTest, AKillBetweenOrWithinWritesLosesNothingThatWasWritten) {
     ASSERT_TRUE(state && *state) << state.error().detail;
     const int64_t sum = (*state)->gpus.at(0).energy_uj.value_or(-1);
     EXPECT_TRUE(Total(*file).energy_uj == sum) << round;
+    EXPECT_EQ(Total(*file), Total(*file, {.by = {Dimension::kHour}})) << "days are the sums of hours";
     EXPECT_GE(sum, reported) << "what Write returned for is there";
     EXPECT_LE(sum, reported + 210) << "at most the Write that was not reported yet";
     EXPECT_GT(sum, last);
@@ -222,24 +225,29 @@ TEST_F(LedgerFileTest, AKillBetweenOrWithinWritesLosesNothingThatWasWritten) {
   EXPECT_FALSE(fs::exists(path + ".broken"));
 }
 
-TEST_F(LedgerFileTest, WholeOldHoursAreDeletedAFewAtATime) {
-  std::vector<Entry> entries = TestEntries({.gpus = 1, .accounts = 3, .hours = 100});
-  Account gone = TestAccount(0, 7);
-  entries.push_back(MakeEntry(kTestHour, gone, 1));
+TEST_F(LedgerFileTest, WholeOldDaysAreDeletedAFewAtATime) {
+  std::vector<Entry> entries = TestEntries({.gpus = 1, .accounts = 3, .hours = 5 * 24});
+  entries.push_back(MakeEntry(kTestHour, TestAccount(0, 7), 1));
   auto file = Opened({.path = path, .retention = std::chrono::hours(24)});
   ASSERT_TRUE(file);
   ASSERT_TRUE(file->Write(entries, StateOf(1), At(kTestHour)));
-  EXPECT_EQ(file->Hours(0, INT64_MAX)->size(), 100u);
-  const int64_t now = kTestHour + 100 * 3600;
-  ASSERT_TRUE(file->Write({}, StateOf(2), At(now - 1800)));
-  EXPECT_EQ(file->Hours(0, INT64_MAX)->size(), 52u) << "48 hours in one Write";
-  ASSERT_TRUE(file->Write({}, StateOf(3), At(now)));
-  EXPECT_EQ(file->Hours(0, INT64_MAX)->size(), 52u) << "and once an hour";
-  ASSERT_TRUE(file->Write({}, StateOf(4), At(now + 1800)));
-  const auto hours = file->Hours(0, INT64_MAX);
-  ASSERT_TRUE(hours && !hours->empty());
-  EXPECT_EQ(hours->front().hour_unix, now - 86'400 + 3600) << "the hour that began before is gone, whole";
-  EXPECT_EQ((*file->ReadState())->gpus.at(0).energy_uj, 4);
+  const auto hours = [&] { return file->Hours(0, INT64_MAX)->size(); };
+  const auto sums_agree = [&] {
+    return Total(*file) == Total(*file, {.by = {Dimension::kHour}});  // of ledger_day, and of ledger_entry
+  };
+  EXPECT_EQ(hours(), 120u);
+  const int64_t now = kTestHour + 5 * 86'400 + 1800;
+  ASSERT_TRUE(file->Write({}, StateOf(2), At(now)));
+  EXPECT_EQ(hours(), 72u) << "two days in one Write";
+  EXPECT_TRUE(sums_agree());
+  ASSERT_TRUE(file->Write({}, StateOf(3), At(now + 1800)));
+  EXPECT_EQ(hours(), 72u) << "and once an hour";
+  ASSERT_TRUE(file->Write({}, StateOf(4), At(now + 3600)));
+  EXPECT_EQ(hours(), 24u);
+  EXPECT_TRUE(sums_agree());
+  ASSERT_TRUE(file->Write({}, StateOf(5), At(now + 7200)));
+  EXPECT_EQ(hours(), 24u) << "the last one ended less than a day ago";
+  EXPECT_EQ((*file->ReadState())->gpus.at(0).energy_uj, 5);
   auto database = sqlite::Database::Open({.path = path, .read_only = true});
   ASSERT_TRUE(database);
   EXPECT_EQ(*database->Number("SELECT count(*) FROM ledger_account"), 3) << "no account without entries";
@@ -249,7 +257,7 @@ TEST_F(LedgerFileTest, AnAccountThatComesBackAfterItsDeletionIsANewOne) {
   auto file = Opened({.path = path, .retention = std::chrono::hours(1)});
   ASSERT_TRUE(file);
   const Account account = TestAccount(0, 2);
-  for (int64_t hour = 0; hour < 20; hour += 5) {
+  for (int64_t hour = 0; hour < 400; hour += 100) {
     ASSERT_TRUE(file->Write(std::vector{MakeEntry(kTestHour + hour * 3600, account, 1)}, StateOf(0),
                             At(kTestHour + hour * 3600)));
     EXPECT_TRUE(Total(*file).energy_uj == 1) << hour;
