@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
+#include "catalog/cost.h"
 #include "catalog/gpu.h"
 #include "catalog/host.h"
 #include "catalog/inference.h"
@@ -14,7 +15,7 @@
 namespace gpulens {
 namespace {
 
-constexpr auto kAll = JoinRows(kGpuRows, kHostRows, kInferenceRows, kInferenceWindowRows,
+constexpr auto kAll = JoinRows(kGpuRows, kCostRows, kHostRows, kInferenceRows, kInferenceWindowRows,
                                kKubernetesUsageRows, kKubernetesRows, kSelfRows, kSlurmRows, kTrainingRows);
 
 }  // namespace

@@ -82,7 +82,8 @@ TEST(Catalogue, UnitsAreKnownAndFitTheKind) {
   const std::set<std::string_view> known = {
       "",          "1",         "By",          "By/s",      "s",         "W",       "J",
       "V",         "Cel",       "Hz",          "MHz",       "rpm",       "Cel/min", "{error}/h",
-      "{frame}/s", "{token}/s", "{request}/s", "{block}/s", "{event}/s", "us",      "TFLOPS"};
+      "{frame}/s", "{token}/s", "{request}/s", "{block}/s", "{event}/s", "us",      "TFLOPS",
+      "USD/h",     "USD/s",     "USD/{token}", "{token}/W", "J/{token}", "g/kWh",   "g/s"};
   for (const MetricDesc* metric : AllMetrics()) {
     bool counted = metric->unit.starts_with('{') && metric->unit.ends_with('}');
     EXPECT_TRUE(counted || known.contains(metric->unit)) << metric->name << " " << metric->unit;

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "catalog/all.h"
+#include "catalog/cost.h"
 
 namespace gpulens {
 namespace {
@@ -234,7 +235,8 @@ TEST(NamingCapture, CatalogueAgreesWithTheTable) {
   for (const MetricDesc* metric : AllMetrics()) {
     // Those of Kubernetes are OpenTelemetry's.
     if (metric->name.starts_with("k8s.") || metric->name.starts_with("container.")) continue;
-    if (metric->name.starts_with("training.")) continue;  // rows that programs bring
+    if (metric->name.starts_with("training.")) continue;                        // rows that programs bring
+    if (std::ranges::find(kCostRows, metric) != std::end(kCostRows)) continue;  // l9gpu's, below
     if (IsOfEngines(metric->name) || std::ranges::find(kNewer, metric->name) != std::end(kNewer)) continue;
     EXPECT_GT(times[metric->name], 0) << metric->name << " is not in the table";
     EXPECT_EQ(std::set<std::string>(metric->keys.begin(), metric->keys.end()), keys[metric->name])
@@ -242,12 +244,13 @@ TEST(NamingCapture, CatalogueAgreesWithTheTable) {
   }
 }
 
-TEST(NamingCapture, HasEveryMetricOfDeviceHostAndTraining) {
+TEST(NamingCapture, HasEveryMetricOfDeviceHostTrainingAndCost) {
   auto rows = Captured("l9gpu_metric_names.tsv");
   if (rows.empty()) GTEST_SKIP() << "captures not here: reference/l9gpu_metric_names.tsv";
   size_t seen = 0;
   for (const auto& row : rows) {
-    const bool wanted = row[0] == "DeviceMetrics" || row[0] == "HostMetrics" || row[0] == "TrainingMetrics";
+    const bool wanted = row[0] == "DeviceMetrics" || row[0] == "HostMetrics" || row[0] == "TrainingMetrics" ||
+                        row[0] == "GPUCostMetrics";
     if (!wanted || row[2].empty()) continue;
     ++seen;
     const MetricDesc* metric = FindMetric(row[2]);
@@ -263,7 +266,7 @@ TEST(NamingCapture, HasEveryMetricOfDeviceHostAndTraining) {
       }
     }
   }
-  EXPECT_EQ(seen, 48u);
+  EXPECT_EQ(seen, 58u);
 }
 
 }  // namespace

@@ -387,7 +387,7 @@ void RateTable::AddRows(int rank, const std::string& list, std::vector<Row> rows
     }
     return;
   }
-  // One product of an instance is any of its GPUs: their driver may spell it in another way.
+  // One product of an instance is any of its GPUs: their driver may name it otherwise.
   const bool one_product = std::ranges::all_of(chosen, [&](const Row* row) {
     return !row->instance_type.empty() && row->product == chosen.front()->product;
   });
@@ -451,7 +451,7 @@ Result<RateTable> RateTable::Make(RateOptions options) {
   table.rates_.pue_milli = options.pue_milli;
   if (table.no_price_.empty()) {
     table.no_price_ = options.instance_type.empty()
-                          ? "no price: the instance type of this machine is not known"
+                          ? "the instance type of this machine is not known"
                           : "no list has a price of the instance type " + Printable(options.instance_type);
   }
   return table;
@@ -480,7 +480,7 @@ Rates RateTable::At(std::string_view model, int64_t unix_ns) const noexcept {
 std::string RateTable::PriceOrigin(std::string_view model, int64_t unix_ns) const {
   if (const Price* price = PriceOf(model, unix_ns)) return price->origin;
   for (const Price& price : prices_) {
-    if (HasWordsOf(price.product, model)) return "no price yet: " + price.origin;
+    if (HasWordsOf(price.product, model)) return "not yet in force: " + price.origin;
   }
   return no_price_;
 }

@@ -12,7 +12,7 @@ namespace gpulens::ledger {
 namespace {
 
 constexpr int64_t kDollar = 1'000'000'000'000;
-const std::string kFolder = "src/ledger/testdata/rates_corpus/";
+const std::string kFolder = GPULENS_SOURCE_DIR "/src/ledger/testdata/rates_corpus/";
 
 int64_t At(std::string_view time) { return ParseRfc3339(time).value(); }
 
@@ -107,7 +107,7 @@ TEST(Rates, TheBuiltInListIsSound) {
   }
 }
 
-TEST(Rates, AnotherRegionHasNoPriceAndSaysSo) {
+TEST(Rates, AnotherRegionHasNoPriceAndAReason) {
   RateOptions options;
   options.provider = "aws";
   options.instance_type = "p5.48xlarge";
@@ -155,7 +155,8 @@ TEST(Rates, TheFilesPriceOfADayIsInForceFromThatDay) {
   auto table = RateTable::Make(options);
   ASSERT_TRUE(table);
   EXPECT_EQ(table->At("x", At("2025-12-31T23:59:59Z")).pico_per_gpu_hour, std::nullopt);
-  EXPECT_TRUE(table->PriceOrigin("x", At("2025-12-31T23:59:59Z")).starts_with("no price yet: prices.tsv:"));
+  EXPECT_TRUE(
+      table->PriceOrigin("x", At("2025-12-31T23:59:59Z")).starts_with("not yet in force: prices.tsv:"));
 }
 
 TEST(Rates, AnUnknownPriceOfTheFileStaysUnknown) {
@@ -195,7 +196,7 @@ TEST(Rates, CarbonIsOfItsHourAndGapsAreUnknown) {
   EXPECT_EQ(at("2026-03-01T00:00:00Z"), 210'500);
   EXPECT_EQ(at("2026-03-01T00:59:59Z"), 210'500);
   EXPECT_EQ(at("2026-03-01T01:00:00Z"), 190'000);
-  EXPECT_EQ(at("2026-03-01T02:30:00Z"), std::nullopt) << "the file calls it unknown";
+  EXPECT_EQ(at("2026-03-01T02:30:00Z"), std::nullopt) << "unknown in the file";
   EXPECT_EQ(at("2026-03-01T03:30:00Z"), 170'125) << "04:00+01:00";
   EXPECT_EQ(at("2026-03-01T04:30:00Z"), std::nullopt) << "a gap is not interpolated";
   EXPECT_EQ(at("2026-03-01T05:00:00Z"), 160'000);
