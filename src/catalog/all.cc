@@ -8,6 +8,7 @@
 #include "catalog/host.h"
 #include "catalog/inference.h"
 #include "catalog/kubernetes.h"
+#include "catalog/ledger.h"
 #include "catalog/self.h"
 #include "catalog/slurm.h"
 #include "catalog/training.h"
@@ -15,8 +16,9 @@
 namespace gpulens {
 namespace {
 
-constexpr auto kAll = JoinRows(kGpuRows, kCostRows, kHostRows, kInferenceRows, kInferenceWindowRows,
-                               kKubernetesUsageRows, kKubernetesRows, kSelfRows, kSlurmRows, kTrainingRows);
+constexpr auto kAll =
+    JoinRows(kGpuRows, kCostRows, kHostRows, kInferenceRows, kInferenceWindowRows, kKubernetesUsageRows,
+             kKubernetesRows, kLedgerRows, kSelfRows, kSlurmRows, kTrainingRows);
 
 }  // namespace
 

@@ -2,11 +2,14 @@
 // inference_windows.def. Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "catalog/row.h"
+#include "core/attribute_set.h"
 
 namespace gpulens {
 
@@ -25,6 +28,12 @@ std::span<const EngineMetric> AllEngineMetrics() noexcept;
 // Null for another name or metric.
 const EngineMetric* FindEngineMetric(std::string_view name) noexcept;
 const EngineMetric* EngineMetricOf(const MetricDesc& metric) noexcept;
+
+// Ranks of an engine that export copies of the same numbers: of equal series but for these, the one of the
+// lowest rank counts. Values of pp_rank, tp_rank and moe_ep_rank.
+using EngineRanks = std::array<int64_t, 3>;
+// Sets the attributes without the ranks, as a text to compare, and the ranks; false when there are none.
+bool SplitRanks(const AttributeSet& attributes, std::string& rest, EngineRanks& ranks);
 
 namespace row {
 // Keys of a metric of an engine, and of one over a window.

@@ -153,8 +153,8 @@ void EnginePageSeries::Follow(SeriesTable& table) {
   families_.Update(page_);
   labels_.Follow();
   FindProcessStart();
-  std::vector<SeriesPlan> plans =
-      PlanSeries(page_, families_, {options_.target, options_.model, &options_.attributes, &labels_});
+  std::vector<SeriesPlan> plans = PlanSeries(
+      page_, families_, {options_.target, options_.model, &options_.attributes, &labels_, options_.pid});
   drops_.folded = 0;
   drops_.dropped = {};
   ++round_;

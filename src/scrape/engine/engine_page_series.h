@@ -34,7 +34,8 @@ class EnginePageSeries {
     const Engine* engine = nullptr;  // as configured; null: detected from the names on the page
     std::string model = {};          // model.name of series that the page gives none
     std::vector<std::pair<std::string, std::string>> attributes = {};  // of every series
-    SeriesRules rules = {};                                            // of the target
+    int64_t pid = 0;         // process that serves the page, a hidden fact of the entities; 0: unknown
+    SeriesRules rules = {};  // of the target
   };
 
   EnginePageSeries(const ScrapedPage& page, Options options);

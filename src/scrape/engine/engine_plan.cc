@@ -246,7 +246,9 @@ EntityRef Gatherer::EntityOf(const Engine* engine) {
   attributes.push_back({"inference.engine", name});
   if (named) attributes.push_back({"inference.layer", named->layer});
   if (!options_.model.empty()) attributes.push_back({"model.name", options_.model});
-  return entity = MakeRef<Entity>("engine", AttributeSet(attributes));
+  AttributeSet facts;
+  if (options_.pid > 0) facts = AttributeSet({{"process.pid", options_.pid}});
+  return entity = MakeRef<Entity>("engine", AttributeSet(attributes), EntityRef{}, facts);
 }
 
 // Sets entity, attributes and identity.

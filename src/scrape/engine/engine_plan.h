@@ -49,6 +49,7 @@ struct PlanOptions {
   std::string_view target, model;
   const std::vector<std::pair<std::string, std::string>>* attributes;
   const GovernedLabels* labels;  // after the rules of the target
+  int64_t pid = 0;               // a hidden fact of the entities; 0: unknown
 };
 
 // Whether two plans have the same cells.

@@ -1,13 +1,10 @@
 #include "plugins/analyzers/inference/feed.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <string>
-
-#include "base/parse.h"
 
 namespace gpulens::windows {
 namespace {
@@ -32,7 +29,6 @@ void AddGrowth(std::span<double> into, std::span<const double> before, std::span
 
 // Number of gone label sets that are kept in case they come back.
 constexpr size_t kGoneKept = 64;
-constexpr std::array<std::string_view, 3> kRanks = {"pp_rank", "tp_rank", "moe_ep_rank"};
 
 bool Passes(const LabelFilter& filter, const AttributeSet& attributes, bool& witness) {
   witness = false;
@@ -42,26 +38,6 @@ bool Passes(const LabelFilter& filter, const AttributeSet& attributes, bool& wit
   bool listed = std::ranges::find(filter.values, value) != filter.values.end();
   witness = filter.except && listed;
   return filter.except || listed;
-}
-
-using Rank = std::array<int64_t, kRanks.size()>;
-// Returns the label set without its ranks; false when it has none.
-bool SplitRanks(const AttributeSet& attributes, std::string& rest, Rank& rank) {
-  bool any = false;
-  rest.clear();
-  rank = {};
-  for (auto [key, value] : attributes) {
-    auto at = std::ranges::find(kRanks, key);
-    if (at == kRanks.end()) {
-      rest.append(key).push_back('\0');
-      AppendValue(rest, value);
-      rest.push_back('\0');
-      continue;
-    }
-    any = true;
-    rank[static_cast<size_t>(at - kRanks.begin())] = ParseInt<int64_t>(attributes.Text(key)).value_or(0);
-  }
-  return any;
 }
 
 }  // namespace
@@ -244,12 +220,12 @@ void Feed::EndPlan() {
 
 void Feed::MarkCopies() {
   struct Lowest {
-    Rank rank;
+    EngineRanks rank;
     Input* input;
   };
   std::map<std::string, Lowest> lowest;
   std::string rest;
-  Rank rank;
+  EngineRanks rank;
   for (Input& input : inputs_) {
     if (!input.live() || input.witness || !SplitRanks(input.attributes, rest, rank)) continue;
     auto [at, first] = lowest.try_emplace(rest, Lowest{rank, &input});

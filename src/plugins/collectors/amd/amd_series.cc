@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/parse.h"
 #include "sources/amdsmi/amdsmi_calls.h"
+#include "sources/nvml/processes/process_table.h"
 
 namespace gpulens::amd {
 namespace {
@@ -399,7 +400,11 @@ void AmdSeries::DeclareProcess(const reader::ProcessUse& use, Process& process, 
   if (name.empty() && !options_.simulated) name = ExecutableName(use.pid);
   std::vector<AttributeSet::Attribute> attributes = {{"process.pid", int64_t{use.pid}}};
   if (!name.empty()) attributes.push_back({"process.executable.name", std::string_view(name)});
-  process.entity = MakeRef<Entity>("process", AttributeSet(attributes), partition_);
+  // For analyzers that join engines and processes.
+  const std::string parents = options_.simulated ? "" : nvml::AncestorsOf("/", use.pid);
+  AttributeSet facts;
+  if (!parents.empty()) facts = AttributeSet({{"process.parents", std::string_view(parents)}});
+  process.entity = MakeRef<Entity>("process", AttributeSet(attributes), partition_, facts);
   if (use.memory == reader::ProcessUse::kUnknown) return;
   process.used = table.Declare(kGpuProcessMemoryUsed, process.entity);
   process.peak = table.Declare(kGpuProcessMemoryPeak, process.entity);

@@ -243,7 +243,7 @@ void ProcessSeries::UpdateCounts(const GpuRun& run) {
 }
 
 void ProcessSeries::Declare(const GpuRun& run, const Key& key, Entry& entry, const SliceSeries& slices) {
-  std::vector<AttributeSet::Attribute> attributes = {{"process.pid", int64_t{key.pid}}};
+  std::vector<AttributeSet::Attribute> attributes = {{"process.pid", int64_t{key.pid}}}, facts;
   auto text = [&](std::string_view name, std::string_view value) {
     if (!value.empty()) attributes.push_back({name, value});
   };
@@ -254,6 +254,10 @@ void ProcessSeries::Declare(const GpuRun& run, const Key& key, Entry& entry, con
     text("process.owner", details.owner);
     text("container.id", details.container_id);
     text("k8s.pod.uid", details.pod_uid);
+    // For analyzers that join engines and processes.
+    if (details.start_ticks != 0)
+      facts.push_back({"process.start_ticks", static_cast<int64_t>(details.start_ticks)});
+    if (!details.parents.empty()) facts.push_back({"process.parents", std::string_view(details.parents)});
   }
   EntityRef parent = run.entity;
   if (key.gpu_instance != GpuProcess::kNoInstance) {
@@ -264,7 +268,7 @@ void ProcessSeries::Declare(const GpuRun& run, const Key& key, Entry& entry, con
       attributes.push_back({"gpu.mig.compute_instance_id", int64_t{key.compute_instance}});
     }
   }
-  entry.entity = MakeRef<Entity>("process", AttributeSet(attributes), parent);
+  entry.entity = MakeRef<Entity>("process", AttributeSet(attributes), parent, AttributeSet(facts));
   entry.declared_type = entry.type;
   if (!entry.bytes_known) return;
   entry.used = run.table().Declare(kGpuProcessMemoryUsed, entry.entity,

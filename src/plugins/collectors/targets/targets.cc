@@ -75,6 +75,10 @@ constexpr OptionSpec kOptions[] = {
         "model", {},
         "Of an LLM engine: model.name where the page has none; default: the served model, when there is "
         "one."),
+    IntOption("pid", "0",
+              "Of an LLM engine on this machine: the process that serves the page, to which analyzers.cost "
+              "gives the GPU processes below it; 0: unknown. Discovery sets it.",
+              0, 4'194'304),
     UrlOption(
         "api", {},
         "Of an LLM engine: URL of its API, queried for version and model; default: host and port of the "
@@ -171,6 +175,7 @@ class EnginePage final : public TargetPage {
                                  .engine = engine,
                                  .model = options.Text("model"),
                                  .attributes = AttributesOf(setup.config),
+                                 .pid = options.Int("pid"),
                                  .rules = setup.rules}),
         identity_(*TargetUrl(setup.config), ParseHttpUrl(options.Text("api")), *setup.env.http),
         entity_(setup.entity) {

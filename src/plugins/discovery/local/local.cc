@@ -86,6 +86,8 @@ class LocalDiscovery final : public Discovery {
       target.url = known.url;
       target.options["kind"] = kind_ != kAuto ? kind_ : known.kind == kDcgm ? known.kind : "engine";
       target.options["optional"] = "true";
+      if (known.candidate.pid > 0 && known.kind != kDcgm)
+        target.options["pid"] = std::to_string(known.candidate.pid);
       out.push_back(std::move(target));
     }
     return out;

@@ -257,6 +257,7 @@ TEST_F(LocalPageTest, AcceptsAPageWithAnEnginesFamily) {
   EXPECT_EQ(found[0].url, server.Url("/metrics"));
   EXPECT_EQ(found[0].options.at("optional"), "true");
   EXPECT_EQ(found[0].options.at("kind"), "prometheus");
+  EXPECT_EQ(found[0].options.at("pid"), "20") << "the ledger finds the engine's processes by it";
   // A known target is not queried again, and is removed with its socket.
   Fetch();
   EXPECT_EQ(server.requests().size(), requests + 1);

@@ -68,13 +68,27 @@ std::optional<StatLine> ReadStatLine(std::string_view text) noexcept {
   if (end == std::string_view::npos) return std::nullopt;
   std::string_view rest = Trim(text.substr(end + 1));
   StatLine out;
-  constexpr int kFlags = 9, kStart = 22;
+  constexpr int kParent = 4, kFlags = 9, kStart = 22;
   for (int field = 3; field <= kStart; ++field) {
     std::string_view word = TakeUntil(rest, ' ');
+    if (field == kParent) out.parent = ParseInt<uint32_t>(word).value_or(0);
     if (field != kFlags && field != kStart) continue;
     std::optional<uint64_t> number = ParseInt<uint64_t>(word);
     if (!number) return std::nullopt;
     (field == kFlags ? out.flags : out.start_ticks) = *number;
+  }
+  return out;
+}
+
+std::string AncestorsOf(const std::string& root, uint32_t pid) {
+  std::string out;
+  const std::string folder = (root == "/" ? "" : root) + "/proc/";
+  for (size_t i = 0; i < kMostAncestors; ++i) {
+    Result<std::string> text = ReadFile(folder + std::to_string(pid) + "/stat", kFileLimit);
+    const std::optional<StatLine> stat = text ? ReadStatLine(*text) : std::nullopt;
+    if (!stat || stat->parent <= 1) break;
+    pid = stat->parent;
+    out.append(out.empty() ? "" : ",").append(std::to_string(pid));
   }
   return out;
 }
@@ -182,6 +196,7 @@ void ProcessTable::Fill(uint32_t pid, ProcessDetails& out) {
     out.container_id = names.container_id;
     out.pod_uid = PodUid(names.pod_uid);
   }
+  out.parents = AncestorsOf(root_, pid);
 }
 
 std::string ProcessTable::OwnerOf(uint32_t uid) {

@@ -10,12 +10,20 @@
 
 namespace gpulens::nvml {
 
-// The start time (ticks since boot) and the flags of a process; nothing when the line makes no sense.
+// The start time (ticks since boot), the flags and the parent of a process; nothing when the line makes no
+// sense.
 struct StatLine {
   uint64_t start_ticks = 0;
   uint64_t flags = 0;
+  uint32_t parent = 0;
 };
 std::optional<StatLine> ReadStatLine(std::string_view text) noexcept;
+
+// The ancestors of a process as they are now, its parent first, without the host's first process; at most
+// kMostAncestors: "512,17". Empty: none, or not readable. `root`: where /proc is found, "" or "/" on a real
+// machine.
+inline constexpr size_t kMostAncestors = 16;
+std::string AncestorsOf(const std::string& root, uint32_t pid);
 
 // The real user id of /proc/<pid>/status.
 std::optional<uint32_t> ReadUid(std::string_view status) noexcept;
@@ -44,6 +52,7 @@ struct ProcessDetails {
   std::string name;          // As the kernel has it, at most 15 bytes.
   std::string owner;         // The user's name; the number of one that has none.
   std::string container_id, pod_uid;
+  std::string parents;  // AncestorsOf, when it was first looked at.
 };
 
 // Used by one thread. Keeps what it has read while the process lasts; a steady Look reads one small file
