@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "catalog/inference.h"
@@ -128,7 +129,7 @@ void EngineReadings::Plan(const Frame& frame, Source& source) {
     known = known || engine;
   }
   std::map<std::string, std::map<std::string, std::vector<Candidate>>> work;  // by target and model
-  std::map<std::string, EngineIdentity> identities;
+  std::map<std::string, std::pair<EngineIdentity, EntityRef>> identities;
   for (uint32_t slot = 0; slot < layout.slots(); ++slot) {
     const SeriesInfo& info = layout[slot];
     if (!is_used(info)) continue;
@@ -137,7 +138,7 @@ void EngineReadings::Plan(const Frame& frame, Source& source) {
         info.attributes.Text("inference.layer") != (has_engine[target] ? "engine" : "worker"))
       continue;
     auto [identity, first] = identities.try_emplace(target);
-    if (first) identity->second = {target, PidOf(*info.entity), PodOf(info.attributes)};
+    if (first) identity->second = {{target, PidOf(*info.entity), PodOf(info.attributes)}, info.entity};
     auto& models = work[target];
     const std::string model = info.attributes.Text("model.name");
     if (models.size() >= kMostModels && !models.contains(model)) continue;
@@ -157,7 +158,7 @@ void EngineReadings::Plan(const Frame& frame, Source& source) {
   for (auto& [target, models] : work) {
     if (source.engines.size() >= kMostEngines) break;
     Engine& engine = source.engines.emplace_back();
-    engine.identity = identities[target];
+    std::tie(engine.identity, engine.entity) = identities[target];
     engine.reading.engine = target;
     for (auto& [model, candidates] : models) {
       DropCopies(candidates);
@@ -209,6 +210,15 @@ void EngineReadings::List() {
         engines_.push_back(engine.identity);
     }
   }
+}
+
+EntityRef EngineReadings::EngineEntity(std::string_view engine) const {
+  for (const Source& source : sources_) {
+    for (const Engine& one : source.engines) {
+      if (one.identity.name == engine) return one.entity;
+    }
+  }
+  return {};
 }
 
 bool EngineReadings::Read(const Frame& frame, Engine& engine) {

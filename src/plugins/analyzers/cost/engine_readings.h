@@ -26,6 +26,8 @@ class EngineReadings {
   // Follows the frames. True: an engine came, went, or has another identity.
   bool Follow(const Snapshot& snapshot);
   const std::vector<EngineIdentity>& engines() const noexcept { return engines_; }
+  // The entity of an engine's page in the last tick; null: none.
+  EntityRef EngineEntity(std::string_view engine) const;
   // Returns what is new since the last call. Valid until the next Follow.
   std::span<const ledger::EngineReading* const> Take(const Snapshot& snapshot);
 
@@ -38,6 +40,7 @@ class EngineReadings {
   };
   struct Engine {
     EngineIdentity identity;
+    EntityRef entity;
     std::vector<Input> inputs;
     ledger::EngineReading reading;
     int64_t last_at_ns = 0;

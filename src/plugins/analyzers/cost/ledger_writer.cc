@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/result.h"
 #include "base/threads.h"
 
 namespace gpulens::cost {
