@@ -1,27 +1,936 @@
 #include "ledger/ledger.h"
 
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <limits>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "ledger/apportion.h"
+#include "ledger/engine_split.h"
+#include "ledger/owner_table.h"
+#include "ledger/timeline.h"
+#include "ledger/window_split.h"
+
 namespace gpulens::ledger {
+namespace {
+
+constexpr int64_t kHourNs = 3'600'000'000'000;
+constexpr int64_t kDayNs = 24 * kHourNs;
+// A gap longer than this is an error of a clock: the GPU begins again.
+constexpr int64_t kLongestGapNs = 366 * kDayNs;
+// Beyond so many hours a gap is booked by day.
+constexpr int64_t kHourlyGapNs = 31 * kDayNs;
+// Times beyond (36 years of uptime) are no times.
+constexpr int64_t kMostNs = int64_t{1} << 60;
+// An engine whose last page is so old is forgotten, with what was learnt of it.
+constexpr int64_t kEngineLifeNs = kHourNs;
+
+// Bounds of what is kept.
+constexpr size_t kMostGpus = 1024;
+constexpr size_t kMostEngines = 4096;
+constexpr size_t kMostReadings = 1u << 18;
+constexpr size_t kMostUsers = 1024;  // of one reading
+constexpr size_t kMostSlices = 64;   // of one reading
+constexpr size_t kMostSliceNames = 4096;
+constexpr size_t kMostModels = 256;  // of one page
+constexpr size_t kMostSignals = 1u << 16;
+constexpr size_t kSweepOwners = 4096;  // beyond this and twice those in use, unused ones are forgotten
+
+// Denominators of what rates are multiplied with; remainders below them go from window to window.
+constexpr int64_t kMsPerHour = 3'600'000;
+constexpr int64_t kMilliMicrojoulesPerKwh = 3'600'000'000'000'000;
+constexpr int64_t kCarbonDenominator = 3'600'000'000;  // uJ x 1/1000 x mg/kWh per ng
+
+// Bounds of rates, so that a day's amounts fit: 10,000 USD an hour, 100 USD a kWh, 10 kg a kWh, a PUE of 10.
+Rates Bounded(Rates rates) {
+  const auto bound = [](std::optional<int64_t>& rate, int64_t most) {
+    if (rate && *rate < 0) rate.reset();
+    if (rate) rate = std::min(*rate, most);
+  };
+  bound(rates.pico_per_gpu_hour, 10'000'000'000'000'000);
+  bound(rates.pico_per_kwh, 100'000'000'000'000);
+  bound(rates.mg_per_kwh, 10'000'000);
+  rates.pue_milli = std::clamp<int64_t>(rates.pue_milli, 1000, 10'000);
+  return rates;
+}
+
+}  // namespace
 
 struct Ledger::Impl {
+  // An account of a closed window.
+  struct Booked {
+    AccountKey key;
+    Amounts amounts;
+  };
+
+  // What the rates were applied to, for the self-check.
+  struct GpuRates {
+    bool known = false;  // asked for
+    Rates rates;
+  };
+
+  struct Window {
+    int64_t start = 0, end = 0, label_ms = 0;
+    Fold before;
+    std::vector<GpuRates> rates;
+    std::vector<Booked> accounts;
+    std::vector<ProcessShare> processes;
+  };
+
+  // Sums over GPUs, from counters and clocks alone.
+  struct Expected {
+    int64_t energy_uj = 0, time_ms = 0, cost_pico = 0;
+  };
+
+  Impl(Options given, RatesAt rates)
+      : options(std::move(given)),
+        rates_at(std::move(rates)),
+        split(options, owners, signals),
+        offset(options.boot_to_unix_ns),
+        boot_id(options.boot_id) {
+    options.window = std::max<Duration>(options.window, std::chrono::milliseconds(1));
+    for (Duration* duration :
+         {&options.grace, &options.longest_gap, &options.engine_wait, &options.hold_time})
+      *duration = std::clamp<Duration>(*duration, Duration(0), Duration(kDayNs));
+    options.window = std::min<Duration>(options.window, Duration(kHourNs));
+    phase = offset % options.window.count();
+  }
+
+  // Edges of windows: multiples of the window in UTC as of the start, on the clock that does not jump.
+  int64_t Floor(int64_t t) const {
+    const int64_t window = options.window.count();
+    return FloorDiv(t + phase, window) * window - phase;
+  }
+  int64_t LabelMs(int64_t start) const {
+    const int64_t window = options.window.count();
+    return FloorDiv(start + offset + window / 2, window) * window / 1'000'000;
+  }
+  bool CanBe(int64_t t) const { return t > -kMostNs && t < kMostNs; }
+  void Touch(int64_t from, int64_t to) {
+    if (!begun || from >= closed_to) return;
+    dirty_from = std::min(dirty_from, from);
+    dirty_to = std::max(dirty_to, to);
+  }
+
+  uint32_t SliceId(const std::string& slice);
+  int GpuNumber(const std::string& gpu);
+  int EngineNumber(const std::string& engine);
+  KeptReading Keep(GpuReading& reading);
+  void Observe(GpuReading&& reading);
+  void Observe(EngineReading&& reading);
+  void Observe(const ProgramSignal& signal);
+  void Restore(const LedgerState& state, Instant now, std::string_view id);
+  void RestoreGpu(const LedgerState::Gpu& saved, Instant now, bool same_boot);
+
+  Closed CloseWindows(Instant now, bool finish);
+  void RefuseFuture(int64_t now);
+  bool Begin(int64_t now);
+  int64_t CloseTarget(int64_t now, bool finish) const;
+  void BookSilence(Closed& out);
+  void Recompute(Closed& out);
+  void CloseNew(int64_t target, Closed& out);
+  int64_t NextEnd(int64_t target) const;
+  void DropPast(int64_t now);
+  void Sweep();
+  // Fills `window` from start, end, label and rates. `only`: of one GPU, without its engines.
+  void Compute(Window& window, Fold& fold, int only);
+  void LimitOwners(int64_t label_ms, Fold& fold);
+  void Price(Window& window, Fold& fold);
+  bool Earlier(const AccountKey& a, const AccountKey& b) const;
+  Account AccountOf(const AccountKey& key) const;
+  void Emit(int64_t label_ms, int64_t for_label_ms, std::vector<Booked>& accounts,
+            std::vector<ProcessShare>& processes, Closed& out);
+  Expected ExpectedOf(int64_t from, int64_t to) const;
+  LedgerState StateNow() const;
+
   Options options;
-  RatesAt rates;
-  LedgerState state;
+  RatesAt rates_at;
+  OwnerTable owners;
+  Signals signals;
+  WindowSplit split;
+  int64_t offset = 0, phase = 0;  // of UTC; of the edges
+  std::string boot_id;
   uint64_t refused = 0;
+
+  std::vector<std::string> slices = {""};
+  std::unordered_map<std::string, uint32_t> slice_ids = {{"", 0}};
+  std::vector<GpuTimeline> gpus;
+  std::map<std::string, size_t, std::less<>> gpu_places;
+  std::vector<EngineTimeline> engines;
+  EnginePlaces engine_places;
+  size_t readings = 0, signal_count = 0;
+
+  bool begun = false;
+  // Before `base` all is final. From there to `closed_to` windows are closed, and may be adjusted.
+  int64_t base = 0, closed_to = 0;
+  std::deque<Window> windows;
+  Fold fold;  // at closed_to
+  int64_t dirty_from = std::numeric_limits<int64_t>::max(), dirty_to = kNever;
+  // For the self-check: of what BookSilence booked in this call, and of base to closed_to after the last one.
+  Expected silence, checked;
+  size_t kept_owners = 0;  // after the last sweep
+
+  // Rooms.
+  std::vector<Share> shares;
+  std::vector<EngineWindow> engine_windows;
+  std::vector<int64_t> weights, parts;
 };
 
-Ledger::Ledger(Options options, RatesAt rates)
-    : impl_(new Impl{std::move(options), std::move(rates), LedgerState(), 0}) {}
-Ledger::~Ledger() = default;
-void Ledger::Restore(const LedgerState& state, Instant, std::string_view boot_id) {
-  impl_->state = state;
-  impl_->state.boot_id = boot_id;
+uint32_t Ledger::Impl::SliceId(const std::string& slice) {
+  if (const auto found = slice_ids.find(slice); found != slice_ids.end()) return found->second;
+  if (slices.size() >= kMostSliceNames || slice.size() > 64) return 0;
+  slices.push_back(slice);
+  return slice_ids[slice] = static_cast<uint32_t>(slices.size() - 1);
 }
-void Ledger::Observe(GpuReading) {}
-void Ledger::Observe(EngineReading) {}
-void Ledger::Observe(const ProgramSignal&) {}
-Ledger::Closed Ledger::Close(Instant) { return {}; }
-Ledger::Closed Ledger::Finish(Instant) { return {}; }
-LedgerState Ledger::state() const { return impl_->state; }
+
+// -1: one too many.
+int Ledger::Impl::GpuNumber(const std::string& gpu) {
+  if (const auto found = gpu_places.find(gpu); found != gpu_places.end())
+    return static_cast<int>(found->second);
+  if (gpus.size() >= kMostGpus || gpu.empty() || gpu.size() > 256) return -1;
+  gpus.emplace_back().gpu = gpu;
+  gpu_places[gpu] = gpus.size() - 1;
+  return static_cast<int>(gpus.size() - 1);
+}
+
+int Ledger::Impl::EngineNumber(const std::string& engine) {
+  if (const auto found = engine_places.find(engine); found != engine_places.end())
+    return static_cast<int>(found->second);
+  if (engine_places.size() >= kMostEngines || engine.empty()) return -1;
+  size_t place = 0;
+  while (place < engines.size() && !engines[place].engine.empty()) ++place;
+  if (place == engines.size()) engines.emplace_back();
+  engines[place] = EngineTimeline();
+  engines[place].engine = engine;
+  engine_places[engine] = place;
+  return static_cast<int>(place);
+}
+
+KeptReading Ledger::Impl::Keep(GpuReading& reading) {
+  KeptReading kept;
+  kept.at = kept.read_at = reading.at_ns;
+  kept.energy = std::max<int64_t>(-1, reading.energy_uj.value_or(-1));
+  kept.source = reading.energy_source;
+  kept.performance_state = reading.performance_state.value_or(-1);
+  if (kept.performance_state > 1000) kept.performance_state = -1;
+  kept.use_ppm = PpmOf(reading.utilization);
+  kept.throttled_ppm = std::max(0, PpmOf(reading.throttled));
+  kept.available = reading.available;
+  kept.unavailable_cause = reading.unavailable_cause;
+  kept.throttle_cause = reading.throttle_cause;
+  kept.mig = reading.mig;
+  kept.allocated = owners.IdOf(reading.allocated);
+  kept.compute_slices = std::clamp<int64_t>(reading.compute_slices, 0, 64);
+  if (reading.mig) {
+    if (reading.slices.size() > kMostSlices) reading.slices.resize(kMostSlices), ++refused;
+    for (const MigSlice& slice : reading.slices) {
+      kept.slices.push_back({SliceId(slice.slice), std::clamp<int64_t>(slice.compute_slices, 0, 64),
+                             PpmOf(slice.utilization), owners.IdOf(slice.allocated)});
+    }
+  }
+  kept.users_known = reading.users_known && reading.users.size() <= kMostUsers;
+  if (reading.users.size() > kMostUsers) ++refused;
+  if (!kept.users_known) return kept;
+  for (const GpuUser& user : reading.users) {
+    kept.users.push_back({user.pid, user.start_ticks, reading.mig ? SliceId(user.slice) : 0,
+                          owners.IdOf(user.owner), std::max<int64_t>(-1, user.memory_bytes.value_or(-1)),
+                          PpmOf(user.utilization)});
+    const std::string& name = owners.At(kept.users.back().owner).engine;
+    if (const int engine = EngineNumber(name); engine >= 0) {
+      int64_t& used_at = engines[static_cast<size_t>(engine)].used_at;
+      used_at = std::max(used_at, reading.at_ns);
+    }
+  }
+  return kept;
+}
+
+void Ledger::Impl::Observe(GpuReading&& reading) {
+  const int number = CanBe(reading.at_ns) && readings < kMostReadings ? GpuNumber(reading.gpu) : -1;
+  if (number < 0 || (begun && reading.at_ns < base)) return static_cast<void>(++refused);
+  GpuTimeline& gpu = gpus[static_cast<size_t>(number)];
+  if (gpu.model != reading.model) gpu.model = reading.model.substr(0, 256);
+  const size_t place = gpu.After(reading.at_ns);
+  if (place > 0) {
+    const KeptReading& before = gpu.readings[place - 1];
+    if (before.at == reading.at_ns) return;  // a duplicate
+    // Before the state that this program began with.
+    if (place == gpu.readings.size()) {
+      Touch(before.at, reading.at_ns);
+    } else {
+      Touch(before.at, gpu.readings[place].at);
+    }
+  } else if (!gpu.readings.empty()) {
+    if (gpu.final_to != kNever) return static_cast<void>(++refused);
+    Touch(reading.at_ns, gpu.readings.front().at);
+  }
+  gpu.readings.insert(gpu.readings.begin() + static_cast<std::ptrdiff_t>(place), Keep(reading));
+  ++readings;
+}
+
+void Ledger::Impl::Observe(EngineReading&& reading) {
+  const int number = CanBe(reading.at_ns) && readings < kMostReadings ? EngineNumber(reading.engine) : -1;
+  if (number < 0 || (begun && reading.at_ns < base)) return static_cast<void>(++refused);
+  EngineTimeline& engine = engines[static_cast<size_t>(number)];
+  auto place = std::upper_bound(engine.pages.begin(), engine.pages.end(), reading.at_ns,
+                                [](int64_t t, const KeptPage& page) { return t < page.at; });
+  if (place != engine.pages.begin() && std::prev(place)->at == reading.at_ns) return;
+  const int64_t from = place == engine.pages.begin() ? reading.at_ns : std::prev(place)->at;
+  const int64_t to = place == engine.pages.end() ? reading.at_ns : place->at;
+  if (engine.pages.size() > 0) Touch(from, to);
+  KeptPage page{reading.at_ns, std::move(reading.work)};
+  if (page.work.size() > kMostModels) page.work.resize(kMostModels), ++refused;
+  std::sort(page.work.begin(), page.work.end(),
+            [](const EngineWork& a, const EngineWork& b) { return a.model < b.model; });
+  // A model has one row: the first.
+  page.work.erase(std::unique(page.work.begin(), page.work.end(),
+                              [](const EngineWork& a, const EngineWork& b) { return a.model == b.model; }),
+                  page.work.end());
+  engine.pages.insert(place, std::move(page));
+  ++readings;
+}
+
+void Ledger::Impl::Observe(const ProgramSignal& signal) {
+  const bool known = signal.waits == Cause::kNone || signal.waits == Cause::kInputWait ||
+                     signal.waits == Cause::kCheckpoint || signal.waits == Cause::kStartup ||
+                     signal.waits == Cause::kCollectiveWait || signal.waits == Cause::kInteractive;
+  if (!known || !CanBe(signal.at_ns) || signal_count >= kMostSignals || (begun && signal.at_ns < base))
+    return static_cast<void>(++refused);
+  auto& list = signals[signal.pid];
+  const auto place = std::upper_bound(list.begin(), list.end(), signal.at_ns,
+                                      [](int64_t t, const auto& other) { return t < other.first; });
+  if (place != list.begin() && std::prev(place)->first == signal.at_ns) return;
+  list.insert(place, {signal.at_ns, signal.waits});
+  ++signal_count;
+  Touch(signal.at_ns - options.window.count(), signal.at_ns + kSignalLife + options.window.count());
+}
+
+void Ledger::Impl::Restore(const LedgerState& state, Instant now, std::string_view id) {
+  if (!CanBe(now.boot_ns)) return;
+  offset = now.unix_ns - now.boot_ns;
+  boot_id = id;
+  const bool same_boot = !id.empty() && id == state.boot_id;
+  for (const LedgerState::Gpu& saved : state.gpus) RestoreGpu(saved, now, same_boot);
+  for (const LedgerState::Engine& saved : state.engines) {
+    const int number = EngineNumber(saved.engine);
+    if (number < 0) continue;
+    const auto sane = [](double value) { return std::isfinite(value) ? std::max(0.0, value) : 0; };
+    fold.engines.resize(engines.size());
+    fold.engines[static_cast<size_t>(number)] = {sane(saved.prefill_seconds), sane(saved.prefill_tokens),
+                                                 sane(saved.decode_seconds), sane(saved.decode_tokens)};
+  }
+  // Windows go on where they stopped, if they may still be told from one another.
+  int64_t from = kNever;
+  for (const GpuTimeline& gpu : gpus) {
+    if (!gpu.readings.empty()) from = std::max(from, gpu.end());
+  }
+  if (from == kNever) return;
+  closed_to = base = Floor(std::max(from, now.boot_ns - options.grace.count()));
+  begun = true;
+}
+
+void Ledger::Impl::RestoreGpu(const LedgerState::Gpu& saved, Instant now, bool same_boot) {
+  const int number = GpuNumber(saved.gpu);
+  if (number < 0 || !gpus[static_cast<size_t>(number)].readings.empty()) return;
+  const auto place = static_cast<size_t>(number);
+  GpuTimeline& gpu = gpus[place];
+  gpu.model = saved.model.substr(0, 256);
+  fold.gpus.resize(gpus.size());
+  GpuFold& to = fold.gpus[place];
+  const auto microwatts = [](double watts) {
+    return watts > 0 && watts < 1e5 ? std::llround(watts * 1e6) : -1;
+  };
+  to.idle_uw = microwatts(saved.idle_watts.value_or(0));
+  for (const auto& [state, watts] : saved.idle_watts_of) {
+    if (state >= 0 && to.idle_uw_of.size() < 32) to.idle_uw_of.emplace_back(state, microwatts(watts));
+  }
+  const auto rest = [&](size_t i, int64_t below) {
+    return i < saved.remainders.size() ? std::clamp<int64_t>(saved.remainders[i], 0, below - 1) : 0;
+  };
+  to.price_rest = rest(0, kMsPerHour);
+  to.electricity_rest = rest(1, kMilliMicrojoulesPerKwh);
+  to.carbon_rest = rest(2, kCarbonDenominator);
+
+  // On the clock of another boot the time in between is known by UTC alone.
+  const bool later = same_boot && saved.at_ns <= now.boot_ns && CanBe(saved.at_ns);
+  __int128 at = later ? static_cast<__int128>(saved.at_ns) : static_cast<__int128>(saved.at_unix_ns) - offset;
+  at = std::min<__int128>(at, now.boot_ns);
+  if (at < static_cast<__int128>(now.boot_ns) - kLongestGapNs) return;
+  KeptReading& reading = gpu.readings.emplace_back();
+  ++readings;
+  reading.at = reading.read_at = static_cast<int64_t>(at);
+  reading.from_state = true;
+  // The integral of power began again with this program.
+  reading.source = saved.energy_source;
+  if (later && saved.energy_source != EnergySource::kPowerIntegral)
+    reading.energy = std::max<int64_t>(-1, saved.energy_uj.value_or(-1));
+  gpu.final_to = reading.at;
+  if (!later) return;
+  for (const LedgerState::Gpu::Hold& hold : saved.holds) {
+    if (to.holds.size() >= kMostSlices) break;
+    Hold& held = to.holds.emplace_back();
+    held.slice = SliceId(hold.slice);
+    held.idle = hold.idle_since_ns.has_value();
+    held.idle_since = hold.idle_since_ns.value_or(0);
+    if (!CanBe(held.idle_since)) held.idle = false, held.idle_since = 0;
+    held.allocated = owners.IdOf(hold.allocated);
+    held.allocated_since = CanBe(hold.allocated_since_ns) ? hold.allocated_since_ns : reading.at;
+    for (size_t i = 0; i < held.ended.size() && i < hold.ended_ns.size(); ++i) {
+      if (CanBe(hold.ended_ns[i])) held.ended[i] = hold.ended_ns[i];
+    }
+  }
+}
+
+void Ledger::Impl::RefuseFuture(int64_t now) {
+  const int64_t latest = now + std::max<int64_t>(options.grace.count(), kHourNs / 60);
+  const auto drop = [&](auto& list) {
+    while (!list.empty() && list.back().at > latest) list.pop_back(), ++refused, --readings;
+  };
+  for (GpuTimeline& gpu : gpus) drop(gpu.readings);
+  for (EngineTimeline& engine : engines) drop(engine.pages);
+  if (begun) return;
+  for (GpuTimeline& gpu : gpus) {
+    while (!gpu.readings.empty() && gpu.begin() < now - kLongestGapNs)
+      gpu.readings.pop_front(), ++refused, --readings;
+  }
+}
+
+// Places the first window. False: nothing was read.
+bool Ledger::Impl::Begin(int64_t now) {
+  if (begun) return true;
+  int64_t first = std::numeric_limits<int64_t>::max();
+  for (const GpuTimeline& gpu : gpus) {
+    if (!gpu.readings.empty()) first = std::min(first, gpu.begin());
+  }
+  if (first == std::numeric_limits<int64_t>::max()) return false;
+  // Readings from before may still come.
+  base = closed_to = Floor(std::min(first, now - options.grace.count()));
+  begun = true;
+  return true;
+}
+
+// The edge up to which all was read.
+int64_t Ledger::Impl::CloseTarget(int64_t now, bool finish) const {
+  if (finish) {
+    int64_t last = kNever;
+    for (const GpuTimeline& gpu : gpus) {
+      if (!gpu.readings.empty()) last = std::max(last, gpu.end());
+    }
+    return last == kNever ? closed_to : Floor(last + options.window.count() - 1);
+  }
+  int64_t target = Floor(now);
+  for (const GpuTimeline& gpu : gpus) {
+    if (gpu.readings.empty()) continue;
+    // One that is silent is not waited for.
+    target = std::min(target, Floor(std::max(gpu.end(), now - options.longest_gap.count())));
+  }
+  for (const EngineTimeline& engine : engines) {
+    if (engine.used_at <= closed_to) continue;
+    const int64_t page = engine.pages.empty() ? kNever : engine.pages.back().at;
+    target = std::min(target, Floor(std::max(page, now - options.engine_wait.count())));
+  }
+  return target;
+}
+
+// GPUs that were silent when the past was closed, and now have a reading: what lies between is booked in the
+// open window, for the hours in which it was.
+void Ledger::Impl::BookSilence(Closed& out) {
+  silence = Expected();
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    GpuTimeline& gpu = gpus[i];
+    if (gpu.readings.size() < 2 || gpu.final_to == kNever || gpu.final_to >= base) continue;
+    Fold& at_base = windows.empty() ? fold : windows.front().before;
+    Fold own = at_base;
+    for (int64_t from = gpu.final_to; from < base;) {
+      const int64_t step = base - from > kHourlyGapNs ? kDayNs : kHourNs;
+      const int64_t edge = (FloorDiv(from + offset, step) + 1) * step - offset;
+      Window window;
+      window.start = from, window.end = std::min(base, edge);
+      window.label_ms = LabelMs(Floor(from));
+      own.hour = kNever;
+      Compute(window, own, static_cast<int>(i));
+      const Rates& rates = window.rates[i].rates;
+      silence.energy_uj += gpu.EnergyBetween(window.start, window.end);
+      silence.time_ms += gpu.MsBetween(window.start, window.end);
+      // As the carried remainder has it: from the sum before and after.
+      if (rates.pico_per_gpu_hour) {
+        const __int128 cost =
+            static_cast<__int128>(*rates.pico_per_gpu_hour) * gpu.MsBetween(window.start, window.end) +
+            window.before.gpus[i].price_rest;
+        silence.cost_pico += static_cast<int64_t>(cost / kMsPerHour);
+      }
+      Emit(LabelMs(closed_to), window.label_ms, window.accounts, window.processes, out);
+      from = window.end;
+    }
+    own.gpus.resize(gpus.size());
+    at_base.gpus.resize(gpus.size());
+    at_base.gpus[i] = own.gpus[i];
+    gpu.DropBefore(base);
+    Touch(base, closed_to);
+  }
+}
+
+void Ledger::Impl::Compute(Window& window, Fold& now, int only) {
+  now.gpus.resize(gpus.size());
+  now.engines.resize(engines.size());
+  window.before = now;
+  window.rates.resize(gpus.size());
+  shares.clear();
+  window.processes.clear();
+  engine_windows.resize(engines.size());
+  for (size_t i = 0; i < engines.size(); ++i) {
+    engine_windows[i] = EngineWindow();
+    if (only < 0 && !engines[i].engine.empty()) {
+      engine_windows[i] =
+          EngineWindowOf(engines[i], window.start, window.end,
+                         std::max(options.grace.count(), options.window.count()), now.engines[i]);
+    }
+  }
+  const WindowSplit::EngineOpen engine_open = [&](std::string_view name) {
+    const auto found = engine_places.find(name);
+    return found == engine_places.end() ? WindowSplit::Open::kUnknown : engine_windows[found->second].open;
+  };
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const GpuTimeline& gpu = gpus[i];
+    if ((only >= 0 && only != static_cast<int>(i)) || gpu.readings.size() < 2 || gpu.begin() >= window.end ||
+        gpu.end() <= window.start)
+      continue;
+    split.Split(gpu, static_cast<uint32_t>(i), window.start, window.end, engine_open, now.gpus[i], shares,
+                window.processes);
+    if (!window.rates[i].known) {
+      window.rates[i].known = true;
+      if (rates_at) window.rates[i].rates = Bounded(rates_at(gpu.model, window.label_ms * 1'000'000));
+    }
+  }
+  MergeShares(shares);
+  if (only < 0) {
+    SplitEngines(engine_places, engine_windows, owners, shares);
+    MergeShares(shares);
+    const auto by_content = [this](const Share& a, const Share& b) { return Earlier(a.key, b.key); };
+    std::sort(shares.begin(), shares.end(), by_content);
+    BookTokens(engine_windows, shares);
+  }
+  LimitOwners(window.label_ms, now);
+  MergeShares(shares);
+  std::sort(shares.begin(), shares.end(),
+            [this](const Share& a, const Share& b) { return Earlier(a.key, b.key); });
+  Price(window, now);
+  std::sort(window.processes.begin(), window.processes.end(),
+            [](const ProcessShare& a, const ProcessShare& b) {
+              return std::tie(a.gpu, a.pid, a.start_ticks, a.method) <
+                     std::tie(b.gpu, b.pid, b.start_ticks, b.method);
+            });
+  // One row for a process and method.
+  size_t count = 0;
+  for (const ProcessShare& share : window.processes) {
+    if (count > 0) {
+      ProcessShare& last = window.processes[count - 1];
+      if (std::tie(last.gpu, last.pid, last.start_ticks, last.method) ==
+          std::tie(share.gpu, share.pid, share.start_ticks, share.method)) {
+        last.energy_uj += share.energy_uj;
+        continue;
+      }
+    }
+    window.processes[count++] = share;
+  }
+  window.processes.resize(count);
+}
+
+// Whether an account comes first, by its names and not by numbers that depend on what was read when.
+bool Ledger::Impl::Earlier(const AccountKey& a, const AccountKey& b) const {
+  if (a.gpu != b.gpu) return gpus[a.gpu].gpu < gpus[b.gpu].gpu;
+  if (a.slice != b.slice) return slices[a.slice] < slices[b.slice];
+  const auto rest = [](const AccountKey& key) {
+    return std::tie(key.energy_state, key.compute_state, key.cause, key.request_class, key.method);
+  };
+  if (rest(a) != rest(b)) return rest(a) < rest(b);
+  return a.owner != b.owner && owners.At(a.owner) < owners.At(b.owner);
+}
+
+// Owners keep their accounts in the order in which they come, of one window those with most energy first,
+// then those with most time. The rest is kOther until the hour ends.
+void Ledger::Impl::LimitOwners(int64_t label_ms, Fold& now) {
+  const int64_t hour = FloorDiv(label_ms, kMsPerHour);
+  if (now.hour != hour) now.hour = hour, now.owners.clear();
+  struct Newcomer {
+    OwnerId owner;
+    int64_t energy, time;
+  };
+  std::vector<Newcomer> newcomers;
+  for (const Share& share : shares) {
+    const OwnerId owner = share.key.owner;
+    if (owner <= kOtherOwner || std::binary_search(now.owners.begin(), now.owners.end(), owner)) continue;
+    auto at = std::find_if(newcomers.begin(), newcomers.end(),
+                           [&](const Newcomer& other) { return other.owner == owner; });
+    if (at == newcomers.end()) at = newcomers.insert(at, {owner, 0, 0});
+    at->energy += share.energy_uj, at->time += share.time_ns;
+  }
+  if (newcomers.empty()) return;
+  std::sort(newcomers.begin(), newcomers.end(), [&](const Newcomer& a, const Newcomer& b) {
+    if (a.energy != b.energy) return a.energy > b.energy;
+    if (a.time != b.time) return a.time > b.time;
+    return owners.At(a.owner) < owners.At(b.owner);
+  });
+  bool beyond = false;
+  for (const Newcomer& one : newcomers) {
+    if (now.owners.size() >= options.most_owners) {
+      beyond = true;
+      break;
+    }
+    now.owners.insert(std::lower_bound(now.owners.begin(), now.owners.end(), one.owner), one.owner);
+  }
+  if (!beyond) return;
+  for (Share& share : shares) {
+    if (share.key.owner > kOtherOwner &&
+        !std::binary_search(now.owners.begin(), now.owners.end(), share.key.owner))
+      share.key.owner = kOtherOwner;
+  }
+}
+
+// From nanoseconds and joules to amounts, by GPU.
+void Ledger::Impl::Price(Window& window, Fold& now) {
+  window.accounts.clear();
+  for (size_t first = 0; first < shares.size();) {
+    const size_t number = shares[first].key.gpu;
+    size_t last = first;
+    int64_t energy = 0;
+    while (last < shares.size() && shares[last].key.gpu == number) energy += shares[last++].energy_uj;
+    const size_t count = last - first;
+    const GpuTimeline& gpu = gpus[number];
+    GpuFold& rests = now.gpus[number];
+    const Rates& rates = window.rates[number].rates;
+    const size_t to = window.accounts.size();
+    for (size_t i = first; i < last; ++i) {
+      Booked& booked = window.accounts.emplace_back();
+      booked.key = shares[i].key;
+      booked.amounts.energy_uj = shares[i].energy_uj;
+      booked.amounts.tokens = shares[i].tokens;
+      if (rates.mg_per_kwh) booked.amounts.carbon_known_uj = shares[i].energy_uj;
+    }
+    weights.resize(count), parts.resize(count);
+    const auto divide = [&](int64_t whole, int64_t Share::* by, int64_t Amounts::* amount) {
+      if (whole == 0) return;
+      for (size_t k = 0; k < count; ++k) weights[k] = shares[first + k].*by;
+      Apportion(whole, weights, parts);
+      for (size_t k = 0; k < count; ++k) window.accounts[to + k].amounts.*amount = parts[k];
+    };
+    // rate x amount / denominator; what is left over goes to the next window.
+    const auto total = [](__int128 product, int64_t denominator, int64_t& rest) {
+      product += rest;
+      rest = static_cast<int64_t>(product % denominator);
+      return static_cast<int64_t>(product / denominator);
+    };
+    const int64_t time = gpu.MsBetween(window.start, window.end);
+    divide(time, &Share::time_ns, &Amounts::time_ms);
+    for (size_t k = 0; k < count; ++k) {
+      Amounts& amounts = window.accounts[to + k].amounts;
+      const Share& share = shares[first + k];
+      if (rates.pico_per_gpu_hour) amounts.priced_ms = amounts.time_ms;
+      if (share.unmetered_ns > 0)
+        amounts.unmetered_ms = share.unmetered_ns >= share.time_ns
+                                   ? amounts.time_ms
+                                   : MulDiv(amounts.time_ms, share.unmetered_ns, share.time_ns);
+    }
+    if (rates.pico_per_gpu_hour) {
+      const int64_t cost =
+          total(static_cast<__int128>(*rates.pico_per_gpu_hour) * time, kMsPerHour, rests.price_rest);
+      divide(cost, &Share::had_ns, &Amounts::cost_allocation_pico);
+      divide(cost, &Share::used_ns, &Amounts::cost_usage_pico);
+    }
+    const __int128 grossed = static_cast<__int128>(energy) * rates.pue_milli;
+    if (rates.pico_per_kwh)
+      divide(total(grossed * *rates.pico_per_kwh, kMilliMicrojoulesPerKwh, rests.electricity_rest),
+             &Share::energy_uj, &Amounts::electricity_pico);
+    if (rates.mg_per_kwh)
+      divide(total(grossed * *rates.mg_per_kwh, kCarbonDenominator, rests.carbon_rest), &Share::energy_uj,
+             &Amounts::carbon_ng);
+    first = last;
+  }
+}
+
+Account Ledger::Impl::AccountOf(const AccountKey& key) const {
+  return {gpus[key.gpu].gpu, slices[key.slice], key.energy_state, key.compute_state,
+          key.cause,         key.request_class, key.method,       owners.At(key.owner)};
+}
+
+void Ledger::Impl::Emit(int64_t label_ms, int64_t for_label_ms, std::vector<Booked>& accounts,
+                        std::vector<ProcessShare>& processes, Closed& out) {
+  for (const Booked& booked : accounts) {
+    if (booked.amounts.empty()) continue;
+    out.entries.push_back({label_ms, for_label_ms, AccountOf(booked.key), booked.amounts});
+  }
+  for (const ProcessShare& share : processes) {
+    if (share.energy_uj != 0)
+      out.processes.push_back(
+          {gpus[share.gpu].gpu, share.pid, share.start_ticks, share.method, share.energy_uj});
+  }
+}
+
+// Computes again what a late reading touched, and books the differences.
+void Ledger::Impl::Recompute(Closed& out) {
+  if (dirty_to == kNever) return;
+  Fold now;
+  bool first = true;
+  for (size_t i = 0; i < windows.size(); ++i) {
+    Window& window = windows[i];
+    if (window.end <= dirty_from) continue;
+    if (first) {
+      now = window.before;
+      first = false;
+    } else {
+      window.before.gpus.resize(gpus.size());
+      window.before.engines.resize(engines.size());
+      // From here on nothing differs.
+      if (window.start >= dirty_to && window.before == now) {
+        dirty_from = std::numeric_limits<int64_t>::max(), dirty_to = kNever;
+        return;
+      }
+    }
+    std::vector<Booked> accounts = std::move(window.accounts);
+    std::vector<ProcessShare> processes = std::move(window.processes);
+    for (Booked& booked : accounts) {
+      Amounts negative;
+      negative -= booked.amounts;
+      booked.amounts = negative;
+    }
+    for (ProcessShare& share : processes) share.energy_uj = -share.energy_uj;
+    window.accounts = {}, window.processes = {};
+    Compute(window, now, -1);
+    accounts.insert(accounts.end(), window.accounts.begin(), window.accounts.end());
+    std::sort(accounts.begin(), accounts.end(),
+              [](const Booked& a, const Booked& b) { return a.key < b.key; });
+    size_t count = 0;
+    for (const Booked& booked : accounts) {
+      if (count > 0 && accounts[count - 1].key == booked.key) {
+        accounts[count - 1].amounts += booked.amounts;
+      } else {
+        accounts[count++] = booked;
+      }
+    }
+    accounts.resize(count);
+    std::sort(accounts.begin(), accounts.end(),
+              [this](const Booked& a, const Booked& b) { return Earlier(a.key, b.key); });
+    for (const ProcessShare& share : window.processes) {
+      const auto at = std::find_if(processes.begin(), processes.end(), [&](const ProcessShare& other) {
+        return std::tie(other.gpu, other.pid, other.start_ticks, other.method) ==
+               std::tie(share.gpu, share.pid, share.start_ticks, share.method);
+      });
+      if (at == processes.end()) {
+        processes.push_back(share);
+      } else {
+        at->energy_uj += share.energy_uj;
+      }
+    }
+    Emit(LabelMs(closed_to), window.label_ms, accounts, processes, out);
+  }
+  if (!first) fold = std::move(now);
+  dirty_from = std::numeric_limits<int64_t>::max(), dirty_to = kNever;
+}
+
+// The end of the window after closed_to. In a backlog older than the grace, windows without a reading are one
+// until the hour ends: there is nothing to tell them apart, and nothing will come.
+int64_t Ledger::Impl::NextEnd(int64_t target) const {
+  const int64_t end = closed_to + options.window.count();
+  int64_t most = Floor(target - options.grace.count());
+  most = std::min(most, Floor((FloorDiv(closed_to + offset, kHourNs) + 1) * kHourNs - offset));
+  if (most <= end) return end;
+  for (const GpuTimeline& gpu : gpus) {
+    if (const size_t next = gpu.After(closed_to); next < gpu.readings.size())
+      most = std::min(most, Floor(gpu.readings[next].at));
+  }
+  for (const EngineTimeline& engine : engines) {
+    for (const KeptPage& page : engine.pages) {
+      if (page.at > closed_to) most = std::min(most, Floor(page.at));
+    }
+  }
+  return std::max(most, end);
+}
+
+void Ledger::Impl::CloseNew(int64_t target, Closed& out) {
+  while (closed_to < target) {
+    Window& window = windows.emplace_back();
+    window.start = closed_to, window.end = NextEnd(target);
+    window.label_ms = LabelMs(window.start);
+    Compute(window, fold, -1);
+    Emit(window.label_ms, 0, window.accounts, window.processes, out);
+    closed_to = window.end;
+  }
+}
+
+// Ends the closed past: what is older than the grace is final.
+void Ledger::Impl::DropPast(int64_t now) {
+  const int64_t past = Floor(now - options.grace.count());
+  while (!windows.empty() && windows.front().end <= past) {
+    base = windows.front().end;
+    windows.pop_front();
+  }
+  if (windows.empty()) base = closed_to;
+  for (GpuTimeline& gpu : gpus) {
+    const size_t before = gpu.readings.size();
+    gpu.DropBefore(base);
+    readings -= before - gpu.readings.size();
+  }
+  for (size_t i = 0; i < engines.size(); ++i) {
+    EngineTimeline& engine = engines[i];
+    while (engine.pages.size() > 1 && engine.pages[1].at <= base) engine.pages.pop_front(), --readings;
+    if (engine.engine.empty()) continue;
+    const int64_t last = std::max(engine.used_at, engine.pages.empty() ? kNever : engine.pages.back().at);
+    if (last > base - kEngineLifeNs || (last == kNever && engine_places.size() < kMostEngines / 2)) continue;
+    readings -= engine.pages.size();
+    engine_places.erase(engine.engine);
+    engine = EngineTimeline();
+    if (i < fold.engines.size()) fold.engines[i] = EngineFold();
+    for (Window& window : windows) {
+      if (i < window.before.engines.size()) window.before.engines[i] = EngineFold();
+    }
+  }
+  for (auto at = signals.begin(); at != signals.end();) {
+    auto& list = at->second;
+    const auto keep = std::find_if(list.begin(), list.end(),
+                                   [&](const auto& signal) { return signal.first >= base - kSignalLife; });
+    signal_count -= static_cast<size_t>(keep - list.begin());
+    list.erase(list.begin(), keep);
+    at = list.empty() ? signals.erase(at) : std::next(at);
+  }
+  Sweep();
+}
+
+// Forgets owners that nothing names any more.
+void Ledger::Impl::Sweep() {
+  if (owners.count() < kSweepOwners || owners.count() < 2 * kept_owners) return;
+  std::vector<bool> used(owners.size());
+  for (const GpuTimeline& gpu : gpus) {
+    for (const KeptReading& reading : gpu.readings) {
+      used[reading.allocated] = true;
+      for (const KeptUser& user : reading.users) used[user.owner] = true;
+      for (const KeptSlice& slice : reading.slices) used[slice.allocated] = true;
+    }
+  }
+  const auto mark = [&](const Fold& of) {
+    for (OwnerId owner : of.owners) used[owner] = true;
+    for (const GpuFold& gpu : of.gpus) {
+      for (const Hold& hold : gpu.holds) used[hold.allocated] = true;
+    }
+  };
+  mark(fold);
+  for (const Window& window : windows) {
+    mark(window.before);
+    for (const Booked& booked : window.accounts) used[booked.key.owner] = true;
+  }
+  owners.Keep(used);
+  kept_owners = owners.count();
+}
+
+// What counters, clocks and rates say of the windows between two edges: no account is looked at.
+Ledger::Impl::Expected Ledger::Impl::ExpectedOf(int64_t from, int64_t to) const {
+  Expected sum;
+  const Fold& at_from = windows.empty() ? fold : windows.front().before;
+  for (size_t i = 0; i < gpus.size(); ++i) {
+    const GpuTimeline& gpu = gpus[i];
+    sum.energy_uj += gpu.EnergyBetween(from, to);
+    sum.time_ms += gpu.MsBetween(from, to);
+    __int128 price = i < at_from.gpus.size() ? at_from.gpus[i].price_rest : 0;
+    for (const Window& window : windows) {
+      if (window.start < from || i >= window.rates.size()) continue;
+      price += static_cast<__int128>(window.rates[i].rates.pico_per_gpu_hour.value_or(0)) *
+               gpu.MsBetween(window.start, window.end);
+    }
+    sum.cost_pico += static_cast<int64_t>(price / kMsPerHour);
+  }
+  return sum;
+}
+
+Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
+  Closed out;
+  if (!CanBe(now.boot_ns)) return out;
+  offset = now.unix_ns - now.boot_ns;
+  RefuseFuture(now.boot_ns);
+  if (!Begin(now.boot_ns)) return out;
+  const int64_t target = CloseTarget(now.boot_ns, finish);
+  if (target <= closed_to && dirty_to == kNever && !finish) return out;
+  BookSilence(out);
+  Recompute(out);
+  CloseNew(target, out);
+  const Expected all = ExpectedOf(base, closed_to);
+  out.residual_uj = checked.energy_uj - all.energy_uj - silence.energy_uj;
+  out.residual_ms = checked.time_ms - all.time_ms - silence.time_ms;
+  const int64_t cost = checked.cost_pico - all.cost_pico - silence.cost_pico;
+  int64_t allocation = cost, usage = cost;
+  for (const Entry& entry : out.entries) {
+    out.residual_uj += entry.amounts.energy_uj;
+    out.residual_ms += entry.amounts.time_ms;
+    allocation += entry.amounts.cost_allocation_pico;
+    usage += entry.amounts.cost_usage_pico;
+  }
+  out.residual_pico = allocation != 0 ? allocation : usage;
+  DropPast(now.boot_ns);
+  checked = ExpectedOf(base, closed_to);
+  return out;
+}
+
+LedgerState Ledger::Impl::StateNow() const {
+  LedgerState state;
+  state.boot_id = boot_id;
+  const auto watts = [](int64_t microwatts) { return static_cast<double>(microwatts) / 1e6; };
+  for (const auto& [name, i] : gpu_places) {
+    const GpuTimeline& gpu = gpus[i];
+    if (gpu.readings.empty() || !begun) continue;
+    if (gpu.begin() > closed_to && gpu.final_to == kNever) continue;
+    LedgerState::Gpu& out = state.gpus.emplace_back();
+    out.gpu = gpu.gpu, out.model = gpu.model;
+    out.at_ns = std::max(gpu.begin(), std::min(closed_to, gpu.end()));
+    out.at_unix_ns = out.at_ns + offset;
+    // The reading at or after it.
+    size_t next = gpu.After(out.at_ns);
+    if (gpu.readings[next - 1].at == out.at_ns) {
+      const KeptReading& reading = gpu.readings[next - 1];
+      if (reading.energy >= 0) out.energy_uj = reading.energy;
+      out.energy_source = reading.source;
+    } else if (gpu.Metered(next)) {
+      out.energy_uj = gpu.EnergyAt(next, out.at_ns);
+      out.energy_source = gpu.readings[next].source;
+    }
+    if (i >= fold.gpus.size()) continue;
+    const GpuFold& of = fold.gpus[i];
+    if (of.idle_uw >= 0) out.idle_watts = watts(of.idle_uw);
+    for (const auto& [performance_state, power] : of.idle_uw_of) {
+      if (power >= 0) out.idle_watts_of.emplace_back(performance_state, watts(power));
+    }
+    out.remainders = {of.price_rest, of.electricity_rest, of.carbon_rest};
+    for (const Hold& hold : of.holds) {
+      LedgerState::Gpu::Hold& to = out.holds.emplace_back();
+      to.slice = slices[hold.slice];
+      if (hold.idle) to.idle_since_ns = hold.idle_since;
+      to.allocated = owners.At(hold.allocated);
+      if (!to.allocated.empty()) to.allocated_since_ns = hold.allocated_since;
+      for (int64_t ended : hold.ended) {
+        if (ended != kNever) to.ended_ns.push_back(ended);
+      }
+    }
+  }
+  for (const auto& [name, i] : engine_places) {
+    if (i >= fold.engines.size() || fold.engines[i] == EngineFold()) continue;
+    const EngineFold& of = fold.engines[i];
+    state.engines.push_back(
+        {name, of.prefill_seconds, of.prefill_tokens, of.decode_seconds, of.decode_tokens});
+  }
+  return state;
+}
+
+Ledger::Ledger(Options options, RatesAt rates)
+    : impl_(std::make_unique<Impl>(std::move(options), std::move(rates))) {}
+Ledger::~Ledger() = default;
+void Ledger::Restore(const LedgerState& state, Instant now, std::string_view boot_id) {
+  impl_->Restore(state, now, boot_id);
+}
+void Ledger::Observe(GpuReading reading) { impl_->Observe(std::move(reading)); }
+void Ledger::Observe(EngineReading reading) { impl_->Observe(std::move(reading)); }
+void Ledger::Observe(const ProgramSignal& signal) { impl_->Observe(signal); }
+Ledger::Closed Ledger::Close(Instant now) { return impl_->CloseWindows(now, false); }
+Ledger::Closed Ledger::Finish(Instant now) { return impl_->CloseWindows(now, true); }
+LedgerState Ledger::state() const { return impl_->StateNow(); }
 uint64_t Ledger::refused() const noexcept { return impl_->refused; }
 
 }  // namespace gpulens::ledger
