@@ -4,7 +4,7 @@
 help_of() {
   case $1 in
   run) echo "./dev run [--demo] [-- AGENT OPTIONS]
-Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs.
+Builds the release preset and becomes build/gpulens agent, so that Ctrl-C reaches it. --demo simulates 8 GPUs and what runs on them.
   ./dev run -- --http-listen 127.0.0.1:9191" ;;
   test) echo "./dev test [--engines | --peers | --pythons | --torch | --soak [MINUTES]] [NAME…]
 Builds the release preset and runs every test, or those whose ctest name contains a NAME. Fetches Debian's

@@ -38,7 +38,9 @@ class Agent:
                     program, "agent", "--config", file, "--http-listen", f"127.0.0.1:{self.port}",
                     "--ws-listen", f"127.0.0.1:{scrapes.free_port()}", *options,
                 ],
-                stdout=log, stderr=log, env={**os.environ, **(environment or {})},
+                stdout=log, stderr=log,
+                # Of --demo the GPUs alone, as in earlier results.
+                env={"GPULENS_DEMO_SCENARIO": "none", **os.environ, **(environment or {})},
             )  # fmt: skip
 
     def __enter__(self):

@@ -129,7 +129,11 @@ void AddAgent(CLI::App& app, CommandLine& line) {
       "HOST:PORT");
   add("--interval", "interval", "Time between two snapshots (default 1s)", "D");
   add("--log-level", "log.level", "info, or per component: info,nvidia=debug", "L");
-  agent->add_flag("--demo,--simulate", line.agent.demo, "Simulate eight GPUs; host series stay real");
+  agent->add_flag("--demo,--simulate", line.agent.demo,
+                  "Simulate eight GPUs and what runs on them; host series stay real");
+  AddOption(*agent, "--scenario", line.agent.scenario,
+            "What --demo simulates: a file (gpulens sim scenario prints one), or none for GPUs alone",
+            "FILE");
   agent->add_flag("-q,--quiet", line.agent.quiet, "Print no banner, only log lines");
   auto port = [](std::string p) { return p.empty() ? p : "127.0.0.1:" + p + ",[::1]:" + p; };
   add_older("--metrics-port", "http.listen", "Port of --http-listen; option of zerneld", "PORT", port);
@@ -311,7 +315,7 @@ int RunCommandLine(int argc, char** argv) {
   }
   if (line.sim.replays) {
     ::setenv("GPULENS_FAKE_NVML", line.sim.replay_file.c_str(), 1);
-    line.agent = {.config_file = line.sim.config_file, .flags = {}, .demo = true};
+    line.agent = {.config_file = line.sim.config_file, .flags = {}, .demo = true, .scenario = {}};
     line.runs_agent = true;
   }
   if (!line.runs_agent) return line.code;

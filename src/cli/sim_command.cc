@@ -18,6 +18,7 @@
 #include <gpulens/status.h>
 
 #include "agent/control/control_socket.h"
+#include "agent/demo/scenario.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/files.h"
@@ -405,12 +406,15 @@ CLI::App* AddCapture(CLI::App& app, const char* name, int& code) {
 constexpr const char* kSimFooter = R"(
   gpulens sim record --for 60s -o node7.yaml     what the GPUs here answer
   gpulens sim replay node7.yaml                  an agent with the recorded GPUs
-  gpulens agent --demo &                         or one with eight GPUs
+  gpulens agent --demo &                         or one with eight GPUs, and engines on them
+  gpulens sim set engine=chat-a load=0.9 for=2m
+  gpulens sim stop engine=chat-a for=30s
   gpulens sim fail gpu=3 mode=fallen_off_bus after=5s for=20s
   gpulens sim status
   gpulens sim heal
 
-Faults go into simulated GPUs only: an agent that reads real ones refuses. They end with the agent.
+Faults go into simulated GPUs only: an agent that reads real ones refuses. They end with the agent; what sim set and
+sim stop change lasts until its time is over, or it is healed.
 Exit: 0 done · 1 no agent, or it refuses · 2 wrong use)";
 
 constexpr const char* kFailFooter = R"(
@@ -435,21 +439,22 @@ struct FakeOrder {
   std::string socket, config_file;
 };
 
-int RunFault(const FakeOrder& order, const std::string& verb) {
-  AgentQuestion question{"gpulens sim", "nvml " + verb, order.socket, order.config_file};
+// `wire`: the command on the socket, "nvml fail".
+int RunFault(const FakeOrder& order, const std::string& wire) {
+  AgentQuestion question{"gpulens sim", wire, order.socket, order.config_file};
   const std::string words = order.words.empty() ? "" : " " + Joined(order.words, " ");
-  if (verb == "fail") {
+  if (wire == "nvml fail") {
     Result<nvml::LiveFault> fault = nvml::ParseFaultOrder(words, RealClock().Now().boot_ns);
     if (!fault) return FailCommand("sim fail", fault.error().detail + "   gpulens sim fail --help", 2);
   }
   question.command += words;
   if (question.command.size() > kMaxControlLine)
-    return FailCommand("sim fail", "too many words for one fault", 2);
+    return FailCommand("sim", "too many words for one command", 2);
   return QueryAndPrint(question);
 }
 
 // Adds fail, heal and status, under `sim` and, as before 0.2, under `fake nvml`.
-void AddFaults(CLI::App& app, const std::shared_ptr<FakeOrder>& order, int& code) {
+void AddFaults(CLI::App& app, const std::shared_ptr<FakeOrder>& order, bool with_engines, int& code) {
   auto add = [&](const char* verb, const char* wire, const char* help) {
     CLI::App* command = app.add_subcommand(verb, help);
     AddOption(*command, "--socket", order->socket, "The agent's control socket", "PATH");
@@ -457,12 +462,21 @@ void AddFaults(CLI::App& app, const std::shared_ptr<FakeOrder>& order, int& code
     command->callback([order, wire, &code] { code = RunFault(*order, wire); });
     return command;
   };
-  CLI::App* fail = add("fail", "fail", "Inject a fault into a running agent with simulated GPUs.");
+  CLI::App* fail = add("fail", "nvml fail", "Inject a fault into a running agent with simulated GPUs.");
   fail->add_option("WORDS", order->words, "gpu=N mode=MODE and the keys of the mode, see below")->required();
   fail->footer(kFailFooter + nvml::FaultHelp());
-  add("heal", "heal", "End all faults, or those of one GPU; counters keep their values.")
-      ->add_option("WORDS", order->words, "gpu=N or id=N");
-  add("status", "faults", "List the active faults.");
+  add("heal", "nvml heal", "End all faults and changes, or those of one; counters keep their values.")
+      ->add_option("WORDS", order->words, "gpu=N, id=N or engine=NAME");
+  add("status", "nvml faults", "List active faults and changes, engines, and where their pages are.");
+  if (!with_engines) return;
+  add("set", "demo set", "Change the load of an engine of gpulens agent --demo.")
+      ->add_option("WORDS", order->words, "engine=NAME load=0…1.5 [for=TIME] [after=TIME]")
+      ->required();
+  add("stop", "demo stop", "Stop an engine of gpulens agent --demo: no page, no process.")
+      ->add_option("WORDS", order->words, "engine=NAME [for=TIME] [after=TIME]")
+      ->required();
+  CLI::App* scenario = app.add_subcommand("scenario", "Print the scenario of gpulens agent --demo, as YAML.");
+  scenario->callback([&code] { code = PrintText(std::string(demo::BuiltInScenario())); });
 }
 
 // Checks a recording; the simulated library reads it again when the agent starts.
@@ -478,7 +492,8 @@ int CheckRecording(const std::string& file) {
 }  // namespace
 
 void AddSim(CLI::App& app, SimOptions& options, int& code) {
-  CLI::App* sim = app.add_subcommand("sim", "Record GPUs, replay them, and inject faults.");
+  CLI::App* sim =
+      app.add_subcommand("sim", "Record GPUs, replay them, inject faults, and change simulated engines.");
   sim->group("Simulated GPUs");
   sim->require_subcommand(1);
   sim->footer(kSimFooter);
@@ -492,7 +507,7 @@ void AddSim(CLI::App& app, SimOptions& options, int& code) {
     options.replays = code == 0;
   });
   auto order = std::make_shared<FakeOrder>();
-  AddFaults(*sim, order, code);
+  AddFaults(*sim, order, true, code);
 
   // Names before 0.2.
   AddCapture(app, "capture", code)->group("");
@@ -500,7 +515,7 @@ void AddSim(CLI::App& app, SimOptions& options, int& code) {
   fake->group("")->require_subcommand(1);
   CLI::App* nvml = fake->add_subcommand("nvml", "The older name of gpulens sim.");
   nvml->require_subcommand(1);
-  AddFaults(*nvml, order, code);
+  AddFaults(*nvml, order, false, code);
 }
 
 }  // namespace gpulens

@@ -37,19 +37,20 @@ inline constexpr size_t kCodes = 8;  // values of Code: errors are counted by it
 // members are not available in this program (no network in `collect` of a local source).
 struct Env {
   const Clock* clock = &RealClock();
-  std::string root = "/";                  // where /proc and /sys are found
-  std::string state_dir;                   // writable; empty: nothing is stored
-  bool demo = false;                       // GPU series are simulated and marked so
-  IoLoop* io = nullptr;                    // for waiting
-  HttpClient* http = nullptr;              // for Fetch
-  Workers* workers = nullptr;              // for work too long for the I/O loop
-  const LatestSnapshot* latest = nullptr;  // for pull sinks
-  PageRegistry* pages = nullptr;           // for pull sinks
-  Authenticator* authenticator = nullptr;  // for sinks that listen
-  EventQueue* events = nullptr;            // for reporting events; null: none are exported
-  AgentStats* stats = nullptr;             // null outside `gpulens agent`
-  class GpuPodTable* gpu_pods = nullptr;   // pods by GPU; null: not shown
-  class ReaderControl* nvml = nullptr;     // commands for the NVML reader; null: none
+  std::string root = "/";                            // where /proc and /sys are found
+  std::string state_dir;                             // writable; empty: nothing is stored
+  bool demo = false;                                 // GPU series are simulated and marked so
+  IoLoop* io = nullptr;                              // for waiting
+  HttpClient* http = nullptr;                        // for Fetch
+  Workers* workers = nullptr;                        // for work too long for the I/O loop
+  const LatestSnapshot* latest = nullptr;            // for pull sinks
+  PageRegistry* pages = nullptr;                     // for pull sinks
+  Authenticator* authenticator = nullptr;            // for sinks that listen
+  EventQueue* events = nullptr;                      // for reporting events; null: none are exported
+  AgentStats* stats = nullptr;                       // null outside `gpulens agent`
+  class GpuPodTable* gpu_pods = nullptr;             // pods by GPU; null: not shown
+  class ReaderControl* nvml = nullptr;               // commands for the NVML reader; null: none
+  const class SimulatedOwners* simulated = nullptr;  // of simulated GPUs; null: they have none
 };
 
 // Waits for data. `Fetch` runs on the I/O loop, does not block it, and calls `done` exactly once, from any

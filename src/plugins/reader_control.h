@@ -49,6 +49,9 @@ class ReaderControl {
   // empty: none.
   void SetFaultFile(std::string path) { fault_file_ = std::move(path); }
   const std::string& fault_file() const noexcept { return fault_file_; }
+  // The same for the profile of simulated GPUs.
+  void SetProfileFile(std::string path) { profile_file_ = std::move(path); }
+  const std::string& profile_file() const noexcept { return profile_file_; }
   // Called by an ending collector. After the last one the state is kUnowned.
   void Leave();
 
@@ -56,7 +59,7 @@ class ReaderControl {
 
  private:
   mutable std::mutex mutex_;
-  std::string fault_file_;
+  std::string fault_file_, profile_file_;
   bool queried_ = false, release_ = false, quiet_ = false, simulated_ = false;
   size_t gpus_ = 0;
   int collectors_ = 0;

@@ -23,6 +23,8 @@ PEERS = pathlib.Path(os.environ.get("GPULENS_PEERS", ROOT / "build" / "peers"))
 PROFILES = ROOT / "tests" / "fake_nvml" / "profiles"
 # Tests look for series of every level, unless their configuration sets one.
 os.environ.setdefault("GPULENS_METRICS", "all")
+# Of --demo most tests need GPUs alone, with the same load and processes in every run; test_demo.py has the rest.
+os.environ.setdefault("GPULENS_DEMO_SCENARIO", "none")
 
 
 def fake_library():

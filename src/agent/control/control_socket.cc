@@ -45,14 +45,6 @@ bool IsGpuName(std::string_view name) {
   return true;
 }
 
-Result<UniqueFd> NewFile(std::string_view text) {
-  UniqueFd file(::memfd_create("gpulens-faults", MFD_CLOEXEC));
-  if (!file) return ErrnoStatus("memfd_create", errno);
-  if (::pwrite(file.get(), text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
-    return ErrnoStatus("write the faults", errno);
-  return file;
-}
-
 }  // namespace
 
 Result<ControlCommand> ParseControlCommand(std::string_view line) {
@@ -71,6 +63,11 @@ Result<ControlCommand> ParseControlCommand(std::string_view line) {
     if (!IsGpuName(rest)) return Wrong("expected the index or the UUID of a GPU");
     out.verb = ControlCommand::kXidClear;
     out.words = rest;
+    return out;
+  }
+  if (driver == "demo" && (verb == "set" || verb == "stop")) {
+    out.verb = ControlCommand::kDemo;
+    out.words = std::string(verb) + " " + std::string(rest);
     return out;
   }
   if (driver != "nvml") return Wrong("no such driver");
@@ -116,30 +113,16 @@ std::optional<Finding> DriverFinding(std::string_view status) {
   return finding;
 }
 
-Status FaultFile::Open() {
-  ASSIGN_OR_RETURN(file_, NewFile(""));
-  path_ = "/proc/" + std::to_string(::getpid()) + "/fd/" + std::to_string(file_.get());
-  return Ok();
-}
-
 Result<std::string> FaultFile::Fail(std::string_view words, int64_t now_ns, size_t gpus) {
   ASSIGN_OR_RETURN(std::string done, list_.Fail(words, now_ns, gpus));
-  RETURN_IF_ERROR(Write());
+  RETURN_IF_ERROR(file_.Write(nvml::FormatFaultScript(list_.faults())));
   return done;
 }
 
 Result<std::string> FaultFile::Heal(std::string_view words, int64_t now_ns) {
   ASSIGN_OR_RETURN(std::string done, list_.Heal(words, now_ns));
-  RETURN_IF_ERROR(Write());
+  RETURN_IF_ERROR(file_.Write(nvml::FormatFaultScript(list_.faults())));
   return done;
-}
-
-// A whole file in place of the old one under the same number: a reader never sees a part.
-Status FaultFile::Write() {
-  if (!file_) return {Code::kUnavailable, "the faults cannot be handed to the reader process"};
-  ASSIGN_OR_RETURN(UniqueFd next, NewFile(nvml::FormatFaultScript(list_.faults())));
-  if (::dup3(next.get(), file_.get(), O_CLOEXEC) < 0) return ErrnoStatus("dup3", errno);
-  return Ok();
 }
 
 namespace {
@@ -206,6 +189,7 @@ class ControlSocket::Client final : public StreamHandler, public std::enable_sha
     if (!command) return Reply("error " + command.error().detail);
     if (command->verb == ControlCommand::kAgentStatus) return ReportStatus();
     if (command->verb == ControlCommand::kXidClear) return Reply(owner_.ClearXids(*command));
+    if (command->verb == ControlCommand::kDemo) return Reply(owner_.ObeyDemo(command->words));
     ReaderControl& nvml = owner_.nvml_;
     if (nvml.view().state == ReaderControl::State::kUnowned)
       return Reply("error no NVIDIA collector runs in this agent");
@@ -351,13 +335,34 @@ std::string ControlSocket::ObeyFault(const ControlCommand& command) {
     return "error this agent reads real GPUs; faults are for simulated ones: gpulens agent --demo, or "
            "collectors.nvidia.library: simulated";
   int64_t now_ns = clock_.Now().boot_ns;
-  if (command.verb == ControlCommand::kFaults) return "ok " + faults_->list().Describe(now_ns);
+  if (command.verb == ControlCommand::kFaults) {
+    std::string all = "ok " + faults_->list().Describe(now_ns);
+    if (hooks_.demo) {
+      if (auto state = hooks_.demo("status")) all += ";" + *state;
+    }
+    return all;
+  }
+  const bool of_engine = command.words.find("engine=") != std::string::npos;
+  if (command.verb == ControlCommand::kHeal && of_engine) return ObeyDemo("heal " + command.words);
   bool fails = command.verb == ControlCommand::kFail;
   Result<std::string> done =
       fails ? faults_->Fail(command.words, now_ns, view.gpus) : faults_->Heal(command.words, now_ns);
   if (!done) return "error " + done.error().detail;
+  if (command.verb == ControlCommand::kHeal && command.words.empty() && hooks_.demo) {
+    Result<std::string> healed = hooks_.demo("heal ");
+    if (!healed) return "error " + healed.error().detail;
+    *done += ";" + *healed;
+  }
   Log(LogLevel::kInfo, "nvidia", "simulated_fault",
       (fails ? "injected on request: " : "on request: ") + *done);
+  return "ok " + *done;
+}
+
+std::string ControlSocket::ObeyDemo(const std::string& words) const {
+  if (!hooks_.demo) return "error this agent simulates no engines: gpulens agent --demo";
+  Result<std::string> done = hooks_.demo(words);
+  if (!done) return "error " + done.error().detail;
+  Log(LogLevel::kInfo, "demo", "changed", "on request: " + *done);
   return "ok " + *done;
 }
 

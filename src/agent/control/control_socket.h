@@ -13,6 +13,7 @@
 
 #include <gpulens/status.h>
 
+#include "agent/control/memory_file.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "net/io_loop.h"
@@ -27,7 +28,8 @@ inline constexpr size_t kMaxControlLine = 256;        // bytes of a command
 inline constexpr size_t kMaxControlAnswer = 1 << 20;  // bytes
 
 // "agent status"; "xid clear [GPU]", with an index or a UUID; "nvml release 60s", "nvml release", "nvml
-// resume", "nvml status"; of simulated GPUs "nvml fail WORDS", "nvml heal [WORDS]", "nvml faults".
+// resume", "nvml status"; of simulated GPUs "nvml fail WORDS", "nvml heal [WORDS]", "nvml faults"; of
+// `agent --demo` "demo set WORDS", "demo stop WORDS".
 struct ControlCommand {
   enum Verb : uint8_t {
     kAgentStatus,
@@ -37,9 +39,10 @@ struct ControlCommand {
     kStatus,
     kFail,
     kHeal,
-    kFaults
+    kFaults,
+    kDemo
   } verb = kStatus;
-  std::string words;  // a fault, which FaultFile parses; the GPU of kXidClear
+  std::string words;  // a fault, which FaultFile parses; the GPU of kXidClear; a command for the demo
   Duration length{};  // of a release; 0: until it is resumed
 };
 
@@ -53,14 +56,13 @@ std::string DefaultControlSocket();
 // answers.
 std::optional<Finding> DriverFinding(std::string_view status);
 
-// File of simulated faults, for the reader process. It is in memory and has no name of its own: processes of
-// the same user reach it through this process in /proc. Used by one thread.
+// File of simulated faults, for the reader process. Used by one thread.
 class FaultFile {
  public:
   // Creates an empty script. An error of the kernel leaves path() empty.
-  Status Open();
+  Status Open() { return file_.Open(); }
   // Path for the reader process. Constant during the lifetime of the object.
-  const std::string& path() const noexcept { return path_; }
+  const std::string& path() const noexcept { return file_.path(); }
 
   // Change the list as FaultList does, and write it for the reader process.
   Result<std::string> Fail(std::string_view words, int64_t now_ns, size_t gpus);
@@ -68,11 +70,8 @@ class FaultFile {
   const nvml::FaultList& list() const noexcept { return list_; }
 
  private:
-  Status Write();
-
   nvml::FaultList list_;
-  UniqueFd file_;
-  std::string path_;
+  MemoryFile file_;
 };
 
 class EventQueue;
@@ -83,6 +82,9 @@ struct ControlHooks {
   Workers* workers = nullptr;           // runs `status`
   std::function<std::string()> status;  // one line of JSON; may block
   EventQueue* events = nullptr;         // gets the event that XIDs are cleared
+  // "set WORDS", "stop WORDS", "heal WORDS" and "status" of a simulated node; null: there is none. Does not
+  // block. Answers are one line with ";" where others begin.
+  std::function<Result<std::string>(std::string_view command)> demo;
 };
 
 // Lives on the loop's thread, as its constructor, Open and destructor do: call them with IoLoop::Call.
@@ -106,6 +108,7 @@ class ControlSocket final : private Acceptor {
   std::string Answer() const;
   std::string ClearXids(const ControlCommand& command);
   std::string ObeyFault(const ControlCommand& command);
+  std::string ObeyDemo(const std::string& words) const;
   void Forget(Client* client);
 
   IoLoop& loop_;

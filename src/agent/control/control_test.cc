@@ -192,6 +192,27 @@ TEST_F(ControlSocketTest, RefusesFaultsForRealGpus) {
   loop_.Call([&] { socket_.reset(); });
 }
 
+TEST_F(ControlSocketTest, CommandsForTheDemoReachIt) {
+  ASSERT_TRUE(Open());
+  EXPECT_THAT(Query("demo set engine=a load=1"), StartsWith("error this agent simulates no engines"));
+  std::vector<std::string> received;
+  loop_.Call([&] {
+    socket_.reset();
+    ControlHooks hooks{nullptr, {}, nullptr, [&](std::string_view command) -> Result<std::string> {
+                         received.emplace_back(command);
+                         if (command.starts_with("stop"))
+                           return Status{Code::kInvalidArgument, "no such engine"};
+                         return std::string("done;and more");
+                       }};
+    socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, nullptr, std::move(hooks));
+  });
+  ASSERT_TRUE(Open());
+  EXPECT_EQ(Query("demo set engine=a load=1"), "ok done;and more");
+  EXPECT_EQ(Query("demo stop engine=b"), "error no such engine");
+  EXPECT_THAT(Query("demo dance"), StartsWith("error "));
+  EXPECT_THAT(received, ::testing::ElementsAre("set engine=a load=1", "stop engine=b"));
+}
+
 TEST_F(ControlSocketTest, ReportsStatusAndClearsXids) {
   Workers workers(1);
   EventQueue queue;
@@ -201,7 +222,7 @@ TEST_F(ControlSocketTest, ReportsStatusAndClearsXids) {
   std::string long_text(100'000, 'x');
   loop_.Call([&] {
     socket_.reset();
-    ControlHooks hooks{&workers, [&] { return long_text; }, &queue};
+    ControlHooks hooks{&workers, [&] { return long_text; }, &queue, {}};
     socket_ = std::make_unique<ControlSocket>(loop_, RealClock(), control_, nullptr, std::move(hooks));
   });
   ASSERT_TRUE(Open());

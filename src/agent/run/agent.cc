@@ -23,6 +23,7 @@
 #include <string_view>
 
 #include "agent/control/control_socket.h"
+#include "agent/demo/demo.h"
 #include "agent/plugin_tables.h"
 #include "agent/run/config_file.h"
 #include "agent/run/endpoints.h"
@@ -105,6 +106,7 @@ class Banner {
     std::string config_file;
     Instant started;
     bool quiet = false;
+    std::string simulated;  // what is simulated besides the GPUs, as a sentence; empty: nothing
   };
 
   Banner(Env& env, const Config& config, const Pipeline& pipeline, Options options);
@@ -190,6 +192,7 @@ std::string Banner::Text(std::string_view up) const {
   text += "  found    " + summary.found + ": " + std::to_string(summary.series) + " series\n";
   if (!summary.absent.empty()) text += "  absent   " + summary.absent + "; see gpulens doctor\n";
   const std::string websocket = FirstOf(config_.Group("websocket").Texts("listen"));
+  if (!options_.simulated.empty()) text += "  engines  " + options_.simulated + "\n";
   text += "  serving  http://" + FirstOf(config_.Group("http").Texts("listen")) + "/metrics";
   if (!websocket.empty()) text += "   ws://" + websocket;
   return text + "\n";
@@ -212,6 +215,7 @@ void Banner::AfterTick() {
         "gpulens " + std::string(Version()) + " serves " + std::to_string(summary.series) +
             " series at http://" + FirstOf(config_.Group("http").Texts("listen")) + "/ after " +
             std::to_string(ms) + " ms.");
+    if (!options_.simulated.empty()) Log(LogLevel::kInfo, "demo", "engines", options_.simulated);
     return;
   }
   ::dprintf(STDERR_FILENO, "%s", Text(std::to_string(ms) + " ms").c_str());
@@ -249,6 +253,7 @@ class Agent {
   Status Start();
   Status Refuse(const Config& config);
   Status OpenControl();
+  Status StartDemo();
   Status Reload();
   Status ReloadNow();
   void TakeFound();
@@ -279,6 +284,7 @@ class Agent {
   FaultFile faults_;
   AgentWatch watch_;
   Env env_;
+  std::unique_ptr<demo::Demo> demo_;  // null: no demo, or one without a scenario
   std::unique_ptr<SeriesBudget> budget_;
   std::unique_ptr<Pipeline> pipeline_;
   std::unique_ptr<DiscoveryRunner> discoveries_;
@@ -308,13 +314,24 @@ Status Agent::OpenControl() {
   if (path.empty() || path == "none") return Ok();
   Status status;
   io_.Call([&] {
-    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_};
+    ControlHooks hooks{&workers_, [this] { return StatusPage(); }, &events_, {}};
+    if (demo_) hooks.demo = [this](std::string_view command) { return demo_->Change(command); };
     control_ = std::make_unique<ControlSocket>(io_, *env_.clock, nvml_control_, &faults_, std::move(hooks));
     status = control_->Open(path);
     if (!status) control_.reset();
   });
   if (status || !configured.empty()) return status;
   Log(LogLevel::kInfo, "agent", "no_control_socket", "the control socket is not available: " + status.detail);
+  return Ok();
+}
+
+Status Agent::StartDemo() {
+  if (!options_.demo) return Ok();
+  ASSIGN_OR_RETURN(const std::string scenario, demo::FindScenario(options_.scenario));
+  if (scenario.empty()) return Ok();
+  ASSIGN_OR_RETURN(demo_, demo::Demo::Start(scenario, env_));
+  env_.simulated = &demo_->node();
+  nvml_control_.SetProfileFile(demo_->profile_path());
   return Ok();
 }
 
@@ -337,6 +354,7 @@ Status Agent::Start() {
   io_.Start();
   RETURN_IF_ERROR(io_.status());
   RETURN_IF_ERROR(workers_.status());
+  RETURN_IF_ERROR(StartDemo());
   ASSIGN_OR_RETURN(authenticator_, Authenticator::Open(io_, config_.Group("http").Text("web_config"),
                                                        std::bind_front(&PasswordThread::Post, &passwords_)));
   env_.authenticator = authenticator_.get();
@@ -352,11 +370,12 @@ Status Agent::Start() {
   listen_addresses_ = std::make_unique<ListenAddresses>(*http_);
   stats_.http = &http_->stats();
   RETURN_IF_ERROR(Refuse(config_));
-  RETURN_IF_ERROR(pipeline_->Apply(MakePlan(config_, {options_.demo, HostName()})));
+  RETURN_IF_ERROR(pipeline_->Apply(Plan(config_)));
   RETURN_IF_ERROR(listen_addresses_->Follow(config_));
   RETURN_IF_ERROR(OpenControl());
-  banner_ =
-      std::make_unique<Banner>(env_, config_, *pipeline_, Banner::Options{file_, started_, options_.quiet});
+  banner_ = std::make_unique<Banner>(
+      env_, config_, *pipeline_,
+      Banner::Options{file_, started_, options_.quiet, demo_ ? demo_->Summary() : std::string()});
   pipeline_->OnTick([this](const Ref<const Snapshot>& snapshot) {
     banner_->AfterTick();
     watch_.Observe(*snapshot);
@@ -371,6 +390,7 @@ std::string Agent::StatusPage() {
   std::unique_lock one_at_a_time(reload_mutex_);
   Config config = config_;
   one_at_a_time.unlock();
+  if (demo_) config = WithFound(config, *schema_, demo_->targets());
   return StatusJson(watch_.Report(config, env_, *pipeline_));
 }
 
@@ -384,8 +404,13 @@ void Agent::TakeFound() {
 
 PipelinePlan Agent::Plan(const Config& config) const {
   std::vector<FoundTarget> found;
-  if (discoveries_) found = discoveries_->found();
-  return MakePlan(WithFound(config, *schema_, found), {options_.demo, HostName()});
+  if (demo_) found = demo_->targets();
+  if (discoveries_) {
+    for (FoundTarget& target : discoveries_->found()) found.push_back(std::move(target));
+  }
+  PipelinePlan plan = MakePlan(WithFound(config, *schema_, found), {options_.demo, HostName()});
+  if (options_.demo) demo::Demo::ReplaceEnrichers(plan.enrichers);
+  return plan;
 }
 
 Status Agent::ReloadNow() {
@@ -488,6 +513,7 @@ int Agent::Stop(int code) {
     ended.wait_for(lock, kHttpLinger * 2, [&] { return closed; });
   }
   io_.Call([&] { control_.reset(); });
+  if (demo_) demo_->Stop();
   io_.Stop();
   passwords_.Stop();
   workers_.Stop();

@@ -11,7 +11,8 @@ namespace gpulens {
 struct AgentOptions {
   std::string config_file;       // empty: $GPULENS_CONFIG, else /etc/gpulens/gpulens.yaml if it is there
   std::vector<FlagValue> flags;  // of the command line
-  bool demo = false;             // eight simulated GPUs
+  bool demo = false;             // simulated GPUs, and what runs on them
+  std::string scenario;          // of the demo: a file, "none", or empty for the default
   bool quiet = false;            // no banner
 };
 

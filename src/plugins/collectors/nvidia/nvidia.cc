@@ -13,6 +13,7 @@
 #include "plugins/collectors/nvidia/gpu_series.h"
 #include "plugins/plugin.h"
 #include "plugins/reader_control.h"
+#include "plugins/simulated_owners.h"
 #include "sources/nvml/nvml_source.h"
 #include "sources/nvml/probe/gpu_probe.h"
 
@@ -63,6 +64,8 @@ nvml::SourceOptions MakeSourceOptions(const Options& options, Duration interval,
   if (simulated) source.arguments.push_back("--simulated");
   if (simulated && env.nvml && !env.nvml->fault_file().empty())
     source.environment.push_back("GPULENS_FAKE_NVML_FAULTS=" + env.nvml->fault_file());
+  if (simulated && env.nvml && !env.nvml->profile_file().empty())
+    source.environment.push_back("GPULENS_FAKE_NVML=" + env.nvml->profile_file());
   if (options.Bool("clock_events")) source.event_types |= nvml::kEventClock | nvml::kEventPerformanceState;
   return source;
 }
@@ -74,18 +77,32 @@ size_t ExpectedGpus(const Options& options, const Env& env) {
   return !env.demo && !Queried(options) ? nvml::ProbeGpus().pci_gpus.size() : 0;
 }
 
+// Simulated pids are never looked up in /proc.
+nvml::ProcessTable MakeProcesses(bool simulated, const Env& env) {
+  if (!simulated || !env.simulated) return nvml::ProcessTable(env.root);
+  return nvml::ProcessTable([owners = env.simulated](uint32_t pid) {
+    SimulatedOwners::Process process = owners->ProcessOf(pid);
+    nvml::ProcessDetails out;
+    out.visible = !process.name.empty();
+    out.name = std::move(process.name);
+    out.owner = std::move(process.user);
+    out.start_ticks = process.start_ticks;
+    return out;
+  });
+}
+
 class NvidiaCollector final : public Collector {
  public:
   NvidiaCollector(const Options& options, Duration interval, Env& env)
       : env_(env),
         source_(MakeSourceOptions(options, interval, env)),
-        processes_(env.root),
+        processes_(MakeProcesses(Simulated(options, env), env)),
         simulated_(Simulated(options, env)),
         gpu_options_{simulated_,
                      options.Bool("serial"),
                      options.Bool("links"),
                      options.Bool("details"),
-                     simulated_ ? nullptr : &processes_,
+                     simulated_ && !env.simulated ? nullptr : &processes_,
                      options.Bool("process_events") ? env.events : nullptr},
         expected_(ExpectedGpus(options, env)),
         max_age_(MaxAgeFor(interval)) {

@@ -147,6 +147,9 @@ ProcessTable::ProcessTable(std::string root) : root_(root == "/" ? "" : std::mov
   sees_host_ = second && (second->flags & kKernelThread) && text_.find("(kthreadd)") != std::string::npos;
 }
 
+ProcessTable::ProcessTable(std::function<ProcessDetails(uint32_t pid)> find)
+    : find_(std::move(find)), sees_host_(true) {}
+
 bool ProcessTable::Read(uint32_t pid, const char* file, std::string& out) {
   std::array<char, 16> digits;
   auto [end, error] = std::to_chars(digits.data(), digits.data() + digits.size(), pid);
@@ -167,8 +170,10 @@ const ProcessDetails& ProcessTable::Find(uint32_t pid) {
   if (found == kept_.end()) {
     if (kept_.size() >= kMaxKept) return kNothing;
     found = kept_.emplace(pid, Kept{}).first;
+    if (find_) found->second.details = find_(pid);
   }
   Kept& kept = found->second;
+  if (find_) kept.round = round_;
   if (kept.round == round_) return kept.details;
   kept.round = round_;
   std::optional<StatLine> stat;

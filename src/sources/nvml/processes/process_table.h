@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -63,6 +64,8 @@ class ProcessTable {
 
   // `root`: where /proc and /etc are found, "/" on a real machine.
   explicit ProcessTable(std::string root = "/");
+  // Of simulated processes: what `find` returns is what there is.
+  explicit ProcessTable(std::function<ProcessDetails(uint32_t pid)> find);
 
   // A new round: what was not looked at in the one before is forgotten.
   void NextRound();
@@ -82,6 +85,7 @@ class ProcessTable {
   std::string OwnerOf(uint32_t uid);
 
   const std::string root_;
+  const std::function<ProcessDetails(uint32_t pid)> find_;  // null: /proc is read
   bool sees_host_ = false;
   uint64_t round_ = 1;
   std::unordered_map<uint32_t, Kept> kept_;

@@ -1,5 +1,6 @@
 // The functions of the simulated library for events: those of the profile, each once per event set.
 #include <algorithm>
+#include <cmath>
 #include <ctime>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@ struct EventSetHandle {
   std::mutex mutex;
   std::array<uint64_t, kMaxFakeGpus> types{};
   std::vector<FakeEvent> delivered;
+  std::vector<double> periods;  // of a profile with periods, by event: the last one delivered
   // Faults that began since the set was made are delivered once for each GPU.
   int64_t made_ns = 0;
   std::vector<std::pair<uint32_t, unsigned>> delivered_faults;
@@ -24,6 +26,24 @@ namespace {
 
 constexpr uint64_t kSupported = 0xFFFF & ~uint64_t{0x60};
 
+// The same of a profile with periods: each event once a period, from when the set was made.
+bool TakePeriodic(EventSetHandle& set, const FakeProfile& profile, FakeEvent& out) {
+  auto period_of = [&](const FakeEvent& event, int64_t boot_ns) {
+    return std::floor((static_cast<double>(boot_ns) * 1e-9 - event.at) / profile.period);
+  };
+  for (size_t i = set.periods.size(); i < profile.events.size(); ++i)
+    set.periods.push_back(period_of(profile.events[i], set.made_ns));
+  const int64_t now = FakeWorld::Get().boot_ns();
+  for (size_t i = 0; i < profile.events.size(); ++i) {
+    const FakeEvent& event = profile.events[i];
+    if (std::exchange(set.periods[i], period_of(event, now)) >= period_of(event, now)) continue;
+    if (!(set.types[event.gpu] & event.type)) continue;
+    out = event;
+    return true;
+  }
+  return false;
+}
+
 // The next event that is due, was requested and not delivered yet. An event that is twice in the
 // profile is delivered twice.
 bool TakeDue(EventSetHandle& set, FakeEvent& out) {
@@ -32,6 +52,7 @@ bool TakeDue(EventSetHandle& set, FakeEvent& out) {
   if (!profile) return false;
   double now = world.OpenFor();
   std::lock_guard lock(set.mutex);
+  if (profile->period > 0) return TakePeriodic(set, *profile, out);
   std::vector<FakeEvent> delivered = set.delivered;
   for (const FakeEvent& event : profile->events) {
     if (event.at > now || !(set.types[event.gpu] & event.type)) continue;

@@ -65,9 +65,7 @@ FAKE_API int nvmlDeviceGetUUID(Device device, char* out, unsigned size) {
                            view.mig->slices, view.gpu->board, view.mig->instance, view.mig->compute),
                       out, size);
     }
-    std::string uuid =
-        Text("GPU-51313000-%04x-4000-8000-%012x", view.model->device_id >> 16, view.gpu->board);
-    return CopyText(uuid, out, size);
+    return CopyText(FakeGpuUuid(*view.model, view.gpu->board), out, size);
   });
 }
 FAKE_API int nvmlDeviceGetName(Device device, char* out, unsigned size) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numbers>
 #include <optional>
 #include <utility>
@@ -67,6 +68,7 @@ constexpr FakeModel kModels[] = {
 // clang-format on
 
 constexpr size_t kMaxSteps = 256;
+constexpr int64_t kMostSeconds = 4'000'000'000;
 constexpr std::string_view kProfileLine = "profile line ";
 
 constexpr double kTurn = 2 * std::numbers::pi;
@@ -111,7 +113,51 @@ Status ReadSteps(const YamlNode& node, FakeLoad& out) {
   return YamlError(kProfileLine, node.mark.line, "steps are missing or too many");
 }
 
+// schedule: {step: 15, levels: [100, -1, …], changes: [[from, to, level], …], carried: 0}, in seconds since
+// the boot of the machine and thousandths; to 0: for ever. Level -1: nothing runs.
+Status ReadSchedule(const YamlNode& node, FakeLoad& out) {
+  Fields in(node);
+  int64_t step = 0;
+  in.Number("step", step, 1, 86'400)
+      .Number("carried", out.carried, -kMostSeconds * 1000, kMostSeconds * 1000);
+  const YamlNode* levels = in.Child("levels");
+  const YamlNode* changes = in.Child("changes");
+  RETURN_IF_ERROR(in.Done());
+  auto number = [&](const YamlNode& at, int64_t low, int64_t high, int64_t& value) {
+    std::optional<int64_t> read = ParseInt<int64_t>(at.text);
+    if (!read || *read < low || *read > high) return false;
+    value = *read;
+    return true;
+  };
+  std::vector<int> list;
+  for (size_t i = 0; levels && i < levels->items.size() && i <= kMaxSteps; ++i) {
+    int64_t level = 0;
+    if (!number(*levels->items[i], LoadSchedule::kAbsent, 1000, level))
+      return YamlError(kProfileLine, levels->items[i]->mark.line, "a level is -1 to 1000");
+    list.push_back(static_cast<int>(level));
+  }
+  if (step == 0 || list.empty() || list.size() > kMaxSteps)
+    return YamlError(kProfileLine, node.mark.line, "step or levels are missing, or levels are too many");
+  out.schedule = LoadSchedule(step, std::move(list));
+  std::vector<LoadSchedule::Change> kept;
+  for (size_t i = 0; changes && i < changes->items.size(); ++i) {
+    const YamlNode& row = *changes->items[i];
+    int64_t from = 0, to = 0, level = 0;
+    if (kept.size() == kMaxSteps || row.items.size() != 3 || !number(*row.items[0], 0, kMostSeconds, from) ||
+        !number(*row.items[1], 0, kMostSeconds, to) ||
+        !number(*row.items[2], LoadSchedule::kAbsent, 1000, level))
+      return YamlError(kProfileLine, row.mark.line, "a change is [from, to, level]");
+    if (!kept.empty() && from < kept.back().to_s)
+      return YamlError(kProfileLine, row.mark.line, "changes overlap");
+    kept.push_back({from, to == 0 ? INT64_MAX : to, static_cast<int>(level)});
+  }
+  out.schedule.SetChanges(std::move(kept));
+  out.kind = FakeLoad::Kind::kSchedule;
+  return Ok();
+}
+
 Status ReadLoad(const YamlNode& node, FakeLoad& out) {
+  if (const YamlNode* schedule = node.Find("schedule")) return ReadSchedule(*schedule, out);
   Fields in(node);
   std::string kind = "constant";
   in.String("kind", kind).Number("level", out.level, 0, 1).Number("amplitude", out.amplitude, 0, 0.5);
@@ -159,7 +205,7 @@ Status ReadProcess(const YamlNode& node, FakeProfile& out) {
   Fields in(node);
   FakeProcess process;
   process.when.Read(in, kMaxFakeGpus);
-  in.Number("pid", process.pid, 1, 1 << 22);
+  in.Number("pid", process.pid, 1, 1 << 24);  // Linux gives those up to 1 << 22.
   in.Choice("type", process.type, {"compute", "graphics", "mps"});
   in.Bytes("memory", process.bytes).Bytes("swing", process.swing).Number("period", process.period, 0.1, 1e6);
   in.Number("mig_instance", process.mig_instance, 0, 255);
@@ -330,6 +376,7 @@ Result<FakeProfile> Read(const YamlNode& root) {
   in.String("library_version", out.library_version);
   in.Number("cuda_version", out.cuda_version, 1000, 99990);
   in.Number("numa_node", out.numa_node, 0, 1023);
+  in.Number("period", out.period, 0, 1e6);
   in.Flag("pcie_counters", out.pcie_counters);
   in.Flag("memory_v2", out.memory_v2);
   out.model = FindFakeModel(model);
@@ -384,10 +431,17 @@ std::string_view FakeModelNames() noexcept {
   return "A100, H100, H200, B200, GB200, GB10, L4, RTX4090, T4, V100";
 }
 
+std::string FakeGpuUuid(const FakeModel& model, unsigned board) {
+  char text[64];
+  std::snprintf(text, sizeof text, "GPU-51313000-%04x-4000-8000-%012x", model.device_id >> 16, board);
+  return text;
+}
+
 double FakeLoad::At(double seconds) const noexcept {
   switch (kind) {
     case Kind::kConstant: return level;
     case Kind::kSine: return level + amplitude * std::sin(kTurn * (seconds / period + phase));
+    case Kind::kSchedule: return std::max(schedule.LevelAt(std::llround(seconds * 1e9)), 0) / 1000.0;
     case Kind::kSteps: break;
   }
   double left = std::fmod(seconds + phase * StepsLength(*this), StepsLength(*this));
@@ -404,6 +458,11 @@ double FakeLoad::Integral(double seconds) const noexcept {
     case Kind::kSine: {
       double swing = std::cos(kTurn * phase) - std::cos(kTurn * (seconds / period + phase));
       return level * seconds + amplitude * period / kTurn * swing;
+    }
+    case Kind::kSchedule: {
+      const __int128 sum =
+          schedule.Integral(std::llround(seconds * 1e9)) + static_cast<__int128>(carried) * kNsPerSecond;
+      return static_cast<double>(sum) * 1e-12;
     }
     case Kind::kSteps: break;
   }

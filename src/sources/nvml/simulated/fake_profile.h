@@ -11,6 +11,7 @@
 #include <gpulens/status.h>
 
 #include "reader/simulated.h"
+#include "sources/nvml/simulated/load_schedule.h"
 
 namespace gpulens::nvml {
 
@@ -47,6 +48,9 @@ const FakeModel* FindFakeModel(std::string_view key) noexcept;
 // "A100, H100, …" for messages.
 std::string_view FakeModelNames() noexcept;
 
+// The UUID of a board: FakeGpu::board.
+std::string FakeGpuUuid(const FakeModel& model, unsigned board);
+
 inline constexpr unsigned kMaxFakeMig = 8;  // MIG devices of one GPU, over all times.
 inline constexpr unsigned kNoFakeInstance = ~0U;
 
@@ -74,7 +78,7 @@ struct FakeVgpu {
 struct FakeEvent {
   unsigned gpu = 0;
   uint64_t type = 0, data = 0;  // As in DeviceEvent.
-  double at = 0;                // Seconds since the library was opened.
+  double at = 0;                // Seconds since the library was opened, or of a period.
   unsigned instance = kNoFakeInstance;
 
   friend bool operator==(const FakeEvent&, const FakeEvent&) = default;
@@ -82,7 +86,7 @@ struct FakeEvent {
 
 // Busy share over time, 0 to 1. `Integral` is exact, so that energy is the integral of power.
 struct FakeLoad {
-  enum class Kind : uint8_t { kConstant, kSine, kSteps };
+  enum class Kind : uint8_t { kConstant, kSine, kSteps, kSchedule };
   struct Step {
     double seconds, level;
   };
@@ -95,6 +99,8 @@ struct FakeLoad {
   Kind kind = Kind::kConstant;
   double level = 0, amplitude = 0, period = 60, phase = 0;  // Sine: period in s, phase in periods.
   std::vector<Step> steps;                                  // Repeated for ever.
+  LoadSchedule schedule;                                    // In thousandths.
+  int64_t carried = 0;  // Thousandths x s that earlier changes of the schedule have added.
 };
 
 struct FakeProcess {
@@ -150,6 +156,9 @@ struct FakeProfile {
   bool remapped_rows = true;  // Else retired pages, as before Ampere.
   bool memory_v2 = true;
   std::vector<std::string> missing;  // Symbols that FakeNvmlLookup does not find.
+  // Not 0: times of rules are within a period of this many seconds, the first of which began at the boot of
+  // the machine; counts add up over periods. 0: they are seconds since the library was opened.
+  double period = 0;
   std::vector<FakeGpu> gpus;
   std::vector<FakeProcess> processes;
   std::vector<FakeFault> faults;

@@ -91,7 +91,7 @@ std::vector<ProcessUtilizationInfo> Shares(const FakeView& view) {
   std::vector<ProcessUtilizationInfo> out;
   auto busy = static_cast<unsigned>(view.busy_mean * 100 + 0.5);
   for (const FakeProcess& rule : view.profile->processes) {
-    if (!rule.when.Holds(view.index, view.since_open)) continue;
+    if (!rule.when.Holds(view.index, view.rule_seconds)) continue;
     ProcessUtilizationInfo info{};
     info.timestamp_us = NowUs();
     info.pid = rule.when.gpu < 0 ? rule.pid + view.index : rule.pid;

@@ -14,6 +14,7 @@
 
 #include "sources/nvml/reader/nvml_abi.h"
 #include "sources/nvml/recording/recording.h"
+#include "sources/nvml/simulated/fault_list.h"
 
 namespace gpulens::nvml {
 namespace {
@@ -42,7 +43,7 @@ void FillMemory(FakeView& view) {
   view.reserved = model.reserved_mib << 20;
   uint64_t left = view.total - view.reserved;
   for (const FakeProcess& rule : view.profile->processes) {
-    if (!rule.when.Holds(view.index, view.since_open)) continue;
+    if (!rule.when.Holds(view.index, view.rule_seconds)) continue;
     GpuProcess process;
     process.pid = rule.when.gpu < 0 ? rule.pid + view.index : rule.pid;
     process.type = static_cast<ProcessType>(rule.type);
@@ -70,7 +71,7 @@ void FillState(FakeView& view) {
   if (view.busy < 0.01) view.reasons |= 0x1;
   if (view.busy > 0.97) view.reasons |= 0x4;
   for (const FakeRule& rule : view.profile->throttles) {
-    if (rule.when.Holds(view.index, view.since_open)) view.reasons |= rule.mask;
+    if (rule.when.Holds(view.index, view.rule_seconds)) view.reasons |= rule.mask;
   }
   double clock = view.ClockOf(view.busy);
   if (view.reasons & 0x60) clock *= 0.75;
@@ -144,7 +145,12 @@ uint64_t ReadingOf(const FakeView& view, FaultReading reading) noexcept {
 unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
   unsigned sum = 0;
   for (const FakeFault& fault : profile->faults) {
-    if (fault.counter == counter && fault.when.Holds(index, since_open)) sum += fault.amount;
+    if (fault.counter != counter) continue;
+    const bool holds = fault.when.Holds(index, rule_seconds);
+    if (profile->period == 0 || !RowOf(counter).stays) sum += holds ? fault.amount : 0;
+    // A count stays when its time is over.
+    else if (fault.when.HeldFor(index, 1e18) > 0)
+      sum += fault.amount * (static_cast<unsigned>(periods) + (rule_seconds >= fault.when.from ? 1 : 0));
   }
   return sum + CountOf(*faults, counter, static_cast<int>(index), boot_ns);
 }
@@ -152,7 +158,9 @@ unsigned FakeView::Faults(FakeFault::Counter counter) const noexcept {
 uint64_t FakeView::ThrottledNs(uint64_t mask) const noexcept {
   double sum = 0;
   for (const FakeRule& rule : profile->throttles) {
-    if (rule.mask & mask) sum += rule.when.HeldFor(index, since_open);
+    if (!(rule.mask & mask)) continue;
+    sum += rule.when.HeldFor(index, rule_seconds);
+    if (periods > 0) sum += periods * rule.when.HeldFor(index, profile->period);
   }
   return static_cast<uint64_t>(sum * 1e9);
 }
@@ -318,6 +326,11 @@ void FakeWorld::FillAt(unsigned index, int64_t boot_ns, FakeView& out) const {
   out.boot_ns = boot_ns;
   out.since_open = static_cast<double>(boot_ns - opened_ns_) * 1e-9;
   out.seconds = now;
+  out.rule_seconds = out.since_open;
+  if (const double period = profile_->period; period > 0) {
+    out.periods = std::floor(now / period);
+    out.rule_seconds = now - out.periods * period;
+  }
   out.unix_us = clock_->Now().unix_ns / 1000;
   out.busy = std::clamp(out.gpu->load.At(now), 0.0, 1.0);
   out.busy_mean = std::clamp(out.gpu->load.Mean(now, 1), 0.0, 1.0);

@@ -30,7 +30,9 @@ struct FakeView {
   unsigned shown_index = 0;        // As numbered since the library was opened.
   double seconds = 0;              // What loads go by: since the boot of the machine.
   double busy = 0, busy_mean = 0;  // Now; over the last second.
-  double since_open = 0;           // Seconds: what rules and faults go by.
+  double since_open = 0;           // Seconds since the library was opened.
+  double rule_seconds = 0;         // What rules go by: the same, or those of the profile's period.
+  double periods = 0;              // Of the profile, that have passed.
   int64_t unix_us = 0;
   unsigned power_mw = 0, power_mean_mw = 0;
   unsigned temperature = 0, core_temperature = 0;  // the second is of its sensor
