@@ -142,9 +142,11 @@ Status LedgerWriter::Write(const std::vector<Entry>& entries, const LedgerState&
 void LedgerWriter::Attempt(std::unique_lock<std::mutex>& lock) {
   std::vector<Entry> entries = std::exchange(waiting_, {});
   LedgerState state = *std::exchange(state_, std::nullopt);
+  writing_ = true;
   lock.unlock();
   const Status status = Write(entries, state);
   lock.lock();
+  writing_ = false;
   ++attempts_;
   Report(status);
   if (status) {
@@ -181,7 +183,8 @@ LedgerWriter::Counts LedgerWriter::counts() const {
 void LedgerWriter::WaitForAttempt() {
   std::unique_lock lock(mutex_);
   const uint64_t before = attempts_;
-  attempted_.wait_for(lock, std::chrono::seconds(20), [&] { return !state_ || attempts_ != before; });
+  attempted_.wait_for(lock, std::chrono::seconds(20),
+                      [&] { return (!state_ && !writing_) || attempts_ != before; });
 }
 
 }  // namespace gpulens::cost

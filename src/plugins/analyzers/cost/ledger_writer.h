@@ -64,7 +64,7 @@ class LedgerWriter {
   std::optional<ledger::LedgerState> state_;  // set: there is something to write
   Counts counts_;
   uint64_t attempts_ = 0;
-  bool stopping_ = false, broken_ = false, logged_ = false;
+  bool stopping_ = false, writing_ = false, broken_ = false, logged_ = false;
   Backoff backoff_;
   std::thread thread_;
 };
