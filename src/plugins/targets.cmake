@@ -9,6 +9,9 @@ gpulens_plugins(collectors
             gpulens_sources_nvml_reader gpulens_sources_nvml_simulated)
 gpulens_plugins(analyzers DEPS gpulens_catalog_codes gpulens_energy gpulens_ledger gpulens_store gpulens_store_ledger
   TEST_DEPS gpulens_sources_nvml_simulated)
+if(TARGET analyzers_cost_bench)
+  target_link_libraries(analyzers_cost_bench PRIVATE gpulens_base_testing gpulens_sources_nvml_simulated)
+endif()
 gpulens_plugins(discovery DEPS gpulens_scrape_engine gpulens_sources_listening gpulens_base_yaml)
 gpulens_plugins(receivers DEPS gpulens_ingest gpulens_net_grpc gpulens_wire_remote_write)
 gpulens_plugins(enrichers DEPS gpulens_net_grpc gpulens_sources_cloud gpulens_sources_kubelet_api gpulens_sources_slurm)
