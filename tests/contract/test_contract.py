@@ -248,10 +248,13 @@ class Contract(unittest.TestCase):
             config = (f'sinks:\n  otlp: {{endpoint: "http://127.0.0.1:1", interval: 200ms}}\ncontrol: {{socket: {folder}/socket}}\n')
             with Agent("--demo", config=config, environment={"STATE_DIRECTORY": str(state)}):
                 run("sim", "fail", "gpu=0", "mode=xid", "code=79", "--socket", f"{folder}/socket")
-                wait_until(lambda: [*state.rglob("*.db")], what="the store of events")
+                wait_until(lambda: [*state.rglob("incidents.db")], what="the store of events")
+                wait_until(lambda: [*state.rglob("ledger.db")], what="the ledger")
                 wait_until(lambda: [p for p in state.rglob("*") if p.is_file() and "queue" in str(p)], what="a queue on disk")
             for path in sorted(state.rglob("*.db")):
                 schema_of(path.name, path)
+                if path.name != "incidents.db":
+                    continue
                 line = run("events", "--json", "--state-dir", str(path.parent)).splitlines()[0]
                 schemas["events --json"] = shape(json.loads(line))
             headers = {}

@@ -276,7 +276,7 @@ TEST_F(GpuReadingsTest, MigInstancesWithTheirPodsAndProcesses) {
   EXPECT_EQ(reading.slices[1].utilization, std::nullopt);
   ASSERT_EQ(reading.users.size(), 1u);
   EXPECT_EQ(reading.users[0].slice, "1/0");
-  // The instances are made anew.
+  // The second instance is removed.
   source.Retire(b);
   EXPECT_EQ(Tick({&source})[0].slices.size(), 1u);
 }
