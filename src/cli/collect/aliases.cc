@@ -9,6 +9,7 @@
 
 #include "agent/plugin_tables.h"
 #include "base/log.h"
+#include "base/parse.h"
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
 #include "cli/common/output.h"
@@ -22,6 +23,11 @@ namespace {
 constexpr std::string_view kEvery = "60s";
 constexpr std::string_view kEveryEngine = "30s";
 
+// An option of an alias that is one of its target, under another name.
+struct AliasOption {
+  std::string_view option, type, help, key;
+};
+
 struct CommandAlias {
   std::string_view name, target, help;
   // An option of its own: its name, the keys under which the target may have it, and its default value.
@@ -29,6 +35,7 @@ struct CommandAlias {
   std::span<const std::string_view> keys = {};
   std::string_view fallback = {};
   std::string_view every = kEvery;
+  std::span<const AliasOption> more = {};
 
   // Whether the target is an LLM engine, whose table has the address of its page.
   bool IsOfEngine() const noexcept { return IsEngine(target); }
@@ -43,6 +50,17 @@ constexpr CommandAlias EngineAlias(std::string_view name, std::string_view targe
   return {name, target, help, option, "URL", {}, kPageKeys, {}, kEveryEngine};
 }
 
+constexpr std::string_view kIntensity = "--co2-grams-per-kwh";
+constexpr AliasOption kCostOptions[] = {
+    {"--cost-per-gpu-hour", "USD", "Price of a GPU hour", "price_per_gpu_hour"},
+    {"--instance-type", "NAME", "Instance type whose list price counts; otherwise the cloud is queried",
+     "instance_type"},
+    {"--idle-threshold", "R", "Utilization below which a GPU is idle after the hold time, 0.05",
+     "idle_threshold"},
+    {kIntensity, "G", "Carbon intensity of the electricity; 0: none", "co2_grams_per_kwh"},
+    {"--pue", "R", "Power usage effectiveness, 1.0", "pue"},
+};
+
 constexpr CommandAlias kAliases[] = {
     {"nvml_monitor", "nvidia", "NVIDIA GPUs, read through NVML."},
     {"amd_monitor", "amd", "AMD GPUs, read through AMD SMI."},
@@ -52,6 +70,13 @@ constexpr CommandAlias kAliases[] = {
      "URL of the page, http://localhost:9400/metrics", kPageKeys, "http://localhost:9400/metrics"},
     {"fleet_health_monitor", "fleet_health", "Health of every GPU over a sliding window.", "--health-window",
      "D", "Length of the window, 300s", kWindowKeys},
+    {.name = "cost_monitor",
+     .target = kCostAnalyzer,
+     .help = "Price, idleness, energy for tokens and carbon of every GPU.",
+     .option = "--vllm-endpoint",
+     .type = "URL",
+     .option_help = "URL of the page of a vLLM server, for the price and energy of its tokens",
+     .more = kCostOptions},
     EngineAlias("vllm_monitor", "vllm", "The page of a vLLM server.", "--vllm-endpoint"),
     EngineAlias("nim_monitor", "nim", "The page of an NVIDIA NIM.", "--nim-endpoint"),
     EngineAlias("triton_monitor", "triton", "The page of a Triton server.", "--triton-endpoint"),
@@ -64,6 +89,7 @@ struct AliasOptions {
   CollectOptions collect;
   std::vector<std::string> pairs;  // -o
   std::string own;                 // of CommandAlias::option
+  std::vector<std::string> more;   // of CommandAlias::more
   std::string model;               // of an engine
   std::string log_level;           // empty: errors alone
   std::string push_interval;       // older name of collect.interval, which takes precedence
@@ -126,7 +152,9 @@ std::string Quoted(const std::string& word) {
 }
 
 std::string AsCollect(const CollectOptions& options) {
-  std::string out = "gpulens collect " + options.target;
+  std::string out = options.queries_cloud ? "GPULENS_ENRICHERS_CLOUD_ENABLED=true " : "";
+  out += "gpulens collect " + options.target;
+  if (!options.engine_url.empty()) out += " --endpoint " + Quoted(options.engine_url);
   if (options.once) out += " --once";
   if (!options.interval.empty()) out += " --interval " + Quoted(options.interval);
   out += " --sink " + Quoted(options.sink);
@@ -151,6 +179,24 @@ bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
   options.collect.options.emplace(options.collect.options.begin(), key,
                                   alias.type == "D" ? WithUnit(value) : value);
   return true;
+}
+
+// The options of `cost_monitor`. Without a price the cloud is queried what this machine is.
+void PassCostOptions(const CommandAlias& alias, AliasOptions& options) {
+  CollectOptions& collect = options.collect;
+  bool priced = !collect.config_file.empty();
+  for (const auto& [key, value] : collect.options) priced = priced || key.starts_with("price_");
+  for (size_t i = 0; i < alias.more.size(); ++i) {
+    const std::string& value = options.more[i];
+    if (value.empty() || (alias.more[i].option == kIntensity && ParseDouble(value) == 0)) continue;
+    const std::string_view key = alias.more[i].key;
+    priced = priced || key == "price_per_gpu_hour" || key == "instance_type";
+    collect.options.emplace(collect.options.begin(), key, value);
+  }
+  collect.queries_cloud = !priced;
+  collect.engine_url = options.own;
+  // Values of an engine are those of no single GPU.
+  if (!options.own.empty()) collect.gpus_only = false;
 }
 
 // Sets the interval. For one snapshot, the second reading that rates need does not wait a minute.
@@ -183,14 +229,16 @@ int RunAlias(const CommandAlias& alias, AliasOptions options) {
     if (option.known) collect.options.emplace_back(std::string(sink->name) + "." + option.key, option.value);
     else collect.options.emplace_back(key, value);
   }
-  if (!PassOwnOption(alias, options))
+  if (alias.target == kCostAnalyzer) PassCostOptions(alias, options);
+  else if (!PassOwnOption(alias, options))
     return Complain(alias, std::string(alias.option) + ": " + collect.target + " has no such option");
   if (options.dry_run) {
     std::fputs(AsCollect(collect).c_str(), stdout);
     return 0;
   }
-  // The output is data: log only errors.
-  Status levels = SetLogLevels(options.log_level.empty() ? "error" : OlderLogLevels(options.log_level));
+  // The output is data: log only errors, and why there is no price.
+  Status levels =
+      SetLogLevels(options.log_level.empty() ? "error,cost=warn" : OlderLogLevels(options.log_level));
   if (!levels) return Complain(alias, "--log-level: " + levels.detail);
   return RunCollect(collect);
 }
@@ -225,6 +273,12 @@ void AddAlias(CLI::App& app, const CommandAlias& alias, int& code) {
     std::string help(alias.option_help);
     if (alias.IsOfEngine()) help = "URL of the page, " + PageUrl(alias.target);
     AddOption(*command, std::string(alias.option), options->own, help, std::string(alias.type));
+  }
+  options->more.resize(alias.more.size());
+  for (size_t i = 0; i < alias.more.size(); ++i) {
+    const AliasOption& more = alias.more[i];
+    AddOption(*command, std::string(more.option), options->more[i], std::string(more.help),
+              std::string(more.type));
   }
   if (alias.IsOfEngine()) AddEngineOptions(*command, *options);
   command->add_option("--cluster", collect.cluster, "Name of the cluster, added to every series");

@@ -24,6 +24,10 @@ namespace gpulens {
 namespace {
 
 constexpr Duration kLongestOnce = std::chrono::seconds(2);
+// For one snapshot of an analyzer that reads a page: how often, and how many times. The energy between two
+// readings of the page lies between others of the GPUs.
+constexpr std::string_view kOnceEngineInterval = "1s";
+constexpr int kEngineReadings = 4;
 
 int Complain(const std::string& sentence) { return FailCommand("collect", sentence, 2); }
 
@@ -144,7 +148,26 @@ SessionOptions MakeSession(const CollectOptions& options, const Target& target, 
     if (!target.analyzer || !ReadsGpus(*spec)) continue;
     if (IsOn(*spec, config)) session.collectors.push_back(spec);
   }
+  if (!options.engine_url.empty()) {
+    session.collectors.push_back(FindCollector(kTargetsCollector));
+    session.readings = kEngineReadings;
+  }
   return session;
+}
+
+// Replaces the targets of the configuration by one page of vLLM. Reports errors like Load.
+LoadOutcome LoadEngine(const Schema& schema, const CollectOptions& options) {
+  std::string yaml = "targets: [{name: vllm, kind: vllm, url: ";
+  AppendJsonString(yaml, options.engine_url);
+  const std::string interval = options.once ? std::string(kOnceEngineInterval) : options.interval;
+  if (!interval.empty()) {
+    yaml += ", interval: ";
+    AppendJsonString(yaml, interval);
+  }
+  ConfigSources sources;
+  sources.file_name = "command line";
+  sources.file_text = yaml + "}]\n";
+  return Load(schema, sources);
 }
 
 // The values that the command line sets over the configuration.
@@ -167,6 +190,7 @@ void AddFlags(const CollectOptions& options, const Target& target, std::vector<F
     flags.push_back({"--emit-genai-namespace", "sinks." + sink + ".names", "native,otel_genai"});
   }
   if (!options.cluster.empty()) flags.push_back({"--cluster", "resource.cluster", options.cluster});
+  if (options.queries_cloud) flags.push_back({"gpulens collect", "enrichers.cloud.enabled", "true"});
   if (options.interval.empty()) return;
   flags.push_back({"--interval", "interval", options.interval});
   for (const CollectorSpec* spec : AllCollectors()) {
@@ -182,6 +206,10 @@ std::string TakeEndpoint(CollectOptions& options, const Target& target) {
   if (options.endpoint.empty()) return {};
   if (ValueCheck wrong = CheckUrlValue(options.endpoint)) {
     return options.endpoint_option + ": " + wrong->problem + (wrong->hint.empty() ? "" : ". ") + wrong->hint;
+  }
+  if (target.analyzer && target.name() == kCostAnalyzer) {
+    options.engine_url = options.endpoint;
+    return {};
   }
   if (!FindOption(target.element(), "url"))
     return options.endpoint_option + ": " + std::string(target.name()) + " does not read a page";
@@ -221,6 +249,12 @@ int RunTarget(CollectOptions options) {
     loaded = LoadForCollect(*schema, options.config_file, *split);
   }
   std::string report = loaded.Errors();
+  if (!options.engine_url.empty() && loaded.ok()) {
+    LoadOutcome engine = LoadEngine(*schema, options);
+    report += engine.Errors();
+    if (!engine.ok()) loaded = std::move(engine);
+    else loaded.config.Set("targets", engine.config.Groups("targets"), engine.config.origin("targets"));
+  }
   if (!report.empty()) ::dprintf(STDERR_FILENO, "%s", report.c_str());
   if (!loaded.ok()) return 2;
 
@@ -482,7 +516,7 @@ bool CollectSession::Doubtful() const {
 // Writes snapshots to the sink until one or `enough`. `any`: at least one was written.
 Status CollectSession::Feed(Sink& sink, const bool* enough, bool& any) {
   // Rates need two readings, so one run is two of them; of a slow collector one reading is enough.
-  const int needed = options_.once && interval_ <= kSecondReading ? 2 : 1;
+  const int needed = options_.once && interval_ <= kSecondReading ? options_.readings : 1;
   for (int seen = 0; !(any && options_.once) && !(enough && *enough);) {
     std::unique_lock lock(mutex_);
     bool ready =

@@ -22,20 +22,22 @@
 namespace gpulens {
 
 struct CollectOptions {
-  std::string target;                                        // a collector, an analyzer or an engine
-  std::string sink;                                          // empty: a table
-  std::string config_file;                                   // as for the agent
-  std::string interval;                                      // text; empty: the collector's own
-  std::string cluster;                                       // an attribute of every series
-  std::string endpoint;                                      // the page's URL; empty: the target's own
-  std::string endpoint_option = "--endpoint";                // the option that set it, for messages
+  std::string target;                          // a collector, an analyzer or an engine
+  std::string sink;                            // empty: a table
+  std::string config_file;                     // as for the agent
+  std::string interval;                        // text; empty: the collector's own
+  std::string cluster;                         // an attribute of every series
+  std::string endpoint;                        // the page's URL; empty: the target's own
+  std::string endpoint_option = "--endpoint";  // the option that set it, for messages
+  std::string engine_url;                      // the page of a vLLM server that is read for an analyzer
   std::vector<std::pair<std::string, std::string>> options;  // -o key=value, of the target or the sink
   bool once = false;
   bool json = false;
   bool demo = false;
   bool strict = false;
-  bool genai = false;      // OpenTelemetry's gen_ai names in addition to the native ones
-  bool gpus_only = false;  // on stdout: one element per GPU and part of it, nothing else
+  bool genai = false;          // OpenTelemetry's gen_ai names in addition to the native ones
+  bool gpus_only = false;      // on stdout: one element per GPU and part of it, nothing else
+  bool queries_cloud = false;  // the enricher `cloud` is on: the metadata service of this machine is queried
 };
 
 // Runs until a signal, or once. Returns the exit code: 0 something was read, 1 nothing could be read (or,
@@ -51,6 +53,7 @@ int ListCollectors(const std::string& config_file, bool demo);
 
 inline constexpr std::string_view kTargetsCollector = "targets";
 inline constexpr std::string_view kEnginesAnalyzer = "inference";
+inline constexpr std::string_view kCostAnalyzer = "cost";  // reads GPUs, and the page of an engine
 
 // Whether the table of LLM engines has the name.
 bool IsEngine(std::string_view name) noexcept;
@@ -72,6 +75,8 @@ struct SessionOptions {
   std::vector<const CollectorSpec*> collectors;
   // Null: the frames of the collectors are shown. Otherwise only that of this analyzer is.
   const AnalyzerSpec* analyzer = nullptr;
+  // With `once`: readings of an engine's page, which the values of its tokens need.
+  int readings = 2;
   // Its series are added to those of the collectors; may be null.
   const AnalyzerSpec* extra_analyzer = nullptr;
   std::string_view command = "collect";  // for messages
