@@ -41,6 +41,12 @@ class NameBuilder {
       if (!HasPrometheusWord(std::string_view(out_).substr(start_), word)) Add(word);
     }
   }
+  bool HasWordsOf(std::string_view unit) const {
+    for (std::string_view word = TakePrometheusWord(unit); !word.empty(); word = TakePrometheusWord(unit)) {
+      if (!HasPrometheusWord(std::string_view(out_).substr(start_), word)) return false;
+    }
+    return true;
+  }
 
  private:
   std::string& out_;
@@ -58,6 +64,8 @@ void AddUnitWords(NameBuilder& name, std::string_view unit) {
   if (slash == std::string_view::npos) return;
   std::string_view per = unit.substr(slash + 1);
   if (per.empty() || IsAnnotation(per)) return;
+  // As otlptranslator: a name that has the unit has "per", too.
+  if (name.HasWordsOf(PrometheusPerUnit(per))) return;
   name.Add("per");
   name.AddUnit(PrometheusPerUnit(per));
 }

@@ -78,6 +78,7 @@ TEST(Naming, DoesNotRepeatWords) {
   EXPECT_EQ(Name("hit.ratio.now", "1", Kind::kGauge), "hit_now_ratio");
   EXPECT_EQ(Name("total.things", "", Kind::kCounter), "things_total");
   EXPECT_EQ(Name("milliseconds.left", "s", Kind::kGauge), "milliseconds_left_seconds");
+  EXPECT_EQ(Name("cost.per_gpu_hour", "USD/h", Kind::kGauge), "cost_per_gpu_hour_USD");
 }
 
 TEST(Naming, RatioSuffixOnlyForGauges) {

@@ -161,6 +161,7 @@ struct AnalyzerSpec {
   std::span<const OptionSpec> options = {};
   std::span<const MetricDesc* const> metrics = {};
   Result<std::unique_ptr<Analyzer>> (*create)(const Config& config, Env& env) = nullptr;
+  ConfigCheck check = nullptr;
 };
 
 struct DiscoverySpec {

@@ -10,8 +10,11 @@
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/result.h"
+#include "catalog/cost.h"
 #include "catalog/ledger.h"
 #include "ledger/ledger.h"
+#include "plugins/analyzers/cost/cost_metrics.h"
+#include "plugins/analyzers/cost/cost_options.h"
 #include "plugins/analyzers/cost/engine_binding.h"
 #include "plugins/analyzers/cost/engine_readings.h"
 #include "plugins/analyzers/cost/gpu_readings.h"
@@ -22,11 +25,13 @@
 namespace gpulens {
 namespace {
 
+using cost::CostMetrics;
 using cost::EngineReadings;
 using cost::EngineRules;
 using cost::GpuReadings;
 using cost::LedgerSeries;
 using cost::LedgerWriter;
+using cost::LiveRates;
 using ledger::Ledger;
 
 constexpr std::string_view kLedgerFile = "/ledger.db";
@@ -59,7 +64,8 @@ constexpr std::array kLedgerOptions = {
                  5000),
     TimeOption("retention", "9600h", "How long the ledger's file keeps its hours; 0s: for ever.", 0),
 };
-constexpr auto kOptions = JoinOptions(kLedgerOptions);
+constexpr auto kOptions = JoinOptions(kLedgerOptions, cost::kRateOptions);
+constexpr auto kMetrics = JoinRows(kLedgerRows, kCostRows);
 using Options = OptionsOf<kOptions>;
 
 // The ledgers of this program that have a file. A reload makes a new analyzer before the old one has written
@@ -98,7 +104,7 @@ class FileClaim {
 
 struct CostSetup {
   Ledger::Options ledger;
-  ledger::RatesAt rates;
+  CostMetrics::Options metrics;
   EngineRules engines;
   std::vector<std::string> tenant_keys;
   size_t owner_series = 0;
@@ -107,12 +113,14 @@ struct CostSetup {
 
 class Cost final : public Analyzer {
  public:
-  Cost(CostSetup setup, Env& env)
+  Cost(CostSetup setup, LiveRates rates, Env& env)
       : setup_(std::move(setup)),
+        rates_(std::move(rates)),
         env_(env),
         path_(env.state_dir.empty() ? "" : env.state_dir + std::string(kLedgerFile)),
         claim_(path_),
-        gpus_(setup_.tenant_keys) {}
+        gpus_(setup_.tenant_keys),
+        metrics_(setup_.metrics) {}
 
   ~Cost() override {
     if (!ledger_) return;
@@ -126,8 +134,16 @@ class Cost final : public Analyzer {
     if (!ledger_ && !Start(now)) return Ok();
     const bool engines_changed = engines_.Follow(snapshot);
     if (gpus_.Follow(snapshot) || engines_changed) gpus_.Bind(setup_.engines, engines_.engines());
-    for (const ledger::GpuReading* reading : gpus_.Take(snapshot)) ledger_->Observe(*reading);
-    for (const ledger::EngineReading* reading : engines_.Take(snapshot)) ledger_->Observe(*reading);
+    rates_.Update(now, snapshot.resource);
+    for (const ledger::GpuReading* reading : gpus_.Take(snapshot)) {
+      ledger_->Observe(*reading);
+      metrics_.Observe(*reading, gpus_.GpuEntity(reading->gpu));
+    }
+    for (const ledger::EngineReading* reading : engines_.Take(snapshot)) {
+      ledger_->Observe(*reading);
+      metrics_.Observe(*reading, engines_.EngineEntity(reading->engine));
+    }
+    metrics_.Write(now, rates_, out);
     Ledger::Closed closed = ledger_->Close(now);
     series_->Take(closed, now);
     const bool exact = closed.residual_uj == 0 && closed.residual_ms == 0 && closed.residual_pico == 0;
@@ -150,7 +166,8 @@ class Cost final : public Analyzer {
     Ledger::Options options = setup_.ledger;
     options.boot_to_unix_ns = now.unix_ns - now.boot_ns;
     options.boot_id = BootId();
-    ledger_ = std::make_unique<Ledger>(options, setup_.rates);
+    ledger_ = std::make_unique<Ledger>(
+        options, [this](std::string_view model, int64_t unix_ns) { return rates_.At(model, unix_ns); });
     if (!path_.empty()) {
       writer_ = std::make_unique<LedgerWriter>(
           ledger::LedgerFile::Options{.path = path_, .retention = setup_.retention}, *env_.clock);
@@ -190,11 +207,13 @@ class Cost final : public Analyzer {
   }
 
   const CostSetup setup_;
+  LiveRates rates_;
   Env& env_;
   const std::string path_;  // empty: nothing is kept
   FileClaim claim_;         // released after the writer has ended
   GpuReadings gpus_;
   EngineReadings engines_;
+  CostMetrics metrics_;
   std::unique_ptr<Ledger> ledger_;  // null: not begun
   std::unique_ptr<LedgerWriter> writer_;
   std::unique_ptr<LedgerSeries> series_;
@@ -203,9 +222,16 @@ class Cost final : public Analyzer {
   Series written_, dropped_, kept_, waiting_, failures_, refused_;
 };
 
+void Check(const Config& config, ConfigFaults& faults) {
+  const Options options(config);
+  options.Refuse("engines", faults, EngineRules::Parse(options.TextMap("engines")).status());
+  cost::CheckRateOptions(config, faults);
+}
+
 Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env& env) {
   const Options options(config);
   CostSetup setup;
+  ASSIGN_OR_RETURN(LiveRates rates, LiveRates::Make(config));
   ASSIGN_OR_RETURN(setup.engines, EngineRules::Parse(options.TextMap("engines")));
   setup.ledger.window = options.Time("window");
   setup.ledger.longest_gap = options.Time("longest_gap");
@@ -216,8 +242,9 @@ Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env& env) {
   setup.tenant_keys = options.Texts("tenant_attributes");
   setup.owner_series = static_cast<size_t>(options.Int("owner_series"));
   setup.retention = options.Time("retention");
-  setup.rates = [](std::string_view, int64_t) { return ledger::Rates(); };
-  return std::unique_ptr<Analyzer>(std::make_unique<Cost>(std::move(setup), env));
+  setup.metrics.idle_below = options.Double("idle_threshold");
+  setup.metrics.idle_hold = options.Time("hold_time");
+  return std::unique_ptr<Analyzer>(std::make_unique<Cost>(std::move(setup), std::move(rates), env));
 }
 
 }  // namespace
@@ -227,7 +254,8 @@ const AnalyzerSpec cost_analyzer{
     .name = "cost",
     .help = "Energy, time and money of the GPUs by who used them, in parts that add up.",
     .options = kOptions,
-    .metrics = kLedgerRows,
-    .create = &Create};
+    .metrics = kMetrics,
+    .create = &Create,
+    .check = &Check};
 
 }  // namespace gpulens

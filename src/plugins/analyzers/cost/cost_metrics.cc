@@ -114,6 +114,7 @@ void CostMetrics::Observe(const ledger::GpuReading& reading, const EntityRef& en
   }
   Gpu& gpu = *found;
   if (reading.at_ns <= gpu.at_ns) return;
+  if (gpu.at_ns != 0) gpu.interval_ns = reading.at_ns - gpu.at_ns;
   gpu.at_ns = reading.at_ns;
   gpu.model = reading.model;
   Follow(gpu, entity);
@@ -154,6 +155,7 @@ void CostMetrics::Observe(const ledger::EngineReading& reading, const EntityRef&
   }
   Engine& engine = *found;
   if (reading.at_ns <= engine.at_ns) return;
+  if (engine.at_ns != 0) engine.interval_ns = reading.at_ns - engine.at_ns;
   engine.at_ns = reading.at_ns;
   Follow(engine, entity);
   Work sum{.at_ns = reading.at_ns};
@@ -339,9 +341,8 @@ void CostMetrics::WriteEngine(Engine& engine, Instant now, const LiveRates& rate
 }
 
 void CostMetrics::Write(Instant now, const LiveRates& rates, FrameWriter& out) {
-  const int64_t oldest_ns = now.boot_ns - 2 * options_.window.count();
   const auto is_gone = [&](auto& known) {
-    if (known.at_ns >= oldest_ns) return false;
+    if (now.boot_ns - known.at_ns <= 2 * (options_.window.count() + known.interval_ns)) return false;
     RetireAll(known.series, out);
     return true;
   };

@@ -56,7 +56,8 @@ class CostMetrics {
   // New readings of a tick. `entity` is that of the GPU, or of the engine's page; null: no series.
   void Observe(const ledger::GpuReading& reading, const EntityRef& entity);
   void Observe(const ledger::EngineReading& reading, const EntityRef& entity);
-  // Once a tick, after its readings. Series of GPUs and engines without a reading for two windows end.
+  // Once a tick, after its readings. Series of GPUs and engines end that were not read for two windows and
+  // two of their intervals.
   void Write(Instant now, const LiveRates& rates, FrameWriter& out);
 
  private:
@@ -72,7 +73,7 @@ class CostMetrics {
   struct Gpu {
     std::string key, model;
     EntityRef entity;
-    int64_t at_ns = 0;
+    int64_t at_ns = 0, interval_ns = 0;
     std::optional<double> power_watts;
     IdleState idle;
     std::vector<Knot> knots;  // of the energy counter, oldest first; over the window
@@ -88,7 +89,7 @@ class CostMetrics {
   struct Engine {
     std::string name;
     EntityRef entity;
-    int64_t at_ns = 0;
+    int64_t at_ns = 0, interval_ns = 0;
     std::vector<Work> work;  // oldest first; over the window
     std::string binding;     // of the series
     std::array<Series, 4> series;
@@ -114,8 +115,5 @@ class CostMetrics {
   std::vector<std::pair<std::string, std::string>> logged_;  // by model: the origin of its price
   uint64_t writes_ = 0;
 };
-
-// All metrics that it writes.
-inline constexpr auto& kCostMetrics = kCostRows;
 
 }  // namespace gpulens::cost
