@@ -218,10 +218,10 @@ void SplitEngines(const EnginePlaces& places, const std::vector<EngineWindow>& w
   }
 }
 
-void BookTokens(const std::vector<EngineWindow>& windows, std::vector<Share>& shares) {
+void CountTokens(const std::vector<EngineWindow>& windows, std::vector<Share>& shares) {
   std::vector<size_t> to;
   std::vector<int64_t> weights, parts;
-  const auto book = [&](size_t engine, size_t model, RequestClass request_class, int64_t tokens) {
+  const auto count = [&](size_t engine, size_t model, RequestClass request_class, int64_t tokens) {
     if (tokens <= 0) return;
     to.clear(), weights.clear();
     bool energy = false;
@@ -242,8 +242,8 @@ void BookTokens(const std::vector<EngineWindow>& windows, std::vector<Share>& sh
   };
   for (size_t engine = 0; engine < windows.size(); ++engine) {
     for (size_t model = 0; model < windows[engine].models.size(); ++model) {
-      book(engine, model, RequestClass::kPrefill, windows[engine].models[model].prefill_tokens);
-      book(engine, model, RequestClass::kDecode, windows[engine].models[model].decode_tokens);
+      count(engine, model, RequestClass::kPrefill, windows[engine].models[model].prefill_tokens);
+      count(engine, model, RequestClass::kDecode, windows[engine].models[model].decode_tokens);
     }
   }
 }

@@ -11,7 +11,7 @@
 
 namespace gpulens::ledger {
 
-// What the counters of one engine say about one window.
+// What one engine did in one window, by its counters.
 struct EngineWindow {
   struct Model {
     std::string model;
@@ -25,7 +25,7 @@ struct EngineWindow {
 };
 
 // From the pages around the window: counters are interpolated between pages; a counter that fell began again
-// at 0. Pages further apart than `longest` say nothing. Takes the engine's times and tokens into `fold`.
+// at 0. Pages further apart than `longest` do not count. Takes the engine's times and tokens into `fold`.
 EngineWindow EngineWindowOf(const EngineTimeline& engine, int64_t start, int64_t end, int64_t longest,
                             EngineFold& fold);
 
@@ -36,7 +36,7 @@ using EnginePlaces = std::map<std::string, size_t, std::less<>>;
 void SplitEngines(const EnginePlaces& places, const std::vector<EngineWindow>& windows, OwnerTable& owners,
                   std::vector<Share>& shares);
 
-// Books the tokens of each engine, model and class on its shares, by energy. `shares` in final order.
-void BookTokens(const std::vector<EngineWindow>& windows, std::vector<Share>& shares);
+// Adds the tokens of each engine, model and class on its shares, by energy. `shares` in final order.
+void CountTokens(const std::vector<EngineWindow>& windows, std::vector<Share>& shares);
 
 }  // namespace gpulens::ledger

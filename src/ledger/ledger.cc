@@ -68,7 +68,7 @@ struct Ledger::Impl {
 
   // What the rates were applied to, for the self-check.
   struct GpuRates {
-    bool known = false;  // asked for
+    bool known = false;  // by this window
     Rates rates;
   };
 
@@ -122,14 +122,14 @@ struct Ledger::Impl {
   void Observe(GpuReading&& reading);
   void Observe(EngineReading&& reading);
   void Observe(const ProgramSignal& signal);
-  void Restore(const LedgerState& state, Instant now, std::string_view id);
+  void Restore(const LedgerState& saved_state, Instant now, std::string_view id);
   void RestoreGpu(const LedgerState::Gpu& saved, Instant now, bool same_boot);
 
   Closed CloseWindows(Instant now, bool finish);
   void RefuseFuture(int64_t now);
   bool Begin(int64_t now);
   int64_t CloseTarget(int64_t now, bool finish) const;
-  void BookSilence(Closed& out);
+  void AddSilence(Closed& out);
   void Recompute(Closed& out);
   void CloseNew(int64_t target, Closed& out);
   int64_t NextEnd(int64_t target) const;
@@ -169,9 +169,10 @@ struct Ledger::Impl {
   std::deque<Window> windows;
   Fold fold;  // at closed_to
   int64_t dirty_from = std::numeric_limits<int64_t>::max(), dirty_to = kNever;
-  // For the self-check: of what BookSilence booked in this call, and of base to closed_to after the last one.
+  // For the self-check: of what AddSilence booked in this call, and of base to closed_to after the last one.
   Expected silence, checked;
   size_t kept_owners = 0;  // after the last sweep
+  LedgerState last_state;  // as of the last call that closed windows
 
   // Rooms.
   std::vector<Share> shares;
@@ -307,13 +308,13 @@ void Ledger::Impl::Observe(const ProgramSignal& signal) {
   Touch(signal.at_ns - options.window.count(), signal.at_ns + kSignalLife + options.window.count());
 }
 
-void Ledger::Impl::Restore(const LedgerState& state, Instant now, std::string_view id) {
+void Ledger::Impl::Restore(const LedgerState& saved_state, Instant now, std::string_view id) {
   if (!CanBe(now.boot_ns)) return;
   offset = now.unix_ns - now.boot_ns;
   boot_id = id;
-  const bool same_boot = !id.empty() && id == state.boot_id;
-  for (const LedgerState::Gpu& saved : state.gpus) RestoreGpu(saved, now, same_boot);
-  for (const LedgerState::Engine& saved : state.engines) {
+  const bool same_boot = !id.empty() && id == saved_state.boot_id;
+  for (const LedgerState::Gpu& saved : saved_state.gpus) RestoreGpu(saved, now, same_boot);
+  for (const LedgerState::Engine& saved : saved_state.engines) {
     const int number = EngineNumber(saved.engine);
     if (number < 0) continue;
     const auto sane = [](double value) { return std::isfinite(value) ? std::max(0.0, value) : 0; };
@@ -321,7 +322,7 @@ void Ledger::Impl::Restore(const LedgerState& state, Instant now, std::string_vi
     fold.engines[static_cast<size_t>(number)] = {sane(saved.prefill_seconds), sane(saved.prefill_tokens),
                                                  sane(saved.decode_seconds), sane(saved.decode_tokens)};
   }
-  // Windows go on where they stopped, if they may still be told from one another.
+  // Windows go on where they stopped, within the grace.
   int64_t from = kNever;
   for (const GpuTimeline& gpu : gpus) {
     if (!gpu.readings.empty()) from = std::max(from, gpu.end());
@@ -329,6 +330,7 @@ void Ledger::Impl::Restore(const LedgerState& state, Instant now, std::string_vi
   if (from == kNever) return;
   closed_to = base = Floor(std::max(from, now.boot_ns - options.grace.count()));
   begun = true;
+  last_state = StateNow();
 }
 
 void Ledger::Impl::RestoreGpu(const LedgerState::Gpu& saved, Instant now, bool same_boot) {
@@ -436,7 +438,7 @@ int64_t Ledger::Impl::CloseTarget(int64_t now, bool finish) const {
 
 // GPUs that were silent when the past was closed, and now have a reading: what lies between is booked in the
 // open window, for the hours in which it was.
-void Ledger::Impl::BookSilence(Closed& out) {
+void Ledger::Impl::AddSilence(Closed& out) {
   silence = Expected();
   for (size_t i = 0; i < gpus.size(); ++i) {
     GpuTimeline& gpu = gpus[i];
@@ -444,8 +446,11 @@ void Ledger::Impl::BookSilence(Closed& out) {
     Fold& at_base = windows.empty() ? fold : windows.front().before;
     Fold own = at_base;
     for (int64_t from = gpu.final_to; from < base;) {
+      // By window, by hour or by day, so that few entries have it.
       const int64_t step = base - from > kHourlyGapNs ? kDayNs : kHourNs;
-      const int64_t edge = (FloorDiv(from + offset, step) + 1) * step - offset;
+      const int64_t edge = base - gpu.final_to <= options.grace.count()
+                               ? Floor(from) + options.window.count()
+                               : (FloorDiv(from + offset, step) + 1) * step - offset;
       Window window;
       window.start = from, window.end = std::min(base, edge);
       window.label_ms = LabelMs(Floor(from));
@@ -510,7 +515,7 @@ void Ledger::Impl::Compute(Window& window, Fold& now, int only) {
     MergeShares(shares);
     const auto by_content = [this](const Share& a, const Share& b) { return Earlier(a.key, b.key); };
     std::sort(shares.begin(), shares.end(), by_content);
-    BookTokens(engine_windows, shares);
+    CountTokens(engine_windows, shares);
   }
   LimitOwners(window.label_ms, now);
   MergeShares(shares);
@@ -668,7 +673,7 @@ void Ledger::Impl::Emit(int64_t label_ms, int64_t for_label_ms, std::vector<Book
   }
 }
 
-// Computes again what a late reading touched, and books the differences.
+// Computes again what a late reading touched, and adds the differences as adjustments.
 void Ledger::Impl::Recompute(Closed& out) {
   if (dirty_to == kNever) return;
   Fold now;
@@ -730,7 +735,7 @@ void Ledger::Impl::Recompute(Closed& out) {
 }
 
 // The end of the window after closed_to. In a backlog older than the grace, windows without a reading are one
-// until the hour ends: there is nothing to tell them apart, and nothing will come.
+// until the hour ends: they do not differ, and nothing will come.
 int64_t Ledger::Impl::NextEnd(int64_t target) const {
   const int64_t end = closed_to + options.window.count();
   int64_t most = Floor(target - options.grace.count());
@@ -823,7 +828,7 @@ void Ledger::Impl::Sweep() {
   kept_owners = owners.count();
 }
 
-// What counters, clocks and rates say of the windows between two edges: no account is looked at.
+// Of the windows between two edges, from counters, clocks and rates: not from accounts.
 Ledger::Impl::Expected Ledger::Impl::ExpectedOf(int64_t from, int64_t to) const {
   Expected sum;
   const Fold& at_from = windows.empty() ? fold : windows.front().before;
@@ -850,7 +855,7 @@ Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
   if (!Begin(now.boot_ns)) return out;
   const int64_t target = CloseTarget(now.boot_ns, finish);
   if (target <= closed_to && dirty_to == kNever && !finish) return out;
-  BookSilence(out);
+  AddSilence(out);
   Recompute(out);
   CloseNew(target, out);
   const Expected all = ExpectedOf(base, closed_to);
@@ -867,18 +872,20 @@ Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
   out.residual_pico = allocation != 0 ? allocation : usage;
   DropPast(now.boot_ns);
   checked = ExpectedOf(base, closed_to);
+  // Now: what is read from here on is not in it until the next call has booked it.
+  last_state = StateNow();
   return out;
 }
 
 LedgerState Ledger::Impl::StateNow() const {
-  LedgerState state;
-  state.boot_id = boot_id;
+  LedgerState now;
+  now.boot_id = boot_id;
   const auto watts = [](int64_t microwatts) { return static_cast<double>(microwatts) / 1e6; };
   for (const auto& [name, i] : gpu_places) {
     const GpuTimeline& gpu = gpus[i];
     if (gpu.readings.empty() || !begun) continue;
     if (gpu.begin() > closed_to && gpu.final_to == kNever) continue;
-    LedgerState::Gpu& out = state.gpus.emplace_back();
+    LedgerState::Gpu& out = now.gpus.emplace_back();
     out.gpu = gpu.gpu, out.model = gpu.model;
     out.at_ns = std::max(gpu.begin(), std::min(closed_to, gpu.end()));
     out.at_unix_ns = out.at_ns + offset;
@@ -913,10 +920,9 @@ LedgerState Ledger::Impl::StateNow() const {
   for (const auto& [name, i] : engine_places) {
     if (i >= fold.engines.size() || fold.engines[i] == EngineFold()) continue;
     const EngineFold& of = fold.engines[i];
-    state.engines.push_back(
-        {name, of.prefill_seconds, of.prefill_tokens, of.decode_seconds, of.decode_tokens});
+    now.engines.push_back({name, of.prefill_seconds, of.prefill_tokens, of.decode_seconds, of.decode_tokens});
   }
-  return state;
+  return now;
 }
 
 Ledger::Ledger(Options options, RatesAt rates)
@@ -930,7 +936,7 @@ void Ledger::Observe(EngineReading reading) { impl_->Observe(std::move(reading))
 void Ledger::Observe(const ProgramSignal& signal) { impl_->Observe(signal); }
 Ledger::Closed Ledger::Close(Instant now) { return impl_->CloseWindows(now, false); }
 Ledger::Closed Ledger::Finish(Instant now) { return impl_->CloseWindows(now, true); }
-LedgerState Ledger::state() const { return impl_->StateNow(); }
+LedgerState Ledger::state() const { return impl_->last_state; }
 uint64_t Ledger::refused() const noexcept { return impl_->refused; }
 
 }  // namespace gpulens::ledger

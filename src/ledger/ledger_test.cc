@@ -134,7 +134,7 @@ TEST(LedgerEnergy, BaseGoesToHoldersAndTheRestToRunners) {
   EXPECT_EQ(of_process, 2'250'000'000);
 }
 
-TEST(LedgerEnergy, WithoutSamplesItIsEqualAndSaysSo) {
+TEST(LedgerEnergy, WithoutSamplesItIsEqualAndTheMethodIsNamed) {
   TestLedger world;
   Feed(world, 1000, 1010, 300, Uses({TestUser(1, PodOwner("a")), TestUser(2, PodOwner("b"))}, 0.8));
   EXPECT_DOUBLE_EQ(world.Joules(kActive, "a"), 1500);
@@ -176,7 +176,7 @@ TEST(LedgerEnergy, LearnsTheBasePowerOfAnEmptyGpuByPerformanceState) {
   EXPECT_DOUBLE_EQ(state.gpus[0].idle_watts.value(), 70);
   ASSERT_EQ(state.gpus[0].idle_watts_of.size(), 1u);
   EXPECT_DOUBLE_EQ(state.gpus[0].idle_watts_of[0].second, 70);
-  // From then on base and active are told apart, also after a restart.
+  // From then on base and active are divided, also after a restart.
   const auto busy = [&](GpuReading& reading) {
     reading.users = {TestUser(1, PodOwner("a"))}, reading.utilization = 0.9;
     reading.energy_uj = 70'000'000 * 30 + (reading.at_ns / kTestSecond - 1030) * 400'000'000;
@@ -439,13 +439,13 @@ TEST(LedgerCompute, HeldIdleBeginsAfterTheHoldTimeAndNamesItsHolder) {
   Feed(world, 1000, 1100, 90, Uses({TestUser(1, PodOwner("a"))}, 0.01));
   EXPECT_DOUBLE_EQ(world.Seconds(State::kUseful, Cause::kNone, "a"), 60);
   EXPECT_DOUBLE_EQ(world.Seconds(State::kHeldIdle, Cause::kUnknown, "a"), 40);
-  // Use ends it, and the next pause is counted anew.
+  // Use ends it, and the next pause is counted again.
   Feed(world, 1101, 1110, 90, Uses({TestUser(1, PodOwner("a"))}, 0.5));
   Feed(world, 1111, 1180, 90, Uses({TestUser(1, PodOwner("a"))}, 0.01));
   EXPECT_DOUBLE_EQ(world.Seconds(State::kHeldIdle, Cause::kUnknown, "a"), 50);
 }
 
-TEST(LedgerCompute, ProgramsSayWhyTheyWait) {
+TEST(LedgerCompute, ProgramsStateWhyTheyWait) {
   TestLedger world;
   world.ledger->Observe(ProgramSignal{1, 1065 * kTestSecond, Cause::kInputWait});
   world.ledger->Observe(ProgramSignal{1, 1081 * kTestSecond, Cause::kCheckpoint});
@@ -457,7 +457,7 @@ TEST(LedgerCompute, ProgramsSayWhyTheyWait) {
   EXPECT_DOUBLE_EQ(world.Seconds(State::kHeldIdle, Cause::kCheckpoint), 61);
 }
 
-TEST(LedgerCompute, AnEngineWithoutRequestsSaysSo) {
+TEST(LedgerCompute, AnEngineWithoutRequestsIsNamed) {
   TestLedger world;
   FeedPair(world, 1000, 1100, 0);
   for (int t = 1000; t <= 1100; t += 10) Page(world, t, Work(5, 0, 5, 0, 0, 0));
@@ -492,7 +492,8 @@ TEST(LedgerCompute, ProcessesThatComeAndGoAreACrashLoop) {
     if (t % 30 < 10) reading.users = {TestUser(t / 30 + 1, PodOwner("a"))};
   });
   EXPECT_GT(world.Seconds(State::kAllocatedUnheld, Cause::kStarting, "a"), 0);
-  EXPECT_DOUBLE_EQ(world.Seconds(State::kAllocatedUnheld, Cause::kCrashLoop, "a"), 11) << "from the third end on";
+  EXPECT_DOUBLE_EQ(world.Seconds(State::kAllocatedUnheld, Cause::kCrashLoop, "a"), 11)
+      << "from the third end on";
 }
 
 TEST(LedgerCompute, ALostGpuIsUnavailableAndAnEmptyOneUnallocated) {

@@ -8,7 +8,7 @@
 namespace gpulens::ledger {
 namespace {
 
-// No GPU draws 100 kW: a counter that says so did not count. Counters advance in steps, so that a short
+// No GPU draws 100 kW: a counter that grows faster did not count. Counters advance in steps, so that a short
 // stretch may seem to draw much: at least a second is assumed.
 constexpr int64_t kMostMicrowatts = 100'000'000'000;
 constexpr int64_t kSecond = 1'000'000'000;

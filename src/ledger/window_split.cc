@@ -352,10 +352,10 @@ void WindowSplit::SplitPart(const Piece& piece, Part& part) {
   key.gpu = number_, key.slice = part.slice;
   const int64_t unmetered = piece.metered ? 0 : part.ns;
   const bool runs = part.ran || part.unknown;
-  const Holder nobody;
+  const Holder none;
   if (holders_.empty()) {
     key.energy_state = runs ? EnergyState::kUnattributed : EnergyState::kIdle;
-    Add(key, nobody, {part.base + part.dynamic, part.ns, part.ns, part.ns, unmetered});
+    Add(key, none, {part.base + part.dynamic, part.ns, part.ns, part.ns, unmetered});
     run_method_ = run_method_of_parts;
     return;
   }
@@ -386,14 +386,14 @@ void WindowSplit::SplitPart(const Piece& piece, Part& part) {
   } else if (runs) {
     AccountKey unknown = key;
     unknown.energy_state = EnergyState::kUnattributed, unknown.method = Method::kWhole;
-    Add(unknown, nobody, {part.dynamic, 0, 0, 0, 0});
+    Add(unknown, none, {part.dynamic, 0, 0, 0, 0});
   }
-  BookMoney(part, key, known_runners);
+  AddMoney(part, key, known_runners);
   run_method_ = run_method_of_parts;
 }
 
 // The time as a bill divides it: to who has the part, and to who used it.
-void WindowSplit::BookMoney(const Part& part, AccountKey key, bool known_runners) {
+void WindowSplit::AddMoney(const Part& part, AccountKey key, bool known_runners) {
   const auto has_it = [&](const Holder& holder) {
     if (part.allocated == kNoOwner || holder.owner == part.allocated) return true;
     const Owner& a = owners_.At(part.allocated);

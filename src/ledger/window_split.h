@@ -146,7 +146,7 @@ class WindowSplit {
   void Remember(const Piece& piece, const Part& part, Hold& hold);
   void FindStates(const Piece& piece, const Part& part, Hold& hold, bool busy);
   bool Busy(const Part& part) const;
-  void BookMoney(const Part& part, AccountKey key, bool known_runners);
+  void AddMoney(const Part& part, AccountKey key, bool known_runners);
   void Add(AccountKey key, const Holder& holder, const Quantities& quantities);
   void AddProcess(const KeptUser& user, Method method, int64_t energy);
   Cause IdleCause(const KeptUser& user, const Piece& piece) const;
