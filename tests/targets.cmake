@@ -55,10 +55,11 @@ endforeach()
 # sets GPULENS_SOAK_MINUTES.
 foreach(label e2e soak)
   add_test(NAME ${label}_kill COMMAND ${e2e_python} -m unittest -v test_kill WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)
-  set_tests_properties(${label}_kill PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+  add_test(NAME ${label}_ledger_demo COMMAND ${e2e_python} -m unittest -v test_ledger_demo WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/soak)
+  set_tests_properties(${label}_kill ${label}_ledger_demo PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
-set_tests_properties(e2e_kill PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
-set_tests_properties(soak_kill PROPERTIES TIMEOUT 86400)
+set_tests_properties(e2e_kill e2e_ledger_demo PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
+set_tests_properties(soak_kill soak_ledger_demo PROPERTIES TIMEOUT 86400)
 # Its own 10,000 connections are noise for the others' clocks.
 set_tests_properties(e2e_many_clients PROPERTIES RUN_SERIAL TRUE)
 

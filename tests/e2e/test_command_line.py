@@ -154,7 +154,7 @@ class CommandLine(unittest.TestCase):
                             (("events", "--limit", "many"), '"many" is not a number'),
                             (("events", "--limit"), "--limit needs a value"),
                             (("explain",), "WORD is required"),
-                            (("sim",), "a command is required: record, replay, fail, heal, status."),
+                            (("sim",), "a command is required: record, replay, fail, heal, status, set, stop, scenario."),
                             (("version", "now"), '"now" is one argument too many'),
                             (("metrics", "gpu.power.drw"), "Did you mean gpu.power.draw?"),
                             (("explain", "gpu_temprature"), "Did you mean gpu_temperature?"),

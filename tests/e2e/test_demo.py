@@ -60,7 +60,7 @@ class Demo(unittest.TestCase):
         held = samples(page, "gpu_process_memory_used_bytes")
         self.assertIn({"VLLM::Worker_TP"}, [{s.labels.get("process_executable_name")} for s in held])
         self.assertEqual({s.labels.get("simulated") for s in held}, {"true"})
-        self.assertGreaterEqual({s.labels.get("k8s_pod_label_tenant") for s in held}, {"storefront", "developers", "search", "research"})
+        self.assertGreaterEqual({s.labels.get("tenant") for s in held}, {"storefront", "developers", "search", "research"})
         power = {s.labels["gpu_index"]: s.labels for s in samples(page, "gpu_power_draw_watts")}
         self.assertEqual(power["0"]["k8s_pod_name"], power["1"]["k8s_pod_name"], "one engine has two GPUs")
         self.assertEqual(power["5"]["slurm_job_account"], "research")

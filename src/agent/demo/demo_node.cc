@@ -293,7 +293,6 @@ AttributeSet DemoNode::AttributesOf(const Workload& workload) const {
     add("k8s.pod.uid", workload.pod_uid);
     add("k8s.container.name", workload.container);
     add("k8s.deployment.name", workload.deployment);
-    add("k8s.pod.label.tenant", workload.tenant);
   } else {
     add("slurm.job.id", workload.job);
     add("slurm.job.name", workload.job_name);
@@ -301,6 +300,7 @@ AttributeSet DemoNode::AttributesOf(const Workload& workload) const {
     add("slurm.job.account", workload.account);
     add("slurm.job.partition", workload.partition);
   }
+  add("tenant", workload.tenant);
   return AttributeSet(out);
 }
 

@@ -166,7 +166,7 @@ TEST(Demo, AnEngineOfTwoGpusHasAProcessAndAPodOnEach) {
   const auto gpu = MakeRef<Entity>("gpu", AttributeSet({{"gpu.index", int64_t{1}}, {"simulated", true}}));
   const Entity process("process", AttributeSet({{"process.pid", int64_t{chat.pid + 1}}}), gpu);
   EXPECT_EQ(node.OwnerOf(process).Text("k8s.pod.name"), chat.pod);
-  EXPECT_EQ(node.OwnerOf(*gpu).Text("k8s.pod.label.tenant"), "storefront");
+  EXPECT_EQ(node.OwnerOf(*gpu).Text("tenant"), "storefront");
   const Entity real("gpu", AttributeSet({{"gpu.index", int64_t{1}}}));
   EXPECT_TRUE(node.OwnerOf(real).empty()) << "a real GPU is no one's here";
 }

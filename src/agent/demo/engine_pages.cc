@@ -48,7 +48,7 @@ class EngineModel {
   double DecodeTime(int level) const { return (Output() - 1) * NextToken(level); }
   double Duration(int level) const { return FirstToken(level) + DecodeTime(level); }
   double Running(int level) const { return Requests(level) * (PrefillTime(level) + DecodeTime(level)); }
-  double Preemptions(int level) const { return level > 92 ? 0.004 * (level - 92) * work_.requests : 0; }
+  double Preemptions(int level) const { return level > 92 ? 0.0004 * (level - 92) * work_.requests : 0; }
   double CacheUsage(int level) const {
     return std::min(0.99, Running(level) * (Prompt() + Output() / 2) / work_.kv_tokens + 0.01);
   }
