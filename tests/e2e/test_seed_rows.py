@@ -134,8 +134,8 @@ class Commands(Case):
         self.assertGreaterEqual(len([row for row in rows if row["unit"]]), 204)
         units = {row["name"]: row["unit"] for row in rows}
         for line in (ROOT / "tools/l9gpu_fields.tsv").read_text(encoding="utf-8").splitlines():
-            # The fields of all schemas but those of the collectors cost and NCCL, which are not there.
-            if line.startswith(("#", "schema\t", "GPUCostMetrics\t", "NCCLCollectiveMetrics\t")):
+            # The fields of all schemas but those of the collector NCCL, which is not there.
+            if line.startswith(("#", "schema\t", "NCCLCollectiveMetrics\t")):
                 continue
             field, metric = line.split("\t")[1], line.split("\t")[3]
             if metric != "-":
