@@ -37,7 +37,8 @@ using ledger::Ledger;
 constexpr std::string_view kLedgerFile = "/ledger.db";
 
 constexpr std::array kLedgerOptions = {
-    TimeOption("window", "10s", "Time whose energy is divided at once.", 1, 3600),
+    TimeOption("window", "10s", "Time whose energy is divided at once; 1s at most in gpulens collect.", 1,
+               3600),
     TimeOption("longest_gap", "30s",
                "Between two readings of a GPU; beyond it the time is unobserved. Above the interval of the "
                "collector.",
@@ -234,6 +235,8 @@ Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env& env) {
   ASSIGN_OR_RETURN(LiveRates rates, LiveRates::Make(config));
   ASSIGN_OR_RETURN(setup.engines, EngineRules::Parse(options.TextMap("engines")));
   setup.ledger.window = options.Time("window");
+  // A command shows something after two readings.
+  if (!env.stats) setup.ledger.window = std::min<Duration>(setup.ledger.window, std::chrono::seconds(1));
   setup.ledger.longest_gap = options.Time("longest_gap");
   setup.ledger.hold_time = options.Time("hold_time");
   setup.ledger.idle_below = options.Double("idle_threshold");

@@ -14,7 +14,9 @@ using namespace std::string_view_literals;
 void BM_Tick(benchmark::State& state) {
   testing::TempFolder folder;
   ManualClock clock({.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000});
+  AgentStats stats;
   Env env;
+  env.stats = &stats;
   env.clock = &clock;
   env.state_dir = folder.path();
   auto analyzer = *cost_analyzer.create(CostConfig(), env);

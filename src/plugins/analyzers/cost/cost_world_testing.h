@@ -13,6 +13,7 @@
 #include "base/parse.h"
 #include "base/testing/temp_folder.h"
 #include "catalog/ledger.h"
+#include "plugins/agent_stats.h"
 #include "plugins/analyzers/cost/cost_testing.h"
 #include "plugins/plugin.h"
 #include "sources/nvml/simulated/fake_world.h"
@@ -64,6 +65,7 @@ class CostWorld {
     env_.root = folder_.path();
     env_.state_dir = std::move(state_dir);
     env_.clock = &clock_;
+    env_.stats = &stats_;
     status = nvml::FakeWorld::Get().Use(profile, &clock_);
     EXPECT_TRUE(status.ok()) << status.detail;
     EXPECT_EQ(nvml::FakeWorld::Get().Open(), 0);
@@ -189,6 +191,7 @@ class CostWorld {
 
   testing::TempFolder folder_;
   ManualClock clock_{{.boot_ns = 1'000'000'000'000, .unix_ns = 1'700'000'000'000'000'000}};
+  AgentStats stats_;
   Env env_;
   std::map<std::string, Config::Value> options_;
   TestSource nvidia_{"nvidia"};

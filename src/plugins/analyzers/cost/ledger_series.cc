@@ -13,6 +13,7 @@ using ledger::ProcessEnergy;
 
 constexpr double kMicro = 1e6, kMilli = 1e3, kPico = 1e12;
 constexpr std::string_view kKindNames[] = {"tenant", "pod", "job", "engine", "model"};
+constexpr std::string_view kNoOwner = "(none)";
 constexpr std::string_view kRatioNames[] = {"allocated", "held", "active", "useful", "effective"};
 constexpr int64_t kMinuteNs = 60'000'000'000;
 constexpr int64_t kHalfLifeNs = 10 * kMinuteNs;
@@ -159,9 +160,13 @@ void LedgerSeries::WriteGpus(Instant now, FrameWriter& out) {
       Set(gpu.energy[i], kEnergyLedger, gpu.entity, kMicro, out,
           {{"state", ledger::Name(static_cast<ledger::EnergyState>(i))}});
     Set(gpu.unattributed, kGpuEnergyUnattributed, gpu.entity, kMicro, out, {});
-    for (Compute& one : gpu.compute)
-      Set(one.time_ms, kEffectiveCompute, gpu.entity, kMilli, out,
-          {{"state", ledger::Name(one.state)}, {"cause", ledger::Name(one.cause)}});
+    for (Compute& one : gpu.compute) {
+      const AttributeSet::Attribute state{"state", ledger::Name(one.state)};
+      const AttributeSet::Attribute cause{"cause", ledger::Name(one.cause)};
+      if (one.cause == ledger::Cause::kNone)
+        Set(one.time_ms, kEffectiveCompute, gpu.entity, kMilli, out, {state});
+      else Set(one.time_ms, kEffectiveCompute, gpu.entity, kMilli, out, {state, cause});
+    }
   }
 }
 
@@ -194,7 +199,7 @@ void LedgerSeries::WriteOwners(FrameWriter& out) {
     for (auto& [name, owner] : owners_[kind]) {
       if (!owner.has_series) continue;
       const AttributeSet::Attribute of_kind{"owner.kind", kKindNames[kind]},
-          of{"owner", std::string_view(name)};
+          of{"owner", name.empty() ? kNoOwner : std::string_view(name)};
       Set(owner.energy, kEnergyLedgerOwner, options_.host, kMicro, out, {of_kind, of});
       if (!owner.priced) continue;
       Set(owner.allocation, kCostLedgerOwner, options_.host, kPico, out,

@@ -138,7 +138,7 @@ TEST_F(LedgerSeriesTest, OwnersAreBoundedAndAddUp) {
   EXPECT_EQ(Tenant("b"), 5);
   EXPECT_TRUE(std::isnan(Tenant("c")));
   EXPECT_EQ(Tenant("(other)"), 2);
-  EXPECT_EQ(Tenant(""), 3) << "without a tenant";
+  EXPECT_EQ(Tenant("(none)"), 3) << "without a tenant";
 }
 
 TEST_F(LedgerSeriesTest, AnOwnerWithClearlyMoreEnergyGetsTheSeries) {
