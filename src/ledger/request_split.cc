@@ -15,9 +15,11 @@ void IntegerWeights(std::span<const double> values, std::span<int64_t> weights) 
     if (usable(value)) largest = std::max(largest, value);
   }
   for (size_t i = 0; i < values.size(); ++i) {
-    // The largest may be too small for a division by it to be finite.
-    const double part = usable(values[i]) ? std::min(1.0, values[i] / largest) : 0;
-    weights[i] = part > 0 ? std::max<int64_t>(1, std::llround(part * 0x1p40)) : 0;
+    if (!usable(values[i])) {
+      weights[i] = 0;
+    } else {
+      weights[i] = std::max<int64_t>(1, std::llround(std::min(1.0, values[i] / largest) * 0x1p40));
+    }
   }
 }
 
