@@ -279,6 +279,7 @@ int RunCommandLine(int argc, char** argv) {
   AddLog(app, line.code);
   AddExp(app, line.code);
   AddTelemetry(app, line.code);
+  AddCost(app, line.code);
   AddSim(app, line.sim, line.code);
   AddConfig(app, line.code);
   AddQueue(app, line.code);

@@ -15,6 +15,8 @@ add_gpulens_library(store_telemetry_clickhouse DIR src/store/telemetry/clickhous
   gpulens_store_telemetry TEST_DEPS gpulens_net_testing)
 add_gpulens_library(store_telemetry_servers DIR src/store/telemetry/servers DEPS gpulens_store_telemetry_postgres
   gpulens_store_telemetry_clickhouse)
+add_gpulens_library(store_ledger_servers DIR src/store/ledger/servers DEPS gpulens_store_ledger gpulens_store_postgres
+  gpulens_store_clickhouse TEST_DEPS gpulens_net_testing)
 add_gpulens_library(store DEPS gpulens_core gpulens_store_sqlite gpulens_wire_json TEST_DEPS dep_sqlite)
 foreach(bench store_telemetry_bench store_ledger_bench)
   if(TARGET ${bench})

@@ -49,6 +49,7 @@ void AddAliases(CLI::App& app, int& code);  // the l9gpu project's names of `col
 void AddBench(CLI::App& app, int& code);
 void AddCheck(CLI::App& app, int& code);
 void AddConfig(CLI::App& app, int& code);
+void AddCost(CLI::App& app, int& code);
 void AddDoctor(CLI::App& app, int& code);
 void AddEngines(CLI::App& app, int& code);
 void AddExp(CLI::App& app, int& code);

@@ -111,6 +111,7 @@ class LedgerFile {
   // 32 hexadecimal digits that no other file has.
   const std::string& id() const noexcept { return id_; }
   const std::string& host() const noexcept { return host_; }
+  const std::string& path() const noexcept { return options_.path; }
   int64_t created_unix_ns() const noexcept { return created_unix_ns_; }
 
   // Empty: nothing was written yet. kDataLoss: the text is no state.
