@@ -5,6 +5,7 @@
 #   build/postgres  a PostgreSQL server, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
+#   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
@@ -73,10 +74,26 @@ chdb() {
   touch build/chdb/installed
 }
 
+# focus-validator pins a NumPy that later pyarrows refuse.
+focus() {
+  local log=build/focus.log python
+  [[ -e build/focus/installed ]] && return 0
+  python=$(python3 tools/pythons.py | awk -F'\t' '$1 ~ /^3\.(1[2-9]|[2-9][0-9])$/ { print $2; exit }')
+  [[ -n $python ]] || { echo "focus-validator: left out, as it needs Python 3.12 or later" >&2; return 0; }
+  rm -rf build/focus
+  "$python" -m venv build/focus >"$log" 2>&1 || { report "focus: $(tail -n 1 "$log")"; return 1; }
+  timeout 600 build/focus/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
+    focus-validator==2.2.1 pyarrow==19.0.1 >"$log" 2>&1 || { report "focus: pip: $(tail -n 1 "$log")"; rm -rf build/focus; return 1; }
+  touch build/focus/installed
+}
+
 mkdir -p build
 peers || result=1
 slurm || result=1
 postgres || result=1
 venv || result=1
-if [[ ${1:-} == --chdb ]]; then chdb || result=1; fi
+if [[ ${1:-} == --chdb ]]; then
+  chdb || result=1
+  focus || result=1
+fi
 exit "$result"

@@ -237,7 +237,7 @@ Result<int> ReportCost(const CostOptions& options) {
 Result<CostOutput> CostOutput::Open(const std::string& path) {
   if (path.empty() || path == "-") return CostOutput({}, {}, stdout);
   std::string made = path + ".part." + std::to_string(::getpid());
-  // A new file of a name that nobody else has; it takes the place of the old one when it is whole.
+  // A new file of a name of this process alone; it takes the place of the old one when it is whole.
   UniqueFd fd(::open(made.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644));
   if (!fd) return ErrnoStatus("write " + path, errno);
   std::FILE* file = ::fdopen(fd.get(), "w");

@@ -1,4 +1,4 @@
-// `gpulens cost …`: what the ledger says.
+// `gpulens cost …`: reports on the ledger.
 #pragma once
 
 #include <cstdint>
@@ -43,7 +43,7 @@ struct CostRange {
 // a year, month or day in UTC. kInvalidArgument: a time cannot be parsed, or the range is empty.
 Result<CostRange> RangeOf(const CostOptions& options, int64_t now_unix_ns);
 
-// The agent's ledger, or --file, read-only. The message of a failure says what to do.
+// The agent's ledger, or --file, read-only. The message of a failure has what to do.
 Result<std::unique_ptr<ledger::LedgerFile>> OpenLedger(const CostOptions& options);
 
 // Each returns the exit code or an error.

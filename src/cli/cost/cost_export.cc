@@ -26,7 +26,9 @@ using ledger::WideText;
 
 constexpr int kPicoDecimals = 12, kMicroDecimals = 6, kNanoDecimals = 9, kMilliDecimals = 3;
 
-// In the order of the specification, then ours.
+// In the order of the specification, then ours. Columns that are always null: InvoiceId, as no invoice is
+// issued, and CommitmentDiscountStatus, which rules of other columns refer to. Unit prices are left out: an
+// entry may have had several.
 enum Column : uint8_t {
   kBilledCost,
   kBillingAccountId,
@@ -41,15 +43,14 @@ enum Column : uint8_t {
   kChargeFrequency,
   kChargePeriodEnd,
   kChargePeriodStart,
+  kCommitmentDiscountStatus,
   kConsumedQuantity,
   kConsumedUnit,
   kContractedCost,
-  kContractedUnitPrice,
   kEffectiveCost,
   kInvoiceId,
   kInvoiceIssuerName,
   kListCost,
-  kListUnitPrice,
   kPricingCategory,
   kPricingQuantity,
   kPricingUnit,
@@ -63,7 +64,6 @@ enum Column : uint8_t {
   kServiceSubcategory,
   kSkuId,
   kSkuMeter,
-  kSkuPriceId,
   kSubAccountId,
   kSubAccountName,
   kSubAccountType,
@@ -94,15 +94,14 @@ constexpr std::array<std::string_view, kColumns> kNames = {"BilledCost",
                                                            "ChargeFrequency",
                                                            "ChargePeriodEnd",
                                                            "ChargePeriodStart",
+                                                           "CommitmentDiscountStatus",
                                                            "ConsumedQuantity",
                                                            "ConsumedUnit",
                                                            "ContractedCost",
-                                                           "ContractedUnitPrice",
                                                            "EffectiveCost",
                                                            "InvoiceId",
                                                            "InvoiceIssuerName",
                                                            "ListCost",
-                                                           "ListUnitPrice",
                                                            "PricingCategory",
                                                            "PricingQuantity",
                                                            "PricingUnit",
@@ -116,7 +115,6 @@ constexpr std::array<std::string_view, kColumns> kNames = {"BilledCost",
                                                            "ServiceSubcategory",
                                                            "SkuId",
                                                            "SkuMeter",
-                                                           "SkuPriceId",
                                                            "SubAccountId",
                                                            "SubAccountName",
                                                            "SubAccountType",
@@ -243,7 +241,7 @@ struct Allocation {
   __int128 idle_pico = 0, active_ms = 0;
 };
 
-// NAME as OpenCost forms it; "__idle__" is what nobody had.
+// NAME as OpenCost forms it; "__idle__" has no owner.
 std::string AllocationName(const Allocation& allocation) {
   if (!allocation.pod.empty())
     return allocation.name_space.empty() ? allocation.pod : allocation.name_space + "/" + allocation.pod;
@@ -302,8 +300,8 @@ Status WriteFocus(ledger::LedgerFile& ledger, const CostRange& range, CostOutput
   RETURN_IF_ERROR(output.Write(rows));
   if (unpriced_ms != 0) {
     WriteNote("gpulens cost export: " + GpuHours(unpriced_ms) +
-              " GPU hours have no price. FOCUS has no unknown cost: theirs is 0, and x_PricedHours tells "
-              "them apart");
+              " GPU hours have no price. FOCUS has no unknown cost: theirs is 0, and x_PricedHours has "
+              "those with one");
   }
   return Ok();
 }
@@ -320,7 +318,7 @@ void AppendFocusRows(std::string& out, const ledger::HourEntry& entry, std::stri
   SetCost(time, amounts.cost_allocation_pico);
   SetQuantity(time, GpuHours(amounts.time_ms), "Hours");
   const bool idle = entry.account->owner.empty();
-  time[kChargeDescription] = idle ? "GPU time that nobody had" : "GPU time by allocation";
+  time[kChargeDescription] = idle ? "GPU time without an owner" : "GPU time by allocation";
   time[kServiceCategory] = "Compute";
   time[kServiceName] = "GPU time";
   time[kServiceSubcategory] = "Other (Compute)";

@@ -23,8 +23,7 @@ constexpr int kPico = 12, kMicro = 6, kNano = 9;
 constexpr size_t kMostKey = 36;  // characters of a name in the table
 
 constexpr const char* kNoPrice =
-    "No price is configured, so there is no money: set analyzers.cost.price_per_gpu_hour (USD) or\n"
-    "analyzers.cost.price_file (gpulens config docs analyzers.cost).\n";
+    "Nothing has a price: set analyzers.cost.price_per_gpu_hour (USD), price_by_model or price_file.\n";
 
 // Half to even. b > 0.
 __int128 Divided(__int128 a, __int128 b) noexcept {
@@ -91,7 +90,7 @@ void AppendAmountObject(std::string& out, const Totals& sums, const Columns& col
   AppendAmountMembers(object, sums, columns);
 }
 
-// "team-a/web-0", "job 17", "python3", …; empty: nobody.
+// "team-a/web-0", "job 17", "python3", …; empty: none.
 std::string HolderOf(const std::vector<std::string>& owner) {
   const auto& [name_space, pod, job, process, engine, tenant] =
       std::tie(owner[0], owner[1], owner[2], owner[3], owner[4], owner[5]);
@@ -245,8 +244,7 @@ std::string IdentityText(const CostReport& report, const Columns& columns) {
   if (!columns.money) out += kNoPrice;
   if (report.carbon && !columns.carbon) {
     out +=
-        "No carbon intensity is configured: set analyzers.cost.carbon_g_per_kwh, carbon_zone or carbon_file\n"
-        "(gpulens config docs analyzers.cost).\n";
+        "Nothing has a carbon intensity: set analyzers.cost.co2_grams_per_kwh, carbon_zone or carbon_file.\n";
   }
   return out;
 }

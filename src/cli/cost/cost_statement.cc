@@ -65,7 +65,7 @@ Status CheckOver(ledger::LedgerFile& ledger, const CostRange& range) {
   if (booked >= range.until_unix) return Ok();
   return {Code::kUnavailable, "the period ends at " + TimeText(range.until_unix) +
                                   ", and the ledger is booked up to " + TimeText(booked) +
-                                  ": start the agent, which books the rest; --open makes a statement anyway"};
+                                  ": start the agent, which adds the rest; --open makes a statement anyway"};
 }
 
 std::string SummaryOf(const StatementReader& reader) {

@@ -13,7 +13,7 @@
 #include "store/ledger/wide_text.h"
 
 namespace gpulens::ledger {
-// What the line says, of members that are known. What is not of its kind is found by its canonical text.
+// Members of a line that are known. What is not of its kind is found by its canonical text.
 struct StatementReader::ParsedLine {
   std::string kind, hash, format, host, ledger, previous, since, until, hour, for_hour, day;
   bool open = false, good = true;

@@ -173,7 +173,7 @@ TEST_F(StatementTest, MissingAddedAndSwappedLinesAreFound) {
   }
 }
 
-// Whoever changes a statement can make its chain again; then the sums and the ledger still find it.
+// The chain of a changed statement can be made again; then the sums and the ledger still find it.
 TEST_F(StatementTest, AChainThatWasMadeAgainDoesNotHideWrongSums) {
   Write(TestEntries({.gpus = 1, .accounts = 2, .hours = 2}));
   std::string text = Statement(kTestHour, kTestHour + 7200), rehashed, before{kStatementFormat};
@@ -221,7 +221,7 @@ TEST(MerkleTree, HasTheRootsOfRfc6962) {
   }
 }
 
-// The names say what is wrong: bad_… are refused, good_… are not.
+// The names state what is wrong: bad_… are refused, good_… are not.
 TEST(Statement, NamedInputs) {
   const std::string folder = std::string(GPULENS_SOURCE_DIR) + "/src/store/ledger/testdata/statement_corpus";
   size_t bad = 0, good = 0;
