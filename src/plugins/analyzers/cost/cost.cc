@@ -20,6 +20,7 @@
 #include "plugins/analyzers/cost/gpu_readings.h"
 #include "plugins/analyzers/cost/ledger_series.h"
 #include "plugins/analyzers/cost/ledger_writer.h"
+#include "plugins/analyzers/cost/program_signals.h"
 #include "plugins/plugin.h"
 
 namespace gpulens {
@@ -32,6 +33,7 @@ using cost::GpuReadings;
 using cost::LedgerSeries;
 using cost::LedgerWriter;
 using cost::LiveRates;
+using cost::ProgramSignals;
 using ledger::Ledger;
 
 constexpr std::string_view kLedgerFile = "/ledger.db";
@@ -144,6 +146,7 @@ class Cost final : public Analyzer {
       ledger_->Observe(*reading);
       metrics_.Observe(*reading, engines_.EngineEntity(reading->engine));
     }
+    for (const ledger::ProgramSignal& signal : programs_.Take(snapshot)) ledger_->Observe(signal);
     metrics_.Write(now, rates_, out);
     Ledger::Closed closed = ledger_->Close(now);
     series_->Take(closed, now);
@@ -214,6 +217,7 @@ class Cost final : public Analyzer {
   FileClaim claim_;         // released after the writer has ended
   GpuReadings gpus_;
   EngineReadings engines_;
+  ProgramSignals programs_;
   CostMetrics metrics_;
   std::unique_ptr<Ledger> ledger_;  // null: not begun
   std::unique_ptr<LedgerWriter> writer_;
