@@ -34,7 +34,7 @@ enum RowOf {
   kNotebook,
   kSharedBase,
   kForgottenGpu,
-  kNobody,
+  kFreeGpu,
   kDown,
   kRows
 };
@@ -45,7 +45,7 @@ constexpr std::string_view kNames[kRows] = {"chat: prefill",
                                             "notebook: above base",
                                             "shared GPU: base power",
                                             "GPU held by a pod without a process",
-                                            "GPU that nobody has",
+                                            "GPU without a holder",
                                             "while nothing measured"};
 
 // Load of the engine by minute, between 0 and 1; a train job with a checkpoint; a notebook that is used now
@@ -95,7 +95,7 @@ Result Truth() {
     truth.joules[kNotebook] += NotebookUse(t) * kNotebookWatts;
     truth.joules[kSharedBase] += kIdleWatts;
     truth.joules[kForgottenGpu] += kIdleWatts;
-    truth.joules[kNobody] += kIdleWatts;
+    truth.joules[kFreeGpu] += kIdleWatts;
   }
   return truth;
 }
@@ -114,7 +114,7 @@ Result Kepler() {
       kepler.joules[kNotebook] += kEvery * Watts(kShared, t) * notebook / all;
     }
     kepler.joules[kForgottenGpu] += kEvery * Watts(kForgotten, t);
-    kepler.joules[kNobody] += kEvery * Watts(kFree, t);
+    kepler.joules[kFreeGpu] += kEvery * Watts(kFree, t);
   }
   return kepler;
 }
@@ -176,7 +176,7 @@ Ours Ledgers(double decodes_at_once) {
     const Account& account = entry.account;
     const double amount = static_cast<double>(entry.amounts.energy_uj) / 1e6;
     const std::string& pod = account.owner.pod;
-    RowOf row = kNobody;
+    RowOf row = kFreeGpu;
     const bool active = account.energy_state == EnergyState::kActive;
     if (account.energy_state == EnergyState::kUnobserved) row = kDown;
     else if (pod == "chat" && !active) row = kChatBase;
@@ -250,7 +250,7 @@ TEST(PeerFormulas, TheHourOfAScriptedMachine) {
                     {"train, 3/4 of a GPU", "train", 0.75 * gpu, gpu},
                     {"notebook, 1/4 of a GPU", "notebook", 0.25 * gpu, gpu},
                     {"GPU held without a process", "forgotten", gpu, gpu},
-                    {"nobody", "", gpu, 0},
+                    {"no holder", "", gpu, 0},
                     {"while nothing measured", "?", kGpus * kPricePerHour * (1 - kMeasured), 0}};
   std::printf(
       "\n| money of | truth, USD | this ledger, USD | | OpenCost, USD | |\n|---|---|---|---|---|---|\n");
@@ -268,7 +268,7 @@ TEST(PeerFormulas, TheHourOfAScriptedMachine) {
   // The whole is exact; owners are within 3 %, of which the most is the window at each end of the gap.
   EXPECT_NEAR(ours.energy.sum(), truth.sum(), 1e-3);
   EXPECT_NEAR(ours.dollars, kGpus * kPricePerHour, 1e-9);
-  for (RowOf row : {kChatBase, kTrain, kSharedBase, kForgottenGpu, kNobody})
+  for (RowOf row : {kChatBase, kTrain, kSharedBase, kForgottenGpu, kFreeGpu})
     EXPECT_NEAR(ours.energy.joules[row] / truth.joules[row], 1, 0.03) << kNames[row];
   for (const Row& row : rows) {
     const double off = row.pod == "?" ? 0.08 : 0.03;
