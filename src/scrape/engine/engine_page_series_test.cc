@@ -47,6 +47,14 @@ TEST(EnginePage, MapsFamiliesWithUnitsAndAttributes) {
                        700)));
 }
 
+TEST(EnginePage, TheProcessOfThePageIsAHiddenFact) {
+  EngineFixture fixture(EnginePageSeries::Options{.target = "t", .pid = 321});
+  fixture.Read("# TYPE vllm:num_requests_running gauge\nvllm:num_requests_running 3\n");
+  const SeriesInfo& info = (*fixture.frame->layout)[0];
+  EXPECT_EQ(info.entity->facts.Text("process.pid"), "321");
+  EXPECT_FALSE(info.attributes.Has("process.pid")) << "on no series";
+}
+
 TEST(EnginePage, RejectsOtherAndEmptyPages) {
   EngineFixture fixture;
   fixture.Read("# TYPE node_load1 gauge\nnode_load1 1\n");

@@ -134,11 +134,13 @@ class Cost final : public Analyzer {
 
   Status Analyze(const Snapshot& snapshot, FrameWriter& out) override {
     const Instant now = snapshot.closed_at;
-    if (!ledger_ && !Start(now)) return Ok();
     const bool engines_changed = engines_.Follow(snapshot);
     if (gpus_.Follow(snapshot) || engines_changed) gpus_.Bind(setup_.engines, engines_.engines());
     rates_.Update(now, snapshot.resource);
-    for (const ledger::GpuReading* reading : gpus_.Take(snapshot)) {
+    const auto readings = gpus_.Take(snapshot);
+    // A machine without a GPU has no ledger.
+    if (!ledger_ && (readings.empty() || !Start(now))) return Ok();
+    for (const ledger::GpuReading* reading : readings) {
       ledger_->Observe(*reading);
       metrics_.Observe(*reading, gpus_.GpuEntity(reading->gpu));
     }

@@ -52,12 +52,17 @@ std::string SliceName(const AttributeSet& attributes) {
          std::to_string(NumberOf(attributes, "gpu.mig.compute_instance_id", 0));
 }
 
-// "3g.40gb" has 3 compute slices.
+// Compute slices of a MIG device: "3g.40gb" has 3, and "1c.3g.40gb", one of several in an instance, 1.
 int64_t SlicesOf(const AttributeSet& attributes) {
-  if (int64_t slices = NumberOf(attributes, "gpu.mig.slices", 0); slices > 0) return slices;
   const std::string profile = attributes.Text("gpu.mig.profile");
-  const size_t end = profile.find("g.");
-  return end == profile.npos ? 0 : ParseInt<int64_t>(std::string_view(profile).substr(0, end)).value_or(0);
+  auto before = [&](std::string_view unit) {
+    const size_t end = profile.find(unit);
+    if (end == profile.npos) return int64_t{0};
+    return ParseInt<int64_t>(std::string_view(profile).substr(0, end)).value_or(0);
+  };
+  if (int64_t part = before("c."); part > 0) return part;
+  if (int64_t slices = NumberOf(attributes, "gpu.mig.slices", 0); slices > 0) return slices;
+  return before("g.");
 }
 
 bool IsPresent(const Frame& frame, uint32_t slot) {

@@ -276,6 +276,14 @@ TEST_F(GpuReadingsTest, MigInstancesWithTheirPodsAndProcesses) {
   EXPECT_EQ(reading.slices[1].utilization, std::nullopt);
   ASSERT_EQ(reading.users.size(), 1u);
   EXPECT_EQ(reading.users[0].slice, "1/0");
+  // A part of an instance.
+  EntityRef part = MakeRef<Entity>(
+      "mig", AttributeSet({{"gpu.mig.instance_id", int64_t{3}}, {"gpu.mig.compute_instance_id", int64_t{1}}}),
+      gpu);
+  source.Set(part, kGpuMigInfo,
+             AttributeSet({{"gpu.mig.profile", "1c.2g.20gb"sv}, {"gpu.mig.slices", "2"sv}}), 1);
+  EXPECT_EQ(Tick({&source})[0].slices[2].compute_slices, 1);
+  source.Retire(part);
   // The second instance is removed.
   source.Retire(b);
   EXPECT_EQ(Tick({&source})[0].slices.size(), 1u);

@@ -238,6 +238,25 @@ TEST_F(SliceSeriesTest, ProcessesHaveTheirFacts) {
   EXPECT_FALSE(Has(kGpuProcessUtilization, {{"process.pid", "70"}, {"gpu.task.type", "compute"}}));
 }
 
+TEST_F(SliceSeriesTest, AProcessHasItsStartAndParentsAsHiddenFacts) {
+  Process(60, "vllm", 90);
+  Process(70, "python3", 100);
+  std::ofstream(root_ + "/proc/70/stat")
+      << "70 (python3) S 60 1 1 0 -1 4194560 0 0 0 0 1 2 3 4 20 0 1 0 100 0 0\n";
+  Processes({{.pid = 70, .memory_used = kGiB}});
+  Run();
+  size_t found = 0;
+  for (uint32_t slot = 0; slot < frame_->layout->slots(); ++slot) {
+    const SeriesInfo& info = (*frame_->layout)[slot];
+    if (info.desc != &kGpuProcessMemoryUsed) continue;
+    ++found;
+    EXPECT_EQ(info.entity->facts.Text("process.parents"), "60");
+    EXPECT_EQ(info.entity->facts.Text("process.start_ticks"), "100");
+    EXPECT_FALSE(info.attributes.Has("process.parents")) << "on no series";
+  }
+  EXPECT_EQ(found, 1u);
+}
+
 TEST_F(SliceSeriesTest, ReportsAnEndedProcessOnceWithItsPeak) {
   EventQueue queue;
   series_ = std::make_unique<GpuSeries>(GpuSeries::Options{.processes = processes_.get(), .ended = &queue});

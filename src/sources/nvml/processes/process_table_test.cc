@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -110,6 +111,22 @@ TEST_F(ProcessTableTest, FindsNameUserAndContainer) {
   EXPECT_EQ(details.pod_uid, kPod);
   EXPECT_EQ(table.Find(4243).owner, "12345") << "a user without a name";
   EXPECT_FALSE(table.Find(77).visible);
+}
+
+TEST_F(ProcessTableTest, AncestorsEndBelowTheFirstProcess) {
+  auto parent = [&](int pid, int of) {
+    Put("proc/" + std::to_string(pid) + "/stat", std::to_string(pid) + " (a) b) S " + std::to_string(of) +
+                                                     " 1 1 0 -1 4194560 0 0 0 0 1 2 3 4 20 0 1 0 100 0 0\n");
+  };
+  parent(512, 1);
+  parent(600, 512);
+  parent(700, 600);
+  EXPECT_EQ(AncestorsOf(root_, 700), "600,512");
+  EXPECT_EQ(ProcessTable(root_).Find(700).parents, "600,512");
+  EXPECT_EQ(AncestorsOf(root_, 512), "");
+  EXPECT_EQ(AncestorsOf(root_, 4711), "") << "there is none";
+  parent(600, 700);
+  EXPECT_EQ(std::ranges::count(AncestorsOf(root_, 700), ','), kMostAncestors - 1) << "a circle ends, too";
 }
 
 // The kernel keeps 15 bytes of a name, and a process may give itself any.
