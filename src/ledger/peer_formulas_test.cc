@@ -72,7 +72,7 @@ double Watts(int gpu, int second) {
   return kIdleWatts;
 }
 
-struct Result {
+struct EnergyOfHour {
   std::array<double, kRows> joules{};
   double sum() const {
     double all = 0;
@@ -81,8 +81,8 @@ struct Result {
   }
 };
 
-Result Truth() {
-  Result truth;
+EnergyOfHour Truth() {
+  EnergyOfHour truth;
   for (int t = 0; t < kSeconds; ++t) {
     if (t >= kDownFrom && t < kDownTo) {
       for (int gpu = 0; gpu < kGpus; ++gpu) truth.joules[kDown] += Watts(gpu, t);
@@ -101,8 +101,8 @@ Result Truth() {
 }
 
 // What Kepler charges processes with; its idle power is of no process, per GPU. It started after they did.
-Result Kepler() {
-  Result kepler;
+EnergyOfHour Kepler() {
+  EnergyOfHour kepler;
   constexpr int kEvery = 5;
   for (int t = 0; t < kSeconds; t += kEvery) {
     if (t >= kDownFrom && t < kDownTo) continue;
@@ -120,7 +120,7 @@ Result Kepler() {
 }
 
 struct Ours {
-  Result energy;
+  EnergyOfHour energy;
   std::map<std::string, double> allocation;  // USD by pod; "": of none; "?": while nothing measured
   double dollars = 0;
 };
@@ -213,7 +213,7 @@ std::string Off(double value, double truth) {
 }
 
 TEST(PeerFormulas, TheHourOfAScriptedMachine) {
-  const Result truth = Truth(), kepler = Kepler();
+  const EnergyOfHour truth = Truth(), kepler = Kepler();
   const Ours ours = Ledgers(16), single = Ledgers(1);
   std::printf("| energy of | truth, kJ | this ledger, kJ | | Kepler, kJ | |\n|---|---|---|---|---|---|\n");
   for (size_t i = 0; i < kRows; ++i) {
