@@ -83,6 +83,19 @@ TEST_F(CostTest, SeriesAddUpToTheCounterInClosedWindows) {
   EXPECT_EQ(world->Sum(kSelfLedgerEntries, {{"result", "dropped"sv}}), 0);
 }
 
+TEST_F(CostTest, AProcessOfAFewSecondsHasItsEnergy) {
+  auto world = Make(
+      "gpus: 1\nload: {kind: constant, level: 0.7}\n"
+      "processes: [{gpu: 0, pid: 99, memory: 1GiB, from: 20, for: 4}]\n");
+  world->Begin();
+  world->Run(60);
+  const double energy = world->Sum(kGpuProcessEnergy, {{"process.pid", int64_t{99}}});
+  EXPECT_GT(energy, 0) << "its window is closed after its end";
+  EXPECT_NEAR(energy + world->Sum(kGpuEnergyUnattributed), world->Sum(kEnergyLedger), 1e-3);
+  world->End();
+  ExpectWhole(*world, 59'000);
+}
+
 TEST_F(CostTest, ARestartMakesTheTimeBetweenUnobserved) {
   auto world = Make();
   world->Begin();

@@ -149,6 +149,7 @@ void GpuReadings::Plan(const Frame& frame, Source& source) {
     const SeriesInfo& info = (*frame.layout)[slot];
     if (info.desc && info.entity) PlanSeries(info, slot, source);
   }
+  KeepGone(frame, before, source);
   for (Gpu& gpu : source.gpus) {
     if (gpu.reading.mig) gpu.reading.allocated = {};
     auto old = std::ranges::find(before, gpu.known, &Gpu::known);
@@ -161,6 +162,23 @@ void GpuReadings::Plan(const Frame& frame, Source& source) {
         user.last_at_ns = was.last_at_ns;
         user.busy = was.busy;
       }
+    }
+  }
+}
+
+void GpuReadings::KeepGone(const Frame& frame, const std::vector<Gpu>& before, const Source& source) {
+  constexpr size_t kMostGone = 1024;
+  const int64_t now = frame.read_at.boot_ns;
+  std::erase_if(gone_, [&](const Gone& one) { return one.until_ns < now; });
+  for (const Gpu& old : before) {
+    const auto gpu = std::ranges::find(source.gpus, old.known, &Gpu::known);
+    for (const User& user : old.users) {
+      auto same = [&](const User& one) {
+        return one.identity.pid == user.identity.pid && one.start_ticks == user.start_ticks;
+      };
+      const bool stays = gpu != source.gpus.end() && std::ranges::any_of(gpu->users, same);
+      if (!stays && user.entity && gone_.size() < kMostGone)
+        gone_.push_back({old.reading.gpu, user.identity.pid, user.start_ticks, user.entity, now + kKeepGone});
     }
   }
 }
@@ -540,10 +558,14 @@ EntityRef GpuReadings::GpuEntity(std::string_view gpu) const {
 }
 
 EntityRef GpuReadings::ProcessEntity(std::string_view gpu, int64_t pid, int64_t start_ticks) const {
-  const Gpu* found = FindGpu(gpu);
-  if (!found) return {};
-  for (const User& user : found->users) {
-    if (user.identity.pid == pid && (start_ticks == 0 || user.start_ticks == start_ticks)) return user.entity;
+  auto same_start = [&](int64_t start) { return start_ticks == 0 || start == start_ticks; };
+  if (const Gpu* found = FindGpu(gpu)) {
+    for (const User& user : found->users) {
+      if (user.identity.pid == pid && same_start(user.start_ticks)) return user.entity;
+    }
+  }
+  for (const Gone& one : gone_) {
+    if (one.gpu == gpu && one.pid == pid && same_start(one.start_ticks)) return one.entity;
   }
   return {};
 }

@@ -33,6 +33,7 @@ class GpuReadings {
  public:
   // Further GPUs are not read.
   static constexpr size_t kMostGpus = 256;
+  static constexpr int64_t kKeepGone = 90'000'000'000;
 
   explicit GpuReadings(std::vector<std::string> tenant_keys) : tenant_keys_(std::move(tenant_keys)) {}
 
@@ -43,7 +44,8 @@ class GpuReadings {
   // Returns what is new since the last call. Valid until the next Follow.
   std::span<const ledger::GpuReading* const> Take(const Snapshot& snapshot);
 
-  // The entity of a GPU or process in the last tick; null: none.
+  // The entity of a GPU or process in the last tick; null: none. A process is known for kKeepGone after its
+  // end, as the ledger closes its last window then.
   EntityRef GpuEntity(std::string_view gpu) const;
   EntityRef ProcessEntity(std::string_view gpu, int64_t pid, int64_t start_ticks) const;
 
@@ -111,6 +113,13 @@ class GpuReadings {
     bool seen = false, fresh = false;
     std::vector<Gpu> gpus;
   };
+  // A process that has ended.
+  struct Gone {
+    std::string gpu;
+    int64_t pid = 0, start_ticks = 0;
+    EntityRef entity;
+    int64_t until_ns = 0;
+  };
   // A GPU of any source.
   struct Known {
     std::string key;
@@ -119,6 +128,7 @@ class GpuReadings {
   };
 
   void Plan(const Frame& frame, Source& source);
+  void KeepGone(const Frame& frame, const std::vector<Gpu>& before, const Source& source);
   void PlanSeries(const SeriesInfo& info, uint32_t slot, Source& source);
   void PlanGpuSeries(const SeriesInfo& info, uint32_t slot, Gpu& gpu) const;
   void PlanUserSeries(const SeriesInfo& info, uint32_t slot, const Entity* slice, Gpu& gpu) const;
@@ -135,6 +145,7 @@ class GpuReadings {
   const std::vector<std::string> tenant_keys_;
   std::vector<Source> sources_;
   std::vector<Known> known_;
+  std::vector<Gone> gone_;
   std::vector<const ledger::GpuReading*> out_;
 };
 

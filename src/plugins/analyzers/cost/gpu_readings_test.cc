@@ -148,6 +148,10 @@ TEST_F(GpuReadingsTest, AProcessThatLeftIsNoUser) {
   const GpuReading reading = Only();
   EXPECT_TRUE(reading.users_known);
   EXPECT_TRUE(reading.users.empty());
+  EXPECT_EQ(readings_.ProcessEntity(UuidOf(0), 41, 77), process) << "until its last window is closed";
+  clock_.Advance(seconds(100));
+  AddProcess(42);
+  Only();
   EXPECT_EQ(readings_.ProcessEntity(UuidOf(0), 41, 77), EntityRef());
 }
 

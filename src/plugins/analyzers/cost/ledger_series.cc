@@ -125,14 +125,22 @@ void LedgerSeries::Take(const ledger::Ledger::Closed& closed, Instant now) {
     gpus_.try_emplace(one.gpu).first->second.unattributed.sum -= one.energy_uj;
   }
   for (auto& [name, gpu] : gpus_) gpu.unattributed.Add(0);
-  if (!closed.entries.empty()) residual_j_ = static_cast<double>(closed.residual_uj) / kMicro;
+  if (closed.entries.empty()) return;
+  ++round_;
+  residual_j_ = static_cast<double>(closed.residual_uj) / kMicro;
 }
 
 void LedgerSeries::Set(Total& total, const MetricDesc& desc, const EntityRef& entity, double per,
                        FrameWriter& out, std::initializer_list<AttributeSet::Attribute> extra) {
-  if (!total.series)
+  if (!total.series) {
+    if (total.refused_in == round_) return;
     total.series =
         out.table().Declare(desc, entity, AttributeSet(extra), {.start_unix_ns = options_.start_unix_ns});
+    if (!total.series) {
+      total.refused_in = round_;
+      return;
+    }
+  }
   out.Set(total.series, static_cast<double>(total.shown) / per);
 }
 

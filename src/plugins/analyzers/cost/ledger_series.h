@@ -45,6 +45,7 @@ class LedgerSeries {
   // A counter that never falls: it waits until its sum has passed what it has shown.
   struct Total {
     Series series;
+    uint64_t refused_in = 0;  // the round in which the table refused its series; 0: none
     int64_t sum = 0, shown = 0;
     void Add(int64_t amount) noexcept {
       sum += amount;
@@ -100,6 +101,7 @@ class LedgerSeries {
   std::map<ProcessKey, Process> processes_;
   std::array<Owners, kKinds> owners_;
   bool rank_ = false;
+  uint64_t round_ = 1;  // counts windows: a series that was refused is tried again with the next one
   int64_t decayed_ns_ = 0;
   // Time by state in each of the last 60 minutes.
   struct Minute {
