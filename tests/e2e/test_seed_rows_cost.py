@@ -203,6 +203,9 @@ class Options(unittest.TestCase):
                    "--dry-run")
         self.assertEqual(done.stdout.strip(), "gpulens collect cost --endpoint http://localhost:8000/metrics --once --sink stdout "
                                               "-o price_per_gpu_hour=6.88")
+        done = run("cost_monitor", "--push-interval", "60", "--dry-run")
+        self.assertEqual(done.stdout.strip(), "GPULENS_ENRICHERS_CLOUD_ENABLED=true gpulens collect cost --interval 60s --sink stdout "
+                                              "-o longest_gap=180s -o gpus_only=true")
 
 
 class InTheAgent(unittest.TestCase):

@@ -181,6 +181,9 @@ bool PassOwnOption(const CommandAlias& alias, AliasOptions& options) {
   return true;
 }
 
+// Up to this interval the default of `longest_gap` suffices; that option's limit.
+constexpr Duration kShortInterval = std::chrono::seconds(10), kLongestGap = std::chrono::hours(1);
+
 // The options of `cost_monitor`. Without a price the cloud is queried what this machine is.
 void PassCostOptions(const CommandAlias& alias, AliasOptions& options) {
   CollectOptions& collect = options.collect;
@@ -192,6 +195,15 @@ void PassCostOptions(const CommandAlias& alias, AliasOptions& options) {
     const std::string_view key = alias.more[i].key;
     priced = priced || key == "price_per_gpu_hour" || key == "instance_type";
     collect.options.emplace(collect.options.begin(), key, value);
+  }
+  // The time between two readings is no gap in the ledger, however long the interval is.
+  Duration interval{};
+  const bool has_gap =
+      std::ranges::any_of(collect.options, [](const auto& option) { return option.first == "longest_gap"; });
+  if (!collect.once && !has_gap && !ParseTimeValue(collect.interval, interval) && interval > kShortInterval) {
+    const Duration gap = std::min<Duration>(3 * interval, kLongestGap);
+    const auto seconds = std::chrono::ceil<std::chrono::seconds>(gap).count();
+    collect.options.emplace(collect.options.begin(), "longest_gap", std::to_string(seconds) + "s");
   }
   collect.queries_cloud = !priced;
   collect.engine_url = options.own;
