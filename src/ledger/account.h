@@ -145,8 +145,9 @@ struct Amounts {
 
 struct Entry {
   int64_t window_unix_ms = 0;  // start of the window that it is booked in
-  // Not 0: an adjustment of that earlier window, which was closed. Its amounts may be negative, and those of
-  // one adjustment add up to 0 over its accounts.
+  // Not 0: an adjustment of that earlier window, which was closed. Its amounts may be negative. Those of one
+  // call add up to 0 over all accounts and windows, unless energy or time became known that was not: a
+  // reading between others, or of a GPU that was silent or not read by this program.
   int64_t for_window_unix_ms = 0;
   Account account;
   Amounts amounts;

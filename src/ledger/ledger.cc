@@ -164,6 +164,7 @@ struct Ledger::Impl {
   size_t readings = 0, signal_count = 0;
 
   bool begun = false;
+  int64_t clock = kNever;  // of the latest call
   // Before `base` all is final. From there to `closed_to` windows are closed, and may be adjusted.
   int64_t base = 0, closed_to = 0;
   std::deque<Window> windows;
@@ -267,7 +268,7 @@ void Ledger::Impl::Observe(GpuReading&& reading) {
     if (gpu.final_to != kNever) return static_cast<void>(++refused);
     Touch(reading.at_ns, gpu.readings.front().at);
   }
-  gpu.readings.insert(gpu.readings.begin() + static_cast<std::ptrdiff_t>(place), Keep(reading));
+  gpu.Insert(place, Keep(reading));
   ++readings;
 }
 
@@ -360,8 +361,7 @@ void Ledger::Impl::RestoreGpu(const LedgerState::Gpu& saved, Instant now, bool s
   __int128 at = later ? static_cast<__int128>(saved.at_ns) : static_cast<__int128>(saved.at_unix_ns) - offset;
   at = std::min<__int128>(at, now.boot_ns);
   if (at < static_cast<__int128>(now.boot_ns) - kLongestGapNs) return;
-  KeptReading& reading = gpu.readings.emplace_back();
-  ++readings;
+  KeptReading reading;
   reading.at = reading.read_at = static_cast<int64_t>(at);
   reading.from_state = true;
   // The integral of power began again with this program.
@@ -369,6 +369,8 @@ void Ledger::Impl::RestoreGpu(const LedgerState::Gpu& saved, Instant now, bool s
   if (later && saved.energy_source != EnergySource::kPowerIntegral)
     reading.energy = std::max<int64_t>(-1, saved.energy_uj.value_or(-1));
   gpu.final_to = reading.at;
+  gpu.Insert(0, reading);
+  ++readings;
   if (!later) return;
   for (const LedgerState::Gpu::Hold& hold : saved.holds) {
     if (to.holds.size() >= kMostSlices) break;
@@ -851,9 +853,10 @@ Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
   Closed out;
   if (!CanBe(now.boot_ns)) return out;
   offset = now.unix_ns - now.boot_ns;
-  RefuseFuture(now.boot_ns);
-  if (!Begin(now.boot_ns)) return out;
-  const int64_t target = CloseTarget(now.boot_ns, finish);
+  clock = std::max(clock, now.boot_ns);
+  RefuseFuture(clock);
+  if (!Begin(clock)) return out;
+  const int64_t target = CloseTarget(clock, finish);
   if (target <= closed_to && dirty_to == kNever && !finish) return out;
   AddSilence(out);
   Recompute(out);
@@ -870,7 +873,7 @@ Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
     usage += entry.amounts.cost_usage_pico;
   }
   out.residual_pico = allocation != 0 ? allocation : usage;
-  DropPast(now.boot_ns);
+  DropPast(clock);
   checked = ExpectedOf(base, closed_to);
   // Now: what is read from here on is not in it until the next call has booked it.
   last_state = StateNow();

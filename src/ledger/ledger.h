@@ -12,6 +12,11 @@
 //   sum of energy over its accounts = counter(end) - counter(begin)
 //   sum of time over its accounts = end - begin
 //   sum of money over its accounts = price x time, for both ways of dividing it
+//
+// A window is closed when each GPU has a reading at or after its end, and each engine that a process belonged
+// to has a page (Options: how long a silent one is waited for). Closed windows never change: what a later
+// reading changes is an adjustment in the open window. Readings may come in any order and more than once
+// within the grace, less the distance of two readings: no sum depends on it.
 #pragma once
 
 #include <cstdint>
@@ -88,12 +93,15 @@ class Ledger {
     Duration longest_gap =
         std::chrono::seconds(30);  // between two readings of a GPU; beyond it is unobserved
     Duration engine_wait = std::chrono::seconds(60);  // a window waits so long for the page of an engine
-    Duration hold_time = std::chrono::seconds(60);    // held idle begins after so long
-    double idle_below = 0.05;                         // utilisation
-    std::optional<double> idle_watts;                 // configured base power
-    size_t most_owners = 200;                         // of one hour; others are booked on kOther
-    int64_t boot_to_unix_ns = 0;                      // unix_ns - boot_ns, at the start
-    std::string boot_id;                              // of the machine, for state()
+    // Held idle begins after so long without use; the pause before it counts as useful.
+    Duration hold_time = std::chrono::seconds(60);
+    double idle_below = 0.05;          // utilisation
+    std::optional<double> idle_watts;  // configured base power
+    // Of one hour: the first that come have accounts of their own, of one window those with most energy. The
+    // energy, time and money of others is booked on the owner kOther of the same GPU and states.
+    size_t most_owners = 200;
+    int64_t boot_to_unix_ns = 0;  // unix_ns - boot_ns, at the start
+    std::string boot_id;          // of the machine, for state()
   };
   struct Closed {
     std::vector<Entry> entries;
@@ -105,7 +113,9 @@ class Ledger {
   Ledger(Options options, RatesAt rates);
   ~Ledger();
 
-  // Before the first reading. The stretch between is booked as unobserved at the first reading of each GPU.
+  // Before the first reading. For each GPU the stretch from the state to its first reading is unobserved:
+  // with the difference of its counter in the same boot, else without joules, and its time is that of the
+  // wall clock, at most a year, never negative. Any state is survived.
   void Restore(const LedgerState& state, Instant now, std::string_view boot_id);
   void Observe(GpuReading reading);
   void Observe(EngineReading reading);
@@ -114,7 +124,7 @@ class Ledger {
   Closed Close(Instant now);
   // All that was read, also of windows that are not over: before the program ends.
   Closed Finish(Instant now);
-  // As of the last Close.
+  // As of the last Close or Finish that returned entries, to be written with them.
   LedgerState state() const;
 
   // Readings that came too late to be used, or made no sense.

@@ -1,8 +1,9 @@
 // Random worlds of GPUs, processes and engines, with gaps, counters that fall, late and repeated readings,
-// restarts, MIG and clocks that jump. Sums are compared with what the counters alone give, computed here
-// again; every difference must be 0.
+// restarts, MIG, clocks that jump and nonsense. Sums are compared with what the counters alone give, computed
+// here again; every difference must be 0.
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <map>
 #include <random>
 #include <set>
@@ -226,7 +227,6 @@ struct Played {
 // The counters, again and simply: points of one GPU in order of time.
 struct Point {
   int64_t at = 0, energy = -1;
-  bool unobserved = false;  // what follows
 };
 
 int64_t FloorOf(__int128 a, __int128 b) { return static_cast<int64_t>(a >= 0 ? a / b : -((-a + b - 1) / b)); }
@@ -290,8 +290,6 @@ void CheckSums(const RandomWorld& world, const TestLedger& ledger, const GpuPoin
 
   for (const auto& [gpu, list] : points) {
     const Amounts& sum = by_gpu[gpu];
-    ASSERT_EQ(sum.energy_uj, PointEnergy(list, list.front().at, list.back().at)) << "I4 " << gpu;
-    ASSERT_EQ(sum.time_ms, PointTime(list, list.front().at, list.back().at)) << "I4 " << gpu;
     __int128 price = 0, electricity = 0, carbon = 0;
     for (int64_t start = list.front().at / kWindowNs * kWindowNs; start < list.back().at;
          start += kWindowNs) {
@@ -308,6 +306,8 @@ void CheckSums(const RandomWorld& world, const TestLedger& ledger, const GpuPoin
       electricity += grossed * rates.pico_per_kwh.value_or(0);
       carbon += grossed * rates.mg_per_kwh.value_or(0);
     }
+    ASSERT_EQ(sum.energy_uj, PointEnergy(list, list.front().at, list.back().at)) << "I4 " << gpu;
+    ASSERT_EQ(sum.time_ms, PointTime(list, list.front().at, list.back().at)) << "I4 " << gpu;
     ASSERT_EQ(sum.cost_allocation_pico, FloorOf(price, 3'600'000)) << "I6 " << gpu;
     ASSERT_EQ(sum.cost_usage_pico, FloorOf(price, 3'600'000)) << "I6 " << gpu;
     ASSERT_EQ(sum.electricity_pico, FloorOf(electricity, 3'600'000'000'000'000)) << "I9 " << gpu;
@@ -469,6 +469,58 @@ TEST(LedgerProperties, ARestartChangesOnlyWhatIsUnobserved) {
       return sums;
     };
     ASSERT_EQ(outside(run.ledger), outside(through.ledger)) << "I8, world " << seed;
+  }
+}
+
+// Values that make no sense, of any field and at any time: the residuals, which TestLedger checks, stay 0,
+// and both ways of dividing the price have the same sum.
+TEST(LedgerProperties, NonsenseKeepsTheSums) {
+  const double numbers[] = {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                            -1, 1e300, 0};
+  const int64_t integers[] = {std::numeric_limits<int64_t>::min(), std::numeric_limits<int64_t>::max(), -1, 0,
+                              1};
+  for (int seed = 0; seed < kWorlds / 10; ++seed) {
+    RandomWorld world = MakeWorld(static_cast<uint64_t>(seed));
+    Dice dice(static_cast<uint64_t>(seed) + 1);
+    const auto number = [&] { return numbers[dice.Below(5)]; };
+    const auto integer = [&] { return integers[dice.Below(5)]; };
+    for (Arrival& arrival : world.arrivals) {
+      if (!dice.OneIn(4)) continue;
+      if (arrival.gpu) {
+        GpuReading& reading = *arrival.gpu;
+        switch (dice.Below(8)) {
+          case 0: reading.energy_uj = integer(); break;
+          case 1: reading.utilization = number(); break;
+          case 2: reading.throttled = number(); break;
+          case 3: reading.compute_slices = integer(); break;
+          case 4:
+            reading.at_ns = dice.OneIn(2) ? integer() : arrival.at - dice.Below(900 * kTestSecond);
+            break;
+          case 5: reading.gpu = dice.OneIn(2) ? "" : std::string(1000, 'g'); break;
+          case 6: reading.energy_source = EnergySource::kPowerIntegral; break;
+          default:
+            for (GpuUser& user : reading.users) {
+              user.pid = integer(), user.memory_bytes = integer(), user.utilization = number();
+              user.slice = std::string(static_cast<size_t>(dice.Below(100)), 's');
+            }
+            for (MigSlice& slice : reading.slices)
+              slice.compute_slices = integer(), slice.utilization = number();
+        }
+      }
+      if (arrival.engine) {
+        if (dice.OneIn(5)) arrival.engine->at_ns = integer();
+        for (EngineWork& work : arrival.engine->work) {
+          work.prompt_tokens = number(), work.decode_seconds = number(), work.running = number();
+          work.generated_tokens = number(), work.finished_requests = number();
+        }
+      }
+    }
+    Played run(world);
+    run.Play(world.arrivals, 0, world.end);
+    run.Finish();
+    const Amounts sum = run.ledger.Sum();
+    ASSERT_EQ(sum.cost_allocation_pico, sum.cost_usage_pico) << "world " << seed;
+    if (testing::Test::HasFailure()) FAIL() << "world " << seed;
   }
 }
 

@@ -1,9 +1,10 @@
 #include "ledger/ledger.h"
 
-#include <cmath>
+#include <filesystem>
 #include <limits>
 #include <set>
 
+#include "base/files.h"
 #include "ledger/ledger_testing.h"
 
 namespace gpulens::ledger {
@@ -796,6 +797,22 @@ TEST(LedgerStateText, OtherTextsAreRefused) {
     EXPECT_EQ(read.error().code, Code::kDataLoss) << text;
   }
   EXPECT_TRUE(ParseState("{\"version\":1,\"later\":[1,{}]}").ok()) << "what a later version adds is skipped";
+}
+
+TEST(LedgerStateText, DamagedFilesAreRefusedAndSaneOnesRead) {
+  size_t read = 0, refused = 0;
+  const std::filesystem::path folder = GPULENS_SOURCE_DIR "/src/ledger/testdata/ledger_state_corpus";
+  for (const auto& file : std::filesystem::directory_iterator(folder)) {
+    const Result<std::string> text = ReadFile(file.path().string());
+    ASSERT_TRUE(text.ok());
+    const Result<LedgerState> state = ParseState(*text);
+    (state.ok() ? read : refused) += 1;
+    if (state.ok()) {
+      EXPECT_EQ(*ParseState(StateText(*state)), *state) << file.path();
+    }
+  }
+  EXPECT_EQ(read, 4u);
+  EXPECT_EQ(refused, 8u);
 }
 
 TEST(LedgerStateText, AStateOfNonsenseIsSurvived) {

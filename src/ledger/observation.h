@@ -11,7 +11,8 @@
 
 namespace gpulens::ledger {
 
-// Times are `boot_ns` of base/clock.h: they never jump. Labels in UTC are made from Ledger::Options.
+// Times are `boot_ns` of base/clock.h: they never jump. Labels in UTC are made with the Instant of the latest
+// call. Texts are cut to 512 bytes. What makes no sense (NaN, negative, beyond its range) counts as unknown.
 
 enum class EnergySource : uint8_t { kNone, kCounter, kPowerIntegral };
 
@@ -39,7 +40,9 @@ struct GpuReading {
   std::string gpu;
   std::string model;  // "NVIDIA H100 80GB HBM3", for prices
   int64_t at_ns = 0;
-  std::optional<int64_t> energy_uj;  // cumulative, from the counter or the integral of power
+  // Cumulative, from the counter or the integral of power. Between two readings that differ in the source, or
+  // in which it fell or grew by more than 100 kW, the energy is not known.
+  std::optional<int64_t> energy_uj;
   EnergySource energy_source = EnergySource::kNone;
   std::optional<double> power_watts;
   std::optional<int> performance_state;
@@ -49,9 +52,9 @@ struct GpuReading {
   // Share of the clock that a throttle reason takes, 0 to 1, and which.
   double throttled = 0;
   Cause throttle_cause = Cause::kNone;
-  Owner allocated;           // pod or job that has the GPU; empty: none
-  bool users_known = false;  // `users` is complete; else none is known
-  std::vector<GpuUser> users;
+  Owner allocated;             // pod or job that has the GPU; empty: none
+  bool users_known = false;    // `users` is complete; else none is known
+  std::vector<GpuUser> users;  // at most 1024, else none is known
   bool mig = false;
   int64_t compute_slices = 0;  // that the GPU has in all; 0: as many as `slices` have
   std::vector<MigSlice> slices;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "ledger/apportion.h"
 
@@ -32,7 +33,7 @@ bool GpuTimeline::Metered(size_t i) const noexcept {
 int64_t GpuTimeline::EnergyAt(size_t i, int64_t t) const noexcept {
   const KeptReading& a = readings[i - 1];
   const KeptReading& b = readings[i];
-  return a.energy + MulDiv(b.energy - a.energy, t - a.at, b.at - a.at);
+  return a.line_energy + MulDiv(b.energy - a.line_energy, t - a.line_at, b.at - a.line_at);
 }
 
 bool GpuTimeline::Unobserved(size_t i, int64_t longest_gap) const noexcept {
@@ -59,6 +60,16 @@ int64_t GpuTimeline::MsBetween(int64_t from, int64_t to) const noexcept {
   if (readings.empty()) return 0;
   from = std::max(from, begin()), to = std::min(to, end());
   return from < to ? MsAt(to) - MsAt(from) : 0;
+}
+
+void GpuTimeline::Insert(size_t place, KeptReading reading) {
+  reading.line_at = reading.at, reading.line_energy = reading.energy;
+  if (place > 0) {
+    // From now on the line from the end of the past leads to this reading, and begins where the past ended.
+    KeptReading& before = readings[place - 1];
+    before.line_at = before.at, before.line_energy = before.energy;
+  }
+  readings.insert(readings.begin() + static_cast<std::ptrdiff_t>(place), std::move(reading));
 }
 
 void GpuTimeline::DropBefore(int64_t t) {

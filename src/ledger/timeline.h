@@ -49,6 +49,8 @@ struct KeptSlice {
 struct KeptReading {
   int64_t at = 0, read_at = 0;
   int64_t energy = -1;  // microjoules; negative: unknown
+  // Where the line to the next reading begins: a line cut at `at` would be rounded otherwise than before.
+  int64_t line_at = 0, line_energy = -1;
   EnergySource source = EnergySource::kNone;
   int performance_state = -1;
   int use_ppm = kUnknownPpm;
@@ -84,6 +86,8 @@ struct GpuTimeline {
   int64_t EnergyBetween(int64_t from, int64_t to) const noexcept;
   // Milliseconds of the timeline between two times.
   int64_t MsBetween(int64_t from, int64_t to) const noexcept;
+  // Puts a reading before readings[place].
+  void Insert(size_t place, KeptReading reading);
   // Ends the past at `t`: drops what only it needs.
   void DropBefore(int64_t t);
 };
