@@ -97,7 +97,7 @@ class Demo(unittest.TestCase):
         wait_until(lambda: value(self.agent.page(), "gpulens_scrape_up", target="search-c") == 1, 30, "the page")
 
     def test_wrong_orders_are_refused(self):
-        done = sim("set", "engine=nobody", "load=1", socket=self.socket)
+        done = sim("set", "engine=missing", "load=1", socket=self.socket)
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("they are: chat-a", done.stderr)
         self.assertIn("has the load of chat-a", sim("set", "engine=chat-cache", "load=1", socket=self.socket).stderr)

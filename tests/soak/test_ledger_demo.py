@@ -2,6 +2,7 @@
 
 As it is: 60 s and a kill -9 each 10 s. GPULENS_SOAK_MINUTES=10: so long, with a kill each 30 s.
 """
+import contextlib
 import json
 import os
 import pathlib
@@ -36,7 +37,9 @@ class LedgerOfTheDemo(unittest.TestCase):
             if kills == 1:  # changes of the load move the counters, too
                 subprocess.run([BINARY, "sim", "set", "--socket", folder / "control.sock", "engine=all", "load=1.2", "for=15s"],
                                check=True, stdout=subprocess.DEVNULL, timeout=20)
-            time.sleep(max(0, min(EVERY, end - time.monotonic())))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = agent.process.wait(max(0.1, min(EVERY, end - time.monotonic())))
+                self.fail(f"the agent ended by itself, with {code}: {agent.log_text()}")
             if time.monotonic() >= end:
                 agent.__exit__()
                 break

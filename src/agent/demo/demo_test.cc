@@ -288,7 +288,9 @@ TEST(Scenario, ErrorsNameTheLine) {
         Case{"workloads:\n  - {name: a, load: [2]}", "load has a value"},
         Case{"workloads:\n  - {name: a, checkpoint: {every: 10s, for: 20s}}", "checkpoint needs"},
         Case{"workloads:\n  - {name: a, pod: {name: x}}", "pod needs name and namespace"},
-        Case{"profile: 'throttle: [{gpu: 1}]'", "mask is missing"}, Case{"colour: red", "colour"}}) {
+        Case{"profile: 'throttle: [{gpu: 1}]'", "mask is missing"},
+        Case{"profile: 'each: []'", "in `profile`"}, Case{"profile: \"processes: [\"", "in `profile`"},
+        Case{"colour: red", "colour"}}) {
     auto scenario = ParseScenario(one.yaml);
     ASSERT_FALSE(scenario) << one.yaml;
     EXPECT_THAT(scenario.error().detail, HasSubstr(one.message)) << one.yaml;

@@ -244,10 +244,12 @@ Result<Scenario> ParseScenario(std::string_view yaml) {
   RETURN_IF_ERROR(in.status());
   RETURN_IF_ERROR(in.List("workloads", [&](const YamlNode& node) { return ReadWorkload(node, out); }));
   RETURN_IF_ERROR(in.Done());
-  // What the simulated library makes of it, so that an error is shown here.
-  const auto profile = nvml::ParseFakeProfile("model: " + out.gpu_model +
-                                              "\ngpus: " + std::to_string(out.gpus) + "\n" + out.profile);
-  if (!profile) return Status{Code::kInvalidArgument, "scenario, in `profile`: " + profile.error().detail};
+  // With the keys that DemoNode::Profile adds, so that an error is shown here and not by the reader process.
+  const std::string whole = "model: " + out.gpu_model + "\ngpus: " + std::to_string(out.gpus) +
+                            "\nperiod: 1\n" + out.profile +
+                            "\neach:\n  - {gpu: 0}\nprocesses:\n  - {gpu: 0, pid: 1}\n";
+  if (const auto profile = nvml::ParseFakeProfile(whole); !profile)
+    return Status{Code::kInvalidArgument, "scenario, in `profile`: " + profile.error().detail};
   return out;
 }
 

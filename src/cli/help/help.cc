@@ -286,7 +286,7 @@ std::string FirstHelp(const CLI::App& app, const HelpStyle& style) {
   out += '\n';
   const size_t column = 25;
   AppendEntry(out, "gpulens agent", "collect what is here; serve it on http://127.0.0.1:9091", column, style);
-  AppendEntry(out, "gpulens agent --demo", "the same with eight simulated GPUs", column, style);
+  AppendEntry(out, "gpulens agent --demo", "a simulated node: GPUs, engines, owners", column, style);
   AppendEntry(out, "gpulens doctor", "what was found, what is missing and what to do", column, style);
   out += "\n" + Bold("Commands", style) + "\n";
   for (std::string_view name : kFirstCommands) {
