@@ -67,10 +67,24 @@ class LedgerOfTheDemo(unittest.TestCase):
             self.assertIn(one["energy_uj"], values[-3:], "it ends with the last reading")
             self.assertEqual(booked[one["gpu"]], one["energy_uj"] - values[0], one["gpu"])
         total = sum(booked.values())
+        self.check_report(state / "demo" / "ledger.db", booked)
         print(f"{kills} kills in {SECONDS:g} s: {total} uJ booked, the counters grew by the same; {100 * unobserved / total:.1f} % unobserved",
               flush=True)
         self.assertGreaterEqual(kills, SECONDS / EVERY - 2)
         self.assertLess(unobserved, total / 2, "a kill costs what was not written yet, and the start")
+
+    def check_report(self, file, booked):
+        """`gpulens cost report` has the same sums, by whatever they are grouped."""
+        for by in ("gpu", "tenant", "engine,class", "energy_state"):
+            done = subprocess.run([BINARY, "cost", "report", "--file", file, "--by", by, "--since", "2d", "--energy", "--json"], check=False,
+                                  capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = json.loads(done.stdout)["rows"]
+            self.assertEqual(sum(int(row["energy_uj"]) for row in rows), sum(booked.values()), by)
+            if by == "gpu":
+                self.assertEqual({row["key"]["gpu"]: int(row["energy_uj"]) for row in rows}, booked)
+            if by == "tenant":
+                self.assertGreaterEqual({row["key"]["tenant"] for row in rows}, {"storefront", "developers", "search", "research"})
 
 
 if __name__ == "__main__":
