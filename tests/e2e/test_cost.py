@@ -170,7 +170,8 @@ class Cost(LedgerTest):
         nothing = cost("report", "--file", self.ledger.path, "--since", "2020-01-01", "--until", "2020-01-02")
         self.assertIn("the ledger has hours from 2025-11-26T00:00:00Z to 2025-11-27T05:00:00Z", nothing.stderr)
         for wrong in (["report", "--by", "colour"], ["report", "--since", "yesterday"], ["report", "--json", "--csv"], ["statement"],
-                      ["export"], ["export", "--focus", "9"], ["push", "mysql://x"], ["verify"]):  # fmt: skip
+                      ["export"], ["export", "--focus", "9"], ["push", "mysql://x"], ["verify"],
+                      ["report", "--period", "2025-11", "--since", "7d"], ["verify", self.folder / "none.jsonl"]):  # fmt: skip
             self.assertEqual(cost(*wrong, *([] if wrong[0] == "verify" else ["--file", self.ledger.path])).returncode, 2, wrong)
 
     def test_a_report_of_a_month_takes_fifty_milliseconds(self):

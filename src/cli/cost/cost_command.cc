@@ -29,12 +29,12 @@ namespace {
 constexpr const char* kFooter = R"(
   gpulens cost report                                   by tenant, the last 30 days
   gpulens cost report --by pod --since 7d --energy --carbon
-  gpulens cost report --by day,model --since 2026-11-01 --until 2026-12-01 --csv
+  gpulens cost report --by day,model --period 2026-11 --csv
   gpulens cost report --by pod --where tenant=acme --json
   gpulens cost report --wasted                          money by cause, and who held idle GPUs
   gpulens cost statement --period 2026-11 -o november.jsonl
   gpulens cost verify november.jsonl --against /var/lib/gpulens/ledger.db
-  gpulens cost export --focus 1.2 -o focus.csv --since 2026-11-01 --until 2026-12-01
+  gpulens cost export --focus 1.2 -o focus.csv --period 2026-11
   gpulens cost export --opencost                        the JSON of OpenCost's /allocation
   gpulens cost push postgresql://gpulens@db/costs --every 1h
 
@@ -43,7 +43,7 @@ Times are 90m, 24h or 30d ago, 2026-11-26 (its midnight in UTC) or 2026-11-26T14
 whole hours: a range has the hour in which it begins, and ends before the hour of its end.
 By allocation, the price of a GPU's time is given to who had it; by use, to who used it. Both add up to
 price x time. Sums are of integers and exact; a table rounds them, --json and --csv have both.
-Exit: 0 printed or done · 1 there is no ledger, it cannot be read, or a statement is broken · 2 wrong use)";
+Exit: 0 printed, done or good · 1 there is no ledger, it cannot be read, or the statement is broken · 2 wrong use)";
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kDefaultDays = 30;
@@ -113,9 +113,15 @@ Result<int> Print(const CostReport& report, const CostOptions& options) {
   return WriteOut(ReportText(report, ::isatty(STDOUT_FILENO) == 1 ? width : 0)) ? 0 : 1;
 }
 
-void AddRange(CLI::App& command, CostOptions& options) {
-  AddOption(command, "--since", options.since, "From the hour of this time on; default: 30d", "T");
-  AddOption(command, "--until", options.until, "Up to the hour of this time; default: now", "T");
+// `usual`: a range is not required.
+void AddRange(CLI::App& command, CostOptions& options, bool usual) {
+  AddOption(command, "--since", options.since,
+            usual ? "From the hour of this time on; default: 30d" : "From the hour of this time on", "T");
+  AddOption(command, "--until", options.until,
+            usual ? "Up to the hour of this time; default: now" : "Up to the hour of this time", "T");
+  AddOption(command, "--period", options.period, "Instead: a year, a month or a day in UTC", "2026-11")
+      ->excludes("--since")
+      ->excludes("--until");
 }
 
 void AddReport(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int& code) {
@@ -127,7 +133,7 @@ void AddReport(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int& co
                 "state, energy_state, method, day or hour; several with commas",
                 "KEYS");
   by->capture_default_str();
-  AddRange(*report, options);
+  AddRange(*report, options, true);
   AddOption(*report, "--where", options.where, "Only what has this; may be repeated", "KEY=VALUE");
   report->add_flag("--energy", options.energy, "Also joules and the price of electricity");
   report->add_flag("--carbon", options.carbon, "Also grams of CO2 equivalent");
@@ -141,10 +147,7 @@ void AddStatement(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int&
   CostOptions& options = *kept;
   CLI::App* statement =
       cost.add_subcommand("statement", "Write a statement of a period that cannot be changed unseen.");
-  auto* period =
-      AddOption(*statement, "--period", options.period, "A year, a month or a day in UTC", "2026-11");
-  AddOption(*statement, "--since", options.since, "From the hour of this time on", "T")->excludes(period);
-  AddOption(*statement, "--until", options.until, "Up to the hour of this time", "T")->excludes(period);
+  AddRange(*statement, options, false);
   AddOption(*statement, "--previous", options.previous, "Statement of the period before, to chain to",
             "FILE");
   statement->add_flag("--open", options.open, "Also of a period that is not over");
@@ -165,7 +168,7 @@ void AddExport(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int& co
   format->add_flag("--opencost", options.opencost, "JSON of OpenCost's /allocation, a set for each day");
   format->add_flag("--entries", options.entries, "A line of JSON for each entry, as in statements");
   format->require_option(1);
-  AddRange(*exported, options);
+  AddRange(*exported, options, true);
   AddOption(*exported, "-o,--output", options.output, "The file; default: standard output", "FILE");
   exported->callback([kept, &code] { code = ExitCode("cost export", ExportCost(*kept)); });
   CLI::App* push = cost.add_subcommand("push", "Copy hours that are over to PostgreSQL or ClickHouse.");

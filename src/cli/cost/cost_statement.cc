@@ -24,9 +24,10 @@ struct CloseInput {
 };
 using Input = std::unique_ptr<std::FILE, CloseInput>;
 
+// Wrong use: a statement that cannot be read is not a broken one.
 Result<Input> OpenInput(const std::string& path) {
   Input file(std::fopen(path.c_str(), "re"));
-  if (!file) return ErrnoStatus("open " + path, errno);
+  if (!file) return Status{Code::kInvalidArgument, ErrnoStatus("open " + path, errno).detail};
   return file;
 }
 
@@ -137,9 +138,9 @@ Result<int> VerifyStatement(const CostOptions& options) {
   StatementReader reader(file.get());
   RETURN_IF_ERROR(Named(options.statement, reader.Begin()));
   if (!options.against.empty()) {
-    ASSIGN_OR_RETURN(const auto ledger,
-                     ledger::LedgerFile::Open({.path = options.against, .read_only = true}));
-    RETURN_IF_ERROR(Named(options.statement, Compare(reader, *ledger)));
+    const auto ledger = ledger::LedgerFile::Open({.path = options.against, .read_only = true});
+    if (!ledger) return Status{Code::kInvalidArgument, "--against: " + ledger.error().detail};
+    RETURN_IF_ERROR(Named(options.statement, Compare(reader, **ledger)));
   } else {
     for (;;) {
       const auto entry = reader.Next();
