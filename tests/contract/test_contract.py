@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "e2e"))
 from agent import BINARY, Agent, wait_until  # noqa: E402
 import inference_client  # noqa: E402
+import ledger_maker  # noqa: E402
 import otlp_receiver  # noqa: E402
 import remote_write_receiver  # noqa: E402
 
@@ -199,6 +200,11 @@ class Contract(unittest.TestCase):
             doctor = json.loads(run("doctor", "--json", "--config", alone.name, code=None))
         doctor["findings"] = [finding for finding in doctor["findings"] if finding["subject"] == "host"]
         shapes["doctor"] = shape(doctor)
+        with tempfile.TemporaryDirectory(prefix="gpulens-contract-") as folder:
+            path = f"{folder}/ledger.db"
+            ledger_maker.Ledger(path, hours=1).base.close()
+            for name in ("cost report", "cost report --wasted"):
+                shapes[name] = shape(json.loads(run(*name.split(), "--json", "--file", path, "--period", "2025-11-26")))
         self.same("json.json", pretty(shapes))
 
     def test_what_the_demo_sends(self):

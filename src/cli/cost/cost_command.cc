@@ -162,12 +162,15 @@ void AddStatement(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int&
 void AddExport(CLI::App& cost, const std::shared_ptr<CostOptions>& kept, int& code) {
   CostOptions& options = *kept;
   CLI::App* exported = cost.add_subcommand("export", "Write the ledger for other programs.");
-  CLI::Option_group* format = exported->add_option_group("Format");
-  AddOption(*format, "--focus", options.focus, "CSV of FOCUS, the FinOps cost and usage specification", "1.2")
-      ->check(CLI::IsMember({"1.2"}));
-  format->add_flag("--opencost", options.opencost, "JSON of OpenCost's /allocation, a set for each day");
-  format->add_flag("--entries", options.entries, "A line of JSON for each entry, as in statements");
-  format->require_option(1);
+  auto* focus = AddOption(*exported, "--focus", options.focus,
+                          "CSV of FOCUS, the FinOps cost and usage specification", "1.2")
+                    ->check(CLI::IsMember({"1.2"}));
+  auto* opencost =
+      exported->add_flag("--opencost", options.opencost, "JSON of OpenCost's /allocation, a set for each day")
+          ->excludes(focus);
+  exported->add_flag("--entries", options.entries, "A line of JSON for each entry, as in statements")
+      ->excludes(focus)
+      ->excludes(opencost);
   AddRange(*exported, options, true);
   AddOption(*exported, "-o,--output", options.output, "The file; default: standard output", "FILE");
   exported->callback([kept, &code] { code = ExitCode("cost export", ExportCost(*kept)); });

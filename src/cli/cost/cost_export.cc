@@ -24,7 +24,7 @@ using ledger::TimeText;
 using ledger::Totals;
 using ledger::WideText;
 
-constexpr int kPicoDecimals = 12, kMicroDecimals = 6, kNanoDecimals = 9, kMilliDecimals = 3;
+constexpr int kPicoDecimals = 12, kMicroDecimals = 6, kNanoDecimals = 9;
 
 // In the order of the specification, then ours. Columns that are always null: InvoiceId, as no invoice is
 // issued, and CommitmentDiscountStatus, which rules of other columns refer to. Unit prices are left out: an
@@ -379,6 +379,8 @@ Result<std::string> OpenCostJson(ledger::LedgerFile& ledger, const CostRange& ra
 }
 
 Result<int> ExportCost(const CostOptions& options) {
+  if (options.focus.empty() && !options.opencost && !options.entries)
+    return Status{Code::kInvalidArgument, "choose a format: --focus 1.2, --opencost or --entries"};
   ASSIGN_OR_RETURN(const CostRange range, RangeOf(options, RealClock().Now().unix_ns));
   ASSIGN_OR_RETURN(const auto ledger, OpenLedger(options));
   ASSIGN_OR_RETURN(CostOutput output, CostOutput::Open(options.output));

@@ -378,6 +378,7 @@ std::string ReportJson(const CostReport& report) {
     AppendAmountObject(document.Key("unattributed"), report.unattributed, columns);
     AppendAmountObject(document.Key("unobserved"), report.unobserved, columns);
     AppendAmountObject(document.Key("without_owner"), report.without_owner, columns);
+    document.Raw("unobserved_energy_uj", WideText(report.unobserved_energy.energy_uj));
     document.Raw("unpriced_ms", WideText(total.time_ms - total.priced_ms));
     document.Raw("carbon_unknown_uj", WideText(total.energy_uj - total.carbon_known_uj));
   };
