@@ -174,6 +174,24 @@ class Cost(LedgerTest):
                       ["report", "--period", "2025-11", "--since", "7d"], ["verify", self.folder / "none.jsonl"]):  # fmt: skip
             self.assertEqual(cost(*wrong, *([] if wrong[0] == "verify" else ["--file", self.ledger.path])).returncode, 2, wrong)
 
+    def test_a_server_that_is_away_is_named_without_its_password(self):
+        for url in ("postgresql://u:hush-hush@127.0.0.1:1/d", "clickhouse://u:hush-hush@127.0.0.1:1/d"):
+            result = cost("push", url, "--file", self.ledger.path)
+            self.assertEqual((result.returncode, result.stdout), (1, ""))
+            self.assertNotIn("hush-hush", result.stderr)
+
+    def test_a_damaged_ledger_is_no_report(self):
+        self.ledger.base.close()
+        path = pathlib.Path(self.ledger.path)
+        data = bytearray(path.read_bytes())
+        for at in range(4096, len(data), 4096):
+            data[at : at + 16] = b"garbage garbage!"
+        path.write_bytes(data)
+        for command in (["report"], ["export", "--opencost"], ["statement", "--period", "2025-11"]):
+            result = cost(*command, "--file", path)
+            self.assertEqual((result.returncode, result.stdout), (1, ""), command)
+            self.assertIn("ledger.db", result.stderr)
+
     def test_a_report_of_a_month_takes_fifty_milliseconds(self):
         large = Ledger(str(self.folder / "large.db"), gpus=8, accounts=25, hours=720, first_hour=HOUR - 720 * 3600)
         large.base.close()

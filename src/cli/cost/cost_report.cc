@@ -20,7 +20,7 @@ using ledger::Totals;
 using ledger::WideText;
 
 constexpr int kPico = 12, kMicro = 6, kNano = 9;
-constexpr size_t kMostKey = 36;  // characters of a name in the table
+constexpr size_t kMostKey = 40;  // characters of a name in the table: a UUID of NVIDIA
 
 constexpr const char* kNoPrice =
     "Nothing has a price: set analyzers.cost.price_per_gpu_hour (USD), price_by_model or price_file.\n";
