@@ -5,6 +5,7 @@
 #include <chrono>
 #include <limits>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 
@@ -31,8 +32,8 @@ class Dice {
 // What was read at one moment, and when it came.
 struct Arrival {
   int64_t at = 0, arrives = 0;
-  std::optional<GpuReading> gpu;
-  std::optional<EngineReading> engine;
+  std::shared_ptr<GpuReading> gpu;
+  std::shared_ptr<EngineReading> engine;
   std::optional<ProgramSignal> signal;
 };
 
@@ -110,7 +111,7 @@ void MakeGpu(Dice& dice, int number, int engines, RandomWorld& world) {
   for (int64_t t = world.begin + dice.Below(15 * kTestSecond); t < world.end;) {
     gpu.now.at_ns = t;
     gpu.now.energy_uj = dice.OneIn(25) ? std::nullopt : std::optional<int64_t>(gpu.counter);
-    world.arrivals.push_back({t, t, gpu.now, {}, {}});
+    world.arrivals.push_back({t, t, std::make_shared<GpuReading>(gpu.now), {}, {}});
     const int64_t step_ns =
         dice.OneIn(30) ? (31 + dice.Below(30)) * kTestSecond : step * kTestSecond - dice.Below(kTestSecond);
     t += step_ns;
@@ -136,7 +137,7 @@ void MakeEngine(Dice& dice, int number, RandomWorld& world) {
   for (int64_t t = world.begin + dice.Below(5 * kTestSecond); t < world.end;
        t += (3 + dice.Below(9)) * kTestSecond) {
     page.at_ns = t;
-    world.arrivals.push_back({t, t, {}, page, {}});
+    world.arrivals.push_back({t, t, {}, std::make_shared<EngineReading>(page), {}});
     for (EngineWork& work : page.work) {
       const bool open = !dice.OneIn(3);
       work.running = open ? 2 : 0, work.waiting = 0;
@@ -384,7 +385,7 @@ TEST(LedgerProperties, ClassesOfAnEngineAddUpToIt) {
     divided.Play(world.arrivals, 0, world.end);
     divided.Finish();
     std::vector<Arrival> without = world.arrivals;
-    std::erase_if(without, [](const Arrival& arrival) { return arrival.engine.has_value(); });
+    std::erase_if(without, [](const Arrival& arrival) { return arrival.engine != nullptr; });
     Played whole(world);
     whole.Play(without, 0, world.end);
     whole.Finish();

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <functional>
+#include <iterator>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -86,7 +88,8 @@ class TestLedger {
     EXPECT_EQ(closed.residual_uj, 0);
     EXPECT_EQ(closed.residual_ms, 0);
     EXPECT_EQ(closed.residual_pico, 0);
-    entries.insert(entries.end(), closed.entries.begin(), closed.entries.end());
+    entries.insert(entries.end(), std::make_move_iterator(closed.entries.begin()),
+                   std::make_move_iterator(closed.entries.end()));
     processes.insert(processes.end(), closed.processes.begin(), closed.processes.end());
   }
   Rates rates_;
