@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/testing/allocations.h"
 #include "ledger/ledger_testing.h"
 
 namespace gpulens::ledger {
@@ -710,6 +711,25 @@ TEST(LedgerOwners, BeyondTheLimitAreOneAndTotalsStay) {
   pods.erase("");
   EXPECT_EQ(pods, (std::set<std::string>{std::string(kOther), "p6", "p7", "p8"})) << "those with most";
   EXPECT_NEAR(world.Joules(kActive, std::string(kOther)), 2000. * 15 / 36, 0.001);
+}
+
+TEST(LedgerOwners, AnHourBeginsWithNewOnes) {
+  Ledger::Options options;
+  options.most_owners = 1;
+  TestLedger world(options);
+  // An hour begins at second 3600.
+  Feed(world, 3580, 3599, 100, Uses({TestUser(1, PodOwner("a"))}, 0.9));
+  Feed(world, 3600, 3640, 100, Uses({TestUser(2, PodOwner("b"))}, 0.9));
+  EXPECT_DOUBLE_EQ(world.Joules(kActive, std::string(kOther)), 100) << "the last second of the hour before";
+  EXPECT_DOUBLE_EQ(world.Joules(kActive, "b"), 4000);
+}
+
+TEST(LedgerBounds, CloseAllocatesNothingBetweenWindows) {
+  TestLedger world;
+  Feed(world, 1000, 1040, 100, Uses({TestUser(1, PodOwner("a", "e"))}, 0.9));
+  const uint64_t before = ThreadAllocations();
+  for (int t = 1041; t < 1050; ++t) EXPECT_TRUE(world.ledger->Close(world.At(t)).entries.empty());
+  EXPECT_EQ(ThreadAllocations(), before);
 }
 
 TEST(LedgerBounds, NonsenseNeverBreaksTheSums) {
