@@ -8,6 +8,7 @@
 #include "agent/status/agent_watch.h"
 #include "agent/status/status_report.h"
 #include "catalog/gpu.h"
+#include "catalog/ledger.h"
 #include "catalog/self.h"
 #include "core/frame_writer.h"
 
@@ -189,6 +190,20 @@ TEST(DeliveryFindings, ReportsWaitingAndLostData) {
   EXPECT_THAT(findings[2].what, HasSubstr("3.0 MiB"));
   EXPECT_THAT(findings[2].remedy, HasSubstr("gpulens queue drop otlp/b"));
   EXPECT_EQ(findings[3].kind, Finding::kBroken);
+}
+
+TEST(DeliveryFindings, ReportsALedgerThatCannotBeWrittenOrIsWrong) {
+  Tick good;
+  good.Set(kSelfLedgerUp, {}, {}, 1);
+  good.Set(kLedgerResidual, {}, {}, 0);
+  EXPECT_THAT(DeliveryFindings(*good.Make()), IsEmpty());
+  Tick bad;
+  bad.Set(kSelfLedgerUp, {}, {}, 0);
+  bad.Set(kLedgerResidual, {}, {}, -0.000001);
+  auto findings = DeliveryFindings(*bad.Make());
+  ASSERT_THAT(findings, SizeIs(2));
+  EXPECT_THAT(findings[0].what, HasSubstr("cannot be written"));
+  EXPECT_THAT(findings[1].what, HasSubstr("do not add up"));
 }
 
 TEST(StateFolderFindings, MadeOrRefused) {

@@ -13,6 +13,7 @@
 #include "base/files.h"
 #include "base/version.h"
 #include "catalog/gpu.h"
+#include "catalog/ledger.h"
 #include "catalog/self.h"
 #include "config/validate.h"
 #include "plugins/agent_stats.h"
@@ -205,6 +206,18 @@ std::vector<Finding> DeliveryFindings(const Snapshot& snapshot) {
          std::to_string(static_cast<int64_t>(failed)) + " could not be kept for `gpulens events`",
          "the file in the state folder cannot be written", "set state_dir to a folder that can"});
   }
+  ForEachFresh(snapshot, kSelfLedgerUp, [&](const SeriesInfo&, double value) {
+    if (value != 0) return;
+    findings.push_back(
+        {Finding::kBroken, "ledger",
+         "its file cannot be written: entries wait in memory, and the oldest are dropped in time",
+         "see the log of the agent", "set state_dir to a folder that can be written"});
+  });
+  ForEachFresh(snapshot, kLedgerResidual, [&](const SeriesInfo&, double value) {
+    if (value == 0) return;
+    findings.push_back({Finding::kBroken, "ledger", "its parts do not add up to the counters of the GPUs",
+                        "this is a fault of gpulens: please report it with the log", ""});
+  });
   return findings;
 }
 

@@ -204,6 +204,7 @@ class Cost final : public Analyzer {
     if (writer_) {
       entries(written_, "written", counts.written);
       entries(dropped_, "dropped", counts.dropped);
+      out.DeclareAndSet(up_, kSelfLedgerUp, {}, {}, counts.up ? 1 : 0);
       out.DeclareAndSet(waiting_, kSelfLedgerWaiting, {}, {}, counts.waiting);
       out.DeclareAndSet(failures_, kSelfLedgerWriteErrors, {}, {}, counts.failures);
     } else {
@@ -226,7 +227,7 @@ class Cost final : public Analyzer {
   std::unique_ptr<LedgerSeries> series_;
   EntityRef host_;
   uint64_t not_kept_ = 0;
-  Series written_, dropped_, kept_, waiting_, failures_, refused_;
+  Series written_, dropped_, kept_, up_, waiting_, failures_, refused_;
 };
 
 void Check(const Config& config, ConfigFaults& faults) {

@@ -173,6 +173,7 @@ TEST_F(CostTest, AStateFolderThatCannotBeWrittenStopsNothing) {
   world.Run(200);
   EXPECT_GT(world.Sum(kEnergyLedger), 0);
   EXPECT_GT(world.Sum(kSelfLedgerWaiting), 0);
+  EXPECT_EQ(world.Sum(kSelfLedgerUp), 0);
   EXPECT_EQ(world.Sum(kSelfLedgerEntries, {{"result", "written"sv}}), 0);
   world.End();
 }

@@ -177,6 +177,7 @@ LedgerWriter::Counts LedgerWriter::counts() const {
   std::lock_guard lock(mutex_);
   Counts out = counts_;
   out.waiting = waiting_.size();
+  out.up = !broken_;
   return out;
 }
 

@@ -44,6 +44,7 @@ class LedgerWriter {
   struct Counts {
     uint64_t written = 0, dropped = 0, failures = 0;
     size_t waiting = 0;
+    bool up = true;  // the last attempt succeeded
   };
   Counts counts() const;
   // Waits until all is written, or an attempt has failed. For tests.

@@ -91,6 +91,7 @@ TEST_F(LedgerWriterTest, AddDoesNotWaitForTheFile) {
   writer.Add({EntryOf(kHour, "a", 5)}, StateAt(1));
   writer.WaitForAttempt();
   EXPECT_EQ(writer.counts().written, 1u);
+  EXPECT_TRUE(writer.counts().up);
   EXPECT_EQ(writer.counts().waiting, 0u);
   EXPECT_EQ(writer.counts().failures, 0u);
 }
@@ -106,6 +107,7 @@ TEST_F(LedgerWriterTest, WhileAnotherProgramWritesTheFileEntriesWait) {
     EXPECT_EQ(writer.counts().failures, 1u);
     EXPECT_EQ(writer.counts().waiting, 1u);
     EXPECT_EQ(writer.counts().written, 0u);
+    EXPECT_FALSE(writer.counts().up);
     writer.Add({EntryOf(kHour, "a", 6)}, StateAt(2));
     other->reset();
   }
