@@ -74,9 +74,9 @@ class Ledger:
         self.base.execute("INSERT INTO ledger_hour VALUES(?,1) ON CONFLICT DO UPDATE SET revision=revision+1", (hour,))
         self.rows.append((hour, for_hour, texts, amounts))
 
-    def end(self, booked):
-        """The state says that all GPUs are booked up to there."""
-        self.base.execute("INSERT OR REPLACE INTO ledger_state VALUES(1,?,?)", (state(booked), booked * 10**9))
+    def end(self, *booked):
+        """The state has a GPU for each time, up to which it is booked."""
+        self.base.execute("INSERT OR REPLACE INTO ledger_state VALUES(1,?,?)", (state(booked), max(booked) * 10**9))
         self.base.commit()
 
     def total(self, name):
@@ -84,7 +84,7 @@ class Ledger:
 
 
 def state(booked):
-    """The state of a ledger whose only GPU is booked up to that time."""
-    gpu = {"gpu": "GPU-0", "model": "NVIDIA H100 80GB HBM3", "at_ns": 1, "at_unix_ns": booked * 10**9, "energy_uj": 1,
-           "energy_source": 1, "idle_watts_of": [], "remainders": [0, 0, 0], "holds": []}  # fmt: skip
-    return json.dumps({"version": 1, "boot_id": "b", "gpus": [gpu], "weights": []})
+    """The state of a ledger whose GPUs are booked up to these times."""
+    gpus = [{"gpu": f"GPU-{i}", "model": "NVIDIA H100 80GB HBM3", "at_ns": 1, "at_unix_ns": at * 10**9, "energy_uj": 1,
+             "energy_source": 1, "idle_watts_of": [], "remainders": [0, 0, 0], "holds": []} for i, at in enumerate(booked)]  # fmt: skip
+    return json.dumps({"version": 1, "boot_id": "b", "gpus": gpus, "engines": []})

@@ -157,6 +157,11 @@ class Cost(LedgerTest):
         result = cost("statement", "--period", "2025-11-26", "--file", self.ledger.path)
         self.assertEqual((result.returncode, result.stdout), (1, ""))
         self.assertIn("booked up to 2025-11-26T23:59:59Z", result.stderr)
+        self.ledger.end(HOUR + DAY * 3 // 2, HOUR + DAY - 1)
+        self.assertEqual(cost("statement", "--period", "2025-11-26", "--file", self.ledger.path).returncode, 1)
+        self.ledger.end(HOUR + 2 * DAY, HOUR + DAY // 2)  # a GPU that was taken out a day before
+        self.done("statement", "--period", "2025-11-26", "--file", self.ledger.path)
+        self.ledger.end(HOUR + DAY - 1)
         self.assertIn('"open":true', self.done("statement", "--period", "2025-11-26", "--open", "--file", self.ledger.path))
 
     def test_what_cannot_be_done_has_a_reason_and_a_code(self):

@@ -49,12 +49,19 @@ Result<StatementHeader> ReadPrevious(const std::string& path, std::string& head)
   return reader.header();
 }
 
+// A GPU whose time ends so long before that of the others was taken out and is not waited for, in ns.
+constexpr int64_t kGoneAfterNs = 24 * 3'600'000'000'000;
+
 // Up to when all GPUs are booked, in seconds; what comes after may still be added.
 Result<int64_t> BookedUntil(ledger::LedgerFile& ledger) {
   ASSIGN_OR_RETURN(const auto state, ledger.ReadState());
   if (!state || state->gpus.empty()) return 0;
-  const auto earliest = std::ranges::min(state->gpus, {}, &ledger::LedgerState::Gpu::at_unix_ns);
-  return earliest.at_unix_ns / 1'000'000'000;
+  int64_t newest = INT64_MIN, earliest = INT64_MAX;
+  for (const auto& gpu : state->gpus) newest = std::max(newest, gpu.at_unix_ns);
+  for (const auto& gpu : state->gpus) {
+    if (gpu.at_unix_ns >= newest - kGoneAfterNs) earliest = std::min(earliest, gpu.at_unix_ns);
+  }
+  return earliest / 1'000'000'000;
 }
 
 Status CheckOver(ledger::LedgerFile& ledger, const CostRange& range) {
