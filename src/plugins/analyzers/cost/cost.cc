@@ -142,6 +142,7 @@ class Cost final : public Analyzer {
     if (!ledger_ && (readings.empty() || !Start(now))) return Ok();
     for (const ledger::GpuReading* reading : readings) {
       ledger_->Observe(*reading);
+      series_->Begin(reading->gpu);
       metrics_.Observe(*reading, gpus_.GpuEntity(reading->gpu));
     }
     for (const ledger::EngineReading* reading : engines_.Take(snapshot)) {

@@ -38,6 +38,10 @@ class LedgerSeries {
   LedgerSeries(Options options, LedgerEntities entities)
       : options_(std::move(options)), entities_(std::move(entities)) {}
 
+  // The ledger follows a GPU: its counters begin at 0 before its first window is closed.
+  void Begin(std::string_view gpu) {
+    if (gpus_.find(gpu) == gpus_.end()) gpus_.try_emplace(std::string(gpu));
+  }
   void Take(const ledger::Ledger::Closed& closed, Instant now);
   void Write(Instant now, FrameWriter& out);
 

@@ -95,6 +95,14 @@ TEST_F(LedgerSeriesTest, StatesOfAGpuAddUp) {
   EXPECT_EQ(Value(kLedgerResidual), 0);
 }
 
+TEST_F(LedgerSeriesTest, CountersOfAGpuBeginAtZero) {
+  series_->Begin(UuidOf(0));
+  Write({});
+  EXPECT_EQ(Value(kEnergyLedger, {{"state", "idle"sv}}), 0);
+  EXPECT_EQ(Value(kGpuEnergyUnattributed), 0);
+  EXPECT_TRUE(std::isnan(Value(kEffectiveCompute))) << "a state that did not occur";
+}
+
 TEST_F(LedgerSeriesTest, ACounterDoesNotFallWhenAWindowIsAdjusted) {
   Write({EntryOf(EnergyState::kActive, 10'000'000)});
   Write({EntryOf(EnergyState::kActive, -4'000'000), EntryOf(EnergyState::kHeld, 4'000'000)});
