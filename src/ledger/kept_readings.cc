@@ -110,6 +110,8 @@ void Ledger::Impl::Observe(GpuReading&& reading) {
 }
 
 void Ledger::Impl::Observe(EngineReading&& reading) {
+  // As owners have it.
+  if (reading.engine.size() > kMostOwnerText) reading.engine.resize(kMostOwnerText);
   const int number = CanBe(reading.at_ns) && readings < kMostReadings ? EngineNumber(reading.engine) : -1;
   if (number < 0 || (begun && reading.at_ns < base)) return static_cast<void>(++refused);
   EngineTimeline& engine = engines[static_cast<size_t>(number)];
@@ -148,7 +150,7 @@ void Ledger::Impl::Observe(const ProgramSignal& signal) {
 
 void Ledger::Impl::Restore(const LedgerState& saved_state, Instant now, std::string_view id) {
   if (!CanBe(now.boot_ns)) return;
-  offset = now.unix_ns - now.boot_ns;
+  SetOffset(now);
   boot_id = id;
   const bool same_boot = !id.empty() && id == saved_state.boot_id;
   for (const LedgerState::Gpu& saved : saved_state.gpus) RestoreGpu(saved, now, same_boot);

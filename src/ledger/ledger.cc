@@ -496,7 +496,7 @@ Ledger::Impl::Expected Ledger::Impl::ExpectedOf(int64_t from, int64_t to) const 
 Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
   Closed out;
   if (!CanBe(now.boot_ns)) return out;
-  offset = now.unix_ns - now.boot_ns;
+  SetOffset(now);
   clock = std::max(clock, now.boot_ns);
   RefuseFuture(clock);
   if (!Begin(clock)) return out;
@@ -506,17 +506,18 @@ Ledger::Closed Ledger::Impl::CloseWindows(Instant now, bool finish) {
   Recompute(out);
   CloseNew(target, out);
   const Expected all = ExpectedOf(base, closed_to);
-  out.residual_uj = checked.energy_uj - all.energy_uj - silence.energy_uj;
-  out.residual_ms = checked.time_ms - all.time_ms - silence.time_ms;
-  const int64_t cost = checked.cost_pico - all.cost_pico - silence.cost_pico;
-  int64_t allocation = cost, usage = cost;
+  __int128 energy = checked.energy_uj - all.energy_uj - silence.energy_uj;
+  __int128 time = checked.time_ms - all.time_ms - silence.time_ms;
+  __int128 allocation = checked.cost_pico - all.cost_pico - silence.cost_pico, usage = allocation;
   for (const Entry& entry : out.entries) {
-    out.residual_uj += entry.amounts.energy_uj;
-    out.residual_ms += entry.amounts.time_ms;
+    energy += entry.amounts.energy_uj;
+    time += entry.amounts.time_ms;
     allocation += entry.amounts.cost_allocation_pico;
     usage += entry.amounts.cost_usage_pico;
   }
-  out.residual_pico = allocation != 0 ? allocation : usage;
+  out.residual_uj = static_cast<int64_t>(energy);
+  out.residual_ms = static_cast<int64_t>(time);
+  out.residual_pico = static_cast<int64_t>(allocation != 0 ? allocation : usage);
   DropPast(clock);
   checked = ExpectedOf(base, closed_to);
   // Now: what is read from here on is not in it until the next call has booked it.

@@ -58,14 +58,14 @@ struct Ledger::Impl {
 
   // Sums over GPUs, from counters and clocks alone.
   struct Expected {
-    int64_t energy_uj = 0, time_ms = 0, cost_pico = 0;
+    __int128 energy_uj = 0, time_ms = 0, cost_pico = 0;
   };
 
   Impl(Options given, RatesAt rates)
       : options(std::move(given)),
         rates_at(std::move(rates)),
         split(options, owners, signals),
-        offset(options.boot_to_unix_ns),
+        offset(std::clamp(options.boot_to_unix_ns, -4 * kMostNs, 4 * kMostNs)),
         boot_id(options.boot_id) {
     options.window = std::max<Duration>(options.window, std::chrono::milliseconds(1));
     for (Duration* duration :
@@ -85,6 +85,10 @@ struct Ledger::Impl {
     return FloorDiv(start + offset + window / 2, window) * window / 1'000'000;
   }
   bool CanBe(int64_t t) const { return t > -kMostNs && t < kMostNs; }
+  // UTC that makes no sense leaves the labels as they were.
+  void SetOffset(Instant now) {
+    if (now.unix_ns > -4 * kMostNs && now.unix_ns < 4 * kMostNs) offset = now.unix_ns - now.boot_ns;
+  }
   void Touch(int64_t from, int64_t to) {
     if (!begun || from >= closed_to) return;
     dirty_from = std::min(dirty_from, from);

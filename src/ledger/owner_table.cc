@@ -7,8 +7,6 @@
 namespace gpulens::ledger {
 namespace {
 
-constexpr size_t kMostFieldBytes = 512;
-
 template <class Any, class Visit>
 void VisitFields(Any& owner, Visit&& visit) {
   for (auto* field : {&owner.process, &owner.name_space, &owner.pod, &owner.job, &owner.tenant, &owner.engine,
@@ -37,11 +35,11 @@ OwnerTable::OwnerTable() {
 OwnerId OwnerTable::IdOf(const Owner& owner) {
   bool long_field = false;
   VisitFields(owner,
-              [&](const std::string& field) { long_field = long_field || field.size() > kMostFieldBytes; });
+              [&](const std::string& field) { long_field = long_field || field.size() > kMostOwnerText; });
   if (long_field) {
     Owner cut = owner;
     VisitFields(cut, [](std::string& field) {
-      if (field.size() > kMostFieldBytes) field.resize(kMostFieldBytes);
+      if (field.size() > kMostOwnerText) field.resize(kMostOwnerText);
     });
     return IdOf(cut);
   }

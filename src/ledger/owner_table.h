@@ -12,14 +12,15 @@
 namespace gpulens::ledger {
 
 using OwnerId = uint32_t;
-inline constexpr OwnerId kNoOwner = 0;     // every field is empty
-inline constexpr OwnerId kOtherOwner = 1;  // every field is kOther
+inline constexpr size_t kMostOwnerText = 512;  // bytes of a field
+inline constexpr OwnerId kNoOwner = 0;         // every field is empty
+inline constexpr OwnerId kOtherOwner = 1;      // every field is kOther
 
 // Not thread-safe. References stay valid until their owner is forgotten.
 class OwnerTable {
  public:
   OwnerTable();
-  // The number of this owner; a new one if it has none. Fields are cut to 512 bytes.
+  // The number of this owner; a new one if it has none. Fields are cut to kMostOwnerText.
   OwnerId IdOf(const Owner& owner);
   const Owner& At(OwnerId id) const { return owners_[id]; }
   // Forgets those whose place in `used` is false; their numbers are given to new ones.
