@@ -25,7 +25,9 @@ struct EngineWindow {
 };
 
 // From the pages around the window: counters are interpolated between pages; a counter that fell began again
-// at 0. Pages further apart than `longest` do not count. Takes the engine's times and tokens into `fold`.
+// at 0. Seconds of decode are sums over requests that decode at once, so they are divided by the mean number
+// of running ones, where that is known. Pages further apart than `longest` do not count. Takes the engine's
+// times and tokens into `fold`.
 EngineWindow EngineWindowOf(const EngineTimeline& engine, int64_t start, int64_t end, int64_t longest,
                             EngineFold& fold);
 

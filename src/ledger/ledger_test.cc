@@ -288,6 +288,16 @@ TEST(LedgerEngines, ATensorParallelEngineIsDividedOnceByItsOwnSeconds) {
   }
 }
 
+TEST(LedgerEngines, SecondsOfRequestsThatDecodeAtOnceCountOnce) {
+  TestLedger world;
+  FeedPair(world, 1000, 1010);
+  Page(world, 1000, Work(0, 0, 0, 0, 0, 30));
+  Page(world, 1010, Work(3000, 0, 500, 2, 6 * 40, 50));
+  world.Close(1010);
+  EXPECT_EQ(OfClass(world, RequestClass::kPrefill).energy_uj, 750'000'000);
+  EXPECT_EQ(OfClass(world, RequestClass::kDecode).energy_uj, 2'250'000'000);
+}
+
 TEST(LedgerEngines, WithoutSecondsTokensAreEqual) {
   TestLedger world;
   FeedPair(world, 1000, 1010);
