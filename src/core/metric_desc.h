@@ -51,7 +51,7 @@ struct Rule {
 
   double low = -kNone;
   double high = kNone;
-  // Maximum change per second, in both directions (gauges) or upwards (counters).
+  // Maximum change per second upwards (counters), or in both directions and within one second (gauges).
   double max_change_per_second = kNone;
   // Values that a source returns for "unknown" (0xFFFF, -1), before scaling.
   std::span<const double> sentinels = {};

@@ -210,6 +210,27 @@ class Replay(unittest.TestCase):
                 self.assertEqual(done.returncode, 2)
                 self.assertIn(words, done.stderr)
 
+    def test_a_real_board_reads_as_it_did(self):
+        """25 s of an H100 (driver 580.159.04) that works for three seconds and rests for two: recorded on the machine itself."""
+        with Agent(**settings(PROFILES / "h100_recorded.yaml")) as agent:
+            wait_until(lambda: samples(agent.page(), "gpu_energy_consumption_joules_total"))
+            readings, begin = [], time.monotonic()
+            while time.monotonic() < begin + 8:
+                page = agent.page()
+                readings.append((time.monotonic(), value(page, "gpu_power_instant_watts"),
+                                 value(page, "gpu_energy_consumption_joules_total")))
+                time.sleep(0.1)
+        self.assertEqual([s.labels["gpu_driver_version"] for s in samples(page, "gpu_driver_info")], ["580.159.04"])
+        self.assertEqual([s for s in samples(page, "gpulens_samples_total")
+                          if s.labels.get("collector") == "nvidia" and s.labels.get("result") == "rejected" and s.value > 0], [])
+        integral = sum((b[0] - a[0]) * (a[1] + b[1]) / 2 for a, b in zip(readings, readings[1:]))
+        counted = readings[-1][2] - readings[0][2]
+        watts = [reading[1] for reading in readings]
+        self.assertGreater(max(watts), 500)
+        self.assertLess(min(watts), 200)
+        # The agent reads each 200 ms, so the edges of load are that far off.
+        self.assertLess(abs(counted - integral), 0.1 * integral + 0.4 * max(watts))
+
 
 class Command(Case):
     def test_collect_shows_the_recording(self):
