@@ -132,3 +132,6 @@ foreach(file ${e2e_files})
     message(FATAL_ERROR "${file}: no test runs it; tests/targets.cmake lists them")
   endif()
 endforeach()
+# Writes the ledger of a simulated month: for docs/ledger.md and the tests of reports.
+add_executable(ledger_month tests/ledger/month_main.cc)
+target_link_libraries(ledger_month PRIVATE gpulens_ledger gpulens_store_ledger)
