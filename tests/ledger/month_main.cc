@@ -1,11 +1,11 @@
-// Writes the ledger of one simulated month of a node with eight GPUs: what docs/ledger.md shows, and what the tests
-// of reports read. Usage: ledger_month FILE [DAYS]. Prints, as JSON, what the world knows by itself: the growth of
-// each energy counter, the time that passed, and the prices in force.
+// Writes the ledger of one simulated month of a node with eight GPUs: what docs/ledger.md shows, and what the
+// tests of reports read. Usage: ledger_month FILE [DAYS]. Prints, as JSON, what the world knows by itself:
+// the growth of each energy counter, the time that passed, and the prices in force.
 //
-// November 2026, in UTC. GPUs 0 to 3: an engine with tensor parallelism, whose load follows the day. GPU 4: another
-// engine. GPU 5: a notebook that holds a GPU and mostly waits. GPUs 6 and 7: a training job until the 20th, then
-// nothing. The agent is down for two hours on the 12th and the machine is rebooted on the 15th; GPU 6 fails on the
-// 22nd for six hours. The price falls on the 16th.
+// November 2026, in UTC. GPUs 0 to 3: an engine with tensor parallelism, whose load follows the day. GPU 4:
+// another engine. GPU 5: a notebook that holds a GPU and mostly waits. GPUs 6 and 7: a training job until the
+// 20th, then nothing. The agent is down for two hours on the 12th and the machine is rebooted on the 15th;
+// GPU 6 fails on the 22nd for six hours. The price falls on the 16th.
 
 #include <array>
 #include <chrono>
@@ -86,8 +86,8 @@ class Month {
     Ledger::Options options;
     options.boot_to_unix_ns = At(0).unix_ns - At(0).boot_ns;
     options.engine_wait = std::chrono::seconds(20);
-    ledger_ = std::make_unique<Ledger>(
-        options, [](std::string_view, int64_t unix_ns) { return RatesOf(unix_ns); });
+    ledger_ =
+        std::make_unique<Ledger>(options, [](std::string_view, int64_t unix_ns) { return RatesOf(unix_ns); });
     Result<std::optional<LedgerState>> state = file_->ReadState();
     if (!state) status_ = Fail(state.error());
     else if (*state) ledger_->Restore(**state, At(now_), boot_id);
@@ -126,14 +126,19 @@ class Month {
       counters_[static_cast<size_t>(gpu)] += std::llround(watts * kStep * 1e3) * 1000;  // whole millijoules
     }
     const double chat = DayLoad(second) * kStep;
-    chat_.prompt += 9000 * chat, chat_.cached += 3000 * chat, chat_.generated += 2400 * chat;
+    chat_.prompt += 9000 * chat;
+    chat_.cached += 3000 * chat;
+    chat_.generated += 2400 * chat;
     const double code = 0.6 * DayLoad(second + 3 * 3600) * kStep;
-    code_.prompt += 5000 * code, code_.generated += 900 * code;
+    code_.prompt += 5000 * code;
+    code_.generated += 900 * code;
   }
 
   void Read(int64_t second) {
     for (int gpu = 0; gpu < kGpus; ++gpu) {
-      GpuReading reading{.gpu = "GPU-0000000" + std::to_string(gpu), .model = "NVIDIA H100 80GB HBM3"};
+      GpuReading reading;
+      reading.gpu = "GPU-0000000" + std::to_string(gpu);
+      reading.model = "NVIDIA H100 80GB HBM3";
       const int64_t counter = counters_[static_cast<size_t>(gpu)];
       Note(gpu, counter, second);
       const double load = Load(gpu, second);
