@@ -86,6 +86,8 @@ class Month {
     Ledger::Options options;
     options.boot_to_unix_ns = At(0).unix_ns - At(0).boot_ns;
     options.engine_wait = std::chrono::seconds(20);
+    options.boot_id = boot_id;
+    options.idle_watts = kIdleWatts;
     ledger_ =
         std::make_unique<Ledger>(options, [](std::string_view, int64_t unix_ns) { return RatesOf(unix_ns); });
     Result<std::optional<LedgerState>> state = file_->ReadState();
