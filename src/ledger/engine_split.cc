@@ -81,10 +81,7 @@ void AddStretch(const KeptPage& before, const KeptPage& now, const Overlap& over
       sums.times.prefill_tokens += overlap.Of(*prefill);
     }
     if (decode && decode_seconds) {
-      // Requests decode at once, and each counts the second: the engine's time is that of one of them.
-      const double both = (std::max(0.0, past.running) + std::max(0.0, work.running)) / 2;
-      const bool known = Known(past.running) && Known(work.running);
-      sums.times.decode_seconds += overlap.Of(*decode_seconds) / (known ? std::max(1.0, both) : 1);
+      sums.times.decode_seconds += overlap.Of(*decode_seconds) / DecodesAtOnce(past.running, work.running);
       sums.times.decode_tokens += overlap.Of(*decode);
     }
     sums.cancelled[index].first += overlap.Of(growth(&EngineWork::cancelled_requests).value_or(0));

@@ -70,6 +70,13 @@ struct EngineWork {
   double running = -1, waiting = -1;                       // now
 };
 
+// Requests that decode together count each second once each: the mean number of them between two pages, by
+// which a growth of decode_seconds is divided to have the engine's own seconds. 1 where it is not known.
+inline double DecodesAtOnce(double running_before, double running_now) noexcept {
+  const double mean = (running_before + running_now) / 2;
+  return running_before >= 0 && running_now >= 0 && mean > 1 && mean <= 1e15 ? mean : 1;
+}
+
 // One page of an engine. `engine` is Owner::engine of its processes.
 struct EngineReading {
   std::string engine;

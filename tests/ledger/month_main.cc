@@ -11,11 +11,11 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "base/parse.h"
 #include "ledger/ledger.h"
 #include "store/ledger/ledger_file.h"
 
@@ -57,7 +57,7 @@ class Month {
       }
       if (!ledger_) continue;
       Read(second);
-      if (Status status = Book(ledger_->Close(At(second)), second); !status.ok()) return Fail(status);
+      if (Status status = Write(ledger_->Close(At(second)), second); !status.ok()) return Fail(status);
     }
     Stop(seconds_);
     Print();
@@ -98,11 +98,11 @@ class Month {
 
   void Stop(int64_t second) {
     if (!ledger_) return;
-    if (Status status = Book(ledger_->Finish(At(second)), second); !status.ok()) status_ = Fail(status);
+    if (Status status = Write(ledger_->Finish(At(second)), second); !status.ok()) status_ = Fail(status);
     ledger_.reset();
   }
 
-  Status Book(const Ledger::Closed& closed, int64_t second) {
+  Status Write(const Ledger::Closed& closed, int64_t second) {
     residual_ |= closed.residual_uj | closed.residual_ms | closed.residual_pico;
     if (closed.entries.empty()) return Ok();
     return file_->Write(closed.entries, ledger_->state(), At(second));
@@ -245,7 +245,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: ledger_month FILE [DAYS]\n");
     return 2;
   }
-  const long days = argc > 2 ? std::strtol(argv[2], nullptr, 10) : 30;
-  if (days < 1 || days > 31) return 2;
-  return gpulens::ledger::Month(argv[1], days).Run();
+  const auto days = gpulens::ParseInt<int64_t>(argc > 2 ? argv[2] : "30");
+  if (!days || *days < 1 || *days > 31) return 2;
+  return gpulens::ledger::Month(argv[1], *days).Run();
 }

@@ -164,12 +164,20 @@ void CostMetrics::Observe(const ledger::EngineReading& reading, const EntityRef&
     sum.generated += KnownOrNan(work.generated_tokens);
     sum.prefill_s += KnownOrNan(work.prefill_seconds);
     sum.decode_s += KnownOrNan(work.decode_seconds);
+    sum.running += KnownOrNan(work.running);
   }
   if (!engine.work.empty()) {
     const Work& last = engine.work.back();
     if (Fell(last.prompt, sum.prompt) || Fell(last.generated, sum.generated) ||
         Fell(last.prefill_s, sum.prefill_s) || Fell(last.decode_s, sum.decode_s))
       engine.work.clear();
+  }
+  if (engine.work.empty()) {
+    sum.decoding_s = sum.decode_s / ledger::DecodesAtOnce(sum.running, sum.running);
+  } else {
+    const Work& last = engine.work.back();
+    sum.decoding_s =
+        last.decoding_s + (sum.decode_s - last.decode_s) / ledger::DecodesAtOnce(last.running, sum.running);
   }
   Append(engine.work, sum, options_.window.count());
 }
@@ -308,8 +316,8 @@ void CostMetrics::WriteEngine(Engine& engine, Instant now, const LiveRates& rate
       }
       // Time in prefill and decode over the stretch; while no request ended in it, since the engine started.
       std::optional<double> share;
-      double prefill = last.prefill_s - first.prefill_s, decode = last.decode_s - first.decode_s;
-      if (prefill + decode <= 0) prefill = last.prefill_s, decode = last.decode_s;
+      double prefill = last.prefill_s - first.prefill_s, decode = last.decoding_s - first.decoding_s;
+      if (prefill + decode <= 0) prefill = last.prefill_s, decode = last.decoding_s;
       if (prefill + decode > 0) share = prefill / (prefill + decode);
       if (price_known) {
         const TokenPrices prices =

@@ -85,6 +85,8 @@ class CostMetrics {
   struct Work {
     int64_t at_ns = 0;
     double prompt = 0, generated = 0, prefill_s = 0, decode_s = 0;  // NaN: unknown
+    double running = 0;
+    double decoding_s = 0;  // decode_s by how many decoded at once, since the first page of `work`
   };
   struct Engine {
     std::string name;
