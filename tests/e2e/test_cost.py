@@ -208,6 +208,24 @@ class Cost(LedgerTest):
             times.append(time.monotonic() - begin)
         self.assertLess(min(times), 0.050)
 
+    def test_two_days_of_the_month_in_the_documents_add_up(self):
+        path = self.folder / "month.db"
+        world = subprocess.run([BINARY.parent / "ledger_month", path, "2"], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(world.returncode, 0, world.stderr)
+        world = json.loads(world.stdout)
+        reports = {by: json.loads(self.done("report", "--json", "--file", path, "--since", "2026-11-01", "--until", "2026-11-04", "--by", by))
+                   for by in ("gpu", "tenant", "engine,model,class", "state,cause", "energy_state,method")}
+        self.assertEqual({row["key"]["gpu"]: row["energy_uj"] for row in reports["gpu"]["rows"]},
+                         {gpu["gpu"]: gpu["energy_uj"] for gpu in world["gpus"]})
+        self.assertEqual(world["residual"], 0)
+        for by, report in reports.items():
+            for amount in ("energy_uj", "time_ms", "cost_allocation_pico", "cost_usage_pico", "electricity_pico", "carbon_ng"):
+                self.assertEqual(sum(row[amount] for row in report["rows"]), report["total"][amount], (by, amount))
+            self.assertEqual(report["total"]["time_ms"], world["time_ms"])
+            # 2.49 USD for each GPU and hour, by either way of dividing it.
+            self.assertEqual(report["total"]["cost_allocation_pico"], 8 * 48 * 2_490_000_000_000)
+            self.assertEqual(report["total"]["cost_usage_pico"], 8 * 48 * 2_490_000_000_000)
+
     def test_opencost_and_entries_are_json(self):
         times = ("--file", self.ledger.path, "--since", "2025-11-26", "--until", "2025-11-28")
         answer = json.loads(self.done("export", "--opencost", *times))

@@ -294,6 +294,8 @@ std::string WasteText(const CostReport& report, size_t width) {
     table.Add(std::move(cells));
   };
   for (const SumRow& row : report.waste) {
+    // It has money by use alone, which is not shown here.
+    if (row.sums.time_ms == 0 && row.sums.cost_allocation_pico == 0) continue;
     std::vector<std::string> key = row.key;
     std::ranges::replace(key, "", kNoValue);
     key[2] = Shortened(key[2], kMostKey);
