@@ -62,6 +62,11 @@ class LiveRates {
     return table_->At(model, unix_ns);
   }
   const ledger::RateTable& table() const noexcept { return *table_; }
+  // Whether the configuration names a price, a file of prices or an instance.
+  bool wants_price() const noexcept {
+    return options_.pico_per_gpu_hour || !options_.pico_by_model.empty() || !prices_.path.empty() ||
+           !instance_type_.empty();
+  }
   // Another number after each change.
   uint64_t version() const noexcept { return version_; }
 
