@@ -112,6 +112,9 @@ add_test(NAME e2e_cost COMMAND ${e2e_python} -m unittest -v test_cost.Cost test_
 set_tests_properties(e2e_cost PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
 add_test(NAME peers_cost COMMAND ${e2e_python} -m unittest -v test_cost.Peers WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(peers_cost PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT PYTHONDONTWRITEBYTECODE=1)
+# Writes the ledger of a simulated month: for docs/ledger.md and the tests of reports.
+add_executable(ledger_month tests/ledger/month_main.cc)
+target_link_libraries(ledger_month PRIVATE gpulens_ledger gpulens_store_ledger)
 add_executable(sdk_program tests/sdk/sdk_program_main.cc)
 target_link_libraries(sdk_program PRIVATE gpulens_flags gpulens_base gpulens_sdk_training gpulens_sdk_export gpulens_sdk_energy
                       gpulens_sdk_training)
@@ -119,7 +122,7 @@ target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
 add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_feed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
-add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program fake_nvml fake_amdsmi
+add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program ledger_month fake_nvml fake_amdsmi
                  nvml_reader_main amdsmi_reader_main)
 
 # Fails for a file of tests that no test runs.
@@ -132,6 +135,3 @@ foreach(file ${e2e_files})
     message(FATAL_ERROR "${file}: no test runs it; tests/targets.cmake lists them")
   endif()
 endforeach()
-# Writes the ledger of a simulated month: for docs/ledger.md and the tests of reports.
-add_executable(ledger_month tests/ledger/month_main.cc)
-target_link_libraries(ledger_month PRIVATE gpulens_ledger gpulens_store_ledger)

@@ -106,7 +106,7 @@ class Worlds:
         kernel = f", kernel_log: {{source: file, path: {log}, interval: 100ms}}" if url else ""
         config = (f"interval: 200ms\nstate_dir: {self.folder}/{name}\n"
                   f"collectors: {{nvidia: {{library: {fake_library()}, interval: 200ms, expected: 8, {NVIDIA_OPTIONS}}}"
-                  f"{kernel}}}\n{dcgm}analyzers: {{fleet_health: {{window: 60s}}}}\n"
+                  f"{kernel}}}\n{dcgm}analyzers: {{fleet_health: {{window: 60s}}, cost: {{price_per_gpu_hour: 2.49, co2_grams_per_kwh: 400}}}}\n"
                   "sinks: {prometheus: {names: [native, l9gpu, dcgm]}}\n")
         with Agent(config=config, environment={"GPULENS_FAKE_NVML": str(path)}) as agent:
             marks = ["gpu_power_draw_watts", "gpu_info", *MARKS.get(name, ())]

@@ -19,6 +19,10 @@ SHOWN_ELSEWHERE = {
     "gpu.driver.mismatch": "needs an installed driver: gpu_probe_test.cc",
     "gpu.encoder.frame_rate": "no simulated GPU encodes: board_series_test.cc",
     "gpu.encoder.latency": "no simulated GPU encodes: board_series_test.cc",
+    "gpu.cost.per_prompt_token": "no engine has a simulated GPU here: test_seed_rows_cost.py",
+    "gpu.cost.per_generation_token": "no engine has a simulated GPU here: test_seed_rows_cost.py",
+    "gpu.efficiency.tokens_per_watt": "no engine has a simulated GPU here: test_seed_rows_cost.py",
+    "gpu.efficiency.joules_per_token": "no engine has a simulated GPU here: test_seed_rows_cost.py",
     "gpu.pod.info": "no pod holds a simulated GPU here: test_kubernetes.py",
     "gpu.power.average": "no simulated GPU has both an instantaneous and an average draw: board_series_test.cc",
 }

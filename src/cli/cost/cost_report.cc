@@ -37,18 +37,28 @@ std::string Share(__int128 part, __int128 whole) {
   return whole == 0 ? "" : " (" + RoundedText(Divided(part * 100'000, whole), 3, 1) + " %)";
 }
 
-std::string Hours(__int128 time_ms) { return RoundedText(Divided(time_ms * 1'000, 3'600), 6, 2, true); }
-std::string Kwh(__int128 energy_uj) { return RoundedText(Divided(energy_uj, 3'600), kNano, 3, true); }
-std::string Usd(__int128 pico) { return RoundedText(pico, kPico, 2, true); }
-
 // What the columns are of all rows.
 struct Columns {
   explicit Columns(const Totals& total)
       : money(total.priced_ms != 0),
         electricity(total.electricity_pico != 0),
         carbon(total.carbon_known_uj != 0),
-        tokens(total.tokens != 0) {}
+        tokens(total.tokens != 0),
+        more_digits(total.time_ms < kSmallMs ? 2 : 0) {}
+
+  std::string Hours(__int128 time_ms) const {
+    return RoundedText(Divided(time_ms * 1'000, 3'600), 6, 2 + more_digits, true);
+  }
+  std::string Kwh(__int128 energy_uj) const {
+    return RoundedText(Divided(energy_uj, 3'600), kNano, 3 + more_digits, true);
+  }
+  std::string Usd(__int128 pico) const { return RoundedText(pico, kPico, 2 + more_digits, true); }
+
   bool money, electricity, carbon, tokens;
+  int more_digits;  // minutes of a GPU are not 0.00 hours
+
+ private:
+  static constexpr int64_t kSmallMs = 10 * 3'600'000;
 };
 
 // Calls `whole(name, integer)` and `decimal(name, text)` for each amount.
@@ -210,35 +220,35 @@ std::string IdentityText(const CostReport& report, const Columns& columns) {
   const Totals& total = report.total;
   std::string out;
   if (report.unattributed.energy_uj != 0) {
-    out += "Unattributed: " + Kwh(report.unattributed.energy_uj) + " kWh" +
+    out += "Unattributed: " + columns.Kwh(report.unattributed.energy_uj) + " kWh" +
            Share(report.unattributed.energy_uj, total.energy_uj) +
            ", drawn by processes that are not known.\n";
   }
   if (report.unobserved.time_ms != 0 || report.unobserved_energy.energy_uj != 0) {
-    out += "Unobserved: " + Hours(report.unobserved.time_ms) + " GPU h" +
+    out += "Unobserved: " + columns.Hours(report.unobserved.time_ms) + " GPU h" +
            Share(report.unobserved.time_ms, total.time_ms) + " and " +
-           Kwh(report.unobserved_energy.energy_uj) + " kWh, while no agent read the GPUs.\n";
+           columns.Kwh(report.unobserved_energy.energy_uj) + " kWh, while no agent read the GPUs.\n";
   }
   const Totals& ownerless = report.without_owner;
   if (ownerless.time_ms != 0) {
-    out +=
-        "Without an owner: " + Hours(ownerless.time_ms) + " GPU h" + Share(ownerless.time_ms, total.time_ms);
+    out += "Without an owner: " + columns.Hours(ownerless.time_ms) + " GPU h" +
+           Share(ownerless.time_ms, total.time_ms);
     if (columns.money)
-      out += ", " + Usd(ownerless.cost_allocation_pico) + " USD by allocation, " +
-             Usd(ownerless.cost_usage_pico) + " USD by use";
+      out += ", " + columns.Usd(ownerless.cost_allocation_pico) + " USD by allocation, " +
+             columns.Usd(ownerless.cost_usage_pico) + " USD by use";
     out += ".\n";
   }
   if (total.unmetered_ms != 0) {
-    out += "Unmetered: " + Hours(total.unmetered_ms) + " GPU h" + Share(total.unmetered_ms, total.time_ms) +
-           ", whose energy is not known and not in the sums.\n";
+    out += "Unmetered: " + columns.Hours(total.unmetered_ms) + " GPU h" +
+           Share(total.unmetered_ms, total.time_ms) + ", whose energy is not known and not in the sums.\n";
   }
   if (columns.money && total.priced_ms != total.time_ms) {
-    out += "Unpriced: " + Hours(total.time_ms - total.priced_ms) + " GPU h" +
+    out += "Unpriced: " + columns.Hours(total.time_ms - total.priced_ms) + " GPU h" +
            Share(total.time_ms - total.priced_ms, total.time_ms) +
            " had no price and are not in the money.\n";
   }
   if (report.carbon && columns.carbon && total.carbon_known_uj != total.energy_uj) {
-    out += "Without a carbon intensity: " + Kwh(total.energy_uj - total.carbon_known_uj) + " kWh" +
+    out += "Without a carbon intensity: " + columns.Kwh(total.energy_uj - total.carbon_known_uj) + " kWh" +
            Share(total.energy_uj - total.carbon_known_uj, total.energy_uj) + ", not in the carbon.\n";
   }
   if (!columns.money) out += kNoPrice;
@@ -286,8 +296,8 @@ std::string WasteText(const CostReport& report, size_t width) {
   for (size_t i = 3; i < head.size(); ++i) table.AlignRight(i);
   const auto add = [&](const std::vector<std::string>& key, const Totals& sums) {
     std::vector<std::string> cells = key;
-    if (columns.money) cells.push_back(Usd(sums.cost_allocation_pico));
-    cells.push_back(Hours(sums.time_ms));
+    if (columns.money) cells.push_back(columns.Usd(sums.cost_allocation_pico));
+    cells.push_back(columns.Hours(sums.time_ms));
     cells.push_back(report.total.time_ms == 0
                         ? ""
                         : RoundedText(Divided(sums.time_ms * 100'000, report.total.time_ms), 3, 1) + " %");
@@ -338,12 +348,13 @@ std::string ReportText(const CostReport& report, size_t width) {
   TextTable table(head);
   for (size_t i = keys; i < head.size(); ++i) table.AlignRight(i);
   const auto add = [&](std::vector<std::string> cells, const Totals& sums) {
-    cells.push_back(Hours(sums.time_ms));
-    cells.push_back(Kwh(sums.energy_uj));
+    cells.push_back(columns.Hours(sums.time_ms));
+    cells.push_back(columns.Kwh(sums.energy_uj));
     if (columns.money)
-      cells.push_back(Usd(sums.cost_allocation_pico)), cells.push_back(Usd(sums.cost_usage_pico));
+      cells.push_back(columns.Usd(sums.cost_allocation_pico)),
+          cells.push_back(columns.Usd(sums.cost_usage_pico));
     if (report.energy) cells.push_back(RoundedText(sums.energy_uj, kMicro, 1, true));
-    if (report.energy && columns.electricity) cells.push_back(Usd(sums.electricity_pico));
+    if (report.energy && columns.electricity) cells.push_back(columns.Usd(sums.electricity_pico));
     if (report.carbon && columns.carbon) cells.push_back(RoundedText(sums.carbon_ng, kNano, 1, true));
     table.Add(std::move(cells));
   };

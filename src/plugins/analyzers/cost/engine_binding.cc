@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/parse.h"
+#include "base/result.h"
 #include "base/text.h"
 
 namespace gpulens::cost {
@@ -42,8 +43,8 @@ PodName PodOf(const AttributeSet& attributes) {
 
 Status EngineRules::AddWord(std::string_view word, Rule& rule) {
   const std::string_view key = TakeUntil(word, '=');
-  const Status wrong{Code::kInvalidArgument,
-                     "engines: " + rule.engine + ": expected gpu=0-3, gpu=GPU-<uuid>, pid=123 or pod=NAME"};
+  Status wrong{Code::kInvalidArgument,
+               "engines: " + rule.engine + ": expected gpu=0-3, gpu=GPU-<uuid>, pid=123 or pod=NAME"};
   if (word.empty()) return wrong;
   if (key == "pod") {
     const size_t slash = word.find('/');
