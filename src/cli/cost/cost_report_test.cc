@@ -101,9 +101,9 @@ TEST_F(CostReportTest, PartsWithoutAPriceOrEnergyAreNamed) {
   one.amounts.unmetered_ms = 1'800'000;
   Write({one});
   const std::string text = ReportText(Read(), 0);
-  EXPECT_THAT(text, HasSubstr("Unpriced: 1.00 GPU h (50.0 %)"));
-  EXPECT_THAT(text, HasSubstr("Unmetered: 0.50 GPU h (25.0 %)"));
-  EXPECT_THAT(text, HasSubstr("tenant-2   2.00  0.000           2.00      1.00")) << text;
+  EXPECT_THAT(text, HasSubstr("Unpriced: 1.0000 GPU h (50.0 %)"));
+  EXPECT_THAT(text, HasSubstr("Unmetered: 0.5000 GPU h (25.0 %)"));
+  EXPECT_THAT(text, HasSubstr("tenant-2  2.0000  0.00000         2.0000    1.0000")) << text;
 }
 
 TEST_F(CostReportTest, WasteNamesWhoHeldIdleGpusAndAddsUpToAllTime) {

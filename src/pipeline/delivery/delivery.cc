@@ -406,10 +406,13 @@ bool Delivery::carries_histograms() const { return carries_histograms_; }
 
 void Delivery::Forward(const ReceivedOtlp& received, Done done) {
   std::shared_ptr<RequestLog> log;
+  // A reload may replace the log meanwhile: while it has a writer, none of its readers is removed.
+  std::optional<LogWriter> writer;
   bool room = false, busy = true, taken = false, discards = false;
   {
     std::lock_guard lock(mutex_);
     log = received_;
+    if (log) writer.emplace(log);
     discards = discards_;
     taken = sends_[static_cast<size_t>(received.source)][static_cast<size_t>(received.signal)];
     // A full reader is skipped and counts drops; only when all are full the request is refused.

@@ -6,8 +6,13 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <filesystem>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
 
 #include "base/testing/temp_folder.h"
 #include "net/client/http_client.h"
@@ -428,6 +433,46 @@ TEST_F(DeliveryTest, ReceivedDataGoesToThoseThatSendIt) {
   b_.Answer(200);
   EXPECT_THAT(b_.Wait(3), ElementsAre("x", "y", "w"));
   EXPECT_EQ(a_.bodies().size(), 2u);
+}
+
+// Each reload changes the group of sinks, and with it the log of received data.
+TEST_F(DeliveryTest, WhatIsAcceptedDuringReloadsGoesToAllSinks) {
+  const std::vector<std::string> sources = {"otlp"};
+  const std::vector<Wish> two = {{"test", &a_, "1", sources}, {"test/b", &b_, "1", sources}};
+  std::vector<Wish> three = two;
+  three.push_back({"test/c", &c_, "1", sources});
+  Run(two, true);
+  std::atomic<bool> ended{false};
+  std::vector<std::vector<std::string>> accepted(4);
+  std::vector<std::thread> senders;
+  for (size_t i = 0; i < accepted.size(); ++i) {
+    senders.emplace_back([&, i] {
+      for (int number = 0; !ended; ++number) {
+        Reported reported;
+        std::string body = std::to_string(i) + "-" + std::to_string(number);
+        Receive(body, reported);
+        if (reported.all() == std::vector<Code>{Code::kOk}) accepted[i].push_back(std::move(body));
+        ::poll(nullptr, 0, 1);
+      }
+    });
+  }
+  for (int reload = 0; reload < 60; ++reload) {
+    Run(reload % 2 == 0 ? three : two, true);
+    for (int tick = 0; tick < 5; ++tick) delivery_->Tidy(), ::poll(nullptr, 0, 1);
+  }
+  ended = true;
+  for (std::thread& sender : senders) sender.join();
+  std::set<std::string> all;
+  for (const auto& list : accepted) all.insert(list.begin(), list.end());
+  ASSERT_GT(all.size(), 100u);
+  for (Taker* taker : {&a_, &b_}) {
+    const auto missing = [&] {
+      const std::vector<std::string> bodies = taker->bodies();
+      const std::set<std::string> taken(bodies.begin(), bodies.end());
+      return std::ranges::count_if(all, [&](const std::string& body) { return !taken.contains(body); });
+    };
+    EXPECT_TRUE(Until([&] { return missing() == 0; })) << missing() << " of " << all.size();
+  }
 }
 
 TEST_F(DeliveryTest, WithoutADiskReceivedDataIsAnsweredWhenItIsDelivered) {

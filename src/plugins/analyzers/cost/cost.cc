@@ -255,6 +255,8 @@ Result<std::unique_ptr<Analyzer>> Create(const Config& config, Env& env) {
   setup.retention = options.Time("retention");
   setup.metrics.idle_below = options.Double("idle_threshold");
   setup.metrics.idle_hold = options.Time("hold_time");
+  // A command is about money; an agent, where it is configured.
+  setup.metrics.price_expected = !env.stats || rates.wants_price();
   return std::unique_ptr<Analyzer>(std::make_unique<Cost>(std::move(setup), std::move(rates), env));
 }
 

@@ -236,7 +236,7 @@ void CostMetrics::LogPrice(Gpu& gpu, const ledger::Rates& in_force, Instant now,
             " USD per GPU hour, from " + logged->second,
         gpu.model);
   } else {
-    Log(rates.wants_price() ? LogLevel::kWarn : LogLevel::kInfo, "cost", "price",
+    Log(options_.price_expected ? LogLevel::kWarn : LogLevel::kInfo, "cost", "price",
         "no price of " + model + ": " + logged->second +
             ". Set price_per_gpu_hour, price_file or instance_type; until then metrics of money are absent",
         gpu.model);

@@ -49,6 +49,7 @@ class CostMetrics {
     double idle_below = 0.05;  // utilization
     Duration idle_hold = std::chrono::seconds(60);
     Duration window = std::chrono::seconds(60);  // of what is divided by tokens
+    bool price_expected = true;                  // a price that is not known is a warning, not a note
   };
 
   explicit CostMetrics(const Options& options) : options_(options) {}
