@@ -365,10 +365,11 @@ template <class F>
 bool CallRecorder::Shared::WaitForRoom(std::unique_lock<std::mutex>& lock, F&& put) {
   uint64_t seen = progress;
   TimePoint until = std::chrono::steady_clock::now() + options.block_time;
-  Wake();
   for (;;) {
     if (closed.load(std::memory_order_relaxed) || stuck) return false;
     if (put()) return true;
+    // Each time: producers that filled the queue again may never come back.
+    Wake();
     const bool late = room.wait_until(lock, until) == std::cv_status::timeout;
     if (progress != seen) {
       seen = progress;

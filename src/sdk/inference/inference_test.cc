@@ -287,6 +287,23 @@ TEST_F(InferenceStoreTest, BlockStoresWhateverComes) {
   EXPECT_EQ(Query(path, "SELECT count(*) FROM telemetry"), kThreads * kEach);
 }
 
+// The last that find the queue full again after a write are followed by none that wakes the writer.
+TEST_F(InferenceStoreTest, BlockStoresTheLastRecordsOfAll) {
+  constexpr int kRounds = 300, kThreads = 6, kEach = 2;
+  InferenceStore store = Open({.queue_records = 2, .flush_interval = 1h, .when_full = WhenFull::kBlock});
+  std::atomic<int> taken = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < kEach; ++i) taken += store.Record({.model = "m", .prompt_tokens = i});
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    ASSERT_EQ(taken, round * kThreads * kEach);
+  }
+}
+
 // A destination whose writes fail, or last, for as long as a test wants.
 class AwayDestination : public telemetry::RecordDestination {
  public:
