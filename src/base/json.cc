@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/stable_sort.h"
 #include "base/text.h"
 
 namespace gpulens {
@@ -270,20 +271,6 @@ bool JsonDocument::Read(JsonScanner& json, Node& out) {
   out.size = static_cast<uint32_t>(children.size());
   nodes_.insert(nodes_.end(), children.begin(), children.end());
   return !json.failed();
-}
-
-// Not std::stable_sort: clang 19 rejects that of libstdc++ 12.
-template <class Element, class Less>
-static void SortStably(std::vector<Element>& elements, const Less& less) {
-  std::vector<size_t> order(elements.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::sort(order, [&](size_t a, size_t b) {
-    return less(elements[a], elements[b]) || (!less(elements[b], elements[a]) && a < b);
-  });
-  std::vector<Element> sorted;
-  sorted.reserve(order.size());
-  for (const size_t from : order) sorted.push_back(elements[from]);
-  elements = std::move(sorted);
 }
 
 // Also leaves the last of the members with one key, at the place of the first.

@@ -9,6 +9,7 @@
 #include <random>
 #include <set>
 
+#include "base/stable_sort.h"
 #include "ledger/ledger_testing.h"
 
 namespace gpulens::ledger {
@@ -190,8 +191,7 @@ RandomWorld MakeWorld(uint64_t seed) {
          {},
          ProgramSignal{1 + dice.Below(6), at, dice.OneIn(2) ? Cause::kInputWait : Cause::kNone}});
   }
-  std::stable_sort(world.arrivals.begin(), world.arrivals.end(),
-                   [](const Arrival& a, const Arrival& b) { return a.at < b.at; });
+  SortStably(world.arrivals, [](const Arrival& a, const Arrival& b) { return a.at < b.at; });
   return world;
 }
 
@@ -361,8 +361,7 @@ TEST(LedgerProperties, TheOrderOfArrivalChangesNothing) {
       late.push_back(late[i]);
       late.back().arrives += dice.Below(120 * kTestSecond);
     }
-    std::stable_sort(late.begin(), late.end(),
-                     [](const Arrival& a, const Arrival& b) { return a.arrives < b.arrives; });
+    SortStably(late, [](const Arrival& a, const Arrival& b) { return a.arrives < b.arrives; });
     Played permuted(world);
     permuted.Play(late, 0, world.end + 240 * kTestSecond);
     permuted.Finish();

@@ -7,6 +7,7 @@
 
 #include "base/parse.h"
 #include "base/rfc3339.h"
+#include "base/stable_sort.h"
 #include "base/text.h"
 
 namespace gpulens::ledger {
@@ -289,7 +290,7 @@ Result<std::vector<RateTable::Row>> RateTable::ReadPrices(const RateFile& file) 
   const auto key = [](const Row* row) {
     return std::tie(row->provider, row->instance_type, row->product, row->region, row->from_unix_s);
   };
-  std::ranges::stable_sort(sorted, {}, key);
+  SortStably(sorted, [&](const Row* a, const Row* b) { return key(a) < key(b); });
   for (size_t i = 1; i < sorted.size(); ++i) {
     if (key(sorted[i - 1]) == key(sorted[i]) && sorted[i - 1]->pico != sorted[i]->pico) {
       return Status{Code::kInvalidArgument, sorted[i]->origin + ": contradicts " + sorted[i - 1]->origin};
@@ -351,7 +352,7 @@ Result<std::vector<RateTable::Hour>> RateTable::ReadHours(const RateFile& file) 
     }
     read.push_back(std::move(one));
   }
-  std::ranges::stable_sort(read, {}, [](const Read& one) { return one.hour.unix_s; });
+  SortStably(read, [](const Read& a, const Read& b) { return a.hour.unix_s < b.hour.unix_s; });
   std::vector<Hour> hours;
   hours.reserve(read.size());
   for (const Read& one : read) {
@@ -392,7 +393,7 @@ void RateTable::AddRows(int rank, const std::string& list, std::vector<Row> rows
     return !row->instance_type.empty() && row->product == chosen.front()->product;
   });
   const auto key = [](const Row* row) { return std::tie(row->product, row->from_unix_s); };
-  std::ranges::stable_sort(chosen, {}, key);
+  SortStably(chosen, [&](const Row* a, const Row* b) { return key(a) < key(b); });
   for (size_t begin = 0, end = 0; begin < chosen.size(); begin = end) {
     bool agree = true;
     for (end = begin; end < chosen.size() && key(chosen[end]) == key(chosen[begin]); ++end)
@@ -438,7 +439,7 @@ Result<RateTable> RateTable::Make(RateOptions options) {
     if (!rows) return rows.error();
     table.AddRows(2, options.price_file->name, std::move(*rows), options);
   }
-  std::ranges::stable_sort(table.prices_, [](const Price& a, const Price& b) {
+  SortStably(table.prices_, [](const Price& a, const Price& b) {
     return std::tie(a.rank, b.words, b.from_unix_s) < std::tie(b.rank, a.words, a.from_unix_s);
   });
   if (options.carbon_file) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "base/parse.h"
 #include "base/result.h"
 #include "cli/common/json_object.h"
 #include "cli/common/output.h"
