@@ -216,7 +216,6 @@ class Contract(unittest.TestCase):
                 for name, family in (("gpu.health.state", "gpu_health_state"), ("gpu.sm.active", "gpu_sm_active_ratio"),
                                      ("gpu.pcie.link.downtraining", "gpu_pcie_link_downtraining"),
                                      ("gpu.interconnect.throughput", "gpu_interconnect_throughput_bytes_per_second"),
-                                     ("gpu.energy.unattributed", "gpu_energy_unattributed_joules_total"),
                                      ("gpu.process.energy", "gpu_process_energy_joules_total")):
                     wait_until(lambda: any(list(r.points(name)) for r in otlp.requests) and remote.samples(family), what=name)
             rows = set()
