@@ -60,6 +60,7 @@ void Sha256::Block(const unsigned char* bytes) noexcept {
 }
 
 void Sha256::Add(std::string_view bytes) noexcept {
+  if (bytes.empty()) return;  // perhaps without an address
   const auto* at = reinterpret_cast<const unsigned char*>(bytes.data());
   size_t left = bytes.size(), held = size_ % 64;
   size_ += left;

@@ -31,7 +31,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     for (size_t k = 0; k < state->gpus.size() && k < 4; ++k) {
       ledger::GpuReading reading;
       reading.gpu = state->gpus[k].gpu, reading.at_ns = now.boot_ns;
-      reading.energy_uj = i * 100'000'000;
+      reading.energy_uj = int64_t{i} * 100'000'000;
       one.Observe(reading);
     }
     const ledger::Ledger::Closed closed = one.Close(now);

@@ -852,7 +852,7 @@ TEST(LedgerStateText, AStateOfNonsenseIsSurvived) {
     for (const char* boot : {"boot", "another"}) {
       LedgerState state;
       LedgerState::Gpu gpu;
-      gpu.gpu = "GPU-0", gpu.at_ns = at, gpu.at_unix_ns = most - at % 2, gpu.energy_uj = at;
+      gpu.gpu = "GPU-0", gpu.at_ns = at, gpu.at_unix_ns = most - (at & 1), gpu.energy_uj = at;
       gpu.energy_source = EnergySource::kCounter;
       gpu.idle_watts = -1e300, gpu.idle_watts_of = {{-1, 1e300}, {1, 5}};
       gpu.remainders = {most, least, most, 1, 2};

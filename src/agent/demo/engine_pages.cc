@@ -533,6 +533,7 @@ std::string EnginePage(const DemoNode& node, size_t workload, int64_t boot_ns) {
     return work.kind == WorkloadKind::kVllm ? VllmPage(work, time) : SglangPage(work, time);
   }
   const Workload* engine = node.scenario().Find(work.of);
+  if (engine == nullptr) return {};  // a job or notebook has no page
   const EngineTime time =
       node.TimeOf(static_cast<size_t>(engine - node.scenario().workloads.data()), boot_ns);
   switch (work.kind) {
