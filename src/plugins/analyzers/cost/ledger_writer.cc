@@ -114,6 +114,7 @@ void LedgerWriter::Add(std::vector<Entry> entries, LedgerState state) {
     waiting_.insert(waiting_.end(), std::make_move_iterator(entries.begin()),
                     std::make_move_iterator(entries.end()));
     state_ = std::move(state);
+    now_ = clock_.Now();
     if (waiting_.size() > kMostWaiting) {
       // Half of it, so that this is rare.
       const uint64_t dropped = Compact(waiting_, kMostWaiting / 2);
@@ -131,11 +132,11 @@ void LedgerWriter::Add(std::vector<Entry> entries, LedgerState state) {
   wake_.notify_all();
 }
 
-Status LedgerWriter::Write(const std::vector<Entry>& entries, const LedgerState& state) {
+Status LedgerWriter::Write(const std::vector<Entry>& entries, const LedgerState& state, Instant now) {
   if (!file_) {
     ASSIGN_OR_RETURN(file_, LedgerFile::Open(options_));
   }
-  return file_->Write(entries, state, clock_.Now());
+  return file_->Write(entries, state, now);
 }
 
 // One attempt, without the lock while it writes.
@@ -143,8 +144,9 @@ void LedgerWriter::Attempt(std::unique_lock<std::mutex>& lock) {
   std::vector<Entry> entries = std::exchange(waiting_, {});
   LedgerState state = *std::exchange(state_, std::nullopt);
   writing_ = true;
+  const Instant now = now_;
   lock.unlock();
-  const Status status = Write(entries, state);
+  const Status status = Write(entries, state, now);
   lock.lock();
   writing_ = false;
   ++attempts_;

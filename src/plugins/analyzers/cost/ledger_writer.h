@@ -28,7 +28,7 @@ class LedgerWriter {
  public:
   static constexpr size_t kMostWaiting = 20'000;
 
-  // `clock` outlives it.
+  // `clock` outlives it, and is used in Add alone.
   LedgerWriter(ledger::LedgerFile::Options file, const Clock& clock);
   // Tries once more to write what waits.
   ~LedgerWriter();
@@ -53,7 +53,7 @@ class LedgerWriter {
  private:
   void Run();
   void Attempt(std::unique_lock<std::mutex>& lock);
-  Status Write(const std::vector<ledger::Entry>& entries, const ledger::LedgerState& state);
+  Status Write(const std::vector<ledger::Entry>& entries, const ledger::LedgerState& state, Instant now);
   void Report(const Status& status);
 
   const ledger::LedgerFile::Options options_;
@@ -63,6 +63,7 @@ class LedgerWriter {
   std::condition_variable wake_, attempted_;
   std::vector<ledger::Entry> waiting_;
   std::optional<ledger::LedgerState> state_;  // set: there is something to write
+  Instant now_;                               // of the last Add
   Counts counts_;
   uint64_t attempts_ = 0;
   bool stopping_ = false, writing_ = false, broken_ = false, logged_ = false;
