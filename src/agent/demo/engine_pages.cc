@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "base/number_text.h"
+#include "base/text.h"
 
 namespace gpulens::demo {
 namespace {
