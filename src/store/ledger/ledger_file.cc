@@ -289,33 +289,24 @@ std::string DayText(int64_t unix_seconds) {
   return text;
 }
 
-Totals& Totals::operator+=(const Amounts& amounts) noexcept {
-  energy_uj += amounts.energy_uj;
-  time_ms += amounts.time_ms;
-  cost_allocation_pico += amounts.cost_allocation_pico;
-  cost_usage_pico += amounts.cost_usage_pico;
-  priced_ms += amounts.priced_ms;
-  electricity_pico += amounts.electricity_pico;
-  carbon_ng += amounts.carbon_ng;
-  carbon_known_uj += amounts.carbon_known_uj;
-  unmetered_ms += amounts.unmetered_ms;
-  tokens += amounts.tokens;
-  return *this;
+// Amounts and Totals have the same members.
+template <class Added>
+static Totals& AddMembers(Totals& to, const Added& added) noexcept {
+  to.energy_uj += added.energy_uj;
+  to.time_ms += added.time_ms;
+  to.cost_allocation_pico += added.cost_allocation_pico;
+  to.cost_usage_pico += added.cost_usage_pico;
+  to.priced_ms += added.priced_ms;
+  to.electricity_pico += added.electricity_pico;
+  to.carbon_ng += added.carbon_ng;
+  to.carbon_known_uj += added.carbon_known_uj;
+  to.unmetered_ms += added.unmetered_ms;
+  to.tokens += added.tokens;
+  return to;
 }
 
-Totals& Totals::operator+=(const Totals& other) noexcept {
-  energy_uj += other.energy_uj;
-  time_ms += other.time_ms;
-  cost_allocation_pico += other.cost_allocation_pico;
-  cost_usage_pico += other.cost_usage_pico;
-  priced_ms += other.priced_ms;
-  electricity_pico += other.electricity_pico;
-  carbon_ng += other.carbon_ng;
-  carbon_known_uj += other.carbon_known_uj;
-  unmetered_ms += other.unmetered_ms;
-  tokens += other.tokens;
-  return *this;
-}
+Totals& Totals::operator+=(const Amounts& amounts) noexcept { return AddMembers(*this, amounts); }
+Totals& Totals::operator+=(const Totals& other) noexcept { return AddMembers(*this, other); }
 
 Result<std::unique_ptr<LedgerFile>> LedgerFile::OpenOnce(const Options& options) {
   ASSIGN_OR_RETURN(sqlite::Database database,
