@@ -28,6 +28,12 @@ install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT
 install(FILES ${made}/copyright-dev DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev RENAME copyright COMPONENT sdk_documents EXCLUDE_FROM_ALL)
 install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev COMPONENT sdk_debian EXCLUDE_FROM_ALL)
 install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev COMPONENT sdk_licenses EXCLUDE_FROM_ALL)
+# Debuggers look below /usr/lib/debug alone, so a tar.gz of these is for /usr.
+install(DIRECTORY ${made}/debug/ DESTINATION lib/debug COMPONENT symbols EXCLUDE_FROM_ALL)
+install(FILES ${made}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}-dbgsym COMPONENT symbols_debian EXCLUDE_FROM_ALL)
+install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR}-dbgsym COMPONENT symbols_debian EXCLUDE_FROM_ALL)
+install(FILES ${made}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR}-debuginfo COMPONENT symbols_notices EXCLUDE_FROM_ALL)
+install(DIRECTORY ${made}/licenses DESTINATION ${CMAKE_INSTALL_DOCDIR}-debuginfo COMPONENT symbols_notices EXCLUDE_FROM_ALL)
 install(FILES tests/install/CMakeLists.txt tests/install/consumer.c tests/install/consumer.cc tests/install/consumer_otlp.cc
         tests/install/consumer_ring.cc tests/install/consumer_store.c tests/install/consumer_store.cc
         DESTINATION ${CMAKE_INSTALL_DOCDIR}-dev/examples COMPONENT sdk_documents EXCLUDE_FROM_ALL)
@@ -39,6 +45,9 @@ WebSocket clients on the loopback address.")
 set(sdk_summary "C++ and C SDK of gpulens")
 set(sdk_description "Headers, a static library, and files for CMake and pkg-config, to measure
 inference, training and energy in a program and to export metrics from it.")
+set(symbols_summary "debug symbols of gpulens")
+set(symbols_description "What gdb, perf and other tools read to name functions and lines of the program,
+found by its build id. It fits the program of the same version and build alone.")
 set(CPACK_PACKAGE_NAME gpulens)
 set(CPACK_PACKAGE_VENDOR "gpulens developers")
 set(CPACK_PACKAGE_CONTACT "gpulens developers <maintainers@gpulens.invalid>")
@@ -53,6 +62,9 @@ foreach(component PROGRAM UNIT DOCUMENTS DEBIAN MACHINE LOCAL LICENSES)
   set(CPACK_COMPONENT_SDK_${component}_GROUP dev)
 endforeach()
 set(CPACK_COMPONENT_SDK_GROUP dev)
+foreach(component SYMBOLS SYMBOLS_DEBIAN SYMBOLS_NOTICES)
+  set(CPACK_COMPONENT_${component}_GROUP debug)
+endforeach()
 
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION TRUE)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -69,6 +81,10 @@ set(CPACK_DEBIAN_DEV_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEV_DESCRIPTION "${sdk_summary}\n${sdk_description}")
 set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS
     "libc6-dev, libdeflate-dev, libnghttp2-dev, libsqlite3-dev, libssl-dev, libyaml-cpp-dev, libzstd-dev")
+set(CPACK_DEBIAN_DEBUG_PACKAGE_NAME gpulens-dbgsym)
+set(CPACK_DEBIAN_DEBUG_PACKAGE_SECTION debug)
+set(CPACK_DEBIAN_DEBUG_DESCRIPTION "${symbols_summary}\n${symbols_description}")
+set(CPACK_DEBIAN_DEBUG_PACKAGE_DEPENDS "gpulens (= ${PROJECT_VERSION})")
 
 set(CPACK_RPM_COMPONENT_INSTALL TRUE)
 set(CPACK_RPM_MAIN_COMPONENT gpulens)
@@ -83,8 +99,12 @@ set(CPACK_RPM_GPULENS_POST_UNINSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/
 set(CPACK_RPM_DEV_PACKAGE_NAME gpulens-devel)
 set(CPACK_RPM_DEV_PACKAGE_SUMMARY ${sdk_summary})
 set(CPACK_RPM_DEV_PACKAGE_DESCRIPTION ${sdk_description})
+set(CPACK_RPM_DEBUG_PACKAGE_NAME gpulens-debuginfo)
+set(CPACK_RPM_DEBUG_PACKAGE_SUMMARY ${symbols_summary})
+set(CPACK_RPM_DEBUG_PACKAGE_DESCRIPTION ${symbols_description})
+set(CPACK_RPM_DEBUG_PACKAGE_GROUP Development/Debug)
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /etc /lib /lib/systemd /lib/systemd/system /usr/lib/systemd /usr/lib/systemd/system
-  /usr/share/man /usr/share/man/man1 /usr/lib/cmake /usr/share/pkgconfig)
+  /usr/share/man /usr/share/man/man1 /usr/lib/cmake /usr/share/pkgconfig /usr/lib/debug)
 # Times and the host in an .rpm are the commit's and none.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define use_source_date_epoch_as_buildtime 1
 %define clamp_mtime_to_source_date_epoch 1
@@ -96,8 +116,10 @@ string(TOLOWER "${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}" system)
 set(CPACK_PACKAGE_FILE_NAME gpulens-${PROJECT_VERSION}-${system})
 set(CPACK_ARCHIVE_GPULENS_FILE_NAME gpulens-${PROJECT_VERSION}-${system})
 set(CPACK_ARCHIVE_DEV_FILE_NAME gpulens-dev-${PROJECT_VERSION}-${system})
+set(CPACK_ARCHIVE_DEBUG_FILE_NAME gpulens-debug-${PROJECT_VERSION}-${system})
 # Components and prefix of a format are set when it is made.
 set(CPACK_PROJECT_CONFIG_FILE ${CMAKE_SOURCE_DIR}/cmake/PackageFormat.cmake)
 include(CPack)
 cpack_add_component_group(gpulens)
 cpack_add_component_group(dev)
+cpack_add_component_group(debug)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes gpulens and gpulens-dev as .deb, tar.gz and, where there is rpmbuild, .rpm from build/release, and looks at the program in the
-# .deb. Usage: tools/package.sh [FOLDER], by default dist/.
+# Makes gpulens, gpulens-dev and the debug symbols as .deb, tar.gz and, where there is rpmbuild, .rpm from build/release, and looks at the
+# program in the .deb. Usage: tools/package.sh [FOLDER], by default dist/. tools/package_seal.py adds checksums and the lists of contents.
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 out=$(realpath -m "${1:-dist}")
@@ -23,6 +23,10 @@ for generator in "${generators[@]}"; do
     { cat "$work/log" >&2; exit 1; }
 done
 find "$work" -maxdepth 1 \( -name '*.deb' -o -name '*.tar.gz' -o -name '*.rpm' \) -exec mv -t "$out" {} +
+files() { find "$out" -maxdepth 1 \( -name 'gpulens*.deb' -o -name 'gpulens*-linux-*.tar.gz' -o -name 'gpulens*.rpm' \) "$@"; }
+# Of the packages with the SDK its archive is recorded, of all others the program.
+python3 tools/sbom.py build/release gpulens_sdk $(files -name 'gpulens-dev*' -printf '%f ')
+python3 tools/sbom.py build/release gpulens $(files ! -name 'gpulens-dev*' -printf '%f ')
 dpkg -x "$out"/gpulens_*.deb "$work/unpacked"
 tools/verify_binary.sh "$work/unpacked/usr/bin/gpulens"
-find "$out" -maxdepth 1 \( -name '*.deb' -o -name '*-linux-*.tar.gz' -o -name '*.rpm' \) -printf '%f %s\n' | sort | awk '{printf "  %s  %.1f MB\n", $1, $2 / 1e6}'
+files -printf '%f %s\n' | sort | awk '{printf "  %s  %.1f MB\n", $1, $2 / 1e6}'

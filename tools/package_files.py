@@ -4,6 +4,7 @@
     tools/package_files.py BUILD EPOCH
 
 copyright, copyright-dev  notices of all code in the program, in the SDK's archive (tools/notices.py)
+debug/                    what strip takes from the program, by its build id: where gdb, perf and debuggers alike look
 licenses/                 the texts that these name, for systems that are not Debian
 gpulens.1.gz              the manual page: the help texts of the program
 changelog.gz              Debian's, of EPOCH, the time of the commit
@@ -39,6 +40,15 @@ def write_notices(build, out):
     (out / "licenses").mkdir()
     for name in sorted(names):
         shutil.copy(notices.COMMON_LICENSES / name, out / "licenses" / name)
+
+
+def write_debug(program, out):
+    text = subprocess.run(["readelf", "--notes", program], check=True, capture_output=True, text=True).stdout
+    identity = re.search(r"Build ID: ([0-9a-f]{3,})", text)[1]
+    to = out / "debug" / ".build-id" / identity[:2] / f"{identity[2:]}.debug"
+    to.parent.mkdir(parents=True)
+    subprocess.run(["objcopy", "--only-keep-debug", "--compress-debug-sections", program, to], check=True)
+    to.chmod(0o644)
 
 
 def help_of(program, *words):
@@ -138,6 +148,7 @@ def main(build, epoch):
     when = time.gmtime(int(epoch))
     version = re.search(r"project\(gpulens VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
     write_notices(build, out)
+    write_debug(build / "gpulens", out)
     write_gzip(out / "gpulens.1.gz", manual(build / "gpulens", version, time.strftime("%Y-%m-%d", when)))
     date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", when)
     write_gzip(

@@ -18,6 +18,7 @@ import zipfile
 
 import notices
 import pythons
+import sbom
 
 ROOT = pythons.ROOT
 DIST = ROOT / "dist"
@@ -89,12 +90,25 @@ def nanobind_notice(python):
     return f"\n{notices.RULE}\nnanobind, robin-map\n{notices.RULE}\n\n{text.strip()}\n"
 
 
+def inside(built):
+    """(build tree of a wheel, its targets)."""
+    tree = ROOT / "build" / ("python-" + "-".join(built.stem.split("-")[2:]))
+    return tree, ["_core"] + (["gpulens_secure"] if "gpulens_secure" in run("ninja", "-C", tree, "-t", "targets", "all") else [])
+
+
+def components(built, python):
+    """What a wheel is made of, for tools/sbom.py."""
+    tree, targets = inside(built)
+    version = run(python, "-c", "import nanobind; print(nanobind.__version__)").strip()
+    nanobind = {"name": "nanobind", "version": version, "license": "BSD-3-Clause AND MIT", "purl": f"pkg:pypi/nanobind@{version}"}
+    return [*sbom.linked(tree, *targets), nanobind]
+
+
 def add_notices(built, python):
     """Puts the licences into a wheel that was built in this checkout: its dist-info/licenses."""
     if not shutil.which("dpkg"):
         raise Failed(f"{built.name}: the notices of what is linked into it are those of Debian's packages, and there is no dpkg here")
-    tree = ROOT / "build" / ("python-" + "-".join(built.stem.split("-")[2:]))
-    targets = ["_core"] + (["gpulens_secure"] if "gpulens_secure" in run("ninja", "-C", tree, "-t", "targets", "all") else [])
+    tree, targets = inside(built)
     text = notices.notices(str(tree), *targets) + nanobind_notice(python)
     texts = {"LICENSE": (ROOT / "LICENSE").read_text(encoding="utf-8"), "NOTICES": text}
     for name in notices.common_licenses(text):
@@ -184,9 +198,10 @@ def main(names):
             path.unlink()
         try:
             built = make()
+            known = components(built, builder(chosen[-1])) if built.suffix == ".whl" else []  # an sdist is our sources alone
             if built.suffix == ".whl":
                 built = tagged(program, built) if program else pathlib.Path(shutil.copy(built, DIST))
-            made(built)
+            sbom.record(made(built).name, known)
         except Failed as why:
             failed = True
             print(f"package_wheels: {why}", file=sys.stderr)

@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""What is inside each file that is published, and the two bills of materials that list it.
+
+    tools/sbom.py BUILD TARGET FILE…     records for each FILE what ninja links into TARGET
+
+Records are build/contents/FILE.json: a list of components, each an object of name, version, license (an SPDX expression), purl
+and, where it is a Debian package, its copyright file's place. Whatever else makes a file (tools/package_wheels.py, an image) calls
+record() with the same. tools/package_seal.py writes the documents: CycloneDX 1.6 and SPDX 2.3, both JSON, which list every file of a
+folder with its SHA-256 and what is inside it. The same files and records give the same bytes; the time is SOURCE_DATE_EPOCH.
+
+Licences are those of docs/dependencies.md, the column of the part that is linked; a test holds that table against what is linked.
+The C library is not in the lists: it is the system's, and not shipped.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import pathlib
+import re
+import sys
+import time
+import urllib.parse
+import uuid
+
+import notices
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+RECORDS = ROOT / "build" / "contents"
+SUPPLIER = "gpulens developers"
+NAMESPACE = uuid.uuid5(uuid.NAMESPACE_DNS, "gpulens.invalid")
+
+
+def version():
+    return re.search(r"project\(gpulens VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+@functools.cache
+def licenses():
+    """{package: SPDX expression} of the first table of docs/dependencies.md. Compiler's runtimes are under the names of the row."""
+    table = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8").split("## In the shipped program")[1].split("\n## ")[0]
+    found = {}
+    for line in table.splitlines():
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) > 5:
+            for name in re.findall(r"[a-z0-9+.-]+", cells[1].split("(")[0]):
+                found[name] = re.split(r"[;(]", cells[4])[0].strip()
+    return found
+
+
+def license_of(package):
+    """The licence of what is linked of a Debian package. Fails for one that the table lacks."""
+    plain = re.sub(r"boost1\.\d+-dev", "boost1.81-dev", package)
+    runtime = notices.RUNTIME.match(package)
+    found = licenses().get(f"lib{runtime[1]}" if runtime else plain)
+    if not found:
+        sys.exit(f"sbom: docs/dependencies.md has no licence of {package}")
+    return found
+
+
+@functools.cache
+def system():
+    """(namespace of purl, name of the distribution with its release) of this machine."""
+    text = pathlib.Path("/etc/os-release").read_text(encoding="utf-8")
+    fields = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', text, re.MULTILINE))
+    return fields["ID"], "-".join(filter(None, (fields["ID"], fields.get("VERSION_ID"))))
+
+
+def debian_purl(package, package_version, architecture, source):
+    """`upstream` is what lists of weaknesses are keyed by; readers of purl pass over what they do not know."""
+    namespace, distribution = system()
+    quoted = urllib.parse.quote(package_version, safe="~.-_")
+    upstream = "" if source == package else f"&upstream={urllib.parse.quote(source, safe='~.-_')}"
+    return f"pkg:deb/{namespace}/{urllib.parse.quote(package, safe='~.-_')}@{quoted}?arch={architecture}&distro={distribution}{upstream}"
+
+
+def debian_component(package, license_here, field=None):
+    """A Debian package that is installed here; `field` returns its fields by other means (a root, a sysroot)."""
+    form = "${Version}\t${Architecture}\t${source:Package}"
+    text = field(package, form) if field else notices.lines_of("dpkg-query", "-W", "-f", form + "\n", package)[0]
+    package_version, architecture, source = text.split("\t")
+    return {
+        "name": package,
+        "version": package_version,
+        "license": license_here,
+        "purl": debian_purl(package, package_version, architecture, source),
+    }
+
+
+def linked(build, *targets):
+    """The components of targets of a build tree."""
+    return [debian_component(name, license_of(name)) for name in notices.packages(str(build), *targets)]
+
+
+def record(file, components):
+    """Keeps what is inside a file that will be published, by its name."""
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    ordered = sorted(components, key=lambda one: (one["name"], one["version"]))
+    (RECORDS / f"{file}.json").write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
+
+
+def contents(folder):
+    """{file: its components} of a folder's files. Fails for a file of which nothing is recorded."""
+    found = {}
+    for path in sorted(folder.iterdir()):
+        kept = RECORDS / f"{path.name}.json"
+        if not kept.exists():
+            sys.exit(f"sbom: nothing says what is inside {path}: it was made by another tree; make it again, or remove it")
+        found[path] = json.loads(kept.read_text(encoding="utf-8"))
+    return found
+
+
+def sha256(path):
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else hashlib.sha256(file.read()).hexdigest()
+
+
+def moment():
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(int(os.environ["SOURCE_DATE_EPOCH"])))
+
+
+def cyclonedx(files):
+    """The document of CycloneDX 1.6 for {file: components}."""
+    libraries = {one["purl"]: one for components in files.values() for one in components}
+    own = f"pkg:generic/gpulens@{version()}"
+    document = {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {
+            "timestamp": moment(),
+            "supplier": {"name": SUPPLIER},
+            "component": {
+                "type": "application",
+                "bom-ref": own,
+                "name": "gpulens",
+                "version": version(),
+                "licenses": [{"expression": "Apache-2.0"}],
+                "purl": own,
+            },
+        },
+        "components": [
+            {
+                "type": "file",
+                "bom-ref": f"file:{path.name}",
+                "name": path.name,
+                "version": version(),
+                "hashes": [{"alg": "SHA-256", "content": sha256(path)}],
+                "licenses": [{"expression": "Apache-2.0"}],
+            }
+            for path in files
+        ]
+        + [
+            {
+                "type": "library",
+                "bom-ref": purl,
+                "name": one["name"],
+                "version": one["version"],
+                "licenses": [{"expression": one["license"]}],
+                "purl": purl,
+            }
+            for purl, one in sorted(libraries.items())
+        ],
+        "dependencies": [{"ref": own, "dependsOn": [f"file:{path.name}" for path in files]}]
+        + [{"ref": f"file:{path.name}", "dependsOn": sorted(one["purl"] for one in components)} for path, components in files.items()]
+        + [{"ref": purl, "dependsOn": []} for purl in sorted(libraries)],
+    }
+    document["serialNumber"] = "urn:uuid:" + str(uuid.uuid5(NAMESPACE, json.dumps(document, sort_keys=True)))
+    return document
+
+
+def spdx(files):
+    """The document of SPDX 2.3 for {file: components}."""
+    libraries = {one["purl"]: one for components in files.values() for one in components}
+
+    def package(identity, name, its_version, license_here, **more):
+        unknown = {"downloadLocation": "NOASSERTION", "copyrightText": "NOASSERTION", "filesAnalyzed": False}
+        licence = {"licenseConcluded": license_here, "licenseDeclared": license_here}
+        return {"SPDXID": identity, "name": name, "versionInfo": its_version, **licence, **unknown, **more}
+
+    def identity(text):
+        return "SPDXRef-" + re.sub(r"[^A-Za-z0-9.-]", "-", text)
+
+    refs = {purl: identity(f"{one['name']}-{one['version']}-{hashlib.sha256(purl.encode()).hexdigest()[:8]}") for purl, one in libraries.items()}
+    relations = [("SPDXRef-DOCUMENT", "DESCRIBES", identity(path.name)) for path in files]
+    relations += [(refs[one["purl"]], "STATIC_LINK" if one.get("linked", True) else "CONTAINED_BY", identity(path.name))
+                  for path, components in files.items() for one in components]  # fmt: skip
+    document = {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"gpulens-{version()}",
+        "creationInfo": {"created": moment(), "creators": [f"Organization: {SUPPLIER}", "Tool: tools/sbom.py"]},
+        "packages": [
+            package(
+                identity(path.name), path.name, version(), "Apache-2.0", packageFileName=path.name, supplier=f"Organization: {SUPPLIER}",
+                primaryPackagePurpose="ARCHIVE", checksums=[{"algorithm": "SHA256", "checksumValue": sha256(path)}],
+            )
+            for path in files
+        ]
+        + [
+            package(
+                refs[purl], one["name"], one["version"], one["license"], primaryPackagePurpose="LIBRARY",
+                externalRefs=[{"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl", "referenceLocator": purl}],
+            )
+            for purl, one in sorted(libraries.items())
+        ],
+        "relationships": [
+            {"spdxElementId": a, "relationshipType": kind, "relatedSpdxElement": b} for a, kind, b in relations
+        ],
+    }  # fmt: skip
+    document["documentNamespace"] = f"https://gpulens.invalid/spdx/gpulens-{version()}-{uuid.uuid5(NAMESPACE, json.dumps(document, sort_keys=True))}"
+    return document
+
+
+def write(path, document):
+    path.write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def main(build, target, *files):
+    components = linked(build, target)
+    for file in files:
+        record(pathlib.Path(file).name, components)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
