@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Fetches what the end-to-end tests talk to, into build/ and nowhere else:
-#   build/peers  prometheus, promtool, prometheus-node-exporter: unpacked, not installed, so no service starts
+#   build/peers  prometheus, promtool, prometheus-node-exporter, prometheus-alertmanager, nginx: unpacked, not installed, so no
+#                service starts
+#   build/compose  docker-compose and its Python packages, unpacked in the same way
 #   build/slurm  slurmctld, slurmd and Slurm's programs, unpacked in the same way
 #   build/postgres  a PostgreSQL server, unpacked in the same way
 #   build/venv   a Python environment with tools/requirements.txt
@@ -31,8 +33,20 @@ unpack() {
 
 peers() {
   local bin=build/peers/usr/bin
-  [[ -x $bin/prometheus && -x $bin/promtool && -x $bin/prometheus-node-exporter ]] && return 0
-  unpack peers prometheus prometheus-node-exporter
+  [[ -x $bin/prometheus && -x $bin/promtool && -x $bin/prometheus-node-exporter && -x $bin/prometheus-alertmanager &&
+    -x build/peers/usr/sbin/nginx ]] && return 0
+  unpack peers prometheus prometheus-node-exporter prometheus-alertmanager nginx
+}
+
+# Debian 12's is a program in Python; later ones have a plugin of docker, which is one program without packages.
+compose() {
+  local packages=(docker-compose) package
+  compgen -G "build/compose/usr/bin/docker-compose" >/dev/null && return 0
+  for package in cached-property distro docker dockerpty docopt dotenv jsonschema requests texttable websocket yaml pyrsistent attr urllib3 \
+    certifi chardet idna six setuptools pkg-resources packaging; do
+    apt-cache show "python3-$package" >/dev/null 2>&1 && packages+=("python3-$package")
+  done
+  unpack compose "${packages[@]}"
 }
 
 # Its libraries, too: few machines have them.
@@ -91,6 +105,7 @@ mkdir -p build
 peers || result=1
 slurm || result=1
 postgres || result=1
+compose || result=1
 venv || result=1
 if [[ ${1:-} == --chdb ]]; then
   chdb || result=1

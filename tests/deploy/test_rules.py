@@ -19,7 +19,7 @@ RULES = sorted((ROOT / "deploy" / "rules").glob("*.yaml"))
 RUNBOOKS = ROOT / "docs" / "runbooks"
 CASES = yaml.safe_load((ROOT / "tests" / "deploy" / "alert_cases.yaml").read_text(encoding="utf-8"))
 SEVERITIES = {"critical", "warning", "info"}
-# What Prometheus itself adds, and what its language has beside functions.
+# What Prometheus itself adds, and what its language has besides functions.
 NOT_METRICS = {"up", "ALERTS"}
 LANGUAGE = {"and", "or", "unless", "by", "on", "without", "ignoring", "group_left", "group_right", "offset", "bool"}
 
