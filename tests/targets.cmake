@@ -39,6 +39,13 @@ foreach(name packages bare_roots)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 1200 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The image in a root of its own, and under a rootless podman.
+add_test(NAME e2e_image COMMAND ${e2e_python} -m unittest -v test_image.Contents test_image.InReadOnlyRoot test_image.AfterAContainerToolkit
+         WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
+add_test(NAME peers_image COMMAND ${e2e_python} -m unittest -v test_image.UnderPodman WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
+foreach(label e2e peers)
+  set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
 foreach(name triton mooncake litellm dynamo llama_cpp)

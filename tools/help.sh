@@ -43,12 +43,13 @@ Stages: $(check_stages | tr '\n' ' ')
   fuzz) echo "./dev fuzz TARGET [SECONDS]
 Builds one fuzzer and runs it for SECONDS (default 60) from the seeds next to it. New inputs stay in
 build/fuzz/TARGET; an input that fails is left there, too. Without TARGET: lists them." ;;
-  package) echo "./dev package [program | wheel] [--sign KEYFILE]
+  package) echo "./dev package [program | image | wheel] [--sign KEYFILE]
 program: builds the program and the SDK's archive, without tests, and leaves in dist/ the packages gpulens and gpulens-dev and the debug
 symbols, each as .deb, .rpm and tar.gz, after a look at the program in them: it may need glibc 2.34 or older and no other library.
+image: leaves these and the OCI image dist/gpulens-VERSION-linux-ARCH.oci.tar, made without a daemon of the .deb and files of Debian packages.
 wheel: leaves the Python package's wheels and its sdist, dist/gpulens-VERSION*.whl and dist/gpulens-VERSION.tar.gz. The wheels, too, need
 glibc 2.34 or older and no other library. They are made with the Pythons that are on PATH, pyenv's or in build/pythons.
-Without a word it makes both. Then it writes what is inside each file in dist/ (gpulens-VERSION.cdx.json, gpulens-VERSION.spdx.json), and
+Without a word it makes all. Then it writes what is inside each file in dist/ (gpulens-VERSION.cdx.json, gpulens-VERSION.spdx.json), and
 SHA256SUMS. With --sign it signs the .rpm files and SHA256SUMS with the secret OpenPGP key in KEYFILE, which has no passphrase.
 Times in the archives are the commit's, or SOURCE_DATE_EPOCH, so that the same commit gives the same bytes, but signatures." ;;
   clean) echo "./dev clean

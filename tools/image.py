@@ -6,7 +6,8 @@
 The image is the program of the package on top of the few Debian packages in PACKAGES, fetched by `apt-get download` with the versions
 that apt would install here; those of another architecture by the lists that tools/prepare_arm64.sh fetches.
 Two layers: the system, which stays the same from version to version, and gpulens. Times are those of the files in the packages, and
-SOURCE_DATE_EPOCH or the commit's. docs/image.md describes what is inside and why.
+SOURCE_DATE_EPOCH or the commit's. docs/image.md describes what is inside and why. Exit: 3 where the Debian packages cannot be had, 1 for
+any other failure.
 """
 
 import argparse
@@ -24,13 +25,15 @@ import sys
 import tarfile
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+import sbom
+
+ROOT = sbom.ROOT
 CACHE = ROOT / "build" / "image"
 LIMIT = 40_000_000  # bytes that the files of the image may have
 USER = 65532
 ARCHITECTURES = ("amd64", "arm64")
 
-# What is taken of each package, by path; the licences of each come along.
+# What is taken of each package, by path; its notices come along. docs/dependencies.md has the licence of each.
 PACKAGES = {
     # The C library with what it opens by itself: name services are a part of it, resolvers of others are not needed.
     "libc6": r"usr/lib/[^/]+/(ld-linux-[^/]+|lib(c|m|dl|rt|pthread|resolv|util|anl|nss_(files|dns))\.so\.\d+)|usr/lib64/.*|usr/lib/ld-linux-.*|"
@@ -73,13 +76,17 @@ ENVIRONMENT = {
 
 
 class Failed(Exception):
-    pass
+    code = 1
+
+
+class Unavailable(Failed):
+    code = 3
 
 
 def run(*command, **options):
     done = subprocess.run([str(word) for word in command], capture_output=True, check=False, **options)
     if done.returncode:
-        raise Failed(f"{' '.join(map(str, command[:4]))} failed: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
+        raise Failed(f"{' '.join(map(str, command[:4]))} failed: {(done.stderr.decode(errors='replace').strip().splitlines() or ['no message'])[-1]}")
     return done.stdout
 
 
@@ -113,7 +120,7 @@ def fetched(names, arch):
     if arch != run("dpkg", "--print-architecture").decode().strip():
         environment["APT_CONFIG"] = str(ROOT / "build" / f"sysroot-{arch}" / "apt.conf")
         if not pathlib.Path(environment["APT_CONFIG"]).exists():
-            raise Failed(f"no lists of {arch} packages here; tools/prepare_arm64.sh fetches them")
+            raise Unavailable(f"no lists of {arch} packages here; tools/prepare_arm64.sh fetches them")
     shown = run("apt-cache", "policy", *names, env=environment).decode()
     versions = dict(re.findall(r"^([a-z0-9.+-]+)(?::\S+)?:\n.*\n  Candidate: (\S+)", shown, re.MULTILINE))
     folder = CACHE / arch
@@ -122,10 +129,13 @@ def fetched(names, arch):
     for name in names:
         version = versions.get(name, "(none)")
         if version == "(none)":
-            raise Failed(f"apt knows no package {name} of {arch}; run  apt-get update")
+            raise Unavailable(f"apt knows no package {name} of {arch}; run  apt-get update")
         pattern = f"{name}_{version.replace(':', '%3a')}_*.deb"
         if not list(folder.glob(pattern)):
-            run("apt-get", "download", "-qq", f"{name}={version}", cwd=folder, env=environment, timeout=300)
+            try:
+                run("apt-get", "download", "-qq", f"{name}={version}", cwd=folder, env=environment, timeout=300)
+            except (Failed, subprocess.TimeoutExpired) as why:
+                raise Unavailable(str(why)) from None
         (path,) = folder.glob(pattern)
         found[name] = Deb(path)
     return found
@@ -309,19 +319,43 @@ def archive_of(deb, debs, epoch):
     return out.tar(), manifest["digest"], size
 
 
+def record(out, deb, debs):
+    """Records for the bills of materials what is inside: what the package has, where that is recorded, and the packages of the system."""
+    inside = sbom.RECORDS / f"{deb.name}.json"
+    if not inside.exists():
+        return
+    components = json.loads(inside.read_text(encoding="utf-8"))
+    for name, one in debs.items():
+        source = one.fields.get("Source", name).split(" ")[0]
+        fields = "\t".join((one.fields["Version"], one.fields["Architecture"], source))
+        components.append({**sbom.debian_component(name, license_of(name), lambda *_, fields=fields: fields), "linked": False})
+    sbom.record(out.name, components)
+
+
+def license_of(name):
+    table = (ROOT / "docs/dependencies.md").read_text(encoding="utf-8").split("## In the image")[1].split("\n## ")[0]
+    found = re.search(rf"^\| `{re.escape(re.sub(r'gcc-[0-9]+-base', 'gcc-12-base', name))}` \|[^|]*\| ([^|]+) \|", table, re.MULTILINE)
+    if not found:
+        raise Failed(f"docs/dependencies.md has no licence of {name}")
+    return found[1]
+
+
 def make(path, folder):
     deb = Deb(path)
     arch = deb.fields["Architecture"]
     if arch not in ARCHITECTURES:
         raise Failed(f"no image is made for {arch}; they are {' '.join(ARCHITECTURES)}")
     if not shutil.which("apt-get"):
-        raise Failed("no apt-get here, which fetches the C library and the certificates for the image")
+        raise Unavailable("no apt-get here, which fetches the C library and the certificates for the image")
     epoch = int(os.environ.get("SOURCE_DATE_EPOCH") or run("git", "log", "-1", "--format=%ct", cwd=ROOT))
     debs = packages(arch)
     data, digest, size = archive_of(deb, debs, epoch)
-    out = folder / f"gpulens-{deb.fields['Version']}-linux-{arch}.oci.tar"
     folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob(f"gpulens-*-linux-{arch}.oci.tar"):
+        old.unlink()
+    out = folder / f"gpulens-{deb.fields['Version']}-linux-{arch}.oci.tar"
     out.write_bytes(data)
+    record(out, path, debs)
     print(f"  {out.name}  {len(data) / 1e6:.1f} MB, {size / 1e6:.1f} MB unpacked, {digest}")
     return out
 
@@ -335,7 +369,7 @@ def main():
         make(options.deb, options.folder)
     except Failed as why:
         print(f"image: {why}", file=sys.stderr)
-        return 1
+        return why.code
     return 0
 
 
