@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what gpulens for arm64 is compiled and packed with on another architecture, into build/sysroot-arm64 and nowhere else:
 #   apt.conf, lists/   apt's lists of arm64 packages, which tools/image.py uses, too
-#   root/              the libraries of docs/dependencies.md for arm64, unpacked: they cannot be installed beside this machine's
+#   root/              the libraries of docs/dependencies.md for arm64, unpacked: they cannot be installed next to this machine's
 # The cross compiler and qemu-user are Debian's: crossbuild-essential-arm64, qemu-user-static (./dev test --peers installs them).
 # Run again it does nothing. What cannot be had leaves its reason in build/sysroot-arm64.why; exit 1 then.
 set -uo pipefail

@@ -95,7 +95,7 @@ class Archive:
 
 
 class ImageRoot:
-    """The unpacked image as a root that nobody can write to, with the folders that a container runtime mounts. Needs root."""
+    """The unpacked image as a read-only root, with the folders that a container runtime mounts. Needs root."""
 
     def __init__(self, folder):
         if os.geteuid() != 0:

@@ -1,4 +1,4 @@
-"""The image: what is inside, that it runs as its user in a root that nobody can write to, and that it reads GPUs once a container
+"""The image: what is inside, that it runs as its user in a read-only root, and that it reads GPUs once a container
 toolkit has put the driver's library there; and under a rootless runtime."""
 import base64
 import contextlib
