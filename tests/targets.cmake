@@ -45,6 +45,10 @@ add_test(NAME e2e_image COMMAND ${e2e_python} -m unittest -v test_image.Contents
 add_test(NAME peers_image COMMAND ${e2e_python} -m unittest -v test_image.UnderPodman WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
 foreach(label e2e peers)
   set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+# What is deployed: rules, compose files.
+foreach(name rules alerts_live)
+  add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
+  set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.

@@ -210,7 +210,7 @@ class DemoPrometheus:
         stack.callback(self._stop_prometheus)
 
         def is_up():
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # 503 in plain text while it starts
                 return len(self.instant("up == 1")) == len(NODES)
             assert self.process.poll() is None, (self.folder / "prometheus.log").read_text()
             return False
