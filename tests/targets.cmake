@@ -45,6 +45,7 @@ add_test(NAME e2e_image COMMAND ${e2e_python} -m unittest -v test_image.Contents
 add_test(NAME peers_image COMMAND ${e2e_python} -m unittest -v test_image.UnderPodman WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
 foreach(label e2e peers)
   set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
 # What is deployed: rules, compose files.
 foreach(name rules alerts_live)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
