@@ -19,7 +19,12 @@ install(FILES ${CMAKE_BINARY_DIR}/unit/gpulens.service DESTINATION lib/systemd/s
 
 # What every package has, and what only some have: cmake/PackageFormat.cmake chooses.
 install(FILES ${made}/copyright DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
-install(FILES ${made}/gpulens.1.gz DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT documents EXCLUDE_FROM_ALL)
+install(DIRECTORY ${made}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT documents EXCLUDE_FROM_ALL)
+install(FILES ${made}/completions/gpulens DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT documents EXCLUDE_FROM_ALL)
+install(FILES ${made}/completions/gpulens.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT documents EXCLUDE_FROM_ALL)
+# Where zsh looks: Debian's in a folder of its own, others' in site-functions.
+install(FILES ${made}/completions/_gpulens DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT debian EXCLUDE_FROM_ALL)
+install(FILES ${made}/completions/_gpulens DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT licenses EXCLUDE_FROM_ALL)
 install(DIRECTORY ${made}/doc/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT documents EXCLUDE_FROM_ALL)
 install(FILES ${made}/changelog.gz DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT debian EXCLUDE_FROM_ALL)
 install(FILES deploy/gpulens.yaml DESTINATION /etc/gpulens COMPONENT machine EXCLUDE_FROM_ALL)
@@ -90,7 +95,8 @@ set(CPACK_RPM_COMPONENT_INSTALL TRUE)
 set(CPACK_RPM_MAIN_COMPONENT gpulens)
 set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
 set(CPACK_RPM_PACKAGE_LICENSE "Apache-2.0")
-set(CPACK_RPM_GPULENS_PACKAGE_SUMMARY ${summary})
+# In a .deb summaries begin with a small letter, in an .rpm with a capital.
+set(CPACK_RPM_GPULENS_PACKAGE_SUMMARY "Telemetry of a GPU machine and the LLM engines on it")
 set(CPACK_RPM_GPULENS_PACKAGE_DESCRIPTION ${description})
 set(CPACK_RPM_GPULENS_USER_FILELIST "%config(noreplace) /etc/gpulens/gpulens.yaml")
 set(CPACK_RPM_GPULENS_POST_INSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/post)
@@ -98,17 +104,21 @@ set(CPACK_RPM_GPULENS_PRE_UNINSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/p
 set(CPACK_RPM_GPULENS_POST_UNINSTALL_SCRIPT_FILE ${CMAKE_SOURCE_DIR}/deploy/rpm/postun)
 set(CPACK_RPM_DEV_PACKAGE_NAME gpulens-devel)
 set(CPACK_RPM_DEV_PACKAGE_SUMMARY ${sdk_summary})
+set(CPACK_RPM_DEV_PACKAGE_GROUP Development/Libraries)
 set(CPACK_RPM_DEV_PACKAGE_DESCRIPTION ${sdk_description})
 set(CPACK_RPM_DEBUG_PACKAGE_NAME gpulens-debuginfo)
-set(CPACK_RPM_DEBUG_PACKAGE_SUMMARY ${symbols_summary})
+set(CPACK_RPM_DEBUG_PACKAGE_SUMMARY "Debug symbols of gpulens")
 set(CPACK_RPM_DEBUG_PACKAGE_DESCRIPTION ${symbols_description})
 set(CPACK_RPM_DEBUG_PACKAGE_GROUP Development/Debug)
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /etc /lib /lib/systemd /lib/systemd/system /usr/lib/systemd /usr/lib/systemd/system
-  /usr/share/man /usr/share/man/man1 /usr/lib/cmake /usr/share/pkgconfig /usr/lib/debug)
+  /usr/share/man /usr/share/man/man1 /usr/lib/cmake /usr/share/pkgconfig /usr/lib/debug
+  /usr/share/man/man5 /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/site-functions
+  /usr/share/fish /usr/share/fish/vendor_completions.d)
 # Times and the host in an .rpm are the commit's and none.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define use_source_date_epoch_as_buildtime 1
 %define clamp_mtime_to_source_date_epoch 1
 %define _buildhost localhost
+%define packager gpulens developers <maintainers@gpulens.invalid>
 %define _build_id_links none
 %define __os_install_post %{nil}")
 

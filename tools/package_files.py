@@ -6,7 +6,8 @@
 copyright, copyright-dev  notices of all code in the program, in the SDK's archive (tools/notices.py)
 debug/                    what strip takes from the program, by its build id: where gdb, perf and debuggers alike look
 licenses/                 the texts that these name, for systems that are not Debian
-gpulens.1.gz              the manual page: the help texts of the program
+man/                      the manual pages (tools/manual.py)
+completions/              for bash, zsh and fish: what gpulens completion prints
 changelog.gz              Debian's, of EPOCH, the time of the commit
 doc/                      README.md and docs/ with CHANGELOG.md; a link to a file that is not packed is plain text
 """
@@ -20,6 +21,7 @@ import subprocess
 import sys
 import time
 
+import manual
 import notices
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -39,7 +41,12 @@ def write_notices(build, out):
         names |= set(notices.common_licenses(text))
     (out / "licenses").mkdir()
     for name in sorted(names):
-        shutil.copy(notices.COMMON_LICENSES / name, out / "licenses" / name)
+        text = notices.COMMON_LICENSES / name
+        # GPL is a link to the newest, which may be here under its own name.
+        if text.is_symlink() and os.readlink(text) in names:
+            (out / "licenses" / name).symlink_to(os.readlink(text))
+        else:
+            shutil.copy(text, out / "licenses" / name)
 
 
 def write_debug(program, out):
@@ -51,60 +58,19 @@ def write_debug(program, out):
     to.chmod(0o644)
 
 
-def help_of(program, *words):
-    environment = {**os.environ, "COLUMNS": "80", "HOME": "/nonexistent"}
-    command = [program, "help", *words] if words in ((), ("all",)) else [program, *words, "--help"]
-    return subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
+def write_manual(program, out, version, date):
+    for name, text in manual.pages(program, version, date).items():
+        path = out / "man" / f"{name}.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_gzip(path, text)
 
 
-def commands_in(text):
-    """The words of the lists of commands in a help text: "  agent       Collect and serve…"."""
-    found = []
-    for section in text.split("\n\n"):
-        lines = section.split("\n")
-        if lines[0] in ("Arguments", "Options") or lines[0].startswith(("Usage", "Environment")):
-            continue
-        found += re.findall(r"^  ([a-z_]+) {2,}[A-Z]", "\n".join(lines[1:]), re.MULTILINE)
-    return found
-
-
-def roff(text):
-    lines = [line.replace("\\", "\\e").replace("-", "\\-") for line in text.rstrip("\n").split("\n")]
-    return "\n".join("\\&" + line if line.startswith((".", "'")) else line for line in lines)
-
-
-def manual(program, version, date):
-    overview = help_of(program)
-    out = [
-        f'.TH GPULENS 1 "{date}" "gpulens {version}" "User Commands"',
-        ".SH NAME",
-        "gpulens \\- " + roff(overview.split("\n")[0].rstrip(".")),
-        ".SH SYNOPSIS",
-        ".B gpulens",
-        ".I COMMAND",
-        ".RI [ OPTIONS ]",
-        ".SH DESCRIPTION",
-        ".nf",
-        roff(overview.split("\n", 2)[2]),
-        ".fi",
-        ".SH COMMANDS",
-        ".nf",
-        roff(help_of(program, "all")),
-        ".fi",
-    ]
-    waiting = [(word,) for word in commands_in(help_of(program, "all"))]
-    while waiting:
-        words = waiting.pop(0)
-        text = help_of(program, *words)
-        out += [f'.SS "gpulens {" ".join(words)}"', ".nf", roff(text), ".fi"]
-        if f"Usage: gpulens {' '.join(words)} COMMAND" in text:
-            waiting = [(*words, word) for word in commands_in(text)] + waiting
-    out += [
-        ".SH FILES",
-        ".I /etc/gpulens/gpulens.yaml",
-        "is the configuration of the service. /usr/share/doc/gpulens/docs/configuration.md explains it.",
-    ]
-    return "\n".join(out) + "\n"
+def write_completions(program, out):
+    """By the names under which the shells look for them."""
+    (out / "completions").mkdir()
+    for shell, name in (("bash", "gpulens"), ("zsh", "_gpulens"), ("fish", "gpulens.fish")):
+        text = subprocess.run([program, "completion", shell], check=True, capture_output=True, text=True).stdout
+        (out / "completions" / name).write_text(text, encoding="utf-8")
 
 
 def linked_text(text, source, packed):
@@ -149,7 +115,8 @@ def main(build, epoch):
     version = re.search(r"project\(gpulens VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
     write_notices(build, out)
     write_debug(build / "gpulens", out)
-    write_gzip(out / "gpulens.1.gz", manual(build / "gpulens", version, time.strftime("%Y-%m-%d", when)))
+    write_manual(build / "gpulens", out, version, time.strftime("%Y-%m-%d", when))
+    write_completions(build / "gpulens", out)
     date = time.strftime("%a, %d %b %Y %H:%M:%S +0000", when)
     write_gzip(
         out / "changelog.gz",

@@ -8,6 +8,7 @@
 #   build/venv   a Python environment with tools/requirements.txt
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 #   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
+#   build/sbom   with --chdb alone: one that knows the schemas of CycloneDX and SPDX
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
@@ -101,6 +102,17 @@ focus() {
   touch build/focus/installed
 }
 
+sbom() {
+  local log=build/sbom.log
+  [[ -e build/sbom/installed ]] && return 0
+  rm -rf build/sbom
+  python3 -m venv build/sbom >"$log" 2>&1 || { report "sbom: $(tail -n 1 "$log")"; return 1; }
+  timeout 600 build/sbom/bin/pip install --quiet --disable-pip-version-check --retries 1 --timeout 30 \
+    'cyclonedx-python-lib[json-validation]==11.12.0' spdx-tools==0.8.5 >"$log" 2>&1 ||
+    { report "sbom: pip: $(tail -n 1 "$log")"; rm -rf build/sbom; return 1; }
+  touch build/sbom/installed
+}
+
 mkdir -p build
 peers || result=1
 slurm || result=1
@@ -110,5 +122,6 @@ venv || result=1
 if [[ ${1:-} == --chdb ]]; then
   chdb || result=1
   focus || result=1
+  sbom || result=1
 fi
 exit "$result"

@@ -16,11 +16,13 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "base/version.h"
+#include "cli/check/check_table.h"
 #include "cli/collect/collect_command.h"
 #include "cli/collect/older_options.h"
 #include "cli/commands.h"
 #include "cli/common/output.h"
 #include "cli/events/events_command.h"
+#include "cli/help/command_tree.h"
 #include "cli/help/help.h"
 
 namespace gpulens {
@@ -56,6 +58,14 @@ inline constexpr const char* kExplainFooter = R"(
 
 Exit: 0 printed · 2 an unknown word)";
 
+inline constexpr const char* kCompletionFooter = R"(
+Packages have installed them. For a program that was copied, or for one shell:
+  source <(gpulens completion bash)    in ~/.bashrc
+  source <(gpulens completion zsh)     in ~/.zshrc, after compinit
+  gpulens completion fish | source     in ~/.config/fish/config.fish
+
+Exit: 0 printed · 2 another shell)";
+
 // Reports an unknown command, with the nearest one.
 int NoCommand(const CLI::App& app, std::string_view word) {
   if (std::string instead = InsteadOfCommand(word); !instead.empty()) {
@@ -69,9 +79,19 @@ int NoCommand(const CLI::App& app, std::string_view word) {
 
 void Print(const std::string& text) { std::fputs(text.c_str(), stdout); }
 
-// `gpulens help [all | COMMAND …]`.
+// All that can be typed, with the names that are known only when it runs.
+CommandEntry Commands(const CLI::App& app) {
+  ArgumentWords words{
+      {"gpulens collect", TargetWords()}, {"gpulens check", {"all", "in-use"}}, {"gpulens help", {"all"}}};
+  for (const CheckSpec& check : AllChecks()) words["gpulens check"].emplace_back(check.name);
+  for (std::string_view name : SubcommandNames(app, false)) words["gpulens help"].emplace_back(name);
+  return CommandTree(app, words);
+}
+
+// `gpulens help [all | COMMAND … | --json]`.
 int Help(const CLI::App& app, std::span<const std::string> words) {
   const HelpStyle style = HelpStyleOf(STDOUT_FILENO);
+  if (words.size() == 1 && words.front() == "--json") return PrintText(CommandTreeJson(Commands(app)));
   if (words.empty()) return Print(FirstHelp(app, style)), 0;
   const std::string itself[] = {"help"};
   if (words.front() == "--help" || words.front() == "-h") words = itself;
@@ -100,9 +120,9 @@ struct CommandLine {
   CollectOptions collect;
   std::vector<std::string> pairs;
   EventsOptions events;
-  std::vector<std::string> explain_words;
-  bool explain_json = false;
-  std::string clear_gpu, clear_socket;
+  std::vector<std::string> explain_words, help_words;
+  bool explain_json = false, help_json = false;
+  std::string clear_gpu, clear_socket, shell;
   SimOptions sim;
   bool runs_agent = false;
   bool version_json = false, list = false;
@@ -253,6 +273,24 @@ void AddExplain(CLI::App& app, CommandLine& line) {
   explain->callback([&line] { line.code = RunExplain(line.explain_words, line.explain_json); });
 }
 
+// Help() answers it; here it is for the lists of commands.
+void AddHelp(CLI::App& app, CommandLine& line) {
+  CLI::App* help = app.add_subcommand("help", "Show help on a command; help all lists every command.");
+  help->group("Set up");
+  help->add_option("COMMAND", line.help_words, "The words of a command, or all");
+  help->add_flag("--json", line.help_json, "All commands, options and texts, for other programs");
+}
+
+void AddCompletion(CLI::App& app, CommandLine& line) {
+  CLI::App* completion = app.add_subcommand("completion", "Print completions for bash, zsh or fish.");
+  completion->group("Set up");
+  completion->add_option("SHELL", line.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  completion->footer(kCompletionFooter);
+  completion->callback([&app, &line] { line.code = PrintText(CompletionScript(Commands(app), line.shell)); });
+}
+
 }  // namespace
 
 int RunCommandLine(int argc, char** argv) {
@@ -284,7 +322,8 @@ int RunCommandLine(int argc, char** argv) {
   AddConfig(app, line.code);
   AddQueue(app, line.code);
   AddGpu(app, line.code);
-  app.add_subcommand("help", "Show help on a command; help all lists every command.")->group("Set up");
+  AddCompletion(app, line);
+  AddHelp(app, line);
   AddAliases(app, line.code);
   AddSlurm(app, line.code);
   if (argc <= 1) {

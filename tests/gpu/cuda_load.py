@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Keeps GPU 0 busy with multiplications for some seconds: cuda_load.py SECONDS. Needs the driver's libcuda alone.
 
 Prints "busy" when the first kernel runs. Exit 3 when there is no usable CUDA device, with the reason on stderr.

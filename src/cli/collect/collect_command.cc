@@ -288,6 +288,19 @@ void AppendNames(std::string& out, std::string_view noun, const std::vector<std:
   AppendWrapped(out, Joined(names, " "), kIndent, kIndent, 78);
 }
 
+struct NamedGroup {
+  std::string_view title;
+  std::vector<std::string_view> names;
+};
+
+std::vector<NamedGroup> TargetGroups() {
+  std::vector<NamedGroup> groups{{"collectors", {}}, {"analyzers", {}}, {"pages", EngineNames()}};
+  for (const CollectorSpec* spec : AllCollectors()) groups[0].names.push_back(spec->name);
+  for (const AnalyzerSpec* spec : AllAnalyzers()) groups[1].names.push_back(spec->name);
+  groups[2].names.insert(groups[2].names.begin(), "dcgm");
+  return groups;
+}
+
 // Interval of a single reading: two seconds suffice for rates.
 constexpr std::string_view kOnceInterval = "2s";
 
@@ -332,16 +345,16 @@ bool HasValue(const Snapshot& snapshot) {
 }  // namespace
 
 std::string TargetNames() {
-  std::vector<std::string_view> collectors, analyzers;
-  for (const CollectorSpec* spec : AllCollectors()) collectors.push_back(spec->name);
-  for (const AnalyzerSpec* spec : AllAnalyzers()) analyzers.push_back(spec->name);
   std::string out = "\nCOLLECTOR is one of these; gpulens collect --list shows which are available:\n";
-  AppendNames(out, "collectors", collectors);
-  AppendNames(out, "analyzers", analyzers);
-  std::vector<std::string_view> pages = EngineNames();
-  pages.insert(pages.begin(), "dcgm");
-  AppendNames(out, "pages", pages);
+  for (const NamedGroup& group : TargetGroups()) AppendNames(out, group.title, group.names);
   return out;
+}
+
+std::vector<std::string> TargetWords() {
+  std::vector<std::string> words;
+  for (const NamedGroup& group : TargetGroups())
+    words.insert(words.end(), group.names.begin(), group.names.end());
+  return words;
 }
 
 int ListCollectors(const std::string& config_file, bool demo) {

@@ -46,6 +46,8 @@ int RunCollect(const CollectOptions& options);
 
 // Lists the names of all targets, in lines of 78 columns.
 std::string TargetNames();
+// Returns the same names.
+std::vector<std::string> TargetWords();
 
 // Prints every collector, what it reads and whether that is available, then every analyzer. Returns the exit
 // code: 0, or 2 for a bad configuration.

@@ -332,6 +332,12 @@ std::string CommandHelp(const CLI::App& command, const std::string& name, const 
   return out;
 }
 
+std::string HelpUsage(const CLI::App& command, const std::string& name) { return UsageOf(command, name); }
+
+std::string HelpValue(const CLI::Option& option) { return ValueOf(option); }
+
+std::string HelpMeaning(const CLI::Option& option) { return MeaningOf(option); }
+
 ParsedCommand DeepestCommand(const CLI::App& app) {
   ParsedCommand at{&app, "gpulens"};
   while (true) {

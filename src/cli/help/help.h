@@ -31,6 +31,12 @@ std::string AllHelp(const CLI::App& app, const HelpStyle& style);
 // Describes one command. `name`: all its words, "gpulens config check".
 std::string CommandHelp(const CLI::App& command, const std::string& name, const HelpStyle& style);
 
+// Parts of CommandHelp: the line of use without "Usage:"; of an option the placeholder of its value or the
+// allowed words ("table|json"; of a flag empty), and what it means, with its default.
+std::string HelpUsage(const CLI::App& command, const std::string& name);
+std::string HelpValue(const CLI::Option& option);
+std::string HelpMeaning(const CLI::Option& option);
+
 // Returns the names of the subcommands that help shows; with `hidden` also older names.
 std::vector<std::string_view> SubcommandNames(const CLI::App& command, bool hidden);
 
