@@ -245,7 +245,9 @@ class DemoPrometheus:
             with urllib.request.urlopen(url, timeout=30) as answer:
                 return json.load(answer)["data"]
         except urllib.error.HTTPError as error:
-            raise ValueError(f"{json.load(error).get('error')}: {parameters}") from None
+            if error.code == 503:  # it is about to start
+                raise
+            raise ValueError(f"{error.read().decode()}: {parameters}") from None
 
     def instant(self, expression, at=None):
         """[(labels, value)] of an expression."""
