@@ -4,8 +4,8 @@
         demo.wait(120)
         rows = demo.instant("sum(gpu_power_draw_watts)")       # [({label: value}, number)]
 
-Node `node-a` (cluster demo-a) runs the built-in scenario, with a constant load so that no minute of its day differs from another one.
-Node `node-b` (cluster demo-b) has what that scenario does not show: GPUs with fans and pages of vLLM 0.x, NIM, Triton, TGI and a
+Node `node-a` (cluster byoc_1) runs the built-in scenario, with a constant load so that no minute of its day differs from another one.
+Node `node-b` (cluster byoc_2) has what that scenario does not show: GPUs with fans and pages of vLLM 0.x, NIM, Triton, TGI and a
 training job with the SDK. Prometheus calls them by their name in the label `instance`.
 
 As a program it starts the same and stays until it is interrupted: `python3 demo_prometheus.py --names "[native, zernel]"`.
@@ -35,7 +35,8 @@ from http_stub import HttpStub  # noqa: E402
 
 SCRAPE = 5  # seconds
 LOAD = 0.8  # of every engine of the scenario
-NODES = ("node-a", "node-b")
+CLUSTERS = {"node-a": "byoc_1", "node-b": "byoc_2"}  # the scenario's engines say the same, but search-c, which is in the second one
+NODES = tuple(CLUSTERS)
 PROGRAM = pathlib.Path(os.environ.get("SDK_PROGRAM", BINARY.resolve().parent / "sdk_program"))
 SECOND_SCENARIO = """
 day: 24m
@@ -181,16 +182,25 @@ class DemoPrometheus:
                 Agent("--demo", config=self._config(node) + more[node] + self.extra, environment={"GPULENS_DEMO_SCENARIO": place}))
         stack.callback(Training(self.socket("node-b", "otlp")).close)
         self.sim("node-a", "set", "engine=all", f"load={LOAD}")
+        self._pages_with_their_own_names()
         wait_until(lambda: {s.value for s in samples(self.agents["node-b"].page(), "gpulens_scrape_up")} == {1.0}, 60, "pages of engines")
         self._start_prometheus(stack, program)
         self.started = time.monotonic()
+
+    def _pages_with_their_own_names(self):
+        """Pages of vLLM and SGLang a second time, under the names that dashboards of these projects use."""
+        lines = self.sim("node-a", "status").splitlines()
+        urls = {name: next(word for line in lines if name in line for word in line.split() if word.startswith("http")) for name in ("chat-a", "search-c")}
+        agent = self.agents["node-a"]
+        agent.reload(agent.config.read_text() + "targets:\n" + "".join(
+            f"  - {{name: {name}-as-it-is, kind: prometheus, url: '{url}', interval: 5s}}\n" for name, url in urls.items()))
 
     def socket(self, node, name):
         return f"{self.folder}/{node}/{name}.sock"
 
     def _config(self, node):
         (self.folder / node).mkdir()
-        cluster = "demo-" + node[-1]
+        cluster = CLUSTERS[node]
         # l9gpu's names have host_name and k8s_cluster_name of the resource; native series have the attributes alone.
         return (f"state_dir: {self.folder}/{node}\nmetrics: all\ncontrol: {{socket: {self.socket(node, 'control')}}}\n"
                 f"attributes: {{cluster: {cluster}}}\nresource: {{cluster: {cluster}, attributes: {{host.name: {node}}}}}\n"
@@ -269,7 +279,7 @@ class DemoPrometheus:
         match = {"match[]": self.substitute(metric.strip(), variables or {})} if metric else {}
         return self.api(f"label/{label.strip()}/values", **match, start=time.time() - 120, end=time.time())
 
-    def substitute(self, expression, variables, seconds=120, step=SCRAPE):
+    def substitute(self, expression, variables, seconds=120, step=3 * SCRAPE):
         """Replaces Grafana's variables: `variables` has a text, or a list that becomes (a|b) as a regular expression."""
         rate = max(step + self.scrape, 4 * self.scrape)
         known = {"__interval": f"{step}s", "__rate_interval": f"{rate}s", "__range": f"{seconds}s", "__range_s": str(seconds), **variables}
@@ -295,6 +305,10 @@ def main():
     parser = argparse.ArgumentParser(description="Starts two demo nodes and Prometheus, until it is interrupted.")
     parser.add_argument("--names", default="[native, zernel]")
     names = parser.parse_args().names
+
+    def end(*_):
+        raise KeyboardInterrupt
+    signal.signal(signal.SIGTERM, end)
     with DemoPrometheus(names) as demo, contextlib.suppress(KeyboardInterrupt):
         print(f"http://127.0.0.1:{demo.port}/", flush=True)
         signal.pause()

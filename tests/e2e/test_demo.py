@@ -11,8 +11,8 @@ import unittest
 from agent import BINARY, Agent, free_port, peer, samples, value, wait_until
 from test_peers import promtool_findings
 
-ENGINES = {"vllm", "sglang", "dynamo-frontend", "lmcache", "aibrix", "mooncake"}
-TARGETS = {"chat-a", "code-b-prefill", "code-b-decode", "search-c", "code-frontend", "chat-cache", "search-gateway", "kv-store"}
+ENGINES = {"vllm", "sglang", "dynamo-frontend", "lmcache", "aibrix", "mooncake", "epp"}
+TARGETS = {"chat-a", "code-b-prefill", "code-b-decode", "search-c", "code-frontend", "chat-cache", "search-gateway", "kv-store", "chat-picker", "search-picker"}
 BUILT_IN = {"GPULENS_DEMO_SCENARIO": ""}
 
 

@@ -525,6 +525,39 @@ std::string MooncakePage(const Workload& engine, const EngineTime& time) {
   return page.Take();
 }
 
+// The endpoint picker of the Gateway API's inference extension, in front of one replica.
+std::string EppPage(const Workload& engine, const EngineTime& time) {
+  const EngineModel model(engine);
+  const std::string labels = Label("model_name", engine.model) + "," + Label("priority", "0") + "," +
+                             Label("target_model_name", engine.model);
+  const std::string pool = Label("name", engine.name + "-pool");
+  PageText page;
+  auto requests = [&](int level) { return model.Requests(level); };
+  const double served = time.Sum(requests);
+  const double refused = time.Sum([&](int level) { return model.TurnedAway(level); });
+  const bool ready = time.level >= 0;
+  page.Counter("llm_d_epp_request_total", "Total number of requests", labels,
+               std::floor(served) + std::floor(refused));
+  page.Counter("llm_d_epp_request_error_total", "Number of requests that ended with an error",
+               labels + "," + Label("error_code", "InferencePoolResourceExhausted"), refused);
+  page.Gauge("llm_d_epp_request_running", "Number of requests in progress", labels,
+             ready ? std::round(model.Running(time.level)) + Waiting(model, time) : 0);
+  page.Histogram("llm_d_epp_request_duration_seconds", "Duration of requests in seconds", labels,
+                 kRequestBounds, time, requests, [&](int level) { return model.Duration(level) + 0.002; });
+  page.Histogram("llm_d_epp_request_ttft_seconds", "Time to first token in seconds",
+                 labels + "," + Label("streaming", "true"), kTimeBounds, time, requests,
+                 [&](int level) { return model.FirstToken(level) + 0.002; });
+  page.Gauge("llm_d_epp_ready_endpoints", "Number of endpoints in the pool that are ready", pool,
+             ready ? 1 : 0);
+  if (ready) {
+    page.Gauge("llm_d_epp_average_kv_cache_utilization", "Mean KV-cache utilization of the pool's endpoints",
+               pool, model.CacheUsage(time.level));
+    page.Gauge("llm_d_epp_average_queue_size", "Mean number of requests that wait in the pool's endpoints",
+               pool, Waiting(model, time));
+  }
+  return page.Take();
+}
+
 }  // namespace
 
 std::string EnginePage(const DemoNode& node, size_t workload, int64_t boot_ns) {
@@ -542,6 +575,7 @@ std::string EnginePage(const DemoNode& node, size_t workload, int64_t boot_ns) {
     case WorkloadKind::kLmcache: return LmcachePage(*engine, time);
     case WorkloadKind::kAibrix: return AibrixPage(*engine, time);
     case WorkloadKind::kMooncake: return MooncakePage(*engine, time);
+    case WorkloadKind::kEpp: return EppPage(*engine, time);
     default: return {};
   }
 }

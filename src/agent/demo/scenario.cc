@@ -181,7 +181,7 @@ Status ReadWorkload(const YamlNode& node, Scenario& out) {
   LoadKeys keys;
   in.String("name", work.name).String("model", work.model).String("cluster", work.cluster);
   in.String("tenant", work.tenant).Number("busy", work.busy, 0, 1);
-  in.Choice("kind", work.kind, {"vllm", "sglang", "dynamo", "lmcache", "aibrix", "mooncake", "job"});
+  in.Choice("kind", work.kind, {"vllm", "sglang", "dynamo", "lmcache", "aibrix", "mooncake", "epp", "job"});
   in.Choice("role", work.role, {"both", "prefill", "decode"});
   if (!IsName(work.name)) in.Fail("name", "must have 1 to 63 of a-z, 0-9, - and _");
   if (out.Find(work.name)) in.Fail("name", "is used twice");
@@ -208,8 +208,8 @@ Status ReadWorkload(const YamlNode& node, Scenario& out) {
 }  // namespace
 
 std::string_view TargetKindOf(WorkloadKind kind) noexcept {
-  constexpr std::array<std::string_view, 7> kKinds = {
-      "vllm", "sglang", "dynamo-frontend", "lmcache", "aibrix", "mooncake", ""};
+  constexpr std::array<std::string_view, 8> kKinds = {
+      "vllm", "sglang", "dynamo-frontend", "lmcache", "aibrix", "mooncake", "epp", ""};
   return kKinds[static_cast<size_t>(kind)];
 }
 
@@ -352,6 +352,9 @@ workloads:
     process: {name: "python3", user: "ci", memory: 41GiB}
     job: {id: "48260", name: eval-nightly, account: quality, partition: gpu}
     present: [0, 0.625]
+  # Endpoint pickers, one in each cluster: they know how many replicas are ready. Here, so that those above keep their pids.
+  - {name: chat-picker, kind: epp, cluster: byoc_1, tenant: storefront, of: chat-a, pod: {name: chat-epp-5f8d7-w9k2c, namespace: storefront, container: epp, deployment: chat-epp}}
+  - {name: search-picker, kind: epp, cluster: byoc_2, tenant: search, of: search-c, pod: {name: search-epp-6c9b4-t7vdm, namespace: search, container: epp, deployment: search-epp}}
 )";
 }
 

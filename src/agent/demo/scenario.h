@@ -19,7 +19,7 @@ inline constexpr int kMostLoad = 150;
 inline constexpr size_t kMostWorkloads = 32;
 inline constexpr size_t kMostScenarioBytes = 256 << 10;
 
-enum class WorkloadKind : uint8_t { kVllm, kSglang, kDynamo, kLmcache, kAibrix, kMooncake, kJob };
+enum class WorkloadKind : uint8_t { kVllm, kSglang, kDynamo, kLmcache, kAibrix, kMooncake, kEpp, kJob };
 enum class EngineRole : uint8_t { kBoth, kPrefill, kDecode };
 
 // A process or a service, with its owner. Texts may be empty.
