@@ -134,6 +134,9 @@ target_link_options(sdk_program PRIVATE LINKER:-u,gpulens_heeds_environment)
 add_test(NAME e2e_sdk COMMAND ${e2e_python} -m unittest -v test_sdk test_energy_feed WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
 set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
   ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
+# Dashboards over two demo nodes: two minutes of scraping, in which it waits.
+add_test(NAME e2e_dashboards COMMAND ${e2e_python} -m unittest -v test_dashboards WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
+set_tests_properties(e2e_dashboards PROPERTIES LABELS e2e TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program ledger_month fake_nvml fake_amdsmi
                  nvml_reader_main amdsmi_reader_main)
 

@@ -132,6 +132,7 @@ class Training:
     def _steps(self):
         while not self._ended.wait(1):
             self._do("train")
+            self._do("ranks")
 
     def close(self):
         self._ended.set()
@@ -193,7 +194,8 @@ class DemoPrometheus:
         urls = {name: next(word for line in lines if name in line for word in line.split() if word.startswith("http")) for name in ("chat-a", "search-c")}
         agent = self.agents["node-a"]
         agent.reload(agent.config.read_text() + "targets:\n" + "".join(
-            f"  - {{name: {name}-as-it-is, kind: prometheus, url: '{url}', interval: 5s}}\n" for name, url in urls.items()))
+            f"  - {{name: {name}-as-it-is, kind: prometheus, url: '{url}?own', interval: 5s}}\n"
+            for name, url in urls.items()))  # another address, as the demo leaves out pages that are configured
 
     def socket(self, node, name):
         return f"{self.folder}/{node}/{name}.sock"

@@ -1,6 +1,6 @@
 """Every query of every panel and variable of deploy/dashboards, against Debian's Prometheus over two demo nodes.
 
-The ranges are beside the queries in tools/dashboards. What nothing answers yet is listed there with its reason, and must return
+The ranges are next to the queries in tools/dashboards. What nothing answers yet is listed there with its reason, and must return
 nothing. Queries of other projects' dashboards are in foreign_queries.tsv.
 """
 import contextlib
@@ -216,6 +216,7 @@ class Files(unittest.TestCase):
             "nothing is known": expression("sum(gpu_idle) or vector(0)"),
             "cannot be added": expression('sum(vllm_ttft_seconds{quantile="p95"})'),
             "not summed by le": expression("histogram_quantile(0.9, rate(x_bucket[$__rate_interval]))"),
+            "buckets of different engines": expression("histogram_quantile(0.9, sum by (le) (rate(inference_request_duration_seconds_bucket{}[$__rate_interval])))"),
             "newer than Prometheus 2.42": expression("mad_over_time(gpu_power_draw_watts[$__rate_interval])"),
             "cannot be All": expression('gpu_idle{cluster="$cluster"}'),
             "variable nodes does not exist": expression('gpu_idle{instance=~"$nodes"}'),
@@ -241,8 +242,8 @@ class Schema(unittest.TestCase):
         good = json.loads((FOLDER / "gpulens-fleet.json").read_text())
         self.assertEqual(list(faults(good)), [])
         for change, finding in ((lambda d: d.update(colour="red"), "colour"), (lambda d: d["panels"][1].update(gridpos={}), "gridpos"),
-                                (lambda d: d["panels"][1]["gridPos"].update(w="6"), "gridPos.w"), (lambda d: d["panels"][1]["options"].update(graph="none"), "graph"),
-                                (lambda d: d["panels"][1]["options"].update(graphMode="some"), "graphMode"),
+                                (lambda d: d["panels"][1]["gridPos"].update(w="6"), "grid_pos.w"), (lambda d: d["panels"][1]["options"].update(graph="none"), "graph"),
+                                (lambda d: d["panels"][1]["options"].update(graphMode="some"), "graph_mode"),
                                 (lambda d: d["panels"][1]["targets"][0].update(expression="up"), "expression"),
                                 (lambda d: d["templating"]["list"][0].update(type="data"), "type")):
             bad = copy.deepcopy(good)

@@ -76,6 +76,14 @@ std::string Train(std::optional<TrainingMonitor>& kept) {
   return "ok";
 }
 
+// As the first of three ranks, the last of which is slow.
+std::string Ranks(std::optional<TrainingMonitor>& training) {
+  if (!training) return "no training";
+  constexpr double kBusy[] = {1.0, 0.9, 1.4};
+  training->RecordRanks(kBusy);
+  return "ok";
+}
+
 // Returns the energy since the last call: validity, joules, half-width, seconds, vendor, devices, reason.
 std::string Drawn() {
   static EnergyMonitor monitor;
@@ -112,6 +120,7 @@ int main() {
     else if (word == "otlp") Print(keep(ExportOtlp({.endpoint = std::string(rest)})));
     else if (word == "expose") Print(keep(Expose({.listen = std::string(rest)})));
     else if (word == "train") Print(Train(training));
+    else if (word == "ranks") Print(Ranks(training));
     else if (word == "count") Count(), Print("ok");
     else if (word == "flush")
       Print(exporters.empty() ? "none" : Reported(exporters.back().Flush(std::chrono::seconds(20))));

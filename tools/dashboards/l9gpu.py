@@ -100,7 +100,7 @@ FLEET = Board(
     ), tags=("l9gpu",))
 
 CLUSTER_BOARD = Board(
-    "01-eks-gpu-fleet-overview.json", "l9gpu-01-cluster", "l9gpu / Nodes", "The nodes of a cluster.", NAMES, (CLUSTER, NODE), answers=("Which node of the cluster stands out?",),
+    "01-eks-gpu-fleet-overview.json", "l9gpu-01-cluster", "l9gpu / Nodes", "The nodes of a cluster.", NAMES, (CLUSTER, NODE), answers=("Which node of the cluster differs from the others?",),
     rows=(
         Row("Cluster", (
             *fleet_stats(N)[:2], fleet_stats(N)[3], stat("Hottest GPU", "At its edge.", Query(f"max({edge(N)})", low=20, high=110), "celsius", thresholds=HOT), *fleet_stats(N)[4:],
@@ -130,7 +130,7 @@ WORKLOAD = Board(
     rows=(
         Row("GPUs of pods", (
             lines("Utilization", "Of each GPU of a pod.", Query(f"{use(P)} * 100", PER_POD, 0, 100), unit="percent", top=100),
-            lines("Memory in use", "Of each GPU of a pod.", Query(f"gpu_memory_used_bytes{{{P}}}", PER_POD, 1e8, 9e10), unit="bytes"),
+            lines("Memory in use", "Of each GPU of a pod.", Query(f"gpu_memory_used_bytes{{{P}}}", PER_POD, 0, 9e10), unit="bytes"),
             lines("Power", "Of each GPU of a pod.", Query(f"gpu_power_draw_watts{{{P}}}", PER_POD, 5, 800), unit="watt"),
             lines("Temperature", "Of each GPU of a pod.", Query(edge(P), PER_POD, 20, 110), unit="celsius", thresholds=HOT),
             lines("Memory in use, share", "Of each GPU of a pod.", Query(f"gpu_memory_used_percent{{{P}}}", PER_POD, 0, 100), unit="percent", top=100, thresholds=FULL),
@@ -184,7 +184,7 @@ HEALTH = Board(
             lines("PCIe replays", "Per second.", Query(f"rate(gpu_pcie_replay_count{{{I}}}[$__rate_interval])", PER_GPU, 0, 10), width=8),
             lines("Fan", "Of GPUs with fans of their own.", Query(f"gpu_fan_speed_ratio{{{I}}} * 100", PER_GPU, 0, 100), unit="percent", top=100),
             lines("Memory errors since the driver was loaded", "Volatile counts.",
-                  *(Query(f'gpu_ecc_errors{{{I}, gpu_ecc_count_type="volatile", gpu_ecc_error_type="{kind}"}}', f"{kind} {PER_GPU}", 0, 100) for kind in ("correctable", "uncorrectable"))),
+                  *(Query(f'gpu_ecc_errors{{{I}, gpu_ecc_count_type="volatile", gpu_ecc_error_type="{kind}"}}', f"{kind} {PER_GPU}", 0, 10000) for kind in ("correctable", "uncorrectable"))),
         )),
     ), tags=("l9gpu",))
 
@@ -199,7 +199,7 @@ SINGLE = Board(
         )),
         Row("Work", (
             lines("Utilization", "Share of time in which a kernel ran.", Query(f"{use(ONE)} * 100", "utilization", 0, 100), unit="percent", top=100),
-            lines("Memory", "Of the device.", *(Query(f"gpu_memory_{what}_bytes{{{ONE}}}", what, 1e8, 9e10) for what in ("used", "total", "free")), unit="bytes"),
+            lines("Memory", "Of the device.", *(Query(f"gpu_memory_{what}_bytes{{{ONE}}}", what, 0, 9e10) for what in ("used", "total", "free")), unit="bytes"),
             lines("Memory in use", "As a share.", Query(f"gpu_memory_used_percent{{{ONE}}}", "used", 0, 100), unit="percent", top=100, thresholds=FULL),
             lines("Power", "Of the board.", Query(f"gpu_power_draw_watts{{{ONE}}}", "power", 5, 800), unit="watt"),
             lines("Clocks", "Now.", Query(f"gpu_clock_frequency_MHz{{{ONE}}}", "{{gpu_clock_type}}", 0, 12000), unit="suffix: MHz"),
@@ -217,7 +217,7 @@ SINGLE = Board(
             lines("Fan", "Of a GPU with fans of its own.", Query(f"gpu_fan_speed_ratio{{{ONE}}} * 100", "fan", 0, 100), unit="percent", top=100, width=8),
             lines("XIDs", "Since the agent first saw the GPU.", Query(f"gpu_xid_errors{{{ONE}}}", "XIDs", 0, 10), width=8),
             lines("Memory errors since the driver was loaded", "Volatile counts.",
-                  *(Query(f'gpu_ecc_errors{{{ONE}, gpu_ecc_count_type="volatile", gpu_ecc_error_type="{kind}"}}', kind, 0, 100) for kind in ("correctable", "uncorrectable")), width=8),
+                  *(Query(f'gpu_ecc_errors{{{ONE}, gpu_ecc_count_type="volatile", gpu_ecc_error_type="{kind}"}}', kind, 0, 10000) for kind in ("correctable", "uncorrectable")), width=8),
         )),
     ), tags=("l9gpu",))
 

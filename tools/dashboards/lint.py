@@ -1,4 +1,4 @@
-"""What a dashboard must have, over the JSON as Grafana reads it; also for dashboards that nobody generated."""
+"""What a dashboard must have, over the JSON as Grafana reads it; also for dashboards that were not generated."""
 from __future__ import annotations
 
 import re
@@ -52,6 +52,9 @@ def _of_expression(where, expression, fixed):
         yield f"{where}: quantiles cannot be added or averaged"
     if "histogram_quantile" in expression and not re.search(r"histogram_quantile\([^,]+, sum( by|\()", expression):
         yield f"{where}: histogram_quantile over buckets that are not summed by le"
+    for groups, metric, where_of in re.findall(r"sum by \(([^)]*)\) \((?:rate|increase)\((inference_\w+_bucket)\{([^}]*)\}", expression):
+        if "inference_engine" not in groups and "target" not in groups and 'target="' not in where_of:
+            yield f"{where}: buckets of different engines in one sum: {metric}"
     for word in NEWER:
         if re.search(rf"(?<![\w]){re.escape(word)}", expression):
             yield f"{where}: {word}) is newer than Prometheus 2.42"

@@ -32,7 +32,7 @@ class Query:
 
 @dataclasses.dataclass(frozen=True)
 class Threshold:
-    """From `value` on the panel has `color`; `meaning` is part of its description."""
+    """From `value` on the panel has `color`, below the first one green; -INF: this one below. `meaning` is part of its description."""
 
     value: float
     color: str
@@ -165,7 +165,7 @@ def needs_all(board: Board, panel: Panel) -> list[str]:
 
 def _description(board: Board, panel: Panel) -> str:
     def meanings(thresholds):
-        return [f"{t.color.capitalize()} from {t.value:g}: {t.meaning}." for t in thresholds]
+        return [f"{t.color.capitalize()} {'below' if t.value == -INF else f'from {t.value:g}'}: {t.meaning}." for t in thresholds]
     parts = [panel.why, *meanings(panel.thresholds)]
     for column in panel.columns:
         parts += [f"{column.name}: {text[0].lower()}{text[1:]}" for text in meanings(column.thresholds)]
@@ -176,8 +176,8 @@ def _description(board: Board, panel: Panel) -> str:
 
 
 def _thresholds(thresholds):
-    return {"mode": "absolute", "steps": [{"color": "green" if thresholds else "text", "value": None},
-                                          *({"color": t.color, "value": t.value} for t in thresholds)]}
+    base = "text" if not thresholds else thresholds[0].color if thresholds[0].value == -INF else "green"
+    return {"mode": "absolute", "steps": [{"color": base, "value": None}, *({"color": t.color, "value": t.value} for t in thresholds if t.value != -INF)]}
 
 
 def _mappings(words):

@@ -4,7 +4,7 @@
 series without the label, too. `instance` is what Prometheus calls the node. A gateway counts the requests of the engines behind it, so
 sums over engines take the layer `engine` alone.
 """
-from model import Board, Column, Query, Row, Threshold, Variable, bars, heat, lines, stat, table
+from model import INF, Board, Column, Query, Row, Threshold, Variable, bars, heat, lines, stat, table
 
 CLUSTER = Variable("cluster", "Cluster", "label_values(gpulens_build_info, cluster)")
 NODE = Variable("node", "Node", 'label_values(gpulens_build_info{cluster=~"$cluster"}, instance)')
@@ -12,18 +12,20 @@ ONE_NODE = Variable("node", "Node", 'label_values(gpulens_build_info{cluster=~"$
 GPU = Variable("gpu", "GPU", 'label_values(gpu_info{cluster=~"$cluster", instance="$node"}, gpu_index)', multi=False)
 
 C = 'cluster=~"$cluster"'
+LLM = f'{C}, inference_layer="engine"'
 N = 'cluster=~"$cluster", instance=~"$node"'
 ONE = 'instance="$node"'
 G = 'instance="$node", gpu_index="$gpu"'
-E = 'instance=~"$node", target=~"$target", inference_layer="engine"'
+E = 'instance=~"$node", target="$target", inference_layer="engine"'
 BUSY = 'gpu_task_type="compute"'
 COLD = 'gpu_temperature_sensor="edge"'
 
-HOT = (Threshold(85, "orange", "alert GPUTemperatureWarning"), Threshold(95, "red", "alert GPUTemperatureCritical"))
-AGED = (Threshold(15, "orange", "three readings are missing"), Threshold(60, "red", "the value is stale: it is the last one that was read"))
-SICK = (Threshold(0.5, "orange", "some input of the score is bad"), Threshold(0.9, "green", "no input is bad"))
+HOT = (Threshold(85, "orange", "near where many boards slow down"), Threshold(95, "red", "most slow down; alert GpuTooHot goes by the board's own limit"))
+AGED = (Threshold(10, "orange", "readings are late"), Threshold(30, "red", "stale: the value is the last one that was read; alert GpuReadingsOld"))
+SICK = (Threshold(-INF, "red", "look at the reasons"), Threshold(0.9, "orange", "something takes off the score"), Threshold(1, "green", "healthy"))
 ANY = (Threshold(1, "red", "at least one"),)
-WAIT = (Threshold(1, "orange", "requests wait"), Threshold(50, "red", "alert on queues"))
+FULL = (Threshold(0.95, "red", "alert InferenceKvCacheFull"),)
+WAIT = (Threshold(1, "orange", "requests wait"), Threshold(10, "red", "alert InferenceQueueGrowing, if it grows"))
 
 TO_NODE = ("Node", "/d/gpulens-node?var-node=${__field.labels.instance}&${datasource:queryparam}&${cluster:queryparam}")
 TO_GPU = ("GPU", "/d/gpulens-gpu?var-node=${__field.labels.instance}&var-gpu=${__field.labels.gpu_index}&${datasource:queryparam}&${cluster:queryparam}")
@@ -34,15 +36,13 @@ ROW_TO_JOB = ("Job", "/d/gpulens-job?var-tenant=${__data.fields.Tenant}&${dataso
 WORST = f"bottomk(20, max by (cluster, instance, gpu_index, gpu_model) (gpu_health_score_ratio{{{C}}}))"
 
 
-def quantiles(metric, where, by="", low=0.0, high=60.0, name=""):
-    """p50, p95 and p99 of a histogram over $__rate_interval: of the summed buckets, never of quantiles."""
-    groups, legend = (f"le, {by}", f" {{{{{by}}}}}") if by else ("le", "")
-    return [Query(f"histogram_quantile({q}, sum by ({groups}) (rate({metric}_bucket{{{where}}}[$__rate_interval])))", f"{name}p{q * 100:g}{legend}", low, high)
-            for q in (0.5, 0.95, 0.99)]
+def quantiles(metric, where, low=0.0, high=60.0):
+    """p50, p95 and p99 of a histogram over $__rate_interval: of summed buckets of one engine or program, since others have other bounds."""
+    return [Query(f"histogram_quantile({q}, sum by (le) (rate({metric}_bucket{{{where}}}[$__rate_interval])))", f"p{q * 100:g}", low, high) for q in (0.5, 0.95, 0.99)]
 
 
 FLEET = Board(
-    "gpulens-fleet.json", "gpulens-fleet", "gpulens / Fleet", "All clusters and nodes: what there is, how much of it works, and what needs somebody.",
+    "gpulens-fleet.json", "gpulens-fleet", "gpulens / Fleet", "All clusters and nodes: what there is, how much of it works, and what needs attention.",
     "native", (CLUSTER,), answers=("How many GPUs are there, and do all of them answer?", "Which clusters and nodes are busy, hot or ill?",
                                    "Do the engines keep up?", "Where is gpulens itself blind?"),
     rows=(
@@ -59,7 +59,7 @@ FLEET = Board(
             stat("Utilization", "Mean over GPUs of the share of time in which a kernel ran.", Query(f"avg(gpu_utilization_ratio{{{C}, {BUSY}}})", low=0.05, high=1), "percentunit"),
             stat("Memory in use", "Memory in use as a share of all memory of the GPUs.",
                  Query(f"sum(gpu_memory_used_bytes{{{C}}}) / sum(gpu_memory_total_bytes{{{C}}})", low=0.1, high=1), "percentunit"),
-            stat("Held idle", "GPUs that somebody holds and that did nothing for the hold time of the cost analyzer.",
+            stat("Held idle", "GPUs that are held and did nothing for the hold time of the cost analyzer.",
                  Query(f"sum(gpu_idle{{{C}}})", high=10), thresholds=(Threshold(1, "orange", "paid for, and not used"),)),
             stat("Power", "Power of all GPUs.", Query(f"sum(gpu_power_draw_watts{{{C}}})", low=500, high=8000), "watt"),
             stat("Energy", "Energy of all GPUs in the range of time.",
@@ -105,11 +105,21 @@ FLEET = Board(
             lines("Tokens generated", "Tokens per second by model.",
                   Query(f'sum by (model_name) (rate(inference_tokens_generation_total{{inference_layer="engine", {C}}}[$__rate_interval]))', "{{model_name}}", 0, 20000),
                   unit="cps", width=8),
-            lines("Time to first token, p95", "Of the requests of the interval, over all engines of a model.",
-                  Query(f'histogram_quantile(0.95, sum by (le, model_name) (rate(inference_time_to_first_token_seconds_bucket{{inference_layer="engine", {C}}}[$__rate_interval])))',
-                        "{{model_name}}", 0, 60), unit="s", width=8),
+            lines("Time to first token, p95", "Of the requests of the interval, by model and kind of engine, since kinds differ in their buckets.",
+                  Query(f'histogram_quantile(0.95, sum by (le, model_name, inference_engine) (rate(inference_time_to_first_token_seconds_bucket{{inference_layer="engine", {C}}}[$__rate_interval])))',
+                        "{{model_name}} {{inference_engine}}", 0, 60), unit="s", width=8),
             lines("Requests waiting", "Requests accepted and not yet scheduled.",
                   Query(f'sum by (model_name) (inference_requests_waiting{{inference_layer="engine", {C}}})', "{{model_name}}", 0, 600), unit="none", width=8),
+        )),
+        Row("Engine by engine", (
+            table("Engines", "Each engine, gateways and caches left out.",
+                  (("instance", "Node"), ("target", "Engine"), ("inference_engine", "Kind"), ("model_name", "Model")),
+                  *(Column(name, Query(f"{how} by (instance, target, inference_engine, model_name) ({expr})", high=high), unit, thresholds) for name, how, expr, high, unit, thresholds in (
+                      ("Running", "sum", f"inference_requests_running{{{LLM}}}", 2000, "none", ()), ("Waiting", "sum", f"inference_requests_waiting{{{LLM}}}", 2000, "none", WAIT),
+                      ("Tokens generated", "sum", f"rate(inference_tokens_generation_total{{{LLM}}}[$__rate_interval])", 1e5, "cps", ()),
+                      ("KV cache", "max", f'inference_kv_cache_usage_ratio{{{LLM}, cache_type="gpu"}}', 1, "percentunit", FULL),
+                      ("TTFT p95", "max", f"histogram_quantile(0.95, sum by (le, instance, target, inference_engine, model_name) (rate(inference_time_to_first_token_seconds_bucket{{{LLM}}}[$__rate_interval])))", 60, "s", ()))),
+                  links=(("Engine", "/d/gpulens-engine?var-node=${__data.fields.Node}&var-target=${__data.fields.Engine}&${datasource:queryparam}"),)),
         )),
         Row("Trouble", (
             lines("Throttled", "GPU time per second for which a cause held the clock down: 1 is one whole GPU.",
@@ -138,7 +148,7 @@ NODE_BOARD = Board(
                   *(Column(name, Query(f"max by (instance, gpu_index, gpu_model, tenant, k8s_pod_name, slurm_job_id) ({expr})", low=low, high=high), unit, thresholds)
                     for name, expr, low, high, unit, thresholds in (
                         ("Utilization", f"gpu_utilization_ratio{{{N}, {BUSY}}}", 0, 1, "percentunit", ()),
-                        ("Memory", f"gpu_memory_used_bytes{{{N}}}", 1e8, 9e10, "bytes", ()),
+                        ("Memory", f"gpu_memory_used_bytes{{{N}}}", 0, 9e10, "bytes", ()),
                         ("Power", f"gpu_power_draw_watts{{{N}}}", 5, 800, "watt", ()),
                         ("Temperature", f"gpu_temperature_celsius{{{N}, {COLD}}}", 20, 110, "celsius", HOT),
                         ("Health", f"gpu_health_score_ratio{{{N}}}", 0, 1, "percentunit", SICK),
@@ -146,7 +156,7 @@ NODE_BOARD = Board(
                   links=(ROW_TO_GPU, ROW_TO_JOB)),
             lines("Utilization", "Share of time in which a kernel ran.", Query(f"max by (instance, gpu_index) (gpu_utilization_ratio{{{N}, {BUSY}}})", "{{instance}} GPU {{gpu_index}}", 0, 1),
                   unit="percentunit", top=1, links=(TO_GPU,)),
-            lines("Memory in use", "Device memory allocated.", Query(f"max by (instance, gpu_index) (gpu_memory_used_bytes{{{N}}})", "{{instance}} GPU {{gpu_index}}", 1e8, 9e10),
+            lines("Memory in use", "Device memory allocated.", Query(f"max by (instance, gpu_index) (gpu_memory_used_bytes{{{N}}})", "{{instance}} GPU {{gpu_index}}", 0, 9e10),
                   unit="bytes", links=(TO_GPU,)),
             lines("Power", "Power of each board, stacked.", Query(f"max by (instance, gpu_index) (gpu_power_draw_watts{{{N}}})", "{{instance}} GPU {{gpu_index}}", 5, 800),
                   unit="watt", stack=True, links=(TO_GPU,)),
@@ -212,7 +222,7 @@ GPU_BOARD = Board(
                   Query(f"gpu_decode_utilization_ratio{{{G}}}", "decoder", 0, 1), unit="percentunit", top=1),
             lines("Units in use", "Share of cycles in which the units were active.", Query(f"gpu_sm_active_ratio{{{G}}}", "SMs", 0, 1), Query(f"gpu_sm_occupancy_ratio{{{G}}}", "SM occupancy", 0, 1),
                   Query(f"gpu_pipe_tensor_active_ratio{{{G}}}", "tensor pipes", 0, 1), Query(f"gpu_dram_active_ratio{{{G}}}", "memory bandwidth", 0, 1), unit="percentunit", top=1),
-            lines("Memory", "Device memory.", Query(f"gpu_memory_used_bytes{{{G}}}", "used", 1e8, 9e10), Query(f"gpu_memory_total_bytes{{{G}}}", "total", 1e10, 9e10), unit="bytes"),
+            lines("Memory", "Device memory.", Query(f"gpu_memory_used_bytes{{{G}}}", "used", 0, 9e10), Query(f"gpu_memory_total_bytes{{{G}}}", "total", 1e10, 9e10), unit="bytes"),
             lines("Memory by process", "Device memory of each process.", Query(f"gpu_process_memory_used_bytes{{{G}}}", "{{process_executable_name}} {{process_pid}}", 1e8, 9e10), unit="bytes", stack=True),
             lines("NVLink", "Bytes per second over all links.", Query(f"sum by (gpu_interconnect_direction) (gpu_interconnect_throughput_bytes_per_second{{{G}}})", "{{gpu_interconnect_direction}}", 0, 1e12),
                   unit="Bps"),
@@ -242,25 +252,25 @@ GPU_BOARD = Board(
         )),
     ))
 
-TARGET = Variable("target", "Engine", 'label_values(inference_requests_running{instance=~"$node"}, target)')
+TARGET = Variable("target", "Engine", 'label_values(inference_requests_running{instance=~"$node", inference_layer="engine"}, target)', multi=False)
 ANY_NODE = Variable("node", "Node", "label_values(inference_requests_running, instance)")
 
 ENGINE = Board(
-    "gpulens-engine.json", "gpulens-engine", "gpulens / Engine", "LLM engines: load, latency, caches, and what a token costs. Engines of all kinds have the same names.", "native",
+    "gpulens-engine.json", "gpulens-engine", "gpulens / Engine", "One LLM engine: load, latency, caches, and what a token costs. Engines of all kinds have the same names.", "native",
     (ANY_NODE, TARGET), answers=("Are requests answered in time, and if not: do they wait, compute, or decode?", "Is the KV cache full, does the prefix cache help?", "What does a token cost?"),
     rows=(
         Row("Now", (
-            stat("Engines", "Engines whose page is read.", Query(f"count(count by (instance, target) (inference_requests_running{{{E}}}))", low=4, high=20)),
-            stat("Running", "Requests that execute.", Query(f"sum(inference_requests_running{{{E}}})", low=1, high=2000)),
+            stat("Kind", "What it is, and its version where its page has it.", Query(f"inference_requests_running{{{E}}}", "{{inference_engine}} {{model_name}} {{model_version}}", 0, 2000), text="name"),
+            stat("Running", "Requests that execute.", Query(f"sum(inference_requests_running{{{E}}})", low=0, high=2000)),
             stat("Waiting", "Requests that wait to be scheduled.", Query(f"sum(inference_requests_waiting{{{E}}})", high=2000), thresholds=WAIT),
-            stat("Tokens generated", "Per second.", Query(f"sum(rate(inference_tokens_generation_total{{{E}}}[$__rate_interval]))", low=10, high=100000), "cps"),
-            stat("Fullest KV cache", "Share of KV-cache space on the GPU in use, of the fullest engine.", Query(f'max(inference_kv_cache_usage_ratio{{{E}, cache_type="gpu"}})', high=1), "percentunit",
-                 thresholds=(Threshold(0.9, "orange", "alert on a full KV cache"),)),
-            stat("Pages that fail", "Pages of engines that could not be read last time.", Query('count(gpulens_scrape_up{instance=~"$node", target=~"$target"}) - sum(gpulens_scrape_up{instance=~"$node", target=~"$target"})',
-                                                                                               high=0), thresholds=ANY),
+            stat("Tokens generated", "Per second.", Query(f"sum(rate(inference_tokens_generation_total{{{E}}}[$__rate_interval]))", low=0, high=100000), "cps"),
+            stat("Fullest KV cache", "Share of KV-cache space on the GPU in use, of the fullest rank.", Query(f'max(inference_kv_cache_usage_ratio{{{E}, cache_type="gpu"}})', high=1), "percentunit",
+                 thresholds=FULL),
+            stat("Page", "Whether its page could be read last time.", Query('min(gpulens_scrape_up{instance=~"$node", target="$target"})', low=1, high=1),
+                 words=((0, "not read"), (1, "read"))),
         )),
         Row("Latency", (
-            lines("Time to first token", "From arrival to the first token, over the chosen engines.", *quantiles("inference_time_to_first_token_seconds", E), unit="s", width=8),
+            lines("Time to first token", "From arrival to the first token.", *quantiles("inference_time_to_first_token_seconds", E), unit="s", width=8),
             lines("Between tokens", "Time between two tokens.", *quantiles("inference_inter_token_latency_seconds", E, high=5), unit="s", width=8),
             lines("Whole request", "From arrival to the last token.", *quantiles("inference_request_duration_seconds", E, high=300), unit="s", width=8),
             heat("Time to first token", "Requests by time to first token.", Query(f"sum by (le) (increase(inference_time_to_first_token_seconds_bucket{{{E}}}[$__rate_interval]))", "{{le}}", 0, 1e6), width=12),
@@ -287,15 +297,15 @@ ENGINE = Board(
             lines("Drafted tokens accepted", "Share, of engines that decode speculatively.",
                   Query(f"sum by (target) (rate(inference_spec_decode_accepted_tokens_total{{{E}}}[$__rate_interval])) / sum by (target) (rate(inference_spec_decode_draft_tokens_total{{{E}}}[$__rate_interval]))",
                         "{{target}}", 0, 1), unit="percentunit", top=1, width=8),
-            lines("KV moved", "Bytes per second between tiers and workers, by cache and direction.",
+            lines("KV moved on its node", "Bytes per second between tiers and workers, by cache and direction.",
                   Query('sum by (target, inference_direction) (rate(inference_kv_transfer_bytes_total{instance=~"$node"}[$__rate_interval]))', "{{target}} {{inference_direction}}", 0, 1e12), unit="Bps", width=8),
-            lines("Held by routers", "Requests that a router or gateway holds before any engine.", Query('sum by (target) (inference_router_queue_depth{instance=~"$node"})', "{{target}}", 0, 1000), width=8),
+            lines("Held by routers of its node", "Requests that a router or gateway holds before any engine.", Query('sum by (target) (inference_router_queue_depth{instance=~"$node"})', "{{target}}", 0, 1000), width=8),
         )),
         Row("Cost of a token", (
             lines("Energy of a token", "Growth of the energy counters of an engine's GPUs over its tokens, in the last minute.",
-                  Query('gpu_efficiency_joules_per_token{instance=~"$node", target=~"$target"}', "{{target}}", 0.001, 50), unit="joule"),
+                  Query('gpu_efficiency_joules_per_token{instance=~"$node", target="$target"}', "{{target}}", 0.001, 50), unit="joule"),
             lines("Price of a million generated tokens", "Of the price of the engine's GPUs its share for decoding. Absent without a price or the times of prefill and decode.",
-                  Query('1e6 * gpu_cost_per_generation_token_USD{instance=~"$node", target=~"$target"}', "{{target}}", 0, 100), unit="currencyUSD"),
+                  Query('1e6 * gpu_cost_per_generation_token_USD{instance=~"$node", target="$target"}', "{{target}}", 0, 100), unit="currencyUSD"),
         )),
     ))
 
@@ -317,7 +327,7 @@ JOB = Board(
                   *(Column(name, Query(f"{how} by (tenant, k8s_namespace_name, k8s_pod_name, slurm_job_id, slurm_job_name, slurm_job_user) ({expr})", low=low, high=high), unit)
                     for name, how, expr, low, high, unit in (
                         ("GPUs", "count", f"gpu_info{{{T}}}", 1, 8, "none"), ("Utilization", "avg", f"gpu_utilization_ratio{{{T}, {BUSY}}}", 0, 1, "percentunit"),
-                        ("Memory", "sum", f"gpu_memory_used_bytes{{{T}}}", 1e8, 7e11, "bytes"), ("Power", "sum", f"gpu_power_draw_watts{{{T}}}", 5, 6000, "watt"),
+                        ("Memory", "sum", f"gpu_memory_used_bytes{{{T}}}", 0, 7e11, "bytes"), ("Power", "sum", f"gpu_power_draw_watts{{{T}}}", 5, 6000, "watt"),
                         ("Held idle", "sum", f"gpu_idle{{{T}}}", 0, 8, "none")))),
         )),
         Row("Use", (
@@ -352,12 +362,12 @@ ENERGY = Board(
             stat("Price of an hour", "Of all GPUs. Unknown where no price is configured or found.", Query(f"sum(gpu_cost_per_gpu_hour_USD{{{N}}})", low=24, high=26), "currencyUSD"),
             stat("Idle, an hour", "Price of the GPUs that are held and do nothing.", Query(f"sum(gpu_cost_idle_rate_USD_per_second{{{N}}}) * 3600", high=25), "currencyUSD",
                  thresholds=(Threshold(1, "orange", "a dollar an hour for nothing"),)),
-            stat("CO2", "Grams of CO2 equivalents an hour, with the carbon intensity and PUE that are configured.", Query(f"sum(gpu_energy_co2_rate{{{N}}}) * 3600", low=50, high=5000), "massg"),
+            stat("CO2", "Grams of CO2 equivalents an hour, with the carbon intensity and PUE that are configured.", Query(f"sum(gpu_energy_co2_rate_grams_per_second{{{N}}}) * 3600", low=50, high=5000), "massg"),
             stat("Not in the ledger", "Sum of the ledger's entries minus the growth of the counters. 0 J is right.", Query(f"max(abs(ledger_residual_joules{{{N}}}))", high=1), "joule",
                  thresholds=(Threshold(1, "red", "the ledger lost energy"),)),
         )),
         Row("Energy", (
-            lines("What became of it", "Power by state in the ledger: of active, held and idle GPUs, and what nobody is charged with.",
+            lines("What became of it", "Power by state in the ledger: of active, held and idle GPUs, and what no process is charged with.",
                   Query(f"sum by (state) (rate(energy_ledger_joules_total{{{N}}}[$__rate_interval]))", "{{state}}", 0, 8000), unit="watt", stack=True),
             lines("By tenant", "Power by tenant in the ledger.", Query(f'sum by (owner) (rate(energy_ledger_owner_joules_total{{{N}, owner_kind="tenant"}}[$__rate_interval]))', "{{owner}}", 0, 8000),
                   unit="watt", stack=True),
@@ -379,7 +389,7 @@ ENERGY = Board(
         Row("Effective compute", (
             lines("Share of GPU time", "Over the last hour of each node: allocated of all, active of held, useful of active, and what that leaves.", Query(f"effective_compute_ratio{{{N}}}", "{{instance}} {{ratio}}", 0, 1),
                   unit="percentunit", top=1),
-            lines("GPU time by what it did", "GPUs, by state and cause.", Query(f"sum by (state, cause) (rate(effective_compute_seconds_total{{{N}}}[$__rate_interval]))", "{{state}} {{cause}}", 0, 11), unit="none", stack=True),
+            lines("GPU time by what it did", "GPUs, by state and cause.", Query(f"sum by (state, cause) (rate(effective_compute_seconds_total{{{N}}}[$__rate_interval]))", "{{state}} {{cause}}", 0, 20), unit="none", stack=True),
         )),
     ))
 
@@ -398,10 +408,10 @@ TRAINING = Board(
             stat("Loss", "Loss of the last step.", Query(f"max(training_loss_ratio{{{P}}})", low=2.5, high=2.5)),
             stat("Not finite", "Steps in the range of time whose loss was NaN or infinite.", Query(f"max(increase(training_loss_nonfinite_total{{{P}}}[$__range]))", high=0), thresholds=ANY),
             lines("FLOPs utilisation", "Model (MFU) and hardware (HFU, with what was computed twice), by rank.", Query(f"training_mfu_ratio{{{P}}}", "MFU {{service_name}} {{rank}}", 0.1, 1),
-                  Query(f"training_hfu_ratio{{{P}}}", "HFU {{service_name}} {{rank}}", 0.1, 1, absent="the demo's training recomputes nothing"), unit="percentunit", top=1),
+                  Query(f"training_hfu_ratio{{{P}}}", "HFU {{service_name}} {{rank}}", 0.1, 1), unit="percentunit", top=1),
             lines("Model FLOPs", "FLOPs a second of the whole job, 10^12.", Query(f"max by (service_name) (training_tflops_TFLOPS{{{P}}})", "{{service_name}}", 1000, 3000), unit="none"),
             lines("Time of a step", "Over the steps of the interval.", *quantiles("training_step_duration_seconds", P, low=0.1, high=10), unit="s"),
-            lines("Tokens", "Per second, of the whole job.", Query(f"max by (service_name) (rate(training_tokens_total{{{P}}}[$__rate_interval]))", "{{service_name}}", 1000, 10000), unit="cps"),
+            lines("Tokens", "Per second, of the whole job.", Query(f"max by (service_name) (rate(training_tokens_total{{{P}}}[$__rate_interval]))", "{{service_name}}", 0, 10000), unit="cps"),
         )),
         Row("Learning", (
             lines("Loss", "Loss of the last step, by rank.", Query(f"training_loss_ratio{{{P}}}", "{{service_name}} {{rank}}", 2.5, 2.5), unit="none", width=8, signed=True),
@@ -409,11 +419,11 @@ TRAINING = Board(
             lines("Gradients clipped", "Share of the steps whose gradient was clipped.", Query(f"training_gradient_clip_rate_ratio{{{P}}}", "{{service_name}} {{rank}}", 0.5, 0.5), unit="percentunit", top=1, width=8),
         )),
         Row("Waiting", (
-            lines("Waits for data", "Share of time spent waiting for batches, by rank.", Query(f"rate(training_dataloader_wait_time_seconds_total{{{P}}}[$__rate_interval])", "{{service_name}} {{rank}}", 0.05, 0.5),
+            lines("Waits for data", "Share of time spent waiting for batches, by rank.", Query(f"rate(training_dataloader_wait_time_seconds_total{{{P}}}[$__rate_interval])", "{{service_name}} {{rank}}", 0, 0.5),
                   unit="percentunit", width=8, thresholds=(Threshold(0.1, "orange", "the data loader slows the job down"),)),
             lines("Checkpoints", "Time of the last one, saved and restored.", Query(f"training_checkpoint_save_duration_seconds{{{P}}}", "save {{service_name}} {{rank}}", 0.5, 0.5),
                   Query(f"training_checkpoint_restore_duration_seconds{{{P}}}", "restore {{service_name}} {{rank}}", 0.3, 0.3), unit="s", width=8),
-            lines("Busy time by rank", "By the median of all ranks: the others wait for the highest one.", Query(f"training_step_busy_ratio{{{P}}}", "{{service_name}} {{rank}}", 0, 10, absent="needs more than one rank; the demo has one"),
+            lines("Busy time by rank", "By the median of all ranks: the others wait for the highest one.", Query(f"training_step_busy_ratio{{{P}}}", "{{service_name}} {{rank}}", 0.5, 2),
                   unit="none", width=8, thresholds=(Threshold(1.2, "orange", "a straggler"),)),
         )),
     ))
@@ -451,7 +461,7 @@ AGENT = Board(
             lines("Requests", "Per second, by answer.", Query(f"sum by (sink, code) (rate(gpulens_sink_requests_total{{{N}}}[$__rate_interval]))", "{{sink}} {{code}}", 0, 10), unit="reqps", width=8),
             lines("Log on disk", "Bytes that wait for a sink.", Query(f"sum by (instance, sink) (gpulens_sink_disk_queue_size_bytes{{{N}}})", "{{instance}} {{sink}}", 0, 1e8), unit="bytes", width=8),
             lines("Age of the log", "Age of the oldest request on disk.", Query(f"max by (instance, sink) (gpulens_sink_disk_queue_oldest_age_seconds{{{N}}})", "{{instance}} {{sink}}", 0, 60), unit="s", width=8,
-                  thresholds=(Threshold(300, "orange", "the receiver has been away for five minutes"),)),
+                  thresholds=(Threshold(300, "orange", "alert GpulensLogGrowing, if it grows"),)),
             lines("Events", "Per interval, by name.", Query(f"sum by (event) (increase(gpulens_events_total{{{N}}}[$__rate_interval]))", "{{event}}", 0, 1000), unit="none", width=8),
         )),
         Row("Cost", (
