@@ -6,10 +6,12 @@ import typing
 
 from grafana_foundation_sdk.cog import encoder, plugins
 from grafana_foundation_sdk.models import dashboard as models
+from grafana_foundation_sdk.models import units
 
 plugins.register_default_plugins()
 
 # Members that Grafana reads and writes but its models lack.
+UNITS = {value for value in vars(units).values() if isinstance(value, str)}
 KNOWN = {"definition": "the query of a variable as a text, which its editor shows"}
 
 
@@ -91,8 +93,21 @@ def _members(value, path):
             yield from _wrong(getattr(value, name), kind, f"{path}.{name}")
 
 
+def _units(value, path):
+    if isinstance(value, dict):
+        unit = value.get("unit") or (value.get("value") if value.get("id") == "unit" else None)
+        if unit and unit not in UNITS and not unit.startswith(("suffix:", "prefix:")):
+            yield f"{path}: {unit!r} is no unit of Grafana"
+        for key, item in value.items():
+            yield from _units(item, f"{path}.{key}")
+    elif isinstance(value, list):
+        for i, item in enumerate(value):
+            yield from _units(item, f"{path}[{i}]")
+
+
 def faults(dashboard):
     """What Grafana's models do not know, or have another type for, in words."""
+    yield from _units(dashboard, "dashboard")
     try:
         read = models.Dashboard.from_json(dashboard)
     except (AttributeError, TypeError, KeyError) as error:

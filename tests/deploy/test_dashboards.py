@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -50,7 +51,8 @@ class Choices:
             for chosen in self.sets:
                 values = demo.label_values(variable["query"]["query"], chosen)
                 self.offered.setdefault(name, set()).update(values)
-                grown += [{**chosen, name: variable["allValue"]}] if variable["includeAll"] else [{**chosen, name: value} for value in values]
+                picked = [variable["allValue"]] if variable["includeAll"] else [values] if variable["multi"] else values
+                grown += [{**chosen, name: pick} for pick in picked]
             self.sets = grown
 
 
@@ -178,6 +180,32 @@ class Files(unittest.TestCase):
     def test_files_are_current_and_keep_the_rules(self):
         self.assertEqual(list(build.problems()), [])
 
+    def test_links_lead_to_boards_that_take_their_variables(self):
+        """From the fleet to the node, to the GPU, to the job and the engine."""
+        boards = {board.uid: {"datasource", *(variable.name for variable in board.variables)} for board in build.BOARDS}
+        led = {}
+        for board, dashboard in build.dashboards().items():
+            own = boards[board.uid]
+            for panel in lint.panels_of(dashboard):
+                for link in panel.get("fieldConfig", {}).get("defaults", {}).get("links", ()):
+                    uid = re.fullmatch(r"/d/([\w-]+)\?.*", link["url"]).group(1)
+                    self.assertIn(uid, boards, link)
+                    self.assertLessEqual(set(re.findall(r"var-(\w+)=", link["url"])), boards[uid], link)
+                    self.assertLessEqual(set(re.findall(r"\$\{(\w+):queryparam\}", link["url"])), own & boards[uid], link)
+                    labels = {heading for _, heading in next((p.labels for n, _, _, p in build.model.placed(board) if n == panel["id"]), ())}
+                    self.assertLessEqual(set(re.findall(r"__data\.fields\.(\w+)", link["url"])), labels, link)
+                    led.setdefault(board.uid, set()).add(uid)
+        self.assertLessEqual({"gpulens-node", "gpulens-gpu", "gpulens-engine"}, led["gpulens-fleet"])
+        self.assertLessEqual({"gpulens-gpu", "gpulens-job"}, led["gpulens-node"])
+        self.assertLessEqual({"gpulens-job", "gpulens-engine"}, led["gpulens-gpu"])
+
+    def test_alerts_that_descriptions_name_exist(self):
+        rules = " ".join(path.read_text() for path in (ROOT / "deploy" / "rules").glob("*.yaml"))
+        text = " ".join(panel.get("description", "") for dashboard in build.dashboards().values() for panel in lint.panels_of(dashboard))
+        named = set(re.findall(r"\balert (\w+)", text))
+        self.assertGreater(len(named), 5)
+        self.assertEqual({name for name in named if f"alert: {name}\n" not in rules}, set())
+
     def test_every_query_of_l9gpu_s_boards_has_its_metric_on_ours(self):
         """A question of theirs is not lost: the same metric is on the board of that name."""
         ours = {board.file: " ".join(query.expr for query in build.queries(board).values()) for board in build.BOARDS}
@@ -241,7 +269,7 @@ class Schema(unittest.TestCase):
         from grafana_schema import faults
         good = json.loads((FOLDER / "gpulens-fleet.json").read_text())
         self.assertEqual(list(faults(good)), [])
-        for change, finding in ((lambda d: d.update(colour="red"), "colour"), (lambda d: d["panels"][1].update(gridpos={}), "gridpos"),
+        for change, finding in ((lambda d: d.update(colour="red"), "colour"), (lambda d: d["panels"][1]["fieldConfig"]["defaults"].update(unit="wat"), "wat"), (lambda d: d["panels"][1].update(gridpos={}), "gridpos"),
                                 (lambda d: d["panels"][1]["gridPos"].update(w="6"), "grid_pos.w"), (lambda d: d["panels"][1]["options"].update(graph="none"), "graph"),
                                 (lambda d: d["panels"][1]["options"].update(graphMode="some"), "graph_mode"),
                                 (lambda d: d["panels"][1]["targets"][0].update(expression="up"), "expression"),

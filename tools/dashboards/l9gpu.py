@@ -44,8 +44,9 @@ def used_share(where, by=""):
     return f"100 * sum{group}(gpu_memory_used_bytes{{{where}}}) / sum{group}(gpu_memory_total_bytes{{{where}}})"
 
 
-def edge(where):
-    return f'gpu_temperature_celsius{{{where}, gpu_temperature_sensor="edge"}}'
+def chip(where):
+    """The temperature of each chip: some boards have no sensor at the edge, others none at the hot spot."""
+    return f'max without (gpu_temperature_sensor) (gpu_temperature_celsius{{{where}, gpu_temperature_sensor=~"edge|hotspot"}})'
 
 
 def ecc(where, window, kind=""):
@@ -77,7 +78,7 @@ FLEET = Board(
         Row("All clusters", (
             *fleet_stats(C)[:3],
             stat("Highest utilization", "Of any GPU.", Query(f"max({use(C)}) * 100", low=10, high=100), "percent"),
-            stat("Hottest GPU", "At its edge.", Query(f"max({edge(C)})", low=20, high=110), "celsius", thresholds=HOT),
+            stat("Hottest GPU", "Of the chip.", Query(f"max({chip(C)})", low=20, high=110), "celsius", thresholds=HOT),
             stat("Slowest TTFT p95", "Of the slowest vLLM engine.", Query(f'max(vllm_ttft_seconds{{{C}, quantile="p95"}}) * 1000', low=1, high=60000), "ms",
                  thresholds=(Threshold(2000, "red", "alert VLLMHighTTFT"),)),
         )),
@@ -85,17 +86,17 @@ FLEET = Board(
             table("Clusters", "One row for each cluster.", (("k8s_cluster_name", "Cluster"),),
                   Column("GPUs", Query(f"count by (k8s_cluster_name) ({use(C)})", low=2, high=8)),
                   Column("Utilization", Query(f"avg by (k8s_cluster_name) ({use(C)}) * 100", high=100), "percent"),
-                  Column("Hottest", Query(f"max by (k8s_cluster_name) ({edge(C)})", low=20, high=110), "celsius", HOT),
+                  Column("Hottest", Query(f"max by (k8s_cluster_name) ({chip(C)})", low=20, high=110), "celsius", HOT),
                   Column("Power", Query(f"sum by (k8s_cluster_name) (gpu_power_draw_watts{{{C}}})", low=20, high=6000), "watt"),
                   Column("Memory errors (1h)", Query(f"sum by (k8s_cluster_name) ({ecc(C, '1h')})", high=100, window=HOUR), "none", ANY)),
             lines("Utilization by cluster", "Mean over its GPUs.", Query(f"avg by (k8s_cluster_name) ({use(C)}) * 100", PER_CLUSTER, 0, 100), unit="percent", top=100),
             lines("Memory by cluster", "In use, of all its memory.", Query(used_share(C, "k8s_cluster_name"), PER_CLUSTER, 0, 100), unit="percent", top=100),
-            bars("Ten hottest GPUs", "At their edge.", Query(f"topk(10, {edge(C)})", f"{PER_CLUSTER} {PER_GPU}", 20, 110), "celsius", thresholds=HOT),
+            bars("Ten hottest GPUs", "Of the chips.", Query(f"topk(10, {chip(C)})", f"{PER_CLUSTER} {PER_GPU}", 20, 110), "celsius", thresholds=HOT),
             bars("Ten busiest GPUs", "By utilization.", Query(f"topk(10, {use(C)}) * 100", f"{PER_CLUSTER} {PER_GPU}", 0, 100), "percent", top=100),
             lines("TTFT p95 by cluster", "Of the slowest vLLM engine of each cluster.", Query(f'max by (k8s_cluster_name) (vllm_ttft_seconds{{{C}, quantile="p95"}}) * 1000', PER_CLUSTER, 1, 60000), unit="ms"),
             lines("Generated tokens by cluster", "Per second, vLLM.", Query(f"sum by (k8s_cluster_name) (vllm_generation_throughput_per_second{{{C}}})", PER_CLUSTER, 0, 1e5), unit="cps"),
             lines("Power by cluster", "Of all its GPUs.", Query(f"sum by (k8s_cluster_name) (gpu_power_draw_watts{{{C}}})", PER_CLUSTER, 20, 6000), unit="watt"),
-            lines("Hottest GPU by cluster", "At its edge.", Query(f"max by (k8s_cluster_name) ({edge(C)})", PER_CLUSTER, 20, 110), unit="celsius", thresholds=HOT),
+            lines("Hottest GPU by cluster", "Of the chip.", Query(f"max by (k8s_cluster_name) ({chip(C)})", PER_CLUSTER, 20, 110), unit="celsius", thresholds=HOT),
         )),
     ), tags=("l9gpu",))
 
@@ -103,7 +104,7 @@ CLUSTER_BOARD = Board(
     "01-eks-gpu-fleet-overview.json", "l9gpu-01-cluster", "l9gpu / Nodes", "The nodes of a cluster.", NAMES, (CLUSTER, NODE), answers=("Which node of the cluster differs from the others?",),
     rows=(
         Row("Cluster", (
-            *fleet_stats(N)[:2], fleet_stats(N)[3], stat("Hottest GPU", "At its edge.", Query(f"max({edge(N)})", low=20, high=110), "celsius", thresholds=HOT), *fleet_stats(N)[4:],
+            *fleet_stats(N)[:2], fleet_stats(N)[3], stat("Hottest GPU", "Of the chip.", Query(f"max({chip(N)})", low=20, high=110), "celsius", thresholds=HOT), *fleet_stats(N)[4:],
         )),
         Row("GPU by GPU", (
             bars("Utilization", "Of each GPU.", Query(f"{use(N)} * 100", PER_GPU, 0, 100), "percent", top=100),
@@ -132,7 +133,7 @@ WORKLOAD = Board(
             lines("Utilization", "Of each GPU of a pod.", Query(f"{use(P)} * 100", PER_POD, 0, 100), unit="percent", top=100),
             lines("Memory in use", "Of each GPU of a pod.", Query(f"gpu_memory_used_bytes{{{P}}}", PER_POD, 0, 9e10), unit="bytes"),
             lines("Power", "Of each GPU of a pod.", Query(f"gpu_power_draw_watts{{{P}}}", PER_POD, 5, 800), unit="watt"),
-            lines("Temperature", "Of each GPU of a pod.", Query(edge(P), PER_POD, 20, 110), unit="celsius", thresholds=HOT),
+            lines("Temperature", "Of each GPU of a pod.", Query(chip(P), PER_POD, 20, 110), unit="celsius", thresholds=HOT),
             lines("Memory in use, share", "Of each GPU of a pod.", Query(f"gpu_memory_used_percent{{{P}}}", PER_POD, 0, 100), unit="percent", top=100, thresholds=FULL),
             lines("Video", "Encoder and decoder.", Query(f"gpu_encode_utilization_ratio{{{P}}} * 100", f"encode {PER_POD}", 0, 100),
                   Query(f"gpu_decode_utilization_ratio{{{P}}} * 100", f"decode {PER_POD}", 0, 100), unit="percent", top=100),
@@ -174,9 +175,9 @@ HEALTH = Board(
             lines("By sync boost", "1 while a slower GPU of the group sets the clock.", Query(throttled("syncboost"), PER_GPU, 0, 1)),
         )),
         Row("Heat and clocks", (
-            lines("Temperature", "At the edge.", Query(edge(I), PER_GPU, 20, 110), unit="celsius", thresholds=HOT, width=8),
-            lines("Graphics clock", "Now.", Query(f'gpu_clock_frequency_MHz{{{I}, gpu_clock_type="graphics"}}', PER_GPU, 0, 4000), unit="suffix: MHz", width=8),
-            lines("Memory clock", "Now.", Query(f'gpu_clock_frequency_MHz{{{I}, gpu_clock_type="memory"}}', PER_GPU, 0, 12000), unit="suffix: MHz", width=8),
+            lines("Temperature", "Of the chip.", Query(chip(I), PER_GPU, 20, 110), unit="celsius", thresholds=HOT, width=8),
+            lines("Graphics clock", "Now.", Query(f'gpu_clock_frequency_MHz{{{I}, gpu_clock_type="graphics"}}', PER_GPU, 0, 4000), unit="rotmhz", width=8),
+            lines("Memory clock", "Now.", Query(f'gpu_clock_frequency_MHz{{{I}, gpu_clock_type="memory"}}', PER_GPU, 0, 12000), unit="rotmhz", width=8),
         )),
         Row("Energy and links", (
             lines("Performance state", "0 is fastest, 15 slowest.", Query(f"gpu_power_state{{{I}}}", PER_GPU, 0, 15), width=8),
@@ -202,7 +203,7 @@ SINGLE = Board(
             lines("Memory", "Of the device.", *(Query(f"gpu_memory_{what}_bytes{{{ONE}}}", what, 0, 9e10) for what in ("used", "total", "free")), unit="bytes"),
             lines("Memory in use", "As a share.", Query(f"gpu_memory_used_percent{{{ONE}}}", "used", 0, 100), unit="percent", top=100, thresholds=FULL),
             lines("Power", "Of the board.", Query(f"gpu_power_draw_watts{{{ONE}}}", "power", 5, 800), unit="watt"),
-            lines("Clocks", "Now.", Query(f"gpu_clock_frequency_MHz{{{ONE}}}", "{{gpu_clock_type}}", 0, 12000), unit="suffix: MHz"),
+            lines("Clocks", "Now.", Query(f"gpu_clock_frequency_MHz{{{ONE}}}", "{{gpu_clock_type}}", 0, 12000), unit="rotmhz"),
             lines("Video", "Encoder and decoder.", Query(f"gpu_encode_utilization_ratio{{{ONE}}} * 100", "encode", 0, 100), Query(f"gpu_decode_utilization_ratio{{{ONE}}} * 100", "decode", 0, 100), unit="percent", top=100),
         )),
         Row("Links", (
@@ -257,7 +258,7 @@ DEMO = Board(
             lines("Utilization", "Mean over the GPUs of a node.", Query(f"avg by (host_name) ({use(N)}) * 100", PER_NODE, 0, 100), unit="percent", top=100),
             lines("Memory in use", "Of all GPUs of a node.", Query(f"sum by (host_name) (gpu_memory_used_bytes{{{N}}})", PER_NODE, 1e8, 7e11), unit="bytes"),
             lines("Power", "Of all GPUs of a node.", Query(f"sum by (host_name) (gpu_power_draw_watts{{{N}}})", PER_NODE, 20, 6000), unit="watt"),
-            lines("Hottest GPU", "Of each node.", Query(f"max by (host_name) ({edge(N)})", PER_NODE, 20, 110), unit="celsius", thresholds=HOT),
+            lines("Hottest GPU", "Of each node.", Query(f"max by (host_name) ({chip(N)})", PER_NODE, 20, 110), unit="celsius", thresholds=HOT),
         )),
         Row("Profiling", (
             lines("SMs active", "Share of cycles in which an SM had a warp.", dcgm("SM_ACTIVE"), unit="percent", top=100), lines("Tensor pipes", "Share of cycles in which one was active.", dcgm("PIPE_TENSOR_ACTIVE"), unit="percent", top=100),
@@ -284,7 +285,7 @@ DEMO = Board(
         Row("Energy and health", (
             lines("Power", "Of each GPU.", Query(f"gpu_power_draw_watts{{{N}}}", PER_GPU, 5, 800), unit="watt", width=8),
             lines("Power from the energy counter", "Growth of the counter, in watts.", Query(f"rate(gpu_energy_consumption_mJ{{{N}}}[$__rate_interval]) / 1000", PER_GPU, 5, 900), unit="watt", width=8),
-            lines("Temperature", "At the edge.", Query(edge(N), PER_GPU, 20, 110), unit="celsius", thresholds=HOT, width=8),
+            lines("Temperature", "Of the chip.", Query(chip(N), PER_GPU, 20, 110), unit="celsius", thresholds=HOT, width=8),
             lines("Memory errors", "New ECC errors of each interval.", *(Query(f"sum({ecc(N, '$__rate_interval', kind)})", kind, 0, 100) for kind in ("correctable", "uncorrectable")), width=8),
             lines("Throttled", "GPUs that each cause holds down.", Query(f"sum by (gpu_throttle_cause) (gpu_throttle_reason{{{N}, {CAUSES}}})", "{{gpu_throttle_cause}}", 0, 10), width=8),
             lines("XIDs", "New ones of each interval.", Query(f"increase(gpu_xid_errors{{{N}}}[$__rate_interval])", PER_GPU, 0, 5), width=8),
@@ -311,7 +312,7 @@ EFFICIENCY = Board(
             table("GPUs", "As they are now.", (("host_name", "Node"), ("gpu_index", "GPU"), ("gpu_model", "Model")),
                   *(Column(name, Query(f"max by (host_name, gpu_index, gpu_model) ({expr})", low=low, high=high), unit, thresholds) for name, expr, low, high, unit, thresholds in (
                       ("Utilization", f"{use(N)} * 100", 0, 100, "percent", ()), ("Memory", f"gpu_memory_used_bytes{{{N}}} / gpu_memory_total_bytes{{{N}}} * 100", 0, 100, "percent", FULL),
-                      ("Temperature", edge(N), 20, 110, "celsius", HOT), ("Power", f"gpu_power_draw_watts{{{N}}}", 5, 800, "watt", ()), ("Performance state", f"gpu_power_state{{{N}}}", 0, 15, "none", ())))),
+                      ("Temperature", chip(N), 20, 110, "celsius", HOT), ("Power", f"gpu_power_draw_watts{{{N}}}", 5, 800, "watt", ()), ("Performance state", f"gpu_power_state{{{N}}}", 0, 15, "none", ())))),
         )),
     ), tags=("l9gpu",))
 
@@ -364,16 +365,16 @@ HARDWARE = Board(
             stat("Memory errors (1h)", "New ECC errors.", Query(f"sum({ecc(N, '1h')})", high=100, window=HOUR), width=6, thresholds=ANY),
             stat("GPUs throttled", "GPUs that a cause holds down now.", Query(f"sum(max by (host_name, gpu_index) (gpu_throttle_reason{{{N}, {CAUSES}}}) > bool 0)", high=10), width=6,
                  thresholds=(Threshold(1, "orange", "alert GPUThrottling after five minutes"),)),
-            stat("Hottest GPU", "At its edge.", Query(f"max({edge(N)})", low=20, high=110), "celsius", width=6, thresholds=HOT),
+            stat("Hottest GPU", "Of the chip.", Query(f"max({chip(N)})", low=20, high=110), "celsius", width=6, thresholds=HOT),
             stat("XIDs (1h)", "New ones.", Query(f"sum(increase(gpu_xid_errors{{{N}}}[1h]))", high=5, window=HOUR), width=6, thresholds=ANY),
             table("GPUs", "As they are now.", (("host_name", "Node"), ("gpu_index", "GPU")),
-                  Column("Temperature", Query(f"max by (host_name, gpu_index) ({edge(N)})", low=20, high=110), "celsius", HOT),
+                  Column("Temperature", Query(f"max by (host_name, gpu_index) ({chip(N)})", low=20, high=110), "celsius", HOT),
                   Column("Memory errors (1h)", Query(f"sum by (host_name, gpu_index) ({ecc(N, '1h')})", high=100, window=HOUR), "none", ANY),
                   Column("Throttled", Query(f"max by (host_name, gpu_index) (gpu_throttle_reason{{{N}, {CAUSES}}})", high=1), "none", ANY, ((0, "no"), (1, "yes"))),
                   Column("Rows replaced", Query(f"sum by (host_name, gpu_index) (gpu_row_remap_count{{{N}}})", high=100))),
         )),
         Row("Over time", (
-            lines("Temperature", "At the edge.", Query(edge(I), PER_GPU, 20, 110), unit="celsius", thresholds=HOT),
+            lines("Temperature", "Of the chip.", Query(chip(I), PER_GPU, 20, 110), unit="celsius", thresholds=HOT),
             lines("Throttled", "GPUs that each cause holds down.", Query(f"sum by (gpu_throttle_cause) (gpu_throttle_reason{{{N}, {CAUSES}}})", "{{gpu_throttle_cause}}", 0, 10)),
             lines("Memory errors", "New ECC errors of each interval.", *(Query(f"sum({ecc(N, '$__rate_interval', kind)})", kind, 0, 100) for kind in ("correctable", "uncorrectable")), width=8),
             lines("XIDs", "New ones of each interval.", Query(f"increase(gpu_xid_errors{{{I}}}[$__rate_interval])", PER_GPU, 0, 5), width=8),

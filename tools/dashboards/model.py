@@ -78,12 +78,13 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Variable:
-    """A choice at the top of a board. `multi` has several values and All, which also matches series without the label."""
+    """A choice at the top of a board: of one value, or with `multi` of several. All (`every`) also matches series without the label."""
 
     name: str
     title: str
     query: str
     multi: bool = True
+    every: bool = True  # All is offered, and the default; not where it would draw a line for each GPU of a fleet
 
 
 @dataclasses.dataclass(frozen=True)
@@ -186,7 +187,7 @@ def _mappings(words):
 
 def _target(panel, i, query):
     instant = panel.kind in ("stat", "bargauge", "table")  # a range would show the last value of a series that ended as the present one
-    target = {"refId": chr(ord("A") + i), "datasource": DATASOURCE, "expr": query.expr, "legendFormat": query.legend or "__auto",
+    target = {"refId": chr(ord("A") + i), "datasource": DATASOURCE, "expr": query.expr, "legendFormat": query.legend or "__auto", "editorMode": "code",
               "instant": instant, "range": not instant}
     if panel.kind == "table":
         target["format"] = "table"
@@ -237,7 +238,7 @@ def _columns(panel):
     overrides, renamed = [], {label: heading for label, heading in panel.labels}
     for i, column in enumerate(panel.columns):
         name = f"Value #{chr(ord('A') + i)}" if len(panel.columns) > 1 else "Value"
-        renamed[name] = column.name
+        renamed[name] = column.name  # "Value #A" or, of one query, "Value"
         properties = [{"id": "unit", "value": column.unit}]
         if column.thresholds:
             properties += [{"id": "thresholds", "value": _thresholds(column.thresholds)}, {"id": "custom.cellOptions", "value": {"type": "color-text"}}]
@@ -262,9 +263,9 @@ def _panel(board, panel, number, x, y):
 
 def _variable(variable):
     out = {"type": "query", "name": variable.name, "label": variable.title, "datasource": DATASOURCE, "definition": variable.query,
-           "query": {"query": variable.query, "refId": "PrometheusVariableQueryEditor-VariableQuery"}, "refresh": 2, "sort": 1, "hide": 0,
-           "multi": variable.multi, "includeAll": variable.multi, "skipUrlSync": False, "options": []}
-    if variable.multi:
+           "query": {"query": variable.query, "refId": "StandardVariableQuery"}, "refresh": 2, "sort": 1, "hide": 0,
+           "multi": variable.multi, "includeAll": variable.multi and variable.every, "skipUrlSync": False, "options": []}
+    if out["includeAll"]:
         out |= {"allValue": ".*", "current": {"selected": True, "text": ["All"], "value": ["$__all"]}}
     return out
 

@@ -9,16 +9,17 @@ from model import INF, Board, Column, Query, Row, Threshold, Variable, bars, hea
 CLUSTER = Variable("cluster", "Cluster", "label_values(gpulens_build_info, cluster)")
 NODE = Variable("node", "Node", 'label_values(gpulens_build_info{cluster=~"$cluster"}, instance)')
 ONE_NODE = Variable("node", "Node", 'label_values(gpulens_build_info{cluster=~"$cluster"}, instance)', multi=False)
+SOME_NODES = Variable("node", "Node", 'label_values(gpulens_build_info{cluster=~"$cluster"}, instance)', every=False)
 GPU = Variable("gpu", "GPU", 'label_values(gpu_info{cluster=~"$cluster", instance="$node"}, gpu_index)', multi=False)
 
 C = 'cluster=~"$cluster"'
 LLM = f'{C}, inference_layer="engine"'
 N = 'cluster=~"$cluster", instance=~"$node"'
-ONE = 'instance="$node"'
-G = 'instance="$node", gpu_index="$gpu"'
+ONE = f'{C}, instance="$node"'
+G = f'{C}, instance="$node", gpu_index="$gpu"'
 E = 'instance=~"$node", target="$target", inference_layer="engine"'
 BUSY = 'gpu_task_type="compute"'
-COLD = 'gpu_temperature_sensor="edge"'
+CHIP = 'gpu_temperature_sensor=~"edge|hotspot"'  # some boards have no sensor at the edge
 
 HOT = (Threshold(85, "orange", "near where many boards slow down"), Threshold(95, "red", "most slow down; alert GpuTooHot goes by the board's own limit"))
 AGED = (Threshold(10, "orange", "readings are late"), Threshold(30, "red", "stale: the value is the last one that was read; alert GpuReadingsOld"))
@@ -53,13 +54,13 @@ FLEET = Board(
                  Query(f'sum(max by (cluster, instance, gpu_uuid) (gpu_state{{{C}, gpu_state!="ok"}}))', high=10), thresholds=ANY),
             stat("Worst health", "Health score of the worst GPU; 1 is healthy.", Query(f"min(gpu_health_score_ratio{{{C}}})", low=0, high=1), "percentunit",
                  thresholds=SICK),
-            stat("Hottest GPU", "Temperature of the hottest GPU.", Query(f"max(gpu_temperature_celsius{{{C}, {COLD}}})", low=20, high=110), "celsius", thresholds=HOT),
+            stat("Hottest GPU", "Temperature of the hottest chip, not of its memory.", Query(f"max(gpu_temperature_celsius{{{C}, {CHIP}}})", low=20, high=110), "celsius", thresholds=HOT),
             stat("Oldest reading", "Age of the oldest complete reading of any GPU. Values of a stale GPU are shown as they were last read.",
                  Query(f"max(gpu_sample_age_seconds{{{C}}})", high=15), "s", thresholds=AGED),
             stat("Utilization", "Mean over GPUs of the share of time in which a kernel ran.", Query(f"avg(gpu_utilization_ratio{{{C}, {BUSY}}})", low=0.05, high=1), "percentunit"),
             stat("Memory in use", "Memory in use as a share of all memory of the GPUs.",
                  Query(f"sum(gpu_memory_used_bytes{{{C}}}) / sum(gpu_memory_total_bytes{{{C}}})", low=0.1, high=1), "percentunit"),
-            stat("Held idle", "GPUs that are held and did nothing for the hold time of the cost analyzer.",
+            stat("Idle", "GPUs that were used less than the threshold for the hold time of the cost analyzer, whether a job holds them or not.",
                  Query(f"sum(gpu_idle{{{C}}})", high=10), thresholds=(Threshold(1, "orange", "paid for, and not used"),)),
             stat("Power", "Power of all GPUs.", Query(f"sum(gpu_power_draw_watts{{{C}}})", low=500, high=8000), "watt"),
             stat("Energy", "Energy of all GPUs in the range of time.",
@@ -74,7 +75,7 @@ FLEET = Board(
                   Column("Memory", Query(f"sum by (cluster, instance) (gpu_memory_used_bytes{{{C}}}) / sum by (cluster, instance) (gpu_memory_total_bytes{{{C}}})", high=1),
                          "percentunit"),
                   Column("Power", Query(f"sum by (cluster, instance) (gpu_power_draw_watts{{{C}}})", low=20, high=6000), "watt"),
-                  Column("Hottest", Query(f"max by (cluster, instance) (gpu_temperature_celsius{{{C}, {COLD}}})", low=20, high=110), "celsius", HOT),
+                  Column("Hottest", Query(f"max by (cluster, instance) (gpu_temperature_celsius{{{C}, {CHIP}}})", low=20, high=110), "celsius", HOT),
                   Column("Worst health", Query(f"min by (cluster, instance) (gpu_health_score_ratio{{{C}}})", high=1), "percentunit", SICK),
                   Column("Oldest reading", Query(f"max by (cluster, instance) (gpu_sample_age_seconds{{{C}}})", high=15), "s", AGED),
                   links=(ROW_TO_NODE,)),
@@ -94,11 +95,11 @@ FLEET = Board(
                   Query(f"sum by (cluster) (gpu_memory_used_bytes{{{C}}}) / sum by (cluster) (gpu_memory_total_bytes{{{C}}})", "{{cluster}}", 0, 1), unit="percentunit", top=1),
             lines("Power by cluster", "Power of the GPUs, stacked.", Query(f"sum by (cluster) (gpu_power_draw_watts{{{C}}})", "{{cluster}}", 20, 6000), unit="watt", stack=True),
             lines("Hottest GPU by node", "Of each node the hottest GPU, of the ten hottest nodes.",
-                  Query(f"topk(10, max by (instance) (gpu_temperature_celsius{{{C}, {COLD}}}))", "{{instance}}", 20, 110), unit="celsius", thresholds=HOT, links=(TO_NODE,)),
-            bars("Busiest GPUs", "The ten with most compute utilization.", Query(f"topk(10, max by (instance, gpu_index) (gpu_utilization_ratio{{{C}, {BUSY}}}))",
+                  Query(f"topk(10, max by (cluster, instance) (gpu_temperature_celsius{{{C}, {CHIP}}}))", "{{instance}}", 20, 110), unit="celsius", thresholds=HOT, links=(TO_NODE,)),
+            bars("Busiest GPUs", "The ten with most compute utilization.", Query(f"topk(10, max by (cluster, instance, gpu_index) (gpu_utilization_ratio{{{C}, {BUSY}}}))",
                                                                                "{{instance}} GPU {{gpu_index}}", 0, 1), "percentunit", top=1, links=(TO_GPU,)),
-            bars("GPUs held idle", "GPUs that are held and do nothing, with the price of an hour; ten of them. Without a price, none is shown.",
-                 Query(f"topk(10, max by (instance, gpu_index) (gpu_cost_idle_rate_USD_per_second{{{C}}}) * 3600)", "{{instance}} GPU {{gpu_index}}", 0, 10),
+            bars("Idle GPUs", "What an hour of each idle GPU costs, ten of them; 0 for one that is used. Without a price, none is shown.",
+                 Query(f"topk(10, max by (cluster, instance, gpu_index) (gpu_cost_idle_rate_USD_per_second{{{C}}}) * 3600)", "{{instance}} GPU {{gpu_index}}", 0, 10),
                  "currencyUSD", links=(TO_GPU,)),
         )),
         Row("Engines", (
@@ -124,13 +125,13 @@ FLEET = Board(
         Row("Trouble", (
             lines("Throttled", "GPU time per second for which a cause held the clock down: 1 is one whole GPU.",
                   Query(f"sum by (gpu_throttle_cause) (rate(gpu_throttle_time_seconds_total{{{C}}}[$__rate_interval]))", "{{gpu_throttle_cause}}", 0, 10), unit="none", width=8),
-            lines("XIDs by node", "XID errors in each interval.", Query(f"sum by (instance) (increase(gpu_xid_errors_total{{{C}}}[$__rate_interval]))", "{{instance}}", 0, 5),
+            lines("XIDs by node", "XID errors in each interval.", Query(f"sum by (cluster, instance) (increase(gpu_xid_errors_total{{{C}}}[$__rate_interval]))", "{{instance}}", 0, 5),
                   unit="none", width=8, links=(TO_NODE,)),
             lines("Memory errors", "New ECC errors in each interval, by type.",
                   Query(f'sum by (gpu_ecc_error_type) (increase(gpu_ecc_errors_total{{{C}, gpu_ecc_count_type="volatile"}}[$__rate_interval]))', "{{gpu_ecc_error_type}}", 0, 100),
                   unit="none", width=8),
             lines("Collectors that are down", "Collectors of each node that are down. What is not on the machine counts, too: a step up matters.",
-                  Query(f"count by (instance) (gpulens_collector_up{{{C}}}) - sum by (instance) (gpulens_collector_up{{{C}}})", "{{instance}}", 0, 20), unit="none", width=8),
+                  Query(f"count by (cluster, instance) (gpulens_collector_up{{{C}}}) - sum by (cluster, instance) (gpulens_collector_up{{{C}}})", "{{instance}}", 0, 20), unit="none", width=8),
             lines("Agents", "Nodes whose agent answered Prometheus. A step down is a node that was lost.",
                   Query(f"count by (cluster) (gpulens_build_info{{{C}}})", "{{cluster}}", 1, 1), unit="none", width=8),
             lines("Series refused", "Series per second that agents refuse for a limit.",
@@ -139,64 +140,64 @@ FLEET = Board(
     ))
 
 NODE_BOARD = Board(
-    "gpulens-node.json", "gpulens-node", "gpulens / Node", "One node, or several: its GPUs, its host, and what the agent on it sees.", "native", (CLUSTER, NODE),
+    "gpulens-node.json", "gpulens-node", "gpulens / Node", "One node, or several: its GPUs, its host, and what the agent on it sees.", "native", (CLUSTER, SOME_NODES),
     answers=("What do the GPUs of this node do, and for whom?", "Is the host the bottleneck: CPU, memory, disks, network?", "Does the agent read everything?"),
     rows=(
         Row("GPUs", (
             table("GPUs", "Each GPU with its owner. Stale rows are those with an old reading.",
-                  (("instance", "Node"), ("gpu_index", "GPU"), ("gpu_model", "Model"), ("tenant", "Tenant"), ("k8s_pod_name", "Pod"), ("slurm_job_id", "Job")),
-                  *(Column(name, Query(f"max by (instance, gpu_index, gpu_model, tenant, k8s_pod_name, slurm_job_id) ({expr})", low=low, high=high), unit, thresholds)
+                  (("cluster", "Cluster"), ("instance", "Node"), ("gpu_index", "GPU"), ("gpu_model", "Model"), ("tenant", "Tenant"), ("k8s_pod_name", "Pod"), ("slurm_job_id", "Job")),
+                  *(Column(name, Query(f"max by (cluster, instance, gpu_index, gpu_model, tenant, k8s_pod_name, slurm_job_id) ({expr})", low=low, high=high), unit, thresholds)
                     for name, expr, low, high, unit, thresholds in (
                         ("Utilization", f"gpu_utilization_ratio{{{N}, {BUSY}}}", 0, 1, "percentunit", ()),
                         ("Memory", f"gpu_memory_used_bytes{{{N}}}", 0, 9e10, "bytes", ()),
                         ("Power", f"gpu_power_draw_watts{{{N}}}", 5, 800, "watt", ()),
-                        ("Temperature", f"gpu_temperature_celsius{{{N}, {COLD}}}", 20, 110, "celsius", HOT),
+                        ("Temperature", f"gpu_temperature_celsius{{{N}, {CHIP}}}", 20, 110, "celsius", HOT),
                         ("Health", f"gpu_health_score_ratio{{{N}}}", 0, 1, "percentunit", SICK),
                         ("Reading", f"gpu_sample_age_seconds{{{N}}}", 0, 15, "s", AGED))),
                   links=(ROW_TO_GPU, ROW_TO_JOB)),
-            lines("Utilization", "Share of time in which a kernel ran.", Query(f"max by (instance, gpu_index) (gpu_utilization_ratio{{{N}, {BUSY}}})", "{{instance}} GPU {{gpu_index}}", 0, 1),
+            lines("Utilization", "Share of time in which a kernel ran.", Query(f"max by (cluster, instance, gpu_index) (gpu_utilization_ratio{{{N}, {BUSY}}})", "{{instance}} GPU {{gpu_index}}", 0, 1),
                   unit="percentunit", top=1, links=(TO_GPU,)),
-            lines("Memory in use", "Device memory allocated.", Query(f"max by (instance, gpu_index) (gpu_memory_used_bytes{{{N}}})", "{{instance}} GPU {{gpu_index}}", 0, 9e10),
+            lines("Memory in use", "Device memory allocated.", Query(f"max by (cluster, instance, gpu_index) (gpu_memory_used_bytes{{{N}}})", "{{instance}} GPU {{gpu_index}}", 0, 9e10),
                   unit="bytes", links=(TO_GPU,)),
-            lines("Power", "Power of each board, stacked.", Query(f"max by (instance, gpu_index) (gpu_power_draw_watts{{{N}}})", "{{instance}} GPU {{gpu_index}}", 5, 800),
+            lines("Power", "Power of each board, stacked.", Query(f"max by (cluster, instance, gpu_index) (gpu_power_draw_watts{{{N}}})", "{{instance}} GPU {{gpu_index}}", 5, 800),
                   unit="watt", stack=True, links=(TO_GPU,)),
-            lines("Temperature", "At the edge of each chip.", Query(f"max by (instance, gpu_index) (gpu_temperature_celsius{{{N}, {COLD}}})", "{{instance}} GPU {{gpu_index}}", 20, 110),
+            lines("Temperature", "Of each chip, not of its memory.", Query(f"max by (cluster, instance, gpu_index) (gpu_temperature_celsius{{{N}, {CHIP}}})", "{{instance}} GPU {{gpu_index}}", 20, 110),
                   unit="celsius", thresholds=HOT, links=(TO_GPU,)),
             lines("SMs active", "Share of cycles in which an SM had a warp: what the time a kernel ran was worth.",
-                  Query(f"max by (instance, gpu_index) (gpu_sm_active_ratio{{{N}}})", "{{instance}} GPU {{gpu_index}}", 0, 1), unit="percentunit", top=1, width=8, links=(TO_GPU,)),
+                  Query(f"max by (cluster, instance, gpu_index) (gpu_sm_active_ratio{{{N}}})", "{{instance}} GPU {{gpu_index}}", 0, 1), unit="percentunit", top=1, width=8, links=(TO_GPU,)),
             lines("NVLink", "Bytes per second over all links of a GPU, sent and received.",
-                  Query(f"sum by (instance, gpu_index, gpu_interconnect_direction) (gpu_interconnect_throughput_bytes_per_second{{{N}}})",
+                  Query(f"sum by (cluster, instance, gpu_index, gpu_interconnect_direction) (gpu_interconnect_throughput_bytes_per_second{{{N}}})",
                         "{{instance}} GPU {{gpu_index}} {{gpu_interconnect_direction}}", 0, 1e12), unit="Bps", width=8),
             lines("PCIe", "Bytes per second between GPU and host.",
-                  Query(f"sum by (instance, gpu_index, gpu_interconnect_direction) (rate(gpu_pcie_io_bytes_total{{{N}}}[$__rate_interval]))",
+                  Query(f"sum by (cluster, instance, gpu_index, gpu_interconnect_direction) (rate(gpu_pcie_io_bytes_total{{{N}}}[$__rate_interval]))",
                         "{{instance}} GPU {{gpu_index}} {{gpu_interconnect_direction}}", 0, 2e11), unit="Bps", width=8),
             table("Processes", "Processes that hold device memory.",
-                  (("instance", "Node"), ("gpu_index", "GPU"), ("process_executable_name", "Program"), ("process_pid", "Pid"), ("process_owner", "User"), ("tenant", "Tenant")),
-                  Column("Memory", Query(f"max by (instance, gpu_index, process_executable_name, process_pid, process_owner, tenant) (gpu_process_memory_used_bytes{{{N}}})",
+                  (("cluster", "Cluster"), ("instance", "Node"), ("gpu_index", "GPU"), ("process_executable_name", "Program"), ("process_pid", "Pid"), ("process_owner", "User"), ("tenant", "Tenant")),
+                  Column("Memory", Query(f"max by (cluster, instance, gpu_index, process_executable_name, process_pid, process_owner, tenant) (gpu_process_memory_used_bytes{{{N}}})",
                                          low=1e8, high=9e10), "bytes"), links=(ROW_TO_JOB,)),
         )),
         Row("Host", (
-            lines("CPU", "Share of all CPUs by mode, without idle.", Query(f'sum by (instance, cpu_mode) (system_cpu_utilization_ratio{{{N}, cpu_mode!="idle"}})', "{{instance}} {{cpu_mode}}", 0, 1),
+            lines("CPU", "Share of all CPUs by mode, without idle.", Query(f'sum by (cluster, instance, cpu_mode) (system_cpu_utilization_ratio{{{N}, cpu_mode!="idle"}})', "{{instance}} {{cpu_mode}}", 0, 1),
                   unit="percentunit", stack=True, top=1, width=8),
             lines("Memory", "Memory that is used for other things than caches, as a share of all.", Query(f"host_memory_utilization_ratio{{{N}}}", "{{instance}}", 0, 1),
                   unit="percentunit", top=1, width=8, thresholds=(Threshold(0.9, "orange", "little is left before the kernel kills programs"),)),
             lines("Load", "Programs that run or wait, mean over 1 min, for each CPU.",
-                  Query(f"system_cpu_load_average_1m{{{N}}} / on (instance) group_left sum by (instance) (system_cpu_logical_count{{{N}}})", "{{instance}}", 0, 60), unit="none", width=8,
+                  Query(f"system_cpu_load_average_1m{{{N}}} / on (cluster, instance) group_left sum by (cluster, instance) (system_cpu_logical_count{{{N}}})", "{{instance}}", 0, 60), unit="none", width=8,
                   thresholds=(Threshold(1, "orange", "more programs than CPUs"),)),
             lines("Pressure", "Share of time in which some program waited for a resource.",
-                  Query(f'sum by (instance, host_pressure_resource) (rate(host_pressure_time_seconds_total{{{N}, host_pressure_level="some"}}[$__rate_interval]))',
+                  Query(f'sum by (cluster, instance, host_pressure_resource) (rate(host_pressure_time_seconds_total{{{N}, host_pressure_level="some"}}[$__rate_interval]))',
                         "{{instance}} {{host_pressure_resource}}", 0, 1.1), unit="percentunit", width=8),
             lines("Disks", "Bytes read and written per second.",
-                  Query(f"sum by (instance, disk_io_direction) (rate(system_disk_io_bytes_total{{{N}}}[$__rate_interval]))", "{{instance}} {{disk_io_direction}}", 0, 1e11), unit="Bps", width=8),
+                  Query(f"sum by (cluster, instance, disk_io_direction) (rate(system_disk_io_bytes_total{{{N}}}[$__rate_interval]))", "{{instance}} {{disk_io_direction}}", 0, 1e11), unit="Bps", width=8),
             lines("Network", "Bytes per second over all interfaces but the loopback.",
-                  Query(f'sum by (instance, network_io_direction) (rate(system_network_io_bytes_total{{{N}, network_interface_name!="lo"}}[$__rate_interval]))',
+                  Query(f'sum by (cluster, instance, network_io_direction) (rate(system_network_io_bytes_total{{{N}, network_interface_name!="lo"}}[$__rate_interval]))',
                         "{{instance}} {{network_io_direction}}", 0, 1e11), unit="Bps", width=8),
             bars("Filesystems", "Share in use of each filesystem that can be written to.",
-                 Query(f'max by (instance, system_filesystem_mountpoint) (system_filesystem_utilization_ratio{{{N}, system_filesystem_mode="rw"}})',
+                 Query(f'max by (cluster, instance, system_filesystem_mountpoint) (system_filesystem_utilization_ratio{{{N}, system_filesystem_mode="rw"}})',
                        "{{instance}} {{system_filesystem_mountpoint}}", 0, 1), "percentunit", top=1,
                  thresholds=(Threshold(0.8, "orange", "soon full"), Threshold(0.95, "red", "full"))),
             lines("Killed for memory", "Programs per interval that the kernel killed because memory ran out.",
-                  Query(f"sum by (instance) (increase(host_memory_oom_kills_total{{{N}}}[$__rate_interval]))", "{{instance}}", 0, 10), unit="none"),
+                  Query(f"sum by (cluster, instance) (increase(host_memory_oom_kills_total{{{N}}}[$__rate_interval]))", "{{instance}}", 0, 10), unit="none"),
         )),
     ))
 
@@ -207,7 +208,9 @@ GPU_BOARD = Board(
         Row("Identity", (
             stat("Model", "Model of the board.", Query(f"gpu_info{{{G}}}", "{{gpu_model}}", 1, 1), text="name", width=6),
             stat("UUID", "The name that stays with the board.", Query(f"gpu_info{{{G}}}", "{{gpu_uuid}}", 1, 1), text="name", width=6),
-            stat("Owner", "Tenant, pod or job that the enrichers know.", Query(f"gpu_info{{{G}}}", "{{tenant}} {{k8s_namespace_name}}/{{k8s_pod_name}} {{slurm_job_id}}", 1, 1), text="name", width=6),
+            stat("Owner", "Tenant, pod or job that the enrichers know.", Query(f"gpu_info{{{G}}}", "{{tenant}} {{k8s_namespace_name}}/{{k8s_pod_name}} {{slurm_job_id}}", 1, 1), text="name", width=6,
+                 links=(("Job", "/d/gpulens-job?var-tenant=${__field.labels.tenant}&${datasource:queryparam}&${cluster:queryparam}"),
+                        ("Engines of this node", "/d/gpulens-engine?${node:queryparam}&${datasource:queryparam}"))),
             stat("Driver", "Version of the driver of this node.", Query(f"gpu_driver_info{{{ONE}}}", "{{gpu_driver_version}}", 1, 1), text="name", width=6),
             stat("State", "Whether the GPU answers.", Query(f"gpu_state{{{G}}} == 1", "{{gpu_state}}", 1, 1), text="name"),
             stat("Health", "Health score; 1 is healthy.", Query(f"gpu_health_score_ratio{{{G}}}", low=0, high=1), "percentunit", thresholds=SICK),
@@ -233,7 +236,7 @@ GPU_BOARD = Board(
             lines("Power", "Power of the board, and the limit in force.", Query(f"gpu_power_draw_watts{{{G}}}", "drawn", 5, 800),
                   Query(f"gpu_power_draw_watts{{{G}}} / gpu_power_utilization_ratio{{{G}}}", "limit", 50, 1300), unit="watt"),
             lines("Temperature", "At the sensors of the chip and its memory.", Query(f"gpu_temperature_celsius{{{G}}}", "{{gpu_temperature_sensor}}", 20, 110), unit="celsius", thresholds=HOT),
-            lines("Clocks", "Current clocks.", Query(f"gpu_clock_frequency_MHz{{{G}}}", "{{gpu_clock_type}}", 0, 12000), unit="suffix: MHz"),
+            lines("Clocks", "Current clocks.", Query(f"gpu_clock_frequency_MHz{{{G}}}", "{{gpu_clock_type}}", 0, 12000), unit="rotmhz"),
             lines("Throttled", "Share of time for which a cause held the clock down.",
                   Query(f"sum by (gpu_throttle_cause) (rate(gpu_throttle_time_seconds_total{{{G}}}[$__rate_interval]))", "{{gpu_throttle_cause}}", 0, 1.1), unit="percentunit", stack=True),
             lines("Fan", "Intended speed; boards that the server cools have none.", Query(f"gpu_fan_speed_ratio{{{G}}}", "fan", 0, 1), unit="percentunit", top=1),
@@ -319,7 +322,7 @@ JOB = Board(
         Row("Owners", (
             stat("GPUs", "GPUs of the chosen tenants.", Query(f"count(gpu_info{{{T}}})", low=8, high=10)),
             stat("Utilization", "Mean over these GPUs.", Query(f"avg(gpu_utilization_ratio{{{T}, {BUSY}}})", low=0, high=1), "percentunit"),
-            stat("Held idle", "GPUs that are held and do nothing.", Query(f"sum(gpu_idle{{{T}}})", high=10), thresholds=(Threshold(1, "orange", "paid for, and not used"),)),
+            stat("Idle", "GPUs that were used less than the threshold for the hold time.", Query(f"sum(gpu_idle{{{T}}})", high=10), thresholds=(Threshold(1, "orange", "paid for, and not used"),)),
             stat("Power", "Power of these GPUs.", Query(f"sum(gpu_power_draw_watts{{{T}}})", low=20, high=8000), "watt"),
             stat("Price of an hour", "Of these GPUs. Unknown where no price is configured or found.", Query(f"sum(gpu_cost_per_gpu_hour_USD{{{T}}})", low=19, high=25), "currencyUSD"),
             table("GPUs by owner", "One row for each pod or job.",
@@ -328,7 +331,7 @@ JOB = Board(
                     for name, how, expr, low, high, unit in (
                         ("GPUs", "count", f"gpu_info{{{T}}}", 1, 8, "none"), ("Utilization", "avg", f"gpu_utilization_ratio{{{T}, {BUSY}}}", 0, 1, "percentunit"),
                         ("Memory", "sum", f"gpu_memory_used_bytes{{{T}}}", 0, 7e11, "bytes"), ("Power", "sum", f"gpu_power_draw_watts{{{T}}}", 5, 6000, "watt"),
-                        ("Held idle", "sum", f"gpu_idle{{{T}}}", 0, 8, "none")))),
+                        ("Idle", "sum", f"gpu_idle{{{T}}}", 0, 8, "none")))),
         )),
         Row("Use", (
             lines("Utilization by tenant", "Mean over the GPUs of each tenant.", Query(f"avg by (tenant) (gpu_utilization_ratio{{{T}, {BUSY}}})", "{{tenant}}", 0, 1), unit="percentunit", top=1),
@@ -360,7 +363,7 @@ ENERGY = Board(
             stat("Power", "Power of all GPUs.", Query(f"sum(gpu_power_draw_watts{{{N}}})", low=500, high=8000), "watt"),
             stat("Energy", "In the range of time, from the energy counters.", Query(f"sum(increase(gpu_energy_consumption_joules_total{{{N}}}[$__range])) / 3600", low=10, high=3000), "watth"),
             stat("Price of an hour", "Of all GPUs. Unknown where no price is configured or found.", Query(f"sum(gpu_cost_per_gpu_hour_USD{{{N}}})", low=24, high=26), "currencyUSD"),
-            stat("Idle, an hour", "Price of the GPUs that are held and do nothing.", Query(f"sum(gpu_cost_idle_rate_USD_per_second{{{N}}}) * 3600", high=25), "currencyUSD",
+            stat("Idle, an hour", "Price of the GPUs that are idle.", Query(f"sum(gpu_cost_idle_rate_USD_per_second{{{N}}}) * 3600", high=25), "currencyUSD",
                  thresholds=(Threshold(1, "orange", "a dollar an hour for nothing"),)),
             stat("CO2", "Grams of CO2 equivalents an hour, with the carbon intensity and PUE that are configured.", Query(f"sum(gpu_energy_co2_rate_grams_per_second{{{N}}}) * 3600", low=50, high=5000), "massg"),
             stat("Not in the ledger", "Sum of the ledger's entries minus the growth of the counters. 0 J is right.", Query(f"max(abs(ledger_residual_joules{{{N}}}))", high=1), "joule",
@@ -373,12 +376,12 @@ ENERGY = Board(
                   unit="watt", stack=True),
             lines("By model", "Power of the GPUs of each model that engines serve.", Query(f'sum by (owner) (rate(energy_ledger_owner_joules_total{{{N}, owner_kind="model"}}[$__rate_interval]))', "{{owner}}", 0, 8000),
                   unit="watt", stack=True),
-            lines("Without an owner", "Power with which no process is charged.", Query(f"sum by (instance) (rate(gpu_energy_unattributed_joules_total{{{N}}}[$__rate_interval]))", "{{instance}}", 0, 2000), unit="watt"),
+            lines("Without an owner", "Power with which no process is charged.", Query(f"sum by (cluster, instance) (rate(gpu_energy_unattributed_joules_total{{{N}}}[$__rate_interval]))", "{{instance}}", 0, 2000), unit="watt"),
         )),
         Row("Money", (
             lines("By tenant", "Dollars an hour of the GPUs that each tenant held.",
                   Query(f'sum by (owner) (rate(cost_ledger_owner_usd_total{{{N}, owner_kind="tenant", cost_basis="allocation"}}[$__rate_interval])) * 3600', "{{owner}}", 0, 30), unit="currencyUSD", stack=True),
-            lines("Idle GPUs", "Dollars an hour of GPUs that are held and do nothing, by tenant.", Query(f"sum by (tenant) (gpu_cost_idle_rate_USD_per_second{{{N}}}) * 3600", "{{tenant}}", 0, 25),
+            lines("Idle GPUs", "Dollars an hour of idle GPUs, by tenant; without one, no job holds them.", Query(f"sum by (tenant) (gpu_cost_idle_rate_USD_per_second{{{N}}}) * 3600", "{{tenant}}", 0, 25),
                   unit="currencyUSD", stack=True),
         )),
         Row("Tokens", (
@@ -387,7 +390,7 @@ ENERGY = Board(
             lines("A million prompt tokens", "Price of the engine's GPUs, its share for prefill.", Query('1e6 * gpu_cost_per_prompt_token_USD{instance=~"$node"}', "{{target}}", 0, 100), unit="currencyUSD", width=8),
         )),
         Row("Effective compute", (
-            lines("Share of GPU time", "Over the last hour of each node: allocated of all, active of held, useful of active, and what that leaves.", Query(f"effective_compute_ratio{{{N}}}", "{{instance}} {{ratio}}", 0, 1),
+            lines("Share of GPU time", "Over the last hour of each node: allocated of all time, held of allocated, active of held, useful of active, and effective, their product.", Query(f"effective_compute_ratio{{{N}}}", "{{instance}} {{ratio}}", 0, 1),
                   unit="percentunit", top=1),
             lines("GPU time by what it did", "GPUs, by state and cause.", Query(f"sum by (state, cause) (rate(effective_compute_seconds_total{{{N}}}[$__rate_interval]))", "{{state}} {{cause}}", 0, 20), unit="none", stack=True),
         )),
@@ -442,14 +445,14 @@ AGENT = Board(
         )),
         Row("Reading", (
             table("Agents", "Each agent with its version.", (("cluster", "Cluster"), ("instance", "Node"), ("version", "Version"), ("revision", "Revision")),
-                  Column("Up since", Query(f"max by (cluster, instance, version, revision) (gpulens_build_info{{{N}}} * on (instance) group_left () process_start_time_seconds{{{N}}} * 1000)", low=1e12, high=4e12), "dateTimeFromNow"),
+                  Column("Up since", Query(f"max by (cluster, instance, version, revision) (gpulens_build_info{{{N}}} * on (cluster, job, instance) group_left () process_start_time_seconds{{{N}}} * 1000)", low=1e12, high=4e12), "dateTimeFromNow"),
                   links=(ROW_TO_NODE,)),
             lines("Collectors", "1 while the last run succeeded. What is not on the machine is down, too: gpulens doctor says why.", Query(f"min by (collector) (gpulens_collector_up{{{N}}})", "{{collector}}", 0, 1), unit="none", width=8, top=1),
             lines("Age of values", "Age of the oldest value that a collector has on the page.", Query(f"max by (collector) (gpulens_sample_age_seconds{{{N}}})", "{{collector}}", 0, 120), unit="s", width=8),
             lines("Readings rejected", "Per second, by reason.", Query(f'sum by (reason) (rate(gpulens_samples_total{{{N}, result="rejected"}}[$__rate_interval]))', "{{reason}}", 0, 1000), unit="none", width=8),
             lines("Pages of targets", "1 while the page of a target is read.", Query(f"min by (target) (gpulens_scrape_up{{{N}}})", "{{target}}", 0, 1), unit="none", width=8, top=1, links=(TO_ENGINE,)),
             lines("Failed scrapes", "Of targets, per second, by reason.", Query(f"sum by (reason) (rate(gpulens_scrape_errors_total{{{N}}}[$__rate_interval]))", "{{reason}}", 0, 1), unit="none", width=8),
-            lines("Hung calls", "Calls of vendor libraries past their deadline.", Query(f"sum by (instance, reader) (gpulens_reader_calls_hung{{{N}}})", "{{instance}} {{reader}}", 0, 0), unit="none", width=8, thresholds=ANY),
+            lines("Hung calls", "Calls of vendor libraries past their deadline.", Query(f"sum by (cluster, instance, reader) (gpulens_reader_calls_hung{{{N}}})", "{{instance}} {{reader}}", 0, 0), unit="none", width=8, thresholds=ANY),
         )),
         Row("Series", (
             lines("Series", "Series of each collector.", Query(f"sum by (collector) (gpulens_series{{{N}}})", "{{collector}}", 0, 50000), unit="none", stack=True),
@@ -459,15 +462,15 @@ AGENT = Board(
             lines("Points delivered", "Per second, acknowledged by the receiver.", Query(f"sum by (sink, signal) (rate(gpulens_sink_delivered_total{{{N}}}[$__rate_interval]))", "{{sink}} {{signal}}", 0, 1e6), unit="none", width=8),
             lines("Dropped", "Snapshots or batches per second, by sink and reason.", Query(f"sum by (sink, reason) (rate(gpulens_sink_dropped_total{{{N}}}[$__rate_interval]))", "{{sink}} {{reason}}", 0, 1), unit="none", width=8),
             lines("Requests", "Per second, by answer.", Query(f"sum by (sink, code) (rate(gpulens_sink_requests_total{{{N}}}[$__rate_interval]))", "{{sink}} {{code}}", 0, 10), unit="reqps", width=8),
-            lines("Log on disk", "Bytes that wait for a sink.", Query(f"sum by (instance, sink) (gpulens_sink_disk_queue_size_bytes{{{N}}})", "{{instance}} {{sink}}", 0, 1e8), unit="bytes", width=8),
-            lines("Age of the log", "Age of the oldest request on disk.", Query(f"max by (instance, sink) (gpulens_sink_disk_queue_oldest_age_seconds{{{N}}})", "{{instance}} {{sink}}", 0, 60), unit="s", width=8,
+            lines("Log on disk", "Bytes that wait for a sink.", Query(f"sum by (cluster, instance, sink) (gpulens_sink_disk_queue_size_bytes{{{N}}})", "{{instance}} {{sink}}", 0, 1e8), unit="bytes", width=8),
+            lines("Age of the log", "Age of the oldest request on disk.", Query(f"max by (cluster, instance, sink) (gpulens_sink_disk_queue_oldest_age_seconds{{{N}}})", "{{instance}} {{sink}}", 0, 60), unit="s", width=8,
                   thresholds=(Threshold(300, "orange", "alert GpulensLogGrowing, if it grows"),)),
             lines("Events", "Per interval, by name.", Query(f"sum by (event) (increase(gpulens_events_total{{{N}}}[$__rate_interval]))", "{{event}}", 0, 1000), unit="none", width=8),
         )),
         Row("Cost", (
             lines("CPU", "All processes of the agent, as a share of one core.", Query(f"gpulens_overhead_cpu_ratio{{{N}}}", "{{instance}}", 0, 1), unit="percentunit", width=8),
             lines("Memory", "Resident memory of the agent.", Query(f"process_resident_memory_bytes{{{N}}}", "{{instance}}", 1e6, 2e9), unit="bytes", width=8),
-            lines("Messages", "Warnings and errors in the log, per interval.", Query(f'sum by (instance, level) (increase(gpulens_log_messages_total{{{N}, level=~"warn|error"}}[$__rate_interval]))', "{{instance}} {{level}}", 0, 100), unit="none", width=8),
+            lines("Messages", "Warnings and errors in the log, per interval.", Query(f'sum by (cluster, instance, level) (increase(gpulens_log_messages_total{{{N}, level=~"warn|error"}}[$__rate_interval]))', "{{instance}} {{level}}", 0, 100), unit="none", width=8),
         )),
     ))
 
