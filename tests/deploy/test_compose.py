@@ -1,0 +1,312 @@
+"""The compose files of deploy/compose/: what Debian's docker-compose makes of them, and what they configure, run without Docker.
+
+nginx hides /metrics in every spelling; Prometheus with the shipped prometheus.yml scrapes an agent with the shipped token configuration;
+VictoriaMetrics scrapes with the shipped scrape.yml and vmalert evaluates the rules.
+"""
+import contextlib
+import http.client
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import unittest
+import urllib.parse
+import urllib.request
+
+import yaml
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "e2e"))
+from agent import BINARY, ROOT, Agent, free_port, peer, wait_until  # noqa: E402
+from go_peers import go_peer  # noqa: E402
+from http_stub import HttpStub  # noqa: E402
+
+DEPLOY = ROOT / "deploy"
+ZUMIK = DEPLOY / "compose" / "zumik"
+CORE, OVERLAY = ZUMIK / "infra/deploy/docker-compose.yml", ZUMIK / "infra/observability/docker-compose.observability.yml"
+BOX = DEPLOY / "compose" / "single-box"
+VERSION = re.search(r"project\(gpulens VERSION ([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+
+
+def compose(folder, *arguments, **environment):
+    """Runs docker-compose in `folder`; skips the test where there is none."""
+    program = ROOT / "build" / "compose" / "usr" / "bin" / "docker-compose"
+    command = [str(program)]
+    ours = {"PATH": os.environ["PATH"], **environment}
+    if program.exists() and program.read_bytes()[:2] == b"#!":
+        command = ["/usr/bin/python3", str(program)]
+        ours["PYTHONPATH"] = str(ROOT / "build" / "compose" / "usr" / "lib" / "python3" / "dist-packages")
+    elif not program.exists():
+        raise unittest.SkipTest("docker-compose not here; ./dev test fetches it, as tools/prepare_peers.sh does alone")
+    return subprocess.run([*command, *map(str, arguments)], cwd=folder, env=ours, capture_output=True, text=True, check=False)
+
+
+def services(folder, *files, **environment):
+    result = compose(folder, *[word for file in files for word in ("-f", file)], "config", **environment)
+    assert result.returncode == 0, result.stderr
+    return yaml.safe_load(result.stdout)["services"]
+
+
+def mounts(service):
+    """(source, target) of the service's bind mounts."""
+    return [tuple(volume.split(":")[:2]) for volume in service.get("volumes", []) if volume.startswith("/")]
+
+
+@contextlib.contextmanager
+def running(*command, log):
+    with open(log, "wb") as output:
+        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=output)
+        try:
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.wait(30)
+
+
+def query(port, expression):
+    """{labels as text: value}; empty while the server starts."""
+    with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/api/v1/query?{urllib.parse.urlencode({'query': expression})}", timeout=10) as answer:
+        return {json.dumps(row["metric"], sort_keys=True): float(row["value"][1]) for row in json.load(answer)["data"]["result"]}
+    return {}
+
+
+class Common:
+    """What holds for both stacks."""
+
+    def check_images_and_limits(self, found):
+        for name, service in found.items():
+            with self.subTest(service=name):
+                self.assertRegex(service["image"], r"^[\w./-]+:v?\d+\.\d+\.\d+$", "a tag that does not move")
+                self.assertTrue(service.get("mem_limit") and service.get("cpus"))
+                self.assertEqual(service["cap_drop"], ["ALL"])
+                for source, target in mounts(service):
+                    self.assertTrue(pathlib.Path(source).exists(), f"{target} comes from {source}, which is not there")
+        self.assertEqual(found["gpulens"]["image"], f"gpulens:{VERSION}")
+
+    def check_provisioning(self, grafana, found):
+        at = {target: pathlib.Path(source) for source, target in mounts(grafana)}
+        provider, = yaml.safe_load(next(at["/etc/grafana/provisioning/dashboards"].glob("*.yml")).read_text())["providers"]
+        self.assertEqual(at[provider["options"]["path"]], DEPLOY / "dashboards")
+        source, = yaml.safe_load(next(at["/etc/grafana/provisioning/datasources"].glob("*.yml")).read_text())["datasources"]
+        self.assertEqual((source["type"], source["isDefault"]), ("prometheus", True))
+        self.assertIn(urllib.parse.urlparse(source["url"]).hostname, found)
+        titles = {json.loads(file.read_text())["title"] for file in (DEPLOY / "dashboards").glob("*.json")}
+        self.assertLessEqual({"Zumik API (managed providers)", "BYOC runtime (GPU / KV cache)"}, titles)
+        if os.environ.get("GPULENS_GRAFANA"):
+            self.check_in_grafana(at, titles)
+
+    def check_in_grafana(self, at, titles):
+        """GPULENS_GRAFANA is the folder of a Grafana: it lists every dashboard after its start."""
+        home, port = pathlib.Path(os.environ["GPULENS_GRAFANA"]), free_port()
+        with tempfile.TemporaryDirectory() as folder:
+            provisioning = pathlib.Path(folder) / "provisioning"
+            for part in ("dashboards", "datasources"):
+                shutil.copytree(at[f"/etc/grafana/provisioning/{part}"], provisioning / part)
+            file = next((provisioning / "dashboards").glob("*.yml"))
+            file.write_text(file.read_text().replace("/var/lib/grafana/dashboards", str(DEPLOY / "dashboards")))
+            settings = {"paths.data": f"{folder}/data", "paths.provisioning": provisioning, "server.http_port": port, "auth.anonymous.enabled": "true"}
+            words = [f"cfg:default.{key}={value}" for key, value in settings.items()]
+            with running(home / "bin" / "grafana", "server", "--homepath", home, *words, log=f"{folder}/log"):
+                def listed():
+                    with contextlib.suppress(OSError, ValueError), urllib.request.urlopen(f"http://127.0.0.1:{port}/api/search?type=dash-db&limit=500") as answer:
+                        return {row["title"] for row in json.load(answer)} >= titles
+                    return False
+                wait_until(listed, 120, "dashboards in Grafana")
+
+
+class Zumik(Common, unittest.TestCase):
+    PASSWORD = {"GRAFANA_ADMIN_PASSWORD": "x"}
+
+    def setUp(self):
+        # Its place in the tree stays empty, so that no token is ever committed.
+        handle, self.token = tempfile.mkstemp(text=True)
+        os.write(handle, b"s3cret-token-of-the-test\n")
+        os.close(handle)
+        self.addCleanup(os.unlink, self.token)
+
+    def test_core_alone_needs_no_password(self):
+        self.assertEqual(set(services(ZUMIK, CORE)), {"gpulens", "nginx"})
+
+    def test_overlay_refuses_to_start_without_password(self):
+        for environment in ({}, {"GRAFANA_ADMIN_PASSWORD": ""}):
+            result = compose(ZUMIK, "-f", CORE, "-f", OVERLAY, "config", **environment)
+            self.assertNotEqual(result.returncode, 0)
+            self.assertIn("GRAFANA_ADMIN_PASSWORD", result.stderr)
+
+    def test_documented_command(self):
+        text = (ROOT / "docs" / "howto" / "compose.md").read_text(encoding="utf-8")
+        command = re.search(r"docker compose (--env-file(?:[^\n]*\\\n)*[^\n]*up -d prometheus grafana)", text)[1].replace("\\\n", " ").split()
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(ZUMIK, folder, dirs_exist_ok=True)
+            example = pathlib.Path(folder, "infra/deploy/.env.example").read_text()
+            pathlib.Path(folder, "infra/deploy/.env").write_text(example.replace("GRAFANA_ADMIN_PASSWORD=", "GRAFANA_ADMIN_PASSWORD=x"))
+            result = compose(folder, *command[:command.index("up")], "config", "--services")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertLessEqual(set(command[command.index("-d") + 1:]), set(result.stdout.split()))
+
+    def test_nothing_but_nginx_is_published(self):
+        found = services(ZUMIK, CORE, OVERLAY, **self.PASSWORD)
+        self.assertEqual({name for name, service in found.items() if service.get("ports")}, {"nginx"})
+        for name in ("gpulens", "prometheus", "grafana"):
+            self.assertEqual(list(found[name]["networks"]), ["internal"], "reached over the internal network only")
+            self.assertNotIn("network_mode", found[name])
+
+    def test_bounds(self):
+        command = services(ZUMIK, CORE, OVERLAY, **self.PASSWORD)["prometheus"]["command"]
+        self.assertIn("--storage.tsdb.retention.size=8GB", command)
+        self.assertIn("--storage.tsdb.retention.time=15d", command)
+
+    def test_images_limits_provisioning(self):
+        found = services(ZUMIK, CORE, OVERLAY, **self.PASSWORD)
+        self.check_images_and_limits(found)
+        self.check_provisioning(found["grafana"], found)
+        self.assertNotIn("ports", found["grafana"])
+
+    def configuration(self, folder, port):
+        """prometheus.yml as shipped, with files and target where they are in the test."""
+        text = (ZUMIK / "infra/observability/prometheus.yml").read_text()
+        for there, here in (("/etc/prometheus/rules", DEPLOY / "rules"), ("/etc/prometheus/byoc", folder), ("/run/secrets/metrics_token", self.token),
+                            ("gpulens:9091", f"127.0.0.1:{port}"), ("scrape_interval: 15s", "scrape_interval: 1s")):
+            self.assertIn(there, text)
+            text = text.replace(there, str(here))
+        file = pathlib.Path(folder) / "prometheus.yml"
+        file.write_text(text)
+        return file
+
+    def test_prometheus_scrapes_with_the_token(self):
+        """Rows zu-013 and zu-015; without the token, and with another one, the agent answers 401."""
+        core = (ZUMIK / "infra/deploy/gpulens.yaml").read_text()
+        with tempfile.TemporaryDirectory() as folder:
+            web = pathlib.Path(folder) / "web.yaml"
+            web.write_text((ZUMIK / "infra/deploy/web.yaml").read_text().replace("/run/secrets/metrics_token", self.token))
+            config = core.replace("/etc/gpulens/web.yaml", str(web))
+            self.assertNotEqual(config, core)
+            token = pathlib.Path(self.token).read_text().strip()
+            with Agent("--demo", config=config, authorization=f"Bearer {token}") as agent:
+                self.assertEqual(agent.get("/metrics").status, 401)
+                self.assertEqual(agent.get("/metrics", Authorization="Bearer other").status, 401)
+                file, port = self.configuration(folder, agent.port), free_port()
+                checked = subprocess.run([peer("promtool"), "check", "config", file], capture_output=True, text=True, check=False)
+                self.assertEqual(checked.returncode, 0, checked.stdout + checked.stderr)
+                with running(peer("prometheus"), f"--config.file={file}", f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}", log=f"{folder}/log"):
+                    wait_until(lambda: set(query(port, 'up{job="gpulens"}').values()) == {1.0}, 60, "the target")
+                    self.assertTrue(query(port, "gpu_info"))
+                    pathlib.Path(self.token).write_text("another token\n")  # Prometheus and the agent read it again: both have it now
+                    web.write_text(web.read_text().replace(self.token, f"{folder}/old"))
+                    pathlib.Path(folder, "old").write_text(token)
+                    agent.process.send_signal(signal.SIGHUP)
+                    wait_until(lambda: set(query(port, 'up{job="gpulens"}').values()) == {0.0}, 60, "a refused target")
+
+    def test_nginx_hides_metrics(self):
+        """Row zu-014: in every spelling that leads to /metrics; all else goes to the API."""
+        seen = []
+
+        def answer(request, _):
+            seen.append(request.path)
+            return 200, {}, b"from the API"
+        with tempfile.TemporaryDirectory() as folder, HttpStub(answer) as api:
+            port = free_port()
+            os.chmod(folder, 0o755)
+            text = (ZUMIK / "infra/deploy/nginx/nginx.conf").read_text()
+            for there, here in (("listen 80;", f"listen 127.0.0.1:{port};"), ("http://api-core:8080", api.origin), ("/dev/stdout", f"{folder}/access"),
+                                ("http {", "http {" + "".join(f" {name}_temp_path {folder}/{name};" for name in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")))):
+                self.assertIn(there, text)
+                text = text.replace(there, here)
+            pathlib.Path(folder, "nginx.conf").write_text(text)
+            shutil.copy(ZUMIK / "infra/deploy/nginx/metrics-internal.conf", folder)
+            nginx = PEERS_NGINX if (PEERS_NGINX := pathlib.Path(peer("promtool")).parent.parent / "sbin" / "nginx").exists() else shutil.which("nginx")
+            if not nginx:
+                self.skipTest("nginx not here; ./dev test fetches it, as tools/prepare_peers.sh does alone")
+            with running(nginx, "-p", folder, "-e", f"{folder}/error", "-c", f"{folder}/nginx.conf", "-g", f"daemon off; pid {folder}/pid;", log=f"{folder}/log"):
+                def get(path):
+                    with contextlib.suppress(ConnectionRefusedError):
+                        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
+                        connection.putrequest("GET", path, skip_host=False)
+                        connection.endheaders()
+                        answer = connection.getresponse()
+                        answer.read()
+                        connection.close()
+                        return answer.status
+                    return None
+                wait_until(lambda: get("/v1/models") == 200, 30, "nginx")
+                for path in ("/metrics", "/metrics/", "//metrics", "///metrics//", "/%6detrics", "/%6D%65trics", "/METRICS", "/Metrics", "/./metrics", "/v1/../metrics",
+                             "/v1/..%2fmetrics", "/%2fmetrics", "/metrics?x=1", "/metrics%2f", "/metrics/x", "/metrics;a=b", "/metrics%3Ba", "/%5cmetrics", "/metrics%5c", "/metrics#x",
+                             "http://api-core:8080/metrics"):
+                    with self.subTest(path=path):
+                        self.assertIn(get(path), (400, 404))
+                for path in ("/v1/chat/completions", "/v1/metrics-of-mine", "/metricsx", "/v1/metrics"):
+                    with self.subTest(path=path):
+                        self.assertEqual(get(path), 200)
+            self.assertFalse([path for path in seen if re.match(r"(?i)/*(%6d|m)etrics(/|\?|;|$)", path)], seen)
+
+
+class SingleBox(Common, unittest.TestCase):
+    PASSWORD = {"GRAFANA_ADMIN_PASSWORD": "x"}
+    FILE, GPU = BOX / "docker-compose.yml", BOX / "docker-compose.gpu.yml"
+
+    def test_images_limits_provisioning(self):
+        found = services(BOX, self.FILE, **self.PASSWORD)
+        self.assertEqual(set(found), {"gpulens", "victoria-metrics", "vmalert", "grafana"})
+        self.check_images_and_limits(found)
+        self.check_provisioning(found["grafana"], found)
+
+    def test_grafana_alone_is_published_on_loopback(self):
+        found = services(BOX, self.FILE, self.GPU, **self.PASSWORD)
+        self.assertEqual({name: service["ports"] for name, service in found.items() if service.get("ports")}, {"grafana": ["127.0.0.1:3000:3000/tcp"]})
+        result = compose(BOX, "-f", self.FILE, "config")
+        self.assertNotEqual(result.returncode, 0)
+        self.assertIn("GRAFANA_ADMIN_PASSWORD", result.stderr)
+
+    def test_the_gpu_is_an_overlay(self):
+        without, with_gpu = (services(BOX, self.FILE, *more, **self.PASSWORD) for more in ((), (self.GPU,)))
+        self.assertNotIn("nvidia", json.dumps(without))
+        device, = with_gpu["gpulens"]["deploy"]["resources"]["reservations"]["devices"]
+        self.assertEqual((device["driver"], device["count"], device["capabilities"]), ("nvidia", "all", ["utility"]))
+        self.assertEqual({k: v for k, v in without.items() if k != "gpulens"}, {k: v for k, v in with_gpu.items() if k != "gpulens"})
+
+    def test_configuration(self):
+        environment = services(BOX, self.FILE, **self.PASSWORD)["gpulens"]["environment"]
+        result = subprocess.run([BINARY, "config", "check", BOX / "gpulens.yaml"], env={**os.environ, **environment}, capture_output=True, text=True, check=False)
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def test_vmalert_has_the_rules_that_exist(self):
+        words = services(BOX, self.FILE, **self.PASSWORD)["vmalert"]["command"]
+        files = {word.rsplit("/", 1)[1] for word in words if word.startswith("-rule=")}
+        self.assertEqual(files | {"l9gpu.yaml"}, {file.name for file in (DEPLOY / "rules").glob("*.yaml")})
+
+
+class SingleBoxRuns(unittest.TestCase):
+    """The command lines of the file, without containers."""
+
+    def test_victoria_metrics_and_vmalert(self):
+        found = services(BOX, SingleBox.FILE, **SingleBox.PASSWORD)
+        victoria, vmalert = go_peer("victoria-metrics"), go_peer("vmalert")
+        with tempfile.TemporaryDirectory() as folder, Agent("--demo", config=(BOX / "gpulens.yaml").read_text(), environment={"GPULENS_DEMO_SCENARIO": ""}) as agent:
+            port = free_port()
+            scrape = pathlib.Path(folder) / "scrape.yml"
+            scrape.write_text((BOX / "scrape.yml").read_text().replace("gpulens:9091", f"127.0.0.1:{agent.port}").replace("127.0.0.1:8428", f"127.0.0.1:{port}"))
+            rules = pathlib.Path(folder) / "rules"
+            rules.mkdir()
+            for file in (DEPLOY / "rules").glob("*.yaml"):
+                (rules / file.name).write_text(re.sub(r"(?m)^( *interval:) .*$", r"\1 5s", file.read_text()))
+            words = {"/data": f"{folder}/data", "/etc/scrape.yml": str(scrape), "/etc/rules": str(rules), "http://victoria-metrics:8428": f"http://127.0.0.1:{port}"}
+
+            def here(command):
+                for there, place in words.items():
+                    command = [re.sub(rf"(?<==){re.escape(there)}", place, word) for word in command]
+                return command
+            with running(victoria, *here(found["victoria-metrics"]["command"]), f"-httpListenAddr=127.0.0.1:{port}", log=f"{folder}/vm.log"):
+                wait_until(lambda: query(port, "up"), 60, "a first scrape")
+                with running(vmalert, *here(found["vmalert"]["command"]), f"-httpListenAddr=127.0.0.1:{free_port()}", log=f"{folder}/vmalert.log") as process:
+                    wait_until(lambda: query(port, "last_over_time(cluster:gpu_devices_ok:count[2m])") or process.poll() is not None, 90, "recorded series")
+                    self.assertIsNone(process.poll(), pathlib.Path(folder, "vmalert.log").read_text()[-2000:])
+                    wait_until(lambda: query(port, 'last_over_time(ALERTS{alertname="GpuIdleButAllocated"}[2m])'), 90, "an alert that waits")
+
+
+if __name__ == "__main__":
+    unittest.main()
