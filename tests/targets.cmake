@@ -47,7 +47,7 @@ foreach(label e2e peers)
   set_tests_properties(${label}_image PROPERTIES LABELS ${label} TIMEOUT 600 RESOURCE_LOCK build_image ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # What is deployed: rules, compose files.
-foreach(name rules alerts_live)
+foreach(name rules alerts_live compose)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()

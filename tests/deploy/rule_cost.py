@@ -13,7 +13,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import urllib.parse
 import urllib.request
 
@@ -33,7 +32,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=7)
     options = parser.parse_args()
     with Agent("--demo", config="metrics: standard\nanalyzers: {cost: {price_per_gpu_hour: 2.49}}\n", environment={"GPULENS_DEMO_SCENARIO": ""}) as agent:
-        time.sleep(20)
+        wait_until(lambda: "gpu_idle{" in agent.page() and "cost_ledger_owner_usd_total{" in agent.page(), 60, "every analyzer's first series")
         page = agent.page()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gpulens-cost-"))
 
@@ -61,7 +60,9 @@ def main():
                 return query(port, "up == 1")
             return False
         wait_until(ready, 60)
-        time.sleep(options.minutes * 60)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(options.minutes * 60)
+            raise AssertionError("Prometheus ended: " + (folder / "log").read_text()[-2000:])
         scraped = query(port, "sum(scrape_samples_scraped{job='gpulens'})")[0][1]
         print(f"{options.nodes} nodes, {scraped:.0f} series of them, scraped every 15 s")
         durations = {labels["rule_group"].rsplit(";", 1)[1]: value

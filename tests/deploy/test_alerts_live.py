@@ -96,7 +96,7 @@ class Live(unittest.TestCase):
         """Firing alerts: (name, instance) and the alert."""
         return {(a["labels"]["alertname"], a["labels"].get("instance")): a for a in self.demo.api("alerts")["alerts"] if a["state"] == "firing"}
 
-    def told(self, name, status):
+    def received_alerts(self, name, status):
         """What the webhook got of that alert in that state."""
         return [alert for message in self.received for alert in message["alerts"]
                 if alert["labels"]["alertname"] == name and alert["status"] == status]
@@ -134,8 +134,8 @@ class Live(unittest.TestCase):
 
     def test_5_a_lost_gpu_arrives_and_is_resolved(self):
         self.demo.sim(NODE, "fail", "gpu=3", "mode=fallen_off_bus")
-        wait_until(lambda: self.told("GpuLost", "firing"), 60, "the alert at the webhook")
-        alert = self.told("GpuLost", "firing")[0]
+        wait_until(lambda: self.received_alerts("GpuLost", "firing"), 60, "the alert at the webhook")
+        alert = self.received_alerts("GpuLost", "firing")[0]
         self.assertEqual(alert["labels"]["instance"], NODE)
         self.assertEqual(alert["labels"]["gpu_index"], "3")
         self.assertEqual(alert["labels"]["severity"], "critical")
@@ -146,7 +146,7 @@ class Live(unittest.TestCase):
         critical = {name for (name, node), a in self.alerts().items() if node == NODE and a["labels"]["severity"] == "critical" and name.startswith("Gpu")}
         self.assertEqual(critical, {"GpuLost"})
         self.demo.sim(NODE, "heal")
-        wait_until(lambda: self.told("GpuLost", "resolved"), 90, "the end of the alert at the webhook")
+        wait_until(lambda: self.received_alerts("GpuLost", "resolved"), 90, "the end of the alert at the webhook")
         wait_until(lambda: ("GpuXidNeedsReset", NODE) in self.alerts(), 60, "the alert that the GPU was not reset since")
 
 

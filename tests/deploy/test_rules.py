@@ -72,6 +72,22 @@ def run_promtool(*arguments):
     return subprocess.run([peer("promtool"), *map(str, arguments)], capture_output=True, text=True)
 
 
+def alert_table():
+    """The tables of docs/alerts.md, one for each file of alerts."""
+    lines = []
+    for file in RULES:
+        alerts = [rule for of, rule in rules("alert") if of == file]
+        if not alerts:
+            continue
+        lines += [f"### `{file.name}`", "", "| alert | severity | after | summary | runbook |", "|---|---|---|---|---|"]
+        for rule in alerts:
+            summary = re.sub(r"\{\{ (?:or )?\$(?:labels\.)?(\w+)[^}]*\}\}", r"*\1*", rule["annotations"]["summary"])
+            page = rule["annotations"]["runbook_url"].rsplit("/", 1)[1]
+            lines.append(f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule.get('for', '–')} | {summary} | [{page[:-3]}](runbooks/{page}) |")
+        lines.append("")
+    return "\n".join(lines)
+
+
 class Rules(unittest.TestCase):
     def test_promtool_accepts_every_file(self):
         result = run_promtool("check", "rules", "--lint=all", "--lint-fatal", *RULES)
@@ -89,6 +105,9 @@ class Rules(unittest.TestCase):
                 page = RUNBOOKS / url.rsplit("/", 1)[1]
                 self.assertTrue(page.is_file(), f"{page} is missing")
                 self.assertIn(f"`{rule['alert']}`", page.read_text(encoding="utf-8"), f"{page} does not explain the alert")
+
+    def test_page_has_the_table(self):
+        self.assertIn(alert_table(), (ROOT / "docs" / "alerts.md").read_text(encoding="utf-8"), "python3 tests/deploy/test_rules.py --table prints it")
 
     def test_runbooks(self):
         linked = {rule["annotations"]["runbook_url"].rsplit("/", 1)[1] for _, rule in rules("alert")}
@@ -185,4 +204,7 @@ class Alerts(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    if sys.argv[1:] == ["--table"]:
+        print(alert_table())
+    else:
+        unittest.main()
