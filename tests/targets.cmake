@@ -35,7 +35,7 @@ foreach(name telemetrygen prometheus3)
     ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 # The packages, and what is in them; in bare systems that tools/prepare_roots.sh makes. Each packs build/release once or twice.
-foreach(name packages bare_roots)
+foreach(name packages seal bare_roots)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 1200 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()

@@ -2,6 +2,7 @@
 """Completes a folder of files that are published: bills of materials, checksums and, with a key, signatures.
 
     tools/package_seal.py FOLDER [--sign KEYFILE]
+    tools/package_seal.py --sign KEYFILE             only tries the key
 
 gpulens-VERSION.cdx.json, gpulens-VERSION.spdx.json   what is inside each file (tools/sbom.py)
 SHA256SUMS                                            of all files, for sha256sum --check
@@ -114,13 +115,14 @@ def seal(folder, key=None):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("folder", type=pathlib.Path, nargs="?", help="without one, the key is tried and nothing is written")
     parser.add_argument("--sign", metavar="KEYFILE", help="file with a secret OpenPGP key without a passphrase")
     arguments = parser.parse_args()
     if not os.environ.get("SOURCE_DATE_EPOCH"):
         os.environ["SOURCE_DATE_EPOCH"] = run("git", "log", "-1", "--format=%ct", cwd=sbom.ROOT).strip()
     with Key(arguments.sign) if arguments.sign else contextlib.nullcontext() as key:
-        seal(arguments.folder, key)
+        if arguments.folder:
+            seal(arguments.folder, key)
 
 
 if __name__ == "__main__":

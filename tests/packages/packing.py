@@ -2,6 +2,7 @@
 import functools
 import pathlib
 import re
+import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -22,8 +23,10 @@ def run(*command, check=True, **options):
 
 @functools.cache
 def packages(name="first"):
-    """Folder with the .deb, tar.gz and, where there is rpmbuild, .rpm that tools/package.sh makes."""
+    """Folder with the .deb, tar.gz and, where there is rpmbuild, .rpm that tools/package.sh makes, with what tools/package_seal.py adds."""
+    shutil.rmtree(WORK / name, ignore_errors=True)
     run(ROOT / "tools" / "package.sh", WORK / name, timeout=900)
+    run(ROOT / "tools" / "package_seal.py", WORK / name)
     return WORK / name
 
 

@@ -1,5 +1,6 @@
 """What is in the packages, and that the same commit gives the same bytes."""
 import gzip
+import json
 import pathlib
 import re
 import shutil
@@ -27,6 +28,14 @@ def unpacked(pattern, to):
     return pathlib.Path(to)
 
 
+def rpm_here():
+    return shutil.which("rpmbuild") and shutil.which("cpio")
+
+
+def build_id(path):
+    return re.search(r"Build ID: ([0-9a-f]+)", packing.run("readelf", "--notes", path))[1]
+
+
 class Packages(unittest.TestCase):
     def folder(self):
         folder = tempfile.TemporaryDirectory()
@@ -40,7 +49,7 @@ class Packages(unittest.TestCase):
             ("gpulens-dev_*.deb", "usr"),
             ("gpulens-[0-9]*.tar.gz", ""),
             ("gpulens-dev-*.tar.gz", ""),
-            *((("gpulens-[0-9]*.rpm", "usr"), ("gpulens-devel-*.rpm", "usr")) if shutil.which("rpmbuild") and shutil.which("cpio") else ()),
+            *((("gpulens-[0-9]*.rpm", "usr"), ("gpulens-devel-*.rpm", "usr")) if rpm_here() else ()),
         ):
             with self.subTest(package=pattern):
                 root = unpacked(pattern, self.folder())
@@ -51,6 +60,7 @@ class Packages(unittest.TestCase):
         names = sorted(path.name for path in first.iterdir())
         self.assertEqual(names, sorted(path.name for path in second.iterdir()))
         self.assertGreaterEqual(len(names), 4)
+        self.assertIn("SHA256SUMS", names)
         for name in names:
             with self.subTest(package=name):
                 self.assertTrue((first / name).read_bytes() == (second / name).read_bytes(), "the bytes differ")
@@ -58,9 +68,15 @@ class Packages(unittest.TestCase):
     def test_lintian_finds_nothing(self):
         if not shutil.which("lintian"):
             self.skipTest("no lintian here")
-        for pattern in ("gpulens_*.deb", "gpulens-dev_*.deb"):
+        for pattern in ("gpulens_*.deb", "gpulens-dev_*.deb", "gpulens-dbgsym_*.deb"):
             found = packing.run("lintian", packing.package(pattern), check=False)
             self.assertEqual([line for line in found.splitlines() if re.match("[EW]: ", line)], [])
+
+    def test_rpmlint_finds_nothing(self):
+        if not shutil.which("rpmlint") or not rpm_here():
+            self.skipTest("no rpmlint or rpmbuild here")
+        found = packing.run("rpmlint", "-c", packing.ROOT / "deploy/rpm/rpmlint.toml", *sorted(packing.packages().glob("*.rpm")))
+        self.assertIn("3 packages and 0 specfiles checked; 0 errors, 0 warnings", found)
 
     def test_each_has_the_notices_of_what_is_in_it(self):
         for pattern, _, prefix in self.every():
@@ -100,15 +116,58 @@ class Packages(unittest.TestCase):
                         self.assertTrue((page.parent / target).exists(), f"{page.relative_to(root)}: {target}")
         self.assertGreater(pages, 100)
 
-    def test_the_manual_page_has_every_command(self):
+    def test_manual_pages_and_completions(self):
+        commands = json.loads(packing.run(packing.BUILD / "gpulens", "help", "--json"))["commands"][0]["commands"]
+        expected = {f"man1/{one['name'].replace(' ', '-')}.1.gz" for one in commands} | {"man1/gpulens.1.gz", "man5/gpulens.yaml.5.gz"}
         for pattern, _, prefix in self.every():
             if "-dev" in pattern:
                 continue
-            with gzip.open(prefix / "share/man/man1/gpulens.1.gz", "rt") as file:
-                text = file.read()
-            for words in ("agent", "config check", "telemetry stats", "sim record"):
-                self.assertIn(f'.SS "gpulens {words}"', text)
-            self.assertIn("\\-\\-http\\-listen", text)
+            manual = prefix / "share/man"
+            self.assertEqual({str(path.relative_to(manual)) for path in manual.rglob("*.gz")}, expected)
+            text = {path.name: gzip.decompress(path.read_bytes()).decode() for path in manual.rglob("*.gz")}
+            self.assertIn("\\fB\\-\\-http\\-listen\\fR \\fIHOST:PORT", text["gpulens-agent.1.gz"])
+            self.assertIn('.SS "gpulens config check"', text["gpulens-config.1.gz"])
+            self.assertIn("\\fBhttp.listen\\fR", text["gpulens.yaml.5.gz"])
+            zsh = "share/zsh/vendor-completions" if pattern.endswith(".deb") else "share/zsh/site-functions"
+            for shell, place in (("bash", "share/bash-completion/completions/gpulens"), ("zsh", f"{zsh}/_gpulens"),
+                                 ("fish", "share/fish/vendor_completions.d/gpulens.fish")):  # fmt: skip
+                self.assertEqual((prefix / place).read_text(), packing.run(packing.BUILD / "gpulens", "completion", shell))
+
+    def test_manual_pages_are_laid_out_without_warnings(self):
+        (prefix,) = [prefix for pattern, _, prefix in self.every() if pattern == "gpulens_*.deb"]
+        pages = sorted((prefix / "share/man").rglob("*.gz"))
+        packing.run("gunzip", *pages)
+        plain = [path.with_suffix("") for path in pages]
+        if shutil.which("groff"):
+            self.assertEqual(packing.run("groff", "-Tutf8", "-man", "-ww", "-z", *plain), "")
+        if not shutil.which("mandoc"):
+            self.skipTest("no mandoc here")
+        self.assertEqual(packing.run("mandoc", "-T", "lint", "-W", "warning", *plain, check=False), "")
+
+    def test_debug_symbols_fit_the_program(self):
+        symbols, programs = {}, {}
+        for pattern, root, _ in self.every():
+            if "-dev" not in pattern:
+                (program,) = root.rglob("bin/gpulens")
+                programs[build_id(program)] = program
+        for pattern in ("gpulens-dbgsym_*.deb", "gpulens-debug-[0-9]*.tar.gz", *(("gpulens-debuginfo-*.rpm",) if rpm_here() else ())):
+            root = unpacked(pattern, self.folder())
+            (symbols[pattern],) = root.rglob("lib/debug/.build-id/*/*.debug")
+        self.assertEqual(len(programs), 1, "the same program is in all")
+        ((identity, program),) = programs.items()
+        for pattern, path in symbols.items():
+            self.assertEqual(path.parent.name + path.stem, identity, pattern)
+            self.assertEqual(build_id(path), identity)
+        sections = packing.run("readelf", "--sections", "--wide", program)
+        self.assertNotRegex(sections, r"\.debug_|\.symtab")
+        self.assertRegex(packing.run("readelf", "--sections", "--wide", path), r"\.debug_line")
+        if not shutil.which("gdb"):
+            self.skipTest("no gdb here")
+        folder = path.parents[2]
+        found = packing.run("gdb", "-nx", "-batch", "-iex", f"set debug-file-directory {folder}", "-ex", "info line main", program)
+        self.assertRegex(found, r'Line \d+ of ".*gpulens_main\.cc"')
+        found = packing.run("gdb", "-nx", "-batch", "-iex", "set debug-file-directory /nonexistent", "-ex", "info line main", program, check=False)
+        self.assertNotIn("gpulens_main.cc", found)
 
     def test_units_name_the_place_of_the_program(self):
         for pattern, root, prefix in self.every():
