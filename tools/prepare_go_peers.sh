@@ -5,6 +5,7 @@
 #   podresources       a kubelet's PodResources service, with Kubernetes' own messages
 #   vmalert, telemetrygen, prometheus3    the heavy ones: what evaluates rules for VictoriaMetrics; a client of OTLP in Go; a Prometheus that
 #                      knows OTLP and remote write 2.0
+#   keda-client        a client of external scalers, with the messages of KEDA itself; on request, too
 # usage: prepare_go_peers.sh [NAME… | --all]   without a name the first three
 # Each is what its folder in tests/peers/ describes: go.mod, go.sum, and its own program or package.txt, which names one of a module.
 # Built programs are kept in GPULENS_CACHE (~/.cache/gpulens), so that another checkout copies it.
@@ -15,7 +16,7 @@ cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 # shellcheck source=tools/preparing.sh
 source tools/preparing.sh
 HOME_OF=$PWD/build/go_peers
-ALL=(collector victoria-metrics podresources vmalert telemetrygen prometheus3)
+ALL=(collector victoria-metrics podresources vmalert telemetrygen prometheus3 keda-client)
 LIGHT=(collector victoria-metrics podresources)
 KEPT=${GPULENS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpulens}/go_peers
 OLDEST=21 # Go 1.21 is the first that fetches a newer one by itself

@@ -81,7 +81,7 @@ std::vector<Listener> Listeners(const Config& config, const ValueSpots& spots) {
   std::vector<Listener> out;
   for (std::string_view group : {"http", "websocket"})
     AddListeners(config.Group(group), std::string(group) + ".listen", spots, out);
-  ForEachReceiverListen(
+  ForEachPluginListen(
       config, [&](const std::string& path, const Config& group) { AddListeners(group, path, spots, out); });
   return out;
 }
@@ -117,18 +117,20 @@ void CheckListeners(const Config& config, const ValueSpots& spots, ConfigProblem
   }
 }
 
-// Refuses receivers that other machines could reach, as CheckReachable does for pages.
-void CheckReceivers(const Config& config, const ValueSpots& spots, ConfigProblems& problems) {
+// Refuses receivers and sinks of their own port that other machines could reach, as CheckReachable does for
+// pages.
+void CheckPluginListeners(const Config& config, const ValueSpots& spots, ConfigProblems& problems) {
   for (const Listener& listener : Listeners(config, spots)) {
-    if (!listener.path.starts_with("receivers.") || listener.at.IsLoopback()) continue;
-    const std::string name = listener.path.substr(0, listener.path.find('.', sizeof "receivers." - 1));
-    const Config& receiver = config.Group("receivers").Group(name.substr(sizeof "receivers." - 1));
-    if (receiver.Bool("insecure")) continue;
-    problems.Add(
-        listener.spot,
-        listener.path + ": other machines could reach " + QuotedText(listener.text) +
-            " without TLS or a password",
-        "do: set http.web_config (TLS and a password), or " + name + ".insecure: true on a closed network");
+    const size_t dot = listener.path.find('.');
+    const std::string group = listener.path.substr(0, dot);
+    if ((group != "receivers" && group != "sinks") || listener.at.IsLoopback()) continue;
+    const std::string plugin = listener.path.substr(dot + 1, listener.path.find('.', dot + 1) - dot - 1);
+    if (config.Group(group).Group(plugin).Bool("insecure")) continue;
+    problems.Add(listener.spot,
+                 listener.path + ": other machines could reach " + QuotedText(listener.text) +
+                     " without TLS or a password",
+                 "do: set http.web_config (TLS and a password), or " + group + "." + plugin +
+                     ".insecure: true on a closed network");
   }
 }
 
@@ -221,8 +223,14 @@ FileAnswer InspectFolder(const std::string& path) {
   return {"permission denied", DescribeOwner(place, facts.st_uid, facts.st_mode, geteuid())};
 }
 
-void ForEachReceiverListen(const Config& config,
-                           const std::function<void(const std::string& path, const Config& group)>& visit) {
+void ForEachPluginListen(const Config& config,
+                         const std::function<void(const std::string& path, const Config& group)>& visit) {
+  if (config.Has("sinks")) {
+    for (const Config::Entry& sink : config.Group("sinks").entries()) {
+      const Config& options = std::get<Config>(sink.value);
+      if (options.Bool("enabled") && options.Has("listen")) visit("sinks." + sink.key + ".listen", options);
+    }
+  }
   if (!config.Has("receivers")) return;
   for (const Config::Entry& receiver : config.Group("receivers").entries()) {
     const Config& options = std::get<Config>(receiver.value);
@@ -254,7 +262,7 @@ void Validate(const Config& config, const ValueSpots& spots,
     CheckReachable(config, "http", spots, problems);
     CheckReachable(config, "websocket", spots, problems);
   }
-  if (web_config.empty()) CheckReceivers(config, spots, problems);
+  if (web_config.empty()) CheckPluginListeners(config, spots, problems);
   CheckListeners(config, spots, problems);
   if (web_config.empty() || !look) return;
   FileAnswer answer = look(web_config);

@@ -19,10 +19,10 @@ using ValueSpots = std::map<std::string, std::vector<SourcePlace>, std::less<>>;
 
 // Checks a text of a root option beyond its type: an address, log levels.
 ValueCheck CheckRootText(std::string_view path, std::string_view text);
-// Calls `visit` for each transport of an enabled receiver that has addresses, with their path
-// ("receivers.otlp.http.listen") and the group with `listen`.
-void ForEachReceiverListen(const Config& config,
-                           const std::function<void(const std::string& path, const Config& group)>& visit);
+// Calls `visit` for each transport of an enabled receiver, and each enabled sink, that has addresses, with
+// their path ("receivers.otlp.http.listen") and the group with `listen`.
+void ForEachPluginListen(const Config& config,
+                         const std::function<void(const std::string& path, const Config& group)>& visit);
 // Whether Validate needs the places of the option.
 bool WantsSpots(std::string_view path) noexcept;
 void Validate(const Config& config, const ValueSpots& spots,

@@ -1,29 +1,11 @@
 #include "ingest/ingest_receiver.h"
 
 #include "base/files.h"
-#include "base/log.h"
 #include "base/parse.h"
-#include "base/threads.h"
-#include "net/auth/authenticator.h"
 #include "net/io_loop.h"
 
 namespace gpulens {
 namespace {
-
-Status MayServe(const Endpoint& at, const std::string& text, const ReceiverListen& listen, Env& env) {
-  if (at.IsLoopback() || listen.insecure) return Ok();
-  bool safe = false;
-  env.io->Call([&] {
-    safe =
-        env.authenticator && env.authenticator->config().tls && env.authenticator->config().authenticates();
-  });
-  if (safe) return Ok();
-  const std::string name = "receivers." + std::string(listen.receiver);
-  return {Code::kInvalidArgument,
-          name + ": " + text +
-              " is open to other machines: it needs http.web_config with TLS and users, or " + name +
-              ".insecure: true on a closed network"};
-}
 
 // Bodies take longer than the heads of other servers' requests.
 constexpr Duration kRequestTimeout = std::chrono::seconds(30);
@@ -49,50 +31,6 @@ size_t Room(const Config& config, const ReceiverContext& context) {
 
 }  // namespace
 
-Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
-    const ReceiverListen& at, Env& env, const std::function<Result<Endpoint>(UniqueFd)>& serve) {
-  std::vector<std::shared_ptr<SharedSocket>> sockets;
-  std::string reached;
-  for (const std::string& text : at.listen) {
-    ASSIGN_OR_RETURN(Endpoint address, ParseListenAddress(text));
-    RETURN_IF_ERROR(MayServe(address, text, at, env));
-    auto socket = SharedSocket::Get(address);
-    const bool ipv6_loopback = address.family == Endpoint::Family::kIpv6 && address.IsLoopback();
-    if (!socket && socket.error().code == Code::kUnavailable && ipv6_loopback && at.listen.size() > 1) {
-      Log(LogLevel::kInfo, at.receiver, "no_ipv6",
-          "this machine has no IPv6 loopback: " + text + " is left out");
-      continue;
-    }
-    RETURN_IF_ERROR(socket.status());
-    ASSIGN_OR_RETURN(UniqueFd copy, (*socket)->Copy());
-    ASSIGN_OR_RETURN(const Endpoint served, serve(std::move(copy)));
-    reached += (reached.empty() ? "" : ", ") + served.ToString();
-    sockets.push_back(*std::move(socket));
-  }
-  if (!reached.empty())
-    Log(LogLevel::kInfo, at.receiver, "listening", "receiving " + std::string(at.protocol) + " at " + reached,
-        at.protocol);
-  return sockets;
-}
-
-std::function<void(std::function<void()>)> OffloadTo(Workers* workers) {
-  if (!workers) return nullptr;
-  return [workers](std::function<void()> task) {
-    if (!workers->Post(task)) task();
-  };
-}
-
-void CloseEvent::Report() {
-  std::lock_guard lock(mutex_);
-  closed_ = true;
-  wake_.notify_all();
-}
-
-bool CloseEvent::Await(Duration longest) {
-  std::unique_lock lock(mutex_);
-  return wake_.wait_for(lock, longest, [this] { return closed_; });
-}
-
 ReceiverHttp::ReceiverHttp(const Options& options, Env& env, HttpHandler& handler) {
   HttpServer::Options server;
   server.authenticator = env.authenticator;
@@ -106,7 +44,7 @@ ReceiverHttp::ReceiverHttp(const Options& options, Env& env, HttpHandler& handle
 Result<std::unique_ptr<ReceiverHttp>> ReceiverHttp::Open(const Options& options, Env& env,
                                                          HttpHandler& handler) {
   std::unique_ptr<ReceiverHttp> made(new ReceiverHttp(options, env, handler));
-  ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
+  ASSIGN_OR_RETURN(made->sockets_, ListenForPlugin(options.at, env, [&](UniqueFd socket) {
                      return made->server_->Listen(std::move(socket));
                    }));
   return made;

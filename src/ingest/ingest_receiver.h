@@ -1,12 +1,9 @@
-// Common parts of receivers: listening, the HTTP server, options, and the receiver of an OtlpIngest with its
+// Common parts of receivers: the HTTP server, options, and the receiver of an OtlpIngest with its
 // transports.
 #pragma once
 
 #include <algorithm>
-#include <condition_variable>
-#include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -20,45 +17,17 @@
 #include "net/http/http_server.h"
 #include "net/server/server.h"
 #include "plugins/config.h"
+#include "plugins/listening.h"
 #include "plugins/plugin.h"
 #include "plugins/receiver.h"
 
 namespace gpulens {
 
-// Listening addresses of a receiver.
-struct ReceiverListen {
-  std::string_view receiver;  // static storage
-  std::vector<std::string> listen;
-  bool insecure = false;
-  std::string_view protocol = {};  // for the log: "OTLP over gRPC"; static storage
-};
-
-// Binds each address, passes the descriptor to `serve`, which returns the actual address, and logs it. Other
-// machines are accepted only with TLS and passwords, or if `insecure`. `env` has an I/O loop. The caller
-// keeps the sockets while they are served.
-Result<std::vector<std::shared_ptr<SharedSocket>>> ListenForReceiver(
-    const ReceiverListen& at, Env& env, const std::function<Result<Endpoint>(UniqueFd)>& serve);
-
-// Runs tasks on the workers, or directly if they take none.
-std::function<void(std::function<void()>)> OffloadTo(Workers* workers);
-
-// Event that the loop reports and another thread awaits.
-class CloseEvent {
- public:
-  void Report();
-  bool Await(Duration longest);
-
- private:
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  bool closed_ = false;
-};
-
 // The HTTP server of a receiver: addresses, limits, TLS and passwords, and an orderly shutdown.
 class ReceiverHttp {
  public:
   struct Options {
-    ReceiverListen at;
+    PluginListen at;
     size_t max_request = 16u << 20;
     size_t max_arriving = 32u << 20;  // bytes of incomplete requests
     size_t connections = 512;

@@ -171,6 +171,7 @@ struct DiscoverySpec {
   std::span<const OptionSpec> options = {};  // an option `refresh` replaces the period
   Result<std::unique_ptr<Discovery>> (*create)(const Config& config, Env& env) = nullptr;
   std::vector<Finding> (*probe)(const Config& config, Env& env) = nullptr;  // without side effects
+  ConfigCheck check = nullptr;
 };
 
 struct EnricherSpec {

@@ -1,5 +1,6 @@
 # Formats of bytes: encode and decode together.
 include_guard()
+add_gpulens_library(wire_external_scaler DIR src/wire/external_scaler DEPS gpulens_wire)
 add_gpulens_library(wire_exposition DIR src/wire/exposition DEPS gpulens_wire)
 add_gpulens_library(wire DEPS gpulens_core PRIVATE_DEPS dep_deflate dep_zstd)
 add_gpulens_library(wire_json DIR src/wire/json DEPS gpulens_wire_exposition)

@@ -227,15 +227,21 @@ class ApiServer:
             return self._answer(request, 403, b"{}")
         if parts.path == "/api/v1/pods":
             return self._watch(request, query) if "watch" in query else self._list(request)
+        if parts.path.startswith("/api/v1/namespaces/") and parts.path.endswith("/pods"):
+            return self._list(request, parts.path.split("/")[4], query.get("labelSelector", ""))
         if parts.path == "/api/v1/nodes/n1":
             return self._answer(request, 200, {"metadata": {"name": "n1", "labels": self.labels}})
         if parts.path == "/apis/resource.k8s.io/v1/resourceslices":
             return self._answer(request, 200, {"metadata": {}, "items": self.slices})
         return self._answer(request, 404, b"{}")
 
-    def _list(self, request):
+    def _list(self, request, name_space=None, selector=""):
+        """All pods, or those of a namespace that have each label of `selector`: "a=b,c=d"."""
+        wanted = [each.split("=", 1) for each in selector.split(",") if each]
         with self.changed:
-            body = {"kind": "PodList", "metadata": {"resourceVersion": str(self.version)}, "items": list(self.pods.values())}
+            found = [one for one in self.pods.values() if name_space in (None, one["metadata"]["namespace"]) and
+                     all(one["metadata"]["labels"].get(key) == text for key, text in wanted)]
+            body = {"kind": "PodList", "metadata": {"resourceVersion": str(self.version)}, "items": found}
         self._answer(request, 200, body)
 
     def _watch(self, request, query):

@@ -271,7 +271,8 @@ class Agent {
   std::string file_;
   Config config_;
   IoLoop io_;
-  Workers workers_{2};
+  // A job for each target, when all are due at once.
+  Workers workers_{2, 8192};
   PasswordThread passwords_;
   HttpClient client_{io_};
   std::unique_ptr<Authenticator> authenticator_;

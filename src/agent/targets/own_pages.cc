@@ -85,8 +85,8 @@ const Endpoint* OwnPages::Find(const HttpUrl& url) const {
 Status RefuseOwnReceivers(const Config& config) {
   if (!config.Has("receivers")) return Ok();
   std::vector<Endpoint> listening;
-  ForEachReceiverListen(config,
-                        [&](const std::string&, const Config& group) { AddListening(group, listening); });
+  ForEachPluginListen(config,
+                      [&](const std::string&, const Config& group) { AddListening(group, listening); });
   const OwnPages own(std::move(listening), Interfaces());
   for (const Config::Entry& sink : config.Group("sinks").entries()) {
     const auto& options = std::get<Config>(sink.value);

@@ -27,6 +27,14 @@ bool IsGrpcType(std::string_view content_type) {
   return EqualsIgnoringCase(type, "application/grpc") || EqualsIgnoringCase(type, "application/grpc+proto");
 }
 
+Http2Fields AnswerFields() {
+  Http2Fields fields;
+  fields.Add(":status", "200");
+  fields.Add("content-type", "application/grpc");
+  fields.Add("grpc-accept-encoding", kEncodings);
+  return fields;
+}
+
 }  // namespace
 
 int64_t GrpcNowNs() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
@@ -397,29 +405,44 @@ void GrpcConnection::Answer(int32_t stream, GrpcAnswer answer) {
   Settle();
 }
 
+void GrpcConnection::Push(int32_t stream, std::string_view message) {
+  if (gone()) return;
+  auto found = calls_.find(stream);
+  if (found == calls_.end() || found->second->answered) return;
+  if (!std::exchange(found->second->streams, true)) {
+    Http2Body body;
+    body.open = true;
+    transport_.session().Answer(stream, AnswerFields(), std::move(body));
+  }
+  transport_.session().Append(stream, GrpcMessageHead(false, message.size()).append(message));
+  if (busy_) return;
+  Ref<Connection> self(this);
+  Flush();
+  Settle();
+}
+
 void GrpcConnection::Fail(Call& call, GrpcCode code, std::string why) {
   Reply(call, GrpcAnswer::Failure(code, std::move(why)));
 }
 
 void GrpcConnection::Reply(Call& call, GrpcAnswer answer) {
-  const std::string code = std::to_string(static_cast<int>(answer.code));
-  Http2Fields fields;
-  fields.Add(":status", "200");
-  fields.Add("content-type", "application/grpc");
-  fields.Add("grpc-accept-encoding", kEncodings);
+  Http2Fields fields = AnswerFields(), status;
+  status.Add("grpc-status", std::to_string(static_cast<int>(answer.code)));
+  if (answer.code != GrpcCode::kOk) {
+    status.Add("grpc-message", EncodeGrpcMessage(answer.text));
+    if (answer.retry_after)
+      status.Add(
+          "grpc-status-details-bin",
+          EncodeGrpcBinary(MakeGrpcDetails(answer.code, answer.text.substr(0, 1000), answer.retry_after)));
+  }
   Http2Body body;
   if (answer.code == GrpcCode::kOk) {
     body.head = GrpcMessageHead(false, answer.text.size());
     body.rest = std::make_shared<const std::string>(std::move(answer.text));
-    body.trailers.Add("grpc-status", code);
+    body.trailers = status;
   } else {
     body.none = true;
-    fields.Add("grpc-status", code);
-    fields.Add("grpc-message", EncodeGrpcMessage(answer.text));
-    if (answer.retry_after)
-      fields.Add(
-          "grpc-status-details-bin",
-          EncodeGrpcBinary(MakeGrpcDetails(answer.code, answer.text.substr(0, 1000), answer.retry_after)));
+    for (size_t i = 0; i < status.size(); ++i) fields.Add(status[i].name, status[i].value);
   }
   shared_.stats.answers[static_cast<size_t>(answer.code) % kGrpcCodes].fetch_add(1,
                                                                                  std::memory_order_relaxed);
@@ -427,7 +450,8 @@ void GrpcConnection::Reply(Call& call, GrpcAnswer answer) {
   call.answered = true;
   call.fields = {};
   call.reader.message() = {};
-  transport_.session().Answer(call.stream, fields, std::move(body));
+  if (call.streams) transport_.session().End(call.stream, std::move(status));
+  else transport_.session().Answer(call.stream, fields, std::move(body));
 }
 
 // For HTTP/2 requests that are not gRPC.

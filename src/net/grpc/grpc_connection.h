@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "net/grpc/grpc_server.h"
@@ -34,6 +35,8 @@ class GrpcConnection final : public Connection, private StreamHandler, private H
   void Start();
   // Answers the call of a stream. Ignored when it is already answered or the client is gone.
   void Answer(int32_t stream, GrpcAnswer answer);
+  // Sends one message of several, under the same conditions.
+  void Push(int32_t stream, std::string_view message);
   bool gone() const noexcept { return gone_; }
 
   void OnDeadline(Phase phase) override;
@@ -100,6 +103,7 @@ struct GrpcConnection::Call {
   const GrpcRoute* route = nullptr;
   Access access = Access::kPending;
   bool gzip = false, ended = false, handed = false, answered = false;
+  bool streams = false;  // the fields of its response are sent, and its body is open
   int64_t begun_ns = 0;
   std::optional<Duration> timeout;
   IoLoop::TimerId deadline = 0;

@@ -31,6 +31,14 @@ void GrpcResponder::Send(GrpcAnswer answer) {
   });
 }
 
+void GrpcResponder::Push(std::string message) {
+  if (!connection_) return;
+  if (loop_->InLoop()) return connection_->Push(stream_, message);
+  loop_->Post([connection = connection_, stream = stream_, message = std::move(message)] {
+    connection->Push(stream, message);
+  });
+}
+
 bool GrpcResponder::wanted() const noexcept { return connection_ && !gone_->load(std::memory_order_relaxed); }
 
 class GrpcServer::Core final : public Server::Core {

@@ -1,6 +1,7 @@
-// Server of unary gRPC calls: plain (HTTP/2 with prior knowledge), TLS, or a Unix socket. Messages are bytes;
-// gzip is decompressed before a handler is called, responses are not compressed. No streaming, no reflection.
-// GrpcLimits bounds what clients may cost, each and together.
+// Server of gRPC calls with one request, and one response or several: plain (HTTP/2 with prior knowledge),
+// TLS, or a Unix socket. Messages are bytes; gzip is decompressed before a handler is called, responses are
+// not compressed. No streams of requests, no reflection. GrpcLimits bounds what clients may cost, each and
+// together.
 #pragma once
 
 #include <atomic>
@@ -31,7 +32,8 @@ struct GrpcLimits {
   // From the accept to the first bytes, and from a call's fields to the end of its message.
   Duration request_timeout = std::chrono::seconds(30);
   Duration idle_timeout = std::chrono::minutes(5);
-  // In each such interval a client has to take 64 KiB of its responses, or one of them.
+  // In each such interval a client has to take 64 KiB of its responses, or one of them. A stream of responses
+  // is one response.
   Duration write_timeout = std::chrono::seconds(15);
   Duration linger = std::chrono::seconds(1);
 };
@@ -60,8 +62,8 @@ struct GrpcAnswer {
 
 class GrpcConnection;
 
-// The right to answer one call, once. Move-only. Send from any thread; when destroyed unsent it answers
-// kInternal. Destroyed before the IoLoop.
+// The right to answer one call, once. Move-only. Send and Push from any thread; when destroyed unsent it
+// answers kInternal. Destroyed before the IoLoop.
 class GrpcResponder {
  public:
   GrpcResponder(IoLoop& loop, Ref<GrpcConnection> connection, int32_t stream,
@@ -71,6 +73,9 @@ class GrpcResponder {
   ~GrpcResponder();
 
   void Send(GrpcAnswer answer);
+  // Sends one message of several; Send ends the call, and the text of its success is not sent. The unsent
+  // messages of a client that reads nothing are kept until the write timeout.
+  void Push(std::string message);
   // False once the client has given up or is gone, and work for it can stop. Any thread.
   bool wanted() const noexcept;
 

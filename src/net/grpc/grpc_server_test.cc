@@ -116,6 +116,88 @@ TEST(GrpcServer, AnswersFromOtherThreads) {
   for (size_t i = 0; i < calls.size(); ++i) EXPECT_EQ(calls[i].get().answer, "re " + std::to_string(i));
 }
 
+// The frames until the next one of a type; empty when the connection ends before.
+std::vector<SeenFrame> Await(TestClient& client, FrameType type) {
+  std::vector<SeenFrame> seen;
+  do {
+    std::string bytes = client.ReadBytes(9);
+    if (bytes.size() < 9) return {};
+    size_t size = 0;
+    for (size_t i = 0; i < 3; ++i) size = size << 8 | static_cast<unsigned char>(bytes[i]);
+    bytes += client.ReadBytes(size);
+    for (SeenFrame& frame : TakeFrames(bytes)) seen.push_back(std::move(frame));
+  } while (seen.back().type != type);
+  return seen;
+}
+
+std::string Payloads(const std::vector<SeenFrame>& frames) {
+  std::string all;
+  for (const SeenFrame& frame : frames)
+    if (frame.type == kData) all += frame.payload;
+  return all;
+}
+
+TEST(GrpcServer, SendsSeveralMessagesOfOneCall) {
+  GrpcWorld world;
+  TestClient client(world.at);
+  client.Send(Opening() + Begin(1, kKeep) + Frame(kData, kEndStream, 1, GrpcMessageHead(false, 1) + "x"));
+  auto kept = world.echo.Take();
+  kept.second.Push("one");
+  EXPECT_EQ(Payloads(Await(client, kData)), GrpcMessageHead(false, 3) + "one");
+  kept.second.Push("");
+  EXPECT_EQ(Payloads(Await(client, kData)), GrpcMessageHead(false, 0));
+  std::thread([&] { kept.second.Push("two"); }).join();
+  EXPECT_EQ(Payloads(Await(client, kData)), GrpcMessageHead(false, 3) + "two");
+  EXPECT_TRUE(kept.second.wanted());
+  kept.second.Send(GrpcAnswer::Failure(GrpcCode::kUnavailable, "over"));
+  const auto last = Await(client, kHeaders);
+  ASSERT_FALSE(last.empty());
+  EXPECT_EQ(last.back().flags & kEndStream, kEndStream) << "trailers";
+  EXPECT_TRUE(Eventually([&] { return world.server->stats().held_bytes == 0; }));
+  EXPECT_EQ(world.server->stats().answers_of(GrpcCode::kUnavailable), 1u);
+  // The connection goes on.
+  client.Send(Begin(3) + Frame(kData, kEndStream, 3, GrpcMessageHead(false, 1) + "y"));
+  EXPECT_EQ(Payloads(Await(client, kData)), GrpcMessageHead(false, 1) + "y");
+}
+
+// An open stream without a message to send is no slow client, and no idle connection either.
+TEST(GrpcServer, AQuietStreamStaysOpen) {
+  GrpcServer::Options options;
+  options.limits.write_timeout = options.limits.idle_timeout = options.limits.request_timeout =
+      milliseconds(50);
+  GrpcWorld world(options);
+  TestClient client(world.at);
+  client.Send(Opening() + Begin(1, kKeep) + Frame(kData, kEndStream, 1, GrpcMessageHead(false, 1) + "x"));
+  auto kept = world.echo.Take();
+  kept.second.Push("one");
+  Await(client, kData);
+  // Another connection that is idle is closed meanwhile: so much time has passed.
+  TestClient idle(world.at);
+  idle.Send(Opening());
+  idle.ReadAll();
+  kept.second.Push("two");
+  EXPECT_EQ(Payloads(Await(client, kData)), GrpcMessageHead(false, 3) + "two");
+  client.Send(Frame(kReset, 0, 1, Number(static_cast<uint32_t>(Http2Error::kCancel))));
+  EXPECT_TRUE(Eventually([&] { return !kept.second.wanted(); }));
+  kept.second.Push("nobody reads it");
+  kept.second.Send(GrpcAnswer::Ok(""));
+}
+
+// What a client does not read is bounded by the time, not by the memory of the server.
+TEST(GrpcServer, AStreamThatIsNotReadIsClosed) {
+  GrpcServer::Options options;
+  options.limits.write_timeout = milliseconds(50);
+  GrpcWorld world(options);
+  TestClient client(world.at);
+  // A window of 10 bytes.
+  client.Send(std::string(kPreface) + Frame(kSettings, 0, 0, Number(4, 2) + Number(10)) + Begin(1, kKeep) +
+              Frame(kData, kEndStream, 1, GrpcMessageHead(false, 1) + "x"));
+  auto kept = world.echo.Take();
+  kept.second.Push("longer than the window");
+  EXPECT_TRUE(Eventually([&] { return !kept.second.wanted(); }));
+  EXPECT_TRUE(Eventually([&] { return world.server->stats().refusals(Refusal::kSlow) == 1; }));
+}
+
 TEST(GrpcServer, AnOrderlyEnd) {
   GrpcWorld world;
   auto call = world.Begin(kKeep, "x");

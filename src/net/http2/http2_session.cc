@@ -76,10 +76,26 @@ class Http2BodyReader {
     if (body_.rest) filled += Part(*body_.rest, body_.head.size(), into + filled, room - filled);
     return filled;
   }
-  bool finished() const noexcept {
-    return sent_ >= body_.head.size() + (body_.rest ? body_.rest->size() : 0);
-  }
+  bool finished() const noexcept { return !body_.open && empty(); }
+  // All bytes so far are sent.
+  bool empty() const noexcept { return sent_ >= body_.head.size() + (body_.rest ? body_.rest->size() : 0); }
   const Http2Body& body() const noexcept { return body_; }
+  bool open() const noexcept { return body_.open; }
+  // Of an open body.
+  void Append(std::string_view bytes) {
+    CHECK(!body_.rest);
+    if (empty()) {
+      body_.head.clear();
+      sent_ = 0;
+    }
+    body_.head.append(bytes);
+  }
+  void End(Http2Fields trailers) {
+    body_.open = false;
+    body_.trailers = std::move(trailers);
+  }
+  // Open, and nghttp2 waits for more bytes.
+  bool waits = false;
   // The last frame of the stream is sent.
   void Close() noexcept {
     body_ = {};
@@ -168,6 +184,8 @@ struct Http2Session::Impl {
   ssize_t Read(int32_t stream, Http2BodyReader& from, uint8_t* into, size_t room, uint32_t& flags);
   template <class Submit>
   int32_t Send(Http2Body body, Submit submit);
+  template <class Change>
+  bool Continue(int32_t stream, Change change);
 
   const Side side;
   const Http2Limits limits;
@@ -224,7 +242,7 @@ void Http2Session::Impl::SentFrame(const nghttp2_frame_hd& frame) {
 void Http2Session::Impl::CloseStream(int32_t stream, uint32_t error) {
   if (error == 0) budget.Earn(kEarnedByStream);
   if (auto found = bodies.find(stream); found != bodies.end()) {
-    if (!found->second->closed()) --unsent;
+    if (!found->second->closed() && !found->second->waits) --unsent;
     bodies.erase(found);
   }
   if (!silent) handler.OnClosed(stream, error);
@@ -234,6 +252,11 @@ void Http2Session::Impl::CloseStream(int32_t stream, uint32_t error) {
 ssize_t Http2Session::Impl::Read(int32_t stream, Http2BodyReader& from, uint8_t* into, size_t room,
                                  uint32_t& flags) {
   const size_t filled = from.Take(reinterpret_cast<char*>(into), room);
+  if (filled == 0 && from.open()) {
+    from.waits = true;
+    --unsent;
+    return NGHTTP2_ERR_DEFERRED;
+  }
   if (!from.finished()) return static_cast<ssize_t>(filled);
   flags |= NGHTTP2_DATA_FLAG_EOF;
   if (from.body().trailers.size() > 0) {
@@ -262,6 +285,19 @@ int32_t Http2Session::Impl::Send(Http2Body body, Submit submit) {
   bodies[stream] = std::move(from);
   ++unsent;
   return stream;
+}
+
+// Changes an open body and lets it be sent.
+template <class Change>
+bool Http2Session::Impl::Continue(int32_t stream, Change change) {
+  auto found = bodies.find(stream);
+  if (dead || found == bodies.end() || !found->second->open()) return false;
+  Http2BodyReader& body = *found->second;
+  change(body);
+  if (!body.waits) return true;
+  body.waits = false;
+  ++unsent;
+  return Worked(nghttp2_session_resume_data(session, stream));
 }
 
 void Http2Session::Impl::AddCallbacks(nghttp2_session_callbacks* calls) {
@@ -418,6 +454,14 @@ bool Http2Session::Answer(int32_t stream, const Http2Fields& fields, Http2Body b
     const int result = nghttp2_submit_response(impl_->session, stream, pairs.data(), pairs.size(), from);
     return result == 0 ? stream : result;
   }) != 0;
+}
+
+bool Http2Session::Append(int32_t stream, std::string_view bytes) {
+  return impl_->Continue(stream, [&](Http2BodyReader& body) { body.Append(bytes); });
+}
+
+bool Http2Session::End(int32_t stream, Http2Fields trailers) {
+  return impl_->Continue(stream, [&](Http2BodyReader& body) { body.End(std::move(trailers)); });
 }
 
 void Http2Session::Reset(int32_t stream, Http2Error error) {

@@ -71,6 +71,7 @@ struct Http2Body {
   std::shared_ptr<const std::string> rest;  // sent next; never copied whole. Null: empty
   Http2Fields trailers;                     // sent last; empty: the body ends the stream
   bool none = false;                        // no body: the fields end the stream
+  bool open = false;                        // Append and End continue it; it has no rest, nor trailers
 };
 
 struct Http2Limits {
@@ -91,7 +92,8 @@ enum class Http2Error : uint32_t {
   kEnhanceYourCalm = 11,
 };
 
-// Called from inside Feed and Output. May call Request, Answer and Reset of its session; must not destroy it.
+// Called from inside Feed and Output. May call Request, Answer, Append, End and Reset of its session; must
+// not destroy it.
 class Http2Handler {
  public:
   // A complete header block: on a client of a response (also 1xx), on a server of a new stream; later ones
@@ -141,7 +143,7 @@ class Http2Session {
   bool wants_input() const noexcept;
   // Nothing more will be read or sent.
   bool finished() const noexcept;
-  // Number of requests or responses not completely sent.
+  // Number of requests or responses not completely sent; an open body counts while it has unsent bytes.
   size_t sending() const noexcept;
 
   // Begins a stream; 0 when that is no longer possible. Client.
@@ -149,6 +151,10 @@ class Http2Session {
   // Responds on a stream, once. False when the stream is gone. A response sent before the request's end stops
   // the peer from sending the rest. Server.
   bool Answer(int32_t stream, const Http2Fields& fields, Http2Body body);
+  // Adds bytes to an open body. False when its stream is gone, or ended before. Server.
+  bool Append(int32_t stream, std::string_view bytes);
+  // Ends an open body; the same result.
+  bool End(int32_t stream, Http2Fields trailers);
   // Ends a stream at once and drops its unsent part.
   void Reset(int32_t stream, Http2Error error);
   // Takes no new streams; open ones go on. Server.

@@ -223,7 +223,7 @@ OtlpGrpc::~OtlpGrpc() = default;
 
 Result<std::unique_ptr<OtlpGrpc>> OtlpGrpc::Open(const Options& options, Env& env, OtlpIngest& ingest) {
   std::unique_ptr<OtlpGrpc> made(new OtlpGrpc(options, env, ingest));
-  ASSIGN_OR_RETURN(made->sockets_, ListenForReceiver(options.at, env, [&](UniqueFd socket) {
+  ASSIGN_OR_RETURN(made->sockets_, ListenForPlugin(options.at, env, [&](UniqueFd socket) {
                      return made->server_->Listen(std::move(socket));
                    }));
   return made;

@@ -61,7 +61,7 @@ class OtlpHttp {
 class OtlpGrpc {
  public:
   struct Options {
-    ReceiverListen at;
+    PluginListen at;
     size_t max_request = 16u << 20;   // of one message, packed and unpacked
     size_t max_arriving = 32u << 20;  // of all unanswered messages
     size_t connections = 512;

@@ -50,6 +50,7 @@ void ReadPodMeta(JsonScanner& json, Pod& pod, std::string& version) {
     else if (key == "uid") pod.uid = json.Text();
     else if (key == "resourceVersion") version = json.Text();
     else if (key == "creationTimestamp") pod.created_unix_ns = ParseRfc3339(json.Text()).value_or(0);
+    else if (key == "deletionTimestamp") pod.deleting = !json.Text().empty();
     else if (key == "labels") ReadLabels(json, pod.labels);
     else if (key == "ownerReferences") json.Array([&] { ReadOwner(json, pod); });
   });
@@ -64,6 +65,7 @@ void ReadCondition(JsonScanner& json, Pod& pod) {
     else if (key == "lastTransitionTime") since = ParseRfc3339(json.Text());
   });
   if (type == "PodScheduled" && status == "True" && since) pod.scheduled_unix_ns = *since;
+  if (type == "Ready") pod.ready = status == "True";
 }
 
 void ReadContainer(JsonScanner& json, Pod& pod) {
@@ -82,6 +84,7 @@ void ReadPodStatus(JsonScanner& json, Pod& pod) {
   auto container = [&] { ReadContainer(json, pod); };
   json.Object([&](std::string_view key) {
     if (key == "phase") pod.phase = json.Text();
+    else if (key == "podIP") pod.ip = json.Text();
     else if (key == "conditions") json.Array([&] { ReadCondition(json, pod); });
     else if (key == "containerStatuses" || key == "initContainerStatuses" ||
              key == "ephemeralContainerStatuses")

@@ -27,6 +27,9 @@ struct Pod {
   std::map<std::string, std::string> labels;
   std::vector<PodContainer> containers;                // init containers, too
   int64_t created_unix_ns = 0, scheduled_unix_ns = 0;  // 0: unknown; not scheduled yet
+  std::string ip;                                      // empty: none yet
+  bool ready = false;                                  // its condition Ready is true
+  bool deleting = false;                               // it is being stopped
 
   bool ended() const noexcept { return phase == "Succeeded" || phase == "Failed"; }
   // The Deployment whose ReplicaSet owns the pod: a ReplicaSet is named after its Deployment and the label
