@@ -8,6 +8,7 @@
 
 #include "agent/run/config_file.h"
 #include "agent/run/plan.h"
+#include "agent/status/status_report.h"
 #include "base/log.h"
 #include "base/parse.h"
 #include "base/text.h"
@@ -29,6 +30,7 @@ struct CheckOptions {
   std::string url;          // of the agent; empty: the one of the configuration
   std::string config_file;  // as for the agent
   bool direct = false;      // query no agent
+  bool alive = false;       // only whether the agent answers
   bool demo = false;
   bool list = false;
   bool json = false;  // the same as the format json
@@ -49,6 +51,7 @@ constexpr const char* kCheckCommandFooter = R"(
   gpulens check in-use                 all checks that fit a node with jobs
   gpulens check all --disable xid      also those that only an idle node passes
   gpulens check in-use --demo
+  gpulens check --alive                for probes of containers
 
 Reads the agent on this machine, or else the GPUs directly; --url and --direct choose. A check with missing input is
 UNKNOWN. check.disable in the configuration switches checks off for good.
@@ -227,12 +230,31 @@ class Checker {
   std::vector<CheckOutcome> outcomes_;
 };
 
+// The agent's page for probes: it answers, and closes ticks.
+int RunAlive(const CheckOptions& options, const Config& config) {
+  const std::string base = options.url.empty() ? AgentUrl(config) : options.url;
+  Result<HttpUrl> url = ParseHttpUrl(base);
+  if (!url) return Complain(url.error().detail);
+  url->target = "/-/healthy";
+  Result<std::string> page = ReadAgentPage(*url, "", kAgentTimeout, 4 << 10);
+  if (page) {
+    std::printf("OK - the agent at %s answers\n", url->Authority().c_str());
+    return static_cast<int>(CheckCode::kOk);
+  }
+  std::printf("CRITICAL - the agent at %s: %s\n", url->Authority().c_str(),
+              Printable(page.error().detail).c_str());
+  return static_cast<int>(CheckCode::kCritical);
+}
+
 int RunCheck(const CheckOptions& options) {
   if (options.list) {
     std::fputs(CheckList().c_str(), stdout);
     return 0;
   }
-  Result<std::vector<RequestedCheck>> requests = ReadChecks(options);
+  if (options.alive && (!options.checks.empty() || options.direct || options.demo))
+    return Complain("--alive queries the agent alone: it goes with neither checks, --direct nor --demo");
+  Result<std::vector<RequestedCheck>> requests =
+      options.alive ? std::vector<RequestedCheck>() : ReadChecks(options);
   if (!requests) return Complain(requests.error().detail);
   for (const std::string& name : options.disable) {
     if (!FindCheck(name)) return Complain("--disable: no check \"" + name + "\"");
@@ -242,6 +264,7 @@ int RunCheck(const CheckOptions& options) {
   ::signal(SIGPIPE, SIG_IGN);
   // The output is data: log only errors.
   static_cast<void>(SetLogLevels("error"));
+  if (options.alive) return RunAlive(options, loaded.config());
   return Checker(options, loaded.config(), std::move(*requests)).Run();
 }
 
@@ -265,6 +288,7 @@ void AddCheck(CLI::App& app, int& code) {
       ->group("");
   AddOption(*check, "--url", options.url, "The agent to query; no other source is tried", "URL");
   check->add_flag("--direct", options.direct, "Read the GPUs directly, without an agent");
+  check->add_flag("--alive", options.alive, "Only check that the agent answers and closes ticks");
   AddConfigOption(*check, options.config_file);
   check->add_flag("--demo", options.demo, "Simulate GPUs");
   check->add_flag("--list", options.list, "List every check with its thresholds");

@@ -31,6 +31,24 @@ def run(*arguments, **environment):
     return done.returncode, done.stdout, done.stderr
 
 
+class Alive(unittest.TestCase):
+    """--alive, the probe of containers that have no shell: of the agent alone, with and without passwords of its pages."""
+
+    def test_answers_or_not(self):
+        with Agent("--demo") as agent:
+            code, out, _ = run("--alive", "--url", f"http://127.0.0.1:{agent.port}")
+            self.assertEqual((code, out), (OK, f"OK - the agent at 127.0.0.1:{agent.port} answers\n"))
+        code, out, _ = run("--alive", "--url", f"http://127.0.0.1:{agent.port}")
+        self.assertEqual(code, CRITICAL, out)
+        self.assertIn(f"CRITICAL - the agent at 127.0.0.1:{agent.port}: ", out)
+
+    def test_goes_with_no_check(self):
+        for more in ("gpu_num", "--direct", "--demo"):
+            code, out, _ = run("--alive", more)
+            self.assertEqual(code, UNKNOWN)
+            self.assertIn("--alive queries the agent alone", out)
+
+
 class Direct(unittest.TestCase):
     def test_exit_codes(self):
         check = Checker(self, "checks.yaml")

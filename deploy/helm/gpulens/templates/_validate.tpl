@@ -1,0 +1,43 @@
+{{/* What the schema cannot say: values that contradict each other, and choices that nobody made. */}}
+{{- define "gpulens.validate" -}}
+{{- $v := .Values -}}
+{{- $vendors := include "gpulens.vendors" . -}}
+{{- if $v.nccl.enabled }}{{ fail "nccl.enabled: gpulens has no NCCL probe yet; set it to false" }}{{ end -}}
+{{- if $v.xpuPerf.enabled }}{{ fail "xpuPerf.enabled: gpulens has no eBPF probes yet; set it to false. probes.enabled reads the kernel log" }}{{ end -}}
+{{- if not (or $vendors $v.otelCollector.enabled) }}{{ fail "nothing would be installed: set collectors.nvidia, .amd or .gaudi with monitoring.enabled, or otelCollector.enabled" }}{{ end -}}
+{{- $engines := or $v.collectors.vllm $v.collectors.triton $v.collectors.sglang $v.collectors.tgi $v.collectors.nim -}}
+{{- if and $engines (not $vendors) }}{{ fail "collectors.vllm, .triton, .sglang, .tgi and .nim are read by agents: set collectors.nvidia, .amd or .gaudi, too, with monitoring.enabled. A gateway reads pages by otelCollector.config.targets" }}{{ end -}}
+{{- if and $v.collectors.nim $v.collectors.vllm (eq $v.nimEndpoint $v.vllmEndpoint) }}{{ fail "nimEndpoint and vllmEndpoint are the same page: change one of them, or leave out collectors.nim or collectors.vllm" }}{{ end -}}
+{{- if and (has "gaudi" (splitList "," $vendors)) (not $v.gaudi.image) }}{{ fail "collectors.gaudi needs gaudi.image, an image with gpulens and hl-smi: the image of gpulens does not have that program; docs/chart.md shows how to make one" }}{{ end -}}
+{{- if and (has "amd" (splitList "," $vendors)) (not (or $v.amd.image $v.amd.rocmFolder)) }}{{ fail "collectors.amd needs amd.rocmFolder, where the node has ROCm, or amd.image" }}{{ end -}}
+
+{{- if ne $v.podSecurity "privileged" -}}
+{{- if or (has "amd" (splitList "," $vendors)) (has "gaudi" (splitList "," $vendors)) }}{{ fail "podSecurity: restricted: AMD and Gaudi cards are devices of the node, which take a privileged container; set podSecurity: privileged" }}{{ end -}}
+{{- if $v.nvidia.hostDriver.enabled }}{{ fail "podSecurity: restricted: nvidia.hostDriver takes a privileged container; set podSecurity: privileged, or use a RuntimeClass" }}{{ end -}}
+{{- if $v.probes.enabled }}{{ fail "podSecurity: restricted: probes.enabled takes a privileged container; set podSecurity: privileged" }}{{ end -}}
+{{- if $v.monitoring.slurmEnabled }}{{ fail "podSecurity: restricted: monitoring.slurmEnabled needs folders and processes of the node; set podSecurity: privileged" }}{{ end -}}
+{{- range list "hostNetwork" "hostNetworkMetrics" }}
+{{- if index $v.monitoring . }}{{ fail (printf "podSecurity: restricted: monitoring.%s needs podSecurity: privileged" .) }}{{ end -}}
+{{- end -}}
+{{- if $v.monitoring.hostPaths.programs }}{{ fail "podSecurity: restricted: monitoring.hostPaths.programs needs podSecurity: privileged" }}{{ end -}}
+{{- end -}}
+
+{{- $l := $v.listener -}}
+{{- if and $l.webConfigSecret (or $l.tokenSecret $l.tlsSecret) }}{{ fail "listener: webConfigSecret holds everything; leave out tokenSecret and tlsSecret, or webConfigSecret" }}{{ end -}}
+{{- if $l.enabled -}}
+{{- if not (or $l.tokenSecret $l.webConfigSecret $l.allowUnauthenticated) }}{{ fail "listener.enabled: everyone in the cluster could read the agents' pages. Set listener.tokenSecret (a Secret with the key token) and listener.tlsSecret, or listener.webConfigSecret; or choose listener.allowUnauthenticated: true" }}{{ end -}}
+{{- if and (not $l.allowUnauthenticated) (not (include "gpulens.listenerTls" .)) (not $l.allowUnencrypted) }}{{ fail "listener: the token or password would cross the network as plain text. Set listener.tlsSecret (webConfigTls with webConfigSecret), or choose listener.allowUnencrypted: true" }}{{ end -}}
+{{- else if $vendors -}}
+{{- if not (include "gpulens.agentSink" .) }}{{ fail "nothing would get the agents' numbers. Choose: listener.enabled: true, and Prometheus scrapes them; otelCollector.enabled: true, and they send to the gateway; or monitoring.sink: otel, and they send to otelCollector.otlpEndpoint" }}{{ end -}}
+{{- if or $v.monitors.podMonitor (and $v.monitors.serviceMonitor (not $v.otelCollector.enabled)) }}{{ fail "monitors.podMonitor and serviceMonitor scrape agents: set listener.enabled: true" }}{{ end -}}
+{{- end -}}
+{{- if and $v.monitors.podMonitor $v.monitors.serviceMonitor }}{{ fail "monitors: with podMonitor and serviceMonitor Prometheus would read every agent twice; choose one" }}{{ end -}}
+
+{{- $o := $v.otelCollector -}}
+{{- if $o.enabled -}}
+{{- if not (or $o.otlpEndpoint $o.remoteWriteUrl) }}{{ fail "otelCollector: a gateway that sends nowhere would lose what it receives; set otelCollector.otlpEndpoint or remoteWriteUrl" }}{{ end -}}
+{{- if not (or $o.tokenSecret $v.networkPolicy.enabled $o.allowUnauthenticated) }}{{ fail "otelCollector: without networkPolicy.enabled and tokenSecret everyone in the cluster could send to the gateway. Set one of them, or choose otelCollector.allowUnauthenticated: true" }}{{ end -}}
+{{- if and $o.tokenSecret (not $o.tlsSecret) (not $o.allowUnencrypted) }}{{ fail "otelCollector: the token would cross the network as plain text. Set otelCollector.tlsSecret, or choose otelCollector.allowUnencrypted: true" }}{{ end -}}
+{{- else if and (eq $v.monitoring.sink "otel") (not $o.otlpEndpoint) }}{{ fail "monitoring.sink: otel needs otelCollector.otlpEndpoint" }}{{ end -}}
+{{- if and $v.probes.enabled (not $vendors) }}{{ fail "probes.enabled needs a vendor: it runs on the nodes of its agents" }}{{ end -}}
+{{- end -}}

@@ -1,0 +1,122 @@
+"""The chart's objects in a real API server: server-side dry run, Pod Security admission, and what the service accounts may do."""
+import unittest
+
+from rendered_chart import TABLE, kustomize, of_kind, pods, render
+
+import yaml
+from agent import ROOT, wait_until
+from go_peers import GO_PEERS, go_peer
+from kube_cluster import KubeCluster
+
+LEVELS = ("restricted", "baseline", "privileged")
+
+
+class Cluster(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        for peer in ("helm", "etcd", "kube-apiserver"):
+            go_peer(peer)
+        cls.rendered = {name: render(values) for name, values in TABLE.items()}
+        cls.cluster = KubeCluster()
+        cls.enterClassContext(cls.cluster)
+        cls.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu"}})
+        for level in LEVELS:
+            cls.make({"apiVersion": "v1", "kind": "Namespace",
+                      "metadata": {"name": level, "labels": {"pod-security.kubernetes.io/enforce": level}}})
+        cls.make({"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "habana"}, "handler": "habana"})
+        crds = GO_PEERS / "kube-schemas" / "crds"
+        if not crds.exists():
+            raise unittest.SkipTest("peer not here: tools/prepare_go_peers.sh makes kube-schemas")
+        for path in crds.glob("*.yaml"):
+            cls.make(yaml.safe_load(path.read_text()))
+        wait_until(lambda: cls.cluster.request("GET", "/apis/monitoring.coreos.com/v1/namespaces/gpu/prometheusrules")[0] == 200, 30, "the CRDs")
+
+    @classmethod
+    def make(cls, one):
+        status, answer, _ = cls.cluster.create(one)
+        assert status == 201, answer
+
+    def test_every_object_is_taken(self):
+        count = 0
+        for name, objects in self.rendered.items():
+            for one in objects:
+                with self.subTest(f"{name}: {one['kind']} {one['metadata']['name']}"):
+                    status, answer, warnings = self.cluster.apply(one)
+                    self.assertIn(status, (200, 201), answer)
+                    self.assertEqual(warnings, [])
+                    count += 1
+        self.assertGreater(count, 100)
+
+    def test_the_kustomize_base_is_taken(self):
+        self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpulens"}})
+        for one in kustomize(ROOT / "deploy/kustomize/base"):
+            status, answer, _ = self.cluster.apply(one)
+            self.assertIn(status, (200, 201), answer)
+
+    def test_wrong_objects_are_refused(self):
+        """So that the tests above mean something."""
+        one = yaml.safe_load(yaml.safe_dump(of_kind(self.rendered["push"], "DaemonSet")[0]))
+        one["spec"]["template"]["spec"]["containers"][0]["livenessProb"] = {}
+        self.assertEqual(self.cluster.apply(one)[0], 500)
+        service = yaml.safe_load(yaml.safe_dump(of_kind(self.rendered["push"], "Service")[0]))
+        service["spec"]["ports"][0]["port"] = 70000
+        self.assertEqual(self.cluster.apply(service)[0], 422)
+
+    def level_of(self, workload, template):
+        """The strictest level whose namespace admits a pod of this template."""
+        answers = {}
+        for level in LEVELS:
+            pod = {"apiVersion": "v1", "kind": "Pod", "spec": {**template["spec"], "automountServiceAccountToken": False},
+                   "metadata": {"name": "p", "namespace": level, "labels": template["metadata"]["labels"]}}
+            account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": pod["spec"].get("serviceAccountName", "default"),
+                                                                                   "namespace": level}}
+            self.cluster.create(account)
+            # A StatefulSet's claims become volumes of its pods.
+            mounted = {mount["name"] for one in pod["spec"]["containers"] for mount in one.get("volumeMounts", [])}
+            named = {volume["name"] for volume in pod["spec"].get("volumes", [])}
+            pod["spec"]["volumes"] = [*pod["spec"].get("volumes", []),
+                                      *({"name": name, "persistentVolumeClaim": {"claimName": name}} for name in mounted - named)]
+            if pod["spec"].get("priorityClassName"):
+                del pod["spec"]["priorityClassName"]  # it is not made in a dry run
+            status, answers[level], _ = self.cluster.create(pod, dry_run=True)
+            if status == 201:
+                return level
+            self.assertEqual(status, 403, f"{workload}: {answers[level]}")
+            self.assertIn("violates PodSecurity", answers[level]["message"])
+        raise AssertionError(f"{workload}: {answers}")
+
+    def test_levels_are_those_of_the_page(self):
+        """docs/chart.md lists which pods need more than `restricted`; Pod Security admission decides."""
+        found = {name: {workload: self.level_of(f"{name}: {workload}", template) for workload, template in pods(self.rendered[name])}
+                 for name in ("push", "restricted", "vendors", "rights", "gateway with TLS")}
+        self.assertEqual(found["restricted"], {"gl-nvidia": "restricted", "gl-gateway": "restricted"})
+        self.assertEqual(found["push"], {"gl-nvidia": "privileged", "gl-gateway": "restricted"})
+        self.assertEqual(found["gateway with TLS"]["gl-gateway"], "restricted")
+        self.assertEqual(found["vendors"], {"gl-nvidia": "privileged", "gl-amd": "privileged", "gl-gaudi": "privileged", "gl-gateway": "restricted",
+                                            "gl-check-nvidia": "restricted", "gl-check-amd": "privileged", "gl-check-gaudi": "privileged"})
+        self.assertEqual(found["rights"], {"gl-nvidia": "privileged", "gl-probes": "privileged", "gl-gateway": "restricted",
+                                           "gl-check-nvidia": "privileged"})
+
+    def test_what_the_accounts_may_do(self):
+        agent, gateway = "system:serviceaccount:gpu:gl", "system:serviceaccount:gpu:gl-gateway"
+        may = self.cluster.may
+        self.assertFalse(may(agent, "list", "pods"), "before anything is installed")
+        for objects in (self.rendered["rights"], self.rendered["gateway alone"]):
+            for one in objects:
+                if one["kind"] in ("ClusterRole", "ClusterRoleBinding", "ServiceAccount"):
+                    self.assertIn(self.cluster.apply(one, dry_run=False)[0], (200, 201))
+        wait_until(lambda: may(agent, "list", "pods"), 30, "the binding")
+        for verb, resource, group, sub in (("watch", "pods", "", ""), ("get", "nodes", "", ""), ("list", "resourceslices", "resource.k8s.io", ""),
+                                           ("get", "nodes", "", "stats"), ("get", "nodes", "", "metrics")):
+            self.assertTrue(may(agent, verb, resource, group, subresource=sub), f"{verb} {resource}/{sub}")
+        for verb, resource, sub in (("get", "secrets", ""), ("list", "secrets", ""), ("list", "configmaps", ""), ("create", "pods", ""),
+                                    ("delete", "pods", ""), ("create", "pods", "exec"), ("get", "nodes", "proxy"), ("list", "nodes", ""),
+                                    ("update", "nodes", "")):
+            self.assertFalse(may(agent, verb, resource, subresource=sub), f"{verb} {resource}/{sub}")
+        wait_until(lambda: may(gateway, "list", "pods"), 30, "the gateway's binding")
+        self.assertFalse(may(gateway, "get", "nodes"))
+        self.assertFalse(may(gateway, "list", "secrets"))
+
+
+if __name__ == "__main__":
+    unittest.main()
