@@ -47,6 +47,15 @@ class KubeCluster(Process):
         super().__exit__()
         self.etcd.__exit__()
 
+    def kubeconfig(self):
+        """The path of a file for clients."""
+        path = self.folder / "kubeconfig"
+        cluster = {"server": f"https://127.0.0.1:{self.port}", "insecure-skip-tls-verify": True}
+        path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", "current-context": "c", "clusters": [{"name": "k", "cluster": cluster}],
+                                    "users": [{"name": "u", "user": {"token": TOKEN}}],
+                                    "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}]}))
+        return path
+
     def ready(self):
         try:
             return self.request("GET", "/readyz")[0] == 200

@@ -47,7 +47,7 @@ TABLE = {
     "vendors": "collectors: {amd: true, gaudi: true, %s}\ngaudi: {image: 'r/gaudi:1', runtimeClassName: habana}\n"
                "healthChecks: {enabled: true, nodes: 4}\n" % ALL_ENGINES + PUSH,
     "rights": "probes: {enabled: true}\npriorityClass: {create: true}\nnvidia: {hostDriver: {enabled: true}, nodeLabels: []}\nhealthChecks: {enabled: true}\n"
-              "monitoring: {slurmEnabled: true, hostNetwork: true, hostNetworkMetrics: true, kubeletStats: true, kubeletInsecureTls: true,"
+              "monitoring: {slurmEnabled: true, hostNetwork: true, hostFilesystems: true, kubeletStats: true, kubeletInsecureTls: true,"
               " hostPaths: {programs: /run/gpulens, slurmJobMapping: /var/run/jobs}, config: {collectors: {host: {per_cpu: true}}}}\n" + PUSH,
     "gateway alone": "monitoring: {enabled: false}\notelCollector: {enabled: true, replicas: 3, clusterMetrics: true, remoteWriteUrl: 'http://vm/api/v1/write',"
                      " persistence: {enabled: false}}\n",

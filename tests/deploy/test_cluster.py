@@ -1,7 +1,9 @@
 """The chart's objects in a real API server: server-side dry run, Pod Security admission, and what the service accounts may do."""
+import os
+import subprocess
 import unittest
 
-from rendered_chart import TABLE, kustomize, of_kind, pods, render
+from rendered_chart import CHART, TABLE, kustomize, of_kind, pods, render
 
 import yaml
 from agent import ROOT, wait_until
@@ -52,6 +54,46 @@ class Cluster(unittest.TestCase):
         for one in kustomize(ROOT / "deploy/kustomize/base"):
             status, answer, _ = self.cluster.apply(one)
             self.assertIn(status, (200, 201), answer)
+
+    def helm(self, *arguments):
+        done = subprocess.run([str(go_peer("helm")), *arguments, "-n", "lifecycle", "--kubeconfig", str(self.cluster.kubeconfig())],
+                              capture_output=True, text=True, timeout=120, check=False,
+                              env={**os.environ, "HELM_CACHE_HOME": str(self.cluster.folder / "helm")})  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def test_install_upgrade_rollback_uninstall(self):
+        """With the packed chart, as docs/howto/kubernetes.md does it. No controller is here: objects are made, and no pod runs."""
+        self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lifecycle"}})
+        folder = self.cluster.folder
+        values = folder / "values.yaml"
+        values.write_text(TABLE["gateway with TLS"] + "dashboards: {enabled: true}\nalerts: {enabled: true}\n")
+        packed = subprocess.run([str(go_peer("helm")), "package", str(CHART), "-d", str(folder)], capture_output=True, text=True, timeout=60, check=True)
+        chart = packed.stdout.rsplit(": ", 1)[1].strip()
+
+        def agents():
+            return self.cluster.request("GET", "/apis/apps/v1/namespaces/lifecycle/daemonsets/gl-nvidia")[1]["spec"]["template"]["metadata"]["annotations"]
+
+        def count(path):
+            return len(self.cluster.request("GET", path)[1].get("items", []))
+
+        notes = self.helm("install", "gl", chart, "-f", str(values))
+        self.assertIn("exec ds/gl-nvidia -- /usr/bin/gpulens doctor", notes)
+        self.assertIn("Programs send OTLP to https://gl-gateway.lifecycle.svc:4318", notes)
+        first = agents()
+        rules = "/apis/monitoring.coreos.com/v1/namespaces/lifecycle/prometheusrules"
+        self.assertEqual(count(rules), len(list((ROOT / "deploy/rules").glob("*.yaml"))) - 1)
+        dashboards = "/api/v1/namespaces/lifecycle/configmaps?labelSelector=grafana_dashboard"
+        self.assertEqual(count(dashboards), len(list((ROOT / "deploy/dashboards").glob("*.json"))))
+        self.helm("upgrade", "gl", chart, "-f", str(values), "--set", "monitoring.interval=30,alerts.enabled=false")
+        self.assertNotEqual(agents(), first)
+        self.assertEqual(count(rules), 0)
+        self.helm("rollback", "gl", "1")
+        self.assertEqual(agents(), first)
+        self.helm("uninstall", "gl")
+        for path in ("/apis/apps/v1/namespaces/lifecycle/daemonsets", "/apis/apps/v1/namespaces/lifecycle/statefulsets", dashboards, rules):
+            self.assertEqual(count(path), 0, path)
+        self.assertEqual(self.cluster.request("GET", "/apis/rbac.authorization.k8s.io/v1/clusterroles/lifecycle-gl")[0], 404)
 
     def test_wrong_objects_are_refused(self):
         """So that the tests above mean something."""

@@ -104,7 +104,12 @@ collectors:
   amd: {enabled: {{ eq .vendor "amd" }}{{ if eq .vendor "amd" }}, interval: {{ $m.readingInterval }}s{{ end }}}
   gaudi: {enabled: {{ eq .vendor "gaudi" }}}
   {{- if and $node $m.hostMetrics }}
-  host: {root: /host}
+  host:
+    root: /host
+    {{- if not $m.hostFilesystems }}
+    # They are not mounted here: their names would get the numbers of the container's own.
+    filesystems: {exclude: ["*"]}
+    {{- end }}
   {{- else }}
   host: {enabled: false}
   {{- end }}
@@ -118,7 +123,7 @@ collectors:
   {{- end }}
   k8s_cluster: {enabled: false}
   {{- if $m.slurmEnabled }}
-  slurm: {enabled: true{{ if $m.hostPaths.slurm }}, programs: /host/slurm{{ end }}}
+  slurm: {enabled: true{{ if $m.hostPaths.slurm }}, programs: /slurm/programs{{ end }}}
   {{- else }}
   slurm: {enabled: false}
   {{- end }}
@@ -139,10 +144,10 @@ enrichers:
   slurm:
     enabled: true
     {{- if $m.hostPaths.slurm }}
-    programs: /host/slurm
+    programs: /slurm/programs
     {{- end }}
     {{- if $m.hostPaths.slurmJobMapping }}
-    job_mapping: /host/slurm-jobs
+    job_mapping: /slurm/jobs
     {{- end }}
   {{- else }}
   slurm: {enabled: false}

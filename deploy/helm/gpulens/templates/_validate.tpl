@@ -16,7 +16,7 @@
 {{- if $v.nvidia.hostDriver.enabled }}{{ fail "podSecurity: restricted: nvidia.hostDriver takes a privileged container; set podSecurity: privileged, or use a RuntimeClass" }}{{ end -}}
 {{- if $v.probes.enabled }}{{ fail "podSecurity: restricted: probes.enabled takes a privileged container; set podSecurity: privileged" }}{{ end -}}
 {{- if $v.monitoring.slurmEnabled }}{{ fail "podSecurity: restricted: monitoring.slurmEnabled needs folders and processes of the node; set podSecurity: privileged" }}{{ end -}}
-{{- range list "hostNetwork" "hostNetworkMetrics" }}
+{{- range list "hostNetwork" "hostFilesystems" }}
 {{- if index $v.monitoring . }}{{ fail (printf "podSecurity: restricted: monitoring.%s needs podSecurity: privileged" .) }}{{ end -}}
 {{- end -}}
 {{- if $v.monitoring.hostPaths.programs }}{{ fail "podSecurity: restricted: monitoring.hostPaths.programs needs podSecurity: privileged" }}{{ end -}}
