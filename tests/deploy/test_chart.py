@@ -307,12 +307,17 @@ class Running(unittest.TestCase):
 
     def test_names_of_pods_by_what_the_chart_grants(self):
         """The rendered paths below /host lead to the kubelet, and the API server is requested for nothing but what the ClusterRole has."""
-        objects = render(PUSH)
-        socket = self.folder.path / "host/var/lib/kubelet/pod-resources/kubelet.sock"
+        for kubelet in ("/var/lib/kubelet", "/var/lib/k0s/kubelet"):
+            with self.subTest(kubelet):
+                self.names_of_pods(kubelet)
+
+    def names_of_pods(self, folder):
+        objects = render(PUSH, f"monitoring.hostPaths.kubelet={folder}")
+        socket = self.folder.path / f"host{folder}/pod-resources/kubelet.sock"
         socket.parent.mkdir(parents=True)
         mounts = {one["mountPath"] for _, template in pods(objects) for container in template["spec"]["containers"]
                   for one in container["volumeMounts"]}
-        self.assertIn("/host/var/lib/kubelet/pod-resources", mounts)
+        self.assertIn(f"/host{folder}/pod-resources", mounts)
         kubelet, api = kube_node.Kubelet(socket), kube_node.ApiServer()
         self.addCleanup(kubelet.stop)
         self.addCleanup(api.stop)

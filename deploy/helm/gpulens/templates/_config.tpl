@@ -136,7 +136,12 @@ analyzers:
     {{- end }}
 enrichers:
   {{- if and $node $m.podNames }}
-  kubernetes: {root: /host}
+  kubernetes:
+    root: /host
+    {{- if ne $m.hostPaths.kubelet "/var/lib/kubelet" }}
+    pod_resources_socket: {{ $m.hostPaths.kubelet }}/pod-resources/kubelet.sock
+    checkpoint: {{ $m.hostPaths.kubelet }}/device-plugins/kubelet_internal_checkpoint
+    {{- end }}
   {{- else }}
   kubernetes: {enabled: false}
   {{- end }}
