@@ -4,7 +4,7 @@
     tools/kube_schemas.py FOLDER
 
 FOLDER/v1.34.4/KIND-GROUP-VERSION.json    from api/openapi-spec/swagger.json of that version of the module k8s.io/kubernetes
-FOLDER/crds/NAME.yaml, FOLDER/crd/KIND-GROUP-VERSION.json    the custom resources of the Prometheus operator's module
+FOLDER/crds/NAME.yaml, FOLDER/crd/KIND-GROUP-VERSION.json    the custom resources of the Prometheus operator's module, and KEDA's
 Modules come through the Go toolchain's own settings, into a folder that is removed again.
 """
 
@@ -22,11 +22,13 @@ import yaml
 
 # The oldest that the chart supports (Chart.yaml: kubeVersion), the one of tests/peers/kube-apiserver, the newest.
 KUBERNETES = ("v1.30.14", "v1.34.4", "v1.37.2")
-OPERATOR = "v0.85.0"
 KINDS = ("ClusterRole", "ClusterRoleBinding", "ConfigMap", "CronJob", "DaemonSet", "Deployment", "Job", "Namespace", "NetworkPolicy",
          "PersistentVolumeClaim", "Pod", "PodDisruptionBudget", "PriorityClass", "Role", "RoleBinding", "Secret", "Service",
          "ServiceAccount", "StatefulSet")
-CUSTOM = ("servicemonitors", "podmonitors", "prometheusrules")
+# (module, version, files of its custom resources, their names)
+CUSTOM = (("github.com/prometheus-operator/prometheus-operator", "v0.85.0", "example/prometheus-operator-crd/monitoring.coreos.com_{}.yaml",
+           ("servicemonitors", "podmonitors", "prometheusrules")),
+          ("github.com/kedacore/keda/v2", "v2.21.0", "config/crd/bases/keda.sh_{}.yaml", ("scaledobjects", "triggerauthentications")))
 
 
 def module_zip(path, version, folder):
@@ -79,19 +81,19 @@ def kubernetes(version, folder, work):
                 write(folder, name["kind"], name["group"], name["version"], inline(definition, definitions))
 
 
-def operator(folder, work):
+def custom(folder, work):
     (folder / "crds").mkdir()
     (folder / "crd").mkdir()
-    path = "github.com/prometheus-operator/prometheus-operator"
-    with module_zip(path, OPERATOR, work) as archive:
-        for name in CUSTOM:
-            text = archive.read(f"{path}@{OPERATOR}/example/prometheus-operator-crd/monitoring.coreos.com_{name}.yaml").decode()
-            (folder / "crds" / f"{name}.yaml").write_text(text)
-            spec = yaml.safe_load(text)["spec"]
-            for one in spec["versions"]:
-                schema = inline(one["schema"]["openAPIV3Schema"], {})
-                schema["properties"]["metadata"] = {"type": "object"}
-                write(folder / "crd", spec["names"]["kind"], spec["group"], one["name"], schema)
+    for path, version, file, names in CUSTOM:
+        with module_zip(path, version, work) as archive:
+            for name in names:
+                text = archive.read(f"{path}@{version}/{file.format(name)}").decode()
+                (folder / "crds" / f"{name}.yaml").write_text(text)
+                spec = yaml.safe_load(text)["spec"]
+                for one in spec["versions"]:
+                    schema = inline(one["schema"]["openAPIV3Schema"], {})
+                    schema["properties"]["metadata"] = {"type": "object"}
+                    write(folder / "crd", spec["names"]["kind"], spec["group"], one["name"], schema)
 
 
 def main():
@@ -106,7 +108,7 @@ def main():
         for version in KUBERNETES:
             kubernetes(version, new / version, work)
             shutil.rmtree(work / "modules")
-        operator(new, work)
+        custom(new, work)
     (new / "made_by.py").write_bytes(pathlib.Path(__file__).read_bytes())
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)

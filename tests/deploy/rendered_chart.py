@@ -54,6 +54,8 @@ TABLE = {
     "gateway with TLS": "otelCollector: {enabled: true, replicas: 2, tokenSecret: token, tlsSecret: tls}\n"
                         "monitors: {serviceMonitor: true}\n" + SCRAPED,
     "foreign names": "monitoring: {names: [native, l9gpu, dcgm]}\nalerts: {enabled: true, set: l9gpu}\nnameOverride: telemetry\n" + PUSH,
+    "scaler alone": "monitoring: {enabled: false}\nscaler: {enabled: true, selector: 'app in (chat,search)', namespaces: [ml, search]}\n",
+    "scaler with TLS": "scaler: {enabled: true, selector: app=chat, namespaces: ['*'], tlsSecret: tls}\n" + PUSH,
     "l9gpu's price": "costMonitor: {enabled: true, costPerGpuHour: 6.88}\n" + PUSH,
 }  # fmt: skip
 
@@ -121,6 +123,7 @@ class ConfigFolder:
                         "-keyout", self.path / "etc/tls/tls.key", "-out", self.path / "etc/tls/tls.crt"],
                        check=True, capture_output=True, timeout=30)
         shutil.copy(self.path / "etc/tls/tls.crt", self.path / "etc/gateway/ca.crt")
+        shutil.copy(self.path / "etc/tls/tls.crt", self.path / "etc/tls/ca.crt")
         self.web("bearer_token_file: token\ntls_server_config: {cert_file: ../tls/tls.crt, key_file: ../tls/tls.key}\n")
 
     def web(self, text):

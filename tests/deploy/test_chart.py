@@ -378,6 +378,8 @@ class Refusals(unittest.TestCase):
         "networkPolicy: {enabled: false}\n" + PUSH: "everyone in the cluster could send to the gateway",
         "otelCollector: {enabled: true, tokenSecret: t}": "Set otelCollector.tlsSecret",
         "probes: {enabled: true}\n" + SCRAPED: "nothing would get its events",
+        "scaler: {enabled: true}\n" + PUSH: "set scaler.selector",
+        "monitoring: {enabled: false}\nscaler: {enabled: true, selector: app=chat}\nnetworkPolicy: {enabled: false}": "everyone in the cluster could query it",
         "alerts: {enabled: true, thresholds: {NoSuchAlert: 1}}\n" + PUSH: "there is no alert NoSuchAlert",
         # The schema: unknown keys and wrong types.
         "colectors: {nvidia: true}\n" + PUSH: "colectors",
@@ -503,6 +505,35 @@ class HowTo(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         labels = one_of(render(SCRAPED), "DaemonSet", "gl-nvidia")["spec"]["template"]["metadata"]["labels"]
         self.assertEqual(labels["gpulens/page"], "agent", "what the job keeps")
+
+
+class Scaler(unittest.TestCase):
+    """The scaler of KEDA: docs/howto/keda.md."""
+
+    def test_rights_are_of_its_namespaces(self):
+        objects = render(TABLE["scaler alone"])
+        self.assertEqual({one["metadata"]["namespace"] for one in of_kind(objects, "Role")}, {"ml", "search"})
+        self.assertEqual({str(one["rules"]) for one in of_kind(objects, "Role")},
+                         {str([{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}])})
+        self.assertEqual(of_kind(objects, "ClusterRole"), [])
+        self.assertEqual(of_kind(objects, "DaemonSet"), [])
+        self.assertEqual([one["metadata"]["name"] for one in of_kind(render(TABLE["scaler with TLS"]), "ClusterRole") if
+                          one["metadata"]["name"].endswith("scaler")], ["gpu-gl-scaler"])
+
+    def test_objects_of_the_page_are_those_of_keda(self):
+        page = (ROOT / "docs/howto/keda.md").read_text()
+        objects = [yaml.safe_load(text) for text in re.findall(r"```yaml keda\n(.*?)```", page, re.S)]
+        self.assertEqual([one["kind"] for one in objects], ["ScaledObject", "TriggerAuthentication"])
+        self.assertEqual(kubeconform(objects, SCHEMAS[1]), [])
+        service = one_of(render(TABLE["scaler alone"]), "Service", "gl-scaler")
+        for trigger in objects[0]["spec"]["triggers"]:
+            self.assertTrue(trigger["metadata"]["scalerAddress"].endswith(f"-scaler.monitoring.svc:{service['spec']['ports'][0]['port']}"))
+
+    def test_its_configuration(self):
+        config = agent_config(TABLE["scaler alone"], name="gl-scaler")
+        self.assertEqual(config["discovery"]["kubernetes"]["namespaces"], ["ml", "search"])
+        self.assertEqual(config["sinks"]["keda"], {"listen": [":9099"], "insecure": True})
+        self.assertFalse(agent_config(TABLE["scaler with TLS"], name="gl-scaler")["sinks"]["keda"]["insecure"])
 
 
 class Kustomize(unittest.TestCase):

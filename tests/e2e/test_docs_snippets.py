@@ -108,7 +108,7 @@ class Case(unittest.TestCase):
 
 class Blocks(Case):
     def test_each_block_is_checked_or_has_a_reason(self):
-        known = {"yaml", "yaml prometheus", "yaml rules", "yaml values", "yaml kustomization", "yaml scrape", "promql", "sh run", "sh", "python", "text"}
+        known = {"yaml", "yaml prometheus", "yaml rules", "yaml values", "yaml kustomization", "yaml keda", "yaml scrape", "promql", "sh run", "sh", "python", "text"}
         listed = set()
         for page in GUIDES + REFERENCE:
             for kind, body in blocks(page):

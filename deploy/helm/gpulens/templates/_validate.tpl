@@ -4,7 +4,7 @@
 {{- $vendors := include "gpulens.vendors" . -}}
 {{- if $v.nccl.enabled }}{{ fail "nccl.enabled: gpulens has no NCCL probe yet; set it to false" }}{{ end -}}
 {{- if $v.xpuPerf.enabled }}{{ fail "xpuPerf.enabled: gpulens has no eBPF probes yet; set it to false. probes.enabled reads the kernel log" }}{{ end -}}
-{{- if not (or $vendors $v.otelCollector.enabled) }}{{ fail "nothing would be installed: set collectors.nvidia, .amd or .gaudi with monitoring.enabled, or otelCollector.enabled" }}{{ end -}}
+{{- if not (or $vendors $v.otelCollector.enabled $v.scaler.enabled) }}{{ fail "nothing would be installed: set collectors.nvidia, .amd or .gaudi with monitoring.enabled, otelCollector.enabled, or scaler.enabled" }}{{ end -}}
 {{- $engines := or $v.collectors.vllm $v.collectors.triton $v.collectors.sglang $v.collectors.tgi $v.collectors.nim -}}
 {{- if and $engines (not $vendors) }}{{ fail "collectors.vllm, .triton, .sglang, .tgi and .nim are read by agents: set collectors.nvidia, .amd or .gaudi, too, with monitoring.enabled. A gateway reads pages by otelCollector.config.targets" }}{{ end -}}
 {{- if and $v.collectors.nim $v.collectors.vllm (eq $v.nimEndpoint $v.vllmEndpoint) }}{{ fail "nimEndpoint and vllmEndpoint are the same page: change one of them, or leave out collectors.nim or collectors.vllm" }}{{ end -}}
@@ -40,4 +40,9 @@
 {{- if and $o.tokenSecret (not $o.tlsSecret) (not $o.allowUnencrypted) }}{{ fail "otelCollector: the token would cross the network as plain text. Set otelCollector.tlsSecret, or choose otelCollector.allowUnencrypted: true" }}{{ end -}}
 {{- else if and (eq $v.monitoring.sink "otel") (not $o.otlpEndpoint) }}{{ fail "monitoring.sink: otel needs otelCollector.otlpEndpoint" }}{{ end -}}
 {{- if and $v.probes.enabled (not $vendors) }}{{ fail "probes.enabled needs a vendor: it runs on the nodes of its agents" }}{{ end -}}
+
+{{- if $v.scaler.enabled -}}
+{{- if not $v.scaler.selector }}{{ fail "scaler.enabled: set scaler.selector, the labels of the engines' pods, like app=chat" }}{{ end -}}
+{{- if not (or $v.scaler.tlsSecret $v.networkPolicy.enabled $v.scaler.allowUnauthenticated) }}{{ fail "scaler: without networkPolicy.enabled and scaler.tlsSecret everyone in the cluster could query it. Set one of them, or choose scaler.allowUnauthenticated: true" }}{{ end -}}
+{{- end -}}
 {{- end -}}
