@@ -143,9 +143,10 @@ class Training:
 
 
 class DemoPrometheus:
-    """See above. `config` is added to the configuration of both agents, `prometheus` to that of Prometheus (as `rule_files: …`)."""
+    """See above. `level` is the option `metrics`; `config` is added to the configuration of both agents, `prometheus` to that of Prometheus (as `rule_files: …`)."""
 
-    def __init__(self, names="[native, zernel]", config="", prometheus="", scrape=SCRAPE):
+    def __init__(self, names="[native, zernel]", config="", prometheus="", scrape=SCRAPE, level="all"):
+        self.level = level
         self.names, self.extra, self.prometheus_extra, self.scrape = names, config, prometheus, scrape
         self.started = None
         self.agents = {}
@@ -183,7 +184,8 @@ class DemoPrometheus:
                 Agent("--demo", config=self._config(node) + more[node] + self.extra, environment={"GPULENS_DEMO_SCENARIO": place}))
         stack.callback(Training(self.socket("node-b", "otlp")).close)
         self.sim("node-a", "set", "engine=all", f"load={LOAD}")
-        self._pages_with_their_own_names()
+        if self.level == "all":  # below it no page shows that a reload was applied
+            self._pages_with_their_own_names()
         wait_until(lambda: {s.value for s in samples(self.agents["node-b"].page(), "gpulens_scrape_up")} == {1.0}, 60, "pages of engines")
         self._start_prometheus(stack, program)
         self.started = time.monotonic()
@@ -204,7 +206,7 @@ class DemoPrometheus:
         (self.folder / node).mkdir()
         cluster = CLUSTERS[node]
         # l9gpu's names have host_name and k8s_cluster_name of the resource; native series have the attributes alone.
-        return (f"state_dir: {self.folder}/{node}\nmetrics: all\ncontrol: {{socket: {self.socket(node, 'control')}}}\n"
+        return (f"state_dir: {self.folder}/{node}\nmetrics: {self.level}\ncontrol: {{socket: {self.socket(node, 'control')}}}\n"
                 f"attributes: {{cluster: {cluster}}}\nresource: {{cluster: {cluster}, attributes: {{host.name: {node}}}}}\n"
                 f"collectors: {{programs: {{socket: {self.socket(node, 'otlp')}}}}}\n"
                 "analyzers: {cost: {price_per_gpu_hour: 2.49, pue: 1.2, electricity_per_kwh: 0.11, co2_grams_per_kwh: 380}}\n"

@@ -66,22 +66,23 @@ def answer(demo, target, choices):
 
 
 class Queries(unittest.TestCase):
-    """Both name sets at the same time: they wait for the same two minutes."""
+    """Both name sets and the level `standard` at the same time: they wait for the same two minutes."""
 
     @classmethod
     def setUpClass(cls):
         cls.demos = {}
         errors = []
 
-        def start(key, names):
+        def start(key, names, level):
             try:
-                cls.demos[key] = stack.enter_context(DemoPrometheus(names))
+                cls.demos[key] = stack.enter_context(DemoPrometheus(names, level=level))
             except BaseException as error:  # noqa: BLE001
                 errors.append(error)
         stack = contextlib.ExitStack()
         cls.addClassCleanup(stack.close)
         threads = [threading.Thread(target=start, args=item)
-                   for item in (("native", "[native, zernel, dcgm, zumik, otel_genai]"), ("l9gpu", "[l9gpu, zernel, dcgm]"))]
+                   for item in (("native", "[native, zernel, dcgm, zumik, otel_genai]", "all"), ("l9gpu", "[l9gpu, zernel, dcgm]", "all"),
+                                ("standard", "[native, zernel]", "standard"))]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -119,6 +120,18 @@ class Queries(unittest.TestCase):
         for board in build.BOARDS:
             dashboard = json.loads((FOLDER / board.file).read_text())
             wrong += [f"{board.file}: {finding}" for finding in self.check(board, dashboard)]
+        self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
+
+    def test_the_level_standard_lacks_what_the_descriptions_say(self):
+        demo, wrong = self.demos["standard"], []
+        for board in build.native.BOARDS:
+            dashboard = json.loads((FOLDER / board.file).read_text())
+            choices, expected = Choices(demo, dashboard).sets, build.queries(board)
+            for panel, target in lint.queries_of(dashboard):
+                needs = "all" in map(build.model.level_of, build.model.metrics_of(target["expr"]))
+                if bool(finite(answer(demo, target, choices))) == (needs or bool(expected[panel["id"], target["refId"]].absent)):
+                    wrong.append(f"{board.file}, {panel['title']}: {target['expr']}: {'needs' if needs else 'does not need'} `metrics: all`, says its table")
+                self.assertEqual("Needs `metrics: all`." in panel["description"], any("all" in map(build.model.level_of, build.model.metrics_of(t["expr"])) for t in panel["targets"]))
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
 
     def test_variables_offer_what_there_is(self):
@@ -174,6 +187,31 @@ class Queries(unittest.TestCase):
         bad = copy.deepcopy(good)
         next(t for _, t in lint.queries_of(bad) if "target_ttft" in t["expr"]).update(expr="vector(1)")
         self.assertIn("listed as absent", " ".join(self.check(board, bad)))
+
+
+    def test_what_a_lost_gpu_and_a_stopped_engine_look_like(self):
+        """Trouble is counted, old values are marked as old, and what is not known is not there: never 0. The last test: it breaks things."""
+        for key in ("native", "standard"):
+            demo = self.demos[key]
+
+            def shown(file, title, **chosen):
+                dashboard = json.loads((FOLDER / file).read_text())
+                target = next(t for p, t in lint.queries_of(dashboard) if p["title"] == title)  # noqa: B023
+                return demo.instant(demo.substitute(target["expr"], {"cluster": ".*", **chosen}))  # noqa: B023
+
+            def value(*arguments, **chosen):
+                return finite(shown(*arguments, **chosen))
+            self.assertEqual(value("gpulens-fleet.json", "GPUs in trouble"), [0])
+            demo.sim("node-a", "fail", "gpu=3", "mode=fallen_off_bus")
+            demo.sim("node-a", "stop", "engine=search-c")
+            wait_until(lambda: value("gpulens-fleet.json", "GPUs in trouble") == [1], 60, f"{key}: a GPU in trouble")
+            wait_until(lambda: max(value("gpulens-fleet.json", "Oldest reading")) > 10, 60, f"{key}: an old reading")
+            wait_until(lambda: value("gpulens-fleet.json", "GPUs") == [9], 60, f"{key}: one GPU less")
+            wait_until(lambda: [labels["gpu_state"] for labels, _ in shown("gpulens-gpu.json", "State", node="node-a", gpu="3")] == ["lost"], 30, f"{key}: its state")
+            wait_until(lambda: value("gpulens-engine.json", "Page", node=".*", target="search-c") == [0], 60, f"{key}: a page that is not read")
+            wait_until(lambda: value("gpulens-engine.json", "Running", node=".*", target="search-c") == [], 90, f"{key}: no number of requests")
+            demo.sim("node-a", "heal")
+            wait_until(lambda: value("gpulens-fleet.json", "GPUs in trouble") == [0], 60, f"{key}: no GPU in trouble")
 
 
 class Files(unittest.TestCase):

@@ -34,6 +34,8 @@ TO_ENGINE = ("Engine", "/d/gpulens-engine?var-node=${__field.labels.instance}&va
 ROW_TO_NODE = ("Node", "/d/gpulens-node?var-node=${__data.fields.Node}&${datasource:queryparam}&${cluster:queryparam}")
 ROW_TO_GPU = ("GPU", "/d/gpulens-gpu?var-node=${__data.fields.Node}&var-gpu=${__data.fields.GPU}&${datasource:queryparam}&${cluster:queryparam}")
 ROW_TO_JOB = ("Job", "/d/gpulens-job?var-tenant=${__data.fields.Tenant}&${datasource:queryparam}&${cluster:queryparam}")
+# 1 for a GPU in another state, 0 for one that is ok: at the level standard a GPU has the series of its state alone.
+TROUBLE = f'(gpu_state{{{C}, gpu_state!="ok"}} == 1) or (gpu_state{{{C}, gpu_state="ok"}} == 1) * 0'
 WORST = f"bottomk(20, max by (cluster, instance, gpu_index, gpu_model) (gpu_health_score_ratio{{{C}}}))"
 
 
@@ -51,7 +53,7 @@ FLEET = Board(
             stat("GPUs", "GPUs that answer.", Query(f"sum(gpu_devices{{{C}}})", low=10, high=10)),
             stat("Nodes", "Nodes whose agent is scraped.", Query(f"count(gpulens_build_info{{{C}}})", low=2, high=2)),
             stat("GPUs in trouble", "GPUs that are lost, hang, need a reset or may not be read.",
-                 Query(f'sum(max by (cluster, instance, gpu_uuid) (gpu_state{{{C}, gpu_state!="ok"}}))', high=10), thresholds=ANY),
+                 Query(f"sum(max by (cluster, instance, gpu_uuid) ({TROUBLE}))", high=10), thresholds=ANY),
             stat("Worst health", "Health score of the worst GPU; 1 is healthy.", Query(f"min(gpu_health_score_ratio{{{C}}})", low=0, high=1), "percentunit",
                  thresholds=SICK),
             stat("Hottest GPU", "Temperature of the hottest chip, not of its memory.", Query(f"max(gpu_temperature_celsius{{{C}, {CHIP}}})", low=20, high=110), "celsius", thresholds=HOT),
