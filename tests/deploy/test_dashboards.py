@@ -122,7 +122,7 @@ class Queries(unittest.TestCase):
             wrong += [f"{board.file}: {finding}" for finding in self.check(board, dashboard)]
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
 
-    def test_the_level_standard_lacks_what_the_descriptions_say(self):
+    def test_the_level_standard_lacks_what_descriptions_name(self):
         demo, wrong = self.demos["standard"], []
         for board in build.native.BOARDS:
             dashboard = json.loads((FOLDER / board.file).read_text())
@@ -130,7 +130,7 @@ class Queries(unittest.TestCase):
             for panel, target in lint.queries_of(dashboard):
                 needs = "all" in map(build.model.level_of, build.model.metrics_of(target["expr"]))
                 if bool(finite(answer(demo, target, choices))) == (needs or bool(expected[panel["id"], target["refId"]].absent)):
-                    wrong.append(f"{board.file}, {panel['title']}: {target['expr']}: {'needs' if needs else 'does not need'} `metrics: all`, says its table")
+                    wrong.append(f"{board.file}, {panel['title']}: {target['expr']}: {'needs' if needs else 'does not need'} `metrics: all` by its table")
                 self.assertEqual("Needs `metrics: all`." in panel["description"], any("all" in map(build.model.level_of, build.model.metrics_of(t["expr"])) for t in panel["targets"]))
         self.assertEqual(wrong, [], "\n" + "\n".join(wrong))
 
