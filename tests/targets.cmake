@@ -51,8 +51,11 @@ foreach(name rules alerts_live compose chart)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
   set_tests_properties(e2e_${name} PROPERTIES LABELS e2e TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
-add_test(NAME peers_cluster COMMAND ${e2e_python} -m unittest -v test_cluster WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
-set_tests_properties(peers_cluster PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+foreach(name cluster pods)
+  add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
+  set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+endforeach()
+set_tests_properties(peers_pods PROPERTIES RESOURCE_LOCK build_image)
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
 foreach(name triton mooncake litellm dynamo llama_cpp)
