@@ -1,14 +1,17 @@
 """The chart's objects in a real API server: server-side dry run, Pod Security admission, and what the service accounts may do."""
 import os
+import re
 import subprocess
 import unittest
 
-from rendered_chart import CHART, TABLE, kustomize, of_kind, pods, render
+from rendered_chart import CHART, TABLE, configs, kustomize, of_kind, pods, render
 
+import keda_calls
 import yaml
-from agent import ROOT, wait_until
+from agent import ROOT, Agent, free_port, wait_until
 from go_peers import GO_PEERS, go_peer
 from kube_cluster import KubeCluster
+from test_keda import Page, is_number
 
 LEVELS = ("restricted", "baseline", "privileged")
 
@@ -21,7 +24,8 @@ class Cluster(unittest.TestCase):
         cls.rendered = {name: render(values) for name, values in TABLE.items()}
         cls.cluster = KubeCluster()
         cls.enterClassContext(cls.cluster)
-        cls.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "gpu"}})
+        for name in ("gpu", "ml", "search"):
+            cls.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for level in LEVELS:
             cls.make({"apiVersion": "v1", "kind": "Namespace",
                       "metadata": {"name": level, "labels": {"pod-security.kubernetes.io/enforce": level}}})
@@ -130,7 +134,8 @@ class Cluster(unittest.TestCase):
     def test_levels_are_those_of_the_page(self):
         """docs/chart.md lists which pods need more than `restricted`; Pod Security admission decides."""
         found = {name: {workload: self.level_of(f"{name}: {workload}", template) for workload, template in pods(self.rendered[name])}
-                 for name in ("push", "restricted", "vendors", "rights", "gateway with TLS")}
+                 for name in ("push", "restricted", "vendors", "rights", "gateway with TLS", "scaler alone")}
+        self.assertEqual(found["scaler alone"], {"gl-scaler": "restricted"})
         self.assertEqual(found["restricted"], {"gl-nvidia": "restricted", "gl-gateway": "restricted"})
         self.assertEqual(found["push"], {"gl-nvidia": "privileged", "gl-gateway": "restricted"})
         self.assertEqual(found["gateway with TLS"]["gl-gateway"], "restricted")
@@ -158,6 +163,38 @@ class Cluster(unittest.TestCase):
         wait_until(lambda: may(gateway, "list", "pods"), 30, "the gateway's binding")
         self.assertFalse(may(gateway, "get", "nodes"))
         self.assertFalse(may(gateway, "list", "secrets"))
+
+    def test_the_scaler_reads_pods_and_its_objects_are_taken(self):
+        for one in yaml.safe_load_all("---\n".join(re.findall(r"```yaml keda\n(.*?)```", (ROOT / "docs/howto/keda.md").read_text(), re.S))):
+            status, answer, _ = self.cluster.apply(one)
+            self.assertIn(status, (200, 201), answer)
+        objects = self.rendered["scaler alone"]
+        for one in objects:
+            if one["kind"] in ("Role", "RoleBinding", "ServiceAccount"):
+                self.assertIn(self.cluster.apply(one, dry_run=False)[0], (200, 201))
+        account = "system:serviceaccount:gpu:gl-scaler"
+        wait_until(lambda: self.cluster.may(account, "list", "pods", namespace="ml"), 30, "the binding")
+        for verb, resource, name_space in (("list", "pods", "gpu"), ("watch", "pods", "ml"), ("list", "secrets", "ml"), ("list", "pods", "")):
+            self.assertFalse(self.cluster.may(account, verb, resource, namespace=name_space), f"{verb} {resource} in {name_space}")
+        page, port = Page(waiting=6), free_port()
+        self.addCleanup(page.stop)
+        self.cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default", "namespace": "ml"}})
+        self.make({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "chat-0", "namespace": "ml", "labels": {"app": "chat"}},
+                   "spec": {"automountServiceAccountToken": False, "containers": [{"name": "engine", "image": "x"}]}})  # fmt: skip
+        config = yaml.safe_load(configs(objects)["gl-scaler"])
+        # As it is in the chart, but for places: the API server, the page, the ports.
+        config["discovery"]["kubernetes"].update(kubeconfig=str(self.cluster.kubeconfig()), port=page.port, refresh="1s")
+        config["sinks"]["keda"] = {"listen": [f"127.0.0.1:{port}"]}
+        config.update(interval="1s", state_dir=str(self.cluster.folder / "state"), http={}, websocket={})
+        with Agent(config=yaml.safe_dump(config)), keda_calls.Scaler(port) as scaler:
+            trigger = {"metric": "queue", "target": 4, "attributes": "k8s.pod.label.app=chat"}
+            self.assertEqual(scaler.why(scaler.number, **trigger)[0], "UNAVAILABLE", "a pod that is not ready is none")
+            ready = {"status": {"phase": "Running", "podIP": "127.0.0.1", "podIPs": [{"ip": "127.0.0.1"}],
+                                "conditions": [{"type": "Ready", "status": "True"}]}}  # fmt: skip
+            status, answer, _ = self.cluster.request("PATCH", "/api/v1/namespaces/ml/pods/chat-0/status", ready,
+                                                     kind="application/merge-patch+json")
+            self.assertEqual(status, 200, answer)
+            wait_until(is_number(scaler, trigger, lambda number: number == 6), 30, "the queue of the pod")
 
 
 if __name__ == "__main__":
