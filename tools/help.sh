@@ -52,6 +52,13 @@ glibc 2.34 or older and no other library. They are made with the Pythons that ar
 Without a word it makes all. Then it writes what is inside each file in dist/ (gpulens-VERSION.cdx.json, gpulens-VERSION.spdx.json), and
 SHA256SUMS. With --sign it signs the .rpm files and SHA256SUMS with the secret OpenPGP key in KEYFILE, which has no passphrase.
 Times in the archives are the commit's, or SOURCE_DATE_EPOCH, so that the same commit gives the same bytes, but signatures." ;;
+  release) echo "./dev release --dry-run [--key FILE]
+Makes all that ./dev package makes and the Helm chart, with FILE signs as ./dev package --sign does, and then does what a release would do,
+without publishing: tags the commit in a clone, pushes image and chart to a registry on 127.0.0.1 that it starts, writes the provenance
+(SLSA 1, an in-toto statement) dist/gpulens-VERSION.provenance.json, and checks everything again: signatures with the public key alone, each
+file's SHA-256, image and chart pulled by digest, the program of image, .deb and tar.gz in roots without anything else.
+FILE is a secret OpenPGP key without a passphrase (gpg --export-secret-keys --armor). Without --dry-run it reports what a release needs.
+./dev --dry-run release prints the commands, as everywhere." ;;
   clean) echo "./dev clean
 Removes build/ and dist/, nothing else." ;;
   esac

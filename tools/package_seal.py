@@ -96,7 +96,7 @@ class Key:
 
 def seal(folder, key=None):
     documents = {folder / f"gpulens-{sbom.version()}.{kind}.json": make for kind, make in (("cdx", sbom.cyclonedx), ("spdx", sbom.spdx))}
-    for path in [*folder.glob("gpulens-*.cdx.json"), *folder.glob("gpulens-*.spdx.json"), *(folder / name for name in (SUMS, SIGNATURE, PUBLIC))]:
+    for path in [*folder.glob("gpulens-*.cdx.json"), *folder.glob("gpulens-*.spdx.json"), *folder.glob("gpulens-*.provenance.json*"), *(folder / name for name in (SUMS, SIGNATURE, PUBLIC))]:
         path.unlink(missing_ok=True)
     rpms = sorted(folder.glob("*.rpm"))
     if key:

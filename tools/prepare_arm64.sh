@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fetches what gpulens for arm64 is compiled and packed with on another architecture, into build/sysroot-arm64 and nowhere else:
 #   apt.conf, lists/   apt's lists of arm64 packages, which tools/image.py uses, too
+#   packages.tsv       name, version, architecture and source of each of these libraries
 #   root/              the libraries of docs/dependencies.md for arm64, unpacked: they cannot be installed next to this machine's
 # The cross compiler and qemu-user are Debian's: crossbuild-essential-arm64, qemu-user-static (./dev test --peers installs them).
 # Run again it does nothing. What cannot be had leaves its reason in build/sysroot-arm64.why; exit 1 then.
@@ -42,7 +43,11 @@ sysroot() {
   mapfile -t packages < <(apt-cache depends "${LIBRARIES[@]}" | sed -n 's/^  Depends: //p' | grep -xE "$SHARED" | sort -u)
   (cd "$new/debs" && timeout 600 apt-get download -qq "${LIBRARIES[@]}" "${packages[@]}" "${boost:-libboost1.81-dev}") >"$new/log" 2>&1 ||
     { because $NAME "apt-get download of arm64 failed: $(grep -m 1 '^E: ' "$new/log")"; return; }
+  # Of the packages in it, for the lists of contents; the compiler's own libraries have other names there.
+  dpkg-query -W -f='${Package}\t${Version}\tarm64\t${source:Package}\n' 'libstdc++-*-dev-arm64-cross' 'libgcc-*-dev-arm64-cross' |
+    sed 's/-arm64-cross\t/\t/' >"$new/packages.tsv"
   for package in "$new"/debs/*.deb; do
+    dpkg-deb -W --showformat='${Package}\t${Version}\t${Architecture}\t${source:Package}\n' "$package" >>"$new/packages.tsv"
     dpkg -x "$package" "$new/root" || { because $NAME "cannot unpack $package"; return; }
   done
   rm -rf "$new/debs" "$new/log"

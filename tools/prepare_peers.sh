@@ -9,6 +9,7 @@
 #   build/chdb   with --chdb alone, as it is large: one with chdb, ClickHouse's engine in a package
 #   build/focus  with --chdb alone, where there is a Python 3.12 or later: one with focus-validator
 #   build/sbom   with --chdb alone: one that knows the schemas of CycloneDX and SPDX
+#   build/registry  with --registry alone: docker-registry, unpacked in the same way, to which ./dev release --dry-run pushes
 # Run again it does nothing. Exit 1 when something could not be had, after saying what and why.
 set -uo pipefail
 cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
@@ -68,6 +69,13 @@ postgres() {
   unpack postgres "postgresql-${version:-15}" "postgresql-client-${version:-15}" libpq5 "${libraries[@]}"
 }
 
+registry() {
+  [[ -x build/registry/usr/bin/docker-registry ]] && rm -f build/registry.why && return
+  unpack registry docker-registry && rm -f build/registry.why && return
+  echo "docker-registry cannot be fetched" >build/registry.why
+  return 1
+}
+
 # The stamp is a copy of the requirements: changed ones are installed again.
 venv() {
   local log=build/venv.log
@@ -114,6 +122,7 @@ sbom() {
 }
 
 mkdir -p build
+if [[ ${1:-} == --registry ]]; then registry; exit; fi
 peers || result=1
 slurm || result=1
 postgres || result=1
