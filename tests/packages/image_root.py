@@ -97,11 +97,12 @@ class Archive:
 class ImageRoot:
     """The unpacked image as a read-only root, with the folders that a container runtime mounts. Needs root."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, archive=None):
         if os.geteuid() != 0:
             raise unittest.SkipTest("needs root, for chroot")
-        self.folder = Archive(image()).unpack(pathlib.Path(folder) / "root")
-        self.environment = dict(entry.split("=", 1) for entry in Archive(image()).config["config"]["Env"])
+        self.archive = Archive(archive or image())
+        self.folder = self.archive.unpack(pathlib.Path(folder) / "root")
+        self.environment = dict(entry.split("=", 1) for entry in self.archive.config["config"]["Env"])
 
     def write(self, path, text):
         file = self.folder / path.lstrip("/")
@@ -155,7 +156,7 @@ class ImageRoot:
             process.communicate(timeout=30)
 
     def entrypoint(self):
-        return Archive(image()).config["config"]["Entrypoint"]
+        return self.archive.config["config"]["Entrypoint"]
 
 
 # What a container toolkit's hook does, by the container's state on its standard input.
