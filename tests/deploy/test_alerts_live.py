@@ -3,13 +3,14 @@
 A healthy demo fires nothing but what it is made to show; a GPU that falls off the bus fires one alert, which arrives with its texts and
 is resolved after the fault; every selector of every rule finds series, or is listed with the reason why the demo has none.
 """
+import contextlib
 import json
 import pathlib
 import re
 import subprocess
 import unittest
 
-from demo_prometheus import DemoPrometheus, HttpStub, free_port, peer, wait_until
+from demo_prometheus import BINARY, DemoPrometheus, HttpStub, free_port, peer, wait_until
 from test_rules import RULES, rules
 
 # What the demo has no series for, and why.
@@ -23,9 +24,22 @@ NOT_IN_DEMO = {
     "inference_spend_usd_total": "LiteLLM's page alone",
     "gpulens_series_refused_total": "the demo refuses nothing",
 }
-# What the demo shows on purpose: a notebook that holds a GPU and hardly uses it, engines whose latencies are above the objective.
-SHOWN = {"GpuIdleButAllocated", "InferenceTtftBudgetFast", "InferenceTtftBudgetSlow", "InferenceItlBudgetFast", "InferenceItlBudgetSlow"}
+# What the demo's scenario shows once in its day of 24 minutes.
+OF_THE_DAY = {4: "GpuThrottling", 5: "GpuXid"}
+# What it shows on purpose: a notebook that holds a GPU and hardly uses it, engines whose latencies are above the objective.
+SHOWN = {*OF_THE_DAY.values(), "GpuIdleButAllocated", "InferenceTtftBudgetFast", "InferenceTtftBudgetSlow", "InferenceItlBudgetFast", "InferenceItlBudgetSlow"}
 NODE = "node-a"
+OURS = {rule["alert"] for file, rule in rules("alert") if file.stem == "gpu"}
+# Faults that are injected at the same time, one for each GPU, and the alerts that fire for that GPU; docs/truth-kit.md has the faults.
+FAULTS = {
+    0: ("mode=xid code=13", {"GpuXid"}),
+    1: ("mode=xid code=62", {"GpuXidNeedsReset"}),
+    2: ("mode=ecc_uncorrectable amount=2", {"GpuEccUncorrectable"}),
+    4: ("mode=counter counter=links_down", {"GpuNvlinkDown"}),
+    5: ("mode=throttle value=0x80", {"GpuThrottling"}),
+    6: ("mode=counter counter=remap_failure", {"GpuMemoryUnrepairable"}),
+    7: ("mode=reset_required", {"GpuLost"}),
+}
 
 
 def selectors(expression):
@@ -148,6 +162,27 @@ class Live(unittest.TestCase):
         self.demo.sim(NODE, "heal")
         wait_until(lambda: self.received_alerts("GpuLost", "resolved"), 90, "the end of the alert at the webhook")
         wait_until(lambda: ("GpuXidNeedsReset", NODE) in self.alerts(), 60, "the alert that the GPU was not reset since")
+
+    def test_6_each_fault_has_its_alert(self):
+        """Those of GPU 3 end by `gpulens events clear`, as for an XID that was dealt with."""
+        subprocess.run([BINARY, "events", "clear", "--gpu", "3", "--socket", self.demo.socket(NODE, "control")], check=True, capture_output=True)
+        wait_until(lambda: ("GpuXidNeedsReset", NODE) not in self.alerts(), 60, "the end of the XID's alert")
+        for gpu, (words, _) in FAULTS.items():
+            self.demo.sim(NODE, "fail", f"gpu={gpu}", *words.split())
+
+        def fired():
+            found = {gpu: set() for gpu in FAULTS}
+            for alert in self.demo.api("alerts")["alerts"]:
+                labels = alert["labels"]
+                gpu, name = int(labels.get("gpu_index", -1)), labels["alertname"]
+                if alert["state"] == "firing" and labels.get("instance") == NODE and gpu in FAULTS and name in OURS and OF_THE_DAY.get(gpu) != name:
+                    found[gpu].add(name)
+            return found
+        expected = {gpu: alerts for gpu, (_, alerts) in FAULTS.items()}
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: all(fired()[gpu] >= alerts for gpu, alerts in expected.items()), 60)
+        self.assertEqual(fired(), expected)
+        self.demo.sim(NODE, "heal")
 
 
 if __name__ == "__main__":
