@@ -59,8 +59,6 @@ foreach(name cluster pods)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
 set_tests_properties(peers_pods PROPERTIES RESOURCE_LOCK build_image)
-add_test(NAME peers_cluster COMMAND ${e2e_python} -m unittest -v test_cluster WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
-set_tests_properties(peers_cluster PROPERTIES LABELS peers TIMEOUT 300 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # What ./dev release does, and the lines of pages with what it makes; for arm64, under qemu-user.
 foreach(name release arm64)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
