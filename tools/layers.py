@@ -27,6 +27,7 @@ FLOORS = {
     "store": (2, ("base", "core", "net", "wire", "ledger")),
     "delivery": (2, ("base", "net")),
     "plugins": (3, ("base", "core", "net")),
+    "migrate": (3, ("base", "core", "catalog", "names")),
     "quality": (4, ("base", "core", "catalog", "plugins")),
     "pipeline": (5, ("base", "core", "net", "reader", "catalog", "delivery", "plugins", "quality")),
     "export": (6, ("base", "core", "net", "catalog", "wire", "names", "plugins", "pipeline")),

@@ -320,6 +320,7 @@ int RunCommandLine(int argc, char** argv) {
   AddCost(app, line.code);
   AddSim(app, line.sim, line.code);
   AddConfig(app, line.code);
+  AddMigrate(app, line.code);
   AddQueue(app, line.code);
   AddGpu(app, line.code);
   AddCompletion(app, line);

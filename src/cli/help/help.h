@@ -62,6 +62,7 @@ void AddExp(CLI::App& app, int& code);
 void AddGpu(CLI::App& app, int& code);
 void AddLog(CLI::App& app, int& code);
 void AddMetrics(CLI::App& app, int& code);
+void AddMigrate(CLI::App& app, int& code);
 void AddQueue(CLI::App& app, int& code);
 void AddRun(CLI::App& app, int& code);
 void AddSlurm(CLI::App& app, int& code);
