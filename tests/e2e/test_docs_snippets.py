@@ -29,7 +29,7 @@ from http_stub import HttpStub
 from own_network import own_network
 
 DOCS = ROOT / "docs"
-GUIDES = [ROOT / "README.md", DOCS / "getting-started.md", *sorted((DOCS / "howto").glob("*.md"))]
+GUIDES = [ROOT / "README.md", DOCS / "getting-started.md", *sorted((DOCS / "howto").glob("*.md")), *sorted((DOCS / "migrate").glob("*.md"))]
 REFERENCE = [DOCS / name for name in ("cardinality.md", "names.md", "migration-0.2.md", "targets.md", "discovery.md", "collectors/engines.md",
                                       "collectors/gpu-pages.md")]
 LINKED = [*GUIDES, *REFERENCE, DOCS / "README.md"]
@@ -259,6 +259,7 @@ class Links(unittest.TestCase):
 
     def test_the_index_lists_each_page(self):
         index = set(re.findall(r"\]\(([^)#\s]+)", (DOCS / "README.md").read_text(encoding="utf-8")))
+        index |= {"migrate/" + target for target in re.findall(r"\]\(([^)#\s]+)", (DOCS / "migrate" / "README.md").read_text(encoding="utf-8"))}
         pages = {str(path.relative_to(DOCS)) for path in DOCS.rglob("*.md")} - {"README.md"}
         self.assertEqual(pages - index, set())
 
