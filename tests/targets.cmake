@@ -3,7 +3,7 @@ include_guard()
 set(e2e_python ${CMAKE_SOURCE_DIR}/tools/venv_python.sh)
 foreach(name agent amd bad_pages capture check command_line commands gpu gpu_coverage gpu_pages gpu_parts events fault_matrix reader_faults hostile_names levels peers
              seed_rows seed_rows_cost seed_rows_engines websocket config doctor untrusted_clients many_clients engines_command engine_monitors discovery otlp otlp_encodings otlp_grpc otlp_in queue_command upgrade_queue
-             remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
+             remote_write remote_write_in remote_write_compliance reloads routing forwarding two_sinks rollups migrate webhook sink_faults kubernetes slurm seed_rows_delivery collector run_energy
              victoria_metrics experiments experiments_export telemetry bench_serve compare completion docs_snippets demo keda)
   add_test(NAME e2e_${name} COMMAND ${e2e_python} -m unittest -v test_${name}
            WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/e2e)
@@ -64,6 +64,11 @@ foreach(name release arm64)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 3600 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+# The documentation: its links, and the site that ./dev docs makes, whose packages take a while to fetch.
+add_test(NAME e2e_docs COMMAND ${e2e_python} -m unittest -v test_docs.Pages WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/docs)
+add_test(NAME peers_docs_site COMMAND ${e2e_python} -m unittest -v test_docs.Site WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/docs)
+set_tests_properties(e2e_docs PROPERTIES LABELS e2e TIMEOUT 60 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
+set_tests_properties(peers_docs_site PROPERTIES LABELS peers TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # Real serving engines, which tools/prepare_engines.sh fetches; each skips, with the reason, where it is not there. Those
 # that are quick to fetch and to start run always; the heavy ones have a label of their own: ./dev test --engines.
 foreach(name triton mooncake litellm dynamo llama_cpp)

@@ -61,6 +61,9 @@ without publishing: tags the commit in a clone, pushes image and chart to a regi
 file's SHA-256, image and chart pulled by digest, the program of image, .deb and tar.gz in roots without anything else.
 FILE is a secret OpenPGP key without a passphrase (gpg --export-secret-keys --armor). Without --dry-run it reports what a release needs.
 ./dev --dry-run release prints the commands, as everywhere." ;;
+  docs) echo "./dev docs
+Makes a static site of docs/ with mkdocs-material, the C++ SDK's reference by Doxygen and the Python package's by mkdocstrings, in build/docs;
+open build/docs/index.html. It loads nothing from elsewhere, search included. Its Python packages are in build/docs_venv. A broken link fails." ;;
   clean) echo "./dev clean
 Removes build/ and dist/, nothing else." ;;
   esac

@@ -12,6 +12,7 @@ RELEASE_PACKAGES=(skopeo gpg gpg-agent)
 ARM64_PACKAGES=(crossbuild-essential-arm64 qemu-user-static)
 PEERS_PACKAGES=(debootstrap lintian rpmlint cpio gpg gpg-agent gdb mandoc groff-base zsh fish
   podman crun runc uidmap slirp4netns fuse-overlayfs)
+DOCS_PACKAGES=(python3-venv doxygen)
 # Two are not names of packages: "boost" is the headers of 1.81 or later, whose package has another name in each release,
 # and "go" a toolchain from anywhere. named() returns the package on this system.
 BOOSTS=(libboost1.81-dev libboost1.83-dev libboost-dev)
