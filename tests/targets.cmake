@@ -39,6 +39,8 @@ foreach(name packages seal bare_roots)
   add_test(NAME peers_${name} COMMAND ${e2e_python} -m unittest -v test_${name} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
   set_tests_properties(peers_${name} PROPERTIES LABELS peers TIMEOUT 1200 RESOURCE_LOCK build_package ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 endforeach()
+add_test(NAME pythons_same_wheels COMMAND ${e2e_python} -m unittest -v test_wheels WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)
+set_tests_properties(pythons_same_wheels PROPERTIES LABELS pythons TIMEOUT 3600 RESOURCE_LOCK wheel ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1")
 # The image in a root of its own, and under a rootless podman.
 add_test(NAME e2e_image COMMAND ${e2e_python} -m unittest -v test_image.Contents test_image.InReadOnlyRoot test_image.AfterAContainerToolkit
          WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/packages)

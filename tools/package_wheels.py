@@ -153,10 +153,10 @@ def tagged(program, built, folder=DIST):
     return new
 
 
-def sdist(python):
+def sdist(python, folder=DIST):
     code = "import sys; sys.path.insert(0, 'backend'); import gpulens_backend as b; print(b.build_sdist(sys.argv[1]))"
-    printed = run(builder(python), "-c", code, DIST, cwd=ROOT / "python", env=reproducible())
-    return DIST / printed.split()[-1]
+    printed = run(builder(python), "-c", code, folder, cwd=ROOT / "python", env=reproducible())
+    return folder / printed.split()[-1]
 
 
 def choose(names):

@@ -258,7 +258,7 @@ class Debian(Administered):
         self.assertEqual(self.root.path(CONFIG).read_text(), self.MINE)
         self.check_delivery(self.MINE)
 
-    def test_a_default_that_changed_comes_beside_the_kept_configuration(self):
+    def test_a_default_that_changed_comes_next_to_the_kept_configuration(self):
         self.root.run("dpkg", "--install", self.package("0.0.9", config="# older\ninterval: 5s\n"))
         self.root.write(CONFIG, "# mine\ninterval: 3s\n")
         self.root.run("dpkg", "--force-confold", "--install", self.package())

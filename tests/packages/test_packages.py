@@ -169,6 +169,20 @@ class Packages(unittest.TestCase):
         found = packing.run("gdb", "-nx", "-batch", "-iex", "set debug-file-directory /nonexistent", "-ex", "info line main", program, check=False)
         self.assertNotIn("gpulens_main.cc", found)
 
+    def test_perf_names_functions(self):
+        if not shutil.which("perf"):
+            self.skipTest("no perf here")
+        root = unpacked("gpulens_*.deb", self.folder())
+        symbols = unpacked("gpulens-dbgsym_*.deb", self.folder()) / "usr/lib/debug"
+        data = root / "perf.data"
+        record = ["perf", "record", "-q", "-e", "cpu-clock", "-F", "20000", "-o", data, root / "usr/bin/gpulens", "collect", "host", "--once"]
+        recorded = packing.run(*record, check=False)
+        # perf looks in /usr/lib/debug alone: a mount that only this command sees puts the symbols there.
+        report = f'mkdir -p /usr/lib/debug && mount --bind {symbols} /usr/lib/debug && perf --buildid-dir {root}/ids report -i {data} --stdio --dsos gpulens'
+        if not data.exists() or subprocess.run(["unshare", "--mount", "true"], check=False, capture_output=True).returncode:
+            self.skipTest(f"perf or mounts may not be used here: {recorded[-200:]}")
+        self.assertIn("gpulens::", packing.run("unshare", "--mount", "sh", "-c", report))
+
     def test_units_name_the_place_of_the_program(self):
         for pattern, root, prefix in self.every():
             if "-dev" in pattern:
