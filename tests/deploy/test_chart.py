@@ -428,6 +428,11 @@ class Rules(unittest.TestCase):
         alerts = self.rules("", "alerts.set=l9gpu", *(f"alerts.thresholds.{name}=77" for name in names))
         for name in names:
             self.assertRegex(alerts[name]["expr"], r"77\s*$", name)
+        with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+            yaml.safe_dump({"groups": [{"name": "changed", "rules": list(alerts.values())}]}, file)
+            file.flush()
+            done = subprocess.run([peer("promtool"), "check", "rules", file.name], capture_output=True, text=True, timeout=30, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
 
 class Dashboards(unittest.TestCase):
