@@ -470,8 +470,8 @@ class HowTo(unittest.TestCase):
     def test_values_can_be_installed(self):
         page = (ROOT / "docs/howto/kubernetes.md").read_text()
         found = dict(re.findall(r"```yaml values\n# (\w+)\.yaml\n(.*?)```", page, re.S))
-        self.assertEqual(set(found), {"scraped", "push", "seed"})
-        self.assertEqual(yaml.safe_load(found["seed"]), yaml.safe_load(SEED))
+        self.assertEqual(set(found), {"scraped", "push", "l9gpu"})
+        self.assertEqual(yaml.safe_load(found["l9gpu"]), yaml.safe_load(SEED))
         folder = rendered_chart.ConfigFolder()
         self.addCleanup(folder.remove)
         for name, values in found.items():
