@@ -88,7 +88,7 @@ def main():
         wait_until(is_number(scaler, latency, lambda _: True), 60, "all pods")
         pid = agent.process.pid
         before = cpu(pid)
-        time.sleep(seconds)
+        threading.Event().wait(seconds)
         print(f"{count} pods, {len(page)} bytes each in {EVERY} s: {(cpu(pid) - before) / seconds:.1%} of a core, {memory_mb(pid):.0f} MB")
         for name, call in (("IsActive", lambda: scaler.active(**queue)), ("GetMetricSpec and GetMetrics, queue", lambda: scaler.number(**queue)),
                            ("GetMetricSpec and GetMetrics, ttft", lambda: scaler.number(**latency))):
