@@ -1,6 +1,5 @@
 #include "wire/exposition/exposition_parser.h"
 
-#include <emmintrin.h>
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -9,6 +8,7 @@
 #include "base/result.h"
 
 #if defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 namespace gpulens {
