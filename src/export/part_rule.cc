@@ -55,7 +55,9 @@ PartRule::PartRule(const Config& config, const std::vector<std::vector<HttpUrl>>
   }
   // Requests of the agent's own data have keys by which they are spread.
   if (by_endpoint || !rule.where.empty() || !rule.by.empty()) own_ = rule;
-  if (!by_endpoint && rule.shards > 1) rule.hash = SplitHash::kSeries;
+  // Not by series: every small request would be divided for all requests in flight, and no more of them be
+  // sent in a second than one after the other.
+  if (!by_endpoint && rule.shards > 1) rule.hash = SplitHash::kTrace;
   if (own_ || rule.hash != SplitHash::kNone) received_ = std::move(rule);
 }
 

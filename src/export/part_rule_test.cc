@@ -48,14 +48,14 @@ TEST(PartRule, WithoutOptionsDataIsNotDivided) {
   EXPECT_EQ(rule.HeadersOf({}), "");
 }
 
-TEST(PartRule, ReceivedDataIsSpreadOverRequestsBySeriesAndOwnByItsKeys) {
+TEST(PartRule, ReceivedDataIsSpreadOverRequestsByResourceAndOwnByItsKeys) {
   Config config = WithTenant("");
   config.Set("in_flight", int64_t{4}, Origin());
   const PartRule rule(config, kOne);
   EXPECT_EQ(rule.For(RecordSource::kOwn), nullptr);
   const SplitRule* received = rule.For(RecordSource::kRemoteWrite);
   ASSERT_NE(received, nullptr);
-  EXPECT_EQ(received->hash, SplitHash::kSeries);
+  EXPECT_EQ(received->hash, SplitHash::kTrace);
   EXPECT_EQ(received->shards, 4u);
   EXPECT_TRUE(received->endpoints.empty());
 }

@@ -64,7 +64,7 @@ uint32_t RollupSource::RulesOf(const MetricDesc& desc) const noexcept {
   static_assert(kRollupRulesMax <= 32);
   uint32_t rules = 0;
   for (size_t r = 0; r < rules_.size(); ++r) {
-    if (rules_[r]->rule().Matches(desc.name)) rules |= uint32_t{1} << r;
+    if (rules_[r]->rule().Matches(desc)) rules |= uint32_t{1} << r;
   }
   return rules;
 }

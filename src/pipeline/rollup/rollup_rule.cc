@@ -7,7 +7,7 @@
 namespace gpulens {
 namespace {
 
-constexpr std::string_view kRollups = "rollups", kInterval = "interval";
+constexpr std::string_view kRollups = "rollups", kInterval = "interval", kLevel = "metrics";
 constexpr size_t kLongestName = 255;
 
 bool AnyMatches(const std::vector<std::string>& patterns, std::string_view text) noexcept {
@@ -129,8 +129,8 @@ bool Applies(RollupFunction function, RollupForm form) noexcept {
   return false;
 }
 
-bool RollupRule::Matches(std::string_view native_name) const noexcept {
-  return AnyMatches(metrics, native_name);
+bool RollupRule::Matches(const MetricDesc& desc) const noexcept {
+  return desc.level <= level && AnyMatches(metrics, desc.name);
 }
 
 bool RollupRule::Takes(RollupForm form) const noexcept {
@@ -173,7 +173,10 @@ void CheckRollups(const Config& sink, ConfigFaults& faults) {
 std::vector<RollupRule> RollupRulesOf(const Config& sink) {
   std::vector<RollupRule> rules;
   if (!sink.Has(kRollups)) return rules;
-  for (const Config& rule : sink.Groups(kRollups)) rules.push_back(RuleOf(rule));
+  MetricLevel level = MetricLevel::kAll;
+  for (MetricLevel one : {MetricLevel::kEssential, MetricLevel::kStandard})
+    if (sink.Has(kLevel) && sink.Text(kLevel) == MetricLevelName(one)) level = one;
+  for (const Config& rule : sink.Groups(kRollups)) rules.emplace_back(RuleOf(rule)).level = level;
   return rules;
 }
 

@@ -44,18 +44,19 @@ bool Applies(RollupFunction function, RollupForm form) noexcept;
 
 // A plain value.
 struct RollupRule {
-  std::vector<std::string> metrics;  // native names; `*` is any text, `?` one character
-  std::vector<RollupForm> kinds;     // of series; empty: all
-  std::vector<std::string> by;       // keys of attributes that stay, with the same wildcards
-  std::vector<std::string> without;  // keys of attributes that are removed; used when `by` is empty
+  std::vector<std::string> metrics;       // native names; `*` is any text, `?` one character
+  MetricLevel level = MetricLevel::kAll;  // of the sink: only rows up to it
+  std::vector<RollupForm> kinds;          // of series; empty: all
+  std::vector<std::string> by;            // keys of attributes that stay, with the same wildcards
+  std::vector<std::string> without;       // keys of attributes that are removed; used when `by` is empty
   std::vector<RollupFunction> functions;
   std::string name;  // of the result; empty: the native name and the function
   Duration interval = std::chrono::seconds(60);
   bool keep_input = false;
   uint32_t max_groups = 2000;
 
-  bool Matches(std::string_view native_name) const noexcept;
-  bool Takes(RollupForm form) const noexcept;  // by `kinds`
+  bool Matches(const MetricDesc& desc) const noexcept;  // by `metrics` and `level`
+  bool Takes(RollupForm form) const noexcept;           // by `kinds`
   // The attributes of the group of a series. Neither `by` nor `without`: none.
   AttributeSet GroupOf(const AttributeSet& series) const;
   // Whether one of the functions is defined for the form.

@@ -147,10 +147,21 @@ TEST(RollupRule, GroupsByAttributes) {
 TEST(RollupRule, MatchesNativeNames) {
   RollupRule rule;
   rule.metrics = {"gpu.*", "system.cpu.tim?"};
-  EXPECT_TRUE(rule.Matches("gpu.power.draw"));
-  EXPECT_TRUE(rule.Matches("system.cpu.time"));
-  EXPECT_FALSE(rule.Matches("system.cpu.times"));
-  EXPECT_FALSE(rule.Matches("gpu_power_draw_watts"));
+  EXPECT_TRUE(rule.Matches({.name = "gpu.power.draw"}));
+  EXPECT_TRUE(rule.Matches({.name = "system.cpu.time"}));
+  EXPECT_FALSE(rule.Matches({.name = "system.cpu.times"}));
+  EXPECT_FALSE(rule.Matches({.name = "gpu_power_draw_watts"}));
+}
+
+TEST(RollupRule, CombinesWhatTheLevelOfTheSinkExports) {
+  const MetricDesc essential{.name = "gpu.a", .level = MetricLevel::kEssential}, all{.name = "gpu.b"};
+  Config sink = Sink({Rule()});
+  EXPECT_TRUE(RollupRulesOf(sink).at(0).Matches(all)) << "a sink without levels";
+  sink.Set("metrics", std::string("standard"), {});
+  EXPECT_TRUE(RollupRulesOf(sink).at(0).Matches(essential));
+  EXPECT_FALSE(RollupRulesOf(sink).at(0).Matches(all));
+  sink.Set("metrics", std::string("all"), {});
+  EXPECT_TRUE(RollupRulesOf(sink).at(0).Matches(all));
 }
 
 // Every function is defined for some form, and none for what cannot be combined.

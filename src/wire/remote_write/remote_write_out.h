@@ -218,7 +218,8 @@ class RemoteWriteOut {
   Instant now_;
 
   // Of the resource.
-  std::string job_, plain_job_, instance_;  // plain: of OTLP that did not come by remote write
+  // plain: of OTLP that did not come by remote write
+  std::string job_, plain_job_, instance_, plain_instance_;
   std::vector<std::pair<std::string, std::string>> promoted_;
   std::vector<std::string_view> resource_;  // its attributes
   int64_t info_ms_ = 0;                     // the newest time of a point that is not verbatim

@@ -460,6 +460,7 @@ bool RemoteWriteOut::ReadResource(std::string_view message) {
   job_.clear();
   plain_job_.clear();
   instance_.clear();
+  plain_instance_.clear();
   promoted_.clear();
   resource_.clear();
   info_ms_ = 0;
@@ -481,7 +482,10 @@ bool RemoteWriteOut::ReadResource(std::string_view message) {
     else if (pair.key == "service.namespace") space = pair.value;
     else if (pair.key == "service.instance.id") instance_ = pair.value;
     else if (IsPromoted(pair.key)) pairs_.push_back(pair);
+    if (pair.key == "host.name") plain_instance_ = pair.value;
   }
+  // An agent has no instance but its host. Without it, the series of a fleet's nodes would be the same.
+  if (!instance_.empty()) plain_instance_ = instance_;
   if (!job_.empty() && !space.empty()) plain_job_.append(space) += '/';
   plain_job_ += job_;
   JoinPairs(labels_, false);
@@ -537,7 +541,7 @@ void RemoteWriteOut::JoinPairs(Labels& out, bool verbatim) {
 
 void RemoteWriteOut::AddResourceLabels(Labels& labels, bool verbatim) const {
   Set(labels, {"job", verbatim ? job_ : plain_job_});
-  Set(labels, {"instance", instance_});
+  Set(labels, {"instance", verbatim ? instance_ : plain_instance_});
   for (const auto& [name, value] : promoted_) Set(labels, {name, value}, false);
 }
 
@@ -555,7 +559,7 @@ void RemoteWriteOut::BuildLabels(const Metric& metric) {
 }
 
 void RemoteWriteOut::WriteTargetInfo() {
-  if (info_ms_ == 0 || !options_.target_info || (plain_job_.empty() && instance_.empty())) return;
+  if (info_ms_ == 0 || !options_.target_info || (plain_job_.empty() && plain_instance_.empty())) return;
   used_rooms_ = 0;
   pairs_.clear();
   Pair pair;
@@ -568,7 +572,7 @@ void RemoteWriteOut::WriteTargetInfo() {
   if (pairs_.empty()) return;
   JoinPairs(labels_, false);
   Set(labels_, {"job", plain_job_});
-  Set(labels_, {"instance", instance_});
+  Set(labels_, {"instance", plain_instance_});
   ms_ = info_ms_;
   start_ms_ = 0;
   Metric metric;

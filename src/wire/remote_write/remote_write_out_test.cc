@@ -133,6 +133,14 @@ TEST_F(RemoteWriteOutTest, SpecificationSummaryAndTargetInfo) {
                    "@1700000000000 type=6 help=Target metadata"}));
 }
 
+TEST_F(RemoteWriteOutTest, TheHostIsTheInstanceOfWhatHasNone) {
+  const std::string request =
+      RequestOf(Metric("a", "", Gauge(NumberPoint(1))), {{"service.name", "gpulens"}, {"host.name", "n1"}});
+  EXPECT_EQ(Sent(request), (Lines{"a{instance=\"n1\",job=\"gpulens\"} 1 @1700000000000 type=2",
+                                  "target_info{host_name=\"n1\",instance=\"n1\",job=\"gpulens\"} 1 "
+                                  "@1700000000000 type=6 help=Target metadata"}));
+}
+
 TEST_F(RemoteWriteOutTest, DeltaIsRefusedMetricByMetricAndCounted) {
   const std::string metrics = Metric("d", "", Sum(NumberPoint(1) + NumberPoint(2, {{"a", "b"}}), 1)) +
                               Metric("none", "", Sum(NumberPoint(1), 0)) +

@@ -54,7 +54,9 @@ Status OtlpSplitter::Split(OtlpSignal signal, std::string_view request, const Sp
                            std::vector<SplitPart>& out, uint32_t& left_out) {
   signal_ = signal;
   rule_ = &rule;
-  hash_of_items_ = rule.hash == SplitHash::kSeries && signal != OtlpSignal::kLogs;
+  hash_of_items_ = signal == OtlpSignal::kTraces
+                       ? rule.hash == SplitHash::kSeries || rule.hash == SplitHash::kTrace
+                       : rule.hash == SplitHash::kSeries && signal == OtlpSignal::kMetrics;
   resource_hash_ = metric_hash_ = 0;
   plan_.clear();
   ProtoField whole;

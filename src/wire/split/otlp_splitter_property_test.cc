@@ -132,7 +132,7 @@ class OtlpModel {
     out.hash = MixBits(resource);
     if (hash_ == SplitHash::kSeries && signal_ == OtlpSignal::kMetrics)
       out.hash = MixBits(MixBits(out.hash + StableHash(name_)) + sum);
-    if (hash_ == SplitHash::kSeries && signal_ == OtlpSignal::kTraces)
+    if ((hash_ == SplitHash::kSeries || hash_ == SplitHash::kTrace) && signal_ == OtlpSignal::kTraces)
       out.hash = StableHash("0123456789abcdef");
   }
 

@@ -241,6 +241,17 @@ TEST(OtlpSplitter, TheHashOfAResourceDoesNotDependOnTheOrderOfItsAttributes) {
             MixBits(PairHash("job", "\x0a\x07gpulens") + PairHash("instance", "\x0a\x0bnode-1:9091")));
 }
 
+TEST(OtlpSplitter, ForRequestsInFlightAResourceStaysWholeAndATraceToo) {
+  std::string points;
+  for (int i = 0; i < 100; ++i) points += NumberPoint({Pair("p", std::to_string(i))}, i);
+  const SplitRule rule{.hash = SplitHash::kTrace, .shards = 8};
+  EXPECT_EQ(SplitMetrics(Request(In(1, Pair("r", "a")), In(2, Gauge("m", points))), rule).parts.size(), 1u);
+  const SplitRule by_resource{.hash = SplitHash::kResource, .shards = 8};
+  const std::string request = Request(In(1, Pair("r", "b")), In(2, Gauge("m", points)));
+  EXPECT_EQ(SplitMetrics(request, rule).parts.at(0).hash,
+            SplitMetrics(request, by_resource).parts.at(0).hash);
+}
+
 TEST(OtlpSplitter, TheHashOfASeriesIsThatOfResourceMetricAndPoint) {
   const SplitRule rule{.hash = SplitHash::kSeries};
   const auto hash = [&](const std::string& resource, const std::string& name, const std::string& attribute) {

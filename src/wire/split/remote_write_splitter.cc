@@ -163,7 +163,7 @@ bool RemoteWriteSplitter::ReadRefs(const ProtoField& refs, uint64_t& sum) {
 void RemoteWriteSplitter::TakeLabel(std::string_view name, std::string_view value, uint64_t& sum) {
   if (value.empty()) return;
   const bool hashed = rule_->hash == SplitHash::kSeries ||
-                      (rule_->hash == SplitHash::kResource && (name == "job" || name == "instance"));
+                      (rule_->hash != SplitHash::kNone && (name == "job" || name == "instance"));
   if (hashed) sum += PairHash(name, value);
   router_.TakeLabel(name, value);
 }

@@ -22,6 +22,8 @@ enum class SplitHash : uint8_t {
   // OTLP metrics: resource attributes, metric name and attributes of the data point. Spans: the trace id. Log
   // records: same as kResource. Remote write: all labels.
   kSeries,
+  // Same as kResource, but of spans the trace id: for requests in flight, which then stay whole.
+  kTrace,
 };
 
 struct SplitRule {

@@ -99,7 +99,7 @@ inline SplitRule MakeRule(const std::vector<std::string>& names, const std::vect
     match.exclude = below(3) != 0;
   }
   if (below(3) != 0) rule.by = one_of(names);
-  rule.hash = static_cast<SplitHash>(below(3));
+  rule.hash = static_cast<SplitHash>(below(4));
   rule.shards = 1 + static_cast<uint32_t>(below(3));
   for (int i = below(4); i > 0; --i) rule.endpoints.push_back(static_cast<uint64_t>(i));
   if (rule.endpoints.size() > 1 && below(2) == 0) {
