@@ -155,8 +155,17 @@ set_tests_properties(e2e_sdk PROPERTIES LABELS "e2e;sanitize" TIMEOUT 300
 # Dashboards over two demo nodes: two minutes of scraping, in which it waits.
 add_test(NAME e2e_dashboards COMMAND ${e2e_python} -m unittest -v test_dashboards WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/deploy)
 set_tests_properties(e2e_dashboards PROPERTIES LABELS e2e TIMEOUT 600 ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;SDK_PROGRAM=$<TARGET_FILE:sdk_program>")
+# Many nodes that send what one agent sent: for the tests of a fleet.
+add_executable(fleet_load tests/fleet/fleet_load_main.cc)
+target_link_libraries(fleet_load PRIVATE gpulens_flags gpulens_delivery gpulens_wire_remote_write gpulens_wire_otlp)
+foreach(label e2e soak)
+  add_test(NAME ${label}_fleet COMMAND ${e2e_python} -m unittest -v test_fleet WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}/tests/fleet)
+  set_tests_properties(${label}_fleet PROPERTIES LABELS ${label} ENVIRONMENT "PYTHONDONTWRITEBYTECODE=1;FLEET_LOAD=$<TARGET_FILE:fleet_load>")
+endforeach()
+set_tests_properties(e2e_fleet PROPERTIES TIMEOUT 300 ENVIRONMENT_MODIFICATION "GPULENS_SOAK_MINUTES=unset:")
+set_tests_properties(soak_fleet PROPERTIES TIMEOUT 86400)
 add_dependencies(e2e_programs quantile_dump exposition_dump grpc_pair inference_program sdk_program ledger_month fake_nvml fake_amdsmi
-                 nvml_reader_main amdsmi_reader_main)
+                 nvml_reader_main amdsmi_reader_main fleet_load)
 
 # Fails for a file of tests that no test runs.
 file(GLOB e2e_files CONFIGURE_DEPENDS tests/e2e/test_*.py)

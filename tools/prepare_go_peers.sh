@@ -6,6 +6,7 @@
 #   helm, kubeconform, kustomize, kube-schemas    render and validate the objects of deploy/helm and deploy/kustomize
 #   vmalert, telemetrygen, prometheus3    the heavy ones: what evaluates rules for VictoriaMetrics; a client of OTLP in Go; a Prometheus that
 #                      knows OTLP and remote write 2.0
+#   vmagent            heavy, too: VictoriaMetrics' agent, to compare gateways with
 #   keda-client        a client of external scalers, with the messages of KEDA itself; on request, too
 #   kube-apiserver, etcd    heavy, too: take the objects of deploy/ as a cluster does
 # usage: prepare_go_peers.sh [NAME… | --all]   without a name those that are not heavy
@@ -19,7 +20,7 @@ cd "$(dirname "$(readlink -f "$0")")/.." || exit 1
 # shellcheck source=tools/preparing.sh
 source tools/preparing.sh
 HOME_OF=$PWD/build/go_peers
-ALL=(collector victoria-metrics podresources helm kubeconform kustomize kube-schemas vmalert telemetrygen prometheus3 keda-client kube-apiserver etcd)
+ALL=(collector victoria-metrics podresources helm kubeconform kustomize kube-schemas vmalert telemetrygen prometheus3 vmagent keda-client kube-apiserver etcd)
 LIGHT=(collector victoria-metrics podresources helm kubeconform kustomize kube-schemas)
 KEPT=${GPULENS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/gpulens}/go_peers
 OLDEST=21 # Go 1.21 is the first that fetches a newer one by itself
