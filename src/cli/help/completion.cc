@@ -137,7 +137,7 @@ std::string ZshAction(const OptionEntry& option) {
 std::string ZshName(const CommandEntry& command) {
   std::string name = "_" + command.name;
   std::ranges::replace(name, ' ', '_');
-  return name + "_command";
+  return name;
 }
 
 // The arguments of _arguments for one option: a specification for each name.
@@ -182,9 +182,11 @@ void AppendZshCommand(std::string& out, const CommandEntry& command) {
 std::string ZshScript(const CommandEntry& root) {
   std::string out = "#compdef gpulens\n# " + Title("zsh") + "\n";
   ForEachCommand(root, [&](const CommandEntry& command) { AppendZshCommand(out, command); });
-  // Read by `source` or `eval`, it registers itself; from a folder of $fpath it is the function itself.
-  return out + "if [ \"$funcstack[1]\" = _gpulens ]; then\n  " + ZshName(root) + " \"$@\"\nelse\n  compdef " +
-         ZshName(root) + " gpulens\nfi\n";
+  // From a folder of $fpath the text is the body of the function that it then replaces; with `source` it
+  // registers itself.
+  return out +
+         "if [ \"$funcstack[1]\" = _gpulens ]; then\n  _gpulens \"$@\"\nelse\n  compdef _gpulens "
+         "gpulens\nfi\n";
 }
 
 // --- fish -------------------------------------------------------------------------------------------------
