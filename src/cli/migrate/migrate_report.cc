@@ -1,6 +1,7 @@
 #include "cli/migrate/migrate_report.h"
 
 #include <algorithm>
+#include <map>
 
 #include "base/parse.h"
 #include "base/text.h"
@@ -116,17 +117,43 @@ void AppendConfiguration(std::string& out, const migrate::Needs& needs) {
          (needs.NeedsLevel() ? ", metrics: all" : "") + "}\n";
 }
 
+// The labels, once each; "" where there are none.
+std::string LabelsMarkdown(const std::vector<TableLine>& lines) {
+  std::map<std::string_view, std::vector<std::string_view>> metrics;  // by "theirs → ours"
+  for (const TableLine& line : lines) {
+    for (std::string_view rest = line.labels; !rest.empty();) {
+      const std::string_view pair = rest.substr(0, rest.find(", "));
+      rest.remove_prefix(std::min(rest.size(), pair.size() + 2));
+      metrics[pair].push_back(line.name);
+    }
+  }
+  std::string out;
+  for (const auto& [pair, names] : metrics) {
+    constexpr std::string_view kArrow = " → ";
+    const size_t arrow = pair.find(kArrow);
+    if (arrow == pair.npos) continue;
+    out.append("| `")
+        .append(pair.substr(0, arrow))
+        .append("` | `")
+        .append(pair.substr(arrow + kArrow.size()));
+    out.append("` | `").append(names.front()).append("`");
+    if (names.size() > 1) out += " and " + Plural(names.size() - 1, "other", "others");
+    out += " |\n";
+  }
+  return out.empty() ? out : "| label | here | on |\n|---|---|---|\n" + out + "\n";
+}
+
 std::string TableMarkdown(const std::vector<TableLine>& lines) {
   auto cell = [](std::string_view text) {
     std::string out;
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
     return out.empty() ? std::string(kNoValue) : out;
   };
-  std::string out = "| name | here | labels | note |\n|---|---|---|---|\n";
+  std::string out = LabelsMarkdown(lines) + "| name | here | note |\n|---|---|---|\n";
   for (const TableLine& line : lines) {
     out += "| `" + line.name + "` | " +
            (line.becomes.empty() ? std::string(kNoValue) : "`" + cell(line.becomes) + "`") + " | " +
-           cell(line.labels) + " | " + cell(line.note) + " |\n";
+           cell(line.note) + " |\n";
   }
   return out;
 }
