@@ -10,6 +10,7 @@ install(FILES deploy/gpulens.yaml DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples C
 # Tests of a machine with a GPU: ctest --test-dir share/gpulens/tests -L gpu
 install(DIRECTORY tests/gpu/ DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens/tests COMPONENT program
         FILES_MATCHING PATTERN "*.py" PATTERN "CTestTestfile.cmake" PATTERN "__pycache__" EXCLUDE)
+install(DIRECTORY deploy/dashboards deploy/rules DESTINATION ${CMAKE_INSTALL_DATADIR}/gpulens COMPONENT program)
 install(FILES README.md CHANGELOG.md LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT source)
 # The unit names the place of the program; tar.gz is for /usr/local.
 file(READ deploy/gpulens.service unit)
