@@ -53,7 +53,10 @@ TABLE = {
                      " persistence: {enabled: false}}\n",
     "gateway with TLS": "otelCollector: {enabled: true, replicas: 2, tokenSecret: token, tlsSecret: tls}\n"
                         "monitors: {serviceMonitor: true}\n" + SCRAPED,
-    "foreign names": "monitoring: {names: [native, l9gpu, dcgm]}\nalerts: {enabled: true, set: l9gpu}\nnameOverride: telemetry\n" + PUSH,
+    "foreign names": "monitoring: {names: [l9gpu, zernel, dcgm]}\nalerts: {enabled: true, set: l9gpu}\nnameOverride: telemetry\n" + PUSH,
+    "files of its own": SCRAPED + "monitors: {serviceMonitor: true, metricRelabelings: [{action: drop, sourceLabels: [__name__], regex: 'gpu_ecc_.*'}]}\n"
+                        "monitoring: {extraVolumes: [{name: own, secret: {secretName: own}}], extraVolumeMounts: [{name: own, mountPath: /etc/own, readOnly: true}]}\n"
+                        "otelCollector: {enabled: true, extraVolumes: [{name: ca, configMap: {name: ca}}], extraVolumeMounts: [{name: ca, mountPath: /etc/ca, readOnly: true}]}\n",
     "scaler alone": "monitoring: {enabled: false}\nscaler: {enabled: true, selector: 'app in (chat,search)', namespaces: [ml, search]}\n",
     "scaler with TLS": "scaler: {enabled: true, selector: app=chat, namespaces: ['*'], tlsSecret: tls}\n" + PUSH,
     "l9gpu's price": "costMonitor: {enabled: true, costPerGpuHour: 6.88}\n" + PUSH,

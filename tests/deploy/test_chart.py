@@ -389,6 +389,7 @@ class Refusals(unittest.TestCase):
         "podSecurity: baseline\n" + PUSH: "podSecurity",
         "otelCollector: {enabled: true, replicas: 0}": "replicas",
         "image: {digest: 'sha256:12'}\n" + PUSH: "digest",
+        "dashboards: {enabled: true, sets: [ours]}\n" + PUSH: "dashboards.sets",
     }  # fmt: skip
 
     def test_refused_with_a_reason(self):
@@ -440,9 +441,10 @@ class Dashboards(unittest.TestCase):
         files = {path.name: path.read_text() for path in (ROOT / "deploy" / "dashboards").glob("*.json")}
         if not files:
             self.skipTest("no dashboards in deploy/dashboards")
-        maps = {name: text for one in of_kind(render("dashboards: {enabled: true}\n" + PUSH), "ConfigMap")
-                if one["metadata"]["labels"].get("grafana_dashboard") == "1" for name, text in one["data"].items()}
-        self.assertEqual(maps, files)
+        for sets, prefix in (("", "gpulens-"), (", sets: [zumik]", "zumik-"), (", sets: [gpulens, l9gpu, zumik]", "")):
+            maps = {name: text for one in of_kind(render(f"dashboards: {{enabled: true{sets}}}\n" + PUSH), "ConfigMap")
+                    if one["metadata"]["labels"].get("grafana_dashboard") == "1" for name, text in one["data"].items()}
+            self.assertEqual(maps, {name: text for name, text in files.items() if name.startswith(prefix)})
 
 
 class Generated(unittest.TestCase):
