@@ -424,6 +424,10 @@ class Rules(unittest.TestCase):
         self.assertEqual(alerts["GPUIdleWaste"]["for"], "30m")
         self.assertEqual(alerts["GPUTemperatureWarning"]["annotations"]["runbook_url"], "https://wiki.example/gpu/heat-and-power.md")
 
+    def test_an_alert_can_be_left_out(self):
+        self.assertEqual(set(self.rules("")) - set(self.rules("", "json:alerts.disabled=[\"GpulensKernelLogUnread\"]")), {"GpulensKernelLogUnread"})
+        self.assertIn("there is no alert Gpu in", render('alerts: {enabled: true, disabled: [Gpu]}\n' + PUSH, strict=False))
+
     def test_every_threshold_of_l9gpu_can_be_changed(self):
         names = [rule["alert"] for group in yaml.safe_load((ROOT / "deploy/rules/l9gpu.yaml").read_text())["groups"] for rule in group["rules"]]
         alerts = self.rules("", "alerts.set=l9gpu", *(f"alerts.thresholds.{name}=77" for name in names))
